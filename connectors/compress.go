@@ -1,0 +1,97 @@
+package connectors
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+// A readStream is a reader with everything behind it that must be closed.
+type readStream struct {
+	io.Reader
+	close func() error
+}
+
+func (r readStream) Close() error { return r.close() }
+
+// openRegular opens a file for reading that is not a folder.
+func openRegular(path string) (*os.File, fs.FileInfo, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s cannot be read: %w", path, cause(err))
+	}
+	info, err := f.Stat()
+	if err == nil && info.IsDir() {
+		err = fmt.Errorf("%s is a folder: give its files, as in %s", path, filepath.Join(path, "*"))
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+// openText opens path, or standard input, and decompresses by the name.
+func openText(path string) (io.ReadCloser, error) {
+	if path == stdio {
+		return io.NopCloser(os.Stdin), nil
+	}
+	f, _, err := openRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	switch filepath.Ext(path) {
+	case ".gz":
+		z, err := gzip.NewReader(f)
+		if err != nil {
+			f.Close()
+			if err == io.EOF {
+				err = errors.New("the file is empty")
+			}
+			return nil, fmt.Errorf("%s is not a gzip file: %w", path, err)
+		}
+		return readStream{z, f.Close}, nil
+	case ".zst":
+		z, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1))
+		if err != nil {
+			f.Close()
+			return nil, fmt.Errorf("%s is not a zstd file: %w", path, err)
+		}
+		return readStream{z, func() error { z.Close(); return f.Close() }}, nil
+	}
+	return f, nil
+}
+
+// compressor returns w, or a compressor in front of it by the name of the file;
+// closing it leaves w open.
+func compressor(w io.Writer, path string) (io.WriteCloser, error) {
+	switch filepath.Ext(path) {
+	case ".gz":
+		return gzip.NewWriter(w), nil
+	case ".zst":
+		return zstd.NewWriter(w, zstd.WithEncoderConcurrency(1))
+	}
+	return uncompressed{w}, nil
+}
+
+type uncompressed struct{ io.Writer }
+
+func (uncompressed) Close() error { return nil }
+
+// cause strips the path that package os puts before an error: messages here
+// name it themselves, and not the temporary one.
+func cause(err error) error {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
+		return pe.Err
+	}
+	if le, ok := errors.AsType[*os.LinkError](err); ok {
+		return le.Err
+	}
+	return err
+}

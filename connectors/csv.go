@@ -1,0 +1,219 @@
+package connectors
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// csvReader reads RFC 4180, strictly: a field is quoted as a whole or not at
+// all, and every record has as many fields as the header. A record that breaks
+// this is rejected and reading goes on with the next line.
+//
+// A quoted field may hold line ends. Where a record of several lines turns out
+// unusable (its quote is never closed, or not within MaxRecord, or it is
+// malformed further on), only its first line is rejected and reading goes on
+// with its second: a stray quote costs one line, not the rest of the file. No
+// line is looked at more than a few times on that account, because a line that
+// opens a quote as the first line of a record closes it as a later one.
+type csvReader struct {
+	*lines
+	delimiter string
+	header    []string
+	index     []int // of the fields that are wanted, in the header
+	noTime    bool
+	spans     []span // of the fields of one record, in a string
+	text      []byte // the fields of one record with quotes, unquoted
+}
+
+type span struct{ from, to int }
+
+func newCSVReader(r io.ReadCloser, path string, src Source) (*csvReader, error) {
+	delimiter, err := src.delimiter()
+	if err != nil {
+		return nil, err
+	}
+	c := &csvReader{lines: newLines(r, path), delimiter: delimiter}
+	c.skipBOM()
+	text, rec, err := c.read()
+	switch {
+	case err == io.EOF:
+		return nil, fmt.Errorf("%s is empty: a CSV begins with a header that names its columns", fileName(path))
+	case err != nil:
+		return nil, err
+	case rec.Reason != "":
+		return nil, fmt.Errorf("%s, line %d: the header is not usable: %s", fileName(path), rec.Position, rec.Reason)
+	}
+	for _, s := range c.spans {
+		c.header = append(c.header, strings.Clone(text[s.from:s.to]))
+	}
+	if c.index, err = src.locate(path, c.header); err != nil {
+		return nil, err
+	}
+	c.noTime = c.index[1] < 0
+	return c, nil
+}
+
+func (c *csvReader) columns() []string { return slices.Clone(c.header) }
+
+func (c *csvReader) next() (Record, error) {
+	text, rec, err := c.read()
+	if err != nil || rec.Reason != "" {
+		return rec, err
+	}
+	rec.NoTime = c.noTime
+	rec.Fields = make([]string, len(c.index))
+	for i, at := range c.index {
+		if at >= 0 {
+			rec.Fields[i] = text[c.spans[at].from:c.spans[at].to]
+		}
+	}
+	return rec, nil
+}
+
+// read reads a record; where it has no Reason, c.spans gives its fields in text.
+func (c *csvReader) read() (text string, rec Record, err error) {
+	for {
+		n, err := c.lineEnd(0)
+		if err == errTooLong {
+			return "", c.tooLong(), nil
+		}
+		if err != nil {
+			return "", Record{}, err
+		}
+		line := chomp(c.buf[c.start : c.start+n])
+		if len(line) == 0 {
+			c.consume(n, 1)
+			continue
+		}
+		rec = c.record()
+		if bytes.IndexByte(line, '"') >= 0 {
+			text, err = c.readQuoted(n, &rec)
+			return text, rec, err
+		}
+		text = string(line)
+		rec.Raw = head(line)
+		rec.Reason = textFault(line)
+		c.consume(n, 1)
+		if rec.Reason != "" {
+			return "", rec, nil
+		}
+		c.spans = c.spans[:0]
+		from := 0
+		for {
+			i := strings.Index(text[from:], c.delimiter)
+			if i < 0 {
+				break
+			}
+			c.spans = append(c.spans, span{from, from + i})
+			from += i + len(c.delimiter)
+		}
+		c.spans = append(c.spans, span{from, len(text)})
+		rec.Reason = c.countFault()
+		return text, rec, nil
+	}
+}
+
+func (c *csvReader) countFault() string {
+	if c.header == nil || len(c.spans) == len(c.header) {
+		return ""
+	}
+	return fmt.Sprintf("%d fields where the header has %d", len(c.spans), len(c.header))
+}
+
+// readQuoted is read for a record with quotes, the first line of which is the
+// first n bytes of the unread text.
+func (c *csvReader) readQuoted(n int, rec *Record) (string, error) {
+	end, count, err := c.unquote(n)
+	reason := ""
+	var f fault
+	if errors.As(err, &f) {
+		reason = string(f)
+	} else if err != nil {
+		return "", err
+	}
+	if reason == "" {
+		reason = textFault(c.buf[c.start : c.start+end])
+	}
+	if reason == "" {
+		reason = c.countFault()
+	}
+	if reason != "" {
+		end, count = n, 1
+	}
+	rec.Raw = head(chomp(c.buf[c.start : c.start+end]))
+	rec.Reason = reason
+	c.consume(end, count)
+	return string(c.text), nil
+}
+
+// A fault is a reason to reject a record.
+type fault string
+
+func (f fault) Error() string { return string(f) }
+
+// unquote splits the record at the beginning of the unread text, the first line
+// of which ends at end, into c.text and c.spans. It returns where the record
+// ends and how many lines it has; its error is a fault or comes from reading.
+func (c *csvReader) unquote(end int) (_, count int, _ error) {
+	c.text, c.spans = c.text[:0], c.spans[:0]
+	b := c.buf[c.start : c.start+end]
+	at, count := 0, 1
+	for {
+		from := len(c.text)
+		if at < len(b) && b[at] == '"' {
+			at++
+			for {
+				i := bytes.IndexByte(b[at:], '"')
+				if i < 0 {
+					c.text = append(c.text, b[at:]...)
+					at = end
+					var err error
+					end, err = c.lineEnd(end)
+					switch err {
+					case nil:
+					case io.EOF:
+						return 0, 0, fault("a quote is opened and not closed before the end of the file")
+					case errTooLong:
+						return 0, 0, fault(fmt.Sprintf("a quote is opened and not closed within %d bytes", c.longest))
+					default:
+						return 0, 0, err
+					}
+					b = c.buf[c.start : c.start+end]
+					count++
+					continue
+				}
+				c.text = append(c.text, b[at:at+i]...)
+				at += i + 1
+				if at == len(b) || b[at] != '"' {
+					break
+				}
+				c.text = append(c.text, '"')
+				at++
+			}
+		} else {
+			field := chomp(b[at:])
+			if i := bytes.Index(field, []byte(c.delimiter)); i >= 0 {
+				field = field[:i]
+			}
+			if i := bytes.IndexByte(field, '"'); i >= 0 {
+				return 0, 0, fault(fmt.Sprintf("a quote inside a field without quotes, at byte %d of the record", at+i+1))
+			}
+			c.text = append(c.text, field...)
+			at += len(field)
+		}
+		c.spans = append(c.spans, span{from, len(c.text)})
+		rest := b[at:]
+		switch {
+		case len(chomp(rest)) == 0:
+			return end, count, nil
+		case bytes.HasPrefix(rest, []byte(c.delimiter)):
+			at += len(c.delimiter)
+		default:
+			return 0, 0, fault(fmt.Sprintf("text after a closing quote, at byte %d of the record", at+1))
+		}
+	}
+}

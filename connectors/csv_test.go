@@ -1,0 +1,420 @@
+package connectors
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+var ktx = Source{Format: CSV, Key: "key", Time: "time", Values: []string{"x"}}
+
+// got is what the tests compare of a Record.
+type got struct {
+	Line   int64
+	Fields string // joined by |
+	Reason string
+	Raw    string
+}
+
+func drain(t testing.TB, next func() (Record, error)) ([]got, error) {
+	t.Helper()
+	var all []got
+	for {
+		rec, err := next()
+		if err == io.EOF {
+			return all, nil
+		}
+		if err != nil {
+			return all, err
+		}
+		all = append(all, got{rec.Position, strings.Join(rec.Fields, "|"), rec.Reason, string(rec.Raw)})
+	}
+}
+
+func readCSV(t testing.TB, text string, src Source) ([]got, error) {
+	t.Helper()
+	c, err := newCSVReader(io.NopCloser(strings.NewReader(text)), "f.csv", src)
+	if err != nil {
+		return nil, err
+	}
+	return drain(t, c.next)
+}
+
+func TestCSV(t *testing.T) {
+	semicolon, section := ktx, ktx
+	semicolon.Delimiter = ";"
+	section.Delimiter = "§"
+	const head = "key,time,x\n"
+	good := func(line int64, key string) got {
+		return got{Line: line, Fields: key + "|t|1", Raw: key + ",t,1"}
+	}
+	for _, tt := range []struct {
+		name string
+		src  Source
+		text string
+		want []got
+	}{
+		{"plain", ktx, head + "a,t,1\nb,t,1\n", []got{good(2, "a"), good(3, "b")}},
+		{"no line end at the end", ktx, head + "a,t,1", []got{good(2, "a")}},
+		{"no rows", ktx, head, nil},
+		{"no rows, no line end", ktx, "key,time,x", nil},
+		{"columns in another order, and more", ktx, "x,more,key,time\n1,2,a,t\n", []got{{2, "a|t|1", "", "1,2,a,t"}}},
+		{"CRLF", ktx, "key,time,x\r\na,t,1\r\n\"b\",t,1\r\n", []got{good(2, "a"), {3, "b|t|1", "", `"b",t,1`}}},
+		{"byte order mark", ktx, "\ufeff" + head + "a,t,1\n", []got{good(2, "a")}},
+		{"byte order mark before a quote", ktx, "\ufeff\"key\",time,x\na,t,1\n", []got{good(2, "a")}},
+		{"blank lines", ktx, "\n" + head + "\n\r\na,t,1\n\n\n", []got{good(5, "a")}},
+		{"empty fields", ktx, head + ",,\n", []got{{2, "||", "", ",,"}}},
+		{"empty quoted fields", ktx, head + `"","",""`, []got{{2, "||", "", `"","",""`}}},
+		{"semicolons", semicolon, "key;time;x\na,b;t;1\n", []got{{2, "a,b|t|1", "", "a,b;t;1"}}},
+		{"delimiter of two bytes", section, "key§time§x\na§\"t\"§1\n", []got{{2, "a|t|1", "", `a§"t"§1`}}},
+		{"quotes", ktx, head + `"a,""b""",t,"1"`, []got{{2, `a,"b"|t|1`, "", `"a,""b""",t,"1"`}}},
+		{"record of several lines", ktx, head + "\"a\n\nb\",t,1\nc,t,1\n",
+			[]got{{2, "a\n\nb|t|1", "", "\"a\n\nb\",t,1"}, good(5, "c")}},
+		{"header of several lines", ktx, "key,time,x,\"a\nb\"\na,t,1,2\n", []got{{3, "a|t|1", "", "a,t,1,2"}}},
+		{"too few, too many fields", ktx, head + "a\na,t,1,2\nb,t,1\n", []got{
+			{2, "", "1 fields where the header has 3", "a"},
+			{3, "", "4 fields where the header has 3", "a,t,1,2"},
+			good(4, "b")}},
+		{"quote inside a field", ktx, head + "a\"b,t,1\nb,t,1\n", []got{
+			{2, "", "a quote inside a field without quotes, at byte 2 of the record", `a"b,t,1`}, good(3, "b")}},
+		{"text after a quote", ktx, head + "\"a\"b,t,1\nb,t,1\n", []got{
+			{2, "", "text after a closing quote, at byte 4 of the record", `"a"b,t,1`}, good(3, "b")}},
+		{"quote never closed", ktx, head + "a,t,\"1\nb,t,1\nc,t,1\n", []got{
+			{2, "", "a quote is opened and not closed before the end of the file", `a,t,"1`},
+			good(3, "b"), good(4, "c")}},
+		{"quote closed by a stray one", ktx, head + "a,t,\"1\nb,t,1\nc,t,\"1\nd,t,1\n", []got{
+			{2, "", "text after a closing quote, at byte 19 of the record", `a,t,"1`},
+			good(3, "b"),
+			{4, "", "a quote is opened and not closed before the end of the file", `c,t,"1`},
+			good(5, "d")}},
+		{"several lines, wrong number of fields", ktx, head + "\"a\nb\",t\nc,t,1\n", []got{
+			{2, "", "2 fields where the header has 3", `"a`},
+			{3, "", "a quote inside a field without quotes, at byte 2 of the record", `b",t`},
+			good(4, "c")}},
+		{"not UTF-8", ktx, head + "a,t,1\xff\n\"b\xc3\",t,1\nc,t,1\n", []got{
+			{2, "", "not UTF-8: byte 0xff at byte 6 of the record", "a,t,1\xff"},
+			{3, "", "not UTF-8: byte 0xc3 at byte 3 of the record", "\"b\xc3\",t,1"},
+			good(4, "c")}},
+		{"NUL", ktx, head + "a,\x00,1\nb,t,1\n", []got{
+			{2, "", "a NUL at byte 3 of the record", "a,\x00,1"}, good(3, "b")}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			all, err := readCSV(t, tt.text, tt.src)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, all); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestCSVHeaderErrors(t *testing.T) {
+	with := func(change func(*Source)) Source {
+		src := ktx
+		change(&src)
+		return src
+	}
+	for _, tt := range []struct {
+		name, text string
+		src        Source
+		want       string
+	}{
+		{"empty", "", ktx, "f.csv is empty: a CSV begins with a header that names its columns"},
+		{"blank", "\ufeff\n\r\n", ktx, "f.csv is empty: a CSV begins with a header that names its columns"},
+		{"missing, near", "Key,time,x\n", ktx, `f.csv has no column "key"; its columns are "Key", "time", "x". Did you mean "Key"?`},
+		{"missing, misspelt", "key,time,value\n", with(func(s *Source) { s.Values = []string{"vlaue"} }),
+			`f.csv has no column "vlaue"; its columns are "key", "time", "value". Did you mean "value"?`},
+		{"missing, nothing near", "id,time,x\n", with(func(s *Source) { s.Key = "customer" }),
+			`f.csv has no column "customer"; its columns are "id", "time", "x".`},
+		{"twice", "key,x,time,x\n", ktx, `f.csv has two columns "x": rename one of them`},
+		{"quote", "key,time,\"x\n", ktx, "f.csv, line 1: the header is not usable: a quote is opened and not closed before the end of the file"},
+		{"UTF-16", "\xff\xfek\x00", ktx, "f.csv, line 1: the header is not usable: not UTF-8: byte 0xff at byte 1 of the record"},
+		{"two runes", "key,time,x\n", with(func(s *Source) { s.Delimiter = "||" }),
+			`delimiter "||" is not usable: give one character that is neither a quote nor a line end, such as ",", ";" or a tab`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := readCSV(t, tt.text, tt.src)
+			if err == nil || err.Error() != tt.want {
+				t.Errorf("got  %v\nwant %s", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestCSVWithoutTime(t *testing.T) {
+	none, optional := ktx, ktx
+	none.Time = ""
+	optional.TimeOptional = true
+	for _, tt := range []struct {
+		name   string
+		src    Source
+		text   string
+		noTime bool
+		fields []string
+	}{
+		{"none asked for", none, "key,x\na,1\n", true, []string{"a", "", "1"}},
+		{"none asked for, one there", none, "key,time,x\na,t,1\n", true, []string{"a", "", "1"}},
+		{"optional, not there", optional, "key,x\na,1\n", true, []string{"a", "", "1"}},
+		{"optional, there", optional, "key,time,x\na,t,1\n", false, []string{"a", "t", "1"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, err := newCSVReader(io.NopCloser(strings.NewReader(tt.text)), "f.csv", tt.src)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rec, err := c.next()
+			if err != nil || rec.NoTime != tt.noTime || !cmp.Equal(rec.Fields, tt.fields) {
+				t.Errorf("got %v, NoTime %v, %v", rec.Fields, rec.NoTime, err)
+			}
+		})
+	}
+}
+
+// A line of 100 MB is rejected with its length and costs no more memory than the
+// longest record.
+func TestLongLine(t *testing.T) {
+	const length = 100 << 20
+	for _, format := range []string{CSV, JSONLines} {
+		t.Run(format, func(t *testing.T) {
+			long := io.MultiReader(
+				strings.NewReader("key,time,x\n"),
+				io.LimitReader(repeat("abcdefg,"), length),
+				strings.NewReader("\nb,t,1\n"))
+			var next func() (Record, error)
+			var l *lines
+			if format == CSV {
+				c, err := newCSVReader(io.NopCloser(long), "f.csv", ktx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				next, l = c.next, c.lines
+			} else {
+				j := newJSONLReader(io.NopCloser(long), "f.jsonl")
+				if _, err := j.next(); err != nil {
+					t.Fatal(err)
+				}
+				next, l = j.next, j.lines
+			}
+			rec, err := next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := fmt.Sprintf("the line has %d bytes; at most %d are allowed", length, MaxRecord)
+			if rec.Position != 2 || rec.Reason != want || len(rec.Raw) != MaxRaw || rec.Fields != nil {
+				t.Errorf("line %d, %q, %d bytes of it, fields %v", rec.Position, rec.Reason, len(rec.Raw), rec.Fields)
+			}
+			rec, err = next()
+			if err != nil || rec.Position != 3 || rec.Reason != "" || string(rec.Raw) != "b,t,1" {
+				t.Errorf("then %+v, %v", rec, err)
+			}
+			if len(l.buf) > MaxRecord+window {
+				t.Errorf("the buffer has grown to %d bytes", len(l.buf))
+			}
+		})
+	}
+}
+
+// repeat returns a reader that reads s for ever.
+func repeat(s string) io.Reader { return &repeater{text: []byte(s)} }
+
+type repeater struct {
+	text []byte
+	at   int
+}
+
+func (r *repeater) Read(p []byte) (int, error) {
+	n := copy(p, r.text[r.at:])
+	r.at = (r.at + n) % len(r.text)
+	for n+len(r.text) <= len(p) && r.at == 0 {
+		n += copy(p[n:], r.text)
+	}
+	return n, nil
+}
+
+// An open quote costs its own line only, however much text follows.
+func TestOpenQuoteInLargeFile(t *testing.T) {
+	row := "k,t,1\n"
+	n := MaxRecord/len(row) + 1000
+	text := "key,time,x\nk,t,\"1\n" + strings.Repeat(row, n)
+	c, err := newCSVReader(io.NopCloser(strings.NewReader(text)), "f.csv", ktx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec, err := c.next()
+	if want := fmt.Sprintf("a quote is opened and not closed within %d bytes", MaxRecord); err != nil || rec.Reason != want {
+		t.Fatalf("%q, %v", rec.Reason, err)
+	}
+	for i := range n {
+		rec, err := c.next()
+		if err != nil || rec.Reason != "" || rec.Position != int64(i)+3 {
+			t.Fatalf("row %d: %+v, %v", i, rec, err)
+		}
+	}
+	if _, err := c.next(); err != io.EOF {
+		t.Errorf("at the end: %v", err)
+	}
+}
+
+// checkAccount checks that the records of text, none of them longer than
+// MaxRaw, are exactly its lines: in order, each once, none left out but blank
+// ones.
+func checkAccount(t interface{ Fatalf(string, ...any) }, text []byte, skip int, next func() (Record, error)) {
+	var physical [][]byte
+	for line := range bytes.Lines(bytes.TrimPrefix(text, []byte("\ufeff"))) {
+		physical = append(physical, line)
+	}
+	at := skip
+	for {
+		rec, err := next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		for ; at < int(rec.Position)-1; at++ {
+			if len(bytes.TrimSpace(physical[at])) > 0 {
+				t.Fatalf("line %d is lost: %q", at+1, physical[at])
+			}
+		}
+		if at != int(rec.Position)-1 {
+			t.Fatalf("record at line %d where line %d is next", rec.Position, at+1)
+		}
+		// A line that is too long is told of by its beginning only.
+		if strings.HasPrefix(rec.Reason, "the line has ") {
+			if !bytes.HasPrefix(physical[at], rec.Raw) {
+				t.Fatalf("record %q is not the beginning of line %q", rec.Raw, physical[at])
+			}
+			at++
+			continue
+		}
+		whole := physical[at]
+		for at++; len(chomp(whole)) < len(rec.Raw); at++ {
+			whole = append(bytes.Clone(whole), physical[at]...)
+		}
+		if !bytes.Equal(chomp(whole), rec.Raw) {
+			t.Fatalf("record %q is not line %q", rec.Raw, whole)
+		}
+	}
+	for ; at < len(physical); at++ {
+		if len(bytes.TrimSpace(physical[at])) > 0 {
+			t.Fatalf("line %d is lost at the end: %q", at+1, physical[at])
+		}
+	}
+}
+
+func FuzzCSV(f *testing.F) {
+	for _, s := range []string{"a,t,1\n", "\"a\nb\",t,1\r\n\n", "a,\"t\nb,t,1\nc,\"t,1", "\xff\x00\n\"\"\"", "a,t,1111111111111111111111111111111111111\n"} {
+		f.Add([]byte(s), uint8(40), uint8(3))
+	}
+	f.Fuzz(func(t *testing.T, rows []byte, longest, chunk uint8) {
+		text := append([]byte("key,time,x\n"), rows...)
+		c := &csvReader{
+			lines:     newLines(io.NopCloser(&chunks{text, int(chunk) + 1}), "f.csv"),
+			delimiter: ",",
+			index:     []int{0, 1, 2},
+		}
+		c.skipBOM()
+		c.buf = append(make([]byte, 0, 16), c.buf[:c.end]...)
+		c.buf = c.buf[:cap(c.buf)]
+		c.longest = 11 + int(longest)
+		if _, _, err := c.read(); err != nil {
+			t.Fatal(err)
+		}
+		c.header = []string{"key", "time", "x"}
+		checkAccount(t, text, 1, c.next)
+	})
+}
+
+// chunks reads text a few bytes at a time.
+type chunks struct {
+	text []byte
+	n    int
+}
+
+func (c *chunks) Read(p []byte) (int, error) {
+	if len(c.text) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p[:min(len(p), c.n)], c.text)
+	c.text = c.text[n:]
+	return n, nil
+}
+
+func FuzzJSONL(f *testing.F) {
+	f.Add([]byte("{}\n \n{\"a\":1}\r\n\xff\n"), uint8(9), uint8(3))
+	f.Fuzz(func(t *testing.T, text []byte, longest, chunk uint8) {
+		j := newJSONLReader(io.NopCloser(&chunks{text, int(chunk) + 1}), "f.jsonl")
+		j.longest = 1 + int(longest)
+		checkAccount(t, text, 0, j.next)
+	})
+}
+
+// What a CSV writer writes, the reader reads, whatever the fields are.
+func TestCSVRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		field := rapid.StringMatching(`[a-z",\n ä]{0,6}`)
+		rows := rapid.SliceOf(rapid.SliceOfN(field, 3, 3)).Draw(t, "rows")
+		var b bytes.Buffer
+		b.WriteString("key,time,x\n")
+		var want [][]string
+		for _, row := range rows {
+			for i, f := range row {
+				if i > 0 {
+					b.WriteByte(',')
+				}
+				b.WriteString(`"` + strings.ReplaceAll(f, `"`, `""`) + `"`)
+			}
+			b.WriteByte('\n')
+			want = append(want, row)
+		}
+		c, err := newCSVReader(io.NopCloser(&b), "f.csv", ktx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all [][]string
+		for {
+			rec, err := c.next()
+			if err == io.EOF {
+				break
+			}
+			if err != nil || rec.Reason != "" {
+				t.Fatalf("%+v, %v", rec, err)
+			}
+			all = append(all, rec.Fields)
+		}
+		if diff := cmp.Diff(want, all); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+func BenchmarkCSV(b *testing.B) {
+	for _, bb := range []struct{ name, row string }{
+		{"plain", "sensor-0042,2026-01-02T03:04:05.123Z,17.25\n"},
+		{"quoted", "\"sensor-0042\",2026-01-02T03:04:05.123Z,17.25\n"},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			src := io.NopCloser(io.MultiReader(strings.NewReader("key,time,x\n"), repeat(bb.row)))
+			c, err := newCSVReader(src, "f.csv", ktx)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.SetBytes(int64(len(bb.row)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if rec, err := c.next(); err != nil || rec.Reason != "" {
+					b.Fatal(rec, err)
+				}
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds()/1e6, "Mrows/s")
+		})
+	}
+}

@@ -1,0 +1,165 @@
+package connectors
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+)
+
+// errTooLong says that a record does not end within the longest one allowed.
+var errTooLong = errors.New("record too long")
+
+// lines is a window on a text: its unread part, as far as it was needed so far,
+// can be looked at and then consumed, line by line.
+type lines struct {
+	r          io.ReadCloser
+	path, name string
+	longest    int // MaxRecord
+	line       int64
+	buf        []byte
+	start, end int   // unread: buf[start:end]
+	err        error // of r, once it came
+}
+
+const window = 256 << 10
+
+func newLines(r io.ReadCloser, path string) *lines {
+	return &lines{r: r, path: path, name: sourceName(path), longest: MaxRecord, line: 1, buf: make([]byte, window)}
+}
+
+// skipBOM consumes a UTF-8 byte order mark. It must be called first.
+func (l *lines) skipBOM() {
+	const bom = "\ufeff"
+	for l.end < len(bom) && l.err == nil {
+		l.fill()
+	}
+	if bytes.HasPrefix(l.buf[:l.end], []byte(bom)) {
+		l.start = len(bom)
+	}
+}
+
+// fill reads more, once, making room for it.
+func (l *lines) fill() {
+	if l.end == len(l.buf) {
+		if l.start > 0 {
+			l.end = copy(l.buf, l.buf[l.start:l.end])
+			l.start = 0
+		} else {
+			l.buf = append(l.buf, make([]byte, min(len(l.buf), l.longest+window-len(l.buf)))...)
+		}
+	}
+	for range 100 {
+		n, err := l.r.Read(l.buf[l.end:])
+		l.end += n
+		l.err = err
+		if n > 0 || err != nil {
+			return
+		}
+	}
+	l.err = io.ErrNoProgress
+}
+
+// lineEnd returns the length of the unread text up to and with the end of the
+// line that begins at offset from in it. The last line of a file may lack its
+// line end. Errors: io.EOF when nothing is left at from, errTooLong when the
+// text would be longer than l.longest, or the reader's.
+func (l *lines) lineEnd(from int) (int, error) {
+	for seen := from; ; l.fill() {
+		unread := l.buf[l.start:l.end]
+		i := bytes.IndexByte(unread[seen:], '\n')
+		switch {
+		case i >= 0 && seen+i+1 <= l.longest:
+			return seen + i + 1, nil
+		case i >= 0 || len(unread) > l.longest:
+			return 0, errTooLong
+		case l.err == io.EOF && len(unread) > from:
+			return len(unread), nil
+		case l.err == io.EOF:
+			return 0, io.EOF
+		case l.err != nil:
+			return 0, fmt.Errorf("%s, line %d: %w", fileName(l.path), l.line, readError(l.err))
+		}
+		seen = len(unread)
+	}
+}
+
+func readError(err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("the compressed data is cut off: %w", err)
+	}
+	return cause(err)
+}
+
+// consume drops the first n bytes of the unread text, which are count lines.
+func (l *lines) consume(n, count int) {
+	l.start += n
+	l.line += int64(count)
+}
+
+// skipLine consumes a line without holding it in memory and returns its length
+// without line end, and its beginning.
+func (l *lines) skipLine() (length int64, head []byte) {
+	head = bytes.Clone(l.buf[l.start:min(l.end, l.start+MaxRaw)])
+	if i := bytes.IndexByte(head, '\n'); i >= 0 {
+		head = head[:i]
+	}
+	for {
+		unread := l.buf[l.start:l.end]
+		if i := bytes.IndexByte(unread, '\n'); i >= 0 {
+			l.consume(i+1, 1)
+			return length + int64(i), head
+		}
+		length += int64(len(unread))
+		l.start, l.end = 0, 0
+		if l.err != nil {
+			l.line++
+			return length, head
+		}
+		l.fill()
+	}
+}
+
+// tooLong consumes a line that is longer than l.longest and rejects it.
+func (l *lines) tooLong() Record {
+	rec := l.record()
+	var length int64
+	length, rec.Raw = l.skipLine()
+	rec.Reason = fmt.Sprintf("the line has %d bytes; at most %d are allowed", length, l.longest)
+	return rec
+}
+
+func (l *lines) record() Record {
+	return Record{Source: l.name, Path: l.path, Position: l.line}
+}
+
+func (l *lines) close() error { return l.r.Close() }
+
+// chomp returns line without its line end.
+func chomp(line []byte) []byte {
+	line = bytes.TrimSuffix(line, []byte{'\n'})
+	return bytes.TrimSuffix(line, []byte{'\r'})
+}
+
+// head returns a copy of the beginning of b that goes into Record.Raw.
+func head(b []byte) []byte {
+	return bytes.Clone(b[:min(len(b), MaxRaw)])
+}
+
+// textFault says what keeps b from being text, or "".
+func textFault(b []byte) string {
+	if !utf8.Valid(b) {
+		for i := 0; i < len(b); {
+			r, n := utf8.DecodeRune(b[i:])
+			if r == utf8.RuneError && n == 1 {
+				return fmt.Sprintf("not UTF-8: byte %#02x at byte %d of the record", b[i], i+1)
+			}
+			i += n
+		}
+	}
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		return fmt.Sprintf("a NUL at byte %d of the record", i+1)
+	}
+	return ""
+}

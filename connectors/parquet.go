@@ -1,0 +1,288 @@
+package connectors
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// parquetReader reads the wanted columns side by side, page by page.
+type parquetReader struct {
+	path, name string
+	file       *os.File
+	names      []string
+	groups     []parquet.RowGroup // still to be read
+	left       int64              // rows of the current group
+	row        int64
+	cols       []*parquetColumn // nil for a time that is not there
+	raw        strings.Builder
+	rawCSV     *csv.Writer
+}
+
+// parquetColumn is the cursor in one column.
+type parquetColumn struct {
+	leaf   int
+	text   func(parquet.Value) string
+	pages  parquet.Pages
+	page   parquet.Page
+	values parquet.ValueReader
+	buf    []parquet.Value
+	have   []parquet.Value // read, not yet returned: the tail of buf
+}
+
+func openParquet(path string, src Source) (_ *parquetReader, err error) {
+	switch filepath.Ext(path) {
+	case ".gz", ".zst":
+		return nil, fmt.Errorf("%s: parquet is compressed inside the file and cannot be read from a compressed one: decompress it first", path)
+	}
+	f, info, err := openRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+		}
+	}()
+	var pf *parquet.File
+	err = guarded(func() (err error) {
+		pf, err = parquet.OpenFile(f, info.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(256<<10))
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s is not a complete parquet file: %w", path, err)
+	}
+	p := &parquetReader{path: path, name: sourceName(path), file: f, groups: pf.RowGroups()}
+	p.rawCSV = csv.NewWriter(&p.raw)
+	columns := pf.Root().Columns()
+	for _, col := range columns {
+		p.names = append(p.names, col.Name())
+	}
+	index, err := src.locate(path, p.names)
+	if err != nil {
+		return nil, err
+	}
+	for _, at := range index {
+		if at < 0 {
+			p.cols = append(p.cols, nil)
+			continue
+		}
+		col := columns[at]
+		text := parquetText(col)
+		if text == nil {
+			return nil, fmt.Errorf("%s: column %q is of type %s, which cannot be read: it must be a plain number, string, boolean, date or timestamp", path, col.Name(), col)
+		}
+		p.cols = append(p.cols, &parquetColumn{leaf: int(col.Index()), text: text, buf: make([]parquet.Value, 1024)})
+	}
+	return p, nil
+}
+
+// guarded turns a panic of the parquet library, which a damaged file can cause,
+// into an error.
+func guarded(f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("damaged: %v", r)
+		}
+	}()
+	return f()
+}
+
+// parquetText returns how the values of a column are written as text, nil where
+// they are not.
+func parquetText(col *parquet.Column) func(parquet.Value) string {
+	if !col.Leaf() || col.Repeated() {
+		return nil
+	}
+	typ := col.Type()
+	if lt := typ.LogicalType(); lt != nil {
+		switch lt := lt.Value.(type) {
+		case nil:
+		case *format.TimestampType:
+			switch lt.Unit.Value.(type) {
+			case *format.MilliSeconds:
+				return func(v parquet.Value) string { return timeText(time.UnixMilli(v.Int64())) }
+			case *format.MicroSeconds:
+				return func(v parquet.Value) string { return timeText(time.UnixMicro(v.Int64())) }
+			}
+			return func(v parquet.Value) string { return timeText(time.Unix(0, v.Int64())) }
+		case *format.DateType:
+			return func(v parquet.Value) string { return timeText(time.Unix(int64(v.Int32())*86400, 0)) }
+		case *format.IntType:
+			if !lt.IsSigned {
+				if typ.Kind() == parquet.Int32 {
+					return func(v parquet.Value) string { return strconv.FormatUint(uint64(v.Uint32()), 10) }
+				}
+				return func(v parquet.Value) string { return strconv.FormatUint(v.Uint64(), 10) }
+			}
+		case *format.StringType, *format.EnumType, *format.JsonType:
+		default:
+			return nil
+		}
+	}
+	switch typ.Kind() {
+	case parquet.Boolean:
+		return func(v parquet.Value) string {
+			if v.Boolean() {
+				return "1"
+			}
+			return "0"
+		}
+	case parquet.Int32:
+		return func(v parquet.Value) string { return strconv.FormatInt(int64(v.Int32()), 10) }
+	case parquet.Int64:
+		return func(v parquet.Value) string { return strconv.FormatInt(v.Int64(), 10) }
+	case parquet.Int96: // the timestamps of older Spark and Hive: nanoseconds of the day, Julian day
+		return func(v parquet.Value) string {
+			t := v.Int96()
+			const epoch = 2440588
+			return timeText(time.Unix((int64(t[2])-epoch)*86400, int64(uint64(t[1])<<32|uint64(t[0]))))
+		}
+	case parquet.Float:
+		// As the double that it is equal to: readers of the text parse doubles.
+		return func(v parquet.Value) string { return strconv.FormatFloat(float64(v.Float()), 'g', -1, 64) }
+	case parquet.Double:
+		return func(v parquet.Value) string { return strconv.FormatFloat(v.Double(), 'g', -1, 64) }
+	case parquet.ByteArray:
+		return func(v parquet.Value) string { return string(v.ByteArray()) }
+	}
+	return nil
+}
+
+func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+func (p *parquetReader) columns() []string { return p.names }
+
+func (p *parquetReader) next() (Record, error) {
+	rec := Record{Source: p.name, Path: p.path}
+	err := guarded(func() error {
+		for p.left == 0 {
+			if len(p.groups) == 0 {
+				return io.EOF
+			}
+			if err := p.nextGroup(); err != nil {
+				return err
+			}
+		}
+		rec.Fields = make([]string, len(p.cols))
+		for i, col := range p.cols {
+			if col == nil {
+				rec.NoTime = true
+				continue
+			}
+			var err error
+			if rec.Fields[i], err = col.next(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == io.EOF {
+		return Record{}, io.EOF
+	}
+	if err != nil {
+		return Record{}, fmt.Errorf("%s, row %d: %w", p.path, p.row+1, err)
+	}
+	p.left--
+	p.row++
+	rec.Position = p.row
+	p.raw.Reset()
+	p.rawCSV.Write(rec.Fields)
+	p.rawCSV.Flush()
+	raw := strings.TrimSuffix(p.raw.String(), "\n")
+	rec.Raw = []byte(raw[:min(len(raw), MaxRaw)])
+	for _, f := range rec.Fields {
+		if rec.Reason = textFault([]byte(f)); rec.Reason != "" {
+			rec.Fields = nil
+			break
+		}
+	}
+	return rec, nil
+}
+
+func (p *parquetReader) nextGroup() error {
+	group := p.groups[0]
+	p.groups = p.groups[1:]
+	chunks := group.ColumnChunks()
+	for _, col := range p.cols {
+		if col == nil {
+			continue
+		}
+		if err := col.close(); err != nil {
+			return err
+		}
+		col.pages = chunks[col.leaf].Pages()
+	}
+	p.left = group.NumRows()
+	return nil
+}
+
+var errFewValues = errors.New("a column ends before the others")
+
+// next returns the text of the column's next value.
+func (c *parquetColumn) next() (string, error) {
+	for len(c.have) == 0 {
+		if c.values == nil {
+			page, err := c.pages.ReadPage()
+			if err == io.EOF {
+				return "", errFewValues
+			}
+			if err != nil {
+				return "", err
+			}
+			c.page, c.values = page, page.Values()
+		}
+		n, err := c.values.ReadValues(c.buf)
+		if err != nil && err != io.EOF {
+			return "", err
+		}
+		c.have = c.buf[:n]
+		if n == 0 {
+			parquet.Release(c.page)
+			c.page, c.values = nil, nil
+		}
+	}
+	v := c.have[0]
+	c.have = c.have[1:]
+	if v.IsNull() {
+		return "", nil
+	}
+	return c.text(v), nil
+}
+
+func (c *parquetColumn) close() error {
+	c.have, c.values = nil, nil
+	if c.page != nil {
+		parquet.Release(c.page)
+		c.page = nil
+	}
+	if c.pages == nil {
+		return nil
+	}
+	err := c.pages.Close()
+	c.pages = nil
+	return err
+}
+
+func (p *parquetReader) close() error {
+	err := guarded(func() error {
+		for _, col := range p.cols {
+			if col != nil {
+				if err := col.close(); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	return errors.Join(err, p.file.Close())
+}

@@ -1,0 +1,300 @@
+package connectors
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/sdf"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/io/rtrackers/offsetrange"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+)
+
+func init() {
+	register.DoFn4x2[context.Context, *sdf.LockRTracker, []byte, func(Record), sdf.ProcessContinuation, error](&readFn{})
+	register.Emitter1[Record]()
+	beam.RegisterType(reflect.TypeFor[Record]())
+}
+
+const (
+	// BundleRecords and BundleBytes are how much a source emits in one bundle:
+	// it ends a bundle when one of them is reached.
+	BundleRecords = 1 << 18
+	BundleBytes   = 64 << 20
+)
+
+// linger is how long a source that has emitted something waits for more before
+// it ends the bundle, so that records of a slow pipe become visible.
+const linger = 200 * time.Millisecond
+
+// Read reads src and returns a PCollection<Record>, bounded, in the order of
+// the files as far as the runner keeps an order. The gate of that name, if
+// there is one, holds the source back and can stop it.
+func Read(s beam.Scope, src Source, gate string) beam.PCollection {
+	return read(s, &readFn{Source: src, Gate: gate, MaxRecords: BundleRecords})
+}
+
+func read(s beam.Scope, fn *readFn) beam.PCollection {
+	s = s.Scope("connectors.Read")
+	fn.Run = rand.Text()
+	return beam.ParDo(s, fn, beam.Impulse(s))
+}
+
+// readFn is splittable only in time: a call emits one bundle and puts the rest
+// off. Its restriction counts records, and is open-ended because nobody knows
+// how many there are.
+type readFn struct {
+	Source     Source
+	Gate       string
+	Run        string // names the open source between calls
+	MaxRecords int
+}
+
+func (fn *readFn) CreateInitialRestriction([]byte) offsetrange.Restriction {
+	return offsetrange.Restriction{Start: 0, End: math.MaxInt64}
+}
+
+func (fn *readFn) SplitRestriction(_ []byte, r offsetrange.Restriction) []offsetrange.Restriction {
+	return []offsetrange.Restriction{r}
+}
+
+func (fn *readFn) RestrictionSize([]byte, offsetrange.Restriction) float64 { return 1 }
+
+func (fn *readFn) CreateTracker(r offsetrange.Restriction) *sdf.LockRTracker {
+	return sdf.NewLockRTracker(&tracker{offsetrange.NewTracker(r)})
+}
+
+// tracker gives away all that is unclaimed or nothing: two readers of one
+// source would read it twice and in no order.
+type tracker struct{ *offsetrange.Tracker }
+
+func (t *tracker) TrySplit(fraction float64) (primary, residual any, err error) {
+	if fraction > 0 {
+		return t.GetRestriction(), nil, nil
+	}
+	return t.Tracker.TrySplit(0)
+}
+
+func (t *tracker) GetProgress() (done, remaining float64) {
+	done, _ = t.Tracker.GetProgress()
+	if t.IsDone() {
+		return done, 0
+	}
+	return done, 1
+}
+
+func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []byte, emit func(Record)) (sdf.ProcessContinuation, error) {
+	gate := gateOf(fn.Gate)
+	var stopped <-chan struct{}
+	if gate != nil {
+		stopped = gate.stopped
+	}
+	at := rt.GetRestriction().(offsetrange.Restriction).Start
+	in := fn.resume(at)
+	ended := false
+	n, size := 0, 0
+	for !ended && n < fn.MaxRecords && size < BundleBytes {
+		patience := time.Duration(math.MaxInt64)
+		if n > 0 {
+			patience = linger
+		}
+		rec, err := in.next(ctx, stopped, patience)
+		if err == errSlow {
+			break
+		}
+		if err == io.EOF {
+			ended = true
+			break
+		}
+		if err != nil {
+			in.close()
+			return nil, err
+		}
+		if !rt.TryClaim(at) {
+			in.back() // the runner has put the rest off already
+			ended = true
+			break
+		}
+		emit(rec)
+		at++
+		n++
+		size += len(rec.Raw)
+	}
+	if gate != nil && n > 0 {
+		// What is emitted here shows when this call has returned: until then
+		// the bundle before it must be out of the way.
+		if err := gate.Wait(ctx); err != nil {
+			in.close()
+			return nil, err
+		}
+		gate.Add(n)
+	}
+	if ended {
+		if rt.GetRestriction().(offsetrange.Restriction).End == math.MaxInt64 {
+			// The last position but one: with the last, the tracker overflows.
+			rt.TryClaim(int64(math.MaxInt64 - 1))
+			in.close()
+		} else {
+			inputs.Store(fn.Run, in)
+		}
+		return sdf.StopProcessing(), nil
+	}
+	inputs.Store(fn.Run, in)
+	return sdf.ResumeProcessingIn(0), nil
+}
+
+// inputs are the sources that are open between two calls, by run.
+var inputs sync.Map // of *input
+
+// resume returns the input of this run if it is open and has come as far as
+// record at; otherwise (a first call, or a restart) it opens the source.
+func (fn *readFn) resume(at int64) *input {
+	if v, ok := inputs.LoadAndDelete(fn.Run); ok {
+		in := v.(*input)
+		if in.at == at {
+			return in
+		}
+		in.close()
+	}
+	return newInput(fn.Source, at)
+}
+
+// An input reads a source ahead in a goroutine, so that whoever waits for a
+// record can also wait for something else: standard input may be silent for
+// ever.
+type input struct {
+	at    int64 // the record that next returns
+	batch []Record
+	taken int // of batch
+
+	ready, room chan struct{} // one token each: something to take, room for more
+	closed      <-chan struct{}
+	close       func()
+
+	mu    sync.Mutex
+	ahead []Record
+	size  int
+	err   error // why there will be no more
+}
+
+// How far an input reads ahead.
+const (
+	aheadRecords = 1 << 10
+	aheadBytes   = 4 << 20
+)
+
+func newInput(src Source, at int64) *input {
+	in := &input{at: at, ready: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+	in.close, in.closed = latch()
+	go in.read(src, at)
+	return in
+}
+
+func (in *input) read(src Source, skip int64) {
+	err := in.readAll(src, skip)
+	in.mu.Lock()
+	in.err = err
+	in.mu.Unlock()
+	notify(in.ready)
+}
+
+func (in *input) readAll(src Source, skip int64) error {
+	if skip > 0 && src.Path == stdio {
+		return fmt.Errorf("standard input cannot be read again after record %d: start the run anew", skip)
+	}
+	rd, err := Open(src)
+	if err != nil {
+		return err
+	}
+	defer rd.Close()
+	for {
+		rec, err := rd.Next()
+		if err != nil {
+			return err
+		}
+		if skip > 0 {
+			skip--
+			continue
+		}
+		in.mu.Lock()
+		in.ahead = append(in.ahead, rec)
+		in.size += len(rec.Raw)
+		full := len(in.ahead) >= aheadRecords || in.size >= aheadBytes
+		in.mu.Unlock()
+		notify(in.ready)
+		for full {
+			select {
+			case <-in.room:
+			case <-in.closed:
+				return nil
+			}
+			in.mu.Lock()
+			full = len(in.ahead) >= aheadRecords || in.size >= aheadBytes
+			in.mu.Unlock()
+		}
+	}
+}
+
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// errSlow says that no record came in the time given for it.
+var errSlow = errors.New("no record yet")
+
+// next returns the next record; io.EOF at the end and when stopped; errSlow
+// when none came within patience; or the error of ctx or of reading.
+func (in *input) next(ctx context.Context, stopped <-chan struct{}, patience time.Duration) (Record, error) {
+	select {
+	case <-stopped:
+		return Record{}, io.EOF
+	default:
+	}
+	var late <-chan time.Time
+	for in.taken == len(in.batch) {
+		clear(in.batch)
+		in.mu.Lock()
+		in.batch, in.ahead = in.ahead, in.batch[:0]
+		in.size, in.taken = 0, 0
+		err := in.err
+		in.mu.Unlock()
+		notify(in.room)
+		if len(in.batch) > 0 {
+			break
+		}
+		if err != nil {
+			return Record{}, err
+		}
+		if late == nil {
+			late = time.After(patience)
+		}
+		select {
+		case <-in.ready:
+		case <-stopped:
+			return Record{}, io.EOF
+		case <-ctx.Done():
+			return Record{}, context.Cause(ctx)
+		case <-late:
+			return Record{}, errSlow
+		}
+	}
+	in.taken++
+	in.at++
+	return in.batch[in.taken-1], nil
+}
+
+// back makes next return the last record again.
+func (in *input) back() {
+	in.taken--
+	in.at--
+}

@@ -1,0 +1,294 @@
+package connectors
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/options/jobopts"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/runners/prism"
+)
+
+func init() {
+	register.DoFn2x0[Record, func([]byte)](&lineFn{})
+	register.DoFn2x1[[]byte, func(int), error](&sinkFn{})
+	register.DoFn1x0[int](&endIntFn{})
+	register.Emitter1[int]()
+}
+
+// endIntFn is a consumer that gives the stage before it an output, see Write.
+type endIntFn struct{}
+
+func (*endIntFn) ProcessElement(int) {}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // errors come back from the run as well
+	*jobopts.Experiments = "prism_disable_sdf_split"
+	beam.Init()
+	os.Exit(m.Run())
+}
+
+func run(t *testing.T, p *beam.Pipeline) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	_, err := prism.Execute(ctx, p)
+	if ctx.Err() != nil {
+		t.Fatal("the pipeline does not end")
+	}
+	return err
+}
+
+// probe is what the DoFns of a test, which runs in this process, report to.
+type probe struct {
+	gate    *Gate
+	fail    int64 // the record number at which the consumer fails, 0 for none
+	stopAt  int64
+	delay   time.Duration
+	seen    sync.Map // of line number
+	emitted atomic.Int64
+	taken   atomic.Int64
+	most    atomic.Int64 // in flight
+}
+
+var probes sync.Map
+
+func newProbe(t *testing.T, gate bool) *probe {
+	p := &probe{}
+	if gate {
+		p.gate = NewGate(t.Name())
+		t.Cleanup(p.gate.Close)
+	}
+	probes.Store(t.Name(), p)
+	t.Cleanup(func() { probes.Delete(t.Name()) })
+	return p
+}
+
+func probeOf(name string) *probe {
+	p, _ := probes.Load(name)
+	return p.(*probe)
+}
+
+// lineFn, fused with the source, counts what comes out of it.
+type lineFn struct{ Test string }
+
+func (fn *lineFn) ProcessElement(r Record, emit func([]byte)) {
+	p := probeOf(fn.Test)
+	n := p.emitted.Add(1)
+	if in := n - p.taken.Load(); in > p.most.Load() {
+		p.most.Store(in)
+	}
+	if n == p.stopAt {
+		p.gate.Stop()
+	}
+	emit([]byte(fmt.Sprint(r.Position)))
+}
+
+// sinkFn takes the records up in another stage, slowly.
+type sinkFn struct {
+	Test string
+	n    int
+}
+
+func (fn *sinkFn) StartBundle(func(int)) { fn.n = 0 }
+
+func (fn *sinkFn) ProcessElement(line []byte, _ func(int)) error {
+	p := probeOf(fn.Test)
+	var at int64
+	fmt.Sscan(string(line), &at)
+	if _, twice := p.seen.LoadOrStore(at, true); twice {
+		return fmt.Errorf("line %d came twice", at)
+	}
+	if p.fail > 0 && at >= p.fail {
+		return fmt.Errorf("cannot take line %d", at)
+	}
+	if p.delay > 0 && at%100 == 0 {
+		time.Sleep(p.delay)
+	}
+	p.taken.Add(1)
+	fn.n++
+	return nil
+}
+
+func (fn *sinkFn) FinishBundle(func(int)) {
+	p := probeOf(fn.Test)
+	if p.gate != nil {
+		p.gate.Done(fn.n)
+	}
+}
+
+func csvOf(t *testing.T, rows int) Source {
+	t.Helper()
+	src := ktx
+	src.Path = filepath.Join(t.TempDir(), "in.csv")
+	var b strings.Builder
+	b.WriteString("key,time,x\n")
+	for i := range rows {
+		fmt.Fprintf(&b, "k%d,t,%d\n", i%7, i)
+	}
+	write(t, src.Path, b.String())
+	return src
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func pipelineOf(t *testing.T, src Source, bundle int) *beam.Pipeline {
+	p, s := beam.NewPipelineWithRoot()
+	col := read(s, &readFn{Source: src, Gate: t.Name(), MaxRecords: bundle})
+	lines := beam.ParDo(s, &lineFn{t.Name()}, col)
+	none := beam.ParDo(s, &sinkFn{Test: t.Name()}, beam.Reshuffle(s, lines))
+	beam.ParDo0(s, &endIntFn{}, beam.Reshuffle(s, none))
+	return p
+}
+
+func TestReadArrivesOnce(t *testing.T) {
+	for _, gate := range []bool{false, true} {
+		t.Run(fmt.Sprint("gate=", gate), func(t *testing.T) {
+			const rows, bundle = 10_500, 1000
+			p := newProbe(t, gate)
+			p.delay = time.Millisecond
+			if err := run(t, pipelineOf(t, csvOf(t, rows), bundle)); err != nil {
+				t.Fatal(err)
+			}
+			for line := int64(2); line < rows+2; line++ {
+				if _, ok := p.seen.Load(line); !ok {
+					t.Fatalf("line %d is lost", line)
+				}
+			}
+			if n := p.taken.Load(); n != rows {
+				t.Errorf("%d records, want %d", n, rows)
+			}
+			if most := p.most.Load(); gate && most > 2*bundle {
+				t.Errorf("%d records in flight, more than two bundles of %d", most, bundle)
+			} else {
+				t.Logf("at most %d in flight", most)
+			}
+		})
+	}
+}
+
+func TestReadEmpty(t *testing.T) {
+	p := newProbe(t, true)
+	if err := run(t, pipelineOf(t, csvOf(t, 0), 10)); err != nil || p.taken.Load() != 0 {
+		t.Fatal(p.taken.Load(), err)
+	}
+}
+
+func TestReadStop(t *testing.T) {
+	p := newProbe(t, true)
+	p.stopAt = 2345
+	if err := run(t, pipelineOf(t, csvOf(t, 100_000), 1000)); err != nil {
+		t.Fatal(err)
+	}
+	if n := p.taken.Load(); n != p.stopAt || p.emitted.Load() != n {
+		t.Errorf("%d records emitted, %d taken, stopped at %d", p.emitted.Load(), n, p.stopAt)
+	}
+}
+
+// A failure downstream, while the source waits at its gate, ends the run.
+func TestReadDownstreamFails(t *testing.T) {
+	p := newProbe(t, true)
+	p.fail = 1500
+	start := time.Now()
+	err := run(t, pipelineOf(t, csvOf(t, 100_000), 1000))
+	if err == nil || !strings.Contains(err.Error(), "cannot take line") {
+		t.Errorf("got %v", err)
+	}
+	if d := time.Since(start); d > 20*time.Second {
+		t.Errorf("it took %v", d)
+	}
+}
+
+func TestReadError(t *testing.T) {
+	newProbe(t, true)
+	src := csvOf(t, 10)
+	src.Values = []string{"y"}
+	if err := run(t, pipelineOf(t, src, 1000)); err == nil || !strings.Contains(err.Error(), `no column "y"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Records of a pipe that stays open come through, and Stop ends the wait.
+func TestReadStandardInput(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	old := os.Stdin
+	os.Stdin = r
+	defer func() { os.Stdin = old }()
+	p := newProbe(t, true)
+	src := ktx
+	src.Path = stdio
+	fmt.Fprint(w, "key,time,x\na,t,1\n")
+	done := make(chan error)
+	go func() { done <- run(t, pipelineOf(t, src, 1000)) }()
+	for n := int64(1); n <= 3; n++ {
+		for deadline := time.Now().Add(20 * time.Second); p.taken.Load() < n; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("record %d does not come", n)
+			}
+		}
+		fmt.Fprint(w, "a,t,1\n")
+	}
+	p.gate.Stop()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// After a restart the source is opened again and goes on where it was.
+func TestInputSkips(t *testing.T) {
+	in := newInput(csvOf(t, 100), 42)
+	defer in.close()
+	rec, err := in.next(t.Context(), nil, time.Minute)
+	if err != nil || rec.Position != 44 || in.at != 43 {
+		t.Errorf("%+v, then at %d, %v", rec, in.at, err)
+	}
+}
+
+func TestGate(t *testing.T) {
+	g := NewGate(t.Name())
+	if err := g.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	g.Add(3)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := g.Wait(ctx); err != context.DeadlineExceeded {
+		t.Errorf("with 3 in flight: %v", err)
+	}
+	wait := make(chan error)
+	go func() { wait <- g.Wait(t.Context()) }()
+	g.Done(1)
+	g.Done(2)
+	if err := <-wait; err != nil {
+		t.Error(err)
+	}
+	g.Add(1)
+	go func() { wait <- g.Wait(t.Context()) }()
+	g.Close()
+	if err := <-wait; err != errGateClosed {
+		t.Errorf("after Close: %v", err)
+	}
+	if gateOf(t.Name()) != nil {
+		t.Error("a closed gate is still known")
+	}
+}

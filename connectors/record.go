@@ -1,0 +1,358 @@
+// Package connectors reads records from files and writes results to files:
+// CSV, JSON Lines and Parquet, plain or compressed, as plain Go and as Beam
+// transforms. It deals in bytes and records and knows nothing of what they mean.
+package connectors
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Formats of a Source and a Sink.
+const (
+	CSV       = "csv"
+	JSONLines = "jsonl"
+	Parquet   = "parquet"
+)
+
+const (
+	// MaxRecord is the length in bytes, line end included, of the longest record
+	// of a text file. A longer line is rejected and not held in memory.
+	MaxRecord = 16 << 20
+	// MaxRaw is how many bytes of a record are kept in Record.Raw for the report
+	// of a rejected record.
+	MaxRaw = 64 << 10
+)
+
+// stdio is the path that stands for standard input and standard output.
+const stdio = "-"
+
+// A Record is one raw record of a source: what was read, where, and why it is
+// unusable if it is.
+type Record struct {
+	// Source is the file's base name, or "stdin".
+	Source string
+	// Path is the file as it was opened.
+	Path string
+	// Position counts from 1: the line at which the record begins (a header is
+	// line 1), or the row of a Parquet file.
+	Position int64
+	// Raw is the record as it stood in the file, without its line end, cut at
+	// MaxRaw bytes; a usable record of JSON Lines is complete. A Parquet row is
+	// given as the CSV of its Fields.
+	Raw []byte
+	// Fields holds key, time and values in the order of the Source's columns;
+	// nil for JSON Lines and where Reason is set. A null of Parquet is "".
+	Fields []string
+	// NoTime says that the source has no time column: Fields[1] is then "".
+	NoTime bool
+	// Reason is why no record could be made of Raw; "" when one could.
+	Reason string
+}
+
+// A Source says which files to read and which of their columns.
+type Source struct {
+	// Format is CSV, JSONLines or Parquet.
+	Format string
+	// Path is a file, a glob of path/filepath, or "-" for standard input (not
+	// for Parquet). The files of a glob are read one after the other, in the
+	// order of their names. Text files whose name ends in .gz or .zst are
+	// decompressed.
+	Path string
+	// Key, Time and Values are columns of CSV and Parquet files. Time may be
+	// empty: then the source has no times.
+	Key, Time string
+	Values    []string
+	// TimeOptional lets a file do without the column Time, see Record.NoTime.
+	TimeOptional bool
+	// Delimiter separates the fields of a CSV, one rune. Default ",".
+	Delimiter string
+}
+
+// columns returns the names that a record's Fields come from, in their order.
+func (src Source) columns() []string {
+	return append([]string{src.Key, src.Time}, src.Values...)
+}
+
+func (src Source) delimiter() (string, error) {
+	return delimiter(src.Delimiter)
+}
+
+func delimiter(d string) (string, error) {
+	if d == "" {
+		return ",", nil
+	}
+	r, n := utf8.DecodeRuneInString(d)
+	if n != len(d) || r == utf8.RuneError || strings.ContainsAny(d, "\"\r\n\x00") {
+		return "", fmt.Errorf("delimiter %q is not usable: give one character that is neither a quote nor a line end, such as \",\", \";\" or a tab", d)
+	}
+	return d, nil
+}
+
+// A recordReader reads the records of one file.
+type recordReader interface {
+	// next returns io.EOF at the end.
+	next() (Record, error)
+	// columns returns the names of the columns of the file, nil without any.
+	columns() []string
+	close() error
+}
+
+// files returns the paths that src stands for, sorted.
+func (src Source) files() ([]string, error) {
+	switch src.Format {
+	case CSV, Parquet:
+		if src.Key == "" || len(src.Values) == 0 {
+			return nil, fmt.Errorf("a %s source needs a key column and at least one value column", src.Format)
+		}
+		if slices.Contains(src.Values, "") {
+			return nil, fmt.Errorf("a value column of the %s source has an empty name", src.Format)
+		}
+		if _, err := src.delimiter(); err != nil {
+			return nil, err
+		}
+	case JSONLines:
+	default:
+		return nil, fmt.Errorf("format %q of a source is not known: it is one of %s, %s, %s", src.Format, CSV, JSONLines, Parquet)
+	}
+	switch {
+	case src.Path == "":
+		return nil, errors.New("the source has no path: give a file, a glob, or \"-\" for standard input")
+	case src.Path == stdio && src.Format == Parquet:
+		return nil, errors.New("parquet cannot be read from standard input, because its index is at the end: give a file")
+	case src.Path == stdio:
+		return []string{stdio}, nil
+	}
+	// A file may have a name that looks like a pattern.
+	if _, err := os.Stat(src.Path); err == nil {
+		return []string{src.Path}, nil
+	}
+	if !strings.ContainsAny(src.Path, "*?[") {
+		return []string{src.Path}, nil // opening it gives the reason
+	}
+	paths, err := filepath.Glob(src.Path)
+	if err != nil {
+		return nil, fmt.Errorf("the pattern %s is malformed: %w", src.Path, err)
+	}
+	if len(paths) == 0 {
+		return nil, fmt.Errorf("no file matches %s", src.Path)
+	}
+	slices.Sort(paths)
+	return paths, nil
+}
+
+// open opens one file and reads its header.
+func (src Source) open(path string) (recordReader, error) {
+	if src.Format == Parquet {
+		return openParquet(path, src)
+	}
+	r, err := openText(path)
+	if err != nil {
+		return nil, err
+	}
+	var rr recordReader
+	if src.Format == CSV {
+		rr, err = newCSVReader(r, path, src)
+	} else {
+		rr, err = newJSONLReader(r, path), nil
+	}
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	return rr, nil
+}
+
+// Check opens every file of src and reads its header, so that a run can fail
+// before it starts: on a pattern that matches nothing, a file that cannot be
+// read, a missing or ambiguous column, files that have different columns.
+// Standard input is not touched.
+func Check(src Source) error {
+	paths, err := src.files()
+	if err != nil {
+		return err
+	}
+	var first []string
+	for i, path := range paths {
+		if path == stdio {
+			continue
+		}
+		rr, err := src.open(path)
+		if err != nil {
+			return err
+		}
+		columns := slices.Sorted(slices.Values(rr.columns()))
+		if err := rr.close(); err != nil {
+			return err
+		}
+		if i == 0 {
+			first = columns
+		}
+		if !slices.Equal(first, columns) {
+			return fmt.Errorf("%s and %s have different columns (%s; %s): files that are read together must have the same",
+				paths[0], path, list(first), list(columns))
+		}
+	}
+	return nil
+}
+
+// A Reader reads the records of all files of a source, in order.
+type Reader struct {
+	src   Source
+	paths []string // that are still to be opened
+	cur   recordReader
+}
+
+// Open makes the checks of Check and opens the source. From standard input it
+// reads as far as the header of a CSV.
+func Open(src Source) (*Reader, error) {
+	if err := Check(src); err != nil {
+		return nil, err
+	}
+	paths, err := src.files()
+	if err != nil {
+		return nil, err
+	}
+	rd := &Reader{src: src, paths: paths}
+	if err := rd.advance(); err != nil {
+		return nil, err
+	}
+	return rd, nil
+}
+
+func (rd *Reader) advance() error {
+	cur, err := rd.src.open(rd.paths[0])
+	if err != nil {
+		return err
+	}
+	rd.cur, rd.paths = cur, rd.paths[1:]
+	return nil
+}
+
+// Next returns the next record, or io.EOF after the last one. Any other error
+// means that the rest of the source is unreadable; it names file and position,
+// and every record before it has been returned. A record with a Reason is not
+// an error.
+func (rd *Reader) Next() (Record, error) {
+	for rd.cur != nil {
+		rec, err := rd.cur.next()
+		if err != io.EOF {
+			return rec, err
+		}
+		if err := rd.Close(); err != nil {
+			return Record{}, err
+		}
+		if len(rd.paths) > 0 {
+			if err := rd.advance(); err != nil {
+				return Record{}, err
+			}
+		}
+	}
+	return Record{}, io.EOF
+}
+
+// Close closes the file that is being read.
+func (rd *Reader) Close() error {
+	if rd.cur == nil {
+		return nil
+	}
+	err := rd.cur.close()
+	rd.cur = nil
+	return err
+}
+
+// sourceName is how records and messages call the file at path.
+func sourceName(path string) string {
+	if path == stdio {
+		return "stdin"
+	}
+	return filepath.Base(path)
+}
+
+// fileName is how errors call the file at path.
+func fileName(path string) string {
+	if path == stdio {
+		return "standard input"
+	}
+	return path
+}
+
+// locate returns for each of src.columns its index in names, −1 for a time that
+// is not there.
+func (src Source) locate(path string, names []string) ([]int, error) {
+	var index []int
+	for i, want := range src.columns() {
+		at := slices.Index(names, want)
+		optional := i == 1 && (want == "" || src.TimeOptional)
+		switch {
+		case i == 1 && want == "":
+			at = -1
+		case at < 0 && !optional:
+			hint := ""
+			if near := nearest(want, names); near != "" {
+				hint = fmt.Sprintf(" Did you mean %q?", near)
+			}
+			return nil, fmt.Errorf("%s has no column %q; its columns are %s.%s", fileName(path), want, list(names), hint)
+		case at >= 0 && slices.Contains(names[at+1:], want):
+			return nil, fmt.Errorf("%s has two columns %q: rename one of them", fileName(path), want)
+		}
+		index = append(index, at)
+	}
+	return index, nil
+}
+
+// list quotes names for a message, at most 40 of them.
+func list(names []string) string {
+	const most = 40
+	var b strings.Builder
+	for i, n := range names {
+		if i == most {
+			fmt.Fprintf(&b, " and %d more", len(names)-most)
+			break
+		}
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%q", n)
+	}
+	return b.String()
+}
+
+// nearest returns the name that is at most a third of want's length (and at
+// least two) edits away and nearest to it, or "".
+func nearest(want string, names []string) string {
+	best, least := "", max(2, len(want)/3)+1
+	for _, n := range names {
+		if d := distance(strings.ToLower(strings.TrimSpace(n)), strings.ToLower(want)); d < least {
+			best, least = n, d
+		}
+	}
+	return best
+}
+
+// distance is the Levenshtein distance in bytes.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

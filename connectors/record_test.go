@@ -1,0 +1,296 @@
+package connectors
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go"
+)
+
+func gz(t *testing.T, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	z.Write([]byte(text))
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func zst(t *testing.T, text string) string {
+	t.Helper()
+	z, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(z.EncodeAll([]byte(text), nil))
+}
+
+// in makes a folder of files and returns the source of those that match.
+func in(t *testing.T, pattern string, files map[string]string) Source {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		write(t, filepath.Join(dir, name), text)
+	}
+	src := ktx
+	src.Path = filepath.Join(dir, pattern)
+	return src
+}
+
+func readAll(t *testing.T, src Source) ([]string, error) {
+	t.Helper()
+	rd, err := Open(src)
+	if err != nil {
+		return nil, err
+	}
+	defer rd.Close()
+	var all []string
+	for {
+		rec, err := rd.Next()
+		if err == io.EOF {
+			return all, nil
+		}
+		if err != nil {
+			return all, err
+		}
+		all = append(all, rec.Source+": "+string(rec.Raw))
+	}
+}
+
+func TestOpen(t *testing.T) {
+	const head = "key,time,x\n"
+	for _, tt := range []struct {
+		name  string
+		src   Source
+		want  []string
+		error string // %s is the folder
+	}{
+		{"glob, sorted", in(t, "*.csv", map[string]string{"b.csv": head + "b,t,1\n", "a.csv": head + "a,t,1", "c.txt": ""}),
+			[]string{"a.csv: a,t,1", "b.csv: b,t,1"}, ""},
+		{"a name like a pattern", in(t, "a[1].csv", map[string]string{"a[1].csv": head + "a,t,1\n", "a1.csv": head}),
+			[]string{"a[1].csv: a,t,1"}, ""},
+		{"columns in another order", in(t, "*.csv", map[string]string{"a.csv": head + "a,t,1\n", "b.csv": "x,key,time\n1,b,t\n"}),
+			[]string{"a.csv: a,t,1", "b.csv: 1,b,t"}, ""},
+		{"gzip", in(t, "a.csv.gz", map[string]string{"a.csv.gz": gz(t, head+"a,t,1\n")}), []string{"a.csv.gz: a,t,1"}, ""},
+		{"gzip in two members", in(t, "a.csv.gz", map[string]string{"a.csv.gz": gz(t, head+"a,t") + gz(t, ",1\n")}), []string{"a.csv.gz: a,t,1"}, ""},
+		{"zstd", in(t, "a.csv.zst", map[string]string{"a.csv.zst": zst(t, head+"a,t,1\n")}), []string{"a.csv.zst: a,t,1"}, ""},
+		{"nothing matches", in(t, "*.csv", nil), nil, "no file matches %s/*.csv"},
+		{"malformed pattern", in(t, "[.csv", nil), nil, "the pattern %s/[.csv is malformed: syntax error in pattern"},
+		{"no such file", in(t, "a.csv", nil), nil, "%s/a.csv cannot be read: no such file or directory"},
+		{"below a file", in(t, "a/b.csv", map[string]string{"a": ""}), nil, "%s/a/b.csv cannot be read: not a directory"},
+		{"a folder", in(t, "", nil), nil, "%s is a folder: give its files, as in %s/*"},
+		{"one of several is empty", in(t, "*.csv", map[string]string{"a.csv": head, "b.csv": ""}), nil,
+			"%s/b.csv is empty: a CSV begins with a header that names its columns"},
+		{"different columns", in(t, "*.csv", map[string]string{"a.csv": head, "b.csv": "key,time,x,y\n"}), nil,
+			`%s/a.csv and %s/b.csv have different columns ("key", "time", "x"; "key", "time", "x", "y"): files that are read together must have the same`},
+		{"not gzip", in(t, "a.gz", map[string]string{"a.gz": head}), nil, "%s/a.gz is not a gzip file: gzip: invalid header"},
+		{"no path", Source{Format: JSONLines}, nil, `the source has no path: give a file, a glob, or "-" for standard input`},
+		{"no format", Source{Format: "xml"}, nil, `format "xml" of a source is not known: it is one of csv, jsonl, parquet`},
+		{"no key", Source{Format: CSV, Path: "-"}, nil, "a csv source needs a key column and at least one value column"},
+		{"parquet from standard input", Source{Format: Parquet, Path: "-", Key: "k", Values: []string{"x"}}, nil,
+			"parquet cannot be read from standard input, because its index is at the end: give a file"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			all, err := readAll(t, tt.src)
+			if diff := cmp.Diff(tt.want, all); diff != "" {
+				t.Error(diff)
+			}
+			dir := filepath.Dir(tt.src.Path)
+			switch tt.name {
+			case "a folder":
+				dir = tt.src.Path
+			case "below a file":
+				dir = filepath.Dir(dir)
+			}
+			want := strings.ReplaceAll(tt.error, "%s", dir)
+			if text := message(err); text != want {
+				t.Errorf("got  %s\nwant %s", text, want)
+			}
+		})
+	}
+}
+
+func message(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func TestTruncated(t *testing.T) {
+	var rows strings.Builder
+	rows.WriteString("key,time,x\n")
+	for i := range 100_000 {
+		// Not compressible, so that something comes before the end.
+		rows.WriteString(time.Unix(int64(i)*7919*104729, 0).UTC().Format("key,20060102150405,05.04\n"))
+	}
+	for name, whole := range map[string]string{"a.csv.gz": gz(t, rows.String()), "a.csv.zst": zst(t, rows.String())} {
+		t.Run(name, func(t *testing.T) {
+			src := in(t, name, map[string]string{name: whole[:len(whole)*2/3]})
+			all, err := readAll(t, src)
+			if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(message(err), name+", line ") || len(all) < 1000 {
+				t.Errorf("%d records, then %v", len(all), err)
+			}
+		})
+	}
+}
+
+func TestJSONLines(t *testing.T) {
+	j := newJSONLReader(io.NopCloser(strings.NewReader("\ufeff{\"a\":1}\r\n\n  \n{\"b\":\"\xff\"}\n{\"c\":NaN}")), "f.jsonl")
+	all, err := drain(t, j.next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []got{
+		{1, "", "", `{"a":1}`},
+		{4, "", "not UTF-8: byte 0xff at byte 7 of the record", "{\"b\":\"\xff\"}"},
+		{5, "", "", `{"c":NaN}`},
+	}
+	if diff := cmp.Diff(want, all); diff != "" {
+		t.Error(diff)
+	}
+	long := `{"a":"` + strings.Repeat("x", MaxRaw) + `"}`
+	j = newJSONLReader(io.NopCloser(strings.NewReader(long)), "f.jsonl")
+	if rec, err := j.next(); err != nil || string(rec.Raw) != long {
+		t.Errorf("a long record is not complete: %d bytes, %v", len(rec.Raw), err)
+	}
+	if all, err := readAll(t, Source{Format: JSONLines, Path: in(t, "e", map[string]string{"e": ""}).Path}); err != nil || all != nil {
+		t.Errorf("an empty file: %v, %v", all, err)
+	}
+}
+
+type pqRow struct {
+	Key   string    `parquet:"key,optional"`
+	Milli int64     `parquet:"milli,timestamp(millisecond)"`
+	Micro time.Time `parquet:"micro,timestamp(microsecond)"`
+	Nano  time.Time `parquet:"nano,timestamp(nanosecond)"`
+	Date  int32     `parquet:"date,date"`
+	I     int32     `parquet:"i"`
+	U     uint64    `parquet:"u"`
+	F     float32   `parquet:"f"`
+	D     *float64  `parquet:"d,optional"`
+	B     bool      `parquet:"b"`
+	List  []int64   `parquet:"list"`
+	Dec   int64     `parquet:"dec,decimal(2:10)"`
+}
+
+var pqAll = Source{Format: Parquet, Key: "key", Time: "nano", Values: []string{"milli", "micro", "date", "i", "u", "f", "d", "b"}}
+
+func writeParquet(t *testing.T, rows []pqRow) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := parquet.NewGenericWriter[pqRow](&b, parquet.MaxRowsPerRowGroup(1000), parquet.PageBufferSize(2000))
+	if _, err := w.Write(rows); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestParquetSource(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 123456789, time.UTC)
+	third := 1.0 / 3
+	file := writeParquet(t, []pqRow{
+		{Key: "a", Milli: at.UnixMilli(), Micro: at, Nano: at, Date: 1, I: -7, U: math.MaxUint64, F: 0.5, D: &third, B: true},
+		{Key: "", Nano: at, Micro: at},
+		{Key: "b\xff", Nano: at, Micro: at},
+	})
+	src := pqAll
+	src.Path = in(t, "a.parquet", map[string]string{"a.parquet": file}).Path
+	rd, err := Open(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rd.Close()
+	all, err := drain(t, rd.Next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const nano, micro = "2026-01-02T03:04:05.123456789Z", "2026-01-02T03:04:05.123456Z"
+	want := []string{
+		"a|" + nano + "|2026-01-02T03:04:05.123Z|" + micro + "|1970-01-02T00:00:00Z|-7|18446744073709551615|0.5|0.3333333333333333|1",
+		"|" + nano + "|1970-01-01T00:00:00Z|" + micro + "|1970-01-01T00:00:00Z|0|0|0||0",
+		"",
+	}
+	for i, g := range all {
+		if g.Fields != want[i] || g.Line != int64(i+1) || (g.Reason != "") != (i == 2) {
+			t.Errorf("got  %+v\nwant %s", g, want[i])
+		}
+	}
+	for column, text := range map[string]string{
+		"list": `column "list" is of type `, "dec": `column "dec" is of type `, "dd": `has no column "dd"`,
+	} {
+		src.Values = []string{column}
+		if err := Check(src); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("column %s: %v", column, err)
+		}
+	}
+}
+
+func TestParquetLarge(t *testing.T) {
+	rows := make([]pqRow, 12_345)
+	for i := range rows {
+		rows[i] = pqRow{Key: "k", I: int32(i)}
+	}
+	file := writeParquet(t, rows)
+	src := Source{Format: Parquet, Key: "key", Values: []string{"i"}}
+	src.Path = in(t, "a.parquet", map[string]string{"a.parquet": file}).Path
+	all, err := readAll(t, src)
+	if err != nil || len(all) != len(rows) || all[12_000] != "a.parquet: k,,12000" {
+		t.Fatalf("%d rows, %v", len(all), err)
+	}
+
+	src.Path = in(t, "cut.parquet", map[string]string{"cut.parquet": file[:len(file)/2]}).Path
+	if err := Check(src); err == nil || !strings.Contains(err.Error(), "cut.parquet is not a complete parquet file") {
+		t.Errorf("cut off: %v", err)
+	}
+	// Damage in the middle: the rows before it, then an error that says where.
+	pf, err := parquet.OpenFile(strings.NewReader(file), int64(len(file)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	column := pf.Root().Column("i").Index()
+	damaged := []byte(file)
+	copy(damaged[pf.Metadata().RowGroups[5].Columns[column].MetaData.DataPageOffset:], bytes.Repeat([]byte{0xff}, 100))
+	src.Path = in(t, "bad.parquet", map[string]string{"bad.parquet": string(damaged)}).Path
+	all, err = readAll(t, src)
+	if err == nil || !strings.Contains(err.Error(), "bad.parquet, row ") || len(all) != 5000 {
+		t.Errorf("damaged: %d rows, %v", len(all), err)
+	}
+}
+
+func BenchmarkReader(b *testing.B) {
+	path := filepath.Join(b.TempDir(), "a.csv")
+	const rows = 1_000_000
+	text := "key,time,x\n" + strings.Repeat("sensor-0042,2026-01-02T03:04:05.123Z,17.25\n", rows)
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		b.Fatal(err)
+	}
+	src := ktx
+	src.Path = path
+	for b.Loop() {
+		in := newInput(src, 0)
+		for {
+			if _, err := in.next(b.Context(), nil, time.Minute); err == io.EOF {
+				break
+			} else if err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric(float64(b.N)*rows/b.Elapsed().Seconds()/1e6, "Mrows/s")
+}

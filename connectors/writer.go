@@ -1,0 +1,452 @@
+package connectors
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/rand"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"github.com/parquet-go/parquet-go"
+)
+
+// A Kind is the type of a Parquet column. A CSV has no use for it.
+type Kind string
+
+const (
+	String Kind = "string" // the default
+	Number Kind = "number" // DOUBLE
+	Bool   Kind = "bool"   // BOOLEAN
+	Time   Kind = "time"   // TIMESTAMP in UTC, in microseconds: finer digits are cut off
+)
+
+// A Column is one column of a CSV or Parquet file.
+type Column struct {
+	// Path leads to the value, by the names of fields and the indices of arrays,
+	// as in "levels.0.alpha". It is also the name of the column.
+	Path string
+	// Kind is for Parquet; a value that is not of this kind is an error. A
+	// String column takes any value: one that is not a string as its JSON text.
+	Kind Kind
+}
+
+// A Sink says what file to write.
+type Sink struct {
+	// Format is CSV, JSONLines or Parquet.
+	Format string
+	// Path is a file in a folder that exists, or "-" for standard output (not
+	// for Parquet). A CSV or JSON Lines file whose name ends in .gz or .zst is
+	// compressed.
+	Path string
+	// Columns are those of CSV and Parquet. Where a path leads nowhere or to
+	// null, the field is empty, or null in Parquet; an object or array is given
+	// as its JSON text.
+	Columns []Column
+	// Delimiter separates the fields of a CSV, one rune. Default ",".
+	Delimiter string
+}
+
+// A Writer writes JSON lines to a sink. Its file has a temporary name in the
+// same folder until Commit, so that it appears complete or not at all. What is
+// not a regular file (standard output, a device, a named pipe) is written
+// directly, and each Write is passed on at once.
+type Writer struct {
+	name string // for messages
+
+	mu     sync.Mutex
+	file   *os.File
+	final  string // the path that file gets; "" when written directly
+	buf    *bufio.Writer
+	zip    io.WriteCloser
+	enc    encoder
+	direct bool
+	err    error // the first failure, which stays
+	closed bool
+}
+
+// An encoder turns JSON lines into a format.
+type encoder interface {
+	write(lines []byte) error
+	// flush passes on what can be passed on before the end.
+	flush() error
+	close() error
+}
+
+var errClosed = errors.New("the writer has been committed or aborted")
+
+// Create opens a sink. Its errors are sentences that name the path.
+func Create(sink Sink) (*Writer, error) {
+	w := &Writer{name: sink.Path}
+	ext := filepath.Ext(sink.Path)
+	switch {
+	case sink.Path == "":
+		return nil, errors.New("the sink has no path: give a file, or \"-\" for standard output")
+	case sink.Format == Parquet && sink.Path == stdio:
+		return nil, errors.New("parquet cannot be written to standard output: give a file")
+	case sink.Format == Parquet && (ext == ".gz" || ext == ".zst"):
+		return nil, fmt.Errorf("%s: parquet is compressed inside the file already: leave out %s", sink.Path, ext)
+	}
+	if err := w.open(sink.Path); err != nil {
+		return nil, err
+	}
+	w.buf = bufio.NewWriterSize(w.file, 256<<10)
+	var err error
+	if w.zip, err = compressor(w.buf, sink.Path); err != nil {
+		w.Abort()
+		return nil, fmt.Errorf("%s: %w", w.name, err)
+	}
+	if w.enc, err = newEncoder(w.zip, sink); err != nil {
+		w.Abort()
+		return nil, fmt.Errorf("%s cannot be written: %w", w.name, cause(err))
+	}
+	return w, nil
+}
+
+func newEncoder(out io.Writer, sink Sink) (encoder, error) {
+	switch sink.Format {
+	case JSONLines:
+		return &jsonlEncoder{out: out}, nil
+	case CSV:
+		return newCSVEncoder(out, sink)
+	case Parquet:
+		return newParquetEncoder(out, sink)
+	}
+	return nil, fmt.Errorf("format %q is not known: it is one of %s, %s, %s", sink.Format, CSV, JSONLines, Parquet)
+}
+
+// open sets file, final and direct.
+func (w *Writer) open(path string) error {
+	if path == stdio {
+		w.name = "standard output"
+		w.file, w.direct = os.Stdout, true
+		// Otherwise a reader that went away ends the process without a word.
+		signal.Ignore(syscall.SIGPIPE)
+		return nil
+	}
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.IsDir():
+		return fmt.Errorf("%s cannot be written: it is a folder", path)
+	case err == nil && !info.Mode().IsRegular():
+		w.direct = true
+		w.file, err = os.OpenFile(path, os.O_WRONLY, 0)
+	case err == nil:
+		// Renaming would replace a link, and a file that may not be written.
+		if w.final, err = filepath.EvalSymlinks(path); err != nil {
+			break
+		}
+		var old *os.File
+		if old, err = os.OpenFile(w.final, os.O_WRONLY, 0); err != nil {
+			break
+		}
+		old.Close()
+		w.file, err = createBeside(w.final, info.Mode().Perm())
+		if err == nil {
+			err = w.file.Chmod(info.Mode().Perm())
+		}
+	case errors.Is(err, fs.ErrNotExist):
+		w.final = path
+		w.file, err = createBeside(path, 0o666)
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s cannot be written: its folder %s does not exist; create it first", path, filepath.Dir(path))
+		}
+	}
+	if err != nil {
+		if w.file != nil {
+			w.Abort()
+		}
+		return fmt.Errorf("%s cannot be written: %w", path, cause(err))
+	}
+	return nil
+}
+
+// createBeside creates a file in the folder of path under a name of its own.
+func createBeside(path string, perm fs.FileMode) (*os.File, error) {
+	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+rand.Text()[:8]+".tmp")
+	return os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+}
+
+// Write appends one or more JSON objects, one per line, each ended by '\n'. It
+// may be called from several goroutines; the lines of one call stay together.
+// After an error every further call returns the same one.
+func (w *Writer) Write(lines []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return fmt.Errorf("%s: %w", w.name, errClosed)
+	}
+	if w.err != nil {
+		return w.err
+	}
+	err := w.enc.write(lines)
+	if err == nil && w.direct {
+		err = w.flush()
+	}
+	w.fail(err)
+	return w.err
+}
+
+func (w *Writer) flush() error {
+	if err := w.enc.flush(); err != nil {
+		return err
+	}
+	if f, ok := w.zip.(interface{ Flush() error }); ok {
+		if err := f.Flush(); err != nil {
+			return err
+		}
+	}
+	return w.buf.Flush()
+}
+
+func (w *Writer) fail(err error) {
+	if err != nil && w.err == nil {
+		w.err = fmt.Errorf("%s cannot be written: %w", w.name, cause(err))
+	}
+}
+
+// Commit writes everything out and gives the file its name. When it, or an
+// earlier Write, failed there is no file and the error is returned.
+func (w *Writer) Commit() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return fmt.Errorf("%s: %w", w.name, errClosed)
+	}
+	if w.err == nil {
+		w.fail(w.finish())
+	}
+	if w.err != nil {
+		w.discard()
+		return w.err
+	}
+	w.closed = true
+	if w.file != os.Stdout {
+		w.fail(w.file.Close())
+	}
+	if w.final != "" {
+		if w.err == nil {
+			w.fail(os.Rename(w.file.Name(), w.final))
+		}
+		if w.err != nil {
+			os.Remove(w.file.Name())
+		}
+	}
+	return w.err
+}
+
+// finish writes out what is still held.
+func (w *Writer) finish() error {
+	if err := w.enc.close(); err != nil {
+		return err
+	}
+	if err := w.zip.Close(); err != nil {
+		return err
+	}
+	if err := w.buf.Flush(); err != nil {
+		return err
+	}
+	if w.direct {
+		return nil
+	}
+	return w.file.Sync()
+}
+
+// Abort removes the temporary file. What was written directly stays. After
+// Commit it does nothing.
+func (w *Writer) Abort() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.discard()
+}
+
+func (w *Writer) discard() {
+	if w.closed {
+		return
+	}
+	w.closed = true
+	if w.file != os.Stdout {
+		w.file.Close()
+	}
+	if w.final != "" {
+		os.Remove(w.file.Name())
+	}
+}
+
+// jsonlEncoder writes the lines as they are.
+type jsonlEncoder struct{ out io.Writer }
+
+func (e *jsonlEncoder) write(lines []byte) error {
+	_, err := e.out.Write(lines)
+	return err
+}
+
+func (e *jsonlEncoder) flush() error { return nil }
+func (e *jsonlEncoder) close() error { return nil }
+
+// csvEncoder flattens lines into rows.
+type csvEncoder struct {
+	flat *flattener
+	csv  *csv.Writer
+	row  []string
+}
+
+func newCSVEncoder(out io.Writer, sink Sink) (*csvEncoder, error) {
+	flat, err := newFlattener(sink.Columns)
+	if err != nil {
+		return nil, err
+	}
+	d, err := delimiter(sink.Delimiter)
+	if err != nil {
+		return nil, err
+	}
+	e := &csvEncoder{flat: flat, csv: csv.NewWriter(out), row: make([]string, len(sink.Columns))}
+	e.csv.Comma, _ = utf8.DecodeRuneInString(d)
+	for i, c := range sink.Columns {
+		e.row[i] = c.Path
+	}
+	return e, e.csv.Write(e.row)
+}
+
+func (e *csvEncoder) write(lines []byte) error {
+	return e.flat.each(lines, func(values [][]byte) error {
+		for i, v := range values {
+			s, err := text(v)
+			if err != nil {
+				return err
+			}
+			e.row[i] = s
+		}
+		return e.csv.Write(e.row)
+	})
+}
+
+func (e *csvEncoder) flush() error {
+	e.csv.Flush()
+	return e.csv.Error()
+}
+
+func (e *csvEncoder) close() error { return e.flush() }
+
+// parquetEncoder flattens lines into rows of typed columns, all optional.
+type parquetEncoder struct {
+	flat    *flattener
+	columns []Column
+	out     *parquet.GenericWriter[any]
+	row     parquet.Row
+}
+
+// rowsPerGroup bounds the rows that a Parquet writer holds in memory.
+const rowsPerGroup = 1 << 16
+
+func newParquetEncoder(out io.Writer, sink Sink) (*parquetEncoder, error) {
+	flat, err := newFlattener(sink.Columns)
+	if err != nil {
+		return nil, err
+	}
+	group := parquet.Group{}
+	for _, c := range sink.Columns {
+		switch c.Kind {
+		case String, "":
+			group[c.Path] = parquet.Optional(parquet.String())
+		case Number:
+			group[c.Path] = parquet.Optional(parquet.Leaf(parquet.DoubleType))
+		case Bool:
+			group[c.Path] = parquet.Optional(parquet.Leaf(parquet.BooleanType))
+		case Time:
+			group[c.Path] = parquet.Optional(parquet.Timestamp(parquet.Microsecond))
+		default:
+			return nil, fmt.Errorf("column %q is of kind %q; it is one of %s, %s, %s, %s", c.Path, c.Kind, String, Number, Bool, Time)
+		}
+	}
+	schema := parquet.NewSchema("record", ordered{group, sink.Columns})
+	e := &parquetEncoder{
+		flat:    flat,
+		columns: sink.Columns,
+		out: parquet.NewGenericWriter[any](out, schema, parquet.MaxRowsPerRowGroup(rowsPerGroup),
+			parquet.Compression(&parquet.Snappy)),
+		row: make(parquet.Row, len(sink.Columns)),
+	}
+	return e, nil
+}
+
+// ordered is a Group whose columns keep their order; a Group sorts them.
+type ordered struct {
+	parquet.Group
+	columns []Column
+}
+
+func (o ordered) Fields() []parquet.Field {
+	byName := map[string]parquet.Field{}
+	for _, f := range o.Group.Fields() {
+		byName[f.Name()] = f
+	}
+	var fields []parquet.Field
+	for _, c := range o.columns {
+		fields = append(fields, byName[c.Path])
+	}
+	return fields
+}
+
+func (e *parquetEncoder) write(lines []byte) error {
+	return e.flat.each(lines, func(values [][]byte) error {
+		for i, v := range values {
+			value, err := parquetValue(v, e.columns[i].Kind)
+			if err != nil {
+				return fmt.Errorf("column %q: %w", e.columns[i].Path, err)
+			}
+			defined := 1
+			if value.IsNull() {
+				defined = 0
+			}
+			e.row[i] = value.Level(0, defined, i)
+		}
+		_, err := e.out.WriteRows([]parquet.Row{e.row})
+		return err
+	})
+}
+
+func parquetValue(v []byte, kind Kind) (parquet.Value, error) {
+	if len(v) == 0 || bytes.Equal(v, null) {
+		return parquet.NullValue(), nil
+	}
+	switch kind {
+	case Number:
+		f, err := strconv.ParseFloat(string(v), 64)
+		if err != nil {
+			return parquet.Value{}, fmt.Errorf("%s is not a number", v)
+		}
+		return parquet.DoubleValue(f), nil
+	case Bool:
+		b, err := strconv.ParseBool(string(v))
+		if err != nil {
+			return parquet.Value{}, fmt.Errorf("%s is not a boolean", v)
+		}
+		return parquet.BooleanValue(b), nil
+	}
+	s, err := text(v)
+	if err != nil {
+		return parquet.Value{}, err
+	}
+	if kind == Time {
+		t, err := time.Parse(time.RFC3339Nano, s)
+		if err != nil {
+			return parquet.Value{}, fmt.Errorf("%s is not a time in RFC 3339", v)
+		}
+		return parquet.Int64Value(t.UnixMicro()), nil
+	}
+	return parquet.ByteArrayValue([]byte(s)), nil
+}
+
+func (e *parquetEncoder) flush() error { return nil }
+func (e *parquetEncoder) close() error { return e.out.Close() }

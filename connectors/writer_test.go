@@ -1,0 +1,449 @@
+package connectors
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/google/go-cmp/cmp"
+	"github.com/parquet-go/parquet-go"
+	"pgregory.net/rapid"
+)
+
+const twoLines = `{"key":"a","x":[1,2.50],"levels":[{"alpha":0.9},{"alpha":1}],"s":"q\"u,o\nte","t":"2026-01-02T03:04:05.6Z","ok":true,"none":null}
+{"key":"b","x":3,"levels":[]}
+`
+
+var someColumns = []Column{
+	{"key", String}, {"x", ""}, {"x.1", Number}, {"levels.1.alpha", Number}, {"s", String}, {"t", Time}, {"ok", Bool}, {"none", Number}, {"nowhere.0.a", String},
+}
+
+// content returns the names in dir and the bytes of the file called name.
+func content(t *testing.T, path string) (names []string, text string) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	b, _ := os.ReadFile(path)
+	return names, string(b)
+}
+
+func TestWriter(t *testing.T) {
+	const csvText = "key,x,x.1,levels.1.alpha,s,t,ok,none,nowhere.0.a\n" +
+		`a,"[1,2.50]",2.50,1,"q""u,o` + "\nte\",2026-01-02T03:04:05.6Z,true,,\n" +
+		"b,3,,,,,,,\n"
+	for _, tt := range []struct {
+		format, name string
+		lines, want  string
+	}{
+		{JSONLines, "o.jsonl", twoLines, twoLines},
+		{JSONLines, "o.jsonl", "", ""},
+		{CSV, "o.csv", twoLines, csvText},
+		{CSV, "o.csv", "", csvText[:strings.Index(csvText, "\n")+1]},
+	} {
+		path := filepath.Join(t.TempDir(), tt.name)
+		w, err := Create(Sink{Format: tt.format, Path: path, Columns: someColumns})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Write([]byte(tt.lines)); err != nil {
+			t.Fatal(err)
+		}
+		if names, text := content(t, path); len(names) != 1 || names[0] == tt.name || text != "" {
+			t.Errorf("before Commit the folder holds %v", names)
+		}
+		if err := w.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		w.Abort()
+		names, text := content(t, path)
+		if !cmp.Equal(names, []string{tt.name}) {
+			t.Errorf("after Commit the folder holds %v", names)
+		}
+		if diff := cmp.Diff(tt.want, text); diff != "" {
+			t.Error(diff)
+		}
+		if err := w.Write(nil); err == nil {
+			t.Error("Write after Commit succeeds")
+		}
+	}
+}
+
+func TestWriterCompresses(t *testing.T) {
+	for _, ext := range []string{".gz", ".zst"} {
+		path := filepath.Join(t.TempDir(), "o.jsonl"+ext)
+		w, err := Create(Sink{Format: JSONLines, Path: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Write([]byte(twoLines)); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		r, err := openText(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(r); err != nil || string(text) != twoLines {
+			t.Errorf("%s: %q, %v", ext, text, err)
+		}
+		r.Close()
+	}
+}
+
+func TestWriterParquet(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "o.parquet")
+	w, err := Create(Sink{Format: Parquet, Path: path, Columns: someColumns})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const times = rowsPerGroup // two row groups
+	for range times {
+		if err := w.Write([]byte(twoLines)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, _ := f.Stat()
+	pf, err := parquet.OpenFile(f, info.Size())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, c := range pf.Root().Columns() {
+		names = append(names, c.Name())
+	}
+	for i, c := range someColumns {
+		if names[i] != c.Path {
+			t.Fatalf("columns %v", names)
+		}
+	}
+	if len(pf.RowGroups()) != 2 {
+		t.Errorf("%d row groups", len(pf.RowGroups()))
+	}
+	src := Source{Format: Parquet, Path: path, Key: "key", Time: "t", Values: []string{"x", "x.1", "levels.1.alpha", "s", "ok", "none", "nowhere.0.a"}}
+	rd, err := Open(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rd.Close()
+	all, err := drain(t, rd.Next)
+	if err != nil || len(all) != 2*times {
+		t.Fatal(len(all), err)
+	}
+	for i, want := range []string{"a|2026-01-02T03:04:05.6Z|[1,2.50]|2.5|1|q\"u,o\nte|1||", "b||3||||||"} {
+		if all[i].Fields != want {
+			t.Errorf("got  %q\nwant %q", all[i].Fields, want)
+		}
+	}
+	w, err = Create(Sink{Format: Parquet, Path: path, Columns: []Column{{"key", Number}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Abort()
+	if err := w.Write([]byte(twoLines)); message(err) != path+` cannot be written: column "key": "a" is not a number` {
+		t.Error(err)
+	}
+}
+
+func TestCreateErrors(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "file"), "")
+	columns := []Column{{"a", ""}}
+	for _, tt := range []struct {
+		sink Sink
+		want string
+	}{
+		{Sink{Format: JSONLines}, `the sink has no path: give a file, or "-" for standard output`},
+		{Sink{Format: JSONLines, Path: dir}, dir + " cannot be written: it is a folder"},
+		{Sink{Format: JSONLines, Path: dir + "/no/o"}, dir + "/no/o cannot be written: its folder " + dir + "/no does not exist; create it first"},
+		{Sink{Format: JSONLines, Path: dir + "/file/o"}, dir + "/file/o cannot be written: not a directory"},
+		{Sink{Format: "xml", Path: dir + "/o"}, dir + `/o cannot be written: format "xml" is not known: it is one of csv, jsonl, parquet`},
+		{Sink{Format: CSV, Path: dir + "/o"}, dir + "/o cannot be written: there are no columns"},
+		{Sink{Format: CSV, Path: dir + "/o", Columns: append(columns, columns...)}, dir + `/o cannot be written: column "a" is there twice`},
+		{Sink{Format: Parquet, Path: "-", Columns: columns}, "parquet cannot be written to standard output: give a file"},
+		{Sink{Format: Parquet, Path: dir + "/o.gz", Columns: columns}, dir + "/o.gz: parquet is compressed inside the file already: leave out .gz"},
+	} {
+		if _, err := Create(tt.sink); message(err) != tt.want {
+			t.Errorf("got  %v\nwant %s", err, tt.want)
+		}
+	}
+	if names, _ := content(t, dir+"/o"); !cmp.Equal(names, []string{"file"}) {
+		t.Errorf("the folder holds %v", names)
+	}
+}
+
+// An aborted writer leaves what was there, and so does one that failed.
+func TestAbort(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "o.csv")
+	write(t, path, "before")
+	for _, fail := range []bool{false, true} {
+		w, err := Create(Sink{Format: CSV, Path: path, Columns: someColumns})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fail {
+			if err := w.Write([]byte("[1]\n")); err == nil {
+				t.Error("an array is taken for a line")
+			}
+			if err := w.Commit(); err == nil {
+				t.Error("Commit succeeds after an error")
+			}
+		} else {
+			w.Abort()
+		}
+		if names, text := content(t, path); !cmp.Equal(names, []string{"o.csv"}) || text != "before" {
+			t.Errorf("the folder holds %v, the file %q", names, text)
+		}
+	}
+}
+
+func TestCommitReplaces(t *testing.T) {
+	dir := t.TempDir()
+	path, link := filepath.Join(dir, "o.jsonl"), filepath.Join(dir, "link")
+	write(t, path, "before")
+	if err := os.Chmod(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	w, err := Create(Sink{Format: JSONLines, Path: link})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Write([]byte("{}\n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	_, text := content(t, path)
+	info, _ := os.Stat(path)
+	to, _ := os.Readlink(link)
+	if text != "{}\n" || info.Mode().Perm() != 0o600 || to != path {
+		t.Errorf("%q, %v, the link leads to %q", text, info.Mode(), to)
+	}
+}
+
+func TestDevices(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("no /dev/full")
+	}
+	for _, sink := range []Sink{{Format: JSONLines}, {Format: CSV, Columns: someColumns}} {
+		sink.Path = "/dev/full"
+		w, err := Create(sink)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const want = "/dev/full cannot be written: no space left on device"
+		if err := w.Write([]byte(twoLines)); message(err) != want {
+			t.Errorf("Write: %v", err)
+		}
+		if err := w.Commit(); message(err) != want {
+			t.Errorf("Commit: %v", err)
+		}
+		sink.Path = "/dev/null"
+		if w, err = Create(sink); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Write([]byte(twoLines)); err != nil {
+			t.Error(err)
+		}
+		if err := w.Commit(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestStandardOutput(t *testing.T) {
+	r, pipe, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := os.Stdout
+	os.Stdout = pipe
+	defer func() { os.Stdout = old }()
+	w, err := Create(Sink{Format: JSONLines, Path: stdio})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Write([]byte("{}\n")); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 10)
+	if n, err := r.Read(b); err != nil || string(b[:n]) != "{}\n" {
+		t.Errorf("%q, %v", b[:n], err)
+	}
+	r.Close()
+	if err := w.Write([]byte("{}\n")); message(err) != "standard output cannot be written: broken pipe" {
+		t.Error(err)
+	}
+}
+
+func TestWriteIsConcurrent(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "o.jsonl")
+	w, err := Create(Sink{Format: JSONLines, Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for range 100 {
+				if err := w.Write(fmt.Appendf(nil, "{\"a\":%d}\n{\"b\":%d}\n", i, i)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := w.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	_, text := content(t, path)
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if len(lines) != 1600 {
+		t.Fatalf("%d lines", len(lines))
+	}
+	for i := 0; i < len(lines); i += 2 {
+		if strings.Replace(lines[i], "a", "b", 1) != lines[i+1] {
+			t.Fatalf("lines %d: %s, %s", i, lines[i], lines[i+1])
+		}
+	}
+}
+
+func TestWriteTransform(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "o.jsonl")
+	w, err := Create(Sink{Format: JSONLines, Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	Register(t.Name(), w)
+	defer Unregister(t.Name())
+	p, s := beam.NewPipelineWithRoot()
+	Write(s, t.Name(), beam.Create(s, []byte("{\"a\":1}\n"), []byte("{\"a\":2}\n")))
+	if err := run(t, p); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if _, text := content(t, path); len(text) != 16 {
+		t.Errorf("got %q", text)
+	}
+	// The writer is committed: writing to it again must fail the pipeline.
+	p, s = beam.NewPipelineWithRoot()
+	Write(s, t.Name(), beam.Create(s, []byte("{}\n")))
+	if err := run(t, p); err == nil || !strings.Contains(err.Error(), errClosed.Error()) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A value found by its path is the one that decoding all of the line finds.
+func TestFlattenIsDecoding(t *testing.T) {
+	var value func(depth int) *rapid.Generator[any]
+	value = func(depth int) *rapid.Generator[any] {
+		return rapid.Custom(func(t *rapid.T) any {
+			switch k := rapid.IntRange(0, 5).Draw(t, "kind"); {
+			case k == 0:
+				return nil
+			case k == 1:
+				return rapid.Float64Range(-1e9, 1e9).Draw(t, "number")
+			case k == 2:
+				return rapid.Bool().Draw(t, "bool")
+			case k == 3 || depth == 0:
+				return rapid.StringMatching(`[a-b"\\{}\[\],: é\n]{0,5}`).Draw(t, "string")
+			case k == 4:
+				return rapid.SliceOfN(value(depth-1), 0, 3).Draw(t, "array")
+			default:
+				return rapid.MapOfN(rapid.SampledFrom([]string{"a", "b", "é\"", "1"}), value(depth-1), 0, 3).Draw(t, "object")
+			}
+		})
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		object := rapid.MapOf(rapid.SampledFrom([]string{"a", "b", "0"}), value(3)).Draw(t, "line")
+		var b bytes.Buffer
+		enc := json.NewEncoder(&b)
+		if rapid.Bool().Draw(t, "spaces") {
+			text, _ := json.MarshalIndent(object, "", "\t")
+			b.Write(bytes.ReplaceAll(text, []byte("\n"), []byte(" ")))
+			b.WriteByte('\n')
+		} else if err := enc.Encode(object); err != nil {
+			t.Fatal(err)
+		}
+		columns := []Column{{"a", ""}, {"b.a", ""}, {"a.1", ""}, {"a.a.0", ""}, {"b.é\".1", ""}}
+		flat, err := newFlattener(columns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = flat.each(b.Bytes(), func(values [][]byte) error {
+			for i, c := range columns {
+				var at any = object
+				for name := range strings.SplitSeq(c.Path, ".") {
+					switch v := at.(type) {
+					case map[string]any:
+						at = v[name]
+					case []any:
+						at = nil
+						if n := int(name[0] - '0'); n < len(v) && len(name) == 1 && name[0] <= '9' {
+							at = v[n]
+						}
+					default:
+						at = nil
+					}
+				}
+				var found any
+				if values[i] != nil {
+					if err := json.Unmarshal(values[i], &found); err != nil {
+						t.Fatalf("%s: %s: %v", c.Path, values[i], err)
+					}
+				}
+				want, _ := json.Marshal(at)
+				have, _ := json.Marshal(found)
+				if !bytes.Equal(want, have) {
+					t.Fatalf("%s of %s: %s, want %s", c.Path, b.Bytes(), have, want)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatalf("%s: %v", b.Bytes(), err)
+		}
+	})
+}
+
+func BenchmarkFlatten(b *testing.B) {
+	line := []byte(strings.SplitAfter(twoLines, "\n")[0])
+	w, err := newCSVEncoder(io.Discard, Sink{Columns: someColumns})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(line)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := w.write(line); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package hafvf_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"hafvf/hafvf"
+)
+
+// streams are the kinds of data on which the update is timed.
+var streams = map[string]func(rng *rand.Rand, t int) float64{
+	"stationary": func(rng *rand.Rand, t int) float64 { return rng.NormFloat64() },
+	"jumping":    func(rng *rand.Rand, t int) float64 { return rng.NormFloat64() + 5*float64(t/200%3) },
+	"drifting":   func(rng *rand.Rand, t int) float64 { return rng.NormFloat64() + 0.01*float64(t) },
+	"outliers": func(rng *rand.Rand, t int) float64 {
+		x := rng.NormFloat64()
+		if rng.Float64() < 0.02 {
+			x += 8 * float64(2*rng.IntN(2)-1)
+		}
+		return x
+	},
+}
+
+func stream(kind string, n int) [][]float64 {
+	rng := rand.New(rand.NewPCG(1, 2))
+	xs := make([][]float64, n)
+	for t := range xs {
+		xs[t] = []float64{streams[kind](rng, t)}
+	}
+	return xs
+}
+
+func levels(depth int) []hafvf.Beta {
+	return []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}, {Alpha: 1, Beta: 1}}[:depth]
+}
+
+func BenchmarkNormal(b *testing.B) {
+	m, err := hafvf.New("normal", nil, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, kind := range []string{"stationary", "jumping", "drifting", "outliers"} {
+		for depth := range 3 {
+			xs := stream(kind, 4096)
+			b.Run(fmt.Sprintf("%s/levels=%d", kind, depth), func(b *testing.B) {
+				f := hafvf.NewFilter(m, levels(depth), 1)
+				s := f.NewState()
+				b.ReportAllocs()
+				iterations := 0
+				for i := 0; b.Loop(); i++ {
+					iterations += f.Update(s, xs[i%len(xs)]).Iterations
+				}
+				b.ReportMetric(float64(iterations)/float64(b.N), "evals/op")
+			})
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package hafvf
+
+import (
+	"fmt"
+	"math"
+)
+
+func init() {
+	Register("bernoulli", func(p Prior, _ int) (Model, error) {
+		m := bernoulli{Natural: Natural{2}, alpha: p.Positive("alpha", 1), beta: p.Positive("beta", 1)}
+		return m, p.Done()
+	})
+}
+
+// bernoulli has x in {0, 1}, z = logit p, and a Beta(alpha, beta) prior on p.
+//
+//	T(x) = (x, 1−x),  B = lnΓ(α) + lnΓ(β) − lnΓ(α+β),  log h = 0
+type bernoulli struct {
+	Natural
+	alpha, beta float64
+}
+
+func (bernoulli) Dim() int { return 1 }
+
+func (bernoulli) Check(x []float64) error {
+	if x[0] != 0 && x[0] != 1 {
+		return fmt.Errorf("x = %g is neither 0 nor 1", x[0])
+	}
+	return nil
+}
+
+func (bernoulli) Observe(d, x []float64, weight float64) {
+	d[0] += weight * x[0]
+	d[1] += weight * (1 - x[0])
+}
+
+func (bernoulli) Memory(d []float64) float64  { return d[0] + d[1] }
+func (bernoulli) LogBase(x []float64) float64 { return 0 }
+func (m bernoulli) NewLine() Line {
+	return newDirichletLine([]float64{m.alpha, m.beta})
+}
+
+func (bernoulli) Params() []Param { return []Param{{Name: "alpha"}, {Name: "beta"}} }
+
+func (m bernoulli) Posterior(dst, d []float64) {
+	dst[0], dst[1] = m.alpha+d[0], m.beta+d[1]
+}
+
+func (bernoulli) Outputs() int { return 1 }
+
+func (m bernoulli) Estimate(mean, sd, d, _ []float64) {
+	a, b := m.alpha+d[0], m.beta+d[1]
+	mean[0], sd[0] = betaMoments(a, b)
+}
+
+func (m bernoulli) Predict(mean, sd, d []float64, s float64, _ []float64) {
+	a, b := m.alpha+s*d[0], m.beta+s*d[1]
+	mean[0] = a / (a + b)
+	sd[0] = math.Sqrt(a*b) / (a + b)
+}
+
+func (m bernoulli) Quantile(p float64, d []float64, s float64, _ []float64) float64 {
+	a, b := m.alpha+s*d[0], m.beta+s*d[1]
+	if p <= b/(a+b) {
+		return 0
+	}
+	return 1
+}
+
+// betaMoments returns mean and standard deviation of Beta(a, b).
+func betaMoments(a, b float64) (mean, sd float64) {
+	n := a + b
+	return a / n, math.Sqrt(a / n * (b / n) / (n + 1))
+}

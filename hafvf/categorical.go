@@ -1,0 +1,162 @@
+package hafvf
+
+import (
+	"fmt"
+	"math"
+)
+
+func init() {
+	Register("categorical", func(p Prior, dim int) (Model, error) {
+		alpha := p.PositiveVector("alpha", dim)
+		if len(alpha) < 2 {
+			p.Fail("alpha", "needs at least two categories, e.g. alpha: [1, 1, 1]")
+			return nil, p.Done()
+		}
+		return categorical{Natural: Natural{len(alpha)}, alpha: alpha}, p.Done()
+	})
+}
+
+// categorical has x in {0, …, K−1} and a Dirichlet(alpha) prior on the
+// probabilities.
+//
+//	T(x) = onehot(x),  B = Σ lnΓ(αᵢ) − lnΓ(Σαᵢ),  log h = 0
+type categorical struct {
+	Natural
+	alpha []float64
+}
+
+func (categorical) Dim() int { return 1 }
+
+func (m categorical) Check(x []float64) error {
+	if err := checkCount(x[0]); err != nil {
+		return err
+	}
+	if x[0] >= float64(len(m.alpha)) {
+		return fmt.Errorf("x = %g is not one of the %d categories 0 … %d", x[0], len(m.alpha), len(m.alpha)-1)
+	}
+	return nil
+}
+
+func (categorical) Observe(d, x []float64, weight float64) { d[int(x[0])] += weight }
+
+func (categorical) Memory(d []float64) float64 {
+	sum := 0.0
+	for _, v := range d {
+		sum += v
+	}
+	return sum
+}
+
+func (categorical) LogBase([]float64) float64 { return 0 }
+func (m categorical) NewLine() Line           { return newDirichletLine(m.alpha) }
+
+func (m categorical) Params() []Param { return []Param{{Name: "alpha", Rows: len(m.alpha)}} }
+
+func (m categorical) Posterior(dst, d []float64) {
+	for i, a := range m.alpha {
+		dst[i] = a + d[i]
+	}
+}
+
+func (m categorical) Outputs() int { return len(m.alpha) }
+
+func (m categorical) Estimate(mean, sd, d, _ []float64) {
+	total := m.total(d, 1)
+	for i, a := range m.alpha {
+		mean[i], sd[i] = betaMoments(a+d[i], total-a-d[i])
+		sd[i] = math.Max(sd[i], 0)
+	}
+}
+
+func (m categorical) Predict(mean, sd, d []float64, s float64, _ []float64) {
+	total := m.total(d, s)
+	for i, a := range m.alpha {
+		p := (a + s*d[i]) / total
+		mean[i], sd[i] = p, math.Sqrt(math.Max(p*(1-p), 0))
+	}
+}
+
+func (m categorical) total(d []float64, s float64) float64 {
+	total := 0.0
+	for i, a := range m.alpha {
+		total += a + s*d[i]
+	}
+	return total
+}
+
+// dirichletLine is the Dirichlet log-partition along α + s·d. Only categories
+// that the new statistics touch contribute to the gain, so that one observation
+// costs neither a logarithm of a gamma function nor a digamma.
+type dirichletLine struct {
+	alpha  []float64
+	total  float64
+	d, t   []float64
+	dn, tn float64
+}
+
+func newDirichletLine(alpha []float64) *dirichletLine {
+	l := &dirichletLine{alpha: alpha}
+	for _, a := range alpha {
+		l.total += a
+	}
+	return l
+}
+
+func (l *dirichletLine) Set(d, t []float64) {
+	l.d, l.t = d, t
+	l.dn, l.tn = 0, 0
+	for i := range d {
+		l.dn += d[i]
+		l.tn += t[i]
+	}
+}
+
+func (l *dirichletLine) Gain(s float64) float64 {
+	if l.tn == 1 {
+		// One observation: a single ratio, so that its logarithm is exact.
+		p := 0.0
+		for i, t := range l.t {
+			if t == 1 {
+				p = l.alpha[i] + s*l.d[i]
+			}
+		}
+		if p > 0 {
+			return math.Log(p / (l.total + s*l.dn))
+		}
+	}
+	q := -lgammaDelta(l.total+s*l.dn, l.tn)
+	for i, t := range l.t {
+		if t != 0 {
+			q += lgammaDelta(l.alpha[i]+s*l.d[i], t)
+		}
+	}
+	return q
+}
+
+func (l *dirichletLine) Jet(s float64) Jet {
+	var j Jet
+	n := l.total + s*l.dn
+	_, p1, p2, p3 := polygamma(n)
+	d0, d1 := digammaDelta(n, l.tn)
+	c := l.dn
+	c2 := c * c
+	j = Jet{Q1: -c * d0, Q2: -c2 * d1, F2: -c2 * p1, F3: -c2 * c * p2, F4: -c2 * c2 * p3}
+	for i, t := range l.t {
+		c := l.d[i]
+		if c == 0 {
+			continue
+		}
+		a := l.alpha[i] + s*c
+		_, p1, p2, p3 := polygamma(a)
+		c2 := c * c
+		j.F2 += c2 * p1
+		j.F3 += c2 * c * p2
+		j.F4 += c2 * c2 * p3
+		if t != 0 {
+			d0, d1 := digammaDelta(a, t)
+			j.Q1 += c * d0
+			j.Q2 += c2 * d1
+		}
+	}
+	return j
+}

@@ -1,0 +1,61 @@
+package hafvf
+
+import (
+	"fmt"
+	"math"
+)
+
+func init() {
+	Register("exponential", func(p Prior, _ int) (Model, error) {
+		m := exponential{gammaPrior: newGammaPrior(p)}
+		return m, p.Done()
+	})
+}
+
+// exponential has x ≥ 0 and a Gamma(shape, rate) prior on its rate.
+//
+//	T(x) = (1, x),  B = lnΓ(a) − a ln b,  log h = 0
+type exponential struct{ gammaPrior }
+
+func (exponential) Check(x []float64) error {
+	if x[0] < 0 {
+		return fmt.Errorf("x = %g is below zero", x[0])
+	}
+	return checkFinite(x)
+}
+
+func (exponential) Observe(d, x []float64, weight float64) {
+	d[0] += weight
+	d[1] += weight * x[0]
+}
+
+func (exponential) Memory(d []float64) float64 { return d[0] }
+func (exponential) LogBase([]float64) float64  { return 0 }
+
+// Estimate is that of the mean 1/rate, whose posterior is inverse-gamma.
+func (m exponential) Estimate(mean, sd, d, _ []float64) {
+	a, b := m.shape+d[0], m.rate+d[1]
+	mean[0] = ratioAbove(b, a-1)
+	sd[0] = mean[0] * math.Sqrt(ratioAbove(1, a-2))
+}
+
+// Predict is that of the Lomax distribution.
+func (m exponential) Predict(mean, sd, d []float64, s float64, _ []float64) {
+	a, b := m.shape+s*d[0], m.rate+s*d[1]
+	mean[0] = ratioAbove(b, a-1)
+	sd[0] = mean[0] * math.Sqrt(a*ratioAbove(1, a-2))
+}
+
+func (m exponential) Quantile(p float64, d []float64, s float64, _ []float64) float64 {
+	a, b := m.shape+s*d[0], m.rate+s*d[1]
+	return b * math.Expm1(-math.Log1p(-p)/a)
+}
+
+// ratioAbove is x/y, or +Inf where y is not above zero: a moment that is not
+// finite.
+func ratioAbove(x, y float64) float64 {
+	if y <= 0 {
+		return math.Inf(1)
+	}
+	return x / y
+}

@@ -1,0 +1,296 @@
+package hafvf
+
+import (
+	"fmt"
+	"math"
+)
+
+// A Filter runs the update for any number of entities, one state each. It owns
+// the scratch: one filter per goroutine.
+type Filter struct {
+	model  Model
+	seq    Sequential // model, where it is one
+	naive  []Beta
+	top    float64
+	line   Line
+	levels []level
+	sys    system
+
+	delta, trial, start [][2]float64
+	best, other         mode
+	rule                rule
+	bound               float64 // max q at the ends of the line, from logPredictive
+	stats               []float64
+	row                 []float64
+	present             [][]float64
+}
+
+// Step is the outcome of one update. What does not apply is NaN: everything but
+// Weight and Memory after a missing observation.
+type Step struct {
+	Missing       bool
+	LogPredictive float64 // log p(x|past), nats, joint over the observations of the step
+	ELBO          float64 // the objective L at its maximum plus Σ log h(x), nats
+	Weight        float64 // E[w], or Top where there is no level
+	Memory        float64 // θ^η − θ₀^η
+	Iterations    int     // evaluations of the objective's derivatives
+	Converged     bool
+	Residual      float64 // the last Newton step, in logit of a mean or log of a concentration
+}
+
+// LearningRate is 1/(θ̂^η+1), the step size with which one observation moves the
+// estimate, in the paper's reading of the update as reinforcement learning
+// (equation RL). It holds for a step of one observation.
+func (s Step) LearningRate() float64 { return 1 / s.Memory }
+
+// NewFilter makes a filter with the given levels, bottom up: the naive priors φ₀
+// of w, β₀ of b, and so on. Without levels the weight is top itself. It panics
+// where a level is not a Beta distribution or top is outside [0, 1].
+func NewFilter(model Model, levels []Beta, top float64) *Filter {
+	if !(top >= 0 && top <= 1) {
+		panic(fmt.Sprintf("hafvf: top = %g is outside [0, 1]", top))
+	}
+	n := len(levels)
+	f := &Filter{
+		model:  model,
+		naive:  append([]Beta(nil), levels...),
+		top:    top,
+		line:   model.NewLine(),
+		levels: make([]level, n),
+		sys:    newSystem(n),
+		delta:  make([][2]float64, n), trial: make([][2]float64, n),
+		start: make([][2]float64, n),
+		best:  mode{at: make([][2]float64, n)},
+		other: mode{at: make([][2]float64, n)},
+		rule:  rule{nodes: make([]node, 0, 256)},
+		stats: make([]float64, model.Len()),
+		row:   make([]float64, model.Dim()),
+	}
+	f.seq, _ = model.(Sequential)
+	for i, l := range levels {
+		if !(l.Alpha > 0 && l.Beta > 0 && l.Alpha+l.Beta < math.Inf(1)) {
+			panic(fmt.Sprintf("hafvf: level %d: Beta(%g, %g) needs parameters above zero", i, l.Alpha, l.Beta))
+		}
+		f.levels[i].naive = l
+	}
+	return f
+}
+
+// Model returns the filter's model.
+func (f *Filter) Model() Model { return f.model }
+
+// Levels returns the number of Beta levels.
+func (f *Filter) Levels() int { return len(f.naive) }
+
+// Dim is the length of the observation vectors that Update takes.
+func (f *Filter) Dim() int {
+	if f.seq != nil {
+		return 1
+	}
+	return f.model.Dim()
+}
+
+// A State is all that the filter knows of one entity: the effective sample, the
+// Beta parameters of the levels, bottom up, and for a Sequential model the
+// window of past values, latest first, NaN where there is none.
+type State []float64
+
+// StateLen is the number of floats in a state.
+func (f *Filter) StateLen() int {
+	n := f.model.Len() + 2*len(f.naive)
+	if f.seq != nil {
+		n += f.seq.Window()
+	}
+	return n
+}
+
+// NewState returns the naive state.
+func (f *Filter) NewState() State {
+	s := make(State, f.StateLen())
+	for i, l := range f.naive {
+		s[f.model.Len()+2*i], s[f.model.Len()+2*i+1] = l.Alpha, l.Beta
+	}
+	for i := range f.window(s) {
+		f.window(s)[i] = math.NaN()
+	}
+	return s
+}
+
+// Sample is the effective sample of the state, which it aliases.
+func (f *Filter) Sample(s State) []float64 { return s[:f.model.Len()] }
+
+// Level is the posterior of level i, from 0 = w.
+func (f *Filter) Level(s State, i int) Beta {
+	at := f.model.Len() + 2*i
+	return Beta{s[at], s[at+1]}
+}
+
+func (f *Filter) window(s State) []float64 { return s[f.model.Len()+2*len(f.naive):] }
+
+// Weight is E[w] of the state, or Top where there is no level.
+func (f *Filter) Weight(s State) float64 {
+	if len(f.naive) == 0 {
+		return f.top
+	}
+	return f.Level(s, 0).Mean()
+}
+
+// PriorWeight is the mean of the weight before the next observation.
+func (f *Filter) PriorWeight(s State) float64 {
+	w := f.top
+	for i := len(f.naive) - 1; i >= 0; i-- {
+		w = f.prior(s, i, w).Mean()
+	}
+	return w
+}
+
+// prior is the prior of level i at the next step, given the mean of the weight
+// above it.
+func (f *Filter) prior(s State, i int, w float64) Beta {
+	was, naive := f.Level(s, i), f.naive[i]
+	return Beta{naive.Alpha + w*(was.Alpha-naive.Alpha), naive.Beta + w*(was.Beta-naive.Beta)}
+}
+
+// Row turns an observation into what the model takes: itself, or for a
+// Sequential model the regressors from the window with the observation behind
+// them. It is valid until the next call.
+func (f *Filter) Row(s State, x []float64) []float64 {
+	if f.seq == nil {
+		return x
+	}
+	f.seq.Row(f.row, f.window(s), x[0])
+	return f.row
+}
+
+// Check says why xs, the vectors of one step, are not observations of the
+// model. NaN stands for a missing value and is fine.
+func (f *Filter) Check(xs [][]float64) error {
+	if f.seq != nil && len(xs) > 1 {
+		return fmt.Errorf("%d observations in one step; a model on the entity's own past takes one", len(xs))
+	}
+	for _, x := range xs {
+		if len(x) == 1 && x[0] != x[0] {
+			continue // a bare missing value, whatever the dimension
+		}
+		if len(x) != f.Dim() {
+			return fmt.Errorf("x has %d values, want %d", len(x), f.Dim())
+		}
+		if missing(x) {
+			for _, v := range x {
+				if math.IsInf(v, 0) {
+					return fmt.Errorf("x = %g is not finite", v)
+				}
+			}
+			continue
+		}
+		if f.seq != nil {
+			if err := checkFinite(x); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := f.model.Check(x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func missing(x []float64) bool {
+	for _, v := range x {
+		if v != v {
+			return true
+		}
+	}
+	return false
+}
+
+// Update learns the J ≥ 0 observations xs of one step, which Check has passed,
+// and returns what it found. A vector with a NaN in it is missing; a step with
+// no other vectors changes nothing but the window of a Sequential model. It
+// allocates nothing.
+func (f *Filter) Update(s State, xs ...[]float64) Step {
+	d := f.Sample(s)
+	clear(f.stats)
+	base, count := 0.0, 0
+	for _, x := range xs {
+		row := f.Row(s, x)
+		if missing(row) {
+			continue
+		}
+		f.model.Observe(f.stats, row, 1)
+		base += f.model.LogBase(row)
+		count++
+	}
+	if count == 0 {
+		f.push(s, xs)
+		nan := math.NaN()
+		return Step{Missing: true, LogPredictive: nan, ELBO: nan, Residual: nan, Weight: f.Weight(s), Memory: f.model.Memory(d), Converged: true}
+	}
+	f.line.Set(d, f.stats)
+	step := Step{Weight: f.top, Converged: true}
+	if len(f.naive) == 0 {
+		step.LogPredictive = f.line.Gain(f.top) + base
+		step.ELBO = step.LogPredictive
+	} else {
+		w := f.top
+		for i := len(f.levels) - 1; i >= 0; i-- {
+			l, was := &f.levels[i], f.Level(s, i)
+			l.da, l.db = was.Alpha-l.naive.Alpha, was.Beta-l.naive.Beta
+			w = l.priorAt(w).Mean()
+		}
+		step.LogPredictive = f.logPredictive(f.firstPrior()) + base
+		best := f.maximise(f.bound)
+		for i := range f.levels {
+			at := f.model.Len() + 2*i
+			s[at], s[at+1] = f.levels[i].a, f.levels[i].b
+		}
+		step.ELBO = best.value + base
+		step.Weight = f.levels[0].m
+		step.Iterations, step.Converged, step.Residual = best.iterations, best.converged, best.residual
+	}
+	f.model.Scale(d, step.Weight)
+	for _, x := range xs {
+		if row := f.Row(s, x); !missing(row) {
+			f.model.Observe(d, row, 1)
+		}
+	}
+	f.push(s, xs)
+	step.Memory = f.model.Memory(d)
+	return step
+}
+
+// firstPrior is the prior of w with every weight above at its prior mean.
+func (f *Filter) firstPrior() Beta {
+	w := f.top
+	var p Beta
+	for i := len(f.levels) - 1; i >= 0; i-- {
+		p = f.levels[i].priorAt(w)
+		w = p.Mean()
+	}
+	return p
+}
+
+// push shifts the window of a Sequential model.
+func (f *Filter) push(s State, xs [][]float64) {
+	if f.seq == nil {
+		return
+	}
+	x := math.NaN()
+	if len(xs) > 0 {
+		x = xs[0][0]
+	}
+	w := f.window(s)
+	copy(w[1:], w)
+	w[0] = x
+}
+
+// Increments returns the terms of Proposition 1 for every level, bottom up, at
+// the last Update of this filter.
+func (f *Filter) Increments() []Increment {
+	out := make([]Increment, len(f.levels))
+	for i := range f.levels {
+		out[i] = f.levels[i].increment()
+	}
+	return out
+}

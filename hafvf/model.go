@@ -1,0 +1,160 @@
+package hafvf
+
+import (
+	"fmt"
+	"math"
+)
+
+// A Model is a likelihood p(x|z) = h(x) exp(zᵀT(x) − A(z)) with its conjugate
+// prior p(z|θ) = exp(θᵀT(z) − B(θ)) and the naive prior θ₀ (Assumption 2 of the
+// paper). The filter never sees θ itself but the effective sample d = θ − θ₀:
+// what is left, after forgetting, of the statistics of past observations.
+// Forgetting scales a sample, learning adds to it, smoothing merges two; nothing
+// is ever subtracted.
+//
+// How a sample is laid out in its Len floats is the model's own business: plain
+// natural statistics (embed Natural), or a form that keeps more digits. A sample
+// of zeros is the empty one.
+//
+// A model is immutable and safe for concurrent use.
+type Model interface {
+	// Len is the number of floats in a sample.
+	Len() int
+	// Dim is the length of an observation vector.
+	Dim() int
+	// Check says why x, of length Dim and without NaN, is not an observation of
+	// this likelihood.
+	Check(x []float64) error
+
+	// Observe adds weight·T(x) to the sample d. The weight is in (0, 1].
+	Observe(d, x []float64, weight float64)
+	// Scale multiplies the sample d by w in [0, 1].
+	Scale(d []float64, w float64)
+	// Merge adds the sample e to the sample d.
+	Merge(d, e []float64)
+	// Memory is θ^η − θ₀^η, the number of observations that the sample is worth,
+	// in the units of the prior's count parameter.
+	Memory(d []float64) float64
+	// LogBase is log h(x).
+	LogBase(x []float64) float64
+	// NewLine returns scratch for following B along θ₀ + s·d.
+	NewLine() Line
+
+	// Params describes the textbook parameters of the posterior, in order.
+	Params() []Param
+	// Posterior writes the textbook parameters of θ₀ + d to dst, matrices by rows.
+	Posterior(dst, d []float64)
+	// Outputs is the length of the likelihood's mean.
+	Outputs() int
+	// Estimate writes mean and standard deviation, under θ₀ + d, of the
+	// likelihood's mean. x gives the regressors where there are some; its target
+	// is not read. What is undefined is NaN, what is infinite +Inf.
+	Estimate(mean, sd, d, x []float64)
+	// Predict writes mean and standard deviation of one observation under
+	// θ₀ + s·d; x as in Estimate.
+	Predict(mean, sd, d []float64, s float64, x []float64)
+}
+
+// A Line follows the log-partition along s ↦ θ₀ + s·d, s in [0, 1], as seen by
+// new statistics T: with f(s) = B(θ₀+s·d) and q(s) = B(θ₀+s·d+T) − f(s). That is
+// all the filter knows of a family. A line is scratch: not safe for concurrent
+// use.
+type Line interface {
+	// Set prepares the line for the sample d and the new statistics t, both of
+	// which stay untouched and must not change while the line is used.
+	Set(d, t []float64)
+	// Gain is q(s), in nats.
+	Gain(s float64) float64
+	// Jet is the derivatives of q and f at s.
+	Jet(s float64) Jet
+}
+
+// A Jet holds derivatives along a line. The log-partition's own value never
+// enters: differences keep the digits that values would lose.
+type Jet struct {
+	Q1, Q2     float64 // q′, q″
+	F2, F3, F4 float64 // f″, f‴, f⁗
+}
+
+// A Param is one textbook parameter: a scalar (Rows = Cols = 0), a vector
+// (Cols = 0) or a matrix.
+type Param struct {
+	Name       string
+	Rows, Cols int
+}
+
+// Size is the number of floats of the parameter.
+func (p Param) Size() int { return max(p.Rows, 1) * max(p.Cols, 1) }
+
+// A Quantiler is a model with one output whose predictive distribution has
+// quantiles.
+type Quantiler interface {
+	Model
+	// Quantile is the p-quantile of one observation under θ₀ + s·d: the smallest
+	// value whose distribution function is at least p, for p in (0, 1).
+	Quantile(p float64, d []float64, s float64, x []float64) float64
+}
+
+// A Sequential model takes regressors from the entity's own past. The filter
+// keeps the window, and hands the model rows.
+type Sequential interface {
+	Model
+	// Window is the number of past values that a row needs.
+	Window() int
+	// Row writes to row, of length Dim, the regressors that the window (latest
+	// first) gives, and the target x.
+	Row(row, window []float64, x float64)
+}
+
+// Natural is a sample of plain natural statistics, of which the first N floats
+// are what the likelihood adds. Embed it in a model that needs no other layout.
+type Natural struct{ N int }
+
+// Len implements Model.
+func (n Natural) Len() int { return n.N }
+
+// Scale implements Model.
+func (n Natural) Scale(d []float64, w float64) {
+	for i := range d {
+		d[i] *= w
+	}
+}
+
+// Merge implements Model.
+func (n Natural) Merge(d, e []float64) {
+	for i, v := range e {
+		d[i] += v
+	}
+}
+
+// maxAbs bounds the values of continuous observations, so that sums of their
+// squares stay finite.
+const maxAbs = 1e140
+
+func checkFinite(x []float64) error {
+	for _, v := range x {
+		if math.IsInf(v, 0) {
+			return fmt.Errorf("x = %g is not finite", v)
+		}
+		if math.Abs(v) > maxAbs {
+			return fmt.Errorf("x = %g is larger than %g in magnitude", v, maxAbs)
+		}
+	}
+	return nil
+}
+
+// maxCount bounds counts: above it a float64 no longer tells integers apart.
+const maxCount = 1 << 53
+
+func checkCount(v float64) error {
+	if math.IsInf(v, 0) || v != math.Trunc(v) {
+		return fmt.Errorf("x = %g is not an integer", v)
+	}
+	if v < 0 {
+		return fmt.Errorf("x = %g is below zero", v)
+	}
+	if v > maxCount {
+		return fmt.Errorf("x = %g is above 2^53", v)
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+package hafvf
+
+import (
+	"fmt"
+	"math"
+)
+
+func init() {
+	Register("mvnormal", func(p Prior, dim int) (Model, error) {
+		for _, name := range []string{"mu", "scale"} {
+			if n := p.Len(name); n > 0 {
+				dim = n
+				break
+			}
+		}
+		if dim < 1 {
+			p.Fail("mu", "the dimension is open: give mu as a list, or dim")
+			dim = 1
+		}
+		mu := p.Vector("mu", dim, 0)
+		mean := make([][]float64, dim)
+		for i, v := range mu {
+			mean[i] = []float64{v}
+		}
+		rK := newTriangle(1)
+		rK.set(0, 0, math.Sqrt(p.Positive("kappa", 1)))
+		nu := p.Float("nu", float64(dim+1))
+		if nu <= float64(dim-1) {
+			p.Fail("nu", fmt.Sprintf("%g is not above dim − 1 = %d", nu, dim-1))
+		}
+		m := mvnormal{newGram(rK, p.Cholesky("scale", dim, 1), mean, nu)}
+		return m, p.Done()
+	})
+}
+
+// mvnormal has x ~ N(μ, Σ), μ|Σ ~ N(mu, Σ/kappa), Σ ~ InvWishart(scale, nu):
+// gram with the one regressor 1.
+type mvnormal struct{ gram }
+
+func (m mvnormal) Dim() int                { return m.m }
+func (m mvnormal) Check(x []float64) error { return checkFinite(x) }
+
+func (m mvnormal) Observe(d, x []float64, weight float64) {
+	var stack [16]float64
+	v := append(append(stack[:0], 1), x...)
+	m.observe(d, v, weight)
+}
+
+func (m mvnormal) Params() []Param {
+	return []Param{{Name: "mu", Rows: m.m}, {Name: "kappa"}, {Name: "nu"}, {Name: "scale", Rows: m.m, Cols: m.m}}
+}
+
+func (m mvnormal) Posterior(dst, d []float64) {
+	g := m.at(d, 1)
+	dst = dst[:0]
+	for _, c := range g.coefficients() {
+		dst = append(dst, c...)
+	}
+	dst = append(dst, g.precision()[0][0], g.nu)
+	for _, row := range g.scale() {
+		dst = append(dst, row...)
+	}
+}
+
+func (m mvnormal) Outputs() int { return m.m }
+
+func (m mvnormal) Estimate(mean, sd, d, _ []float64) {
+	m.at(d, 1).moments(mean, sd, []float64{1}, 0)
+}
+
+func (m mvnormal) Predict(mean, sd, d []float64, s float64, _ []float64) {
+	m.at(d, s).moments(mean, sd, []float64{1}, 1)
+}

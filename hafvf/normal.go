@@ -1,0 +1,194 @@
+package hafvf
+
+import "math"
+
+func init() {
+	Register("normal", func(p Prior, _ int) (Model, error) {
+		m := normal{
+			mu: p.Float("mu", 0), kappa: p.Positive("kappa", 1),
+			alpha: p.Positive("alpha", 1), beta: p.Positive("beta", 1),
+		}
+		return m, p.Done()
+	})
+}
+
+// normal has x ~ N(μ, σ²), μ|σ² ~ N(mu, σ²/kappa), σ² ~ InvGamma(alpha, beta).
+//
+//	T(x) = (1, x, x²),  B = lnΓ(α) − α ln β − ½ ln κ,  log h = −½ ln 2π
+//
+// A sample is (count n, mean m, sum of squares M about the mean): in place of
+// Σx and Σx², whose difference loses all digits where the mean is far from
+// zero. Along the line, with Δ = m − mu and g = s·n/κ(s),
+//
+//	κ = kappa + s·n,  α = alpha + s·n/2,  β = beta + ½ s·M + ½ kappa·Δ²·g
+type normal struct{ mu, kappa, alpha, beta float64 }
+
+func (normal) Len() int                { return 3 }
+func (normal) Dim() int                { return 1 }
+func (normal) Check(x []float64) error { return checkFinite(x) }
+func (normal) Scale(d []float64, w float64) {
+	if w == 0 {
+		d[1] = 0
+	}
+	d[0] *= w
+	d[2] *= w
+}
+
+// Observe is Welford's update with a weight.
+func (normal) Observe(d, x []float64, weight float64) {
+	n := d[0] + weight
+	delta := x[0] - d[1]
+	d[2] += weight * (d[0] / n) * delta * delta
+	d[1] += delta * (weight / n)
+	d[0] = n
+}
+
+// Merge is the pairwise form of Welford's update (Chan, Golub and LeVeque 1983).
+func (normal) Merge(d, e []float64) {
+	n := d[0] + e[0]
+	if n == 0 {
+		return
+	}
+	delta := e[1] - d[1]
+	d[2] += e[2] + d[0]*(e[0]/n)*delta*delta
+	d[1] += delta * (e[0] / n)
+	d[0] = n
+}
+
+func (normal) Memory(d []float64) float64 { return d[0] }
+func (normal) LogBase([]float64) float64  { return -0.5 * log2Pi }
+
+const log2Pi = 1.8378770664093454836
+
+func (m normal) NewLine() Line { return &normalLine{m: m} }
+
+func (normal) Params() []Param {
+	return []Param{{Name: "mu"}, {Name: "kappa"}, {Name: "alpha"}, {Name: "beta"}}
+}
+
+func (m normal) Posterior(dst, d []float64) {
+	dst[0], dst[1], dst[2], dst[3] = m.at(d, 1)
+}
+
+// at returns the textbook parameters of θ₀ + s·d.
+func (m normal) at(d []float64, s float64) (mu, kappa, alpha, beta float64) {
+	sn := s * d[0]
+	kappa = m.kappa + sn
+	g := sn / kappa
+	delta := d[1] - m.mu
+	return m.mu + g*delta, kappa, m.alpha + sn/2, m.beta + 0.5*(s*d[2]+m.kappa*g*delta*delta)
+}
+
+func (normal) Outputs() int { return 1 }
+
+func (m normal) Estimate(mean, sd, d, _ []float64) {
+	mu, kappa, alpha, beta := m.at(d, 1)
+	mean[0], sd[0] = studentMoments(mu, beta/(alpha*kappa), 2*alpha)
+}
+
+func (m normal) Predict(mean, sd, d []float64, s float64, _ []float64) {
+	mu, kappa, alpha, beta := m.at(d, s)
+	mean[0], sd[0] = studentMoments(mu, beta/alpha*(1+1/kappa), 2*alpha)
+}
+
+func (m normal) Quantile(p float64, d []float64, s float64, _ []float64) float64 {
+	mu, kappa, alpha, beta := m.at(d, s)
+	return studentQuantile(p, mu, beta/alpha*(1+1/kappa), 2*alpha)
+}
+
+// normalLine is the log-partition along the line. The new statistics are (j, x̄,
+// m₂); they add
+//
+//	δ = ½ m₂ + ½ j·h·y²,  h = κ/(κ+j),  y = x̄ − μ(s)
+//
+// to β, so that with e = δ/β
+//
+//	q = lnΓ(α+j/2) − lnΓ(α) − (α+j/2) ln(1+e) − (j/2) ln β − ½ ln(1+j/κ)
+type normalLine struct {
+	m     normal
+	n     float64 // d: count
+	delta float64 // m − mu
+	sq    float64 // M
+	off   float64 // x̄ − m
+	j, sj float64 // T: count, m₂
+}
+
+func (l *normalLine) Set(d, t []float64) {
+	l.n, l.delta, l.sq = d[0], d[1]-l.m.mu, d[2]
+	l.j, l.sj = t[0], t[2]
+	l.off = t[1] - d[1]
+	if l.n == 0 {
+		l.delta, l.off = 0, t[1]-l.m.mu
+	}
+}
+
+func (l *normalLine) Gain(s float64) float64 {
+	sn := s * l.n
+	kappa := l.m.kappa + sn
+	rk := 1 / kappa
+	alpha := l.m.alpha + sn/2
+	beta := l.m.beta + 0.5*(s*l.sq+l.m.kappa*l.delta*l.delta*sn*rk)
+	y := l.off + l.delta*l.m.kappa*rk
+	d := 0.5 * (l.sj + l.j*kappa/(kappa+l.j)*y*y)
+	return lgammaDelta(alpha, l.j/2) - (alpha+l.j/2)*math.Log1p(d/beta) - 0.5*(l.j*math.Log(beta)+math.Log1p(l.j*rk))
+}
+
+func (l *normalLine) Jet(s float64) Jet {
+	n, k0, del := l.n, l.m.kappa, l.delta
+	sn := s * n
+	kappa := k0 + sn
+	alpha := l.m.alpha + sn/2
+	rk := 1 / kappa
+	rn := n * rk // (ln κ)′
+	g := sn * rk
+	c := k0 * del // ∂β/∂g · 2/Δ
+	g1 := rn * k0 * rk
+	g2 := -2 * g1 * rn
+	g3 := -3 * g2 * rn
+	g4 := -4 * g3 * rn
+
+	half := 0.5 * c * del
+	beta := l.m.beta + 0.5*s*l.sq + half*g
+	rb := 1 / beta
+	b1 := (0.5*l.sq + half*g1) * rb
+	b2 := half * g2 * rb
+	b3 := half * g3 * rb
+	b4 := half * g4 * rb
+	// l1 … l4: derivatives of ln β from bᵢ = β⁽ⁱ⁾/β.
+	l1 := b1
+	l2 := b2 - b1*b1
+	l3 := b3 - 3*b1*b2 + 2*b1*b1*b1
+	l4 := b4 - 4*b1*b3 - 3*b2*b2 + 12*b1*b1*b2 - 6*b1*b1*b1*b1
+
+	a := 0.5 * n // α′
+	_, p1, p2, p3 := polygamma(alpha)
+	rn2 := rn * rn
+	jet := Jet{
+		F2: a*a*p1 - 2*a*l1 - alpha*l2 + 0.5*rn2,
+		F3: a*a*a*p2 - 3*a*l2 - alpha*l3 - rn2*rn,
+		F4: a*a*a*a*p3 - 4*a*l3 - alpha*l4 + 3*rn2*rn2,
+	}
+
+	j := l.j
+	rkj := 1 / (kappa + j)
+	h := kappa * rkj
+	h1 := n * j * rkj * rkj
+	h2 := -2 * n * rkj * h1
+	y := l.off + c*rk
+	y1, y2 := -del*g1, -del*g2
+	e := 0.5 * (l.sj + j*h*y*y) * rb
+	d1 := 0.5 * j * y * (h1*y + 2*h*y1) * rb
+	d2 := 0.5 * j * (h2*y*y + 4*h1*y*y1 + 2*h*(y1*y1+y*y2)) * rb
+	e1 := d1 - e*b1
+	e2 := d2 - 2*e1*b1 - e*b2
+	re := 1 / (1 + e)
+	m1 := e1 * re // derivatives of ln(1+e)
+	m2 := e2*re - m1*m1
+
+	g0, gg1 := digammaDelta(alpha, j/2)
+	aj := alpha + 0.5*j
+	rnj := n * rkj
+	jet.Q1 = a*(g0-math.Log1p(e)) - aj*m1 - 0.5*j*l1 + 0.5*(rn-rnj)
+	jet.Q2 = a*a*gg1 - 2*a*m1 - aj*m2 - 0.5*j*l2 - 0.5*(rn2-rnj*rnj)
+	return jet
+}

@@ -1,0 +1,320 @@
+package hafvf
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// Params of a naive prior θ₀ by their textbook names: numbers, lists of numbers,
+// lists of lists, booleans. A number where a vector or a matrix is due stands
+// for every entry, or for the diagonal.
+type Params = map[string]any
+
+// A Build makes a model of a family from its prior. Dim is the length of the
+// observation vectors where the prior leaves it open, 0 where it isn't known.
+type Build func(p Prior, dim int) (Model, error)
+
+var (
+	familiesMu sync.RWMutex
+	families   = map[string]Build{}
+)
+
+// Register makes a family known by name, for New and for everything that is
+// configured by name. Call it from an init function; a name taken twice panics.
+func Register(family string, build Build) {
+	familiesMu.Lock()
+	defer familiesMu.Unlock()
+	if _, taken := families[family]; taken {
+		panic("hafvf: family " + family + " registered twice")
+	}
+	families[family] = build
+}
+
+// Families returns the names of the known families, sorted.
+func Families() []string {
+	familiesMu.RLock()
+	defer familiesMu.RUnlock()
+	return slices.Sorted(maps.Keys(families))
+}
+
+// New makes the model of a family from the textbook parameters of its naive
+// prior; what params leaves out takes the family's default. Dim is needed only
+// where no parameter fixes it, and is 0 otherwise. An error names the parameter.
+func New(family string, params Params, dim int) (Model, error) {
+	familiesMu.RLock()
+	build := families[family]
+	familiesMu.RUnlock()
+	if build == nil {
+		return nil, fmt.Errorf("unknown family %q; known are %v", family, Families())
+	}
+	m, err := build(newPrior(params), dim)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", family, err)
+	}
+	return m, nil
+}
+
+// A ParamError says which parameter of a prior is wrong, and why.
+type ParamError struct{ Name, Reason string }
+
+func (e *ParamError) Error() string { return "prior." + e.Name + ": " + e.Reason }
+
+// A Prior reads the textbook parameters of a family. Its methods note what is
+// wrong and go on; Done tells all of it, also parameters that nobody read.
+type Prior struct {
+	params Params
+	read   map[string]bool
+	errs   *[]error
+}
+
+func newPrior(params Params) Prior {
+	return Prior{params: params, read: map[string]bool{}, errs: new([]error)}
+}
+
+// Fail notes that a parameter is wrong.
+func (p Prior) Fail(name, reason string) {
+	*p.errs = append(*p.errs, &ParamError{name, reason})
+}
+
+// Done returns everything that was wrong, or nil.
+func (p Prior) Done() error {
+	for _, name := range slices.Sorted(maps.Keys(p.params)) {
+		if !p.read[name] {
+			p.Fail(name, fmt.Sprintf("unknown; known are %v", slices.Sorted(maps.Keys(p.read))))
+		}
+	}
+	return errors.Join(*p.errs...)
+}
+
+func (p Prior) get(name string) (any, bool) {
+	p.read[name] = true
+	v, ok := p.params[name]
+	return v, ok
+}
+
+func number(v any) (float64, bool) {
+	switch v := v.(type) {
+	case float64:
+		return v, !math.IsNaN(v) && !math.IsInf(v, 0)
+	case int:
+		return float64(v), true
+	}
+	return 0, false
+}
+
+// Float reads a finite number.
+func (p Prior) Float(name string, absent float64) float64 {
+	v, ok := p.get(name)
+	if !ok {
+		return absent
+	}
+	f, ok := number(v)
+	if !ok {
+		p.Fail(name, fmt.Sprintf("%v is not a finite number", v))
+		return absent
+	}
+	return f
+}
+
+// Positive reads a number above zero.
+func (p Prior) Positive(name string, absent float64) float64 {
+	f := p.Float(name, absent)
+	if f <= 0 {
+		p.Fail(name, fmt.Sprintf("%g is not above zero", f))
+		return absent
+	}
+	return f
+}
+
+// Count reads an integer of at least least.
+func (p Prior) Count(name string, least int, absent int) int {
+	f := p.Float(name, float64(absent))
+	if f != math.Trunc(f) || f < float64(least) || f > 1<<20 {
+		p.Fail(name, fmt.Sprintf("%g is not an integer of at least %d", f, least))
+		return max(absent, least)
+	}
+	return int(f)
+}
+
+// Bool reads a truth value.
+func (p Prior) Bool(name string, absent bool) bool {
+	v, ok := p.get(name)
+	if !ok {
+		return absent
+	}
+	b, ok := v.(bool)
+	if !ok {
+		p.Fail(name, fmt.Sprintf("%v is neither true nor false", v))
+	}
+	return b
+}
+
+// numbers returns v as a list of finite numbers.
+func numbers(v any) ([]float64, bool) {
+	switch v := v.(type) {
+	case []float64:
+		for _, f := range v {
+			if _, ok := number(f); !ok {
+				return nil, false
+			}
+		}
+		return slices.Clone(v), true
+	case []any:
+		out := make([]float64, len(v))
+		for i, e := range v {
+			f, ok := number(e)
+			if !ok {
+				return nil, false
+			}
+			out[i] = f
+		}
+		return out, true
+	}
+	return nil, false
+}
+
+func rows(v any) ([][]float64, bool) {
+	switch v := v.(type) {
+	case [][]float64:
+		return v, true
+	case []any:
+		out := make([][]float64, len(v))
+		for i, e := range v {
+			row, ok := numbers(e)
+			if !ok {
+				return nil, false
+			}
+			out[i] = row
+		}
+		return out, true
+	}
+	return nil, false
+}
+
+// Len is the length of a vector, or the number of rows of a matrix, as given;
+// 0 where it is absent or a scalar.
+func (p Prior) Len(name string) int {
+	switch v := p.params[name].(type) {
+	case []float64:
+		return len(v)
+	case [][]float64:
+		return len(v)
+	case []any:
+		return len(v)
+	}
+	return 0
+}
+
+// Vector reads a vector of length n.
+func (p Prior) Vector(name string, n int, absent float64) []float64 {
+	v, ok := p.get(name)
+	if !ok {
+		v = absent
+	}
+	if f, ok := number(v); ok {
+		return slices.Repeat([]float64{f}, n)
+	}
+	out, ok := numbers(v)
+	if !ok {
+		p.Fail(name, fmt.Sprintf("%v is not a list of finite numbers", v))
+	} else if len(out) != n {
+		p.Fail(name, fmt.Sprintf("has %d entries, want %d", len(out), n))
+	} else {
+		return out
+	}
+	return slices.Repeat([]float64{absent}, n)
+}
+
+// PositiveVector reads a vector of numbers above zero, of the length given or,
+// for a scalar, of length n.
+func (p Prior) PositiveVector(name string, n int) []float64 {
+	if given := p.Len(name); given > 0 {
+		if n != 0 && n != given {
+			p.Fail(name, fmt.Sprintf("has %d entries, want %d", given, n))
+		}
+		n = given
+	}
+	if _, ok := p.params[name]; !ok {
+		n = 0
+	}
+	out := p.Vector(name, n, 1)
+	for i, f := range out {
+		if f <= 0 {
+			p.Fail(name, fmt.Sprintf("entry %d is %g, not above zero", i, f))
+			out[i] = 1
+		}
+	}
+	return out
+}
+
+// Cholesky reads a positive definite n×n matrix and returns its upper
+// triangular Cholesky factor R, RᵀR the matrix, by rows and packed.
+func (p Prior) Cholesky(name string, n int, absent float64) triangle {
+	v, ok := p.get(name)
+	if !ok {
+		v = absent
+	}
+	if n == 0 {
+		return triangle{}
+	}
+	r := newTriangle(n)
+	for i := range n {
+		r.set(i, i, 1)
+	}
+	if f, ok := number(v); ok {
+		if f <= 0 {
+			p.Fail(name, fmt.Sprintf("%g is not above zero", f))
+			return r
+		}
+		for i := range n {
+			r.set(i, i, math.Sqrt(f))
+		}
+		return r
+	}
+	m, ok := rows(v)
+	if !ok {
+		p.Fail(name, fmt.Sprintf("%v is not a matrix: a list of rows of finite numbers", v))
+		return r
+	}
+	sym := mat.NewSymDense(n, nil)
+	if len(m) != n {
+		p.Fail(name, fmt.Sprintf("has %d rows, want %d", len(m), n))
+		return r
+	}
+	for i, row := range m {
+		if len(row) != n {
+			p.Fail(name, fmt.Sprintf("row %d has %d entries, want %d", i, len(row), n))
+			return r
+		}
+	}
+	for i, row := range m {
+		for j, f := range row {
+			if math.Abs(f-m[j][i]) > 1e-12*(math.Abs(f)+math.Abs(m[j][i])) {
+				p.Fail(name, "is not symmetric")
+				return r
+			}
+			if j >= i {
+				sym.SetSym(i, j, f)
+			}
+		}
+	}
+	var chol mat.Cholesky
+	if !chol.Factorize(sym) {
+		p.Fail(name, "is not positive definite")
+		return r
+	}
+	var u mat.TriDense
+	chol.UTo(&u)
+	for i := range n {
+		for j := i; j < n; j++ {
+			r.set(i, j, u.At(i, j))
+		}
+	}
+	return r
+}

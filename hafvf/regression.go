@@ -1,0 +1,101 @@
+package hafvf
+
+import "math"
+
+func init() {
+	Register("regression", func(p Prior, dim int) (Model, error) {
+		n := dim - 1
+		for _, name := range []string{"mean", "precision"} {
+			if given := p.Len(name); given > 0 {
+				n = given
+				break
+			}
+		}
+		if n < 1 {
+			p.Fail("mean", "the number of regressors is open: give mean as a list, or dim (regressors and target)")
+			n = 1
+		}
+		return newRegression(p, n), p.Done()
+	})
+	Register("ar", func(p Prior, _ int) (Model, error) {
+		a := ar{order: p.Count("order", 1, 1), intercept: p.Bool("intercept", false)}
+		if _, ok := p.get("order"); !ok {
+			p.Fail("order", "is missing: the number of past values that predict the next")
+		}
+		n := a.order
+		if a.intercept {
+			n++
+		}
+		a.regression = newRegression(p, n)
+		return a, p.Done()
+	})
+}
+
+// regression has y ~ N(cᵀu, σ²), c|σ² ~ N(mean, σ²·precision⁻¹),
+// σ² ~ InvGamma(alpha, beta); an observation is the regressors u, then y. It is
+// gram with one target, ν = 2·alpha, Λ = 2·beta.
+type regression struct{ gram }
+
+func newRegression(p Prior, n int) regression {
+	mean := p.Vector("mean", n, 0)
+	rK := p.Cholesky("precision", n, 1)
+	alpha, beta := p.Positive("alpha", 1), p.Positive("beta", 1)
+	rL := newTriangle(1)
+	rL.set(0, 0, math.Sqrt(2*beta))
+	return regression{newGram(rK, rL, [][]float64{mean}, 2*alpha)}
+}
+
+func (r regression) Dim() int                { return r.p + 1 }
+func (r regression) Check(x []float64) error { return checkFinite(x) }
+
+func (r regression) Observe(d, x []float64, weight float64) {
+	var stack [16]float64
+	r.observe(d, append(stack[:0], x...), weight)
+}
+
+func (r regression) Params() []Param {
+	return []Param{{Name: "mean", Rows: r.p}, {Name: "precision", Rows: r.p, Cols: r.p}, {Name: "alpha"}, {Name: "beta"}}
+}
+
+func (r regression) Posterior(dst, d []float64) {
+	g := r.at(d, 1)
+	dst = append(dst[:0], g.coefficients()[0]...)
+	for _, row := range g.precision() {
+		dst = append(dst, row...)
+	}
+	dst = append(dst, g.nu/2, g.scale()[0][0]/2)
+	_ = dst
+}
+
+func (r regression) Outputs() int { return 1 }
+
+func (r regression) Estimate(mean, sd, d, x []float64) {
+	r.at(d, 1).moments(mean, sd, x[:r.p], 0)
+}
+
+func (r regression) Predict(mean, sd, d []float64, s float64, x []float64) {
+	r.at(d, s).moments(mean, sd, x[:r.p], 1)
+}
+
+func (r regression) Quantile(p float64, d []float64, s float64, x []float64) float64 {
+	loc, scale2, dof := r.at(d, s).student(x[:r.p], 1)
+	return studentQuantile(p, loc[0], scale2[0], dof)
+}
+
+// ar is regression on the entity's own last values, latest first, then 1 for
+// the intercept.
+type ar struct {
+	regression
+	order     int
+	intercept bool
+}
+
+func (a ar) Window() int { return a.order }
+
+func (a ar) Row(row, window []float64, x float64) {
+	copy(row, window)
+	if a.intercept {
+		row[a.order] = 1
+	}
+	row[a.p] = x
+}

@@ -1,0 +1,227 @@
+package hafvf
+
+import "math"
+
+// The update maximises, over the Beta levels together,
+//
+//	L = q(m₁) − ½ V₁ f″(m₁) − Σᵢ KL(φᵢ‖priorᵢ) − ½ Σᵢ>₁ Vᵢ Sᵢ
+//
+// by Newton's method in the logit of every level's mean and the log of its
+// concentration. A step is judged by the slope it ends on, not by the value of
+// L, which rounding blurs when φ is large.
+const (
+	tolerance     = 1e-5 // on the last Newton step; what remains is its square
+	maxStep       = 2
+	maxIterations = 200
+	patience      = 12 // evaluations after which rounding is suspected
+)
+
+// A mode is a local maximum of the objective, or where the search for one ended.
+type mode struct {
+	at         [][2]float64
+	value      float64
+	residual   float64
+	iterations int
+	converged  bool
+}
+
+// evaluate moves the levels to z and derives the system there.
+func (f *Filter) evaluate(z [][2]float64) {
+	n := len(f.levels)
+	f.place(z)
+	for i := range f.levels {
+		l := &f.levels[i]
+		l.child = f.childOf(i)
+		l.derive(&f.sys, i)
+		if i+1 < n {
+			l.couple(&f.sys, i, &f.levels[i+1])
+		}
+	}
+}
+
+// childOf is what level i weighs: the family, or the level below.
+func (f *Filter) childOf(i int) child {
+	if i > 0 {
+		return f.levels[i-1].asChild()
+	}
+	jet := f.line.Jet(f.levels[0].m)
+	return child{a1: jet.Q1, a2: jet.Q2, s0: jet.F2, s1: jet.F3, s2: jet.F4}
+}
+
+// climb runs Newton's method from m.at, and leaves the levels where it ends.
+func (f *Filter) climb(m *mode) {
+	n := len(f.levels)
+	delta, trial := f.delta, f.trial
+	f.evaluate(m.at)
+	m.converged = false
+	evaluations := 1
+	for evaluations < maxIterations {
+		f.sys.solve(delta)
+		slope := 0.0
+		for i := range n {
+			slope += f.sys.g[i][0]*delta[i][0] + f.sys.g[i][1]*delta[i][1]
+			// From (ln α, ln β) to (logit of the mean, log of the concentration).
+			l := &f.levels[i]
+			u, v := delta[i][0], delta[i][1]
+			delta[i] = [2]float64{u - v, l.m*u + l.m1*v}
+		}
+		size := 0.0
+		for i := range n {
+			size = math.Max(size, math.Max(math.Abs(delta[i][0]), math.Abs(delta[i][1])))
+		}
+		if !(size < math.Inf(1)) {
+			break
+		}
+		m.residual = size
+		if evaluations > patience && f.rounded() {
+			m.converged = true
+			break
+		}
+		if size < tolerance {
+			for i := range n {
+				m.at[i][0] += delta[i][0]
+				m.at[i][1] += delta[i][1]
+			}
+			m.converged = true
+			break
+		}
+		t := math.Min(1, maxStep/size)
+		for {
+			for i := range n {
+				trial[i][0] = clamp(m.at[i][0]+t*delta[i][0], maxLogit)
+				trial[i][1] = clamp(m.at[i][1]+t*delta[i][1], maxLogConcentration)
+			}
+			f.evaluate(trial)
+			evaluations++
+			end := 0.0
+			for i := range n {
+				// ∂L/∂x and ∂L/∂y from the gradient in (ln α, ln β).
+				l, g := &f.levels[i], f.sys.g[i]
+				end += (l.m1*g[0]-l.m*g[1])*delta[i][0] + (g[0]+g[1])*delta[i][1]
+			}
+			if evaluations >= maxIterations || t*size < tolerance {
+				break
+			}
+			if end > 0.75*slope && t*size < maxStep/4 {
+				// Hardly any change: a curved ridge, on which Newton's step is short.
+				t *= 4
+				continue
+			}
+			if end >= -0.5*slope {
+				break
+			}
+			// The slope changed sign: the maximum is nearer, about where the
+			// secant puts it.
+			t *= math.Max(0.1, math.Min(0.7, slope/(slope-end)))
+		}
+		for i := range n {
+			m.at[i] = trial[i]
+		}
+	}
+	m.iterations += evaluations
+	if m.converged {
+		f.place(m.at)
+	}
+	m.value = f.objective()
+}
+
+// rounded reports whether no level's gradient is more than rounding.
+func (f *Filter) rounded() bool {
+	for i := range f.levels {
+		if !f.levels[i].rounded(f.sys.g[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// Bounds of the coordinates, far outside of what any stream reaches; they keep
+// φ representable.
+const (
+	maxLogit            = 300
+	maxLogConcentration = 300
+)
+
+func clamp(v, bound float64) float64 { return math.Max(-bound, math.Min(bound, v)) }
+
+// place moves the levels to z, and their priors with them.
+func (f *Filter) place(z [][2]float64) {
+	n := len(f.levels)
+	for i := n - 1; i >= 0; i-- {
+		l := &f.levels[i]
+		l.place(z[i][0], z[i][1])
+		if i == n-1 {
+			l.setPrior(f.top, false)
+		} else {
+			l.setPrior(f.levels[i+1].m, true)
+		}
+	}
+}
+
+// objective is L where the levels stand, without Σ log h. It leaves every level
+// with its child there.
+func (f *Filter) objective() float64 {
+	value := f.line.Gain(f.levels[0].m)
+	for i := range f.levels {
+		l := &f.levels[i]
+		l.child = f.childOf(i)
+		value -= 0.5*l.v*l.child.s0 + l.divergence()
+	}
+	return value
+}
+
+// maximise finds the global maximum from the levels' priors, and leaves the
+// levels there. No mode can be worth more than bound = max q (up to an interior
+// maximum of q), so that other starts are tried only where that leaves room.
+func (f *Filter) maximise(bound float64) *mode {
+	best := &f.best
+	best.iterations = 0
+	w := f.top
+	for i := len(f.levels) - 1; i >= 0; i-- {
+		p := f.levels[i].priorAt(w)
+		best.at[i] = [2]float64{math.Log(p.Alpha / p.Beta), math.Log(p.Alpha + p.Beta)}
+		w = p.Mean()
+	}
+	start := f.start
+	copy(start, best.at)
+	f.climb(best)
+	gap := bound - best.value
+	if gap < modeGap && best.converged {
+		return best
+	}
+	searched := best.iterations
+	other := &f.other
+	for _, logit := range restarts {
+		copy(other.at, start)
+		other.iterations = 0
+		other.at[0] = logit
+		f.climb(other)
+		searched += other.iterations
+		if better(other, best) {
+			best, other = other, best
+		}
+	}
+	best.iterations = searched
+	f.place(best.at)
+	best.value = f.objective()
+	if best != &f.best {
+		f.best, f.other = f.other, f.best
+		best = &f.best
+	}
+	return best
+}
+
+func better(a, b *mode) bool {
+	if a.converged != b.converged {
+		return a.converged
+	}
+	return a.value > b.value
+}
+
+// modeGap is the room, in nats, that has to be left above a maximum before
+// another one is looked for.
+const modeGap = 1
+
+// restarts are the starts of the search for another mode, (logit of the mean,
+// log of the concentration) of the first level.
+var restarts = [][2]float64{{-6, 0}, {-2, 1}, {0, 3}, {3, 0}, {6, 3}}

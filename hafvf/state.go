@@ -1,0 +1,66 @@
+package hafvf
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+)
+
+// stateVersion is the first byte of an encoded state. It changes whenever the
+// meaning of a state's floats does.
+const stateVersion = 1
+
+// ErrOtherConfig means that a state was written under another configuration, or
+// by another version of this package.
+var ErrOtherConfig = errors.New("state belongs to another configuration")
+
+// Append appends the encoded state to b: version, fingerprint of the
+// configuration, and the floats, little endian.
+func (s State) Append(b []byte, fingerprint uint64) []byte {
+	b = append(b, stateVersion)
+	b = binary.LittleEndian.AppendUint64(b, fingerprint)
+	for _, v := range s {
+		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
+	}
+	return b
+}
+
+// DecodeState reads a state of this filter that Append wrote under the same
+// fingerprint: the error wraps ErrOtherConfig where it was another, and no state
+// is returned.
+func (f *Filter) DecodeState(b []byte, fingerprint uint64) (State, error) {
+	const head = 1 + 8
+	if len(b) < head {
+		return nil, fmt.Errorf("state of %d bytes is cut short", len(b))
+	}
+	if b[0] != stateVersion {
+		return nil, fmt.Errorf("%w: version %d, want %d", ErrOtherConfig, b[0], stateVersion)
+	}
+	if got := binary.LittleEndian.Uint64(b[1:]); got != fingerprint {
+		return nil, fmt.Errorf("%w: fingerprint %016x, want %016x", ErrOtherConfig, got, fingerprint)
+	}
+	n := f.StateLen()
+	if len(b) != head+8*n {
+		return nil, fmt.Errorf("state of %d bytes, want %d", len(b), head+8*n)
+	}
+	s := make(State, n)
+	for i := range s {
+		s[i] = math.Float64frombits(binary.LittleEndian.Uint64(b[head+8*i:]))
+	}
+	sampleAndLevels := n - len(f.window(s))
+	for i, v := range s[:sampleAndLevels] {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return nil, fmt.Errorf("state is corrupt: entry %d is %g", i, v)
+		}
+	}
+	for i := range f.naive {
+		if l := f.Level(s, i); !(l.Alpha > 0 && l.Beta > 0) {
+			return nil, fmt.Errorf("state is corrupt: level %d is Beta(%g, %g)", i, l.Alpha, l.Beta)
+		}
+	}
+	if f.model.Memory(f.Sample(s)) < 0 {
+		return nil, errors.New("state is corrupt: negative memory")
+	}
+	return s, nil
+}

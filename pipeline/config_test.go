@@ -1,0 +1,605 @@
+package pipeline
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// with returns a config that is valid but for the lines added to it, which begin
+// at line 3.
+func with(lines ...string) string {
+	return "model: {family: normal}\nsource: {jsonl: {path: in.jsonl}}\n" + strings.Join(lines, "\n")
+}
+
+// modelled returns a config whose model begins at line 2 and has these lines.
+func modelled(lines ...string) string {
+	return "source: {jsonl: {path: in.jsonl}}\nmodel:\n  " + strings.Join(lines, "\n  ")
+}
+
+func parse(t *testing.T, text string, set ...string) *Config {
+	t.Helper()
+	c, err := Parse("pump.yaml", []byte(text), set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestParseFillsInDefaults(t *testing.T) {
+	got := parse(t, "model: {family: normal}\nsource: {csv: {path: in.csv}}\n")
+	want := &Config{
+		Transform: "filter",
+		Model: Model{
+			Family: "normal",
+			Prior:  map[string]any{"mu": 0.0, "kappa": 1.0, "alpha": 1.0, "beta": 1.0},
+			Dim:    1,
+		},
+		Levels: []Level{{0.9, 0.1}, {1, 1}},
+		Top:    1,
+		Order:  "event_time",
+		Source: Source{CSV: &CSV{
+			Path:      "in.csv",
+			Columns:   Columns{Key: "key", Time: "time", Values: []string{"x"}},
+			Delimiter: ',',
+		}},
+		Sink:   Sink{JSONL: &File{Path: "-"}},
+		Runner: Runner{Name: "prism"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestParseReadsEveryKey(t *testing.T) {
+	want := &Config{
+		Transform: "filter",
+		Model: Model{
+			Family: "mvnormal",
+			Prior: map[string]any{
+				"mu": []float64{1, 2}, "kappa": 0.5, "nu": 4.0, "scale": [][]float64{{2, 0.5}, {0.5, 1}},
+			},
+			Dim: 2,
+		},
+		Levels:   []Level{{9, 1}},
+		Top:      0.75,
+		Order:    "arrival",
+		Lateness: 90 * time.Second,
+		Source: Source{CSV: &CSV{
+			Path:      "data/*.csv",
+			Columns:   Columns{Key: "pump", Values: []string{"a", "b"}},
+			Delimiter: '\t',
+		}},
+		Sink:       Sink{CSV: &File{Path: "out.csv.gz"}},
+		DeadLetter: &Sink{JSONL: &File{Path: "rejected.jsonl"}},
+		Runner:     Runner{Name: "prism"},
+	}
+	got := parse(t, `
+transform: filter
+model:
+  family: mvnormal
+  prior: {mu: [1, 2], kappa: 0.5, nu: 4, scale: [[2, 0.5], [0.5, 1]]}
+  dim: 2
+levels:
+  - {alpha: 9, beta: 1}
+top: 0.75
+order: arrival
+lateness: 1m30s
+source: {csv: {path: data/*.csv, key: pump, time: "", values: [a, b], delimiter: "\t"}}
+sink: {csv: {path: out.csv.gz}}
+dead_letter: {jsonl: {path: rejected.jsonl}}
+runner: {name: direct}
+`)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("YAML (-want +got)\n%s", diff)
+	}
+	got = parse(t, `{
+	"transform": "filter",
+	"model": {"family": "mvnormal", "prior": {"mu": [1, 2], "kappa": 5e-1, "nu": 4.0, "scale": [[2, 0.5], [0.5, 1]]}, "dim": 2},
+	"levels": [{"alpha": 9, "beta": 1}],
+	"top": 0.75,
+	"order": "arrival",
+	"lateness": "1m30s",
+	"source": {"csv": {"path": "data\/*.csv", "key": "pump", "time": "", "values": ["a", "b"], "delimiter": "\t"}},
+	"sink": {"csv": {"path": "out.csv.gz"}},
+	"dead_letter": {"jsonl": {"path": "rejected.jsonl"}},
+	"runner": {"name": "prism"}
+}`)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("JSON (-want +got)\n%s", diff)
+	}
+}
+
+// A default applies only to a key that is absent.
+func TestParseTakesEmptyAndZeroAsValues(t *testing.T) {
+	c := parse(t, with("levels: []", "top: 0", "lateness: 0", "sink: {parquet: {}}"))
+	if c.Levels == nil || len(c.Levels) != 0 || c.Top != 0 || c.Lateness != 0 {
+		t.Errorf("levels %v, top %v, lateness %v", c.Levels, c.Top, c.Lateness)
+	}
+	if diff := cmp.Diff(Sink{Parquet: &File{Path: "-"}}, c.Sink); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestParseResolvesAliases(t *testing.T) {
+	c := parse(t, with("levels: [&l {alpha: 9, beta: &one 1}, *l, {alpha: *one, beta: 1}]"), "levels.1.alpha=8")
+	if diff := cmp.Diff([]Level{{9, 1}, {8, 1}, {1, 1}}, c.Levels); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestParseReadsEscapesOfJSON(t *testing.T) {
+	c := parse(t, `{"model": {"family": "normal"}, "source": {"jsonl": {"path": "a\/\\/\ud83d\ude00\u00e9\ud800\n\\u0041"}}}`)
+	if got, want := c.Source.JSONL.Path, "a/\\/😀é\uFFFD\n\\u0041"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestParseErrors(t *testing.T) {
+	for _, test := range []struct {
+		name, text string
+		want       []string
+	}{
+		{"unknown key", "source: {jsonl: {path: a}}\nmodel:\n  famly: normal\n", []string{
+			`pump.yaml:2: model.family: missing; one of bernoulli, categorical, poisson, exponential, normal, mvnormal, regression, ar is required`,
+			`pump.yaml:3: model.famly: unknown key; did you mean "family"?`,
+		}},
+		{"unknown key far from all", with("foobar: 1"), []string{
+			`pump.yaml:3: foobar: unknown key; known here: transform, model, levels, top, order, lateness, source, sink, dead_letter, runner, bank, bank_forgetting, time_unit, session, change, detect, keys, alerts`,
+		}},
+		{"unknown key near one that is not available", with("sesion: {}"), []string{`pump.yaml:3: sesion: unknown key; did you mean "session"?`}},
+		{"unknown key with two neighbours swapped", with("tpo: 1"), []string{`pump.yaml:3: tpo: unknown key; did you mean "top"?`}},
+		{"unknown key in another case", with("Top: 1"), []string{`pump.yaml:3: Top: unknown key; did you mean "top"?`}},
+		{"unknown key in a level", with("levels:", "  - {alpha: 1, bta: 1}"), []string{
+			`pump.yaml:4: levels.0.bta: unknown key; did you mean "beta"?`,
+			`pump.yaml:4: levels.0.beta: missing; it is required`,
+		}},
+		{"unknown connector", "model: {family: normal}\nsource: {jsn: {path: a}}", []string{`pump.yaml:2: source.jsn: unknown key; did you mean "jsonl"?`}},
+		{"key that is no name", with(`"a.b\n": 1`), []string{
+			`pump.yaml:3: "a.b\n": unknown key; known here: transform, model, levels, top, order, lateness, source, sink, dead_letter, runner, bank, bank_forgetting, time_unit, session, change, detect, keys, alerts`,
+		}},
+		{"key that is a list", with("? [a, b]", ": 1"), []string{`pump.yaml:3: a key must be text, not a list`}},
+		{"duplicate key", with("top: 1", "order: arrival", "top: 0.5"), []string{`pump.yaml:5: top: duplicate key; it stands in line 3 already`}},
+		{"duplicate prior key", modelled("family: normal", "prior:", "  mu: 1", "  mu: 2"), []string{`pump.yaml:6: model.prior.mu: duplicate key; it stands in line 5 already`}},
+		{"merge key", with("levels: [&l {alpha: 1, beta: 1}, {<<: *l, alpha: 1, beta: 1}]"), []string{`pump.yaml:3: levels.1.<<: merge keys are not supported`}},
+
+		{"missing", "top: 1", []string{
+			`pump.yaml:1: source: missing; one of csv, jsonl, parquet is required`,
+			`pump.yaml:1: model.family: missing; one of bernoulli, categorical, poisson, exponential, normal, mvnormal, regression, ar is required`,
+		}},
+		{"missing path", "model: {family: normal}\nsource:\n  csv: {}", []string{`pump.yaml:3: source.csv.path: missing; it is required`}},
+		{"missing dead letter path", with("dead_letter: {jsonl: {}}"), []string{`pump.yaml:3: dead_letter.jsonl.path: missing; it is required`}},
+		{"no connector", "model: {family: normal}\nsource: {}", []string{`pump.yaml:2: source: names no connector; one of csv, jsonl, parquet is required`}},
+		{"two connectors", "model: {family: normal}\nsource:\n  csv: {path: a}\n  jsonl: {path: b}", []string{`pump.yaml:4: source: names csv and jsonl; exactly one connector is allowed`}},
+		{"two sinks", with("sink: {csv: {}, parquet: {}}"), []string{`pump.yaml:3: sink: names csv and parquet; exactly one connector is allowed`}},
+
+		{"text for a number", with(`top: "1"`), []string{`pump.yaml:3: top: must be a number, not the text "1"`}},
+		{"bool for a number", with("top: true"), []string{`pump.yaml:3: top: must be a number, not true`}},
+		{"null for a number", with("top: null"), []string{`pump.yaml:3: top: must be a number, not null`}},
+		{"nothing for a number", with("top:"), []string{`pump.yaml:3: top: must be a number, not null`}},
+		{"list for a number", with("top: [1]"), []string{`pump.yaml:3: top: must be a number, not a list`}},
+		{"date for a number", with("top: 2026-01-02"), []string{`pump.yaml:3: top: must be a number, not the text "2026-01-02"`}},
+		{"tag that lies", with("top: !!float abc"), []string{`pump.yaml:3: top: must be a number, not the number abc`}},
+		{"out of the float range", with("top: 1e999"), []string{`pump.yaml:3: top: must be a number, not the text "1e999"`}},
+		{"number for text", "model: {family: normal}\nsource: {csv: {path: a, key: 1}}", []string{`pump.yaml:2: source.csv.key: must be text, not the number 1; put it in quotes`}},
+		{"null for text", "model: {family: normal}\nsource: {csv: {path: null}}", []string{`pump.yaml:2: source.csv.path: must be text, not null`}},
+		{"mapping for text", "model: {family: {}}\nsource: {jsonl: {path: a}}", []string{`pump.yaml:1: model.family: must be text, not a mapping`}},
+		{"text for a mapping", "model: normal\nsource: a.csv", []string{
+			`pump.yaml:1: model: must be a mapping, not the text "normal"`,
+			`pump.yaml:2: source: must be a mapping, not the text "a.csv"`,
+		}},
+		{"null for a mapping", with("sink:", "runner: {}"), []string{`pump.yaml:3: sink: must be a mapping, not null`}},
+		{"mapping for a list", with("levels: {alpha: 1, beta: 1}"), []string{`pump.yaml:3: levels: must be a list of {alpha, beta}, not a mapping`}},
+		{"number in a list of mappings", with("levels:", "  - 1"), []string{`pump.yaml:4: levels.0: must be a mapping, not the number 1`}},
+		{"text for a list", "model: {family: normal}\nsource: {csv: {path: a, values: x}}", []string{`pump.yaml:2: source.csv.values: must be a list of columns, not the text "x"`}},
+		{"number for a duration", with("lateness: 5"), []string{`pump.yaml:3: lateness: must be a duration such as 30m or 0s, not the number 5`}},
+		{"text for a duration", with("lateness: soon"), []string{`pump.yaml:3: lateness: must be a duration such as 30m or 0s, not the text "soon"`}},
+		{"list for a duration", with("lateness: []"), []string{`pump.yaml:3: lateness: must be a duration such as 30m or 0s, not a list`}},
+		{"float for a whole number", modelled("family: mvnormal", "dim: 2.5"), []string{`pump.yaml:4: model.dim: must be a whole number, not the number 2.5`}},
+
+		{"top above 1", with("top: 1.5"), []string{`pump.yaml:3: top: must be in [0, 1], not 1.5`}},
+		{"top below 0", with("top: -0.1"), []string{`pump.yaml:3: top: must be in [0, 1], not -0.1`}},
+		{"top NaN", with("top: .nan"), []string{`pump.yaml:3: top: must be finite, not .nan`}},
+		{"alpha 0", with("levels:", "  - {alpha: 1, beta: 1}", "  - alpha: 0", "    beta: -1"), []string{
+			`pump.yaml:5: levels.1.alpha: must be greater than 0, not 0`,
+			`pump.yaml:6: levels.1.beta: must be greater than 0, not -1`,
+		}},
+		{"alpha infinite", with("levels: [{alpha: .inf, beta: 1}]"), []string{`pump.yaml:3: levels.0.alpha: must be finite, not .inf`}},
+		{"negative lateness", with("lateness: -1s"), []string{`pump.yaml:3: lateness: must not be negative, not -1s`}},
+		{"empty path", "model: {family: normal}\nsource: {parquet: {path: ''}}", []string{`pump.yaml:2: source.parquet.path: must not be empty`}},
+		{"empty key column", "model: {family: normal}\nsource: {parquet: {path: a, key: ''}}", []string{`pump.yaml:2: source.parquet.key: must not be empty`}},
+		{"empty time column", "model: {family: normal}\nsource: {parquet: {path: a, time: ''}}", []string{`pump.yaml:2: source.parquet.time: an empty name means that there is no time, which needs order: arrival`}},
+		{"no value column", "model: {family: normal}\nsource: {csv: {path: a, values: []}}", []string{`pump.yaml:2: source.csv.values: must name at least one column`}},
+		{"empty value column", "model: {family: normal}\nsource: {csv: {path: a, values: ['']}}", []string{`pump.yaml:2: source.csv.values.0: must not be empty`}},
+		{"long delimiter", "model: {family: normal}\nsource: {csv: {path: a, delimiter: ';;'}}", []string{`pump.yaml:2: source.csv.delimiter: must be one character, and neither a quote nor a line break, not ";;"`}},
+		{"quote as delimiter", "model: {family: normal}\nsource: {csv: {path: a, delimiter: '\"'}}", []string{`pump.yaml:2: source.csv.delimiter: must be one character, and neither a quote nor a line break, not "\""`}},
+		{"unknown family", "model: {family: norml}\nsource: {jsonl: {path: a}}", []string{`pump.yaml:1: model.family: unknown value "norml"; did you mean "normal"?`}},
+		{"unknown order", with("order: eventtime"), []string{`pump.yaml:3: order: unknown value "eventtime"; did you mean "event_time"?`}},
+		{"unknown runner", with("runner: {name: spark}"), []string{`pump.yaml:3: runner.name: unknown value "spark"; known here: prism, direct, flink`}},
+		{"unknown transform", with("transform: smoth"), []string{`pump.yaml:3: transform: unknown value "smoth"; did you mean "smooth"?`}},
+		{"sink over source", "model: {family: normal}\nsource: {csv: {path: d/*.csv}}\nsink: {csv: {path: ./d/a.csv}}", []string{`pump.yaml:3: sink.csv.path: "d/a.csv" is also read, by source.csv.path`}},
+		{"two writers of one file", with("sink: {jsonl: {path: out}}", "dead_letter: {jsonl: {path: ./out}}"), []string{`pump.yaml:4: dead_letter.jsonl.path: "out" is also written, by sink.jsonl.path`}},
+
+		{"not available", with("transform: smooth", "bank: []", "bank_forgetting: 1", "time_unit: 1m", "session: {gap: 1m}", "change: {odds: 2}",
+			"detect: true", "keys: []", "alerts: {jsonl: {path: a}}", "sink: {kafka: {}}", "dead_letter: {kafka: {}}", "runner: {name: flink, endpoint: a}"), []string{
+			`pump.yaml:3: transform: smooth: not available in this version`,
+			`pump.yaml:4: bank: not available in this version`,
+			`pump.yaml:5: bank_forgetting: not available in this version`,
+			`pump.yaml:6: time_unit: not available in this version`,
+			`pump.yaml:7: session: not available in this version`,
+			`pump.yaml:8: change: not available in this version`,
+			`pump.yaml:9: detect: not available in this version`,
+			`pump.yaml:10: keys: not available in this version`,
+			`pump.yaml:11: alerts: not available in this version`,
+			`pump.yaml:12: sink.kafka: not available in this version`,
+			`pump.yaml:13: dead_letter.kafka: not available in this version`,
+			`pump.yaml:14: runner.name: flink: not available in this version`,
+			`pump.yaml:14: runner.endpoint: not available in this version`,
+		}},
+		{"not available in model and source", "model: {family: normal, prior: auto, warm_up: 50}\nsource: {kafka: {brokers: []}}", []string{
+			`pump.yaml:1: model.warm_up: not available in this version`,
+			`pump.yaml:1: model.prior: auto: not available in this version`,
+			`pump.yaml:2: source.kafka: not available in this version`,
+		}},
+
+		{"empty", "", []string{`pump.yaml: the config is empty`}},
+		{"only a comment", "# nothing\n", []string{`pump.yaml: the config is empty`}},
+		{"only null", "---\n", []string{`pump.yaml: the config is empty`}},
+		{"a list", "- a\n", []string{`pump.yaml:1: must be a mapping, not a list`}},
+		{"text", "\n\nnormal\n", []string{`pump.yaml:3: must be a mapping, not the text "normal"`}},
+		{"two documents", with("---", "top: 1"), []string{`pump.yaml:3: a second YAML document; a config is one`}},
+		{"not YAML", with("top: [1", "order: arrival"), []string{`pump.yaml:3: not YAML: did not find expected ',' or ']'`}},
+		{"not YAML in line 1", "model: {family: normal", []string{`pump.yaml:1: not YAML: did not find expected ',' or '}'`}},
+		{"a tab for indentation", "model:\n\tfamily: normal\n", []string{`pump.yaml:2: not YAML: found character that cannot start any token`}},
+		{"unknown alias", with("top: *none"), []string{`pump.yaml: not YAML: unknown anchor 'none' referenced`}},
+		{"alias within itself", with("levels: &l [*l]"), []string{`pump.yaml:3: the alias *l stands within its own anchor`}},
+		{"not UTF-8", with("order: \xff"), []string{`pump.yaml:3: not UTF-8`}},
+		{"too large", strings.Repeat("#", 10<<20), []string{`pump.yaml: the config has 10485760 bytes, more than the 1048576 that are allowed`}},
+
+		{"prior is text", modelled("family: normal", "prior: flat"), []string{`pump.yaml:4: model.prior: must be a mapping, not the text "flat"`}},
+		{"prior is null", modelled("family: normal", "prior:"), []string{`pump.yaml:4: model.prior: must be a mapping, not null`}},
+		{"prior of another family", modelled("family: poisson", "prior: {mu: 0, rate: 1}"), []string{`pump.yaml:4: model.prior.mu: unknown key; known here: shape, rate`}},
+		{"prior key misspelt", modelled("family: normal", "prior: {kapa: 1}"), []string{`pump.yaml:4: model.prior.kapa: unknown key; did you mean "kappa"?`}},
+		{"prior out of its domain", modelled("family: normal", "prior: {mu: .inf, kappa: 0, alpha: -1, beta: true}"), []string{
+			`pump.yaml:4: model.prior.mu: must be finite, not .inf`,
+			`pump.yaml:4: model.prior.kappa: must be greater than 0, not 0`,
+			`pump.yaml:4: model.prior.alpha: must be greater than 0, not -1`,
+			`pump.yaml:4: model.prior.beta: must be a number, not true`,
+		}},
+		{"vector for a number", modelled("family: normal", "prior: {mu: [0]}"), []string{`pump.yaml:4: model.prior.mu: must be a number, not a list`}},
+		{"text for a vector", modelled("family: mvnormal", "prior: {mu: a, scale: b}"), []string{
+			`pump.yaml:4: model.prior.mu: must be a number or a list of numbers, not the text "a"`,
+			`pump.yaml:4: model.prior.scale: must be a number or a list of rows, not the text "b"`,
+		}},
+		{"text in a vector", modelled("family: mvnormal", "prior:", "  mu:", "    - 1", "    - a"), []string{`pump.yaml:7: model.prior.mu.1: must be a number, not the text "a"`}},
+		{"empty vector", modelled("family: mvnormal", "prior: {mu: [], scale: []}"), []string{
+			`pump.yaml:4: model.prior.mu: must not be empty`,
+			`pump.yaml:4: model.prior.scale: must not be empty`,
+		}},
+		{"categorical without alpha", modelled("family: categorical"), []string{`pump.yaml:2: model.prior.alpha: missing; it is required`}},
+		{"categorical with alpha 0", modelled("family: categorical", "prior: {alpha: [1, 0]}"), []string{`pump.yaml:4: model.prior.alpha.1: must be greater than 0, not 0`}},
+		{"one category", modelled("family: categorical", "prior: {alpha: [1]}"), []string{`pump.yaml:4: model.prior.alpha: categorical takes at least 2 categories, not 1`}},
+		{"nothing fixes dim", modelled("family: mvnormal", "prior: {mu: 0}"), []string{`pump.yaml:2: model.dim: missing; neither the prior nor the columns fix it`}},
+		{"dim 0", modelled("family: mvnormal", "dim: 0"), []string{`pump.yaml:4: model.dim: must be at least 1, not 0`}},
+		{"dim too large", modelled("family: mvnormal", "dim: 1001"), []string{`pump.yaml:4: model.dim: dim 1001 is more than the 1000 that are allowed`}},
+		{"dim of a scalar family", modelled("family: normal", "dim: 2"), []string{`pump.yaml:4: model.dim: dim 2, but model.family makes it 1`}},
+		{"dim against the prior", modelled("family: mvnormal", "prior: {mu: [0, 0], scale: [[1]]}", "dim: 3"), []string{
+			`pump.yaml:4: model.prior.scale: size 1, but model.prior.mu makes it 2`,
+			`pump.yaml:5: model.dim: dim 3, but model.prior.mu makes it 2`,
+		}},
+		{"matrix not square", modelled("family: mvnormal", "prior: {scale: [[1, 0], [0]]}"), []string{`pump.yaml:4: model.prior.scale.1: has 1 entries, but the matrix has 2 rows; it must be square`}},
+		{"matrix of numbers", modelled("family: mvnormal", "prior: {scale: [1, 2]}"), []string{
+			`pump.yaml:4: model.prior.scale.0: must be a row of numbers, not the number 1`,
+			`pump.yaml:4: model.prior.scale.1: must be a row of numbers, not the number 2`,
+		}},
+		{"matrix not symmetric", modelled("family: mvnormal", "prior: {scale: [[1, 0.1], [0.2, 1]]}"), []string{`pump.yaml:4: model.prior.scale: must be symmetric, but row 1 has 0.2 where row 0 has 0.1`}},
+		{"matrix not positive definite", modelled("family: mvnormal", "prior: {scale: [[1, 2], [2, 1]]}"), []string{`pump.yaml:4: model.prior.scale: must be positive definite`}},
+		{"diagonal not positive", modelled("family: regression", "prior: {precision: 0}", "dim: 1"), []string{`pump.yaml:4: model.prior.precision: must be greater than 0, not 0`}},
+		{"nu too small", modelled("family: mvnormal", "prior: {mu: [0, 0, 0], nu: 2}"), []string{`pump.yaml:4: model.prior.nu: must be greater than dim − 1 = 2, not 2`}},
+		{"ar without order", modelled("family: ar", "prior: {mean: 0}"), []string{`pump.yaml:4: model.prior.order: missing; it is required`}},
+		{"ar of order 0", modelled("family: ar", "prior: {order: 0}"), []string{`pump.yaml:4: model.prior.order: must be at least 1, not 0`}},
+		{"ar of a fractional order", modelled("family: ar", "prior: {order: 1.5}"), []string{`pump.yaml:4: model.prior.order: must be a whole number, not the number 1.5`}},
+		{"ar of a vast order", modelled("family: ar", "prior: {order: 9223372036854775807, intercept: true}"), []string{`pump.yaml:4: model.prior.order: dim 9223372036854775807 is more than the 1000 that are allowed`}},
+		{"intercept 1", modelled("family: ar", "prior: {order: 1, intercept: 1}"), []string{`pump.yaml:4: model.prior.intercept: must be true or false, not the number 1`}},
+		{"ar's mean without the intercept", modelled("family: ar", "prior: {order: 2, intercept: true, mean: [0, 0]}"), []string{`pump.yaml:4: model.prior.mean: length 2, but model.prior.order makes it 3`}},
+
+		{"columns of a scalar family", "model: {family: normal}\nsource: {csv: {path: a, values: [x, y]}}", []string{`pump.yaml:2: source.csv.values: names 2 columns; normal takes 1`}},
+		{"columns of ar", "model: {family: ar, prior: {order: 2}}\nsource: {csv: {path: a, values: [x, y]}}", []string{`pump.yaml:2: source.csv.values: names 2 columns; ar takes 1`}},
+		{"columns of categorical", "model: {family: categorical, prior: {alpha: [1, 1]}}\nsource: {csv: {path: a, values: [x, y]}}", []string{`pump.yaml:2: source.csv.values: names 2 columns; categorical takes 1`}},
+		{"columns against the prior", "model: {family: mvnormal, prior: {mu: [0, 0, 0]}}\nsource: {csv: {path: a, values: [x, y]}}", []string{`pump.yaml:2: source.csv.values: names 2 columns; mvnormal takes 3 (model.prior.mu makes dim 3)`}},
+		{"columns of regression", "model: {family: regression, prior: {mean: [0, 0]}}\nsource: {parquet: {path: a, values: [x, y]}}", []string{`pump.yaml:2: source.parquet.values: names 2 columns; regression takes 3 (model.prior.mean makes dim 2)`}},
+		{"columns without a regressor", "model: {family: regression}\nsource: {csv: {path: a}}", []string{`pump.yaml:2: source.csv.values: names 1 columns; regression takes at least 2`}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c, err := Parse("pump.yaml", []byte(test.text), nil)
+			if err == nil {
+				t.Fatalf("accepted as %+v", c)
+			}
+			if diff := cmp.Diff(test.want, strings.Split(err.Error(), "\n")); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestParseOverrides(t *testing.T) {
+	base := with("levels:", "  - {alpha: 1, beta: 1}", "top: 1", "sink:")
+	for _, test := range []struct {
+		name string
+		set  []string
+		got  func(c *Config) any
+		want any
+	}{
+		{"number", []string{"top=0.9"}, func(c *Config) any { return c.Top }, 0.9},
+		{"the last wins", []string{"top=0.9", "top=0.8"}, func(c *Config) any { return c.Top }, 0.8},
+		{"empty list", []string{"levels=[]"}, func(c *Config) any { return c.Levels }, []Level{}},
+		{"entry", []string{"levels.0.alpha=9"}, func(c *Config) any { return c.Levels }, []Level{{9, 1}}},
+		{"whole entry", []string{"levels.0={alpha: 2, beta: 3}"}, func(c *Config) any { return c.Levels }, []Level{{2, 3}}},
+		{"of an override", []string{"levels=[{alpha: 2, beta: 3}]", "levels.0.beta=4"}, func(c *Config) any { return c.Levels }, []Level{{2, 4}}},
+		{"absent mapping", []string{"dead_letter.jsonl.path=out.jsonl"}, func(c *Config) any { return c.DeadLetter }, &Sink{JSONL: &File{"out.jsonl"}}},
+		{"mapping without a value", []string{"sink.csv.path=x.csv"}, func(c *Config) any { return c.Sink }, Sink{CSV: &File{"x.csv"}}},
+		{"whole connector", []string{"source={csv: {path: a.csv}}", "source.csv.delimiter=,"}, func(c *Config) any { return c.Source.CSV.Delimiter }, ','},
+		{"-", []string{"source.jsonl.path=-"}, func(c *Config) any { return c.Source.JSONL.Path }, "-"},
+		{"pattern", []string{"source.jsonl.path=*.jsonl"}, func(c *Config) any { return c.Source.JSONL.Path }, "*.jsonl"},
+		{"value with =", []string{"source.jsonl.path=day=1/a.jsonl"}, func(c *Config) any { return c.Source.JSONL.Path }, "day=1/a.jsonl"},
+		{"prior", []string{"model.prior.mu=-3"}, func(c *Config) any { return c.Model.Prior["mu"] }, -3.0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			set := test.set
+			if test.name != "mapping without a value" {
+				set = append([]string{"sink={jsonl: {}}"}, set...)
+			}
+			if diff := cmp.Diff(test.want, test.got(parse(t, base, set...))); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+
+	if c := parse(t, "", "model.family=poisson", "source.jsonl.path=in.jsonl"); c.Model.Family != "poisson" {
+		t.Errorf("without a file: %+v", c)
+	}
+}
+
+func TestParseOverrideErrors(t *testing.T) {
+	base := with("levels:", "  - {alpha: 1, beta: 1}", "top: 1")
+	for _, test := range []struct {
+		set  []string
+		want []string
+	}{
+		{[]string{"top"}, []string{`--set top: an override is key=value, for example top=0.9`}},
+		{[]string{"=1"}, []string{`--set =1: an override is key=value, for example top=0.9`}},
+		{[]string{"model..family=ar"}, []string{`--set model..family=ar: model..family: a name in the path is empty`}},
+		{[]string{"levels=[1"}, []string{`--set levels=[1: levels: not YAML: did not find expected ',' or ']'`}},
+		{[]string{"top=\xff"}, []string{`--set "top=\xff": top: not UTF-8`}},
+		{[]string{"levels.1.alpha=9"}, []string{`--set levels.1.alpha=9: levels.1.alpha: levels has 1 entries, and indexes begin at 0`}},
+		{[]string{"levels.-1.alpha=9"}, []string{`--set levels.-1.alpha=9: levels.-1.alpha: levels has 1 entries, and indexes begin at 0`}},
+		{[]string{"levels.alpha=9"}, []string{`--set levels.alpha=9: levels.alpha: levels is a list, which takes an index, not "alpha"`}},
+		{[]string{"model.prior.mean.0=9"}, []string{`--set model.prior.mean.0=9: model.prior.mean.0: the config has no list model.prior.mean; set it as a whole`}},
+		{[]string{"top.x=1"}, []string{`--set top.x=1: top.x: top is the number 1, and has no keys`}},
+
+		{[]string{"famly=ar"}, []string{`--set famly=ar: famly: unknown key; known here: transform, model, levels, top, order, lateness, source, sink, dead_letter, runner, bank, bank_forgetting, time_unit, session, change, detect, keys, alerts`}},
+		{[]string{"top="}, []string{`--set top=: top: must be a number, not null`}},
+		{[]string{"top=2", "levels.0.alpha=x"}, []string{
+			`--set top=2: top: must be in [0, 1], not 2`,
+			`--set levels.0.alpha=x: levels.0.alpha: must be a number, not the text "x"`,
+		}},
+		{[]string{"levels=[{alpha: 0, beta: 1}]"}, []string{`--set levels=[{alpha: 0, beta: 1}]: levels.0.alpha: must be greater than 0, not 0`}},
+		{[]string{"source.csv.path=a.csv"}, []string{`--set source.csv.path=a.csv: source: names jsonl and csv; exactly one connector is allowed; to replace it as a whole: --set 'source={csv: {…}}'`}},
+		{[]string{"session.gap=1m"}, []string{`--set session.gap=1m: session: not available in this version`}},
+		{[]string{"model.dim=2"}, []string{`--set model.dim=2: model.dim: dim 2, but model.family makes it 1`}},
+	} {
+		t.Run(strings.Join(test.set, " "), func(t *testing.T) {
+			_, err := Parse("pump.yaml", []byte(base), test.set)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			if diff := cmp.Diff(test.want, strings.Split(err.Error(), "\n")); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestKeyErrorNamesItsPlace(t *testing.T) {
+	_, err := Parse("pump.yaml", []byte(with("top: 2")), nil)
+	var got *KeyError
+	if !errors.As(err, &got) {
+		t.Fatalf("%T", err)
+	}
+	if got.File != "pump.yaml" || got.Line != 3 || got.Key != "top" || got.Override != "" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestParseReportsAnEndOfMistakes(t *testing.T) {
+	var lines []string
+	for i := range 1000 {
+		lines = append(lines, fmt.Sprintf("k%d: 1", i))
+	}
+	_, err := Parse("pump.yaml", []byte(with(lines...)), nil)
+	got := strings.Split(err.Error(), "\n")
+	if len(got) != maxErrors+1 || got[maxErrors] != "pump.yaml: and 950 more mistakes" {
+		t.Errorf("%d lines, the last is %q", len(got), got[len(got)-1])
+	}
+}
+
+// Configs that are made to take long are refused within the time of a test.
+func TestParseIsBounded(t *testing.T) {
+	bomb := "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n"
+	for i := 1; i < 10; i++ {
+		bomb += fmt.Sprintf("a%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10), ", "))
+	}
+	for name, text := range map[string]string{
+		"aliases":      bomb,
+		"many lists":   strings.Repeat("[", 900_000),
+		"many maps":    strings.Repeat("{a: ", 200_000),
+		"deep blocks":  strings.Repeat("- ", 400_000),
+		"one key":      strings.Repeat("a", 900_000) + ": 1",
+		"many keys":    strings.Repeat("a: 1\n", 200_000),
+		"a wide value": with("levels: [" + strings.Repeat("1,", 400_000) + "1]"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			_, err := Parse("pump.yaml", []byte(text), nil)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			if len(err.Error()) > 100_000 {
+				t.Errorf("an error of %d bytes", len(err.Error()))
+			}
+			t.Logf("%v: %.100s", time.Since(start), err)
+		})
+	}
+}
+
+func TestPriors(t *testing.T) {
+	eye := func(x float64, n int) [][]float64 {
+		m := make([][]float64, n)
+		for i := range m {
+			m[i] = make([]float64, n)
+			m[i][i] = x
+		}
+		return m
+	}
+	for _, test := range []struct {
+		model string // of a source whose records bring their own shape
+		dim   int
+		want  map[string]any
+	}{
+		{"family: bernoulli", 1, map[string]any{"alpha": 1.0, "beta": 1.0}},
+		{"family: bernoulli, prior: {beta: 3}, dim: 1", 1, map[string]any{"alpha": 1.0, "beta": 3.0}},
+		{"family: categorical, prior: {alpha: [1, 2, 3]}", 3, map[string]any{"alpha": []float64{1, 2, 3}}},
+		{"family: categorical, prior: {alpha: 0.5}, dim: 4", 4, map[string]any{"alpha": []float64{0.5, 0.5, 0.5, 0.5}}},
+		{"family: poisson, prior: {}", 1, map[string]any{"shape": 1.0, "rate": 1.0}},
+		{"family: exponential, prior: {shape: 2, rate: 0x10}", 1, map[string]any{"shape": 2.0, "rate": 16.0}},
+		{"family: normal, prior: {mu: -1e3}", 1, map[string]any{"mu": -1000.0, "kappa": 1.0, "alpha": 1.0, "beta": 1.0}},
+		{"family: mvnormal, dim: 2", 2, map[string]any{"mu": []float64{0, 0}, "kappa": 1.0, "nu": 3.0, "scale": eye(1, 2)}},
+		{"family: mvnormal, prior: {mu: 5, nu: 2.5, scale: [[2, 1, 0], [1, 2, 0], [0, 0, 1]]}", 3,
+			map[string]any{"mu": []float64{5, 5, 5}, "kappa": 1.0, "nu": 2.5, "scale": [][]float64{{2, 1, 0}, {1, 2, 0}, {0, 0, 1}}}},
+		{"family: regression, prior: {mean: [1, 2], precision: 0.1}", 2,
+			map[string]any{"mean": []float64{1, 2}, "precision": eye(0.1, 2), "alpha": 1.0, "beta": 1.0}},
+		{"family: ar, prior: {order: 2}", 2,
+			map[string]any{"order": 2, "intercept": false, "mean": []float64{0, 0}, "precision": eye(1, 2), "alpha": 1.0, "beta": 1.0}},
+		{"family: ar, prior: {order: 1, intercept: true, mean: [0.5, 0]}", 2,
+			map[string]any{"order": 1, "intercept": true, "mean": []float64{0.5, 0}, "precision": eye(1, 2), "alpha": 1.0, "beta": 1.0}},
+	} {
+		t.Run(test.model, func(t *testing.T) {
+			c := parse(t, "source: {jsonl: {path: a}}\nmodel: {"+test.model+"}\n")
+			if diff := cmp.Diff(test.want, c.Model.Prior); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			if c.Model.Dim != test.dim {
+				t.Errorf("dim %d, want %d", c.Model.Dim, test.dim)
+			}
+		})
+	}
+}
+
+func TestColumnsFixDim(t *testing.T) {
+	for _, test := range []struct {
+		family string
+		dim    int
+	}{{"mvnormal", 3}, {"regression", 2}} {
+		c := parse(t, "model: {family: "+test.family+"}\nsource: {csv: {path: a, values: [x, y, z]}}")
+		if c.Model.Dim != test.dim {
+			t.Errorf("%s: dim %d, want %d", test.family, c.Model.Dim, test.dim)
+		}
+	}
+}
+
+// What a prior means does not depend on whether a number or what it stands for
+// is written.
+func TestNumberStandsForVectorAndMatrix(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		dim := rapid.IntRange(1, 6).Draw(t, "dim")
+		mu := rapid.Float64Range(-1e6, 1e6).Draw(t, "mu")
+		scale := rapid.Float64Range(1e-6, 1e6).Draw(t, "scale")
+		long, err := json.Marshal(map[string]any{"mu": (&decoder{}).expand("", param{kind: vectorParam}, mu, true, dim),
+			"scale": (&decoder{}).expand("", param{kind: matrixParam}, scale, true, dim)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		short := fmt.Sprintf("{mu: %v, scale: %v}", mu, scale)
+		var got [2]*Config
+		for i, prior := range []string{short, string(long)} {
+			got[i], err = Parse("", fmt.Appendf(nil, "{source: {jsonl: {path: a}}, model: {family: mvnormal, dim: %d, prior: %s}}", dim, prior), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if diff := cmp.Diff(got[0], got[1]); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// Every key is known by the name it is documented under.
+func TestKeys(t *testing.T) {
+	seen := map[string]bool{}
+	for _, k := range Keys() {
+		if k.Doc == "" || seen[k.Path] {
+			t.Errorf("%q: %q", k.Path, k.Doc)
+		}
+		seen[k.Path] = true
+	}
+	for _, path := range []string{"transform", "model.family", "source.csv.delimiter", "dead_letter.jsonl.path", "runner.name"} {
+		if !seen[path] {
+			t.Errorf("%s is missing", path)
+		}
+	}
+}
+
+func TestDistance(t *testing.T) {
+	for _, test := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"", "abc", 3}, {"famly", "family", 1}, {"top", "tpo", 1}, {"Top", "top", 0}, {"kitten", "sitting", 3}} {
+		if got := distance(test.a, test.b); got != test.want {
+			t.Errorf("%s, %s: got %d, want %d", test.a, test.b, got, test.want)
+		}
+	}
+}
+
+// Parse never panics, and every error names the file or the override.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(with("top: 1")), "levels.0.alpha=9")
+	f.Add([]byte("model: {family: ar, prior: {order: 2, mean: [1, &a 2], precision: [[1, 0], [0, *a]]}}\nsource: {csv: {path: a, delimiter: ;}}"), "top=-")
+	f.Add([]byte(`{"model": {"family": "categorical"}, "source": {"kafka": {}}}`), "model.prior={alpha: 1}")
+	f.Add([]byte("a: &a [*a]\n---\n"), "source.csv.path=*.csv")
+	f.Fuzz(func(t *testing.T, text []byte, set string) {
+		for _, set := range [][]string{nil, {set}} {
+			c, err := Parse("f.yaml", text, set)
+			if err == nil {
+				if c.Model.Dim < 1 || c.Model.Prior == nil || c.Top < 0 || c.Top > 1 {
+					t.Fatalf("accepted as %+v", c)
+				}
+				continue
+			}
+			joined, ok := err.(interface{ Unwrap() []error })
+			if !ok {
+				t.Fatalf("%T", err)
+			}
+			for _, err := range joined.Unwrap() {
+				msg := err.Error()
+				if !strings.HasPrefix(msg, "f.yaml:") && !strings.HasPrefix(msg, "--set ") || strings.Contains(msg, "\n") {
+					t.Fatalf("%q", msg)
+				}
+			}
+		}
+	})
+}
+
+func BenchmarkParse(b *testing.B) {
+	text := []byte(with("levels:", "  - {alpha: 0.9, beta: 0.1}", "top: 1", "lateness: 30s"))
+	for b.Loop() {
+		if _, err := Parse("pump.yaml", text, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

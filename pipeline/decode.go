@@ -1,0 +1,766 @@
+package pipeline
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Shape says how the value of an observation was written, so that it can go out
+// as it came in.
+type Shape uint8
+
+const (
+	Scalar Shape = iota // one number
+	Vector              // one vector
+	List                // a list of vectors: J observations of one step
+)
+
+// An observation is a raw record, decoded.
+//
+// A component that is missing is NaN in X; a value that is missing as a whole is
+// one NaN, or no vector at all where it was an empty list.
+type observation struct {
+	Time  time.Time // UTC; zero where there is none, and for the first instant of the year 1
+	ID    string
+	X     [][]float64
+	Shape Shape
+}
+
+var (
+	errNoKey    = errors.New("no key")
+	errEmptyKey = errors.New("the key is empty")
+	errKeyUTF8  = errors.New("the key is not UTF-8")
+)
+
+// decodeJSON reads an observation from one JSON object with the fields key, time
+// and x; of a field that occurs twice the last one counts. A bare NaN, Infinity
+// or -Infinity is read as what it says wherever JSON allows a value. A key that
+// is a number stands for its text. The error is the reason why the record is
+// rejected.
+func decodeJSON(line []byte) (key string, obs observation, err error) {
+	fields, err := scanObject(line)
+	if err != nil {
+		return "", observation{}, err
+	}
+	if key, err = jsonKey(fields.key); err != nil {
+		return "", observation{}, err
+	}
+	if obs.Time, err = jsonTime(fields.time); err != nil {
+		return "", observation{}, err
+	}
+	if obs.X, obs.Shape, err = jsonValue(fields.x); err != nil {
+		return "", observation{}, err
+	}
+	return key, obs, nil
+}
+
+// decodeFields reads an observation from the columns of a table: key, time
+// (unless noTime) and the values, of which several make one vector. The error is
+// the reason why the record is rejected.
+func decodeFields(fields []string, noTime bool) (key string, obs observation, err error) {
+	values := 2
+	if noTime {
+		values = 1
+	}
+	if len(fields) <= values {
+		return "", observation{}, fmt.Errorf("%d fields; at least %d are needed", len(fields), values+1)
+	}
+	key = fields[0]
+	switch {
+	case key == "":
+		return "", observation{}, errEmptyKey
+	case !utf8.ValidString(key):
+		return "", observation{}, errKeyUTF8
+	}
+	if !noTime {
+		if obs.Time, err = parseTime(fields[1]); err != nil {
+			return "", observation{}, err
+		}
+	}
+	fields = fields[values:]
+	obs.X = row(len(fields))
+	if len(fields) > 1 {
+		obs.Shape = Vector
+	}
+	for i, f := range fields {
+		if obs.X[0][i], err = parseField(f); err != nil {
+			if len(fields) > 1 {
+				err = fmt.Errorf("value %d: %w", i+1, err)
+			}
+			return "", observation{}, err
+		}
+	}
+	return key, obs, nil
+}
+
+// row returns one vector of n zeros, in one allocation for a scalar.
+func row(n int) [][]float64 {
+	if n > 1 {
+		return [][]float64{make([]float64, n)}
+	}
+	one := new(struct {
+		rows   [1][]float64
+		values [1]float64
+	})
+	one.rows[0] = one.values[:]
+	return one.rows[:]
+}
+
+// parseField reads a decimal number, or NaN where s is empty or says NaN.
+func parseField(s string) (float64, error) {
+	s = strings.TrimSpace(s)
+	if missingText(s) {
+		return math.NaN(), nil
+	}
+	for i := range len(s) {
+		// Without this ParseFloat takes hexadecimal and "inf" too.
+		if c := s[i]; (c < '0' || c > '9') && c != '.' && c != '-' && c != '+' && c != 'e' && c != 'E' {
+			return 0, notNumber(s)
+		}
+	}
+	return parseNumber(s)
+}
+
+func missingText(s string) bool {
+	return s == "" || len(s) == 3 && strings.EqualFold(s, "nan")
+}
+
+func parseNumber(s string) (float64, error) {
+	v, err := strconv.ParseFloat(s, 64)
+	switch {
+	case err == nil:
+		return v, nil
+	case errors.Is(err, strconv.ErrRange):
+		// A clone, so that the caller's s stays off the heap.
+		return 0, fmt.Errorf("the number %s is out of range", strings.Clone(shorten(s)))
+	}
+	return 0, notNumber(s)
+}
+
+func notNumber(s string) error {
+	if t := strings.ToLower(strings.TrimLeft(s, "+-")); t == "inf" || t == "infinity" {
+		return errInfinite
+	}
+	return fmt.Errorf("the text %s where a number is due", quote(s))
+}
+
+var errInfinite = errors.New("the number is infinite")
+
+// Seconds of 0001-01-01T00:00:00Z and 9999-12-31T23:59:59Z.
+const (
+	minSecond = -62135596800
+	maxSecond = 253402300799
+)
+
+// parseTime reads RFC 3339 (with a space in place of the T too), 2006-01-02
+// 15:04:05 in UTC, or Unix time as parseUnix does. Fractions of a second go down
+// to nanoseconds. An empty text and NaN are no time.
+func parseTime(s string) (time.Time, error) {
+	s = strings.TrimSpace(s)
+	if missingText(s) {
+		return time.Time{}, nil
+	}
+	if len(s) >= 19 && s[4] == '-' && s[7] == '-' {
+		if t, ok := parseDateTime(s); ok {
+			return t, nil
+		}
+		return time.Time{}, notTime(s)
+	}
+	for i := range len(s) {
+		if c := s[i]; (c < '0' || c > '9') && c != '.' && c != '-' && c != '+' && c != 'e' && c != 'E' {
+			return time.Time{}, notTime(s)
+		}
+	}
+	return parseUnix(s)
+}
+
+func notTime(s string) error { return fmt.Errorf("the time %s does not parse", quote(s)) }
+
+// parseDateTime reads a text of at least 19 bytes.
+func parseDateTime(s string) (t time.Time, ok bool) {
+	year, ok1 := digits(s[0:4])
+	month, ok2 := digits(s[5:7])
+	day, ok3 := digits(s[8:10])
+	hour, ok4 := digits(s[11:13])
+	minute, ok5 := digits(s[14:16])
+	second, ok6 := digits(s[17:19])
+	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6) || s[13] != ':' || s[16] != ':' ||
+		month < 1 || month > 12 || day < 1 || hour > 23 || minute > 59 || second > 60 {
+		return t, false
+	}
+	sep, rest := s[10], s[19:]
+
+	nano := 0
+	if len(rest) > 0 && rest[0] == '.' {
+		n := 1
+		for scale := 100_000_000; n < len(rest) && rest[n] >= '0' && rest[n] <= '9'; n++ {
+			nano += int(rest[n]-'0') * scale
+			scale /= 10
+		}
+		if n == 1 {
+			return t, false
+		}
+		rest = rest[n:]
+	}
+
+	offset := 0 // seconds east of UTC
+	switch {
+	case rest == "Z" || rest == "z":
+	case rest == "" && sep == ' ':
+	case len(rest) == 6 && (rest[0] == '+' || rest[0] == '-') && rest[3] == ':':
+		h, ok1 := digits(rest[1:3])
+		m, ok2 := digits(rest[4:6])
+		if !ok1 || !ok2 || h > 23 || m > 59 {
+			return t, false
+		}
+		offset = h*3600 + m*60
+		if rest[0] == '-' {
+			offset = -offset
+		}
+	default:
+		return t, false
+	}
+	if sep != 'T' && sep != 't' && sep != ' ' {
+		return t, false
+	}
+
+	date := time.Date(year, time.Month(month), day, 0, 0, 0, 0, time.UTC)
+	if date.Day() != day {
+		return t, false
+	}
+	unix := date.Unix() + int64(hour*3600+minute*60+second-offset)
+	if second == 60 && unix%86400 != 0 {
+		// A leap second stands at the end of a day of UTC only. It becomes the
+		// first second of the next day.
+		return t, false
+	}
+	if unix < minSecond || unix > maxSecond {
+		return t, false
+	}
+	return time.Unix(unix, int64(nano)).UTC(), true
+}
+
+// digits returns the value of a text of at most four decimal digits.
+func digits(s string) (v int, ok bool) {
+	for i := range len(s) {
+		c := s[i] - '0'
+		if c > 9 {
+			return 0, false
+		}
+		v = v*10 + int(c)
+	}
+	return v, true
+}
+
+// unixMilli is the magnitude from which on a Unix time is in milliseconds: as
+// seconds it is the year 5138, as milliseconds 1973.
+const unixMilli = 1e11
+
+// parseUnix reads seconds since 1970, or milliseconds where the number is 1e11
+// or more in magnitude. A fraction is exact to the nanosecond, unless the number
+// has an exponent.
+func parseUnix(s string) (time.Time, error) {
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil && !errors.Is(err, strconv.ErrRange) {
+		return time.Time{}, notTime(s)
+	}
+	perSecond := 1.0
+	if math.Abs(v) >= unixMilli {
+		perSecond = 1e3
+	}
+	if v/perSecond < minSecond || v/perSecond >= maxSecond+1 {
+		return time.Time{}, fmt.Errorf("the time %s is outside the years 1 to 9999", strings.Clone(shorten(s)))
+	}
+
+	unit := int64(1e9 / perSecond) // nanoseconds
+	whole, fraction, _ := strings.Cut(s, ".")
+	n, err := strconv.ParseInt(whole, 10, 64)
+	var nano int64
+	if err == nil {
+		for i, scale := 0, unit/10; i < len(fraction) && err == nil; i++ {
+			c := fraction[i] - '0'
+			if c > 9 {
+				err = strconv.ErrSyntax
+			}
+			nano += int64(c) * scale
+			scale /= 10
+		}
+	}
+	if err != nil {
+		// An exponent, or no digit before the point.
+		f := math.Floor(v)
+		n, nano = int64(f), int64(math.Round((v-f)*float64(unit)))
+	} else if s[0] == '-' {
+		nano = -nano
+	}
+	if perSecond == 1 {
+		return time.Unix(n, nano).UTC(), nil
+	}
+	return time.UnixMilli(n).Add(time.Duration(nano)).UTC(), nil
+}
+
+// jsonFields are the raw values of an object's fields; nil where absent.
+type jsonFields struct{ key, time, x []byte }
+
+// scanObject checks that line is one JSON object and returns its fields.
+func scanObject(line []byte) (f jsonFields, err error) {
+	s := scanner{b: line}
+	s.space()
+	if s.at() != '{' {
+		if err := s.value(0); err != nil {
+			return f, err
+		}
+		return f, errors.New("not a JSON object")
+	}
+	s.i++
+	s.space()
+	if s.at() == '}' {
+		s.i++
+		return f, s.end()
+	}
+	for {
+		s.space()
+		name := s.i
+		if err := s.text(); err != nil {
+			return f, err
+		}
+		to := f.named(s.b[name:s.i])
+		s.space()
+		if s.at() != ':' {
+			return f, s.fail("':' expected")
+		}
+		s.i++
+		s.space()
+		from := s.i
+		if err := s.value(1); err != nil {
+			return f, err
+		}
+		if to != nil {
+			*to = s.b[from:s.i]
+		}
+		s.space()
+		switch s.at() {
+		case ',':
+			s.i++
+		case '}':
+			s.i++
+			return f, s.end()
+		default:
+			return f, s.fail("',' or '}' expected")
+		}
+	}
+}
+
+// named returns the field of that name, which is in quotes; nil for another.
+func (f *jsonFields) named(name []byte) *[]byte {
+	if bytes.IndexByte(name, '\\') >= 0 {
+		s, err := unquote(name)
+		if err != nil {
+			return nil
+		}
+		name = []byte(`"` + s + `"`)
+	}
+	switch string(name) {
+	case `"key"`:
+		return &f.key
+	case `"time"`:
+		return &f.time
+	case `"x"`:
+		return &f.x
+	}
+	return nil
+}
+
+func jsonKey(raw []byte) (string, error) {
+	if raw == nil {
+		return "", errNoKey
+	}
+	switch kindOf(raw) {
+	case jsonNull:
+		return "", errors.New("the key is null")
+	case jsonText:
+		if len(raw) == len(`""`) {
+			return "", errEmptyKey
+		}
+		if !utf8.Valid(raw) {
+			// As replacement characters, two keys would become one.
+			return "", errKeyUTF8
+		}
+		return unquote(raw)
+	case jsonNumber:
+		return string(raw), nil
+	}
+	return "", fmt.Errorf("the key is %s, not text", kindOf(raw))
+}
+
+func jsonTime(raw []byte) (time.Time, error) {
+	if raw == nil {
+		return time.Time{}, nil
+	}
+	switch kindOf(raw) {
+	case jsonNull, jsonNaN:
+		return time.Time{}, nil
+	case jsonText:
+		if bytes.IndexByte(raw, '\\') < 0 {
+			return parseTime(string(raw[1 : len(raw)-1]))
+		}
+		s, err := unquote(raw)
+		if err != nil {
+			return time.Time{}, notTime(string(raw))
+		}
+		return parseTime(s)
+	case jsonNumber:
+		return parseUnix(string(raw))
+	}
+	return time.Time{}, fmt.Errorf("the time is %s, not text or a number", kindOf(raw))
+}
+
+// jsonValue reads x: a number, a vector, or a list of vectors. Where a list
+// holds a vector, what is missing beside it is a missing vector.
+func jsonValue(raw []byte) ([][]float64, Shape, error) {
+	if raw == nil || kindOf(raw) != jsonList {
+		x := row(1)
+		var err error
+		x[0][0], err = jsonComponent(raw)
+		return x, Scalar, err
+	}
+
+	// Commas bound the components, so that the rows can share one array.
+	all := make([]float64, 0, bytes.Count(raw, []byte(","))+1)
+	var rows [][]float64
+	nested := bytes.IndexByte(raw[1:], '[') >= 0 // or a text with a bracket, which is rejected
+	vectors, numbers := false, false
+	for s := (scanner{b: raw, i: 1}); s.next(); {
+		element := s.element()
+		if kindOf(element) != jsonList {
+			v, err := jsonComponent(element)
+			if err != nil {
+				return nil, List, err
+			}
+			numbers = numbers || !math.IsNaN(v)
+			all = append(all, v)
+			if nested {
+				rows = append(rows, all[len(all)-1:len(all):len(all)])
+			}
+			continue
+		}
+		vectors = true
+		from := len(all)
+		for t := (scanner{b: element, i: 1}); t.next(); {
+			component := t.element()
+			if kindOf(component) == jsonList {
+				return nil, List, errors.New("x is nested too deep: at most a list of vectors")
+			}
+			v, err := jsonComponent(component)
+			if err != nil {
+				return nil, List, err
+			}
+			all = append(all, v)
+		}
+		if len(all) == from {
+			all = append(all, math.NaN())
+		}
+		rows = append(rows, all[from:len(all):len(all)])
+	}
+	switch {
+	case len(all) == 0:
+		return [][]float64{}, List, nil
+	case vectors && numbers:
+		return nil, List, errors.New("x mixes numbers and vectors")
+	case vectors:
+		return rows, List, nil
+	}
+	return [][]float64{all}, Vector, nil
+}
+
+// jsonComponent reads a number, or NaN where there is none.
+func jsonComponent(raw []byte) (float64, error) {
+	if raw == nil {
+		return math.NaN(), nil
+	}
+	switch kindOf(raw) {
+	case jsonNull, jsonNaN:
+		return math.NaN(), nil
+	case jsonNumber:
+		return parseNumber(string(raw))
+	case jsonInfinity:
+		return 0, errInfinite
+	case jsonText:
+		s, err := unquote(raw)
+		if err != nil || !missingText(strings.TrimSpace(s)) {
+			return 0, notNumber(s)
+		}
+		return math.NaN(), nil
+	}
+	return 0, fmt.Errorf("%s where a number is due", kindOf(raw))
+}
+
+// unquote returns the text of a JSON string that has been scanned.
+func unquote(raw []byte) (string, error) {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1 : len(raw)-1]), nil
+	}
+	var s string
+	err := json.Unmarshal(raw, &s)
+	return s, err
+}
+
+type jsonKind byte
+
+const (
+	jsonNull     jsonKind = 'n'
+	jsonBool     jsonKind = 't'
+	jsonNumber   jsonKind = '0'
+	jsonNaN      jsonKind = 'N'
+	jsonInfinity jsonKind = 'I'
+	jsonText     jsonKind = '"'
+	jsonList     jsonKind = '['
+	jsonObject   jsonKind = '{'
+)
+
+func (k jsonKind) String() string {
+	switch k {
+	case jsonNull:
+		return "null"
+	case jsonBool:
+		return "a boolean"
+	case jsonNumber:
+		return "a number"
+	case jsonNaN:
+		return "NaN"
+	case jsonInfinity:
+		return "infinity"
+	case jsonText:
+		return "a text"
+	case jsonList:
+		return "a list"
+	}
+	return "an object"
+}
+
+// kindOf returns the kind of a value that has been scanned.
+func kindOf(raw []byte) jsonKind {
+	switch c := raw[0]; c {
+	case 'f':
+		return jsonBool
+	case '-':
+		if raw[1] == 'I' {
+			return jsonInfinity
+		}
+		return jsonNumber
+	case '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+		return jsonNumber
+	default:
+		return jsonKind(c)
+	}
+}
+
+// A scanner moves through JSON text and checks its grammar.
+type scanner struct {
+	b []byte
+	i int
+}
+
+// maxDepth bounds the nesting of a record, as encoding/json does.
+const maxDepth = 10_000
+
+func (s *scanner) fail(reason string) error {
+	if s.i >= len(s.b) {
+		return errors.New("not JSON: it ends too early")
+	}
+	return fmt.Errorf("not JSON: %s at byte %d", reason, s.i+1)
+}
+
+// at returns the byte at hand; 0 at the end, which no JSON has outside a string.
+func (s *scanner) at() byte {
+	if s.i < len(s.b) {
+		return s.b[s.i]
+	}
+	return 0
+}
+
+func (s *scanner) space() {
+	for s.i < len(s.b) && (s.b[s.i] == ' ' || s.b[s.i] == '\t' || s.b[s.i] == '\n' || s.b[s.i] == '\r') {
+		s.i++
+	}
+}
+
+// end checks that nothing follows.
+func (s *scanner) end() error {
+	if s.space(); s.i < len(s.b) {
+		return s.fail("something follows the object")
+	}
+	return nil
+}
+
+// value moves past one value.
+func (s *scanner) value(depth int) error {
+	switch c := s.at(); c {
+	case '"':
+		return s.text()
+	case '{', '[':
+		if depth >= maxDepth {
+			return errors.New("nested too deep")
+		}
+		return s.composite(c, depth)
+	case 'n':
+		return s.word("null")
+	case 't':
+		return s.word("true")
+	case 'f':
+		return s.word("false")
+	case 'N':
+		return s.word("NaN")
+	case 'I':
+		return s.word("Infinity")
+	default:
+		if c != '-' && (c < '0' || c > '9') {
+			return s.fail("a value expected")
+		}
+		return s.number()
+	}
+}
+
+func (s *scanner) composite(open byte, depth int) error {
+	closing := open + 2 // in ASCII, of both '{' and '['
+	s.i++
+	s.space()
+	if s.at() == closing {
+		s.i++
+		return nil
+	}
+	for {
+		s.space()
+		if open == '{' {
+			if err := s.text(); err != nil {
+				return err
+			}
+			s.space()
+			if s.at() != ':' {
+				return s.fail("':' expected")
+			}
+			s.i++
+			s.space()
+		}
+		if err := s.value(depth + 1); err != nil {
+			return err
+		}
+		s.space()
+		switch s.at() {
+		case ',':
+			s.i++
+		case closing:
+			s.i++
+			return nil
+		default:
+			return s.fail("',' or '" + string(rune(closing)) + "' expected")
+		}
+	}
+}
+
+func (s *scanner) word(w string) error {
+	if !bytes.HasPrefix(s.b[s.i:], []byte(w)) {
+		return s.fail("a value expected")
+	}
+	s.i += len(w)
+	return nil
+}
+
+func (s *scanner) number() error {
+	if s.at() == '-' {
+		s.i++
+		if s.at() == 'I' {
+			return s.word("Infinity")
+		}
+	}
+	if s.at() == '0' {
+		s.i++
+	} else if !s.digits() {
+		return s.fail("a digit expected")
+	}
+	if s.at() == '.' {
+		s.i++
+		if !s.digits() {
+			return s.fail("a digit expected")
+		}
+	}
+	if c := s.at(); c == 'e' || c == 'E' {
+		s.i++
+		if c := s.at(); c == '+' || c == '-' {
+			s.i++
+		}
+		if !s.digits() {
+			return s.fail("a digit expected")
+		}
+	}
+	return nil
+}
+
+func (s *scanner) digits() bool {
+	from := s.i
+	for s.i < len(s.b) && s.b[s.i] >= '0' && s.b[s.i] <= '9' {
+		s.i++
+	}
+	return s.i > from
+}
+
+// text moves past a string.
+func (s *scanner) text() error {
+	if s.at() != '"' {
+		return s.fail("a string expected")
+	}
+	for s.i++; ; s.i++ {
+		// Most bytes of most records pass here.
+		for s.i < len(s.b) && s.b[s.i] >= ' ' && s.b[s.i] != '"' && s.b[s.i] != '\\' {
+			s.i++
+		}
+		switch c := s.at(); {
+		case c == '"':
+			s.i++
+			return nil
+		case c < ' ':
+			return s.fail("a control character in a string")
+		case c == '\\':
+			s.i++
+			switch s.at() {
+			case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+			case 'u':
+				for range 4 {
+					s.i++
+					if c := s.at(); (c < '0' || c > '9') && (c < 'a' || c > 'f') && (c < 'A' || c > 'F') {
+						return s.fail("a hexadecimal digit expected")
+					}
+				}
+			default:
+				return s.fail("an unknown escape in a string")
+			}
+		}
+	}
+}
+
+// next moves to the next element of a list that has been scanned, and reports
+// whether there is one.
+func (s *scanner) next() bool {
+	s.space()
+	if s.at() == ',' {
+		s.i++
+		s.space()
+	}
+	return s.at() != ']'
+}
+
+// element moves past an element and returns it.
+func (s *scanner) element() []byte {
+	from := s.i
+	if err := s.value(0); err != nil {
+		panic("pipeline: list was not scanned")
+	}
+	return s.b[from:s.i]
+}

@@ -1,0 +1,496 @@
+package pipeline
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+)
+
+var (
+	nan     = math.NaN()
+	instant = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+)
+
+func equal(t *testing.T, want, got any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestDecodeJSON(t *testing.T) {
+	for _, test := range []struct {
+		line string
+		key  string
+		obs  observation
+	}{
+		{`{"key": "s1", "time": "2026-01-02T03:04:05Z", "x": 1.2}`, "s1", observation{Time: instant, X: [][]float64{{1.2}}}},
+		{" {\"x\":-0.5e1,\"key\":\"s1\"}\r\n", "s1", observation{X: [][]float64{{-5}}}},
+		{`{"key":"s1","x":[1,2]}`, "s1", observation{X: [][]float64{{1, 2}}, Shape: Vector}},
+		{`{"key":"s1","x":[1]}`, "s1", observation{X: [][]float64{{1}}, Shape: Vector}},
+		{`{"key":"s1","x":[ [1, 2] , [3] ]}`, "s1", observation{X: [][]float64{{1, 2}, {3}}, Shape: List}},
+
+		// Missing.
+		{`{"key":"s1"}`, "s1", observation{X: [][]float64{{nan}}}},
+		{`{"key":"s1","x":null}`, "s1", observation{X: [][]float64{{nan}}}},
+		{`{"key":"s1","x":""}`, "s1", observation{X: [][]float64{{nan}}}},
+		{`{"key":"s1","x":" "}`, "s1", observation{X: [][]float64{{nan}}}},
+		{`{"key":"s1","x":NaN}`, "s1", observation{X: [][]float64{{nan}}}},
+		{`{"key":"s1","x":"nan"}`, "s1", observation{X: [][]float64{{nan}}}},
+		{`{"key":"s1","x":"N\u0061N"}`, "s1", observation{X: [][]float64{{nan}}}},
+		{`{"key":"s1","x":[]}`, "s1", observation{X: [][]float64{}, Shape: List}},
+		{`{"key":"s1","x":[null]}`, "s1", observation{X: [][]float64{{nan}}, Shape: Vector}},
+		{`{"key":"s1","x":[1,NaN,""]}`, "s1", observation{X: [][]float64{{1, nan, nan}}, Shape: Vector}},
+		{`{"key":"s1","x":[[1,null],[],[2,3]]}`, "s1", observation{X: [][]float64{{1, nan}, {nan}, {2, 3}}, Shape: List}},
+		{`{"key":"s1","x":[null,[1,2],""]}`, "s1", observation{X: [][]float64{{nan}, {1, 2}, {nan}}, Shape: List}},
+
+		// Keys.
+		{`{"key":"a\"\u00e9\n\ud83d\ude00/\/","x":1}`, "a\"é\n😀//", observation{X: [][]float64{{1}}}},
+		{`{"key":12.50,"x":1}`, "12.50", observation{X: [][]float64{{1}}}},
+		{`{"\u006bey":"s1","\u0078":1}`, "s1", observation{X: [][]float64{{1}}}},
+		{`{"Key":"other","X":2,"key":"s1","x":1}`, "s1", observation{X: [][]float64{{1}}}},
+		{`{"key":true,"x":{},"key":"s1","x":1}`, "s1", observation{X: [][]float64{{1}}}},
+		{`{"key":"s1","unit":{"a":[1,{"b":[]}],"c":NaN,"d":-Infinity},"ok":true,"no":false,"x":1}`, "s1", observation{X: [][]float64{{1}}}},
+
+		// Times.
+		{`{"key":"s1","time":null,"x":1}`, "s1", observation{X: [][]float64{{1}}}},
+		{`{"key":"s1","time":"","x":1}`, "s1", observation{X: [][]float64{{1}}}},
+		{`{"key":"s1","time":NaN,"x":1}`, "s1", observation{X: [][]float64{{1}}}},
+		{`{"key":"s1","time":1767323045,"x":1}`, "s1", observation{Time: instant, X: [][]float64{{1}}}},
+		{`{"key":"s1","time":"1767323045000","x":1}`, "s1", observation{Time: instant, X: [][]float64{{1}}}},
+		{`{"key":"s1","time":"2026-01-02T03:04:05\u005a","x":1}`, "s1", observation{Time: instant, X: [][]float64{{1}}}},
+	} {
+		t.Run(test.line, func(t *testing.T) {
+			key, obs, err := decodeJSON([]byte(test.line))
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, test.key, key)
+			equal(t, test.obs, obs)
+		})
+	}
+}
+
+func TestDecodeJSONRejects(t *testing.T) {
+	for _, test := range []struct{ line, reason string }{
+		{"", "not JSON: it ends too early"},
+		{"s1,2026-01-02,1.2", "not JSON: a value expected at byte 1"},
+		{"1.2", "not a JSON object"},
+		{`[1]`, "not a JSON object"},
+		{`"abc"`, "not a JSON object"},
+		{`null`, "not a JSON object"},
+		{`{`, "not JSON: it ends too early"},
+		{`{"key"`, "not JSON: it ends too early"},
+		{`{"key":"s1`, "not JSON: it ends too early"},
+		{`{"key":"s1\u00`, "not JSON: it ends too early"},
+		{`{"key":"s1","x":1`, "not JSON: it ends too early"},
+		{`{"key":"s1","x":-`, "not JSON: it ends too early"},
+		{`{key:"s1"}`, "not JSON: a string expected at byte 2"},
+		{`{"key" "s1"}`, "not JSON: ':' expected at byte 8"},
+		{`{"key":"s1",}`, "not JSON: a string expected at byte 13"},
+		{`{"key":"s1" "x":1}`, "not JSON: ',' or '}' expected at byte 13"},
+		{`{"key":"s1","x":[1 2]}`, "not JSON: ',' or ']' expected at byte 20"},
+		{`{"key":"s1","x":[1,]}`, "not JSON: a value expected at byte 20"},
+		{`{"key":"s1","u":{"a" 1}}`, "not JSON: ':' expected at byte 22"},
+		{`{"key":"s1","x":01}`, "not JSON: ',' or '}' expected at byte 18"},
+		{`{"key":"s1","x":+1}`, "not JSON: a value expected at byte 17"},
+		{`{"key":"s1","x":1.}`, "not JSON: a digit expected at byte 19"},
+		{`{"key":"s1","x":1e}`, "not JSON: a digit expected at byte 19"},
+		{`{"key":"s1","x":nul}`, "not JSON: a value expected at byte 17"},
+		{`{"key":"s1","x":nan}`, "not JSON: a value expected at byte 17"},
+		{"{\"key\":\"s\t1\"}", "not JSON: a control character in a string at byte 10"},
+		{`{"key":"s\1"}`, "not JSON: an unknown escape in a string at byte 11"},
+		{`{"key":"s\u00g0"}`, "not JSON: a hexadecimal digit expected at byte 14"},
+		{`{"key":"s1"} x`, "not JSON: something follows the object at byte 14"},
+		{`{} {}`, "not JSON: something follows the object at byte 4"},
+		{`{"key":"s1","x":` + strings.Repeat("[", 20_000), "nested too deep"},
+
+		{`{}`, "no key"},
+		{`{"x":1}`, "no key"},
+		{`{"key":null,"x":1}`, "the key is null"},
+		{`{"key":"","x":1}`, "the key is empty"},
+		{`{"key":true,"x":1}`, "the key is a boolean, not text"},
+		{`{"key":["s1"],"x":1}`, "the key is a list, not text"},
+		{`{"key":{},"x":1}`, "the key is an object, not text"},
+		{`{"key":NaN,"x":1}`, "the key is NaN, not text"},
+		{"{\"key\":\"s\xff\",\"x\":1}", "the key is not UTF-8"},
+
+		{`{"key":"s1","x":"1.2"}`, `the text "1.2" where a number is due`},
+		{`{"key":"s1","x":"NA"}`, `the text "NA" where a number is due`},
+		{`{"key":"s1","x":"-inf"}`, "the number is infinite"},
+		{`{"key":"s1","x":Infinity}`, "the number is infinite"},
+		{`{"key":"s1","x":-Infinity}`, "the number is infinite"},
+		{`{"key":"s1","x":1e999}`, "the number 1e999 is out of range"},
+		{`{"key":"s1","x":true}`, "a boolean where a number is due"},
+		{`{"key":"s1","x":{"a":1}}`, "an object where a number is due"},
+		{`{"key":"s1","x":[1,"a"]}`, `the text "a" where a number is due`},
+		{`{"key":"s1","x":[[1,false]]}`, "a boolean where a number is due"},
+		{`{"key":"s1","x":[1,[2]]}`, "x mixes numbers and vectors"},
+		{`{"key":"s1","x":[[[1]]]}`, "x is nested too deep: at most a list of vectors"},
+
+		{`{"key":"s1","time":"yesterday","x":1}`, `the time "yesterday" does not parse`},
+		{`{"key":"s1","time":true,"x":1}`, "the time is a boolean, not text or a number"},
+		{`{"key":"s1","time":[1],"x":1}`, "the time is a list, not text or a number"},
+		{`{"key":"s1","time":1e300,"x":1}`, "the time 1e300 is outside the years 1 to 9999"},
+	} {
+		t.Run(test.line[:min(len(test.line), 60)], func(t *testing.T) {
+			key, obs, err := decodeJSON([]byte(test.line))
+			if err == nil {
+				t.Fatalf("accepted as %q %+v", key, obs)
+			}
+			equal(t, test.reason, err.Error())
+		})
+	}
+}
+
+func TestDecodeFields(t *testing.T) {
+	for _, test := range []struct {
+		fields []string
+		noTime bool
+		obs    observation
+	}{
+		{[]string{"s1", "2026-01-02 03:04:05", "1.2"}, false, observation{Time: instant, X: [][]float64{{1.2}}}},
+		{[]string{"s1", "1767323045", " +1.5e1\t"}, false, observation{Time: instant, X: [][]float64{{15}}}},
+		{[]string{"s1", "", "1"}, false, observation{X: [][]float64{{1}}}},
+		{[]string{"s1", "1.2"}, true, observation{X: [][]float64{{1.2}}}},
+		{[]string{"s1", "1", "2"}, true, observation{X: [][]float64{{1, 2}}, Shape: Vector}},
+		{[]string{"s1", "", ".5", "NAN", "", "5."}, false, observation{X: [][]float64{{0.5, nan, nan, 5}}, Shape: Vector}},
+		{[]string{"s1", "", " "}, false, observation{X: [][]float64{{nan}}}},
+		{[]string{"s1", "", "-0"}, false, observation{X: [][]float64{{math.Copysign(0, -1)}}}},
+		{[]string{"s1", "", "1e-999"}, false, observation{X: [][]float64{{0}}}},
+	} {
+		t.Run(strings.Join(test.fields, ","), func(t *testing.T) {
+			key, obs, err := decodeFields(test.fields, test.noTime)
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "s1", key)
+			equal(t, test.obs, obs)
+		})
+	}
+}
+
+func TestDecodeFieldsRejects(t *testing.T) {
+	for _, test := range []struct {
+		fields []string
+		reason string
+	}{
+		{nil, "0 fields; at least 3 are needed"},
+		{[]string{"s1", ""}, "2 fields; at least 3 are needed"},
+		{[]string{"", "", "1"}, "the key is empty"},
+		{[]string{"Z\xfcrich", "", "1"}, "the key is not UTF-8"},
+		{[]string{"s1", "noon", "1"}, `the time "noon" does not parse`},
+		{[]string{"s1", "", "abc"}, `the text "abc" where a number is due`},
+		{[]string{"s1", "", "null"}, `the text "null" where a number is due`},
+		{[]string{"s1", "", "1,5"}, `the text "1,5" where a number is due`},
+		{[]string{"s1", "", "0x10"}, `the text "0x10" where a number is due`},
+		{[]string{"s1", "", "1_000"}, `the text "1_000" where a number is due`},
+		{[]string{"s1", "", "1e"}, `the text "1e" where a number is due`},
+		{[]string{"s1", "", "-"}, `the text "-" where a number is due`},
+		{[]string{"s1", "", "Inf"}, "the number is infinite"},
+		{[]string{"s1", "", "-infinity"}, "the number is infinite"},
+		{[]string{"s1", "", "1e999"}, "the number 1e999 is out of range"},
+		{[]string{"s1", "", "1", "?"}, `value 2: the text "?" where a number is due`},
+	} {
+		t.Run(strings.Join(test.fields, ","), func(t *testing.T) {
+			_, obs, err := decodeFields(test.fields, false)
+			if err == nil {
+				t.Fatalf("accepted as %+v", obs)
+			}
+			equal(t, test.reason, err.Error())
+		})
+	}
+}
+
+func TestParseTime(t *testing.T) {
+	at := func(ns int) time.Time { return instant.Add(time.Duration(ns)) }
+	for _, test := range []struct {
+		text string
+		want time.Time
+	}{
+		{"2026-01-02T03:04:05Z", instant},
+		{"2026-01-02t03:04:05z", instant},
+		{" 2026-01-02 03:04:05 ", instant},
+		{"2026-01-02 03:04:05.25", at(250e6)},
+		{"2026-01-02 03:04:05Z", instant},
+		{"2026-01-02 04:34:05+01:30", instant},
+		{"2026-01-02T03:04:05.123456789Z", at(123456789)},
+		{"2026-01-02T03:04:05.1234567899Z", at(123456789)},
+		{"2026-01-01T22:04:05-05:00", instant},
+		{"2024-02-29T00:00:00Z", time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC)},
+		{"2016-12-31T23:59:60Z", time.Date(2017, 1, 1, 0, 0, 0, 0, time.UTC)},
+		{"1767323045", instant},
+		{"1767323045.000000001", at(1)},
+		{"1767323045000", instant},
+		{"1767323045000.5", at(500e3)},
+		{"1.767323045e9", instant},
+		{"1.767323045e12", instant},
+		{"0", time.Unix(0, 0).UTC()},
+		{"-0.5", time.Unix(0, -500e6).UTC()},
+		{"-1.25", time.Unix(-2, 750e6).UTC()},
+		{"99999999999", time.Unix(99999999999, 0).UTC()},
+		{"100000000000", time.UnixMilli(100000000000).UTC()},
+		{"-62135596800000", time.Time{}},
+		{"253402300799999", time.UnixMilli(253402300799999).UTC()},
+		{"", time.Time{}},
+		{"NaN", time.Time{}},
+	} {
+		got, err := parseTime(test.text)
+		if err != nil {
+			t.Errorf("%q: %v", test.text, err)
+		}
+		if got != test.want && !(got.IsZero() && test.want.IsZero()) {
+			t.Errorf("%q: got %v, want %v", test.text, got, test.want)
+		}
+	}
+}
+
+func TestParseTimeRejects(t *testing.T) {
+	for _, text := range []string{
+		"2026-01-02", "2026-01-02T03:04Z", "2026-01-02T03:04:05", "2026-01-02T03:04:05,5Z", "2026-01-02T03:04:05.Z",
+		"2026-01-02T24:00:00Z", "2026-01-02T03:60:00Z", "2026-01-02T03:04:60Z", "2026-01-02T03:04:61Z",
+		"2026-02-29T00:00:00Z", "2026-13-01T00:00:00Z", "2026-00-01T00:00:00Z", "2026-01-00T00:00:00Z", "2026-01-32T00:00:00Z",
+		"2026-01-02T03:04:05+1:00", "2026-01-02T03:04:05+24:00", "2026-01-02T03:04:05+00:60", "2026-01-02T03:04:05+0100",
+		"2026-01-02_03:04:05Z", "2026-01-02T03-04-05Z", "2026-1-2T03:04:05Z", "202x-01-02T03:04:05Z",
+		"0000-01-01T00:00:00Z", "0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00",
+		"02/01/2026 03:04", "1.2.3", "0x10", "1_000", "inf", "+", "e5",
+	} {
+		if got, err := parseTime(text); err == nil {
+			t.Errorf("%q: accepted as %v", text, got)
+		} else if want := "the time \"" + text + "\" does not parse"; err.Error() != want {
+			t.Errorf("got %s, want %s", err, want)
+		}
+	}
+	for _, text := range []string{"253402300800000", "-62135596800001", "-62135596801000", "-99999999999", "1e400"} {
+		if got, err := parseTime(text); err == nil {
+			t.Errorf("%q: accepted as %v", text, got)
+		} else if want := "the time " + text + " is outside the years 1 to 9999"; err.Error() != want {
+			t.Errorf("got %s, want %s", err, want)
+		}
+	}
+}
+
+// What time formats, parseTime reads: the oracle is package time.
+func TestParseTimeReadsWhatTimeFormats(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := time.Unix(rapid.Int64Range(minSecond+86400, maxSecond-86400).Draw(t, "second"), rapid.Int64Range(0, 999_999_999).Draw(t, "nano")).UTC()
+		zone := time.FixedZone("", 60*rapid.IntRange(-23*60, 23*60).Draw(t, "zone"))
+		for _, text := range []string{
+			want.In(zone).Format(time.RFC3339Nano),
+			want.Format(time.RFC3339Nano),
+			want.Format("2006-01-02 15:04:05.999999999"),
+		} {
+			got, err := parseTime(text)
+			if err != nil || got != want {
+				t.Fatalf("%q: got %v, %v", text, got, err)
+			}
+		}
+	})
+}
+
+// encoding/json is the oracle: what it reads into an object with legal types,
+// decodeJSON reads with the same values.
+func FuzzDecodeJSON(f *testing.F) {
+	for _, seed := range []string{
+		`{"key": "s1", "time": "2026-01-02T03:04:05Z", "x": 1.2}`,
+		`{"key":"s\u00e9\ud800","time":1767323045.5,"x":[1,null,""]}`,
+		`{"key":-1e5,"time":"2026-01-02 03:04:05","x":[[1,2],[],null]}`,
+		`{"u":{"a":[true,false,{}]},"key":"s1","x":NaN}`,
+		`{"key":"s1","x":[1,[2]]}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		key, obs, err := decodeJSON(line)
+		if err != nil && err.Error() == "" {
+			t.Fatal("rejected without a reason")
+		}
+		if err == nil && (key == "" || obs.Shape != List && len(obs.X) != 1) {
+			t.Fatalf("accepted as %q %+v", key, obs)
+		}
+		for _, row := range obs.X {
+			for _, v := range row {
+				if math.IsInf(v, 0) {
+					t.Fatalf("infinite: %+v", obs)
+				}
+			}
+		}
+
+		var want map[string]json.RawMessage
+		if json.Unmarshal(line, &want) != nil || want == nil || !utf8.Valid(line) {
+			return
+		}
+		wantKey, ok := keyByJSON(want["key"])
+		if !ok {
+			if err == nil {
+				t.Fatalf("accepted the key %s", want["key"])
+			}
+			return
+		}
+		x, shape, ok := valueByJSON(want["x"])
+		if timeText := ""; len(want["time"]) > 0 && (json.Unmarshal(want["time"], &timeText) != nil || timeText != "") {
+			// Times have their own oracle.
+			if err != nil {
+				return
+			}
+		}
+		if !ok {
+			if err == nil {
+				t.Fatalf("accepted x %s as %v", want["x"], obs.X)
+			}
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, wantKey, key)
+		equal(t, x, obs.X)
+		equal(t, shape, obs.Shape)
+	})
+}
+
+func keyByJSON(raw json.RawMessage) (string, bool) {
+	var key any
+	if raw == nil || json.Unmarshal(raw, &key) != nil {
+		// The only value that is valid JSON and does not unmarshal is a number
+		// out of range, whose text is a key all the same.
+		return string(raw), raw != nil
+	}
+	switch key := key.(type) {
+	case string:
+		return key, key != ""
+	case float64:
+		return string(raw), true
+	}
+	return "", false
+}
+
+func valueByJSON(raw json.RawMessage) (x [][]float64, shape Shape, ok bool) {
+	var v any
+	if raw != nil && json.Unmarshal(raw, &v) != nil {
+		return nil, 0, false
+	}
+	component := func(v any) (float64, bool) {
+		switch v := v.(type) {
+		case nil:
+			return nan, true
+		case float64:
+			return v, true
+		case string:
+			v = strings.TrimSpace(v)
+			return nan, v == "" || strings.ToLower(v) == "nan"
+		}
+		return 0, false
+	}
+	list, isList := v.([]any)
+	if !isList {
+		c, ok := component(v)
+		return [][]float64{{c}}, Scalar, ok
+	}
+	if len(list) == 0 {
+		return [][]float64{}, List, true
+	}
+	vector := []float64{}
+	vectors, numbers := false, false
+	for _, e := range list {
+		row, isVector := e.([]any)
+		if !isVector {
+			row = []any{e}
+		}
+		vectors = vectors || isVector
+		out := []float64{}
+		for _, v := range row {
+			c, ok := component(v)
+			if !ok {
+				return nil, 0, false
+			}
+			out = append(out, c)
+			numbers = numbers || !isVector && !math.IsNaN(c)
+		}
+		if len(out) == 0 {
+			out = []float64{nan}
+		}
+		x = append(x, out)
+		vector = append(vector, out...)
+	}
+	if !vectors {
+		return [][]float64{vector}, Vector, true
+	}
+	return x, List, !numbers
+}
+
+func FuzzDecodeFields(f *testing.F) {
+	f.Add("s1", "2026-01-02T03:04:05Z", "1.2", "NaN", false)
+	f.Add("s1", "1767323045000", "-inf", "0x1p4", true)
+	f.Fuzz(func(t *testing.T, key, time, x1, x2 string, noTime bool) {
+		fields := []string{key, time, x1, x2}
+		got, obs, err := decodeFields(fields, noTime)
+		if err != nil {
+			if err.Error() == "" {
+				t.Fatal("rejected without a reason")
+			}
+			return
+		}
+		if got != key || !obs.Time.IsZero() && (obs.Time.Year() < 1 || obs.Time.Year() > 9999) {
+			t.Fatalf("%q %+v", got, obs)
+		}
+		want := fields[2:]
+		if noTime {
+			want = fields[1:]
+		}
+		if len(obs.X) != 1 || len(obs.X[0]) != len(want) {
+			t.Fatalf("%d fields became %v", len(want), obs.X)
+		}
+		for i, v := range obs.X[0] {
+			s := strings.ToLower(strings.TrimSpace(want[i]))
+			if math.IsInf(v, 0) || math.IsNaN(v) != (s == "" || s == "nan") {
+				t.Fatalf("%q became %v", want[i], v)
+			}
+		}
+	})
+}
+
+func BenchmarkDecodeJSON(b *testing.B) {
+	for _, bench := range []struct{ name, line string }{
+		{"scalar", `{"key": "s1", "time": "2026-01-02T03:04:05Z", "x": 1.2}`},
+		{"vector", `{"key": "s1", "time": "2026-01-02T03:04:05Z", "x": [1.2, 3.4, 5.6]}`},
+		{"list", `{"key": "s1", "time": 1767323045, "x": [[1.2, 3.4], [5.6, 7.8]]}`},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			line := []byte(bench.line)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, _, err := decodeJSON(line); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkDecodeFields(b *testing.B) {
+	for _, bench := range []struct {
+		name   string
+		fields []string
+	}{
+		{"scalar", []string{"s1", "2026-01-02 03:04:05", "1.2"}},
+		{"vector", []string{"s1", "2026-01-02T03:04:05Z", "1.2", "3.4", "5.6"}},
+		{"unix", []string{"s1", "1767323045", "1.2"}},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, _, err := decodeFields(bench.fields, false); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
