@@ -33,6 +33,9 @@ const (
 // stdio is the path that stands for standard input and standard output.
 const stdio = "-"
 
+// Stderr is the path of a Sink that stands for standard error.
+const Stderr = "/dev/stderr"
+
 // A Record is one raw record of a source: what was read, where, and why it is
 // unusable if it is.
 type Record struct {

@@ -127,9 +127,12 @@ func newEncoder(out io.Writer, sink Sink) (encoder, error) {
 
 // open sets file, final and direct.
 func (w *Writer) open(path string) error {
-	if path == stdio {
+	if path == stdio || path == Stderr {
 		w.name = "standard output"
 		w.file, w.direct = os.Stdout, true
+		if path == Stderr {
+			w.name, w.file = "standard error", os.Stderr
+		}
 		// Otherwise a reader that went away ends the process without a word.
 		signal.Ignore(syscall.SIGPIPE)
 		return nil
@@ -231,7 +234,7 @@ func (w *Writer) Commit() error {
 		return w.err
 	}
 	w.closed = true
-	if w.file != os.Stdout {
+	if w.file != os.Stdout && w.file != os.Stderr {
 		w.fail(w.file.Close())
 	}
 	if w.final != "" {
@@ -275,7 +278,7 @@ func (w *Writer) discard() {
 		return
 	}
 	w.closed = true
-	if w.file != os.Stdout {
+	if w.file != os.Stdout && w.file != os.Stderr {
 		w.file.Close()
 	}
 	if w.final != "" {

@@ -428,7 +428,7 @@ const (
 	matrixParam // symmetric and positive definite
 	degrees     // a number greater than dim − 1; dim + 1 by default
 	count       // a whole number, at least 1
-	flag        // true or false; false by default
+	boolean     // true or false; false by default
 )
 
 var (
@@ -468,7 +468,7 @@ var families = []family{
 	{name: "regression", perDim: 1, beyond: 1, prior: linearPrior},
 	{name: "ar", beyond: 1, prior: slices.Concat([]param{
 		{name: "order", kind: count, required: true},
-		{name: "intercept", kind: flag},
+		{name: "intercept", kind: boolean},
 	}, linearPrior)},
 }
 
@@ -550,7 +550,7 @@ func (p param) reader(into map[string]any) reader {
 			if d.whole(path, n, 1, &v) {
 				into[p.name] = v
 			}
-		case p.kind == flag:
+		case p.kind == boolean:
 			var v bool
 			if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" || n.Decode(&v) != nil {
 				d.wrongType(path, "true or false", n)
@@ -724,7 +724,7 @@ func (d *decoder) expand(path string, p param, v any, given bool, dim int) any {
 		return float64(dim + 1)
 	case p.kind == degrees && x <= float64(dim-1):
 		d.fail(path, "must be greater than dim − 1 = %d, not %v", dim-1, x)
-	case p.kind == flag && !given:
+	case p.kind == boolean && !given:
 		return false
 	}
 	return v

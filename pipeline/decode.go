@@ -5,33 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hafvf/transforms"
 	"math"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 )
-
-// Shape says how the value of an observation was written, so that it can go out
-// as it came in.
-type Shape uint8
-
-const (
-	Scalar Shape = iota // one number
-	Vector              // one vector
-	List                // a list of vectors: J observations of one step
-)
-
-// An observation is a raw record, decoded.
-//
-// A component that is missing is NaN in X; a value that is missing as a whole is
-// one NaN, or no vector at all where it was an empty list.
-type observation struct {
-	Time  time.Time // UTC; zero where there is none, and for the first instant of the year 1
-	ID    string
-	X     [][]float64
-	Shape Shape
-}
 
 var (
 	errNoKey    = errors.New("no key")
@@ -44,57 +24,52 @@ var (
 // or -Infinity is read as what it says wherever JSON allows a value. A key that
 // is a number stands for its text. The error is the reason why the record is
 // rejected.
-func decodeJSON(line []byte) (key string, obs observation, err error) {
+func decodeJSON(line []byte) (key string, obs transforms.Observation, err error) {
 	fields, err := scanObject(line)
 	if err != nil {
-		return "", observation{}, err
+		return "", transforms.Observation{}, err
 	}
 	if key, err = jsonKey(fields.key); err != nil {
-		return "", observation{}, err
+		return "", transforms.Observation{}, err
 	}
 	if obs.Time, err = jsonTime(fields.time); err != nil {
-		return "", observation{}, err
+		return "", transforms.Observation{}, err
 	}
 	if obs.X, obs.Shape, err = jsonValue(fields.x); err != nil {
-		return "", observation{}, err
+		return "", transforms.Observation{}, err
 	}
 	return key, obs, nil
 }
 
 // decodeFields reads an observation from the columns of a table: key, time
-// (unless noTime) and the values, of which several make one vector. The error is
-// the reason why the record is rejected.
-func decodeFields(fields []string, noTime bool) (key string, obs observation, err error) {
-	values := 2
-	if noTime {
-		values = 1
-	}
+// (empty where there is none) and the values, of which several make one vector.
+// The error is the reason why the record is rejected.
+func decodeFields(fields []string) (key string, obs transforms.Observation, err error) {
+	const values = 2 // where they begin
 	if len(fields) <= values {
-		return "", observation{}, fmt.Errorf("%d fields; at least %d are needed", len(fields), values+1)
+		return "", transforms.Observation{}, fmt.Errorf("%d fields; at least %d are needed", len(fields), values+1)
 	}
 	key = fields[0]
 	switch {
 	case key == "":
-		return "", observation{}, errEmptyKey
+		return "", transforms.Observation{}, errEmptyKey
 	case !utf8.ValidString(key):
-		return "", observation{}, errKeyUTF8
+		return "", transforms.Observation{}, errKeyUTF8
 	}
-	if !noTime {
-		if obs.Time, err = parseTime(fields[1]); err != nil {
-			return "", observation{}, err
-		}
+	if obs.Time, err = parseTime(fields[1]); err != nil {
+		return "", transforms.Observation{}, err
 	}
 	fields = fields[values:]
 	obs.X = row(len(fields))
 	if len(fields) > 1 {
-		obs.Shape = Vector
+		obs.Shape = transforms.Vector
 	}
 	for i, f := range fields {
 		if obs.X[0][i], err = parseField(f); err != nil {
 			if len(fields) > 1 {
 				err = fmt.Errorf("value %d: %w", i+1, err)
 			}
-			return "", observation{}, err
+			return "", transforms.Observation{}, err
 		}
 	}
 	return key, obs, nil
@@ -424,12 +399,12 @@ func jsonTime(raw []byte) (time.Time, error) {
 
 // jsonValue reads x: a number, a vector, or a list of vectors. Where a list
 // holds a vector, what is missing beside it is a missing vector.
-func jsonValue(raw []byte) ([][]float64, Shape, error) {
+func jsonValue(raw []byte) ([][]float64, transforms.Shape, error) {
 	if raw == nil || kindOf(raw) != jsonList {
 		x := row(1)
 		var err error
 		x[0][0], err = jsonComponent(raw)
-		return x, Scalar, err
+		return x, transforms.Scalar, err
 	}
 
 	// Commas bound the components, so that the rows can share one array.
@@ -442,7 +417,7 @@ func jsonValue(raw []byte) ([][]float64, Shape, error) {
 		if kindOf(element) != jsonList {
 			v, err := jsonComponent(element)
 			if err != nil {
-				return nil, List, err
+				return nil, transforms.List, err
 			}
 			numbers = numbers || !math.IsNaN(v)
 			all = append(all, v)
@@ -456,11 +431,11 @@ func jsonValue(raw []byte) ([][]float64, Shape, error) {
 		for t := (scanner{b: element, i: 1}); t.next(); {
 			component := t.element()
 			if kindOf(component) == jsonList {
-				return nil, List, errors.New("x is nested too deep: at most a list of vectors")
+				return nil, transforms.List, errors.New("x is nested too deep: at most a list of vectors")
 			}
 			v, err := jsonComponent(component)
 			if err != nil {
-				return nil, List, err
+				return nil, transforms.List, err
 			}
 			all = append(all, v)
 		}
@@ -471,13 +446,13 @@ func jsonValue(raw []byte) ([][]float64, Shape, error) {
 	}
 	switch {
 	case len(all) == 0:
-		return [][]float64{}, List, nil
+		return [][]float64{}, transforms.List, nil
 	case vectors && numbers:
-		return nil, List, errors.New("x mixes numbers and vectors")
+		return nil, transforms.List, errors.New("x mixes numbers and vectors")
 	case vectors:
-		return rows, List, nil
+		return rows, transforms.List, nil
 	}
-	return [][]float64{all}, Vector, nil
+	return [][]float64{all}, transforms.Vector, nil
 }
 
 // jsonComponent reads a number, or NaN where there is none.

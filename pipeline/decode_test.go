@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
+
+	"hafvf/transforms"
 )
 
 var (
@@ -29,43 +31,43 @@ func TestDecodeJSON(t *testing.T) {
 	for _, test := range []struct {
 		line string
 		key  string
-		obs  observation
+		obs  transforms.Observation
 	}{
-		{`{"key": "s1", "time": "2026-01-02T03:04:05Z", "x": 1.2}`, "s1", observation{Time: instant, X: [][]float64{{1.2}}}},
-		{" {\"x\":-0.5e1,\"key\":\"s1\"}\r\n", "s1", observation{X: [][]float64{{-5}}}},
-		{`{"key":"s1","x":[1,2]}`, "s1", observation{X: [][]float64{{1, 2}}, Shape: Vector}},
-		{`{"key":"s1","x":[1]}`, "s1", observation{X: [][]float64{{1}}, Shape: Vector}},
-		{`{"key":"s1","x":[ [1, 2] , [3] ]}`, "s1", observation{X: [][]float64{{1, 2}, {3}}, Shape: List}},
+		{`{"key": "s1", "time": "2026-01-02T03:04:05Z", "x": 1.2}`, "s1", transforms.Observation{Time: instant, X: [][]float64{{1.2}}}},
+		{" {\"x\":-0.5e1,\"key\":\"s1\"}\r\n", "s1", transforms.Observation{X: [][]float64{{-5}}}},
+		{`{"key":"s1","x":[1,2]}`, "s1", transforms.Observation{X: [][]float64{{1, 2}}, Shape: transforms.Vector}},
+		{`{"key":"s1","x":[1]}`, "s1", transforms.Observation{X: [][]float64{{1}}, Shape: transforms.Vector}},
+		{`{"key":"s1","x":[ [1, 2] , [3] ]}`, "s1", transforms.Observation{X: [][]float64{{1, 2}, {3}}, Shape: transforms.List}},
 
 		// Missing.
-		{`{"key":"s1"}`, "s1", observation{X: [][]float64{{nan}}}},
-		{`{"key":"s1","x":null}`, "s1", observation{X: [][]float64{{nan}}}},
-		{`{"key":"s1","x":""}`, "s1", observation{X: [][]float64{{nan}}}},
-		{`{"key":"s1","x":" "}`, "s1", observation{X: [][]float64{{nan}}}},
-		{`{"key":"s1","x":NaN}`, "s1", observation{X: [][]float64{{nan}}}},
-		{`{"key":"s1","x":"nan"}`, "s1", observation{X: [][]float64{{nan}}}},
-		{`{"key":"s1","x":"N\u0061N"}`, "s1", observation{X: [][]float64{{nan}}}},
-		{`{"key":"s1","x":[]}`, "s1", observation{X: [][]float64{}, Shape: List}},
-		{`{"key":"s1","x":[null]}`, "s1", observation{X: [][]float64{{nan}}, Shape: Vector}},
-		{`{"key":"s1","x":[1,NaN,""]}`, "s1", observation{X: [][]float64{{1, nan, nan}}, Shape: Vector}},
-		{`{"key":"s1","x":[[1,null],[],[2,3]]}`, "s1", observation{X: [][]float64{{1, nan}, {nan}, {2, 3}}, Shape: List}},
-		{`{"key":"s1","x":[null,[1,2],""]}`, "s1", observation{X: [][]float64{{nan}, {1, 2}, {nan}}, Shape: List}},
+		{`{"key":"s1"}`, "s1", transforms.Observation{X: [][]float64{{nan}}}},
+		{`{"key":"s1","x":null}`, "s1", transforms.Observation{X: [][]float64{{nan}}}},
+		{`{"key":"s1","x":""}`, "s1", transforms.Observation{X: [][]float64{{nan}}}},
+		{`{"key":"s1","x":" "}`, "s1", transforms.Observation{X: [][]float64{{nan}}}},
+		{`{"key":"s1","x":NaN}`, "s1", transforms.Observation{X: [][]float64{{nan}}}},
+		{`{"key":"s1","x":"nan"}`, "s1", transforms.Observation{X: [][]float64{{nan}}}},
+		{`{"key":"s1","x":"N\u0061N"}`, "s1", transforms.Observation{X: [][]float64{{nan}}}},
+		{`{"key":"s1","x":[]}`, "s1", transforms.Observation{X: [][]float64{}, Shape: transforms.List}},
+		{`{"key":"s1","x":[null]}`, "s1", transforms.Observation{X: [][]float64{{nan}}, Shape: transforms.Vector}},
+		{`{"key":"s1","x":[1,NaN,""]}`, "s1", transforms.Observation{X: [][]float64{{1, nan, nan}}, Shape: transforms.Vector}},
+		{`{"key":"s1","x":[[1,null],[],[2,3]]}`, "s1", transforms.Observation{X: [][]float64{{1, nan}, {nan}, {2, 3}}, Shape: transforms.List}},
+		{`{"key":"s1","x":[null,[1,2],""]}`, "s1", transforms.Observation{X: [][]float64{{nan}, {1, 2}, {nan}}, Shape: transforms.List}},
 
 		// Keys.
-		{`{"key":"a\"\u00e9\n\ud83d\ude00/\/","x":1}`, "a\"é\n😀//", observation{X: [][]float64{{1}}}},
-		{`{"key":12.50,"x":1}`, "12.50", observation{X: [][]float64{{1}}}},
-		{`{"\u006bey":"s1","\u0078":1}`, "s1", observation{X: [][]float64{{1}}}},
-		{`{"Key":"other","X":2,"key":"s1","x":1}`, "s1", observation{X: [][]float64{{1}}}},
-		{`{"key":true,"x":{},"key":"s1","x":1}`, "s1", observation{X: [][]float64{{1}}}},
-		{`{"key":"s1","unit":{"a":[1,{"b":[]}],"c":NaN,"d":-Infinity},"ok":true,"no":false,"x":1}`, "s1", observation{X: [][]float64{{1}}}},
+		{`{"key":"a\"\u00e9\n\ud83d\ude00/\/","x":1}`, "a\"é\n😀//", transforms.Observation{X: [][]float64{{1}}}},
+		{`{"key":12.50,"x":1}`, "12.50", transforms.Observation{X: [][]float64{{1}}}},
+		{`{"\u006bey":"s1","\u0078":1}`, "s1", transforms.Observation{X: [][]float64{{1}}}},
+		{`{"Key":"other","X":2,"key":"s1","x":1}`, "s1", transforms.Observation{X: [][]float64{{1}}}},
+		{`{"key":true,"x":{},"key":"s1","x":1}`, "s1", transforms.Observation{X: [][]float64{{1}}}},
+		{`{"key":"s1","unit":{"a":[1,{"b":[]}],"c":NaN,"d":-Infinity},"ok":true,"no":false,"x":1}`, "s1", transforms.Observation{X: [][]float64{{1}}}},
 
 		// Times.
-		{`{"key":"s1","time":null,"x":1}`, "s1", observation{X: [][]float64{{1}}}},
-		{`{"key":"s1","time":"","x":1}`, "s1", observation{X: [][]float64{{1}}}},
-		{`{"key":"s1","time":NaN,"x":1}`, "s1", observation{X: [][]float64{{1}}}},
-		{`{"key":"s1","time":1767323045,"x":1}`, "s1", observation{Time: instant, X: [][]float64{{1}}}},
-		{`{"key":"s1","time":"1767323045000","x":1}`, "s1", observation{Time: instant, X: [][]float64{{1}}}},
-		{`{"key":"s1","time":"2026-01-02T03:04:05\u005a","x":1}`, "s1", observation{Time: instant, X: [][]float64{{1}}}},
+		{`{"key":"s1","time":null,"x":1}`, "s1", transforms.Observation{X: [][]float64{{1}}}},
+		{`{"key":"s1","time":"","x":1}`, "s1", transforms.Observation{X: [][]float64{{1}}}},
+		{`{"key":"s1","time":NaN,"x":1}`, "s1", transforms.Observation{X: [][]float64{{1}}}},
+		{`{"key":"s1","time":1767323045,"x":1}`, "s1", transforms.Observation{Time: instant, X: [][]float64{{1}}}},
+		{`{"key":"s1","time":"1767323045000","x":1}`, "s1", transforms.Observation{Time: instant, X: [][]float64{{1}}}},
+		{`{"key":"s1","time":"2026-01-02T03:04:05\u005a","x":1}`, "s1", transforms.Observation{Time: instant, X: [][]float64{{1}}}},
 	} {
 		t.Run(test.line, func(t *testing.T) {
 			key, obs, err := decodeJSON([]byte(test.line))
@@ -153,21 +155,20 @@ func TestDecodeJSONRejects(t *testing.T) {
 func TestDecodeFields(t *testing.T) {
 	for _, test := range []struct {
 		fields []string
-		noTime bool
-		obs    observation
+		obs    transforms.Observation
 	}{
-		{[]string{"s1", "2026-01-02 03:04:05", "1.2"}, false, observation{Time: instant, X: [][]float64{{1.2}}}},
-		{[]string{"s1", "1767323045", " +1.5e1\t"}, false, observation{Time: instant, X: [][]float64{{15}}}},
-		{[]string{"s1", "", "1"}, false, observation{X: [][]float64{{1}}}},
-		{[]string{"s1", "1.2"}, true, observation{X: [][]float64{{1.2}}}},
-		{[]string{"s1", "1", "2"}, true, observation{X: [][]float64{{1, 2}}, Shape: Vector}},
-		{[]string{"s1", "", ".5", "NAN", "", "5."}, false, observation{X: [][]float64{{0.5, nan, nan, 5}}, Shape: Vector}},
-		{[]string{"s1", "", " "}, false, observation{X: [][]float64{{nan}}}},
-		{[]string{"s1", "", "-0"}, false, observation{X: [][]float64{{math.Copysign(0, -1)}}}},
-		{[]string{"s1", "", "1e-999"}, false, observation{X: [][]float64{{0}}}},
+		{[]string{"s1", "2026-01-02 03:04:05", "1.2"}, transforms.Observation{Time: instant, X: [][]float64{{1.2}}}},
+		{[]string{"s1", "1767323045", " +1.5e1\t"}, transforms.Observation{Time: instant, X: [][]float64{{15}}}},
+		{[]string{"s1", "", "1"}, transforms.Observation{X: [][]float64{{1}}}},
+		{[]string{"s1", "", "1.2"}, transforms.Observation{X: [][]float64{{1.2}}}},
+		{[]string{"s1", "", "1", "2"}, transforms.Observation{X: [][]float64{{1, 2}}, Shape: transforms.Vector}},
+		{[]string{"s1", "", ".5", "NAN", "", "5."}, transforms.Observation{X: [][]float64{{0.5, nan, nan, 5}}, Shape: transforms.Vector}},
+		{[]string{"s1", "", " "}, transforms.Observation{X: [][]float64{{nan}}}},
+		{[]string{"s1", "", "-0"}, transforms.Observation{X: [][]float64{{math.Copysign(0, -1)}}}},
+		{[]string{"s1", "", "1e-999"}, transforms.Observation{X: [][]float64{{0}}}},
 	} {
 		t.Run(strings.Join(test.fields, ","), func(t *testing.T) {
-			key, obs, err := decodeFields(test.fields, test.noTime)
+			key, obs, err := decodeFields(test.fields)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -200,7 +201,7 @@ func TestDecodeFieldsRejects(t *testing.T) {
 		{[]string{"s1", "", "1", "?"}, `value 2: the text "?" where a number is due`},
 	} {
 		t.Run(strings.Join(test.fields, ","), func(t *testing.T) {
-			_, obs, err := decodeFields(test.fields, false)
+			_, obs, err := decodeFields(test.fields)
 			if err == nil {
 				t.Fatalf("accepted as %+v", obs)
 			}
@@ -312,7 +313,7 @@ func FuzzDecodeJSON(f *testing.F) {
 		if err != nil && err.Error() == "" {
 			t.Fatal("rejected without a reason")
 		}
-		if err == nil && (key == "" || obs.Shape != List && len(obs.X) != 1) {
+		if err == nil && (key == "" || obs.Shape != transforms.List && len(obs.X) != 1) {
 			t.Fatalf("accepted as %q %+v", key, obs)
 		}
 		for _, row := range obs.X {
@@ -372,7 +373,7 @@ func keyByJSON(raw json.RawMessage) (string, bool) {
 	return "", false
 }
 
-func valueByJSON(raw json.RawMessage) (x [][]float64, shape Shape, ok bool) {
+func valueByJSON(raw json.RawMessage) (x [][]float64, shape transforms.Shape, ok bool) {
 	var v any
 	if raw != nil && json.Unmarshal(raw, &v) != nil {
 		return nil, 0, false
@@ -392,10 +393,10 @@ func valueByJSON(raw json.RawMessage) (x [][]float64, shape Shape, ok bool) {
 	list, isList := v.([]any)
 	if !isList {
 		c, ok := component(v)
-		return [][]float64{{c}}, Scalar, ok
+		return [][]float64{{c}}, transforms.Scalar, ok
 	}
 	if len(list) == 0 {
-		return [][]float64{}, List, true
+		return [][]float64{}, transforms.List, true
 	}
 	vector := []float64{}
 	vectors, numbers := false, false
@@ -421,17 +422,17 @@ func valueByJSON(raw json.RawMessage) (x [][]float64, shape Shape, ok bool) {
 		vector = append(vector, out...)
 	}
 	if !vectors {
-		return [][]float64{vector}, Vector, true
+		return [][]float64{vector}, transforms.Vector, true
 	}
-	return x, List, !numbers
+	return x, transforms.List, !numbers
 }
 
 func FuzzDecodeFields(f *testing.F) {
-	f.Add("s1", "2026-01-02T03:04:05Z", "1.2", "NaN", false)
-	f.Add("s1", "1767323045000", "-inf", "0x1p4", true)
-	f.Fuzz(func(t *testing.T, key, time, x1, x2 string, noTime bool) {
+	f.Add("s1", "2026-01-02T03:04:05Z", "1.2", "NaN")
+	f.Add("s1", "1767323045000", "-inf", "0x1p4")
+	f.Fuzz(func(t *testing.T, key, time, x1, x2 string) {
 		fields := []string{key, time, x1, x2}
-		got, obs, err := decodeFields(fields, noTime)
+		got, obs, err := decodeFields(fields)
 		if err != nil {
 			if err.Error() == "" {
 				t.Fatal("rejected without a reason")
@@ -442,9 +443,6 @@ func FuzzDecodeFields(f *testing.F) {
 			t.Fatalf("%q %+v", got, obs)
 		}
 		want := fields[2:]
-		if noTime {
-			want = fields[1:]
-		}
 		if len(obs.X) != 1 || len(obs.X[0]) != len(want) {
 			t.Fatalf("%d fields became %v", len(want), obs.X)
 		}
@@ -487,7 +485,7 @@ func BenchmarkDecodeFields(b *testing.B) {
 		b.Run(bench.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, _, err := decodeFields(bench.fields, false); err != nil {
+				if _, _, err := decodeFields(bench.fields); err != nil {
 					b.Fatal(err)
 				}
 			}

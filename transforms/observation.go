@@ -1,8 +1,8 @@
-// Package transforms holds the filter as Beam PTransforms: Filter, a stateful
-// node keyed per entity.
 package transforms
 
-import "time"
+import (
+	"time"
+)
 
 // Shape says how the value of an observation was written, so that it can go out
 // as it came in.
@@ -17,14 +17,58 @@ const (
 // An Observation is what one entity showed at one time.
 type Observation struct {
 	// Time is the event time; the zero Time means that there is none, which
-	// only Config.Order Arrival accepts.
+	// only the order Arrival accepts.
 	Time time.Time
 	// ID names the observation to the outside, deterministically: it goes into
 	// the estimate and makes repeated output recognisable.
 	ID string
-	// X holds the J vectors of the step. A vector with a NaN in it is missing;
-	// an observation of which every vector is missing is a missing observation.
+	// X holds the J vectors of the step. A vector with a NaN in it is missing; an
+	// observation without another vector is a missing observation.
 	X [][]float64
 	// Shape is the form in which X was given.
 	Shape Shape
+	// Raw is the input that the observation was read from, for the record of its
+	// rejection. It may be empty.
+	Raw string
+}
+
+// Value is an observation of one number; NaN stands for a missing one.
+func Value(t time.Time, id string, x float64) Observation {
+	return Observation{Time: t, ID: id, X: [][]float64{{x}}}
+}
+
+// An Estimate is what the filter says about one observation. Numbers that do not
+// apply or are undefined are NaN; what is infinite is ±Inf.
+type Estimate struct {
+	Time time.Time
+	ID   string
+	N    int64 // position among the key's observations, from 1
+	X    [][]float64
+	Shape
+
+	// Predicted is mean and standard deviation of one observation, before X was
+	// seen and with the weight at its prior mean.
+	Predicted Moments
+	// Estimate is mean and standard deviation of the likelihood's mean after X.
+	Estimate Moments
+
+	LogPredictive float64   // nats, joint over the step
+	ELBO          float64   // nats
+	Weight        float64   // E[w]
+	Memory        float64   // θ^η − θ₀^η
+	Levels        []float64 // alpha, beta of every level, bottom up
+	Posterior     []float64 // as the model's Params describe it
+	Iterations    int
+	Converged     bool
+	Missing       bool
+}
+
+// Moments are mean and standard deviation, one entry per output of the model.
+type Moments struct{ Mean, SD []float64 }
+
+// A Rejected is an observation that could not be used.
+type Rejected struct {
+	Key string
+	Observation
+	Reason string
 }

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"hafvf/pipeline"
+)
+
+func checkCommand() *cobra.Command {
+	var set []string
+	cmd := &cobra.Command{
+		Use:   "check CONFIG",
+		Short: "Say what is wrong with a config, or what it does",
+		Long: `Check reads a config and says, for everything that is wrong, the line, the key,
+the reason and the nearest known key; where nothing is wrong, it lists the steps
+of the pipeline. No data is read. Exit: 0 fine, 2 something is wrong.`,
+		Example: "  hafvf check pump.yaml\n  hafvf check pump.yaml --set top=0.99",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			graph, err := load(args[0], set)
+			if err != nil {
+				return err
+			}
+			fmt.Fprint(cmd.OutOrStdout(), graph)
+			return nil
+		},
+	}
+	addSet(cmd, &set)
+	return cmd
+}
+
+func addSet(cmd *cobra.Command, set *[]string) {
+	cmd.Flags().StringArrayVar(set, "set", nil, "override a value of the config, as `a.b=c`; may be repeated")
+}
+
+// load reads the config at path, "-" being standard input, and composes it.
+func load(path string, set []string) (*pipeline.Graph, error) {
+	text, err := readConfig(path)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return compose(path, text, set)
+}
+
+func compose(name string, text []byte, set []string) (*pipeline.Graph, error) {
+	cfg, err := pipeline.Parse(name, text, set)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	graph, err := cfg.Graph()
+	if err != nil {
+		return nil, usageError{fmt.Errorf("%s: %w", name, err)}
+	}
+	return graph, nil
+}
+
+// maxConfigRead is a little more than Parse accepts, so that it can refuse what
+// is larger without all of it being read.
+const maxConfigRead = 2 << 20
+
+func readConfig(path string) ([]byte, error) {
+	if path == "-" {
+		return io.ReadAll(io.LimitReader(os.Stdin, maxConfigRead))
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxConfigRead))
+}

@@ -1,0 +1,88 @@
+// Hafvf filters streams of observations, one small Bayesian filter per key, and
+// tells what changed.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/spf13/cobra"
+)
+
+// Exit codes.
+const (
+	exitFailed = 1 // the run failed
+	exitUsage  = 2 // usage or config
+)
+
+// A usageError is the user's: it exits with 2.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func main() {
+	// A runner starts this binary again as a worker, with flags of the standard
+	// set: Beam has to see them before any command is parsed.
+	if slices.ContainsFunc(os.Args[1:], func(a string) bool { return a == "--worker" || strings.HasPrefix(a, "--worker=") }) {
+		flag.Parse()
+		beam.Init() // does not return
+	}
+	flag.CommandLine.Parse(nil)
+	beam.Init()
+	os.Exit(run(os.Args[1:]))
+}
+
+func run(args []string) int {
+	root := &cobra.Command{
+		Use:   "hafvf",
+		Short: "Tell what changed from what was one odd value, per entity, in streams",
+		Long: `hafvf runs one small Bayesian filter per key over streams of observations. Each
+filter follows the distribution of its key's values and learns how fast to
+forget: what it says of an observation is a prediction with its uncertainty, an
+estimate, and how much of the past still counts.`,
+		Example: `  hafvf run                      filter the bundled series and draw what was found
+  hafvf run pump.yaml            filter what the config says
+  hafvf check pump.yaml          say what is wrong with a config
+  hafvf plot out.jsonl -o a.svg  draw the estimates of a run`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.AddCommand(runCommand(), checkCommand(), plotCommand(), versionCommand())
+	root.SetArgs(args)
+
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer cancel()
+	cmd, err := root.ExecuteContextC(ctx)
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, new(usageError)) || isCobraUsage(err):
+		fmt.Fprintf(os.Stderr, "hafvf: %v\n", err)
+		if isCobraUsage(err) {
+			fmt.Fprintf(os.Stderr, "see: %s --help\n", cmd.CommandPath())
+		}
+		return exitUsage
+	}
+	fmt.Fprintf(os.Stderr, "hafvf: %v\n", err)
+	return exitFailed
+}
+
+// isCobraUsage reports whether cobra itself refused the command line; it has no
+// type for that.
+func isCobraUsage(err error) bool {
+	for _, start := range []string{"unknown command", "unknown flag", "unknown shorthand", "accepts ", "requires ", "required flag", "flag needs", "invalid argument"} {
+		if strings.HasPrefix(err.Error(), start) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"hafvf/pipeline"
+	"hafvf/testdata"
+)
+
+func runCommand() *cobra.Command {
+	var set []string
+	var explain bool
+	cmd := &cobra.Command{
+		Use:   "run [CONFIG]",
+		Short: "Run the pipeline of a config, or the bundled demo",
+		Long: `Run reads observations, filters them per key, and writes one estimate per
+observation. A record that cannot be used goes to the dead letter with the
+reason, and the run goes on. Output files appear when the run has ended well.
+
+Without CONFIG it filters the bundled series, real metrics of cloud servers,
+writes the estimates to ` + demoResults + ` and draws them in ` + demoPicture + `, both in the
+current folder.
+
+Ctrl-C stops reading, finishes what was read, and exits with 0; a second one
+gives the run up. Exit: 0 done, also when records were rejected; 1 the run
+failed; 2 usage or config.`,
+		Example: `  hafvf run
+  hafvf run pump.yaml
+  hafvf run pump.yaml --set top=0.99 --set 'levels=[{alpha: 9, beta: 1}]'
+  hafvf run pump.yaml --explain`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return demo(cmd.Context(), set, explain)
+			}
+			graph, err := load(args[0], set)
+			if err != nil {
+				return err
+			}
+			if explain {
+				fmt.Fprint(cmd.OutOrStdout(), graph)
+				return nil
+			}
+			_, err = execute(cmd.Context(), graph)
+			return err
+		},
+	}
+	addSet(cmd, &set)
+	cmd.Flags().BoolVar(&explain, "explain", false, "print the steps of the pipeline and run nothing")
+	return cmd
+}
+
+// execute runs a graph with progress on a terminal and the summary at the end.
+func execute(ctx context.Context, graph *pipeline.Graph) (pipeline.Summary, error) {
+	stop := make(chan struct{})
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	go func() {
+		select {
+		case <-signals:
+			fmt.Fprintln(os.Stderr, "\nhafvf: stopping: finishing what was read; once more to give up at once")
+			close(stop)
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-signals:
+			cancel(errGivenUp)
+			// The runner may take its time; the files are temporary until the end.
+			time.AfterFunc(time.Second, func() { os.Exit(exitFailed) })
+		case <-ctx.Done():
+		}
+	}()
+
+	r := pipeline.Run{Graph: graph}
+	terminal := term.IsTerminal(int(os.Stderr.Fd()))
+	start := time.Now()
+	if terminal {
+		r.Progress = func(records, rejected int64) {
+			rate := float64(records) / time.Since(start).Seconds()
+			fmt.Fprintf(os.Stderr, "\r%d records, %d rejected, %.0f records/s \x1b[K", records, rejected, rate)
+		}
+	}
+	s, err := r.Execute(ctx, stop)
+	if terminal {
+		fmt.Fprint(os.Stderr, "\r\x1b[K")
+	}
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return s, err
+	}
+	fmt.Fprint(os.Stderr, s)
+	return s, nil
+}
+
+var errGivenUp = errors.New("given up: output files were not written")
+
+// Where the demo leaves its results.
+const (
+	demoResults = "hafvf-demo.jsonl"
+	demoPicture = "hafvf-demo.svg"
+)
+
+func demo(ctx context.Context, set []string, explain bool) error {
+	dir, err := os.MkdirTemp("", "hafvf-demo-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	data := filepath.Join(dir, "cloud.csv")
+	if err := os.WriteFile(data, testdata.CloudCSV, 0o600); err != nil {
+		return err
+	}
+	set = append([]string{"source.csv.path=" + data, "sink={jsonl: {path: " + demoResults + "}}"}, set...)
+	graph, err := compose("the bundled config", testdata.CloudYAML, set)
+	if err != nil {
+		return err
+	}
+	if explain {
+		fmt.Print(graph)
+		return nil
+	}
+	fmt.Fprintln(os.Stderr, "filtering the bundled series: CPU utilisation of cloud servers, from the Numenta Anomaly Benchmark")
+	if _, err := execute(ctx, graph); err != nil {
+		return err
+	}
+	if err := plot(ctx, demoResults, demoPicture, nil); err != nil {
+		return err
+	}
+	fmt.Fprintln(os.Stderr, "estimates:", demoResults)
+	fmt.Fprintln(os.Stderr, "picture:  ", demoPicture)
+	return nil
+}

@@ -1,0 +1,81 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"hafvf/hafvf"
+	"hafvf/transforms"
+)
+
+// BenchmarkRun measures records per second through the whole pipeline, file to
+// file, beside the plain loop over the same decoded lines. Run it with
+// -benchtime 1x; resident memory is the process's peak so far.
+func BenchmarkRun(b *testing.B) {
+	const n = 1_000_000
+	for _, keys := range []int{1, 100, 100_000} {
+		lines := observations(n, keys)
+		b.Run(fmt.Sprintf("keys=%d/loop", keys), func(b *testing.B) {
+			for b.Loop() {
+				est, err := transforms.NewEstimator(normalConfig)
+				if err != nil {
+					b.Fatal(err)
+				}
+				l, err := newLayout(normalConfig)
+				if err != nil {
+					b.Fatal(err)
+				}
+				states := map[string]hafvf.State{}
+				var out []byte
+				for _, line := range lines {
+					key, o, err := decodeJSON([]byte(line))
+					if err != nil {
+						b.Fatal(err)
+					}
+					if states[key] == nil {
+						states[key] = est.Filter().NewState()
+					}
+					e := est.Estimate(states[key], 1, o)
+					out = l.appendEstimate(out[:0], key, &e)
+				}
+			}
+			b.ReportMetric(float64(b.N)*n/b.Elapsed().Seconds(), "records/s")
+		})
+		path := write(b, "in.jsonl", lines...)
+		b.Run(fmt.Sprintf("keys=%d/prism", keys), func(b *testing.B) {
+			out := filepath.Join(b.TempDir(), "out.jsonl")
+			cfg, err := Parse("bench.yaml", []byte("model: {family: normal}\nsource: {jsonl: {path: "+path+"}}\nsink: {jsonl: {path: "+out+"}}\n"), nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			g, err := cfg.Graph()
+			if err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				if _, err := (Run{Graph: g}).Execute(context.Background(), nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.N)*n/b.Elapsed().Seconds(), "records/s")
+			b.ReportMetric(peakMB(), "peak-MB")
+		})
+	}
+}
+
+// peakMB is the process's peak resident memory, 0 where the system does not say.
+func peakMB() float64 {
+	text, _ := os.ReadFile("/proc/self/status")
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kb, _ := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+			return kb / 1024
+		}
+	}
+	return 0
+}

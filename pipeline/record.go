@@ -1,0 +1,255 @@
+package pipeline
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"hafvf/connectors"
+	"hafvf/hafvf"
+	"hafvf/transforms"
+)
+
+// A layout is the form that the estimates of one model take as records.
+type layout struct {
+	params []hafvf.Param
+	vector bool // means are lists, also of one entry
+	levels int
+}
+
+func newLayout(cfg hafvf.Config) (layout, error) {
+	f, err := cfg.Filter()
+	if err != nil {
+		return layout{}, err
+	}
+	return layout{
+		params: f.Model().Params(),
+		vector: cfg.Family == "mvnormal" || f.Model().Outputs() > 1,
+		levels: f.Levels(),
+	}, nil
+}
+
+// appendEstimate appends the record of an estimate, a JSON object and a line end.
+func (l layout) appendEstimate(b []byte, key string, e *transforms.Estimate) []byte {
+	b = append(b, `{"key":`...)
+	b = appendText(b, key)
+	b = append(b, `,"time":`...)
+	b = appendTime(b, e.Time)
+	b = append(b, `,"id":`...)
+	b = appendText(b, e.ID)
+	b = append(b, `,"n":`...)
+	b = strconv.AppendInt(b, e.N, 10)
+	b = append(b, `,"x":`...)
+	b = appendValue(b, e.X, e.Shape)
+	b = append(b, `,"predicted":`...)
+	b = l.appendMoments(b, e.Predicted)
+	b = append(b, `,"estimate":`...)
+	b = l.appendMoments(b, e.Estimate)
+	b = append(b, `,"log_predictive":`...)
+	b = appendNumber(b, e.LogPredictive)
+	b = append(b, `,"elbo":`...)
+	b = appendNumber(b, e.ELBO)
+	b = append(b, `,"weight":`...)
+	b = appendNumber(b, e.Weight)
+	b = append(b, `,"memory":`...)
+	b = appendNumber(b, e.Memory)
+	b = append(b, `,"levels":[`...)
+	for i := 0; i+1 < len(e.Levels); i += 2 {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"alpha":`...)
+		b = appendNumber(b, e.Levels[i])
+		b = append(b, `,"beta":`...)
+		b = appendNumber(b, e.Levels[i+1])
+		b = append(b, '}')
+	}
+	b = append(b, `],"posterior":{`...)
+	at := 0
+	for i, p := range l.params {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendText(b, p.Name)
+		b = append(b, ':')
+		b = appendParam(b, p, e.Posterior[at:at+p.Size()])
+		at += p.Size()
+	}
+	b = append(b, `},"iterations":`...)
+	if e.Missing {
+		b = append(b, "null"...)
+	} else {
+		b = strconv.AppendInt(b, int64(e.Iterations), 10)
+	}
+	b = append(b, `,"converged":`...)
+	b = strconv.AppendBool(b, e.Converged)
+	return append(b, '}', '\n')
+}
+
+// columns are the estimate's record as a table.
+func (l layout) columns(x connectors.Kind) []connectors.Column {
+	cols := []connectors.Column{
+		{Path: "key", Kind: connectors.String}, {Path: "time", Kind: connectors.Time}, {Path: "id", Kind: connectors.String},
+		{Path: "n", Kind: connectors.Number}, {Path: "x", Kind: x},
+	}
+	moment := connectors.Number
+	if l.vector {
+		moment = connectors.String
+	}
+	for _, path := range []string{"predicted.mean", "predicted.sd", "estimate.mean", "estimate.sd"} {
+		cols = append(cols, connectors.Column{Path: path, Kind: moment})
+	}
+	for _, path := range []string{"log_predictive", "elbo", "weight", "memory"} {
+		cols = append(cols, connectors.Column{Path: path, Kind: connectors.Number})
+	}
+	for i := range l.levels {
+		for _, name := range []string{"alpha", "beta"} {
+			cols = append(cols, connectors.Column{Path: fmt.Sprintf("levels.%d.%s", i, name), Kind: connectors.Number})
+		}
+	}
+	for _, p := range l.params {
+		kind := connectors.Number
+		if p.Rows > 0 {
+			kind = connectors.String
+		}
+		cols = append(cols, connectors.Column{Path: "posterior." + p.Name, Kind: kind})
+	}
+	return append(cols, connectors.Column{Path: "iterations", Kind: connectors.Number}, connectors.Column{Path: "converged", Kind: connectors.Bool})
+}
+
+func (l layout) appendMoments(b []byte, m transforms.Moments) []byte {
+	b = append(b, `{"mean":`...)
+	b = l.appendOutputs(b, m.Mean)
+	b = append(b, `,"sd":`...)
+	b = l.appendOutputs(b, m.SD)
+	return append(b, '}')
+}
+
+func (l layout) appendOutputs(b []byte, v []float64) []byte {
+	if !l.vector {
+		return appendNumber(b, v[0])
+	}
+	return appendNumbers(b, v)
+}
+
+func appendParam(b []byte, p hafvf.Param, v []float64) []byte {
+	switch {
+	case p.Rows == 0:
+		return appendNumber(b, v[0])
+	case p.Cols == 0:
+		return appendNumbers(b, v)
+	}
+	b = append(b, '[')
+	for i := range p.Rows {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendNumbers(b, v[i*p.Cols:(i+1)*p.Cols])
+	}
+	return append(b, ']')
+}
+
+// appendValue appends x in the form in which it came in.
+func appendValue(b []byte, x [][]float64, shape transforms.Shape) []byte {
+	switch {
+	case shape == transforms.Scalar && len(x) == 1 && len(x[0]) == 1:
+		return appendNumber(b, x[0][0])
+	case shape == transforms.Vector && len(x) == 1:
+		return appendNumbers(b, x[0])
+	case shape != transforms.List:
+		return append(b, "null"...)
+	}
+	b = append(b, '[')
+	for i, v := range x {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendNumbers(b, v)
+	}
+	return append(b, ']')
+}
+
+func appendNumbers(b []byte, v []float64) []byte {
+	b = append(b, '[')
+	for i, f := range v {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendNumber(b, f)
+	}
+	return append(b, ']')
+}
+
+// appendNumber appends the shortest text that reads back as f, or null where f
+// is not finite.
+func appendNumber(b []byte, f float64) []byte {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return append(b, "null"...)
+	}
+	format := byte('f')
+	if a := math.Abs(f); a != 0 && (a < 1e-6 || a >= 1e21) {
+		format = 'e'
+	}
+	return strconv.AppendFloat(b, f, format, -1, 64)
+}
+
+func appendTime(b []byte, t time.Time) []byte {
+	if t.IsZero() {
+		return append(b, "null"...)
+	}
+	b = append(b, '"')
+	b = t.UTC().AppendFormat(b, time.RFC3339Nano)
+	return append(b, '"')
+}
+
+// appendText appends s as a JSON string; bytes that are not UTF-8 become U+FFFD.
+func appendText(b []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	b = append(b, '"')
+	start := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c >= utf8.RuneSelf {
+			r, size := utf8.DecodeRuneInString(s[i:])
+			if r == utf8.RuneError && size == 1 {
+				b = append(b, s[start:i]...)
+				b = append(b, "\ufffd"...)
+				start = i + 1
+			}
+			i += size
+			continue
+		}
+		if c >= 0x20 && c != '"' && c != '\\' {
+			i++
+			continue
+		}
+		b = append(b, s[start:i]...)
+		switch c {
+		case '"', '\\':
+			b = append(b, '\\', c)
+		case '\n':
+			b = append(b, '\\', 'n')
+		case '\t':
+			b = append(b, '\\', 't')
+		default:
+			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		}
+		i++
+		start = i
+	}
+	b = append(b, s[start:]...)
+	return append(b, '"')
+}
+
+// appendReject appends the dead-letter record of what could not be used.
+func appendReject(b []byte, place, raw, reason string) []byte {
+	b = append(b, `{"reason":`...)
+	b = appendText(b, reason)
+	b = append(b, `,"place":`...)
+	b = appendText(b, place)
+	b = append(b, `,"raw":`...)
+	b = appendText(b, raw)
+	return append(b, '}', '\n')
+}

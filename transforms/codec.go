@@ -1,0 +1,225 @@
+package transforms
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"reflect"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+)
+
+// Observations, estimates and rejections cross stages in a compact binary form:
+// the runner's default for structs neither knows NaN nor is fast.
+
+func init() {
+	beam.RegisterCoder(reflect.TypeFor[Observation](),
+		func(o Observation) []byte { return appendObservation(nil, o) },
+		func(b []byte) (Observation, error) { return decodeAll(b, (*reader).observation) })
+	beam.RegisterCoder(reflect.TypeFor[Estimate](),
+		func(e Estimate) []byte { return appendEstimate(nil, e) },
+		func(b []byte) (Estimate, error) { return decodeAll(b, (*reader).estimate) })
+	beam.RegisterCoder(reflect.TypeFor[Rejected](),
+		func(r Rejected) []byte {
+			b := appendString(nil, r.Key)
+			b = appendString(b, r.Reason)
+			return appendObservation(b, r.Observation)
+		},
+		func(b []byte) (Rejected, error) {
+			return decodeAll(b, func(r *reader) Rejected {
+				return Rejected{Key: r.string(), Reason: r.string(), Observation: r.observation()}
+			})
+		})
+}
+
+var errCut = errors.New("transforms: record is cut short or malformed")
+
+func decodeAll[T any](b []byte, decode func(*reader) T) (T, error) {
+	r := &reader{b: b}
+	v := decode(r)
+	if r.bad || len(r.b) != 0 {
+		var zero T
+		return zero, errCut
+	}
+	return v, nil
+}
+
+func appendObservation(b []byte, o Observation) []byte {
+	b = appendTime(b, o.Time)
+	b = appendString(b, o.ID)
+	b = append(b, byte(o.Shape))
+	b = appendVectors(b, o.X)
+	return appendString(b, o.Raw)
+}
+
+func (r *reader) observation() Observation {
+	return Observation{Time: r.time(), ID: r.string(), Shape: Shape(r.byte()), X: r.vectors(), Raw: r.string()}
+}
+
+func appendEstimate(b []byte, e Estimate) []byte {
+	b = appendTime(b, e.Time)
+	b = appendString(b, e.ID)
+	b = binary.AppendUvarint(b, uint64(e.N))
+	b = append(b, byte(e.Shape))
+	b = appendVectors(b, e.X)
+	for _, v := range [][]float64{e.Predicted.Mean, e.Predicted.SD, e.Estimate.Mean, e.Estimate.SD, e.Levels, e.Posterior,
+		{e.LogPredictive, e.ELBO, e.Weight, e.Memory}} {
+		b = appendFloats(b, v)
+	}
+	b = binary.AppendUvarint(b, uint64(e.Iterations))
+	flags := byte(0)
+	if e.Converged {
+		flags |= 1
+	}
+	if e.Missing {
+		flags |= 2
+	}
+	return append(b, flags)
+}
+
+func (r *reader) estimate() Estimate {
+	e := Estimate{Time: r.time(), ID: r.string(), N: int64(r.uvarint()), Shape: Shape(r.byte()), X: r.vectors()}
+	for _, v := range []*[]float64{&e.Predicted.Mean, &e.Predicted.SD, &e.Estimate.Mean, &e.Estimate.SD, &e.Levels, &e.Posterior} {
+		*v = r.floats()
+	}
+	if f := r.floats(); len(f) == 4 {
+		e.LogPredictive, e.ELBO, e.Weight, e.Memory = f[0], f[1], f[2], f[3]
+	} else {
+		r.bad = true
+	}
+	e.Iterations = int(r.uvarint())
+	flags := r.byte()
+	e.Converged, e.Missing = flags&1 != 0, flags&2 != 0
+	return e
+}
+
+func appendTime(b []byte, t time.Time) []byte {
+	if t.IsZero() {
+		return append(b, 0)
+	}
+	b = append(b, 1)
+	b = binary.AppendVarint(b, t.Unix())
+	return binary.AppendUvarint(b, uint64(t.Nanosecond()))
+}
+
+func appendString(b []byte, s string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(s)))
+	return append(b, s...)
+}
+
+func appendFloats(b []byte, v []float64) []byte {
+	b = binary.AppendUvarint(b, uint64(len(v)))
+	for _, f := range v {
+		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(f))
+	}
+	return b
+}
+
+func appendVectors(b []byte, x [][]float64) []byte {
+	b = binary.AppendUvarint(b, uint64(len(x)))
+	for _, v := range x {
+		b = appendFloats(b, v)
+	}
+	return b
+}
+
+// A reader takes values off the front of b; what does not fit sets bad, and
+// everything after that reads as zero.
+type reader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *reader) fail() {
+	r.bad, r.b = true, nil
+}
+
+func (r *reader) byte() byte {
+	if len(r.b) == 0 {
+		r.fail()
+		return 0
+	}
+	v := r.b[0]
+	r.b = r.b[1:]
+	return v
+}
+
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.fail()
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) varint() int64 {
+	v, n := binary.Varint(r.b)
+	if n <= 0 {
+		r.fail()
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+// count reads a length of which every unit takes at least size bytes.
+func (r *reader) count(size int) int {
+	n := r.uvarint()
+	if n > uint64(len(r.b)/size) {
+		r.fail()
+		return 0
+	}
+	return int(n)
+}
+
+func (r *reader) string() string {
+	n := r.count(1)
+	s := string(r.b[:n])
+	r.b = r.b[n:]
+	return s
+}
+
+func (r *reader) floats() []float64 {
+	n := r.count(8)
+	if n == 0 {
+		return nil
+	}
+	v := make([]float64, n)
+	for i := range v {
+		v[i] = math.Float64frombits(binary.LittleEndian.Uint64(r.b[8*i:]))
+	}
+	r.b = r.b[8*n:]
+	return v
+}
+
+func (r *reader) vectors() [][]float64 {
+	n := r.count(1)
+	if n == 0 {
+		return nil
+	}
+	v := make([][]float64, n)
+	for i := range v {
+		v[i] = r.floats()
+	}
+	return v
+}
+
+func (r *reader) time() time.Time {
+	switch r.byte() {
+	case 0:
+		return time.Time{}
+	case 1:
+		sec := r.varint()
+		nsec := r.uvarint()
+		if nsec >= 1e9 {
+			r.fail()
+			return time.Time{}
+		}
+		return time.Unix(sec, int64(nsec)).UTC()
+	}
+	r.fail()
+	return time.Time{}
+}

@@ -1,0 +1,383 @@
+// Package transforms holds the filter as Beam PTransforms: Filter, a stateful
+// node keyed per entity.
+package transforms
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/state"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/timers"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+
+	"hafvf/hafvf"
+)
+
+func init() {
+	register.DoFn5x0[beam.EventTime, string, Observation, func(beam.EventTime, string, []byte), func(Rejected)](&packFn{})
+	register.DoFn7x1[context.Context, state.Provider, timers.Provider, string, []byte, func(beam.EventTime, string, Estimate), func(Rejected), error](&filterFn{})
+	register.Emitter3[beam.EventTime, string, []byte]()
+	register.Emitter3[beam.EventTime, string, Estimate]()
+	register.Emitter1[Rejected]()
+}
+
+// Order is the order in which a key's observations are learned.
+type Order string
+
+const (
+	// EventTime releases an observation once its key has seen a time Lateness
+	// later, the watermark has passed that, or the input has ended; one before
+	// what its key has already released is rejected as late. Equal times keep
+	// their order of arrival.
+	EventTime Order = "event_time"
+	// Arrival takes observations as they come.
+	Arrival Order = "arrival"
+)
+
+// Config is the configuration of Filter.
+type Config struct {
+	Filter   hafvf.Config
+	Order    Order         // default EventTime
+	Lateness time.Duration // of EventTime; default 0: a key's observations are in order
+	// Taken names a function, known by OnTaken, that is told how many
+	// observations the node has taken up. Default: none.
+	Taken string
+}
+
+func (c Config) validate() error {
+	if c.Order != EventTime && c.Order != Arrival {
+		return fmt.Errorf("order %q is neither %q nor %q", c.Order, EventTime, Arrival)
+	}
+	if c.Lateness < 0 {
+		return fmt.Errorf("lateness %v is negative", c.Lateness)
+	}
+	_, err := c.Filter.Filter()
+	return err
+}
+
+var taken sync.Map // of func(int) by name
+
+// OnTaken makes f known as name to nodes that run in this process, and returns a
+// function that forgets it. A program on the embedded runner, which pushes back
+// on nothing, holds back its source with it.
+func OnTaken(name string, f func(n int)) (forget func()) {
+	taken.Store(name, f)
+	return func() { taken.Delete(name) }
+}
+
+// Filter takes a PCollection<KV<string, Observation>>, in the global window, and
+// returns a PCollection<KV<string, Estimate>>, one for every observation that
+// the model takes, and a PCollection<Rejected> with the others.
+//
+// The node is stateful per key. It reads a key's state when a bundle first meets
+// the key and writes it when the bundle ends; a state that was written under
+// another configuration fails the pipeline. Estimates carry their observation's
+// event time where it has one.
+//
+// Filter panics where the configuration is impossible. It is counted in the
+// namespace "hafvf": records, rejected, late, missing, not_converged, keys, and
+// the distribution iterations.
+func Filter(s beam.Scope, cfg Config, col beam.PCollection) (estimates, rejected beam.PCollection) {
+	s = s.Scope("hafvf.Filter")
+	if cfg.Order == "" {
+		cfg.Order = EventTime
+	}
+	if err := cfg.validate(); err != nil {
+		panic("transforms.Filter: " + err.Error())
+	}
+	if w := col.WindowingStrategy(); w.Fn.Kind != "GLO" {
+		panic(fmt.Sprintf("transforms.Filter: the input is in %v; a filter's state spans windows: take the global one", w.Fn))
+	}
+	text, err := json.Marshal(cfg)
+	if err != nil {
+		panic("transforms.Filter: " + err.Error())
+	}
+	blocks, early := beam.ParDo2(s, &packFn{Config: string(text)}, col)
+	estimates, late := beam.ParDo2(s, &filterFn{Config: string(text), State: state.MakeValueState[[]byte]("entity"), Due: timers.InEventTime("due")}, blocks)
+	return estimates, beam.Flatten(s, early, late)
+}
+
+// parseConfig reads what Filter put into a DoFn. Config travels as text, so that
+// its numbers and maps come back as they were.
+func parseConfig(text string) (cfg Config, err error) {
+	return cfg, json.Unmarshal([]byte(text), &cfg)
+}
+
+// packFn checks observations and gathers a bundle's per key into blocks: what a
+// stage boundary and a key's state cost is then paid once per block.
+type packFn struct {
+	Config string
+
+	cfg    Config
+	filter *hafvf.Filter
+	keys   []string
+	blocks map[string]*block
+	size   int
+	counts counts
+}
+
+type block struct {
+	bytes []byte
+	at    mtime.Time // earliest event time
+}
+
+// packBytes bounds what a bundle holds back.
+const packBytes = 64 << 20
+
+func (fn *packFn) Setup() (err error) {
+	if fn.cfg, err = parseConfig(fn.Config); err != nil {
+		return err
+	}
+	fn.filter, err = fn.cfg.Filter.Filter()
+	return err
+}
+
+func (fn *packFn) StartBundle(_ func(beam.EventTime, string, []byte), _ func(Rejected)) {
+	fn.blocks = map[string]*block{}
+	fn.keys, fn.size = fn.keys[:0], 0
+}
+
+func (fn *packFn) ProcessElement(ts beam.EventTime, key string, o Observation, emit func(beam.EventTime, string, []byte), reject func(Rejected)) {
+	if err := fn.check(key, o); err != nil {
+		fn.counts.rejected++
+		reject(Rejected{Key: key, Observation: o, Reason: err.Error()})
+		return
+	}
+	b := fn.blocks[key]
+	if b == nil {
+		b = &block{at: ts}
+		fn.blocks[key] = b
+		fn.keys = append(fn.keys, key)
+	}
+	b.at = min(b.at, ts)
+	was := len(b.bytes)
+	b.bytes = appendObservation(b.bytes, o)
+	if fn.size += len(b.bytes) - was; fn.size > packBytes {
+		fn.flush(emit)
+	}
+}
+
+func (fn *packFn) check(key string, o Observation) error {
+	if key == "" {
+		return fmt.Errorf("empty key")
+	}
+	if fn.cfg.Order == EventTime && o.Time.IsZero() {
+		return fmt.Errorf("no time; observations without one need order: arrival")
+	}
+	return fn.filter.Check(o.X)
+}
+
+func (fn *packFn) flush(emit func(beam.EventTime, string, []byte)) {
+	for _, key := range fn.keys {
+		b := fn.blocks[key]
+		if fn.cfg.Order == Arrival {
+			// A runner may sort by event time: blocks of one time keep their order.
+			b.at = mtime.ZeroTimestamp
+		}
+		emit(b.at, key, b.bytes)
+	}
+	clear(fn.blocks)
+	fn.keys, fn.size = fn.keys[:0], 0
+}
+
+func (fn *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func(Rejected)) {
+	fn.flush(emit)
+	fn.counts.report(ctx)
+	if f, ok := taken.Load(fn.cfg.Taken); ok && fn.counts.rejected > 0 {
+		f.(func(int))(int(fn.counts.rejected))
+	}
+	fn.counts = counts{}
+}
+
+// filterFn runs the filter over blocks of one key's observations.
+type filterFn struct {
+	Config string
+	State  state.Value[[]byte]
+	Due    timers.EventTime
+
+	cfg         Config
+	fingerprint uint64
+	estimator   *Estimator
+	taken       func(int)
+	bundle      map[string]*held
+	order       []string
+	counts      counts
+}
+
+// held is an entity for as long as its bundle lasts, with the way back to its
+// state.
+type held struct {
+	entity
+	to  state.Provider
+	new bool
+}
+
+func (fn *filterFn) Setup() (err error) {
+	if fn.cfg, err = parseConfig(fn.Config); err != nil {
+		return err
+	}
+	fn.fingerprint = fn.cfg.Filter.Fingerprint()
+	fn.estimator, err = NewEstimator(fn.cfg.Filter)
+	return err
+}
+
+func (fn *filterFn) StartBundle(_ func(beam.EventTime, string, Estimate), _ func(Rejected)) {
+	fn.bundle = map[string]*held{}
+	fn.order = fn.order[:0]
+	fn.taken = func(int) {}
+	if f, ok := taken.Load(fn.cfg.Taken); ok {
+		fn.taken = f.(func(int))
+	}
+}
+
+// entity returns the key's entity, read at its first sight in the bundle.
+func (fn *filterFn) entity(sp state.Provider, key string) (*held, error) {
+	if e := fn.bundle[key]; e != nil {
+		return e, nil
+	}
+	e := &held{to: sp}
+	b, ok, err := fn.State.Read(sp)
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		stored, err := decodeEntity(b, fn.estimator.filter, fn.fingerprint)
+		if err != nil {
+			return nil, fmt.Errorf("key %q: %w", key, err)
+		}
+		e.entity = *stored
+	} else {
+		e.entity = entity{state: fn.estimator.filter.NewState()}
+		fn.counts.keys++
+	}
+	fn.bundle[key] = e
+	fn.order = append(fn.order, key)
+	return e, nil
+}
+
+func (fn *filterFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, key string, packed []byte, emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
+	e, err := fn.entity(sp, key)
+	if err != nil {
+		return err
+	}
+	r := &reader{b: packed}
+	n := 0
+	for len(r.b) > 0 {
+		o := r.observation()
+		if r.bad {
+			return errCut
+		}
+		n++
+		if fn.cfg.Order == Arrival {
+			fn.learn(key, &e.entity, o, emit)
+			continue
+		}
+		if err := e.admit(o); err != nil {
+			fn.counts.rejected++
+			fn.counts.late++
+			reject(Rejected{Key: key, Observation: o, Reason: err.Error()})
+			continue
+		}
+		for _, o := range e.due(e.clock.Add(-fn.cfg.Lateness)) {
+			fn.learn(key, &e.entity, o, emit)
+		}
+	}
+	fn.schedule(tp, &e.entity)
+	fn.taken(n)
+	return nil
+}
+
+// schedule sets a timer for the earliest observation that waits, and one for the
+// latest: at the end of a bounded input, where the watermark passes both at once,
+// the second spares a timer for each one between.
+func (fn *filterFn) schedule(tp timers.Provider, e *entity) {
+	if n := len(e.waiting); n > 0 {
+		fn.Due.Set(tp, e.waiting[0].Time.Add(fn.cfg.Lateness), timers.WithTag("first"))
+		fn.Due.Set(tp, e.waiting[n-1].Time.Add(fn.cfg.Lateness), timers.WithTag("last"))
+	}
+}
+
+// OnTimer releases what the watermark has passed.
+func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, key string, _ timers.Context, emit func(beam.EventTime, string, Estimate), _ func(Rejected)) error {
+	e, err := fn.entity(sp, key)
+	if err != nil {
+		return err
+	}
+	for _, o := range e.due(ts.ToTime().Add(-fn.cfg.Lateness)) {
+		fn.learn(key, &e.entity, o, emit)
+	}
+	fn.schedule(tp, &e.entity)
+	return nil
+}
+
+// FinishBundle writes the states of all keys that the bundle met.
+func (fn *filterFn) FinishBundle(ctx context.Context, _ func(beam.EventTime, string, Estimate), _ func(Rejected)) error {
+	for _, key := range fn.order {
+		e := fn.bundle[key]
+		if err := fn.State.Write(e.to, e.append(nil, fn.fingerprint)); err != nil {
+			return fmt.Errorf("key %q: %w", key, err)
+		}
+	}
+	fn.bundle = nil
+	fn.counts.report(ctx)
+	fn.counts = counts{}
+	return nil
+}
+
+// learn makes the estimate of one observation: predict, then learn.
+func (fn *filterFn) learn(key string, e *entity, o Observation, emit func(beam.EventTime, string, Estimate)) {
+	e.n++
+	out := fn.estimator.Estimate(e.state, e.n, o)
+	fn.counts.records++
+	if out.Missing {
+		fn.counts.missing++
+	} else {
+		fn.counts.iterations = append(fn.counts.iterations, int64(out.Iterations))
+	}
+	if !out.Converged {
+		fn.counts.notConverged++
+	}
+	ts := mtime.ZeroTimestamp
+	if !o.Time.IsZero() {
+		ts = mtime.FromTime(o.Time)
+	}
+	emit(ts, key, out)
+}
+
+// counts are a bundle's metrics.
+type counts struct {
+	records, rejected, late, missing, notConverged, keys int64
+	iterations                                           []int64
+}
+
+var (
+	recordsCounter      = beam.NewCounter("hafvf", "records")
+	rejectedCounter     = beam.NewCounter("hafvf", "rejected")
+	lateCounter         = beam.NewCounter("hafvf", "late")
+	missingCounter      = beam.NewCounter("hafvf", "missing")
+	notConvergedCounter = beam.NewCounter("hafvf", "not_converged")
+	keysCounter         = beam.NewCounter("hafvf", "keys")
+	iterationsDist      = beam.NewDistribution("hafvf", "iterations")
+)
+
+func (c *counts) report(ctx context.Context) {
+	for _, m := range []struct {
+		counter beam.Counter
+		n       int64
+	}{
+		{recordsCounter, c.records}, {rejectedCounter, c.rejected}, {lateCounter, c.late},
+		{missingCounter, c.missing}, {notConvergedCounter, c.notConverged}, {keysCounter, c.keys},
+	} {
+		if m.n > 0 {
+			m.counter.Inc(ctx, m.n)
+		}
+	}
+	for _, v := range c.iterations {
+		iterationsDist.Update(ctx, v)
+	}
+}
