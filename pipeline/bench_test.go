@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,11 +14,13 @@ import (
 	"hafvf/transforms"
 )
 
+var benchRecords = flag.Int("records", 1_000_000, "records of the benchmark")
+
 // BenchmarkRun measures records per second through the whole pipeline, file to
 // file, beside the plain loop over the same decoded lines. Run it with
 // -benchtime 1x; resident memory is the process's peak so far.
 func BenchmarkRun(b *testing.B) {
-	const n = 1_000_000
+	n := *benchRecords
 	for _, keys := range []int{1, 100, 100_000} {
 		lines := observations(n, keys)
 		b.Run(fmt.Sprintf("keys=%d/loop", keys), func(b *testing.B) {
@@ -44,7 +47,7 @@ func BenchmarkRun(b *testing.B) {
 					out = l.appendEstimate(out[:0], key, &e)
 				}
 			}
-			b.ReportMetric(float64(b.N)*n/b.Elapsed().Seconds(), "records/s")
+			b.ReportMetric(float64(b.N)*float64(n)/b.Elapsed().Seconds(), "records/s")
 		})
 		path := write(b, "in.jsonl", lines...)
 		b.Run(fmt.Sprintf("keys=%d/prism", keys), func(b *testing.B) {
@@ -62,7 +65,7 @@ func BenchmarkRun(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			b.ReportMetric(float64(b.N)*n/b.Elapsed().Seconds(), "records/s")
+			b.ReportMetric(float64(b.N)*float64(n)/b.Elapsed().Seconds(), "records/s")
 			b.ReportMetric(peakMB(), "peak-MB")
 		})
 	}

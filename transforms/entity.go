@@ -31,16 +31,15 @@ func (e *entity) append(b []byte, fingerprint uint64) []byte {
 	return e.state.Append(b, fingerprint)
 }
 
-func decodeEntity(b []byte, f *hafvf.Filter, fingerprint uint64) (*entity, error) {
+func decodeEntity(b []byte, f *hafvf.Filter, fingerprint uint64) (e entity, err error) {
 	r := &reader{b: b}
-	e := &entity{n: int64(r.uvarint()), clock: r.time(), released: r.time()}
+	e = entity{n: int64(r.uvarint()), clock: r.time(), released: r.time()}
 	for range r.count(1) {
 		e.waiting = append(e.waiting, r.observation())
 	}
 	if r.bad {
-		return nil, errCut
+		return e, errCut
 	}
-	var err error
 	e.state, err = f.DecodeState(r.b, fingerprint)
 	return e, err
 }

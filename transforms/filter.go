@@ -14,6 +14,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/state"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/timers"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+	"golang.org/x/sync/errgroup"
 
 	"hafvf/hafvf"
 )
@@ -194,7 +195,9 @@ func (fn *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, st
 	fn.counts = counts{}
 }
 
-// filterFn runs the filter over blocks of one key's observations.
+// filterFn runs the filter over blocks of one key's observations. Every read and
+// write of state is a round trip to the runner: blocks are taken up in batches,
+// the states of a batch are read side by side, and those of a bundle written so.
 type filterFn struct {
 	Config string
 	State  state.Value[[]byte]
@@ -204,22 +207,42 @@ type filterFn struct {
 	fingerprint uint64
 	estimator   *Estimator
 	taken       func(int)
+	batch       int
+	queue       []arrival
 	bundle      map[string]*held
-	order       []string
+	order       []*held
 	counts      counts
+}
+
+// arrival is a block in the queue, with the ways to its key's state and timers.
+type arrival struct {
+	key    string
+	packed []byte
+	state  state.Provider
+	timers timers.Provider
 }
 
 // held is an entity for as long as its bundle lasts, with the way back to its
 // state.
 type held struct {
 	entity
-	to  state.Provider
-	new bool
+	key   string
+	to    state.Provider
+	found bool // in the state
 }
+
+const (
+	batchBlocks = 512
+	roundTrips  = 16 // under way at once
+)
 
 func (fn *filterFn) Setup() (err error) {
 	if fn.cfg, err = parseConfig(fn.Config); err != nil {
 		return err
+	}
+	fn.batch = batchBlocks
+	if fn.cfg.Order == EventTime && fn.cfg.Lateness > 0 {
+		fn.batch = 1 // a timer can be set for the key at hand only
 	}
 	fn.fingerprint = fn.cfg.Filter.Fingerprint()
 	fn.estimator, err = NewEstimator(fn.cfg.Filter)
@@ -227,67 +250,106 @@ func (fn *filterFn) Setup() (err error) {
 }
 
 func (fn *filterFn) StartBundle(_ func(beam.EventTime, string, Estimate), _ func(Rejected)) {
+	fn.queue, fn.order = fn.queue[:0], nil
 	fn.bundle = map[string]*held{}
-	fn.order = fn.order[:0]
 	fn.taken = func(int) {}
 	if f, ok := taken.Load(fn.cfg.Taken); ok {
 		fn.taken = f.(func(int))
 	}
 }
 
-// entity returns the key's entity, read at its first sight in the bundle.
-func (fn *filterFn) entity(sp state.Provider, key string) (*held, error) {
-	if e := fn.bundle[key]; e != nil {
-		return e, nil
+func (fn *filterFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, key string, packed []byte, emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
+	fn.queue = append(fn.queue, arrival{key, packed, sp, tp})
+	if len(fn.queue) < fn.batch {
+		return nil
 	}
-	e := &held{to: sp}
-	b, ok, err := fn.State.Read(sp)
-	if err != nil {
-		return nil, err
-	}
-	if ok {
-		stored, err := decodeEntity(b, fn.estimator.filter, fn.fingerprint)
-		if err != nil {
-			return nil, fmt.Errorf("key %q: %w", key, err)
-		}
-		e.entity = *stored
-	} else {
-		e.entity = entity{state: fn.estimator.filter.NewState()}
-		fn.counts.keys++
-	}
-	fn.bundle[key] = e
-	fn.order = append(fn.order, key)
-	return e, nil
+	return fn.drain(emit, reject)
 }
 
-func (fn *filterFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, key string, packed []byte, emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
-	e, err := fn.entity(sp, key)
-	if err != nil {
+// drain works off the queue.
+func (fn *filterFn) drain(emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
+	var unread []*held
+	for _, a := range fn.queue {
+		if fn.bundle[a.key] == nil {
+			e := &held{key: a.key, to: a.state}
+			fn.bundle[a.key] = e
+			unread = append(unread, e)
+		}
+	}
+	if err := fn.read(unread); err != nil {
 		return err
 	}
-	r := &reader{b: packed}
+	for _, a := range fn.queue {
+		if err := fn.process(fn.bundle[a.key], a, emit, reject); err != nil {
+			return err
+		}
+	}
+	fn.queue = fn.queue[:0]
+	return nil
+}
+
+// read reads the entities from their states.
+func (fn *filterFn) read(unread []*held) error {
+	fn.order = append(fn.order, unread...)
+	err := parallel(unread, func(e *held) error {
+		b, ok, err := fn.State.Read(e.to)
+		if err != nil {
+			return err
+		}
+		e.found = ok
+		if !ok {
+			e.entity = entity{state: fn.estimator.filter.NewState()}
+			return nil
+		}
+		e.entity, err = decodeEntity(b, fn.estimator.filter, fn.fingerprint)
+		return err
+	})
+	for _, e := range unread {
+		if !e.found {
+			fn.counts.keys++
+		}
+	}
+	return err
+}
+
+// parallel calls f for every entity, a few at a time, and returns the first
+// error, with its key.
+func parallel(list []*held, f func(*held) error) error {
+	var g errgroup.Group
+	g.SetLimit(roundTrips)
+	for _, e := range list {
+		g.Go(func() error {
+			if err := f(e); err != nil {
+				return fmt.Errorf("key %q: %w", e.key, err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+func (fn *filterFn) process(e *held, a arrival, emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
 	n := 0
-	for len(r.b) > 0 {
+	for r := (&reader{b: a.packed}); len(r.b) > 0; n++ {
 		o := r.observation()
 		if r.bad {
 			return errCut
 		}
-		n++
 		if fn.cfg.Order == Arrival {
-			fn.learn(key, &e.entity, o, emit)
+			fn.learn(e, o, emit)
 			continue
 		}
 		if err := e.admit(o); err != nil {
 			fn.counts.rejected++
 			fn.counts.late++
-			reject(Rejected{Key: key, Observation: o, Reason: err.Error()})
+			reject(Rejected{Key: e.key, Observation: o, Reason: err.Error()})
 			continue
 		}
 		for _, o := range e.due(e.clock.Add(-fn.cfg.Lateness)) {
-			fn.learn(key, &e.entity, o, emit)
+			fn.learn(e, o, emit)
 		}
 	}
-	fn.schedule(tp, &e.entity)
+	fn.schedule(a.timers, &e.entity)
 	fn.taken(n)
 	return nil
 }
@@ -303,34 +365,36 @@ func (fn *filterFn) schedule(tp timers.Provider, e *entity) {
 }
 
 // OnTimer releases what the watermark has passed.
-func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, key string, _ timers.Context, emit func(beam.EventTime, string, Estimate), _ func(Rejected)) error {
-	e, err := fn.entity(sp, key)
-	if err != nil {
+func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, key string, _ timers.Context, emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
+	fn.queue = append(fn.queue, arrival{key: key, state: sp, timers: tp})
+	if err := fn.drain(emit, reject); err != nil {
 		return err
 	}
+	e := fn.bundle[key]
 	for _, o := range e.due(ts.ToTime().Add(-fn.cfg.Lateness)) {
-		fn.learn(key, &e.entity, o, emit)
+		fn.learn(e, o, emit)
 	}
 	fn.schedule(tp, &e.entity)
 	return nil
 }
 
-// FinishBundle writes the states of all keys that the bundle met.
-func (fn *filterFn) FinishBundle(ctx context.Context, _ func(beam.EventTime, string, Estimate), _ func(Rejected)) error {
-	for _, key := range fn.order {
-		e := fn.bundle[key]
-		if err := fn.State.Write(e.to, e.append(nil, fn.fingerprint)); err != nil {
-			return fmt.Errorf("key %q: %w", key, err)
-		}
+// FinishBundle works off what is left and writes the states of all keys that the
+// bundle met.
+func (fn *filterFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
+	if err := fn.drain(emit, reject); err != nil {
+		return err
 	}
-	fn.bundle = nil
+	err := parallel(fn.order, func(e *held) error {
+		return fn.State.Write(e.to, e.append(nil, fn.fingerprint))
+	})
+	fn.bundle, fn.order = nil, nil
 	fn.counts.report(ctx)
 	fn.counts = counts{}
-	return nil
+	return err
 }
 
 // learn makes the estimate of one observation: predict, then learn.
-func (fn *filterFn) learn(key string, e *entity, o Observation, emit func(beam.EventTime, string, Estimate)) {
+func (fn *filterFn) learn(e *held, o Observation, emit func(beam.EventTime, string, Estimate)) {
 	e.n++
 	out := fn.estimator.Estimate(e.state, e.n, o)
 	fn.counts.records++
@@ -346,7 +410,7 @@ func (fn *filterFn) learn(key string, e *entity, o Observation, emit func(beam.E
 	if !o.Time.IsZero() {
 		ts = mtime.FromTime(o.Time)
 	}
-	emit(ts, key, out)
+	emit(ts, e.key, out)
 }
 
 // counts are a bundle's metrics.

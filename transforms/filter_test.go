@@ -1,0 +1,267 @@
+package transforms_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/window"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/options/jobopts"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/runners/prism"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"hafvf/hafvf"
+	"hafvf/transforms"
+)
+
+func init() {
+	register.DoFn2x0[[]byte, func(beam.EventTime, string, transforms.Observation)](&emitFn{})
+	register.DoFn3x0[string, transforms.Estimate, func([]byte)](&collectFn{})
+	register.DoFn2x0[transforms.Rejected, func([]byte)](&collectRejectedFn{})
+	register.Emitter3[beam.EventTime, string, transforms.Observation]()
+	register.Emitter1[[]byte]()
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	beam.Init()
+	*jobopts.Experiments = "prism_disable_sdf_split"
+	os.Exit(m.Run())
+}
+
+// keyed is an observation with its key.
+type keyed struct {
+	key string
+	obs transforms.Observation
+}
+
+// cases hands data to the DoFns of a test, which run in this process.
+var cases sync.Map
+
+type testCase struct {
+	in []keyed
+
+	mu       sync.Mutex
+	out      map[string][]transforms.Estimate
+	rejected []transforms.Rejected
+}
+
+func caseOf(name string) *testCase {
+	c, _ := cases.Load(name)
+	return c.(*testCase)
+}
+
+// emitFn emits the case's observations: all in one bundle.
+type emitFn struct{ Case string }
+
+func (fn *emitFn) ProcessElement(_ []byte, emit func(beam.EventTime, string, transforms.Observation)) {
+	for _, k := range caseOf(fn.Case).in {
+		ts := mtime.ZeroTimestamp
+		if !k.obs.Time.IsZero() {
+			ts = mtime.FromTime(k.obs.Time)
+		}
+		emit(ts, k.key, k.obs)
+	}
+}
+
+type collectFn struct{ Case string }
+
+func (fn *collectFn) ProcessElement(key string, e transforms.Estimate, _ func([]byte)) {
+	c := caseOf(fn.Case)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.out[key] = append(c.out[key], e)
+}
+
+type collectRejectedFn struct{ Case string }
+
+func (fn *collectRejectedFn) ProcessElement(r transforms.Rejected, _ func([]byte)) {
+	c := caseOf(fn.Case)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rejected = append(c.rejected, r)
+}
+
+// runFilter runs the node over the observations on the embedded runner.
+func runFilter(t *testing.T, cfg transforms.Config, in []keyed) *testCase {
+	t.Helper()
+	c := &testCase{in: in, out: map[string][]transforms.Estimate{}}
+	cases.Store(t.Name(), c)
+	p, s := beam.NewPipelineWithRoot()
+	col := beam.ParDo(s, &emitFn{Case: t.Name()}, beam.Impulse(s))
+	estimates, rejected := transforms.Filter(s, cfg, beam.Reshuffle(s, col))
+	beam.ParDo(s, &collectFn{Case: t.Name()}, estimates)
+	beam.ParDo(s, &collectRejectedFn{Case: t.Name()}, rejected)
+	if _, err := prism.Execute(context.Background(), p); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+var begin = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func at(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
+
+var twoLevels = hafvf.Config{Family: "normal", Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}
+
+// loop is the node's work as a plain loop over each key's observations.
+func loop(t *testing.T, cfg hafvf.Config, in []keyed) map[string][]transforms.Estimate {
+	t.Helper()
+	est, err := transforms.NewEstimator(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string][]transforms.Estimate{}
+	states := map[string]hafvf.State{}
+	for _, k := range in {
+		if states[k.key] == nil {
+			states[k.key] = est.Filter().NewState()
+		}
+		out[k.key] = append(out[k.key], est.Estimate(states[k.key], int64(len(out[k.key])+1), k.obs))
+	}
+	return out
+}
+
+func same(t *testing.T, got, want any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
+		t.Errorf("(-want +got)\n%.2000s", diff)
+	}
+}
+
+func randomStream(n, keys int) []keyed {
+	rng := rand.New(rand.NewPCG(1, 2))
+	in := make([]keyed, n)
+	for i := range in {
+		x := rng.NormFloat64() + float64(i/1000%2)*4
+		if rng.IntN(50) == 0 {
+			x = math.NaN()
+		}
+		in[i] = keyed{fmt.Sprintf("k%d", rng.IntN(keys)), transforms.Value(at(i), fmt.Sprintf("r%d", i), x)}
+	}
+	return in
+}
+
+func TestFilterEqualsLoop(t *testing.T) {
+	in := randomStream(20_000, 1000)
+	c := runFilter(t, transforms.Config{Filter: twoLevels}, in)
+	same(t, c.out, loop(t, twoLevels, in))
+	same(t, len(c.rejected), 0)
+}
+
+func TestFilterSortsByEventTime(t *testing.T) {
+	in := randomStream(5000, 20)
+	shuffled := append([]keyed(nil), in...)
+	rng := rand.New(rand.NewPCG(5, 6))
+	rng.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+	c := runFilter(t, transforms.Config{Filter: twoLevels, Lateness: 2 * time.Hour}, shuffled)
+	same(t, c.out, loop(t, twoLevels, in))
+	same(t, len(c.rejected), 0)
+}
+
+func TestFilterReleasesInOrder(t *testing.T) {
+	obs := func(seconds int, id string) keyed {
+		return keyed{"k", transforms.Value(at(seconds), id, 1)}
+	}
+	in := []keyed{obs(0, "a"), obs(20, "b"), obs(12, "c"), obs(20, "d"), obs(31, "e"), obs(15, "late"), obs(21, "f")}
+	c := runFilterUnsorted(t, transforms.Config{Filter: twoLevels, Lateness: 10 * time.Second}, in)
+	var ids []string
+	for _, e := range c.out["k"] {
+		ids = append(ids, e.ID)
+	}
+	same(t, strings.Join(ids, ""), "acbdfe")
+	if len(c.rejected) != 1 || c.rejected[0].ID != "late" || !strings.HasPrefix(c.rejected[0].Reason, "late: ") {
+		t.Errorf("rejected %+v", c.rejected)
+	}
+}
+
+// runFilterUnsorted keeps the runner from sorting: without the reshuffle the
+// observations reach the node as they are emitted.
+func runFilterUnsorted(t *testing.T, cfg transforms.Config, in []keyed) *testCase {
+	t.Helper()
+	c := &testCase{in: in, out: map[string][]transforms.Estimate{}}
+	cases.Store(t.Name(), c)
+	p, s := beam.NewPipelineWithRoot()
+	estimates, rejected := transforms.Filter(s, cfg, beam.ParDo(s, &emitFn{Case: t.Name()}, beam.Impulse(s)))
+	beam.ParDo(s, &collectFn{Case: t.Name()}, estimates)
+	beam.ParDo(s, &collectRejectedFn{Case: t.Name()}, rejected)
+	if _, err := prism.Execute(context.Background(), p); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestFilterArrival(t *testing.T) {
+	in := randomStream(2000, 7)
+	rng := rand.New(rand.NewPCG(5, 6))
+	rng.Shuffle(len(in), func(i, j int) { in[i], in[j] = in[j], in[i] })
+	c := runFilterUnsorted(t, transforms.Config{Filter: twoLevels, Order: transforms.Arrival}, in)
+	same(t, c.out, loop(t, twoLevels, in))
+}
+
+func TestFilterRejects(t *testing.T) {
+	value := func(x ...float64) transforms.Observation {
+		return transforms.Observation{Time: begin, ID: fmt.Sprint(x), X: [][]float64{x}}
+	}
+	bernoulli := hafvf.Config{Family: "bernoulli", Levels: []hafvf.Beta{}, Top: 1}
+	for _, c := range []struct {
+		name   string
+		cfg    transforms.Config
+		in     keyed
+		reason string
+	}{
+		{"domain", transforms.Config{Filter: bernoulli}, keyed{"k", value(2)}, "neither 0 nor 1"},
+		{"length", transforms.Config{Filter: twoLevels}, keyed{"k", value(1, 2)}, "x has 2 values, want 1"},
+		{"infinite", transforms.Config{Filter: twoLevels}, keyed{"k", value(math.Inf(1))}, "not finite"},
+		{"key", transforms.Config{Filter: twoLevels}, keyed{"", value(1)}, "empty key"},
+		{"time", transforms.Config{Filter: twoLevels}, keyed{"k", transforms.Value(time.Time{}, "x", 1)}, "no time"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := runFilter(t, c.cfg, []keyed{c.in, {"k", transforms.Value(at(1), "good", 1)}})
+			if len(got.rejected) != 1 || !strings.Contains(got.rejected[0].Reason, c.reason) {
+				t.Errorf("rejected %+v", got.rejected)
+			}
+			same(t, len(got.out["k"]), 1)
+		})
+	}
+}
+
+func TestFilterPanicsAtConstruction(t *testing.T) {
+	for name, build := range map[string]func(beam.Scope, beam.PCollection){
+		"top": func(s beam.Scope, c beam.PCollection) {
+			transforms.Filter(s, transforms.Config{Filter: hafvf.Config{Family: "normal", Top: 2}}, c)
+		},
+		"family": func(s beam.Scope, c beam.PCollection) {
+			transforms.Filter(s, transforms.Config{Filter: hafvf.Config{Family: "no"}}, c)
+		},
+		"order": func(s beam.Scope, c beam.PCollection) {
+			transforms.Filter(s, transforms.Config{Filter: twoLevels, Order: "x"}, c)
+		},
+		"window": func(s beam.Scope, c beam.PCollection) {
+			transforms.Filter(s, transforms.Config{Filter: twoLevels}, beam.WindowInto(s, window.NewFixedWindows(time.Hour), c))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cases.Store(t.Name(), &testCase{})
+			_, s := beam.NewPipelineWithRoot()
+			col := beam.ParDo(s, &emitFn{Case: t.Name()}, beam.Impulse(s))
+			defer func() {
+				if r := recover(); r == nil || !strings.HasPrefix(fmt.Sprint(r), "transforms.Filter: ") {
+					t.Errorf("recovered %v", r)
+				}
+			}()
+			build(s, col)
+		})
+	}
+}
