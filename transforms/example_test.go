@@ -1,0 +1,153 @@
+package transforms_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/runners/prism"
+
+	"hafvf/hafvf"
+	"hafvf/transforms"
+)
+
+// weighing is the user's own type.
+type weighing struct {
+	Scale string
+	Unix  int64
+	Grams float64
+}
+
+// toObservation says what the filter sees of it.
+func toObservation(w weighing, emit func(beam.EventTime, string, transforms.Observation)) {
+	t := time.Unix(w.Unix, 0)
+	emit(mtime.FromTime(t), w.Scale, transforms.Value(t, fmt.Sprint(w.Scale, "@", w.Unix), w.Grams))
+}
+
+// report is the user's own end of the pipeline. It has an output because the
+// embedded runner busily waits for a stage without one.
+func report(scale string, e transforms.Estimate, _ func(string)) {
+	fmt.Printf("%s %d: predicted %.1f, is %.1f, now %.1f ± %.1f\n", scale, e.N, e.Predicted.Mean[0], e.X[0][0], e.Estimate.Mean[0], e.Estimate.SD[0])
+}
+
+func init() {
+	register.Function2x0(toObservation)
+	register.Function3x0(report)
+	register.Emitter1[string]()
+	// Priors come by name, so that a worker in another process can read them.
+	hafvf.Register("known-noise", func(p hafvf.Prior, _ int) (hafvf.Model, error) {
+		m := knownNoise{Natural: hafvf.Natural{N: 2}, mean: p.Float("mean", 0), precision: p.Positive("precision", 1), noise: p.Positive("noise", 1)}
+		return m, p.Done()
+	})
+}
+
+// knownNoise is the user's own model: x ~ N(z, noise²), z ~ N(mean, 1/precision).
+// With k the precision and μ the mean of z, θ = (k·μ, k) and B = ½ k·μ² − ½ ln k.
+type knownNoise struct {
+	hafvf.Natural
+	mean, precision, noise float64
+}
+
+func (knownNoise) Dim() int                     { return 1 }
+func (knownNoise) Outputs() int                 { return 1 }
+func (m knownNoise) Memory(d []float64) float64 { return d[1] * m.noise * m.noise }
+func (m knownNoise) Observe(d, x []float64, weight float64) {
+	k := weight / (m.noise * m.noise)
+	d[0] += k * x[0]
+	d[1] += k
+}
+func (m knownNoise) Check(x []float64) error {
+	if math.IsInf(x[0], 0) {
+		return fmt.Errorf("%g grams", x[0])
+	}
+	return nil
+}
+func (m knownNoise) LogBase(x []float64) float64 {
+	u := x[0] / m.noise
+	return -0.5*u*u - math.Log(m.noise) - 0.5*math.Log(2*math.Pi)
+}
+func (m knownNoise) at(d []float64, s float64) (h, k float64) {
+	return m.mean*m.precision + s*d[0], m.precision + s*d[1]
+}
+func (knownNoise) Params() []hafvf.Param {
+	return []hafvf.Param{{Name: "mean"}, {Name: "precision"}}
+}
+func (m knownNoise) Posterior(dst, d []float64) {
+	h, k := m.at(d, 1)
+	dst[0], dst[1] = h/k, k
+}
+func (m knownNoise) Estimate(mean, sd, d, _ []float64) {
+	h, k := m.at(d, 1)
+	mean[0], sd[0] = h/k, math.Sqrt(1/k)
+}
+func (m knownNoise) Predict(mean, sd, d []float64, s float64, _ []float64) {
+	h, k := m.at(d, s)
+	mean[0], sd[0] = h/k, math.Sqrt(1/k+m.noise*m.noise)
+}
+func (m knownNoise) NewLine() hafvf.Line { return &noiseLine{m: m} }
+
+type noiseLine struct {
+	m    knownNoise
+	d, t []float64
+}
+
+func (l *noiseLine) Set(d, t []float64) { l.d, l.t = d, t }
+
+func (l *noiseLine) Gain(s float64) float64 {
+	h, k := l.m.at(l.d, s)
+	hT, kT := h+l.t[0], k+l.t[1]
+	return 0.5 * (hT*hT/kT - h*h/k - math.Log(kT/k))
+}
+
+func (l *noiseLine) Jet(s float64) hafvf.Jet {
+	h, k := l.m.at(l.d, s)
+	f1, f2, f3, f4 := l.derivatives(h, k)
+	g1, g2, _, _ := l.derivatives(h+l.t[0], k+l.t[1])
+	return hafvf.Jet{Q1: g1 - f1, Q2: g2 - f2, F2: f2, F3: f3, F4: f4}
+}
+
+// derivatives are those of B at (h, k) along d.
+func (l *noiseLine) derivatives(h, k float64) (f1, f2, f3, f4 float64) {
+	mu, r := h/k, l.d[1]/k
+	slope := (l.d[0] - mu*l.d[1]) / k // of the mean
+	f1 = mu*l.d[0] - 0.5*mu*mu*l.d[1] - 0.5*r
+	f2 = k*slope*slope + 0.5*r*r
+	f3 = -3*l.d[1]*slope*slope - r*r*r
+	f4 = 12*l.d[1]*r*slope*slope + 3*r*r*r*r
+	return f1, f2, f3, f4
+}
+
+// The node in a pipeline of one's own: own records, own model, no config file.
+func Example() {
+	p, s := beam.NewPipelineWithRoot()
+	weighings := beam.Create(s,
+		weighing{"kitchen", 0, 101}, weighing{"kitchen", 60, 99}, weighing{"kitchen", 120, 100},
+		weighing{"kitchen", 180, 131}, weighing{"kitchen", 240, 130}, weighing{"kitchen", 300, 129})
+
+	estimates, rejected := transforms.Filter(s, transforms.Config{
+		Filter: hafvf.Config{
+			Family: "known-noise",
+			Prior:  hafvf.Params{"mean": 100.0, "precision": 1e-4, "noise": 2.0},
+			Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, // w, b
+			Top:    1,
+		},
+	}, beam.ParDo(s, toObservation, weighings))
+
+	beam.ParDo(s, report, estimates)
+	_ = rejected // what is late, or not an observation of the model
+
+	if _, err := prism.Execute(context.Background(), p); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// kitchen 1: predicted 100.0, is 101.0, now 101.0 ± 2.0
+	// kitchen 2: predicted 101.0, is 99.0, now 100.0 ± 1.4
+	// kitchen 3: predicted 100.0, is 100.0, now 100.0 ± 1.2
+	// kitchen 4: predicted 100.0, is 131.0, now 130.6 ± 2.0
+	// kitchen 5: predicted 129.3, is 130.0, now 130.0 ± 2.0
+	// kitchen 6: predicted 129.6, is 129.0, now 129.0 ± 2.0
+}
