@@ -1,0 +1,178 @@
+package hafvf
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"gonum.org/v1/gonum/integrate/quad"
+)
+
+// quadrature is log ∫ exp q(w) Beta(w; prior) dw by Gauss–Legendre panels in
+// logit w, about 10⁵ nodes, with the normaliser from lnΓ.
+func quadrature(line Line, prior Beta) float64 {
+	const points = 10
+	var xs, ws [points]float64
+	quad.Legendre{}.FixedLocations(xs[:], ws[:], -1, 1)
+	a, b := prior.Alpha, prior.Beta
+	peak := math.Inf(-1)
+	var logs, weights []float64
+	panel := func(lo, hi float64) {
+		for i, u := range xs {
+			x := lo + (hi-lo)*(u+1)/2
+			l := logisticAt(x)
+			v := a*l.lw + b*l.l1w + line.Gain(l.w)
+			peak = math.Max(peak, v)
+			logs, weights = append(logs, v), append(weights, ws[i]*(hi-lo)/2)
+		}
+	}
+	const core = 60.
+	for i := range 8000 {
+		panel(-core+core*float64(i)/4000, -core+core*float64(i+1)/4000)
+	}
+	for _, side := range []struct{ sign, power float64 }{{-1, a}, {1, b}} {
+		for lo := core; side.power*lo < 60; lo *= 1.02 {
+			if side.sign > 0 {
+				panel(lo, lo*1.02)
+			} else {
+				panel(-lo*1.02, -lo)
+			}
+		}
+	}
+	sum := 0.0
+	for i, v := range logs {
+		sum += weights[i] * math.Exp(v-peak)
+	}
+	return math.Log(sum) + peak - lgamma(a) - lgamma(b) + lgamma(a+b)
+}
+
+// randomLine sets a family's line to a random sample and new statistics, with
+// memory up to 10⁶ and outliers up to 10³ standard deviations.
+func randomLine(t *testing.T, rng *rand.Rand, family string, params Params) (Line, []float64, []float64) {
+	t.Helper()
+	m, err := New(family, params, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, s := make([]float64, m.Len()), make([]float64, m.Len())
+	draw := func(scale float64) []float64 {
+		switch family {
+		case "normal":
+			return []float64{scale * rng.NormFloat64()}
+		case "bernoulli":
+			return []float64{float64(rng.IntN(2))}
+		case "poisson":
+			return []float64{math.Floor(scale * rng.ExpFloat64())}
+		case "exponential":
+			return []float64{scale * rng.ExpFloat64()}
+		}
+		return []float64{rng.NormFloat64(), scale * rng.NormFloat64()}
+	}
+	scale := logUniform(rng, 1e-3, 1e3)
+	for range 2 + rng.IntN(20) {
+		m.Observe(d, draw(scale), 1)
+	}
+	if grow := logUniform(rng, 1e-2, 1e5); family == "mvnormal" {
+		d[0] *= grow
+		for i := range d[1:] {
+			d[1+i] *= math.Sqrt(grow)
+		}
+	} else if family == "normal" {
+		d[0] *= grow
+		d[2] *= grow
+	} else {
+		m.Scale(d, grow)
+	}
+	for range 1 + rng.IntN(3) {
+		m.Observe(s, draw(scale*logUniform(rng, 1, 1e3)), 1)
+	}
+	l := m.NewLine()
+	l.Set(d, s)
+	return l, d, s
+}
+
+// TestPredictive compares the integrated predictive with the quadrature, for
+// priors of w from 1e-3 to 1e4 and random lines.
+func TestPredictive(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 5))
+	worst := 0.0
+	for i := range length(20_000) {
+		family := []string{"normal", "bernoulli", "poisson", "exponential", "mvnormal"}[i%5]
+		params := Params{}
+		if family == "mvnormal" {
+			params = Params{"mu": []float64{0, 0}}
+		}
+		line, d, s := randomLine(t, rng, family, params)
+		prior := Beta{logUniform(rng, 1e-3, 1e4), logUniform(rng, 1e-3, 1e4)}
+		f := NewFilter(bernoulli{}, nil, 1)
+		f.line = line
+		got, want := f.logPredictive(prior), quadrature(line, prior)
+		err := math.Abs(got - want)
+		// What the lnΓ of the reference and the gain round.
+		if err -= 1e-14 * (math.Abs(want) + prior.Alpha + prior.Beta); !(err < 1e-6) {
+			t.Errorf("%d %s prior %v, d %v, T %v: %.12g, want %.12g (off by %.1e)", i, family, prior, d, s, got, want, err)
+		}
+		worst = math.Max(worst, err)
+	}
+	t.Logf("worst error %.1e nats", worst)
+}
+
+// TestPredictiveIntegratesToOne sums the integrated predictive over x.
+func TestPredictiveIntegratesToOne(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 1))
+	for _, family := range []string{"normal", "bernoulli", "poisson", "exponential"} {
+		t.Run(family, func(t *testing.T) {
+			m, err := New(family, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := NewFilter(m, []Beta{{.9, .1}, {1, 1}}, 1)
+			s := f.NewState()
+			for range 40 {
+				f.Update(s, familyDraw(rng, family))
+			}
+			density := func(x float64) float64 {
+				return math.Exp(f.Update(append(State(nil), s...), []float64{x}).LogPredictive)
+			}
+			sum := 0.0
+			switch family {
+			case "bernoulli":
+				sum = density(0) + density(1)
+			case "poisson":
+				for x := range 20000 {
+					sum += density(float64(x))
+				}
+				// The naive Gamma(1, 1) has geometric tails: nothing is left out.
+			default:
+				// x = sinh y, or e^y: heavy tails become exponential.
+				const h = 1. / 16
+				for i := -60 * 16; i <= 60*16; i++ {
+					y := float64(i) * h
+					if family == "normal" {
+						sum += h * math.Cosh(y) * density(math.Sinh(y))
+					} else {
+						sum += h * math.Exp(y) * density(math.Exp(y))
+					}
+				}
+			}
+			if math.Abs(sum-1) > 1e-8 {
+				t.Errorf("sums to 1 + %.1e", sum-1)
+			}
+		})
+	}
+}
+
+func familyDraw(rng *rand.Rand, family string) []float64 {
+	switch family {
+	case "bernoulli":
+		return []float64{float64(rng.IntN(2))}
+	case "poisson":
+		return []float64{math.Floor(4 * rng.ExpFloat64())}
+	case "exponential":
+		return []float64{rng.ExpFloat64()}
+	case "normal":
+		return []float64{rng.NormFloat64()}
+	}
+	panic(fmt.Sprintf("no draw for %s", family))
+}
