@@ -136,8 +136,10 @@ func execute(ctx context.Context, p *beam.Pipeline) (keys int64, err error) {
 // passed.
 func plain(err error) error {
 	text := err.Error()
-	if i := strings.LastIndex(text, "caused by:\n"); i >= 0 {
-		text = text[i+len("caused by:\n"):]
+	for _, layer := range []string{"caused by:\n", " failed:\n"} {
+		if i := strings.LastIndex(text, layer); i >= 0 {
+			text = text[i+len(layer):]
+		}
 	}
 	return errors.New(strings.TrimSpace(text))
 }

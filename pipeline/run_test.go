@@ -1,10 +1,14 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"github.com/google/go-cmp/cmp"
+	"hafvf/connectors"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -138,4 +142,204 @@ func TestRunEqualsPlainLoop(t *testing.T) {
 		}
 	}
 	equal(t, want, byKey(t, estimates))
+}
+
+// TestRunOracle runs the oracle's sequences through the pipeline, from JSON Lines
+// to JSON Lines.
+func TestRunOracle(t *testing.T) {
+	files, err := filepath.Glob("../testdata/oracle/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no oracle sequences", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var o struct {
+				Model        json.RawMessage
+				Levels       json.RawMessage
+				Top          float64
+				Observations []json.RawMessage
+				Steps        []*struct {
+					LogPredictive float64 `json:"log_predictive"`
+					ELBO          float64
+					Weight        float64
+					Memory        float64
+					Posterior     map[string]any
+				}
+			}
+			if err := json.Unmarshal(text, &o); err != nil {
+				t.Fatal(err)
+			}
+			lines := make([]string, len(o.Observations))
+			for i, x := range o.Observations {
+				if bytes.HasPrefix(x, []byte("[[")) && bytes.Count(x, []byte("[")) == 2 {
+					x = x[1 : len(x)-1] // ar takes no list of vectors
+				}
+				lines[i] = fmt.Sprintf(`{"key":"k","time":%d,"x":%s}`+"\n", i, x)
+			}
+			path := write(t, "in.jsonl", lines...)
+			_, estimates, rejected := runConfig(t, fmt.Sprintf("{model: %s, levels: %s, top: %g, source: {jsonl: {path: %q}}}", o.Model, o.Levels, o.Top, path))
+			equal(t, []string{""}, rejected)
+			for i, line := range estimates {
+				var r struct {
+					N             int
+					LogPredictive *float64 `json:"log_predictive"`
+					ELBO          *float64
+					Weight        float64
+					Memory        float64
+					Posterior     map[string]any
+				}
+				if err := json.Unmarshal([]byte(line), &r); err != nil {
+					t.Fatal(err)
+				}
+				equal(t, i+1, r.N)
+				want := o.Steps[i]
+				if want == nil {
+					if r.LogPredictive != nil || r.ELBO != nil {
+						t.Errorf("step %d: a missing observation has a predictive", i)
+					}
+					continue
+				}
+				near := cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) <= 1e-6*math.Max(math.Abs(b), 0.01) })
+				if diff := cmp.Diff(want.Posterior, r.Posterior, near); diff != "" {
+					t.Errorf("step %d: posterior (-want +got)\n%s", i, diff)
+				}
+				got := [4]float64{*r.LogPredictive, *r.ELBO, r.Weight, r.Memory}
+				if diff := cmp.Diff([4]float64{want.LogPredictive, want.ELBO, want.Weight, want.Memory}, got, near); diff != "" {
+					t.Errorf("step %d: (-want +got)\n%s", i, diff)
+				}
+			}
+		})
+	}
+}
+
+// TestRunOverManyBundles has more observations than a bundle takes.
+func TestRunOverManyBundles(t *testing.T) {
+	n := 2*connectors.BundleRecords + 1000
+	if testing.Short() {
+		t.Skip("half a million records")
+	}
+	lines := make([]string, n)
+	for i := range lines {
+		lines[i] = fmt.Sprintf("{\"key\":\"k%d\",\"time\":%d,\"x\":%d}\n", i%97, i/1000, i*i%2)
+	}
+	path := write(t, "in.jsonl", lines...)
+	s, estimates, _ := runConfig(t, "model: {family: bernoulli}\nlevels: []\ntop: 0.99\nsource: {jsonl: {path: "+path+"}}\n")
+	equal(t, int64(n), s.Records)
+	got := byKey(t, estimates)
+	want := plainLoop(t, hafvf.Config{Family: "bernoulli", Prior: hafvf.Params{"alpha": 1.0, "beta": 1.0}, Levels: []hafvf.Beta{}, Top: .99}, lines, "in.jsonl")
+	for key, w := range want {
+		if len(got[key]) != len(w) {
+			t.Fatalf("%s: %d records, want %d", key, len(got[key]), len(w))
+		}
+		for i := range w {
+			if strings.TrimSuffix(w[i], "\n") != got[key][i] {
+				t.Fatalf("%s: record %d is\n%s, want\n%s", key, i, got[key][i], w[i])
+			}
+		}
+	}
+}
+
+// TestRunRejects has a bad record of each kind between two good ones: the run
+// goes on, and the dead letter has raw input, place and reason.
+func TestRunRejects(t *testing.T) {
+	for _, c := range []struct{ name, model, line, reason string }{
+		{"text in a number", "{family: normal}", "k,2026-01-01T00:00:01Z,abc", `"abc" where a number is due`},
+		{"infinite", "{family: normal}", "k,2026-01-01T00:00:01Z,inf", ""},
+		{"below zero", "{family: poisson}", "k,2026-01-01T00:00:01Z,-1", "below zero"},
+		{"fraction", "{family: poisson}", "k,2026-01-01T00:00:01Z,1.5", "not an integer"},
+		{"not binary", "{family: bernoulli}", "k,2026-01-01T00:00:01Z,2", "neither 0 nor 1"},
+		{"category", "{family: categorical, prior: {alpha: [1, 1]}}", "k,2026-01-01T00:00:01Z,2", "not one of the 2 categories"},
+		{"no key", "{family: normal}", ",2026-01-01T00:00:01Z,1", "key"},
+		{"time", "{family: normal}", "k,yesterday,1", "does not parse"},
+		{"no time", "{family: normal}", "k,,1", "no time"},
+		{"late", "{family: normal}", "k,2025-01-01T00:00:01Z,1", "late: "},
+		{"fields", "{family: normal}", "k,2026-01-01T00:00:01Z", "field"},
+		{"encoding", "{family: normal}", "k,2026-01-01T00:00:01Z,\xff", "UTF-8"},
+		{"quote", "{family: normal}", `k,2026-01-01T00:00:01Z,"1`, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := write(t, "in.csv", "key,time,x\n", "k,2026-01-01T00:00:00Z,1\n", c.line+"\n", "k,2026-01-01T00:00:02Z,1\n")
+			s, estimates, rejected := runConfig(t, "model: "+c.model+"\nsource: {csv: {path: "+path+"}}\n")
+			equal(t, int64(1), s.Rejected)
+			equal(t, 2, len(estimates))
+			var r struct{ Reason, Place, Raw string }
+			if err := json.Unmarshal([]byte(rejected[0]), &r); err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "in.csv:3", r.Place)
+			equal(t, strings.ToValidUTF8(c.line, "\ufffd"), r.Raw)
+			if !strings.Contains(r.Reason, c.reason) {
+				t.Errorf("reason %q, want %q in it", r.Reason, c.reason)
+			}
+		})
+	}
+}
+
+// TestRunFails has what stops a run, before or in its middle: an error that says
+// what and where, and no output file.
+func TestRunFails(t *testing.T) {
+	good := write(t, "in.csv", "key,time,x\n", "k,2026-01-01T00:00:00Z,1\n")
+	folder := t.TempDir()
+	for _, c := range []struct{ name, source, sink, want string }{
+		{"missing file", "csv: {path: /no/such.csv}", "jsonl: {path: " + folder + "/o.jsonl}", "/no/such.csv"},
+		{"missing column", "csv: {path: " + good + ", values: [y]}", "jsonl: {path: " + folder + "/o.jsonl}", `"y"`},
+		{"empty file", "csv: {path: " + write(t, "empty.csv") + "}", "jsonl: {path: " + folder + "/o.jsonl}", "empty.csv"},
+		{"folder of the sink", "csv: {path: " + good + "}", "jsonl: {path: /no/such/folder/o.jsonl}", "/no/such/folder"},
+		{"full disk", "csv: {path: " + good + "}", "jsonl: {path: /dev/full}", "/dev/full"},
+		{"sink under a file", "csv: {path: " + good + "}", "jsonl: {path: " + good + "/o.jsonl}", "o.jsonl"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg, err := Parse("test.yaml", []byte("model: {family: normal}\nsource: {"+c.source+"}\nsink: {"+c.sink+"}\n"), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			g, err := cfg.Graph()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = Run{Graph: g}.Execute(context.Background(), nil)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want %s in it", err, c.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "\n") {
+				t.Errorf("the error has several lines: %v", err)
+			}
+			left, _ := os.ReadDir(folder)
+			equal(t, 0, len(left))
+		})
+	}
+}
+
+// TestRunStops closes stop in mid-run: what was read is worked on to the end.
+func TestRunStops(t *testing.T) {
+	lines := observations(600_000, 3)
+	path := write(t, "in.jsonl", lines...)
+	out := filepath.Join(t.TempDir(), "out.jsonl")
+	cfg, err := Parse("test.yaml", []byte("model: {family: normal}\nlevels: []\ntop: 0.99\nsource: {jsonl: {path: "+path+"}}\nsink: {jsonl: {path: "+out+"}}\n"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := cfg.Graph()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	closed := false
+	s, err := Run{Graph: g, Progress: func(records, _ int64) {
+		if records > 0 && !closed {
+			closed = true
+			close(stop)
+		}
+	}}.Execute(context.Background(), stop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if closed != s.Stopped {
+		t.Errorf("stopped %v, summary says %v", closed, s.Stopped)
+	}
+	equal(t, s.Records, int64(len(readLines(t, out))))
 }
