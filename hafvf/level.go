@@ -29,6 +29,7 @@ type level struct {
 	a, b     float64
 	v        float64 // Var[w]
 	psi      [3]gammas
+	gap      [2]gammaGap // between the larger of a and b, and c
 	prior    Beta
 	priorPsi [3]gammas // only where the level above is learned
 	child    child
@@ -36,6 +37,34 @@ type level struct {
 
 // gammas are ψ … ψ₃ at one point.
 type gammas struct{ p0, p1, p2, p3 float64 }
+
+// A gammaGap is ψ(x) − ψ(c) and the same for ψ₁ and ψ₂, where x is one of a and
+// b, and c their sum. The Fisher information of a Beta is made of these: where x
+// is nearly c, it lies in digits that the polygammas themselves have not.
+type gammaGap struct{ p0, p1, p2 float64 }
+
+// lopsided is the ratio of a and b from which on the gap is summed term by term.
+const lopsided = 1e3
+
+// gapAt is the gap between x and x + k for k much smaller than x.
+func gapAt(x, k float64) gammaGap {
+	d0, d1 := digammaDelta(x, k)
+	c := x + k
+	// ψ₂(x) = −1/x² − 1/x³ − 1/2x⁴ + …, of which the differences are
+	// k·(x+c)/(xc)² and so on.
+	r, q := 1/x, 1/c
+	if x < asymptotic {
+		_, _, p2, _ := polygamma(x)
+		_, _, c2, _ := polygamma(c)
+		return gammaGap{-d0, -d1, p2 - c2}
+	}
+	d := k * r * q // r − q
+	s1 := r + q
+	s2 := r*r + r*q + q*q
+	s3 := s1 * (r*r + q*q)
+	s5 := s1 * (r*r - r*q + q*q) * s2
+	return gammaGap{-d0, -d1, -d * (s1 + s2 + s3/2 - s5/6)}
+}
 
 func gammasAt(x float64) (g gammas) {
 	g.p0, g.p1, g.p2, g.p3 = polygamma(x)
@@ -58,6 +87,13 @@ func (l *level) place(x, y float64) {
 	l.a, l.b = l.m*l.c, l.m1*l.c
 	l.v = l.m * l.m1 / (l.c + 1)
 	l.psi = [3]gammas{gammasAt(l.a), gammasAt(l.b), gammasAt(l.c)}
+	for i, v := range [2]float64{l.a, l.b} {
+		if other := [2]float64{l.b, l.a}[i]; v > lopsided*other {
+			l.gap[i] = gapAt(v, other)
+		} else {
+			l.gap[i] = gammaGap{l.psi[i].p0 - l.psi[2].p0, l.psi[i].p1 - l.psi[2].p1, l.psi[i].p2 - l.psi[2].p2}
+		}
+	}
 }
 
 // setPrior gives the level its prior under the weight w of the level above.
@@ -116,15 +152,15 @@ func (l *level) derive(sys *system, i int) {
 	// KL(φ‖prior): gradient C(φ)(φ − prior), Hessian C(φ) + ∂C·(φ − prior).
 	ea, eb := l.a-l.prior.Alpha, l.b-l.prior.Beta
 	e := ea + eb
-	pa, pb, pc := &l.psi[0], &l.psi[1], &l.psi[2]
-	klu := l.a * (pa.p1*ea - pc.p1*e)
-	klv := l.b * (pb.p1*eb - pc.p1*e)
+	ga, gb, pc := &l.gap[0], &l.gap[1], &l.psi[2]
+	klu := l.a * (ga.p1*ea - pc.p1*eb)
+	klv := l.b * (gb.p1*eb - pc.p1*ea)
 	hc := -pc.p1 - pc.p2*e
 	mu := l.m * l.m1
 	bend := mu * (klu + klv) // what x, y being curved in u, v adds
-	kluu := l.a*l.a*(pa.p1+pa.p2*ea+hc) + klu - bend
+	kluu := l.a*l.a*(ga.p1+ga.p2*ea-pc.p2*eb) + klu - bend
 	kluv := l.a*l.b*hc + bend
-	klvv := l.b*l.b*(pb.p1+pb.p2*eb+hc) + klv - bend
+	klvv := l.b*l.b*(gb.p1+gb.p2*eb-pc.p2*ea) + klv - bend
 
 	// The child, in (x, y).
 	ch := &l.child
@@ -150,29 +186,13 @@ func (l *level) derive(sys *system, i int) {
 	}
 }
 
-// rounded reports whether the gradient is no more than what rounding leaves of
-// terms that cancel.
-func (l *level) rounded(g [2]float64) bool {
-	const eps = 16 * 0x1p-52
-	e := l.a - l.prior.Alpha + l.b - l.prior.Beta
-	common := l.psi[2].p1 * (l.c + math.Abs(e))
-	ch := &l.child
-	mu := l.m * l.m1
-	child := mu * (math.Abs(ch.a1) + l.v*math.Abs(ch.s1) + l.m*(math.Abs(ch.a2)+l.v*math.Abs(ch.s2)))
-	child += l.v * ch.s0
-	u := l.a*(l.psi[0].p1*(l.a+math.Abs(l.a-l.prior.Alpha))+common) + child
-	v := l.b*(l.psi[1].p1*(l.b+math.Abs(l.b-l.prior.Beta))+common) + child
-	return math.Abs(g[0]) <= eps*u && math.Abs(g[1]) <= eps*v
-}
-
 // couple fills in how level i, l, and the level above, up, move each other:
 // ∂²(−KL)/∂φ∂m = C(φ)·d.
 func (l *level) couple(sys *system, i int, up *level) {
-	d := l.da + l.db
 	mu := up.m * up.m1
 	sys.off[i] = [2]float64{
-		-l.a * (l.psi[0].p1*l.da - l.psi[2].p1*d) * mu,
-		-l.b * (l.psi[1].p1*l.db - l.psi[2].p1*d) * mu,
+		-l.a * (l.gap[0].p1*l.da - l.psi[2].p1*l.db) * mu,
+		-l.b * (l.gap[1].p1*l.db - l.psi[2].p1*l.da) * mu,
 	}
 }
 
@@ -233,8 +253,23 @@ func positive(m [3]float64) [3]float64 {
 
 // divergence is KL(Beta(φ)‖prior), in nats.
 func (l *level) divergence() float64 {
-	return bregman(l.a, l.prior.Alpha, &l.psi[0]) + bregman(l.b, l.prior.Beta, &l.psi[1]) -
-		bregman(l.c, l.prior.Alpha+l.prior.Beta, &l.psi[2])
+	a, b, p := l.a, l.b, l.prior
+	switch {
+	case b > lopsided*a && p.Beta > lopsided*p.Alpha:
+		return bregman(a, p.Alpha, &l.psi[0]) + l.lopsidedDivergence(b, a, p.Beta, p.Alpha, 1)
+	case a > lopsided*b && p.Alpha > lopsided*p.Beta:
+		return bregman(b, p.Beta, &l.psi[1]) + l.lopsidedDivergence(a, b, p.Alpha, p.Beta, 0)
+	}
+	return bregman(a, p.Alpha, &l.psi[0]) + bregman(b, p.Beta, &l.psi[1]) -
+		bregman(l.c, p.Alpha+p.Beta, &l.psi[2])
+}
+
+// lopsidedDivergence is the difference of two Bregman divergences, of x and of
+// x + k, to X and to X + K, where k and K are small:
+//
+//	lnΓ(x+k) − lnΓ(x) − (lnΓ(X+K) − lnΓ(X)) + (K−k)ψ(x) + (X+K−x−k)(ψ(x+k) − ψ(x))
+func (l *level) lopsidedDivergence(x, k, X, K float64, i int) float64 {
+	return lgammaDelta(x, k) - lgammaDelta(X, K) + (K-k)*l.psi[i].p0 - (X-x+K-k)*l.gap[i].p0
 }
 
 // bregman is lnΓ(to) − lnΓ(at) − (to − at)ψ(at). Close points take the Taylor
@@ -257,7 +292,7 @@ type Increment struct{ U1, U2, U3 [2]float64 }
 
 // increment evaluates Proposition 1 at the level's φ and child.
 func (l *level) increment() Increment {
-	la, lb, m := l.psi[0].p1-l.psi[2].p1, l.psi[1].p1-l.psi[2].p1, -l.psi[2].p1
+	la, lb, m := l.gap[0].p1, l.gap[1].p1, -l.psi[2].p1
 	det := la*lb - m*m
 	c2 := l.c * l.c
 	// K is the paper's K(φα, φβ), and K(φβ, φα).

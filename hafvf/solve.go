@@ -13,7 +13,7 @@ const (
 	tolerance     = 1e-5 // on the last Newton step; what remains is its square
 	maxStep       = 2
 	maxIterations = 200
-	patience      = 12 // evaluations after which rounding is suspected
+	patience      = 12 // evaluations after which rounding is suspected, and four times that a flat top
 )
 
 // A mode is a local maximum of the objective, or where the search for one ended.
@@ -73,9 +73,16 @@ func (f *Filter) climb(m *mode) {
 			break
 		}
 		m.residual = size
-		if evaluations > patience && f.rounded() {
-			m.converged = true
-			break
+		if evaluations > patience {
+			// What is left to gain is slope/2.
+			left := 0x1p-50 * f.scale()
+			if evaluations > 4*patience {
+				left += 1e-10
+			}
+			if slope/2 < left {
+				m.converged = true
+				break
+			}
 		}
 		if size < tolerance {
 			for i := range n {
@@ -125,14 +132,15 @@ func (f *Filter) climb(m *mode) {
 	m.value = f.objective()
 }
 
-// rounded reports whether no level's gradient is more than rounding.
-func (f *Filter) rounded() bool {
+// scale is the size, in nats, of the terms of L, whose rounding is what it
+// cannot tell from nothing.
+func (f *Filter) scale() float64 {
+	scale := math.Abs(f.line.Gain(f.levels[0].m))
 	for i := range f.levels {
-		if !f.levels[i].rounded(f.sys.g[i]) {
-			return false
-		}
+		l := &f.levels[i]
+		scale += l.v*l.child.s0 + 8*math.Min(l.a, l.b)
 	}
-	return true
+	return scale
 }
 
 // Bounds of the coordinates, far outside of what any stream reaches; they keep
