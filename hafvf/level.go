@@ -32,6 +32,7 @@ type level struct {
 	gap      [2]gammaGap // between the larger of a and b, and c
 	prior    Beta
 	priorPsi [3]gammas // only where the level above is learned
+	priorGap [2]gammaGap
 	child    child
 }
 
@@ -41,10 +42,29 @@ type gammas struct{ p0, p1, p2, p3 float64 }
 // A gammaGap is ψ(x) − ψ(c) and the same for ψ₁ and ψ₂, where x is one of a and
 // b, and c their sum. The Fisher information of a Beta is made of these: where x
 // is nearly c, it lies in digits that the polygammas themselves have not.
-type gammaGap struct{ p0, p1, p2 float64 }
+type gammaGap struct{ p0, p1, p2, p3 float64 }
 
 // lopsided is the ratio of a and b from which on the gap is summed term by term.
 const lopsided = 1e3
+
+// gaps returns those of Beta(a, b), whose polygammas are psi.
+func gaps(a, b float64, psi *[3]gammas) (g [2]gammaGap) {
+	if a > lopsided*b {
+		g[0] = gapAt(a, b)
+	} else {
+		g[0] = psi[0].gap(&psi[2])
+	}
+	if b > lopsided*a {
+		g[1] = gapAt(b, a)
+	} else {
+		g[1] = psi[1].gap(&psi[2])
+	}
+	return g
+}
+
+func (g *gammas) gap(c *gammas) gammaGap {
+	return gammaGap{g.p0 - c.p0, g.p1 - c.p1, g.p2 - c.p2, g.p3 - c.p3}
+}
 
 // gapAt is the gap between x and x + k for k much smaller than x.
 func gapAt(x, k float64) gammaGap {
@@ -54,16 +74,17 @@ func gapAt(x, k float64) gammaGap {
 	// k·(x+c)/(xc)² and so on.
 	r, q := 1/x, 1/c
 	if x < asymptotic {
-		_, _, p2, _ := polygamma(x)
-		_, _, c2, _ := polygamma(c)
-		return gammaGap{-d0, -d1, p2 - c2}
+		_, _, p2, p3 := polygamma(x)
+		_, _, c2, c3 := polygamma(c)
+		return gammaGap{-d0, -d1, p2 - c2, p3 - c3}
 	}
 	d := k * r * q // r − q
 	s1 := r + q
 	s2 := r*r + r*q + q*q
 	s3 := s1 * (r*r + q*q)
 	s5 := s1 * (r*r - r*q + q*q) * s2
-	return gammaGap{-d0, -d1, -d * (s1 + s2 + s3/2 - s5/6)}
+	// ψ₃ enters the Hessian only: two terms of it will do.
+	return gammaGap{-d0, -d1, -d * (s1 + s2 + s3/2 - s5/6), d * (2*s2 + 3*s3)}
 }
 
 func gammasAt(x float64) (g gammas) {
@@ -87,20 +108,16 @@ func (l *level) place(x, y float64) {
 	l.a, l.b = l.m*l.c, l.m1*l.c
 	l.v = l.m * l.m1 / (l.c + 1)
 	l.psi = [3]gammas{gammasAt(l.a), gammasAt(l.b), gammasAt(l.c)}
-	for i, v := range [2]float64{l.a, l.b} {
-		if other := [2]float64{l.b, l.a}[i]; v > lopsided*other {
-			l.gap[i] = gapAt(v, other)
-		} else {
-			l.gap[i] = gammaGap{l.psi[i].p0 - l.psi[2].p0, l.psi[i].p1 - l.psi[2].p1, l.psi[i].p2 - l.psi[2].p2}
-		}
-	}
+	l.gap = gaps(l.a, l.b, &l.psi)
 }
 
 // setPrior gives the level its prior under the weight w of the level above.
 func (l *level) setPrior(w float64, learned bool) {
 	l.prior = l.priorAt(w)
 	if learned && (l.da != 0 || l.db != 0) {
-		l.priorPsi = [3]gammas{gammasAt(l.prior.Alpha), gammasAt(l.prior.Beta), gammasAt(l.prior.Alpha + l.prior.Beta)}
+		a, b := l.prior.Alpha, l.prior.Beta
+		l.priorPsi = [3]gammas{gammasAt(a), gammasAt(b), gammasAt(a + b)}
+		l.priorGap = gaps(a, b, &l.priorPsi)
 	}
 }
 
@@ -113,15 +130,15 @@ func (l *level) asChild() (ch child) {
 	if l.da == 0 && l.db == 0 {
 		return ch
 	}
-	d := [3]float64{l.da, l.db, l.da + l.db}
-	for i, sign := range [3]float64{1, 1, -1} {
-		q, p := &l.psi[i], &l.priorPsi[i]
-		d2 := d[i] * d[i]
-		ch.a1 += sign * d[i] * (q.p0 - p.p0)
-		ch.s0 += sign * d2 * p.p1
-		ch.s1 += sign * d2 * d[i] * p.p2
-		ch.s2 += sign * d2 * d2 * p.p3
-	}
+	// The sum over (α, β, −(α+β)), written with gaps.
+	da, db := l.da, l.db
+	qa, qb, pa, pb, pc := &l.gap[0], &l.gap[1], &l.priorGap[0], &l.priorGap[1], &l.priorPsi[2]
+	cross := da * db
+	da2, db2 := da*da, db*db
+	ch.a1 = da*(qa.p0-pa.p0) + db*(qb.p0-pb.p0)
+	ch.s0 = da2*pa.p1 + db2*pb.p1 - 2*cross*pc.p1
+	ch.s1 = da2*da*pa.p2 + db2*db*pb.p2 - 3*cross*(da+db)*pc.p2
+	ch.s2 = da2*da2*pa.p3 + db2*db2*pb.p3 - cross*(4*da2+6*cross+4*db2)*pc.p3
 	ch.a2 = -ch.s0
 	return ch
 }

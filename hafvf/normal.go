@@ -130,6 +130,10 @@ func (l *normalLine) Gain(s float64) float64 {
 	beta := l.m.beta + 0.5*(s*l.sq+l.m.kappa*l.delta*l.delta*sn*rk)
 	y := l.off + l.delta*l.m.kappa*rk
 	d := 0.5 * (l.sj + l.j*kappa/(kappa+l.j)*y*y)
+	if l.j == 1 {
+		// One logarithm for all but the last term.
+		return 0.5*math.Log(alpha*halfRatio(alpha)/(beta*(1+rk))) - (alpha+0.5)*math.Log1p(d/beta)
+	}
 	return lgammaDelta(alpha, l.j/2) - (alpha+l.j/2)*math.Log1p(d/beta) - 0.5*(l.j*math.Log(beta)+math.Log1p(l.j*rk))
 }
 

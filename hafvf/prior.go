@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"sync"
 
 	"gonum.org/v1/gonum/mat"
@@ -18,6 +19,7 @@ type Params = map[string]any
 
 // A Build makes a model of a family from its prior. Dim is the length of the
 // observation vectors where the prior leaves it open, 0 where it isn't known.
+// Where the prior fixes another length, the prior counts.
 type Build func(p Prior, dim int) (Model, error)
 
 var (
@@ -61,7 +63,10 @@ func New(family string, params Params, dim int) (Model, error) {
 }
 
 // A ParamError says which parameter of a prior is wrong, and why.
-type ParamError struct{ Name, Reason string }
+type ParamError struct {
+	Name, Reason string
+	Known        []string // the parameters that there are, where this one is none of them
+}
 
 func (e *ParamError) Error() string { return "prior." + e.Name + ": " + e.Reason }
 
@@ -79,14 +84,15 @@ func newPrior(params Params) Prior {
 
 // Fail notes that a parameter is wrong.
 func (p Prior) Fail(name, reason string) {
-	*p.errs = append(*p.errs, &ParamError{name, reason})
+	*p.errs = append(*p.errs, &ParamError{Name: name, Reason: reason})
 }
 
 // Done returns everything that was wrong, or nil.
 func (p Prior) Done() error {
+	known := slices.Sorted(maps.Keys(p.read))
 	for _, name := range slices.Sorted(maps.Keys(p.params)) {
 		if !p.read[name] {
-			p.Fail(name, fmt.Sprintf("unknown; known are %v", slices.Sorted(maps.Keys(p.read))))
+			*p.errs = append(*p.errs, &ParamError{name, fmt.Sprintf("unknown; known are %v", known), known})
 		}
 	}
 	return errors.Join(*p.errs...)
@@ -108,6 +114,25 @@ func number(v any) (float64, bool) {
 	return 0, false
 }
 
+// show names a value in an error, in brief: a list may be long.
+func show(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "null"
+	case string:
+		return strconv.Quote(v)
+	case float64, int, bool:
+		return fmt.Sprint(v)
+	case []float64:
+		return "a list of numbers"
+	case [][]float64:
+		return "a list of rows"
+	case []any:
+		return "a list"
+	}
+	return fmt.Sprintf("a %T", v)
+}
+
 // Float reads a finite number.
 func (p Prior) Float(name string, absent float64) float64 {
 	v, ok := p.get(name)
@@ -116,7 +141,7 @@ func (p Prior) Float(name string, absent float64) float64 {
 	}
 	f, ok := number(v)
 	if !ok {
-		p.Fail(name, fmt.Sprintf("%v is not a finite number", v))
+		p.Fail(name, fmt.Sprintf("must be a finite number, not %s", show(v)))
 		return absent
 	}
 	return f
@@ -126,17 +151,24 @@ func (p Prior) Float(name string, absent float64) float64 {
 func (p Prior) Positive(name string, absent float64) float64 {
 	f := p.Float(name, absent)
 	if f <= 0 {
-		p.Fail(name, fmt.Sprintf("%g is not above zero", f))
+		p.Fail(name, fmt.Sprintf("must be greater than 0, not %v", f))
 		return absent
 	}
 	return f
 }
 
+// maxLen bounds lengths that a single number asks for, and maxMatrix those of
+// the rows of a matrix: a sample then has about half their square in numbers.
+const (
+	maxLen    = 1 << 20
+	maxMatrix = 1000
+)
+
 // Count reads an integer of at least least.
 func (p Prior) Count(name string, least int, absent int) int {
 	f := p.Float(name, float64(absent))
-	if f != math.Trunc(f) || f < float64(least) || f > 1<<20 {
-		p.Fail(name, fmt.Sprintf("%g is not an integer of at least %d", f, least))
+	if f != math.Trunc(f) || f < float64(least) || f > maxLen {
+		p.Fail(name, fmt.Sprintf("must be a whole number from %d to %d, not %v", least, maxLen, f))
 		return max(absent, least)
 	}
 	return int(f)
@@ -150,7 +182,7 @@ func (p Prior) Bool(name string, absent bool) bool {
 	}
 	b, ok := v.(bool)
 	if !ok {
-		p.Fail(name, fmt.Sprintf("%v is neither true nor false", v))
+		p.Fail(name, fmt.Sprintf("must be true or false, not %s", show(v)))
 	}
 	return b
 }
@@ -182,6 +214,11 @@ func numbers(v any) ([]float64, bool) {
 func rows(v any) ([][]float64, bool) {
 	switch v := v.(type) {
 	case [][]float64:
+		for _, row := range v {
+			if _, ok := numbers(row); !ok {
+				return nil, false
+			}
+		}
 		return v, true
 	case []any:
 		out := make([][]float64, len(v))
@@ -222,7 +259,7 @@ func (p Prior) Vector(name string, n int, absent float64) []float64 {
 	}
 	out, ok := numbers(v)
 	if !ok {
-		p.Fail(name, fmt.Sprintf("%v is not a list of finite numbers", v))
+		p.Fail(name, fmt.Sprintf("must be a number or a list of numbers, all finite, not %s", show(v)))
 	} else if len(out) != n {
 		p.Fail(name, fmt.Sprintf("has %d entries, want %d", len(out), n))
 	} else {
@@ -235,18 +272,15 @@ func (p Prior) Vector(name string, n int, absent float64) []float64 {
 // for a scalar, of length n.
 func (p Prior) PositiveVector(name string, n int) []float64 {
 	if given := p.Len(name); given > 0 {
-		if n != 0 && n != given {
-			p.Fail(name, fmt.Sprintf("has %d entries, want %d", given, n))
-		}
 		n = given
 	}
 	if _, ok := p.params[name]; !ok {
 		n = 0
 	}
-	out := p.Vector(name, n, 1)
+	out := p.Vector(name, max(n, 0), 1)
 	for i, f := range out {
 		if f <= 0 {
-			p.Fail(name, fmt.Sprintf("entry %d is %g, not above zero", i, f))
+			p.Fail(name, fmt.Sprintf("entry %d must be greater than 0, not %v", i, f))
 			out[i] = 1
 		}
 	}
@@ -263,13 +297,18 @@ func (p Prior) Cholesky(name string, n int, absent float64) triangle {
 	if n == 0 {
 		return triangle{}
 	}
+	if n > maxMatrix {
+		p.Fail(name, fmt.Sprintf("would have %d rows; at most %d are allowed", n, maxMatrix))
+		n = 1 // as good as any: there will be no model
+		v = absent
+	}
 	r := newTriangle(n)
 	for i := range n {
 		r.set(i, i, 1)
 	}
 	if f, ok := number(v); ok {
 		if f <= 0 {
-			p.Fail(name, fmt.Sprintf("%g is not above zero", f))
+			p.Fail(name, fmt.Sprintf("must be greater than 0, not %v", f))
 			return r
 		}
 		for i := range n {
@@ -279,7 +318,7 @@ func (p Prior) Cholesky(name string, n int, absent float64) triangle {
 	}
 	m, ok := rows(v)
 	if !ok {
-		p.Fail(name, fmt.Sprintf("%v is not a matrix: a list of rows of finite numbers", v))
+		p.Fail(name, fmt.Sprintf("must be a number or a list of rows of numbers, all finite, not %s", show(v)))
 		return r
 	}
 	sym := mat.NewSymDense(n, nil)
@@ -296,7 +335,7 @@ func (p Prior) Cholesky(name string, n int, absent float64) triangle {
 	for i, row := range m {
 		for j, f := range row {
 			if math.Abs(f-m[j][i]) > 1e-12*(math.Abs(f)+math.Abs(m[j][i])) {
-				p.Fail(name, "is not symmetric")
+				p.Fail(name, fmt.Sprintf("must be symmetric, but row %d has %v where row %d has %v", j, m[j][i], i, f))
 				return r
 			}
 			if j >= i {
@@ -306,7 +345,7 @@ func (p Prior) Cholesky(name string, n int, absent float64) triangle {
 	}
 	var chol mat.Cholesky
 	if !chol.Factorize(sym) {
-		p.Fail(name, "is not positive definite")
+		p.Fail(name, "must be positive definite")
 		return r
 	}
 	var u mat.TriDense

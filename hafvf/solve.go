@@ -80,15 +80,15 @@ func (f *Filter) climb(m *mode) {
 				left += 1e-10
 			}
 			if slope/2 < left {
+				if size < 1e-3 {
+					m.shift(delta)
+				}
 				m.converged = true
 				break
 			}
 		}
 		if size < tolerance {
-			for i := range n {
-				m.at[i][0] += delta[i][0]
-				m.at[i][1] += delta[i][1]
-			}
+			m.shift(delta)
 			m.converged = true
 			break
 		}
@@ -130,6 +130,14 @@ func (f *Filter) climb(m *mode) {
 		f.place(m.at)
 	}
 	m.value = f.objective()
+}
+
+// shift applies the last step.
+func (m *mode) shift(delta [][2]float64) {
+	for i, d := range delta {
+		m.at[i][0] += d[0]
+		m.at[i][1] += d[1]
+	}
 }
 
 // scale is the size, in nats, of the terms of L, whose rounding is what it

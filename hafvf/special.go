@@ -43,6 +43,8 @@ func lgammaDelta(a, k float64) float64 {
 		return math.Log(a)
 	case 2:
 		return math.Log(a) + math.Log1p(a)
+	case 0.5:
+		return 0.5 * math.Log(a*halfRatio(a))
 	}
 	lift := 1.0
 	sum := 0.0
@@ -59,6 +61,23 @@ func lgammaDelta(a, k float64) float64 {
 	}
 	r, q := 1/a, 1/(a+k)
 	return sum + (a-0.5)*math.Log1p(k*r) + k*(math.Log(a+k)-1) + stirling(q) - stirling(r)
+}
+
+// halfRatio returns (Γ(a+½)/Γ(a))²/a.
+func halfRatio(a float64) float64 {
+	start := a
+	up, down := 1.0, 1.0
+	for a < 10 {
+		up *= a
+		down *= a + 0.5
+		a++
+	}
+	r := 1 / a
+	r2 := r * r
+	// Σ (2−2¹⁻²ⁿ)B₂ₙ/(2n(2n−1)a²ⁿ⁻¹), from Stirling's series at a + ½ and a.
+	series := r * (1./8 - r2*(1./192-r2*(1./640-r2*(17./14336-r2*(31./18432-r2*(691./180224-r2*5461/425984))))))
+	up /= down
+	return up * up * (a / start) * math.Exp(-2*series)
 }
 
 // stirling returns lnΓ(x) − (x−½)ln x + x − ½ln 2π for r = 1/x.
