@@ -7,11 +7,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/spf13/cobra"
@@ -37,6 +36,9 @@ func main() {
 	}
 	flag.CommandLine.Parse(nil)
 	beam.Init()
+	// The runner logs every job's life, and each error at every layer; what is
+	// wrong with a run reaches the user once, as the command's error.
+	slog.SetDefault(slog.New(slog.DiscardHandler))
 	os.Exit(run(os.Args[1:]))
 }
 
@@ -59,9 +61,7 @@ estimate, and how much of the past still counts.`,
 	root.AddCommand(runCommand(), checkCommand(), plotCommand(), versionCommand())
 	root.SetArgs(args)
 
-	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer cancel()
-	cmd, err := root.ExecuteContextC(ctx)
+	cmd, err := root.ExecuteContextC(context.Background())
 	switch {
 	case err == nil:
 		return 0

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// asProgram makes the test binary behave as the program, so that exit codes and
+// streams are those of a process.
+const asProgram = "HAFVF_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	flag.Parse()
+	os.Exit(m.Run())
+}
+
+// program runs the program in dir and returns its exit code and streams.
+func program(t *testing.T, dir, stdin string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), asProgram+"=1")
+	cmd.Stdin = strings.NewReader(stdin)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
+}
+
+func folder(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+const (
+	goodCSV  = "key,time,x\na,2026-01-01T00:00:00Z,1.5\na,2026-01-01T00:00:01Z,oops\na,2026-01-01T00:00:02Z,2\n"
+	goodYAML = "model: {family: normal}\nsource: {csv: {path: in.csv}}\n"
+)
+
+func TestExitCodes(t *testing.T) {
+	dir := folder(t, map[string]string{
+		"in.csv":   goodCSV,
+		"ok.yaml":  goodYAML,
+		"bad.yaml": "model: {famly: normal}\n",
+		"big.yaml": strings.Repeat("#", 10<<20),
+	})
+	for _, c := range []struct {
+		name   string
+		args   string
+		code   int
+		stderr string
+	}{
+		{"done with a reject", "run ok.yaml", 0, "1 rejected"},
+		{"flags before arguments", "run --set top=0.5 ok.yaml", 0, "1 keys"},
+		{"flags behind arguments", "run ok.yaml --set top=0.5", 0, "1 keys"},
+		{"check", "check ok.yaml", 0, ""},
+		{"version", "version", 0, ""},
+		{"input missing", "run ok.yaml --set source.csv.path=no.csv", 1, "no.csv"},
+		{"column missing", "run ok.yaml --set source.csv.values=[y]", 1, `"y"`},
+		{"disk full", "run ok.yaml --set sink.jsonl.path=/dev/full", 1, "/dev/full"},
+		{"unknown command", "rum", 2, "unknown command"},
+		{"unknown flag", "run --no", 2, "unknown flag"},
+		{"too many arguments", "run a b", 2, "accepts"},
+		{"no such config", "run no.yaml", 2, "no.yaml"},
+		{"wrong key", "run bad.yaml", 2, `did you mean "family"?`},
+		{"wrong override", "check ok.yaml --set top=2", 2, "--set top=2"},
+		{"huge config", "check big.yaml", 2, "more than the 1048576"},
+		{"plot without a picture", "plot out.jsonl", 2, "-o"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, _, stderr := program(t, dir, "", strings.Fields(c.args)...)
+			if code != c.code || !strings.Contains(stderr, c.stderr) {
+				t.Errorf("hafvf %s: exit %d, want %d; standard error: %s", c.args, code, c.code, stderr)
+			}
+		})
+	}
+}
+
+func TestRunReadsStandardInput(t *testing.T) {
+	dir := folder(t, map[string]string{"c.yaml": "model: {family: normal}\nsource: {csv: {path: '-'}}\n"})
+	code, stdout, stderr := program(t, dir, goodCSV, "run", "c.yaml")
+	if code != 0 || strings.Count(stdout, "\n") != 2 || !strings.Contains(stdout, `"id":"stdin:2"`) {
+		t.Errorf("exit %d\n%s\n%s", code, stdout, stderr)
+	}
+	if !strings.Contains(stderr, `"place":"stdin:3","raw":"a,2026-01-01T00:00:01Z,oops"`) {
+		t.Errorf("no dead letter in %s", stderr)
+	}
+}
+
+func TestDemo(t *testing.T) {
+	dir := t.TempDir()
+	code, _, stderr := program(t, dir, "", "run")
+	if code != 0 || !strings.Contains(stderr, "what changed most") {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	for _, name := range []string{demoResults, demoPicture} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestCountsDemo(t *testing.T) {
+	dir, err := filepath.Abs("../../testdata/nab")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "out.jsonl")
+	code, _, stderr := program(t, dir, "", "run", "tweets.yaml", "--set", "sink.jsonl.path="+out)
+	if code != 0 || !strings.Contains(stderr, " 0 rejected, 0 not converged") {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
+	if _, err := os.Stat(out); errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
