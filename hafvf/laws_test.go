@@ -1,0 +1,171 @@
+package hafvf_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"hafvf/hafvf"
+	"hafvf/hafvf/hafvftest"
+)
+
+func mustNew(t testing.TB, family string, prior hafvf.Params) hafvf.Model {
+	t.Helper()
+	m, err := hafvf.New(family, prior, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// lawful is every family with a prior and a draw.
+var lawful = []struct {
+	family string
+	prior  hafvf.Params
+	draw   func(rng *rand.Rand) []float64
+}{
+	{"bernoulli", nil, func(rng *rand.Rand) []float64 { return []float64{float64(rng.IntN(2))} }},
+	{"categorical", hafvf.Params{"alpha": []float64{1, .5, 2}}, func(rng *rand.Rand) []float64 { return []float64{float64(rng.IntN(3))} }},
+	{"poisson", nil, func(rng *rand.Rand) []float64 { return []float64{math.Floor(5 * rng.ExpFloat64())} }},
+	{"exponential", nil, func(rng *rand.Rand) []float64 { return []float64{rng.ExpFloat64()} }},
+	{"normal", hafvf.Params{"mu": .5, "kappa": .1}, func(rng *rand.Rand) []float64 { return []float64{2 + rng.NormFloat64()} }},
+	{"mvnormal", hafvf.Params{"mu": []float64{0, 1}}, func(rng *rand.Rand) []float64 { return []float64{rng.NormFloat64(), 3 * rng.NormFloat64()} }},
+	{"regression", hafvf.Params{"mean": []float64{0, 1}}, func(rng *rand.Rand) []float64 {
+		u := rng.NormFloat64()
+		return []float64{u, 1, 2*u + rng.NormFloat64()}
+	}},
+	{"ar", hafvf.Params{"order": 2, "intercept": true}, func(rng *rand.Rand) []float64 {
+		return []float64{rng.NormFloat64(), rng.NormFloat64(), 1, rng.NormFloat64()}
+	}},
+}
+
+func TestModels(t *testing.T) {
+	for _, c := range lawful {
+		t.Run(c.family, func(t *testing.T) { hafvftest.TestModel(t, mustNew(t, c.family, c.prior), c.draw) })
+	}
+}
+
+// same runs two filters side by side on observations that mean the same.
+func same(t *testing.T, a, b hafvf.Model, xs, ys [][]float64, baseA, baseB float64) {
+	t.Helper()
+	f, g := hafvf.NewFilter(a, levels(2), 1), hafvf.NewFilter(b, levels(2), 1)
+	s, u := f.NewState(), g.NewState()
+	for i := range xs {
+		p, q := f.Update(s, xs[i]), g.Update(u, ys[i])
+		for _, v := range [][2]float64{{p.LogPredictive + baseA, q.LogPredictive + baseB}, {p.ELBO + baseA, q.ELBO + baseB}, {p.Weight, q.Weight}, {p.Memory, q.Memory}} {
+			if math.Abs(v[0]-v[1]) > 1e-7*(1+math.Abs(v[0])) {
+				t.Fatalf("step %d: %+v\n%+v", i, p, q)
+			}
+		}
+	}
+}
+
+// The normal is the one-dimensional mvnormal, and regression on an intercept.
+func TestNormalIsRegressionOnAnIntercept(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 8))
+	var xs, rows [][]float64
+	for i := range 200 {
+		x := rng.NormFloat64() + 4*float64(i/50%2)
+		xs, rows = append(xs, []float64{x}), append(rows, []float64{1, x})
+	}
+	n := mustNew(t, "normal", hafvf.Params{"mu": .3, "kappa": .5, "alpha": 2., "beta": 3.})
+	same(t, n, mustNew(t, "mvnormal", hafvf.Params{"mu": []float64{.3}, "kappa": .5, "nu": 4., "scale": 6.}), xs, xs, 0, 0)
+	same(t, n, mustNew(t, "regression", hafvf.Params{"mean": []float64{.3}, "precision": .5, "alpha": 2., "beta": 3.}), xs, rows, 0, 0)
+}
+
+func TestBernoulliIsCategoricalOfTwo(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 9))
+	var xs [][]float64
+	for range 200 {
+		xs = append(xs, []float64{float64(rng.IntN(2))})
+	}
+	// Bernoulli's alpha counts the ones.
+	same(t, mustNew(t, "bernoulli", hafvf.Params{"alpha": 2., "beta": .7}), mustNew(t, "categorical", hafvf.Params{"alpha": []float64{.7, 2}}), xs, xs, 0, 0)
+}
+
+// In a steady stream the same surprising x is forgiven more after a longer run.
+func TestAssumption1AndCorollary1(t *testing.T) {
+	m := mustNew(t, "normal", nil)
+	last := 0.0
+	for _, run := range []int{10, 40, 160} {
+		f := hafvf.NewFilter(m, levels(1), 1)
+		s := f.NewState()
+		rng := rand.New(rand.NewPCG(4, 4))
+		for range run {
+			f.Update(s, []float64{rng.NormFloat64()})
+		}
+		w := f.Update(s, []float64{4}).Weight
+		if !(w > last) {
+			t.Errorf("after %d steady observations E[w] = %g, not above %g", run, w, last)
+		}
+		last = w
+	}
+}
+
+// δL → 0 as θ^η → ∞: at w = 1, δL is the line's q′.
+func TestLemma1(t *testing.T) {
+	m := mustNew(t, "bernoulli", nil)
+	last := math.Inf(1)
+	for n := 10.; n < 1e7; n *= 10 {
+		l := m.NewLine()
+		l.Set([]float64{.7 * n, .3 * n}, []float64{0, 1})
+		dl := math.Abs(l.Jet(1).Q1)
+		if !(dl < last) {
+			t.Errorf("|δL| = %g at memory %g, %g before", dl, n, last)
+		}
+		last = dl
+	}
+	if last > 1e-5 {
+		t.Errorf("|δL| = %g is left", last)
+	}
+}
+
+// As θ₀ → 0, E[z] = Q + α(T(x) − Q) with α the learning rate (equation RL).
+func TestReinforcementLearning(t *testing.T) {
+	m := mustNew(t, "bernoulli", hafvf.Params{"alpha": 1e-12, "beta": 1e-12})
+	f := hafvf.NewFilter(m, nil, 0.9)
+	rapid.Check(t, func(t *rapid.T) {
+		s := f.NewState()
+		var mean, sd [1]float64
+		for i, x := range rapid.SliceOfN(rapid.IntRange(0, 1), 2, 30).Draw(t, "x") {
+			q := mean[0]
+			step := f.Update(s, []float64{float64(x)})
+			m.Estimate(mean[:], sd[:], f.Sample(s), nil)
+			if want := q + step.LearningRate()*(float64(x)-q); i > 0 && math.Abs(mean[0]-want) > 1e-9 {
+				t.Fatalf("step %d: E[z] = %g, want %g", i, mean[0], want)
+			}
+		}
+	})
+}
+
+// Memory tends to 1/(1−w), the footnote to equation RL.
+func TestMemoryOfSteadyForgetting(t *testing.T) {
+	f := hafvf.NewFilter(mustNew(t, "normal", nil), nil, 0.95)
+	s := f.NewState()
+	var step hafvf.Step
+	for i := range 1000 {
+		step = f.Update(s, []float64{math.Sin(float64(i))})
+	}
+	if math.Abs(step.Memory-20) > 1e-9 {
+		t.Errorf("memory %g, want 20", step.Memory)
+	}
+}
+
+func FuzzDecodeState(f *testing.F) {
+	flt := hafvf.NewFilter(mustNew(f, "normal", nil), levels(2), 1)
+	s := flt.NewState()
+	flt.Update(s, []float64{1})
+	f.Add(s.Append(nil, 7))
+	f.Add([]byte{1, 2, 3})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := flt.DecodeState(b, 7)
+		if err != nil {
+			return
+		}
+		if back := s.Append(nil, 7); string(back) != string(b) {
+			t.Errorf("%x became %x", b, back)
+		}
+	})
+}
