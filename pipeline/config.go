@@ -3,16 +3,15 @@
 package pipeline
 
 import (
-	"fmt"
-	"math"
+	"errors"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
-	"gonum.org/v1/gonum/mat"
+
+	"hafvf/hafvf"
 )
 
 // A Config says what a pipeline reads, which filter it runs, and where its
@@ -52,14 +51,15 @@ const (
 // A Model is a family and its prior.
 type Model struct {
 	Family string
-	// Prior holds the textbook parameters under the names that the config gives
-	// them, complete and expanded: numbers as float64, vectors as []float64,
-	// matrices as [][]float64, ar's order as int and its intercept as bool.
+	// Prior holds the textbook parameters that the config gives: numbers as
+	// float64, vectors as []float64, matrices as [][]float64, and bool. The
+	// family has defaults for the others.
 	Prior  map[string]any
 	Auto   bool // the prior is learned from the first WarmUp observations
 	WarmUp int
-	// Dim is the length of the prior's vectors: the number of categories, of
-	// coordinates, or of coefficients; 1 for a scalar family.
+	// Dim is the length of the observation vector (for categorical, the number
+	// of categories), as the config or else the columns give it; 0 where only the
+	// prior does.
 	Dim int
 }
 
@@ -200,15 +200,15 @@ func Parse(name string, text []byte, set []string) (*Config, error) {
 }
 
 // keys declares the config: each key, what it means, and how a value is read
-// into c. The prior is left in its node, because it is read last: its shape
+// into c. The prior is left in its node, because it is read last: what it must be
 // depends on the family and the columns.
 func (c *Config) keys(prior **yaml.Node) []key {
 	return []key{
 		{name: "transform", doc: "filter (the default) or smooth", read: choice(&c.Transform, "filter", "smooth")},
 		{name: "model", doc: "what is assumed of the values", keys: []key{
-			{name: "family", doc: "one of " + strings.Join(familyNames(), ", ") + "; required", read: choice(&c.Model.Family, familyNames()...)},
+			{name: "family", doc: "one of " + strings.Join(hafvf.Families(), ", ") + "; required", read: choice(&c.Model.Family, hafvf.Families()...)},
 			{name: "prior", doc: "the family's textbook parameters, or auto", read: later(prior)},
-			{name: "dim", doc: "length of the prior's vectors, where neither prior nor columns fix it", read: whole(&c.Model.Dim, 1)},
+			{name: "dim", doc: "length of the observation vector, where neither prior nor columns fix it: coordinates for mvnormal, regressors and target for regression; for categorical the number of categories, where alpha is a number", read: whole(&c.Model.Dim, 1)},
 		}},
 		{name: "levels", doc: "Beta priors {alpha, beta} of the forgetting weights, bottom up; [{alpha: 0.9, beta: 0.1}, {alpha: 1, beta: 1}] by default", read: levels(&c.Levels)},
 		{name: "top", doc: "fixed weight of the topmost level, in [0, 1]; 1 by default", read: number(&c.Top, unitInterval)},
@@ -297,7 +297,7 @@ func (d *decoder) check(c *Config) {
 		c.Runner.Name = "prism"
 	}
 	if c.Model.Family == "" && !d.has("model.family") && !d.failed("model") && !d.failed("") {
-		d.fail("model.family", "missing; one of %s is required", strings.Join(familyNames(), ", "))
+		d.fail("model.family", "missing; one of %s is required", strings.Join(hafvf.Families(), ", "))
 	}
 	if c.Order == EventTime {
 		const reason = "an empty name means that there is no time, which needs order: arrival"
@@ -401,336 +401,125 @@ func delimiter(dst *rune) reader {
 	}
 }
 
-// A family declares the prior of a family and the shape of its observations.
-type family struct {
-	name  string
-	prior []param
-	// An observation has perDim·dim + beyond values. A family without perDim
-	// takes one, whatever its dim.
-	perDim, beyond int
-	scalar         bool // dim is 1
-}
+// maxDim bounds model.dim.
+const maxDim = 1_000_000
 
-// A param declares one textbook parameter.
-type param struct {
-	name     string
-	kind     paramKind
-	byDef    float64 // where the config has none, unless required
-	required bool
-	within   bound
-}
-
-type paramKind int
-
-const (
-	scalarParam paramKind = iota
-	vectorParam
-	matrixParam // symmetric and positive definite
-	degrees     // a number greater than dim − 1; dim + 1 by default
-	count       // a whole number, at least 1
-	boolean     // true or false; false by default
-)
-
-var (
-	betaPrior  = []param{{name: "alpha", byDef: 1, within: positive}, {name: "beta", byDef: 1, within: positive}}
-	gammaPrior = []param{{name: "shape", byDef: 1, within: positive}, {name: "rate", byDef: 1, within: positive}}
-
-	// linearPrior is coefficients|σ² ~ N(mean, σ²·precision⁻¹), σ² ~ InvGamma(alpha, beta).
-	linearPrior = []param{
-		{name: "mean", kind: vectorParam, within: anyNumber},
-		{name: "precision", kind: matrixParam, byDef: 1},
-		{name: "alpha", byDef: 1, within: positive},
-		{name: "beta", byDef: 1, within: positive},
-	}
-)
-
-// families holds what a config may name. The order is that of the
-// documentation.
-var families = []family{
-	{name: "bernoulli", scalar: true, beyond: 1, prior: betaPrior},
-	{name: "categorical", beyond: 1, prior: []param{{name: "alpha", kind: vectorParam, required: true, within: positive}}},
-	{name: "poisson", scalar: true, beyond: 1, prior: gammaPrior},
-	{name: "exponential", scalar: true, beyond: 1, prior: gammaPrior},
-	// μ|σ² ~ N(mu, σ²/kappa), σ² ~ InvGamma(alpha, beta)
-	{name: "normal", scalar: true, beyond: 1, prior: []param{
-		{name: "mu", within: anyNumber},
-		{name: "kappa", byDef: 1, within: positive},
-		{name: "alpha", byDef: 1, within: positive},
-		{name: "beta", byDef: 1, within: positive},
-	}},
-	// Σ ~ InvWishart(scale, nu), μ|Σ ~ N(mu, Σ/kappa)
-	{name: "mvnormal", perDim: 1, prior: []param{
-		{name: "mu", kind: vectorParam, within: anyNumber},
-		{name: "kappa", byDef: 1, within: positive},
-		{name: "nu", kind: degrees, within: anyNumber},
-		{name: "scale", kind: matrixParam, byDef: 1},
-	}},
-	{name: "regression", perDim: 1, beyond: 1, prior: linearPrior},
-	{name: "ar", beyond: 1, prior: slices.Concat([]param{
-		{name: "order", kind: count, required: true},
-		{name: "intercept", kind: boolean},
-	}, linearPrior)},
-}
-
-func familyNames() []string {
-	var names []string
-	for _, f := range families {
-		names = append(names, f.name)
-	}
-	return names
-}
-
-// Bounds of dim: the state of a family with a matrix has dim² numbers per key.
-const (
-	maxDim       = 1_000_000
-	maxMatrixDim = 1_000
-)
-
-// prior reads c.Model.Prior from n, which is nil where the config has none, and
-// fixes c.Model.Dim.
+// prior reads c.Model.Prior from n, which is nil where the config has none.
+// Which parameters there are, what they may be, and what stands for an absent
+// one is the family's business: making its model tells.
 func (d *decoder) prior(c *Config, n *yaml.Node) {
 	const path = "model.prior"
-	i := slices.IndexFunc(families, func(f family) bool { return f.name == c.Model.Family })
-	if i < 0 {
+	if c.Model.Family == "" {
 		return
 	}
-	f := families[i]
 	if n != nil && n.Kind == yaml.ScalarNode && n.Value == "auto" && !d.available(path, "auto") {
 		return
 	}
-
 	before := len(d.errs)
-	given := map[string]any{}
-	var keys []key
-	for _, p := range f.prior {
-		keys = append(keys, key{name: p.name, required: p.required, read: p.reader(given)})
+	c.Model.Prior = map[string]any{}
+	if n != nil {
+		d.entries(path, n, func(p string, k, v *yaml.Node) { c.Model.Prior[k.Value] = d.value(p, v) })
 	}
-	if n == nil {
-		n = &yaml.Node{Kind: yaml.MappingNode}
-	}
-	d.mapping(path, n, keys)
 	if len(d.errs) > before {
 		return
 	}
 
-	dim, ok := d.dim(c, f, given)
-	if !ok {
+	if c.Model.Dim > maxDim {
+		d.fail("model.dim", "must be at most %d, not %d", maxDim, c.Model.Dim)
+	}
+	columns, values := c.Source.columns()
+	hasDim, dimOK := d.has("model.dim"), !d.failed("model.dim")
+	columnsOK := !d.failed("source") && !d.failed(values) && !d.failed(strings.TrimSuffix(values, ".values"))
+	switch {
+	case !dimOK || !hasDim && !columnsOK:
+		// Another mistake hides the length. This one fits, so that what is
+		// reported is wrong whatever the length.
+		c.Model.Dim = 2
+	case !hasDim:
+		c.Model.Dim = len(columns)
+	}
+	m, err := hafvf.New(c.Model.Family, c.Model.Prior, c.Model.Dim)
+	if err != nil {
+		d.params(err)
 		return
 	}
-	c.Model.Dim = dim
-	c.Model.Prior = map[string]any{}
-	for _, p := range f.prior {
-		v, ok := given[p.name]
-		if !ok {
-			v = p.byDef
-		}
-		c.Model.Prior[p.name] = d.expand(join(path, p.name), p, v, ok, dim)
+
+	length := m.Dim()
+	if _, ok := m.(hafvf.Sequential); ok {
+		length = 1
+	}
+	// One number may stand for several categories, each with a probability.
+	if want := max(length, m.Outputs()); hasDim && dimOK && c.Model.Dim != want {
+		d.fail("model.dim", "dim %d, but %s with this prior makes it %d", c.Model.Dim, c.Model.Family, want)
+	}
+	if columnsOK && values != "" && len(columns) != length {
+		d.fail(values, "names %d columns; %s takes %d", len(columns), c.Model.Family, length)
 	}
 }
 
-// reader reads the parameter as it is written, into into: a number may stand for
-// a vector or a matrix.
-func (p param) reader(into map[string]any) reader {
-	return func(d *decoder, path string, n *yaml.Node) {
-		within := p.within
-		if within == nil {
-			within = anyNumber
+// params records what a family finds wrong with its prior.
+func (d *decoder) params(err error) {
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) {
+		for _, err := range joined.Unwrap() {
+			d.params(err)
 		}
-		numbers := func(path string, n *yaml.Node) ([]float64, bool) {
-			row, ok := make([]float64, len(n.Content)), true
-			for i, e := range n.Content {
-				ok = d.number(d.entry(path, i, e), e, within, &row[i]) && ok
-			}
-			return row, ok
-		}
-		isList := n.Kind == yaml.SequenceNode
+		return
+	}
+	var p *hafvf.ParamError
+	if !errors.As(err, &p) {
+		d.fail("model.prior", "%v", err)
+		return
+	}
+	path := join("model.prior", keyName(p.Name))
+	if p.Known != nil {
+		d.fail(path, "unknown key; %s", suggest(p.Name, p.Known))
+		return
+	}
+	d.fail(path, "%s", p.Reason)
+}
+
+// value reads a parameter of whatever family: a number, true or false, a vector,
+// or a matrix by rows.
+func (d *decoder) value(path string, n *yaml.Node) any {
+	if n.Kind == yaml.SequenceNode {
 		switch {
-		case p.kind == count:
-			var v int
-			if d.whole(path, n, 1, &v) {
-				into[p.name] = v
+		case len(n.Content) == 0:
+			d.fail(path, "must not be empty")
+			return nil
+		case n.Content[0].Kind != yaml.SequenceNode:
+			return d.vector(path, n)
+		}
+		rows := make([][]float64, len(n.Content))
+		for i, row := range n.Content {
+			p := d.entry(path, i, row)
+			if row.Kind != yaml.SequenceNode {
+				d.wrongType(p, "a row of numbers", row)
+				continue
 			}
-		case p.kind == boolean:
-			var v bool
-			if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" || n.Decode(&v) != nil {
-				d.wrongType(path, "true or false", n)
-				return
-			}
-			into[p.name] = v
-		case p.kind == vectorParam && isList:
-			if len(n.Content) == 0 {
-				d.fail(path, "must not be empty")
-			} else if v, ok := numbers(path, n); ok {
-				into[p.name] = v
-			}
-		case p.kind == matrixParam && isList:
-			if m, ok := d.square(path, n, numbers); ok {
-				into[p.name] = m
-			}
-		case p.kind == vectorParam && !isNumber(n):
-			d.wrongType(path, "a number or a list of numbers", n)
-		case p.kind == matrixParam && !isNumber(n):
-			d.wrongType(path, "a number or a list of rows", n)
-		default:
-			if p.kind == matrixParam {
-				within = positive
-			}
-			var v float64
-			if d.number(path, n, within, &v) {
-				into[p.name] = v
-			}
+			rows[i] = d.vector(p, row)
+		}
+		return rows
+	}
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" {
+		var v bool
+		if n.Decode(&v) == nil {
+			return v
 		}
 	}
-}
-
-// square reads a symmetric positive definite matrix, row by row.
-func (d *decoder) square(path string, n *yaml.Node, numbers func(string, *yaml.Node) ([]float64, bool)) ([][]float64, bool) {
-	k := len(n.Content)
-	switch {
-	case k == 0:
-		d.fail(path, "must not be empty")
-		return nil, false
-	case k > maxMatrixDim:
-		d.fail(path, "has %d rows; at most %d are allowed", k, maxMatrixDim)
-		return nil, false
+	if _, ok := numberOf(n); !ok {
+		d.wrongType(path, "a number, a list, true or false", n)
+		return nil
 	}
-	m, ok := make([][]float64, k), true
-	for i, row := range n.Content {
-		p := d.entry(path, i, row)
-		switch {
-		case row.Kind != yaml.SequenceNode:
-			d.wrongType(p, "a row of numbers", row)
-			ok = false
-		case len(row.Content) != k:
-			d.fail(p, "has %d entries, but the matrix has %d rows; it must be square", len(row.Content), k)
-			ok = false
-		default:
-			var rowOK bool
-			m[i], rowOK = numbers(p, row)
-			ok = ok && rowOK
-		}
-	}
-	if !ok {
-		return nil, false
-	}
-	s := mat.NewSymDense(k, nil)
-	for i := range m {
-		for j := range i + 1 {
-			if m[i][j] != m[j][i] {
-				d.fail(path, "must be symmetric, but row %d has %v where row %d has %v", i, m[i][j], j, m[j][i])
-				return nil, false
-			}
-			s.SetSym(i, j, m[i][j])
-		}
-	}
-	if !new(mat.Cholesky).Factorize(s) {
-		d.fail(path, "must be positive definite")
-		return nil, false
-	}
-	return m, true
-}
-
-// dim returns the length of the prior's vectors, which the family, the prior,
-// model.dim and the columns must agree on.
-func (d *decoder) dim(c *Config, f family, given map[string]any) (dim int, ok bool) {
-	by := "" // what fixed dim
-	ok = true
-	limit := maxDim
-	agree := func(n int, path, what string) {
-		switch {
-		case n > limit:
-			d.fail(path, "%s %d is more than the %d that are allowed", what, n, limit)
-			ok = false
-		case by == "":
-			dim, by = n, path
-		case n != dim:
-			d.fail(path, "%s %d, but %s makes it %d", what, n, by, dim)
-			ok = false
-		}
-	}
-	if slices.ContainsFunc(f.prior, func(p param) bool { return p.kind == matrixParam }) {
-		limit = maxMatrixDim
-	}
-	if f.scalar {
-		dim, by = 1, "model.family"
-	}
-	if order, isAR := given["order"].(int); isAR {
-		if given["intercept"] == true && order < math.MaxInt {
-			order++
-		}
-		agree(order, "model.prior.order", "dim")
-	}
-	for _, p := range f.prior {
-		switch v := given[p.name].(type) {
-		case []float64:
-			agree(len(v), join("model.prior", p.name), "length")
-		case [][]float64:
-			agree(len(v), join("model.prior", p.name), "size")
-		}
-	}
-	if d.failed("model.dim") {
-		return 0, false
-	}
-	if d.has("model.dim") {
-		agree(c.Model.Dim, "model.dim", "dim")
-	}
-	if !ok {
-		return 0, false
-	}
-
-	columns, path := c.Source.columns()
-	if d.failed("source") || d.failed(path) || d.failed(strings.TrimSuffix(path, ".values")) {
-		return 0, false
-	}
-	if by == "" && f.perDim > 0 && len(columns) > f.beyond {
-		agree(len(columns)-f.beyond, path, "dim")
-	}
-	if path != "" && (by == "" && f.perDim > 0 || by != "" && len(columns) != f.perDim*dim+f.beyond) {
-		want := strconv.Itoa(f.perDim*dim + f.beyond)
-		if by == "" {
-			want = fmt.Sprintf("at least %d", f.beyond+1)
-		} else if f.perDim > 0 {
-			want += fmt.Sprintf(" (%s makes dim %d)", by, dim)
-		}
-		d.fail(path, "names %d columns; %s takes %s", len(columns), f.name, want)
-		return 0, false
-	}
-	if by == "" {
-		d.fail("model.dim", "missing; neither the prior nor the columns fix it")
-		return 0, false
-	}
-	if f.name == "categorical" && dim < 2 {
-		d.fail(by, "categorical takes at least 2 categories, not %d", dim)
-		return 0, false
-	}
-	return dim, ok
-}
-
-// expand completes a parameter now that dim is known: a number for every entry
-// of a vector, or for the diagonal of a matrix.
-func (d *decoder) expand(path string, p param, v any, given bool, dim int) any {
-	x, isNumber := v.(float64)
-	switch {
-	case p.kind == vectorParam && isNumber:
-		return slices.Repeat([]float64{x}, dim)
-	case p.kind == matrixParam && isNumber:
-		m := make([][]float64, dim)
-		for i := range m {
-			m[i] = make([]float64, dim)
-			m[i][i] = x
-		}
-		return m
-	case p.kind == degrees && !given:
-		return float64(dim + 1)
-	case p.kind == degrees && x <= float64(dim-1):
-		d.fail(path, "must be greater than dim − 1 = %d, not %v", dim-1, x)
-	case p.kind == boolean && !given:
-		return false
-	}
+	var v float64
+	d.number(path, n, anyNumber, &v)
 	return v
 }
 
-func isNumber(n *yaml.Node) bool {
-	_, ok := numberOf(n)
-	return ok
+func (d *decoder) vector(path string, n *yaml.Node) []float64 {
+	v := make([]float64, len(n.Content))
+	for i, e := range n.Content {
+		d.number(d.entry(path, i, e), e, anyNumber, &v[i])
+	}
+	return v
 }

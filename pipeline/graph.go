@@ -57,7 +57,7 @@ func (g *Graph) String() string {
 // Graph composes the config's steps. It reads no data.
 func (c *Config) Graph() (*Graph, error) {
 	g := &Graph{filter: transforms.Config{
-		Filter:   hafvf.Config{Family: c.Model.Family, Prior: c.Model.Prior, Levels: []hafvf.Beta{}, Top: c.Top},
+		Filter:   hafvf.Config{Family: c.Model.Family, Prior: c.Model.Prior, Dim: c.Model.Dim, Levels: []hafvf.Beta{}, Top: c.Top},
 		Order:    transforms.Order(c.Order),
 		Lateness: c.Lateness,
 	}}

@@ -302,9 +302,43 @@ func (e *expansion) of(n *yaml.Node) (*yaml.Node, *syntaxError) {
 
 // mapping reads n by the declaration of its keys.
 func (d *decoder) mapping(path string, n *yaml.Node, keys []key) {
+	ok := d.entries(path, n, func(p string, k, v *yaml.Node) {
+		j := slices.IndexFunc(keys, func(x key) bool { return x.name == k.Value })
+		switch {
+		case slices.Contains(unavailable, p):
+			d.fail(p, "not available in this version")
+		case j < 0:
+			d.fail(p, "unknown key; %s", suggest(k.Value, known(path, keys)))
+		default:
+			if keys[j].seen != nil {
+				keys[j].seen()
+			}
+			if keys[j].read != nil {
+				keys[j].read(d, p, v)
+				return
+			}
+			d.mapping(p, v, keys[j].keys)
+			if keys[j].single && v.Kind == yaml.MappingNode {
+				d.single(p, v, keys[j].keys)
+			}
+		}
+	})
+	if !ok {
+		return
+	}
+	for _, k := range keys {
+		if p := join(path, k.name); k.required && !d.has(p) {
+			d.fail(p, "missing; %s", k.need())
+		}
+	}
+}
+
+// entries calls read for each key of the mapping n, with its path and value. It
+// reports whether n is one.
+func (d *decoder) entries(path string, n *yaml.Node, read func(p string, k, v *yaml.Node)) bool {
 	if n.Kind != yaml.MappingNode {
 		d.wrongType(path, "a mapping", n)
-		return
+		return false
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := n.Content[i], n.Content[i+1]
@@ -326,33 +360,13 @@ func (d *decoder) mapping(path string, n *yaml.Node, keys []key) {
 			continue
 		}
 		d.at[p] = pos
-		j := slices.IndexFunc(keys, func(x key) bool { return x.name == k.Value })
-		switch {
-		case slices.Contains(unavailable, p):
-			d.fail(p, "not available in this version")
-		case k.ShortTag() == "!!merge":
+		if k.ShortTag() == "!!merge" {
 			d.fail(p, "merge keys are not supported")
-		case j < 0:
-			d.fail(p, "unknown key; %s", suggest(k.Value, known(path, keys)))
-		default:
-			if keys[j].seen != nil {
-				keys[j].seen()
-			}
-			if keys[j].read != nil {
-				keys[j].read(d, p, v)
-				continue
-			}
-			d.mapping(p, v, keys[j].keys)
-			if keys[j].single && v.Kind == yaml.MappingNode {
-				d.single(p, v, keys[j].keys)
-			}
+			continue
 		}
+		read(p, k, v)
 	}
-	for _, k := range keys {
-		if p := join(path, k.name); k.required && !d.has(p) {
-			d.fail(p, "missing; %s", k.need())
-		}
-	}
+	return true
 }
 
 // need says what a config must hold where the key k is missing.
