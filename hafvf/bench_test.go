@@ -56,3 +56,27 @@ func BenchmarkNormal(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkFamily times every family by depth, with the bytes of state per key.
+func BenchmarkFamily(b *testing.B) {
+	for _, c := range lawful {
+		m := mustNew(b, c.family, c.prior)
+		for depth := range 4 {
+			b.Run(fmt.Sprintf("%s/levels=%d", c.family, depth), func(b *testing.B) {
+				f := hafvf.NewFilter(m, levels(depth), 1)
+				rng := rand.New(rand.NewPCG(1, 2))
+				xs := make([][]float64, 1024)
+				for i := range xs {
+					xs[i] = c.draw(rng)
+					xs[i] = xs[i][len(xs[i])-f.Dim():]
+				}
+				s := f.NewState()
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					f.Update(s, xs[i%len(xs)])
+				}
+				b.ReportMetric(float64(len(s.Append(nil, 0))), "B/key")
+			})
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package hafvf_test
+
+import (
+	"fmt"
+	"math"
+
+	"hafvf/hafvf"
+)
+
+// At a jump the filter forgets most of what it knew, and follows.
+func ExampleFilter_Update() {
+	m, err := hafvf.New("normal", nil, 0)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, 1)
+	s := f.NewState()
+	var mean, sd [1]float64
+	for _, x := range []float64{0.1, -0.2, 0.3, 0, -0.1, 0.2, 9, 9.1, 8.9, 9.2} {
+		step := f.Update(s, []float64{x})
+		m.Estimate(mean[:], sd[:], f.Sample(s), nil)
+		fmt.Printf("x %4.1f  mean %5.2f  memory %.1f\n", x, mean[0], step.Memory)
+	}
+	// Output:
+	// x  0.1  mean  0.05  memory 1.0
+	// x -0.2  mean -0.04  memory 1.9
+	// x  0.3  mean  0.05  memory 2.8
+	// x  0.0  mean  0.04  memory 3.6
+	// x -0.1  mean  0.01  memory 4.4
+	// x  0.2  mean  0.04  memory 5.1
+	// x  9.0  mean  3.26  memory 1.8
+	// x  9.1  mean  4.69  memory 1.7
+	// x  8.9  mean  5.53  memory 2.1
+	// x  9.2  mean  6.26  memory 2.8
+}
+
+func ExampleQuantiler() {
+	m, err := hafvf.New("exponential", nil, 0)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}}, .9)
+	s := f.NewState()
+	for _, x := range []float64{1, 2, .5, 3, 1.5} {
+		f.Update(s, []float64{x})
+	}
+	q := m.(hafvf.Quantiler)
+	for _, p := range []float64{.05, .5, .95} {
+		fmt.Printf("%.2f: %.3f\n", p, q.Quantile(p, f.Sample(s), f.PriorWeight(s), nil))
+	}
+	// Output:
+	// 0.05: 0.078
+	// 0.50: 1.123
+	// 0.95: 6.302
+}
+
+// hours is a waiting time that is exponential in days, observed in hours.
+type hours struct{ hafvf.Model }
+
+func (h hours) LogBase([]float64) float64 { return -math.Log(24) }
+
+func (h hours) Observe(d, x []float64, weight float64) {
+	h.Model.Observe(d, []float64{x[0] / 24}, weight)
+}
+
+func ExampleRegister() {
+	hafvf.Register("hours", func(p hafvf.Prior, dim int) (hafvf.Model, error) {
+		m, err := hafvf.New("exponential", hafvf.Params{"shape": p.Positive("shape", 2)}, 0)
+		if err != nil {
+			return nil, err
+		}
+		return hours{m}, p.Done()
+	})
+	f, err := hafvf.Config{Family: "hours", Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}}, Top: 1}.Filter()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	s := f.NewState()
+	f.Update(s, []float64{12})
+	f.Update(s, []float64{36})
+	var post [2]float64
+	f.Model().Posterior(post[:], f.Sample(s))
+	fmt.Printf("shape %.3f, rate %.3f\n", post[0], post[1])
+	// Output:
+	// shape 3.900, rate 2.950
+}
