@@ -218,9 +218,9 @@ func TestRunOracle(t *testing.T) {
 
 // TestRunOverManyBundles has more observations than a bundle takes.
 func TestRunOverManyBundles(t *testing.T) {
-	n := 2*connectors.BundleRecords + 1000
+	n := connectors.BundleRecords + 100_000
 	if testing.Short() {
-		t.Skip("half a million records")
+		t.Skip("more than half a million records")
 	}
 	lines := make([]string, n)
 	for i := range lines {
