@@ -1,6 +1,7 @@
 package hafvf
 
 import (
+	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -77,7 +78,7 @@ var hardStreams = []struct {
 	}},
 }
 
-var seed = uint64(1)
+var seed = flag.Uint64("seed", 1, "seed of the search for missed maxima")
 
 // TestGlobalMaximum compares the objective with brute force at every step of the
 // filter's own way.
@@ -96,7 +97,7 @@ func TestGlobalMaximum(t *testing.T) {
 				lv := []Beta{phi, {1, 1}}[:depth]
 				f, g := NewFilter(m, lv, 1), NewFilter(m, lv, 1)
 				s := f.NewState()
-				rng := rand.New(rand.NewPCG(seed, uint64(depth)))
+				rng := rand.New(rand.NewPCG(*seed, uint64(depth)))
 				offset := rng.IntN(100)
 				for i := range each {
 					x := []float64{hs.draw(rng, i+offset)}
