@@ -19,8 +19,8 @@ type Filter struct {
 	delta, trial, start [][2]float64
 	best, other         mode
 	rule                rule
-	bound               float64 // max q at the ends of the line, from logPredictive
-	stats               []float64
+	bound               float64   // max q at the ends of the line, from logPredictive
+	before, stats       []float64 // the sample before the step, and what it adds
 	row                 []float64
 	present             [][]float64
 }
@@ -59,12 +59,13 @@ func NewFilter(model Model, levels []Beta, top float64) *Filter {
 		levels: make([]level, n),
 		sys:    newSystem(n),
 		delta:  make([][2]float64, n), trial: make([][2]float64, n),
-		start: make([][2]float64, n),
-		best:  mode{at: make([][2]float64, n)},
-		other: mode{at: make([][2]float64, n)},
-		rule:  rule{nodes: make([]node, 0, 256)},
-		stats: make([]float64, model.Len()),
-		row:   make([]float64, model.Dim()),
+		start:  make([][2]float64, n),
+		best:   mode{at: make([][2]float64, n)},
+		other:  mode{at: make([][2]float64, n)},
+		rule:   rule{nodes: make([]node, 0, 256)},
+		before: make([]float64, model.Len()),
+		stats:  make([]float64, model.Len()),
+		row:    make([]float64, model.Dim()),
 	}
 	f.seq, _ = model.(Sequential)
 	for i, l := range levels {
@@ -227,7 +228,8 @@ func (f *Filter) Update(s State, xs ...[]float64) Step {
 		nan := math.NaN()
 		return Step{Missing: true, LogPredictive: nan, ELBO: nan, Residual: nan, Weight: f.Weight(s), Memory: f.model.Memory(d), Converged: true}
 	}
-	f.line.Set(d, f.stats)
+	copy(f.before, d)
+	f.line.Set(f.before, f.stats)
 	step := Step{Weight: f.top, Converged: true}
 	if len(f.naive) == 0 {
 		step.LogPredictive = f.line.Gain(f.top) + base
@@ -289,7 +291,11 @@ func (f *Filter) push(s State, xs [][]float64) {
 // the last Update of this filter.
 func (f *Filter) Increments() []Increment {
 	out := make([]Increment, len(f.levels))
-	for i := range f.levels {
+	if len(out) == 0 {
+		return out
+	}
+	f.evaluate(f.best.at)
+	for i := range out {
 		out[i] = f.levels[i].increment()
 	}
 	return out

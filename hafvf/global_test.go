@@ -2,7 +2,6 @@ package hafvf
 
 import (
 	"flag"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -108,8 +107,8 @@ func TestGlobalMaximum(t *testing.T) {
 					iterations += step.Iterations
 					if miss := want - (step.ELBO - m.LogBase(x)); miss > 1e-6 {
 						missed++
-						t.Error(fmt.Sprintf("%s %s φ₀ %v, %d levels, step %d, x %v: %.3g nats below the maximum %.6g (room %.3g), state %.6g",
-							hs.family, hs.kind, phi, depth, i, x, miss, want, f.bound-f.best.value, before))
+						t.Errorf("%s %s φ₀ %v, %d levels, step %d, x %v: %.3g nats below the maximum %.6g (room %.3g), state %.6g",
+							hs.family, hs.kind, phi, depth, i, x, miss, want, f.bound-f.best.value, before)
 					}
 				}
 			}

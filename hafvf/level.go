@@ -94,6 +94,13 @@ func gammasAt(x float64) (g gammas) {
 
 // place moves the level to (x, y).
 func (l *level) place(x, y float64) {
+	l.move(x, y)
+	l.psi = [3]gammas{gammasAt(l.a), gammasAt(l.b), gammasAt(l.c)}
+	l.gap = gaps(l.a, l.b, &l.psi)
+}
+
+// move is place without the polygammas.
+func (l *level) move(x, y float64) {
 	l.x, l.y = x, y
 	if x < 0 {
 		e := math.Exp(x)
@@ -107,8 +114,6 @@ func (l *level) place(x, y float64) {
 	l.c = math.Exp(y)
 	l.a, l.b = l.m*l.c, l.m1*l.c
 	l.v = l.m * l.m1 / (l.c + 1)
-	l.psi = [3]gammas{gammasAt(l.a), gammasAt(l.b), gammasAt(l.c)}
-	l.gap = gaps(l.a, l.b, &l.psi)
 }
 
 // setPrior gives the level its prior under the weight w of the level above.

@@ -132,7 +132,8 @@ func (l *normalLine) Gain(s float64) float64 {
 	d := 0.5 * (l.sj + l.j*kappa/(kappa+l.j)*y*y)
 	if l.j == 1 {
 		// One logarithm for all but the last term.
-		return 0.5*math.Log(alpha*halfRatio(alpha)/(beta*(1+rk))) - (alpha+0.5)*math.Log1p(d/beta)
+		ratio, tail := halfRatio(alpha)
+		return 0.5*math.Log(ratio/(beta*(1+rk))) - tail - (alpha+0.5)*math.Log1p(d/beta)
 	}
 	return lgammaDelta(alpha, l.j/2) - (alpha+l.j/2)*math.Log1p(d/beta) - 0.5*(l.j*math.Log(beta)+math.Log1p(l.j*rk))
 }

@@ -92,22 +92,26 @@ func logisticAt(x float64) logistic {
 	return logistic{w, l, l - x}
 }
 
-// logistics are the coarsest nodes within ±tabled.
-var logistics = func() (t [2*tabled + 1]logistic) {
+// logistics are the nodes of the step finest within ±tabled.
+var logistics = func() (t [2*tabled/finest + 1]logistic) {
 	for i := range t {
-		t[i] = logisticAt(float64(i-tabled) * coarsest)
+		t[i] = logisticAt(float64(i)*finest - tabled)
 	}
 	return t
 }()
 
-const tabled = 32
+const (
+	finest = coarsest / 4
+	tabled = 24
+)
 
 func (r *rule) at(k int) node {
 	var l logistic
-	if i := k + tabled; r.h == coarsest && uint(i) < uint(len(logistics)) {
-		l = logistics[i]
+	x := float64(k) * r.h
+	if r.h >= finest && math.Abs(x) <= tabled {
+		l = logistics[int((x+tabled)/finest)]
 	} else {
-		l = logisticAt(float64(k) * r.h)
+		l = logisticAt(x)
 	}
 	n := node{k, r.a*l.lw + r.b*l.l1w, r.line.Gain(l.w)}
 	r.bound = math.Max(r.bound, n.gain)

@@ -55,6 +55,7 @@ func (f *Filter) climb(m *mode) {
 	f.evaluate(m.at)
 	m.converged = false
 	evaluations := 1
+	defer func() { m.iterations += evaluations }()
 	for evaluations < maxIterations {
 		f.sys.solve(delta)
 		slope := 0.0
@@ -80,17 +81,18 @@ func (f *Filter) climb(m *mode) {
 				left += 1e-10
 			}
 			if slope/2 < left {
-				if size < 1e-3 {
-					m.shift(delta)
-				}
 				m.converged = true
+				if size < 1e-3 {
+					f.shift(m, slope)
+					return
+				}
 				break
 			}
 		}
 		if size < tolerance {
-			m.shift(delta)
 			m.converged = true
-			break
+			f.shift(m, slope)
+			return
 		}
 		t := math.Min(1, maxStep/size)
 		for {
@@ -125,18 +127,17 @@ func (f *Filter) climb(m *mode) {
 			m.at[i] = trial[i]
 		}
 	}
-	m.iterations += evaluations
-	if m.converged {
-		f.place(m.at)
-	}
 	m.value = f.objective()
 }
 
-// shift applies the last step.
-func (m *mode) shift(delta [][2]float64) {
-	for i, d := range delta {
+// shift applies the last step, which adds half its slope to the value at the
+// point before it. The levels' polygammas stay behind.
+func (f *Filter) shift(m *mode, slope float64) {
+	m.value = f.objective() + slope/2
+	for i, d := range f.delta {
 		m.at[i][0] += d[0]
 		m.at[i][1] += d[1]
+		f.levels[i].move(m.at[i][0], m.at[i][1])
 	}
 }
 
@@ -174,13 +175,11 @@ func (f *Filter) place(z [][2]float64) {
 	}
 }
 
-// objective is L where the levels stand, without Σ log h. It leaves every level
-// with its child there.
+// objective is L where the levels were last evaluated, without Σ log h.
 func (f *Filter) objective() float64 {
 	value := f.line.Gain(f.levels[0].m)
 	for i := range f.levels {
 		l := &f.levels[i]
-		l.child = f.childOf(i)
 		value -= 0.5*l.v*l.child.s0 + l.divergence()
 	}
 	return value
@@ -218,8 +217,7 @@ func (f *Filter) maximise(bound float64) *mode {
 		}
 	}
 	best.iterations = searched
-	f.place(best.at)
-	best.value = f.objective()
+	f.evaluate(best.at)
 	if best != &f.best {
 		f.best, f.other = f.other, f.best
 		best = &f.best

@@ -16,7 +16,7 @@ const asymptotic = 12
 // 6.4.11), sharing one recurrence. Relative error below 1e-13 away from the
 // zero of ψ.
 func polygamma(x float64) (p0, p1, p2, p3 float64) {
-	for x < asymptotic {
+	for x < 9 {
 		r := 1 / x
 		r2 := r * r
 		p0 -= r
@@ -44,7 +44,8 @@ func lgammaDelta(a, k float64) float64 {
 	case 2:
 		return math.Log(a) + math.Log1p(a)
 	case 0.5:
-		return 0.5 * math.Log(a*halfRatio(a))
+		ratio, tail := halfRatio(a)
+		return 0.5*math.Log(ratio) - tail
 	}
 	lift := 1.0
 	sum := 0.0
@@ -63,9 +64,9 @@ func lgammaDelta(a, k float64) float64 {
 	return sum + (a-0.5)*math.Log1p(k*r) + k*(math.Log(a+k)-1) + stirling(q) - stirling(r)
 }
 
-// halfRatio returns (Γ(a+½)/Γ(a))²/a.
-func halfRatio(a float64) float64 {
-	start := a
+// halfRatio returns ratio and tail, of which ½ ln(ratio) − tail is
+// lnΓ(a+½) − lnΓ(a), so that the logarithm can be shared with other factors.
+func halfRatio(a float64) (ratio, tail float64) {
 	up, down := 1.0, 1.0
 	for a < 10 {
 		up *= a
@@ -75,9 +76,9 @@ func halfRatio(a float64) float64 {
 	r := 1 / a
 	r2 := r * r
 	// Σ (2−2¹⁻²ⁿ)B₂ₙ/(2n(2n−1)a²ⁿ⁻¹), from Stirling's series at a + ½ and a.
-	series := r * (1./8 - r2*(1./192-r2*(1./640-r2*(17./14336-r2*(31./18432-r2*(691./180224-r2*5461/425984))))))
+	tail = r * (1./8 - r2*(1./192-r2*(1./640-r2*(17./14336-r2*(31./18432-r2*(691./180224-r2*5461/425984))))))
 	up /= down
-	return up * up * (a / start) * math.Exp(-2*series)
+	return up * up * a, tail
 }
 
 // stirling returns lnΓ(x) − (x−½)ln x + x − ½ln 2π for r = 1/x.
