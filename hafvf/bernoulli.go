@@ -34,6 +34,7 @@ func (bernoulli) Observe(d, x []float64, weight float64) {
 	d[1] += weight * (1 - x[0])
 }
 
+func (m bernoulli) PriorMemory() float64      { return m.alpha + m.beta }
 func (bernoulli) Memory(d []float64) float64  { return d[0] + d[1] }
 func (bernoulli) LogBase(x []float64) float64 { return 0 }
 func (m bernoulli) NewLine() Line {

@@ -39,6 +39,14 @@ func (m categorical) Check(x []float64) error {
 
 func (categorical) Observe(d, x []float64, weight float64) { d[int(x[0])] += weight }
 
+func (m categorical) PriorMemory() float64 {
+	sum := 0.0
+	for _, a := range m.alpha {
+		sum += a
+	}
+	return sum
+}
+
 func (categorical) Memory(d []float64) float64 {
 	sum := 0.0
 	for _, v := range d {

@@ -29,6 +29,7 @@ func (exponential) Observe(d, x []float64, weight float64) {
 	d[1] += weight * x[0]
 }
 
+func (m exponential) PriorMemory() float64     { return m.shape }
 func (exponential) Memory(d []float64) float64 { return d[0] }
 func (exponential) LogBase([]float64) float64  { return 0 }
 

@@ -38,11 +38,6 @@ type Step struct {
 	Residual      float64 // the last Newton step, in logit of a mean or log of a concentration
 }
 
-// LearningRate is 1/(θ̂^η+1), the step size with which one observation moves the
-// estimate, in the paper's reading of the update as reinforcement learning
-// (equation RL). It holds for a step of one observation.
-func (s Step) LearningRate() float64 { return 1 / s.Memory }
-
 // NewFilter makes a filter with the given levels, bottom up: the naive priors φ₀
 // of w, β₀ of b, and so on. Without levels the weight is top itself. It panics
 // where a level is not a Beta distribution or top is outside [0, 1].
@@ -134,6 +129,13 @@ func (f *Filter) Weight(s State) float64 {
 		return f.top
 	}
 	return f.Level(s, 0).Mean()
+}
+
+// LearningRate is 1/(θ̂^η+1): the step with which the last observation moved the
+// estimate, in the paper's reading of the update as reinforcement learning
+// (equation RL). It holds after a step of one observation.
+func (f *Filter) LearningRate(s State) float64 {
+	return 1 / (f.model.PriorMemory() + f.model.Memory(f.Sample(s)))
 }
 
 // PriorWeight is the mean of the weight before the next observation.

@@ -35,6 +35,8 @@ type Model interface {
 	// Memory is θ^η − θ₀^η, the number of observations that the sample is worth,
 	// in the units of the prior's count parameter.
 	Memory(d []float64) float64
+	// PriorMemory is θ₀^η, in the same units.
+	PriorMemory() float64
 	// LogBase is log h(x).
 	LogBase(x []float64) float64
 	// NewLine returns scratch for following B along θ₀ + s·d.

@@ -46,6 +46,9 @@ func (m mvnormal) Observe(d, x []float64, weight float64) {
 	m.observe(d, v, weight)
 }
 
+// PriorMemory is kappa.
+func (m mvnormal) PriorMemory() float64 { return m.rK.at(0, 0) * m.rK.at(0, 0) }
+
 func (m mvnormal) Params() []Param {
 	return []Param{{Name: "mu", Rows: m.m}, {Name: "kappa"}, {Name: "nu"}, {Name: "scale", Rows: m.m, Cols: m.m}}
 }

@@ -55,6 +55,7 @@ func (normal) Merge(d, e []float64) {
 	d[0] = n
 }
 
+func (m normal) PriorMemory() float64     { return m.kappa }
 func (normal) Memory(d []float64) float64 { return d[0] }
 func (normal) LogBase([]float64) float64  { return -0.5 * log2Pi }
 

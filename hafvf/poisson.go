@@ -21,6 +21,7 @@ func (poisson) Observe(d, x []float64, weight float64) {
 	d[1] += weight
 }
 
+func (m poisson) PriorMemory() float64      { return m.rate }
 func (poisson) Memory(d []float64) float64  { return d[1] }
 func (poisson) LogBase(x []float64) float64 { return -lgamma(x[0] + 1) }
 

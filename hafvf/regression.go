@@ -53,6 +53,9 @@ func (r regression) Observe(d, x []float64, weight float64) {
 	r.observe(d, append(stack[:0], x...), weight)
 }
 
+// PriorMemory is 2·alpha.
+func (r regression) PriorMemory() float64 { return r.nu }
+
 func (r regression) Params() []Param {
 	return []Param{{Name: "mean", Rows: r.p}, {Name: "precision", Rows: r.p, Cols: r.p}, {Name: "alpha"}, {Name: "beta"}}
 }

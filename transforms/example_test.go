@@ -55,6 +55,7 @@ type knownNoise struct {
 func (knownNoise) Dim() int                     { return 1 }
 func (knownNoise) Outputs() int                 { return 1 }
 func (m knownNoise) Memory(d []float64) float64 { return d[1] * m.noise * m.noise }
+func (m knownNoise) PriorMemory() float64       { return m.precision * m.noise * m.noise }
 func (m knownNoise) Observe(d, x []float64, weight float64) {
 	k := weight / (m.noise * m.noise)
 	d[0] += k * x[0]

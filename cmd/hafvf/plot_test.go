@@ -3,13 +3,18 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/xml"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"gonum.org/v1/plot/vg"
 )
 
 func estimateLine(key string, n int, x string) string {
@@ -68,9 +73,13 @@ func TestPlotErrors(t *testing.T) {
 	}{
 		{"missing", "/no/such.jsonl", out, nil, "no such file"},
 		{"empty", results(t), out, nil, "no records"},
-		{"not a record", results(t, estimateLine("k", 1, "1"), "{}\n"), out, nil, "out.jsonl:2 is not an estimate"},
+		{"not a record", results(t, estimateLine("k", 1, "1"), "{}\n"), out, nil, "line 2 is not an estimate"},
 		{"table", results(t, "key,time,x\n"), out, nil, "JSON Lines"},
-		{"key", good, out, []string{"q"}, `no key "q"`},
+		{"cut off", results(t, estimateLine("k", 1, "1")[:40]+"\n"), out, nil, "line 1 is not an estimate"},
+		{"csv", "out.csv.gz", out, nil, "JSON Lines, not csv"},
+		{"parquet", "out.parquet", out, nil, "JSON Lines, not parquet"},
+		{"extension", good, "o.pdf", nil, "an .svg or a .png file"},
+		{"key", good, out, []string{"q"}, `no key "q"; the nearest is "k"`},
 		{"folder", good, "/no/such/o.svg", nil, "/no/such/o.svg cannot be written"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -79,27 +88,213 @@ func TestPlotErrors(t *testing.T) {
 			}
 		})
 	}
-	if _, err := os.Stat(out); err == nil {
-		t.Error("a picture was left behind")
+	left, err := os.ReadDir(filepath.Dir(out))
+	if err != nil || len(left) > 0 {
+		t.Errorf("files %v, error %v left behind", left, err)
 	}
 }
 
-func TestThinKeepsExtremes(t *testing.T) {
+func TestPlotIsDeterministic(t *testing.T) {
+	path := results(t, estimateLine("a", 1, "1"), estimateLine("b", 1, "null"), estimateLine("a", 2, "[2]"))
+	var pictures [2][]byte
+	for i := range pictures {
+		out := filepath.Join(t.TempDir(), "o.svg")
+		if err := plotResults(context.Background(), path, out, []string{"b", "a"}); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if pictures[i], err = os.ReadFile(out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(pictures[0], pictures[1]) {
+		t.Error("two pictures of one file differ")
+	}
+	if a, b := bytes.Index(pictures[0], []byte(">a<")), bytes.Index(pictures[0], []byte(">b<")); b < 0 || a < b {
+		t.Errorf("key a at %d, key b at %d; wanted b before a", a, b)
+	}
+}
+
+func TestPlotDrawsKeysAsText(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "o.svg")
+	key := "a<b>&\"\n\x01" + strings.Repeat("long ", 100)
+	line := strings.Replace(estimateLine("k", 1, "1"), `"k"`, strings.ReplaceAll(fmt.Sprintf("%q", key), `\x01`, `\u0001`), 1)
+	if err := plotResults(context.Background(), results(t, line), out, nil); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for d := xml.NewDecoder(bytes.NewReader(text)); ; {
+		if _, err := d.Token(); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !strings.Contains(string(text), "a&lt;b&gt;&amp;&#34;") {
+		t.Error("no title")
+	}
+}
+
+// A second picture replaces the first, and one that cannot be made leaves it.
+func TestPlotKeepsAPictureThatIsThere(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "o.svg")
+	if err := plotResults(context.Background(), results(t, estimateLine("k", 1, "1")), out, nil); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := plotResults(context.Background(), results(t, "{}\n"), out, nil); err == nil {
+		t.Fatal("no error")
+	}
+	if after, err := os.ReadFile(out); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the picture changed: %v", err)
+	}
+}
+
+func TestReadSeriesTakesTheCoordinateThatIsPredicted(t *testing.T) {
+	line := func(x, mean string) string {
+		return fmt.Sprintf(`{"key":"k","time":null,"n":1,"x":%s,"predicted":{"mean":%s,"sd":null},"log_predictive":null}`+"\n", x, mean)
+	}
+	for _, c := range []struct {
+		name, x, mean string
+		want          []float64
+	}{
+		{"scalar", "3", "1", []float64{3}},
+		{"missing", "null", "1", nil},
+		{"several", "[[3],[null],[4]]", "1", []float64{3, 4}},
+		{"vector", "[3,4]", "[1,2]", []float64{3}},
+		{"target behind regressors", "[3,4]", "1", []float64{4}},
+		{"category 0", "0", "[0.5,0.5]", []float64{1}},
+		{"category 1", "[1]", "[0.5,0.5]", []float64{0}},
+	} {
+		all, _, err := readSeries(context.Background(), results(t, line(c.x, c.mean)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []float64
+		for _, p := range all[0].data {
+			got = append(got, p.y)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestReadSeries(t *testing.T) {
+	all, left, err := readSeries(context.Background(), results(t, estimateLine("k", 2, "5"), estimateLine("k", 1, "4")), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const start = 1767225600 // 2026-01-01T00:00:00Z
+	s := all[0]
+	if left != 0 || !slices.Equal(s.data, []point{{start + 60, 4}, {start + 120, 5}}) || !slices.Equal(s.memory, []float64{1, 2}) ||
+		!slices.Equal(s.weights[0], []float64{0.9, 0.9}) || !slices.Equal(s.weights[1], []float64{0.5, 0.5}) || !slices.Equal(s.surprise, []float64{1, 1}) {
+		t.Errorf("%d left out; %+v", left, s)
+	}
+
+	var lines []string
+	for i := range maxKeys + 3 {
+		lines = append(lines, estimateLine(fmt.Sprintf("k%02d", 99-i), 1, "1"))
+	}
+	all, left, err = readSeries(context.Background(), results(t, lines...), nil)
+	if err != nil || left != 3 || len(all) != maxKeys || all[0].key != "k80" || all[maxKeys-1].key != "k99" {
+		t.Errorf("%d series, %d left out, error %v", len(all), left, err)
+	}
+}
+
+func TestEnvelopeKeepsExtremes(t *testing.T) {
 	v := make([]float64, 100_000)
 	v[54_321], v[77_777] = 100, -100
-	picked := thin(v, v)
-	if len(picked) > 6000 || !slices.Contains(picked, 54_321) || !slices.Contains(picked, 77_777) {
-		t.Errorf("%d points drawn, or an extreme lost", len(picked))
+	kept := envelope(v, 0, len(v), func(i int) int { return i / 100 })
+	if len(kept) > 4000 || !slices.Contains(kept, 54_321) || !slices.Contains(kept, 77_777) || !slices.IsSorted(kept) {
+		t.Errorf("%d points kept, or an extreme lost", len(kept))
 	}
 }
 
-func TestRobustRangeIgnoresAGlitch(t *testing.T) {
-	v := []float64{math.NaN()}
+func TestSparseKeepsOnePointPerCell(t *testing.T) {
+	kept := sparse([]point{{0, 0}, {0.1, 0.2}, {0, 7}, {1, 0}, {0.9, 0}}, func(p point) [2]int { return [2]int{int(p.x), int(p.y)} })
+	if want := []point{{0, 0}, {0, 7}, {1, 0}}; !slices.Equal(kept, want) {
+		t.Errorf("%v, want %v", kept, want)
+	}
+}
+
+func TestExtentIgnoresAGlitch(t *testing.T) {
+	var v []float64
 	for i := range 1000 {
 		v = append(v, float64(i%10))
 	}
-	lo, hi := robustRange(append(v, 1e6))
-	if lo > 0 || hi < 9 || hi > 40 {
-		t.Errorf("range %g … %g", lo, hi)
+	for _, c := range []struct {
+		name        string
+		v           []float64
+		least, most [2]float64
+	}{
+		{"plain", v, [2]float64{0, 0}, [2]float64{9, 9}},
+		{"glitch", append(slices.Clone(v), 1e6, math.NaN(), math.Inf(1)), [2]float64{0, 0}, [2]float64{9, 30}},
+		{"few", []float64{1, 2, 1, 2, 1e6}, [2]float64{1, 1}, [2]float64{2, 6}},
+		{"constant", []float64{7, 7}, [2]float64{6, 6.9}, [2]float64{7.1, 8}},
+		{"none", []float64{math.NaN()}, [2]float64{0, 0}, [2]float64{1, 1}},
+	} {
+		lo, hi := extent(c.v, 3)
+		if lo < c.least[0] || lo > c.least[1] || hi < c.most[0] || hi > c.most[1] {
+			t.Errorf("%s: %g … %g", c.name, lo, hi)
+		}
+	}
+}
+
+func TestTimeTicks(t *testing.T) {
+	at := func(s string) float64 {
+		v, err := time.Parse(time.RFC3339, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return float64(v.Unix())
+	}
+	for _, c := range []struct {
+		from, to string
+		width    vg.Length
+		want     string
+	}{
+		{"2026-01-31T22:00:00Z", "2026-02-01T03:00:00Z", 130, "22:00/31 Jan 2026 | 00:00/1 Feb 2026 | 02:00/ "},
+		{"2025-12-30T12:00:00Z", "2026-01-02T12:00:00Z", 150, "31 Dec/2025 | 1 Jan/2026 | 2 Jan/ "},
+		{"2025-11-15T00:00:00Z", "2026-03-15T00:00:00Z", 200, "Dec/2025 | Jan/2026 | Feb/  | Mar/ "},
+		{"1990-06-01T00:00:00Z", "2014-06-01T00:00:00Z", 150, "1995 | 2000 | 2005 | 2010"},
+	} {
+		s := series{timed: true}
+		var got []string
+		for _, tick := range s.ticks(at(c.from), at(c.to), c.width) {
+			got = append(got, strings.ReplaceAll(tick.Label, "\n", "/"))
+		}
+		if g := strings.Join(got, " | "); g != c.want {
+			t.Errorf("%s to %s: %s, want %s", c.from, c.to, g, c.want)
+		}
+	}
+}
+
+func TestNumberTicks(t *testing.T) {
+	for _, c := range []struct {
+		lo, hi float64
+		want   string
+	}{
+		{-0.04, 1.04, "0.0 0.5 1.0"},
+		{-60, 120, "0 100"},
+		{0, 3e6, "0 1M 2M 3M"},
+		{1e17, 1e17 + 32, "100000.000000T 100000.000000T 100000.000000T"},
+		{0, 3e-6, "0 1e-06 2e-06 3e-06"},
+		{0.500005, 0.500034, "0.50001 0.50002 0.50003"},
+		{0.0011, 0.0039, "0.002 0.003"},
+	} {
+		var got []string
+		for _, tick := range numberTicks(3).Ticks(c.lo, c.hi) {
+			got = append(got, tick.Label)
+		}
+		if g := strings.Join(got, " "); g != c.want {
+			t.Errorf("%g to %g: %s, want %s", c.lo, c.hi, g, c.want)
+		}
 	}
 }
