@@ -22,7 +22,6 @@ type Filter struct {
 	bound               float64   // max q at the ends of the line, from logPredictive
 	before, stats       []float64 // the sample before the step, and what it adds
 	row                 []float64
-	present             [][]float64
 }
 
 // Step is the outcome of one update. What does not apply is NaN: everything but

@@ -55,13 +55,14 @@ func (m mvnormal) Params() []Param {
 
 func (m mvnormal) Posterior(dst, d []float64) {
 	g := m.at(d, 1)
-	dst = dst[:0]
+	n := 0
 	for _, c := range g.coefficients() {
-		dst = append(dst, c...)
+		n += copy(dst[n:], c)
 	}
-	dst = append(dst, g.precision()[0][0], g.nu)
+	dst[n], dst[n+1] = g.precision()[0][0], g.nu
+	n += 2
 	for _, row := range g.scale() {
-		dst = append(dst, row...)
+		n += copy(dst[n:], row)
 	}
 }
 

@@ -62,12 +62,11 @@ func (r regression) Params() []Param {
 
 func (r regression) Posterior(dst, d []float64) {
 	g := r.at(d, 1)
-	dst = append(dst[:0], g.coefficients()[0]...)
+	n := copy(dst, g.coefficients()[0])
 	for _, row := range g.precision() {
-		dst = append(dst, row...)
+		n += copy(dst[n:], row)
 	}
-	dst = append(dst, g.nu/2, g.scale()[0][0]/2)
-	_ = dst
+	dst[n], dst[n+1] = g.nu/2, g.scale()[0][0]/2
 }
 
 func (r regression) Outputs() int { return 1 }

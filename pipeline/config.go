@@ -18,27 +18,17 @@ import (
 // records go. Parse makes one; defaults are filled in and every value is
 // checked.
 type Config struct {
-	Transform string // filter or smooth
+	Transform string // filter
 	Model     Model
 	Levels    []Level // bottom up; empty means no level
 	Top       float64 // γ in [0, 1]: the fixed weight of the topmost level
 
-	Bank           []Member // in place of Levels and Top
-	BankForgetting float64
-
 	Order    string // EventTime or Arrival
 	Lateness time.Duration
-	TimeUnit time.Duration // weight per unit of time; 0 means per observation
-
-	Session *Session
-	Change  *Change
-	Detect  *Detect
-	Keys    []KeyRule // first match wins
 
 	Source     Source
 	Sink       Sink
 	DeadLetter *Sink // nil: standard error, as JSON Lines
-	Alerts     *Sink
 	Runner     Runner
 }
 
@@ -54,9 +44,7 @@ type Model struct {
 	// Prior holds the textbook parameters that the config gives: numbers as
 	// float64, vectors as []float64, matrices as [][]float64, and bool. The
 	// family has defaults for the others.
-	Prior  map[string]any
-	Auto   bool // the prior is learned from the first WarmUp observations
-	WarmUp int
+	Prior map[string]any
 	// Dim is the length of the observation vector (for categorical, the number
 	// of categories), as the config or else the columns give it; 0 where only the
 	// prior does.
@@ -65,38 +53,6 @@ type Model struct {
 
 // A Level is the Beta prior of a forgetting weight.
 type Level struct{ Alpha, Beta float64 }
-
-// A Member is one filter of a bank.
-type Member struct {
-	Levels []Level
-	Top    float64
-}
-
-// A Session bounds the sequences that are smoothed.
-type Session struct {
-	Gap             time.Duration
-	AllowedLateness time.Duration
-	Max             int // observations
-}
-
-// Change says when a smoothed sequence counts as changed.
-type Change struct{ Odds float64 }
-
-// Detect says when a filtered stream counts as changed.
-type Detect struct {
-	Commit    float64 // probability
-	MinLength int     // observations
-	Cooldown  time.Duration
-	MinChange float64
-}
-
-// A KeyRule replaces parts of the config for the keys that match a pattern.
-type KeyRule struct {
-	Match  string
-	Model  *Model
-	Levels []Level // nil: not replaced
-	Top    *float64
-}
 
 // A Source is where records come from; exactly one field is set.
 type Source struct {
