@@ -225,8 +225,10 @@ func (f *Filter) maximise(bound float64) *mode {
 	return best
 }
 
+// better reports whether a is to be preferred: by its value, and between values
+// that rounding cannot tell apart, for having converged.
 func better(a, b *mode) bool {
-	if a.converged != b.converged {
+	if a.converged != b.converged && math.Abs(a.value-b.value) < 1e-9*(1+math.Abs(b.value)) {
 		return a.converged
 	}
 	return a.value > b.value
