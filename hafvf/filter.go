@@ -236,11 +236,9 @@ func (f *Filter) Update(s State, xs ...[]float64) Step {
 		step.LogPredictive = f.line.Gain(f.top) + base
 		step.ELBO = step.LogPredictive
 	} else {
-		w := f.top
-		for i := len(f.levels) - 1; i >= 0; i-- {
+		for i := range f.levels {
 			l, was := &f.levels[i], f.Level(s, i)
 			l.da, l.db = was.Alpha-l.naive.Alpha, was.Beta-l.naive.Beta
-			w = l.priorAt(w).Mean()
 		}
 		step.LogPredictive = f.logPredictive(f.firstPrior()) + base
 		best := f.maximise(f.bound)
