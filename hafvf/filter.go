@@ -19,9 +19,9 @@ type Filter struct {
 	delta, trial, start [][2]float64
 	best, other         mode
 	rule                rule
-	bound               float64   // max q at the ends of the line, from logPredictive
 	before, stats       []float64 // the sample before the step, and what it adds
 	row                 []float64
+	single              [1][]float64 // row, as the rows of a step
 }
 
 // Step is the outcome of one update. What does not apply is NaN: everything but
@@ -212,11 +212,27 @@ func missing(x []float64) bool {
 // no other vectors changes nothing but the window of a Sequential model. It
 // allocates nothing.
 func (f *Filter) Update(s State, xs ...[]float64) Step {
+	step := f.learn(s, f.rows(s, xs), true)
+	f.push(s, xs)
+	return step
+}
+
+// rows are what the model takes of xs, valid until the next call.
+func (f *Filter) rows(s State, xs [][]float64) [][]float64 {
+	if f.seq == nil || len(xs) == 0 {
+		return xs
+	}
+	f.single[0] = f.Row(s, xs[0])
+	return f.single[:]
+}
+
+// learn is Update on rows, without the window of a Sequential model. The
+// log predictive costs as much as the rest: without predict, it is NaN.
+func (f *Filter) learn(s State, rows [][]float64, predict bool) Step {
 	d := f.Sample(s)
 	clear(f.stats)
 	base, count := 0.0, 0
-	for _, x := range xs {
-		row := f.Row(s, x)
+	for _, row := range rows {
 		if missing(row) {
 			continue
 		}
@@ -224,24 +240,28 @@ func (f *Filter) Update(s State, xs ...[]float64) Step {
 		base += f.model.LogBase(row)
 		count++
 	}
+	nan := math.NaN()
 	if count == 0 {
-		f.push(s, xs)
-		nan := math.NaN()
 		return Step{Missing: true, LogPredictive: nan, ELBO: nan, Residual: nan, Weight: f.Weight(s), Memory: f.model.Memory(d), Converged: true}
 	}
 	copy(f.before, d)
 	f.line.Set(f.before, f.stats)
-	step := Step{Weight: f.top, Converged: true}
+	step := Step{LogPredictive: nan, Weight: f.top, Converged: true}
 	if len(f.naive) == 0 {
-		step.LogPredictive = f.line.Gain(f.top) + base
-		step.ELBO = step.LogPredictive
+		step.ELBO = f.line.Gain(f.top) + base
+		if predict {
+			step.LogPredictive = step.ELBO
+		}
 	} else {
 		for i := range f.levels {
 			l, was := &f.levels[i], f.Level(s, i)
 			l.da, l.db = was.Alpha-l.naive.Alpha, was.Beta-l.naive.Beta
 		}
-		step.LogPredictive = f.logPredictive(f.firstPrior()) + base
-		best := f.maximise(f.bound)
+		q0, q1 := f.line.Gain(0), f.line.Gain(1)
+		if predict {
+			step.LogPredictive = f.logPredictive(f.firstPrior(), q0, q1) + base
+		}
+		best := f.maximise(math.Max(q0, q1))
 		for i := range f.levels {
 			at := f.model.Len() + 2*i
 			s[at], s[at+1] = f.levels[i].a, f.levels[i].b
@@ -251,12 +271,11 @@ func (f *Filter) Update(s State, xs ...[]float64) Step {
 		step.Iterations, step.Converged, step.Residual = best.iterations, best.converged, best.residual
 	}
 	f.model.Scale(d, step.Weight)
-	for _, x := range xs {
-		if row := f.Row(s, x); !missing(row) {
+	for _, row := range rows {
+		if !missing(row) {
 			f.model.Observe(d, row, 1)
 		}
 	}
-	f.push(s, xs)
 	step.Memory = f.model.Memory(d)
 	return step
 }

@@ -14,12 +14,12 @@ import "math"
 // The logarithm of the integrand varies on the scale of one unit of x whatever
 // the parameters; only its amplitude does not. So that a scan with a coarse step
 // shows where a finer one is worth its nodes.
-func (f *Filter) logPredictive(prior Beta) float64 {
+//
+// q0 and q1 are the gains at the ends.
+func (f *Filter) logPredictive(prior Beta, q0, q1 float64) float64 {
 	r := &f.rule
 	r.line, r.a, r.b = f.line, prior.Alpha, prior.Beta
-	q0, q1 := f.line.Gain(0), f.line.Gain(1)
-	f.bound = math.Max(q0, q1)
-	r.bound = f.bound
+	r.bound = math.Max(q0, q1)
 	r.scan(q0, q1)
 	for depth := r.depth(); depth > 0; depth-- {
 		r.refine()
