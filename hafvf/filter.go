@@ -22,6 +22,7 @@ type Filter struct {
 	before, stats       []float64 // the sample before the step, and what it adds
 	row                 []float64
 	single              [1][]float64 // row, as the rows of a step
+	past                []float64    // a window, where it is not in a state
 }
 
 // Step is the outcome of one update. What does not apply is NaN: everything but
@@ -61,7 +62,9 @@ func NewFilter(model Model, levels []Beta, top float64) *Filter {
 		stats:  make([]float64, model.Len()),
 		row:    make([]float64, model.Dim()),
 	}
-	f.seq, _ = model.(Sequential)
+	if f.seq, _ = model.(Sequential); f.seq != nil {
+		f.past = make([]float64, f.seq.Window())
+	}
 	for i, l := range levels {
 		if !(l.Alpha > 0 && l.Beta > 0 && l.Alpha+l.Beta < math.Inf(1)) {
 			panic(fmt.Sprintf("hafvf: level %d: Beta(%g, %g) needs parameters above zero", i, l.Alpha, l.Beta))
