@@ -18,7 +18,8 @@ type Smoothed struct {
 	// maximum did not converge.
 	NotConverged int
 
-	model             Model
+	filter            *Filter
+	steps             [][][]float64
 	forward, backward track
 	sample            []float64
 }
@@ -53,7 +54,8 @@ func (f *Filter) Smooth(steps [][][]float64) *Smoothed {
 	width := k + 2*len(f.naive)
 	out := &Smoothed{
 		Evidence: make([]float64, n),
-		model:    f.model,
+		filter:   f,
+		steps:    steps,
 		forward:  track{make([]float64, n*width), make([]float64, n)},
 		backward: track{make([]float64, n*width), make([]float64, n)},
 		sample:   make([]float64, n*k),
@@ -96,15 +98,23 @@ func (f *Filter) rowsAt(steps [][][]float64, t int) [][]float64 {
 	if f.seq == nil || len(xs) == 0 {
 		return xs
 	}
+	f.single[0] = f.rowAt(steps, t, xs[0])
+	return f.single[:]
+}
+
+// rowAt is Row with the window that stands before step t.
+func (f *Filter) rowAt(steps [][][]float64, t int, x []float64) []float64 {
+	if f.seq == nil {
+		return x
+	}
 	for i := range f.past {
 		f.past[i] = math.NaN()
 		if at := t - 1 - i; at >= 0 && len(steps[at]) > 0 {
 			f.past[i] = steps[at][0][0]
 		}
 	}
-	f.seq.Row(f.row, f.past, xs[0][0])
-	f.single[0] = f.row
-	return f.single[:]
+	f.seq.Row(f.row, f.past, x[0])
+	return f.row
 }
 
 func (tr *track) record(t int, s State, step Step) {
@@ -128,13 +138,21 @@ func (s *Smoothed) Len() int { return len(s.Evidence) }
 // Sample is the effective sample of step t given the whole session, from which
 // the model makes the smoothed posterior, estimate and memory.
 func (s *Smoothed) Sample(t int) []float64 {
-	k := s.model.Len()
+	k := s.filter.model.Len()
 	return s.sample[t*k : (t+1)*k : (t+1)*k]
 }
 
 // Memory is θ^η − θ₀^η of the smoothed posterior of step t: forward and backward
 // memory, less the observations of the step, which both have.
-func (s *Smoothed) Memory(t int) float64 { return s.model.Memory(s.Sample(t)) }
+func (s *Smoothed) Memory(t int) float64 { return s.filter.model.Memory(s.Sample(t)) }
+
+// Estimate writes mean and standard deviation of the likelihood's mean at step t,
+// with regressors at those of the step's last observation, to slices of length
+// Model.Outputs. What is undefined is NaN, what is infinite +Inf.
+func (s *Smoothed) Estimate(mean, sd []float64, t int) {
+	f := s.filter
+	f.model.Estimate(mean, sd, s.Sample(t), f.rowAt(s.steps, t, f.lastOf(s.steps[t])))
+}
 
 // Forward is the forward pass after step t.
 func (s *Smoothed) Forward(t int) Pass { return s.pass(&s.forward, t) }
@@ -144,7 +162,7 @@ func (s *Smoothed) Backward(t int) Pass { return s.pass(&s.backward, t) }
 
 func (s *Smoothed) pass(tr *track, t int) Pass {
 	state := tr.state(t, len(tr.states)/s.Len())
-	return Pass{Weight: tr.weights[t], Memory: s.model.Memory(state[:s.model.Len()]), State: state}
+	return Pass{Weight: tr.weights[t], Memory: s.filter.model.Memory(state[:s.filter.model.Len()]), State: state}
 }
 
 // Changes returns the steps, in order, at which a new regime begins: in every run
