@@ -158,7 +158,7 @@ func (fn *decodeFn) ProcessElement(ts beam.EventTime, r connectors.Record, emit 
 		reject(appendReject(nil, place, string(r.Raw), reason))
 		return
 	}
-	o.ID = place
+	o.ID, o.Seq = place, r.Index
 	o.Raw = string(r.Raw)
 	if fn.Ordered && !o.Time.IsZero() {
 		ts = mtime.FromTime(o.Time)
