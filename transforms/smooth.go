@@ -95,7 +95,7 @@ func Smooth(s beam.Scope, cfg SmoothConfig, col beam.PCollection) (smoothed, rej
 	}
 	admitted, rejected := beam.ParDo2(s, &admitFn{Config: string(text)}, col)
 	// Panes hold what came since the last one: reviseFn has the rest.
-	windowed := beam.WindowInto(s, window.NewSessions(cfg.Gap), admitted, beam.AllowedLateness(cfg.AllowedLateness), beam.PanesDiscard())
+	windowed := beam.WindowInto(s, window.NewSessions(cfg.Gap+span(cfg.Gap)), admitted, beam.AllowedLateness(cfg.AllowedLateness), beam.PanesDiscard())
 	sessions := beam.ParDo(s, &gatherFn{Gap: cfg.Gap}, beam.GroupByKey(s, windowed))
 	sessions = beam.WindowInto(s, window.NewGlobalWindows(), sessions)
 	if cfg.AllowedLateness > 0 {
@@ -111,25 +111,35 @@ func parseSmoothConfig(text string) (cfg SmoothConfig, err error) {
 	return cfg, json.Unmarshal([]byte(text), &cfg)
 }
 
-// admitFn checks observations and sends them on at their own time, without what
-// only a rejection needs.
+// admitFn checks observations and sends them on without what only a rejection
+// needs, in blocks of one key: what the runner's grouping costs, in time and
+// memory, is then paid once per block. A block spans at most span(gap), and goes
+// by the time of its first observation.
 type admitFn struct {
 	Config string
 
 	filter *hafvf.Filter
-	taken  string
+	cfg    SmoothConfig
+	blocks map[string]*block
+	size   int
 	n      int
 	counts counts
 }
 
-func (fn *admitFn) Setup() error {
-	cfg, err := parseSmoothConfig(fn.Config)
-	if err != nil {
+// span is how much time a block may cover: sessions become due later by that.
+func span(gap time.Duration) time.Duration { return (gap / 10).Truncate(time.Millisecond) }
+
+func (fn *admitFn) Setup() (err error) {
+	if fn.cfg, err = parseSmoothConfig(fn.Config); err != nil {
 		return err
 	}
-	fn.taken = cfg.Taken
-	fn.filter, err = cfg.Filter.Filter()
+	fn.filter, err = fn.cfg.Filter.Filter()
 	return err
+}
+
+func (fn *admitFn) StartBundle(_ func(beam.EventTime, string, []byte), _ func(Rejected)) {
+	fn.blocks = map[string]*block{}
+	fn.size = 0
 }
 
 func (fn *admitFn) ProcessElement(key string, o Observation, emit func(beam.EventTime, string, []byte), reject func(Rejected)) {
@@ -143,33 +153,57 @@ func (fn *admitFn) ProcessElement(key string, o Observation, emit func(beam.Even
 		reject(Rejected{Key: key, Observation: o, Reason: err.Error()})
 		return
 	}
+	ts := mtime.FromTime(o.Time)
+	b := fn.blocks[key]
+	if b != nil && (ts < b.at || ts > b.at.Add(span(fn.cfg.Gap))) {
+		emit(b.at, key, b.bytes)
+		b = nil
+	}
+	if b == nil {
+		b = &block{at: ts}
+		fn.blocks[key] = b
+	}
+	was := len(b.bytes)
 	o.ID, o.Raw = "", ""
-	emit(mtime.FromTime(o.Time), key, appendObservation(nil, o))
+	b.bytes = appendObservation(b.bytes, o)
+	if fn.size += len(b.bytes) - was; fn.size > packBytes {
+		fn.flush(emit)
+	}
 }
 
-func (fn *admitFn) FinishBundle(ctx context.Context, _ func(beam.EventTime, string, []byte), _ func(Rejected)) {
+func (fn *admitFn) flush(emit func(beam.EventTime, string, []byte)) {
+	for key, b := range fn.blocks {
+		emit(b.at, key, b.bytes)
+	}
+	clear(fn.blocks)
+	fn.size = 0
+}
+
+func (fn *admitFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func(Rejected)) {
+	fn.flush(emit)
 	fn.counts.report(ctx)
 	fn.counts = counts{}
-	if f, ok := taken.Load(fn.taken); ok {
+	if f, ok := taken.Load(fn.cfg.Taken); ok {
 		f.(func(int))(fn.n)
 	}
 	fn.n = 0
 }
 
-// gatherFn makes sessions of what was grouped. Windows have the resolution of
-// milliseconds, and the embedded runner merges those that only touch: so that
-// the gap is measured here again.
+// gatherFn makes sessions of what was grouped: the windows are wider than the gap
+// by what a block may span, and the embedded runner merges those that only touch.
 type gatherFn struct{ Gap time.Duration }
 
 func (fn *gatherFn) ProcessElement(key string, values func(*[]byte) bool, emit func(beam.EventTime, string, []byte)) error {
 	var all session
 	var b []byte
 	for values(&b) {
-		o, err := decodeAll(b, (*reader).observation)
-		if err != nil {
-			return err
+		r := &reader{b: b}
+		for len(r.b) > 0 {
+			all.observations = append(all.observations, r.observation())
 		}
-		all.observations = append(all.observations, o)
+		if r.bad {
+			return errCut
+		}
 	}
 	all.sort()
 	for _, s := range all.cut(fn.Gap) {
@@ -211,7 +245,9 @@ func (fn *reviseFn) ProcessElement(sp state.Provider, tp timers.Provider, key st
 		s.sort()
 	}
 	emit(s.end(), key, s.append(nil))
-	return fn.write(sp, tp, append(rest, s), latest.Add(-fn.AllowedLateness))
+	// The watermark has passed the window of the latest session, which ends no
+	// earlier than a gap after it.
+	return fn.write(sp, tp, append(rest, s), latest.Add(-fn.AllowedLateness-span(fn.Gap)))
 }
 
 // OnTimer forgets the sessions that are over for good.
@@ -220,7 +256,7 @@ func (fn *reviseFn) OnTimer(ts beam.EventTime, sp state.Provider, tp timers.Prov
 	if err != nil {
 		return err
 	}
-	return fn.write(sp, tp, kept, ts.Add(-fn.AllowedLateness-fn.Gap))
+	return fn.write(sp, tp, kept, ts.Add(-fn.grace()))
 }
 
 func (fn *reviseFn) read(sp state.Provider) (kept []session, err error) {
@@ -238,6 +274,9 @@ func (fn *reviseFn) read(sp state.Provider) (kept []session, err error) {
 	return kept, nil
 }
 
+// grace is how long after its last observation a session may still grow.
+func (fn *reviseFn) grace() time.Duration { return fn.Gap + span(fn.Gap) + fn.AllowedLateness }
+
 // write keeps the sessions that end after horizon.
 func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, kept []session, horizon mtime.Time) error {
 	var b []byte
@@ -245,7 +284,7 @@ func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, kept []session,
 	for _, s := range kept {
 		if s.end() > horizon {
 			b = appendString(b, string(s.append(nil)))
-			over = max(over, s.end().Add(fn.Gap+fn.AllowedLateness))
+			over = max(over, s.end().Add(fn.grace()))
 		}
 	}
 	if b == nil {
