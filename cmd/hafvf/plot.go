@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"image/color"
 	"io"
 	"math"
 	"os"
@@ -23,36 +22,54 @@ import (
 func plotCommand() *cobra.Command {
 	var out string
 	var keys []string
+	var odds float64
 	cmd := &cobra.Command{
 		Use:   "plot RESULTS -o FILE",
-		Short: "Draw the estimates of a run",
-		Long: `Plot draws the estimate records in RESULTS, JSON Lines as run writes them: per
-key the data with the prediction and its band of two standard deviations, the
-expected weights E[w] and E[b], the effective memory, and the surprise. With
-many keys, the data and the weights.`,
+		Short: "Draw the estimates, or the smoothed sessions, of a run",
+		Long: `Plot draws the records in RESULTS, JSON Lines as run writes them.
+
+Estimates: per key the data with the prediction and its band of two standard
+deviations, the expected weights E[w] and E[b], the effective memory, and the
+surprise. With many keys, the data and the weights.
+
+Smoothed records: per key the data with the smoothed estimate and its 95 % band
+(1.96 standard deviations), E[w] of the forward and the backward pass, the memory
+of both and of the two together, and the change evidence with its threshold,
+log ODDS. Vertical lines are the changes that the records report; give --odds as
+the run had it, or lines and threshold differ. Lines break between sessions. Of
+a record with several revisions, the latest is drawn. With many keys, the data
+and the evidence.`,
 		Example: "  hafvf plot out.jsonl -o out.svg\n  hafvf plot out.jsonl -o pump.png --key pump-1 --key pump-2",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
 				return usageError{errors.New("plot needs -o FILE.svg or -o FILE.png")}
 			}
-			return plotResults(cmd.Context(), args[0], out, keys)
+			if !(odds > 0) {
+				return usageError{fmt.Errorf("--odds %g: odds are above zero", odds)}
+			}
+			return plotResults(cmd.Context(), args[0], out, keys, odds)
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the picture to write, `FILE`.svg or .png")
 	cmd.Flags().StringArrayVar(&keys, "key", nil, "draw only this key; may be repeated")
+	cmd.Flags().Float64Var(&odds, "odds", defaultOdds, "of smoothed records: the threshold of the change evidence, as `ODDS`")
 	return cmd
 }
+
+// defaultOdds is what a smoothing run asks of a change, where its config says
+// nothing else.
+const defaultOdds = 10
 
 // maxKeys is how many keys one picture shows.
 const maxKeys = 20
 
-// plotResults draws the estimate records of results, JSON Lines, to out, an .svg or
-// .png file, which appears complete or not at all. It draws the keys in the
-// given order; without keys, the first maxKeys that occur, by name, and says on
-// standard error how many it left out. One key is drawn large, with its weights,
-// memory and surprise; several are drawn small.
-func plotResults(ctx context.Context, results, out string, keys []string) error {
+// plotResults draws the records of results, JSON Lines, to out, an .svg or .png
+// file, which appears complete or not at all. It draws the keys in the given
+// order; without keys, the first maxKeys that occur, by name, and says on standard
+// error how many it left out. One key is drawn large, with all its panels; several
+// are drawn small.
+func plotResults(ctx context.Context, results, out string, keys []string, odds float64) error {
 	ext := filepath.Ext(out)
 	if ext != ".svg" && ext != ".png" {
 		return usageError{fmt.Errorf("%s: a picture is an .svg or a .png file", out)}
@@ -60,51 +77,71 @@ func plotResults(ctx context.Context, results, out string, keys []string) error 
 	if len(keys) > maxKeys {
 		return usageError{fmt.Errorf("%d keys are too many for one picture, which shows at most %d", len(keys), maxKeys)}
 	}
-	all, left, err := readSeries(ctx, results, keys)
+	all, left, err := readRecords(ctx, results, keys)
 	if err != nil {
 		return err
 	}
 	if left > 0 {
 		fmt.Fprintf(os.Stderr, "hafvf: the picture shows %d of %d keys; --key KEY chooses others\n", len(all), len(all)+left)
 	}
+	large := len(all) == 1
+	var stacks []chart.Stack
+	for _, h := range all {
+		if h.records[0].smoothed() {
+			stacks = append(stacks, newSmoothed(h).stack(large, odds))
+		} else {
+			stacks = append(stacks, newEstimates(h).stack(large))
+		}
+	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return figure(all).Write(out)
+	return figure(stacks).Write(out)
 }
 
-// A series is what a picture shows of one key. All slices but the data have one
-// entry per record; NaN is what a record doesn't have.
-type series struct {
-	key  string
-	note string // on what is drawn of a value with several coordinates
-
-	timed bool          // at is Unix seconds; otherwise n
-	at    []float64     // not decreasing
-	data  []chart.Point // the observations, any number per record
-
-	mean, sd []float64   // one step ahead
-	weights  [][]float64 // E[w], E[b], …: one slice per level
-	memory   []float64
-	surprise []float64 // −log p(x|past), nats
+// A history is the records of a key.
+type history struct {
+	key     string
+	records []record
 }
 
-// A record is what the picture needs of an estimate record.
+// A record is what the picture needs of an estimate or a smoothed record.
 type record struct {
-	Key       *string
-	Time      *time.Time
-	N         int64
-	X         any
-	Predicted *struct{ Mean, SD any }
+	Key  *string
+	Time *time.Time
+	N    int64
+	X    any
+
+	// Of an estimate.
+	Predicted *moments
 	LogP      *float64 `json:"log_predictive"`
 	Weight    *float64
-	Memory    *float64
 	Levels    []struct{ Alpha, Beta *float64 }
+
+	Memory *float64
+
+	// Of a smoothed record.
+	ID                string
+	Estimate          *moments // estimates have one too
+	Forward, Backward *struct{ Weight, Memory *float64 }
+	Session           *struct {
+		Start, End *time.Time
+		N          int64
+	}
+	Revision int64
+	Split    string
+	Evidence *float64 `json:"change_evidence"`
+	Change   bool
 }
 
-// readSeries reads the series of the keys, in their order, or without keys of
+type moments struct{ Mean, SD any }
+
+// smoothed tells smoothed records from estimates.
+func (r *record) smoothed() bool { return r.Session != nil }
+
+// readRecords reads the records of the keys, in their order, or without keys of
 // the first maxKeys that occur, by name. Left is how many it left out then.
-func readSeries(ctx context.Context, path string, keys []string) (all []*series, left int, err error) {
+func readRecords(ctx context.Context, path string, keys []string) (all []history, left int, err error) {
 	for _, name := range []string{"csv", "parquet"} {
 		base := strings.TrimSuffix(strings.TrimSuffix(path, ".gz"), ".zst")
 		if filepath.Ext(base) == "."+name {
@@ -124,6 +161,7 @@ func readSeries(ctx context.Context, path string, keys []string) (all []*series,
 		return slices.Contains(keys, key)
 	}
 	var order []string
+	kind := ""
 	records := map[string][]record{} // nil for a key that is left out
 	for n := 0; ; n++ {
 		if n%4096 == 0 && ctx.Err() != nil {
@@ -138,7 +176,17 @@ func readSeries(ctx context.Context, path string, keys []string) (all []*series,
 		}
 		r, reason := parseRecord(raw)
 		if reason != "" {
-			return nil, 0, fmt.Errorf("%s, line %d is not an estimate record: %s; plot reads JSON Lines as run writes them", raw.Path, raw.Position, reason)
+			return nil, 0, fmt.Errorf("%s, line %d is neither an estimate nor a smoothed record: %s; plot reads JSON Lines as run writes them", raw.Path, raw.Position, reason)
+		}
+		is := "an estimate"
+		if r.smoothed() {
+			is = "a smoothed record"
+		}
+		if kind == "" {
+			kind = is
+		}
+		if is != kind {
+			return nil, 0, fmt.Errorf("%s, line %d is %s and line 1 %s: one picture shows one kind of records", raw.Path, raw.Position, is, kind)
 		}
 		seen, known := records[*r.Key]
 		switch {
@@ -164,12 +212,12 @@ func readSeries(ctx context.Context, path string, keys []string) (all []*series,
 		if records[k] == nil {
 			return nil, 0, fmt.Errorf("%s has no key %q; the nearest is %q", path, k, nearestKey(k, order))
 		}
-		all = append(all, newSeries(k, records[k]))
+		all = append(all, history{k, records[k]})
 	}
 	return all, left, nil
 }
 
-// parseRecord returns the reason why raw is not an estimate record, or "".
+// parseRecord returns the reason why raw is no record that plot draws, or "".
 func parseRecord(raw connectors.Record) (r record, reason string) {
 	if raw.Reason != "" {
 		return r, raw.Reason
@@ -180,59 +228,17 @@ func parseRecord(raw connectors.Record) (r record, reason string) {
 	switch {
 	case r.Key == nil:
 		return r, "it has no key"
+	case r.smoothed():
+		switch {
+		case r.Time == nil || r.Session.Start == nil:
+			return r, "it has no time"
+		case r.Estimate == nil || r.Forward == nil || r.Backward == nil:
+			return r, "it lacks the estimate or a pass"
+		}
 	case r.Predicted == nil:
-		return r, "it has no prediction"
+		return r, "it has neither prediction nor session"
 	}
 	return r, ""
-}
-
-func newSeries(key string, records []record) *series {
-	s := &series{key: key, timed: true}
-	outputs, levels := 1, 1
-	for _, r := range records {
-		s.timed = s.timed && r.Time != nil
-		levels = max(levels, len(r.Levels))
-		if m, ok := r.Predicted.Mean.([]any); ok {
-			outputs = max(outputs, len(m))
-		}
-	}
-	at := func(r record) float64 {
-		if s.timed {
-			return float64(r.Time.UnixMicro()) / 1e6
-		}
-		return float64(r.N)
-	}
-	slices.SortStableFunc(records, func(a, b record) int {
-		return cmp.Or(cmp.Compare(at(a), at(b)), cmp.Compare(a.N, b.N))
-	})
-	s.weights = make([][]float64, levels)
-	for _, r := range records {
-		s.at = append(s.at, at(r))
-		for _, v := range values(r.X, r.Predicted.Mean) {
-			if !math.IsNaN(v) {
-				s.data = append(s.data, chart.Point{X: at(r), Y: v})
-			}
-		}
-		s.mean = append(s.mean, first(r.Predicted.Mean))
-		s.sd = append(s.sd, first(r.Predicted.SD))
-		s.memory = append(s.memory, orNaN(r.Memory))
-		s.surprise = append(s.surprise, -orNaN(r.LogP))
-		for i := range s.weights {
-			w := math.NaN()
-			switch {
-			case i == 0:
-				w = orNaN(r.Weight)
-			case i < len(r.Levels):
-				a, b := orNaN(r.Levels[i].Alpha), orNaN(r.Levels[i].Beta)
-				w = a / (a + b)
-			}
-			s.weights[i] = append(s.weights[i], w)
-		}
-	}
-	if outputs > 1 {
-		s.note = fmt.Sprintf("first of %d values", outputs)
-	}
-	return s
 }
 
 // values returns the coordinate of x that the first coordinate of mean predicts,
@@ -310,25 +316,8 @@ func nearestKey(want string, keys []string) string {
 	})
 }
 
-// levelColor is the colour of the weight of level i, bottom up.
-func levelColor(i int) color.NRGBA {
-	return []color.NRGBA{chart.Vermilion, chart.Green, chart.Purple, chart.Orange}[min(i, 3)]
-}
-
-// levelName names the weight of level i as the paper does, from w and b on.
-func levelName(i int) string {
-	switch i {
-	case 0:
-		return "E[w]"
-	case 1:
-		return "E[b]"
-	}
-	return fmt.Sprintf("E[b%d]", i)
-}
-
-// figure draws one key large, with its weights, memory and surprise; several
-// small, with data and weights.
-func figure(all []*series) *chart.Figure {
+// figure lays the stacks of the keys out.
+func figure(all []chart.Stack) *chart.Figure {
 	cols, width, height := 1, 760.0, 600.0
 	switch n := len(all); {
 	case n == 1:
@@ -345,85 +334,34 @@ func figure(all []*series) *chart.Figure {
 	f := &chart.Figure{Width: width + margin, OneLegend: len(all) > 1}
 	for some := range slices.Chunk(all, cols) {
 		row := chart.Row{Height: height, Stacks: make([]chart.Stack, cols)}
-		for i, s := range some {
-			row.Stacks[i] = s.stack(len(all) == 1)
-		}
+		copy(row.Stacks, some)
 		f.Rows = append(f.Rows, row)
 	}
 	return f
 }
 
-// stack is the panels of a key: all of them, or where the picture is small, only
-// data and weights.
-func (s *series) stack(large bool) chart.Stack {
-	x := chart.Axis{Time: s.timed, Min: s.at[0], Max: s.at[len(s.at)-1]}
-	if !s.timed {
-		x.Label = "observation"
-	}
-	panels := []chart.Panel{s.dataPanel(), s.weightPanel()}
-	if large {
-		panels = append(panels, s.memoryPanel(), s.surprisePanel())
-	} else {
-		panels[1].Share, panels[1].Ticks = 0.6, 2
-	}
-	return chart.Stack{Title: s.key, Note: s.note, X: x, Panels: panels}
-}
-
-func (s *series) dataPanel() chart.Panel {
-	y := make([]float64, 0, len(s.data))
-	for _, d := range s.data {
+// dataRange is the range of a y axis for data, or where there is none for the
+// line among it.
+func dataRange(data []chart.Point, line []float64) (lo, hi float64) {
+	y := make([]float64, 0, len(data))
+	for _, d := range data {
 		y = append(y, d.Y)
 	}
 	if len(y) == 0 {
-		y = s.mean
+		y = line
 	}
-	lo, hi := chart.Extent(y, 3)
+	return padded(chart.Extent(y, 3))
+}
+
+func padded(lo, hi float64) (float64, float64) {
 	pad := 0.06 * (hi - lo)
-	low, high := make([]float64, len(s.at)), make([]float64, len(s.at))
-	for i, m := range s.mean {
-		low[i], high[i] = m-2*s.sd[i], m+2*s.sd[i]
-	}
-	return chart.Panel{Share: 2.2, Min: lo - pad, Max: hi + pad, Layers: []chart.Layer{
-		chart.Dots{Name: "observed", Points: s.data, Color: chart.Black},
-		chart.Line{Name: "predicted", X: s.at, Y: s.mean, Color: chart.Blue, Width: 0.8},
-		chart.Band{Name: "± 2 sd", X: s.at, Low: low, High: high, Color: chart.Blue},
-		chart.Arrows{Name: "beyond the axis", Points: s.data, Color: chart.Black},
-	}}
+	return lo - pad, hi + pad
 }
 
-func (s *series) weightPanel() chart.Panel {
-	p := chart.Panel{Share: 1, Min: -0.04, Max: 1.04, Ticks: 3}
-	for i, w := range s.weights {
-		p.Layers = append(p.Layers, chart.Line{Name: levelName(i), X: s.at, Y: w, Color: levelColor(i), Width: 0.9})
+func points(x, y []float64) []chart.Point {
+	all := make([]chart.Point, len(x))
+	for i := range x {
+		all[i] = chart.Point{X: x[i], Y: y[i]}
 	}
-	return p
-}
-
-func (s *series) memoryPanel() chart.Panel {
-	lo, hi := math.Inf(1), 0.0
-	for _, m := range s.memory {
-		if m > 0 && m < math.Inf(1) {
-			lo, hi = min(lo, m), max(hi, m)
-		}
-	}
-	p := chart.Panel{Share: 1, Max: max(1.05*hi, 1e-9), Layers: []chart.Layer{
-		chart.Line{Name: "memory (observations)", X: s.at, Y: s.memory, Color: chart.Blue, Width: 0.9},
-	}}
-	if hi > 100*lo {
-		p.Min, p.Max, p.Log = lo/1.2, hi*1.2, true
-	}
-	return p
-}
-
-func (s *series) surprisePanel() chart.Panel {
-	lo, hi := chart.Extent(s.surprise, 10)
-	pad := 0.06 * (hi - lo)
-	peaks := make([]chart.Point, len(s.at))
-	for i, y := range s.surprise {
-		peaks[i] = chart.Point{X: s.at[i], Y: y}
-	}
-	return chart.Panel{Share: 1, Min: lo - pad, Max: hi + pad, Layers: []chart.Layer{
-		chart.Line{Name: "surprise (nats)", X: s.at, Y: s.surprise, Color: chart.Gray, Width: 0.6},
-		chart.Arrows{Points: peaks, Color: chart.Black},
-	}}
+	return all
 }

@@ -28,6 +28,14 @@ func results(t *testing.T, lines ...string) string {
 	return path
 }
 
+func readEstimates(path string) (all []*estimates, left int, err error) {
+	histories, left, err := readRecords(context.Background(), path, nil)
+	for _, h := range histories {
+		all = append(all, newEstimates(h))
+	}
+	return all, left, err
+}
+
 func TestPlotDrawsEveryKey(t *testing.T) {
 	for _, keys := range []int{1, 5, 20} {
 		var lines []string
@@ -39,7 +47,7 @@ func TestPlotDrawsEveryKey(t *testing.T) {
 		path := results(t, lines...)
 		for _, ext := range []string{"svg", "png"} {
 			out := filepath.Join(t.TempDir(), "out."+ext)
-			if err := plotResults(context.Background(), path, out, nil); err != nil {
+			if err := plotResults(context.Background(), path, out, nil, defaultOdds); err != nil {
 				t.Fatal(err)
 			}
 			text, err := os.ReadFile(out)
@@ -71,9 +79,9 @@ func TestPlotErrors(t *testing.T) {
 	}{
 		{"missing", "/no/such.jsonl", out, nil, "no such file"},
 		{"empty", results(t), out, nil, "no records"},
-		{"not a record", results(t, estimateLine("k", 1, "1"), "{}\n"), out, nil, "line 2 is not an estimate"},
+		{"not a record", results(t, estimateLine("k", 1, "1"), "{}\n"), out, nil, "line 2 is neither an estimate nor"},
 		{"table", results(t, "key,time,x\n"), out, nil, "JSON Lines"},
-		{"cut off", results(t, estimateLine("k", 1, "1")[:40]+"\n"), out, nil, "line 1 is not an estimate"},
+		{"cut off", results(t, estimateLine("k", 1, "1")[:40]+"\n"), out, nil, "line 1 is neither an estimate nor"},
 		{"csv", "out.csv.gz", out, nil, "JSON Lines, not csv"},
 		{"parquet", "out.parquet", out, nil, "JSON Lines, not parquet"},
 		{"extension", good, "o.pdf", nil, "an .svg or a .png file"},
@@ -81,7 +89,7 @@ func TestPlotErrors(t *testing.T) {
 		{"folder", good, "/no/such/o.svg", nil, "/no/such/o.svg cannot be written"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if err := plotResults(context.Background(), c.results, c.out, c.keys); err == nil || !strings.Contains(err.Error(), c.want) {
+			if err := plotResults(context.Background(), c.results, c.out, c.keys, defaultOdds); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want %q in it", err, c.want)
 			}
 		})
@@ -97,7 +105,7 @@ func TestPlotIsDeterministic(t *testing.T) {
 	var pictures [2][]byte
 	for i := range pictures {
 		out := filepath.Join(t.TempDir(), "o.svg")
-		if err := plotResults(context.Background(), path, out, []string{"b", "a"}); err != nil {
+		if err := plotResults(context.Background(), path, out, []string{"b", "a"}, defaultOdds); err != nil {
 			t.Fatal(err)
 		}
 		var err error
@@ -117,7 +125,7 @@ func TestPlotDrawsKeysAsText(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "o.svg")
 	key := "a<b>&\"\n\x01" + strings.Repeat("long ", 100)
 	line := strings.Replace(estimateLine("k", 1, "1"), `"k"`, strings.ReplaceAll(fmt.Sprintf("%q", key), `\x01`, `\u0001`), 1)
-	if err := plotResults(context.Background(), results(t, line), out, nil); err != nil {
+	if err := plotResults(context.Background(), results(t, line), out, nil, defaultOdds); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(out)
@@ -139,14 +147,14 @@ func TestPlotDrawsKeysAsText(t *testing.T) {
 // A second picture replaces the first, and one that cannot be made leaves it.
 func TestPlotKeepsAPictureThatIsThere(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "o.svg")
-	if err := plotResults(context.Background(), results(t, estimateLine("k", 1, "1")), out, nil); err != nil {
+	if err := plotResults(context.Background(), results(t, estimateLine("k", 1, "1")), out, nil, defaultOdds); err != nil {
 		t.Fatal(err)
 	}
 	before, err := os.ReadFile(out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := plotResults(context.Background(), results(t, "{}\n"), out, nil); err == nil {
+	if err := plotResults(context.Background(), results(t, "{}\n"), out, nil, defaultOdds); err == nil {
 		t.Fatal("no error")
 	}
 	if after, err := os.ReadFile(out); err != nil || !bytes.Equal(before, after) {
@@ -170,7 +178,7 @@ func TestReadSeriesTakesTheCoordinateThatIsPredicted(t *testing.T) {
 		{"category 0", "0", "[0.5,0.5]", []float64{1}},
 		{"category 1", "[1]", "[0.5,0.5]", []float64{0}},
 	} {
-		all, _, err := readSeries(context.Background(), results(t, line(c.x, c.mean)), nil)
+		all, _, err := readEstimates(results(t, line(c.x, c.mean)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,7 +193,7 @@ func TestReadSeriesTakesTheCoordinateThatIsPredicted(t *testing.T) {
 }
 
 func TestReadSeries(t *testing.T) {
-	all, left, err := readSeries(context.Background(), results(t, estimateLine("k", 2, "5"), estimateLine("k", 1, "4")), nil)
+	all, left, err := readEstimates(results(t, estimateLine("k", 2, "5"), estimateLine("k", 1, "4")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +208,7 @@ func TestReadSeries(t *testing.T) {
 	for i := range maxKeys + 3 {
 		lines = append(lines, estimateLine(fmt.Sprintf("k%02d", 99-i), 1, "1"))
 	}
-	all, left, err = readSeries(context.Background(), results(t, lines...), nil)
+	all, left, err = readEstimates(results(t, lines...))
 	if err != nil || left != 3 || len(all) != maxKeys || all[0].key != "k80" || all[maxKeys-1].key != "k99" {
 		t.Errorf("%d series, %d left out, error %v", len(all), left, err)
 	}
