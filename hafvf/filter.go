@@ -3,6 +3,7 @@ package hafvf
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // A Filter runs the update for any number of entities, one state each. It owns
@@ -22,6 +23,8 @@ type Filter struct {
 	before, stats       []float64 // the sample before the step, and what it adds
 	row                 []float64
 	single              [1][]float64 // row, as the rows of a step
+	past                []float64    // a window, where it is not in a state
+	unknown             []float64    // an observation of NaN
 }
 
 // Step is the outcome of one update. What does not apply is NaN: everything but
@@ -61,7 +64,10 @@ func NewFilter(model Model, levels []Beta, top float64) *Filter {
 		stats:  make([]float64, model.Len()),
 		row:    make([]float64, model.Dim()),
 	}
-	f.seq, _ = model.(Sequential)
+	if f.seq, _ = model.(Sequential); f.seq != nil {
+		f.past = make([]float64, f.seq.Window())
+	}
+	f.unknown = slices.Repeat([]float64{math.NaN()}, f.Dim())
 	for i, l := range levels {
 		if !(l.Alpha > 0 && l.Beta > 0 && l.Alpha+l.Beta < math.Inf(1)) {
 			panic(fmt.Sprintf("hafvf: level %d: Beta(%g, %g) needs parameters above zero", i, l.Alpha, l.Beta))
@@ -163,6 +169,19 @@ func (f *Filter) Row(s State, x []float64) []float64 {
 	f.seq.Row(f.row, f.window(s), x[0])
 	return f.row
 }
+
+// lastOf is the last vector of a step, or NaNs where it has none of full length.
+func (f *Filter) lastOf(xs [][]float64) []float64 {
+	if n := len(xs); n > 0 && len(xs[n-1]) == len(f.unknown) {
+		return xs[n-1]
+	}
+	return f.unknown
+}
+
+// Regressors is the row at which a step is predicted: that of its last vector.
+// Where this leaves regressors open they are NaN, which makes the prediction NaN.
+// It is valid until the next call.
+func (f *Filter) Regressors(s State, xs [][]float64) []float64 { return f.Row(s, f.lastOf(xs)) }
 
 // Check says why xs, the vectors of one step, are not observations of the
 // model. NaN stands for a missing value and is fine.

@@ -1,19 +1,13 @@
 package transforms
 
-import (
-	"math"
-	"slices"
-
-	"hafvf/hafvf"
-)
+import "hafvf/hafvf"
 
 // An Estimator makes estimates of observations without a pipeline: what Filter
 // does to one key, as a plain loop. It is not safe for concurrent use.
 type Estimator struct {
-	filter  *hafvf.Filter
-	params  int
-	row     []float64
-	unknown []float64 // an observation of NaN
+	filter *hafvf.Filter
+	params int
+	row    []float64
 }
 
 // NewEstimator makes an estimator. An error names what is wrong with cfg.
@@ -22,7 +16,7 @@ func NewEstimator(cfg hafvf.Config) (*Estimator, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Estimator{filter: f, unknown: slices.Repeat([]float64{math.NaN()}, f.Dim())}
+	e := &Estimator{filter: f}
 	for _, p := range f.Model().Params() {
 		e.params += p.Size()
 	}
@@ -49,7 +43,8 @@ func (est *Estimator) Estimate(state hafvf.State, n int64, o Observation) Estima
 		Predicted: Moments{cut(outputs), cut(outputs)}, Estimate: Moments{cut(outputs), cut(outputs)},
 		Levels: cut(2 * f.Levels()), Posterior: cut(est.params),
 	}
-	row := est.regressors(state, o)
+	est.row = append(est.row[:0], f.Regressors(state, o.X)...) // the update has its own row
+	row := est.row
 	m.Predict(out.Predicted.Mean, out.Predicted.SD, f.Sample(state), f.PriorWeight(state), row)
 	step := f.Update(state, o.X...)
 	m.Estimate(out.Estimate.Mean, out.Estimate.SD, f.Sample(state), row)
@@ -61,16 +56,4 @@ func (est *Estimator) Estimate(state hafvf.State, n int64, o Observation) Estima
 	out.LogPredictive, out.ELBO, out.Weight, out.Memory = step.LogPredictive, step.ELBO, step.Weight, step.Memory
 	out.Iterations, out.Converged, out.Missing = step.Iterations, step.Converged, step.Missing
 	return out
-}
-
-// regressors returns the row at which to predict: that of the step's last vector,
-// NaN where it leaves regressors open, which makes the prediction NaN where the
-// model has any.
-func (est *Estimator) regressors(state hafvf.State, o Observation) []float64 {
-	x := est.unknown
-	if n := len(o.X); n > 0 && len(o.X[n-1]) == len(x) {
-		x = o.X[n-1]
-	}
-	est.row = append(est.row[:0], est.filter.Row(state, x)...)
-	return est.row
 }

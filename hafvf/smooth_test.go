@@ -1,0 +1,332 @@
+package hafvf_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hafvf/hafvf"
+)
+
+// natural are coordinates in which a posterior, given by its textbook
+// parameters, is linear in the statistics of the data.
+func natural(family string, p []float64) []float64 {
+	switch family {
+	case "normal":
+		mu, kappa, alpha, beta := p[0], p[1], p[2], p[3]
+		return []float64{kappa * mu, kappa, 2*beta + kappa*mu*mu, 2 * alpha}
+	case "mvnormal":
+		n := 2
+		mu, kappa, nu, scale := p[:n], p[n], p[n+1], p[n+2:]
+		out := []float64{kappa, nu}
+		for i := range n {
+			out = append(out, kappa*mu[i])
+			for j := range n {
+				out = append(out, scale[i*n+j]+kappa*mu[i]*mu[j])
+			}
+		}
+		return out
+	case "regression", "ar":
+		n := 2
+		if family == "ar" {
+			n = 3
+		}
+		mean, precision, alpha, beta := p[:n], p[n:n+n*n], p[n+n*n], p[n+n*n+1]
+		out := append([]float64{2 * alpha}, precision...)
+		square := 2 * beta
+		for i := range n {
+			sum := 0.0
+			for j := range n {
+				sum += precision[i*n+j] * mean[j]
+			}
+			out = append(out, sum)
+			square += mean[i] * sum
+		}
+		return append(out, square)
+	}
+	return p
+}
+
+// statistics are T(x) in the coordinates of natural.
+func statistics(family string, x []float64) []float64 {
+	switch family {
+	case "bernoulli":
+		return []float64{x[0], 1 - x[0]}
+	case "categorical":
+		out := make([]float64, 3)
+		out[int(x[0])] = 1
+		return out
+	case "poisson":
+		return []float64{x[0], 1}
+	case "exponential":
+		return []float64{1, x[0]}
+	case "normal":
+		return []float64{x[0], 1, x[0] * x[0], 1}
+	case "mvnormal":
+		return []float64{1, 1, x[0], x[0] * x[0], x[0] * x[1], x[1], x[1] * x[0], x[1] * x[1]}
+	}
+	u, y := x[:len(x)-1], x[len(x)-1]
+	out := []float64{1}
+	for i := range u {
+		for j := range u {
+			out = append(out, u[i]*u[j])
+		}
+	}
+	for i := range u {
+		out = append(out, u[i]*y)
+	}
+	return append(out, y*y)
+}
+
+func posterior(m hafvf.Model, d []float64) []float64 {
+	n := 0
+	for _, p := range m.Params() {
+		n += p.Size()
+	}
+	out := make([]float64, n)
+	m.Posterior(out, d)
+	return out
+}
+
+func anyMissing(x []float64) bool { return slices.ContainsFunc(x, math.IsNaN) }
+
+// The smoothed posterior is fθ + bθ − ΣT − θ₀ of two filters that run on their
+// own, for every family and depth, with missing values and several observations
+// per step.
+func TestSmoothIsForwardPlusBackward(t *testing.T) {
+	for _, c := range lawful {
+		for depth := range 4 {
+			t.Run(fmt.Sprintf("%s/levels=%d", c.family, depth), func(t *testing.T) {
+				rng := rand.New(rand.NewPCG(7, uint64(depth)))
+				m := mustNew(t, c.family, c.prior)
+				_, sequential := m.(hafvf.Sequential)
+				f := hafvf.NewFilter(m, levels(min(depth, 3)), []float64{.9, .75, 1, .999}[depth])
+				var steps [][][]float64
+				for i := range 60 {
+					x := c.draw(rng)
+					if i > 30 && c.family == "normal" {
+						x[0] += 6
+					}
+					switch {
+					case i%13 == 5:
+						x = []float64{math.NaN()}
+					case sequential:
+						x = x[len(x)-1:]
+					}
+					step := [][]float64{x}
+					switch {
+					case i%17 == 3:
+						step = nil
+					case i%11 == 7 && !sequential:
+						step = append(step, c.draw(rng), []float64{math.NaN()}, c.draw(rng))
+					}
+					steps = append(steps, step)
+				}
+				// Rows, which a model without memory of its own takes in any order.
+				rows, plain := steps, m
+				if sequential {
+					rows, plain = arRows(steps), mustNew(t, "regression", hafvf.Params{"mean": []float64{0, 0, 0}})
+				}
+				g := hafvf.NewFilter(plain, levels(min(depth, 3)), []float64{.9, .75, 1, .999}[depth])
+				run := func(order []int) [][]float64 {
+					s := g.NewState()
+					out := make([][]float64, len(rows))
+					for _, i := range order {
+						g.Update(s, rows[i]...)
+						out[i] = natural(c.family, posterior(plain, g.Sample(s)))
+					}
+					return out
+				}
+				order := make([]int, len(rows))
+				for i := range order {
+					order[i] = i
+				}
+				forward := run(order)
+				slices.Reverse(order)
+				backward := run(order)
+
+				prior := natural(c.family, posterior(m, make([]float64, m.Len())))
+				got := f.Smooth(steps)
+				for i, step := range rows {
+					want := make([]float64, len(prior))
+					size := make([]float64, len(prior))
+					for k := range want {
+						want[k] = forward[i][k] + backward[i][k] - prior[k]
+						size[k] = 1 + math.Abs(forward[i][k]) + math.Abs(backward[i][k])
+					}
+					j := 0.0
+					for _, x := range step {
+						if !anyMissing(x) {
+							j++
+							for k, v := range statistics(c.family, x) {
+								want[k] -= v
+							}
+						}
+					}
+					for k, v := range natural(c.family, posterior(m, got.Sample(i))) {
+						if math.Abs(v-want[k]) > 1e-12*size[k] {
+							t.Fatalf("step %d: natural parameter %d is %.17g, want %.17g", i, k, v, want[k])
+						}
+					}
+					if a, b := got.Memory(i), got.Forward(i).Memory+got.Backward(i).Memory-j; math.Abs(a-b) > 1e-12*(1+b) {
+						t.Fatalf("step %d: memory %g, forward + backward − J is %g", i, a, b)
+					}
+				}
+			})
+		}
+	}
+}
+
+// arRows are the rows of the model of lawful: two past values and an intercept.
+func arRows(steps [][][]float64) [][][]float64 {
+	value := func(t int) float64 {
+		if t < 0 || len(steps[t]) == 0 {
+			return math.NaN()
+		}
+		return steps[t][0][0]
+	}
+	rows := make([][][]float64, len(steps))
+	for t := range steps {
+		rows[t] = [][]float64{{value(t - 1), value(t - 2), 1, value(t)}}
+	}
+	return rows
+}
+
+func TestSmoothWithoutForgettingIsTheFullPosterior(t *testing.T) {
+	for _, top := range []float64{0, 1} {
+		for _, c := range lawful {
+			m := mustNew(t, c.family, c.prior)
+			if _, ok := m.(hafvf.Sequential); ok {
+				continue // as regression
+			}
+			rng := rand.New(rand.NewPCG(8, 1))
+			var steps [][][]float64
+			for range 25 {
+				steps = append(steps, [][]float64{c.draw(rng)})
+			}
+			got := hafvf.NewFilter(m, nil, top).Smooth(steps)
+			for i := range steps {
+				want := make([]float64, m.Len())
+				for j, step := range steps {
+					if top == 1 || i == j {
+						m.Observe(want, step[0], 1)
+					}
+				}
+				if diff := cmp.Diff(posterior(m, want), posterior(m, got.Sample(i)), approx(1e-12)); diff != "" {
+					t.Fatalf("%s, top %g, step %d: %s", c.family, top, i, diff)
+				}
+			}
+		}
+	}
+}
+
+// approx is equality up to rounding relative to 1 + size.
+func approx(tolerance float64) cmp.Option {
+	return cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) <= tolerance*(1+math.Abs(a)+math.Abs(b)) })
+}
+
+// The evidence of the design's formula, from the normal's log-partition.
+func TestEvidence(t *testing.T) {
+	m := mustNew(t, "normal", hafvf.Params{"kappa": .5})
+	logPartition := func(theta []float64) float64 {
+		kappa, alpha := theta[1], theta[3]/2
+		beta := (theta[2] - theta[0]*theta[0]/kappa) / 2
+		g, _ := math.Lgamma(alpha)
+		return g - alpha*math.Log(beta) - math.Log(kappa)/2
+	}
+	rng := rand.New(rand.NewPCG(9, 1))
+	var steps [][][]float64
+	for i := range 80 {
+		steps = append(steps, [][]float64{{rng.NormFloat64() + 3*float64(i/40)}})
+	}
+	f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
+	s := f.Smooth(steps)
+	theta := func(d []float64) []float64 { return natural("normal", posterior(m, d)) }
+	prior := theta(make([]float64, m.Len()))
+	for i := 1; i < s.Len(); i++ {
+		before, after := theta(f.Sample(s.Forward(i-1).State)), theta(f.Sample(s.Backward(i).State))
+		both := make([]float64, len(prior))
+		for k := range both {
+			both[k] = before[k] + after[k] - prior[k]
+		}
+		want := logPartition(before) + logPartition(after) - logPartition(both) - logPartition(prior)
+		if math.Abs(s.Evidence[i]-want) > 1e-10 {
+			t.Fatalf("evidence at %d is %.15g, want %.15g", i, s.Evidence[i], want)
+		}
+	}
+	if got := hafvf.Changes(s.Evidence, 10); !slices.Equal(got, []int{40}) {
+		t.Errorf("changes %v, want [40]", got)
+	}
+}
+
+// A gap of missing values puts the change at its end.
+func TestEvidenceOverAGap(t *testing.T) {
+	var steps [][][]float64
+	for i := range 40 {
+		x := 5 * float64(i/20)
+		if i >= 18 && i < 25 {
+			x = math.NaN()
+		}
+		steps = append(steps, [][]float64{{x + 0.1*float64(i%3)}})
+	}
+	f := hafvf.NewFilter(mustNew(t, "normal", nil), []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
+	if got := hafvf.Changes(f.Smooth(steps).Evidence, 10); !slices.Equal(got, []int{25}) {
+		t.Errorf("changes %v, want [25]", got)
+	}
+}
+
+func TestChanges(t *testing.T) {
+	nan, ten := math.NaN(), math.Log(10)
+	for _, c := range []struct {
+		evidence []float64
+		want     []int
+	}{
+		{nil, nil},
+		{[]float64{nan}, nil},
+		{[]float64{nan, ten}, nil}, // at the threshold is not above it
+		{[]float64{nan, 3, 5, 4, 1, 3}, []int{2, 5}},
+		{[]float64{nan, 3, 4, 4, 3}, []int{3}},
+		{[]float64{nan, 4, nan, 4}, []int{1, 3}},
+	} {
+		if got := hafvf.Changes(c.evidence, 10); !slices.Equal(got, c.want) {
+			t.Errorf("changes of %v: %v, want %v", c.evidence, got, c.want)
+		}
+	}
+}
+
+func TestSmoothOfNothing(t *testing.T) {
+	f := hafvf.NewFilter(mustNew(t, "normal", nil), levels(2), 1)
+	if s := f.Smooth(nil); s.Len() != 0 {
+		t.Errorf("%d steps", s.Len())
+	}
+	s := f.Smooth([][][]float64{nil, {{math.NaN()}}})
+	if s.Memory(0) != 0 || s.Memory(1) != 0 || s.Evidence[1] != 0 {
+		t.Errorf("memory %g, %g, evidence %g of missing steps", s.Memory(0), s.Memory(1), s.Evidence[1])
+	}
+}
+
+// BenchmarkSmooth shows that time per observation does not grow with length.
+func BenchmarkSmooth(b *testing.B) {
+	m := mustNew(b, "normal", nil)
+	for _, n := range []int{1e3, 1e4, 1e5, 1e6} {
+		for _, kind := range []string{"stationary", "jumping"} {
+			xs := stream(kind, n)
+			steps := make([][][]float64, n)
+			for i := range xs {
+				steps[i] = xs[i : i+1]
+			}
+			b.Run(fmt.Sprintf("%s/n=%d", kind, n), func(b *testing.B) {
+				f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
+				b.ReportAllocs()
+				for b.Loop() {
+					f.Smooth(steps)
+				}
+				b.ReportMetric(b.Elapsed().Seconds()/float64(b.N*n)*1e9, "ns/observation")
+			})
+		}
+	}
+}
