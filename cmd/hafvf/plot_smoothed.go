@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"hafvf/cmd/hafvf/chart"
 )
@@ -40,7 +41,9 @@ func newSmoothed(h history) *smoothed {
 			sessions++
 			s.add(s.at[len(s.at)-1], nan, nan, [2]float64{nan, nan}, [3]float64{nan, nan, nan}, nan)
 		}
-		cut[sessions] = cut[sessions] || r.Split != ""
+		if r.Split != "" {
+			cut[sessions] = true
+		}
 		for _, v := range values(r.X, r.Estimate.Mean) {
 			if !math.IsNaN(v) {
 				s.data = append(s.data, chart.Point{X: at(r), Y: v})
@@ -56,21 +59,17 @@ func newSmoothed(h history) *smoothed {
 			[2]float64{orNaN(r.Forward.Weight), orNaN(r.Backward.Weight)},
 			[3]float64{orNaN(r.Forward.Memory), orNaN(r.Backward.Memory), orNaN(r.Memory)}, orNaN(r.Evidence))
 	}
+	var notes []string
 	if outputs > 1 {
-		s.note = fmt.Sprintf("first of %d values", outputs)
+		notes = append(notes, fmt.Sprintf("first of %d values", outputs))
 	}
 	if sessions > 1 {
-		s.note += fmt.Sprintf("  %d sessions", sessions)
+		notes = append(notes, fmt.Sprintf("%d sessions", sessions))
 	}
-	pieces := 0
-	for _, c := range cut {
-		if c {
-			pieces++
-		}
+	if len(cut) > 0 {
+		notes = append(notes, fmt.Sprintf("%d cut", len(cut)))
 	}
-	if pieces > 0 {
-		s.note += fmt.Sprintf("  %d cut", pieces)
-	}
+	s.note = strings.Join(notes, ", ")
 	return s
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -211,5 +212,103 @@ func TestReadSeries(t *testing.T) {
 	all, left, err = readEstimates(results(t, lines...))
 	if err != nil || left != 3 || len(all) != maxKeys || all[0].key != "k80" || all[maxKeys-1].key != "k99" {
 		t.Errorf("%d series, %d left out, error %v", len(all), left, err)
+	}
+}
+
+// smoothedLine is a record of a session that starts at the minute start, k minutes
+// into it.
+func smoothedLine(key string, start, k, n, revision int, mean float64, more string) string {
+	at := func(minute int) string { return fmt.Sprintf("2026-01-01T00:%02d:00Z", minute) }
+	return fmt.Sprintf(`{"key":%q,"time":%q,"id":"%s/%s/0","n":%d,"x":1,"estimate":{"mean":%g,"sd":null},"memory":3,"posterior":{},`+
+		`"forward":{"weight":0.9,"memory":1,"levels":[]},"backward":{"weight":0.8,"memory":2,"levels":[]},`+
+		`"session":{"start":%q,"end":%q,"n":%d},"revision":%d,"change_evidence":null,"change":false%s}`+"\n",
+		key, at(start+k), key, at(start+k), k+1, mean, at(start), at(start+n-1), n, revision, more)
+}
+
+func readSmoothed(t *testing.T, lines ...string) *smoothed {
+	t.Helper()
+	all, _, err := readRecords(context.Background(), results(t, lines...), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newSmoothed(all[0])
+}
+
+func equalWithNaN(a, b []float64) bool {
+	return slices.EqualFunc(a, b, func(x, y float64) bool { return x == y || (math.IsNaN(x) && math.IsNaN(y)) })
+}
+
+func TestSmoothedLinesBreakBetweenSessions(t *testing.T) {
+	s := readSmoothed(t,
+		smoothedLine("k", 20, 0, 1, 0, 3, `,"split":"max"`),
+		smoothedLine("k", 0, 1, 2, 0, 2, ""),
+		smoothedLine("k", 0, 0, 2, 0, 1, ""))
+	nan := math.NaN()
+	if want := []float64{1, 2, nan, 3}; !equalWithNaN(s.mean, want) {
+		t.Errorf("means %v, want %v", s.mean, want)
+	}
+	if want := []float64{3, 3, nan, 3}; !equalWithNaN(s.memory[2], want) {
+		t.Errorf("memory %v, want %v", s.memory[2], want)
+	}
+	if !slices.IsSorted(s.at) || len(s.data) != 3 || s.note != "2 sessions, 1 cut" {
+		t.Errorf("at %v, %d observations, note %q", s.at, len(s.data), s.note)
+	}
+}
+
+// Revision 1 has grown by a record in front, so that its session starts earlier;
+// it comes first in the file.
+func TestSmoothedKeepsTheHighestRevision(t *testing.T) {
+	s := readSmoothed(t,
+		smoothedLine("k", 9, 0, 3, 1, 10, ""),
+		smoothedLine("k", 9, 1, 3, 1, 11, `,"change":true`),
+		smoothedLine("k", 9, 2, 3, 1, 12, ""),
+		smoothedLine("k", 10, 0, 2, 0, 1, `,"change":true`),
+		smoothedLine("k", 10, 1, 2, 0, 2, `,"change":true`))
+	if want := []float64{10, 11, 12}; !slices.Equal(s.mean, want) {
+		t.Errorf("means %v, want %v", s.mean, want)
+	}
+	if want := []float64{s.at[1]}; !slices.Equal(s.changes, want) {
+		t.Errorf("changes %v, want %v", s.changes, want)
+	}
+}
+
+func TestPlotDrawsSmoothedSessions(t *testing.T) {
+	lines := []string{smoothedLine("a", 0, 0, 2, 0, 1, ""), smoothedLine("a", 0, 1, 2, 0, 2, ""), smoothedLine("b", 0, 0, 1, 0, 1, "")}
+	for _, c := range []struct {
+		keys []string
+		want []string
+	}{
+		{[]string{"a"}, []string{"95 % (± 1.96 sd)", "E[w] backward", "memory (observations) forward", "threshold, log 100"}},
+		{nil, []string{">a<", ">b<", "threshold, log 100", ">change<"}},
+	} {
+		out := filepath.Join(t.TempDir(), "o.svg")
+		if err := plotResults(context.Background(), results(t, lines...), out, c.keys, 100); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("keys %v: no %q", c.keys, want)
+			}
+		}
+	}
+}
+
+func TestPlotRefusesToMixKinds(t *testing.T) {
+	for _, c := range []struct {
+		lines []string
+		want  string
+	}{
+		{[]string{estimateLine("a", 1, "1"), smoothedLine("b", 0, 0, 1, 0, 1, "")}, "line 2 is a smoothed record and line 1 an estimate"},
+		{[]string{smoothedLine("b", 0, 0, 1, 0, 1, ""), estimateLine("a", 1, "1")}, "line 2 is an estimate and line 1 a smoothed record"},
+		{[]string{strings.Replace(smoothedLine("b", 0, 0, 1, 0, 1, ""), `"forward"`, `"foreward"`, 1)}, "line 1 is neither"},
+	} {
+		err := plotResults(context.Background(), results(t, c.lines...), filepath.Join(t.TempDir(), "o.svg"), nil, defaultOdds)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v, want %q in it", err, c.want)
+		}
 	}
 }
