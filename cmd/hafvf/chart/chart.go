@@ -314,6 +314,7 @@ func (p *Panel) plot() (*plot.Plot, *grid) {
 		// An axis without a label still keeps the tick labels off by a space of
 		// the label's size, for which the small one would be too little.
 		restyle(&pl.Y.Label.TextStyle)
+		pl.Y.Label.Padding = 3
 	}
 	for _, a := range []*plot.Axis{&pl.X, &pl.Y} {
 		restyle(&a.Tick.Label)

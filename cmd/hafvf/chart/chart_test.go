@@ -99,3 +99,24 @@ func TestNumberTicks(t *testing.T) {
 		}
 	}
 }
+
+func TestLogTicks(t *testing.T) {
+	for _, c := range []struct {
+		lo, hi float64
+		want   string
+	}{
+		{0.8, 60, "1 2 5 10 20 50"},
+		{3, 8, "5"},
+		{0.5, 150, "1 10 100"},
+		{0.02, 0.3, "0.02 0.05 0.1 0.2"},
+		{0.9, 2e8, "1 100 10k 1M 100M"},
+	} {
+		var got []string
+		for _, tick := range (logTicks{}).Ticks(c.lo, c.hi) {
+			got = append(got, tick.Label)
+		}
+		if g := strings.Join(got, " "); g != c.want {
+			t.Errorf("%g to %g: %s, want %s", c.lo, c.hi, g, c.want)
+		}
+	}
+}

@@ -63,16 +63,24 @@ func numberLabel(v, step float64) string {
 	return strconv.FormatFloat(v, 'f', max(0, min(6, digits)), 64) + unit
 }
 
-// logTicks are the powers of ten, labelled so that about six labels remain.
+// logTicks are the powers of ten, labelled so that about six labels remain; where
+// there are fewer than three, with twice and five times the powers between them.
 type logTicks struct{}
 
 func (logTicks) Ticks(lo, hi float64) []plot.Tick {
 	first, last := math.Ceil(math.Log10(lo)), math.Floor(math.Log10(hi))
-	every := math.Ceil((last - first + 1) / 6)
+	every := max(1, math.Ceil((last-first+1)/6))
+	multiples := []float64{1}
+	if last-first < 2 {
+		first, multiples = first-1, []float64{1, 2, 5}
+	}
 	var ticks []plot.Tick
 	for e := first; e <= last; e += every {
-		v := math.Pow(10, e)
-		ticks = append(ticks, plot.Tick{Value: v, Label: numberLabel(v, v)})
+		for _, m := range multiples {
+			if v := m * math.Pow(10, e); v >= lo && v <= hi {
+				ticks = append(ticks, plot.Tick{Value: v, Label: numberLabel(v, math.Pow(10, e))})
+			}
+		}
 	}
 	return ticks
 }
