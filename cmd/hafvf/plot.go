@@ -350,18 +350,5 @@ func dataRange(data []chart.Point, line []float64) (lo, hi float64) {
 	if len(y) == 0 {
 		y = line
 	}
-	return padded(chart.Extent(y, 3))
-}
-
-func padded(lo, hi float64) (float64, float64) {
-	pad := 0.06 * (hi - lo)
-	return lo - pad, hi + pad
-}
-
-func points(x, y []float64) []chart.Point {
-	all := make([]chart.Point, len(x))
-	for i := range x {
-		all[i] = chart.Point{X: x[i], Y: y[i]}
-	}
-	return all
+	return chart.Pad(chart.Extent(y, 3))
 }

@@ -146,9 +146,9 @@ func (s *estimates) memoryPanel() chart.Panel {
 }
 
 func (s *estimates) surprisePanel() chart.Panel {
-	lo, hi := padded(chart.Extent(s.surprise, 10))
+	lo, hi := chart.Pad(chart.Extent(s.surprise, 10))
 	return chart.Panel{Share: 1, Min: lo, Max: hi, Layers: []chart.Layer{
 		chart.Line{Name: "surprise (nats)", X: s.at, Y: s.surprise, Color: chart.Gray, Width: 0.6},
-		chart.Arrows{Points: points(s.at, s.surprise), Color: chart.Black},
+		chart.Arrows{Points: chart.Points(s.at, s.surprise), Color: chart.Black},
 	}}
 }

@@ -166,10 +166,10 @@ func (s *smoothed) memoryPanel() chart.Panel {
 func (s *smoothed) evidencePanel(odds float64) chart.Panel {
 	threshold := math.Log(odds)
 	lo, hi := chart.Extent(s.evidence, 10)
-	lo, hi = padded(min(lo, threshold), max(hi, threshold))
+	lo, hi = chart.Pad(min(lo, threshold), max(hi, threshold))
 	return chart.Panel{Share: 1, Min: lo, Max: hi, Layers: []chart.Layer{
 		chart.Line{Name: "evidence of a change (nats)", X: s.at, Y: s.evidence, Color: chart.Gray, Width: 0.8},
 		chart.Threshold{Name: fmt.Sprintf("threshold, log %g", odds), Y: threshold, Color: chart.Black},
-		chart.Arrows{Points: points(s.at, s.evidence), Color: chart.Black},
+		chart.Arrows{Points: chart.Points(s.at, s.evidence), Color: chart.Black},
 	}}
 }

@@ -378,16 +378,17 @@ func panelTitleWidth(title string) vg.Length {
 // wrapLegend cuts entries into lines of the given width, the first of which
 // begins after indent.
 func wrapLegend(entries []entry, indent, width vg.Length) [][]entry {
+	if len(entries) == 0 {
+		return nil
+	}
 	st := legendStyle()
-	var lines [][]entry
+	lines := [][]entry{nil}
 	x := indent
 	for _, e := range entries {
 		w := swatch + 4 + st.Width(e.name)
-		if len(lines) == 0 || (x+w > width && len(lines[len(lines)-1]) > 0) {
-			if len(lines) > 0 {
-				x = 0
-			}
+		if x > 0 && x+w > width {
 			lines = append(lines, nil)
+			x = 0
 		}
 		lines[len(lines)-1] = append(lines[len(lines)-1], e)
 		x += w + 14
@@ -478,6 +479,12 @@ func Extent(v []float64, reach float64) (lo, hi float64) {
 		return lo - d, hi + d
 	}
 	return lo, hi
+}
+
+// Pad widens a range by what an axis needs for nothing to lie on its ends.
+func Pad(lo, hi float64) (float64, float64) {
+	pad := 0.06 * (hi - lo)
+	return lo - pad, hi + pad
 }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

@@ -3,6 +3,7 @@ package chart
 import (
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -117,6 +118,75 @@ func TestLogTicks(t *testing.T) {
 		}
 		if g := strings.Join(got, " "); g != c.want {
 			t.Errorf("%g to %g: %s, want %s", c.lo, c.hi, g, c.want)
+		}
+	}
+}
+
+func TestWriteNeedsAKnownExtension(t *testing.T) {
+	f := Figure{Width: 100}
+	if err := f.Write("o.pdf"); err == nil || !strings.Contains(err.Error(), `o.pdf cannot be drawn: no picture has the extension ".pdf"`) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// What has no place on an axis is left out, and nothing panics; names stand in
+// the legend once, in their order.
+func TestRenderLeavesOutWhatHasNoPlace(t *testing.T) {
+	x := []float64{0, 1, 2, 3}
+	y := []float64{-1, 0, math.NaN(), math.Inf(1)}
+	panel := func(log bool) Panel {
+		return Panel{Title: "P", Label: "unit", Share: 1, Min: 0.5, Max: 2, Log: log, Layers: []Layer{
+			Line{Name: "first", X: x, Y: y, Color: Blue, Width: 1, Dashed: true},
+			Dots{Name: "second", Points: Points(x, y), Color: Black},
+			Band{Name: "third", X: x, Low: y, High: y, Color: Blue},
+			Arrows{Points: Points(x, y), Color: Black},
+			Rules{Name: "fourth", X: []float64{-5, 1, math.NaN()}, Color: Purple},
+			Threshold{Name: "fifth", Y: 7, Color: Gray},
+		}}
+	}
+	f := Figure{
+		Title: "T", Width: 300, OneLegend: true, Notes: []string{strings.Repeat("word ", 60)},
+		Rows: []Row{{Height: 200, Stacks: []Stack{{X: Axis{Min: 0, Max: 3}, Panels: []Panel{panel(false), panel(true)}}, {}}}},
+	}
+	for _, ext := range []string{".svg", ".png"} {
+		text, err := f.Render(ext)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ext == ".png" {
+			continue
+		}
+		at := 0
+		for _, name := range []string{"first", "second", "third", "fourth", "fifth"} {
+			i := strings.Index(string(text), ">"+name+"<")
+			if n := strings.Count(string(text), ">"+name+"<"); n != 1 || i < at {
+				t.Errorf("%q stands %d times in the legend, at %d after %d", name, n, i, at)
+			}
+			at = i
+		}
+		if strings.Contains(string(text), "NaN") || strings.Contains(string(text), "Inf") {
+			t.Error("a coordinate that is not finite")
+		}
+	}
+}
+
+func TestLegendWraps(t *testing.T) {
+	var all []entry
+	for _, name := range []string{"one", "two", "three", "four"} {
+		all = append(all, entry{name: name})
+	}
+	for _, c := range []struct {
+		indent, width vg.Length
+		want          string
+	}{
+		{0, 1000, "4"}, {0, 90, "2 2"}, {60, 90, "0 2 2"}, {0, 1, "1 1 1 1"}, {500, 90, "0 2 2"},
+	} {
+		var got []string
+		for _, line := range wrapLegend(all, c.indent, c.width) {
+			got = append(got, strconv.Itoa(len(line)))
+		}
+		if g := strings.Join(got, " "); g != c.want {
+			t.Errorf("%g after %g: %s, want %s", float64(c.width), float64(c.indent), g, c.want)
 		}
 	}
 }

@@ -36,6 +36,15 @@ type Layer interface {
 // A Point is a place in a panel, in the units of its axes.
 type Point struct{ X, Y float64 }
 
+// Points pairs the coordinates of points.
+func Points(x, y []float64) []Point {
+	all := make([]Point, len(x))
+	for i := range x {
+		all[i] = Point{x[i], y[i]}
+	}
+	return all
+}
+
 // Dots are observations.
 type Dots struct {
 	Name   string

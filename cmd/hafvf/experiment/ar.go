@@ -161,10 +161,10 @@ func (o *arOutcome) figure() *chart.Figure {
 	}
 	low, high := slices.Min(o.x)-0.5, slices.Max(o.x)+0.5
 	signal := chart.Panel{Title: "A", Label: "signal (a.u.)", Share: 1.4, Min: low, Max: high, Ticks: 8, Layers: []chart.Layer{
-		chart.Dots{Name: "signal", Points: points(t, o.x), Color: chart.Black},
+		chart.Dots{Name: "signal", Points: chart.Points(t, o.x), Color: chart.Black},
 		chart.Line{Name: "predicted one step ahead", X: t, Y: r.prediction, Color: chart.Vermilion, Width: 0.9},
 		chart.Line{Name: "smoothed", X: t, Y: r.smoothed, Color: chart.Blue, Width: 0.9},
-		chart.Arrows{Points: points(t, r.prediction), Color: chart.Vermilion},
+		chart.Arrows{Points: chart.Points(t, r.prediction), Color: chart.Vermilion},
 		chart.Rules{Name: "impulse", X: []float64{t[arImpulses[0]], t[arImpulses[1]]}, Color: chart.Gray, Dashed: true},
 		chart.Rules{Name: "change of frequencies", X: []float64{t[arChange]}, Color: chart.Purple, Dashed: true},
 	}}
@@ -176,7 +176,7 @@ func (o *arOutcome) figure() *chart.Figure {
 		chart.Line{Name: "1/(1−E[w]) forward", X: t, Y: expectedMemory(r.weight[0]), Color: chart.Vermilion, Width: 0.8, Dashed: true},
 		chart.Line{Name: "1/(1−E[w]) backward", X: t, Y: expectedMemory(r.weight[1]), Color: chart.Green, Width: 0.8, Dashed: true},
 	}, marks...)}
-	lo, hi := padded(slices.Concat(r.coefficient[:]...))
+	lo, hi := chart.Pad(chart.Extent(slices.Concat(r.coefficient[:]...), 6))
 	weights := chart.Panel{Title: "C", Label: "AR weight", Share: 1.3, Min: lo, Max: hi}
 	for i, c := range r.coefficient {
 		weights.Layers = append(weights.Layers, chart.Line{Name: fmt.Sprintf("lag %d", i+1), X: t, Y: c, Color: lagColors[i], Width: 1})
@@ -197,10 +197,10 @@ func (o *arOutcome) figure() *chart.Figure {
 			Title: z.title,
 			X:     chart.Axis{Label: "t", Min: z.min, Max: z.max},
 			Panels: []chart.Panel{{Label: signal.Label, Share: 1, Min: low, Max: high, Ticks: 8, Layers: append([]chart.Layer{
-				chart.Dots{Points: points(t, o.x), Color: chart.Black},
+				chart.Dots{Points: chart.Points(t, o.x), Color: chart.Black},
 				chart.Line{X: t, Y: r.prediction, Color: chart.Vermilion, Width: 0.9},
 				chart.Line{X: t, Y: r.smoothed, Color: chart.Blue, Width: 0.9},
-				chart.Arrows{Points: points(t, r.prediction), Color: chart.Vermilion},
+				chart.Arrows{Points: chart.Points(t, r.prediction), Color: chart.Vermilion},
 			}, marks...)}},
 		})
 	}
@@ -216,7 +216,7 @@ func (o *arOutcome) figure() *chart.Figure {
 				"Order 10, no intercept; σ² ~ InvGamma(%g, %g), weights ~ N(0, σ²/%g); φ₀ = {4.5, 0.5}, β₀ = {1, 1}, γ = 1.",
 				o.seed, list(o.frequencies[0]), list(o.frequencies[1]), arUsual.alpha, arUsual.beta, arUsual.precision),
 			"Both passes learn the same rows, each a point given the 10 before it, in opposite orders: only then do they share the statistics that the forward-backward formula subtracts. " +
-				"The paper regresses backward on the 10 points after. The expected memory is 1/(1−E[w]); the paper's caption has 1/(1+E[w]), a slip. " +
+				"The paper regresses backward on the 10 points after. The expected memory is 1/(1−E[w]); the paper's caption has 1/(1+E[w]), a slip; the smoothed posterior has no w of its own. " +
 				"The first 10 points lack regressors. Arrows: predicted beyond the axis. C: smoothed posterior means.",
 		},
 	}

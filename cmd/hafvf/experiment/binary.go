@@ -146,7 +146,7 @@ func (o *binaryOutcome) figure() *chart.Figure {
 				chart.Line{Name: "true p", X: t, Y: o.p, Color: chart.Vermilion, Width: 1, Dashed: true},
 				chart.Line{Name: "posterior mean", X: t, Y: r.estimate, Color: chart.Blue, Width: 1},
 				chart.Band{Name: "95 % interval", X: t, Low: r.low, High: r.high, Color: chart.Blue},
-				chart.Dots{Name: "draws", Points: points(t, o.x), Color: chart.Black},
+				chart.Dots{Name: "draws", Points: chart.Points(t, o.x), Color: chart.Black},
 			}},
 			{Title: "B", Label: "memory (trials)", Share: 1, Min: 0.8, Max: 1.3 * longest, Log: true, Layers: []chart.Layer{
 				chart.Line{Name: "effective memory", X: t, Y: r.memory, Color: chart.Blue, Width: 1},
@@ -169,11 +169,11 @@ func (o *binaryOutcome) figure() *chart.Figure {
 		line.X, line.Y, line.Width = t, o.runs[i].weights[0], 1
 		weights.Layers = append(weights.Layers, line)
 	}
-	weights.Min, weights.Max = padded(slices.Concat(o.runs[0].weights[0], o.runs[1].weights[0], three.weights[0]))
+	weights.Min, weights.Max = chart.Pad(chart.Extent(slices.Concat(o.runs[0].weights[0], o.runs[1].weights[0], three.weights[0]), 6))
 	stability := chart.Panel{Label: "E[b]", Share: 1, Layers: []chart.Layer{
 		chart.Line{Name: "three layers", X: t, Y: three.weights[1], Color: chart.Blue, Width: 1}, rules,
 	}}
-	stability.Min, stability.Max = padded(three.weights[1])
+	stability.Min, stability.Max = chart.Pad(chart.Extent(three.weights[1], 6))
 	bottom := chart.Row{Height: 260, Stacks: []chart.Stack{
 		{Title: "Weight of the past", X: x, Panels: []chart.Panel{weights}},
 		{Title: "Three layers: stability of w", X: x, Panels: []chart.Panel{stability}},
@@ -196,7 +196,7 @@ func incrementPanels(title, symbol string, t []float64, u [][]float64, rules cha
 	var panels []chart.Panel
 	for side, name := range []string{"α", "β"} {
 		terms := u[3*side : 3*side+3]
-		lo, hi := padded(slices.Concat(terms...))
+		lo, hi := chart.Pad(chart.Extent(slices.Concat(terms...), 6))
 		p := chart.Panel{Title: title, Label: "increment of " + symbol + name, Share: 1, Min: lo, Max: hi, Layers: []chart.Layer{
 			chart.Line{Name: "u₁", X: t, Y: terms[0], Color: chart.Blue, Width: 0.9},
 			chart.Line{Name: "u₂", X: t, Y: terms[1], Color: chart.Green, Width: 0.9},
@@ -204,7 +204,7 @@ func incrementPanels(title, symbol string, t []float64, u [][]float64, rules cha
 			rules,
 		}}
 		for _, term := range terms {
-			p.Layers = append(p.Layers, chart.Arrows{Points: points(t, term), Color: chart.Black})
+			p.Layers = append(p.Layers, chart.Arrows{Points: chart.Points(t, term), Color: chart.Black})
 		}
 		panels = append(panels, p)
 	}

@@ -205,14 +205,6 @@ func steps(n int) []float64 {
 	return t
 }
 
-func points(x, y []float64) []chart.Point {
-	all := make([]chart.Point, len(x))
-	for i := range x {
-		all[i] = chart.Point{X: x[i], Y: y[i]}
-	}
-	return all
-}
-
 // expectedMemory is 1/(1−E[w]), the memory to which a weight held at its mean
 // leads.
 func expectedMemory(weight []float64) []float64 {
@@ -221,13 +213,6 @@ func expectedMemory(weight []float64) []float64 {
 		m[i] = 1 / (1 - w)
 	}
 	return m
-}
-
-// padded is the range of an axis for v, with room at both ends.
-func padded(v []float64) (lo, hi float64) {
-	lo, hi = chart.Extent(v, 6)
-	pad := 0.06 * (hi - lo)
-	return lo - pad, hi + pad
 }
 
 func mean(v []float64) float64 {

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -114,6 +115,15 @@ func TestBinaryIsTheFilterOverTheDraws(t *testing.T) {
 		step := f.Update(s, []float64{x[i]})
 		if !near(memory[i], step.Memory) || !near(w[i], step.Weight) {
 			t.Fatalf("trial %d: memory %g, weight %g in the file; %g, %g by hand", i+1, memory[i], w[i], step.Memory, step.Weight)
+		}
+		inc := f.Increments()[0]
+		for j, u := range [][2]float64{inc.U1, inc.U2, inc.U3} {
+			for side, name := range []string{"alpha", "beta"} {
+				name = fmt.Sprintf("fixed_decay_w_u%d_%s", j+1, name)
+				if got := series(t, "binary", name)[i]; got != u[side] {
+					t.Fatalf("trial %d: %s = %g in the file, %g by hand", i+1, name, got, u[side])
+				}
+			}
 		}
 	}
 }

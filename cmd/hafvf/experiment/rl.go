@@ -157,15 +157,15 @@ func (o *rlOutcome) figure() *chart.Figure {
 		change := chart.Rules{X: []float64{t[rlChange]}, Color: chart.Purple, Dashed: true}
 		named := change
 		named.Name = "change"
-		lo, hi := padded(slices.Concat(o.x[0], o.x[1]))
+		lo, hi := chart.Pad(chart.Extent(slices.Concat(o.x[0], o.x[1]), 6))
 		row.Stacks = append(row.Stacks, chart.Stack{
 			Title: rlPriors[k].title,
 			X:     chart.Axis{Label: "step", Min: 1, Max: rlPairs + 4},
 			Panels: []chart.Panel{
 				{Title: "A", Label: "x, mean", Share: 2, Min: lo, Max: hi, Ticks: 8, Layers: []chart.Layer{
-					chart.Dots{Name: "x₁", Points: points(t, o.x[0]), Color: chart.Blue},
+					chart.Dots{Name: "x₁", Points: chart.Points(t, o.x[0]), Color: chart.Blue},
 					chart.Line{Name: "smoothed mean₁", X: t, Y: r.mean[0], Color: chart.Blue, Width: 1.2},
-					chart.Dots{Name: "x₂", Points: points(t, o.x[1]), Color: chart.Vermilion},
+					chart.Dots{Name: "x₂", Points: chart.Points(t, o.x[1]), Color: chart.Vermilion},
 					chart.Line{Name: "smoothed mean₂", X: t, Y: r.mean[1], Color: chart.Vermilion, Width: 1.2},
 					chart.Band{Name: "95 % interval", X: t, Low: r.low[0], High: r.high[0], Color: chart.Blue},
 					chart.Band{X: t, Low: r.low[1], High: r.high[1], Color: chart.Vermilion},
