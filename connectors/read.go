@@ -122,6 +122,7 @@ func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []
 			ended = true
 			break
 		}
+		rec.Index = at
 		emit(rec)
 		at++
 		n++

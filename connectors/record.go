@@ -46,6 +46,8 @@ type Record struct {
 	// Position counts from 1: the line at which the record begins (a header is
 	// line 1), or the row of a Parquet file.
 	Position int64
+	// Index counts the records of the whole source, from 0.
+	Index int64
 	// Raw is the record as it stood in the file, without its line end, cut at
 	// MaxRaw bytes; a usable record of JSON Lines is complete. A Parquet row is
 	// given as the CSV of its Fields.

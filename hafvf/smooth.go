@@ -14,6 +14,8 @@ type Smoothed struct {
 	//
 	// NaN at t = 0.
 	Evidence []float64
+	// Missing[t] says that step t had no observation to learn.
+	Missing []bool
 	// NotConverged counts the updates, of both passes, whose search for the
 	// maximum did not converge.
 	NotConverged int
@@ -54,6 +56,7 @@ func (f *Filter) Smooth(steps [][][]float64) *Smoothed {
 	width := k + 2*len(f.naive)
 	out := &Smoothed{
 		Evidence: make([]float64, n),
+		Missing:  make([]bool, n),
 		filter:   f,
 		steps:    steps,
 		forward:  track{make([]float64, n*width), make([]float64, n)},
@@ -76,7 +79,7 @@ func (f *Filter) Smooth(steps [][][]float64) *Smoothed {
 		out.count(step)
 
 		// Without x_t, which the forward sample has already.
-		if !step.Missing {
+		if out.Missing[t] = step.Missing; !step.Missing {
 			f.model.Scale(before, step.Weight)
 		}
 		copy(out.Sample(t), out.Forward(t).State)

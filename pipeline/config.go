@@ -18,18 +18,33 @@ import (
 // records go. Parse makes one; defaults are filled in and every value is
 // checked.
 type Config struct {
-	Transform string // filter
+	Transform string // Filter or Smooth
 	Model     Model
 	Levels    []Level // bottom up; empty means no level
 	Top       float64 // γ in [0, 1]: the fixed weight of the topmost level
 
 	Order    string // EventTime or Arrival
 	Lateness time.Duration
+	Session  Session // of Smooth
+	Odds     float64 // of Smooth: in favour of a change, from which on it is one
 
 	Source     Source
 	Sink       Sink
 	DeadLetter *Sink // nil: standard error, as JSON Lines
 	Runner     Runner
+}
+
+// Values of Config.Transform.
+const (
+	Filter = "filter" // online: every observation as it comes
+	Smooth = "smooth" // finished sessions, forward and backward
+)
+
+// A Session is what is smoothed as one.
+type Session struct {
+	Gap             time.Duration // ends it
+	AllowedLateness time.Duration // after its end, in which it is still revised
+	Max             int           // observations, above which it is cut
 }
 
 // Values of Config.Order.
@@ -102,14 +117,11 @@ type Runner struct{ Name string }
 // unavailable lists what the config knows and this version does not do: a key
 // by its path, a value as "path: value".
 var unavailable = []string{
-	"transform: smooth",
 	"model.prior: auto",
 	"model.warm_up",
 	"bank",
 	"bank_forgetting",
 	"time_unit",
-	"session",
-	"change",
 	"detect",
 	"keys",
 	"source.kafka",
@@ -133,10 +145,11 @@ const maxConfig = 1 << 20
 // of the lines; name is the file that they name.
 func Parse(name string, text []byte, set []string) (*Config, error) {
 	c := &Config{
-		Transform: "filter",
-		Levels:    []Level{{Alpha: 0.9, Beta: 0.1}, {Alpha: 1, Beta: 1}},
+		Transform: Filter,
 		Top:       1,
 		Order:     EventTime,
+		Session:   Session{Gap: 30 * time.Minute, Max: 10_000_000},
+		Odds:      10,
 		Sink:      Sink{JSONL: &File{Path: "-"}},
 		Runner:    Runner{Name: "prism"},
 	}
@@ -146,6 +159,9 @@ func Parse(name string, text []byte, set []string) (*Config, error) {
 		var prior *yaml.Node
 		d.at[""] = root.Line
 		d.mapping("", root, c.keys(&prior))
+		if !d.has("levels") {
+			c.Levels = defaultLevels(c.Transform)
+		}
 		d.check(c)
 		d.prior(c, prior)
 	}
@@ -155,21 +171,38 @@ func Parse(name string, text []byte, set []string) (*Config, error) {
 	return c, nil
 }
 
+// defaultLevels are weak for the filter, which has to follow at once, and strong
+// for the smoother, which looks back.
+func defaultLevels(transform string) []Level {
+	if transform == Smooth {
+		return []Level{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}
+	}
+	return []Level{{Alpha: 0.9, Beta: 0.1}, {Alpha: 1, Beta: 1}}
+}
+
 // keys declares the config: each key, what it means, and how a value is read
 // into c. The prior is left in its node, because it is read last: what it must be
 // depends on the family and the columns.
 func (c *Config) keys(prior **yaml.Node) []key {
 	return []key{
-		{name: "transform", doc: "filter (the default) or smooth", read: choice(&c.Transform, "filter", "smooth")},
+		{name: "transform", doc: "filter (the default): every observation as it comes; or smooth: finished sessions, forward and backward", read: choice(&c.Transform, Filter, Smooth)},
 		{name: "model", doc: "what is assumed of the values", keys: []key{
 			{name: "family", doc: "one of " + strings.Join(hafvf.Families(), ", ") + "; required", read: choice(&c.Model.Family, hafvf.Families()...)},
 			{name: "prior", doc: "the family's textbook parameters, or auto", read: later(prior)},
 			{name: "dim", doc: "length of the observation vector, where neither prior nor columns fix it: coordinates for mvnormal, regressors and target for regression; for categorical the number of categories, where alpha is a number", read: whole(&c.Model.Dim, 1)},
 		}},
-		{name: "levels", doc: "Beta priors {alpha, beta} of the forgetting weights, bottom up; [{alpha: 0.9, beta: 0.1}, {alpha: 1, beta: 1}] by default", read: levels(&c.Levels)},
+		{name: "levels", doc: "Beta priors {alpha, beta} of the forgetting weights, bottom up; by default [{alpha: 0.9, beta: 0.1}, {alpha: 1, beta: 1}], for smooth [{alpha: 9, beta: 1}, {alpha: 1, beta: 1}]", read: levels(&c.Levels)},
 		{name: "top", doc: "fixed weight of the topmost level, in [0, 1]; 1 by default", read: number(&c.Top, unitInterval)},
 		{name: "order", doc: "event_time (the default) or arrival", read: choice(&c.Order, EventTime, Arrival)},
 		{name: "lateness", doc: "how long a record waits for earlier ones of its key; 0s by default", read: duration(&c.Lateness)},
+		{name: "session", doc: "smooth: what is smoothed as one", keys: []key{
+			{name: "gap", doc: "time without an observation of the key that ends a session; 30m by default", read: milliseconds(&c.Session.Gap)},
+			{name: "allowed_lateness", doc: "how long after its end a session is revised by what comes late; 0s by default", read: duration(&c.Session.AllowedLateness)},
+			{name: "max", doc: "observations above which a session is cut into parts; 10000000 by default", read: whole(&c.Session.Max, 1)},
+		}},
+		{name: "change", doc: "smooth: what counts as a change", keys: []key{
+			{name: "odds", doc: "odds in its favour, above which it is reported; 10 by default", read: number(&c.Odds, positive)},
+		}},
 		{name: "source", doc: "where records come from: exactly one connector; required", required: true, single: true, keys: c.Source.keys()},
 		{name: "sink", doc: "where estimates go: one connector; JSON Lines on standard output by default", single: true,
 			seen: func() { c.Sink = Sink{} }, keys: c.Sink.keys()},
@@ -255,16 +288,41 @@ func (d *decoder) check(c *Config) {
 	if c.Model.Family == "" && !d.has("model.family") && !d.failed("model") && !d.failed("") {
 		d.fail("model.family", "missing; one of %s is required", strings.Join(hafvf.Families(), ", "))
 	}
+	d.checkTransform(c)
 	if c.Order == EventTime {
-		const reason = "an empty name means that there is no time, which needs order: arrival"
+		reason := "an empty name means that there is no time, which needs order: arrival"
+		if c.Transform == Smooth {
+			reason = "an empty name means that there is no time, which sessions need"
+		}
 		if c.Source.CSV != nil && c.Source.CSV.Time == "" {
-			d.fail("source.csv.time", reason)
+			d.fail("source.csv.time", "%s", reason)
 		}
 		if c.Source.Parquet != nil && c.Source.Parquet.Time == "" {
-			d.fail("source.parquet.time", reason)
+			d.fail("source.parquet.time", "%s", reason)
 		}
 	}
 	d.checkFiles(c)
+}
+
+// checkTransform refuses keys of one transform under the other.
+func (d *decoder) checkTransform(c *Config) {
+	if d.failed("transform") {
+		return
+	}
+	if c.Transform == Filter {
+		for _, name := range []string{"session", "change"} {
+			if d.has(name) {
+				d.fail(name, "belongs to transform: smooth")
+			}
+		}
+		return
+	}
+	if c.Order == Arrival {
+		d.fail("order", "sessions are by event time: arrival is for transform: filter")
+	}
+	if c.Lateness != 0 {
+		d.fail("lateness", "is for transform: filter; sessions have session.allowed_lateness")
+	}
 }
 
 // checkFiles refuses a file that would be overwritten while it is read or
@@ -321,6 +379,17 @@ func levels(dst *[]Level) reader {
 				{name: "alpha", required: true, read: number(&l.Alpha, positive)},
 				{name: "beta", required: true, read: number(&l.Beta, positive)},
 			})
+		}
+	}
+}
+
+// milliseconds reads a duration in the resolution of Beam's windows, above zero.
+func milliseconds(dst *time.Duration) reader {
+	return func(d *decoder, path string, n *yaml.Node) {
+		before := len(d.errs)
+		duration(dst)(d, path, n)
+		if len(d.errs) == before && (*dst < time.Millisecond || *dst%time.Millisecond != 0) {
+			d.fail(path, "must be a number of milliseconds above zero, not %s", n.Value)
 		}
 	}
 }

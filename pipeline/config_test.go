@@ -44,9 +44,11 @@ func TestParseFillsInDefaults(t *testing.T) {
 			Prior:  map[string]any{},
 			Dim:    1,
 		},
-		Levels: []Level{{0.9, 0.1}, {1, 1}},
-		Top:    1,
-		Order:  "event_time",
+		Levels:  []Level{{0.9, 0.1}, {1, 1}},
+		Top:     1,
+		Order:   "event_time",
+		Session: Session{Gap: 30 * time.Minute, Max: 10_000_000},
+		Odds:    10,
 		Source: Source{CSV: &CSV{
 			Path:      "in.csv",
 			Columns:   Columns{Key: "key", Time: "time", Values: []string{"x"}},
@@ -57,6 +59,18 @@ func TestParseFillsInDefaults(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestParseSmooth(t *testing.T) {
+	const base = "transform: smooth\nmodel: {family: normal}\nsource: {jsonl: {path: in.jsonl}}\n"
+	c := parse(t, base)
+	if diff := cmp.Diff([]Level{{9, 1}, {1, 1}}, c.Levels); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	c = parse(t, base+"levels: []\nsession: {gap: 5s, allowed_lateness: 1h, max: 3}\nchange: {odds: 2.5}\n")
+	if len(c.Levels) != 0 || c.Session != (Session{5 * time.Second, time.Hour, 3}) || c.Odds != 2.5 {
+		t.Errorf("%+v", c)
 	}
 }
 
@@ -74,6 +88,8 @@ func TestParseReadsEveryKey(t *testing.T) {
 		Top:      0.75,
 		Order:    "arrival",
 		Lateness: 90 * time.Second,
+		Session:  Session{Gap: 30 * time.Minute, Max: 10_000_000},
+		Odds:     10,
 		Source: Source{CSV: &CSV{
 			Path:      "data/*.csv",
 			Columns:   Columns{Key: "pump", Values: []string{"a", "b"}},
@@ -154,7 +170,7 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:3: model.famly: unknown key; did you mean "family"?`,
 		}},
 		{"unknown key far from all", with("foobar: 1"), []string{
-			`pump.yaml:3: foobar: unknown key; known here: transform, model, levels, top, order, lateness, source, sink, dead_letter, runner, bank, bank_forgetting, time_unit, session, change, detect, keys, alerts`,
+			`pump.yaml:3: foobar: unknown key; known here: transform, model, levels, top, order, lateness, session, change, source, sink, dead_letter, runner, bank, bank_forgetting, time_unit, detect, keys, alerts`,
 		}},
 		{"unknown key near one that is not available", with("sesion: {}"), []string{`pump.yaml:3: sesion: unknown key; did you mean "session"?`}},
 		{"unknown key with two neighbours swapped", with("tpo: 1"), []string{`pump.yaml:3: tpo: unknown key; did you mean "top"?`}},
@@ -165,7 +181,7 @@ func TestParseErrors(t *testing.T) {
 		}},
 		{"unknown connector", "model: {family: normal}\nsource: {jsn: {path: a}}", []string{`pump.yaml:2: source.jsn: unknown key; did you mean "jsonl"?`}},
 		{"key that is no name", with(`"a.b\n": 1`), []string{
-			`pump.yaml:3: "a.b\n": unknown key; known here: transform, model, levels, top, order, lateness, source, sink, dead_letter, runner, bank, bank_forgetting, time_unit, session, change, detect, keys, alerts`,
+			`pump.yaml:3: "a.b\n": unknown key; known here: transform, model, levels, top, order, lateness, session, change, source, sink, dead_letter, runner, bank, bank_forgetting, time_unit, detect, keys, alerts`,
 		}},
 		{"key that is a list", with("? [a, b]", ": 1"), []string{`pump.yaml:3: a key must be text, not a list`}},
 		{"duplicate key", with("top: 1", "order: arrival", "top: 0.5"), []string{`pump.yaml:5: top: duplicate key; it stands in line 3 already`}},
@@ -226,24 +242,39 @@ func TestParseErrors(t *testing.T) {
 		{"unknown order", with("order: eventtime"), []string{`pump.yaml:3: order: unknown value "eventtime"; did you mean "event_time"?`}},
 		{"unknown runner", with("runner: {name: spark}"), []string{`pump.yaml:3: runner.name: unknown value "spark"; known here: prism, direct, flink`}},
 		{"unknown transform", with("transform: smoth"), []string{`pump.yaml:3: transform: unknown value "smoth"; did you mean "smooth"?`}},
+		{"smooth keys under filter", with("session: {gap: 1m}", "change: {odds: 2}"), []string{
+			`pump.yaml:3: session: belongs to transform: smooth`,
+			`pump.yaml:4: change: belongs to transform: smooth`,
+		}},
+		{"filter keys under smooth", with("transform: smooth", "order: arrival", "lateness: 1m"), []string{
+			`pump.yaml:4: order: sessions are by event time: arrival is for transform: filter`,
+			`pump.yaml:5: lateness: is for transform: filter; sessions have session.allowed_lateness`,
+		}},
+		{"session", with("transform: smooth", "session: {gap: 0s, max: 0, allowed_lateness: -1s, length: 3}", "change: {odds: 0}"), []string{
+			`pump.yaml:4: session.gap: must be a number of milliseconds above zero, not 0s`,
+			`pump.yaml:4: session.max: must be at least 1, not 0`,
+			`pump.yaml:4: session.allowed_lateness: must not be negative, not -1s`,
+			`pump.yaml:4: session.length: unknown key; known here: gap, allowed_lateness, max`,
+			`pump.yaml:5: change.odds: must be greater than 0, not 0`,
+		}},
+		{"smooth without time", "transform: smooth\nmodel: {family: normal}\nsource: {csv: {path: a.csv, time: ''}}", []string{
+			`pump.yaml:3: source.csv.time: an empty name means that there is no time, which sessions need`,
+		}},
 		{"sink over source", "model: {family: normal}\nsource: {csv: {path: d/*.csv}}\nsink: {csv: {path: ./d/a.csv}}", []string{`pump.yaml:3: sink.csv.path: "d/a.csv" is also read, by source.csv.path`}},
 		{"two writers of one file", with("sink: {jsonl: {path: out}}", "dead_letter: {jsonl: {path: ./out}}"), []string{`pump.yaml:4: dead_letter.jsonl.path: "out" is also written, by sink.jsonl.path`}},
 
-		{"not available", with("transform: smooth", "bank: []", "bank_forgetting: 1", "time_unit: 1m", "session: {gap: 1m}", "change: {odds: 2}",
+		{"not available", with("bank: []", "bank_forgetting: 1", "time_unit: 1m",
 			"detect: true", "keys: []", "alerts: {jsonl: {path: a}}", "sink: {kafka: {}}", "dead_letter: {kafka: {}}", "runner: {name: flink, endpoint: a}"), []string{
-			`pump.yaml:3: transform: smooth: not available in this version`,
-			`pump.yaml:4: bank: not available in this version`,
-			`pump.yaml:5: bank_forgetting: not available in this version`,
-			`pump.yaml:6: time_unit: not available in this version`,
-			`pump.yaml:7: session: not available in this version`,
-			`pump.yaml:8: change: not available in this version`,
-			`pump.yaml:9: detect: not available in this version`,
-			`pump.yaml:10: keys: not available in this version`,
-			`pump.yaml:11: alerts: not available in this version`,
-			`pump.yaml:12: sink.kafka: not available in this version`,
-			`pump.yaml:13: dead_letter.kafka: not available in this version`,
-			`pump.yaml:14: runner.name: flink: not available in this version`,
-			`pump.yaml:14: runner.endpoint: not available in this version`,
+			`pump.yaml:3: bank: not available in this version`,
+			`pump.yaml:4: bank_forgetting: not available in this version`,
+			`pump.yaml:5: time_unit: not available in this version`,
+			`pump.yaml:6: detect: not available in this version`,
+			`pump.yaml:7: keys: not available in this version`,
+			`pump.yaml:8: alerts: not available in this version`,
+			`pump.yaml:9: sink.kafka: not available in this version`,
+			`pump.yaml:10: dead_letter.kafka: not available in this version`,
+			`pump.yaml:11: runner.name: flink: not available in this version`,
+			`pump.yaml:11: runner.endpoint: not available in this version`,
 		}},
 		{"not available in model and source", "model: {family: normal, prior: auto, warm_up: 50}\nsource: {kafka: {brokers: []}}", []string{
 			`pump.yaml:1: model.warm_up: not available in this version`,
@@ -402,7 +433,7 @@ func TestParseOverrideErrors(t *testing.T) {
 		{[]string{"model.prior.mean.0=9"}, []string{`--set model.prior.mean.0=9: model.prior.mean.0: the config has no list model.prior.mean; set it as a whole`}},
 		{[]string{"top.x=1"}, []string{`--set top.x=1: top.x: top is the number 1, and has no keys`}},
 
-		{[]string{"famly=ar"}, []string{`--set famly=ar: famly: unknown key; known here: transform, model, levels, top, order, lateness, source, sink, dead_letter, runner, bank, bank_forgetting, time_unit, session, change, detect, keys, alerts`}},
+		{[]string{"famly=ar"}, []string{`--set famly=ar: famly: unknown key; known here: transform, model, levels, top, order, lateness, session, change, source, sink, dead_letter, runner, bank, bank_forgetting, time_unit, detect, keys, alerts`}},
 		{[]string{"top="}, []string{`--set top=: top: must be a number, not null`}},
 		{[]string{"top=2", "levels.0.alpha=x"}, []string{
 			`--set top=2: top: must be in [0, 1], not 2`,
@@ -410,7 +441,7 @@ func TestParseOverrideErrors(t *testing.T) {
 		}},
 		{[]string{"levels=[{alpha: 0, beta: 1}]"}, []string{`--set levels=[{alpha: 0, beta: 1}]: levels.0.alpha: must be greater than 0, not 0`}},
 		{[]string{"source.csv.path=a.csv"}, []string{`--set source.csv.path=a.csv: source: names jsonl and csv; exactly one connector is allowed; to replace it as a whole: --set 'source={csv: {…}}'`}},
-		{[]string{"session.gap=1m"}, []string{`--set session.gap=1m: session: not available in this version`}},
+		{[]string{"session.gap=1m"}, []string{`--set session.gap=1m: session: belongs to transform: smooth`}},
 		{[]string{"model.dim=2"}, []string{`--set model.dim=2: model.dim: dim 2, but normal with this prior makes it 1`}},
 	} {
 		t.Run(strings.Join(test.set, " "), func(t *testing.T) {

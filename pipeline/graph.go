@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -17,7 +18,8 @@ import (
 
 func init() {
 	register.DoFn4x0[beam.EventTime, connectors.Record, func(beam.EventTime, string, transforms.Observation), func([]byte)](&decodeFn{})
-	register.DoFn3x0[string, transforms.Estimate, func([]byte)](&encodeFn{})
+	register.DoFn3x0[string, transforms.Estimate, func([]byte)](&encodeEstimatesFn{})
+	register.DoFn3x0[string, transforms.Smoothed, func([]byte)](&encodeSmoothedFn{})
 	register.DoFn2x0[transforms.Rejected, func([]byte)](&rejectFn{})
 	register.Emitter3[beam.EventTime, string, transforms.Observation]()
 	register.Emitter1[[]byte]()
@@ -28,11 +30,20 @@ func init() {
 type Graph struct {
 	Steps []Step
 
-	source connectors.Source
-	sink   connectors.Sink
-	dead   connectors.Sink
-	filter transforms.Config
-	layout layout
+	source    connectors.Source
+	sink      connectors.Sink
+	dead      connectors.Sink
+	filter    hafvf.Config
+	transform graphTransform
+}
+
+// A graphTransform is what a graph does to observations: lines for the sink, and
+// what it rejects.
+type graphTransform interface {
+	// build lays it out, tied to a run of this process.
+	build(s beam.Scope, run string, observations beam.PCollection) (lines, rejected beam.PCollection)
+	columns(l layout, x connectors.Kind) []connectors.Column
+	steps() []Step
 }
 
 // A Step is one node of a graph, with where its outputs go.
@@ -56,16 +67,12 @@ func (g *Graph) String() string {
 
 // Graph composes the config's steps. It reads no data.
 func (c *Config) Graph() (*Graph, error) {
-	g := &Graph{filter: transforms.Config{
-		Filter:   hafvf.Config{Family: c.Model.Family, Prior: c.Model.Prior, Dim: c.Model.Dim, Levels: []hafvf.Beta{}, Top: c.Top},
-		Order:    transforms.Order(c.Order),
-		Lateness: c.Lateness,
-	}}
+	g := &Graph{filter: hafvf.Config{Family: c.Model.Family, Prior: c.Model.Prior, Dim: c.Model.Dim, Levels: []hafvf.Beta{}, Top: c.Top}}
 	for _, l := range c.Levels {
-		g.filter.Filter.Levels = append(g.filter.Filter.Levels, hafvf.Beta(l))
+		g.filter.Levels = append(g.filter.Levels, hafvf.Beta(l))
 	}
-	var err error
-	if g.layout, err = newLayout(g.filter.Filter); err != nil {
+	layout, err := newLayout(g.filter)
+	if err != nil {
 		return nil, err
 	}
 	optional := c.Order == Arrival
@@ -81,24 +88,30 @@ func (c *Config) Graph() (*Graph, error) {
 	if len(g.source.Values) == 1 {
 		x = connectors.Number
 	}
-	g.sink = c.Sink.connector(g.layout.columns(x))
+	if c.Transform == Smooth {
+		g.transform = smoothing{transforms.SmoothConfig{
+			Filter: g.filter, Gap: c.Session.Gap, AllowedLateness: c.Session.AllowedLateness, Max: c.Session.Max, Odds: c.Odds,
+		}}
+	} else {
+		g.transform = filtering{transforms.Config{Filter: g.filter, Order: transforms.Order(c.Order), Lateness: c.Lateness}}
+	}
+	g.sink = c.Sink.connector(g.transform.columns(layout, x))
 	g.dead = connectors.Sink{Format: connectors.JSONLines, Path: connectors.Stderr}
 	if c.DeadLetter != nil {
 		g.dead = c.DeadLetter.connector(nil)
 	}
-	order := "in the order of arrival"
-	if c.Order == EventTime {
-		order = fmt.Sprintf("in the order of event times, up to %v late", c.Lateness)
-	}
-	g.Steps = []Step{
+	g.Steps = slices.Concat([]Step{
 		{"read", fmt.Sprintf("%s %s", g.source.Format, g.source.Path), []string{"decode"}},
-		{"decode", "key, time, x; what does not fit is rejected", []string{"filter", "reject"}},
-		{"filter", fmt.Sprintf("%s, %d levels %v, top %g, keyed, %s", c.Model.Family, len(c.Levels), c.Levels, c.Top, order), []string{"encode", "reject"}},
-		{"encode", "estimates as JSON objects", []string{"write"}},
+		{"decode", "key, time, x; what does not fit is rejected", []string{c.Transform, "reject"}},
+	}, g.transform.steps(), []Step{
 		{"write", describeSink(g.sink), nil},
 		{"reject", "reason, place, raw input to " + describeSink(g.dead), nil},
-	}
+	})
 	return g, nil
+}
+
+func describeFilter(c hafvf.Config) string {
+	return fmt.Sprintf("%s, %d levels %v, top %g", c.Family, len(c.Levels), c.Levels, c.Top)
 }
 
 func describeSink(s connectors.Sink) string {
@@ -125,27 +138,65 @@ func (s *Sink) connector(columns []connectors.Column) connectors.Sink {
 func (g *Graph) build(run string) *beam.Pipeline {
 	p, s := beam.NewPipelineWithRoot()
 	records := connectors.Read(s, g.source, run)
-	observations, undecoded := beam.ParDo2(s.Scope("Decode"), &decodeFn{Run: run, Format: g.source.Format, Ordered: g.filter.Order == transforms.EventTime}, records)
-	cfg := g.filter
-	cfg.Taken = run
-	estimates, rejected := transforms.Filter(s, cfg, observations)
-	filter, err := json.Marshal(g.filter.Filter)
-	if err != nil {
-		panic("pipeline: " + err.Error())
-	}
-	lines := beam.ParDo(s.Scope("Encode"), &encodeFn{Run: run, Filter: string(filter)}, estimates)
-	connectors.Write(s, run+"/estimates", lines)
+	observations, undecoded := beam.ParDo2(s.Scope("Decode"), &decodeFn{Run: run, Format: g.source.Format, Timed: !g.source.TimeOptional}, records)
+	lines, rejected := g.transform.build(s, run, observations)
+	connectors.Write(s, run+"/records", lines)
 	rejects := beam.ParDo(s.Scope("Reject"), &rejectFn{Run: run}, rejected)
 	connectors.Write(s, run+"/rejected", beam.Flatten(s, undecoded, rejects))
 	return p
 }
 
+// filtering is transform: filter.
+type filtering struct{ cfg transforms.Config }
+
+func (f filtering) build(s beam.Scope, run string, observations beam.PCollection) (lines, rejected beam.PCollection) {
+	f.cfg.Taken = run
+	estimates, rejected := transforms.Filter(s, f.cfg, observations)
+	return beam.ParDo(s.Scope("Encode"), &encodeEstimatesFn{newEncoder(run, f.cfg.Filter)}, estimates), rejected
+}
+
+func (filtering) columns(l layout, x connectors.Kind) []connectors.Column {
+	return l.estimateColumns(x)
+}
+
+func (f filtering) steps() []Step {
+	order := "in the order of arrival"
+	if f.cfg.Order == transforms.EventTime {
+		order = fmt.Sprintf("in the order of event times, up to %v late", f.cfg.Lateness)
+	}
+	return []Step{
+		{Filter, fmt.Sprintf("%s, keyed, %s", describeFilter(f.cfg.Filter), order), []string{"encode", "reject"}},
+		{"encode", "estimates as JSON objects", []string{"write"}},
+	}
+}
+
+// smoothing is transform: smooth.
+type smoothing struct{ cfg transforms.SmoothConfig }
+
+func (m smoothing) build(s beam.Scope, run string, observations beam.PCollection) (lines, rejected beam.PCollection) {
+	m.cfg.Taken = run
+	smoothed, rejected := transforms.Smooth(s, m.cfg, observations)
+	return beam.ParDo(s.Scope("Encode"), &encodeSmoothedFn{newEncoder(run, m.cfg.Filter)}, smoothed), rejected
+}
+
+func (smoothing) columns(l layout, x connectors.Kind) []connectors.Column {
+	return l.smoothedColumns(x)
+}
+
+func (m smoothing) steps() []Step {
+	return []Step{
+		{Smooth, fmt.Sprintf("%s, keyed, forward and backward over sessions with gaps of %v, revised up to %v late, cut at %d observations; changes at odds of %g",
+			describeFilter(m.cfg.Filter), m.cfg.Gap, m.cfg.AllowedLateness, m.cfg.Max, m.cfg.Odds), []string{"encode", "reject"}},
+		{"encode", "smoothed estimates as JSON objects", []string{"write"}},
+	}
+}
+
 // decodeFn turns raw records into observations, and what cannot be one into a
 // dead-letter record.
 type decodeFn struct {
-	Run     string
-	Format  string
-	Ordered bool // raw input goes along, because an observation may be rejected as late
+	Run    string
+	Format string
+	Timed  bool // records have a time that they are known by
 
 	rejected int
 }
@@ -158,9 +209,9 @@ func (fn *decodeFn) ProcessElement(ts beam.EventTime, r connectors.Record, emit 
 		reject(appendReject(nil, place, string(r.Raw), reason))
 		return
 	}
-	o.ID = place
+	o.ID, o.Seq = place, r.Index
 	o.Raw = string(r.Raw)
-	if fn.Ordered && !o.Time.IsZero() {
+	if fn.Timed && !o.Time.IsZero() {
 		ts = mtime.FromTime(o.Time)
 	}
 	emit(ts, key, o)
@@ -185,7 +236,7 @@ func (fn *decodeFn) decode(r connectors.Record) (key string, o transforms.Observ
 func (fn *decodeFn) FinishBundle(_ context.Context, _ func(beam.EventTime, string, transforms.Observation), _ func([]byte)) {
 	if r := runOf(fn.Run); r != nil {
 		r.reject(fn.rejected)
-		r.gate.Done(fn.rejected)
+		r.take(fn.rejected)
 	}
 	fn.rejected = 0
 }
@@ -193,9 +244,9 @@ func (fn *decodeFn) FinishBundle(_ context.Context, _ func(beam.EventTime, strin
 // chunk is how many bytes of lines cross to the sink at once.
 const chunk = 256 << 10
 
-// encodeFn turns estimates into chunks of JSON lines, and notes them in the
-// run's summary.
-type encodeFn struct {
+// An encoder gathers records as lines, in chunks, and notes them in the run's
+// summary.
+type encoder struct {
 	Run    string
 	Filter string // hafvf.Config as JSON
 
@@ -205,7 +256,15 @@ type encodeFn struct {
 	tally  tally
 }
 
-func (fn *encodeFn) Setup() (err error) {
+func newEncoder(run string, cfg hafvf.Config) encoder {
+	text, err := json.Marshal(cfg)
+	if err != nil {
+		panic("pipeline: " + err.Error())
+	}
+	return encoder{Run: run, Filter: string(text)}
+}
+
+func (fn *encoder) Setup() (err error) {
 	var cfg hafvf.Config
 	if err := json.Unmarshal([]byte(fn.Filter), &cfg); err != nil {
 		return err
@@ -214,19 +273,14 @@ func (fn *encodeFn) Setup() (err error) {
 	return err
 }
 
-func (fn *encodeFn) StartBundle(_ func([]byte)) {
+func (fn *encoder) StartBundle(_ func([]byte)) {
 	fn.run = runOf(fn.Run)
 }
 
-func (fn *encodeFn) ProcessElement(key string, e transforms.Estimate, emit func([]byte)) {
-	fn.lines = fn.layout.appendEstimate(fn.lines, key, &e)
-	fn.tally.add(key, &e)
-	if len(fn.lines) >= chunk {
-		fn.flush(emit)
+func (fn *encoder) flush(least int, emit func([]byte)) {
+	if len(fn.lines) < least {
+		return
 	}
-}
-
-func (fn *encodeFn) flush(emit func([]byte)) {
 	if len(fn.lines) > 0 {
 		emit(fn.lines)
 		fn.lines = nil
@@ -237,7 +291,25 @@ func (fn *encodeFn) flush(emit func([]byte)) {
 	fn.tally = tally{}
 }
 
-func (fn *encodeFn) FinishBundle(emit func([]byte)) { fn.flush(emit) }
+func (fn *encoder) FinishBundle(emit func([]byte)) { fn.flush(0, emit) }
+
+// encodeEstimatesFn turns estimates into chunks of JSON lines.
+type encodeEstimatesFn struct{ encoder }
+
+func (fn *encodeEstimatesFn) ProcessElement(key string, e transforms.Estimate, emit func([]byte)) {
+	fn.lines = fn.layout.appendEstimate(fn.lines, key, &e)
+	fn.tally.estimate(key, &e)
+	fn.flush(chunk, emit)
+}
+
+// encodeSmoothedFn turns smoothed estimates into chunks of JSON lines.
+type encodeSmoothedFn struct{ encoder }
+
+func (fn *encodeSmoothedFn) ProcessElement(key string, s transforms.Smoothed, emit func([]byte)) {
+	fn.lines = fn.layout.appendSmoothed(fn.lines, key, &s)
+	fn.tally.smoothed(key, &s)
+	fn.flush(chunk, emit)
+}
 
 // rejectFn turns what the filter rejected into dead-letter records.
 type rejectFn struct {

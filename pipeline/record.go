@@ -3,6 +3,7 @@ package pipeline
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -33,16 +34,7 @@ func newLayout(cfg hafvf.Config) (layout, error) {
 
 // appendEstimate appends the record of an estimate, a JSON object and a line end.
 func (l layout) appendEstimate(b []byte, key string, e *transforms.Estimate) []byte {
-	b = append(b, `{"key":`...)
-	b = appendText(b, key)
-	b = append(b, `,"time":`...)
-	b = appendTime(b, e.Time)
-	b = append(b, `,"id":`...)
-	b = appendText(b, e.ID)
-	b = append(b, `,"n":`...)
-	b = strconv.AppendInt(b, e.N, 10)
-	b = append(b, `,"x":`...)
-	b = appendValue(b, e.X, e.Shape)
+	b = appendHead(b, key, e.ID, e.Time, e.N, e.X, e.Shape)
 	b = append(b, `,"predicted":`...)
 	b = l.appendMoments(b, e.Predicted)
 	b = append(b, `,"estimate":`...)
@@ -55,29 +47,9 @@ func (l layout) appendEstimate(b []byte, key string, e *transforms.Estimate) []b
 	b = appendNumber(b, e.Weight)
 	b = append(b, `,"memory":`...)
 	b = appendNumber(b, e.Memory)
-	b = append(b, `,"levels":[`...)
-	for i := 0; i+1 < len(e.Levels); i += 2 {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, `{"alpha":`...)
-		b = appendNumber(b, e.Levels[i])
-		b = append(b, `,"beta":`...)
-		b = appendNumber(b, e.Levels[i+1])
-		b = append(b, '}')
-	}
-	b = append(b, `],"posterior":{`...)
-	at := 0
-	for i, p := range l.params {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendText(b, p.Name)
-		b = append(b, ':')
-		b = appendParam(b, p, e.Posterior[at:at+p.Size()])
-		at += p.Size()
-	}
-	b = append(b, `},"iterations":`...)
+	b = appendLevels(b, e.Levels)
+	b = l.appendPosterior(b, e.Posterior)
+	b = append(b, `,"iterations":`...)
 	if e.Missing {
 		b = append(b, "null"...)
 	} else {
@@ -88,35 +60,153 @@ func (l layout) appendEstimate(b []byte, key string, e *transforms.Estimate) []b
 	return append(b, '}', '\n')
 }
 
-// columns are the estimate's record as a table.
-func (l layout) columns(x connectors.Kind) []connectors.Column {
-	cols := []connectors.Column{
-		{Path: "key", Kind: connectors.String}, {Path: "time", Kind: connectors.Time}, {Path: "id", Kind: connectors.String},
-		{Path: "n", Kind: connectors.Number}, {Path: "x", Kind: x},
+// appendSmoothed appends the record of a smoothed estimate, a JSON object and a
+// line end.
+func (l layout) appendSmoothed(b []byte, key string, s *transforms.Smoothed) []byte {
+	b = appendHead(b, key, s.ID, s.Time, s.N, s.X, s.Shape)
+	b = append(b, `,"estimate":`...)
+	b = l.appendMoments(b, s.Estimate)
+	b = append(b, `,"memory":`...)
+	b = appendNumber(b, s.Memory)
+	b = l.appendPosterior(b, s.Posterior)
+	b = append(b, `,"forward":`...)
+	b = appendPass(b, s.Forward)
+	b = append(b, `,"backward":`...)
+	b = appendPass(b, s.Backward)
+	b = append(b, `,"session":{"start":`...)
+	b = appendTime(b, s.Session.Start)
+	b = append(b, `,"end":`...)
+	b = appendTime(b, s.Session.End)
+	b = append(b, `,"n":`...)
+	b = strconv.AppendInt(b, s.Session.N, 10)
+	b = append(b, `},"revision":`...)
+	b = strconv.AppendInt(b, s.Revision, 10)
+	if s.Split != "" {
+		b = append(b, `,"split":`...)
+		b = appendText(b, s.Split)
 	}
-	moment := connectors.Number
-	if l.vector {
-		moment = connectors.String
-	}
-	for _, path := range []string{"predicted.mean", "predicted.sd", "estimate.mean", "estimate.sd"} {
-		cols = append(cols, connectors.Column{Path: path, Kind: moment})
-	}
-	for _, path := range []string{"log_predictive", "elbo", "weight", "memory"} {
-		cols = append(cols, connectors.Column{Path: path, Kind: connectors.Number})
-	}
-	for i := range l.levels {
-		for _, name := range []string{"alpha", "beta"} {
-			cols = append(cols, connectors.Column{Path: fmt.Sprintf("levels.%d.%s", i, name), Kind: connectors.Number})
+	b = append(b, `,"change_evidence":`...)
+	b = appendNumber(b, s.ChangeEvidence)
+	b = append(b, `,"change":`...)
+	b = strconv.AppendBool(b, s.Change)
+	return append(b, '}', '\n')
+}
+
+// appendHead appends what every record begins with.
+func appendHead(b []byte, key, id string, t time.Time, n int64, x [][]float64, shape transforms.Shape) []byte {
+	b = append(b, `{"key":`...)
+	b = appendText(b, key)
+	b = append(b, `,"time":`...)
+	b = appendTime(b, t)
+	b = append(b, `,"id":`...)
+	b = appendText(b, id)
+	b = append(b, `,"n":`...)
+	b = strconv.AppendInt(b, n, 10)
+	b = append(b, `,"x":`...)
+	return appendValue(b, x, shape)
+}
+
+func appendPass(b []byte, p transforms.Pass) []byte {
+	b = append(b, `{"weight":`...)
+	b = appendNumber(b, p.Weight)
+	b = append(b, `,"memory":`...)
+	b = appendNumber(b, p.Memory)
+	b = appendLevels(b, p.Levels)
+	return append(b, '}')
+}
+
+func appendLevels(b []byte, levels []float64) []byte {
+	b = append(b, `,"levels":[`...)
+	for i := 0; i+1 < len(levels); i += 2 {
+		if i > 0 {
+			b = append(b, ',')
 		}
+		b = append(b, `{"alpha":`...)
+		b = appendNumber(b, levels[i])
+		b = append(b, `,"beta":`...)
+		b = appendNumber(b, levels[i+1])
+		b = append(b, '}')
 	}
+	return append(b, ']')
+}
+
+func (l layout) appendPosterior(b []byte, v []float64) []byte {
+	b = append(b, `,"posterior":{`...)
+	at := 0
+	for i, p := range l.params {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendText(b, p.Name)
+		b = append(b, ':')
+		b = appendParam(b, p, v[at:at+p.Size()])
+		at += p.Size()
+	}
+	return append(b, '}')
+}
+
+// estimateColumns are the record of an estimate as a table.
+func (l layout) estimateColumns(x connectors.Kind) []connectors.Column {
+	return slices.Concat(
+		headColumns(x), l.momentColumns("predicted", "estimate"),
+		columns(connectors.Number, "log_predictive", "elbo", "weight", "memory"),
+		l.levelColumns("levels"), l.posteriorColumns(),
+		columns(connectors.Number, "iterations"), columns(connectors.Bool, "converged"),
+	)
+}
+
+// smoothedColumns are the record of a smoothed estimate as a table.
+func (l layout) smoothedColumns(x connectors.Kind) []connectors.Column {
+	cols := slices.Concat(headColumns(x), l.momentColumns("estimate"), columns(connectors.Number, "memory"), l.posteriorColumns())
+	for _, pass := range []string{"forward", "backward"} {
+		cols = slices.Concat(cols, columns(connectors.Number, pass+".weight", pass+".memory"), l.levelColumns(pass+".levels"))
+	}
+	return slices.Concat(cols,
+		columns(connectors.Time, "session.start", "session.end"), columns(connectors.Number, "session.n", "revision"),
+		columns(connectors.String, "split"), columns(connectors.Number, "change_evidence"), columns(connectors.Bool, "change"),
+	)
+}
+
+func columns(kind connectors.Kind, paths ...string) []connectors.Column {
+	cols := make([]connectors.Column, len(paths))
+	for i, p := range paths {
+		cols[i] = connectors.Column{Path: p, Kind: kind}
+	}
+	return cols
+}
+
+func headColumns(x connectors.Kind) []connectors.Column {
+	return slices.Concat(columns(connectors.String, "key"), columns(connectors.Time, "time"), columns(connectors.String, "id"),
+		columns(connectors.Number, "n"), columns(x, "x"))
+}
+
+func (l layout) momentColumns(names ...string) (cols []connectors.Column) {
+	kind := connectors.Number
+	if l.vector {
+		kind = connectors.String
+	}
+	for _, name := range names {
+		cols = append(cols, columns(kind, name+".mean", name+".sd")...)
+	}
+	return cols
+}
+
+func (l layout) levelColumns(path string) (cols []connectors.Column) {
+	for i := range l.levels {
+		cols = append(cols, columns(connectors.Number, fmt.Sprintf("%s.%d.alpha", path, i), fmt.Sprintf("%s.%d.beta", path, i))...)
+	}
+	return cols
+}
+
+func (l layout) posteriorColumns() (cols []connectors.Column) {
 	for _, p := range l.params {
 		kind := connectors.Number
 		if p.Rows > 0 {
 			kind = connectors.String
 		}
-		cols = append(cols, connectors.Column{Path: "posterior." + p.Name, Kind: kind})
+		cols = append(cols, columns(kind, "posterior."+p.Name)...)
 	}
-	return append(cols, connectors.Column{Path: "iterations", Kind: connectors.Number}, connectors.Column{Path: "converged", Kind: connectors.Bool})
+	return cols
 }
 
 func (l layout) appendMoments(b []byte, m transforms.Moments) []byte {

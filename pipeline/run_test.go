@@ -6,18 +6,19 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"github.com/google/go-cmp/cmp"
-	"hafvf/connectors"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/google/go-cmp/cmp"
 
+	"hafvf/connectors"
 	"hafvf/hafvf"
 	"hafvf/transforms"
 )
@@ -329,8 +330,8 @@ func TestRunStops(t *testing.T) {
 	}
 	stop := make(chan struct{})
 	closed := false
-	s, err := Run{Graph: g, Progress: func(records, _ int64) {
-		if records > 0 && !closed {
+	s, err := Run{Graph: g, Progress: func(p Progress) {
+		if p.Records > 0 && !closed {
 			closed = true
 			close(stop)
 		}
@@ -342,4 +343,113 @@ func TestRunStops(t *testing.T) {
 		t.Errorf("stopped %v, summary says %v", closed, s.Stopped)
 	}
 	equal(t, s.Records, int64(len(readLines(t, out))))
+}
+
+// TestRunSmooths compares the records of the pipeline with hafvf.Smooth on each
+// session of each key, from a file that is out of order, with records that
+// cannot be used between the others.
+func TestRunSmooths(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 5))
+	type entry struct {
+		at int
+		x  float64
+	}
+	sessions := map[string][][]entry{}
+	var lines []string
+	for k := range 40 {
+		key := fmt.Sprintf("k%d", k)
+		clock := 0
+		for range 1 + rng.IntN(3) {
+			clock += 3600
+			var session []entry
+			for i := range 1 + rng.IntN(40) {
+				clock += 1 + rng.IntN(1799)
+				e := entry{clock, rng.NormFloat64() + float64(i/20*6)}
+				session = append(session, e)
+				lines = append(lines, fmt.Sprintf("%s,%d,%.17g\n", key, e.at, e.x))
+			}
+			sessions[key] = append(sessions[key], session)
+		}
+	}
+	rng.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
+	lines = append([]string{"key,time,x\n", "bad,1,abc\n", "bad,,1\n"}, lines...)
+	path := write(t, "in.csv", lines...)
+	s, out, rejected := runConfig(t, "transform: smooth\nmodel: {family: normal}\nsource: {csv: {path: "+path+"}}\n")
+	equal(t, 2, len(rejected))
+	equal(t, int64(len(lines)-3), s.Records)
+
+	type record struct {
+		Key, ID        string
+		Time           time.Time
+		N              int
+		X              float64
+		Estimate       struct{ Mean, SD *float64 }
+		Memory         float64
+		Posterior      map[string]float64
+		Forward        struct{ Weight, Memory float64 }
+		Backward       struct{ Levels []map[string]float64 }
+		Session        struct{ N int }
+		Revision       *int
+		Split          *string
+		ChangeEvidence *float64 `json:"change_evidence"`
+		Change         *bool
+	}
+	got := map[string][]record{}
+	for _, line := range out {
+		var r record
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		got[r.Key] = append(got[r.Key], r)
+	}
+	m, err := hafvf.New("normal", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
+	count, changes := 0, 0
+	for key, list := range sessions {
+		records := got[key]
+		slices.SortFunc(records, func(a, b record) int { return a.Time.Compare(b.Time) })
+		for _, session := range list {
+			count++
+			steps := make([][][]float64, len(session))
+			for i, e := range session {
+				steps[i] = [][]float64{{e.x}}
+			}
+			want := f.Smooth(steps)
+			found := hafvf.Changes(want.Evidence, 10)
+			changes += len(found)
+			for i, e := range session {
+				r := records[0]
+				records = records[1:]
+				var p [4]float64
+				m.Posterior(p[:], want.Sample(i))
+				equal(t, r.ID, fmt.Sprintf("%s/%s/0", key, time.Unix(int64(e.at), 0).UTC().Format(time.RFC3339)))
+				equal(t, [...]any{r.N, r.X, r.Session.N, *r.Revision, r.Split == nil}, [...]any{i + 1, e.x, len(session), 0, true})
+				equal(t, map[string]float64{"mu": p[0], "kappa": p[1], "alpha": p[2], "beta": p[3]}, r.Posterior)
+				equal(t, [...]float64{want.Memory(i), want.Forward(i).Weight, want.Forward(i).Memory}, [...]float64{r.Memory, r.Forward.Weight, r.Forward.Memory})
+				equal(t, want.Backward(i).State[5], r.Backward.Levels[1]["alpha"])
+				equal(t, r.ChangeEvidence == nil, i == 0)
+				if i > 0 {
+					equal(t, *r.ChangeEvidence, want.Evidence[i])
+				}
+				equal(t, *r.Change, slices.Contains(found, i))
+			}
+		}
+		equal(t, 0, len(records))
+	}
+	equal(t, [...]int64{int64(count), int64(changes)}, [...]int64{s.Sessions, s.Changes})
+	if changes == 0 {
+		t.Error("no change in any session")
+	}
+}
+
+// A session whose records are all bad yields no session and as many rejects.
+func TestRunSmoothsNothing(t *testing.T) {
+	path := write(t, "in.csv", "key,time,x\n", "k,2026-01-01T00:00:00Z,a\n", "k,2026-01-01T00:00:01Z,b\n")
+	s, out, rejected := runConfig(t, "transform: smooth\nmodel: {family: normal}\nsource: {csv: {path: "+path+"}}\n")
+	equal(t, []string{""}, out)
+	equal(t, 2, len(rejected))
+	equal(t, [...]int64{0, 2}, [...]int64{s.Sessions, s.Rejected})
 }

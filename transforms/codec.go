@@ -20,6 +20,9 @@ func init() {
 	beam.RegisterCoder(reflect.TypeFor[Estimate](),
 		func(e Estimate) []byte { return appendEstimate(nil, e) },
 		func(b []byte) (Estimate, error) { return decodeAll(b, (*reader).estimate) })
+	beam.RegisterCoder(reflect.TypeFor[Smoothed](),
+		func(s Smoothed) []byte { return appendSmoothed(nil, s) },
+		func(b []byte) (Smoothed, error) { return decodeAll(b, (*reader).smoothed) })
 	beam.RegisterCoder(reflect.TypeFor[Rejected](),
 		func(r Rejected) []byte {
 			b := appendString(nil, r.Key)
@@ -48,13 +51,14 @@ func decodeAll[T any](b []byte, decode func(*reader) T) (T, error) {
 func appendObservation(b []byte, o Observation) []byte {
 	b = appendTime(b, o.Time)
 	b = appendString(b, o.ID)
+	b = binary.AppendVarint(b, o.Seq)
 	b = append(b, byte(o.Shape))
 	b = appendVectors(b, o.X)
 	return appendString(b, o.Raw)
 }
 
 func (r *reader) observation() Observation {
-	return Observation{Time: r.time(), ID: r.string(), Shape: Shape(r.byte()), X: r.vectors(), Raw: r.string()}
+	return Observation{Time: r.time(), ID: r.string(), Seq: r.varint(), Shape: Shape(r.byte()), X: r.vectors(), Raw: r.string()}
 }
 
 func appendEstimate(b []byte, e Estimate) []byte {
@@ -68,14 +72,7 @@ func appendEstimate(b []byte, e Estimate) []byte {
 		b = appendFloats(b, v)
 	}
 	b = binary.AppendUvarint(b, uint64(e.Iterations))
-	flags := byte(0)
-	if e.Converged {
-		flags |= 1
-	}
-	if e.Missing {
-		flags |= 2
-	}
-	return append(b, flags)
+	return appendFlags(b, e.Converged, e.Missing)
 }
 
 func (r *reader) estimate() Estimate {
@@ -89,9 +86,60 @@ func (r *reader) estimate() Estimate {
 		r.bad = true
 	}
 	e.Iterations = int(r.uvarint())
-	flags := r.byte()
-	e.Converged, e.Missing = flags&1 != 0, flags&2 != 0
+	e.Converged, e.Missing = r.flags()
 	return e
+}
+
+func appendSmoothed(b []byte, s Smoothed) []byte {
+	b = appendTime(b, s.Time)
+	b = appendString(b, s.ID)
+	b = append(b, byte(s.Shape))
+	b = appendVectors(b, s.X)
+	for _, v := range [][]float64{s.Estimate.Mean, s.Estimate.SD, s.Posterior, s.Forward.Levels, s.Backward.Levels,
+		{s.Memory, s.Forward.Weight, s.Forward.Memory, s.Backward.Weight, s.Backward.Memory, s.ChangeEvidence}} {
+		b = appendFloats(b, v)
+	}
+	b = appendTime(b, s.Session.Start)
+	b = appendTime(b, s.Session.End)
+	for _, n := range []int64{s.N, s.Session.N, s.Revision} {
+		b = binary.AppendUvarint(b, uint64(n))
+	}
+	b = appendString(b, s.Split)
+	return appendFlags(b, s.Change, s.Missing)
+}
+
+func (r *reader) smoothed() Smoothed {
+	s := Smoothed{Time: r.time(), ID: r.string(), Shape: Shape(r.byte()), X: r.vectors()}
+	for _, v := range []*[]float64{&s.Estimate.Mean, &s.Estimate.SD, &s.Posterior, &s.Forward.Levels, &s.Backward.Levels} {
+		*v = r.floats()
+	}
+	if f := r.floats(); len(f) == 6 {
+		s.Memory, s.Forward.Weight, s.Forward.Memory, s.Backward.Weight, s.Backward.Memory, s.ChangeEvidence = f[0], f[1], f[2], f[3], f[4], f[5]
+	} else {
+		r.bad = true
+	}
+	s.Session.Start, s.Session.End = r.time(), r.time()
+	s.N, s.Session.N, s.Revision = int64(r.uvarint()), int64(r.uvarint()), int64(r.uvarint())
+	s.Split = r.string()
+	s.Change, s.Missing = r.flags()
+	return s
+}
+
+// appendFlags appends two booleans as a byte.
+func appendFlags(b []byte, first, second bool) []byte {
+	flags := byte(0)
+	if first {
+		flags |= 1
+	}
+	if second {
+		flags |= 2
+	}
+	return append(b, flags)
+}
+
+func (r *reader) flags() (first, second bool) {
+	flags := r.byte()
+	return flags&1 != 0, flags&2 != 0
 }
 
 func appendTime(b []byte, t time.Time) []byte {

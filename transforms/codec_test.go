@@ -16,9 +16,16 @@ import (
 var nan = math.NaN()
 
 func TestCodecKeepsEverything(t *testing.T) {
-	o := Observation{Time: time.Date(1677, 1, 2, 3, 4, 5, 678, time.UTC), ID: "a:1", X: [][]float64{{1, nan}, {math.Inf(1), -0.5}}, Shape: List, Raw: "raw"}
+	o := Observation{Time: time.Date(1677, 1, 2, 3, 4, 5, 678, time.UTC), ID: "a:1", Seq: -7, X: [][]float64{{1, nan}, {math.Inf(1), -0.5}}, Shape: List, Raw: "raw"}
 	gotO, err := decodeAll(appendObservation(nil, o), (*reader).observation)
 	if diff := cmp.Diff(o, gotO, cmpopts.EquateNaNs()); diff != "" || err != nil {
+		t.Errorf("%v %s", err, diff)
+	}
+	s := Smoothed{Time: o.Time, ID: "k/t/0", N: 3, X: [][]float64{{1}}, Shape: Vector, Estimate: Moments{[]float64{1}, []float64{nan}}, Memory: 5,
+		Posterior: []float64{3, 4}, Forward: Pass{.5, 6, []float64{1, 2}}, Backward: Pass{.25, 7, []float64{3, 4}},
+		Session: Session{o.Time, o.Time.Add(1), 9}, Revision: 2, Split: "long", ChangeEvidence: -1, Change: true, Missing: true}
+	gotS, err := decodeAll(appendSmoothed(nil, s), (*reader).smoothed)
+	if diff := cmp.Diff(s, gotS, cmpopts.EquateNaNs()); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}
 	e := Estimate{ID: "b", N: 1 << 40, X: [][]float64{{1}}, Predicted: Moments{[]float64{1}, []float64{nan}}, Estimate: Moments{[]float64{3}, []float64{4}},
@@ -59,6 +66,8 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 		decodeAll(b, (*reader).estimate)
+		decodeAll(b, (*reader).smoothed)
+		decodeSession(b)
 	})
 }
 

@@ -32,12 +32,7 @@ func (est *Estimator) Estimate(state hafvf.State, n int64, o Observation) Estima
 	f := est.filter
 	m := f.Model()
 	outputs := m.Outputs()
-	floats := make([]float64, 4*outputs+2*f.Levels()+est.params)
-	cut := func(n int) []float64 {
-		v := floats[:n:n]
-		floats = floats[n:]
-		return v
-	}
+	cut := cutter(make([]float64, 4*outputs+2*f.Levels()+est.params))
 	out := Estimate{
 		Time: o.Time, ID: o.ID, N: n, X: o.X, Shape: o.Shape,
 		Predicted: Moments{cut(outputs), cut(outputs)}, Estimate: Moments{cut(outputs), cut(outputs)},
@@ -49,11 +44,26 @@ func (est *Estimator) Estimate(state hafvf.State, n int64, o Observation) Estima
 	step := f.Update(state, o.X...)
 	m.Estimate(out.Estimate.Mean, out.Estimate.SD, f.Sample(state), row)
 	m.Posterior(out.Posterior, f.Sample(state))
-	for i := range f.Levels() {
-		l := f.Level(state, i)
-		out.Levels[2*i], out.Levels[2*i+1] = l.Alpha, l.Beta
-	}
+	copyLevels(out.Levels, f, state)
 	out.LogPredictive, out.ELBO, out.Weight, out.Memory = step.LogPredictive, step.ELBO, step.Weight, step.Memory
 	out.Iterations, out.Converged, out.Missing = step.Iterations, step.Converged, step.Missing
 	return out
+}
+
+// cutter returns a function that cuts slices off floats: the slices of a record
+// share one allocation.
+func cutter(floats []float64) func(n int) []float64 {
+	return func(n int) []float64 {
+		v := floats[:n:n]
+		floats = floats[n:]
+		return v
+	}
+}
+
+// copyLevels writes alpha and beta of every level of s, bottom up, to dst.
+func copyLevels(dst []float64, f *hafvf.Filter, s hafvf.State) {
+	for i := range f.Levels() {
+		l := f.Level(s, i)
+		dst[2*i], dst[2*i+1] = l.Alpha, l.Beta
+	}
 }

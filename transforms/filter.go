@@ -164,13 +164,17 @@ func (fn *packFn) ProcessElement(ts beam.EventTime, key string, o Observation, e
 }
 
 func (fn *packFn) check(key string, o Observation) error {
-	if key == "" {
-		return fmt.Errorf("empty key")
-	}
 	if fn.cfg.Order == EventTime && o.Time.IsZero() {
 		return fmt.Errorf("no time; observations without one need order: arrival")
 	}
-	return fn.filter.Check(o.X)
+	return check(fn.filter, key, o)
+}
+
+func check(f *hafvf.Filter, key string, o Observation) error {
+	if key == "" {
+		return fmt.Errorf("empty key")
+	}
+	return f.Check(o.X)
 }
 
 func (fn *packFn) flush(emit func(beam.EventTime, string, []byte)) {
@@ -415,8 +419,8 @@ func (fn *filterFn) learn(e *held, o Observation, emit func(beam.EventTime, stri
 
 // counts are a bundle's metrics.
 type counts struct {
-	records, rejected, late, missing, notConverged, keys int64
-	iterations                                           []int64
+	records, rejected, late, missing, notConverged, keys, sessions, changes int64
+	iterations                                                              []int64
 }
 
 var (
@@ -426,6 +430,8 @@ var (
 	missingCounter      = beam.NewCounter("hafvf", "missing")
 	notConvergedCounter = beam.NewCounter("hafvf", "not_converged")
 	keysCounter         = beam.NewCounter("hafvf", "keys")
+	sessionsCounter     = beam.NewCounter("hafvf", "sessions")
+	changesCounter      = beam.NewCounter("hafvf", "changes")
 	iterationsDist      = beam.NewDistribution("hafvf", "iterations")
 )
 
@@ -436,6 +442,7 @@ func (c *counts) report(ctx context.Context) {
 	}{
 		{recordsCounter, c.records}, {rejectedCounter, c.rejected}, {lateCounter, c.late},
 		{missingCounter, c.missing}, {notConvergedCounter, c.notConverged}, {keysCounter, c.keys},
+		{sessionsCounter, c.sessions}, {changesCounter, c.changes},
 	} {
 		if m.n > 0 {
 			m.counter.Inc(ctx, m.n)

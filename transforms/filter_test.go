@@ -54,6 +54,7 @@ type testCase struct {
 
 	mu       sync.Mutex
 	out      map[string][]transforms.Estimate
+	smoothed map[string][]transforms.Smoothed
 	rejected []transforms.Rejected
 }
 

@@ -22,6 +22,10 @@ type Observation struct {
 	// ID names the observation to the outside, deterministically: it goes into
 	// the estimate and makes repeated output recognisable.
 	ID string
+	// Seq orders observations of a key at equal times: their place in the source.
+	// Where it is equal too, the order of arrival holds, as far as the runner
+	// keeps one.
+	Seq int64
 	// X holds the J vectors of the step. A vector with a NaN in it is missing; an
 	// observation without another vector is a missing observation.
 	X [][]float64

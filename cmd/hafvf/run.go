@@ -23,8 +23,8 @@ func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [CONFIG]",
 		Short: "Run the pipeline of a config, or the bundled demo",
-		Long: `Run reads observations, filters them per key, and writes one estimate per
-observation. A record that cannot be used goes to the dead letter with the
+		Long: `Run reads observations, filters them per key, or with transform: smooth smooths
+their sessions, and writes one estimate per observation. A record that cannot be used goes to the dead letter with the
 reason, and the run goes on. Output files appear when the run has ended well.
 
 Without CONFIG it filters the bundled series, real metrics of cloud servers,
@@ -89,9 +89,9 @@ func execute(ctx context.Context, graph *pipeline.Graph) (pipeline.Summary, erro
 	terminal := term.IsTerminal(int(os.Stderr.Fd()))
 	start := time.Now()
 	if terminal {
-		r.Progress = func(records, rejected int64) {
-			rate := float64(records) / time.Since(start).Seconds()
-			fmt.Fprintf(os.Stderr, "\r%d records, %d rejected, %.0f records/s \x1b[K", records, rejected, rate)
+		r.Progress = func(p pipeline.Progress) {
+			rate := float64(max(p.Read, p.Records)) / time.Since(start).Seconds()
+			fmt.Fprintf(os.Stderr, "\r%d read, %d written, %d rejected, %.0f records/s \x1b[K", p.Read, p.Records, p.Rejected, rate)
 		}
 	}
 	s, err := r.Execute(ctx, stop)

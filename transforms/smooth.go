@@ -1,0 +1,350 @@
+package transforms
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/window"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/state"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/timers"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+
+	"hafvf/hafvf"
+)
+
+func init() {
+	register.DoFn4x0[string, Observation, func(beam.EventTime, string, []byte), func(Rejected)](&admitFn{})
+	register.DoFn3x1[string, func(*[]byte) bool, func(beam.EventTime, string, []byte), error](&gatherFn{})
+	register.DoFn5x1[state.Provider, timers.Provider, string, []byte, func(beam.EventTime, string, []byte), error](&reviseFn{})
+	register.DoFn4x1[context.Context, string, []byte, func(beam.EventTime, string, Smoothed), error](&smoothFn{})
+	register.Emitter3[beam.EventTime, string, Smoothed]()
+	register.Iter1[[]byte]()
+}
+
+// SmoothConfig is the configuration of Smooth.
+type SmoothConfig struct {
+	Filter hafvf.Config
+	// Gap ends a session: observations at least so far apart belong to two. Whole
+	// milliseconds.
+	Gap time.Duration
+	// AllowedLateness is how long after its end a session still takes
+	// observations that come late, and is emitted again. Default 0.
+	AllowedLateness time.Duration
+	// Max is how many observations are smoothed as one; a longer session is cut.
+	// Default 10 million.
+	Max int
+	// Odds in favour of a change, from which on it is one. Default 10.
+	Odds float64
+	// Taken is as in Config.
+	Taken string
+}
+
+func (c SmoothConfig) withDefaults() SmoothConfig {
+	if c.Max == 0 {
+		c.Max = 10_000_000
+	}
+	if c.Odds == 0 {
+		c.Odds = 10
+	}
+	return c
+}
+
+func (c SmoothConfig) validate() error {
+	switch {
+	case c.Gap < time.Millisecond || c.Gap%time.Millisecond != 0:
+		return fmt.Errorf("gap %v is not a number of milliseconds above zero", c.Gap)
+	case c.AllowedLateness < 0:
+		return fmt.Errorf("allowed lateness %v is negative", c.AllowedLateness)
+	case c.Max < 1:
+		return fmt.Errorf("max %d is below 1", c.Max)
+	case !(c.Odds > 0):
+		return fmt.Errorf("odds %g are not above zero", c.Odds)
+	}
+	_, err := c.Filter.Filter()
+	return err
+}
+
+// Smooth takes a PCollection<KV<string, Observation>>, in whatever window, and
+// returns a PCollection<KV<string, Smoothed>> in the global one, one for every
+// observation that the model takes, at the observation's own time, and a
+// PCollection<Rejected> with the others.
+//
+// Observations of a key are grouped into session windows, sorted by time, and
+// smoothed. One that is late, within the allowed lateness, emits its session
+// again, whole, with the next revision. What is later than that, the runner
+// drops.
+//
+// Smooth panics where the configuration is impossible. It is counted in the
+// namespace "hafvf": records, rejected, missing, not_converged, sessions,
+// changes.
+func Smooth(s beam.Scope, cfg SmoothConfig, col beam.PCollection) (smoothed, rejected beam.PCollection) {
+	s = s.Scope("hafvf.Smooth")
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		panic("transforms.Smooth: " + err.Error())
+	}
+	text, err := json.Marshal(cfg)
+	if err != nil {
+		panic("transforms.Smooth: " + err.Error())
+	}
+	admitted, rejected := beam.ParDo2(s, &admitFn{Config: string(text)}, col)
+	// Panes hold what came since the last one: reviseFn has the rest.
+	windowed := beam.WindowInto(s, window.NewSessions(cfg.Gap), admitted, beam.AllowedLateness(cfg.AllowedLateness), beam.PanesDiscard())
+	sessions := beam.ParDo(s, &gatherFn{Gap: cfg.Gap}, beam.GroupByKey(s, windowed))
+	sessions = beam.WindowInto(s, window.NewGlobalWindows(), sessions)
+	if cfg.AllowedLateness > 0 {
+		sessions = beam.ParDo(s, &reviseFn{
+			Gap: cfg.Gap, AllowedLateness: cfg.AllowedLateness,
+			Kept: state.MakeValueState[[]byte]("sessions"), Over: timers.InEventTime("over"),
+		}, sessions)
+	}
+	return beam.ParDo(s, &smoothFn{Config: string(text)}, sessions), rejected
+}
+
+func parseSmoothConfig(text string) (cfg SmoothConfig, err error) {
+	return cfg, json.Unmarshal([]byte(text), &cfg)
+}
+
+// admitFn checks observations and sends them on at their own time, without what
+// only a rejection needs.
+type admitFn struct {
+	Config string
+
+	filter *hafvf.Filter
+	taken  string
+	n      int
+	counts counts
+}
+
+func (fn *admitFn) Setup() error {
+	cfg, err := parseSmoothConfig(fn.Config)
+	if err != nil {
+		return err
+	}
+	fn.taken = cfg.Taken
+	fn.filter, err = cfg.Filter.Filter()
+	return err
+}
+
+func (fn *admitFn) ProcessElement(key string, o Observation, emit func(beam.EventTime, string, []byte), reject func(Rejected)) {
+	fn.n++
+	err := check(fn.filter, key, o)
+	if err == nil && o.Time.IsZero() {
+		err = errors.New("no time; a session needs one")
+	}
+	if err != nil {
+		fn.counts.rejected++
+		reject(Rejected{Key: key, Observation: o, Reason: err.Error()})
+		return
+	}
+	o.ID, o.Raw = "", ""
+	emit(mtime.FromTime(o.Time), key, appendObservation(nil, o))
+}
+
+func (fn *admitFn) FinishBundle(ctx context.Context, _ func(beam.EventTime, string, []byte), _ func(Rejected)) {
+	fn.counts.report(ctx)
+	fn.counts = counts{}
+	if f, ok := taken.Load(fn.taken); ok {
+		f.(func(int))(fn.n)
+	}
+	fn.n = 0
+}
+
+// gatherFn makes sessions of what was grouped. Windows have the resolution of
+// milliseconds, and the embedded runner merges those that only touch: so that
+// the gap is measured here again.
+type gatherFn struct{ Gap time.Duration }
+
+func (fn *gatherFn) ProcessElement(key string, values func(*[]byte) bool, emit func(beam.EventTime, string, []byte)) error {
+	var all session
+	var b []byte
+	for values(&b) {
+		o, err := decodeAll(b, (*reader).observation)
+		if err != nil {
+			return err
+		}
+		all.observations = append(all.observations, o)
+	}
+	all.sort()
+	for _, s := range all.cut(fn.Gap) {
+		emit(s.end(), key, s.append(nil))
+	}
+	return nil
+}
+
+// reviseFn keeps the sessions that may still grow, each with its revision, and
+// emits them again, whole, when something comes late. Neither the runner's panes
+// nor their numbers are relied on: the embedded runner fires the window of a late
+// observation alone, without its session.
+type reviseFn struct {
+	Gap, AllowedLateness time.Duration
+	Kept                 state.Value[[]byte]
+	Over                 timers.EventTime
+}
+
+func (fn *reviseFn) ProcessElement(sp state.Provider, tp timers.Provider, key string, b []byte, emit func(beam.EventTime, string, []byte)) error {
+	s, err := decodeSession(b)
+	if err != nil {
+		return err
+	}
+	kept, err := fn.read(sp)
+	if err != nil {
+		return err
+	}
+	rest := kept[:0]
+	latest := s.end()
+	for _, k := range kept {
+		latest = max(latest, k.end())
+		if !k.near(s, fn.Gap) {
+			rest = append(rest, k)
+			continue
+		}
+		s.revision = max(s.revision, k.revision+1)
+		// Equal times keep their order: the earlier revision's come first.
+		s.observations = append(k.observations, s.observations...)
+		s.sort()
+	}
+	emit(s.end(), key, s.append(nil))
+	return fn.write(sp, tp, append(rest, s), latest.Add(-fn.AllowedLateness))
+}
+
+// OnTimer forgets the sessions that are over for good.
+func (fn *reviseFn) OnTimer(ts beam.EventTime, sp state.Provider, tp timers.Provider, _ string, _ timers.Context, _ func(beam.EventTime, string, []byte)) error {
+	kept, err := fn.read(sp)
+	if err != nil {
+		return err
+	}
+	return fn.write(sp, tp, kept, ts.Add(-fn.AllowedLateness-fn.Gap))
+}
+
+func (fn *reviseFn) read(sp state.Provider) (kept []session, err error) {
+	b, _, err := fn.Kept.Read(sp)
+	if err != nil {
+		return nil, err
+	}
+	for r := (&reader{b: b}); len(r.b) > 0; {
+		s, err := decodeSession([]byte(r.string()))
+		if err != nil {
+			return nil, err
+		}
+		kept = append(kept, s)
+	}
+	return kept, nil
+}
+
+// write keeps the sessions that end after horizon.
+func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, kept []session, horizon mtime.Time) error {
+	var b []byte
+	var over mtime.Time
+	for _, s := range kept {
+		if s.end() > horizon {
+			b = appendString(b, string(s.append(nil)))
+			over = max(over, s.end().Add(fn.Gap+fn.AllowedLateness))
+		}
+	}
+	if b == nil {
+		return fn.Kept.Clear(sp)
+	}
+	fn.Over.Set(tp, over.ToTime())
+	return fn.Kept.Write(sp, b)
+}
+
+// smoothFn smooths sessions.
+type smoothFn struct {
+	Config string
+
+	smoother *Smoother
+	counts   counts
+}
+
+func (fn *smoothFn) Setup() error {
+	cfg, err := parseSmoothConfig(fn.Config)
+	if err != nil {
+		return err
+	}
+	fn.smoother, err = NewSmoother(cfg)
+	return err
+}
+
+func (fn *smoothFn) ProcessElement(_ context.Context, key string, b []byte, emit func(beam.EventTime, string, Smoothed)) error {
+	s, err := decodeSession(b)
+	if err != nil {
+		return err
+	}
+	fn.counts.sessions++
+	fn.counts.notConverged += int64(fn.smoother.Smooth(key, s.observations, s.revision, func(out Smoothed) {
+		fn.counts.records++
+		if out.Missing {
+			fn.counts.missing++
+		}
+		if out.Change {
+			fn.counts.changes++
+		}
+		emit(mtime.FromTime(out.Time), key, out)
+	}))
+	return nil
+}
+
+func (fn *smoothFn) FinishBundle(ctx context.Context, _ func(beam.EventTime, string, Smoothed)) {
+	fn.counts.report(ctx)
+	fn.counts = counts{}
+}
+
+// A session is a key's observations between two gaps, by time, with how often it
+// was emitted before.
+type session struct {
+	revision     int64
+	observations []Observation
+}
+
+func (s *session) start() mtime.Time { return mtime.FromTime(s.observations[0].Time) }
+
+// end is the time of the last observation.
+func (s *session) end() mtime.Time {
+	return mtime.FromTime(s.observations[len(s.observations)-1].Time)
+}
+
+// near reports whether no gap lies between two sessions.
+func (s *session) near(o session, gap time.Duration) bool {
+	return s.start() < o.end().Add(gap) && o.start() < s.end().Add(gap)
+}
+
+func (s *session) sort() { sortByTime(s.observations) }
+
+// cut cuts at every gap.
+func (s *session) cut(gap time.Duration) (parts []session) {
+	from := 0
+	for i := 1; i <= len(s.observations); i++ {
+		if i == len(s.observations) || mtime.FromTime(s.observations[i].Time) >= mtime.FromTime(s.observations[i-1].Time).Add(gap) {
+			parts = append(parts, session{s.revision, s.observations[from:i]})
+			from = i
+		}
+	}
+	return parts
+}
+
+func (s *session) append(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(s.revision))
+	for _, o := range s.observations {
+		b = appendObservation(b, o)
+	}
+	return b
+}
+
+func decodeSession(b []byte) (s session, err error) {
+	r := &reader{b: b}
+	s.revision = int64(r.uvarint())
+	for len(r.b) > 0 {
+		s.observations = append(s.observations, r.observation())
+	}
+	if r.bad || len(s.observations) == 0 {
+		return s, errCut
+	}
+	return s, nil
+}

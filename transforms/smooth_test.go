@@ -1,0 +1,289 @@
+package transforms_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/runners/prism"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/teststream"
+
+	"hafvf/hafvf"
+	"hafvf/transforms"
+)
+
+func init() {
+	register.DoFn3x0[string, transforms.Smoothed, func([]byte)](&collectSmoothedFn{})
+	register.DoFn3x0[beam.EventTime, float64, func(beam.EventTime, string, transforms.Observation)](&observeFn{})
+}
+
+type collectSmoothedFn struct{ Case string }
+
+func (fn *collectSmoothedFn) ProcessElement(key string, s transforms.Smoothed, _ func([]byte)) {
+	c := caseOf(fn.Case)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.smoothed[key] = append(c.smoothed[key], s)
+}
+
+// observeFn makes observations of the one key of a test stream.
+type observeFn struct{}
+
+func (*observeFn) ProcessElement(ts beam.EventTime, x float64, emit func(beam.EventTime, string, transforms.Observation)) {
+	emit(ts, "k", transforms.Value(mtime.Time(ts).ToTime().UTC(), "", x))
+}
+
+// runSmooth runs the node over a collection on the embedded runner.
+func runSmooth(t *testing.T, cfg transforms.SmoothConfig, in []keyed, source func(beam.Scope) beam.PCollection) *testCase {
+	t.Helper()
+	c := &testCase{in: in, smoothed: map[string][]transforms.Smoothed{}}
+	cases.Store(t.Name(), c)
+	p, s := beam.NewPipelineWithRoot()
+	if source == nil {
+		source = func(s beam.Scope) beam.PCollection {
+			return beam.ParDo(s, &emitFn{Case: t.Name()}, beam.Impulse(s))
+		}
+	}
+	smoothed, rejected := transforms.Smooth(s, cfg, source(s))
+	beam.ParDo(s, &collectSmoothedFn{Case: t.Name()}, smoothed)
+	beam.ParDo(s, &collectRejectedFn{Case: t.Name()}, rejected)
+	if _, err := prism.Execute(context.Background(), p); err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range c.smoothed {
+		slices.SortStableFunc(list, func(a, b transforms.Smoothed) int {
+			return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Revision, b.Revision))
+		})
+	}
+	return c
+}
+
+var sessions = transforms.SmoothConfig{
+	Filter: hafvf.Config{Family: "normal", Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, Top: 1},
+	Gap:    10 * time.Second,
+}
+
+// smoothLoop is the node's work as a plain loop: it cuts each key's observations
+// at the gaps and smooths the parts.
+func smoothLoop(t *testing.T, cfg transforms.SmoothConfig, in []keyed) map[string][]transforms.Smoothed {
+	t.Helper()
+	sm, err := transforms.NewSmoother(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byKey := map[string][]transforms.Observation{}
+	for _, k := range in {
+		byKey[k.key] = append(byKey[k.key], k.obs)
+	}
+	out := map[string][]transforms.Smoothed{}
+	for key, all := range byKey {
+		slices.SortStableFunc(all, func(a, b transforms.Observation) int { return a.Time.Compare(b.Time) })
+		from := 0
+		for i := range all {
+			if i+1 == len(all) || all[i+1].Time.Sub(all[i].Time) >= cfg.Gap {
+				sm.Smooth(key, all[from:i+1], 0, func(s transforms.Smoothed) { out[key] = append(out[key], s) })
+				from = i + 1
+			}
+		}
+	}
+	return out
+}
+
+// sessionStream is n observations out of order, with ties, gaps of exactly the
+// session gap, and sessions of one observation.
+func sessionStream(n, keys int) []keyed {
+	rng := rand.New(rand.NewPCG(3, 4))
+	clock := make([]int, keys)
+	in := make([]keyed, n)
+	for i := range in {
+		k := rng.IntN(keys)
+		clock[k] += []int{0, 1, 2, 9, 10, 30}[rng.IntN(6)]
+		o := transforms.Value(at(clock[k]), fmt.Sprint(i), rng.NormFloat64()+float64(clock[k]/40%2)*5)
+		o.Seq = int64(i)
+		in[i] = keyed{fmt.Sprintf("k%d", k), o}
+	}
+	return in
+}
+
+func TestSmoothEqualsLoop(t *testing.T) {
+	in := sessionStream(5000, 300)
+	want := smoothLoop(t, sessions, in)
+	rng := rand.New(rand.NewPCG(5, 6))
+	rng.Shuffle(len(in), func(i, j int) { in[i], in[j] = in[j], in[i] })
+	c := runSmooth(t, sessions, in, nil)
+	same(t, c.smoothed, want)
+	same(t, len(c.rejected), 0)
+
+	single, records := 0, 0
+	for _, list := range want {
+		for _, s := range list {
+			records++
+			if s.Session.N == 1 {
+				single++
+			}
+		}
+	}
+	if records != len(in) || single == 0 {
+		t.Errorf("%d records of %d observations, %d in sessions of one", records, len(in), single)
+	}
+}
+
+// The records are what hafvf.Smooth says of the session.
+func TestSmoothedRecord(t *testing.T) {
+	var in []keyed
+	var steps [][][]float64
+	for i, x := range []float64{0, .3, -.2, .1, math.NaN(), .2, 9, 9.2, 8.9, 9.1, 9} {
+		in = append(in, keyed{"k", transforms.Value(at(i/2*2), fmt.Sprint(i), x)})
+		in[i].obs.Seq = int64(i)
+		steps = append(steps, [][]float64{{x}})
+	}
+	f, err := sessions.Filter.Filter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := f.Smooth(steps)
+	changes := hafvf.Changes(want.Evidence, 10)
+	same(t, changes, []int{6})
+	got := runSmooth(t, sessions, in, nil).smoothed["k"]
+	for i, s := range got {
+		same(t, s.ID, fmt.Sprintf("k/%s/%d", at(i/2*2).Format(time.RFC3339), i%2))
+		same(t, s.N, int64(i+1))
+		same(t, s.Session, transforms.Session{Start: at(0), End: at(10), N: 11})
+		same(t, s.Memory, want.Memory(i))
+		same(t, s.Forward.Memory, want.Forward(i).Memory)
+		same(t, s.Backward.Weight, want.Backward(i).Weight)
+		same(t, s.Backward.Levels, []float64(want.Backward(i).State[3:]))
+		same(t, s.ChangeEvidence, want.Evidence[i])
+		same(t, s.Change, i == 6)
+		same(t, s.Missing, i == 4)
+		same(t, s.Split, "")
+		var mean, sd [1]float64
+		want.Estimate(mean[:], sd[:], i)
+		same(t, s.Estimate, transforms.Moments{Mean: mean[:], SD: sd[:]})
+	}
+	same(t, len(got), 11)
+}
+
+func TestSmoothLateDataRevises(t *testing.T) {
+	cfg := sessions
+	cfg.AllowedLateness = time.Hour
+	source := func(s beam.Scope) beam.PCollection {
+		ts := teststream.NewConfig()
+		add := func(second int, x float64) {
+			if err := ts.AddElements(at(second).UnixMilli(), x); err != nil {
+				t.Fatal(err)
+			}
+		}
+		add(0, 1)
+		add(5, 2)
+		add(40, 3)
+		ts.AdvanceWatermark(at(100).UnixMilli())
+		add(8, 4)  // late, in the first session
+		add(25, 5) // late, one of its own
+		ts.AdvanceWatermark(at(120).UnixMilli())
+		add(33, 6) // joins the third and the one of its own
+		ts.AdvanceWatermarkToInfinity()
+		return beam.ParDo(s, &observeFn{}, teststream.Create(s, ts))
+	}
+	var got []string
+	last := map[string]transforms.Smoothed{}
+	for _, s := range runSmooth(t, cfg, nil, source).smoothed["k"] {
+		got = append(got, fmt.Sprintf("%g@%d: %d/%d of %d", s.X[0][0], int(s.Time.Sub(begin).Seconds()), s.Revision, s.N, s.Session.N))
+		if s.Revision >= last[s.ID].Revision {
+			last[s.ID] = s
+		}
+	}
+	same(t, got, []string{
+		"1@0: 0/1 of 2", "1@0: 1/1 of 3",
+		"2@5: 0/2 of 2", "2@5: 1/2 of 3",
+		"4@8: 1/3 of 3",
+		"5@25: 0/1 of 1", "5@25: 1/1 of 3",
+		"6@33: 1/2 of 3",
+		"3@40: 0/1 of 1", "3@40: 1/3 of 3",
+	})
+	// By id, with the last revision, it is as if nothing had been late.
+	want := smoothLoop(t, cfg, []keyed{
+		{"k", transforms.Value(at(0), "", 1)}, {"k", transforms.Value(at(5), "", 2)}, {"k", transforms.Value(at(8), "", 4)},
+		{"k", transforms.Value(at(25), "", 5)}, {"k", transforms.Value(at(33), "", 6)}, {"k", transforms.Value(at(40), "", 3)},
+	})["k"]
+	same(t, len(last), len(want))
+	for _, w := range want {
+		g := last[w.ID]
+		g.Revision = 0
+		same(t, g, w)
+	}
+}
+
+func TestSmoothSplitsLongSessions(t *testing.T) {
+	cfg := sessions
+	cfg.Max = 4
+	var in []keyed
+	for i := range 10 {
+		in = append(in, keyed{"k", transforms.Value(at(i), "", float64(i))})
+	}
+	got := runSmooth(t, cfg, in, nil).smoothed["k"]
+	same(t, len(got), 10)
+	for i, s := range got {
+		part := 1 + []int{0, 0, 0, 1, 1, 1, 2, 2, 2, 2}[i]
+		same(t, s.Split, fmt.Sprintf("10 observations, at most 4 are smoothed as one: part %d of 3", part))
+		same(t, s.N, int64(i+1))
+		same(t, s.Session.N, int64(10))
+		first := i == 0 || i == 3 || i == 6
+		same(t, s.ChangeEvidence != s.ChangeEvidence, first)
+	}
+	if m := got[9].Memory; m > 4 {
+		t.Errorf("memory %g of a part with four observations", m)
+	}
+}
+
+func TestSmoothRejects(t *testing.T) {
+	in := []keyed{
+		{"bad", transforms.Observation{Time: begin, X: [][]float64{{1, 2}}}},
+		{"bad", transforms.Value(time.Time{}, "", 1)},
+		{"", transforms.Value(begin, "", 1)},
+		{"good", transforms.Value(begin, "", 1)},
+	}
+	c := runSmooth(t, sessions, in, nil)
+	same(t, len(c.smoothed), 1)
+	same(t, len(c.smoothed["good"]), 1)
+	var reasons []string
+	for _, r := range c.rejected {
+		reasons = append(reasons, r.Reason)
+	}
+	slices.Sort(reasons)
+	same(t, reasons, []string{"empty key", "no time; a session needs one", "x has 2 values, want 1"})
+}
+
+func TestSmoothPanicsAtConstruction(t *testing.T) {
+	for name, change := range map[string]func(*transforms.SmoothConfig){
+		"gap":      func(c *transforms.SmoothConfig) { c.Gap = 0 },
+		"fraction": func(c *transforms.SmoothConfig) { c.Gap = 1500 * time.Microsecond },
+		"lateness": func(c *transforms.SmoothConfig) { c.AllowedLateness = -1 },
+		"max":      func(c *transforms.SmoothConfig) { c.Max = -1 },
+		"odds":     func(c *transforms.SmoothConfig) { c.Odds = -1 },
+		"filter":   func(c *transforms.SmoothConfig) { c.Filter.Family = "no" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cases.Store(t.Name(), &testCase{})
+			_, s := beam.NewPipelineWithRoot()
+			col := beam.ParDo(s, &emitFn{Case: t.Name()}, beam.Impulse(s))
+			defer func() {
+				if r := recover(); r == nil || !strings.HasPrefix(fmt.Sprint(r), "transforms.Smooth: ") {
+					t.Errorf("recovered %v", r)
+				}
+			}()
+			cfg := sessions
+			change(&cfg)
+			transforms.Smooth(s, cfg, col)
+		})
+	}
+}

@@ -1,0 +1,145 @@
+package transforms
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"hafvf/hafvf"
+)
+
+// A Smoothed is what the whole session says about one of its observations.
+// Numbers that do not apply or are undefined are NaN; what is infinite is ±Inf.
+type Smoothed struct {
+	Time time.Time
+	// ID is key/time/k, k = 0, 1, … among equal times of the key: it depends
+	// neither on the source nor on the session's bounds, so that a later
+	// revision replaces an earlier one.
+	ID string
+	N  int64 // position in the session, from 1
+	X  [][]float64
+	Shape
+
+	Estimate          Moments   // of the likelihood's mean
+	Memory            float64   // θ^η − θ₀^η: forward + backward − J
+	Posterior         []float64 // as the model's Params describe it
+	Forward, Backward Pass
+
+	Session  Session
+	Revision int64 // how often the session was emitted before, with less in it
+	// Split is why the session was cut into parts, each smoothed on its own; ""
+	// where it was not.
+	Split string
+
+	ChangeEvidence float64 // nats, between the observation before and this one; NaN on the first
+	Change         bool    // on the first observation of a new regime
+
+	Missing bool
+}
+
+// A Pass is one direction's part in a smoothed observation.
+type Pass struct {
+	Weight float64 // E[w]
+	Memory float64
+	Levels []float64 // alpha, beta of every level, bottom up
+}
+
+// A Session is a key's observations between two gaps.
+type Session struct {
+	Start, End time.Time // of the first and the last observation
+	N          int64
+}
+
+// A Smoother smooths sessions without a pipeline: what Smooth does to one
+// session, as a plain loop. It is not safe for concurrent use.
+type Smoother struct {
+	filter *hafvf.Filter
+	odds   float64
+	max    int
+	params int
+}
+
+// NewSmoother makes a smoother. An error names what is wrong with cfg.
+func NewSmoother(cfg SmoothConfig) (*Smoother, error) {
+	cfg = cfg.withDefaults()
+	f, err := cfg.Filter.Filter()
+	if err != nil {
+		return nil, err
+	}
+	sm := &Smoother{filter: f, odds: cfg.Odds, max: cfg.Max}
+	for _, p := range f.Model().Params() {
+		sm.params += p.Size()
+	}
+	return sm, nil
+}
+
+// Smooth sorts the observations of a key's session, which the filter's Check has
+// passed, by time and Seq, and calls emit for each. It returns how many updates
+// did not converge.
+func (sm *Smoother) Smooth(key string, observations []Observation, revision int64, emit func(Smoothed)) (notConverged int) {
+	sortByTime(observations)
+	n := len(observations)
+	parts := (n + sm.max - 1) / sm.max
+	k := 0 // among equal times
+	for part := range parts {
+		from, to := part*n/parts, (part+1)*n/parts
+		steps := make([][][]float64, to-from)
+		for i, o := range observations[from:to] {
+			steps[i] = o.X
+		}
+		s := sm.filter.Smooth(steps)
+		notConverged += s.NotConverged
+		changes := hafvf.Changes(s.Evidence, sm.odds)
+		split := ""
+		if parts > 1 {
+			split = fmt.Sprintf("%d observations, at most %d are smoothed as one: part %d of %d", n, sm.max, part+1, parts)
+		}
+		for t, o := range observations[from:to] {
+			if i := from + t; i > 0 && o.Time.Equal(observations[i-1].Time) {
+				k++
+			} else {
+				k = 0
+			}
+			out := sm.at(s, t)
+			if len(changes) > 0 && changes[0] == t {
+				out.Change, changes = true, changes[1:]
+			}
+			out.Time, out.N, out.X, out.Shape = o.Time, int64(from+t+1), o.X, o.Shape
+			out.ID = fmt.Sprintf("%s/%s/%d", key, stamp(o.Time), k)
+			out.Session = Session{observations[0].Time, observations[n-1].Time, int64(n)}
+			out.Revision, out.Split = revision, split
+			emit(out)
+		}
+	}
+	return notConverged
+}
+
+// at is what the session says at step t.
+func (sm *Smoother) at(s *hafvf.Smoothed, t int) Smoothed {
+	f := sm.filter
+	m := f.Model()
+	outputs, levels := m.Outputs(), 2*f.Levels()
+	cut := cutter(make([]float64, 2*outputs+2*levels+sm.params))
+	out := Smoothed{
+		Estimate: Moments{cut(outputs), cut(outputs)}, Posterior: cut(sm.params),
+		Memory: s.Memory(t), ChangeEvidence: s.Evidence[t], Missing: s.Missing[t],
+	}
+	s.Estimate(out.Estimate.Mean, out.Estimate.SD, t)
+	m.Posterior(out.Posterior, s.Sample(t))
+	for _, dir := range []struct {
+		to   *Pass
+		from hafvf.Pass
+	}{{&out.Forward, s.Forward(t)}, {&out.Backward, s.Backward(t)}} {
+		*dir.to = Pass{dir.from.Weight, dir.from.Memory, cut(levels)}
+		copyLevels(dir.to.Levels, f, dir.from.State)
+	}
+	return out
+}
+
+// sortByTime sorts by time and place in the source.
+func sortByTime(observations []Observation) {
+	slices.SortStableFunc(observations, func(a, b Observation) int {
+		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Seq, b.Seq))
+	})
+}
