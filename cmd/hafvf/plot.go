@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
 	"hafvf/cmd/hafvf/chart"
 	"hafvf/connectors"
 )
@@ -36,17 +37,17 @@ Smoothed records: per key the data with the smoothed estimate and its 95 % band
 (1.96 standard deviations), E[w] of the forward and the backward pass, the memory
 of both and of the two together, and the change evidence with its threshold,
 log ODDS. Vertical lines are the changes that the records report; give --odds as
-the run had it, or lines and threshold differ. Lines break between sessions. Of
-a record with several revisions, the latest is drawn. With many keys, the data
-and the evidence.`,
+the run had it, or lines and threshold differ. Lines break between sessions,
+and between the parts of one that was cut. Of a record with several revisions, the
+latest is drawn. With many keys, the data and the evidence.`,
 		Example: "  hafvf plot out.jsonl -o out.svg\n  hafvf plot out.jsonl -o pump.png --key pump-1 --key pump-2",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
 				return usageError{errors.New("plot needs -o FILE.svg or -o FILE.png")}
 			}
-			if !(odds > 0) {
-				return usageError{fmt.Errorf("--odds %g: odds are above zero", odds)}
+			if !(odds > 0 && odds < math.Inf(1)) {
+				return usageError{fmt.Errorf("--odds %g: odds are finite and above zero", odds)}
 			}
 			return plotResults(cmd.Context(), args[0], out, keys, odds)
 		},

@@ -11,8 +11,8 @@ import (
 )
 
 // smoothed is what a picture shows of the smoothed records of a key. All slices
-// but data and changes have one entry per record, and one of NaN between two
-// sessions, where lines break.
+// but data and changes have one entry per record, and one of NaN where lines
+// break: between two sessions, and between the parts of one that was cut.
 type smoothed struct {
 	key  string
 	note string
@@ -37,8 +37,10 @@ func newSmoothed(h history) *smoothed {
 	nan := math.NaN()
 	sessions, cut, outputs := 1, map[int]bool{}, 1
 	for i, r := range records {
-		if i > 0 && !r.Session.Start.Equal(*records[i-1].Session.Start) {
+		if i > 0 && !r.sameSession(&records[i-1]) {
 			sessions++
+		}
+		if i > 0 && (!r.sameSession(&records[i-1]) || r.Split != records[i-1].Split) {
 			s.add(s.at[len(s.at)-1], nan, nan, [2]float64{nan, nan}, [3]float64{nan, nan, nan}, nan)
 		}
 		if r.Split != "" {
@@ -66,11 +68,18 @@ func newSmoothed(h history) *smoothed {
 	if sessions > 1 {
 		notes = append(notes, fmt.Sprintf("%d sessions", sessions))
 	}
-	if len(cut) > 0 {
-		notes = append(notes, fmt.Sprintf("%d cut", len(cut)))
+	switch {
+	case len(cut) > 0 && sessions > 1:
+		notes = append(notes, fmt.Sprintf("%d cut into parts", len(cut)))
+	case len(cut) > 0:
+		notes = append(notes, "session cut into parts")
 	}
 	s.note = strings.Join(notes, ", ")
 	return s
+}
+
+func (r *record) sameSession(other *record) bool {
+	return r.Session.Start.Equal(*other.Session.Start)
 }
 
 func (s *smoothed) add(at, mean, sd float64, weights [2]float64, memory [3]float64, evidence float64) {

@@ -240,17 +240,18 @@ func equalWithNaN(a, b []float64) bool {
 
 func TestSmoothedLinesBreakBetweenSessions(t *testing.T) {
 	s := readSmoothed(t,
-		smoothedLine("k", 20, 0, 1, 0, 3, `,"split":"max"`),
+		smoothedLine("k", 20, 0, 2, 0, 3, `,"split":"part 1 of 2"`),
+		smoothedLine("k", 20, 1, 2, 0, 4, `,"split":"part 2 of 2"`),
 		smoothedLine("k", 0, 1, 2, 0, 2, ""),
 		smoothedLine("k", 0, 0, 2, 0, 1, ""))
 	nan := math.NaN()
-	if want := []float64{1, 2, nan, 3}; !equalWithNaN(s.mean, want) {
+	if want := []float64{1, 2, nan, 3, nan, 4}; !equalWithNaN(s.mean, want) {
 		t.Errorf("means %v, want %v", s.mean, want)
 	}
-	if want := []float64{3, 3, nan, 3}; !equalWithNaN(s.memory[2], want) {
+	if want := []float64{3, 3, nan, 3, nan, 3}; !equalWithNaN(s.memory[2], want) {
 		t.Errorf("memory %v, want %v", s.memory[2], want)
 	}
-	if !slices.IsSorted(s.at) || len(s.data) != 3 || s.note != "2 sessions, 1 cut" {
+	if !slices.IsSorted(s.at) || len(s.data) != 4 || s.note != "2 sessions, 1 cut into parts" {
 		t.Errorf("at %v, %d observations, note %q", s.at, len(s.data), s.note)
 	}
 }
@@ -310,5 +311,32 @@ func TestPlotRefusesToMixKinds(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("error %v, want %q in it", err, c.want)
 		}
+	}
+}
+
+// What run writes, plot reads: the records above are written by hand.
+func TestPlotDrawsWhatASmoothingRunWrites(t *testing.T) {
+	var csv strings.Builder
+	csv.WriteString("key,time,x\n")
+	for i := range 60 {
+		fmt.Fprintf(&csv, "a,2026-01-01T00:%02d:00Z,%d\n", i, i%3+10*(i/40))
+	}
+	dir := folder(t, map[string]string{
+		"in.csv": csv.String(),
+		"c.yaml": "transform: smooth\nmodel: {family: normal}\nlevels: [{alpha: 0.9, beta: 0.1}]\nsource: {csv: {path: in.csv}}\nsink: {jsonl: {path: out.jsonl}}\n",
+	})
+	if code, _, stderr := program(t, dir, "", "run", "c.yaml"); code != 0 {
+		t.Fatalf("run: exit %d, %s", code, stderr)
+	}
+	if code, _, stderr := program(t, dir, "", "plot", "out.jsonl", "-o", "out.svg"); code != 0 || stderr != "" {
+		t.Fatalf("plot: exit %d, %s", code, stderr)
+	}
+	all, _, err := readRecords(context.Background(), filepath.Join(dir, "out.jsonl"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSmoothed(all[0])
+	if len(s.data) != 60 || !slices.Contains(s.changes, s.at[40]) {
+		t.Errorf("%d observations, changes at %v; wanted 60 and one at %v", len(s.data), s.changes, s.at[40])
 	}
 }
