@@ -141,6 +141,8 @@ func (o *binaryOutcome) figure() *chart.Figure {
 	longest := slices.Max(expectedMemory(o.runs[0].weights[0]))
 	top := chart.Row{Height: 600}
 	for i, r := range o.runs {
+		named := rules
+		named.Name = "change of p"
 		panels := []chart.Panel{
 			{Title: "A", Label: "probability of 1", Share: 1.5, Min: -0.04, Max: 1.04, Layers: []chart.Layer{
 				chart.Line{Name: "true p", X: t, Y: o.p, Color: chart.Vermilion, Width: 1, Dashed: true},
@@ -151,13 +153,12 @@ func (o *binaryOutcome) figure() *chart.Figure {
 			{Title: "B", Label: "memory (trials)", Share: 1, Min: 0.8, Max: 1.3 * longest, Log: true, Layers: []chart.Layer{
 				chart.Line{Name: "effective memory", X: t, Y: r.memory, Color: chart.Blue, Width: 1},
 				chart.Line{Name: "1/(1−E[w])", X: t, Y: expectedMemory(r.weights[0]), Color: chart.Orange, Width: 1, Dashed: true},
-				rules,
+				named,
 			}},
 		}
 		panels = append(panels, incrementPanels("C", "φ", t, r.u[:len(binaryTerms)], rules)...)
 		top.Stacks = append(top.Stacks, chart.Stack{Title: binaryConfigs[i].title, X: x, Panels: panels})
 	}
-	top.Stacks[0].Panels[1].Layers[2] = chart.Rules{Name: "change of p", X: changes, Color: chart.Purple, Dashed: true}
 
 	three := o.runs[2]
 	weights := chart.Panel{Label: "E[w]", Share: 1, Layers: []chart.Layer{rules}}
@@ -256,7 +257,7 @@ func (o *binaryOutcome) findings() []finding {
 		"effective memory after trial 200 over that after trial 100; above 1.5 supports it", v, v > 1.5)
 	v = share(n, func(i int) bool { return incremental.u[2][i] > 0 && incremental.u[5][i] > 0 })
 	add("Incremental: “each observation … results in a positive increment for both φα and φβ through u₃” (confirmation bias).",
-		"% of the trials at which u₃ is above zero for both; 95 or more supports it", v, v >= 95)
+		"% of the trials at which u₃ is above zero for both (at the first there is nothing to forget); 95 or more supports it", v, v >= 95)
 	impact := func(c int) float64 { return -slices.Min(incremental.u[0][c : c+binaryReaction]) }
 	v = impact(binaryChanges[3]) / impact(binaryChanges[0])
 	add("Incremental: “the impact of the contingency changes decreases as learning goes on”.",

@@ -134,7 +134,8 @@ func tabulate(all [][]finding) string {
 		}
 	}
 	row("", "verdict", "statement of the paper")
-	row("", "", "what is measured: median (range), seeds in support")
+	row("", "", "what is measured here")
+	row("", "", "= median (range), seeds in support")
 	for i, f := range all[0] {
 		var values []float64
 		holds := 0
@@ -146,7 +147,8 @@ func tabulate(all [][]finding) string {
 		}
 		b.WriteByte('\n')
 		row(strconv.Itoa(i+1), verdict(holds, len(values)), f.claim)
-		row("", "", fmt.Sprintf("%s: %s (%s to %s), %d of %d", f.measure,
+		row("", "", f.measure)
+		row("", "", fmt.Sprintf("= %s (%s to %s), %d of %d",
 			number(median(values)), number(slices.Min(values)), number(slices.Max(values)), holds, len(values)))
 	}
 	return b.String()

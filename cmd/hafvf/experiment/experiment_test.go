@@ -250,14 +250,17 @@ func TestTabulate(t *testing.T) {
 	}
 	const want = `
  1  holds           A claim.
-                    size: 10.5 (1 to 20), 18 of 20
+                    size
+                    = 10.5 (1 to 20), 18 of 20
 
  2  partly          Another, which is so long that it needs a second line of the
                     table.
-                    size: 105000 (10000 to 200000), 17 of 20
+                    size
+                    = 105000 (10000 to 200000), 17 of 20
 
  3  does not hold   A third.
-                    size: 0.0105 (0.001 to 0.02), 2 of 20
+                    size
+                    = 0.0105 (0.001 to 0.02), 2 of 20
 `
 	if got := tabulate(all); !strings.HasSuffix(got, want) {
 		t.Errorf("%s", got)
