@@ -22,9 +22,10 @@ prior μ₀ = 0, κ₀ = 0.1, ν₀ = 3, Λ₀ = I.
 
 The paper's "2x200 datapoints" are taken as 200 pairs, with the change after the
 100th. It gives neither covariance nor step of the walk: here standard deviations
-of 0.5, uncorrelated, and steps of 0.05. Both priors see the same pairs. With
-standard deviations of 1 the weak prior often widens its covariance at the change
-rather than forget: the table has some statements again for them.
+of 0.5, uncorrelated, and steps of 0.05. Both priors see the same pairs. The 0.5 is
+chosen so that the change stands out: with standard deviations of 1 the filter under
+the weak prior often widens its covariance at the change rather than forget, and the
+table has some statements again for them.
 
 The figure shows per prior A the data with the smoothed means and their 95 %
 interval, B the memory κ of both passes and of the two together, C E[w], and D,
@@ -195,7 +196,7 @@ func (o *rlOutcome) figure() *chart.Figure {
 		Rows:  []chart.Row{row},
 		Notes: []string{
 			fmt.Sprintf("Seed %d. 200 pairs (the paper's “2x200 datapoints”) from a bivariate normal distribution, uncorrelated with standard deviations of %g; the means change from {−2, 2} to {2, −2} after the 100th, "+
-				"on an independent random walk with steps of standard deviation %g. The paper gives neither. Both columns filter the same pairs. "+
+				"on an independent random walk with steps of standard deviation %g. The paper gives neither; with standard deviations of 1 the change often goes unseen under the weak prior (see the table). Both columns filter the same pairs. "+
 				"Prior: μ₀ = 0, κ₀ = 0.1, ν₀ = 3, Λ₀ = I; β₀ = {1, 1}; γ = 1. "+
 				"Bands are the central 95 %% intervals of the means, which are Student's t under the smoothed posterior. Memory is κ − κ₀.", o.seed, rlNoise, rlWalk),
 		},
