@@ -53,12 +53,13 @@ estimate, and how much of the past still counts.`,
 		Example: `  hafvf run                      filter the bundled series and draw what was found
   hafvf run pump.yaml            filter what the config says
   hafvf check pump.yaml          say what is wrong with a config
-  hafvf plot out.jsonl -o a.svg  draw the estimates of a run`,
+  hafvf plot out.jsonl -o a.svg  draw the records of a run
+  hafvf experiment binary        repeat an experiment of the paper`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(runCommand(), checkCommand(), plotCommand(), versionCommand())
+	root.AddCommand(runCommand(), checkCommand(), plotCommand(), experimentCommand(), versionCommand())
 	root.SetArgs(args)
 
 	cmd, err := root.ExecuteContextC(context.Background())

@@ -12,9 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"gonum.org/v1/plot/vg"
+	"hafvf/cmd/hafvf/chart"
 )
 
 func estimateLine(key string, n int, x string) string {
@@ -30,6 +29,14 @@ func results(t *testing.T, lines ...string) string {
 	return path
 }
 
+func readEstimates(path string) (all []*estimates, left int, err error) {
+	histories, left, err := readRecords(context.Background(), path, nil)
+	for _, h := range histories {
+		all = append(all, newEstimates(h))
+	}
+	return all, left, err
+}
+
 func TestPlotDrawsEveryKey(t *testing.T) {
 	for _, keys := range []int{1, 5, 20} {
 		var lines []string
@@ -41,7 +48,7 @@ func TestPlotDrawsEveryKey(t *testing.T) {
 		path := results(t, lines...)
 		for _, ext := range []string{"svg", "png"} {
 			out := filepath.Join(t.TempDir(), "out."+ext)
-			if err := plotResults(context.Background(), path, out, nil); err != nil {
+			if err := plotResults(context.Background(), path, out, nil, defaultOdds); err != nil {
 				t.Fatal(err)
 			}
 			text, err := os.ReadFile(out)
@@ -73,9 +80,9 @@ func TestPlotErrors(t *testing.T) {
 	}{
 		{"missing", "/no/such.jsonl", out, nil, "no such file"},
 		{"empty", results(t), out, nil, "no records"},
-		{"not a record", results(t, estimateLine("k", 1, "1"), "{}\n"), out, nil, "line 2 is not an estimate"},
+		{"not a record", results(t, estimateLine("k", 1, "1"), "{}\n"), out, nil, "line 2 is neither an estimate nor"},
 		{"table", results(t, "key,time,x\n"), out, nil, "JSON Lines"},
-		{"cut off", results(t, estimateLine("k", 1, "1")[:40]+"\n"), out, nil, "line 1 is not an estimate"},
+		{"cut off", results(t, estimateLine("k", 1, "1")[:40]+"\n"), out, nil, "line 1 is neither an estimate nor"},
 		{"csv", "out.csv.gz", out, nil, "JSON Lines, not csv"},
 		{"parquet", "out.parquet", out, nil, "JSON Lines, not parquet"},
 		{"extension", good, "o.pdf", nil, "an .svg or a .png file"},
@@ -83,7 +90,7 @@ func TestPlotErrors(t *testing.T) {
 		{"folder", good, "/no/such/o.svg", nil, "/no/such/o.svg cannot be written"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if err := plotResults(context.Background(), c.results, c.out, c.keys); err == nil || !strings.Contains(err.Error(), c.want) {
+			if err := plotResults(context.Background(), c.results, c.out, c.keys, defaultOdds); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want %q in it", err, c.want)
 			}
 		})
@@ -99,7 +106,7 @@ func TestPlotIsDeterministic(t *testing.T) {
 	var pictures [2][]byte
 	for i := range pictures {
 		out := filepath.Join(t.TempDir(), "o.svg")
-		if err := plotResults(context.Background(), path, out, []string{"b", "a"}); err != nil {
+		if err := plotResults(context.Background(), path, out, []string{"b", "a"}, defaultOdds); err != nil {
 			t.Fatal(err)
 		}
 		var err error
@@ -119,7 +126,7 @@ func TestPlotDrawsKeysAsText(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "o.svg")
 	key := "a<b>&\"\n\x01" + strings.Repeat("long ", 100)
 	line := strings.Replace(estimateLine("k", 1, "1"), `"k"`, strings.ReplaceAll(fmt.Sprintf("%q", key), `\x01`, `\u0001`), 1)
-	if err := plotResults(context.Background(), results(t, line), out, nil); err != nil {
+	if err := plotResults(context.Background(), results(t, line), out, nil, defaultOdds); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(out)
@@ -141,14 +148,14 @@ func TestPlotDrawsKeysAsText(t *testing.T) {
 // A second picture replaces the first, and one that cannot be made leaves it.
 func TestPlotKeepsAPictureThatIsThere(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "o.svg")
-	if err := plotResults(context.Background(), results(t, estimateLine("k", 1, "1")), out, nil); err != nil {
+	if err := plotResults(context.Background(), results(t, estimateLine("k", 1, "1")), out, nil, defaultOdds); err != nil {
 		t.Fatal(err)
 	}
 	before, err := os.ReadFile(out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := plotResults(context.Background(), results(t, "{}\n"), out, nil); err == nil {
+	if err := plotResults(context.Background(), results(t, "{}\n"), out, nil, defaultOdds); err == nil {
 		t.Fatal("no error")
 	}
 	if after, err := os.ReadFile(out); err != nil || !bytes.Equal(before, after) {
@@ -172,13 +179,13 @@ func TestReadSeriesTakesTheCoordinateThatIsPredicted(t *testing.T) {
 		{"category 0", "0", "[0.5,0.5]", []float64{1}},
 		{"category 1", "[1]", "[0.5,0.5]", []float64{0}},
 	} {
-		all, _, err := readSeries(context.Background(), results(t, line(c.x, c.mean)), nil)
+		all, _, err := readEstimates(results(t, line(c.x, c.mean)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got []float64
 		for _, p := range all[0].data {
-			got = append(got, p.y)
+			got = append(got, p.Y)
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
@@ -187,13 +194,13 @@ func TestReadSeriesTakesTheCoordinateThatIsPredicted(t *testing.T) {
 }
 
 func TestReadSeries(t *testing.T) {
-	all, left, err := readSeries(context.Background(), results(t, estimateLine("k", 2, "5"), estimateLine("k", 1, "4")), nil)
+	all, left, err := readEstimates(results(t, estimateLine("k", 2, "5"), estimateLine("k", 1, "4")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	const start = 1767225600 // 2026-01-01T00:00:00Z
 	s := all[0]
-	if left != 0 || !slices.Equal(s.data, []point{{start + 60, 4}, {start + 120, 5}}) || !slices.Equal(s.memory, []float64{1, 2}) ||
+	if left != 0 || !slices.Equal(s.data, []chart.Point{{X: start + 60, Y: 4}, {X: start + 120, Y: 5}}) || !slices.Equal(s.memory, []float64{1, 2}) ||
 		!slices.Equal(s.weights[0], []float64{0.9, 0.9}) || !slices.Equal(s.weights[1], []float64{0.5, 0.5}) || !slices.Equal(s.surprise, []float64{1, 1}) {
 		t.Errorf("%d left out; %+v", left, s)
 	}
@@ -202,99 +209,134 @@ func TestReadSeries(t *testing.T) {
 	for i := range maxKeys + 3 {
 		lines = append(lines, estimateLine(fmt.Sprintf("k%02d", 99-i), 1, "1"))
 	}
-	all, left, err = readSeries(context.Background(), results(t, lines...), nil)
+	all, left, err = readEstimates(results(t, lines...))
 	if err != nil || left != 3 || len(all) != maxKeys || all[0].key != "k80" || all[maxKeys-1].key != "k99" {
 		t.Errorf("%d series, %d left out, error %v", len(all), left, err)
 	}
 }
 
-func TestEnvelopeKeepsExtremes(t *testing.T) {
-	v := make([]float64, 100_000)
-	v[54_321], v[77_777] = 100, -100
-	kept := envelope(v, 0, len(v), func(i int) int { return i / 100 })
-	if len(kept) > 4000 || !slices.Contains(kept, 54_321) || !slices.Contains(kept, 77_777) || !slices.IsSorted(kept) {
-		t.Errorf("%d points kept, or an extreme lost", len(kept))
+// smoothedLine is a record of a session that starts at the minute start, k minutes
+// into it.
+func smoothedLine(key string, start, k, n, revision int, mean float64, more string) string {
+	at := func(minute int) string { return fmt.Sprintf("2026-01-01T00:%02d:00Z", minute) }
+	return fmt.Sprintf(`{"key":%q,"time":%q,"id":"%s/%s/0","n":%d,"x":1,"estimate":{"mean":%g,"sd":null},"memory":3,"posterior":{},`+
+		`"forward":{"weight":0.9,"memory":1,"levels":[]},"backward":{"weight":0.8,"memory":2,"levels":[]},`+
+		`"session":{"start":%q,"end":%q,"n":%d},"revision":%d,"change_evidence":null,"change":false%s}`+"\n",
+		key, at(start+k), key, at(start+k), k+1, mean, at(start), at(start+n-1), n, revision, more)
+}
+
+func readSmoothed(t *testing.T, lines ...string) *smoothed {
+	t.Helper()
+	all, _, err := readRecords(context.Background(), results(t, lines...), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newSmoothed(all[0])
+}
+
+func equalWithNaN(a, b []float64) bool {
+	return slices.EqualFunc(a, b, func(x, y float64) bool { return x == y || (math.IsNaN(x) && math.IsNaN(y)) })
+}
+
+func TestSmoothedLinesBreakBetweenSessions(t *testing.T) {
+	s := readSmoothed(t,
+		smoothedLine("k", 20, 0, 2, 0, 3, `,"split":"part 1 of 2"`),
+		smoothedLine("k", 20, 1, 2, 0, 4, `,"split":"part 2 of 2"`),
+		smoothedLine("k", 0, 1, 2, 0, 2, ""),
+		smoothedLine("k", 0, 0, 2, 0, 1, ""))
+	nan := math.NaN()
+	if want := []float64{1, 2, nan, 3, nan, 4}; !equalWithNaN(s.mean, want) {
+		t.Errorf("means %v, want %v", s.mean, want)
+	}
+	if want := []float64{3, 3, nan, 3, nan, 3}; !equalWithNaN(s.memory[2], want) {
+		t.Errorf("memory %v, want %v", s.memory[2], want)
+	}
+	if !slices.IsSorted(s.at) || len(s.data) != 4 || s.note != "2 sessions, 1 cut into parts" {
+		t.Errorf("at %v, %d observations, note %q", s.at, len(s.data), s.note)
 	}
 }
 
-func TestSparseKeepsOnePointPerCell(t *testing.T) {
-	kept := sparse([]point{{0, 0}, {0.1, 0.2}, {0, 7}, {1, 0}, {0.9, 0}}, func(p point) [2]int { return [2]int{int(p.x), int(p.y)} })
-	if want := []point{{0, 0}, {0, 7}, {1, 0}}; !slices.Equal(kept, want) {
-		t.Errorf("%v, want %v", kept, want)
+// Revision 1 has grown by a record in front, so that its session starts earlier;
+// it comes first in the file.
+func TestSmoothedKeepsTheHighestRevision(t *testing.T) {
+	s := readSmoothed(t,
+		smoothedLine("k", 9, 0, 3, 1, 10, ""),
+		smoothedLine("k", 9, 1, 3, 1, 11, `,"change":true`),
+		smoothedLine("k", 9, 2, 3, 1, 12, ""),
+		smoothedLine("k", 10, 0, 2, 0, 1, `,"change":true`),
+		smoothedLine("k", 10, 1, 2, 0, 2, `,"change":true`))
+	if want := []float64{10, 11, 12}; !slices.Equal(s.mean, want) {
+		t.Errorf("means %v, want %v", s.mean, want)
+	}
+	if want := []float64{s.at[1]}; !slices.Equal(s.changes, want) {
+		t.Errorf("changes %v, want %v", s.changes, want)
 	}
 }
 
-func TestExtentIgnoresAGlitch(t *testing.T) {
-	var v []float64
-	for i := range 1000 {
-		v = append(v, float64(i%10))
-	}
+func TestPlotDrawsSmoothedSessions(t *testing.T) {
+	lines := []string{smoothedLine("a", 0, 0, 2, 0, 1, ""), smoothedLine("a", 0, 1, 2, 0, 2, ""), smoothedLine("b", 0, 0, 1, 0, 1, "")}
 	for _, c := range []struct {
-		name        string
-		v           []float64
-		least, most [2]float64
+		keys []string
+		want []string
 	}{
-		{"plain", v, [2]float64{0, 0}, [2]float64{9, 9}},
-		{"glitch", append(slices.Clone(v), 1e6, math.NaN(), math.Inf(1)), [2]float64{0, 0}, [2]float64{9, 30}},
-		{"few", []float64{1, 2, 1, 2, 1e6}, [2]float64{1, 1}, [2]float64{2, 6}},
-		{"constant", []float64{7, 7}, [2]float64{6, 6.9}, [2]float64{7.1, 8}},
-		{"none", []float64{math.NaN()}, [2]float64{0, 0}, [2]float64{1, 1}},
+		{[]string{"a"}, []string{"95 % (± 1.96 sd)", "E[w] backward", "memory (observations) forward", "threshold, log 100"}},
+		{nil, []string{">a<", ">b<", "threshold, log 100", ">change<"}},
 	} {
-		lo, hi := extent(c.v, 3)
-		if lo < c.least[0] || lo > c.least[1] || hi < c.most[0] || hi > c.most[1] {
-			t.Errorf("%s: %g … %g", c.name, lo, hi)
+		out := filepath.Join(t.TempDir(), "o.svg")
+		if err := plotResults(context.Background(), results(t, lines...), out, c.keys, 100); err != nil {
+			t.Fatal(err)
 		}
-	}
-}
-
-func TestTimeTicks(t *testing.T) {
-	at := func(s string) float64 {
-		v, err := time.Parse(time.RFC3339, s)
+		text, err := os.ReadFile(out)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return float64(v.Unix())
-	}
-	for _, c := range []struct {
-		from, to string
-		width    vg.Length
-		want     string
-	}{
-		{"2026-01-31T22:00:00Z", "2026-02-01T03:00:00Z", 130, "22:00/31 Jan 2026 | 00:00/1 Feb 2026 | 02:00/ "},
-		{"2025-12-30T12:00:00Z", "2026-01-02T12:00:00Z", 150, "31 Dec/2025 | 1 Jan/2026 | 2 Jan/ "},
-		{"2025-11-15T00:00:00Z", "2026-03-15T00:00:00Z", 200, "Dec/2025 | Jan/2026 | Feb/  | Mar/ "},
-		{"1990-06-01T00:00:00Z", "2014-06-01T00:00:00Z", 150, "1995 | 2000 | 2005 | 2010"},
-	} {
-		s := series{timed: true}
-		var got []string
-		for _, tick := range s.ticks(at(c.from), at(c.to), c.width) {
-			got = append(got, strings.ReplaceAll(tick.Label, "\n", "/"))
-		}
-		if g := strings.Join(got, " | "); g != c.want {
-			t.Errorf("%s to %s: %s, want %s", c.from, c.to, g, c.want)
+		for _, want := range c.want {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("keys %v: no %q", c.keys, want)
+			}
 		}
 	}
 }
 
-func TestNumberTicks(t *testing.T) {
+func TestPlotRefusesToMixKinds(t *testing.T) {
 	for _, c := range []struct {
-		lo, hi float64
-		want   string
+		lines []string
+		want  string
 	}{
-		{-0.04, 1.04, "0.0 0.5 1.0"},
-		{-60, 120, "0 100"},
-		{0, 3e6, "0 1M 2M 3M"},
-		{1e17, 1e17 + 32, "100000.000000T 100000.000000T 100000.000000T"},
-		{0, 3e-6, "0 1e-06 2e-06 3e-06"},
-		{0.500005, 0.500034, "0.50001 0.50002 0.50003"},
-		{0.0011, 0.0039, "0.002 0.003"},
+		{[]string{estimateLine("a", 1, "1"), smoothedLine("b", 0, 0, 1, 0, 1, "")}, "line 2 is a smoothed record and line 1 an estimate"},
+		{[]string{smoothedLine("b", 0, 0, 1, 0, 1, ""), estimateLine("a", 1, "1")}, "line 2 is an estimate and line 1 a smoothed record"},
+		{[]string{strings.Replace(smoothedLine("b", 0, 0, 1, 0, 1, ""), `"forward"`, `"foreward"`, 1)}, "line 1 is neither"},
 	} {
-		var got []string
-		for _, tick := range numberTicks(3).Ticks(c.lo, c.hi) {
-			got = append(got, tick.Label)
+		err := plotResults(context.Background(), results(t, c.lines...), filepath.Join(t.TempDir(), "o.svg"), nil, defaultOdds)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v, want %q in it", err, c.want)
 		}
-		if g := strings.Join(got, " "); g != c.want {
-			t.Errorf("%g to %g: %s, want %s", c.lo, c.hi, g, c.want)
-		}
+	}
+}
+
+// What run writes, plot reads: the records above are written by hand.
+func TestPlotDrawsWhatASmoothingRunWrites(t *testing.T) {
+	var csv strings.Builder
+	csv.WriteString("key,time,x\n")
+	for i := range 60 {
+		fmt.Fprintf(&csv, "a,2026-01-01T00:%02d:00Z,%d\n", i, i%3+10*(i/40))
+	}
+	dir := folder(t, map[string]string{
+		"in.csv": csv.String(),
+		"c.yaml": "transform: smooth\nmodel: {family: normal}\nlevels: [{alpha: 0.9, beta: 0.1}]\nsource: {csv: {path: in.csv}}\nsink: {jsonl: {path: out.jsonl}}\n",
+	})
+	if code, _, stderr := program(t, dir, "", "run", "c.yaml"); code != 0 {
+		t.Fatalf("run: exit %d, %s", code, stderr)
+	}
+	if code, _, stderr := program(t, dir, "", "plot", "out.jsonl", "-o", "out.svg"); code != 0 || stderr != "" {
+		t.Fatalf("plot: exit %d, %s", code, stderr)
+	}
+	all, _, err := readRecords(context.Background(), filepath.Join(dir, "out.jsonl"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSmoothed(all[0])
+	if len(s.data) != 60 || !slices.Contains(s.changes, s.at[40]) {
+		t.Errorf("%d observations, changes at %v; wanted 60 and one at %v", len(s.data), s.changes, s.at[40])
 	}
 }

@@ -139,7 +139,7 @@ func demo(ctx context.Context, set []string, explain bool) error {
 	if _, err := execute(ctx, graph); err != nil {
 		return err
 	}
-	if err := plotResults(ctx, demoResults, demoPicture, nil); err != nil {
+	if err := plotResults(ctx, demoResults, demoPicture, nil, defaultOdds); err != nil {
 		return err
 	}
 	fmt.Fprintln(os.Stderr, "estimates:", demoResults)

@@ -1,0 +1,192 @@
+package chart
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"gonum.org/v1/plot/vg"
+)
+
+func TestEnvelopeKeepsExtremes(t *testing.T) {
+	v := make([]float64, 100_000)
+	v[54_321], v[77_777] = 100, -100
+	kept := envelope(v, 0, len(v), func(i int) int { return i / 100 })
+	if len(kept) > 4000 || !slices.Contains(kept, 54_321) || !slices.Contains(kept, 77_777) || !slices.IsSorted(kept) {
+		t.Errorf("%d points kept, or an extreme lost", len(kept))
+	}
+}
+
+func TestSparseKeepsOnePointPerCell(t *testing.T) {
+	kept := sparse([]Point{{0, 0}, {0.1, 0.2}, {0, 7}, {1, 0}, {0.9, 0}}, func(p Point) [2]int { return [2]int{int(p.X), int(p.Y)} })
+	if want := []Point{{0, 0}, {0, 7}, {1, 0}}; !slices.Equal(kept, want) {
+		t.Errorf("%v, want %v", kept, want)
+	}
+}
+
+func TestExtentIgnoresAGlitch(t *testing.T) {
+	var v []float64
+	for i := range 1000 {
+		v = append(v, float64(i%10))
+	}
+	for _, c := range []struct {
+		name        string
+		v           []float64
+		least, most [2]float64
+	}{
+		{"plain", v, [2]float64{0, 0}, [2]float64{9, 9}},
+		{"glitch", append(slices.Clone(v), 1e6, math.NaN(), math.Inf(1)), [2]float64{0, 0}, [2]float64{9, 30}},
+		{"few", []float64{1, 2, 1, 2, 1e6}, [2]float64{1, 1}, [2]float64{2, 6}},
+		{"constant", []float64{7, 7}, [2]float64{6, 6.9}, [2]float64{7.1, 8}},
+		{"none", []float64{math.NaN()}, [2]float64{0, 0}, [2]float64{1, 1}},
+	} {
+		lo, hi := Extent(c.v, 3)
+		if lo < c.least[0] || lo > c.least[1] || hi < c.most[0] || hi > c.most[1] {
+			t.Errorf("%s: %g … %g", c.name, lo, hi)
+		}
+	}
+}
+
+func TestTimeTicks(t *testing.T) {
+	at := func(s string) float64 {
+		v, err := time.Parse(time.RFC3339, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return float64(v.Unix())
+	}
+	for _, c := range []struct {
+		from, to string
+		width    vg.Length
+		want     string
+	}{
+		{"2026-01-31T22:00:00Z", "2026-02-01T03:00:00Z", 130, "22:00/31 Jan 2026 | 00:00/1 Feb 2026 | 02:00/ "},
+		{"2025-12-30T12:00:00Z", "2026-01-02T12:00:00Z", 150, "31 Dec/2025 | 1 Jan/2026 | 2 Jan/ "},
+		{"2025-11-15T00:00:00Z", "2026-03-15T00:00:00Z", 200, "Dec/2025 | Jan/2026 | Feb/  | Mar/ "},
+		{"1990-06-01T00:00:00Z", "2014-06-01T00:00:00Z", 150, "1995 | 2000 | 2005 | 2010"},
+	} {
+		var got []string
+		for _, tick := range (Axis{Time: true}).ticks(at(c.from), at(c.to), c.width) {
+			got = append(got, strings.ReplaceAll(tick.Label, "\n", "/"))
+		}
+		if g := strings.Join(got, " | "); g != c.want {
+			t.Errorf("%s to %s: %s, want %s", c.from, c.to, g, c.want)
+		}
+	}
+}
+
+func TestNumberTicks(t *testing.T) {
+	for _, c := range []struct {
+		lo, hi float64
+		want   string
+	}{
+		{-0.04, 1.04, "0.0 0.5 1.0"},
+		{-60, 120, "0 100"},
+		{0, 3e6, "0 1M 2M 3M"},
+		{1e17, 1e17 + 32, "100000.000000T 100000.000000T 100000.000000T"},
+		{0, 3e-6, "0 1e-06 2e-06 3e-06"},
+		{0.500005, 0.500034, "0.50001 0.50002 0.50003"},
+		{0.0011, 0.0039, "0.002 0.003"},
+	} {
+		var got []string
+		for _, tick := range numberTicks(3).Ticks(c.lo, c.hi) {
+			got = append(got, tick.Label)
+		}
+		if g := strings.Join(got, " "); g != c.want {
+			t.Errorf("%g to %g: %s, want %s", c.lo, c.hi, g, c.want)
+		}
+	}
+}
+
+func TestLogTicks(t *testing.T) {
+	for _, c := range []struct {
+		lo, hi float64
+		want   string
+	}{
+		{0.8, 60, "1 2 5 10 20 50"},
+		{3, 8, "5"},
+		{0.5, 150, "1 10 100"},
+		{0.02, 0.3, "0.02 0.05 0.1 0.2"},
+		{0.9, 2e8, "1 100 10k 1M 100M"},
+	} {
+		var got []string
+		for _, tick := range (logTicks{}).Ticks(c.lo, c.hi) {
+			got = append(got, tick.Label)
+		}
+		if g := strings.Join(got, " "); g != c.want {
+			t.Errorf("%g to %g: %s, want %s", c.lo, c.hi, g, c.want)
+		}
+	}
+}
+
+func TestWriteNeedsAKnownExtension(t *testing.T) {
+	f := Figure{Width: 100}
+	if err := f.Write("o.pdf"); err == nil || !strings.Contains(err.Error(), `o.pdf cannot be drawn: no picture has the extension ".pdf"`) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// What has no place on an axis is left out, and nothing panics; names stand in
+// the legend once, in their order.
+func TestRenderLeavesOutWhatHasNoPlace(t *testing.T) {
+	x := []float64{0, 1, 2, 3}
+	y := []float64{-1, 0, math.NaN(), math.Inf(1)}
+	panel := func(log bool) Panel {
+		return Panel{Title: "P", Label: "unit", Share: 1, Min: 0.5, Max: 2, Log: log, Layers: []Layer{
+			Line{Name: "first", X: x, Y: y, Color: Blue, Width: 1, Dashed: true},
+			Dots{Name: "second", Points: Points(x, y), Color: Black},
+			Band{Name: "third", X: x, Low: y, High: y, Color: Blue},
+			Arrows{Points: Points(x, y), Color: Black},
+			Rules{Name: "fourth", X: []float64{-5, 1, math.NaN()}, Color: Purple},
+			Threshold{Name: "fifth", Y: 7, Color: Gray},
+		}}
+	}
+	f := Figure{
+		Title: "T", Width: 300, OneLegend: true, Notes: []string{strings.Repeat("word ", 60)},
+		Rows: []Row{{Height: 200, Stacks: []Stack{{X: Axis{Min: 0, Max: 3}, Panels: []Panel{panel(false), panel(true)}}, {}}}},
+	}
+	for _, ext := range []string{".svg", ".png"} {
+		text, err := f.Render(ext)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ext == ".png" {
+			continue
+		}
+		at := 0
+		for _, name := range []string{"first", "second", "third", "fourth", "fifth"} {
+			i := strings.Index(string(text), ">"+name+"<")
+			if n := strings.Count(string(text), ">"+name+"<"); n != 1 || i < at {
+				t.Errorf("%q stands %d times in the legend, at %d after %d", name, n, i, at)
+			}
+			at = i
+		}
+		if strings.Contains(string(text), "NaN") || strings.Contains(string(text), "Inf") {
+			t.Error("a coordinate that is not finite")
+		}
+	}
+}
+
+func TestLegendWraps(t *testing.T) {
+	var all []entry
+	for _, name := range []string{"one", "two", "three", "four"} {
+		all = append(all, entry{name: name})
+	}
+	for _, c := range []struct {
+		indent, width vg.Length
+		want          string
+	}{
+		{0, 1000, "4"}, {0, 90, "2 2"}, {60, 90, "0 2 2"}, {0, 1, "1 1 1 1"}, {500, 90, "0 2 2"},
+	} {
+		var got []string
+		for _, line := range wrapLegend(all, c.indent, c.width) {
+			got = append(got, strconv.Itoa(len(line)))
+		}
+		if g := strings.Join(got, " "); g != c.want {
+			t.Errorf("%g after %g: %s, want %s", float64(c.width), float64(c.indent), g, c.want)
+		}
+	}
+}

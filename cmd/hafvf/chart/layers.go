@@ -1,0 +1,346 @@
+package chart
+
+import (
+	"image/color"
+	"iter"
+	"math"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// Colours from the palette of Okabe and Ito, which people with any colour vision
+// can tell apart; the grid and the data are tones beside it.
+var (
+	Black     = color.NRGBA{0x22, 0x22, 0x22, 0xff}
+	Gray      = color.NRGBA{0x77, 0x77, 0x77, 0xff}
+	Blue      = color.NRGBA{0x00, 0x72, 0xb2, 0xff}
+	Vermilion = color.NRGBA{0xd5, 0x5e, 0x00, 0xff}
+	Green     = color.NRGBA{0x00, 0x9e, 0x73, 0xff}
+	Purple    = color.NRGBA{0xcc, 0x79, 0xa7, 0xff}
+	Orange    = color.NRGBA{0xe6, 0x9f, 0x00, 0xff}
+
+	gridGray = color.NRGBA{0xe8, 0xe8, 0xe8, 0xff}
+)
+
+// A Layer is something drawn in a panel: Lines above Dots above Rules above
+// Bands. A layer with a name stands in the legend.
+type Layer interface {
+	plot.Plotter
+	entry() entry
+	depth() int
+}
+
+// A Point is a place in a panel, in the units of its axes.
+type Point struct{ X, Y float64 }
+
+// Points pairs the coordinates of points.
+func Points(x, y []float64) []Point {
+	all := make([]Point, len(x))
+	for i := range x {
+		all[i] = Point{x[i], y[i]}
+	}
+	return all
+}
+
+// Dots are observations.
+type Dots struct {
+	Name   string
+	Points []Point
+	Color  color.NRGBA
+}
+
+// Arrows stand at the ends of the y axis for the points that it leaves out.
+type Arrows struct {
+	Name   string
+	Points []Point
+	Color  color.NRGBA
+}
+
+// A Line goes through Y, broken where Y is not finite, or not positive on a
+// logarithmic axis.
+type Line struct {
+	Name   string
+	X, Y   []float64
+	Color  color.NRGBA
+	Width  float64 // points
+	Dashed bool
+}
+
+// A Band is the area between Low and High, broken as a Line is.
+type Band struct {
+	Name         string
+	X, Low, High []float64
+	Color        color.NRGBA // drawn light
+}
+
+// Rules are vertical lines over the height of the panel.
+type Rules struct {
+	Name   string
+	X      []float64
+	Color  color.NRGBA
+	Dashed bool
+}
+
+// A Threshold is a dashed horizontal line.
+type Threshold struct {
+	Name  string
+	Y     float64
+	Color color.NRGBA
+}
+
+func (Band) depth() int      { return 0 }
+func (Rules) depth() int     { return 1 }
+func (Threshold) depth() int { return 1 }
+func (Dots) depth() int      { return 2 }
+func (Line) depth() int      { return 3 }
+func (Arrows) depth() int    { return 4 }
+
+func (d Dots) entry() entry {
+	return entry{d.Name, func(c draw.Canvas, at vg.Point) {
+		c.SetColor(d.Color)
+		for i := vg.Length(0); i < 3; i++ {
+			c.Fill(dot(vg.Point{X: at.X + swatch*(i+0.5)/3, Y: at.Y + 1.5*(i-1)}, 1.1))
+		}
+	}}
+}
+
+func (b Arrows) entry() entry {
+	return entry{b.Name, func(c draw.Canvas, at vg.Point) {
+		c.SetColor(b.Color)
+		c.Fill(arrow(vg.Point{X: at.X + swatch/2, Y: at.Y + 2.5}, 1))
+	}}
+}
+
+func (l Line) entry() entry {
+	return entry{l.Name, func(c draw.Canvas, at vg.Point) {
+		c.StrokeLine2(lineStyle(l.Color, 1.5, l.Dashed), at.X, at.Y, at.X+swatch, at.Y)
+	}}
+}
+
+func (b Band) entry() entry {
+	return entry{b.Name, func(c draw.Canvas, at vg.Point) {
+		c.FillPolygon(light(b.Color), []vg.Point{{X: at.X, Y: at.Y - 3}, {X: at.X + swatch, Y: at.Y - 3}, {X: at.X + swatch, Y: at.Y + 3}, {X: at.X, Y: at.Y + 3}})
+	}}
+}
+
+func (r Rules) entry() entry {
+	return entry{r.Name, func(c draw.Canvas, at vg.Point) {
+		c.StrokeLine2(lineStyle(r.Color, ruleWidth, r.Dashed), at.X+swatch/2, at.Y-5, at.X+swatch/2, at.Y+5)
+	}}
+}
+
+func (h Threshold) entry() entry {
+	return entry{h.Name, func(c draw.Canvas, at vg.Point) {
+		c.StrokeLine2(lineStyle(h.Color, ruleWidth, true), at.X, at.Y, at.X+swatch, at.Y)
+	}}
+}
+
+const ruleWidth = 0.8
+
+func lineStyle(col color.Color, width float64, dashed bool) draw.LineStyle {
+	st := draw.LineStyle{Color: col, Width: vg.Length(width)}
+	if dashed {
+		st.Dashes = []vg.Length{3, 2}
+	}
+	return st
+}
+
+func light(c color.NRGBA) color.NRGBA {
+	c.A = 0x33
+	return c
+}
+
+// grid is the light lines at the ticks.
+type grid struct{ x []plot.Tick }
+
+func (g *grid) Plot(c draw.Canvas, p *plot.Plot) {
+	st := draw.LineStyle{Color: gridGray, Width: 0.5}
+	x, y := p.Transforms(&c)
+	for _, t := range g.x {
+		c.StrokeLine2(st, x(t.Value), c.Min.Y, x(t.Value), c.Max.Y)
+	}
+	for _, t := range p.Y.Tick.Marker.Ticks(p.Y.Min, p.Y.Max) {
+		c.StrokeLine2(st, c.Min.X, y(t.Value), c.Max.X, y(t.Value))
+	}
+}
+
+// Plot implements plot.Plotter.
+func (d Dots) Plot(c draw.Canvas, p *plot.Plot) {
+	shown := within(d.Points, p, p.Y.Min, p.Y.Max)
+	radius := vg.Length(0.7)
+	if len(shown) < 500 {
+		radius = 1.5
+	}
+	x, y := p.Transforms(&c)
+	cell := func(q Point) [2]int {
+		return [2]int{int((x(q.X) - c.Min.X) / (2 * pixel)), int((y(q.Y) - c.Min.Y) / (2 * pixel))}
+	}
+	c.SetColor(d.Color)
+	// In one path the dots would cost the time of their number squared, and each
+	// in its own much space.
+	for some := range slices.Chunk(sparse(shown, cell), 500) {
+		var path vg.Path
+		for _, q := range some {
+			path = append(path, dot(vg.Point{X: x(q.X), Y: y(q.Y)}, radius)...)
+		}
+		c.Fill(path)
+	}
+}
+
+// Plot implements plot.Plotter.
+func (b Arrows) Plot(c draw.Canvas, p *plot.Plot) {
+	x, _ := p.Transforms(&c)
+	var all vg.Path
+	for _, end := range []struct {
+		points    []Point
+		y         vg.Length
+		direction vg.Length
+	}{
+		{within(b.Points, p, p.Y.Max, math.Inf(1)), c.Max.Y, 1},
+		{within(b.Points, p, math.Inf(-1), p.Y.Min), c.Min.Y, -1},
+	} {
+		for _, q := range sparse(end.points, func(q Point) [2]int { return [2]int{int((x(q.X) - c.Min.X) / pixel)} }) {
+			all = append(all, arrow(vg.Point{X: x(q.X), Y: end.y}, end.direction)...)
+		}
+	}
+	c.SetColor(b.Color)
+	c.Fill(all)
+}
+
+// within returns the points on p's x axis with Y from lo to hi.
+func within(d []Point, p *plot.Plot, lo, hi float64) []Point {
+	return slices.DeleteFunc(slices.Clone(d), func(q Point) bool {
+		return !(q.Y >= lo && q.Y <= hi && q.X >= p.X.Min && q.X <= p.X.Max)
+	})
+}
+
+// sparse drops the points that fall on the cell of one before.
+func sparse(d []Point, cell func(Point) [2]int) []Point {
+	taken := map[[2]int]bool{}
+	var kept []Point
+	for _, q := range d {
+		if at := cell(q); !taken[at] {
+			taken[at] = true
+			kept = append(kept, q)
+		}
+	}
+	return kept
+}
+
+func dot(center vg.Point, radius vg.Length) vg.Path {
+	var p vg.Path
+	p.Move(vg.Point{X: center.X + radius, Y: center.Y})
+	p.Arc(center, radius, 0, 2*math.Pi)
+	p.Close()
+	return p
+}
+
+// arrow is a triangle with its tip at tip, pointing up (1) or down (−1).
+func arrow(tip vg.Point, direction vg.Length) vg.Path {
+	var p vg.Path
+	p.Move(tip)
+	p.Line(vg.Point{X: tip.X - 2.4, Y: tip.Y - 4.5*direction})
+	p.Line(vg.Point{X: tip.X + 2.4, Y: tip.Y - 4.5*direction})
+	p.Close()
+	return p
+}
+
+// Plot implements plot.Plotter.
+func (l Line) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	column := func(i int) int { return int((x(l.X[i]) - c.Min.X) / pixel) }
+	st := lineStyle(l.Color, l.Width, l.Dashed)
+	for from, to := range runs(len(l.Y), func(i int) bool { return onScale(p, l.Y[i]) }) {
+		var path []vg.Point
+		for _, i := range envelope(l.Y, from, to, column) {
+			path = append(path, vg.Point{X: x(l.X[i]), Y: y(l.Y[i])})
+		}
+		if len(path) == 1 {
+			path = append(path, vg.Point{X: path[0].X + pixel, Y: path[0].Y})
+		}
+		c.StrokeLines(st, c.ClipLinesXY(path)...)
+	}
+}
+
+// Plot implements plot.Plotter.
+func (b Band) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	column := func(i int) int { return int((x(b.X[i]) - c.Min.X) / pixel) }
+	for from, to := range runs(len(b.X), func(i int) bool { return onScale(p, b.Low[i]) && onScale(p, b.High[i]) }) {
+		var area []vg.Point
+		for _, i := range envelope(b.High, from, to, column) {
+			area = append(area, vg.Point{X: x(b.X[i]), Y: y(b.High[i])})
+		}
+		for _, i := range slices.Backward(envelope(b.Low, from, to, column)) {
+			area = append(area, vg.Point{X: x(b.X[i]), Y: y(b.Low[i])})
+		}
+		c.FillPolygon(light(b.Color), c.ClipPolygonXY(area))
+	}
+}
+
+// Plot implements plot.Plotter.
+func (r Rules) Plot(c draw.Canvas, p *plot.Plot) {
+	x, _ := p.Transforms(&c)
+	st := lineStyle(r.Color, ruleWidth, r.Dashed)
+	for _, v := range r.X {
+		if v >= p.X.Min && v <= p.X.Max {
+			c.StrokeLine2(st, x(v), c.Min.Y, x(v), c.Max.Y)
+		}
+	}
+}
+
+// Plot implements plot.Plotter.
+func (h Threshold) Plot(c draw.Canvas, p *plot.Plot) {
+	_, y := p.Transforms(&c)
+	if h.Y >= p.Y.Min && h.Y <= p.Y.Max {
+		c.StrokeLine2(lineStyle(h.Color, ruleWidth, true), c.Min.X, y(h.Y), c.Max.X, y(h.Y))
+	}
+}
+
+// onScale reports whether p's y axis has a place for v.
+func onScale(p *plot.Plot, v float64) bool {
+	_, log := p.Y.Scale.(plot.LogScale)
+	return finite(v) && (v > 0 || !log)
+}
+
+// runs yields the maximal ranges [from, to) of [0, n) in which ok holds.
+func runs(n int, ok func(int) bool) iter.Seq2[int, int] {
+	return func(yield func(int, int) bool) {
+		for from := 0; from < n; from++ {
+			to := from
+			for to < n && ok(to) {
+				to++
+			}
+			if to > from && !yield(from, to) {
+				return
+			}
+			from = to
+		}
+	}
+}
+
+// envelope returns the indices in [from, to) that a line through v needs: for
+// every pixel column the first, the least, the greatest and the last, so that it
+// looks the same and keeps every extreme.
+func envelope(v []float64, from, to int, column func(int) int) []int {
+	var kept []int
+	for i := from; i < to; {
+		least, most, end := i, i, i
+		for ; end < to && column(end) == column(i); end++ {
+			if v[end] < v[least] {
+				least = end
+			}
+			if v[end] > v[most] {
+				most = end
+			}
+		}
+		here := []int{i, least, most, end - 1}
+		slices.Sort(here)
+		kept = append(kept, slices.Compact(here)...)
+		i = end
+	}
+	return kept
+}

@@ -1,0 +1,268 @@
+package experiment
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"hafvf/cmd/hafvf/chart"
+	"hafvf/hafvf"
+)
+
+// outcomes are one of every experiment, for all tests.
+var outcomes = func() map[string]outcome {
+	all := map[string]outcome{}
+	for _, e := range All {
+		all[e.Name] = e.simulate(3)
+	}
+	return all
+}()
+
+// series returns a column of an experiment's CSV file.
+func series(t *testing.T, experiment, name string) []float64 {
+	t.Helper()
+	for _, c := range outcomes[experiment].columns() {
+		if c.name == name {
+			return c.values
+		}
+	}
+	t.Fatalf("%s.csv has no column %s", experiment, name)
+	return nil
+}
+
+func near(a, b float64) bool {
+	return math.Abs(a-b) <= 1e-9*(1+math.Abs(b)) || (math.IsNaN(a) && math.IsNaN(b))
+}
+
+func TestEqualSeedsGiveEqualFiles(t *testing.T) {
+	for _, e := range All {
+		var texts, pictures [2][]byte
+		for i, o := range []outcome{outcomes[e.Name], e.simulate(3)} {
+			var err error
+			if texts[i], err = encode(o.columns()); err != nil {
+				t.Fatal(err)
+			}
+			if pictures[i], err = o.figure().Render(".svg"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !bytes.Equal(texts[0], texts[1]) || !bytes.Equal(pictures[0], pictures[1]) {
+			t.Errorf("%s: two runs with seed 3 differ", e.Name)
+		}
+		if other, err := encode(e.simulate(4).columns()); err != nil || bytes.Equal(texts[0], other) {
+			t.Errorf("%s: seeds 3 and 4 give the same data (error %v)", e.Name, err)
+		}
+	}
+}
+
+// A reader can redraw the figure from the CSV file: every line, band and dot is
+// one of its columns.
+func TestEverySeriesOfTheFigureIsInTheFile(t *testing.T) {
+	for name, o := range outcomes {
+		columns := o.columns()
+		for _, c := range columns {
+			if len(c.values) != len(columns[0].values) {
+				t.Errorf("%s: column %s has %d values, %s has %d", name, c.name, len(c.values), columns[0].name, len(columns[0].values))
+			}
+		}
+		check := func(panel string, values []float64) {
+			if !slices.ContainsFunc(columns, func(c column) bool {
+				return slices.EqualFunc(c.values, values, func(a, b float64) bool { return a == b || (math.IsNaN(a) && math.IsNaN(b)) })
+			}) {
+				t.Errorf("%s, panel %q: a series that is not in the file", name, panel)
+			}
+		}
+		for _, row := range o.figure().Rows {
+			for _, stack := range row.Stacks {
+				for _, p := range stack.Panels {
+					for _, layer := range p.Layers {
+						switch l := layer.(type) {
+						case chart.Line:
+							check(p.Title+" "+l.Name, l.Y)
+						case chart.Band:
+							check(p.Title+" low", l.Low)
+							check(p.Title+" high", l.High)
+						case chart.Dots:
+							var y []float64
+							for _, q := range l.Points {
+								y = append(y, q.Y)
+							}
+							check(p.Title+" "+l.Name, y)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// Fixed decay is one Beta level under a weight of 0.75, fed with the draws.
+func TestBinaryIsTheFilterOverTheDraws(t *testing.T) {
+	m, err := hafvf.New("bernoulli", hafvf.Params{"alpha": 1.0, "beta": 1.0}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 0.9, Beta: 0.1}}, 0.75)
+	s := f.NewState()
+	x, memory, w := series(t, "binary", "x"), series(t, "binary", "fixed_decay_memory"), series(t, "binary", "fixed_decay_E_w")
+	for i := range 60 {
+		step := f.Update(s, []float64{x[i]})
+		if !near(memory[i], step.Memory) || !near(w[i], step.Weight) {
+			t.Fatalf("trial %d: memory %g, weight %g in the file; %g, %g by hand", i+1, memory[i], w[i], step.Memory, step.Weight)
+		}
+		inc := f.Increments()[0]
+		for j, u := range [][2]float64{inc.U1, inc.U2, inc.U3} {
+			for side, name := range []string{"alpha", "beta"} {
+				name = fmt.Sprintf("fixed_decay_w_u%d_%s", j+1, name)
+				if got := series(t, "binary", name)[i]; got != u[side] {
+					t.Fatalf("trial %d: %s = %g in the file, %g by hand", i+1, name, got, u[side])
+				}
+			}
+		}
+	}
+}
+
+// Proposition 1: φ is the forgotten φ plus its increments; and what is kept of the
+// memory is E[w] of it.
+func TestBinaryIncrementsAddUpToTheWeights(t *testing.T) {
+	for _, c := range []struct {
+		name, level string
+		naive       hafvf.Beta
+		above       func(trial int) float64
+	}{
+		{"incremental", "w", hafvf.Beta{Alpha: 0.9, Beta: 0.1}, func(int) float64 { return 1 }},
+		{"fixed_decay", "w", hafvf.Beta{Alpha: 0.9, Beta: 0.1}, func(int) float64 { return 0.75 }},
+		{"three_layers", "w", hafvf.Beta{Alpha: 0.9, Beta: 0.1}, func(i int) float64 { return series(t, "binary", "three_layers_E_b")[i] }},
+		{"three_layers", "b", hafvf.Beta{Alpha: 0.75, Beta: 0.25}, func(int) float64 { return 0.999 }},
+	} {
+		mean := series(t, "binary", c.name+"_E_"+c.level)
+		phi := [2]float64{c.naive.Alpha, c.naive.Beta}
+		memory := series(t, "binary", c.name+"_memory")
+		for i := range mean {
+			for side, naive := range []float64{c.naive.Alpha, c.naive.Beta} {
+				phi[side] = naive + c.above(i)*(phi[side]-naive)
+				for _, u := range []string{"_u1_", "_u2_", "_u3_"} {
+					phi[side] += series(t, "binary", c.name+"_"+c.level+u+[]string{"alpha", "beta"}[side])[i]
+				}
+			}
+			if got := phi[0] / (phi[0] + phi[1]); math.Abs(got-mean[i]) > 1e-6 {
+				t.Fatalf("%s, trial %d: the increments lead to E[%s] = %g, the file has %g", c.name, i+1, c.level, got, mean[i])
+			}
+			if c.level == "w" && i > 0 && !near(memory[i], mean[i]*memory[i-1]+1) {
+				t.Fatalf("%s, trial %d: memory %g after %g at E[w] = %g", c.name, i+1, memory[i], memory[i-1], mean[i])
+			}
+		}
+	}
+}
+
+// Without forgetting φ, w only becomes surer: a finding that must hold at any seed.
+func TestIncrementalMemoryGrows(t *testing.T) {
+	findings := outcomes["binary"].findings()
+	for _, i := range []int{0, 1, 4} {
+		if !findings[i].holds {
+			t.Errorf("%s %s: %g", findings[i].claim, findings[i].measure, findings[i].value)
+		}
+	}
+}
+
+// Both passes have learned x_t, so that of two memories one is counted twice.
+func TestSmoothedMemoryIsTheSumOfThePasses(t *testing.T) {
+	for _, c := range []struct {
+		experiment, prefix string
+		from               int
+	}{{"rl", "weak_kappa_", 0}, {"rl", "strong_kappa_", 0}, {"ar", "memory_", arOrder}} {
+		forward, backward, both := series(t, c.experiment, c.prefix+"forward"), series(t, c.experiment, c.prefix+"backward"), series(t, c.experiment, c.prefix+"smoothed")
+		for i := c.from; i < len(both); i++ {
+			if !near(both[i], forward[i]+backward[i]-1) {
+				t.Fatalf("%s%s, step %d: %g from %g and %g", c.experiment, c.prefix, i+1, both[i], forward[i], backward[i])
+			}
+		}
+	}
+}
+
+// The marginal of Σ ~ InvWishart(Λ, ν) in two dimensions is Σᵢᵢ ~ InvGamma((ν−1)/2,
+// Λᵢᵢ/2), and μᵢ|Σ ~ N(m, Σᵢᵢ/κ): draws from that must lie in the interval 95 times
+// in 100.
+func TestMeanIntervalCovers(t *testing.T) {
+	m, err := hafvf.New("mvnormal", hafvf.Params{"mu": []any{1.0, -2.0}, "kappa": 0.4, "nu": 5.0, "scale": []any{[]any{2.0, 0.5}, []any{0.5, 3.0}}}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for i, c := range []struct{ mu, scale float64 }{{1, 2}, {-2, 3}} {
+		center, half := meanInterval(m, make([]float64, m.Len()), i)
+		precision := distuv.Gamma{Alpha: 2, Beta: c.scale / 2, Src: random}
+		const n = 40_000
+		inside := share(n, func(int) bool {
+			mu := c.mu + random.NormFloat64()/math.Sqrt(0.4*precision.Rand())
+			return math.Abs(mu-center) <= half
+		})
+		if math.Abs(inside-95) > 0.5 { // 4.6 standard errors
+			t.Errorf("coordinate %d: %g %% of the draws lie in the interval", i, inside)
+		}
+	}
+}
+
+// The first prediction follows ten points from which nothing could be learned; the
+// weights of the last one are those of the posterior.
+func TestARPredictsFromTheRowsBefore(t *testing.T) {
+	x, predicted := series(t, "ar", "x"), series(t, "ar", "predicted")
+	f := newFilter(hafvf.Config{
+		Family: "regression",
+		Prior:  hafvf.Params{"mean": slices.Repeat([]any{0.0}, arOrder), "precision": arUsual.precision, "alpha": arUsual.alpha, "beta": arUsual.beta},
+		Levels: []hafvf.Beta{{Alpha: 4.5, Beta: 0.5}, {Alpha: 1, Beta: 1}}, Top: 1,
+	})
+	s := f.NewState()
+	var mean, sd [1]float64
+	for i := range 60 {
+		if i < arOrder {
+			if !math.IsNaN(predicted[i]) {
+				t.Errorf("t = %d: predicted %g without regressors", i+1, predicted[i])
+			}
+			continue
+		}
+		row := slices.Clone(x[i-arOrder : i])
+		slices.Reverse(row)
+		row = append(row, x[i])
+		f.Model().Predict(mean[:], sd[:], f.Sample(s), f.PriorWeight(s), row)
+		if !near(mean[0], predicted[i]) {
+			t.Fatalf("t = %d: predicted %g, by regression on the rows %g", i+1, predicted[i], mean[0])
+		}
+		f.Update(s, row)
+	}
+}
+
+func TestTabulate(t *testing.T) {
+	var all [][]finding
+	for i := range 20 {
+		v := float64(i + 1)
+		all = append(all, []finding{
+			{"A claim.", "size", v, i >= 2},
+			{"Another, which is so long that it needs a second line of the table.", "size", 1e4 * v, i >= 3},
+			{"A third.", "size", v / 1000, i < 2},
+		})
+	}
+	const want = `
+ 1  holds           A claim.
+                    size
+                    = 10.5 (1 to 20), 18 of 20
+
+ 2  partly          Another, which is so long that it needs a second line of the
+                    table.
+                    size
+                    = 105000 (10000 to 200000), 17 of 20
+
+ 3  does not hold   A third.
+                    size
+                    = 0.0105 (0.001 to 0.02), 2 of 20
+`
+	if got := tabulate(all); !strings.HasSuffix(got, want) {
+		t.Errorf("%s", got)
+	}
+}

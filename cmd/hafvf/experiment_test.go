@@ -1,0 +1,55 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestExperimentWritesItsFiles(t *testing.T) {
+	dir := t.TempDir()
+	code, stdout, stderr := program(t, dir, "", "experiment", "binary", "--seed", "5", "--out", "new/figures")
+	if code != 0 || stderr != "" {
+		t.Fatalf("exit %d, standard error %q", code, stderr)
+	}
+	for ext, start := range map[string]string{".csv": "trial,p_true,x,incremental_p_mean,", ".svg": "<?xml", ".png": "\x89PNG", ".txt": "Binary learning"} {
+		path := filepath.Join("new/figures", "binary"+ext)
+		text, err := os.ReadFile(filepath.Join(dir, path))
+		if err != nil || !strings.HasPrefix(string(text), start) {
+			t.Errorf("%s begins %.40q, error %v", path, text, err)
+		}
+		if !strings.Contains(stdout, "written: "+path+"\n") {
+			t.Errorf("standard output does not name %s", path)
+		}
+		if ext == ".txt" && !strings.HasPrefix(stdout, string(text)) {
+			t.Error("standard output does not begin with the table")
+		}
+	}
+	if !strings.Contains(stdout, "seeds 5 to 24") || !strings.Contains(stdout, " 20 of 20\n") {
+		t.Errorf("%s", stdout)
+	}
+	if left, err := os.ReadDir(filepath.Join(dir, "new/figures")); err != nil || len(left) != 4 {
+		t.Errorf("files %v, error %v", left, err)
+	}
+}
+
+func TestExperimentExitCodes(t *testing.T) {
+	dir := folder(t, map[string]string{"file": ""})
+	for _, c := range []struct {
+		args           []string
+		code           int
+		stdout, stderr string
+	}{
+		{nil, 0, "  ar  ", ""},
+		{[]string{"bniary"}, exitUsage, "", `no experiment "bniary"; the nearest is "binary"`},
+		{[]string{"rl", "more"}, exitUsage, "", "unknown command"},
+		{[]string{"rl", "--seed", "x"}, exitUsage, "", "invalid argument"},
+		{[]string{"rl", "--out", "file"}, exitFailed, "", "mkdir file: not a directory"},
+	} {
+		code, stdout, stderr := program(t, dir, "", append([]string{"experiment"}, c.args...)...)
+		if code != c.code || !strings.Contains(stdout, c.stdout) || !strings.Contains(stderr, c.stderr) {
+			t.Errorf("%v: exit %d, standard output %q, standard error %q", c.args, code, stdout, stderr)
+		}
+	}
+}

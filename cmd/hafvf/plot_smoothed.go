@@ -1,0 +1,184 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"hafvf/cmd/hafvf/chart"
+)
+
+// smoothed is what a picture shows of the smoothed records of a key. All slices
+// but data and changes have one entry per record, and one of NaN where lines
+// break: between two sessions, and between the parts of one that was cut.
+type smoothed struct {
+	key  string
+	note string
+
+	at      []float64 // Unix seconds, not decreasing
+	data    []chart.Point
+	changes []float64 // the places of the first observations of new regimes
+
+	mean, sd []float64
+	weights  [2][]float64 // forward, backward
+	memory   [3][]float64 // forward, backward, both
+	evidence []float64
+}
+
+func newSmoothed(h history) *smoothed {
+	s := &smoothed{key: h.key}
+	records := latest(h.records)
+	at := func(r record) float64 { return float64(r.Time.UnixMicro()) / 1e6 }
+	slices.SortStableFunc(records, func(a, b record) int {
+		return cmp.Or(a.Session.Start.Compare(*b.Session.Start), cmp.Compare(at(a), at(b)), cmp.Compare(a.N, b.N))
+	})
+	nan := math.NaN()
+	sessions, cut, outputs := 1, map[int]bool{}, 1
+	for i, r := range records {
+		if i > 0 && !r.sameSession(&records[i-1]) {
+			sessions++
+		}
+		if i > 0 && (!r.sameSession(&records[i-1]) || r.Split != records[i-1].Split) {
+			s.add(s.at[len(s.at)-1], nan, nan, [2]float64{nan, nan}, [3]float64{nan, nan, nan}, nan)
+		}
+		if r.Split != "" {
+			cut[sessions] = true
+		}
+		for _, v := range values(r.X, r.Estimate.Mean) {
+			if !math.IsNaN(v) {
+				s.data = append(s.data, chart.Point{X: at(r), Y: v})
+			}
+		}
+		if r.Change {
+			s.changes = append(s.changes, at(r))
+		}
+		if m, ok := r.Estimate.Mean.([]any); ok {
+			outputs = max(outputs, len(m))
+		}
+		s.add(at(r), first(r.Estimate.Mean), first(r.Estimate.SD),
+			[2]float64{orNaN(r.Forward.Weight), orNaN(r.Backward.Weight)},
+			[3]float64{orNaN(r.Forward.Memory), orNaN(r.Backward.Memory), orNaN(r.Memory)}, orNaN(r.Evidence))
+	}
+	var notes []string
+	if outputs > 1 {
+		notes = append(notes, fmt.Sprintf("first of %d values", outputs))
+	}
+	if sessions > 1 {
+		notes = append(notes, fmt.Sprintf("%d sessions", sessions))
+	}
+	switch {
+	case len(cut) > 0 && sessions > 1:
+		notes = append(notes, fmt.Sprintf("%d cut into parts", len(cut)))
+	case len(cut) > 0:
+		notes = append(notes, "session cut into parts")
+	}
+	s.note = strings.Join(notes, ", ")
+	return s
+}
+
+func (r *record) sameSession(other *record) bool {
+	return r.Session.Start.Equal(*other.Session.Start)
+}
+
+func (s *smoothed) add(at, mean, sd float64, weights [2]float64, memory [3]float64, evidence float64) {
+	s.at, s.mean, s.sd = append(s.at, at), append(s.mean, mean), append(s.sd, sd)
+	s.evidence = append(s.evidence, evidence)
+	for i, v := range weights {
+		s.weights[i] = append(s.weights[i], v)
+	}
+	for i, v := range memory {
+		s.memory[i] = append(s.memory[i], v)
+	}
+}
+
+// latest keeps of the records with one id that of the highest revision. Sessions
+// that have grown together may have the same; then the larger one is the later.
+func latest(records []record) []record {
+	at := map[string]int{}
+	var kept []record
+	for _, r := range records {
+		i, known := at[r.ID]
+		switch {
+		case !known:
+			at[r.ID] = len(kept)
+			kept = append(kept, r)
+		case cmp.Or(cmp.Compare(r.Revision, kept[i].Revision), cmp.Compare(r.Session.N, kept[i].Session.N)) >= 0:
+			kept[i] = r
+		}
+	}
+	return kept
+}
+
+// stack is the panels of a key: all of them, or where the picture is small, only
+// data and evidence.
+func (s *smoothed) stack(large bool, odds float64) chart.Stack {
+	panels := []chart.Panel{s.dataPanel(), s.weightPanel(), s.memoryPanel(), s.evidencePanel(odds)}
+	if !large {
+		panels = []chart.Panel{panels[0], panels[3]}
+		panels[1].Share, panels[1].Ticks = 0.6, 2
+	}
+	for i := range panels {
+		changes := chart.Rules{X: s.changes, Color: chart.Purple}
+		if i == 0 {
+			changes.Name = "change"
+		}
+		panels[i].Layers = append(panels[i].Layers, changes)
+	}
+	return chart.Stack{
+		Title: s.key, Note: s.note, Panels: panels,
+		X: chart.Axis{Time: true, Min: slices.Min(s.at), Max: slices.Max(s.at)},
+	}
+}
+
+func (s *smoothed) dataPanel() chart.Panel {
+	lo, hi := dataRange(s.data, s.mean)
+	low, high := make([]float64, len(s.at)), make([]float64, len(s.at))
+	for i, m := range s.mean {
+		low[i], high[i] = m-1.96*s.sd[i], m+1.96*s.sd[i]
+	}
+	return chart.Panel{Share: 2.2, Min: lo, Max: hi, Layers: []chart.Layer{
+		chart.Dots{Name: "observed", Points: s.data, Color: chart.Black},
+		chart.Line{Name: "smoothed estimate", X: s.at, Y: s.mean, Color: chart.Blue, Width: 0.9},
+		chart.Band{Name: "95 % (± 1.96 sd)", X: s.at, Low: low, High: high, Color: chart.Blue},
+		chart.Arrows{Name: "beyond the axis", Points: s.data, Color: chart.Black},
+	}}
+}
+
+func (s *smoothed) weightPanel() chart.Panel {
+	return chart.Panel{Share: 1, Min: -0.04, Max: 1.04, Ticks: 3, Layers: []chart.Layer{
+		chart.Line{Name: "E[w] forward", X: s.at, Y: s.weights[0], Color: chart.Vermilion, Width: 0.9},
+		chart.Line{Name: "E[w] backward", X: s.at, Y: s.weights[1], Color: chart.Green, Width: 0.9},
+	}}
+}
+
+func (s *smoothed) memoryPanel() chart.Panel {
+	lo, hi := math.Inf(1), 0.0
+	for _, pass := range s.memory {
+		for _, m := range pass {
+			if m > 0 && m < math.Inf(1) {
+				lo, hi = min(lo, m), max(hi, m)
+			}
+		}
+	}
+	if hi == 0 {
+		lo, hi = 1, 1
+	}
+	return chart.Panel{Share: 1, Min: lo / 1.2, Max: hi * 1.2, Log: true, Layers: []chart.Layer{
+		chart.Line{Name: "memory (observations) forward", X: s.at, Y: s.memory[0], Color: chart.Vermilion, Width: 0.9},
+		chart.Line{Name: "backward", X: s.at, Y: s.memory[1], Color: chart.Green, Width: 0.9},
+		chart.Line{Name: "smoothed", X: s.at, Y: s.memory[2], Color: chart.Blue, Width: 0.9},
+	}}
+}
+
+func (s *smoothed) evidencePanel(odds float64) chart.Panel {
+	threshold := math.Log(odds)
+	lo, hi := chart.Extent(s.evidence, 10)
+	lo, hi = chart.Pad(min(lo, threshold), max(hi, threshold))
+	return chart.Panel{Share: 1, Min: lo, Max: hi, Layers: []chart.Layer{
+		chart.Line{Name: "evidence of a change (nats)", X: s.at, Y: s.evidence, Color: chart.Gray, Width: 0.8},
+		chart.Threshold{Name: fmt.Sprintf("threshold, log %g", odds), Y: threshold, Color: chart.Black},
+		chart.Arrows{Points: chart.Points(s.at, s.evidence), Color: chart.Black},
+	}}
+}
