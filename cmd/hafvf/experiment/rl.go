@@ -20,8 +20,8 @@ walk. The forward-backward filter follows it under a weak prior of w, {0.9, 0.1}
 and a strong one, {9, 1}, with β₀ = {1, 1}, γ = 1 and the Normal-Inverse-Wishart
 prior μ₀ = 0, κ₀ = 0.1, ν₀ = 3, Λ₀ = I.
 
-The paper's "2x200 datapoints" are taken as 200 pairs, with the change after the
-100th. It gives neither covariance nor step of the walk: here standard deviations
+The paper's "2x200 datapoints" are taken as 200 pairs before the change and 200
+after it. It gives neither covariance nor step of the walk: here standard deviations
 of 0.5, uncorrelated, and steps of 0.05. Both priors see the same pairs. The 0.5 is
 chosen so that the change stands out: with standard deviations of 1 the filter under
 the weak prior often widens its covariance at the change rather than forget, and the
@@ -34,8 +34,8 @@ which the paper does not show, E[b].`,
 }
 
 const (
-	rlPairs  = 200
-	rlChange = 100  // index of the first pair of the second regime
+	rlPairs  = 400
+	rlChange = 200  // index of the first pair of the second regime
 	rlWalk   = 0.05 // standard deviation of a step of the means
 	rlNoise  = 0.5  // and of the observations
 )
@@ -195,7 +195,7 @@ func (o *rlOutcome) figure() *chart.Figure {
 		Width: 960,
 		Rows:  []chart.Row{row},
 		Notes: []string{
-			fmt.Sprintf("Seed %d. 200 pairs (the paper's “2x200 datapoints”) from a bivariate normal distribution, uncorrelated with standard deviations of %g; the means change from {−2, 2} to {2, −2} after the 100th, "+
+			fmt.Sprintf("Seed %d. 2 × 200 pairs from a bivariate normal distribution, uncorrelated with standard deviations of %g; the means change from {−2, 2} to {2, −2} after the 200th, "+
 				"on an independent random walk with steps of standard deviation %g. The paper gives neither; with standard deviations of 1 the change often goes unseen under the weak prior (see the table). Both columns filter the same pairs. "+
 				"Prior: μ₀ = 0, κ₀ = 0.1, ν₀ = 3, Λ₀ = I; β₀ = {1, 1}; γ = 1. "+
 				"Bands are the central 95 %% intervals of the means, which are Student's t under the smoothed posterior. Memory is κ − κ₀.", o.seed, rlNoise, rlWalk),
@@ -204,7 +204,7 @@ func (o *rlOutcome) figure() *chart.Figure {
 }
 
 // rlStable are the steps at which neither the start nor the change is near.
-func rlStable(v []float64) []float64 { return slices.Concat(v[50:rlChange], v[rlChange+50:]) }
+func rlStable(v []float64) []float64 { return slices.Concat(v[100:rlChange], v[rlChange+100:]) }
 
 func (o *rlOutcome) findings() []finding {
 	weak, strong := o.runs[0], o.runs[1]
@@ -214,12 +214,12 @@ func (o *rlOutcome) findings() []finding {
 	}
 	v := mean(rlStable(weak.memory[0])) / mean(rlStable(strong.memory[0]))
 	add("Under the weak prior the memory “was greater when the environment was stable” than under the strong one.",
-		"mean forward κ in steps 51 to 100 and 151 to 200, over that of the strong prior; above 1 supports it", v, v > 1)
+		"mean forward κ in steps 101 to 200 and 301 to 400, over that of the strong prior; above 1 supports it", v, v > 1)
 	v = slices.Max(strong.memory[0])
 	add("Strong prior: “the effective memory did not increase much above the prior-defined threshold 10”.",
 		"largest forward κ; below 15 supports it", v, v < 15)
 	v = mean(rlStable(strong.memory[0]))
-	add("The same, as a level.", "mean forward κ in steps 51 to 100 and 151 to 200; 8 to 12 supports it", v, v >= 8 && v <= 12)
+	add("The same, as a level.", "mean forward κ in steps 101 to 200 and 301 to 400; 8 to 12 supports it", v, v >= 8 && v <= 12)
 	v = slices.Max(strong.memory[2])
 	add("Strong prior: “… (or 20 for the FB algorithm)”.",
 		"largest smoothed κ; below 30 supports it", v, v < 30)
