@@ -87,3 +87,37 @@ func ExampleRegister() {
 	// Output:
 	// shape 3.900, rate 2.950
 }
+
+// A finished session, smoothed: what the whole of it says of each value, and
+// where it changed.
+func ExampleFilter_Smooth() {
+	m, err := hafvf.New("normal", nil, 0)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
+	var session [][][]float64
+	for t := range 80 {
+		x := math.Sin(float64(17 * t)) // noise, to the eye
+		if t >= 50 {
+			x += 5
+		}
+		session = append(session, [][]float64{{x}})
+	}
+	s := f.Smooth(session)
+	var mean, sd [1]float64
+	for _, t := range []int{10, 40, 49, 50, 60, 70} {
+		s.Estimate(mean[:], sd[:], t)
+		fmt.Printf("%d  mean %4.1f ± %.1f  evidence of a change %5.1f\n", t, mean[0], sd[0], s.Evidence[t])
+	}
+	fmt.Println("changes at", hafvf.Changes(s.Evidence, 10))
+	// Output:
+	// 10  mean  0.0 ± 0.2  evidence of a change  -1.2
+	// 40  mean  0.9 ± 0.5  evidence of a change   6.7
+	// 49  mean  2.3 ± 0.6  evidence of a change  13.9
+	// 50  mean  2.6 ± 0.6  evidence of a change  17.9
+	// 60  mean  4.0 ± 0.5  evidence of a change  -1.5
+	// 70  mean  4.4 ± 0.5  evidence of a change  -4.3
+	// changes at [50]
+}
