@@ -20,6 +20,7 @@ type Filter struct {
 	best, other         mode
 	rule                rule
 	before, stats       []float64 // the sample before the step, and what it adds
+	gain, gain0, gain1  float64   // of the line at top, where there is no level, or at 0 and 1
 	row                 []float64
 	single              [1][]float64 // row, as the rows of a step
 }
@@ -90,9 +91,13 @@ func (f *Filter) Dim() int {
 // window of past values, latest first, NaN where there is none.
 type State []float64
 
+// stepLen is the number of floats in a state without the window of a Sequential
+// model.
+func (f *Filter) stepLen() int { return f.model.Len() + 2*len(f.naive) }
+
 // StateLen is the number of floats in a state.
 func (f *Filter) StateLen() int {
-	n := f.model.Len() + 2*len(f.naive)
+	n := f.stepLen()
 	if f.seq != nil {
 		n += f.seq.Window()
 	}
@@ -102,13 +107,18 @@ func (f *Filter) StateLen() int {
 // NewState returns the naive state.
 func (f *Filter) NewState() State {
 	s := make(State, f.StateLen())
-	for i, l := range f.naive {
-		s[f.model.Len()+2*i], s[f.model.Len()+2*i+1] = l.Alpha, l.Beta
-	}
+	f.resetLevels(s)
 	for i := range f.window(s) {
 		f.window(s)[i] = math.NaN()
 	}
 	return s
+}
+
+// resetLevels makes every level its naive prior.
+func (f *Filter) resetLevels(s State) {
+	for i, l := range f.naive {
+		s[f.model.Len()+2*i], s[f.model.Len()+2*i+1] = l.Alpha, l.Beta
+	}
 }
 
 // Sample is the effective sample of the state, which it aliases.
@@ -120,7 +130,7 @@ func (f *Filter) Level(s State, i int) Beta {
 	return Beta{s[at], s[at+1]}
 }
 
-func (f *Filter) window(s State) []float64 { return s[f.model.Len()+2*len(f.naive):] }
+func (f *Filter) window(s State) []float64 { return s[f.stepLen():] }
 
 // Weight is E[w] of the state, or Top where there is no level.
 func (f *Filter) Weight(s State) float64 {
@@ -229,55 +239,111 @@ func (f *Filter) rows(s State, xs [][]float64) [][]float64 {
 // learn is Update on rows, without the window of a Sequential model. The
 // log predictive costs as much as the rest: without predict, it is NaN.
 func (f *Filter) learn(s State, rows [][]float64, predict bool) Step {
-	d := f.Sample(s)
-	clear(f.stats)
-	base, count := 0.0, 0
+	base, ok := f.statistics(f.stats, rows)
+	if !ok {
+		return f.skip(s)
+	}
+	f.meet(s, f.stats)
+	logPredictive := math.NaN()
+	if predict {
+		logPredictive = f.predict() + base
+	}
+	step := f.absorb(s, rows, f.stats, base, 1)
+	step.LogPredictive = logPredictive
+	return step
+}
+
+// statistics writes the sum of T(x) over the rows that aren't missing to stats,
+// and returns that of log h(x), and whether there was any.
+func (f *Filter) statistics(stats []float64, rows [][]float64) (base float64, ok bool) {
+	clear(stats)
 	for _, row := range rows {
 		if missing(row) {
 			continue
 		}
-		f.model.Observe(f.stats, row, 1)
+		f.model.Observe(stats, row, 1)
 		base += f.model.LogBase(row)
-		count++
+		ok = true
 	}
+	return base, ok
+}
+
+// skip is the step of a missing observation.
+func (f *Filter) skip(s State) Step {
 	nan := math.NaN()
-	if count == 0 {
-		return Step{Missing: true, LogPredictive: nan, ELBO: nan, Residual: nan, Weight: f.Weight(s), Memory: f.model.Memory(d), Converged: true}
+	return Step{Missing: true, LogPredictive: nan, ELBO: nan, Residual: nan, Weight: f.Weight(s), Memory: f.model.Memory(f.Sample(s)), Converged: true}
+}
+
+// meet sets line and levels for a step from s that adds stats.
+func (f *Filter) meet(s State, stats []float64) {
+	copy(f.before, f.Sample(s))
+	for i := range f.levels {
+		l, was := &f.levels[i], f.Level(s, i)
+		l.da, l.db = was.Alpha-l.naive.Alpha, was.Beta-l.naive.Beta
 	}
-	copy(f.before, d)
-	f.line.Set(f.before, f.stats)
-	step := Step{LogPredictive: nan, Weight: f.top, Converged: true}
-	if len(f.naive) == 0 {
-		step.ELBO = f.line.Gain(f.top) + base
-		if predict {
-			step.LogPredictive = step.ELBO
-		}
-	} else {
-		for i := range f.levels {
-			l, was := &f.levels[i], f.Level(s, i)
-			l.da, l.db = was.Alpha-l.naive.Alpha, was.Beta-l.naive.Beta
-		}
-		q0, q1 := f.line.Gain(0), f.line.Gain(1)
-		if predict {
-			step.LogPredictive = f.logPredictive(f.firstPrior(), q0, q1) + base
-		}
-		best := f.maximise(math.Max(q0, q1))
+	f.face(stats)
+}
+
+// face sets the line for new statistics from the sample that meet has taken.
+func (f *Filter) face(stats []float64) {
+	f.line.Set(f.before, stats)
+	if len(f.levels) == 0 {
+		f.gain = f.line.Gain(f.top)
+		return
+	}
+	f.gain0, f.gain1 = f.line.Gain(0), f.line.Gain(1)
+}
+
+// predict is log p(x|past) − log h(x) of the statistics that the filter has met.
+func (f *Filter) predict() float64 {
+	if len(f.levels) == 0 {
+		return f.gain
+	}
+	return f.logPredictive(f.firstPrior(), f.gain0, f.gain1)
+}
+
+// absorb learns what the filter has met, with a weight in [0, 1] that the
+// statistics have been multiplied by. Below one half the step says more about
+// the observation than about the forgetting: then the levels stay, the sample
+// is forgotten by the weight's prior mean, and there is no ELBO.
+func (f *Filter) absorb(s State, rows [][]float64, stats []float64, base, weight float64) Step {
+	if weight != 1 {
+		f.face(stats)
+	}
+	step := Step{LogPredictive: math.NaN(), Weight: f.top, Converged: true}
+	switch {
+	case len(f.levels) == 0:
+		step.ELBO = f.gain + weight*base
+	case weight > 0.5:
+		best := f.maximise(math.Max(f.gain0, f.gain1))
 		for i := range f.levels {
 			at := f.model.Len() + 2*i
 			s[at], s[at+1] = f.levels[i].a, f.levels[i].b
 		}
-		step.ELBO = best.value + base
+		step.ELBO = best.value + weight*base
 		step.Weight = f.levels[0].m
 		step.Iterations, step.Converged, step.Residual = best.iterations, best.converged, best.residual
+	default:
+		step.ELBO = math.NaN()
+		step.Weight = f.firstPrior().Mean()
 	}
+	d := f.Sample(s)
 	f.model.Scale(d, step.Weight)
-	for _, row := range rows {
-		if !missing(row) {
-			f.model.Observe(d, row, 1)
-		}
-	}
+	observe(f.model, d, rows, weight)
 	step.Memory = f.model.Memory(d)
 	return step
+}
+
+// observe adds weight·ΣT(x) over the rows that aren't missing to the sample d.
+func observe(m Model, d []float64, rows [][]float64, weight float64) {
+	if weight == 0 {
+		return
+	}
+	for _, row := range rows {
+		if !missing(row) {
+			m.Observe(d, row, weight)
+		}
+	}
 }
 
 // firstPrior is the prior of w with every weight above at its prior mean.

@@ -59,7 +59,8 @@ func (g gram) Scale(d []float64, w float64) {
 func (g gram) Merge(d, e []float64) {
 	d[0] += e[0]
 	r, q := g.factor(d), g.factor(e)
-	row := make([]float64, g.size())
+	var stack [16]float64
+	row := append(stack[:0], make([]float64, g.size())...)
 	for i := range row {
 		for j := range row {
 			row[j] = q.at(i, j)
