@@ -236,8 +236,9 @@ func (b *Bank) learn(out *Outcome, s State, rows [][]float64, base float64) {
 	weight, stats := 1.0, b.stats
 	last := len(b.members) - 1
 	if b.layer != nil {
-		// What a challenger has forgotten before x cannot depend on x: the last
-		// member's mean weight before it, and after it the one it has taken.
+		// Every excursion forgets as the last member does: one that forgot less
+		// would win for that. The predictive cannot depend on x, so that before it
+		// this is the weight's prior mean, and after it what the member has kept.
 		w := b.members[last].PriorWeight(b.Member(s, last))
 		l := b.layered(s)
 		gain = b.layer.weigh(l, b.stats, gain, w)
@@ -258,15 +259,17 @@ func (b *Bank) learn(out *Outcome, s State, rows [][]float64, base float64) {
 		return
 	}
 	l := b.layered(s)
-	b.layer.learn(l, rows, b.stats, b.steps[last].Weight)
+	b.layer.learn(l, rows, b.stats, b.members[last].kept)
 	out.Detection = b.layer.decide(l)
 	if !out.Detection.Starts() {
 		return
 	}
+	// The members take up its sample. What they know of the forgetting stays: it
+	// is the stream's, not the regime's.
 	for i, f := range b.members {
-		m := b.Member(s, i)
-		b.layer.restart(l, f, m)
-		b.steps[i].Weight, b.steps[i].Memory = f.Weight(m), f.model.Memory(f.Sample(m))
+		d := f.Sample(b.Member(s, i))
+		copy(d, b.layer.likeliest(l)[ofSample:])
+		b.steps[i].Memory = f.model.Memory(d)
 	}
 	b.layer.clear(l)
 }

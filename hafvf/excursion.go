@@ -417,14 +417,6 @@ func (y *layer) decide(l layerState) Detection {
 	return d
 }
 
-// restart gives a member the sample of the excursion that has become the regime.
-func (y *layer) restart(l layerState, f *Filter, s State) {
-	copy(f.Sample(s), y.likeliest(l)[ofSample:])
-	if resetLevels {
-		f.resetLevels(s)
-	}
-}
-
 // clear ends all excursions.
 func (y *layer) clear(l layerState) {
 	for l.alive() > 0 {

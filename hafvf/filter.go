@@ -21,6 +21,7 @@ type Filter struct {
 	rule                rule
 	before, stats       []float64 // the sample before the step, and what it adds
 	gain, gain0, gain1  float64   // of the line at top, where there is no level, or at 0 and 1
+	kept                float64   // what the last step left of the sample
 	row                 []float64
 	single              [1][]float64 // row, as the rows of a step
 }
@@ -303,14 +304,15 @@ func (f *Filter) predict() float64 {
 }
 
 // absorb learns what the filter has met, with a weight in [0, 1] that the
-// statistics have been multiplied by. Below one half the step says more about
-// the observation than about the forgetting: then the levels stay, the sample
-// is forgotten by the weight's prior mean, and there is no ELBO.
+// statistics have been multiplied by. An observation of a weight of one half or
+// less is none from which to learn the forgetting: what the filter knows, its
+// levels and, where there are any, its sample, then stays, and there is no ELBO.
 func (f *Filter) absorb(s State, rows [][]float64, stats []float64, base, weight float64) Step {
 	if weight != 1 {
 		f.face(stats)
 	}
 	step := Step{LogPredictive: math.NaN(), Weight: f.top, Converged: true}
+	f.kept = f.top
 	switch {
 	case len(f.levels) == 0:
 		step.ELBO = f.gain + weight*base
@@ -323,12 +325,14 @@ func (f *Filter) absorb(s State, rows [][]float64, stats []float64, base, weight
 		step.ELBO = best.value + weight*base
 		step.Weight = f.levels[0].m
 		step.Iterations, step.Converged, step.Residual = best.iterations, best.converged, best.residual
+		f.kept = step.Weight
 	default:
 		step.ELBO = math.NaN()
-		step.Weight = f.firstPrior().Mean()
+		step.Weight = f.Weight(s)
+		f.kept = 1
 	}
 	d := f.Sample(s)
-	f.model.Scale(d, step.Weight)
+	f.model.Scale(d, f.kept)
 	observe(f.model, d, rows, weight)
 	step.Memory = f.model.Memory(d)
 	return step
