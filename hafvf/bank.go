@@ -166,16 +166,19 @@ func (b *Bank) layered(s State) layerState {
 func (b *Bank) oddsOf(s State) []float64 { return s[b.odds : b.odds+len(b.members)-1] }
 
 // Shares writes the weights of the members, which sum to one, to dst.
-func (b *Bank) Shares(dst []float64, s State) {
+func (b *Bank) Shares(dst []float64, s State) { b.shares(dst, s, 1) }
+
+// shares are those of the odds to the power of temper.
+func (b *Bank) shares(dst []float64, s State, temper float64) {
 	odds := b.oddsOf(s)
 	top := 0.0
 	for _, o := range odds {
-		top = math.Max(top, o)
+		top = math.Max(top, temper*o)
 	}
 	dst[0] = math.Exp(-top)
 	sum := dst[0]
 	for i, o := range odds {
-		dst[i+1] = math.Exp(o - top)
+		dst[i+1] = math.Exp(temper*o - top)
 		sum += dst[i+1]
 	}
 	for i := range b.members {
@@ -316,7 +319,7 @@ func (b *Bank) Predict(mean, sd []float64, s State, x []float64) {
 			b.mixture.add(rho*e[accident] + e[lasting])
 		}
 	}
-	b.Shares(b.gains, s)
+	b.shares(b.gains, s, b.forgetting)
 	for i, f := range b.members {
 		m := b.Member(s, i)
 		f.model.Predict(b.mixture.mean, b.mixture.sd, f.Sample(m), f.PriorWeight(m), x)

@@ -252,8 +252,17 @@ func (s *score) add(o score) {
 	}
 }
 
-// f1 is that of hits; where there is neither change nor alarm, there is none.
-func (s *score) f1(hits int) float64 { return 2 * float64(hits) / float64(s.truth+s.alarms) }
+// f1 is that of hits, and 1 where there is neither change nor alarm.
+func (s *score) f1(hits int) float64 {
+	if s.truth+s.alarms == 0 {
+		return 1
+	}
+	return 2 * float64(hits) / float64(s.truth+s.alarms)
+}
+
+// precision and recall of the label outlier.
+func (s *score) precision() float64 { return float64(s.outliers[0]) / float64(s.outliers[1]) }
+func (s *score) recall() float64    { return float64(s.outliers[0]) / float64(s.outliers[2]) }
 
 func (s *score) falseAlarms() float64 {
 	return 1e4 * float64(s.alarms-s.causal) / float64(s.steps)
@@ -329,65 +338,85 @@ func match(truth, found []int, lo, hi int, each func(after int)) int {
 }
 
 // TestStreams runs the default bank with detection, under one setting, over all
-// kinds of streams.
+// kinds of streams. At full length it prints what every kind gives, beside the
+// same bank without detection and every member alone. Robust Bayesian online
+// change point detection scores, over fifteen kinds of the same descriptions and
+// in the table's columns, -1.4645 .589 .514 21.2 for runs of 5000 expected
+// observations, and -1.4544 .466 .415 23.0 for 250.
 func TestStreams(t *testing.T) {
-	n := 4000
+	n := 5000
 	if *long {
 		n = 20000
 	}
 	type column struct {
 		name   string
-		member []Member
+		bank   []Member
 		detect *Detect
 	}
-	columns := []column{{"default", DefaultBank(), &Detect{}}}
+	columns := []column{{"default", DefaultBank(), &Detect{}}, {"no detect", DefaultBank(), nil}}
 	if *long {
-		columns = append(columns, column{"no layer", DefaultBank(), nil})
 		for i, m := range DefaultBank() {
 			columns = append(columns, column{fmt.Sprintf("member %d", i+1), []Member{m}, nil})
 		}
 	}
 	var table strings.Builder
-	fmt.Fprintf(&table, "%-22s %8s %7s %7s %6s %6s %11s", "seed "+fmt.Sprint(*seed), "log pred", "F1 ≤5", "F1", "false", "delay", "outliers P/R")
+	fmt.Fprintf(&table, "\n%-22s %8s %6s %6s %6s %6s %9s", fmt.Sprintf("seed %d", *seed), "log pred", "F1≤5", "F1", "false", "delay", "outliers")
 	for _, c := range columns[1:] {
 		fmt.Fprintf(&table, " %9s", c.name)
 	}
-	table.WriteByte('\n')
 	var total score
-	var f1s, nears []float64
+	var near, causal float64
 	means := make([]float64, len(columns))
+	kinds, plain := map[string]score{}, map[string]score{}
+	each := 1 / float64(len(streamKinds))
 	for k, kind := range streamKinds {
 		s := kind.make(rand.New(rand.NewPCG(*seed, uint64(k))), n)
-		var first score
+		name := strings.Fields(kind.name)[0]
 		for i, c := range columns {
-			sc := s.run(NewBank(streamModel(t, kind.family), c.member, DefaultForgetting, c.detect))
+			sc := s.run(NewBank(streamModel(t, kind.family), c.bank, DefaultForgetting, c.detect))
 			lp := sc.logPredictive / float64(n)
-			means[i] += lp / float64(len(streamKinds))
+			means[i] += each * lp
+			if i == 1 {
+				plain[name] = sc
+			}
 			if i > 0 {
 				fmt.Fprintf(&table, " %9.4f", lp)
 				continue
 			}
-			first = sc
-			fmt.Fprintf(&table, "%-22s %8.4f %7.3f %7.3f %6.2f %6.0f   %4.2f/%4.2f", kind.name, lp, sc.f1(sc.near), sc.f1(sc.causal),
-				sc.falseAlarms(), sc.delay(), float64(sc.outliers[0])/float64(sc.outliers[1]), float64(sc.outliers[0])/float64(sc.outliers[2]))
-		}
-		table.WriteByte('\n')
-		total.add(first)
-		if first.truth > 0 {
-			f1s, nears = append(f1s, first.f1(first.causal)), append(nears, first.f1(first.near))
+			kinds[name] = sc
+			total.add(sc)
+			near += each * sc.f1(sc.near)
+			causal += each * sc.f1(sc.causal)
+			fmt.Fprintf(&table, "\n%-22s %8.4f %6.3f %6.3f %6.2f %6.0f %4.2f/%4.2f", kind.name, lp,
+				sc.f1(sc.near), sc.f1(sc.causal), sc.falseAlarms(), sc.delay(), sc.precision(), sc.recall())
 		}
 	}
-	mean := func(v []float64) float64 {
-		sum := 0.0
-		for _, x := range v {
-			sum += x
-		}
-		return sum / float64(len(v))
-	}
-	fmt.Fprintf(&table, "%-22s %8.4f %7.3f %7.3f %6.2f %6.0f            ", "mean", means[0], mean(nears), mean(f1s), total.falseAlarms(), total.delay())
+	fmt.Fprintf(&table, "\n%-22s %8.4f %6.3f %6.3f %6.2f %6.0f          ", "mean", means[0], near, causal, total.falseAlarms(), total.delay())
 	for _, m := range means[1:] {
 		fmt.Fprintf(&table, " %9.4f", m)
 	}
-	table.WriteByte('\n')
-	t.Log("\n" + table.String())
+	t.Log(table.String())
+
+	// What any seed reaches, far below what is usual.
+	if !(causal > .75) || !(near > .7) || !(total.falseAlarms() < 1) || !(total.delay() <= 15) {
+		t.Errorf("F1 %.3f, within 5 %.3f, %.2f false alarms in 10,000, delay %g", causal, near, total.falseAlarms(), total.delay())
+	}
+	for _, k := range []string{"g1", "g3"} {
+		if s := kinds[k]; !(s.precision() > .7) || !(s.recall() > .9) {
+			t.Errorf("%s: outliers with precision %.3f and recall %.3f", k, s.precision(), s.recall())
+		}
+	}
+	for _, k := range []string{"g3", "g4", "burst_0", "huge_0"} {
+		if s := kinds[k]; s.alarms > 1 {
+			t.Errorf("%s: %d alarms on a stream without changes", k, s.alarms)
+		}
+	}
+	for _, k := range []string{"g1", "g3", "g5", "burst_0", "huge_0"} {
+		if with, without := kinds[k].logPredictive, plain[k].logPredictive; !(with > without) {
+			t.Errorf("%s: log predictive %g with detection, %g without", k, with, without)
+		}
+	}
+	if with, without := kinds["g4"].logPredictive, plain["g4"].logPredictive; !(with > without-.005*float64(n)) {
+		t.Errorf("g4: log predictive %g with detection, %g without", with, without)
+	}
 }
