@@ -393,6 +393,21 @@ func (m *mixture) add(weight float64) {
 	}
 }
 
+// ExcursionStarts appends to dst the steps, from 1, at which the excursions
+// started that are still alive, oldest first: of the steps so far, those are what
+// the Start of a later Detection can name. What a caller keeps of a step, such as
+// its time, it needs to keep of these.
+func (b *Bank) ExcursionStarts(dst []int64, s State) []int64 {
+	if b.layer == nil {
+		return dst
+	}
+	l := b.layered(s)
+	for j := range l.alive() {
+		dst = append(dst, int64(b.layer.excursion(l, j)[startedAt]))
+	}
+	return dst
+}
+
 // DecodeState reads a state of this bank that Append wrote under the same
 // fingerprint: the error wraps ErrOtherConfig where it was another, and no state
 // is returned.

@@ -266,7 +266,11 @@ func TestBankMissing(t *testing.T) {
 		if i == 40 {
 			start = n
 		}
+		known := append(gaps.ExcursionStarts(nil, u), n)
 		p, q := b.Update(s, []float64{x}), gaps.Update(u, []float64{x})
+		if !slices.Contains(known, q.Detection.Start) {
+			t.Fatalf("step %d: start %d is none of %v", i, q.Detection.Start, known)
+		}
 		if p.LogPredictive != q.LogPredictive || p.Detection.Kind != q.Detection.Kind || p.Detection.Stay != q.Detection.Stay {
 			t.Fatalf("step %d: %+v with gaps, %+v without", i, q, p)
 		}

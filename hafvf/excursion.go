@@ -91,20 +91,20 @@ func (d Detection) Starts() bool { return d.Kind == Change || d.Kind == Revision
 type layerState []float64
 
 const (
-	atSteps     = iota // steps seen
-	atStart            // the step at which the running regime started
-	atAge              // observations since, missing ones left out
-	atStay             // P
-	atAlive            // number of excursions
-	atAccident         // h_b
-	_                  //
-	atChange           // h_c
-	_                  //
-	atPersist          // ρ
-	_                  //
-	atNaive            // accidents from the naive prior
-	atLearned          // accidents from the learned class
-	atLastShare        // probability that the last accident to start was of the learned class
+	atSteps    = iota // steps seen
+	atStart           // the step at which the running regime started
+	atAge             // observations since, missing ones left out
+	atStay            // P
+	atAlive           // number of excursions
+	atAccident        // h_b
+	_
+	atChange // h_c
+	_
+	atPersist // ρ
+	_
+	atNaive     // accidents from the naive prior
+	atLearned   // accidents from the learned class
+	atLastShare // probability that the last accident to start was of the learned class
 	layerHead
 )
 
@@ -261,22 +261,9 @@ func (y *layer) weigh(l layerState, stats []float64, stay, w float64) float64 {
 		y.line.Set(y.excursion(l, j)[ofSample:], stats)
 		y.gains[j] = y.line.Gain(w)
 	}
-	// The start of an accident is predicted by the naive prior and by what
-	// accidents have looked like before.
-	y.line.Set(y.class(l), stats)
-	naive, learned := y.line.Gain(0), y.line.Gain(1)
-	v := math.Max(minLearned, math.Min(maxLearned, l[atLearned]/(l[atNaive]+l[atLearned])))
-	ratio := learned - naive
-	boost := 0.0
-	if ratio > 0 {
-		boost = ratio + math.Log(v+(1-v)*math.Exp(-ratio))
-		y.learned = v / (v + (1-v)*math.Exp(-ratio))
-	} else {
-		boost = math.Log1p(v * math.Expm1(ratio))
-		y.learned = v * math.Exp(ratio) / (1 - v + v*math.Exp(ratio))
-	}
+	naive, boost := y.accident(l, stats)
 	e := y.excursion(l, n)
-	e[accident], e[lasting] = was*accidents*math.Exp(math.Min(boost, maxBoost)), was*y.changes
+	e[accident], e[lasting] = was*accidents*math.Exp(boost), was*y.changes
 	e[startedAt] = l[atSteps]
 	y.gains[n] = naive
 	l[atAlive]++
@@ -292,17 +279,33 @@ func (y *layer) weigh(l layerState, stats []float64, stay, w float64) float64 {
 	for j := range n + 1 {
 		// The masses may be as small as e^gain is large.
 		e := y.excursion(l, j)
-		m := e[accident] + e[lasting]
-		g := 0.0
-		if m > 0 {
-			g = math.Exp(math.Log(m)+y.gains[j]-top) / m
+		if m := e[accident] + e[lasting]; m > 0 {
+			now := math.Exp(math.Log(m) + y.gains[j] - top)
+			e[accident] = now * (e[accident] / m)
+			e[lasting] = now * (e[lasting] / m)
 		}
-		e[accident] *= g
-		e[lasting] *= g
 		sum += e[accident] + e[lasting]
 	}
 	y.rescale(l, 1/sum)
 	return top + math.Log(sum)
+}
+
+// accident predicts the start of an accident: by the naive prior, whose log
+// density less log h(x) is naive, and by what accidents have looked like before;
+// boost is what this mixture adds.
+func (y *layer) accident(l layerState, stats []float64) (naive, boost float64) {
+	y.line.Set(y.class(l), stats)
+	naive = y.line.Gain(0)
+	ratio := y.line.Gain(1) - naive
+	v := l[atLearned] / (l[atNaive] + l[atLearned])
+	v = math.Max(minLearned, math.Min(maxLearned, v))
+	if ratio > 0 {
+		rest := (1 - v) * math.Exp(-ratio)
+		y.learned = v / (v + rest)
+		return naive, math.Min(ratio+math.Log(v+rest), maxBoost)
+	}
+	y.learned = v * math.Exp(ratio) / (1 - v + v*math.Exp(ratio))
+	return naive, math.Log1p(v * math.Expm1(ratio))
 }
 
 func (y *layer) rescale(l layerState, by float64) {
