@@ -303,20 +303,36 @@ func (f *Filter) predict() float64 {
 	return f.logPredictive(f.firstPrior(), f.gain0, f.gain1)
 }
 
+// Below the first of these weights an observation is none from which to learn
+// the forgetting, and below the second it is not the filter's at all: statistics
+// grow with the distance, and a hundredth of an outlier of 100 standard
+// deviations doubles the variance of a filter of 100 observations.
+const (
+	owned    = 0.5
+	disowned = 0.2
+)
+
 // absorb learns what the filter has met, with a weight in [0, 1] that the
-// statistics have been multiplied by. An observation of a weight of one half or
-// less is none from which to learn the forgetting: what the filter knows, its
-// levels and, where there are any, its sample, then stays, and there is no ELBO.
+// statistics have been multiplied by. Where the weight is small, a filter with
+// levels stays as it is, but for what the observation adds: there is no ELBO.
 func (f *Filter) absorb(s State, rows [][]float64, stats []float64, base, weight float64) Step {
-	if weight != 1 {
-		f.face(stats)
-	}
 	step := Step{LogPredictive: math.NaN(), Weight: f.top, Converged: true}
 	f.kept = f.top
+	held := len(f.levels) > 0 && weight <= owned
+	if weight != 1 && !held {
+		f.face(stats)
+	}
 	switch {
+	case held:
+		step.ELBO = math.NaN()
+		step.Weight = f.Weight(s)
+		f.kept = 1
+		if weight < disowned {
+			weight = 0
+		}
 	case len(f.levels) == 0:
 		step.ELBO = f.gain + weight*base
-	case weight > 0.5:
+	default:
 		best := f.maximise(math.Max(f.gain0, f.gain1))
 		for i := range f.levels {
 			at := f.model.Len() + 2*i
@@ -326,10 +342,6 @@ func (f *Filter) absorb(s State, rows [][]float64, stats []float64, base, weight
 		step.Weight = f.levels[0].m
 		step.Iterations, step.Converged, step.Residual = best.iterations, best.converged, best.residual
 		f.kept = step.Weight
-	default:
-		step.ELBO = math.NaN()
-		step.Weight = f.Weight(s)
-		f.kept = 1
 	}
 	d := f.Sample(s)
 	f.model.Scale(d, f.kept)
