@@ -12,9 +12,12 @@ type Member struct {
 	Top    float64 `json:"top"`
 }
 
-// DefaultBank is the bank for streams of which nothing is known: the two-level
-// filter, for all rates of change, and two fixed weights, of memories 67 and
-// 5000, which are better where the rate of change is one of theirs.
+// DefaultBank is the bank for streams of which nothing is known: two fixed
+// weights, of memories 67 and 5000, for what moves slowly or not at all, and the
+// two-level filter, which follows what moves at any other pace. With detection,
+// which wants to be told what is no change, the filter matters on drifts: on a
+// random walk of steps of 0.05 standard deviations it leaves 2.5 of 9 false
+// alarms in 10,000.
 func DefaultBank() []Member {
 	return []Member{
 		{Levels: []Beta{{.9, .1}, {1, 1}}, Top: 1},
@@ -29,7 +32,7 @@ const DefaultForgetting = 0.999
 // A Bank runs several filters of one model over the same stream and averages
 // them: with shares pᵢ, it predicts
 //
-//	p(x|past) = Σ pᵢ p(x|past, i),  pᵢ ∝ pᵢ′^λ · p(x′|past′, i)
+//	p(x|past) = Σ pᵢ p(x|past, i),  pᵢ ∝ (pᵢ′ · p(x′|past′, i))^λ
 //
 // where ′ is the step before and λ the forgetting, which draws the shares back to
 // equal ones: they follow which filter predicts best of late. A bank of one
@@ -254,9 +257,7 @@ func (b *Bank) learn(out *Outcome, s State, rows [][]float64, base float64) {
 		b.oddsOf(s)[i] = o + weight*(b.gains[i+1]-b.gains[0])
 	}
 	for i, f := range b.members {
-		logPredictive := b.steps[i].LogPredictive
-		b.steps[i].Step = f.absorb(b.Member(s, i), rows, stats, base, weight)
-		b.steps[i].LogPredictive = logPredictive
+		f.absorb(&b.steps[i].Step, b.Member(s, i), rows, stats, base, weight)
 	}
 	if b.layer == nil {
 		return

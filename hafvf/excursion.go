@@ -22,9 +22,15 @@ import (
 //	change    → lasts
 //
 // The bank learns an observation with the weight P, so that what happens in an
-// excursion leaves its memory alone. An excursion whose change becomes all but
-// certain takes its place. h_b, h_c, ρ, and what accidents look like, are
-// learned along the way.
+// excursion leaves its memory alone: T(x) counts P times, and a filter with levels
+// learns about its forgetting only where P is above one half. An excursion whose
+// change becomes all but certain takes the bank's place: every member goes on from
+// its sample, with the levels it had. h_b, h_c, ρ, and what accidents look like,
+// are learned along the way.
+//
+// A new regime is compared with the naive prior, which therefore has to be of the
+// scale of the data. Observations that depend on each other beyond what the model
+// says, such as those of an autocorrelated stream, look like changes.
 type Detect struct {
 	// Commit is the probability above which a change is taken for certain, in
 	// (0, 1); zero stands for 0.95. Where changes turn out to be frequent, it

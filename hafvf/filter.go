@@ -239,18 +239,17 @@ func (f *Filter) rows(s State, xs [][]float64) [][]float64 {
 
 // learn is Update on rows, without the window of a Sequential model. The
 // log predictive costs as much as the rest: without predict, it is NaN.
-func (f *Filter) learn(s State, rows [][]float64, predict bool) Step {
+func (f *Filter) learn(s State, rows [][]float64, predict bool) (step Step) {
 	base, ok := f.statistics(f.stats, rows)
 	if !ok {
 		return f.skip(s)
 	}
 	f.meet(s, f.stats)
-	logPredictive := math.NaN()
+	step.LogPredictive = math.NaN()
 	if predict {
-		logPredictive = f.predict() + base
+		step.LogPredictive = f.predict() + base
 	}
-	step := f.absorb(s, rows, f.stats, base, 1)
-	step.LogPredictive = logPredictive
+	f.absorb(&step, s, rows, f.stats, base, 1)
 	return step
 }
 
@@ -314,10 +313,11 @@ const (
 
 // absorb learns what the filter has met, with a weight in [0, 1] that the
 // statistics have been multiplied by. Where the weight is small, a filter with
-// levels stays as it is, but for what the observation adds: there is no ELBO.
-func (f *Filter) absorb(s State, rows [][]float64, stats []float64, base, weight float64) Step {
-	step := Step{LogPredictive: math.NaN(), Weight: f.top, Converged: true}
-	f.kept = f.top
+// levels stays as it is, but for what the observation adds: there is no ELBO. It
+// fills in all of step but the log predictive.
+func (f *Filter) absorb(step *Step, s State, rows [][]float64, stats []float64, base, weight float64) {
+	step.Missing, step.Iterations, step.Converged, step.Residual = false, 0, true, 0
+	step.Weight, f.kept = f.top, f.top
 	held := len(f.levels) > 0 && weight <= owned
 	if weight != 1 && !held {
 		f.face(stats)
@@ -347,7 +347,6 @@ func (f *Filter) absorb(s State, rows [][]float64, stats []float64, base, weight
 	f.model.Scale(d, f.kept)
 	observe(f.model, d, rows, weight)
 	step.Memory = f.model.Memory(d)
-	return step
 }
 
 // observe adds weight·ΣT(x) over the rows that aren't missing to the sample d.
