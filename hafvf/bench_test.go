@@ -80,3 +80,35 @@ func BenchmarkFamily(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkBank times the default bank with and without detection, and the bank
+// of one beside its filter.
+func BenchmarkBank(b *testing.B) {
+	m, err := hafvf.New("normal", nil, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, c := range []struct {
+		name    string
+		members []hafvf.Member
+		detect  *hafvf.Detect
+	}{
+		{"fixed", []hafvf.Member{{Top: .985}}, nil},
+		{"two levels", hafvf.DefaultBank()[:1], nil},
+		{"default", hafvf.DefaultBank(), nil},
+		{"default, detection", hafvf.DefaultBank(), &hafvf.Detect{}},
+	} {
+		for _, kind := range []string{"stationary", "jumping", "drifting", "outliers"} {
+			xs := stream(kind, 4096)
+			b.Run(c.name+"/"+kind, func(b *testing.B) {
+				bank := hafvf.NewBank(m, c.members, hafvf.DefaultForgetting, c.detect)
+				s := bank.NewState()
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					bank.Update(s, xs[i%len(xs)])
+				}
+				b.ReportMetric(float64(len(s.Append(nil, 0))), "B/key")
+			})
+		}
+	}
+}

@@ -7,31 +7,78 @@ import (
 	"math"
 )
 
-// Config describes a filter as data, for what is configured or sent to another
-// process. Its JSON form is stable.
+// Config describes a filter, or a bank of filters, as data, for what is
+// configured or sent to another process. Its JSON form is stable.
 type Config struct {
 	Family string  `json:"family"`
 	Prior  Params  `json:"prior,omitempty"`
 	Dim    int     `json:"dim,omitempty"` // only where the prior leaves it open
 	Levels []Beta  `json:"levels"`        // naive priors of w, b, …, bottom up
 	Top    float64 `json:"top"`           // γ; zero is a value: forget all
+
+	Bank       []Member `json:"bank,omitempty"`            // in place of Levels and Top
+	Forgetting float64  `json:"bank_forgetting,omitempty"` // of the bank's shares; zero stands for DefaultForgetting
+	Detect     *Detect  `json:"detect,omitempty"`          // nil: no detection
 }
 
-// Filter makes the filter. An error names what is wrong.
+// Filter makes the filter of Levels and Top. An error names what is wrong.
 func (c Config) Filter() (*Filter, error) {
 	m, err := New(c.Family, c.Prior, c.Dim)
 	if err != nil {
 		return nil, err
 	}
-	if !(c.Top >= 0 && c.Top <= 1) {
-		return nil, fmt.Errorf("top: %g is outside [0, 1]", c.Top)
-	}
-	for i, l := range c.Levels {
-		if !(l.Alpha > 0 && l.Beta > 0 && l.Alpha+l.Beta < math.Inf(1)) {
-			return nil, fmt.Errorf("levels.%d: {alpha: %g, beta: %g} needs finite numbers above zero", i, l.Alpha, l.Beta)
-		}
+	if err := (Member{c.Levels, c.Top}).valid(""); err != nil {
+		return nil, err
 	}
 	return NewFilter(m, c.Levels, c.Top), nil
+}
+
+// NewBank makes the bank: of Levels and Top alone where Bank is empty. An error
+// names what is wrong.
+func (c Config) NewBank() (*Bank, error) {
+	m, err := New(c.Family, c.Prior, c.Dim)
+	if err != nil {
+		return nil, err
+	}
+	members := c.Bank
+	if len(members) == 0 {
+		members = []Member{{c.Levels, c.Top}}
+	}
+	for i, member := range members {
+		at := ""
+		if len(c.Bank) > 0 {
+			at = fmt.Sprintf("bank.%d.", i)
+		}
+		if err := member.valid(at); err != nil {
+			return nil, err
+		}
+	}
+	forgetting := c.Forgetting
+	if forgetting == 0 {
+		forgetting = DefaultForgetting
+	}
+	if !(forgetting > 0 && forgetting <= 1) {
+		return nil, fmt.Errorf("bank_forgetting: %g is outside (0, 1]", forgetting)
+	}
+	if c.Detect != nil {
+		if err := c.Detect.valid(); err != nil {
+			return nil, fmt.Errorf("detect.%w", err)
+		}
+	}
+	return NewBank(m, members, forgetting, c.Detect), nil
+}
+
+// valid names, under the path at, what is wrong with the member.
+func (m Member) valid(at string) error {
+	if !(m.Top >= 0 && m.Top <= 1) {
+		return fmt.Errorf("%stop: %g is outside [0, 1]", at, m.Top)
+	}
+	for i, l := range m.Levels {
+		if !(l.Alpha > 0 && l.Beta > 0 && l.Alpha+l.Beta < math.Inf(1)) {
+			return fmt.Errorf("%slevels.%d: {alpha: %g, beta: %g} needs finite numbers above zero", at, i, l.Alpha, l.Beta)
+		}
+	}
+	return nil
 }
 
 // Fingerprint tells configurations apart: a state belongs to one of them.

@@ -42,6 +42,13 @@
 // with w ~ Beta(φ̂), φ̂ under the prior means of the levels above, integrated
 // numerically.
 //
+// # Banks, outliers and changes
+//
+// A Bank averages filters with different levels over the same stream by what they
+// predict, and with Detect it tells outliers, which leave the filter's memory
+// alone, from changes, which end it. A bank of one filter without detection is
+// that filter, so that a Bank serves for all.
+//
 // # What is reported
 //
 // A Step holds the predictive, the objective (ELBO), E[w], the memory, and

@@ -121,3 +121,39 @@ func ExampleFilter_Smooth() {
 	// 70  mean  4.4 ± 0.5  evidence of a change  -4.3
 	// changes at [50]
 }
+
+// An outlier leaves the regime's mean where it is; a change is reported with the
+// step at which it started.
+func ExampleBank_Update() {
+	m, err := hafvf.New("normal", hafvf.Params{"kappa": .01}, 0)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	b := hafvf.NewBank(m, hafvf.DefaultBank(), hafvf.DefaultForgetting, &hafvf.Detect{})
+	s := b.NewState()
+	var mean, sd [1]float64
+	for n := 1; n <= 70; n++ {
+		x := math.Sin(float64(n))
+		switch {
+		case n == 40:
+			x += 20
+		case n > 60:
+			x += 5
+		}
+		d := b.Update(s, []float64{x}).Detection
+		b.Regime(mean[:], sd[:], s, nil)
+		switch {
+		case d.Starts():
+			fmt.Printf("n %d  %s since %d  mean %.1f\n", n, d.Kind, d.Start, mean[0])
+		case d.Kind != hafvf.None:
+			fmt.Printf("n %d  %s  mean %.1f\n", n, d.Kind, mean[0])
+		}
+	}
+	// Output:
+	// n 40  outlier  mean 0.0
+	// n 61  outlier  mean 0.0
+	// n 62  outlier  mean 0.0
+	// n 63  outlier  mean 0.0
+	// n 67  change since 61  mean 4.9
+}

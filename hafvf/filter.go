@@ -21,6 +21,8 @@ type Filter struct {
 	best, other         mode
 	rule                rule
 	before, stats       []float64 // the sample before the step, and what it adds
+	gain, gain0, gain1  float64   // of the line at top, where there is no level, or at 0 and 1
+	kept                float64   // what the last step left of the sample
 	row                 []float64
 	single              [1][]float64 // row, as the rows of a step
 	past                []float64    // a window, where it is not in a state
@@ -96,9 +98,13 @@ func (f *Filter) Dim() int {
 // window of past values, latest first, NaN where there is none.
 type State []float64
 
+// stepLen is the number of floats in a state without the window of a Sequential
+// model.
+func (f *Filter) stepLen() int { return f.model.Len() + 2*len(f.naive) }
+
 // StateLen is the number of floats in a state.
 func (f *Filter) StateLen() int {
-	n := f.model.Len() + 2*len(f.naive)
+	n := f.stepLen()
 	if f.seq != nil {
 		n += f.seq.Window()
 	}
@@ -108,13 +114,18 @@ func (f *Filter) StateLen() int {
 // NewState returns the naive state.
 func (f *Filter) NewState() State {
 	s := make(State, f.StateLen())
-	for i, l := range f.naive {
-		s[f.model.Len()+2*i], s[f.model.Len()+2*i+1] = l.Alpha, l.Beta
-	}
+	f.resetLevels(s)
 	for i := range f.window(s) {
 		f.window(s)[i] = math.NaN()
 	}
 	return s
+}
+
+// resetLevels makes every level its naive prior.
+func (f *Filter) resetLevels(s State) {
+	for i, l := range f.naive {
+		s[f.model.Len()+2*i], s[f.model.Len()+2*i+1] = l.Alpha, l.Beta
+	}
 }
 
 // Sample is the effective sample of the state, which it aliases.
@@ -126,7 +137,7 @@ func (f *Filter) Level(s State, i int) Beta {
 	return Beta{s[at], s[at+1]}
 }
 
-func (f *Filter) window(s State) []float64 { return s[f.model.Len()+2*len(f.naive):] }
+func (f *Filter) window(s State) []float64 { return s[f.stepLen():] }
 
 // Weight is E[w] of the state, or Top where there is no level.
 func (f *Filter) Weight(s State) float64 {
@@ -247,56 +258,126 @@ func (f *Filter) rows(s State, xs [][]float64) [][]float64 {
 
 // learn is Update on rows, without the window of a Sequential model. The
 // log predictive costs as much as the rest: without predict, it is NaN.
-func (f *Filter) learn(s State, rows [][]float64, predict bool) Step {
-	d := f.Sample(s)
-	clear(f.stats)
-	base, count := 0.0, 0
+func (f *Filter) learn(s State, rows [][]float64, predict bool) (step Step) {
+	base, ok := f.statistics(f.stats, rows)
+	if !ok {
+		return f.skip(s)
+	}
+	f.meet(s, f.stats)
+	step.LogPredictive = math.NaN()
+	if predict {
+		step.LogPredictive = f.predict() + base
+	}
+	f.absorb(&step, s, rows, f.stats, base, 1)
+	return step
+}
+
+// statistics writes the sum of T(x) over the rows that aren't missing to stats,
+// and returns that of log h(x), and whether there was any.
+func (f *Filter) statistics(stats []float64, rows [][]float64) (base float64, ok bool) {
+	clear(stats)
 	for _, row := range rows {
 		if missing(row) {
 			continue
 		}
-		f.model.Observe(f.stats, row, 1)
+		f.model.Observe(stats, row, 1)
 		base += f.model.LogBase(row)
-		count++
+		ok = true
 	}
+	return base, ok
+}
+
+// skip is the step of a missing observation.
+func (f *Filter) skip(s State) Step {
 	nan := math.NaN()
-	if count == 0 {
-		return Step{Missing: true, LogPredictive: nan, ELBO: nan, Residual: nan, Weight: f.Weight(s), Memory: f.model.Memory(d), Converged: true}
+	return Step{Missing: true, LogPredictive: nan, ELBO: nan, Residual: nan, Weight: f.Weight(s), Memory: f.model.Memory(f.Sample(s)), Converged: true}
+}
+
+// meet sets line and levels for a step from s that adds stats.
+func (f *Filter) meet(s State, stats []float64) {
+	copy(f.before, f.Sample(s))
+	for i := range f.levels {
+		l, was := &f.levels[i], f.Level(s, i)
+		l.da, l.db = was.Alpha-l.naive.Alpha, was.Beta-l.naive.Beta
 	}
-	copy(f.before, d)
-	f.line.Set(f.before, f.stats)
-	step := Step{LogPredictive: nan, Weight: f.top, Converged: true}
-	if len(f.naive) == 0 {
-		step.ELBO = f.line.Gain(f.top) + base
-		if predict {
-			step.LogPredictive = step.ELBO
+	f.face(stats)
+}
+
+// face sets the line for new statistics from the sample that meet has taken.
+func (f *Filter) face(stats []float64) {
+	f.line.Set(f.before, stats)
+	if len(f.levels) == 0 {
+		f.gain = f.line.Gain(f.top)
+		return
+	}
+	f.gain0, f.gain1 = f.line.Gain(0), f.line.Gain(1)
+}
+
+// predict is log p(x|past) − log h(x) of the statistics that the filter has met.
+func (f *Filter) predict() float64 {
+	if len(f.levels) == 0 {
+		return f.gain
+	}
+	return f.logPredictive(f.firstPrior(), f.gain0, f.gain1)
+}
+
+// Below the first of these weights an observation is none from which to learn
+// the forgetting, and below the second it is not the filter's at all: statistics
+// grow with the distance, and a hundredth of an outlier of 100 standard
+// deviations doubles the variance of a filter of 100 observations.
+const (
+	owned    = 0.5
+	disowned = 0.2
+)
+
+// absorb learns what the filter has met, with a weight in [0, 1] that the
+// statistics have been multiplied by. Where the weight is small, a filter with
+// levels stays as it is, but for what the observation adds: there is no ELBO. It
+// fills in all of step but the log predictive.
+func (f *Filter) absorb(step *Step, s State, rows [][]float64, stats []float64, base, weight float64) {
+	step.Missing, step.Iterations, step.Converged, step.Residual = false, 0, true, 0
+	step.Weight, f.kept = f.top, f.top
+	held := len(f.levels) > 0 && weight <= owned
+	if weight != 1 && !held {
+		f.face(stats)
+	}
+	switch {
+	case held:
+		step.ELBO = math.NaN()
+		step.Weight = f.Weight(s)
+		f.kept = 1
+		if weight < disowned {
+			weight = 0
 		}
-	} else {
-		for i := range f.levels {
-			l, was := &f.levels[i], f.Level(s, i)
-			l.da, l.db = was.Alpha-l.naive.Alpha, was.Beta-l.naive.Beta
-		}
-		q0, q1 := f.line.Gain(0), f.line.Gain(1)
-		if predict {
-			step.LogPredictive = f.logPredictive(f.firstPrior(), q0, q1) + base
-		}
-		best := f.maximise(math.Max(q0, q1))
+	case len(f.levels) == 0:
+		step.ELBO = f.gain + weight*base
+	default:
+		best := f.maximise(math.Max(f.gain0, f.gain1))
 		for i := range f.levels {
 			at := f.model.Len() + 2*i
 			s[at], s[at+1] = f.levels[i].a, f.levels[i].b
 		}
-		step.ELBO = best.value + base
+		step.ELBO = best.value + weight*base
 		step.Weight = f.levels[0].m
 		step.Iterations, step.Converged, step.Residual = best.iterations, best.converged, best.residual
+		f.kept = step.Weight
 	}
-	f.model.Scale(d, step.Weight)
+	d := f.Sample(s)
+	f.model.Scale(d, f.kept)
+	observe(f.model, d, rows, weight)
+	step.Memory = f.model.Memory(d)
+}
+
+// observe adds weight·ΣT(x) over the rows that aren't missing to the sample d.
+func observe(m Model, d []float64, rows [][]float64, weight float64) {
+	if weight == 0 {
+		return
+	}
 	for _, row := range rows {
 		if !missing(row) {
-			f.model.Observe(d, row, 1)
+			m.Observe(d, row, weight)
 		}
 	}
-	step.Memory = f.model.Memory(d)
-	return step
 }
 
 // firstPrior is the prior of w with every weight above at its prior mean.

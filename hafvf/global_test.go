@@ -77,7 +77,7 @@ var hardStreams = []struct {
 	}},
 }
 
-var seed = flag.Uint64("seed", 1, "seed of the search for missed maxima")
+var seed = flag.Uint64("seed", 1, "seed of the streams, and of the search for missed maxima")
 
 // TestGlobalMaximum compares the objective with brute force at every step of the
 // filter's own way.

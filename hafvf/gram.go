@@ -59,7 +59,8 @@ func (g gram) Scale(d []float64, w float64) {
 func (g gram) Merge(d, e []float64) {
 	d[0] += e[0]
 	r, q := g.factor(d), g.factor(e)
-	row := make([]float64, g.size())
+	var stack [16]float64
+	row := append(stack[:0], make([]float64, g.size())...)
 	for i := range row {
 		for j := range row {
 			row[j] = q.at(i, j)
@@ -274,8 +275,7 @@ type spectrum struct {
 	lambda []float64
 	rows   []float64 // k rows of n
 	k      int
-	// Scratch of at: I + C diag(1/(1+sλ)) Cᵀ and its first two derivatives.
-	g, g1, g2 []float64
+	f, y   []float64 // scratch of at
 }
 
 func newSpectrum(n int) spectrum {
@@ -286,9 +286,8 @@ func newSpectrum(n int) spectrum {
 		sigma:  make([]float64, n),
 		lambda: make([]float64, n),
 		rows:   make([]float64, n*n),
-		g:      make([]float64, n*n),
-		g1:     make([]float64, n*n),
-		g2:     make([]float64, n*n),
+		f:      make([]float64, triangleLen(n)),
+		y:      make([]float64, n*n),
 	}
 	query := make([]float64, 1)
 	lapack64.Gesvd(lapack.SVDNone, lapack.SVDAll, sp.a, blas64.General{Rows: 1, Cols: 1, Stride: 1}, sp.vt, sp.sigma, query, -1)
@@ -353,65 +352,53 @@ func (sp *spectrum) at(s float64) determinants {
 		out.d[3] -= 6 * r2 * r2
 	}
 	k, n := sp.k, sp.n
-	for a := range k {
-		for b := a; b < k; b++ {
-			var g, g1, g2 float64
-			for i, l := range sp.lambda {
-				w := 1 / (1 + s*l)
-				c := sp.rows[a*n+i] * sp.rows[b*n+i] * w
-				r := l * w
-				g += c
-				g1 -= c * r
-				g2 += 2 * c * r * r
-			}
-			for _, at := range [...]int{a*k + b, b*k + a} {
-				sp.g[at], sp.g1[at], sp.g2[at] = g, g1, g2
-			}
-		}
-	}
 	if k == 1 {
-		out.gain = math.Log1p(sp.g[0])
-		out.gain1 = sp.g1[0] / (1 + sp.g[0])
-		out.gain2 = sp.g2[0]/(1+sp.g[0]) - out.gain1*out.gain1
+		var g, g1, g2 float64
+		for i, l := range sp.lambda {
+			w := 1 / (1 + s*l)
+			c := sp.rows[i] * sp.rows[i] * w
+			r := l * w
+			g += c
+			g1 -= c * r
+			g2 += 2 * c * r * r
+		}
+		out.gain = math.Log1p(g)
+		out.gain1 = g1 / (1 + g)
+		out.gain2 = g2/(1+g) - out.gain1*out.gain1
 		return out
 	}
-	// Eliminate I+G from both sides of G′ and G″, column by column: what is left
-	// on their diagonals are the traces of (I+G)⁻¹G′ and (I+G)⁻¹G″.
+	// The k×k matrix is FᵀF = I + Σ w·c·cᵀ over the columns c of rows, w = 1/(1+sλ)
+	// with w′ = −wr, w″ = 2wr², r = λw: with y = F⁻ᵀc·√w, the traces are sums of
+	// products of the y. Built as a factor, it stays definite at any scale.
+	f := triangle{k, sp.f[:triangleLen(k)]}
+	clear(f.v)
 	for a := range k {
-		sp.g[a*k+a]++
+		f.set(a, a, 1)
+	}
+	column := func(i int) []float64 {
+		y, root := sp.y[i*k:(i+1)*k], 1/math.Sqrt(1+s*sp.lambda[i])
+		for a := range y {
+			y[a] = sp.rows[a*n+i] * root
+		}
+		return y
+	}
+	for i := range n {
+		f.add(column(i))
 	}
 	for a := range k {
-		pivot := sp.g[a*k+a]
-		out.gain += math.Log(pivot)
-		root := 1 / math.Sqrt(pivot)
-		for c := a + 1; c < k; c++ {
-			f := sp.g[c*k+a] / pivot
-			for b := a + 1; b < k; b++ {
-				sp.g[c*k+b] -= f * sp.g[a*k+b]
-			}
-			for _, m := range [...][]float64{sp.g1, sp.g2} {
-				for b := range k {
-					m[c*k+b] -= f * m[a*k+b]
-				}
-				for b := range k {
-					m[b*k+c] -= f * m[b*k+a]
-				}
-			}
-		}
-		for _, m := range [...][]float64{sp.g1, sp.g2} {
-			for b := range k {
-				m[a*k+b] *= root
-			}
-			for b := range k {
-				m[b*k+a] *= root
-			}
-		}
+		out.gain += 2 * math.Log(f.at(a, a))
 	}
-	for a := range k {
-		out.gain1 += sp.g1[a*k+a]
-		out.gain2 += sp.g2[a*k+a]
-		for b := range k {
-			out.gain2 -= sp.g1[a*k+b] * sp.g1[b*k+a]
+	for i, l := range sp.lambda {
+		y := column(i)
+		f.solveT(y)
+		r := l / (1 + s*l)
+		size := dot(y, y)
+		out.gain1 -= r * size
+		out.gain2 += r * r * (2*size - size*size)
+		for j := range i {
+			l := sp.lambda[j]
+			c := dot(y, sp.y[j*k:(j+1)*k])
+			out.gain2 -= 2 * r * (l / (1 + s*l)) * c * c
 		}
 	}
 	return out

@@ -30,6 +30,18 @@ func (s State) Append(b []byte, fingerprint uint64) []byte {
 // fingerprint: the error wraps ErrOtherConfig where it was another, and no state
 // is returned.
 func (f *Filter) DecodeState(b []byte, fingerprint uint64) (State, error) {
+	s, err := decodeFloats(b, fingerprint, f.StateLen())
+	if err != nil {
+		return nil, err
+	}
+	if err := f.valid(s); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// decodeFloats reads a state of n floats.
+func decodeFloats(b []byte, fingerprint uint64, n int) (State, error) {
 	const head = 1 + 8
 	if len(b) < head {
 		return nil, fmt.Errorf("state of %d bytes is cut short", len(b))
@@ -40,7 +52,6 @@ func (f *Filter) DecodeState(b []byte, fingerprint uint64) (State, error) {
 	if got := binary.LittleEndian.Uint64(b[1:]); got != fingerprint {
 		return nil, fmt.Errorf("%w: fingerprint %016x, want %016x", ErrOtherConfig, got, fingerprint)
 	}
-	n := f.StateLen()
 	if len(b) != head+8*n {
 		return nil, fmt.Errorf("state of %d bytes, want %d", len(b), head+8*n)
 	}
@@ -48,19 +59,25 @@ func (f *Filter) DecodeState(b []byte, fingerprint uint64) (State, error) {
 	for i := range s {
 		s[i] = math.Float64frombits(binary.LittleEndian.Uint64(b[head+8*i:]))
 	}
-	sampleAndLevels := n - len(f.window(s))
-	for i, v := range s[:sampleAndLevels] {
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return nil, fmt.Errorf("state is corrupt: entry %d is %g", i, v)
+	return s, nil
+}
+
+// valid says why s, of the right length, is not a state of the filter.
+func (f *Filter) valid(s State) error {
+	for i, v := range s[:f.stepLen()] {
+		if notFinite(v) {
+			return fmt.Errorf("state is corrupt: entry %d is %g", i, v)
 		}
 	}
 	for i := range f.naive {
 		if l := f.Level(s, i); !(l.Alpha > 0 && l.Beta > 0) {
-			return nil, fmt.Errorf("state is corrupt: level %d is Beta(%g, %g)", i, l.Alpha, l.Beta)
+			return fmt.Errorf("state is corrupt: level %d is Beta(%g, %g)", i, l.Alpha, l.Beta)
 		}
 	}
 	if f.model.Memory(f.Sample(s)) < 0 {
-		return nil, errors.New("state is corrupt: negative memory")
+		return errors.New("state is corrupt: negative memory")
 	}
-	return s, nil
+	return nil
 }
+
+func notFinite(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }

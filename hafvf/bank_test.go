@@ -1,0 +1,443 @@
+package hafvf
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// threeKinds is the default bank in two orders: the last member is the one that
+// excursions forget with, and the first the one that holds the window.
+var threeKinds = [][]Member{
+	DefaultBank(),
+	{{Top: .985}, {Levels: []Beta{{9, 1}}, Top: .9}, {Levels: []Beta{{.9, .1}, {1, 1}}, Top: 1}},
+}
+
+// familyStream draws from every family, by name, with outliers and changes.
+func familyStream(t testing.TB, family string, rng *rand.Rand) (Model, func() []float64) {
+	t.Helper()
+	params := map[string]Params{
+		"categorical": {"alpha": []float64{1, .5, 2}},
+		"mvnormal":    {"mu": []float64{0, 1}},
+		"regression":  {"mean": []float64{0, 1}},
+		"ar":          {"order": 2, "intercept": true},
+	}[family]
+	m, err := New(family, params, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	level, n := 0., 0
+	noise := func() float64 {
+		if n++; n%60 == 0 {
+			level = 5 * rng.NormFloat64()
+		}
+		x := level + rng.NormFloat64()
+		if rng.IntN(30) == 0 {
+			x += 9
+		}
+		return x
+	}
+	return m, func() []float64 {
+		x := noise()
+		switch family {
+		case "bernoulli":
+			return []float64{toss(rng, 1/(1+math.Exp(-level)))}
+		case "categorical":
+			return []float64{math.Mod(math.Abs(math.Trunc(x)), 3)}
+		case "poisson":
+			return []float64{math.Trunc(math.Abs(x))}
+		case "exponential":
+			return []float64{math.Abs(x) + 1e-3}
+		case "mvnormal":
+			return []float64{x, rng.NormFloat64()}
+		case "regression":
+			return []float64{rng.NormFloat64(), 1, x}
+		}
+		return []float64{x}
+	}
+}
+
+var someFamilies = []string{"bernoulli", "categorical", "poisson", "exponential", "normal", "mvnormal", "regression", "ar"}
+
+// hiccups draws the observations of one step: mostly one, else none, one that is
+// missing, or three.
+func hiccups(rng *rand.Rand, m Model, draw func() []float64) [][]float64 {
+	x := draw()
+	switch rng.IntN(12) {
+	case 0:
+		return nil
+	case 1:
+		x[len(x)-1] = math.NaN()
+	case 2:
+		if _, ok := m.(Sequential); !ok {
+			return [][]float64{x, draw(), draw()}
+		}
+	}
+	return [][]float64{x}
+}
+
+func sameBits(a, b []float64) bool {
+	return slices.EqualFunc(a, b, func(v, w float64) bool { return math.Float64bits(v) == math.Float64bits(w) })
+}
+
+// A bank of one is its filter: state, step, prediction and estimate.
+func TestBankOfOneIsTheFilter(t *testing.T) {
+	for _, family := range someFamilies {
+		for depth := range 3 {
+			rng := rand.New(rand.NewPCG(1, uint64(depth)))
+			m, draw := familyStream(t, family, rng)
+			levels := []Beta{{.9, .1}, {1, 1}}[:depth]
+			f, b := NewFilter(m, levels, .97), NewBank(m, []Member{{levels, .97}}, .999, nil)
+			s, u := f.NewState(), b.NewState()
+			k := m.Outputs()
+			var want, got [4][]float64
+			for i := range want {
+				want[i], got[i] = make([]float64, k), make([]float64, k)
+			}
+			for i := range 150 {
+				xs := hiccups(rng, m, draw)
+				row := make([]float64, m.Dim())
+				if len(xs) > 0 {
+					row = slices.Clone(f.Row(s, xs[0]))
+				}
+				m.Predict(want[0], want[1], f.Sample(s), f.PriorWeight(s), row)
+				b.Predict(got[0], got[1], u, row)
+				step, out := f.Update(s, xs...), b.Update(u, xs...)
+				m.Estimate(want[2], want[3], f.Sample(s), row)
+				b.Estimate(got[2], got[3], u, row)
+				for j := range want {
+					if !sameBits(want[j], got[j]) {
+						t.Fatalf("%s, %d levels, step %d: moments %v, want %v", family, depth, i, got, want)
+					}
+				}
+				if !sameBits(s, u) {
+					t.Fatalf("%s, %d levels, step %d: state %v, want %v", family, depth, i, u, s)
+				}
+				a := []float64{step.LogPredictive, step.ELBO, step.Weight, step.Memory, step.Residual, step.LogPredictive, 1}
+				o := out.Members[0]
+				c := []float64{o.LogPredictive, o.ELBO, o.Weight, o.Memory, o.Residual, out.LogPredictive, o.Share}
+				if !sameBits(a, c) || out.Missing != step.Missing || o.Converged != step.Converged || o.Iterations != step.Iterations {
+					t.Fatalf("%s, %d levels, step %d: %+v, want %+v", family, depth, i, out, step)
+				}
+			}
+		}
+	}
+}
+
+// The log predictive of a bank is the log of the mean of its members' under
+// shares that are tempered towards equal ones.
+func TestBankAverages(t *testing.T) {
+	m, draw := familyStream(t, "normal", rand.New(rand.NewPCG(1, 3)))
+	const forgetting = .9
+	b := NewBank(m, DefaultBank(), forgetting, nil)
+	s := b.NewState()
+	shares := []float64{1. / 3, 1. / 3, 1. / 3}
+	for i := range 300 {
+		out := b.Update(s, draw())
+		sum, p := 0., 0.
+		for k := range shares {
+			shares[k] = math.Pow(shares[k], forgetting)
+			sum += shares[k]
+		}
+		for k, o := range out.Members {
+			shares[k] *= math.Exp(o.LogPredictive) / sum
+			p += shares[k]
+		}
+		if math.Abs(math.Log(p)-out.LogPredictive) > 1e-9 {
+			t.Fatalf("step %d: log predictive %g, want %g", i, out.LogPredictive, math.Log(p))
+		}
+		for k, o := range out.Members {
+			shares[k] /= p
+			if math.Abs(shares[k]-o.Share) > 1e-9 || o.Share > out.Members[out.Heaviest].Share {
+				t.Fatalf("step %d: shares %v, want %v", i, out.Members, shares)
+			}
+		}
+	}
+}
+
+// density sums exp(log predictive) of a bank over all observations.
+func density(t *testing.T, b *Bank, s State, family string, each func(x, p float64)) float64 {
+	t.Helper()
+	sum := 0.
+	at := func(x, weight float64) {
+		p := weight * math.Exp(b.Update(slices.Clone(s), []float64{x}).LogPredictive)
+		each(x, p)
+		sum += p
+	}
+	switch family {
+	case "bernoulli", "categorical":
+		for x := range b.Model().Outputs() + 1 {
+			if b.Check([][]float64{{float64(x)}}) == nil {
+				at(float64(x), 1)
+			}
+		}
+	case "poisson":
+		for x := range 600 { // the levels that familyStream reaches have tails of 2⁻ˣ
+			at(float64(x), 1)
+		}
+	case "normal":
+		// x = sinh y: heavy tails become exponential.
+		const h = 1. / 12
+		for i := -16 * 12; i <= 16*12; i++ {
+			y := float64(i) * h
+			at(math.Sinh(y), h*math.Cosh(y))
+		}
+	}
+	return sum
+}
+
+// The predictive of a bank integrates to one, with and without detection, in
+// calm, in the middle of an excursion, and after a change.
+func TestBankPredictiveIntegratesToOne(t *testing.T) {
+	for _, family := range []string{"bernoulli", "categorical", "poisson", "normal"} {
+		for _, members := range threeKinds {
+			for _, detect := range []*Detect{nil, {}} {
+				m, draw := familyStream(t, family, rand.New(rand.NewPCG(1, 4)))
+				b := NewBank(m, members, .999, detect)
+				s := b.NewState()
+				for i := range 130 {
+					b.Update(s, draw())
+					if i != 0 && i != 1 && i != 40 && i != 61 && i != 63 && i != 129 {
+						continue
+					}
+					if sum := density(t, b, s, family, func(float64, float64) {}); math.Abs(sum-1) > 1e-7 {
+						t.Errorf("%s, detection %v, step %d: sums to 1 %+.1e", family, detect != nil, i, sum-1)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Mean and standard deviation of the prediction are those of the mixture that
+// the log predictive belongs to. Members with levels predict with the mean of
+// their weight, the log predictive integrates over it: only fixed weights agree.
+func TestBankPredictiveMoments(t *testing.T) {
+	m, err := New("normal", Params{"alpha": 6.}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(1, 5))
+	b := NewBank(m, []Member{{Top: .5}, {Top: .9}, {Top: 1}}, .99, nil)
+	s := b.NewState()
+	for i := range 30 {
+		b.Update(s, []float64{float64(i/15) + rng.NormFloat64()})
+	}
+	var mean, sd [1]float64
+	b.Predict(mean[:], sd[:], s, nil)
+	first, second := 0., 0.
+	density(t, b, s, "normal", func(x, p float64) {
+		first += p * x
+		second += p * x * x
+	})
+	if want := math.Sqrt(second - first*first); math.Abs(mean[0]-first) > 1e-8 || math.Abs(sd[0]-want) > 1e-8 {
+		t.Errorf("mean %g and standard deviation %g, want %g and %g", mean[0], sd[0], first, want)
+	}
+}
+
+// A missing observation changes nothing but the number of steps and the window;
+// the start of a change is counted with it.
+func TestBankMissing(t *testing.T) {
+	m, _ := familyStream(t, "normal", nil)
+	rng := rand.New(rand.NewPCG(1, 6))
+	b, gaps := NewBank(m, DefaultBank(), .999, &Detect{}), NewBank(m, DefaultBank(), .999, &Detect{})
+	s, u := b.NewState(), gaps.NewState()
+	n, start := int64(0), int64(0)
+	changed := false
+	for i := range 60 {
+		x := rng.NormFloat64()
+		if i >= 40 {
+			x += 12
+		}
+		for range rng.IntN(3) {
+			was := slices.Clone(u)
+			out := gaps.Update(u, []float64{math.NaN()})
+			if !out.Missing || !math.IsNaN(out.LogPredictive) || math.Abs(out.Detection.Stay+out.Detection.Outlier+out.Detection.Change-1) > 1e-12 {
+				t.Fatalf("step %d: %+v", i, out)
+			}
+			was[gaps.layerAt+atSteps]++
+			if !sameBits(was, u) {
+				t.Fatalf("step %d: a missing observation changed the state", i)
+			}
+			n++
+		}
+		n++
+		if i == 40 {
+			start = n
+		}
+		known := append(gaps.ExcursionStarts(nil, u), n)
+		p, q := b.Update(s, []float64{x}), gaps.Update(u, []float64{x})
+		if !slices.Contains(known, q.Detection.Start) {
+			t.Fatalf("step %d: start %d is none of %v", i, q.Detection.Start, known)
+		}
+		if p.LogPredictive != q.LogPredictive || p.Detection.Kind != q.Detection.Kind || p.Detection.Stay != q.Detection.Stay {
+			t.Fatalf("step %d: %+v with gaps, %+v without", i, q, p)
+		}
+		if q.Detection.Kind == Change {
+			changed = true
+			if q.Detection.Start != start || q.Detection.Delay != n-start || p.Detection.Start != 41 || p.Detection.Delay != int64(i-40) {
+				t.Errorf("step %d: %+v, without gaps %+v, want a start at %d of %d", i, q.Detection, p.Detection, start, n)
+			}
+		}
+	}
+	if !changed {
+		t.Error("no change reported")
+	}
+}
+
+// Split, encode, resume is bit-identical, for every family; no update allocates.
+func TestBankResumeAndAllocations(t *testing.T) {
+	for _, family := range someFamilies {
+		for _, members := range threeKinds {
+			rng := rand.New(rand.NewPCG(1, 7))
+			m, draw := familyStream(t, family, rng)
+			b := NewBank(m, members, .999, &Detect{})
+			s := b.NewState()
+			for i := range 200 {
+				var err error
+				before := s.Append(nil, 7)
+				u, err := b.DecodeState(before, 7)
+				if err != nil {
+					t.Fatalf("%s, step %d: %v", family, i, err)
+				}
+				xs := hiccups(rng, m, draw)
+				b.Update(s, xs...)
+				b.Update(u, xs...)
+				if !sameBits(s, u) {
+					t.Fatalf("%s, step %d: a decoded state goes another way", family, i)
+				}
+			}
+			xs := make([][]float64, 200)
+			for i := range xs {
+				xs[i] = draw()
+			}
+			i := 0
+			if n := testing.AllocsPerRun(len(xs)-1, func() {
+				b.Update(s, xs[i])
+				i++
+			}); n != 0 {
+				t.Errorf("%s: %v allocations in an update", family, n)
+			}
+		}
+	}
+}
+
+func TestBankStateLen(t *testing.T) {
+	m, _ := familyStream(t, "normal", nil)
+	if n := NewBank(m, DefaultBank(), .999, &Detect{}).StateLen(); n > 150 {
+		t.Errorf("%d floats per key", n)
+	}
+}
+
+// A state with any one entry made impossible is refused.
+func TestBankRefusesCorruptStates(t *testing.T) {
+	m, draw := familyStream(t, "normal", rand.New(rand.NewPCG(1, 8)))
+	b := NewBank(m, DefaultBank(), .999, &Detect{})
+	s := b.NewState()
+	for range 63 {
+		b.Update(s, draw())
+	}
+	if n := b.layered(s).alive(); n < 2 {
+		t.Fatalf("%d excursions, want some", n)
+	}
+	for i := range s {
+		for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+			u := slices.Clone(s)
+			u[i] = v
+			if _, err := b.DecodeState(u.Append(nil, 7), 7); err == nil {
+				t.Errorf("entry %d = %g passed", i, v)
+			}
+		}
+	}
+	at := b.layerAt
+	excursion := at + layerHead + 2*m.Len()
+	for name, c := range map[string]struct {
+		at int
+		v  float64
+	}{
+		"steps below zero":        {at + atSteps, -1},
+		"start in the future":     {at + atStart, 1000},
+		"half an observation":     {at + atAge, .5},
+		"masses above one":        {at + atStay, 2},
+		"nine excursions":         {at + atAlive, 9},
+		"an excursion too few":    {at + atAlive, s[at+atAlive] - 1},
+		"more events than tries":  {at + atAccident, 1e9},
+		"no tries":                {at + atPersist + 1, 0},
+		"a class below zero":      {at + atLearned, 0},
+		"a share above one":       {at + atLastShare, 1.5},
+		"negative mass":           {excursion + accident, -.1},
+		"excursion in the future": {excursion + startedAt, 1000},
+		"order of excursions":     {excursion + age, 0},
+		"negative memory":         {excursion + ofSample, -1},
+	} {
+		u := slices.Clone(s)
+		u[c.at] = c.v
+		if _, err := b.DecodeState(u.Append(nil, 7), 7); err == nil {
+			t.Errorf("%s passed", name)
+		}
+	}
+}
+
+func FuzzDecodeBankState(f *testing.F) {
+	m, draw := familyStream(f, "normal", rand.New(rand.NewPCG(1, 9)))
+	b := NewBank(m, DefaultBank(), .999, &Detect{})
+	s := b.NewState()
+	for range 10 {
+		b.Update(s, draw())
+	}
+	f.Add(s.Append(nil, 7))
+	f.Add([]byte{1, 2, 3})
+	f.Fuzz(func(t *testing.T, bytes []byte) {
+		s, err := b.DecodeState(bytes, 7)
+		if err != nil {
+			return
+		}
+		if back := s.Append(nil, 7); string(back) != string(bytes) {
+			t.Errorf("%x became %x", bytes, back)
+		}
+	})
+}
+
+func TestConfigBank(t *testing.T) {
+	plain := Config{Family: "normal", Levels: []Beta{{.9, .1}}, Top: 1}
+	// Written by configurations that had no bank: their states stay readable.
+	if got := plain.Fingerprint(); got != plainFingerprint {
+		t.Errorf("fingerprint %#x, want %#x", got, uint64(plainFingerprint))
+	}
+	seen := map[uint64]bool{}
+	for _, c := range []Config{
+		plain,
+		{Family: "normal", Bank: DefaultBank()},
+		{Family: "normal", Bank: DefaultBank(), Forgetting: .99},
+		{Family: "normal", Bank: DefaultBank(), Detect: &Detect{}},
+		{Family: "normal", Bank: DefaultBank(), Detect: &Detect{MinLength: 8}},
+		{Family: "normal", Levels: []Beta{{.9, .1}}, Top: 1, Detect: &Detect{}},
+	} {
+		b, err := c.NewBank()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := max(len(c.Bank), 1); b.Members() != want || b.Detects() != (c.Detect != nil) {
+			t.Errorf("%+v: %d members", c, b.Members())
+		}
+		if seen[c.Fingerprint()] {
+			t.Errorf("%+v has another's fingerprint", c)
+		}
+		seen[c.Fingerprint()] = true
+	}
+	for want, c := range map[string]Config{
+		"top: 2 is outside [0, 1]":                                             {Family: "normal", Top: 2},
+		"bank.1.top: 2 is outside [0, 1]":                                      {Family: "normal", Bank: []Member{{Top: 1}, {Top: 2}}},
+		"bank.0.levels.0: {alpha: 0, beta: 1} needs finite numbers above zero": {Family: "normal", Bank: []Member{{Levels: []Beta{{0, 1}}}}},
+		"bank_forgetting: 2 is outside (0, 1]":                                 {Family: "normal", Forgetting: 2},
+		"detect.commit: 1 is outside (0, 1)":                                   {Family: "normal", Detect: &Detect{Commit: 1}},
+		"detect.min_length: -1 is below zero":                                  {Family: "normal", Detect: &Detect{MinLength: -1}},
+	} {
+		if _, err := c.NewBank(); err == nil || err.Error() != want {
+			t.Errorf("%+v: %v, want %s", c, err, want)
+		}
+	}
+}
+
+const plainFingerprint = 0xe7e6ef171a65264b

@@ -1,0 +1,159 @@
+package hafvf
+
+import (
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// fixedPair are members without levels, whose log predictive and forgetting are
+// in closed form.
+var fixedPair = []Member{{Top: .985}, {Top: .9998}}
+
+// TestExcursionTraces compares with an independent implementation on natural
+// statistics, on streams with outliers, bursts and changes.
+func TestExcursionTraces(t *testing.T) {
+	files, _ := filepath.Glob("testdata/excursion_*.json")
+	if len(files) != 4 {
+		t.Fatalf("%d traces, want 4", len(files))
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var trace struct {
+				Family string
+				Prior  Params
+				X      []float64
+				// log predictive, P(stay), P(outlier), P(change), kind, start, age
+				Steps [][7]float64
+			}
+			if err := json.Unmarshal(text, &trace); err != nil {
+				t.Fatal(err)
+			}
+			m, err := New(trace.Family, trace.Prior, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := NewBank(m, fixedPair, .999, &Detect{})
+			s := b.NewState()
+			kinds := []Kind{None, Outlier, Change, Revision}
+			worst := 0.0
+			for i, want := range trace.Steps {
+				out := b.Update(s, trace.X[i:i+1])
+				d := out.Detection
+				for k, got := range []float64{out.LogPredictive, d.Stay, d.Outlier, d.Change} {
+					worst = math.Max(worst, math.Abs(got-want[k])/(1+math.Abs(want[k])))
+				}
+				if worst > 1e-8 || d.Kind != kinds[int(want[4])] || d.Start != int64(want[5]) || d.Age != int64(want[6]) {
+					t.Fatalf("step %d: %+v %+v, want %v", i, out.LogPredictive, d, want)
+				}
+			}
+			t.Logf("worst error %.1e", worst)
+		})
+	}
+}
+
+// TestExcursionsHostile runs random families, priors, banks and data, hiccups
+// included: masses sum to one, every figure is a number, every state valid.
+func TestExcursionsHostile(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	kinds := map[Kind]int{}
+	for steps := 0; steps < length(1_000_000); {
+		m, draw := randomModel(t, rng)
+		members := make([]Member, 1+rng.IntN(3))
+		for i := range members {
+			members[i] = Member{Levels: randomLevels(rng, rng.IntN(3)), Top: 1 - logUniform(rng, 1e-6, 1)}
+		}
+		b := NewBank(m, members, 1-logUniform(rng, 1e-6, .9), &Detect{Commit: rng.Float64(), MinLength: rng.IntN(10)})
+		s := b.NewState()
+		var mean, sd [3]float64
+		for i := range 50 + rng.IntN(200) {
+			xs := hiccups(rng, m, draw)
+			before := slices.Clone(s)
+			out := b.Update(s, xs...)
+			steps++
+			d := out.Detection
+			kinds[d.Kind]++
+			bad := math.Abs(d.Stay+d.Outlier+d.Change-1) > 1e-9 || !(d.Stay >= 0) || !(d.Outlier >= 0) || !(d.Change >= 0) || notFinite(d.Odds)
+			bad = bad || !out.Missing && notFinite(out.LogPredictive)
+			shares := 0.
+			for _, o := range out.Members {
+				shares += o.Share
+				bad = bad || !(o.Weight >= 0 && o.Weight <= 1) || !(o.Memory >= 0) || !out.Missing && notFinite(o.LogPredictive)
+			}
+			bad = bad || math.Abs(shares-1) > 1e-9
+			_, err := b.DecodeState(s.Append(nil, 7), 7)
+			if bad || err != nil {
+				t.Fatalf("%T %+v members %v step %d xs %v: %v %+v\nstate %v\n -> %v", m, m, members, i, xs, err, out, before, s)
+			}
+			b.Estimate(mean[:m.Outputs()], sd[:m.Outputs()], s, append(make([]float64, m.Dim()), 1))
+			if slices.ContainsFunc(sd[:], func(v float64) bool { return v < 0 }) {
+				t.Fatalf("%T step %d: estimate %v ± %v", m, i, mean, sd)
+			}
+		}
+	}
+	t.Log(kinds)
+	for _, k := range []Kind{None, Outlier, Change} {
+		if kinds[k] == 0 {
+			t.Errorf("no step of kind %s", k)
+		}
+	}
+}
+
+// One outlier, or a burst shorter than MinLength, leaves the regime's memory and
+// mean where they were; a change is committed to with the memory of its length.
+func TestExcursionOrChange(t *testing.T) {
+	m, _ := familyStream(t, "normal", nil)
+	for _, c := range []struct {
+		name       string
+		length     int
+		detect     Detect
+		want       Kind
+		start      int64
+		mean, most float64 // of the regime, and its memory at most
+	}{
+		{"outlier", 1, Detect{}, Outlier, 0, 0, math.Inf(1)},
+		{"burst", 4, Detect{}, Outlier, 0, 0, math.Inf(1)},
+		{"change", 30, Detect{}, Change, 201, 8, 30},
+		{"longer burst", 9, Detect{MinLength: 12}, Outlier, 0, 0, math.Inf(1)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(2, 9))
+			b := NewBank(m, DefaultBank(), .999, &c.detect)
+			s := b.NewState()
+			kinds := map[Kind]int{}
+			for i := range 200 + c.length {
+				x := rng.NormFloat64()
+				if i >= 200 {
+					x += 8
+				}
+				d := b.Update(s, []float64{x}).Detection
+				if i < 200 {
+					continue
+				}
+				kinds[d.Kind]++
+				if d.Starts() && d.Start != c.start {
+					t.Errorf("change from %d on, want %d", d.Start, c.start)
+				}
+			}
+			if kinds[c.want] == 0 || c.want == Outlier && kinds[Change] > 0 {
+				t.Errorf("kinds %v, want %s", kinds, c.want)
+			}
+			var mean, sd [1]float64
+			b.Regime(mean[:], sd[:], s, nil)
+			if math.Abs(mean[0]-c.mean) > .5 {
+				t.Errorf("mean of the regime %g, want about %g", mean[0], c.mean)
+			}
+			if memory := m.Memory(b.Filter(2).Sample(b.Member(s, 2))); memory > c.most || c.mean == 0 && memory < 150 {
+				t.Errorf("memory of the longest %g", memory)
+			}
+		})
+	}
+}
