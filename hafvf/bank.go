@@ -112,6 +112,17 @@ func NewBank(model Model, members []Member, forgetting float64, detect *Detect) 
 // Model returns the bank's model.
 func (b *Bank) Model() Model { return b.members[0].model }
 
+// Use makes m the bank's model: one that differs from the bank's own in its prior
+// only. States go with the model that they were made under.
+func (b *Bank) Use(m Model) {
+	for _, f := range b.members {
+		f.use(m)
+	}
+	if b.layer != nil {
+		b.layer.model, b.layer.line = m, m.NewLine()
+	}
+}
+
 // Members returns the number of filters.
 func (b *Bank) Members() int { return len(b.members) }
 

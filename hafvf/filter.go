@@ -79,6 +79,12 @@ func NewFilter(model Model, levels []Beta, top float64) *Filter {
 	return f
 }
 
+// use makes m the filter's model: one that differs in its prior only.
+func (f *Filter) use(m Model) {
+	f.model, f.line = m, m.NewLine()
+	f.seq, _ = m.(Sequential)
+}
+
 // Model returns the filter's model.
 func (f *Filter) Model() Model { return f.model }
 

@@ -10,7 +10,11 @@ type gammaPrior struct {
 }
 
 func newGammaPrior(p Prior) gammaPrior {
-	return gammaPrior{Natural: Natural{2}, shape: p.Positive("shape", 1), rate: p.Positive("rate", 1)}
+	return newGamma(p.Positive("shape", 1), p.Positive("rate", 1))
+}
+
+func newGamma(shape, rate float64) gammaPrior {
+	return gammaPrior{Natural: Natural{2}, shape: shape, rate: rate}
 }
 
 func (gammaPrior) Dim() int        { return 1 }

@@ -1,0 +1,98 @@
+package hafvf_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"hafvf/hafvf"
+)
+
+// Data in other units give the same inference in those units: the log predictive
+// moves by the log of the scale, and nothing else changes.
+func TestFitIsEquivariant(t *testing.T) {
+	for _, c := range []struct {
+		family        string
+		prior         hafvf.Params
+		scale, offset float64
+		columns       int // of an observation
+	}{
+		{"normal", nil, 1e-3, 1e4, 1},
+		{"normal", nil, 1e6, -7, 1},
+		{"mvnormal", hafvf.Params{"mu": []float64{0, 0}}, 1e3, 5e3, 2},
+		{"exponential", nil, 1e-4, 0, 1},
+		{"regression", hafvf.Params{"mean": []float64{0, 0}}, 1e4, 0, 3},
+		{"ar", hafvf.Params{"order": 2}, 1e-5, 0, 1},
+	} {
+		rng := rand.New(rand.NewPCG(1, 2))
+		var xs, ys [][]float64
+		for i := range 300 {
+			x := make([]float64, c.columns)
+			y := make([]float64, c.columns)
+			for k := range x {
+				x[k] = rng.NormFloat64() + float64(i/150*4)
+				if c.family == "exponential" {
+					x[k] = rng.ExpFloat64()
+				}
+				y[k] = c.scale*x[k] + c.offset
+			}
+			if c.family == "regression" {
+				x[1] = 1 // an intercept, which is in no units
+				y[1] = 1
+			}
+			xs, ys = append(xs, x), append(ys, y)
+		}
+		base := mustNew(t, c.family, c.prior).(hafvf.Fitted)
+		m, n := base.Fit(base.Gauge(xs[:50])), base.Fit(base.Gauge(ys[:50]))
+		f, g := hafvf.NewFilter(m, levels(2), 1), hafvf.NewFilter(n, levels(2), 1)
+		s, u := f.NewState(), g.NewState()
+		outputs := float64(m.Outputs())
+		for i := range xs {
+			p, q := f.Update(s, xs[i]), g.Update(u, ys[i])
+			if p.Missing {
+				continue
+			}
+			if math.Abs(p.LogPredictive-(q.LogPredictive+outputs*math.Log(c.scale))) > 1e-6 || math.Abs(p.Weight-q.Weight) > 1e-6 {
+				t.Fatalf("%s, scale %g, step %d: %+v, in other units %+v", c.family, c.scale, i, p, q)
+			}
+		}
+	}
+}
+
+// A fitted prior has the data's location, and is not moved by outliers.
+func TestFitIsRobust(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 3))
+	var xs [][]float64
+	for i := range 50 {
+		x := 7 + 2*rng.NormFloat64()
+		if i%10 == 3 {
+			x = 1e6
+		}
+		xs = append(xs, []float64{x})
+	}
+	base := mustNew(t, "normal", nil).(hafvf.Fitted)
+	p := posterior(base.Fit(base.Gauge(xs)), make([]float64, 3))
+	if math.Abs(p[0]-7) > 1 || math.Sqrt(p[3]) < 1 || math.Sqrt(p[3]) > 4 {
+		t.Errorf("prior %v of data at 7 ± 2 with outliers", p)
+	}
+}
+
+// What does not vary has a scale all the same.
+func TestFitOfConstants(t *testing.T) {
+	for _, x := range []float64{0, 3, -1e9} {
+		for family, prior := range map[string]hafvf.Params{"normal": nil, "exponential": nil, "poisson": nil, "ar": {"order": 1, "intercept": true}} {
+			if x < 0 && family != "normal" && family != "ar" {
+				continue
+			}
+			base := mustNew(t, family, prior).(hafvf.Fitted)
+			m := base.Fit(base.Gauge([][]float64{{x}, {x}, {x}}))
+			f := hafvf.NewFilter(m, levels(2), 1)
+			s := f.NewState()
+			for range 5 {
+				if step := f.Update(s, []float64{x}); !step.Missing && (math.IsNaN(step.LogPredictive) || math.IsInf(step.LogPredictive, 0)) {
+					t.Errorf("%s at %g: %+v", family, x, step)
+				}
+			}
+		}
+	}
+}
