@@ -21,8 +21,8 @@ type Member struct {
 func DefaultBank() []Member {
 	return []Member{
 		{Levels: []Beta{{.9, .1}, {1, 1}}, Top: 1},
-		{Top: .985},
-		{Top: .9998},
+		{Levels: []Beta{}, Top: .985},
+		{Levels: []Beta{}, Top: .9998},
 	}
 }
 
