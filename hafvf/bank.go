@@ -21,8 +21,8 @@ type Member struct {
 func DefaultBank() []Member {
 	return []Member{
 		{Levels: []Beta{{.9, .1}, {1, 1}}, Top: 1},
-		{Top: .985},
-		{Top: .9998},
+		{Levels: []Beta{}, Top: .985},
+		{Levels: []Beta{}, Top: .9998},
 	}
 }
 
@@ -228,6 +228,21 @@ func (b *Bank) Update(s State, xs ...[]float64) Outcome {
 	return out
 }
 
+// UpdateAfter is Update where elapsed units of time have passed since the last
+// observation, as in Filter.UpdateAfter. Shares and detection go by observations.
+func (b *Bank) UpdateAfter(s State, elapsed float64, xs ...[]float64) Outcome {
+	b.elapse(elapsed)
+	out := b.Update(s, xs...)
+	b.elapse(1)
+	return out
+}
+
+func (b *Bank) elapse(units float64) {
+	for _, f := range b.members {
+		f.elapsed = units
+	}
+}
+
 // share fills in the members' shares, and which is the largest.
 func (b *Bank) share(out *Outcome, s State) {
 	if len(b.members) == 1 {
@@ -256,7 +271,7 @@ func (b *Bank) learn(out *Outcome, s State, rows [][]float64, base float64) {
 		// Every excursion forgets as the last member does: one that forgot less
 		// would win for that. The predictive cannot depend on x, so that before it
 		// this is the weight's prior mean, and after it what the member has kept.
-		w := b.members[last].PriorWeight(b.Member(s, last))
+		w := b.members[last].PriorWeightAfter(b.Member(s, last), b.members[last].elapsed)
 		l := b.layered(s)
 		gain = b.layer.weigh(l, b.stats, gain, w)
 		weight, stats = l[atStay], b.weighted
@@ -316,11 +331,16 @@ func (b *Bank) average(s State) float64 {
 // observation is left out: it would come from the naive prior, whose variance
 // may be infinite. x gives the regressors where there are some, as Row does.
 func (b *Bank) Predict(mean, sd []float64, s State, x []float64) {
+	b.PredictAfter(mean, sd, s, 1, x)
+}
+
+// PredictAfter is Predict for an observation after elapsed units of time.
+func (b *Bank) PredictAfter(mean, sd []float64, s State, elapsed float64, x []float64) {
 	b.mixture.reset(mean, sd)
 	stay := 1.0
 	if b.layer != nil {
 		last := len(b.members) - 1
-		w := b.members[last].PriorWeight(b.Member(s, last))
+		w := b.members[last].PriorWeightAfter(b.Member(s, last), elapsed)
 		l := b.layered(s)
 		rho := l.persistence()
 		stay = l[atStay]
@@ -334,7 +354,7 @@ func (b *Bank) Predict(mean, sd []float64, s State, x []float64) {
 	b.shares(b.gains, s, b.forgetting)
 	for i, f := range b.members {
 		m := b.Member(s, i)
-		f.model.Predict(b.mixture.mean, b.mixture.sd, f.Sample(m), f.PriorWeight(m), x)
+		f.model.Predict(b.mixture.mean, b.mixture.sd, f.Sample(m), f.PriorWeightAfter(m, elapsed), x)
 		b.mixture.add(stay * b.gains[i])
 	}
 }

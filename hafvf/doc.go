@@ -42,6 +42,12 @@
 // with w ~ Beta(φ̂), φ̂ under the prior means of the levels above, integrated
 // numerically.
 //
+// # Irregular times
+//
+// UpdateAfter takes w as the weight per unit of time: over Δ units memory weighs
+// v = w^Δ, and E[v] and Var[v], moments of Beta(φ) in closed form, stand in place
+// of ŵ and Var[w].
+//
 // # Banks, outliers and changes
 //
 // A Bank averages filters with different levels over the same stream by what they

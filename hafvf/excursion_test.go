@@ -60,11 +60,11 @@ func TestExcursionTraces(t *testing.T) {
 	}
 }
 
-// TestExcursionsHostile runs random families, priors, banks and data, hiccups
-// included: masses sum to one, every figure is a number, every state valid.
+// TestExcursionsHostile runs random families, priors, banks, times and data,
+// hiccups included: masses sum to one, every figure is a number, every state valid.
 func TestExcursionsHostile(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
-	kinds := map[Kind]int{}
+	kinds, failures := map[Kind]int{}, 0
 	for steps := 0; steps < length(1_000_000); {
 		m, draw := randomModel(t, rng)
 		members := make([]Member, 1+rng.IntN(3))
@@ -77,8 +77,20 @@ func TestExcursionsHostile(t *testing.T) {
 		for i := range 50 + rng.IntN(200) {
 			xs := hiccups(rng, m, draw)
 			before := slices.Clone(s)
-			out := b.Update(s, xs...)
+			elapsed := 1.
+			switch rng.IntN(12) {
+			case 0:
+				elapsed = 0
+			case 1, 2, 3:
+				elapsed = logUniform(rng, 1e-3, 1e3)
+			}
+			out := b.UpdateAfter(s, elapsed, xs...)
 			steps++
+			for _, o := range out.Members {
+				if !o.Converged {
+					failures++
+				}
+			}
 			d := out.Detection
 			kinds[d.Kind]++
 			bad := math.Abs(d.Stay+d.Outlier+d.Change-1) > 1e-9 || !(d.Stay >= 0) || !(d.Outlier >= 0) || !(d.Change >= 0) || notFinite(d.Odds)
@@ -91,7 +103,7 @@ func TestExcursionsHostile(t *testing.T) {
 			bad = bad || math.Abs(shares-1) > 1e-9
 			_, err := b.DecodeState(s.Append(nil, 7), 7)
 			if bad || err != nil {
-				t.Fatalf("%T %+v members %v step %d xs %v: %v %+v\nstate %v\n -> %v", m, m, members, i, xs, err, out, before, s)
+				t.Fatalf("%T %+v members %v step %d after %g xs %v: %v %+v\nstate %v\n -> %v", m, m, members, i, elapsed, xs, err, out, before, s)
 			}
 			b.Estimate(mean[:m.Outputs()], sd[:m.Outputs()], s, append(make([]float64, m.Dim()), 1))
 			if slices.ContainsFunc(sd[:], func(v float64) bool { return v < 0 }) {
@@ -99,7 +111,7 @@ func TestExcursionsHostile(t *testing.T) {
 			}
 		}
 	}
-	t.Log(kinds)
+	t.Logf("%v, %d steps not converged", kinds, failures)
 	for _, k := range []Kind{None, Outlier, Change} {
 		if kinds[k] == 0 {
 			t.Errorf("no step of kind %s", k)

@@ -23,6 +23,7 @@ type Filter struct {
 	before, stats       []float64 // the sample before the step, and what it adds
 	gain, gain0, gain1  float64   // of the line at top, where there is no level, or at 0 and 1
 	kept                float64   // what the last step left of the sample
+	elapsed             float64   // units of time since the last observation
 	row                 []float64
 	single              [1][]float64 // row, as the rows of a step
 	past                []float64    // a window, where it is not in a state
@@ -74,8 +75,9 @@ func NewFilter(model Model, levels []Beta, top float64) *Filter {
 		if !(l.Alpha > 0 && l.Beta > 0 && l.Alpha+l.Beta < math.Inf(1)) {
 			panic(fmt.Sprintf("hafvf: level %d: Beta(%g, %g) needs parameters above zero", i, l.Alpha, l.Beta))
 		}
-		f.levels[i].naive = l
+		f.levels[i].naive, f.levels[i].elapsed = l, 1
 	}
+	f.elapsed = 1
 	return f
 }
 
@@ -306,6 +308,9 @@ func (f *Filter) meet(s State, stats []float64) {
 		l, was := &f.levels[i], f.Level(s, i)
 		l.da, l.db = was.Alpha-l.naive.Alpha, was.Beta-l.naive.Beta
 	}
+	if len(f.levels) > 0 {
+		f.levels[0].elapsed = f.elapsed
+	}
 	f.face(stats)
 }
 
@@ -313,7 +318,7 @@ func (f *Filter) meet(s State, stats []float64) {
 func (f *Filter) face(stats []float64) {
 	f.line.Set(f.before, stats)
 	if len(f.levels) == 0 {
-		f.gain = f.line.Gain(f.top)
+		f.gain = f.line.Gain(f.over(f.top, f.elapsed))
 		return
 	}
 	f.gain0, f.gain1 = f.line.Gain(0), f.line.Gain(1)
@@ -321,8 +326,11 @@ func (f *Filter) face(stats []float64) {
 
 // predict is log p(x|past) − log h(x) of the statistics that the filter has met.
 func (f *Filter) predict() float64 {
-	if len(f.levels) == 0 {
+	switch {
+	case len(f.levels) == 0:
 		return f.gain
+	case f.elapsed == 0:
+		return f.gain1
 	}
 	return f.logPredictive(f.firstPrior(), f.gain0, f.gain1)
 }
@@ -342,7 +350,7 @@ const (
 // fills in all of step but the log predictive.
 func (f *Filter) absorb(step *Step, s State, rows [][]float64, stats []float64, base, weight float64) {
 	step.Missing, step.Iterations, step.Converged, step.Residual = false, 0, true, 0
-	step.Weight, f.kept = f.top, f.top
+	step.Weight, f.kept = f.top, f.over(f.top, f.elapsed)
 	held := len(f.levels) > 0 && weight <= owned
 	if weight != 1 && !held {
 		f.face(stats)
@@ -366,7 +374,7 @@ func (f *Filter) absorb(step *Step, s State, rows [][]float64, stats []float64, 
 		step.ELBO = best.value + weight*base
 		step.Weight = f.levels[0].m
 		step.Iterations, step.Converged, step.Residual = best.iterations, best.converged, best.residual
-		f.kept = step.Weight
+		f.kept, _ = f.levels[0].memory()
 	}
 	d := f.Sample(s)
 	f.model.Scale(d, f.kept)
@@ -412,7 +420,8 @@ func (f *Filter) push(s State, xs [][]float64) {
 }
 
 // Increments returns the terms of Proposition 1 for every level, bottom up, at
-// the last Update of this filter.
+// the last Update of this filter. They are of even times: after UpdateAfter other
+// than one unit they mean nothing.
 func (f *Filter) Increments() []Increment {
 	out := make([]Increment, len(f.levels))
 	if len(out) == 0 {

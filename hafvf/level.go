@@ -34,6 +34,17 @@ type level struct {
 	priorPsi [3]gammas // only where the level above is learned
 	priorGap [2]gammaGap
 	child    child
+
+	elapsed float64 // units of time that the weight is taken over
+	over    power   // of the weight over them; unset where elapsed is 1
+}
+
+// memory is mean and variance of the weight over the time elapsed.
+func (l *level) memory() (mean, variance float64) {
+	if l.elapsed == 1 {
+		return l.m, l.v
+	}
+	return l.over.m, l.over.v
 }
 
 // gammas are ψ … ψ₃ at one point.
@@ -114,6 +125,9 @@ func (l *level) move(x, y float64) {
 	l.c = math.Exp(y)
 	l.a, l.b = l.m*l.c, l.m1*l.c
 	l.v = l.m * l.m1 / (l.c + 1)
+	if l.elapsed != 1 {
+		l.over = l.power(l.elapsed)
+	}
 }
 
 // setPrior gives the level its prior under the weight w of the level above.
@@ -199,6 +213,9 @@ func (l *level) derive(sys *system, i int) {
 	xx := -(ch.a2-0.5*v*ch.s2)*mu*mu - am*mu*skew + ch.s1*vx*mu + 0.5*ch.s0*vxx
 	xy := 0.5*ch.s1*vy*mu + 0.5*ch.s0*vxy
 	yy := 0.5 * ch.s0 * vyy
+	if l.elapsed != 1 {
+		x, y, xx, xy, yy = l.over.pull(ch)
+	}
 
 	sys.g[i] = [2]float64{x + l.m*y - klu, -x + l.m1*y - klv}
 	sys.diag[i] = [3]float64{

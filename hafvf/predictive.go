@@ -18,7 +18,7 @@ import "math"
 // q0 and q1 are the gains at the ends.
 func (f *Filter) logPredictive(prior Beta, q0, q1 float64) float64 {
 	r := &f.rule
-	r.line, r.a, r.b = f.line, prior.Alpha, prior.Beta
+	r.line, r.a, r.b, r.elapsed = f.line, prior.Alpha, prior.Beta, f.elapsed
 	r.bound = math.Max(q0, q1)
 	r.scan(q0, q1)
 	for depth := r.depth(); depth > 0; depth-- {
@@ -46,6 +46,7 @@ const (
 type rule struct {
 	line        Line
 	a, b        float64
+	elapsed     float64
 	h           float64
 	nodes, next []node
 	lo, hi      tail
@@ -113,7 +114,11 @@ func (r *rule) at(k int) node {
 	} else {
 		l = logisticAt(x)
 	}
-	n := node{k, r.a*l.lw + r.b*l.l1w, r.line.Gain(l.w)}
+	v := l.w
+	if r.elapsed != 1 {
+		v = math.Exp(r.elapsed * l.lw)
+	}
+	n := node{k, r.a*l.lw + r.b*l.l1w, r.line.Gain(v)}
 	r.bound = math.Max(r.bound, n.gain)
 	r.peak = math.Max(r.peak, n.weight)
 	r.top = math.Max(r.top, n.weight+n.gain)

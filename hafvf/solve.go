@@ -44,7 +44,8 @@ func (f *Filter) childOf(i int) child {
 	if i > 0 {
 		return f.levels[i-1].asChild()
 	}
-	jet := f.line.Jet(f.levels[0].m)
+	m, _ := f.levels[0].memory()
+	jet := f.line.Jet(m)
 	return child{a1: jet.Q1, a2: jet.Q2, s0: jet.F2, s1: jet.F3, s2: jet.F4}
 }
 
@@ -144,19 +145,21 @@ func (f *Filter) shift(m *mode, slope float64) {
 // scale is the size, in nats, of the terms of L, whose rounding is what it
 // cannot tell from nothing.
 func (f *Filter) scale() float64 {
-	scale := math.Abs(f.line.Gain(f.levels[0].m))
+	m, _ := f.levels[0].memory()
+	scale := math.Abs(f.line.Gain(m))
 	for i := range f.levels {
 		l := &f.levels[i]
-		scale += l.v*l.child.s0 + 8*math.Min(l.a, l.b)
+		_, v := l.memory()
+		scale += v*l.child.s0 + 8*math.Min(l.a, l.b)
 	}
 	return scale
 }
 
-// Bounds of the coordinates, far outside of what any stream reaches; they keep
-// φ representable.
+// Bounds of the coordinates, far outside of what any stream reaches at even
+// times; they keep φ and its polygammas representable.
 const (
-	maxLogit            = 300
-	maxLogConcentration = 300
+	maxLogit            = 100
+	maxLogConcentration = 100
 )
 
 func clamp(v, bound float64) float64 { return math.Max(-bound, math.Min(bound, v)) }
@@ -177,10 +180,12 @@ func (f *Filter) place(z [][2]float64) {
 
 // objective is L where the levels were last evaluated, without Σ log h.
 func (f *Filter) objective() float64 {
-	value := f.line.Gain(f.levels[0].m)
+	m, _ := f.levels[0].memory()
+	value := f.line.Gain(m)
 	for i := range f.levels {
 		l := &f.levels[i]
-		value -= 0.5*l.v*l.child.s0 + l.divergence()
+		_, v := l.memory()
+		value -= 0.5*v*l.child.s0 + l.divergence()
 	}
 	return value
 }

@@ -1,0 +1,184 @@
+package hafvf
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// The derivatives of mean and variance of w^Δ against finite differences, and
+// their values against lnΓ.
+func TestPowerOfTheWeight(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 1))
+	for range 300 {
+		x, y := 3*rng.NormFloat64(), 1+2*rng.NormFloat64()
+		elapsed := logUniform(rng, .02, 50)
+		at := func(x, y float64) power {
+			l := level{elapsed: elapsed}
+			l.move(x, y)
+			return l.over
+		}
+		p := at(x, y)
+		l := level{elapsed: 1}
+		l.move(x, y)
+		raw := func(k float64) float64 {
+			return math.Exp(lgamma(l.a+k) - lgamma(l.a) - lgamma(l.c+k) + lgamma(l.c))
+		}
+		check := func(name string, got, want, scale float64) {
+			t.Helper()
+			if math.Abs(got-want) > 1e-6*(math.Abs(want)+scale) {
+				t.Errorf("Δ = %g, φ = (%g, %g): %s = %.10g, want %.10g", elapsed, l.a, l.b, name, got, want)
+			}
+		}
+		check("E[v]", p.m, raw(elapsed), 0)
+		check("Var[v]", p.v, raw(2*elapsed)-raw(elapsed)*raw(elapsed), 1e-5*p.m*p.m) // what lnΓ rounds
+		// Central differences with Richardson's extrapolation.
+		along := func(of func(p power) float64, dx, dy float64) float64 {
+			d := func(h float64) float64 {
+				return (of(at(x+h*dx, y+h*dy)) - of(at(x-h*dx, y-h*dy))) / (2 * h)
+			}
+			return (4*d(1e-3) - d(2e-3)) / 3
+		}
+		check("∂E/∂x", p.mx, along(func(p power) float64 { return p.m }, 1, 0), p.m)
+		check("∂E/∂y", p.my, along(func(p power) float64 { return p.m }, 0, 1), p.m)
+		check("∂V/∂x", p.vx, along(func(p power) float64 { return p.v }, 1, 0), p.m*p.m)
+		check("∂V/∂y", p.vy, along(func(p power) float64 { return p.v }, 0, 1), p.m*p.m)
+		check("∂²E/∂x²", p.mxx, along(func(p power) float64 { return p.mx }, 1, 0), p.m)
+		check("∂²E/∂x∂y", p.mxy, along(func(p power) float64 { return p.mx }, 0, 1), p.m)
+		check("∂²E/∂y²", p.myy, along(func(p power) float64 { return p.my }, 0, 1), p.m)
+		check("∂²V/∂x²", p.vxx, along(func(p power) float64 { return p.vx }, 1, 0), p.m*p.m)
+		check("∂²V/∂x∂y", p.vxy, along(func(p power) float64 { return p.vx }, 0, 1), p.m*p.m)
+		check("∂²V/∂y²", p.vyy, along(func(p power) float64 { return p.vy }, 0, 1), p.m*p.m)
+	}
+}
+
+// After one unit of time, the moments of w^Δ are those of w.
+func TestPowerOfOneIsTheWeight(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 2))
+	for range 300 {
+		l := level{elapsed: 1, child: child{a1: rng.NormFloat64(), a2: rng.NormFloat64(), s0: rng.NormFloat64(), s1: rng.NormFloat64(), s2: rng.NormFloat64()}}
+		l.prior = Beta{logUniform(rng, .1, 100), logUniform(rng, .1, 100)}
+		l.place(3*rng.NormFloat64(), 1+2*rng.NormFloat64())
+		want, got := newSystem(1), newSystem(1)
+		l.derive(&want, 0)
+		l.over = l.power(1)
+		l.elapsed = math.Nextafter(1, 2)
+		l.derive(&got, 0)
+		for i, v := range slices.Concat(want.g[0][:], want.diag[0][:], []float64{l.m, l.v}) {
+			w := slices.Concat(got.g[0][:], got.diag[0][:], []float64{l.over.m, l.over.v})[i]
+			if math.Abs(v-w) > 1e-9*(1+math.Abs(v)) {
+				t.Fatalf("φ = (%g, %g), entry %d: %.14g, want %.14g", l.a, l.b, i, w, v)
+			}
+		}
+	}
+}
+
+// UpdateAfter(1) is Update, and near 1 is near it.
+func TestUpdateAfterOneUnit(t *testing.T) {
+	for _, family := range someFamilies {
+		m, draw := familyStream(t, family, rand.New(rand.NewPCG(5, 3)))
+		b := NewBank(m, DefaultBank(), .999, &Detect{})
+		s, u, v := b.NewState(), b.NewState(), b.NewState()
+		for i := range 50 {
+			x := draw()
+			copy(v, s)
+			want := b.Update(s, x)
+			lp, shares := want.LogPredictive, want.Members[0].Share
+			if b.UpdateAfter(u, 1, x); !sameBits(s, u) {
+				t.Fatalf("%s, step %d: states differ", family, i)
+			}
+			near := b.UpdateAfter(v, 1+1e-9, x)
+			if math.Abs(near.LogPredictive-lp) > 1e-6*(1+math.Abs(lp)) || math.Abs(near.Members[0].Share-shares) > 1e-6 {
+				t.Fatalf("%s, step %d: log predictive %.12g after a little more than one unit, want %.12g", family, i, near.LogPredictive, lp)
+			}
+		}
+	}
+}
+
+// The returned φ is a stationary point of the objective, whatever the time.
+func TestUpdateAfterIsStationary(t *testing.T) {
+	for _, family := range []string{"normal", "bernoulli", "poisson", "mvnormal"} {
+		rng := rand.New(rand.NewPCG(5, 4))
+		m, draw := familyStream(t, family, rng)
+		f := NewFilter(m, []Beta{{.9, .1}, {1, 1}}, 1)
+		s := f.NewState()
+		for i := range 100 {
+			step := f.UpdateAfter(s, logUniform(rng, .02, 50), draw())
+			if !step.Converged {
+				t.Errorf("%s, step %d: not converged", family, i)
+			}
+			// The line still stands as in the step; elapsed is the level's.
+			z := slices.Clone(f.best.at)
+			value := func(k, c int, by float64) float64 {
+				y := slices.Clone(z)
+				y[k][c] += by
+				f.evaluate(y)
+				return f.objective()
+			}
+			for k := range z {
+				for c := range 2 {
+					const h = 1e-4
+					slope := (value(k, c, h) - value(k, c, -h)) / (2 * h)
+					if math.Abs(slope) > 1e-5 {
+						t.Fatalf("%s, step %d: slope %g in coordinate %d of level %d", family, i, slope, c, k)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Without a level, Δ units weigh as Δ steps; no time is no forgetting, and a very
+// long time forgets all.
+func TestUpdateAfterExtremes(t *testing.T) {
+	m, _ := familyStream(t, "normal", nil)
+	f := NewFilter(m, nil, .9)
+	s := f.NewState()
+	f.Update(s, []float64{1})
+	if step := f.UpdateAfter(s, 2.5, []float64{2}); math.Abs(step.Memory-(1+math.Pow(.9, 2.5))) > 1e-14 {
+		t.Errorf("memory %g", step.Memory)
+	}
+	if w, want := f.PriorWeightAfter(s, 2.5), math.Pow(.9, 2.5); w != want {
+		t.Errorf("prior weight %g, want %g", w, want)
+	}
+	f = NewFilter(m, []Beta{{9, 1}, {1, 1}}, 1)
+	s = f.NewState()
+	for i := range 20 {
+		f.Update(s, []float64{math.Sin(float64(i))})
+	}
+	none, eternity := slices.Clone(s), slices.Clone(s)
+	was := m.Memory(f.Sample(s))
+	exact := NewFilter(m, nil, 1)
+	want := exact.Update(slices.Clone(exact.Sample(s)), []float64{1})
+	if step := f.UpdateAfter(none, 0, []float64{1}); math.Abs(step.Memory-was-1) > 1e-9 || math.Abs(step.LogPredictive-want.LogPredictive) > 1e-12 {
+		t.Errorf("after no time: %+v, without forgetting %+v", step, want)
+	}
+	if step := f.UpdateAfter(eternity, 1e6, []float64{1}); math.Abs(step.Memory-1) > .01 {
+		t.Errorf("after a long time: %+v", step)
+	}
+	if w := f.PriorWeightAfter(s, 0); w != 1 {
+		t.Errorf("prior weight %g after no time", w)
+	}
+}
+
+// The predictive integrates to one after any time.
+func TestUpdateAfterPredictiveIntegratesToOne(t *testing.T) {
+	m, draw := familyStream(t, "normal", rand.New(rand.NewPCG(5, 5)))
+	f := NewFilter(m, []Beta{{.9, .1}, {1, 1}}, 1)
+	s := f.NewState()
+	for range 30 {
+		f.Update(s, draw())
+	}
+	for _, elapsed := range []float64{0, .1, .7, 2, 30} {
+		sum := 0.
+		const h = 1. / 16
+		for i := -20 * 16; i <= 20*16; i++ {
+			y := float64(i) * h
+			sum += h * math.Cosh(y) * math.Exp(f.UpdateAfter(slices.Clone(s), elapsed, []float64{math.Sinh(y)}).LogPredictive)
+		}
+		if math.Abs(sum-1) > 1e-7 {
+			t.Errorf("after %g: sums to 1 %+.1e", elapsed, sum-1)
+		}
+	}
+}
