@@ -112,11 +112,10 @@ func NewBank(model Model, members []Member, forgetting float64, detect *Detect) 
 // Model returns the bank's model.
 func (b *Bank) Model() Model { return b.members[0].model }
 
-// Use makes m the bank's model: one that differs from the bank's own in its prior
-// only. States go with the model that they were made under.
+// Use makes m the model of all members, as Filter.Use.
 func (b *Bank) Use(m Model) {
 	for _, f := range b.members {
-		f.use(m)
+		f.Use(m)
 	}
 	if b.layer != nil {
 		b.layer.model, b.layer.line = m, m.NewLine()

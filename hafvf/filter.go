@@ -81,8 +81,9 @@ func NewFilter(model Model, levels []Beta, top float64) *Filter {
 	return f
 }
 
-// use makes m the filter's model: one that differs in its prior only.
-func (f *Filter) use(m Model) {
+// Use makes m the filter's model: one that differs from its own in the prior only.
+// States go with the model that they were made under.
+func (f *Filter) Use(m Model) {
 	f.model, f.line = m, m.NewLine()
 	f.seq, _ = m.(Sequential)
 }

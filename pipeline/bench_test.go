@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"hafvf/hafvf"
 	"hafvf/transforms"
 )
 
@@ -25,7 +24,7 @@ func BenchmarkRun(b *testing.B) {
 		lines := observations(n, keys)
 		b.Run(fmt.Sprintf("keys=%d/loop", keys), func(b *testing.B) {
 			for b.Loop() {
-				est, err := transforms.NewEstimator(normalConfig)
+				est, err := transforms.NewEstimator(transforms.Config{Filter: normalConfig, Order: transforms.EventTime})
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -33,17 +32,17 @@ func BenchmarkRun(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				states := map[string]hafvf.State{}
+				tracks := map[string]*transforms.Track{}
 				var out []byte
 				for _, line := range lines {
 					key, o, err := decodeJSON([]byte(line))
 					if err != nil {
 						b.Fatal(err)
 					}
-					if states[key] == nil {
-						states[key] = est.Filter().NewState()
+					if tracks[key] == nil {
+						tracks[key] = est.NewTrack(key)
 					}
-					e := est.Estimate(states[key], 1, o)
+					e := est.Estimate(tracks[key], o)
 					out = l.appendEstimate(out[:0], key, &e)
 				}
 			}

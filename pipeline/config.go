@@ -4,6 +4,8 @@ package pipeline
 
 import (
 	"errors"
+	"fmt"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,14 +25,21 @@ type Config struct {
 	Levels    []Level // bottom up; empty means no level
 	Top       float64 // γ in [0, 1]: the fixed weight of the topmost level
 
+	Bank           []Member // in place of Levels and Top; nil for one filter
+	BankForgetting float64
+	Detect         *Detect   // nil: no detection
+	Keys           []KeyRule // exceptions; the first that matches a key holds
+
 	Order    string // EventTime or Arrival
 	Lateness time.Duration
-	Session  Session // of Smooth
-	Odds     float64 // of Smooth: in favour of a change, from which on it is one
+	TimeUnit time.Duration // in which the weight acts once; 0: per observation
+	Session  Session       // of Smooth
+	Odds     float64       // of Smooth: in favour of a change, from which on it is one
 
 	Source     Source
 	Sink       Sink
 	DeadLetter *Sink // nil: standard error, as JSON Lines
+	Alerts     *Sink // nil: nowhere
 	Runner     Runner
 }
 
@@ -64,6 +73,33 @@ type Model struct {
 	// of categories), as the config or else the columns give it; 0 where only the
 	// prior does.
 	Dim int
+	// WarmUp is the number of a key's first observations that set the prior; 0
+	// where the config gives it.
+	WarmUp int
+}
+
+// A Member is one filter of a bank.
+type Member struct {
+	Levels []Level
+	Top    float64
+}
+
+// Detect are the settings of detection.
+type Detect struct {
+	Commit    float64       // probability from which on a change is certain
+	MinLength int           // observations that a new regime must have
+	Cooldown  time.Duration // in which a key raises no second alert of a kind
+	MinChange float64       // of an alert, in standard deviations
+}
+
+// A KeyRule is an exception for the keys that match a pattern.
+type KeyRule struct {
+	Match  string
+	Prior  map[string]any // nil: as Model has it
+	WarmUp int            // as in Model
+	Levels []Level
+	Top    float64
+	Bank   []Member
 }
 
 // A Level is the Beta prior of a forgetting weight.
@@ -117,17 +153,9 @@ type Runner struct{ Name string }
 // unavailable lists what the config knows and this version does not do: a key
 // by its path, a value as "path: value".
 var unavailable = []string{
-	"model.prior: auto",
-	"model.warm_up",
-	"bank",
-	"bank_forgetting",
-	"time_unit",
-	"detect",
-	"keys",
 	"source.kafka",
 	"sink.kafka",
 	"dead_letter.kafka",
-	"alerts",
 	"runner.name: flink",
 	"runner.endpoint",
 	"runner.parallelism",
@@ -145,30 +173,37 @@ const maxConfig = 1 << 20
 // of the lines; name is the file that they name.
 func Parse(name string, text []byte, set []string) (*Config, error) {
 	c := &Config{
-		Transform: Filter,
-		Top:       1,
-		Order:     EventTime,
-		Session:   Session{Gap: 30 * time.Minute, Max: 10_000_000},
-		Odds:      10,
-		Sink:      Sink{JSONL: &File{Path: "-"}},
-		Runner:    Runner{Name: "prism"},
+		Transform:      Filter,
+		Top:            1,
+		BankForgetting: hafvf.DefaultForgetting,
+		Order:          EventTime,
+		Session:        Session{Gap: 30 * time.Minute, Max: 10_000_000},
+		Odds:           10,
+		Sink:           Sink{JSONL: &File{Path: "-"}},
+		Runner:         Runner{Name: "prism"},
 	}
 	d := &decoder{name: name, set: set, at: map[string]int{}}
 	root := d.tree(text)
 	if root != nil {
-		var prior *yaml.Node
+		nodes := &priorNodes{}
 		d.at[""] = root.Line
-		d.mapping("", root, c.keys(&prior))
-		if !d.has("levels") {
-			c.Levels = defaultLevels(c.Transform)
-		}
+		d.mapping("", root, c.keys(nodes))
+		d.filters(c, nodes)
 		d.check(c)
-		d.prior(c, prior)
+		d.priors(c, nodes)
 	}
 	if len(d.errs) > 0 {
 		return nil, d.join()
 	}
 	return c, nil
+}
+
+// priorNodes are what the config gives as priors, read last: what they must be
+// depends on family and columns.
+type priorNodes struct {
+	model  *yaml.Node
+	keys   []*yaml.Node // of the rules
+	warmUp int
 }
 
 // defaultLevels are weak for the filter, which has to follow at once, and strong
@@ -181,20 +216,25 @@ func defaultLevels(transform string) []Level {
 }
 
 // keys declares the config: each key, what it means, and how a value is read
-// into c. The prior is left in its node, because it is read last: what it must be
-// depends on the family and the columns.
-func (c *Config) keys(prior **yaml.Node) []key {
+// into c, priors into nodes.
+func (c *Config) keys(nodes *priorNodes) []key {
 	return []key{
 		{name: "transform", doc: "filter (the default): every observation as it comes; or smooth: finished sessions, forward and backward", read: choice(&c.Transform, Filter, Smooth)},
 		{name: "model", doc: "what is assumed of the values", keys: []key{
 			{name: "family", doc: "one of " + strings.Join(hafvf.Families(), ", ") + "; required", read: choice(&c.Model.Family, hafvf.Families()...)},
-			{name: "prior", doc: "the family's textbook parameters, or auto", read: later(prior)},
+			{name: "prior", doc: "the family's textbook parameters; or auto (with others: {auto: true, order: 3}): from a key's first observations, for smooth from the session", read: later(&nodes.model)},
+			{name: "warm_up", doc: "number of first observations that prior: auto looks at; 50 by default", read: whole(&nodes.warmUp, 2)},
 			{name: "dim", doc: "length of the observation vector, where neither prior nor columns fix it: coordinates for mvnormal, regressors and target for regression; for categorical the number of categories, where alpha is a number", read: whole(&c.Model.Dim, 1)},
 		}},
 		{name: "levels", doc: "Beta priors {alpha, beta} of the forgetting weights, bottom up; by default [{alpha: 0.9, beta: 0.1}, {alpha: 1, beta: 1}], for smooth [{alpha: 9, beta: 1}, {alpha: 1, beta: 1}]", read: levels(&c.Levels)},
 		{name: "top", doc: "fixed weight of the topmost level, in [0, 1]; 1 by default", read: number(&c.Top, unitInterval)},
+		{name: "bank", doc: "in place of levels and top: several filters {levels, top} of the family, averaged by how well they predict", read: members(&c.Bank)},
+		{name: "bank_forgetting", doc: "forgetting of the bank's weights, in (0, 1]; 0.999 by default", read: number(&c.BankForgetting, aboveZeroToOne)},
+		{name: "detect", doc: "true: tell outliers from changes; or its settings", read: detect(&c.Detect)},
+		{name: "keys", doc: "exceptions {match: pattern, model: {prior}, levels, top, bank}; the first that matches a key holds", read: keyRules(&c.Keys, nodes)},
 		{name: "order", doc: "event_time (the default) or arrival", read: choice(&c.Order, EventTime, Arrival)},
 		{name: "lateness", doc: "how long a record waits for earlier ones of its key; 0s by default", read: duration(&c.Lateness)},
+		{name: "time_unit", doc: "unit of time in which the weight acts once, such as 1m; by default it acts once per observation", read: milliseconds(&c.TimeUnit)},
 		{name: "session", doc: "smooth: what is smoothed as one", keys: []key{
 			{name: "gap", doc: "time without an observation of the key that ends a session; 30m by default", read: milliseconds(&c.Session.Gap)},
 			{name: "allowed_lateness", doc: "how long after its end a session is revised by what comes late; 0s by default", read: duration(&c.Session.AllowedLateness)},
@@ -207,6 +247,8 @@ func (c *Config) keys(prior **yaml.Node) []key {
 		{name: "sink", doc: "where estimates go: one connector; JSON Lines on standard output by default", single: true,
 			seen: func() { c.Sink = Sink{} }, keys: c.Sink.keys()},
 		{name: "dead_letter", doc: "where rejected records go; JSON Lines on standard error by default", single: true, keys: c.deadLetterKeys()},
+		{name: "alerts", doc: "where alerts go, with detect; nowhere by default", single: true,
+			seen: func() { c.Alerts = &Sink{} }, keys: c.alertKeys()},
 		{name: "runner", doc: "what executes the pipeline", keys: []key{
 			{name: "name", doc: "prism (the default); direct is another name of it", read: choice(&c.Runner.Name, "prism", "direct", "flink")},
 		}},
@@ -259,6 +301,19 @@ func (s *Sink) keys() []key {
 	}
 }
 
+// alertKeys are those of a sink, which there may be none of.
+func (c *Config) alertKeys() []key {
+	s := &Sink{}
+	keys := s.keys()
+	for i, k := range keys {
+		keys[i].seen = func() {
+			k.seen()
+			c.Alerts = s
+		}
+	}
+	return keys
+}
+
 func (c *Config) deadLetterKeys() []key {
 	f := &File{}
 	return []key{
@@ -304,6 +359,49 @@ func (d *decoder) check(c *Config) {
 	d.checkFiles(c)
 }
 
+// filters settles which filters there are, of the config's and of every rule.
+func (d *decoder) filters(c *Config, nodes *priorNodes) {
+	one := func(path string, levels *[]Level, top *float64, bank *[]Member, inherit bool) {
+		at := func(name string) string { return join(path, name) }
+		hasLevels, hasTop, hasBank := d.has(at("levels")), d.has(at("top")), d.has(at("bank"))
+		switch {
+		case hasBank && hasLevels:
+			d.fail(at("bank"), "stands in place of levels")
+		case hasBank && hasTop:
+			d.fail(at("bank"), "stands in place of top")
+		case hasBank:
+		case inherit && !hasLevels && !hasTop:
+			*levels, *top, *bank = c.Levels, c.Top, c.Bank
+		case inherit && !hasLevels:
+			*levels = c.Levels
+			if c.Bank != nil {
+				d.fail(at("top"), "belongs to levels, of which there are none: the filter is a bank")
+			}
+		case !hasLevels && c.Detect != nil:
+			if hasTop && *top != 1 {
+				d.fail(at("top"), "belongs to levels: with detect and without levels there is the default bank")
+			}
+			for _, m := range hafvf.DefaultBank() {
+				own := Member{Top: m.Top, Levels: []Level{}}
+				for _, l := range m.Levels {
+					own.Levels = append(own.Levels, Level(l))
+				}
+				*bank = append(*bank, own)
+			}
+		case !hasLevels:
+			*levels = defaultLevels(c.Transform)
+		}
+	}
+	one("", &c.Levels, &c.Top, &c.Bank, false)
+	for i := range c.Keys {
+		k := &c.Keys[i]
+		one(fmt.Sprintf("keys.%d", i), &k.Levels, &k.Top, &k.Bank, true)
+	}
+	if d.has("bank_forgetting") && c.Bank == nil && !slices.ContainsFunc(c.Keys, func(k KeyRule) bool { return k.Bank != nil }) {
+		d.fail("bank_forgetting", "there is no bank")
+	}
+}
+
 // checkTransform refuses keys of one transform under the other.
 func (d *decoder) checkTransform(c *Config) {
 	if d.failed("transform") {
@@ -315,7 +413,15 @@ func (d *decoder) checkTransform(c *Config) {
 				d.fail(name, "belongs to transform: smooth")
 			}
 		}
+		if d.has("alerts") && c.Detect == nil && !d.failed("detect") {
+			d.fail("alerts", "there are none without detect")
+		}
 		return
+	}
+	for _, name := range []string{"detect", "bank", "time_unit", "alerts"} {
+		if d.has(name) {
+			d.fail(name, "belongs to transform: filter")
+		}
 	}
 	if c.Order == Arrival {
 		d.fail("order", "sessions are by event time: arrival is for transform: filter")
@@ -351,6 +457,11 @@ func (d *decoder) checkFiles(c *Config) {
 	if c.DeadLetter != nil {
 		add("dead_letter.jsonl.path", c.DeadLetter.JSONL)
 	}
+	if a := c.Alerts; a != nil {
+		add("alerts.csv.path", a.CSV)
+		add("alerts.jsonl.path", a.JSONL)
+		add("alerts.parquet.path", a.Parquet)
+	}
 	for i, o := range out {
 		for _, s := range in {
 			// A malformed pattern matches nothing; the source will say so.
@@ -367,19 +478,92 @@ func (d *decoder) checkFiles(c *Config) {
 }
 
 func levels(dst *[]Level) reader {
+	return list("a list of {alpha, beta}", dst, func(d *decoder, path string, n *yaml.Node, l *Level) {
+		d.mapping(path, n, []key{
+			{name: "alpha", required: true, read: number(&l.Alpha, positive)},
+			{name: "beta", required: true, read: number(&l.Beta, positive)},
+		})
+	})
+}
+
+// members reads the filters of a bank; at least one.
+func members(dst *[]Member) reader {
+	one := list("a list of {levels, top}", dst, func(d *decoder, path string, n *yaml.Node, m *Member) {
+		d.mapping(path, n, []key{
+			{name: "levels", required: true, read: levels(&m.Levels)},
+			{name: "top", required: true, read: number(&m.Top, unitInterval)},
+		})
+	})
+	return func(d *decoder, path string, n *yaml.Node) {
+		one(d, path, n)
+		if n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
+			d.fail(path, "must hold at least one filter {levels, top}")
+		}
+	}
+}
+
+// keyRules reads exceptions, their priors into nodes.
+func keyRules(dst *[]KeyRule, nodes *priorNodes) reader {
+	return list("a list of {match, …}", dst, func(d *decoder, path string, n *yaml.Node, k *KeyRule) {
+		k.Top = 1
+		nodes.keys = append(nodes.keys, nil)
+		d.mapping(path, n, []key{
+			{name: "match", required: true, read: pattern(&k.Match)},
+			{name: "model", keys: []key{{name: "prior", read: later(&nodes.keys[len(nodes.keys)-1])}}},
+			{name: "levels", read: levels(&k.Levels)},
+			{name: "top", read: number(&k.Top, unitInterval)},
+			{name: "bank", read: members(&k.Bank)},
+		})
+	})
+}
+
+// list reads a list into dst, each entry by read.
+func list[T any](want string, dst *[]T, read func(d *decoder, path string, n *yaml.Node, v *T)) reader {
 	return func(d *decoder, path string, n *yaml.Node) {
 		if n.Kind != yaml.SequenceNode {
-			d.wrongType(path, "a list of {alpha, beta}", n)
+			d.wrongType(path, want, n)
 			return
 		}
-		*dst = make([]Level, len(n.Content))
+		*dst = make([]T, len(n.Content))
 		for i, e := range n.Content {
-			l := &(*dst)[i]
-			d.mapping(d.entry(path, i, e), e, []key{
-				{name: "alpha", required: true, read: number(&l.Alpha, positive)},
-				{name: "beta", required: true, read: number(&l.Beta, positive)},
-			})
+			read(d, d.entry(path, i, e), e, &(*dst)[i])
 		}
+	}
+}
+
+// pattern reads a pattern of keys.
+func pattern(dst *string) reader {
+	return func(d *decoder, p string, n *yaml.Node) {
+		before := len(d.errs)
+		text(dst, notEmpty)(d, p, n)
+		if _, err := path.Match(*dst, ""); err != nil && len(d.errs) == before {
+			d.fail(p, "%s is not a pattern: * stands for any text, ? for one character, [a-c] for one of them", quote(*dst))
+		}
+	}
+}
+
+// detect reads true, false, or settings.
+func detect(dst **Detect) reader {
+	return func(d *decoder, path string, n *yaml.Node) {
+		v := &Detect{Commit: 0.95, MinLength: 5}
+		if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" {
+			var on bool
+			if n.Decode(&on) == nil && on {
+				*dst = v
+			}
+			return
+		}
+		if n.Kind != yaml.MappingNode {
+			d.wrongType(path, "true, false, or a mapping", n)
+			return
+		}
+		*dst = v
+		d.mapping(path, n, []key{
+			{name: "commit", read: number(&v.Commit, between0And1)},
+			{name: "min_length", read: whole(&v.MinLength, 1)},
+			{name: "cooldown", read: duration(&v.Cooldown)},
+			{name: "min_change", read: number(&v.MinChange, notNegative)},
+		})
 	}
 }
 
@@ -429,21 +613,40 @@ func delimiter(dst *rune) reader {
 // maxDim bounds model.dim.
 const maxDim = 1_000_000
 
-// prior reads c.Model.Prior from n, which is nil where the config has none.
-// Which parameters there are, what they may be, and what stands for an absent
-// one is the family's business: making its model tells.
-func (d *decoder) prior(c *Config, n *yaml.Node) {
+// defaultWarmUp is the number of observations that prior: auto looks at.
+const defaultWarmUp = 50
+
+// priors reads the priors, of the model and of every rule. Which parameters there
+// are, what they may be, and what stands for an absent one is the family's
+// business: making its model tells.
+func (d *decoder) priors(c *Config, nodes *priorNodes) {
 	const path = "model.prior"
 	if c.Model.Family == "" {
 		return
 	}
-	if n != nil && n.Kind == yaml.ScalarNode && n.Value == "auto" && !d.available(path, "auto") {
-		return
+	if nodes.warmUp == 0 {
+		nodes.warmUp = defaultWarmUp
 	}
 	before := len(d.errs)
-	c.Model.Prior = map[string]any{}
-	if n != nil {
-		d.entries(path, n, func(p string, k, v *yaml.Node) { c.Model.Prior[k.Value] = d.value(p, v) })
+	var auto bool
+	c.Model.Prior, auto = d.prior(path, nodes.model)
+	if auto {
+		c.Model.WarmUp = nodes.warmUp
+	}
+	rulesAuto := false
+	for i, n := range nodes.keys {
+		if n == nil {
+			c.Keys[i].WarmUp = c.Model.WarmUp
+			continue
+		}
+		var auto bool
+		if c.Keys[i].Prior, auto = d.prior(fmt.Sprintf("keys.%d.model.prior", i), n); auto {
+			c.Keys[i].WarmUp = nodes.warmUp
+			rulesAuto = true
+		}
+	}
+	if d.has("model.warm_up") && !auto && !rulesAuto {
+		d.fail("model.warm_up", "belongs to prior: auto")
 	}
 	if len(d.errs) > before {
 		return
@@ -463,16 +666,11 @@ func (d *decoder) prior(c *Config, n *yaml.Node) {
 	case !hasDim:
 		c.Model.Dim = len(columns)
 	}
-	m, err := hafvf.New(c.Model.Family, c.Model.Prior, c.Model.Dim)
-	if err != nil {
-		d.params(err)
+	m := d.model(path, c, c.Model.Prior, auto)
+	if m == nil {
 		return
 	}
-
-	length := m.Dim()
-	if _, ok := m.(hafvf.Sequential); ok {
-		length = 1
-	}
+	length := observationLength(m)
 	// One number may stand for several categories, each with a probability.
 	if want := max(length, m.Outputs()); hasDim && dimOK && c.Model.Dim != want {
 		d.fail("model.dim", "dim %d, but %s with this prior makes it %d", c.Model.Dim, c.Model.Family, want)
@@ -480,28 +678,81 @@ func (d *decoder) prior(c *Config, n *yaml.Node) {
 	if columnsOK && values != "" && len(columns) != length {
 		d.fail(values, "names %d columns; %s takes %d", len(columns), c.Model.Family, length)
 	}
+	for i, k := range c.Keys {
+		if k.Prior == nil {
+			c.Keys[i].Prior = c.Model.Prior
+			continue
+		}
+		at := fmt.Sprintf("keys.%d.model.prior", i)
+		if own := d.model(at, c, k.Prior, k.WarmUp > 0); own != nil && (own.Dim() != m.Dim() || own.Outputs() != m.Outputs()) {
+			d.fail(at, "has another dimension than model.prior")
+		}
+	}
 }
 
-// params records what a family finds wrong with its prior.
-func (d *decoder) params(err error) {
+// prior reads a prior: its parameters, or auto, or {auto: true} with those that
+// have no scale, such as an order.
+func (d *decoder) prior(path string, n *yaml.Node) (params map[string]any, auto bool) {
+	params = map[string]any{}
+	if n == nil {
+		return params, false
+	}
+	if n.Kind == yaml.ScalarNode && n.Value == "auto" {
+		return params, true
+	}
+	d.entries(path, n, func(p string, k, v *yaml.Node) {
+		value := d.value(p, v)
+		if on, ok := value.(bool); ok && k.Value == "auto" {
+			auto = on
+			return
+		}
+		params[k.Value] = value
+	})
+	return params, auto
+}
+
+// model makes the model, or records why there is none.
+func (d *decoder) model(path string, c *Config, prior map[string]any, auto bool) hafvf.Model {
+	m, err := hafvf.New(c.Model.Family, prior, c.Model.Dim)
+	if err != nil {
+		d.params(path, err)
+		return nil
+	}
+	if _, ok := m.(hafvf.Fitted); auto && !ok {
+		d.fail(path, "auto: %s has no location or scale that data could set", c.Model.Family)
+		return nil
+	}
+	return m
+}
+
+// observationLength is how many numbers an observation of the model has.
+func observationLength(m hafvf.Model) int {
+	if _, ok := m.(hafvf.Sequential); ok {
+		return 1
+	}
+	return m.Dim()
+}
+
+// params records what a family finds wrong with the prior at path.
+func (d *decoder) params(path string, err error) {
 	var joined interface{ Unwrap() []error }
 	if errors.As(err, &joined) {
 		for _, err := range joined.Unwrap() {
-			d.params(err)
+			d.params(path, err)
 		}
 		return
 	}
 	var p *hafvf.ParamError
 	if !errors.As(err, &p) {
-		d.fail("model.prior", "%v", err)
+		d.fail(path, "%v", err)
 		return
 	}
-	path := join("model.prior", keyName(p.Name))
+	at := join(path, keyName(p.Name))
 	if p.Known != nil {
-		d.fail(path, "unknown key; %s", suggest(p.Name, p.Known))
+		d.fail(at, "unknown key; %s", suggest(p.Name, p.Known))
 		return
 	}
-	d.fail(path, "%s", p.Reason)
+	d.fail(at, "%s", p.Reason)
 }
 
 // value reads a parameter of whatever family: a number, true or false, a vector,

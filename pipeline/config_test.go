@@ -44,11 +44,12 @@ func TestParseFillsInDefaults(t *testing.T) {
 			Prior:  map[string]any{},
 			Dim:    1,
 		},
-		Levels:  []Level{{0.9, 0.1}, {1, 1}},
-		Top:     1,
-		Order:   "event_time",
-		Session: Session{Gap: 30 * time.Minute, Max: 10_000_000},
-		Odds:    10,
+		Levels:         []Level{{0.9, 0.1}, {1, 1}},
+		Top:            1,
+		BankForgetting: 0.999,
+		Order:          "event_time",
+		Session:        Session{Gap: 30 * time.Minute, Max: 10_000_000},
+		Odds:           10,
 		Source: Source{CSV: &CSV{
 			Path:      "in.csv",
 			Columns:   Columns{Key: "key", Time: "time", Values: []string{"x"}},
@@ -59,6 +60,30 @@ func TestParseFillsInDefaults(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestParseDetect(t *testing.T) {
+	const base = "model: {family: normal, prior: auto}\nsource: {jsonl: {path: in.jsonl}}\n"
+	c := parse(t, base+"detect: true\n")
+	if len(c.Bank) != 3 || c.Levels != nil || c.Model.WarmUp != 50 || *c.Detect != (Detect{0.95, 5, 0, 0}) {
+		t.Errorf("%+v", c)
+	}
+	c = parse(t, base+"detect: {commit: 0.9, cooldown: 1h, min_change: 2}\nlevels: []\ntop: 0.98\nalerts: {csv: {path: a.csv}}\ntime_unit: 1m\n")
+	if c.Bank != nil || c.Top != 0.98 || *c.Detect != (Detect{0.9, 5, time.Hour, 2}) || c.Alerts.CSV.Path != "a.csv" || c.TimeUnit != time.Minute {
+		t.Errorf("%+v", c)
+	}
+	c = parse(t, base+"detect: false\nkeys: [{match: 'a*', model: {prior: {mu: 3}}}, {match: b, levels: [], top: 0.5}]\n")
+	want := []KeyRule{
+		{Match: "a*", Prior: map[string]any{"mu": 3.0}, Levels: []Level{{0.9, 0.1}, {1, 1}}, Top: 1},
+		{Match: "b", Prior: map[string]any{}, WarmUp: 50, Levels: []Level{}, Top: 0.5},
+	}
+	if diff := cmp.Diff(want, c.Keys); diff != "" || c.Detect != nil {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	c = parse(t, "model: {family: ar, prior: {auto: true, order: 2}, warm_up: 9}\nsource: {jsonl: {path: a}}\n")
+	if diff := cmp.Diff(map[string]any{"order": 2.0}, c.Model.Prior); diff != "" || c.Model.WarmUp != 9 {
+		t.Errorf("%d, (-want +got)\n%s", c.Model.WarmUp, diff)
 	}
 }
 
@@ -84,12 +109,13 @@ func TestParseReadsEveryKey(t *testing.T) {
 			},
 			Dim: 2,
 		},
-		Levels:   []Level{{9, 1}},
-		Top:      0.75,
-		Order:    "arrival",
-		Lateness: 90 * time.Second,
-		Session:  Session{Gap: 30 * time.Minute, Max: 10_000_000},
-		Odds:     10,
+		Levels:         []Level{{9, 1}},
+		Top:            0.75,
+		BankForgetting: 0.999,
+		Order:          "arrival",
+		Lateness:       90 * time.Second,
+		Session:        Session{Gap: 30 * time.Minute, Max: 10_000_000},
+		Odds:           10,
 		Source: Source{CSV: &CSV{
 			Path:      "data/*.csv",
 			Columns:   Columns{Key: "pump", Values: []string{"a", "b"}},
@@ -170,7 +196,7 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:3: model.famly: unknown key; did you mean "family"?`,
 		}},
 		{"unknown key far from all", with("foobar: 1"), []string{
-			`pump.yaml:3: foobar: unknown key; known here: transform, model, levels, top, order, lateness, session, change, source, sink, dead_letter, runner, bank, bank_forgetting, time_unit, detect, keys, alerts`,
+			`pump.yaml:3: foobar: unknown key; known here: transform, model, levels, top, bank, bank_forgetting, detect, keys, order, lateness, time_unit, session, change, source, sink, dead_letter, alerts, runner`,
 		}},
 		{"unknown key near one that is not available", with("sesion: {}"), []string{`pump.yaml:3: sesion: unknown key; did you mean "session"?`}},
 		{"unknown key with two neighbours swapped", with("tpo: 1"), []string{`pump.yaml:3: tpo: unknown key; did you mean "top"?`}},
@@ -181,7 +207,7 @@ func TestParseErrors(t *testing.T) {
 		}},
 		{"unknown connector", "model: {family: normal}\nsource: {jsn: {path: a}}", []string{`pump.yaml:2: source.jsn: unknown key; did you mean "jsonl"?`}},
 		{"key that is no name", with(`"a.b\n": 1`), []string{
-			`pump.yaml:3: "a.b\n": unknown key; known here: transform, model, levels, top, order, lateness, session, change, source, sink, dead_letter, runner, bank, bank_forgetting, time_unit, detect, keys, alerts`,
+			`pump.yaml:3: "a.b\n": unknown key; known here: transform, model, levels, top, bank, bank_forgetting, detect, keys, order, lateness, time_unit, session, change, source, sink, dead_letter, alerts, runner`,
 		}},
 		{"key that is a list", with("? [a, b]", ": 1"), []string{`pump.yaml:3: a key must be text, not a list`}},
 		{"duplicate key", with("top: 1", "order: arrival", "top: 0.5"), []string{`pump.yaml:5: top: duplicate key; it stands in line 3 already`}},
@@ -263,23 +289,60 @@ func TestParseErrors(t *testing.T) {
 		{"sink over source", "model: {family: normal}\nsource: {csv: {path: d/*.csv}}\nsink: {csv: {path: ./d/a.csv}}", []string{`pump.yaml:3: sink.csv.path: "d/a.csv" is also read, by source.csv.path`}},
 		{"two writers of one file", with("sink: {jsonl: {path: out}}", "dead_letter: {jsonl: {path: ./out}}"), []string{`pump.yaml:4: dead_letter.jsonl.path: "out" is also written, by sink.jsonl.path`}},
 
-		{"not available", with("bank: []", "bank_forgetting: 1", "time_unit: 1m",
-			"detect: true", "keys: []", "alerts: {jsonl: {path: a}}", "sink: {kafka: {}}", "dead_letter: {kafka: {}}", "runner: {name: flink, endpoint: a}"), []string{
-			`pump.yaml:3: bank: not available in this version`,
-			`pump.yaml:4: bank_forgetting: not available in this version`,
-			`pump.yaml:5: time_unit: not available in this version`,
-			`pump.yaml:6: detect: not available in this version`,
-			`pump.yaml:7: keys: not available in this version`,
-			`pump.yaml:8: alerts: not available in this version`,
-			`pump.yaml:9: sink.kafka: not available in this version`,
-			`pump.yaml:10: dead_letter.kafka: not available in this version`,
-			`pump.yaml:11: runner.name: flink: not available in this version`,
-			`pump.yaml:11: runner.endpoint: not available in this version`,
+		{"not available", with("sink: {kafka: {}}", "dead_letter: {kafka: {}}", "runner: {name: flink, endpoint: a}"), []string{
+			`pump.yaml:3: sink.kafka: not available in this version`,
+			`pump.yaml:4: dead_letter.kafka: not available in this version`,
+			`pump.yaml:5: runner.name: flink: not available in this version`,
+			`pump.yaml:5: runner.endpoint: not available in this version`,
 		}},
-		{"not available in model and source", "model: {family: normal, prior: auto, warm_up: 50}\nsource: {kafka: {brokers: []}}", []string{
-			`pump.yaml:1: model.warm_up: not available in this version`,
-			`pump.yaml:1: model.prior: auto: not available in this version`,
+		{"not available in source", "model: {family: normal}\nsource: {kafka: {brokers: []}}", []string{
 			`pump.yaml:2: source.kafka: not available in this version`,
+		}},
+		{"bank", with("bank: [{levels: [], top: 2}, {top: 1}, 3]", "bank_forgetting: 0"), []string{
+			`pump.yaml:3: bank.0.top: must be in [0, 1], not 2`,
+			`pump.yaml:3: bank.1.levels: missing; it is required`,
+			`pump.yaml:3: bank.2: must be a mapping, not the number 3`,
+			`pump.yaml:4: bank_forgetting: must be in (0, 1], not 0`,
+		}},
+		{"empty bank", with("bank: []"), []string{`pump.yaml:3: bank: must hold at least one filter {levels, top}`}},
+		{"bank and levels", with("levels: []", "bank: [{levels: [], top: 1}]"), []string{`pump.yaml:4: bank: stands in place of levels`}},
+		{"bank and top", with("top: 1", "bank: [{levels: [], top: 1}]"), []string{`pump.yaml:4: bank: stands in place of top`}},
+		{"forgetting without bank", with("bank_forgetting: 0.9"), []string{`pump.yaml:3: bank_forgetting: there is no bank`}},
+		{"detect", with("detect: {commit: 1, min_length: 0, cooldown: -1s, min_change: -1, odds: 3}"), []string{
+			`pump.yaml:3: detect.commit: must be in (0, 1), not 1`,
+			`pump.yaml:3: detect.min_length: must be at least 1, not 0`,
+			`pump.yaml:3: detect.cooldown: must not be negative, not -1s`,
+			`pump.yaml:3: detect.min_change: must not be negative, not -1`,
+			`pump.yaml:3: detect.odds: unknown key; known here: commit, min_length, cooldown, min_change`,
+		}},
+		{"detect text", with("detect: always"), []string{`pump.yaml:3: detect: must be true, false, or a mapping, not the text "always"`}},
+		{"top without levels under detect", with("detect: true", "top: 0.9"), []string{`pump.yaml:4: top: belongs to levels: with detect and without levels there is the default bank`}},
+		{"alerts without detect", with("alerts: {jsonl: {path: a}}"), []string{`pump.yaml:3: alerts: there are none without detect`}},
+		{"alerts over sink", with("detect: true", "sink: {jsonl: {path: a}}", "alerts: {jsonl: {path: a}}"), []string{`pump.yaml:5: alerts.jsonl.path: "a" is also written, by sink.jsonl.path`}},
+		{"time unit", with("time_unit: 0s"), []string{`pump.yaml:3: time_unit: must be a number of milliseconds above zero, not 0s`}},
+		{"rules", with("keys: [{match: 'a*', levels: 3}, {top: 2}, {match: '[', bank: [{levels: [], top: 1}], top: 1}, {match: b, model: {family: ar, prior: {nu: 1}}}]"), []string{
+			`pump.yaml:3: keys.0.levels: must be a list of {alpha, beta}, not the number 3`,
+			`pump.yaml:3: keys.1.top: must be in [0, 1], not 2`,
+			`pump.yaml:3: keys.1.match: missing; it is required`,
+			`pump.yaml:3: keys.2.match: "[" is not a pattern: * stands for any text, ? for one character, [a-c] for one of them`,
+			`pump.yaml:3: keys.3.model.family: unknown key; known here: prior`,
+			`pump.yaml:3: keys.2.bank: stands in place of top`,
+			`pump.yaml:3: keys.3.model.prior.nu: unknown key; did you mean "mu"?`,
+		}},
+		{"prior of a rule", with("keys: [{match: b, model: {prior: {nu: 1}}}]"), []string{
+			`pump.yaml:3: keys.0.model.prior.nu: unknown key; did you mean "mu"?`,
+		}},
+		{"auto", "model: {family: bernoulli, prior: auto}\nsource: {jsonl: {path: a}}", []string{
+			`pump.yaml:1: model.prior: auto: bernoulli has no location or scale that data could set`,
+		}},
+		{"warm-up of a given prior", "model: {family: normal, warm_up: 3}\nsource: {jsonl: {path: a}}", []string{
+			`pump.yaml:1: model.warm_up: belongs to prior: auto`,
+		}},
+		{"online keys under smooth", with("transform: smooth", "detect: true", "bank: [{levels: [], top: 1}]", "time_unit: 1m", "alerts: {jsonl: {path: a}}"), []string{
+			`pump.yaml:4: detect: belongs to transform: filter`,
+			`pump.yaml:5: bank: belongs to transform: filter`,
+			`pump.yaml:6: time_unit: belongs to transform: filter`,
+			`pump.yaml:7: alerts: belongs to transform: filter`,
 		}},
 
 		{"empty", "", []string{`pump.yaml: the config is empty`}},
@@ -433,7 +496,7 @@ func TestParseOverrideErrors(t *testing.T) {
 		{[]string{"model.prior.mean.0=9"}, []string{`--set model.prior.mean.0=9: model.prior.mean.0: the config has no list model.prior.mean; set it as a whole`}},
 		{[]string{"top.x=1"}, []string{`--set top.x=1: top.x: top is the number 1, and has no keys`}},
 
-		{[]string{"famly=ar"}, []string{`--set famly=ar: famly: unknown key; known here: transform, model, levels, top, order, lateness, session, change, source, sink, dead_letter, runner, bank, bank_forgetting, time_unit, detect, keys, alerts`}},
+		{[]string{"famly=ar"}, []string{`--set famly=ar: famly: unknown key; known here: transform, model, levels, top, bank, bank_forgetting, detect, keys, order, lateness, time_unit, session, change, source, sink, dead_letter, alerts, runner`}},
 		{[]string{"top="}, []string{`--set top=: top: must be a number, not null`}},
 		{[]string{"top=2", "levels.0.alpha=x"}, []string{
 			`--set top=2: top: must be in [0, 1], not 2`,

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,7 +17,7 @@ import (
 
 func init() {
 	register.DoFn4x0[beam.EventTime, connectors.Record, func(beam.EventTime, string, transforms.Observation), func([]byte)](&decodeFn{})
-	register.DoFn3x0[string, transforms.Estimate, func([]byte)](&encodeEstimatesFn{})
+	register.DoFn4x0[string, transforms.Estimate, func([]byte), func([]byte)](&encodeEstimatesFn{})
 	register.DoFn3x0[string, transforms.Smoothed, func([]byte)](&encodeSmoothedFn{})
 	register.DoFn2x0[transforms.Rejected, func([]byte)](&rejectFn{})
 	register.Emitter3[beam.EventTime, string, transforms.Observation]()
@@ -33,15 +32,17 @@ type Graph struct {
 	source    connectors.Source
 	sink      connectors.Sink
 	dead      connectors.Sink
-	filter    hafvf.Config
+	alerts    *connectors.Sink
+	detects   bool
 	transform graphTransform
 }
 
-// A graphTransform is what a graph does to observations: lines for the sink, and
-// what it rejects.
+// A graphTransform is what a graph does to observations: lines for the sink,
+// alerts, and what it rejects.
 type graphTransform interface {
-	// build lays it out, tied to a run of this process.
-	build(s beam.Scope, run string, observations beam.PCollection) (lines, rejected beam.PCollection)
+	// build lays it out, tied to a run of this process. Alerts are invalid where
+	// there are none.
+	build(s beam.Scope, run string, observations beam.PCollection) (lines, alerts, rejected beam.PCollection)
 	columns(l layout, x connectors.Kind) []connectors.Column
 	steps() []Step
 }
@@ -67,11 +68,15 @@ func (g *Graph) String() string {
 
 // Graph composes the config's steps. It reads no data.
 func (c *Config) Graph() (*Graph, error) {
-	g := &Graph{filter: hafvf.Config{Family: c.Model.Family, Prior: c.Model.Prior, Dim: c.Model.Dim, Levels: []hafvf.Beta{}, Top: c.Top}}
-	for _, l := range c.Levels {
-		g.filter.Levels = append(g.filter.Levels, hafvf.Beta(l))
+	g := &Graph{detects: c.Detect != nil}
+	base := c.filter(c.Model.Prior, c.Model.WarmUp, c.Levels, c.Top, c.Bank)
+	var rules []transforms.Rule
+	all := []hafvf.Config{base}
+	for _, k := range c.Keys {
+		rules = append(rules, transforms.Rule{Match: k.Match, Filter: c.filter(k.Prior, k.WarmUp, k.Levels, k.Top, k.Bank)})
+		all = append(all, rules[len(rules)-1].Filter)
 	}
-	layout, err := newLayout(g.filter)
+	layout, err := newLayout(all...)
 	if err != nil {
 		return nil, err
 	}
@@ -89,13 +94,21 @@ func (c *Config) Graph() (*Graph, error) {
 		x = connectors.Number
 	}
 	if c.Transform == Smooth {
-		g.transform = smoothing{transforms.SmoothConfig{
-			Filter: g.filter, Gap: c.Session.Gap, AllowedLateness: c.Session.AllowedLateness, Max: c.Session.Max, Odds: c.Odds,
+		g.transform = smoothing{layout, transforms.SmoothConfig{
+			Filter: base, Keys: rules, Gap: c.Session.Gap, AllowedLateness: c.Session.AllowedLateness, Max: c.Session.Max, Odds: c.Odds,
 		}}
 	} else {
-		g.transform = filtering{transforms.Config{Filter: g.filter, Order: transforms.Order(c.Order), Lateness: c.Lateness}}
+		cfg := transforms.Config{Filter: base, Keys: rules, Order: transforms.Order(c.Order), Lateness: c.Lateness, TimeUnit: c.TimeUnit}
+		if d := c.Detect; d != nil {
+			cfg.Alerts = transforms.AlertConfig{Cooldown: d.Cooldown, MinChange: d.MinChange}
+		}
+		g.transform = filtering{layout, cfg}
 	}
 	g.sink = c.Sink.connector(g.transform.columns(layout, x))
+	if c.Alerts != nil {
+		alerts := c.Alerts.connector(layout.alertColumns())
+		g.alerts = &alerts
+	}
 	g.dead = connectors.Sink{Format: connectors.JSONLines, Path: connectors.Stderr}
 	if c.DeadLetter != nil {
 		g.dead = c.DeadLetter.connector(nil)
@@ -107,11 +120,57 @@ func (c *Config) Graph() (*Graph, error) {
 		{"write", describeSink(g.sink), nil},
 		{"reject", "reason, place, raw input to " + describeSink(g.dead), nil},
 	})
+	if g.alerts != nil {
+		g.Steps = append(g.Steps, Step{"alert", "outliers and changes to " + describeSink(*g.alerts), nil})
+	}
 	return g, nil
 }
 
-func describeFilter(c hafvf.Config) string {
-	return fmt.Sprintf("%s, %d levels %v, top %g", c.Family, len(c.Levels), c.Levels, c.Top)
+// filter is the config of one kind of filter.
+func (c *Config) filter(prior map[string]any, warmUp int, levels []Level, top float64, bank []Member) hafvf.Config {
+	f := hafvf.Config{Family: c.Model.Family, Prior: prior, Dim: c.Model.Dim, Levels: betas(levels), Top: top, WarmUp: warmUp}
+	for _, m := range bank {
+		f.Bank = append(f.Bank, hafvf.Member{Levels: betas(m.Levels), Top: m.Top})
+	}
+	if bank != nil {
+		f.Forgetting = c.BankForgetting
+	}
+	if d := c.Detect; d != nil {
+		f.Detect = &hafvf.Detect{Commit: d.Commit, MinLength: d.MinLength}
+	}
+	return f
+}
+
+func betas(levels []Level) []hafvf.Beta {
+	out := make([]hafvf.Beta, len(levels))
+	for i, l := range levels {
+		out[i] = hafvf.Beta(l)
+	}
+	return out
+}
+
+func describeFilter(c hafvf.Config, rules []transforms.Rule) string {
+	var b strings.Builder
+	b.WriteString(c.Family)
+	members := c.Bank
+	if len(members) == 0 {
+		members = []hafvf.Member{{Levels: c.Levels, Top: c.Top}}
+	} else {
+		fmt.Fprintf(&b, ", bank of %d", len(members))
+	}
+	for _, m := range members {
+		fmt.Fprintf(&b, ", %d levels %v, top %g", len(m.Levels), m.Levels, m.Top)
+	}
+	if c.WarmUp > 0 {
+		b.WriteString(", prior from the data")
+	}
+	if c.Detect != nil {
+		b.WriteString(", with detection")
+	}
+	if len(rules) > 0 {
+		fmt.Fprintf(&b, ", %d exceptions", len(rules))
+	}
+	return b.String()
 }
 
 func describeSink(s connectors.Sink) string {
@@ -139,20 +198,27 @@ func (g *Graph) build(run string) *beam.Pipeline {
 	p, s := beam.NewPipelineWithRoot()
 	records := connectors.Read(s, g.source, run)
 	observations, undecoded := beam.ParDo2(s.Scope("Decode"), &decodeFn{Run: run, Format: g.source.Format, Timed: !g.source.TimeOptional}, records)
-	lines, rejected := g.transform.build(s, run, observations)
+	lines, alerts, rejected := g.transform.build(s, run, observations)
 	connectors.Write(s, run+"/records", lines)
+	if g.alerts != nil {
+		connectors.Write(s, run+"/alerts", alerts)
+	}
 	rejects := beam.ParDo(s.Scope("Reject"), &rejectFn{Run: run}, rejected)
 	connectors.Write(s, run+"/rejected", beam.Flatten(s, undecoded, rejects))
 	return p
 }
 
 // filtering is transform: filter.
-type filtering struct{ cfg transforms.Config }
+type filtering struct {
+	layout layout
+	cfg    transforms.Config
+}
 
-func (f filtering) build(s beam.Scope, run string, observations beam.PCollection) (lines, rejected beam.PCollection) {
+func (f filtering) build(s beam.Scope, run string, observations beam.PCollection) (lines, alerts, rejected beam.PCollection) {
 	f.cfg.Taken = run
 	estimates, rejected := transforms.Filter(s, f.cfg, observations)
-	return beam.ParDo(s.Scope("Encode"), &encodeEstimatesFn{newEncoder(run, f.cfg.Filter)}, estimates), rejected
+	lines, alerts = beam.ParDo2(s.Scope("Encode"), &encodeEstimatesFn{encoder{Run: run, Layout: f.layout}}, estimates)
+	return lines, alerts, rejected
 }
 
 func (filtering) columns(l layout, x connectors.Kind) []connectors.Column {
@@ -165,18 +231,21 @@ func (f filtering) steps() []Step {
 		order = fmt.Sprintf("in the order of event times, up to %v late", f.cfg.Lateness)
 	}
 	return []Step{
-		{Filter, fmt.Sprintf("%s, keyed, %s", describeFilter(f.cfg.Filter), order), []string{"encode", "reject"}},
+		{Filter, fmt.Sprintf("%s, keyed, %s", describeFilter(f.cfg.Filter, f.cfg.Keys), order), []string{"encode", "reject"}},
 		{"encode", "estimates as JSON objects", []string{"write"}},
 	}
 }
 
 // smoothing is transform: smooth.
-type smoothing struct{ cfg transforms.SmoothConfig }
+type smoothing struct {
+	layout layout
+	cfg    transforms.SmoothConfig
+}
 
-func (m smoothing) build(s beam.Scope, run string, observations beam.PCollection) (lines, rejected beam.PCollection) {
+func (m smoothing) build(s beam.Scope, run string, observations beam.PCollection) (lines, alerts, rejected beam.PCollection) {
 	m.cfg.Taken = run
 	smoothed, rejected := transforms.Smooth(s, m.cfg, observations)
-	return beam.ParDo(s.Scope("Encode"), &encodeSmoothedFn{newEncoder(run, m.cfg.Filter)}, smoothed), rejected
+	return beam.ParDo(s.Scope("Encode"), &encodeSmoothedFn{encoder{Run: run, Layout: m.layout}}, smoothed), beam.PCollection{}, rejected
 }
 
 func (smoothing) columns(l layout, x connectors.Kind) []connectors.Column {
@@ -186,7 +255,7 @@ func (smoothing) columns(l layout, x connectors.Kind) []connectors.Column {
 func (m smoothing) steps() []Step {
 	return []Step{
 		{Smooth, fmt.Sprintf("%s, keyed, forward and backward over sessions with gaps of %v, revised up to %v late, cut at %d observations; changes at odds of %g",
-			describeFilter(m.cfg.Filter), m.cfg.Gap, m.cfg.AllowedLateness, m.cfg.Max, m.cfg.Odds), []string{"encode", "reject"}},
+			describeFilter(m.cfg.Filter, m.cfg.Keys), m.cfg.Gap, m.cfg.AllowedLateness, m.cfg.Max, m.cfg.Odds), []string{"encode", "reject"}},
 		{"encode", "smoothed estimates as JSON objects", []string{"write"}},
 	}
 }
@@ -248,36 +317,17 @@ const chunk = 256 << 10
 // summary.
 type encoder struct {
 	Run    string
-	Filter string // hafvf.Config as JSON
+	Layout layout
 
-	layout layout
-	lines  []byte
-	run    *run
-	tally  tally
+	lines, alerts []byte
+	run           *run
+	tally         tally
 }
 
-func newEncoder(run string, cfg hafvf.Config) encoder {
-	text, err := json.Marshal(cfg)
-	if err != nil {
-		panic("pipeline: " + err.Error())
-	}
-	return encoder{Run: run, Filter: string(text)}
-}
+func (fn *encoder) start() { fn.run = runOf(fn.Run) }
 
-func (fn *encoder) Setup() (err error) {
-	var cfg hafvf.Config
-	if err := json.Unmarshal([]byte(fn.Filter), &cfg); err != nil {
-		return err
-	}
-	fn.layout, err = newLayout(cfg)
-	return err
-}
-
-func (fn *encoder) StartBundle(_ func([]byte)) {
-	fn.run = runOf(fn.Run)
-}
-
-func (fn *encoder) flush(least int, emit func([]byte)) {
+// flush emits lines once there are enough of them.
+func (fn *encoder) flush(least int, emit, alert func([]byte)) {
 	if len(fn.lines) < least {
 		return
 	}
@@ -285,31 +335,44 @@ func (fn *encoder) flush(least int, emit func([]byte)) {
 		emit(fn.lines)
 		fn.lines = nil
 	}
+	if len(fn.alerts) > 0 {
+		alert(fn.alerts)
+		fn.alerts = nil
+	}
 	if fn.run != nil {
 		fn.run.note(&fn.tally)
 	}
 	fn.tally = tally{}
 }
 
-func (fn *encoder) FinishBundle(emit func([]byte)) { fn.flush(0, emit) }
-
-// encodeEstimatesFn turns estimates into chunks of JSON lines.
+// encodeEstimatesFn turns estimates into chunks of JSON lines, and their alerts.
 type encodeEstimatesFn struct{ encoder }
 
-func (fn *encodeEstimatesFn) ProcessElement(key string, e transforms.Estimate, emit func([]byte)) {
-	fn.lines = fn.layout.appendEstimate(fn.lines, key, &e)
+func (fn *encodeEstimatesFn) StartBundle(_, _ func([]byte)) { fn.start() }
+
+func (fn *encodeEstimatesFn) ProcessElement(key string, e transforms.Estimate, emit, alert func([]byte)) {
+	fn.lines = fn.Layout.appendEstimate(fn.lines, key, &e)
+	if e.Alert != nil {
+		fn.alerts = fn.Layout.appendAlert(fn.alerts, key, &e)
+	}
 	fn.tally.estimate(key, &e)
-	fn.flush(chunk, emit)
+	fn.flush(chunk, emit, alert)
 }
+
+func (fn *encodeEstimatesFn) FinishBundle(emit, alert func([]byte)) { fn.flush(0, emit, alert) }
 
 // encodeSmoothedFn turns smoothed estimates into chunks of JSON lines.
 type encodeSmoothedFn struct{ encoder }
 
+func (fn *encodeSmoothedFn) StartBundle(_ func([]byte)) { fn.start() }
+
 func (fn *encodeSmoothedFn) ProcessElement(key string, s transforms.Smoothed, emit func([]byte)) {
-	fn.lines = fn.layout.appendSmoothed(fn.lines, key, &s)
+	fn.lines = fn.Layout.appendSmoothed(fn.lines, key, &s)
 	fn.tally.smoothed(key, &s)
-	fn.flush(chunk, emit)
+	fn.flush(chunk, emit, nil)
 }
+
+func (fn *encodeSmoothedFn) FinishBundle(emit func([]byte)) { fn.flush(0, emit, nil) }
 
 // rejectFn turns what the filter rejected into dead-letter records.
 type rejectFn struct {

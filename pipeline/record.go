@@ -15,21 +15,31 @@ import (
 
 // A layout is the form that the estimates of one model take as records.
 type layout struct {
-	params []hafvf.Param
-	vector bool // means are lists, also of one entry
-	levels int
+	Params []hafvf.Param
+	Vector bool // means are lists, also of one entry
+	Levels int  // of the filter that has most
+	Bank   int  // filters of the largest bank, 0 where there is none
+	Detect bool
+	WarmUp bool
 }
 
-func newLayout(cfg hafvf.Config) (layout, error) {
-	f, err := cfg.Filter()
-	if err != nil {
-		return layout{}, err
+// newLayout is the layout of estimates by any of the filters, which have one
+// family and dimension.
+func newLayout(filters ...hafvf.Config) (l layout, err error) {
+	for _, cfg := range filters {
+		bank, err := cfg.NewBank()
+		if err != nil {
+			return layout{}, err
+		}
+		m := bank.Model()
+		l.Params, l.Vector = m.Params(), cfg.Family == "mvnormal" || m.Outputs() > 1
+		l.Detect, l.WarmUp = bank.Detects(), l.WarmUp || cfg.WarmUp > 0
+		l.Bank = max(l.Bank, len(cfg.Bank))
+		for i := range bank.Members() {
+			l.Levels = max(l.Levels, bank.Filter(i).Levels())
+		}
 	}
-	return layout{
-		params: f.Model().Params(),
-		vector: cfg.Family == "mvnormal" || f.Model().Outputs() > 1,
-		levels: f.Levels(),
-	}, nil
+	return l, nil
 }
 
 // appendEstimate appends the record of an estimate, a JSON object and a line end.
@@ -39,6 +49,11 @@ func (l layout) appendEstimate(b []byte, key string, e *transforms.Estimate) []b
 	b = l.appendMoments(b, e.Predicted)
 	b = append(b, `,"estimate":`...)
 	b = l.appendMoments(b, e.Estimate)
+	if e.Detection != nil {
+		b = append(b[:len(b)-1], `,"regime":`...)
+		b = l.appendMoments(b, e.Regime)
+		b = append(b, '}')
+	}
 	b = append(b, `,"log_predictive":`...)
 	b = appendNumber(b, e.LogPredictive)
 	b = append(b, `,"elbo":`...)
@@ -57,7 +72,91 @@ func (l layout) appendEstimate(b []byte, key string, e *transforms.Estimate) []b
 	}
 	b = append(b, `,"converged":`...)
 	b = strconv.AppendBool(b, e.Converged)
+	if e.WarmUp {
+		b = append(b, `,"warm_up":true`...)
+	}
+	if e.Bank != nil {
+		b = append(b, `,"bank":[`...)
+		for i, m := range e.Bank {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(b, `{"weight_of_member":`...)
+			b = appendNumber(b, m.Share)
+			b = append(b, `,"weight":`...)
+			b = appendNumber(b, m.Weight)
+			b = append(b, `,"memory":`...)
+			b = appendNumber(b, m.Memory)
+			b = append(b, `,"log_predictive":`...)
+			b = appendNumber(b, m.LogPredictive)
+			b = append(b, '}')
+		}
+		b = append(b, ']')
+	}
+	if e.Detection != nil {
+		b = append(b, `,"detect":`...)
+		b = appendDetection(b, e.Detection)
+	}
 	return append(b, '}', '\n')
+}
+
+func appendDetection(b []byte, d *transforms.Detection) []byte {
+	b = append(b, `{"kind":`...)
+	b = appendText(b, string(d.Kind))
+	b = append(b, `,"p_stay":`...)
+	b = appendNumber(b, d.Stay)
+	b = append(b, `,"p_outlier":`...)
+	b = appendNumber(b, d.Outlier)
+	b = append(b, `,"p_change":`...)
+	b = appendNumber(b, d.Change)
+	b = append(b, `,"start":`...)
+	b = appendTime(b, d.Start)
+	b = append(b, `,"start_n":`...)
+	b = appendCount(b, d.StartN, d.StartN > 0)
+	b = append(b, `,"delay":`...)
+	b = appendCount(b, d.Delay, d.Kind == hafvf.Change || d.Kind == hafvf.Revision)
+	b = append(b, `,"age":`...)
+	b = strconv.AppendInt(b, d.Age, 10)
+	return append(b, '}')
+}
+
+// appendAlert appends the record of an estimate's alert, a JSON object and a line
+// end.
+func (l layout) appendAlert(b []byte, key string, e *transforms.Estimate) []byte {
+	a := e.Alert
+	b = append(b, `{"key":`...)
+	b = appendText(b, key)
+	b = append(b, `,"time":`...)
+	b = appendTime(b, e.Time)
+	b = append(b, `,"kind":`...)
+	b = appendText(b, string(a.Kind))
+	b = append(b, `,"id":`...)
+	b = appendText(b, e.ID)
+	b = append(b, `,"corrects":`...)
+	if a.Corrects == "" {
+		b = append(b, "null"...)
+	} else {
+		b = appendText(b, a.Corrects)
+	}
+	b = append(b, `,"start":`...)
+	b = appendTime(b, a.Start)
+	b = append(b, `,"delay":`...)
+	b = strconv.AppendInt(b, a.Delay, 10)
+	b = append(b, `,"odds":`...)
+	b = appendNumber(b, a.Odds)
+	b = append(b, `,"before":`...)
+	b = l.appendMoments(b, a.Before)
+	b = append(b, `,"after":`...)
+	b = l.appendMoments(b, a.After)
+	return append(b, '}', '\n')
+}
+
+// appendCount appends n, or null where there is none.
+func appendCount(b []byte, n int64, some bool) []byte {
+	if !some {
+		return append(b, "null"...)
+	}
+	return strconv.AppendInt(b, n, 10)
 }
 
 // appendSmoothed appends the record of a smoothed estimate, a JSON object and a
@@ -133,7 +232,7 @@ func appendLevels(b []byte, levels []float64) []byte {
 func (l layout) appendPosterior(b []byte, v []float64) []byte {
 	b = append(b, `,"posterior":{`...)
 	at := 0
-	for i, p := range l.params {
+	for i, p := range l.Params {
 		if i > 0 {
 			b = append(b, ',')
 		}
@@ -152,6 +251,46 @@ func (l layout) estimateColumns(x connectors.Kind) []connectors.Column {
 		columns(connectors.Number, "log_predictive", "elbo", "weight", "memory"),
 		l.levelColumns("levels"), l.posteriorColumns(),
 		columns(connectors.Number, "iterations"), columns(connectors.Bool, "converged"),
+		l.warmUpColumns(), l.bankColumns(), l.detectionColumns(),
+	)
+}
+
+func (l layout) warmUpColumns() []connectors.Column {
+	if !l.WarmUp {
+		return nil
+	}
+	return columns(connectors.Bool, "warm_up")
+}
+
+func (l layout) bankColumns() (cols []connectors.Column) {
+	for i := range l.Bank {
+		for _, name := range []string{"weight_of_member", "weight", "memory", "log_predictive"} {
+			cols = append(cols, columns(connectors.Number, fmt.Sprintf("bank.%d.%s", i, name))...)
+		}
+	}
+	return cols
+}
+
+func (l layout) detectionColumns() []connectors.Column {
+	if !l.Detect {
+		return nil
+	}
+	kind := connectors.Number
+	if l.Vector {
+		kind = connectors.String
+	}
+	return slices.Concat(
+		columns(kind, "estimate.regime.mean", "estimate.regime.sd"), columns(connectors.String, "detect.kind"),
+		columns(connectors.Number, "detect.p_stay", "detect.p_outlier", "detect.p_change"), columns(connectors.Time, "detect.start"),
+		columns(connectors.Number, "detect.start_n", "detect.delay", "detect.age"),
+	)
+}
+
+// alertColumns are the record of an alert as a table.
+func (l layout) alertColumns() []connectors.Column {
+	return slices.Concat(
+		columns(connectors.String, "key"), columns(connectors.Time, "time"), columns(connectors.String, "kind", "id", "corrects"),
+		columns(connectors.Time, "start"), columns(connectors.Number, "delay", "odds"), l.momentColumns("before", "after"),
 	)
 }
 
@@ -182,7 +321,7 @@ func headColumns(x connectors.Kind) []connectors.Column {
 
 func (l layout) momentColumns(names ...string) (cols []connectors.Column) {
 	kind := connectors.Number
-	if l.vector {
+	if l.Vector {
 		kind = connectors.String
 	}
 	for _, name := range names {
@@ -192,14 +331,14 @@ func (l layout) momentColumns(names ...string) (cols []connectors.Column) {
 }
 
 func (l layout) levelColumns(path string) (cols []connectors.Column) {
-	for i := range l.levels {
+	for i := range l.Levels {
 		cols = append(cols, columns(connectors.Number, fmt.Sprintf("%s.%d.alpha", path, i), fmt.Sprintf("%s.%d.beta", path, i))...)
 	}
 	return cols
 }
 
 func (l layout) posteriorColumns() (cols []connectors.Column) {
-	for _, p := range l.params {
+	for _, p := range l.Params {
 		kind := connectors.Number
 		if p.Rows > 0 {
 			kind = connectors.String
@@ -218,7 +357,7 @@ func (l layout) appendMoments(b []byte, m transforms.Moments) []byte {
 }
 
 func (l layout) appendOutputs(b []byte, v []float64) []byte {
-	if !l.vector {
+	if !l.Vector {
 		return appendNumber(b, v[0])
 	}
 	return appendNumbers(b, v)

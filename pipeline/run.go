@@ -17,6 +17,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/runners/prism"
 
 	"hafvf/connectors"
+	"hafvf/hafvf"
 	"hafvf/transforms"
 )
 
@@ -24,20 +25,25 @@ import (
 type Summary struct {
 	Keys, Sessions                           int64 // of the filter; of the smoother
 	Records, Rejected, Missing, NotConverged int64
-	Changes                                  int64 // that the smoother found
+	Outliers, Changes                        int64 // that detection or the smoother found
 	Elapsed                                  time.Duration
 	Stopped                                  bool    // before the end of the input
-	Largest                                  []Break // per key, the largest; at most five keys, largest first
+	Largest                                  []Break // per key, the largest; a few keys, largest first
+
+	detects bool
 }
 
-// A Break is where something of a key came to an end: for the filter a step at
-// which it let go of what it remembered, for the smoother a change.
+// A Break is where something of a key came to an end: a change that detection or
+// the smoother found, or without them a step at which the filter let go of what
+// it remembered.
 type Break struct {
-	Key    string
-	ID     string
-	Time   time.Time
-	Size   float64 // effective observations dropped from memory; nats of evidence
-	Memory float64 // what was left, with the step's own; of the smoother, nothing
+	Key  string
+	ID   string
+	Time time.Time // of a change, its start
+	// Size is that of the change in standard deviations, nats of evidence, or the
+	// effective observations dropped from memory.
+	Size  float64
+	About string // what else there is to say
 }
 
 // Progress is how far a run has come.
@@ -62,22 +68,22 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (Summary, error)
 	if err := connectors.Check(r.Graph.source); err != nil {
 		return Summary{}, err
 	}
-	records, err := connectors.Create(r.Graph.sink)
-	if err != nil {
-		return Summary{}, err
-	}
-	defer records.Abort()
-	rejected, err := connectors.Create(r.Graph.dead)
-	if err != nil {
-		return Summary{}, err
-	}
-	defer rejected.Abort()
-
 	name := "run-" + rand.Text()
-	connectors.Register(name+"/records", records)
-	defer connectors.Unregister(name + "/records")
-	connectors.Register(name+"/rejected", rejected)
-	defer connectors.Unregister(name + "/rejected")
+	outputs := map[string]connectors.Sink{"records": r.Graph.sink, "rejected": r.Graph.dead}
+	if r.Graph.alerts != nil {
+		outputs["alerts"] = *r.Graph.alerts
+	}
+	var writers []*connectors.Writer
+	for output, sink := range outputs {
+		w, err := connectors.Create(sink)
+		if err != nil {
+			return Summary{}, err
+		}
+		defer w.Abort()
+		writers = append(writers, w)
+		connectors.Register(name+"/"+output, w)
+		defer connectors.Unregister(name + "/" + output)
+	}
 	state := &run{gate: connectors.NewGate(name)}
 	defer state.gate.Close()
 	runs.Store(name, state)
@@ -108,11 +114,16 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (Summary, error)
 	if err != nil {
 		return Summary{}, err
 	}
-	if err := errors.Join(records.Commit(), rejected.Commit()); err != nil {
+	for _, w := range writers {
+		err = errors.Join(err, w.Commit())
+	}
+	if err != nil {
 		return Summary{}, err
 	}
 	s := state.summary()
 	s.Keys, s.Sessions, s.NotConverged = counters["keys"], counters["sessions"], counters["not_converged"]
+	s.Outliers, s.Changes = counters["outliers"], counters["changes"]
+	s.detects = r.Graph.detects
 	s.Elapsed = time.Since(start)
 	return s, nil
 }
@@ -210,7 +221,6 @@ func (r *run) note(t *tally) {
 	defer r.mu.Unlock()
 	r.sum.Records += t.records
 	r.sum.Missing += t.missing
-	r.sum.Changes += t.changes
 	for _, b := range t.largest {
 		r.sum.Largest = keepLargest(r.sum.Largest, b)
 	}
@@ -218,20 +228,26 @@ func (r *run) note(t *tally) {
 
 // A tally is a part of the summary, counted without a lock.
 type tally struct {
-	records, missing, changes int64
-	largest                   []Break
+	records, missing int64
+	largest          []Break
 }
 
 func (t *tally) estimate(key string, e *transforms.Estimate) {
 	t.records++
-	if e.Missing {
+	switch {
+	case e.Missing:
 		t.missing++
-		return
-	}
-	// memory = E[w]·before + J: what went is (1 − E[w])·before.
-	kept := e.Memory - float64(len(e.X))
-	if forgot := kept * (1 - e.Weight) / e.Weight; forgot > 1 {
-		t.add(Break{Key: key, ID: e.ID, Time: e.Time, Size: forgot, Memory: e.Memory})
+	case e.Detection != nil:
+		if a := e.Alert; a != nil && a.Kind != hafvf.Outlier {
+			t.add(Break{Key: key, ID: e.ID, Time: a.Start, Size: a.Size,
+				About: fmt.Sprintf("%.4g → %.4g, told %d observations later", a.Before.Mean[0], a.After.Mean[0], a.Delay)})
+		}
+	default:
+		// memory = E[w]·before + J: what went is (1 − E[w])·before.
+		kept := e.Memory - float64(len(e.X))
+		if forgot := kept * (1 - e.Weight) / e.Weight; forgot > 1 {
+			t.add(Break{Key: key, ID: e.ID, Time: e.Time, Size: forgot, About: fmt.Sprintf("kept %.4g", e.Memory)})
+		}
 	}
 }
 
@@ -241,7 +257,6 @@ func (t *tally) smoothed(key string, s *transforms.Smoothed) {
 		t.missing++
 	}
 	if s.Change {
-		t.changes++
 		t.add(Break{Key: key, ID: s.ID, Time: s.Time, Size: s.ChangeEvidence})
 	}
 }
@@ -253,7 +268,7 @@ func (t *tally) add(b Break) {
 	t.largest = keepLargest(t.largest, b)
 }
 
-const largestKeys = 5
+const largestKeys = 10
 
 // keepLargest adds b to the largest few, one per key.
 func keepLargest(list []Break, b Break) []Break {
@@ -273,11 +288,18 @@ func keepLargest(list []Break, b Break) []Break {
 // String is the summary as a person reads it.
 func (s Summary) String() string {
 	var b strings.Builder
-	units := fmt.Sprintf("%d keys", s.Keys)
-	if s.Sessions > 0 {
-		units = fmt.Sprintf("%d sessions, %d changes", s.Sessions, s.Changes)
+	title, unit := "what changed most (observations forgotten at one step)", "forgot"
+	switch {
+	case s.Sessions > 0:
+		title, unit = "the clearest change of each key (evidence in nats)", "evidence"
+		fmt.Fprintf(&b, "%d sessions, %d changes, ", s.Sessions, s.Changes)
+	case s.detects:
+		title, unit = "changed, the largest change of each key (in standard deviations)", "by"
+		fmt.Fprintf(&b, "%d keys, %d changes, %d outliers, ", s.Keys, s.Changes, s.Outliers)
+	default:
+		fmt.Fprintf(&b, "%d keys, ", s.Keys)
 	}
-	fmt.Fprintf(&b, "%s, %d records (%d missing), %d rejected, %d not converged, %.1f s", units, s.Records, s.Missing, s.Rejected, s.NotConverged, s.Elapsed.Seconds())
+	fmt.Fprintf(&b, "%d records (%d missing), %d rejected, %d not converged, %.1f s", s.Records, s.Missing, s.Rejected, s.NotConverged, s.Elapsed.Seconds())
 	if s.Stopped {
 		b.WriteString("; stopped before the end of the input, nothing read was lost")
 	}
@@ -285,22 +307,17 @@ func (s Summary) String() string {
 	if len(s.Largest) == 0 {
 		return b.String()
 	}
-	if s.Sessions > 0 {
-		b.WriteString("the clearest changes (evidence in nats):\n")
-	} else {
-		b.WriteString("what changed most (observations forgotten at one step):\n")
-	}
+	fmt.Fprintf(&b, "%s:\n", title)
 	for _, f := range s.Largest {
 		at := f.ID
 		if !f.Time.IsZero() {
 			at = f.Time.UTC().Format(time.RFC3339)
 		}
-		fmt.Fprintf(&b, "  %-24s %s", f.Key, at)
-		if s.Sessions > 0 {
-			fmt.Fprintf(&b, "  %.4g\n", f.Size)
-		} else {
-			fmt.Fprintf(&b, "  forgot %.4g, kept %.4g\n", f.Size, f.Memory)
+		fmt.Fprintf(&b, "  %-24s %s  %s %.4g", f.Key, at, unit, f.Size)
+		if f.About != "" {
+			fmt.Fprintf(&b, ", %s", f.About)
 		}
+		b.WriteByte('\n')
 	}
 	return b.String()
 }

@@ -74,22 +74,22 @@ func plainLoop(t testing.TB, cfg hafvf.Config, lines []string, name string) map[
 	if err != nil {
 		t.Fatal(err)
 	}
-	est, err := transforms.NewEstimator(cfg)
+	est, err := transforms.NewEstimator(transforms.Config{Filter: cfg, Order: transforms.EventTime})
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := map[string][]string{}
-	states := map[string]hafvf.State{}
+	tracks := map[string]*transforms.Track{}
 	for i, line := range lines {
 		key, o, err := decodeJSON([]byte(line))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if states[key] == nil {
-			states[key] = est.Filter().NewState()
+		if tracks[key] == nil {
+			tracks[key] = est.NewTrack(key)
 		}
 		o.ID = fmt.Sprintf("%s:%d", name, i+1)
-		e := est.Estimate(states[key], int64(len(out[key])+1), o)
+		e := est.Estimate(tracks[key], o)
 		out[key] = append(out[key], string(l.appendEstimate(nil, key, &e)))
 	}
 	return out

@@ -65,7 +65,7 @@ func Keys() []Key {
 			walk(p, k.keys)
 		}
 	}
-	walk("", new(Config).keys(new(*yaml.Node)))
+	walk("", new(Config).keys(&priorNodes{}))
 	return all
 }
 
@@ -502,6 +502,27 @@ func unitInterval(v float64) string {
 func positive(v float64) string {
 	if v <= 0 {
 		return "must be greater than 0"
+	}
+	return ""
+}
+
+func aboveZeroToOne(v float64) string {
+	if v <= 0 || v > 1 {
+		return "must be in (0, 1]"
+	}
+	return ""
+}
+
+func between0And1(v float64) string {
+	if v <= 0 || v >= 1 {
+		return "must be in (0, 1)"
+	}
+	return ""
+}
+
+func notNegative(v float64) string {
+	if v < 0 {
+		return "must not be negative"
 	}
 	return ""
 }

@@ -42,6 +42,7 @@ type Alert struct {
 	Start    time.Time // of the outlier, or of the new regime
 	Delay    int64     // observations from the start to the alert
 	Odds     float64   // log odds of the kind, nats
+	Size     float64   // of a change, as in AlertConfig
 	// Before and After are the running regime's mean, before the observation and
 	// after it.
 	Before, After Moments
@@ -81,8 +82,9 @@ func (t *Track) alert(cfg AlertConfig, e *Estimate, d hafvf.Detection, before re
 			a.Corrects = t.alerts.id
 		}
 		t.alerts.id = ""
+		a.Size = size(before, e.Regime)
 		// What corrects an alert is told in any case.
-		if a.Corrects == "" && (size(before, e.Regime) < cfg.MinChange || quiet(&t.alerts.change, e.Time, cfg.Cooldown)) {
+		if a.Corrects == "" && (a.Size < cfg.MinChange || quiet(&t.alerts.change, e.Time, cfg.Cooldown)) {
 			return nil
 		}
 		t.alerts.id = e.ID

@@ -101,7 +101,7 @@ func appendEstimate(b []byte, e Estimate) []byte {
 	b = appendString(b, a.Corrects)
 	b = appendTime(b, a.Start)
 	b = binary.AppendVarint(b, a.Delay)
-	b = appendFloats(b, []float64{a.Odds})
+	b = appendFloats(b, []float64{a.Odds, a.Size})
 	b = appendMoments(b, a.Before)
 	return appendMoments(b, a.After)
 }
@@ -129,7 +129,7 @@ func (r *reader) estimate() Estimate {
 	e.Detection = d
 	if alarmed, _ := r.flags(); alarmed {
 		a := &Alert{Kind: hafvf.Kind(r.string()), Corrects: r.string(), Start: r.time(), Delay: r.varint()}
-		r.numbers(&a.Odds)
+		r.numbers(&a.Odds, &a.Size)
 		a.Before, a.After = r.moments(), r.moments()
 		e.Alert = a
 	}

@@ -3,7 +3,6 @@ package transforms
 import (
 	"fmt"
 	"math"
-	"path"
 
 	"hafvf/hafvf"
 )
@@ -62,12 +61,9 @@ func newStream(cfg hafvf.Config) (*stream, error) {
 	return st, nil
 }
 
-// streamOf is the stream of the first rule that matches the key.
 func (est *Estimator) streamOf(key string) *stream {
-	for i, r := range est.cfg.Keys {
-		if ok, _ := path.Match(r.Match, key); ok {
-			return est.rules[i]
-		}
+	if i := match(est.cfg.Keys, key); i >= 0 {
+		return est.rules[i]
 	}
 	return est.rest
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"slices"
 	"sync"
 	"time"
 
@@ -84,15 +85,27 @@ func (c Config) validate() error {
 	case !(c.Alerts.MinChange >= 0):
 		return fmt.Errorf("least change %g is not a size", c.Alerts.MinChange)
 	}
-	for i, r := range c.Keys {
+	return checkRules(c.Filter, c.Keys)
+}
+
+func checkRules(base hafvf.Config, rules []Rule) error {
+	for i, r := range rules {
 		if _, err := path.Match(r.Match, ""); err != nil {
 			return fmt.Errorf("keys.%d.match: %q is not a pattern", i, r.Match)
 		}
-		if r.Filter.Family != c.Filter.Family {
-			return fmt.Errorf("keys.%d: family %s, but %s for all other keys", i, r.Filter.Family, c.Filter.Family)
+		if r.Filter.Family != base.Family {
+			return fmt.Errorf("keys.%d: family %s, but %s for all other keys", i, r.Filter.Family, base.Family)
 		}
 	}
 	return nil
+}
+
+// match is the first rule whose pattern matches the key, -1 where none does.
+func match(rules []Rule, key string) int {
+	return slices.IndexFunc(rules, func(r Rule) bool {
+		ok, _ := path.Match(r.Match, key)
+		return ok
+	})
 }
 
 var taken sync.Map // of func(int) by name

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -29,7 +28,11 @@ func init() {
 
 // SmoothConfig is the configuration of Smooth.
 type SmoothConfig struct {
+	// Filter has no bank and no detection. With a warm-up, all of a session sets
+	// its prior.
 	Filter hafvf.Config
+	// Keys are exceptions, as in Config.
+	Keys []Rule
 	// Gap ends a session: observations at least so far apart belong to two. Whole
 	// milliseconds.
 	Gap time.Duration
@@ -66,8 +69,7 @@ func (c SmoothConfig) validate() error {
 	case !(c.Odds > 0):
 		return fmt.Errorf("odds %g are not above zero", c.Odds)
 	}
-	_, err := c.Filter.Filter()
-	return err
+	return checkRules(c.Filter, c.Keys)
 }
 
 // Smooth takes a PCollection<KV<string, Observation>>, in whatever window, and
@@ -86,7 +88,7 @@ func (c SmoothConfig) validate() error {
 func Smooth(s beam.Scope, cfg SmoothConfig, col beam.PCollection) (smoothed, rejected beam.PCollection) {
 	s = s.Scope("hafvf.Smooth")
 	cfg = cfg.withDefaults()
-	if err := cfg.validate(); err != nil {
+	if _, err := NewSmoother(cfg); err != nil {
 		panic("transforms.Smooth: " + err.Error())
 	}
 	text, err := json.Marshal(cfg)
@@ -118,12 +120,12 @@ func parseSmoothConfig(text string) (cfg SmoothConfig, err error) {
 type admitFn struct {
 	Config string
 
-	filter *hafvf.Filter
-	cfg    SmoothConfig
-	blocks map[string]*block
-	size   int
-	n      int
-	counts counts
+	smoother *Smoother
+	cfg      SmoothConfig
+	blocks   map[string]*block
+	size     int
+	n        int
+	counts   counts
 }
 
 // span is how much time a block may cover: sessions become due later by that.
@@ -133,7 +135,7 @@ func (fn *admitFn) Setup() (err error) {
 	if fn.cfg, err = parseSmoothConfig(fn.Config); err != nil {
 		return err
 	}
-	fn.filter, err = fn.cfg.Filter.Filter()
+	fn.smoother, err = NewSmoother(fn.cfg)
 	return err
 }
 
@@ -144,16 +146,7 @@ func (fn *admitFn) StartBundle(_ func(beam.EventTime, string, []byte), _ func(Re
 
 func (fn *admitFn) ProcessElement(key string, o Observation, emit func(beam.EventTime, string, []byte), reject func(Rejected)) {
 	fn.n++
-	var err error
-	switch {
-	case key == "":
-		err = errors.New("empty key")
-	case o.Time.IsZero():
-		err = errors.New("no time; a session needs one")
-	default:
-		err = fn.filter.Check(o.X)
-	}
-	if err != nil {
+	if err := fn.smoother.Check(key, o); err != nil {
 		fn.counts.rejected++
 		reject(Rejected{Key: key, Observation: o, Reason: err.Error()})
 		return

@@ -2,6 +2,7 @@ package transforms
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -54,24 +55,77 @@ type Session struct {
 // A Smoother smooths sessions without a pipeline: what Smooth does to one
 // session, as a plain loop. It is not safe for concurrent use.
 type Smoother struct {
-	filter *hafvf.Filter
-	odds   float64
-	max    int
+	cfg    SmoothConfig
+	rest   *hafvf.Filter   // of the keys that no rule matches
+	rules  []*hafvf.Filter // as SmoothConfig.Keys
 	params int
 }
 
 // NewSmoother makes a smoother. An error names what is wrong with cfg.
 func NewSmoother(cfg SmoothConfig) (*Smoother, error) {
 	cfg = cfg.withDefaults()
-	f, err := cfg.Filter.Filter()
-	if err != nil {
+	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	sm := &Smoother{filter: f, odds: cfg.Odds, max: cfg.Max}
-	for _, p := range f.Model().Params() {
+	sm := &Smoother{cfg: cfg}
+	var err error
+	if sm.rest, err = smoothingFilter(cfg.Filter); err != nil {
+		return nil, err
+	}
+	for _, r := range cfg.Keys {
+		f, err := smoothingFilter(r.Filter)
+		if err != nil {
+			return nil, err
+		}
+		sm.rules = append(sm.rules, f)
+	}
+	for _, p := range sm.rest.Model().Params() {
 		sm.params += p.Size()
 	}
 	return sm, nil
+}
+
+func smoothingFilter(cfg hafvf.Config) (*hafvf.Filter, error) {
+	if len(cfg.Bank) > 0 || cfg.Detect != nil {
+		return nil, errors.New("a bank or detection is for the filter, not for smoothing")
+	}
+	bank, err := cfg.NewBank()
+	if err != nil {
+		return nil, err
+	}
+	return bank.Filter(0), nil
+}
+
+// filter is the filter of the key's session.
+func (sm *Smoother) filter(key string, steps [][][]float64) *hafvf.Filter {
+	f, cfg := sm.rest, sm.cfg.Filter
+	if i := match(sm.cfg.Keys, key); i >= 0 {
+		f, cfg = sm.rules[i], sm.cfg.Keys[i].Filter
+	}
+	if cfg.WarmUp > 0 {
+		xs := complete(slices.Values(steps))
+		if len(xs) == 0 {
+			xs = [][]float64{make([]float64, f.Dim())} // nothing to measure, nothing to learn
+		}
+		base := f.Model().(hafvf.Fitted)
+		f.Use(base.Fit(base.Gauge(xs)))
+	}
+	return f
+}
+
+// Check says why o is not an observation of the key.
+func (sm *Smoother) Check(key string, o Observation) error {
+	switch {
+	case key == "":
+		return errors.New("empty key")
+	case o.Time.IsZero():
+		return errors.New("no time; a session needs one")
+	}
+	f := sm.rest
+	if i := match(sm.cfg.Keys, key); i >= 0 {
+		f = sm.rules[i]
+	}
+	return f.Check(o.X)
 }
 
 // Smooth sorts the observations of a key's session, which the filter's Check has
@@ -80,7 +134,7 @@ func NewSmoother(cfg SmoothConfig) (*Smoother, error) {
 func (sm *Smoother) Smooth(key string, observations []Observation, revision int64, emit func(Smoothed)) (notConverged int) {
 	sortByTime(observations)
 	n := len(observations)
-	parts := (n + sm.max - 1) / sm.max
+	parts := (n + sm.cfg.Max - 1) / sm.cfg.Max
 	k := 0 // among equal times
 	for part := range parts {
 		from, to := part*n/parts, (part+1)*n/parts
@@ -88,12 +142,13 @@ func (sm *Smoother) Smooth(key string, observations []Observation, revision int6
 		for i, o := range observations[from:to] {
 			steps[i] = o.X
 		}
-		s := sm.filter.Smooth(steps)
+		f := sm.filter(key, steps)
+		s := f.Smooth(steps)
 		notConverged += s.NotConverged
-		changes := hafvf.Changes(s.Evidence, sm.odds)
+		changes := hafvf.Changes(s.Evidence, sm.cfg.Odds)
 		split := ""
 		if parts > 1 {
-			split = fmt.Sprintf("%d observations, at most %d are smoothed as one: part %d of %d", n, sm.max, part+1, parts)
+			split = fmt.Sprintf("%d observations, at most %d are smoothed as one: part %d of %d", n, sm.cfg.Max, part+1, parts)
 		}
 		for t, o := range observations[from:to] {
 			if i := from + t; i > 0 && o.Time.Equal(observations[i-1].Time) {
@@ -101,7 +156,7 @@ func (sm *Smoother) Smooth(key string, observations []Observation, revision int6
 			} else {
 				k = 0
 			}
-			out := sm.at(s, t)
+			out := sm.at(f, s, t)
 			if len(changes) > 0 && changes[0] == t {
 				out.Change, changes = true, changes[1:]
 			}
@@ -116,8 +171,7 @@ func (sm *Smoother) Smooth(key string, observations []Observation, revision int6
 }
 
 // at is what the session says at step t.
-func (sm *Smoother) at(s *hafvf.Smoothed, t int) Smoothed {
-	f := sm.filter
+func (sm *Smoother) at(f *hafvf.Filter, s *hafvf.Smoothed, t int) Smoothed {
 	m := f.Model()
 	outputs, levels := m.Outputs(), 2*f.Levels()
 	cut := cutter(make([]float64, 2*outputs+2*levels+sm.params))

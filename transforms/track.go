@@ -2,6 +2,7 @@ package transforms
 
 import (
 	"encoding/binary"
+	"iter"
 	"math"
 	"slices"
 	"time"
@@ -78,6 +79,18 @@ func missing(xs [][]float64) bool {
 	return !slices.ContainsFunc(xs, func(x []float64) bool { return !slices.ContainsFunc(x, math.IsNaN) })
 }
 
+// complete are the vectors of the steps that are not missing.
+func complete(steps iter.Seq[[][]float64]) (xs [][]float64) {
+	for step := range steps {
+		for _, x := range step {
+			if !slices.ContainsFunc(x, math.IsNaN) {
+				xs = append(xs, x)
+			}
+		}
+	}
+	return xs
+}
+
 // learn learns the n-th observation, and returns with the outcome where the
 // regime starts that it names.
 func (t *Track) learn(n int64, o Observation, elapsed float64) (out hafvf.Outcome, named start) {
@@ -111,22 +124,22 @@ func (t *Track) refit(o Observation) bool {
 	if absent {
 		return false
 	}
-	var xs [][]float64
 	seen := 0
 	for _, w := range t.warmUp {
 		if !missing(w.X) {
 			seen++
 		}
-		for _, x := range w.X {
-			if !slices.ContainsFunc(x, math.IsNaN) {
-				xs = append(xs, x)
-			}
-		}
 	}
 	if seen < st.cfg.WarmUp && seen&(seen-1) != 0 {
 		return false
 	}
-	t.gauge = st.fitted.Gauge(xs)
+	t.gauge = st.fitted.Gauge(complete(func(yield func([][]float64) bool) {
+		for _, w := range t.warmUp {
+			if !yield(w.X) {
+				return
+			}
+		}
+	}))
 	t.warm = seen == st.cfg.WarmUp
 	return true
 }
