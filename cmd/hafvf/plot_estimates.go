@@ -253,7 +253,7 @@ func (s *estimates) marks(first, large bool) []chart.Layer {
 	changes := chart.Rules{Color: changeColor, Width: 1.1}
 	regimes := chart.Stripes{Color: color.NRGBA{0x00, 0x00, 0x00, 0x0e}}
 	search := chart.Spans{Color: color.NRGBA{0xcc, 0x79, 0xa7, 0x50}}
-	warm := chart.Spans{Color: color.NRGBA{0x00, 0x9e, 0x73, 0x2c}}
+	warm := chart.Spans{Color: color.NRGBA{0x00, 0x9e, 0x73, 0x22}}
 	for _, c := range s.changes {
 		changes.X = append(changes.X, c.start)
 		search.X = append(search.X, [2]float64{c.start, c.at})

@@ -263,7 +263,7 @@ func (r Rings) Plot(c draw.Canvas, p *plot.Plot) {
 	cell := func(q Point) [2]int {
 		return [2]int{int((x(q.X) - c.Min.X) / pixel), int((y(q.Y) - c.Min.Y) / pixel)}
 	}
-	radius, width := vg.Length(2.4), ringWidth
+	radius, width := vg.Length(3), ringWidth
 	if len(shown) > 100 {
 		radius, width = 1.6, 0.6
 	}
