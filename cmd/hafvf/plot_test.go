@@ -360,12 +360,12 @@ func TestDetectedChangesAndOutliers(t *testing.T) {
 		detectLine("k", 7, "none", 7, ""),
 		detectLine("k", 8, "outlier", 7, ""),
 		detectLine("k", 9, "revision", 7, ""),
-		detectLine("k", 10, "none", 0, ""))...)
+		detectLine("k", 10, "outlier", 0, ""))...)
 	if want := []float64{101, 102, 103, nan, nan, nan, nan, nan, 109, 110}; !equalWithNaN(s.regime, want) {
 		t.Errorf("regime %v, want %v", s.regime, want)
 	}
-	at = minutes(3, 5, 7, 9)
-	if want := []chart.Point{{X: at[0], Y: 3}, {X: at[1], Y: 5}}; !slices.Equal(s.outliers, want) {
+	at = minutes(3, 5, 7, 9, 10)
+	if want := []chart.Point{{X: at[0], Y: 3}, {X: at[1], Y: 5}, {X: at[4], Y: 10}}; !slices.Equal(s.outliers, want) {
 		t.Errorf("outliers %v, want %v", s.outliers, want)
 	}
 	if want := []found{{at[2], at[3], 2}}; !slices.Equal(s.changes, want) {
