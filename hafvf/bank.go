@@ -351,6 +351,16 @@ func (b *Bank) PredictAfter(mean, sd []float64, s State, elapsed float64, x []fl
 			b.mixture.add(rho*e[accident] + e[lasting])
 		}
 	}
+	b.predict(s, stay, elapsed, x)
+}
+
+// PredictRegime is PredictAfter in the running regime: of the members alone.
+func (b *Bank) PredictRegime(mean, sd []float64, s State, elapsed float64, x []float64) {
+	b.mixture.reset(mean, sd)
+	b.predict(s, 1, elapsed, x)
+}
+
+func (b *Bank) predict(s State, stay, elapsed float64, x []float64) {
 	b.shares(b.gains, s, b.forgetting)
 	for i, f := range b.members {
 		m := b.Member(s, i)

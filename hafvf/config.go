@@ -19,6 +19,11 @@ type Config struct {
 	Bank       []Member `json:"bank,omitempty"`            // in place of Levels and Top
 	Forgetting float64  `json:"bank_forgetting,omitempty"` // of the bank's shares; zero stands for DefaultForgetting
 	Detect     *Detect  `json:"detect,omitempty"`          // nil: no detection
+
+	// WarmUp is the number of a stream's first observations by which the prior is
+	// set, see Fitted: that of Prior then gives no more than what has no scale,
+	// such as an order. Zero: the prior is as given.
+	WarmUp int `json:"warm_up,omitempty"`
 }
 
 // Filter makes the filter of Levels and Top. An error names what is wrong.
@@ -59,6 +64,9 @@ func (c Config) NewBank() (*Bank, error) {
 	}
 	if !(forgetting > 0 && forgetting <= 1) {
 		return nil, fmt.Errorf("bank_forgetting: %g is outside (0, 1]", forgetting)
+	}
+	if _, ok := m.(Fitted); c.WarmUp > 0 && !ok {
+		return nil, fmt.Errorf("warm_up: %s has no location or scale that data could set", c.Family)
 	}
 	if c.Detect != nil {
 		if err := c.Detect.valid(); err != nil {

@@ -67,16 +67,16 @@ func BenchmarkFilter(b *testing.B) {
 			}
 			b.Run(name+"/loop", func(b *testing.B) {
 				for b.Loop() {
-					est, err := NewEstimator(cfg.Filter)
+					est, err := NewEstimator(cfg)
 					if err != nil {
 						b.Fatal(err)
 					}
-					states := map[string]hafvf.State{}
+					tracks := map[string]*Track{}
 					(&generateFn{n, keys}).ProcessElement(nil, func(_ beam.EventTime, key string, o Observation) {
-						if states[key] == nil {
-							states[key] = est.filter.NewState()
+						if tracks[key] == nil {
+							tracks[key] = est.NewTrack(key)
 						}
-						est.Estimate(states[key], 1, o)
+						est.Estimate(tracks[key], o)
 					})
 				}
 				rate(b)

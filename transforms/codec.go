@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
+	"hafvf/hafvf"
 )
 
 // Observations, estimates and rejections cross stages in a compact binary form:
@@ -67,27 +69,89 @@ func appendEstimate(b []byte, e Estimate) []byte {
 	b = binary.AppendUvarint(b, uint64(e.N))
 	b = append(b, byte(e.Shape))
 	b = appendVectors(b, e.X)
-	for _, v := range [][]float64{e.Predicted.Mean, e.Predicted.SD, e.Estimate.Mean, e.Estimate.SD, e.Levels, e.Posterior,
-		{e.LogPredictive, e.ELBO, e.Weight, e.Memory}} {
+	b = appendMoments(b, e.Predicted)
+	b = appendMoments(b, e.Estimate)
+	for _, v := range [][]float64{e.Levels, e.Posterior, {e.LogPredictive, e.ELBO, e.Weight, e.Memory}} {
 		b = appendFloats(b, v)
 	}
 	b = binary.AppendUvarint(b, uint64(e.Iterations))
-	return appendFlags(b, e.Converged, e.Missing)
+	b = appendFlags(b, e.Converged, e.Missing)
+	b = appendFlags(b, e.WarmUp, e.Detection != nil)
+	b = binary.AppendUvarint(b, uint64(len(e.Bank)))
+	for _, m := range e.Bank {
+		b = appendFloats(b, []float64{m.Share, m.Weight, m.Memory, m.LogPredictive})
+	}
+	d := e.Detection
+	if d == nil {
+		return b
+	}
+	b = appendMoments(b, e.Regime)
+	b = appendString(b, string(d.Kind))
+	b = appendFloats(b, []float64{d.Stay, d.Outlier, d.Change})
+	b = appendTime(b, d.Start)
+	for _, n := range []int64{d.StartN, d.Delay, d.Age} {
+		b = binary.AppendVarint(b, n)
+	}
+	b = appendFlags(b, e.Alert != nil, false)
+	a := e.Alert
+	if a == nil {
+		return b
+	}
+	b = appendString(b, string(a.Kind))
+	b = appendString(b, a.Corrects)
+	b = appendTime(b, a.Start)
+	b = binary.AppendVarint(b, a.Delay)
+	b = appendFloats(b, []float64{a.Odds})
+	b = appendMoments(b, a.Before)
+	return appendMoments(b, a.After)
 }
 
 func (r *reader) estimate() Estimate {
-	e := Estimate{Time: r.time(), ID: r.string(), N: int64(r.uvarint()), Shape: Shape(r.byte()), X: r.vectors()}
-	for _, v := range []*[]float64{&e.Predicted.Mean, &e.Predicted.SD, &e.Estimate.Mean, &e.Estimate.SD, &e.Levels, &e.Posterior} {
-		*v = r.floats()
-	}
-	if f := r.floats(); len(f) == 4 {
-		e.LogPredictive, e.ELBO, e.Weight, e.Memory = f[0], f[1], f[2], f[3]
-	} else {
-		r.bad = true
-	}
+	e := Estimate{Time: r.time(), ID: r.string(), N: int64(r.uvarint()), Shape: Shape(r.byte()), X: r.vectors(), Predicted: r.moments(), Estimate: r.moments()}
+	e.Levels, e.Posterior = r.floats(), r.floats()
+	r.numbers(&e.LogPredictive, &e.ELBO, &e.Weight, &e.Memory)
 	e.Iterations = int(r.uvarint())
 	e.Converged, e.Missing = r.flags()
+	var detects bool
+	e.WarmUp, detects = r.flags()
+	for range r.count(1) {
+		var m Member
+		r.numbers(&m.Share, &m.Weight, &m.Memory, &m.LogPredictive)
+		e.Bank = append(e.Bank, m)
+	}
+	if !detects {
+		return e
+	}
+	e.Regime = r.moments()
+	d := &Detection{Kind: hafvf.Kind(r.string())}
+	r.numbers(&d.Stay, &d.Outlier, &d.Change)
+	d.Start, d.StartN, d.Delay, d.Age = r.time(), r.varint(), r.varint(), r.varint()
+	e.Detection = d
+	if alarmed, _ := r.flags(); alarmed {
+		a := &Alert{Kind: hafvf.Kind(r.string()), Corrects: r.string(), Start: r.time(), Delay: r.varint()}
+		r.numbers(&a.Odds)
+		a.Before, a.After = r.moments(), r.moments()
+		e.Alert = a
+	}
 	return e
+}
+
+func appendMoments(b []byte, m Moments) []byte {
+	return appendFloats(appendFloats(b, m.Mean), m.SD)
+}
+
+func (r *reader) moments() Moments { return Moments{r.floats(), r.floats()} }
+
+// numbers reads floats of a known number.
+func (r *reader) numbers(to ...*float64) {
+	v := r.floats()
+	if len(v) != len(to) {
+		r.fail()
+		return
+	}
+	for i, p := range to {
+		*p = v[i]
+	}
 }
 
 func appendSmoothed(b []byte, s Smoothed) []byte {
@@ -113,11 +177,7 @@ func (r *reader) smoothed() Smoothed {
 	for _, v := range []*[]float64{&s.Estimate.Mean, &s.Estimate.SD, &s.Posterior, &s.Forward.Levels, &s.Backward.Levels} {
 		*v = r.floats()
 	}
-	if f := r.floats(); len(f) == 6 {
-		s.Memory, s.Forward.Weight, s.Forward.Memory, s.Backward.Weight, s.Backward.Memory, s.ChangeEvidence = f[0], f[1], f[2], f[3], f[4], f[5]
-	} else {
-		r.bad = true
-	}
+	r.numbers(&s.Memory, &s.Forward.Weight, &s.Forward.Memory, &s.Backward.Weight, &s.Backward.Memory, &s.ChangeEvidence)
 	s.Session.Start, s.Session.End = r.time(), r.time()
 	s.N, s.Session.N, s.Revision = int64(r.uvarint()), int64(r.uvarint()), int64(r.uvarint())
 	s.Split = r.string()

@@ -29,28 +29,80 @@ func TestCodecKeepsEverything(t *testing.T) {
 		t.Errorf("%v %s", err, diff)
 	}
 	e := Estimate{ID: "b", N: 1 << 40, X: [][]float64{{1}}, Predicted: Moments{[]float64{1}, []float64{nan}}, Estimate: Moments{[]float64{3}, []float64{4}},
-		LogPredictive: -1, ELBO: -2, Weight: .5, Memory: 7, Levels: []float64{1, 2}, Posterior: []float64{3, 4, 5}, Iterations: 3, Converged: true, Missing: true}
+		LogPredictive: -1, ELBO: -2, Weight: .5, Memory: 7, Levels: []float64{1, 2}, Posterior: []float64{3, 4, 5}, Iterations: 3, Converged: true, Missing: true,
+		WarmUp: true, Bank: []Member{{1, 2, 3, nan}, {4, 5, 6, 7}}, Regime: Moments{[]float64{8}, []float64{9}},
+		Detection: &Detection{Kind: hafvf.Revision, Stay: .1, Outlier: .2, Change: .7, Start: o.Time, StartN: 3, Delay: 4, Age: 5},
+		Alert:     &Alert{Kind: hafvf.Revision, Corrects: "c", Start: o.Time, Delay: 4, Odds: -1, Before: Moments{[]float64{1}, []float64{2}}, After: Moments{[]float64{3}, []float64{4}}}}
 	gotE, err := decodeAll(appendEstimate(nil, e), (*reader).estimate)
 	if diff := cmp.Diff(e, gotE, cmpopts.EquateNaNs()); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}
 }
 
-func TestEntityOfOtherConfigIsRefused(t *testing.T) {
-	cfg := hafvf.Config{Family: "normal", Levels: []hafvf.Beta{{Alpha: 1, Beta: 1}}, Top: 1}
-	f, err := cfg.Filter()
+// keeping is an entity with something in every field.
+func keeping(t testing.TB, cfg Config) (*Estimator, entity) {
+	t.Helper()
+	est, err := NewEstimator(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := entity{state: f.NewState(), n: 3, waiting: []Observation{Value(time.Unix(5, 0).UTC(), "w", 2)}}
-	b := e.append(nil, cfg.Fingerprint())
-	got, err := decodeEntity(b, f, cfg.Fingerprint())
-	if err != nil || got.n != 3 || len(got.waiting) != 1 {
-		t.Fatalf("%v %+v", err, got)
+	e := entity{Track: est.NewTrack("k"), clock: time.Unix(7, 0).UTC(), released: time.Unix(6, 0).UTC(), waiting: []Observation{Value(time.Unix(7, 0).UTC(), "w", 2)}}
+	for i := range 11 {
+		x := float64(i % 3)
+		if i > 8 {
+			x += 50
+		}
+		est.Estimate(e.Track, Value(time.Unix(int64(i), 0).UTC(), "", x))
 	}
-	other := cfg
-	other.Top = 0.5
-	if _, err := decodeEntity(b, f, other.Fingerprint()); !errors.Is(err, hafvf.ErrOtherConfig) {
+	return est, e
+}
+
+var detecting = Config{
+	Order: EventTime, TimeUnit: time.Second,
+	Filter: hafvf.Config{Family: "normal", Bank: hafvf.DefaultBank(), Detect: &hafvf.Detect{}, WarmUp: 8},
+}
+
+// An entity resumes where it was written, in every mode and also in mid warm-up.
+func TestEntityResumes(t *testing.T) {
+	plain := Config{Order: EventTime, Filter: hafvf.Config{Family: "normal", Levels: []hafvf.Beta{{Alpha: 1, Beta: 1}}, Top: 1}}
+	for name, cfg := range map[string]Config{"plain": plain, "detecting": detecting} {
+		est, err := NewEstimator(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, _ := NewEstimator(cfg)
+		straight, resumed := est.NewTrack("k"), entity{Track: other.NewTrack("k")}
+		for i := range 60 {
+			x := float64(i%5) * float64(1+i/30*9)
+			if i%9 == 4 {
+				x = nan
+			}
+			o := Value(time.Unix(int64(i*i), 0).UTC(), "id", x)
+			want := est.Estimate(straight, o)
+			if resumed, err = other.decodeEntity("k", resumed.append(nil)); err != nil {
+				t.Fatal(err)
+			}
+			got := other.Estimate(resumed.Track, o)
+			if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
+				t.Fatalf("%s, step %d: %s", name, i, diff)
+			}
+		}
+	}
+}
+
+func TestEntityOfOtherConfigIsRefused(t *testing.T) {
+	est, e := keeping(t, detecting)
+	b := e.append(nil)
+	if _, err := est.decodeEntity("k", b); err != nil {
+		t.Fatal(err)
+	}
+	cfg := detecting
+	cfg.Filter.WarmUp = 9
+	other, err := NewEstimator(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.decodeEntity("k", b); !errors.Is(err, hafvf.ErrOtherConfig) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -72,21 +124,17 @@ func FuzzDecode(f *testing.F) {
 }
 
 func FuzzDecodeEntity(f *testing.F) {
-	cfg := hafvf.Config{Family: "normal", Levels: []hafvf.Beta{{Alpha: 1, Beta: 1}}, Top: 1}
-	filter, err := cfg.Filter()
-	if err != nil {
-		f.Fatal(err)
-	}
-	e := entity{state: filter.NewState(), n: 3, waiting: []Observation{Value(time.Unix(5, 0), "w", 2)}}
-	f.Add(e.append(nil, 7))
+	est, e := keeping(f, detecting)
+	f.Add(e.append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		e, err := decodeEntity(b, filter, 7)
+		e, err := est.decodeEntity("k", b)
 		if err != nil {
 			return
 		}
-		again, err := decodeEntity(e.append(nil, 7), filter, 7)
-		if err != nil || !bytes.Equal(e.append(nil, 7), again.append(nil, 7)) {
+		again, err := est.decodeEntity("k", e.append(nil))
+		if err != nil || !bytes.Equal(e.append(nil), again.append(nil)) {
 			t.Fatalf("%v: %+v became %+v", err, e, again)
 		}
+		est.Estimate(e.Track, Value(time.Unix(100, 0), "", 1))
 	})
 }

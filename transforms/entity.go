@@ -5,42 +5,35 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"hafvf/hafvf"
 )
 
-// An entity is what the filter keeps of one key: the filter's state, the number
-// of observations seen, and those that wait for their turn.
+// An entity is what the filter keeps of one key: its track, and the observations
+// that wait for their turn.
 type entity struct {
-	state    hafvf.State
-	n        int64
+	*Track
 	clock    time.Time     // latest event time seen
 	released time.Time     // event time of the last observation released
 	waiting  []Observation // by time, ties in the order of arrival
 }
 
-// append encodes the entity, its state with the fingerprint of its configuration.
-func (e *entity) append(b []byte, fingerprint uint64) []byte {
-	b = binary.AppendUvarint(b, uint64(e.n))
+// append encodes the entity.
+func (e *entity) append(b []byte) []byte {
 	b = appendTime(b, e.clock)
 	b = appendTime(b, e.released)
 	b = binary.AppendUvarint(b, uint64(len(e.waiting)))
 	for _, o := range e.waiting {
 		b = appendObservation(b, o)
 	}
-	return e.state.Append(b, fingerprint)
+	return e.Track.append(b)
 }
 
-func decodeEntity(b []byte, f *hafvf.Filter, fingerprint uint64) (e entity, err error) {
+func (est *Estimator) decodeEntity(key string, b []byte) (e entity, err error) {
 	r := &reader{b: b}
-	e = entity{n: int64(r.uvarint()), clock: r.time(), released: r.time()}
+	e = entity{clock: r.time(), released: r.time()}
 	for range r.count(1) {
 		e.waiting = append(e.waiting, r.observation())
 	}
-	if r.bad {
-		return e, errCut
-	}
-	e.state, err = f.DecodeState(r.b, fingerprint)
+	e.Track, err = est.decode(key, r)
 	return e, err
 }
 

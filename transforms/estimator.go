@@ -1,53 +1,194 @@
 package transforms
 
-import "hafvf/hafvf"
+import (
+	"fmt"
+	"math"
+	"path"
+
+	"hafvf/hafvf"
+)
 
 // An Estimator makes estimates of observations without a pipeline: what Filter
-// does to one key, as a plain loop. It is not safe for concurrent use.
+// does to its keys, as a plain loop. It is not safe for concurrent use.
 type Estimator struct {
-	filter *hafvf.Filter
-	params int
-	row    []float64
+	cfg   Config
+	rest  *stream   // of the keys that no rule matches
+	rules []*stream // as Config.Keys
+}
+
+// A stream is how the observations of some keys are filtered.
+type stream struct {
+	cfg         hafvf.Config
+	fingerprint uint64
+	bank        *hafvf.Bank
+	fitted      hafvf.Fitted // the model, where a warm-up sets its prior
+	tuned       *Track       // that the bank has the prior of
+	params      int
+	row         []float64
 }
 
 // NewEstimator makes an estimator. An error names what is wrong with cfg.
-func NewEstimator(cfg hafvf.Config) (*Estimator, error) {
-	f, err := cfg.Filter()
+func NewEstimator(cfg Config) (*Estimator, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	est := &Estimator{cfg: cfg}
+	var err error
+	if est.rest, err = newStream(cfg.Filter); err != nil {
+		return nil, err
+	}
+	for _, r := range cfg.Keys {
+		s, err := newStream(r.Filter)
+		if err != nil {
+			return nil, err
+		}
+		est.rules = append(est.rules, s)
+	}
+	return est, nil
+}
+
+func newStream(cfg hafvf.Config) (*stream, error) {
+	bank, err := cfg.NewBank()
 	if err != nil {
 		return nil, err
 	}
-	e := &Estimator{filter: f}
-	for _, p := range f.Model().Params() {
-		e.params += p.Size()
+	st := &stream{cfg: cfg, fingerprint: cfg.Fingerprint(), bank: bank}
+	if cfg.WarmUp > 0 {
+		st.fitted = bank.Model().(hafvf.Fitted)
 	}
-	return e, nil
+	for _, p := range bank.Model().Params() {
+		st.params += p.Size()
+	}
+	return st, nil
 }
 
-// Filter is the filter that the estimator runs.
-func (est *Estimator) Filter() *hafvf.Filter { return est.filter }
+// streamOf is the stream of the first rule that matches the key.
+func (est *Estimator) streamOf(key string) *stream {
+	for i, r := range est.cfg.Keys {
+		if ok, _ := path.Match(r.Match, key); ok {
+			return est.rules[i]
+		}
+	}
+	return est.rest
+}
 
-// Estimate predicts o, which the filter's Check has passed and which is the n-th
-// of its key, and learns it into the key's state.
-func (est *Estimator) Estimate(state hafvf.State, n int64, o Observation) Estimate {
-	f := est.filter
-	m := f.Model()
-	outputs := m.Outputs()
-	cut := cutter(make([]float64, 4*outputs+2*f.Levels()+est.params))
+// Check says why o is not an observation of the key.
+func (est *Estimator) Check(key string, o Observation) error {
+	if key == "" {
+		return fmt.Errorf("empty key")
+	}
+	return est.streamOf(key).bank.Check(o.X)
+}
+
+// Estimate predicts the next observation of the track's key, which Check has
+// passed, and learns it.
+func (est *Estimator) Estimate(t *Track, o Observation) Estimate {
+	t.n++
+	st := t.stream
+	out := st.blank(t.n, o)
+	out.WarmUp = t.warming()
+	elapsed := t.elapsed(o, est.cfg.TimeUnit)
+	st.tune(t)
+	row := st.regressors(t.state, o)
+	known := !t.warming() || t.gauge != nil // is there a prior yet?
+	var before regime
+	if known {
+		st.bank.PredictAfter(out.Predicted.Mean, out.Predicted.SD, t.state, elapsed, row)
+		if st.bank.Detects() {
+			before = st.regime(t.state, elapsed, row)
+		}
+	}
+	outcome, started := t.learn(t.n, o, elapsed)
+	st.score(&out, outcome, known)
+	if t.warming() && t.refit(o) {
+		outcome = t.replay(est.cfg.TimeUnit)
+		known = true
+	}
+	if known {
+		st.describe(&out, t.state, outcome, row)
+	}
+	if st.bank.Detects() {
+		out.Detection = detection(outcome.Detection, out.WarmUp, t.n, started)
+		out.Alert = t.alert(est.cfg.Alerts, &out, outcome.Detection, before)
+	}
+	return out
+}
+
+// blank is an estimate that says nothing yet: of numbers that are not known,
+// NaN.
+func (st *stream) blank(n int64, o Observation) Estimate {
+	nan := math.NaN()
+	outputs := st.bank.Model().Outputs()
+	floats := make([]float64, 6*outputs+st.params)
+	for i := range floats {
+		floats[i] = nan
+	}
+	cut := cutter(floats)
 	out := Estimate{
 		Time: o.Time, ID: o.ID, N: n, X: o.X, Shape: o.Shape,
-		Predicted: Moments{cut(outputs), cut(outputs)}, Estimate: Moments{cut(outputs), cut(outputs)},
-		Levels: cut(2 * f.Levels()), Posterior: cut(est.params),
+		Predicted: Moments{cut(outputs), cut(outputs)}, Estimate: Moments{cut(outputs), cut(outputs)}, Posterior: cut(st.params),
+		LogPredictive: nan, ELBO: nan, Weight: nan, Memory: nan, Converged: true,
 	}
-	est.row = append(est.row[:0], f.Regressors(state, o.X)...) // the update has its own row
-	row := est.row
-	m.Predict(out.Predicted.Mean, out.Predicted.SD, f.Sample(state), f.PriorWeight(state), row)
-	step := f.Update(state, o.X...)
-	m.Estimate(out.Estimate.Mean, out.Estimate.SD, f.Sample(state), row)
-	m.Posterior(out.Posterior, f.Sample(state))
-	copyLevels(out.Levels, f, state)
-	out.LogPredictive, out.ELBO, out.Weight, out.Memory = step.LogPredictive, step.ELBO, step.Weight, step.Memory
-	out.Iterations, out.Converged, out.Missing = step.Iterations, step.Converged, step.Missing
+	if st.bank.Detects() {
+		out.Regime = Moments{cut(outputs), cut(outputs)}
+	}
 	return out
+}
+
+// regressors returns the row at which o is predicted, valid until the next call.
+func (st *stream) regressors(s hafvf.State, o Observation) []float64 {
+	first := st.bank.Filter(0)
+	st.row = append(st.row[:0], first.Regressors(st.bank.Member(s, 0), o.X)...) // the update has its own row
+	return st.row
+}
+
+// score notes how well the observation was predicted: only where there was a
+// prior that did not come from it.
+func (st *stream) score(out *Estimate, outcome hafvf.Outcome, known bool) {
+	out.Missing = outcome.Missing
+	if !known {
+		return
+	}
+	step := outcome.Members[outcome.Heaviest]
+	out.LogPredictive, out.ELBO = outcome.LogPredictive, step.ELBO
+	out.Iterations, out.Converged = step.Iterations, step.Converged
+}
+
+// describe notes what the state says after the observation.
+func (st *stream) describe(out *Estimate, s hafvf.State, outcome hafvf.Outcome, row []float64) {
+	b := st.bank
+	b.Estimate(out.Estimate.Mean, out.Estimate.SD, s, row)
+	if b.Detects() {
+		b.Regime(out.Regime.Mean, out.Regime.SD, s, row)
+	}
+	step := outcome.Members[outcome.Heaviest]
+	out.Weight, out.Memory = step.Weight, step.Memory
+	f, member := b.Filter(outcome.Heaviest), b.Member(s, outcome.Heaviest)
+	b.Model().Posterior(out.Posterior, f.Sample(member))
+	out.Levels = make([]float64, 2*f.Levels())
+	copyLevels(out.Levels, f, member)
+	if len(st.cfg.Bank) == 0 {
+		return
+	}
+	for _, m := range outcome.Members {
+		out.Bank = append(out.Bank, Member{Share: m.Share, Weight: m.Weight, Memory: m.Memory, LogPredictive: m.LogPredictive})
+	}
+}
+
+// A regime is what the running regime says before an observation: mean and sd of
+// its mean, and the sd of one observation.
+type regime struct {
+	estimate   Moments
+	predictive []float64
+}
+
+func (st *stream) regime(s hafvf.State, elapsed float64, row []float64) regime {
+	n := st.bank.Model().Outputs()
+	cut := cutter(make([]float64, 4*n))
+	r := regime{Moments{cut(n), cut(n)}, cut(n)}
+	st.bank.PredictRegime(cut(n), r.predictive, s, elapsed, row)
+	st.bank.Regime(r.estimate.Mean, r.estimate.SD, s, row)
+	return r
 }
 
 // cutter returns a function that cuts slices off floats: the slices of a record

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path"
 	"sync"
 	"time"
 
@@ -42,23 +43,56 @@ const (
 
 // Config is the configuration of Filter.
 type Config struct {
-	Filter   hafvf.Config
+	Filter hafvf.Config
+	// Keys are exceptions: the first whose pattern matches a key says how it is
+	// filtered. Family and dimension are those of Filter.
+	Keys     []Rule
 	Order    Order         // default EventTime
 	Lateness time.Duration // of EventTime; default 0: a key's observations are in order
+	// TimeUnit makes the weight of memory act once per unit of time between
+	// observations. Default 0: once per observation.
+	TimeUnit time.Duration
+	Alerts   AlertConfig
 	// Taken names a function, known by OnTaken, that is told how many
 	// observations the node has taken up. Default: none.
 	Taken string
 }
 
+// A Rule says how the keys that match a pattern are filtered.
+type Rule struct {
+	Match  string // as in path.Match: * and ? stop at a slash
+	Filter hafvf.Config
+}
+
+func (c Config) withDefaults() Config {
+	if c.Order == "" {
+		c.Order = EventTime
+	}
+	return c
+}
+
 func (c Config) validate() error {
-	if c.Order != EventTime && c.Order != Arrival {
+	switch {
+	case c.Order != EventTime && c.Order != Arrival:
 		return fmt.Errorf("order %q is neither %q nor %q", c.Order, EventTime, Arrival)
-	}
-	if c.Lateness < 0 {
+	case c.Lateness < 0:
 		return fmt.Errorf("lateness %v is negative", c.Lateness)
+	case c.TimeUnit < 0:
+		return fmt.Errorf("time unit %v is negative", c.TimeUnit)
+	case c.Alerts.Cooldown < 0:
+		return fmt.Errorf("cooldown %v is negative", c.Alerts.Cooldown)
+	case !(c.Alerts.MinChange >= 0):
+		return fmt.Errorf("least change %g is not a size", c.Alerts.MinChange)
 	}
-	_, err := c.Filter.Filter()
-	return err
+	for i, r := range c.Keys {
+		if _, err := path.Match(r.Match, ""); err != nil {
+			return fmt.Errorf("keys.%d.match: %q is not a pattern", i, r.Match)
+		}
+		if r.Filter.Family != c.Filter.Family {
+			return fmt.Errorf("keys.%d: family %s, but %s for all other keys", i, r.Filter.Family, c.Filter.Family)
+		}
+	}
+	return nil
 }
 
 var taken sync.Map // of func(int) by name
@@ -81,14 +115,12 @@ func OnTaken(name string, f func(n int)) (forget func()) {
 // event time where it has one.
 //
 // Filter panics where the configuration is impossible. It is counted in the
-// namespace "hafvf": records, rejected, late, missing, not_converged, keys, and
-// the distribution iterations.
+// namespace "hafvf": records, rejected, late, missing, not_converged, keys,
+// outliers, changes, and the distribution iterations.
 func Filter(s beam.Scope, cfg Config, col beam.PCollection) (estimates, rejected beam.PCollection) {
 	s = s.Scope("hafvf.Filter")
-	if cfg.Order == "" {
-		cfg.Order = EventTime
-	}
-	if err := cfg.validate(); err != nil {
+	cfg = cfg.withDefaults()
+	if _, err := NewEstimator(cfg); err != nil {
 		panic("transforms.Filter: " + err.Error())
 	}
 	if w := col.WindowingStrategy(); w.Fn.Kind != "GLO" {
@@ -114,12 +146,12 @@ func parseConfig(text string) (cfg Config, err error) {
 type packFn struct {
 	Config string
 
-	cfg    Config
-	filter *hafvf.Filter
-	keys   []string
-	blocks map[string]*block
-	size   int
-	counts counts
+	cfg       Config
+	estimator *Estimator
+	keys      []string
+	blocks    map[string]*block
+	size      int
+	counts    counts
 }
 
 type block struct {
@@ -134,7 +166,7 @@ func (fn *packFn) Setup() (err error) {
 	if fn.cfg, err = parseConfig(fn.Config); err != nil {
 		return err
 	}
-	fn.filter, err = fn.cfg.Filter.Filter()
+	fn.estimator, err = NewEstimator(fn.cfg)
 	return err
 }
 
@@ -167,14 +199,7 @@ func (fn *packFn) check(key string, o Observation) error {
 	if fn.cfg.Order == EventTime && o.Time.IsZero() {
 		return fmt.Errorf("no time; observations without one need order: arrival")
 	}
-	return check(fn.filter, key, o)
-}
-
-func check(f *hafvf.Filter, key string, o Observation) error {
-	if key == "" {
-		return fmt.Errorf("empty key")
-	}
-	return f.Check(o.X)
+	return fn.estimator.Check(key, o)
 }
 
 func (fn *packFn) flush(emit func(beam.EventTime, string, []byte)) {
@@ -207,15 +232,14 @@ type filterFn struct {
 	State  state.Value[[]byte]
 	Due    timers.EventTime
 
-	cfg         Config
-	fingerprint uint64
-	estimator   *Estimator
-	taken       func(int)
-	batch       int
-	queue       []arrival
-	bundle      map[string]*held
-	order       []*held
-	counts      counts
+	cfg       Config
+	estimator *Estimator
+	taken     func(int)
+	batch     int
+	queue     []arrival
+	bundle    map[string]*held
+	order     []*held
+	counts    counts
 }
 
 // arrival is a block in the queue, with the ways to its key's state and timers.
@@ -248,8 +272,7 @@ func (fn *filterFn) Setup() (err error) {
 	if fn.cfg.Order == EventTime && fn.cfg.Lateness > 0 {
 		fn.batch = 1 // a timer can be set for the key at hand only
 	}
-	fn.fingerprint = fn.cfg.Filter.Fingerprint()
-	fn.estimator, err = NewEstimator(fn.cfg.Filter)
+	fn.estimator, err = NewEstimator(fn.cfg)
 	return err
 }
 
@@ -302,10 +325,10 @@ func (fn *filterFn) read(unread []*held) error {
 		}
 		e.found = ok
 		if !ok {
-			e.entity = entity{state: fn.estimator.filter.NewState()}
+			e.entity = entity{Track: fn.estimator.NewTrack(e.key)}
 			return nil
 		}
-		e.entity, err = decodeEntity(b, fn.estimator.filter, fn.fingerprint)
+		e.entity, err = fn.estimator.decodeEntity(e.key, b)
 		return err
 	})
 	for _, e := range unread {
@@ -389,7 +412,7 @@ func (fn *filterFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, 
 		return err
 	}
 	err := parallel(fn.order, func(e *held) error {
-		return fn.State.Write(e.to, e.append(nil, fn.fingerprint))
+		return fn.State.Write(e.to, e.append(nil))
 	})
 	fn.bundle, fn.order = nil, nil
 	fn.counts.report(ctx)
@@ -399,8 +422,7 @@ func (fn *filterFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, 
 
 // learn makes the estimate of one observation: predict, then learn.
 func (fn *filterFn) learn(e *held, o Observation, emit func(beam.EventTime, string, Estimate)) {
-	e.n++
-	out := fn.estimator.Estimate(e.state, e.n, o)
+	out := fn.estimator.Estimate(e.Track, o)
 	fn.counts.records++
 	if out.Missing {
 		fn.counts.missing++
@@ -409,6 +431,14 @@ func (fn *filterFn) learn(e *held, o Observation, emit func(beam.EventTime, stri
 	}
 	if !out.Converged {
 		fn.counts.notConverged++
+	}
+	if d := out.Detection; d != nil {
+		switch d.Kind {
+		case hafvf.Outlier:
+			fn.counts.outliers++
+		case hafvf.Change:
+			fn.counts.changes++
+		}
 	}
 	ts := mtime.ZeroTimestamp
 	if !o.Time.IsZero() {
@@ -419,8 +449,8 @@ func (fn *filterFn) learn(e *held, o Observation, emit func(beam.EventTime, stri
 
 // counts are a bundle's metrics.
 type counts struct {
-	records, rejected, late, missing, notConverged, keys, sessions, changes int64
-	iterations                                                              []int64
+	records, rejected, late, missing, notConverged, keys, sessions, changes, outliers int64
+	iterations                                                                        []int64
 }
 
 var (
@@ -432,6 +462,7 @@ var (
 	keysCounter         = beam.NewCounter("hafvf", "keys")
 	sessionsCounter     = beam.NewCounter("hafvf", "sessions")
 	changesCounter      = beam.NewCounter("hafvf", "changes")
+	outliersCounter     = beam.NewCounter("hafvf", "outliers")
 	iterationsDist      = beam.NewDistribution("hafvf", "iterations")
 )
 
@@ -442,7 +473,7 @@ func (c *counts) report(ctx context.Context) {
 	}{
 		{recordsCounter, c.records}, {rejectedCounter, c.rejected}, {lateCounter, c.late},
 		{missingCounter, c.missing}, {notConvergedCounter, c.notConverged}, {keysCounter, c.keys},
-		{sessionsCounter, c.sessions}, {changesCounter, c.changes},
+		{sessionsCounter, c.sessions}, {changesCounter, c.changes}, {outliersCounter, c.outliers},
 	} {
 		if m.n > 0 {
 			m.counter.Inc(ctx, m.n)

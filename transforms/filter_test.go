@@ -117,19 +117,22 @@ func at(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.
 var twoLevels = hafvf.Config{Family: "normal", Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}
 
 // loop is the node's work as a plain loop over each key's observations.
-func loop(t *testing.T, cfg hafvf.Config, in []keyed) map[string][]transforms.Estimate {
+func loop(t *testing.T, cfg transforms.Config, in []keyed) map[string][]transforms.Estimate {
 	t.Helper()
+	if cfg.Order == "" {
+		cfg.Order = transforms.EventTime
+	}
 	est, err := transforms.NewEstimator(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := map[string][]transforms.Estimate{}
-	states := map[string]hafvf.State{}
+	tracks := map[string]*transforms.Track{}
 	for _, k := range in {
-		if states[k.key] == nil {
-			states[k.key] = est.Filter().NewState()
+		if tracks[k.key] == nil {
+			tracks[k.key] = est.NewTrack(k.key)
 		}
-		out[k.key] = append(out[k.key], est.Estimate(states[k.key], int64(len(out[k.key])+1), k.obs))
+		out[k.key] = append(out[k.key], est.Estimate(tracks[k.key], k.obs))
 	}
 	return out
 }
@@ -157,7 +160,7 @@ func randomStream(n, keys int) []keyed {
 func TestFilterEqualsLoop(t *testing.T) {
 	in := randomStream(20_000, 1000)
 	c := runFilter(t, transforms.Config{Filter: twoLevels}, in)
-	same(t, c.out, loop(t, twoLevels, in))
+	same(t, c.out, loop(t, transforms.Config{Filter: twoLevels}, in))
 	same(t, len(c.rejected), 0)
 }
 
@@ -167,7 +170,7 @@ func TestFilterSortsByEventTime(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	rng.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 	c := runFilter(t, transforms.Config{Filter: twoLevels, Lateness: 2 * time.Hour}, shuffled)
-	same(t, c.out, loop(t, twoLevels, in))
+	same(t, c.out, loop(t, transforms.Config{Filter: twoLevels}, in))
 	same(t, len(c.rejected), 0)
 }
 
@@ -208,7 +211,7 @@ func TestFilterArrival(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	rng.Shuffle(len(in), func(i, j int) { in[i], in[j] = in[j], in[i] })
 	c := runFilterUnsorted(t, transforms.Config{Filter: twoLevels, Order: transforms.Arrival}, in)
-	same(t, c.out, loop(t, twoLevels, in))
+	same(t, c.out, loop(t, transforms.Config{Filter: twoLevels}, in))
 }
 
 func TestFilterRejects(t *testing.T) {

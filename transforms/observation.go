@@ -56,16 +56,29 @@ type Estimate struct {
 	// Estimate is mean and standard deviation of the likelihood's mean after X.
 	Estimate Moments
 
-	LogPredictive float64   // nats, joint over the step
-	ELBO          float64   // nats
-	Weight        float64   // E[w]
-	Memory        float64   // θ^η − θ₀^η
-	Levels        []float64 // alpha, beta of every level, bottom up
-	Posterior     []float64 // as the model's Params describe it
-	Iterations    int
-	Converged     bool
-	Missing       bool
+	LogPredictive float64 // nats, joint over the step
+
+	// Of the filter, in a bank of the member with the largest share:
+	ELBO       float64   // nats
+	Weight     float64   // E[w]
+	Memory     float64   // θ^η − θ₀^η
+	Levels     []float64 // alpha, beta of every level, bottom up
+	Posterior  []float64 // as the model's Params describe it
+	Iterations int
+	Converged  bool
+
+	Missing bool
+	WarmUp  bool     // the prior is still being set by the first observations
+	Bank    []Member // where a bank is configured
+
+	// With detection:
+	Detection *Detection
+	Regime    Moments // of the likelihood's mean in the running regime alone
+	Alert     *Alert  // nil where there is nothing to tell
 }
+
+// A Member is one filter's part in an estimate of a bank.
+type Member struct{ Share, Weight, Memory, LogPredictive float64 }
 
 // Moments are mean and standard deviation, one entry per output of the model.
 type Moments struct{ Mean, SD []float64 }

@@ -144,9 +144,14 @@ func (fn *admitFn) StartBundle(_ func(beam.EventTime, string, []byte), _ func(Re
 
 func (fn *admitFn) ProcessElement(key string, o Observation, emit func(beam.EventTime, string, []byte), reject func(Rejected)) {
 	fn.n++
-	err := check(fn.filter, key, o)
-	if err == nil && o.Time.IsZero() {
+	var err error
+	switch {
+	case key == "":
+		err = errors.New("empty key")
+	case o.Time.IsZero():
 		err = errors.New("no time; a session needs one")
+	default:
+		err = fn.filter.Check(o.X)
 	}
 	if err != nil {
 		fn.counts.rejected++

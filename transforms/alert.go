@@ -1,0 +1,128 @@
+package transforms
+
+import (
+	"math"
+	"time"
+
+	"hafvf/hafvf"
+)
+
+// AlertConfig says which detections raise an alert.
+type AlertConfig struct {
+	// Cooldown is the time after an alert in which its key raises no other of its
+	// kind. Revisions are exempt. Default 0.
+	Cooldown time.Duration
+	// MinChange is the least size of a change: the distance of the regimes' means
+	// in standard deviations of what the old one predicted, the largest of the
+	// coordinates. Default 0.
+	MinChange float64
+}
+
+// A Detection is what the filter says of an observation: whether it is an outlier
+// or the entity has changed. The probabilities are those after the observation,
+// before a change resets them, and sum to one.
+type Detection struct {
+	Kind                  hafvf.Kind
+	Stay, Outlier, Change float64
+	// Start and StartN are the first observation of the suspected or the new
+	// regime; zero where there is none.
+	Start  time.Time
+	StartN int64
+	Delay  int64 // observations from it to this one; of a change or revision only
+	Age    int64 // observations since the start of the regime that ran before
+}
+
+// An Alert is an outlier or a change that is worth telling; it has the key, time
+// and id of its estimate.
+type Alert struct {
+	Kind hafvf.Kind
+	// Corrects is the id of the alert that a revision replaces; "" where none was
+	// raised.
+	Corrects string
+	Start    time.Time // of the outlier, or of the new regime
+	Delay    int64     // observations from the start to the alert
+	Odds     float64   // log odds of the kind, nats
+	// Before and After are the running regime's mean, before the observation and
+	// after it.
+	Before, After Moments
+}
+
+// detection is d with the observation that it names.
+func detection(d hafvf.Detection, warmUp bool, n int64, named start) *Detection {
+	out := &Detection{Kind: d.Kind, Stay: d.Stay, Outlier: d.Outlier, Change: d.Change, Start: named.time, StartN: named.n, Age: d.Age}
+	if warmUp {
+		out.Kind = hafvf.None
+	}
+	if out.Kind == hafvf.Change || out.Kind == hafvf.Revision {
+		out.Delay = n - named.n
+	}
+	return out
+}
+
+// alerts is what a key remembers of its alerts.
+type alerts struct {
+	outlier, change time.Time // of the last
+	id              string    // of the last change or revision
+}
+
+// alert is the alert that an estimate raises, nil where it raises none.
+func (t *Track) alert(cfg AlertConfig, e *Estimate, d hafvf.Detection, before regime) *Alert {
+	kind := e.Detection.Kind
+	a := &Alert{Kind: kind, Start: e.Time, Delay: e.Detection.Delay, Odds: d.Odds, Before: before.estimate, After: e.Regime}
+	switch kind {
+	case hafvf.Outlier:
+		a.Odds = logOdds(d.Outlier, d.Stay+d.Change)
+		if quiet(&t.alerts.outlier, e.Time, cfg.Cooldown) {
+			return nil
+		}
+	case hafvf.Change, hafvf.Revision:
+		a.Start = e.Detection.Start
+		if kind == hafvf.Revision {
+			a.Corrects = t.alerts.id
+		}
+		t.alerts.id = ""
+		// What corrects an alert is told in any case.
+		if a.Corrects == "" && (size(before, e.Regime) < cfg.MinChange || quiet(&t.alerts.change, e.Time, cfg.Cooldown)) {
+			return nil
+		}
+		t.alerts.id = e.ID
+	default:
+		return nil
+	}
+	return a
+}
+
+// quiet reports whether now lies within the cooldown after last, and otherwise
+// makes it the last.
+func quiet(last *time.Time, now time.Time, cooldown time.Duration) bool {
+	if cooldown > 0 && !last.IsZero() && !now.IsZero() && now.Sub(*last) < cooldown {
+		return true
+	}
+	*last = now
+	return false
+}
+
+// size is the distance of the regimes' means in standard deviations of what the
+// old one predicted, the largest of the coordinates.
+func size(before regime, after Moments) float64 {
+	most := 0.0
+	for i, m := range after.Mean {
+		if d := math.Abs(m-before.estimate.Mean[i]) / before.predictive[i]; d > most {
+			most = d
+		}
+	}
+	return most
+}
+
+func logOdds(p, q float64) float64 {
+	const least = 1e-300
+	return math.Log(p+least) - math.Log(q+least)
+}
+
+func (a *alerts) append(b []byte) []byte {
+	b = appendTime(b, a.outlier)
+	b = appendTime(b, a.change)
+	return appendString(b, a.id)
+}
+
+func (a *alerts) read(r *reader) { a.outlier, a.change, a.id = r.time(), r.time(), r.string() }
