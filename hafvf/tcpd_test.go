@@ -153,7 +153,7 @@ func TestScores(t *testing.T) {
 // Dataset, of the changes that smoothing finds, beside the published scores of
 // other methods with their default settings:
 //
-//	go test ./hafvf -run - -bench TCPD -benchtime 1x -tcpd DIR
+//	go test ./hafvf -run - -bench 'TCPD$' -benchtime 1x -tcpd DIR
 func BenchmarkTCPD(b *testing.B) {
 	if *tcpdDir == "" {
 		b.Skip("-tcpd DIR names no dataset")

@@ -33,6 +33,14 @@ Estimates: per key the data with the prediction and its band of two standard
 deviations, the expected weights E[w] and E[b], the effective memory, and the
 surprise. With many keys, the data and the weights.
 
+Estimates of a run with detect: the data with the estimate of the running regime,
+and the band of the prediction; outliers in rings, and every change as a line at
+the start of the new regime, +n beside it where it was found n observations later.
+A change that was revised is drawn where the last revision puts it; observations
+that it turned into a regime's first are not drawn as outliers. Below, the
+probabilities of an outlier and of a change; then weights, memory and surprise.
+With many keys, the data and the probabilities.
+
 Smoothed records: per key the data with the smoothed estimate and its 95 % band
 (1.96 standard deviations), E[w] of the forward and the backward pass, the memory
 of both and of the two together, and the change evidence with its threshold,
@@ -118,12 +126,15 @@ type record struct {
 	LogP      *float64 `json:"log_predictive"`
 	Weight    *float64
 	Levels    []struct{ Alpha, Beta *float64 }
+	Bank      []struct{}
+	Detect    *detection
+	WarmUp    bool `json:"warm_up"`
 
 	Memory *float64
 
 	// Of a smoothed record.
 	ID                string
-	Estimate          *moments // estimates have one too
+	Estimate          *estimate // estimates have one too
 	Forward, Backward *struct{ Weight, Memory *float64 }
 	Session           *struct {
 		Start, End *time.Time
@@ -136,6 +147,24 @@ type record struct {
 }
 
 type moments struct{ Mean, SD any }
+
+type estimate struct {
+	moments
+	Regime *moments
+}
+
+// A detection is what a run with detect says of an observation.
+type detection struct {
+	Kind    string
+	Outlier *float64 `json:"p_outlier"`
+	Change  *float64 `json:"p_change"`
+	Start   *time.Time
+	StartN  int64 `json:"start_n"`
+	Delay   int64
+}
+
+// starts reports whether a new regime is found here.
+func (d *detection) starts() bool { return d != nil && (d.Kind == "change" || d.Kind == "revision") }
 
 // smoothed tells smoothed records from estimates.
 func (r *record) smoothed() bool { return r.Session != nil }
@@ -238,6 +267,8 @@ func parseRecord(raw connectors.Record) (r record, reason string) {
 		}
 	case r.Predicted == nil:
 		return r, "it has neither prediction nor session"
+	case r.Detect.starts() && (r.Detect.StartN < 1 || r.Time != nil && r.Detect.Start == nil):
+		return r, "it has a change without its start"
 	}
 	return r, ""
 }

@@ -6,6 +6,8 @@ import (
 	"image/color"
 	"math"
 	"slices"
+	"strings"
+	"time"
 
 	"hafvf/cmd/hafvf/chart"
 )
@@ -24,6 +26,24 @@ type estimates struct {
 	weights  [][]float64 // E[w], E[b], …: one slice per level
 	memory   []float64
 	surprise []float64 // −log p(x|past), nats
+
+	bank bool // weights and memory are those of the heaviest filter of a bank
+	*detected
+}
+
+// detected is what a picture shows of detection; nil where there was none.
+type detected struct {
+	regime          []float64 // the mean; NaN from the start of the next to where it is found
+	outlier, change []float64 // probabilities
+	outliers        []chart.Point
+	changes         []found
+	warm            float64 // where the warm-up ends; −∞ where there was none
+}
+
+// A found is the start of a new regime, and how it was found.
+type found struct {
+	start, at float64
+	delay     int64 // observations between the two
 }
 
 func newEstimates(h history) *estimates {
@@ -38,7 +58,7 @@ func newEstimates(h history) *estimates {
 	}
 	at := func(r record) float64 {
 		if s.timed {
-			return float64(r.Time.UnixMicro()) / 1e6
+			return seconds(*r.Time)
 		}
 		return float64(r.N)
 	}
@@ -69,10 +89,79 @@ func newEstimates(h history) *estimates {
 			s.weights[i] = append(s.weights[i], w)
 		}
 	}
+	var notes []string
 	if outputs > 1 {
-		s.note = fmt.Sprintf("first of %d values", outputs)
+		notes = append(notes, fmt.Sprintf("first of %d values", outputs))
 	}
+	s.bank = slices.ContainsFunc(records, func(r record) bool { return len(r.Bank) > 1 })
+	if slices.ContainsFunc(records, func(r record) bool { return r.Detect != nil }) {
+		s.detected = newDetected(records, s.at, s.timed)
+		notes = append(notes, count(len(s.changes), "change"), count(len(s.outliers), "outlier"))
+	}
+	s.note = strings.Join(notes, ", ")
 	return s
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// newDetected reads the detections of records in their order, at the places at.
+func newDetected(records []record, at []float64, timed bool) *detected {
+	d := &detected{warm: math.Inf(-1)}
+	for i, r := range records {
+		if r.WarmUp {
+			d.warm = at[i]
+		}
+		regime, outlier, change := math.NaN(), math.NaN(), math.NaN()
+		if r.Detect != nil {
+			outlier, change = orNaN(r.Detect.Outlier), orNaN(r.Detect.Change)
+		}
+		if r.Estimate != nil && r.Estimate.Regime != nil {
+			regime = first(r.Estimate.Regime.Mean)
+		}
+		d.regime, d.outlier, d.change = append(d.regime, regime), append(d.outlier, outlier), append(d.change, change)
+		switch {
+		case r.Detect.starts():
+			start := float64(r.Detect.StartN)
+			if timed {
+				start = seconds(*r.Detect.Start)
+			}
+			from := start
+			if n := len(d.changes); r.Detect.Kind == "revision" && n > 0 {
+				from = min(start, d.changes[n-1].start)
+				d.changes = d.changes[:n-1]
+			}
+			d.changes = append(d.changes, found{start, at[i], r.Detect.Delay})
+			for j := i - 1; j >= 0 && at[j] >= from; j-- {
+				d.regime[j] = math.NaN()
+			}
+		case r.Detect != nil && r.Detect.Kind == "outlier":
+			for _, v := range values(r.X, r.Predicted.Mean) {
+				if !math.IsNaN(v) {
+					d.outliers = append(d.outliers, chart.Point{X: at[i], Y: v})
+				}
+			}
+		}
+	}
+	// What turned out to be the first observations of a regime are no outliers.
+	d.outliers = slices.DeleteFunc(d.outliers, func(p chart.Point) bool {
+		return slices.ContainsFunc(d.changes, func(c found) bool { return p.X >= c.start && p.X <= c.at })
+	})
+	return d
+}
+
+func seconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
+
+// whose says to which filter weights and memory belong, where there are several.
+func (s *estimates) whose() string {
+	if s.bank {
+		return " of the heaviest filter"
+	}
+	return ""
 }
 
 // levelColor is the colour of the weight of level i, bottom up.
@@ -98,33 +187,112 @@ func (s *estimates) stack(large bool) chart.Stack {
 	if !s.timed {
 		x.Label = "observation"
 	}
-	panels := []chart.Panel{s.dataPanel(), s.weightPanel()}
+	panels := []chart.Panel{s.dataPanel()}
+	if s.detected != nil {
+		panels[0] = s.regimePanel(large)
+		panels = append(panels, s.probabilityPanel())
+	}
+	if large || s.detected == nil {
+		panels = append(panels, s.weightPanel())
+	}
 	if large {
 		panels = append(panels, s.memoryPanel(), s.surprisePanel())
 	} else {
 		panels[1].Share, panels[1].Ticks = 0.6, 2
 	}
+	if s.detected != nil {
+		for i := range panels {
+			panels[i].Layers = append(panels[i].Layers, s.marks(i == 0, large)...)
+		}
+	}
 	return chart.Stack{Title: s.key, Note: s.note, X: x, Panels: panels}
 }
 
-func (s *estimates) dataPanel() chart.Panel {
-	lo, hi := dataRange(s.data, s.mean)
+// band is the prediction's, of two standard deviations.
+func (s *estimates) band(name string) chart.Band {
 	low, high := make([]float64, len(s.at)), make([]float64, len(s.at))
 	for i, m := range s.mean {
 		low[i], high[i] = m-2*s.sd[i], m+2*s.sd[i]
 	}
+	return chart.Band{Name: name, X: s.at, Low: low, High: high, Color: chart.Blue}
+}
+
+func (s *estimates) dataPanel() chart.Panel {
+	lo, hi := dataRange(s.data, s.mean)
 	return chart.Panel{Share: 2.2, Min: lo, Max: hi, Layers: []chart.Layer{
 		chart.Dots{Name: "observed", Points: s.data, Color: chart.Black},
 		chart.Line{Name: "predicted", X: s.at, Y: s.mean, Color: chart.Blue, Width: 0.8},
-		chart.Band{Name: "± 2 sd", X: s.at, Low: low, High: high, Color: chart.Blue},
+		s.band("± 2 sd"),
 		chart.Arrows{Name: "beyond the axis", Points: s.data, Color: chart.Black},
+	}}
+}
+
+var (
+	outlierColor = chart.Orange
+	changeColor  = chart.Purple
+)
+
+// regimePanel is the panel of the data where regimes were detected.
+func (s *estimates) regimePanel(large bool) chart.Panel {
+	lo, hi := dataRange(s.data, s.regime)
+	if large {
+		hi += 0.06 * (hi - lo) // the place of the delays
+	}
+	return chart.Panel{Share: 2.4, Min: lo, Max: hi, Layers: []chart.Layer{
+		chart.Dots{Name: "observed", Points: s.data, Color: chart.Black},
+		chart.Rings{Name: "outlier", Points: s.outliers, Color: outlierColor},
+		chart.Line{Name: "estimate in the regime", X: s.at, Y: s.regime, Color: chart.Blue, Width: 1.4},
+		s.band("predicted ± 2 sd"),
+		chart.Arrows{Points: s.outliers, Color: outlierColor},
+		chart.Arrows{Name: "beyond the axis", Points: s.data, Color: chart.Black},
+	}}
+}
+
+// marks are what detection marks on every panel, in the legend of the first.
+func (s *estimates) marks(first, large bool) []chart.Layer {
+	changes := chart.Rules{Color: changeColor, Width: 1.1}
+	regimes := chart.Stripes{Color: color.NRGBA{0x00, 0x00, 0x00, 0x0e}}
+	search := chart.Spans{Color: color.NRGBA{0xcc, 0x79, 0xa7, 0x50}}
+	warm := chart.Spans{Color: color.NRGBA{0x00, 0x9e, 0x73, 0x22}}
+	for _, c := range s.changes {
+		changes.X = append(changes.X, c.start)
+		search.X = append(search.X, [2]float64{c.start, c.at})
+		if first && large {
+			changes.Labels = append(changes.Labels, fmt.Sprintf("+%d", c.delay))
+		}
+	}
+	regimes.Edges = changes.X
+	if !math.IsInf(s.warm, -1) {
+		warm.X = [][2]float64{{math.Inf(-1), s.warm}}
+	}
+	if first {
+		changes.Name, regimes.Name = "change, at the start of the new regime", "regimes"
+		search.Name = "from its start until it is found"
+		if large {
+			search.Name += ", +n observations"
+		}
+		if warm.X != nil {
+			warm.Name = "warm-up: nothing is alarmed"
+		}
+	}
+	return []chart.Layer{changes, search, warm, regimes}
+}
+
+func (s *estimates) probabilityPanel() chart.Panel {
+	return chart.Panel{Share: 1, Min: -0.04, Max: 1.04, Ticks: 3, Layers: []chart.Layer{
+		chart.Line{Name: "p_change", X: s.at, Y: s.change, Color: changeColor, Width: 0.9},
+		chart.Line{Name: "p_outlier", X: s.at, Y: s.outlier, Color: outlierColor, Width: 0.9},
 	}}
 }
 
 func (s *estimates) weightPanel() chart.Panel {
 	p := chart.Panel{Share: 1, Min: -0.04, Max: 1.04, Ticks: 3}
 	for i, w := range s.weights {
-		p.Layers = append(p.Layers, chart.Line{Name: levelName(i), X: s.at, Y: w, Color: levelColor(i), Width: 0.9})
+		name := levelName(i)
+		if i == 0 {
+			name += s.whose()
+		}
+		p.Layers = append(p.Layers, chart.Line{Name: name, X: s.at, Y: w, Color: levelColor(i), Width: 0.9})
 	}
 	return p
 }
@@ -137,7 +305,7 @@ func (s *estimates) memoryPanel() chart.Panel {
 		}
 	}
 	p := chart.Panel{Share: 1, Max: max(1.05*hi, 1e-9), Layers: []chart.Layer{
-		chart.Line{Name: "memory (observations)", X: s.at, Y: s.memory, Color: chart.Blue, Width: 0.9},
+		chart.Line{Name: "memory (observations)" + s.whose(), X: s.at, Y: s.memory, Color: chart.Blue, Width: 0.9},
 	}}
 	if hi > 100*lo {
 		p.Min, p.Max, p.Log = lo/1.2, hi*1.2, true

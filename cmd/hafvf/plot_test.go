@@ -298,6 +298,143 @@ func TestPlotDrawsSmoothedSessions(t *testing.T) {
 	}
 }
 
+// detectLine is the record of observation n, in minute n, which is n itself.
+func detectLine(key string, n int, kind string, start int, more string) string {
+	begin, delay := "null", "null"
+	if start > 0 {
+		begin = fmt.Sprintf(`"2026-01-01T00:%02d:00Z"`, start)
+	}
+	if kind == "change" || kind == "revision" {
+		delay = fmt.Sprint(n - start)
+	}
+	return strings.TrimSuffix(estimateLine(key, n, fmt.Sprint(n)), "}\n") + fmt.Sprintf(`,"estimate":{"mean":5,"sd":1,"regime":{"mean":%d,"sd":1}},`+
+		`"bank":[{"weight":1},{"weight":0.5}],"detect":{"kind":%q,"p_stay":0.5,"p_outlier":0.2,"p_change":0.3,"start":%s,"start_n":%d,"delay":%s,"age":1}%s}`+"\n",
+		100+n, kind, begin, start, delay, more)
+}
+
+func minutes(n ...float64) []float64 {
+	const start = 1767225600 // 2026-01-01T00:00:00Z
+	for i := range n {
+		n[i] = start + 60*n[i]
+	}
+	return n
+}
+
+func readDetected(t *testing.T, lines ...string) *estimates {
+	t.Helper()
+	all, _, err := readEstimates(results(t, lines...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all[0]
+}
+
+// The change that is found at 6 starts at 4; at 9 it is revised to start at 7, so
+// that the outlier of 5, a first observation until then, is one again.
+func TestDetectedChangesAndOutliers(t *testing.T) {
+	lines := []string{
+		detectLine("k", 1, "none", 0, `,"warm_up":true`),
+		detectLine("k", 2, "none", 2, `,"warm_up":true`),
+		detectLine("k", 3, "outlier", 2, ""),
+		detectLine("k", 4, "none", 4, ""),
+		detectLine("k", 5, "outlier", 4, ""),
+		detectLine("k", 6, "change", 4, ""),
+	}
+	s := readDetected(t, lines...)
+	nan := math.NaN()
+	if want := []float64{101, 102, 103, nan, nan, 106}; !equalWithNaN(s.regime, want) {
+		t.Errorf("regime %v, want %v", s.regime, want)
+	}
+	at := minutes(2, 3, 4, 6)
+	if want := []chart.Point{{X: at[1], Y: 3}}; !slices.Equal(s.outliers, want) {
+		t.Errorf("outliers %v, want %v", s.outliers, want)
+	}
+	if want := []found{{at[2], at[3], 2}}; !slices.Equal(s.changes, want) {
+		t.Errorf("changes %v, want %v", s.changes, want)
+	}
+	if s.warm != at[0] || s.note != "1 change, 1 outlier" || s.outlier[0] != .2 || s.change[0] != .3 {
+		t.Errorf("warm-up until %v, note %q, probabilities %v and %v", s.warm, s.note, s.outlier, s.change)
+	}
+
+	s = readDetected(t, append(lines,
+		detectLine("k", 7, "none", 7, ""),
+		detectLine("k", 8, "outlier", 7, ""),
+		detectLine("k", 9, "revision", 7, ""),
+		detectLine("k", 10, "outlier", 0, ""))...)
+	if want := []float64{101, 102, 103, nan, nan, nan, nan, nan, 109, 110}; !equalWithNaN(s.regime, want) {
+		t.Errorf("regime %v, want %v", s.regime, want)
+	}
+	at = minutes(3, 5, 7, 9, 10)
+	if want := []chart.Point{{X: at[0], Y: 3}, {X: at[1], Y: 5}, {X: at[4], Y: 10}}; !slices.Equal(s.outliers, want) {
+		t.Errorf("outliers %v, want %v", s.outliers, want)
+	}
+	if want := []found{{at[2], at[3], 2}}; !slices.Equal(s.changes, want) {
+		t.Errorf("changes %v, want %v", s.changes, want)
+	}
+
+	// Without times the place is n; a part of a stream may begin with a revision.
+	timeless := func(line string) string {
+		return strings.NewReplacer(`"time":"2026-01-01T00:09:00Z"`, `"time":null`, `"start":"2026-01-01T00:07:00Z"`, `"start":null`).Replace(line)
+	}
+	s = readDetected(t, timeless(detectLine("k", 9, "revision", 7, "")))
+	if want := []found{{7, 9, 2}}; !slices.Equal(s.changes, want) || !math.IsInf(s.warm, -1) {
+		t.Errorf("changes %v, want %v; warm-up until %g", s.changes, want, s.warm)
+	}
+}
+
+func TestPlotDrawsDetection(t *testing.T) {
+	lines := func(key string) []string {
+		return []string{
+			detectLine(key, 1, "none", 0, `,"warm_up":true`),
+			detectLine(key, 20, "outlier", 0, ""),
+			detectLine(key, 40, "change", 34, ""),
+			detectLine(key, 50, "none", 0, ""),
+		}
+	}
+	both := []string{">outlier<", ">estimate in the regime<", ">change, at the start of the new regime<", ">regimes<", ">warm-up: nothing is alarmed<", ">p_outlier<", ">p_change<"}
+	for _, c := range []struct {
+		name  string
+		lines []string
+		want  []string
+		not   []string
+	}{
+		{"one key", lines("a"), append(both, ">+6<", ">E[w] of the heaviest filter<", ">memory (observations) of the heaviest filter<", ">surprise (nats)<", ">1 change, 1 outlier<"), []string{">predicted<"}},
+		{"two keys", append(lines("a"), lines("b")...), append(both, ">a<", ">b<"), []string{"E[w]", ">+6<"}},
+		{"no warm-up", lines("a")[1:], both[:4], both[4:5]},
+		{"no detection", []string{estimateLine("a", 1, "1"), estimateLine("a", 2, "1")}, []string{">predicted<", ">± 2 sd<", ">E[w]<"}, append(both, "heaviest", "outliers")},
+	} {
+		out := filepath.Join(t.TempDir(), "o.svg")
+		if err := plotResults(context.Background(), results(t, c.lines...), out, nil, defaultOdds); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range c.want {
+			if strings.Count(string(text), want) != 1 {
+				t.Errorf("%s: %q stands there %d times, want once", c.name, want, strings.Count(string(text), want))
+			}
+		}
+		for _, not := range c.not {
+			if strings.Contains(string(text), not) {
+				t.Errorf("%s: %q stands there", c.name, not)
+			}
+		}
+	}
+}
+
+func TestPlotRefusesAChangeWithoutItsStart(t *testing.T) {
+	for _, line := range []string{
+		strings.Replace(detectLine("k", 9, "change", 7, ""), `"start":"2026-01-01T00:07:00Z"`, `"start":null`, 1),
+		strings.Replace(detectLine("k", 9, "revision", 7, ""), `"start_n":7`, `"start_n":null`, 1),
+	} {
+		if _, _, err := readEstimates(results(t, line)); err == nil || !strings.Contains(err.Error(), "a change without its start") {
+			t.Errorf("error %v", err)
+		}
+	}
+}
+
 func TestPlotRefusesToMixKinds(t *testing.T) {
 	for _, c := range []struct {
 		lines []string

@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"image/color"
 	"math"
 	"slices"
 	"strconv"
@@ -142,6 +143,9 @@ func TestRenderLeavesOutWhatHasNoPlace(t *testing.T) {
 			Arrows{Points: Points(x, y), Color: Black},
 			Rules{Name: "fourth", X: []float64{-5, 1, math.NaN()}, Color: Purple},
 			Threshold{Name: "fifth", Y: 7, Color: Gray},
+			Rings{Name: "sixth", Points: Points(x, y), Color: Orange},
+			Spans{Name: "seventh", X: [][2]float64{{math.Inf(-1), 1}, {math.NaN(), 2}, {2, math.Inf(1)}, {7, 8}}, Color: Gray},
+			Stripes{Name: "eighth", Edges: []float64{-5, 1, math.NaN()}, Color: Gray},
 		}}
 	}
 	f := Figure{
@@ -157,7 +161,7 @@ func TestRenderLeavesOutWhatHasNoPlace(t *testing.T) {
 			continue
 		}
 		at := 0
-		for _, name := range []string{"first", "second", "third", "fourth", "fifth"} {
+		for _, name := range []string{"first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"} {
 			i := strings.Index(string(text), ">"+name+"<")
 			if n := strings.Count(string(text), ">"+name+"<"); n != 1 || i < at {
 				t.Errorf("%q stands %d times in the legend, at %d after %d", name, n, i, at)
@@ -187,6 +191,44 @@ func TestLegendWraps(t *testing.T) {
 		}
 		if g := strings.Join(got, " "); g != c.want {
 			t.Errorf("%g after %g: %s, want %s", float64(c.width), float64(c.indent), g, c.want)
+		}
+	}
+}
+
+// A label that would reach the next rule, or the end of the panel, is left out.
+func TestRulesLabelWhereThereIsRoom(t *testing.T) {
+	f := Figure{Width: 300, Rows: []Row{{Height: 100, Stacks: []Stack{{X: Axis{Max: 100}, Panels: []Panel{{Share: 1, Max: 1, Layers: []Layer{
+		Rules{X: []float64{-7, 10, 50, 51, 99}, Color: Purple, Labels: []string{"outside", "roomy", "tight", "wide", "late"}},
+	}}}}}}}}
+	text, err := f.Render(".svg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, label := range []string{"outside", "roomy", "tight", "wide", "late"} {
+		if strings.Contains(string(text), ">"+label+"<") {
+			got = append(got, label)
+		}
+	}
+	if want := []string{"roomy", "wide"}; !slices.Equal(got, want) {
+		t.Errorf("labels %v, want %v", got, want)
+	}
+}
+
+func TestStripesShadeEverySecondStretch(t *testing.T) {
+	for _, c := range []struct {
+		edges []float64
+		want  int
+	}{{nil, 0}, {[]float64{10}, 1}, {[]float64{10, 20}, 1}, {[]float64{10, 20, 30}, 2}} {
+		f := Figure{Width: 300, Rows: []Row{{Height: 100, Stacks: []Stack{{X: Axis{Max: 100}, Panels: []Panel{{Share: 1, Max: 1, Layers: []Layer{
+			Stripes{Edges: c.edges, Color: color.NRGBA{1, 2, 3, 255}},
+		}}}}}}}}
+		text, err := f.Render(".svg")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(string(text), "fill:#010203"); got != c.want {
+			t.Errorf("edges %v: %d stripes, want %d", c.edges, got, c.want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"cmp"
 	"image/color"
 	"iter"
 	"math"
@@ -25,8 +26,9 @@ var (
 	gridGray = color.NRGBA{0xe8, 0xe8, 0xe8, 0xff}
 )
 
-// A Layer is something drawn in a panel: Lines above Dots above Rules above
-// Bands. A layer with a name stands in the legend.
+// A Layer is something drawn in a panel: Rings and Arrows above Lines above Dots
+// above Rules above Bands above Spans and Stripes. A layer with a name stands in
+// the legend.
 type Layer interface {
 	plot.Plotter
 	entry() entry
@@ -47,6 +49,13 @@ func Points(x, y []float64) []Point {
 
 // Dots are observations.
 type Dots struct {
+	Name   string
+	Points []Point
+	Color  color.NRGBA
+}
+
+// Rings are drawn around observations.
+type Rings struct {
 	Name   string
 	Points []Point
 	Color  color.NRGBA
@@ -79,9 +88,29 @@ type Band struct {
 // Rules are vertical lines over the height of the panel.
 type Rules struct {
 	Name   string
-	X      []float64
+	X      []float64 // not decreasing, where there are labels
 	Color  color.NRGBA
+	Width  float64 // points; zero stands for 0.8
 	Dashed bool
+	// Labels, one per rule or none, stand beside the upper ends, each only if it
+	// ends before the next rule.
+	Labels []string
+}
+
+// Spans are stretches of the x axis, shaded over the height of the panel. They
+// may be open to a side: an infinite end is that of the axis.
+type Spans struct {
+	Name  string
+	X     [][2]float64
+	Color color.NRGBA
+}
+
+// Stripes shade every second of the stretches that the edges cut the x axis into,
+// not the first.
+type Stripes struct {
+	Name  string
+	Edges []float64 // not decreasing
+	Color color.NRGBA
 }
 
 // A Threshold is a dashed horizontal line.
@@ -91,11 +120,14 @@ type Threshold struct {
 	Color color.NRGBA
 }
 
+func (Stripes) depth() int   { return -1 }
+func (Spans) depth() int     { return -1 }
 func (Band) depth() int      { return 0 }
 func (Rules) depth() int     { return 1 }
 func (Threshold) depth() int { return 1 }
 func (Dots) depth() int      { return 2 }
 func (Line) depth() int      { return 3 }
+func (Rings) depth() int     { return 4 }
 func (Arrows) depth() int    { return 4 }
 
 func (d Dots) entry() entry {
@@ -104,6 +136,14 @@ func (d Dots) entry() entry {
 		for i := vg.Length(0); i < 3; i++ {
 			c.Fill(dot(vg.Point{X: at.X + swatch*(i+0.5)/3, Y: at.Y + 1.5*(i-1)}, 1.1))
 		}
+	}}
+}
+
+func (r Rings) entry() entry {
+	return entry{r.Name, func(c draw.Canvas, at vg.Point) {
+		c.SetColor(r.Color)
+		c.SetLineWidth(ringWidth)
+		c.Stroke(dot(vg.Point{X: at.X + swatch/2, Y: at.Y}, 2.8))
 	}}
 }
 
@@ -122,13 +162,32 @@ func (l Line) entry() entry {
 
 func (b Band) entry() entry {
 	return entry{b.Name, func(c draw.Canvas, at vg.Point) {
-		c.FillPolygon(light(b.Color), []vg.Point{{X: at.X, Y: at.Y - 3}, {X: at.X + swatch, Y: at.Y - 3}, {X: at.X + swatch, Y: at.Y + 3}, {X: at.X, Y: at.Y + 3}})
+		c.FillPolygon(light(b.Color), box(at.X, at.Y-3, at.X+swatch, at.Y+3))
 	}}
+}
+
+func (s Spans) entry() entry {
+	return entry{s.Name, func(c draw.Canvas, at vg.Point) {
+		c.FillPolygon(s.Color, box(at.X, at.Y-5, at.X+swatch, at.Y+5))
+	}}
+}
+
+func (s Stripes) entry() entry {
+	return entry{s.Name, func(c draw.Canvas, at vg.Point) {
+		outline := box(at.X, at.Y-5, at.X+swatch, at.Y+5)
+		c.FillPolygon(s.Color, box(at.X+swatch/2, at.Y-5, at.X+swatch, at.Y+5))
+		c.StrokeLines(draw.LineStyle{Color: Gray, Width: 0.3}, append(outline, outline[0]))
+	}}
+}
+
+// box is the rectangle between two corners.
+func box(left, lower, right, upper vg.Length) []vg.Point {
+	return []vg.Point{{X: left, Y: lower}, {X: right, Y: lower}, {X: right, Y: upper}, {X: left, Y: upper}}
 }
 
 func (r Rules) entry() entry {
 	return entry{r.Name, func(c draw.Canvas, at vg.Point) {
-		c.StrokeLine2(lineStyle(r.Color, ruleWidth, r.Dashed), at.X+swatch/2, at.Y-5, at.X+swatch/2, at.Y+5)
+		c.StrokeLine2(r.style(), at.X+swatch/2, at.Y-5, at.X+swatch/2, at.Y+5)
 	}}
 }
 
@@ -138,7 +197,14 @@ func (h Threshold) entry() entry {
 	}}
 }
 
-const ruleWidth = 0.8
+const (
+	ruleWidth = 0.8
+	ringWidth = 0.9 * vg.Length(1)
+)
+
+func (r Rules) style() draw.LineStyle {
+	return lineStyle(r.Color, cmp.Or(r.Width, ruleWidth), r.Dashed)
+}
 
 func lineStyle(col color.Color, width float64, dashed bool) draw.LineStyle {
 	st := draw.LineStyle{Color: col, Width: vg.Length(width)}
@@ -187,6 +253,28 @@ func (d Dots) Plot(c draw.Canvas, p *plot.Plot) {
 			path = append(path, dot(vg.Point{X: x(q.X), Y: y(q.Y)}, radius)...)
 		}
 		c.Fill(path)
+	}
+}
+
+// Plot implements plot.Plotter.
+func (r Rings) Plot(c draw.Canvas, p *plot.Plot) {
+	shown := within(r.Points, p, p.Y.Min, p.Y.Max)
+	x, y := p.Transforms(&c)
+	cell := func(q Point) [2]int {
+		return [2]int{int((x(q.X) - c.Min.X) / pixel), int((y(q.Y) - c.Min.Y) / pixel)}
+	}
+	radius, width := vg.Length(3), ringWidth
+	if len(shown) > 100 {
+		radius, width = 1.6, 0.6
+	}
+	c.SetColor(r.Color)
+	c.SetLineWidth(width)
+	for some := range slices.Chunk(sparse(shown, cell), 500) {
+		var path vg.Path
+		for _, q := range some {
+			path = append(path, dot(vg.Point{X: x(q.X), Y: y(q.Y)}, radius)...)
+		}
+		c.Stroke(path)
 	}
 }
 
@@ -284,12 +372,51 @@ func (b Band) Plot(c draw.Canvas, p *plot.Plot) {
 // Plot implements plot.Plotter.
 func (r Rules) Plot(c draw.Canvas, p *plot.Plot) {
 	x, _ := p.Transforms(&c)
-	st := lineStyle(r.Color, ruleWidth, r.Dashed)
-	for _, v := range r.X {
-		if v >= p.X.Min && v <= p.X.Max {
-			c.StrokeLine2(st, x(v), c.Min.Y, x(v), c.Max.Y)
+	label := textStyle(tickSize, Black)
+	label.YAlign = draw.YTop
+	for i, v := range r.X {
+		if !(v >= p.X.Min && v <= p.X.Max) {
+			continue
+		}
+		c.StrokeLine2(r.style(), x(v), c.Min.Y, x(v), c.Max.Y)
+		if i >= len(r.Labels) {
+			continue
+		}
+		const off = 2
+		end := c.Max.X
+		if i+1 < len(r.X) {
+			end = min(end, x(r.X[i+1]))
+		}
+		if left := x(v) + off; left+label.Width(r.Labels[i])+off <= end {
+			c.FillText(label, vg.Point{X: left, Y: c.Max.Y - labelDrop}, r.Labels[i])
 		}
 	}
+}
+
+// labelDrop is how far below the panel's upper end labels begin: below the
+// arrows.
+const labelDrop = 5
+
+// Plot implements plot.Plotter.
+func (s Spans) Plot(c draw.Canvas, p *plot.Plot) {
+	x, _ := p.Transforms(&c)
+	for _, v := range s.X {
+		if lo, hi := max(v[0], p.X.Min), min(v[1], p.X.Max); lo < hi {
+			c.FillPolygon(s.Color, box(x(lo), c.Min.Y, max(x(hi), x(lo)+pixel), c.Max.Y))
+		}
+	}
+}
+
+// Plot implements plot.Plotter.
+func (s Stripes) Plot(c draw.Canvas, p *plot.Plot) {
+	spans := Spans{Color: s.Color}
+	for pair := range slices.Chunk(s.Edges, 2) {
+		spans.X = append(spans.X, [2]float64{pair[0], math.Inf(1)})
+		if len(pair) == 2 {
+			spans.X[len(spans.X)-1][1] = pair[1]
+		}
+	}
+	spans.Plot(c, p)
 }
 
 // Plot implements plot.Plotter.
