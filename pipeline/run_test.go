@@ -68,13 +68,14 @@ func write(t testing.TB, name string, lines ...string) string {
 }
 
 // plainLoop is the filter without a pipeline: the records that it must equal.
-func plainLoop(t testing.TB, cfg hafvf.Config, lines []string, name string) map[string][]string {
+func plainLoop(t testing.TB, cfg transforms.Config, lines []string, name string) map[string][]string {
 	t.Helper()
-	l, err := newLayout(cfg)
+	cfg.Order = transforms.EventTime
+	l, err := newLayout(cfg.Filter)
 	if err != nil {
 		t.Fatal(err)
 	}
-	est, err := transforms.NewEstimator(transforms.Config{Filter: cfg, Order: transforms.EventTime})
+	est, err := transforms.NewEstimator(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +91,7 @@ func plainLoop(t testing.TB, cfg hafvf.Config, lines []string, name string) map[
 		}
 		o.ID = fmt.Sprintf("%s:%d", name, i+1)
 		e := est.Estimate(tracks[key], o)
-		out[key] = append(out[key], string(l.appendEstimate(nil, key, &e)))
+		out[key] = append(out[key], strings.TrimSuffix(string(l.appendEstimate(nil, key, &e)), "\n"))
 	}
 	return out
 }
@@ -136,12 +137,7 @@ func TestRunEqualsPlainLoop(t *testing.T) {
 	equal(t, []string{""}, rejected)
 	equal(t, int64(1000), s.Keys)
 	equal(t, int64(20_000), s.Records)
-	want := plainLoop(t, normalConfig, lines, "in.jsonl")
-	for key := range want {
-		for i := range want[key] {
-			want[key][i] = strings.TrimSuffix(want[key][i], "\n")
-		}
-	}
+	want := plainLoop(t, transforms.Config{Filter: normalConfig}, lines, "in.jsonl")
 	equal(t, want, byKey(t, estimates))
 }
 
@@ -231,13 +227,13 @@ func TestRunOverManyBundles(t *testing.T) {
 	s, estimates, _ := runConfig(t, "model: {family: bernoulli}\nlevels: []\ntop: 0.99\nsource: {jsonl: {path: "+path+"}}\n")
 	equal(t, int64(n), s.Records)
 	got := byKey(t, estimates)
-	want := plainLoop(t, hafvf.Config{Family: "bernoulli", Prior: hafvf.Params{"alpha": 1.0, "beta": 1.0}, Levels: []hafvf.Beta{}, Top: .99}, lines, "in.jsonl")
+	want := plainLoop(t, transforms.Config{Filter: hafvf.Config{Family: "bernoulli", Prior: hafvf.Params{"alpha": 1.0, "beta": 1.0}, Levels: []hafvf.Beta{}, Top: .99}}, lines, "in.jsonl")
 	for key, w := range want {
 		if len(got[key]) != len(w) {
 			t.Fatalf("%s: %d records, want %d", key, len(got[key]), len(w))
 		}
 		for i := range w {
-			if strings.TrimSuffix(w[i], "\n") != got[key][i] {
+			if w[i] != got[key][i] {
 				t.Fatalf("%s: record %d is\n%s, want\n%s", key, i, got[key][i], w[i])
 			}
 		}
@@ -452,4 +448,195 @@ func TestRunSmoothsNothing(t *testing.T) {
 	equal(t, []string{""}, out)
 	equal(t, 2, len(rejected))
 	equal(t, [...]int64{0, 2}, [...]int64{s.Sessions, s.Rejected})
+}
+
+// detected are n lines of each key: of "steady", with an outlier; of "jumps", with
+// a change of 6 standard deviations in the middle; at the scale and the place of
+// neither prior.
+func detected(n int) []string {
+	rng := rand.New(rand.NewPCG(5, 6))
+	var lines []string
+	for i := range n {
+		steady, jumps := rng.NormFloat64(), rng.NormFloat64()
+		if i == n/2+7 {
+			steady += 30
+		}
+		if i >= n/2 {
+			jumps += 6
+		}
+		at := start.Add(time.Duration(i) * time.Minute).Format(time.RFC3339)
+		lines = append(lines, fmt.Sprintf("{\"key\":\"steady\",\"time\":%q,\"x\":%.17g}\n", at, 5000+100*steady),
+			fmt.Sprintf("{\"key\":\"jumps\",\"time\":%q,\"x\":%.17g}\n", at, -1e-3*jumps))
+	}
+	return lines
+}
+
+type alertRecord struct {
+	Key, Kind, ID string
+	Time, Start   time.Time
+	Corrects      *string
+	Delay         int
+	Odds          float64
+	Before, After struct{ Mean, SD float64 }
+}
+
+// TestRunDetects has priors that the data set, an outlier in one key and a change
+// in the other: records equal the plain loop's, byte for byte, and there are two
+// kinds of alerts.
+func TestRunDetects(t *testing.T) {
+	const n = 400
+	lines := detected(n)
+	path := write(t, "in.jsonl", lines...)
+	alerts := filepath.Join(t.TempDir(), "alerts.jsonl")
+	s, estimates, _ := runConfig(t, "model: {family: normal, prior: auto}\ndetect: true\nalerts: {jsonl: {path: "+alerts+"}}\nsource: {jsonl: {path: "+path+"}}\n")
+	cfg := hafvf.Config{Family: "normal", Prior: hafvf.Params{}, Dim: 0, Bank: hafvf.DefaultBank(), Detect: &hafvf.Detect{}, WarmUp: 50}
+	equal(t, plainLoop(t, transforms.Config{Filter: cfg}, lines, "in.jsonl"), byKey(t, estimates))
+
+	type record struct {
+		Key    string
+		N      int
+		WarmUp *bool    `json:"warm_up"`
+		LogP   *float64 `json:"log_predictive"`
+		Detect struct {
+			Kind    string
+			Stay    float64 `json:"p_stay"`
+			Outlier float64 `json:"p_outlier"`
+			Change  float64 `json:"p_change"`
+			StartN  *int    `json:"start_n"`
+			Delay   *int
+			Age     int
+		}
+		Bank []struct {
+			Weight float64 `json:"weight_of_member"`
+		}
+		Estimate struct {
+			Mean   float64
+			Regime struct{ Mean, SD float64 }
+		}
+	}
+	kinds := map[string]int{}
+	for _, line := range estimates {
+		var r record
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		kinds[r.Key+" "+r.Detect.Kind]++
+		equal(t, r.N <= 50, r.WarmUp != nil && *r.WarmUp)
+		equal(t, r.N == 1, r.LogP == nil)
+		if d := r.Detect; math.Abs(d.Stay+d.Outlier+d.Change-1) > 1e-9 {
+			t.Errorf("%s %d: probabilities %v", r.Key, r.N, d)
+		}
+		equal(t, 3, len(r.Bank))
+		if d := r.Detect; d.Kind == "change" {
+			equal(t, [...]int{n/2 + 1, r.N - n/2 - 1, r.N - 1}, [...]int{*d.StartN, *d.Delay, d.Age})
+		} else if d.Delay != nil {
+			t.Errorf("%s %d: a delay without a change", r.Key, r.N)
+		}
+		if r.Key == "jumps" && r.N == n && math.Abs(r.Estimate.Regime.Mean+6e-3) > 1e-3 {
+			t.Errorf("last estimate %v", r.Estimate)
+		}
+	}
+	if kinds["steady outlier"] != 1 || kinds["steady change"] != 0 || kinds["jumps change"] != 1 {
+		t.Errorf("kinds %v", kinds)
+	}
+	equal(t, [...]int64{1, int64(kinds["steady outlier"] + kinds["jumps outlier"])}, [...]int64{s.Changes, s.Outliers})
+	if len(s.Largest) != 1 || s.Largest[0].Key != "jumps" || !s.Largest[0].Time.Equal(start.Add(n/2*time.Minute)) {
+		t.Errorf("summary %v", s.Largest)
+	}
+	got := map[string]alertRecord{}
+	for _, line := range readLines(t, alerts) {
+		var a alertRecord
+		if err := json.Unmarshal([]byte(line), &a); err != nil {
+			t.Fatal(err)
+		}
+		got[a.Key+" "+a.Kind] = a
+	}
+	o, c := got["steady outlier"], got["jumps change"]
+	equal(t, start.Add((n/2+7)*time.Minute), o.Start)
+	equal(t, fmt.Sprintf("in.jsonl:%d", 2*(n/2+7)+1), o.ID)
+	equal(t, start.Add(n/2*time.Minute), c.Start)
+	equal(t, c.Time, c.Start.Add(time.Duration(c.Delay)*time.Minute))
+	if math.Abs(c.Before.Mean) > 1e-3 || math.Abs(c.After.Mean+6e-3) > 1.5e-3 || c.Odds < 2 || c.Corrects != nil {
+		t.Errorf("alert %+v", c)
+	}
+}
+
+// TestRunAlertsWorthTelling holds back alerts by cool-down and size.
+func TestRunAlertsWorthTelling(t *testing.T) {
+	path := write(t, "in.jsonl", detected(400)...)
+	count := func(detect string) (n int) {
+		alerts := filepath.Join(t.TempDir(), "alerts.jsonl")
+		s, _, _ := runConfig(t, "model: {family: normal, prior: auto}\ndetect: "+detect+"\nalerts: {jsonl: {path: "+alerts+"}}\nsource: {jsonl: {path: "+path+"}}\n")
+		equal(t, int64(1), s.Changes) // what the records say stays
+		for _, line := range readLines(t, alerts) {
+			if strings.Contains(line, `"kind":"change"`) {
+				n++
+			}
+		}
+		return n
+	}
+	equal(t, 1, count("{min_change: 3}"))
+	equal(t, 0, count("{min_change: 30}"))
+	equal(t, 1, count("{cooldown: 1h}"))
+}
+
+// TestRunKeys gives keys filters of their own.
+func TestRunKeys(t *testing.T) {
+	path := write(t, "in.jsonl", detected(10)...)
+	_, estimates, _ := runConfig(t, "model: {family: normal}\nlevels: []\ntop: 0.9\nkeys: [{match: 'ste*', model: {prior: {mu: 5000}}, top: 0.5}, {match: '*', top: 0.7}, {match: jumps, top: 0.1}]\nsource: {jsonl: {path: "+path+"}}\n")
+	for _, line := range estimates {
+		var r struct {
+			Key       string
+			N         int
+			Weight    float64
+			Predicted struct{ Mean float64 }
+		}
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, map[string]float64{"steady": 0.5, "jumps": 0.7}[r.Key], r.Weight)
+		if r.N == 1 {
+			equal(t, map[string]float64{"steady": 5000, "jumps": 0}[r.Key], r.Predicted.Mean)
+		}
+	}
+}
+
+// TestRunTimeUnit forgets by the time between observations: one observation per
+// unit is the plain filter, and a gap forgets more.
+func TestRunTimeUnit(t *testing.T) {
+	path := write(t, "in.jsonl", detected(10)...)
+	config := "model: {family: normal}\nlevels: []\ntop: 0.9\nsource: {jsonl: {path: " + path + "}}\n"
+	_, plain, _ := runConfig(t, config)
+	_, minutes, _ := runConfig(t, config+"time_unit: 1m\n")
+	equal(t, byKey(t, plain), byKey(t, minutes))
+	_, seconds, _ := runConfig(t, config+"time_unit: 30s\n")
+	var r struct{ Memory float64 }
+	if err := json.Unmarshal([]byte(byKey(t, seconds)["steady"][1]), &r); err != nil {
+		t.Fatal(err)
+	}
+	if math.Abs(r.Memory-(1+.9*.9)) > 1e-12 {
+		t.Errorf("memory %g after a gap of two units at 0.9", r.Memory)
+	}
+}
+
+// Smoothing with prior: auto is the same in other units.
+func TestRunSmoothsAuto(t *testing.T) {
+	path := write(t, "in.jsonl", detected(200)...)
+	s, out, _ := runConfig(t, "transform: smooth\nmodel: {family: normal, prior: auto}\nsource: {jsonl: {path: "+path+"}}\n")
+	equal(t, int64(400), s.Records)
+	changes := map[string]int{}
+	for _, line := range out {
+		var r struct {
+			Key    string
+			N      int
+			Change bool
+		}
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Change && r.Key == "jumps" {
+			changes[fmt.Sprint(r.N)]++
+		}
+	}
+	equal(t, map[string]int{"101": 1}, changes)
 }
