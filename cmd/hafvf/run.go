@@ -28,8 +28,9 @@ their sessions, and writes one estimate per observation. A record that cannot be
 reason, and the run goes on. Output files appear when the run has ended well.
 
 Without CONFIG it filters the bundled series, real metrics of cloud servers,
-writes the estimates to ` + demoResults + ` and draws them in ` + demoPicture + `, both in the
-current folder.
+writes the estimates to ` + demoResults + `, what changed and what was one odd
+value to ` + demoAlerts + `, and draws them in ` + demoPicture + `, all
+in the current folder.
 
 Ctrl-C stops reading, finishes what was read, and exits with 0; a second one
 gives the run up. Exit: 0 done, also when records were rejected; 1 the run
@@ -113,8 +114,14 @@ var errGivenUp = errors.New("given up: output files were not written")
 // Where the demo leaves its results.
 const (
 	demoResults = "hafvf-demo.jsonl"
+	demoAlerts  = "hafvf-demo-alerts.jsonl"
 	demoPicture = "hafvf-demo.svg"
 )
+
+// demoKeys are drawn: series that scatter about a level. The other four hop
+// between values or have spikes every few hours, of which a normal distribution
+// makes outliers.
+var demoKeys = []string{"ec2_cpu_ac20cd", "rds_cpu_e47b3b", "ec2_cpu_5f5533", "ec2_cpu_825cc2"}
 
 func demo(ctx context.Context, set []string, explain bool) error {
 	dir, err := os.MkdirTemp("", "hafvf-demo-")
@@ -126,7 +133,7 @@ func demo(ctx context.Context, set []string, explain bool) error {
 	if err := os.WriteFile(data, testdata.CloudCSV, 0o600); err != nil {
 		return err
 	}
-	set = append([]string{"source.csv.path=" + data, "sink={jsonl: {path: " + demoResults + "}}"}, set...)
+	set = append([]string{"source.csv.path=" + data, "sink={jsonl: {path: " + demoResults + "}}", "alerts={jsonl: {path: " + demoAlerts + "}}"}, set...)
 	graph, err := compose("the bundled config", testdata.CloudYAML, set)
 	if err != nil {
 		return err
@@ -139,10 +146,11 @@ func demo(ctx context.Context, set []string, explain bool) error {
 	if _, err := execute(ctx, graph); err != nil {
 		return err
 	}
-	if err := plotResults(ctx, demoResults, demoPicture, nil, defaultOdds); err != nil {
+	if err := plotResults(ctx, demoResults, demoPicture, demoKeys, defaultOdds); err != nil {
 		return err
 	}
 	fmt.Fprintln(os.Stderr, "estimates:", demoResults)
-	fmt.Fprintln(os.Stderr, "picture:  ", demoPicture)
+	fmt.Fprintln(os.Stderr, "alerts:   ", demoAlerts)
+	fmt.Fprintf(os.Stderr, "picture:   %s, of %d keys; of all: hafvf plot %s -o all.svg\n", demoPicture, len(demoKeys), demoResults)
 	return nil
 }
