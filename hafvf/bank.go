@@ -184,6 +184,10 @@ func (b *Bank) Shares(dst []float64, s State) { b.shares(dst, s, 1) }
 // shares are those of the odds to the power of temper.
 func (b *Bank) shares(dst []float64, s State, temper float64) {
 	odds := b.oddsOf(s)
+	if len(odds) == 0 {
+		dst[0] = 1
+		return
+	}
 	top := 0.0
 	for _, o := range odds {
 		top = math.Max(top, temper*o)
