@@ -1,6 +1,7 @@
 package hafvf
 
 import (
+	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -229,44 +230,41 @@ func flips(rng *rand.Rand, n int) labelled {
 	return s
 }
 
-// A score is what a bank made of streams.
+// A score is what a bank made of the streams of a kind.
 type score struct {
-	steps         int
-	logPredictive float64
-	truth, alarms int
-	near, causal  int // alarms whose start is within 5, and that come within 100
-	delays        []int
-	outliers      [3]int // hit, labelled, true
+	streams, steps int
+	logPredictive  float64
+	alarms, false  int
+	near, causal   float64 // sums of F1 over streams: of starts within 5, of alarms within 100
+	plain          float64 // as causal, without the first observation
+	delays         []int
+	outliers       [4]int // hit, labelled, true; labelled in the first observations of a regime
 }
 
 func (s *score) add(o score) {
+	s.streams += o.streams
 	s.steps += o.steps
 	s.logPredictive += o.logPredictive
-	s.truth += o.truth
 	s.alarms += o.alarms
+	s.false += o.false
 	s.near += o.near
 	s.causal += o.causal
+	s.plain += o.plain
 	s.delays = append(s.delays, o.delays...)
 	for i, v := range o.outliers {
 		s.outliers[i] += v
 	}
 }
 
-// f1 is that of hits, and 1 where there is neither change nor alarm.
-func (s *score) f1(hits int) float64 {
-	if s.truth+s.alarms == 0 {
-		return 1
-	}
-	return 2 * float64(hits) / float64(s.truth+s.alarms)
-}
-
-// precision and recall of the label outlier.
+// precision, recall of the label outlier, and precision where it isn't yet to be
+// known whether a regime or a burst has started.
 func (s *score) precision() float64 { return float64(s.outliers[0]) / float64(s.outliers[1]) }
 func (s *score) recall() float64    { return float64(s.outliers[0]) / float64(s.outliers[2]) }
-
-func (s *score) falseAlarms() float64 {
-	return 1e4 * float64(s.alarms-s.causal) / float64(s.steps)
+func (s *score) settled() float64 {
+	return float64(s.outliers[0]) / float64(s.outliers[1]-s.outliers[3])
 }
+
+func (s *score) falseAlarms() float64 { return 1e4 * float64(s.false) / float64(s.steps) }
 
 func (s *score) delay() float64 {
 	if len(s.delays) == 0 {
@@ -274,6 +272,15 @@ func (s *score) delay() float64 {
 	}
 	slices.Sort(s.delays)
 	return float64(s.delays[len(s.delays)/2])
+}
+
+func (s *score) String() string {
+	n := float64(s.streams)
+	text := fmt.Sprintf("%8.4f %6.3f %6.3f %6.3f %6.2f %6.0f", s.logPredictive/float64(s.steps), s.near/n, s.causal/n, s.plain/n, s.falseAlarms(), s.delay())
+	if s.outliers[2] > 0 {
+		text += fmt.Sprintf("  %.3f %.3f %.3f", s.precision(), s.settled(), s.recall())
+	}
+	return text
 }
 
 // streamModel is the same prior for every stream of its family.
@@ -290,25 +297,46 @@ func streamModel(t testing.TB, family string) Model {
 	return m
 }
 
-// run scores a bank on a stream. An alarm is a change that the bank reports,
-// with the start that a revision corrects; each alarm answers for one change.
-func (s labelled) run(b *Bank) score {
-	out := score{steps: len(s.x), truth: len(s.changes)}
+// warmUp is the number of observations that set a prior.
+const warmUp = 50
+
+// run scores a bank on a stream, in units where scale isn't 0: multiplied by
+// scale and moved by offset, under the prior that the first observations give.
+// The log predictive is that of the stream before.
+func (s labelled) run(b *Bank, scale, offset float64) score {
+	x, moved := s.x, 0.0
+	if base, ok := b.Model().(Fitted); ok && scale != 0 {
+		x, moved = make([]float64, len(s.x)), math.Log(scale)
+		for t, v := range s.x {
+			x[t] = scale*v + offset
+		}
+		var first [][]float64
+		for t := range warmUp {
+			first = append(first, x[t:t+1])
+		}
+		b.Use(base.Fit(base.Gauge(first)))
+	}
+	out := score{streams: 1, steps: len(x)}
 	state := b.NewState()
 	var alarms, starts []int
-	for t := range s.x {
-		o := b.Update(state, s.x[t:t+1])
-		out.logPredictive += o.LogPredictive
-		switch o.Detection.Kind {
-		case Change:
+	regime := 0 // changes so far
+	for t := range x {
+		for regime < len(s.changes) && s.changes[regime] <= t {
+			regime++
+		}
+		o := b.Update(state, x[t:t+1])
+		out.logPredictive += o.LogPredictive + moved
+		if o.Detection.Kind == Change {
 			alarms = append(alarms, t)
 			starts = append(starts, int(o.Detection.Start)-1)
-		case Revision:
-			starts[len(starts)-1] = int(o.Detection.Start) - 1
+			if regime == 0 || t-s.changes[regime-1] > 100 {
+				out.false++
+			}
 		}
 		if s.outliers != nil {
 			hit := o.Detection.Kind == Outlier
-			for i, v := range []bool{hit && s.outliers[t], hit, s.outliers[t]} {
+			early := regime > 0 && t-s.changes[regime-1] < 5 && !s.outliers[t]
+			for i, v := range []bool{hit && s.outliers[t], hit, s.outliers[t], hit && early} {
 				if v {
 					out.outliers[i]++
 				}
@@ -316,9 +344,20 @@ func (s labelled) run(b *Bank) score {
 		}
 	}
 	out.alarms = len(alarms)
-	out.causal = match(s.changes, alarms, 0, 100, func(delay int) { out.delays = append(out.delays, delay) })
-	out.near = match(s.changes, starts, -5, 5, func(int) {})
+	causal := match(s.changes, alarms, 0, 100, func(delay int) { out.delays = append(out.delays, delay) })
+	near := match(s.changes, starts, -5, 5, func(int) {})
+	out.causal = f1(causal+1, len(s.changes)+1, len(alarms)+1)
+	out.near = f1(near+1, len(s.changes)+1, len(alarms)+1)
+	out.plain = f1(causal, len(s.changes), len(alarms))
 	return out
+}
+
+// f1 is 1 where there is nothing to find and nothing found.
+func f1(hits, truth, found int) float64 {
+	if truth+found == 0 {
+		return 1
+	}
+	return 2 * float64(hits) / float64(truth+found)
 }
 
 // match pairs truth with what was found from lo to hi after it, one to one.
@@ -337,86 +376,138 @@ func match(truth, found []int, lo, hi int, each func(after int)) int {
 	return hits
 }
 
+// A streamTable is a score per kind, and that of all together.
+type streamTable struct {
+	kinds map[string]*score
+	total score
+}
+
+// A streamSetting is a bank, and the units of the streams that it is given.
+type streamSetting struct {
+	bank          []Member
+	detect        *Detect
+	scale, offset float64
+}
+
+// score runs all kinds of streams of n observations, -seeds of each.
+func (c streamSetting) score(t *testing.T, n int) streamTable {
+	table := streamTable{kinds: map[string]*score{}}
+	for k, kind := range streamKinds {
+		sum := &score{}
+		for i := range uint64(*seeds) {
+			s := kind.make(rand.New(rand.NewPCG(*seed+i, uint64(k))), n)
+			sum.add(s.run(NewBank(streamModel(t, kind.family), c.bank, DefaultForgetting, c.detect), c.scale, c.offset))
+		}
+		table.kinds[strings.Fields(kind.name)[0]] = sum
+		table.total.add(*sum)
+	}
+	table.total.outliers = [4]int{}
+	return table
+}
+
+// log prints the table, beside the log predictive that others give.
+func (c streamTable) log(t *testing.T, title string, names []string, others []streamTable) {
+	var text strings.Builder
+	line := func(name, figures string, of func(streamTable) *score) {
+		fmt.Fprintf(&text, "\n%-22s %-73s", name, figures)
+		for _, o := range others {
+			fmt.Fprintf(&text, " %9.4f", of(o).logPredictive/float64(of(o).steps))
+		}
+	}
+	fmt.Fprintf(&text, "\n%s\n%-22s %-73s", title, "", "log pred   F1≤5     F1  plain  false  delay  outliers: precision, settled, recall")
+	for _, name := range names {
+		fmt.Fprintf(&text, " %9s", name)
+	}
+	for _, kind := range streamKinds {
+		name := strings.Fields(kind.name)[0]
+		line(kind.name, c.kinds[name].String(), func(o streamTable) *score { return o.kinds[name] })
+	}
+	line("mean", c.total.String(), func(o streamTable) *score { return &o.total })
+	t.Log(text.String())
+}
+
+var seeds = flag.Int("seeds", 1, "number of seeds, from -seed on, that streams are averaged over")
+
 // TestStreams runs the default bank with detection, under one setting, over all
-// kinds of streams. At full length it prints what every kind gives, beside the
-// same bank without detection and every member alone. Robust Bayesian online
-// change point detection scores, over fifteen kinds of the same descriptions and
-// in the table's columns, -1.4645 .589 .514 21.2 for runs of 5000 expected
-// observations, and -1.4544 .466 .415 23.0 for 250.
+// kinds of streams, and prints what every kind gives, beside the same bank without
+// detection and, at full length, every member alone. -seeds averages over several.
+//
+// F1 is that of the Turing Change Point Dataset: the first observation counts
+// among the changes and among what is found, so that one false alarm on a stream
+// without changes gives ⅔. It is averaged over streams, then kinds; changes and
+// alarms are paired one to one. An alarm is a step of kind change. It finds a
+// change that is at most 100 observations old, and within 5, one that its start is
+// that close to: a revision is no alarm, and comes too late for the start. An
+// alarm is false where no change is in the 100 observations before it. Of the
+// rules tried, these alone give the figures that were measured elsewhere for
+// detection on fixed weights .985 and .9998, on streams of the same descriptions:
+// log predictive -1.4254, F1 within 5 .961, F1 .991 and .06 false alarms in
+// 10,000. Robust Bayesian online change point detection scores there -1.4645 .589
+// .514 21.2 for runs of 5000 expected observations, and -1.4544 .466 .415 23.0
+// for 250. The column plain is F1 without the first observation. The mean's delay
+// is the median over all changes, most of which are those of b2 and g5.
+//
+// What is labelled an outlier, and wasn't made one, is mostly among the first
+// observations of a regime, when a burst is the likelier: settled is the
+// precision without those.
+//
+// The same streams in other units, under the prior that their first observations
+// give, have to score the same.
 func TestStreams(t *testing.T) {
 	n := 5000
 	if *long {
 		n = 20000
 	}
-	type column struct {
-		name   string
-		bank   []Member
-		detect *Detect
-	}
-	columns := []column{{"default", DefaultBank(), &Detect{}}, {"no detect", DefaultBank(), nil}}
+	title := fmt.Sprintf("%d seeds from %d", *seeds, *seed)
+	bank := DefaultBank()
+	with := streamSetting{bank: bank, detect: &Detect{}}.score(t, n)
+	names, others := []string{"no detect"}, []streamTable{streamSetting{bank: bank}.score(t, n)}
 	if *long {
-		for i, m := range DefaultBank() {
-			columns = append(columns, column{fmt.Sprintf("member %d", i+1), []Member{m}, nil})
+		for i, m := range bank {
+			names = append(names, fmt.Sprintf("member %d", i+1))
+			others = append(others, streamSetting{bank: []Member{m}}.score(t, n))
 		}
 	}
-	var table strings.Builder
-	fmt.Fprintf(&table, "\n%-22s %8s %6s %6s %6s %6s %9s", fmt.Sprintf("seed %d", *seed), "log pred", "F1≤5", "F1", "false", "delay", "outliers")
-	for _, c := range columns[1:] {
-		fmt.Fprintf(&table, " %9s", c.name)
-	}
-	var total score
-	var near, causal float64
-	means := make([]float64, len(columns))
-	kinds, plain := map[string]score{}, map[string]score{}
-	each := 1 / float64(len(streamKinds))
-	for k, kind := range streamKinds {
-		s := kind.make(rand.New(rand.NewPCG(*seed, uint64(k))), n)
-		name := strings.Fields(kind.name)[0]
-		for i, c := range columns {
-			sc := s.run(NewBank(streamModel(t, kind.family), c.bank, DefaultForgetting, c.detect))
-			lp := sc.logPredictive / float64(n)
-			means[i] += each * lp
-			if i == 1 {
-				plain[name] = sc
-			}
-			if i > 0 {
-				fmt.Fprintf(&table, " %9.4f", lp)
-				continue
-			}
-			kinds[name] = sc
-			total.add(sc)
-			near += each * sc.f1(sc.near)
-			causal += each * sc.f1(sc.causal)
-			fmt.Fprintf(&table, "\n%-22s %8.4f %6.3f %6.3f %6.2f %6.0f %4.2f/%4.2f", kind.name, lp,
-				sc.f1(sc.near), sc.f1(sc.causal), sc.falseAlarms(), sc.delay(), sc.precision(), sc.recall())
-		}
-	}
-	fmt.Fprintf(&table, "\n%-22s %8.4f %6.3f %6.3f %6.2f %6.0f          ", "mean", means[0], near, causal, total.falseAlarms(), total.delay())
-	for _, m := range means[1:] {
-		fmt.Fprintf(&table, " %9.4f", m)
-	}
-	t.Log(table.String())
+	with.log(t, title, names, others)
 
 	// What any seed reaches, far below what is usual.
-	if !(causal > .75) || !(near > .7) || !(total.falseAlarms() < 1) || !(total.delay() <= 15) {
+	total, count := &with.total, float64(with.total.streams)
+	if causal, near := total.causal/count, total.near/count; !(causal > .9) || !(near > .85) || !(total.falseAlarms() < .6) || !(total.delay() <= 15) {
 		t.Errorf("F1 %.3f, within 5 %.3f, %.2f false alarms in 10,000, delay %g", causal, near, total.falseAlarms(), total.delay())
 	}
 	for _, k := range []string{"g1", "g3"} {
-		if s := kinds[k]; !(s.precision() > .7) || !(s.recall() > .9) {
-			t.Errorf("%s: outliers with precision %.3f and recall %.3f", k, s.precision(), s.recall())
+		if s := with.kinds[k]; !(s.precision() > .7) || !(s.settled() > .85) || !(s.recall() > .9) {
+			t.Errorf("%s: outliers with precision %.3f, settled %.3f, and recall %.3f", k, s.precision(), s.settled(), s.recall())
 		}
 	}
 	for _, k := range []string{"g3", "g4", "burst_0", "huge_0"} {
-		if s := kinds[k]; s.alarms > 1 {
-			t.Errorf("%s: %d alarms on a stream without changes", k, s.alarms)
+		if s := with.kinds[k]; s.alarms > s.streams {
+			t.Errorf("%s: %d alarms on %d streams without changes", k, s.alarms, s.streams)
 		}
 	}
+	plain := others[0]
 	for _, k := range []string{"g1", "g3", "g5", "burst_0", "huge_0"} {
-		if with, without := kinds[k].logPredictive, plain[k].logPredictive; !(with > without) {
+		if with, without := with.kinds[k].logPredictive, plain.kinds[k].logPredictive; !(with > without) {
 			t.Errorf("%s: log predictive %g with detection, %g without", k, with, without)
 		}
 	}
-	if with, without := kinds["g4"].logPredictive, plain["g4"].logPredictive; !(with > without-.005*float64(n)) {
-		t.Errorf("g4: log predictive %g with detection, %g without", with, without)
+	if s, without := with.kinds["g4"], plain.kinds["g4"].logPredictive; !(s.logPredictive > without-.005*float64(s.steps)) {
+		t.Errorf("g4: log predictive %g with detection, %g without", s.logPredictive, without)
+	}
+
+	scales := []float64{1e-3, 1e6}
+	if !*long {
+		scales = scales[:1] // beside 1e4, the one that rounds more
+	}
+	for _, scale := range scales {
+		t.Run(fmt.Sprintf("scale %g", scale), func(t *testing.T) {
+			moved := streamSetting{bank: bank, detect: &Detect{}, scale: scale, offset: 1e4}.score(t, n)
+			moved.log(t, fmt.Sprintf("%s, scale %g", title, scale), nil, nil)
+			far := math.Abs(moved.total.logPredictive-total.logPredictive) / float64(total.steps)
+			causal, near := math.Abs(moved.total.causal-total.causal)/count, math.Abs(moved.total.near-total.near)/count
+			if !(far < .01) || !(causal < .02) || !(near < .02) {
+				t.Errorf("log predictive %.4f away from that of the fixed prior, F1 %.4f, within 5 %.4f", far, causal, near)
+			}
+		})
 	}
 }
