@@ -138,11 +138,9 @@ func (b *Bank) Dim() int { return b.members[0].Dim() }
 // NaN stands for a missing value and is fine.
 func (b *Bank) Check(xs [][]float64) error { return b.members[0].Check(xs) }
 
-// Row turns an observation into what the model takes: itself, or for a
-// Sequential model the regressors from the window with the observation behind
-// them. It is valid until the next call.
-func (b *Bank) Row(s State, x []float64) []float64 {
-	return b.members[0].Row(b.Member(s, 0), x)
+// Regressors is the row at which a step is predicted, as Filter.Regressors.
+func (b *Bank) Regressors(s State, xs [][]float64) []float64 {
+	return b.members[0].Regressors(b.Member(s, 0), xs)
 }
 
 // StateLen is the number of floats in a state: those of the members, of which
@@ -332,7 +330,7 @@ func (b *Bank) average(s State) float64 {
 // mixture of all members and, with detection, of the excursions alive, each with
 // its weight at its prior mean. That an excursion starts at this very
 // observation is left out: it would come from the naive prior, whose variance
-// may be infinite. x gives the regressors where there are some, as Row does.
+// may be infinite. x gives the regressors where there are some.
 func (b *Bank) Predict(mean, sd []float64, s State, x []float64) {
 	b.PredictAfter(mean, sd, s, 1, x)
 }

@@ -133,8 +133,7 @@ func (st *stream) blank(n int64, o Observation) Estimate {
 
 // regressors returns the row at which o is predicted, valid until the next call.
 func (st *stream) regressors(s hafvf.State, o Observation) []float64 {
-	first := st.bank.Filter(0)
-	st.row = append(st.row[:0], first.Regressors(st.bank.Member(s, 0), o.X)...) // the update has its own row
+	st.row = append(st.row[:0], st.bank.Regressors(s, o.X)...) // the update has its own row
 	return st.row
 }
 

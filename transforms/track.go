@@ -15,13 +15,11 @@ type Track struct {
 	stream *stream
 	state  hafvf.State
 	n      int64     // observations so far
-	last   time.Time // of the last that was not missing
+	last   time.Time // of the last that was not missing, where time counts
 
-	// Of a warm-up: the observations so far, nil when it is over, and what they
-	// say of location and scale, nil before the first.
-	warmUp []numbered
-	warm   bool
-	gauge  []float64
+	settled bool       // the prior is set: there is no warm-up, or it is over
+	warmUp  []numbered // its observations so far
+	gauge   []float64  // location and scale that it found, nil before the first
 
 	// Of detection: the steps of the bank so far, and what is to be known of those
 	// at which an excursion that is alive started.
@@ -47,11 +45,11 @@ type start struct {
 // observation: nothing.
 func (est *Estimator) NewTrack(key string) *Track {
 	st := est.streamOf(key)
-	return &Track{stream: st, state: st.bank.NewState(), warm: st.fitted == nil}
+	return &Track{stream: st, state: st.bank.NewState(), settled: st.fitted == nil}
 }
 
 // warming reports whether the prior is still being set.
-func (t *Track) warming() bool { return !t.warm }
+func (t *Track) warming() bool { return !t.settled }
 
 // tune gives the bank the track's own prior.
 func (st *stream) tune(t *Track) {
@@ -64,11 +62,14 @@ func (st *stream) tune(t *Track) {
 // elapsed is how many units of time have passed since the last observation, 1
 // where time does not count.
 func (t *Track) elapsed(o Observation, unit time.Duration) float64 {
+	if unit == 0 {
+		return 1
+	}
 	last := t.last
 	if !missing(o.X) {
 		t.last = o.Time
 	}
-	if unit == 0 || last.IsZero() || o.Time.IsZero() {
+	if last.IsZero() || o.Time.IsZero() {
 		return 1
 	}
 	return math.Max(0, o.Time.Sub(last).Seconds()/unit.Seconds())
@@ -140,7 +141,7 @@ func (t *Track) refit(o Observation) bool {
 			}
 		}
 	}))
-	t.warm = seen == st.cfg.WarmUp
+	t.settled = seen == st.cfg.WarmUp
 	return true
 }
 
@@ -154,7 +155,7 @@ func (t *Track) replay(unit time.Duration) (out hafvf.Outcome) {
 	for _, w := range t.warmUp {
 		out, _ = t.learn(w.n, w.Observation, t.elapsed(w.Observation, unit))
 	}
-	if t.warm {
+	if t.settled {
 		t.warmUp = nil
 	}
 	return out
@@ -165,7 +166,7 @@ func (t *Track) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(t.n))
 	b = binary.AppendUvarint(b, uint64(t.steps))
 	b = appendTime(b, t.last)
-	b = appendFlags(b, t.warm, false)
+	b = appendFlags(b, t.settled, false)
 	b = appendFloats(b, t.gauge)
 	b = binary.AppendUvarint(b, uint64(len(t.warmUp)))
 	for _, w := range t.warmUp {
@@ -186,7 +187,7 @@ func (t *Track) append(b []byte) []byte {
 func (est *Estimator) decode(key string, r *reader) (*Track, error) {
 	st := est.streamOf(key)
 	t := &Track{stream: st, n: int64(r.uvarint()), steps: int64(r.uvarint()), last: r.time()}
-	t.warm, _ = r.flags()
+	t.settled, _ = r.flags()
 	t.gauge = r.floats()
 	for range r.count(1) {
 		t.warmUp = append(t.warmUp, numbered{int64(r.uvarint()), r.observation()})
