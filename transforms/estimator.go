@@ -100,9 +100,7 @@ func (est *Estimator) Estimate(t *Track, o Observation) Estimate {
 		outcome = t.replay(est.cfg.TimeUnit)
 		known = true
 	}
-	if known {
-		st.describe(&out, t.state, outcome, row)
-	}
+	st.describe(&out, t.state, outcome, row, known)
 	if st.bank.Detects() {
 		out.Detection = detection(outcome.Detection, out.WarmUp, t.n, started)
 		out.Alert = t.alert(est.cfg.Alerts, &out, outcome.Detection, before)
@@ -149,17 +147,20 @@ func (st *stream) score(out *Estimate, outcome hafvf.Outcome, known bool) {
 	out.Iterations, out.Converged = step.Iterations, step.Converged
 }
 
-// describe notes what the state says after the observation.
-func (st *stream) describe(out *Estimate, s hafvf.State, outcome hafvf.Outcome, row []float64) {
+// describe notes what the state says after the observation; nothing of values
+// where there is no prior yet.
+func (st *stream) describe(out *Estimate, s hafvf.State, outcome hafvf.Outcome, row []float64, known bool) {
 	b := st.bank
-	b.Estimate(out.Estimate.Mean, out.Estimate.SD, s, row)
-	if b.Detects() {
-		b.Regime(out.Regime.Mean, out.Regime.SD, s, row)
+	f, member := b.Filter(outcome.Heaviest), b.Member(s, outcome.Heaviest)
+	if known {
+		b.Estimate(out.Estimate.Mean, out.Estimate.SD, s, row)
+		b.Model().Posterior(out.Posterior, f.Sample(member))
+		if b.Detects() {
+			b.Regime(out.Regime.Mean, out.Regime.SD, s, row)
+		}
 	}
 	step := outcome.Members[outcome.Heaviest]
 	out.Weight, out.Memory = step.Weight, step.Memory
-	f, member := b.Filter(outcome.Heaviest), b.Member(s, outcome.Heaviest)
-	b.Model().Posterior(out.Posterior, f.Sample(member))
 	out.Levels = make([]float64, 2*f.Levels())
 	copyLevels(out.Levels, f, member)
 	if len(st.cfg.Bank) == 0 {
