@@ -334,30 +334,39 @@ func list(names []string) string {
 func nearest(want string, names []string) string {
 	best, least := "", max(2, len(want)/3)+1
 	for _, n := range names {
-		if d := distance(strings.ToLower(strings.TrimSpace(n)), strings.ToLower(want)); d < least {
+		if d := Edits(strings.TrimSpace(n), want); d < least {
 			best, least = n, d
 		}
 	}
 	return best
 }
 
-// distance is the Levenshtein distance in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
+// Edits is the least number of insertions, deletions, substitutions and
+// swaps of neighbours that turn a into b (optimal string alignment), without
+// regard to case: how far an unknown name is from a known one. Where the lengths
+// differ by more than a name's worth, it is only that difference.
+func Edits(a, b string) int {
+	if d := len(a) - len(b); d > 40 || d < -40 {
+		return max(d, -d)
+	}
+	a, b = strings.ToLower(a), strings.ToLower(b)
+	before, row, next := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
+	for i := 1; i <= len(a); i++ {
+		next[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+			next[j] = min(row[j]+1, next[j-1]+1, row[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				next[j] = min(next[j], before[j-2]+1)
+			}
 		}
+		before, row, next = row, next, before
 	}
 	return row[len(b)]
 }

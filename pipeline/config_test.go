@@ -710,17 +710,6 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-func TestDistance(t *testing.T) {
-	for _, test := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"", "abc", 3}, {"famly", "family", 1}, {"top", "tpo", 1}, {"Top", "top", 0}, {"kitten", "sitting", 3}} {
-		if got := distance(test.a, test.b); got != test.want {
-			t.Errorf("%s, %s: got %d, want %d", test.a, test.b, got, test.want)
-		}
-	}
-}
-
 // Parse never panics, and every error names the file or the override.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(with("top: 1")), "levels.0.alpha=9")

@@ -17,6 +17,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"hafvf/connectors"
 )
 
 // A KeyError is one mistake in a config.
@@ -653,7 +655,7 @@ func keyName(s string) string {
 func suggest(name string, known []string) string {
 	best, least := "", 0.5
 	for _, k := range known {
-		if d := float64(distance(name, k)) / float64(max(len(name), len(k))); d < least || d == least && best == "" {
+		if d := float64(connectors.Edits(name, k)) / float64(max(len(name), len(k))); d < least || d == least && best == "" {
 			best, least = k, d
 		}
 	}
@@ -661,34 +663,4 @@ func suggest(name string, known []string) string {
 		return "known here: " + strings.Join(known, ", ")
 	}
 	return fmt.Sprintf("did you mean %q?", best)
-}
-
-// distance is the least number of insertions, deletions, substitutions and
-// swaps of neighbours that turn a into b (optimal string alignment), without
-// regard to case. Where the lengths differ by more than a name's worth, it is
-// only that difference.
-func distance(a, b string) int {
-	if d := len(a) - len(b); d > 40 || d < -40 {
-		return max(d, -d)
-	}
-	a, b = strings.ToLower(a), strings.ToLower(b)
-	before, row, next := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		next[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			next[j] = min(row[j]+1, next[j-1]+1, row[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				next[j] = min(next[j], before[j-2]+1)
-			}
-		}
-		before, row, next = row, next, before
-	}
-	return row[len(b)]
 }

@@ -322,29 +322,10 @@ func orNaN(v *float64) float64 {
 	return *v
 }
 
-// nearestKey returns the key with the fewest single-byte edits from want.
+// nearestKey returns the key that is fewest edits away from want.
 func nearestKey(want string, keys []string) string {
-	edits := func(key string) int {
-		row := make([]int, len(key)+1)
-		for j := range row {
-			row[j] = j
-		}
-		for i := range len(want) {
-			diagonal := row[0]
-			row[0] = i + 1
-			for j := range len(key) {
-				change := diagonal
-				if want[i] != key[j] {
-					change++
-				}
-				diagonal = row[j+1]
-				row[j+1] = min(change, diagonal+1, row[j]+1)
-			}
-		}
-		return row[len(key)]
-	}
 	return slices.MinFunc(keys, func(a, b string) int {
-		return cmp.Or(cmp.Compare(edits(a), edits(b)), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(connectors.Edits(want, a), connectors.Edits(want, b)), cmp.Compare(a, b))
 	})
 }
 
