@@ -48,12 +48,19 @@
 // v = w^Δ, and E[v] and Var[v], moments of Beta(φ) in closed form, stand in place
 // of ŵ and Var[w].
 //
+// # Smoothing
+//
+// Smooth runs the filter forward and backward over a finished session and merges
+// the two samples of every step, the paper's fθ + bθ − ΣT − θ₀; Changes says where
+// the samples before and after are of two distributions.
+//
 // # Banks, outliers and changes
 //
 // A Bank averages filters with different levels over the same stream by what they
 // predict, and with Detect it tells outliers, which leave the filter's memory
 // alone, from changes, which end it. A bank of one filter without detection is
-// that filter, so that a Bank serves for all.
+// that filter, so that a Bank serves for all. A Fitted model takes location and
+// scale of its naive prior from data.
 //
 // # What is reported
 //

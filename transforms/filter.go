@@ -1,5 +1,6 @@
-// Package transforms holds the filter as Beam PTransforms: Filter, a stateful
-// node keyed per entity.
+// Package transforms holds the filter as Beam PTransforms, keyed per entity:
+// Filter, a stateful node that takes observations as they come, and Smooth, which
+// takes finished sessions. Estimator and Smoother do the same as plain loops.
 package transforms
 
 import (

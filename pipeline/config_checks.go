@@ -1,0 +1,152 @@
+package pipeline
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"hafvf/hafvf"
+)
+
+// check holds what concerns more than one key.
+func (d *decoder) check(c *Config) {
+	if c.Runner.Name == "direct" {
+		c.Runner.Name = "prism"
+	}
+	if c.Model.Family == "" && !d.has("model.family") && !d.failed("model") && !d.failed("") {
+		d.fail("model.family", "missing; one of %s is required", strings.Join(hafvf.Families(), ", "))
+	}
+	d.checkTransform(c)
+	if c.Order == EventTime {
+		reason := "an empty name means that there is no time, which needs order: arrival"
+		if c.Transform == Smooth {
+			reason = "an empty name means that there is no time, which sessions need"
+		}
+		if c.Source.CSV != nil && c.Source.CSV.Time == "" {
+			d.fail("source.csv.time", "%s", reason)
+		}
+		if c.Source.Parquet != nil && c.Source.Parquet.Time == "" {
+			d.fail("source.parquet.time", "%s", reason)
+		}
+	}
+	d.checkFiles(c)
+}
+
+// filters settles which filters there are, of the config's and of every rule.
+func (d *decoder) filters(c *Config, nodes *priorNodes) {
+	one := func(path string, levels *[]Level, top *float64, bank *[]Member, inherit bool) {
+		at := func(name string) string { return join(path, name) }
+		hasLevels, hasTop, hasBank := d.has(at("levels")), d.has(at("top")), d.has(at("bank"))
+		switch {
+		case hasBank && hasLevels:
+			d.fail(at("bank"), "stands in place of levels")
+		case hasBank && hasTop:
+			d.fail(at("bank"), "stands in place of top")
+		case hasBank:
+		case inherit && !hasLevels && !hasTop:
+			*levels, *top, *bank = c.Levels, c.Top, c.Bank
+		case inherit && !hasLevels:
+			*levels = c.Levels
+			if c.Bank != nil {
+				d.fail(at("top"), "belongs to levels, of which there are none: the filter is a bank")
+			}
+		case !hasLevels && c.Detect != nil:
+			if hasTop && *top != 1 {
+				d.fail(at("top"), "belongs to levels: with detect and without levels there is the default bank")
+			}
+			for _, m := range hafvf.DefaultBank() {
+				own := Member{Top: m.Top, Levels: []Level{}}
+				for _, l := range m.Levels {
+					own.Levels = append(own.Levels, Level(l))
+				}
+				*bank = append(*bank, own)
+			}
+		case !hasLevels:
+			*levels = defaultLevels(c.Transform)
+		}
+	}
+	one("", &c.Levels, &c.Top, &c.Bank, false)
+	for i := range c.Keys {
+		k := &c.Keys[i]
+		one(fmt.Sprintf("keys.%d", i), &k.Levels, &k.Top, &k.Bank, true)
+	}
+	if d.has("bank_forgetting") && c.Bank == nil && !slices.ContainsFunc(c.Keys, func(k KeyRule) bool { return k.Bank != nil }) {
+		d.fail("bank_forgetting", "there is no bank")
+	}
+}
+
+// checkTransform refuses keys of one transform under the other.
+func (d *decoder) checkTransform(c *Config) {
+	if d.failed("transform") {
+		return
+	}
+	if c.Transform == Filter {
+		for _, name := range []string{"session", "change"} {
+			if d.has(name) {
+				d.fail(name, "belongs to transform: smooth")
+			}
+		}
+		if d.has("alerts") && c.Detect == nil && !d.failed("detect") {
+			d.fail("alerts", "there are none without detect")
+		}
+		return
+	}
+	for _, name := range []string{"detect", "bank", "time_unit", "alerts"} {
+		if d.has(name) {
+			d.fail(name, "belongs to transform: filter")
+		}
+	}
+	if c.Order == Arrival {
+		d.fail("order", "sessions are by event time: arrival is for transform: filter")
+	}
+	if c.Lateness != 0 {
+		d.fail("lateness", "is for transform: filter; sessions have session.allowed_lateness")
+	}
+}
+
+// checkFiles refuses a file that would be overwritten while it is read or
+// written by another part.
+func (d *decoder) checkFiles(c *Config) {
+	type file struct{ key, path string }
+	var in []file
+	if s := c.Source.CSV; s != nil {
+		in = append(in, file{"source.csv.path", s.Path})
+	}
+	if s := c.Source.JSONL; s != nil {
+		in = append(in, file{"source.jsonl.path", s.Path})
+	}
+	if s := c.Source.Parquet; s != nil {
+		in = append(in, file{"source.parquet.path", s.Path})
+	}
+	var out []file
+	add := func(key string, f *File) {
+		if f != nil && f.Path != "" && f.Path != "-" {
+			out = append(out, file{key, filepath.Clean(f.Path)})
+		}
+	}
+	add("sink.csv.path", c.Sink.CSV)
+	add("sink.jsonl.path", c.Sink.JSONL)
+	add("sink.parquet.path", c.Sink.Parquet)
+	if c.DeadLetter != nil {
+		add("dead_letter.jsonl.path", c.DeadLetter.JSONL)
+	}
+	if a := c.Alerts; a != nil {
+		add("alerts.csv.path", a.CSV)
+		add("alerts.jsonl.path", a.JSONL)
+		add("alerts.parquet.path", a.Parquet)
+	}
+	for i, o := range out {
+		for _, s := range in {
+			// A malformed pattern matches nothing; the source will say so.
+			if match, _ := filepath.Match(filepath.Clean(s.path), o.path); match {
+				d.fail(o.key, "%s is also read, by %s", quote(o.path), s.key)
+			}
+		}
+		for _, p := range out[:i] {
+			if o.path == p.path {
+				d.fail(o.key, "%s is also written, by %s", quote(o.path), p.key)
+			}
+		}
+	}
+}

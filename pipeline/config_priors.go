@@ -1,0 +1,201 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"hafvf/hafvf"
+)
+
+// maxDim bounds model.dim.
+const maxDim = 1_000_000
+
+// defaultWarmUp is the number of observations that prior: auto looks at.
+const defaultWarmUp = 50
+
+// priors reads the priors, of the model and of every rule. Which parameters there
+// are, what they may be, and what stands for an absent one is the family's
+// business: making its model tells.
+func (d *decoder) priors(c *Config, nodes *priorNodes) {
+	const path = "model.prior"
+	if c.Model.Family == "" {
+		return
+	}
+	if nodes.warmUp == 0 {
+		nodes.warmUp = defaultWarmUp
+	}
+	before := len(d.errs)
+	var auto bool
+	c.Model.Prior, auto = d.prior(path, nodes.model)
+	if auto {
+		c.Model.WarmUp = nodes.warmUp
+	}
+	rulesAuto := false
+	for i, n := range nodes.keys {
+		if n == nil {
+			c.Keys[i].WarmUp = c.Model.WarmUp
+			continue
+		}
+		var auto bool
+		if c.Keys[i].Prior, auto = d.prior(fmt.Sprintf("keys.%d.model.prior", i), n); auto {
+			c.Keys[i].WarmUp = nodes.warmUp
+			rulesAuto = true
+		}
+	}
+	if d.has("model.warm_up") && !auto && !rulesAuto {
+		d.fail("model.warm_up", "belongs to prior: auto")
+	}
+	if len(d.errs) > before {
+		return
+	}
+
+	if c.Model.Dim > maxDim {
+		d.fail("model.dim", "must be at most %d, not %d", maxDim, c.Model.Dim)
+	}
+	columns, values := c.Source.columns()
+	hasDim, dimOK := d.has("model.dim"), !d.failed("model.dim")
+	columnsOK := !d.failed("source") && !d.failed(values) && !d.failed(strings.TrimSuffix(values, ".values"))
+	switch {
+	case !dimOK || !hasDim && !columnsOK:
+		// Another mistake hides the length. This one fits, so that what is
+		// reported is wrong whatever the length.
+		c.Model.Dim = 2
+	case !hasDim:
+		c.Model.Dim = len(columns)
+	}
+	m := d.model(path, c, c.Model.Prior, auto)
+	if m == nil {
+		return
+	}
+	length := observationLength(m)
+	// One number may stand for several categories, each with a probability.
+	if want := max(length, m.Outputs()); hasDim && dimOK && c.Model.Dim != want {
+		d.fail("model.dim", "dim %d, but %s with this prior makes it %d", c.Model.Dim, c.Model.Family, want)
+	}
+	if columnsOK && values != "" && len(columns) != length {
+		d.fail(values, "names %d columns; %s takes %d", len(columns), c.Model.Family, length)
+	}
+	for i, k := range c.Keys {
+		if k.Prior == nil {
+			c.Keys[i].Prior = c.Model.Prior
+			continue
+		}
+		at := fmt.Sprintf("keys.%d.model.prior", i)
+		if own := d.model(at, c, k.Prior, k.WarmUp > 0); own != nil && (own.Dim() != m.Dim() || own.Outputs() != m.Outputs()) {
+			d.fail(at, "has another dimension than model.prior")
+		}
+	}
+}
+
+// prior reads a prior: its parameters, or auto, or {auto: true} with those that
+// have no scale, such as an order.
+func (d *decoder) prior(path string, n *yaml.Node) (params map[string]any, auto bool) {
+	params = map[string]any{}
+	if n == nil {
+		return params, false
+	}
+	if n.Kind == yaml.ScalarNode && n.Value == "auto" {
+		return params, true
+	}
+	d.entries(path, n, func(p string, k, v *yaml.Node) {
+		value := d.value(p, v)
+		if on, ok := value.(bool); ok && k.Value == "auto" {
+			auto = on
+			return
+		}
+		params[k.Value] = value
+	})
+	return params, auto
+}
+
+// model makes the model, or records why there is none.
+func (d *decoder) model(path string, c *Config, prior map[string]any, auto bool) hafvf.Model {
+	m, err := hafvf.New(c.Model.Family, prior, c.Model.Dim)
+	if err != nil {
+		d.params(path, err)
+		return nil
+	}
+	if _, ok := m.(hafvf.Fitted); auto && !ok {
+		d.fail(path, "auto: %s has no location or scale that data could set", c.Model.Family)
+		return nil
+	}
+	return m
+}
+
+// observationLength is how many numbers an observation of the model has.
+func observationLength(m hafvf.Model) int {
+	if _, ok := m.(hafvf.Sequential); ok {
+		return 1
+	}
+	return m.Dim()
+}
+
+// params records what a family finds wrong with the prior at path.
+func (d *decoder) params(path string, err error) {
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) {
+		for _, err := range joined.Unwrap() {
+			d.params(path, err)
+		}
+		return
+	}
+	var p *hafvf.ParamError
+	if !errors.As(err, &p) {
+		d.fail(path, "%v", err)
+		return
+	}
+	at := join(path, keyName(p.Name))
+	if p.Known != nil {
+		d.fail(at, "unknown key; %s", suggest(p.Name, p.Known))
+		return
+	}
+	d.fail(at, "%s", p.Reason)
+}
+
+// value reads a parameter of whatever family: a number, true or false, a vector,
+// or a matrix by rows.
+func (d *decoder) value(path string, n *yaml.Node) any {
+	if n.Kind == yaml.SequenceNode {
+		switch {
+		case len(n.Content) == 0:
+			d.fail(path, "must not be empty")
+			return nil
+		case n.Content[0].Kind != yaml.SequenceNode:
+			return d.vector(path, n)
+		}
+		rows := make([][]float64, len(n.Content))
+		for i, row := range n.Content {
+			p := d.entry(path, i, row)
+			if row.Kind != yaml.SequenceNode {
+				d.wrongType(p, "a row of numbers", row)
+				continue
+			}
+			rows[i] = d.vector(p, row)
+		}
+		return rows
+	}
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" {
+		var v bool
+		if n.Decode(&v) == nil {
+			return v
+		}
+	}
+	if _, ok := numberOf(n); !ok {
+		d.wrongType(path, "a number, a list, true or false", n)
+		return nil
+	}
+	var v float64
+	d.number(path, n, anyNumber, &v)
+	return v
+}
+
+func (d *decoder) vector(path string, n *yaml.Node) []float64 {
+	v := make([]float64, len(n.Content))
+	for i, e := range n.Content {
+		d.number(d.entry(path, i, e), e, anyNumber, &v[i])
+	}
+	return v
+}
