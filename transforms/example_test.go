@@ -34,9 +34,17 @@ func report(scale string, e transforms.Estimate, _ func(string)) {
 	fmt.Printf("%s %d: predicted %.1f, is %.1f, now %.1f ± %.1f\n", scale, e.N, e.Predicted.Mean[0], e.X[0][0], e.Estimate.Mean[0], e.Estimate.SD[0])
 }
 
+// reportChange tells where a finished session changed.
+func reportChange(scale string, e transforms.Smoothed, _ func(string)) {
+	if e.Change {
+		fmt.Printf("%s changed at record %d of %d, evidence %.1f nats\n", scale, e.N, e.Session.N, e.ChangeEvidence)
+	}
+}
+
 func init() {
 	register.Function2x0(toObservation)
 	register.Function3x0(report)
+	register.Function3x0(reportChange)
 	register.Emitter1[string]()
 	// Priors come by name, so that a worker in another process can read them.
 	hafvf.Register("known-noise", func(p hafvf.Prior, _ int) (hafvf.Model, error) {
@@ -151,4 +159,37 @@ func Example() {
 	// kitchen 4: predicted 100.0, is 131.0, now 130.6 ± 2.0
 	// kitchen 5: predicted 129.3, is 130.0, now 130.0 ± 2.0
 	// kitchen 6: predicted 129.6, is 129.0, now 129.0 ± 2.0
+}
+
+// Sessions end where nothing was weighed for an hour; each is smoothed as a whole.
+func ExampleSmooth() {
+	p, s := beam.NewPipelineWithRoot()
+	var weighings []weighing
+	for i := range int64(30) {
+		grams := 100 + float64(i*7%5)
+		if i >= 18 {
+			grams += 30
+		}
+		weighings = append(weighings, weighing{"kitchen", 60 * i, grams})
+	}
+	observations := beam.ParDo(s, toObservation, beam.CreateList(s, weighings))
+
+	smoothed, rejected := transforms.Smooth(s, transforms.SmoothConfig{
+		Filter: hafvf.Config{
+			Family: "normal",
+			WarmUp: 1, // location and scale from the session
+			Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}},
+			Top:    1,
+		},
+		Gap: time.Hour,
+	}, observations)
+
+	beam.ParDo(s, reportChange, smoothed)
+	_ = rejected
+
+	if _, err := prism.Execute(context.Background(), p); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// kitchen changed at record 19 of 30, evidence 26.7 nats
 }
