@@ -80,7 +80,9 @@ func (c SmoothConfig) validate() error {
 // Observations of a key are grouped into session windows, sorted by time, and
 // smoothed. One that is late, within the allowed lateness, emits its session
 // again, whole, with the next revision. What is later than that, the runner
-// drops.
+// drops. Of an unbounded source the embedded runner fires sessions in parts that
+// are not over yet: take an allowed lateness there, with which the revisions make
+// them whole.
 //
 // Smooth panics where the configuration is impossible. It is counted in the
 // namespace "hafvf": records, rejected, missing, not_converged, sessions,

@@ -223,6 +223,33 @@ func TestSmoothLateDataRevises(t *testing.T) {
 	}
 }
 
+// The embedded runner fires each observation's own window, and so a part of a
+// session while it still goes on. With an allowed lateness the revisions repair
+// that; this test fails when the repair is no longer needed, too.
+func TestSmoothRepairsWhatFiresEarly(t *testing.T) {
+	cfg := sessions
+	cfg.AllowedLateness = time.Hour
+	source := func(s beam.Scope) beam.PCollection {
+		ts := teststream.NewConfig()
+		for _, second := range []int{0, 5, 8} {
+			if err := ts.AddElements(at(second).UnixMilli(), float64(second)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ts.AdvanceWatermark(at(13).UnixMilli())
+		if err := ts.AddElements(at(14).UnixMilli(), 14.0); err != nil {
+			t.Fatal(err)
+		}
+		ts.AdvanceWatermarkToInfinity()
+		return beam.ParDo(s, &observeFn{}, teststream.Create(s, ts))
+	}
+	var got []string
+	for _, s := range runSmooth(t, cfg, nil, source).smoothed["k"] {
+		got = append(got, fmt.Sprintf("%g: %d/%d of %d", s.X[0][0], s.Revision, s.N, s.Session.N))
+	}
+	same(t, got, []string{"0: 0/1 of 1", "0: 1/1 of 4", "5: 1/2 of 4", "8: 1/3 of 4", "14: 1/4 of 4"})
+}
+
 func TestSmoothSplitsLongSessions(t *testing.T) {
 	cfg := sessions
 	cfg.Max = 4
