@@ -96,14 +96,23 @@ func smoothingFilter(cfg hafvf.Config) (*hafvf.Filter, error) {
 	return bank.Filter(0), nil
 }
 
+// filterOf is the filter of the first rule that matches the key, and its
+// configuration.
+func (sm *Smoother) filterOf(key string) (*hafvf.Filter, hafvf.Config) {
+	if i := match(sm.cfg.Keys, key); i >= 0 {
+		return sm.rules[i], sm.cfg.Keys[i].Filter
+	}
+	return sm.rest, sm.cfg.Filter
+}
+
 // filter is the filter of the key's session.
 func (sm *Smoother) filter(key string, steps [][][]float64) *hafvf.Filter {
-	f, cfg := sm.rest, sm.cfg.Filter
-	if i := match(sm.cfg.Keys, key); i >= 0 {
-		f, cfg = sm.rules[i], sm.cfg.Keys[i].Filter
-	}
+	f, cfg := sm.filterOf(key)
 	if cfg.WarmUp > 0 {
-		xs := complete(slices.Values(steps))
+		var xs [][]float64
+		for _, step := range steps {
+			xs = append(xs, complete(step)...)
+		}
 		if len(xs) == 0 {
 			xs = [][]float64{make([]float64, f.Dim())} // nothing to measure, nothing to learn
 		}
@@ -121,10 +130,7 @@ func (sm *Smoother) Check(key string, o Observation) error {
 	case o.Time.IsZero():
 		return errors.New("no time; a session needs one")
 	}
-	f := sm.rest
-	if i := match(sm.cfg.Keys, key); i >= 0 {
-		f = sm.rules[i]
-	}
+	f, _ := sm.filterOf(key)
 	return f.Check(o.X)
 }
 

@@ -2,7 +2,6 @@ package transforms
 
 import (
 	"encoding/binary"
-	"iter"
 	"math"
 	"slices"
 	"time"
@@ -66,7 +65,7 @@ func (t *Track) elapsed(o Observation, unit time.Duration) float64 {
 		return 1
 	}
 	last := t.last
-	if !missing(o.X) {
+	if len(complete(o.X)) > 0 {
 		t.last = o.Time
 	}
 	if last.IsZero() || o.Time.IsZero() {
@@ -75,18 +74,11 @@ func (t *Track) elapsed(o Observation, unit time.Duration) float64 {
 	return math.Max(0, o.Time.Sub(last).Seconds()/unit.Seconds())
 }
 
-// missing reports whether there is nothing to learn in xs.
-func missing(xs [][]float64) bool {
-	return !slices.ContainsFunc(xs, func(x []float64) bool { return !slices.ContainsFunc(x, math.IsNaN) })
-}
-
-// complete are the vectors of the steps that are not missing.
-func complete(steps iter.Seq[[][]float64]) (xs [][]float64) {
-	for step := range steps {
-		for _, x := range step {
-			if !slices.ContainsFunc(x, math.IsNaN) {
-				xs = append(xs, x)
-			}
+// complete are the vectors of a step that are not missing.
+func complete(step [][]float64) (xs [][]float64) {
+	for _, x := range step {
+		if !slices.ContainsFunc(x, math.IsNaN) {
+			xs = append(xs, x)
 		}
 	}
 	return xs
@@ -117,7 +109,7 @@ func (t *Track) learn(n int64, o Observation, elapsed float64) (out hafvf.Outcom
 func (t *Track) refit(o Observation) bool {
 	st := t.stream
 	o.ID, o.Raw = "", ""
-	absent := missing(o.X)
+	absent := len(complete(o.X)) == 0
 	// A key that shows nothing but gaps must not fill its state with them.
 	if !absent || len(t.warmUp) < 20*st.cfg.WarmUp {
 		t.warmUp = append(t.warmUp, numbered{t.n, o})
@@ -125,22 +117,18 @@ func (t *Track) refit(o Observation) bool {
 	if absent {
 		return false
 	}
+	var xs [][]float64
 	seen := 0
 	for _, w := range t.warmUp {
-		if !missing(w.X) {
+		if step := complete(w.X); len(step) > 0 {
 			seen++
+			xs = append(xs, step...)
 		}
 	}
 	if seen < st.cfg.WarmUp && seen&(seen-1) != 0 {
 		return false
 	}
-	t.gauge = st.fitted.Gauge(complete(func(yield func([][]float64) bool) {
-		for _, w := range t.warmUp {
-			if !yield(w.X) {
-				return
-			}
-		}
-	}))
+	t.gauge = st.fitted.Gauge(xs)
 	t.settled = seen == st.cfg.WarmUp
 	return true
 }
