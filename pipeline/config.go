@@ -19,10 +19,10 @@ import (
 type Config struct {
 	Transform string // Filter or Smooth
 	Model     Model
-	Levels    []Level // bottom up; empty means no level
-	Top       float64 // γ in [0, 1]: the fixed weight of the topmost level
+	Levels    []hafvf.Beta // bottom up; empty means no level
+	Top       float64      // γ in [0, 1]: the fixed weight of the topmost level
 
-	Bank           []Member // in place of Levels and Top; nil for one filter
+	Bank           []hafvf.Member // in place of Levels and Top; nil for one filter
 	BankForgetting float64
 	Detect         *Detect   // nil: no detection
 	Keys           []KeyRule // exceptions; the first that matches a key holds
@@ -75,12 +75,6 @@ type Model struct {
 	WarmUp int
 }
 
-// A Member is one filter of a bank.
-type Member struct {
-	Levels []Level
-	Top    float64
-}
-
 // Detect are the settings of detection.
 type Detect struct {
 	Commit    float64       // probability from which on a change is certain
@@ -94,13 +88,10 @@ type KeyRule struct {
 	Match  string
 	Prior  map[string]any // nil: as Model has it
 	WarmUp int            // as in Model
-	Levels []Level
+	Levels []hafvf.Beta
 	Top    float64
-	Bank   []Member
+	Bank   []hafvf.Member
 }
-
-// A Level is the Beta prior of a forgetting weight.
-type Level struct{ Alpha, Beta float64 }
 
 // A Source is where records come from; exactly one field is set.
 type Source struct {
@@ -205,11 +196,11 @@ type priorNodes struct {
 
 // defaultLevels are weak for the filter, which has to follow at once, and strong
 // for the smoother, which looks back.
-func defaultLevels(transform string) []Level {
+func defaultLevels(transform string) []hafvf.Beta {
 	if transform == Smooth {
-		return []Level{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}
+		return []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}
 	}
-	return []Level{{Alpha: 0.9, Beta: 0.1}, {Alpha: 1, Beta: 1}}
+	return []hafvf.Beta{{Alpha: 0.9, Beta: 0.1}, {Alpha: 1, Beta: 1}}
 }
 
 // keys declares the config: each key, what it means, and how a value is read
@@ -332,8 +323,8 @@ func (s *Source) columns() (values []string, path string) {
 	return nil, ""
 }
 
-func levels(dst *[]Level) reader {
-	return list("a list of {alpha, beta}", dst, func(d *decoder, path string, n *yaml.Node, l *Level) {
+func levels(dst *[]hafvf.Beta) reader {
+	return list("a list of {alpha, beta}", dst, func(d *decoder, path string, n *yaml.Node, l *hafvf.Beta) {
 		d.mapping(path, n, []key{
 			{name: "alpha", required: true, read: number(&l.Alpha, positive)},
 			{name: "beta", required: true, read: number(&l.Beta, positive)},
@@ -342,8 +333,8 @@ func levels(dst *[]Level) reader {
 }
 
 // members reads the filters of a bank; at least one.
-func members(dst *[]Member) reader {
-	one := list("a list of {levels, top}", dst, func(d *decoder, path string, n *yaml.Node, m *Member) {
+func members(dst *[]hafvf.Member) reader {
+	one := list("a list of {levels, top}", dst, func(d *decoder, path string, n *yaml.Node, m *hafvf.Member) {
 		d.mapping(path, n, []key{
 			{name: "levels", required: true, read: levels(&m.Levels)},
 			{name: "top", required: true, read: number(&m.Top, unitInterval)},

@@ -35,7 +35,7 @@ func (d *decoder) check(c *Config) {
 
 // filters settles which filters there are, of the config's and of every rule.
 func (d *decoder) filters(c *Config, nodes *priorNodes) {
-	one := func(path string, levels *[]Level, top *float64, bank *[]Member, inherit bool) {
+	one := func(path string, levels *[]hafvf.Beta, top *float64, bank *[]hafvf.Member, inherit bool) {
 		at := func(name string) string { return join(path, name) }
 		hasLevels, hasTop, hasBank := d.has(at("levels")), d.has(at("top")), d.has(at("bank"))
 		switch {
@@ -55,13 +55,7 @@ func (d *decoder) filters(c *Config, nodes *priorNodes) {
 			if hasTop && *top != 1 {
 				d.fail(at("top"), "belongs to levels: with detect and without levels there is the default bank")
 			}
-			for _, m := range hafvf.DefaultBank() {
-				own := Member{Top: m.Top, Levels: []Level{}}
-				for _, l := range m.Levels {
-					own.Levels = append(own.Levels, Level(l))
-				}
-				*bank = append(*bank, own)
-			}
+			*bank = hafvf.DefaultBank()
 		case !hasLevels:
 			*levels = defaultLevels(c.Transform)
 		}

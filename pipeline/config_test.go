@@ -44,7 +44,7 @@ func TestParseFillsInDefaults(t *testing.T) {
 			Prior:  map[string]any{},
 			Dim:    1,
 		},
-		Levels:         []Level{{0.9, 0.1}, {1, 1}},
+		Levels:         []hafvf.Beta{{Alpha: 0.9, Beta: 0.1}, {Alpha: 1, Beta: 1}},
 		Top:            1,
 		BankForgetting: 0.999,
 		Order:          "event_time",
@@ -75,8 +75,8 @@ func TestParseDetect(t *testing.T) {
 	}
 	c = parse(t, base+"detect: false\nkeys: [{match: 'a*', model: {prior: {mu: 3}}}, {match: b, levels: [], top: 0.5}]\n")
 	want := []KeyRule{
-		{Match: "a*", Prior: map[string]any{"mu": 3.0}, Levels: []Level{{0.9, 0.1}, {1, 1}}, Top: 1},
-		{Match: "b", Prior: map[string]any{}, WarmUp: 50, Levels: []Level{}, Top: 0.5},
+		{Match: "a*", Prior: map[string]any{"mu": 3.0}, Levels: []hafvf.Beta{{Alpha: 0.9, Beta: 0.1}, {Alpha: 1, Beta: 1}}, Top: 1},
+		{Match: "b", Prior: map[string]any{}, WarmUp: 50, Levels: []hafvf.Beta{}, Top: 0.5},
 	}
 	if diff := cmp.Diff(want, c.Keys); diff != "" || c.Detect != nil {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -90,7 +90,7 @@ func TestParseDetect(t *testing.T) {
 func TestParseSmooth(t *testing.T) {
 	const base = "transform: smooth\nmodel: {family: normal}\nsource: {jsonl: {path: in.jsonl}}\n"
 	c := parse(t, base)
-	if diff := cmp.Diff([]Level{{9, 1}, {1, 1}}, c.Levels); diff != "" {
+	if diff := cmp.Diff([]hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, c.Levels); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	c = parse(t, base+"levels: []\nsession: {gap: 5s, allowed_lateness: 1h, max: 3}\nchange: {odds: 2.5}\n")
@@ -109,7 +109,7 @@ func TestParseReadsEveryKey(t *testing.T) {
 			},
 			Dim: 2,
 		},
-		Levels:         []Level{{9, 1}},
+		Levels:         []hafvf.Beta{{Alpha: 9, Beta: 1}},
 		Top:            0.75,
 		BankForgetting: 0.999,
 		Order:          "arrival",
@@ -174,7 +174,7 @@ func TestParseTakesEmptyAndZeroAsValues(t *testing.T) {
 
 func TestParseResolvesAliases(t *testing.T) {
 	c := parse(t, with("levels: [&l {alpha: 9, beta: &one 1}, *l, {alpha: *one, beta: 1}]"), "levels.1.alpha=8")
-	if diff := cmp.Diff([]Level{{9, 1}, {8, 1}, {1, 1}}, c.Levels); diff != "" {
+	if diff := cmp.Diff([]hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 8, Beta: 1}, {Alpha: 1, Beta: 1}}, c.Levels); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
@@ -451,10 +451,10 @@ func TestParseOverrides(t *testing.T) {
 	}{
 		{"number", []string{"top=0.9"}, func(c *Config) any { return c.Top }, 0.9},
 		{"the last wins", []string{"top=0.9", "top=0.8"}, func(c *Config) any { return c.Top }, 0.8},
-		{"empty list", []string{"levels=[]"}, func(c *Config) any { return c.Levels }, []Level{}},
-		{"entry", []string{"levels.0.alpha=9"}, func(c *Config) any { return c.Levels }, []Level{{9, 1}}},
-		{"whole entry", []string{"levels.0={alpha: 2, beta: 3}"}, func(c *Config) any { return c.Levels }, []Level{{2, 3}}},
-		{"of an override", []string{"levels=[{alpha: 2, beta: 3}]", "levels.0.beta=4"}, func(c *Config) any { return c.Levels }, []Level{{2, 4}}},
+		{"empty list", []string{"levels=[]"}, func(c *Config) any { return c.Levels }, []hafvf.Beta{}},
+		{"entry", []string{"levels.0.alpha=9"}, func(c *Config) any { return c.Levels }, []hafvf.Beta{{Alpha: 9, Beta: 1}}},
+		{"whole entry", []string{"levels.0={alpha: 2, beta: 3}"}, func(c *Config) any { return c.Levels }, []hafvf.Beta{{Alpha: 2, Beta: 3}}},
+		{"of an override", []string{"levels=[{alpha: 2, beta: 3}]", "levels.0.beta=4"}, func(c *Config) any { return c.Levels }, []hafvf.Beta{{Alpha: 2, Beta: 4}}},
 		{"absent mapping", []string{"dead_letter.jsonl.path=out.jsonl"}, func(c *Config) any { return c.DeadLetter }, &Sink{JSONL: &File{"out.jsonl"}}},
 		{"mapping without a value", []string{"sink.csv.path=x.csv"}, func(c *Config) any { return c.Sink }, Sink{CSV: &File{"x.csv"}}},
 		{"whole connector", []string{"source={csv: {path: a.csv}}", "source.csv.delimiter=,"}, func(c *Config) any { return c.Source.CSV.Delimiter }, ','},

@@ -127,11 +127,8 @@ func (c *Config) Graph() (*Graph, error) {
 }
 
 // filter is the config of one kind of filter.
-func (c *Config) filter(prior map[string]any, warmUp int, levels []Level, top float64, bank []Member) hafvf.Config {
-	f := hafvf.Config{Family: c.Model.Family, Prior: prior, Dim: c.Model.Dim, Levels: betas(levels), Top: top, WarmUp: warmUp}
-	for _, m := range bank {
-		f.Bank = append(f.Bank, hafvf.Member{Levels: betas(m.Levels), Top: m.Top})
-	}
+func (c *Config) filter(prior map[string]any, warmUp int, levels []hafvf.Beta, top float64, bank []hafvf.Member) hafvf.Config {
+	f := hafvf.Config{Family: c.Model.Family, Prior: prior, Dim: c.Model.Dim, Levels: levels, Top: top, Bank: bank, WarmUp: warmUp}
 	if bank != nil {
 		f.Forgetting = c.BankForgetting
 	}
@@ -139,14 +136,6 @@ func (c *Config) filter(prior map[string]any, warmUp int, levels []Level, top fl
 		f.Detect = &hafvf.Detect{Commit: d.Commit, MinLength: d.MinLength}
 	}
 	return f
-}
-
-func betas(levels []Level) []hafvf.Beta {
-	out := make([]hafvf.Beta, len(levels))
-	for i, l := range levels {
-		out[i] = hafvf.Beta(l)
-	}
-	return out
 }
 
 func describeFilter(c hafvf.Config, rules []transforms.Rule) string {

@@ -245,14 +245,18 @@ func (d Dots) Plot(c draw.Canvas, p *plot.Plot) {
 		return [2]int{int((x(q.X) - c.Min.X) / (2 * pixel)), int((y(q.Y) - c.Min.Y) / (2 * pixel))}
 	}
 	c.SetColor(d.Color)
-	// In one path the dots would cost the time of their number squared, and each
-	// in its own much space.
-	for some := range slices.Chunk(sparse(shown, cell), 500) {
+	circles(sparse(shown, cell), x, y, radius, c.Fill)
+}
+
+// circles draws circles about the points. In one path they would cost the time of
+// their number squared, and each in its own much space.
+func circles(points []Point, x, y func(float64) vg.Length, radius vg.Length, draw func(vg.Path)) {
+	for some := range slices.Chunk(points, 500) {
 		var path vg.Path
 		for _, q := range some {
 			path = append(path, dot(vg.Point{X: x(q.X), Y: y(q.Y)}, radius)...)
 		}
-		c.Fill(path)
+		draw(path)
 	}
 }
 
@@ -269,13 +273,7 @@ func (r Rings) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 	c.SetColor(r.Color)
 	c.SetLineWidth(width)
-	for some := range slices.Chunk(sparse(shown, cell), 500) {
-		var path vg.Path
-		for _, q := range some {
-			path = append(path, dot(vg.Point{X: x(q.X), Y: y(q.Y)}, radius)...)
-		}
-		c.Stroke(path)
-	}
+	circles(sparse(shown, cell), x, y, radius, c.Stroke)
 }
 
 // Plot implements plot.Plotter.
