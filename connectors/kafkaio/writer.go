@@ -1,0 +1,381 @@
+package kafkaio
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/produce"
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// deliveryTime is how long a batch is tried, as delivery.timeout.ms of the
+	// Java client.
+	deliveryTime = 2 * time.Minute
+	// topicGrace is how long a topic may be unknown: brokers learn of a new one,
+	// and of all of them after a start, one after the other.
+	topicGrace = 10 * time.Second
+	// requestTime is how long one attempt may take; the broker gives up waiting
+	// for replicas after half of it.
+	requestTime = 30 * time.Second
+	// leaderTime is how often at least the partitions' leaders are asked for.
+	// kafka-go does not ask when a broker says that it is no leader any more.
+	leaderTime = 2 * time.Second
+	// warnTime is how much time is between two warnings.
+	warnTime = 10 * time.Second
+
+	leastWait, mostWait = 100 * time.Millisecond, time.Second // between attempts
+
+	// batchBytes is how much goes into one request to a partition, before
+	// compression. A topic takes 1,048,588 bytes unless it is set otherwise.
+	batchBytes = 1_000_000
+	// inFlight is how many partitions are written to at a time, each over a
+	// connection of its own.
+	inFlight = 16
+	// compression: see BenchmarkCompression.
+	compression = kafka.Zstd
+)
+
+// A Message is one to be written.
+type Message struct {
+	// Key decides on the partition, as it does in the Java client. Messages
+	// without one (nil, not empty) are spread.
+	Key []byte
+	// ID becomes the header "id", by which readers can know repeats.
+	ID    string
+	Value []byte
+}
+
+// A Sink is a topic.
+type Sink struct {
+	Cluster Cluster
+	Topic   string
+}
+
+// A Writer writes to a topic, at least once. Within a partition no message is
+// first stored before one that was given earlier; what follows a failed attempt
+// may be a repeat of what it did store.
+type Writer struct {
+	sink   Sink
+	client *kafka.Client
+	close  func()
+	log    *slog.Logger
+
+	delivery, grace time.Duration // deliveryTime, topicGrace
+
+	mu      sync.Mutex
+	warned  time.Time // the last time
+	trouble time.Time // since when attempts fail; zero while all is well
+}
+
+// NewWriter connects to the topic, which must exist. Its errors are sentences
+// that say what to do.
+func NewWriter(ctx context.Context, s Sink, log *slog.Logger) (*Writer, error) {
+	t, err := s.Cluster.transport()
+	if err != nil {
+		return nil, err
+	}
+	t.MetadataTopics = []string{s.Topic}
+	t.MetadataTTL = leaderTime
+	addrs, err := s.Cluster.addresses()
+	if err != nil {
+		return nil, err
+	}
+	w := &Writer{
+		sink:     s,
+		client:   &kafka.Client{Addr: kafka.TCP(addrs...), Timeout: requestTime, Transport: t},
+		close:    t.CloseIdleConnections,
+		log:      log,
+		delivery: deliveryTime,
+		grace:    topicGrace,
+	}
+	if _, err := s.Cluster.Partitions(ctx, []string{s.Topic}); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// Close closes the connections. It does not wait for a Write.
+func (w *Writer) Close() error {
+	w.close()
+	return nil
+}
+
+// Write returns when all in-sync replicas of the topic have all of the
+// messages. While brokers cannot be reached, elect leaders or lack replicas it
+// tries again, up to two minutes for each batch, and warns in the log. After an
+// error any of the messages may have been written, and may still be; whoever
+// goes on must write all of them again before others. Calls from several
+// goroutines are in no order.
+func (w *Writer) Write(ctx context.Context, msgs []Message) error {
+	if len(msgs) == 0 {
+		return nil
+	}
+	n, err := w.partitions(ctx)
+	if err != nil {
+		return err
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(inFlight)
+	for p, part := range assign(msgs, n) {
+		if len(part) > 0 {
+			g.Go(func() error { return w.writePartition(gctx, p, part) })
+		}
+	}
+	err = g.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// assign returns the messages of each of n partitions.
+func assign(msgs []Message, n int) [][]*Message {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	parts := make([][]*Message, n)
+	keyless := rand.IntN(n) // one for all of a call, as few requests are cheaper
+	for i := range msgs {
+		m := &msgs[i]
+		p := keyless
+		if m.Key != nil {
+			p = kafka.Murmur2Balancer{}.Balance(kafka.Message{Key: m.Key}, all...)
+		}
+		parts[p] = append(parts[p], m)
+	}
+	return parts
+}
+
+// writePartition has one batch in flight at a time: a later one must not be
+// stored while an earlier one may still fail. kafka.Writer would go on to the
+// next batch after an error that it takes for final, as it does when a
+// partition has no leader for a moment, and cannot be cancelled.
+func (w *Writer) writePartition(ctx context.Context, p int, msgs []*Message) error {
+	for len(msgs) > 0 {
+		n, size := 0, 0
+		for n < len(msgs) && (n == 0 || size+msgs[n].size() <= batchBytes) {
+			size += msgs[n].size()
+			n++
+		}
+		if err := w.deliver(ctx, p, msgs[:n]); err != nil {
+			return err
+		}
+		msgs = msgs[n:]
+	}
+	return nil
+}
+
+// size is at least what m takes in a batch before compression, in bytes.
+func (m *Message) size() int {
+	const framing = 40 // lengths, offset and time, in variable length, and "id"
+	return len(m.Key) + len(m.ID) + len(m.Value) + framing
+}
+
+func (w *Writer) deliver(ctx context.Context, p int, batch []*Message) error {
+	err := w.patiently(ctx, fmt.Sprintf("partition %d", p), func(ctx context.Context) error { return w.produce(ctx, p, batch) })
+	switch {
+	case !errors.Is(err, kafka.MessageSizeTooLarge) && !errors.Is(err, kafka.RecordListTooLarge):
+		return err
+	case len(batch) > 1:
+		// A topic may take less than batchBytes.
+		half := len(batch) / 2
+		if err := w.deliver(ctx, p, batch[:half]); err != nil {
+			return err
+		}
+		return w.deliver(ctx, p, batch[half:])
+	}
+	m := batch[0]
+	return fmt.Errorf("topic %q does not take the message with id %q and key %q, which has %d bytes: set max.message.bytes of the topic to more (%w)",
+		w.sink.Topic, m.ID, m.Key, len(m.Value), err)
+}
+
+func (w *Writer) produce(ctx context.Context, p int, batch []*Message) error {
+	res, err := w.client.Produce(ctx, &kafka.ProduceRequest{
+		Topic:        w.sink.Topic,
+		Partition:    p,
+		RequiredAcks: kafka.RequireAll,
+		Compression:  compression,
+		Records:      newRecords(batch),
+	})
+	if err != nil {
+		return bare(err)
+	}
+	return res.Error
+}
+
+// partitions returns how many partitions the topic has.
+func (w *Writer) partitions(ctx context.Context) (n int, err error) {
+	err = w.patiently(ctx, "its partitions", func(ctx context.Context) error {
+		md, err := w.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{w.sink.Topic}})
+		if err != nil {
+			return bare(err)
+		}
+		n = len(md.Topics[0].Partitions)
+		return md.Topics[0].Error
+	})
+	return n, err
+}
+
+// patiently repeats do until it succeeds, fails for good, or has failed for too
+// long.
+func (w *Writer) patiently(ctx context.Context, what string, do func(context.Context) error) error {
+	start := time.Now()
+	within, cancel := context.WithDeadline(ctx, start.Add(w.delivery))
+	defer cancel()
+	var unknown time.Time // since when the topic is
+	for wait := leastWait; ; wait = min(2*wait, mostWait) {
+		err := do(within)
+		if err == nil {
+			w.well()
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if isUnknown(err) {
+			unknown = cmp.Or(unknown, time.Now())
+			if time.Since(unknown)+wait > w.grace {
+				return fmt.Errorf("topic %q does not exist, or no longer: create it (%w)", w.sink.Topic, err)
+			}
+		} else {
+			unknown = time.Time{}
+			if !passes(err) {
+				return w.final(err)
+			}
+		}
+		if time.Since(start)+wait > w.delivery {
+			return fmt.Errorf("topic %q, %s: Kafka did not take the messages within %s: %w", w.sink.Topic, what, w.delivery, err)
+		}
+		w.warn(what, err)
+		select {
+		case <-time.After(wait/2 + rand.N(wait/2)):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// final is the error for one that will not pass.
+func (w *Writer) final(err error) error {
+	switch {
+	case errors.Is(err, kafka.TopicAuthorizationFailed), errors.Is(err, kafka.ClusterAuthorizationFailed):
+		return fmt.Errorf("%s may not write to topic %q: allow the operation Write on it", w.sink.Cluster.user(), w.sink.Topic)
+	}
+	return fmt.Errorf("topic %q does not take messages: %w", w.sink.Topic, err)
+}
+
+// warn logs at the first failed attempt and then now and again.
+func (w *Writer) warn(what string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	w.trouble = cmp.Or(w.trouble, now)
+	if now.Sub(w.warned) < warnTime {
+		return
+	}
+	w.warned = now
+	w.log.Warn("Kafka does not take messages; trying again",
+		"topic", w.sink.Topic, "what", what, "error", err, "for", now.Sub(w.trouble).Round(time.Second))
+}
+
+// well logs that attempts succeed again, if their failure has been logged.
+func (w *Writer) well() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.trouble.IsZero() {
+		return
+	}
+	if !w.warned.Before(w.trouble) {
+		w.log.Info("Kafka takes messages again", "topic", w.sink.Topic, "after", time.Since(w.trouble).Round(time.Millisecond))
+	}
+	w.trouble = time.Time{}
+}
+
+// bare is err without what kafka-go puts before it, which would mislead: its
+// errors of producing speak of fetching.
+func bare(err error) error {
+	var p *produce.Error
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	if strings.HasPrefix(err.Error(), "kafka.(*Client)") {
+		return cmp.Or(errors.Unwrap(err), err)
+	}
+	return err
+}
+
+// isUnknown reports whether err says that there is no such topic or partition.
+func isUnknown(err error) bool {
+	return errors.Is(err, kafka.UnknownTopicOrPartition) || errors.Is(err, protocol.ErrNoTopic) || errors.Is(err, protocol.ErrNoPartition)
+}
+
+// passes reports whether an attempt may succeed after it failed with err.
+func passes(err error) bool {
+	var (
+		code    kafka.Error
+		network net.Error
+		op      *net.OpError
+	)
+	switch {
+	case errors.As(err, &code):
+		return code.Temporary() || code == kafka.BrokerNotAvailable || code == kafka.ReplicaNotAvailable
+	case errors.Is(err, protocol.ErrNoLeader):
+		return true
+	case errors.As(err, &op) && op.Op == "remote error":
+		return false // a TLS alert
+	case errors.As(err, &network):
+		return true
+	}
+	return hungUp(err) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe)
+}
+
+// records gives a batch to kafka-go.
+type records struct {
+	rest       []*Message
+	record     kafka.Record
+	key, value payload
+	id         [1]kafka.Header
+}
+
+// payload is a kafka.Bytes that can be used again.
+type payload struct{ bytes.Reader }
+
+func (*payload) Close() error { return nil }
+
+func newRecords(batch []*Message) *records { return &records{rest: batch} }
+
+func (r *records) ReadRecord() (*kafka.Record, error) {
+	if len(r.rest) == 0 {
+		return nil, io.EOF
+	}
+	m := r.rest[0]
+	r.rest = r.rest[1:]
+	r.record = kafka.Record{}
+	if m.Key != nil {
+		r.key.Reset(m.Key)
+		r.record.Key = &r.key
+	}
+	if m.Value != nil {
+		r.value.Reset(m.Value)
+		r.record.Value = &r.value
+	}
+	if m.ID != "" {
+		r.id[0] = kafka.Header{Key: "id", Value: []byte(m.ID)}
+		r.record.Headers = r.id[:]
+	}
+	return &r.record, nil
+}
