@@ -49,6 +49,19 @@ type Counts struct {
 	Records, Rejected, Late, Missing, NotConverged, Keys, Sessions, Changes, Outliers int64
 }
 
+// Add adds the counts of o.
+func (c *Counts) Add(o Counts) {
+	c.Records += o.Records
+	c.Rejected += o.Rejected
+	c.Late += o.Late
+	c.Missing += o.Missing
+	c.NotConverged += o.NotConverged
+	c.Keys += o.Keys
+	c.Sessions += o.Sessions
+	c.Changes += o.Changes
+	c.Outliers += o.Outliers
+}
+
 // note counts an estimate.
 func (c *Counts) note(e *Estimate) {
 	c.Records++

@@ -222,7 +222,8 @@ func (fn *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, st
 	fn.flush(emit)
 	fn.counts.count(ctx)
 	companion := companionOf(fn.cfg.Companion)
-	companion.report(Report{Counts: fn.counts})
+	n := int(fn.counts.Rejected)
+	companion.report(Report{Taken: n, Emitted: n, Counts: fn.counts})
 	fn.counts = Counts{}
 	return companion.asleep(func(key string, b []byte) error {
 		e, err := fn.estimator.decodeEntity(key, b)

@@ -3,10 +3,11 @@ package kafkaio
 import (
 	"context"
 	"log/slog"
-	"math"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
 )
 
 const (
@@ -142,7 +143,7 @@ func (c *consumer) watermark(now time.Time) time.Time {
 		switch {
 		case p.next >= p.high.Load() && now.Sub(p.quiet) > idle:
 		case p.latest.IsZero():
-			return time.UnixMilli(math.MinInt64 / 1e6)
+			return time.UnixMilli(mtime.MinTimestamp.Milliseconds())
 		case p.latest.Before(least):
 			least = p.latest
 		}

@@ -29,6 +29,8 @@ type Ledger struct {
 
 	mu       sync.Mutex
 	inFlight int
+	since    time.Time // when the first came that is in flight
+	stopped  bool
 	restored map[string][]byte
 	staged   map[string]State      // reported since nothing was in flight
 	ready    map[string]State      // to be committed
@@ -53,6 +55,10 @@ type LedgerConfig struct {
 	// before.
 	AtEnd bool
 	Log   *slog.Logger
+	// Stage, where it is set, is told how long the stages took that records pass
+	// together: "read" (gathered and waiting for those before), "process" (worked on
+	// until all outputs were stored), "commit".
+	Stage func(name string, took time.Duration)
 }
 
 // A State is what a run keeps of a key.
@@ -100,7 +106,7 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 		if err := l.restore(ctx); err != nil {
 			return nil, err
 		}
-		if l.changelog, err = NewWriter(ctx, Sink{Cluster: cfg.Cluster, Topic: cfg.Changelog, MaxBytes: changelogBytes}, cfg.Log); err != nil {
+		if l.changelog, err = NewWriter(ctx, Sink{Cluster: cfg.Cluster, Topic: cfg.Changelog}, cfg.Log); err != nil {
 			return nil, err
 		}
 	}
@@ -132,7 +138,7 @@ func (l *Ledger) restore(ctx context.Context) error {
 		return fmt.Errorf("the changelog %s has cleanup.policy %q: states would be lost; it has to be compact", topic, policy)
 	}
 	start := time.Now()
-	l.restored, err = readAll(ctx, Source{Cluster: l.cfg.Cluster, Topics: []string{topic}, Start: Start{At: Earliest}, Bounded: true}, l.cfg.Log)
+	l.restored, err = lastValues(ctx, Source{Cluster: l.cfg.Cluster, Topics: []string{topic}, Start: Start{At: Earliest}, Bounded: true}, l.cfg.Log)
 	if err != nil {
 		return fmt.Errorf("the changelog cannot be read: %w", err)
 	}
@@ -140,8 +146,8 @@ func (l *Ledger) restore(ctx context.Context) error {
 	return nil
 }
 
-// readAll reads the last value of every key of a bounded source.
-func readAll(ctx context.Context, src Source, log *slog.Logger) (map[string][]byte, error) {
+// lastValues reads the last value of every key of a bounded source.
+func lastValues(ctx context.Context, src Source, log *slog.Logger) (map[string][]byte, error) {
 	spans, err := src.spans(ctx)
 	if err != nil {
 		return nil, err
@@ -205,8 +211,15 @@ func (l *Ledger) Add(n int, states ...State) {
 }
 
 func (l *Ledger) add(n int) {
+	was := l.inFlight
 	l.inFlight += n
 	l.flight.Add(n)
+	switch {
+	case was <= 0 && l.inFlight > 0:
+		l.since = time.Now()
+	case was > 0 && l.inFlight <= 0:
+		l.stage("process", l.since)
+	}
 	if l.inFlight > 0 {
 		return
 	}
@@ -224,9 +237,16 @@ func (l *Ledger) add(n int) {
 	maps.Copy(l.reached, l.handed)
 }
 
+func (l *Ledger) stage(name string, since time.Time) {
+	if l.cfg.Stage != nil {
+		l.cfg.Stage(name, time.Since(since))
+	}
+}
+
 // handOver waits until nothing is in flight, and then adds n records, after
-// which the partitions are where progress says.
-func (l *Ledger) handOver(ctx context.Context, progress []Progress, n int) error {
+// which the partitions are where progress says. The first of them was taken at
+// since. Of a run that is being suspended it takes no more.
+func (l *Ledger) handOver(ctx context.Context, progress []Progress, n int, since time.Time) error {
 	if l == nil {
 		return nil
 	}
@@ -239,6 +259,15 @@ func (l *Ledger) handOver(ctx context.Context, progress []Progress, n int) error
 	defer l.mu.Unlock()
 	if n == 0 && l.inFlight > 0 {
 		return l.err
+	}
+	if n > 0 && l.stopped && l.Suspends() {
+		l.mu.Unlock()
+		<-ctx.Done()
+		l.mu.Lock()
+		return context.Cause(ctx)
+	}
+	if n > 0 {
+		l.stage("read", since)
 	}
 	for _, p := range progress {
 		l.handed[p.Log()] = p
@@ -277,7 +306,10 @@ func (l *Ledger) commit(ctx context.Context) error {
 	l.ready = map[string]State{}
 	offsets := l.offsets()
 	l.mu.Unlock()
-
+	if len(states) == 0 && len(offsets) == 0 {
+		return nil
+	}
+	defer l.stage("commit", time.Now())
 	var messages []Message
 	for key, s := range states {
 		messages = append(messages, Message{Key: []byte(key), Value: s.Bytes})
@@ -357,7 +389,12 @@ func (l *Ledger) commitOffsets(ctx context.Context, offsets map[string]Position)
 // Stop makes the source stop reading. Where positions are committed it puts the
 // rest off, so that nothing comes out early because the input seems to end:
 // cancel the run when Idle says so. Otherwise the source ends.
-func (l *Ledger) Stop() { l.flight.Stop() }
+func (l *Ledger) Stop() {
+	l.mu.Lock()
+	l.stopped = true
+	l.mu.Unlock()
+	l.flight.Stop()
+}
 
 // Suspends reports whether Stop puts the rest off.
 func (l *Ledger) Suspends() bool { return l.cfg.Group != "" || l.cfg.Changelog != "" }

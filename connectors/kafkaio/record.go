@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -55,6 +56,16 @@ type Position struct {
 
 // Log names the partition: topic and number.
 func (p Position) Log() string { return p.Topic + "-" + strconv.Itoa(p.Partition) }
+
+// ParsePosition is a position in a partition that Log has named.
+func ParsePosition(log string, offset int64) Position {
+	i := strings.LastIndexByte(log, '-')
+	n, err := strconv.Atoi(log[i+1:])
+	if i < 0 || err != nil {
+		panic("kafkaio: " + log + " names no partition")
+	}
+	return Position{log[:i], n, offset}
+}
 
 // String is the position's id, topic-partition-offset.
 func (p Position) String() string { return p.Log() + "-" + strconv.FormatInt(p.Offset, 10) }

@@ -103,6 +103,6 @@ func (t *tracker) GetProgress() (done, remaining float64) {
 	return 0, 1
 }
 
-func (t *tracker) IsDone() bool       { return t.cut || t.rest.done() }
+func (t *tracker) IsDone() bool        { return t.cut || t.rest.done() }
 func (t *tracker) GetRestriction() any { return t.rest.clone() }
 func (t *tracker) IsBounded() bool     { return t.rest.Bounded }

@@ -154,8 +154,8 @@ func (w *watermark) CurrentWatermark() time.Time { return time.UnixMilli(w.ms) }
 func (fn *readFn) InitialWatermarkEstimatorState(_ beam.EventTime, _ restriction, _ []byte) int64 {
 	return mtime.MinTimestamp.Milliseconds()
 }
-func (fn *readFn) CreateWatermarkEstimator(ms int64) *watermark     { return &watermark{ms} }
-func (fn *readFn) WatermarkEstimatorState(w *watermark) int64       { return w.ms }
+func (fn *readFn) CreateWatermarkEstimator(ms int64) *watermark { return &watermark{ms} }
+func (fn *readFn) WatermarkEstimatorState(w *watermark) int64   { return w.ms }
 
 func (fn *readFn) ProcessElement(ctx context.Context, w *watermark, rt *sdf.LockRTracker, _ []byte, emit func(beam.EventTime, Record)) (sdf.ProcessContinuation, error) {
 	ledger := ledgerOf(fn.Ledger)
@@ -176,6 +176,7 @@ func (fn *readFn) ProcessElement(ctx context.Context, w *watermark, rt *sdf.Lock
 // reports whether the source has come to its end.
 func (fn *readFn) read(ctx context.Context, c *consumer, ledger *Ledger, rt *sdf.LockRTracker, emit func(beam.EventTime, Record)) (ended bool, err error) {
 	n, size := 0, 0
+	var since time.Time
 	pause := time.After(breath)
 	for n < BundleRecords && size < BundleBytes && !rt.IsDone() {
 		if i, b := c.take(); i >= 0 {
@@ -184,6 +185,9 @@ func (fn *readFn) read(ctx context.Context, c *consumer, ledger *Ledger, rt *sdf
 			}
 			if !rt.TryClaim(taken{i, b.next}) {
 				break // the runner has put the rest off; the next call opens a new consumer
+			}
+			if n == 0 {
+				since = time.Now()
 			}
 			c.parts[i].took(b, c.emit(b, emit))
 			n += len(b.records)
@@ -225,7 +229,7 @@ func (fn *readFn) read(ctx context.Context, c *consumer, ledger *Ledger, rt *sdf
 		}
 		break
 	}
-	return rt.IsDone(), ledger.handOver(ctx, c.progress(), n)
+	return rt.IsDone(), ledger.handOver(ctx, c.progress(), n, since)
 }
 
 // emit emits a batch's records and returns the latest time among them.
@@ -367,4 +371,3 @@ func (c Cluster) offsets(ctx context.Context, topic string, partition int) (firs
 	}
 	return 0, 0, kafka.UnknownTopicOrPartition
 }
-
