@@ -306,7 +306,208 @@ type addr string
 func (addr) Network() string  { return "tcp" }
 func (a addr) String() string { return string(a) }
 
-var _ = json.Marshal
-var _ = cmp.Diff
-var _ = kafka.TCP
-var _ = strings.Cut
+func TestTopics(t *testing.T) {
+	k, c := fake(t, kfake.SeedTopics(3, "measurements"), kfake.SeedTopics(1, "alerts"), kfake.DefaultNumPartitions(5))
+	ctx := context30(t)
+
+	got, err := c.Partitions(ctx, []string{"measurements", "alerts"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(map[string]int{"measurements": 3, "alerts": 1}, got); d != "" {
+		t.Error(d)
+	}
+	if _, err = c.Partitions(ctx, nil); err != nil {
+		t.Error(err)
+	}
+	for _, test := range []struct {
+		topics []string
+		want   string
+	}{
+		{[]string{"measurement"}, `topic "measurement" (did you mean "measurements"?) does not exist: create it, or correct its name`},
+		{[]string{"nothing-like-it"}, `topic "nothing-like-it" does not exist: create it, or correct its name`},
+		{[]string{"measurements", "other-topic", "alert"}, `topics "alert" (did you mean "alerts"?), "other-topic" do not exist: create them, or correct their names`},
+	} {
+		if _, err := c.Partitions(ctx, test.topics); err == nil || err.Error() != test.want {
+			t.Errorf("%q: got %v\nwant %s", test.topics, err, test.want)
+		}
+	}
+
+	for _, test := range []struct {
+		topic      string
+		partitions int
+		config     map[string]string
+		created    bool
+		want       int
+	}{
+		{"log", 2, map[string]string{"cleanup.policy": "compact", "max.message.bytes": "2000000"}, true, 2},
+		{"log", 7, nil, false, 2},
+		{"default", 0, nil, true, 5},
+	} {
+		created, err := c.Create(ctx, test.topic, test.partitions, test.config)
+		if err != nil || created != test.created {
+			t.Errorf("Create %q: got %v, %v; want %v", test.topic, created, err, test.created)
+		}
+		if info := k.TopicInfo(test.topic); info == nil {
+			t.Errorf("topic %q does not exist", test.topic)
+		}
+		if got, err := c.Partitions(ctx, []string{test.topic}); err != nil || got[test.topic] != test.want {
+			t.Errorf("topic %q has %d partitions (%v), want %d", test.topic, got[test.topic], err, test.want)
+		}
+	}
+	for _, test := range []struct {
+		code *kerr.Error
+		want string
+	}{
+		{kerr.InvalidConfig, `topic "bad" cannot be created: [40] Invalid Configuration: the configuration is invalid (cleanup.policy cannot be shred)`},
+		{kerr.TopicAlreadyExists, ""}, // somebody was quicker
+	} {
+		k.ControlKey(int16(kmsg.CreateTopics), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			res := req.ResponseKind().(*kmsg.CreateTopicsResponse)
+			message := "cleanup.policy cannot be shred"
+			res.Topics = []kmsg.CreateTopicsResponseTopic{{Topic: "bad", ErrorCode: test.code.Code, ErrorMessage: &message}}
+			return res, nil, true
+		})
+		created, err := c.Create(ctx, "bad", 1, nil)
+		if created || (err == nil) != (test.want == "") || err != nil && err.Error() != test.want {
+			t.Errorf("got %v, %v\nwant %s", created, err, test.want)
+		}
+	}
+
+	config, err := c.Config(ctx, "log", "cleanup.policy", "max.message.bytes")
+	if d := cmp.Diff(map[string]string{"cleanup.policy": "compact", "max.message.bytes": "2000000"}, config); d != "" || err != nil {
+		t.Error(d, err)
+	}
+	if config, err = c.Config(ctx, "alerts", "cleanup.policy"); err != nil || config["cleanup.policy"] != "delete" {
+		t.Errorf("got cleanup.policy %q (%v) by default", config["cleanup.policy"], err)
+	}
+	if config, err = c.Config(ctx, "alerts"); err != nil || len(config) < 3 {
+		t.Errorf("got %d settings (%v) when all were asked for", len(config), err)
+	}
+	if _, err = c.Config(ctx, "alert"); err == nil || !like(err.Error(), `topic "alert" (did you mean "alerts"?) does not exist: …`) {
+		t.Error(err)
+	}
+}
+
+func TestTopicsForbidden(t *testing.T) {
+	t.Setenv("PASSWORD", "secret")
+	c := one(t, kfake.SeedTopics(1, "seen", "hidden"), kfake.EnableSASL(), kfake.EnableACLs(),
+		kfake.Superuser("PLAIN", "root", "root"), kfake.User("PLAIN", "ann", "secret",
+			kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: "seen", Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: kmsg.ACLOperationDescribe, Allow: true}))
+	c.SASL = &SASL{Mechanism: "PLAIN", Username: "ann", Password: Secret{Env: "PASSWORD"}}
+	ctx := context30(t)
+	if _, err := c.Partitions(ctx, []string{"seen"}); err != nil {
+		t.Error(err)
+	}
+	_, partitions := c.Partitions(ctx, []string{"hidden"})
+	_, create := c.Create(ctx, "new", 1, nil)
+	_, config := c.Config(ctx, "seen")
+	_, writer := NewWriter(ctx, Sink{Cluster: c, Topic: "hidden"}, quiet)
+	w := newWriter(t, c, "seen")
+	write := w.Write(ctx, []Message{{Value: []byte("x")}})
+	for _, test := range []struct {
+		err  error
+		want string
+	}{
+		{partitions, `user "ann" may not see topic "hidden": allow it the operation Describe on it`},
+		{create, `user "ann" may not create topic "new": create it yourself, or allow the operation Create on it`},
+		{config, `user "ann" may not read the settings of topic "seen": allow the operation DescribeConfigs on it`},
+		{writer, `user "ann" may not see topic "hidden": allow it the operation Describe on it`},
+		{write, `user "ann" may not write to topic "seen": allow the operation Write on it`},
+	} {
+		if test.err == nil || test.err.Error() != test.want {
+			t.Errorf("got  %v\nwant %s", test.err, test.want)
+		}
+	}
+}
+
+func TestClusterRefused(t *testing.T) {
+	t.Setenv("EMPTY", "")
+	t.Setenv("FULL", "secret")
+	brokers := []string{"localhost:9092"}
+	folder := t.TempDir()
+	login := func(s Secret) *SASL { return &SASL{Mechanism: "PLAIN", Username: "ann", Password: s} }
+	for _, test := range []struct {
+		cluster Cluster
+		want    string
+	}{
+		{Cluster{}, "no broker is given: name one or more as host:port"},
+		{Cluster{Brokers: []string{"kafka://a:1"}}, `broker "kafka://a:1" is not of the form host:port`},
+		{Cluster{Brokers: []string{"a:1,b:2"}}, `broker "a:1,b:2" is not of the form host:port`},
+		{Cluster{Brokers: []string{"a:0"}}, `broker "a:0" is not of the form host:port`},
+		{Cluster{Brokers: []string{""}}, `broker "" is not of the form host:port`},
+		{Cluster{Brokers: brokers, SASL: &SASL{Mechanism: "GSSAPI"}}, `sasl.mechanism "GSSAPI" is not known: it is one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512`},
+		{Cluster{Brokers: brokers, SASL: &SASL{Mechanism: "PLAIN", Password: Secret{Env: "FULL"}}}, "sasl.username is missing"},
+		{Cluster{Brokers: brokers, SASL: login(Secret{})}, "sasl.password: a secret has no place: name an environment variable (env) or a file (file)"},
+		{Cluster{Brokers: brokers, SASL: login(Secret{Env: "FULL", File: "x"})}, "sasl.password: a secret is in the variable FULL or in the file x: give one of them"},
+		{Cluster{Brokers: brokers, SASL: login(Secret{Env: "MISSING_"})}, "sasl.password: the environment variable MISSING_, which holds a secret, is not set"},
+		{Cluster{Brokers: brokers, SASL: login(Secret{Env: "EMPTY"})}, "sasl.password: the environment variable EMPTY, which holds a secret, is empty"},
+		{Cluster{Brokers: brokers, SASL: login(Secret{File: folder + "/none"})}, "sasl.password: the file " + folder + "/none, which holds a secret, cannot be read: no such file or directory"},
+		{Cluster{Brokers: brokers, SASL: login(Secret{File: writeFile(t, "\n")})}, "sasl.password: the file …, which holds a secret, is empty"},
+		{Cluster{Brokers: brokers, TLS: &TLS{CA: folder + "/none"}}, "tls.ca: " + folder + "/none cannot be read: no such file or directory"},
+		{Cluster{Brokers: brokers, TLS: &TLS{CA: writeFile(t, "no PEM")}}, "tls.ca: … holds no certificate in PEM form"},
+		{Cluster{Brokers: brokers, TLS: &TLS{Cert: "x"}}, "tls.cert and tls.key belong together: give both or neither"},
+		{Cluster{Brokers: brokers, TLS: &TLS{Cert: folder + "/none", Key: "x"}}, "tls.cert … and tls.key x cannot be used: …"},
+	} {
+		if err := test.cluster.Check(context30(t)); err == nil || !like(err.Error(), test.want) {
+			t.Errorf("got  %v\nwant %s", err, test.want)
+		}
+		if _, err := test.cluster.Client(); err == nil || !like(err.Error(), test.want) {
+			t.Errorf("got from Client %v\nwant %s", err, test.want)
+		}
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	got, err := Cluster{Brokers: []string{"a", "b:1", "::1", "[::1]:2", "[::1]", "127.0.0.1"}}.addresses()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{"a:9092", "b:1", "[::1]:9092", "[::1]:2", "[::1]:9092", "127.0.0.1:9092"}, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// A cluster travels to workers as JSON; kafka-go's dialer and client then
+// connect as Check does.
+func TestDialerAndClient(t *testing.T) {
+	ca := newAuthority(t, "ours")
+	for _, test := range []struct{ name, secret, file string }{{"line end", "a secret ", "a secret \n"}, {"CRLF", "s", "s\r\n"}, {"none", "s", "s"}} {
+		t.Run(test.name, func(t *testing.T) {
+			c := one(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "ann", test.secret), kfake.TLS(ca.server("127.0.0.1", time.Now().Add(time.Hour))), kfake.SeedTopics(3, "x"))
+			c.TLS = &TLS{CA: ca.file}
+			c.SASL = &SASL{Mechanism: "SCRAM-SHA-256", Username: "ann", Password: Secret{File: writeFile(t, test.file)}}
+			b, err := json.Marshal(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var worker Cluster
+			if err := json.Unmarshal(b, &worker); err != nil {
+				t.Fatal(err)
+			}
+
+			d, err := worker.Dialer()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d.ClientID != "hafvf" || d.Timeout != 10*time.Second {
+				t.Errorf("client id %q, timeout %v", d.ClientID, d.Timeout)
+			}
+			conn, err := d.DialLeader(context30(t), "tcp", c.Brokers[0], "x", 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn.Close()
+
+			cl, err := worker.Client()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer cl.Transport.(*kafka.Transport).CloseIdleConnections()
+			md, err := cl.Metadata(context30(t), &kafka.MetadataRequest{Topics: []string{"x"}})
+			if err != nil || len(md.Topics[0].Partitions) != 3 {
+				t.Errorf("got %v, %v", md, err)
+			}
+		})
+	}
+}
