@@ -560,8 +560,10 @@ func (c Cluster) follow(ctx context.Context, sec security, l *link, b metadata.R
 	defer cancel()
 	other, err := c.connect(ctx, sec, advertised(b))
 	if err != nil {
-		return nil, fmt.Errorf("broker %s can be used, but it sends clients on to %s for node %d, and there: %w"+
-			" (advertised.listeners of that node must give an address that can be reached from here)", l.addr, advertised(b), b.NodeID, err)
+		if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+			return nil, err
+		}
+		return nil, fmt.Errorf("broker %s answers, but sends clients on to an address that cannot be used (in advertised.listeners of node %d): %w", l.addr, b.NodeID, err)
 	}
 	return other, nil
 }
@@ -746,8 +748,8 @@ func issuer(e x509.UnknownAuthorityError) string {
 func (c Cluster) alertError(addr string, alert error) error {
 	text := strings.TrimPrefix(alert.Error(), "tls: ")
 	switch {
-	case strings.Contains(text, "certificate") && c.TLS.Cert == "":
-		return fmt.Errorf("broker %s asks for a client certificate: set tls.cert and tls.key (it says: %s)", addr, text)
+	case (strings.Contains(text, "certificate") || text == "handshake failure") && c.TLS.Cert == "":
+		return fmt.Errorf("broker %s probably asks for a client certificate: set tls.cert and tls.key (it says: %s)", addr, text)
 	case strings.Contains(text, "certificate"):
 		return fmt.Errorf("broker %s does not accept the client certificate %s: it must be valid, and of an authority that the broker trusts (it says: %s)", addr, c.TLS.Cert, text)
 	}
@@ -789,20 +791,22 @@ func hungUp(err error) bool {
 type greeted struct {
 	net.Conn
 	seen bool
+	err  error
 }
 
 // mostGreeting is more than the answer to the first request can be, in bytes.
 const mostGreeting = 1 << 20
 
 func (g *greeted) Read(b []byte) (int, error) {
+	if g.err != nil {
+		return 0, g.err
+	}
 	n, err := g.Conn.Read(b)
-	if g.seen || n == 0 {
-		return n, err
+	if first := b[:min(n, 4)]; !g.seen && len(first) == 4 && binary.BigEndian.Uint32(first) > mostGreeting {
+		g.err = &notKafka{bytes.Clone(first)}
+		return 0, g.err
 	}
-	g.seen = true
-	if first := b[:min(n, 4)]; len(first) == 4 && binary.BigEndian.Uint32(first) > mostGreeting {
-		return 0, &notKafka{bytes.Clone(first)}
-	}
+	g.seen = g.seen || n > 0
 	return n, err
 }
 

@@ -73,7 +73,7 @@ type Writer struct {
 	close  func()
 	log    *slog.Logger
 
-	delivery, grace time.Duration // deliveryTime, topicGrace
+	delivery, grace, wait time.Duration // deliveryTime, topicGrace, leastWait
 
 	mu      sync.Mutex
 	warned  time.Time // the last time
@@ -100,6 +100,7 @@ func NewWriter(ctx context.Context, s Sink, log *slog.Logger) (*Writer, error) {
 		log:      log,
 		delivery: deliveryTime,
 		grace:    topicGrace,
+		wait:     leastWait,
 	}
 	if _, err := s.Cluster.Partitions(ctx, []string{s.Topic}); err != nil {
 		return nil, err
@@ -199,8 +200,8 @@ func (w *Writer) deliver(ctx context.Context, p int, batch []*Message) error {
 		return w.deliver(ctx, p, batch[half:])
 	}
 	m := batch[0]
-	return fmt.Errorf("topic %q does not take the message with id %q and key %q, which has %d bytes: set max.message.bytes of the topic to more (%w)",
-		w.sink.Topic, m.ID, m.Key, len(m.Value), err)
+	return fmt.Errorf("topic %q does not take the message with id %q and key %q, which has %d bytes: set max.message.bytes of the topic to more",
+		w.sink.Topic, m.ID, m.Key, len(m.Value))
 }
 
 func (w *Writer) produce(ctx context.Context, p int, batch []*Message) error {
@@ -237,7 +238,7 @@ func (w *Writer) patiently(ctx context.Context, what string, do func(context.Con
 	within, cancel := context.WithDeadline(ctx, start.Add(w.delivery))
 	defer cancel()
 	var unknown time.Time // since when the topic is
-	for wait := leastWait; ; wait = min(2*wait, mostWait) {
+	for wait := w.wait; ; wait = min(2*wait, mostWait) {
 		err := do(within)
 		if err == nil {
 			w.well()

@@ -2,16 +2,26 @@ package kafkaio
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"log/slog"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
+
+var quiet = slog.New(slog.DiscardHandler)
 
 // fake starts an in-process broker of three nodes.
 func fake(t testing.TB, opts ...kfake.Opt) (*kfake.Cluster, Cluster) {
@@ -33,7 +43,7 @@ func context30(t testing.TB) context.Context {
 
 func newWriter(t testing.TB, c Cluster, topic string) *Writer {
 	t.Helper()
-	w, err := NewWriter(context30(t), Sink{Cluster: c, Topic: topic}, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	w, err := NewWriter(context30(t), Sink{Cluster: c, Topic: topic}, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,5 +104,394 @@ func TestWrite(t *testing.T) {
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
+	}
+}
+
+func TestWriteNothing(t *testing.T) {
+	_, c := fake(t, kfake.SeedTopics(1, "out"))
+	w := newWriter(t, c, "out")
+	if err := w.Write(context30(t), []Message{{}, {Key: []byte{}, Value: []byte{}}}); err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range readAll(t, c, "out", 2) {
+		if (r.Key == nil) != (i == 0) || (r.Value == nil) != (i == 0) || len(r.Headers) != 0 {
+			t.Errorf("record %d has key %v, value %v, headers %v", i, r.Key, r.Value, r.Headers)
+		}
+	}
+}
+
+// The hashes are those of Kafka's UtilsTest.testMurmur2; the partitions those
+// that franz-go, which does as the Java client, chooses.
+func TestPartitionOfKey(t *testing.T) {
+	const n = 17
+	hashes := map[string]int32{
+		"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536, "a-little-bit-longer-string": -1486304829,
+		"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971, "abc": 479470107,
+	}
+	java := kgo.StickyKeyPartitioner(nil).ForTopic("t")
+	for _, key := range []string{"", "Zürich", "温度", "\x00\xff\xfe", "21", "foobar", "a-little-bit-long-string", "a-little-bit-longer-string",
+		"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", "abc"} {
+		want := java.Partition(&kgo.Record{Key: []byte(key)}, n)
+		if h, ok := hashes[key]; ok && int(h&0x7fffffff)%n != want {
+			t.Fatalf("key %q: franz-go chooses %d", key, want)
+		}
+		for p, msgs := range assign([]Message{{Key: []byte(key)}, {Key: []byte(key)}}, n) {
+			if (len(msgs) == 2) != (p == want) {
+				t.Errorf("key %q: %d messages in partition %d, want all in %d", key, len(msgs), p, want)
+			}
+		}
+	}
+}
+
+func TestPartitionWithoutKey(t *testing.T) {
+	used := map[int]bool{}
+	for range 200 {
+		for p, msgs := range assign(make([]Message, 10), 3) {
+			if len(msgs) == 10 {
+				used[p] = true
+			} else if len(msgs) > 0 {
+				t.Fatalf("%d of 10 messages in a partition", len(msgs))
+			}
+		}
+	}
+	if len(used) != 3 {
+		t.Errorf("200 calls used partitions %v of 3", used)
+	}
+}
+
+// checkOrder checks that each partition of a topic has all messages of its keys
+// (strings of a number's digits before a dash), that the ids' first occurrences
+// are in order, and returns how many repeats there are.
+func checkOrder(t *testing.T, c Cluster, topic string, msgs []Message) (repeats int) {
+	t.Helper()
+	n, err := c.Partitions(context30(t), []string{topic})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var total int
+	got := map[int32][]string{}
+	seen := map[string]bool{}
+	for _, r := range readToEnd(t, c, topic) {
+		id := string(r.Headers[0].Value)
+		total++
+		if !seen[id] {
+			seen[id] = true
+			got[r.Partition] = append(got[r.Partition], id)
+		}
+	}
+	want := map[int32][]string{}
+	for p, part := range assign(msgs, n[topic]) {
+		for _, m := range part {
+			want[int32(p)] = append(want[int32(p)], m.ID)
+		}
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("first occurrences (-given +stored):\n%.2000s", d)
+	}
+	return total - len(msgs)
+}
+
+// readToEnd reads a topic up to where its partitions end now.
+func readToEnd(t *testing.T, c Cluster, topic string) []*kgo.Record {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	counts, err := c.Partitions(context30(t), []string{topic})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := kmsg.NewPtrListOffsetsRequest()
+	rt := kmsg.NewListOffsetsRequestTopic()
+	rt.Topic = topic
+	for p := range counts[topic] {
+		rp := kmsg.NewListOffsetsRequestTopicPartition()
+		rp.Partition, rp.Timestamp = int32(p), -1
+		rt.Partitions = append(rt.Partitions, rp)
+	}
+	req.ReplicaID, req.Topics = -1, []kmsg.ListOffsetsRequestTopic{rt}
+	res, err := req.RequestWith(context30(t), cl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, p := range res.Topics[0].Partitions {
+		n += int(p.Offset)
+	}
+	return readAll(t, c, topic, n)
+}
+
+// numbered are n messages with ids 0, 1, … and 97 keys, all of the same value.
+func numbered(n int, value []byte) []Message {
+	msgs := make([]Message, n)
+	for i := range msgs {
+		msgs[i] = Message{Key: strconv.AppendInt(nil, int64(i%97), 10), ID: strconv.Itoa(i), Value: value}
+	}
+	return msgs
+}
+
+var errDrop = errors.New("drop the connection")
+
+func TestOrderUnderFaults(t *testing.T) {
+	for _, seed := range []uint64{1, 2} {
+		t.Run(strconv.Itoa(int(seed)), func(t *testing.T) {
+			k, c := fake(t, kfake.SeedTopics(4, "out"))
+			w := newWriter(t, c, "out")
+			w.wait = time.Millisecond
+
+			// Both run on the broker's one goroutine.
+			rng := rand.New(rand.NewPCG(seed, 0))
+			refusals := []*kerr.Error{kerr.NotLeaderForPartition, kerr.NotEnoughReplicas, kerr.LeaderNotAvailable, kerr.KafkaStorageError, nil}
+			var refused atomic.Int64
+			k.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
+				k.KeepControl()
+				if rng.Float64() > 0.4 {
+					return nil, nil, false
+				}
+				refused.Add(1)
+				e := refusals[rng.IntN(len(refusals))]
+				if e == nil {
+					return nil, errDrop, true
+				}
+				in := req.(*kmsg.ProduceRequest).Topics[0]
+				res := req.ResponseKind().(*kmsg.ProduceResponse)
+				p := kmsg.NewProduceResponseTopicPartition()
+				p.Partition, p.ErrorCode = in.Partitions[0].Partition, e.Code
+				res.Topics = []kmsg.ProduceResponseTopic{{Topic: in.Topic, Partitions: []kmsg.ProduceResponseTopicPartition{p}}}
+				return res, nil, true
+			})
+			// These two are stored, whatever the answer says.
+			some := func(kmsg.Request) bool { return rng.Float64() < 0.2 }
+			stored := k.Fault(
+				kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.RequestTimedOut, Count: -1, When: some},
+				kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicasAfterAppend, Count: -1, When: some})
+
+			// Each call has about three batches for each partition.
+			msgs := numbered(3000, []byte(strings.Repeat("x", 20_000)))
+			for rest := msgs; len(rest) > 0; rest = rest[600:] {
+				if err := w.Write(context30(t), rest[:600]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if refused.Load() < 10 || stored.Hits() < 10 {
+				t.Fatalf("only %d requests were refused, %d stored without saying so", refused.Load(), stored.Hits())
+			}
+			if repeats := checkOrder(t, c, "out", msgs); repeats == 0 {
+				t.Error("no repeats: the faults do not do what they should")
+			}
+		})
+	}
+}
+
+func TestLeaderMoves(t *testing.T) {
+	k, c := fake(t, kfake.SeedTopics(1, "out"))
+	w := newWriter(t, c, "out")
+	msgs := numbered(40, []byte("x"))
+	for i := range 4 {
+		if err := w.Write(context30(t), msgs[10*i:10*i+10]); err != nil {
+			t.Fatal(err)
+		}
+		if err := k.MoveTopicPartition("out", 0, (k.LeaderFor("out", 0)+1)%3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checkOrder(t, c, "out", msgs)
+}
+
+func TestBrokerRestarts(t *testing.T) {
+	dir := t.TempDir()
+	k, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(dir), kfake.SeedTopics(2, "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Cluster{Brokers: k.ListenAddrs()}
+	_, port, _ := net.SplitHostPort(c.Brokers[0])
+	log := &logged{warned: make(chan struct{}, 100)}
+	w, err := NewWriter(context30(t), Sink{Cluster: c, Topic: "out"}, slog.New(log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	msgs := numbered(300, []byte("x"))
+	if err := w.Write(context30(t), msgs[:100]); err != nil {
+		t.Fatal(err)
+	}
+	k.Close()
+	done := make(chan error, 1)
+	go func() { done <- w.Write(context30(t), msgs[100:200]) }()
+	<-log.warned
+	p, _ := strconv.Atoi(port)
+	if k, err = kfake.NewCluster(kfake.Ports(p), kfake.DataDir(dir)); err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Write(context30(t), msgs[200:]); err != nil {
+		t.Fatal(err)
+	}
+	checkOrder(t, c, "out", msgs)
+	// One warning for the two partitions and all attempts, and one line after it.
+	if got := log.String(); !like(got, "WARN Kafka does not take messages; trying again topic=out what=… error=… for=0s\nINFO Kafka takes messages again topic=out after=…\n") || strings.Count(got, "\n") != 2 {
+		t.Errorf("log:\n%s", got)
+	}
+}
+
+// logged keeps log lines.
+type logged struct {
+	slog.Handler
+	mu     sync.Mutex
+	lines  strings.Builder
+	warned chan struct{}
+}
+
+func (l *logged) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l *logged) Handle(_ context.Context, r slog.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fmt.Fprintf(&l.lines, "%s %s", r.Level, r.Message)
+	r.Attrs(func(a slog.Attr) bool { fmt.Fprintf(&l.lines, " %s", a); return true })
+	l.lines.WriteByte('\n')
+	if r.Level == slog.LevelWarn {
+		l.warned <- struct{}{}
+	}
+	return nil
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines.String()
+}
+
+func TestWriteCancelled(t *testing.T) {
+	cause := errors.New("the user's wish")
+	t.Run("while it tries again", func(t *testing.T) {
+		k, c := fake(t, kfake.SeedTopics(1, "out"))
+		w := newWriter(t, c, "out")
+		w.wait = time.Millisecond
+		fault := k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
+		ctx, cancel := context.WithCancelCause(context30(t))
+		done := make(chan error, 1)
+		go func() { done <- w.Write(ctx, numbered(1, nil)) }()
+		if err := fault.Wait(context30(t), 3); err != nil {
+			t.Fatal(err)
+		}
+		cancel(cause)
+		if err := <-done; err != cause {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("while it waits for an answer", func(t *testing.T) {
+		k, c := fake(t, kfake.SeedTopics(1, "out"))
+		w := newWriter(t, c, "out")
+		asked, answer := make(chan struct{}), make(chan struct{})
+		defer close(answer)
+		k.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+			k.SleepControl(func() { close(asked); <-answer })
+			return nil, errDrop, true
+		})
+		ctx, cancel := context.WithCancelCause(context30(t))
+		done := make(chan error, 1)
+		go func() { done <- w.Write(ctx, numbered(1, nil)) }()
+		<-asked
+		cancel(cause)
+		if err := <-done; err != cause {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestWriteRefused(t *testing.T) {
+	k, c := fake(t, kfake.SeedTopics(1, "out", "gone"))
+	ctx := context30(t)
+	produce := []kmsg.Key{kmsg.Produce}
+	for _, test := range []struct {
+		name  string
+		fault kfake.Fault
+		want  string
+		hits  int
+	}{
+		{"too long", kfake.Fault{Keys: produce, Err: kerr.NotEnoughReplicas, Count: -1},
+			`topic "out", partition 0: Kafka did not take the messages within 100ms: [19] Not Enough Replicas: …`, 0},
+		{"unknown too long", kfake.Fault{Keys: produce, Err: kerr.UnknownTopicOrPartition, Count: -1},
+			`topic "out" does not exist, or no longer: create it ([3] Unknown Topic Or Partition: …)`, 0},
+		{"for good", kfake.Fault{Keys: produce, Err: kerr.InvalidRecord, Count: -1},
+			`topic "out" does not take messages: [87] Invalid Record: this record has failed …`, 1},
+		{"policy", kfake.Fault{Keys: produce, Err: kerr.PolicyViolation, Count: -1},
+			`topic "out" does not take messages: [44] Policy Violation: …`, 1},
+		{"authorization", kfake.Fault{Keys: produce, Err: kerr.TopicAuthorizationFailed, Count: -1},
+			`this client may not write to topic "out": allow the operation Write on it`, 1},
+		{"unknown for a moment", kfake.Fault{Keys: produce, Err: kerr.UnknownTopicOrPartition, Count: 2}, "", 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWriter(t, c, "out")
+			w.wait, w.grace, w.delivery = time.Millisecond, 50*time.Millisecond, 100*time.Millisecond
+			if test.want == "" {
+				w.grace, w.delivery = time.Minute, time.Minute
+			}
+			fault := k.Fault(test.fault)
+			defer fault.Remove()
+			got := ""
+			if err := w.Write(ctx, numbered(1, nil)); err != nil {
+				got = err.Error()
+			}
+			if !like(got, test.want) {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+			if test.hits > 0 && fault.Hits() != test.hits || test.hits == 0 && fault.Hits() < 2 {
+				t.Errorf("%d attempts", fault.Hits())
+			}
+		})
+	}
+
+	if _, err := NewWriter(ctx, Sink{Cluster: c, Topic: "uot"}, quiet); err == nil || !like(err.Error(), `topic "uot" (did you mean "out"?) does not exist: …`) {
+		t.Errorf("got %v for a topic that does not exist", err)
+	}
+	if _, err := NewWriter(ctx, Sink{Cluster: Cluster{Brokers: []string{nobody(t)}}, Topic: "out"}, quiet); err == nil || !like(err.Error(), "broker … refuses the connection: …") {
+		t.Errorf("got %v for a broker that does not exist", err)
+	}
+
+	w := newWriter(t, c, "gone")
+	w.grace = 50 * time.Millisecond
+	if err := w.Write(ctx, numbered(1, nil)); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.DeleteTopic("gone"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Write(ctx, numbered(1, nil)); err == nil || !like(err.Error(), `topic "gone" does not exist, or no longer: create it (…)`) {
+		t.Errorf("got %v for a topic that was deleted", err)
+	}
+}
+
+func TestTooLarge(t *testing.T) {
+	k, c := fake(t)
+	if err := k.CreateTopic("out", 1, map[string]string{"max.message.bytes": "20000"}); err != nil {
+		t.Fatal(err)
+	}
+	w := newWriter(t, c, "out")
+	rng := rand.NewChaCha8([32]byte{})
+	var msgs []Message
+	for i := range 300 {
+		m := Message{Key: []byte("k"), ID: strconv.Itoa(i), Value: make([]byte, rng.Uint64()%3000)}
+		rng.Read(m.Value)
+		msgs = append(msgs, m)
+	}
+	// A batch of them all is too large for the topic; none of them is.
+	if err := w.Write(context30(t), msgs); err != nil {
+		t.Fatal(err)
+	}
+	checkOrder(t, c, "out", msgs)
+
+	large := Message{Key: []byte("k"), ID: "in-0-17", Value: make([]byte, 30_000)}
+	rng.Read(large.Value)
+	err := w.Write(context30(t), append(msgs[:5:5], large))
+	if want := `topic "out" does not take the message with id "in-0-17" and key "k", which has 30000 bytes: set max.message.bytes of the topic to more`; err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
 	}
 }

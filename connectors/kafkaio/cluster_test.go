@@ -1,0 +1,513 @@
+package kafkaio
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// An authority signs certificates.
+type authority struct {
+	t    testing.TB
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	file string // its certificate
+}
+
+func newAuthority(t testing.TB, name string) *authority {
+	a := &authority{t: t, cert: &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}}
+	a.key = newKey(t)
+	der, err := x509.CreateCertificate(rand.Reader, a.cert, a.cert, a.key.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.cert, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	a.file = writePEM(t, "CERTIFICATE", der)
+	return a
+}
+
+func newKey(t testing.TB) *ecdsa.PrivateKey {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func writePEM(t testing.TB, kind string, der []byte) string {
+	return writeFile(t, string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})))
+}
+
+func writeFile(t testing.TB, text string) string {
+	name := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// sign returns the files of a certificate for a host, valid till then.
+func (a *authority) sign(host string, till time.Time) (cert, key string) {
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: host},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: till,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	if ip := net.ParseIP(host); ip != nil {
+		template.IPAddresses = []net.IP{ip}
+	} else {
+		template.DNSNames = []string{host}
+	}
+	k := newKey(a.t)
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, k.Public(), a.key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(k)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return writePEM(a.t, "CERTIFICATE", der), writePEM(a.t, "PRIVATE KEY", keyDER)
+}
+
+func (a *authority) server(host string, till time.Time) *tls.Config {
+	cert, key := a.sign(host, till)
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}}
+}
+
+// serve answers each connection to a loopback port by f.
+func serve(t testing.TB, f func(net.Conn)) Cluster {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				f(c)
+			}()
+		}
+	}()
+	return Cluster{Brokers: []string{ln.Addr().String()}}
+}
+
+// nobody is the address of a port at which nothing listens.
+func nobody(t testing.TB) string {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.Close()
+	return ln.Addr().String()
+}
+
+func one(t testing.TB, opts ...kfake.Opt) Cluster {
+	_, c := fake(t, append([]kfake.Opt{kfake.NumBrokers(1)}, opts...)...)
+	return c
+}
+
+func TestCheck(t *testing.T) {
+	hour := time.Now().Add(time.Hour)
+	ca, other := newAuthority(t, "our authority"), newAuthority(t, "their authority")
+	overTLS := one(t, kfake.TLS(ca.server("127.0.0.1", hour)))
+	misnamed := one(t, kfake.TLS(ca.server("kafka.example", hour)))
+	expired := one(t, kfake.TLS(ca.server("127.0.0.1", time.Now().Add(-time.Minute))))
+	mutual := func(max uint16) Cluster {
+		config := ca.server("127.0.0.1", hour)
+		config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
+		config.ClientCAs.AddCert(ca.cert)
+		config.MaxVersion = max
+		return one(t, kfake.TLS(config))
+	}
+	mutual12, mutual13 := mutual(tls.VersionTLS12), mutual(tls.VersionTLS13)
+	cert, key := ca.sign("client", hour)
+	wrongCert, wrongKey := other.sign("client", hour)
+
+	t.Setenv("RIGHT", "secret&sound")
+	t.Setenv("WRONG", "secret&wrong")
+	login := func(mechanism, env string) *SASL {
+		return &SASL{Mechanism: mechanism, Username: "ann", Password: Secret{Env: env}}
+	}
+	guarded := one(t, kfake.EnableSASL(),
+		kfake.Superuser("PLAIN", "ann", "secret&sound"), kfake.Superuser("SCRAM-SHA-256", "ann", "secret&sound"), kfake.Superuser("SCRAM-SHA-512", "ann", "secret&sound"))
+	both := one(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-512", "ann", "secret&sound"), kfake.TLS(ca.server("127.0.0.1", hour)))
+	// What Kafka says; the fake says other things.
+	answering := func(code int16, mechanisms ...string) Cluster {
+		k, c := fake(t, kfake.NumBrokers(1))
+		k.ControlKey(int16(kmsg.SASLHandshake), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			k.KeepControl()
+			res := req.ResponseKind().(*kmsg.SASLHandshakeResponse)
+			res.ErrorCode, res.SupportedMechanisms = code, mechanisms
+			return res, nil, true
+		})
+		return c
+	}
+	refusing := func() Cluster {
+		k, c := fake(t, kfake.NumBrokers(1), kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-512", "ann", "secret&sound"))
+		k.ControlKey(int16(kmsg.SASLAuthenticate), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			k.KeepControl()
+			res := req.ResponseKind().(*kmsg.SASLAuthenticateResponse)
+			message := "Authentication failed: Invalid username or password"
+			res.ErrorCode, res.ErrorMessage = kerr.SaslAuthenticationFailed.Code, &message
+			return res, nil, true
+		})
+		return c
+	}
+	plain := one(t)
+	gone := nobody(t)
+	advertising := one(t, kfake.ListenFn(func(network, address string) (net.Listener, error) {
+		ln, err := net.Listen(network, address)
+		return &elsewhere{ln, gone}, err
+	}))
+	advertising.Brokers = []string{lastListener.Listener.Addr().String()}
+
+	web := serve(t, func(c net.Conn) { io.WriteString(c, "HTTP/1.1 400 Bad Request\r\n\r\n"); io.Copy(io.Discard, c) })
+	// A Kafka broker hangs up on a request that claims to have hundreds of megabytes.
+	strict := serve(t, func(c net.Conn) { bufio.NewReader(c).Peek(4) })
+
+	for _, test := range []struct {
+		name    string
+		cluster Cluster
+		tls     *TLS
+		sasl    *SASL
+		want    string // "" where all is well
+	}{
+		{"plain", plain, nil, nil, ""},
+		{"TLS", overTLS, &TLS{CA: ca.file}, nil, ""},
+		{"client certificate", mutual13, &TLS{CA: ca.file, Cert: cert, Key: key}, nil, ""},
+		{"client certificate, TLS 1.2", mutual12, &TLS{CA: ca.file, Cert: cert, Key: key}, nil, ""},
+		{"PLAIN", guarded, nil, login("PLAIN", "RIGHT"), ""},
+		{"SCRAM-SHA-256", guarded, nil, login("SCRAM-SHA-256", "RIGHT"), ""},
+		{"SCRAM-SHA-512", guarded, nil, login("SCRAM-SHA-512", "RIGHT"), ""},
+		{"SCRAM over TLS", both, &TLS{CA: ca.file}, login("SCRAM-SHA-512", "RIGHT"), ""},
+
+		{"refused", Cluster{Brokers: []string{gone}}, nil, nil, `broker ADDR refuses the connection: nothing listens there; check host and port, and that Kafka is running`},
+		{"no TLS here", plain, &TLS{CA: ca.file}, nil, `broker ADDR accepts a connection, but did not answer to TLS within …: this is probably a port without TLS; leave out tls, or use the port that has it`},
+		{"no TLS here, strict", strict, &TLS{CA: ca.file}, nil, `broker ADDR does not speak TLS at this port: leave out tls, or use the port that does`},
+		{"TLS here", overTLS, nil, nil, `broker ADDR … TLS; set tls, or use the port without`},
+		{"hangs up", strict, nil, nil, `broker ADDR hangs up at the first request: this is probably a port with TLS; set tls, or use the port without`},
+		{"other authority", overTLS, &TLS{CA: other.file}, nil, `broker ADDR shows a certificate of an authority that is not trusted ("our authority"): the authority's certificate is not in tls.ca, …/file`},
+		{"system's authorities", overTLS, &TLS{}, nil, `broker ADDR shows a certificate of an authority that is not trusted ("our authority"): set tls.ca to the PEM file of that authority`},
+		{"other name", misnamed, &TLS{CA: ca.file}, nil, `broker ADDR shows a certificate that is not for this name (x509: …): name the broker as its certificate does`},
+		{"expired", expired, &TLS{CA: ca.file}, nil, `broker ADDR shows a certificate that is not valid: x509: certificate has expired …`},
+		{"no client certificate", mutual13, &TLS{CA: ca.file}, nil, `broker ADDR probably asks for a client certificate: set tls.cert and tls.key (it says: certificate required)`},
+		{"no client certificate, TLS 1.2", mutual12, &TLS{CA: ca.file}, nil, `broker ADDR probably asks for a client certificate: set tls.cert and tls.key (it says: handshake failure)`},
+		{"wrong client certificate", mutual13, &TLS{CA: ca.file, Cert: wrongCert, Key: wrongKey}, nil, `broker ADDR does not accept the client certificate …/file: it must be valid, and of an authority that the broker trusts (it says: …)`},
+		{"wrong client certificate, TLS 1.2", mutual12, &TLS{CA: ca.file, Cert: wrongCert, Key: wrongKey}, nil, `broker ADDR breaks off the TLS handshake: handshake failure`},
+		{"wrong password, PLAIN", guarded, nil, login("PLAIN", "WRONG"), `broker ADDR refuses the login of user "ann" by PLAIN: the name or the password (in the environment variable WRONG) is wrong, or the user is not set up for this mechanism`},
+		{"wrong password, SCRAM-SHA-256", guarded, nil, login("SCRAM-SHA-256", "WRONG"), `broker ADDR refuses the login of user "ann" by SCRAM-SHA-256: the name or the password (in the environment variable WRONG) is wrong, or the user is not set up for this mechanism`},
+		{"wrong password, SCRAM-SHA-512", guarded, nil, login("SCRAM-SHA-512", "WRONG"), `broker ADDR refuses the login of user "ann" by SCRAM-SHA-512: the name or the password (in the environment variable WRONG) is wrong, or the user is not set up for this mechanism`},
+		{"wrong password, said so", refusing(), nil, login("SCRAM-SHA-512", "WRONG"), `broker ADDR refuses the login of user "ann" by SCRAM-SHA-512: the name or the password (in the environment variable WRONG) is wrong, or the user is not set up for this mechanism`},
+		{"no login", guarded, nil, nil, `broker ADDR hangs up on a client that has not logged in: set sasl, or use a port that asks for no login`},
+		{"no login here", answering(kerr.IllegalSaslState.Code), nil, login("PLAIN", "RIGHT"), `broker ADDR asks for no login at this port: leave out sasl, or use the port that does`},
+		{"other mechanism", answering(kerr.UnsupportedSaslMechanism.Code, "OAUTHBEARER", "SCRAM-SHA-512"), nil, login("PLAIN", "RIGHT"), `broker ADDR does not offer PLAIN, but OAUTHBEARER, SCRAM-SHA-512: set sasl.mechanism to one of these`},
+		{"web server", web, nil, nil, `ADDR is no Kafka broker: its answer begins with "HTTP"`},
+		{"advertised", advertising, nil, nil, `broker ADDR answers, but sends clients on to an address that cannot be used (in advertised.listeners of node 0): broker GONE refuses the connection: …`},
+		{"second of two", Cluster{Brokers: []string{gone, plain.Brokers[0]}}, nil, nil, ""},
+		{"none of two", Cluster{Brokers: []string{gone, web.Brokers[0]}}, nil, nil, `none of the 2 brokers can be used: broker GONE refuses the connection: …; WEB is no Kafka broker: its answer begins with "HTTP"`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := test.cluster
+			c.TLS, c.SASL = test.tls, test.sasl
+			patience := 30 * time.Second
+			if test.name == "no TLS here" { // the fake waits for the rest of a request
+				patience = 200 * time.Millisecond
+			}
+			within := func() context.Context {
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				t.Cleanup(cancel)
+				return ctx
+			}
+			got := ""
+			if err := c.Check(within()); err != nil {
+				got = err.Error()
+			}
+			want := strings.NewReplacer("ADDR", c.Brokers[0], "GONE", gone, "WEB", web.Brokers[0]).Replace(test.want)
+			if !like(got, want) {
+				t.Errorf("got  %s\nwant %s", got, want)
+			}
+			if strings.Contains(got, "secret&") {
+				t.Errorf("the password is in %q", got)
+			}
+			// Whoever asks something gets the same answer.
+			if _, err := c.Partitions(within(), nil); test.want != "" && test.name != "advertised" && (err == nil || !like(err.Error(), want)) {
+				t.Errorf("got from Partitions %v\nwant %s", err, want)
+			}
+		})
+	}
+}
+
+// like reports whether got is want, where each "…" stands for anything.
+func like(got, want string) bool {
+	parts := strings.Split(want, "…")
+	if len(parts) == 1 {
+		return got == want
+	}
+	rest, ok := strings.CutPrefix(got, parts[0])
+	for _, p := range parts[1 : len(parts)-1] {
+		var found bool
+		_, rest, found = strings.Cut(rest, p)
+		ok = ok && found
+	}
+	return ok && strings.HasSuffix(rest, parts[len(parts)-1])
+}
+
+type elsewhere struct {
+	net.Listener
+	addr string
+}
+
+var lastListener *elsewhere
+
+func (l *elsewhere) Addr() net.Addr {
+	lastListener = l
+	return addr(l.addr)
+}
+
+type addr string
+
+func (addr) Network() string  { return "tcp" }
+func (a addr) String() string { return string(a) }
+
+func TestTopics(t *testing.T) {
+	k, c := fake(t, kfake.SeedTopics(3, "measurements"), kfake.SeedTopics(1, "alerts"), kfake.DefaultNumPartitions(5))
+	ctx := context30(t)
+
+	got, err := c.Partitions(ctx, []string{"measurements", "alerts"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(map[string]int{"measurements": 3, "alerts": 1}, got); d != "" {
+		t.Error(d)
+	}
+	if _, err = c.Partitions(ctx, nil); err != nil {
+		t.Error(err)
+	}
+	for _, test := range []struct {
+		topics []string
+		want   string
+	}{
+		{[]string{"measurement"}, `topic "measurement" (did you mean "measurements"?) does not exist: create it, or correct its name`},
+		{[]string{"nothing-like-it"}, `topic "nothing-like-it" does not exist: create it, or correct its name`},
+		{[]string{"measurements", "other-topic", "alert"}, `topics "alert" (did you mean "alerts"?), "other-topic" do not exist: create them, or correct their names`},
+	} {
+		if _, err := c.Partitions(ctx, test.topics); err == nil || err.Error() != test.want {
+			t.Errorf("%q: got %v\nwant %s", test.topics, err, test.want)
+		}
+	}
+
+	for _, test := range []struct {
+		topic      string
+		partitions int
+		config     map[string]string
+		created    bool
+		want       int
+	}{
+		{"log", 2, map[string]string{"cleanup.policy": "compact", "max.message.bytes": "2000000"}, true, 2},
+		{"log", 7, nil, false, 2},
+		{"default", 0, nil, true, 5},
+	} {
+		created, err := c.Create(ctx, test.topic, test.partitions, test.config)
+		if err != nil || created != test.created {
+			t.Errorf("Create %q: got %v, %v; want %v", test.topic, created, err, test.created)
+		}
+		if info := k.TopicInfo(test.topic); info == nil {
+			t.Errorf("topic %q does not exist", test.topic)
+		}
+		if got, err := c.Partitions(ctx, []string{test.topic}); err != nil || got[test.topic] != test.want {
+			t.Errorf("topic %q has %d partitions (%v), want %d", test.topic, got[test.topic], err, test.want)
+		}
+	}
+	for _, test := range []struct {
+		code *kerr.Error
+		want string
+	}{
+		{kerr.InvalidConfig, `topic "bad" cannot be created: [40] Invalid Configuration: the configuration is invalid (cleanup.policy cannot be shred)`},
+		{kerr.TopicAlreadyExists, ""}, // somebody was quicker
+	} {
+		k.ControlKey(int16(kmsg.CreateTopics), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			res := req.ResponseKind().(*kmsg.CreateTopicsResponse)
+			message := "cleanup.policy cannot be shred"
+			res.Topics = []kmsg.CreateTopicsResponseTopic{{Topic: "bad", ErrorCode: test.code.Code, ErrorMessage: &message}}
+			return res, nil, true
+		})
+		created, err := c.Create(ctx, "bad", 1, nil)
+		if created || (err == nil) != (test.want == "") || err != nil && err.Error() != test.want {
+			t.Errorf("got %v, %v\nwant %s", created, err, test.want)
+		}
+	}
+
+	config, err := c.Config(ctx, "log", "cleanup.policy", "max.message.bytes")
+	if d := cmp.Diff(map[string]string{"cleanup.policy": "compact", "max.message.bytes": "2000000"}, config); d != "" || err != nil {
+		t.Error(d, err)
+	}
+	if config, err = c.Config(ctx, "alerts", "cleanup.policy"); err != nil || config["cleanup.policy"] != "delete" {
+		t.Errorf("got cleanup.policy %q (%v) by default", config["cleanup.policy"], err)
+	}
+	if config, err = c.Config(ctx, "alerts"); err != nil || len(config) < 3 {
+		t.Errorf("got %d settings (%v) when all were asked for", len(config), err)
+	}
+	if _, err = c.Config(ctx, "alert"); err == nil || !like(err.Error(), `topic "alert" (did you mean "alerts"?) does not exist: …`) {
+		t.Error(err)
+	}
+}
+
+func TestTopicsForbidden(t *testing.T) {
+	t.Setenv("PASSWORD", "secret")
+	c := one(t, kfake.SeedTopics(1, "seen", "hidden"), kfake.EnableSASL(), kfake.EnableACLs(),
+		kfake.Superuser("PLAIN", "root", "root"), kfake.User("PLAIN", "ann", "secret",
+			kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: "seen", Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: kmsg.ACLOperationDescribe, Allow: true}))
+	c.SASL = &SASL{Mechanism: "PLAIN", Username: "ann", Password: Secret{Env: "PASSWORD"}}
+	ctx := context30(t)
+	if _, err := c.Partitions(ctx, []string{"seen"}); err != nil {
+		t.Error(err)
+	}
+	_, partitions := c.Partitions(ctx, []string{"hidden"})
+	_, create := c.Create(ctx, "new", 1, nil)
+	_, config := c.Config(ctx, "seen")
+	_, writer := NewWriter(ctx, Sink{Cluster: c, Topic: "hidden"}, quiet)
+	w := newWriter(t, c, "seen")
+	write := w.Write(ctx, []Message{{Value: []byte("x")}})
+	for _, test := range []struct {
+		err  error
+		want string
+	}{
+		{partitions, `user "ann" may not see topic "hidden": allow it the operation Describe on it`},
+		{create, `user "ann" may not create topic "new": create it yourself, or allow the operation Create on it`},
+		{config, `user "ann" may not read the settings of topic "seen": allow the operation DescribeConfigs on it`},
+		{writer, `user "ann" may not see topic "hidden": allow it the operation Describe on it`},
+		{write, `user "ann" may not write to topic "seen": allow the operation Write on it`},
+	} {
+		if test.err == nil || test.err.Error() != test.want {
+			t.Errorf("got  %v\nwant %s", test.err, test.want)
+		}
+	}
+}
+
+func TestClusterRefused(t *testing.T) {
+	t.Setenv("EMPTY", "")
+	t.Setenv("FULL", "secret")
+	brokers := []string{"localhost:9092"}
+	folder := t.TempDir()
+	login := func(s Secret) *SASL { return &SASL{Mechanism: "PLAIN", Username: "ann", Password: s} }
+	for _, test := range []struct {
+		cluster Cluster
+		want    string
+	}{
+		{Cluster{}, "no broker is given: name one or more as host:port"},
+		{Cluster{Brokers: []string{"kafka://a:1"}}, `broker "kafka://a:1" is not of the form host:port`},
+		{Cluster{Brokers: []string{"a:1,b:2"}}, `broker "a:1,b:2" is not of the form host:port`},
+		{Cluster{Brokers: []string{"a:0"}}, `broker "a:0" is not of the form host:port`},
+		{Cluster{Brokers: []string{""}}, `broker "" is not of the form host:port`},
+		{Cluster{Brokers: brokers, SASL: &SASL{Mechanism: "GSSAPI"}}, `sasl.mechanism "GSSAPI" is not known: it is one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512`},
+		{Cluster{Brokers: brokers, SASL: &SASL{Mechanism: "PLAIN", Password: Secret{Env: "FULL"}}}, "sasl.username is missing"},
+		{Cluster{Brokers: brokers, SASL: login(Secret{})}, "sasl.password: a secret has no place: name an environment variable (env) or a file (file)"},
+		{Cluster{Brokers: brokers, SASL: login(Secret{Env: "FULL", File: "x"})}, "sasl.password: a secret is in the variable FULL or in the file x: give one of them"},
+		{Cluster{Brokers: brokers, SASL: login(Secret{Env: "MISSING_"})}, "sasl.password: the environment variable MISSING_, which holds a secret, is not set"},
+		{Cluster{Brokers: brokers, SASL: login(Secret{Env: "EMPTY"})}, "sasl.password: the environment variable EMPTY, which holds a secret, is empty"},
+		{Cluster{Brokers: brokers, SASL: login(Secret{File: folder + "/none"})}, "sasl.password: the file " + folder + "/none, which holds a secret, cannot be read: no such file or directory"},
+		{Cluster{Brokers: brokers, SASL: login(Secret{File: writeFile(t, "\n")})}, "sasl.password: the file …, which holds a secret, is empty"},
+		{Cluster{Brokers: brokers, TLS: &TLS{CA: folder + "/none"}}, "tls.ca: " + folder + "/none cannot be read: no such file or directory"},
+		{Cluster{Brokers: brokers, TLS: &TLS{CA: writeFile(t, "no PEM")}}, "tls.ca: … holds no certificate in PEM form"},
+		{Cluster{Brokers: brokers, TLS: &TLS{Cert: "x"}}, "tls.cert and tls.key belong together: give both or neither"},
+		{Cluster{Brokers: brokers, TLS: &TLS{Cert: folder + "/none", Key: "x"}}, "tls.cert … and tls.key x cannot be used: …"},
+	} {
+		if err := test.cluster.Check(context30(t)); err == nil || !like(err.Error(), test.want) {
+			t.Errorf("got  %v\nwant %s", err, test.want)
+		}
+		if _, err := test.cluster.Client(); err == nil || !like(err.Error(), test.want) {
+			t.Errorf("got from Client %v\nwant %s", err, test.want)
+		}
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	got, err := Cluster{Brokers: []string{"a", "b:1", "::1", "[::1]:2", "[::1]", "127.0.0.1"}}.addresses()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{"a:9092", "b:1", "[::1]:9092", "[::1]:2", "[::1]:9092", "127.0.0.1:9092"}, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// A cluster travels to workers as JSON; kafka-go's dialer and client then
+// connect as Check does.
+func TestDialerAndClient(t *testing.T) {
+	ca := newAuthority(t, "ours")
+	for _, test := range []struct{ name, secret, file string }{{"line end", "a secret ", "a secret \n"}, {"CRLF", "s", "s\r\n"}, {"none", "s", "s"}} {
+		t.Run(test.name, func(t *testing.T) {
+			c := one(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "ann", test.secret), kfake.TLS(ca.server("127.0.0.1", time.Now().Add(time.Hour))), kfake.SeedTopics(3, "x"))
+			c.TLS = &TLS{CA: ca.file}
+			c.SASL = &SASL{Mechanism: "SCRAM-SHA-256", Username: "ann", Password: Secret{File: writeFile(t, test.file)}}
+			b, err := json.Marshal(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var worker Cluster
+			if err := json.Unmarshal(b, &worker); err != nil {
+				t.Fatal(err)
+			}
+
+			d, err := worker.Dialer()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d.ClientID != "hafvf" || d.Timeout != 10*time.Second {
+				t.Errorf("client id %q, timeout %v", d.ClientID, d.Timeout)
+			}
+			conn, err := d.DialLeader(context30(t), "tcp", c.Brokers[0], "x", 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn.Close()
+
+			cl, err := worker.Client()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer cl.Transport.(*kafka.Transport).CloseIdleConnections()
+			md, err := cl.Metadata(context30(t), &kafka.MetadataRequest{Topics: []string{"x"}})
+			if err != nil || len(md.Topics[0].Partitions) != 3 {
+				t.Errorf("got %v, %v", md, err)
+			}
+		})
+	}
+}
