@@ -22,6 +22,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf16"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 )
@@ -41,6 +42,17 @@ func Fake(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
 // A Config says how a broker is to treat its clients. The zero value is a
 // broker that takes everybody, unencrypted.
 type Config struct {
+	// TLS encrypts, with the broker's Certificates.
+	TLS bool
+	// ClientAuth makes the broker demand a certificate of its authority from
+	// clients. It implies TLS.
+	ClientAuth bool
+	// SASL is PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 and makes the broker demand
+	// it of clients, with this user and password. For SCRAM these are of
+	// printable ASCII without commas and double quotes, which Kafka's own tool
+	// does not take.
+	SASL           string
+	User, Password string
 	// Properties are set in server.properties last, over what is there.
 	Properties map[string]string
 }
@@ -54,10 +66,12 @@ const patience = 2 * time.Minute
 // which is plaintext whatever the Config says.
 type Broker struct {
 	*Client
-	kafka  kafka
-	folder string
-	addr   string
-	proc   *process
+	// Certificates are empty without TLS.
+	Certificates Certificates
+	kafka        kafka
+	folder       string
+	addr         string
+	proc         *process
 }
 
 // Start starts a broker on free ports of the loopback and returns when it
@@ -69,13 +83,13 @@ type Broker struct {
 func Start(t testing.TB, cfg Config) *Broker {
 	t.Helper()
 	b := &Broker{kafka: install(t), folder: t.TempDir()}
+	b.configure(t, cfg)
 	t.Cleanup(func() {
 		b.Kill()
 		if t.Failed() {
-			t.Logf("the broker's log ended with\n%s", b.tail())
+			t.Logf("the log of the broker on %s ended with\n%s", b.addr, b.tail())
 		}
 	})
-	b.configure(t, cfg)
 	b.run(t)
 	return b
 }
@@ -94,8 +108,8 @@ func (b *Broker) configure(t testing.TB, cfg Config) {
 		"inter.broker.listener.name":     "INTERNAL",
 		"listeners":                      "CLIENT://" + client + ",INTERNAL://" + internal + ",CONTROLLER://" + controller,
 		"advertised.listeners":           "CLIENT://" + client + ",INTERNAL://" + internal,
-		"listener.security.protocol.map": "CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
-		"log.dirs":                       filepath.Join(b.folder, "data"),
+		"listener.security.protocol.map": "CLIENT:" + cfg.protocol() + ",INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+		"log.dirs":                       "data",
 
 		"auto.create.topics.enable":                "false",
 		"offsets.topic.replication.factor":         "1",
@@ -110,6 +124,7 @@ func (b *Broker) configure(t testing.TB, cfg Config) {
 		"broker.session.timeout.ms":    "3000",
 		"broker.heartbeat.interval.ms": "500",
 	}
+	users := b.secure(t, cfg, properties)
 	maps.Copy(properties, cfg.Properties)
 	var text strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
@@ -117,15 +132,52 @@ func (b *Broker) configure(t testing.TB, cfg Config) {
 	}
 	b.write(t, "server.properties", text.String())
 	b.write(t, "log4j.properties", log4j)
-	var id [16]byte
-	rand.Read(id[:])
-	id[0] &= 0x7f // an id that begins with '-' would be an option
-	args := []string{"kafka.tools.StorageTool", "format",
-		"--cluster-id", base64.RawURLEncoding.EncodeToString(id[:]), "--config", b.file("server.properties")}
-	out, err := b.java(args...).CombinedOutput()
+	format := append([]string{"kafka.tools.StorageTool", "format", "--config", "server.properties", "--cluster-id", clusterID()}, users...)
+	out, err := b.java(format...).CombinedOutput()
 	if err != nil {
-		t.Fatalf("the broker's data folder cannot be formatted: %v\n%s", err, out)
+		t.Fatalf("the broker's data folder cannot be formatted: %v\n%s", err, ending(string(out)))
 	}
+}
+
+// secure sets the properties of the clients' listener and returns the arguments
+// that make its users known when the data folder is formatted.
+func (b *Broker) secure(t testing.TB, cfg Config, properties map[string]string) (users []string) {
+	t.Helper()
+	if cfg.TLS || cfg.ClientAuth {
+		b.Certificates = NewCertificates(t)
+		b.write(t, "keystore.pem", read(t, b.Certificates.ServerKey)+read(t, b.Certificates.ServerCert))
+		maps.Copy(properties, map[string]string{
+			"listener.name.client.ssl.keystore.type":       "PEM",
+			"listener.name.client.ssl.keystore.location":   "keystore.pem",
+			"listener.name.client.ssl.truststore.type":     "PEM",
+			"listener.name.client.ssl.truststore.location": b.Certificates.CA,
+		})
+	}
+	if cfg.ClientAuth {
+		properties["listener.name.client.ssl.client.auth"] = "required"
+	}
+	if cfg.SASL == "" {
+		return nil
+	}
+	if cfg.User == "" || cfg.Password == "" {
+		t.Fatal("with SASL the broker needs a User and a Password")
+	}
+	properties["listener.name.client.sasl.enabled.mechanisms"] = cfg.SASL
+	jaas := "listener.name.client." + strings.ToLower(cfg.SASL) + ".sasl.jaas.config"
+	switch cfg.SASL {
+	case "PLAIN":
+		properties[jaas] = fmt.Sprintf("org.apache.kafka.common.security.plain.PlainLoginModule required %s=%s;",
+			quote("user_"+cfg.User), quote(cfg.Password))
+	case "SCRAM-SHA-256", "SCRAM-SHA-512":
+		if strings.ContainsFunc(cfg.User+cfg.Password, func(r rune) bool { return r < ' ' || r > '~' || r == ',' || r == '"' }) {
+			t.Fatal("a user and password for SCRAM may hold printable ASCII without commas and double quotes")
+		}
+		properties[jaas] = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+		users = []string{"--add-scram", fmt.Sprintf(`%s=[name="%s",password="%s"]`, cfg.SASL, cfg.User, cfg.Password)}
+	default:
+		t.Fatalf("SASL mechanism %q is not known: it is one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512", cfg.SASL)
+	}
+	return users
 }
 
 const log4j = `log4j.rootLogger=INFO, out
@@ -134,9 +186,43 @@ log4j.appender.out.layout=org.apache.log4j.PatternLayout
 log4j.appender.out.layout.ConversionPattern=%d{HH:mm:ss,SSS} %p %c{1} %m%n
 `
 
-// escape makes s the value of a Java property.
+// protocol is Kafka's name of the security of a listener.
+func (cfg Config) protocol() string {
+	encrypted := cfg.TLS || cfg.ClientAuth
+	switch {
+	case encrypted && cfg.SASL != "":
+		return "SASL_SSL"
+	case encrypted:
+		return "SSL"
+	case cfg.SASL != "":
+		return "SASL_PLAINTEXT"
+	}
+	return "PLAINTEXT"
+}
+
+func clusterID() string {
+	var id [16]byte
+	rand.Read(id[:])
+	id[0] &= 0x7f // an id that begins with '-' would be an option
+	return base64.RawURLEncoding.EncodeToString(id[:])
+}
+
+// quote makes s a word of a JAAS configuration.
+func quote(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
+}
+
+// escape makes s the value of a Java property: a file of those is in Latin-1.
 func escape(s string) string {
-	return strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`).Replace(s)
+	var out strings.Builder
+	for _, unit := range utf16.Encode([]rune(s)) {
+		if unit == '\\' || unit <= ' ' || unit > '~' {
+			fmt.Fprintf(&out, `\u%04x`, unit)
+		} else {
+			out.WriteByte(byte(unit))
+		}
+	}
+	return out.String()
 }
 
 func (b *Broker) file(name string) string { return filepath.Join(b.folder, name) }
@@ -148,10 +234,24 @@ func (b *Broker) write(t testing.TB, name, text string) {
 	}
 }
 
+func read(t testing.TB, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// java is a command that works in the broker's folder. The names of files that
+// it is given are relative to it: Kafka splits a list of folders at the commas
+// that the name of a subtest may hold.
 func (b *Broker) java(args ...string) *exec.Cmd {
-	return exec.Command(b.kafka.java, append([]string{"-Xms256m", "-Xmx512m",
-		"-Dlog4j.configuration=file:" + b.file("log4j.properties"),
+	cmd := exec.Command(b.kafka.java, append([]string{"-Xms256m", "-Xmx512m",
+		"-Dlog4j.configuration=file:log4j.properties",
 		"-cp", filepath.Join(b.kafka.jars, "*")}, args...)...)
+	cmd.Dir = b.folder
+	return cmd
 }
 
 // run starts the process and waits until it serves.
@@ -162,7 +262,7 @@ func (b *Broker) run(t testing.TB) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	cmd := b.java("kafka.Kafka", b.file("server.properties"))
+	cmd := b.java("kafka.Kafka", "server.properties")
 	cmd.Stdout, cmd.Stderr = log, log
 	if b.proc, err = spawn(cmd); err != nil {
 		t.Fatalf("the broker's process does not start: %v", err)
@@ -198,15 +298,18 @@ func (b *Broker) Restart(t testing.TB) {
 	b.run(t)
 }
 
-// tail is the end of the broker's log.
 func (b *Broker) tail() string {
-	const most = 40
 	text, err := os.ReadFile(b.file("broker.log"))
 	if err != nil {
 		return err.Error()
 	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return strings.Join(lines[max(0, len(lines)-most):], "\n")
+	return ending(string(text))
+}
+
+// ending is the last 40 lines of a text.
+func ending(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-40):], "\n")
 }
 
 // freePorts returns n addresses on the loopback that nobody listens on. The
