@@ -8,6 +8,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
 	"hafvf/connectors"
+	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf"
 	"hafvf/transforms"
 )
@@ -162,6 +163,27 @@ func describeFilter(c hafvf.Config, rules []transforms.Rule) string {
 		fmt.Fprintf(&b, ", %d exceptions", len(rules))
 	}
 	return b.String()
+}
+
+// on returns the graph with an embedded broker's cluster.
+func (g *Graph) on(c kafkaio.Cluster) *Graph {
+	here := *g
+	t := g.source.(topicSource)
+	configured := t.Cluster.Brokers
+	t.Cluster = c
+	here.source = t
+	move := func(s graphSink) graphSink {
+		if s.topic != nil && slices.Equal(s.topic.Cluster.Brokers, configured) {
+			s.topic = &kafkaio.Sink{Cluster: c, Topic: s.topic.Topic}
+		}
+		return s
+	}
+	here.sink, here.dead = move(g.sink), move(g.dead)
+	if g.alerts != nil {
+		alerts := move(*g.alerts)
+		here.alerts = &alerts
+	}
+	return &here
 }
 
 // sinks are the graph's, by name.

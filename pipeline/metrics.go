@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -65,6 +67,22 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 			c <- prometheus.MustNewConstMetric(lagDesc, prometheus.GaugeValue, float64(lag), partition)
 		}
 	}
+}
+
+// stalled is how long records may be worked on before a run counts as unhealthy.
+const stalled = 5 * time.Minute
+
+// Health says what is wrong with the run.
+func (m *Metrics) Health() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.run == nil:
+		return errors.New("the run has not begun")
+	case m.run.ledger != nil && m.run.ledger.Busy() > stalled:
+		return fmt.Errorf("the same records have been worked on for %v", m.run.ledger.Busy().Round(time.Second))
+	}
+	return nil
 }
 
 func (m *Metrics) follow(r *run) {

@@ -34,6 +34,8 @@ type Run struct {
 	Log *slog.Logger
 	// Metrics, where they are set, follow the run.
 	Metrics *Metrics
+	// Example, where it is set, fills the topic of an embedded broker.
+	Example func(context.Context, kafkaio.Sink) error
 }
 
 // Execute runs the graph to the end of its input. When stop is closed, the
@@ -49,7 +51,13 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 		state.log = slog.New(slog.DiscardHandler)
 	}
 	defer func() { err = errors.Join(err, state.close(ctx, err == nil)) }()
-	if err := state.open(ctx, r.Graph); err != nil {
+	graph := r.Graph
+	if t, ok := graph.source.(topicSource); ok && t.Embedded {
+		if graph, err = r.embed(ctx, state, t); err != nil {
+			return s, err
+		}
+	}
+	if err := state.open(ctx, graph); err != nil {
 		return s, err
 	}
 	running, cancel := context.WithCancelCause(ctx)
@@ -59,7 +67,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 		defer close(followed)
 		r.follow(running, state, stop, func() { cancel(errSuspended) })
 	}()
-	err = execute(running, r.Graph.build(state.name))
+	err = execute(running, graph.build(state.name))
 	suspended := context.Cause(running) == errSuspended
 	cancel(nil)
 	<-followed
@@ -72,9 +80,26 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 		}
 	}
 	s = state.summary()
-	s.detects = r.Graph.detects
+	s.detects = graph.detects
 	s.Elapsed = time.Since(start)
 	return s, nil
+}
+
+// embed starts a broker in this process, fills its topic, and returns the graph
+// with the broker in it.
+func (r Run) embed(ctx context.Context, state *run, t topicSource) (*Graph, error) {
+	cluster, stop, err := kafkaio.Embedded(ctx, t.Cluster, t.Topics)
+	if err != nil {
+		return nil, err
+	}
+	state.release = append(state.release, stop)
+	state.log.Info("an embedded broker listens, and forgets everything at the end", "address", cluster.Brokers[0], "topics", strings.Join(t.Topics, ","))
+	if r.Example != nil {
+		if err := r.Example(ctx, kafkaio.Sink{Cluster: cluster, Topic: t.Topics[0]}); err != nil {
+			return nil, err
+		}
+	}
+	return r.Graph.on(cluster), nil
 }
 
 var errSuspended = errors.New("suspended")

@@ -40,9 +40,10 @@ type part struct {
 	quiet  time.Time // since when nothing has come
 }
 
-func newConsumer(src Source, rest restriction, log *slog.Logger) *consumer {
+// newConsumer opens a consumer, which ends with ctx.
+func newConsumer(ctx context.Context, src Source, rest restriction, log *slog.Logger) *consumer {
 	c := &consumer{src: src, log: log, clock: clockOf(src.Clock), arrived: make(chan struct{}, 1), known: make(chan []span)}
-	c.ctx, c.close = context.WithCancel(context.Background())
+	c.ctx, c.close = context.WithCancel(ctx)
 	c.add(rest.Partitions)
 	if !rest.Bounded {
 		have := map[string]int{}
@@ -155,7 +156,7 @@ var consumers sync.Map // of *consumer by reader, between two calls
 
 // resume returns the consumer of a reader if it has come as far as rest says;
 // otherwise, at first and after a restart, a new one.
-func resume(name string, src Source, rest restriction, log *slog.Logger) *consumer {
+func resume(name string, src Source, rest restriction, ledger *Ledger) *consumer {
 	if v, ok := consumers.LoadAndDelete(name); ok {
 		c := v.(*consumer)
 		if c.at(rest) {
@@ -163,7 +164,11 @@ func resume(name string, src Source, rest restriction, log *slog.Logger) *consum
 		}
 		c.close()
 	}
-	return newConsumer(src, rest, log)
+	ctx, log := context.Background(), slog.Default()
+	if ledger != nil {
+		ctx, log = ledger.ctx, ledger.cfg.Log
+	}
+	return newConsumer(ctx, src, rest, log)
 }
 
 // progress is how far every partition was taken.

@@ -40,7 +40,9 @@ type Ledger struct {
 	stored   map[string]int64      // committed offsets
 	err      error                 // of a commit; ends the run
 
-	stop, done chan struct{}
+	ctx    context.Context // of the readers and the commits
+	cancel context.CancelFunc
+	done   chan struct{}
 }
 
 // A LedgerConfig says what a ledger commits, and where.
@@ -96,8 +98,9 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	l := &Ledger{
 		cfg: cfg, staged: map[string]State{}, ready: map[string]State{}, waiting: map[string][]Position{},
 		handed: map[string]Progress{}, reached: map[string]Progress{}, stored: map[string]int64{},
-		stop: make(chan struct{}), done: make(chan struct{}),
+		done: make(chan struct{}),
 	}
+	l.ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	var err error
 	if l.client, err = cfg.Cluster.Client(); err != nil {
 		return nil, err
@@ -154,7 +157,7 @@ func lastValues(ctx context.Context, src Source, log *slog.Logger) (map[string][
 	}
 	all := map[string][]byte{}
 	rest := restriction{Readers: 1, Partitions: spans, Bounded: true}
-	c := newConsumer(src, rest, log)
+	c := newConsumer(ctx, src, rest, log)
 	defer c.close()
 	for t := (&tracker{rest: rest}); !t.IsDone(); {
 		i, b := c.take()
@@ -287,13 +290,13 @@ func (l *Ledger) commits() {
 			if l.cfg.AtEnd {
 				continue
 			}
-			if err := l.commit(context.Background()); err != nil {
+			if err := l.commit(l.ctx); err != nil && l.ctx.Err() == nil {
 				l.mu.Lock()
 				l.err = err
 				l.mu.Unlock()
 				return
 			}
-		case <-l.stop:
+		case <-l.ctx.Done():
 			return
 		}
 	}
@@ -316,6 +319,10 @@ func (l *Ledger) commit(ctx context.Context) error {
 	}
 	if len(messages) > 0 {
 		if err := l.changelog.Write(ctx, messages); err != nil {
+			l.mu.Lock()
+			maps.Copy(states, l.ready) // what came since holds
+			l.ready = states
+			l.mu.Unlock()
 			return fmt.Errorf("the changelog cannot be written: %w", err)
 		}
 	}
@@ -402,6 +409,16 @@ func (l *Ledger) Suspends() bool { return l.cfg.Group != "" || l.cfg.Changelog !
 // Idle is closed while nothing is in flight; ask anew after it was not.
 func (l *Ledger) Idle() <-chan struct{} { return l.flight.Idle() }
 
+// Busy is how long the records in flight have been there; 0 where there are none.
+func (l *Ledger) Busy() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.inFlight <= 0 {
+		return 0
+	}
+	return time.Since(l.since)
+}
+
 // Lag is how many records of each partition have not been handed over yet.
 func (l *Ledger) Lag() map[string]int64 {
 	l.mu.Lock()
@@ -417,7 +434,7 @@ func (l *Ledger) Lag() map[string]int64 {
 // its outputs are stored.
 func (l *Ledger) Close(ctx context.Context, well bool) error {
 	ledgers.CompareAndDelete(l.cfg.Name, l)
-	close(l.stop)
+	l.cancel()
 	<-l.done
 	l.flight.Close()
 	err := l.err

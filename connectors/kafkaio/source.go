@@ -161,7 +161,7 @@ func (fn *readFn) ProcessElement(ctx context.Context, w *watermark, rt *sdf.Lock
 	ledger := ledgerOf(fn.Ledger)
 	rest := rt.GetRestriction().(restriction)
 	name := fmt.Sprint(fn.Run, "/", rest.Reader)
-	c := resume(name, fn.Source, rest, ledger.logger())
+	c := resume(name, fn.Source, rest, ledger)
 	ended, err := fn.read(ctx, c, ledger, rt, emit)
 	if err != nil || ended {
 		c.close()
@@ -336,6 +336,9 @@ func (src Source) committed(ctx context.Context, client *kafka.Client, partition
 		err = res.Error
 	}
 	all := map[string]map[int]int64{}
+	if errors.Is(err, kafka.GroupIdNotFound) {
+		return all, nil
+	}
 	if err == nil {
 		for topic, list := range res.Topics {
 			all[topic] = map[int]int64{}
