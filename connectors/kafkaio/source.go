@@ -260,8 +260,22 @@ func (src Source) Check(ctx context.Context) error {
 	return err
 }
 
-// spans are all partitions from where they start to where they end.
-func (src Source) spans(ctx context.Context) ([]span, error) {
+// spans are all partitions from where they start to where they end. A cluster
+// that is starting answers after a while.
+func (src Source) spans(ctx context.Context) (all []span, err error) {
+	for wait := firstBackoff; ; wait = min(2*wait, lastBackoff) {
+		if all, err = src.findSpans(ctx); err == nil || !passes(err) {
+			return all, err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+func (src Source) findSpans(ctx context.Context) ([]span, error) {
 	partitions, err := src.Cluster.Partitions(ctx, src.Topics)
 	if err != nil {
 		return nil, err
