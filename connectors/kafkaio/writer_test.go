@@ -1,6 +1,7 @@
 package kafkaio
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/segmentio/kafka-go/compress"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -493,5 +495,71 @@ func TestTooLarge(t *testing.T) {
 	err := w.Write(context30(t), append(msgs[:5:5], large))
 	if want := `topic "out" does not take the message with id "in-0-17" and key "k", which has 30000 bytes: set max.message.bytes of the topic to more`; err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
+
+// lines are n JSON lines of about 700 bytes with digits as of estimates, and
+// 10,000 keys.
+func lines(n int) []Message {
+	rng := rand.New(rand.NewPCG(1, 2))
+	// Numbers of a key's neighbours in time begin with the same digits.
+	f := func() float64 { return 100 + rng.NormFloat64() }
+	msgs := make([]Message, n)
+	for i := range msgs {
+		key, id := fmt.Sprintf("sensor-%04d", rng.IntN(10_000)), fmt.Sprintf("measurements-3-%d", 1_000_000+i)
+		msgs[i] = Message{Key: []byte(key), ID: id, Value: fmt.Appendf(nil, `{"key":%q,"time":"2026-01-02T03:%02d:%02dZ","id":%q,"n":%d,"x":%.3f,`+
+			`"predicted":{"mean":%v,"sd":%v},"estimate":{"mean":%v,"sd":%v,"regime":{"mean":%v,"sd":%v}},"log_predictive":%v,"elbo":%v,"weight":%v,"memory":%v,`+
+			`"levels":[{"alpha":%v,"beta":%v},{"alpha":%v,"beta":%v}],"posterior":{"mu":%v,"kappa":%v,"alpha":%v,"beta":%v},"iterations":3,"converged":true,"forward":{"weight":%v}}`,
+			key, i/60%60, i%60, id, i/10_000, f(), f(), f()/100, f(), f()/100, f()/100, f()/100, f()/100, f(), f(), f(), f(), f(), f(), f(), f(), f(), f(), f(), f())}
+	}
+	return msgs
+}
+
+// Per operation one message, in calls of 5,000 to 8 partitions.
+func BenchmarkWriter(b *testing.B) {
+	_, c := fake(b, kfake.NumBrokers(1), kfake.SeedTopics(8, "out"), kfake.BlackholeProduce())
+	w := newWriter(b, c, "out")
+	msgs := lines(50_000)
+	size := 0
+	for _, m := range msgs {
+		size += len(m.Value)
+	}
+	b.SetBytes(int64(size / len(msgs)))
+	ctx := context.Background()
+	b.ReportAllocs()
+	b.ResetTimer()
+	at := 0
+	for n := b.N; n > 0; n -= 5000 {
+		if err := w.Write(ctx, msgs[at:at+min(n, 5000)]); err != nil {
+			b.Fatal(err)
+		}
+		at = (at + 5000) % len(msgs)
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "messages/s")
+}
+
+// How long a batch of JSON lines takes each of kafka-go's codecs, and what
+// becomes of its size.
+func BenchmarkCompression(b *testing.B) {
+	var batch []byte
+	for _, m := range lines(1400) {
+		batch = append(batch, m.Value...)
+	}
+	for _, codec := range compress.Codecs[1:] {
+		b.Run(codec.Name(), func(b *testing.B) {
+			b.SetBytes(int64(len(batch)))
+			var out bytes.Buffer
+			for b.Loop() {
+				out.Reset()
+				w := codec.NewWriter(&out)
+				if _, err := w.Write(batch); err != nil {
+					b.Fatal(err)
+				}
+				if err := w.Close(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(len(batch))/float64(out.Len()), "ratio")
+		})
 	}
 }
