@@ -1,0 +1,45 @@
+package kafkatest
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+)
+
+// startTied starts cmd so that the kernel kills it when this process dies,
+// however it dies.
+func startTied(cmd *exec.Cmd) error {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	err := make(chan error)
+	parent() <- func() { err <- cmd.Start() }
+	return <-err
+}
+
+// parent returns what starts processes. To the kernel the parent that dies is a
+// thread, and the runtime ends threads as it likes: this one it must keep.
+var parent = sync.OnceValue(func() chan<- func() {
+	calls := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for call := range calls {
+			call()
+		}
+	}()
+	return calls
+})
+
+// lock takes the lock of that name among the processes of this machine and
+// waits for it.
+func lock(name string) (unlock func(), err error) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		f.Close()
+		return nil, &os.PathError{Op: "flock", Path: name, Err: err}
+	}
+	return func() { f.Close() }, nil
+}
