@@ -21,18 +21,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"hafvf/connectors/kafkaio/kafkatest"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// fake starts an in-process broker of three nodes.
 func fake(t testing.TB, opts ...kfake.Opt) (*kfake.Cluster, Cluster) {
 	t.Helper()
-	k, err := kfake.NewCluster(opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(k.Close)
+	k := kafkatest.Fake(t, opts...)
 	return k, Cluster{Brokers: k.ListenAddrs()}
 }
 
@@ -53,25 +50,6 @@ func newWriter(t testing.TB, c Cluster, topic string) *Writer {
 	return w
 }
 
-// readAll reads the first n records of a topic by another client.
-func readAll(t testing.TB, c Cluster, topic string, n int) []*kgo.Record {
-	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cl.Close()
-	var all []*kgo.Record
-	for len(all) < n {
-		f := cl.PollFetches(context30(t))
-		if err := f.Err(); err != nil {
-			t.Fatalf("after %d of %d records: %v", len(all), n, err)
-		}
-		all = append(all, f.Records()...)
-	}
-	return all
-}
-
 func TestWrite(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(4, "out"))
 	w := newWriter(t, c, "out")
@@ -90,7 +68,7 @@ func TestWrite(t *testing.T) {
 	}
 	got := map[string]Message{}
 	last := map[string]string{}
-	for _, r := range readAll(t, c, "out", len(msgs)) {
+	for _, r := range kafkatest.Dial(c.Brokers).Consume(t, "out") {
 		if len(r.Headers) != 1 || r.Headers[0].Key != "id" {
 			t.Fatalf("headers %v, want only the id", r.Headers)
 		}
@@ -115,7 +93,7 @@ func TestWriteNothing(t *testing.T) {
 	if err := w.Write(context30(t), []Message{{}, {Key: []byte{}, Value: []byte{}}}); err != nil {
 		t.Fatal(err)
 	}
-	for i, r := range readAll(t, c, "out", 2) {
+	for i, r := range kafkatest.Dial(c.Brokers).Consume(t, "out") {
 		if (r.Key == nil) != (i == 0) || (r.Value == nil) != (i == 0) || len(r.Headers) != 0 {
 			t.Errorf("record %d has key %v, value %v, headers %v", i, r.Key, r.Value, r.Headers)
 		}
@@ -161,9 +139,9 @@ func TestPartitionWithoutKey(t *testing.T) {
 	}
 }
 
-// checkOrder checks that each partition of a topic has all messages of its keys
-// (strings of a number's digits before a dash), that the ids' first occurrences
-// are in order, and returns how many repeats there are.
+// checkOrder checks that each partition of a topic has the messages of its keys,
+// each for the first time in the order given, and returns how many repeats there
+// are.
 func checkOrder(t *testing.T, c Cluster, topic string, msgs []Message) (repeats int) {
 	t.Helper()
 	n, err := c.Partitions(context30(t), []string{topic})
@@ -173,7 +151,7 @@ func checkOrder(t *testing.T, c Cluster, topic string, msgs []Message) (repeats 
 	var total int
 	got := map[int32][]string{}
 	seen := map[string]bool{}
-	for _, r := range readToEnd(t, c, topic) {
+	for _, r := range kafkatest.Dial(c.Brokers).Consume(t, topic) {
 		id := string(r.Headers[0].Value)
 		total++
 		if !seen[id] {
@@ -191,38 +169,6 @@ func checkOrder(t *testing.T, c Cluster, topic string, msgs []Message) (repeats 
 		t.Errorf("first occurrences (-given +stored):\n%.2000s", d)
 	}
 	return total - len(msgs)
-}
-
-// readToEnd reads a topic up to where its partitions end now.
-func readToEnd(t *testing.T, c Cluster, topic string) []*kgo.Record {
-	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cl.Close()
-	counts, err := c.Partitions(context30(t), []string{topic})
-	if err != nil {
-		t.Fatal(err)
-	}
-	req := kmsg.NewPtrListOffsetsRequest()
-	rt := kmsg.NewListOffsetsRequestTopic()
-	rt.Topic = topic
-	for p := range counts[topic] {
-		rp := kmsg.NewListOffsetsRequestTopicPartition()
-		rp.Partition, rp.Timestamp = int32(p), -1
-		rt.Partitions = append(rt.Partitions, rp)
-	}
-	req.ReplicaID, req.Topics = -1, []kmsg.ListOffsetsRequestTopic{rt}
-	res, err := req.RequestWith(context30(t), cl)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	for _, p := range res.Topics[0].Partitions {
-		n += int(p.Offset)
-	}
-	return readAll(t, c, topic, n)
 }
 
 // numbered are n messages with ids 0, 1, … and 97 keys, all of the same value.
