@@ -747,11 +747,12 @@ func issuer(e x509.UnknownAuthorityError) string {
 // alertError is for a TLS handshake that the broker broke off.
 func (c Cluster) alertError(addr string, alert error) error {
 	text := strings.TrimPrefix(alert.Error(), "tls: ")
+	certificate := strings.Contains(text, "certificate") || text == "handshake failure" // as TLS 1.2 may have it
 	switch {
-	case (strings.Contains(text, "certificate") || text == "handshake failure") && c.TLS.Cert == "":
+	case certificate && c.TLS.Cert == "":
 		return fmt.Errorf("broker %s probably asks for a client certificate: set tls.cert and tls.key (it says: %s)", addr, text)
-	case strings.Contains(text, "certificate"):
-		return fmt.Errorf("broker %s does not accept the client certificate %s: it must be valid, and of an authority that the broker trusts (it says: %s)", addr, c.TLS.Cert, text)
+	case certificate:
+		return fmt.Errorf("broker %s probably does not accept the client certificate %s: it must be valid, and of an authority that the broker trusts (it says: %s)", addr, c.TLS.Cert, text)
 	}
 	return fmt.Errorf("broker %s breaks off the TLS handshake: %s", addr, text)
 }

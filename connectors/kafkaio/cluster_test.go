@@ -3,16 +3,10 @@ package kafkaio
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"io"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -25,45 +19,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"hafvf/connectors/kafkaio/kafkatest"
 )
-
-// An authority signs certificates.
-type authority struct {
-	t    testing.TB
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	file string // its certificate
-}
-
-func newAuthority(t testing.TB, name string) *authority {
-	a := &authority{t: t, cert: &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}}
-	a.key = newKey(t)
-	der, err := x509.CreateCertificate(rand.Reader, a.cert, a.cert, a.key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a.cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	a.file = writePEM(t, "CERTIFICATE", der)
-	return a
-}
-
-func newKey(t testing.TB) *ecdsa.PrivateKey {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-func writePEM(t testing.TB, kind string, der []byte) string {
-	return writeFile(t, string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})))
-}
 
 func writeFile(t testing.TB, text string) string {
 	name := filepath.Join(t.TempDir(), "file")
@@ -73,35 +31,11 @@ func writeFile(t testing.TB, text string) string {
 	return name
 }
 
-// sign returns the files of a certificate for a host, valid till then.
-func (a *authority) sign(host string, till time.Time) (cert, key string) {
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: host},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: till,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	if ip := net.ParseIP(host); ip != nil {
-		template.IPAddresses = []net.IP{ip}
-	} else {
-		template.DNSNames = []string{host}
-	}
-	k := newKey(a.t)
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, k.Public(), a.key)
+// server is the TLS of a broker at 127.0.0.1.
+func server(t testing.TB, c kafkatest.Certificates) *tls.Config {
+	pair, err := tls.LoadX509KeyPair(c.ServerCert, c.ServerKey)
 	if err != nil {
-		a.t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(k)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return writePEM(a.t, "CERTIFICATE", der), writePEM(a.t, "PRIVATE KEY", keyDER)
-}
-
-func (a *authority) server(host string, till time.Time) *tls.Config {
-	cert, key := a.sign(host, till)
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		a.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return &tls.Config{Certificates: []tls.Certificate{pair}}
 }
@@ -144,21 +78,22 @@ func one(t testing.TB, opts ...kfake.Opt) Cluster {
 }
 
 func TestCheck(t *testing.T) {
-	hour := time.Now().Add(time.Hour)
-	ca, other := newAuthority(t, "our authority"), newAuthority(t, "their authority")
-	overTLS := one(t, kfake.TLS(ca.server("127.0.0.1", hour)))
-	misnamed := one(t, kfake.TLS(ca.server("kafka.example", hour)))
-	expired := one(t, kfake.TLS(ca.server("127.0.0.1", time.Now().Add(-time.Minute))))
-	mutual := func(max uint16) Cluster {
-		config := ca.server("127.0.0.1", hour)
-		config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
-		config.ClientCAs.AddCert(ca.cert)
-		config.MaxVersion = max
+	certs, other := kafkatest.NewCertificates(t), kafkatest.NewCertificates(t)
+	overTLS := one(t, kfake.TLS(server(t, certs)))
+	misnamed := one(t, kfake.TLS(server(t, certs)), kfake.ListenFn(func(network, _ string) (net.Listener, error) {
+		return net.Listen(network, "127.0.0.2:0")
+	}))
+	mutual := func(most uint16) Cluster {
+		config := server(t, certs)
+		ca, err := os.ReadFile(certs.CA)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.ClientAuth, config.ClientCAs, config.MaxVersion = tls.RequireAndVerifyClientCert, x509.NewCertPool(), most
+		config.ClientCAs.AppendCertsFromPEM(ca)
 		return one(t, kfake.TLS(config))
 	}
 	mutual12, mutual13 := mutual(tls.VersionTLS12), mutual(tls.VersionTLS13)
-	cert, key := ca.sign("client", hour)
-	wrongCert, wrongKey := other.sign("client", hour)
 
 	t.Setenv("RIGHT", "secret&sound")
 	t.Setenv("WRONG", "secret&wrong")
@@ -167,7 +102,7 @@ func TestCheck(t *testing.T) {
 	}
 	guarded := one(t, kfake.EnableSASL(),
 		kfake.Superuser("PLAIN", "ann", "secret&sound"), kfake.Superuser("SCRAM-SHA-256", "ann", "secret&sound"), kfake.Superuser("SCRAM-SHA-512", "ann", "secret&sound"))
-	both := one(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-512", "ann", "secret&sound"), kfake.TLS(ca.server("127.0.0.1", hour)))
+	both := one(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-512", "ann", "secret&sound"), kfake.TLS(server(t, certs)))
 	// What Kafka says; the fake says other things.
 	answering := func(code int16, mechanisms ...string) Cluster {
 		k, c := fake(t, kfake.NumBrokers(1))
@@ -192,11 +127,13 @@ func TestCheck(t *testing.T) {
 	}
 	plain := one(t)
 	gone := nobody(t)
+	var listens string
 	advertising := one(t, kfake.ListenFn(func(network, address string) (net.Listener, error) {
 		ln, err := net.Listen(network, address)
-		return &elsewhere{ln, gone}, err
+		listens = ln.Addr().String()
+		return elsewhere{ln, gone}, err
 	}))
-	advertising.Brokers = []string{lastListener.Listener.Addr().String()}
+	advertising.Brokers = []string{listens}
 
 	web := serve(t, func(c net.Conn) { io.WriteString(c, "HTTP/1.1 400 Bad Request\r\n\r\n"); io.Copy(io.Discard, c) })
 	// A Kafka broker hangs up on a request that claims to have hundreds of megabytes.
@@ -210,27 +147,26 @@ func TestCheck(t *testing.T) {
 		want    string // "" where all is well
 	}{
 		{"plain", plain, nil, nil, ""},
-		{"TLS", overTLS, &TLS{CA: ca.file}, nil, ""},
-		{"client certificate", mutual13, &TLS{CA: ca.file, Cert: cert, Key: key}, nil, ""},
-		{"client certificate, TLS 1.2", mutual12, &TLS{CA: ca.file, Cert: cert, Key: key}, nil, ""},
+		{"TLS", overTLS, &TLS{CA: certs.CA}, nil, ""},
+		{"client certificate", mutual13, &TLS{CA: certs.CA, Cert: certs.ClientCert, Key: certs.ClientKey}, nil, ""},
+		{"client certificate, TLS 1.2", mutual12, &TLS{CA: certs.CA, Cert: certs.ClientCert, Key: certs.ClientKey}, nil, ""},
 		{"PLAIN", guarded, nil, login("PLAIN", "RIGHT"), ""},
 		{"SCRAM-SHA-256", guarded, nil, login("SCRAM-SHA-256", "RIGHT"), ""},
 		{"SCRAM-SHA-512", guarded, nil, login("SCRAM-SHA-512", "RIGHT"), ""},
-		{"SCRAM over TLS", both, &TLS{CA: ca.file}, login("SCRAM-SHA-512", "RIGHT"), ""},
+		{"SCRAM over TLS", both, &TLS{CA: certs.CA}, login("SCRAM-SHA-512", "RIGHT"), ""},
 
 		{"refused", Cluster{Brokers: []string{gone}}, nil, nil, `broker ADDR refuses the connection: nothing listens there; check host and port, and that Kafka is running`},
-		{"no TLS here", plain, &TLS{CA: ca.file}, nil, `broker ADDR accepts a connection, but did not answer to TLS within …: this is probably a port without TLS; leave out tls, or use the port that has it`},
-		{"no TLS here, strict", strict, &TLS{CA: ca.file}, nil, `broker ADDR does not speak TLS at this port: leave out tls, or use the port that does`},
+		{"no TLS here", plain, &TLS{CA: certs.CA}, nil, `broker ADDR accepts a connection, but did not answer to TLS within …: this is probably a port without TLS; leave out tls, or use the port that has it`},
+		{"no TLS here, strict", strict, &TLS{CA: certs.CA}, nil, `broker ADDR does not speak TLS at this port: leave out tls, or use the port that does`},
 		{"TLS here", overTLS, nil, nil, `broker ADDR … TLS; set tls, or use the port without`},
 		{"hangs up", strict, nil, nil, `broker ADDR hangs up at the first request: this is probably a port with TLS; set tls, or use the port without`},
-		{"other authority", overTLS, &TLS{CA: other.file}, nil, `broker ADDR shows a certificate of an authority that is not trusted ("our authority"): the authority's certificate is not in tls.ca, …/file`},
-		{"system's authorities", overTLS, &TLS{}, nil, `broker ADDR shows a certificate of an authority that is not trusted ("our authority"): set tls.ca to the PEM file of that authority`},
-		{"other name", misnamed, &TLS{CA: ca.file}, nil, `broker ADDR shows a certificate that is not for this name (x509: …): name the broker as its certificate does`},
-		{"expired", expired, &TLS{CA: ca.file}, nil, `broker ADDR shows a certificate that is not valid: x509: certificate has expired …`},
-		{"no client certificate", mutual13, &TLS{CA: ca.file}, nil, `broker ADDR probably asks for a client certificate: set tls.cert and tls.key (it says: certificate required)`},
-		{"no client certificate, TLS 1.2", mutual12, &TLS{CA: ca.file}, nil, `broker ADDR probably asks for a client certificate: set tls.cert and tls.key (it says: handshake failure)`},
-		{"wrong client certificate", mutual13, &TLS{CA: ca.file, Cert: wrongCert, Key: wrongKey}, nil, `broker ADDR does not accept the client certificate …/file: it must be valid, and of an authority that the broker trusts (it says: …)`},
-		{"wrong client certificate, TLS 1.2", mutual12, &TLS{CA: ca.file, Cert: wrongCert, Key: wrongKey}, nil, `broker ADDR breaks off the TLS handshake: handshake failure`},
+		{"other authority", overTLS, &TLS{CA: other.CA}, nil, `broker ADDR shows a certificate of an authority that is not trusted ("kafkatest authority"): the authority's certificate is not in tls.ca, …`},
+		{"system's authorities", overTLS, &TLS{}, nil, `broker ADDR shows a certificate of an authority that is not trusted ("kafkatest authority"): set tls.ca to the PEM file of that authority`},
+		{"other name", misnamed, &TLS{CA: certs.CA}, nil, `broker ADDR shows a certificate that is not for this name (x509: …): name the broker as its certificate does`},
+		{"no client certificate", mutual13, &TLS{CA: certs.CA}, nil, `broker ADDR probably asks for a client certificate: set tls.cert and tls.key (it says: certificate required)`},
+		{"no client certificate, TLS 1.2", mutual12, &TLS{CA: certs.CA}, nil, `broker ADDR probably asks for a client certificate: set tls.cert and tls.key (it says: handshake failure)`},
+		{"wrong client certificate", mutual13, &TLS{CA: certs.CA, Cert: other.ClientCert, Key: other.ClientKey}, nil, `broker ADDR probably does not accept the client certificate …: it must be valid, and of an authority that the broker trusts (it says: …)`},
+		{"wrong client certificate, TLS 1.2", mutual12, &TLS{CA: certs.CA, Cert: other.ClientCert, Key: other.ClientKey}, nil, `broker ADDR probably does not accept the client certificate …: it must be valid, and of an authority that the broker trusts (it says: …)`},
 		{"wrong password, PLAIN", guarded, nil, login("PLAIN", "WRONG"), `broker ADDR refuses the login of user "ann" by PLAIN: the name or the password (in the environment variable WRONG) is wrong, or the user is not set up for this mechanism`},
 		{"wrong password, SCRAM-SHA-256", guarded, nil, login("SCRAM-SHA-256", "WRONG"), `broker ADDR refuses the login of user "ann" by SCRAM-SHA-256: the name or the password (in the environment variable WRONG) is wrong, or the user is not set up for this mechanism`},
 		{"wrong password, SCRAM-SHA-512", guarded, nil, login("SCRAM-SHA-512", "WRONG"), `broker ADDR refuses the login of user "ann" by SCRAM-SHA-512: the name or the password (in the environment variable WRONG) is wrong, or the user is not set up for this mechanism`},
@@ -289,22 +225,13 @@ func like(got, want string) bool {
 	return ok && strings.HasSuffix(rest, parts[len(parts)-1])
 }
 
+// elsewhere listens at another address than it tells.
 type elsewhere struct {
 	net.Listener
 	addr string
 }
 
-var lastListener *elsewhere
-
-func (l *elsewhere) Addr() net.Addr {
-	lastListener = l
-	return addr(l.addr)
-}
-
-type addr string
-
-func (addr) Network() string  { return "tcp" }
-func (a addr) String() string { return string(a) }
+func (l elsewhere) Addr() net.Addr { return kafka.TCP(l.addr) }
 
 func TestTopics(t *testing.T) {
 	k, c := fake(t, kfake.SeedTopics(3, "measurements"), kfake.SeedTopics(1, "alerts"), kfake.DefaultNumPartitions(5))
@@ -471,11 +398,11 @@ func TestAddresses(t *testing.T) {
 // A cluster travels to workers as JSON; kafka-go's dialer and client then
 // connect as Check does.
 func TestDialerAndClient(t *testing.T) {
-	ca := newAuthority(t, "ours")
+	certs := kafkatest.NewCertificates(t)
 	for _, test := range []struct{ name, secret, file string }{{"line end", "a secret ", "a secret \n"}, {"CRLF", "s", "s\r\n"}, {"none", "s", "s"}} {
 		t.Run(test.name, func(t *testing.T) {
-			c := one(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "ann", test.secret), kfake.TLS(ca.server("127.0.0.1", time.Now().Add(time.Hour))), kfake.SeedTopics(3, "x"))
-			c.TLS = &TLS{CA: ca.file}
+			c := one(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "ann", test.secret), kfake.TLS(server(t, certs)), kfake.SeedTopics(3, "x"))
+			c.TLS = &TLS{CA: certs.CA}
 			c.SASL = &SASL{Mechanism: "SCRAM-SHA-256", Username: "ann", Password: Secret{File: writeFile(t, test.file)}}
 			b, err := json.Marshal(c)
 			if err != nil {

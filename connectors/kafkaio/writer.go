@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/compress"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/produce"
 	"golang.org/x/sync/errgroup"
@@ -44,9 +45,16 @@ const (
 	// inFlight is how many partitions are written to at a time, each over a
 	// connection of its own.
 	inFlight = 16
-	// compression: see BenchmarkCompression.
+	// compression is what costs Write most, and is worth it: real estimates of
+	// 600 and of 1,200 bytes, a megabyte of them at a time on one core of 2.5 GHz,
+	// shrink by zstd at level 1 to 1/4 at 160 MB/s, at kafka-go's level 3 to 1/3.7
+	// at 100 MB/s, by snappy and lz4 to 1/2.2 at 230 MB/s, by gzip to 1/3.7 at
+	// 85 MB/s. Brokers before 2.1 do not know zstd.
 	compression = kafka.Zstd
 )
+
+// kafka-go takes the level from nowhere else.
+func init() { compress.ZstdCodec.Level = 1 }
 
 // A Message is one to be written.
 type Message struct {

@@ -1,6 +1,7 @@
 package kafkaio
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,22 +16,20 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/segmentio/kafka-go/compress"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"hafvf/connectors/kafkaio/kafkatest"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// fake starts an in-process broker of three nodes.
 func fake(t testing.TB, opts ...kfake.Opt) (*kfake.Cluster, Cluster) {
 	t.Helper()
-	k, err := kfake.NewCluster(opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(k.Close)
+	k := kafkatest.Fake(t, opts...)
 	return k, Cluster{Brokers: k.ListenAddrs()}
 }
 
@@ -51,25 +50,6 @@ func newWriter(t testing.TB, c Cluster, topic string) *Writer {
 	return w
 }
 
-// readAll reads the first n records of a topic by another client.
-func readAll(t testing.TB, c Cluster, topic string, n int) []*kgo.Record {
-	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cl.Close()
-	var all []*kgo.Record
-	for len(all) < n {
-		f := cl.PollFetches(context30(t))
-		if err := f.Err(); err != nil {
-			t.Fatalf("after %d of %d records: %v", len(all), n, err)
-		}
-		all = append(all, f.Records()...)
-	}
-	return all
-}
-
 func TestWrite(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(4, "out"))
 	w := newWriter(t, c, "out")
@@ -88,7 +68,7 @@ func TestWrite(t *testing.T) {
 	}
 	got := map[string]Message{}
 	last := map[string]string{}
-	for _, r := range readAll(t, c, "out", len(msgs)) {
+	for _, r := range kafkatest.Dial(c.Brokers).Consume(t, "out") {
 		if len(r.Headers) != 1 || r.Headers[0].Key != "id" {
 			t.Fatalf("headers %v, want only the id", r.Headers)
 		}
@@ -113,7 +93,7 @@ func TestWriteNothing(t *testing.T) {
 	if err := w.Write(context30(t), []Message{{}, {Key: []byte{}, Value: []byte{}}}); err != nil {
 		t.Fatal(err)
 	}
-	for i, r := range readAll(t, c, "out", 2) {
+	for i, r := range kafkatest.Dial(c.Brokers).Consume(t, "out") {
 		if (r.Key == nil) != (i == 0) || (r.Value == nil) != (i == 0) || len(r.Headers) != 0 {
 			t.Errorf("record %d has key %v, value %v, headers %v", i, r.Key, r.Value, r.Headers)
 		}
@@ -159,9 +139,9 @@ func TestPartitionWithoutKey(t *testing.T) {
 	}
 }
 
-// checkOrder checks that each partition of a topic has all messages of its keys
-// (strings of a number's digits before a dash), that the ids' first occurrences
-// are in order, and returns how many repeats there are.
+// checkOrder checks that each partition of a topic has the messages of its keys,
+// each for the first time in the order given, and returns how many repeats there
+// are.
 func checkOrder(t *testing.T, c Cluster, topic string, msgs []Message) (repeats int) {
 	t.Helper()
 	n, err := c.Partitions(context30(t), []string{topic})
@@ -171,7 +151,7 @@ func checkOrder(t *testing.T, c Cluster, topic string, msgs []Message) (repeats 
 	var total int
 	got := map[int32][]string{}
 	seen := map[string]bool{}
-	for _, r := range readToEnd(t, c, topic) {
+	for _, r := range kafkatest.Dial(c.Brokers).Consume(t, topic) {
 		id := string(r.Headers[0].Value)
 		total++
 		if !seen[id] {
@@ -189,38 +169,6 @@ func checkOrder(t *testing.T, c Cluster, topic string, msgs []Message) (repeats 
 		t.Errorf("first occurrences (-given +stored):\n%.2000s", d)
 	}
 	return total - len(msgs)
-}
-
-// readToEnd reads a topic up to where its partitions end now.
-func readToEnd(t *testing.T, c Cluster, topic string) []*kgo.Record {
-	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cl.Close()
-	counts, err := c.Partitions(context30(t), []string{topic})
-	if err != nil {
-		t.Fatal(err)
-	}
-	req := kmsg.NewPtrListOffsetsRequest()
-	rt := kmsg.NewListOffsetsRequestTopic()
-	rt.Topic = topic
-	for p := range counts[topic] {
-		rp := kmsg.NewListOffsetsRequestTopicPartition()
-		rp.Partition, rp.Timestamp = int32(p), -1
-		rt.Partitions = append(rt.Partitions, rp)
-	}
-	req.ReplicaID, req.Topics = -1, []kmsg.ListOffsetsRequestTopic{rt}
-	res, err := req.RequestWith(context30(t), cl)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	for _, p := range res.Topics[0].Partitions {
-		n += int(p.Offset)
-	}
-	return readAll(t, c, topic, n)
 }
 
 // numbered are n messages with ids 0, 1, … and 97 keys, all of the same value.
@@ -493,5 +441,71 @@ func TestTooLarge(t *testing.T) {
 	err := w.Write(context30(t), append(msgs[:5:5], large))
 	if want := `topic "out" does not take the message with id "in-0-17" and key "k", which has 30000 bytes: set max.message.bytes of the topic to more`; err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
+
+// lines are n JSON lines of about 700 bytes with digits as of estimates, and
+// 10,000 keys.
+func lines(n int) []Message {
+	rng := rand.New(rand.NewPCG(1, 2))
+	// Numbers of a key's neighbours in time begin with the same digits.
+	f := func() float64 { return 100 + rng.NormFloat64() }
+	msgs := make([]Message, n)
+	for i := range msgs {
+		key, id := fmt.Sprintf("sensor-%04d", rng.IntN(10_000)), fmt.Sprintf("measurements-3-%d", 1_000_000+i)
+		msgs[i] = Message{Key: []byte(key), ID: id, Value: fmt.Appendf(nil, `{"key":%q,"time":"2026-01-02T03:%02d:%02dZ","id":%q,"n":%d,"x":%.3f,`+
+			`"predicted":{"mean":%v,"sd":%v},"estimate":{"mean":%v,"sd":%v,"regime":{"mean":%v,"sd":%v}},"log_predictive":%v,"elbo":%v,"weight":%v,"memory":%v,`+
+			`"levels":[{"alpha":%v,"beta":%v},{"alpha":%v,"beta":%v}],"posterior":{"mu":%v,"kappa":%v,"alpha":%v,"beta":%v},"iterations":3,"converged":true,"forward":{"weight":%v}}`,
+			key, i/60%60, i%60, id, i/10_000, f(), f(), f()/100, f(), f()/100, f()/100, f()/100, f()/100, f(), f(), f(), f(), f(), f(), f(), f(), f(), f(), f(), f())}
+	}
+	return msgs
+}
+
+// Per operation one message, in calls of 5,000 to 8 partitions.
+func BenchmarkWriter(b *testing.B) {
+	_, c := fake(b, kfake.NumBrokers(1), kfake.SeedTopics(8, "out"), kfake.BlackholeProduce())
+	w := newWriter(b, c, "out")
+	msgs := lines(50_000)
+	size := 0
+	for _, m := range msgs {
+		size += len(m.Value)
+	}
+	b.SetBytes(int64(size / len(msgs)))
+	ctx := context.Background()
+	b.ReportAllocs()
+	b.ResetTimer()
+	at := 0
+	for n := b.N; n > 0; n -= 5000 {
+		if err := w.Write(ctx, msgs[at:at+min(n, 5000)]); err != nil {
+			b.Fatal(err)
+		}
+		at = (at + 5000) % len(msgs)
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "messages/s")
+}
+
+// How long a batch of JSON lines takes each of kafka-go's codecs, and what
+// becomes of its size.
+func BenchmarkCompression(b *testing.B) {
+	var batch []byte
+	for _, m := range lines(1400) {
+		batch = append(batch, m.Value...)
+	}
+	for _, codec := range compress.Codecs[1:] {
+		b.Run(codec.Name(), func(b *testing.B) {
+			b.SetBytes(int64(len(batch)))
+			var out bytes.Buffer
+			for b.Loop() {
+				out.Reset()
+				w := codec.NewWriter(&out)
+				if _, err := w.Write(batch); err != nil {
+					b.Fatal(err)
+				}
+				if err := w.Close(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(len(batch))/float64(out.Len()), "ratio")
+		})
 	}
 }
