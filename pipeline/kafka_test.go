@@ -34,6 +34,11 @@ func fakeBus(t testing.TB, partitions int) *bus {
 // put produces lines of JSON to the topic in, by their keys.
 func (b *bus) put(t testing.TB, lines ...string) {
 	t.Helper()
+	b.Produce(t, b.records(t, lines...)...)
+}
+
+func (b *bus) records(t testing.TB, lines ...string) []*kgo.Record {
+	t.Helper()
 	records := make([]*kgo.Record, len(lines))
 	for i, line := range lines {
 		var o struct{ Key string }
@@ -42,7 +47,7 @@ func (b *bus) put(t testing.TB, lines ...string) {
 		}
 		records[i] = &kgo.Record{Topic: "in", Key: []byte(o.Key), Value: []byte(line)}
 	}
-	b.Produce(t, records...)
+	return records
 }
 
 // config is one that reads in and writes out and rejected.
