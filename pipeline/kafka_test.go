@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"hafvf/connectors/kafkaio/kafkatest"
@@ -145,13 +148,14 @@ type running struct {
 	done chan struct{}
 	sum  Summary
 	err  error
+	read atomic.Int64 // records so far
 }
 
 func launch(t testing.TB, g *Graph) *running {
 	r := &running{stop: make(chan struct{}), done: make(chan struct{})}
 	go func() {
 		defer close(r.done)
-		r.sum, r.err = Run{Graph: g, Log: quiet}.Execute(context.Background(), r.stop)
+		r.sum, r.err = Run{Graph: g, Log: quiet, Progress: func(p Progress) { r.read.Store(p.Read) }}.Execute(context.Background(), r.stop)
 	}()
 	return r
 }
@@ -210,4 +214,104 @@ func TestKafkaGoesOn(t *testing.T) {
 		equal(t, [2]int64{2000, 0}, [2]int64{s.Records, s.Rejected})
 	}
 	equal(t, b.loop(t, transforms.Config{Filter: normalConfig}), byKey(t, b.values(t, "out")))
+}
+
+// TestKafkaWaits: observations that wait for earlier ones outlive a restart, in
+// the changelog or, without one, because their offsets are not committed; and
+// come out when the watermark has passed them.
+func TestKafkaWaits(t *testing.T) {
+	for _, changelog := range []string{"", ", changelog: states"} {
+		t.Run("changelog="+strconv.FormatBool(changelog != ""), func(t *testing.T) {
+			b := fakeBus(t, 2)
+			b.CreateTopic(t, "out", 1, nil)
+			lines := observations(400, 5)
+			for i := 0; i+3 < len(lines); i += 4 {
+				lines[i], lines[i+3] = lines[i+3], lines[i]
+			}
+			cfg := b.config("group: g, disorder: 10s"+changelog, "lateness: 10s")
+			b.put(t, lines...)
+			r := launch(t, compose(t, cfg))
+			// The partitions are drained, and the present is far later than their times.
+			b.await(t, "out", 400, r)
+			s := r.halt(t)
+			equal(t, int64(0), s.Rejected)
+
+			// The future lies beyond any watermark: these wait.
+			future := time.Now().Add(24 * time.Hour).UTC()
+			line := func(i int) string {
+				return fmt.Sprintf("{\"key\":\"k1\",\"time\":%q,\"x\":%d}\n", future.Add(time.Duration(i)*time.Second).Format(time.RFC3339), i)
+			}
+			b.put(t, line(2), line(1))
+			r = launch(t, compose(t, cfg))
+			b.committed(t, "g", r, func(lag int64) bool { return lag == map[bool]int64{true: 0, false: 2}[changelog != ""] })
+			r.halt(t)
+			equal(t, 400, len(b.values(t, "out")))
+			// One bounded run more ends, and with it the waiting.
+			s, err := Run{Graph: compose(t, cfg, "source.kafka.bounded=true")}.Execute(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, int64(2), s.Records)
+			out := byKey(t, b.values(t, "out"))["k1"]
+			last := out[len(out)-2:]
+			if !strings.Contains(last[0], `"x":1,`) || !strings.Contains(last[1], `"x":2,`) {
+				t.Error(last)
+			}
+		})
+	}
+}
+
+// committed waits until the lag of the group in topic in is as it should be.
+func (b *bus) committed(t testing.TB, group string, r *running, is func(lag int64) bool) {
+	t.Helper()
+	client := &kafka.Client{Addr: kafka.TCP(b.brokers...)}
+	var lag int64
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		_, ends := b.Offsets(t, "in")
+		var partitions []int
+		for p := range ends {
+			partitions = append(partitions, p)
+		}
+		res, err := client.OffsetFetch(t.Context(), &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{"in": partitions}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lag = 0
+		for _, p := range res.Topics["in"] {
+			lag += ends[p.Partition] - max(0, p.CommittedOffset)
+		}
+		if is(lag) && r.read.Load() >= 2 {
+			return
+		}
+	}
+	t.Fatalf("the lag of %s is %d", group, lag)
+}
+
+// sorted are lines without their ends, in the order of their text.
+func sorted(lines []string) []string {
+	lines = strings.Fields(strings.Join(lines, "\n"))
+	slices.Sort(lines)
+	return lines
+}
+
+// TestKafkaSmooths: sessions from a topic equal those from a file, by id.
+func TestKafkaSmooths(t *testing.T) {
+	b := fakeBus(t, 3)
+	lines := observations(3_000, 20)
+	b.put(t, lines...)
+	smooth := "transform: smooth\nsession: {gap: 100s}"
+	s, err := Run{Graph: compose(t, b.config("bounded: true, group: g", smooth))}.Execute(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, want, _ := runConfig(t, "model: {family: normal}\nsource: {jsonl: {path: "+write(t, "in.jsonl", lines...)+"}}\n"+smooth)
+	if s.Sessions < 20 {
+		t.Errorf("%d sessions", s.Sessions)
+	}
+	equal(t, sorted(want), sorted(b.values(t, "out")))
+	// What was smoothed is committed: another run finds nothing.
+	s, err = Run{Graph: compose(t, b.config("bounded: true, group: g", smooth))}.Execute(t.Context(), nil)
+	if err != nil || s.Records != 0 {
+		t.Error(s.Records, err)
+	}
 }
