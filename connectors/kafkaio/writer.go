@@ -287,8 +287,7 @@ func (w *Writer) patiently(ctx context.Context, what string, do func(context.Con
 
 // final is the error for one that will not pass.
 func (w *Writer) final(err error) error {
-	switch {
-	case errors.Is(err, kafka.TopicAuthorizationFailed), errors.Is(err, kafka.ClusterAuthorizationFailed):
+	if errors.Is(err, kafka.TopicAuthorizationFailed) || errors.Is(err, kafka.ClusterAuthorizationFailed) {
 		return fmt.Errorf("%s may not write to topic %q: allow the operation Write on it", w.sink.Cluster.user(), w.sink.Topic)
 	}
 	return fmt.Errorf("topic %q does not take messages: %w", w.sink.Topic, err)
