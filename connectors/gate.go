@@ -85,9 +85,7 @@ var errGateClosed = errors.New("the run is over: its gate is closed")
 // Wait returns when no record is in flight, with ctx's error when that ends
 // first, or with an error when the gate is closed.
 func (g *Gate) Wait(ctx context.Context) error {
-	g.mu.Lock()
-	idle := g.idle
-	g.mu.Unlock()
+	idle := g.Idle()
 	select {
 	case <-idle:
 		return nil
@@ -102,6 +100,16 @@ func (g *Gate) Wait(ctx context.Context) error {
 		return errGateClosed
 	}
 }
+
+// Idle is closed while no record is in flight; ask anew after it was not.
+func (g *Gate) Idle() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.idle
+}
+
+// Stopped is closed when Stop was called.
+func (g *Gate) Stopped() <-chan struct{} { return g.stopped }
 
 // Stop makes the source end at its next record as if its input ended there:
 // what it has emitted is worked on to the end. Only a source on this gate is

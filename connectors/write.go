@@ -15,41 +15,70 @@ func init() {
 	register.Emitter1[[]byte]()
 }
 
-var writers sync.Map // of *Writer by name
+// An output is where the Write transforms of a name write to.
+type output struct {
+	writer *Writer
+	stored func(n int)
+}
+
+var outputs sync.Map // of output by name
 
 // Register makes w the target of Write transforms of that name in this process.
-// It panics if the name is taken.
-func Register(name string, w *Writer) {
-	if _, taken := writers.LoadOrStore(name, w); taken {
+// When a bundle of lines is written, stored is told their number. It panics if
+// the name is taken.
+func Register(name string, w *Writer, stored func(n int)) {
+	if _, taken := outputs.LoadOrStore(name, output{w, stored}); taken {
 		panic("connectors: writer " + name + " exists already")
 	}
 }
 
 // Unregister forgets the writer of that name; it does not commit or abort it.
-func Unregister(name string) { writers.Delete(name) }
+func Unregister(name string) { outputs.Delete(name) }
 
-// Write takes a PCollection<[]byte> of chunks, each of whole JSON lines, and
-// writes them to the Writer registered under name in the process that runs the
-// pipeline. The first write that fails, fails the pipeline. Committing the
-// Writer, after the pipeline has ended well, is left to the caller.
+// Write takes a PCollection<[]byte> of Chunks and writes their lines to the
+// Writer registered under name in the process that runs the pipeline. The first
+// write that fails, fails the pipeline. Committing the Writer, after the pipeline
+// has ended well, is left to the caller.
 func Write(s beam.Scope, name string, col beam.PCollection) {
 	s = s.Scope("connectors.Write")
-	none := beam.ParDo(s, &writeFn{Name: name}, col)
-	// The embedded runner busily waits for a stage that has no output: give
-	// this one an output to another stage, which never receives anything.
+	End(s, beam.ParDo(s, &writeFn{Name: name}, col))
+}
+
+// End takes a PCollection<[]byte> that nothing is ever put into. The embedded
+// runner busily waits for a stage that has no output: this gives the one before
+// it an output to another stage.
+func End(s beam.Scope, none beam.PCollection) {
 	beam.ParDo0(s, &endFn{}, beam.Reshuffle(s, none))
 }
 
 type writeFn struct {
 	Name string
+
+	lines int
+	batch []byte
 }
 
-func (fn *writeFn) ProcessElement(_ context.Context, lines []byte, _ func([]byte)) error {
-	w, ok := writers.Load(fn.Name)
+func (fn *writeFn) ProcessElement(_ context.Context, chunk []byte, _ func([]byte)) error {
+	o, ok := outputs.Load(fn.Name)
 	if !ok {
 		return fmt.Errorf("connectors: no writer is registered as %q in this process", fn.Name)
 	}
-	return w.(*Writer).Write(lines)
+	fn.batch = fn.batch[:0]
+	for line, err := range Chunk(chunk).Lines() {
+		if err != nil {
+			return err
+		}
+		fn.lines++
+		fn.batch = append(fn.batch, line.Text...)
+	}
+	return o.(output).writer.Write(fn.batch)
+}
+
+func (fn *writeFn) FinishBundle(_ context.Context, _ func([]byte)) {
+	if o, ok := outputs.Load(fn.Name); ok && fn.lines > 0 {
+		o.(output).stored(fn.lines)
+	}
+	fn.lines = 0
 }
 
 type endFn struct{}

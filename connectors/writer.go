@@ -55,7 +55,15 @@ type Sink struct {
 	Columns []Column
 	// Delimiter separates the fields of a CSV, one rune. Default ",".
 	Delimiter string
+	// Append adds to the file as it is, at once, in place of a file that appears
+	// when it is complete: for what has no end. Not for Parquet and compressed
+	// files. A line that was cut off in the middle is taken out first.
+	Append bool
 }
+
+// Direct reports whether what is written can be read at once, and not only when
+// the file is complete.
+func (s Sink) Direct() bool { return s.Append || s.Path == stdio || s.Path == Stderr }
 
 // A Writer writes JSON lines to a sink. Its file has a temporary name in the
 // same folder until Commit, so that it appears complete or not at all. What is
@@ -97,28 +105,35 @@ func Create(sink Sink) (*Writer, error) {
 	case sink.Format == Parquet && (ext == ".gz" || ext == ".zst"):
 		return nil, fmt.Errorf("%s: parquet is compressed inside the file already: leave out %s", sink.Path, ext)
 	}
-	if err := w.open(sink.Path); err != nil {
+	fresh := true
+	var err error
+	if sink.Append && sink.Path != stdio && sink.Path != Stderr {
+		fresh, err = w.extend(sink, ext)
+	} else {
+		err = w.open(sink.Path)
+	}
+	if err != nil {
 		return nil, err
 	}
 	w.buf = bufio.NewWriterSize(w.file, 256<<10)
-	var err error
 	if w.zip, err = compressor(w.buf, sink.Path); err != nil {
 		w.Abort()
 		return nil, fmt.Errorf("%s: %w", w.name, err)
 	}
-	if w.enc, err = newEncoder(w.zip, sink); err != nil {
+	if w.enc, err = newEncoder(w.zip, sink, fresh); err != nil {
 		w.Abort()
 		return nil, fmt.Errorf("%s cannot be written: %w", w.name, cause(err))
 	}
 	return w, nil
 }
 
-func newEncoder(out io.Writer, sink Sink) (encoder, error) {
+// newEncoder makes the encoder of a sink, for a file that is fresh or goes on.
+func newEncoder(out io.Writer, sink Sink, fresh bool) (encoder, error) {
 	switch sink.Format {
 	case JSONLines:
 		return &jsonlEncoder{out: out}, nil
 	case CSV:
-		return newCSVEncoder(out, sink)
+		return newCSVEncoder(out, sink, fresh)
 	case Parquet:
 		return newParquetEncoder(out, sink)
 	}
@@ -172,6 +187,50 @@ func (w *Writer) open(path string) error {
 		return fmt.Errorf("%s cannot be written: %w", path, cause(err))
 	}
 	return nil
+}
+
+// extend opens a file to add to it. It reports whether the file is empty.
+func (w *Writer) extend(sink Sink, ext string) (fresh bool, err error) {
+	if sink.Format == Parquet || ext == ".gz" || ext == ".zst" {
+		return false, fmt.Errorf("%s: a file of this kind has to come to an end, and the input has none: give plain JSON Lines or CSV", sink.Path)
+	}
+	w.direct = true
+	if w.file, err = os.OpenFile(sink.Path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o666); err == nil {
+		fresh, err = cutTorn(w.file)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, fmt.Errorf("%s cannot be written: its folder %s does not exist; create it first", sink.Path, filepath.Dir(sink.Path))
+	}
+	if err != nil {
+		if w.file != nil {
+			w.Abort()
+		}
+		return false, fmt.Errorf("%s cannot be written: %w", sink.Path, cause(err))
+	}
+	return fresh, nil
+}
+
+// cutTorn takes the last line out of f where it has no end: whoever wrote it was
+// killed. It reports whether nothing is left.
+func cutTorn(f *os.File) (empty bool, err error) {
+	end, err := f.Seek(0, io.SeekEnd)
+	if err != nil || end == 0 {
+		return true, nil // no regular file, or an empty one
+	}
+	buf := make([]byte, 64<<10)
+	for end > 0 {
+		from := max(0, end-int64(len(buf)))
+		n, err := f.ReadAt(buf[:end-from], from)
+		if err != nil {
+			return false, err
+		}
+		if i := bytes.LastIndexByte(buf[:n], '\n'); i >= 0 {
+			end = from + int64(i) + 1
+			break
+		}
+		end = from
+	}
+	return end == 0, f.Truncate(end)
 }
 
 // createBeside creates a file in the folder of path under a name of its own.
@@ -304,7 +363,7 @@ type csvEncoder struct {
 	row  []string
 }
 
-func newCSVEncoder(out io.Writer, sink Sink) (*csvEncoder, error) {
+func newCSVEncoder(out io.Writer, sink Sink, header bool) (*csvEncoder, error) {
 	flat, err := newFlattener(sink.Columns)
 	if err != nil {
 		return nil, err
@@ -317,6 +376,9 @@ func newCSVEncoder(out io.Writer, sink Sink) (*csvEncoder, error) {
 	e.csv.Comma, _ = utf8.DecodeRuneInString(d)
 	for i, c := range sink.Columns {
 		e.row[i] = c.Path
+	}
+	if !header {
+		return e, nil
 	}
 	return e, e.csv.Write(e.row)
 }

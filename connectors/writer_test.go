@@ -333,28 +333,31 @@ func TestWriteIsConcurrent(t *testing.T) {
 	}
 }
 
+func chunkOf(line string) []byte { return append(Chunk(nil).Begin([]byte("k"), "id"), line...) }
+
 func TestWriteTransform(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "o.jsonl")
 	w, err := Create(Sink{Format: JSONLines, Path: path})
 	if err != nil {
 		t.Fatal(err)
 	}
-	Register(t.Name(), w)
+	stored := 0
+	Register(t.Name(), w, func(n int) { stored += n })
 	defer Unregister(t.Name())
 	p, s := beam.NewPipelineWithRoot()
-	Write(s, t.Name(), beam.Create(s, []byte("{\"a\":1}\n"), []byte("{\"a\":2}\n")))
+	Write(s, t.Name(), beam.Create(s, chunkOf("{\"a\":1}\n"), chunkOf("{\"a\":2}\n")))
 	if err := run(t, p); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	if _, text := content(t, path); len(text) != 16 {
-		t.Errorf("got %q", text)
+	if _, text := content(t, path); len(text) != 16 || stored != 2 {
+		t.Errorf("got %q, %d stored", text, stored)
 	}
 	// The writer is committed: writing to it again must fail the pipeline.
 	p, s = beam.NewPipelineWithRoot()
-	Write(s, t.Name(), beam.Create(s, []byte("{}\n")))
+	Write(s, t.Name(), beam.Create(s, chunkOf("{}\n")))
 	if err := run(t, p); err == nil || !strings.Contains(err.Error(), errClosed.Error()) {
 		t.Errorf("got %v", err)
 	}
@@ -435,7 +438,7 @@ func TestFlattenIsDecoding(t *testing.T) {
 
 func BenchmarkFlatten(b *testing.B) {
 	line := []byte(strings.SplitAfter(twoLines, "\n")[0])
-	w, err := newCSVEncoder(io.Discard, Sink{Columns: someColumns})
+	w, err := newCSVEncoder(io.Discard, Sink{Columns: someColumns}, true)
 	if err != nil {
 		b.Fatal(err)
 	}

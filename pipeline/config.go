@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf"
 )
 
@@ -98,6 +99,7 @@ type Source struct {
 	CSV     *CSV
 	JSONL   *JSONL
 	Parquet *Parquet
+	Kafka   *Kafka
 }
 
 // A Sink is where records go; exactly one field is set.
@@ -105,6 +107,7 @@ type Sink struct {
 	CSV     *File
 	JSONL   *File
 	Parquet *File
+	Kafka   *kafkaio.Sink
 }
 
 // Columns name the parts of an observation in a table. An empty Time means that
@@ -141,9 +144,6 @@ type Runner struct{ Name string }
 // unavailable lists what the config knows and this version does not do: a key
 // by its path, a value as "path: value".
 var unavailable = []string{
-	"source.kafka",
-	"sink.kafka",
-	"dead_letter.kafka",
 	"runner.name: flink",
 	"runner.endpoint",
 	"runner.parallelism",
@@ -256,6 +256,7 @@ func (s *Source) keys() []key {
 			keys: []key{sourcePath(&jsonl.Path)}},
 		{name: "parquet", doc: "Parquet files", seen: func() { s.Parquet = parquet },
 			keys: slices.Concat([]key{sourcePath(&parquet.Path)}, parquet.Columns.keys())},
+		s.kafkaKey(),
 	}
 }
 
@@ -271,7 +272,7 @@ func (c *Columns) keys() []key {
 	return []key{
 		{name: "key", doc: "column of the entity; key by default", read: text(&c.Key, notEmpty)},
 		{name: "time", doc: "column of the time; time by default, empty where there is none", read: text(&c.Time, mayBeEmpty)},
-		{name: "values", doc: "columns that make the value; [x] by default", read: names(&c.Values)},
+		{name: "values", doc: "columns that make the value; [x] by default", read: texts("columns", &c.Values)},
 	}
 }
 
@@ -286,6 +287,7 @@ func (s *Sink) keys() []key {
 		connector("csv", "delimited text with a header line", &s.CSV),
 		connector("jsonl", "one JSON object per line", &s.JSONL),
 		connector("parquet", "one Parquet file", &s.Parquet),
+		s.kafkaKey(),
 	}
 }
 
@@ -304,10 +306,18 @@ func (c *Config) alertKeys() []key {
 
 func (c *Config) deadLetterKeys() []key {
 	f := &File{}
+	topic := &Sink{}
+	kafka := topic.kafkaKey()
+	seen := kafka.seen
+	kafka.seen = func() {
+		seen()
+		c.DeadLetter = topic
+	}
 	return []key{
 		{name: "jsonl", doc: "one JSON object per line", seen: func() { c.DeadLetter = &Sink{JSONL: f} }, keys: []key{
 			{name: "path", doc: `a file, or "-" for standard output; required`, required: true, read: text(&f.Path, notEmpty)},
 		}},
+		kafka,
 	}
 }
 
@@ -424,15 +434,15 @@ func milliseconds(dst *time.Duration) reader {
 	}
 }
 
-// names reads the names of columns; at least one.
-func names(dst *[]string) reader {
+// texts reads a list of names; at least one.
+func texts(what string, dst *[]string) reader {
 	return func(d *decoder, path string, n *yaml.Node) {
 		if n.Kind != yaml.SequenceNode {
-			d.wrongType(path, "a list of columns", n)
+			d.wrongType(path, "a list of "+what, n)
 			return
 		}
 		if len(n.Content) == 0 {
-			d.fail(path, "must name at least one column")
+			d.fail(path, "must name at least one of the %s", what)
 		}
 		*dst = make([]string, len(n.Content))
 		for i, e := range n.Content {

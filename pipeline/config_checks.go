@@ -31,6 +31,7 @@ func (d *decoder) check(c *Config) {
 		}
 	}
 	d.checkFiles(c)
+	d.checkKafka(c)
 }
 
 // filters settles which filters there are, of the config's and of every rule.
@@ -122,7 +123,7 @@ func (d *decoder) checkFiles(c *Config) {
 	add("sink.csv.path", c.Sink.CSV)
 	add("sink.jsonl.path", c.Sink.JSONL)
 	add("sink.parquet.path", c.Sink.Parquet)
-	if c.DeadLetter != nil {
+	if c.DeadLetter != nil && c.DeadLetter.JSONL != nil {
 		add("dead_letter.jsonl.path", c.DeadLetter.JSONL)
 	}
 	if a := c.Alerts; a != nil {

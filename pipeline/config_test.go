@@ -215,12 +215,12 @@ func TestParseErrors(t *testing.T) {
 		{"merge key", with("levels: [&l {alpha: 1, beta: 1}, {<<: *l, alpha: 1, beta: 1}]"), []string{`pump.yaml:3: levels.1.<<: merge keys are not supported`}},
 
 		{"missing", "top: 1", []string{
-			`pump.yaml:1: source: missing; one of csv, jsonl, parquet is required`,
+			`pump.yaml:1: source: missing; one of csv, jsonl, parquet, kafka is required`,
 			`pump.yaml:1: model.family: missing; one of ar, bernoulli, categorical, dirac, exponential, mvnormal, normal, poisson, regression is required`,
 		}},
 		{"missing path", "model: {family: normal}\nsource:\n  csv: {}", []string{`pump.yaml:3: source.csv.path: missing; it is required`}},
 		{"missing dead letter path", with("dead_letter: {jsonl: {}}"), []string{`pump.yaml:3: dead_letter.jsonl.path: missing; it is required`}},
-		{"no connector", "model: {family: normal}\nsource: {}", []string{`pump.yaml:2: source: names no connector; one of csv, jsonl, parquet is required`}},
+		{"no connector", "model: {family: normal}\nsource: {}", []string{`pump.yaml:2: source: names no connector; one of csv, jsonl, parquet, kafka is required`}},
 		{"two connectors", "model: {family: normal}\nsource:\n  csv: {path: a}\n  jsonl: {path: b}", []string{`pump.yaml:4: source: names csv and jsonl; exactly one connector is allowed`}},
 		{"two sinks", with("sink: {csv: {}, parquet: {}}"), []string{`pump.yaml:3: sink: names csv and parquet; exactly one connector is allowed`}},
 
@@ -260,7 +260,7 @@ func TestParseErrors(t *testing.T) {
 		{"empty path", "model: {family: normal}\nsource: {parquet: {path: ''}}", []string{`pump.yaml:2: source.parquet.path: must not be empty`}},
 		{"empty key column", "model: {family: normal}\nsource: {parquet: {path: a, key: ''}}", []string{`pump.yaml:2: source.parquet.key: must not be empty`}},
 		{"empty time column", "model: {family: normal}\nsource: {parquet: {path: a, time: ''}}", []string{`pump.yaml:2: source.parquet.time: an empty name means that there is no time, which needs order: arrival`}},
-		{"no value column", "model: {family: normal}\nsource: {csv: {path: a, values: []}}", []string{`pump.yaml:2: source.csv.values: must name at least one column`}},
+		{"no value column", "model: {family: normal}\nsource: {csv: {path: a, values: []}}", []string{`pump.yaml:2: source.csv.values: must name at least one of the columns`}},
 		{"empty value column", "model: {family: normal}\nsource: {csv: {path: a, values: ['']}}", []string{`pump.yaml:2: source.csv.values.0: must not be empty`}},
 		{"long delimiter", "model: {family: normal}\nsource: {csv: {path: a, delimiter: ';;'}}", []string{`pump.yaml:2: source.csv.delimiter: must be one character, and neither a quote nor a line break, not ";;"`}},
 		{"quote as delimiter", "model: {family: normal}\nsource: {csv: {path: a, delimiter: '\"'}}", []string{`pump.yaml:2: source.csv.delimiter: must be one character, and neither a quote nor a line break, not "\""`}},
@@ -289,14 +289,9 @@ func TestParseErrors(t *testing.T) {
 		{"sink over source", "model: {family: normal}\nsource: {csv: {path: d/*.csv}}\nsink: {csv: {path: ./d/a.csv}}", []string{`pump.yaml:3: sink.csv.path: "d/a.csv" is also read, by source.csv.path`}},
 		{"two writers of one file", with("sink: {jsonl: {path: out}}", "dead_letter: {jsonl: {path: ./out}}"), []string{`pump.yaml:4: dead_letter.jsonl.path: "out" is also written, by sink.jsonl.path`}},
 
-		{"not available", with("sink: {kafka: {}}", "dead_letter: {kafka: {}}", "runner: {name: flink, endpoint: a}"), []string{
-			`pump.yaml:3: sink.kafka: not available in this version`,
-			`pump.yaml:4: dead_letter.kafka: not available in this version`,
-			`pump.yaml:5: runner.name: flink: not available in this version`,
-			`pump.yaml:5: runner.endpoint: not available in this version`,
-		}},
-		{"not available in source", "model: {family: normal}\nsource: {kafka: {brokers: []}}", []string{
-			`pump.yaml:2: source.kafka: not available in this version`,
+		{"not available", with("runner: {name: flink, endpoint: a}"), []string{
+			`pump.yaml:3: runner.name: flink: not available in this version`,
+			`pump.yaml:3: runner.endpoint: not available in this version`,
 		}},
 		{"bank", with("bank: [{levels: [], top: 2}, {top: 1}, 3]", "bank_forgetting: 0"), []string{
 			`pump.yaml:3: bank.0.top: must be in [0, 1], not 2`,
@@ -376,7 +371,7 @@ func TestParseErrors(t *testing.T) {
 		}},
 		{"prior beside a mistake that hides the columns", "model: {family: mvnormal, prior: {kappa: 0}}\nsource: {csv: {path: a, values: []}}", []string{
 			`pump.yaml:1: model.prior.kappa: must be greater than 0, not 0`,
-			`pump.yaml:2: source.csv.values: must name at least one column`,
+			`pump.yaml:2: source.csv.values: must name at least one of the columns`,
 		}},
 		{"vector for a number", modelled("family: normal", "prior: {mu: [0]}"), []string{`pump.yaml:4: model.prior.mu: must be a finite number, not a list of numbers`}},
 		{"text for a vector", modelled("family: mvnormal", "prior: {mu: a, scale: b}"), []string{

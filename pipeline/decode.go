@@ -32,13 +32,19 @@ func decodeJSON(line []byte) (key string, obs transforms.Observation, err error)
 	if key, err = jsonKey(fields.key); err != nil {
 		return "", transforms.Observation{}, err
 	}
-	if obs.Time, err = jsonTime(fields.time); err != nil {
-		return "", transforms.Observation{}, err
+	obs, err = fields.observation()
+	return key, obs, err
+}
+
+// observation reads all but the key.
+func (f *jsonFields) observation() (obs transforms.Observation, err error) {
+	if obs.Time, err = jsonTime(f.time); err != nil {
+		return transforms.Observation{}, err
 	}
-	if obs.X, obs.Shape, err = jsonValue(fields.x); err != nil {
-		return "", transforms.Observation{}, err
+	if obs.X, obs.Shape, err = jsonValue(f.x); err != nil {
+		return transforms.Observation{}, err
 	}
-	return key, obs, nil
+	return obs, nil
 }
 
 // decodeFields reads an observation from the columns of a table: key, time

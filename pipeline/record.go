@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -472,12 +473,27 @@ func appendText(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
+// A place is where a record stands in its source.
+type place struct {
+	id  string // file:line or topic-partition-offset
+	log string // topic-partition, of a topic
+	seq int64  // offset
+}
+
 // appendReject appends the dead-letter record of what could not be used.
-func appendReject(b []byte, place, raw, reason string) []byte {
+func appendReject(b []byte, p place, raw, reason string) []byte {
 	b = append(b, `{"reason":`...)
 	b = appendText(b, reason)
 	b = append(b, `,"place":`...)
-	b = appendText(b, place)
+	b = appendText(b, p.id)
+	if i := strings.LastIndexByte(p.log, '-'); i >= 0 {
+		b = append(b, `,"topic":`...)
+		b = appendText(b, p.log[:i])
+		b = append(b, `,"partition":`...)
+		b = append(b, p.log[i+1:]...)
+		b = append(b, `,"offset":`...)
+		b = strconv.AppendInt(b, p.seq, 10)
+	}
 	b = append(b, `,"raw":`...)
 	b = appendText(b, raw)
 	return append(b, '}', '\n')

@@ -1,12 +1,10 @@
 package pipeline
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
-	"math"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -17,34 +15,9 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/runners/prism"
 
 	"hafvf/connectors"
-	"hafvf/hafvf"
+	"hafvf/connectors/kafkaio"
 	"hafvf/transforms"
 )
-
-// A Summary is what a run did.
-type Summary struct {
-	Keys, Sessions                           int64 // of the filter; of the smoother
-	Records, Rejected, Missing, NotConverged int64
-	Outliers, Changes                        int64 // that detection or the smoother found
-	Elapsed                                  time.Duration
-	Stopped                                  bool    // before the end of the input
-	Largest                                  []Break // per key, the largest; a few keys, largest first
-
-	detects bool
-}
-
-// A Break is where something of a key came to an end: a change that detection or
-// the smoother found, or without them a step at which the filter let go of what
-// it remembered.
-type Break struct {
-	Key  string
-	ID   string
-	Time time.Time // of a change, its start
-	// Size is that of the change in standard deviations, nats of evidence, or the
-	// effective observations dropped from memory.
-	Size  float64
-	About string // what else there is to say
-}
 
 // Progress is how far a run has come.
 type Progress struct {
@@ -52,80 +25,110 @@ type Progress struct {
 	Records, Rejected int64 // written
 }
 
-// A Run executes a graph on the embedded runner. Progress, where it is set, is
-// called a few times a second.
+// A Run executes a graph on the embedded runner.
 type Run struct {
-	Graph    *Graph
+	Graph *Graph
+	// Progress, where it is set, is called a few times a second.
 	Progress func(Progress)
+	// Log is told what an operator should know. Default: nobody is.
+	Log *slog.Logger
+	// Metrics, where they are set, follow the run.
+	Metrics *Metrics
+	// Example, where it is set, fills the topic of an embedded broker.
+	Example func(context.Context, kafkaio.Sink) error
 }
 
 // Execute runs the graph to the end of its input. When stop is closed, the
 // source ends as if its input ended there, and what was read is worked on to the
-// end. Output files appear when the run has ended well, and not otherwise. When
+// end; a topic whose offsets are committed is put off instead, so that the next
+// run goes on where this one was. Output files appear when the run has ended
+// well, and not otherwise; of a topic without an end they grow as it goes. When
 // ctx ends, the run is given up.
-func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (Summary, error) {
+func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err error) {
 	start := time.Now()
-	if err := connectors.Check(r.Graph.source); err != nil {
-		return Summary{}, err
+	state := &run{name: "run-" + rand.Text(), log: r.Log, metrics: r.Metrics}
+	if state.log == nil {
+		state.log = slog.New(slog.DiscardHandler)
 	}
-	name := "run-" + rand.Text()
-	outputs := map[string]connectors.Sink{"records": r.Graph.sink, "rejected": r.Graph.dead}
-	if r.Graph.alerts != nil {
-		outputs["alerts"] = *r.Graph.alerts
-	}
-	var writers []*connectors.Writer
-	for output, sink := range outputs {
-		w, err := connectors.Create(sink)
-		if err != nil {
-			return Summary{}, err
+	defer func() { err = errors.Join(err, state.close(ctx, err == nil)) }()
+	graph := r.Graph
+	if t, ok := graph.source.(topicSource); ok && t.Embedded {
+		if graph, err = r.embed(ctx, state, t); err != nil {
+			return s, err
 		}
-		defer w.Abort()
-		writers = append(writers, w)
-		connectors.Register(name+"/"+output, w)
-		defer connectors.Unregister(name + "/" + output)
 	}
-	state := &run{gate: connectors.NewGate(name)}
-	defer state.gate.Close()
-	runs.Store(name, state)
-	defer runs.Delete(name)
-	defer transforms.OnTaken(name, state.take)()
-
-	done := make(chan struct{})
-	defer close(done)
+	if err := state.open(ctx, graph); err != nil {
+		return s, err
+	}
+	running, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	followed := make(chan struct{})
 	go func() {
-		tick := time.NewTicker(250 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-stop:
-				state.stop()
-				stop = nil
-			case <-tick.C:
-				if r.Progress != nil {
-					r.Progress(state.progress())
-				}
-			case <-done:
-				return
-			}
-		}
+		defer close(followed)
+		r.follow(running, state, stop, func() { cancel(errSuspended) })
 	}()
-
-	counters, err := execute(ctx, r.Graph.build(name))
-	if err != nil {
-		return Summary{}, err
+	err = execute(running, graph.build(state.name))
+	suspended := context.Cause(running) == errSuspended
+	cancel(nil)
+	<-followed
+	if err != nil && !suspended {
+		return s, err
 	}
-	for _, w := range writers {
-		err = errors.Join(err, w.Commit())
+	for _, w := range state.writers {
+		if err := w.Commit(); err != nil {
+			return s, err
+		}
 	}
-	if err != nil {
-		return Summary{}, err
-	}
-	s := state.summary()
-	s.Keys, s.Sessions, s.NotConverged = counters["keys"], counters["sessions"], counters["not_converged"]
-	s.Outliers, s.Changes = counters["outliers"], counters["changes"]
-	s.detects = r.Graph.detects
+	s = state.summary()
+	s.detects = graph.detects
 	s.Elapsed = time.Since(start)
 	return s, nil
+}
+
+// embed starts a broker in this process, fills its topic, and returns the graph
+// with the broker in it.
+func (r Run) embed(ctx context.Context, state *run, t topicSource) (*Graph, error) {
+	cluster, stop, err := kafkaio.Embedded(ctx, t.Cluster, t.Topics)
+	if err != nil {
+		return nil, err
+	}
+	state.release = append(state.release, stop)
+	state.log.Info("an embedded broker listens, and forgets everything at the end", "address", cluster.Brokers[0], "topics", strings.Join(t.Topics, ","))
+	if r.Example != nil {
+		if err := r.Example(ctx, kafkaio.Sink{Cluster: cluster, Topic: t.Topics[0]}); err != nil {
+			return nil, err
+		}
+	}
+	return r.Graph.on(cluster), nil
+}
+
+var errSuspended = errors.New("suspended")
+
+// follow reports progress and passes on the wish to stop, until ctx ends. A run
+// that is put off has to be suspended when it has come to rest.
+func (r Run) follow(ctx context.Context, state *run, stop <-chan struct{}, suspend func()) {
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stop:
+			stop = nil
+			if state.stop() {
+				select {
+				case <-state.ledger.Idle():
+					suspend()
+				case <-ctx.Done():
+				}
+				return
+			}
+		case <-tick.C:
+			if r.Progress != nil {
+				r.Progress(state.progress())
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // splitting is an experiment that the embedded runner needs: it otherwise splits
@@ -134,22 +137,17 @@ const splitting = "prism_disable_sdf_split"
 
 var configureOnce sync.Once
 
-// execute runs p on Prism and returns what the transforms counted.
-func execute(ctx context.Context, p *beam.Pipeline) (counters map[string]int64, err error) {
+// execute runs p on Prism.
+func execute(ctx context.Context, p *beam.Pipeline) error {
 	configureOnce.Do(func() {
 		if !slices.Contains(jobopts.GetExperiments(), splitting) {
 			*jobopts.Experiments = strings.Trim(*jobopts.Experiments+","+splitting, ",")
 		}
 	})
-	result, err := prism.Execute(ctx, p)
-	if err != nil {
-		return nil, plain(err)
+	if _, err := prism.Execute(ctx, p); err != nil {
+		return plain(err)
 	}
-	counters = map[string]int64{}
-	for _, c := range result.Metrics().Query(func(q beam.MetricResult) bool { return q.Namespace() == "hafvf" }).Counters() {
-		counters[c.Name()] += c.Committed
-	}
-	return counters, nil
+	return nil
 }
 
 // plain takes the runner's layers off an error, which say where in the runner it
@@ -164,14 +162,23 @@ func plain(err error) error {
 	return errors.New(strings.TrimSpace(text))
 }
 
-// run is what the transforms of a run in this process share: its source's gate,
-// and the summary.
+// run is what the nodes of a run in this process share: what is in flight, where
+// outputs go, and what was done so far.
 type run struct {
-	gate *connectors.Gate
+	name    string
+	log     *slog.Logger
+	metrics *Metrics
+	gate    *connectors.Gate // of files
+	ledger  *kafkaio.Ledger  // of topics, in place of the gate
+	writers []*connectors.Writer
+	release []func()
 
-	mu   sync.Mutex
-	sum  Summary
-	read int64
+	mu      sync.Mutex
+	counts  transforms.Counts
+	taken   int64
+	written int64
+	stopped bool
+	largest []Break
 }
 
 var runs sync.Map // of *run by name
@@ -182,142 +189,157 @@ func runOf(name string) *run {
 	return found
 }
 
-func (r *run) stop() {
+// open checks that the graph can run, and makes ready what its nodes share.
+func (r *run) open(ctx context.Context, g *Graph) error {
+	if err := g.source.check(ctx); err != nil {
+		return err
+	}
+	companion := transforms.Companion{Report: r.report}
+	partitions := 0
+	if t, ok := g.source.(topicSource); ok {
+		n, err := r.openLedger(ctx, g, t)
+		if err != nil {
+			return err
+		}
+		partitions = n
+		companion.Restore, companion.Restored = r.ledger.Restore, r.ledger.Restored
+	} else {
+		r.gate = connectors.NewGate(r.name)
+		r.release = append(r.release, r.gate.Close)
+	}
+	for name, s := range g.sinks() {
+		if err := s.prepare(ctx, partitions, r.log); err != nil {
+			return err
+		}
+		if s.topic == nil {
+			if err := r.create(name, s.file); err != nil {
+				return err
+			}
+		}
+	}
+	runs.Store(r.name, r)
+	r.release = append(r.release, func() { runs.Delete(r.name) }, transforms.Accompany(r.name, companion))
+	r.metrics.follow(r)
+	return nil
+}
+
+// openLedger opens the ledger of a run that reads topics, and returns how many
+// partitions they have.
+func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitions int, err error) {
+	topics, err := t.Cluster.Partitions(ctx, t.Topics)
+	if err != nil {
+		return 0, err
+	}
+	for _, n := range topics {
+		partitions = max(partitions, n)
+	}
+	cfg := kafkaio.LedgerConfig{Name: r.name, Cluster: t.Cluster, Group: t.Group, Changelog: t.Changelog, Log: r.log}
+	for _, s := range g.sinks() {
+		// Files of a bounded run appear at its end.
+		cfg.AtEnd = cfg.AtEnd || t.Bounded && s.topic == nil && !s.file.Direct()
+	}
+	if _, ok := g.transform.(smoothing); ok {
+		cfg.AtEnd = true // sessions are in the runner until they are over
+	}
+	cfg.Stage = r.metrics.stage
+	r.ledger, err = kafkaio.OpenLedger(ctx, cfg)
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case t.Changelog != "":
+	case t.Group != "":
+		r.log.Info("without a changelog: a restart loses no record and goes on at the group's offsets, with filters that begin anew", "group", t.Group)
+	default:
+		r.log.Info("without a group and a changelog: a restart reads anew from where the source starts", "start", t.Start.At)
+	}
+	return partitions, nil
+}
+
+// create opens a file sink.
+func (r *run) create(name string, file connectors.Sink) error {
+	w, err := connectors.Create(file)
+	if err != nil {
+		return err
+	}
+	r.writers = append(r.writers, w)
+	connectors.Register(r.name+"/"+name, w, func(n int) { r.add(-n) })
+	r.release = append(r.release, w.Abort, func() { connectors.Unregister(r.name + "/" + name) })
+	return nil
+}
+
+// close gives back what open took. Where the run has gone well and its outputs
+// are stored, what it has read is committed.
+func (r *run) close(ctx context.Context, well bool) (err error) {
+	if r.ledger != nil {
+		err = r.ledger.Close(ctx, well)
+	}
+	for _, f := range r.release {
+		f()
+	}
+	return err
+}
+
+// stop makes the source stop. It reports whether the run is put off and has to be
+// suspended.
+func (r *run) stop() bool {
 	r.mu.Lock()
-	r.sum.Stopped = true
+	r.stopped = true
 	r.mu.Unlock()
-	r.gate.Stop()
+	if r.ledger == nil {
+		r.gate.Stop()
+		return false
+	}
+	r.ledger.Stop()
+	return r.ledger.Suspends()
 }
 
-func (r *run) reject(n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.sum.Rejected += int64(n)
+// add changes the number of records in flight, see kafkaio.Ledger.
+func (r *run) add(n int, states ...kafkaio.State) {
+	if r.ledger != nil {
+		r.ledger.Add(n, states...)
+		return
+	}
+	r.gate.Add(n)
 }
 
-// take notes that n records were taken up downstream of the source.
-func (r *run) take(n int) {
-	r.gate.Done(n)
+// report notes what a bundle did.
+func (r *run) report(b transforms.Report) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.read += int64(n)
+	r.taken += int64(b.Taken)
+	r.counts.Add(b.Counts)
+	r.mu.Unlock()
+	var states []kafkaio.State
+	if r.ledger != nil {
+		states = make([]kafkaio.State, len(b.States))
+		for i, s := range b.States {
+			states[i] = kafkaio.State{Key: s.Key, Bytes: s.State}
+			for _, w := range s.Waiting {
+				states[i].Waiting = append(states[i].Waiting, kafkaio.ParsePosition(w.Log, w.Seq))
+			}
+		}
+	}
+	r.add(b.Emitted-b.Taken, states...)
 }
 
 func (r *run) progress() Progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return Progress{r.read, r.sum.Records, r.sum.Rejected}
+	return Progress{r.taken, r.written, r.counts.Rejected}
 }
 
 func (r *run) summary() Summary {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.sum
+	return Summary{Counts: r.counts, Stopped: r.stopped, Largest: r.largest}
 }
 
 // note adds a tally to the summary.
 func (r *run) note(t *tally) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.sum.Records += t.records
-	r.sum.Missing += t.missing
+	r.written += t.records
 	for _, b := range t.largest {
-		r.sum.Largest = keepLargest(r.sum.Largest, b)
+		r.largest = keepLargest(r.largest, b)
 	}
-}
-
-// A tally is a part of the summary, counted without a lock.
-type tally struct {
-	records, missing int64
-	largest          []Break
-}
-
-func (t *tally) estimate(key string, e *transforms.Estimate) {
-	t.records++
-	switch {
-	case e.Missing:
-		t.missing++
-	case e.Detection != nil:
-		if a := e.Alert; a != nil && a.Kind != hafvf.Outlier {
-			t.add(Break{Key: key, ID: e.ID, Time: a.Start, Size: a.Size,
-				About: fmt.Sprintf("%.4g → %.4g, told %d observations later", a.Before.Mean[0], a.After.Mean[0], a.Delay)})
-		}
-	default:
-		// memory = E[w]·before + J: what went is (1 − E[w])·before.
-		kept := e.Memory - float64(len(e.X))
-		if forgot := kept * (1 - e.Weight) / e.Weight; forgot > 1 {
-			t.add(Break{Key: key, ID: e.ID, Time: e.Time, Size: forgot, About: fmt.Sprintf("kept %.4g", e.Memory)})
-		}
-	}
-}
-
-func (t *tally) smoothed(key string, s *transforms.Smoothed) {
-	t.records++
-	if s.Missing {
-		t.missing++
-	}
-	if s.Change {
-		t.add(Break{Key: key, ID: s.ID, Time: s.Time, Size: s.ChangeEvidence})
-	}
-}
-
-func (t *tally) add(b Break) {
-	if math.IsInf(b.Size, 0) || len(t.largest) == largestKeys && b.Size <= t.largest[largestKeys-1].Size {
-		return
-	}
-	t.largest = keepLargest(t.largest, b)
-}
-
-const largestKeys = 10
-
-// keepLargest adds b to the largest few, one per key.
-func keepLargest(list []Break, b Break) []Break {
-	if i := slices.IndexFunc(list, func(o Break) bool { return o.Key == b.Key }); i >= 0 {
-		if list[i].Size >= b.Size {
-			return list
-		}
-		list = slices.Delete(list, i, i+1)
-	}
-	at, _ := slices.BinarySearchFunc(list, b, func(o, b Break) int {
-		return cmp.Or(cmp.Compare(b.Size, o.Size), cmp.Compare(o.Key, b.Key))
-	})
-	list = slices.Insert(list, at, b)
-	return list[:min(len(list), largestKeys)]
-}
-
-// String is the summary as a person reads it.
-func (s Summary) String() string {
-	var b strings.Builder
-	title, unit := "what changed most (observations forgotten at one step)", "forgot"
-	switch {
-	case s.Sessions > 0:
-		title, unit = "the clearest change of each key (evidence in nats)", "evidence"
-		fmt.Fprintf(&b, "%d sessions, %d changes, ", s.Sessions, s.Changes)
-	case s.detects:
-		title, unit = "changed, the largest change of each key (in standard deviations)", "by"
-		fmt.Fprintf(&b, "%d keys, %d changes, %d outliers, ", s.Keys, s.Changes, s.Outliers)
-	default:
-		fmt.Fprintf(&b, "%d keys, ", s.Keys)
-	}
-	fmt.Fprintf(&b, "%d records (%d missing), %d rejected, %d not converged, %.1f s", s.Records, s.Missing, s.Rejected, s.NotConverged, s.Elapsed.Seconds())
-	if s.Stopped {
-		b.WriteString("; stopped before the end of the input, nothing read was lost")
-	}
-	b.WriteByte('\n')
-	if len(s.Largest) == 0 {
-		return b.String()
-	}
-	fmt.Fprintf(&b, "%s:\n", title)
-	for _, f := range s.Largest {
-		at := f.ID
-		if !f.Time.IsZero() {
-			at = f.Time.UTC().Format(time.RFC3339)
-		}
-		fmt.Fprintf(&b, "  %-24s %s  %s %.4g", f.Key, at, unit, f.Size)
-		if f.About != "" {
-			fmt.Fprintf(&b, ", %s", f.About)
-		}
-		b.WriteByte('\n')
-	}
-	return b.String()
 }

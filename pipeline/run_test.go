@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -26,6 +27,7 @@ import (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	beam.Init()
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // the runner's; errors come back from the run as well
 	os.Exit(m.Run())
 }
 

@@ -54,13 +54,14 @@ func appendObservation(b []byte, o Observation) []byte {
 	b = appendTime(b, o.Time)
 	b = appendString(b, o.ID)
 	b = binary.AppendVarint(b, o.Seq)
+	b = appendString(b, o.Log)
 	b = append(b, byte(o.Shape))
 	b = appendVectors(b, o.X)
 	return appendString(b, o.Raw)
 }
 
 func (r *reader) observation() Observation {
-	return Observation{Time: r.time(), ID: r.string(), Seq: r.varint(), Shape: Shape(r.byte()), X: r.vectors(), Raw: r.string()}
+	return Observation{Time: r.time(), ID: r.string(), Seq: r.varint(), Log: r.string(), Shape: Shape(r.byte()), X: r.vectors(), Raw: r.string()}
 }
 
 func appendEstimate(b []byte, e Estimate) []byte {

@@ -14,6 +14,7 @@ type entity struct {
 	clock    time.Time     // latest event time seen
 	released time.Time     // event time of the last observation released
 	waiting  []Observation // by time, ties in the order of arrival
+	seen     []Place       // the last of every log that was taken up
 }
 
 // append encodes the entity.
@@ -24,6 +25,11 @@ func (e *entity) append(b []byte) []byte {
 	for _, o := range e.waiting {
 		b = appendObservation(b, o)
 	}
+	b = binary.AppendUvarint(b, uint64(len(e.seen)))
+	for _, p := range e.seen {
+		b = appendString(b, p.Log)
+		b = binary.AppendVarint(b, p.Seq)
+	}
 	return e.Track.append(b)
 }
 
@@ -33,8 +39,40 @@ func (est *Estimator) decodeEntity(key string, b []byte) (e entity, err error) {
 	for range r.count(1) {
 		e.waiting = append(e.waiting, r.observation())
 	}
+	for range r.count(2) {
+		e.seen = append(e.seen, Place{r.string(), r.varint()})
+	}
 	e.Track, err = est.decode(key, r)
 	return e, err
+}
+
+// repeats reports whether the entity has taken the observation up already, as
+// happens after a restart, and notes that it has now.
+func (e *entity) repeats(o Observation) bool {
+	if o.Log == "" {
+		return false
+	}
+	for i := range e.seen {
+		if p := &e.seen[i]; p.Log == o.Log {
+			if o.Seq <= p.Seq {
+				return true
+			}
+			p.Seq = o.Seq
+			return false
+		}
+	}
+	e.seen = append(e.seen, Place{o.Log, o.Seq})
+	return false
+}
+
+// places are where the waiting observations come from.
+func (e *entity) places() (all []Place) {
+	for _, o := range e.waiting {
+		if o.Log != "" {
+			all = append(all, Place{o.Log, o.Seq})
+		}
+	}
+	return all
 }
 
 // admit takes an observation up for release by event time: it says why not, or

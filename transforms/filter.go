@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -55,9 +54,9 @@ type Config struct {
 	// observations. Default 0: once per observation.
 	TimeUnit time.Duration
 	Alerts   AlertConfig
-	// Taken names a function, known by OnTaken, that is told how many
-	// observations the node has taken up. Default: none.
-	Taken string
+	// Companion names the program that follows the node, see Accompany. Default:
+	// none.
+	Companion string
 }
 
 // A Rule says how the keys that match a pattern are filtered.
@@ -109,16 +108,6 @@ func match(rules []Rule, key string) int {
 	})
 }
 
-var taken sync.Map // of func(int) by name
-
-// OnTaken makes f known as name to nodes that run in this process, and returns a
-// function that forgets it. A program on the embedded runner, which pushes back
-// on nothing, holds back its source with it.
-func OnTaken(name string, f func(n int)) (forget func()) {
-	taken.Store(name, f)
-	return func() { taken.Delete(name) }
-}
-
 // Filter takes a PCollection<KV<string, Observation>>, in the global window, and
 // returns a PCollection<KV<string, Estimate>>, one for every observation that
 // the model takes, and a PCollection<Rejected> with the others.
@@ -165,7 +154,7 @@ type packFn struct {
 	keys      []string
 	blocks    map[string]*block
 	size      int
-	counts    counts
+	counts    Counts
 }
 
 type block struct {
@@ -191,7 +180,7 @@ func (fn *packFn) StartBundle(_ func(beam.EventTime, string, []byte), _ func(Rej
 
 func (fn *packFn) ProcessElement(ts beam.EventTime, key string, o Observation, emit func(beam.EventTime, string, []byte), reject func(Rejected)) {
 	if err := fn.check(key, o); err != nil {
-		fn.counts.rejected++
+		fn.counts.Rejected++
 		reject(Rejected{Key: key, Observation: o, Reason: err.Error()})
 		return
 	}
@@ -229,13 +218,21 @@ func (fn *packFn) flush(emit func(beam.EventTime, string, []byte)) {
 	fn.keys, fn.size = fn.keys[:0], 0
 }
 
-func (fn *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func(Rejected)) {
+func (fn *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func(Rejected)) error {
 	fn.flush(emit)
-	fn.counts.report(ctx)
-	if f, ok := taken.Load(fn.cfg.Taken); ok && fn.counts.rejected > 0 {
-		f.(func(int))(int(fn.counts.rejected))
-	}
-	fn.counts = counts{}
+	fn.counts.count(ctx)
+	companion := companionOf(fn.cfg.Companion)
+	n := int(fn.counts.Rejected)
+	companion.report(Report{Taken: n, Emitted: n, Counts: fn.counts})
+	fn.counts = Counts{}
+	return companion.asleep(func(key string, b []byte) error {
+		e, err := fn.estimator.decodeEntity(key, b)
+		if err == nil && len(e.waiting) > 0 {
+			// An empty block sets the timer that the key had.
+			emit(mtime.FromTime(e.waiting[0].Time), key, nil)
+		}
+		return err
+	})
 }
 
 // filterFn runs the filter over blocks of one key's observations. Every read and
@@ -246,14 +243,15 @@ type filterFn struct {
 	State  state.Value[[]byte]
 	Due    timers.EventTime
 
-	cfg       Config
-	estimator *Estimator
-	taken     func(int)
-	batch     int
-	queue     []arrival
-	bundle    map[string]*held
-	order     []*held
-	counts    counts
+	cfg        Config
+	estimator  *Estimator
+	companion  *accompanied
+	batch      int
+	queue      []arrival
+	bundle     map[string]*held
+	order      []*held
+	report     Report
+	iterations []int64
 }
 
 // arrival is a block in the queue, with the ways to its key's state and timers.
@@ -271,6 +269,7 @@ type held struct {
 	key   string
 	to    state.Provider
 	found bool // in the state
+	place int  // in the bundle's order
 }
 
 const (
@@ -293,10 +292,7 @@ func (fn *filterFn) Setup() (err error) {
 func (fn *filterFn) StartBundle(_ func(beam.EventTime, string, Estimate), _ func(Rejected)) {
 	fn.queue, fn.order = fn.queue[:0], nil
 	fn.bundle = map[string]*held{}
-	fn.taken = func(int) {}
-	if f, ok := taken.Load(fn.cfg.Taken); ok {
-		fn.taken = f.(func(int))
-	}
+	fn.companion = companionOf(fn.cfg.Companion)
 }
 
 func (fn *filterFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, key string, packed []byte, emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
@@ -339,6 +335,9 @@ func (fn *filterFn) read(unread []*held) error {
 		}
 		e.found = ok
 		if !ok {
+			b = fn.companion.restore(e.key)
+		}
+		if b == nil {
 			e.entity = entity{Track: fn.estimator.NewTrack(e.key)}
 			return nil
 		}
@@ -347,7 +346,7 @@ func (fn *filterFn) read(unread []*held) error {
 	})
 	for _, e := range unread {
 		if !e.found {
-			fn.counts.keys++
+			fn.report.Counts.Keys++
 		}
 	}
 	return err
@@ -376,13 +375,17 @@ func (fn *filterFn) process(e *held, a arrival, emit func(beam.EventTime, string
 		if r.bad {
 			return errCut
 		}
+		if e.repeats(o) {
+			continue
+		}
 		if fn.cfg.Order == Arrival {
 			fn.learn(e, o, emit)
 			continue
 		}
 		if err := e.admit(o); err != nil {
-			fn.counts.rejected++
-			fn.counts.late++
+			fn.report.Counts.Rejected++
+			fn.report.Counts.Late++
+			fn.report.Emitted++
 			reject(Rejected{Key: e.key, Observation: o, Reason: err.Error()})
 			continue
 		}
@@ -391,7 +394,7 @@ func (fn *filterFn) process(e *held, a arrival, emit func(beam.EventTime, string
 		}
 	}
 	fn.schedule(a.timers, &e.entity)
-	fn.taken(n)
+	fn.report.Taken += n
 	return nil
 }
 
@@ -425,46 +428,39 @@ func (fn *filterFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, 
 	if err := fn.drain(emit, reject); err != nil {
 		return err
 	}
+	states := make([]KeyState, len(fn.order))
+	for i, e := range fn.order {
+		e.place = i
+	}
 	err := parallel(fn.order, func(e *held) error {
-		return fn.State.Write(e.to, e.append(nil))
+		states[e.place] = KeyState{e.key, e.append(nil), e.places()}
+		return fn.State.Write(e.to, states[e.place].State)
 	})
-	fn.bundle, fn.order = nil, nil
-	fn.counts.report(ctx)
-	fn.counts = counts{}
+	fn.report.States = states
+	fn.report.Counts.count(ctx)
+	for _, n := range fn.iterations {
+		iterationsDist.Update(ctx, n)
+	}
+	if err == nil {
+		fn.companion.report(fn.report)
+	}
+	fn.bundle, fn.order, fn.report, fn.iterations = nil, nil, Report{}, fn.iterations[:0]
 	return err
 }
 
 // learn makes the estimate of one observation: predict, then learn.
 func (fn *filterFn) learn(e *held, o Observation, emit func(beam.EventTime, string, Estimate)) {
 	out := fn.estimator.Estimate(e.Track, o)
-	fn.counts.records++
-	if out.Missing {
-		fn.counts.missing++
-	} else {
-		fn.counts.iterations = append(fn.counts.iterations, int64(out.Iterations))
-	}
-	if !out.Converged {
-		fn.counts.notConverged++
-	}
-	if d := out.Detection; d != nil {
-		switch d.Kind {
-		case hafvf.Outlier:
-			fn.counts.outliers++
-		case hafvf.Change:
-			fn.counts.changes++
-		}
+	fn.report.Emitted++
+	fn.report.Counts.note(&out)
+	if !out.Missing {
+		fn.iterations = append(fn.iterations, int64(out.Iterations))
 	}
 	ts := mtime.ZeroTimestamp
 	if !o.Time.IsZero() {
 		ts = mtime.FromTime(o.Time)
 	}
 	emit(ts, e.key, out)
-}
-
-// counts are a bundle's metrics.
-type counts struct {
-	records, rejected, late, missing, notConverged, keys, sessions, changes, outliers int64
-	iterations                                                                        []int64
 }
 
 var (
@@ -480,20 +476,18 @@ var (
 	iterationsDist      = beam.NewDistribution("hafvf", "iterations")
 )
 
-func (c *counts) report(ctx context.Context) {
+// count adds a bundle's counts to the metrics.
+func (c *Counts) count(ctx context.Context) {
 	for _, m := range []struct {
 		counter beam.Counter
 		n       int64
 	}{
-		{recordsCounter, c.records}, {rejectedCounter, c.rejected}, {lateCounter, c.late},
-		{missingCounter, c.missing}, {notConvergedCounter, c.notConverged}, {keysCounter, c.keys},
-		{sessionsCounter, c.sessions}, {changesCounter, c.changes}, {outliersCounter, c.outliers},
+		{recordsCounter, c.Records}, {rejectedCounter, c.Rejected}, {lateCounter, c.Late},
+		{missingCounter, c.Missing}, {notConvergedCounter, c.NotConverged}, {keysCounter, c.Keys},
+		{sessionsCounter, c.Sessions}, {changesCounter, c.Changes}, {outliersCounter, c.Outliers},
 	} {
 		if m.n > 0 {
 			m.counter.Inc(ctx, m.n)
 		}
-	}
-	for _, v := range c.iterations {
-		iterationsDist.Update(ctx, v)
 	}
 }

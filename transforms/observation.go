@@ -26,6 +26,10 @@ type Observation struct {
 	// Where it is equal too, the order of arrival holds, as far as the runner
 	// keeps one.
 	Seq int64
+	// Log names the log that Seq is a place in, where it is one: the places of a
+	// log grow, and one that a key's state includes is not taken in again. It may
+	// be empty.
+	Log string
 	// X holds the J vectors of the step. A vector with a NaN in it is missing; an
 	// observation without another vector is a missing observation.
 	X [][]float64

@@ -44,8 +44,8 @@ type SmoothConfig struct {
 	Max int
 	// Odds in favour of a change, from which on it is one. Default 10.
 	Odds float64
-	// Taken is as in Config.
-	Taken string
+	// Companion is as in Config.
+	Companion string
 }
 
 func (c SmoothConfig) withDefaults() SmoothConfig {
@@ -126,8 +126,7 @@ type admitFn struct {
 	cfg      SmoothConfig
 	blocks   map[string]*block
 	size     int
-	n        int
-	counts   counts
+	report   Report
 }
 
 // span is how much time a block may cover: sessions become due later by that.
@@ -147,9 +146,10 @@ func (fn *admitFn) StartBundle(_ func(beam.EventTime, string, []byte), _ func(Re
 }
 
 func (fn *admitFn) ProcessElement(key string, o Observation, emit func(beam.EventTime, string, []byte), reject func(Rejected)) {
-	fn.n++
+	fn.report.Taken++
 	if err := fn.smoother.Check(key, o); err != nil {
-		fn.counts.rejected++
+		fn.report.Counts.Rejected++
+		fn.report.Emitted++
 		reject(Rejected{Key: key, Observation: o, Reason: err.Error()})
 		return
 	}
@@ -181,12 +181,9 @@ func (fn *admitFn) flush(emit func(beam.EventTime, string, []byte)) {
 
 func (fn *admitFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func(Rejected)) {
 	fn.flush(emit)
-	fn.counts.report(ctx)
-	fn.counts = counts{}
-	if f, ok := taken.Load(fn.cfg.Taken); ok {
-		f.(func(int))(fn.n)
-	}
-	fn.n = 0
+	fn.report.Counts.count(ctx)
+	companionOf(fn.cfg.Companion).report(fn.report)
+	fn.report = Report{}
 }
 
 // gatherFn makes sessions of what was grouped: the windows are wider than the gap
@@ -298,8 +295,9 @@ func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, kept []session,
 type smoothFn struct {
 	Config string
 
-	smoother *Smoother
-	counts   counts
+	smoother  *Smoother
+	companion *accompanied
+	counts    Counts
 }
 
 func (fn *smoothFn) Setup() error {
@@ -307,6 +305,7 @@ func (fn *smoothFn) Setup() error {
 	if err != nil {
 		return err
 	}
+	fn.companion = companionOf(cfg.Companion)
 	fn.smoother, err = NewSmoother(cfg)
 	return err
 }
@@ -316,14 +315,14 @@ func (fn *smoothFn) ProcessElement(_ context.Context, key string, b []byte, emit
 	if err != nil {
 		return err
 	}
-	fn.counts.sessions++
-	fn.counts.notConverged += int64(fn.smoother.Smooth(key, s.observations, s.revision, func(out Smoothed) {
-		fn.counts.records++
+	fn.counts.Sessions++
+	fn.counts.NotConverged += int64(fn.smoother.Smooth(key, s.observations, s.revision, func(out Smoothed) {
+		fn.counts.Records++
 		if out.Missing {
-			fn.counts.missing++
+			fn.counts.Missing++
 		}
 		if out.Change {
-			fn.counts.changes++
+			fn.counts.Changes++
 		}
 		emit(mtime.FromTime(out.Time), key, out)
 	}))
@@ -331,8 +330,9 @@ func (fn *smoothFn) ProcessElement(_ context.Context, key string, b []byte, emit
 }
 
 func (fn *smoothFn) FinishBundle(ctx context.Context, _ func(beam.EventTime, string, Smoothed)) {
-	fn.counts.report(ctx)
-	fn.counts = counts{}
+	fn.counts.count(ctx)
+	fn.companion.report(Report{Counts: fn.counts})
+	fn.counts = Counts{}
 }
 
 // A session is a key's observations between two gaps, by time, with how often it

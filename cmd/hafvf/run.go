@@ -20,6 +20,7 @@ import (
 func runCommand() *cobra.Command {
 	var set []string
 	var explain bool
+	var o operation
 	cmd := &cobra.Command{
 		Use:   "run [CONFIG]",
 		Short: "Run the pipeline of a config, or the bundled demo",
@@ -32,17 +33,19 @@ writes the estimates to ` + demoResults + `, what changed and what was one odd
 value to ` + demoAlerts + `, and draws them in ` + demoPicture + `, all
 in the current folder.
 
-Ctrl-C stops reading, finishes what was read, and exits with 0; a second one
-gives the run up. Exit: 0 done, also when records were rejected; 1 the run
-failed; 2 usage or config.`,
+Ctrl-C or SIGTERM stops reading, finishes what was read, and exits with 0; a
+second one gives the run up at once. A source of Kafka whose offsets are
+committed goes on from there at the next start. Exit: 0 done, also when records
+were rejected; 1 the run failed; 2 usage or config.`,
 		Example: `  hafvf run
   hafvf run pump.yaml
   hafvf run pump.yaml --set top=0.99 --set 'levels=[{alpha: 9, beta: 1}]'
-  hafvf run pump.yaml --explain`,
+  hafvf run pump.yaml --explain
+  hafvf run kafka.yaml --listen :9090     # /metrics and /healthz`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return demo(cmd.Context(), set, explain)
+				return demo(cmd.Context(), o, set, explain)
 			}
 			graph, err := load(args[0], set)
 			if err != nil {
@@ -52,17 +55,27 @@ failed; 2 usage or config.`,
 				fmt.Fprint(cmd.OutOrStdout(), graph)
 				return nil
 			}
-			_, err = execute(cmd.Context(), graph)
+			_, err = o.execute(cmd.Context(), graph)
 			return err
 		},
 	}
 	addSet(cmd, &set)
+	o.flags(cmd)
 	cmd.Flags().BoolVar(&explain, "explain", false, "print the steps of the pipeline and run nothing")
 	return cmd
 }
 
 // execute runs a graph with progress on a terminal and the summary at the end.
-func execute(ctx context.Context, graph *pipeline.Graph) (pipeline.Summary, error) {
+func (o operation) execute(ctx context.Context, graph *pipeline.Graph) (pipeline.Summary, error) {
+	log, err := o.logger()
+	if err != nil {
+		return pipeline.Summary{}, err
+	}
+	metrics, done, err := o.serve(log)
+	if err != nil {
+		return pipeline.Summary{}, err
+	}
+	defer done()
 	stop := make(chan struct{})
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -81,12 +94,15 @@ func execute(ctx context.Context, graph *pipeline.Graph) (pipeline.Summary, erro
 		case <-signals:
 			cancel(errGivenUp)
 			// The runner may take its time; the files are temporary until the end.
-			time.AfterFunc(time.Second, func() { os.Exit(exitFailed) })
+			time.AfterFunc(time.Second, func() {
+				fmt.Fprintf(os.Stderr, "hafvf: %v\n", errGivenUp)
+				os.Exit(exitFailed)
+			})
 		case <-ctx.Done():
 		}
 	}()
 
-	r := pipeline.Run{Graph: graph}
+	r := pipeline.Run{Graph: graph, Log: log, Metrics: metrics, Example: example}
 	terminal := term.IsTerminal(int(os.Stderr.Fd()))
 	start := time.Now()
 	if terminal {
@@ -109,7 +125,7 @@ func execute(ctx context.Context, graph *pipeline.Graph) (pipeline.Summary, erro
 	return s, nil
 }
 
-var errGivenUp = errors.New("given up: output files were not written")
+var errGivenUp = errors.New("given up: what was in flight is not written")
 
 // Where the demo leaves its results.
 const (
@@ -123,7 +139,7 @@ const (
 // makes outliers.
 var demoKeys = []string{"ec2_cpu_ac20cd", "rds_cpu_e47b3b", "ec2_cpu_5f5533", "ec2_cpu_825cc2"}
 
-func demo(ctx context.Context, set []string, explain bool) error {
+func demo(ctx context.Context, o operation, set []string, explain bool) error {
 	dir, err := os.MkdirTemp("", "hafvf-demo-")
 	if err != nil {
 		return err
@@ -143,7 +159,7 @@ func demo(ctx context.Context, set []string, explain bool) error {
 		return nil
 	}
 	fmt.Fprintln(os.Stderr, "filtering the bundled series: CPU utilisation of cloud servers, from the Numenta Anomaly Benchmark")
-	if _, err := execute(ctx, graph); err != nil {
+	if _, err := o.execute(ctx, graph); err != nil {
 		return err
 	}
 	if err := plotResults(ctx, demoResults, demoPicture, demoKeys, defaultOdds); err != nil {

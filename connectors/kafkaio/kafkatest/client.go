@@ -179,18 +179,6 @@ func (c *Client) do(ctx context.Context, f func(context.Context, *kgo.Client) er
 	return f(ctx, cl)
 }
 
-// serves returns when a broker is there and every partition has a leader.
-func (c *Client) serves(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	return c.do(ctx, func(ctx context.Context, cl *kgo.Client) error {
-		return until(ctx, func(ctx context.Context) error {
-			_, err := metadata(ctx, cl, "")
-			return err
-		})
-	})
-}
-
 // led returns when the topic has that many partitions and each has a leader.
 func led(ctx context.Context, cl *kgo.Client, topic string, partitions int) error {
 	return until(ctx, func(ctx context.Context) error {

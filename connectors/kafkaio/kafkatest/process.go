@@ -1,6 +1,9 @@
 package kafkatest
 
-import "os/exec"
+import (
+	"os/exec"
+	"syscall"
+)
 
 // A process is one that was started and is waited for.
 type process struct {
@@ -22,5 +25,13 @@ func spawn(cmd *exec.Cmd) (*process, error) {
 
 func (p *process) kill() {
 	p.cmd.Process.Kill() // fails only when it is gone
+	<-p.exited
+}
+
+// end asks the process to end and waits until it has.
+func (p *process) end() {
+	if p.cmd.Process.Signal(syscall.SIGTERM) != nil {
+		p.cmd.Process.Kill()
+	}
 	<-p.exited
 }

@@ -1,0 +1,74 @@
+package connectors
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"iter"
+)
+
+// A Chunk holds records on their way to a sink: lines of JSON, each with its key
+// and id. It crosses stages as plain bytes.
+type Chunk []byte
+
+// Begin begins a record; its line, up to and with the line end, is appended by
+// the caller. The key may be nil, the record then has none.
+func (c Chunk) Begin(key []byte, id string) Chunk {
+	c = binary.AppendVarint(c, keyLength(key))
+	c = append(c, key...)
+	c = binary.AppendUvarint(c, uint64(len(id)))
+	return append(c, id...)
+}
+
+// keyLength is −1 for a record without a key.
+func keyLength(key []byte) int64 {
+	if key == nil {
+		return -1
+	}
+	return int64(len(key))
+}
+
+// A Line is a record of a Chunk, and valid as long as that is.
+type Line struct {
+	Key  []byte // nil where there is none
+	ID   string
+	Text []byte // with its line end
+}
+
+var errChunk = errors.New("connectors: a chunk is malformed")
+
+// Lines are the records of a chunk.
+func (c Chunk) Lines() iter.Seq2[Line, error] {
+	return func(yield func(Line, error) bool) {
+		for rest := []byte(c); len(rest) > 0; {
+			var l Line
+			var ok bool
+			if l, rest, ok = cutLine(rest); !ok {
+				yield(Line{}, errChunk)
+				return
+			}
+			if !yield(l, nil) {
+				return
+			}
+		}
+	}
+}
+
+func cutLine(b []byte) (l Line, rest []byte, ok bool) {
+	n, k := binary.Varint(b)
+	if k <= 0 || n < -1 || n > int64(len(b)-k) {
+		return l, nil, false
+	}
+	b = b[k:]
+	if n >= 0 {
+		l.Key, b = b[:n:n], b[n:]
+	}
+	m, k := binary.Uvarint(b)
+	if k <= 0 || m > uint64(len(b)-k) {
+		return l, nil, false
+	}
+	l.ID, b = string(b[k:k+int(m)]), b[k+int(m):]
+	end := bytes.IndexByte(b, '\n') + 1
+	l.Text = b[:end:end]
+	return l, b[end:], end > 0
+}

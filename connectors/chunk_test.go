@@ -1,0 +1,39 @@
+package connectors
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestChunk(t *testing.T) {
+	want := []Line{
+		{[]byte("pump"), "in-0-1", []byte("{\"a\":1}\n")},
+		{nil, "", []byte("{}\n")},
+		{[]byte{}, "in-0-2", []byte("\n")},
+		{[]byte("new\nline"), "a\nb", []byte("[]\n")},
+	}
+	var c Chunk
+	for _, l := range want {
+		c = append(c.Begin(l.Key, l.ID), l.Text...)
+	}
+	var got []Line
+	for l, err := range c.Lines() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, l)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func FuzzChunk(f *testing.F) {
+	f.Add([]byte(Chunk(nil).Begin([]byte("k"), "id")))
+	f.Add([]byte("\x02k\x02id\n\x01"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for range Chunk(b).Lines() {
+		}
+	})
+}

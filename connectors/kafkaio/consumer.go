@@ -1,0 +1,181 @@
+package kafkaio
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
+)
+
+const (
+	// idle is how long a partition is drained before it no longer holds the
+	// watermark back.
+	idle = time.Second
+	// discovery is how often a running source looks for new partitions.
+	discovery = 5 * time.Second
+)
+
+// A consumer reads the partitions of one restriction ahead, side by side, and
+// lives on between the calls of its reader.
+type consumer struct {
+	src     Source
+	log     *slog.Logger
+	clock   Clock
+	parts   []*part // as the restriction has them
+	turn    int     // whose turn it is to be asked first
+	arrived chan struct{}
+	known   chan []span // partitions that were found
+	ctx     context.Context
+	close   context.CancelFunc
+}
+
+// A part is a partition as the reader sees it: what came of it so far.
+type part struct {
+	*fetcher
+	next   int64     // offset after what was taken
+	latest time.Time // of its records' times
+	quiet  time.Time // since when nothing has come
+}
+
+// newConsumer opens a consumer, which ends with ctx.
+func newConsumer(ctx context.Context, src Source, rest restriction, log *slog.Logger) *consumer {
+	c := &consumer{src: src, log: log, clock: clockOf(src.Clock), arrived: make(chan struct{}, 1), known: make(chan []span)}
+	c.ctx, c.close = context.WithCancel(ctx)
+	c.add(rest.Partitions)
+	if !rest.Bounded {
+		have := map[string]int{}
+		for _, topic := range src.Topics {
+			have[topic] = 0
+		}
+		for _, s := range rest.Partitions {
+			have[s.Topic] = max(have[s.Topic], s.Partition+1)
+		}
+		go c.discover(have, rest.Reader, rest.Readers)
+	}
+	return c
+}
+
+func (c *consumer) add(spans []span) {
+	for _, s := range spans {
+		f := &fetcher{cluster: c.src.Cluster, at: s.Position, end: s.End, log: c.log, batches: make(chan batch, 1), arrived: c.arrived}
+		f.high.Store(s.Offset)
+		c.parts = append(c.parts, &part{fetcher: f, next: s.Offset, quiet: time.Now()})
+		if !s.done() {
+			go f.run(c.ctx)
+		}
+	}
+}
+
+// at reports whether the consumer is where the restriction says.
+func (c *consumer) at(rest restriction) bool {
+	return slices.EqualFunc(c.parts, rest.Partitions, func(p *part, s span) bool { return p.next == s.Offset })
+}
+
+// discover looks for partitions that were added to the topics: all their records
+// are new, so they are read from the beginning.
+func (c *consumer) discover(have map[string]int, reader, readers int) {
+	tick := time.NewTicker(discovery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-c.ctx.Done():
+			return
+		}
+		now, err := c.src.Cluster.Partitions(c.ctx, c.src.Topics)
+		if err != nil {
+			continue // the fetchers tell what is wrong with the cluster
+		}
+		var spans []span
+		for _, topic := range c.src.Topics {
+			for p := have[topic]; p < now[topic]; p++ {
+				if p%readers == reader {
+					spans = append(spans, span{Position{topic, p, 0}, -1})
+				}
+			}
+			have[topic] = max(have[topic], now[topic])
+		}
+		if len(spans) == 0 {
+			continue
+		}
+		select {
+		case c.known <- spans:
+		case <-c.ctx.Done():
+			return
+		}
+	}
+}
+
+// take returns the next batch that is there, of any partition, and which; −1
+// where there is none.
+func (c *consumer) take() (int, batch) {
+	for range c.parts {
+		i := c.turn % len(c.parts)
+		c.turn = i + 1
+		select {
+		case b := <-c.parts[i].batches:
+			return i, b
+		default:
+		}
+	}
+	return -1, batch{}
+}
+
+// took notes that a batch was taken, and what time it has come to.
+func (p *part) took(b batch, latest time.Time) {
+	p.next, p.quiet = b.next, time.Now()
+	if latest.After(p.latest) {
+		p.latest = latest
+	}
+}
+
+// watermark is the time up to which nothing more is to be expected: of every
+// partition the latest time seen less the disorder, or the present less that
+// where the partition has been drained for a while.
+func (c *consumer) watermark(now time.Time) time.Time {
+	least := now
+	for _, p := range c.parts {
+		if p.end >= 0 && p.next >= p.end {
+			continue
+		}
+		switch {
+		case p.next >= p.high.Load() && now.Sub(p.quiet) > idle:
+		case p.latest.IsZero():
+			return time.UnixMilli(mtime.MinTimestamp.Milliseconds())
+		case p.latest.Before(least):
+			least = p.latest
+		}
+	}
+	return least.Add(-c.src.Disorder)
+}
+
+var consumers sync.Map // of *consumer by reader, between two calls
+
+// resume returns the consumer of a reader if it has come as far as rest says;
+// otherwise, at first and after a restart, a new one.
+func resume(name string, src Source, rest restriction, ledger *Ledger) *consumer {
+	if v, ok := consumers.LoadAndDelete(name); ok {
+		c := v.(*consumer)
+		if c.at(rest) {
+			return c
+		}
+		c.close()
+	}
+	ctx, log := context.Background(), slog.Default()
+	if ledger != nil {
+		ctx, log = ledger.ctx, ledger.cfg.Log
+	}
+	return newConsumer(ctx, src, rest, log)
+}
+
+// progress is how far every partition was taken.
+func (c *consumer) progress() []Progress {
+	all := make([]Progress, len(c.parts))
+	for i, p := range c.parts {
+		all[i] = Progress{Position{p.at.Topic, p.at.Partition, p.next}, p.high.Load()}
+	}
+	return all
+}

@@ -1,0 +1,45 @@
+package kafkatest
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+// TestDiesWithParent kills a process that has spawned another. Both hold the
+// end of a pipe: its reader sees the end of it when both are gone.
+func TestDiesWithParent(t *testing.T) {
+	const role = "KAFKATEST_ROLE"
+	if os.Getenv(role) == "parent" {
+		cmd := exec.Command("sleep", "600")
+		cmd.Stdout = os.Stdout
+		if _, err := spawn(cmd); err != nil {
+			t.Fatal(err)
+		}
+		os.Stdout.WriteString("!")
+		select {}
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	parent := exec.Command(os.Args[0], "-test.run=^TestDiesWithParent$")
+	parent.Env = append(os.Environ(), role+"=parent")
+	parent.Stdout = w
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	r.SetReadDeadline(time.Now().Add(patience))
+	if _, err := io.ReadFull(r, make([]byte, 1)); err != nil {
+		t.Errorf("the parent has spawned nothing: %v", err)
+	}
+	parent.Process.Kill()
+	parent.Wait()
+	if rest, err := io.ReadAll(r); err != nil {
+		t.Errorf("the child has outlived its parent: %v %s", err, rest)
+	}
+}

@@ -1,0 +1,390 @@
+// Package kafkaio reads and writes Kafka topics as Beam transforms, on
+// segmentio/kafka-go: a splittable source, a sink that writes at least once, and
+// the ledger that lets a run in one process go on after a restart. It deals in
+// bytes and records and knows nothing of what they mean.
+package kafkaio
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/sdf"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+	"github.com/segmentio/kafka-go"
+)
+
+func init() {
+	register.DoFn5x2[context.Context, *watermark, *sdf.LockRTracker, []byte, func(beam.EventTime, Record), sdf.ProcessContinuation, error](&readFn{})
+	register.Emitter2[beam.EventTime, Record]()
+}
+
+// Where a Source starts.
+const (
+	Earliest  = "earliest"
+	Latest    = "latest"
+	Committed = "committed"
+	AtOffset  = "offset"
+	AtTime    = "time"
+)
+
+// A Start is where the partitions are read from that there are when a source
+// starts; partitions that are added later are read from their beginning.
+type Start struct {
+	// At is Earliest, Latest, Committed (where the group was; a partition that it
+	// has no offset of from its beginning), AtOffset or AtTime.
+	At     string
+	Offset int64     // of AtOffset: in every partition
+	Time   time.Time // of AtTime: the first record at or after it
+}
+
+// A Source says what to read.
+type Source struct {
+	Cluster Cluster
+	Topics  []string
+	Group   string // whose offsets Committed means, and a Ledger commits
+	Start   Start
+	// Bounded ends the source at the ends that the partitions have when it starts.
+	Bounded bool
+	// Disorder is by how much a record's time may be behind the latest one of its
+	// partition: the watermark follows so far behind.
+	Disorder time.Duration
+	// Clock names a function, known by RegisterClock, that tells a record's event
+	// time. Default: the record's timestamp.
+	Clock string
+	// Readers is how many readers the partitions are dealt out to. Default 1.
+	Readers int
+}
+
+// A Clock tells the event time of a record; false where it has none.
+type Clock func(Record) (time.Time, bool)
+
+var clocks sync.Map // of Clock by name
+
+// RegisterClock makes a clock known to the sources of this process and of
+// workers that run the same program. It panics if the name is taken.
+func RegisterClock(name string, c Clock) {
+	if _, taken := clocks.LoadOrStore(name, c); taken {
+		panic("kafkaio: clock " + name + " exists already")
+	}
+}
+
+func clockOf(name string) Clock {
+	if c, ok := clocks.Load(name); ok {
+		return c.(Clock)
+	}
+	return func(r Record) (time.Time, bool) { return r.Time, true }
+}
+
+const (
+	// BundleRecords and BundleBytes are how much a source emits in one bundle.
+	BundleRecords = 1 << 16
+	BundleBytes   = 64 << 20
+	// breath is how long a call waits for a record before it lets the watermark
+	// move on.
+	breath = 100 * time.Millisecond
+)
+
+// Read reads src and returns a PCollection<Record>, in the order of the offsets
+// within each partition, at the records' event times.
+//
+// The ledger of that name, if there is one in this process, holds the source
+// back, and can stop it. Without one a call emits what has come within a tenth
+// of a second.
+func Read(s beam.Scope, src Source, ledger string) beam.PCollection {
+	s = s.Scope("kafkaio.Read")
+	src.Readers = max(src.Readers, 1)
+	return beam.ParDo(s, &readFn{Source: src, Ledger: ledger, Run: rand.Text()}, beam.Impulse(s))
+}
+
+// readFn reads every Readers-th partition. A call emits one bundle and puts the
+// rest off; what the partitions bring meanwhile is read ahead.
+type readFn struct {
+	Source Source
+	Ledger string
+	Run    string // names the consumers between calls
+}
+
+func (fn *readFn) CreateInitialRestriction([]byte) (restriction, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	spans, err := fn.Source.spans(ctx)
+	return restriction{Readers: 1, Partitions: spans, Bounded: fn.Source.Bounded}, err
+}
+
+// SplitRestriction deals the partitions out to the readers.
+func (fn *readFn) SplitRestriction(_ []byte, all restriction) []restriction {
+	parts := make([]restriction, fn.Source.Readers)
+	for i := range parts {
+		parts[i] = restriction{Reader: i, Readers: len(parts), Bounded: all.Bounded}
+		for _, s := range all.Partitions {
+			if s.Partition%len(parts) == i {
+				parts[i].Partitions = append(parts[i].Partitions, s)
+			}
+		}
+	}
+	return parts
+}
+
+func (fn *readFn) RestrictionSize([]byte, restriction) float64 { return 1 }
+
+func (fn *readFn) CreateTracker(r restriction) *sdf.LockRTracker {
+	return sdf.NewLockRTracker(&tracker{rest: r.clone()})
+}
+
+// TruncateRestriction drops what is unread when a runner drains the pipeline.
+func (fn *readFn) TruncateRestriction(rt *sdf.LockRTracker, _ []byte) restriction {
+	r := rt.GetRestriction().(restriction)
+	r.Over = true
+	return r
+}
+
+// A watermark is a time in Unix milliseconds that never goes back.
+type watermark struct{ ms int64 }
+
+func (w *watermark) CurrentWatermark() time.Time { return time.UnixMilli(w.ms) }
+
+func (fn *readFn) InitialWatermarkEstimatorState(_ beam.EventTime, _ restriction, _ []byte) int64 {
+	return mtime.MinTimestamp.Milliseconds()
+}
+func (fn *readFn) CreateWatermarkEstimator(ms int64) *watermark { return &watermark{ms} }
+func (fn *readFn) WatermarkEstimatorState(w *watermark) int64   { return w.ms }
+
+func (fn *readFn) ProcessElement(ctx context.Context, w *watermark, rt *sdf.LockRTracker, _ []byte, emit func(beam.EventTime, Record)) (sdf.ProcessContinuation, error) {
+	ledger := ledgerOf(fn.Ledger)
+	rest := rt.GetRestriction().(restriction)
+	name := fmt.Sprint(fn.Run, "/", rest.Reader)
+	c := resume(name, fn.Source, rest, ledger)
+	ended, err := fn.read(ctx, c, ledger, rt, emit)
+	if err != nil || ended {
+		c.close()
+		return sdf.StopProcessing(), err
+	}
+	w.ms = max(w.ms, c.watermark(time.Now()).UnixMilli())
+	consumers.Store(name, c)
+	return sdf.ResumeProcessingIn(0), nil
+}
+
+// read emits a bundle, and hands it over once the one before it is done. It
+// reports whether the source has come to its end.
+func (fn *readFn) read(ctx context.Context, c *consumer, ledger *Ledger, rt *sdf.LockRTracker, emit func(beam.EventTime, Record)) (ended bool, err error) {
+	n, size := 0, 0
+	var since time.Time
+	pause := time.After(breath)
+	for n < BundleRecords && size < BundleBytes && !rt.IsDone() {
+		if i, b := c.take(); i >= 0 {
+			if b.err != nil {
+				return false, b.err
+			}
+			if !rt.TryClaim(taken{i, b.next}) {
+				break // the runner has put the rest off; the next call opens a new consumer
+			}
+			if n == 0 {
+				since = time.Now()
+			}
+			c.parts[i].took(b, c.emit(b, emit))
+			n += len(b.records)
+			size += b.bytes
+			if !ledger.idle() {
+				continue // the bundle before it is still worked on
+			}
+			break
+		}
+		// What has come is handed over as soon as there is nobody at work; without a
+		// ledger, who knows.
+		var idle, stopped <-chan struct{}
+		patience := pause
+		if ledger != nil {
+			stopped = ledger.flight.Stopped()
+			if n > 0 {
+				idle, patience = ledger.flight.Idle(), nil
+			}
+		}
+		select {
+		case <-c.arrived:
+			continue
+		case spans := <-c.known:
+			if rt.TryClaim(found(spans)) {
+				c.add(spans)
+				c.log.Info("partitions were added", "partitions", len(spans), "first", spans[0].Log())
+			}
+			continue
+		case <-stopped:
+			if !ledger.Suspends() {
+				rt.TryClaim(over{})
+			} else if n == 0 {
+				<-pause // until the run is cancelled
+			}
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		case <-idle:
+		case <-patience:
+		}
+		break
+	}
+	return rt.IsDone(), ledger.handOver(ctx, c.progress(), n, since)
+}
+
+// emit emits a batch's records and returns the latest time among them.
+func (c *consumer) emit(b batch, emit func(beam.EventTime, Record)) (latest time.Time) {
+	for _, r := range b.records {
+		t, ok := c.clock(r)
+		if !ok {
+			t = r.Time
+		}
+		if t.After(latest) {
+			latest = t
+		}
+		emit(mtime.FromTime(t), r)
+	}
+	return latest
+}
+
+// startTimeout bounds how long a source looks for where to start.
+const startTimeout = 30 * time.Second
+
+// Check finds out whether src can be read: whether its cluster can be reached
+// and its topics exist.
+func (src Source) Check(ctx context.Context) error {
+	if err := src.Cluster.Check(ctx); err != nil {
+		return err
+	}
+	_, err := src.Cluster.Partitions(ctx, src.Topics)
+	return err
+}
+
+// spans are all partitions from where they start to where they end. A cluster
+// that is starting answers after a while.
+func (src Source) spans(ctx context.Context) (all []span, err error) {
+	for wait := firstBackoff; ; wait = min(2*wait, lastBackoff) {
+		if all, err = src.findSpans(ctx); err == nil || !passes(err) {
+			return all, err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+func (src Source) findSpans(ctx context.Context) ([]span, error) {
+	partitions, err := src.Cluster.Partitions(ctx, src.Topics)
+	if err != nil {
+		return nil, err
+	}
+	client, err := src.Cluster.Client()
+	if err != nil {
+		return nil, err
+	}
+	requests := map[string][]kafka.OffsetRequest{}
+	for topic, n := range partitions {
+		for p := range n {
+			requests[topic] = append(requests[topic], kafka.FirstOffsetOf(p), kafka.LastOffsetOf(p))
+			if src.Start.At == AtTime {
+				requests[topic] = append(requests[topic], kafka.TimeOffsetOf(p, src.Start.Time))
+			}
+		}
+	}
+	res, err := client.ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: requests})
+	if err != nil {
+		return nil, fmt.Errorf("the offsets of %s cannot be read: %w", strings.Join(src.Topics, ", "), err)
+	}
+	committed := map[string]map[int]int64{}
+	if src.Start.At == Committed {
+		if committed, err = src.committed(ctx, client, partitions); err != nil {
+			return nil, err
+		}
+	}
+	var all []span
+	for _, topic := range src.Topics {
+		slices.SortFunc(res.Topics[topic], func(a, b kafka.PartitionOffsets) int { return a.Partition - b.Partition })
+		for _, p := range res.Topics[topic] {
+			if p.Error != nil {
+				return nil, fmt.Errorf("the offsets of %s-%d cannot be read: %w", topic, p.Partition, p.Error)
+			}
+			s := span{Position{topic, p.Partition, p.FirstOffset}, -1}
+			switch src.Start.At {
+			case Latest:
+				s.Offset = p.LastOffset
+			case AtOffset:
+				s.Offset = src.Start.Offset
+			case AtTime:
+				s.Offset = p.LastOffset
+				for at := range p.Offsets {
+					if at >= 0 {
+						s.Offset = at
+					}
+				}
+			case Committed:
+				if at, ok := committed[topic][p.Partition]; ok {
+					s.Offset = at
+				}
+			}
+			if src.Bounded {
+				s.End = p.LastOffset
+			}
+			all = append(all, s)
+		}
+	}
+	return all, nil
+}
+
+// committed are the group's offsets, of the partitions that it has one of.
+func (src Source) committed(ctx context.Context, client *kafka.Client, partitions map[string]int) (map[string]map[int]int64, error) {
+	topics := map[string][]int{}
+	for topic, n := range partitions {
+		for p := range n {
+			topics[topic] = append(topics[topic], p)
+		}
+	}
+	res, err := client.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: src.Group, Topics: topics})
+	if err == nil {
+		err = res.Error
+	}
+	all := map[string]map[int]int64{}
+	if errors.Is(err, kafka.GroupIdNotFound) {
+		return all, nil
+	}
+	if err == nil {
+		for topic, list := range res.Topics {
+			all[topic] = map[int]int64{}
+			for _, p := range list {
+				err = errors.Join(err, p.Error)
+				if p.CommittedOffset >= 0 {
+					all[topic][p.Partition] = p.CommittedOffset
+				}
+			}
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the offsets of group %s cannot be read: %w", src.Group, err)
+	}
+	return all, nil
+}
+
+// offsets are the first offset of a partition and the one after its last.
+func (c Cluster) offsets(ctx context.Context, topic string, partition int) (first, last int64, err error) {
+	client, err := c.Client()
+	if err != nil {
+		return 0, 0, err
+	}
+	res, err := client.ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{
+		topic: {kafka.FirstOffsetOf(partition), kafka.LastOffsetOf(partition)}}})
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, p := range res.Topics[topic] {
+		if p.Partition == partition {
+			return p.FirstOffset, p.LastOffset, p.Error
+		}
+	}
+	return 0, 0, kafka.UnknownTopicOrPartition
+}

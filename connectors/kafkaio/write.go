@@ -1,0 +1,89 @@
+package kafkaio
+
+import (
+	"context"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+
+	"hafvf/connectors"
+)
+
+func init() {
+	register.DoFn3x1[context.Context, []byte, func([]byte), error](&writeFn{})
+	register.Emitter1[[]byte]()
+}
+
+// Write takes a PCollection<[]byte> of connectors.Chunks and writes their lines,
+// without the line ends, to a topic: at least once, each with its id as the
+// header "id". What a bundle brings is stored when the bundle ends.
+//
+// The Ledger of that name, if there is one in this process, is told so.
+func Write(s beam.Scope, sink Sink, ledger string, col beam.PCollection) {
+	s = s.Scope("kafkaio.Write")
+	connectors.End(s, beam.ParDo(s, &writeFn{Sink: sink, Ledger: ledger}, col))
+}
+
+// writeBytes is how much a bundle gathers before it writes.
+const writeBytes = 8 << 20
+
+type writeFn struct {
+	Sink   Sink
+	Ledger string
+
+	ledger  *Ledger
+	writer  *Writer
+	waiting []Message
+	size    int
+	stored  int
+}
+
+func (fn *writeFn) StartBundle(ctx context.Context, _ func([]byte)) (err error) {
+	fn.ledger = ledgerOf(fn.Ledger)
+	fn.waiting, fn.size, fn.stored = nil, 0, 0
+	if fn.writer == nil {
+		fn.writer, err = NewWriter(ctx, fn.Sink, fn.ledger.logger())
+	}
+	return err
+}
+
+func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte, _ func([]byte)) error {
+	for line, err := range connectors.Chunk(chunk).Lines() {
+		if err != nil {
+			return err
+		}
+		m := Message{Key: line.Key, ID: line.ID, Value: line.Text[:len(line.Text)-1]}
+		fn.waiting = append(fn.waiting, m)
+		fn.size += m.size()
+	}
+	if fn.size < writeBytes {
+		return nil
+	}
+	return fn.flush(ctx)
+}
+
+func (fn *writeFn) flush(ctx context.Context) error {
+	if err := fn.writer.Write(ctx, fn.waiting); err != nil {
+		return err
+	}
+	fn.stored += len(fn.waiting)
+	fn.waiting, fn.size = fn.waiting[:0], 0
+	return nil
+}
+
+func (fn *writeFn) FinishBundle(ctx context.Context, _ func([]byte)) error {
+	if err := fn.flush(ctx); err != nil {
+		return err
+	}
+	if fn.ledger != nil && fn.stored > 0 {
+		fn.ledger.Add(-fn.stored)
+	}
+	return nil
+}
+
+func (fn *writeFn) Teardown() error {
+	if fn.writer == nil {
+		return nil
+	}
+	return fn.writer.Close()
+}

@@ -1,0 +1,208 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"hafvf/connectors/kafkaio/kafkatest"
+	"hafvf/transforms"
+)
+
+// A bus is a cluster with a topic of observations.
+type bus struct {
+	*kafkatest.Client
+	brokers []string
+	dir     string
+}
+
+func fakeBus(t testing.TB, partitions int) *bus {
+	t.Helper()
+	brokers := kafkatest.Fake(t).ListenAddrs()
+	b := &bus{kafkatest.Dial(brokers), brokers, t.TempDir()}
+	b.CreateTopic(t, "in", partitions, nil)
+	return b
+}
+
+// put produces lines of JSON to the topic in, by their keys.
+func (b *bus) put(t testing.TB, lines ...string) {
+	t.Helper()
+	records := make([]*kgo.Record, len(lines))
+	for i, line := range lines {
+		var o struct{ Key string }
+		if err := json.Unmarshal([]byte(line), &o); err != nil {
+			t.Fatal(err)
+		}
+		records[i] = &kgo.Record{Topic: "in", Key: []byte(o.Key), Value: []byte(line)}
+	}
+	b.Produce(t, records...)
+}
+
+// config is one that reads in and writes out and rejected.
+func (b *bus) config(source, rest string) string {
+	brokers, _ := json.Marshal(b.brokers)
+	return fmt.Sprintf("model: {family: normal}\nsource: {kafka: {brokers: %s, topics: [in], %s}}\nsink: {kafka: {topic: out}}\ndead_letter: {kafka: {topic: rejected}}\n%s", brokers, source, rest)
+}
+
+func compose(t testing.TB, text string, set ...string) *Graph {
+	t.Helper()
+	cfg, err := Parse("test.yaml", []byte(text), set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := cfg.Graph()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// quiet discards what a run logs.
+var quiet = slog.New(slog.DiscardHandler)
+
+// values are a topic's values in the order of partitions and offsets, each with
+// a line end.
+func (b *bus) values(t testing.TB, topic string) (lines []string) {
+	t.Helper()
+	for _, r := range b.Consume(t, topic) {
+		lines = append(lines, string(r.Value)+"\n")
+	}
+	return lines
+}
+
+// loop is the plain loop over each key's records of in, in the order of their
+// offsets.
+func (b *bus) loop(t testing.TB, cfg transforms.Config) map[string][]string {
+	t.Helper()
+	l, err := newLayout(cfg.Filter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Order == "" {
+		cfg.Order = transforms.EventTime
+	}
+	est, err := transforms.NewEstimator(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string][]string{}
+	tracks := map[string]*transforms.Track{}
+	for _, r := range b.Consume(t, "in") {
+		key, o, err := decodeJSON(r.Value)
+		if err != nil {
+			continue
+		}
+		if tracks[key] == nil {
+			tracks[key] = est.NewTrack(key)
+		}
+		o.ID = fmt.Sprintf("in-%d-%d", r.Partition, r.Offset)
+		e := est.Estimate(tracks[key], o)
+		out[key] = append(out[key], strings.TrimSuffix(string(l.appendEstimate(nil, key, &e)), "\n"))
+	}
+	return out
+}
+
+// TestKafkaEqualsPlainLoop: with order arrival, the estimates of a bounded run
+// equal the plain loop over each key's records in offset order, byte for byte.
+func TestKafkaEqualsPlainLoop(t *testing.T) {
+	b := fakeBus(t, 8)
+	lines := observations(20_000, 500)
+	// Event times do not matter to the order of arrival.
+	slices.Reverse(lines[5_000:10_000])
+	b.put(t, lines...)
+	s, err := Run{Graph: compose(t, b.config("bounded: true", "order: arrival")), Log: quiet}.Execute(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, int64(20_000), s.Records)
+	equal(t, b.loop(t, transforms.Config{Filter: normalConfig, Order: transforms.Arrival}), byKey(t, b.values(t, "out")))
+	for _, r := range b.Consume(t, "out") {
+		var e struct{ Key, ID string }
+		if err := json.Unmarshal(r.Value, &e); err != nil {
+			t.Fatal(err)
+		}
+		if string(r.Key) != e.Key || len(r.Headers) != 1 || r.Headers[0].Key != "id" || string(r.Headers[0].Value) != e.ID {
+			t.Fatalf("key %s, headers %v of %s", r.Key, r.Headers, r.Value)
+		}
+	}
+}
+
+// running is a run in the background, until stopped.
+type running struct {
+	stop chan struct{}
+	done chan struct{}
+	sum  Summary
+	err  error
+}
+
+func launch(t testing.TB, g *Graph) *running {
+	r := &running{stop: make(chan struct{}), done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		r.sum, r.err = Run{Graph: g, Log: quiet}.Execute(context.Background(), r.stop)
+	}()
+	return r
+}
+
+// halt stops the run and waits for its end.
+func (r *running) halt(t testing.TB) Summary {
+	t.Helper()
+	close(r.stop)
+	select {
+	case <-r.done:
+	case <-time.After(time.Minute):
+		t.Fatal("the run does not stop")
+	}
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	return r.sum
+}
+
+// await waits until the topic holds n records.
+func (b *bus) await(t testing.TB, topic string, n int, r *running) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		select {
+		case <-r.done:
+			t.Fatalf("the run has ended: %v", r.err)
+		default:
+		}
+		have := 0
+		_, end := b.Offsets(t, topic)
+		for _, e := range end {
+			have += int(e)
+		}
+		if have >= n {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s has %d of %d records", topic, have, n)
+		}
+	}
+}
+
+// TestKafkaGoesOn: a run that is stopped and started again, with what comes in
+// meanwhile, gives each estimate once, as one run would have.
+func TestKafkaGoesOn(t *testing.T) {
+	b := fakeBus(t, 4)
+	b.CreateTopic(t, "out", 4, nil)
+	lines := observations(6_000, 100)
+	for i := range 3 {
+		b.put(t, lines[2000*i:2000*i+1000]...)
+		r := launch(t, compose(t, b.config("group: g, changelog: states", "")))
+		b.await(t, "out", 2000*i+1000, r)
+		b.put(t, lines[2000*i+1000:2000*(i+1)]...)
+		b.await(t, "out", 2000*(i+1), r)
+		s := r.halt(t)
+		equal(t, [2]int64{2000, 0}, [2]int64{s.Records, s.Rejected})
+	}
+	equal(t, b.loop(t, transforms.Config{Filter: normalConfig}), byKey(t, b.values(t, "out")))
+}

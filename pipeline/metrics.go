@@ -1,0 +1,101 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics are what a run tells Prometheus: a Collector, for one run at a time. A
+// nil *Metrics follows nothing.
+type Metrics struct {
+	stages *prometheus.HistogramVec
+
+	mu  sync.Mutex
+	run *run
+}
+
+var (
+	readDesc     = prometheus.NewDesc("hafvf_records_in_total", "Records taken up.", nil, nil)
+	outDesc      = prometheus.NewDesc("hafvf_records_out_total", "Estimates made.", nil, nil)
+	rejectedDesc = prometheus.NewDesc("hafvf_records_rejected_total", "Records that could not be used.", nil, nil)
+	lateDesc     = prometheus.NewDesc("hafvf_records_late_total", "Rejected records that came after their turn.", nil, nil)
+	missingDesc  = prometheus.NewDesc("hafvf_records_missing_total", "Records without a value.", nil, nil)
+	failedDesc   = prometheus.NewDesc("hafvf_not_converged_total", "Estimates whose iteration did not converge.", nil, nil)
+	changesDesc  = prometheus.NewDesc("hafvf_changes_total", "Changes detected.", nil, nil)
+	outliersDesc = prometheus.NewDesc("hafvf_outliers_total", "Outliers detected.", nil, nil)
+	keysDesc     = prometheus.NewDesc("hafvf_keys", "Keys seen by this run.", nil, nil)
+	lagDesc      = prometheus.NewDesc("hafvf_lag_records", "Records of a partition that have not been taken up.", []string{"partition"}, nil)
+)
+
+// NewMetrics returns metrics to register with Prometheus.
+func NewMetrics() *Metrics {
+	return &Metrics{stages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "hafvf_stage_seconds",
+		Help:    "Time that records take together: read (gathered, and waiting for those before them), process (until all their outputs are stored), commit (of states and offsets).",
+		Buckets: prometheus.ExponentialBuckets(.001, 2.5, 12),
+	}, []string{"stage"})}
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(c chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, c) }
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(c chan<- prometheus.Metric) {
+	m.stages.Collect(c)
+	m.mu.Lock()
+	r := m.run
+	m.mu.Unlock()
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	n, taken := r.counts, r.taken
+	r.mu.Unlock()
+	for _, counter := range []struct {
+		desc *prometheus.Desc
+		n    int64
+	}{{readDesc, taken}, {outDesc, n.Records}, {rejectedDesc, n.Rejected}, {lateDesc, n.Late}, {missingDesc, n.Missing}, {failedDesc, n.NotConverged}, {changesDesc, n.Changes}, {outliersDesc, n.Outliers}} {
+		c <- prometheus.MustNewConstMetric(counter.desc, prometheus.CounterValue, float64(counter.n))
+	}
+	c <- prometheus.MustNewConstMetric(keysDesc, prometheus.GaugeValue, float64(n.Keys))
+	if r.ledger != nil {
+		for partition, lag := range r.ledger.Lag() {
+			c <- prometheus.MustNewConstMetric(lagDesc, prometheus.GaugeValue, float64(lag), partition)
+		}
+	}
+}
+
+// stalled is how long records may be worked on before a run counts as unhealthy.
+const stalled = 5 * time.Minute
+
+// Health says what is wrong with the run.
+func (m *Metrics) Health() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.run == nil:
+		return errors.New("the run has not begun")
+	case m.run.ledger != nil && m.run.ledger.Busy() > stalled:
+		return fmt.Errorf("the same records have been worked on for %v", m.run.ledger.Busy().Round(time.Second))
+	}
+	return nil
+}
+
+func (m *Metrics) follow(r *run) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.run = r
+}
+
+func (m *Metrics) stage(name string, took time.Duration) {
+	if m != nil {
+		m.stages.WithLabelValues(name).Observe(took.Seconds())
+	}
+}

@@ -1,0 +1,69 @@
+package pipeline
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
+	"hafvf/connectors"
+	"hafvf/connectors/kafkaio"
+)
+
+// A graphSink is where a graph's records go: a file or a topic.
+type graphSink struct {
+	file  connectors.Sink
+	topic *kafkaio.Sink // in place of the file
+}
+
+func (s *Sink) graph(columns []connectors.Column, unending bool) graphSink {
+	file := connectors.Sink{Columns: columns, Append: unending}
+	switch {
+	case s.Kafka != nil:
+		return graphSink{topic: s.Kafka}
+	case s.CSV != nil:
+		file.Format, file.Path = connectors.CSV, s.CSV.Path
+	case s.Parquet != nil:
+		file.Format, file.Path = connectors.Parquet, s.Parquet.Path
+	default:
+		file.Format, file.Path = connectors.JSONLines, s.JSONL.Path
+	}
+	return graphSink{file: file}
+}
+
+func (s graphSink) describe() string {
+	switch {
+	case s.topic != nil:
+		return "kafka " + s.topic.Topic
+	case s.file.Path == "-":
+		return s.file.Format + " on standard output"
+	case s.file.Path == connectors.Stderr:
+		return s.file.Format + " on standard error"
+	}
+	return s.file.Format + " " + s.file.Path
+}
+
+// write writes chunks, see connectors.Chunk; name is the sink's within the run.
+func (s graphSink) write(scope beam.Scope, run, name string, chunks beam.PCollection) {
+	if s.topic != nil {
+		kafkaio.Write(scope, *s.topic, run, chunks)
+		return
+	}
+	connectors.Write(scope, run+"/"+name, chunks)
+}
+
+// prepare creates the topic where it does not exist, with as many partitions as
+// the source has, and otherwise the broker's defaults.
+func (s graphSink) prepare(ctx context.Context, partitions int, log *slog.Logger) error {
+	if s.topic == nil {
+		return nil
+	}
+	if err := s.topic.Cluster.Check(ctx); err != nil {
+		return err
+	}
+	created, err := s.topic.Cluster.Create(ctx, s.topic.Topic, partitions, nil)
+	if created {
+		log.Info("the topic was created", "topic", s.topic.Topic)
+	}
+	return err
+}
