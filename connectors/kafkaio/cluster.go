@@ -479,12 +479,13 @@ func (c Cluster) Config(ctx context.Context, topic string, names ...string) (map
 	return values, nil
 }
 
-// said joins an error code with what the broker says of it.
+// said is what a broker says of an error, or else what is said of the error in
+// general.
 func said(code kafka.Error, message string) error {
 	if message == "" {
 		return code
 	}
-	return fmt.Errorf("%w (%s)", code, message)
+	return fmt.Errorf("%s: %s", code.Title(), message)
 }
 
 // A link is a connection to one broker. kafka-go's Client would do for the
@@ -512,23 +513,26 @@ func (c Cluster) bootstrap(ctx context.Context, sec security, topics []string) (
 		if err == nil {
 			return l, md, nil
 		}
-		if ctx.Err() != nil && len(errs) == 0 {
-			return nil, nil, err
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return nil, nil, context.Cause(ctx)
 		}
-		errs = append(errs, err)
 		var refused *loginError
 		if errors.As(err, &refused) {
 			return nil, nil, err // as every broker would, until the account is locked
+		}
+		errs = append(errs, err)
+		if ctx.Err() != nil {
+			break
 		}
 	}
 	if len(errs) == 1 {
 		return nil, nil, errs[0]
 	}
-	var b strings.Builder
-	for i, err := range errs {
-		b.WriteString([]string{"", "; "}[min(i, 1)] + err.Error())
+	var all []string
+	for _, err := range errs {
+		all = append(all, err.Error())
 	}
-	return nil, nil, fmt.Errorf("none of the %d brokers can be used: %s", len(errs), b.String())
+	return nil, nil, fmt.Errorf("none of the %d brokers can be used: %s", len(addrs), strings.Join(all, "; "))
 }
 
 func (c Cluster) open(ctx context.Context, sec security, addr string, patience time.Duration, topics []string) (*link, *metadata.Response, error) {

@@ -62,7 +62,8 @@ type Message struct {
 	// without one (nil, not empty) are spread.
 	Key []byte
 	// ID becomes the header "id", by which readers can know repeats.
-	ID    string
+	ID string
+	// Value nil (not empty) deletes the key from a compacted topic.
 	Value []byte
 }
 
@@ -125,9 +126,9 @@ func (w *Writer) Close() error {
 // Write returns when all in-sync replicas of the topic have all of the
 // messages. While brokers cannot be reached, elect leaders or lack replicas it
 // tries again, up to two minutes for each batch, and warns in the log. After an
-// error any of the messages may have been written, and may still be; whoever
-// goes on must write all of them again before others. Calls from several
-// goroutines are in no order.
+// error any of the messages may have been written, and may still be: they must
+// not be changed, and whoever goes on must write all of them again before
+// others. Calls from several goroutines are in no order.
 func (w *Writer) Write(ctx context.Context, msgs []Message) error {
 	if len(msgs) == 0 {
 		return nil
@@ -143,8 +144,7 @@ func (w *Writer) Write(ctx context.Context, msgs []Message) error {
 			g.Go(func() error { return w.writePartition(gctx, p, part) })
 		}
 	}
-	err = g.Wait()
-	if ctx.Err() != nil {
+	if err = g.Wait(); err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return err
@@ -233,8 +233,11 @@ func (w *Writer) partitions(ctx context.Context) (n int, err error) {
 		if err != nil {
 			return bare(err)
 		}
-		n = len(md.Topics[0].Partitions)
-		return md.Topics[0].Error
+		topic := md.Topics[0]
+		if n = len(topic.Partitions); n == 0 && topic.Error == nil {
+			return kafka.LeaderNotAvailable // it is being created
+		}
+		return topic.Error
 	})
 	return n, err
 }
@@ -246,6 +249,7 @@ func (w *Writer) patiently(ctx context.Context, what string, do func(context.Con
 	within, cancel := context.WithDeadline(ctx, start.Add(w.delivery))
 	defer cancel()
 	var unknown time.Time // since when the topic is
+	var last error
 	for wait := w.wait; ; wait = min(2*wait, mostWait) {
 		err := do(within)
 		if err == nil {
@@ -266,8 +270,11 @@ func (w *Writer) patiently(ctx context.Context, what string, do func(context.Con
 				return w.final(err)
 			}
 		}
+		if last == nil || !errors.Is(err, context.DeadlineExceeded) {
+			last = err // which says more than that the time is over
+		}
 		if time.Since(start)+wait > w.delivery {
-			return fmt.Errorf("topic %q, %s: Kafka did not take the messages within %s: %w", w.sink.Topic, what, w.delivery, err)
+			return fmt.Errorf("topic %q, %s: Kafka did not take the messages within %s: %w", w.sink.Topic, what, w.delivery, last)
 		}
 		w.warn(what, err)
 		select {
@@ -280,8 +287,7 @@ func (w *Writer) patiently(ctx context.Context, what string, do func(context.Con
 
 // final is the error for one that will not pass.
 func (w *Writer) final(err error) error {
-	switch {
-	case errors.Is(err, kafka.TopicAuthorizationFailed), errors.Is(err, kafka.ClusterAuthorizationFailed):
+	if errors.Is(err, kafka.TopicAuthorizationFailed) || errors.Is(err, kafka.ClusterAuthorizationFailed) {
 		return fmt.Errorf("%s may not write to topic %q: allow the operation Write on it", w.sink.Cluster.user(), w.sink.Topic)
 	}
 	return fmt.Errorf("topic %q does not take messages: %w", w.sink.Topic, err)

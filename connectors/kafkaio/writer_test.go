@@ -3,8 +3,11 @@ package kafkaio
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -16,7 +19,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/compress"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/produce"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -507,5 +513,33 @@ func BenchmarkCompression(b *testing.B) {
 			}
 			b.ReportMetric(float64(len(batch))/float64(out.Len()), "ratio")
 		})
+	}
+}
+
+func TestPasses(t *testing.T) {
+	timeout, cancel := context.WithTimeout(context.Background(), 0)
+	defer cancel()
+	_, refused := net.Dial("tcp", nobody(t))
+	for _, test := range []struct {
+		err  error
+		want bool
+	}{
+		{produce.NewError(protocol.NewErrNoLeader("t", 1)), true}, // as kafka-go has it while a leader is elected
+		{kafka.NotLeaderForPartition, true},
+		{fmt.Errorf("%w: more", kafka.BrokerNotAvailable), true},
+		{refused, true},
+		{&net.DNSError{IsNotFound: true}, true}, // a container that is being replaced
+		{timeout.Err(), true},
+		{io.ErrUnexpectedEOF, true}, // also of a login that was cut off
+		{fmt.Errorf("no: %w", kafka.SASLAuthenticationFailed), false},
+		{kafka.InvalidTopic, false},
+		{kafka.UnsupportedForMessageFormat, false},
+		{&net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}, false},
+		{&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, false},
+		{errors.New("something else"), false},
+	} {
+		if got := passes(bare(test.err)); got != test.want {
+			t.Errorf("%v: got %v, want %v", test.err, got, test.want)
+		}
 	}
 }

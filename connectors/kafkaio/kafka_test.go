@@ -1,0 +1,171 @@
+package kafkaio
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hafvf/connectors/kafkaio/kafkatest"
+)
+
+// The tests of this file are of what the fake does otherwise than Kafka.
+
+// refusal is an error that a user sees.
+type refusal struct {
+	name string
+	err  error
+	want string
+}
+
+func checkRefusals(t *testing.T, refusals []refusal) {
+	for _, r := range refusals {
+		if r.err == nil || !like(r.err.Error(), r.want) {
+			t.Errorf("%s: got %v\nwant %s", r.name, r.err, r.want)
+		}
+	}
+}
+
+func TestKafkaSecured(t *testing.T) {
+	t.Setenv("RIGHT", "secret-sound")
+	t.Setenv("WRONG", "secret-wrong")
+	b := kafkatest.Start(t, kafkatest.Config{ClientAuth: true, SASL: "SCRAM-SHA-512", User: "ann", Password: "secret-sound"})
+	certs, other := b.Certificates, kafkatest.NewCertificates(t)
+	all := &TLS{CA: certs.CA, Cert: certs.ClientCert, Key: certs.ClientKey}
+	login := func(mechanism, env string) *SASL {
+		return &SASL{Mechanism: mechanism, Username: "ann", Password: Secret{Env: env}}
+	}
+	right := login("SCRAM-SHA-512", "RIGHT")
+	check := func(tls *TLS, sasl *SASL) error {
+		return Cluster{Brokers: []string{b.Addr()}, TLS: tls, SASL: sasl}.Check(context30(t))
+	}
+	if err := check(all, right); err != nil {
+		t.Error(err)
+	}
+	ours, theirs := "broker "+b.Addr()+" ", ": set tls (an empty one will do if a well-known authority has signed its certificate), or use the port without TLS"
+	checkRefusals(t, []refusal{
+		{"wrong password", check(all, login("SCRAM-SHA-512", "WRONG")), ours + `refuses the login of user "ann" by SCRAM-SHA-512: the name or the password (in the environment variable WRONG) is wrong, or the user is not set up for this mechanism`},
+		{"other mechanism", check(all, login("PLAIN", "RIGHT")), ours + "does not offer PLAIN, but SCRAM-SHA-512: set sasl.mechanism to one of these"},
+		{"no login", check(all, nil), ours + "hangs up on a client that has not logged in: set sasl, or use a port that asks for no login"},
+		{"no TLS", check(nil, right), ours + "speaks TLS at this port" + theirs},
+		{"no TLS and no login", check(nil, nil), ours + "speaks TLS at this port" + theirs},
+		{"no client certificate", check(&TLS{CA: certs.CA}, right), ours + "probably asks for a client certificate: set tls.cert and tls.key (it says: bad certificate)"},
+		{"wrong client certificate", check(&TLS{CA: certs.CA, Cert: other.ClientCert, Key: other.ClientKey}, right), ours + "probably does not accept the client certificate …: it must be valid, and of an authority that the broker trusts (it says: unknown certificate)"},
+		{"other authority", check(&TLS{CA: other.CA}, right), ours + `shows a certificate of an authority that is not trusted ("kafkatest authority"): the authority's certificate is not in tls.ca, …`},
+	})
+
+	// A writer and kafka-go's client connect by the same data.
+	c := Cluster{Brokers: []string{b.Addr()}, TLS: all, SASL: right}
+	if _, err := c.Create(context30(t), "out", 3, nil); err != nil {
+		t.Fatal(err)
+	}
+	msgs := numbered(100, []byte("x"))
+	if err := newWriter(t, c, "out").Write(context30(t), msgs); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(b.Consume(t, "out")); got != len(msgs) {
+		t.Errorf("%d of %d messages were written", got, len(msgs))
+	}
+}
+
+func TestKafka(t *testing.T) {
+	t.Setenv("PASSWORD", "secret")
+	b := kafkatest.Start(t, kafkatest.Config{})
+	c := Cluster{Brokers: []string{b.Addr()}}
+
+	t.Run("topics", func(t *testing.T) {
+		if err := c.Check(context30(t)); err != nil {
+			t.Error(err)
+		}
+		for _, want := range []bool{true, false} {
+			if created, err := c.Create(context30(t), "states", 0, map[string]string{"cleanup.policy": "compact"}); err != nil || created != want {
+				t.Errorf("got %v, %v; want %v", created, err, want)
+			}
+		}
+		config, err := c.Config(context30(t), "states", "cleanup.policy", "max.message.bytes")
+		if d := cmp.Diff(map[string]string{"cleanup.policy": "compact", "max.message.bytes": "1048588"}, config); d != "" || err != nil {
+			t.Error(d, err)
+		}
+		tls, sasl := c, c
+		tls.TLS = &TLS{}
+		sasl.SASL = &SASL{Mechanism: "PLAIN", Username: "ann", Password: Secret{Env: "PASSWORD"}}
+		_, name := c.Create(context30(t), "a b", 0, nil)
+		_, policy := c.Create(context30(t), "new", 0, map[string]string{"cleanup.policy": "shred"})
+		_, space := c.Partitions(context30(t), []string{"states", "a b"})
+		_, unknown := c.Partitions(context30(t), []string{"states", "sttaes"})
+		_, settings := c.Config(context30(t), "state")
+		checkRefusals(t, []refusal{
+			{"TLS where there is none", tls.Check(context30(t)), "broker " + b.Addr() + " does not speak TLS at this port: leave out tls, or use the port that does"},
+			{"login where there is none", sasl.Check(context30(t)), "broker " + b.Addr() + " asks for no login at this port: leave out sasl, or use the port that does"},
+			{"name", name, `topic "a b" cannot be created: Invalid Topic: Topic name is invalid: …`},
+			{"policy", policy, `topic "new" cannot be created: Invalid Configuration: Invalid value shred for configuration cleanup.policy: …`},
+			{"space", space, `"a b" cannot be a topic's name: …`},
+			{"unknown", unknown, `topic "sttaes" (did you mean "states"?) does not exist: create it, or correct its name`},
+			{"settings", settings, `topic "state" (did you mean "states"?) does not exist: create it, or correct its name`},
+		})
+	})
+
+	t.Run("refused", func(t *testing.T) {
+		b.CreateTopic(t, "compacted", 1, map[string]string{"cleanup.policy": "compact", "max.message.bytes": "100000"})
+		w := newWriter(t, c, "compacted")
+		noise := make([]byte, 200_000)
+		rand.NewChaCha8([32]byte{}).Read(noise)
+		checkRefusals(t, []refusal{
+			{"no key", w.Write(context30(t), []Message{{ID: "1", Value: []byte("x")}}), `topic "compacted" does not take messages: …Compacted topic cannot accept message without key…`},
+			{"too large", w.Write(context30(t), []Message{{ID: "2", Key: []byte("k"), Value: noise}}), `topic "compacted" does not take the message with id "2" and key "k", which has 200000 bytes: set max.message.bytes of the topic to more`},
+		})
+		// Together they are too large, one by one they are not.
+		var parts []Message
+		for i := range 20 {
+			parts = append(parts, Message{Key: []byte("k"), ID: fmt.Sprint(i), Value: noise[:50_000+i]})
+		}
+		if err := w.Write(context30(t), parts); err != nil {
+			t.Fatal(err)
+		}
+		checkOrder(t, c, "compacted", parts)
+	})
+
+	t.Run("killed", func(t *testing.T) {
+		b.CreateTopic(t, "out", 4, nil)
+		msgs := numbered(40_000, []byte(strings.Repeat("x", 700)))
+		const part = 500
+		// A new topic may be refused for a moment, which would be the one that is logged.
+		if err := newWriter(t, c, "out").Write(context30(t), msgs[:part]); err != nil {
+			t.Fatal(err)
+		}
+		log := &logged{warned: make(chan struct{}, 100)}
+		w, err := NewWriter(context30(t), Sink{Cluster: c, Topic: "out"}, slog.New(log))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		tenth, done := make(chan struct{}), make(chan error, 1)
+		go func() {
+			for i := part; i < len(msgs); i += part {
+				if i == 10*part {
+					close(tenth)
+				}
+				if err := w.Write(context30(t), msgs[i:i+part]); err != nil {
+					done <- err
+					return
+				}
+			}
+			done <- nil
+		}()
+		<-tenth
+		b.Kill()
+		select {
+		case <-log.warned:
+		case err := <-done:
+			t.Fatalf("nothing was tried again (%v)", err)
+		}
+		b.Restart(t)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%d repeats\n%s", checkOrder(t, c, "out", msgs), log)
+	})
+}
