@@ -239,7 +239,7 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 		cfg.AtEnd = cfg.AtEnd || t.Bounded && s.topic == nil && !s.file.Direct()
 	}
 	if _, ok := g.transform.(smoothing); ok {
-		cfg.AtEnd = true // sessions are in the runner until they are over
+		cfg.AtEnd, cfg.Drain = true, true // sessions are in the runner until they are over
 	}
 	cfg.Stage = r.metrics.stage
 	r.ledger, err = kafkaio.OpenLedger(ctx, cfg)

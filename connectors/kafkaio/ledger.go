@@ -56,6 +56,9 @@ type LedgerConfig struct {
 	// AtEnd commits when the run ends, and not before: its outputs are not stored
 	// before.
 	AtEnd bool
+	// Drain makes Stop end the source, also where positions are committed: what the
+	// runner holds is in no state.
+	Drain bool
 	Log   *slog.Logger
 	// Stage, where it is set, is told how long the stages took that records pass
 	// together: "read" (gathered and waiting for those before), "process" (worked on
@@ -404,7 +407,9 @@ func (l *Ledger) Stop() {
 }
 
 // Suspends reports whether Stop puts the rest off.
-func (l *Ledger) Suspends() bool { return l.cfg.Group != "" || l.cfg.Changelog != "" }
+func (l *Ledger) Suspends() bool {
+	return (l.cfg.Group != "" || l.cfg.Changelog != "") && !l.cfg.Drain
+}
 
 // Idle is closed while nothing is in flight; ask anew after it was not.
 func (l *Ledger) Idle() <-chan struct{} { return l.flight.Idle() }
