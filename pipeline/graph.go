@@ -237,6 +237,21 @@ func (f filtering) steps() []Step {
 	}
 }
 
+// checkStates finds out, before a run starts, whether the states of a changelog
+// are of this configuration.
+func (f filtering) checkStates(changelog string, states map[string][]byte) error {
+	est, err := transforms.NewEstimator(f.cfg)
+	if err != nil {
+		return err
+	}
+	for key, b := range states {
+		if err := est.CheckState(key, b); err != nil {
+			return fmt.Errorf("the changelog %s does not fit the config, at the key %s: %w; take another changelog, or the config that it was written with", changelog, quote(key), err)
+		}
+	}
+	return nil
+}
+
 // smoothing is transform: smooth.
 type smoothing struct {
 	layout layout

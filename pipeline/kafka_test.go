@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"hafvf/connectors/kafkaio/kafkatest"
+	"hafvf/hafvf"
 	"hafvf/transforms"
 )
 
@@ -313,5 +315,19 @@ func TestKafkaSmooths(t *testing.T) {
 	s, err = Run{Graph: compose(t, b.config("bounded: true, group: g", smooth))}.Execute(t.Context(), nil)
 	if err != nil || s.Records != 0 {
 		t.Error(s.Records, err)
+	}
+}
+
+// TestKafkaOtherConfiguration: states of another configuration end the run, with
+// a word on what to do.
+func TestKafkaOtherConfiguration(t *testing.T) {
+	b := fakeBus(t, 2)
+	b.put(t, observations(100, 5)...)
+	if _, err := (Run{Graph: compose(t, b.config("bounded: true, changelog: states", "top: .5"))}).Execute(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Run{Graph: compose(t, b.config("bounded: true, changelog: states", "top: .6"))}.Execute(t.Context(), nil)
+	if !errors.Is(err, hafvf.ErrOtherConfig) || !strings.Contains(err.Error(), "take another changelog") {
+		t.Error(err)
 	}
 }

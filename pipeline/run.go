@@ -248,6 +248,7 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 	}
 	switch {
 	case t.Changelog != "":
+		return partitions, g.transform.(filtering).checkStates(t.Changelog, r.ledger.Restored())
 	case t.Group != "":
 		r.log.Info("without a changelog: a restart loses no record and goes on at the group's offsets, with filters that begin anew", "group", t.Group)
 	default:

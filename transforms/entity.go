@@ -33,6 +33,14 @@ func (e *entity) append(b []byte) []byte {
 	return e.Track.append(b)
 }
 
+// CheckState says why b is no state of the key, as a Report gives it, under the
+// estimator's configuration; it wraps hafvf.ErrOtherConfig where it is one under
+// another.
+func (est *Estimator) CheckState(key string, b []byte) error {
+	_, err := est.decodeEntity(key, b)
+	return err
+}
+
 func (est *Estimator) decodeEntity(key string, b []byte) (e entity, err error) {
 	r := &reader{b: b}
 	e = entity{clock: r.time(), released: r.time()}
