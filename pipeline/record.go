@@ -487,6 +487,8 @@ func appendReject(b []byte, p place, raw, reason string) []byte {
 	b = append(b, `,"place":`...)
 	b = appendText(b, p.id)
 	if i := strings.LastIndexByte(p.log, '-'); i >= 0 {
+		b = append(b, `,"id":`...)
+		b = appendText(b, p.id)
 		b = append(b, `,"topic":`...)
 		b = appendText(b, p.log[:i])
 		b = append(b, `,"partition":`...)

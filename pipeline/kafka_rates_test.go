@@ -1,0 +1,205 @@
+package pipeline
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"hafvf/connectors"
+	"hafvf/connectors/kafkaio"
+	"hafvf/connectors/kafkaio/kafkatest"
+)
+
+func init() {
+	register.DoFn2x0[kafkaio.Record, func([]byte)](&countRecordsFn{})
+}
+
+// countRecordsFn counts what a source gives.
+type countRecordsFn struct{}
+
+var countedRecords atomic.Int64
+
+func (*countRecordsFn) ProcessElement(kafkaio.Record, func([]byte)) { countedRecords.Add(1) }
+
+// produceMany produces n observations of 10,000 keys.
+func (b *bus) produceMany(t testing.TB, n int) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(3, 4))
+	var records []*kgo.Record
+	for i := range n {
+		key := fmt.Sprintf("k%d", rng.IntN(10_000))
+		value := fmt.Sprintf(`{"key":%q,"time":%q,"x":%.6g}`, key, start.Add(time.Duration(i)*time.Second).Format(time.RFC3339), rng.NormFloat64())
+		records = append(records, &kgo.Record{Topic: "in", Key: []byte(key), Value: []byte(value)})
+		if len(records) == 100_000 || i == n-1 {
+			b.Produce(t, records...)
+			records = records[:0]
+		}
+	}
+}
+
+// rawRead reads a topic of n records by kafka-go alone, a connection per
+// partition.
+func (b *bus) rawRead(t testing.TB, n int) {
+	t.Helper()
+	_, ends := b.Offsets(t, "in")
+	var g sync.WaitGroup
+	for p, end := range ends {
+		g.Go(func() {
+			conn, err := kafka.DialLeader(context.Background(), "tcp", b.brokers[0], "in", p)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			conn.Seek(0, kafka.SeekAbsolute)
+			for at := int64(0); at < end; {
+				conn.SetDeadline(time.Now().Add(10 * time.Second))
+				batch := conn.ReadBatch(1, 1<<20)
+				for {
+					m, err := batch.ReadMessage()
+					if err != nil {
+						break
+					}
+					at = m.Offset + 1
+				}
+				if err := batch.Close(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	g.Wait()
+}
+
+var (
+	rateRecords = flag.Int("kafka-records", 20_000, "records of TestKafkaRates")
+	rateSeconds = flag.Int("kafka-seconds", 2, "length of TestKafkaLatency")
+)
+
+// TestKafkaRates measures records per second from a real broker: read by
+// kafka-go alone, by the source and counted, and from Kafka through the filter
+// (normal, two levels, 10,000 keys) to Kafka, without and with a changelog; and
+// the memory of the process over the course of the last two. Its rates, which -v
+// shows, mean something with -kafka-records in the millions.
+func TestKafkaRates(t *testing.T) {
+	n := *rateRecords
+	broker := kafkatest.Start(t, kafkatest.Config{})
+	bus := &bus{broker.Client, []string{broker.Addr()}, t.TempDir()}
+	bus.CreateTopic(t, "in", 8, nil)
+	bus.produceMany(t, n)
+	begin := time.Now()
+	measured := func(what string) {
+		took := time.Since(begin)
+		t.Logf("%s: %.0f records/s", what, float64(n)/took.Seconds())
+	}
+	bus.rawRead(t, n)
+	measured("kafka-go alone")
+
+	begin = time.Now()
+	countedRecords.Store(0)
+	p, s := beam.NewPipelineWithRoot()
+	src := kafkaio.Source{Cluster: kafkaio.Cluster{Brokers: bus.brokers}, Topics: []string{"in"}, Start: kafkaio.Start{At: kafkaio.Earliest}, Bounded: true}
+	connectors.End(s, beam.ParDo(s, &countRecordsFn{}, kafkaio.Read(s, src, "")))
+	if err := execute(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, int64(n), countedRecords.Load())
+	measured("source to count")
+
+	for _, more := range []string{"", ", changelog: states"} {
+		begin = time.Now()
+		var at []string
+		every := max(int64(n/10), 1)
+		next := every
+		g := compose(t, bus.config("bounded: true, group: g"+strconv.Itoa(len(more))+more, "order: arrival"))
+		s, err := Run{Graph: g, Progress: func(p Progress) {
+			if p.Read >= next {
+				next += every
+				at = append(at, strconv.FormatInt(resident()>>20, 10))
+			}
+		}}.Execute(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, int64(n), s.Records)
+		measured("Kafka to filter to Kafka" + more)
+		t.Log("resident MB at every tenth:", strings.Join(at, " "))
+	}
+}
+
+// TestKafkaLatency measures how long after a record the broker has its estimate,
+// by the broker's clock, at 2,000 records/s of 10,000 keys in two levels. Its
+// figures, which -v shows, mean something with -kafka-seconds of 60.
+func TestKafkaLatency(t *testing.T) {
+	const rate = 2000
+	broker := kafkatest.Start(t, kafkatest.Config{})
+	for _, changelog := range []string{"", "states"} {
+		in, out := "in"+changelog, "out"+changelog
+		b := &bus{broker.Client, []string{broker.Addr()}, t.TempDir()}
+		for _, topic := range []string{in, out} {
+			b.CreateTopic(t, topic, 8, map[string]string{"message.timestamp.type": "LogAppendTime"})
+		}
+		set := []string{"source.kafka.topics=[" + in + "]", "sink.kafka.topic=" + out}
+		if changelog != "" {
+			set = append(set, "source.kafka.changelog="+changelog)
+		}
+		r := launch(t, compose(t, b.config("group: g"+changelog, "order: arrival"), set...))
+		producer, err := kgo.NewClient(kgo.SeedBrokers(b.brokers...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer producer.Close()
+		lines := observations(rate**rateSeconds, 10_000)
+		begin := time.Now()
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for i := 0; i < len(lines); i += rate / 100 {
+			<-tick.C
+			for _, r := range b.records(t, lines[i:i+rate/100]...) {
+				r.Topic = in
+				producer.Produce(context.Background(), r, nil)
+			}
+		}
+		fed := time.Since(begin)
+		b.await(t, out, len(lines), r)
+		r.halt(t)
+		at := map[string]time.Time{}
+		for _, r := range b.Consume(t, in) {
+			at[fmt.Sprintf("%s-%d-%d", in, r.Partition, r.Offset)] = r.Timestamp
+		}
+		var took []time.Duration
+		for _, r := range b.Consume(t, out) {
+			took = append(took, r.Timestamp.Sub(at[string(r.Headers[0].Value)]))
+		}
+		slices.Sort(took)
+		p := func(percent int) time.Duration { return took[(len(took)-1)*percent/100] }
+		t.Logf("changelog %q, %.0f records/s: p50 %v, p99 %v, most %v", changelog, float64(len(lines))/fed.Seconds(), p(50), p(99), p(100))
+	}
+}
+
+// resident is the process's resident memory in bytes, 0 where /proc does not
+// tell.
+func resident() int64 {
+	text, _ := os.ReadFile("/proc/self/statm")
+	fields := strings.Fields(string(text))
+	if len(fields) < 2 {
+		return 0
+	}
+	pages, _ := strconv.ParseInt(fields[1], 10, 64)
+	return pages * int64(os.Getpagesize())
+}
