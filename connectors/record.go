@@ -300,7 +300,7 @@ func (src Source) locate(path string, names []string) ([]int, error) {
 			at = -1
 		case at < 0 && !optional:
 			hint := ""
-			if near := nearest(want, names); near != "" {
+			if near := Nearest(want, names); near != "" {
 				hint = fmt.Sprintf(" Did you mean %q?", near)
 			}
 			return nil, fmt.Errorf("%s has no column %q; its columns are %s.%s", fileName(path), want, list(names), hint)
@@ -329,9 +329,9 @@ func list(names []string) string {
 	return b.String()
 }
 
-// nearest returns the name that is at most a third of want's length (and at
+// Nearest returns the name that is at most a third of want's length (and at
 // least two) edits away and nearest to it, or "".
-func nearest(want string, names []string) string {
+func Nearest(want string, names []string) string {
 	best, least := "", max(2, len(want)/3)+1
 	for _, n := range names {
 		if d := Edits(strings.TrimSpace(n), want); d < least {

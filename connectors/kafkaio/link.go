@@ -1,0 +1,363 @@
+package kafkaio
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/apiversions"
+	"github.com/segmentio/kafka-go/protocol/metadata"
+	"github.com/segmentio/kafka-go/protocol/saslauthenticate"
+	"github.com/segmentio/kafka-go/protocol/saslhandshake"
+	"github.com/segmentio/kafka-go/sasl"
+)
+
+// A link is a connection to one broker. kafka-go's Client would do for the
+// questions above, but it tells a wrong password, a wrong port and a missing
+// login apart no better than by "unexpected EOF", and answers from a cache.
+type link struct {
+	*protocol.Conn
+	addr string
+}
+
+// bootstrap connects to the first broker that can be used, and asks it for the
+// cluster's brokers and for some topics: none if the list is empty, all if it
+// is nil.
+func (c Cluster) bootstrap(ctx context.Context, sec security, topics []string) (*link, *metadata.Response, error) {
+	addrs, err := c.addresses()
+	if err != nil {
+		return nil, nil, err
+	}
+	deadline, _ := ctx.Deadline()
+	var errs []error
+	for i, addr := range addrs {
+		// A broker that does not answer must leave time for the others.
+		share := time.Until(deadline) / time.Duration(len(addrs)-i)
+		l, md, err := c.open(ctx, sec, addr, min(share, dialTime), topics)
+		if err == nil {
+			return l, md, nil
+		}
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return nil, nil, context.Cause(ctx)
+		}
+		var refused *loginError
+		if errors.As(err, &refused) {
+			return nil, nil, err // as every broker would, until the account is locked
+		}
+		errs = append(errs, err)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if len(errs) == 1 {
+		return nil, nil, errs[0]
+	}
+	var all []string
+	for _, err := range errs {
+		all = append(all, err.Error())
+	}
+	return nil, nil, fmt.Errorf("none of the %d brokers can be used: %s", len(addrs), strings.Join(all, "; "))
+}
+
+func (c Cluster) open(ctx context.Context, sec security, addr string, patience time.Duration, topics []string) (*link, *metadata.Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	l, err := c.connect(ctx, sec, addr)
+	if err != nil {
+		return nil, nil, err
+	}
+	md, err := ask[*metadata.Response](ctx, l, &metadata.Request{TopicNames: topics})
+	if err != nil {
+		l.Close()
+		if c.SASL == nil && hungUp(err) {
+			return nil, nil, fmt.Errorf("broker %s hangs up on a client that has not logged in: set sasl, or use a port that asks for no login", addr)
+		}
+		return nil, nil, fmt.Errorf("broker %s accepts the connection, but says nothing of the cluster: %w", addr, err)
+	}
+	return l, md, nil
+}
+
+// advertised is the address that a broker has other brokers tell.
+func advertised(b metadata.ResponseBroker) string {
+	return net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
+}
+
+// follow connects to a broker that the one at the other end of l named.
+func (c Cluster) follow(ctx context.Context, sec security, l *link, b metadata.ResponseBroker) (*link, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	other, err := c.connect(ctx, sec, advertised(b))
+	if err != nil {
+		if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+			return nil, err
+		}
+		return nil, fmt.Errorf("broker %s answers, but sends clients on to an address that cannot be used (in advertised.listeners of node %d): %w", l.addr, b.NodeID, err)
+	}
+	return other, nil
+}
+
+// topics are the names of all topics, as far as they can be had.
+func (l *link) topics(ctx context.Context) []string {
+	md, err := ask[*metadata.Response](ctx, l, &metadata.Request{})
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, t := range md.Topics {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+// ask sends a request and waits for its answer.
+func ask[R protocol.Message](ctx context.Context, l *link, req protocol.Message) (r R, err error) {
+	deadline, _ := ctx.Deadline()
+	l.SetDeadline(deadline)
+	stop := context.AfterFunc(ctx, func() { l.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	res, err := l.RoundTrip(req)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return r, err
+	}
+	return res.(R), nil
+}
+
+// A loginError says that a broker refused the login.
+type loginError struct{ text string }
+
+func (e *loginError) Error() string { return e.text }
+
+// connect opens a connection, with handshake and login. Its errors are
+// sentences that begin with the broker's name and end with what to do. ctx must
+// have a deadline.
+func (c Cluster) connect(ctx context.Context, sec security, addr string) (_ *link, err error) {
+	start := time.Now()
+	nc, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, dialError(ctx, addr, start, err)
+	}
+	defer func() {
+		if err != nil {
+			nc.Close()
+		}
+	}()
+	if sec.tls != nil {
+		config := sec.tls.Clone()
+		config.ServerName, _, _ = net.SplitHostPort(addr)
+		tc := tls.Client(nc, config)
+		if err := tc.HandshakeContext(ctx); err != nil {
+			return nil, c.tlsError(ctx, addr, start, err)
+		}
+		nc = tc
+	}
+	l := &link{protocol.NewConn(&greeted{Conn: nc}, clientID), addr}
+	versions, err := ask[*apiversions.Response](ctx, l, new(apiversions.Request))
+	if err != nil {
+		return nil, c.greetingError(ctx, addr, start, err)
+	}
+	known := map[protocol.ApiKey]int16{}
+	for _, k := range versions.ApiKeys {
+		key := protocol.ApiKey(k.ApiKey)
+		known[key] = key.SelectVersion(k.MinVersion, k.MaxVersion)
+	}
+	l.SetVersions(known)
+	if sec.sasl == nil {
+		return l, nil
+	}
+	return l, c.login(ctx, sec.sasl, l)
+}
+
+func (c Cluster) login(ctx context.Context, m sasl.Mechanism, l *link) error {
+	hello, err := ask[*saslhandshake.Response](ctx, l, &saslhandshake.Request{Mechanism: m.Name()})
+	switch code := kafka.Error(0); {
+	case err != nil:
+		return fmt.Errorf("broker %s does not begin a login: %w", l.addr, err)
+	case hello.ErrorCode != 0:
+		code = kafka.Error(hello.ErrorCode)
+		if code == kafka.UnsupportedSASLMechanism && len(hello.Mechanisms) > 0 {
+			return fmt.Errorf("broker %s does not offer %s, but %s: set sasl.mechanism to one of these", l.addr, m.Name(), strings.Join(hello.Mechanisms, ", "))
+		}
+		if code == kafka.IllegalSASLState || code == kafka.UnsupportedSASLMechanism {
+			return fmt.Errorf("broker %s asks for no login at this port: leave out sasl, or use the port that does", l.addr)
+		}
+		return fmt.Errorf("broker %s does not begin a login: %w", l.addr, code)
+	}
+	host, port, _ := net.SplitHostPort(l.addr)
+	n, _ := strconv.Atoi(port)
+	session, out, err := m.Start(sasl.WithMetadata(ctx, &sasl.Metadata{Host: host, Port: n}))
+	for done := false; err == nil && !done; {
+		var res *saslauthenticate.Response
+		res, err = ask[*saslauthenticate.Response](ctx, l, &saslauthenticate.Request{AuthBytes: out})
+		// Old brokers say no by hanging up.
+		if err == nil && kafka.Error(res.ErrorCode) == kafka.SASLAuthenticationFailed || hungUp(err) {
+			return &loginError{fmt.Sprintf("broker %s refuses the login of %s by %s: the name or the password (in %s) is wrong, or the user is not set up for this mechanism",
+				l.addr, c.user(), m.Name(), c.SASL.Password.where())}
+		}
+		if err == nil && res.ErrorCode != 0 {
+			err = kafka.Error(res.ErrorCode) // its message may repeat what was sent
+		}
+		if err == nil {
+			done, out, err = session.Next(ctx, res.AuthBytes)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("broker %s and %s do not come to a login by %s: %w", l.addr, c.user(), m.Name(), err)
+	}
+	return nil
+}
+
+// waited says for how long, for messages.
+func waited(start time.Time) string {
+	return cmp.Or(time.Since(start).Round(100*time.Millisecond), 100*time.Millisecond).String()
+}
+
+func dialError(ctx context.Context, addr string, start time.Time, err error) error {
+	host, _, _ := net.SplitHostPort(addr)
+	var dns *net.DNSError
+	var timeout interface{ Timeout() bool }
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return context.Cause(ctx)
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return fmt.Errorf("broker %s cannot be found: nothing is known here by the name %s; correct it, or enter it into the DNS", addr, host)
+	case errors.As(err, &dns):
+		return fmt.Errorf("broker %s cannot be found: looking up %s failed (%s)", addr, host, dns.Err)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("broker %s refuses the connection: nothing listens there; check host and port, and that Kafka is running", addr)
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return fmt.Errorf("broker %s did not answer within %s: check host and port, and that no firewall is in between", addr, waited(start))
+	}
+	return fmt.Errorf("broker %s cannot be reached: %w", addr, err)
+}
+
+func (c Cluster) tlsError(ctx context.Context, addr string, start time.Time, err error) error {
+	var (
+		authority x509.UnknownAuthorityError
+		hostname  x509.HostnameError
+		verify    *tls.CertificateVerificationError
+		record    tls.RecordHeaderError
+		remote    *net.OpError
+	)
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return context.Cause(ctx)
+	case errors.As(err, &authority):
+		trust := "set tls.ca to the PEM file of that authority"
+		if c.TLS.CA != "" {
+			trust = fmt.Sprintf("the authority's certificate is not in tls.ca, %s", c.TLS.CA)
+		}
+		return fmt.Errorf("broker %s shows a certificate of an authority that is not trusted%s: %s", addr, issuer(authority), trust)
+	case errors.As(err, &hostname):
+		return fmt.Errorf("broker %s shows a certificate that is not for this name (%w): name the broker as its certificate does", addr, hostname)
+	case errors.As(err, &verify):
+		return fmt.Errorf("broker %s shows a certificate that is not valid: %w", addr, verify.Err)
+	case errors.As(err, &remote) && remote.Op == "remote error":
+		return c.alertError(addr, remote.Err)
+	case errors.As(err, &record), hungUp(err):
+		return fmt.Errorf("broker %s does not speak TLS at this port: leave out tls, or use the port that does", addr)
+	case ctx.Err() != nil:
+		// A broker takes the greeting for the size of a request, and may wait for the rest of it.
+		return fmt.Errorf("broker %s accepts a connection, but did not answer to TLS within %s: this is probably a port without TLS; leave out tls, or use the port that has it", addr, waited(start))
+	}
+	return fmt.Errorf("broker %s and this client do not come to speak TLS: %w", addr, err)
+}
+
+func issuer(e x509.UnknownAuthorityError) string {
+	if e.Cert == nil || e.Cert.Issuer.CommonName == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (%q)", e.Cert.Issuer.CommonName)
+}
+
+// alertError is for a TLS handshake that the broker broke off.
+func (c Cluster) alertError(addr string, alert error) error {
+	text := strings.TrimPrefix(alert.Error(), "tls: ")
+	certificate := strings.Contains(text, "certificate") || text == "handshake failure" // as TLS 1.2 may have it
+	switch {
+	case certificate && c.TLS.Cert == "":
+		return fmt.Errorf("broker %s probably asks for a client certificate: set tls.cert and tls.key (it says: %s)", addr, text)
+	case certificate:
+		return fmt.Errorf("broker %s probably does not accept the client certificate %s: it must be valid, and of an authority that the broker trusts (it says: %s)", addr, c.TLS.Cert, text)
+	}
+	return fmt.Errorf("broker %s breaks off the TLS handshake: %s", addr, text)
+}
+
+// greetingError is for the first request over a connection.
+func (c Cluster) greetingError(ctx context.Context, addr string, start time.Time, err error) error {
+	var (
+		not    *notKafka
+		remote *net.OpError
+	)
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return context.Cause(ctx)
+	case errors.As(err, &not) && not.tls():
+		return fmt.Errorf("broker %s speaks TLS at this port: set tls (an empty one will do if a well-known authority has signed its certificate), or use the port without TLS", addr)
+	case errors.As(err, &not):
+		return fmt.Errorf("%s is no Kafka broker: its answer begins with %q", addr, not.first)
+	case c.TLS != nil && errors.As(err, &remote) && remote.Op == "remote error":
+		return c.alertError(addr, remote.Err) // with TLS 1.3 a refused certificate shows only now
+	case c.TLS != nil && c.TLS.Cert == "" && hungUp(err):
+		return fmt.Errorf("broker %s hangs up after the TLS handshake: if it asks for a client certificate, set tls.cert and tls.key", addr)
+	case c.TLS == nil && hungUp(err):
+		return fmt.Errorf("broker %s hangs up at the first request: this is probably a port with TLS; set tls, or use the port without", addr)
+	case ctx.Err() != nil:
+		return fmt.Errorf("broker %s accepts a connection, but did not answer within %s: check that it is a Kafka port, and that the broker is well", addr, waited(start))
+	}
+	return fmt.Errorf("broker %s does not answer as Kafka does: %w", addr, err)
+}
+
+// hungUp reports whether the other side closed the connection.
+func hungUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// greeted looks at the first bytes that come in: kafka-go would take those of
+// another protocol for the size of an answer, and make room for it.
+type greeted struct {
+	net.Conn
+	seen bool
+	err  error
+}
+
+// mostGreeting is more than the answer to the first request can be, in bytes.
+const mostGreeting = 1 << 20
+
+func (g *greeted) Read(b []byte) (int, error) {
+	if g.err != nil {
+		return 0, g.err
+	}
+	n, err := g.Conn.Read(b)
+	if first := b[:min(n, 4)]; !g.seen && len(first) == 4 && binary.BigEndian.Uint32(first) > mostGreeting {
+		g.err = &notKafka{bytes.Clone(first)}
+		return 0, g.err
+	}
+	g.seen = g.seen || n > 0
+	return n, err
+}
+
+// notKafka is the error for an answer in another protocol.
+type notKafka struct{ first []byte }
+
+func (e *notKafka) Error() string { return fmt.Sprintf("not Kafka: %q", e.first) }
+
+// tls reports whether the answer is a TLS alert or handshake.
+func (e *notKafka) tls() bool {
+	return len(e.first) > 1 && (e.first[0] == 21 || e.first[0] == 22) && e.first[1] == 3
+}

@@ -1,0 +1,160 @@
+package kafkaio
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go/sasl/plain"
+	"github.com/segmentio/kafka-go/sasl/scram"
+)
+
+// TLS says whom to trust and as whom to appear. The zero value trusts the
+// authorities of the system and shows no certificate. The versions are 1.2 and
+// above; a broker's certificate must be for the host name by which it is reached.
+type TLS struct {
+	// CA is a PEM file of the authorities that are trusted in place of the
+	// system's.
+	CA string
+	// Cert and Key are PEM files, both or neither: the certificate that this
+	// client shows.
+	Cert, Key string
+}
+
+// SASL is a login.
+type SASL struct {
+	// Mechanism is PLAIN (for TLS only: the password is sent as it is),
+	// SCRAM-SHA-256 or SCRAM-SHA-512.
+	Mechanism string
+	Username  string
+	Password  Secret
+}
+
+// A Secret is where a secret stands: in an environment variable or in a file,
+// exactly one of them. The line end that ends a file is no part of it.
+type Secret struct{ Env, File string }
+
+// value reads the secret. Errors name the place, never what is in it.
+func (s Secret) value() (string, error) {
+	switch {
+	case s.Env != "" && s.File != "":
+		return "", fmt.Errorf("a secret is in the variable %s or in the file %s: give one of them", s.Env, s.File)
+	case s.Env != "":
+		v, ok := os.LookupEnv(s.Env)
+		if !ok {
+			return "", fmt.Errorf("the environment variable %s, which holds a secret, is not set", s.Env)
+		}
+		if v == "" {
+			return "", fmt.Errorf("the environment variable %s, which holds a secret, is empty", s.Env)
+		}
+		return v, nil
+	case s.File != "":
+		b, err := os.ReadFile(s.File)
+		if err != nil {
+			return "", fmt.Errorf("the file %s, which holds a secret, cannot be read: %w", s.File, reason(err))
+		}
+		v := strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r")
+		if v == "" {
+			return "", fmt.Errorf("the file %s, which holds a secret, is empty", s.File)
+		}
+		return v, nil
+	}
+	return "", errors.New("a secret has no place: name an environment variable (env) or a file (file)")
+}
+
+// where names the place of the secret.
+func (s Secret) where() string {
+	if s.Env != "" {
+		return "the environment variable " + s.Env
+	}
+	return "the file " + s.File
+}
+
+// reason is err without the operation and path that os puts before it.
+func reason(err error) error {
+	var p *os.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+// config reads the files.
+func (t *TLS) config() (*tls.Config, error) {
+	if t == nil {
+		return nil, nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if t.CA != "" {
+		pem, err := os.ReadFile(t.CA)
+		if err != nil {
+			return nil, fmt.Errorf("tls.ca: %s cannot be read: %w", t.CA, reason(err))
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("tls.ca: %s holds no certificate in PEM form", t.CA)
+		}
+	}
+	if (t.Cert == "") != (t.Key == "") {
+		return nil, errors.New("tls.cert and tls.key belong together: give both or neither")
+	}
+	if t.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+		if err != nil {
+			return nil, fmt.Errorf("tls.cert %s and tls.key %s cannot be used: %w", t.Cert, t.Key, err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// mechanism reads the password.
+func (s *SASL) mechanism() (sasl.Mechanism, error) {
+	if s == nil {
+		return nil, nil
+	}
+	const plainName = "PLAIN"
+	known := []string{plainName, scram.SHA256.Name(), scram.SHA512.Name()}
+	if !slices.Contains(known, s.Mechanism) {
+		return nil, fmt.Errorf("sasl.mechanism %q is not known: it is one of %s", s.Mechanism, strings.Join(known, ", "))
+	}
+	if s.Username == "" {
+		return nil, errors.New("sasl.username is missing")
+	}
+	password, err := s.Password.value()
+	if err != nil {
+		return nil, fmt.Errorf("sasl.password: %w", err)
+	}
+	algorithm := scram.SHA512
+	switch s.Mechanism {
+	case plainName:
+		return plain.Mechanism{Username: s.Username, Password: password}, nil
+	case scram.SHA256.Name():
+		algorithm = scram.SHA256
+	}
+	m, err := scram.Mechanism(algorithm, s.Username, password)
+	if err != nil {
+		// The library's error might quote what it refused.
+		return nil, fmt.Errorf("sasl.username, or the password in %s, has characters that %s forbids", s.Password.where(), s.Mechanism)
+	}
+	return m, nil
+}
+
+// security is what TLS and SASL come to once their files are read.
+type security struct {
+	tls  *tls.Config
+	sasl sasl.Mechanism
+}
+
+func (c Cluster) security() (s security, err error) {
+	if s.tls, err = c.TLS.config(); err != nil {
+		return security{}, err
+	}
+	s.sasl, err = c.SASL.mechanism()
+	return s, err
+}
