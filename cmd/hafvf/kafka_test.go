@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -134,13 +135,22 @@ func TestKafkaKills(t *testing.T) {
 	b := kafkatest.Start(t, kafkatest.Config{})
 	b.CreateTopic(t, "in", 8, nil)
 	records := observations(n, keys, 7)
-	fed := make(chan struct{})
+	producer, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer producer.Close()
+	fed := make(chan error, 1)
 	go func() {
-		defer close(fed)
 		for i := 0; i < n; i += 1000 {
-			b.Produce(t, records[i:min(i+1000, n)]...)
+			// A dead broker is tried again, for as long as it takes.
+			if err := producer.ProduceSync(context.Background(), records[i:min(i+1000, n)]...).FirstErr(); err != nil {
+				fed <- err
+				return
+			}
 			time.Sleep(pause * time.Duration(faults) * 1000 / time.Duration(n))
 		}
+		fed <- nil
 	}()
 	cfg := kafkaConfig(t, b, "killed", "")
 	d := daemonize(t, nil, "run", cfg)
@@ -155,7 +165,9 @@ func TestKafkaKills(t *testing.T) {
 			d = daemonize(t, nil, "run", cfg)
 		}
 	}
-	<-fed
+	if err := <-fed; err != nil {
+		t.Fatal(err)
+	}
 	want := noFaults(t, b)
 	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
 		if got, _ := byID(t, b.Client, "killed-out"); len(got) >= len(want["out"]) {
