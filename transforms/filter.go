@@ -225,6 +225,9 @@ func (fn *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, st
 	n := int(fn.counts.Rejected)
 	companion.report(Report{Taken: n, Emitted: n, Counts: fn.counts})
 	fn.counts = Counts{}
+	if fn.cfg.Lateness == 0 {
+		return nil // nothing ever waits
+	}
 	return companion.asleep(func(key string, b []byte) error {
 		e, err := fn.estimator.decodeEntity(key, b)
 		if err == nil && len(e.waiting) > 0 {
