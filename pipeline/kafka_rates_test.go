@@ -168,7 +168,11 @@ func TestKafkaLatency(t *testing.T) {
 		begin := time.Now()
 		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()
+		var mem []string
 		for i := 0; i < len(lines); i += rate / 100 {
+			if len(lines)/10*len(mem) <= i {
+				mem = append(mem, strconv.FormatInt(resident()>>20, 10))
+			}
 			<-tick.C
 			for _, r := range b.records(t, lines[i:i+rate/100]...) {
 				r.Topic = in
@@ -188,7 +192,7 @@ func TestKafkaLatency(t *testing.T) {
 		}
 		slices.Sort(took)
 		p := func(percent int) time.Duration { return took[(len(took)-1)*percent/100] }
-		t.Logf("changelog %q, %.0f records/s: p50 %v, p99 %v, most %v", changelog, float64(len(lines))/fed.Seconds(), p(50), p(99), p(100))
+		t.Logf("changelog %q, %.0f records/s: p50 %v, p99 %v, most %v; resident MB at every tenth: %s", changelog, float64(len(lines))/fed.Seconds(), p(50), p(99), p(100), strings.Join(mem, " "))
 	}
 }
 
