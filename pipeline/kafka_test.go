@@ -258,3 +258,26 @@ func TestFilesGrow(t *testing.T) {
 		t.Errorf("%.500s", text)
 	}
 }
+
+// TestChangelogOfAnotherModel: states of another model are not taken for this
+// one's.
+func TestChangelogOfAnotherModel(t *testing.T) {
+	b := fakeBus(t, 2)
+	b.CreateTopic(t, "out", 2, nil)
+	b.put(t, observations(200, 5)...)
+	r := launch(t, compose(t, b.config("group: g, changelog: states", "")))
+	b.await(t, "out", 200, r)
+	r.halt(t)
+	b.put(t, observations(200, 5)...)
+	r = launch(t, compose(t, b.config("group: g, changelog: states", "top: 0.5")))
+	select {
+	case <-r.done:
+	case <-time.After(time.Minute):
+		t.Fatal("the run goes on")
+	}
+	const want = "the changelog states holds states of another model or other filters: give another changelog, and another group to read anew, or the model of before ("
+	if r.err == nil || !strings.HasPrefix(r.err.Error(), want) {
+		t.Error(r.err)
+	}
+	equal(t, 200, len(b.values(t, "out")))
+}

@@ -18,6 +18,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
+	"hafvf/hafvf"
 	"hafvf/transforms"
 )
 
@@ -74,7 +75,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	cancel(nil)
 	<-followed
 	if err != nil && !suspended {
-		return s, err
+		return s, graph.advise(err)
 	}
 	for _, w := range state.writers {
 		if err := w.Commit(); err != nil {
@@ -169,6 +170,15 @@ func plain(err error) error {
 		}
 	}
 	return errors.New(strings.TrimSpace(text))
+}
+
+// advise says what to do about an error of a run. It has come through the runner
+// as text.
+func (g *Graph) advise(err error) error {
+	if t, ok := g.source.(topicSource); ok && t.Changelog != "" && strings.Contains(err.Error(), hafvf.ErrOtherConfig.Error()) {
+		return fmt.Errorf("the changelog %s holds states of another model or other filters: give another changelog, and another group to read anew, or the model of before (%w)", t.Changelog, err)
+	}
+	return err
 }
 
 // run is what the nodes of a run in this process share: what is in flight, where
