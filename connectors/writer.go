@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -196,7 +198,9 @@ func (w *Writer) extend(sink Sink, ext string) (fresh bool, err error) {
 	}
 	w.direct = true
 	if w.file, err = os.OpenFile(sink.Path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o666); err == nil {
-		fresh, err = cutTorn(w.file)
+		if fresh, err = cutTorn(w.file, sink.Format == CSV); err == nil && !fresh && sink.Format == CSV {
+			err = sameHeader(w.file, sink)
+		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("%s cannot be written: its folder %s does not exist; create it first", sink.Path, filepath.Dir(sink.Path))
@@ -211,26 +215,86 @@ func (w *Writer) extend(sink Sink, ext string) (fresh bool, err error) {
 }
 
 // cutTorn takes the last line out of f where it has no end: whoever wrote it was
-// killed. It reports whether nothing is left.
-func cutTorn(f *os.File) (empty bool, err error) {
-	end, err := f.Seek(0, io.SeekEnd)
-	if err != nil || end == 0 {
+// killed. With quotes, what stands between them is no end. It reports whether
+// nothing is left.
+func cutTorn(f *os.File, quotes bool) (empty bool, err error) {
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil || size == 0 {
 		return true, nil // no regular file, or an empty one
 	}
+	end := int64(0) // of the last line
+	if quotes {
+		end, err = lastRow(io.NewSectionReader(f, 0, size))
+	} else {
+		end, err = lastLine(f, size)
+	}
+	if err == nil && end < size {
+		err = f.Truncate(end)
+	}
+	return end == 0, err
+}
+
+// lastLine is the end of the last line of a file that has one, searched from the
+// end of the file.
+func lastLine(f io.ReaderAt, size int64) (int64, error) {
 	buf := make([]byte, 64<<10)
-	for end > 0 {
+	for end := size; end > 0; {
 		from := max(0, end-int64(len(buf)))
 		n, err := f.ReadAt(buf[:end-from], from)
 		if err != nil {
-			return false, err
+			return 0, err
 		}
 		if i := bytes.LastIndexByte(buf[:n], '\n'); i >= 0 {
-			end = from + int64(i) + 1
-			break
+			return from + int64(i) + 1, nil
 		}
 		end = from
 	}
-	return end == 0, f.Truncate(end)
+	return 0, nil
+}
+
+// lastRow is the end of the last row of a CSV that has one. Only from the
+// beginning can be told what is in quotes: a quote within a field is two.
+func lastRow(r io.Reader) (end int64, err error) {
+	buf := make([]byte, 256<<10)
+	quoted := false
+	for at := int64(0); ; {
+		n, err := r.Read(buf)
+		for rest := buf[:n]; len(rest) > 0; {
+			part, more := rest, false
+			if i := bytes.IndexByte(rest, '"'); i >= 0 {
+				part, more = rest[:i], true
+			}
+			if i := bytes.LastIndexByte(part, '\n'); i >= 0 && !quoted {
+				end = at + int64(i) + 1
+			}
+			at += int64(len(part))
+			rest = rest[len(part):]
+			if more {
+				quoted, at, rest = !quoted, at+1, rest[1:]
+			}
+		}
+		if err == io.EOF {
+			return end, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+}
+
+// sameHeader refuses to add rows to a CSV of other columns.
+func sameHeader(f *os.File, sink Sink) error {
+	d, err := delimiter(sink.Delimiter)
+	if err != nil {
+		return err
+	}
+	r := csv.NewReader(io.NewSectionReader(f, 0, math.MaxInt64))
+	r.Comma, _ = utf8.DecodeRuneInString(d)
+	header, err := r.Read()
+	if err != nil || !slices.EqualFunc(header, sink.Columns, func(name string, c Column) bool { return name == c.Path }) {
+		return errors.New("its first line is not the header of this run's columns; move it away, or give another path")
+	}
+	return nil
 }
 
 // createBeside creates a file in the folder of path under a name of its own.

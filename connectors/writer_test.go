@@ -218,6 +218,101 @@ func TestAbort(t *testing.T) {
 	}
 }
 
+// A sink that appends adds to what is whole, and can be read at once.
+func TestAppend(t *testing.T) {
+	const header = "a,b\n"
+	long := strings.Repeat("x", 200<<10)
+	for _, tt := range []struct {
+		name, format, before, want string // what is there once a row is added
+	}{
+		{"nothing", JSONLines, "", ""},
+		{"whole lines", JSONLines, "{}\n{}\n", "{}\n{}\n"},
+		{"a torn line", JSONLines, "{}\n{\"a\":", "{}\n"},
+		{"a torn line only", JSONLines, "{\"a\":", ""},
+		{"a long torn line", JSONLines, "{}\n" + long, "{}\n"},
+		{"an end at the edge of what is read", JSONLines, "{}\n" + long[:64<<10], "{}\n"},
+		{"a quote in JSON", JSONLines, "{\"a\":\"\\\"\"}\n{", "{\"a\":\"\\\"\"}\n"},
+		{"no header", CSV, "", header},
+		{"a torn header", CSV, "a,", header},
+		{"a header", CSV, header, header},
+		{"rows", CSV, header + "1,2\n", header + "1,2\n"},
+		{"a torn row", CSV, header + "1,2\n3,", header + "1,2\n"},
+		{"a row of two lines", CSV, header + "1,\"x\ny\"\n", header + "1,\"x\ny\"\n"},
+		{"a row torn in quotes", CSV, header + "1,2\n3,\"x\ny", header + "1,2\n"},
+		{"a row torn at a line end in quotes", CSV, header + "1,2\n3,\"x\n", header + "1,2\n"},
+		{"a row torn at a quote", CSV, header + "1,\"q\"\"\n\"\n3,\"x\n\"", header + "1,\"q\"\"\n\"\n"},
+		{"a long row torn in quotes", CSV, header + "1,2\n3,\"" + strings.Repeat("x\n", 200<<10), header + "1,2\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "o")
+			if tt.before != "" {
+				write(t, path, tt.before)
+			}
+			want := tt.want
+			for i := range 2 { // the second time there is nothing to repair
+				w, err := Create(Sink{Format: tt.format, Path: path, Columns: []Column{{"a", ""}, {"b", ""}}, Append: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				line, row := fmt.Sprintf("{\"a\":%d,\"b\":\"l\\nm\"}\n", i), fmt.Sprintf("%d,\"l\nm\"\n", i)
+				if err := w.Write([]byte(line)); err != nil {
+					t.Fatal(err)
+				}
+				if tt.format == CSV {
+					want += row
+				} else {
+					want += line
+				}
+				if _, text := content(t, path); text != want {
+					t.Fatalf("before the end the file is %.300q, want %.300q", text, want)
+				}
+				if i == 0 {
+					w.Abort() // what is written stays
+				} else if err := w.Commit(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if names, text := content(t, path); text != want || len(names) != 1 {
+				t.Errorf("%v, %.300q, want %.300q", names, text, want)
+			}
+		})
+	}
+}
+
+// What cannot go on is refused, and left as it is.
+func TestAppendErrors(t *testing.T) {
+	dir := t.TempDir()
+	columns := []Column{{"a", ""}, {"b", ""}}
+	const noEnd = ": a file of this kind has to come to an end, and the input has none: give plain JSON Lines or CSV"
+	const other = " cannot be written: its first line is not the header of this run's columns; move it away, or give another path"
+	for _, tt := range []struct {
+		format, name, before, want string
+	}{
+		{Parquet, "o.parquet", "PAR1", noEnd},
+		{JSONLines, "o.jsonl.gz", "\x1f\x8b", noEnd},
+		{CSV, "o.csv.zst", "", noEnd},
+		{CSV, "o.csv", "a,c\n1,2\n", other},
+		{CSV, "less.csv", "a\n1\n", other},
+		{CSV, "more.csv", "a,b,c\n", other},
+		{CSV, "semicolons.csv", "a;b\n", other},
+		{CSV, "none.csv", "\n", other},
+		{CSV, "odd.csv", "a,b\"\"\n", other},
+		{JSONLines, "no/o.jsonl", "", " cannot be written: its folder " + dir + "/no does not exist; create it first"},
+	} {
+		path := filepath.Join(dir, tt.name)
+		if tt.before != "" {
+			write(t, path, tt.before)
+		}
+		_, err := Create(Sink{Format: tt.format, Path: path, Columns: columns, Append: true})
+		if message(err) != path+tt.want {
+			t.Errorf("got  %v\nwant %s", err, path+tt.want)
+		}
+		if _, text := content(t, filepath.Join(dir, "o.csv")); tt.before != "" && tt.name == "o.csv" && text != tt.before {
+			t.Errorf("%s is now %q", tt.name, text)
+		}
+	}
+}
+
 func TestCommitReplaces(t *testing.T) {
 	dir := t.TempDir()
 	path, link := filepath.Join(dir, "o.jsonl"), filepath.Join(dir, "link")

@@ -81,9 +81,16 @@ func mechanism(dst *string) reader {
 // secret reads where a secret is. Its errors do not show what stands there.
 func secret(dst *kafkaio.Secret) reader {
 	return func(d *decoder, path string, n *yaml.Node) {
+		const need = "a secret does not stand in a config: give {env: VARIABLE} or {file: path}"
 		if n.Kind != yaml.MappingNode {
-			d.fail(path, "a secret does not stand in a config: give {env: VARIABLE} or {file: path}")
+			d.fail(path, need)
 			return
+		}
+		for i := 0; i < len(n.Content); i += 2 {
+			if name := n.Content[i].Value; name != "env" && name != "file" {
+				d.fail(path, need)
+				return
+			}
 		}
 		before := len(d.errs)
 		d.mapping(path, n, []key{
@@ -144,7 +151,10 @@ func (d *decoder) checkKafka(c *Config) {
 	if k != nil {
 		d.checkTopics(c, k)
 	}
-	type topic struct{ key, name string }
+	type topic struct {
+		key  string
+		sink *kafkaio.Sink
+	}
 	var written []topic
 	for _, s := range []struct {
 		key  string
@@ -159,6 +169,7 @@ func (d *decoder) checkKafka(c *Config) {
 			continue
 		}
 		at := s.key + ".kafka"
+		d.checkPair(at)
 		switch {
 		case k != nil && !d.has(at+".brokers"):
 			for _, name := range []string{"tls", "sasl"} {
@@ -171,7 +182,7 @@ func (d *decoder) checkKafka(c *Config) {
 			d.fail(at+".brokers", "missing; it is required")
 		}
 		if k != nil && slices.Equal(t.Cluster.Brokers, k.Cluster.Brokers) {
-			if slices.Contains(k.Topics, t.Topic) {
+			if t.Topic != "" && slices.Contains(k.Topics, t.Topic) {
 				d.fail(at+".topic", "%s is also read, by source.kafka.topics", quote(t.Topic))
 			}
 			if t.Topic == k.Changelog && t.Topic != "" {
@@ -179,17 +190,29 @@ func (d *decoder) checkKafka(c *Config) {
 			}
 		}
 		for _, w := range written {
-			if w.name == t.Topic && t.Topic != "" {
+			if w.sink.Topic == t.Topic && t.Topic != "" && slices.Equal(w.sink.Cluster.Brokers, t.Cluster.Brokers) {
 				d.fail(at+".topic", "%s is also written, by %s", quote(t.Topic), w.key)
 			}
 		}
-		written = append(written, topic{at + ".topic", t.Topic})
+		written = append(written, topic{at + ".topic", t})
+	}
+}
+
+// checkPair refuses half of a client's certificate.
+func (d *decoder) checkPair(at string) {
+	cert, key := at+".tls.cert", at+".tls.key"
+	switch {
+	case d.has(cert) && !d.has(key):
+		d.fail(cert, "needs tls.key, its private key")
+	case d.has(key) && !d.has(cert):
+		d.fail(key, "needs tls.cert, its certificate")
 	}
 }
 
 // checkTopics checks the source.
 func (d *decoder) checkTopics(c *Config, k *Kafka) {
 	const at = "source.kafka"
+	d.checkPair(at)
 	if k.Embedded {
 		for _, name := range []string{"tls", "sasl"} {
 			if d.has(join(at, name)) {
@@ -208,7 +231,7 @@ func (d *decoder) checkTopics(c *Config, k *Kafka) {
 	if k.Start.At == kafkaio.Committed && k.Group == "" {
 		d.fail(at+".start", "committed needs a group")
 	}
-	if slices.Contains(k.Topics, k.Changelog) {
+	if k.Changelog != "" && slices.Contains(k.Topics, k.Changelog) {
 		d.fail(at+".changelog", "%s is also read, by topics", quote(k.Changelog))
 	}
 	for i, topic := range k.Topics {

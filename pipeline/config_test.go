@@ -349,7 +349,7 @@ func TestParseErrors(t *testing.T) {
 		{"not YAML", with("top: [1", "order: arrival"), []string{`pump.yaml:3: not YAML: did not find expected ',' or ']'`}},
 		{"not YAML in line 1", "model: {family: normal", []string{`pump.yaml:1: not YAML: did not find expected ',' or '}'`}},
 		{"a tab for indentation", "model:\n\tfamily: normal\n", []string{`pump.yaml:2: not YAML: found character that cannot start any token`}},
-		{"unknown alias", with("top: *none"), []string{`pump.yaml: not YAML: unknown anchor 'none' referenced`}},
+		{"unknown alias", with("top: *none"), []string{`pump.yaml: not YAML: an alias (*name) of no anchor (&name); if it is text, put it in quotes`}},
 		{"alias within itself", with("levels: &l [*l]"), []string{`pump.yaml:3: the alias *l stands within its own anchor`}},
 		{"not UTF-8", with("order: \xff"), []string{`pump.yaml:3: not UTF-8`}},
 		{"too large", strings.Repeat("#", 10<<20), []string{`pump.yaml: the config has 10485760 bytes, more than the 1048576 that are allowed`}},

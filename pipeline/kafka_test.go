@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -329,5 +331,50 @@ func TestKafkaOtherConfiguration(t *testing.T) {
 	_, err := Run{Graph: compose(t, b.config("bounded: true, changelog: states", "top: .6"))}.Execute(t.Context(), nil)
 	if !errors.Is(err, hafvf.ErrOtherConfig) || !strings.Contains(err.Error(), "take another changelog") {
 		t.Error(err)
+	}
+}
+
+// TestFilesGrow: files of a source without an end hold what was read so far, and
+// go on after a restart, behind the last whole line.
+func TestFilesGrow(t *testing.T) {
+	b := fakeBus(t, 4)
+	lines := observations(2_000, 50)
+	csv, rejected := filepath.Join(b.dir, "out.csv"), filepath.Join(b.dir, "rejected.jsonl")
+	brokers, _ := json.Marshal(b.brokers)
+	g := compose(t, fmt.Sprintf("model: {family: normal}\nsource: {kafka: {brokers: %s, topics: [in], group: g, changelog: states}}\nsink: {csv: {path: %s}}\ndead_letter: {jsonl: {path: %s}}\n", brokers, csv, rejected))
+	rows := func(path string) int {
+		text, _ := os.ReadFile(path)
+		return strings.Count(string(text), "\n")
+	}
+	for i := range 2 {
+		b.put(t, lines[1000*i:1000*(i+1)]...)
+		b.Produce(t, &kgo.Record{Topic: "in", Key: []byte("k"), Value: []byte("oops")})
+		r := launch(t, g)
+		for deadline := time.Now().Add(time.Minute); rows(csv) < 1+1000*(i+1) || rows(rejected) < i+1; time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%d rows, %d rejects", rows(csv), rows(rejected))
+			}
+		}
+		r.halt(t)
+		if i == 0 { // as if it had been killed
+			for _, path := range []string{csv, rejected} {
+				f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := f.WriteString(`torn,"[`); err != nil {
+					t.Fatal(err)
+				}
+				f.Close()
+			}
+		}
+	}
+	text, err := os.ReadFile(csv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, [2]int{2001, 2}, [2]int{rows(csv), rows(rejected)})
+	if strings.Contains(string(text), "torn") || strings.Count(string(text), "key,time,") != 1 {
+		t.Errorf("%.500s", text)
 	}
 }

@@ -54,7 +54,7 @@ func (d *decoder) override(root *yaml.Node, i int) bool {
 			if here == "" {
 				here = "the config"
 			}
-			d.failAt(pos, path, "%s is %s, and has no keys", here, describe(at))
+			d.failAt(pos, path, "%s is %s, and has no keys", here, describeAt(here, at))
 			return false
 		}
 		if last {

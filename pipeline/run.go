@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -144,6 +146,13 @@ func execute(ctx context.Context, p *beam.Pipeline) error {
 			*jobopts.Experiments = strings.Trim(*jobopts.Experiments+","+splitting, ",")
 		}
 	})
+	// Beam panics where it cannot create its file there.
+	f, err := os.CreateTemp("", "hafvf-*")
+	if err != nil {
+		return fmt.Errorf("the embedded runner needs a temporary folder that can be written; %s (of TMPDIR) is none: %w", os.TempDir(), errors.Unwrap(err))
+	}
+	f.Close()
+	os.Remove(f.Name())
 	if _, err := prism.Execute(ctx, p); err != nil {
 		return plain(err)
 	}

@@ -642,3 +642,14 @@ func TestRunSmoothsAuto(t *testing.T) {
 	}
 	equal(t, map[string]int{"101": 1}, changes)
 }
+
+// Beam panics without a temporary folder, as a container may have none.
+func TestRunSaysThatItNeedsATemporaryFolder(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out.jsonl")
+	graph := compose(t, "model: {family: normal}\nsource: {csv: {path: ../testdata/nab/cloud.csv}}\nsink: {jsonl: {path: "+out+"}}\n")
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
+	_, err := Run{Graph: graph}.Execute(t.Context(), nil)
+	if err == nil || !strings.Contains(err.Error(), "needs a temporary folder that can be written; "+os.TempDir()) {
+		t.Error(err)
+	}
+}

@@ -110,7 +110,7 @@ func (d *decoder) fail(path, format string, args ...any) {
 func (d *decoder) failAt(pos int, path, format string, args ...any) {
 	e := &KeyError{File: d.name, Key: path, Reason: fmt.Sprintf(format, args...), pos: pos}
 	if pos < 0 {
-		e.Override = printable(d.set[-1-pos])
+		e.Override = printable(withoutSecret(d.set[-1-pos]))
 	} else {
 		e.Line = pos
 	}
@@ -191,7 +191,8 @@ var (
 	yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(?s:(.*))$`)
 	// Of errors of its parser, as opposed to its scanner, yaml counts the lines
 	// from 0, and does not say 0.
-	fromLine0 = regexp.MustCompile(`^did not find expected (<document start>|node content|'-' indicator|key|',')`)
+	fromLine0     = regexp.MustCompile(`^did not find expected (<document start>|node content|'-' indicator|key|',')`)
+	unknownAnchor = regexp.MustCompile(`^unknown anchor '(?s:.*)' referenced$`)
 )
 
 // parseYAML returns the value of the only document in text, with its aliases
@@ -214,7 +215,9 @@ func parseYAML(text []byte) (*yaml.Node, *syntaxError) {
 		}
 		// The end of the text may count as a line of its own.
 		line = min(line, 1+bytes.Count(bytes.TrimRight(text, "\n"), []byte("\n")))
-		return &syntaxError{line: line, reason: "not YAML: " + m[2], syntax: true}
+		// The name of an anchor may be a secret that stands there without quotes.
+		what := unknownAnchor.ReplaceAllString(m[2], "an alias (*name) of no anchor (&name); if it is text, put it in quotes")
+		return &syntaxError{line: line, reason: "not YAML: " + what, syntax: true}
 	}
 	if json.Valid(text) {
 		text = jsonToYAML(text)
@@ -471,7 +474,7 @@ func (d *decoder) text(path string, n *yaml.Node, dst *string) bool {
 		if n.Kind == yaml.ScalarNode && n.ShortTag() != "!!null" {
 			hint = "; put it in quotes"
 		}
-		d.fail(path, "must be text, not %s%s", describe(n), hint)
+		d.fail(path, "must be text, not %s%s", describeAt(path, n), hint)
 		return false
 	}
 	*dst = n.Value
@@ -597,7 +600,31 @@ func duration(dst *time.Duration) reader {
 }
 
 func (d *decoder) wrongType(path, want string, n *yaml.Node) {
-	d.fail(path, "must be %s, not %s", want, describe(n))
+	d.fail(path, "must be %s, not %s", want, describeAt(path, n))
+}
+
+// describeAt is describe, without what stands where a login does: that may be the
+// secret itself.
+func describeAt(path string, n *yaml.Node) string {
+	if n.Kind == yaml.ScalarNode && !isNull(n) && secretive(path) {
+		return "what stands there"
+	}
+	return describe(n)
+}
+
+// secretive reports whether a secret may stand in s by mistake: a path of the
+// config, or an override.
+func secretive(s string) bool {
+	s = strings.ToLower(s)
+	return strings.Contains(s, "sasl") || strings.Contains(s, "passw")
+}
+
+// withoutSecret is an override as errors repeat it.
+func withoutSecret(override string) string {
+	if path, _, ok := strings.Cut(override, "="); ok && secretive(override) {
+		return path + "=…"
+	}
+	return override
 }
 
 // describe names a value in an error.

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -27,8 +28,26 @@ var (
 // A daemon is the program running in the background.
 type daemon struct {
 	cmd  *exec.Cmd
-	log  bytes.Buffer
+	log  journal
 	done chan error
+}
+
+// A journal is what a daemon has said so far.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(b)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
 }
 
 // daemonize starts the program.
@@ -60,14 +79,39 @@ func (d *daemon) kill() {
 func (d *daemon) stop(t *testing.T) {
 	t.Helper()
 	d.cmd.Process.Signal(syscall.SIGTERM)
+	d.ends(t, 0)
+}
+
+// ends waits for the program's end and checks its exit code.
+func (d *daemon) ends(t *testing.T, code int) {
+	t.Helper()
 	select {
 	case err := <-d.done:
 		d.done <- err
-		if err != nil {
-			t.Fatalf("%v\n%s", err, d.log.String())
+		if got := d.cmd.ProcessState.ExitCode(); got != code {
+			t.Fatalf("exit %d instead of %d: %v\n%s", got, code, err, d.log.String())
 		}
 	case <-time.After(time.Minute):
-		t.Fatalf("the program does not stop\n%s", d.log.String())
+		t.Fatalf("the program does not end\n%s", d.log.String())
+	}
+}
+
+// eventually waits for a condition, and fails if the program ends before it holds.
+func (d *daemon) eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(50 * time.Millisecond) {
+		select {
+		case err := <-d.done:
+			d.done <- err
+			if !holds() {
+				t.Fatalf("%s: the program has ended: %v\n%s", what, err, d.log.String())
+			}
+			return
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within a minute\n%s", what, d.log.String())
+		}
 	}
 }
 
@@ -217,4 +261,3 @@ func noFaults(t *testing.T, b *kafkatest.Broker) map[string]map[string]string {
 	}
 	return all
 }
-

@@ -154,6 +154,13 @@ func (c *Client) Consume(t testing.TB, topic string) []*kgo.Record {
 	return all
 }
 
+// Do calls f with a connection of its own, for what the other methods do not do,
+// and fails the test with its error.
+func (c *Client) Do(t testing.TB, what string, f func(context.Context, *kgo.Client) error) {
+	t.Helper()
+	c.call(t, what, f)
+}
+
 // call calls f with a connection of its own and fails the test with its error.
 func (c *Client) call(t testing.TB, what string, f func(context.Context, *kgo.Client) error) {
 	t.Helper()

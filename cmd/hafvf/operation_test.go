@@ -1,0 +1,512 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"hafvf/connectors/kafkaio/kafkatest"
+)
+
+// TestKafkaOperation is what an operator relies on, against one broker.
+func TestKafkaOperation(t *testing.T) {
+	b := kafkatest.Start(t, kafkatest.Config{})
+	t.Run("many keys", func(t *testing.T) { manyKeys(t, b) })
+	t.Run("more partitions", func(t *testing.T) { morePartitions(t, b) })
+	t.Run("signals", func(t *testing.T) { signals(t, b) })
+	t.Run("bad records", func(t *testing.T) { badRecords(t, b) })
+	t.Run("mistakes", func(t *testing.T) { mistakes(t, b) })
+	t.Run("a second signal", func(t *testing.T) { secondSignal(t, b) }) // which ends the broker
+}
+
+// topicConfig is a config that reads name and writes name-out, name-rejected and,
+// with detect, name-alerts; source and rest are added.
+func topicConfig(t *testing.T, brokers, name, source, rest string) string {
+	t.Helper()
+	text := fmt.Sprintf(`model: {family: normal}
+source: {kafka: {brokers: ["%s"], topics: [%[2]s], %[3]s}}
+sink: {kafka: {topic: %[2]s-out}}
+dead_letter: {kafka: {topic: %[2]s-rejected}}
+%[4]s`, brokers, name, source, rest)
+	path := filepath.Join(t.TempDir(), name+".yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// named are observations of a topic of this name.
+func named(topic string, records []*kgo.Record) []*kgo.Record {
+	for _, r := range records {
+		r.Topic = topic
+	}
+	return records
+}
+
+func held(t *testing.T, b *kafkatest.Broker, topics ...string) (n int64) {
+	t.Helper()
+	for _, topic := range topics {
+		_, end := b.Offsets(t, topic)
+		for _, e := range end {
+			n += e
+		}
+	}
+	return n
+}
+
+// committed are a group's offsets by partition.
+func committed(t *testing.T, b *kafkatest.Broker, group, topic string) map[int]int64 {
+	t.Helper()
+	all := map[int]int64{}
+	b.Do(t, "the offsets of "+group, func(ctx context.Context, cl *kgo.Client) error {
+		req := kmsg.NewPtrOffsetFetchRequest()
+		req.Group = group
+		g := kmsg.NewOffsetFetchRequestGroup()
+		g.Group = group
+		req.Groups = append(req.Groups, g)
+		resp, err := req.RequestWith(ctx, cl)
+		if err != nil {
+			return err
+		}
+		for _, g := range resp.Groups {
+			if err := kerr.ErrorForCode(g.ErrorCode); err != nil {
+				return err
+			}
+			for _, found := range g.Topics {
+				if found.Topic == topic {
+					for _, p := range found.Partitions {
+						all[int(p.Partition)] = p.Offset
+					}
+				}
+			}
+		}
+		return nil
+	})
+	return all
+}
+
+// doneWith checks that the group's offsets are those up to which every record is
+// in an output, and no other one is, and returns how many these are.
+func doneWith(t *testing.T, b *kafkatest.Broker, group, topic string) int {
+	t.Helper()
+	out, _ := byID(t, b.Client, topic+"-out")
+	rejected, _ := byID(t, b.Client, topic+"-rejected")
+	maps.Copy(out, rejected)
+	total := 0
+	for p, end := range committed(t, b, group, topic) {
+		total += int(end)
+		for o := range end {
+			if _, ok := out[fmt.Sprintf("%s-%d-%d", topic, p, o)]; !ok {
+				t.Fatalf("%s-%d is committed to %d, without a record for %d", topic, p, end, o)
+			}
+		}
+	}
+	if total != len(out) {
+		t.Errorf("%d records are committed, %d are in outputs", total, len(out))
+	}
+	return total
+}
+
+// manyKeys: a consumer of the output that drops repeats by id gets every estimate
+// once, while /metrics tells what goes on; the estimates are those of a bounded
+// run.
+func manyKeys(t *testing.T, b *kafkatest.Broker) {
+	const n, keys, name = 40_000, 10_000, "many"
+	b.CreateTopic(t, name, 8, nil)
+	b.CreateTopic(t, name+"-out", 8, nil)
+	records := named(name, observations(n, keys, 11))
+	seen := map[string]bool{}
+	for _, r := range records {
+		seen[string(r.Key)] = true
+	}
+
+	consumed := consume(t, b, name+"-out")
+	b.Produce(t, records[:n/2]...)
+	d := daemonize(t, nil, "run", topicConfig(t, b.Addr(), name, "group: many, changelog: many-states", "detect: true\norder: arrival\n"), "--listen", "127.0.0.1:0")
+	d.eventually(t, "the first estimate", func() bool { return held(t, b, name+"-out") > 0 })
+	b.Produce(t, records[n/2:]...)
+	d.eventually(t, "all records", func() bool { return held(t, b, name+"-out", name+"-rejected") >= n })
+
+	address := regexp.MustCompile(`address=(\S+)`).FindStringSubmatch(d.log.String())
+	if address == nil {
+		t.Fatal(d.log.String())
+	}
+	if got := get(t, "http://"+address[1]+"/healthz"); got != "ok\n" {
+		t.Errorf("/healthz: %q", got)
+	}
+	var at map[string]*dto.MetricFamily
+	d.eventually(t, "a commit in the metrics", func() bool {
+		at = scrape(t, "http://"+address[1]+"/metrics")
+		return stages(at)["commit"] > 0
+	})
+	out, repeats := byID(t, b.Client, name+"-out")
+	rejected, _ := byID(t, b.Client, name+"-rejected")
+	if len(out)+len(rejected) != n || repeats > 0 {
+		t.Errorf("%d estimates and %d rejects of %d records, %d repeats", len(out), len(rejected), n, repeats)
+	}
+	kinds := map[string]int{}
+	for _, value := range out {
+		var e struct{ Detect struct{ Kind string } }
+		if err := json.Unmarshal([]byte(value), &e); err != nil {
+			t.Fatal(err)
+		}
+		kinds[e.Detect.Kind]++
+	}
+	for metric, want := range map[string]int{
+		"hafvf_records_in_total":       n,
+		"hafvf_records_out_total":      len(out),
+		"hafvf_records_rejected_total": len(rejected),
+		"hafvf_records_late_total":     0,
+		"hafvf_records_missing_total":  0,
+		"hafvf_changes_total":          kinds["change"] + kinds["revision"],
+		"hafvf_outliers_total":         kinds["outlier"],
+	} {
+		if got := value(t, at, metric); got != float64(want) {
+			t.Errorf("%s is %g instead of %d", metric, got, want)
+		}
+	}
+	if got := value(t, at, "hafvf_keys"); got < float64(len(seen))*0.99 || got > float64(len(seen)) {
+		t.Errorf("hafvf_keys is %g, of %d", got, len(seen)) // some have a broken record only
+	}
+	lag := at["hafvf_lag_records"].GetMetric()
+	if len(lag) != 8 {
+		t.Errorf("the lag is that of %d partitions", len(lag))
+	}
+	for _, m := range lag {
+		if m.GetGauge().GetValue() != 0 {
+			t.Errorf("lag %v", m)
+		}
+	}
+	for _, name := range []string{"read", "process", "commit"} {
+		if stages(at)[name] == 0 {
+			t.Errorf("no stage %s in %v", name, stages(at))
+		}
+	}
+
+	d.stop(t)
+	if got := doneWith(t, b, "many", name); got != n {
+		t.Errorf("%d of %d are committed", got, n)
+	}
+	if got := consumed(len(out)); len(got) != len(out) {
+		t.Errorf("the consumer has %d of %d", len(got), len(out))
+	} else {
+		for id, value := range out {
+			if got[id] != value {
+				t.Fatalf("the consumer has %s as %s instead of %s", id, got[id], value)
+			}
+		}
+	}
+
+	// The same by a run with an end, which keeps nothing.
+	text, err := os.ReadFile(topicConfig(t, b.Addr(), name, "bounded: true", "detect: true\norder: arrival\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := filepath.Join(t.TempDir(), "whole.yaml")
+	if err := os.WriteFile(whole, []byte(strings.ReplaceAll(string(text), "{topic: many-", "{topic: whole-many-")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d = daemonize(t, nil, "run", whole)
+	d.ends(t, 0)
+	want, repeats := byID(t, b.Client, "whole-many-out")
+	if len(want) != len(out) || repeats > 0 {
+		t.Errorf("%d estimates and %d repeats of the bounded run, %d of the other", len(want), repeats, len(out))
+	}
+	for id, value := range want {
+		if out[id] != value {
+			t.Fatalf("%s: %s instead of %s", id, out[id], value)
+		}
+	}
+}
+
+// consume reads a topic as a member of a group, in the background. The function
+// waits until it has n values by id.
+func consume(t *testing.T, b *kafkatest.Broker, topic string) func(n int) map[string]string {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()), kgo.ConsumerGroup("downstream"), kgo.ConsumeTopics(topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var mu sync.Mutex
+	grown := sync.NewCond(&mu)
+	values := map[string]string{}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			fetches := cl.PollFetches(ctx)
+			mu.Lock()
+			fetches.EachRecord(func(r *kgo.Record) {
+				if id := string(r.Headers[0].Value); values[id] == "" {
+					values[id] = string(r.Value)
+				}
+			})
+			grown.Broadcast()
+			mu.Unlock()
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-done; cl.Close() })
+	return func(n int) map[string]string {
+		mu.Lock()
+		defer mu.Unlock()
+		for len(values) < n && ctx.Err() == nil {
+			grown.Wait()
+		}
+		return maps.Clone(values)
+	}
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s, %v, %s", url, resp.Status, err, body)
+	}
+	return string(body)
+}
+
+func scrape(t *testing.T, url string) map[string]*dto.MetricFamily {
+	t.Helper()
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(get(t, url)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return families
+}
+
+func value(t *testing.T, at map[string]*dto.MetricFamily, name string) float64 {
+	t.Helper()
+	f := at[name]
+	if f == nil || len(f.Metric) != 1 {
+		t.Fatalf("%s is missing", name)
+	}
+	if f.GetType() == dto.MetricType_COUNTER {
+		return f.Metric[0].GetCounter().GetValue()
+	}
+	return f.Metric[0].GetGauge().GetValue()
+}
+
+// stages are how often each stage was observed.
+func stages(at map[string]*dto.MetricFamily) map[string]uint64 {
+	all := map[string]uint64{}
+	for _, m := range at["hafvf_stage_seconds"].GetMetric() {
+		all[m.Label[0].GetValue()] = m.GetHistogram().GetSampleCount()
+	}
+	return all
+}
+
+// morePartitions: those that are added while the program runs are read too.
+func morePartitions(t *testing.T, b *kafkatest.Broker) {
+	const n, name = 4_000, "growing"
+	b.CreateTopic(t, name, 4, nil)
+	b.CreateTopic(t, name+"-out", 4, nil)
+	records := named(name, observations(n, 100, 12))
+	b.Produce(t, records[:n/2]...)
+	d := daemonize(t, nil, "run", topicConfig(t, b.Addr(), name, "group: growing", "order: arrival\n"))
+	d.eventually(t, "the first estimate", func() bool { return held(t, b, name+"-out") > 0 })
+	b.AddPartitions(t, name, 8)
+	b.Produce(t, records[n/2:]...)
+	if _, end := b.Offsets(t, name); end[4]+end[5]+end[6]+end[7] == 0 {
+		t.Fatal("nothing is in the new partitions")
+	}
+	d.eventually(t, "all records", func() bool { return held(t, b, name+"-out", name+"-rejected") >= n })
+	d.stop(t)
+	if got := doneWith(t, b, "growing", name); got != n {
+		t.Errorf("%d of %d are committed", got, n)
+	}
+}
+
+// signals: after SIGINT and after SIGTERM what was read is in the outputs and
+// committed, and nothing else is; together the runs read everything, once.
+func signals(t *testing.T, b *kafkatest.Broker) {
+	const n, name = 60_000, "signals"
+	b.CreateTopic(t, name, 4, nil)
+	b.CreateTopic(t, name+"-out", 4, nil)
+	b.CreateTopic(t, name+"-rejected", 4, nil)
+	b.Produce(t, named(name, observations(n, 300, 13))...)
+	config := topicConfig(t, b.Addr(), name, "group: signals, changelog: signals-states", "")
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		before := held(t, b, name+"-out")
+		d := daemonize(t, nil, "run", config)
+		d.eventually(t, "an estimate", func() bool { return held(t, b, name+"-out") > before })
+		d.cmd.Process.Signal(sig)
+		d.ends(t, 0)
+		t.Logf("%v: %d of %d done", sig, doneWith(t, b, "signals", name), n)
+		if !strings.Contains(d.log.String(), "stopping") {
+			t.Error(d.log.String())
+		}
+	}
+	d := daemonize(t, nil, "run", config)
+	d.eventually(t, "all records", func() bool { return held(t, b, name+"-out", name+"-rejected") >= n })
+	d.stop(t)
+	if got := doneWith(t, b, "signals", name); got != n {
+		t.Errorf("%d of %d are committed", got, n)
+	}
+	if _, repeats := byID(t, b.Client, name+"-out"); repeats > 0 {
+		t.Errorf("%d repeats", repeats)
+	}
+}
+
+// secondSignal: while the broker is away what was read cannot be stored; who does
+// not want to wait for it gives the run up.
+func secondSignal(t *testing.T, b *kafkatest.Broker) {
+	const name = "impatient"
+	b.CreateTopic(t, name, 4, nil)
+	b.CreateTopic(t, name+"-out", 4, nil)
+	b.Produce(t, named(name, observations(60_000, 1000, 14))...)
+	d := daemonize(t, nil, "run", topicConfig(t, b.Addr(), name, "group: impatient", "detect: true\n"))
+	d.eventually(t, "an estimate", func() bool { return held(t, b, name+"-out") > 0 })
+	b.Kill()
+	d.cmd.Process.Signal(syscall.SIGTERM)
+	d.eventually(t, "the first signal", func() bool { return strings.Contains(d.log.String(), "stopping") })
+	d.eventually(t, "a warning", func() bool { return strings.Contains(d.log.String(), "level=WARN") })
+	d.cmd.Process.Signal(syscall.SIGTERM)
+	d.ends(t, 1)
+	if !strings.Contains(d.log.String(), "hafvf: given up: what was in flight is not written") {
+		t.Error(d.log.String())
+	}
+}
+
+// badRecords: each is in the dead letter, with its place and the reason.
+func badRecords(t *testing.T, b *kafkatest.Broker) {
+	const name = "bad"
+	const time = `"time":"2026-01-02T03:04:05Z"`
+	b.CreateTopic(t, name, 1, nil)
+	type badRecord struct {
+		record *kgo.Record
+		reason string
+	}
+	var bad []badRecord
+	for _, c := range []struct{ reason, key, value string }{
+		{"", "a", `{` + time + `,"x":1}`},
+		{"the record has no value: a tombstone, or an empty one", "a", "-"},
+		{"the key is empty", "a", `{"key":"",` + time + `,"x":1}`},
+		{"no key", "", `{` + time + `,"x":1}`},
+		{"no key", "-", `{` + time + `,"x":1}`},
+		{"bytes, and at most 262144 are read", "a", `{"x":"` + strings.Repeat("x", 300<<10) + `"}`},
+		{"JSON", "a", "x=1"},
+		{"the record has no value: a tombstone, or an empty one", "a", ""}, // kafka-go gives both as nil
+		{"JSON", "a", `{"key":"a",` + time},
+		{`the text "one" where a number is due`, "a", `{"key":"a",` + time + `,"x":"one"}`},
+		{"x has 2 values, want 1", "a", `{"key":"a",` + time + `,"x":[1,2]}`},
+		{"framed by a schema registry (schema 258)", "a", "\x00\x00\x00\x01\x02{}"},
+		{"UTF-8", "\xff\xfe", `{` + time + `,"x":1}`},
+		{"UTF-8", "a", "{\"key\":\"\xff\"," + time + `,"x":1}`},
+		{"time", "a", `{"key":"a","x":1}`},
+	} {
+		r := &kgo.Record{Topic: name, Key: []byte(c.key), Value: []byte(c.value)}
+		if c.key == "-" {
+			r.Key = nil
+		}
+		if c.value == "-" {
+			r.Value = nil
+		}
+		b.Produce(t, r)
+		bad = append(bad, badRecord{r, c.reason})
+	}
+	d := daemonize(t, nil, "run", topicConfig(t, b.Addr(), name, "bounded: true", ""))
+	d.ends(t, 0)
+	rejected, _ := byID(t, b.Client, name+"-rejected")
+	out, _ := byID(t, b.Client, name+"-out")
+	for _, c := range bad {
+		id := fmt.Sprintf("bad-0-%d", c.record.Offset)
+		if c.reason == "" {
+			if out[id] == "" {
+				t.Errorf("%s is not in the estimates", id)
+			}
+			continue
+		}
+		var got struct {
+			Reason, Place, Topic, Raw string
+			Partition                 *int
+			Offset                    int64
+		}
+		if err := json.Unmarshal([]byte(rejected[id]), &got); err != nil {
+			t.Errorf("%s (%s): %q: %v", id, c.reason, rejected[id], err)
+			continue
+		}
+		t.Logf("%s: %s", id, got.Reason)
+		if !strings.Contains(got.Reason, c.reason) || got.Place != id || got.Topic != name || got.Partition == nil || *got.Partition != 0 || got.Offset != c.record.Offset {
+			t.Errorf("want %q, got %.300s", c.reason, rejected[id])
+		}
+	}
+	if len(out)+len(rejected) != len(bad) {
+		t.Errorf("%d estimates and %d rejects of %d records", len(out), len(rejected), len(bad))
+	}
+}
+
+// mistakes: the program says in one sentence what is wrong, and never a secret.
+func mistakes(t *testing.T, b *kafkatest.Broker) {
+	const password, wrong = "kittens-and-puppies", "wolves-and-bears"
+	b.CreateTopic(t, "temperature", 1, nil)
+	fake := kafkatest.Fake(t, kfake.NumBrokers(1), kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "me", password), kfake.SeedTopics(1, "in"))
+	login := func(secret string) string {
+		return "bounded: true, sasl: {mechanism: scram-sha-256, username: me, password: " + secret + "}"
+	}
+	for _, c := range []struct {
+		name, brokers, topic, source string
+		set                          []string
+		env                          string
+		code                         int
+		say                          string
+	}{
+		{name: "nobody listens", brokers: "127.0.0.1:1", topic: "in", code: 1, say: "broker 127.0.0.1:1 refuses the connection: nothing listens there"},
+		{name: "unknown host", brokers: "no-such-host.invalid:9092", topic: "in", code: 1, say: "broker no-such-host.invalid:9092 cannot be"},
+		{name: "unknown topic", brokers: b.Addr(), topic: "pressure-of-oil", code: 1, say: `topic "pressure-of-oil" does not exist: create it, or correct its name`},
+		{name: "near topic", brokers: b.Addr(), topic: "temprature", code: 1, say: `topic "temprature" (did you mean "temperature"?) does not exist`},
+		{name: "TLS of none", brokers: b.Addr(), topic: "in", source: "tls: {}", code: 1, say: "TLS"},
+		{name: "no CA file", brokers: b.Addr(), topic: "in", source: "tls: {ca: /no/ca.pem}", code: 1, say: "tls.ca: /no/ca.pem cannot be read: no such file or directory"},
+		{name: "no variable", brokers: fake.ListenAddrs()[0], topic: "in", source: login("{env: HAFVF_NONE}"), code: 1, say: "the environment variable HAFVF_NONE, which holds a secret, is not set"},
+		{name: "no file", brokers: fake.ListenAddrs()[0], topic: "in", source: login("{file: /no/password}"), code: 1, say: "the file /no/password, which holds a secret, cannot be read"},
+		{name: "wrong password", brokers: fake.ListenAddrs()[0], topic: "in", source: login("{env: HAFVF_SECRET}"), env: wrong, code: 1, say: `refuses the login of user "me" by SCRAM-SHA-256`},
+		{name: "password in the config", brokers: fake.ListenAddrs()[0], topic: "in", source: login(password), code: 2, say: "a secret does not stand in a config"},
+		{name: "password in an override", brokers: fake.ListenAddrs()[0], topic: "in", source: login("{env: HAFVF_SECRET}"), set: []string{"--set", "source.kafka.sasl.password=" + password}, code: 2, say: "--set source.kafka.sasl.password=…: "},
+		{name: "right password", brokers: fake.ListenAddrs()[0], topic: "in", source: login("{env: HAFVF_SECRET}"), env: password, code: 0, say: "0 records"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.source == "" {
+				c.source = "bounded: true"
+			}
+			args := append([]string{"run", topicConfig(t, c.brokers, c.topic, c.source, ""), "--log-level", "debug"}, c.set...)
+			d := daemonize(t, []string{"HAFVF_SECRET=" + c.env}, args...)
+			d.ends(t, c.code)
+			said := d.log.String()
+			if !strings.Contains(said, c.say) || strings.Contains(said, password) || strings.Contains(said, wrong) {
+				t.Errorf("want %q: %s", c.say, said)
+			}
+			if c.code == 0 {
+				return
+			}
+			lines := strings.Split(strings.TrimSuffix(said, "\n"), "\n")
+			if len(lines) != 1 || !strings.HasPrefix(lines[0], "hafvf: ") {
+				t.Errorf("more than a sentence: %s", said)
+			}
+		})
+	}
+}

@@ -1,0 +1,406 @@
+// Package deploy_test checks the files of this folder against the program and a
+// real broker. No container engine is needed, and none is used.
+package deploy_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.yaml.in/yaml/v3"
+
+	"hafvf/connectors/kafkaio/kafkatest"
+	"hafvf/pipeline"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	beam.Init()
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // the runner's
+	os.Exit(m.Run())
+}
+
+var examples = []string{"plaintext.yaml", "tls.yaml", "mutual-tls.yaml", "sasl-plain.yaml", "scram-sha-256.yaml", "scram-sha-512.yaml"}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func graph(t *testing.T, example string, set ...string) *pipeline.Graph {
+	t.Helper()
+	cfg, err := pipeline.Parse(example, read(t, example), set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := cfg.Graph()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// composition is what the tests look at in a compose file.
+type composition struct {
+	Services map[string]service
+	Volumes  map[string]any
+	Secrets  map[string]struct{ File string }
+}
+
+type service struct {
+	Image           string
+	Build           struct{ Context, Dockerfile string }
+	Command         []string
+	DependsOn       map[string]struct{ Condition string } `yaml:"depends_on"`
+	Volumes         []string
+	Secrets         []string
+	Ports           []string
+	Environment     map[string]string
+	Restart         string
+	StopGracePeriod string `yaml:"stop_grace_period"`
+	Healthcheck     any
+}
+
+func compose(t *testing.T, path string) (c composition) {
+	t.Helper()
+	if err := yaml.Unmarshal(read(t, path), &c); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return c
+}
+
+// Every example is a config, and the files that it names are those that a compose
+// file can mount.
+func TestExamples(t *testing.T) {
+	here, err := filepath.Glob("*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range here {
+		if !slices.Contains(examples, name) && !strings.HasPrefix(name, "compose") && name != "alerts.yaml" {
+			t.Errorf("%s is not tested", name)
+		}
+	}
+	secrets := compose(t, "compose.secure.yaml").Secrets
+	secret := regexp.MustCompile(`/run/secrets/([^,}\s]+)`)
+	for _, name := range examples {
+		graph(t, name)
+		for _, m := range secret.FindAllStringSubmatch(string(read(t, name)), -1) {
+			if _, ok := secrets[m[1]]; !ok {
+				t.Errorf("%s: no compose file has the secret %s", name, m[1])
+			}
+		}
+	}
+}
+
+// What a compose file refers to is there.
+func TestCompose(t *testing.T) {
+	for _, name := range []string{"compose.yaml", "compose.secure.yaml"} {
+		c := compose(t, name)
+		for at, s := range c.Services {
+			if s.Image == "" {
+				t.Errorf("%s: %s has no image", name, at)
+			}
+			for other := range s.DependsOn {
+				if c.Services[other].Image == "" {
+					t.Errorf("%s: %s depends on %s", name, at, other)
+				}
+			}
+			for _, v := range s.Volumes {
+				from, _, _ := strings.Cut(v, ":")
+				if _, named := c.Volumes[from]; named {
+					continue
+				}
+				if _, err := os.Stat(from); err != nil {
+					t.Errorf("%s: %s: %v", name, at, err)
+				}
+			}
+			for _, secret := range s.Secrets {
+				if c.Secrets[secret].File != "./secrets/"+secret {
+					t.Errorf("%s: the secret %s is in %q", name, secret, c.Secrets[secret].File)
+				}
+			}
+		}
+		s := c.Services["hafvf"]
+		if _, err := os.Stat(filepath.Join(s.Build.Context, s.Build.Dockerfile)); err != nil {
+			t.Error(err)
+		}
+		if s.Restart != "unless-stopped" || s.StopGracePeriod == "" || len(s.Environment) > 0 {
+			t.Errorf("%s: %+v", name, s)
+		}
+		if len(s.Command) != 4 || !strings.HasSuffix(s.Volumes[0], ":"+s.Command[1]+":ro") || !strings.HasSuffix(s.Ports[0], s.Command[3]) {
+			t.Errorf("%s: %+v", name, s)
+		}
+		// The config that is mounted has the secrets that it names, and those only.
+		config, _, _ := strings.Cut(s.Volumes[0], ":")
+		text := string(read(t, config))
+		for secret := range c.Secrets {
+			if strings.Contains(text, "/run/secrets/"+secret) != slices.Contains(s.Secrets, secret) {
+				t.Errorf("%s and %s do not agree about the secret %s", name, config, secret)
+			}
+		}
+	}
+	c := compose(t, "compose.yaml")
+	kafka := c.Services["kafka"]
+	if !strings.HasSuffix(kafka.Volumes[0], ":"+kafka.Environment["KAFKA_LOG_DIRS"]) || kafka.Healthcheck == nil {
+		t.Errorf("%+v", kafka)
+	}
+}
+
+func TestDockerfile(t *testing.T) {
+	text := string(read(t, "Dockerfile"))
+	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(read(t, "../go.mod"))
+	for _, want := range []string{"FROM golang:" + string(version[1]) + " AS build\n", " ./cmd/hafvf\n", "CGO_ENABLED=0", "\nUSER 65532:65532\n", "\nENV USER="} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q", want)
+		}
+	}
+}
+
+// An acl is a right that a principal is given.
+type acl struct {
+	kind       kmsg.ACLResourceType
+	name       string
+	operations []kmsg.ACLOperation
+}
+
+// rights are those that the README's commands give.
+func rights(t *testing.T) (all []acl) {
+	t.Helper()
+	for line := range strings.Lines(string(read(t, "README.md"))) {
+		rest, ok := strings.CutPrefix(strings.TrimSpace(line), "acls ")
+		if !ok {
+			continue
+		}
+		var a acl
+		words := strings.Fields(rest)
+		for i := 0; i+1 < len(words); i += 2 {
+			switch words[i] {
+			case "--operation":
+				op, err := kmsg.ParseACLOperation(words[i+1])
+				if err != nil {
+					t.Fatal(err)
+				}
+				a.operations = append(a.operations, op)
+			case "--topic":
+				a.kind, a.name = kmsg.ACLResourceTypeTopic, words[i+1]
+			case "--group":
+				a.kind, a.name = kmsg.ACLResourceTypeGroup, words[i+1]
+			default:
+				t.Fatal(line)
+			}
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+func grant(t *testing.T, b *kafkatest.Broker, principal string, all []acl) {
+	t.Helper()
+	req := kmsg.NewPtrCreateACLsRequest()
+	for _, a := range all {
+		for _, op := range a.operations {
+			c := kmsg.NewCreateACLsRequestCreation()
+			c.ResourceType, c.ResourceName, c.ResourcePatternType = a.kind, a.name, kmsg.ACLResourcePatternTypeLiteral
+			c.Principal, c.Host, c.Operation, c.PermissionType = principal, "*", op, kmsg.ACLPermissionTypeAllow
+			req.Creations = append(req.Creations, c)
+		}
+	}
+	b.Do(t, "rights cannot be given", func(ctx context.Context, cl *kgo.Client) error {
+		resp, err := req.RequestWith(ctx, cl)
+		if err != nil {
+			return err
+		}
+		for _, r := range resp.Results {
+			if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// observe produces n records of a few keys.
+func observe(t *testing.T, b *kafkatest.Broker, from, n int) {
+	t.Helper()
+	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	records := make([]*kgo.Record, n)
+	for i := range records {
+		key := fmt.Sprintf("k%d", i%3)
+		records[i] = &kgo.Record{Topic: "observations", Key: []byte(key), Value: fmt.Appendf(nil,
+			`{"key":%q,"time":%q,"x":%d}`, key, begin.Add(time.Duration(from+i)*time.Second).Format(time.RFC3339), i%7)}
+	}
+	b.Produce(t, records...)
+}
+
+func stored(t *testing.T, b *kafkatest.Broker, topic string) (n int64) {
+	t.Helper()
+	_, end := b.Offsets(t, topic)
+	for _, e := range end {
+		n += e
+	}
+	return n
+}
+
+// launch runs an example until stopped.
+func launch(t *testing.T, g *pipeline.Graph, metrics *pipeline.Metrics) (stop func()) {
+	t.Helper()
+	stopped, done := make(chan struct{}), make(chan error, 1)
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	go func() {
+		_, err := pipeline.Run{Graph: g, Log: log, Metrics: metrics}.Execute(context.Background(), stopped)
+		done <- err
+	}()
+	return func() {
+		t.Helper()
+		select { // not yet stopped: an error ends it at once
+		case err := <-done:
+			t.Fatal("the run has ended: ", err)
+		default:
+		}
+		close(stopped)
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("the run does not stop")
+		}
+	}
+}
+
+func await(t *testing.T, b *kafkatest.Broker, topic string, n int64) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		if exists(t, b, topic) {
+			if got := stored(t, b, topic); got == n {
+				return
+			} else if got > n {
+				t.Fatalf("%s has %d records instead of %d", topic, got, n)
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s does not come to hold %d records", topic, n)
+		}
+	}
+}
+
+func exists(t *testing.T, b *kafkatest.Broker, topic string) (ok bool) {
+	t.Helper()
+	b.Do(t, "metadata", func(ctx context.Context, cl *kgo.Client) error {
+		resp, err := kmsg.NewPtrMetadataRequest().RequestWith(ctx, cl)
+		if err != nil {
+			return err
+		}
+		for _, t := range resp.Topics {
+			ok = ok || *t.Topic == topic
+		}
+		return nil
+	})
+	return ok
+}
+
+const anonymous = "User:ANONYMOUS" // the tests' own client
+
+var authorizer = map[string]string{
+	"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+	"super.users":           anonymous,
+}
+
+// TestScram runs an example against a broker that checks rights, with no more of
+// them than the README gives, and again: it goes on where it was.
+func TestScram(t *testing.T) {
+	const password = "correct horse battery staple"
+	b := kafkatest.Start(t, kafkatest.Config{TLS: true, SASL: "SCRAM-SHA-512", User: "hafvf", Password: password, Properties: authorizer})
+	b.CreateTopic(t, "observations", 4, nil)
+	secret := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(secret, []byte(password+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g := graph(t, "scram-sha-512.yaml", "source.kafka.brokers=[\""+b.Addr()+"\"]",
+		"source.kafka.tls.ca="+b.Certificates.CA, "source.kafka.sasl.password.file="+secret)
+	_, err := pipeline.Run{Graph: g}.Execute(t.Context(), nil)
+	if err == nil || !strings.Contains(err.Error(), `user "hafvf" may not see topic "observations"`) {
+		t.Fatalf("without rights: %v", err)
+	}
+	grant(t, b, "User:hafvf", rights(t))
+	metrics := pipeline.NewMetrics()
+	for i := range 2 {
+		observe(t, b, 300*i, 300)
+		stop := launch(t, g, metrics)
+		await(t, b, "estimates", int64(300*(i+1)))
+		if i == 1 {
+			alertRules(t, metrics)
+		}
+		stop()
+	}
+	if stored(t, b, "rejected") != 0 || stored(t, b, "hafvf-states") == 0 {
+		t.Errorf("%d rejected, %d states", stored(t, b, "rejected"), stored(t, b, "hafvf-states"))
+	}
+}
+
+// alertRules checks that the rules ask for metrics that there are.
+func alertRules(t *testing.T, m *pipeline.Metrics) {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(m)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, f := range families {
+		known[f.GetName()] = true
+		if !strings.Contains(string(read(t, "README.md")), "`"+f.GetName()+"`") {
+			t.Errorf("the README does not explain %s", f.GetName())
+		}
+	}
+	var rules struct {
+		Groups []struct {
+			Rules []struct{ Alert, Expr string }
+		}
+	}
+	if err := yaml.Unmarshal(read(t, "alerts.yaml"), &rules); err != nil {
+		t.Fatal(err)
+	}
+	if len(rules.Groups) != 1 || len(rules.Groups[0].Rules) == 0 {
+		t.Fatalf("%+v", rules)
+	}
+	for _, r := range rules.Groups[0].Rules {
+		for _, name := range regexp.MustCompile(`hafvf_\w+`).FindAllString(r.Expr, -1) {
+			if !known[name] {
+				t.Errorf("%s asks for %s, which there is not", r.Alert, name)
+			}
+		}
+	}
+}
+
+func TestMutualTLS(t *testing.T) {
+	b := kafkatest.Start(t, kafkatest.Config{ClientAuth: true})
+	b.CreateTopic(t, "observations", 4, nil)
+	observe(t, b, 0, 300)
+	c := b.Certificates
+	g := graph(t, "mutual-tls.yaml", "source.kafka.brokers=[\""+b.Addr()+"\"]",
+		"source.kafka.tls.ca="+c.CA, "source.kafka.tls.cert="+c.ClientCert, "source.kafka.tls.key="+c.ClientKey)
+	stop := launch(t, g, nil)
+	await(t, b, "estimates", 300)
+	stop()
+}
