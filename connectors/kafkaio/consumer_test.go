@@ -83,12 +83,7 @@ func TestOutage(t *testing.T) {
 		case 1:
 			k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Err: kerr.KafkaStorageError, Count: 3})
 		case 2:
-			left := 2
 			k.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
-				left--
-				if left > 0 {
-					k.KeepControl()
-				}
 				return nil, errors.New("the connection is cut"), true
 			})
 		}
