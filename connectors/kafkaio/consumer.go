@@ -16,18 +16,22 @@ const (
 	idle = time.Second
 	// discovery is how often a running source looks for new partitions.
 	discovery = 5 * time.Second
+	// lease is how long a consumer is kept for its reader's next call.
+	lease = time.Minute
 )
 
 // A consumer reads the partitions of one restriction ahead, side by side, and
 // lives on between the calls of its reader.
 type consumer struct {
 	src     Source
+	limits  limits
 	log     *slog.Logger
 	clock   Clock
 	parts   []*part // as the restriction has them
 	turn    int     // whose turn it is to be asked first
 	arrived chan struct{}
 	known   chan []span // partitions that were found
+	lease   *time.Timer // closes it between two calls
 	ctx     context.Context
 	close   context.CancelFunc
 }
@@ -41,8 +45,8 @@ type part struct {
 }
 
 // newConsumer opens a consumer, which ends with ctx.
-func newConsumer(ctx context.Context, src Source, rest restriction, log *slog.Logger) *consumer {
-	c := &consumer{src: src, log: log, clock: clockOf(src.Clock), arrived: make(chan struct{}, 1), known: make(chan []span)}
+func newConsumer(ctx context.Context, src Source, rest restriction, limits limits, log *slog.Logger) *consumer {
+	c := &consumer{src: src, limits: limits, log: log, clock: clockOf(src.Clock), arrived: make(chan struct{}, 1), known: make(chan []span, 1)}
 	c.ctx, c.close = context.WithCancel(ctx)
 	c.add(rest.Partitions)
 	if !rest.Bounded {
@@ -60,8 +64,8 @@ func newConsumer(ctx context.Context, src Source, rest restriction, log *slog.Lo
 
 func (c *consumer) add(spans []span) {
 	for _, s := range spans {
-		f := &fetcher{cluster: c.src.Cluster, at: s.Position, end: s.End, log: c.log, batches: make(chan batch, 1), arrived: c.arrived}
-		f.high.Store(s.Offset)
+		f := &fetcher{cluster: c.src.Cluster, at: s.Position, end: s.End, limits: c.limits, patience: patience, log: c.log, batches: make(chan batch, 1), arrived: c.arrived}
+		f.high.Store(-1)
 		c.parts = append(c.parts, &part{fetcher: f, next: s.Offset, quiet: time.Now()})
 		if !s.done() {
 			go f.run(c.ctx)
@@ -103,6 +107,7 @@ func (c *consumer) discover(have map[string]int, reader, readers int) {
 		}
 		select {
 		case c.known <- spans:
+			notify(c.arrived)
 		case <-c.ctx.Done():
 			return
 		}
@@ -133,16 +138,21 @@ func (p *part) took(b batch, latest time.Time) {
 }
 
 // watermark is the time up to which nothing more is to be expected: of every
-// partition the latest time seen less the disorder, or the present less that
-// where the partition has been drained for a while.
+// partition the latest time seen less the disorder, or, where the partition has
+// been drained for a while, the time at which it was last found so less that: of
+// one that cannot be read nobody knows what it has.
 func (c *consumer) watermark(now time.Time) time.Time {
 	least := now
 	for _, p := range c.parts {
 		if p.end >= 0 && p.next >= p.end {
 			continue
 		}
+		high, drained := p.high.Load(), time.UnixMilli(p.drained.Load())
 		switch {
-		case p.next >= p.high.Load() && now.Sub(p.quiet) > idle:
+		case high >= 0 && p.next >= high && drained.Sub(p.quiet) > idle:
+			if drained.Before(least) {
+				least = drained
+			}
 		case p.latest.IsZero():
 			return time.UnixMilli(mtime.MinTimestamp.Milliseconds())
 		case p.latest.Before(least):
@@ -159,7 +169,7 @@ var consumers sync.Map // of *consumer by reader, between two calls
 func resume(name string, src Source, rest restriction, ledger *Ledger) *consumer {
 	if v, ok := consumers.LoadAndDelete(name); ok {
 		c := v.(*consumer)
-		if c.at(rest) {
+		if c.lease.Stop() && c.at(rest) {
 			return c
 		}
 		c.close()
@@ -168,7 +178,19 @@ func resume(name string, src Source, rest restriction, ledger *Ledger) *consumer
 	if ledger != nil {
 		ctx, log = ledger.ctx, ledger.cfg.Log
 	}
-	return newConsumer(ctx, src, rest, log)
+	return newConsumer(ctx, src, rest, limits{record: MaxRecord, fetch: fetchPlain}, log)
+}
+
+// put keeps the consumer for the reader's next call, for a while: that may come
+// to another worker, or never.
+func (c *consumer) put(name string) {
+	c.lease = time.AfterFunc(lease, func() {
+		consumers.CompareAndDelete(name, c)
+		c.close()
+	})
+	if v, ok := consumers.Swap(name, c); ok {
+		v.(*consumer).close()
+	}
 }
 
 // progress is how far every partition was taken.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol/metadata"
 )
 
 const (
@@ -18,7 +19,8 @@ const (
 	// by default.
 	MaxRecord = 256 << 10
 
-	fetchBytes = 1 << 20                // of one fetch, and so of what a partition reads ahead
+	fetchBytes = 1 << 20                // of one fetch, compressed, and so of what a partition reads ahead
+	fetchPlain = 8 << 20                // about how much that may be decompressed
 	fetchWait  = 500 * time.Millisecond // of the broker, for something to come
 	// fetchTimeout is how long a fetch may take before the connection counts as
 	// lost.
@@ -28,7 +30,7 @@ const (
 	lastBackoff  = 5 * time.Second
 	// patience is how long a partition may be unreadable for a reason that goes
 	// away by itself only while a cluster settles: an unknown topic, an offset
-	// beyond the end.
+	// beyond the end, damaged records.
 	patience = 30 * time.Second
 	// reminders are how far apart the warnings are of what lasts.
 	reminders = 30 * time.Second
@@ -42,34 +44,36 @@ type batch struct {
 	err     error // why the partition cannot be read; then there is no more
 }
 
+// limits are how much is read at once, in bytes.
+type limits struct {
+	record int // a larger one is cut, see Record.Oversized
+	fetch  int // of decompressed records, after which no further batch of a fetch is decompressed
+}
+
 // A fetcher reads a partition ahead, one batch beyond the one that waits.
 type fetcher struct {
-	cluster Cluster
-	at      Position // of the next fetch
-	end     int64    // negative: without
-	log     *slog.Logger
-	batches chan batch
-	arrived chan<- struct{} // a token when there is a batch, shared by all partitions
-	high    atomic.Int64    // the offset after the partition's last record, as last seen
+	cluster  Cluster
+	at       Position // of the next fetch
+	end      int64    // negative: without
+	limits   limits
+	patience time.Duration
+	log      *slog.Logger
+	batches  chan batch
+	arrived  chan<- struct{} // a token when there is a batch, shared by all partitions
+	high     atomic.Int64    // the offset after the partition's last record, as last seen; negative before
+	drained  atomic.Int64    // when the last fetch began that found nothing more, in Unix milliseconds
 }
 
 // run fetches until ctx ends or the span does. What a broker's absence or a new
 // leader breaks is retried for ever: a consumer outlives its brokers.
 func (f *fetcher) run(ctx context.Context) {
-	var conn *kafka.Conn
+	var conn *link
 	defer func() {
 		if conn != nil {
 			conn.Close()
 		}
 	}()
 	var trouble outage
-	sent := f.at.Offset
-	defer func() {
-		// Where the last records of the span are gone, nothing brought its end.
-		if f.end >= 0 && sent < f.end && f.at.Offset >= f.end {
-			f.send(ctx, batch{next: f.end})
-		}
-	}()
 	for ctx.Err() == nil && (f.end < 0 || f.at.Offset < f.end) {
 		var err error
 		if conn == nil {
@@ -77,40 +81,31 @@ func (f *fetcher) run(ctx context.Context) {
 		}
 		var b batch
 		if err == nil {
-			b, err = f.fetch(conn)
+			if b, err = f.fetch(ctx, conn); err != nil {
+				conn.Close()
+				conn = nil
+			}
 		}
-		if err != nil && conn != nil {
-			conn.Close()
-			conn = nil
+		if errors.Is(err, kafka.OffsetOutOfRange) {
+			b, err = f.outOfRange(ctx)
 		}
+		var lost permanent
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
 			trouble.over(f.log, f.at)
-		case errors.Is(err, kafka.OffsetOutOfRange):
-			err = f.outOfRange(ctx, trouble.since)
-		case errors.Is(err, kafka.UnknownTopicOrPartition):
-			if trouble.lasts() > patience {
-				err = permanent{fmt.Errorf("%s does not exist any more", f.at.Log())}
+			if b.next > f.at.Offset {
+				if !f.send(ctx, b) {
+					return
+				}
+				f.at.Offset = b.next
 			}
-		}
-		var lost permanent
-		if errors.As(err, &lost) || refused(err) {
+		case errors.As(err, &lost) || refused(err) || trouble.doubted(err) > f.patience:
 			f.send(ctx, batch{err: fmt.Errorf("%s cannot be read at offset %d: %w", f.at.Log(), f.at.Offset, err)})
 			return
-		}
-		if err != nil {
-			if !trouble.wait(ctx, f.log, f.at, err) {
-				return
-			}
-			continue
-		}
-		if b.next > f.at.Offset {
-			if !f.send(ctx, b) {
-				return
-			}
-			f.at.Offset, sent = b.next, b.next
+		case !trouble.wait(ctx, f.log, f.at, err):
+			return
 		}
 	}
 }
@@ -132,101 +127,99 @@ func notify(c chan<- struct{}) {
 	}
 }
 
-func (f *fetcher) dial(ctx context.Context) (conn *kafka.Conn, err error) {
-	dialer, err := f.cluster.Dialer()
+// dial connects to the partition's leader.
+func (f *fetcher) dial(ctx context.Context) (*link, error) {
+	sec, err := f.cluster.security()
 	if err != nil {
 		return nil, permanent{err}
 	}
-	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	for _, broker := range f.cluster.Brokers {
-		if conn, err = dialer.DialLeader(ctx, "tcp", broker, f.at.Topic, f.at.Partition); err == nil {
-			break
-		}
-	}
+	l, md, err := f.cluster.bootstrap(ctx, sec, []string{f.at.Topic})
 	if err != nil {
 		return nil, err
 	}
-	conn.SetDeadline(time.Now().Add(fetchTimeout))
-	if _, err = conn.Seek(f.at.Offset, kafka.SeekAbsolute|kafka.SeekDontCheck); err != nil {
-		conn.Close()
+	leader, err := leaderOf(md, f.at)
+	if err == nil && advertised(leader) == l.addr {
+		return l, nil
+	}
+	defer l.Close()
+	if err != nil {
 		return nil, err
 	}
-	return conn, nil
+	return f.cluster.follow(ctx, sec, l, leader)
 }
 
-// fetch reads one batch at the fetcher's offset; an empty one where nothing came.
-func (f *fetcher) fetch(conn *kafka.Conn) (b batch, err error) {
-	conn.SetDeadline(time.Now().Add(fetchTimeout))
-	in := conn.ReadBatchWith(kafka.ReadBatchConfig{MinBytes: 1, MaxBytes: fetchBytes, MaxWait: fetchWait})
-	defer func() { err = errors.Join(err, ignoreTimeout(in.Close())) }()
-	b.next = f.at.Offset
-	if in.Err() == nil {
-		f.high.Store(in.HighWaterMark())
+func leaderOf(md *metadata.Response, at Position) (metadata.ResponseBroker, error) {
+	for _, t := range md.Topics {
+		if code := kafka.Error(t.ErrorCode); code != 0 && code != kafka.UnknownTopicOrPartition {
+			return metadata.ResponseBroker{}, code
+		}
+		for _, p := range t.Partitions {
+			if int(p.PartitionIndex) != at.Partition {
+				continue
+			}
+			for _, b := range md.Brokers {
+				if b.NodeID == p.LeaderID {
+					return b, nil
+				}
+			}
+			return metadata.ResponseBroker{}, kafka.LeaderNotAvailable
+		}
 	}
-	for f.end < 0 || b.next < f.end {
-		m, err := in.ReadMessage()
-		if err != nil {
-			// The end of the batch, or an error that Close returns as well. Compaction
-			// leaves holes, which the batch's own offset is past.
-			break
-		}
-		b.next = m.Offset + 1
-		if marker(m) {
-			continue
-		}
-		r := Record{Position: Position{f.at.Topic, f.at.Partition, m.Offset}, Time: m.Time, Key: m.Key, Value: m.Value}
-		for _, h := range m.Headers {
-			r.Headers = append(r.Headers, Header(h))
-		}
-		b.bytes += r.size()
-		if r.size() > MaxRecord {
-			r.Oversized = r.size()
-			r.Key, r.Value, r.Headers = r.Key[:min(len(r.Key), keepOversized)], r.Value[:min(len(r.Value), keepOversized)], nil
-		}
-		b.records = append(b.records, r)
+	return metadata.ResponseBroker{}, doubt{errors.New("it does not exist any more")}
+}
+
+// fetch reads what follows the fetcher's offset; nothing where nothing came.
+func (f *fetcher) fetch(ctx context.Context, conn *link) (batch, error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	start := time.Now()
+	b := batch{next: f.at.Offset}
+	in, err := ask[*fetched](ctx, conn, &fetchRequest{topic: f.at.Topic, partition: f.at.Partition, offset: f.at.Offset, bytes: fetchBytes, wait: fetchWait})
+	if err != nil {
+		return b, err
 	}
-	if f.end < 0 || b.next < f.end {
-		b.next = max(b.next, in.Offset())
+	if err := in.decode(&b, f.at, f.end, f.limits); err != nil {
+		return b, doubt{err}
+	}
+	f.high.Store(in.high)
+	if f.at.Offset >= in.high {
+		f.drained.Store(start.UnixMilli())
 	}
 	return b, nil
 }
 
-// ignoreTimeout drops the error that says that nothing came in time.
-func ignoreTimeout(err error) error {
-	if errors.Is(err, kafka.RequestTimedOut) {
-		return nil
-	}
-	return err
-}
-
-// marker reports whether a message is the end of a transaction. kafka-go gives
-// these control records as if they were data, without their attribute: a key of
-// version 0 and type (abort, commit), a value of version 0 and epoch. No text
-// looks like that.
-func marker(m kafka.Message) bool {
-	k, v := m.Key, m.Value
-	return len(k) == 4 && k[0] == 0 && k[1] == 0 && k[2] == 0 && k[3] <= 1 && len(v) == 6 && v[0] == 0 && v[1] == 0
-}
-
 // outOfRange goes on at the first record that is still there where retention has
-// overtaken the reader, and says how many are gone. An offset beyond the end,
-// where a cluster does not settle, is another topic's.
-func (f *fetcher) outOfRange(ctx context.Context, since time.Time) error {
+// overtaken the reader, and says how many are gone. An offset beyond the end is
+// another topic's, unless a cluster is settling.
+func (f *fetcher) outOfRange(ctx context.Context) (batch, error) {
 	first, last, err := f.cluster.offsets(ctx, f.at.Topic, f.at.Partition)
 	switch {
 	case err != nil:
-		return err
+		return batch{}, err
 	case f.at.Offset < first:
 		f.log.Warn("records were deleted before they were read: reading on at the first that is left",
 			"partition", f.at.Log(), "at", f.at.Offset, "first", first, "lost", first-f.at.Offset)
-		f.at.Offset = first
-		return nil
-	case f.at.Offset > last && !since.IsZero() && time.Since(since) > patience:
-		return permanent{fmt.Errorf("its end is %d: was the topic deleted and created again? Then take another group and changelog, or say where to start", last)}
+		if f.end >= 0 {
+			first = min(first, f.end)
+		}
+		return batch{next: first}, nil
+	case f.at.Offset > last:
+		return batch{}, doubt{beyond(last)}
 	}
-	return kafka.OffsetOutOfRange
+	return batch{}, kafka.OffsetOutOfRange
 }
+
+// beyond is the error for an offset after the end.
+func beyond(end int64) error {
+	return fmt.Errorf("its end is %d: was the topic deleted and created again? Then take another group and changelog, or say where to start", end)
+}
+
+// doubt is an error that goes away by itself only while a cluster settles.
+type doubt struct{ error }
+
+func (d doubt) Unwrap() error { return d.error }
 
 // permanent is an error that no retry mends.
 type permanent struct{ error }
@@ -240,12 +233,14 @@ func refused(err error) bool {
 			return true
 		}
 	}
-	return false
+	var login *loginError
+	return errors.As(err, &login)
 }
 
 // An outage is a run of errors of one partition.
 type outage struct {
 	since   time.Time // of the first; zero while there is none
+	doubts  time.Time // of the first of the last, all of which are doubts
 	told    time.Time
 	backoff time.Duration
 }
@@ -255,6 +250,19 @@ func (o *outage) lasts() time.Duration {
 		return 0
 	}
 	return time.Since(o.since)
+}
+
+// doubted is for how long all errors have been doubts, err too.
+func (o *outage) doubted(err error) time.Duration {
+	var d doubt
+	switch unknown := errors.Is(err, kafka.UnknownTopicOrPartition); {
+	case !errors.As(err, &d) && !unknown:
+		o.doubts = time.Time{}
+		return 0
+	case o.doubts.IsZero():
+		o.doubts = time.Now()
+	}
+	return time.Since(o.doubts)
 }
 
 // wait backs off after an error, and warns of the first and of what lasts. It

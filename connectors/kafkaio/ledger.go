@@ -1,11 +1,13 @@
 package kafkaio
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"sync"
 	"time"
 
@@ -103,7 +105,6 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 		handed: map[string]Progress{}, reached: map[string]Progress{}, stored: map[string]int64{},
 		done: make(chan struct{}),
 	}
-	l.ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	var err error
 	if l.client, err = cfg.Cluster.Client(); err != nil {
 		return nil, err
@@ -116,6 +117,7 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 			return nil, err
 		}
 	}
+	l.ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	l.flight = connectors.NewGate(cfg.Name)
 	if _, taken := ledgers.LoadOrStore(cfg.Name, l); taken {
 		panic("kafkaio: ledger " + cfg.Name + " exists already")
@@ -160,7 +162,7 @@ func lastValues(ctx context.Context, src Source, log *slog.Logger) (map[string][
 	}
 	all := map[string][]byte{}
 	rest := restriction{Readers: 1, Partitions: spans, Bounded: true}
-	c := newConsumer(ctx, src, rest, log)
+	c := newConsumer(ctx, src, rest, limits{record: math.MaxInt, fetch: fetchPlain}, log)
 	defer c.close()
 	for t := (&tracker{rest: rest}); !t.IsDone(); {
 		i, b := c.take()
@@ -180,7 +182,7 @@ func lastValues(ctx context.Context, src Source, log *slog.Logger) (map[string][
 			if r.Value == nil {
 				delete(all, string(r.Key))
 			} else {
-				all[string(r.Key)] = r.Value
+				all[string(r.Key)] = bytes.Clone(r.Value) // not to keep its whole batch
 			}
 		}
 	}
@@ -263,9 +265,6 @@ func (l *Ledger) handOver(ctx context.Context, progress []Progress, n int, since
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if n == 0 && l.inFlight > 0 {
-		return l.err
-	}
 	if n > 0 && l.stopped && l.Suspends() {
 		l.mu.Unlock()
 		<-ctx.Done()
@@ -449,6 +448,7 @@ func (l *Ledger) Close(ctx context.Context, well bool) error {
 	if l.changelog != nil {
 		err = errors.Join(err, l.changelog.Close())
 	}
+	hangUp(l.client)
 	return err
 }
 

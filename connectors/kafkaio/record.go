@@ -14,14 +14,26 @@ func init() {
 	// Within a stage nothing is encoded; between stages a form that tells null
 	// from empty matters more than speed.
 	beam.RegisterCoder(reflect.TypeFor[Record](),
-		func(r Record) ([]byte, error) { return json.Marshal(r) },
-		func(b []byte) (r Record, err error) { return r, json.Unmarshal(b, &r) })
+		func(r Record) ([]byte, error) { return json.Marshal(wireRecord{r, r.Time.UnixMilli()}) },
+		func(b []byte) (Record, error) {
+			var w wireRecord
+			err := json.Unmarshal(b, &w)
+			w.Record.Time = time.UnixMilli(w.Time).UTC()
+			return w.Record, err
+		})
+}
+
+// A wireRecord has the time in Unix milliseconds: a timestamp can be one that JSON
+// has no text for, beyond the year 9999.
+type wireRecord struct {
+	Record
+	Time int64
 }
 
 // A Record is one record of a topic as it came.
 type Record struct {
 	Position
-	Time    time.Time // the record's timestamp
+	Time    time.Time // the record's timestamp, or that of the broker where the topic has it so; UTC
 	Key     []byte    // nil where it is null
 	Value   []byte    // nil for a tombstone
 	Headers []Header

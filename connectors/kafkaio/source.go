@@ -45,7 +45,9 @@ type Start struct {
 	Time   time.Time // of AtTime: the first record at or after it
 }
 
-// A Source says what to read.
+// A Source says what to read. Records of transactions come once these are
+// committed, in the place they have in the partition, which the records after them
+// wait for; those of aborted ones never. It takes Kafka 2.1 or newer.
 type Source struct {
 	Cluster Cluster
 	Topics  []string
@@ -168,7 +170,7 @@ func (fn *readFn) ProcessElement(ctx context.Context, w *watermark, rt *sdf.Lock
 		return sdf.StopProcessing(), err
 	}
 	w.ms = max(w.ms, c.watermark(time.Now()).UnixMilli())
-	consumers.Store(name, c)
+	c.put(name)
 	return sdf.ResumeProcessingIn(0), nil
 }
 
@@ -178,7 +180,27 @@ func (fn *readFn) read(ctx context.Context, c *consumer, ledger *Ledger, rt *sdf
 	n, size := 0, 0
 	var since time.Time
 	pause := time.After(breath)
+	var stopped <-chan struct{}
+	if ledger != nil {
+		stopped = ledger.flight.Stopped()
+	}
 	for n < BundleRecords && size < BundleBytes && !rt.IsDone() {
+		select { // first, as otherwise a source that is never at rest would not come to it
+		case <-stopped:
+			if !ledger.Suspends() {
+				rt.TryClaim(over{})
+			} else if n == 0 {
+				<-pause // until the run is cancelled
+			}
+			return rt.IsDone(), ledger.handOver(ctx, c.progress(), n, since)
+		case spans := <-c.known:
+			if rt.TryClaim(found(spans)) {
+				c.add(spans)
+				c.log.Info("partitions were added", "partitions", len(spans), "first", spans[0].Log())
+			}
+			continue
+		default:
+		}
 		if i, b := c.take(); i >= 0 {
 			if b.err != nil {
 				return false, b.err
@@ -199,31 +221,20 @@ func (fn *readFn) read(ctx context.Context, c *consumer, ledger *Ledger, rt *sdf
 		}
 		// What has come is handed over as soon as there is nobody at work; without a
 		// ledger, who knows.
-		var idle, stopped <-chan struct{}
+		var idle <-chan struct{}
 		patience := pause
-		if ledger != nil {
-			stopped = ledger.flight.Stopped()
-			if n > 0 {
-				idle, patience = ledger.flight.Idle(), nil
-			}
+		if ledger != nil && n > 0 {
+			idle, patience = ledger.flight.Idle(), nil
 		}
 		select {
 		case <-c.arrived:
 			continue
-		case spans := <-c.known:
-			if rt.TryClaim(found(spans)) {
-				c.add(spans)
-				c.log.Info("partitions were added", "partitions", len(spans), "first", spans[0].Log())
-			}
-			continue
 		case <-stopped:
-			if !ledger.Suspends() {
-				rt.TryClaim(over{})
-			} else if n == 0 {
-				<-pause // until the run is cancelled
-			}
+			continue
 		case <-ctx.Done():
 			return false, context.Cause(ctx)
+		case <-c.ctx.Done():
+			return false, errClosed
 		case <-idle:
 		case <-patience:
 		}
@@ -247,6 +258,8 @@ func (c *consumer) emit(b batch, emit func(beam.EventTime, Record)) (latest time
 	return latest
 }
 
+var errClosed = errors.New("the run is over: its ledger is closed")
+
 // startTimeout bounds how long a source looks for where to start.
 const startTimeout = 30 * time.Second
 
@@ -264,7 +277,8 @@ func (src Source) Check(ctx context.Context) error {
 // that is starting answers after a while.
 func (src Source) spans(ctx context.Context) (all []span, err error) {
 	for wait := firstBackoff; ; wait = min(2*wait, lastBackoff) {
-		if all, err = src.findSpans(ctx); err == nil || !passes(err) {
+		// Of several brokers one that cannot be reached is no more than unknown.
+		if all, err = src.findSpans(ctx); err == nil || !passes(err) && !errors.Is(err, kafka.Unknown) {
 			return all, err
 		}
 		select {
@@ -293,7 +307,8 @@ func (src Source) findSpans(ctx context.Context) ([]span, error) {
 			}
 		}
 	}
-	res, err := client.ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: requests})
+	defer hangUp(client)
+	res, err := client.ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: requests, IsolationLevel: kafka.ReadCommitted})
 	if err != nil {
 		return nil, fmt.Errorf("the offsets of %s cannot be read: %w", strings.Join(src.Topics, ", "), err)
 	}
@@ -329,7 +344,9 @@ func (src Source) findSpans(ctx context.Context) ([]span, error) {
 				}
 			}
 			if src.Bounded {
-				s.End = p.LastOffset
+				if s.End = p.LastOffset; src.Start.At == Committed && s.Offset > s.End {
+					return nil, fmt.Errorf("%s cannot be read at offset %d: %w", s.Log(), s.Offset, beyond(s.End))
+				}
 			}
 			all = append(all, s)
 		}
@@ -370,12 +387,16 @@ func (src Source) committed(ctx context.Context, client *kafka.Client, partition
 	return all, nil
 }
 
+// hangUp ends the connections of a client, which it would keep.
+func hangUp(client *kafka.Client) { client.Transport.(*kafka.Transport).CloseIdleConnections() }
+
 // offsets are the first offset of a partition and the one after its last.
 func (c Cluster) offsets(ctx context.Context, topic string, partition int) (first, last int64, err error) {
 	client, err := c.Client()
 	if err != nil {
 		return 0, 0, err
 	}
+	defer hangUp(client)
 	res, err := client.ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{
 		topic: {kafka.FirstOffsetOf(partition), kafka.LastOffsetOf(partition)}}})
 	if err != nil {

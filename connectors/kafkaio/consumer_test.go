@@ -1,0 +1,306 @@
+package kafkaio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"hafvf/connectors/kafkaio/kafkatest"
+)
+
+func TestAddedPartitions(t *testing.T) {
+	t.Parallel()
+	_, c := fake(t, kfake.SeedTopics(2, "in"))
+	m := manual(c)
+	m.Produce(t, ticking("in", 0, 3)...)
+	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}, Start: Start{At: Latest}, Readers: 2}, "")
+	m.AddPartitions(t, "in", 5)
+	for p := range 5 {
+		m.Produce(t, ticking("in", int32(p), 4)...)
+	}
+	r.until(func() bool { return len(r.got) >= 20 })
+	var want []Position
+	for p := range 5 {
+		first := int64(0)
+		if p == 0 {
+			first = 3
+		}
+		want = append(want, stretch("in", p, first, first+4)...)
+	}
+	if d := cmp.Diff(want, positions(r.got)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// TestRestart: another worker goes on with what is left.
+func TestRestart(t *testing.T) {
+	_, c := fake(t, kfake.SeedTopics(2, "in"))
+	manual(c).Produce(t, slices.Concat(ticking("in", 0, 1000), ticking("in", 1, 1000))...)
+	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}, Bounded: true}, "")
+	for more := true; more; {
+		var err error
+		if more, err = r.call(context30(t)); err != nil {
+			t.Fatal(err)
+		}
+		r.abandon()
+	}
+	if d := cmp.Diff(slices.Concat(stretch("in", 0, 0, 1000), stretch("in", 1, 0, 1000)), positions(r.got)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// TestOutage: fetches fail, connections end and leaders move, in the midst of it.
+func TestOutage(t *testing.T) {
+	k, c := fake(t, kfake.SeedTopics(3, "in"))
+	m := manual(c)
+	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, "")
+	n := int64(0)
+	for round := range 12 {
+		for p := range 3 {
+			m.Produce(t, ticking("in", int32(p), 50)...)
+		}
+		n += 50
+		switch round % 4 {
+		case 0:
+			for p := range int32(3) {
+				if err := k.MoveTopicPartition("in", p, int32(round/4+int(p))%3); err != nil {
+					t.Fatal(err)
+				}
+			}
+		case 1:
+			k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Err: kerr.KafkaStorageError, Count: 3})
+		case 2:
+			k.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
+				return nil, errors.New("the connection is cut"), true
+			})
+		}
+		r.until(func() bool { return len(r.got) >= int(3*n) })
+	}
+	if d := cmp.Diff(slices.Concat(stretch("in", 0, 0, n), stretch("in", 1, 0, n), stretch("in", 2, 0, n)), positions(r.got)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// TestUnreadable: what does not go away by itself ends the source, in words.
+func TestUnreadable(t *testing.T) {
+	_, c := fake(t, kfake.SeedTopics(1, "in"))
+	manual(c).Produce(t, ticking("in", 0, 3)...)
+	for _, test := range []struct {
+		at   Position
+		want string
+	}{
+		{Position{"in", 0, 7}, "in-0 cannot be read at offset 7: its end is 3: was the topic deleted and created again? Then take another group and changelog, or say where to start"},
+		{Position{"gone", 0, 0}, "gone-0 cannot be read at offset 0: it does not exist any more"},
+		{Position{"in", 4, 0}, "in-4 cannot be read at offset 0: it does not exist any more"},
+	} {
+		f := &fetcher{cluster: c, at: test.at, end: -1, patience: 50 * time.Millisecond, log: quiet, batches: make(chan batch, 1)}
+		f.run(context30(t))
+		select {
+		case b := <-f.batches:
+			if b.err == nil || b.err.Error() != test.want {
+				t.Errorf("%v\nwant %s", b.err, test.want)
+			}
+		default:
+			t.Errorf("%s: nothing came", test.want)
+		}
+	}
+}
+
+// TestDoubts: only an unbroken run of doubts counts, not the outage before it.
+func TestDoubts(t *testing.T) {
+	o := outage{since: time.Now().Add(-time.Hour)}
+	if d := o.doubted(doubt{errors.New("x")}); d > time.Minute {
+		t.Errorf("at the first doubt it has been doubted for %s", d)
+	}
+	o.doubts = time.Now().Add(-time.Hour)
+	if d := o.doubted(fmt.Errorf("y: %w", doubt{errors.New("x")})); d < time.Hour {
+		t.Errorf("a doubt of an hour is one of %s", d)
+	}
+	if o.doubted(errors.New("the broker is away")); o.doubted(doubt{errors.New("x")}) > time.Minute {
+		t.Error("another error does not end a run of doubts")
+	}
+}
+
+// TestPromptEnd: a fetcher that waits for a broker ends with its context.
+func TestPromptEnd(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	log := &logged{warned: make(chan struct{}, 1)}
+	f := &fetcher{cluster: Cluster{Brokers: []string{nobody(t)}}, at: Position{"in", 0, 0}, end: -1, patience: time.Hour, log: slog.New(log), batches: make(chan batch, 1)}
+	done := make(chan struct{})
+	go func() { f.run(ctx); close(done) }()
+	<-log.warned
+	cancel()
+	select {
+	case <-done:
+	case <-context30(t).Done():
+		t.Error("it goes on")
+	}
+}
+
+// TestNothingLeft: after runs neither goroutines nor connections are left.
+func TestNothingLeft(t *testing.T) {
+	_, c := fake(t, kfake.SeedTopics(2, "in"))
+	manual(c).Produce(t, ticking("in", 0, 10)...)
+	readAll(t, Source{Cluster: c, Topics: []string{"in"}, Group: "g", Start: Start{At: Committed}})
+	l := openLedger(t, LedgerConfig{Cluster: c, Group: "g", Changelog: "states"})
+	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, l.cfg.Name)
+	r.until(func() bool { return len(r.got) > 0 })
+	l.Add(-10)
+	if err := l.Close(context30(t), true); err != nil {
+		t.Fatal(err)
+	}
+	ours := func() string {
+		var left []string
+		b := make([]byte, 1<<20)
+		for _, g := range strings.Split(string(b[:runtime.Stack(b, true)]), "\n\n") {
+			if !strings.Contains(g, "TestNothingLeft") && !strings.Contains(g, "testing.(*T).Parallel") && (strings.Contains(g, "segmentio/kafka-go") || strings.Contains(g, "/kafkaio.")) {
+				left = append(left, g)
+			}
+		}
+		return strings.Join(left, "\n\n")
+	}
+	for ctx := context30(t); ours() != ""; {
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatalf("left:\n%s", ours())
+		}
+	}
+}
+
+// TestLease: a consumer that no call comes for ends; one of two that are put is
+// closed.
+func TestLease(t *testing.T) {
+	_, c := fake(t, kfake.SeedTopics(1, "in"))
+	newOne := func() *consumer {
+		return newConsumer(context30(t), Source{Cluster: c, Topics: []string{"in"}}, restriction{Readers: 1, Partitions: []span{{Position{"in", 0, 0}, -1}}}, limits{}, quiet)
+	}
+	one, other := newOne(), newOne()
+	one.put("lease")
+	other.put("lease")
+	if one.ctx.Err() == nil || other.ctx.Err() != nil {
+		t.Errorf("the first is %v, the second %v", one.ctx.Err(), other.ctx.Err())
+	}
+	other.lease.Reset(0)
+	select {
+	case <-other.ctx.Done():
+	case <-context30(t).Done():
+		t.Error("a consumer is kept for ever")
+	}
+	if _, ok := consumers.Load("lease"); ok {
+		t.Error("a consumer that has ended is kept")
+	}
+}
+
+func TestWatermark(t *testing.T) {
+	now := base.Add(time.Hour)
+	type state struct {
+		next, high, end        int64
+		latest, quiet, drained time.Duration // before now; 0: never
+	}
+	min := time.UnixMilli(mtime.MinTimestamp.Milliseconds())
+	for _, test := range []struct {
+		name  string
+		parts []state
+		want  time.Time
+	}{
+		{"least", []state{{5, 10, -1, 40 * time.Minute, time.Second, 0}, {5, 10, -1, 50 * time.Minute, time.Second, 0}}, base.Add(9 * time.Minute)},
+		{"nothing seen yet", []state{{5, 10, -1, 40 * time.Minute, time.Second, 0}, {0, 10, -1, 0, time.Minute, 0}}, min},
+		{"not asked yet", []state{{0, -1, -1, 0, time.Minute, 0}}, min},
+		{"drained for long", []state{{5, 10, -1, 40 * time.Minute, time.Second, 0}, {9, 9, -1, 50 * time.Minute, time.Minute, time.Second}}, base.Add(19 * time.Minute)},
+		{"empty", []state{{0, 0, -1, 0, time.Minute, time.Second}}, base.Add(59*time.Minute - time.Second)},
+		{"just drained", []state{{9, 9, -1, 50 * time.Minute, 1500 * time.Millisecond, time.Second}}, base.Add(9 * time.Minute)},
+		{"drained and not heard of since", []state{{9, 9, -1, 50 * time.Minute, 40 * time.Minute, 30 * time.Minute}}, base.Add(29 * time.Minute)},
+		{"at its end", []state{{5, 10, 20, 40 * time.Minute, time.Second, 0}, {9, 9, 9, 50 * time.Minute, time.Second, 0}}, base.Add(19 * time.Minute)},
+		{"from the future", []state{{5, 10, -1, -time.Hour, time.Second, 0}}, base.Add(59 * time.Minute)},
+	} {
+		c := &consumer{src: Source{Disorder: time.Minute}}
+		before := func(d time.Duration) (at time.Time) {
+			if d != 0 {
+				at = now.Add(-d)
+			}
+			return at
+		}
+		for _, s := range test.parts {
+			f := &fetcher{end: s.end}
+			f.high.Store(s.high)
+			if s.drained != 0 {
+				f.drained.Store(before(s.drained).UnixMilli())
+			}
+			c.parts = append(c.parts, &part{fetcher: f, next: s.next, latest: before(s.latest), quiet: before(s.quiet)})
+		}
+		want := test.want
+		if want.Equal(min) && c.watermark(now).Equal(min) {
+			continue
+		}
+		if got := c.watermark(now); !got.Equal(want) {
+			t.Errorf("%s: %s, want %s", test.name, got.UTC(), want)
+		}
+	}
+}
+
+func init() {
+	RegisterClock("test", func(r Record) (time.Time, bool) {
+		at, err := time.Parse(time.RFC3339, string(r.Value))
+		return at, err == nil
+	})
+}
+
+// TestWatermarkMoves: with a clock, past a partition that has nothing, and on when
+// nothing comes at all.
+func TestWatermarkMoves(t *testing.T) {
+	t.Parallel()
+	_, c := fake(t, kfake.SeedTopics(2, "in"))
+	start := time.Now()
+	at := base.Add(-time.Hour)
+	manual(c).Produce(t, &kgo.Record{Topic: "in", Value: []byte(at.Format(time.RFC3339)), Timestamp: base},
+		&kgo.Record{Topic: "in", Value: []byte("no time"), Timestamp: at.Add(-time.Hour)})
+	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}, Clock: "test", Disorder: time.Minute}, "")
+	r.until(func() bool { return len(r.got) == 2 })
+	if d := cmp.Diff([]mtime.Time{mtime.FromTime(at), mtime.FromTime(at.Add(-time.Hour))}, r.times); d != "" {
+		t.Errorf("event times (-want +got):\n%s", d)
+	}
+	if r.marks[0] > at.UnixMilli() {
+		t.Errorf("the watermark is %d, beyond the last time seen", r.marks[0])
+	}
+	r.until(func() bool { return r.marks[0] > start.Add(-time.Minute).UnixMilli() })
+	if now := time.Now().Add(-time.Minute).UnixMilli(); r.marks[0] > now {
+		t.Errorf("the watermark is %d, after the present %d", r.marks[0], now)
+	}
+}
+
+// TestReadAhead: of a partition that is not taken from two fetches are in memory
+// at most, and a fetch is not decompressed beyond measure.
+func TestReadAhead(t *testing.T) {
+	_, c := fake(t, kfake.SeedTopics(1, "in"))
+	zeros := make([]byte, 200_000) // which take next to nothing on the wire
+	p := kafkatest.Dial(c.Brokers, kgo.ProducerBatchCompression(kgo.ZstdCompression()))
+	for range 100 {
+		p.Produce(t, &kgo.Record{Topic: "in", Value: zeros}, &kgo.Record{Topic: "in", Value: zeros})
+	}
+	cons := newConsumer(context30(t), Source{Cluster: c}, restriction{Bounded: true, Partitions: []span{{Position{"in", 0, 0}, 200}}}, limits{record: MaxRecord, fetch: fetchPlain}, quiet)
+	defer cons.close()
+	n := 0
+	for n < 200 {
+		<-cons.arrived
+		for _, b := cons.take(); b.next > 0; _, b = cons.take() {
+			if b.bytes > fetchPlain+400_000 {
+				t.Fatalf("%d bytes at once", b.bytes)
+			}
+			n += len(b.records)
+		}
+	}
+}

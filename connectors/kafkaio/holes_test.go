@@ -1,0 +1,280 @@
+package kafkaio
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
+
+	"hafvf/connectors/kafkaio/kafkatest"
+)
+
+// TestHoles reads what a real broker has left of topics: offsets are missing in
+// them in all ways in which they can be.
+func TestHoles(t *testing.T) {
+	b := kafkatest.Start(t, kafkatest.Config{Properties: map[string]string{
+		"log.cleaner.backoff.ms": "100", "log.cleaner.threads": "1", "log.initial.task.delay.ms": "100",
+		"log.retention.check.interval.ms": "200", "message.max.bytes": fmt.Sprint(32 << 20), "replica.fetch.max.bytes": fmt.Sprint(32 << 20)}})
+	c := Cluster{Brokers: []string{b.Addr()}}
+	t.Run("compacted", func(t *testing.T) { compacted(t, b, c) })
+	t.Run("transactions", func(t *testing.T) { transactions(t, c) })
+	t.Run("deleted", func(t *testing.T) { deleted(t, c) })
+}
+
+func compacted(t *testing.T, b *kafkatest.Broker, c Cluster) {
+	for _, test := range []struct {
+		name string
+		opts []kgo.Opt
+	}{
+		{"zstd", []kgo.Opt{kgo.ProducerBatchCompression(kgo.ZstdCompression()), kgo.DisableIdempotentWrite()}},
+		{"plain", []kgo.Opt{kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.DisableIdempotentWrite()}},
+		// The last batch of an idempotent producer stays when it is emptied.
+		{"idempotent zstd", []kgo.Opt{kgo.ProducerBatchCompression(kgo.ZstdCompression())}},
+		{"idempotent plain", []kgo.Opt{kgo.ProducerBatchCompression(kgo.NoCompression())}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			topic := strings.ReplaceAll(test.name, " ", "-")
+			b.CreateTopic(t, topic, 1, map[string]string{"cleanup.policy": "compact", "segment.ms": "100",
+				"min.cleanable.dirty.ratio": "0.001", "min.compaction.lag.ms": "0", "delete.retention.ms": "0"})
+			p := kafkatest.Dial(c.Brokers, append(test.opts, kgo.ProducerBatchMaxBytes(8<<20))...)
+			// A batch of which the tail goes, one of which all goes, a batch that does not
+			// fit into a fetch after another, and then the head of a batch.
+			sent := func(keys ...string) {
+				var records []*kgo.Record
+				for _, k := range keys {
+					value := []byte("value of " + k)
+					if k == "big" {
+						value = bytes.Repeat([]byte("0123456789abcdef"), 1<<17)
+					}
+					records = append(records, &kgo.Record{Topic: topic, Key: []byte(k), Value: value})
+				}
+				p.Produce(t, records...)
+			}
+			sent("a", "b", "b2", "c", "d", "d")
+			sent("c", "d")
+			sent("big")
+			sent("e", "c", "d")
+			sent("c")
+			sent("f", "d")
+			sent("d")
+			_, end := b.Offsets(t, topic)
+			src := Source{Cluster: c, Topics: []string{topic}}
+			want := map[string]bool{"a": true, "b": true, "b2": true, "big": true, "e": true, "c": true, "f": true, "d": true}
+			// A segment is cleaned when a later record has begun another.
+			var got []*kgo.Record
+			for deadline := time.Now().Add(30 * time.Second); ; {
+				got = b.Consume(t, topic)
+				if len(got) <= len(want)+2 || time.Now().After(deadline) {
+					break
+				}
+				sent("roll")
+				time.Sleep(110 * time.Millisecond) // segment.ms
+			}
+			keys, offsets := map[string]bool{}, []Position(nil)
+			for _, r := range got {
+				offsets = append(offsets, Position{topic, 0, r.Offset})
+				keys[string(r.Key)] = true
+			}
+			delete(keys, "roll")
+			if d := cmp.Diff(want, keys); d != "" {
+				t.Fatalf("the broker has not done what is to be tested: %s", d)
+			}
+			for from := int64(0); from <= end[0]; from++ {
+				for to := from; to <= end[0]; to += 5 {
+					checkStretch(t, c, topic, from, to, offsets)
+				}
+			}
+			if d := cmp.Diff(offsets, positions(readAll(t, src))); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+// checkStretch reads a stretch of a partition that ends anywhere.
+func checkStretch(t *testing.T, c Cluster, topic string, from, to int64, all []Position) {
+	t.Helper()
+	rest := restriction{Readers: 1, Bounded: true, Partitions: []span{{Position{topic, 0, from}, to}}}
+	got, next := drain(t, c, rest)
+	var want []Position
+	for _, p := range all {
+		if p.Offset >= from && p.Offset < to {
+			want = append(want, p)
+		}
+	}
+	if d := cmp.Diff(want, positions(got)); d != "" || next != to {
+		t.Fatalf("from %d up to %d the end is %d (-want +got):\n%s", from, to, next, d)
+	}
+}
+
+// drain reads a restriction of one partition.
+func drain(t testing.TB, c Cluster, rest restriction) (got []Record, next int64) {
+	t.Helper()
+	ctx := context30(t)
+	cons := newConsumer(ctx, Source{Cluster: c}, rest, limits{record: MaxRecord, fetch: fetchPlain}, quiet)
+	defer cons.close()
+	next = rest.Partitions[0].Offset
+	for end := rest.Partitions[0].End; next < end; {
+		i, b := cons.take()
+		if i < 0 {
+			select {
+			case <-cons.arrived:
+				continue
+			case <-ctx.Done():
+				t.Fatalf("nothing comes after offset %d of %v", next, rest)
+			}
+		}
+		if b.err != nil {
+			t.Fatal(b.err)
+		}
+		got, next = append(got, b.records...), b.next
+	}
+	return got, next
+}
+
+// transactions are delivered if they were committed, and their markers never.
+func transactions(t *testing.T, c Cluster) {
+	dial := kafkatest.Dial(c.Brokers)
+	dial.CreateTopic(t, "tx", 1, nil)
+	transact := func(id string) *kgo.Client {
+		cl, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.TransactionalID(id), kgo.DefaultProduceTopic("tx"), kgo.MaxVersions(kversion.V3_5_0()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(cl.Close)
+		return cl
+	}
+	one, other := transact("one"), transact("other")
+	begin := func(cl *kgo.Client) {
+		if err := cl.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send := func(cl *kgo.Client, values ...string) {
+		for _, v := range values {
+			if err := cl.ProduceSync(context30(t), kgo.StringRecord(v)).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	end := func(cl *kgo.Client, commit kgo.TransactionEndTry) {
+		if err := cl.EndTransaction(context30(t), commit); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func() (values []string) {
+		for _, r := range readAll(t, Source{Cluster: c, Topics: []string{"tx"}}) {
+			values = append(values, string(r.Value))
+		}
+		return values
+	}
+	begin(one)
+	begin(other)
+	send(one, "a", "b")
+	send(other, "no", "never")
+	send(one, "c")
+	end(one, kgo.TryCommit)
+	settled := func(want ...string) { // the marker is written some time after the end
+		t.Helper()
+		got := read()
+		for deadline := time.Now().Add(20 * time.Second); !slices.Equal(got, want) && time.Now().Before(deadline); {
+			got = read()
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	}
+	settled("a", "b") // and c when the transaction before it has ended
+	begin(one)
+	send(one, "d")
+	end(other, kgo.TryAbort)
+	end(one, kgo.TryCommit) // its marker is the end of the partition
+	settled("a", "b", "c", "d")
+	begin(other)
+	send(other, "nor this")
+	end(other, kgo.TryAbort)
+	// What looks like a marker is a record.
+	dial.Produce(t, &kgo.Record{Topic: "tx", Key: []byte{0, 0, 0, 1}, Value: []byte{0, 0, 0, 0, 0, 0}})
+	settled("a", "b", "c", "d", "\x00\x00\x00\x00\x00\x00")
+	// From every offset, in the midst of the transactions, too.
+	var at []Position
+	for _, r := range readAll(t, Source{Cluster: c, Topics: []string{"tx"}}) {
+		at = append(at, r.Position)
+	}
+	_, last := dial.Offsets(t, "tx")
+	for from := range last[0] + 1 {
+		checkStretch(t, c, "tx", from, last[0], at)
+	}
+}
+
+func deleteBefore(t testing.TB, c Cluster, p Position) {
+	t.Helper()
+	req := kmsg.NewPtrDeleteRecordsRequest()
+	topic := kmsg.NewDeleteRecordsRequestTopic()
+	topic.Topic = p.Topic
+	partition := kmsg.NewDeleteRecordsRequestTopicPartition()
+	partition.Partition, partition.Offset = int32(p.Partition), p.Offset
+	topic.Partitions = append(topic.Partitions, partition)
+	req.Topics = append(req.Topics, topic)
+	for _, topic := range request[*kmsg.DeleteRecordsResponse](t, c, req).Topics {
+		for _, p := range topic.Partitions {
+			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// deleted: records that retention takes before they are read are lost, which the
+// log says, and reading goes on.
+func deleted(t *testing.T, c Cluster) {
+	kafkatest.Dial(c.Brokers).CreateTopic(t, "del", 1, nil)
+	m := manual(c)
+	m.Produce(t, ticking("del", 0, 10)...)
+	deleteBefore(t, c, Position{"del", 0, 4})
+	log := &logged{warned: make(chan struct{}, 10)}
+	read := func(from, to int64) []Position {
+		ctx := context30(t)
+		cons := newConsumer(ctx, Source{Cluster: c}, restriction{Readers: 1, Bounded: true, Partitions: []span{{Position{"del", 0, from}, to}}}, limits{record: MaxRecord, fetch: fetchPlain}, slog.New(log))
+		defer cons.close()
+		var got []Record
+		for next := from; next < to; {
+			i, b := cons.take()
+			switch {
+			case i < 0:
+				select {
+				case <-cons.arrived:
+				case <-ctx.Done():
+					t.Fatalf("nothing comes after offset %d", next)
+				}
+			case b.err != nil:
+				t.Fatal(b.err)
+			default:
+				got, next = append(got, b.records...), b.next
+			}
+		}
+		return positions(got)
+	}
+	if d := cmp.Diff(stretch("del", 0, 4, 10), read(1, 10)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "lost=3") || !strings.Contains(got, "partition=del-0") {
+		t.Errorf("log:\n%s", got)
+	}
+	deleteBefore(t, c, Position{"del", 0, 10})
+	if got := read(5, 10); got != nil {
+		t.Errorf("%v were read of what was deleted", got)
+	}
+	if got := log.String(); !strings.Contains(got, "lost=5") {
+		t.Errorf("log:\n%s", got)
+	}
+}

@@ -1,0 +1,307 @@
+package kafkaio
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"hafvf/connectors/kafkaio/kafkatest"
+)
+
+// openLedger opens a ledger in the test's name.
+func openLedger(t testing.TB, cfg LedgerConfig) *Ledger {
+	t.Helper()
+	cfg.Name = t.Name()
+	if cfg.Log == nil {
+		cfg.Log = quiet
+	}
+	l, err := OpenLedger(context30(t), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if ledgerOf(cfg.Name) == l {
+			l.Close(context.Background(), false)
+		}
+	})
+	return l
+}
+
+// TestQuietMoments: with records in flight nothing of their states and offsets is
+// committed.
+func TestQuietMoments(t *testing.T) {
+	at := func(offset int64) []Progress { return []Progress{{Position{"in", 0, offset}, 100}} }
+	state := func(key, text string, waiting ...int64) State {
+		s := State{Key: key, Bytes: []byte(text)}
+		for _, w := range waiting {
+			s.Waiting = append(s.Waiting, Position{"in", 0, w})
+		}
+		return s
+	}
+	for _, changelog := range []bool{true, false} {
+		_, c := fake(t, kfake.SeedTopics(1, "in"))
+		cfg := LedgerConfig{Cluster: c, Group: "g", AtEnd: true} // commits when it is told
+		if changelog {
+			cfg.Changelog = "states"
+		}
+		l := openLedger(t, cfg)
+		ctx := context30(t)
+		check := func(when string, offset int64, states map[string]string) {
+			t.Helper()
+			if err := l.commit(ctx); err != nil {
+				t.Fatal(err)
+			}
+			want := map[string]int64{}
+			if offset >= 0 {
+				want["in-0"] = offset
+			}
+			if d := cmp.Diff(want, committedBy(t, c, "g")); d != "" {
+				t.Errorf("changelog %v, %s, offsets (-want +got):\n%s", changelog, when, d)
+			}
+			if !changelog {
+				return
+			}
+			got := map[string]string{}
+			for _, r := range kafkatest.Dial(c.Brokers).Consume(t, "states") {
+				got[string(r.Key)] = string(r.Value)
+			}
+			if d := cmp.Diff(states, got); d != "" {
+				t.Errorf("%s, states (-want +got):\n%s", when, d)
+			}
+		}
+		hand := func(n int, offset int64) {
+			t.Helper()
+			if err := l.handOver(ctx, at(offset), n, time.Now()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		check("at first", -1, map[string]string{})
+		hand(3, 3)
+		check("with three in flight", -1, map[string]string{})
+		l.Add(2-3, state("a", "a1"), state("b", "b1")) // three records make two outputs
+		check("with two outputs to be stored", -1, map[string]string{})
+		hand(0, 4) // a marker
+		l.Add(-1)
+		check("with one", -1, map[string]string{})
+		l.Add(-1)
+		check("with nothing in flight", 4, map[string]string{"a": "a1", "b": "b1"})
+		hand(2, 6)
+		l.Add(1-2, state("a", "a2", 5)) // one of the records makes no output yet
+		check("in flight again", 4, map[string]string{"a": "a1", "b": "b1"})
+		l.Add(-1)
+		held := int64(6)
+		if !changelog {
+			held = 5 // as nothing else keeps what waits
+		}
+		check("with one that waits", held, map[string]string{"a": "a2", "b": "b1"})
+		hand(1, 7)
+		l.Add(2-1, state("a", "a3"))
+		check("with its output on the way", held, map[string]string{"a": "a2", "b": "b1"})
+		l.Add(-2)
+		check("when nothing waits", 7, map[string]string{"a": "a3", "b": "b1"})
+		if d := cmp.Diff(map[string]int64{"in-0": 93}, l.Lag()); d != "" {
+			t.Errorf("lag (-want +got):\n%s", d)
+		}
+		hand(1, 8)
+		if l.Busy() <= 0 {
+			t.Error("with a record in flight it is not busy")
+		}
+		if err := l.Close(ctx, true); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(map[string]int64{"in-0": 7}, committedBy(t, c, "g")); d != "" {
+			t.Errorf("at the end, offsets (-want +got):\n%s", d)
+		}
+	}
+}
+
+// TestRestore: the last value of each key, whatever its size, and none of one that
+// was deleted.
+func TestRestore(t *testing.T) {
+	_, c := fake(t)
+	cfg := LedgerConfig{Cluster: c, Changelog: "states", AtEnd: true}
+	l := openLedger(t, cfg)
+	if got := l.Restored(); len(got) != 0 {
+		t.Errorf("a new changelog has %v", got)
+	}
+	big := bytes.Repeat([]byte("0123456789"), 2*MaxRecord/10)
+	l.Add(0, State{Key: "a", Bytes: []byte("a1")}, State{Key: "b", Bytes: []byte("b1")}, State{Key: "c", Bytes: big})
+	if err := l.commit(context30(t)); err != nil {
+		t.Fatal(err)
+	}
+	l.Add(0, State{Key: "a", Bytes: []byte("a2")}, State{Key: "e", Bytes: []byte{}})
+	if err := l.Close(context30(t), true); err != nil {
+		t.Fatal(err)
+	}
+	kafkatest.Dial(c.Brokers).Produce(t, &kgo.Record{Topic: "states", Key: []byte("b")})
+	l = openLedger(t, cfg)
+	want := map[string][]byte{"a": []byte("a2"), "c": big, "e": {}}
+	if got := l.Restored(); !cmp.Equal(want, got) {
+		t.Errorf("%d states were restored", len(got))
+		for k, v := range got {
+			t.Errorf("%s: %d bytes, want %d", k, len(v), len(want[k]))
+		}
+	}
+	if got := string(l.Restore("a")); got != "a2" || l.Restore("a") != nil || l.Restore("b") != nil {
+		t.Errorf("a is restored as %q, or twice", got)
+	}
+	l.Close(context30(t), true)
+	l = openLedger(t, cfg)
+	if got := len(l.Restored()); got != 3 {
+		t.Errorf("%d states were restored the second time", got)
+	}
+}
+
+func TestChangelogPolicy(t *testing.T) {
+	_, c := fake(t)
+	for _, policy := range []string{"delete", "compact,delete"} {
+		name := "states-" + strings.ReplaceAll(policy, ",", "-")
+		kafkatest.Dial(c.Brokers).CreateTopic(t, name, 1, map[string]string{"cleanup.policy": policy})
+		_, err := OpenLedger(context30(t), LedgerConfig{Name: t.Name(), Cluster: c, Changelog: name, Log: quiet})
+		if want := fmt.Sprintf("the changelog %s has cleanup.policy %q: states would be lost; it has to be compact", name, policy); err == nil || err.Error() != want {
+			t.Errorf("%v\nwant %s", err, want)
+		}
+		if ledgerOf(t.Name()) != nil {
+			t.Error("a ledger that was not opened is there")
+		}
+	}
+}
+
+// TestCommitTriesAgain while the coordinator is away, and the source knows nothing
+// of it.
+func TestCommitTriesAgain(t *testing.T) {
+	k, c := fake(t, kfake.SeedTopics(1, "in"))
+	l := openLedger(t, LedgerConfig{Cluster: c, Group: "g", AtEnd: true})
+	k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.NotCoordinator, Count: 1})
+	k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.CoordinatorLoadInProgress, Count: 2})
+	if err := l.handOver(context30(t), []Progress{{Position{"in", 0, 5}, 5}}, 0, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(context30(t), true); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(map[string]int64{"in-0": 5}, committedBy(t, c, "g")); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// TestGroupWithMembers: the source ends, with words.
+func TestGroupWithMembers(t *testing.T) {
+	_, c := fake(t, kfake.SeedTopics(1, "in"))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.ConsumerGroup("g"), kgo.ConsumeTopics("in"), kgo.DisableAutoCommit())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	manual(c).Produce(t, ticking("in", 0, 1)...)
+	if err := cl.PollFetches(context30(t)).Err(); err != nil {
+		t.Fatal(err)
+	}
+	l := openLedger(t, LedgerConfig{Cluster: c, Group: "g"})
+	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, l.cfg.Name)
+	for err == nil {
+		if _, err = r.call(context30(t)); len(r.got) == 1 {
+			r.got = nil
+			l.Add(-1)
+		}
+	}
+	const want = "the offsets of group g cannot be committed: other consumers are members of it; take a group of its own"
+	if !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%v\nwant %s", err, want)
+	}
+	if err := l.Close(context30(t), true); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("closing it: %v\nwant %s", err, want)
+	}
+}
+
+// TestInFlight: a source that is read without end hands over one bundle while
+// another is worked on, and stops when it is told to.
+func TestInFlight(t *testing.T) {
+	_, c := fake(t, kfake.SeedTopics(2, "in"))
+	m := manual(c)
+	for range 40 {
+		m.Produce(t, ticking("in", 0, 5000)...)
+	}
+	t.Run("two bundles", func(t *testing.T) {
+		l := openLedger(t, LedgerConfig{Cluster: c, AtEnd: true})
+		r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, l.cfg.Name)
+		r.until(func() bool { return len(r.got) > 0 })
+		first := len(r.got)
+		ctx, cancel := context.WithCancel(context30(t))
+		held := make(chan error)
+		go func() {
+			for {
+				if _, err := r.call(ctx); err != nil {
+					held <- err
+					return
+				}
+			}
+		}()
+		select {
+		case err := <-held:
+			t.Fatal(err)
+		case <-time.After(300 * time.Millisecond):
+		}
+		cancel()
+		if err := <-held; err != context.Canceled {
+			t.Errorf("the call that was held ended with %v", err)
+		}
+		if n := len(r.got) - first; n > 2*BundleRecords {
+			t.Errorf("%d records were read while %d were in flight", n, first)
+		}
+		if lag := l.Lag()["in-0"]; lag != int64(200_000-first) {
+			t.Errorf("the lag is %d with %d handed over", lag, first)
+		}
+	})
+	t.Run("stop", func(t *testing.T) {
+		l := openLedger(t, LedgerConfig{Cluster: c, AtEnd: true})
+		r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, l.cfg.Name)
+		stopped := false
+		for more, n := true, 0; more; n = len(r.got) {
+			var err error
+			if more, err = r.call(context30(t)); err != nil {
+				t.Fatal(err)
+			}
+			l.Add(n - len(r.got))
+			if stopped && more {
+				t.Fatal("it goes on, as there is always something to read")
+			}
+			if !stopped && len(r.got) > 0 {
+				stopped = true
+				l.Stop()
+			}
+		}
+		if len(r.got) == 200_000 {
+			t.Error("it has stopped at the end")
+		}
+	})
+	t.Run("suspend", func(t *testing.T) {
+		l := openLedger(t, LedgerConfig{Cluster: c, Group: "g"})
+		r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, l.cfg.Name)
+		r.until(func() bool { return len(r.got) > 0 })
+		n := len(r.got)
+		l.Add(-n)
+		l.Stop()
+		if more, err := r.call(context30(t)); err != nil || !more {
+			t.Errorf("it has more %v, error %v: its end would flush what waits", more, err)
+		}
+		if len(r.got) != n {
+			t.Errorf("%d records were taken after the stop", len(r.got)-n)
+		}
+		if err := l.Close(context30(t), true); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(int64(n), committedBy(t, c, "g")["in-0"]); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	})
+}

@@ -1,0 +1,360 @@
+package kafkaio
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
+
+	"hafvf/connectors/kafkaio/kafkatest"
+)
+
+// A reading calls a source as a runner does, one call after the other.
+type reading struct {
+	t     testing.TB
+	fn    *readFn
+	rests []restriction // of the readers
+	marks []int64       // their watermarks
+	got   []Record
+	times []mtime.Time
+}
+
+func startReading(t testing.TB, src Source, ledger string) *reading {
+	t.Helper()
+	src.Readers = max(src.Readers, 1)
+	r := &reading{t: t, fn: &readFn{Source: src, Ledger: ledger, Run: t.Name()}}
+	all, err := r.fn.CreateInitialRestriction(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.rests = r.fn.SplitRestriction(nil, all)
+	for _, rest := range r.rests {
+		r.marks = append(r.marks, r.fn.InitialWatermarkEstimatorState(0, rest, nil))
+	}
+	t.Cleanup(r.abandon)
+	return r
+}
+
+// abandon closes the consumers, as after a restart.
+func (r *reading) abandon() {
+	for i := range r.rests {
+		if v, ok := consumers.LoadAndDelete(fmt.Sprint(r.fn.Run, "/", i)); ok {
+			v.(*consumer).close()
+		}
+	}
+}
+
+// call calls every reader that has something left once; it reports whether one
+// has some still.
+func (r *reading) call(ctx context.Context) (more bool, err error) {
+	for i, rest := range r.rests {
+		if rest.Over {
+			continue
+		}
+		rt, w := r.fn.CreateTracker(rest), r.fn.CreateWatermarkEstimator(r.marks[i])
+		next, err := r.fn.ProcessElement(ctx, w, rt, nil, func(et beam.EventTime, rec Record) {
+			r.got, r.times = append(r.got, rec), append(r.times, et)
+		})
+		if err != nil {
+			return false, err
+		}
+		if now := r.fn.WatermarkEstimatorState(w); now < r.marks[i] {
+			r.t.Errorf("the watermark went back from %d to %d", r.marks[i], now)
+		} else {
+			r.marks[i] = now
+		}
+		if !next.ShouldResume() {
+			if !rt.IsDone() {
+				r.t.Error("a call has come to its end, and its tracker has not")
+			}
+			r.rests[i].Over = true
+			continue
+		}
+		_, residual, err := rt.TrySplit(0)
+		if err != nil || residual == nil {
+			r.t.Fatalf("nothing is left of a call that is to go on: %v", err)
+		}
+		r.rests[i], more = residual.(restriction), true
+	}
+	return more, nil
+}
+
+// until calls until cond holds.
+func (r *reading) until(cond func() bool) {
+	r.t.Helper()
+	ctx := context30(r.t)
+	for !cond() {
+		more, err := r.call(ctx)
+		if err != nil {
+			r.t.Fatalf("after %d records: %v", len(r.got), err)
+		}
+		if !more && !cond() {
+			r.t.Fatalf("the source has ended after %d records", len(r.got))
+		}
+	}
+}
+
+// all reads a bounded source to its end.
+func (r *reading) all() []Record {
+	r.t.Helper()
+	for ctx := context30(r.t); ; {
+		more, err := r.call(ctx)
+		if err != nil {
+			r.t.Fatalf("after %d records: %v", len(r.got), err)
+		}
+		if !more {
+			return r.got
+		}
+	}
+}
+
+func readAll(t testing.TB, src Source) []Record {
+	t.Helper()
+	src.Bounded = true
+	return startReading(t, src, "").all()
+}
+
+// positions are the records', sorted by partition; within one they are as they came.
+func positions(records []Record) (all []Position) {
+	for _, r := range records {
+		all = append(all, r.Position)
+	}
+	slices.SortStableFunc(all, func(a, b Position) int { return strings.Compare(a.Log(), b.Log()) })
+	return all
+}
+
+// stretch is the positions from an offset up to another.
+func stretch(topic string, partition int, from, to int64) (all []Position) {
+	for o := from; o < to; o++ {
+		all = append(all, Position{topic, partition, o})
+	}
+	return all
+}
+
+func manual(c Cluster) *kafkatest.Client {
+	return kafkatest.Dial(c.Brokers, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+}
+
+// base is the time of the records that ticking makes, one a second.
+var base = time.UnixMilli(1_700_000_000_000).UTC()
+
+func ticking(topic string, partition int32, n int) (all []*kgo.Record) {
+	for i := range n {
+		all = append(all, &kgo.Record{Topic: topic, Partition: partition, Key: fmt.Appendf(nil, "k%d", i%3), Value: fmt.Append(nil, i), Timestamp: base.Add(time.Duration(i) * time.Second)})
+	}
+	return all
+}
+
+// request sends a request by another implementation than the one under test.
+func request[R kmsg.Response](t testing.TB, c Cluster, req kmsg.Request) R {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.MaxVersions(kversion.V3_5_0())) // names, not ids
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	res, err := cl.Request(context30(t), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.(R)
+}
+
+func commitAs(t testing.TB, c Cluster, group string, at ...Position) {
+	t.Helper()
+	req := kmsg.NewPtrOffsetCommitRequest()
+	req.Group = group
+	for _, p := range at {
+		topic := kmsg.NewOffsetCommitRequestTopic()
+		topic.Topic = p.Topic
+		partition := kmsg.NewOffsetCommitRequestTopicPartition()
+		partition.Partition, partition.Offset = int32(p.Partition), p.Offset
+		topic.Partitions = append(topic.Partitions, partition)
+		req.Topics = append(req.Topics, topic)
+	}
+	for _, topic := range request[*kmsg.OffsetCommitResponse](t, c, req).Topics {
+		for _, p := range topic.Partitions {
+			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// committedBy are a group's offsets.
+func committedBy(t testing.TB, c Cluster, group string) map[string]int64 {
+	t.Helper()
+	req := kmsg.NewPtrOffsetFetchRequest()
+	req.Group = group
+	g := kmsg.NewOffsetFetchRequestGroup()
+	g.Group = group
+	req.Groups = append(req.Groups, g)
+	res := request[*kmsg.OffsetFetchResponse](t, c, req)
+	all := map[string]int64{}
+	for _, g := range res.Groups {
+		for _, topic := range g.Topics {
+			for _, p := range topic.Partitions {
+				all[Position{Topic: topic.Topic, Partition: int(p.Partition)}.Log()] = p.Offset
+			}
+		}
+	}
+	return all
+}
+
+func TestStart(t *testing.T) {
+	_, c := fake(t, kfake.SeedTopics(4, "in"), kfake.SeedTopics(1, "empty"))
+	m := manual(c)
+	m.Produce(t, ticking("in", 0, 10)...)
+	m.Produce(t, ticking("in", 1, 5)...)
+	m.Produce(t, ticking("in", 3, 1)...)
+	commitAs(t, c, "whole", Position{"in", 0, 3}, Position{"in", 1, 5}, Position{"in", 2, 0}, Position{"in", 3, 0})
+	commitAs(t, c, "part", Position{"in", 0, 9})
+	all := slices.Concat(stretch("in", 0, 0, 10), stretch("in", 1, 0, 5), stretch("in", 3, 0, 1))
+	for _, test := range []struct {
+		name  string
+		start Start
+		group string
+		want  []Position
+	}{
+		{name: "earliest", start: Start{At: Earliest}, want: all},
+		{name: "latest", start: Start{At: Latest}},
+		{name: "committed", start: Start{At: Committed}, group: "whole", want: slices.Concat(stretch("in", 0, 3, 10), stretch("in", 3, 0, 1))},
+		{name: "partly committed", start: Start{At: Committed}, group: "part", want: slices.Concat(stretch("in", 0, 9, 10), stretch("in", 1, 0, 5), stretch("in", 3, 0, 1))},
+		{name: "not committed", start: Start{At: Committed}, group: "new", want: all},
+		{name: "offset", start: Start{At: AtOffset, Offset: 4}, want: slices.Concat(stretch("in", 0, 4, 10), stretch("in", 1, 4, 5))},
+		{name: "time", start: Start{At: AtTime, Time: base.Add(3500 * time.Millisecond)}, want: slices.Concat(stretch("in", 0, 4, 10), stretch("in", 1, 4, 5))},
+		{name: "time of the first", start: Start{At: AtTime, Time: base}, want: all},
+		{name: "time past the end", start: Start{At: AtTime, Time: base.Add(time.Hour)}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, readers := range []int{1, 3} {
+				got := readAll(t, Source{Cluster: c, Topics: []string{"in", "empty"}, Group: test.group, Start: test.start, Readers: readers})
+				if d := cmp.Diff(test.want, positions(got)); d != "" {
+					t.Errorf("with %d readers (-want +got):\n%s", readers, d)
+				}
+			}
+		})
+	}
+}
+
+// TestBounded: what comes after the start is not read.
+func TestBounded(t *testing.T) {
+	_, c := fake(t, kfake.SeedTopics(2, "in"))
+	m := manual(c)
+	m.Produce(t, ticking("in", 0, 10)...)
+	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}, Bounded: true}, "")
+	m.Produce(t, ticking("in", 0, 10)...)
+	m.Produce(t, ticking("in", 1, 10)...)
+	if d := cmp.Diff(stretch("in", 0, 0, 10), positions(r.all())); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+func TestCommittedBeyondTheEnd(t *testing.T) {
+	_, c := fake(t, kfake.SeedTopics(1, "in"))
+	commitAs(t, c, "g", Position{"in", 0, 100})
+	src := Source{Cluster: c, Topics: []string{"in"}, Group: "g", Start: Start{At: Committed}, Bounded: true}
+	if _, err := src.spans(context30(t)); err == nil || !strings.Contains(err.Error(), "in-0 cannot be read at offset 100: its end is 0") {
+		t.Errorf("a bounded source has the error %v", err)
+	}
+}
+
+func TestRecords(t *testing.T) {
+	_, c := fake(t, kfake.SeedTopics(1, "in"))
+	headers := []kgo.RecordHeader{{Key: "id", Value: []byte("a")}, {Key: "id", Value: []byte{}}, {Key: "", Value: nil}}
+	long := bytes.Repeat([]byte("long "), 10_000)
+	var want []Record
+	for _, codec := range []kgo.CompressionCodec{kgo.NoCompression(), kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression()} {
+		sent := []*kgo.Record{
+			{},
+			{Key: []byte{}, Value: []byte{}},
+			{Key: []byte("k"), Value: []byte("v"), Headers: headers, Timestamp: base},
+			{Key: []byte("tombstone"), Timestamp: time.UnixMilli(1)},
+			{Value: long, Timestamp: base.Add(-time.Hour)},
+		}
+		for _, r := range sent {
+			r.Topic = "in"
+			if r.Timestamp.IsZero() {
+				r.Timestamp = base
+			}
+		}
+		kafkatest.Dial(c.Brokers, kgo.ProducerBatchCompression(codec)).Produce(t, sent...)
+		for _, r := range sent {
+			rec := Record{Position: Position{"in", 0, r.Offset}, Time: r.Timestamp.UTC(), Key: r.Key, Value: r.Value}
+			for _, h := range r.Headers {
+				rec.Headers = append(rec.Headers, Header(h))
+			}
+			want = append(want, rec)
+		}
+	}
+	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}, Bounded: true}, "")
+	got := r.all()
+	if d := cmp.Diff(want, got); d != "" { // which tells nil from empty
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	for i, et := range r.times {
+		if want := mtime.FromTime(got[i].Time); et != want {
+			t.Errorf("record %d has the event time %v, want %v", i, et, want)
+		}
+	}
+}
+
+// TestOversized: their neighbours are whole.
+func TestOversized(t *testing.T) {
+	_, c := fake(t, kfake.SeedTopics(1, "in"), kfake.BrokerConfigs(map[string]string{"message.max.bytes": fmt.Sprint(64 << 20)}))
+	for _, codec := range []kgo.CompressionCodec{kgo.NoCompression(), kgo.ZstdCompression()} {
+		client := kafkatest.Dial(c.Brokers, kgo.ProducerBatchCompression(codec), kgo.ProducerBatchMaxBytes(32<<20))
+		for _, size := range []int{MaxRecord - 1, MaxRecord, 300_000, 6 << 20} {
+			client.Produce(t,
+				&kgo.Record{Topic: "in", Key: []byte("k"), Value: []byte("before")},
+				&kgo.Record{Topic: "in", Key: []byte("k"), Value: bytes.Repeat([]byte("v"), size), Headers: []kgo.RecordHeader{{Key: "h"}}},
+				&kgo.Record{Topic: "in", Key: []byte("k"), Value: []byte("after")})
+		}
+	}
+	var got []string
+	for _, r := range readAll(t, Source{Cluster: c, Topics: []string{"in"}}) {
+		got = append(got, fmt.Sprintf("%d: %s %d %d %d", r.Offset, r.Key, len(r.Value), len(r.Headers), r.Oversized))
+	}
+	var want []string
+	for i := range 2 {
+		for j, record := range []string{
+			"6 0 0", "262143 1 262145", "5 0 0", "6 0 0", "262144 1 262146", "5 0 0", "6 0 0", "300000 1 300002", "5 0 0", "6 0 0", "6291456 1 6291458", "5 0 0"} {
+			var n, h, size int
+			fmt.Sscan(record, &n, &h, &size)
+			if size > MaxRecord {
+				n, h = keepOversized, 0
+			} else {
+				size = 0
+			}
+			want = append(want, fmt.Sprintf("%d: k %d %d %d", i*12+j, n, h, size))
+		}
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// TestWithoutLedger: a call returns, although nobody says that a bundle is done.
+func TestWithoutLedger(t *testing.T) {
+	_, c := fake(t, kfake.SeedTopics(1, "in"))
+	manual(c).Produce(t, ticking("in", 0, 10)...)
+	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, "")
+	r.until(func() bool { return len(r.got) == 10 })
+	for range 3 {
+		if more, err := r.call(context30(t)); err != nil || !more {
+			t.Fatalf("a source with nothing to read: more %v, error %v", more, err)
+		}
+	}
+}
