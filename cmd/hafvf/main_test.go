@@ -67,6 +67,8 @@ func TestExitCodes(t *testing.T) {
 		"ok.yaml":  goodYAML,
 		"bad.yaml": "model: {famly: normal}\n",
 		"big.yaml": strings.Repeat("#", 10<<20),
+		"topics.yaml": "model: {family: normal}\nsource: {kafka: {brokers: [b], topics: [in], group: g, sasl: {mechanism: plain, username: u, password: {env: P}}}}\n" +
+			"sink: {kafka: {topic: out}}\n",
 	})
 	for _, c := range []struct {
 		name   string
@@ -89,6 +91,11 @@ func TestExitCodes(t *testing.T) {
 		{"wrong key", "run bad.yaml", 2, `did you mean "family"?`},
 		{"wrong override", "check ok.yaml --set top=2", 2, "--set top=2"},
 		{"huge config", "check big.yaml", 2, "more than the 1048576"},
+		{"check of topics", "check topics.yaml", 0, ""}, // connects to nothing, and needs no secret
+		{"topics over topics", "check topics.yaml --set sink.kafka.topic=in", 2, `"in" is also read, by source.kafka.topics`},
+		{"smooth without an end", "check topics.yaml --set transform=smooth", 2, "source.kafka.bounded: must be true"},
+		{"a secret", "check topics.yaml --set source.kafka.sasl.password=s", 2, "--set source.kafka.sasl.password=…: "},
+		{"a secret's variable", "run topics.yaml", 1, "the environment variable P, which holds a secret, is not set"},
 		{"plot without a picture", "plot out.jsonl", 2, "-o"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
