@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -171,7 +172,9 @@ func decodeRecord(r kafkaio.Record) (key string, o transforms.Observation, err e
 	case r.Oversized > 0:
 		return "", o, fmt.Errorf("the record has %d bytes, and at most %d are read", r.Oversized, kafkaio.MaxRecord)
 	case v == nil:
-		return "", o, fmt.Errorf("the record has no value: a tombstone, or an empty one")
+		return "", o, errors.New("a tombstone: the record has no value")
+	case len(v) == 0:
+		return "", o, errors.New("the value is empty")
 	case len(v) > 4 && v[0] == 0:
 		return "", o, fmt.Errorf("the value is framed by a schema registry (schema %d), of which no format is read: give JSON", uint32(v[1])<<24|uint32(v[2])<<16|uint32(v[3])<<8|uint32(v[4]))
 	}

@@ -79,6 +79,10 @@ func compacted(t *testing.T, b *kafkatest.Broker, c Cluster) {
 				sent("roll")
 				time.Sleep(110 * time.Millisecond) // segment.ms
 			}
+			// What can still go, without a new segment, goes soon: wait for it.
+			for before := -1; before != len(got); time.Sleep(time.Second) {
+				before, got = len(got), b.Consume(t, topic)
+			}
 			keys, offsets := map[string]bool{}, []Position(nil)
 			for _, r := range got {
 				offsets = append(offsets, Position{topic, 0, r.Offset})
