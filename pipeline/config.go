@@ -437,12 +437,19 @@ func milliseconds(dst *time.Duration) reader {
 // texts reads a list of names; at least one.
 func texts(what string, dst *[]string) reader {
 	return func(d *decoder, path string, n *yaml.Node) {
+		someTexts(what, dst)(d, path, n)
+		if n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
+			d.fail(path, "must name at least one of the %s", what)
+		}
+	}
+}
+
+// someTexts reads a list of names, which may be empty.
+func someTexts(what string, dst *[]string) reader {
+	return func(d *decoder, path string, n *yaml.Node) {
 		if n.Kind != yaml.SequenceNode {
 			d.wrongType(path, "a list of "+what, n)
 			return
-		}
-		if len(n.Content) == 0 {
-			d.fail(path, "must name at least one of the %s", what)
 		}
 		*dst = make([]string, len(n.Content))
 		for i, e := range n.Content {

@@ -49,7 +49,7 @@ func (s *Sink) kafkaKey() key {
 func clusterKeys(c *kafkaio.Cluster) []key {
 	tls, sasl := &kafkaio.TLS{}, &kafkaio.SASL{}
 	return []key{
-		{name: "brokers", doc: "host:port of some brokers; of a sink by default those of the source", read: texts("brokers", &c.Brokers)},
+		{name: "brokers", doc: "host:port of some brokers; of a sink by default those of the source", read: someTexts("brokers", &c.Brokers)},
 		{name: "tls", doc: "encrypts; {} trusts the system's authorities", seen: func() { c.TLS = tls }, keys: []key{
 			{name: "ca", doc: "file of the authorities to trust, PEM", read: text(&tls.CA, notEmpty)},
 			{name: "cert", doc: "file of the client's certificate, PEM, with key", read: text(&tls.Cert, notEmpty)},
@@ -171,14 +171,15 @@ func (d *decoder) checkKafka(c *Config) {
 		at := s.key + ".kafka"
 		d.checkPair(at)
 		switch {
-		case k != nil && !d.has(at+".brokers"):
+		case d.failed(at + ".brokers") || len(t.Cluster.Brokers) > 0:
+		case k != nil:
 			for _, name := range []string{"tls", "sasl"} {
 				if d.has(join(at, name)) {
 					d.fail(join(at, name), "belongs to brokers, and those are the source's")
 				}
 			}
 			t.Cluster = k.Cluster
-		case k == nil && !d.has(at+".brokers"):
+		default:
 			d.fail(at+".brokers", "missing; it is required")
 		}
 		if k != nil && slices.Equal(t.Cluster.Brokers, k.Cluster.Brokers) {
@@ -219,7 +220,7 @@ func (d *decoder) checkTopics(c *Config, k *Kafka) {
 				d.fail(join(at, name), "is not for an embedded broker")
 			}
 		}
-	} else if !d.has(at + ".brokers") {
+	} else if len(k.Cluster.Brokers) == 0 && !d.failed(at+".brokers") {
 		d.fail(at+".brokers", "missing; it is required, unless embedded is true")
 	}
 	if k.Start.At == "" {

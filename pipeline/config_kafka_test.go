@@ -91,7 +91,7 @@ func TestParseKafkaErrors(t *testing.T) {
 		{"unknown key", topics(someTopics + ", grup: g"), []string{`pump.yaml:2: source.kafka.grup: unknown key; did you mean "group"?`}},
 		{"topics as text", topics("brokers: ['b:1'], topics: in"), []string{`pump.yaml:2: source.kafka.topics: must be a list of topics, not the text "in"`}},
 		{"no topics", topics("brokers: ['b:1'], topics: []"), []string{`pump.yaml:2: source.kafka.topics: must name at least one of the topics`}},
-		{"no brokers", topics("brokers: [], topics: [a]"), []string{`pump.yaml:2: source.kafka.brokers: must name at least one of the brokers`}},
+		{"no brokers", topics("brokers: [], topics: [a]"), []string{`pump.yaml:2: source.kafka.brokers: missing; it is required, unless embedded is true`}},
 		{"empty names", topics("brokers: [''], topics: [''], group: '', changelog: ''"), []string{
 			`pump.yaml:2: source.kafka.brokers.0: must not be empty`,
 			`pump.yaml:2: source.kafka.topics.0: must not be empty`,

@@ -67,9 +67,15 @@ type topicSource struct {
 func (t topicSource) check(ctx context.Context) error { return t.Check(ctx) }
 
 func (t topicSource) describe() string {
-	text := "kafka " + strings.Join(t.Topics, ", ")
+	text := fmt.Sprintf("kafka %s from %s", strings.Join(t.Topics, ", "), t.Start.At)
+	if t.Group != "" {
+		text += ", group " + t.Group
+	}
+	if t.Changelog != "" {
+		text += ", states in " + t.Changelog
+	}
 	if t.Bounded {
-		text += ", as far as it is there"
+		text += ", to where the topics end now"
 	}
 	return text
 }
