@@ -171,7 +171,7 @@ func (d *decoder) checkKafka(c *Config) {
 		at := s.key + ".kafka"
 		d.checkPair(at)
 		switch {
-		case d.failed(at + ".brokers") || len(t.Cluster.Brokers) > 0:
+		case d.failed(at+".brokers") || len(t.Cluster.Brokers) > 0:
 		case k != nil:
 			for _, name := range []string{"tls", "sasl"} {
 				if d.has(join(at, name)) {
