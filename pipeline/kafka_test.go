@@ -18,6 +18,7 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/kafkaio/kafkatest"
 	"hafvf/hafvf"
 	"hafvf/transforms"
@@ -377,4 +378,29 @@ func TestFilesGrow(t *testing.T) {
 	if strings.Contains(string(text), "torn") || strings.Count(string(text), "key,time,") != 1 {
 		t.Errorf("%.500s", text)
 	}
+}
+
+// TestEmbedded: the try-out without a cluster filters its example.
+func TestEmbedded(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out.jsonl")
+	g := compose(t, "model: {family: normal}\nsource: {kafka: {embedded: true, topics: [in], bounded: true, group: g, changelog: states}}\ndead_letter: {kafka: {topic: rejected}}\nsink: {jsonl: {path: "+out+"}}\n")
+	lines := observations(500, 20)
+	example := func(ctx context.Context, to kafkaio.Sink) error {
+		w, err := kafkaio.NewWriter(ctx, to, quiet)
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		var messages []kafkaio.Message
+		for _, line := range lines {
+			messages = append(messages, kafkaio.Message{Key: []byte(line[:12]), Value: []byte(line)})
+		}
+		return w.Write(ctx, messages)
+	}
+	s, err := Run{Graph: g, Example: example}.Execute(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, [3]int64{500, 20, 0}, [3]int64{s.Records, s.Keys, s.Rejected})
+	equal(t, 500, len(readLines(t, out)))
 }

@@ -90,7 +90,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 // embed starts a broker in this process, fills its topic, and returns the graph
 // with the broker in it.
 func (r Run) embed(ctx context.Context, state *run, t topicSource) (*Graph, error) {
-	cluster, stop, err := kafkaio.Embedded(ctx, t.Cluster, t.Topics)
+	cluster, stop, err := kafkaio.Embedded(t.Cluster, t.Topics)
 	if err != nil {
 		return nil, err
 	}

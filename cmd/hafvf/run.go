@@ -25,8 +25,9 @@ func runCommand() *cobra.Command {
 		Use:   "run [CONFIG]",
 		Short: "Run the pipeline of a config, or the bundled demo",
 		Long: `Run reads observations, filters them per key, or with transform: smooth smooths
-their sessions, and writes one estimate per observation. A record that cannot be used goes to the dead letter with the
-reason, and the run goes on. Output files appear when the run has ended well.
+their sessions, and writes one estimate per observation. A record that cannot be
+used goes to the dead letter with the reason, and the run goes on. Output files
+appear when the run has ended well; of a topic without an end they grow as it goes.
 
 Without CONFIG it filters the bundled series, real metrics of cloud servers,
 writes the estimates to ` + demoResults + `, what changed and what was one odd

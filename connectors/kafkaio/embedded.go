@@ -1,7 +1,6 @@
 package kafkaio
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"strconv"
@@ -13,7 +12,7 @@ import (
 // try-out: it keeps everything in memory and forgets it at the end. It listens at
 // the port of the address that the cluster names, if it names one. The topics are
 // created.
-func Embedded(ctx context.Context, c Cluster, topics []string) (_ Cluster, close func(), err error) {
+func Embedded(c Cluster, topics []string) (_ Cluster, close func(), err error) {
 	options := []kfake.Opt{kfake.NumBrokers(1), kfake.DefaultNumPartitions(embeddedPartitions), kfake.AllowAutoTopicCreation(), kfake.SeedTopics(embeddedPartitions, topics...)}
 	if len(c.Brokers) > 0 {
 		_, port, err := net.SplitHostPort(c.Brokers[0])
