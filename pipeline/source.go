@@ -64,7 +64,7 @@ type topicSource struct {
 	timed bool // records have a time that they are known by
 }
 
-func (t topicSource) check(ctx context.Context) error { return t.Check(ctx) }
+func (t topicSource) check(ctx context.Context) error { return t.Cluster.Check(ctx) }
 
 func (t topicSource) describe() string {
 	text := fmt.Sprintf("kafka %s from %s", strings.Join(t.Topics, ", "), t.Start.At)

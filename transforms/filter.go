@@ -272,7 +272,6 @@ type held struct {
 	key   string
 	to    state.Provider
 	found bool // in the state
-	place int  // in the bundle's order
 }
 
 const (
@@ -331,7 +330,7 @@ func (fn *filterFn) drain(emit func(beam.EventTime, string, Estimate), reject fu
 // read reads the entities from their states.
 func (fn *filterFn) read(unread []*held) error {
 	fn.order = append(fn.order, unread...)
-	err := parallel(unread, func(e *held) error {
+	err := parallel(unread, func(_ int, e *held) error {
 		b, ok, err := fn.State.Read(e.to)
 		if err != nil {
 			return err
@@ -357,12 +356,12 @@ func (fn *filterFn) read(unread []*held) error {
 
 // parallel calls f for every entity, a few at a time, and returns the first
 // error, with its key.
-func parallel(list []*held, f func(*held) error) error {
+func parallel(list []*held, f func(i int, e *held) error) error {
 	var g errgroup.Group
 	g.SetLimit(roundTrips)
-	for _, e := range list {
+	for i, e := range list {
 		g.Go(func() error {
-			if err := f(e); err != nil {
+			if err := f(i, e); err != nil {
 				return fmt.Errorf("key %q: %w", e.key, err)
 			}
 			return nil
@@ -432,12 +431,9 @@ func (fn *filterFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, 
 		return err
 	}
 	states := make([]KeyState, len(fn.order))
-	for i, e := range fn.order {
-		e.place = i
-	}
-	err := parallel(fn.order, func(e *held) error {
-		states[e.place] = KeyState{e.key, e.append(nil), e.places()}
-		return fn.State.Write(e.to, states[e.place].State)
+	err := parallel(fn.order, func(i int, e *held) error {
+		states[i] = KeyState{e.key, e.append(nil), e.places()}
+		return fn.State.Write(e.to, states[i].State)
 	})
 	fn.report.States = states
 	fn.report.Counts.count(ctx)

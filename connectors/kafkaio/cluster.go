@@ -42,17 +42,6 @@ type Cluster struct {
 	SASL *SASL
 }
 
-// Dialer is for kafka.Conn. Its errors are those of reading the secret and the
-// files of TLS: it connects to nothing yet. Dialling is given 10 s, but
-// kafka-go does not count the login in that.
-func (c Cluster) Dialer() (*kafka.Dialer, error) {
-	sec, err := c.security()
-	if err != nil {
-		return nil, err
-	}
-	return &kafka.Dialer{ClientID: clientID, Timeout: answerTime, DualStack: true, TLS: sec.tls, SASLMechanism: sec.sasl}, nil
-}
-
 // Client is for requests to the whole cluster, each of which is given 10 s. It
 // connects at the first of them, and from then on asks for the cluster's
 // metadata every few seconds until its Transport's CloseIdleConnections is

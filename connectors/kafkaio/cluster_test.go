@@ -396,9 +396,9 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// A cluster travels to workers as JSON; kafka-go's dialer and client then
-// connect as Check does.
-func TestDialerAndClient(t *testing.T) {
+// A cluster travels to workers as JSON; kafka-go's client then connects as Check
+// does.
+func TestClient(t *testing.T) {
 	certs := kafkatest.NewCertificates(t)
 	for _, test := range []struct{ name, secret, file string }{{"line end", "a secret ", "a secret \n"}, {"CRLF", "s", "s\r\n"}, {"none", "s", "s"}} {
 		t.Run(test.name, func(t *testing.T) {
@@ -413,19 +413,6 @@ func TestDialerAndClient(t *testing.T) {
 			if err := json.Unmarshal(b, &worker); err != nil {
 				t.Fatal(err)
 			}
-
-			d, err := worker.Dialer()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d.ClientID != "hafvf" || d.Timeout != 10*time.Second {
-				t.Errorf("client id %q, timeout %v", d.ClientID, d.Timeout)
-			}
-			conn, err := d.DialLeader(context30(t), "tcp", c.Brokers[0], "x", 2)
-			if err != nil {
-				t.Fatal(err)
-			}
-			conn.Close()
 
 			cl, err := worker.Client()
 			if err != nil {

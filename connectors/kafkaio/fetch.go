@@ -94,7 +94,10 @@ func (f *fetcher) run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			trouble.over(f.log, f.at)
+			if trouble.lasts() > 0 {
+				f.log.Info("the partition can be read again", "partition", f.at.Log(), "offset", f.at.Offset, "after", trouble.lasts().Round(time.Millisecond).String())
+				trouble = outage{}
+			}
 			if b.next > f.at.Offset {
 				if !f.send(ctx, b) {
 					return
@@ -104,7 +107,7 @@ func (f *fetcher) run(ctx context.Context) {
 		case errors.As(err, &lost) || refused(err) || trouble.doubted(err) > f.patience:
 			f.send(ctx, batch{err: fmt.Errorf("%s cannot be read at offset %d: %w", f.at.Log(), f.at.Offset, err)})
 			return
-		case !trouble.wait(ctx, f.log, f.at, err):
+		case !trouble.wait(ctx, f.log, err, "a partition cannot be read", "partition", f.at.Log(), "offset", f.at.Offset):
 			return
 		}
 	}
@@ -237,7 +240,7 @@ func refused(err error) bool {
 	return errors.As(err, &login)
 }
 
-// An outage is a run of errors of one partition.
+// An outage is a run of errors of one thing that is tried again.
 type outage struct {
 	since   time.Time // of the first; zero while there is none
 	doubts  time.Time // of the first of the last, all of which are doubts
@@ -265,16 +268,16 @@ func (o *outage) doubted(err error) time.Duration {
 	return time.Since(o.doubts)
 }
 
-// wait backs off after an error, and warns of the first and of what lasts. It
-// reports false where ctx ended.
-func (o *outage) wait(ctx context.Context, log *slog.Logger, at Position, err error) bool {
+// wait backs off after an error, and warns of the first and of what lasts: what is
+// the matter, and where. It reports false where ctx ended.
+func (o *outage) wait(ctx context.Context, log *slog.Logger, err error, what string, where ...any) bool {
 	now := time.Now()
 	if o.since.IsZero() {
 		o.since = now
 	}
 	if now.Sub(o.told) >= reminders {
 		o.told = now
-		log.Warn("a partition cannot be read: trying again", "partition", at.Log(), "offset", at.Offset, "for", o.lasts().Round(time.Second).String(), "error", err)
+		log.Warn(what+": trying again", append(where, "for", o.lasts().Round(time.Second).String(), "error", err)...)
 	}
 	o.backoff = min(max(2*o.backoff, firstBackoff), lastBackoff)
 	select {
@@ -283,11 +286,4 @@ func (o *outage) wait(ctx context.Context, log *slog.Logger, at Position, err er
 	case <-ctx.Done():
 		return false
 	}
-}
-
-func (o *outage) over(log *slog.Logger, at Position) {
-	if !o.since.IsZero() {
-		log.Info("the partition can be read again", "partition", at.Log(), "offset", at.Offset, "after", o.lasts().Round(time.Millisecond).String())
-	}
-	*o = outage{}
 }

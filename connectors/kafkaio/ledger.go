@@ -391,7 +391,7 @@ func (l *Ledger) commitOffsets(ctx context.Context, offsets map[string]Position)
 		case refused(err) || try == commitTries || ctx.Err() != nil:
 			return fmt.Errorf("the offsets of group %s cannot be committed: %w", l.cfg.Group, err)
 		}
-		trouble.wait(ctx, l.cfg.Log, Position{Topic: "group " + l.cfg.Group}, err)
+		trouble.wait(ctx, l.cfg.Log, err, "offsets cannot be committed", "group", l.cfg.Group)
 	}
 }
 

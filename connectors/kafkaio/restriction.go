@@ -95,7 +95,8 @@ func (t *tracker) TrySplit(fraction float64) (primary, residual any, err error) 
 	return done, rest, nil
 }
 
-// GetProgress counts partitions: how far off the end of one is, nobody knows.
+// GetProgress is all or nothing: how far off the end of a partition is, nobody
+// knows.
 func (t *tracker) GetProgress() (done, remaining float64) {
 	if t.IsDone() {
 		return 1, 0

@@ -263,16 +263,6 @@ var errClosed = errors.New("the run is over: its ledger is closed")
 // startTimeout bounds how long a source looks for where to start.
 const startTimeout = 30 * time.Second
 
-// Check finds out whether src can be read: whether its cluster can be reached
-// and its topics exist.
-func (src Source) Check(ctx context.Context) error {
-	if err := src.Cluster.Check(ctx); err != nil {
-		return err
-	}
-	_, err := src.Cluster.Partitions(ctx, src.Topics)
-	return err
-}
-
 // spans are all partitions from where they start to where they end. A cluster
 // that is starting answers after a while.
 func (src Source) spans(ctx context.Context) (all []span, err error) {
