@@ -118,6 +118,9 @@ func (b *Broker) configure(t testing.TB, cfg Config) {
 		"listener.security.protocol.map": "CLIENT:" + cfg.protocol() + ",INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
 		"log.dirs":                       "data",
 
+		// Tests write records of other years, which a broker deletes after a week.
+		"log.retention.ms": "-1",
+
 		"auto.create.topics.enable":                "false",
 		"offsets.topic.replication.factor":         "1",
 		"offsets.topic.num.partitions":             "5",
