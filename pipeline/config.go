@@ -138,18 +138,6 @@ type Parquet struct {
 // A File is written by a sink; the path "-" is standard output.
 type File struct{ Path string }
 
-// A Runner executes the pipeline.
-type Runner struct{ Name string }
-
-// unavailable lists what the config knows and this version does not do: a key
-// by its path, a value as "path: value".
-var unavailable = []string{
-	"runner.name: flink",
-	"runner.endpoint",
-	"runner.parallelism",
-	"runner.checkpoint_interval",
-}
-
 // maxConfig is the largest config, in bytes, that Parse looks at.
 const maxConfig = 1 << 20
 
@@ -168,7 +156,7 @@ func Parse(name string, text []byte, set []string) (*Config, error) {
 		Session:        Session{Gap: 30 * time.Minute, Max: 10_000_000},
 		Odds:           10,
 		Sink:           Sink{JSONL: &File{Path: "-"}},
-		Runner:         Runner{Name: "prism"},
+		Runner:         Runner{Name: Prism},
 	}
 	d := &decoder{name: name, set: set, at: map[string]int{}}
 	root := d.tree(text)
@@ -237,9 +225,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 		{name: "dead_letter", doc: "where rejected records go; JSON Lines on standard error by default", single: true, keys: c.deadLetterKeys()},
 		{name: "alerts", doc: "where alerts go, with detect; nowhere by default", single: true,
 			seen: func() { c.Alerts = &Sink{} }, keys: c.alertKeys()},
-		{name: "runner", doc: "what executes the pipeline", keys: []key{
-			{name: "name", doc: "prism (the default); direct is another name of it", read: choice(&c.Runner.Name, "prism", "direct", "flink")},
-		}},
+		{name: "runner", doc: "what executes the pipeline", keys: c.Runner.keys()},
 	}
 }
 

@@ -11,9 +11,6 @@ import (
 
 // check holds what concerns more than one key.
 func (d *decoder) check(c *Config) {
-	if c.Runner.Name == "direct" {
-		c.Runner.Name = "prism"
-	}
 	if c.Model.Family == "" && !d.has("model.family") && !d.failed("model") && !d.failed("") {
 		d.fail("model.family", "missing; one of %s is required", strings.Join(hafvf.Families(), ", "))
 	}
@@ -32,6 +29,7 @@ func (d *decoder) check(c *Config) {
 	}
 	d.checkFiles(c)
 	d.checkKafka(c)
+	d.checkRunner(c)
 }
 
 // filters settles which filters there are, of the config's and of every rule.

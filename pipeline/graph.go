@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,13 +12,15 @@ import (
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf"
+	"hafvf/pipeline/flink"
 	"hafvf/transforms"
 )
 
 // A Graph is what a config does, before it runs: its steps from the source to
 // the sinks.
 type Graph struct {
-	Steps []Step
+	Steps  []Step
+	Runner Runner
 
 	source    graphSource
 	transform graphTransform
@@ -34,6 +38,8 @@ type graphTransform interface {
 	build(s beam.Scope, run string, observations beam.PCollection) (lines, alerts, rejected beam.PCollection)
 	columns(l layout, x connectors.Kind) []connectors.Column
 	steps() []Step
+	// state is what a state of the transform is bound to.
+	state() any
 }
 
 // A Step is one node of a graph, with where its outputs go.
@@ -57,7 +63,7 @@ func (g *Graph) String() string {
 
 // Graph composes the config's steps. It reads no data.
 func (c *Config) Graph() (*Graph, error) {
-	g := &Graph{detects: c.Detect != nil}
+	g := &Graph{Runner: c.Runner, detects: c.Detect != nil}
 	base := c.filter(c.Model.Prior, c.Model.WarmUp, c.Levels, c.Top, c.Bank)
 	var rules []transforms.Rule
 	all := []hafvf.Config{base}
@@ -114,6 +120,9 @@ func (c *Config) source() (graphSource, connectors.Kind) {
 		t := topicSource{*s.Kafka, !optional}
 		if c.Transform == Smooth || !optional && c.Lateness > 0 {
 			t.Clock = payloadClock // only there does the watermark release anything
+		}
+		if r := c.Runner; r.Name == Flink {
+			t.Readers = flink.Names(r.Parallelism, r.Parallelism, r.MaxParallelism)
 		}
 		return t, connectors.String
 	case s.CSV != nil:
@@ -195,11 +204,13 @@ func (g *Graph) sinks() map[string]graphSink {
 	return all
 }
 
-// build lays the graph out as a Beam pipeline, tied to a run of this process.
+// build lays the graph out as a Beam pipeline, tied to a run of this process or of
+// a worker. A cluster finds a step's state by the step's name, which is another
+// where the state would mean something else.
 func (g *Graph) build(run string) *beam.Pipeline {
 	p, s := beam.NewPipelineWithRoot()
-	observations, undecoded := g.source.read(s, run)
-	lines, alerts, rejected := g.transform.build(s, run, observations)
+	observations, undecoded := g.source.read(s.Scope(named("Source", g.source.state())), run)
+	lines, alerts, rejected := g.transform.build(s.Scope(named("Transform", g.transform.state())), run, observations)
 	g.sink.write(s, run, "records", lines)
 	if g.alerts != nil {
 		g.alerts.write(s, run, "alerts", alerts)
@@ -207,6 +218,15 @@ func (g *Graph) build(run string) *beam.Pipeline {
 	rejects := beam.ParDo(s.Scope("Reject"), &encodeRejectedFn{}, rejected)
 	g.dead.write(s, run, "rejected", beam.Flatten(s, undecoded, rejects))
 	return p
+}
+
+// named is the name of a step whose state is bound to what is given.
+func named(step string, state any) string {
+	text, err := json.Marshal(state)
+	if err != nil {
+		panic("pipeline: " + err.Error())
+	}
+	return fmt.Sprintf("%s %.6x", step, sha256.Sum256(text))
 }
 
 // filtering is transform: filter.
@@ -221,6 +241,8 @@ func (f filtering) build(s beam.Scope, run string, observations beam.PCollection
 	lines, alerts = beam.ParDo2(s.Scope("Encode"), &encodeEstimatesFn{encoder{Run: run, Layout: f.layout}}, estimates)
 	return lines, alerts, rejected
 }
+
+func (f filtering) state() any { return []any{Filter, f.cfg.Filter, f.cfg.Keys} }
 
 func (filtering) columns(l layout, x connectors.Kind) []connectors.Column {
 	return l.estimateColumns(x)
@@ -263,6 +285,8 @@ func (m smoothing) build(s beam.Scope, run string, observations beam.PCollection
 	smoothed, rejected := transforms.Smooth(s, m.cfg, observations)
 	return beam.ParDo(s.Scope("Encode"), &encodeSmoothedFn{encoder{Run: run, Layout: m.layout}}, smoothed), beam.PCollection{}, rejected
 }
+
+func (m smoothing) state() any { return []any{Smooth, m.cfg.Gap} }
 
 func (smoothing) columns(l layout, x connectors.Kind) []connectors.Column {
 	return l.smoothedColumns(x)

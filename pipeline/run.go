@@ -226,21 +226,22 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 			}
 		}
 	}
+	r.register(companion)
+	return nil
+}
+
+// register makes the run known to the nodes of this process.
+func (r *run) register(companion transforms.Companion) {
 	runs.Store(r.name, r)
 	r.release = append(r.release, func() { runs.Delete(r.name) }, transforms.Accompany(r.name, companion))
 	r.metrics.follow(r)
-	return nil
 }
 
 // openLedger opens the ledger of a run that reads topics, and returns how many
 // partitions they have.
 func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitions int, err error) {
-	topics, err := t.Cluster.Partitions(ctx, t.Topics)
-	if err != nil {
+	if partitions, err = t.partitions(ctx); err != nil {
 		return 0, err
-	}
-	for _, n := range topics {
-		partitions = max(partitions, n)
 	}
 	cfg := kafkaio.LedgerConfig{Name: r.name, Cluster: t.Cluster, Group: t.Group, Changelog: t.Changelog, Log: r.log}
 	for _, s := range g.sinks() {
@@ -304,13 +305,15 @@ func (r *run) stop() bool {
 	return r.ledger.Suspends()
 }
 
-// add changes the number of records in flight, see kafkaio.Ledger.
+// add changes the number of records in flight, see kafkaio.Ledger. A worker keeps
+// no account: its cluster does.
 func (r *run) add(n int, states ...kafkaio.State) {
-	if r.ledger != nil {
+	switch {
+	case r.ledger != nil:
 		r.ledger.Add(n, states...)
-		return
+	case r.gate != nil:
+		r.gate.Add(n)
 	}
-	r.gate.Add(n)
 }
 
 // report notes what a bundle did.

@@ -310,10 +310,8 @@ func (d *decoder) mapping(path string, n *yaml.Node, keys []key) {
 	ok := d.entries(path, n, func(p string, k, v *yaml.Node) {
 		j := slices.IndexFunc(keys, func(x key) bool { return x.name == k.Value })
 		switch {
-		case slices.Contains(unavailable, p):
-			d.fail(p, "not available in this version")
 		case j < 0:
-			d.fail(p, "unknown key; %s", suggest(k.Value, known(path, keys)))
+			d.fail(p, "unknown key; %s", suggest(k.Value, keyNames(keys)))
 		default:
 			if keys[j].seen != nil {
 				keys[j].seen()
@@ -411,22 +409,6 @@ func keyNames(keys []key) []string {
 	return names
 }
 
-// known returns the names that may stand in the mapping at path, those that are
-// not available included.
-func known(path string, keys []key) []string {
-	names := keyNames(keys)
-	for _, u := range unavailable {
-		name, ok := u, path == ""
-		if path != "" {
-			name, ok = strings.CutPrefix(u, path+".")
-		}
-		if ok && !strings.ContainsAny(name, ".:") && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
 // entry notes the position of entry i of the list at path, and returns its path.
 func (d *decoder) entry(path string, i int, n *yaml.Node) string {
 	p := path + "." + strconv.Itoa(i)
@@ -452,19 +434,10 @@ func choice(dst *string, names ...string) reader {
 		case !d.text(path, n, &s):
 		case !slices.Contains(names, s):
 			d.fail(path, "unknown value %s; %s", quote(s), suggest(s, names))
-		case d.available(path, s):
+		default:
 			*dst = s
 		}
 	}
-}
-
-// available reports whether this version carries out the value at path.
-func (d *decoder) available(path, value string) bool {
-	if slices.Contains(unavailable, path+": "+value) {
-		d.fail(path, "%s: not available in this version", value)
-		return false
-	}
-	return true
 }
 
 func (d *decoder) text(path string, n *yaml.Node, dst *string) bool {

@@ -43,6 +43,8 @@ type graphSource interface {
 	// dead-letter records of what is none. Both are tied to a run of this process.
 	read(s beam.Scope, run string) (observations, undecoded beam.PCollection)
 	describe() string
+	// state is what a position in the source is bound to.
+	state() any
 }
 
 // fileSource is a source of files.
@@ -52,6 +54,7 @@ type fileSource struct {
 
 func (f fileSource) check(context.Context) error { return connectors.Check(f.Source) }
 func (f fileSource) describe() string            { return f.Format + " " + f.Path }
+func (f fileSource) state() any                  { return f.Path }
 
 func (f fileSource) read(s beam.Scope, run string) (observations, undecoded beam.PCollection) {
 	records := connectors.Read(s, f.Source, run)
@@ -65,6 +68,17 @@ type topicSource struct {
 }
 
 func (t topicSource) check(ctx context.Context) error { return t.Cluster.Check(ctx) }
+
+// partitions is how many the topic has that has most.
+func (t topicSource) partitions(ctx context.Context) (most int, err error) {
+	topics, err := t.Cluster.Partitions(ctx, t.Topics)
+	for _, n := range topics {
+		most = max(most, n)
+	}
+	return most, err
+}
+
+func (t topicSource) state() any { return t.Topics }
 
 func (t topicSource) describe() string {
 	text := fmt.Sprintf("kafka %s from %s", strings.Join(t.Topics, ", "), t.Start.At)

@@ -21,6 +21,7 @@ func runCommand() *cobra.Command {
 	var set []string
 	var explain bool
 	var o operation
+	var sub submission
 	cmd := &cobra.Command{
 		Use:   "run [CONFIG]",
 		Short: "Run the pipeline of a config, or the bundled demo",
@@ -37,7 +38,11 @@ in the current folder.
 Ctrl-C or SIGTERM stops reading, finishes what was read, and exits with 0; a
 second one gives the run up at once. A source of Kafka whose offsets are
 committed goes on from there at the next start. Exit: 0 done, also when records
-were rejected; 1 the run failed; 2 usage or config.`,
+were rejected; 1 the run failed; 2 usage or config.
+
+With runner: {name: flink} the pipeline goes to a cluster, whose TaskManagers have
+hafvf worker beside them. Run then follows the job until it ends; Ctrl-C leaves the
+job running. See hafvf status and hafvf stop.`,
 		Example: `  hafvf run
   hafvf run pump.yaml
   hafvf run pump.yaml --set top=0.99 --set 'levels=[{alpha: 9, beta: 1}]'
@@ -56,12 +61,23 @@ were rejected; 1 the run failed; 2 usage or config.`,
 				fmt.Fprint(cmd.OutOrStdout(), graph)
 				return nil
 			}
+			if graph.Runner.Name == pipeline.Flink {
+				log, err := o.logger()
+				if err != nil {
+					return err
+				}
+				return sub.submit(cmd.Context(), graph, log)
+			}
+			if sub != (submission{}) {
+				return usageError{errors.New("--detach and --savepoint are for runner: {name: flink}")}
+			}
 			_, err = o.execute(cmd.Context(), graph)
 			return err
 		},
 	}
 	addSet(cmd, &set)
 	o.flags(cmd)
+	sub.flags(cmd)
 	cmd.Flags().BoolVar(&explain, "explain", false, "print the steps of the pipeline and run nothing")
 	return cmd
 }

@@ -14,21 +14,29 @@ func versionCommand() *cobra.Command {
 		Short: "Print the version of the program and of what it is built from",
 		Args:  cobra.NoArgs,
 		Run: func(cmd *cobra.Command, _ []string) {
-			version, beam := "unknown", "unknown"
-			if info, ok := debug.ReadBuildInfo(); ok {
-				version = info.Main.Version
-				for _, s := range info.Settings {
-					if s.Key == "vcs.revision" {
-						version += " " + s.Value
-					}
-				}
-				for _, d := range info.Deps {
-					if d.Path == "github.com/apache/beam/sdks/v2" {
-						beam = d.Version
-					}
-				}
-			}
+			version, beam := versions()
 			fmt.Fprintf(cmd.OutOrStdout(), "hafvf %s, Beam %s, %s %s/%s\n", version, beam, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		},
 	}
+}
+
+// versions are those of the program and of Beam, as far as the build noted them.
+func versions() (program, beam string) {
+	program, beam = "unknown", "unknown"
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return program, beam
+	}
+	program = info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			program += " " + s.Value
+		}
+	}
+	for _, d := range info.Deps {
+		if d.Path == "github.com/apache/beam/sdks/v2" {
+			beam = d.Version
+		}
+	}
+	return program, beam
 }

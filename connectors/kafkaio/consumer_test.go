@@ -26,7 +26,7 @@ func TestAddedPartitions(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(2, "in"))
 	m := manual(c)
 	m.Produce(t, ticking("in", 0, 3)...)
-	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}, Start: Start{At: Latest}, Readers: 2}, "")
+	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}, Start: Start{At: Latest}, Readers: []string{"a", "b"}}, "")
 	m.AddPartitions(t, "in", 5)
 	for p := range 5 {
 		m.Produce(t, ticking("in", int32(p), 4)...)

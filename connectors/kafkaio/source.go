@@ -23,6 +23,7 @@ import (
 
 func init() {
 	register.DoFn5x2[context.Context, *watermark, *sdf.LockRTracker, []byte, func(beam.EventTime, Record), sdf.ProcessContinuation, error](&readFn{})
+	register.DoFn2x0[[]byte, func([]byte)](&readersFn{})
 	register.Emitter2[beam.EventTime, Record]()
 }
 
@@ -61,8 +62,9 @@ type Source struct {
 	// Clock names a function, known by RegisterClock, that tells a record's event
 	// time. Default: the record's timestamp.
 	Clock string
-	// Readers is how many readers the partitions are dealt out to. Default 1.
-	Readers int
+	// Readers are the names of the readers that the partitions are dealt out to,
+	// which a runner may place them by. Default: one.
+	Readers []string
 }
 
 // A Clock tells the event time of a record; false where it has none.
@@ -102,11 +104,24 @@ const (
 // of a second.
 func Read(s beam.Scope, src Source, ledger string) beam.PCollection {
 	s = s.Scope("kafkaio.Read")
-	src.Readers = max(src.Readers, 1)
-	return beam.ParDo(s, &readFn{Source: src, Ledger: ledger, Run: rand.Text()}, beam.Impulse(s))
+	if len(src.Readers) == 0 {
+		src.Readers = []string{"all"}
+	}
+	readers := beam.ParDo(s, &readersFn{src.Readers}, beam.Impulse(s))
+	return beam.ParDo(s, &readFn{Source: src, Ledger: ledger, Run: rand.Text()}, readers)
 }
 
-// readFn reads every Readers-th partition. A call emits one bundle and puts the
+// readersFn emits the names of the readers, an element each: a runner may keep
+// together what comes of one.
+type readersFn struct{ Names []string }
+
+func (fn *readersFn) ProcessElement(_ []byte, emit func([]byte)) {
+	for _, name := range fn.Names {
+		emit([]byte(name))
+	}
+}
+
+// readFn reads every n-th partition, of n readers. A call emits one bundle and puts the
 // rest off; what the partitions bring meanwhile is read ahead.
 type readFn struct {
 	Source Source
@@ -114,25 +129,18 @@ type readFn struct {
 	Run    string // names the consumers between calls
 }
 
-func (fn *readFn) CreateInitialRestriction([]byte) (restriction, error) {
+// CreateInitialRestriction deals a reader its partitions.
+func (fn *readFn) CreateInitialRestriction(name []byte) (restriction, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
+	rest := restriction{Reader: slices.Index(fn.Source.Readers, string(name)), Readers: len(fn.Source.Readers), Bounded: fn.Source.Bounded}
 	spans, err := fn.Source.spans(ctx)
-	return restriction{Readers: 1, Partitions: spans, Bounded: fn.Source.Bounded}, err
-}
-
-// SplitRestriction deals the partitions out to the readers.
-func (fn *readFn) SplitRestriction(_ []byte, all restriction) []restriction {
-	parts := make([]restriction, fn.Source.Readers)
-	for i := range parts {
-		parts[i] = restriction{Reader: i, Readers: len(parts), Bounded: all.Bounded}
-		for _, s := range all.Partitions {
-			if s.Partition%len(parts) == i {
-				parts[i].Partitions = append(parts[i].Partitions, s)
-			}
+	for _, s := range spans {
+		if s.Partition%rest.Readers == rest.Reader {
+			rest.Partitions = append(rest.Partitions, s)
 		}
 	}
-	return parts
+	return rest, err
 }
 
 func (fn *readFn) RestrictionSize([]byte, restriction) float64 { return 1 }

@@ -33,14 +33,16 @@ type reading struct {
 
 func startReading(t testing.TB, src Source, ledger string) *reading {
 	t.Helper()
-	src.Readers = max(src.Readers, 1)
-	r := &reading{t: t, fn: &readFn{Source: src, Ledger: ledger, Run: t.Name()}}
-	all, err := r.fn.CreateInitialRestriction(nil)
-	if err != nil {
-		t.Fatal(err)
+	if src.Readers == nil {
+		src.Readers = []string{"one"}
 	}
-	r.rests = r.fn.SplitRestriction(nil, all)
-	for _, rest := range r.rests {
+	r := &reading{t: t, fn: &readFn{Source: src, Ledger: ledger, Run: t.Name()}}
+	for _, name := range src.Readers {
+		rest, err := r.fn.CreateInitialRestriction([]byte(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.rests = append(r.rests, rest)
 		r.marks = append(r.marks, r.fn.InitialWatermarkEstimatorState(0, rest, nil))
 	}
 	t.Cleanup(r.abandon)
@@ -239,10 +241,10 @@ func TestStart(t *testing.T) {
 		{name: "time past the end", start: Start{At: AtTime, Time: base.Add(time.Hour)}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			for _, readers := range []int{1, 3} {
+			for _, readers := range [][]string{nil, {"a", "b", "c"}} {
 				got := readAll(t, Source{Cluster: c, Topics: []string{"in", "empty"}, Group: test.group, Start: test.start, Readers: readers})
 				if d := cmp.Diff(test.want, positions(got)); d != "" {
-					t.Errorf("with %d readers (-want +got):\n%s", readers, d)
+					t.Errorf("with the readers %q (-want +got):\n%s", readers, d)
 				}
 			}
 		})

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hafvf/pipeline"
+	"hafvf/pipeline/flink"
+)
+
+// A submission is how a graph goes to a Flink cluster.
+type submission struct {
+	detach    bool
+	savepoint string
+}
+
+func (s *submission) flags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&s.detach, "detach", false, "flink: return when the job runs, and do not wait for its end")
+	cmd.Flags().StringVar(&s.savepoint, "savepoint", "", "flink: `path` of the savepoint to go on from, as hafvf stop printed it")
+}
+
+// submit runs a graph on a cluster, and follows it until it ends or the user does
+// not want to wait.
+func (s submission) submit(ctx context.Context, graph *pipeline.Graph, log *slog.Logger) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	version, _ := versions()
+	job, err := pipeline.Submission{Graph: graph, Savepoint: s.savepoint, Version: version, Log: log}.Submit(ctx)
+	if err != nil {
+		return err
+	}
+	log.Info("Flink has the job", "job", job.Name, "id", job.ID)
+	if err := job.Start(ctx); err != nil {
+		return err
+	}
+	log.Info("the job runs", "job", job.Name)
+	if s.detach {
+		return nil
+	}
+	err = job.Follow(ctx, log)
+	if errors.Is(err, context.Canceled) {
+		fmt.Fprintf(os.Stderr, "hafvf: the job %s runs on; hafvf status tells how it does, hafvf stop ends it\n", job.Name)
+		return nil
+	}
+	return err
+}
+
+func statusCommand() *cobra.Command {
+	var set []string
+	cmd := &cobra.Command{
+		Use:   "status CONFIG",
+		Short: "Say how a config's job on a Flink cluster does",
+		Long: `Status asks the JobManager for the state of the config's job (runner.job), its
+checkpoints, failures, and counts. Exit: 0 it runs or has finished, 1 it does not or
+the cluster does not answer, 2 usage or config.`,
+		Example: "  hafvf status flink.yaml",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			job, err := find(cmd.Context(), args[0], set)
+			if err != nil {
+				return err
+			}
+			s, err := job.Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			counts, err := job.Counters(cmd.Context(), "hafvf")
+			if err != nil {
+				return err
+			}
+			report(cmd.OutOrStdout(), job, s, counts)
+			if s.State != "RUNNING" && s.State != "FINISHED" {
+				return fmt.Errorf("the job %s is %s", job.Name, s.State)
+			}
+			return nil
+		},
+	}
+	addSet(cmd, &set)
+	return cmd
+}
+
+func report(w io.Writer, job *flink.Job, s flink.Status, counts map[string]int64) {
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%-12s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("job", "%s, %s", job.Name, job.ID)
+	line("state", "%s since %s", s.State, s.Since.UTC().Format(time.RFC3339))
+	line("failures", "%d restarts, restored %d times", s.Restarts, s.Restored)
+	if s.Cause != "" {
+		line("last", "%s: %s", s.CausedAt.UTC().Format(time.RFC3339), s.Cause)
+	}
+	line("checkpoints", "%d complete, %d failed", s.Completed, s.Failed)
+	if p := s.Checkpoint; p != nil {
+		line("latest", "%d at %s: %d bytes in %v, %s", p.ID, p.At.UTC().Format(time.RFC3339), p.Bytes, p.Took, cmp.Or(p.Path, "kept by the JobManager"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		line(name, "%d", counts[name])
+	}
+}
+
+func stopCommand() *cobra.Command {
+	var set []string
+	var savepoint, folder = false, ""
+	cmd := &cobra.Command{
+		Use:   "stop CONFIG",
+		Short: "End a config's job on a Flink cluster",
+		Long: `Stop ends the config's job (runner.job). With --savepoint all that it knows, filters
+and positions, is written first, and its path printed: hafvf run CONFIG --savepoint
+PATH goes on exactly there, at the same or another parallelism. Without, the next run
+starts where the config's source does, with filters that begin anew. Exit: 0 it has
+ended, 1 it has not or the cluster does not answer, 2 usage or config.`,
+		Example: `  hafvf stop flink.yaml --savepoint
+  hafvf stop flink.yaml --savepoint --to s3://bucket/savepoints
+  hafvf run flink.yaml --savepoint s3://bucket/savepoints/savepoint-2a91f3-0d5b`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if folder != "" && !savepoint {
+				return usageError{errors.New("--to is where a savepoint goes: give --savepoint too")}
+			}
+			job, err := find(cmd.Context(), args[0], set)
+			if err != nil {
+				return err
+			}
+			if !savepoint {
+				return job.Cancel(cmd.Context())
+			}
+			path, err := job.Stop(cmd.Context(), folder)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), path)
+			return nil
+		},
+	}
+	addSet(cmd, &set)
+	cmd.Flags().BoolVar(&savepoint, "savepoint", false, "write a savepoint first, and print its path")
+	cmd.Flags().StringVar(&folder, "to", "", "`folder` of the savepoint, which all TaskManagers reach; the cluster's (execution.checkpointing.savepoint-dir) by default")
+	return cmd
+}
+
+// find finds the job of the config at path.
+func find(ctx context.Context, path string, set []string) (*flink.Job, error) {
+	graph, err := load(path, set)
+	if err != nil {
+		return nil, err
+	}
+	if graph.Runner.Name != pipeline.Flink {
+		return nil, usageError{fmt.Errorf("%s: runner.name is %s: only jobs on flink are told of and stopped from outside; a run of the embedded runner ends with Ctrl-C", path, graph.Runner.Name)}
+	}
+	return graph.Runner.Cluster.Find(ctx, graph.Runner.Job)
+}

@@ -1,0 +1,59 @@
+package pipeline
+
+import (
+	"context"
+	"log/slog"
+
+	"hafvf/connectors"
+	"hafvf/pipeline/flink"
+	"hafvf/transforms"
+)
+
+// attended is the name of the run that a worker's process makes of all jobs that
+// it has work of.
+const attended = "worker"
+
+// A Submission hands a graph to a Flink cluster.
+type Submission struct {
+	Graph *Graph // with the runner Flink
+	// Savepoint is what the job goes on from. Default: from where the source
+	// starts.
+	Savepoint string
+	Version   string // of this program, which the workers must have
+	Log       *slog.Logger
+}
+
+// Submit checks source and sinks, creates topics that do not exist, and hands the
+// graph over. What is wrong with the job once it runs, flink.Job.Start and Follow
+// tell.
+func (s Submission) Submit(ctx context.Context) (*flink.Job, error) {
+	g, r := s.Graph, s.Graph.Runner
+	source := g.source.(topicSource)
+	if err := source.check(ctx); err != nil {
+		return nil, err
+	}
+	partitions, err := source.partitions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, sink := range g.sinks() {
+		if err := sink.prepare(ctx, partitions, s.Log); err != nil {
+			return nil, err
+		}
+	}
+	return r.Cluster.Submit(ctx, g.build(attended), flink.Options{
+		Name: r.Job, Parallelism: r.Parallelism, MaxParallelism: r.MaxParallelism, CheckpointInterval: r.CheckpointInterval,
+		Worker: r.Worker, Version: s.Version, Savepoint: s.Savepoint, Bounded: source.Bounded,
+	})
+}
+
+// Attend makes this process fit to run the functions of submitted graphs, until
+// release is called.
+func Attend(log *slog.Logger, metrics *Metrics) (release func(), err error) {
+	r := &run{name: attended, log: log, metrics: metrics}
+	if err := r.create("rejected", connectors.Sink{Format: connectors.JSONLines, Path: connectors.Stderr, Append: true}); err != nil {
+		return nil, err
+	}
+	r.register(transforms.Companion{Report: r.report})
+	return func() { r.close(context.Background(), false) }, nil
+}

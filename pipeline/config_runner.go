@@ -1,0 +1,92 @@
+package pipeline
+
+import (
+	"net"
+	"time"
+
+	"hafvf/pipeline/flink"
+)
+
+// Values of Runner.Name.
+const (
+	Prism = "prism" // embedded, in this process
+	Flink = "flink" // a cluster
+)
+
+// A Runner executes the pipeline.
+type Runner struct {
+	Name string
+	// Cluster, Job, Worker, Parallelism, MaxParallelism and CheckpointInterval are
+	// those of Flink; see flink.Options.
+	Cluster                     flink.Cluster
+	Job, Worker                 string
+	Parallelism, MaxParallelism int
+	CheckpointInterval          time.Duration
+}
+
+func (r *Runner) keys() []key {
+	r.Job, r.Worker, r.Parallelism, r.MaxParallelism, r.CheckpointInterval = "hafvf", "localhost:50000", 1, 128, 10*time.Second
+	return []key{
+		{name: "name", doc: "prism (the default), embedded, direct is another name of it; or flink", read: choice(&r.Name, Prism, "direct", Flink)},
+		{name: "endpoint", doc: "flink: host:port of Beam's job server; required", read: text(&r.Cluster.Endpoint, notEmpty)},
+		{name: "rest", doc: "flink: address of the JobManager; http://HOST:8081 by default, HOST being the endpoint's", read: text(&r.Cluster.REST, notEmpty)},
+		{name: "job", doc: "flink: name of the job, one of which runs at a time; hafvf by default", read: text(&r.Job, notEmpty)},
+		{name: "worker", doc: "flink: address of hafvf worker as a TaskManager sees it; localhost:50000 by default", read: text(&r.Worker, notEmpty)},
+		{name: "parallelism", doc: "flink: slots that the job takes; 1 by default", read: whole(&r.Parallelism, 1)},
+		{name: "max_parallelism", doc: "flink: largest parallelism that a savepoint of the job can be resumed at, fixed from its first start; 128 by default", read: whole(&r.MaxParallelism, 1)},
+		{name: "checkpoint_interval", doc: "flink: time between checkpoints; 10s by default", read: milliseconds(&r.CheckpointInterval)},
+	}
+}
+
+// checkRunner refuses what a runner cannot do.
+func (d *decoder) checkRunner(c *Config) {
+	r := &c.Runner
+	if r.Name == "direct" {
+		r.Name = Prism
+	}
+	if d.failed("runner.name") {
+		return
+	}
+	if r.Name == Prism {
+		for _, k := range r.keys()[1:] {
+			if at := join("runner", k.name); d.has(at) {
+				d.fail(at, "belongs to name: flink")
+			}
+		}
+		*r = Runner{Name: Prism}
+		return
+	}
+	if r.Cluster.Endpoint == "" && !d.failed("runner.endpoint") {
+		d.fail("runner.endpoint", "missing; flink requires it: host:port of Beam's job server")
+	} else if host, _, err := net.SplitHostPort(r.Cluster.Endpoint); err != nil {
+		if !d.failed("runner.endpoint") {
+			d.fail("runner.endpoint", "%s is not host:port", quote(r.Cluster.Endpoint))
+		}
+	} else if r.Cluster.REST == "" {
+		r.Cluster.REST = "http://" + net.JoinHostPort(host, "8081")
+	}
+	if r.MaxParallelism < r.Parallelism {
+		d.fail("runner.parallelism", "is above max_parallelism, %d", r.MaxParallelism)
+	}
+	const files = "is a file of one machine: flink reads and writes topics, kafka"
+	if c.Source.CSV != nil || c.Source.JSONL != nil || c.Source.Parquet != nil {
+		d.fail("source", files)
+	}
+	if k := c.Source.Kafka; k != nil {
+		if k.Embedded {
+			d.fail("source.kafka.embedded", "is for the embedded runner")
+		}
+		if k.Changelog != "" {
+			d.fail("source.kafka.changelog", "is for the embedded runner: flink keeps the states in its checkpoints")
+		}
+	}
+	if c.Sink.Kafka == nil && !d.failed("sink") {
+		d.fail("sink", files)
+	}
+	if c.DeadLetter != nil && c.DeadLetter.Kafka == nil {
+		d.fail("dead_letter", files+"; without one, rejects go to the workers' standard error")
+	}
+	if c.Alerts != nil && c.Alerts.Kafka == nil {
+		d.fail("alerts", files)
+	}
+}

@@ -1,0 +1,90 @@
+package flink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+const (
+	// settled is how long all tasks have to run before a job counts as started.
+	settled = 2 * time.Second
+	// startTimeout is how long a job may take to start.
+	startTimeout = 30 * time.Second
+	// attempts are how often a job may fail before its first checkpoint is complete.
+	attempts = 3
+)
+
+// Start waits until the job runs. One that cannot is cancelled, and the error says
+// why.
+func (j *Job) Start(ctx context.Context) error {
+	deadline := time.Now().Add(startTimeout)
+	var since time.Time
+	for {
+		s, err := j.Status(ctx)
+		switch {
+		case err != nil:
+			return err
+		case s.State == "FINISHED":
+			return nil
+		case s.Cause != "":
+			return j.giveUp(ctx, s)
+		case !s.runs():
+			since = time.Time{}
+		case since.IsZero():
+			since = time.Now()
+		case time.Since(since) > settled:
+			return nil
+		}
+		if time.Now().After(deadline) {
+			s.Cause = fmt.Sprintf("its tasks do not run after %v", startTimeout)
+			return j.giveUp(ctx, s)
+		}
+		if err := sleep(ctx, poll); err != nil {
+			return err
+		}
+	}
+}
+
+// giveUp cancels a job that does not run.
+func (j *Job) giveUp(ctx context.Context, s Status) error {
+	err := fmt.Errorf("the job %s fails: %s", j.Name, s.Cause)
+	if s.Ended() {
+		return err
+	}
+	return errors.Join(err, j.Cancel(ctx))
+}
+
+// Follow waits until the job has ended, logs what happens to it, and returns an
+// error where it did not end well: Flink restarts a job that fails, but one that
+// fails again and again without a complete checkpoint is cancelled.
+func (j *Job) Follow(ctx context.Context, log *slog.Logger) error {
+	var last Status
+	for {
+		s, err := j.Status(ctx)
+		if err != nil {
+			return err
+		}
+		if s.State != last.State {
+			log.Info("the job's state", "job", j.Name, "state", s.State)
+		}
+		if s.CausedAt.After(last.CausedAt) {
+			log.Warn("the job failed and is restarted", "job", j.Name, "reason", s.Cause)
+		}
+		if s.Restored > last.Restored {
+			log.Info("the job was restored", "job", j.Name)
+		}
+		switch {
+		case s.State == "FAILED", s.Restarts >= attempts && s.Completed == 0:
+			return j.giveUp(ctx, s)
+		case s.Ended():
+			return nil
+		}
+		last = s
+		if err := sleep(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,367 @@
+package flink
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Cluster is a Flink cluster with Beam's job server before it.
+type Cluster struct {
+	Endpoint string // of the job server, host:port
+	REST     string // of the JobManager, such as http://flink:8081
+}
+
+// A Job is one that the cluster knows.
+type Job struct {
+	ID, Name string
+
+	cluster *Cluster
+}
+
+// Status is what a job does.
+type Status struct {
+	State      string // as Flink names it: RUNNING, RESTARTING, FINISHED, …
+	Since      time.Time
+	Vertices   []Vertex
+	Completed  int // checkpoints
+	Failed     int // checkpoints
+	Restored   int // times the job was restored from one, or from a savepoint
+	Restarts   int
+	Checkpoint *Checkpoint
+	Cause      string    // of the last failure, in words; empty where there was none
+	CausedAt   time.Time // of it
+}
+
+// A Vertex is a stage of a job.
+type Vertex struct {
+	ID, Name    string
+	Parallelism int
+	Tasks       map[string]int // by state
+}
+
+// runs reports whether every task of the job does.
+func (s Status) runs() bool {
+	return s.State == "RUNNING" && !slices.ContainsFunc(s.Vertices, func(v Vertex) bool {
+		return v.Tasks["RUNNING"]+v.Tasks["FINISHED"] < v.Parallelism
+	})
+}
+
+// A Checkpoint is one that is complete.
+type Checkpoint struct {
+	ID    int64
+	Bytes int64 // of state
+	Took  time.Duration
+	At    time.Time
+	Path  string
+}
+
+// ended are the states that a job does not leave.
+var ended = []string{"FINISHED", "FAILED", "CANCELED", "SUSPENDED"}
+
+// Ended reports whether the job is over.
+func (s Status) Ended() bool { return slices.Contains(ended, s.State) }
+
+// answerTime is how long the JobManager may take to answer.
+const answerTime = 10 * time.Second
+
+// call asks the JobManager, and decodes its answer into out where that is set.
+func (c *Cluster) call(ctx context.Context, method, path string, in, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	var body io.Reader
+	if in != nil {
+		b, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.REST, "/")+path, body)
+	if err != nil {
+		return fmt.Errorf("the JobManager's address (runner.rest): %w", err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		var op *net.OpError
+		if errors.As(err, &op) {
+			err = op
+		}
+		if ue := (*url.Error)(nil); errors.As(err, &ue) {
+			err = ue.Err
+		}
+		return fmt.Errorf("no JobManager of Flink answers at %s (runner.rest): %w", c.REST, err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		return fmt.Errorf("the JobManager at %s stopped answering: %w", c.REST, err)
+	}
+	if res.StatusCode >= 300 {
+		var refusal struct{ Errors []string }
+		if json.Unmarshal(b, &refusal) != nil || len(refusal.Errors) == 0 {
+			return fmt.Errorf("what answers at %s (runner.rest) is no JobManager of Flink: %s %s: %s", c.REST, method, path, res.Status)
+		}
+		return &restError{res.StatusCode, plain(refusal.Errors[len(refusal.Errors)-1])}
+	}
+	if out == nil {
+		return nil
+	}
+	if err := json.Unmarshal(b, out); err != nil {
+		return fmt.Errorf("what answers at %s (runner.rest) is no JobManager of Flink: %w", c.REST, err)
+	}
+	return nil
+}
+
+// A restError is what the JobManager refuses.
+type restError struct {
+	code int
+	text string
+}
+
+func (e *restError) Error() string { return "Flink: " + e.text }
+
+// Flink is the release that job server and cluster must be of: the job server's
+// jar is built for one.
+const Flink = "1.19"
+
+// check finds out, before a job is submitted, whether it can run.
+func (c *Cluster) check(ctx context.Context, o Options) error {
+	var config struct {
+		Version string `json:"flink-version"`
+	}
+	if err := c.call(ctx, "GET", "/config", nil, &config); err != nil {
+		return err
+	}
+	if !strings.HasPrefix(config.Version, Flink+".") {
+		return fmt.Errorf("the cluster at %s has Flink %s, and the job server is for Flink %s", c.REST, config.Version, Flink)
+	}
+	jobs, err := c.jobs(ctx)
+	if err != nil {
+		return err
+	}
+	for _, j := range jobs {
+		if j.Name == o.Name && !slices.Contains(ended, j.State) {
+			return fmt.Errorf("a job %s runs already, %s: stop it first (hafvf stop), or give this one another name (runner.job)", o.Name, j.ID)
+		}
+	}
+	var have struct {
+		TaskManagers int
+		Total        int `json:"slots-total"`
+		Free         int `json:"slots-available"`
+	}
+	if err := c.call(ctx, "GET", "/overview", nil, &have); err != nil {
+		return err
+	}
+	if have.Free < o.Parallelism {
+		return fmt.Errorf("the cluster at %s has %d free slots of %d, on %d TaskManagers, and the job takes %d (runner.parallelism): start more TaskManagers or stop another job",
+			c.REST, have.Free, have.Total, have.TaskManagers, o.Parallelism)
+	}
+	return nil
+}
+
+type listed struct {
+	ID      string `json:"jid"`
+	Name    string
+	State   string
+	Started int64 `json:"start-time"`
+}
+
+// jobs are those that the cluster knows, the latest first.
+func (c *Cluster) jobs(ctx context.Context) ([]listed, error) {
+	var all struct{ Jobs []listed }
+	if err := c.call(ctx, "GET", "/jobs/overview", nil, &all); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(all.Jobs, func(a, b listed) int { return int(b.Started - a.Started) })
+	return all.Jobs, nil
+}
+
+// Find returns the latest job of that name.
+func (c *Cluster) Find(ctx context.Context, name string) (*Job, error) {
+	jobs, err := c.jobs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range jobs {
+		if j.Name == name {
+			return &Job{ID: j.ID, Name: name, cluster: c}, nil
+		}
+	}
+	return nil, fmt.Errorf("the cluster at %s knows no job %s", c.REST, name)
+}
+
+func (j *Job) call(ctx context.Context, method, path string, in, out any) error {
+	return j.cluster.call(ctx, method, "/jobs/"+j.ID+path, in, out)
+}
+
+// Status asks what the job does.
+func (j *Job) Status(ctx context.Context) (s Status, err error) {
+	var job struct {
+		State      string
+		Timestamps map[string]int64
+		Vertices   []Vertex
+	}
+	if err := j.call(ctx, "GET", "", nil, &job); err != nil {
+		return s, err
+	}
+	s.State, s.Since, s.Vertices = job.State, time.UnixMilli(job.Timestamps[job.State]), job.Vertices
+	var points struct {
+		Counts struct{ Completed, Failed, Restored int }
+		Latest struct {
+			Completed *struct {
+				ID   int64
+				Size int64  `json:"state_size"`
+				Took int64  `json:"end_to_end_duration"`
+				At   int64  `json:"latest_ack_timestamp"`
+				Path string `json:"external_path"`
+			}
+		}
+	}
+	if err := j.call(ctx, "GET", "/checkpoints", nil, &points); err != nil {
+		return s, err
+	}
+	s.Completed, s.Failed, s.Restored = points.Counts.Completed, points.Counts.Failed, points.Counts.Restored
+	if p := points.Latest.Completed; p != nil {
+		s.Checkpoint = &Checkpoint{p.ID, p.Size, time.Duration(p.Took) * time.Millisecond, time.UnixMilli(p.At), p.Path}
+	}
+	var restarts []struct{ Value string }
+	if err := j.call(ctx, "GET", "/metrics?get=numRestarts", nil, &restarts); err != nil {
+		return s, err
+	}
+	for _, m := range restarts {
+		s.Restarts, _ = strconv.Atoi(m.Value)
+	}
+	var failures struct {
+		History struct {
+			Entries []struct {
+				Trace string `json:"stacktrace"`
+				At    int64  `json:"timestamp"`
+			}
+		} `json:"exceptionHistory"`
+	}
+	if err := j.call(ctx, "GET", "/exceptions?maxExceptions=1", nil, &failures); err != nil {
+		return s, err
+	}
+	for _, e := range failures.History.Entries {
+		s.Cause, s.CausedAt = words(e.Trace), time.UnixMilli(e.At)
+	}
+	return s, nil
+}
+
+// Counters are the sums of Beam's counters of a namespace, by name.
+func (j *Job) Counters(ctx context.Context, namespace string) (map[string]int64, error) {
+	s, err := j.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sums := map[string]int64{}
+	for _, v := range s.Vertices {
+		var known []struct{ ID string }
+		path := "/vertices/" + v.ID + "/subtasks/metrics"
+		if err := j.call(ctx, "GET", path, nil, &known); err != nil {
+			return nil, err
+		}
+		var ids []string
+		for _, m := range known {
+			if strings.Contains(m.ID, "."+namespace+".") {
+				ids = append(ids, m.ID)
+			}
+		}
+		if len(ids) == 0 {
+			continue
+		}
+		var values []struct {
+			ID  string
+			Sum float64
+		}
+		if err := j.call(ctx, "GET", path+"?agg=sum&get="+url.QueryEscape(strings.Join(ids, ",")), nil, &values); err != nil {
+			return nil, err
+		}
+		for _, v := range values {
+			sums[v.ID[strings.LastIndexByte(v.ID, '.')+1:]] += int64(v.Sum)
+		}
+	}
+	return sums, nil
+}
+
+// Cancel ends the job, and waits until it has ended. Its last checkpoint stays.
+func (j *Job) Cancel(ctx context.Context) error {
+	if err := j.call(ctx, "PATCH", "?mode=cancel", nil, nil); err != nil {
+		return err
+	}
+	return j.end(ctx)
+}
+
+func (j *Job) end(ctx context.Context) error {
+	for {
+		s, err := j.Status(ctx)
+		if err != nil || s.Ended() {
+			return err
+		}
+		if err := sleep(ctx, poll); err != nil {
+			return err
+		}
+	}
+}
+
+// Stop ends the job at a savepoint in the folder, or in the cluster's
+// (state.savepoints.dir) where that is empty, and returns where it is.
+func (j *Job) Stop(ctx context.Context, folder string) (savepoint string, err error) {
+	in := map[string]any{"drain": false}
+	if folder != "" {
+		in["targetDirectory"] = folder
+	}
+	var trigger struct {
+		ID string `json:"request-id"`
+	}
+	if err := j.call(ctx, "POST", "/stop", in, &trigger); err != nil {
+		return "", err
+	}
+	for {
+		var is struct {
+			Status    struct{ ID string }
+			Operation struct {
+				Location string
+				Failure  *struct {
+					Trace string `json:"stack-trace"`
+				} `json:"failure-cause"`
+			}
+		}
+		if err := j.call(ctx, "GET", "/savepoints/"+trigger.ID, nil, &is); err != nil {
+			return "", err
+		}
+		switch {
+		case is.Operation.Failure != nil:
+			return "", fmt.Errorf("there is no savepoint, and the job runs on: %s", words(is.Operation.Failure.Trace))
+		case is.Status.ID == "COMPLETED":
+			return is.Operation.Location, j.end(ctx)
+		}
+		if err := sleep(ctx, poll); err != nil {
+			return "", err
+		}
+	}
+}
+
+// poll is how often a job is asked after.
+const poll = 250 * time.Millisecond
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

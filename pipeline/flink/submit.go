@@ -1,0 +1,219 @@
+// Package flink runs Beam pipelines on a Flink cluster: it submits them through
+// Beam's job server, with the options that Flink's runner takes, watches and stops
+// them through Flink's REST interface, and is the worker beside each TaskManager.
+// It knows nothing of what a pipeline does.
+package flink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/runtime/graphx"
+	jobpb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/jobmanagement_v1"
+	pipepb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/pipeline_v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// Options say how a pipeline runs on a cluster.
+type Options struct {
+	Name string // of the job; no other job of that name may run
+	// Parallelism is how many slots the job takes, MaxParallelism the number of
+	// parts that keys are dealt out to: the limit of all later parallelisms, and
+	// fixed for as long as a state lives.
+	Parallelism, MaxParallelism int
+	// CheckpointInterval is from one checkpoint's start to the next one's.
+	CheckpointInterval time.Duration
+	// Worker is the address of a Worker as a TaskManager sees it.
+	Worker string
+	// Version is what a Worker must have, as far as it is known.
+	Version string
+	// Savepoint is what the job goes on from. Default: from the beginning.
+	Savepoint string
+	// Bounded says that the input ends: then the job does, and takes no checkpoint.
+	Bounded bool
+}
+
+// A stage works on so much at once. The source's next call has to wait until the
+// bundle is over.
+const (
+	bundleSize = 20_000
+	bundleTime = 50 * time.Millisecond
+)
+
+// flinkOptions are Beam's names of them. Bundles end before a checkpoint: what
+// they emit would otherwise be kept in the checkpoint, dealt out to other subtasks
+// when the job is restored at another parallelism, and overtaken there.
+func (o Options) flinkOptions() (*structpb.Struct, error) {
+	all := map[string]any{
+		"streaming": true, "attached_mode": false, "job_name": o.Name, "app_name": o.Name,
+		"parallelism": o.Parallelism, "max_parallelism": o.MaxParallelism,
+		"operator_chaining":                  false, // so that a savepoint fits at another parallelism
+		"finish_bundle_before_checkpointing": true,
+		"max_bundle_size":                    bundleSize,
+		"max_bundle_time_mills":              bundleTime.Milliseconds(),
+		"experiments":                        []any{"beam_fn_api"},
+	}
+	if o.Bounded {
+		all["shutdown_sources_after_idle_ms"] = 0
+	} else {
+		all["checkpointing_interval"] = o.CheckpointInterval.Milliseconds()
+		all["externalized_checkpoints_enabled"] = true
+		all["retain_externalized_checkpoints_on_cancellation"] = true
+	}
+	if o.Savepoint != "" {
+		all["savepoint_path"] = o.Savepoint
+	}
+	named := map[string]any{}
+	for name, v := range all {
+		named["beam:option:"+name+":v1"] = v
+	}
+	return structpb.NewStruct(named)
+}
+
+// marshal turns p into what a job server takes. Flink knows an operator's state by
+// the name of the operator's input: it is made of the steps' names, which last
+// longer than their numbers.
+func marshal(p *beam.Pipeline, o Options) (*pipepb.Pipeline, error) {
+	edges, _, err := p.Build()
+	if err != nil {
+		return nil, err
+	}
+	env, err := graphx.CreateEnvironment(context.Background(), graphx.URNEnvExternal, func(context.Context) string { return o.Worker })
+	if err != nil {
+		return nil, err
+	}
+	payload, err := proto.Marshal(&pipepb.ExternalPayload{
+		Endpoint: &pipepb.ApiServiceDescriptor{Url: o.Worker},
+		Params:   map[string]string{versionParam: o.Version},
+	})
+	if err != nil {
+		return nil, err
+	}
+	env.Payload, env.Dependencies = payload, nil // the worker is the program
+	pb, err := graphx.Marshal(edges, &graphx.Options{Environment: env})
+	if err != nil {
+		return nil, err
+	}
+	components := pb.GetComponents()
+	for _, t := range components.GetTransforms() {
+		if len(t.GetSubtransforms()) > 0 {
+			continue
+		}
+		for tag, id := range t.GetOutputs() {
+			components.Pcollections[id].UniqueName = t.GetUniqueName() + "." + tag
+		}
+	}
+	return pb, nil
+}
+
+// submitTimeout bounds how long the job server may take to hand a job to Flink.
+const submitTimeout = 2 * time.Minute
+
+// Submit hands p to the cluster, and returns when Flink has the job. What is wrong
+// with the job once it runs, Follow tells.
+func (c *Cluster) Submit(ctx context.Context, p *beam.Pipeline, o Options) (*Job, error) {
+	if err := c.check(ctx, o); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, submitTimeout)
+	defer cancel()
+	options, err := o.flinkOptions()
+	if err != nil {
+		return nil, err
+	}
+	pb, err := marshal(p, o)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := c.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	server := jobpb.NewJobServiceClient(conn)
+	prepared, err := server.Prepare(ctx, &jobpb.PrepareJobRequest{Pipeline: pb, PipelineOptions: options, JobName: o.Name})
+	if err != nil {
+		return nil, c.refused(err)
+	}
+	running, err := server.Run(ctx, &jobpb.RunJobRequest{PreparationId: prepared.GetPreparationId(), RetrievalToken: prepared.GetStagingSessionToken()})
+	if err != nil {
+		return nil, c.refused(err)
+	}
+	if err := c.handedOver(ctx, server, running.GetJobId()); err != nil {
+		return nil, err
+	}
+	return c.Find(ctx, o.Name)
+}
+
+// dialTimeout bounds how long a server may take to answer at all.
+const dialTimeout = 10 * time.Second
+
+func (c *Cluster) dial(ctx context.Context) (*grpc.ClientConn, error) {
+	conn, err := grpc.NewClient(c.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, fmt.Errorf("the job server's address %s: %w", c.Endpoint, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	// A call that fails at once where nobody listens, unlike waiting for a connection.
+	_, err = jobpb.NewJobServiceClient(conn).GetJobs(ctx, &jobpb.GetJobsRequest{})
+	if err != nil {
+		conn.Close()
+		return nil, c.refused(err)
+	}
+	return conn, nil
+}
+
+// refused says what a call to the job server failed of.
+func (c *Cluster) refused(err error) error {
+	s, _ := status.FromError(err)
+	switch s.Code() {
+	case codes.Unavailable, codes.DeadlineExceeded:
+		return fmt.Errorf("no job server of Beam answers at %s (runner.endpoint): %s", c.Endpoint, s.Message())
+	case codes.Unimplemented:
+		return fmt.Errorf("what answers at %s (runner.endpoint) is no job server of Beam: %s", c.Endpoint, s.Message())
+	}
+	return fmt.Errorf("the job server at %s refuses the job: %s", c.Endpoint, plain(s.Message()))
+}
+
+// handedOver waits until the job server has translated the job and Flink has it.
+func (c *Cluster) handedOver(ctx context.Context, server jobpb.JobServiceClient, id string) error {
+	stream, err := server.GetMessageStream(ctx, &jobpb.JobMessagesRequest{JobId: id})
+	if err != nil {
+		return c.refused(err)
+	}
+	var last string
+	failed := false
+	for {
+		in, err := stream.Recv()
+		switch {
+		case errors.Is(err, io.EOF) && !failed:
+			return nil
+		case errors.Is(err, io.EOF):
+			return fmt.Errorf("Flink did not take the job: %s", plain(last))
+		case err != nil:
+			return c.refused(err)
+		}
+		if m := in.GetMessageResponse(); m.GetImportance() >= jobpb.JobMessage_JOB_MESSAGE_ERROR {
+			last = m.GetMessageText()
+		}
+		switch in.GetStateResponse().GetState() {
+		case jobpb.JobState_FAILED:
+			failed = true
+		case jobpb.JobState_DONE, jobpb.JobState_CANCELLED:
+			return nil
+		}
+		if failed && last != "" {
+			return fmt.Errorf("Flink did not take the job: %s", plain(last))
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package flink
+
+import "strings"
+
+// words say what a stack trace of a cluster means, and what to do about it where
+// that is known.
+func words(trace string) string {
+	cause := plain(trace)
+	for _, w := range []struct{ sign, means string }{
+		{"NoResourceAvailableException", "the cluster has no slots for the job: start more TaskManagers, or take a lower runner.parallelism"},
+		{"Cannot map checkpoint/savepoint state", "the savepoint is of another config: it has the state of a step that this one has not; run the config that it was taken of, or begin without it"},
+		{"Failed to rollback to checkpoint/savepoint", "the job cannot go on from the savepoint"},
+		{"Cannot find checkpoint or savepoint file/directory", "there is no savepoint there"},
+		{"Cannot find meta data file '_metadata'", "there is no savepoint there"},
+		{"max parallelism", "the savepoint was taken at another runner.max_parallelism, which its state is bound to"},
+		{"InvalidClassException", "job server and cluster are of different releases of Flink or Beam"},
+		{"NoClassDefFoundError", "job server and cluster are of different releases of Flink or Beam"},
+		{"TaskManager with id", "a TaskManager was lost"},
+		{"Connection unexpectedly closed by remote task manager", "a TaskManager was lost"},
+	} {
+		if strings.Contains(trace, w.sign) {
+			return w.means + " (" + cause + ")"
+		}
+	}
+	if strings.Contains(trace, "ExternalEnvironmentFactory") && strings.Contains(trace, "UNAVAILABLE") {
+		return "no worker answers where the TaskManager looks for it (runner.worker): run hafvf worker beside each TaskManager (" + cause + ")"
+	}
+	if strings.Contains(trace, "SDK harness") && strings.Contains(trace, "CANCELLED") || strings.Contains(trace, "Multiplexer hanging up") {
+		return "a worker was lost (" + cause + ")"
+	}
+	return cause
+}
+
+// plain is what a Java or Go stack trace says at its bottom: the cause of all
+// that is above it, in a sentence.
+func plain(trace string) string {
+	if i := strings.LastIndex(trace, "caused by:\n"); i >= 0 {
+		// Of a function of ours, as Beam's harness for Go writes it.
+		return strings.TrimSpace(firstParagraph(trace[i+len("caused by:\n"):]))
+	}
+	text := trace
+	if i := strings.LastIndex(trace, "Caused by: "); i >= 0 {
+		text = trace[i+len("Caused by: "):]
+	}
+	text = firstParagraph(text)
+	for {
+		// java.lang.RuntimeException: what was the matter
+		class, rest, ok := strings.Cut(text, ": ")
+		if !ok || strings.ContainsAny(class, " \t") || !strings.Contains(class, ".") {
+			break
+		}
+		text = rest
+	}
+	return strings.TrimSpace(text)
+}
+
+// firstParagraph ends where a trace's lines "at class.method" begin.
+func firstParagraph(text string) string {
+	for _, end := range []string{"\n\tat ", "\n\nat ", "\n    at ", "\n\t... "} {
+		text, _, _ = strings.Cut(text, end)
+	}
+	return text
+}

@@ -1,0 +1,77 @@
+package flink
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/runtime/harness"
+	fnpb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/fnexecution_v1"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/util/grpcx"
+	"google.golang.org/grpc"
+)
+
+// versionParam carries the submitter's version to the worker.
+const versionParam = "hafvf_version"
+
+// A Worker runs the program's side of jobs: the functions of a pipeline, in this
+// process, for the TaskManagers that ask it to. It is Beam's external worker pool.
+// Nothing is staged: the process has to be of the program that submits.
+type Worker struct {
+	Version string // of this program; a job of another version is refused
+	Log     *slog.Logger
+
+	fnpb.UnimplementedBeamFnExternalWorkerPoolServer
+	root context.Context
+	wg   sync.WaitGroup
+}
+
+// Serve answers TaskManagers until ctx ends, and then ends what runs here.
+func (w *Worker) Serve(ctx context.Context, l net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w.root = ctx
+	server := grpc.NewServer()
+	fnpb.RegisterBeamFnExternalWorkerPoolServer(server, w)
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(l) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	server.Stop()
+	w.wg.Wait()
+	return nil
+}
+
+// StartWorker implements Beam's interface.
+func (w *Worker) StartWorker(_ context.Context, req *fnpb.StartWorkerRequest) (*fnpb.StartWorkerResponse, error) {
+	id := req.GetWorkerId()
+	if v := req.GetParams()[versionParam]; v != w.Version {
+		err := fmt.Sprintf("the job was submitted by hafvf %s, and the worker is hafvf %s: run the same on both sides", v, w.Version)
+		w.Log.Warn("a job was refused", "reason", err)
+		return &fnpb.StartWorkerResponse{Error: err}, nil
+	}
+	// Two TaskManagers may give their work the same id.
+	ctx := grpcx.WriteWorkerID(w.root, id)
+	w.wg.Go(func() {
+		w.Log.Info("a TaskManager has work", "worker", id, "at", req.GetControlEndpoint().GetUrl())
+		// The harness ends with its TaskManager's connection.
+		err := harness.MainWithOptions(ctx, req.GetLoggingEndpoint().GetUrl(), req.GetControlEndpoint().GetUrl(), harness.Options{})
+		if err != nil && ctx.Err() == nil {
+			w.Log.Warn("a TaskManager is gone", "worker", id, "error", err)
+			return
+		}
+		w.Log.Info("a TaskManager's work is over", "worker", id)
+	})
+	return &fnpb.StartWorkerResponse{}, nil
+}
+
+// StopWorker implements Beam's interface. There is nothing to do: the TaskManager
+// has ended the connection.
+func (w *Worker) StopWorker(context.Context, *fnpb.StopWorkerRequest) (*fnpb.StopWorkerResponse, error) {
+	return &fnpb.StopWorkerResponse{}, nil
+}
