@@ -152,7 +152,8 @@ func (in Installation) Command(role string, options []string, class string, args
 	if in.rehearsal != "" {
 		archive = "-XX:ArchiveClassesAtExit=" + filepath.Join(in.rehearsal, role+".jsa")
 	}
-	return exec.Command(in.java, slices.Concat(options, []string{archive, "-cp", filepath.Join(in.base, "*"), class}, args)...)
+	// Java would tell of each class that an archive does not hold.
+	return exec.Command(in.java, slices.Concat(options, []string{archive, "-Xlog:cds*=off", "-cp", filepath.Join(in.base, "*"), class}, args)...)
 }
 
 // Missing ends a test of a program that needs another one that is not there.
