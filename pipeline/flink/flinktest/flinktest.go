@@ -67,7 +67,8 @@ type Cluster struct {
 
 	jobManager, jobServer *javatest.Process
 	taskManagers          []*javatest.Process
-	pool                  *pool
+	pools                 []*pool // by TaskManager
+	poolPort              string
 }
 
 // Start starts a cluster on free ports of the loopback and returns when all of
@@ -97,15 +98,22 @@ func start(t testing.TB, in javatest.Installation, boot string, cfg Config) *Clu
 	})
 	ports := javatest.FreePorts(t, 7)
 	c.configure(t, cfg, ports)
-	if boot != "" {
-		c.pool = startPool(t, boot, c.file("workers"), local(ports[6]))
+	c.taskManagers = make([]*javatest.Process, max(1, orDefault(cfg.TaskManagers, 2)))
+	for i := range c.taskManagers {
+		// Workers are numbered by each TaskManager anew, so that each has to have
+		// a pool to itself. A job has one address for all: it is a name, which each
+		// TaskManager looks up in a file of its own.
+		ip := "127.0.0." + strconv.Itoa(i+2)
+		c.write(t, fmt.Sprintf("hosts%d", i), ip+" "+poolHost+"\n127.0.0.1 localhost\n127.0.0.1 "+hostname()+"\n")
+		if boot != "" {
+			c.pools = append(c.pools, startPool(t, boot, c.file(fmt.Sprintf("workers%d", i)), net.JoinHostPort(ip, c.poolPort)))
+		}
 	}
 	var err error
 	if c.jobManager, err = c.java(t, "jobmanager", "", jobManagerOptions,
 		"org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint", "--configDir", "conf"); err != nil {
 		t.Fatalf("the JobManager's process does not start: %v", err)
 	}
-	c.taskManagers = make([]*javatest.Process, max(1, orDefault(cfg.TaskManagers, 2)))
 	for i := range c.taskManagers {
 		c.runTaskManager(t, i)
 	}
@@ -141,11 +149,22 @@ func orDefault(n, without int) int {
 	return n
 }
 
+// poolHost is the name under which a TaskManager finds its worker pool.
+const poolHost = "workers"
+
+func hostname() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "localhost"
+	}
+	return name
+}
+
 func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 func (c *Cluster) configure(t testing.TB, cfg Config, ports []int) {
 	t.Helper()
-	c.rest, c.endpoint = local(ports[2]), local(ports[3])
+	c.rest, c.endpoint, c.poolPort = local(ports[2]), local(ports[3]), strconv.Itoa(ports[6])
 	properties := map[string]string{
 		"jobmanager.rpc.address":                   "127.0.0.1",
 		"jobmanager.rpc.port":                      strconv.Itoa(ports[0]),
@@ -192,7 +211,7 @@ func (c *Cluster) configure(t testing.TB, cfg Config, ports []int) {
 		value, _ := json.Marshal(properties[name]) // is YAML too
 		fmt.Fprintf(&text, "%s: %s\n", name, value)
 	}
-	for _, folder := range []string{"conf", "tmp", "workers"} {
+	for _, folder := range []string{"conf", "tmp"} {
 		if err := os.MkdirAll(c.file(folder), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -272,7 +291,8 @@ func (c *Cluster) java(t testing.TB, role, which string, options []string, class
 func (c *Cluster) runTaskManager(t testing.TB, i int) {
 	t.Helper()
 	var err error
-	c.taskManagers[i], err = c.java(t, "taskmanager", strconv.Itoa(i), taskManagerOptions,
+	options := append(slices.Clone(taskManagerOptions), "-Djdk.net.hosts.file="+c.file(fmt.Sprintf("hosts%d", i)))
+	c.taskManagers[i], err = c.java(t, "taskmanager", strconv.Itoa(i), options,
 		"org.apache.flink.runtime.taskexecutor.TaskManagerRunner", "--configDir", "conf",
 		"-D", "taskmanager.resource-id="+resource(i))
 	if err != nil {
@@ -288,21 +308,29 @@ func (c *Cluster) registered(i int) error {
 	if err := c.taskManagers[i].Err(); err != nil {
 		return fatal{fmt.Errorf("TaskManager %d: %w", i, err)}
 	}
-	var known struct {
+	known, err := c.known()
+	if err == nil && known[resource(i)] == 0 {
+		err = fmt.Errorf("TaskManager %d is not registered", i)
+	}
+	return err
+}
+
+// known returns how many slots the JobManager has of which TaskManager.
+func (c *Cluster) known() (map[string]int, error) {
+	var answer struct {
 		TaskManagers []struct {
-			ID    string
-			Slots int `json:"slotsNumber"`
+			ID          string
+			SlotsNumber int
 		}
 	}
-	if err := c.get("/taskmanagers", &known); err != nil {
-		return err
+	if err := c.get("/taskmanagers", &answer); err != nil {
+		return nil, err
 	}
-	for _, tm := range known.TaskManagers {
-		if tm.ID == resource(i) && tm.Slots > 0 {
-			return nil
-		}
+	slots := map[string]int{}
+	for _, tm := range answer.TaskManagers {
+		slots[tm.ID] = tm.SlotsNumber
 	}
-	return fmt.Errorf("TaskManager %d is not registered", i)
+	return slots, nil
 }
 
 // get reads an answer of Flink's REST interface.
@@ -360,57 +388,65 @@ func (c *Cluster) REST() string { return "http://" + c.rest }
 
 // Environment is where a job's Go code has to run, in the terms of
 // graphx.CreateEnvironment: the kind's URN, which is that of an external
-// environment, and the address of the worker pool.
+// environment, and the address at which each TaskManager has a worker pool.
 func (c *Cluster) Environment() (urn, config string) {
-	return graphx.URNEnvExternal, c.pool.addr
+	return graphx.URNEnvExternal, net.JoinHostPort(poolHost, c.poolPort)
 }
 
 // Kill ends TaskManager i with SIGKILL and returns when it is gone, though the
 // JobManager need not have missed it yet. It does nothing when it is gone
-// already. The workers that it had stay, as they do on a machine, until
-// the test ends.
+// already. Its workers stay, and can go on with what they were about, until
+// the TaskManager is started again or the test ends.
 func (c *Cluster) Kill(i int) { c.taskManagers[i].Kill() }
 
-// StartTaskManager kills TaskManager i if it is alive, starts it again, and
-// returns when the JobManager has its slots.
+// StartTaskManager kills TaskManager i if it is alive, and what workers it had,
+// starts it again, and returns when the JobManager has its slots.
 func (c *Cluster) StartTaskManager(t testing.TB, i int) {
 	t.Helper()
 	c.Kill(i)
-	// The JobManager could show the one before it.
+	c.pools[i].stop()
+	// The JobManager could still show the one before it.
 	c.await(t, fmt.Sprintf("TaskManager %d to be missed", i), func() error {
-		var known struct{ TaskManagers []struct{ ID string } }
-		if err := c.get("/taskmanagers", &known); err != nil {
-			return err
+		known, err := c.known()
+		if _, still := known[resource(i)]; still && err == nil {
+			err = errors.New("it is still registered")
 		}
-		for _, tm := range known.TaskManagers {
-			if tm.ID == resource(i) {
-				return errors.New("it is still registered")
-			}
-		}
-		return nil
+		return err
 	})
 	c.runTaskManager(t, i)
 	c.await(t, fmt.Sprintf("TaskManager %d to register", i), func() error { return c.registered(i) })
 }
 
-// Workers returns the processes of workers whose TaskManager lives.
-func (c *Cluster) Workers() (pids []int) { return c.pool.pids() }
+// Workers returns the processes of workers whose TaskManager is alive.
+func (c *Cluster) Workers() (pids []int) {
+	for i, p := range c.pools {
+		if c.taskManagers[i].Err() == nil {
+			pids = append(pids, p.pids()...)
+		}
+	}
+	return pids
+}
 
-// KillWorker ends one of the Workers with SIGKILL and returns its former number.
-// The test fails if there is none.
+// KillWorker ends one of the Workers with SIGKILL, of the TaskManager with the
+// least number, and returns the number that its process had. The test fails if
+// there is none.
 func (c *Cluster) KillWorker(t testing.TB) (pid int) {
 	t.Helper()
-	pid, err := c.pool.kill()
-	if err != nil {
-		t.Fatalf("no worker can be killed: %v", err)
+	for i, p := range c.pools {
+		if c.taskManagers[i].Err() == nil {
+			if pid := p.kill(); pid != 0 {
+				return pid
+			}
+		}
 	}
-	return pid
+	t.Fatal("no worker can be killed: none runs for a TaskManager that is alive")
+	return 0
 }
 
 // logs is what the logs of the cluster ended with, and their last complaints.
 func (c *Cluster) logs() string {
 	names, _ := filepath.Glob(c.file("*.log"))
-	more, _ := filepath.Glob(c.file("workers/*.log"))
+	more, _ := filepath.Glob(c.file("workers*/*.log"))
 	var out strings.Builder
 	for _, name := range append(names, more...) {
 		text, err := os.ReadFile(name)

@@ -26,7 +26,7 @@ import (
 // and that workers end when they are to.
 type pool struct {
 	fnpb.UnimplementedBeamFnExternalWorkerPoolServer
-	boot, folder, addr string
+	boot, folder string
 
 	mu      sync.Mutex
 	closed  bool
@@ -40,8 +40,6 @@ type worker struct {
 	// life is the shell's input. When it is closed, as it is when the
 	// test's process dies, the group kills itself.
 	life io.Closer
-	// control is where the TaskManager's end of the connection is.
-	control string
 	// gone is closed when no process of the group is left and its files are
 	// removed.
 	gone chan struct{}
@@ -56,11 +54,14 @@ kill -9 0`
 
 func startPool(t testing.TB, boot, folder, addr string) *pool {
 	t.Helper()
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
 		t.Fatalf("the worker pool cannot listen: %v", err)
 	}
-	p := &pool{boot: boot, folder: folder, addr: addr, workers: map[string]*worker{}}
+	p := &pool{boot: boot, folder: folder, workers: map[string]*worker{}}
 	server := grpc.NewServer()
 	fnpb.RegisterBeamFnExternalWorkerPoolServer(server, p)
 	served := make(chan struct{})
@@ -71,7 +72,10 @@ func startPool(t testing.TB, boot, folder, addr string) *pool {
 	t.Cleanup(func() {
 		server.Stop()
 		<-served
-		p.close()
+		p.mu.Lock()
+		p.closed = true
+		p.mu.Unlock()
+		p.stop()
 	})
 	return p
 }
@@ -120,7 +124,7 @@ func (p *pool) start(req *fnpb.StartWorkerRequest) error {
 	if err != nil {
 		return err
 	}
-	w := &worker{life: life, control: req.GetControlEndpoint().GetUrl(), gone: make(chan struct{})}
+	w := &worker{life: life, gone: make(chan struct{})}
 	if w.shell, err = javatest.Spawn(cmd); err != nil {
 		return err
 	}
@@ -183,60 +187,50 @@ func (w *worker) stop() {
 	<-w.gone
 }
 
-// close ends all workers.
-func (p *pool) close() {
+// stop ends all workers.
+func (p *pool) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.closed = true
-	for _, w := range p.workers {
+	for id, w := range p.workers {
 		w.stop()
+		delete(p.workers, id)
 	}
 }
 
-// serving returns the workers that run the job's code for a TaskManager that
-// lives.
-func (p *pool) serving() map[int]*worker {
+// pids returns the processes that run jobs' code.
+func (p *pool) pids() (pids []int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	found := map[int]*worker{}
+	for _, w := range p.workers {
+		if pid, _ := w.harness(); pid != 0 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// kill ends one of the processes that run jobs' code and returns its number, or
+// 0 if there is none.
+func (p *pool) kill() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, w := range p.workers {
 		pid, _ := w.harness()
 		if pid == 0 {
 			continue
 		}
-		// What listened is gone with its TaskManager.
-		conn, err := net.DialTimeout("tcp", w.control, time.Second)
-		if err != nil {
-			continue
-		}
-		conn.Close()
-		found[pid] = w
-	}
-	return found
-}
-
-func (p *pool) pids() (pids []int) {
-	for pid := range p.serving() {
-		pids = append(pids, pid)
-	}
-	return pids
-}
-
-func (p *pool) kill() (int, error) {
-	for pid, w := range p.serving() {
 		process, err := os.FindProcess(pid) // holds on to it, as its number can be given anew
 		if err != nil {
 			continue
 		}
-		defer process.Release()
-		if again, _ := w.harness(); again != pid {
+		again, _ := w.harness()
+		if again != pid || process.Kill() != nil {
+			process.Release()
 			continue
 		}
-		if err := process.Kill(); err != nil {
-			return 0, err
-		}
-		<-w.gone
-		return pid, nil
+		process.Release()
+		<-w.gone // boot ends when it does
+		return pid
 	}
-	return 0, errors.New("none serves a TaskManager")
+	return 0
 }
