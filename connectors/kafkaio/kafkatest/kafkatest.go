@@ -13,7 +13,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"maps"
-	mathrand "math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -27,6 +26,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"hafvf/connectors/javatest"
 )
 
 // Fake starts a cluster inside the process, of three nodes unless an option says
@@ -70,10 +71,10 @@ type Broker struct {
 	*Client
 	// Certificates are empty without TLS.
 	Certificates Certificates
-	kafka        kafka
+	kafka        javatest.Installation
 	folder       string
 	addr         string
-	proc         *process
+	proc         *javatest.Process
 }
 
 // Start starts a broker on free ports of the loopback and returns when it
@@ -84,10 +85,10 @@ type Broker struct {
 // or Maven the test is skipped, or fails where the environment has CI=true.
 func Start(t testing.TB, cfg Config) *Broker {
 	t.Helper()
-	return start(t, install(t), cfg)
+	return start(t, javatest.Install(t, kafka), cfg)
 }
 
-func start(t testing.TB, k kafka, cfg Config) *Broker {
+func start(t testing.TB, k javatest.Installation, cfg Config) *Broker {
 	t.Helper()
 	b := &Broker{kafka: k, folder: t.TempDir()}
 	b.configure(t, cfg)
@@ -103,8 +104,11 @@ func start(t testing.TB, k kafka, cfg Config) *Broker {
 
 func (b *Broker) configure(t testing.TB, cfg Config) {
 	t.Helper()
-	ports := freePorts(t, 3)
-	client, internal, controller := ports[0], ports[1], ports[2]
+	var addrs []string
+	for _, port := range javatest.FreePorts(t, 3) {
+		addrs = append(addrs, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	}
+	client, internal, controller := addrs[0], addrs[1], addrs[2]
 	b.addr = client
 	b.Client = Dial([]string{internal})
 	properties := map[string]string{
@@ -145,7 +149,7 @@ func (b *Broker) configure(t testing.TB, cfg Config) {
 	format := append([]string{"kafka.tools.StorageTool", "format", "--config", "server.properties", "--cluster-id", clusterID()}, users...)
 	out, err := b.java(format...).CombinedOutput()
 	if err != nil {
-		t.Fatalf("the broker's data folder cannot be formatted: %v\n%s", err, ending(string(out)))
+		t.Fatalf("the broker's data folder cannot be formatted: %v\n%s", err, javatest.Ending(string(out), 40))
 	}
 }
 
@@ -261,11 +265,8 @@ func read(t testing.TB, path string) string {
 // it is given are relative to it: Kafka splits a list of folders at the commas
 // that the name of a subtest may hold.
 func (b *Broker) java(args ...string) *exec.Cmd {
-	cmd := exec.Command(b.kafka.java, slices.Concat([]string{
-		"-Xms256m", "-Xmx512m", b.kafka.classes,
-		"-Dlog4j.configuration=file:log4j.properties",
-		"-cp", filepath.Join(b.kafka.jars, "*"),
-	}, args)...)
+	options := []string{"-Xms256m", "-Xmx512m", "-Dlog4j.configuration=file:log4j.properties"}
+	cmd := b.kafka.Command("broker", options, args[0], args[1:]...)
 	cmd.Dir = b.folder
 	return cmd
 }
@@ -280,15 +281,15 @@ func (b *Broker) run(t testing.TB) {
 	defer log.Close()
 	cmd := b.java("kafka.Kafka", "server.properties")
 	cmd.Stdout, cmd.Stderr = log, log
-	if b.proc, err = spawn(cmd); err != nil {
+	if b.proc, err = javatest.Spawn(cmd); err != nil {
 		t.Fatalf("the broker's process does not start: %v", err)
 	}
 	served := make(chan error, 1)
 	go func() { served <- b.serves(t.Context()) }() // ends with the test at the latest
 	select {
 	case err = <-served:
-	case <-b.proc.exited:
-		err = fmt.Errorf("it ended: %v", b.proc.cmd.ProcessState)
+	case <-b.proc.Exited():
+		err = b.proc.Err()
 	}
 	if err != nil {
 		t.Fatalf("the broker on %s does not serve: %v", b.addr, err) // its log follows
@@ -323,7 +324,7 @@ func (b *Broker) Addr() string { return b.addr }
 // not during Restart.
 func (b *Broker) Kill() {
 	if b.proc != nil {
-		b.proc.kill()
+		b.proc.Kill()
 	}
 }
 
@@ -340,36 +341,5 @@ func (b *Broker) tail() string {
 	if err != nil {
 		return err.Error()
 	}
-	return ending(string(text))
-}
-
-// ending is the last 40 lines of a log, not counting where in Kafka's source an
-// error arose, which would fill them.
-func ending(log string) string {
-	lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(log), "\n"), func(line string) bool {
-		return strings.HasPrefix(line, "\tat ")
-	})
-	return strings.Join(lines[max(0, len(lines)-40):], "\n")
-}
-
-// freePorts returns n addresses on the loopback that nobody listens on. The
-// ports are below those that systems give to outgoing connections: a client
-// that dials a killed broker again and again could otherwise be given the
-// broker's own port, connect to itself and keep the broker from coming back.
-func freePorts(t testing.TB, n int) []string {
-	t.Helper()
-	var addrs []string
-	for tries := 0; len(addrs) < n; tries++ {
-		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(20000+mathrand.IntN(12000)))
-		l, err := net.Listen("tcp", addr)
-		if err != nil {
-			if tries == 1000 {
-				t.Fatalf("no free port on the loopback: %v", err)
-			}
-			continue
-		}
-		defer l.Close()
-		addrs = append(addrs, addr)
-	}
-	return addrs
+	return javatest.Ending(string(text), 40)
 }

@@ -1,4 +1,4 @@
-package kafkatest
+package javatest
 
 import (
 	"os"
@@ -11,7 +11,10 @@ import (
 // startTied starts cmd so that the kernel kills it when this process dies,
 // however it dies.
 func startTied(cmd *exec.Cmd) error {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	err := make(chan error)
 	parent() <- func() { err <- cmd.Start() }
 	return <-err

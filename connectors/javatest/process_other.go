@@ -1,6 +1,6 @@
 //go:build !linux
 
-package kafkatest
+package javatest
 
 import "os/exec"
 

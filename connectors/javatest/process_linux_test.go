@@ -1,4 +1,4 @@
-package kafkatest
+package javatest
 
 import (
 	"io"
@@ -11,11 +11,11 @@ import (
 // TestDiesWithParent kills a process that has spawned another. Both hold the
 // end of a pipe: its reader sees the end of it when both are gone.
 func TestDiesWithParent(t *testing.T) {
-	const role = "KAFKATEST_ROLE"
+	const role = "JAVATEST_ROLE"
 	if os.Getenv(role) == "parent" {
 		cmd := exec.Command("sleep", "600")
 		cmd.Stdout = os.Stdout
-		if _, err := spawn(cmd); err != nil {
+		if _, err := Spawn(cmd); err != nil {
 			t.Fatal(err)
 		}
 		os.Stdout.WriteString("!")
@@ -33,7 +33,7 @@ func TestDiesWithParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Close()
-	r.SetReadDeadline(time.Now().Add(patience))
+	r.SetReadDeadline(time.Now().Add(2 * time.Minute))
 	if _, err := io.ReadFull(r, make([]byte, 1)); err != nil {
 		t.Errorf("the parent has spawned nothing: %v", err)
 	}

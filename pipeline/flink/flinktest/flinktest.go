@@ -1,0 +1,477 @@
+// Package flinktest starts a Flink cluster for tests, as Java processes on
+// loopback: a JobManager, TaskManagers, and Beam's job server, which takes
+// pipelines. Workers of the Go SDK are processes that the TaskManagers have
+// started by the cluster's worker pool (see Cluster.Environment).
+//
+// A worker runs the binary that was submitted. If that is the test's own, its
+// TestMain has to become a worker when it is asked to:
+//
+//	import _ "github.com/apache/beam/sdks/v2/go/pkg/beam/core/runtime/harness/init"
+//
+//	func TestMain(m *testing.M) {
+//		flag.Parse()
+//		beam.Init() // does not return in a worker
+//		os.Exit(m.Run())
+//	}
+//
+// Tests share a cluster by being subtests of the test that started it; every
+// function takes the t of the test that calls it, so that a failure is that
+// test's own.
+package flinktest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/runtime/graphx"
+
+	"hafvf/connectors/javatest"
+)
+
+// A Config says what cluster to start.
+type Config struct {
+	// TaskManagers is how many there are, 2 by default.
+	TaskManagers int
+	// Slots is how many each has, 1 by default. It bounds the parallelism of
+	// what runs at once together with TaskManagers.
+	Slots int
+	// Properties are of Flink's configuration, such as state.backend.type. They
+	// are set last, over what is there. Checkpoints and savepoints go to the
+	// test's temporary folder by default.
+	Properties map[string]string
+}
+
+// patience is how long a step of a test may take before it is given up. It is
+// far longer than any takes.
+const patience = 2 * time.Minute
+
+// A Cluster is a Flink cluster with a job server of Beam.
+type Cluster struct {
+	flink  javatest.Installation
+	folder string
+
+	rest, endpoint string // host:port
+
+	jobManager, jobServer *javatest.Process
+	taskManagers          []*javatest.Process
+	pools                 []*pool // by TaskManager
+	poolPort              string
+}
+
+// Start starts a cluster on free ports of the loopback and returns when all of
+// its slots are offered and the job server serves. All processes, workers
+// included, end with the test, and also when the test's process dies. If the
+// test failed, it then says what their logs ended with.
+//
+// The jars are fetched by Maven once, into the user's cache folder, and the
+// SDK's boot program is built there. Without Java, Maven or Linux the test is
+// skipped, or fails where the environment has CI=true.
+func Start(t testing.TB, cfg Config) *Cluster {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		javatest.Missing(t, flink.What, "Linux", errors.New("workers are found by /proc"))
+	}
+	return start(t, javatest.Install(t, flink), boot(t), cfg)
+}
+
+// start starts a cluster, without workers if there is no boot program.
+func start(t testing.TB, in javatest.Installation, boot string, cfg Config) *Cluster {
+	t.Helper()
+	c := &Cluster{flink: in, folder: t.TempDir()}
+	t.Cleanup(func() {
+		if t.Failed() { // while the processes are there
+			t.Log(c.logs())
+		}
+	})
+	ports := javatest.FreePorts(t, 7)
+	c.configure(t, cfg, ports)
+	c.taskManagers = make([]*javatest.Process, max(1, orDefault(cfg.TaskManagers, 2)))
+	for i := range c.taskManagers {
+		// Workers are numbered by each TaskManager anew, so that each has to have
+		// a pool to itself. A job has one address for all: it is a name, which each
+		// TaskManager looks up in a file of its own.
+		ip := "127.0.0." + strconv.Itoa(i+2)
+		c.write(t, fmt.Sprintf("hosts%d", i), ip+" "+poolHost+"\n127.0.0.1 localhost\n127.0.0.1 "+hostname()+"\n")
+		if boot != "" {
+			c.pools = append(c.pools, startPool(t, boot, c.file(fmt.Sprintf("workers%d", i)), net.JoinHostPort(ip, c.poolPort)))
+		}
+	}
+	var err error
+	if c.jobManager, err = c.java(t, "jobmanager", "", jobManagerOptions,
+		"org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint", "--configDir", "conf"); err != nil {
+		t.Fatalf("the JobManager's process does not start: %v", err)
+	}
+	for i := range c.taskManagers {
+		c.runTaskManager(t, i)
+	}
+	port := strconv.Itoa
+	if c.jobServer, err = c.java(t, "jobserver", "", jobServerOptions,
+		"org.apache.beam.runners.flink.FlinkJobServerDriver",
+		"--flink-master="+c.rest, "--flink-conf-dir=conf", "--artifacts-dir="+c.file("artifacts"), "--job-host=127.0.0.1",
+		"--job-port="+port(ports[3]), "--artifact-port="+port(ports[4]), "--expansion-port="+port(ports[5])); err != nil {
+		t.Fatalf("the job server's process does not start: %v", err)
+	}
+	c.await(t, "TaskManagers that register", func() error {
+		for i := range c.taskManagers {
+			if err := c.registered(i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	c.await(t, "a job server that serves", func() error {
+		conn, err := net.DialTimeout("tcp", c.endpoint, time.Second)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
+	return c
+}
+
+func orDefault(n, without int) int {
+	if n == 0 {
+		return without
+	}
+	return n
+}
+
+// poolHost is the name under which a TaskManager finds its worker pool.
+const poolHost = "workers"
+
+func hostname() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "localhost"
+	}
+	return name
+}
+
+func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+func (c *Cluster) configure(t testing.TB, cfg Config, ports []int) {
+	t.Helper()
+	c.rest, c.endpoint, c.poolPort = local(ports[2]), local(ports[3]), strconv.Itoa(ports[6])
+	properties := map[string]string{
+		"jobmanager.rpc.address":                   "127.0.0.1",
+		"jobmanager.rpc.port":                      strconv.Itoa(ports[0]),
+		"jobmanager.bind-host":                     "127.0.0.1",
+		"jobmanager.retrieve-taskmanager-hostname": "false",
+		"blob.server.port":                         strconv.Itoa(ports[1]),
+		"rest.address":                             "127.0.0.1",
+		"rest.bind-address":                        "127.0.0.1",
+		"rest.port":                                strconv.Itoa(ports[2]),
+		"rest.bind-port":                           strconv.Itoa(ports[2]),
+		"taskmanager.host":                         "127.0.0.1",
+		"taskmanager.bind-host":                    "127.0.0.1",
+		"taskmanager.numberOfTaskSlots":            strconv.Itoa(orDefault(cfg.Slots, 1)),
+		"io.tmp.dirs":                              c.file("tmp"),
+		"state.checkpoints.dir":                    "file://" + c.file("checkpoints"),
+		"state.savepoints.dir":                     "file://" + c.file("savepoints"),
+
+		// Every class is on the cluster's own class path: those that come with a
+		// job are the same, and need not be loaded a second time.
+		"classloader.resolve-order": "parent-first",
+
+		// A TaskManager is mostly there before the JobManager: it asks again soon,
+		// and not after 10 s. A killed one is missed as soon.
+		"cluster.registration.error-delay": "200",
+		"heartbeat.interval":               "1000",
+		"heartbeat.timeout":                "15000",
+
+		// Flink's scripts would reckon these, and the options of Java with them.
+		"taskmanager.cpu.cores":                      "1.0",
+		"taskmanager.memory.framework.heap.size":     "64m",
+		"taskmanager.memory.task.heap.size":          "384m",
+		"taskmanager.memory.framework.off-heap.size": "64m",
+		"taskmanager.memory.task.off-heap.size":      "128m",
+		"taskmanager.memory.network.min":             "64m",
+		"taskmanager.memory.network.max":             "64m",
+		"taskmanager.memory.managed.size":            "128m",
+		"taskmanager.memory.jvm-metaspace.size":      "256m",
+		"taskmanager.memory.jvm-overhead.min":        "64m",
+		"taskmanager.memory.jvm-overhead.max":        "64m",
+	}
+	maps.Copy(properties, cfg.Properties)
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		value, _ := json.Marshal(properties[name]) // is YAML too
+		fmt.Fprintf(&text, "%s: %s\n", name, value)
+	}
+	for _, folder := range []string{"conf", "tmp"} {
+		if err := os.MkdirAll(c.file(folder), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.write(t, "conf/config.yaml", text.String())
+	c.write(t, "log4j2.properties", log4j)
+}
+
+// log4j leaves out what Flink says of its environment, which is long.
+const log4j = `rootLogger.level = INFO
+rootLogger.appenderRef.out.ref = out
+appender.out.name = out
+appender.out.type = CONSOLE
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d{HH:mm:ss,SSS} %p %c{1} %m%n
+logger.environment.name = org.apache.flink.runtime.entrypoint.ClusterEntrypoint
+logger.environment.level = WARN
+logger.configuration.name = org.apache.flink.configuration.GlobalConfiguration
+logger.configuration.level = WARN
+`
+
+// The options of Java. The JobManager and the job server live too short to gain
+// from Java's second compiler, which takes the machine from the others.
+var (
+	jobManagerOptions  = []string{"-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}
+	jobServerOptions   = []string{"-Xmx700m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}
+	taskManagerOptions = []string{"-Xmx448m", "-XX:+UseSerialGC", "-XX:MaxDirectMemorySize=256m", "-XX:MaxMetaspaceSize=256m"}
+)
+
+// opened is what Flink's own scripts open to it of Java 17.
+var opened = []string{
+	"--add-exports=java.base/sun.net.util=ALL-UNNAMED",
+	"--add-opens=java.base/java.lang=ALL-UNNAMED",
+	"--add-opens=java.base/java.lang.reflect=ALL-UNNAMED",
+	"--add-opens=java.base/java.io=ALL-UNNAMED",
+	"--add-opens=java.base/java.net=ALL-UNNAMED",
+	"--add-opens=java.base/java.nio=ALL-UNNAMED",
+	"--add-opens=java.base/java.text=ALL-UNNAMED",
+	"--add-opens=java.base/java.time=ALL-UNNAMED",
+	"--add-opens=java.base/java.util=ALL-UNNAMED",
+	"--add-opens=java.base/java.util.concurrent=ALL-UNNAMED",
+	"--add-opens=java.base/java.util.concurrent.atomic=ALL-UNNAMED",
+	"--add-opens=java.base/java.util.concurrent.locks=ALL-UNNAMED",
+	"--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+}
+
+func (c *Cluster) file(name string) string { return filepath.Join(c.folder, name) }
+
+func (c *Cluster) write(t testing.TB, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(c.file(name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// java starts a process of a role in the cluster's folder, with a log named
+// after the role and which one it is. It ends with the test.
+func (c *Cluster) java(t testing.TB, role, which string, options []string, class string, args ...string) (*javatest.Process, error) {
+	log, err := os.OpenFile(c.file(role+which+".log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd := c.flink.Command(role, slices.Concat(opened, options, []string{
+		"-Dlog4j2.configurationFile=log4j2.properties",
+		"-Djava.io.tmpdir=" + c.file("tmp"),
+	}), class, args...)
+	cmd.Dir = c.folder
+	cmd.Stdout, cmd.Stderr = log, log
+	p, err := javatest.Spawn(cmd)
+	if err == nil {
+		t.Cleanup(p.Kill)
+	}
+	return p, err
+}
+
+func (c *Cluster) runTaskManager(t testing.TB, i int) {
+	t.Helper()
+	var err error
+	options := append(slices.Clone(taskManagerOptions), "-Djdk.net.hosts.file="+c.file(fmt.Sprintf("hosts%d", i)))
+	c.taskManagers[i], err = c.java(t, "taskmanager", strconv.Itoa(i), options,
+		"org.apache.flink.runtime.taskexecutor.TaskManagerRunner", "--configDir", "conf",
+		"-D", "taskmanager.resource-id="+resource(i))
+	if err != nil {
+		t.Fatalf("the process of TaskManager %d does not start: %v", i, err)
+	}
+}
+
+// resource is how Flink names a TaskManager.
+func resource(i int) string { return "taskmanager" + strconv.Itoa(i) }
+
+// registered is nil if the JobManager knows TaskManager i and has its slots.
+func (c *Cluster) registered(i int) error {
+	if err := c.taskManagers[i].Err(); err != nil {
+		return fatal{fmt.Errorf("TaskManager %d: %w", i, err)}
+	}
+	known, err := c.known()
+	if err == nil && known[resource(i)] == 0 {
+		err = fmt.Errorf("TaskManager %d is not registered", i)
+	}
+	return err
+}
+
+// known returns how many slots the JobManager has of which TaskManager.
+func (c *Cluster) known() (map[string]int, error) {
+	var answer struct {
+		TaskManagers []struct {
+			ID          string
+			SlotsNumber int
+		}
+	}
+	if err := c.get("/taskmanagers", &answer); err != nil {
+		return nil, err
+	}
+	slots := map[string]int{}
+	for _, tm := range answer.TaskManagers {
+		slots[tm.ID] = tm.SlotsNumber
+	}
+	return slots, nil
+}
+
+// get reads an answer of Flink's REST interface.
+func (c *Cluster) get(path string, to any) error {
+	client := http.Client{Timeout: 10 * time.Second}
+	resp, err := client.Get(c.REST() + path)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(resp.Body)
+		return fmt.Errorf("%s: %s: %s", path, resp.Status, text)
+	}
+	return json.NewDecoder(resp.Body).Decode(to)
+}
+
+// A fatal error is one that waiting does not cure.
+type fatal struct{ error }
+
+// await returns when f has no error, and fails the test if that takes too long
+// or the JobManager or the job server ends.
+func (c *Cluster) await(t testing.TB, what string, f func() error) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := f()
+		if err == nil {
+			return
+		}
+		if ended := c.jobManager.Err(); ended != nil {
+			err = fatal{fmt.Errorf("the JobManager: %w", ended)}
+		} else if ended := c.jobServer.Err(); ended != nil {
+			err = fatal{fmt.Errorf("the job server: %w", ended)}
+		}
+		if errors.As(err, new(fatal)) || time.Now().After(deadline) {
+			t.Fatalf("awaiting %s: %v", what, err) // the logs follow
+		}
+		select {
+		case <-tick.C:
+		case <-t.Context().Done():
+			t.Fatalf("awaiting %s: %v, and the test ended", what, err)
+		}
+	}
+}
+
+// Endpoint is the host and port of Beam's job server.
+func (c *Cluster) Endpoint() string { return c.endpoint }
+
+// REST is the address of Flink's REST interface, such as http://127.0.0.1:8081,
+// under which paths such as /jobs are.
+func (c *Cluster) REST() string { return "http://" + c.rest }
+
+// Environment is where a job's Go code has to run, in the terms of
+// graphx.CreateEnvironment: the kind's URN, which is that of an external
+// environment, and the address at which each TaskManager has a worker pool.
+func (c *Cluster) Environment() (urn, config string) {
+	return graphx.URNEnvExternal, net.JoinHostPort(poolHost, c.poolPort)
+}
+
+// Kill ends TaskManager i with SIGKILL and returns when it is gone, though the
+// JobManager need not have missed it yet. It does nothing when it is gone
+// already. Its workers stay, and can go on with what they were about, until
+// the TaskManager is started again or the test ends.
+func (c *Cluster) Kill(i int) { c.taskManagers[i].Kill() }
+
+// StartTaskManager kills TaskManager i if it is alive, and what workers it had,
+// starts it again, and returns when the JobManager has its slots.
+func (c *Cluster) StartTaskManager(t testing.TB, i int) {
+	t.Helper()
+	c.Kill(i)
+	c.pools[i].stop()
+	// The JobManager could still show the one before it.
+	c.await(t, fmt.Sprintf("TaskManager %d to be missed", i), func() error {
+		known, err := c.known()
+		if _, still := known[resource(i)]; still && err == nil {
+			err = errors.New("it is still registered")
+		}
+		return err
+	})
+	c.runTaskManager(t, i)
+	c.await(t, fmt.Sprintf("TaskManager %d to register", i), func() error { return c.registered(i) })
+}
+
+// Workers returns the processes of workers whose TaskManager is alive.
+func (c *Cluster) Workers() (pids []int) {
+	for i, p := range c.pools {
+		if c.taskManagers[i].Err() == nil {
+			pids = append(pids, p.pids()...)
+		}
+	}
+	return pids
+}
+
+// KillWorker ends one of the Workers with SIGKILL, of the TaskManager with the
+// least number, and returns the number that its process had. The test fails if
+// there is none.
+func (c *Cluster) KillWorker(t testing.TB) (pid int) {
+	t.Helper()
+	for i, p := range c.pools {
+		if c.taskManagers[i].Err() == nil {
+			if pid := p.kill(); pid != 0 {
+				return pid
+			}
+		}
+	}
+	t.Fatal("no worker can be killed: none runs for a TaskManager that is alive")
+	return 0
+}
+
+// logs is what the logs of the cluster ended with, and their last complaints.
+func (c *Cluster) logs() string {
+	names, _ := filepath.Glob(c.file("*.log"))
+	more, _ := filepath.Glob(c.file("workers*/*.log"))
+	var out strings.Builder
+	for _, name := range append(names, more...) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			text = []byte(err.Error())
+		}
+		fmt.Fprintf(&out, "%s ended with\n%s\n", filepath.Base(name), digest(string(text)))
+	}
+	return out.String()
+}
+
+// digest is the last lines of a log after the last of the lines before them that
+// tell of errors.
+func digest(log string) string {
+	const tail, complaints = 25, 15
+	lines := strings.Split(javatest.Ending(log, 1<<20), "\n")
+	var errs []string
+	for _, line := range lines[:max(0, len(lines)-tail)] {
+		if strings.Contains(line, " ERROR ") || strings.Contains(line, " WARN ") || strings.HasPrefix(line, "Caused by: ") {
+			errs = append(errs, line)
+		}
+	}
+	chosen := append(errs[max(0, len(errs)-complaints):], lines[max(0, len(lines)-tail):]...)
+	for i, line := range chosen {
+		chosen[i] = "  " + line[:min(len(line), 600)]
+	}
+	return strings.Join(chosen, "\n")
+}

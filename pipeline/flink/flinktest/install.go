@@ -1,0 +1,70 @@
+package flinktest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core"
+
+	"hafvf/connectors/javatest"
+)
+
+// flink is what Maven fetches: Beam's job server and runner, whose dependencies
+// are a Flink cluster but for the state backend, the version of Flink, and what
+// writes logs. Of Beam's newer releases not all artifacts are published there.
+var flink = javatest.Program{
+	Name: "flink-1.19.3-beam-2.62.0",
+	What: "a real Flink cluster",
+	Dependencies: `  <properties><flink>1.19.3</flink></properties>
+  <dependencyManagement><dependencies>
+    <dependency><groupId>org.apache.flink</groupId><artifactId>flink-annotations</artifactId><version>${flink}</version></dependency>
+    <dependency><groupId>org.apache.flink</groupId><artifactId>flink-core</artifactId><version>${flink}</version></dependency>
+    <dependency><groupId>org.apache.flink</groupId><artifactId>flink-java</artifactId><version>${flink}</version></dependency>
+    <dependency><groupId>org.apache.flink</groupId><artifactId>flink-metrics-core</artifactId><version>${flink}</version></dependency>
+    <dependency><groupId>org.apache.flink</groupId><artifactId>flink-runtime</artifactId><version>${flink}</version></dependency>
+    <dependency><groupId>org.apache.flink</groupId><artifactId>flink-streaming-java</artifactId><version>${flink}</version></dependency>
+  </dependencies></dependencyManagement>
+  <dependencies>
+    <dependency><groupId>org.apache.beam</groupId><artifactId>beam-runners-flink-1.19</artifactId><version>2.62.0</version></dependency>
+    <dependency><groupId>org.apache.flink</groupId><artifactId>flink-clients</artifactId><version>${flink}</version></dependency>
+    <dependency><groupId>org.apache.flink</groupId><artifactId>flink-statebackend-rocksdb</artifactId><version>${flink}</version></dependency>
+    <dependency><groupId>org.apache.logging.log4j</groupId><artifactId>log4j-core</artifactId><version>2.17.1</version></dependency>
+    <dependency><groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId><version>2.17.1</version></dependency>
+  </dependencies>
+`,
+	Rehearse: func(t testing.TB, in javatest.Installation) {
+		c := start(t, in, "", Config{TaskManagers: 1})
+		for _, p := range []*javatest.Process{c.taskManagers[0], c.jobServer, c.jobManager} {
+			p.End()
+		}
+	},
+}
+
+// boot returns the program of Beam's Go SDK that fetches a job's binary and runs
+// it as a worker, of the version that this test is built with.
+func boot(t testing.TB) string {
+	t.Helper()
+	cache, unlock := javatest.Cache(t)
+	defer unlock()
+	program := filepath.Join(cache, fmt.Sprintf("beam-boot-%s-%s-%s", core.SdkVersion, runtime.Version(), runtime.GOARCH))
+	if _, err := os.Stat(program); err == nil {
+		return program
+	}
+	golang, err := exec.LookPath("go")
+	if err != nil {
+		javatest.Missing(t, flink.What, "Go, in PATH", err)
+	}
+	t.Log("building the boot program of Beam's SDK, once")
+	out, err := exec.Command(golang, "build", "-o", program+".new", "github.com/apache/beam/sdks/v2/go/container").CombinedOutput()
+	if err != nil {
+		t.Fatalf("the boot program of Beam's SDK cannot be built: %v\n%s", err, out)
+	}
+	if err := os.Rename(program+".new", program); err != nil {
+		t.Fatal(err)
+	}
+	return program
+}
