@@ -23,7 +23,8 @@ const copyDependencies = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1
 
 // A Program is a Java program for tests, of fixed versions.
 type Program struct {
-	// Name is of a file, with the version, such as kafka-3.9.1.
+	// Name is of a file, with the version, such as kafka-3.9.1. It may have
+	// slashes.
 	Name string
 	// What names the program in messages: "Kafka" or "a Flink cluster".
 	What string
@@ -60,6 +61,9 @@ func Install(t testing.TB, p Program) Installation {
 	defer unlock()
 	in := Installation{java: java}
 	in.base = filepath.Join(cache, fmt.Sprintf("%s-%.4x", p.Name, sha256.Sum256([]byte(p.pom()))))
+	if err := os.MkdirAll(filepath.Dir(in.base), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := os.Stat(in.base); err != nil {
 		fetch(t, p, cache, in.base)
 	}

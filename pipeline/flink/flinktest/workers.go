@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -149,7 +148,8 @@ func (w *worker) clean() {
 		select {
 		case <-w.shell.Exited():
 			if program != "" {
-				os.RemoveAll(filepath.Dir(program))
+				os.Remove(program)
+				os.Remove(filepath.Dir(program))
 			}
 			return
 		case <-tick.C:
@@ -161,8 +161,7 @@ func (w *worker) clean() {
 // if there is none.
 func (w *worker) harness() (pid int, program string) {
 	for pid, program := range groupMembers(w.shell.PID()) {
-		folder, name := filepath.Split(program)
-		if name == "worker" && strings.HasPrefix(filepath.Base(folder), "bin") { // boot's names
+		if name := filepath.Base(program); name == "worker" { // as boot calls it
 			return pid, program
 		}
 	}
