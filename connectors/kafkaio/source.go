@@ -143,6 +143,11 @@ func (fn *readFn) CreateInitialRestriction(name []byte) (restriction, error) {
 	return rest, err
 }
 
+// SplitRestriction splits nothing: the readers are elements.
+func (fn *readFn) SplitRestriction(_ []byte, rest restriction) []restriction {
+	return []restriction{rest}
+}
+
 func (fn *readFn) RestrictionSize([]byte, restriction) float64 { return 1 }
 
 func (fn *readFn) CreateTracker(r restriction) *sdf.LockRTracker {

@@ -1,18 +1,7 @@
 // Package flinktest starts a Flink cluster for tests, as Java processes on
 // loopback: a JobManager, TaskManagers, and Beam's job server, which takes
-// pipelines. Workers of the Go SDK are processes that the TaskManagers have
-// started by the cluster's worker pool (see Cluster.Environment).
-//
-// A worker runs the binary that was submitted. If that is the test's own, its
-// TestMain has to become a worker when it is asked to:
-//
-//	import _ "github.com/apache/beam/sdks/v2/go/pkg/beam/core/runtime/harness/init"
-//
-//	func TestMain(m *testing.M) {
-//		flag.Parse()
-//		beam.Init() // does not return in a worker
-//		os.Exit(m.Run())
-//	}
+// pipelines. The workers beside the TaskManagers are the test's own to start, at
+// Cluster.Workers.
 //
 // Tests share a cluster by being subtests of the test that started it; every
 // function takes the t of the test that calls it, so that a failure is that
@@ -35,8 +24,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/runtime/graphx"
 
 	"hafvf/connectors/javatest"
 )
@@ -67,28 +54,26 @@ type Cluster struct {
 
 	jobManager, jobServer *javatest.Process
 	taskManagers          []*javatest.Process
-	pools                 []*pool // by TaskManager
-	poolPort              string
+	workers               []string // by TaskManager
+	workerPort            string
 }
 
 // Start starts a cluster on free ports of the loopback and returns when all of
-// its slots are offered and the job server serves. All processes, workers
-// included, end with the test, and also when the test's process dies. If the
+// its slots are offered and the job server serves. All processes end with the test,
+// and also when the test's process dies. If the
 // test failed, it then says what their logs ended with.
 //
-// The jars are fetched by Maven once, into the user's cache folder, and the
-// SDK's boot program is built there. Without Java, Maven or Linux the test is
+// The jars are fetched by Maven once, into the user's cache folder. Without Java, Maven or Linux the test is
 // skipped, or fails where the environment has CI=true.
 func Start(t testing.TB, cfg Config) *Cluster {
 	t.Helper()
 	if runtime.GOOS != "linux" {
-		javatest.Missing(t, flink.What, "Linux", errors.New("workers are found by /proc"))
+		javatest.Missing(t, flink.What, "Linux", errors.New("each TaskManager needs a loopback address of its own"))
 	}
-	return start(t, javatest.Install(t, flink), boot(t), cfg)
+	return start(t, javatest.Install(t, flink), cfg)
 }
 
-// start starts a cluster, without workers if there is no boot program.
-func start(t testing.TB, in javatest.Installation, boot string, cfg Config) *Cluster {
+func start(t testing.TB, in javatest.Installation, cfg Config) *Cluster {
 	t.Helper()
 	c := &Cluster{flink: in, folder: t.TempDir()}
 	t.Cleanup(func() {
@@ -100,14 +85,11 @@ func start(t testing.TB, in javatest.Installation, boot string, cfg Config) *Clu
 	c.configure(t, cfg, ports)
 	c.taskManagers = make([]*javatest.Process, max(1, orDefault(cfg.TaskManagers, 2)))
 	for i := range c.taskManagers {
-		// Workers are numbered by each TaskManager anew, so that each has to have
-		// a pool to itself. A job has one address for all: it is a name, which each
-		// TaskManager looks up in a file of its own.
+		// A job has one address of the worker for all TaskManagers: it is a name,
+		// which each looks up in a file of its own.
 		ip := "127.0.0." + strconv.Itoa(i+2)
-		c.write(t, fmt.Sprintf("hosts%d", i), ip+" "+poolHost+"\n127.0.0.1 localhost\n127.0.0.1 "+hostname()+"\n")
-		if boot != "" {
-			c.pools = append(c.pools, startPool(t, boot, c.file(fmt.Sprintf("workers%d", i)), net.JoinHostPort(ip, c.poolPort)))
-		}
+		c.write(t, fmt.Sprintf("hosts%d", i), ip+" "+workerHost+"\n127.0.0.1 localhost\n127.0.0.1 "+hostname()+"\n")
+		c.workers = append(c.workers, net.JoinHostPort(ip, c.workerPort))
 	}
 	var err error
 	if c.jobManager, err = c.java(t, "jobmanager", "", jobManagerOptions,
@@ -149,8 +131,8 @@ func orDefault(n, without int) int {
 	return n
 }
 
-// poolHost is the name under which a TaskManager finds its worker pool.
-const poolHost = "workers"
+// workerHost is the name under which a TaskManager finds its worker.
+const workerHost = "worker"
 
 func hostname() string {
 	name, err := os.Hostname()
@@ -164,7 +146,7 @@ func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(
 
 func (c *Cluster) configure(t testing.TB, cfg Config, ports []int) {
 	t.Helper()
-	c.rest, c.endpoint, c.poolPort = local(ports[2]), local(ports[3]), strconv.Itoa(ports[6])
+	c.rest, c.endpoint, c.workerPort = local(ports[2]), local(ports[3]), strconv.Itoa(ports[6])
 	properties := map[string]string{
 		"jobmanager.rpc.address":                   "127.0.0.1",
 		"jobmanager.rpc.port":                      strconv.Itoa(ports[0]),
@@ -386,25 +368,21 @@ func (c *Cluster) Endpoint() string { return c.endpoint }
 // under which paths such as /jobs are.
 func (c *Cluster) REST() string { return "http://" + c.rest }
 
-// Environment is where a job's Go code has to run, in the terms of
-// graphx.CreateEnvironment: the kind's URN, which is that of an external
-// environment, and the address at which each TaskManager has a worker pool.
-func (c *Cluster) Environment() (urn, config string) {
-	return graphx.URNEnvExternal, net.JoinHostPort(poolHost, c.poolPort)
-}
+// Worker is the address at which each TaskManager looks for the worker beside it.
+func (c *Cluster) Worker() string { return net.JoinHostPort(workerHost, c.workerPort) }
+
+// Workers are the addresses that the workers have to listen on, by TaskManager.
+func (c *Cluster) Workers() []string { return c.workers }
 
 // Kill ends TaskManager i with SIGKILL and returns when it is gone, though the
 // JobManager need not have missed it yet. It does nothing when it is gone
-// already. Its workers stay, and can go on with what they were about, until
-// the TaskManager is started again or the test ends.
+// already.
 func (c *Cluster) Kill(i int) { c.taskManagers[i].Kill() }
 
-// StartTaskManager kills TaskManager i if it is alive, and what workers it had,
-// starts it again, and returns when the JobManager has its slots.
+// StartTaskManager kills TaskManager i if it is alive, starts it again, and returns when the JobManager has its slots.
 func (c *Cluster) StartTaskManager(t testing.TB, i int) {
 	t.Helper()
 	c.Kill(i)
-	c.pools[i].stop()
 	// The JobManager could still show the one before it.
 	c.await(t, fmt.Sprintf("TaskManager %d to be missed", i), func() error {
 		known, err := c.known()
@@ -417,38 +395,11 @@ func (c *Cluster) StartTaskManager(t testing.TB, i int) {
 	c.await(t, fmt.Sprintf("TaskManager %d to register", i), func() error { return c.registered(i) })
 }
 
-// Workers returns the processes of workers whose TaskManager is alive.
-func (c *Cluster) Workers() (pids []int) {
-	for i, p := range c.pools {
-		if c.taskManagers[i].Err() == nil {
-			pids = append(pids, p.pids()...)
-		}
-	}
-	return pids
-}
-
-// KillWorker ends one of the Workers with SIGKILL, of the TaskManager with the
-// least number, and returns the number that its process had. The test fails if
-// there is none.
-func (c *Cluster) KillWorker(t testing.TB) (pid int) {
-	t.Helper()
-	for i, p := range c.pools {
-		if c.taskManagers[i].Err() == nil {
-			if pid := p.kill(); pid != 0 {
-				return pid
-			}
-		}
-	}
-	t.Fatal("no worker can be killed: none runs for a TaskManager that is alive")
-	return 0
-}
-
 // logs is what the logs of the cluster ended with, and their last complaints.
 func (c *Cluster) logs() string {
 	names, _ := filepath.Glob(c.file("*.log"))
-	more, _ := filepath.Glob(c.file("workers*/*.log"))
 	var out strings.Builder
-	for _, name := range append(names, more...) {
+	for _, name := range names {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			text = []byte(err.Error())

@@ -1,14 +1,7 @@
 package flinktest
 
 import (
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
 	"testing"
-
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/core"
 
 	"hafvf/connectors/javatest"
 )
@@ -41,34 +34,9 @@ var flink = javatest.Program{
   </dependencies>
 `,
 	Rehearse: func(t testing.TB, in javatest.Installation) {
-		c := start(t, in, "", Config{TaskManagers: 1})
+		c := start(t, in, Config{TaskManagers: 1})
 		for _, p := range []*javatest.Process{c.taskManagers[0], c.jobServer, c.jobManager} {
 			p.End()
 		}
 	},
-}
-
-// boot returns the program of Beam's Go SDK that fetches a job's binary and runs
-// it as a worker, of the version that this test is built with.
-func boot(t testing.TB) string {
-	t.Helper()
-	cache, unlock := javatest.Cache(t)
-	defer unlock()
-	program := filepath.Join(cache, fmt.Sprintf("beam-boot-%s-%s-%s", core.SdkVersion, runtime.Version(), runtime.GOARCH))
-	if _, err := os.Stat(program); err == nil {
-		return program
-	}
-	golang, err := exec.LookPath("go")
-	if err != nil {
-		javatest.Missing(t, flink.What, "Go, in PATH", err)
-	}
-	t.Log("building the boot program of Beam's SDK, once")
-	out, err := exec.Command(golang, "build", "-o", program+".new", "github.com/apache/beam/sdks/v2/go/container").CombinedOutput()
-	if err != nil {
-		t.Fatalf("the boot program of Beam's SDK cannot be built: %v\n%s", err, out)
-	}
-	if err := os.Rename(program+".new", program); err != nil {
-		t.Fatal(err)
-	}
-	return program
 }
