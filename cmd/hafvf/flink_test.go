@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -62,6 +63,8 @@ func TestFlink(t *testing.T) {
 	code, stdout, stderr := program(t, "", "", "status", s.config(t, "first", "", "", ""))
 	t.Log(code, stdout, stderr)
 	t.Log(d.log.String())
+	dump, _ := exec.Command("sh", "-c", fmt.Sprintf("cd /tmp; J=$(curl -s %[1]s/jobs/overview | grep -o '\"jid\":\"[0-9a-f]*' | cut -d'\"' -f4); for V in $(curl -s %[1]s/jobs/$J | grep -o '\"id\":\"[0-9a-f]*' | cut -d'\"' -f4 | sort -u); do curl -s %[1]s/jobs/$J/vertices/$V/subtasks/metrics; echo; curl -s %[1]s/jobs/$J/vertices/$V/metrics; echo; done; curl -s %[1]s/jobs/$J; curl -s %[1]s/jobs/$J/accumulators", s.REST())).CombinedOutput()
+	os.WriteFile("/tmp/flink-metrics.txt", dump, 0o600)
 	code, stdout, stderr = program(t, "", "", "stop", "--savepoint", s.config(t, "first", "", "", ""))
 	t.Log(code, stdout, stderr)
 	t.Fail()

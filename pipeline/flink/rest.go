@@ -136,24 +136,25 @@ func (e *restError) Error() string { return "Flink: " + e.text }
 // jar is built for one.
 const Flink = "1.19"
 
-// check finds out, before a job is submitted, whether it can run.
-func (c *Cluster) check(ctx context.Context, o Options) error {
+// check finds out, before a job is submitted, whether it can run, and which jobs
+// there are.
+func (c *Cluster) check(ctx context.Context, o Options) ([]listed, error) {
 	var config struct {
 		Version string `json:"flink-version"`
 	}
 	if err := c.call(ctx, "GET", "/config", nil, &config); err != nil {
-		return err
+		return nil, err
 	}
 	if !strings.HasPrefix(config.Version, Flink+".") {
-		return fmt.Errorf("the cluster at %s has Flink %s, and the job server is for Flink %s", c.REST, config.Version, Flink)
+		return nil, fmt.Errorf("the cluster at %s has Flink %s, and the job server is for Flink %s", c.REST, config.Version, Flink)
 	}
 	jobs, err := c.jobs(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, j := range jobs {
 		if j.Name == o.Name && !slices.Contains(ended, j.State) {
-			return fmt.Errorf("a job %s runs already, %s: stop it first (hafvf stop), or give this one another name (runner.job)", o.Name, j.ID)
+			return nil, fmt.Errorf("a job %s runs already, %s: stop it first (hafvf stop), or give this one another name (runner.job)", o.Name, j.ID)
 		}
 	}
 	var have struct {
@@ -162,13 +163,13 @@ func (c *Cluster) check(ctx context.Context, o Options) error {
 		Free         int `json:"slots-available"`
 	}
 	if err := c.call(ctx, "GET", "/overview", nil, &have); err != nil {
-		return err
+		return nil, err
 	}
 	if have.Free < o.Parallelism {
-		return fmt.Errorf("the cluster at %s has %d free slots of %d, on %d TaskManagers, and the job takes %d (runner.parallelism): start more TaskManagers or stop another job",
+		return nil, fmt.Errorf("the cluster at %s has %d free slots of %d, on %d TaskManagers, and the job takes %d (runner.parallelism): start more TaskManagers or stop another job",
 			c.REST, have.Free, have.Total, have.TaskManagers, o.Parallelism)
 	}
-	return nil
+	return jobs, nil
 }
 
 type listed struct {
@@ -213,7 +214,11 @@ func (j *Job) Status(ctx context.Context) (s Status, err error) {
 		Timestamps map[string]int64
 		Vertices   []Vertex
 	}
-	if err := j.call(ctx, "GET", "", nil, &job); err != nil {
+	var refused *restError
+	switch err := j.call(ctx, "GET", "", nil, &job); {
+	case errors.As(err, &refused) && strings.Contains(refused.text, "initializing"):
+		return Status{State: "INITIALIZING"}, nil
+	case err != nil:
 		return s, err
 	}
 	s.State, s.Since, s.Vertices = job.State, time.UnixMilli(job.Timestamps[job.State]), job.Vertices
@@ -275,7 +280,7 @@ func (j *Job) Counters(ctx context.Context, namespace string) (map[string]int64,
 		}
 		var ids []string
 		for _, m := range known {
-			if strings.Contains(m.ID, "."+namespace+".") {
+			if strings.Contains(m.ID, "."+namespace+"_") {
 				ids = append(ids, m.ID)
 			}
 		}
@@ -290,7 +295,7 @@ func (j *Job) Counters(ctx context.Context, namespace string) (map[string]int64,
 			return nil, err
 		}
 		for _, v := range values {
-			sums[v.ID[strings.LastIndexByte(v.ID, '.')+1:]] += int64(v.Sum)
+			sums[v.ID[strings.LastIndex(v.ID, "."+namespace+"_")+len(namespace)+2:]] += int64(v.Sum)
 		}
 	}
 	return sums, nil

@@ -6,9 +6,8 @@ package flink
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
+	"slices"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -121,7 +120,8 @@ const submitTimeout = 2 * time.Minute
 // Submit hands p to the cluster, and returns when Flink has the job. What is wrong
 // with the job once it runs, Follow tells.
 func (c *Cluster) Submit(ctx context.Context, p *beam.Pipeline, o Options) (*Job, error) {
-	if err := c.check(ctx, o); err != nil {
+	known, err := c.check(ctx, o)
+	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, submitTimeout)
@@ -148,10 +148,7 @@ func (c *Cluster) Submit(ctx context.Context, p *beam.Pipeline, o Options) (*Job
 	if err != nil {
 		return nil, c.refused(err)
 	}
-	if err := c.handedOver(ctx, server, running.GetJobId()); err != nil {
-		return nil, err
-	}
-	return c.Find(ctx, o.Name)
+	return c.handedOver(ctx, server, running.GetJobId(), o.Name, known)
 }
 
 // dialTimeout bounds how long a server may take to answer at all.
@@ -185,35 +182,42 @@ func (c *Cluster) refused(err error) error {
 	return fmt.Errorf("the job server at %s refuses the job: %s", c.Endpoint, plain(s.Message()))
 }
 
-// handedOver waits until the job server has translated the job and Flink has it.
-func (c *Cluster) handedOver(ctx context.Context, server jobpb.JobServiceClient, id string) error {
-	stream, err := server.GetMessageStream(ctx, &jobpb.JobMessagesRequest{JobId: id})
-	if err != nil {
-		return c.refused(err)
-	}
-	var last string
-	failed := false
+// handedOver waits until the job server has translated the job and Flink has it:
+// a job of that name that was not known before.
+func (c *Cluster) handedOver(ctx context.Context, server jobpb.JobServiceClient, id, name string, known []listed) (*Job, error) {
 	for {
-		in, err := stream.Recv()
-		switch {
-		case errors.Is(err, io.EOF) && !failed:
-			return nil
-		case errors.Is(err, io.EOF):
-			return fmt.Errorf("Flink did not take the job: %s", plain(last))
-		case err != nil:
-			return c.refused(err)
+		jobs, err := c.jobs(ctx)
+		if err != nil {
+			return nil, err
 		}
+		for _, j := range jobs {
+			if j.Name == name && !slices.ContainsFunc(known, func(k listed) bool { return k.ID == j.ID }) {
+				return &Job{ID: j.ID, Name: name, cluster: c}, nil
+			}
+		}
+		state, err := server.GetState(ctx, &jobpb.GetJobStateRequest{JobId: id})
+		if err != nil {
+			return nil, c.refused(err)
+		}
+		if state.GetState() == jobpb.JobState_FAILED {
+			return nil, c.failure(ctx, server, id)
+		}
+		if err := sleep(ctx, poll); err != nil {
+			return nil, fmt.Errorf("Flink has not got the job from the job server after %v: %w", submitTimeout, err)
+		}
+	}
+}
+
+// failure is what the job server's last error says.
+func (c *Cluster) failure(ctx context.Context, server jobpb.JobServiceClient, id string) error {
+	stream, err := server.GetMessageStream(ctx, &jobpb.JobMessagesRequest{JobId: id})
+	last := "the job server does not say why"
+	for err == nil {
+		var in *jobpb.JobMessagesResponse
+		in, err = stream.Recv()
 		if m := in.GetMessageResponse(); m.GetImportance() >= jobpb.JobMessage_JOB_MESSAGE_ERROR {
 			last = m.GetMessageText()
 		}
-		switch in.GetStateResponse().GetState() {
-		case jobpb.JobState_FAILED:
-			failed = true
-		case jobpb.JobState_DONE, jobpb.JobState_CANCELLED:
-			return nil
-		}
-		if failed && last != "" {
-			return fmt.Errorf("Flink did not take the job: %s", plain(last))
-		}
 	}
+	return fmt.Errorf("Flink did not take the job: %s", words(last))
 }

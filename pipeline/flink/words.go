@@ -42,7 +42,7 @@ func plain(trace string) string {
 	if i := strings.LastIndex(trace, "Caused by: "); i >= 0 {
 		text = trace[i+len("Caused by: "):]
 	}
-	text = firstParagraph(text)
+	text = strings.TrimPrefix(firstParagraph(text), "<Exception on server side:\n")
 	for {
 		// java.lang.RuntimeException: what was the matter
 		class, rest, ok := strings.Cut(text, ": ")
