@@ -1,20 +1,29 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"hafvf/connectors/kafkaio/kafkatest"
+	"hafvf/pipeline/flink"
 	"hafvf/pipeline/flink/flinktest"
 )
 
 // A site is a Kafka broker and a Flink cluster with the program as its workers.
 type site struct {
 	*flinktest.Cluster
+	flink   flink.Cluster
 	broker  *kafkatest.Broker
 	workers []*daemon
 }
@@ -22,8 +31,10 @@ type site struct {
 func startSite(t *testing.T, cfg flinktest.Config) *site {
 	t.Helper()
 	s := &site{broker: kafkatest.Start(t, kafkatest.Config{}), Cluster: flinktest.Start(t, cfg)}
-	for _, addr := range s.Workers() {
-		s.workers = append(s.workers, daemonize(t, nil, "worker", "--address", addr))
+	s.flink = flink.Cluster{Endpoint: s.Endpoint(), REST: s.REST()}
+	for i := range s.Workers() {
+		s.workers = append(s.workers, nil)
+		s.startWorker(t, i)
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -35,12 +46,21 @@ func startSite(t *testing.T, cfg flinktest.Config) *site {
 	return s
 }
 
-// config writes a config of a job that reads the topic in; more stands at its end.
+// startWorker starts the worker beside TaskManager i, as what supervises it would.
+func (s *site) startWorker(t *testing.T, i int) {
+	t.Helper()
+	w := daemonize(t, nil, "worker", "--address", s.Workers()[i])
+	w.eventually(t, "the worker listens", func() bool { return strings.Contains(w.log.String(), "listens") })
+	s.workers[i] = w
+}
+
+// config writes a config of a job, named as its topics; settings of the source and
+// the runner are added, and more at its end.
 func (s *site) config(t *testing.T, job, source, runner, more string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), job+".yaml")
 	text := fmt.Sprintf(`model: {family: normal}
-source: {kafka: {brokers: ["%s"], topics: [in]%s}}
+source: {kafka: {brokers: ["%s"], topics: [%[3]s-in]%[2]s}}
 sink: {kafka: {topic: %[3]s-out}}
 dead_letter: {kafka: {topic: %[3]s-rejected}}
 runner: {name: flink, endpoint: "%[4]s", rest: "%[5]s", worker: "%[6]s", job: %[3]s, checkpoint_interval: 1s%[7]s}
@@ -52,20 +72,262 @@ runner: {name: flink, endpoint: "%[4]s", rest: "%[5]s", worker: "%[6]s", job: %[
 	return path
 }
 
+const detecting = "detect: true\nalerts: {kafka: {topic: %s-alerts}}\n"
+
+// feed writes observations to a job's topic, a thousand at a time, over some time.
+func (s *site) feed(t *testing.T, job string, n, keys int, over time.Duration) (fed <-chan error) {
+	t.Helper()
+	s.broker.CreateTopic(t, job+"-in", 8, nil)
+	records := observations(n, keys, 11)
+	for _, r := range records {
+		r.Topic = job + "-in"
+	}
+	producer, err := kgo.NewClient(kgo.SeedBrokers(s.broker.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(producer.Close)
+	done := make(chan error, 1)
+	go func() {
+		for i := 0; i < n; i += 1000 {
+			if err := producer.ProduceSync(context.Background(), records[i:min(i+1000, n)]...).FirstErr(); err != nil {
+				done <- err
+				return
+			}
+			time.Sleep(over * 1000 / time.Duration(n))
+		}
+		done <- nil
+	}()
+	return done
+}
+
+// leaves makes sure that a failed test leaves no job to those after it.
+func (s *site) leaves(t *testing.T, cfg string) {
+	t.Cleanup(func() {
+		if t.Failed() {
+			program(t, "", "", "stop", cfg)
+		}
+	})
+}
+
+// status asks after a job.
+func (s *site) status(t *testing.T, name string) flink.Status {
+	t.Helper()
+	job, err := s.flink.Find(t.Context(), name)
+	if err != nil {
+		return flink.Status{State: err.Error()}
+	}
+	status, err := job.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status
+}
+
+// await waits until the job's state is as it has to be.
+func (s *site) await(t *testing.T, d *daemon, name, what string, holds func(flink.Status) bool) (is flink.Status) {
+	t.Helper()
+	d.eventually(t, what, func() bool {
+		is = s.status(t, name)
+		return holds(is)
+	})
+	return is
+}
+
+// complete waits until a job has written an estimate or a reject of every record,
+// and compares all that it wrote with a run of the embedded runner without faults.
+func (s *site) complete(t *testing.T, d *daemon, job, more string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "whole.yaml")
+	text := fmt.Sprintf(`model: {family: normal}
+source: {kafka: {brokers: ["%[1]s"], topics: [%[2]s-in], bounded: true}}
+sink: {kafka: {topic: %[2]s-whole-out}}
+dead_letter: {kafka: {topic: %[2]s-whole-rejected}}
+%[3]s`, s.broker.Addr(), job, strings.ReplaceAll(more, job+"-", job+"-whole-"))
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := program(t, "", "", "run", path); code != 0 {
+		t.Fatal(stderr)
+	}
+	topics := []string{"out", "rejected"}
+	if strings.Contains(more, "alerts") {
+		topics = append(topics, "alerts")
+	}
+	for _, topic := range topics {
+		want, _ := byID(t, s.broker.Client, job+"-whole-"+topic)
+		var got map[string]string
+		var repeats int
+		d.eventually(t, "all of "+topic+" is written", func() bool {
+			got, repeats = byID(t, s.broker.Client, job+"-"+topic)
+			return len(got) >= len(want)
+		})
+		lost, different := 0, 0
+		for id, value := range want {
+			switch g, ok := got[id]; {
+			case !ok:
+				lost++
+			case g != value:
+				different++
+			}
+		}
+		t.Logf("%s: %d by id, %d repeats, %d lost, %d different", topic, len(got), repeats, lost, different)
+		if lost > 0 || different > 0 || len(got) != len(want) || len(got) == 0 {
+			t.Errorf("%s: %d lost, %d different, %d in place of %d", topic, lost, different, len(got), len(want))
+		}
+	}
+}
+
 func TestFlink(t *testing.T) {
 	s := startSite(t, flinktest.Config{})
-	s.broker.CreateTopic(t, "in", 8, nil)
-	s.broker.Produce(t, observations(20_000, 100, 3)...)
-	d := daemonize(t, nil, "run", s.config(t, "first", "", ", parallelism: 2", "detect: true\nalerts: {kafka: {topic: first-alerts}}"))
-	time.Sleep(30 * time.Second)
-	out, repeats := byID(t, s.broker.Client, "first-out")
-	t.Log(len(out), repeats)
-	code, stdout, stderr := program(t, "", "", "status", s.config(t, "first", "", "", ""))
-	t.Log(code, stdout, stderr)
-	t.Log(d.log.String())
-	dump, _ := exec.Command("sh", "-c", fmt.Sprintf("cd /tmp; J=$(curl -s %[1]s/jobs/overview | grep -o '\"jid\":\"[0-9a-f]*' | cut -d'\"' -f4); for V in $(curl -s %[1]s/jobs/$J | grep -o '\"id\":\"[0-9a-f]*' | cut -d'\"' -f4 | sort -u); do curl -s %[1]s/jobs/$J/vertices/$V/subtasks/metrics; echo; curl -s %[1]s/jobs/$J/vertices/$V/metrics; echo; done; curl -s %[1]s/jobs/$J; curl -s %[1]s/jobs/$J/accumulators", s.REST())).CombinedOutput()
-	os.WriteFile("/tmp/flink-metrics.txt", dump, 0o600)
-	code, stdout, stderr = program(t, "", "", "stop", "--savepoint", s.config(t, "first", "", "", ""))
-	t.Log(code, stdout, stderr)
-	t.Fail()
+	t.Run("kills", s.kills)
+	t.Run("savepoints", s.savepoints)
+	t.Run("errors", s.errors)
+}
+
+var readingAt = regexp.MustCompile(`msg=reading reader=\d+ at="?([^"\n]+)`)
+
+// kills ends TaskManagers and a worker at random moments: Flink restores the job
+// from a checkpoint, and with repeats dropped by id the outputs are those of a run
+// without faults.
+func (s *site) kills(t *testing.T) {
+	n, keys, faults, over := 30_000, 300, 2, 40*time.Second
+	if *long {
+		n, keys, faults, over = 400_000, 3_000, 4, 4*time.Minute
+	}
+	more := fmt.Sprintf(detecting, "killed")
+	fed := s.feed(t, "killed", n, keys, over)
+	cfg := s.config(t, "killed", "", ", parallelism: 2", more)
+	d := daemonize(t, nil, "run", cfg)
+	s.leaves(t, cfg)
+	var before flink.Status
+	for i := range faults {
+		seen := before.Completed
+		before = s.await(t, d, "killed", "three checkpoints are complete", func(is flink.Status) bool {
+			return is.State == "RUNNING" && is.Completed >= seen+3
+		})
+		time.Sleep(rand.N(2 * time.Second))
+		marks := make([]int, len(s.workers))
+		for j, w := range s.workers {
+			marks[j] = len(w.log.String())
+		}
+		if i == faults-1 {
+			s.workers[1].kill()
+			s.startWorker(t, 1)
+			marks[1] = 0
+		} else {
+			s.Kill(i % 2)
+			s.StartTaskManager(t, i%2)
+		}
+		restored := s.await(t, d, "killed", "the job is restored", func(is flink.Status) bool {
+			return is.State == "RUNNING" && is.Restored > before.Restored
+		})
+		t.Logf("fault %d: restored %d times, after %d checkpoints; %s", i+1, restored.Restored, restored.Completed, restored.Cause)
+		// Readers begin where they were, beyond the partitions' beginnings. One in a
+		// worker that stayed may have read nothing since.
+		d.eventually(t, "the source goes on", func() bool {
+			positions := ""
+			for j, w := range s.workers {
+				for _, m := range readingAt.FindAllStringSubmatch(w.log.String()[marks[j]:], -1) {
+					positions += " " + m[1]
+				}
+			}
+			if regexp.MustCompile(`-0( |$)`).MatchString(positions) {
+				t.Fatalf("after the restart the source reads from the beginning of a partition:%s", positions)
+			}
+			return strings.Contains(positions, "killed-in-")
+		})
+	}
+	if err := <-fed; err != nil {
+		t.Fatal(err)
+	}
+	s.complete(t, d, "killed", more)
+	code, stdout, stderr := program(t, "", "", "status", cfg)
+	if code != 0 || !strings.Contains(stdout, "RUNNING") || !strings.Contains(stdout, "changes") {
+		t.Errorf("status: exit %d\n%s%s", code, stdout, stderr)
+	}
+	if code, _, stderr := program(t, "", "", "stop", cfg); code != 0 {
+		t.Error(stderr)
+	}
+	d.ends(t, 0)
+}
+
+// savepoints stops a job twice in mid-run, and resumes it at the same and at
+// another parallelism.
+func (s *site) savepoints(t *testing.T) {
+	more := fmt.Sprintf(detecting, "saved")
+	fed := s.feed(t, "saved", 30_000, 300, 30*time.Second)
+	var savepoint string
+	for i, parallelism := range []int{2, 2, 1} {
+		cfg := s.config(t, "saved", "", fmt.Sprintf(", parallelism: %d", parallelism), more)
+		args := []string{"run", cfg}
+		if savepoint != "" {
+			args = append(args, "--savepoint", savepoint)
+		}
+		d := daemonize(t, nil, args...)
+		s.leaves(t, cfg)
+		s.await(t, d, "saved", "the job runs", func(is flink.Status) bool { return is.State == "RUNNING" && is.Completed > 1 })
+		if i == 2 {
+			if err := <-fed; err != nil {
+				t.Fatal(err)
+			}
+			s.complete(t, d, "saved", more)
+		}
+		code, stdout, stderr := program(t, "", "", "stop", "--savepoint", cfg)
+		if savepoint = strings.TrimSpace(stdout); code != 0 || savepoint == "" {
+			t.Fatalf("exit %d: %s", code, stderr)
+		}
+		d.ends(t, 0)
+	}
+	// A state of another filter is not read.
+	other := s.config(t, "saved", "", "", "levels: []\ntop: 0.5\n")
+	s.fails(t, []string{"run", other, "--savepoint", savepoint}, "the savepoint is of another config")
+	s.fails(t, []string{"run", other, "--savepoint", savepoint + "-none"}, "there is no savepoint there")
+}
+
+// fails runs the program, which has to exit with 1, within half a minute, and say
+// why.
+func (s *site) fails(t *testing.T, args []string, why string) {
+	t.Helper()
+	begin := time.Now()
+	d := daemonize(t, nil, args...)
+	d.ends(t, exitFailed)
+	t.Logf("%.1f s: %s", time.Since(begin).Seconds(), d.log.String())
+	if !strings.Contains(d.log.String(), why) {
+		t.Errorf("does not say %q:\n%s", why, d.log.String())
+	}
+	if strings.Contains(d.log.String(), "\tat ") || strings.Count(d.log.String(), "hafvf: ") != 1 {
+		t.Errorf("a stack trace instead of words:\n%s", d.log.String())
+	}
+}
+
+// errors: what is wrong with a cluster is said in words.
+func (s *site) errors(t *testing.T) {
+	s.broker.CreateTopic(t, "wrong-in", 1, nil)
+	run := func(set ...string) []string {
+		args := []string{"run", s.config(t, "wrong", "", "", "")}
+		for _, v := range set {
+			args = append(args, "--set", v)
+		}
+		return args
+	}
+	s.fails(t, run("runner.endpoint=127.0.0.1:1"), "no job server of Beam answers at 127.0.0.1:1")
+	s.fails(t, run("runner.endpoint="+strings.TrimPrefix(s.REST(), "http://")), "no job server of Beam")
+	s.fails(t, run("runner.rest=http://127.0.0.1:1"), "no JobManager of Flink answers at http://127.0.0.1:1")
+	s.fails(t, run("runner.rest=http://"+s.Endpoint()), "JobManager of Flink")
+	s.fails(t, run("runner.parallelism=5"), "2 free slots of 2")
+	s.fails(t, run("runner.worker=127.0.0.1:1"), "no worker answers")
+	for _, w := range s.workers {
+		w.kill()
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	for _, addr := range s.Workers() {
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go (&flink.Worker{Version: "0.0.1", Log: slog.New(slog.DiscardHandler)}).Serve(ctx, l)
+	}
+	s.fails(t, run(), "and the worker is hafvf 0.0.1: run the same on both sides")
 }

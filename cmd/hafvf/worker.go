@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"os/signal"
 	"syscall"
@@ -34,6 +35,7 @@ ends it; Flink then restarts what it had from the last checkpoint.`,
 			if err != nil {
 				return err
 			}
+			slog.SetDefault(log) // of what runs here without knowing whose it is
 			metrics, done, err := o.serve(log)
 			if err != nil {
 				return err

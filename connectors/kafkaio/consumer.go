@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -48,6 +49,11 @@ type part struct {
 func newConsumer(ctx context.Context, src Source, rest restriction, limits limits, log *slog.Logger) *consumer {
 	c := &consumer{src: src, limits: limits, log: log, clock: clockOf(src.Clock), arrived: make(chan struct{}, 1), known: make(chan []span, 1)}
 	c.ctx, c.close = context.WithCancel(ctx)
+	at := make([]string, len(rest.Partitions))
+	for i, s := range rest.Partitions {
+		at[i] = s.Position.String()
+	}
+	log.Info("reading", "reader", rest.Reader, "at", strings.Join(at, " "))
 	c.add(rest.Partitions)
 	if !rest.Bounded {
 		have := map[string]int{}

@@ -208,17 +208,22 @@ func (j *Job) call(ctx context.Context, method, path string, in, out any) error 
 }
 
 // Status asks what the job does.
-func (j *Job) Status(ctx context.Context) (s Status, err error) {
+func (j *Job) Status(ctx context.Context) (Status, error) {
+	s, err := j.status(ctx)
+	var refused *restError
+	if errors.As(err, &refused) && strings.Contains(refused.text, "initializing") {
+		return Status{State: "INITIALIZING"}, nil
+	}
+	return s, err
+}
+
+func (j *Job) status(ctx context.Context) (s Status, err error) {
 	var job struct {
 		State      string
 		Timestamps map[string]int64
 		Vertices   []Vertex
 	}
-	var refused *restError
-	switch err := j.call(ctx, "GET", "", nil, &job); {
-	case errors.As(err, &refused) && strings.Contains(refused.text, "initializing"):
-		return Status{State: "INITIALIZING"}, nil
-	case err != nil:
+	if err := j.call(ctx, "GET", "", nil, &job); err != nil {
 		return s, err
 	}
 	s.State, s.Since, s.Vertices = job.State, time.UnixMilli(job.Timestamps[job.State]), job.Vertices

@@ -16,6 +16,7 @@ func words(trace string) string {
 		{"InvalidClassException", "job server and cluster are of different releases of Flink or Beam"},
 		{"NoClassDefFoundError", "job server and cluster are of different releases of Flink or Beam"},
 		{"TaskManager with id", "a TaskManager was lost"},
+		{"because the recipient is unreachable", "a TaskManager was lost"},
 		{"Connection unexpectedly closed by remote task manager", "a TaskManager was lost"},
 	} {
 		if strings.Contains(trace, w.sign) {
@@ -25,8 +26,10 @@ func words(trace string) string {
 	if strings.Contains(trace, "ExternalEnvironmentFactory") && strings.Contains(trace, "UNAVAILABLE") {
 		return "no worker answers where the TaskManager looks for it (runner.worker): run hafvf worker beside each TaskManager (" + cause + ")"
 	}
-	if strings.Contains(trace, "SDK harness") && strings.Contains(trace, "CANCELLED") || strings.Contains(trace, "Multiplexer hanging up") {
-		return "a worker was lost (" + cause + ")"
+	for _, sign := range []string{"call already cancelled", "SDK Harness connection lost", "Multiplexer hanging up"} {
+		if strings.Contains(trace, sign) {
+			return "a worker was lost (" + cause + ")"
+		}
 	}
 	return cause
 }
