@@ -23,6 +23,7 @@ import (
 // A site is a Kafka broker and a Flink cluster with the program as its workers.
 type site struct {
 	*flinktest.Cluster
+	t       *testing.T // whose end ends everything
 	flink   flink.Cluster
 	broker  *kafkatest.Broker
 	workers []*daemon
@@ -30,11 +31,11 @@ type site struct {
 
 func startSite(t *testing.T, cfg flinktest.Config) *site {
 	t.Helper()
-	s := &site{broker: kafkatest.Start(t, kafkatest.Config{}), Cluster: flinktest.Start(t, cfg)}
+	s := &site{t: t, broker: kafkatest.Start(t, kafkatest.Config{}), Cluster: flinktest.Start(t, cfg)}
 	s.flink = flink.Cluster{Endpoint: s.Endpoint(), REST: s.REST()}
 	for i := range s.Workers() {
 		s.workers = append(s.workers, nil)
-		s.startWorker(t, i)
+		s.startWorker(i)
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -47,10 +48,10 @@ func startSite(t *testing.T, cfg flinktest.Config) *site {
 }
 
 // startWorker starts the worker beside TaskManager i, as what supervises it would.
-func (s *site) startWorker(t *testing.T, i int) {
-	t.Helper()
-	w := daemonize(t, nil, "worker", "--address", s.Workers()[i])
-	w.eventually(t, "the worker listens", func() bool { return strings.Contains(w.log.String(), "listens") })
+func (s *site) startWorker(i int) {
+	s.t.Helper()
+	w := daemonize(s.t, nil, "worker", "--address", s.Workers()[i])
+	w.eventually(s.t, "the worker listens", func() bool { return strings.Contains(w.log.String(), "listens") })
 	s.workers[i] = w
 }
 
@@ -213,11 +214,11 @@ func (s *site) kills(t *testing.T) {
 		}
 		if i == faults-1 {
 			s.workers[1].kill()
-			s.startWorker(t, 1)
+			s.startWorker(1)
 			marks[1] = 0
 		} else {
 			s.Kill(i % 2)
-			s.StartTaskManager(t, i%2)
+			s.StartTaskManager(s.t, i%2)
 		}
 		restored := s.await(t, d, "killed", "the job is restored", func(is flink.Status) bool {
 			return is.State == "RUNNING" && is.Restored > before.Restored
