@@ -218,7 +218,7 @@ func (s *site) kills(t *testing.T) {
 			marks[1] = 0
 		} else {
 			s.Kill(i % 2)
-			s.StartTaskManager(s.t, i%2)
+			s.StartTaskManager(t, i%2)
 		}
 		restored := s.await(t, d, "killed", "the job is restored", func(is flink.Status) bool {
 			return is.State == "RUNNING" && is.Restored > before.Restored

@@ -57,15 +57,11 @@ func Install(t testing.TB, p Program) Installation {
 	if err != nil {
 		Missing(t, p.What, "Java, as a package default-jre-headless or openjdk-17-jre-headless, in PATH or JAVA_HOME", err)
 	}
-	cache, unlock := Cache(t)
+	base, unlock := Cache(t, fmt.Sprintf("%s-%.4x", p.Name, sha256.Sum256([]byte(p.pom()))))
 	defer unlock()
-	in := Installation{java: java}
-	in.base = filepath.Join(cache, fmt.Sprintf("%s-%.4x", p.Name, sha256.Sum256([]byte(p.pom()))))
-	if err := os.MkdirAll(filepath.Dir(in.base), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(in.base); err != nil {
-		fetch(t, p, cache, in.base)
+	in := Installation{java: java, base: base}
+	if _, err := os.Stat(base); err != nil {
+		fetch(t, p, base)
 	}
 	archives := in.base + ".archives"
 	if _, err := os.Stat(archives); err != nil {
@@ -74,23 +70,24 @@ func Install(t testing.TB, p Program) Installation {
 	return in
 }
 
-// Cache returns the folder in which tests keep what is long to make, and locks
-// it among the processes of this machine, on Linux. Without it the test fails.
-func Cache(t testing.TB) (folder string, unlock func()) {
+// Cache returns the path of a file or folder in which tests keep what is long to
+// make, to be made if it is not there. Its name may have slashes. It is locked
+// among the processes of this machine, on Linux, until unlock is called.
+func Cache(t testing.TB, name string) (path string, unlock func()) {
 	t.Helper()
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		t.Fatalf("there is no folder to keep programs for tests in: %v", err)
 	}
-	cache = filepath.Join(cache, "hafvf-test")
-	if err := os.MkdirAll(cache, 0o755); err != nil {
+	path = filepath.Join(cache, "hafvf-test", name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatalf("there is no folder to keep programs for tests in: %v", err)
 	}
-	unlock, err = lock(filepath.Join(cache, "lock"))
+	unlock, err = lock(path + ".lock")
 	if err != nil {
-		t.Fatalf("the folder of programs for tests cannot be locked: %v", err)
+		t.Fatalf("what tests keep cannot be locked: %v", err)
 	}
-	return cache, unlock
+	return path, unlock
 }
 
 func (p Program) pom() string {
@@ -122,13 +119,13 @@ func rehearse(t testing.TB, p Program, in Installation, archives string) {
 }
 
 // fetch makes the folder of jars, complete or not at all.
-func fetch(t testing.TB, p Program, cache, jars string) {
+func fetch(t testing.TB, p Program, jars string) {
 	t.Helper()
 	maven, err := exec.LookPath("mvn")
 	if err != nil {
 		Missing(t, p.What, "Maven, as a package maven, in PATH", err)
 	}
-	temp, err := os.MkdirTemp(cache, "fetch-")
+	temp, err := os.MkdirTemp(filepath.Dir(jars), "fetch-")
 	if err != nil {
 		t.Fatal(err)
 	}

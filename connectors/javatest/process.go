@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os/exec"
 	"syscall"
+	"time"
 )
 
 // A Process is one that was started and is waited for. On Linux it dies with
@@ -49,10 +50,15 @@ func (p *Process) Kill() {
 	<-p.exited
 }
 
-// End asks the process to end and waits until it has.
+// End asks the process to end and waits until it has, a minute at most: then it
+// kills it.
 func (p *Process) End() {
-	if p.cmd.Process.Signal(syscall.SIGTERM) != nil {
-		p.cmd.Process.Kill()
+	if p.cmd.Process.Signal(syscall.SIGTERM) == nil {
+		select {
+		case <-p.exited:
+			return
+		case <-time.After(time.Minute):
+		}
 	}
-	<-p.exited
+	p.Kill()
 }

@@ -56,6 +56,9 @@ type Cluster struct {
 	taskManagers          []*javatest.Process
 	workers               []string // by TaskManager
 	workerPort            string
+
+	// started is every process, for the end.
+	started []*javatest.Process
 }
 
 // Start starts a cluster on free ports of the loopback and returns when all of
@@ -77,8 +80,11 @@ func start(t testing.TB, in javatest.Installation, cfg Config) *Cluster {
 	t.Helper()
 	c := &Cluster{flink: in, folder: t.TempDir()}
 	t.Cleanup(func() {
-		if t.Failed() { // while the processes are there
+		if t.Failed() {
 			t.Log(c.logs())
+		}
+		for _, p := range c.started {
+			p.Kill()
 		}
 	})
 	ports := javatest.FreePorts(t, 7)
@@ -92,7 +98,7 @@ func start(t testing.TB, in javatest.Installation, cfg Config) *Cluster {
 		c.workers = append(c.workers, net.JoinHostPort(ip, c.workerPort))
 	}
 	var err error
-	if c.jobManager, err = c.java(t, "jobmanager", "", jobManagerOptions,
+	if c.jobManager, err = c.java("jobmanager", "", jobManagerOptions,
 		"org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint", "--configDir", "conf"); err != nil {
 		t.Fatalf("the JobManager's process does not start: %v", err)
 	}
@@ -100,7 +106,7 @@ func start(t testing.TB, in javatest.Installation, cfg Config) *Cluster {
 		c.runTaskManager(t, i)
 	}
 	port := strconv.Itoa
-	if c.jobServer, err = c.java(t, "jobserver", "", jobServerOptions,
+	if c.jobServer, err = c.java("jobserver", "", jobServerOptions,
 		"org.apache.beam.runners.flink.FlinkJobServerDriver",
 		"--flink-master="+c.rest, "--flink-conf-dir=conf", "--artifacts-dir="+c.file("artifacts"), "--job-host=127.0.0.1",
 		"--job-port="+port(ports[3]), "--artifact-port="+port(ports[4]), "--expansion-port="+port(ports[5])); err != nil {
@@ -173,6 +179,9 @@ func (c *Cluster) configure(t testing.TB, cfg Config, ports []int) {
 		"cluster.registration.error-delay": "200",
 		"heartbeat.interval":               "1000",
 		"heartbeat.timeout":                "15000",
+
+		// For so long the REST interface repeats its answers.
+		"web.refresh-interval": "100",
 
 		// Flink's scripts would reckon these, and the options of Java with them.
 		"taskmanager.cpu.cores":                      "1.0",
@@ -250,8 +259,8 @@ func (c *Cluster) write(t testing.TB, name, text string) {
 }
 
 // java starts a process of a role in the cluster's folder, with a log named
-// after the role and which one it is. It ends with the test.
-func (c *Cluster) java(t testing.TB, role, which string, options []string, class string, args ...string) (*javatest.Process, error) {
+// after the role and which one it is. It ends with the cluster.
+func (c *Cluster) java(role, which string, options []string, class string, args ...string) (*javatest.Process, error) {
 	log, err := os.OpenFile(c.file(role+which+".log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
@@ -265,7 +274,7 @@ func (c *Cluster) java(t testing.TB, role, which string, options []string, class
 	cmd.Stdout, cmd.Stderr = log, log
 	p, err := javatest.Spawn(cmd)
 	if err == nil {
-		t.Cleanup(p.Kill)
+		c.started = append(c.started, p)
 	}
 	return p, err
 }
@@ -274,7 +283,7 @@ func (c *Cluster) runTaskManager(t testing.TB, i int) {
 	t.Helper()
 	var err error
 	options := append(slices.Clone(taskManagerOptions), "-Djdk.net.hosts.file="+c.file(fmt.Sprintf("hosts%d", i)))
-	c.taskManagers[i], err = c.java(t, "taskmanager", strconv.Itoa(i), options,
+	c.taskManagers[i], err = c.java("taskmanager", strconv.Itoa(i), options,
 		"org.apache.flink.runtime.taskexecutor.TaskManagerRunner", "--configDir", "conf",
 		"-D", "taskmanager.resource-id="+resource(i))
 	if err != nil {

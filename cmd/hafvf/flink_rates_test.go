@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"hafvf/hafvf"
+	"hafvf/pipeline/flink"
+	"hafvf/pipeline/flink/flinktest"
+	"hafvf/transforms"
+)
+
+var (
+	flinkRecords = flag.Int("flink-records", 20_000, "records of TestFlinkRates")
+	flinkTime    = flag.Duration("flink-time", 5*time.Second, "length of TestFlinkCheckpoints")
+)
+
+// filters are those of which rates are measured.
+var filters = []struct {
+	name, yaml string
+	config     hafvf.Config
+}{
+	{"no level", "levels: []\ntop: 0.99\n", hafvf.Config{Family: "normal", Top: .99}},
+	{"two levels", "", hafvf.Config{Family: "normal", Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}},
+}
+
+// TestFlinkRates measures records per second from topic to topic with 1,000 keys:
+// on Flink at parallelism 1 and 2, on the embedded runner, and by a plain loop over
+// decoded observations. Its rates, which -v shows, are those of the last four
+// fifths, and mean something with -flink-records in the millions.
+func TestFlinkRates(t *testing.T) {
+	const keys = 1000
+	n := *flinkRecords
+	s := startSite(t, flinktest.Config{TaskManagers: 1, Slots: 2})
+	s.broker.CreateTopic(t, "in", 8, nil)
+	rng := rand.New(rand.NewPCG(3, 4))
+	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	var records []*kgo.Record
+	for i := range n {
+		key := fmt.Sprintf("k%d", rng.IntN(keys))
+		value := fmt.Sprintf(`{"key":%q,"time":%q,"x":%.6g}`, key, begin.Add(time.Duration(i)*time.Second).Format(time.RFC3339), rng.NormFloat64())
+		records = append(records, &kgo.Record{Topic: "in", Key: []byte(key), Value: []byte(value)})
+		if len(records) == 100_000 || i == n-1 {
+			s.broker.Produce(t, records...)
+			records = records[:0]
+		}
+	}
+	for _, f := range filters {
+		t.Logf("%s, plain loop: %.0f records/s", f.name, plainLoop(t, f.config, keys, n))
+		for _, runner := range []string{"embedded", "flink 1", "flink 2"} {
+			out := strings.ReplaceAll(f.name+"-"+runner, " ", "-")
+			s.broker.CreateTopic(t, out, 8, nil)
+			text := fmt.Sprintf("model: {family: normal}\norder: arrival\nsource: {kafka: {brokers: [%q], topics: [in]}}\nsink: {kafka: {topic: %s}}\ndead_letter: {kafka: {topic: rejected}}\n%s",
+				s.broker.Addr(), out, f.yaml)
+			if parallelism, ok := strings.CutPrefix(runner, "flink "); ok {
+				text += fmt.Sprintf("runner: {name: flink, endpoint: %q, rest: %q, worker: %q, parallelism: %s}\n", s.Endpoint(), s.REST(), s.Worker(), parallelism)
+			}
+			cfg := filepath.Join(t.TempDir(), "rates.yaml")
+			if err := os.WriteFile(cfg, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			d := daemonize(t, nil, "run", cfg)
+			rate := s.rate(t, d, out, n)
+			t.Logf("%s, %s: %.0f records/s", f.name, runner, rate)
+			if strings.HasPrefix(runner, "flink") {
+				if code, _, stderr := program(t, "", "", "stop", cfg); code != 0 {
+					t.Fatal(stderr)
+				}
+				d.ends(t, 0)
+			} else {
+				d.stop(t)
+			}
+		}
+	}
+}
+
+// rate waits until a topic has n records, and says how fast the last four fifths
+// came.
+func (s *site) rate(t *testing.T, d *daemon, topic string, n int) float64 {
+	t.Helper()
+	var from time.Time
+	first, got := 0, 0
+	deadline := time.Now().Add(20 * time.Minute)
+	for got < n {
+		_, ends := s.broker.Offsets(t, topic)
+		got = 0
+		for _, end := range ends {
+			got += int(end)
+		}
+		if from.IsZero() && got >= n/5 {
+			from, first = time.Now(), got
+		}
+		select {
+		case <-d.done:
+			t.Fatalf("the program has ended\n%s", d.log.String())
+		case <-time.After(100 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d records\n%s", got, n, d.log.String())
+		}
+	}
+	return float64(got-first) / time.Since(from).Seconds()
+}
+
+func plainLoop(t *testing.T, cfg hafvf.Config, keys, n int) float64 {
+	t.Helper()
+	est, err := transforms.NewEstimator(transforms.Config{Filter: cfg, Order: transforms.Arrival})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tracks := make([]*transforms.Track, keys)
+	for k := range tracks {
+		tracks[k] = est.NewTrack(fmt.Sprintf("k%d", k))
+	}
+	rng := rand.New(rand.NewPCG(3, 4))
+	n = min(n, 500_000)
+	begin := time.Now()
+	for range n {
+		est.Estimate(tracks[rng.IntN(keys)], transforms.Observation{X: [][]float64{{rng.NormFloat64()}}})
+	}
+	return float64(n) / time.Since(begin).Seconds()
+}
+
+// TestFlinkCheckpoints: with a constant number of keys a checkpoint's size does not
+// grow with what was read. Beam's job server adds some bytes for every call of the
+// source.
+func TestFlinkCheckpoints(t *testing.T) {
+	s := startSite(t, flinktest.Config{TaskManagers: 1, Slots: 1})
+	n := int(flinkTime.Seconds()) * 1000
+	fed := s.feed(t, "grow", n, 1000, *flinkTime)
+	d := daemonize(t, nil, "run", s.config(t, "grow", "", "", ""))
+	s.await(t, d, "grow", "a checkpoint is complete", func(is flink.Status) bool { return is.Completed > 0 })
+	begin := time.Now()
+	var sizes bytes.Buffer
+	tick := time.NewTicker(max(*flinkTime/20, time.Second))
+	for done := false; !done; {
+		is := s.status(t, "grow")
+		fmt.Fprintf(&sizes, "\n%5.0f s: %d bytes in %v", time.Since(begin).Seconds(), is.Checkpoint.Bytes, is.Checkpoint.Took)
+		select {
+		case err := <-fed:
+			if err != nil {
+				t.Fatal(err)
+			}
+			done = true
+		case <-tick.C:
+		}
+	}
+	t.Logf("checkpoints with 1,000 keys at 1,000 records/s:%s", sizes.String())
+}
