@@ -192,6 +192,9 @@ func (fn *packFn) ProcessElement(ts beam.EventTime, key string, o Observation, e
 	}
 	b.at = min(b.at, ts)
 	was := len(b.bytes)
+	if fn.cfg.Order == Arrival {
+		o.Raw = "" // is for rejections of what is late
+	}
 	b.bytes = appendObservation(b.bytes, o)
 	if fn.size += len(b.bytes) - was; fn.size > packBytes {
 		fn.flush(emit)
