@@ -146,13 +146,16 @@ func TestFlinkCheckpoints(t *testing.T) {
 	first := map[string]flink.Status{}
 	for job, d := range daemons {
 		// By then the keys have states.
-		first[job] = s.await(t, d, job, "a fifth is read", func(is flink.Status) bool {
+		first[job] = s.await(t, d, job, "a fifth is written", func(is flink.Status) bool {
+			if is.Checkpoint == nil {
+				return false
+			}
 			_, ends := s.broker.Offsets(t, job+"-out")
 			sum := int64(0)
 			for _, end := range ends {
 				sum += end
 			}
-			return sum >= int64(n/5) && is.Checkpoint != nil
+			return sum >= int64(n/5)
 		})
 	}
 	begin := time.Now()

@@ -334,6 +334,7 @@ func (s *site) sessions(t *testing.T) {
 		if test.end != "" {
 			d.ends(t, 0)
 		} else {
+			s.await(t, d, test.job, "the job runs", func(is flink.Status) bool { return is.State == "RUNNING" })
 			d.eventually(t, "all sessions are over", func() bool {
 				got, _ := byID(t, s.broker.Client, test.job+"-out")
 				return len(got) >= len(want)
