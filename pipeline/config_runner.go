@@ -83,7 +83,11 @@ func (d *decoder) checkRunner(c *Config) {
 			d.fail("source.kafka.changelog", "is for the embedded runner: flink keeps the states in its checkpoints")
 		}
 	}
-	if c.Sink.Kafka == nil && !d.failed("sink") {
+	switch {
+	case c.Sink.Kafka != nil || d.failed("sink"):
+	case !d.has("sink"):
+		d.fail("sink", "missing; flink requires a topic, kafka")
+	default:
 		d.fail("sink", files)
 	}
 	if c.DeadLetter != nil && c.DeadLetter.Kafka == nil {
