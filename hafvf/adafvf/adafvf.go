@@ -222,31 +222,36 @@ func (o *Optimizer) Step() {
 	}
 }
 
-// predict is what the weights leave of κ and α.
-func (s *group) predict(p *Prior, w Decays) (kappa, alpha float64) {
-	return p.Kappa + w.W1*w.W2*(s.kappa-p.Kappa), p.Alpha + w.W2*(s.alpha-p.Alpha)
+// forgotten is what the weights leave of a group, as far as all coordinates have
+// it in common: κ̄ and ᾱ, m̄ = keep·m, β̄ = β₀ + ω(β−β₀) + drift·m², and with the
+// gradient 1/κ′ = gain and ½κ̄/κ′ = half.
+type forgotten struct{ kappa, alpha, keep, drift, gain, half float64 }
+
+func (s *group) forget(p *Prior, w Decays) (f forgotten) {
+	rho := w.W1 * w.W2
+	f.kappa = p.Kappa + rho*(s.kappa-p.Kappa)
+	f.alpha = p.Alpha + w.W2*(s.alpha-p.Alpha)
+	f.keep = rho * s.kappa / f.kappa
+	f.drift = 0.5 * (1 - rho) * f.keep * p.Kappa
+	f.gain = 1 / (f.kappa + 1)
+	f.half = 0.5 * f.kappa * f.gain
+	return f
 }
 
 // learn forgets with w, learns the gradient and moves the parameters.
 func (s *group) learn(p *Prior, w Decays, rate float64, params, grads []float64) {
-	rho, omega := w.W1*w.W2, w.W2
-	kappa, alpha := s.predict(p, w)
-	keep := rho * s.kappa / kappa
-	drift := 0.5 * (1 - rho) * keep * p.Kappa
-	s.kappa, s.alpha = kappa+1, alpha+0.5
-	gain := 1 / s.kappa
-	half := 0.5 * kappa * gain
-	// s²(1+1/κ′) = β′·spread.
-	spread := (1 + gain) / (s.alpha - 1)
-	beta0 := p.Beta * (1 - omega)
+	f := s.forget(p, w)
+	s.kappa, s.alpha = f.kappa+1, f.alpha+0.5
+	omega, beta0 := w.W2, p.Beta*(1-w.W2)
+	spread := (1 + f.gain) / (s.alpha - 1) // s²(1+1/κ′) = β′·spread
 	m, beta := s.m[:len(grads)], s.beta[:len(grads)]
 	params = params[:len(grads)]
 	for i, g := range grads {
 		was := m[i]
-		mean := keep * was
+		mean := f.keep * was
 		e := g - mean
-		mean += gain * e
-		b := beta0 + omega*beta[i] + drift*was*was + half*e*e
+		mean += f.gain * e
+		b := beta0 + omega*beta[i] + f.drift*was*was + f.half*e*e
 		m[i], beta[i] = mean, b
 		params[i] -= rate * (mean / math.Sqrt(mean*mean+spread*b))
 	}

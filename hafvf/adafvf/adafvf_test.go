@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// evidence is the mean over coordinates of log p(g) under the forgotten
+// logEvidence is the mean over coordinates of log p(g) under the forgotten
 // posterior: a Student's t, written with the log-partition.
-func evidence(p *Prior, s *group, rho, omega float64, grads []float64) float64 {
+func logEvidence(p *Prior, s *group, rho, omega float64, grads []float64) float64 {
 	sum := 0.0
 	for i, g := range grads {
-		k, m, a, b := forgotten(p, s, rho, omega, i)
+		k, m, a, b := forget(p, s, rho, omega, i)
 		k1 := k + 1
 		b1 := b + 0.5*k/k1*(g-m)*(g-m)
 		sum += partition(k1, a+0.5, b1) - partition(k, a, b)
@@ -19,7 +19,7 @@ func evidence(p *Prior, s *group, rho, omega float64, grads []float64) float64 {
 	return sum / float64(len(grads))
 }
 
-func forgotten(p *Prior, s *group, rho, omega float64, i int) (k, m, a, b float64) {
+func forget(p *Prior, s *group, rho, omega float64, i int) (k, m, a, b float64) {
 	k = p.Kappa + rho*(s.kappa-p.Kappa)
 	m = rho * s.kappa * s.m[i] / k
 	a = p.Alpha + omega*(s.alpha-p.Alpha)
@@ -72,7 +72,7 @@ func TestCurveAgainstDifferencesOfTheELBO(t *testing.T) {
 		naive := func(rho, omega float64) float64 {
 			sum := 0.0
 			for i := range grads {
-				k, _, a, b := forgotten(p, s, rho, omega, i)
+				k, _, a, b := forget(p, s, rho, omega, i)
 				sum += partition(k, a, b)
 			}
 			return sum / float64(n)
@@ -89,7 +89,7 @@ func TestCurveAgainstDifferencesOfTheELBO(t *testing.T) {
 		field := func(get func(curve) float64, rhoFree bool) func(float64) float64 {
 			return along(func(r, o float64) float64 { return get(at(r, o)) }, rhoFree)
 		}
-		value := func(r, o float64) float64 { return evidence(p, s, r, o, grads) }
+		value := func(r, o float64) float64 { return logEvidence(p, s, r, o, grads) }
 		for _, c := range []struct {
 			name      string
 			got, want float64
