@@ -3,7 +3,6 @@ package adafvf_test
 import (
 	"math"
 	"math/rand/v2"
-	"testing"
 
 	"hafvf/hafvf/adafvf"
 )

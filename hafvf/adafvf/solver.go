@@ -245,8 +245,9 @@ func pooled(p *Prior, s *group, w Decays, grads []float64, first, stride int) (c
 	kappa, alpha, alpha1 := f.kappa, f.alpha, f.alpha+0.5
 	keep, drift, gain, half, omega := f.keep, f.drift, f.gain, f.half, w.W2
 	n := 0
-	var before, after, naive float64 // Σ t̄(m̄−m)², Σ t′(m′−m)², Σ t′m′² − t̄m̄²
-	var after2, across float64       // Σ (t′(m′−m)²)², Σ t′(m′−m)²·(β−β₀)/β′
+	// Sums of m²/β̄, m′²/β′, q = (m′−m)²/β′, q², qy; of the powers of x = (β−β₀)/β̄ and
+	// of y = (β−β₀)/β′.
+	var before, after, q1, q2, qy float64
 	var x1, x2, x3, x4, y1, y2 float64
 	logs, product := 0.0, 1.0 // Σ ln β′/β̄
 	for i := first; i < len(grads); i += stride {
@@ -265,12 +266,12 @@ func pooled(p *Prior, s *group, w Decays, grads []float64, first, stride int) (c
 			logs += math.Log(product) + math.Log(ratio)
 			product = 1
 		}
-		d, d1 := mean-m, mean1-m
-		before += r * d * d
-		q := r1 * d1 * d1
-		after += q
-		after2 += q * q
-		naive += alpha1*r1*mean1*mean1 - alpha*r*mean*mean
+		before += r * m * m
+		after += r1 * mean1 * mean1
+		d := mean1 - m
+		q := r1 * d * d
+		q1 += q
+		q2 += q * q
 		x, y := over*r, over*r1
 		xx := x * x
 		x1 += x
@@ -279,19 +280,21 @@ func pooled(p *Prior, s *group, w Decays, grads []float64, first, stride int) (c
 		x4 += xx * xx
 		y1 += y
 		y2 += y * y
-		across += q * y
+		qy += q * y
 	}
 	logs += math.Log(product)
 	mean := 1 / float64(n)
 
 	dk, da := s.kappa-p.Kappa, s.alpha-p.Alpha
 	k := s.kappa
-	c.rho = mean*(0.5*k*(alpha*before-alpha1*after)+0.5*p.Kappa*naive) + 0.5*dk*(1/kappa-gain)
+	before, after, q1, q2, qy = mean*before, mean*after, mean*q1, mean*q2, mean*qy
+	c.rho = 0.5*k*(alpha*(1-keep)*(1-keep)*before-alpha1*q1) +
+		0.5*p.Kappa*(alpha1*after-alpha*keep*keep*before) + 0.5*dk*(1/kappa-gain)
 	r := dk / kappa
 	c.rho2 = 0.5 * r * r
 	c.rho3 = -r * r * r
 	c.rho4 = 3 * r * r * r * r
-	c.rhoAfter = mean*(0.25*k*k*alpha1*after2+k*k*gain*alpha1*after) + 0.5*k*k*gain*gain
+	c.rhoAfter = k * k * (alpha1*(q2/4+gain*q1) + gain*gain/2)
 
 	_, p1, p2, p3 := special.Polygamma(alpha)
 	psi, psi1 := special.DigammaDelta(alpha, 0.5)
@@ -301,6 +304,6 @@ func pooled(p *Prior, s *group, w Decays, grads []float64, first, stride int) (c
 	c.omega3 = p2*da*da*da + 3*da*x2 - 2*alpha*x3
 	c.omega4 = p3*da*da*da*da - 8*da*x3 + 6*alpha*x4
 	c.omegaAfter = (p1+psi1)*da*da - 2*da*y1 + alpha1*y2
-	c.across = -0.5 * k * (da*mean*after - alpha1*mean*across)
+	c.across = -0.5 * k * (da*q1 - alpha1*qy)
 	return c
 }
