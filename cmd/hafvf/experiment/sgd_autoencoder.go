@@ -46,7 +46,11 @@ type linear struct{ w, b, dw, db []float64 }
 
 // A gru is y′ = (1−z)n + z·y, n = tanh(bₙ + xXₙ + r·yYₙ), with r and z logistic in
 // b + xX + yY. Rows are those of inputs, columns the gates.
-type gru struct{ x, y, b, dx, dy, db []float64 }
+type gru struct {
+	x, y, b, dx, dy, db []float64
+
+	hand, ds, dh [gates]float64 // scratch
+}
 
 // unrolled is one step of a GRU.
 type unrolled struct {
@@ -83,9 +87,6 @@ func newAutoencoder(random *rand.Rand, trials int) *autoencoder {
 	m.spread = linearOf("log sd of z", hidden, latent)
 	m.write = gruOf("decoder", known+latent)
 	m.head = linearOf("output", hidden, outputs)
-	// Where training starts: a = 1.4, w = ½, and a short non-decision time, which
-	// has to approach the fastest reaction from below.
-	m.head.b[1], m.head.b[3] = 0.54, -1.1
 	for i := range trials {
 		m.steps[i].in, m.answers[i].in = make([]float64, inputs), make([]float64, known+latent)
 	}
@@ -114,7 +115,8 @@ func logistic(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 // what does not change over the trials, to s.after.
 func (g *gru) forward(s *unrolled, constant *[gates]float64, in int) {
 	s.gate = *constant
-	var hand [gates]float64
+	hand := &g.hand
+	*hand = [gates]float64{}
 	for i, v := range s.in[:in] {
 		floats.AddScaled(s.gate[:], v, g.x[i*gates:][:gates])
 	}
@@ -134,7 +136,7 @@ func (g *gru) forward(s *unrolled, constant *[gates]float64, in int) {
 // backward takes the gradient in s.after from dy, leaves that in s.before there,
 // adds those in the parameters, and that in constant to dc.
 func (g *gru) backward(s *unrolled, dy *[hidden]float64, dc *[gates]float64, in int) {
-	var ds, dh [gates]float64 // in what the gates get of the input, and of the state
+	ds, dh := &g.ds, &g.dh // in what the gates get of the input, and of the state
 	for i := range hidden {
 		r, z, n := s.gate[i], s.gate[hidden+i], s.gate[2*hidden+i]
 		dn := dy[i] * (1 - z) * (1 - n*n)

@@ -15,10 +15,10 @@ type trial struct {
 const (
 	taskSubjects = 64
 	taskTrials   = 500
-	// A visit to a subject is corrupt once in a hundred, in a run of trials where
-	// reaction times are far below what anybody needs, as from a key held down.
+	// A visit to a subject is corrupt once in a hundred: in a tenth of the trials, in
+	// a row, reaction times are far below what anybody needs, as from a key held down.
 	burstShare  = 0.01
-	burstTrials = 20
+	burstLength = 0.1
 	burstRT     = 0.1 // s, the longest
 )
 
@@ -71,8 +71,9 @@ func drawPassage(random *rand.Rand, v, a, w float64) (upper bool, t float64) {
 
 // corrupt overwrites a run of the trials with hasty ones.
 func corrupt(random *rand.Rand, trials []trial) {
-	from := random.IntN(len(trials) - burstTrials)
-	for i := range trials[from : from+burstTrials] {
+	n := int(burstLength * float64(len(trials)))
+	from := random.IntN(len(trials) - n)
+	for i := range trials[from : from+n] {
 		t := &trials[from+i]
 		t.right, t.rt = random.IntN(2) == 0, burstRT*random.Float64()
 	}

@@ -1,0 +1,5 @@
+package experiment
+
+import "hafvf/cmd/hafvf/chart"
+
+func (o *sgdOutcome) figure() *chart.Figure { return &chart.Figure{} }
