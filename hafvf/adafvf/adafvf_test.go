@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"hafvf/hafvf/internal/beta"
 )
 
 // logEvidence is the mean over coordinates of log p(g) under the forgotten
@@ -111,5 +113,90 @@ func TestCurveAgainstDifferencesOfTheELBO(t *testing.T) {
 				t.Errorf("κ = %g, α = %g, ρ = %g, ω = %g: %s = %.10g, differences give %.10g", s.kappa, s.alpha, rho, omega, c.name, c.got, c.want)
 			}
 		}
+	}
+}
+
+// The value that two starts are compared by is the ELBO whose slopes the climb
+// follows.
+func TestEvidence(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	p := &Prior{1e-10, 2, 1e-6}
+	for range 100 {
+		s, grads := randomGroup(rng, p, 4)
+		at := func(rho, omega float64) (got, want float64) {
+			return evidence(p, s, Decays{rho / omega, omega}, grads, 0, 1), logEvidence(p, s, rho, omega, grads)
+		}
+		a, wantA := at(0.5, 0.7)
+		b, wantB := at(0.2+0.5*rng.Float64(), 0.8)
+		if math.Abs((a-b)-(wantA-wantB)) > 1e-10*(1+math.Abs(a)+math.Abs(b)) {
+			t.Errorf("difference %.12g, want %.12g", a-b, wantA-wantB)
+		}
+	}
+}
+
+// Climbed to the end, φ is the fixed point φ̂ + u₁ + u₂ + u₃ of Proposition 1 at
+// every level; and where learn stops already, the weights are nearly there.
+func TestClimbEndsAtProposition1(t *testing.T) {
+	for pooling, most := range map[float64]float64{0: 0.01, 0.5: 0.05, 1: 0.2} {
+		c, err := Config{Pooling: pooling}.complete()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newSolver(&c)
+		left := 0.0
+		rng := rand.New(rand.NewPCG(1, 3))
+		for range 200 {
+			g, grads := randomGroup(rng, s.prior, 8)
+			for i := range g.phi {
+				g.phi[i] = s.naive[i]
+				g.phi[i].Alpha *= 1 + 3*rng.Float64()
+				g.phi[i].Beta *= 1 + 3*rng.Float64()
+			}
+			w := s.learn(g, grads, 1)
+			var at place
+			for i, phi := range g.phi {
+				at[i] = coordinates(phi)
+			}
+			for range 5 {
+				at = s.climb(at, 1e-10)
+			}
+			s.evaluate(&at)
+			for i := range s.levels {
+				l := &s.levels[i]
+				u := l.Increment()
+				a := l.Prior.Alpha + u.U1[0] + u.U2[0] + u.U3[0]
+				b := l.Prior.Beta + u.U1[1] + u.U2[1] + u.U3[1]
+				if math.Abs(a-l.A) > 1e-6*(1+l.A) || math.Abs(b-l.B) > 1e-6*(1+l.B) {
+					t.Errorf("pooling %g, level %d: φ = (%.9g, %.9g), Proposition 1 has (%.9g, %.9g)", pooling, i, l.A, l.B, a, b)
+				}
+			}
+			left = math.Max(left, math.Max(math.Abs(w.W1-s.levels[0].M), math.Abs(w.W2-s.levels[1].M)))
+		}
+		if left > most {
+			t.Errorf("pooling %g: a weight stops %.2g from its maximum", pooling, left)
+		}
+		t.Logf("pooling %g: weights stop at most %.2g from their maximum", pooling, left)
+	}
+}
+
+// A weight that was learned to be near zero, on a gradient that comes from where
+// the last one did, is given up for the naive one.
+func TestLowWeightsAreLeft(t *testing.T) {
+	c, err := Config{Pooling: 1}.complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSolver(&c)
+	g := &group{kappa: 20, alpha: 12, phi: s.naive}
+	g.phi[0] = beta.Dist{Alpha: 0.02, Beta: 20}
+	var grads []float64
+	for i := range 20 {
+		m := 0.1 * math.Sin(float64(i))
+		g.m, g.beta = append(g.m, m), append(g.beta, 10*0.01)
+		grads = append(grads, m+0.05*math.Cos(float64(3*i)))
+	}
+	w := s.learn(g, grads, 1)
+	if w.W1 < 0.5 || w.W2 < 0.5 {
+		t.Errorf("w₁ = %g, w₂ = %g", w.W1, w.W2)
 	}
 }
