@@ -259,6 +259,37 @@ func TestSGD(t *testing.T) {
 	}
 }
 
+// The difference is made by the start: with zero biases the non-decision time
+// begins above the fastest reactions, the first gradients are huge, and Adam
+// remembers them. From biases near the truth it is as good as AdaFVF.
+func TestInformedStartLeavesNoDifference(t *testing.T) {
+	p := protocol{trials: 40, iterations: 750, seed: 1}
+	difference := func(informed bool) float64 {
+		var score [2]float64
+		for k := range score {
+			tr, err := newTraining(p, p.seed, k)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if informed {
+				tr.m.head.b[1], tr.m.head.b[3] = 0.54, -1.1 // a = 1.4, 0.15 s
+			}
+			for range p.iterations {
+				tr.step()
+			}
+			score[k] = tr.Clean[len(tr.Clean)-1]
+		}
+		t.Logf("informed %v: Adam %.3f, AdaFVF %.3f", informed, score[byAdam], score[byMean])
+		return score[byMean] - score[byAdam]
+	}
+	if d := difference(false); d > -0.05 {
+		t.Errorf("from zero biases: AdaFVF is %.3f above Adam", d)
+	}
+	if d := difference(true); math.Abs(d) > 0.05 {
+		t.Errorf("from biases near the truth: AdaFVF is %.3f above Adam", d)
+	}
+}
+
 // BenchmarkGradient times the gradient of one batch.
 func BenchmarkGradient(b *testing.B) {
 	random := newRandom(1)
