@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -185,6 +186,7 @@ func TestFlink(t *testing.T) {
 	s := startSite(t, flinktest.Config{})
 	t.Run("kills", s.kills)
 	t.Run("savepoints", s.savepoints)
+	t.Run("lateness", s.lateness)
 	t.Run("sessions", s.sessions)
 	t.Run("errors", s.errors)
 }
@@ -287,6 +289,34 @@ func (s *site) savepoints(t *testing.T) {
 	other := s.config(t, "saved", "", "", "levels: []\ntop: 0.5\n")
 	s.fails(t, []string{"run", other, "--savepoint", savepoint}, "the savepoint is of another config")
 	s.fails(t, []string{"run", other, "--savepoint", savepoint + "-none"}, "there is no savepoint there")
+}
+
+// lateness: records that are out of order wait for their turn, in states and timers
+// that outlast a worker, until the watermark passes, which no idle partition holds
+// back.
+func (s *site) lateness(t *testing.T) {
+	const more = "lateness: 1m\n"
+	records := observations(40_000, 300, 17)
+	rng := rand.New(rand.NewPCG(17, 2))
+	for i := range records {
+		records[i].Topic = "late-in"
+	}
+	for part := range slices.Chunk(records, 40) { // 40 seconds
+		rng.Shuffle(len(part), func(i, j int) { part[i], part[j] = part[j], part[i] })
+	}
+	s.broker.CreateTopic(t, "late-in", 8, nil)
+	s.broker.Produce(t, records...)
+	cfg := s.config(t, "late", "", ", parallelism: 2", more)
+	d := daemonize(t, nil, "run", cfg)
+	s.leaves(t, cfg)
+	d.eventually(t, "the job runs", func() bool { return strings.Contains(d.log.String(), "the job runs") })
+	s.workers[0].kill()
+	s.startWorker(0)
+	s.complete(t, d, "late", more)
+	if code, _, stderr := program(t, "", "", "stop", cfg); code != 0 {
+		t.Error(stderr)
+	}
+	d.ends(t, 0)
 }
 
 // sessions smoothed on Flink from a topic, with an end and without, equal those from
