@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"hafvf/connectors/kafkaio"
 )
 
 // Metrics are what a run tells Prometheus: a Collector, for one run at a time. A
@@ -63,10 +65,12 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 		c <- prometheus.MustNewConstMetric(counter.desc, prometheus.CounterValue, float64(counter.n))
 	}
 	c <- prometheus.MustNewConstMetric(keysDesc, prometheus.GaugeValue, float64(n.Keys))
+	lags := kafkaio.Lag // of a worker's sources
 	if r.ledger != nil {
-		for partition, lag := range r.ledger.Lag() {
-			c <- prometheus.MustNewConstMetric(lagDesc, prometheus.GaugeValue, float64(lag), partition)
-		}
+		lags = r.ledger.Lag
+	}
+	for partition, lag := range lags() {
+		c <- prometheus.MustNewConstMetric(lagDesc, prometheus.GaugeValue, float64(lag), partition)
 	}
 }
 

@@ -49,6 +49,7 @@ type part struct {
 func newConsumer(ctx context.Context, src Source, rest restriction, limits limits, log *slog.Logger) *consumer {
 	c := &consumer{src: src, limits: limits, log: log, clock: clockOf(src.Clock), arrived: make(chan struct{}, 1), known: make(chan []span, 1)}
 	c.ctx, c.close = context.WithCancel(ctx)
+	context.AfterFunc(c.ctx, func() { progresses.Delete(c) })
 	at := make([]string, len(rest.Partitions))
 	for i, s := range rest.Partitions {
 		at[i] = s.Position.String()
@@ -197,6 +198,34 @@ func (c *consumer) put(name string) {
 	if v, ok := consumers.Swap(name, c); ok {
 		v.(*consumer).close()
 	}
+}
+
+// progresses are those of the consumers that have no ledger, as of their last call:
+// []Progress by *consumer.
+var progresses sync.Map
+
+// Lag is how many records of each partition the sources of this process that have no
+// ledger have not handed over yet.
+func Lag() map[string]int64 {
+	latest := map[string]Progress{}
+	progresses.Range(func(_, v any) bool {
+		for _, p := range v.([]Progress) {
+			// A reader that left this process keeps its consumer for a while.
+			if was, ok := latest[p.Log()]; !ok || p.Offset > was.Offset {
+				latest[p.Log()] = p
+			}
+		}
+		return true
+	})
+	return lags(latest)
+}
+
+func lags(progress map[string]Progress) map[string]int64 {
+	all := map[string]int64{}
+	for log, p := range progress {
+		all[log] = max(0, p.High-p.Offset)
+	}
+	return all
 }
 
 // progress is how far every partition was taken.

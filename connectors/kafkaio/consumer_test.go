@@ -62,6 +62,27 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// TestLag: without a ledger the lag is known between the calls, for as long as
+// there is a consumer.
+func TestLag(t *testing.T) {
+	_, c := fake(t, kfake.SeedTopics(1, "lagging"))
+	const n = 20_000
+	manual(c).Produce(t, ticking("lagging", 0, n)...)
+	r := startReading(t, Source{Cluster: c, Topics: []string{"lagging"}, Poll: time.Nanosecond}, "")
+	for len(r.got) < n {
+		if _, err := r.call(context30(t)); err != nil {
+			t.Fatal(err)
+		}
+		if lag := Lag()["lagging-0"]; len(r.got) > 0 && lag != int64(n-len(r.got)) {
+			t.Fatalf("%d of %d records taken, lag %d", len(r.got), n, lag)
+		}
+	}
+	r.abandon()
+	for _, ok := Lag()["lagging-0"]; ok; _, ok = Lag()["lagging-0"] {
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // TestOutage: fetches fail, connections end and leaders move, in the midst of it.
 func TestOutage(t *testing.T) {
 	k, c := fake(t, kfake.SeedTopics(3, "in"))

@@ -427,11 +427,7 @@ func (l *Ledger) Busy() time.Duration {
 func (l *Ledger) Lag() map[string]int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	lag := map[string]int64{}
-	for log, p := range l.handed {
-		lag[log] = max(0, p.High-p.Offset)
-	}
-	return lag
+	return lags(l.handed)
 }
 
 // Close forgets the ledger, and commits what holds if the run has gone well and

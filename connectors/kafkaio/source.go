@@ -186,6 +186,9 @@ func (fn *readFn) ProcessElement(ctx context.Context, w *watermark, rt *sdf.Lock
 		return sdf.StopProcessing(), err
 	}
 	w.ms = max(w.ms, c.watermark(time.Now()).UnixMilli())
+	if ledger == nil {
+		progresses.Store(c, c.progress())
+	}
 	c.put(name)
 	return sdf.ResumeProcessingIn(0), nil
 }
