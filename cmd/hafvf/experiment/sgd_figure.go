@@ -22,11 +22,11 @@ func (o *sgdOutcome) figure() *chart.Figure {
 	var early, late []float64
 	for k, c := range sgdOptimizers {
 		middle, low, high := o.clean(k)
-		early, late = append(early, low[2:]...), append(late, low[len(low)/4:]...)
-		early, late = append(early, high[2:]...), append(late, high[len(high)/4:]...)
+		early, late = append(early, middle[2:]...), append(late, middle[len(middle)/4:]...)
 		scores.Layers = append(scores.Layers, chart.Line{Name: c.name, X: o.scored(), Y: middle, Color: sgdColors[k], Width: 1.1, Dashed: k == byMeanOfAll})
 		if k == byAdam || k == byMean {
 			scores.Layers = append(scores.Layers, chart.Band{X: o.scored(), Low: low, High: high, Color: sgdColors[k]})
+			late = slices.Concat(late, low[len(low)/4:], high[len(high)/4:])
 		}
 	}
 	enlarged := scores
@@ -35,7 +35,7 @@ func (o *sgdOutcome) figure() *chart.Figure {
 	enlarged.Min, enlarged.Max = chart.Pad(slices.Min(late), slices.Max(late))
 
 	// B: the batches under the first seed, Adam beside AdaFVF.
-	traces := o.traces("B", 1.3)
+	traces := o.traces("B", 1.3, n/20, n)
 
 	rows := []chart.Row{
 		{Height: 270, Stacks: []chart.Stack{
@@ -53,11 +53,12 @@ func (o *sgdOutcome) figure() *chart.Figure {
 	rows = append(rows, heats)
 	zooms := chart.Row{Height: 560}
 	for _, around := range o.zooms() {
-		traces := o.traces("B enlarged", 1.2)
+		first, last := around-30, around+50
+		traces := o.traces("B enlarged", 1.2, int(first), int(last))
 		mean, sum := o.heat("C enlarged: mean", byMean, t), o.heat("C enlarged: sum", bySum, t)
 		var marks []float64
 		for _, x := range o.corrupted() {
-			if x >= around-30 && x <= around+50 {
+			if x >= first && x <= last {
 				marks = append(marks, x)
 			}
 		}
@@ -65,7 +66,7 @@ func (o *sgdOutcome) figure() *chart.Figure {
 		traces.Layers = append(traces.Layers, rules)
 		zooms.Stacks = append(zooms.Stacks, chart.Stack{
 			Title: fmt.Sprintf("Around iteration %g", around),
-			X:     chart.Axis{Label: "iteration", Min: around - 30, Max: around + 50}, Panels: []chart.Panel{traces, mean, sum},
+			X:     chart.Axis{Label: "iteration", Min: first, Max: last}, Panels: []chart.Panel{traces, mean, sum},
 		})
 	}
 	rows = append(rows, zooms)
@@ -82,16 +83,14 @@ func (o *sgdOutcome) figure() *chart.Figure {
 	}
 }
 
-// traces is the negative ELBO per trial of every batch.
-func (o *sgdOutcome) traces(title string, share float64) chart.Panel {
+// traces is the negative ELBO per trial of every batch, at the scale of those from
+// one iteration to another.
+func (o *sgdOutcome) traces(title string, share float64, from, to int) chart.Panel {
 	t := steps(o.protocol.iterations)
 	first := o.trails
 	p := chart.Panel{Title: title, Label: "nats per trial", Share: share}
-	var late []float64
-	for k := range 2 { // Adam and AdaFVF
-		late = append(late, first[k][0].Train[o.protocol.iterations/20:]...)
-	}
-	lo, hi := slices.Min(late), slices.Max(late)
+	shown := slices.Concat(first[byAdam][0].Train[from:to], first[byMean][0].Train[from:to])
+	lo, hi := slices.Min(shown), slices.Max(shown)
 	if p.Log = lo > 0; p.Log {
 		p.Min, p.Max = 0.9*lo, 1.2*hi
 	} else {
