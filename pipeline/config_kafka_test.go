@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hafvf/connectors/kafkaio"
+	"hafvf/pipeline/flink"
 )
 
 // topics returns a config whose source of topics has these keys in line 2, and
@@ -157,7 +158,7 @@ func TestParseKafkaErrors(t *testing.T) {
 		}},
 		{"smooth without an end", topics(someTopics+", changelog: c", "transform: smooth"), []string{
 			`pump.yaml:2: source.kafka.changelog: belongs to transform: filter`,
-			`pump.yaml:2: source.kafka.bounded: must be true for transform: smooth: the embedded runner gives out sessions of an input without an end in parts`,
+			`pump.yaml:2: source.kafka.bounded: must be true for transform: smooth: the embedded runner gives out sessions of an input without an end in parts; flink does not`,
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -211,5 +212,29 @@ func TestOverridesDoNotShowSecrets(t *testing.T) {
 	const want = "--set source.kafka.sasl.password=…: source.kafka.sasl.password: a secret does not stand in a config: give {env: VARIABLE} or {file: path}"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestParseFlink(t *testing.T) {
+	const text = `model: {family: normal}
+transform: smooth
+source: {kafka: {brokers: [a:1], topics: [in]}}
+sink: {kafka: {topic: out}}
+runner: {name: flink, endpoint: jobs:8099, parallelism: 3, poll: 250ms}
+`
+	cfg, err := Parse("flink.yaml", []byte(text), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Runner{
+		Name: Flink, Cluster: flink.Cluster{Endpoint: "jobs:8099", REST: "http://jobs:8081"}, Job: "hafvf", Worker: "localhost:50000",
+		Parallelism: 3, MaxParallelism: 128, CheckpointInterval: 10 * time.Second, Poll: 250 * time.Millisecond,
+	}
+	if d := cmp.Diff(want, cfg.Runner); d != "" {
+		t.Errorf("(-want +got)\n%s", d)
+	}
+	source, _ := cfg.source()
+	if readers := source.(topicSource).Readers; len(readers) != 3 {
+		t.Errorf("readers %q", readers)
 	}
 }

@@ -16,16 +16,18 @@ const (
 // A Runner executes the pipeline.
 type Runner struct {
 	Name string
-	// Cluster, Job, Worker, Parallelism, MaxParallelism and CheckpointInterval are
-	// those of Flink; see flink.Options.
+	// All others are those of Flink, see flink.Options.
 	Cluster                     flink.Cluster
 	Job, Worker                 string
 	Parallelism, MaxParallelism int
 	CheckpointInterval          time.Duration
+	// Poll is how long the source gathers records before it hands them over.
+	Poll time.Duration
 }
 
 func (r *Runner) keys() []key {
-	r.Job, r.Worker, r.Parallelism, r.MaxParallelism, r.CheckpointInterval = "hafvf", "localhost:50000", 1, 128, 10*time.Second
+	r.Job, r.Worker, r.Parallelism, r.MaxParallelism = "hafvf", "localhost:50000", 1, 128
+	r.CheckpointInterval, r.Poll = 10*time.Second, time.Second
 	return []key{
 		{name: "name", doc: "prism (the default), embedded, direct is another name of it; or flink", read: choice(&r.Name, Prism, "direct", Flink)},
 		{name: "endpoint", doc: "flink: host:port of Beam's job server; required", read: text(&r.Cluster.Endpoint, notEmpty)},
@@ -35,6 +37,7 @@ func (r *Runner) keys() []key {
 		{name: "parallelism", doc: "flink: slots that the job takes; 1 by default", read: whole(&r.Parallelism, 1)},
 		{name: "max_parallelism", doc: "flink: largest parallelism that a savepoint of the job can be resumed at, fixed from its first start; 128 by default", read: whole(&r.MaxParallelism, 1)},
 		{name: "checkpoint_interval", doc: "flink: time between checkpoints; 10s by default", read: milliseconds(&r.CheckpointInterval)},
+		{name: "poll", doc: "flink: how long the source gathers records before it hands them over; 1s by default. Every poll leaves some bytes in all later checkpoints, see deploy/README.md", read: milliseconds(&r.Poll)},
 	}
 }
 
@@ -80,7 +83,11 @@ func (d *decoder) checkRunner(c *Config) {
 			d.fail("source.kafka.changelog", "is for the embedded runner: flink keeps the states in its checkpoints")
 		}
 	}
-	if c.Sink.Kafka == nil && !d.failed("sink") {
+	switch {
+	case c.Sink.Kafka != nil || d.failed("sink"):
+	case !d.has("sink"):
+		d.fail("sink", "missing; flink requires a topic, kafka")
+	default:
 		d.fail("sink", files)
 	}
 	if c.DeadLetter != nil && c.DeadLetter.Kafka == nil {

@@ -198,7 +198,7 @@ func TestParseErrors(t *testing.T) {
 		{"unknown key far from all", with("foobar: 1"), []string{
 			`pump.yaml:3: foobar: unknown key; known here: transform, model, levels, top, bank, bank_forgetting, detect, keys, order, lateness, time_unit, session, change, source, sink, dead_letter, alerts, runner`,
 		}},
-		{"unknown key near one that is not available", with("sesion: {}"), []string{`pump.yaml:3: sesion: unknown key; did you mean "session"?`}},
+		{"unknown key near a known one", with("sesion: {}"), []string{`pump.yaml:3: sesion: unknown key; did you mean "session"?`}},
 		{"unknown key with two neighbours swapped", with("tpo: 1"), []string{`pump.yaml:3: tpo: unknown key; did you mean "top"?`}},
 		{"unknown key in another case", with("Top: 1"), []string{`pump.yaml:3: Top: unknown key; did you mean "top"?`}},
 		{"unknown key in a level", with("levels:", "  - {alpha: 1, bta: 1}"), []string{
@@ -289,9 +289,21 @@ func TestParseErrors(t *testing.T) {
 		{"sink over source", "model: {family: normal}\nsource: {csv: {path: d/*.csv}}\nsink: {csv: {path: ./d/a.csv}}", []string{`pump.yaml:3: sink.csv.path: "d/a.csv" is also read, by source.csv.path`}},
 		{"two writers of one file", with("sink: {jsonl: {path: out}}", "dead_letter: {jsonl: {path: ./out}}"), []string{`pump.yaml:4: dead_letter.jsonl.path: "out" is also written, by sink.jsonl.path`}},
 
-		{"not available", with("runner: {name: flink, endpoint: a}"), []string{
-			`pump.yaml:3: runner.name: flink: not available in this version`,
-			`pump.yaml:3: runner.endpoint: not available in this version`,
+		{"flink with files", with("runner: {name: flink, endpoint: a, parallelism: 3, max_parallelism: 2}", "dead_letter: {jsonl: {path: b}}"), []string{
+			`pump.yaml:1: sink: missing; flink requires a topic, kafka`,
+			`pump.yaml:2: source: is a file of one machine: flink reads and writes topics, kafka`,
+			`pump.yaml:3: runner.endpoint: "a" is not host:port`,
+			`pump.yaml:3: runner.parallelism: is above max_parallelism, 2`,
+			`pump.yaml:4: dead_letter: is a file of one machine: flink reads and writes topics, kafka; without one, rejects go to the workers' standard error`,
+		}},
+		{"flink without an endpoint", "model: {family: normal}\nsource: {kafka: {embedded: true, topics: [a], changelog: c}}\nsink: {kafka: {topic: b}}\nrunner: {name: flink}", []string{
+			`pump.yaml:2: source.kafka.embedded: is for the embedded runner`,
+			`pump.yaml:2: source.kafka.changelog: is for the embedded runner: flink keeps the states in its checkpoints`,
+			`pump.yaml:4: runner.endpoint: missing; flink requires it: host:port of Beam's job server`,
+		}},
+		{"flink's keys without flink", with("runner: {parallelism: 2, poll: 1s}"), []string{
+			`pump.yaml:3: runner.parallelism: belongs to name: flink`,
+			`pump.yaml:3: runner.poll: belongs to name: flink`,
 		}},
 		{"bank", with("bank: [{levels: [], top: 2}, {top: 1}, 3]", "bank_forgetting: 0"), []string{
 			`pump.yaml:3: bank.0.top: must be in [0, 1], not 2`,

@@ -122,7 +122,7 @@ func (c *Config) source() (graphSource, connectors.Kind) {
 			t.Clock = payloadClock // only there does the watermark release anything
 		}
 		if r := c.Runner; r.Name == Flink {
-			t.Readers = flink.Names(r.Parallelism, r.Parallelism, r.MaxParallelism)
+			t.Readers, t.Poll = flink.Names(r.Parallelism, r.Parallelism, r.MaxParallelism), r.Poll
 		}
 		return t, connectors.String
 	case s.CSV != nil:

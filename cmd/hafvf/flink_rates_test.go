@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -21,7 +20,7 @@ import (
 
 var (
 	flinkRecords = flag.Int("flink-records", 20_000, "records of TestFlinkRates")
-	flinkTime    = flag.Duration("flink-time", 5*time.Second, "length of TestFlinkCheckpoints")
+	flinkTime    = flag.Duration("flink-time", 15*time.Second, "length of TestFlinkCheckpoints")
 )
 
 // filters are those of which rates are measured.
@@ -130,29 +129,56 @@ func plainLoop(t *testing.T, cfg hafvf.Config, keys, n int) float64 {
 	return float64(n) / time.Since(begin).Seconds()
 }
 
-// TestFlinkCheckpoints: with a constant number of keys a checkpoint's size does not
-// grow with what was read. Beam's job server adds some bytes for every call of the
-// source.
+// TestFlinkCheckpoints: with a constant number of keys a checkpoint grows with the
+// number of calls of the source, by what Beam's job server leaves of each, and with
+// nothing else: fewer calls, less growth.
 func TestFlinkCheckpoints(t *testing.T) {
-	s := startSite(t, flinktest.Config{TaskManagers: 1, Slots: 1})
-	n := int(flinkTime.Seconds()) * 1000
-	fed := s.feed(t, "grow", n, 1000, *flinkTime)
-	d := daemonize(t, nil, "run", s.config(t, "grow", "", "", ""))
-	s.await(t, d, "grow", "a checkpoint is complete", func(is flink.Status) bool { return is.Completed > 0 })
+	s := startSite(t, flinktest.Config{TaskManagers: 1, Slots: 2})
+	polls := map[string]string{"seldom": "1s", "often": "100ms"}
+	n := int(flinkTime.Seconds()) * 500
+	var fed []<-chan error
+	daemons := map[string]*daemon{}
+	for job, poll := range polls {
+		fed = append(fed, s.feed(t, job, n, 1000, *flinkTime))
+		daemons[job] = daemonize(t, nil, "run", s.config(t, job, "", ", poll: "+poll, ""))
+	}
+	growth := map[string]int64{}
+	first := map[string]flink.Status{}
+	for job, d := range daemons {
+		// By then the keys have states.
+		first[job] = s.await(t, d, job, "a fifth is written", func(is flink.Status) bool {
+			if is.Checkpoint == nil {
+				return false
+			}
+			_, ends := s.broker.Offsets(t, job+"-out")
+			sum := int64(0)
+			for _, end := range ends {
+				sum += end
+			}
+			return sum >= int64(n/5)
+		})
+	}
 	begin := time.Now()
-	var sizes bytes.Buffer
+	var sizes strings.Builder
 	tick := time.NewTicker(max(*flinkTime/20, time.Second))
-	for done := false; !done; {
-		is := s.status(t, "grow")
-		fmt.Fprintf(&sizes, "\n%5.0f s: %d bytes in %v", time.Since(begin).Seconds(), is.Checkpoint.Bytes, is.Checkpoint.Took)
+	defer tick.Stop()
+	for len(fed) > 0 {
 		select {
-		case err := <-fed:
+		case err := <-fed[0]:
 			if err != nil {
 				t.Fatal(err)
 			}
-			done = true
+			fed = fed[1:]
 		case <-tick.C:
 		}
+		for job := range polls {
+			is := s.status(t, job)
+			growth[job] = is.Checkpoint.Bytes - first[job].Checkpoint.Bytes
+			fmt.Fprintf(&sizes, "\n%5.0f s, poll %s: %d bytes in %v", time.Since(begin).Seconds(), polls[job], is.Checkpoint.Bytes, is.Checkpoint.Took)
+		}
 	}
-	t.Logf("checkpoints with 1,000 keys at 1,000 records/s:%s", sizes.String())
+	t.Logf("checkpoints with 1,000 keys at 500 records/s:%s", sizes.String())
+	if growth["often"] < 3*growth["seldom"] {
+		t.Errorf("growth by %d bytes with a poll of 100 ms, and by %d with one of 1 s", growth["often"], growth["seldom"])
+	}
 }

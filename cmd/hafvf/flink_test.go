@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"hafvf/connectors/kafkaio/kafkatest"
@@ -183,6 +185,7 @@ func TestFlink(t *testing.T) {
 	s := startSite(t, flinktest.Config{})
 	t.Run("kills", s.kills)
 	t.Run("savepoints", s.savepoints)
+	t.Run("sessions", s.sessions)
 	t.Run("errors", s.errors)
 }
 
@@ -284,6 +287,68 @@ func (s *site) savepoints(t *testing.T) {
 	other := s.config(t, "saved", "", "", "levels: []\ntop: 0.5\n")
 	s.fails(t, []string{"run", other, "--savepoint", savepoint}, "the savepoint is of another config")
 	s.fails(t, []string{"run", other, "--savepoint", savepoint + "-none"}, "there is no savepoint there")
+}
+
+// sessions smoothed on Flink from a topic, with an end and without, equal those from
+// a file on the embedded runner, by id.
+func (s *site) sessions(t *testing.T) {
+	const settings = "transform: smooth\nsession: {gap: 2m}\n"
+	dir := t.TempDir()
+	var lines strings.Builder
+	records := observations(6_000, 40, 5)
+	for _, r := range records {
+		lines.Write(append(r.Value, '\n'))
+	}
+	if err := os.WriteFile(filepath.Join(dir, "in.jsonl"), []byte(lines.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := filepath.Join(dir, "file.yaml")
+	if err := os.WriteFile(cfg, []byte(settings+"model: {family: normal}\nsource: {jsonl: {path: in.jsonl}}\nsink: {jsonl: {path: out.jsonl}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := program(t, dir, "", "run", cfg); code != 0 {
+		t.Fatal(stderr)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "out.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		var record struct{ ID string }
+		if err := json.Unmarshal([]byte(line), &record); err != nil {
+			t.Fatal(err)
+		}
+		want[record.ID] = strings.TrimSuffix(line, "\n")
+	}
+	for _, test := range []struct{ job, end string }{{"bounded", ", bounded: true"}, {"endless", ""}} {
+		s.broker.CreateTopic(t, test.job+"-in", 4, nil)
+		var these []*kgo.Record
+		for _, r := range records {
+			these = append(these, &kgo.Record{Topic: test.job + "-in", Key: r.Key, Value: r.Value})
+		}
+		s.broker.Produce(t, these...)
+		onFlink := s.config(t, test.job, test.end, ", parallelism: 2", settings)
+		d := daemonize(t, nil, "run", onFlink)
+		s.leaves(t, onFlink)
+		if test.end != "" {
+			d.ends(t, 0)
+		} else {
+			s.await(t, d, test.job, "the job runs", func(is flink.Status) bool { return is.State == "RUNNING" })
+			d.eventually(t, "all sessions are over", func() bool {
+				got, _ := byID(t, s.broker.Client, test.job+"-out")
+				return len(got) >= len(want)
+			})
+			if code, _, stderr := program(t, "", "", "stop", onFlink); code != 0 {
+				t.Fatal(stderr)
+			}
+		}
+		got, _ := byID(t, s.broker.Client, test.job+"-out")
+		if diff := cmp.Diff(want, got); diff != "" || len(got) == 0 {
+			t.Errorf("%s: %d smoothed in place of %d (-want +got):\n%.2000s", test.job, len(got), len(want), diff)
+		}
+		t.Logf("%s: %d smoothed estimates", test.job, len(got))
+	}
 }
 
 // fails runs the program, which has to exit with 1, within half a minute, and say

@@ -96,10 +96,13 @@ func (d *daemon) ends(t *testing.T, code int) {
 	}
 }
 
+// patience is how long a condition may take to hold.
+const patience = 3 * time.Minute
+
 // eventually waits for a condition, and fails if the program ends before it holds.
 func (d *daemon) eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(50 * time.Millisecond) {
 		select {
 		case err := <-d.done:
 			d.done <- err
@@ -110,7 +113,7 @@ func (d *daemon) eventually(t *testing.T, what string, holds func() bool) {
 		default:
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within a minute\n%s", what, d.log.String())
+			t.Fatalf("%s: not within %v\n%s", what, patience, d.log.String())
 		}
 	}
 }

@@ -5,6 +5,7 @@
 package kafkaio
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -65,6 +66,9 @@ type Source struct {
 	// Readers are the names of the readers that the partitions are dealt out to,
 	// which a runner may place them by. Default: one.
 	Readers []string
+	// Poll is how long a call waits for records, and without a ledger how long it
+	// gathers them before it hands them over. Default 100 ms.
+	Poll time.Duration
 }
 
 // A Clock tells the event time of a record; false where it has none.
@@ -92,7 +96,7 @@ const (
 	BundleRecords = 1 << 16
 	BundleBytes   = 64 << 20
 	// breath is how long a call waits for a record before it lets the watermark
-	// move on.
+	// move on, where the Source does not say.
 	breath = 100 * time.Millisecond
 )
 
@@ -100,8 +104,7 @@ const (
 // within each partition, at the records' event times.
 //
 // The ledger of that name, if there is one in this process, holds the source
-// back, and can stop it. Without one a call emits what has come within a tenth
-// of a second.
+// back, and can stop it. Without one a call emits what has come while it polled.
 func Read(s beam.Scope, src Source, ledger string) beam.PCollection {
 	s = s.Scope("kafkaio.Read")
 	if len(src.Readers) == 0 {
@@ -192,7 +195,7 @@ func (fn *readFn) ProcessElement(ctx context.Context, w *watermark, rt *sdf.Lock
 func (fn *readFn) read(ctx context.Context, c *consumer, ledger *Ledger, rt *sdf.LockRTracker, emit func(beam.EventTime, Record)) (ended bool, err error) {
 	n, size := 0, 0
 	var since time.Time
-	pause := time.After(breath)
+	pause := time.After(cmp.Or(fn.Source.Poll, breath))
 	var stopped <-chan struct{}
 	if ledger != nil {
 		stopped = ledger.flight.Stopped()

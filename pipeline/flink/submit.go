@@ -203,7 +203,7 @@ func (c *Cluster) handedOver(ctx context.Context, server jobpb.JobServiceClient,
 			return nil, c.failure(ctx, server, id)
 		}
 		if err := sleep(ctx, poll); err != nil {
-			return nil, fmt.Errorf("Flink has not got the job from the job server after %v: %w", submitTimeout, err)
+			return nil, fmt.Errorf("the job server has not given the job to Flink after %v: %w", submitTimeout, err)
 		}
 	}
 }
@@ -219,5 +219,5 @@ func (c *Cluster) failure(ctx context.Context, server jobpb.JobServiceClient, id
 			last = m.GetMessageText()
 		}
 	}
-	return fmt.Errorf("Flink did not take the job: %s", words(last))
+	return fmt.Errorf("the job was not taken by Flink: %s", words(last))
 }

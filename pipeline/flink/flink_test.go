@@ -1,0 +1,57 @@
+package flink
+
+import (
+	"strings"
+	"testing"
+)
+
+// keyGroups are of KeyGroupRangeAssignment.assignToKeyGroup of Flink 1.19.3, with 128
+// groups, for the keys as Beam's FlinkKeyUtils encodes them.
+var keyGroups = map[string]int{
+	"":                          123,
+	"0/0":                       106,
+	"1/0":                       7,
+	"1/17":                      127,
+	"a longer name of a reader": 59,
+}
+
+// TestNames: names are even over the subtasks.
+func TestNames(t *testing.T) {
+	for _, parallelism := range []int{1, 2, 3, 7, 64} {
+		for _, groups := range []int{64, 128, 1000} {
+			seen := map[int]int{}
+			for i, name := range Names(2*parallelism, parallelism, groups) {
+				at := keyGroup(name, groups) * parallelism / groups
+				if at != i%parallelism {
+					t.Errorf("parallelism %d of %d: name %d, %q, is at subtask %d", parallelism, groups, i, name, at)
+				}
+				seen[at]++
+			}
+			if len(seen) != parallelism {
+				t.Errorf("parallelism %d of %d: %v", parallelism, groups, seen)
+			}
+		}
+	}
+	for key, group := range keyGroups {
+		if got := keyGroup(key, 128); got != group {
+			t.Errorf("key %q is in group %d instead of %d", key, got, group)
+		}
+	}
+}
+
+func TestWords(t *testing.T) {
+	for _, test := range []struct{ trace, want string }{
+		{"java.lang.RuntimeException: Failed to finish remote bundle\n\tat org.apache.beam.X.close(X.java:660)\nCaused by: java.util.concurrent.ExecutionException: java.lang.RuntimeException: Error received from SDK harness for instruction 12: process bundle failed for instruction 12 using plan 1-6 : while executing Process for Plan[1-6]:\n1: DataSource[S]\n\tcaused by:\nkey \"k1\": the state is of another configuration\n\tat org.apache.beam.Y.get(Y.java:1)\n\t... 7 more",
+			`key "k1": the state is of another configuration`},
+		{"org.apache.flink.runtime.JobException: Recovery is suppressed by NoRestartBackoffTimeStrategy\n\tat a.B.c(B.java:1)\nCaused by: java.io.IOException: disk full\n\tat a.B.c(B.java:1)", "disk full"},
+		{"<Exception on server side:\norg.apache.flink.util.FlinkException: it is so\n\tat a.B.c(B.java:1)", "it is so"},
+		{"org.apache.flink.runtime.jobmanager.scheduler.NoResourceAvailableException: Could not acquire the minimum required resources.", "the cluster has no slots"},
+		{"java.io.InvalidClassException: org.apache.beam.Z; local class incompatible", "different releases"},
+		{"plain words", "plain words"},
+	} {
+		got := words(test.trace)
+		if !strings.HasPrefix(got, test.want) && !strings.Contains(got, test.want) || strings.Contains(got, "\tat ") {
+			t.Errorf("%q means %q, not %q", test.trace, got, test.want)
+		}
+	}
+}
