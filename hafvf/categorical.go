@@ -3,6 +3,8 @@ package hafvf
 import (
 	"fmt"
 	"math"
+
+	"hafvf/hafvf/internal/special"
 )
 
 func init() {
@@ -132,10 +134,10 @@ func (l *dirichletLine) Gain(s float64) float64 {
 			return math.Log(p / (l.total + s*l.dn))
 		}
 	}
-	q := -lgammaDelta(l.total+s*l.dn, l.tn)
+	q := -special.LgammaDelta(l.total+s*l.dn, l.tn)
 	for i, t := range l.t {
 		if t != 0 {
-			q += lgammaDelta(l.alpha[i]+s*l.d[i], t)
+			q += special.LgammaDelta(l.alpha[i]+s*l.d[i], t)
 		}
 	}
 	return q
@@ -144,8 +146,8 @@ func (l *dirichletLine) Gain(s float64) float64 {
 func (l *dirichletLine) Jet(s float64) Jet {
 	var j Jet
 	n := l.total + s*l.dn
-	_, p1, p2, p3 := polygamma(n)
-	d0, d1 := digammaDelta(n, l.tn)
+	_, p1, p2, p3 := special.Polygamma(n)
+	d0, d1 := special.DigammaDelta(n, l.tn)
 	c := l.dn
 	c2 := c * c
 	j = Jet{Q1: -c * d0, Q2: -c2 * d1, F2: -c2 * p1, F3: -c2 * c * p2, F4: -c2 * c2 * p3}
@@ -155,13 +157,13 @@ func (l *dirichletLine) Jet(s float64) Jet {
 			continue
 		}
 		a := l.alpha[i] + s*c
-		_, p1, p2, p3 := polygamma(a)
+		_, p1, p2, p3 := special.Polygamma(a)
 		c2 := c * c
 		j.F2 += c2 * p1
 		j.F3 += c2 * c * p2
 		j.F4 += c2 * c2 * p3
 		if t != 0 {
-			d0, d1 := digammaDelta(a, t)
+			d0, d1 := special.DigammaDelta(a, t)
 			j.Q1 += c * d0
 			j.Q2 += c2 * d1
 		}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"hafvf/hafvf/internal/beta"
 )
 
 // A Filter runs the update for any number of entities, one state each. It owns
@@ -14,8 +16,8 @@ type Filter struct {
 	naive  []Beta
 	top    float64
 	line   Line
-	levels []level
-	sys    system
+	levels []beta.Level
+	sys    beta.System
 
 	delta, trial, start [][2]float64
 	best, other         mode
@@ -29,6 +31,16 @@ type Filter struct {
 	past                []float64    // a window, where it is not in a state
 	unknown             []float64    // an observation of NaN
 }
+
+// Beta holds the parameters of a Beta distribution over a weight.
+type Beta struct{ Alpha, Beta float64 }
+
+// Mean is alpha/(alpha+beta).
+func (b Beta) Mean() float64 { return b.Alpha / (b.Alpha + b.Beta) }
+
+// An Increment holds the terms of Proposition 1 for one level: φ = φ̂ + U1 + U2 +
+// U3, each for (alpha, beta).
+type Increment struct{ U1, U2, U3 [2]float64 }
 
 // Step is the outcome of one update. What does not apply is NaN: everything but
 // Weight and Memory after a missing observation.
@@ -56,8 +68,8 @@ func NewFilter(model Model, levels []Beta, top float64) *Filter {
 		naive:  append([]Beta(nil), levels...),
 		top:    top,
 		line:   model.NewLine(),
-		levels: make([]level, n),
-		sys:    newSystem(n),
+		levels: make([]beta.Level, n),
+		sys:    beta.Chain(n),
 		delta:  make([][2]float64, n), trial: make([][2]float64, n),
 		start:  make([][2]float64, n),
 		best:   mode{at: make([][2]float64, n)},
@@ -75,7 +87,7 @@ func NewFilter(model Model, levels []Beta, top float64) *Filter {
 		if !(l.Alpha > 0 && l.Beta > 0 && l.Alpha+l.Beta < math.Inf(1)) {
 			panic(fmt.Sprintf("hafvf: level %d: Beta(%g, %g) needs parameters above zero", i, l.Alpha, l.Beta))
 		}
-		f.levels[i].naive, f.levels[i].elapsed = l, 1
+		f.levels[i].Naive, f.levels[i].Elapsed = beta.Dist(l), 1
 	}
 	f.elapsed = 1
 	return f
@@ -307,10 +319,10 @@ func (f *Filter) meet(s State, stats []float64) {
 	copy(f.before, f.Sample(s))
 	for i := range f.levels {
 		l, was := &f.levels[i], f.Level(s, i)
-		l.da, l.db = was.Alpha-l.naive.Alpha, was.Beta-l.naive.Beta
+		l.DA, l.DB = was.Alpha-l.Naive.Alpha, was.Beta-l.Naive.Beta
 	}
 	if len(f.levels) > 0 {
-		f.levels[0].elapsed = f.elapsed
+		f.levels[0].Elapsed = f.elapsed
 	}
 	f.face(stats)
 }
@@ -370,12 +382,12 @@ func (f *Filter) absorb(step *Step, s State, rows [][]float64, stats []float64, 
 		best := f.maximise(math.Max(f.gain0, f.gain1))
 		for i := range f.levels {
 			at := f.model.Len() + 2*i
-			s[at], s[at+1] = f.levels[i].a, f.levels[i].b
+			s[at], s[at+1] = f.levels[i].A, f.levels[i].B
 		}
 		step.ELBO = best.value + weight*base
-		step.Weight = f.levels[0].m
+		step.Weight = f.levels[0].M
 		step.Iterations, step.Converged, step.Residual = best.iterations, best.converged, best.residual
-		f.kept, _ = f.levels[0].memory()
+		f.kept, _ = f.levels[0].Memory()
 	}
 	d := f.Sample(s)
 	f.model.Scale(d, f.kept)
@@ -398,12 +410,12 @@ func observe(m Model, d []float64, rows [][]float64, weight float64) {
 // firstPrior is the prior of w with every weight above at its prior mean.
 func (f *Filter) firstPrior() Beta {
 	w := f.top
-	var p Beta
+	var p beta.Dist
 	for i := len(f.levels) - 1; i >= 0; i-- {
-		p = f.levels[i].priorAt(w)
+		p = f.levels[i].PriorAt(w)
 		w = p.Mean()
 	}
-	return p
+	return Beta(p)
 }
 
 // push shifts the window of a Sequential model.
@@ -430,7 +442,7 @@ func (f *Filter) Increments() []Increment {
 	}
 	f.evaluate(f.best.at)
 	for i := range out {
-		out[i] = f.levels[i].increment()
+		out[i] = Increment(f.levels[i].Increment())
 	}
 	return out
 }

@@ -15,15 +15,15 @@ func (f *Filter) fixedPoint(at [][2]float64) (ok bool) {
 		change := 0.0
 		for i := range f.levels {
 			l := &f.levels[i]
-			u := l.increment()
-			a := l.prior.Alpha + u.U1[0] + u.U2[0] + u.U3[0]
-			b := l.prior.Beta + u.U1[1] + u.U2[1] + u.U3[1]
+			u := l.Increment()
+			a := l.Prior.Alpha + u.U1[0] + u.U2[0] + u.U3[0]
+			b := l.Prior.Beta + u.U1[1] + u.U2[1] + u.U3[1]
 			if !(a > 0 && b > 0) {
 				// The paper's reset, only as far as is needed.
-				a, b = math.Max(a, l.a/2), math.Max(b, l.b/2)
+				a, b = math.Max(a, l.A/2), math.Max(b, l.B/2)
 			}
-			change = math.Max(change, math.Max(math.Abs(a-l.a)/l.a, math.Abs(b-l.b)/l.b))
-			a, b = l.a+damping*(a-l.a), l.b+damping*(b-l.b)
+			change = math.Max(change, math.Max(math.Abs(a-l.A)/l.A, math.Abs(b-l.B)/l.B))
+			a, b = l.A+damping*(a-l.A), l.B+damping*(b-l.B)
 			at[i] = [2]float64{math.Log(a / b), math.Log(a + b)}
 		}
 		if change < 1e-11 {
@@ -49,7 +49,7 @@ func TestProposition1(t *testing.T) {
 		f.Update(s, []float64{x})
 		at := make([][2]float64, 2)
 		for k, l := range f.levels {
-			at[k] = [2]float64{l.x + 0.1, l.y - 0.1}
+			at[k] = [2]float64{l.X + 0.1, l.Y - 0.1}
 		}
 		value := f.best.value
 		if !f.fixedPoint(at) {
@@ -62,8 +62,8 @@ func TestProposition1(t *testing.T) {
 		agreed++
 		for k := range f.levels {
 			l, want := &f.levels[k], f.Level(s, k)
-			if math.Abs(l.a-want.Alpha) > 1e-5*want.Alpha || math.Abs(l.b-want.Beta) > 1e-5*want.Beta {
-				t.Errorf("step %d level %d: fixed point (%.9g, %.9g), update %.9g", i, k, l.a, l.b, want)
+			if math.Abs(l.A-want.Alpha) > 1e-5*want.Alpha || math.Abs(l.B-want.Beta) > 1e-5*want.Beta {
+				t.Errorf("step %d level %d: fixed point (%.9g, %.9g), update %.9g", i, k, l.A, l.B, want)
 			}
 		}
 	}

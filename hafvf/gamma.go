@@ -1,6 +1,10 @@
 package hafvf
 
-import "math"
+import (
+	"math"
+
+	"hafvf/hafvf/internal/special"
+)
 
 // gammaPrior is Gamma(shape, rate), the conjugate prior of poisson and
 // exponential. A sample is (what it adds to the shape, what it adds to the rate).
@@ -41,13 +45,13 @@ func (l *gammaLine) Set(d, t []float64) {
 // Gain is lnΓ(a+tₐ) − lnΓ(a) − a ln(1+t_b/b) − tₐ ln(b+t_b).
 func (l *gammaLine) Gain(s float64) float64 {
 	a, b := l.shape+s*l.da, l.rate+s*l.db
-	return lgammaDelta(a, l.ta) - a*math.Log1p(l.tb/b) - l.ta*math.Log(b+l.tb)
+	return special.LgammaDelta(a, l.ta) - a*math.Log1p(l.tb/b) - l.ta*math.Log(b+l.tb)
 }
 
 func (l *gammaLine) Jet(s float64) Jet {
 	a, b := l.shape+s*l.da, l.rate+s*l.db
-	_, p1, p2, p3 := polygamma(a)
-	d0, d1 := digammaDelta(a, l.ta)
+	_, p1, p2, p3 := special.Polygamma(a)
+	d0, d1 := special.DigammaDelta(a, l.ta)
 	A := l.da
 	r := l.db / b               // (ln b)′
 	rT := l.db / (b + l.tb)     // (ln(b+t_b))′

@@ -14,12 +14,12 @@ func bruteForce(f, g *Filter, s State) float64 {
 	g.line.Set(f.Sample(s), g.stats)
 	for i := range g.levels {
 		l, was := &g.levels[i], f.Level(s, i)
-		l.da, l.db = was.Alpha-l.naive.Alpha, was.Beta-l.naive.Beta
+		l.DA, l.DB = was.Alpha-l.Naive.Alpha, was.Beta-l.Naive.Beta
 	}
 	start := make([][2]float64, len(g.levels))
 	w := g.top
 	for i := len(g.levels) - 1; i >= 0; i-- {
-		p := g.levels[i].priorAt(w)
+		p := g.levels[i].PriorAt(w)
 		start[i] = [2]float64{math.Log(p.Alpha / p.Beta), math.Log(p.Alpha + p.Beta)}
 		w = p.Mean()
 	}
@@ -176,7 +176,7 @@ func BenchmarkPredictive(b *testing.B) {
 				f.line.Set(f.Sample(s), stats[i%len(states)])
 				for k := range f.levels {
 					l, was := &f.levels[k], f.Level(s, k)
-					l.da, l.db = was.Alpha-l.naive.Alpha, was.Beta-l.naive.Beta
+					l.DA, l.DB = was.Alpha-l.Naive.Alpha, was.Beta-l.Naive.Beta
 				}
 				f.logPredictive(f.firstPrior(), f.line.Gain(0), f.line.Gain(1))
 			}

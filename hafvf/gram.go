@@ -6,6 +6,8 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/lapack"
 	"gonum.org/v1/gonum/lapack/lapack64"
+
+	"hafvf/hafvf/internal/special"
 )
 
 // gram is the shared core of mvnormal, regression and ar: m targets y given p
@@ -231,7 +233,7 @@ func (l *gramLine) Gain(s float64) float64 {
 	uu, all := l.uu.at(s), l.all.at(s)
 	q := -m/2*uu.gain - (nu+l.j)/2*(all.gain-uu.gain) - l.j/2*(all.log-uu.log) + l.j*l.perNat
 	for i := range l.m {
-		q += lgammaDelta((nu-float64(i))/2, l.j/2)
+		q += special.LgammaDelta((nu-float64(i))/2, l.j/2)
 	}
 	return q
 }
@@ -254,8 +256,8 @@ func (l *gramLine) Jet(s float64) Jet {
 	c := n / 2
 	for i := range l.m {
 		a := (nu - float64(i)) / 2
-		_, p1, p2, p3 := polygamma(a)
-		d0, d1 := digammaDelta(a, l.j/2)
+		_, p1, p2, p3 := special.Polygamma(a)
+		d0, d1 := special.DigammaDelta(a, l.j/2)
 		jet.F2 += c * c * p1
 		jet.F3 += c * c * c * p2
 		jet.F4 += c * c * c * c * p3

@@ -1,6 +1,10 @@
 package hafvf
 
-import "math"
+import (
+	"math"
+
+	"hafvf/hafvf/internal/special"
+)
 
 func init() {
 	Register("normal", func(p Prior, _ int) (Model, error) {
@@ -133,10 +137,10 @@ func (l *normalLine) Gain(s float64) float64 {
 	d := 0.5 * (l.sj + l.j*kappa/(kappa+l.j)*y*y)
 	if l.j == 1 {
 		// One logarithm for all but the last term.
-		ratio, tail := halfRatio(alpha)
+		ratio, tail := special.HalfRatio(alpha)
 		return 0.5*math.Log(ratio/(beta*(1+rk))) - tail - (alpha+0.5)*math.Log1p(d/beta)
 	}
-	return lgammaDelta(alpha, l.j/2) - (alpha+l.j/2)*math.Log1p(d/beta) - 0.5*(l.j*math.Log(beta)+math.Log1p(l.j*rk))
+	return special.LgammaDelta(alpha, l.j/2) - (alpha+l.j/2)*math.Log1p(d/beta) - 0.5*(l.j*math.Log(beta)+math.Log1p(l.j*rk))
 }
 
 func (l *normalLine) Jet(s float64) Jet {
@@ -167,7 +171,7 @@ func (l *normalLine) Jet(s float64) Jet {
 	l4 := b4 - 4*b1*b3 - 3*b2*b2 + 12*b1*b1*b2 - 6*b1*b1*b1*b1
 
 	a := 0.5 * n // α′
-	_, p1, p2, p3 := polygamma(alpha)
+	_, p1, p2, p3 := special.Polygamma(alpha)
 	rn2 := rn * rn
 	jet := Jet{
 		F2: a*a*p1 - 2*a*l1 - alpha*l2 + 0.5*rn2,
@@ -191,7 +195,7 @@ func (l *normalLine) Jet(s float64) Jet {
 	m1 := e1 * re // derivatives of ln(1+e)
 	m2 := e2*re - m1*m1
 
-	g0, gg1 := digammaDelta(alpha, j/2)
+	g0, gg1 := special.DigammaDelta(alpha, j/2)
 	aj := alpha + 0.5*j
 	rnj := n * rkj
 	jet.Q1 = a*(g0-math.Log1p(e)) - aj*m1 - 0.5*j*l1 + 0.5*(rn-rnj)

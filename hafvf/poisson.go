@@ -41,3 +41,8 @@ func (m poisson) Quantile(p float64, d []float64, s float64, _ []float64) float6
 	a, b := m.shape+s*d[0], m.rate+s*d[1]
 	return negativeBinomialQuantile(p, a, b)
 }
+
+func lgamma(x float64) float64 {
+	v, _ := math.Lgamma(x)
+	return v
+}

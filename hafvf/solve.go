@@ -1,6 +1,10 @@
 package hafvf
 
-import "math"
+import (
+	"math"
+
+	"hafvf/hafvf/internal/beta"
+)
 
 // The update maximises, over the Beta levels together,
 //
@@ -31,22 +35,22 @@ func (f *Filter) evaluate(z [][2]float64) {
 	f.place(z)
 	for i := range f.levels {
 		l := &f.levels[i]
-		l.child = f.childOf(i)
-		l.derive(&f.sys, i)
+		l.Child = f.childOf(i)
+		l.Derive(&f.sys, i)
 		if i+1 < n {
-			l.couple(&f.sys, i, &f.levels[i+1])
+			l.Couple(&f.sys, i, &f.levels[i+1])
 		}
 	}
 }
 
 // childOf is what level i weighs: the family, or the level below.
-func (f *Filter) childOf(i int) child {
+func (f *Filter) childOf(i int) beta.Child {
 	if i > 0 {
-		return f.levels[i-1].asChild()
+		return f.levels[i-1].AsChild()
 	}
-	m, _ := f.levels[0].memory()
+	m, _ := f.levels[0].Memory()
 	jet := f.line.Jet(m)
-	return child{a1: jet.Q1, a2: jet.Q2, s0: jet.F2, s1: jet.F3, s2: jet.F4}
+	return beta.Child{A1: jet.Q1, A2: jet.Q2, S0: jet.F2, S1: jet.F3, S2: jet.F4}
 }
 
 // climb runs Newton's method from m.at, and leaves the levels where it ends.
@@ -58,14 +62,14 @@ func (f *Filter) climb(m *mode) {
 	evaluations := 1
 	defer func() { m.iterations += evaluations }()
 	for evaluations < maxIterations {
-		f.sys.solve(delta)
+		f.sys.Solve(delta)
 		slope := 0.0
 		for i := range n {
-			slope += f.sys.g[i][0]*delta[i][0] + f.sys.g[i][1]*delta[i][1]
+			slope += f.sys.G[i][0]*delta[i][0] + f.sys.G[i][1]*delta[i][1]
 			// From (ln α, ln β) to (logit of the mean, log of the concentration).
 			l := &f.levels[i]
 			u, v := delta[i][0], delta[i][1]
-			delta[i] = [2]float64{u - v, l.m*u + l.m1*v}
+			delta[i] = [2]float64{u - v, l.M*u + l.M1*v}
 		}
 		size := 0.0
 		for i := range n {
@@ -106,8 +110,8 @@ func (f *Filter) climb(m *mode) {
 			end := 0.0
 			for i := range n {
 				// ∂L/∂x and ∂L/∂y from the gradient in (ln α, ln β).
-				l, g := &f.levels[i], f.sys.g[i]
-				end += (l.m1*g[0]-l.m*g[1])*delta[i][0] + (g[0]+g[1])*delta[i][1]
+				l, g := &f.levels[i], f.sys.G[i]
+				end += (l.M1*g[0]-l.M*g[1])*delta[i][0] + (g[0]+g[1])*delta[i][1]
 			}
 			if evaluations >= maxIterations || t*size < tolerance {
 				break
@@ -138,19 +142,19 @@ func (f *Filter) shift(m *mode, slope float64) {
 	for i, d := range f.delta {
 		m.at[i][0] += d[0]
 		m.at[i][1] += d[1]
-		f.levels[i].move(m.at[i][0], m.at[i][1])
+		f.levels[i].Move(m.at[i][0], m.at[i][1])
 	}
 }
 
 // scale is the size, in nats, of the terms of L, whose rounding is what it
 // cannot tell from nothing.
 func (f *Filter) scale() float64 {
-	m, _ := f.levels[0].memory()
+	m, _ := f.levels[0].Memory()
 	scale := math.Abs(f.line.Gain(m))
 	for i := range f.levels {
 		l := &f.levels[i]
-		_, v := l.memory()
-		scale += v*l.child.s0 + 8*math.Min(l.a, l.b)
+		_, v := l.Memory()
+		scale += v*l.Child.S0 + 8*math.Min(l.A, l.B)
 	}
 	return scale
 }
@@ -169,23 +173,23 @@ func (f *Filter) place(z [][2]float64) {
 	n := len(f.levels)
 	for i := n - 1; i >= 0; i-- {
 		l := &f.levels[i]
-		l.place(z[i][0], z[i][1])
+		l.Place(z[i][0], z[i][1])
 		if i == n-1 {
-			l.setPrior(f.top, false)
+			l.SetPrior(f.top, false)
 		} else {
-			l.setPrior(f.levels[i+1].m, true)
+			l.SetPrior(f.levels[i+1].M, true)
 		}
 	}
 }
 
 // objective is L where the levels were last evaluated, without Σ log h.
 func (f *Filter) objective() float64 {
-	m, _ := f.levels[0].memory()
+	m, _ := f.levels[0].Memory()
 	value := f.line.Gain(m)
 	for i := range f.levels {
 		l := &f.levels[i]
-		_, v := l.memory()
-		value -= 0.5*v*l.child.s0 + l.divergence()
+		_, v := l.Memory()
+		value -= 0.5*v*l.Child.S0 + l.Divergence()
 	}
 	return value
 }
@@ -198,7 +202,7 @@ func (f *Filter) maximise(bound float64) *mode {
 	best.iterations = 0
 	w := f.top
 	for i := len(f.levels) - 1; i >= 0; i-- {
-		p := f.levels[i].priorAt(w)
+		p := f.levels[i].PriorAt(w)
 		best.at[i] = [2]float64{math.Log(p.Alpha / p.Beta), math.Log(p.Alpha + p.Beta)}
 		w = p.Mean()
 	}

@@ -1,8 +1,13 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -23,8 +28,8 @@ and draws the paper's figure. It writes to DIR
   NAME.svg   the figure, and as NAME.png
   NAME.txt   the paper's statements, each with what is measured here
 
-and prints the last. The statements are measured on ` + fmt.Sprint(experiment.Seeds) + ` simulations, SEED and the
-seeds after it: one holds where at least nine in ten of them support it, and does
+and prints the last. The statements are measured on ` + fmt.Sprint(experiment.Seeds) + ` simulations (3 of sgd), SEED
+and the seeds after it: one holds where at least nine in ten of them support it, and does
 not hold where at most one in ten does.`,
 		Example: "  hafvf experiment binary\n  hafvf experiment ar --seed 7 --out figures",
 		Args: func(_ *cobra.Command, args []string) error {
@@ -35,12 +40,14 @@ not hold where at most one in ten does.`,
 			for _, e := range experiment.All {
 				names = append(names, e.Name)
 			}
+			names = append(names, "sgd")
 			return usageError{fmt.Errorf("no experiment %q; the nearest is %q", args[0], nearestKey(args[0], names))}
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().Uint32Var(&seed, "seed", 1, "of the first simulation, which the figure shows, as `SEED`")
 	cmd.PersistentFlags().StringVar(&out, "out", ".", "the folder for the files, `DIR`; it is made where there is none")
+	cmd.AddCommand(sgdCommand(&seed, &out))
 	for _, e := range experiment.All {
 		cmd.AddCommand(&cobra.Command{
 			Use:   e.Name,
@@ -62,14 +69,76 @@ not hold where at most one in ten does.`,
 				if err != nil {
 					return err
 				}
-				w := cmd.OutOrStdout()
-				fmt.Fprintf(w, "%s\n", table)
-				for _, f := range files {
-					fmt.Fprintln(w, "written:", f)
-				}
+				printOutcome(cmd, table, files)
 				return nil
 			},
 		})
 	}
 	return cmd
+}
+
+func printOutcome(cmd *cobra.Command, table string, files []string) {
+	w := cmd.OutOrStdout()
+	fmt.Fprintf(w, "%s\n", table)
+	for _, f := range files {
+		fmt.Fprintln(w, "written:", f)
+	}
+}
+
+// sgdCommand trains for long: it says how far it is, and can be stopped.
+func sgdCommand(seed *uint32, out *string) *cobra.Command {
+	var e experiment.SGD
+	cmd := &cobra.Command{
+		Use:   "sgd",
+		Short: experiment.SGDShort,
+		Long:  experiment.SGDLong,
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			context.AfterFunc(ctx, stop) // a second signal ends the program
+			e.Seed, e.Dir = uint64(*seed), *out
+			table, files, err := e.Run(ctx, reportIterations())
+			if term.IsTerminal(int(os.Stderr.Fd())) {
+				fmt.Fprint(os.Stderr, "\r\x1b[K")
+			}
+			switch {
+			case errors.Is(err, context.Canceled):
+				fmt.Fprintln(os.Stderr, "stopped; the same command goes on from here")
+				return nil
+			case err != nil:
+				return err
+			}
+			printOutcome(cmd, table, files)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&e.Quick, "quick", false, "100 trials per subject in place of 500, and 3000 iterations in place of 10000")
+	cmd.Flags().StringVar(&e.Checkpoint, "checkpoint", "", "the folder that keeps what is done until all is, `DIR`; by default sgd.checkpoint beside the files")
+	return cmd
+}
+
+// reportIterations writes to standard error how far training is: all the time on a
+// terminal, else once for every twentieth.
+func reportIterations() func(done, of int) {
+	terminal := term.IsTerminal(int(os.Stderr.Fd()))
+	begin, first, said := time.Now(), -1, 0
+	return func(done, of int) {
+		if first < 0 {
+			first, said = done, 20*done/of
+			return
+		}
+		left := "…"
+		if done > first {
+			left = (time.Since(begin) / time.Duration(done-first) * time.Duration(of-done)).Round(time.Second).String()
+		}
+		text := fmt.Sprintf("%d of %d iterations, %s left", done, of, left)
+		switch {
+		case terminal:
+			fmt.Fprintf(os.Stderr, "\r%s \x1b[K", text)
+		case 20*done/of > said:
+			said = 20 * done / of
+			fmt.Fprintln(os.Stderr, text)
+		}
+	}
 }

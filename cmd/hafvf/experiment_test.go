@@ -43,6 +43,8 @@ func TestExperimentExitCodes(t *testing.T) {
 	}{
 		{nil, 0, "  ar  ", ""},
 		{[]string{"bniary"}, exitUsage, "", `no experiment "bniary"; the nearest is "binary"`},
+		{[]string{"sdg"}, exitUsage, "", `the nearest is "sgd"`},
+		{[]string{"sgd", "--out", "file"}, exitFailed, "", "mkdir file: not a directory"},
 		{[]string{"rl", "more"}, exitUsage, "", "unknown command"},
 		{[]string{"rl", "--seed", "x"}, exitUsage, "", "invalid argument"},
 		{[]string{"rl", "--out", "file"}, exitFailed, "", "mkdir file: not a directory"},
@@ -51,5 +53,40 @@ func TestExperimentExitCodes(t *testing.T) {
 		if code != c.code || !strings.Contains(stdout, c.stdout) || !strings.Contains(stderr, c.stderr) {
 			t.Errorf("%v: exit %d, standard output %q, standard error %q", c.args, code, stdout, stderr)
 		}
+	}
+}
+
+// Stopped by a signal, training ends well and keeps what is done; the same command
+// goes on from there.
+func TestExperimentSGDStopsAndGoesOn(t *testing.T) {
+	dir := t.TempDir()
+	kept := func() (size int64) {
+		files, err := filepath.Glob(filepath.Join(dir, "sgd.checkpoint", "*.gob"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			if info, err := os.Stat(f); err == nil {
+				size += info.Size()
+			}
+		}
+		return size
+	}
+	before := int64(0)
+	for range 2 {
+		d := daemonize(t, nil, "experiment", "sgd", "--quick", "--out", dir)
+		d.eventually(t, "a checkpoint that is further", func() bool { return kept() > before })
+		d.stop(t)
+		if !strings.Contains(d.log.String(), "stopped; the same command goes on from here") {
+			t.Errorf("%s", d.log.String())
+		}
+		if now := kept(); now <= before {
+			t.Errorf("%d bytes of checkpoints after %d", now, before)
+		} else {
+			before = now
+		}
+	}
+	if files, err := filepath.Glob(filepath.Join(dir, "sgd.*")); err != nil || len(files) != 1 {
+		t.Errorf("files %v, error %v", files, err)
 	}
 }

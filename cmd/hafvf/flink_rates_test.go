@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"hafvf/hafvf"
@@ -34,7 +36,7 @@ var filters = []struct {
 
 // TestFlinkRates measures records per second from topic to topic with 1,000 keys:
 // on Flink at parallelism 1 and 2, on the embedded runner, and by a plain loop over
-// decoded observations. Its rates, which -v shows, are those of the last four
+// decoded observations; and those of the node alone, in blocks. Its rates, which -v shows, are those of the last four
 // fifths, and mean something with -flink-records in the millions.
 func TestFlinkRates(t *testing.T) {
 	const keys = 1000
@@ -79,7 +81,84 @@ func TestFlinkRates(t *testing.T) {
 				d.stop(t)
 			}
 		}
+		for parallelism := 1; parallelism <= 2; parallelism++ {
+			t.Logf("%s, flink %d, in blocks and without Kafka: %.0f records/s", f.name, parallelism, s.inBlocks(t, f.config, keys, n, parallelism))
+		}
 	}
+}
+
+func init() {
+	register.DoFn2x0[[]byte, func(int)](&seedFn{})
+	register.DoFn2x0[int, func(string, transforms.Observation)](&drawFn{})
+	register.DoFn2x0[string, transforms.Estimate](&dropFn{})
+	register.Emitter1[int]()
+	register.Emitter2[string, transforms.Observation]()
+}
+
+// drawn is how many observations come of a seed.
+const drawn = 10_000
+
+type seedFn struct{ N int }
+
+func (fn *seedFn) ProcessElement(_ []byte, emit func(int)) {
+	for i := range fn.N {
+		emit(i)
+	}
+}
+
+type drawFn struct{ Keys int }
+
+func (fn *drawFn) ProcessElement(seed int, emit func(string, transforms.Observation)) {
+	rng := rand.New(rand.NewPCG(5, uint64(seed)))
+	for range drawn {
+		emit(fmt.Sprint("k", rng.IntN(fn.Keys)), transforms.Observation{X: [][]float64{{rng.NormFloat64()}}})
+	}
+}
+
+type dropFn struct{}
+
+func (*dropFn) ProcessElement(string, transforms.Estimate) {}
+
+// inBlocks is the rate of a job that draws observations, filters them, and drops
+// the estimates.
+func (s *site) inBlocks(t *testing.T, cfg hafvf.Config, keys, n, parallelism int) float64 {
+	t.Helper()
+	p, root := beam.NewPipelineWithRoot()
+	seeds := beam.Reshuffle(root, beam.ParDo(root, &seedFn{max(n/drawn, 1)}, beam.Impulse(root)))
+	estimates, _ := transforms.Filter(root, transforms.Config{Filter: cfg, Order: transforms.Arrival}, beam.ParDo(root, &drawFn{keys}, seeds))
+	beam.ParDo0(root, &dropFn{}, estimates)
+	version, _ := versions()
+	job, err := s.flink.Submit(t.Context(), p, flink.Options{
+		Name: "blocks", Parallelism: parallelism, MaxParallelism: 128, CheckpointInterval: 10 * time.Second,
+		Worker: s.Worker(), Version: version,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := job.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	all := int64(max(n/drawn, 1) * drawn)
+	var from time.Time
+	var first, got int64
+	for deadline := time.Now().Add(20 * time.Minute); got < all; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d observations", got, all)
+		}
+		counts, err := job.Counters(t.Context(), "hafvf")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = counts["records"]
+		if from.IsZero() && got >= all/5 {
+			from, first = time.Now(), got
+		}
+	}
+	rate := float64(got-first) / time.Since(from).Seconds()
+	if err := job.Cancel(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return rate
 }
 
 // rate waits until a topic has n records, and says how fast the last four fifths

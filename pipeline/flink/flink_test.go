@@ -1,6 +1,10 @@
 package flink
 
 import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 )
@@ -53,5 +57,32 @@ func TestWords(t *testing.T) {
 		if !strings.HasPrefix(got, test.want) && !strings.Contains(got, test.want) || strings.Contains(got, "\tat ") {
 			t.Errorf("%q means %q, not %q", test.trace, got, test.want)
 		}
+	}
+}
+
+// TestFollowOutlastsFailures: neither a JobManager that is out of reach for a while
+// nor one that fails at an answer ends what follows a job.
+func TestFollowOutlastsFailures(t *testing.T) {
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/jobs/1" {
+			fmt.Fprint(w, map[bool]string{true: "[]", false: "{}"}[strings.HasSuffix(r.URL.Path, "/metrics")])
+			return
+		}
+		asked++
+		switch asked {
+		case 1:
+			panic(http.ErrAbortHandler)
+		case 2:
+			w.WriteHeader(http.StatusInternalServerError)
+			fmt.Fprint(w, `{"errors": ["java.util.concurrent.CancellationException"]}`)
+		default:
+			fmt.Fprint(w, `{"state": "CANCELED"}`)
+		}
+	}))
+	defer server.Close()
+	job := &Job{ID: "1", Name: "one", cluster: &Cluster{REST: server.URL}}
+	if err := job.Follow(t.Context(), slog.New(slog.DiscardHandler)); err != nil || asked != 3 {
+		t.Errorf("error %v after asking %d times", err, asked)
 	}
 }

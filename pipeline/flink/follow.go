@@ -13,6 +13,8 @@ const (
 	settled = 2 * time.Second
 	// startTimeout is how long a job may take to start.
 	startTimeout = 30 * time.Second
+	// outage is how long a JobManager may be out of reach of who follows a job.
+	outage = time.Minute
 	// attempts are how often a job may fail before its first checkpoint is complete.
 	attempts = 3
 )
@@ -59,14 +61,28 @@ func (j *Job) giveUp(ctx context.Context, s Status) error {
 
 // Follow waits until the job has ended, logs what happens to it, and returns an
 // error where it did not end well: Flink restarts a job that fails, but one that
-// fails again and again without a complete checkpoint is cancelled.
+// fails again and again without a complete checkpoint is cancelled. That the
+// JobManager cannot be reached for a while does not matter to the job.
 func (j *Job) Follow(ctx context.Context, log *slog.Logger) error {
 	var last Status
+	answered, silent := time.Now(), false
 	for {
 		s, err := j.Status(ctx)
-		if err != nil {
+		var refused *restError
+		if err != nil && (ctx.Err() != nil || errors.As(err, &refused) || time.Since(answered) > outage) {
 			return err
 		}
+		if err != nil {
+			if !silent {
+				log.Warn("the job cannot be followed; trying again", "job", j.Name, "reason", err)
+			}
+			silent = true
+			if err := sleep(ctx, time.Second); err != nil {
+				return err
+			}
+			continue
+		}
+		answered, silent = time.Now(), false
 		if s.State != last.State {
 			log.Info("the job's state", "job", j.Name, "state", s.State)
 		}

@@ -207,14 +207,25 @@ func (j *Job) call(ctx context.Context, method, path string, in, out any) error 
 	return j.cluster.call(ctx, method, "/jobs/"+j.ID+path, in, out)
 }
 
-// Status asks what the job does.
+// Status asks what the job does. While a job begins or ends, the JobManager may
+// fail at the answer: it is asked again then.
 func (j *Job) Status(ctx context.Context) (Status, error) {
-	s, err := j.status(ctx)
-	var refused *restError
-	if errors.As(err, &refused) && strings.Contains(refused.text, "initializing") {
-		return Status{State: "INITIALIZING"}, nil
+	for deadline := time.Now().Add(answerTime); ; {
+		s, err := j.status(ctx)
+		var refused *restError
+		if !errors.As(err, &refused) {
+			return s, err
+		}
+		if strings.Contains(refused.text, "initializing") {
+			return Status{State: "INITIALIZING"}, nil
+		}
+		if refused.code < 500 || time.Now().After(deadline) {
+			return s, err
+		}
+		if err := sleep(ctx, poll); err != nil {
+			return s, err
+		}
 	}
-	return s, err
 }
 
 func (j *Job) status(ctx context.Context) (s Status, err error) {

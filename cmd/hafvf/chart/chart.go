@@ -68,7 +68,10 @@ type Panel struct {
 	Min, Max float64 // of the y axis
 	Log      bool    // logarithmic y axis: Min must be above zero
 	Ticks    int     // into how many parts the y axis is cut, at most; zero stands for 4
-	Layers   []Layer // what is listed first lies on top of others of its kind
+	// Names are those of rows of height 1, from 0 upwards, in place of numbers on
+	// the y axis.
+	Names  []string
+	Layers []Layer // what is listed first lies on top of others of its kind
 }
 
 const (
@@ -326,6 +329,13 @@ func (p *Panel) plot() (*plot.Plot, *grid) {
 	pl.Y.Tick.Marker = numberTicks(cmp.Or(p.Ticks, 4))
 	if p.Log {
 		pl.Y.Scale, pl.Y.Tick.Marker = plot.LogScale{}, logTicks{}
+	}
+	if p.Names != nil {
+		var ticks plot.ConstantTicks
+		for i, n := range p.Names {
+			ticks = append(ticks, plot.Tick{Value: float64(i) + 0.5, Label: printable(n)})
+		}
+		pl.Y.Tick.Marker = ticks
 	}
 	g := new(grid)
 	pl.Add(g)

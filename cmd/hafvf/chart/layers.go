@@ -27,7 +27,7 @@ var (
 )
 
 // A Layer is something drawn in a panel: Rings and Arrows above Lines above Dots
-// above Rules above Bands above Spans and Stripes. A layer with a name stands in
+// above Rules above Bands above Spans, Stripes and Heat. A layer with a name stands in
 // the legend.
 type Layer interface {
 	plot.Plotter
@@ -113,6 +113,16 @@ type Stripes struct {
 	Color color.NRGBA
 }
 
+// Heat is a map of colours: V[i][k] above X[k], in the row of the y axis from i to
+// i + 1, in colours from dark at Min to light at Max, on a logarithmic scale.
+// Where several columns fall on one pixel, the least value is shown.
+type Heat struct {
+	Name     string
+	X        []float64 // increasing, at equal distances
+	V        [][]float64
+	Min, Max float64
+}
+
 // A Threshold is a dashed horizontal line.
 type Threshold struct {
 	Name  string
@@ -120,6 +130,7 @@ type Threshold struct {
 	Color color.NRGBA
 }
 
+func (Heat) depth() int      { return -1 }
 func (Stripes) depth() int   { return -1 }
 func (Spans) depth() int     { return -1 }
 func (Band) depth() int      { return 0 }
@@ -177,6 +188,15 @@ func (s Stripes) entry() entry {
 		outline := box(at.X, at.Y-5, at.X+swatch, at.Y+5)
 		c.FillPolygon(s.Color, box(at.X+swatch/2, at.Y-5, at.X+swatch, at.Y+5))
 		c.StrokeLines(draw.LineStyle{Color: Gray, Width: 0.3}, append(outline, outline[0]))
+	}}
+}
+
+func (h Heat) entry() entry {
+	return entry{h.Name, func(c draw.Canvas, at vg.Point) {
+		const n = 7
+		for i := vg.Length(0); i < n; i++ {
+			c.FillPolygon(Shade(float64(i)/(n-1)), box(at.X+swatch*i/n, at.Y-5, at.X+swatch*(i+1)/n, at.Y+5))
+		}
 	}}
 }
 
@@ -415,6 +435,55 @@ func (s Stripes) Plot(c draw.Canvas, p *plot.Plot) {
 		}
 	}
 	spans.Plot(c, p)
+}
+
+// Plot implements plot.Plotter.
+func (h Heat) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	half := 0.5
+	if len(h.X) > 1 {
+		half = (h.X[1] - h.X[0]) / 2
+	}
+	for i, row := range h.V {
+		low, high := y(float64(i)), y(float64(i+1))
+		// Rectangles of one colour are drawn as one, up to the right end of the
+		// row each, so that no seam shows between them.
+		drawn := -1
+		end := min(x(h.X[len(h.X)-1]+half), c.Max.X)
+		for k := 0; k < len(row); {
+			left := x(h.X[k] - half)
+			least := row[k]
+			for k++; k < len(row) && x(h.X[k]-half) < left+pixel; k++ {
+				least = min(least, row[k])
+			}
+			level := int(math.Round(shades * math.Log(least/h.Min) / math.Log(h.Max/h.Min)))
+			level = max(0, min(shades, level))
+			if level == drawn || left >= end || x(h.X[k-1]+half) <= c.Min.X {
+				continue
+			}
+			drawn = level
+			c.FillPolygon(Shade(float64(level)/shades), box(max(left, c.Min.X), low, end, high))
+		}
+	}
+}
+
+// shades is how many steps of colour a heat map tells apart.
+const shades = 48
+
+// Shade is a colour from dark at 0 to light at 1, as those of cividis, which all
+// eyes order alike.
+func Shade(at float64) color.NRGBA {
+	at = max(0, min(1, at)) * float64(len(cividis)-1)
+	i := min(int(at), len(cividis)-2)
+	f := at - float64(i)
+	a, b := cividis[i], cividis[i+1]
+	mix := func(a, b uint8) uint8 { return uint8(math.Round(float64(a) + f*(float64(b)-float64(a)))) }
+	return color.NRGBA{mix(a.R, b.R), mix(a.G, b.G), mix(a.B, b.B), 0xff}
+}
+
+var cividis = [...]color.NRGBA{
+	{0x00, 0x22, 0x4e, 0xff}, {0x0c, 0x33, 0x70, 0xff}, {0x35, 0x45, 0x6c, 0xff}, {0x52, 0x57, 0x6d, 0xff}, {0x6b, 0x6a, 0x71, 0xff},
+	{0x82, 0x7d, 0x77, 0xff}, {0x9b, 0x91, 0x76, 0xff}, {0xb6, 0xa6, 0x6e, 0xff}, {0xd1, 0xbb, 0x60, 0xff}, {0xee, 0xd1, 0x48, 0xff},
 }
 
 // Plot implements plot.Plotter.

@@ -147,11 +147,8 @@ func (o *arOutcome) columns() []column {
 	return all
 }
 
-// lagColors go from dark to light as cividis does, which all eyes order alike.
-var lagColors = [arOrder]color.NRGBA{
-	{0x00, 0x22, 0x4e, 0xff}, {0x0c, 0x33, 0x70, 0xff}, {0x35, 0x45, 0x6c, 0xff}, {0x52, 0x57, 0x6d, 0xff}, {0x6b, 0x6a, 0x71, 0xff},
-	{0x82, 0x7d, 0x77, 0xff}, {0x9b, 0x91, 0x76, 0xff}, {0xb6, 0xa6, 0x6e, 0xff}, {0xd1, 0xbb, 0x60, 0xff}, {0xee, 0xd1, 0x48, 0xff},
-}
+// lagColor goes from dark to light.
+func lagColor(i int) color.NRGBA { return chart.Shade(float64(i) / (arOrder - 1)) }
 
 func (o *arOutcome) figure() *chart.Figure {
 	r, t := &o.usual, steps(arPoints)
@@ -179,7 +176,7 @@ func (o *arOutcome) figure() *chart.Figure {
 	lo, hi := chart.Pad(chart.Extent(slices.Concat(r.coefficient[:]...), 6))
 	weights := chart.Panel{Title: "C", Label: "AR weight", Share: 1.3, Min: lo, Max: hi}
 	for i, c := range r.coefficient {
-		weights.Layers = append(weights.Layers, chart.Line{Name: fmt.Sprintf("lag %d", i+1), X: t, Y: c, Color: lagColors[i], Width: 1})
+		weights.Layers = append(weights.Layers, chart.Line{Name: fmt.Sprintf("lag %d", i+1), X: t, Y: c, Color: lagColor(i), Width: 1})
 	}
 	weights.Layers = append(weights.Layers, marks...)
 

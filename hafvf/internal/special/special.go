@@ -1,21 +1,20 @@
-package hafvf
+// Package special holds what the filter needs of the gamma function: polygammas
+// at one point, and differences of lnΓ and ψ between two points. Differences are
+// summed term by term, so that they keep their digits when the points are close
+// and the values huge.
+package special
 
 import "math"
 
-// The gamma function enters the filter in two ways: as polygammas at one point,
-// and as differences of lnΓ and ψ between two points. Differences are summed
-// term by term, so that they keep their digits when the points are close and
-// the values huge.
-
-// asymptotic is the argument from which the Stirling series below are used;
+// Asymptotic is the argument from which the Stirling series below are used;
 // smaller ones are lifted to it by recurrence. The first neglected term of
 // every series is then below 1e-15 relative to its sum.
-const asymptotic = 12
+const Asymptotic = 12
 
-// polygamma returns ψ, ψ₁, ψ₂ and ψ₃ at x > 0 (Abramowitz and Stegun 6.3.18,
+// Polygamma returns ψ, ψ₁, ψ₂ and ψ₃ at x > 0 (Abramowitz and Stegun 6.3.18,
 // 6.4.11), sharing one recurrence. Relative error below 1e-13 away from the
 // zero of ψ.
-func polygamma(x float64) (p0, p1, p2, p3 float64) {
+func Polygamma(x float64) (p0, p1, p2, p3 float64) {
 	// Its series have a term more than the others: they serve from 9 on.
 	for x < 9 {
 		r := 1 / x
@@ -35,8 +34,8 @@ func polygamma(x float64) (p0, p1, p2, p3 float64) {
 	return p0, p1, p2, p3
 }
 
-// lgammaDelta returns lnΓ(a+k) − lnΓ(a) for a > 0, k ≥ 0.
-func lgammaDelta(a, k float64) float64 {
+// LgammaDelta returns lnΓ(a+k) − lnΓ(a) for a > 0, k ≥ 0.
+func LgammaDelta(a, k float64) float64 {
 	switch k {
 	case 0:
 		return 0
@@ -45,12 +44,12 @@ func lgammaDelta(a, k float64) float64 {
 	case 2:
 		return math.Log(a) + math.Log1p(a)
 	case 0.5:
-		ratio, tail := halfRatio(a)
+		ratio, tail := HalfRatio(a)
 		return 0.5*math.Log(ratio) - tail
 	}
 	lift := 1.0
 	sum := 0.0
-	for a < asymptotic {
+	for a < Asymptotic {
 		lift *= 1 + k/a
 		if lift > 1e200 {
 			sum -= math.Log(lift)
@@ -65,9 +64,9 @@ func lgammaDelta(a, k float64) float64 {
 	return sum + (a-0.5)*math.Log1p(k*r) + k*(math.Log(a+k)-1) + stirling(q) - stirling(r)
 }
 
-// halfRatio returns ratio and tail, of which ½ ln(ratio) − tail is
+// HalfRatio returns ratio and tail, of which ½ ln(ratio) − tail is
 // lnΓ(a+½) − lnΓ(a), so that the logarithm can be shared with other factors.
-func halfRatio(a float64) (ratio, tail float64) {
+func HalfRatio(a float64) (ratio, tail float64) {
 	up, down := 1.0, 1.0
 	for a < 10 {
 		up *= a
@@ -88,8 +87,8 @@ func stirling(r float64) float64 {
 	return r * (1./12 - r2*(1./360-r2*(1./1260-r2*(1./1680-r2*(1./1188-r2*(691./360360-r2/156))))))
 }
 
-// digammaDelta returns ψ(a+k) − ψ(a) and ψ₁(a+k) − ψ₁(a) for a > 0, k ≥ 0.
-func digammaDelta(a, k float64) (d0, d1 float64) {
+// DigammaDelta returns ψ(a+k) − ψ(a) and ψ₁(a+k) − ψ₁(a) for a > 0, k ≥ 0.
+func DigammaDelta(a, k float64) (d0, d1 float64) {
 	if k == 0 {
 		return 0, 0
 	}
@@ -97,7 +96,7 @@ func digammaDelta(a, k float64) (d0, d1 float64) {
 		r := 1 / a
 		return r, -r * r
 	}
-	for a < asymptotic {
+	for a < Asymptotic {
 		r, q := 1/a, 1/(a+k)
 		d := k * r * q
 		d0 += d
@@ -118,9 +117,4 @@ func digammaTail(r2 float64) float64 {
 
 func trigammaTail(r2 float64) float64 {
 	return 1./6 - r2*(1./30-r2*(1./42-r2*(1./30-r2*(5./66-r2*691./2730))))
-}
-
-func lgamma(x float64) float64 {
-	v, _ := math.Lgamma(x)
-	return v
 }

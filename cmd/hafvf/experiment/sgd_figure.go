@@ -1,0 +1,140 @@
+package experiment
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+	"slices"
+
+	"hafvf/cmd/hafvf/chart"
+)
+
+// sgdColors are those of sgdOptimizers.
+var sgdColors = []color.NRGBA{chart.Vermilion, chart.Blue, chart.Green, chart.Gray, chart.Purple, chart.Orange}
+
+func (o *sgdOutcome) figure() *chart.Figure {
+	n := o.protocol.iterations
+	t := steps(n)
+	whole := chart.Axis{Label: "iteration", Min: 1, Max: float64(n)}
+
+	// A: scores, of all the training and enlarged from the first mark to the third.
+	scores := chart.Panel{Title: "A", Label: "nats per trial, clean", Share: 1, Ticks: 6}
+	var early, late []float64
+	for k, c := range sgdOptimizers {
+		middle, low, high := o.clean(k)
+		early, late = append(early, low[2:]...), append(late, low[len(low)/4:]...)
+		early, late = append(early, high[2:]...), append(late, high[len(high)/4:]...)
+		scores.Layers = append(scores.Layers, chart.Line{Name: c.name, X: o.scored(), Y: middle, Color: sgdColors[k], Width: 1.1, Dashed: k == byMeanOfAll})
+		if k == byAdam || k == byMean {
+			scores.Layers = append(scores.Layers, chart.Band{X: o.scored(), Low: low, High: high, Color: sgdColors[k]})
+		}
+	}
+	enlarged := scores
+	enlarged.Title = "A enlarged"
+	scores.Min, scores.Max = chart.Pad(slices.Min(early), slices.Max(early))
+	enlarged.Min, enlarged.Max = chart.Pad(slices.Min(late), slices.Max(late))
+
+	// B: the batches under the first seed, Adam beside AdaFVF.
+	traces := o.traces("B", 1.3)
+
+	rows := []chart.Row{
+		{Height: 270, Stacks: []chart.Stack{
+			{Title: "Negative ELBO on clean data", X: chart.Axis{Label: "iteration", Min: sgdEvery, Max: float64(n)}, Panels: []chart.Panel{scores}},
+			{Title: "The same, from a quarter of the training on", X: chart.Axis{Label: "iteration", Min: float64(n / 4), Max: float64(n)}, Panels: []chart.Panel{enlarged}},
+		}},
+		{Height: 200, Stacks: []chart.Stack{{Title: "Negative ELBO of the batches", X: whole, Panels: []chart.Panel{traces}}}},
+	}
+	heats := chart.Row{Height: 260}
+	for _, k := range []int{byMean, bySum} {
+		heats.Stacks = append(heats.Stacks, chart.Stack{
+			Title: "Expected memory of the variance: " + sgdOptimizers[k].name, X: whole, Panels: []chart.Panel{o.heat("C", k, t)},
+		})
+	}
+	rows = append(rows, heats)
+	zooms := chart.Row{Height: 560}
+	for _, around := range o.zooms() {
+		traces := o.traces("B enlarged", 1.2)
+		mean, sum := o.heat("C enlarged: mean", byMean, t), o.heat("C enlarged: sum", bySum, t)
+		var marks []float64
+		for _, x := range o.corrupted() {
+			if x >= around-30 && x <= around+50 {
+				marks = append(marks, x)
+			}
+		}
+		rules := chart.Rules{X: marks, Color: chart.Vermilion, Dashed: true}
+		traces.Layers = append(traces.Layers, rules)
+		zooms.Stacks = append(zooms.Stacks, chart.Stack{
+			Title: fmt.Sprintf("Around iteration %g", around),
+			X:     chart.Axis{Label: "iteration", Min: around - 30, Max: around + 50}, Panels: []chart.Panel{traces, mean, sum},
+		})
+	}
+	rows = append(rows, zooms)
+	return &chart.Figure{
+		Title: "A variational recurrent auto-encoder, trained with corrupt batches",
+		Width: 960,
+		Rows:  rows,
+		Notes: []string{
+			fmt.Sprintf("64 subjects × %d trials, %d per step; one visit in a hundred is corrupt in a tenth of its trials. A: mean of seeds %d to %d, for Adam and AdaFVF (mean) with their range. "+
+				"B, C: seed %d. Dashed: corrupt batches. C: 1/(1−E[w₂]) per group of parameters; where several iterations fall on one pixel, the least.",
+				o.protocol.trials, sgdBatch, o.protocol.seed, o.protocol.seed+sgdSeeds-1, o.protocol.seed),
+			"Data and networks are this program's: the paper gives neither, so that the order of the optimizers can be compared with it, and not the level.",
+		},
+	}
+}
+
+// traces is the negative ELBO per trial of every batch.
+func (o *sgdOutcome) traces(title string, share float64) chart.Panel {
+	t := steps(o.protocol.iterations)
+	first := o.trails
+	p := chart.Panel{Title: title, Label: "nats per trial", Share: share}
+	var late []float64
+	for k := range 2 { // Adam and AdaFVF
+		late = append(late, first[k][0].Train[o.protocol.iterations/20:]...)
+	}
+	lo, hi := slices.Min(late), slices.Max(late)
+	if p.Log = lo > 0; p.Log {
+		p.Min, p.Max = 0.9*lo, 1.2*hi
+	} else {
+		p.Min, p.Max = chart.Pad(lo, hi)
+	}
+	var bad []chart.Point
+	for _, x := range o.corrupted() {
+		bad = append(bad, chart.Point{X: x, Y: first[byAdam][0].Train[int(x)-1]})
+	}
+	p.Layers = []chart.Layer{
+		chart.Dots{Name: "corrupt batch, Adam", Points: bad, Color: chart.Black},
+		chart.Line{Name: sgdOptimizers[byMean].name, X: t, Y: first[byMean][0].Train, Color: chart.Blue, Width: 0.7},
+		chart.Line{Name: sgdOptimizers[byAdam].name, X: t, Y: first[byAdam][0].Train, Color: chart.Vermilion, Width: 0.7},
+	}
+	return p
+}
+
+// heat is the map of the expected memories under an optimizer.
+func (o *sgdOutcome) heat(title string, k int, t []float64) chart.Panel {
+	h := chart.Heat{Name: "1/(1−E[w₂]) from 1 (dark) to 100 steps (light), logarithmic", X: t, Min: 1, Max: 100}
+	for i := range o.groups {
+		// The first group at the top.
+		h.V = append(h.V, o.memory(k, len(o.groups)-1-i))
+	}
+	names := slices.Clone(o.groups)
+	slices.Reverse(names)
+	return chart.Panel{Title: title, Share: 2, Min: 0, Max: float64(len(names)), Names: names, Layers: []chart.Layer{h}}
+}
+
+// zooms are two corrupt batches with none shortly before: the first after a tenth
+// of the training, and after its half.
+func (o *sgdOutcome) zooms() (all []float64) {
+	n := float64(o.protocol.iterations)
+	bad := o.corrupted()
+	for _, from := range []float64{0.1 * n, 0.5 * n} {
+		at := math.Round(from)
+		for i, x := range bad {
+			if x >= from && x+50 <= n && (i == 0 || x-bad[i-1] > 15) {
+				at = x
+				break
+			}
+		}
+		all = append(all, at)
+	}
+	return all
+}

@@ -1,0 +1,305 @@
+package experiment
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"errors"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hafvf/cmd/hafvf/chart"
+)
+
+// The file says how it was computed.
+func TestFirstPassageAgainstTheTable(t *testing.T) {
+	text, err := os.ReadFile("testdata/wiener.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := csv.NewReader(bytes.NewReader(text))
+	r.Comment = '#'
+	rows, err := r.ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range rows[1:] {
+		var v [10]float64
+		for i, field := range row {
+			if v[i], err = strconv.ParseFloat(field, 64); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p := firstPassage(v[0], v[1], v[2], v[3], v[4] == 1)
+		for i, got := range []float64{p.log, p.t, p.v, p.a, p.w} {
+			if want := v[5+i]; math.Abs(got-want) > 1e-9*(1+math.Abs(want)) {
+				t.Errorf("%v: %s = %.15g", row, rows[0][5+i], got)
+			}
+		}
+	}
+	if len(rows) < 100 {
+		t.Errorf("%d rows", len(rows))
+	}
+}
+
+// The density at either boundary integrates to the probability of the choice.
+func TestFirstPassageIntegratesToTheChoice(t *testing.T) {
+	for _, v := range []float64{-4, -0.7, 0, 0.3, 2, 6} {
+		for _, a := range []float64{0.4, 1, 1.7, 3} {
+			for _, w := range []float64{0.05, 0.3, 0.5, 0.9} {
+				lower := 1 - w
+				if v != 0 {
+					lower = (1 - math.Exp(-2*v*a*(1-w))) / (math.Exp(2*v*a*w) - math.Exp(-2*v*a*(1-w)))
+				}
+				for _, upper := range []bool{false, true} {
+					// By the trapezoidal rule in ln t, outside of which nothing is left.
+					const h = 0.02
+					sum := 0.0
+					for x := math.Log(a*a) - 12; x < math.Log(a*a)+5; x += h {
+						sum += h * math.Exp(x+firstPassage(math.Exp(x), v, a, w, upper).log)
+					}
+					want := lower
+					if upper {
+						want = 1 - lower
+					}
+					if math.Abs(sum-want) > 1e-6*want {
+						t.Errorf("v = %g, a = %g, w = %g, upper %v: %.9g, probability %.9g", v, a, w, upper, sum, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// The walk leaves where and when the density says: shares within 4 standard
+// errors, mean times too, of which the moments come from the density.
+func TestDrawPassageFollowsTheDensity(t *testing.T) {
+	const v, a, w, n = 1.2, 1.1, 0.45, 4000
+	random := newRandom(7)
+	up, sum := 0, 0.0
+	for range n {
+		upper, at := drawPassage(random, v, a, w)
+		if upper {
+			up++
+		}
+		sum += at
+	}
+	var share, first, second float64
+	const h = 0.02
+	for x := -12.0; x < 3; x += h {
+		time := math.Exp(x)
+		u, l := math.Exp(firstPassage(time, v, a, w, true).log), math.Exp(firstPassage(time, v, a, w, false).log)
+		share += h * time * u
+		first += h * time * time * (u + l)
+		second += h * time * time * time * (u + l)
+	}
+	if got := float64(up) / n; math.Abs(got-share) > 4*math.Sqrt(share*(1-share)/n) {
+		t.Errorf("%g leave at the upper end, the density has %g", got, share)
+	}
+	if got := sum / n; math.Abs(got-first) > 4*math.Sqrt((second-first*first)/n) {
+		t.Errorf("mean time %g, the density has %g", got, first)
+	}
+}
+
+// The gradients by hand are those of the ELBO, with a corrupt stretch in the data
+// too.
+func TestGradients(t *testing.T) {
+	random := newRandom(5)
+	m := newAutoencoder(random, 30)
+	trials := simulateTask(random, 30)[0]
+	corrupt(random, trials)
+	noise := [latent]float64{0.3, -1, 0.7, 2}
+	m.clear()
+	m.elbo(trials, &noise, 0.5)
+	for _, g := range m.groups {
+		for range 12 {
+			i := random.IntN(len(g.Params))
+			was := g.Params[i]
+			at := func(h float64) float64 {
+				g.Params[i] = was + h
+				defer func() { g.Params[i] = was }()
+				return 0.5 * m.elbo(trials, &noise, 0)
+			}
+			const h = 1e-3
+			d := func(h float64) float64 { return (at(h) - at(-h)) / (2 * h) }
+			want := (4*d(h/2) - d(h)) / 3
+			if math.Abs(g.Grads[i]-want) > 1e-6*(1+math.Abs(want)) {
+				t.Errorf("%s, %d: %.10g, differences give %.10g", g.Name, i, g.Grads[i], want)
+			}
+		}
+	}
+}
+
+// short is a protocol of seconds.
+var short = protocol{trials: 20, iterations: 250, seed: 11}
+
+// Training that was stopped and went on is training that was not stopped, to the
+// last bit, whatever the optimizer.
+func TestStoppedTrainingGoesOn(t *testing.T) {
+	dir := t.TempDir()
+	for k, c := range sgdOptimizers {
+		run := func(from, to int) *training {
+			tr, err := newTraining(short, short.seed, k)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if from > 0 {
+				if err := tr.load(dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if len(tr.Train) != from {
+				t.Fatalf("%s: %d iterations done, want %d", c.key, len(tr.Train), from)
+			}
+			for len(tr.Train) < to {
+				tr.step()
+			}
+			if err := tr.save(dir); err != nil {
+				t.Fatal(err)
+			}
+			return tr
+		}
+		want := run(0, 200)
+		run(0, 90)
+		got := run(90, 200)
+		if diff := cmp.Diff(want.trail, got.trail); diff != "" {
+			t.Errorf("%s: trails differ:\n%s", c.key, diff)
+		}
+		for i, g := range want.m.groups {
+			if diff := cmp.Diff(g.Params, got.m.groups[i].Params); diff != "" {
+				t.Errorf("%s, %s: parameters differ:\n%s", c.key, g.Name, diff)
+			}
+		}
+	}
+}
+
+func TestCheckpointOfAnotherKind(t *testing.T) {
+	dir := t.TempDir()
+	tr, err := newTraining(short, 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(tr.file(dir), []byte("nonsense"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := tr.load(dir); err == nil || !strings.Contains(err.Error(), "delete it to start again") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// The whole at small scale: interrupted, gone on with, and drawn; the same seed
+// gives the same table. The statement that is tested is the paper's: AdaFVF below
+// Adam, on every seed.
+func TestSGD(t *testing.T) {
+	p := protocol{trials: 20, iterations: 750, seed: 3}
+	dir := t.TempDir()
+	ctx, stop := context.WithCancel(t.Context())
+	last := 0
+	if _, err := p.train(ctx, dir, func(done, of int) {
+		if last = done; done > of/4 {
+			stop()
+		}
+	}); !errors.Is(err, context.Canceled) {
+		t.Fatalf("error %v", err)
+	}
+	first := 0
+	trails, err := p.train(t.Context(), dir, func(done, of int) {
+		if first == 0 {
+			first = done
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first < last {
+		t.Errorf("stopped at %d, went on at %d", last, first)
+	}
+	o := &sgdOutcome{p, trails, newAutoencoder(newRandom(p.seed), 1).names()}
+	table := o.table()
+	for s := range sgdSeeds {
+		ada, adam := o.scores(byMean, 750)[s], o.scores(byAdam, 750)[s]
+		if !(ada < adam) {
+			t.Errorf("seed %d: AdaFVF %.3f, Adam %.3f", s, ada, adam)
+		}
+	}
+	for _, want := range []string{"64 subjects × 20 trials, seeds 3 to 5", "AdaFVF, sum ", "Adam 1.08, AdaFVF 0.85", " 3 of 3"} {
+		if !strings.Contains(table, want) {
+			t.Errorf("the table has no %q:\n%s", want, table)
+		}
+	}
+	all := map[string][]float64{}
+	for _, c := range o.columns() {
+		all[c.name] = c.values
+		if len(c.values) != p.iterations {
+			t.Errorf("column %s has %d values", c.name, len(c.values))
+		}
+	}
+	if got := all["adafvf_sum_clean_seed4"][749]; got != trails[bySum][1].Clean[5] {
+		t.Errorf("score %g in the file, %g after training", got, trails[bySum][1].Clean[5])
+	}
+	picture, err := o.figure().Render(".svg")
+	if err != nil || !bytes.Contains(picture, []byte("decoder state")) {
+		t.Errorf("error %v; the figure names no group, or is not drawn", err)
+	}
+	for _, row := range o.figure().Rows {
+		for _, stack := range row.Stacks {
+			for _, panel := range stack.Panels {
+				for _, layer := range panel.Layers {
+					if h, ok := layer.(chart.Heat); ok && len(h.V) != len(o.groups) {
+						t.Errorf("%d rows of a heat map for %d groups", len(h.V), len(o.groups))
+					}
+				}
+			}
+		}
+	}
+}
+
+// The difference is made by the start: with zero biases the non-decision time
+// begins above the fastest reactions, the first gradients are huge, and Adam
+// remembers them. From biases near the truth it is as good as AdaFVF.
+func TestInformedStartLeavesNoDifference(t *testing.T) {
+	p := protocol{trials: 40, iterations: 750, seed: 1}
+	difference := func(informed bool) float64 {
+		var score [2]float64
+		for k := range score {
+			tr, err := newTraining(p, p.seed, k)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if informed {
+				tr.m.head.b[1], tr.m.head.b[3] = 0.54, -1.1 // a = 1.4, 0.15 s
+			}
+			for range p.iterations {
+				tr.step()
+			}
+			score[k] = tr.Clean[len(tr.Clean)-1]
+		}
+		t.Logf("informed %v: Adam %.3f, AdaFVF %.3f", informed, score[byAdam], score[byMean])
+		return score[byMean] - score[byAdam]
+	}
+	if d := difference(false); d > -0.05 {
+		t.Errorf("from zero biases: AdaFVF is %.3f above Adam", d)
+	}
+	if d := difference(true); math.Abs(d) > 0.05 {
+		t.Errorf("from biases near the truth: AdaFVF is %.3f above Adam", d)
+	}
+}
+
+// BenchmarkGradient times the gradient of one batch.
+func BenchmarkGradient(b *testing.B) {
+	random := newRandom(1)
+	m := newAutoencoder(random, taskTrials)
+	data := simulateTask(random, taskTrials)
+	noise := [latent]float64{}
+	for b.Loop() {
+		m.clear()
+		for i := range 5 {
+			m.elbo(data[i], &noise, 1)
+		}
+	}
+}

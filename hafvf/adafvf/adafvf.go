@@ -1,0 +1,271 @@
+// Package adafvf trains by stochastic gradients: an optimizer with Adam's
+// interface that learns, per group of parameters, how fast to forget the mean
+// and the variance of the gradient. It is the AdaFVF of Moens (2018), experiment
+// 3, with the Beta levels of package hafvf; the paper's supplement is not
+// published, and the derivation here fills its place.
+//
+// Per coordinate the gradient is g ~ N(μ, 1/τ), of which the optimizer keeps a
+// Normal-Gamma posterior (m, κ, α, β): κ and α are one number per group, m and β
+// one per coordinate. Every step forgets it towards the prior (0, κ₀, α₀, β₀), the
+// mean with ρ = w₁w₂ and the variance with ω = w₂, and then learns g:
+//
+//	κ̄ = κ₀ + ρ(κ−κ₀)   m̄ = ρκm/κ̄
+//	ᾱ = α₀ + ω(α−α₀)   β̄ = β₀ + ω(β−β₀) + ½ρ(1−ρ)κκ₀m²/κ̄
+//	κ′ = κ̄ + 1          m′ = m̄ + (g−m̄)/κ′
+//	α′ = ᾱ + ½          β′ = β̄ + ½(κ̄/κ′)(g−m̄)²
+//
+// The parameter moves by −rate·m′/√(m′² + s²(1+1/κ′)), s² = β′/(α′−1): never by
+// more than the rate. Both weights are Beta distributed, under one b per group
+// that decides how much of what is known of them is kept; each step maximises
+// their ELBO, pooled over the group's coordinates, before it learns g.
+//
+// What it is good for was measured (hafvf experiment sgd and the tests of this
+// package): with the default pooling it does what Adam does with a short memory
+// of the variance, near β₂ = 0.95; with Pooling 1 the decays react to single
+// corrupt batches, at the price of precision where there are none.
+package adafvf
+
+import (
+	"fmt"
+	"math"
+
+	"hafvf/hafvf"
+	"hafvf/hafvf/internal/beta"
+)
+
+// A Group is parameters that share their decays, such as one weight matrix or
+// one vector of biases, and their gradient. The slices stay the caller's: Step
+// reads Grads, and moves Params in place. Those of a *mat.Dense are its
+// RawMatrix().Data.
+type Group struct {
+	Name   string // in Stats and errors
+	Params []float64
+	Grads  []float64 // as long as Params
+}
+
+// Config is how the optimizer learns. Its zero value is the usual one.
+type Config struct {
+	// Rate is the learning rate: the most that a step moves a parameter. Zero
+	// stands for 1e-3.
+	Rate float64
+	// Schedule is a factor on Rate, finite and not below zero, at steps 1, 2, ….
+	// Nil is 1 throughout.
+	Schedule func(step int) float64
+	// WeightDecay multiplies the parameters by 1 − rate·WeightDecay before each
+	// step: decoupled from the gradient, as in AdamW (Loshchilov and Hutter 2019).
+	WeightDecay float64
+
+	// W1 and W2 are the naive priors φ₁ and φ₂ of the weights; zero stands for
+	// {9, 1} and {9.5, 0.5}. B is that of the b above both; zero stands for {1, 1}.
+	W1, W2, B hafvf.Beta
+	// Top is γ, the weight of what is known of b, in (0, 1]. Zero stands for
+	// 0.999.
+	Top float64
+	// Fixed is what the weights are where they are not learned. Nil: they are.
+	Fixed *Decays
+
+	// Pooling is the p of the factor N^(p−1) on the sum over the N coordinates of
+	// a group, from which its weights are learned: 0 is the mean, 1 the sum, which
+	// is the exact ELBO, and what reacts to single corrupt batches.
+	Pooling float64
+	// Coordinates is from how many coordinates of a group its weights are learned,
+	// at most: every ⌈N/Coordinates⌉-th, other ones at each step. Zero stands for
+	// 256.
+	Coordinates int
+	// Prior is the prior of the gradient.
+	Prior Prior
+}
+
+// Decays are the weights w₁ and w₂, both in [0, 1].
+type Decays struct{ W1, W2 float64 }
+
+// A Prior is the Normal-Gamma prior of a coordinate's gradient, of mean zero. Zeros
+// stand for κ₀ = 1e-10, α₀ = 2 and β₀ = 1e-6: gradients of about 1e-3, and hardly
+// any confidence in their mean. Gradients that are far smaller need a smaller Beta.
+type Prior struct {
+	Kappa float64
+	Alpha float64 // above ½, so that the variance has a mean after one gradient
+	Beta  float64
+}
+
+// Stats is what the optimizer knows of a group's gradient.
+type Stats struct {
+	Name string
+	// W1, W2 and B are the means of the weights after the last step; W1 and W2 are
+	// the fixed ones, and B is NaN, under fixed decays.
+	W1, W2, B float64
+	// MeanMemory and VarianceMemory are on how many gradients the estimates of mean
+	// and variance rest: κ − κ₀ and 2(α − α₀). Weights that stay lead them to
+	// 1/(1−w₁w₂) and 1/(1−w₂).
+	MeanMemory, VarianceMemory float64
+	Skipped                    int // steps without the group, for gradients that are not finite
+}
+
+// An Optimizer is AdaFVF over groups of parameters. It is for one goroutine.
+type Optimizer struct {
+	base
+	config Config // without zeros that stand for something else
+	groups []group
+	solver solver
+}
+
+// A group is one Group with what is known of its gradient.
+type group struct {
+	kappa, alpha float64
+	m, beta      []float64
+	phi          [3]beta.Dist // posteriors of w₁, w₂ and b
+}
+
+// New makes an optimizer of the groups. An error names the setting or the group
+// that is wrong.
+func New(config Config, groups ...Group) (*Optimizer, error) {
+	c, err := config.complete()
+	if err != nil {
+		return nil, err
+	}
+	o := &Optimizer{config: c, solver: newSolver(&c)}
+	if o.base, err = newBase(c.Rate, c.Schedule, c.WeightDecay, groups); err != nil {
+		return nil, err
+	}
+	for _, g := range groups {
+		n := len(g.Params)
+		state := group{kappa: c.Prior.Kappa, alpha: c.Prior.Alpha, m: make([]float64, n), beta: make([]float64, n), phi: o.solver.naive}
+		for i := range state.beta {
+			state.beta[i] = c.Prior.Beta
+		}
+		o.groups = append(o.groups, state)
+	}
+	return o, nil
+}
+
+// complete puts what zeros stand for in their place.
+func (c Config) complete() (Config, error) {
+	set := func(v *float64, standard float64) {
+		if *v == 0 {
+			*v = standard
+		}
+	}
+	set(&c.Rate, 1e-3)
+	set(&c.Top, 0.999)
+	set(&c.Prior.Kappa, 1e-10)
+	set(&c.Prior.Alpha, 2)
+	set(&c.Prior.Beta, 1e-6)
+	if c.Coordinates == 0 {
+		c.Coordinates = 256
+	}
+	for _, l := range []struct {
+		name string
+		phi  *hafvf.Beta
+		or   hafvf.Beta
+	}{
+		{"W1", &c.W1, hafvf.Beta{Alpha: 9, Beta: 1}},
+		{"W2", &c.W2, hafvf.Beta{Alpha: 9.5, Beta: 0.5}},
+		{"B", &c.B, hafvf.Beta{Alpha: 1, Beta: 1}},
+	} {
+		if *l.phi == (hafvf.Beta{}) {
+			*l.phi = l.or
+		}
+		if !(l.phi.Alpha > 0 && l.phi.Beta > 0 && l.phi.Alpha+l.phi.Beta < math.Inf(1)) {
+			return c, fmt.Errorf("adafvf: %s = {%g, %g} needs finite numbers above zero", l.name, l.phi.Alpha, l.phi.Beta)
+		}
+	}
+	for _, v := range []struct {
+		name string
+		v    float64
+		over float64
+		to   float64
+	}{
+		{"Top", c.Top, 0, 1},
+		{"Prior.Kappa", c.Prior.Kappa, 0, math.MaxFloat64},
+		{"Prior.Alpha", c.Prior.Alpha, 0.5, math.MaxFloat64},
+		{"Prior.Beta", c.Prior.Beta, 0, math.MaxFloat64},
+	} {
+		if !(v.v > v.over && v.v <= v.to) {
+			return c, fmt.Errorf("adafvf: %s = %g is outside (%g, %g]", v.name, v.v, v.over, v.to)
+		}
+	}
+	if !(c.Pooling >= 0 && c.Pooling <= 1) {
+		return c, fmt.Errorf("adafvf: Pooling = %g is outside [0, 1]", c.Pooling)
+	}
+	if c.Coordinates < 0 {
+		return c, fmt.Errorf("adafvf: Coordinates = %d is below zero", c.Coordinates)
+	}
+	if f := c.Fixed; f != nil {
+		if !(f.W1 >= 0 && f.W1 <= 1 && f.W2 >= 0 && f.W2 <= 1) {
+			return c, fmt.Errorf("adafvf: Fixed = {%g, %g} is outside [0, 1]", f.W1, f.W2)
+		}
+		fixed := *f
+		c.Fixed = &fixed
+	}
+	return c, nil
+}
+
+// Step learns the gradients of all groups and moves their parameters. A group
+// with a gradient that is not finite, or beyond 1e100, stays as it is, which is
+// counted. Step allocates nothing.
+func (o *Optimizer) Step() {
+	rate := o.begin()
+	for i := range o.groups {
+		g := &o.given[i]
+		if !o.admit(i) {
+			continue
+		}
+		s := &o.groups[i]
+		var w Decays
+		if o.config.Fixed != nil {
+			w = *o.config.Fixed
+		} else {
+			w = o.solver.learn(s, g.Grads, o.steps)
+		}
+		o.shrink(g.Params, rate)
+		s.learn(&o.config.Prior, w, rate, g.Params, g.Grads)
+	}
+}
+
+// forgotten is what the weights leave of a group, as far as all coordinates have
+// it in common: κ̄ and ᾱ, m̄ = keep·m, β̄ = β₀ + ω(β−β₀) + drift·m², and with the
+// gradient 1/κ′ = gain and ½κ̄/κ′ = half.
+type forgotten struct{ kappa, alpha, keep, drift, gain, half float64 }
+
+func (s *group) forget(p *Prior, w Decays) (f forgotten) {
+	rho := w.W1 * w.W2
+	f.kappa = p.Kappa + rho*(s.kappa-p.Kappa)
+	f.alpha = p.Alpha + w.W2*(s.alpha-p.Alpha)
+	f.keep = rho * s.kappa / f.kappa
+	f.drift = 0.5 * (1 - rho) * f.keep * p.Kappa
+	f.gain = 1 / (f.kappa + 1)
+	f.half = 0.5 * f.kappa * f.gain
+	return f
+}
+
+// learn forgets with w, learns the gradient and moves the parameters.
+func (s *group) learn(p *Prior, w Decays, rate float64, params, grads []float64) {
+	f := s.forget(p, w)
+	s.kappa, s.alpha = f.kappa+1, f.alpha+0.5
+	omega, beta0 := w.W2, p.Beta*(1-w.W2)
+	spread := (1 + f.gain) / (s.alpha - 1) // s²(1+1/κ′) = β′·spread
+	m, beta := s.m[:len(grads)], s.beta[:len(grads)]
+	params = params[:len(grads)]
+	for i, g := range grads {
+		was := m[i]
+		mean := f.keep * was
+		e := g - mean
+		mean += f.gain * e
+		b := beta0 + omega*beta[i] + f.drift*was*was + f.half*e*e
+		m[i], beta[i] = mean, b
+		params[i] -= rate * (mean / math.Sqrt(mean*mean+spread*b))
+	}
+}
+
+// Stats is what is known of group i.
+func (o *Optimizer) Stats(i int) Stats {
+	s, p := &o.groups[i], &o.config.Prior
+	stats := Stats{
+		Name: o.given[i].Name, W1: s.phi[0].Mean(), W2: s.phi[1].Mean(), B: s.phi[2].Mean(),
+		MeanMemory: s.kappa - p.Kappa, VarianceMemory: 2 * (s.alpha - p.Alpha), Skipped: o.skipped[i],
+	}
+	if f := o.config.Fixed; f != nil {
+		stats.W1, stats.W2, stats.B = f.W1, f.W2, math.NaN()
+	}
+	return stats
+}

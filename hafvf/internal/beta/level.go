@@ -1,0 +1,384 @@
+// Package beta holds the levels of the filter: Beta distributions over weights,
+// each learned from what it weighs and forgotten towards a naive prior as the
+// level above says. It knows what is weighed by five numbers, so that the same
+// levels serve the filter, where they are a chain over one family, and the
+// optimizer AdaFVF, where two of them stand under one.
+package beta
+
+import (
+	"math"
+
+	"hafvf/hafvf/internal/special"
+)
+
+// Dist holds the parameters of a Beta distribution over a weight.
+type Dist struct{ Alpha, Beta float64 }
+
+// Mean is alpha/(alpha+beta).
+func (d Dist) Mean() float64 { return d.Alpha / (d.Alpha + d.Beta) }
+
+// A Child is what a Beta level weighs, seen along its line: the family for w,
+// the Beta level below for b. With mean m and variance V of the weight, the
+// child contributes A(m) − ½ V·S(m) to the objective.
+type Child struct {
+	A1, A2     float64 // A′, A″
+	S0, S1, S2 float64 // S, S′, S″
+}
+
+// Add is what a level weighs that has c and d below it.
+func (c Child) Add(d Child) Child {
+	return Child{c.A1 + d.A1, c.A2 + d.A2, c.S0 + d.S0, c.S1 + d.S1, c.S2 + d.S2}
+}
+
+// A Level is one Beta level within one step: q(w) = Beta(φ), free in the
+// coordinates x = logit of its mean and y = log of its concentration, where
+// every point is a valid φ. Its prior is φ₀ + m·(φₜ₋₁ − φ₀), m the mean of the
+// level above, or γ. The caller sets Naive, DA, DB, Elapsed and Child, and reads
+// the rest.
+type Level struct {
+	Naive  Dist    // φ₀
+	DA, DB float64 // φₜ₋₁ − φ₀
+
+	X, Y  float64
+	M, M1 float64 // mean, 1 − mean
+	A, B  float64 // φ
+	V     float64 // Var[w]
+	Prior Dist
+	Child Child
+
+	Elapsed float64 // units of time that the weight is taken over; 1 is usual
+
+	c        float64 // concentration
+	psi      [3]gammas
+	gap      [2]gammaGap // between the larger of a and b, and c
+	priorPsi [3]gammas   // only where the level above is learned
+	priorGap [2]gammaGap
+	over     power // of the weight over the time elapsed; unset where that is 1
+}
+
+// Memory is mean and variance of the weight over the time elapsed.
+func (l *Level) Memory() (mean, variance float64) {
+	if l.Elapsed == 1 {
+		return l.M, l.V
+	}
+	return l.over.m, l.over.v
+}
+
+// gammas are ψ … ψ₃ at one point.
+type gammas struct{ p0, p1, p2, p3 float64 }
+
+// A gammaGap is ψ(x) − ψ(c) and the same for ψ₁ and ψ₂, where x is one of a and
+// b, and c their sum. The Fisher information of a Beta is made of these: where x
+// is nearly c, it lies in digits that the polygammas themselves have not.
+type gammaGap struct{ p0, p1, p2, p3 float64 }
+
+// lopsided is the ratio of a and b from which on the gap is summed term by term.
+const lopsided = 1e3
+
+// gaps returns those of Beta(a, b), whose polygammas are psi.
+func gaps(a, b float64, psi *[3]gammas) (g [2]gammaGap) {
+	if a > lopsided*b {
+		g[0] = gapAt(a, b)
+	} else {
+		g[0] = psi[0].gap(&psi[2])
+	}
+	if b > lopsided*a {
+		g[1] = gapAt(b, a)
+	} else {
+		g[1] = psi[1].gap(&psi[2])
+	}
+	return g
+}
+
+func (g *gammas) gap(c *gammas) gammaGap {
+	return gammaGap{g.p0 - c.p0, g.p1 - c.p1, g.p2 - c.p2, g.p3 - c.p3}
+}
+
+// gapAt is the gap between x and x + k for k much smaller than x.
+func gapAt(x, k float64) gammaGap {
+	d0, d1 := special.DigammaDelta(x, k)
+	c := x + k
+	// ψ₂(x) = −1/x² − 1/x³ − 1/2x⁴ + …, of which the differences are
+	// k·(x+c)/(xc)² and so on.
+	r, q := 1/x, 1/c
+	if x < special.Asymptotic {
+		_, _, p2, p3 := special.Polygamma(x)
+		_, _, c2, c3 := special.Polygamma(c)
+		return gammaGap{-d0, -d1, p2 - c2, p3 - c3}
+	}
+	d := k * r * q // r − q
+	s1 := r + q
+	s2 := r*r + r*q + q*q
+	s3 := s1 * (r*r + q*q)
+	s5 := s1 * (r*r - r*q + q*q) * s2
+	// ψ₃ enters the Hessian only: two terms of it will do.
+	return gammaGap{-d0, -d1, -d * (s1 + s2 + s3/2 - s5/6), d * (2*s2 + 3*s3)}
+}
+
+func gammasAt(x float64) (g gammas) {
+	g.p0, g.p1, g.p2, g.p3 = special.Polygamma(x)
+	return g
+}
+
+// Place moves the level to (x, y).
+func (l *Level) Place(x, y float64) {
+	l.Move(x, y)
+	l.psi = [3]gammas{gammasAt(l.A), gammasAt(l.B), gammasAt(l.c)}
+	l.gap = gaps(l.A, l.B, &l.psi)
+}
+
+// Move is place without the polygammas.
+func (l *Level) Move(x, y float64) {
+	l.X, l.Y = x, y
+	if x < 0 {
+		e := math.Exp(x)
+		l.M1 = 1 / (1 + e)
+		l.M = e * l.M1
+	} else {
+		e := math.Exp(-x)
+		l.M = 1 / (1 + e)
+		l.M1 = e * l.M
+	}
+	l.c = math.Exp(y)
+	l.A, l.B = l.M*l.c, l.M1*l.c
+	l.V = l.M * l.M1 / (l.c + 1)
+	if l.Elapsed != 1 {
+		l.over = l.power(l.Elapsed)
+	}
+}
+
+// SetPrior gives the level its prior under the weight w of the level above.
+func (l *Level) SetPrior(w float64, learned bool) {
+	l.Prior = l.PriorAt(w)
+	if learned && (l.DA != 0 || l.DB != 0) {
+		a, b := l.Prior.Alpha, l.Prior.Beta
+		l.priorPsi = [3]gammas{gammasAt(a), gammasAt(b), gammasAt(a + b)}
+		l.priorGap = gaps(a, b, &l.priorPsi)
+	}
+}
+
+func (l *Level) PriorAt(w float64) Dist {
+	return Dist{l.Naive.Alpha + w*l.DA, l.Naive.Beta + w*l.DB}
+}
+
+// AsChild is the level as seen by the learned level above: A = −KL(φ‖prior).
+func (l *Level) AsChild() (ch Child) {
+	if l.DA == 0 && l.DB == 0 {
+		return ch
+	}
+	// The sum over (α, β, −(α+β)), written with gaps.
+	da, db := l.DA, l.DB
+	qa, qb, pa, pb, pc := &l.gap[0], &l.gap[1], &l.priorGap[0], &l.priorGap[1], &l.priorPsi[2]
+	cross := da * db
+	da2, db2 := da*da, db*db
+	ch.A1 = da*(qa.p0-pa.p0) + db*(qb.p0-pb.p0)
+	ch.S0 = da2*pa.p1 + db2*pb.p1 - 2*cross*pc.p1
+	ch.S1 = da2*da*pa.p2 + db2*db*pb.p2 - 3*cross*(da+db)*pc.p2
+	ch.S2 = da2*da2*pa.p3 + db2*db2*pb.p3 - cross*(4*da2+6*cross+4*db2)*pc.p3
+	ch.A2 = -ch.S0
+	return ch
+}
+
+// A System is gradient and negative Hessian of the objective over all levels, in
+// the basis (u, v) = (ln α, ln β) of every level's plane. The Hessian is that of
+// (x, y), only written in this basis: there, α and β of very different size keep
+// their own digits. Levels couple through the mean of the upper one alone, which
+// moves along (1, −1).
+type System struct {
+	G     [][2]float64
+	above []int
+	diag  [][3]float64 // uu, uv, vv
+	off   [][2]float64 // (u, v) of a level against x of the one above it
+	// Scratch of Solve.
+	fill [][3]float64
+	rhs  [][2]float64
+}
+
+// NewSystem is that of len(above) levels, bottom up: level i stands under level
+// above[i] > i, or under none where that is len(above).
+func NewSystem(above ...int) System {
+	n := len(above)
+	return System{
+		G: make([][2]float64, n), above: above, diag: make([][3]float64, n), off: make([][2]float64, n),
+		fill: make([][3]float64, n), rhs: make([][2]float64, n),
+	}
+}
+
+// Chain is n levels, each under the next.
+func Chain(n int) System {
+	above := make([]int, n)
+	for i := range above {
+		above[i] = i + 1
+	}
+	return NewSystem(above...)
+}
+
+// Derive fills in row i of the system for a level whose prior and child are set.
+func (l *Level) Derive(sys *System, i int) {
+	// KL(φ‖prior): gradient C(φ)(φ − prior), Hessian C(φ) + ∂C·(φ − prior).
+	ea, eb := l.A-l.Prior.Alpha, l.B-l.Prior.Beta
+	e := ea + eb
+	ga, gb, pc := &l.gap[0], &l.gap[1], &l.psi[2]
+	klu := l.A * (ga.p1*ea - pc.p1*eb)
+	klv := l.B * (gb.p1*eb - pc.p1*ea)
+	hc := -pc.p1 - pc.p2*e
+	mu := l.M * l.M1
+	bend := mu * (klu + klv) // what x, y being curved in u, v adds
+	kluu := l.A*l.A*(ga.p1+ga.p2*ea-pc.p2*eb) + klu - bend
+	kluv := l.A*l.B*hc + bend
+	klvv := l.B*l.B*(gb.p1+gb.p2*eb-pc.p2*ea) + klv - bend
+
+	// The child, in (x, y).
+	ch := &l.Child
+	skew := l.M1 - l.M
+	r := l.c / (l.c + 1)
+	v := l.V
+	vx, vy := v*skew, -v*r
+	vxx := v * (skew*skew - 2*mu)
+	vxy := -skew * v * r
+	vyy := -v * r * (1 - l.c) / (1 + l.c)
+	am := ch.A1 - 0.5*v*ch.S1
+	x := am*mu - 0.5*ch.S0*vx
+	y := -0.5 * ch.S0 * vy
+	xx := -(ch.A2-0.5*v*ch.S2)*mu*mu - am*mu*skew + ch.S1*vx*mu + 0.5*ch.S0*vxx
+	xy := 0.5*ch.S1*vy*mu + 0.5*ch.S0*vxy
+	yy := 0.5 * ch.S0 * vyy
+	if l.Elapsed != 1 {
+		x, y, xx, xy, yy = l.over.pull(ch)
+	}
+
+	sys.G[i] = [2]float64{x + l.M*y - klu, -x + l.M1*y - klv}
+	sys.diag[i] = [3]float64{
+		xx + l.M*(2*xy+l.M*yy) + kluu,
+		-xx + skew*xy + mu*yy + kluv,
+		xx - l.M1*(2*xy-l.M1*yy) + klvv,
+	}
+}
+
+// Couple fills in how level i, l, and the level above, up, move each other:
+// ∂²(−KL)/∂φ∂m = C(φ)·d.
+func (l *Level) Couple(sys *System, i int, up *Level) {
+	mu := up.M * up.M1
+	sys.off[i] = [2]float64{
+		-l.A * (l.gap[0].p1*l.DA - l.psi[2].p1*l.DB) * mu,
+		-l.B * (l.gap[1].p1*l.DB - l.psi[2].p1*l.DA) * mu,
+	}
+}
+
+// Solve writes the Newton step, in (u, v), to delta: block elimination from the
+// bottom up, pivots that are not positive definite taken with the absolute values
+// of their eigenvalues, so that the step always climbs.
+func (sys *System) Solve(delta [][2]float64) {
+	n := len(sys.G)
+	copy(sys.fill, sys.diag)
+	copy(sys.rhs, sys.G)
+	for i := range n {
+		sys.fill[i] = positive(sys.fill[i])
+		up := sys.above[i]
+		if up == n {
+			continue
+		}
+		o, m, rhs := sys.off[i], &sys.fill[up], &sys.rhs[up]
+		su, sv := solve2(sys.fill[i], o[0], o[1])
+		t := o[0]*su + o[1]*sv
+		m[0] -= t
+		m[1] += t
+		m[2] -= t
+		t = su*sys.rhs[i][0] + sv*sys.rhs[i][1]
+		rhs[0] -= t
+		rhs[1] += t
+	}
+	for i := n - 1; i >= 0; i-- {
+		u, v := sys.rhs[i][0], sys.rhs[i][1]
+		if up := sys.above[i]; up < n {
+			x := delta[up][0] - delta[up][1]
+			u -= sys.off[i][0] * x
+			v -= sys.off[i][1] * x
+		}
+		delta[i][0], delta[i][1] = solve2(sys.fill[i], u, v)
+	}
+}
+
+func solve2(m [3]float64, x, y float64) (float64, float64) {
+	det := m[0]*m[2] - m[1]*m[1]
+	return (m[2]*x - m[1]*y) / det, (m[0]*y - m[1]*x) / det
+}
+
+// positive returns the matrix with the absolute values of its eigenvalues,
+// bounded away from zero.
+func positive(m [3]float64) [3]float64 {
+	const floor = 1e-14
+	if m[0] > 0 && m[2] > 0 && m[0]*m[2]-m[1]*m[1] > floor*m[0]*m[2] {
+		return m
+	}
+	half, diff := (m[0]+m[2])/2, (m[0]-m[2])/2
+	root := math.Hypot(diff, m[1])
+	least := 1e-8*(math.Abs(half)+root) + 1e-300
+	hi, lo := math.Max(math.Abs(half+root), least), math.Max(math.Abs(half-root), least)
+	// (m − half)/root reflects along the first eigenvector.
+	mid, amp := (hi+lo)/2, 0.0
+	if root > 0 {
+		amp = (hi - lo) / 2 / root
+	}
+	return [3]float64{mid + amp*diff, amp * m[1], mid - amp*diff}
+}
+
+// Divergence is KL(Beta(φ)‖prior), in nats.
+func (l *Level) Divergence() float64 {
+	a, b, p := l.A, l.B, l.Prior
+	switch {
+	case b > lopsided*a && p.Beta > lopsided*p.Alpha:
+		return bregman(a, p.Alpha, &l.psi[0]) + l.lopsidedDivergence(b, a, p.Beta, p.Alpha, 1)
+	case a > lopsided*b && p.Alpha > lopsided*p.Beta:
+		return bregman(b, p.Beta, &l.psi[1]) + l.lopsidedDivergence(a, b, p.Alpha, p.Beta, 0)
+	}
+	return bregman(a, p.Alpha, &l.psi[0]) + bregman(b, p.Beta, &l.psi[1]) -
+		bregman(l.c, p.Alpha+p.Beta, &l.psi[2])
+}
+
+// lopsidedDivergence is the difference of two Bregman divergences, of x and of
+// x + k, to X and to X + K, where k and K are small:
+//
+//	lnΓ(x+k) − lnΓ(x) − (lnΓ(X+K) − lnΓ(X)) + (K−k)ψ(x) + (X+K−x−k)(ψ(x+k) − ψ(x))
+func (l *Level) lopsidedDivergence(x, k, X, K float64, i int) float64 {
+	return special.LgammaDelta(x, k) - special.LgammaDelta(X, K) + (K-k)*l.psi[i].p0 - (X-x+K-k)*l.gap[i].p0
+}
+
+// bregman is lnΓ(to) − lnΓ(at) − (to − at)ψ(at). Close points take the Taylor
+// series, which the polygammas already give and where the difference would lose
+// its digits.
+func bregman(at, to float64, g *gammas) float64 {
+	k := to - at
+	if math.Abs(k) < 2e-3*at {
+		return k * k * (g.p1/2 + k*(g.p2/6+k*g.p3/24))
+	}
+	if k > 0 {
+		return special.LgammaDelta(at, k) - k*g.p0
+	}
+	return -special.LgammaDelta(to, -k) - k*g.p0
+}
+
+// An Increment holds the terms of Proposition 1 for one level: φ = φ̂ + U1 + U2 +
+// U3, each for (alpha, beta).
+type Increment struct{ U1, U2, U3 [2]float64 }
+
+// Increment evaluates Proposition 1 at the level's φ and child.
+func (l *Level) Increment() Increment {
+	la, lb, m := l.gap[0].p1, l.gap[1].p1, -l.psi[2].p1
+	det := la*lb - m*m
+	c2 := l.c * l.c
+	// K is the paper's K(φα, φβ), and K(φβ, φα).
+	ka := (m*l.A + lb*l.B) / (det * c2)
+	kb := (m*l.B + la*l.A) / (det * c2)
+	dL, dC := l.Child.A1, -0.5*l.V*l.Child.S1
+	// ∇Var[w] in (α, β).
+	c3 := c2 * (l.c + 1) * (l.c + 1) * l.c
+	va := (l.B*l.c*(l.c+1) - l.A*l.B*(3*l.c+2)) / c3
+	vb := (l.A*l.c*(l.c+1) - l.A*l.B*(3*l.c+2)) / c3
+	f := -0.5 * l.Child.S0 / det
+	return Increment{
+		U1: [2]float64{ka * dL, -kb * dL},
+		U2: [2]float64{ka * dC, -kb * dC},
+		U3: [2]float64{f * (lb*va - m*vb), f * (la*vb - m*va)},
+	}
+}
