@@ -255,7 +255,7 @@ func (m manifests) checkPod(t *testing.T, name string, pod core.PodTemplateSpec)
 func TestKubernetesFlink(t *testing.T) {
 	m := loadManifests(t)
 	config := flinkConfig(t, []byte(m.configs["flink"].Data["config.yaml"]))
-	if got, want := m.configs["flink"].Data["log4j-console.properties"], string(read(t, "flink/log4j-console.properties")); got != want {
+	if got, want := strings.TrimSpace(m.configs["flink"].Data["log4j-console.properties"]), strings.TrimSpace(string(read(t, "flink/log4j-console.properties"))); got != want {
 		t.Errorf("the logs differ from those of compose.flink.yaml:\n%s", cmp.Diff(want, got))
 	}
 	// What compose has and what Kubernetes has are the same, but for this.
