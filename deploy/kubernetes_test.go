@@ -1,6 +1,7 @@
 package deploy_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -16,6 +17,7 @@ import (
 	networking "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
 	rbac "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"hafvf/pipeline"
@@ -88,7 +90,13 @@ func decode(t *testing.T, file, text, kind string, known map[string]func() error
 func into[T any](text string, all map[string]T) func() error {
 	return func() error {
 		var o T
-		if err := yaml.UnmarshalStrict([]byte(text), &o); err != nil {
+		// As the API server: with the case of names, which encoding/json passes over.
+		b, err := yaml.YAMLToJSONStrict([]byte(text))
+		if err != nil {
+			return err
+		}
+		strict, err := json.UnmarshalStrict(b, &o)
+		if err := errors.Join(append(strict, err)...); err != nil {
 			return err
 		}
 		meta := any(&o).(interface {
@@ -216,11 +224,13 @@ func (m manifests) checkPod(t *testing.T, name string, pod core.PodTemplateSpec)
 			t.Errorf("%s: the namespace does not take it, or it may write where it need not: %+v", at, own)
 			continue
 		}
-		user := all.RunAsUser
-		if own.RunAsUser != nil {
-			user = own.RunAsUser
+		var user int64
+		for _, u := range []*int64{all.RunAsUser, own.RunAsUser} {
+			if u != nil {
+				user = *u
+			}
 		}
-		if user == nil || fmt.Sprint(*user) != users[c.Image] {
+		if fmt.Sprint(user) != users[c.Image] {
 			t.Errorf("%s runs as another user than the image %s is for: %v", at, c.Image, user)
 		}
 		if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() || c.Resources.Limits.Memory().IsZero() || !c.Resources.Limits.Cpu().IsZero() {
