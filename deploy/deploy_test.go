@@ -3,7 +3,9 @@
 package deploy_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -17,6 +19,8 @@ import (
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -33,7 +37,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-var examples = []string{"plaintext.yaml", "tls.yaml", "mutual-tls.yaml", "sasl-plain.yaml", "scram-sha-256.yaml", "scram-sha-512.yaml"}
+var examples = []string{"plaintext.yaml", "tls.yaml", "mutual-tls.yaml", "sasl-plain.yaml", "scram-sha-256.yaml", "scram-sha-512.yaml", "flink.yaml"}
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
@@ -66,7 +70,7 @@ type composition struct {
 
 type service struct {
 	Image           string
-	Build           struct{ Context, Dockerfile string }
+	Build           struct{ Context, Dockerfile, Target string }
 	Command         []string
 	DependsOn       map[string]struct{ Condition string } `yaml:"depends_on"`
 	Volumes         []string
@@ -76,6 +80,8 @@ type service struct {
 	Restart         string
 	StopGracePeriod string `yaml:"stop_grace_period"`
 	Healthcheck     any
+	NetworkMode     string `yaml:"network_mode"`
+	ReadOnly        bool   `yaml:"read_only"`
 }
 
 func compose(t *testing.T, path string) (c composition) {
@@ -110,34 +116,52 @@ func TestExamples(t *testing.T) {
 	}
 }
 
+// check checks that what the services refer to is there.
+func (c composition) check(t *testing.T, name string) {
+	t.Helper()
+	for at, s := range c.Services {
+		if s.Image == "" {
+			t.Errorf("%s: %s has no image", name, at)
+		}
+		for other, on := range s.DependsOn {
+			switch o := c.Services[other]; {
+			case o.Image == "":
+				t.Errorf("%s: %s depends on %s", name, at, other)
+			case on.Condition == "service_healthy" && o.Healthcheck == nil:
+				t.Errorf("%s: %s waits for the health of %s, which has no check", name, at, other)
+			}
+		}
+		for _, v := range s.Volumes {
+			from, to, ok := strings.Cut(v, ":")
+			if !ok || to == "" {
+				continue // of the container alone
+			}
+			if _, named := c.Volumes[from]; named {
+				continue
+			}
+			if _, err := os.Stat(from); err != nil {
+				t.Errorf("%s: %s: %v", name, at, err)
+			}
+		}
+		for _, secret := range s.Secrets {
+			if c.Secrets[secret].File != "./secrets/"+secret {
+				t.Errorf("%s: the secret %s is in %q", name, secret, c.Secrets[secret].File)
+			}
+		}
+		if s.Build.Dockerfile != "" {
+			text := string(read(t, filepath.Join(s.Build.Context, s.Build.Dockerfile)))
+			if s.Build.Target != "" && !strings.Contains(text, " AS "+s.Build.Target+"\n") {
+				t.Errorf("%s: %s: %s has no target %s", name, at, s.Build.Dockerfile, s.Build.Target)
+			}
+		}
+	}
+}
+
 // What a compose file refers to is there.
 func TestCompose(t *testing.T) {
 	for _, name := range []string{"compose.yaml", "compose.secure.yaml"} {
 		c := compose(t, name)
-		for at, s := range c.Services {
-			if s.Image == "" {
-				t.Errorf("%s: %s has no image", name, at)
-			}
-			for other := range s.DependsOn {
-				if c.Services[other].Image == "" {
-					t.Errorf("%s: %s depends on %s", name, at, other)
-				}
-			}
-			for _, v := range s.Volumes {
-				from, _, _ := strings.Cut(v, ":")
-				if _, named := c.Volumes[from]; named {
-					continue
-				}
-				if _, err := os.Stat(from); err != nil {
-					t.Errorf("%s: %s: %v", name, at, err)
-				}
-			}
-			for _, secret := range s.Secrets {
-				if c.Secrets[secret].File != "./secrets/"+secret {
-					t.Errorf("%s: the secret %s is in %q", name, secret, c.Secrets[secret].File)
-				}
-			}
-		}
+		c.check(t, name)
 		s := c.Services["hafvf"]
 		if _, err := os.Stat(filepath.Join(s.Build.Context, s.Build.Dockerfile)); err != nil {
 			t.Error(err)
@@ -348,7 +372,7 @@ func TestScram(t *testing.T) {
 		stop := launch(t, g, metrics)
 		await(t, b, "estimates", int64(300*(i+1)))
 		if i == 1 {
-			alertRules(t, metrics)
+			asked(t, metrics)
 		}
 		stop()
 	}
@@ -357,11 +381,12 @@ func TestScram(t *testing.T) {
 	}
 }
 
-// alertRules checks that the rules ask for metrics that there are.
-func alertRules(t *testing.T, m *pipeline.Metrics) {
+// asked checks that rules and dashboard ask for metrics that there are: of the
+// program, those of a run and of its process; of Flink, those that testdata lists.
+func asked(t *testing.T, m *pipeline.Metrics) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m)
+	registry.MustRegister(m, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -369,28 +394,94 @@ func alertRules(t *testing.T, m *pipeline.Metrics) {
 	known := map[string]bool{}
 	for _, f := range families {
 		known[f.GetName()] = true
-		if !strings.Contains(string(read(t, "README.md")), "`"+f.GetName()+"`") {
+		if f.GetType() == dto.MetricType_HISTOGRAM {
+			known[f.GetName()+"_bucket"] = true
+		}
+		if strings.HasPrefix(f.GetName(), "hafvf_") && !strings.Contains(string(read(t, "README.md")), "`"+f.GetName()+"`") {
 			t.Errorf("the README does not explain %s", f.GetName())
 		}
 	}
-	var rules struct {
-		Groups []struct {
-			Rules []struct{ Alert, Expr string }
+	for name := range strings.Lines(string(read(t, "testdata/flink-metrics.txt"))) {
+		known[strings.TrimSpace(name)] = true
+	}
+	name := regexp.MustCompile(`\b(?:hafvf|flink|process)_\w+`)
+	for at, expr := range expressions(t) {
+		// What stands in quotes is no metric.
+		expr = regexp.MustCompile(`"[^"]*"`).ReplaceAllString(expr, "")
+		names := name.FindAllString(expr, -1)
+		if len(names) == 0 && !strings.HasPrefix(expr, "up{") {
+			t.Errorf("%s asks for nothing: %s", at, expr)
 		}
-	}
-	if err := yaml.Unmarshal(read(t, "alerts.yaml"), &rules); err != nil {
-		t.Fatal(err)
-	}
-	if len(rules.Groups) != 1 || len(rules.Groups[0].Rules) == 0 {
-		t.Fatalf("%+v", rules)
-	}
-	for _, r := range rules.Groups[0].Rules {
-		for _, name := range regexp.MustCompile(`hafvf_\w+`).FindAllString(r.Expr, -1) {
+		for _, name := range names {
 			if !known[name] {
-				t.Errorf("%s asks for %s, which there is not", r.Alert, name)
+				t.Errorf("%s asks for %s, which there is not", at, name)
 			}
 		}
 	}
+}
+
+// expressions are those of rules and dashboard.
+func expressions(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	var rules struct {
+		Groups []struct {
+			Name  string
+			Rules []struct {
+				Alert, Expr, For string
+				Annotations      struct{ Summary string }
+			}
+		}
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(read(t, "alerts.yaml")))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&rules); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range rules.Groups {
+		if g.Name == "" || len(g.Rules) == 0 {
+			t.Errorf("a group of rules is empty: %+v", g)
+		}
+		for _, r := range g.Rules {
+			if all[r.Alert] != "" || r.Alert == "" || r.Annotations.Summary == "" {
+				t.Errorf("the rule is there twice, or without a name or a summary: %+v", r)
+			}
+			all[r.Alert] = r.Expr
+		}
+	}
+	var board struct {
+		Panels []struct {
+			ID          int
+			Type, Title string
+			Targets     []struct{ Expr string }
+		}
+		Templating struct {
+			List []struct{ Name string }
+		}
+	}
+	if err := json.Unmarshal(read(t, "dashboard.json"), &board); err != nil {
+		t.Fatal(err)
+	}
+	var variables []string
+	for _, v := range board.Templating.List {
+		variables = append(variables, v.Name)
+	}
+	seen := map[int]bool{}
+	for _, p := range board.Panels {
+		if seen[p.ID] || p.Title == "" || (p.Type == "row") != (len(p.Targets) == 0) {
+			t.Errorf("%+v", p)
+		}
+		seen[p.ID] = true
+		for i, target := range p.Targets {
+			all[fmt.Sprintf("the panel %s, query %d,", p.Title, i)] = target.Expr
+			for _, v := range regexp.MustCompile(`\$(\w+)`).FindAllStringSubmatch(target.Expr, -1) {
+				if v[1] != "__rate_interval" && !slices.Contains(variables, v[1]) {
+					t.Errorf("the panel %s has a variable %s, and the dashboard %v", p.Title, v[1], variables)
+				}
+			}
+		}
+	}
+	return all
 }
 
 func TestMutualTLS(t *testing.T) {

@@ -20,6 +20,10 @@ func versionCommand() *cobra.Command {
 	}
 }
 
+// source tells programs apart that were built without the history, as the image is.
+// The linker sets it (deploy/Dockerfile).
+var source string
+
 // versions are those of the program and of Beam, as far as the build noted them.
 func versions() (program, beam string) {
 	program, beam = "unknown", "unknown"
@@ -28,6 +32,9 @@ func versions() (program, beam string) {
 		return program, beam
 	}
 	program = info.Main.Version
+	if source != "" {
+		program += " " + source
+	}
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
 			program += " " + s.Value

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// TestDeployCommands: the command lines of compose files, manifests and the README
+// of deploy are ones that the program takes.
+func TestDeployCommands(t *testing.T) {
+	const deploy = "../../deploy"
+	lines := map[string][]string{}
+	var files []string
+	for _, pattern := range []string{"compose*.yaml", "kubernetes/*.yaml", "kubernetes/*/*.yaml"} {
+		found, err := filepath.Glob(filepath.Join(deploy, pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: %v, %v", pattern, found, err)
+		}
+		files = append(files, found...)
+	}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoder := yaml.NewDecoder(bytes.NewReader(text))
+		for {
+			var doc yaml.Node
+			if err := decoder.Decode(&doc); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			for _, words := range commands(t, &doc) {
+				lines[name+": "+strings.Join(words, " ")] = words
+			}
+		}
+	}
+	readme, err := os.ReadFile(filepath.Join(deploy, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^    (?:.* )?(?:hafvf|/hafvf|run --rm hafvf) ((?:run|check|status|stop|worker)\b[^#\n]*)`).FindAllStringSubmatch(string(readme), -1) {
+		lines["README.md: "+m[1]] = strings.Fields(m[1])
+	}
+	if len(lines) < 10 {
+		t.Fatalf("found only %d command lines", len(lines))
+	}
+	for name, words := range lines {
+		t.Run(name, func(t *testing.T) {
+			if code, _, stderr := program(t, "", "", append(slices.Clone(words), "--help")...); code != 0 {
+				t.Error(stderr)
+			}
+		})
+	}
+}
+
+// commands are the arguments of every container of the image hafvf. A service of
+// compose that changes another's may leave the image to it.
+func commands(t *testing.T, n *yaml.Node) (all [][]string) {
+	if n.Kind == yaml.MappingNode {
+		var c struct {
+			Image         string
+			Command, Args yaml.Node
+		}
+		if err := n.Decode(&c); err == nil && (c.Image == "hafvf" || c.Image == "" && len(c.Command.Content) > 0) {
+			words := &c.Command
+			if len(c.Args.Content) > 0 {
+				words = &c.Args
+			}
+			var line []string
+			if err := words.Decode(&line); len(words.Content) > 0 && err != nil {
+				t.Errorf("line %d: %v", words.Line, err)
+			} else if len(line) > 0 {
+				all = append(all, line)
+			}
+		}
+	}
+	if n.Kind == yaml.AliasNode {
+		return all
+	}
+	for _, child := range n.Content {
+		all = append(all, commands(t, child)...)
+	}
+	return all
+}
