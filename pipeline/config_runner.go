@@ -27,7 +27,7 @@ type Runner struct {
 
 func (r *Runner) keys() []key {
 	r.Job, r.Worker, r.Parallelism, r.MaxParallelism = "hafvf", "localhost:50000", 1, 128
-	r.CheckpointInterval, r.Poll = 10*time.Second, time.Second
+	r.CheckpointInterval, r.Poll = 10*time.Second, 100*time.Millisecond
 	return []key{
 		{name: "name", doc: "prism (the default), embedded, direct is another name of it; or flink", read: choice(&r.Name, Prism, "direct", Flink)},
 		{name: "endpoint", doc: "flink: host:port of Beam's job server; required", read: text(&r.Cluster.Endpoint, notEmpty)},
@@ -37,7 +37,7 @@ func (r *Runner) keys() []key {
 		{name: "parallelism", doc: "flink: slots that the job takes; 1 by default", read: whole(&r.Parallelism, 1)},
 		{name: "max_parallelism", doc: "flink: largest parallelism that a savepoint of the job can be resumed at, fixed from its first start; 128 by default", read: whole(&r.MaxParallelism, 1)},
 		{name: "checkpoint_interval", doc: "flink: time between checkpoints; 10s by default", read: milliseconds(&r.CheckpointInterval)},
-		{name: "poll", doc: "flink: how long the source gathers records before it hands them over; 1s by default. Every poll leaves some bytes in all later checkpoints, see deploy/README.md", read: milliseconds(&r.Poll)},
+		{name: "poll", doc: "flink: how long the source gathers records before it hands them over; 100ms by default", read: milliseconds(&r.Poll)},
 	}
 }
 

@@ -24,7 +24,6 @@ import (
 
 func init() {
 	register.DoFn5x2[context.Context, *watermark, *sdf.LockRTracker, []byte, func(beam.EventTime, Record), sdf.ProcessContinuation, error](&readFn{})
-	register.DoFn2x0[[]byte, func([]byte)](&readersFn{})
 	register.Emitter2[beam.EventTime, Record]()
 }
 
@@ -63,8 +62,9 @@ type Source struct {
 	// Clock names a function, known by RegisterClock, that tells a record's event
 	// time. Default: the record's timestamp.
 	Clock string
-	// Readers are the names of the readers that the partitions are dealt out to,
-	// which a runner may place them by. Default: one.
+	// Readers are the names of the readers that the partitions are dealt out to: the
+	// keys of a stateful function, where a splittable one does not serve. Default:
+	// none, and a splittable one.
 	Readers []string
 	// Poll is how long a call waits for records, and without a ledger how long it
 	// gathers them before it hands them over. Default 100 ms.
@@ -107,46 +107,40 @@ const (
 // back, and can stop it. Without one a call emits what has come while it polled.
 func Read(s beam.Scope, src Source, ledger string) beam.PCollection {
 	s = s.Scope("kafkaio.Read")
-	if len(src.Readers) == 0 {
-		src.Readers = []string{"all"}
+	begin := beam.Impulse(s)
+	if len(src.Readers) > 0 {
+		return beam.ParDo(s, newLoopFn(src, rand.Text()), beam.ParDo(s, &readersFn{src.Readers}, begin))
 	}
-	readers := beam.ParDo(s, &readersFn{src.Readers}, beam.Impulse(s))
-	return beam.ParDo(s, &readFn{Source: src, Ledger: ledger, Run: rand.Text()}, readers)
+	return beam.ParDo(s, &readFn{Source: src, Ledger: ledger, Run: rand.Text()}, begin)
 }
 
-// readersFn emits the names of the readers, an element each: a runner may keep
-// together what comes of one.
-type readersFn struct{ Names []string }
-
-func (fn *readersFn) ProcessElement(_ []byte, emit func([]byte)) {
-	for _, name := range fn.Names {
-		emit([]byte(name))
-	}
-}
-
-// readFn reads every n-th partition, of n readers. A call emits one bundle and puts the
-// rest off; what the partitions bring meanwhile is read ahead.
+// readFn reads all partitions. A call emits one bundle and puts the rest off; what
+// the partitions bring meanwhile is read ahead.
 type readFn struct {
 	Source Source
 	Ledger string
-	Run    string // names the consumers between calls
+	Run    string // names the consumer between calls
 }
 
-// CreateInitialRestriction deals a reader its partitions.
-func (fn *readFn) CreateInitialRestriction(name []byte) (restriction, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+func (fn *readFn) CreateInitialRestriction([]byte) (restriction, error) {
+	return fn.Source.deal(context.Background(), 0, 1)
+}
+
+// deal is what the reader has to read, of so many.
+func (src Source) deal(ctx context.Context, reader, readers int) (restriction, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	rest := restriction{Reader: slices.Index(fn.Source.Readers, string(name)), Readers: len(fn.Source.Readers), Bounded: fn.Source.Bounded}
-	spans, err := fn.Source.spans(ctx)
+	rest := restriction{Reader: reader, Readers: readers, Bounded: src.Bounded}
+	spans, err := src.spans(ctx)
 	for _, s := range spans {
-		if s.Partition%rest.Readers == rest.Reader {
+		if s.Partition%readers == reader {
 			rest.Partitions = append(rest.Partitions, s)
 		}
 	}
 	return rest, err
 }
 
-// SplitRestriction splits nothing: the readers are elements.
+// SplitRestriction splits nothing: see tracker.
 func (fn *readFn) SplitRestriction(_ []byte, rest restriction) []restriction {
 	return []restriction{rest}
 }
@@ -176,29 +170,39 @@ func (fn *readFn) CreateWatermarkEstimator(ms int64) *watermark { return &waterm
 func (fn *readFn) WatermarkEstimatorState(w *watermark) int64   { return w.ms }
 
 func (fn *readFn) ProcessElement(ctx context.Context, w *watermark, rt *sdf.LockRTracker, _ []byte, emit func(beam.EventTime, Record)) (sdf.ProcessContinuation, error) {
-	ledger := ledgerOf(fn.Ledger)
-	rest := rt.GetRestriction().(restriction)
-	name := fmt.Sprint(fn.Run, "/", rest.Reader)
-	c := resume(name, fn.Source, rest, ledger)
-	ended, err := fn.read(ctx, c, ledger, rt, emit)
+	ended, at, err := fn.Source.call(ctx, fn.Run, ledgerOf(fn.Ledger), rt, emit)
 	if err != nil || ended {
-		c.close()
 		return sdf.StopProcessing(), err
 	}
-	w.ms = max(w.ms, c.watermark(time.Now()).UnixMilli())
+	w.ms = max(w.ms, at.UnixMilli())
+	return sdf.ResumeProcessingIn(0), nil
+}
+
+// call emits a bundle, by the consumer of the reader that the restriction is dealt
+// to. It reports whether the source has come to its end, and the watermark
+// otherwise.
+func (src Source) call(ctx context.Context, run string, ledger *Ledger, rt *sdf.LockRTracker, emit func(beam.EventTime, Record)) (ended bool, watermark time.Time, err error) {
+	rest := rt.GetRestriction().(restriction)
+	name := fmt.Sprint(run, "/", rest.Reader)
+	c := resume(name, src, rest, ledger)
+	if ended, err = c.read(ctx, ledger, rt, emit); err != nil || ended {
+		c.close()
+		return ended, watermark, err
+	}
 	if ledger == nil {
 		progresses.Store(c, c.progress())
 	}
+	watermark = c.watermark(time.Now())
 	c.put(name)
-	return sdf.ResumeProcessingIn(0), nil
+	return false, watermark, nil
 }
 
 // read emits a bundle, and hands it over once the one before it is done. It
 // reports whether the source has come to its end.
-func (fn *readFn) read(ctx context.Context, c *consumer, ledger *Ledger, rt *sdf.LockRTracker, emit func(beam.EventTime, Record)) (ended bool, err error) {
+func (c *consumer) read(ctx context.Context, ledger *Ledger, rt *sdf.LockRTracker, emit func(beam.EventTime, Record)) (ended bool, err error) {
 	n, size := 0, 0
 	var since time.Time
-	pause := time.After(cmp.Or(fn.Source.Poll, breath))
+	pause := time.After(cmp.Or(c.src.Poll, breath))
 	var stopped <-chan struct{}
 	if ledger != nil {
 		stopped = ledger.flight.Stopped()

@@ -33,12 +33,10 @@ type reading struct {
 
 func startReading(t testing.TB, src Source, ledger string) *reading {
 	t.Helper()
-	if src.Readers == nil {
-		src.Readers = []string{"one"}
-	}
 	r := &reading{t: t, fn: &readFn{Source: src, Ledger: ledger, Run: t.Name()}}
-	for _, name := range src.Readers {
-		rest, err := r.fn.CreateInitialRestriction([]byte(name))
+	readers := max(1, len(src.Readers))
+	for i := range readers {
+		rest, err := src.deal(t.Context(), i, readers)
 		if err != nil {
 			t.Fatal(err)
 		}

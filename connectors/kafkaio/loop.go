@@ -1,0 +1,77 @@
+package kafkaio
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/sdf"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/state"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/timers"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+)
+
+func init() {
+	register.DoFn6x1[context.Context, state.Provider, timers.Provider, string, []byte, func(beam.EventTime, Record), error](&loopFn{})
+	register.DoFn2x0[[]byte, func(string, []byte)](&readersFn{})
+	register.Emitter2[string, []byte]()
+}
+
+// readersFn emits the names of the readers, each a key.
+type readersFn struct{ Names []string }
+
+func (fn *readersFn) ProcessElement(_ []byte, emit func(string, []byte)) {
+	for _, name := range fn.Names {
+		emit(name, nil)
+	}
+}
+
+// loopFn reads as readFn does, for a runner that keeps something of each part that
+// a splittable function puts off, for ever (Flink's, by Beam's pull request 39191).
+// What is still to be read is a state of the reader, and a call a timer, which sets
+// the next one: to the watermark, as a runner holds that of the output back to where
+// a timer is set. It fires at once, since an impulse's watermark has passed it.
+type loopFn struct {
+	Source Source
+	Run    string // names the consumers between calls
+	Rest   state.Value[restriction]
+	Next   timers.EventTime
+}
+
+func newLoopFn(src Source, run string) *loopFn {
+	return &loopFn{Source: src, Run: run, Rest: state.MakeValueState[restriction]("rest"), Next: timers.InEventTime("next")}
+}
+
+// ProcessElement deals a reader its partitions.
+func (fn *loopFn) ProcessElement(ctx context.Context, sp state.Provider, tp timers.Provider, name string, _ []byte, _ func(beam.EventTime, Record)) error {
+	rest, err := fn.Source.deal(ctx, slices.Index(fn.Source.Readers, name), len(fn.Source.Readers))
+	if err != nil {
+		return err
+	}
+	fn.Next.Set(tp, mtime.MinTimestamp.ToTime())
+	return fn.Rest.Write(sp, rest)
+}
+
+// OnTimer emits what has come.
+func (fn *loopFn) OnTimer(ctx context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, _ string, _ timers.Context, emit func(beam.EventTime, Record)) error {
+	rest, _, err := fn.Rest.Read(sp)
+	if err != nil {
+		return err
+	}
+	rt := sdf.NewLockRTracker(&tracker{rest: rest})
+	ended, watermark, err := fn.Source.call(ctx, fn.Run, nil, rt, emit)
+	if err != nil || ended {
+		return err
+	}
+	fn.Next.Set(tp, later(ts.ToTime(), watermark))
+	return fn.Rest.Write(sp, rt.GetRestriction().(restriction))
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
