@@ -206,6 +206,10 @@ func (s *site) kills(t *testing.T) {
 	cfg := s.config(t, "killed", "", ", parallelism: 2", more)
 	d := daemonize(t, nil, "run", cfg)
 	s.leaves(t, cfg)
+	for i, w := range s.workers {
+		// The readers are dealt out evenly.
+		d.eventually(t, fmt.Sprintf("worker %d reads", i), func() bool { return strings.Contains(w.log.String(), "at=\"killed-in-") })
+	}
 	var before flink.Status
 	for i := range faults {
 		seen := before.Completed

@@ -9,7 +9,7 @@ import (
 // Names returns n names that Flink deals out evenly to the subtasks of a keyed
 // operator, name i to subtask i modulo parallelism: one that keys its work by them
 // would otherwise do two names' work in one subtask and none in another. They are
-// Beam keys of type []byte.
+// Beam keys of type string.
 //
 // Flink hashes a key's encoding to one of maxParallelism groups, and gives each
 // subtask a range of these (KeyGroupRangeAssignment).
