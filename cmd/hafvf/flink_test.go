@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -23,6 +24,8 @@ import (
 	"hafvf/pipeline/flink/flinktest"
 )
 
+var flinkBackend = flag.String("flink-backend", "hashmap", "state backend of Flink in the tests: hashmap or rocksdb")
+
 // A site is a Kafka broker and a Flink cluster with the program as its workers.
 type site struct {
 	*flinktest.Cluster
@@ -34,6 +37,7 @@ type site struct {
 
 func startSite(t *testing.T, cfg flinktest.Config) *site {
 	t.Helper()
+	cfg.Properties = map[string]string{"state.backend.type": *flinkBackend, "state.backend.incremental": "true"}
 	s := &site{t: t, broker: kafkatest.Start(t, kafkatest.Config{}), Cluster: flinktest.Start(t, cfg)}
 	s.flink = flink.Cluster{Endpoint: s.Endpoint(), REST: s.REST()}
 	for i := range s.Workers() {
