@@ -1,7 +1,7 @@
 // Package kafkaio reads and writes Kafka topics as Beam transforms, on
-// segmentio/kafka-go: a splittable source, a sink that writes at least once, and
-// the ledger that lets a run in one process go on after a restart. It deals in
-// bytes and records and knows nothing of what they mean.
+// segmentio/kafka-go: a source, a sink that writes at least once, and the ledger
+// that lets a run in one process go on after a restart. It deals in bytes and records
+// and knows nothing of what they mean.
 package kafkaio
 
 import (
