@@ -271,7 +271,7 @@ func deleted(t *testing.T, c Cluster) {
 	if d := cmp.Diff(stretch("del", 0, 4, 10), read(1, 10)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "lost=3") || !strings.Contains(got, "partition=del-0") {
+	if got := log.String(); strings.Count(got, "WARN") != 1 || !strings.Contains(got, "lost=3") || !strings.Contains(got, "partition=del-0") {
 		t.Errorf("log:\n%s", got)
 	}
 	deleteBefore(t, c, Position{"del", 0, 10})
