@@ -56,13 +56,16 @@ func (fn *encoder) more() {
 }
 
 // encodeEstimatesFn turns estimates into chunks of JSON lines, and their alerts.
-type encodeEstimatesFn struct{ encoder }
+type encodeEstimatesFn struct {
+	encoder
+	Alerts bool // somebody takes them; otherwise they would be in flight for ever
+}
 
 func (fn *encodeEstimatesFn) StartBundle(_, _ func([]byte)) { fn.start() }
 
 func (fn *encodeEstimatesFn) ProcessElement(key string, e transforms.Estimate, emit, alert func([]byte)) {
 	fn.lines = fn.Layout.appendEstimate(fn.lines.Begin([]byte(key), e.ID), key, &e)
-	if e.Alert != nil {
+	if fn.Alerts && e.Alert != nil {
 		fn.more()
 		fn.alerts = fn.Layout.appendAlert(fn.alerts.Begin([]byte(key), e.ID), key, &e)
 	}

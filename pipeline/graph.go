@@ -86,7 +86,7 @@ func (c *Config) Graph() (*Graph, error) {
 		if d := c.Detect; d != nil {
 			cfg.Alerts = transforms.AlertConfig{Cooldown: d.Cooldown, MinChange: d.MinChange}
 		}
-		g.transform = filtering{layout, cfg}
+		g.transform = filtering{layout, cfg, c.Alerts != nil}
 	}
 	unending := c.Source.unending()
 	g.sink = c.Sink.graph(g.transform.columns(layout, x), unending)
@@ -233,12 +233,13 @@ func named(step string, state any) string {
 type filtering struct {
 	layout layout
 	cfg    transforms.Config
+	alerts bool // are written
 }
 
 func (f filtering) build(s beam.Scope, run string, observations beam.PCollection) (lines, alerts, rejected beam.PCollection) {
 	f.cfg.Companion = run
 	estimates, rejected := transforms.Filter(s, f.cfg, observations)
-	lines, alerts = beam.ParDo2(s.Scope("Encode"), &encodeEstimatesFn{encoder{Run: run, Layout: f.layout}}, estimates)
+	lines, alerts = beam.ParDo2(s.Scope("Encode"), &encodeEstimatesFn{encoder{Run: run, Layout: f.layout}, f.alerts}, estimates)
 	return lines, alerts, rejected
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -219,6 +220,26 @@ func TestKafkaGoesOn(t *testing.T) {
 		equal(t, [2]int64{2000, 0}, [2]int64{s.Records, s.Rejected})
 	}
 	equal(t, b.loop(t, transforms.Config{Filter: normalConfig}), byKey(t, b.values(t, "out")))
+}
+
+// TestKafkaDetectsWithoutAlerts: alerts that nobody takes hold nothing up.
+func TestKafkaDetectsWithoutAlerts(t *testing.T) {
+	b := fakeBus(t, 1)
+	b.CreateTopic(t, "out", 1, nil)
+	var lines []string
+	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for i := range 600 {
+		x := math.Sin(float64(i*i)) + float64(20*(i/100%2))
+		lines = append(lines, fmt.Sprintf(`{"key":"k","time":%q,"x":%g}`, begin.Add(time.Duration(i)*time.Second).Format(time.RFC3339), x))
+	}
+	r := launch(t, compose(t, b.config("group: g", "detect: true")))
+	for i := range 3 {
+		b.put(t, lines[200*i:200*(i+1)]...)
+		b.await(t, "out", 200*(i+1), r)
+	}
+	if s := r.halt(t); s.Records != 600 || s.Changes == 0 {
+		t.Errorf("%d records, %d changes", s.Records, s.Changes)
+	}
 }
 
 // TestKafkaWaits: observations that wait for earlier ones outlive a restart, in

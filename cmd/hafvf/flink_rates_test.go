@@ -125,7 +125,7 @@ type dropFn struct{}
 func (*dropFn) ProcessElement(string, transforms.Estimate) {}
 
 // inBlocks is the rate of a job that draws observations, filters them, and drops
-// the estimates.
+// the estimates, its start included.
 func (s *site) inBlocks(t *testing.T, cfg hafvf.Config, keys, n, parallelism int) float64 {
 	t.Helper()
 	p, root := beam.NewPipelineWithRoot()
@@ -140,12 +140,11 @@ func (s *site) inBlocks(t *testing.T, cfg hafvf.Config, keys, n, parallelism int
 	if err != nil {
 		t.Fatal(err)
 	}
+	begin := time.Now()
 	if err := job.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	all := int64(max(n/drawn, 1) * drawn)
-	var from time.Time
-	var first, got int64
+	all, got := int64(max(n/drawn, 1)*drawn), int64(0)
 	for deadline := time.Now().Add(20 * time.Minute); got < all; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d of %d observations", got, all)
@@ -155,11 +154,8 @@ func (s *site) inBlocks(t *testing.T, cfg hafvf.Config, keys, n, parallelism int
 			t.Fatal(err)
 		}
 		got = counts["records"]
-		if from.IsZero() && got >= all/5 {
-			from, first = time.Now(), got
-		}
 	}
-	rate := float64(got-first) / time.Since(from).Seconds()
+	rate := float64(all) / time.Since(begin).Seconds()
 	if err := job.Cancel(t.Context()); err != nil {
 		t.Fatal(err)
 	}
