@@ -179,7 +179,7 @@ func (s *site) rate(t *testing.T, d *daemon, topic string, n int) float64 {
 			from, first = time.Now(), got
 		}
 		select {
-		case <-d.done:
+		case <-d.Exited():
 			t.Fatalf("the program has ended\n%s", d.log.String())
 		case <-time.After(100 * time.Millisecond):
 		}

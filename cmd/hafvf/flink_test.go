@@ -226,7 +226,7 @@ func (s *site) kills(t *testing.T) {
 			marks[j] = len(w.log.String())
 		}
 		if i == faults-1 {
-			s.workers[1].kill()
+			s.workers[1].Kill()
 			s.startWorker(1)
 			marks[1] = 0
 		} else {
@@ -318,7 +318,7 @@ func (s *site) lateness(t *testing.T) {
 	d := daemonize(t, nil, "run", cfg)
 	s.leaves(t, cfg)
 	d.eventually(t, "the job runs", func() bool { return strings.Contains(d.log.String(), "the job runs") })
-	s.workers[0].kill()
+	s.workers[0].Kill()
 	s.startWorker(0)
 	s.complete(t, d, "late", more)
 	if code, _, stderr := program(t, "", "", "stop", cfg); code != 0 {
@@ -422,7 +422,7 @@ func (s *site) errors(t *testing.T) {
 	s.fails(t, run("runner.parallelism=5"), "2 free slots of 2")
 	s.fails(t, run("runner.worker=127.0.0.1:1"), "no worker answers")
 	for _, w := range s.workers {
-		w.kill()
+		w.Kill()
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

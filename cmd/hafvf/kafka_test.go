@@ -17,6 +17,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"hafvf/connectors/javatest"
 	"hafvf/connectors/kafkaio/kafkatest"
 )
 
@@ -27,9 +28,9 @@ var (
 
 // A daemon is the program running in the background.
 type daemon struct {
-	cmd  *exec.Cmd
-	log  journal
-	done chan error
+	*javatest.Process
+	cmd *exec.Cmd
+	log journal
 }
 
 // A journal is what a daemon has said so far.
@@ -57,22 +58,14 @@ func daemonize(t *testing.T, env []string, args ...string) *daemon {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &daemon{cmd: exec.Command(self, args...), done: make(chan error, 1)}
+	d := &daemon{cmd: exec.Command(self, args...)}
 	d.cmd.Env = append(append(os.Environ(), asProgram+"=1"), env...)
 	d.cmd.Stdout, d.cmd.Stderr = &d.log, &d.log
-	if err := d.cmd.Start(); err != nil {
+	if d.Process, err = javatest.Spawn(d.cmd); err != nil {
 		t.Fatal(err)
 	}
-	go func() { d.done <- d.cmd.Wait() }()
-	t.Cleanup(d.kill)
+	t.Cleanup(d.Kill)
 	return d
-}
-
-// kill is SIGKILL.
-func (d *daemon) kill() {
-	d.cmd.Process.Kill()
-	err := <-d.done
-	d.done <- err
 }
 
 // stop is SIGTERM, after which the program has to end well.
@@ -86,10 +79,9 @@ func (d *daemon) stop(t *testing.T) {
 func (d *daemon) ends(t *testing.T, code int) {
 	t.Helper()
 	select {
-	case err := <-d.done:
-		d.done <- err
+	case <-d.Exited():
 		if got := d.cmd.ProcessState.ExitCode(); got != code {
-			t.Fatalf("exit %d instead of %d: %v\n%s", got, code, err, d.log.String())
+			t.Fatalf("exit %d instead of %d: %v\n%s", got, code, d.Err(), d.log.String())
 		}
 	case <-time.After(time.Minute):
 		t.Fatalf("the program does not end\n%s", d.log.String())
@@ -104,10 +96,9 @@ func (d *daemon) eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !holds(); time.Sleep(50 * time.Millisecond) {
 		select {
-		case err := <-d.done:
-			d.done <- err
+		case <-d.Exited():
 			if !holds() {
-				t.Fatalf("%s: the program has ended: %v\n%s", what, err, d.log.String())
+				t.Fatalf("%s: the program has ended: %v\n%s", what, d.Err(), d.log.String())
 			}
 			return
 		default:
@@ -208,7 +199,7 @@ func TestKafkaKills(t *testing.T) {
 			time.Sleep(rand.N(pause / 2))
 			b.Restart(t)
 		} else {
-			d.kill()
+			d.Kill()
 			d = daemonize(t, nil, "run", cfg)
 		}
 	}
@@ -247,10 +238,9 @@ func TestKafkaKills(t *testing.T) {
 func noFaults(t *testing.T, b *kafkatest.Broker) map[string]map[string]string {
 	t.Helper()
 	d := daemonize(t, nil, "run", kafkaConfig(t, b, "whole", ", bounded: true"))
-	if err := <-d.done; err != nil {
-		t.Fatalf("%v\n%s", err, d.log.String())
+	if <-d.Exited(); !d.cmd.ProcessState.Success() {
+		t.Fatalf("%v\n%s", d.Err(), d.log.String())
 	}
-	d.done <- nil
 	if !strings.Contains(d.log.String(), "changes") {
 		t.Error(d.log.String())
 	}

@@ -19,8 +19,8 @@ const (
 	attempts = 3
 )
 
-// Start waits until the job runs. One that cannot is cancelled, and the error says
-// why.
+// Start waits until the job runs, or was ended. One that cannot run is cancelled,
+// and the error says why.
 func (j *Job) Start(ctx context.Context) error {
 	deadline := time.Now().Add(startTimeout)
 	var since time.Time
@@ -29,7 +29,7 @@ func (j *Job) Start(ctx context.Context) error {
 		switch {
 		case err != nil:
 			return err
-		case s.State == "FINISHED":
+		case s.Ended() && s.State != "FAILED":
 			return nil
 		case s.Cause != "":
 			return j.giveUp(ctx, s)
