@@ -90,12 +90,7 @@ func (o *sgdOutcome) traces(title string, share float64, from, to int) chart.Pan
 	first := o.trails
 	p := chart.Panel{Title: title, Label: "nats per trial", Share: share}
 	shown := slices.Concat(first[byAdam][0].Train[from:to], first[byMean][0].Train[from:to])
-	lo, hi := slices.Min(shown), slices.Max(shown)
-	if p.Log = lo > 0; p.Log {
-		p.Min, p.Max = 0.9*lo, 1.2*hi
-	} else {
-		p.Min, p.Max = chart.Pad(lo, hi)
-	}
+	p.Min, p.Max = chart.Pad(slices.Min(shown), slices.Max(shown))
 	var bad []chart.Point
 	for _, x := range o.corrupted() {
 		bad = append(bad, chart.Point{X: x, Y: first[byAdam][0].Train[int(x)-1]})
