@@ -3,7 +3,6 @@ package kafkaio
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
@@ -65,13 +64,6 @@ func (fn *loopFn) OnTimer(ctx context.Context, ts beam.EventTime, sp state.Provi
 	if err != nil || ended {
 		return err
 	}
-	fn.Next.Set(tp, later(ts.ToTime(), watermark))
+	fn.Next.Set(tp, max(ts, mtime.FromTime(watermark)).ToTime())
 	return fn.Rest.Write(sp, rt.GetRestriction().(restriction))
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
