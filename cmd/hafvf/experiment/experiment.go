@@ -35,9 +35,14 @@ var All = []*Experiment{&binary, &rl, &ar}
 
 // An outcome is one simulated data set with what the filter makes of it.
 type outcome interface {
+	shown
+	findings() []finding
+}
+
+// What is shown of an experiment beside its table.
+type shown interface {
 	columns() []column
 	figure() *chart.Figure
-	findings() []finding
 }
 
 // A column is a series of the figure under the name it has in the CSV file. NaN is
@@ -69,18 +74,8 @@ func (e *Experiment) Run(ctx context.Context, seed uint64, dir string, progress 
 	path := func(ext string) string { return filepath.Join(dir, e.Name+ext) }
 
 	first := e.simulate(seed)
-	text, err := encode(first.columns())
-	if err != nil {
+	if err := show(first, path); err != nil {
 		return "", nil, err
-	}
-	if err := chart.ReplaceFile(path(".csv"), text); err != nil {
-		return "", nil, err
-	}
-	figure := first.figure()
-	for _, ext := range []string{".svg", ".png"} {
-		if err := figure.Write(path(ext)); err != nil {
-			return "", nil, err
-		}
 	}
 
 	all := [][]finding{first.findings()}
@@ -98,6 +93,24 @@ func (e *Experiment) Run(ctx context.Context, seed uint64, dir string, progress 
 		return "", nil, err
 	}
 	return table, []string{path(".csv"), path(".svg"), path(".png"), path(".txt")}, nil
+}
+
+// show writes the series and its figure to the paths of .csv, .svg and .png.
+func show(s shown, path func(ext string) string) error {
+	text, err := encode(s.columns())
+	if err != nil {
+		return err
+	}
+	if err := chart.ReplaceFile(path(".csv"), text); err != nil {
+		return err
+	}
+	figure := s.figure()
+	for _, ext := range []string{".svg", ".png"} {
+		if err := figure.Write(path(ext)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // encode writes columns of one length as CSV, numbers with all their digits.

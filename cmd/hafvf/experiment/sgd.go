@@ -344,24 +344,12 @@ func (e SGD) Run(ctx context.Context, progress func(done, of int)) (table string
 	}
 	o := &sgdOutcome{p, trails, newAutoencoder(newRandom(e.Seed), 1).names()}
 	path := func(ext string) string { return filepath.Join(e.Dir, "sgd"+ext) }
-	text, err := encode(o.columns())
-	if err != nil {
+	if err := show(o, path); err != nil {
 		return "", nil, err
 	}
 	table = o.table()
-	for _, f := range []struct {
-		path string
-		text []byte
-	}{{path(".csv"), text}, {path(".txt"), []byte(table)}} {
-		if err := chart.ReplaceFile(f.path, f.text); err != nil {
-			return "", nil, err
-		}
-	}
-	figure := o.figure()
-	for _, ext := range []string{".svg", ".png"} {
-		if err := figure.Write(path(ext)); err != nil {
-			return "", nil, err
-		}
+	if err := chart.ReplaceFile(path(".txt"), []byte(table)); err != nil {
+		return "", nil, err
 	}
 	for s := range sgdSeeds {
 		for k := range sgdOptimizers {
