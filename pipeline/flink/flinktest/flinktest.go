@@ -9,6 +9,7 @@
 package flinktest
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -89,7 +90,7 @@ func start(t testing.TB, in javatest.Installation, cfg Config) *Cluster {
 	})
 	ports := javatest.FreePorts(t, 7)
 	c.configure(t, cfg, ports)
-	c.taskManagers = make([]*javatest.Process, max(1, orDefault(cfg.TaskManagers, 2)))
+	c.taskManagers = make([]*javatest.Process, cmp.Or(cfg.TaskManagers, 2))
 	for i := range c.taskManagers {
 		// A job has one address of the worker for all TaskManagers: it is a name,
 		// which each looks up in a file of its own.
@@ -130,13 +131,6 @@ func start(t testing.TB, in javatest.Installation, cfg Config) *Cluster {
 	return c
 }
 
-func orDefault(n, without int) int {
-	if n == 0 {
-		return without
-	}
-	return n
-}
-
 // workerHost is the name under which a TaskManager finds its worker.
 const workerHost = "worker"
 
@@ -165,7 +159,7 @@ func (c *Cluster) configure(t testing.TB, cfg Config, ports []int) {
 		"rest.bind-port":                           strconv.Itoa(ports[2]),
 		"taskmanager.host":                         "127.0.0.1",
 		"taskmanager.bind-host":                    "127.0.0.1",
-		"taskmanager.numberOfTaskSlots":            strconv.Itoa(orDefault(cfg.Slots, 1)),
+		"taskmanager.numberOfTaskSlots":            strconv.Itoa(cmp.Or(cfg.Slots, 1)),
 		"io.tmp.dirs":                              c.file("tmp"),
 		"state.checkpoints.dir":                    "file://" + c.file("checkpoints"),
 		"state.savepoints.dir":                     "file://" + c.file("savepoints"),
