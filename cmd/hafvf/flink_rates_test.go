@@ -78,10 +78,7 @@ func TestFlinkRates(t *testing.T) {
 			rate := s.rate(t, d, out, n)
 			t.Logf("%s, %s: %.0f records/s", f.name, runner, rate)
 			if strings.HasPrefix(runner, "flink") {
-				if code, _, stderr := program(t, "", "", "stop", cfg); code != 0 {
-					t.Fatal(stderr)
-				}
-				d.ends(t, 0)
+				halt(t, cfg, d)
 			} else {
 				d.stop(t)
 			}
@@ -170,11 +167,7 @@ func (s *site) rate(t *testing.T, d *daemon, topic string, n int) float64 {
 	first, got := 0, 0
 	deadline := time.Now().Add(20 * time.Minute)
 	for got < n {
-		_, ends := s.broker.Offsets(t, topic)
-		got = 0
-		for _, end := range ends {
-			got += int(end)
-		}
+		got = int(held(t, s.broker, topic))
 		if from.IsZero() && got >= n/5 {
 			from, first = time.Now(), got
 		}
@@ -223,12 +216,7 @@ func TestFlinkCheckpoints(t *testing.T) {
 		if !strings.Contains(d.log.String(), "the job runs") {
 			return false
 		}
-		_, ends := s.broker.Offsets(t, "constant-out")
-		sum := int64(0)
-		for _, end := range ends {
-			sum += end
-		}
-		return sum >= int64(n/2)
+		return held(t, s.broker, "constant-out") >= int64(n/2)
 	})
 	// One may have begun before.
 	complete := s.status(t, "constant").Completed + 2
@@ -253,8 +241,5 @@ func TestFlinkCheckpoints(t *testing.T) {
 		}
 	}
 	t.Logf("bytes of checkpoints with 1,000 keys at 500 records/s, from %d: %s", first.Checkpoint.Bytes, strings.Join(sizes, "; "))
-	if code, _, stderr := program(t, "", "", "stop", cfg); code != 0 {
-		t.Error(stderr)
-	}
-	d.ends(t, 0)
+	halt(t, cfg, d)
 }

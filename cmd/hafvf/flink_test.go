@@ -86,27 +86,7 @@ const detecting = "detect: true\nalerts: {kafka: {topic: %s-alerts}}\n"
 func (s *site) feed(t *testing.T, job string, n, keys int, over time.Duration) (fed <-chan error) {
 	t.Helper()
 	s.broker.CreateTopic(t, job+"-in", 8, nil)
-	records := observations(n, keys, 11)
-	for _, r := range records {
-		r.Topic = job + "-in"
-	}
-	producer, err := kgo.NewClient(kgo.SeedBrokers(s.broker.Addr()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(producer.Close)
-	done := make(chan error, 1)
-	go func() {
-		for i := 0; i < n; i += 1000 {
-			if err := producer.ProduceSync(context.Background(), records[i:min(i+1000, n)]...).FirstErr(); err != nil {
-				done <- err
-				return
-			}
-			time.Sleep(over * 1000 / time.Duration(n))
-		}
-		done <- nil
-	}()
-	return done
+	return feed(t, s.broker, named(job+"-in", observations(n, keys, 11)), over)
 }
 
 // leaves makes sure that a failed test leaves no job to those after it.
@@ -116,6 +96,15 @@ func (s *site) leaves(t *testing.T, cfg string) {
 			program(t, "", "", "stop", cfg)
 		}
 	})
+}
+
+// halt stops a job, upon which the program that follows it has to end well.
+func halt(t *testing.T, cfg string, d *daemon) {
+	t.Helper()
+	if code, _, stderr := program(t, "", "", "stop", cfg); code != 0 {
+		t.Fatal(stderr)
+	}
+	d.ends(t, 0)
 }
 
 // status asks after a job.
@@ -260,10 +249,7 @@ func (s *site) kills(t *testing.T) {
 	if code != 0 || !strings.Contains(stdout, "RUNNING") || !strings.Contains(stdout, "changes") {
 		t.Errorf("status: exit %d\n%s%s", code, stdout, stderr)
 	}
-	if code, _, stderr := program(t, "", "", "stop", cfg); code != 0 {
-		t.Error(stderr)
-	}
-	d.ends(t, 0)
+	halt(t, cfg, d)
 }
 
 // savepoints stops a job twice in mid-run, and resumes it at the same and at
@@ -304,11 +290,8 @@ func (s *site) savepoints(t *testing.T) {
 // back.
 func (s *site) lateness(t *testing.T) {
 	const more = "lateness: 1m\n"
-	records := observations(40_000, 300, 17)
+	records := named("late-in", observations(40_000, 300, 17))
 	rng := rand.New(rand.NewPCG(17, 2))
-	for i := range records {
-		records[i].Topic = "late-in"
-	}
 	for part := range slices.Chunk(records, 40) { // 40 seconds
 		rng.Shuffle(len(part), func(i, j int) { part[i], part[j] = part[j], part[i] })
 	}
@@ -321,10 +304,7 @@ func (s *site) lateness(t *testing.T) {
 	s.workers[0].Kill()
 	s.startWorker(0)
 	s.complete(t, d, "late", more)
-	if code, _, stderr := program(t, "", "", "stop", cfg); code != 0 {
-		t.Error(stderr)
-	}
-	d.ends(t, 0)
+	halt(t, cfg, d)
 }
 
 // sessions smoothed on Flink from a topic, with an end and without, equal those from
@@ -377,9 +357,7 @@ func (s *site) sessions(t *testing.T) {
 				got, _ := byID(t, s.broker.Client, test.job+"-out")
 				return len(got) >= len(want)
 			})
-			if code, _, stderr := program(t, "", "", "stop", onFlink); code != 0 {
-				t.Fatal(stderr)
-			}
+			halt(t, onFlink, d)
 		}
 		got, _ := byID(t, s.broker.Client, test.job+"-out")
 		if diff := cmp.Diff(want, got); diff != "" || len(got) == 0 {

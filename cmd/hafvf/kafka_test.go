@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -127,6 +128,29 @@ func observations(n, keys int, seed uint64) []*kgo.Record {
 	return records
 }
 
+// feed writes records to their topics, a thousand at a time, over some time.
+func feed(t *testing.T, b *kafkatest.Broker, records []*kgo.Record, over time.Duration) (fed <-chan error) {
+	t.Helper()
+	producer, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(producer.Close)
+	done := make(chan error, 1)
+	go func() {
+		for part := range slices.Chunk(records, 1000) {
+			// A dead broker is tried again, for as long as it takes.
+			if err := producer.ProduceSync(context.Background(), part...).FirstErr(); err != nil {
+				done <- err
+				return
+			}
+			time.Sleep(over * 1000 / time.Duration(len(records)))
+		}
+		done <- nil
+	}()
+	return done
+}
+
 // byID are a topic's values by the header "id". Repeats have to be equal.
 func byID(t *testing.T, c *kafkatest.Client, topic string) (values map[string]string, repeats int) {
 	t.Helper()
@@ -173,23 +197,7 @@ func TestKafkaKills(t *testing.T) {
 	b := kafkatest.Start(t, kafkatest.Config{})
 	b.CreateTopic(t, "in", 8, nil)
 	records := observations(n, keys, 7)
-	producer, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer producer.Close()
-	fed := make(chan error, 1)
-	go func() {
-		for i := 0; i < n; i += 1000 {
-			// A dead broker is tried again, for as long as it takes.
-			if err := producer.ProduceSync(context.Background(), records[i:min(i+1000, n)]...).FirstErr(); err != nil {
-				fed <- err
-				return
-			}
-			time.Sleep(pause * time.Duration(faults) * 1000 / time.Duration(n))
-		}
-		fed <- nil
-	}()
+	fed := feed(t, b, records, pause*time.Duration(faults))
 	cfg := kafkaConfig(t, b, "killed", "")
 	d := daemonize(t, nil, "run", cfg)
 	for i := range faults {
