@@ -195,56 +195,62 @@ func (s *site) kills(t *testing.T) {
 		n, keys, faults, over = 400_000, 3_000, 4, 4*time.Minute
 	}
 	more := fmt.Sprintf(detecting, "killed")
-	fed := s.feed(t, "killed", n, keys, over)
+	s.broker.CreateTopic(t, "killed-in", 8, nil)
 	cfg := s.config(t, "killed", "", ", parallelism: 2", more)
 	d := daemonize(t, nil, "run", cfg)
 	s.leaves(t, cfg)
+	marks := make([]int, len(s.workers)) // where in the logs the faults begin
 	for i, w := range s.workers {
 		// The readers are dealt out evenly.
 		d.eventually(t, fmt.Sprintf("worker %d reads", i), func() bool { return strings.Contains(w.log.String(), "at=\"killed-in-") })
+		marks[i] = len(w.log.String())
 	}
-	var before flink.Status
-	for i := range faults {
-		seen := before.Completed
-		before = s.await(t, d, "killed", "three checkpoints are complete", func(is flink.Status) bool {
-			return is.State == "RUNNING" && is.Completed >= seen+3
-		})
-		time.Sleep(rand.N(2 * time.Second))
-		marks := make([]int, len(s.workers))
-		for j, w := range s.workers {
-			marks[j] = len(w.log.String())
-		}
-		if i == faults-1 {
-			s.workers[1].Kill()
-			s.startWorker(1)
-			marks[1] = 0
-		} else {
-			s.Kill(i % 2)
-			s.StartTaskManager(t, i%2)
-		}
-		restored := s.await(t, d, "killed", "the job is restored", func(is flink.Status) bool {
-			return is.State == "RUNNING" && is.Restored > before.Restored
-		})
-		t.Logf("fault %d: restored %d times, after %d checkpoints; %s", i+1, restored.Restored, restored.Completed, restored.Cause)
-		// Readers begin where they were, beyond the partitions' beginnings. One in a
-		// worker that stayed may have read nothing since.
-		d.eventually(t, "the source goes on", func() bool {
-			positions := ""
-			for j, w := range s.workers {
-				for _, m := range readingAt.FindAllStringSubmatch(w.log.String()[marks[j]:], -1) {
-					positions += " " + m[1]
-				}
+	// After a fault readers begin where they were, beyond the partitions' beginnings.
+	resumed := 0
+	resume := func(worker int) {
+		for _, at := range readingAt.FindAllStringSubmatch(s.workers[worker].log.String()[marks[worker]:], -1) {
+			if regexp.MustCompile(`-0( |$)`).MatchString(at[1]) {
+				t.Errorf("after a restart the source reads from the beginning of a partition: %s", at[1])
 			}
-			if regexp.MustCompile(`-0( |$)`).MatchString(positions) {
-				t.Fatalf("after the restart the source reads from the beginning of a partition:%s", positions)
-			}
-			return strings.Contains(positions, "killed-in-")
-		})
+			resumed++
+		}
+		marks[worker] = 0
 	}
-	if err := <-fed; err != nil {
-		t.Fatal(err)
+	// However slow the machine, something is left to be read after the last fault.
+	parts := slices.Collect(slices.Chunk(named("killed-in", observations(n, keys, 11)), n/(faults+1)))
+	for i, part := range parts {
+		fed := feed(t, s.broker, part, over/time.Duration(len(parts)))
+		if i < faults {
+			d.eventually(t, "records of every partition are out", func() bool { return held(t, s.broker, "killed-out", "killed-rejected") >= 1000 })
+			seen := s.status(t, "killed").Completed
+			before := s.await(t, d, "killed", "three checkpoints are complete", func(is flink.Status) bool {
+				return is.State == "RUNNING" && is.Completed >= seen+3
+			})
+			time.Sleep(rand.N(2 * time.Second))
+			if i == faults-1 {
+				resume(1)
+				s.workers[1].Kill()
+				s.startWorker(1)
+			} else {
+				s.Kill(i % 2)
+				s.StartTaskManager(t, i%2)
+			}
+			restored := s.await(t, d, "killed", "the job is restored", func(is flink.Status) bool {
+				return is.State == "RUNNING" && is.Restored > before.Restored
+			})
+			t.Logf("fault %d: restored %d times, after %d checkpoints; %s", i+1, restored.Restored, restored.Completed, restored.Cause)
+		}
+		if err := <-fed; err != nil {
+			t.Fatal(err)
+		}
 	}
 	s.complete(t, d, "killed", more)
+	for i := range s.workers {
+		resume(i)
+	}
+	if resumed == 0 {
+		t.Error("no reader says where it went on")
+	}
 	code, stdout, stderr := program(t, "", "", "status", cfg)
 	if code != 0 || !strings.Contains(stdout, "RUNNING") || !strings.Contains(stdout, "changes") {
 		t.Errorf("status: exit %d\n%s%s", code, stdout, stderr)

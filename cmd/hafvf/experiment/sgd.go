@@ -265,51 +265,69 @@ func (p protocol) train(ctx context.Context, dir string, progress func(done, of 
 	var done atomic.Int64
 	var report sync.Mutex
 	trails = make([][]trail, len(sgdOptimizers))
+	trainings := make([][sgdSeeds]*training, len(sgdOptimizers))
 	for k := range trails {
 		trails[k] = make([]trail, sgdSeeds)
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(runtime.GOMAXPROCS(0))
-	for s := range sgdSeeds {
-		for k := range sgdOptimizers {
-			group.Go(func() error {
-				if err := ctx.Err(); err != nil {
-					return err
-				}
-				t, err := newTraining(p, p.seed+uint64(s), k)
-				if err == nil {
-					err = t.load(dir)
-				}
-				if err != nil {
-					return err
-				}
-				done.Add(int64(len(t.Train)))
-				for len(t.Train) < p.iterations {
-					if ctx.Err() != nil {
-						if err := t.save(dir); err != nil {
-							return err
-						}
-						return ctx.Err()
+	// each does something for every optimizer and seed.
+	each := func(do func(ctx context.Context, k, s int) error) error {
+		group, ctx := errgroup.WithContext(ctx)
+		group.SetLimit(runtime.GOMAXPROCS(0))
+		for s := range sgdSeeds {
+			for k := range sgdOptimizers {
+				group.Go(func() error {
+					if err := ctx.Err(); err != nil {
+						return err
 					}
-					t.step()
-					n := len(t.Train)
-					if n%between == 0 || n == p.iterations {
-						if err := t.save(dir); err != nil {
-							return err
-						}
-					}
-					if d := done.Add(1); progress != nil && d%25 == 0 {
-						report.Lock()
-						progress(int(d), total)
-						report.Unlock()
-					}
-				}
-				trails[k][s] = t.trail.until(p.iterations)
-				return nil
-			})
+					return do(ctx, k, s)
+				})
+			}
 		}
+		return group.Wait()
 	}
-	return trails, group.Wait()
+	// All checkpoints are read before the first step, for progress to go on from all
+	// that was done.
+	err = each(func(_ context.Context, k, s int) error {
+		t, err := newTraining(p, p.seed+uint64(s), k)
+		if err == nil {
+			err = t.load(dir)
+		}
+		if err != nil {
+			return err
+		}
+		done.Add(int64(len(t.Train)))
+		trainings[k][s] = t
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = each(func(ctx context.Context, k, s int) error {
+		t := trainings[k][s]
+		for len(t.Train) < p.iterations {
+			if ctx.Err() != nil {
+				if err := t.save(dir); err != nil {
+					return err
+				}
+				return ctx.Err()
+			}
+			t.step()
+			n := len(t.Train)
+			if n%between == 0 || n == p.iterations {
+				if err := t.save(dir); err != nil {
+					return err
+				}
+			}
+			if d := done.Add(1); progress != nil && d%25 == 0 {
+				report.Lock()
+				progress(int(d), total)
+				report.Unlock()
+			}
+		}
+		trails[k][s] = t.trail.until(p.iterations)
+		return nil
+	})
+	return trails, err
 }
 
 // until is the trail of the first n iterations.
