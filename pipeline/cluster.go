@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
 	"hafvf/connectors"
 	"hafvf/pipeline/flink"
 	"hafvf/transforms"
@@ -23,8 +25,8 @@ type Submission struct {
 	Log       *slog.Logger
 }
 
-// Submit checks source and sinks, creates topics that do not exist, and hands the
-// graph over. What is wrong with the job once it runs, flink.Job.Start and Follow
+// Submit checks source, cluster and sinks, creates topics that do not exist, and
+// hands the graph over. What is wrong with the job once it runs, flink.Job.Start and Follow
 // tell.
 func (s Submission) Submit(ctx context.Context) (*flink.Job, error) {
 	g, r := s.Graph, s.Graph.Runner
@@ -36,12 +38,15 @@ func (s Submission) Submit(ctx context.Context) (*flink.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, sink := range g.sinks() {
-		if err := sink.prepare(ctx, partitions, s.Log); err != nil {
-			return nil, err
+	prepared := func() (*beam.Pipeline, error) {
+		for _, sink := range g.sinks() {
+			if err := sink.prepare(ctx, partitions, s.Log); err != nil {
+				return nil, err
+			}
 		}
+		return g.build(attended), nil
 	}
-	return r.Cluster.Submit(ctx, g.build(attended), flink.Options{
+	return r.Cluster.Submit(ctx, prepared, flink.Options{
 		Name: r.Job, Parallelism: r.Parallelism, MaxParallelism: r.MaxParallelism, CheckpointInterval: r.CheckpointInterval,
 		Worker: r.Worker, Version: s.Version, Savepoint: s.Savepoint, Bounded: source.Bounded,
 	})

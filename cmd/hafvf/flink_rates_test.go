@@ -22,7 +22,7 @@ import (
 
 var (
 	flinkRecords = flag.Int("flink-records", 20_000, "records of TestFlinkRates")
-	flinkTime    = flag.Duration("flink-time", 15*time.Second, "length of TestFlinkCheckpoints")
+	flinkTime    = flag.Duration("flink-time", 15*time.Second, "length of TestFlink/checkpoints")
 )
 
 // filters are those of which rates are measured.
@@ -130,7 +130,7 @@ func (s *site) inBlocks(t *testing.T, cfg hafvf.Config, keys, n, parallelism int
 	estimates, _ := transforms.Filter(root, transforms.Config{Filter: cfg, Order: transforms.Arrival}, beam.ParDo(root, &drawFn{keys}, seeds))
 	beam.ParDo0(root, &dropFn{}, estimates)
 	version, _ := versions()
-	job, err := s.flink.Submit(t.Context(), p, flink.Options{
+	job, err := s.flink.Submit(t.Context(), func() (*beam.Pipeline, error) { return p, nil }, flink.Options{
 		Name: "blocks", Parallelism: parallelism, MaxParallelism: 128, CheckpointInterval: 10 * time.Second,
 		Worker: s.Worker(), Version: version,
 	})
@@ -202,11 +202,10 @@ func plainLoop(t *testing.T, cfg hafvf.Config, keys, n int) float64 {
 	return float64(n) / time.Since(begin).Seconds()
 }
 
-// TestFlinkCheckpoints: with a constant number of keys checkpoints do not grow. With
-// a splittable source they would, by what Beam's runner keeps of each of its calls
-// (5.4 kB in its release 2.62).
-func TestFlinkCheckpoints(t *testing.T) {
-	s := startSite(t, flinktest.Config{TaskManagers: 1, Slots: 1})
+// checkpoints do not grow with a constant number of keys. With a splittable source
+// they would, by what Beam's runner keeps of each of its calls (5.4 kB in its release
+// 2.62).
+func (s *site) checkpoints(t *testing.T) {
 	n := int(flinkTime.Seconds()) * 500
 	fed := s.feed(t, "constant", n, 1000, *flinkTime)
 	cfg := s.config(t, "constant", "", "", "")

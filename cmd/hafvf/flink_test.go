@@ -37,7 +37,7 @@ type site struct {
 
 func startSite(t *testing.T, cfg flinktest.Config) *site {
 	t.Helper()
-	cfg.Properties = map[string]string{"state.backend.type": *flinkBackend, "state.backend.incremental": "true"}
+	cfg.Properties = map[string]string{"state.backend.type": *flinkBackend, "state.backend.incremental": "true", "state.checkpoints.num-retained": "3"}
 	s := &site{t: t, broker: kafkatest.Start(t, kafkatest.Config{}), Cluster: flinktest.Start(t, cfg)}
 	s.flink = flink.Cluster{Endpoint: s.Endpoint(), REST: s.REST()}
 	for i := range s.Workers() {
@@ -181,6 +181,7 @@ func TestFlink(t *testing.T) {
 	t.Run("savepoints", s.savepoints)
 	t.Run("lateness", s.lateness)
 	t.Run("sessions", s.sessions)
+	t.Run("checkpoints", s.checkpoints)
 	t.Run("errors", s.errors)
 }
 
@@ -190,7 +191,7 @@ var readingAt = regexp.MustCompile(`msg=reading reader=\d+ at="?([^"\n]+)`)
 // from a checkpoint, and with repeats dropped by id the outputs are those of a run
 // without faults.
 func (s *site) kills(t *testing.T) {
-	n, keys, faults, over := 30_000, 300, 2, 40*time.Second
+	n, keys, faults, over := 30_000, 300, 2, 30*time.Second
 	if *long {
 		n, keys, faults, over = 400_000, 3_000, 4, 4*time.Minute
 	}
@@ -258,13 +259,13 @@ func (s *site) kills(t *testing.T) {
 	halt(t, cfg, d)
 }
 
-// savepoints stops a job twice in mid-run, and resumes it at the same and at
-// another parallelism.
+// savepoints stops a job in mid-run, resumes it at the same and at another
+// parallelism, and then from the last checkpoint after the JobManager was lost.
 func (s *site) savepoints(t *testing.T) {
 	more := fmt.Sprintf(detecting, "saved")
 	fed := s.feed(t, "saved", 30_000, 300, 30*time.Second)
 	var savepoint string
-	for i, parallelism := range []int{2, 2, 1} {
+	for i, parallelism := range []int{2, 2, 1, 2} {
 		cfg := s.config(t, "saved", "", fmt.Sprintf(", parallelism: %d", parallelism), more)
 		args := []string{"run", cfg}
 		if savepoint != "" {
@@ -274,6 +275,17 @@ func (s *site) savepoints(t *testing.T) {
 		s.leaves(t, cfg)
 		s.await(t, d, "saved", "the job runs", func(is flink.Status) bool { return is.State == "RUNNING" && is.Completed > 1 })
 		if i == 2 {
+			d.eventually(t, "the job is followed", func() bool { return strings.Contains(d.log.String(), "the job's state") })
+			s.LoseJobManager(t)
+			d.ends(t, exitFailed)
+			said := regexp.MustCompile(`go on from the last checkpoint that was seen, (\S+)`).FindStringSubmatch(d.log.String())
+			if said == nil {
+				t.Fatalf("does not say where to go on:\n%s", d.log.String())
+			}
+			savepoint = said[1]
+			continue
+		}
+		if i == 3 {
 			if err := <-fed; err != nil {
 				t.Fatal(err)
 			}
@@ -375,7 +387,7 @@ func (s *site) sessions(t *testing.T) {
 
 // fails runs the program, which has to exit with 1, within half a minute, and say
 // why.
-func (s *site) fails(t *testing.T, args []string, why string) {
+func (s *site) fails(t *testing.T, args []string, why string) (log string) {
 	t.Helper()
 	begin := time.Now()
 	d := daemonize(t, nil, args...)
@@ -387,6 +399,7 @@ func (s *site) fails(t *testing.T, args []string, why string) {
 	if strings.Contains(d.log.String(), "\tat ") || strings.Count(d.log.String(), "hafvf: ") != 1 {
 		t.Errorf("a stack trace instead of words:\n%s", d.log.String())
 	}
+	return d.log.String()
 }
 
 // errors: what is wrong with a cluster is said in words.
@@ -403,7 +416,10 @@ func (s *site) errors(t *testing.T) {
 	s.fails(t, run("runner.endpoint="+strings.TrimPrefix(s.REST(), "http://")), "no job server of Beam")
 	s.fails(t, run("runner.rest=http://127.0.0.1:1"), "no JobManager of Flink answers at http://127.0.0.1:1")
 	s.fails(t, run("runner.rest=http://"+s.Endpoint()), "JobManager of Flink")
-	s.fails(t, run("runner.parallelism=5"), "2 free slots of 2")
+	log := s.fails(t, run("runner.parallelism=5"), "2 free slots of 2")
+	if strings.Contains(log, "the topic was created") {
+		t.Errorf("topics were created for a job that cannot run:\n%s", log)
+	}
 	s.fails(t, run("runner.worker=127.0.0.1:1"), "no worker answers")
 	for _, w := range s.workers {
 		w.Kill()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"time"
 )
 
@@ -69,7 +70,10 @@ func (j *Job) Follow(ctx context.Context, log *slog.Logger) error {
 	for {
 		s, err := j.Status(ctx)
 		var refused *restError
-		if err != nil && (ctx.Err() != nil || errors.As(err, &refused) || time.Since(answered) > outage) {
+		if errors.As(err, &refused) && refused.code == http.StatusNotFound {
+			return j.lost(last)
+		}
+		if err != nil && (ctx.Err() != nil || refused != nil && refused.code < 500 || time.Since(answered) > outage) {
 			return err
 		}
 		if err != nil {
@@ -103,4 +107,14 @@ func (j *Job) Follow(ctx context.Context, log *slog.Logger) error {
 			return err
 		}
 	}
+}
+
+// lost is the error of a job that a JobManager forgot when it ended: one that is
+// highly available knows its jobs again as soon as it answers.
+func (j *Job) lost(last Status) error {
+	err := fmt.Errorf("the JobManager at %s knows no job %s, %s, any more: it was started again", j.cluster.REST, j.Name, j.ID)
+	if last.Checkpoint == nil || last.Checkpoint.Path == "" {
+		return err
+	}
+	return fmt.Errorf("%w; go on from the last checkpoint that was seen, %s (hafvf run CONFIG --savepoint PATH)", err, last.Checkpoint.Path)
 }

@@ -117,20 +117,11 @@ func marshal(p *beam.Pipeline, o Options) (*pipepb.Pipeline, error) {
 // submitTimeout bounds how long the job server may take to hand a job to Flink.
 const submitTimeout = 2 * time.Minute
 
-// Submit hands p to the cluster, and returns when Flink has the job. What is wrong
-// with the job once it runs, Follow tells.
-func (c *Cluster) Submit(ctx context.Context, p *beam.Pipeline, o Options) (*Job, error) {
+// Submit hands a pipeline to the cluster, and returns when Flink has the job. What
+// is wrong with the job once it runs, Follow tells. The pipeline is asked for when
+// the cluster has answered, and could run it.
+func (c *Cluster) Submit(ctx context.Context, pipeline func() (*beam.Pipeline, error), o Options) (*Job, error) {
 	known, err := c.check(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, submitTimeout)
-	defer cancel()
-	options, err := o.flinkOptions()
-	if err != nil {
-		return nil, err
-	}
-	pb, err := marshal(p, o)
 	if err != nil {
 		return nil, err
 	}
@@ -139,6 +130,20 @@ func (c *Cluster) Submit(ctx context.Context, p *beam.Pipeline, o Options) (*Job
 		return nil, err
 	}
 	defer conn.Close()
+	options, err := o.flinkOptions()
+	if err != nil {
+		return nil, err
+	}
+	p, err := pipeline()
+	if err != nil {
+		return nil, err
+	}
+	pb, err := marshal(p, o)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, submitTimeout)
+	defer cancel()
 	server := jobpb.NewJobServiceClient(conn)
 	prepared, err := server.Prepare(ctx, &jobpb.PrepareJobRequest{Pipeline: pb, PipelineOptions: options, JobName: o.Name})
 	if err != nil {

@@ -98,14 +98,11 @@ func start(t testing.TB, in javatest.Installation, cfg Config) *Cluster {
 		c.write(t, fmt.Sprintf("hosts%d", i), ip+" "+workerHost+"\n127.0.0.1 localhost\n127.0.0.1 "+hostname()+"\n")
 		c.workers = append(c.workers, net.JoinHostPort(ip, c.workerPort))
 	}
-	var err error
-	if c.jobManager, err = c.java("jobmanager", "", jobManagerOptions,
-		"org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint", "--configDir", "conf"); err != nil {
-		t.Fatalf("the JobManager's process does not start: %v", err)
-	}
+	c.runJobManager(t)
 	for i := range c.taskManagers {
 		c.runTaskManager(t, i)
 	}
+	var err error
 	port := strconv.Itoa
 	if c.jobServer, err = c.java("jobserver", "", jobServerOptions,
 		"org.apache.beam.runners.flink.FlinkJobServerDriver",
@@ -113,14 +110,7 @@ func start(t testing.TB, in javatest.Installation, cfg Config) *Cluster {
 		"--job-port="+port(ports[3]), "--artifact-port="+port(ports[4]), "--expansion-port="+port(ports[5])); err != nil {
 		t.Fatalf("the job server's process does not start: %v", err)
 	}
-	c.await(t, "TaskManagers that register", func() error {
-		for i := range c.taskManagers {
-			if err := c.registered(i); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	c.awaitTaskManagers(t)
 	c.await(t, "a job server that serves", func() error {
 		conn, err := net.DialTimeout("tcp", c.endpoint, time.Second)
 		if err != nil {
@@ -273,6 +263,15 @@ func (c *Cluster) java(role, which string, options []string, class string, args 
 	return p, err
 }
 
+func (c *Cluster) runJobManager(t testing.TB) {
+	t.Helper()
+	var err error
+	if c.jobManager, err = c.java("jobmanager", "", jobManagerOptions,
+		"org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint", "--configDir", "conf"); err != nil {
+		t.Fatalf("the JobManager's process does not start: %v", err)
+	}
+}
+
 func (c *Cluster) runTaskManager(t testing.TB, i int) {
 	t.Helper()
 	var err error
@@ -298,6 +297,19 @@ func (c *Cluster) registered(i int) error {
 		err = fmt.Errorf("TaskManager %d is not registered", i)
 	}
 	return err
+}
+
+// awaitTaskManagers returns when the JobManager has all slots.
+func (c *Cluster) awaitTaskManagers(t testing.TB) {
+	t.Helper()
+	c.await(t, "TaskManagers that register", func() error {
+		for i := range c.taskManagers {
+			if err := c.registered(i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // known returns how many slots the JobManager has of which TaskManager.
@@ -396,6 +408,26 @@ func (c *Cluster) StartTaskManager(t testing.TB, i int) {
 	})
 	c.runTaskManager(t, i)
 	c.await(t, fmt.Sprintf("TaskManager %d to register", i), func() error { return c.registered(i) })
+}
+
+// LoseJobManager ends the JobManager with SIGKILL, and with it all that it knows of
+// jobs, starts another, and returns when all slots are free of them.
+func (c *Cluster) LoseJobManager(t testing.TB) {
+	t.Helper()
+	c.jobManager.Kill()
+	c.runJobManager(t)
+	c.awaitTaskManagers(t)
+	c.await(t, "slots that become free", func() error {
+		var slots struct {
+			Total int `json:"slots-total"`
+			Free  int `json:"slots-available"`
+		}
+		err := c.get("/overview", &slots)
+		if err == nil && slots.Free < slots.Total {
+			err = fmt.Errorf("%d of %d are", slots.Free, slots.Total)
+		}
+		return err
+	})
 }
 
 // logs is what the logs of the cluster ended with, and their last complaints.
