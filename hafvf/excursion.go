@@ -82,9 +82,19 @@ type Detection struct {
 	// the excursion that is most probably a change; 0 where there is none. Missing
 	// observations count as steps.
 	Start int64
-	Delay int64   // steps from Start to this one; 0 unless the regime starts
-	Age   int64   // steps since the start of the regime that ran before this one
-	Odds  float64 // log odds of a change, nats
+	Delay int64 // steps from Start to this one; 0 unless the regime starts
+	Age   int64 // steps since the start of the regime that ran before this one
+}
+
+// Odds are the log odds, in nats, of an accident where the step is an Outlier, and
+// otherwise of a change.
+func (d Detection) Odds() float64 {
+	p, rest := d.Change, d.Stay+d.Outlier
+	if d.Kind == Outlier {
+		p, rest = d.Outlier, d.Stay+d.Change
+	}
+	const least = 1e-300
+	return math.Log(p+least) - math.Log(rest+least)
 }
 
 // Starts reports whether the bank has taken up a new regime.
@@ -373,8 +383,6 @@ func (y *layer) current(l layerState) Detection {
 	if d.Outlier > 0.5 {
 		d.Kind = Outlier
 	}
-	const least = 1e-300
-	d.Odds = math.Log(d.Change+least) - math.Log(d.Stay+d.Outlier+least)
 	return d
 }
 

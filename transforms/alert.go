@@ -69,10 +69,12 @@ type alerts struct {
 // alert is the alert that an estimate raises, nil where it raises none.
 func (t *Track) alert(cfg AlertConfig, e *Estimate, d hafvf.Detection, before regime) *Alert {
 	kind := e.Detection.Kind
-	a := &Alert{Kind: kind, Start: e.Time, Delay: e.Detection.Delay, Odds: d.Odds, Before: before.estimate, After: e.Regime}
+	if kind == hafvf.None {
+		return nil
+	}
+	a := &Alert{Kind: kind, Start: e.Time, Delay: e.Detection.Delay, Odds: d.Odds(), Before: before.estimate, After: e.Regime}
 	switch kind {
 	case hafvf.Outlier:
-		a.Odds = logOdds(d.Outlier, d.Stay+d.Change)
 		if quiet(&t.alerts.outlier, e.Time, cfg.Cooldown) {
 			return nil
 		}
@@ -88,8 +90,6 @@ func (t *Track) alert(cfg AlertConfig, e *Estimate, d hafvf.Detection, before re
 			return nil
 		}
 		t.alerts.id = e.ID
-	default:
-		return nil
 	}
 	return a
 }
@@ -114,11 +114,6 @@ func size(before regime, after Moments) float64 {
 		}
 	}
 	return most
-}
-
-func logOdds(p, q float64) float64 {
-	const least = 1e-300
-	return math.Log(p+least) - math.Log(q+least)
 }
 
 func (a *alerts) append(b []byte) []byte {

@@ -10,9 +10,8 @@ import (
 // An Estimator makes estimates of observations without a pipeline: what Filter
 // does to its keys, as a plain loop. It is not safe for concurrent use.
 type Estimator struct {
-	cfg   Config
-	rest  *stream   // of the keys that no rule matches
-	rules []*stream // as Config.Keys
+	cfg     Config
+	streams ruled[*stream]
 }
 
 // A stream is how the observations of some keys are filtered.
@@ -31,19 +30,11 @@ func NewEstimator(cfg Config) (*Estimator, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	est := &Estimator{cfg: cfg}
-	var err error
-	if est.rest, err = newStream(cfg.Filter); err != nil {
+	streams, err := newRuled(cfg.Filter, cfg.Keys, newStream)
+	if err != nil {
 		return nil, err
 	}
-	for _, r := range cfg.Keys {
-		s, err := newStream(r.Filter)
-		if err != nil {
-			return nil, err
-		}
-		est.rules = append(est.rules, s)
-	}
-	return est, nil
+	return &Estimator{cfg, streams}, nil
 }
 
 func newStream(cfg hafvf.Config) (*stream, error) {
@@ -61,19 +52,12 @@ func newStream(cfg hafvf.Config) (*stream, error) {
 	return st, nil
 }
 
-func (est *Estimator) streamOf(key string) *stream {
-	if i := match(est.cfg.Keys, key); i >= 0 {
-		return est.rules[i]
-	}
-	return est.rest
-}
-
 // Check says why o is not an observation of the key.
 func (est *Estimator) Check(key string, o Observation) error {
 	if key == "" {
 		return fmt.Errorf("empty key")
 	}
-	return est.streamOf(key).bank.Check(o.X)
+	return est.streams.of(key).bank.Check(o.X)
 }
 
 // Estimate predicts the next observation of the track's key, which Check has

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
-	"slices"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -100,12 +99,35 @@ func checkRules(base hafvf.Config, rules []Rule) error {
 	return nil
 }
 
-// match is the first rule whose pattern matches the key, -1 where none does.
-func match(rules []Rule, key string) int {
-	return slices.IndexFunc(rules, func(r Rule) bool {
-		ok, _ := path.Match(r.Match, key)
-		return ok
-	})
+// ruled is what the keys of each rule have of their own, and all others together.
+type ruled[T any] struct {
+	rules  []Rule
+	rest   T
+	byRule []T
+}
+
+func newRuled[T any](base hafvf.Config, rules []Rule, of func(hafvf.Config) (T, error)) (r ruled[T], err error) {
+	r.rules = rules
+	r.rest, err = of(base)
+	for _, rule := range rules {
+		if err != nil {
+			break
+		}
+		var t T
+		t, err = of(rule.Filter)
+		r.byRule = append(r.byRule, t)
+	}
+	return r, err
+}
+
+// of is what the first rule that matches the key has.
+func (r ruled[T]) of(key string) T {
+	for i, rule := range r.rules {
+		if ok, _ := path.Match(rule.Match, key); ok {
+			return r.byRule[i]
+		}
+	}
+	return r.rest
 }
 
 // Filter takes a PCollection<KV<string, Observation>>, in the global window, and

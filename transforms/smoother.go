@@ -55,10 +55,14 @@ type Session struct {
 // A Smoother smooths sessions without a pipeline: what Smooth does to one
 // session, as a plain loop. It is not safe for concurrent use.
 type Smoother struct {
-	cfg    SmoothConfig
-	rest   *hafvf.Filter   // of the keys that no rule matches
-	rules  []*hafvf.Filter // as SmoothConfig.Keys
-	params int
+	cfg     SmoothConfig
+	filters ruled[smoothingFilter]
+	params  int
+}
+
+type smoothingFilter struct {
+	*hafvf.Filter
+	fits bool // its prior to each session
 }
 
 // NewSmoother makes a smoother. An error names what is wrong with cfg.
@@ -67,48 +71,32 @@ func NewSmoother(cfg SmoothConfig) (*Smoother, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	sm := &Smoother{cfg: cfg}
-	var err error
-	if sm.rest, err = smoothingFilter(cfg.Filter); err != nil {
+	filters, err := newRuled(cfg.Filter, cfg.Keys, newSmoothingFilter)
+	if err != nil {
 		return nil, err
 	}
-	for _, r := range cfg.Keys {
-		f, err := smoothingFilter(r.Filter)
-		if err != nil {
-			return nil, err
-		}
-		sm.rules = append(sm.rules, f)
-	}
-	for _, p := range sm.rest.Model().Params() {
+	sm := &Smoother{cfg: cfg, filters: filters}
+	for _, p := range filters.rest.Model().Params() {
 		sm.params += p.Size()
 	}
 	return sm, nil
 }
 
-func smoothingFilter(cfg hafvf.Config) (*hafvf.Filter, error) {
+func newSmoothingFilter(cfg hafvf.Config) (f smoothingFilter, err error) {
 	if len(cfg.Bank) > 0 || cfg.Detect != nil {
-		return nil, errors.New("a bank or detection is for the filter, not for smoothing")
+		return f, errors.New("a bank or detection is for the filter, not for smoothing")
 	}
 	bank, err := cfg.NewBank()
 	if err != nil {
-		return nil, err
+		return f, err
 	}
-	return bank.Filter(0), nil
-}
-
-// filterOf is the filter of the first rule that matches the key, and its
-// configuration.
-func (sm *Smoother) filterOf(key string) (*hafvf.Filter, hafvf.Config) {
-	if i := match(sm.cfg.Keys, key); i >= 0 {
-		return sm.rules[i], sm.cfg.Keys[i].Filter
-	}
-	return sm.rest, sm.cfg.Filter
+	return smoothingFilter{bank.Filter(0), cfg.WarmUp > 0}, nil
 }
 
 // filter is the filter of the key's session.
 func (sm *Smoother) filter(key string, steps [][][]float64) *hafvf.Filter {
-	f, cfg := sm.filterOf(key)
-	if cfg.WarmUp > 0 {
+	f := sm.filters.of(key)
+	if f.fits {
 		var xs [][]float64
 		for _, step := range steps {
 			xs = append(xs, complete(step)...)
@@ -119,7 +107,7 @@ func (sm *Smoother) filter(key string, steps [][][]float64) *hafvf.Filter {
 		base := f.Model().(hafvf.Fitted)
 		f.Use(base.Fit(base.Gauge(xs)))
 	}
-	return f
+	return f.Filter
 }
 
 // Check says why o is not an observation of the key.
@@ -130,8 +118,7 @@ func (sm *Smoother) Check(key string, o Observation) error {
 	case o.Time.IsZero():
 		return errors.New("no time; a session needs one")
 	}
-	f, _ := sm.filterOf(key)
-	return f.Check(o.X)
+	return sm.filters.of(key).Check(o.X)
 }
 
 // Smooth sorts the observations of a key's session, which the filter's Check has

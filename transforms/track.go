@@ -43,7 +43,7 @@ type start struct {
 // NewTrack returns what the estimator knows of a key before its first
 // observation: nothing.
 func (est *Estimator) NewTrack(key string) *Track {
-	st := est.streamOf(key)
+	st := est.streams.of(key)
 	return &Track{stream: st, state: st.bank.NewState(), settled: st.fitted == nil}
 }
 
@@ -173,7 +173,7 @@ func (t *Track) append(b []byte) []byte {
 
 // decode reads what append wrote of the key's track, the rest of r.
 func (est *Estimator) decode(key string, r *reader) (*Track, error) {
-	st := est.streamOf(key)
+	st := est.streams.of(key)
 	t := &Track{stream: st, n: int64(r.uvarint()), steps: int64(r.uvarint()), last: r.time()}
 	t.settled, _ = r.flags()
 	t.gauge = r.floats()
