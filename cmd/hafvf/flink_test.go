@@ -191,7 +191,7 @@ var readingAt = regexp.MustCompile(`msg=reading reader=\d+ at="?([^"\n]+)`)
 // from a checkpoint, and with repeats dropped by id the outputs are those of a run
 // without faults.
 func (s *site) kills(t *testing.T) {
-	n, keys, faults, over := 30_000, 300, 2, 30*time.Second
+	n, keys, faults, over := 30_000, 300, 2, 20*time.Second
 	if *long {
 		n, keys, faults, over = 400_000, 3_000, 4, 4*time.Minute
 	}
@@ -217,30 +217,30 @@ func (s *site) kills(t *testing.T) {
 		}
 		marks[worker] = 0
 	}
-	// However slow the machine, something is left to be read after the last fault.
-	parts := slices.Collect(slices.Chunk(named("killed-in", observations(n, keys, 11)), n/(faults+1)))
-	for i, part := range parts {
-		fed := feed(t, s.broker, part, over/time.Duration(len(parts)))
-		if i < faults {
-			d.eventually(t, "records of every partition are out", func() bool { return held(t, s.broker, "killed-out", "killed-rejected") >= 1000 })
-			seen := s.status(t, "killed").Completed
-			before := s.await(t, d, "killed", "three checkpoints are complete", func(is flink.Status) bool {
-				return is.State == "RUNNING" && is.Completed >= seen+3
-			})
-			time.Sleep(rand.N(2 * time.Second))
-			if i == faults-1 {
-				resume(1)
-				s.workers[1].Kill()
-				s.startWorker(1)
-			} else {
-				s.Kill(i % 2)
-				s.StartTaskManager(t, i%2)
-			}
-			restored := s.await(t, d, "killed", "the job is restored", func(is flink.Status) bool {
-				return is.State == "RUNNING" && is.Restored > before.Restored
-			})
-			t.Logf("fault %d: restored %d times, after %d checkpoints; %s", i+1, restored.Restored, restored.Completed, restored.Cause)
+	records := named("killed-in", observations(n, keys, 11))
+	s.broker.Produce(t, records[:1000]...)
+	d.eventually(t, "records of every partition are out", func() bool { return held(t, s.broker, "killed-out", "killed-rejected") == 1000 })
+	i := 0
+	for part := range slices.Chunk(records[1000:], (n-1000+faults-1)/faults) {
+		seen := s.status(t, "killed").Completed
+		before := s.await(t, d, "killed", "three checkpoints are complete", func(is flink.Status) bool {
+			return is.State == "RUNNING" && is.Completed >= seen+3
+		})
+		each := over / time.Duration(faults)
+		fed := feed(t, s.broker, part, each)
+		time.Sleep(rand.N(each * 3 / 4))
+		if i++; i == faults {
+			resume(1)
+			s.workers[1].Kill()
+			s.startWorker(1)
+		} else {
+			s.Kill(i % 2)
+			s.StartTaskManager(t, i%2)
 		}
+		restored := s.await(t, d, "killed", "the job is restored", func(is flink.Status) bool {
+			return is.State == "RUNNING" && is.Restored > before.Restored
+		})
+		t.Logf("fault %d: restored %d times, after %d checkpoints; %s", i, restored.Restored, restored.Completed, restored.Cause)
 		if err := <-fed; err != nil {
 			t.Fatal(err)
 		}
@@ -259,13 +259,18 @@ func (s *site) kills(t *testing.T) {
 	halt(t, cfg, d)
 }
 
-// savepoints stops a job in mid-run, resumes it at the same and at another
-// parallelism, and then from the last checkpoint after the JobManager was lost.
+// savepoints stops a job twice in mid-run, and resumes it at the same and at another
+// parallelism; in the long form also from the last checkpoint after the JobManager
+// was lost.
 func (s *site) savepoints(t *testing.T) {
 	more := fmt.Sprintf(detecting, "saved")
-	fed := s.feed(t, "saved", 30_000, 300, 30*time.Second)
+	fed := s.feed(t, "saved", 30_000, 300, 20*time.Second)
+	parallelisms := []int{2, 2, 1}
+	if *long {
+		parallelisms = append(parallelisms, 2)
+	}
 	var savepoint string
-	for i, parallelism := range []int{2, 2, 1, 2} {
+	for i, parallelism := range parallelisms {
 		cfg := s.config(t, "saved", "", fmt.Sprintf(", parallelism: %d", parallelism), more)
 		args := []string{"run", cfg}
 		if savepoint != "" {
@@ -274,7 +279,8 @@ func (s *site) savepoints(t *testing.T) {
 		d := daemonize(t, nil, args...)
 		s.leaves(t, cfg)
 		s.await(t, d, "saved", "the job runs", func(is flink.Status) bool { return is.State == "RUNNING" && is.Completed > 1 })
-		if i == 2 {
+		last := i == len(parallelisms)-1
+		if i == 2 && !last {
 			d.eventually(t, "the job is followed", func() bool { return strings.Contains(d.log.String(), "the job's state") })
 			s.LoseJobManager(t)
 			d.ends(t, exitFailed)
@@ -285,7 +291,7 @@ func (s *site) savepoints(t *testing.T) {
 			savepoint = said[1]
 			continue
 		}
-		if i == 3 {
+		if last {
 			if err := <-fed; err != nil {
 				t.Fatal(err)
 			}

@@ -86,3 +86,32 @@ func TestFollowOutlastsFailures(t *testing.T) {
 		t.Errorf("error %v after asking %d times", err, asked)
 	}
 }
+
+// A JobManager that was started again without what it knew: TestFlink/savepoints
+// loses a real one.
+func TestFollowNamesTheLastCheckpoint(t *testing.T) {
+	answers := map[string]string{
+		"/jobs/1":             `{"state": "RUNNING"}`,
+		"/jobs/1/checkpoints": `{"latest": {"completed": {"id": 7, "external_path": "file:/c/1/chk-7"}}}`,
+		"/jobs/1/metrics":     `[]`,
+		"/jobs/1/exceptions":  `{}`,
+	}
+	rounds := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/jobs/1" {
+			rounds++
+		}
+		if rounds > 1 {
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, `{"errors": ["org.apache.flink.runtime.rest.NotFoundException: Job 1 not found"]}`)
+			return
+		}
+		fmt.Fprint(w, answers[r.URL.Path])
+	}))
+	defer server.Close()
+	job := &Job{ID: "1", Name: "one", cluster: &Cluster{REST: server.URL}}
+	err := job.Follow(t.Context(), slog.New(slog.DiscardHandler))
+	if err == nil || !strings.Contains(err.Error(), "knows no job one") || !strings.Contains(err.Error(), "file:/c/1/chk-7") {
+		t.Errorf("error %v", err)
+	}
+}
