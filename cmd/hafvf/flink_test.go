@@ -440,4 +440,8 @@ func (s *site) errors(t *testing.T) {
 		go (&flink.Worker{Version: "0.0.1", Log: slog.New(slog.DiscardHandler)}).Serve(ctx, l)
 	}
 	s.fails(t, run(), "and the worker is hafvf 0.0.1: run the same on both sides")
+	for i := range s.workers {
+		s.StartBareTaskManager(t, i)
+	}
+	s.fails(t, run(), "put those of Beam's runner into their lib")
 }

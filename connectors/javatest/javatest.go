@@ -41,6 +41,8 @@ type Installation struct {
 	java string // the program
 	// base is the folder of jars, and the beginning of the names of other files.
 	base string
+	// classPath is what the program is run with. Default: all jars.
+	classPath string
 	// rehearsal is the folder for new archives, if this is a rehearsal.
 	rehearsal string
 }
@@ -154,7 +156,26 @@ func (in Installation) Command(role string, options []string, class string, args
 		archive = "-XX:ArchiveClassesAtExit=" + filepath.Join(in.rehearsal, role+".jsa")
 	}
 	// Java would tell of each class that an archive does not hold.
-	return exec.Command(in.java, slices.Concat(options, []string{archive, "-Xlog:cds*=off", "-cp", filepath.Join(in.base, "*"), class}, args)...)
+	classPath := in.classPath
+	if classPath == "" {
+		classPath = filepath.Join(in.base, "*")
+	}
+	return exec.Command(in.java, slices.Concat(options, []string{archive, "-Xlog:cds*=off", "-cp", classPath, class}, args)...)
+}
+
+// Without is the installation without the jars whose names begin so.
+func (in Installation) Without(t testing.TB, prefix string) Installation {
+	t.Helper()
+	jars, err := filepath.Glob(filepath.Join(in.base, "*.jar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest := slices.DeleteFunc(slices.Clone(jars), func(jar string) bool { return strings.HasPrefix(filepath.Base(jar), prefix) })
+	if len(rest) == len(jars) {
+		t.Fatalf("no jar in %s begins with %s", in.base, prefix)
+	}
+	in.classPath = strings.Join(rest, string(os.PathListSeparator))
+	return in
 }
 
 // Missing ends a test of a program that needs another one that is not there.

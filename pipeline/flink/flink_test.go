@@ -50,6 +50,7 @@ func TestWords(t *testing.T) {
 		{"org.apache.flink.runtime.JobException: Recovery is suppressed by NoRestartBackoffTimeStrategy\n\tat a.B.c(B.java:1)\nCaused by: java.io.IOException: disk full\n\tat a.B.c(B.java:1)", "disk full"},
 		{"<Exception on server side:\norg.apache.flink.util.FlinkException: it is so\n\tat a.B.c(B.java:1)", "it is so"},
 		{"org.apache.flink.runtime.jobmanager.scheduler.NoResourceAvailableException: Could not acquire the minimum required resources.", "the cluster has no slots"},
+		{"java.lang.RuntimeException: Cannot load user class\n\tat a.B.c(B.java:1)\nCaused by: java.lang.ClassNotFoundException: org.apache.beam.Z", "runner into their lib (org.apache.beam.Z)"},
 		{"java.io.InvalidClassException: org.apache.beam.Z; local class incompatible", "different releases"},
 		{"plain words", "plain words"},
 	} {

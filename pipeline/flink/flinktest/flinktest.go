@@ -410,6 +410,15 @@ func (c *Cluster) StartTaskManager(t testing.TB, i int) {
 	c.await(t, fmt.Sprintf("TaskManager %d to register", i), func() error { return c.registered(i) })
 }
 
+// StartBareTaskManager is StartTaskManager without the jars of Beam.
+func (c *Cluster) StartBareTaskManager(t testing.TB, i int) {
+	t.Helper()
+	whole := c.flink
+	c.flink = whole.Without(t, "beam-")
+	defer func() { c.flink = whole }()
+	c.StartTaskManager(t, i)
+}
+
 // LoseJobManager ends the JobManager with SIGKILL, and with it all that it knows of
 // jobs, starts another, and returns when all slots are free of them.
 func (c *Cluster) LoseJobManager(t testing.TB) {
