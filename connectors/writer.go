@@ -382,8 +382,23 @@ func (w *Writer) finish() error {
 	if err := w.buf.Flush(); err != nil {
 		return err
 	}
-	if w.direct {
-		return nil
+	return w.sync()
+}
+
+// Sync has what was written directly to a file outlast a loss of power.
+func (w *Writer) Sync() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil && w.direct && !w.closed {
+		w.fail(w.sync())
+	}
+	return w.err
+}
+
+// sync does nothing of what is no file, such as a pipe, which refuses it.
+func (w *Writer) sync() error {
+	if info, err := w.file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return err
 	}
 	return w.file.Sync()
 }

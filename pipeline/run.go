@@ -251,7 +251,7 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 	if _, ok := g.transform.(smoothing); ok {
 		cfg.AtEnd, cfg.Drain = true, true // sessions are in the runner until they are over
 	}
-	cfg.Stage = r.metrics.stage
+	cfg.Stage, cfg.Sync = r.metrics.stage, r.sync
 	r.ledger, err = kafkaio.OpenLedger(ctx, cfg)
 	if err != nil {
 		return 0, err
@@ -276,6 +276,15 @@ func (r *run) create(name string, file connectors.Sink) error {
 	r.writers = append(r.writers, w)
 	connectors.Register(r.name+"/"+name, w, func(n int) { r.add(-n) })
 	r.release = append(r.release, w.Abort, func() { connectors.Unregister(r.name + "/" + name) })
+	return nil
+}
+
+func (r *run) sync() error {
+	for _, w := range r.writers {
+		if err := w.Sync(); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

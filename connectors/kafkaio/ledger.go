@@ -62,6 +62,9 @@ type LedgerConfig struct {
 	// runner holds is in no state.
 	Drain bool
 	Log   *slog.Logger
+	// Sync, where it is set, has outputs that were stored elsewhere than in Kafka
+	// outlast a loss of power, before what they are of is committed.
+	Sync func() error
 	// Stage, where it is set, is told how long the stages took that records pass
 	// together: "read" (gathered and waiting for those before), "process" (worked on
 	// until all outputs were stored), "commit".
@@ -315,20 +318,34 @@ func (l *Ledger) commit(ctx context.Context) error {
 		return nil
 	}
 	defer l.stage("commit", time.Now())
+	if err := l.store(ctx, states); err != nil {
+		l.mu.Lock()
+		maps.Copy(states, l.ready) // what came since holds
+		l.ready = states
+		l.mu.Unlock()
+		return err
+	}
+	return l.commitOffsets(ctx, offsets)
+}
+
+// store puts states into the changelog, once the outputs that go with them last.
+func (l *Ledger) store(ctx context.Context, states map[string]State) error {
+	if l.cfg.Sync != nil {
+		if err := l.cfg.Sync(); err != nil {
+			return err
+		}
+	}
+	if len(states) == 0 {
+		return nil
+	}
 	var messages []Message
 	for key, s := range states {
 		messages = append(messages, Message{Key: []byte(key), Value: s.Bytes})
 	}
-	if len(messages) > 0 {
-		if err := l.changelog.Write(ctx, messages); err != nil {
-			l.mu.Lock()
-			maps.Copy(states, l.ready) // what came since holds
-			l.ready = states
-			l.mu.Unlock()
-			return fmt.Errorf("the changelog cannot be written: %w", err)
-		}
+	if err := l.changelog.Write(ctx, messages); err != nil {
+		return fmt.Errorf("the changelog cannot be written: %w", err)
 	}
-	return l.commitOffsets(ctx, offsets)
+	return nil
 }
 
 // offsets are those up to which all records are done with, and that are not

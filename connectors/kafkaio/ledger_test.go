@@ -3,6 +3,7 @@ package kafkaio
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -191,6 +192,22 @@ func TestCommitTriesAgain(t *testing.T) {
 	}
 	if d := cmp.Diff(map[string]int64{"in-0": 5}, committedBy(t, c, "g")); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// TestSync: no offset is committed of records whose outputs are not on the disk.
+func TestSync(t *testing.T) {
+	_, c := fake(t, kfake.SeedTopics(1, "in"))
+	full := errors.New("no space left on the disk")
+	l := openLedger(t, LedgerConfig{Cluster: c, Group: "g", AtEnd: true, Sync: func() error { return full }})
+	if err := l.handOver(context30(t), []Progress{{Position{"in", 0, 5}, 5}}, 0, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.commit(context30(t)); !errors.Is(err, full) {
+		t.Errorf("error %v", err)
+	}
+	if got := committedBy(t, c, "g"); len(got) > 0 {
+		t.Errorf("%v are committed", got)
 	}
 }
 
