@@ -205,13 +205,9 @@ func TestReadStop(t *testing.T) {
 func TestReadDownstreamFails(t *testing.T) {
 	p := newProbe(t, true)
 	p.fail = 1500
-	start := time.Now()
 	err := run(t, pipelineOf(t, csvOf(t, 100_000), 1000))
 	if err == nil || !strings.Contains(err.Error(), "cannot take line") {
 		t.Errorf("got %v", err)
-	}
-	if d := time.Since(start); d > 20*time.Second {
-		t.Errorf("it took %v", d)
 	}
 }
 

@@ -159,19 +159,7 @@ dead_letter: {kafka: {topic: %[2]s-whole-rejected}}
 			got, repeats = byID(t, s.broker.Client, job+"-"+topic)
 			return len(got) >= len(want)
 		})
-		lost, different := 0, 0
-		for id, value := range want {
-			switch g, ok := got[id]; {
-			case !ok:
-				lost++
-			case g != value:
-				different++
-			}
-		}
-		t.Logf("%s: %d by id, %d repeats, %d lost, %d different", topic, len(got), repeats, lost, different)
-		if lost > 0 || different > 0 || len(got) != len(want) || len(got) == 0 {
-			t.Errorf("%s: %d lost, %d different, %d in place of %d", topic, lost, different, len(got), len(want))
-		}
+		same(t, topic, want, got, repeats)
 	}
 }
 

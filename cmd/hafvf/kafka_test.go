@@ -226,19 +226,25 @@ func TestKafkaKills(t *testing.T) {
 	d.stop(t)
 	for _, topic := range []string{"out", "alerts", "rejected"} {
 		got, repeats := byID(t, b.Client, "killed-"+topic)
-		lost, different := 0, 0
-		for id, value := range want[topic] {
-			switch g, ok := got[id]; {
-			case !ok:
-				lost++
-			case g != value:
-				different++
-			}
+		same(t, topic, want[topic], got, repeats)
+	}
+}
+
+// same checks that the outputs of a run with faults are, by id, those of one without.
+func same(t *testing.T, topic string, want, got map[string]string, repeats int) {
+	t.Helper()
+	lost, different := 0, 0
+	for id, value := range want {
+		switch g, ok := got[id]; {
+		case !ok:
+			lost++
+		case g != value:
+			different++
 		}
-		t.Logf("%s: %d of %d kills, %d by id, %d repeats, %d lost, %d different", topic, faults, faults, len(got), repeats, lost, different)
-		if lost > 0 || different > 0 || len(got) != len(want[topic]) {
-			t.Errorf("%s: %d lost, %d different, %d instead of %d", topic, lost, different, len(got), len(want[topic]))
-		}
+	}
+	t.Logf("%s: %d by id, %d repeats, %d lost, %d different", topic, len(got), repeats, lost, different)
+	if lost > 0 || different > 0 || len(got) != len(want) || len(got) == 0 {
+		t.Errorf("%s: %d lost, %d different, %d in place of %d", topic, lost, different, len(got), len(want))
 	}
 }
 
