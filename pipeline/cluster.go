@@ -26,8 +26,8 @@ type Submission struct {
 }
 
 // Submit checks source, cluster and sinks, creates topics that do not exist, and
-// hands the graph over. What is wrong with the job once it runs, flink.Job.Start and Follow
-// tell.
+// hands the graph over. What is wrong with the job once it runs, flink.Job.Start and
+// Follow tell.
 func (s Submission) Submit(ctx context.Context) (*flink.Job, error) {
 	g, r := s.Graph, s.Graph.Runner
 	source := g.source.(topicSource)

@@ -106,18 +106,20 @@ type ruled[T any] struct {
 	byRule []T
 }
 
-func newRuled[T any](base hafvf.Config, rules []Rule, of func(hafvf.Config) (T, error)) (r ruled[T], err error) {
-	r.rules = rules
-	r.rest, err = of(base)
+func newRuled[T any](base hafvf.Config, rules []Rule, of func(hafvf.Config) (T, error)) (ruled[T], error) {
+	rest, err := of(base)
+	if err != nil {
+		return ruled[T]{}, err
+	}
+	r := ruled[T]{rules: rules, rest: rest}
 	for _, rule := range rules {
+		t, err := of(rule.Filter)
 		if err != nil {
-			break
+			return ruled[T]{}, err
 		}
-		var t T
-		t, err = of(rule.Filter)
 		r.byRule = append(r.byRule, t)
 	}
-	return r, err
+	return r, nil
 }
 
 // of is what the first rule that matches the key has.

@@ -41,7 +41,7 @@ type Installation struct {
 	java string // the program
 	// base is the folder of jars, and the beginning of the names of other files.
 	base string
-	// classPath is what the program is run with. Default: all jars.
+	// classPath is what the program is run with: all jars, unless Without left some out.
 	classPath string
 	// rehearsal is the folder for new archives, if this is a rehearsal.
 	rehearsal string
@@ -61,7 +61,7 @@ func Install(t testing.TB, p Program) Installation {
 	}
 	base, unlock := Cache(t, fmt.Sprintf("%s-%.4x", p.Name, sha256.Sum256([]byte(p.pom()))))
 	defer unlock()
-	in := Installation{java: java, base: base}
+	in := Installation{java: java, base: base, classPath: filepath.Join(base, "*")}
 	if _, err := os.Stat(base); err != nil {
 		fetch(t, p, base)
 	}
@@ -156,11 +156,7 @@ func (in Installation) Command(role string, options []string, class string, args
 		archive = "-XX:ArchiveClassesAtExit=" + filepath.Join(in.rehearsal, role+".jsa")
 	}
 	// Java would tell of each class that an archive does not hold.
-	classPath := in.classPath
-	if classPath == "" {
-		classPath = filepath.Join(in.base, "*")
-	}
-	return exec.Command(in.java, slices.Concat(options, []string{archive, "-Xlog:cds*=off", "-cp", classPath, class}, args)...)
+	return exec.Command(in.java, slices.Concat(options, []string{archive, "-Xlog:cds*=off", "-cp", in.classPath, class}, args)...)
 }
 
 // Without is the installation without the jars whose names begin so.
@@ -170,11 +166,12 @@ func (in Installation) Without(t testing.TB, prefix string) Installation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rest := slices.DeleteFunc(slices.Clone(jars), func(jar string) bool { return strings.HasPrefix(filepath.Base(jar), prefix) })
-	if len(rest) == len(jars) {
+	all := len(jars)
+	jars = slices.DeleteFunc(jars, func(jar string) bool { return strings.HasPrefix(filepath.Base(jar), prefix) })
+	if len(jars) == all {
 		t.Fatalf("no jar in %s begins with %s", in.base, prefix)
 	}
-	in.classPath = strings.Join(rest, string(os.PathListSeparator))
+	in.classPath = strings.Join(jars, string(os.PathListSeparator))
 	return in
 }
 

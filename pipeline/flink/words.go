@@ -5,6 +5,7 @@ import "strings"
 // words say what a stack trace of a cluster means, and what to do about it where
 // that is known.
 func words(trace string) string {
+	const jars = "JobManager and TaskManagers have not all jars that the job server has: put those of Beam's runner into their lib"
 	cause := plain(trace)
 	for _, w := range []struct{ sign, means string }{
 		{"NoResourceAvailableException", "the cluster has no slots for the job: start more TaskManagers, or take a lower runner.parallelism"},
@@ -14,8 +15,8 @@ func words(trace string) string {
 		{"Cannot find meta data file '_metadata'", "there is no savepoint there"},
 		{"max parallelism", "the savepoint was taken at another runner.max_parallelism, which its state is bound to"},
 		{"InvalidClassException", "job server and cluster are of different releases of Flink or Beam"},
-		{"ClassNotFoundException", "JobManager and TaskManagers have not all jars that the job server has: put those of Beam's runner into their lib"},
-		{"NoClassDefFoundError", "JobManager and TaskManagers have not all jars that the job server has: put those of Beam's runner into their lib"},
+		{"ClassNotFoundException", jars},
+		{"NoClassDefFoundError", jars},
 		{"TaskManager with id", "a TaskManager was lost"},
 		{"because the recipient is unreachable", "a TaskManager was lost"},
 		{"Connection unexpectedly closed by remote task manager", "a TaskManager was lost"},
