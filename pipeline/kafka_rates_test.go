@@ -22,6 +22,7 @@ import (
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/kafkaio/kafkatest"
+	"hafvf/pipeline/prism"
 )
 
 func init() {
@@ -115,7 +116,7 @@ func TestKafkaRates(t *testing.T) {
 	p, s := beam.NewPipelineWithRoot()
 	src := kafkaio.Source{Cluster: kafkaio.Cluster{Brokers: bus.brokers}, Topics: []string{"in"}, Start: kafkaio.Start{At: kafkaio.Earliest}, Bounded: true}
 	connectors.End(s, beam.ParDo(s, &countRecordsFn{}, kafkaio.Read(s, src, "")))
-	if err := execute(t.Context(), p); err != nil {
+	if _, err := prism.Execute(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, int64(n), countedRecords.Load())

@@ -4,20 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
-	"os"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/apache/beam/sdks/v2/go/pkg/beam"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/options/jobopts"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/runners/prism"
-
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
+	"hafvf/pipeline/prism"
 	"hafvf/transforms"
 )
 
@@ -36,6 +30,8 @@ type Run struct {
 	Log *slog.Logger
 	// Metrics, where they are set, follow the run.
 	Metrics *Metrics
+	// AcceptOpenPort is prism.Runner's.
+	AcceptOpenPort bool
 	// Example, where it is set, fills the topic of an embedded broker.
 	Example func(context.Context, kafkaio.Sink) error
 }
@@ -69,7 +65,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 		defer close(followed)
 		r.follow(running, state, stop, func() { cancel(errSuspended) })
 	}()
-	err = execute(running, graph.build(state.name))
+	_, err = prism.Runner{AcceptOpenPort: r.AcceptOpenPort}.Execute(running, graph.build(state.name))
 	suspended := context.Cause(running) == errSuspended
 	cancel(nil)
 	<-followed
@@ -131,44 +127,6 @@ func (r Run) follow(ctx context.Context, state *run, stop <-chan struct{}, suspe
 			return
 		}
 	}
-}
-
-// splitting is an experiment that the embedded runner needs: it otherwise splits
-// a stateful bundle within a key, runs the key twice at once and loses updates.
-const splitting = "prism_disable_sdf_split"
-
-var configureOnce sync.Once
-
-// execute runs p on Prism.
-func execute(ctx context.Context, p *beam.Pipeline) error {
-	configureOnce.Do(func() {
-		if !slices.Contains(jobopts.GetExperiments(), splitting) {
-			*jobopts.Experiments = strings.Trim(*jobopts.Experiments+","+splitting, ",")
-		}
-	})
-	// Beam panics where it cannot create its file there.
-	f, err := os.CreateTemp("", "hafvf-*")
-	if err != nil {
-		return fmt.Errorf("the embedded runner needs a temporary folder that can be written; %s (of TMPDIR) is none: %w", os.TempDir(), errors.Unwrap(err))
-	}
-	f.Close()
-	os.Remove(f.Name())
-	if _, err := prism.Execute(ctx, p); err != nil {
-		return plain(err)
-	}
-	return nil
-}
-
-// plain takes the runner's layers off an error, which say where in the runner it
-// passed.
-func plain(err error) error {
-	text := err.Error()
-	for _, layer := range []string{"caused by:\n", " failed:\n"} {
-		if i := strings.LastIndex(text, layer); i >= 0 {
-			text = text[i+len(layer):]
-		}
-	}
-	return errors.New(strings.TrimSpace(text))
 }
 
 // run is what the nodes of a run in this process share: what is in flight, where

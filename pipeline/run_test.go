@@ -644,12 +644,12 @@ func TestRunSmoothsAuto(t *testing.T) {
 }
 
 // Beam panics without a temporary folder, as a container may have none.
-func TestRunSaysThatItNeedsATemporaryFolder(t *testing.T) {
+// Beam's own way to run a pipeline leaves an empty file behind in TMPDIR.
+func TestRunLeavesTheTemporaryFolderAlone(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out.jsonl")
 	graph := compose(t, "model: {family: normal}\nsource: {csv: {path: ../testdata/nab/cloud.csv}}\nsink: {jsonl: {path: "+out+"}}\n")
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
-	_, err := Run{Graph: graph}.Execute(t.Context(), nil)
-	if err == nil || !strings.Contains(err.Error(), "needs a temporary folder that can be written; "+os.TempDir()) {
+	if _, err := (Run{Graph: graph}).Execute(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
 }

@@ -11,15 +11,15 @@ import (
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/runtime/graphx"
 	jobpb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/jobmanagement_v1"
 	pipepb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/pipeline_v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"hafvf/internal/portable"
 )
 
 // Options say how a pipeline runs on a cluster.
@@ -82,23 +82,7 @@ func (o Options) flinkOptions() (*structpb.Struct, error) {
 // the name of the operator's input: it is made of the steps' names, which last
 // longer than their numbers.
 func marshal(p *beam.Pipeline, o Options) (*pipepb.Pipeline, error) {
-	edges, _, err := p.Build()
-	if err != nil {
-		return nil, err
-	}
-	env, err := graphx.CreateEnvironment(context.Background(), graphx.URNEnvExternal, func(context.Context) string { return o.Worker })
-	if err != nil {
-		return nil, err
-	}
-	payload, err := proto.Marshal(&pipepb.ExternalPayload{
-		Endpoint: &pipepb.ApiServiceDescriptor{Url: o.Worker},
-		Params:   map[string]string{versionParam: o.Version},
-	})
-	if err != nil {
-		return nil, err
-	}
-	env.Payload, env.Dependencies = payload, nil // the worker is the program
-	pb, err := graphx.Marshal(edges, &graphx.Options{Environment: env})
+	pb, err := portable.Marshal(p, o.Worker, map[string]string{versionParam: o.Version})
 	if err != nil {
 		return nil, err
 	}
