@@ -143,7 +143,7 @@ func TestComposeFlink(t *testing.T) {
 		}
 		pairs++
 		worker := c.Services["worker-"+i]
-		if s.NetworkMode != "service:worker-"+i || !slices.Equal(worker.Command, []string{"worker", "--address", r.Worker, "--listen", ":9090"}) {
+		if s.NetworkMode != "service:worker-"+i || !slices.Equal(worker.Command, []string{"worker", "--address", r.Worker, "--listen", "0.0.0.0:9090"}) {
 			t.Errorf("%s: %s and its worker do not find each other: %+v, %+v", name, at, s, worker)
 		}
 		for _, port := range []string{":9090", ":" + config["metrics.reporter.prom.port"]} {

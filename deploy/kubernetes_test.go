@@ -306,7 +306,7 @@ func TestKubernetesFlink(t *testing.T) {
 	}
 	taskManagers := m.deployments["flink-taskmanager"].Spec
 	worker, taskManager := taskManagers.Template.Spec.InitContainers[0], taskManagers.Template.Spec.Containers[0]
-	if !slices.Equal(worker.Args, []string{"worker", "--address", r.Worker, "--listen", ":9090"}) || worker.RestartPolicy == nil || *worker.RestartPolicy != core.ContainerRestartPolicyAlways {
+	if !slices.Equal(worker.Args, []string{"worker", "--address", r.Worker, "--listen", "0.0.0.0:9090"}) || worker.RestartPolicy == nil || *worker.RestartPolicy != core.ContainerRestartPolicyAlways {
 		t.Errorf("the worker is not beside its TaskManager: %+v", worker)
 	}
 	// Where one is lost, the others have the slots.

@@ -98,13 +98,16 @@ func (s *site) leaves(t *testing.T, cfg string) {
 	})
 }
 
-// halt stops a job, upon which the program that follows it has to end well.
+// halt stops a job, which the program that follows it has to say.
 func halt(t *testing.T, cfg string, d *daemon) {
 	t.Helper()
 	if code, _, stderr := program(t, "", "", "stop", cfg); code != 0 {
 		t.Fatal(stderr)
 	}
-	d.ends(t, 0)
+	d.ends(t, 1)
+	if !strings.Contains(d.log.String(), "was cancelled") {
+		t.Error(d.log.String())
+	}
 }
 
 // status asks after a job.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net"
@@ -22,7 +23,7 @@ type operation struct {
 
 func (o *operation) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.level, "log-level", "info", "least level of the log on standard error: debug, info, warn or error")
-	cmd.Flags().StringVar(&o.listen, "listen", "", "address, such as :9090, that serves /metrics (Prometheus) and /healthz; none by default")
+	cmd.Flags().StringVar(&o.listen, "listen", "", "`address` that serves /metrics (Prometheus) and /healthz; without a host, as in :9090, on loopback; 0.0.0.0:9090 for all interfaces; none by default")
 }
 
 // logger logs to standard error.
@@ -39,9 +40,9 @@ func (o operation) serve(log *slog.Logger) (metrics *pipeline.Metrics, done func
 	if o.listen == "" {
 		return nil, func() {}, nil
 	}
-	listener, err := net.Listen("tcp", o.listen)
+	listener, err := listen("listen", o.listen)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--listen %s: %w", o.listen, err)
+		return nil, nil, err
 	}
 	metrics = pipeline.NewMetrics()
 	registry := prometheus.NewRegistry()
@@ -59,4 +60,18 @@ func (o operation) serve(log *slog.Logger) (metrics *pipeline.Metrics, done func
 	go server.Serve(listener)
 	log.Info("serving /metrics and /healthz", "address", listener.Addr().String())
 	return metrics, func() { server.Close() }, nil
+}
+
+// listen listens at the address that a flag gives: on loopback where it names no
+// host, as in :9090.
+func listen(flag, address string) (net.Listener, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--%s %s: give host:port, or :port for loopback", flag, address)}
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(cmp.Or(host, "localhost"), port))
+	if err != nil {
+		return nil, fmt.Errorf("--%s %s: %w", flag, address, err)
+	}
+	return l, nil
 }

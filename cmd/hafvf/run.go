@@ -14,12 +14,13 @@ import (
 	"golang.org/x/term"
 
 	"hafvf/pipeline"
+	"hafvf/pipeline/prism"
 	"hafvf/testdata"
 )
 
 func runCommand() *cobra.Command {
 	var set []string
-	var explain bool
+	var explain, openPort bool
 	var o operation
 	var sub submission
 	cmd := &cobra.Command{
@@ -38,7 +39,10 @@ in the current folder.
 Ctrl-C or SIGTERM stops reading, finishes what was read, and exits with 0; a
 second one gives the run up at once. A source of Kafka whose offsets are
 committed goes on from there at the next start. Exit: 0 done, also when records
-were rejected; 1 the run failed; 2 usage or config.
+were rejected; 1 the run failed, or somebody else cancelled it; 2 usage or config.
+
+The run listens at no address but a loopback port that takes connections of this
+process only, and that of --listen.
 
 With runner: {name: flink} the pipeline goes to a cluster, whose TaskManagers have
 hafvf worker beside them. Run then follows the job until it ends; Ctrl-C leaves the
@@ -51,7 +55,7 @@ job running. See hafvf status and hafvf stop.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return demo(cmd.Context(), o, set, explain)
+				return demo(cmd.Context(), o, set, explain, openPort)
 			}
 			graph, err := load(args[0], set)
 			if err != nil {
@@ -71,22 +75,42 @@ job running. See hafvf status and hafvf stop.`,
 			if sub != (submission{}) {
 				return usageError{errors.New("--detach and --savepoint are for runner: {name: flink}")}
 			}
-			_, err = o.execute(cmd.Context(), graph)
+			_, err = o.execute(cmd.Context(), graph, openPort)
 			return err
 		},
 	}
 	addSet(cmd, &set)
 	o.flags(cmd)
 	sub.flags(cmd)
+	cmd.Flags().BoolVar(&openPort, acceptOpenPort, false, "run also where the embedded runner's port cannot be closed to others (see deploy/README.md)")
 	cmd.Flags().BoolVar(&explain, "explain", false, "print the steps of the pipeline and run nothing")
 	return cmd
 }
 
+// acceptOpenPort is the flag of those who run hafvf where nobody else can reach it.
+const acceptOpenPort = "accept-open-port"
+
+// unprotected says what to do where the embedded runner cannot be protected.
+func unprotected(err error) error {
+	if !errors.As(err, new(*prism.UnprotectedError)) {
+		return err
+	}
+	return fmt.Errorf("%w; who reaches that port can start programs as this user: run hafvf on Linux 5.0 or newer where seccomp is allowed, or accept the risk with --%s where nobody else can reach this machine", err, acceptOpenPort)
+}
+
 // execute runs a graph with progress on a terminal and the summary at the end.
-func (o operation) execute(ctx context.Context, graph *pipeline.Graph) (pipeline.Summary, error) {
+func (o operation) execute(ctx context.Context, graph *pipeline.Graph, openPort bool) (pipeline.Summary, error) {
 	log, err := o.logger()
 	if err != nil {
 		return pipeline.Summary{}, err
+	}
+	// A run starts no programs. Should a foreign job ever get into its runner, that
+	// job starts none either.
+	if err := prism.DenyPrograms(); err != nil {
+		if !openPort {
+			return pipeline.Summary{}, unprotected(err)
+		}
+		log.Warn("the embedded runner is open to others", "reason", err)
 	}
 	metrics, done, err := o.serve(log)
 	if err != nil {
@@ -119,7 +143,7 @@ func (o operation) execute(ctx context.Context, graph *pipeline.Graph) (pipeline
 		}
 	}()
 
-	r := pipeline.Run{Graph: graph, Log: log, Metrics: metrics, Example: example}
+	r := pipeline.Run{Graph: graph, Log: log, Metrics: metrics, AcceptOpenPort: openPort, Example: example}
 	terminal := term.IsTerminal(int(os.Stderr.Fd()))
 	start := time.Now()
 	if terminal {
@@ -136,7 +160,7 @@ func (o operation) execute(ctx context.Context, graph *pipeline.Graph) (pipeline
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
-		return s, err
+		return s, unprotected(err)
 	}
 	fmt.Fprint(os.Stderr, s)
 	return s, nil
@@ -156,7 +180,7 @@ const (
 // makes outliers.
 var demoKeys = []string{"ec2_cpu_ac20cd", "rds_cpu_e47b3b", "ec2_cpu_5f5533", "ec2_cpu_825cc2"}
 
-func demo(ctx context.Context, o operation, set []string, explain bool) error {
+func demo(ctx context.Context, o operation, set []string, explain, openPort bool) error {
 	dir, err := os.MkdirTemp("", "hafvf-demo-")
 	if err != nil {
 		return err
@@ -176,7 +200,7 @@ func demo(ctx context.Context, o operation, set []string, explain bool) error {
 		return nil
 	}
 	fmt.Fprintln(os.Stderr, "filtering the bundled series: CPU utilisation of cloud servers, from the Numenta Anomaly Benchmark")
-	if _, err := o.execute(ctx, graph); err != nil {
+	if _, err := o.execute(ctx, graph, openPort); err != nil {
 		return err
 	}
 	if err := plotResults(ctx, demoResults, demoPicture, demoKeys, defaultOdds); err != nil {

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"net"
 	"os/signal"
 	"syscall"
 
@@ -25,10 +23,13 @@ stands beside each TaskManager, on the same machine or in the same pod, and is t
 same version of hafvf as the one that submits; nothing is copied to it. What the
 config says of secrets (env, file) is looked up here, too.
 
+Whoever reaches the worker's address can have it run the program's functions: leave it
+on loopback, where its TaskManager is, or allow TaskManagers alone by a firewall.
+
 Rejects of a config without a dead letter go to standard error. Ctrl-C or SIGTERM
 ends it; Flink then restarts what it had from the last checkpoint.`,
 		Example: `  hafvf worker
-  hafvf worker --address 0.0.0.0:50000 --listen :9090     # /metrics and /healthz`,
+  hafvf worker --listen 0.0.0.0:9090     # /metrics and /healthz`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := o.logger()
@@ -46,9 +47,9 @@ ends it; Flink then restarts what it had from the last checkpoint.`,
 				return err
 			}
 			defer release()
-			l, err := net.Listen("tcp", address)
+			l, err := listen("address", address)
 			if err != nil {
-				return fmt.Errorf("--address %s: %w", address, err)
+				return err
 			}
 			ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
@@ -57,7 +58,7 @@ ends it; Flink then restarts what it had from the last checkpoint.`,
 			return (&flink.Worker{Version: version, Log: log}).Serve(ctx, l)
 		},
 	}
-	cmd.Flags().StringVar(&address, "address", address, "where TaskManagers ask for work to be done (the config's runner.worker)")
+	cmd.Flags().StringVar(&address, "address", address, "where TaskManagers ask for work to be done (the config's runner.worker); without a host on loopback")
 	o.flags(cmd)
 	return cmd
 }

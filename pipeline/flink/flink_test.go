@@ -78,13 +78,33 @@ func TestFollowOutlastsFailures(t *testing.T) {
 			w.WriteHeader(http.StatusInternalServerError)
 			fmt.Fprint(w, `{"errors": ["java.util.concurrent.CancellationException"]}`)
 		default:
-			fmt.Fprint(w, `{"state": "CANCELED"}`)
+			fmt.Fprint(w, `{"state": "FINISHED"}`)
 		}
 	}))
 	defer server.Close()
 	job := &Job{ID: "1", Name: "one", cluster: &Cluster{REST: server.URL}}
 	if err := job.Follow(t.Context(), slog.New(slog.DiscardHandler)); err != nil || asked != 3 {
 		t.Errorf("error %v after asking %d times", err, asked)
+	}
+}
+
+// Who follows a job has to learn that it was cancelled: with exit code 0 nothing
+// would start it again.
+func TestFollowTellsOfACancel(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/jobs/1":
+			fmt.Fprint(w, `{"state": "CANCELED"}`)
+		case "/jobs/1/metrics":
+			fmt.Fprint(w, "[]")
+		default:
+			fmt.Fprint(w, "{}")
+		}
+	}))
+	defer server.Close()
+	job := &Job{ID: "1", Name: "one", cluster: &Cluster{REST: server.URL}}
+	if err := job.Follow(t.Context(), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "the job one was cancelled") {
+		t.Errorf("error %v", err)
 	}
 }
 

@@ -61,7 +61,7 @@ func (j *Job) giveUp(ctx context.Context, s Status) error {
 }
 
 // Follow waits until the job has ended, logs what happens to it, and returns an
-// error where it did not end well: Flink restarts a job that fails, but one that
+// error where it did not end well or was cancelled: Flink restarts a job that fails, but one that
 // fails again and again without a complete checkpoint is cancelled. That the
 // JobManager cannot be reached for a while does not matter to the job.
 func (j *Job) Follow(ctx context.Context, log *slog.Logger) error {
@@ -99,6 +99,8 @@ func (j *Job) Follow(ctx context.Context, log *slog.Logger) error {
 		switch {
 		case s.State == "FAILED", s.Restarts >= attempts && s.Completed == 0:
 			return j.giveUp(ctx, s)
+		case s.State == "CANCELED":
+			return fmt.Errorf("the job %s was cancelled, by hafvf stop or by someone else, and not by this program", j.Name)
 		case s.Ended():
 			return nil
 		}
