@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"hafvf/internal/message"
 )
 
 // Formats of a Source and a Sink.
@@ -300,7 +302,7 @@ func (src Source) locate(path string, names []string) ([]int, error) {
 			at = -1
 		case at < 0 && !optional:
 			hint := ""
-			if near := Nearest(want, names); near != "" {
+			if near := message.Nearest(want, names); near != "" {
 				hint = fmt.Sprintf(" Did you mean %q?", near)
 			}
 			return nil, fmt.Errorf("%s has no column %q; its columns are %s.%s", fileName(path), want, list(names), hint)
@@ -327,46 +329,4 @@ func list(names []string) string {
 		fmt.Fprintf(&b, "%q", n)
 	}
 	return b.String()
-}
-
-// Nearest returns the name that is at most a third of want's length (and at
-// least two) edits away and nearest to it, or "".
-func Nearest(want string, names []string) string {
-	best, least := "", max(2, len(want)/3)+1
-	for _, n := range names {
-		if d := Edits(strings.TrimSpace(n), want); d < least {
-			best, least = n, d
-		}
-	}
-	return best
-}
-
-// Edits is the least number of insertions, deletions, substitutions and
-// swaps of neighbours that turn a into b (optimal string alignment), without
-// regard to case: how far an unknown name is from a known one. Where the lengths
-// differ by more than a name's worth, it is only that difference.
-func Edits(a, b string) int {
-	if d := len(a) - len(b); d > 40 || d < -40 {
-		return max(d, -d)
-	}
-	a, b = strings.ToLower(a), strings.ToLower(b)
-	before, row, next := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		next[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			next[j] = min(row[j]+1, next[j-1]+1, row[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				next[j] = min(next[j], before[j-2]+1)
-			}
-		}
-		before, row, next = row, next, before
-	}
-	return row[len(b)]
 }

@@ -115,14 +115,14 @@ func TestOpen(t *testing.T) {
 				dir = filepath.Dir(dir)
 			}
 			want := strings.ReplaceAll(tt.error, "%s", dir)
-			if text := message(err); text != want {
+			if text := errorText(err); text != want {
 				t.Errorf("got  %s\nwant %s", text, want)
 			}
 		})
 	}
 }
 
-func message(err error) string {
+func errorText(err error) string {
 	if err == nil {
 		return ""
 	}
@@ -140,7 +140,7 @@ func TestTruncated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			src := in(t, name, map[string]string{name: whole[:len(whole)*2/3]})
 			all, err := readAll(t, src)
-			if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(message(err), name+", line ") || len(all) < 1000 {
+			if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(errorText(err), name+", line ") || len(all) < 1000 {
 				t.Errorf("%d records, then %v", len(all), err)
 			}
 		})
@@ -293,15 +293,4 @@ func BenchmarkReader(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.N)*rows/b.Elapsed().Seconds()/1e6, "Mrows/s")
-}
-
-func TestEdits(t *testing.T) {
-	for _, test := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"", "abc", 3}, {"famly", "family", 1}, {"top", "tpo", 1}, {"Top", "top", 0}, {"kitten", "sitting", 3}} {
-		if got := Edits(test.a, test.b); got != test.want {
-			t.Errorf("%s, %s: got %d, want %d", test.a, test.b, got, test.want)
-		}
-	}
 }

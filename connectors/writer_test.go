@@ -161,7 +161,7 @@ func TestWriterParquet(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Abort()
-	if err := w.Write([]byte(twoLines)); message(err) != path+` cannot be written: column "key": "a" is not a number` {
+	if err := w.Write([]byte(twoLines)); errorText(err) != path+` cannot be written: column "key": "a" is not a number` {
 		t.Error(err)
 	}
 }
@@ -184,7 +184,7 @@ func TestCreateErrors(t *testing.T) {
 		{Sink{Format: Parquet, Path: "-", Columns: columns}, "parquet cannot be written to standard output: give a file"},
 		{Sink{Format: Parquet, Path: dir + "/o.gz", Columns: columns}, dir + "/o.gz: parquet is compressed inside the file already: leave out .gz"},
 	} {
-		if _, err := Create(tt.sink); message(err) != tt.want {
+		if _, err := Create(tt.sink); errorText(err) != tt.want {
 			t.Errorf("got  %v\nwant %s", err, tt.want)
 		}
 	}
@@ -304,7 +304,7 @@ func TestAppendErrors(t *testing.T) {
 			write(t, path, tt.before)
 		}
 		_, err := Create(Sink{Format: tt.format, Path: path, Columns: columns, Append: true})
-		if message(err) != path+tt.want {
+		if errorText(err) != path+tt.want {
 			t.Errorf("got  %v\nwant %s", err, path+tt.want)
 		}
 		if _, text := content(t, filepath.Join(dir, "o.csv")); tt.before != "" && tt.name == "o.csv" && text != tt.before {
@@ -352,10 +352,10 @@ func TestDevices(t *testing.T) {
 			t.Fatal(err)
 		}
 		const want = "/dev/full cannot be written: no space left on device"
-		if err := w.Write([]byte(twoLines)); message(err) != want {
+		if err := w.Write([]byte(twoLines)); errorText(err) != want {
 			t.Errorf("Write: %v", err)
 		}
-		if err := w.Commit(); message(err) != want {
+		if err := w.Commit(); errorText(err) != want {
 			t.Errorf("Commit: %v", err)
 		}
 		sink.Path = "/dev/null"
@@ -391,7 +391,7 @@ func TestStandardOutput(t *testing.T) {
 		t.Errorf("%q, %v", b[:n], err)
 	}
 	r.Close()
-	if err := w.Write([]byte("{}\n")); message(err) != "standard output cannot be written: broken pipe" {
+	if err := w.Write([]byte("{}\n")); errorText(err) != "standard output cannot be written: broken pipe" {
 		t.Error(err)
 	}
 }

@@ -29,6 +29,7 @@ import (
 
 	"hafvf/connectors/kafkaio/kafkatest"
 	"hafvf/pipeline"
+	"hafvf/pipeline/config"
 )
 
 func TestMain(m *testing.M) {
@@ -51,11 +52,11 @@ func read(t *testing.T, path string) []byte {
 
 func graph(t *testing.T, example string, set ...string) *pipeline.Graph {
 	t.Helper()
-	cfg, err := pipeline.Parse(example, read(t, example), set)
+	cfg, err := config.Parse(example, read(t, example), set)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := cfg.Graph()
+	g, err := pipeline.Compose(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

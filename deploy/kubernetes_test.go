@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"hafvf/pipeline"
+	"hafvf/pipeline/config"
 )
 
 // manifests are the objects of deploy/kubernetes.
@@ -264,25 +265,25 @@ func (m manifests) checkPod(t *testing.T, name string, pod core.PodTemplateSpec)
 // The manifests, Flink's configuration and the job's config fit together.
 func TestKubernetesFlink(t *testing.T) {
 	m := loadManifests(t)
-	config := flinkConfig(t, []byte(m.configs["flink"].Data["config.yaml"]))
+	settings := flinkConfig(t, []byte(m.configs["flink"].Data["config.yaml"]))
 	if got, want := strings.TrimSpace(m.configs["flink"].Data["log4j-console.properties"]), strings.TrimSpace(string(read(t, "flink/log4j-console.properties"))); got != want {
 		t.Errorf("the logs differ from those of compose.flink.yaml:\n%s", cmp.Diff(want, got))
 	}
 	// What compose has and what Kubernetes has are the same, but for this.
 	own := []string{"jobmanager.rpc.address", "rest.address", "taskmanager.memory.process.size", "taskmanager.data.port"}
 	for key, v := range flinkConfig(t, read(t, "flink/config.yaml")) {
-		if config[key] != v && !slices.Contains(own, key) {
-			t.Errorf("%s is %q, and %q in flink/config.yaml", key, config[key], v)
+		if settings[key] != v && !slices.Contains(own, key) {
+			t.Errorf("%s is %q, and %q in flink/config.yaml", key, settings[key], v)
 		}
 	}
-	if config["kubernetes.namespace"] != "hafvf" {
-		t.Errorf("kubernetes.namespace is %s", config["kubernetes.namespace"])
+	if settings["kubernetes.namespace"] != "hafvf" {
+		t.Errorf("kubernetes.namespace is %s", settings["kubernetes.namespace"])
 	}
-	cfg, err := pipeline.Parse("job.yaml", []byte(m.configs["hafvf"].Data["config.yaml"]), nil)
+	cfg, err := config.Parse("job.yaml", []byte(m.configs["hafvf"].Data["config.yaml"]), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := cfg.Graph()
+	g, err := pipeline.Compose(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +311,7 @@ func TestKubernetesFlink(t *testing.T) {
 		t.Errorf("the worker is not beside its TaskManager: %+v", worker)
 	}
 	// Where one is lost, the others have the slots.
-	slots := number(t, config, "taskmanager.numberOfTaskSlots")
+	slots := number(t, settings, "taskmanager.numberOfTaskSlots")
 	if spare := (int(*taskManagers.Replicas) - 1) * slots; spare < r.Parallelism {
 		t.Errorf("with one TaskManager lost there are %d slots, and the job takes %d", spare, r.Parallelism)
 	}
@@ -318,7 +319,7 @@ func TestKubernetesFlink(t *testing.T) {
 	for _, has := range []struct {
 		c    core.Container
 		size string
-	}{{taskManager, config["taskmanager.memory.process.size"]}, {jobManager, config["jobmanager.memory.process.size"]}} {
+	}{{taskManager, settings["taskmanager.memory.process.size"]}, {jobManager, settings["jobmanager.memory.process.size"]}} {
 		size := map[string]string{"3g": "3Gi", "1600m": "1600Mi"}[has.size]
 		if got := has.c.Resources.Limits.Memory().String(); got != size {
 			t.Errorf("%s has %s, and Flink takes %s of it", has.c.Name, got, has.size)
@@ -328,12 +329,12 @@ func TestKubernetesFlink(t *testing.T) {
 		"jobmanager.rpc.port": jobManager, "high-availability.jobmanager.port": jobManager, "blob.server.port": jobManager, "rest.port": jobManager,
 		"taskmanager.rpc.port": taskManager, "taskmanager.data.port": taskManager, "metrics.reporter.prom.port": taskManager,
 	} {
-		if !slices.ContainsFunc(c.Ports, func(p core.ContainerPort) bool { return int(p.ContainerPort) == number(t, config, port) }) {
+		if !slices.ContainsFunc(c.Ports, func(p core.ContainerPort) bool { return int(p.ContainerPort) == number(t, settings, port) }) {
 			t.Errorf("%s does not offer %s", c.Name, port)
 		}
 	}
 	for _, key := range []string{"state.checkpoints.dir", "state.savepoints.dir", "high-availability.storageDir", "state.backend.rocksdb.localdir"} {
-		folder := strings.TrimPrefix(config[key], "file://")
+		folder := strings.TrimPrefix(settings[key], "file://")
 		if !slices.ContainsFunc(taskManager.VolumeMounts, func(v core.VolumeMount) bool {
 			return folder == v.MountPath || strings.HasPrefix(folder, v.MountPath+"/")
 		}) {

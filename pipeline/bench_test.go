@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"hafvf/pipeline/config"
 	"hafvf/transforms"
 )
 
@@ -51,11 +52,11 @@ func BenchmarkRun(b *testing.B) {
 		path := write(b, "in.jsonl", lines...)
 		b.Run(fmt.Sprintf("keys=%d/prism", keys), func(b *testing.B) {
 			out := filepath.Join(b.TempDir(), "out.jsonl")
-			cfg, err := Parse("bench.yaml", []byte("model: {family: normal}\nsource: {jsonl: {path: "+path+"}}\nsink: {jsonl: {path: "+out+"}}\n"), nil)
+			cfg, err := config.Parse("bench.yaml", []byte("model: {family: normal}\nsource: {jsonl: {path: "+path+"}}\nsink: {jsonl: {path: "+out+"}}\n"), nil)
 			if err != nil {
 				b.Fatal(err)
 			}
-			g, err := cfg.Graph()
+			g, err := Compose(cfg)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -12,6 +12,8 @@ import (
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf"
+	"hafvf/internal/message"
+	"hafvf/pipeline/config"
 	"hafvf/pipeline/flink"
 	"hafvf/transforms"
 )
@@ -20,7 +22,7 @@ import (
 // the sinks.
 type Graph struct {
 	Steps  []Step
-	Runner Runner
+	Runner config.Runner
 
 	source    graphSource
 	transform graphTransform
@@ -61,14 +63,14 @@ func (g *Graph) String() string {
 	return b.String()
 }
 
-// Graph composes the config's steps. It reads no data.
-func (c *Config) Graph() (*Graph, error) {
+// Compose composes the steps of a config. It reads no data.
+func Compose(c *config.Config) (*Graph, error) {
 	g := &Graph{Runner: c.Runner, detects: c.Detect != nil}
-	base := c.filter(c.Model.Prior, c.Model.WarmUp, c.Levels, c.Top, c.Bank)
+	base := filterConfig(c, c.Model.Prior, c.Model.WarmUp, c.Levels, c.Top, c.Bank)
 	var rules []transforms.Rule
 	all := []hafvf.Config{base}
 	for _, k := range c.Keys {
-		rules = append(rules, transforms.Rule{Match: k.Match, Filter: c.filter(k.Prior, k.WarmUp, k.Levels, k.Top, k.Bank)})
+		rules = append(rules, transforms.Rule{Match: k.Match, Filter: filterConfig(c, k.Prior, k.WarmUp, k.Levels, k.Top, k.Bank)})
 		all = append(all, rules[len(rules)-1].Filter)
 	}
 	layout, err := newLayout(all...)
@@ -76,8 +78,8 @@ func (c *Config) Graph() (*Graph, error) {
 		return nil, err
 	}
 	var x connectors.Kind
-	g.source, x = c.source()
-	if c.Transform == Smooth {
+	g.source, x = newSource(c)
+	if c.Transform == config.Smooth {
 		g.transform = smoothing{layout, transforms.SmoothConfig{
 			Filter: base, Keys: rules, Gap: c.Session.Gap, AllowedLateness: c.Session.AllowedLateness, Max: c.Session.Max, Odds: c.Odds,
 		}}
@@ -88,15 +90,15 @@ func (c *Config) Graph() (*Graph, error) {
 		}
 		g.transform = filtering{layout, cfg, c.Alerts != nil}
 	}
-	unending := c.Source.unending()
-	g.sink = c.Sink.graph(g.transform.columns(layout, x), unending)
+	unending := c.Source.Unending()
+	g.sink = newSink(&c.Sink, g.transform.columns(layout, x), unending)
 	if c.Alerts != nil {
-		alerts := c.Alerts.graph(layout.alertColumns(), unending)
+		alerts := newSink(c.Alerts, layout.alertColumns(), unending)
 		g.alerts = &alerts
 	}
 	g.dead = graphSink{file: connectors.Sink{Format: connectors.JSONLines, Path: connectors.Stderr}}
 	if c.DeadLetter != nil {
-		g.dead = c.DeadLetter.graph(nil, unending)
+		g.dead = newSink(c.DeadLetter, nil, unending)
 	}
 	g.Steps = slices.Concat([]Step{
 		{"read", g.source.describe(), []string{"decode"}},
@@ -111,17 +113,17 @@ func (c *Config) Graph() (*Graph, error) {
 	return g, nil
 }
 
-// source is the graph's source, and the kind of column that its values make.
-func (c *Config) source() (graphSource, connectors.Kind) {
-	optional := c.Order == Arrival
+// newSource is the config's source, and the kind of column that its values make.
+func newSource(c *config.Config) (graphSource, connectors.Kind) {
+	optional := c.Order == config.Arrival
 	var file fileSource
 	switch s := c.Source; {
 	case s.Kafka != nil:
 		t := topicSource{*s.Kafka, !optional}
-		if c.Transform == Smooth || !optional && c.Lateness > 0 {
+		if c.Transform == config.Smooth || !optional && c.Lateness > 0 {
 			t.Clock = payloadClock // only there does the watermark release anything
 		}
-		if r := c.Runner; r.Name == Flink {
+		if r := c.Runner; r.Name == config.Flink {
 			t.Readers, t.Poll = flink.Names(r.Parallelism, r.Parallelism, r.MaxParallelism), r.Poll
 		}
 		return t, connectors.String
@@ -138,8 +140,8 @@ func (c *Config) source() (graphSource, connectors.Kind) {
 	return file, connectors.String
 }
 
-// filter is the config of one kind of filter.
-func (c *Config) filter(prior map[string]any, warmUp int, levels []hafvf.Beta, top float64, bank []hafvf.Member) hafvf.Config {
+// filterConfig is the config of one kind of filter.
+func filterConfig(c *config.Config, prior map[string]any, warmUp int, levels []hafvf.Beta, top float64, bank []hafvf.Member) hafvf.Config {
 	f := hafvf.Config{Family: c.Model.Family, Prior: prior, Dim: c.Model.Dim, Levels: levels, Top: top, Bank: bank, WarmUp: warmUp}
 	if bank != nil {
 		f.Forgetting = c.BankForgetting
@@ -243,7 +245,7 @@ func (f filtering) build(s beam.Scope, run string, observations beam.PCollection
 	return lines, alerts, rejected
 }
 
-func (f filtering) state() any { return []any{Filter, f.cfg.Filter, f.cfg.Keys} }
+func (f filtering) state() any { return []any{config.Filter, f.cfg.Filter, f.cfg.Keys} }
 
 func (filtering) columns(l layout, x connectors.Kind) []connectors.Column {
 	return l.estimateColumns(x)
@@ -255,7 +257,7 @@ func (f filtering) steps() []Step {
 		order = fmt.Sprintf("in the order of event times, up to %v late", f.cfg.Lateness)
 	}
 	return []Step{
-		{Filter, fmt.Sprintf("%s, keyed, %s", describeFilter(f.cfg.Filter, f.cfg.Keys), order), []string{"encode", "reject"}},
+		{config.Filter, fmt.Sprintf("%s, keyed, %s", describeFilter(f.cfg.Filter, f.cfg.Keys), order), []string{"encode", "reject"}},
 		{"encode", "estimates as JSON objects", []string{"write"}},
 	}
 }
@@ -269,7 +271,7 @@ func (f filtering) checkStates(changelog string, states map[string][]byte) error
 	}
 	for key, b := range states {
 		if err := est.CheckState(key, b); err != nil {
-			return fmt.Errorf("the changelog %s does not fit the config, at the key %s: %w; take another changelog, or the config that it was written with", changelog, quote(key), err)
+			return fmt.Errorf("the changelog %s does not fit the config, at the key %s: %w; take another changelog, or the config that it was written with", changelog, message.Quote(key), err)
 		}
 	}
 	return nil
@@ -287,7 +289,7 @@ func (m smoothing) build(s beam.Scope, run string, observations beam.PCollection
 	return beam.ParDo(s.Scope("Encode"), &encodeSmoothedFn{encoder{Run: run, Layout: m.layout}}, smoothed), beam.PCollection{}, rejected
 }
 
-func (m smoothing) state() any { return []any{Smooth, m.cfg.Gap} }
+func (m smoothing) state() any { return []any{config.Smooth, m.cfg.Gap} }
 
 func (smoothing) columns(l layout, x connectors.Kind) []connectors.Column {
 	return l.smoothedColumns(x)
@@ -295,7 +297,7 @@ func (smoothing) columns(l layout, x connectors.Kind) []connectors.Column {
 
 func (m smoothing) steps() []Step {
 	return []Step{
-		{Smooth, fmt.Sprintf("%s, keyed, forward and backward over sessions with gaps of %v, revised up to %v late, cut at %d observations; changes at odds of %g",
+		{config.Smooth, fmt.Sprintf("%s, keyed, forward and backward over sessions with gaps of %v, revised up to %v late, cut at %d observations; changes at odds of %g",
 			describeFilter(m.cfg.Filter, m.cfg.Keys), m.cfg.Gap, m.cfg.AllowedLateness, m.cfg.Max, m.cfg.Odds), []string{"encode", "reject"}},
 		{"encode", "smoothed estimates as JSON objects", []string{"write"}},
 	}

@@ -22,6 +22,7 @@ import (
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/kafkaio/kafkatest"
 	"hafvf/hafvf"
+	"hafvf/pipeline/config"
 	"hafvf/transforms"
 )
 
@@ -67,11 +68,11 @@ func (b *bus) config(source, rest string) string {
 
 func compose(t testing.TB, text string, set ...string) *Graph {
 	t.Helper()
-	cfg, err := Parse("test.yaml", []byte(text), set)
+	cfg, err := config.Parse("test.yaml", []byte(text), set)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := cfg.Graph()
+	g, err := Compose(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -424,4 +425,12 @@ func TestEmbedded(t *testing.T) {
 	}
 	equal(t, [3]int64{500, 20, 0}, [3]int64{s.Records, s.Keys, s.Rejected})
 	equal(t, 500, len(readLines(t, out)))
+}
+
+// On Flink a job has a reader for each slot.
+func TestFlinkReaders(t *testing.T) {
+	g := compose(t, "model: {family: normal}\nsource: {kafka: {brokers: [a:1], topics: [in]}}\nsink: {kafka: {topic: out}}\nrunner: {name: flink, endpoint: jobs:8099, parallelism: 3}\n")
+	if readers := g.source.(topicSource).Readers; len(readers) != 3 {
+		t.Errorf("readers %q", readers)
+	}
 }

@@ -21,6 +21,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/hafvf"
+	"hafvf/pipeline/config"
 	"hafvf/transforms"
 )
 
@@ -36,11 +37,11 @@ func runConfig(t testing.TB, text string) (s Summary, estimates, rejected []stri
 	t.Helper()
 	dir := t.TempDir()
 	out, dead := filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "dead.jsonl")
-	cfg, err := Parse("test.yaml", []byte(text), []string{"sink={jsonl: {path: " + out + "}}", "dead_letter={jsonl: {path: " + dead + "}}"})
+	cfg, err := config.Parse("test.yaml", []byte(text), []string{"sink={jsonl: {path: " + out + "}}", "dead_letter={jsonl: {path: " + dead + "}}"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := cfg.Graph()
+	g, err := Compose(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,11 +293,11 @@ func TestRunFails(t *testing.T) {
 		{"sink under a file", "csv: {path: " + good + "}", "jsonl: {path: " + good + "/o.jsonl}", "o.jsonl"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cfg, err := Parse("test.yaml", []byte("model: {family: normal}\nsource: {"+c.source+"}\nsink: {"+c.sink+"}\n"), nil)
+			cfg, err := config.Parse("test.yaml", []byte("model: {family: normal}\nsource: {"+c.source+"}\nsink: {"+c.sink+"}\n"), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			g, err := cfg.Graph()
+			g, err := Compose(cfg)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -318,11 +319,11 @@ func TestRunStops(t *testing.T) {
 	lines := observations(600_000, 3)
 	path := write(t, "in.jsonl", lines...)
 	out := filepath.Join(t.TempDir(), "out.jsonl")
-	cfg, err := Parse("test.yaml", []byte("model: {family: normal}\nlevels: []\ntop: 0.99\nsource: {jsonl: {path: "+path+"}}\nsink: {jsonl: {path: "+out+"}}\n"), nil)
+	cfg, err := config.Parse("test.yaml", []byte("model: {family: normal}\nlevels: []\ntop: 0.99\nsource: {jsonl: {path: "+path+"}}\nsink: {jsonl: {path: "+out+"}}\n"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := cfg.Graph()
+	g, err := Compose(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
+	"hafvf/pipeline/config"
 )
 
 // A graphSink is where a graph's records go: a file or a topic.
@@ -16,7 +17,7 @@ type graphSink struct {
 	topic *kafkaio.Sink // in place of the file
 }
 
-func (s *Sink) graph(columns []connectors.Column, unending bool) graphSink {
+func newSink(s *config.Sink, columns []connectors.Column, unending bool) graphSink {
 	file := connectors.Sink{Columns: columns, Append: unending}
 	switch {
 	case s.Kafka != nil:

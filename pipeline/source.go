@@ -14,6 +14,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
+	"hafvf/pipeline/config"
 	"hafvf/transforms"
 )
 
@@ -63,7 +64,7 @@ func (f fileSource) read(s beam.Scope, run string) (observations, undecoded beam
 
 // topicSource is a source of Kafka topics.
 type topicSource struct {
-	Kafka
+	config.Kafka
 	timed bool // records have a time that they are known by
 }
 

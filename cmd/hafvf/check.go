@@ -8,19 +8,32 @@ import (
 	"github.com/spf13/cobra"
 
 	"hafvf/pipeline"
+	"hafvf/pipeline/config"
 )
 
 func checkCommand() *cobra.Command {
 	var set []string
+	var keys bool
 	cmd := &cobra.Command{
-		Use:   "check CONFIG",
+		Use:   "check CONFIG | check --keys",
 		Short: "Say what is wrong with a config, or what it does",
 		Long: `Check reads a config and says, for everything that is wrong, the line, the key,
 the reason and the nearest known key; where nothing is wrong, it lists the steps
-of the pipeline. No data is read. Exit: 0 fine, 2 something is wrong.`,
-		Example: "  hafvf check pump.yaml\n  hafvf check pump.yaml --set top=0.99",
-		Args:    cobra.ExactArgs(1),
+of the pipeline. No data is read. Exit: 0 fine, 2 something is wrong.
+
+With --keys it lists every key of a config: type, unit, default, meaning.`,
+		Example: "  hafvf check pump.yaml\n  hafvf check pump.yaml --set top=0.99\n  hafvf check --keys",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if keys {
+				return cobra.NoArgs(cmd, args)
+			}
+			return cobra.ExactArgs(1)(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if keys {
+				fmt.Fprint(cmd.OutOrStdout(), config.Reference())
+				return nil
+			}
 			graph, err := load(args[0], set)
 			if err != nil {
 				return err
@@ -30,6 +43,7 @@ of the pipeline. No data is read. Exit: 0 fine, 2 something is wrong.`,
 		},
 	}
 	addSet(cmd, &set)
+	cmd.Flags().BoolVar(&keys, "keys", false, "list the keys of a config in place of checking one")
 	return cmd
 }
 
@@ -47,11 +61,11 @@ func load(path string, set []string) (*pipeline.Graph, error) {
 }
 
 func compose(name string, text []byte, set []string) (*pipeline.Graph, error) {
-	cfg, err := pipeline.Parse(name, text, set)
+	cfg, err := config.Parse(name, text, set)
 	if err != nil {
 		return nil, usageError{err}
 	}
-	graph, err := cfg.Graph()
+	graph, err := pipeline.Compose(cfg)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("%s: %w", name, err)}
 	}

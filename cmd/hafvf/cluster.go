@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hafvf/pipeline"
+	"hafvf/pipeline/config"
 	"hafvf/pipeline/flink"
 )
 
@@ -156,7 +157,7 @@ func find(ctx context.Context, path string, set []string) (*flink.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	if graph.Runner.Name != pipeline.Flink {
+	if graph.Runner.Name != config.Flink {
 		return nil, usageError{fmt.Errorf("%s: runner.name is %s: only jobs on flink are told of and stopped from outside; a run of the embedded runner ends with Ctrl-C", path, graph.Runner.Name)}
 	}
 	return graph.Runner.Cluster.Find(ctx, graph.Runner.Job)

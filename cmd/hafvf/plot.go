@@ -18,6 +18,7 @@ import (
 
 	"hafvf/cmd/hafvf/chart"
 	"hafvf/connectors"
+	"hafvf/internal/message"
 )
 
 func plotCommand() *cobra.Command {
@@ -325,7 +326,7 @@ func orNaN(v *float64) float64 {
 // nearestKey returns the key that is fewest edits away from want.
 func nearestKey(want string, keys []string) string {
 	return slices.MinFunc(keys, func(a, b string) int {
-		return cmp.Or(cmp.Compare(connectors.Edits(want, a), connectors.Edits(want, b)), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(message.Edits(want, a), message.Edits(want, b)), cmp.Compare(a, b))
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"hafvf/pipeline"
+	"hafvf/pipeline/config"
 	"hafvf/pipeline/prism"
 	"hafvf/testdata"
 )
@@ -65,7 +66,7 @@ job running. See hafvf status and hafvf stop.`,
 				fmt.Fprint(cmd.OutOrStdout(), graph)
 				return nil
 			}
-			if graph.Runner.Name == pipeline.Flink {
+			if graph.Runner.Name == config.Flink {
 				log, err := o.logger()
 				if err != nil {
 					return err

@@ -11,13 +11,13 @@ import (
 	"strings"
 	"time"
 
+	"hafvf/internal/message"
+
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol/createtopics"
 	"github.com/segmentio/kafka-go/protocol/describeconfigs"
 	"github.com/segmentio/kafka-go/protocol/metadata"
 	"golang.org/x/sync/errgroup"
-
-	"hafvf/connectors"
 )
 
 const (
@@ -148,7 +148,7 @@ func (e *unknownTopics) Error() string {
 	var s []string
 	for _, name := range e.missing {
 		q := strconv.Quote(name)
-		if near := connectors.Nearest(name, e.existing); near != "" {
+		if near := message.Nearest(name, e.existing); near != "" {
 			q += fmt.Sprintf(" (did you mean %q?)", near)
 		}
 		s = append(s, q)

@@ -1,9 +1,10 @@
-package pipeline
+package config
 
 import (
 	"net"
 	"time"
 
+	"hafvf/internal/message"
 	"hafvf/pipeline/flink"
 )
 
@@ -29,15 +30,15 @@ func (r *Runner) keys() []key {
 	r.Job, r.Worker, r.Parallelism, r.MaxParallelism = "hafvf", "localhost:50000", 1, 128
 	r.CheckpointInterval, r.Poll = 10*time.Second, 100*time.Millisecond
 	return []key{
-		{name: "name", doc: "prism (the default), embedded, direct is another name of it; or flink", read: choice(&r.Name, Prism, "direct", Flink)},
-		{name: "endpoint", doc: "flink: host:port of Beam's job server; required", read: text(&r.Cluster.Endpoint, notEmpty)},
-		{name: "rest", doc: "flink: address of the JobManager; http://HOST:8081 by default, HOST being the endpoint's", read: text(&r.Cluster.REST, notEmpty)},
-		{name: "job", doc: "flink: name of the job, one of which runs at a time; hafvf by default", read: text(&r.Job, notEmpty)},
-		{name: "worker", doc: "flink: address of hafvf worker as a TaskManager sees it; localhost:50000 by default", read: text(&r.Worker, notEmpty)},
-		{name: "parallelism", doc: "flink: slots that the job takes; 1 by default", read: whole(&r.Parallelism, 1)},
-		{name: "max_parallelism", doc: "flink: largest parallelism that a savepoint of the job can be resumed at, fixed from its first start; 128 by default", read: whole(&r.MaxParallelism, 1)},
-		{name: "checkpoint_interval", doc: "flink: time between checkpoints; 10s by default", read: milliseconds(&r.CheckpointInterval)},
-		{name: "poll", doc: "flink: how long the source gathers records before it hands them over; 100ms by default", read: milliseconds(&r.Poll)},
+		{name: "name", doc: "prism runs in this process; flink is a cluster. direct is another name of prism.", read: choice(&r.Name, Prism, "direct", Flink)},
+		{name: "endpoint", doc: "flink: host:port of Beam's job server. flink requires it.", read: text(&r.Cluster.Endpoint, notEmpty)},
+		{name: "rest", doc: "flink: address of the JobManager.", initial: "http://HOST:8081, HOST being the endpoint's", read: text(&r.Cluster.REST, notEmpty)},
+		{name: "job", doc: "flink: name of the job. One job of a name runs at a time.", read: text(&r.Job, notEmpty)},
+		{name: "worker", doc: "flink: address of hafvf worker as a TaskManager sees it.", read: text(&r.Worker, notEmpty)},
+		{name: "parallelism", doc: "flink: slots that the job takes.", unit: "slots", read: whole(&r.Parallelism, 1)},
+		{name: "max_parallelism", doc: "flink: largest parallelism at which a savepoint of the job can be resumed. It is fixed from the job's first start.", unit: "slots", read: whole(&r.MaxParallelism, 1)},
+		{name: "checkpoint_interval", doc: "flink: time between checkpoints.", read: milliseconds(&r.CheckpointInterval)},
+		{name: "poll", doc: "flink: how long the source gathers records before it hands them over.", read: milliseconds(&r.Poll)},
 	}
 }
 
@@ -63,7 +64,7 @@ func (d *decoder) checkRunner(c *Config) {
 		d.fail("runner.endpoint", "missing; flink requires it: host:port of Beam's job server")
 	} else if host, _, err := net.SplitHostPort(r.Cluster.Endpoint); err != nil {
 		if !d.failed("runner.endpoint") {
-			d.fail("runner.endpoint", "%s is not host:port", quote(r.Cluster.Endpoint))
+			d.fail("runner.endpoint", "%s is not host:port", message.Quote(r.Cluster.Endpoint))
 		}
 	} else if r.Cluster.REST == "" {
 		r.Cluster.REST = "http://" + net.JoinHostPort(host, "8081")

@@ -1,4 +1,4 @@
-package pipeline
+package config
 
 import (
 	"fmt"
@@ -8,6 +8,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"hafvf/connectors/kafkaio"
+	"hafvf/internal/message"
+	"hafvf/internal/times"
 )
 
 // Kafka is a source of topics.
@@ -20,67 +22,71 @@ type Kafka struct {
 	Embedded bool
 }
 
-// unending reports whether the source goes on until it is stopped.
-func (s *Source) unending() bool { return s.Kafka != nil && !s.Kafka.Bounded }
+// Unending reports whether the source goes on until it is stopped.
+func (s *Source) Unending() bool { return s.Kafka != nil && !s.Kafka.Bounded }
 
 // kafkaKey declares a source of topics.
 func (s *Source) kafkaKey() key {
 	k := &Kafka{}
-	return key{name: "kafka", doc: "topics of Kafka, one JSON object per record", seen: func() { s.Kafka = k }, keys: slices.Concat(clusterKeys(&k.Cluster), []key{
-		{name: "topics", doc: "topics to read, with all their partitions; required", required: true, read: texts("topics", &k.Topics)},
-		{name: "group", doc: "consumer group whose offsets are committed once the outputs are stored; none by default", read: text(&k.Group, notEmpty)},
-		{name: "start", doc: "earliest, latest, committed (the default with a group, else earliest), {offset: n} or {time: t}", read: startAt(&k.Start)},
-		{name: "bounded", doc: "true: end where the partitions end at the start; false by default", read: boolean(&k.Bounded)},
-		{name: "changelog", doc: "compacted topic of the filters' states, with which a restart goes on exactly where it was; none by default", read: text(&k.Changelog, notEmpty)},
-		{name: "disorder", doc: "how far a record's time may be behind the latest of its partition; 0s by default", read: duration(&k.Disorder)},
-		{name: "embedded", doc: "true: a broker in this process in place of a cluster, with an example to read; false by default", read: boolean(&k.Embedded)},
+	return key{name: "kafka", doc: "Topics of Kafka, one JSON object per record.", seen: func() { s.Kafka = k }, keys: slices.Concat(clusterKeys(&k.Cluster, ""), []key{
+		{name: "topics", doc: "Topics to read, with all their partitions.", required: true, read: texts("topics", &k.Topics)},
+		{name: "group", doc: "Consumer group whose offsets are committed once the outputs are stored. By default none are.", read: text(&k.Group, notEmpty)},
+		{name: "start", doc: "Where reading begins in partitions that exist at the start.", initial: "committed with a group, else earliest", read: startAt(&k.Start)},
+		{name: "bounded", doc: "true ends the run where the partitions end at the start.", read: boolean(&k.Bounded)},
+		{name: "changelog", doc: "Compacted topic of the filters' states, with which a restart goes on exactly where the run was. By default there is none.", read: text(&k.Changelog, notEmpty)},
+		{name: "disorder", doc: "How far a record's time may be behind the latest of its partition.", read: duration(&k.Disorder)},
+		{name: "embedded", doc: "true starts a broker in this process, with an example to read, in place of a cluster.", read: boolean(&k.Embedded)},
 	})}
 }
 
 // kafkaKey declares a sink of topics.
 func (s *Sink) kafkaKey() key {
 	k := &kafkaio.Sink{}
-	return key{name: "kafka", doc: "a topic of Kafka, one JSON object per record", seen: func() { s.Kafka = k }, keys: slices.Concat(clusterKeys(&k.Cluster), []key{
-		{name: "topic", doc: "created where it does not exist; required", required: true, read: text(&k.Topic, notEmpty)},
+	return key{name: "kafka", doc: "A topic of Kafka, one JSON object per record.", seen: func() { s.Kafka = k }, keys: slices.Concat(clusterKeys(&k.Cluster, "those of the source"), []key{
+		{name: "topic", doc: "Topic to write to. It is created where it does not exist.", required: true, read: text(&k.Topic, notEmpty)},
 	})}
 }
 
 // clusterKeys declare how to reach a cluster.
-func clusterKeys(c *kafkaio.Cluster) []key {
+func clusterKeys(c *kafkaio.Cluster, brokers string) []key {
 	tls, sasl := &kafkaio.TLS{}, &kafkaio.SASL{}
 	return []key{
-		{name: "brokers", doc: "host:port of some brokers; of a sink by default those of the source", read: someTexts("brokers", &c.Brokers)},
-		{name: "tls", doc: "encrypts; {} trusts the system's authorities", seen: func() { c.TLS = tls }, keys: []key{
-			{name: "ca", doc: "file of the authorities to trust, PEM", read: text(&tls.CA, notEmpty)},
-			{name: "cert", doc: "file of the client's certificate, PEM, with key", read: text(&tls.Cert, notEmpty)},
-			{name: "key", doc: "file of the client's private key, PEM", read: text(&tls.Key, notEmpty)},
+		{name: "brokers", doc: "host:port of some brokers of the cluster.", initial: brokers, read: someTexts("brokers", &c.Brokers)},
+		{name: "tls", doc: "Encrypts. {} trusts the system's authorities.", seen: func() { c.TLS = tls }, keys: []key{
+			{name: "ca", doc: "PEM file of the authorities to trust.", read: text(&tls.CA, notEmpty)},
+			{name: "cert", doc: "PEM file of the client's certificate. It needs key.", read: text(&tls.Cert, notEmpty)},
+			{name: "key", doc: "PEM file of the client's private key. It needs cert.", read: text(&tls.Key, notEmpty)},
 		}},
-		{name: "sasl", doc: "logs in", seen: func() { c.SASL = sasl }, keys: []key{
-			{name: "mechanism", doc: "plain, scram-sha-256 or scram-sha-512; required", required: true, read: mechanism(&sasl.Mechanism)},
-			{name: "username", doc: "required", required: true, read: text(&sasl.Username, notEmpty)},
-			{name: "password", doc: "{env: VARIABLE} or {file: path}: where it is, never what it is; required", required: true, read: secret(&sasl.Password)},
+		{name: "sasl", doc: "Logs in.", seen: func() { c.SASL = sasl }, keys: []key{
+			{name: "mechanism", doc: "How the password is shown to the broker.", required: true, read: mechanism(&sasl.Mechanism)},
+			{name: "username", doc: "Name of the user.", required: true, read: text(&sasl.Username, notEmpty)},
+			{name: "password", doc: "Where the password is, never what it is.", required: true, read: secret(&sasl.Password)},
 		}},
 	}
 }
 
 func mechanism(dst *string) reader {
-	return func(d *decoder, path string, n *yaml.Node) {
+	known := []string{"plain", "scram-sha-256", "scram-sha-512"}
+	return reader{takes: strings.Join(known, ", "), read: func(d *decoder, path string, n *yaml.Node) {
 		var s string
 		if !d.text(path, n, &s) {
 			return
 		}
-		known := []string{"plain", "scram-sha-256", "scram-sha-512"}
 		if !slices.Contains(known, strings.ToLower(s)) {
-			d.fail(path, "unknown value %s; %s", quote(s), suggest(s, known))
+			d.fail(path, "unknown value %s; %s", message.Quote(s), message.Suggest(s, known))
 			return
 		}
 		*dst = strings.ToUpper(s)
-	}
+	}}
 }
 
 // secret reads where a secret is. Its errors do not show what stands there.
 func secret(dst *kafkaio.Secret) reader {
-	return func(d *decoder, path string, n *yaml.Node) {
+	keys := []key{
+		{name: "env", doc: "Environment variable that holds the secret.", read: text(&dst.Env, notEmpty)},
+		{name: "file", doc: "File that holds the secret.", read: text(&dst.File, notEmpty)},
+	}
+	return reader{takes: "{env: VARIABLE} or {file: PATH}", keys: keys, read: func(d *decoder, path string, n *yaml.Node) {
 		const need = "a secret does not stand in a config: give {env: VARIABLE} or {file: path}"
 		if n.Kind != yaml.MappingNode {
 			d.fail(path, need)
@@ -93,55 +99,45 @@ func secret(dst *kafkaio.Secret) reader {
 			}
 		}
 		before := len(d.errs)
-		d.mapping(path, n, []key{
-			{name: "env", read: text(&dst.Env, notEmpty)},
-			{name: "file", read: text(&dst.File, notEmpty)},
-		})
+		d.mapping(path, n, keys)
 		if len(d.errs) == before && (dst.Env == "") == (dst.File == "") {
 			d.fail(path, "give one of env and file")
 		}
-	}
+	}}
 }
 
 // startAt reads where to start: a name, {offset: n} or {time: t}.
 func startAt(dst *kafkaio.Start) reader {
-	return func(d *decoder, path string, n *yaml.Node) {
+	keys := []key{
+		{name: "offset", doc: "This offset, in every partition.", read: reader{takes: "whole number, at least 0", read: func(d *decoder, p string, n *yaml.Node) {
+			var at int
+			if d.whole(p, n, 0, &at) {
+				dst.At, dst.Offset = kafkaio.AtOffset, int64(at)
+			}
+		}}},
+		{name: "time", doc: "The first record at or after this time.", read: reader{takes: "time, such as 2026-01-02T03:04:05Z", read: func(d *decoder, p string, n *yaml.Node) {
+			t, err := times.Parse(n.Value)
+			if n.Kind != yaml.ScalarNode || err != nil {
+				d.wrongType(p, "a time such as 2026-01-02T03:04:05Z", n)
+				return
+			}
+			dst.At, dst.Time = kafkaio.AtTime, t
+		}}},
+	}
+	return reader{takes: "earliest, latest, committed, {offset: n} or {time: t}", keys: keys, read: func(d *decoder, path string, n *yaml.Node) {
 		switch n.Kind {
 		case yaml.ScalarNode:
-			choice(&dst.At, kafkaio.Earliest, kafkaio.Latest, kafkaio.Committed)(d, path, n)
+			choice(&dst.At, kafkaio.Earliest, kafkaio.Latest, kafkaio.Committed).read(d, path, n)
 		case yaml.MappingNode:
 			before := len(d.errs)
-			d.mapping(path, n, []key{
-				{name: "offset", read: func(d *decoder, p string, n *yaml.Node) {
-					var at int
-					if d.whole(p, n, 0, &at) {
-						dst.At, dst.Offset = kafkaio.AtOffset, int64(at)
-					}
-				}},
-				{name: "time", read: func(d *decoder, p string, n *yaml.Node) {
-					t, err := parseTime(n.Value)
-					if n.Kind != yaml.ScalarNode || err != nil || t.IsZero() {
-						d.wrongType(p, "a time such as 2026-01-02T03:04:05Z", n)
-						return
-					}
-					dst.At, dst.Time = kafkaio.AtTime, t
-				}},
-			})
+			d.mapping(path, n, keys)
 			if len(d.errs) == before && d.has(join(path, "offset")) == d.has(join(path, "time")) {
 				d.fail(path, "give one of offset and time")
 			}
 		default:
 			d.wrongType(path, "earliest, latest, committed, {offset: n} or {time: t}", n)
 		}
-	}
-}
-
-func boolean(dst *bool) reader {
-	return func(d *decoder, path string, n *yaml.Node) {
-		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" || n.Decode(dst) != nil {
-			d.wrongType(path, "true or false", n)
-		}
-	}
+	}}
 }
 
 // checkKafka holds what concerns more than one key of sources and sinks of
@@ -184,15 +180,15 @@ func (d *decoder) checkKafka(c *Config) {
 		}
 		if k != nil && slices.Equal(t.Cluster.Brokers, k.Cluster.Brokers) {
 			if t.Topic != "" && slices.Contains(k.Topics, t.Topic) {
-				d.fail(at+".topic", "%s is also read, by source.kafka.topics", quote(t.Topic))
+				d.fail(at+".topic", "%s is also read, by source.kafka.topics", message.Quote(t.Topic))
 			}
 			if t.Topic == k.Changelog && t.Topic != "" {
-				d.fail(at+".topic", "%s is the changelog", quote(t.Topic))
+				d.fail(at+".topic", "%s is the changelog", message.Quote(t.Topic))
 			}
 		}
 		for _, w := range written {
 			if w.sink.Topic == t.Topic && t.Topic != "" && slices.Equal(w.sink.Cluster.Brokers, t.Cluster.Brokers) {
-				d.fail(at+".topic", "%s is also written, by %s", quote(t.Topic), w.key)
+				d.fail(at+".topic", "%s is also written, by %s", message.Quote(t.Topic), w.key)
 			}
 		}
 		written = append(written, topic{at + ".topic", t})
@@ -233,11 +229,11 @@ func (d *decoder) checkTopics(c *Config, k *Kafka) {
 		d.fail(at+".start", "committed needs a group")
 	}
 	if k.Changelog != "" && slices.Contains(k.Topics, k.Changelog) {
-		d.fail(at+".changelog", "%s is also read, by topics", quote(k.Changelog))
+		d.fail(at+".changelog", "%s is also read, by topics", message.Quote(k.Changelog))
 	}
 	for i, topic := range k.Topics {
 		if slices.Contains(k.Topics[:i], topic) {
-			d.fail(fmt.Sprintf("%s.topics.%d", at, i), "%s stands here twice", quote(topic))
+			d.fail(fmt.Sprintf("%s.topics.%d", at, i), "%s stands here twice", message.Quote(topic))
 		}
 	}
 	if c.Transform != Smooth {
@@ -254,7 +250,7 @@ func (d *decoder) checkTopics(c *Config, k *Kafka) {
 // checkUnending refuses files that have to come to an end for a source without
 // one.
 func (d *decoder) checkUnending(c *Config, at string, s *Sink) {
-	if !c.Source.unending() {
+	if !c.Source.Unending() {
 		return
 	}
 	const reason = "has to come to an end, and the source has none: give bounded: true, a topic, or a plain csv or jsonl file"

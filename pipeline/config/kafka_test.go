@@ -1,4 +1,4 @@
-package pipeline
+package config
 
 import (
 	"strings"
@@ -232,9 +232,5 @@ runner: {name: flink, endpoint: jobs:8099, parallelism: 3, poll: 250ms}
 	}
 	if d := cmp.Diff(want, cfg.Runner); d != "" {
 		t.Errorf("(-want +got)\n%s", d)
-	}
-	source, _ := cfg.source()
-	if readers := source.(topicSource).Readers; len(readers) != 3 {
-		t.Errorf("readers %q", readers)
 	}
 }

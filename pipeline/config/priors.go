@@ -1,4 +1,4 @@
-package pipeline
+package config
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"hafvf/hafvf"
+	"hafvf/internal/message"
 )
 
 // maxDim bounds model.dim.
@@ -34,7 +35,8 @@ func (d *decoder) priors(c *Config, nodes *priorNodes) {
 		c.Model.WarmUp = nodes.warmUp
 	}
 	rulesAuto := false
-	for i, n := range nodes.keys {
+	for i := range c.Keys {
+		n := *nodes.keys[&c.Keys[i]]
 		if n == nil {
 			c.Keys[i].WarmUp = c.Model.WarmUp
 			continue
@@ -149,7 +151,7 @@ func (d *decoder) params(path string, err error) {
 	}
 	at := join(path, keyName(p.Name))
 	if p.Known != nil {
-		d.fail(at, "unknown key; %s", suggest(p.Name, p.Known))
+		d.fail(at, "unknown key; %s", message.Suggest(p.Name, p.Known))
 		return
 	}
 	d.fail(at, "%s", p.Reason)

@@ -1,8 +1,10 @@
-package pipeline
+package config
 
 import (
 	"strconv"
 	"strings"
+
+	"hafvf/internal/message"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -42,7 +44,7 @@ func (d *decoder) override(root *yaml.Node, i int) bool {
 		case yaml.SequenceNode:
 			k, err := strconv.Atoi(name)
 			if err != nil {
-				d.failAt(pos, path, "%s is a list, which takes an index, not %s", here, quote(name))
+				d.failAt(pos, path, "%s is a list, which takes an index, not %s", here, message.Quote(name))
 				return false
 			}
 			if k < 0 || k >= len(at.Content) {

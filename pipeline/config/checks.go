@@ -1,4 +1,4 @@
-package pipeline
+package config
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"hafvf/hafvf"
+	"hafvf/internal/message"
 )
 
 // check holds what concerns more than one key.
@@ -133,12 +134,12 @@ func (d *decoder) checkFiles(c *Config) {
 		for _, s := range in {
 			// A malformed pattern matches nothing; the source will say so.
 			if match, _ := filepath.Match(filepath.Clean(s.path), o.path); match {
-				d.fail(o.key, "%s is also read, by %s", quote(o.path), s.key)
+				d.fail(o.key, "%s is also read, by %s", message.Quote(o.path), s.key)
 			}
 		}
 		for _, p := range out[:i] {
 			if o.path == p.path {
-				d.fail(o.key, "%s is also written, by %s", quote(o.path), p.key)
+				d.fail(o.key, "%s is also written, by %s", message.Quote(o.path), p.key)
 			}
 		}
 	}

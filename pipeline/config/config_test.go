@@ -1,4 +1,4 @@
-package pipeline
+package config
 
 import (
 	"encoding/json"
@@ -619,8 +619,8 @@ func TestPriors(t *testing.T) {
 			if c.Model.Dim != test.dim {
 				t.Errorf("dim %d, want %d", c.Model.Dim, test.dim)
 			}
-			if _, err := c.Graph(); err != nil {
-				t.Errorf("the graph takes it otherwise: %v", err)
+			if _, err := hafvf.New(c.Model.Family, c.Model.Prior, c.Model.Dim); err != nil {
+				t.Errorf("the family takes it otherwise: %v", err)
 			}
 		})
 	}
@@ -658,8 +658,8 @@ func TestColumnsFixDim(t *testing.T) {
 		if c.Model.Dim != test.dim {
 			t.Errorf("%s: dim %d, want %d", test.model, c.Model.Dim, test.dim)
 		}
-		if _, err := c.Graph(); err != nil {
-			t.Errorf("%s: the graph takes it otherwise: %v", test.model, err)
+		if _, err := hafvf.New(c.Model.Family, c.Model.Prior, c.Model.Dim); err != nil {
+			t.Errorf("%s: the family takes it otherwise: %v", test.model, err)
 		}
 	}
 }
@@ -699,22 +699,6 @@ func TestNumberStandsForVectorAndMatrix(t *testing.T) {
 			t.Error(diff)
 		}
 	})
-}
-
-// Every key is known by the name it is documented under.
-func TestKeys(t *testing.T) {
-	seen := map[string]bool{}
-	for _, k := range Keys() {
-		if k.Doc == "" || seen[k.Path] {
-			t.Errorf("%q: %q", k.Path, k.Doc)
-		}
-		seen[k.Path] = true
-	}
-	for _, path := range []string{"transform", "model.family", "source.csv.delimiter", "dead_letter.jsonl.path", "runner.name"} {
-		if !seen[path] {
-			t.Errorf("%s is missing", path)
-		}
-	}
 }
 
 // Parse never panics, and every error names the file or the override.

@@ -1,0 +1,92 @@
+// Package message quotes in messages what users wrote, and finds the name that they may have meant.
+package message
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// longest is how much of a user's text an error repeats, in runes.
+const longest = 80
+
+// Shorten cuts s where it is too long for a message.
+func Shorten(s string) string {
+	for i := range s {
+		if i >= longest {
+			return s[:i] + "…"
+		}
+	}
+	return s
+}
+
+// Quote quotes s, shortened.
+func Quote(s string) string { return strconv.Quote(Shorten(s)) }
+
+// Printable returns s as it stands, shortened, where that can be read in one
+// line, and quoted elsewhere.
+func Printable(s string) string {
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return Quote(s)
+	}
+	return Shorten(s)
+}
+
+// Nearest returns the name that is at most a third of want's length (and at
+// least two) edits away and nearest to it, or "".
+func Nearest(want string, names []string) string {
+	best, least := "", max(2, len(want)/3)+1
+	for _, n := range names {
+		if d := Edits(strings.TrimSpace(n), want); d < least {
+			best, least = n, d
+		}
+	}
+	return best
+}
+
+// Edits is the least number of insertions, deletions, substitutions and
+// swaps of neighbours that turn a into b (optimal string alignment), without
+// regard to case: how far an unknown name is from a known one. Where the lengths
+// differ by more than a name's worth, it is only that difference.
+func Edits(a, b string) int {
+	if d := len(a) - len(b); d > 40 || d < -40 {
+		return max(d, -d)
+	}
+	a, b = strings.ToLower(a), strings.ToLower(b)
+	before, row, next := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		next[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			next[j] = min(row[j]+1, next[j-1]+1, row[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				next[j] = min(next[j], before[j-2]+1)
+			}
+		}
+		before, row, next = row, next, before
+	}
+	return row[len(b)]
+}
+
+// Suggest names the known name that is nearest to name, for its length, or all
+// of them where none is near.
+func Suggest(name string, known []string) string {
+	best, least := "", 0.5
+	for _, k := range known {
+		if d := float64(Edits(name, k)) / float64(max(len(name), len(k))); d < least || d == least && best == "" {
+			best, least = k, d
+		}
+	}
+	if best == "" {
+		return "known here: " + strings.Join(known, ", ")
+	}
+	return fmt.Sprintf("did you mean %q?", best)
+}

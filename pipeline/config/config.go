@@ -1,0 +1,196 @@
+// Package config reads configs: YAML with the keys of one table, which checks every
+// value and is the reference as well.
+package config
+
+import (
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"hafvf/connectors/kafkaio"
+	"hafvf/hafvf"
+)
+
+// A Config says what a pipeline reads, which filter it runs, and where its
+// records go. Parse makes one; defaults are filled in and every value is
+// checked.
+type Config struct {
+	Transform string // Filter or Smooth
+	Model     Model
+	Levels    []hafvf.Beta // bottom up; empty means no level
+	Top       float64      // γ in [0, 1]: the fixed weight of the topmost level
+
+	Bank           []hafvf.Member // in place of Levels and Top; nil for one filter
+	BankForgetting float64
+	Detect         *Detect   // nil: no detection
+	Keys           []KeyRule // exceptions; the first that matches a key holds
+
+	Order    string // EventTime or Arrival
+	Lateness time.Duration
+	TimeUnit time.Duration // in which the weight acts once; 0: per observation
+	Session  Session       // of Smooth
+	Odds     float64       // of Smooth: in favour of a change, from which on it is one
+
+	Source     Source
+	Sink       Sink
+	DeadLetter *Sink // nil: standard error, as JSON Lines
+	Alerts     *Sink // nil: nowhere
+	Runner     Runner
+}
+
+// Values of Config.Transform.
+const (
+	Filter = "filter" // online: every observation as it comes
+	Smooth = "smooth" // finished sessions, forward and backward
+)
+
+// A Session is what is smoothed as one.
+type Session struct {
+	Gap             time.Duration // ends it
+	AllowedLateness time.Duration // after its end, in which it is still revised
+	Max             int           // observations, above which it is cut
+}
+
+// Values of Config.Order.
+const (
+	EventTime = "event_time" // per key in the order of event times
+	Arrival   = "arrival"    // as the source gives them
+)
+
+// A Model is a family and its prior.
+type Model struct {
+	Family string
+	// Prior holds the textbook parameters that the config gives: numbers as
+	// float64, vectors as []float64, matrices as [][]float64, and bool. The
+	// family has defaults for the others.
+	Prior map[string]any
+	// Dim is the length of the observation vector (for categorical, the number
+	// of categories), as the config or else the columns give it; 0 where only the
+	// prior does.
+	Dim int
+	// WarmUp is the number of a key's first observations that set the prior; 0
+	// where the config gives it.
+	WarmUp int
+}
+
+// Detect are the settings of detection.
+type Detect struct {
+	Commit    float64       // probability from which on a change is certain
+	MinLength int           // observations that a new regime must have
+	Cooldown  time.Duration // in which a key raises no second alert of a kind
+	MinChange float64       // of an alert, in standard deviations
+}
+
+// A KeyRule is an exception for the keys that match a pattern.
+type KeyRule struct {
+	Match  string
+	Prior  map[string]any // nil: as Model has it
+	WarmUp int            // as in Model
+	Levels []hafvf.Beta
+	Top    float64
+	Bank   []hafvf.Member
+}
+
+// A Source is where records come from; exactly one field is set.
+type Source struct {
+	CSV     *CSV
+	JSONL   *JSONL
+	Parquet *Parquet
+	Kafka   *Kafka
+}
+
+// A Sink is where records go; exactly one field is set.
+type Sink struct {
+	CSV     *File
+	JSONL   *File
+	Parquet *File
+	Kafka   *kafkaio.Sink
+}
+
+// Columns name the parts of an observation in a table. An empty Time means that
+// the table has no time column.
+type Columns struct {
+	Key, Time string
+	Values    []string
+}
+
+// CSV is a source of delimited text with a header line. The path may be a
+// pattern; "-" is standard input.
+type CSV struct {
+	Path string
+	Columns
+	Delimiter rune
+}
+
+// JSONL is a source with one JSON object per line. The path may be a pattern;
+// "-" is standard input.
+type JSONL struct{ Path string }
+
+// Parquet is a source of Parquet files. The path may be a pattern.
+type Parquet struct {
+	Path string
+	Columns
+}
+
+// A File is written by a sink; the path "-" is standard output.
+type File struct{ Path string }
+
+// maxConfig is the largest config, in bytes, that Parse looks at.
+const maxConfig = 1 << 20
+
+// Parse reads a config from YAML (JSON is YAML too) after applying the
+// overrides in set, in order, to it. An override is "a.b=c": a path of keys and
+// list indexes, and a value in YAML.
+//
+// Every value is checked. The error joins a KeyError per mistake, in the order
+// of the lines; name is the file that they name.
+func Parse(name string, text []byte, set []string) (*Config, error) {
+	c := defaults()
+	d := &decoder{name: name, set: set, at: map[string]int{}}
+	root := d.tree(text)
+	if root != nil {
+		nodes := &priorNodes{keys: map[*KeyRule]**yaml.Node{}}
+		d.at[""] = root.Line
+		d.mapping("", root, c.keys(nodes))
+		d.filters(c, nodes)
+		d.check(c)
+		d.priors(c, nodes)
+	}
+	if len(d.errs) > 0 {
+		return nil, d.join()
+	}
+	return c, nil
+}
+
+// defaults are what the config of no keys means.
+func defaults() *Config {
+	return &Config{
+		Transform:      Filter,
+		Top:            1,
+		BankForgetting: hafvf.DefaultForgetting,
+		Order:          EventTime,
+		Session:        Session{Gap: 30 * time.Minute, Max: 10_000_000},
+		Odds:           10,
+		Sink:           Sink{JSONL: &File{Path: "-"}},
+		Runner:         Runner{Name: Prism},
+	}
+}
+
+func defaultDetect() *Detect { return &Detect{Commit: 0.95, MinLength: 5} }
+
+// priorNodes are what the config gives as priors. They are read last: what they must
+// be depends on family and columns.
+type priorNodes struct {
+	model  *yaml.Node
+	keys   map[*KeyRule]**yaml.Node
+	warmUp int
+}
+
+// defaultLevels are weak for the filter, which has to follow at once, and strong
+// for the smoother, which looks back.
+func defaultLevels(transform string) []hafvf.Beta {
+	if transform == Smooth {
+		return []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}
+	}
+	return []hafvf.Beta{{Alpha: 0.9, Beta: 0.1}, {Alpha: 1, Beta: 1}}
+}

@@ -1,0 +1,326 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"hafvf/internal/message"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// A KeyError is one mistake in a config.
+type KeyError struct {
+	File     string
+	Line     int    // 1-based; 0 where the mistake has no line
+	Override string // the override that brought the mistake in, in place of a line
+	Key      string // path of the key; empty for the config as a whole
+	Reason   string
+
+	pos int // as in decoder.at
+}
+
+func (e *KeyError) Error() string {
+	var b strings.Builder
+	switch {
+	case e.Override != "":
+		b.WriteString("--set " + e.Override)
+	case e.Line > 0:
+		fmt.Fprintf(&b, "%s:%d", e.File, e.Line)
+	default:
+		b.WriteString(e.File)
+	}
+	if e.Key != "" {
+		b.WriteString(": " + e.Key)
+	}
+	b.WriteString(": " + e.Reason)
+	return b.String()
+}
+
+// A key declares one key of a mapping: either a value with its reader, or a mapping
+// with its keys.
+type key struct {
+	name     string
+	doc      string // a sentence or two for the reference
+	unit     string // of a number that has one
+	initial  string // default as YAML, where the reader does not know it
+	required bool
+	read     reader
+	keys     []key
+	single   bool   // the mapping holds exactly one key
+	seen     func() // called when the key is there, before its keys are read
+}
+
+// A decoder reads one config and collects its mistakes.
+type decoder struct {
+	name string
+	set  []string
+	// at holds the position of every key and list entry by its path: a line, or
+	// -1-i for what set[i] brought in.
+	at   map[string]int
+	errs []*KeyError
+}
+
+// fail records a mistake at path, or at the nearest enclosing key that the
+// config holds.
+func (d *decoder) fail(path, format string, args ...any) {
+	p := path
+	pos, ok := d.at[p]
+	for !ok && p != "" {
+		p = p[:max(strings.LastIndexByte(p, '.'), 0)]
+		pos, ok = d.at[p]
+	}
+	d.failAt(pos, path, format, args...)
+}
+
+func (d *decoder) failAt(pos int, path, format string, args ...any) {
+	e := &KeyError{File: d.name, Key: path, Reason: fmt.Sprintf(format, args...), pos: pos}
+	if pos < 0 {
+		e.Override = message.Printable(withoutSecret(d.set[-1-pos]))
+	} else {
+		e.Line = pos
+	}
+	d.errs = append(d.errs, e)
+}
+
+// has reports whether the config holds the key.
+func (d *decoder) has(path string) bool {
+	_, ok := d.at[path]
+	return ok
+}
+
+// failed reports whether there is a mistake at exactly this path.
+func (d *decoder) failed(path string) bool {
+	return slices.ContainsFunc(d.errs, func(e *KeyError) bool { return e.Key == path })
+}
+
+// maxErrors bounds what is reported of a config that is something else
+// altogether.
+const maxErrors = 50
+
+// join returns the mistakes by line, those of overrides last.
+func (d *decoder) join() error {
+	slices.SortStableFunc(d.errs, func(a, b *KeyError) int {
+		order := func(pos int) uint {
+			if pos < 0 {
+				return math.MaxInt + uint(-pos)
+			}
+			return uint(pos)
+		}
+		return cmp.Compare(order(a.pos), order(b.pos))
+	})
+	var all []error
+	for i, e := range d.errs {
+		if i == maxErrors {
+			all = append(all, fmt.Errorf("%s: and %d more mistakes", d.name, len(d.errs)-i))
+			break
+		}
+		all = append(all, e)
+	}
+	return errors.Join(all...)
+}
+
+// tree parses text and applies the overrides. It returns nil where there is
+// nothing to check.
+func (d *decoder) tree(text []byte) *yaml.Node {
+	root, err := parseYAML(text)
+	if err != nil {
+		d.failAt(err.line, "", "%s", err.reason)
+		return nil
+	}
+	if root == nil {
+		if len(d.set) == 0 {
+			d.failAt(0, "", "the config is empty")
+			return nil
+		}
+		root = &yaml.Node{Kind: yaml.MappingNode}
+	}
+	ok := true
+	for i := range d.set {
+		ok = d.override(root, i) && ok
+	}
+	if !ok {
+		// The tree is not what the overrides were to make of it: its other
+		// mistakes may be none.
+		return nil
+	}
+	return root
+}
+
+// mapping reads n by the declaration of its keys.
+func (d *decoder) mapping(path string, n *yaml.Node, keys []key) {
+	ok := d.entries(path, n, func(p string, k, v *yaml.Node) {
+		j := slices.IndexFunc(keys, func(x key) bool { return x.name == k.Value })
+		switch {
+		case j < 0:
+			d.fail(p, "unknown key; %s", message.Suggest(k.Value, keyNames(keys)))
+		default:
+			if keys[j].seen != nil {
+				keys[j].seen()
+			}
+			if read := keys[j].read.read; read != nil {
+				read(d, p, v)
+				return
+			}
+			d.mapping(p, v, keys[j].keys)
+			if keys[j].single && v.Kind == yaml.MappingNode {
+				d.single(p, v, keys[j].keys)
+			}
+		}
+	})
+	if !ok {
+		return
+	}
+	for _, k := range keys {
+		if p := join(path, k.name); k.required && !d.has(p) {
+			d.fail(p, "missing; %s", k.need())
+		}
+	}
+}
+
+// entries calls read for each key of the mapping n, with its path and value. It
+// reports whether n is one.
+func (d *decoder) entries(path string, n *yaml.Node, read func(p string, k, v *yaml.Node)) bool {
+	if n.Kind != yaml.MappingNode {
+		d.wrongType(path, "a mapping", n)
+		return false
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k, v := n.Content[i], n.Content[i+1]
+		pos := k.Line
+		if v.Line < 0 {
+			pos = v.Line
+		}
+		if k.Kind != yaml.ScalarNode {
+			d.failAt(pos, path, "a key must be text, not %s", describe(k))
+			continue
+		}
+		p := join(path, keyName(k.Value))
+		if first, ok := d.at[p]; ok {
+			already := ""
+			if first > 0 {
+				already = fmt.Sprintf("; it stands in line %d already", first)
+			}
+			d.failAt(pos, p, "duplicate key%s", already)
+			continue
+		}
+		d.at[p] = pos
+		if k.ShortTag() == "!!merge" {
+			d.fail(p, "merge keys are not supported")
+			continue
+		}
+		read(p, k, v)
+	}
+	return true
+}
+
+// need says what a config must hold where the key k is missing.
+func (k key) need() string {
+	if k.single {
+		return "one of " + strings.Join(keyNames(k.keys), ", ") + " is required"
+	}
+	return "it is required"
+}
+
+// single checks that the mapping at path names one connector.
+func (d *decoder) single(path string, n *yaml.Node, keys []key) {
+	switch len(n.Content) / 2 {
+	case 1:
+	case 0:
+		d.fail(path, "names no connector; %s", key{single: true, keys: keys}.need())
+	default:
+		var names []string
+		last := d.at[path]
+		for i := 0; i < len(n.Content); i += 2 {
+			names = append(names, keyName(n.Content[i].Value))
+			last = n.Content[i].Line
+		}
+		hint := ""
+		if last < 0 {
+			hint = fmt.Sprintf("; to replace it as a whole: --set '%s={%s: {…}}'", path, names[len(names)-1])
+		}
+		d.failAt(last, path, "names %s; exactly one connector is allowed%s", strings.Join(names, " and "), hint)
+	}
+}
+
+func keyNames(keys []key) []string {
+	var names []string
+	for _, k := range keys {
+		names = append(names, k.name)
+	}
+	return names
+}
+
+// entry notes the position of entry i of the list at path, and returns its path.
+func (d *decoder) entry(path string, i int, n *yaml.Node) string {
+	p := path + "." + strconv.Itoa(i)
+	d.at[p] = n.Line
+	return p
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+func (d *decoder) wrongType(path, want string, n *yaml.Node) {
+	d.fail(path, "must be %s, not %s", want, describeAt(path, n))
+}
+
+// describeAt is describe, without what stands where a login does: that may be the
+// secret itself.
+func describeAt(path string, n *yaml.Node) string {
+	if n.Kind == yaml.ScalarNode && !isNull(n) && secretive(path) {
+		return "what stands there"
+	}
+	return describe(n)
+}
+
+// secretive reports whether a secret may stand in s by mistake: a path of the
+// config, or an override.
+func secretive(s string) bool {
+	s = strings.ToLower(s)
+	return strings.Contains(s, "sasl") || strings.Contains(s, "passw")
+}
+
+// withoutSecret is an override as errors repeat it.
+func withoutSecret(override string) string {
+	if path, _, ok := strings.Cut(override, "="); ok && secretive(override) {
+		return path + "=…"
+	}
+	return override
+}
+
+// describe names a value in an error.
+func describe(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	}
+	switch n.ShortTag() {
+	case "!!null":
+		return "null"
+	case "!!bool":
+		return message.Printable(n.Value)
+	case "!!int", "!!float":
+		return "the number " + message.Printable(n.Value)
+	}
+	return "the text " + message.Quote(n.Value)
+}
+
+// keyName returns a key as a part of a path.
+func keyName(s string) string {
+	if s == "" || strings.Contains(s, ".") {
+		return message.Quote(s)
+	}
+	return message.Printable(s)
+}

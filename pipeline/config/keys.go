@@ -1,0 +1,228 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"hafvf/hafvf"
+)
+
+// required is the default of a key whose absence check reports in its own words.
+const required = "required"
+
+// keys declares the config: each key, what it means, and how its value is read into
+// c, priors into nodes. Defaults are what c holds before.
+func (c *Config) keys(nodes *priorNodes) []key {
+	return []key{
+		{name: "transform", doc: "filter makes an estimate of every observation as it comes. smooth works on finished sessions, forward and backward.",
+			read: choice(&c.Transform, Filter, Smooth)},
+		{name: "model", doc: "What is assumed of the values.", keys: []key{
+			{name: "family", doc: "Family of distributions.", initial: required, read: choice(&c.Model.Family, hafvf.Families()...)},
+			{name: "prior", doc: "Textbook parameters of the family; those that are absent have the family's defaults (go doc ./hafvf). auto sets them from a key's first observations, for smooth from the session; {auto: true, order: 3} does so beside parameters without a scale.",
+				read: later("mapping of parameters, or auto", &nodes.model)},
+			{name: "warm_up", doc: "Number of first observations that prior: auto looks at.", unit: "observations", initial: fmt.Sprint(defaultWarmUp), read: whole(&nodes.warmUp, 2)},
+			{name: "dim", doc: "Length of the observation vector, where neither prior nor columns fix it. For regression it counts regressors and target, for categorical the categories.",
+				read: whole(&c.Model.Dim, 1)},
+		}},
+		{name: "levels", doc: "Beta priors of the forgetting weights, bottom up: w, b, …. An empty list means no level. For smooth the default is " + formatLevels(defaultLevels(Smooth)) + ".",
+			initial: formatLevels(defaultLevels(Filter)), read: levels(&c.Levels)},
+		{name: "top", doc: "Fixed weight of the topmost level. 1 never forgets.", read: number(&c.Top, unitInterval)},
+		{name: "bank", doc: "Several filters of the family in place of levels and top, combined by Bayesian model averaging. With detect and without levels there is a default bank.",
+			read: members(&c.Bank)},
+		{name: "bank_forgetting", doc: "Forgetting of the members' posterior weights, per observation.", read: number(&c.BankForgetting, aboveZeroToOne)},
+		{name: "detect", doc: "true tells outliers from changes; a mapping does so with other settings.", initial: "false", read: detect(&c.Detect)},
+		{name: "keys", doc: "Exceptions for some keys. The first whose pattern matches a key holds.", read: keyRules(&c.Keys, nodes)},
+		{name: "order", doc: "Order in which a key's records are learned: by their times, or as they come.", read: choice(&c.Order, EventTime, Arrival)},
+		{name: "lateness", doc: "How long a record waits for earlier ones of its key.", read: duration(&c.Lateness)},
+		{name: "time_unit", doc: "The weight of memory acts once per this unit of time. By default it acts once per observation.", read: milliseconds(&c.TimeUnit)},
+		{name: "session", doc: "smooth: what is smoothed together.", keys: []key{
+			{name: "gap", doc: "Time without an observation of the key that ends a session.", read: milliseconds(&c.Session.Gap)},
+			{name: "allowed_lateness", doc: "How long after its end a session is revised by late records.", read: duration(&c.Session.AllowedLateness)},
+			{name: "max", doc: "A longer session is cut into parts.", unit: "observations", read: whole(&c.Session.Max, 1)},
+		}},
+		{name: "change", doc: "smooth: what is reported as a change.", keys: []key{
+			{name: "odds", doc: "A change is reported where the odds in its favour are higher.", read: number(&c.Odds, positive)},
+		}},
+		{name: "source", doc: "Where records come from.", required: true, single: true, keys: c.Source.keys()},
+		{name: "sink", doc: "Where estimates go.", initial: `{jsonl: {path: "-"}}`, single: true, seen: func() { c.Sink = Sink{} }, keys: c.Sink.keys()},
+		{name: "dead_letter", doc: "Where rejected records go. By default they go to standard error as JSON Lines.", single: true, keys: c.deadLetterKeys()},
+		{name: "alerts", doc: "Where alerts go, with detect. By default they go nowhere.", single: true,
+			seen: func() { c.Alerts = &Sink{} }, keys: c.alertKeys()},
+		{name: "runner", doc: "What executes the pipeline.", keys: c.Runner.keys()},
+	}
+}
+
+func levels(dst *[]hafvf.Beta) reader {
+	return list("{alpha, beta}", dst, func(l *hafvf.Beta) []key {
+		return []key{
+			{name: "alpha", doc: "First parameter of the Beta prior; a large one keeps more.", required: true, read: number(&l.Alpha, positive)},
+			{name: "beta", doc: "Second parameter of the Beta prior; a large one forgets more.", required: true, read: number(&l.Beta, positive)},
+		}
+	})
+}
+
+// formatLevels writes levels as YAML.
+func formatLevels(levels []hafvf.Beta) string {
+	var all []string
+	for _, l := range levels {
+		all = append(all, fmt.Sprintf("{alpha: %g, beta: %g}", l.Alpha, l.Beta))
+	}
+	return "[" + strings.Join(all, ", ") + "]"
+}
+
+// members reads the filters of a bank; at least one.
+func members(dst *[]hafvf.Member) reader {
+	r := list("{levels, top}", dst, func(m *hafvf.Member) []key {
+		return []key{
+			{name: "levels", doc: "Beta priors of this member's weights.", required: true, read: levels(&m.Levels)},
+			{name: "top", doc: "Fixed weight of this member's topmost level.", required: true, read: number(&m.Top, unitInterval)},
+		}
+	})
+	read := r.read
+	r.read = func(d *decoder, path string, n *yaml.Node) {
+		read(d, path, n)
+		if n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
+			d.fail(path, "must hold at least one filter {levels, top}")
+		}
+	}
+	return r
+}
+
+// keyRules reads exceptions, their priors into nodes.
+func keyRules(dst *[]KeyRule, nodes *priorNodes) reader {
+	return list("{match, …}", dst, func(k *KeyRule) []key {
+		k.Top = 1
+		prior := new(*yaml.Node)
+		nodes.keys[k] = prior
+		return []key{
+			{name: "match", doc: "Keys that the exception is for.", required: true, read: pattern(&k.Match)},
+			{name: "model", doc: "What is assumed of the values of these keys.", keys: []key{
+				{name: "prior", doc: "As model.prior; by default that.", read: later("mapping of parameters, or auto", prior)},
+			}},
+			{name: "levels", doc: "As levels; by default those.", read: levels(&k.Levels)},
+			{name: "top", doc: "As top. Without levels it goes with those of the config.", initial: "that of the config", read: number(&k.Top, unitInterval)},
+			{name: "bank", doc: "As bank; by default that.", read: members(&k.Bank)},
+		}
+	})
+}
+
+// detect reads true, false, or settings.
+func detect(dst **Detect) reader {
+	keys := func(v *Detect) []key {
+		return []key{
+			{name: "commit", doc: "Posterior probability from which on a change is certain.", read: number(&v.Commit, between0And1)},
+			{name: "min_length", doc: "Observations that a new regime must have.", unit: "observations", read: whole(&v.MinLength, 1)},
+			{name: "cooldown", doc: "A key raises no second alert of a kind within this time.", read: duration(&v.Cooldown)},
+			{name: "min_change", doc: "A smaller change raises no alert.", unit: "standard deviations", read: number(&v.MinChange, notNegative)},
+		}
+	}
+	return reader{takes: "true, false, or a mapping", keys: keys(defaultDetect()), read: func(d *decoder, path string, n *yaml.Node) {
+		v := defaultDetect()
+		if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" {
+			var on bool
+			if n.Decode(&on) == nil && on {
+				*dst = v
+			}
+			return
+		}
+		if n.Kind != yaml.MappingNode {
+			d.wrongType(path, "true, false, or a mapping", n)
+			return
+		}
+		*dst = v
+		d.mapping(path, n, keys(v))
+	}}
+}
+
+func (s *Source) keys() []key {
+	csv := &CSV{Columns: defaultColumns(), Delimiter: ','}
+	jsonl := &JSONL{}
+	parquet := &Parquet{Columns: defaultColumns()}
+	return []key{
+		{name: "csv", doc: "Delimited text with a header line.", seen: func() { s.CSV = csv },
+			keys: slices.Concat([]key{sourcePath(&csv.Path)}, csv.Columns.keys(), []key{
+				{name: "delimiter", doc: "Separates the fields of a line.", read: delimiter(&csv.Delimiter)},
+			})},
+		{name: "jsonl", doc: "One JSON object per line.", seen: func() { s.JSONL = jsonl },
+			keys: []key{sourcePath(&jsonl.Path)}},
+		{name: "parquet", doc: "Parquet files.", seen: func() { s.Parquet = parquet },
+			keys: slices.Concat([]key{sourcePath(&parquet.Path)}, parquet.Columns.keys())},
+		s.kafkaKey(),
+	}
+}
+
+func sourcePath(dst *string) key {
+	return key{name: "path", doc: `A file, a pattern such as data/*.csv, or "-" for standard input.`, required: true, read: text(dst, notEmpty)}
+}
+
+func defaultColumns() Columns {
+	return Columns{Key: "key", Time: "time", Values: []string{"x"}}
+}
+
+func (c *Columns) keys() []key {
+	return []key{
+		{name: "key", doc: "Column of the key.", read: text(&c.Key, notEmpty)},
+		{name: "time", doc: "Column of the time. An empty name means that there is none; this needs order: arrival.", read: text(&c.Time, mayBeEmpty)},
+		{name: "values", doc: "Columns that make the value.", read: texts("columns", &c.Values)},
+	}
+}
+
+func (s *Sink) keys() []key {
+	connector := func(name, doc string, dst **File) key {
+		f := &File{Path: "-"}
+		return key{name: name, doc: doc, seen: func() { *dst = f }, keys: []key{
+			{name: "path", doc: `A file, or "-" for standard output; .gz and .zst compress.`, read: text(&f.Path, notEmpty)},
+		}}
+	}
+	return []key{
+		connector("csv", "Delimited text with a header line.", &s.CSV),
+		connector("jsonl", "One JSON object per line.", &s.JSONL),
+		connector("parquet", "One Parquet file.", &s.Parquet),
+		s.kafkaKey(),
+	}
+}
+
+// alertKeys are those of a sink that need not be there.
+func (c *Config) alertKeys() []key {
+	s := &Sink{}
+	keys := s.keys()
+	for i, k := range keys {
+		keys[i].seen = func() {
+			k.seen()
+			c.Alerts = s
+		}
+	}
+	return keys
+}
+
+func (c *Config) deadLetterKeys() []key {
+	f := &File{}
+	topic := &Sink{}
+	kafka := topic.kafkaKey()
+	seen := kafka.seen
+	kafka.seen = func() {
+		seen()
+		c.DeadLetter = topic
+	}
+	return []key{
+		{name: "jsonl", doc: "One JSON object per line.", seen: func() { c.DeadLetter = &Sink{JSONL: f} }, keys: []key{
+			{name: "path", doc: `A file, or "-" for standard output.`, required: true, read: text(&f.Path, notEmpty)},
+		}},
+		kafka,
+	}
+}
+
+// columns returns the value columns of a tabular source and the key that names
+// them; nil for a source whose records bring their own shape.
+func (s *Source) columns() (values []string, path string) {
+	switch {
+	case s.CSV != nil:
+		return s.CSV.Values, "source.csv.values"
+	case s.Parquet != nil:
+		return s.Parquet.Values, "source.parquet.values"
+	}
+	return nil, ""
+}

@@ -1,0 +1,281 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"hafvf/internal/message"
+)
+
+// A reader checks a value and stores it, and says for the reference what it takes.
+type reader struct {
+	takes   string // the type, as a user would say it
+	initial string // the value of an absent key as YAML; empty: none
+	// keys are those of the mappings that the value may be or hold, at the value's
+	// path and within: "", or "[]" for the entries of a list.
+	keys   []key
+	within string
+	read   func(d *decoder, path string, n *yaml.Node)
+}
+
+// later keeps the node of a value that cannot be read before the others.
+func later(takes string, dst **yaml.Node) reader {
+	return reader{takes: takes, read: func(_ *decoder, _ string, n *yaml.Node) { *dst = n }}
+}
+
+func choice(dst *string, names ...string) reader {
+	return reader{takes: strings.Join(names, ", "), initial: *dst, read: func(d *decoder, path string, n *yaml.Node) {
+		var s string
+		switch {
+		case !d.text(path, n, &s):
+		case !slices.Contains(names, s):
+			d.fail(path, "unknown value %s; %s", message.Quote(s), message.Suggest(s, names))
+		default:
+			*dst = s
+		}
+	}}
+}
+
+func (d *decoder) text(path string, n *yaml.Node, dst *string) bool {
+	// What YAML 1.1 takes for a date is text here: a file may be named so.
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" && n.ShortTag() != "!!timestamp" {
+		hint := ""
+		if n.Kind == yaml.ScalarNode && n.ShortTag() != "!!null" {
+			hint = "; put it in quotes"
+		}
+		d.fail(path, "must be text, not %s%s", describeAt(path, n), hint)
+		return false
+	}
+	*dst = n.Value
+	return true
+}
+
+const (
+	notEmpty   = false
+	mayBeEmpty = true
+)
+
+func text(dst *string, empty bool) reader {
+	initial := ""
+	if *dst != "" {
+		initial = strconv.Quote(*dst)
+	}
+	return reader{takes: "text", initial: initial, read: func(d *decoder, path string, n *yaml.Node) {
+		if d.text(path, n, dst) && *dst == "" && !empty {
+			d.fail(path, "must not be empty")
+		}
+	}}
+}
+
+// A bound is a range of numbers.
+type bound struct {
+	name     string
+	contains func(v float64) bool
+}
+
+var (
+	unitInterval   = bound{"in [0, 1]", func(v float64) bool { return v >= 0 && v <= 1 }}
+	positive       = bound{"greater than 0", func(v float64) bool { return v > 0 }}
+	aboveZeroToOne = bound{"in (0, 1]", func(v float64) bool { return v > 0 && v <= 1 }}
+	between0And1   = bound{"in (0, 1)", func(v float64) bool { return v > 0 && v < 1 }}
+	notNegative    = bound{"not negative", func(v float64) bool { return v >= 0 }}
+	anyNumber      = bound{"finite", func(float64) bool { return true }}
+)
+
+func number(dst *float64, within bound) reader {
+	return reader{takes: "number " + within.name, initial: strconv.FormatFloat(*dst, 'g', -1, 64), read: func(d *decoder, path string, n *yaml.Node) {
+		d.number(path, n, within, dst)
+	}}
+}
+
+func (d *decoder) number(path string, n *yaml.Node, within bound, dst *float64) bool {
+	v, ok := numberOf(n)
+	switch {
+	case !ok:
+		d.wrongType(path, "a number", n)
+		return false
+	case math.IsInf(v, 0) || math.IsNaN(v):
+		d.fail(path, "must be finite, not %s", n.Value)
+		return false
+	case !within.contains(v):
+		name := within.name
+		if name == notNegative.name {
+			d.fail(path, "must not be negative, not %s", n.Value)
+			return false
+		}
+		d.fail(path, "must be %s, not %s", name, n.Value)
+		return false
+	}
+	*dst = v
+	return true
+}
+
+func numberOf(n *yaml.Node) (v float64, ok bool) {
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" && n.ShortTag() != "!!float" {
+		return 0, false
+	}
+	return v, n.Decode(&v) == nil
+}
+
+func whole(dst *int, least int) reader {
+	initial := ""
+	if *dst >= least {
+		initial = strconv.Itoa(*dst)
+	}
+	return reader{takes: fmt.Sprintf("whole number, at least %d", least), initial: initial, read: func(d *decoder, path string, n *yaml.Node) {
+		d.whole(path, n, least, dst)
+	}}
+}
+
+func (d *decoder) whole(path string, n *yaml.Node, least int, dst *int) bool {
+	var v int
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" || n.Decode(&v) != nil {
+		d.wrongType(path, "a whole number", n)
+		return false
+	}
+	if v < least {
+		d.fail(path, "must be at least %d, not %d", least, v)
+		return false
+	}
+	*dst = v
+	return true
+}
+
+func boolean(dst *bool) reader {
+	return reader{takes: "true or false", initial: strconv.FormatBool(*dst), read: func(d *decoder, path string, n *yaml.Node) {
+		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" || n.Decode(dst) != nil {
+			d.wrongType(path, "true or false", n)
+		}
+	}}
+}
+
+func duration(dst *time.Duration) reader {
+	return reader{takes: "duration, such as 30m", initial: shortDuration(*dst), read: func(d *decoder, path string, n *yaml.Node) {
+		var v time.Duration
+		err := errors.New("no duration")
+		if tag := n.ShortTag(); n.Kind == yaml.ScalarNode && (tag == "!!str" || tag == "!!int") {
+			v, err = time.ParseDuration(n.Value)
+		}
+		switch {
+		case err != nil:
+			d.wrongType(path, "a duration such as 30m or 0s", n)
+		case v < 0:
+			d.fail(path, "must not be negative, not %s", n.Value)
+		default:
+			*dst = v
+		}
+	}}
+}
+
+// shortDuration is 30m rather than 30m0s.
+func shortDuration(v time.Duration) string {
+	s := v.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// milliseconds reads a duration in the resolution of Beam's windows, above zero.
+func milliseconds(dst *time.Duration) reader {
+	r := duration(dst)
+	read := r.read
+	r.takes = "duration above 0, in milliseconds"
+	if *dst == 0 {
+		r.initial = ""
+	}
+	r.read = func(d *decoder, path string, n *yaml.Node) {
+		before := len(d.errs)
+		read(d, path, n)
+		if len(d.errs) == before && (*dst < time.Millisecond || *dst%time.Millisecond != 0) {
+			d.fail(path, "must be a number of milliseconds above zero, not %s", n.Value)
+		}
+	}
+	return r
+}
+
+// texts reads a list of names; at least one.
+func texts(what string, dst *[]string) reader {
+	r := someTexts(what, dst)
+	read := r.read
+	r.read = func(d *decoder, path string, n *yaml.Node) {
+		read(d, path, n)
+		if n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
+			d.fail(path, "must name at least one of the %s", what)
+		}
+	}
+	return r
+}
+
+// someTexts reads a list of names, which may be empty.
+func someTexts(what string, dst *[]string) reader {
+	initial := ""
+	if len(*dst) > 0 {
+		initial = "[" + strings.Join(*dst, ", ") + "]"
+	}
+	return reader{takes: "list of " + what, initial: initial, read: func(d *decoder, path string, n *yaml.Node) {
+		if n.Kind != yaml.SequenceNode {
+			d.wrongType(path, "a list of "+what, n)
+			return
+		}
+		*dst = make([]string, len(n.Content))
+		for i, e := range n.Content {
+			text(&(*dst)[i], notEmpty).read(d, d.entry(path, i, e), e)
+		}
+	}}
+}
+
+func delimiter(dst *rune) reader {
+	return reader{takes: "one character", initial: strconv.Quote(string(*dst)), read: func(d *decoder, path string, n *yaml.Node) {
+		var s string
+		if !d.text(path, n, &s) {
+			return
+		}
+		r := []rune(s)
+		if len(r) != 1 || strings.ContainsRune("\r\n\"\x00\uFFFD", r[0]) {
+			d.fail(path, "must be one character, and neither a quote nor a line break, not %s", message.Quote(s))
+			return
+		}
+		*dst = r[0]
+	}}
+}
+
+// pattern reads a pattern of keys.
+func pattern(dst *string) reader {
+	r := text(dst, notEmpty)
+	read := r.read
+	r.takes = "pattern: * stands for any text, ? for one character, [a-c] for one of them"
+	r.read = func(d *decoder, p string, n *yaml.Node) {
+		before := len(d.errs)
+		read(d, p, n)
+		if _, err := path.Match(*dst, ""); err != nil && len(d.errs) == before {
+			d.fail(p, "%s is not a pattern: * stands for any text, ? for one character, [a-c] for one of them", message.Quote(*dst))
+		}
+	}
+	return r
+}
+
+// list reads a list of mappings into dst, each entry by its keys.
+func list[T any](of string, dst *[]T, keys func(*T) []key) reader {
+	return reader{takes: "list of " + of, keys: keys(new(T)), within: "[]", read: func(d *decoder, path string, n *yaml.Node) {
+		if n.Kind != yaml.SequenceNode {
+			d.wrongType(path, "a list of "+of, n)
+			return
+		}
+		*dst = make([]T, len(n.Content))
+		for i, e := range n.Content {
+			d.mapping(d.entry(path, i, e), e, keys(&(*dst)[i]))
+		}
+	}}
+}

@@ -1,0 +1,111 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// A Key describes one key of the config. Path is from the root, with dots; the
+// entries of a list are [].
+type Key struct {
+	Path    string
+	Takes   string // the type and range of its value
+	Default string // as YAML; empty where an absent key means that there is none
+	Unit    string // empty for what has none
+	Doc     string // what it means
+
+	Required bool
+}
+
+// Keys returns the keys that a config may use, in the order of their declaration.
+func Keys() []Key {
+	var all []Key
+	var walk func(path string, keys []key)
+	walk = func(path string, keys []key) {
+		for _, k := range keys {
+			p := join(path, k.name)
+			takes := k.read.takes
+			if k.read.read == nil {
+				takes = "mapping"
+				if k.single {
+					takes = "one of " + strings.Join(keyNames(k.keys), ", ")
+				}
+			}
+			all = append(all, Key{Path: p, Takes: takes, Default: cmp.Or(k.initial, k.read.initial), Unit: k.unit, Doc: k.doc, Required: k.required || k.initial == required})
+			walk(p, k.keys)
+			walk(p+k.read.within, k.read.keys)
+		}
+	}
+	walk("", defaults().keys(&priorNodes{keys: map[*KeyRule]**yaml.Node{}}))
+	return all
+}
+
+// Reference lists the keys for a terminal.
+func Reference() string {
+	var b strings.Builder
+	for _, k := range Keys() {
+		fmt.Fprintf(&b, "%s\n    %s", k.Path, k.Takes)
+		if k.Unit != "" {
+			b.WriteString("; in " + k.Unit)
+		}
+		switch {
+		case k.Required:
+			b.WriteString("; required")
+		case k.Default != "":
+			b.WriteString("; default " + k.Default)
+		}
+		fmt.Fprintf(&b, "\n    %s\n", k.Doc)
+	}
+	return b.String()
+}
+
+// Markdown lists the keys as the document CONFIG.md.
+func Markdown() string {
+	var b strings.Builder
+	b.WriteString(`# Config
+
+Every key of a config, as ` + "`hafvf check --keys`" + ` lists them. A config is YAML; JSON is accepted as YAML. A dot leads into a
+mapping, ` + "`[]`" + ` into the entries of a list. An absent key has its default. An empty list and 0 are values.
+
+This file is made from the table that reads configs; a test compares the two.
+`)
+	table := func(title string, keys []Key) {
+		fmt.Fprintf(&b, "\n## %s\n\n| key | takes | default | meaning |\n|---|---|---|---|\n", title)
+		for _, k := range keys {
+			takes, initial := k.Takes, ""
+			if k.Unit != "" {
+				takes += "; in " + k.Unit
+			}
+			switch {
+			case k.Required:
+				initial = "required"
+			case k.Default != "":
+				initial = "`" + k.Default + "`"
+			}
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.Path, takes, initial, k.Doc)
+		}
+	}
+	var top []Key
+	var sections []string // names of the top keys that have others below them
+	below := map[string][]Key{}
+	for _, k := range Keys() {
+		i := strings.IndexAny(k.Path, ".[")
+		if i < 0 {
+			top = append(top, k)
+			continue
+		}
+		name := k.Path[:i]
+		if below[name] == nil {
+			sections = append(sections, name)
+		}
+		below[name] = append(below[name], k)
+	}
+	table("The top level", top)
+	for _, name := range sections {
+		table(name, below[name])
+	}
+	return b.String()
+}
