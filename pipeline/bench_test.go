@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"hafvf/pipeline/config"
+	"hafvf/pipeline/records"
 	"hafvf/transforms"
 )
 
@@ -29,7 +30,7 @@ func BenchmarkRun(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				l, err := newLayout(normalConfig)
+				l, err := records.NewLayout(normalConfig)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -44,7 +45,7 @@ func BenchmarkRun(b *testing.B) {
 						tracks[key] = est.NewTrack(key)
 					}
 					e := est.Estimate(tracks[key], o)
-					out = l.appendEstimate(out[:0], key, &e)
+					out = l.AppendEstimate(out[:0], key, &e)
 				}
 			}
 			b.ReportMetric(float64(b.N)*float64(n)/b.Elapsed().Seconds(), "records/s")

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"hafvf/pipeline/config"
+	"hafvf/pipeline/records"
 )
 
 var update = flag.Bool("update", false, "write CONFIG.md")
@@ -14,7 +15,7 @@ var update = flag.Bool("update", false, "write CONFIG.md")
 func TestConfigMD(t *testing.T) {
 	const path = "../CONFIG.md"
 	if *update {
-		if err := os.WriteFile(path, []byte(config.Markdown()), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(config.Markdown()+records.Markdown()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -22,7 +23,7 @@ func TestConfigMD(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(text) != config.Markdown() {
+	if string(text) != config.Markdown()+records.Markdown() {
 		t.Errorf("%s is not the reference any more: go test ./pipeline -run ConfigMD -update", path)
 	}
 }

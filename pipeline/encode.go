@@ -4,6 +4,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/connectors"
+	"hafvf/pipeline/records"
 	"hafvf/transforms"
 )
 
@@ -20,7 +21,7 @@ const chunk = 256 << 10
 // summary.
 type encoder struct {
 	Run    string
-	Layout layout
+	Layout records.Layout
 
 	lines, alerts connectors.Chunk
 	run           *run
@@ -64,10 +65,10 @@ type encodeEstimatesFn struct {
 func (fn *encodeEstimatesFn) StartBundle(_, _ func([]byte)) { fn.start() }
 
 func (fn *encodeEstimatesFn) ProcessElement(key string, e transforms.Estimate, emit, alert func([]byte)) {
-	fn.lines = fn.Layout.appendEstimate(fn.lines.Begin([]byte(key), e.ID), key, &e)
+	fn.lines = fn.Layout.AppendEstimate(fn.lines.Begin([]byte(key), e.ID), key, &e)
 	if fn.Alerts && e.Alert != nil {
 		fn.more()
-		fn.alerts = fn.Layout.appendAlert(fn.alerts.Begin([]byte(key), e.ID), key, &e)
+		fn.alerts = fn.Layout.AppendAlert(fn.alerts.Begin([]byte(key), e.ID), key, &e)
 	}
 	fn.tally.estimate(key, &e)
 	fn.flush(chunk, emit, alert)
@@ -82,7 +83,7 @@ func (fn *encodeSmoothedFn) StartBundle(_ func([]byte)) { fn.start() }
 
 func (fn *encodeSmoothedFn) ProcessElement(key string, s transforms.Smoothed, emit func([]byte)) {
 	fn.more()
-	fn.lines = fn.Layout.appendSmoothed(fn.lines.Begin([]byte(key), s.ID), key, &s)
+	fn.lines = fn.Layout.AppendSmoothed(fn.lines.Begin([]byte(key), s.ID), key, &s)
 	fn.tally.smoothed(key, &s)
 	fn.flush(chunk, emit, nil)
 }
@@ -93,5 +94,5 @@ func (fn *encodeSmoothedFn) FinishBundle(emit func([]byte)) { fn.flush(0, emit, 
 type encodeRejectedFn struct{}
 
 func (*encodeRejectedFn) ProcessElement(r transforms.Rejected, emit func([]byte)) {
-	emit(appendReject(connectors.Chunk(nil).Begin([]byte(r.Key), r.ID), place{r.ID, r.Log, r.Seq}, r.Raw, r.Reason))
+	emit(records.AppendReject(connectors.Chunk(nil).Begin([]byte(r.Key), r.ID), records.Place{ID: r.ID, Log: r.Log, Seq: r.Seq}, r.Raw, r.Reason))
 }

@@ -15,6 +15,7 @@ import (
 	"hafvf/internal/message"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/flink"
+	"hafvf/pipeline/records"
 	"hafvf/transforms"
 )
 
@@ -38,7 +39,7 @@ type graphTransform interface {
 	// build lays it out, tied to a run of this process. Alerts are invalid where
 	// there are none.
 	build(s beam.Scope, run string, observations beam.PCollection) (lines, alerts, rejected beam.PCollection)
-	columns(l layout, x connectors.Kind) []connectors.Column
+	columns(l records.Layout, x connectors.Kind) []connectors.Column
 	steps() []Step
 	// state is what a state of the transform is bound to.
 	state() any
@@ -73,7 +74,7 @@ func Compose(c *config.Config) (*Graph, error) {
 		rules = append(rules, transforms.Rule{Match: k.Match, Filter: filterConfig(c, k.Prior, k.WarmUp, k.Levels, k.Top, k.Bank)})
 		all = append(all, rules[len(rules)-1].Filter)
 	}
-	layout, err := newLayout(all...)
+	layout, err := records.NewLayout(all...)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +94,7 @@ func Compose(c *config.Config) (*Graph, error) {
 	unending := c.Source.Unending()
 	g.sink = newSink(&c.Sink, g.transform.columns(layout, x), unending)
 	if c.Alerts != nil {
-		alerts := newSink(c.Alerts, layout.alertColumns(), unending)
+		alerts := newSink(c.Alerts, layout.AlertColumns(), unending)
 		g.alerts = &alerts
 	}
 	g.dead = graphSink{file: connectors.Sink{Format: connectors.JSONLines, Path: connectors.Stderr}}
@@ -233,7 +234,7 @@ func named(step string, state any) string {
 
 // filtering is transform: filter.
 type filtering struct {
-	layout layout
+	layout records.Layout
 	cfg    transforms.Config
 	alerts bool // are written
 }
@@ -247,8 +248,8 @@ func (f filtering) build(s beam.Scope, run string, observations beam.PCollection
 
 func (f filtering) state() any { return []any{config.Filter, f.cfg.Filter, f.cfg.Keys} }
 
-func (filtering) columns(l layout, x connectors.Kind) []connectors.Column {
-	return l.estimateColumns(x)
+func (filtering) columns(l records.Layout, x connectors.Kind) []connectors.Column {
+	return l.EstimateColumns(x)
 }
 
 func (f filtering) steps() []Step {
@@ -279,7 +280,7 @@ func (f filtering) checkStates(changelog string, states map[string][]byte) error
 
 // smoothing is transform: smooth.
 type smoothing struct {
-	layout layout
+	layout records.Layout
 	cfg    transforms.SmoothConfig
 }
 
@@ -291,8 +292,8 @@ func (m smoothing) build(s beam.Scope, run string, observations beam.PCollection
 
 func (m smoothing) state() any { return []any{config.Smooth, m.cfg.Gap} }
 
-func (smoothing) columns(l layout, x connectors.Kind) []connectors.Column {
-	return l.smoothedColumns(x)
+func (smoothing) columns(l records.Layout, x connectors.Kind) []connectors.Column {
+	return l.SmoothedColumns(x)
 }
 
 func (m smoothing) steps() []Step {

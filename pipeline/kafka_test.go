@@ -23,6 +23,7 @@ import (
 	"hafvf/connectors/kafkaio/kafkatest"
 	"hafvf/hafvf"
 	"hafvf/pipeline/config"
+	"hafvf/pipeline/records"
 	"hafvf/transforms"
 )
 
@@ -96,7 +97,7 @@ func (b *bus) values(t testing.TB, topic string) (lines []string) {
 // offsets.
 func (b *bus) loop(t testing.TB, cfg transforms.Config) map[string][]string {
 	t.Helper()
-	l, err := newLayout(cfg.Filter)
+	l, err := records.NewLayout(cfg.Filter)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +120,7 @@ func (b *bus) loop(t testing.TB, cfg transforms.Config) map[string][]string {
 		}
 		o.ID = fmt.Sprintf("in-%d-%d", r.Partition, r.Offset)
 		e := est.Estimate(tracks[key], o)
-		out[key] = append(out[key], strings.TrimSuffix(string(l.appendEstimate(nil, key, &e)), "\n"))
+		out[key] = append(out[key], strings.TrimSuffix(string(l.AppendEstimate(nil, key, &e)), "\n"))
 	}
 	return out
 }

@@ -22,6 +22,7 @@ import (
 	"hafvf/connectors"
 	"hafvf/hafvf"
 	"hafvf/pipeline/config"
+	"hafvf/pipeline/records"
 	"hafvf/transforms"
 )
 
@@ -74,7 +75,7 @@ func write(t testing.TB, name string, lines ...string) string {
 func plainLoop(t testing.TB, cfg transforms.Config, lines []string, name string) map[string][]string {
 	t.Helper()
 	cfg.Order = transforms.EventTime
-	l, err := newLayout(cfg.Filter)
+	l, err := records.NewLayout(cfg.Filter)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +95,7 @@ func plainLoop(t testing.TB, cfg transforms.Config, lines []string, name string)
 		}
 		o.ID = fmt.Sprintf("%s:%d", name, i+1)
 		e := est.Estimate(tracks[key], o)
-		out[key] = append(out[key], strings.TrimSuffix(string(l.appendEstimate(nil, key, &e)), "\n"))
+		out[key] = append(out[key], strings.TrimSuffix(string(l.AppendEstimate(nil, key, &e)), "\n"))
 	}
 	return out
 }

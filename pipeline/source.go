@@ -15,6 +15,7 @@ import (
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/pipeline/config"
+	"hafvf/pipeline/records"
 	"hafvf/transforms"
 )
 
@@ -107,9 +108,9 @@ type rejecter struct {
 	rejected int
 }
 
-func (fn *rejecter) reject(reject func([]byte), key []byte, p place, raw []byte, reason string) {
+func (fn *rejecter) reject(reject func([]byte), key []byte, p records.Place, raw []byte, reason string) {
 	fn.rejected++
-	reject(appendReject(connectors.Chunk(nil).Begin(key, p.id), p, string(raw), reason))
+	reject(records.AppendReject(connectors.Chunk(nil).Begin(key, p.ID), p, string(raw), reason))
 }
 
 func (fn *rejecter) FinishBundle(_ context.Context, _ func(beam.EventTime, string, transforms.Observation), _ func([]byte)) {
@@ -128,13 +129,13 @@ type decodeFileFn struct {
 }
 
 func (fn *decodeFileFn) ProcessElement(ts beam.EventTime, r connectors.Record, emit func(beam.EventTime, string, transforms.Observation), reject func([]byte)) {
-	p := place{id: fmt.Sprintf("%s:%d", r.Source, r.Position)}
+	p := records.Place{ID: fmt.Sprintf("%s:%d", r.Source, r.Position)}
 	key, o, reason := fn.decode(r)
 	if reason != "" {
 		fn.reject(reject, nil, p, r.Raw, reason)
 		return
 	}
-	o.ID, o.Seq = p.id, r.Index
+	o.ID, o.Seq = p.ID, r.Index
 	o.Raw = string(r.Raw)
 	emit(eventTime(ts, fn.Timed, o), key, o)
 }
@@ -175,14 +176,14 @@ func (fn *decodeTopicFn) ProcessElement(ts beam.EventTime, r kafkaio.Record, emi
 	if log := r.Log(); log != fn.log {
 		fn.log = log
 	}
-	p := place{id: r.Position.String(), log: fn.log, seq: r.Offset}
+	p := records.Place{ID: r.Position.String(), Log: fn.log, Seq: r.Offset}
 	key, o, err := decodeRecord(r)
 	raw := r.Value[:min(len(r.Value), connectors.MaxRaw)]
 	if err != nil {
 		fn.reject(reject, r.Key, p, raw, err.Error())
 		return
 	}
-	o.ID, o.Log, o.Seq, o.Raw = p.id, p.log, p.seq, string(raw)
+	o.ID, o.Log, o.Seq, o.Raw = p.ID, p.Log, p.Seq, string(raw)
 	emit(eventTime(ts, fn.Timed, o), key, o)
 }
 

@@ -1,0 +1,35 @@
+// Package records declares the records that a pipeline writes. Each kind has one table
+// of fields, of which its JSON, its columns in CSV and Parquet, and the reference are
+// made.
+package records
+
+import "hafvf/hafvf"
+
+// A Layout is the form that the estimates of one model take as records.
+type Layout struct {
+	Params []hafvf.Param
+	Vector bool // means are lists, also of one entry
+	Levels int  // of the filter that has most
+	Bank   int  // filters of the largest bank, 0 where there is none
+	Detect bool
+	WarmUp bool
+}
+
+// NewLayout is the layout of estimates by any of the filters, which have one
+// family and dimension.
+func NewLayout(filters ...hafvf.Config) (l Layout, err error) {
+	for _, cfg := range filters {
+		bank, err := cfg.NewBank()
+		if err != nil {
+			return Layout{}, err
+		}
+		m := bank.Model()
+		l.Params, l.Vector = m.Params(), cfg.Family == "mvnormal" || m.Outputs() > 1
+		l.Detect, l.WarmUp = bank.Detects(), l.WarmUp || cfg.WarmUp > 0
+		l.Bank = max(l.Bank, len(cfg.Bank))
+		for i := range bank.Members() {
+			l.Levels = max(l.Levels, bank.Filter(i).Levels())
+		}
+	}
+	return l, nil
+}

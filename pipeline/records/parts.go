@@ -1,0 +1,91 @@
+package records
+
+import (
+	"time"
+
+	"hafvf/connectors"
+	"hafvf/hafvf"
+	"hafvf/transforms"
+)
+
+type (
+	moment = time.Time
+	member = transforms.Member
+)
+
+// value is the observation as it came in.
+func value[T any](get func(T) ([][]float64, transforms.Shape)) field[T] {
+	return field[T]{
+		name: "x", takes: "number, or list of numbers", doc: "The observation as it came in; null where it is missing.",
+		json: func(b []byte, _ *Layout, v T) []byte {
+			x, shape := get(v)
+			return appendValue(b, x, shape)
+		},
+		columns: func(path string, _ *Layout, x connectors.Kind) []connectors.Column {
+			return []connectors.Column{{Path: path, Kind: x}}
+		},
+	}
+}
+
+// moments are a mean and a sd, numbers or lists as the layout has them.
+func moments[T any](name, doc string, get func(T) transforms.Moments, more ...field[T]) field[T] {
+	outputs := func(name, doc string, get func(T) []float64) field[T] {
+		return field[T]{
+			name: name, takes: "number, or list for vectors", doc: doc,
+			json: func(b []byte, l *Layout, v T) []byte { return l.appendOutputs(b, get(v)) },
+			columns: func(path string, l *Layout, _ connectors.Kind) []connectors.Column {
+				kind := connectors.Number
+				if l.Vector {
+					kind = connectors.String
+				}
+				return []connectors.Column{{Path: path, Kind: kind}}
+			},
+		}
+	}
+	return object(name, doc, append([]field[T]{
+		outputs("mean", "Mean; null where there is none.", func(v T) []float64 { return get(v).Mean }),
+		outputs("sd", "Standard deviation; null where it is infinite.", func(v T) []float64 { return get(v).SD }),
+	}, more...)...)
+}
+
+// levels are Beta distributions, of which get gives alpha and beta one after the
+// other.
+func levels[T any](doc string, get func(T) []float64) field[T] {
+	return list("levels", doc, func(l *Layout) int { return l.Levels },
+		func(v T) int { return len(get(v)) / 2 },
+		func(v T, i int) hafvf.Beta { return hafvf.Beta{Alpha: get(v)[2*i], Beta: get(v)[2*i+1]} },
+		number("alpha", "", "First parameter.", func(b hafvf.Beta) float64 { return b.Alpha }),
+		number("beta", "", "Second parameter.", func(b hafvf.Beta) float64 { return b.Beta }),
+	)
+}
+
+// posterior are the family's parameters by name.
+func posterior[T any](get func(T) []float64) field[T] {
+	return field[T]{
+		name: "posterior", takes: "object", doc: "The family's textbook parameters by name, as in model.prior.",
+		json: func(b []byte, l *Layout, v T) []byte {
+			b = append(b, '{')
+			at, values := 0, get(v)
+			for i, p := range l.Params {
+				if i > 0 {
+					b = append(b, ',')
+				}
+				b = appendText(b, p.Name)
+				b = append(b, ':')
+				b = appendParam(b, p, values[at:at+p.Size()])
+				at += p.Size()
+			}
+			return append(b, '}')
+		},
+		columns: func(path string, l *Layout, _ connectors.Kind) (all []connectors.Column) {
+			for _, p := range l.Params {
+				kind := connectors.Number
+				if p.Rows > 0 {
+					kind = connectors.String
+				}
+				all = append(all, connectors.Column{Path: path + "." + p.Name, Kind: kind})
+			}
+			return all
+		},
+	}
+}

@@ -1,0 +1,167 @@
+package records
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hafvf/connectors"
+	"hafvf/hafvf"
+	"hafvf/transforms"
+)
+
+var layouts = map[string]hafvf.Config{
+	"scalar":          {Family: "normal", Levels: []hafvf.Beta{{Alpha: 1, Beta: 1}, {Alpha: 1, Beta: 1}}, Top: 1},
+	"without levels":  {Family: "poisson", Levels: []hafvf.Beta{}, Top: .9},
+	"vector":          {Family: "mvnormal", Dim: 2, Levels: []hafvf.Beta{{Alpha: 1, Beta: 1}}, Top: 1},
+	"probabilities":   {Family: "categorical", Prior: hafvf.Params{"alpha": []float64{1, 1, 1}}, Levels: []hafvf.Beta{}, Top: 1},
+	"matrix":          {Family: "regression", Dim: 3, Levels: []hafvf.Beta{}, Top: 1},
+	"bank, detection": {Family: "normal", Bank: hafvf.DefaultBank(), Detect: &hafvf.Detect{}, WarmUp: 9},
+}
+
+func floats(n int) []float64 {
+	v := make([]float64, n)
+	for i := range v {
+		v[i] = float64(i) + .5
+	}
+	return v
+}
+
+// populated are records of the layout with a value in every field.
+func populated(l *Layout, outputs int) map[string][]byte {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	m := transforms.Moments{Mean: floats(outputs), SD: floats(outputs)}
+	params := 0
+	for _, p := range l.Params {
+		params += p.Size()
+	}
+	e := transforms.Estimate{
+		Time: at, ID: "f:1", N: 1, X: [][]float64{floats(2)}, Shape: transforms.Vector, Predicted: m, Estimate: m, Regime: m,
+		Levels: floats(2 * l.Levels), Posterior: floats(params), WarmUp: l.WarmUp,
+		Alert: &transforms.Alert{Kind: hafvf.Revision, Corrects: "f:0", Start: at, Before: m, After: m},
+	}
+	e.Bank = slices.Repeat([]transforms.Member{{}}, l.Bank)
+	if l.Bank == 0 {
+		e.Bank = nil
+	}
+	if l.Detect {
+		e.Detection = &transforms.Detection{Kind: hafvf.Change, Start: at, StartN: 1}
+	}
+	pass := transforms.Pass{Levels: floats(2 * l.Levels)}
+	s := transforms.Smoothed{
+		Time: at, ID: "k/1", N: 1, X: [][]float64{floats(2)}, Shape: transforms.Vector, Estimate: m, Posterior: floats(params),
+		Forward: pass, Backward: pass, Session: transforms.Session{Start: at, End: at, N: 1}, Split: "max",
+	}
+	return map[string][]byte{
+		"estimate": l.AppendEstimate(nil, "k", &e), "alert": l.AppendAlert(nil, "k", &e), "smoothed": l.AppendSmoothed(nil, "k", &s),
+	}
+}
+
+// A record with a value in every field has a value in every column, of the column's
+// kind, and nowhere else.
+func TestColumnsAreTheFields(t *testing.T) {
+	for name, cfg := range layouts {
+		l, err := NewLayout(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bank, err := cfg.NewBank()
+		if err != nil {
+			t.Fatal(err)
+		}
+		columns := map[string][]connectors.Column{
+			"estimate": l.EstimateColumns(connectors.String), "alert": l.AlertColumns(), "smoothed": l.SmoothedColumns(connectors.String),
+		}
+		for kind, line := range populated(&l, bank.Model().Outputs()) {
+			got := map[string]connectors.Kind{}
+			var record any
+			if err := json.Unmarshal(line, &record); err != nil {
+				t.Fatalf("%s, %s: %v in %s", name, kind, err, line)
+			}
+			leaves(got, "", record)
+			want := map[string]connectors.Kind{}
+			for _, c := range columns[kind] {
+				want[c.Path] = c.Kind
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s, %s: columns (-) and fields (+): %s", name, kind, diff)
+			}
+		}
+	}
+}
+
+// leaves are the values of a record by path, those of a list of numbers as one.
+func leaves(all map[string]connectors.Kind, path string, v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, below := range v {
+			leaves(all, strings.TrimPrefix(path+"."+name, "."), below)
+		}
+	case []any:
+		for i, below := range v {
+			if _, ok := below.(map[string]any); !ok {
+				all[path] = connectors.String
+				return
+			}
+			leaves(all, fmt.Sprintf("%s.%d", path, i), below)
+		}
+	case string:
+		all[path] = connectors.String
+		if _, err := time.Parse(time.RFC3339Nano, v); err == nil {
+			all[path] = connectors.Time
+		}
+	case bool:
+		all[path] = connectors.Bool
+	default:
+		all[path] = connectors.Number
+	}
+}
+
+// Every path of a record is one of the reference, and has a sentence there.
+func TestReference(t *testing.T) {
+	l, err := NewLayout(layouts["bank, detection"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	records := populated(&l, 1)
+	for _, k := range Kinds() {
+		known := map[string]bool{}
+		for _, f := range k.Fields {
+			if f.Takes == "" || !strings.HasSuffix(f.Doc, ".") || known[f.Path] {
+				t.Errorf("%s: %+v", k.Name, f)
+			}
+			known[f.Path] = true
+		}
+		line := map[string][]byte{"Estimate": records["estimate"], "Alert": records["alert"], "Smoothed estimate": records["smoothed"],
+			"Reject": AppendReject(nil, Place{ID: "t-1-2", Log: "t-1", Seq: 2}, "raw", "reason")}[k.Name]
+		d := json.NewDecoder(bytes.NewReader(line))
+		var record any
+		if err := d.Decode(&record); err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]connectors.Kind{}
+		leaves(got, "", record)
+		for path := range got {
+			var names []string
+			for part := range strings.SplitSeq(path, ".") {
+				if strings.Trim(part, "0123456789") == "" {
+					names[len(names)-1] += "[]"
+					continue
+				}
+				names = append(names, part)
+			}
+			if names[0] == "posterior" {
+				names = names[:1]
+			}
+			if !known[strings.Join(names, ".")] {
+				t.Errorf("%s: %s is not in the reference", k.Name, path)
+			}
+		}
+	}
+}

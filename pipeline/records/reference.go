@@ -1,0 +1,42 @@
+package records
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A Kind is a kind of record.
+type Kind struct {
+	Name   string
+	Doc    string
+	Fields []Field
+}
+
+// Kinds are the kinds of records that a pipeline writes, each with its fields in
+// their order.
+func Kinds() []Kind {
+	return []Kind{
+		{"Estimate", "One per observation, from transform: filter.", describe("", estimates)},
+		{"Alert", "One per outlier, change and revision, with detect.", describe("", alerts)},
+		{"Smoothed estimate", "One per observation of a session, from transform: smooth.", describe("", smootheds)},
+		{"Reject", "One per record that cannot be used, in the dead letter.", describe("", rejects)},
+	}
+}
+
+// Markdown lists the records as a part of the document CONFIG.md.
+func Markdown() string {
+	var b strings.Builder
+	b.WriteString(`
+# Records
+
+What a run writes: one JSON object per record. In CSV and Parquet a path is the name of a column, with the index in
+place of ` + "`[]`" + `. Numbers that are infinite or undefined are null. Times are RFC 3339 in UTC.
+`)
+	for _, k := range Kinds() {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| field | type | unit | meaning |\n|---|---|---|---|\n", k.Name, k.Doc)
+		for _, f := range k.Fields {
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.Path, f.Takes, f.Unit, strings.ReplaceAll(f.Doc, "|", `\|`))
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,42 @@
+package records
+
+import (
+	"strconv"
+	"strings"
+)
+
+// A Place is where a record stands in its source.
+type Place struct {
+	ID  string // file:line or topic-partition-offset
+	Log string // topic-partition, of a topic
+	Seq int64  // offset
+}
+
+// A reject is what could not be used.
+type reject struct {
+	Place
+	raw, reason string
+}
+
+var rejects = []field[reject]{
+	text("reason", "Why the record was rejected.", func(r reject) string { return r.reason }),
+	text("place", "Where it stands: file:line or topic-partition-offset.", func(r reject) string { return r.ID }),
+	ofTopic(text("id", "topic-partition-offset, of topics.", func(r reject) string { return r.ID })),
+	ofTopic(text("topic", "Its topic.", func(r reject) string { return r.Log[:strings.LastIndexByte(r.Log, '-')] })),
+	ofTopic(count("partition", "", "Its partition.", func(r reject) (int64, bool) {
+		n, err := strconv.ParseInt(r.Log[strings.LastIndexByte(r.Log, '-')+1:], 10, 64)
+		return n, err == nil
+	})),
+	ofTopic(count("offset", "", "Its offset.", func(r reject) (int64, bool) { return r.Seq, true })),
+	text("raw", "The record as it came in, cut where it is long.", func(r reject) string { return r.raw }),
+}
+
+func ofTopic(f field[reject]) field[reject] {
+	return only(f, func(r reject) bool { return strings.Contains(r.Log, "-") }, func(*Layout) bool { return true })
+}
+
+// AppendReject appends the dead-letter record of what could not be used, a JSON
+// object and a line end.
+func AppendReject(b []byte, p Place, raw, reason string) []byte {
+	return append(appendObject(b, nil, reject{p, raw, reason}, rejects), '\n')
+}

@@ -1,0 +1,160 @@
+package records
+
+import (
+	"fmt"
+
+	"hafvf/connectors"
+)
+
+// A field is one field of a record that is made of a T: its name, its meaning, and
+// how it is taken from the value. JSON, columns and the reference are made of it.
+type field[T any] struct {
+	name, unit, doc string
+	takes           string // the JSON type, as a user would say it
+	json            func(b []byte, l *Layout, v T) []byte
+	// absent says that this record has no such field. Nil: it always has.
+	absent func(v T) bool
+	// columns are those of the field, whose path is given.
+	columns func(path string, l *Layout, x connectors.Kind) []connectors.Column
+	below   []Field // of an object or of the entries of a list
+}
+
+// A Field describes one field of a record. Path is from the record, with dots; the
+// entries of a list are [].
+type Field struct {
+	Path  string
+	Takes string // the type of its value
+	Unit  string // empty for what has none
+	Doc   string // what it means
+}
+
+// leaf is a field with one column.
+func leaf[T any](name, takes, unit, doc string, kind connectors.Kind, json func(b []byte, v T) []byte) field[T] {
+	return field[T]{
+		name: name, takes: takes, unit: unit, doc: doc,
+		json: func(b []byte, _ *Layout, v T) []byte { return json(b, v) },
+		columns: func(path string, _ *Layout, _ connectors.Kind) []connectors.Column {
+			return []connectors.Column{{Path: path, Kind: kind}}
+		},
+	}
+}
+
+func number[T any](name, unit, doc string, get func(T) float64) field[T] {
+	return leaf(name, "number", unit, doc, connectors.Number, func(b []byte, v T) []byte { return appendNumber(b, get(v)) })
+}
+
+// count is a whole number, or null where get says that there is none.
+func count[T any](name, unit, doc string, get func(T) (n int64, ok bool)) field[T] {
+	return leaf(name, "whole number", unit, doc, connectors.Number, func(b []byte, v T) []byte {
+		n, ok := get(v)
+		return appendCount(b, n, ok)
+	})
+}
+
+func text[T any](name, doc string, get func(T) string) field[T] {
+	return leaf(name, "text", "", doc, connectors.String, func(b []byte, v T) []byte { return appendText(b, get(v)) })
+}
+
+func instant[T any](name, doc string, get func(T) moment) field[T] {
+	return leaf(name, "time", "", doc, connectors.Time, func(b []byte, v T) []byte { return appendTime(b, get(v)) })
+}
+
+func flag[T any](name, doc string, get func(T) bool) field[T] {
+	return leaf(name, "true or false", "", doc, connectors.Bool, func(b []byte, v T) []byte {
+		if get(v) {
+			return append(b, "true"...)
+		}
+		return append(b, "false"...)
+	})
+}
+
+// object is a mapping with fields of its own.
+func object[T any](name, doc string, fields ...field[T]) field[T] {
+	return field[T]{
+		name: name, takes: "object", doc: doc,
+		json: func(b []byte, l *Layout, v T) []byte { return appendObject(b, l, v, fields) },
+		columns: func(path string, l *Layout, x connectors.Kind) []connectors.Column {
+			return columnsOf(path+".", l, x, fields)
+		},
+		below: describe("", fields),
+	}
+}
+
+// list is a list of objects; columns are as many as the layout's longest has.
+func list[T, E any](name, doc string, longest func(*Layout) int, length func(T) int, entry func(T, int) E, fields ...field[E]) field[T] {
+	return field[T]{
+		name: name, takes: "list of objects", doc: doc,
+		json: func(b []byte, l *Layout, v T) []byte {
+			b = append(b, '[')
+			for i := range length(v) {
+				if i > 0 {
+					b = append(b, ',')
+				}
+				b = appendObject(b, l, entry(v, i), fields)
+			}
+			return append(b, ']')
+		},
+		columns: func(path string, l *Layout, x connectors.Kind) (all []connectors.Column) {
+			for i := range longest(l) {
+				all = append(all, columnsOf(fmt.Sprintf("%s.%d.", path, i), l, x, fields)...)
+			}
+			return all
+		},
+		below: describe("", fields),
+	}
+}
+
+// only restricts a field to records, and its columns to layouts, that have it.
+func only[T any](f field[T], has func(T) bool, may func(*Layout) bool) field[T] {
+	columns := f.columns
+	f.absent = func(v T) bool { return !has(v) }
+	f.columns = func(path string, l *Layout, x connectors.Kind) []connectors.Column {
+		if !may(l) {
+			return nil
+		}
+		return columns(path, l, x)
+	}
+	return f
+}
+
+func appendObject[T any](b []byte, l *Layout, v T, fields []field[T]) []byte {
+	b = append(b, '{')
+	first := true
+	for i := range fields {
+		f := &fields[i]
+		if f.absent != nil && f.absent(v) {
+			continue
+		}
+		if !first {
+			b = append(b, ',')
+		}
+		first = false
+		b = append(b, '"')
+		b = append(b, f.name...)
+		b = append(b, '"', ':')
+		b = f.json(b, l, v)
+	}
+	return append(b, '}')
+}
+
+func columnsOf[T any](prefix string, l *Layout, x connectors.Kind, fields []field[T]) (all []connectors.Column) {
+	for _, f := range fields {
+		all = append(all, f.columns(prefix+f.name, l, x)...)
+	}
+	return all
+}
+
+func describe[T any](prefix string, fields []field[T]) (all []Field) {
+	for _, f := range fields {
+		path := prefix + f.name
+		all = append(all, Field{path, f.takes, f.unit, f.doc})
+		if f.takes == "list of objects" {
+			path += "[]"
+		}
+		for _, below := range f.below {
+			below.Path = path + "." + below.Path
+			all = append(all, below)
+		}
+	}
+	return all
+}
