@@ -16,9 +16,9 @@ import "math"
 // shows where a finer one is worth its nodes.
 //
 // q0 and q1 are the gains at the ends.
-func (f *Filter) logPredictive(prior Beta, q0, q1 float64) float64 {
+func (f *Filter) logPredictive(prior Beta, elapsed, q0, q1 float64) float64 {
 	r := &f.rule
-	r.line, r.a, r.b, r.elapsed = f.line, prior.Alpha, prior.Beta, f.elapsed
+	r.line, r.a, r.b, r.elapsed = f.line, prior.Alpha, prior.Beta, elapsed
 	r.bound = math.Max(q0, q1)
 	r.scan(q0, q1)
 	for depth := r.depth(); depth > 0; depth-- {

@@ -287,9 +287,9 @@ func (p Prior) PositiveVector(name string, n int) []float64 {
 	return out
 }
 
-// Cholesky reads a positive definite n×n matrix and returns its upper
+// cholesky reads a positive definite n×n matrix and returns its upper
 // triangular Cholesky factor R, RᵀR the matrix, by rows and packed.
-func (p Prior) Cholesky(name string, n int, absent float64) triangle {
+func (p Prior) cholesky(name string, n int, absent float64) triangle {
 	v, ok := p.get(name)
 	if !ok {
 		v = absent
