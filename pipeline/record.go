@@ -144,7 +144,7 @@ func (l layout) appendAlert(b []byte, key string, e *transforms.Estimate) []byte
 	b = append(b, `,"delay":`...)
 	b = strconv.AppendInt(b, a.Delay, 10)
 	b = append(b, `,"odds":`...)
-	b = appendNumber(b, a.Odds)
+	b = appendNumber(b, a.LogOdds)
 	b = append(b, `,"before":`...)
 	b = l.appendMoments(b, a.Before)
 	b = append(b, `,"after":`...)

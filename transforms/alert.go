@@ -41,7 +41,7 @@ type Alert struct {
 	Corrects string
 	Start    time.Time // of the outlier, or of the new regime
 	Delay    int64     // observations from the start to the alert
-	Odds     float64   // log odds of the kind, nats
+	LogOdds  float64   // of the kind, nats
 	Size     float64   // of a change, as in AlertConfig
 	// Before and After are the running regime's mean, before the observation and
 	// after it.
@@ -72,7 +72,7 @@ func (t *Track) alert(cfg AlertConfig, e *Estimate, d hafvf.Detection, before re
 	if kind == hafvf.None {
 		return nil
 	}
-	a := &Alert{Kind: kind, Start: e.Time, Delay: e.Detection.Delay, Odds: d.Odds(), Before: before.estimate, After: e.Regime}
+	a := &Alert{Kind: kind, Start: e.Time, Delay: e.Detection.Delay, LogOdds: d.LogOdds(), Before: before.estimate, After: e.Regime}
 	switch kind {
 	case hafvf.Outlier:
 		if quiet(&t.alerts.outlier, e.Time, cfg.Cooldown) {

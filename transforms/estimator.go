@@ -20,13 +20,14 @@ type stream struct {
 	fingerprint uint64
 	bank        *hafvf.Bank
 	fitted      hafvf.Fitted // the model, where a warm-up sets its prior
-	tuned       *Track       // that the bank has the prior of
+	priorOf     *Track       // whose prior the bank has
 	params      int
 	row         []float64
 }
 
 // NewEstimator makes an estimator. An error names what is wrong with cfg.
 func NewEstimator(cfg Config) (*Estimator, error) {
+	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
@@ -68,9 +69,9 @@ func (est *Estimator) Estimate(t *Track, o Observation) Estimate {
 	out := st.blank(t.n, o)
 	out.WarmUp = t.warming()
 	elapsed := t.elapsed(o, est.cfg.TimeUnit)
-	st.tune(t)
+	st.usePrior(t)
 	row := st.regressors(t.state, o)
-	known := !t.warming() || t.gauge != nil // is there a prior yet?
+	known := !t.warming() || t.locationScale != nil // is there a prior yet?
 	var before regime
 	if known {
 		st.bank.PredictAfter(out.Predicted.Mean, out.Predicted.SD, t.state, elapsed, row)
@@ -151,7 +152,7 @@ func (st *stream) describe(out *Estimate, s hafvf.State, outcome hafvf.Outcome, 
 		return
 	}
 	for _, m := range outcome.Members {
-		out.Bank = append(out.Bank, Member{Share: m.Share, Weight: m.Weight, Memory: m.Memory, LogPredictive: m.LogPredictive})
+		out.Bank = append(out.Bank, MemberStep{Share: m.Share, Weight: m.Weight, Memory: m.Memory, LogPredictive: m.LogPredictive})
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"hafvf/hafvf"
+	"hafvf/internal/account"
 )
 
 func init() {
@@ -53,9 +54,8 @@ type Config struct {
 	// observations. Default 0: once per observation.
 	TimeUnit time.Duration
 	Alerts   AlertConfig
-	// Companion names the program that follows the node, see Accompany. Default:
-	// none.
-	Companion string
+	// Account connects the node with package pipeline. Leave it empty.
+	Account string
 }
 
 // A Rule says how the keys that match a pattern are filtered.
@@ -146,7 +146,6 @@ func (r ruled[T]) of(key string) T {
 // outliers, changes, and the distribution iterations.
 func Filter(s beam.Scope, cfg Config, col beam.PCollection) (estimates, rejected beam.PCollection) {
 	s = s.Scope("hafvf.Filter")
-	cfg = cfg.withDefaults()
 	if _, err := NewEstimator(cfg); err != nil {
 		panic("transforms.Filter: " + err.Error())
 	}
@@ -162,10 +161,15 @@ func Filter(s beam.Scope, cfg Config, col beam.PCollection) (estimates, rejected
 	return estimates, beam.Flatten(s, early, late)
 }
 
-// parseConfig reads what Filter put into a DoFn. Config travels as text, so that
-// its numbers and maps come back as they were.
-func parseConfig(text string) (cfg Config, err error) {
-	return cfg, json.Unmarshal([]byte(text), &cfg)
+// parseEstimator makes the estimator of a Config that Filter put into a DoFn. It
+// travels as text, so that numbers, maps, and nil or empty lists come back as they
+// were.
+func parseEstimator(text string) (*Estimator, error) {
+	var cfg Config
+	if err := json.Unmarshal([]byte(text), &cfg); err != nil {
+		return nil, err
+	}
+	return NewEstimator(cfg)
 }
 
 // packFn checks observations and gathers a bundle's per key into blocks: what a
@@ -178,7 +182,7 @@ type packFn struct {
 	keys      []string
 	blocks    map[string]*block
 	size      int
-	counts    Counts
+	counts    account.Counts
 }
 
 type block struct {
@@ -190,11 +194,11 @@ type block struct {
 const packBytes = 64 << 20
 
 func (fn *packFn) Setup() (err error) {
-	if fn.cfg, err = parseConfig(fn.Config); err != nil {
+	if fn.estimator, err = parseEstimator(fn.Config); err != nil {
 		return err
 	}
-	fn.estimator, err = NewEstimator(fn.cfg)
-	return err
+	fn.cfg = fn.estimator.cfg
+	return nil
 }
 
 func (fn *packFn) StartBundle(_ func(beam.EventTime, string, []byte), _ func(Rejected)) {
@@ -247,15 +251,15 @@ func (fn *packFn) flush(emit func(beam.EventTime, string, []byte)) {
 
 func (fn *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func(Rejected)) error {
 	fn.flush(emit)
-	fn.counts.count(ctx)
-	companion := companionOf(fn.cfg.Companion)
+	addMetrics(ctx, fn.counts)
+	acc := account.Of(fn.cfg.Account)
 	n := int(fn.counts.Rejected)
-	companion.report(Report{Taken: n, Emitted: n, Counts: fn.counts})
-	fn.counts = Counts{}
+	acc.Report(account.Report{Taken: n, Emitted: n, Counts: fn.counts})
+	fn.counts = account.Counts{}
 	if fn.cfg.Lateness == 0 {
 		return nil // nothing ever waits
 	}
-	return companion.asleep(func(key string, b []byte) error {
+	return acc.RestoreTimers(func(key string, b []byte) error {
 		e, err := fn.estimator.decodeEntity(key, b)
 		if err == nil && len(e.waiting) > 0 {
 			// An empty block sets the timer that the key had.
@@ -275,12 +279,12 @@ type filterFn struct {
 
 	cfg        Config
 	estimator  *Estimator
-	companion  *accompanied
+	account    *account.Handle
 	batch      int
 	queue      []arrival
 	bundle     map[string]*held
 	order      []*held
-	report     Report
+	report     account.Report
 	iterations []int64
 }
 
@@ -307,21 +311,21 @@ const (
 )
 
 func (fn *filterFn) Setup() (err error) {
-	if fn.cfg, err = parseConfig(fn.Config); err != nil {
+	if fn.estimator, err = parseEstimator(fn.Config); err != nil {
 		return err
 	}
+	fn.cfg = fn.estimator.cfg
 	fn.batch = batchBlocks
 	if fn.cfg.Order == EventTime && fn.cfg.Lateness > 0 {
 		fn.batch = 1 // a timer can be set for the key at hand only
 	}
-	fn.estimator, err = NewEstimator(fn.cfg)
-	return err
+	return nil
 }
 
 func (fn *filterFn) StartBundle(_ func(beam.EventTime, string, Estimate), _ func(Rejected)) {
 	fn.queue, fn.order = fn.queue[:0], nil
 	fn.bundle = map[string]*held{}
-	fn.companion = companionOf(fn.cfg.Companion)
+	fn.account = account.Of(fn.cfg.Account)
 }
 
 func (fn *filterFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, key string, packed []byte, emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
@@ -364,7 +368,7 @@ func (fn *filterFn) read(unread []*held) error {
 		}
 		e.found = ok
 		if !ok {
-			b = fn.companion.restore(e.key)
+			b = fn.account.Restore(e.key)
 		}
 		if b == nil {
 			e.entity = entity{Track: fn.estimator.NewTrack(e.key)}
@@ -457,20 +461,20 @@ func (fn *filterFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, 
 	if err := fn.drain(emit, reject); err != nil {
 		return err
 	}
-	states := make([]KeyState, len(fn.order))
+	states := make([]account.KeyState, len(fn.order))
 	err := parallel(fn.order, func(i int, e *held) error {
-		states[i] = KeyState{e.key, e.append(nil), e.places()}
+		states[i] = account.KeyState{Key: e.key, State: e.append(nil), Waiting: e.places()}
 		return fn.State.Write(e.to, states[i].State)
 	})
 	fn.report.States = states
-	fn.report.Counts.count(ctx)
+	addMetrics(ctx, fn.report.Counts)
 	for _, n := range fn.iterations {
 		iterationsDist.Update(ctx, n)
 	}
 	if err == nil {
-		fn.companion.report(fn.report)
+		fn.account.Report(fn.report)
 	}
-	fn.bundle, fn.order, fn.report, fn.iterations = nil, nil, Report{}, fn.iterations[:0]
+	fn.bundle, fn.order, fn.report, fn.iterations = nil, nil, account.Report{}, fn.iterations[:0]
 	return err
 }
 
@@ -478,7 +482,7 @@ func (fn *filterFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, 
 func (fn *filterFn) learn(e *held, o Observation, emit func(beam.EventTime, string, Estimate)) {
 	out := fn.estimator.Estimate(e.Track, o)
 	fn.report.Emitted++
-	fn.report.Counts.note(&out)
+	countEstimate(&fn.report.Counts, &out)
 	if !out.Missing {
 		fn.iterations = append(fn.iterations, int64(out.Iterations))
 	}
@@ -502,8 +506,27 @@ var (
 	iterationsDist      = beam.NewDistribution("hafvf", "iterations")
 )
 
-// count adds a bundle's counts to the metrics.
-func (c *Counts) count(ctx context.Context) {
+// countEstimate counts an estimate.
+func countEstimate(c *account.Counts, e *Estimate) {
+	c.Records++
+	if e.Missing {
+		c.Missing++
+	}
+	if !e.Converged {
+		c.NotConverged++
+	}
+	if d := e.Detection; d != nil {
+		switch d.Kind {
+		case hafvf.Outlier:
+			c.Outliers++
+		case hafvf.Change:
+			c.Changes++
+		}
+	}
+}
+
+// addMetrics adds a bundle's counts to the metrics.
+func addMetrics(ctx context.Context, c account.Counts) {
 	for _, m := range []struct {
 		counter beam.Counter
 		n       int64

@@ -72,8 +72,8 @@ type Estimate struct {
 	Converged  bool
 
 	Missing bool
-	WarmUp  bool     // the prior is still being set by the first observations
-	Bank    []Member // where a bank is configured
+	WarmUp  bool         // the prior is still being set by the first observations
+	Bank    []MemberStep // where a bank is configured
 
 	// With detection:
 	Detection *Detection
@@ -81,8 +81,13 @@ type Estimate struct {
 	Alert     *Alert  // nil where there is nothing to tell
 }
 
-// A Member is one filter's part in an estimate of a bank.
-type Member struct{ Share, Weight, Memory, LogPredictive float64 }
+// A MemberStep is the step of one filter of a bank.
+type MemberStep struct {
+	Share         float64 // posterior weight of the filter in the bank, after the step
+	Weight        float64 // E[w]
+	Memory        float64 // θ^η − θ₀^η
+	LogPredictive float64 // nats
+}
 
 // Moments are mean and standard deviation, one entry per output of the model.
 type Moments struct{ Mean, SD []float64 }

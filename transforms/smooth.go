@@ -15,6 +15,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/hafvf"
+	"hafvf/internal/account"
 )
 
 func init() {
@@ -44,8 +45,8 @@ type SmoothConfig struct {
 	Max int
 	// Odds in favour of a change, from which on it is one. Default 10.
 	Odds float64
-	// Companion is as in Config.
-	Companion string
+	// Account is as in Config.
+	Account string
 }
 
 func (c SmoothConfig) withDefaults() SmoothConfig {
@@ -89,7 +90,6 @@ func (c SmoothConfig) validate() error {
 // changes.
 func Smooth(s beam.Scope, cfg SmoothConfig, col beam.PCollection) (smoothed, rejected beam.PCollection) {
 	s = s.Scope("hafvf.Smooth")
-	cfg = cfg.withDefaults()
 	if _, err := NewSmoother(cfg); err != nil {
 		panic("transforms.Smooth: " + err.Error())
 	}
@@ -111,8 +111,12 @@ func Smooth(s beam.Scope, cfg SmoothConfig, col beam.PCollection) (smoothed, rej
 	return beam.ParDo(s, &smoothFn{Config: string(text)}, sessions), rejected
 }
 
-func parseSmoothConfig(text string) (cfg SmoothConfig, err error) {
-	return cfg, json.Unmarshal([]byte(text), &cfg)
+func parseSmoother(text string) (*Smoother, error) {
+	var cfg SmoothConfig
+	if err := json.Unmarshal([]byte(text), &cfg); err != nil {
+		return nil, err
+	}
+	return NewSmoother(cfg)
 }
 
 // admitFn checks observations and sends them on without what only a rejection
@@ -126,18 +130,18 @@ type admitFn struct {
 	cfg      SmoothConfig
 	blocks   map[string]*block
 	size     int
-	report   Report
+	report   account.Report
 }
 
 // span is how much time a block may cover: sessions become due later by that.
 func span(gap time.Duration) time.Duration { return (gap / 10).Truncate(time.Millisecond) }
 
 func (fn *admitFn) Setup() (err error) {
-	if fn.cfg, err = parseSmoothConfig(fn.Config); err != nil {
+	if fn.smoother, err = parseSmoother(fn.Config); err != nil {
 		return err
 	}
-	fn.smoother, err = NewSmoother(fn.cfg)
-	return err
+	fn.cfg = fn.smoother.cfg
+	return nil
 }
 
 func (fn *admitFn) StartBundle(_ func(beam.EventTime, string, []byte), _ func(Rejected)) {
@@ -181,9 +185,9 @@ func (fn *admitFn) flush(emit func(beam.EventTime, string, []byte)) {
 
 func (fn *admitFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func(Rejected)) {
 	fn.flush(emit)
-	fn.report.Counts.count(ctx)
-	companionOf(fn.cfg.Companion).report(fn.report)
-	fn.report = Report{}
+	addMetrics(ctx, fn.report.Counts)
+	account.Of(fn.cfg.Account).Report(fn.report)
+	fn.report = account.Report{}
 }
 
 // gatherFn makes sessions of what was grouped: the windows are wider than the gap
@@ -295,19 +299,17 @@ func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, kept []session,
 type smoothFn struct {
 	Config string
 
-	smoother  *Smoother
-	companion *accompanied
-	counts    Counts
+	smoother *Smoother
+	account  *account.Handle
+	counts   account.Counts
 }
 
-func (fn *smoothFn) Setup() error {
-	cfg, err := parseSmoothConfig(fn.Config)
-	if err != nil {
+func (fn *smoothFn) Setup() (err error) {
+	if fn.smoother, err = parseSmoother(fn.Config); err != nil {
 		return err
 	}
-	fn.companion = companionOf(cfg.Companion)
-	fn.smoother, err = NewSmoother(cfg)
-	return err
+	fn.account = account.Of(fn.smoother.cfg.Account)
+	return nil
 }
 
 func (fn *smoothFn) ProcessElement(_ context.Context, key string, b []byte, emit func(beam.EventTime, string, Smoothed)) error {
@@ -330,9 +332,9 @@ func (fn *smoothFn) ProcessElement(_ context.Context, key string, b []byte, emit
 }
 
 func (fn *smoothFn) FinishBundle(ctx context.Context, _ func(beam.EventTime, string, Smoothed)) {
-	fn.counts.count(ctx)
-	fn.companion.report(Report{Counts: fn.counts})
-	fn.counts = Counts{}
+	addMetrics(ctx, fn.counts)
+	fn.account.Report(account.Report{Counts: fn.counts})
+	fn.counts = account.Counts{}
 }
 
 // A session is a key's observations between two gaps, by time, with how often it

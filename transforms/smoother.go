@@ -105,7 +105,7 @@ func (sm *Smoother) filter(key string, steps [][][]float64) *hafvf.Filter {
 			xs = [][]float64{make([]float64, f.Dim())} // nothing to measure, nothing to learn
 		}
 		base := f.Model().(hafvf.Fitted)
-		f.Use(base.Fit(base.Gauge(xs)))
+		f.Use(base.Fit(base.LocationScale(xs)))
 	}
 	return f.Filter
 }
