@@ -1,5 +1,5 @@
-// Package testdata holds the real series that the program brings along, and a
-// config for each file of them. See README.md for where they come from.
+// Package testdata holds the real series that the program brings along, with a
+// config. See README.md for where they come from.
 package testdata
 
 import _ "embed"

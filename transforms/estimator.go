@@ -7,14 +7,14 @@ import (
 	"hafvf/hafvf"
 )
 
-// An Estimator makes estimates of observations without a pipeline: what Filter
-// does to its keys, as a plain loop. It is not safe for concurrent use.
+// An Estimator makes the estimates of Filter without a pipeline, from observations
+// in their order. It is not safe for concurrent use.
 type Estimator struct {
 	cfg     Config
 	streams ruled[*stream]
 }
 
-// A stream is how the observations of some keys are filtered.
+// A stream filters the observations of the keys of one rule.
 type stream struct {
 	cfg         hafvf.Config
 	fingerprint uint64
@@ -71,7 +71,7 @@ func (est *Estimator) Estimate(t *Track, o Observation) Estimate {
 	elapsed := t.elapsed(o, est.cfg.TimeUnit)
 	st.usePrior(t)
 	row := st.regressors(t.state, o)
-	known := !t.warming() || t.locationScale != nil // is there a prior yet?
+	known := !t.warming() || t.locationScale != nil // there is a prior
 	var before regime
 	if known {
 		st.bank.PredictAfter(out.Predicted.Mean, out.Predicted.SD, t.state, elapsed, row)
@@ -93,8 +93,7 @@ func (est *Estimator) Estimate(t *Track, o Observation) Estimate {
 	return out
 }
 
-// blank is an estimate that says nothing yet: of numbers that are not known,
-// NaN.
+// blank returns an estimate whose numbers are NaN.
 func (st *stream) blank(n int64, o Observation) Estimate {
 	nan := math.NaN()
 	outputs := st.bank.Model().Outputs()
@@ -120,8 +119,8 @@ func (st *stream) regressors(s hafvf.State, o Observation) []float64 {
 	return st.row
 }
 
-// score notes how well the observation was predicted: only where there was a
-// prior that did not come from it.
+// score fills in how well the observation was predicted, where there was a prior
+// that did not come from it.
 func (st *stream) score(out *Estimate, outcome hafvf.Outcome, known bool) {
 	out.Missing = outcome.Missing
 	if !known {
@@ -132,8 +131,8 @@ func (st *stream) score(out *Estimate, outcome hafvf.Outcome, known bool) {
 	out.Iterations, out.Converged = step.Iterations, step.Converged
 }
 
-// describe notes what the state says after the observation; nothing of values
-// where there is no prior yet.
+// describe fills in the posterior after the observation. Without a prior yet it
+// leaves out what depends on values.
 func (st *stream) describe(out *Estimate, s hafvf.State, outcome hafvf.Outcome, row []float64, known bool) {
 	b := st.bank
 	f, member := b.Filter(outcome.Heaviest), b.Member(s, outcome.Heaviest)
@@ -156,8 +155,8 @@ func (st *stream) describe(out *Estimate, s hafvf.State, outcome hafvf.Outcome, 
 	}
 }
 
-// A regime is what the running regime says before an observation: mean and sd of
-// its mean, and the sd of one observation.
+// A regime holds the running regime before an observation: mean and sd of its mean,
+// and the sd of one observation.
 type regime struct {
 	estimate   Moments
 	predictive []float64

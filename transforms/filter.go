@@ -1,6 +1,3 @@
-// Package transforms holds the filter as Beam PTransforms, keyed per entity:
-// Filter, a stateful node that takes observations as they come, and Smooth, which
-// takes finished sessions. Estimator and Smoother do the same as plain loops.
 package transforms
 
 import (
@@ -34,9 +31,9 @@ type Order string
 
 const (
 	// EventTime releases an observation once its key has seen a time Lateness
-	// later, the watermark has passed that, or the input has ended; one before
-	// what its key has already released is rejected as late. Equal times keep
-	// their order of arrival.
+	// later, the watermark has passed that time, or the input has ended. An
+	// observation before one that its key has released is rejected as late. Equal
+	// times keep their order of arrival.
 	EventTime Order = "event_time"
 	// Arrival takes observations as they come.
 	Arrival Order = "arrival"
@@ -44,16 +41,17 @@ const (
 
 // Config is the configuration of Filter.
 type Config struct {
+	// Filter needs a Family; the rest has defaults.
 	Filter hafvf.Config
-	// Keys are exceptions: the first whose pattern matches a key says how it is
-	// filtered. Family and dimension are those of Filter.
+	// Keys are exceptions: the first rule whose pattern matches a key holds instead
+	// of Filter, whole. Family and dimension are those of Filter.
 	Keys     []Rule
 	Order    Order         // default EventTime
-	Lateness time.Duration // of EventTime; default 0: a key's observations are in order
+	Lateness time.Duration // of EventTime, at least 0; default 0: a key's observations are in order
 	// TimeUnit makes the weight of memory act once per unit of time between
 	// observations. Default 0: once per observation.
 	TimeUnit time.Duration
-	Alerts   AlertConfig
+	Alerts   AlertConfig // with detection
 	// Account connects the node with package pipeline. Leave it empty.
 	Account string
 }
@@ -99,7 +97,7 @@ func checkRules(base hafvf.Config, rules []Rule) error {
 	return nil
 }
 
-// ruled is what the keys of each rule have of their own, and all others together.
+// ruled holds one value per rule, and one for all keys that match none.
 type ruled[T any] struct {
 	rules  []Rule
 	rest   T
@@ -122,7 +120,7 @@ func newRuled[T any](base hafvf.Config, rules []Rule, of func(hafvf.Config) (T, 
 	return r, nil
 }
 
-// of is what the first rule that matches the key has.
+// of returns the value of the first rule that matches the key.
 func (r ruled[T]) of(key string) T {
 	for i, rule := range r.rules {
 		if ok, _ := path.Match(rule.Match, key); ok {
@@ -132,18 +130,14 @@ func (r ruled[T]) of(key string) T {
 	return r.rest
 }
 
-// Filter takes a PCollection<KV<string, Observation>>, in the global window, and
-// returns a PCollection<KV<string, Estimate>>, one for every observation that
-// the model takes, and a PCollection<Rejected> with the others.
+// Filter takes a PCollection<KV<string, Observation>> in the global window. It
+// returns a PCollection<KV<string, Estimate>>, one for every observation that the
+// model takes, and a PCollection<Rejected> with the others. An estimate has the
+// event time of its observation, and the epoch where that has none. A state that was
+// written under another configuration fails the pipeline.
 //
-// The node is stateful per key. It reads a key's state when a bundle first meets
-// the key and writes it when the bundle ends; a state that was written under
-// another configuration fails the pipeline. Estimates carry their observation's
-// event time where it has one.
-//
-// Filter panics where the configuration is impossible. It is counted in the
-// namespace "hafvf": records, rejected, late, missing, not_converged, keys,
-// outliers, changes, and the distribution iterations.
+// Filter panics where the configuration is impossible, or the input is not in the
+// global window.
 func Filter(s beam.Scope, cfg Config, col beam.PCollection) (estimates, rejected beam.PCollection) {
 	s = s.Scope("hafvf.Filter")
 	if _, err := NewEstimator(cfg); err != nil {
@@ -172,8 +166,8 @@ func parseEstimator(text string) (*Estimator, error) {
 	return NewEstimator(cfg)
 }
 
-// packFn checks observations and gathers a bundle's per key into blocks: what a
-// stage boundary and a key's state cost is then paid once per block.
+// packFn checks the observations of a bundle and packs those of each key into a
+// block: the stage boundary and the key's state then cost once per block.
 type packFn struct {
 	Config string
 
@@ -221,7 +215,7 @@ func (fn *packFn) ProcessElement(ts beam.EventTime, key string, o Observation, e
 	b.at = min(b.at, ts)
 	was := len(b.bytes)
 	if fn.cfg.Order == Arrival {
-		o.Raw = "" // is for rejections of what is late
+		o.Raw = "" // only a rejection as late would need it
 	}
 	b.bytes = appendObservation(b.bytes, o)
 	if fn.size += len(b.bytes) - was; fn.size > packBytes {
@@ -270,8 +264,9 @@ func (fn *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, st
 }
 
 // filterFn runs the filter over blocks of one key's observations. Every read and
-// write of state is a round trip to the runner: blocks are taken up in batches,
-// the states of a batch are read side by side, and those of a bundle written so.
+// write of a state is a round trip to the runner. So blocks are processed in
+// batches, and the states of a batch are read in parallel, as those of a bundle are
+// written.
 type filterFn struct {
 	Config string
 	State  state.Value[[]byte]
@@ -288,7 +283,7 @@ type filterFn struct {
 	iterations []int64
 }
 
-// arrival is a block in the queue, with the ways to its key's state and timers.
+// arrival is a block in the queue, with access to its key's state and timers.
 type arrival struct {
 	key    string
 	packed []byte
@@ -296,18 +291,17 @@ type arrival struct {
 	timers timers.Provider
 }
 
-// held is an entity for as long as its bundle lasts, with the way back to its
-// state.
+// held is an entity during its bundle, with access to its state.
 type held struct {
 	entity
 	key   string
 	to    state.Provider
-	found bool // in the state
+	found bool // the key had a state
 }
 
 const (
 	batchBlocks = 512
-	roundTrips  = 16 // under way at once
+	roundTrips  = 16 // at the same time
 )
 
 func (fn *filterFn) Setup() (err error) {
@@ -336,7 +330,7 @@ func (fn *filterFn) ProcessElement(_ context.Context, sp state.Provider, tp time
 	return fn.drain(emit, reject)
 }
 
-// drain works off the queue.
+// drain processes the queue.
 func (fn *filterFn) drain(emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
 	var unread []*held
 	for _, a := range fn.queue {
@@ -385,8 +379,8 @@ func (fn *filterFn) read(unread []*held) error {
 	return err
 }
 
-// parallel calls f for every entity, a few at a time, and returns the first
-// error, with its key.
+// parallel calls f for every entity, roundTrips at a time, and returns the first
+// error with its key.
 func parallel(list []*held, f func(i int, e *held) error) error {
 	var g errgroup.Group
 	g.SetLimit(roundTrips)
@@ -432,8 +426,8 @@ func (fn *filterFn) process(e *held, a arrival, emit func(beam.EventTime, string
 }
 
 // schedule sets a timer for the earliest observation that waits, and one for the
-// latest: at the end of a bounded input, where the watermark passes both at once,
-// the second spares a timer for each one between.
+// latest. At the end of a bounded input the watermark passes both at once, and the
+// second saves one timer for each observation between.
 func (fn *filterFn) schedule(tp timers.Provider, e *entity) {
 	if n := len(e.waiting); n > 0 {
 		fn.Due.Set(tp, e.waiting[0].Time.Add(fn.cfg.Lateness), timers.WithTag("first"))
@@ -441,7 +435,7 @@ func (fn *filterFn) schedule(tp timers.Provider, e *entity) {
 	}
 }
 
-// OnTimer releases what the watermark has passed.
+// OnTimer releases the observations that the watermark has passed.
 func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, key string, _ timers.Context, emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
 	fn.queue = append(fn.queue, arrival{key: key, state: sp, timers: tp})
 	if err := fn.drain(emit, reject); err != nil {
@@ -455,8 +449,8 @@ func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 	return nil
 }
 
-// FinishBundle works off what is left and writes the states of all keys that the
-// bundle met.
+// FinishBundle processes the rest of the queue and writes the states of all keys in
+// the bundle.
 func (fn *filterFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
 	if err := fn.drain(emit, reject); err != nil {
 		return err
