@@ -233,8 +233,8 @@ func appendVectors(b []byte, x [][]float64) []byte {
 	return b
 }
 
-// A reader takes values off the front of b; what does not fit sets bad, and
-// everything after that reads as zero.
+// A reader takes values off the front of b. A value that does not fit sets bad, and
+// all later values are zero.
 type reader struct {
 	b   []byte
 	bad bool
@@ -274,7 +274,7 @@ func (r *reader) varint() int64 {
 	return v
 }
 
-// count reads a length of which every unit takes at least size bytes.
+// count reads the number of entries of at least size bytes each.
 func (r *reader) count(size int) int {
 	n := r.uvarint()
 	if n > uint64(len(r.b)/size) {
