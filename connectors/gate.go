@@ -61,7 +61,10 @@ func (g *Gate) Close() {
 	g.closed()
 }
 
-// Add counts n records as in flight.
+// Add counts n records as in flight, or −n as dealt with. A DoFn that deals with
+// records calls it from FinishBundle, not while it processes elements: it may run in
+// the source's own bundle, the records of which are added only when the source's
+// part of it is over.
 func (g *Gate) Add(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -74,11 +77,6 @@ func (g *Gate) Add(n int) {
 		close(g.idle)
 	}
 }
-
-// Done counts n records as dealt with. A DoFn must call it from FinishBundle,
-// not while it processes elements: it may run in the source's own bundle, the
-// records of which are added only when the source's part of it is over.
-func (g *Gate) Done(n int) { g.Add(-n) }
 
 var errGateClosed = errors.New("the run is over: its gate is closed")
 

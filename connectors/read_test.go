@@ -124,7 +124,7 @@ func (fn *sinkFn) ProcessElement(line []byte, _ func(int)) error {
 func (fn *sinkFn) FinishBundle(func(int)) {
 	p := probeOf(fn.Test)
 	if p.gate != nil {
-		p.gate.Done(fn.n)
+		p.gate.Add(-fn.n)
 	}
 }
 
@@ -273,8 +273,8 @@ func TestGate(t *testing.T) {
 	}
 	wait := make(chan error)
 	go func() { wait <- g.Wait(t.Context()) }()
-	g.Done(1)
-	g.Done(2)
+	g.Add(-1)
+	g.Add(-2)
 	if err := <-wait; err != nil {
 		t.Error(err)
 	}

@@ -12,15 +12,14 @@ type Member struct {
 	Top    float64 `json:"top"`
 }
 
-// DefaultBank is the bank for streams of which nothing is known: two fixed
-// weights, of memories 67 and 5000, for what moves slowly or not at all, and the
-// two-level filter, which follows what moves at any other pace. With detection,
-// which wants to be told what is no change, the filter matters on drifts: on a
-// random walk of steps of 0.05 standard deviations it leaves 2.5 of 9 false
-// alarms in 10,000.
+// DefaultBank is the bank for a stream of unknown dynamics. Two members have fixed
+// weights, of memories 67 and 5000, for streams that move slowly or not at all. The
+// two-level filter follows streams that move at any other pace. With detection it
+// lowers false alarms on drifts: on a random walk of steps of 0.05 standard
+// deviations from 9 to 2.5 in 10,000 observations.
 func DefaultBank() []Member {
 	return []Member{
-		{Levels: []Beta{{.9, .1}, {1, 1}}, Top: 1},
+		DefaultMember(),
 		{Levels: []Beta{}, Top: .985},
 		{Levels: []Beta{}, Top: .9998},
 	}
@@ -29,14 +28,14 @@ func DefaultBank() []Member {
 // DefaultForgetting is that of a bank's weights, unless told otherwise.
 const DefaultForgetting = 0.999
 
-// A Bank runs several filters of one model over the same stream and averages
-// them: with shares pᵢ, it predicts
+// A Bank runs several filters of one model over the same stream and averages them
+// (Bayesian model averaging): with posterior weights pᵢ, the shares, it predicts
 //
 //	p(x|past) = Σ pᵢ p(x|past, i),  pᵢ ∝ (pᵢ′ · p(x′|past′, i))^λ
 //
-// where ′ is the step before and λ the forgetting, which draws the shares back to
-// equal ones: they follow which filter predicts best of late. A bank of one
-// filter is that filter, bit by bit, in its states too.
+// where ′ is the step before and λ the forgetting, which draws the shares towards
+// equal ones, so that they follow the filter that has predicted best of late. A
+// bank of one filter is that filter, bit by bit, in its states too.
 //
 // With detection, the bank also tells outliers from changes: see Detect.
 //
@@ -44,9 +43,9 @@ const DefaultForgetting = 0.999
 type Bank struct {
 	members    []*Filter
 	at         []int // where a member's part of the state begins; the first's is the last
-	odds       int   // where the log odds of the members begin
-	layer      *layer
-	layerAt    int
+	odds       int   // where the log-odds of the members begin
+	detector   *detector
+	detectorAt int
 	forgetting float64
 
 	gains    []float64 // log p(x|past, i) − log h(x)
@@ -56,9 +55,9 @@ type Bank struct {
 	mixture  mixture
 }
 
-// A MemberStep is what one filter of a bank made of a step.
+// A MemberStep is the outcome of one step for one filter of a bank.
 type MemberStep struct {
-	Share float64 // weight of the member in the bank, after the step
+	Share float64 // posterior weight of the member in the bank, after the step
 	Step
 }
 
@@ -67,7 +66,7 @@ type Outcome struct {
 	Missing       bool
 	LogPredictive float64      // log p(x|past) of the whole mixture, nats; NaN if missing
 	Members       []MemberStep // valid until the next Update
-	Heaviest      int          // the member with the largest share
+	Heaviest      int          // the member of the largest share
 	Detection     Detection    // zero without detection
 }
 
@@ -100,10 +99,10 @@ func NewBank(model Model, members []Member, forgetting float64, detect *Detect) 
 	}
 	b.odds = end
 	end += len(members) - 1
-	b.layerAt = end
+	b.detectorAt = end
 	if detect != nil {
-		b.layer = newLayer(model, *detect)
-		end += b.layer.size()
+		b.detector = newDetector(model, *detect)
+		end += b.detector.size()
 	}
 	b.at[0] = end
 	return b
@@ -117,8 +116,8 @@ func (b *Bank) Use(m Model) {
 	for _, f := range b.members {
 		f.Use(m)
 	}
-	if b.layer != nil {
-		b.layer.model, b.layer.line = m, m.NewLine()
+	if b.detector != nil {
+		b.detector.model, b.detector.line = m, m.NewLine()
 	}
 }
 
@@ -129,7 +128,7 @@ func (b *Bank) Members() int { return len(b.members) }
 func (b *Bank) Filter(i int) *Filter { return b.members[i] }
 
 // Detects reports whether the bank tells outliers from changes.
-func (b *Bank) Detects() bool { return b.layer != nil }
+func (b *Bank) Detects() bool { return b.detector != nil }
 
 // Dim is the length of the observation vectors that Update takes.
 func (b *Bank) Dim() int { return b.members[0].Dim() }
@@ -140,6 +139,7 @@ func (b *Bank) Check(xs [][]float64) error { return b.members[0].Check(xs) }
 
 // Regressors is the row at which a step is predicted, as Filter.Regressors.
 func (b *Bank) Regressors(s State, xs [][]float64) []float64 {
+	b.checkState(s)
 	return b.members[0].Regressors(b.Member(s, 0), xs)
 }
 
@@ -154,8 +154,8 @@ func (b *Bank) NewState() State {
 	for i, f := range b.members {
 		copy(b.Member(s, i), f.NewState())
 	}
-	if b.layer != nil {
-		b.layer.init(b.layered(s))
+	if b.detector != nil {
+		b.detector.init(b.detection(s))
 	}
 	return s
 }
@@ -169,17 +169,23 @@ func (b *Bank) Member(s State, i int) State {
 	return s[b.at[i] : b.at[i]+b.members[i].stepLen()]
 }
 
-func (b *Bank) layered(s State) layerState {
-	return layerState(s[b.layerAt:b.at[0]])
+func (b *Bank) detection(s State) detectorState {
+	return detectorState(s[b.detectorAt:b.at[0]])
 }
 
-// oddsOf are the log odds of members 1, 2, … against the first.
+// oddsOf are the log-odds of members 1, 2, … against the first.
 func (b *Bank) oddsOf(s State) []float64 { return s[b.odds : b.odds+len(b.members)-1] }
 
 // Shares writes the weights of the members, which sum to one, to dst.
-func (b *Bank) Shares(dst []float64, s State) { b.shares(dst, s, 1) }
+func (b *Bank) Shares(dst []float64, s State) {
+	b.checkState(s)
+	if len(dst) != len(b.members) {
+		panic(badDst)
+	}
+	b.shares(dst, s, 1)
+}
 
-// shares are those of the odds to the power of temper.
+// shares writes the weights under the odds to the power of temper.
 func (b *Bank) shares(dst []float64, s State, temper float64) {
 	odds := b.oddsOf(s)
 	if len(odds) == 0 {
@@ -202,46 +208,37 @@ func (b *Bank) shares(dst []float64, s State, temper float64) {
 }
 
 // Update learns the J ≥ 0 observations xs of one step, which Check has passed,
-// and returns what it found. A vector with a NaN in it is missing; a step with
-// no other vectors changes nothing but the window of a Sequential model and the
-// number of steps seen. It allocates nothing.
-func (b *Bank) Update(s State, xs ...[]float64) Outcome {
+// and returns what it found. A vector with a NaN in it is missing. A step without
+// other vectors changes nothing but the window of a Sequential model and the
+// number of steps seen. Update allocates nothing. It panics where the state or a
+// vector has the wrong length.
+func (b *Bank) Update(s State, xs ...[]float64) Outcome { return b.UpdateAfter(s, 1, xs...) }
+
+// UpdateAfter is Update where elapsed units of time have passed since the last
+// observation, as in Filter.UpdateAfter. Shares and detection go by observations.
+func (b *Bank) UpdateAfter(s State, elapsed float64, xs ...[]float64) Outcome {
 	first := b.members[0]
+	first.checkStep(s, b.StateLen(), elapsed, xs)
 	sequence := b.Member(s, 0)
 	rows := first.rows(sequence, xs)
 	out := Outcome{Members: b.steps, LogPredictive: math.NaN()}
-	if b.layer != nil {
-		b.layered(s)[atSteps]++
+	if b.detector != nil {
+		b.detection(s)[atSteps]++
 	}
 	if base, ok := first.statistics(b.stats, rows); ok {
-		b.learn(&out, s, rows, base)
+		b.learn(&out, s, elapsed, rows, base)
 	} else {
 		out.Missing = true
 		for i, f := range b.members {
 			b.steps[i].Step = f.skip(b.Member(s, i))
 		}
-		if b.layer != nil {
-			out.Detection = b.layer.current(b.layered(s))
+		if b.detector != nil {
+			out.Detection = b.detector.current(b.detection(s))
 		}
 	}
 	first.push(sequence, xs)
 	b.share(&out, s)
 	return out
-}
-
-// UpdateAfter is Update where elapsed units of time have passed since the last
-// observation, as in Filter.UpdateAfter. Shares and detection go by observations.
-func (b *Bank) UpdateAfter(s State, elapsed float64, xs ...[]float64) Outcome {
-	b.elapse(elapsed)
-	out := b.Update(s, xs...)
-	b.elapse(1)
-	return out
-}
-
-func (b *Bank) elapse(units float64) {
-	for _, f := range b.members {
-		f.elapsed = units
-	}
 }
 
 // share fills in the members' shares, and which is the largest.
@@ -250,7 +247,7 @@ func (b *Bank) share(out *Outcome, s State) {
 		b.steps[0].Share = 1
 		return
 	}
-	b.Shares(b.gains, s)
+	b.shares(b.gains, s, 1)
 	for i, p := range b.gains {
 		b.steps[i].Share = p
 		if p > b.gains[out.Heaviest] {
@@ -259,22 +256,23 @@ func (b *Bank) share(out *Outcome, s State) {
 	}
 }
 
-func (b *Bank) learn(out *Outcome, s State, rows [][]float64, base float64) {
+func (b *Bank) learn(out *Outcome, s State, elapsed float64, rows [][]float64, base float64) {
 	for i, f := range b.members {
-		f.meet(b.Member(s, i), b.stats)
-		b.gains[i] = f.predict()
+		f.prepare(b.Member(s, i), elapsed, b.stats)
+		b.gains[i] = f.predictive(elapsed)
 		b.steps[i].LogPredictive = b.gains[i] + base
 	}
 	gain := b.average(s)
 	weight, stats := 1.0, b.stats
 	last := len(b.members) - 1
-	if b.layer != nil {
+	if b.detector != nil {
 		// Every excursion forgets as the last member does: one that forgot less
-		// would win for that. The predictive cannot depend on x, so that before it
-		// this is the weight's prior mean, and after it what the member has kept.
-		w := b.members[last].PriorWeightAfter(b.Member(s, last), b.members[last].elapsed)
-		l := b.layered(s)
-		gain = b.layer.weigh(l, b.stats, gain, w)
+		// would win for that alone. The predictive density must not depend on x, so
+		// the weight before the observation is its prior mean. The weight after it
+		// is the factor by which the member has scaled its sample.
+		w := b.members[last].PriorWeightAfter(b.Member(s, last), elapsed)
+		l := b.detection(s)
+		gain = b.detector.weigh(l, b.stats, gain, w)
 		weight, stats = l[atStay], b.weighted
 		copy(stats, b.stats)
 		b.Model().Scale(stats, weight)
@@ -284,29 +282,29 @@ func (b *Bank) learn(out *Outcome, s State, rows [][]float64, base float64) {
 		b.oddsOf(s)[i] = o + weight*(b.gains[i+1]-b.gains[0])
 	}
 	for i, f := range b.members {
-		f.absorb(&b.steps[i].Step, b.Member(s, i), rows, stats, base, weight)
+		f.update(&b.steps[i].Step, b.Member(s, i), elapsed, rows, stats, base, weight)
 	}
-	if b.layer == nil {
+	if b.detector == nil {
 		return
 	}
-	l := b.layered(s)
-	b.layer.learn(l, rows, b.stats, b.members[last].kept)
-	out.Detection = b.layer.decide(l)
+	l := b.detection(s)
+	b.detector.learn(l, rows, b.stats, b.members[last].retained)
+	out.Detection = b.detector.decide(l)
 	if !out.Detection.Starts() {
 		return
 	}
-	// The members take up its sample. What they know of the forgetting stays: it
-	// is the stream's, not the regime's.
+	// Every member goes on from the excursion's sample. The levels stay: the
+	// forgetting is a property of the stream, not of the regime.
 	for i, f := range b.members {
 		d := f.Sample(b.Member(s, i))
-		copy(d, b.layer.likeliest(l)[ofSample:])
+		copy(d, b.detector.likeliest(l)[ofSample:])
 		b.steps[i].Memory = f.model.Memory(d)
 	}
-	b.layer.clear(l)
+	b.detector.clear(l)
 }
 
-// average tempers the shares and returns the log of the mean of e^gains under
-// them.
+// average forgets the log-odds of the shares and returns the log of the mean of
+// e^gains under them.
 func (b *Bank) average(s State) float64 {
 	odds := b.oddsOf(s)
 	if len(odds) == 0 {
@@ -326,30 +324,32 @@ func (b *Bank) average(s State) float64 {
 	return math.Log(sum/norm) + (after - before)
 }
 
-// Predict writes mean and standard deviation of the next observation: of the
-// mixture of all members and, with detection, of the excursions alive, each with
-// its weight at its prior mean. That an excursion starts at this very
-// observation is left out: it would come from the naive prior, whose variance
-// may be infinite. x gives the regressors where there are some.
+// Predict writes mean and standard deviation of the next observation to slices of
+// length Model.Outputs: those of the mixture of all members and, with detection,
+// of the excursions, each with its weight at its prior mean. The mixture leaves
+// out an excursion that would start at this very observation: its predictive is
+// that of the naive prior, whose variance may be infinite. x gives the regressors
+// where there are some.
 func (b *Bank) Predict(mean, sd []float64, s State, x []float64) {
 	b.PredictAfter(mean, sd, s, 1, x)
 }
 
 // PredictAfter is Predict for an observation after elapsed units of time.
 func (b *Bank) PredictAfter(mean, sd []float64, s State, elapsed float64, x []float64) {
+	b.checkMoments(mean, sd, s)
 	b.mixture.reset(mean, sd)
 	stay := 1.0
-	if b.layer != nil {
+	if b.detector != nil {
 		last := len(b.members) - 1
 		w := b.members[last].PriorWeightAfter(b.Member(s, last), elapsed)
-		l := b.layered(s)
+		l := b.detection(s)
 		rho := l.persistence()
 		stay = l[atStay]
 		for j := range l.alive() {
-			e := b.layer.excursion(l, j)
-			stay += (1 - rho) * e[accident]
+			e := b.detector.excursion(l, j)
+			stay += (1 - rho) * e[outlier]
 			b.Model().Predict(b.mixture.mean, b.mixture.sd, e[ofSample:], w, x)
-			b.mixture.add(rho*e[accident] + e[lasting])
+			b.mixture.add(rho*e[outlier] + e[change])
 		}
 	}
 	b.predict(s, stay, elapsed, x)
@@ -357,6 +357,7 @@ func (b *Bank) PredictAfter(mean, sd []float64, s State, elapsed float64, x []fl
 
 // PredictRegime is PredictAfter in the running regime: of the members alone.
 func (b *Bank) PredictRegime(mean, sd []float64, s State, elapsed float64, x []float64) {
+	b.checkMoments(mean, sd, s)
 	b.mixture.reset(mean, sd)
 	b.predict(s, 1, elapsed, x)
 }
@@ -373,15 +374,16 @@ func (b *Bank) predict(s State, stay, elapsed float64, x []float64) {
 // Estimate writes mean and standard deviation of the likelihood's mean: of the
 // mixture of all members and, with detection, of the excursions.
 func (b *Bank) Estimate(mean, sd []float64, s State, x []float64) {
+	b.checkMoments(mean, sd, s)
 	b.mixture.reset(mean, sd)
 	stay := 1.0
-	if b.layer != nil {
-		l := b.layered(s)
+	if b.detector != nil {
+		l := b.detection(s)
 		stay = l[atStay]
 		for j := range l.alive() {
-			e := b.layer.excursion(l, j)
+			e := b.detector.excursion(l, j)
 			b.Model().Estimate(b.mixture.mean, b.mixture.sd, e[ofSample:], x)
-			b.mixture.add(e[accident] + e[lasting])
+			b.mixture.add(e[outlier] + e[change])
 		}
 	}
 	b.estimate(s, stay, x)
@@ -391,12 +393,13 @@ func (b *Bank) Estimate(mean, sd []float64, s State, x []float64) {
 // running regime: the mixture of the members alone, which a burst of outliers
 // doesn't move.
 func (b *Bank) Regime(mean, sd []float64, s State, x []float64) {
+	b.checkMoments(mean, sd, s)
 	b.mixture.reset(mean, sd)
 	b.estimate(s, 1, x)
 }
 
 func (b *Bank) estimate(s State, stay float64, x []float64) {
-	b.Shares(b.gains, s)
+	b.shares(b.gains, s, 1)
 	for i, f := range b.members {
 		f.model.Estimate(b.mixture.mean, b.mixture.sd, f.Sample(b.Member(s, i)), x)
 		b.mixture.add(stay * b.gains[i])
@@ -436,17 +439,17 @@ func (m *mixture) add(weight float64) {
 	}
 }
 
-// ExcursionStarts appends to dst the steps, from 1, at which the excursions
-// started that are still alive, oldest first: of the steps so far, those are what
-// the Start of a later Detection can name. What a caller keeps of a step, such as
-// its time, it needs to keep of these.
+// ExcursionStarts appends to dst the steps (from 1) at which the present excursions
+// started, oldest first. The Start of a later Detection is one of these or a later
+// step, so that a caller who wants the time of a Start keeps the times of these.
 func (b *Bank) ExcursionStarts(dst []int64, s State) []int64 {
-	if b.layer == nil {
+	b.checkState(s)
+	if b.detector == nil {
 		return dst
 	}
-	l := b.layered(s)
+	l := b.detection(s)
 	for j := range l.alive() {
-		dst = append(dst, int64(b.layer.excursion(l, j)[startedAt]))
+		dst = append(dst, int64(b.detector.excursion(l, j)[startedAt]))
 	}
 	return dst
 }
@@ -467,8 +470,8 @@ func (b *Bank) DecodeState(bytes []byte, fingerprint uint64) (State, error) {
 	if slices.ContainsFunc(s[:b.at[0]], notFinite) {
 		return nil, fmt.Errorf("state is corrupt: not finite")
 	}
-	if b.layer != nil {
-		if err := b.layer.valid(b.layered(s)); err != nil {
+	if b.detector != nil {
+		if err := b.detector.valid(b.detection(s)); err != nil {
 			return nil, err
 		}
 	}

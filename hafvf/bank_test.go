@@ -256,7 +256,7 @@ func TestBankMissing(t *testing.T) {
 			if !out.Missing || !math.IsNaN(out.LogPredictive) || math.Abs(out.Detection.Stay+out.Detection.Outlier+out.Detection.Change-1) > 1e-12 {
 				t.Fatalf("step %d: %+v", i, out)
 			}
-			was[gaps.layerAt+atSteps]++
+			was[gaps.detectorAt+atSteps]++
 			if !sameBits(was, u) {
 				t.Fatalf("step %d: a missing observation changed the state", i)
 			}
@@ -338,7 +338,7 @@ func TestBankRefusesCorruptStates(t *testing.T) {
 	for range 63 {
 		b.Update(s, draw())
 	}
-	if n := b.layered(s).alive(); n < 2 {
+	if n := b.detection(s).alive(); n < 2 {
 		t.Fatalf("%d excursions, want some", n)
 	}
 	for i := range s {
@@ -350,8 +350,8 @@ func TestBankRefusesCorruptStates(t *testing.T) {
 			}
 		}
 	}
-	at := b.layerAt
-	excursion := at + layerHead + 2*m.Len()
+	at := b.detectorAt
+	excursion := at + detectorHead + 2*m.Len()
 	for name, c := range map[string]struct {
 		at int
 		v  float64
@@ -362,11 +362,11 @@ func TestBankRefusesCorruptStates(t *testing.T) {
 		"masses above one":        {at + atStay, 2},
 		"nine excursions":         {at + atAlive, 9},
 		"an excursion too few":    {at + atAlive, s[at+atAlive] - 1},
-		"more events than tries":  {at + atAccident, 1e9},
+		"more events than tries":  {at + atOutlier, 1e9},
 		"no tries":                {at + atPersist + 1, 0},
 		"a class below zero":      {at + atLearned, 0},
 		"a share above one":       {at + atLastShare, 1.5},
-		"negative mass":           {excursion + accident, -.1},
+		"negative mass":           {excursion + outlier, -.1},
 		"excursion in the future": {excursion + startedAt, 1000},
 		"order of excursions":     {excursion + age, 0},
 		"negative memory":         {excursion + ofSample, -1},

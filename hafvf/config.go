@@ -2,32 +2,63 @@ package hafvf
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"math"
 )
 
-// Config describes a filter, or a bank of filters, as data, for what is
-// configured or sent to another process. Its JSON form is stable.
+// Config describes a filter, or a bank of filters, as data that can be sent to
+// another process. Its JSON form is stable. Family alone is enough: the rest has
+// defaults.
+//
+// Levels and Top take their defaults, those of DefaultMember, together: where
+// Levels is nil, Top is zero and there is no Bank. Empty Levels that are not nil
+// mean no level, and Top then is as given: 1 never forgets, 0 forgets all.
 type Config struct {
 	Family string  `json:"family"`
 	Prior  Params  `json:"prior,omitempty"`
 	Dim    int     `json:"dim,omitempty"` // only where the prior leaves it open
 	Levels []Beta  `json:"levels"`        // naive priors of w, b, …, bottom up
-	Top    float64 `json:"top"`           // γ; zero is a value: forget all
+	Top    float64 `json:"top"`           // γ in [0, 1]
 
-	Bank       []Member `json:"bank,omitempty"`            // in place of Levels and Top
+	Bank       []Member `json:"bank,omitempty"`            // in place of Levels and Top, see DefaultBank
 	Forgetting float64  `json:"bank_forgetting,omitempty"` // of the bank's shares; zero stands for DefaultForgetting
 	Detect     *Detect  `json:"detect,omitempty"`          // nil: no detection
 
-	// WarmUp is the number of a stream's first observations by which the prior is
-	// set, see Fitted: that of Prior then gives no more than what has no scale,
-	// such as an order. Zero: the prior is as given.
+	// WarmUp is the number of a stream's first observations that set the prior, see
+	// Fitted. Prior then gives only parameters without a scale, such as an order.
+	// Zero: the prior is as given.
 	WarmUp int `json:"warm_up,omitempty"`
 }
 
-// Filter makes the filter of Levels and Top. An error names what is wrong.
+// DefaultMember is the filter of the paper: two levels, weight and forgetting of
+// the weight both learned.
+func DefaultMember() Member {
+	return Member{Levels: []Beta{{.9, .1}, {1, 1}}, Top: 1}
+}
+
+// withDefaults returns the config with the default levels, where it has those.
+func (c Config) withDefaults() Config {
+	if c.Levels == nil && c.Top == 0 && len(c.Bank) == 0 {
+		m := DefaultMember()
+		c.Levels, c.Top = m.Levels, m.Top
+	}
+	return c
+}
+
+// Filter makes the filter of Levels and Top. An error names what is wrong, also
+// Bank, Detect and WarmUp, which take NewBank.
 func (c Config) Filter() (*Filter, error) {
+	switch {
+	case len(c.Bank) > 0:
+		return nil, errors.New("bank: one filter has none; NewBank makes it")
+	case c.Detect != nil:
+		return nil, errors.New("detect: one filter has none; NewBank makes it")
+	case c.WarmUp != 0:
+		return nil, errors.New("warm_up: one filter has none; NewBank makes it")
+	}
+	c = c.withDefaults()
 	m, err := New(c.Family, c.Prior, c.Dim)
 	if err != nil {
 		return nil, err
@@ -41,6 +72,7 @@ func (c Config) Filter() (*Filter, error) {
 // NewBank makes the bank: of Levels and Top alone where Bank is empty. An error
 // names what is wrong.
 func (c Config) NewBank() (*Bank, error) {
+	c = c.withDefaults()
 	m, err := New(c.Family, c.Prior, c.Dim)
 	if err != nil {
 		return nil, err
@@ -89,9 +121,10 @@ func (m Member) valid(at string) error {
 	return nil
 }
 
-// Fingerprint tells configurations apart: a state belongs to one of them.
+// Fingerprint tells configurations apart: a state belongs to one of them. Defaults
+// of levels and top have the fingerprint of the values that they stand for.
 func (c Config) Fingerprint() uint64 {
-	text, err := json.Marshal(c)
+	text, err := json.Marshal(c.withDefaults())
 	if err != nil {
 		panic("hafvf: configuration is not JSON: " + err.Error())
 	}

@@ -2,6 +2,57 @@
 // (Moens 2018): a Bayesian filter that follows the distribution of a stream and
 // learns how fast to forget it.
 //
+// Config{Family: "normal"}.Filter() makes the filter of the paper, Filter.NewState
+// the state of one stream, and Filter.Update predicts an observation and learns it.
+//
+// # Families
+//
+// The model of a stream is one of these likelihoods with its conjugate prior, or
+// one of your own, see Register. What Params leaves out has the default. A number
+// for a vector or a matrix stands for every entry, or for the diagonal. Memory is
+// counted in the units of the last column.
+//
+//	family       observation              parameter  default   domain             memory
+//	bernoulli    0 or 1                   alpha      1         > 0                alpha + beta
+//	                                      beta       1         > 0
+//	categorical  0, …, K−1                alpha      required  > 0, K ≥ 2         alpha
+//	poisson      0, 1, …                  shape      1         > 0                rate
+//	                                      rate       1         > 0
+//	exponential  ≥ 0                      shape      1         > 0                shape
+//	                                      rate       1         > 0
+//	normal       real                     mu         0         real               kappa
+//	                                      kappa      1         > 0
+//	                                      alpha      1         > 0
+//	                                      beta       1         > 0
+//	mvnormal     m reals                  mu         0         real               kappa
+//	                                      kappa      1         > 0
+//	                                      nu         m + 1     > m − 1
+//	                                      scale      1         positive definite
+//	regression   n regressors, target     mean       0         real               2·alpha
+//	                                      precision  1         positive definite
+//	                                      alpha      1         > 0
+//	                                      beta       1         > 0
+//	ar           real, one a step         order      required  whole, ≥ 1         2·alpha
+//	                                      intercept  false     true or false
+//	                                      mean       0         real
+//	                                      precision  1         positive definite
+//	                                      alpha      1         > 0
+//	                                      beta       1         > 0
+//
+// Their likelihoods and priors are
+//
+//	bernoulli    x ~ Bernoulli(p), p ~ Beta(alpha, beta)
+//	categorical  x ~ Categorical(p), p ~ Dirichlet(alpha)
+//	poisson      x ~ Poisson(λ), λ ~ Gamma(shape, rate)
+//	exponential  x ~ Exponential(λ), λ its rate, λ ~ Gamma(shape, rate)
+//	normal       x ~ N(μ, σ²), μ|σ² ~ N(mu, σ²/kappa), σ² ~ InvGamma(alpha, beta)
+//	mvnormal     x ~ N(μ, Σ), μ|Σ ~ N(mu, Σ/kappa), Σ ~ InvWishart(scale, nu)
+//	regression   y ~ N(cᵀu, σ²), c|σ² ~ N(mean, σ²·precision⁻¹), σ² ~ InvGamma(alpha, beta)
+//	ar           regression on the stream's own last values, latest first, then 1
+//	             for the intercept
+//
+// Counts are at most 2⁵³, reals at most 1e140 in magnitude.
+//
 // # Notation
 //
 //	paper           meaning                                         here
@@ -12,15 +63,15 @@
 //	φ, β, …         their posteriors                                Filter.Level
 //	w ~ Beta(φ)     weight of yesterday's posterior against θ₀      level 0
 //	b ~ Beta(β)     weight of yesterday's φ against φ₀              level 1
-//	γ               fixed weight of the topmost level               Config.Top
+//	γ               fixed weight above the topmost level            Config.Top
 //	d = θ − θ₀      effective sample                                Filter.Sample
 //	θ^η − θ₀^η      effective memory                                Step.Memory
 //	B(θ)            log-partition                                   Line, a Jet of it
 //	u₁, u₂, u₃      increments of Proposition 1                     Filter.Increments
 //
-// Depth is the number of levels. None and top = 1 is exact conjugate inference,
-// none and top < 1 exponential forgetting, one with top < 1 the paper's fixed
-// decay, two the HAFVF.
+// The depth is the number of levels. No level and top = 1 is exact conjugate
+// inference, no level and top < 1 exponential forgetting, one level and top < 1
+// the paper's fixed decay, and two levels the HAFVF.
 //
 // # Update
 //
@@ -31,10 +82,10 @@
 //	L = q(ŵ) − ½ Var[w] f″(ŵ) − Σ KL(φ‖φ̂) − ½ Σ Var[b] ∂²B(φ̂)/∂b²
 //
 // and sets d ← ŵ·d + T. The stationary points of L are the fixed points φ = φ̂ +
-// u₁ + u₂ + u₃ of Proposition 1, found by Newton's method instead. L can have two
-// local maxima right after a surprising observation; other starts are tried
-// where the best value found leaves room for a better one. That finds the higher
-// maximum on streams; it is not proven to find it always.
+// u₁ + u₂ + u₃ of Proposition 1; Newton's method finds them. L can have two local
+// maxima right after a surprising observation. The filter tries other starts where
+// the best value found leaves room for a better one. This finds the higher maximum
+// on the streams of the tests; it is not proven to find it always.
 //
 // # Predictive
 //
@@ -51,20 +102,24 @@
 // # Smoothing
 //
 // Smooth runs the filter forward and backward over a finished session and merges
-// the two samples of every step, the paper's fθ + bθ − ΣT − θ₀; Changes says where
-// the samples before and after are of two distributions.
+// the two samples of every step, the paper's fθ + bθ − ΣT − θ₀. Changes finds the
+// changepoints: steps where the samples before and after have two distributions.
 //
 // # Banks, outliers and changes
 //
-// A Bank averages filters with different levels over the same stream by what they
-// predict, and with Detect it tells outliers, which leave the filter's memory
-// alone, from changes, which end it. A bank of one filter without detection is
-// that filter, so that a Bank serves for all. A Fitted model takes location and
-// scale of its naive prior from data.
+// A Bank averages filters of different levels over the same stream, weighted by
+// their predictive densities (Bayesian model averaging). With Detect it tells
+// outliers, which leave the filter's memory alone, from changes, which end it. A
+// bank of one filter without detection is that filter. A Fitted model takes
+// location and scale of its naive prior from data.
 //
-// # What is reported
+// # Results and errors
 //
-// A Step holds the predictive, the objective (ELBO), E[w], the memory, and
-// whether and how the iteration converged: Converged is reported, never assumed,
-// and a state is valid either way.
+// A Step holds the log predictive density, the objective (ELBO), E[w], the memory,
+// and whether the iteration converged. Converged is reported, never assumed; the
+// state is valid either way.
+//
+// Settings and observations that come from users are checked by New, Config and
+// Check, which return errors. A vector or a state of the wrong length is a mistake
+// of the program and panics. Numbers that are undefined are NaN.
 package hafvf

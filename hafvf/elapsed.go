@@ -19,11 +19,11 @@ import (
 // Update.
 //
 // Only the first level's weight is per unit of time; those above it are per
-// observation.
+// observation. UpdateAfter panics where elapsed is negative, and where Update does.
 func (f *Filter) UpdateAfter(s State, elapsed float64, xs ...[]float64) Step {
-	f.elapsed = elapsed
-	step := f.Update(s, xs...)
-	f.elapsed = 1
+	f.checkStep(s, f.StateLen(), elapsed, xs)
+	step := f.learn(s, elapsed, f.rows(s, xs), true)
+	f.push(s, xs)
 	return step
 }
 
@@ -31,7 +31,7 @@ func (f *Filter) UpdateAfter(s State, elapsed float64, xs ...[]float64) Step {
 // when elapsed units of time have passed since the last.
 func (f *Filter) PriorWeightAfter(s State, elapsed float64) float64 {
 	if len(f.naive) == 0 || elapsed == 1 {
-		return f.over(f.PriorWeight(s), elapsed)
+		return over(f.PriorWeight(s), elapsed)
 	}
 	w := f.top
 	for i := len(f.naive) - 1; i > 0; i-- {
@@ -42,7 +42,7 @@ func (f *Filter) PriorWeightAfter(s State, elapsed float64) float64 {
 }
 
 // over is w^elapsed, and w itself after one unit.
-func (f *Filter) over(w, elapsed float64) float64 {
+func over(w, elapsed float64) float64 {
 	if elapsed == 1 {
 		return w
 	}

@@ -7,19 +7,38 @@ import (
 	"hafvf/hafvf"
 )
 
-// At a jump the filter forgets most of what it knew, and follows.
-func ExampleFilter_Update() {
-	m, err := hafvf.New("normal", nil, 0)
+// The filter of a family: everything else has a default.
+func ExampleConfig_Filter() {
+	f, err := hafvf.Config{Family: "poisson"}.Filter()
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, 1)
+	s := f.NewState()
+	for _, x := range []float64{3, 2, 4, 3, 12} {
+		step := f.Update(s, []float64{x})
+		fmt.Printf("x %2.0f  log p(x|past) %.2f  weight %.2f  memory %.1f\n", x, step.LogPredictive, step.Weight, step.Memory)
+	}
+	// Output:
+	// x  3  log p(x|past) -2.77  weight 0.90  memory 1.0
+	// x  2  log p(x|past) -1.54  weight 0.91  memory 1.9
+	// x  4  log p(x|past) -2.50  weight 0.92  memory 2.8
+	// x  3  log p(x|past) -1.70  weight 0.93  memory 3.6
+	// x 12  log p(x|past) -8.94  weight 0.91  memory 4.2
+}
+
+// At a jump the filter forgets most of what it knew, and follows.
+func ExampleFilter_Update() {
+	f, err := hafvf.Config{Family: "normal"}.Filter()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	s := f.NewState()
 	var mean, sd [1]float64
 	for _, x := range []float64{0.1, -0.2, 0.3, 0, -0.1, 0.2, 9, 9.1, 8.9, 9.2} {
 		step := f.Update(s, []float64{x})
-		m.Estimate(mean[:], sd[:], f.Sample(s), nil)
+		f.Model().Estimate(mean[:], sd[:], f.Sample(s), nil)
 		fmt.Printf("x %4.1f  mean %5.2f  memory %.1f\n", x, mean[0], step.Memory)
 	}
 	// Output:
@@ -35,18 +54,18 @@ func ExampleFilter_Update() {
 	// x  9.2  mean  6.26  memory 2.8
 }
 
+// Quantiles of the predictive distribution.
 func ExampleQuantiler() {
-	m, err := hafvf.New("exponential", nil, 0)
+	f, err := hafvf.Config{Family: "exponential", Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}}, Top: .9}.Filter()
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}}, .9)
 	s := f.NewState()
 	for _, x := range []float64{1, 2, .5, 3, 1.5} {
 		f.Update(s, []float64{x})
 	}
-	q := m.(hafvf.Quantiler)
+	q := f.Model().(hafvf.Quantiler)
 	for _, p := range []float64{.05, .5, .95} {
 		fmt.Printf("%.2f: %.3f\n", p, q.Quantile(p, f.Sample(s), f.PriorWeight(s), nil))
 	}
@@ -88,15 +107,15 @@ func ExampleRegister() {
 	// shape 3.900, rate 2.950
 }
 
-// A finished session, smoothed: what the whole of it says of each value, and
-// where it changed.
+// A finished session, smoothed: the mean at each step given the whole session, and
+// the changepoint. A smoother looks back, so that its prior of w is stronger than a
+// filter's.
 func ExampleFilter_Smooth() {
-	m, err := hafvf.New("normal", nil, 0)
+	f, err := hafvf.Config{Family: "normal", Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, Top: 1}.Filter()
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
 	var session [][][]float64
 	for t := range 80 {
 		x := math.Sin(float64(17 * t)) // noise, to the eye
@@ -125,12 +144,14 @@ func ExampleFilter_Smooth() {
 // An outlier leaves the regime's mean where it is; a change is reported with the
 // step at which it started.
 func ExampleBank_Update() {
-	m, err := hafvf.New("normal", hafvf.Params{"kappa": .01}, 0)
+	b, err := hafvf.Config{
+		Family: "normal", Prior: hafvf.Params{"kappa": .01},
+		Bank: hafvf.DefaultBank(), Detect: &hafvf.Detect{},
+	}.NewBank()
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	b := hafvf.NewBank(m, hafvf.DefaultBank(), hafvf.DefaultForgetting, &hafvf.Detect{})
 	s := b.NewState()
 	var mean, sd [1]float64
 	for n := 1; n <= 70; n++ {
@@ -145,7 +166,7 @@ func ExampleBank_Update() {
 		b.Regime(mean[:], sd[:], s, nil)
 		switch {
 		case d.Starts():
-			fmt.Printf("n %d  %s since %d  mean %.1f\n", n, d.Kind, d.Start, mean[0])
+			fmt.Printf("n %d  %s since %d, log-odds %.1f  mean %.1f\n", n, d.Kind, d.Start, d.LogOdds(), mean[0])
 		case d.Kind != hafvf.None:
 			fmt.Printf("n %d  %s  mean %.1f\n", n, d.Kind, mean[0])
 		}
@@ -155,5 +176,5 @@ func ExampleBank_Update() {
 	// n 61  outlier  mean 0.0
 	// n 62  outlier  mean 0.0
 	// n 63  outlier  mean 0.0
-	// n 67  change since 61  mean 4.9
+	// n 67  change since 61, log-odds 3.3  mean 4.9
 }

@@ -9,53 +9,54 @@ import (
 // Detect are the settings of detection; the zero value is the default.
 //
 // The weight of memory alone tells outliers and changes badly apart: both make
-// the filter forget. Detection leaves the bank as it is while something odd goes
-// on. The bank is the hypothesis "stay", of probability P; against it stand up
-// to eight excursions, each a posterior grown from the naive prior since the
-// observation at which it started, with two masses: that of an accident, an
-// outlier or a short burst, after which the stream returns to the bank, and that
-// of a lasting change. Their probabilities are filtered by what each hypothesis
-// predicts:
+// the filter forget. Detection is Bayesian model averaging over hypotheses. The
+// bank is the hypothesis "stay", of posterior probability P. Up to eight
+// excursions stand against it. An excursion is a posterior that has grown from the
+// naive prior since the observation at which it started. It has two posterior
+// probabilities: that it is an outlier or a short burst of them, after which the
+// stream returns to the bank, and that it is a lasting change. Each observation
+// updates all of them by the predictive densities of the hypotheses, after these
+// transitions:
 //
-//	stay      → an accident, with probability h_b, or a change, with h_c, starts
-//	accident  → goes on with probability ρ, else returns to stay
-//	change    → lasts
+//	stay     → an outlier starts with probability h_b, a change with h_c
+//	outlier  → goes on with probability ρ, else returns to stay
+//	change   → lasts
 //
-// The bank learns an observation with the weight P, so that what happens in an
-// excursion leaves its memory alone: T(x) counts P times, and a filter with levels
-// learns about its forgetting only where P is above one half. An excursion whose
-// change becomes all but certain takes the bank's place: every member goes on from
-// its sample, with the levels it had. h_b, h_c, ρ, and what accidents look like,
-// are learned along the way.
+// The bank learns an observation with the weight P, so that an excursion leaves
+// its memory alone: T(x) counts P times, and a filter with levels learns about its
+// forgetting only where P is above one half. When the changepoint of an excursion
+// becomes all but certain, every member goes on from the excursion's sample, with
+// the levels it had. The detection learns h_b, h_c, ρ and the distribution of
+// outliers along the way.
 //
-// A new regime is compared with the naive prior, which therefore has to be of the
-// scale of the data. Observations that depend on each other beyond what the model
-// says, such as those of an autocorrelated stream, look like changes.
+// A new regime starts from the naive prior, which therefore has to be of the scale
+// of the data. Observations that depend on each other beyond what the model says,
+// such as those of an autocorrelated stream, look like changes.
 type Detect struct {
 	// Commit is the probability above which a change is taken for certain, in
-	// (0, 1); zero stands for 0.95. Where changes turn out to be frequent, it
-	// takes more: their prior odds beyond 1 in 1000 count nothing.
+	// (0, 1); zero stands for 0.95. Prior odds of a change above 1 in 1000 do not
+	// count, so that a stream that changes often needs more evidence.
 	Commit float64 `json:"commit,omitempty"`
-	// MinLength is the number of observations a new regime has to have before it
-	// is committed to, so that shorter bursts count as outliers; zero stands for 5.
+	// MinLength is the least run length of a new regime at its commit: shorter
+	// bursts are outliers. Zero stands for 5 observations.
 	MinLength int `json:"min_length,omitempty"`
 }
 
-// Settings that aren't the user's. A strength is a number of observations; the
-// probabilities start at the means given, and are learned.
+// Settings that aren't the user's. The probabilities have Beta priors, each of the
+// given mean and of a strength in observations.
 const (
 	maxExcursions = 8
 
-	accidentMean, accidentStrength = 0.01, 200.  // h_b
-	changeMean, changeStrength     = 1e-3, 2000. // h_c
-	persistMean, persistStrength   = 0.4, 20.    // ρ
-	maxPersist                     = 0.5
-	noStart                        = 1e-12 // h_b and h_c at the first two observations, which say nothing yet
+	outlierMean, outlierStrength = 0.01, 200.  // h_b
+	changeMean, changeStrength   = 1e-3, 2000. // h_c
+	persistMean, persistStrength = 0.4, 20.    // ρ
+	maxPersist                   = 0.5
+	noStart                      = 1e-12 // h_b and h_c at the first two observations
 
-	classForgetting = 0.99 // per accident, of what accidents look like
-	minLearned      = 0.1  // bounds of the share of the learned class
+	classForgetting = 0.99 // of the outlier class, per outlier
+	minLearned      = 0.1  // bounds of the prior probability of the outlier class
 	maxLearned      = 0.9
-	maxBoost        = 50. // nats by which the learned class may surpass the naive prior
+	maxBoost        = 50. // nats by which the outlier class may surpass the naive prior
 	negligible      = 1e-4
 	oldest          = 200 // observations after which an excursion is dropped
 	leastStay       = 1e-12
@@ -63,32 +64,32 @@ const (
 	revisable       = 20     // observations between changes, below which the later corrects the earlier
 )
 
-// A Kind is what detection says of a step.
+// A Kind is the verdict of the detection on a step.
 type Kind string
 
 const (
 	None     Kind = "none"
-	Outlier  Kind = "outlier"  // an accident is more probable than all else
+	Outlier  Kind = "outlier"  // more probable than stay and change together
 	Change   Kind = "change"   // a new regime starts
-	Revision Kind = "revision" // the regime just started, started later
+	Revision Kind = "revision" // the regime that just started began later than reported
 )
 
-// A Detection is what detection says after a step, in probabilities that sum to
-// one, before a change resets them.
+// A Detection holds the posterior probabilities of the hypotheses after a step,
+// before a change resets them. They sum to one.
 type Detection struct {
 	Kind                  Kind
 	Stay, Outlier, Change float64
-	// Start is the first step, from 1, of the new regime, or of what would be one:
-	// the excursion that is most probably a change; 0 where there is none. Missing
-	// observations count as steps.
+	// Start is the changepoint, the first step (from 1) of the new regime. Without
+	// a change it is that of the excursion which is most probably one, 0 where
+	// there is no excursion. Missing observations count as steps.
 	Start int64
 	Delay int64 // steps from Start to this one; 0 unless the regime starts
 	Age   int64 // steps since the start of the regime that ran before this one
 }
 
-// Odds are the log odds, in nats, of an accident where the step is an Outlier, and
-// otherwise of a change.
-func (d Detection) Odds() float64 {
+// LogOdds is the posterior log-odds, in nats, of an outlier where Kind is Outlier,
+// and of a change otherwise.
+func (d Detection) LogOdds() float64 {
 	p, rest := d.Change, d.Stay+d.Outlier
 	if d.Kind == Outlier {
 		p, rest = d.Outlier, d.Stay+d.Change
@@ -97,50 +98,50 @@ func (d Detection) Odds() float64 {
 	return math.Log(p+least) - math.Log(rest+least)
 }
 
-// Starts reports whether the bank has taken up a new regime.
+// Starts reports whether the bank has committed to a new regime at this step.
 func (d Detection) Starts() bool { return d.Kind == Change || d.Kind == Revision }
 
-// A layerState is the detection's part of a state: the head below, the sample of
-// the learned class of accidents, the statistics of the last observation, and
-// the excursions, oldest first, those that aren't alive zero. The prior of a
-// probability is held as (events, trials).
-type layerState []float64
+// A detectorState is the detection's part of a state: the head below, the sample of
+// the outlier class, the statistics of the last observation, and the excursions.
+// The excursions stand oldest first; unused ones are zero. A probability is held
+// as (events, trials).
+type detectorState []float64
 
 const (
-	atSteps    = iota // steps seen
-	atStart           // the step at which the running regime started
-	atAge             // observations since, missing ones left out
-	atStay            // P
-	atAlive           // number of excursions
-	atAccident        // h_b
+	atSteps   = iota // steps seen
+	atStart          // the step at which the running regime started
+	atAge            // observations since, missing ones left out
+	atStay           // P
+	atAlive          // number of excursions
+	atOutlier        // h_b
 	_
 	atChange // h_c
 	_
 	atPersist // ρ
 	_
-	atNaive     // accidents from the naive prior
-	atLearned   // accidents from the learned class
-	atLastShare // probability that the last accident to start was of the learned class
-	layerHead
+	atNaive     // outliers from the naive prior
+	atLearned   // outliers from the outlier class
+	atLastShare // probability that the last outlier to start was of the outlier class
+	detectorHead
 )
 
 // The entries of an excursion, before its sample.
 const (
-	accident  = iota // mass b
-	lasting          // mass c
+	outlier   = iota // posterior weight b
+	change           // posterior weight c
 	startedAt        // step
 	age              // observations since, missing ones left out
 	ofSample
 )
 
-func (l layerState) alive() int { return int(l[atAlive]) }
+func (l detectorState) alive() int { return int(l[atAlive]) }
 
-func (l layerState) mean(at int) float64 { return l[at] / l[at+1] }
+func (l detectorState) mean(at int) float64 { return l[at] / l[at+1] }
 
-func (l layerState) persistence() float64 { return math.Min(l.mean(atPersist), maxPersist) }
+func (l detectorState) persistence() float64 { return math.Min(l.mean(atPersist), maxPersist) }
 
-// layer runs the detection over states. It owns the scratch.
-type layer struct {
+// A detector runs the detection over states. It owns the scratch.
+type detector struct {
 	model     Model
 	commit    float64
 	minLength float64
@@ -148,14 +149,14 @@ type layer struct {
 	scratch   []float64
 	gains     [maxExcursions]float64 // log p(x|excursion) − log h(x)
 
-	// Of the last weigh:
+	// Set by weigh:
 	changes  float64 // h_c
-	returned float64 // share of what has returned in P before the observation
-	single   float64 // of what has returned from excursions of length one
-	learned  float64 // probability that an accident starting now is of the learned class
+	returned float64 // share of P, before the observation, that has returned from outliers
+	single   float64 // the part of returned from excursions of length one
+	learned  float64 // probability that an outlier starting now is of the outlier class
 }
 
-func newLayer(model Model, d Detect) *layer {
+func newDetector(model Model, d Detect) *detector {
 	if d.Commit == 0 {
 		d.Commit = 0.95
 	}
@@ -165,7 +166,7 @@ func newLayer(model Model, d Detect) *layer {
 	if err := d.valid(); err != nil {
 		panic("hafvf: detect." + err.Error())
 	}
-	return &layer{
+	return &detector{
 		model: model, commit: d.Commit, minLength: float64(d.MinLength),
 		line: model.NewLine(), scratch: make([]float64, model.Len()),
 	}
@@ -181,52 +182,53 @@ func (d Detect) valid() error {
 	return nil
 }
 
-func (y *layer) size() int {
-	return layerHead + 2*y.model.Len() + maxExcursions*y.stride()
+func (dr *detector) size() int {
+	return detectorHead + 2*dr.model.Len() + maxExcursions*dr.stride()
 }
 
-func (y *layer) stride() int { return ofSample + y.model.Len() }
+func (dr *detector) stride() int { return ofSample + dr.model.Len() }
 
-func (y *layer) class(l layerState) []float64 {
-	return l[layerHead : layerHead+y.model.Len()]
+func (dr *detector) class(l detectorState) []float64 {
+	return l[detectorHead : detectorHead+dr.model.Len()]
 }
 
-func (y *layer) last(l layerState) []float64 {
-	n := y.model.Len()
-	return l[layerHead+n : layerHead+2*n]
+func (dr *detector) last(l detectorState) []float64 {
+	n := dr.model.Len()
+	return l[detectorHead+n : detectorHead+2*n]
 }
 
-func (y *layer) excursion(l layerState, j int) []float64 {
-	at := layerHead + 2*y.model.Len() + j*y.stride()
-	return l[at : at+y.stride()]
+func (dr *detector) excursion(l detectorState, j int) []float64 {
+	at := detectorHead + 2*dr.model.Len() + j*dr.stride()
+	return l[at : at+dr.stride()]
 }
 
-func (y *layer) init(l layerState) {
+func (dr *detector) init(l detectorState) {
 	l[atStart], l[atAge], l[atStay] = 1, -1, 1
-	l[atAccident], l[atAccident+1] = accidentMean*accidentStrength, accidentStrength
+	l[atOutlier], l[atOutlier+1] = outlierMean*outlierStrength, outlierStrength
 	l[atChange], l[atChange+1] = changeMean*changeStrength, changeStrength
 	l[atPersist], l[atPersist+1] = persistMean*persistStrength, persistStrength
 	l[atNaive], l[atLearned], l[atLastShare] = 1, 1, 0.5
 }
 
 // remove takes excursion j out.
-func (y *layer) remove(l layerState, j int) {
+func (dr *detector) remove(l detectorState, j int) {
 	n := l.alive()
-	from := layerHead + 2*y.model.Len() + j*y.stride()
-	end := layerHead + 2*y.model.Len() + n*y.stride()
-	copy(l[from:end], l[from+y.stride():end])
-	clear(l[end-y.stride() : end])
+	from := detectorHead + 2*dr.model.Len() + j*dr.stride()
+	end := detectorHead + 2*dr.model.Len() + n*dr.stride()
+	copy(l[from:end], l[from+dr.stride():end])
+	clear(l[end-dr.stride() : end])
 	l[atAlive]--
 }
 
-// thin merges the two neighbours of which one has least mass for the time
-// between them, relative to how long ago that was: the heavier takes over the
-// other's masses.
-func (y *layer) thin(l layerState) {
+// thin makes room for an excursion: it merges two neighbours, and the more
+// probable one takes over the probabilities of the other. It takes the pair with
+// the least product of the smaller probability and the time between the two,
+// relative to their age.
+func (dr *detector) thin(l detectorState) {
 	least, lose, keep := math.Inf(1), 0, 0
 	for j := range l.alive() - 1 {
-		e, f := y.excursion(l, j), y.excursion(l, j+1)
-		me, mf := e[accident]+e[lasting], f[accident]+f[lasting]
+		e, f := dr.excursion(l, j), dr.excursion(l, j+1)
+		me, mf := e[outlier]+e[change], f[outlier]+f[change]
 		if v := math.Min(me, mf) * (e[age] - f[age]) / (e[age] + 1); v < least {
 			least = v
 			lose, keep = j+1, j
@@ -235,149 +237,149 @@ func (y *layer) thin(l layerState) {
 			}
 		}
 	}
-	e, f := y.excursion(l, keep), y.excursion(l, lose)
-	e[accident] += f[accident]
-	e[lasting] += f[lasting]
-	y.remove(l, lose)
+	e, f := dr.excursion(l, keep), dr.excursion(l, lose)
+	e[outlier] += f[outlier]
+	e[change] += f[change]
+	dr.remove(l, lose)
 }
 
-// weigh moves the masses to the next observation, of the statistics stats, lets
-// an excursion start there, and conditions the masses on the observation. stay
-// is log p(x|stay) − log h(x), w the weight by which excursions are forgotten
-// before it. It returns log p(x|past) − log h(x).
-func (y *layer) weigh(l layerState, stats []float64, stay, w float64) float64 {
+// weigh applies the transitions, lets an excursion start at the observation of the
+// statistics stats, and conditions the probabilities on the observation. stay is
+// log p(x|stay) − log h(x), and w the weight by which excursions forget before it.
+// It returns log p(x|past) − log h(x).
+func (dr *detector) weigh(l detectorState, stats []float64, stay, w float64) float64 {
 	l[atAge]++
-	accidents, rho := l.mean(atAccident), l.persistence()
-	y.changes = l.mean(atChange)
+	outliers, rho := l.mean(atOutlier), l.persistence()
+	dr.changes = l.mean(atChange)
 	if l[atAge] <= 1 {
-		accidents, y.changes = noStart, noStart
+		outliers, dr.changes = noStart, noStart
 	}
 
-	// The masses before the observation.
+	// The probabilities before the observation.
 	returned, single := 0.0, 0.0
 	for j := range l.alive() {
-		e := y.excursion(l, j)
+		e := dr.excursion(l, j)
 		e[age]++
-		r := (1 - rho) * e[accident]
+		r := (1 - rho) * e[outlier]
 		returned += r
 		if e[age] == 1 {
 			single += r
 		}
-		e[accident] *= rho
+		e[outlier] *= rho
 	}
 	was := l[atStay]
-	p := math.Max(was*(1-accidents-y.changes)+returned, leastBefore)
-	y.returned, y.single = returned/p, single/p
+	p := math.Max(was*(1-outliers-dr.changes)+returned, leastBefore)
+	dr.returned, dr.single = returned/p, single/p
 
 	if l.alive() == maxExcursions {
-		y.thin(l)
+		dr.thin(l)
 	}
 	n := l.alive()
 	for j := range n {
-		y.line.Set(y.excursion(l, j)[ofSample:], stats)
-		y.gains[j] = y.line.Gain(w)
+		dr.line.Set(dr.excursion(l, j)[ofSample:], stats)
+		dr.gains[j] = dr.line.Gain(w)
 	}
-	naive, boost := y.accident(l, stats)
-	e := y.excursion(l, n)
-	e[accident], e[lasting] = was*accidents*math.Exp(boost), was*y.changes
+	naive, boost := dr.outlierGain(l, stats)
+	e := dr.excursion(l, n)
+	e[outlier], e[change] = was*outliers*math.Exp(boost), was*dr.changes
 	e[startedAt] = l[atSteps]
-	y.gains[n] = naive
+	dr.gains[n] = naive
 	l[atAlive]++
 
 	// Bayes' rule, relative to the largest term.
 	top := math.Log(p) + stay
 	for j := range n + 1 {
-		e := y.excursion(l, j)
-		top = math.Max(top, math.Log(e[accident]+e[lasting])+y.gains[j])
+		e := dr.excursion(l, j)
+		top = math.Max(top, math.Log(e[outlier]+e[change])+dr.gains[j])
 	}
 	l[atStay] = math.Exp(math.Log(p) + stay - top)
 	sum := l[atStay]
 	for j := range n + 1 {
-		// The masses may be as small as e^gain is large.
-		e := y.excursion(l, j)
-		if m := e[accident] + e[lasting]; m > 0 {
-			now := math.Exp(math.Log(m) + y.gains[j] - top)
-			e[accident] = now * (e[accident] / m)
-			e[lasting] = now * (e[lasting] / m)
+		// A probability may be as small as e^gain is large.
+		e := dr.excursion(l, j)
+		if m := e[outlier] + e[change]; m > 0 {
+			now := math.Exp(math.Log(m) + dr.gains[j] - top)
+			e[outlier] = now * (e[outlier] / m)
+			e[change] = now * (e[change] / m)
 		}
-		sum += e[accident] + e[lasting]
+		sum += e[outlier] + e[change]
 	}
-	y.rescale(l, 1/sum)
+	dr.rescale(l, 1/sum)
 	return top + math.Log(sum)
 }
 
-// accident predicts the start of an accident: by the naive prior, whose log
-// density less log h(x) is naive, and by what accidents have looked like before;
-// boost is what this mixture adds.
-func (y *layer) accident(l layerState, stats []float64) (naive, boost float64) {
-	y.line.Set(y.class(l), stats)
-	naive = y.line.Gain(0)
-	ratio := y.line.Gain(1) - naive
+// outlierGain is the log predictive density, less log h(x), of an observation that
+// starts an outlier: naive under the naive prior, and naive + boost under the
+// mixture of the naive prior and the class of earlier outliers.
+func (dr *detector) outlierGain(l detectorState, stats []float64) (naive, boost float64) {
+	dr.line.Set(dr.class(l), stats)
+	naive = dr.line.Gain(0)
+	ratio := dr.line.Gain(1) - naive
 	v := l[atLearned] / (l[atNaive] + l[atLearned])
 	v = math.Max(minLearned, math.Min(maxLearned, v))
 	if ratio > 0 {
 		rest := (1 - v) * math.Exp(-ratio)
-		y.learned = v / (v + rest)
+		dr.learned = v / (v + rest)
 		return naive, math.Min(ratio+math.Log(v+rest), maxBoost)
 	}
-	y.learned = v * math.Exp(ratio) / (1 - v + v*math.Exp(ratio))
+	dr.learned = v * math.Exp(ratio) / (1 - v + v*math.Exp(ratio))
 	return naive, math.Log1p(v * math.Expm1(ratio))
 }
 
-func (y *layer) rescale(l layerState, by float64) {
+func (dr *detector) rescale(l detectorState, by float64) {
 	l[atStay] *= by
 	for j := range l.alive() {
-		e := y.excursion(l, j)
-		e[accident] *= by
-		e[lasting] *= by
+		e := dr.excursion(l, j)
+		e[outlier] *= by
+		e[change] *= by
 	}
 }
 
-// learn forgets in every excursion by w, and teaches it the rows, of the
-// statistics stats; what has returned, one step late, teaches the probabilities
-// and what accidents look like.
-func (y *layer) learn(l layerState, rows [][]float64, stats []float64, w float64) {
-	m := y.model
+// learn scales every excursion's sample by w and adds the rows, of the statistics
+// stats. What returned from outliers, known one step late, updates h_b, ρ and the
+// outlier class.
+func (dr *detector) learn(l detectorState, rows [][]float64, stats []float64, w float64) {
+	m := dr.model
 	goesOn := 0.0
 	for j := range l.alive() {
-		e := y.excursion(l, j)
+		e := dr.excursion(l, j)
 		m.Scale(e[ofSample:], w)
 		observe(m, e[ofSample:], rows, 1)
 		if e[age] > 0 {
-			goesOn += e[accident]
+			goesOn += e[outlier]
 		}
 	}
 	stay := l[atStay]
-	if g := stay * y.single; g > 0 {
+	if g := stay * dr.single; g > 0 {
 		keep := 1 - (1-classForgetting)*g
-		m.Scale(y.class(l), keep)
-		copy(y.scratch, y.last(l))
-		m.Scale(y.scratch, g)
-		m.Merge(y.class(l), y.scratch)
+		m.Scale(dr.class(l), keep)
+		copy(dr.scratch, dr.last(l))
+		m.Scale(dr.scratch, g)
+		m.Merge(dr.class(l), dr.scratch)
 		l[atNaive] = 1 + keep*(l[atNaive]-1) + g*(1-l[atLastShare])
 		l[atLearned] = 1 + keep*(l[atLearned]-1) + g*l[atLastShare]
 	}
-	l[atLastShare] = y.learned
-	copy(y.last(l), stats)
-	returned := stay * y.returned
-	l[atAccident] += returned
-	l[atAccident+1]++
+	l[atLastShare] = dr.learned
+	copy(dr.last(l), stats)
+	returned := stay * dr.returned
+	l[atOutlier] += returned
+	l[atOutlier+1]++
 	l[atChange+1]++
 	l[atPersist] += goesOn
 	l[atPersist+1] += goesOn + returned
 }
 
-// current is what the masses say, with the excursion that is most probably a
-// change as its start.
-func (y *layer) current(l layerState) Detection {
+// current reports the probabilities, and the start of the excursion that is most
+// probably a change.
+func (dr *detector) current(l detectorState) Detection {
 	d := Detection{Kind: None, Stay: l[atStay], Age: int64(l[atSteps] - l[atStart])}
 	most := -1.0
 	for j := range l.alive() {
-		e := y.excursion(l, j)
-		d.Outlier += e[accident]
-		d.Change += e[lasting]
-		if e[lasting] > most {
-			most, d.Start = e[lasting], int64(e[startedAt])
+		e := dr.excursion(l, j)
+		d.Outlier += e[outlier]
+		d.Change += e[change]
+		if e[change] > most {
+			most, d.Start = e[change], int64(e[startedAt])
 		}
 	}
 	if d.Outlier > 0.5 {
@@ -387,25 +389,25 @@ func (y *layer) current(l layerState) Detection {
 }
 
 // likeliest is the excursion that is most probably a change.
-func (y *layer) likeliest(l layerState) []float64 {
-	best := y.excursion(l, 0)
+func (dr *detector) likeliest(l detectorState) []float64 {
+	best := dr.excursion(l, 0)
 	for j := range l.alive() {
-		if e := y.excursion(l, j); e[lasting] > best[lasting] {
+		if e := dr.excursion(l, j); e[change] > best[change] {
 			best = e
 		}
 	}
 	return best
 }
 
-// decide says what the step was. Unless a regime starts, it drops excursions
-// that don't matter.
-func (y *layer) decide(l layerState) Detection {
-	d := y.current(l)
-	e := y.likeliest(l)
-	// Prior odds beyond those at the start count nothing: a stream that changes
-	// often would get ever easier to convince.
-	rest := (d.Stay + d.Outlier) * math.Max(1, y.changes/changeMean)
-	if d.Change > y.commit*(d.Change+rest) && e[age] < l[atAge] && e[age]+1 >= y.minLength {
+// decide gives the verdict on the step. Unless it is a change, excursions that are
+// too improbable or too old are dropped.
+func (dr *detector) decide(l detectorState) Detection {
+	d := dr.current(l)
+	e := dr.likeliest(l)
+	// Prior odds above the initial ones do not count: otherwise every change would
+	// make the next one easier.
+	rest := (d.Stay + d.Outlier) * math.Max(1, dr.changes/changeMean)
+	if d.Change > dr.commit*(d.Change+rest) && e[age] < l[atAge] && e[age]+1 >= dr.minLength {
 		d.Kind, d.Delay = Change, int64(l[atSteps]-e[startedAt])
 		if l[atStart] > 1 && l[atAge]-e[age] < revisable {
 			d.Kind = Revision
@@ -417,8 +419,8 @@ func (y *layer) decide(l layerState) Detection {
 	}
 	dropped := false
 	for j := l.alive() - 1; j >= 0; j-- {
-		if e := y.excursion(l, j); e[accident]+e[lasting] <= negligible || e[age] >= oldest {
-			y.remove(l, j)
+		if e := dr.excursion(l, j); e[outlier]+e[change] <= negligible || e[age] >= oldest {
+			dr.remove(l, j)
 			dropped = true
 		}
 	}
@@ -426,37 +428,37 @@ func (y *layer) decide(l layerState) Detection {
 		l[atStay] = math.Max(l[atStay], leastStay)
 		sum := l[atStay]
 		for j := range l.alive() {
-			e := y.excursion(l, j)
-			sum += e[accident] + e[lasting]
+			e := dr.excursion(l, j)
+			sum += e[outlier] + e[change]
 		}
-		y.rescale(l, 1/sum)
+		dr.rescale(l, 1/sum)
 	}
 	return d
 }
 
 // clear ends all excursions.
-func (y *layer) clear(l layerState) {
+func (dr *detector) clear(l detectorState) {
 	for l.alive() > 0 {
-		y.remove(l, l.alive()-1)
+		dr.remove(l, l.alive()-1)
 	}
 	l[atStay] = 1
 }
 
 // valid says why l, whose entries are finite, is not a state of the detection.
-func (y *layer) valid(l layerState) error {
+func (dr *detector) valid(l detectorState) error {
 	corrupt := errors.New("state is corrupt: detection")
 	whole := func(v, least, most float64) bool { return v == math.Trunc(v) && v >= least && v <= most }
 	if !whole(l[atSteps], 0, maxCount) || !whole(l[atStart], 1, math.Max(l[atSteps], 1)) ||
 		!whole(l[atAge], -1, l[atSteps]-1) || !whole(l[atAlive], 0, maxExcursions) {
 		return corrupt
 	}
-	for _, at := range [...]int{atAccident, atChange, atPersist} {
+	for _, at := range [...]int{atOutlier, atChange, atPersist} {
 		if !(l[at] > 0 && l[at] <= l[at+1]) {
 			return corrupt
 		}
 	}
 	if !(l[atNaive] >= 1 && l[atLearned] >= 1 && l[atLastShare] >= 0 && l[atLastShare] <= 1) ||
-		y.model.Memory(y.class(l)) < 0 || y.model.Memory(y.last(l)) < 0 {
+		dr.model.Memory(dr.class(l)) < 0 || dr.model.Memory(dr.last(l)) < 0 {
 		return corrupt
 	}
 	sum, older := l[atStay], l[atAge]+1
@@ -464,7 +466,7 @@ func (y *layer) valid(l layerState) error {
 		return corrupt
 	}
 	for j := range maxExcursions {
-		e := y.excursion(l, j)
+		e := dr.excursion(l, j)
 		if j >= l.alive() {
 			for _, v := range e {
 				if v != 0 {
@@ -473,12 +475,12 @@ func (y *layer) valid(l layerState) error {
 			}
 			continue
 		}
-		if !(e[accident] >= 0 && e[lasting] >= 0) || !whole(e[startedAt], 1, l[atSteps]) ||
-			!whole(e[age], 0, older-1) || y.model.Memory(e[ofSample:]) < 0 {
+		if !(e[outlier] >= 0 && e[change] >= 0) || !whole(e[startedAt], 1, l[atSteps]) ||
+			!whole(e[age], 0, older-1) || dr.model.Memory(e[ofSample:]) < 0 {
 			return corrupt
 		}
 		older = e[age]
-		sum += e[accident] + e[lasting]
+		sum += e[outlier] + e[change]
 	}
 	if math.Abs(sum-1) > 1e-6 {
 		return corrupt

@@ -93,7 +93,7 @@ func TestExcursionsHostile(t *testing.T) {
 			}
 			d := out.Detection
 			kinds[d.Kind]++
-			bad := math.Abs(d.Stay+d.Outlier+d.Change-1) > 1e-9 || !(d.Stay >= 0) || !(d.Outlier >= 0) || !(d.Change >= 0) || notFinite(d.Odds())
+			bad := math.Abs(d.Stay+d.Outlier+d.Change-1) > 1e-9 || !(d.Stay >= 0) || !(d.Outlier >= 0) || !(d.Change >= 0) || notFinite(d.LogOdds())
 			bad = bad || !out.Missing && notFinite(out.LogPredictive)
 			shares := 0.
 			for _, o := range out.Members {

@@ -24,12 +24,11 @@ type Filter struct {
 	rule                rule
 	before, stats       []float64 // the sample before the step, and what it adds
 	gain, gain0, gain1  float64   // of the line at top, where there is no level, or at 0 and 1
-	kept                float64   // what the last step left of the sample
-	elapsed             float64   // units of time since the last observation
+	retained            float64   // the factor by which the last step scaled the sample
 	row                 []float64
 	single              [1][]float64 // row, as the rows of a step
-	past                []float64    // a window, where it is not in a state
-	unknown             []float64    // an observation of NaN
+	past                []float64    // a window of Smooth, which has no state
+	unknown             []float64    // an observation of NaN, of length Dim
 }
 
 // Beta holds the parameters of a Beta distribution over a weight.
@@ -42,8 +41,8 @@ func (b Beta) Mean() float64 { return b.Alpha / (b.Alpha + b.Beta) }
 // U3, each for (alpha, beta).
 type Increment struct{ U1, U2, U3 [2]float64 }
 
-// Step is the outcome of one update. What does not apply is NaN: everything but
-// Weight and Memory after a missing observation.
+// A Step is the outcome of one update. Numbers that do not apply are NaN: after a
+// missing observation all but Weight and Memory.
 type Step struct {
 	Missing       bool
 	LogPredictive float64 // log p(x|past), nats, joint over the observations of the step
@@ -89,13 +88,16 @@ func NewFilter(model Model, levels []Beta, top float64) *Filter {
 		}
 		f.levels[i].Naive, f.levels[i].Elapsed = beta.Dist(l), 1
 	}
-	f.elapsed = 1
 	return f
 }
 
-// Use makes m the filter's model: one that differs from its own in the prior only.
-// States go with the model that they were made under.
+// Use replaces the filter's model by m, which differs from it in the prior only. A
+// state belongs to the model that it was made under. Use panics where m has samples
+// or observations of another length.
 func (f *Filter) Use(m Model) {
+	if m.Len() != f.model.Len() || m.Dim() != f.model.Dim() {
+		panic(badModel)
+	}
 	f.model, f.line = m, m.NewLine()
 	f.seq, _ = m.(Sequential)
 }
@@ -115,8 +117,8 @@ func (f *Filter) Dim() int {
 }
 
 // A State is all that the filter knows of one entity: the effective sample, the
-// Beta parameters of the levels, bottom up, and for a Sequential model the
-// window of past values, latest first, NaN where there is none.
+// Beta parameters of the levels, bottom up, and for a Sequential model the window
+// of past values, latest first, NaN where there is none yet.
 type State []float64
 
 // stepLen is the number of floats in a state without the window of a Sequential
@@ -142,7 +144,7 @@ func (f *Filter) NewState() State {
 	return s
 }
 
-// resetLevels makes every level its naive prior.
+// resetLevels sets every level to its naive prior.
 func (f *Filter) resetLevels(s State) {
 	for i, l := range f.naive {
 		s[f.model.Len()+2*i], s[f.model.Len()+2*i+1] = l.Alpha, l.Beta
@@ -184,25 +186,31 @@ func (f *Filter) PriorWeight(s State) float64 {
 	return w
 }
 
-// prior is the prior of level i at the next step, given the mean of the weight
-// above it.
+// prior returns the prior of level i at the next step, given the mean of the
+// weight above it.
 func (f *Filter) prior(s State, i int, w float64) Beta {
 	was, naive := f.Level(s, i), f.naive[i]
 	return Beta{naive.Alpha + w*(was.Alpha-naive.Alpha), naive.Beta + w*(was.Beta-naive.Beta)}
 }
 
-// Row turns an observation into what the model takes: itself, or for a
-// Sequential model the regressors from the window with the observation behind
-// them. It is valid until the next call.
+// Row returns the row that the model takes for an observation: the observation
+// itself, or for a Sequential model the regressors from the window, then the
+// observation. It is valid until the next call.
 func (f *Filter) Row(s State, x []float64) []float64 {
 	if f.seq == nil {
 		return x
+	}
+	if len(s) != f.StateLen() {
+		panic(badState)
+	}
+	if len(x) != 1 {
+		panic(badDim)
 	}
 	f.seq.Row(f.row, f.window(s), x[0])
 	return f.row
 }
 
-// lastOf is the last vector of a step, or NaNs where it has none of full length.
+// lastOf returns the last vector of a step, or NaNs where that is not a full one.
 func (f *Filter) lastOf(xs [][]float64) []float64 {
 	if n := len(xs); n > 0 && len(xs[n-1]) == len(f.unknown) {
 		return xs[n-1]
@@ -210,9 +218,9 @@ func (f *Filter) lastOf(xs [][]float64) []float64 {
 	return f.unknown
 }
 
-// Regressors is the row at which a step is predicted: that of its last vector.
-// Where this leaves regressors open they are NaN, which makes the prediction NaN.
-// It is valid until the next call.
+// Regressors returns the row at which a step is predicted, that of its last vector.
+// Regressors that are missing there are NaN, and so is the prediction. The row is
+// valid until the next call.
 func (f *Filter) Regressors(s State, xs [][]float64) []float64 { return f.Row(s, f.lastOf(xs)) }
 
 // Check says why xs, the vectors of one step, are not observations of the
@@ -259,16 +267,12 @@ func missing(x []float64) bool {
 }
 
 // Update learns the J ≥ 0 observations xs of one step, which Check has passed,
-// and returns what it found. A vector with a NaN in it is missing; a step with
-// no other vectors changes nothing but the window of a Sequential model. It
-// allocates nothing.
-func (f *Filter) Update(s State, xs ...[]float64) Step {
-	step := f.learn(s, f.rows(s, xs), true)
-	f.push(s, xs)
-	return step
-}
+// and returns what it found. A vector with a NaN in it is missing. A step without
+// other vectors changes nothing but the window of a Sequential model. Update
+// allocates nothing. It panics where the state or a vector has the wrong length.
+func (f *Filter) Update(s State, xs ...[]float64) Step { return f.UpdateAfter(s, 1, xs...) }
 
-// rows are what the model takes of xs, valid until the next call.
+// rows returns the rows of xs, valid until the next call.
 func (f *Filter) rows(s State, xs [][]float64) [][]float64 {
 	if f.seq == nil || len(xs) == 0 {
 		return xs
@@ -277,24 +281,24 @@ func (f *Filter) rows(s State, xs [][]float64) [][]float64 {
 	return f.single[:]
 }
 
-// learn is Update on rows, without the window of a Sequential model. The
+// learn is UpdateAfter on rows, without the window of a Sequential model. The
 // log predictive costs as much as the rest: without predict, it is NaN.
-func (f *Filter) learn(s State, rows [][]float64, predict bool) (step Step) {
+func (f *Filter) learn(s State, elapsed float64, rows [][]float64, predict bool) (step Step) {
 	base, ok := f.statistics(f.stats, rows)
 	if !ok {
 		return f.skip(s)
 	}
-	f.meet(s, f.stats)
+	f.prepare(s, elapsed, f.stats)
 	step.LogPredictive = math.NaN()
 	if predict {
-		step.LogPredictive = f.predict() + base
+		step.LogPredictive = f.predictive(elapsed) + base
 	}
-	f.absorb(&step, s, rows, f.stats, base, 1)
+	f.update(&step, s, elapsed, rows, f.stats, base, 1)
 	return step
 }
 
-// statistics writes the sum of T(x) over the rows that aren't missing to stats,
-// and returns that of log h(x), and whether there was any.
+// statistics writes the sum of T(x) over the rows that aren't missing to stats. It
+// returns the sum of log h(x), and whether there was such a row.
 func (f *Filter) statistics(stats []float64, rows [][]float64) (base float64, ok bool) {
 	clear(stats)
 	for _, row := range rows {
@@ -308,72 +312,75 @@ func (f *Filter) statistics(stats []float64, rows [][]float64) (base float64, ok
 	return base, ok
 }
 
-// skip is the step of a missing observation.
+// skip returns the step of a missing observation.
 func (f *Filter) skip(s State) Step {
 	nan := math.NaN()
 	return Step{Missing: true, LogPredictive: nan, ELBO: nan, Residual: nan, Weight: f.Weight(s), Memory: f.model.Memory(f.Sample(s)), Converged: true}
 }
 
-// meet sets line and levels for a step from s that adds stats.
-func (f *Filter) meet(s State, stats []float64) {
+// prepare sets line and levels for a step from s, after elapsed units of time,
+// that adds stats.
+func (f *Filter) prepare(s State, elapsed float64, stats []float64) {
 	copy(f.before, f.Sample(s))
 	for i := range f.levels {
 		l, was := &f.levels[i], f.Level(s, i)
 		l.DA, l.DB = was.Alpha-l.Naive.Alpha, was.Beta-l.Naive.Beta
 	}
 	if len(f.levels) > 0 {
-		f.levels[0].Elapsed = f.elapsed
+		f.levels[0].Elapsed = elapsed
 	}
-	f.face(stats)
+	f.setLine(elapsed, stats)
 }
 
-// face sets the line for new statistics from the sample that meet has taken.
-func (f *Filter) face(stats []float64) {
+// setLine sets the line from the sample that prepare has copied to the new
+// statistics.
+func (f *Filter) setLine(elapsed float64, stats []float64) {
 	f.line.Set(f.before, stats)
 	if len(f.levels) == 0 {
-		f.gain = f.line.Gain(f.over(f.top, f.elapsed))
+		f.gain = f.line.Gain(over(f.top, elapsed))
 		return
 	}
 	f.gain0, f.gain1 = f.line.Gain(0), f.line.Gain(1)
 }
 
-// predict is log p(x|past) − log h(x) of the statistics that the filter has met.
-func (f *Filter) predict() float64 {
+// predictive is the log predictive density log p(x|past) − log h(x) of the
+// statistics that the filter is prepared for.
+func (f *Filter) predictive(elapsed float64) float64 {
 	switch {
 	case len(f.levels) == 0:
 		return f.gain
-	case f.elapsed == 0:
+	case elapsed == 0:
 		return f.gain1
 	}
-	return f.logPredictive(f.firstPrior(), f.gain0, f.gain1)
+	return f.logPredictive(f.firstPrior(), elapsed, f.gain0, f.gain1)
 }
 
-// Below the first of these weights an observation is none from which to learn
-// the forgetting, and below the second it is not the filter's at all: statistics
-// grow with the distance, and a hundredth of an outlier of 100 standard
+// A filter with levels learns its forgetting only from observations of a weight
+// above leastForForgetting, and learns nothing from those below leastForSample:
+// statistics grow with the distance, and a hundredth of an outlier of 100 standard
 // deviations doubles the variance of a filter of 100 observations.
 const (
-	owned    = 0.5
-	disowned = 0.2
+	leastForForgetting = 0.5
+	leastForSample     = 0.2
 )
 
-// absorb learns what the filter has met, with a weight in [0, 1] that the
-// statistics have been multiplied by. Where the weight is small, a filter with
-// levels stays as it is, but for what the observation adds: there is no ELBO. It
-// fills in all of step but the log predictive.
-func (f *Filter) absorb(step *Step, s State, rows [][]float64, stats []float64, base, weight float64) {
+// update learns the step that the filter is prepared for, with a weight in
+// [0, 1] by which the statistics have been multiplied. Where the weight is small,
+// a filter with levels keeps levels and sample and only adds the observation;
+// there is no ELBO then. It fills in all of step but the log predictive.
+func (f *Filter) update(step *Step, s State, elapsed float64, rows [][]float64, stats []float64, base, weight float64) {
 	step.Missing, step.Iterations, step.Converged, step.Residual = false, 0, true, 0
-	step.Weight, f.kept = f.top, f.over(f.top, f.elapsed)
-	held := len(f.levels) > 0 && weight <= owned
-	if weight != 1 && !held {
-		f.face(stats)
+	step.Weight, f.retained = f.top, over(f.top, elapsed)
+	fixed := len(f.levels) > 0 && weight <= leastForForgetting
+	if weight != 1 && !fixed {
+		f.setLine(elapsed, stats)
 	}
 	switch {
-	case held:
+	case fixed:
 		step.ELBO = math.NaN()
 		step.Weight = f.Weight(s)
-		f.kept = 1
-		if weight < disowned {
+		f.retained = 1
+		if weight < leastForSample {
 			weight = 0
 		}
 	case len(f.levels) == 0:
@@ -387,10 +394,10 @@ func (f *Filter) absorb(step *Step, s State, rows [][]float64, stats []float64, 
 		step.ELBO = best.value + weight*base
 		step.Weight = f.levels[0].M
 		step.Iterations, step.Converged, step.Residual = best.iterations, best.converged, best.residual
-		f.kept, _ = f.levels[0].Memory()
+		f.retained, _ = f.levels[0].Memory()
 	}
 	d := f.Sample(s)
-	f.model.Scale(d, f.kept)
+	f.model.Scale(d, f.retained)
 	observe(f.model, d, rows, weight)
 	step.Memory = f.model.Memory(d)
 }
@@ -407,7 +414,7 @@ func observe(m Model, d []float64, rows [][]float64, weight float64) {
 	}
 }
 
-// firstPrior is the prior of w with every weight above at its prior mean.
+// firstPrior returns the prior of w with every weight above at its prior mean.
 func (f *Filter) firstPrior() Beta {
 	w := f.top
 	var p beta.Dist
@@ -433,8 +440,8 @@ func (f *Filter) push(s State, xs [][]float64) {
 }
 
 // Increments returns the terms of Proposition 1 for every level, bottom up, at
-// the last Update of this filter. They are of even times: after UpdateAfter other
-// than one unit they mean nothing.
+// the last Update of this filter. They assume even times: they mean nothing after
+// an UpdateAfter of other than one unit.
 func (f *Filter) Increments() []Increment {
 	out := make([]Increment, len(f.levels))
 	if len(out) == 0 {

@@ -5,25 +5,26 @@ import (
 	"slices"
 )
 
-// A Fitted model's naive prior can be set by data: to their location and scale,
-// and to the worth of about a hundredth of an observation, whatever the prior of
-// the model that is asked.
+// Fitted is a model whose naive prior data can set (empirical Bayes): to their
+// location and scale, with the weight of about a hundredth of an observation. The
+// prior that the model has does not matter.
 type Fitted interface {
 	Model
-	// Gauge measures location and scale of at least one observation, complete,
-	// as Update takes them; robustly where the values are continuous.
-	Gauge(xs [][]float64) []float64
-	// Fit returns the model with the prior that a gauge gives. Data that are
-	// scaled or moved give the same inference in other units.
-	Fit(gauge []float64) Model
+	// LocationScale returns location and scale of at least one observation, in the
+	// form that Update takes and without missing values. Continuous values have
+	// robust ones. The layout is the model's own.
+	LocationScale(xs [][]float64) []float64
+	// Fit returns the model with the prior of that location and scale. It is
+	// equivariant: scaled or shifted data give the same inference in other units.
+	Fit(locationScale []float64) Model
 }
 
 // vague is what a fitted prior is worth, in observations.
 const vague = 0.01
 
-// location is the median, and scale the median absolute deviation from it, in
-// units of a normal distribution's standard deviation. Where more than half of
-// the values are equal, it is the mean absolute deviation; where all are, a
+// locationScale returns the median, and the median absolute deviation from it in
+// units of a normal distribution's standard deviation. Where more than half of the
+// values are equal, the scale is the mean absolute deviation, and where all are, a
 // thousandth of their size, or 1.
 func locationScale(x []float64) (location, scale float64) {
 	location = median(x)
@@ -52,7 +53,7 @@ func median(x []float64) float64 {
 	return s[(n-1)/2] + (s[n/2]-s[(n-1)/2])/2
 }
 
-// coordinate is the i-th of every vector.
+// coordinate returns coordinate i of every vector.
 func coordinate(xs [][]float64, i int) []float64 {
 	out := make([]float64, len(xs))
 	for t, x := range xs {
@@ -61,41 +62,41 @@ func coordinate(xs [][]float64, i int) []float64 {
 	return out
 }
 
-// Gauge is median and scale.
-func (normal) Gauge(xs [][]float64) []float64 {
+// LocationScale returns median and scale.
+func (normal) LocationScale(xs [][]float64) []float64 {
 	location, scale := locationScale(coordinate(xs, 0))
 	return []float64{location, scale}
 }
 
 // Fit implements Fitted.
-func (normal) Fit(gauge []float64) Model {
-	return normal{mu: gauge[0], kappa: vague, alpha: 1, beta: gauge[1] * gauge[1]}
+func (normal) Fit(ls []float64) Model {
+	return normal{mu: ls[0], kappa: vague, alpha: 1, beta: ls[1] * ls[1]}
 }
 
-// Gauge is median and scale of every coordinate.
-func (m mvnormal) Gauge(xs [][]float64) (gauge []float64) {
+// LocationScale returns median and scale of every coordinate.
+func (m mvnormal) LocationScale(xs [][]float64) (ls []float64) {
 	for i := range m.m {
 		location, scale := locationScale(coordinate(xs, i))
-		gauge = append(gauge, location, scale)
+		ls = append(ls, location, scale)
 	}
-	return gauge
+	return ls
 }
 
 // Fit implements Fitted.
-func (m mvnormal) Fit(gauge []float64) Model {
+func (m mvnormal) Fit(ls []float64) Model {
 	rK, rL := newTriangle(1), newTriangle(m.m)
 	rK.set(0, 0, math.Sqrt(vague))
 	mean := make([][]float64, m.m)
 	for i := range m.m {
-		mean[i] = []float64{gauge[2*i]}
-		rL.set(i, i, gauge[2*i+1])
+		mean[i] = []float64{ls[2*i]}
+		rL.set(i, i, ls[2*i+1])
 	}
 	return mvnormal{newGram(rK, rL, mean, float64(m.m+1))}
 }
 
-// Gauge is the mean that an exponential distribution of that median has, or
-// where half of the values are zero, their mean.
-func (exponential) Gauge(xs [][]float64) []float64 {
+// LocationScale returns the mean of the exponential distribution of the median of
+// xs, or where half of the values are zero, their mean.
+func (exponential) LocationScale(xs [][]float64) []float64 {
 	x := coordinate(xs, 0)
 	scale := median(x) / math.Ln2
 	if scale == 0 {
@@ -107,19 +108,20 @@ func (exponential) Gauge(xs [][]float64) []float64 {
 	return []float64{scale}
 }
 
-// Fit gives the rate a prior worth one duration: one worth less has no mean.
-func (exponential) Fit(gauge []float64) Model {
-	return exponential{newGamma(1, gauge[0])}
+// Fit gives the rate a prior worth one observation: the predictive of one worth
+// less has no mean.
+func (exponential) Fit(ls []float64) Model {
+	return exponential{newGamma(1, ls[0])}
 }
 
-// Gauge is the mean, of half a count more than there are, so that it isn't zero.
-func (poisson) Gauge(xs [][]float64) []float64 {
+// LocationScale returns the mean, with half a count added so that it isn't zero.
+func (poisson) LocationScale(xs [][]float64) []float64 {
 	return []float64{mean(coordinate(xs, 0)) + 0.5/float64(len(xs))}
 }
 
 // Fit gives the mean a prior worth one event.
-func (poisson) Fit(gauge []float64) Model {
-	return poisson{newGamma(1, 1/gauge[0])}
+func (poisson) Fit(ls []float64) Model {
+	return poisson{newGamma(1, 1/ls[0])}
 }
 
 func mean(x []float64) float64 {
@@ -130,11 +132,11 @@ func mean(x []float64) float64 {
 	return m
 }
 
-// Gauge is location and scale of the target, and of every regressor its root mean
-// square and, where it is constant, its value.
-func (r regression) Gauge(xs [][]float64) []float64 {
+// LocationScale returns location and scale of the target, and for every regressor
+// its root mean square and its value where it is constant, 0 where it is not.
+func (r regression) LocationScale(xs [][]float64) []float64 {
 	location, scale := locationScale(coordinate(xs, r.p))
-	gauge := []float64{location, scale}
+	ls := []float64{location, scale}
 	for i := range r.p {
 		u := coordinate(xs, i)
 		square := 0.0
@@ -145,23 +147,23 @@ func (r regression) Gauge(xs [][]float64) []float64 {
 		if slices.ContainsFunc(u, func(v float64) bool { return v != u[0] }) {
 			constant = 0
 		}
-		gauge = append(gauge, math.Sqrt(square), constant)
+		ls = append(ls, math.Sqrt(square), constant)
 	}
-	return gauge
+	return ls
 }
 
 // Fit puts the target's location into the coefficient of the first constant
 // regressor.
-func (r regression) Fit(gauge []float64) Model {
-	location, scale := gauge[0], gauge[1]
+func (r regression) Fit(ls []float64) Model {
+	location, scale := ls[0], ls[1]
 	mean, size := make([]float64, r.p), make([]float64, r.p)
 	placed := false
 	for i := range r.p {
-		size[i] = gauge[2+2*i]
+		size[i] = ls[2+2*i]
 		if size[i] == 0 {
 			size[i] = 1
 		}
-		if c := gauge[3+2*i]; c != 0 && !placed {
+		if c := ls[3+2*i]; c != 0 && !placed {
 			mean[i] = location / c
 			placed = true
 		}
@@ -169,8 +171,8 @@ func (r regression) Fit(gauge []float64) Model {
 	return fitRegression(mean, size, vague, scale)
 }
 
-// fitRegression is the regression whose coefficients have the prior of worth
-// observations with regressors of the given sizes, and residuals of the scale.
+// fitRegression returns the regression whose prior is worth that many observations
+// of regressors of the given sizes and residuals of the given scale.
 func fitRegression(mean, size []float64, worth, scale float64) regression {
 	n := len(mean)
 	rK, rL := newTriangle(n), newTriangle(1)
@@ -181,16 +183,16 @@ func fitRegression(mean, size []float64, worth, scale float64) regression {
 	return regression{newGram(rK, rL, [][]float64{mean}, 2)}
 }
 
-// Gauge is median and scale of the values.
-func (a ar) Gauge(xs [][]float64) []float64 {
+// LocationScale returns median and scale of the values.
+func (a ar) LocationScale(xs [][]float64) []float64 {
 	location, scale := locationScale(coordinate(xs, 0))
 	return []float64{location, scale}
 }
 
-// Fit gives the weights of the past a prior worth a tenth of an observation, for
-// they are hardly ever far above 1.
-func (a ar) Fit(gauge []float64) Model {
-	location, scale := gauge[0], gauge[1]
+// Fit gives the coefficients a prior worth a tenth of an observation: they are
+// hardly ever far above 1.
+func (a ar) Fit(ls []float64) Model {
+	location, scale := ls[0], ls[1]
 	mean := make([]float64, a.p)
 	size := slices.Repeat([]float64{math.Hypot(location, scale)}, a.p)
 	if a.intercept {

@@ -43,7 +43,7 @@ func TestFitIsEquivariant(t *testing.T) {
 			xs, ys = append(xs, x), append(ys, y)
 		}
 		base := mustNew(t, c.family, c.prior).(hafvf.Fitted)
-		m, n := base.Fit(base.Gauge(xs[:50])), base.Fit(base.Gauge(ys[:50]))
+		m, n := base.Fit(base.LocationScale(xs[:50])), base.Fit(base.LocationScale(ys[:50]))
 		f, g := hafvf.NewFilter(m, levels(2), 1), hafvf.NewFilter(n, levels(2), 1)
 		s, u := f.NewState(), g.NewState()
 		outputs := float64(m.Outputs())
@@ -71,7 +71,7 @@ func TestFitIsRobust(t *testing.T) {
 		xs = append(xs, []float64{x})
 	}
 	base := mustNew(t, "normal", nil).(hafvf.Fitted)
-	p := posterior(base.Fit(base.Gauge(xs)), make([]float64, 3))
+	p := posterior(base.Fit(base.LocationScale(xs)), make([]float64, 3))
 	if math.Abs(p[0]-7) > 1 || math.Sqrt(p[3]) < 1 || math.Sqrt(p[3]) > 4 {
 		t.Errorf("prior %v of data at 7 ± 2 with outliers", p)
 	}
@@ -85,7 +85,7 @@ func TestFitOfConstants(t *testing.T) {
 				continue
 			}
 			base := mustNew(t, family, prior).(hafvf.Fitted)
-			m := base.Fit(base.Gauge([][]float64{{x}, {x}, {x}}))
+			m := base.Fit(base.LocationScale([][]float64{{x}, {x}, {x}}))
 			f := hafvf.NewFilter(m, levels(2), 1)
 			s := f.NewState()
 			for range 5 {

@@ -7,7 +7,7 @@ import (
 )
 
 // gammaPrior is Gamma(shape, rate), the conjugate prior of poisson and
-// exponential. A sample is (what it adds to the shape, what it adds to the rate).
+// exponential. A sample is (increment of the shape, increment of the rate).
 type gammaPrior struct {
 	Natural
 	shape, rate float64

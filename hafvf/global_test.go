@@ -178,7 +178,7 @@ func BenchmarkPredictive(b *testing.B) {
 					l, was := &f.levels[k], f.Level(s, k)
 					l.DA, l.DB = was.Alpha-l.Naive.Alpha, was.Beta-l.Naive.Beta
 				}
-				f.logPredictive(f.firstPrior(), f.line.Gain(0), f.line.Gain(1))
+				f.logPredictive(f.firstPrior(), 1, f.line.Gain(0), f.line.Gain(1))
 			}
 		})
 	}

@@ -334,7 +334,7 @@ func (sp *spectrum) set(r, q triangle) {
 	}
 }
 
-// determinants are log|I + sRᵀR| with four derivatives, and what the new
+// determinants holds log|I + sRᵀR| with four derivatives, and the gain that the new
 // statistics add to it with two.
 type determinants struct {
 	log                float64

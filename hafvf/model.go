@@ -7,14 +7,12 @@ import (
 
 // A Model is a likelihood p(x|z) = h(x) exp(zᵀT(x) − A(z)) with its conjugate
 // prior p(z|θ) = exp(θᵀT(z) − B(θ)) and the naive prior θ₀ (Assumption 2 of the
-// paper). The filter never sees θ itself but the effective sample d = θ − θ₀:
-// what is left, after forgetting, of the statistics of past observations.
-// Forgetting scales a sample, learning adds to it, smoothing merges two; nothing
-// is ever subtracted.
+// paper). The filter never sees θ itself but the effective sample d = θ − θ₀, the
+// statistics of past observations after forgetting. Forgetting scales a sample,
+// learning adds to it, smoothing merges two; nothing is ever subtracted.
 //
-// How a sample is laid out in its Len floats is the model's own business: plain
-// natural statistics (embed Natural), or a form that keeps more digits. A sample
-// of zeros is the empty one.
+// The model lays a sample out in its Len floats: as plain natural statistics (embed
+// Natural), or in a form that keeps more digits. A sample of zeros is the empty one.
 //
 // A model is immutable and safe for concurrent use.
 type Model interface {
@@ -108,8 +106,8 @@ type Sequential interface {
 	Row(row, window []float64, x float64)
 }
 
-// Natural is a sample of plain natural statistics, of which the first N floats
-// are what the likelihood adds. Embed it in a model that needs no other layout.
+// Natural lays a sample out as N plain natural statistics. Embed it in a model that
+// needs no other layout.
 type Natural struct{ N int }
 
 // Len implements Model.

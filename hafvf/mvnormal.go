@@ -28,7 +28,7 @@ func init() {
 		if nu <= float64(dim-1) {
 			p.Fail("nu", fmt.Sprintf("%g is not above dim − 1 = %d", nu, dim-1))
 		}
-		m := mvnormal{newGram(rK, p.Cholesky("scale", dim, 1), mean, nu)}
+		m := mvnormal{newGram(rK, p.cholesky("scale", dim, 1), mean, nu)}
 		return m, p.Done()
 	})
 }

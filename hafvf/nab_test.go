@@ -166,7 +166,7 @@ func BenchmarkNAB(b *testing.B) {
 	found := make([]findings, len(series))
 	for b.Loop() {
 		for i, s := range series {
-			found[i] = find(gauged(b, s.x, nabWarmUp), s.x, nabWarmUp)
+			found[i] = find(fitted(b, s.x, nabWarmUp), s.x, nabWarmUp)
 		}
 	}
 	const columns = "  hit alarms  false  prec. recall /10,000"

@@ -3,22 +3,22 @@ package hafvf
 import "math"
 
 // logPredictive is log ∫ exp q(w) Beta(w; prior) dw, by the trapezoidal rule in
-// x = logit w. There the ends of [0, 1], about which a flat prior piles up, are
-// at infinity, and the integrand is analytic in a strip about the real line, so
-// that halving the step squares the error (Trefethen and Weideman 2014).
+// x = logit w. A flat prior piles up about the ends of [0, 1], which are at infinity
+// in x. The integrand is analytic in a strip about the real line, so that halving
+// the step squares the error (Trefethen and Weideman 2014).
 //
 // Near an end, with t = e^−|x|, the integrand is a power of t times a cubic in t,
 // whose sum over all further nodes is four geometric series: no prior, however
 // flat in x, needs nodes there. The normaliser is summed over the same nodes.
 //
-// The logarithm of the integrand varies on the scale of one unit of x whatever
-// the parameters; only its amplitude does not. So that a scan with a coarse step
+// Whatever the parameters, the logarithm of the integrand varies on the scale of
+// one unit of x; only its amplitude depends on them. So a scan with a coarse step
 // shows where a finer one is worth its nodes.
 //
 // q0 and q1 are the gains at the ends.
-func (f *Filter) logPredictive(prior Beta, q0, q1 float64) float64 {
+func (f *Filter) logPredictive(prior Beta, elapsed, q0, q1 float64) float64 {
 	r := &f.rule
-	r.line, r.a, r.b, r.elapsed = f.line, prior.Alpha, prior.Beta, f.elapsed
+	r.line, r.a, r.b, r.elapsed = f.line, prior.Alpha, prior.Beta, elapsed
 	r.bound = math.Max(q0, q1)
 	r.scan(q0, q1)
 	for depth := r.depth(); depth > 0; depth-- {

@@ -107,7 +107,7 @@ func TestPredictive(t *testing.T) {
 		prior := Beta{logUniform(rng, 1e-3, 1e4), logUniform(rng, 1e-3, 1e4)}
 		f := NewFilter(bernoulli{}, nil, 1)
 		f.line = line
-		got, want := f.logPredictive(prior, line.Gain(0), line.Gain(1)), quadrature(line, prior)
+		got, want := f.logPredictive(prior, 1, line.Gain(0), line.Gain(1)), quadrature(line, prior)
 		err := math.Abs(got - want)
 		// What the lnΓ of the reference and the gain round.
 		if err -= 1e-14 * (math.Abs(want) + prior.Alpha + prior.Beta); !(err < 1e-6) {

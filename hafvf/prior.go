@@ -45,9 +45,10 @@ func Families() []string {
 	return slices.Sorted(maps.Keys(families))
 }
 
-// New makes the model of a family from the textbook parameters of its naive
-// prior; what params leaves out takes the family's default. Dim is needed only
-// where no parameter fixes it, and is 0 otherwise. An error names the parameter.
+// New makes the model of a family from the textbook parameters of its naive prior.
+// Parameters that are absent have the family's defaults, see the package doc. Dim is
+// the length of an observation (of categorical, the number of categories) where no
+// parameter fixes it, and 0 otherwise. An error names the parameter.
 func New(family string, params Params, dim int) (Model, error) {
 	familiesMu.RLock()
 	build := families[family]
@@ -70,8 +71,9 @@ type ParamError struct {
 
 func (e *ParamError) Error() string { return "prior." + e.Name + ": " + e.Reason }
 
-// A Prior reads the textbook parameters of a family. Its methods note what is
-// wrong and go on; Done tells all of it, also parameters that nobody read.
+// A Prior reads the textbook parameters of a family, for a Build. Its methods record
+// mistakes and go on. Done returns all of them, and reports parameters that were
+// never read as unknown.
 type Prior struct {
 	params Params
 	read   map[string]bool
@@ -82,12 +84,12 @@ func newPrior(params Params) Prior {
 	return Prior{params: params, read: map[string]bool{}, errs: new([]error)}
 }
 
-// Fail notes that a parameter is wrong.
+// Fail records that a parameter is wrong.
 func (p Prior) Fail(name, reason string) {
 	*p.errs = append(*p.errs, &ParamError{Name: name, Reason: reason})
 }
 
-// Done returns everything that was wrong, or nil.
+// Done returns all mistakes, joined, or nil.
 func (p Prior) Done() error {
 	known := slices.Sorted(maps.Keys(p.read))
 	for _, name := range slices.Sorted(maps.Keys(p.params)) {
@@ -287,9 +289,9 @@ func (p Prior) PositiveVector(name string, n int) []float64 {
 	return out
 }
 
-// Cholesky reads a positive definite n×n matrix and returns its upper
+// cholesky reads a positive definite n×n matrix and returns its upper
 // triangular Cholesky factor R, RᵀR the matrix, by rows and packed.
-func (p Prior) Cholesky(name string, n int, absent float64) triangle {
+func (p Prior) cholesky(name string, n int, absent float64) triangle {
 	v, ok := p.get(name)
 	if !ok {
 		v = absent

@@ -38,7 +38,7 @@ type regression struct{ gram }
 
 func newRegression(p Prior, n int) regression {
 	mean := p.Vector("mean", n, 0)
-	rK := p.Cholesky("precision", n, 1)
+	rK := p.cholesky("precision", n, 1)
 	alpha, beta := p.Positive("alpha", 1), p.Positive("beta", 1)
 	rL := newTriangle(1)
 	rL.set(0, 0, math.Sqrt(2*beta))
@@ -71,16 +71,24 @@ func (r regression) Posterior(dst, d []float64) {
 
 func (r regression) Outputs() int { return 1 }
 
+// regressors are those of the row x, whose target may be left out.
+func (r regression) regressors(x []float64) []float64 {
+	if len(x) < r.p {
+		panic(badRegressors)
+	}
+	return x[:r.p]
+}
+
 func (r regression) Estimate(mean, sd, d, x []float64) {
-	r.at(d, 1).moments(mean, sd, x[:r.p], 0)
+	r.at(d, 1).moments(mean, sd, r.regressors(x), 0)
 }
 
 func (r regression) Predict(mean, sd, d []float64, s float64, x []float64) {
-	r.at(d, s).moments(mean, sd, x[:r.p], 1)
+	r.at(d, s).moments(mean, sd, r.regressors(x), 1)
 }
 
 func (r regression) Quantile(p float64, d []float64, s float64, x []float64) float64 {
-	loc, scale2, dof := r.at(d, s).student(x[:r.p], 1)
+	loc, scale2, dof := r.at(d, s).student(r.regressors(x), 1)
 	return studentQuantile(p, loc[0], scale2[0], dof)
 }
 

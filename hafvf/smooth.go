@@ -2,13 +2,13 @@ package hafvf
 
 import "math"
 
-// Smoothed is what the forward and the backward pass over a finished session say
-// of each of its steps, together (the paper's Forward-Backward algorithm). Its
-// size is linear in the session; slices that its methods return alias it.
+// Smoothed holds the smoothed posteriors of a finished session, merged from a
+// forward and a backward pass (the paper's Forward-Backward algorithm). Its size
+// is linear in the session. Slices that its methods return alias it.
 type Smoothed struct {
 	// Evidence[t] is the change evidence between the steps t−1 and t, in nats:
-	// the log odds that the effective samples before and after come from two
-	// distributions rather than one,
+	// the log Bayes factor of two distributions against one for the effective
+	// samples before and after,
 	//
 	//	E = B(fθ_{t−1}) + B(bθ_t) − B(fθ_{t−1} + bθ_t − θ₀) − B(θ₀)
 	//
@@ -26,15 +26,15 @@ type Smoothed struct {
 	sample            []float64
 }
 
-// A Pass is one direction's part in a smoothed step: its filter after it has
-// learned the step, in its own direction.
+// A Pass is one direction's part in a smoothed step: the filter after it has
+// learned the step, coming from that direction.
 type Pass struct {
 	Weight float64 // E[w], or Top where there is no level
 	Memory float64 // θ^η − θ₀^η
 	State  State   // sample and levels; without the window of a Sequential model
 }
 
-// A track is the course of one pass: its states, and the weights beside them.
+// A track holds the states and weights of one pass, by step.
 type track struct {
 	states  []float64
 	weights []float64
@@ -46,12 +46,16 @@ type track struct {
 //
 //	θ_t = fθ_t + bθ_t − ΣT(x_t) − θ₀
 //
-// A missing step learns and forgets nothing in either direction. A Sequential
-// model sees the same rows in both directions, the regressors of a row being the
-// values before it; its first rows lack some and are missing.
+// A missing step changes nothing in either direction. A Sequential model sees the
+// same rows in both directions: the regressors of a row are the values before it,
+// and the first rows, which lack some of these, are missing.
 //
-// Time and memory are linear in the number of steps.
+// Time and memory are linear in the number of steps. Smooth panics where a vector
+// has the wrong length.
 func (f *Filter) Smooth(steps [][][]float64) *Smoothed {
+	for _, xs := range steps {
+		f.checkVectors(xs)
+	}
 	n, k := len(steps), f.model.Len()
 	width := k + 2*len(f.naive)
 	out := &Smoothed{
@@ -65,7 +69,7 @@ func (f *Filter) Smooth(steps [][][]float64) *Smoothed {
 	}
 	s := f.NewState()
 	for t := range steps {
-		step := f.learn(s, f.rowsAt(steps, t), false)
+		step := f.learn(s, 1, f.rowsAt(steps, t), false)
 		out.forward.record(t, s[:width], step)
 		out.count(step)
 	}
@@ -74,11 +78,11 @@ func (f *Filter) Smooth(steps [][][]float64) *Smoothed {
 	before := make([]float64, k)
 	for t := n - 1; t >= 0; t-- {
 		copy(before, f.Sample(s))
-		step := f.learn(s, f.rowsAt(steps, t), false)
+		step := f.learn(s, 1, f.rowsAt(steps, t), false)
 		out.backward.record(t, s[:width], step)
 		out.count(step)
 
-		// Without x_t, which the forward sample has already.
+		// Without x_t, which the forward sample holds already.
 		if out.Missing[t] = step.Missing; !step.Missing {
 			f.model.Scale(before, step.Weight)
 		}
@@ -95,7 +99,7 @@ func (f *Filter) Smooth(steps [][][]float64) *Smoothed {
 	return out
 }
 
-// rowsAt are what the model takes of step t, valid until the next call.
+// rowsAt returns the rows of step t, valid until the next call.
 func (f *Filter) rowsAt(steps [][][]float64, t int) [][]float64 {
 	xs := steps[t]
 	if f.seq == nil || len(xs) == 0 {
@@ -105,7 +109,7 @@ func (f *Filter) rowsAt(steps [][][]float64, t int) [][]float64 {
 	return f.single[:]
 }
 
-// rowAt is Row with the window that stands before step t.
+// rowAt is Row with the window of the values before step t.
 func (f *Filter) rowAt(steps [][][]float64, t int, x []float64) []float64 {
 	if f.seq == nil {
 		return x
@@ -138,22 +142,25 @@ func (s *Smoothed) count(step Step) {
 // Len is the number of steps.
 func (s *Smoothed) Len() int { return len(s.Evidence) }
 
-// Sample is the effective sample of step t given the whole session, from which
-// the model makes the smoothed posterior, estimate and memory.
+// Sample returns the effective sample of step t given the whole session. The
+// model's Posterior, Estimate and Memory of it are the smoothed ones.
 func (s *Smoothed) Sample(t int) []float64 {
 	k := s.filter.model.Len()
 	return s.sample[t*k : (t+1)*k : (t+1)*k]
 }
 
-// Memory is θ^η − θ₀^η of the smoothed posterior of step t: forward and backward
-// memory, less the observations of the step, which both have.
+// Memory is θ^η − θ₀^η of the smoothed posterior of step t: the sum of forward and
+// backward memory, less the observations of the step, which both count.
 func (s *Smoothed) Memory(t int) float64 { return s.filter.model.Memory(s.Sample(t)) }
 
-// Estimate writes mean and standard deviation of the likelihood's mean at step t,
-// with regressors at those of the step's last observation, to slices of length
-// Model.Outputs. What is undefined is NaN, what is infinite +Inf.
+// Estimate writes mean and standard deviation of the likelihood's mean at step t to
+// slices of length Model.Outputs. Regressors are those of the step's last
+// observation. What is undefined is NaN, what is infinite +Inf.
 func (s *Smoothed) Estimate(mean, sd []float64, t int) {
 	f := s.filter
+	if n := f.model.Outputs(); len(mean) != n || len(sd) != n {
+		panic(badDst)
+	}
 	f.model.Estimate(mean, sd, s.Sample(t), f.rowAt(s.steps, t, f.lastOf(s.steps[t])))
 }
 
@@ -168,9 +175,9 @@ func (s *Smoothed) pass(tr *track, t int) Pass {
 	return Pass{Weight: tr.weights[t], Memory: s.filter.model.Memory(state[:s.filter.model.Len()]), State: state}
 }
 
-// Changes returns the steps, in order, at which a new regime begins: in every run
-// of consecutive steps with evidence above log odds, the one where it is largest,
-// the last of them where there are several.
+// Changes returns the changepoints, in order: the steps at which a new regime
+// begins. In every run of consecutive steps whose evidence is above log(odds), that
+// is the step of the largest evidence, and the last of them where there are several.
 func Changes(evidence []float64, odds float64) []int {
 	threshold := math.Log(odds)
 	var at []int

@@ -17,7 +17,7 @@ const (
 	tolerance     = 1e-5 // on the last Newton step; what remains is its square
 	maxStep       = 2
 	maxIterations = 200
-	patience      = 12 // evaluations after which rounding is suspected, and four times that a flat top
+	patience      = 12 // evaluations after which rounding is suspected; after four times as many, a flat maximum
 )
 
 // A mode is a local maximum of the objective, or where the search for one ended.
@@ -43,7 +43,7 @@ func (f *Filter) evaluate(z [][2]float64) {
 	}
 }
 
-// childOf is what level i weighs: the family, or the level below.
+// childOf returns what level i weighs: the family, or the level below.
 func (f *Filter) childOf(i int) beta.Child {
 	if i > 0 {
 		return f.levels[i-1].AsChild()
@@ -146,8 +146,8 @@ func (f *Filter) shift(m *mode, slope float64) {
 	}
 }
 
-// scale is the size, in nats, of the terms of L, whose rounding is what it
-// cannot tell from nothing.
+// scale is the size, in nats, of the terms of L: differences within their rounding
+// mean nothing.
 func (f *Filter) scale() float64 {
 	m, _ := f.levels[0].Memory()
 	scale := math.Abs(f.line.Gain(m))
@@ -194,9 +194,9 @@ func (f *Filter) objective() float64 {
 	return value
 }
 
-// maximise finds the global maximum from the levels' priors, and leaves the
-// levels there. No mode can be worth more than bound = max q (up to an interior
-// maximum of q), so that other starts are tried only where that leaves room.
+// maximise finds the global maximum, starting at the levels' priors, and leaves
+// the levels there. No maximum is above bound = max q (up to an interior maximum
+// of q), so that other starts are tried only where that leaves room.
 func (f *Filter) maximise(bound float64) *mode {
 	best := &f.best
 	best.iterations = 0
@@ -234,8 +234,8 @@ func (f *Filter) maximise(bound float64) *mode {
 	return best
 }
 
-// better reports whether a is to be preferred: by its value, and between values
-// that rounding cannot tell apart, for having converged.
+// better reports whether a is the better mode: the one of the larger value, or
+// where rounding cannot tell the values apart, the one that has converged.
 func better(a, b *mode) bool {
 	if a.converged != b.converged && math.Abs(a.value-b.value) < 1e-9*(1+math.Abs(b.value)) {
 		return a.converged
@@ -243,8 +243,8 @@ func better(a, b *mode) bool {
 	return a.value > b.value
 }
 
-// modeGap is the room, in nats, that has to be left above a maximum before
-// another one is looked for.
+// modeGap is the least difference, in nats, between the bound and a maximum at
+// which another maximum is searched for.
 const modeGap = 1
 
 // restarts are the starts of the search for another mode, (logit of the mean,

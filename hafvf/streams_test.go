@@ -314,7 +314,7 @@ func (s labelled) run(b *Bank, scale, offset float64) score {
 		for t := range warmUp {
 			first = append(first, x[t:t+1])
 		}
-		b.Use(base.Fit(base.Gauge(first)))
+		b.Use(base.Fit(base.LocationScale(first)))
 	}
 	out := score{streams: 1, steps: len(x)}
 	state := b.NewState()

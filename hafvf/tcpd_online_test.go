@@ -37,8 +37,8 @@ func find(model hafvf.Model, x []float64, warmUp int) (f findings) {
 	return f
 }
 
-// gauged is the normal model whose prior fits the first n values of x.
-func gauged(t testing.TB, x []float64, n int) hafvf.Model {
+// fitted is the normal model whose prior fits the first n values of x.
+func fitted(t testing.TB, x []float64, n int) hafvf.Model {
 	t.Helper()
 	complete := slices.DeleteFunc(slices.Clone(x), math.IsNaN)
 	var first [][]float64
@@ -46,7 +46,7 @@ func gauged(t testing.TB, x []float64, n int) hafvf.Model {
 		first = append(first, complete[i:i+1])
 	}
 	m := mustNew(t, "normal", nil).(hafvf.Fitted)
-	return m.Fit(m.Gauge(first))
+	return m.Fit(m.LocationScale(first))
 }
 
 // BenchmarkTCPDOnline prints the tables of BenchmarkTCPD for the changes that the
@@ -68,7 +68,7 @@ func BenchmarkTCPDOnline(b *testing.B) {
 		{"z-scored", func(x []float64) findings { return find(unit, x, 0) }},
 		{"fitted", func(x []float64) findings {
 			warmUp := min(50, len(x)/4)
-			return find(gauged(b, x, warmUp), x, warmUp)
+			return find(fitted(b, x, warmUp), x, warmUp)
 		}},
 	} {
 		b.Run(c.name, func(b *testing.B) {

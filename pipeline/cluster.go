@@ -7,8 +7,8 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
 	"hafvf/connectors"
+	"hafvf/internal/account"
 	"hafvf/pipeline/flink"
-	"hafvf/transforms"
 )
 
 // attended is the name of the run that a worker's process makes of all jobs that
@@ -59,6 +59,6 @@ func Attend(log *slog.Logger, metrics *Metrics) (release func(), err error) {
 	if err := r.create("rejected", connectors.Sink{Format: connectors.JSONLines, Path: connectors.Stderr, Append: true}); err != nil {
 		return nil, err
 	}
-	r.register(transforms.Companion{Report: r.report})
+	r.register(account.Account{Report: r.report})
 	return func() { r.close(context.Background(), false) }, nil
 }

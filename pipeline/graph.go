@@ -240,7 +240,7 @@ type filtering struct {
 }
 
 func (f filtering) build(s beam.Scope, run string, observations beam.PCollection) (lines, alerts, rejected beam.PCollection) {
-	f.cfg.Companion = run
+	f.cfg.Account = run
 	estimates, rejected := transforms.Filter(s, f.cfg, observations)
 	lines, alerts = beam.ParDo2(s.Scope("Encode"), &encodeEstimatesFn{encoder{Run: run, Layout: f.layout}, f.alerts}, estimates)
 	return lines, alerts, rejected
@@ -285,7 +285,7 @@ type smoothing struct {
 }
 
 func (m smoothing) build(s beam.Scope, run string, observations beam.PCollection) (lines, alerts, rejected beam.PCollection) {
-	m.cfg.Companion = run
+	m.cfg.Account = run
 	smoothed, rejected := transforms.Smooth(s, m.cfg, observations)
 	return beam.ParDo(s.Scope("Encode"), &encodeSmoothedFn{encoder{Run: run, Layout: m.layout}}, smoothed), beam.PCollection{}, rejected
 }

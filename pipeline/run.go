@@ -11,8 +11,8 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
+	"hafvf/internal/account"
 	"hafvf/pipeline/prism"
-	"hafvf/transforms"
 )
 
 // Progress is how far a run has come.
@@ -141,7 +141,7 @@ type run struct {
 	release []func()
 
 	mu      sync.Mutex
-	counts  transforms.Counts
+	counts  account.Counts
 	taken   int64
 	written int64
 	stopped bool
@@ -161,7 +161,7 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 	if err := g.source.check(ctx); err != nil {
 		return err
 	}
-	companion := transforms.Companion{Report: r.report}
+	nodes := account.Account{Report: r.report}
 	partitions := 0
 	if t, ok := g.source.(topicSource); ok {
 		n, err := r.openLedger(ctx, g, t)
@@ -169,7 +169,7 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 			return err
 		}
 		partitions = n
-		companion.Restore, companion.Restored = r.ledger.Restore, r.ledger.Restored
+		nodes.Restore, nodes.Restored = r.ledger.Restore, r.ledger.Restored
 	} else {
 		r.gate = connectors.NewGate(r.name)
 		r.release = append(r.release, r.gate.Close)
@@ -184,14 +184,14 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 			}
 		}
 	}
-	r.register(companion)
+	r.register(nodes)
 	return nil
 }
 
 // register makes the run known to the nodes of this process.
-func (r *run) register(companion transforms.Companion) {
+func (r *run) register(nodes account.Account) {
 	runs.Store(r.name, r)
-	r.release = append(r.release, func() { runs.Delete(r.name) }, transforms.Accompany(r.name, companion))
+	r.release = append(r.release, func() { runs.Delete(r.name) }, account.Open(r.name, nodes))
 	r.metrics.follow(r)
 }
 
@@ -284,7 +284,7 @@ func (r *run) add(n int, states ...kafkaio.State) {
 }
 
 // report notes what a bundle did.
-func (r *run) report(b transforms.Report) {
+func (r *run) report(b account.Report) {
 	r.mu.Lock()
 	r.taken += int64(b.Taken)
 	r.counts.Add(b.Counts)

@@ -14,6 +14,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
+	"hafvf/internal/account"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/records"
 	"hafvf/transforms"
@@ -115,7 +116,7 @@ func (fn *rejecter) reject(reject func([]byte), key []byte, p records.Place, raw
 
 func (fn *rejecter) FinishBundle(_ context.Context, _ func(beam.EventTime, string, transforms.Observation), _ func([]byte)) {
 	if r := runOf(fn.Run); r != nil {
-		r.report(transforms.Report{Taken: fn.rejected, Emitted: fn.rejected, Counts: transforms.Counts{Rejected: int64(fn.rejected)}})
+		r.report(account.Report{Taken: fn.rejected, Emitted: fn.rejected, Counts: account.Counts{Rejected: int64(fn.rejected)}})
 	}
 	fn.rejected = 0
 }

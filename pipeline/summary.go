@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/internal/account"
 	"hafvf/transforms"
 )
 
 // A Summary is what a run did.
 type Summary struct {
-	transforms.Counts
+	account.Counts
 	Elapsed time.Duration
 	Stopped bool    // before the end of the input
 	Largest []Break // per key, the largest; a few keys, largest first

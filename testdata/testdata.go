@@ -1,5 +1,5 @@
-// Package testdata holds the real series that the program brings along, and a
-// config for each file of them. See README.md for where they come from.
+// Package testdata holds the real series that the program brings along, with a
+// config. See README.md for where they come from.
 package testdata
 
 import _ "embed"
@@ -13,13 +13,4 @@ var (
 	// CloudYAML is a config for CloudCSV, which it expects as cloud.csv.
 	//go:embed nab/cloud.yaml
 	CloudYAML []byte
-
-	// TweetsCSV holds counts of tweets per five minutes that name one of five
-	// companies: columns key, time, x.
-	//go:embed nab/tweets.csv
-	TweetsCSV []byte
-
-	// TweetsYAML is a config for TweetsCSV, which it expects as tweets.csv.
-	//go:embed nab/tweets.yaml
-	TweetsYAML []byte
 )

@@ -18,22 +18,22 @@ type AlertConfig struct {
 	MinChange float64
 }
 
-// A Detection is what the filter says of an observation: whether it is an outlier
-// or the entity has changed. The probabilities are those after the observation,
-// before a change resets them, and sum to one.
+// A Detection is the verdict on an observation: whether it is an outlier or the
+// entity has changed. The probabilities are the posterior ones, before a change
+// resets them, and sum to one.
 type Detection struct {
 	Kind                  hafvf.Kind
 	Stay, Outlier, Change float64
-	// Start and StartN are the first observation of the suspected or the new
-	// regime; zero where there is none.
+	// Start and StartN are time and position of the first observation of the new or
+	// the suspected regime; zero where there is none.
 	Start  time.Time
 	StartN int64
-	Delay  int64 // observations from it to this one; of a change or revision only
-	Age    int64 // observations since the start of the regime that ran before
+	Delay  int64 // observations from Start to this one, on a change or revision
+	Age    int64 // run length: observations since the start of the regime before this one
 }
 
-// An Alert is an outlier or a change that is worth telling; it has the key, time
-// and id of its estimate.
+// An Alert reports an outlier or a change. It has the key, time and id of its
+// estimate.
 type Alert struct {
 	Kind hafvf.Kind
 	// Corrects is the id of the alert that a revision replaces; "" where none was
@@ -41,14 +41,14 @@ type Alert struct {
 	Corrects string
 	Start    time.Time // of the outlier, or of the new regime
 	Delay    int64     // observations from the start to the alert
-	Odds     float64   // log odds of the kind, nats
+	LogOdds  float64   // of the kind, nats
 	Size     float64   // of a change, as in AlertConfig
 	// Before and After are the running regime's mean, before the observation and
 	// after it.
 	Before, After Moments
 }
 
-// detection is d with the observation that it names.
+// detection returns d with the observation at which its regime starts.
 func detection(d hafvf.Detection, warmUp bool, n int64, named start) *Detection {
 	out := &Detection{Kind: d.Kind, Stay: d.Stay, Outlier: d.Outlier, Change: d.Change, Start: named.time, StartN: named.n, Age: d.Age}
 	if warmUp {
@@ -60,19 +60,19 @@ func detection(d hafvf.Detection, warmUp bool, n int64, named start) *Detection 
 	return out
 }
 
-// alerts is what a key remembers of its alerts.
+// alerts holds what later alerts of a key depend on.
 type alerts struct {
 	outlier, change time.Time // of the last
 	id              string    // of the last change or revision
 }
 
-// alert is the alert that an estimate raises, nil where it raises none.
+// alert returns the alert that an estimate raises, nil where it raises none.
 func (t *Track) alert(cfg AlertConfig, e *Estimate, d hafvf.Detection, before regime) *Alert {
 	kind := e.Detection.Kind
 	if kind == hafvf.None {
 		return nil
 	}
-	a := &Alert{Kind: kind, Start: e.Time, Delay: e.Detection.Delay, Odds: d.Odds(), Before: before.estimate, After: e.Regime}
+	a := &Alert{Kind: kind, Start: e.Time, Delay: e.Detection.Delay, LogOdds: d.LogOdds(), Before: before.estimate, After: e.Regime}
 	switch kind {
 	case hafvf.Outlier:
 		if quiet(&t.alerts.outlier, e.Time, cfg.Cooldown) {
@@ -85,7 +85,7 @@ func (t *Track) alert(cfg AlertConfig, e *Estimate, d hafvf.Detection, before re
 		}
 		t.alerts.id = ""
 		a.Size = size(before, e.Regime)
-		// What corrects an alert is told in any case.
+		// The correction of an alert is always told.
 		if a.Corrects == "" && (a.Size < cfg.MinChange || quiet(&t.alerts.change, e.Time, cfg.Cooldown)) {
 			return nil
 		}
@@ -94,8 +94,8 @@ func (t *Track) alert(cfg AlertConfig, e *Estimate, d hafvf.Detection, before re
 	return a
 }
 
-// quiet reports whether now lies within the cooldown after last, and otherwise
-// makes it the last.
+// quiet reports whether now lies within the cooldown after last. If not, now becomes
+// the last.
 func quiet(last *time.Time, now time.Time, cooldown time.Duration) bool {
 	if cooldown > 0 && !last.IsZero() && !now.IsZero() && now.Sub(*last) < cooldown {
 		return true

@@ -102,7 +102,7 @@ func appendEstimate(b []byte, e Estimate) []byte {
 	b = appendString(b, a.Corrects)
 	b = appendTime(b, a.Start)
 	b = binary.AppendVarint(b, a.Delay)
-	b = appendFloats(b, []float64{a.Odds, a.Size})
+	b = appendFloats(b, []float64{a.LogOdds, a.Size})
 	b = appendMoments(b, a.Before)
 	return appendMoments(b, a.After)
 }
@@ -116,7 +116,7 @@ func (r *reader) estimate() Estimate {
 	var detects bool
 	e.WarmUp, detects = r.flags()
 	for range r.count(1) {
-		var m Member
+		var m MemberStep
 		r.numbers(&m.Share, &m.Weight, &m.Memory, &m.LogPredictive)
 		e.Bank = append(e.Bank, m)
 	}
@@ -130,7 +130,7 @@ func (r *reader) estimate() Estimate {
 	e.Detection = d
 	if alarmed, _ := r.flags(); alarmed {
 		a := &Alert{Kind: hafvf.Kind(r.string()), Corrects: r.string(), Start: r.time(), Delay: r.varint()}
-		r.numbers(&a.Odds, &a.Size)
+		r.numbers(&a.LogOdds, &a.Size)
 		a.Before, a.After = r.moments(), r.moments()
 		e.Alert = a
 	}
@@ -233,8 +233,8 @@ func appendVectors(b []byte, x [][]float64) []byte {
 	return b
 }
 
-// A reader takes values off the front of b; what does not fit sets bad, and
-// everything after that reads as zero.
+// A reader takes values off the front of b. A value that does not fit sets bad, and
+// all later values are zero.
 type reader struct {
 	b   []byte
 	bad bool
@@ -274,7 +274,7 @@ func (r *reader) varint() int64 {
 	return v
 }
 
-// count reads a length of which every unit takes at least size bytes.
+// count reads the number of entries of at least size bytes each.
 func (r *reader) count(size int) int {
 	n := r.uvarint()
 	if n > uint64(len(r.b)/size) {

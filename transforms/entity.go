@@ -5,16 +5,18 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"hafvf/internal/account"
 )
 
-// An entity is what the filter keeps of one key: its track, and the observations
-// that wait for their turn.
+// An entity is the node's state of one key: its track, and the observations that
+// wait for earlier ones.
 type entity struct {
 	*Track
-	clock    time.Time     // latest event time seen
-	released time.Time     // event time of the last observation released
-	waiting  []Observation // by time, ties in the order of arrival
-	seen     []Place       // the last of every log that was taken up
+	clock    time.Time       // latest event time seen
+	released time.Time       // event time of the last observation released
+	waiting  []Observation   // by time, ties in the order of arrival
+	seen     []account.Place // per log, the last one learned or waiting
 }
 
 // append encodes the entity.
@@ -33,9 +35,9 @@ func (e *entity) append(b []byte) []byte {
 	return e.Track.append(b)
 }
 
-// CheckState says why b is no state of the key, as a Report gives it, under the
-// estimator's configuration; it wraps hafvf.ErrOtherConfig where it is one under
-// another.
+// CheckState says why b is not a state of the key that Filter or Track.AppendBinary
+// wrote under the estimator's configuration. The error wraps hafvf.ErrOtherConfig
+// where the state belongs to another configuration.
 func (est *Estimator) CheckState(key string, b []byte) error {
 	_, err := est.decodeEntity(key, b)
 	return err
@@ -48,14 +50,21 @@ func (est *Estimator) decodeEntity(key string, b []byte) (e entity, err error) {
 		e.waiting = append(e.waiting, r.observation())
 	}
 	for range r.count(2) {
-		e.seen = append(e.seen, Place{r.string(), r.varint()})
+		e.seen = append(e.seen, account.Place{Log: r.string(), Seq: r.varint()})
 	}
-	e.Track, err = est.decode(key, r)
-	return e, err
+	if e.Track, err = est.decode(key, r); err != nil {
+		return e, err
+	}
+	for _, o := range e.waiting {
+		if err := e.stream.bank.Check(o.X); err != nil {
+			return e, fmt.Errorf("state is corrupt: %w", err)
+		}
+	}
+	return e, nil
 }
 
-// repeats reports whether the entity has taken the observation up already, as
-// happens after a restart, and notes that it has now.
+// repeats reports whether the state includes the observation already, as happens
+// after a restart, and notes that it does now.
 func (e *entity) repeats(o Observation) bool {
 	if o.Log == "" {
 		return false
@@ -69,22 +78,21 @@ func (e *entity) repeats(o Observation) bool {
 			return false
 		}
 	}
-	e.seen = append(e.seen, Place{o.Log, o.Seq})
+	e.seen = append(e.seen, account.Place{Log: o.Log, Seq: o.Seq})
 	return false
 }
 
-// places are where the waiting observations come from.
-func (e *entity) places() (all []Place) {
+// places returns the places of the waiting observations.
+func (e *entity) places() (all []account.Place) {
 	for _, o := range e.waiting {
 		if o.Log != "" {
-			all = append(all, Place{o.Log, o.Seq})
+			all = append(all, account.Place{Log: o.Log, Seq: o.Seq})
 		}
 	}
 	return all
 }
 
-// admit takes an observation up for release by event time: it says why not, or
-// lets it wait.
+// admit adds an observation to those that wait, or says why it is late.
 func (e *entity) admit(o Observation) error {
 	if o.Time.Before(e.released) {
 		return fmt.Errorf("late: %s is before %s, which this key has already released", stamp(o.Time), stamp(e.released))
@@ -102,7 +110,7 @@ func (e *entity) admit(o Observation) error {
 	return nil
 }
 
-// due takes off the observations whose turn it is, given that nothing before
+// due removes and returns the observations that are due when nothing before
 // horizon is to come.
 func (e *entity) due(horizon time.Time) []Observation {
 	n := 0

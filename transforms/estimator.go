@@ -7,26 +7,27 @@ import (
 	"hafvf/hafvf"
 )
 
-// An Estimator makes estimates of observations without a pipeline: what Filter
-// does to its keys, as a plain loop. It is not safe for concurrent use.
+// An Estimator makes the estimates of Filter without a pipeline, from observations
+// in their order. It is not safe for concurrent use.
 type Estimator struct {
 	cfg     Config
 	streams ruled[*stream]
 }
 
-// A stream is how the observations of some keys are filtered.
+// A stream filters the observations of the keys of one rule.
 type stream struct {
 	cfg         hafvf.Config
 	fingerprint uint64
 	bank        *hafvf.Bank
 	fitted      hafvf.Fitted // the model, where a warm-up sets its prior
-	tuned       *Track       // that the bank has the prior of
+	priorOf     *Track       // whose prior the bank has
 	params      int
 	row         []float64
 }
 
 // NewEstimator makes an estimator. An error names what is wrong with cfg.
 func NewEstimator(cfg Config) (*Estimator, error) {
+	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
@@ -68,9 +69,9 @@ func (est *Estimator) Estimate(t *Track, o Observation) Estimate {
 	out := st.blank(t.n, o)
 	out.WarmUp = t.warming()
 	elapsed := t.elapsed(o, est.cfg.TimeUnit)
-	st.tune(t)
+	st.usePrior(t)
 	row := st.regressors(t.state, o)
-	known := !t.warming() || t.gauge != nil // is there a prior yet?
+	known := !t.warming() || t.locationScale != nil // there is a prior
 	var before regime
 	if known {
 		st.bank.PredictAfter(out.Predicted.Mean, out.Predicted.SD, t.state, elapsed, row)
@@ -92,8 +93,7 @@ func (est *Estimator) Estimate(t *Track, o Observation) Estimate {
 	return out
 }
 
-// blank is an estimate that says nothing yet: of numbers that are not known,
-// NaN.
+// blank returns an estimate whose numbers are NaN.
 func (st *stream) blank(n int64, o Observation) Estimate {
 	nan := math.NaN()
 	outputs := st.bank.Model().Outputs()
@@ -119,8 +119,8 @@ func (st *stream) regressors(s hafvf.State, o Observation) []float64 {
 	return st.row
 }
 
-// score notes how well the observation was predicted: only where there was a
-// prior that did not come from it.
+// score fills in how well the observation was predicted, where there was a prior
+// that did not come from it.
 func (st *stream) score(out *Estimate, outcome hafvf.Outcome, known bool) {
 	out.Missing = outcome.Missing
 	if !known {
@@ -131,8 +131,8 @@ func (st *stream) score(out *Estimate, outcome hafvf.Outcome, known bool) {
 	out.Iterations, out.Converged = step.Iterations, step.Converged
 }
 
-// describe notes what the state says after the observation; nothing of values
-// where there is no prior yet.
+// describe fills in the posterior after the observation. Without a prior yet it
+// leaves out what depends on values.
 func (st *stream) describe(out *Estimate, s hafvf.State, outcome hafvf.Outcome, row []float64, known bool) {
 	b := st.bank
 	f, member := b.Filter(outcome.Heaviest), b.Member(s, outcome.Heaviest)
@@ -151,12 +151,12 @@ func (st *stream) describe(out *Estimate, s hafvf.State, outcome hafvf.Outcome, 
 		return
 	}
 	for _, m := range outcome.Members {
-		out.Bank = append(out.Bank, Member{Share: m.Share, Weight: m.Weight, Memory: m.Memory, LogPredictive: m.LogPredictive})
+		out.Bank = append(out.Bank, MemberStep{Share: m.Share, Weight: m.Weight, Memory: m.Memory, LogPredictive: m.LogPredictive})
 	}
 }
 
-// A regime is what the running regime says before an observation: mean and sd of
-// its mean, and the sd of one observation.
+// A regime holds the running regime before an observation: mean and sd of its mean,
+// and the sd of one observation.
 type regime struct {
 	estimate   Moments
 	predictive []float64

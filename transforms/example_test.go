@@ -22,7 +22,7 @@ type weighing struct {
 	Grams float64
 }
 
-// toObservation says what the filter sees of it.
+// toObservation makes an observation of it.
 func toObservation(w weighing, emit func(beam.EventTime, string, transforms.Observation)) {
 	t := time.Unix(w.Unix, 0)
 	emit(mtime.FromTime(t), w.Scale, transforms.Value(t, fmt.Sprint(w.Scale, "@", w.Unix), w.Grams))
@@ -51,6 +51,119 @@ func init() {
 		m := knownNoise{Natural: hafvf.Natural{N: 2}, mean: p.Float("mean", 0), precision: p.Positive("precision", 1), noise: p.Positive("noise", 1)}
 		return m, p.Done()
 	})
+}
+
+// A pipeline: records of one's own type become observations, and each comes out with
+// its prediction and the estimate after it. On Prism run it with the experiment
+// prism_disable_sdf_split, as Execute of hafvf/pipeline/prism does.
+func ExampleFilter() {
+	p, s := beam.NewPipelineWithRoot()
+	weighings := beam.Create(s,
+		weighing{"kitchen", 0, 101}, weighing{"kitchen", 60, 99}, weighing{"kitchen", 120, 100}, weighing{"kitchen", 180, 98},
+		weighing{"kitchen", 240, 131}, weighing{"kitchen", 300, 130}, weighing{"kitchen", 360, 129})
+
+	estimates, rejected := transforms.Filter(s, transforms.Config{
+		Filter: hafvf.Config{Family: "normal", WarmUp: 3}, // location and scale from the first 3
+	}, beam.ParDo(s, toObservation, weighings))
+
+	beam.ParDo(s, report, estimates)
+	_ = rejected // late, or not an observation of the model
+
+	if _, err := prism.Execute(context.Background(), p); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// kitchen 1: predicted NaN, is 101.0, now 101.0 ± 0.1
+	// kitchen 2: predicted 101.0, is 99.0, now 100.0 ± 1.3
+	// kitchen 3: predicted 100.0, is 100.0, now 100.0 ± 0.9
+	// kitchen 4: predicted 100.0, is 98.0, now 99.4 ± 0.8
+	// kitchen 5: predicted 99.4, is 131.0, now 126.3 ± 10.6
+	// kitchen 6: predicted 124.1, is 130.0, now 129.4 ± 4.7
+	// kitchen 7: predicted 127.9, is 129.0, now 128.9 ± 3.3
+}
+
+// Sessions end where nothing was weighed for an hour; each is smoothed as a whole.
+func ExampleSmooth() {
+	p, s := beam.NewPipelineWithRoot()
+	var weighings []weighing
+	for i := range int64(30) {
+		grams := 100 + float64(i*7%5)
+		if i >= 18 {
+			grams += 30
+		}
+		weighings = append(weighings, weighing{"kitchen", 60 * i, grams})
+	}
+	observations := beam.ParDo(s, toObservation, beam.CreateList(s, weighings))
+
+	smoothed, rejected := transforms.Smooth(s, transforms.SmoothConfig{
+		Filter: hafvf.Config{
+			Family: "normal",
+			WarmUp: 1, // location and scale from the whole session
+			Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}},
+			Top:    1,
+		},
+		Gap: time.Hour,
+	}, observations)
+
+	beam.ParDo(s, reportChange, smoothed)
+	_ = rejected
+
+	if _, err := prism.Execute(context.Background(), p); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// kitchen changed at record 19 of 30, evidence 26.7 nats
+}
+
+// A plain loop, without a pipeline: half of a series, save, restore in another
+// process, and go on as if nothing had happened.
+func ExampleEstimator_RestoreTrack() {
+	cfg := transforms.Config{Filter: hafvf.Config{Family: "poisson"}}
+	start := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	estimate := func(est *transforms.Estimator, track *transforms.Track, hours ...int) {
+		for _, h := range hours {
+			e := est.Estimate(track, transforms.Value(start.Add(time.Duration(h)*time.Hour), "", float64(3+h%3)))
+			fmt.Printf("n %d  predicted %.2f  memory %.2f\n", e.N, e.Predicted.Mean[0], e.Memory)
+		}
+	}
+
+	est, err := transforms.NewEstimator(cfg)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	track := est.NewTrack("shop")
+	estimate(est, track, 0, 1, 2)
+	saved, err := track.AppendBinary(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	there, err := transforms.NewEstimator(cfg)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	restored, err := there.RestoreTrack("shop", saved)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("restored")
+	estimate(there, restored, 3, 4)
+	fmt.Println("uninterrupted")
+	estimate(est, track, 3, 4)
+	// Output:
+	// n 1  predicted 1.00  memory 1.00
+	// n 2  predicted 1.95  memory 1.92
+	// n 3  predicted 2.61  memory 2.79
+	// restored
+	// n 4  predicted 3.20  memory 3.60
+	// n 5  predicted 3.12  memory 4.35
+	// uninterrupted
+	// n 4  predicted 3.20  memory 3.60
+	// n 5  predicted 3.12  memory 4.35
 }
 
 // knownNoise is the user's own model: x ~ N(z, noise²), z ~ N(mean, 1/precision).
@@ -130,8 +243,9 @@ func (l *noiseLine) derivatives(h, k float64) (f1, f2, f3, f4 float64) {
 	return f1, f2, f3, f4
 }
 
-// The node in a pipeline of one's own: own records, own model, no config file.
-func Example() {
+// A family of one's own, registered by name in an init function: a normal
+// distribution of known noise.
+func ExampleFilter_ownFamily() {
 	p, s := beam.NewPipelineWithRoot()
 	weighings := beam.Create(s,
 		weighing{"kitchen", 0, 101}, weighing{"kitchen", 60, 99}, weighing{"kitchen", 120, 100},
@@ -147,7 +261,7 @@ func Example() {
 	}, beam.ParDo(s, toObservation, weighings))
 
 	beam.ParDo(s, report, estimates)
-	_ = rejected // what is late, or not an observation of the model
+	_ = rejected
 
 	if _, err := prism.Execute(context.Background(), p); err != nil {
 		fmt.Println(err)
@@ -159,37 +273,4 @@ func Example() {
 	// kitchen 4: predicted 100.0, is 131.0, now 130.6 ± 2.0
 	// kitchen 5: predicted 129.3, is 130.0, now 130.0 ± 2.0
 	// kitchen 6: predicted 129.6, is 129.0, now 129.0 ± 2.0
-}
-
-// Sessions end where nothing was weighed for an hour; each is smoothed as a whole.
-func ExampleSmooth() {
-	p, s := beam.NewPipelineWithRoot()
-	var weighings []weighing
-	for i := range int64(30) {
-		grams := 100 + float64(i*7%5)
-		if i >= 18 {
-			grams += 30
-		}
-		weighings = append(weighings, weighing{"kitchen", 60 * i, grams})
-	}
-	observations := beam.ParDo(s, toObservation, beam.CreateList(s, weighings))
-
-	smoothed, rejected := transforms.Smooth(s, transforms.SmoothConfig{
-		Filter: hafvf.Config{
-			Family: "normal",
-			WarmUp: 1, // location and scale from the session
-			Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}},
-			Top:    1,
-		},
-		Gap: time.Hour,
-	}, observations)
-
-	beam.ParDo(s, reportChange, smoothed)
-	_ = rejected
-
-	if _, err := prism.Execute(context.Background(), p); err != nil {
-		fmt.Println(err)
-	}
-	// Output:
-	// kitchen changed at record 19 of 30, evidence 26.7 nats
 }

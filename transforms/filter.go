@@ -1,6 +1,3 @@
-// Package transforms holds the filter as Beam PTransforms, keyed per entity:
-// Filter, a stateful node that takes observations as they come, and Smooth, which
-// takes finished sessions. Estimator and Smoother do the same as plain loops.
 package transforms
 
 import (
@@ -18,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"hafvf/hafvf"
+	"hafvf/internal/account"
 )
 
 func init() {
@@ -33,9 +31,9 @@ type Order string
 
 const (
 	// EventTime releases an observation once its key has seen a time Lateness
-	// later, the watermark has passed that, or the input has ended; one before
-	// what its key has already released is rejected as late. Equal times keep
-	// their order of arrival.
+	// later, the watermark has passed that time, or the input has ended. An
+	// observation before one that its key has released is rejected as late. Equal
+	// times keep their order of arrival.
 	EventTime Order = "event_time"
 	// Arrival takes observations as they come.
 	Arrival Order = "arrival"
@@ -43,19 +41,19 @@ const (
 
 // Config is the configuration of Filter.
 type Config struct {
+	// Filter needs a Family; the rest has defaults.
 	Filter hafvf.Config
-	// Keys are exceptions: the first whose pattern matches a key says how it is
-	// filtered. Family and dimension are those of Filter.
+	// Keys are exceptions: the first rule whose pattern matches a key holds instead
+	// of Filter, whole. Family and dimension are those of Filter.
 	Keys     []Rule
 	Order    Order         // default EventTime
-	Lateness time.Duration // of EventTime; default 0: a key's observations are in order
+	Lateness time.Duration // of EventTime, at least 0; default 0: a key's observations are in order
 	// TimeUnit makes the weight of memory act once per unit of time between
 	// observations. Default 0: once per observation.
 	TimeUnit time.Duration
-	Alerts   AlertConfig
-	// Companion names the program that follows the node, see Accompany. Default:
-	// none.
-	Companion string
+	Alerts   AlertConfig // with detection
+	// Account connects the node with package pipeline. Leave it empty.
+	Account string
 }
 
 // A Rule says how the keys that match a pattern are filtered.
@@ -99,7 +97,7 @@ func checkRules(base hafvf.Config, rules []Rule) error {
 	return nil
 }
 
-// ruled is what the keys of each rule have of their own, and all others together.
+// ruled holds one value per rule, and one for all keys that match none.
 type ruled[T any] struct {
 	rules  []Rule
 	rest   T
@@ -122,7 +120,7 @@ func newRuled[T any](base hafvf.Config, rules []Rule, of func(hafvf.Config) (T, 
 	return r, nil
 }
 
-// of is what the first rule that matches the key has.
+// of returns the value of the first rule that matches the key.
 func (r ruled[T]) of(key string) T {
 	for i, rule := range r.rules {
 		if ok, _ := path.Match(rule.Match, key); ok {
@@ -132,21 +130,16 @@ func (r ruled[T]) of(key string) T {
 	return r.rest
 }
 
-// Filter takes a PCollection<KV<string, Observation>>, in the global window, and
-// returns a PCollection<KV<string, Estimate>>, one for every observation that
-// the model takes, and a PCollection<Rejected> with the others.
+// Filter takes a PCollection<KV<string, Observation>> in the global window. It
+// returns a PCollection<KV<string, Estimate>>, one for every observation that the
+// model takes, and a PCollection<Rejected> with the others. An estimate has the
+// event time of its observation, and the epoch where that has none. A state that was
+// written under another configuration fails the pipeline.
 //
-// The node is stateful per key. It reads a key's state when a bundle first meets
-// the key and writes it when the bundle ends; a state that was written under
-// another configuration fails the pipeline. Estimates carry their observation's
-// event time where it has one.
-//
-// Filter panics where the configuration is impossible. It is counted in the
-// namespace "hafvf": records, rejected, late, missing, not_converged, keys,
-// outliers, changes, and the distribution iterations.
+// Filter panics where the configuration is impossible, or the input is not in the
+// global window.
 func Filter(s beam.Scope, cfg Config, col beam.PCollection) (estimates, rejected beam.PCollection) {
 	s = s.Scope("hafvf.Filter")
-	cfg = cfg.withDefaults()
 	if _, err := NewEstimator(cfg); err != nil {
 		panic("transforms.Filter: " + err.Error())
 	}
@@ -162,14 +155,19 @@ func Filter(s beam.Scope, cfg Config, col beam.PCollection) (estimates, rejected
 	return estimates, beam.Flatten(s, early, late)
 }
 
-// parseConfig reads what Filter put into a DoFn. Config travels as text, so that
-// its numbers and maps come back as they were.
-func parseConfig(text string) (cfg Config, err error) {
-	return cfg, json.Unmarshal([]byte(text), &cfg)
+// parseEstimator makes the estimator of a Config that Filter put into a DoFn. It
+// travels as text, so that numbers, maps, and nil or empty lists come back as they
+// were.
+func parseEstimator(text string) (*Estimator, error) {
+	var cfg Config
+	if err := json.Unmarshal([]byte(text), &cfg); err != nil {
+		return nil, err
+	}
+	return NewEstimator(cfg)
 }
 
-// packFn checks observations and gathers a bundle's per key into blocks: what a
-// stage boundary and a key's state cost is then paid once per block.
+// packFn checks the observations of a bundle and packs those of each key into a
+// block: the stage boundary and the key's state then cost once per block.
 type packFn struct {
 	Config string
 
@@ -178,7 +176,7 @@ type packFn struct {
 	keys      []string
 	blocks    map[string]*block
 	size      int
-	counts    Counts
+	counts    account.Counts
 }
 
 type block struct {
@@ -190,11 +188,11 @@ type block struct {
 const packBytes = 64 << 20
 
 func (fn *packFn) Setup() (err error) {
-	if fn.cfg, err = parseConfig(fn.Config); err != nil {
+	if fn.estimator, err = parseEstimator(fn.Config); err != nil {
 		return err
 	}
-	fn.estimator, err = NewEstimator(fn.cfg)
-	return err
+	fn.cfg = fn.estimator.cfg
+	return nil
 }
 
 func (fn *packFn) StartBundle(_ func(beam.EventTime, string, []byte), _ func(Rejected)) {
@@ -217,7 +215,7 @@ func (fn *packFn) ProcessElement(ts beam.EventTime, key string, o Observation, e
 	b.at = min(b.at, ts)
 	was := len(b.bytes)
 	if fn.cfg.Order == Arrival {
-		o.Raw = "" // is for rejections of what is late
+		o.Raw = "" // only a rejection as late would need it
 	}
 	b.bytes = appendObservation(b.bytes, o)
 	if fn.size += len(b.bytes) - was; fn.size > packBytes {
@@ -247,15 +245,15 @@ func (fn *packFn) flush(emit func(beam.EventTime, string, []byte)) {
 
 func (fn *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func(Rejected)) error {
 	fn.flush(emit)
-	fn.counts.count(ctx)
-	companion := companionOf(fn.cfg.Companion)
+	addMetrics(ctx, fn.counts)
+	acc := account.Of(fn.cfg.Account)
 	n := int(fn.counts.Rejected)
-	companion.report(Report{Taken: n, Emitted: n, Counts: fn.counts})
-	fn.counts = Counts{}
+	acc.Report(account.Report{Taken: n, Emitted: n, Counts: fn.counts})
+	fn.counts = account.Counts{}
 	if fn.cfg.Lateness == 0 {
 		return nil // nothing ever waits
 	}
-	return companion.asleep(func(key string, b []byte) error {
+	return acc.RestoreTimers(func(key string, b []byte) error {
 		e, err := fn.estimator.decodeEntity(key, b)
 		if err == nil && len(e.waiting) > 0 {
 			// An empty block sets the timer that the key had.
@@ -266,8 +264,9 @@ func (fn *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, st
 }
 
 // filterFn runs the filter over blocks of one key's observations. Every read and
-// write of state is a round trip to the runner: blocks are taken up in batches,
-// the states of a batch are read side by side, and those of a bundle written so.
+// write of a state is a round trip to the runner. So blocks are processed in
+// batches, and the states of a batch are read in parallel, as those of a bundle are
+// written.
 type filterFn struct {
 	Config string
 	State  state.Value[[]byte]
@@ -275,16 +274,16 @@ type filterFn struct {
 
 	cfg        Config
 	estimator  *Estimator
-	companion  *accompanied
+	account    *account.Handle
 	batch      int
 	queue      []arrival
 	bundle     map[string]*held
 	order      []*held
-	report     Report
+	report     account.Report
 	iterations []int64
 }
 
-// arrival is a block in the queue, with the ways to its key's state and timers.
+// arrival is a block in the queue, with access to its key's state and timers.
 type arrival struct {
 	key    string
 	packed []byte
@@ -292,36 +291,35 @@ type arrival struct {
 	timers timers.Provider
 }
 
-// held is an entity for as long as its bundle lasts, with the way back to its
-// state.
+// held is an entity during its bundle, with access to its state.
 type held struct {
 	entity
 	key   string
 	to    state.Provider
-	found bool // in the state
+	found bool // the key had a state
 }
 
 const (
 	batchBlocks = 512
-	roundTrips  = 16 // under way at once
+	roundTrips  = 16 // at the same time
 )
 
 func (fn *filterFn) Setup() (err error) {
-	if fn.cfg, err = parseConfig(fn.Config); err != nil {
+	if fn.estimator, err = parseEstimator(fn.Config); err != nil {
 		return err
 	}
+	fn.cfg = fn.estimator.cfg
 	fn.batch = batchBlocks
 	if fn.cfg.Order == EventTime && fn.cfg.Lateness > 0 {
 		fn.batch = 1 // a timer can be set for the key at hand only
 	}
-	fn.estimator, err = NewEstimator(fn.cfg)
-	return err
+	return nil
 }
 
 func (fn *filterFn) StartBundle(_ func(beam.EventTime, string, Estimate), _ func(Rejected)) {
 	fn.queue, fn.order = fn.queue[:0], nil
 	fn.bundle = map[string]*held{}
-	fn.companion = companionOf(fn.cfg.Companion)
+	fn.account = account.Of(fn.cfg.Account)
 }
 
 func (fn *filterFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, key string, packed []byte, emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
@@ -332,7 +330,7 @@ func (fn *filterFn) ProcessElement(_ context.Context, sp state.Provider, tp time
 	return fn.drain(emit, reject)
 }
 
-// drain works off the queue.
+// drain processes the queue.
 func (fn *filterFn) drain(emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
 	var unread []*held
 	for _, a := range fn.queue {
@@ -364,7 +362,7 @@ func (fn *filterFn) read(unread []*held) error {
 		}
 		e.found = ok
 		if !ok {
-			b = fn.companion.restore(e.key)
+			b = fn.account.Restore(e.key)
 		}
 		if b == nil {
 			e.entity = entity{Track: fn.estimator.NewTrack(e.key)}
@@ -381,8 +379,8 @@ func (fn *filterFn) read(unread []*held) error {
 	return err
 }
 
-// parallel calls f for every entity, a few at a time, and returns the first
-// error, with its key.
+// parallel calls f for every entity, roundTrips at a time, and returns the first
+// error with its key.
 func parallel(list []*held, f func(i int, e *held) error) error {
 	var g errgroup.Group
 	g.SetLimit(roundTrips)
@@ -428,8 +426,8 @@ func (fn *filterFn) process(e *held, a arrival, emit func(beam.EventTime, string
 }
 
 // schedule sets a timer for the earliest observation that waits, and one for the
-// latest: at the end of a bounded input, where the watermark passes both at once,
-// the second spares a timer for each one between.
+// latest. At the end of a bounded input the watermark passes both at once, and the
+// second saves one timer for each observation between.
 func (fn *filterFn) schedule(tp timers.Provider, e *entity) {
 	if n := len(e.waiting); n > 0 {
 		fn.Due.Set(tp, e.waiting[0].Time.Add(fn.cfg.Lateness), timers.WithTag("first"))
@@ -437,7 +435,7 @@ func (fn *filterFn) schedule(tp timers.Provider, e *entity) {
 	}
 }
 
-// OnTimer releases what the watermark has passed.
+// OnTimer releases the observations that the watermark has passed.
 func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, key string, _ timers.Context, emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
 	fn.queue = append(fn.queue, arrival{key: key, state: sp, timers: tp})
 	if err := fn.drain(emit, reject); err != nil {
@@ -451,26 +449,26 @@ func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 	return nil
 }
 
-// FinishBundle works off what is left and writes the states of all keys that the
-// bundle met.
+// FinishBundle processes the rest of the queue and writes the states of all keys in
+// the bundle.
 func (fn *filterFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
 	if err := fn.drain(emit, reject); err != nil {
 		return err
 	}
-	states := make([]KeyState, len(fn.order))
+	states := make([]account.KeyState, len(fn.order))
 	err := parallel(fn.order, func(i int, e *held) error {
-		states[i] = KeyState{e.key, e.append(nil), e.places()}
+		states[i] = account.KeyState{Key: e.key, State: e.append(nil), Waiting: e.places()}
 		return fn.State.Write(e.to, states[i].State)
 	})
 	fn.report.States = states
-	fn.report.Counts.count(ctx)
+	addMetrics(ctx, fn.report.Counts)
 	for _, n := range fn.iterations {
 		iterationsDist.Update(ctx, n)
 	}
 	if err == nil {
-		fn.companion.report(fn.report)
+		fn.account.Report(fn.report)
 	}
-	fn.bundle, fn.order, fn.report, fn.iterations = nil, nil, Report{}, fn.iterations[:0]
+	fn.bundle, fn.order, fn.report, fn.iterations = nil, nil, account.Report{}, fn.iterations[:0]
 	return err
 }
 
@@ -478,7 +476,7 @@ func (fn *filterFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, 
 func (fn *filterFn) learn(e *held, o Observation, emit func(beam.EventTime, string, Estimate)) {
 	out := fn.estimator.Estimate(e.Track, o)
 	fn.report.Emitted++
-	fn.report.Counts.note(&out)
+	countEstimate(&fn.report.Counts, &out)
 	if !out.Missing {
 		fn.iterations = append(fn.iterations, int64(out.Iterations))
 	}
@@ -502,8 +500,27 @@ var (
 	iterationsDist      = beam.NewDistribution("hafvf", "iterations")
 )
 
-// count adds a bundle's counts to the metrics.
-func (c *Counts) count(ctx context.Context) {
+// countEstimate counts an estimate.
+func countEstimate(c *account.Counts, e *Estimate) {
+	c.Records++
+	if e.Missing {
+		c.Missing++
+	}
+	if !e.Converged {
+		c.NotConverged++
+	}
+	if d := e.Detection; d != nil {
+		switch d.Kind {
+		case hafvf.Outlier:
+			c.Outliers++
+		case hafvf.Change:
+			c.Changes++
+		}
+	}
+}
+
+// addMetrics adds a bundle's counts to the metrics.
+func addMetrics(ctx context.Context, c account.Counts) {
 	for _, m := range []struct {
 		counter beam.Counter
 		n       int64

@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"hafvf/hafvf"
+	"hafvf/internal/account"
 	"hafvf/transforms"
 )
 
@@ -119,9 +120,6 @@ var twoLevels = hafvf.Config{Family: "normal", Levels: []hafvf.Beta{{Alpha: .9, 
 // loop is the node's work as a plain loop over each key's observations.
 func loop(t *testing.T, cfg transforms.Config, in []keyed) map[string][]transforms.Estimate {
 	t.Helper()
-	if cfg.Order == "" {
-		cfg.Order = transforms.EventTime
-	}
 	est, err := transforms.NewEstimator(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -162,6 +160,84 @@ func TestFilterEqualsLoop(t *testing.T) {
 	c := runFilter(t, transforms.Config{Filter: twoLevels}, in)
 	same(t, c.out, loop(t, transforms.Config{Filter: twoLevels}, in))
 	same(t, len(c.rejected), 0)
+}
+
+// A DoFn gets the config as it was given: levels that are not said have the paper's
+// default, and an empty list is no level.
+func TestFilterLevels(t *testing.T) {
+	in := randomStream(500, 5)
+	none := hafvf.Config{Family: "normal", Levels: []hafvf.Beta{}}
+	half := hafvf.Config{Family: "normal", Levels: []hafvf.Beta{}, Top: .5}
+	for _, c := range []struct {
+		name      string
+		given     hafvf.Config
+		want      hafvf.Config
+		forgotten bool // all but the last observation
+	}{
+		{"default", hafvf.Config{Family: "normal"}, twoLevels, false},
+		{"none", none, none, true},
+		{"half", half, half, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := runFilter(t, transforms.Config{Filter: c.given}, in)
+			same(t, got.out, loop(t, transforms.Config{Filter: c.want}, in))
+			for _, e := range got.out["k1"][20:] {
+				if !e.Missing && (e.Memory == 1) != c.forgotten {
+					t.Fatalf("memory %g at record %d", e.Memory, e.N)
+				}
+			}
+		})
+	}
+}
+
+// The state that the node writes of a key is that of a track, saved: they can be
+// exchanged.
+func TestFilterStateIsATrack(t *testing.T) {
+	in := randomStream(300, 3)
+	for _, order := range []transforms.Order{transforms.Arrival, transforms.EventTime} {
+		t.Run(string(order), func(t *testing.T) {
+			var mu sync.Mutex
+			states := map[string][]byte{}
+			defer account.Open(t.Name(), account.Account{Report: func(r account.Report) {
+				mu.Lock()
+				defer mu.Unlock()
+				for _, s := range r.States {
+					states[s.Key] = s.State
+				}
+			}})()
+			cfg := transforms.Config{Filter: hafvf.Config{Family: "normal"}, Order: order, Account: t.Name()}
+			runFilterUnsorted(t, cfg, in)
+			est, err := transforms.NewEstimator(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			same(t, len(states), 3)
+			for key, state := range states {
+				track := est.NewTrack(key)
+				for _, k := range in {
+					if k.key == key {
+						est.Estimate(track, k.obs)
+					}
+				}
+				want, err := track.AppendBinary(nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if order == transforms.Arrival {
+					same(t, state, want)
+				}
+				restored, err := est.RestoreTrack(key, state)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := restored.AppendBinary(nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				same(t, got, want)
+			}
+		})
+	}
 }
 
 func TestFilterSortsByEventTime(t *testing.T) {

@@ -26,9 +26,9 @@ type Observation struct {
 	// Where it is equal too, the order of arrival holds, as far as the runner
 	// keeps one.
 	Seq int64
-	// Log names the log that Seq is a place in, where it is one: the places of a
-	// log grow, and one that a key's state includes is not taken in again. It may
-	// be empty.
+	// Log names the log in which Seq is a position, where the source is one. The
+	// positions of a log grow: Filter skips an observation if the key's state
+	// includes its position or a later one. It may be empty.
 	Log string
 	// X holds the J vectors of the step. A vector with a NaN in it is missing; an
 	// observation without another vector is a missing observation.
@@ -45,8 +45,8 @@ func Value(t time.Time, id string, x float64) Observation {
 	return Observation{Time: t, ID: id, X: [][]float64{{x}}}
 }
 
-// An Estimate is what the filter says about one observation. Numbers that do not
-// apply or are undefined are NaN; what is infinite is ±Inf.
+// An Estimate is the filter's prediction of one observation and its posterior after
+// it. Numbers that do not apply or are undefined are NaN; infinite ones are ±Inf.
 type Estimate struct {
 	Time time.Time
 	ID   string
@@ -62,7 +62,7 @@ type Estimate struct {
 
 	LogPredictive float64 // nats, joint over the step
 
-	// Of the filter, in a bank of the member with the largest share:
+	// Of the filter; in a bank, of the member with the largest share:
 	ELBO       float64   // nats
 	Weight     float64   // E[w]
 	Memory     float64   // θ^η − θ₀^η
@@ -72,8 +72,8 @@ type Estimate struct {
 	Converged  bool
 
 	Missing bool
-	WarmUp  bool     // the prior is still being set by the first observations
-	Bank    []Member // where a bank is configured
+	WarmUp  bool         // the first observations are still setting the prior
+	Bank    []MemberStep // where a bank is configured
 
 	// With detection:
 	Detection *Detection
@@ -81,8 +81,13 @@ type Estimate struct {
 	Alert     *Alert  // nil where there is nothing to tell
 }
 
-// A Member is one filter's part in an estimate of a bank.
-type Member struct{ Share, Weight, Memory, LogPredictive float64 }
+// A MemberStep is the step of one filter of a bank.
+type MemberStep struct {
+	Share         float64 // posterior weight of the filter in the bank, after the step
+	Weight        float64 // E[w]
+	Memory        float64 // θ^η − θ₀^η
+	LogPredictive float64 // nats
+}
 
 // Moments are mean and standard deviation, one entry per output of the model.
 type Moments struct{ Mean, SD []float64 }

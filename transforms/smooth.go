@@ -15,6 +15,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/hafvf"
+	"hafvf/internal/account"
 )
 
 func init() {
@@ -28,24 +29,26 @@ func init() {
 
 // SmoothConfig is the configuration of Smooth.
 type SmoothConfig struct {
-	// Filter has no bank and no detection. With a warm-up, all of a session sets
-	// its prior.
+	// Filter needs a Family, and has neither bank nor detection. With a WarmUp
+	// above zero the whole session sets its prior. A smoother looks back: levels
+	// {9, 1}, {1, 1} and top 1 suit it better than the default.
 	Filter hafvf.Config
 	// Keys are exceptions, as in Config.
 	Keys []Rule
-	// Gap ends a session: observations at least so far apart belong to two. Whole
-	// milliseconds.
+	// Gap ends a session: observations that are at least so far apart belong to
+	// different ones. Required; whole milliseconds.
 	Gap time.Duration
-	// AllowedLateness is how long after its end a session still takes
-	// observations that come late, and is emitted again. Default 0.
+	// AllowedLateness is how long after its end a session still takes late
+	// observations, and is emitted again. Default 0.
 	AllowedLateness time.Duration
-	// Max is how many observations are smoothed as one; a longer session is cut.
-	// Default 10 million.
+	// Max is the largest number of observations that are smoothed together; a
+	// longer session is cut. Default 10 million.
 	Max int
-	// Odds in favour of a change, from which on it is one. Default 10.
+	// Odds is the Bayes factor in favour of a change above which it is reported.
+	// Default 10.
 	Odds float64
-	// Companion is as in Config.
-	Companion string
+	// Account is as in Config.
+	Account string
 }
 
 func (c SmoothConfig) withDefaults() SmoothConfig {
@@ -72,24 +75,18 @@ func (c SmoothConfig) validate() error {
 	return checkRules(c.Filter, c.Keys)
 }
 
-// Smooth takes a PCollection<KV<string, Observation>>, in whatever window, and
-// returns a PCollection<KV<string, Smoothed>> in the global one, one for every
-// observation that the model takes, at the observation's own time, and a
-// PCollection<Rejected> with the others.
+// Smooth takes a PCollection<KV<string, Observation>> in any window. It returns a
+// PCollection<KV<string, Smoothed>> in the global window, one for every observation
+// that the model takes, at the observation's own time, and a PCollection<Rejected>
+// with the others.
 //
 // Observations of a key are grouped into session windows, sorted by time, and
-// smoothed. One that is late, within the allowed lateness, emits its session
-// again, whole, with the next revision. What is later than that, the runner
-// drops. Of an unbounded source the embedded runner fires sessions in parts that
-// are not over yet: take an allowed lateness there, with which the revisions make
-// them whole.
+// smoothed. A late observation, within the allowed lateness, emits its session
+// again, whole, with the next revision. The runner drops later ones.
 //
-// Smooth panics where the configuration is impossible. It is counted in the
-// namespace "hafvf": records, rejected, missing, not_converged, sessions,
-// changes.
+// Smooth panics where the configuration is impossible.
 func Smooth(s beam.Scope, cfg SmoothConfig, col beam.PCollection) (smoothed, rejected beam.PCollection) {
 	s = s.Scope("hafvf.Smooth")
-	cfg = cfg.withDefaults()
 	if _, err := NewSmoother(cfg); err != nil {
 		panic("transforms.Smooth: " + err.Error())
 	}
@@ -98,7 +95,7 @@ func Smooth(s beam.Scope, cfg SmoothConfig, col beam.PCollection) (smoothed, rej
 		panic("transforms.Smooth: " + err.Error())
 	}
 	admitted, rejected := beam.ParDo2(s, &admitFn{Config: string(text)}, col)
-	// Panes hold what came since the last one: reviseFn has the rest.
+	// A pane holds what came since the one before: reviseFn keeps the rest.
 	windowed := beam.WindowInto(s, window.NewSessions(cfg.Gap+span(cfg.Gap)), admitted, beam.AllowedLateness(cfg.AllowedLateness), beam.PanesDiscard())
 	sessions := beam.ParDo(s, &gatherFn{Gap: cfg.Gap}, beam.GroupByKey(s, windowed))
 	sessions = beam.WindowInto(s, window.NewGlobalWindows(), sessions)
@@ -111,14 +108,18 @@ func Smooth(s beam.Scope, cfg SmoothConfig, col beam.PCollection) (smoothed, rej
 	return beam.ParDo(s, &smoothFn{Config: string(text)}, sessions), rejected
 }
 
-func parseSmoothConfig(text string) (cfg SmoothConfig, err error) {
-	return cfg, json.Unmarshal([]byte(text), &cfg)
+func parseSmoother(text string) (*Smoother, error) {
+	var cfg SmoothConfig
+	if err := json.Unmarshal([]byte(text), &cfg); err != nil {
+		return nil, err
+	}
+	return NewSmoother(cfg)
 }
 
-// admitFn checks observations and sends them on without what only a rejection
-// needs, in blocks of one key: what the runner's grouping costs, in time and
-// memory, is then paid once per block. A block spans at most span(gap), and goes
-// by the time of its first observation.
+// admitFn checks observations and packs them into blocks of one key, without the
+// fields that only a rejection needs: the runner's grouping then costs time and
+// memory once per block. A block spans at most span(gap) and has the time of its
+// first observation.
 type admitFn struct {
 	Config string
 
@@ -126,18 +127,18 @@ type admitFn struct {
 	cfg      SmoothConfig
 	blocks   map[string]*block
 	size     int
-	report   Report
+	report   account.Report
 }
 
-// span is how much time a block may cover: sessions become due later by that.
+// span is the most time that a block covers. Sessions become due later by as much.
 func span(gap time.Duration) time.Duration { return (gap / 10).Truncate(time.Millisecond) }
 
 func (fn *admitFn) Setup() (err error) {
-	if fn.cfg, err = parseSmoothConfig(fn.Config); err != nil {
+	if fn.smoother, err = parseSmoother(fn.Config); err != nil {
 		return err
 	}
-	fn.smoother, err = NewSmoother(fn.cfg)
-	return err
+	fn.cfg = fn.smoother.cfg
+	return nil
 }
 
 func (fn *admitFn) StartBundle(_ func(beam.EventTime, string, []byte), _ func(Rejected)) {
@@ -181,13 +182,13 @@ func (fn *admitFn) flush(emit func(beam.EventTime, string, []byte)) {
 
 func (fn *admitFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func(Rejected)) {
 	fn.flush(emit)
-	fn.report.Counts.count(ctx)
-	companionOf(fn.cfg.Companion).report(fn.report)
-	fn.report = Report{}
+	addMetrics(ctx, fn.report.Counts)
+	account.Of(fn.cfg.Account).Report(fn.report)
+	fn.report = account.Report{}
 }
 
-// gatherFn makes sessions of what was grouped: the windows are wider than the gap
-// by what a block may span, and the embedded runner merges those that only touch.
+// gatherFn cuts a group into sessions: the windows are wider than the gap by the
+// span of a block, and the embedded runner merges windows that only touch.
 type gatherFn struct{ Gap time.Duration }
 
 func (fn *gatherFn) ProcessElement(key string, values func(*[]byte) bool, emit func(beam.EventTime, string, []byte)) error {
@@ -210,8 +211,8 @@ func (fn *gatherFn) ProcessElement(key string, values func(*[]byte) bool, emit f
 }
 
 // reviseFn keeps the sessions that may still grow, each with its revision, and
-// emits them again, whole, when something comes late. Neither the runner's panes
-// nor their numbers are relied on: the embedded runner fires the window of a late
+// emits a session again, whole, when an observation of it comes late. It does not
+// rely on the runner's panes: the embedded runner fires the window of a late
 // observation alone, without its session.
 type reviseFn struct {
 	Gap, AllowedLateness time.Duration
@@ -247,7 +248,7 @@ func (fn *reviseFn) ProcessElement(sp state.Provider, tp timers.Provider, key st
 	return fn.write(sp, tp, append(rest, s), latest.Add(-fn.AllowedLateness-span(fn.Gap)))
 }
 
-// OnTimer forgets the sessions that are over for good.
+// OnTimer drops the sessions that can no longer grow.
 func (fn *reviseFn) OnTimer(ts beam.EventTime, sp state.Provider, tp timers.Provider, _ string, _ timers.Context, _ func(beam.EventTime, string, []byte)) error {
 	kept, err := fn.read(sp)
 	if err != nil {
@@ -295,19 +296,17 @@ func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, kept []session,
 type smoothFn struct {
 	Config string
 
-	smoother  *Smoother
-	companion *accompanied
-	counts    Counts
+	smoother *Smoother
+	account  *account.Handle
+	counts   account.Counts
 }
 
-func (fn *smoothFn) Setup() error {
-	cfg, err := parseSmoothConfig(fn.Config)
-	if err != nil {
+func (fn *smoothFn) Setup() (err error) {
+	if fn.smoother, err = parseSmoother(fn.Config); err != nil {
 		return err
 	}
-	fn.companion = companionOf(cfg.Companion)
-	fn.smoother, err = NewSmoother(cfg)
-	return err
+	fn.account = account.Of(fn.smoother.cfg.Account)
+	return nil
 }
 
 func (fn *smoothFn) ProcessElement(_ context.Context, key string, b []byte, emit func(beam.EventTime, string, Smoothed)) error {
@@ -330,12 +329,12 @@ func (fn *smoothFn) ProcessElement(_ context.Context, key string, b []byte, emit
 }
 
 func (fn *smoothFn) FinishBundle(ctx context.Context, _ func(beam.EventTime, string, Smoothed)) {
-	fn.counts.count(ctx)
-	fn.companion.report(Report{Counts: fn.counts})
-	fn.counts = Counts{}
+	addMetrics(ctx, fn.counts)
+	fn.account.Report(account.Report{Counts: fn.counts})
+	fn.counts = account.Counts{}
 }
 
-// A session is a key's observations between two gaps, by time, with how often it
+// A session holds a key's observations between two gaps, by time, and how often it
 // was emitted before.
 type session struct {
 	revision     int64
@@ -356,7 +355,7 @@ func (s *session) near(o session, gap time.Duration) bool {
 
 func (s *session) sort() { sortByTime(s.observations) }
 
-// cut cuts at every gap.
+// cut splits the session at every gap.
 func (s *session) cut(gap time.Duration) (parts []session) {
 	from := 0
 	for i := 1; i <= len(s.observations); i++ {

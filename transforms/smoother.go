@@ -10,8 +10,8 @@ import (
 	"hafvf/hafvf"
 )
 
-// A Smoothed is what the whole session says about one of its observations.
-// Numbers that do not apply or are undefined are NaN; what is infinite is ±Inf.
+// A Smoothed is the posterior at one observation given its whole session. Numbers
+// that do not apply or are undefined are NaN; infinite ones are ±Inf.
 type Smoothed struct {
 	Time time.Time
 	// ID is key/time/k, k = 0, 1, … among equal times of the key: it depends
@@ -29,11 +29,11 @@ type Smoothed struct {
 
 	Session  Session
 	Revision int64 // how often the session was emitted before, with less in it
-	// Split is why the session was cut into parts, each smoothed on its own; ""
-	// where it was not.
+	// Split says why the session was cut into parts, each smoothed on its own. It is
+	// "" where it was not.
 	Split string
 
-	ChangeEvidence float64 // nats, between the observation before and this one; NaN on the first
+	ChangeEvidence float64 // log Bayes factor, nats, of a change between the observation before and this one; NaN on the first
 	Change         bool    // on the first observation of a new regime
 
 	Missing bool
@@ -52,8 +52,8 @@ type Session struct {
 	N          int64
 }
 
-// A Smoother smooths sessions without a pipeline: what Smooth does to one
-// session, as a plain loop. It is not safe for concurrent use.
+// A Smoother smooths sessions without a pipeline, as Smooth does. It is not safe for
+// concurrent use.
 type Smoother struct {
 	cfg     SmoothConfig
 	filters ruled[smoothingFilter]
@@ -62,7 +62,7 @@ type Smoother struct {
 
 type smoothingFilter struct {
 	*hafvf.Filter
-	fits bool // its prior to each session
+	fits bool // each session sets its prior
 }
 
 // NewSmoother makes a smoother. An error names what is wrong with cfg.
@@ -93,7 +93,7 @@ func newSmoothingFilter(cfg hafvf.Config) (f smoothingFilter, err error) {
 	return smoothingFilter{bank.Filter(0), cfg.WarmUp > 0}, nil
 }
 
-// filter is the filter of the key's session.
+// filter returns the filter of the key's session.
 func (sm *Smoother) filter(key string, steps [][][]float64) *hafvf.Filter {
 	f := sm.filters.of(key)
 	if f.fits {
@@ -102,15 +102,15 @@ func (sm *Smoother) filter(key string, steps [][][]float64) *hafvf.Filter {
 			xs = append(xs, complete(step)...)
 		}
 		if len(xs) == 0 {
-			xs = [][]float64{make([]float64, f.Dim())} // nothing to measure, nothing to learn
+			xs = [][]float64{make([]float64, f.Dim())} // any prior will do: there is nothing to learn
 		}
 		base := f.Model().(hafvf.Fitted)
-		f.Use(base.Fit(base.Gauge(xs)))
+		f.Use(base.Fit(base.LocationScale(xs)))
 	}
 	return f.Filter
 }
 
-// Check says why o is not an observation of the key.
+// Check says why o is not an observation of the key that Smooth takes.
 func (sm *Smoother) Check(key string, o Observation) error {
 	switch {
 	case key == "":
@@ -121,9 +121,9 @@ func (sm *Smoother) Check(key string, o Observation) error {
 	return sm.filters.of(key).Check(o.X)
 }
 
-// Smooth sorts the observations of a key's session, which the filter's Check has
-// passed, by time and Seq, and calls emit for each. It returns how many updates
-// did not converge.
+// Smooth sorts the observations of a key's session, which Check has passed, by time
+// and Seq, in place, and calls emit for each. It returns how many updates did not
+// converge.
 func (sm *Smoother) Smooth(key string, observations []Observation, revision int64, emit func(Smoothed)) (notConverged int) {
 	sortByTime(observations)
 	n := len(observations)
@@ -163,7 +163,7 @@ func (sm *Smoother) Smooth(key string, observations []Observation, revision int6
 	return notConverged
 }
 
-// at is what the session says at step t.
+// at returns the posterior at step t.
 func (sm *Smoother) at(f *hafvf.Filter, s *hafvf.Smoothed, t int) Smoothed {
 	m := f.Model()
 	outputs, levels := m.Outputs(), 2*f.Levels()

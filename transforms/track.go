@@ -2,6 +2,8 @@ package transforms
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -9,19 +11,21 @@ import (
 	"hafvf/hafvf"
 )
 
-// A Track is what an estimator keeps of one key.
+// A Track is what an estimator keeps of one key. AppendBinary saves it, and
+// Estimator.RestoreTrack goes on with it.
 type Track struct {
 	stream *stream
 	state  hafvf.State
 	n      int64     // observations so far
-	last   time.Time // of the last that was not missing, where time counts
+	last   time.Time // of the last observation that was not missing, with a time unit
 
 	settled bool       // the prior is set: there is no warm-up, or it is over
 	warmUp  []numbered // its observations so far
-	gauge   []float64  // location and scale that it found, nil before the first
 
-	// Of detection: the steps of the bank so far, and what is to be known of those
-	// at which an excursion that is alive started.
+	locationScale []float64 // of the warm-up, which set the prior; nil before the first
+
+	// Of detection: the number of steps of the bank so far, and the observations of
+	// those steps at which the present excursions started.
 	steps  int64
 	starts []start
 	alerts alerts
@@ -33,15 +37,15 @@ type numbered struct {
 	Observation
 }
 
-// A start is a step of the bank that a detection may name as a regime's first.
+// A start is the observation of a step that a detection may report as the start of
+// a regime.
 type start struct {
 	step int64
 	n    int64
 	time time.Time
 }
 
-// NewTrack returns what the estimator knows of a key before its first
-// observation: nothing.
+// NewTrack returns the track of a key before its first observation.
 func (est *Estimator) NewTrack(key string) *Track {
 	st := est.streams.of(key)
 	return &Track{stream: st, state: st.bank.NewState(), settled: st.fitted == nil}
@@ -50,16 +54,16 @@ func (est *Estimator) NewTrack(key string) *Track {
 // warming reports whether the prior is still being set.
 func (t *Track) warming() bool { return !t.settled }
 
-// tune gives the bank the track's own prior.
-func (st *stream) tune(t *Track) {
-	if st.fitted != nil && t.gauge != nil && st.tuned != t {
-		st.bank.Use(st.fitted.Fit(t.gauge))
-		st.tuned = t
+// usePrior reparametrises the bank by the track's own prior.
+func (st *stream) usePrior(t *Track) {
+	if st.fitted != nil && t.locationScale != nil && st.priorOf != t {
+		st.bank.Use(st.fitted.Fit(t.locationScale))
+		st.priorOf = t
 	}
 }
 
-// elapsed is how many units of time have passed since the last observation, 1
-// where time does not count.
+// elapsed returns how many units of time have passed since the last observation, 1
+// without a time unit.
 func (t *Track) elapsed(o Observation, unit time.Duration) float64 {
 	if unit == 0 {
 		return 1
@@ -74,7 +78,7 @@ func (t *Track) elapsed(o Observation, unit time.Duration) float64 {
 	return math.Max(0, o.Time.Sub(last).Seconds()/unit.Seconds())
 }
 
-// complete are the vectors of a step that are not missing.
+// complete returns the vectors of a step that are not missing.
 func complete(step [][]float64) (xs [][]float64) {
 	for _, x := range step {
 		if !slices.ContainsFunc(x, math.IsNaN) {
@@ -84,8 +88,8 @@ func complete(step [][]float64) (xs [][]float64) {
 	return xs
 }
 
-// learn learns the n-th observation, and returns with the outcome where the
-// regime starts that it names.
+// learn learns observation n. It returns the outcome, and the start of the regime
+// that its detection reports.
 func (t *Track) learn(n int64, o Observation, elapsed float64) (out hafvf.Outcome, named start) {
 	bank := t.stream.bank
 	out = bank.UpdateAfter(t.state, elapsed, o.X...)
@@ -103,9 +107,9 @@ func (t *Track) learn(n int64, o Observation, elapsed float64) (out hafvf.Outcom
 	return out, named
 }
 
-// refit takes an observation into the warm-up, and sets the prior where their
-// number is a power of two or the last. It reports whether it did: then the
-// observations have to be learned again.
+// refit adds an observation to the warm-up, and sets the prior where their number
+// is a power of two or the last. It reports whether it has set the prior: then
+// the observations have to be learned again.
 func (t *Track) refit(o Observation) bool {
 	st := t.stream
 	o.ID, o.Raw = "", ""
@@ -128,17 +132,17 @@ func (t *Track) refit(o Observation) bool {
 	if seen < st.cfg.WarmUp && seen&(seen-1) != 0 {
 		return false
 	}
-	t.gauge = st.fitted.Gauge(xs)
+	t.locationScale = st.fitted.LocationScale(xs)
 	t.settled = seen == st.cfg.WarmUp
 	return true
 }
 
-// replay learns the warm-up again, under the prior that it has set, and returns
-// the last outcome.
+// replay learns the warm-up again under the prior that it has set, and returns the
+// last outcome.
 func (t *Track) replay(unit time.Duration) (out hafvf.Outcome) {
 	st := t.stream
-	st.tuned = nil
-	st.tune(t)
+	st.priorOf = nil
+	st.usePrior(t)
 	t.state, t.steps, t.starts, t.last = st.bank.NewState(), 0, nil, time.Time{}
 	for _, w := range t.warmUp {
 		out, _ = t.learn(w.n, w.Observation, t.elapsed(w.Observation, unit))
@@ -149,13 +153,35 @@ func (t *Track) replay(unit time.Duration) (out hafvf.Outcome) {
 	return out
 }
 
+// AppendBinary appends the encoded track to b. The bytes are those of the state that
+// Filter keeps of a key. The error is always nil.
+func (t *Track) AppendBinary(b []byte) ([]byte, error) {
+	e := entity{Track: t}
+	return e.append(b), nil
+}
+
+// RestoreTrack decodes a track of the key that AppendBinary encoded, under this
+// estimator's configuration: the error wraps hafvf.ErrOtherConfig where it was
+// another. It goes on as if it had never been saved. RestoreTrack also reads a
+// state of Filter, unless observations wait in it.
+func (est *Estimator) RestoreTrack(key string, b []byte) (*Track, error) {
+	e, err := est.decodeEntity(key, b)
+	if err != nil {
+		return nil, err
+	}
+	if n := len(e.waiting); n > 0 {
+		return nil, fmt.Errorf("%d observations wait in the state, which a track cannot hold", n)
+	}
+	return e.Track, nil
+}
+
 // append encodes the track, its state with the fingerprint of its configuration.
 func (t *Track) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(t.n))
 	b = binary.AppendUvarint(b, uint64(t.steps))
 	b = appendTime(b, t.last)
 	b = appendFlags(b, t.settled, false)
-	b = appendFloats(b, t.gauge)
+	b = appendFloats(b, t.locationScale)
 	b = binary.AppendUvarint(b, uint64(len(t.warmUp)))
 	for _, w := range t.warmUp {
 		b = binary.AppendUvarint(b, uint64(w.n))
@@ -176,7 +202,7 @@ func (est *Estimator) decode(key string, r *reader) (*Track, error) {
 	st := est.streams.of(key)
 	t := &Track{stream: st, n: int64(r.uvarint()), steps: int64(r.uvarint()), last: r.time()}
 	t.settled, _ = r.flags()
-	t.gauge = r.floats()
+	t.locationScale = r.floats()
 	for range r.count(1) {
 		t.warmUp = append(t.warmUp, numbered{int64(r.uvarint()), r.observation()})
 	}
@@ -188,6 +214,16 @@ func (est *Estimator) decode(key string, r *reader) (*Track, error) {
 		return nil, errCut
 	}
 	var err error
-	t.state, err = st.bank.DecodeState(r.b, st.fingerprint)
-	return t, err
+	if t.state, err = st.bank.DecodeState(r.b, st.fingerprint); err != nil {
+		return nil, err
+	}
+	if st.fitted == nil && (!t.settled || t.locationScale != nil || t.warmUp != nil) {
+		return nil, errors.New("state is corrupt: a warm-up that the configuration does not have")
+	}
+	for _, w := range t.warmUp {
+		if err := st.bank.Check(w.X); err != nil {
+			return nil, fmt.Errorf("state is corrupt: %w", err)
+		}
+	}
+	return t, nil
 }

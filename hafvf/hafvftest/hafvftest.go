@@ -1,5 +1,5 @@
-// Package hafvftest is the acceptance suite of models: the laws that the filter
-// relies on. A model of your own passes it before it is worth a stream.
+// Package hafvftest is the acceptance suite of models: it tests the laws of conjugate
+// models that the filter relies on. Run it on a model of your own before you use it.
 package hafvftest
 
 import (
@@ -197,7 +197,8 @@ func (s suite) levels() []hafvf.Beta {
 	return []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}
 }
 
-// stream draws what a filter takes: of rows the targets, for a Sequential model.
+// stream draws an observation for a filter: for a Sequential model the target of a
+// row.
 func (s suite) stream(rng *rand.Rand) []float64 {
 	x := s.draw(rng)
 	if _, ok := s.m.(hafvf.Sequential); ok {

@@ -166,7 +166,7 @@ func Parse(name string, text []byte, set []string) (*Config, error) {
 func defaults() *Config {
 	return &Config{
 		Transform:      Filter,
-		Top:            1,
+		Top:            hafvf.DefaultMember().Top,
 		BankForgetting: hafvf.DefaultForgetting,
 		Order:          EventTime,
 		Session:        Session{Gap: 30 * time.Minute, Max: 10_000_000},
@@ -192,5 +192,5 @@ func defaultLevels(transform string) []hafvf.Beta {
 	if transform == Smooth {
 		return []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}
 	}
-	return []hafvf.Beta{{Alpha: 0.9, Beta: 0.1}, {Alpha: 1, Beta: 1}}
+	return hafvf.DefaultMember().Levels
 }

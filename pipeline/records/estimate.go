@@ -97,7 +97,7 @@ var alerts = []field[estimate]{
 	}),
 	instant("start", "First observation of the outlier or of the new regime.", func(e estimate) moment { return e.Alert.Start }),
 	count("delay", "observations", "From start to time.", func(e estimate) (int64, bool) { return e.Alert.Delay, true }),
-	number("odds", "nats", "Log-odds in favour of it.", func(e estimate) float64 { return e.Alert.Odds }),
+	number("odds", "nats", "Log-odds in favour of it.", func(e estimate) float64 { return e.Alert.LogOdds }),
 	moments("before", "The mean before it.", func(e estimate) transforms.Moments { return e.Alert.Before }),
 	moments("after", "The mean after it.", func(e estimate) transforms.Moments { return e.Alert.After }),
 }

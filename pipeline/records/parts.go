@@ -10,7 +10,7 @@ import (
 
 type (
 	moment = time.Time
-	member = transforms.Member
+	member = transforms.MemberStep
 )
 
 // value is the observation as it came in.

@@ -46,7 +46,7 @@ func populated(l *Layout, outputs int) map[string][]byte {
 		Levels: floats(2 * l.Levels), Posterior: floats(params), WarmUp: l.WarmUp,
 		Alert: &transforms.Alert{Kind: hafvf.Revision, Corrects: "f:0", Start: at, Before: m, After: m},
 	}
-	e.Bank = slices.Repeat([]transforms.Member{{}}, l.Bank)
+	e.Bank = slices.Repeat([]transforms.MemberStep{{}}, l.Bank)
 	if l.Bank == 0 {
 		e.Bank = nil
 	}

@@ -1,8 +1,8 @@
-// Package beta holds the levels of the filter: Beta distributions over weights,
-// each learned from what it weighs and forgotten towards a naive prior as the
-// level above says. It knows what is weighed by five numbers, so that the same
-// levels serve the filter, where they are a chain over one family, and the
-// optimizer AdaFVF, where two of them stand under one.
+// Package beta holds the levels of the filter: Beta distributions over weights. A
+// level learns from its child, and the level above weighs its last posterior
+// against its naive prior. Five numbers describe a child, so that the same levels
+// serve the filter, where they are a chain over one family, and the optimizer
+// AdaFVF, where one level is above two.
 package beta
 
 import (
@@ -17,15 +17,15 @@ type Dist struct{ Alpha, Beta float64 }
 // Mean is alpha/(alpha+beta).
 func (d Dist) Mean() float64 { return d.Alpha / (d.Alpha + d.Beta) }
 
-// A Child is what a Beta level weighs, seen along its line: the family for w,
-// the Beta level below for b. With mean m and variance V of the weight, the
-// child contributes A(m) − ½ V·S(m) to the objective.
+// A Child is the term that a Beta level weighs, along its line: the family for w,
+// the Beta level below for b. With mean m and variance V of the weight, it
+// contributes A(m) − ½ V·S(m) to the objective.
 type Child struct {
 	A1, A2     float64 // A′, A″
 	S0, S1, S2 float64 // S, S′, S″
 }
 
-// Add is what a level weighs that has c and d below it.
+// Add returns the child of a level that weighs both c and d.
 func (c Child) Add(d Child) Child {
 	return Child{c.A1 + d.A1, c.A2 + d.A2, c.S0 + d.S0, c.S1 + d.S1, c.S2 + d.S2}
 }
@@ -72,7 +72,7 @@ type gammas struct{ p0, p1, p2, p3 float64 }
 // is nearly c, it lies in digits that the polygammas themselves have not.
 type gammaGap struct{ p0, p1, p2, p3 float64 }
 
-// lopsided is the ratio of a and b from which on the gap is summed term by term.
+// lopsided is the ratio of a and b above which the gap is summed term by term.
 const lopsided = 1e3
 
 // gaps returns those of Beta(a, b), whose polygammas are psi.

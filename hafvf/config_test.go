@@ -1,0 +1,114 @@
+package hafvf_test
+
+import (
+	"encoding/json"
+	"math"
+	"testing"
+
+	"hafvf/hafvf"
+)
+
+// weights runs the filter of a config and returns the weight and memory that it
+// ends with.
+func weights(t *testing.T, c hafvf.Config) (weight, memory float64) {
+	t.Helper()
+	// As it arrives in another process.
+	text, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var there hafvf.Config
+	if err := json.Unmarshal(text, &there); err != nil {
+		t.Fatal(err)
+	}
+	b, err := there.NewBank()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := b.NewState()
+	f, err := c.Filter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := f.NewState()
+	for i := range 30 {
+		x := []float64{math.Sin(float64(i))}
+		step, out := f.Update(u, x), b.Update(s, x)
+		if out.Members[0].Step != step {
+			t.Fatalf("%+v, step %d: bank %+v, filter %+v", c, i, out.Members[0].Step, step)
+		}
+		weight, memory = step.Weight, step.Memory
+	}
+	return weight, memory
+}
+
+// Levels and Top have a default where neither is said; what is said holds.
+func TestConfigDefaults(t *testing.T) {
+	paper := hafvf.Config{Family: "normal", Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}
+	wantWeight, wantMemory := weights(t, paper)
+	if w, m := weights(t, hafvf.Config{Family: "normal"}); w != wantWeight || m != wantMemory {
+		t.Errorf("a config of the family alone ends with weight %g and memory %g; the paper's filter with %g and %g", w, m, wantWeight, wantMemory)
+	}
+	for _, c := range []struct {
+		cfg            hafvf.Config
+		weight, memory float64
+	}{
+		{hafvf.Config{Family: "normal", Levels: []hafvf.Beta{}}, 0, 1},
+		{hafvf.Config{Family: "normal", Levels: []hafvf.Beta{}, Top: 1}, 1, 30},
+		{hafvf.Config{Family: "normal", Top: 1}, 1, 30},
+		{hafvf.Config{Family: "normal", Levels: []hafvf.Beta{}, Top: .5}, .5, 2 - math.Pow(2, -29)},
+	} {
+		if w, m := weights(t, c.cfg); w != c.weight || m != c.memory {
+			t.Errorf("levels %#v, top %g: weight %g, memory %g; want %g and %g", c.cfg.Levels, c.cfg.Top, w, m, c.weight, c.memory)
+		}
+	}
+	levels, top := hafvf.Config{Family: "normal", Levels: paper.Levels}, hafvf.Config{Family: "normal", Levels: []hafvf.Beta{}}
+	f, err := levels.Filter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := f.NewState(); f.Levels() != 2 || f.PriorWeight(s) != .9 {
+		t.Errorf("levels with top 0: %d levels, prior weight %g", f.Levels(), f.PriorWeight(s))
+	}
+	if a, b := (hafvf.Config{Family: "normal"}).Fingerprint(), paper.Fingerprint(); a != b {
+		t.Errorf("defaults have the fingerprint %x, the values that they stand for %x", a, b)
+	}
+	if a, b := (hafvf.Config{Family: "normal"}).Fingerprint(), top.Fingerprint(); a == b {
+		t.Error("defaults have the fingerprint of a filter that forgets all")
+	}
+}
+
+// Fingerprints of the configs that package pipeline makes: states that were
+// written under them stay readable.
+func TestFingerprintsStay(t *testing.T) {
+	paper := []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}
+	for name, c := range map[string]struct {
+		cfg  hafvf.Config
+		want uint64
+	}{
+		"default":    {hafvf.Config{Family: "normal", Levels: paper, Top: 1}, 0xdb5d0c42d33df831},
+		"levels: []": {hafvf.Config{Family: "normal", Levels: []hafvf.Beta{}, Top: 1}, 0x396e1c354bd5410f},
+		"top: 0":     {hafvf.Config{Family: "normal", Levels: paper}, 0xdb610842d341da3c},
+		"bank": {hafvf.Config{Family: "normal", Top: 1, Forgetting: hafvf.DefaultForgetting, Bank: []hafvf.Member{
+			{Levels: []hafvf.Beta{}, Top: .985}, {Levels: paper, Top: 1}}}, 0x9fe73a201520a51c},
+		"detect": {hafvf.Config{Family: "normal", Top: 1, Forgetting: hafvf.DefaultForgetting, Bank: hafvf.DefaultBank(),
+			Detect: &hafvf.Detect{Commit: .95, MinLength: 5}}, 0x7df63c8856119e1f},
+	} {
+		if got := c.cfg.Fingerprint(); got != c.want {
+			t.Errorf("%s: fingerprint %#x, want %#x", name, got, c.want)
+		}
+	}
+}
+
+// One filter of a config that asks for more is refused, not cut down to it.
+func TestConfigFilterRefusesMore(t *testing.T) {
+	for want, c := range map[string]hafvf.Config{
+		"bank: one filter has none; NewBank makes it":    {Family: "normal", Bank: hafvf.DefaultBank()},
+		"detect: one filter has none; NewBank makes it":  {Family: "normal", Detect: &hafvf.Detect{}},
+		"warm_up: one filter has none; NewBank makes it": {Family: "normal", WarmUp: 50},
+	} {
+		if _, err := c.Filter(); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}

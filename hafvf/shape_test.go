@@ -1,0 +1,95 @@
+package hafvf
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// Lengths that do not fit panic with the constant that names them, whatever the
+// capacity of a slice would allow.
+func TestWrongLengthsPanic(t *testing.T) {
+	normal, _ := familyStream(t, "normal", nil)
+	pair, _ := familyStream(t, "mvnormal", rand.New(rand.NewPCG(1, 1)))
+	line, err := New("regression", Params{"mean": []float64{0, 0}}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ar, err := New("ar", Params{"order": 2}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	member := DefaultMember()
+	f, two := NewFilter(normal, member.Levels, 1), NewFilter(pair, member.Levels, 1)
+	past := NewFilter(ar, member.Levels, 1)
+	b, r := NewBank(normal, DefaultBank(), 1, &Detect{}), NewBank(line, DefaultBank(), 1, nil)
+	pairs := NewBank(pair, DefaultBank(), 1, nil)
+	x, mean, sd := []float64{1}, make([]float64, 1), make([]float64, 1)
+	long := make([]float64, 2)
+	room := make([]float64, 1, 8)
+	smoothed := f.Smooth([][][]float64{{x}})
+	for name, c := range map[string]struct {
+		want any
+		call func()
+	}{
+		"state of another filter":      {badState, func() { f.Update(two.NewState(), x) }},
+		"no state":                     {badState, func() { f.Update(nil, x) }},
+		"state, cut":                   {badState, func() { f.UpdateAfter(f.NewState()[:4], 1, x) }},
+		"vector too long":              {badDim, func() { f.Update(f.NewState(), long) }},
+		"vector too short":             {badDim, func() { two.Update(two.NewState(), x) }},
+		"vector too short, with room":  {badDim, func() { two.Update(two.NewState(), room) }},
+		"empty vector":                 {badDim, func() { f.Update(f.NewState(), []float64{}) }},
+		"second vector":                {badDim, func() { f.Update(f.NewState(), x, long) }},
+		"two vectors of a sequence":    {badCount, func() { past.Update(past.NewState(), x, x) }},
+		"vector of a sequence":         {badDim, func() { past.Update(past.NewState(), long) }},
+		"row of a cut state":           {badState, func() { past.Row(past.NewState()[:3], x) }},
+		"negative time":                {badElapsed, func() { f.UpdateAfter(f.NewState(), -1, x) }},
+		"time not a number":            {badElapsed, func() { b.UpdateAfter(b.NewState(), math.NaN(), x) }},
+		"filter's state in a bank":     {badState, func() { b.Update(f.NewState(), x) }},
+		"bank's state in a filter":     {badState, func() { f.Update(b.NewState(), x) }},
+		"vector of a bank":             {badDim, func() { b.Update(b.NewState(), long) }},
+		"smooth":                       {badDim, func() { f.Smooth([][][]float64{{x}, {long}}) }},
+		"estimate of a step":           {badDst, func() { smoothed.Estimate(long, long, 0) }},
+		"bank predict":                 {badDst, func() { b.Predict(long, sd, b.NewState(), nil) }},
+		"bank predict, short":          {badDst, func() { pairs.Predict(mean, sd, pairs.NewState(), nil) }},
+		"bank predict after, state":    {badState, func() { b.PredictAfter(mean, sd, f.NewState(), 2, nil) }},
+		"bank predict regime":          {badDst, func() { b.PredictRegime(mean, nil, b.NewState(), 1, nil) }},
+		"bank estimate":                {badState, func() { b.Estimate(mean, sd, b.NewState()[1:], nil) }},
+		"bank regime":                  {badDst, func() { b.Regime(nil, sd, b.NewState(), nil) }},
+		"bank shares":                  {badDst, func() { b.Shares(mean, b.NewState()) }},
+		"bank excursions":              {badState, func() { b.ExcursionStarts(nil, nil) }},
+		"bank regressors":              {badState, func() { b.Regressors(nil, nil) }},
+		"no regressors":                {badRegressors, func() { r.Predict(mean, sd, r.NewState(), nil) }},
+		"too few regressors":           {badRegressors, func() { r.Estimate(mean, sd, r.NewState(), x) }},
+		"too few regressors, quantile": {badRegressors, func() { line.(Quantiler).Quantile(.5, make([]float64, line.Len()), 1, room) }},
+		"model of another shape":       {badModel, func() { f.Use(pair) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if got := recover(); got != c.want {
+					t.Errorf("panic %v, want %v", got, c.want)
+				}
+			}()
+			c.call()
+		})
+	}
+}
+
+// A lone NaN is a missing vector of any dimension, and regressors need no target.
+func TestLengthsThatFit(t *testing.T) {
+	pair, _ := familyStream(t, "mvnormal", rand.New(rand.NewPCG(1, 1)))
+	f := NewFilter(pair, nil, 1)
+	if step := f.Update(f.NewState(), []float64{math.NaN()}); !step.Missing {
+		t.Errorf("a lone NaN gave %+v", step)
+	}
+	line, err := New("regression", Params{"mean": []float64{1, 2}, "alpha": 2.}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := NewBank(line, DefaultBank(), 1, nil)
+	var mean, sd [1]float64
+	b.Predict(mean[:], sd[:], b.NewState(), []float64{3, 4})
+	if mean[0] != 11 {
+		t.Errorf("predicted %g of a prior of coefficients 1, 2 at 3, 4; want 11", mean[0])
+	}
+}

@@ -1,0 +1,73 @@
+// Package transforms provides the filter of package hafvf as Beam transforms on
+// keyed observations. Filter follows unbounded or bounded streams, one observation
+// after another. Smooth looks back on finished sessions. Estimator and Smoother do
+// the same to one key in a plain loop, without a pipeline.
+//
+// # Filter
+//
+// Filter takes a PCollection<KV<string, Observation>> in the global window. It
+// returns a PCollection<KV<string, Estimate>>, one for every observation that the
+// model takes, and a PCollection<Rejected> with the others:
+//
+//   - those of an empty key or outside of the model's domain,
+//   - without a time, where Config.Order is EventTime,
+//   - late ones: before an observation of the key that is already released.
+//
+// Each estimate holds the prediction before the observation and the posterior after
+// it, and with detection outliers, changes and alerts. The node keeps one state per
+// key for ever; its size does not grow with the number of observations. It reads a
+// state when a bundle first sees the key and writes it when the bundle ends.
+//
+// # Smooth
+//
+// Smooth takes a PCollection<KV<string, Observation>> in any window. It returns a
+// PCollection<KV<string, Smoothed>> in the global window and a
+// PCollection<Rejected>. A session of a key ends at a gap of SmoothConfig.Gap. Each
+// of its observations comes out once, with the posterior given the whole session
+// and the evidence of a change before it.
+//
+// # Order and lateness
+//
+// Under EventTime, Filter holds an observation back until its key has seen a time
+// Config.Lateness later, the watermark has passed that time, or the input has
+// ended. Observations of equal times keep their order of arrival. With a lateness
+// of zero nothing waits. Under Arrival, Filter takes observations as they come, and
+// they need no time.
+//
+// Smooth sorts a session by time and Observation.Seq. An observation that comes
+// late, within SmoothConfig.AllowedLateness, emits its session again, whole, with
+// the next Revision and the same ids. The runner drops later ones.
+//
+// # Determinism
+//
+// The estimates of a key depend on its observations and their order alone, not on
+// bundles, workers or other keys: the output equals that of the plain loop, bit by
+// bit. Observation.ID comes out again as Estimate.ID, so that a sink can recognise
+// repeated output. With Observation.Log and Seq, the places of observations in a
+// log, a key's state recognises observations that it already includes after a
+// restart.
+//
+// A state belongs to the configuration that it was written under. Filter fails the
+// pipeline at a state of another one; the error wraps hafvf.ErrOtherConfig.
+//
+// # What a runner must provide
+//
+// Filter needs state and event-time timers per key, Smooth session windows too; with
+// an allowed lateness it needs state and timers as well. The runner must not process
+// one key twice at the same time. Prism, the embedded runner, can do that where it
+// splits a bundle, and then loses updates of states. An experiment prevents it:
+//
+//	--experiments=prism_disable_sdf_split
+//
+// Execute of package hafvf/pipeline/prism runs a pipeline on Prism with it set.
+//
+// A stage without outputs makes Prism wait busily: give the last DoFn an emitter. It
+// also fires sessions of an unbounded source before they are over; take an allowed
+// lateness there, whose revisions make them whole.
+//
+// # Metrics
+//
+// Counters in the namespace hafvf: records, rejected, late, missing, not_converged,
+// keys, outliers and changes of Filter; records, rejected, missing, not_converged,
+// sessions and changes of Smooth. Filter also has the distribution iterations.
+package transforms
