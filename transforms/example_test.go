@@ -9,9 +9,9 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/runners/prism"
 
 	"hafvf/hafvf"
+	"hafvf/pipeline/prism"
 	"hafvf/transforms"
 )
 
@@ -54,8 +54,7 @@ func init() {
 }
 
 // A pipeline: records of one's own type become observations, and each comes out with
-// its prediction and the estimate after it. On Prism run it with the experiment
-// prism_disable_sdf_split, as Execute of hafvf/pipeline/prism does.
+// its prediction and the estimate after it.
 func ExampleFilter() {
 	p, s := beam.NewPipelineWithRoot()
 	weighings := beam.Create(s,

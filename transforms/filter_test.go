@@ -17,12 +17,12 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/window"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/options/jobopts"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/runners/prism"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"hafvf/hafvf"
 	"hafvf/internal/account"
+	"hafvf/pipeline/prism"
 	"hafvf/transforms"
 )
 
@@ -37,7 +37,6 @@ func init() {
 func TestMain(m *testing.M) {
 	flag.Parse()
 	beam.Init()
-	*jobopts.Experiments = "prism_disable_sdf_split"
 	os.Exit(m.Run())
 }
 
@@ -344,4 +343,19 @@ func TestFilterPanicsAtConstruction(t *testing.T) {
 			build(s, col)
 		})
 	}
+}
+
+// Filter asks Prism for whole bundles by itself: without that it loses updates.
+func TestFilterProtectsItself(t *testing.T) {
+	p, s := beam.NewPipelineWithRoot()
+	*jobopts.Experiments = "one"
+	defer func() { *jobopts.Experiments = "" }()
+	observations := beam.ParDo(s, func(_ []byte, _ func(string, transforms.Observation)) {}, beam.Impulse(s))
+	for range 2 {
+		transforms.Filter(s, transforms.Config{Filter: hafvf.Config{Family: "normal"}}, observations)
+	}
+	if got := *jobopts.Experiments; got != "one,prism_disable_sdf_split" {
+		t.Errorf("experiments %q", got)
+	}
+	_ = p
 }
