@@ -95,7 +95,7 @@ func TestExitCodes(t *testing.T) {
 		{"topics over topics", "check topics.yaml --set sink.kafka.topic=in", 2, `"in" is also read, by source.kafka.topics`},
 		{"smooth without an end", "check topics.yaml --set transform=smooth", 2, "source.kafka.bounded: must be true"},
 		{"a secret", "check topics.yaml --set source.kafka.sasl.password=s", 2, "--set source.kafka.sasl.password=…: "},
-		{"a secret's variable", "run topics.yaml", 1, "the environment variable P, which holds a secret, is not set"},
+		{"a secret's variable", "run topics.yaml", 1, "sasl.password.env: the environment variable that it names is not set"},
 		{"plot without a picture", "plot out.jsonl", 2, "-o"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
