@@ -51,6 +51,7 @@ type Ledger struct {
 	reached  map[string]Progress   // to be committed
 	stored   map[string]int64      // offsets that were committed here
 	err      error                 // of a commit; ends the run
+	told     bool                  // of it, the source
 
 	ctx    context.Context // of the readers and the commits
 	cancel context.CancelFunc
@@ -436,6 +437,7 @@ func (l *Ledger) handOver(ctx context.Context, progress []Progress, n int, since
 		l.handed[p.Log()] = p
 	}
 	l.add(n)
+	l.told = l.err != nil
 	return l.err
 }
 
@@ -605,13 +607,17 @@ func (l *Ledger) Lag() map[string]int64 {
 }
 
 // Close forgets the ledger, and commits what holds if the run has gone well and
-// its outputs are stored.
+// its outputs are stored. The error of a commit that has ended the source is not
+// returned again, unless the run has gone well for all that.
 func (l *Ledger) Close(ctx context.Context, well bool) error {
 	ledgers.CompareAndDelete(l.cfg.Name, l)
 	l.cancel()
 	<-l.done
 	l.flight.Close()
 	err := l.err
+	if !well && l.told {
+		err = nil
+	}
 	if well && err == nil {
 		err = l.commit(ctx)
 	}
