@@ -3,6 +3,7 @@ package pipeline
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -177,6 +178,12 @@ func describeFilter(c hafvf.Config, rules []transforms.Rule) string {
 	return b.String()
 }
 
+// Topics is the graph's source, if that is one of topics.
+func (g *Graph) Topics() (source config.Kafka, ok bool) {
+	t, ok := g.source.(topicSource)
+	return t.Kafka, ok
+}
+
 // on returns the graph with an embedded broker's cluster.
 func (g *Graph) on(c kafkaio.Cluster) *Graph {
 	here := *g
@@ -263,19 +270,35 @@ func (f filtering) steps() []Step {
 	}
 }
 
+// badStates is how many of them an error names.
+const badStates = 10
+
 // checkStates finds out, before a run starts, whether the states of a changelog
-// are of this configuration.
-func (f filtering) checkStates(changelog string, states map[string][]byte) error {
+// are of this configuration, and can be read.
+func (f filtering) checkStates(states []kafkaio.Restored) error {
 	est, err := transforms.NewEstimator(f.cfg)
 	if err != nil {
 		return err
 	}
-	for key, b := range states {
-		if err := est.CheckState(key, b); err != nil {
-			return fmt.Errorf("the changelog %s does not fit the config, at the key %s: %w; take another changelog, or the config that it was written with", changelog, message.Quote(key), err)
+	var bad []string
+	var why error
+	for _, s := range states {
+		err := est.CheckState(s.Key, s.Bytes)
+		switch {
+		case err == nil:
+		case errors.Is(err, hafvf.ErrOtherConfig):
+			return fmt.Errorf("the changelog %s does not fit the config, at the key %s: %w; take another changelog, or the config that it was written with", s.Topic, message.Quote(s.Key), err)
+		case len(bad) < badStates:
+			if len(bad) == 0 {
+				why = fmt.Errorf("the state of the key %s in the changelog (topic %s, partition %d, offset %d) cannot be read: %w", message.Quote(s.Key), s.Topic, s.Partition, s.Offset, err)
+			}
+			bad = append(bad, "--skip-state "+s.String())
 		}
 	}
-	return nil
+	if len(bad) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w; restore the topic, or have a filter begin anew: %s", why, strings.Join(bad, " "))
 }
 
 // smoothing is transform: smooth.

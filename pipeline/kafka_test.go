@@ -297,16 +297,17 @@ func (b *bus) committed(t testing.TB, group string, r *running, is func(lag int6
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		_, ends := b.Offsets(t, "in")
 		var partitions []int
-		for p := range ends {
+		lag = 0
+		for p, end := range ends {
 			partitions = append(partitions, p)
+			lag += end
 		}
 		res, err := client.OffsetFetch(t.Context(), &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{"in": partitions}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		lag = 0
-		for _, p := range res.Topics["in"] {
-			lag += ends[p.Partition] - max(0, p.CommittedOffset)
+		for _, p := range res.Topics["in"] { // none, where the group has no offsets yet
+			lag -= max(0, p.CommittedOffset)
 		}
 		if is(lag) && r.read.Load() >= 2 {
 			return

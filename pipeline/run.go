@@ -32,6 +32,12 @@ type Run struct {
 	Metrics *Metrics
 	// AcceptOpenPort is prism.Runner's.
 	AcceptOpenPort bool
+	// BeginAnew discards the states of the changelog, and does not look at the group's
+	// offsets. It takes a source of topics.
+	BeginAnew bool
+	// SkipStates are the positions of states in the changelog that are discarded: their
+	// filters begin anew.
+	SkipStates []kafkaio.Position
 	// Example, where it is set, fills the topic of an embedded broker.
 	Example func(context.Context, kafkaio.Sink) error
 }
@@ -55,6 +61,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 			return s, err
 		}
 	}
+	state.beginAnew, state.skip = r.BeginAnew, r.SkipStates
 	if err := state.open(ctx, graph); err != nil {
 		return s, err
 	}
@@ -140,6 +147,9 @@ type run struct {
 	writers []*connectors.Writer
 	release []func()
 
+	beginAnew bool               // see Run
+	skip      []kafkaio.Position // see Run.SkipStates
+
 	mu      sync.Mutex
 	counts  account.Counts
 	taken   int64
@@ -201,7 +211,13 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 	if partitions, err = t.partitions(ctx); err != nil {
 		return 0, err
 	}
-	cfg := kafkaio.LedgerConfig{Name: r.name, Cluster: t.Cluster, Group: t.Group, Changelog: t.Changelog, Log: r.log}
+	cfg := kafkaio.LedgerConfig{
+		Name: r.name, Cluster: t.Cluster, Topics: t.Topics, Group: t.Group, Changelog: t.Changelog,
+		BeginAnew: r.beginAnew, Skip: r.skip, Log: r.log,
+	}
+	if f, ok := g.transform.(filtering); ok {
+		cfg.Check = f.checkStates
+	}
 	for _, s := range g.sinks() {
 		// Files of a bounded run appear at its end.
 		cfg.AtEnd = cfg.AtEnd || t.Bounded && s.topic == nil && !s.file.Direct()
@@ -216,7 +232,6 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 	}
 	switch {
 	case t.Changelog != "":
-		return partitions, g.transform.(filtering).checkStates(t.Changelog, r.ledger.Restored())
 	case t.Group != "":
 		r.log.Info("without a changelog: a restart loses no record and goes on at the group's offsets, with filters that begin anew", "group", t.Group)
 	default:
@@ -311,7 +326,7 @@ func (r *run) progress() Progress {
 func (r *run) summary() Summary {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return Summary{Counts: r.counts, Stopped: r.stopped, Largest: r.largest}
+	return Summary{Counts: r.counts, Skipped: len(r.skip), Stopped: r.stopped, Largest: r.largest}
 }
 
 // note adds a tally to the summary.

@@ -16,6 +16,7 @@ import (
 // A Summary is what a run did.
 type Summary struct {
 	account.Counts
+	Skipped int // states that were discarded, see Run.SkipStates
 	Elapsed time.Duration
 	Stopped bool    // before the end of the input
 	Largest []Break // per key, the largest; a few keys, largest first
@@ -51,6 +52,12 @@ func (s Summary) String() string {
 		fmt.Fprintf(&b, "%d keys, ", s.Keys)
 	}
 	fmt.Fprintf(&b, "%d records (%d missing), %d rejected, %d not converged, %.1f s", s.Records, s.Missing, s.Rejected, s.NotConverged, s.Elapsed.Seconds())
+	switch {
+	case s.Skipped == 1:
+		b.WriteString("; 1 state was skipped, its filter began anew")
+	case s.Skipped > 1:
+		fmt.Fprintf(&b, "; %d states were skipped, their filters began anew", s.Skipped)
+	}
 	if s.Stopped {
 		b.WriteString("; stopped before the end of the input, nothing read was lost")
 	}

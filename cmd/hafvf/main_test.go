@@ -95,7 +95,14 @@ func TestExitCodes(t *testing.T) {
 		{"topics over topics", "check topics.yaml --set sink.kafka.topic=in", 2, `"in" is also read, by source.kafka.topics`},
 		{"smooth without an end", "check topics.yaml --set transform=smooth", 2, "source.kafka.bounded: must be true"},
 		{"a secret", "check topics.yaml --set source.kafka.sasl.password=s", 2, "--set source.kafka.sasl.password=…: "},
-		{"a secret's variable", "run topics.yaml", 1, "the environment variable P, which holds a secret, is not set"},
+		{"a secret's variable", "run topics.yaml", 1, "sasl.password.env: the environment variable that it names is not set"},
+		{"begin anew with a file", "run ok.yaml --begin-anew", 2, "--begin-anew and --skip-state are for a source of Kafka"},
+		{"skip of a file's state", "run ok.yaml --skip-state a-0-1", 2, "--begin-anew and --skip-state are for a source of Kafka"},
+		{"begin anew with the demo", "run --begin-anew", 2, "--begin-anew and --skip-state are for a source of Kafka"},
+		{"begin anew on Flink", "run topics.yaml --begin-anew --set runner.name=flink --set runner.endpoint=a:1", 2, "--begin-anew and --skip-state are for a source of Kafka"},
+		{"skip without a changelog", "run topics.yaml --skip-state a-0-1", 2, "source.kafka.changelog"},
+		{"skip of no position", "run topics.yaml --skip-state a-0 --set source.kafka.changelog=s", 2, `"a-0" is not of the form TOPIC-PARTITION-OFFSET`},
+		{"skip and begin anew", "run topics.yaml --skip-state a-0-1 --begin-anew --set source.kafka.changelog=s", 2, "leave out --skip-state"},
 		{"plot without a picture", "plot out.jsonl", 2, "-o"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -104,6 +111,49 @@ func TestExitCodes(t *testing.T) {
 				t.Errorf("hafvf %s: exit %d, want %d; standard error: %s", c.args, code, c.code, stderr)
 			}
 		})
+	}
+}
+
+// TestNoSecretIsShown: what stands where the place of a secret is due may be the secret
+// itself, and no output repeats it.
+func TestNoSecretIsShown(t *testing.T) {
+	const secret = "hunter2hunter2"
+	config := func(login, sink string) string {
+		return "model: {family: normal}\nsource: {kafka: {brokers: ['127.0.0.1:1'], topics: [in], group: g" + login + "}}\nsink: {kafka: {topic: out" + sink + "}}\n"
+	}
+	in := func(password string) string {
+		return ", sasl: {mechanism: plain, username: u, password: " + password + "}"
+	}
+	file, env := in("{file: "+secret+"}"), in("{env: "+secret+"}")
+	dir := folder(t, map[string]string{
+		"file.yaml": config(file, ""), "env.yaml": config(env, ""),
+		"sink.yaml":    config("", ", brokers: ['127.0.0.1:1']"+file),
+		"key.yaml":     config(", tls: {cert: ok.pem, key: "+secret+"}", ""),
+		"both.yaml":    config(in("{file: "+secret+", env: "+secret+"}"), ""),
+		"list.yaml":    config(in("{file: ["+secret+"]}"), ""),
+		"mapping.yaml": config(in("{env: {"+secret+": 1}}"), ""),
+		"text.yaml":    config(in(secret), ""),
+		"twice.yaml":   config(in("{file: "+secret+", file: "+secret+"}"), ""),
+		"nested.yaml":  config(", sasl: {password: {file: "+secret+"}}", ""),
+		"cut.yaml":     config(in("{file: \""+secret), ""),
+		"ok.pem":       "", "topics.yaml": config("", ""),
+	})
+	set := "source.kafka.sasl={mechanism:plain,username:u,password:{file:" + secret + "}}"
+	for _, args := range []string{
+		"run file.yaml", "run env.yaml", "run sink.yaml", "run key.yaml", "run both.yaml", "run list.yaml", "run mapping.yaml", "run text.yaml", "run twice.yaml", "run nested.yaml", "run cut.yaml",
+		"check file.yaml", "check env.yaml", "check sink.yaml", "check key.yaml", "run file.yaml --explain", "run sink.yaml --explain",
+		"run file.yaml --begin-anew", "run file.yaml --log-level debug",
+		"check file.yaml --set source.kafka.start=" + "never", "check file.yaml --set source.kafka.sasl.password.env=P",
+		"check topics.yaml --set " + set, "check topics.yaml --set source.kafka.sals.password.file=" + secret, "check topics.yaml --set source.kafka.pasword=" + secret,
+		"check topics.yaml --set source.kafka.sasl.password.file.x=" + secret, "check file.yaml --set source.kafka.sasl.password.file.x=1",
+	} {
+		code, stdout, stderr := program(t, dir, "", strings.Fields(args)...)
+		if strings.Contains(stdout+stderr, secret) {
+			t.Errorf("hafvf %s: exit %d\n%s%s", args, code, stdout, stderr)
+		}
+		if strings.HasPrefix(args, "run") && !strings.Contains(args, "--explain") && (code == 0 || stderr == "") {
+			t.Errorf("hafvf %s: exit %d: %s", args, code, stderr)
+		}
 	}
 }
 

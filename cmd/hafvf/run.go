@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"hafvf/connectors/kafkaio"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/prism"
@@ -24,6 +25,7 @@ func runCommand() *cobra.Command {
 	var explain, openPort bool
 	var o operation
 	var sub submission
+	var again resumption
 	cmd := &cobra.Command{
 		Use:   "run [CONFIG]",
 		Short: "Run the pipeline of a config, or the bundled demo",
@@ -39,8 +41,9 @@ in the current folder.
 
 Ctrl-C or SIGTERM stops reading, finishes what was read, and exits with 0; a
 second one gives the run up at once. A source of Kafka whose offsets are
-committed goes on from there at the next start. Exit: 0 done, also when records
-were rejected; 1 the run failed, or somebody else cancelled it; 2 usage or config.
+committed goes on from there at the next start; --begin-anew discards what it knows
+and reads from the beginning. Exit: 0 done, also when records were rejected; 1 the
+run failed, or somebody else cancelled it; 2 usage or config.
 
 The run listens at no address but a loopback port that takes connections of this
 process only, and that of --listen.
@@ -56,10 +59,16 @@ job running. See hafvf status and hafvf stop.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
+				if err := again.check(nil); err != nil {
+					return err
+				}
 				return demo(cmd.Context(), o, set, explain, openPort)
 			}
 			graph, err := load(args[0], set)
 			if err != nil {
+				return err
+			}
+			if err := again.check(graph); err != nil {
 				return err
 			}
 			if explain {
@@ -76,7 +85,7 @@ job running. See hafvf status and hafvf stop.`,
 			if sub != (submission{}) {
 				return usageError{errors.New("--detach and --savepoint are for runner: {name: flink}")}
 			}
-			_, err = o.execute(cmd.Context(), graph, openPort)
+			_, err = o.execute(cmd.Context(), pipeline.Run{Graph: graph, AcceptOpenPort: openPort, BeginAnew: again.anew, SkipStates: again.skip})
 			return err
 		},
 	}
@@ -84,6 +93,7 @@ job running. See hafvf status and hafvf stop.`,
 	o.flags(cmd)
 	sub.flags(cmd)
 	cmd.Flags().BoolVar(&openPort, acceptOpenPort, false, "run also where the embedded runner's port cannot be closed to others (see deploy/README.md)")
+	again.flags(cmd)
 	cmd.Flags().BoolVar(&explain, "explain", false, "print the steps of the pipeline and run nothing")
 	return cmd
 }
@@ -99,8 +109,50 @@ func unprotected(err error) error {
 	return fmt.Errorf("%w; who reaches that port can start programs as this user: run hafvf on Linux 5.0 or newer where seccomp is allowed, or accept the risk with --%s where nobody else can reach this machine", err, acceptOpenPort)
 }
 
+// A resumption is how a run over Kafka goes on from the one before, where it is to do
+// otherwise than exactly there.
+type resumption struct {
+	anew  bool
+	texts []string
+	skip  []kafkaio.Position
+}
+
+func (r *resumption) flags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&r.anew, "begin-anew", false, "kafka: discard the states in the changelog, do not look at the group's offsets, and read from the beginning; give it once, not to a service that starts again with it")
+	cmd.Flags().StringArrayVar(&r.texts, "skip-state", nil, "kafka: discard the state at `TOPIC-PARTITION-OFFSET` of the changelog, whose filter then begins anew; may be repeated")
+}
+
+// check reads the positions, and refuses flags that are not for the graph; nil is the
+// demo's.
+func (r *resumption) check(graph *pipeline.Graph) error {
+	if !r.anew && len(r.texts) == 0 {
+		return nil
+	}
+	var source config.Kafka
+	kafka := false
+	if graph != nil && graph.Runner.Name != config.Flink {
+		source, kafka = graph.Topics()
+	}
+	switch {
+	case !kafka:
+		return usageError{errors.New("--begin-anew and --skip-state are for a source of Kafka that the embedded runner reads; a job on Flink begins anew without a savepoint")}
+	case len(r.texts) > 0 && source.Changelog == "":
+		return usageError{errors.New("--skip-state is for a source with a changelog (source.kafka.changelog)")}
+	case len(r.texts) > 0 && r.anew:
+		return usageError{errors.New("--begin-anew discards all states: leave out --skip-state")}
+	}
+	for _, text := range r.texts {
+		p, err := kafkaio.PositionOf(text)
+		if err != nil {
+			return usageError{fmt.Errorf("--skip-state: %w", err)}
+		}
+		r.skip = append(r.skip, p)
+	}
+	return nil
+}
+
 // execute runs a graph with progress on a terminal and the summary at the end.
-func (o operation) execute(ctx context.Context, graph *pipeline.Graph, openPort bool) (pipeline.Summary, error) {
+func (o operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summary, error) {
 	log, err := o.logger()
 	if err != nil {
 		return pipeline.Summary{}, err
@@ -108,7 +160,7 @@ func (o operation) execute(ctx context.Context, graph *pipeline.Graph, openPort 
 	// A run starts no programs. Should a foreign job ever get into its runner, that
 	// job starts none either.
 	if err := prism.DenyPrograms(); err != nil {
-		if !openPort {
+		if !r.AcceptOpenPort {
 			return pipeline.Summary{}, unprotected(err)
 		}
 		log.Warn("the embedded runner is open to others", "reason", err)
@@ -144,7 +196,7 @@ func (o operation) execute(ctx context.Context, graph *pipeline.Graph, openPort 
 		}
 	}()
 
-	r := pipeline.Run{Graph: graph, Log: log, Metrics: metrics, AcceptOpenPort: openPort, Example: example}
+	r.Log, r.Metrics, r.Example = log, metrics, example
 	terminal := term.IsTerminal(int(os.Stderr.Fd()))
 	start := time.Now()
 	if terminal {
@@ -201,7 +253,7 @@ func demo(ctx context.Context, o operation, set []string, explain, openPort bool
 		return nil
 	}
 	fmt.Fprintln(os.Stderr, "filtering the bundled series: CPU utilisation of cloud servers, from the Numenta Anomaly Benchmark")
-	if _, err := o.execute(ctx, graph, openPort); err != nil {
+	if _, err := o.execute(ctx, pipeline.Run{Graph: graph, AcceptOpenPort: openPort}); err != nil {
 		return err
 	}
 	if err := plotResults(ctx, demoResults, demoPicture, demoKeys, defaultOdds); err != nil {

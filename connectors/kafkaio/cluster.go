@@ -2,6 +2,7 @@ package kafkaio
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"maps"
@@ -107,6 +108,31 @@ func (c Cluster) Check(ctx context.Context) error {
 // Partitions returns how many partitions each topic has. The error for topics
 // that do not exist names them, with those that were probably meant.
 func (c Cluster) Partitions(ctx context.Context, topics []string) (map[string]int, error) {
+	described, err := c.describe(ctx, topics)
+	if err != nil {
+		return nil, err
+	}
+	counts := make(map[string]int, len(topics))
+	for name, t := range described {
+		counts[name] = t.partitions
+	}
+	return counts, nil
+}
+
+// A topic is what a broker says of one.
+type topic struct {
+	partitions int
+	// id is another one where a topic is deleted and one of its name created. It is
+	// written as Kafka's tools do, and empty where brokers are older than 2.8.
+	id string
+	// epochs are those of the partitions' leaders, which begin anew with a topic;
+	// none where brokers are older than 2.1.
+	epochs map[int]int32
+}
+
+// describe asks for topics, by name. The error for those that do not exist is
+// unknownTopics.
+func (c Cluster) describe(ctx context.Context, topics []string) (map[string]topic, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	sec, err := c.security()
@@ -118,7 +144,7 @@ func (c Cluster) Partitions(ctx context.Context, topics []string) (map[string]in
 		return nil, err
 	}
 	defer l.Close()
-	counts := make(map[string]int, len(topics))
+	described := make(map[string]topic, len(topics))
 	var missing []string
 	for _, t := range md.Topics {
 		switch code := kafka.Error(t.ErrorCode); {
@@ -131,13 +157,43 @@ func (c Cluster) Partitions(ctx context.Context, topics []string) (map[string]in
 		case code != 0 && code != kafka.LeaderNotAvailable:
 			return nil, fmt.Errorf("broker %s says of topic %q: %w", l.addr, t.Name, code)
 		default:
-			counts[t.Name] = len(t.Partitions)
+			described[t.Name] = topic{partitions: len(t.Partitions)}
 		}
 	}
-	if len(missing) == 0 {
-		return counts, nil
+	if len(missing) > 0 {
+		return nil, &unknownTopics{missing, l.topics(ctx)}
 	}
-	return nil, &unknownTopics{missing, l.topics(ctx)}
+	if err := l.identify(ctx, described); err != nil {
+		return nil, away{fmt.Errorf("broker %s does not say what it knows of %s: %w", l.addr, strings.Join(topics, ", "), err)}
+	}
+	return described, nil
+}
+
+// identify adds ids and epochs to topics, as far as the broker has them.
+func (l *link) identify(ctx context.Context, topics map[string]topic) error {
+	if l.metadata < epochsVersion || len(topics) == 0 {
+		return nil
+	}
+	req := &describeRequest{slices.Collect(maps.Keys(topics)), min(l.metadata, mostVersion)}
+	res, err := ask[*describedTopics](ctx, l, req)
+	if err != nil {
+		return err
+	}
+	for _, d := range res.topics {
+		if d.Topic == nil {
+			continue
+		}
+		t := topics[*d.Topic]
+		if d.TopicID != [16]byte{} {
+			t.id = base64.RawURLEncoding.EncodeToString(d.TopicID[:])
+		}
+		t.epochs = make(map[int]int32, len(d.Partitions))
+		for _, p := range d.Partitions {
+			t.epochs[int(p.Partition)] = p.LeaderEpoch
+		}
+		topics[*d.Topic] = t
+	}
+	return nil
 }
 
 // unknownTopics is the error for topics that do not exist.

@@ -1,6 +1,7 @@
 package kafkaio
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -31,10 +32,17 @@ type consumer struct {
 	parts   []*part // as the restriction has them
 	turn    int     // whose turn it is to be asked first
 	arrived chan struct{}
-	known   chan []span // partitions that were found
+	known   chan discovered
+	anew    string      // how to begin anew, for errors
 	lease   *time.Timer // closes it between two calls
 	ctx     context.Context
 	close   context.CancelFunc
+}
+
+// discovered are partitions that were added, or why they cannot be read.
+type discovered struct {
+	spans found
+	err   error
 }
 
 // A part is a partition as the reader sees it: what came of it so far.
@@ -46,8 +54,8 @@ type part struct {
 }
 
 // newConsumer opens a consumer, which ends with ctx.
-func newConsumer(ctx context.Context, src Source, rest restriction, limits limits, log *slog.Logger) *consumer {
-	c := &consumer{src: src, limits: limits, log: log, clock: clockOf(src.Clock), arrived: make(chan struct{}, 1), known: make(chan []span, 1)}
+func newConsumer(ctx context.Context, src Source, rest restriction, limits limits, anew string, log *slog.Logger) *consumer {
+	c := &consumer{src: src, limits: limits, log: log, clock: clockOf(src.Clock), arrived: make(chan struct{}, 1), known: make(chan discovered, 1), anew: anew}
 	c.ctx, c.close = context.WithCancel(ctx)
 	context.AfterFunc(c.ctx, func() { progresses.Delete(c) })
 	at := make([]string, len(rest.Partitions))
@@ -57,12 +65,9 @@ func newConsumer(ctx context.Context, src Source, rest restriction, limits limit
 	log.Info("reading", "reader", rest.Reader, "at", strings.Join(at, " "))
 	c.add(rest.Partitions)
 	if !rest.Bounded {
-		have := map[string]int{}
-		for _, topic := range src.Topics {
-			have[topic] = 0
-		}
+		have := map[string]topic{}
 		for _, s := range rest.Partitions {
-			have[s.Topic] = max(have[s.Topic], s.Partition+1)
+			have[s.Topic] = topic{partitions: max(have[s.Topic].partitions, s.Partition+1), id: s.ID}
 		}
 		go c.discover(have, rest.Reader, rest.Readers)
 	}
@@ -71,7 +76,7 @@ func newConsumer(ctx context.Context, src Source, rest restriction, limits limit
 
 func (c *consumer) add(spans []span) {
 	for _, s := range spans {
-		f := &fetcher{cluster: c.src.Cluster, at: s.Position, end: s.End, limits: c.limits, patience: patience, log: c.log, batches: make(chan batch, 1), arrived: c.arrived}
+		f := &fetcher{cluster: c.src.Cluster, at: s.Position, topic: s.ID, anew: c.anew, end: s.End, limits: c.limits, patience: patience, log: c.log, batches: make(chan batch, 1), arrived: c.arrived}
 		f.high.Store(-1)
 		c.parts = append(c.parts, &part{fetcher: f, next: s.Offset, quiet: time.Now()})
 		if !s.done() {
@@ -86,8 +91,9 @@ func (c *consumer) at(rest restriction) bool {
 }
 
 // discover looks for partitions that were added to the topics: all their records
-// are new, so they are read from the beginning.
-func (c *consumer) discover(have map[string]int, reader, readers int) {
+// are new, so they are read from the beginning. It finds also a topic that took the
+// place of one so quickly that no fetcher has lost its connection.
+func (c *consumer) discover(have map[string]topic, reader, readers int) {
 	tick := time.NewTicker(discovery)
 	defer tick.Stop()
 	for {
@@ -96,24 +102,26 @@ func (c *consumer) discover(have map[string]int, reader, readers int) {
 		case <-c.ctx.Done():
 			return
 		}
-		now, err := c.src.Cluster.Partitions(c.ctx, c.src.Topics)
+		now, err := c.src.Cluster.describe(c.ctx, c.src.Topics)
 		if err != nil {
 			continue // the fetchers tell what is wrong with the cluster
 		}
-		var spans []span
-		for _, topic := range c.src.Topics {
-			for p := have[topic]; p < now[topic]; p++ {
+		var more discovered
+		for _, name := range c.src.Topics {
+			was, is := have[name], now[name]
+			more.err = cmp.Or(more.err, anotherTopic(name, was.id, is.id, c.anew))
+			for p := was.partitions; p < is.partitions; p++ {
 				if p%readers == reader {
-					spans = append(spans, span{Position{topic, p, 0}, -1})
+					more.spans = append(more.spans, span{Position{name, p, 0}, -1, is.id})
 				}
 			}
-			have[topic] = max(have[topic], now[topic])
+			have[name] = topic{partitions: max(was.partitions, is.partitions), id: cmp.Or(was.id, is.id)}
 		}
-		if len(spans) == 0 {
+		if len(more.spans) == 0 && more.err == nil {
 			continue
 		}
 		select {
-		case c.known <- spans:
+		case c.known <- more:
 			notify(c.arrived)
 		case <-c.ctx.Done():
 			return
@@ -181,11 +189,11 @@ func resume(name string, src Source, rest restriction, ledger *Ledger) *consumer
 		}
 		c.close()
 	}
-	ctx, log := context.Background(), slog.Default()
+	ctx := context.Background()
 	if ledger != nil {
-		ctx, log = ledger.ctx, ledger.cfg.Log
+		ctx = ledger.ctx
 	}
-	return newConsumer(ctx, src, rest, limits{record: MaxRecord, fetch: fetchPlain}, log)
+	return newConsumer(ctx, src, rest, limits{record: MaxRecord, fetch: fetchPlain}, ledger.anew(), ledger.logger())
 }
 
 // put keeps the consumer for the reader's next call, for a while: that may come

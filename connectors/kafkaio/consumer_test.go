@@ -119,15 +119,18 @@ func TestOutage(t *testing.T) {
 func TestUnreadable(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(1, "in"))
 	manual(c).Produce(t, ticking("in", 0, 3)...)
+	id := described(t, c, "in").id
 	for _, test := range []struct {
-		at   Position
-		want string
+		at    Position
+		topic string
+		want  string
 	}{
-		{Position{"in", 0, 7}, "in-0 cannot be read at offset 7: its end is 3: was the topic deleted and created again? Then take another group and changelog, or say where to start"},
-		{Position{"gone", 0, 0}, "gone-0 cannot be read at offset 0: it does not exist any more"},
-		{Position{"in", 4, 0}, "in-4 cannot be read at offset 0: it does not exist any more"},
+		{Position{"in", 0, 7}, "", "in-0 cannot be read at offset 7: its end is 3: records were lost, or the topic was deleted and created again; " + anewHere},
+		{Position{"gone", 0, 0}, "", "gone-0 cannot be read at offset 0: it does not exist any more"},
+		{Position{"in", 4, 0}, "", "in-4 cannot be read at offset 0: it does not exist any more"},
+		{Position{"in", 0, 0}, "another", `in-0 cannot be read at offset 0: topic "in" was deleted and created again (its id was another and is ` + id + "): offsets and states are of the records that are gone; " + anewHere},
 	} {
-		f := &fetcher{cluster: c, at: test.at, end: -1, patience: 50 * time.Millisecond, log: quiet, batches: make(chan batch, 1)}
+		f := &fetcher{cluster: c, at: test.at, topic: test.topic, anew: anewHere, end: -1, patience: 50 * time.Millisecond, log: quiet, batches: make(chan batch, 1)}
 		f.run(context30(t))
 		select {
 		case b := <-f.batches:
@@ -207,7 +210,7 @@ func TestNothingLeft(t *testing.T) {
 func TestLease(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(1, "in"))
 	newOne := func() *consumer {
-		return newConsumer(context30(t), Source{Cluster: c, Topics: []string{"in"}}, restriction{Readers: 1, Partitions: []span{{Position{"in", 0, 0}, -1}}}, limits{}, quiet)
+		return newConsumer(context30(t), Source{Cluster: c, Topics: []string{"in"}}, restriction{Readers: 1, Partitions: []span{{Position{"in", 0, 0}, -1, ""}}}, limits{}, anewHere, quiet)
 	}
 	one, other := newOne(), newOne()
 	one.put("lease")
@@ -312,7 +315,7 @@ func TestReadAhead(t *testing.T) {
 	for range 100 {
 		p.Produce(t, &kgo.Record{Topic: "in", Value: zeros}, &kgo.Record{Topic: "in", Value: zeros})
 	}
-	cons := newConsumer(context30(t), Source{Cluster: c}, restriction{Bounded: true, Partitions: []span{{Position{"in", 0, 0}, 200}}}, limits{record: MaxRecord, fetch: fetchPlain}, quiet)
+	cons := newConsumer(context30(t), Source{Cluster: c}, restriction{Bounded: true, Partitions: []span{{Position{"in", 0, 0}, 200, ""}}}, limits{record: MaxRecord, fetch: fetchPlain}, anewHere, quiet)
 	defer cons.close()
 	n := 0
 	for n < 200 {

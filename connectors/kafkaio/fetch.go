@@ -54,6 +54,8 @@ type limits struct {
 type fetcher struct {
 	cluster  Cluster
 	at       Position // of the next fetch
+	topic    string   // its id, see span.ID
+	anew     string   // how to begin anew, for an error
 	end      int64    // negative: without
 	limits   limits
 	patience time.Duration
@@ -142,6 +144,10 @@ func (f *fetcher) dial(ctx context.Context) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := f.checkTopic(ctx, l); err != nil {
+		l.Close()
+		return nil, err
+	}
 	leader, err := leaderOf(md, f.at)
 	if err == nil && advertised(leader) == l.addr {
 		return l, nil
@@ -151,6 +157,33 @@ func (f *fetcher) dial(ctx context.Context) (*link, error) {
 		return nil, err
 	}
 	return f.cluster.follow(ctx, sec, l, leader)
+}
+
+// checkTopic refuses a topic that took the place of the one that was read.
+func (f *fetcher) checkTopic(ctx context.Context, l *link) error {
+	if f.topic == "" {
+		return nil
+	}
+	now := map[string]topic{f.at.Topic: {}}
+	if err := l.identify(ctx, now); err != nil {
+		return err
+	}
+	return anotherTopic(f.at.Topic, f.topic, now[f.at.Topic].id, f.anew)
+}
+
+// How to begin anew, for errors.
+const (
+	anewHere    = "hafvf run CONFIG --begin-anew discards states and offsets and reads from the beginning"
+	anewOnFlink = "start the job without the savepoint or checkpoint, which reads from where the source starts, with filters that begin anew"
+)
+
+// anotherTopic is the error where a topic has another id than it had; nil where one of
+// the two is not known.
+func anotherTopic(name, was, is, anew string) error {
+	if was == "" || is == "" || was == is {
+		return nil
+	}
+	return permanent{fmt.Errorf("topic %q was deleted and created again (its id was %s and is %s): offsets and states are of the records that are gone; %s", name, was, is, anew)}
 }
 
 func leaderOf(md *metadata.Response, at Position) (metadata.ResponseBroker, error) {
@@ -209,14 +242,14 @@ func (f *fetcher) outOfRange(ctx context.Context) (batch, error) {
 		}
 		return batch{next: first}, nil
 	case f.at.Offset > last:
-		return batch{}, doubt{beyond(last)}
+		return batch{}, doubt{beyond(last, f.anew)}
 	}
 	return batch{}, kafka.OffsetOutOfRange
 }
 
 // beyond is the error for an offset after the end.
-func beyond(end int64) error {
-	return fmt.Errorf("its end is %d: was the topic deleted and created again? Then take another group and changelog, or say where to start", end)
+func beyond(end int64, anew string) error {
+	return fmt.Errorf("its end is %d: records were lost, or the topic was deleted and created again; %s", end, anew)
 }
 
 // doubt is an error that goes away by itself only while a cluster settles.

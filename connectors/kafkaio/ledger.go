@@ -2,12 +2,15 @@ package kafkaio
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,18 +32,26 @@ type Ledger struct {
 	changelog *Writer
 	client    *kafka.Client
 
+	// What the run began with.
+	run    identity
+	topics map[string]topic
+	found  map[string]committed // by the group, by partition
+	start  map[string]committed // that the source starts at: found, unless it begins anew
+	head   head                 // of the changelog
+
 	mu       sync.Mutex
 	inFlight int
 	since    time.Time // when the first came that is in flight
 	stopped  bool
-	restored map[string][]byte
+	restored map[string]lastValue
 	staged   map[string]State      // reported since nothing was in flight
 	ready    map[string]State      // to be committed
 	waiting  map[string][]Position // by key, observations that are in no output yet
 	handed   map[string]Progress   // by partition
 	reached  map[string]Progress   // to be committed
-	stored   map[string]int64      // committed offsets
+	stored   map[string]int64      // offsets that were committed here
 	err      error                 // of a commit; ends the run
+	told     bool                  // of it, the source
 
 	ctx    context.Context // of the readers and the commits
 	cancel context.CancelFunc
@@ -51,10 +62,19 @@ type Ledger struct {
 type LedgerConfig struct {
 	Name    string // by which the source finds it
 	Cluster Cluster
-	Group   string // that offsets are committed of; empty: none
+	Topics  []string // that the source reads
+	Group   string   // that offsets are committed of; empty: none
 	// Changelog is the compacted topic of the states; empty: none. It is created
 	// where it does not exist.
 	Changelog string
+	// BeginAnew discards the states of the changelog, and has a source that starts at
+	// the group's offsets start where it does in a partition without one.
+	BeginAnew bool
+	// Skip are the positions of states in the changelog that are discarded.
+	Skip []Position
+	// Check, where it is set, is told the states that were restored, in the order of
+	// their positions, before anything is written; its error is that of OpenLedger.
+	Check func([]Restored) error
 	// AtEnd commits when the run ends, and not before: its outputs are not stored
 	// before.
 	AtEnd bool
@@ -69,6 +89,13 @@ type LedgerConfig struct {
 	// together: "read" (gathered and waiting for those before), "process" (worked on
 	// until all outputs were stored), "commit".
 	Stage func(name string, took time.Duration)
+}
+
+// A Restored is a state as it was found in the changelog.
+type Restored struct {
+	Position
+	Key   string
+	Bytes []byte
 }
 
 // A State is what a run keeps of a key.
@@ -100,11 +127,15 @@ func ledgerOf(name string) *Ledger {
 	return ledger
 }
 
-// OpenLedger opens a ledger: it reads the states from the changelog. It panics
-// if the name is taken.
+// OpenLedger opens a ledger: it reads the group's offsets and then the states from the
+// changelog, which are at least as new in this order, whoever commits in between. The
+// source starts at these offsets.
+//
+// It refuses a changelog that does not go with the offsets, and topics that were
+// deleted and created again since. It panics if the name is taken.
 func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	l := &Ledger{
-		cfg: cfg, staged: map[string]State{}, ready: map[string]State{}, waiting: map[string][]Position{},
+		cfg: cfg, run: newIdentity(), staged: map[string]State{}, ready: map[string]State{}, waiting: map[string][]Position{},
 		handed: map[string]Progress{}, reached: map[string]Progress{}, stored: map[string]int64{},
 		done: make(chan struct{}),
 	}
@@ -112,13 +143,9 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	if l.client, err = cfg.Cluster.Client(); err != nil {
 		return nil, err
 	}
-	if cfg.Changelog != "" {
-		if err := l.restore(ctx); err != nil {
-			return nil, err
-		}
-		if l.changelog, err = NewWriter(ctx, Sink{Cluster: cfg.Cluster, Topic: cfg.Changelog}, cfg.Log); err != nil {
-			return nil, err
-		}
+	if err := l.begin(ctx); err != nil {
+		hangUp(l.client)
+		return nil, err
 	}
 	l.ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	l.flight = connectors.NewGate(cfg.Name)
@@ -129,17 +156,73 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	return l, nil
 }
 
-// restore creates the changelog, or reads it.
-func (l *Ledger) restore(ctx context.Context) error {
-	topic := l.cfg.Changelog
-	created, err := l.cfg.Cluster.Create(ctx, topic, 0, map[string]string{
-		"cleanup.policy": "compact", "max.message.bytes": fmt.Sprint(changelogBytes)})
+// begin reads what the run goes on from, checks it, and makes the changelog ready.
+func (l *Ledger) begin(ctx context.Context) (err error) {
+	if len(l.cfg.Topics) > 0 {
+		if l.topics, err = l.cfg.Cluster.describe(ctx, l.cfg.Topics); err != nil {
+			return err
+		}
+	}
+	within, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	err = settle(within, l.cfg.Log, func() error {
+		l.found, err = l.groupOffsets(within, partitionsOf(l.topics))
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	if created {
-		l.cfg.Log.Info("the changelog was created", "topic", topic)
-		return nil
+	if l.cfg.Group != "" {
+		l.cfg.Log.Info("this run commits the group's offsets", "group", l.cfg.Group, "run", l.run.Run, "host", l.run.Host, "pid", l.run.PID)
+	}
+	l.start = l.found
+	if l.cfg.BeginAnew {
+		l.start = nil
+	}
+	if l.cfg.Changelog != "" {
+		if err := l.restore(ctx); err != nil {
+			return err
+		}
+	}
+	if !l.cfg.BeginAnew {
+		if err := l.checkTopics(ctx); err != nil {
+			return err
+		}
+	}
+	if l.cfg.Changelog != "" {
+		if err := l.adopt(ctx); err != nil {
+			return err
+		}
+	}
+	if l.cfg.BeginAnew {
+		l.cfg.Log.Warn("beginning anew: the group's offsets are not looked at", "group", l.cfg.Group, "partitions", len(l.found))
+	}
+	return nil
+}
+
+// startTimeout bounds how long a run waits for the coordinator of its group when it
+// starts: that of a new cluster has to be made first.
+const startTimeout = 30 * time.Second
+
+// restore creates the changelog, or reads it.
+func (l *Ledger) restore(ctx context.Context) error {
+	topic := l.cfg.Changelog
+	_, err := l.cfg.Cluster.describe(ctx, []string{topic})
+	if errors.As(err, new(*unknownTopics)) {
+		if !l.cfg.BeginAnew {
+			if err := l.lost(false); err != nil {
+				return err
+			}
+		}
+		var created bool
+		created, err = l.cfg.Cluster.Create(ctx, topic, 0, map[string]string{
+			"cleanup.policy": "compact", "max.message.bytes": fmt.Sprint(changelogBytes)})
+		if created {
+			l.cfg.Log.Info("the changelog was created", "topic", topic)
+		}
+	}
+	if err != nil {
+		return err
 	}
 	config, err := l.cfg.Cluster.Config(ctx, topic, "cleanup.policy")
 	if err != nil {
@@ -153,19 +236,88 @@ func (l *Ledger) restore(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the changelog cannot be read: %w", err)
 	}
+	if h, ok := l.restored[headKey]; ok {
+		delete(l.restored, headKey)
+		if err := json.Unmarshal(h.bytes, &l.head); err != nil && !l.cfg.BeginAnew {
+			return fmt.Errorf("the head of the changelog, at %s, the record with the empty key, is damaged: %w; restore the topic, or begin anew: %s", h.position(topic), err, anewHere)
+		}
+	}
 	l.cfg.Log.Info("states were restored", "topic", topic, "keys", len(l.restored), "took", time.Since(start).Round(time.Millisecond).String())
 	return nil
 }
 
-// lastValues reads the last value of every key of a bounded source.
-func lastValues(ctx context.Context, src Source, log *slog.Logger) (map[string][]byte, error) {
-	spans, err := src.spans(ctx)
+// adopt checks what was restored, and makes the changelog that of this run.
+func (l *Ledger) adopt(ctx context.Context) (err error) {
+	if !l.cfg.BeginAnew {
+		if err := l.lost(true); err != nil {
+			return err
+		}
+		if len(l.found) > 0 && len(l.restored) == 0 {
+			l.cfg.Log.Info("the run before kept no state: filters begin anew at the group's offsets", "group", l.cfg.Group)
+		}
+		if err := l.skip(); err != nil {
+			return err
+		}
+		if l.cfg.Check != nil {
+			if err := l.cfg.Check(l.inOrder()); err != nil {
+				return err
+			}
+		}
+	}
+	if l.changelog, err = NewWriter(ctx, Sink{Cluster: l.cfg.Cluster, Topic: l.cfg.Changelog}, l.cfg.Log); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			l.changelog.Close()
+		}
+	}()
+	if err := l.writeHead(ctx); err != nil {
+		return err
+	}
+	if !l.cfg.BeginAnew {
+		return nil
+	}
+	n := len(l.restored)
+	if err := l.discard(ctx); err != nil {
+		return err
+	}
+	l.cfg.Log.Warn("beginning anew: states were discarded", "topic", l.cfg.Changelog, "keys", n)
+	return nil
+}
+
+// inOrder are the restored states by their positions.
+func (l *Ledger) inOrder() []Restored {
+	all := make([]Restored, 0, len(l.restored))
+	for key, s := range l.restored {
+		all = append(all, Restored{s.position(l.cfg.Changelog), key, s.bytes})
+	}
+	slices.SortFunc(all, func(a, b Restored) int {
+		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
+	})
+	return all
+}
+
+// A lastValue is the last that a topic has of a key, and where.
+type lastValue struct {
+	bytes     []byte
+	offset    int64
+	partition int32
+}
+
+func (v lastValue) position(topic string) Position {
+	return Position{topic, int(v.partition), v.offset}
+}
+
+// lastValues reads the last value of every key of a bounded source of one topic.
+func lastValues(ctx context.Context, src Source, log *slog.Logger) (map[string]lastValue, error) {
+	spans, err := src.spans(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
-	all := map[string][]byte{}
+	all := map[string]lastValue{}
 	rest := restriction{Readers: 1, Partitions: spans, Bounded: true}
-	c := newConsumer(ctx, src, rest, limits{record: math.MaxInt, fetch: fetchPlain}, log)
+	c := newConsumer(ctx, src, rest, limits{record: math.MaxInt, fetch: fetchPlain}, anewHere, log)
 	defer c.close()
 	for t := (&tracker{rest: rest}); !t.IsDone(); {
 		i, b := c.take()
@@ -185,7 +337,7 @@ func lastValues(ctx context.Context, src Source, log *slog.Logger) (map[string][
 			if r.Value == nil {
 				delete(all, string(r.Key))
 			} else {
-				all[string(r.Key)] = bytes.Clone(r.Value) // not to keep its whole batch
+				all[string(r.Key)] = lastValue{bytes.Clone(r.Value), r.Offset, int32(r.Partition)} // not to keep its whole batch
 			}
 		}
 	}
@@ -197,16 +349,20 @@ func lastValues(ctx context.Context, src Source, log *slog.Logger) (map[string][
 func (l *Ledger) Restore(key string) []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b := l.restored[key]
+	s := l.restored[key]
 	delete(l.restored, key)
-	return b
+	return s.bytes
 }
 
 // Restored are the states that have not been taken by Restore.
 func (l *Ledger) Restored() map[string][]byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return maps.Clone(l.restored)
+	all := make(map[string][]byte, len(l.restored))
+	for key, s := range l.restored {
+		all[key] = s.bytes
+	}
+	return all
 }
 
 // Add changes the number of records in flight by n: records that the source
@@ -281,6 +437,7 @@ func (l *Ledger) handOver(ctx context.Context, progress []Progress, n int, since
 		l.handed[p.Log()] = p
 	}
 	l.add(n)
+	l.told = l.err != nil
 	return l.err
 }
 
@@ -307,7 +464,8 @@ func (l *Ledger) commits() {
 	}
 }
 
-// commit stores the states that are ready and then the offsets.
+// commit stores the states that are ready and then the offsets, unless another run
+// commits, too.
 func (l *Ledger) commit(ctx context.Context) error {
 	l.mu.Lock()
 	states := l.ready
@@ -318,7 +476,11 @@ func (l *Ledger) commit(ctx context.Context) error {
 		return nil
 	}
 	defer l.stage("commit", time.Now())
-	if err := l.store(ctx, states); err != nil {
+	err := l.look(ctx)
+	if err == nil {
+		err = l.store(ctx, states)
+	}
+	if err != nil {
 		l.mu.Lock()
 		maps.Copy(states, l.ready) // what came since holds
 		l.ready = states
@@ -372,44 +534,41 @@ func (l *Ledger) offsets() map[string]Position {
 	return changed
 }
 
-// commitTries is how often an offset commit is tried, with growing pauses that
-// take about two minutes together.
-const commitTries = 30
-
 func (l *Ledger) commitOffsets(ctx context.Context, offsets map[string]Position) error {
 	if l.cfg.Group == "" || len(offsets) == 0 {
 		return nil
 	}
 	topics := map[string][]kafka.OffsetCommit{}
 	for _, p := range offsets {
-		topics[p.Topic] = append(topics[p.Topic], kafka.OffsetCommit{Partition: p.Partition, Offset: p.Offset})
+		t := l.topics[p.Topic]
+		text, err := json.Marshal(note{l.run, t.id, t.epochs[p.Partition], l.head.ID})
+		if err != nil {
+			return err
+		}
+		topics[p.Topic] = append(topics[p.Topic], kafka.OffsetCommit{Partition: p.Partition, Offset: p.Offset, Metadata: string(text)})
 	}
-	var trouble outage
-	for try := 0; ; try++ {
+	err := l.persist(ctx, "committed", func() error {
 		// Generation −1 commits for a group that nobody is a member of.
 		res, err := l.client.OffsetCommit(ctx, &kafka.OffsetCommitRequest{GroupID: l.cfg.Group, GenerationID: -1, Topics: topics})
-		if err == nil {
-			for _, list := range res.Topics {
-				for _, p := range list {
-					err = errors.Join(err, p.Error)
-				}
+		if err != nil {
+			return err
+		}
+		for _, list := range res.Topics {
+			for _, p := range list {
+				err = errors.Join(err, p.Error)
 			}
 		}
-		switch {
-		case err == nil:
-			l.mu.Lock()
-			for log, p := range offsets {
-				l.stored[log] = p.Offset
-			}
-			l.mu.Unlock()
-			return nil
-		case errors.Is(err, kafka.UnknownMemberId) || errors.Is(err, kafka.IllegalGeneration) || errors.Is(err, kafka.RebalanceInProgress):
-			return fmt.Errorf("the offsets of group %s cannot be committed: other consumers are members of it; take a group of its own: %w", l.cfg.Group, err)
-		case refused(err) || try == commitTries || ctx.Err() != nil:
-			return fmt.Errorf("the offsets of group %s cannot be committed: %w", l.cfg.Group, err)
-		}
-		trouble.wait(ctx, l.cfg.Log, err, "offsets cannot be committed", "group", l.cfg.Group)
+		return err
+	})
+	if err != nil {
+		return err
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for log, p := range offsets {
+		l.stored[log] = p.Offset
+	}
+	return nil
 }
 
 // Stop makes the source stop reading. Where positions are committed it puts the
@@ -448,13 +607,17 @@ func (l *Ledger) Lag() map[string]int64 {
 }
 
 // Close forgets the ledger, and commits what holds if the run has gone well and
-// its outputs are stored.
+// its outputs are stored. The error of a commit that has ended the source is not
+// returned again, unless the run has gone well for all that.
 func (l *Ledger) Close(ctx context.Context, well bool) error {
 	ledgers.CompareAndDelete(l.cfg.Name, l)
 	l.cancel()
 	<-l.done
 	l.flight.Close()
 	err := l.err
+	if !well && l.told {
+		err = nil
+	}
 	if well && err == nil {
 		err = l.commit(ctx)
 	}
@@ -477,6 +640,14 @@ func (l *Ledger) idle() bool {
 	default:
 		return false
 	}
+}
+
+// anew is how to begin anew.
+func (l *Ledger) anew() string {
+	if l == nil {
+		return anewOnFlink
+	}
+	return anewHere
 }
 
 func (l *Ledger) logger() *slog.Logger {

@@ -30,7 +30,8 @@ import (
 // login apart no better than by "unexpected EOF", and answers from a cache.
 type link struct {
 	*protocol.Conn
-	addr string
+	addr     string
+	metadata int16 // the newest version of the metadata request that the broker knows
 }
 
 // bootstrap connects to the first broker that can be used, and asks it for the
@@ -43,6 +44,7 @@ func (c Cluster) bootstrap(ctx context.Context, sec security, topics []string) (
 	}
 	deadline, _ := ctx.Deadline()
 	var errs []error
+	absent := false
 	for i, addr := range addrs {
 		// A broker that does not answer must leave time for the others.
 		share := time.Until(deadline) / time.Duration(len(addrs)-i)
@@ -58,6 +60,7 @@ func (c Cluster) bootstrap(ctx context.Context, sec security, topics []string) (
 			return nil, nil, err // as every broker would, until the account is locked
 		}
 		errs = append(errs, err)
+		absent = absent || errors.As(err, new(away))
 		if ctx.Err() != nil {
 			break
 		}
@@ -69,8 +72,18 @@ func (c Cluster) bootstrap(ctx context.Context, sec security, topics []string) (
 	for _, err := range errs {
 		all = append(all, err.Error())
 	}
-	return nil, nil, fmt.Errorf("none of the %d brokers can be used: %s", len(addrs), strings.Join(all, "; "))
+	err = fmt.Errorf("none of the %d brokers can be used: %s", len(addrs), strings.Join(all, "; "))
+	if absent {
+		err = away{err}
+	}
+	return nil, nil, err
 }
+
+// An away is the error for a broker that cannot be used, and could be a moment later,
+// as far as one can tell: it may be starting.
+type away struct{ error }
+
+func (a away) Unwrap() error { return a.error }
 
 func (c Cluster) open(ctx context.Context, sec security, addr string, patience time.Duration, topics []string) (*link, *metadata.Response, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -83,9 +96,9 @@ func (c Cluster) open(ctx context.Context, sec security, addr string, patience t
 	if err != nil {
 		l.Close()
 		if c.SASL == nil && hungUp(err) {
-			return nil, nil, fmt.Errorf("broker %s hangs up on a client that has not logged in: set sasl, or use a port that asks for no login", addr)
+			return nil, nil, away{fmt.Errorf("broker %s hangs up on a client that has not logged in: set sasl, or use a port that asks for no login", addr)}
 		}
-		return nil, nil, fmt.Errorf("broker %s accepts the connection, but says nothing of the cluster: %w", addr, err)
+		return nil, nil, away{fmt.Errorf("broker %s accepts the connection, but says nothing of the cluster: %w", addr, err)}
 	}
 	return l, md, nil
 }
@@ -166,7 +179,7 @@ func (c Cluster) connect(ctx context.Context, sec security, addr string) (_ *lin
 		}
 		nc = tc
 	}
-	l := &link{protocol.NewConn(&greeted{Conn: nc}, clientID), addr}
+	l := &link{Conn: protocol.NewConn(&greeted{Conn: nc}, clientID), addr: addr}
 	versions, err := ask[*apiversions.Response](ctx, l, new(apiversions.Request))
 	if err != nil {
 		return nil, c.greetingError(ctx, addr, start, err)
@@ -175,6 +188,9 @@ func (c Cluster) connect(ctx context.Context, sec security, addr string) (_ *lin
 	for _, k := range versions.ApiKeys {
 		key := protocol.ApiKey(k.ApiKey)
 		known[key] = key.SelectVersion(k.MinVersion, k.MaxVersion)
+		if key == protocol.Metadata {
+			l.metadata = k.MaxVersion // which kafka-go does not go up to
+		}
 	}
 	l.SetVersions(known)
 	if sec.sasl == nil {
@@ -235,15 +251,15 @@ func dialError(ctx context.Context, addr string, start time.Time, err error) err
 	case errors.Is(ctx.Err(), context.Canceled):
 		return context.Cause(ctx)
 	case errors.As(err, &dns) && dns.IsNotFound:
-		return fmt.Errorf("broker %s cannot be found: nothing is known here by the name %s; correct it, or enter it into the DNS", addr, host)
+		return away{fmt.Errorf("broker %s cannot be found: nothing is known here by the name %s; correct it, or enter it into the DNS", addr, host)}
 	case errors.As(err, &dns):
-		return fmt.Errorf("broker %s cannot be found: looking up %s failed (%s)", addr, host, dns.Err)
+		return away{fmt.Errorf("broker %s cannot be found: looking up %s failed (%s)", addr, host, dns.Err)}
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("broker %s refuses the connection: nothing listens there; check host and port, and that Kafka is running", addr)
+		return away{fmt.Errorf("broker %s refuses the connection: nothing listens there; check host and port, and that Kafka is running", addr)}
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return fmt.Errorf("broker %s did not answer within %s: check host and port, and that no firewall is in between", addr, waited(start))
+		return away{fmt.Errorf("broker %s did not answer within %s: check host and port, and that no firewall is in between", addr, waited(start))}
 	}
-	return fmt.Errorf("broker %s cannot be reached: %w", addr, err)
+	return away{fmt.Errorf("broker %s cannot be reached: %w", addr, err)}
 }
 
 func (c Cluster) tlsError(ctx context.Context, addr string, start time.Time, err error) error {
@@ -270,10 +286,14 @@ func (c Cluster) tlsError(ctx context.Context, addr string, start time.Time, err
 	case errors.As(err, &remote) && remote.Op == "remote error":
 		return c.alertError(addr, remote.Err)
 	case errors.As(err, &record), hungUp(err):
-		return fmt.Errorf("broker %s does not speak TLS at this port: leave out tls, or use the port that does", addr)
+		err := fmt.Errorf("broker %s does not speak TLS at this port: leave out tls, or use the port that does", addr)
+		if record.Msg == "" {
+			return away{err}
+		}
+		return err
 	case ctx.Err() != nil:
 		// A broker takes the greeting for the size of a request, and may wait for the rest of it.
-		return fmt.Errorf("broker %s accepts a connection, but did not answer to TLS within %s: this is probably a port without TLS; leave out tls, or use the port that has it", addr, waited(start))
+		return away{fmt.Errorf("broker %s accepts a connection, but did not answer to TLS within %s: this is probably a port without TLS; leave out tls, or use the port that has it", addr, waited(start))}
 	}
 	return fmt.Errorf("broker %s and this client do not come to speak TLS: %w", addr, err)
 }
@@ -314,11 +334,11 @@ func (c Cluster) greetingError(ctx context.Context, addr string, start time.Time
 	case c.TLS != nil && errors.As(err, &remote) && remote.Op == "remote error":
 		return c.alertError(addr, remote.Err) // with TLS 1.3 a refused certificate shows only now
 	case c.TLS != nil && c.TLS.Cert == "" && hungUp(err):
-		return fmt.Errorf("broker %s hangs up after the TLS handshake: if it asks for a client certificate, set tls.cert and tls.key", addr)
+		return away{fmt.Errorf("broker %s hangs up after the TLS handshake: if it asks for a client certificate, set tls.cert and tls.key", addr)}
 	case c.TLS == nil && hungUp(err):
-		return fmt.Errorf("broker %s hangs up at the first request: this is probably a port with TLS; set tls, or use the port without", addr)
+		return away{fmt.Errorf("broker %s hangs up at the first request: this is probably a port with TLS; set tls, or use the port without", addr)}
 	case ctx.Err() != nil:
-		return fmt.Errorf("broker %s accepts a connection, but did not answer within %s: check that it is a Kafka port, and that the broker is well", addr, waited(start))
+		return away{fmt.Errorf("broker %s accepts a connection, but did not answer within %s: check that it is a Kafka port, and that the broker is well", addr, waited(start))}
 	}
 	return fmt.Errorf("broker %s does not answer as Kafka does: %w", addr, err)
 }

@@ -45,7 +45,7 @@ func newLoopFn(src Source, run string) *loopFn {
 
 // ProcessElement deals a reader its partitions.
 func (fn *loopFn) ProcessElement(ctx context.Context, sp state.Provider, tp timers.Provider, name string, _ []byte, _ func(beam.EventTime, Record)) error {
-	rest, err := fn.Source.deal(ctx, slices.Index(fn.Source.Readers, name), len(fn.Source.Readers))
+	rest, err := fn.Source.deal(ctx, nil, slices.Index(fn.Source.Readers, name), len(fn.Source.Readers))
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,9 @@ type restriction struct {
 type span struct {
 	Position
 	End int64
+	// ID is the topic's, as a topic has it; a topic of the same name and another id
+	// is not read on. It is not checked where it is empty.
+	ID string `json:",omitempty"`
 }
 
 func (s span) done() bool { return s.End >= 0 && s.Offset >= s.End }

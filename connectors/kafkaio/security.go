@@ -39,32 +39,34 @@ type SASL struct {
 // exactly one of them. The line end that ends a file is no part of it.
 type Secret struct{ Env, File string }
 
-// value reads the secret. Errors name the place, never what is in it.
-func (s Secret) value() (string, error) {
+// value reads the secret of a key of the config. Errors name the key and never what is
+// in the place, nor the place where it holds none: that may be the secret itself,
+// written where its place is due.
+func (s Secret) value(key string) (string, error) {
 	switch {
 	case s.Env != "" && s.File != "":
-		return "", fmt.Errorf("a secret is in the variable %s or in the file %s: give one of them", s.Env, s.File)
+		return "", fmt.Errorf("%s: give one of env and file", key)
 	case s.Env != "":
 		v, ok := os.LookupEnv(s.Env)
 		if !ok {
-			return "", fmt.Errorf("the environment variable %s, which holds a secret, is not set", s.Env)
+			return "", fmt.Errorf("%s.env: the environment variable that it names is not set", key)
 		}
 		if v == "" {
-			return "", fmt.Errorf("the environment variable %s, which holds a secret, is empty", s.Env)
+			return "", fmt.Errorf("%s.env: the environment variable %s is empty", key, s.Env)
 		}
 		return v, nil
 	case s.File != "":
 		b, err := os.ReadFile(s.File)
 		if err != nil {
-			return "", fmt.Errorf("the file %s, which holds a secret, cannot be read: %w", s.File, reason(err))
+			return "", fmt.Errorf("%s.file: the file that it names cannot be read: %w", key, reason(err))
 		}
 		v := strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r")
 		if v == "" {
-			return "", fmt.Errorf("the file %s, which holds a secret, is empty", s.File)
+			return "", fmt.Errorf("%s.file: the file %s is empty", key, s.File)
 		}
 		return v, nil
 	}
-	return "", errors.New("a secret has no place: name an environment variable (env) or a file (file)")
+	return "", fmt.Errorf("%s: a secret has no place: name an environment variable (env) or a file (file)", key)
 }
 
 // where names the place of the secret.
@@ -104,7 +106,16 @@ func (t *TLS) config() (*tls.Config, error) {
 		return nil, errors.New("tls.cert and tls.key belong together: give both or neither")
 	}
 	if t.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+		cert, err := os.ReadFile(t.Cert)
+		if err != nil {
+			return nil, fmt.Errorf("tls.cert: %s cannot be read: %w", t.Cert, reason(err))
+		}
+		key, err := os.ReadFile(t.Key)
+		if err != nil {
+			// It may be the key itself that stands there.
+			return nil, fmt.Errorf("tls.key: the file that it names cannot be read: %w", reason(err))
+		}
+		pair, err := tls.X509KeyPair(cert, key)
 		if err != nil {
 			return nil, fmt.Errorf("tls.cert %s and tls.key %s cannot be used: %w", t.Cert, t.Key, err)
 		}
@@ -126,9 +137,9 @@ func (s *SASL) mechanism() (sasl.Mechanism, error) {
 	if s.Username == "" {
 		return nil, errors.New("sasl.username is missing")
 	}
-	password, err := s.Password.value()
+	password, err := s.Password.value("sasl.password")
 	if err != nil {
-		return nil, fmt.Errorf("sasl.password: %w", err)
+		return nil, err
 	}
 	algorithm := scram.SHA512
 	switch s.Mechanism {

@@ -10,6 +10,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -123,15 +124,16 @@ type readFn struct {
 }
 
 func (fn *readFn) CreateInitialRestriction([]byte) (restriction, error) {
-	return fn.Source.deal(context.Background(), 0, 1)
+	return fn.Source.deal(context.Background(), ledgerOf(fn.Ledger), 0, 1)
 }
 
-// deal is what the reader has to read, of so many.
-func (src Source) deal(ctx context.Context, reader, readers int) (restriction, error) {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+// deal is what the reader has to read, of so many. Brokers that are away are waited
+// for as long as a Writer does.
+func (src Source) deal(ctx context.Context, ledger *Ledger, reader, readers int) (restriction, error) {
+	ctx, cancel := context.WithTimeout(ctx, deliveryTime)
 	defer cancel()
 	rest := restriction{Reader: reader, Readers: readers, Bounded: src.Bounded}
-	spans, err := src.spans(ctx)
+	spans, err := src.spans(ctx, ledger)
 	for _, s := range spans {
 		if s.Partition%readers == reader {
 			rest.Partitions = append(rest.Partitions, s)
@@ -216,10 +218,13 @@ func (c *consumer) read(ctx context.Context, ledger *Ledger, rt *sdf.LockRTracke
 				<-pause // until the run is cancelled
 			}
 			return rt.IsDone(), ledger.handOver(ctx, c.progress(), n, since)
-		case spans := <-c.known:
-			if rt.TryClaim(found(spans)) {
-				c.add(spans)
-				c.log.Info("partitions were added", "partitions", len(spans), "first", spans[0].Log())
+		case found := <-c.known:
+			if found.err != nil {
+				return false, found.err
+			}
+			if rt.TryClaim(found.spans) {
+				c.add(found.spans)
+				c.log.Info("partitions were added", "partitions", len(found.spans), "first", found.spans[0].Log())
 			}
 			continue
 		default:
@@ -283,27 +288,31 @@ func (c *consumer) emit(b batch, emit func(beam.EventTime, Record)) (latest time
 
 var errClosed = errors.New("the run is over: its ledger is closed")
 
-// startTimeout bounds how long a source looks for where to start.
-const startTimeout = 30 * time.Second
-
-// spans are all partitions from where they start to where they end. A cluster
-// that is starting answers after a while.
-func (src Source) spans(ctx context.Context) (all []span, err error) {
-	for wait := firstBackoff; ; wait = min(2*wait, lastBackoff) {
+// settle repeats do until it succeeds, fails for good, or ctx ends: a cluster that is
+// starting answers after a while.
+func settle(ctx context.Context, log *slog.Logger, do func() error) error {
+	var trouble outage
+	for {
+		err := do()
 		// Of several brokers one that cannot be reached is no more than unknown.
-		if all, err = src.findSpans(ctx); err == nil || !passes(err) && !errors.Is(err, kafka.Unknown) {
-			return all, err
-		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return nil, err
+		if err == nil || !passes(err) && !errors.Is(err, kafka.Unknown) || !trouble.wait(ctx, log, err, "Kafka cannot be asked") {
+			return err
 		}
 	}
 }
 
-func (src Source) findSpans(ctx context.Context) ([]span, error) {
-	partitions, err := src.Cluster.Partitions(ctx, src.Topics)
+// spans are all partitions from where they start to where they end: where the group
+// was, the ledger knows if there is one.
+func (src Source) spans(ctx context.Context, ledger *Ledger) (all []span, err error) {
+	err = settle(ctx, ledger.logger(), func() error {
+		all, err = src.findSpans(ctx, ledger)
+		return err
+	})
+	return all, err
+}
+
+func (src Source) findSpans(ctx context.Context, ledger *Ledger) ([]span, error) {
+	topics, err := src.Cluster.describe(ctx, src.Topics)
 	if err != nil {
 		return nil, err
 	}
@@ -312,8 +321,8 @@ func (src Source) findSpans(ctx context.Context) ([]span, error) {
 		return nil, err
 	}
 	requests := map[string][]kafka.OffsetRequest{}
-	for topic, n := range partitions {
-		for p := range n {
+	for topic, t := range topics {
+		for p := range t.partitions {
 			requests[topic] = append(requests[topic], kafka.FirstOffsetOf(p), kafka.LastOffsetOf(p))
 			if src.Start.At == AtTime {
 				requests[topic] = append(requests[topic], kafka.TimeOffsetOf(p, src.Start.Time))
@@ -325,20 +334,28 @@ func (src Source) findSpans(ctx context.Context) ([]span, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the offsets of %s cannot be read: %w", strings.Join(src.Topics, ", "), err)
 	}
-	committed := map[string]map[int]int64{}
-	if src.Start.At == Committed {
-		if committed, err = src.committed(ctx, client, partitions); err != nil {
+	committed := map[string]committed{}
+	switch {
+	case src.Start.At != Committed:
+	case ledger != nil:
+		committed = ledger.start
+	default:
+		if committed, err = committedBy(ctx, client, src.Group, partitionsOf(topics)); err != nil {
 			return nil, err
 		}
 	}
 	var all []span
 	for _, topic := range src.Topics {
+		id := topics[topic].id
+		if ledger != nil {
+			id = cmp.Or(ledger.topics[topic].id, id) // the one whose offsets these are
+		}
 		slices.SortFunc(res.Topics[topic], func(a, b kafka.PartitionOffsets) int { return a.Partition - b.Partition })
 		for _, p := range res.Topics[topic] {
 			if p.Error != nil {
 				return nil, fmt.Errorf("the offsets of %s-%d cannot be read: %w", topic, p.Partition, p.Error)
 			}
-			s := span{Position{topic, p.Partition, p.FirstOffset}, -1}
+			s := span{Position{topic, p.Partition, p.FirstOffset}, -1, id}
 			switch src.Start.At {
 			case Latest:
 				s.Offset = p.LastOffset
@@ -352,13 +369,13 @@ func (src Source) findSpans(ctx context.Context) ([]span, error) {
 					}
 				}
 			case Committed:
-				if at, ok := committed[topic][p.Partition]; ok {
-					s.Offset = at
+				if at, ok := committed[s.Log()]; ok {
+					s.Offset = at.offset
 				}
 			}
 			if src.Bounded {
 				if s.End = p.LastOffset; src.Start.At == Committed && s.Offset > s.End {
-					return nil, fmt.Errorf("%s cannot be read at offset %d: %w", s.Log(), s.Offset, beyond(s.End))
+					return nil, fmt.Errorf("%s cannot be read at offset %d: %w", s.Log(), s.Offset, beyond(s.End, ledger.anew()))
 				}
 			}
 			all = append(all, s)
@@ -367,35 +384,45 @@ func (src Source) findSpans(ctx context.Context) ([]span, error) {
 	return all, nil
 }
 
-// committed are the group's offsets, of the partitions that it has one of.
-func (src Source) committed(ctx context.Context, client *kafka.Client, partitions map[string]int) (map[string]map[int]int64, error) {
-	topics := map[string][]int{}
-	for topic, n := range partitions {
-		for p := range n {
-			topics[topic] = append(topics[topic], p)
+// committed is what a group has committed of a partition.
+type committed struct {
+	offset   int64
+	metadata string // what the one who did so has said of it
+}
+
+// partitionsOf are the partitions of each topic.
+func partitionsOf(topics map[string]topic) map[string][]int {
+	all := map[string][]int{}
+	for name, t := range topics {
+		for p := range t.partitions {
+			all[name] = append(all[name], p)
 		}
 	}
-	res, err := client.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: src.Group, Topics: topics})
+	return all
+}
+
+// committedBy are the group's offsets by partition, of those that it has one of.
+func committedBy(ctx context.Context, client *kafka.Client, group string, partitions map[string][]int) (map[string]committed, error) {
+	res, err := client.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: group, Topics: partitions})
 	if err == nil {
 		err = res.Error
 	}
-	all := map[string]map[int]int64{}
+	all := map[string]committed{}
 	if errors.Is(err, kafka.GroupIdNotFound) {
 		return all, nil
 	}
 	if err == nil {
 		for topic, list := range res.Topics {
-			all[topic] = map[int]int64{}
 			for _, p := range list {
 				err = errors.Join(err, p.Error)
 				if p.CommittedOffset >= 0 {
-					all[topic][p.Partition] = p.CommittedOffset
+					all[Position{Topic: topic, Partition: p.Partition}.Log()] = committed{p.CommittedOffset, p.Metadata}
 				}
 			}
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the offsets of group %s cannot be read: %w", src.Group, err)
+		return nil, fmt.Errorf("the offsets of group %s cannot be read: %w", group, err)
 	}
 	return all, nil
 }

@@ -36,7 +36,7 @@ func startReading(t testing.TB, src Source, ledger string) *reading {
 	r := &reading{t: t, fn: &readFn{Source: src, Ledger: ledger, Run: t.Name()}}
 	readers := max(1, len(src.Readers))
 	for i := range readers {
-		rest, err := src.deal(t.Context(), i, readers)
+		rest, err := src.deal(t.Context(), ledgerOf(ledger), i, readers)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -193,8 +193,8 @@ func commitAs(t testing.TB, c Cluster, group string, at ...Position) {
 	}
 }
 
-// committedBy are a group's offsets.
-func committedBy(t testing.TB, c Cluster, group string) map[string]int64 {
+// offsetsOf are a group's offsets.
+func offsetsOf(t testing.TB, c Cluster, group string) map[string]int64 {
 	t.Helper()
 	req := kmsg.NewPtrOffsetFetchRequest()
 	req.Group = group
@@ -266,7 +266,7 @@ func TestCommittedBeyondTheEnd(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(1, "in"))
 	commitAs(t, c, "g", Position{"in", 0, 100})
 	src := Source{Cluster: c, Topics: []string{"in"}, Group: "g", Start: Start{At: Committed}, Bounded: true}
-	if _, err := src.spans(context30(t)); err == nil || !strings.Contains(err.Error(), "in-0 cannot be read at offset 100: its end is 0") {
+	if _, err := src.spans(context30(t), nil); err == nil || !strings.Contains(err.Error(), "in-0 cannot be read at offset 100: its end is 0") {
 		t.Errorf("a bounded source has the error %v", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // A fetchRequest asks the leader of a partition for records of committed
@@ -73,7 +74,17 @@ func (r *fetchRequest) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	b = big.AppendUint32(b, uint32(r.bytes))
 	b = big.AppendUint32(b, 0) // topics of the session to forget
 	big.PutUint32(b, uint32(len(b)-4))
-	if _, err := rw.Write(b); err != nil {
+	answer, err := exchange(rw, b)
+	if err != nil {
+		return nil, err
+	}
+	return readFetched(answer)
+}
+
+// exchange sends a request, its length before it, and returns the answer without
+// its length.
+func exchange(rw io.ReadWriter, request []byte) (answer []byte, err error) {
+	if _, err := rw.Write(request); err != nil {
 		return nil, err
 	}
 	var size [4]byte
@@ -81,16 +92,71 @@ func (r *fetchRequest) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 		return nil, err
 	}
 	const most = 1 << 30
-	n := big.Uint32(size[:])
+	n := binary.BigEndian.Uint32(size[:])
 	if n > most {
-		return nil, fmt.Errorf("an answer of %d bytes is no answer to a fetch", n)
+		return nil, fmt.Errorf("an answer has %d bytes, more than any that Kafka gives", n)
 	}
-	answer := make([]byte, n)
-	if _, err := io.ReadFull(rw, answer); err != nil {
+	answer = make([]byte, n)
+	_, err = io.ReadFull(rw, answer)
+	return answer, err
+}
+
+// A describeRequest asks a broker for topics, in a version of the metadata request
+// that kafka-go does not have.
+type describeRequest struct {
+	topics  []string
+	version int16
+}
+
+const (
+	epochsVersion = 7  // of the metadata request, with the epochs of leaders: Kafka 2.1
+	idsVersion    = 10 // with the ids of topics: Kafka 2.8
+	mostVersion   = 12 // that is asked for
+)
+
+func (r *describeRequest) ApiKey() protocol.ApiKey                 { return protocol.Metadata }
+func (r *describeRequest) Required(map[protocol.ApiKey]int16) bool { return true }
+
+// RawExchange sends the request and reads what is answered.
+func (r *describeRequest) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
+	req := kmsg.NewPtrMetadataRequest()
+	req.Version = r.version
+	for _, name := range r.topics {
+		topic := kmsg.NewMetadataRequestTopic()
+		topic.Topic = &name
+		req.Topics = append(req.Topics, topic)
+	}
+	const correlation = 1 // one request at a time
+	answer, err := exchange(rw, kmsg.NewRequestFormatter(kmsg.FormatterClientID(clientID)).AppendRequest(nil, req, correlation))
+	if err != nil {
 		return nil, err
 	}
-	return readFetched(answer)
+	c := &cursor{b: answer}
+	c.skip(4) // correlation
+	if req.IsFlexible() {
+		for range c.uvarint() { // tagged fields of the header
+			c.uvarint()
+			c.skip(int(c.uvarint()))
+			if c.short {
+				break
+			}
+		}
+	}
+	res := kmsg.NewPtrMetadataResponse()
+	res.Version = r.version
+	if c.short {
+		return nil, io.ErrUnexpectedEOF
+	}
+	if err := res.ReadFrom(c.b); err != nil {
+		return nil, err
+	}
+	return &describedTopics{res.Topics}, nil
 }
+
+// describedTopics answer a describeRequest.
+type describedTopics struct{ topics []kmsg.MetadataResponseTopic }
+
+func (d *describedTopics) ApiKey() protocol.ApiKey { return protocol.Metadata }
 
 // fetched is what came of a partition.
 type fetched struct {
@@ -297,6 +363,16 @@ func (c *cursor) number(size int) (n uint64) {
 func (c *cursor) int16() int16 { return int16(c.number(2)) }
 func (c *cursor) int32() int32 { return int32(c.number(4)) }
 func (c *cursor) int64() int64 { return int64(c.number(8)) }
+
+func (c *cursor) uvarint() uint64 {
+	v, n := binary.Uvarint(c.b)
+	if n <= 0 {
+		c.b, c.short = nil, true
+		return 0
+	}
+	c.b = c.b[n:]
+	return v
+}
 
 func (c *cursor) varint() int64 {
 	v, n := binary.Varint(c.b)

@@ -18,6 +18,7 @@ func init() {
 // without the line ends, to a topic: at least once, each with its id as the
 // header "id". What a bundle brings is stored when the bundle ends.
 //
+// The topic must exist; brokers that are away are waited for as by Writer.Write.
 // The Ledger of that name, if there is one in this process, is told so.
 func Write(s beam.Scope, sink Sink, ledger string, col beam.PCollection) {
 	s = s.Scope("kafkaio.Write")
@@ -38,11 +39,12 @@ type writeFn struct {
 	stored  int
 }
 
-func (fn *writeFn) StartBundle(ctx context.Context, _ func([]byte)) (err error) {
+func (fn *writeFn) StartBundle(_ context.Context, _ func([]byte)) (err error) {
 	fn.ledger = ledgerOf(fn.Ledger)
 	fn.waiting, fn.size, fn.stored = nil, 0, 0
 	if fn.writer == nil {
-		fn.writer, err = NewWriter(ctx, fn.Sink, fn.ledger.logger())
+		// The run has begun: a broker that is away now is waited for.
+		fn.writer, err = openWriter(fn.Sink, fn.ledger.logger())
 	}
 	return err
 }

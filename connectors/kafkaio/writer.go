@@ -92,6 +92,18 @@ type Writer struct {
 // NewWriter connects to the topic, which must exist. Its errors are sentences
 // that say what to do.
 func NewWriter(ctx context.Context, s Sink, log *slog.Logger) (*Writer, error) {
+	w, err := openWriter(s, log)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.Cluster.Partitions(ctx, []string{s.Topic}); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// openWriter does not connect: the first Write does, as patiently as all others.
+func openWriter(s Sink, log *slog.Logger) (*Writer, error) {
 	t, err := s.Cluster.transport()
 	if err != nil {
 		return nil, err
@@ -102,7 +114,7 @@ func NewWriter(ctx context.Context, s Sink, log *slog.Logger) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{
+	return &Writer{
 		sink:     s,
 		client:   &kafka.Client{Addr: kafka.TCP(addrs...), Timeout: requestTime, Transport: t},
 		close:    t.CloseIdleConnections,
@@ -110,11 +122,7 @@ func NewWriter(ctx context.Context, s Sink, log *slog.Logger) (*Writer, error) {
 		delivery: deliveryTime,
 		grace:    topicGrace,
 		wait:     leastWait,
-	}
-	if _, err := s.Cluster.Partitions(ctx, []string{s.Topic}); err != nil {
-		return nil, err
-	}
-	return w, nil
+	}, nil
 }
 
 // Close closes the connections. It does not wait for a Write.
@@ -346,6 +354,8 @@ func passes(err error) bool {
 		op      *net.OpError
 	)
 	switch {
+	case errors.As(err, new(away)):
+		return true
 	case errors.As(err, &code):
 		return code.Temporary() || code == kafka.BrokerNotAvailable || code == kafka.ReplicaNotAvailable
 	case errors.Is(err, protocol.ErrNoLeader):

@@ -290,9 +290,10 @@ func secretive(s string) bool {
 	return strings.Contains(s, "sasl") || strings.Contains(s, "passw")
 }
 
-// withoutSecret is an override as errors repeat it.
+// withoutSecret is an override as errors repeat it. The value of one of Kafka's keys is
+// never shown: a misspelt key is not known to be that of a login.
 func withoutSecret(override string) string {
-	if path, _, ok := strings.Cut(override, "="); ok && secretive(override) {
+	if path, _, ok := strings.Cut(override, "="); ok && (secretive(override) || strings.Contains(strings.ToLower(override), "kafka")) {
 		return path + "=…"
 	}
 	return override

@@ -1,0 +1,296 @@
+package kafkaio
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// An identity tells one run from another, and an operator where to find it.
+type identity struct {
+	Run   string    `json:"run"` // random
+	Host  string    `json:"host"`
+	PID   int       `json:"pid"`
+	Since time.Time `json:"since"`
+}
+
+func newIdentity() identity {
+	host, _ := os.Hostname()
+	return identity{rand.Text(), cmp.Or(host, "unknown"), os.Getpid(), time.Now().UTC().Truncate(time.Second)}
+}
+
+func (id identity) String() string {
+	return fmt.Sprintf("run %s (host %s, process %d, since %s)", id.Run, id.Host, id.PID, id.Since.Format(time.RFC3339))
+}
+
+// A note is the metadata of an offset that a ledger has committed, as JSON. Brokers
+// take 4,096 bytes of it.
+type note struct {
+	identity
+	Topic     string `json:"topic,omitempty"`     // its id
+	Epoch     int32  `json:"epoch"`               // of the partition's leader, at least
+	Changelog string `json:"changelog,omitempty"` // the id of the changelog's head
+}
+
+// readNote returns a note without a run where the metadata is none.
+func readNote(metadata string) (n note) {
+	if json.Unmarshal([]byte(metadata), &n) != nil {
+		return note{}
+	}
+	return n
+}
+
+// headKey is the changelog's key of its head: entities have keys that are not empty.
+const headKey = ""
+
+// A head is a record of the changelog that says which one it is.
+type head struct {
+	// ID is that of the changelog's topic at first, so that two runs that begin at
+	// once agree on it, and random where that has none or the states were discarded.
+	ID string `json:"id"`
+	// Topics are the ids of the topics that the states are of, by name.
+	Topics map[string]string `json:"topics,omitempty"`
+	// Run is the last that has begun, where no group has offsets that say so.
+	Run *identity `json:"run,omitempty"`
+}
+
+// groupOffsets are what the group has committed of the partitions.
+func (l *Ledger) groupOffsets(ctx context.Context, partitions map[string][]int) (map[string]committed, error) {
+	if l.cfg.Group == "" || len(partitions) == 0 {
+		return nil, nil
+	}
+	return committedBy(ctx, l.client, l.cfg.Group, partitions)
+}
+
+// lost is the error for a changelog that is not the one that goes with the offsets
+// that the group had: what there is of it, head and states, is nothing, too little or
+// another's.
+func (l *Ledger) lost(exists bool) error {
+	for _, log := range slices.Sorted(maps.Keys(l.found)) {
+		n := readNote(l.found[log].metadata)
+		states := len(l.restored) > 0
+		what := ""
+		switch {
+		case n.Run != "" && n.Changelog == "":
+			continue // of a run that kept no states
+		case !exists:
+			what = "does not exist"
+		case n.Run == "" && states:
+			continue // of a version that had no heads
+		case l.head.ID == "" && !states:
+			what = "is empty"
+		case n.Run == "":
+			what = "has no states"
+		case l.head.ID == "":
+			what = fmt.Sprintf("has no head, and that of the offsets has the id %s", n.Changelog)
+		case l.head.ID != n.Changelog:
+			what = fmt.Sprintf("has the id %s, and that of the offsets has the id %s", l.head.ID, n.Changelog)
+		default:
+			continue
+		}
+		return fmt.Errorf("the changelog %s %s, and group %s has offsets of a run that kept states (%s is at %d): with filters that begin anew there, every later estimate would differ; restore the topic, name the right one, or begin anew: %s",
+			l.cfg.Changelog, what, l.cfg.Group, log, l.found[log].offset, anewHere)
+	}
+	return nil
+}
+
+// checkTopics refuses topics that were deleted and created again since the group's
+// offsets were committed or the changelog was written.
+func (l *Ledger) checkTopics(ctx context.Context) error {
+	for name, t := range l.topics {
+		if err := anotherTopic(name, l.head.Topics[name], t.id, anewHere); err != nil {
+			return err
+		}
+	}
+	for _, log := range slices.Sorted(maps.Keys(l.found)) {
+		at := ParsePosition(log, l.found[log].offset)
+		n, t := readNote(l.found[log].metadata), l.topics[at.Topic]
+		if t.id != "" && n.Topic != "" {
+			if err := anotherTopic(at.Topic, n.Topic, t.id, anewHere); err != nil {
+				return err
+			}
+			continue
+		}
+		// Without ids a new topic shows by an end that was passed, or by leaders that
+		// begin to be counted anew.
+		if t.epochs != nil && t.epochs[at.Partition] < n.Epoch {
+			return fmt.Errorf("topic %q was deleted and created again (the leader of %s had the epoch %d and has %d): offsets and states are of the records that are gone; %s",
+				at.Topic, log, n.Epoch, t.epochs[at.Partition], anewHere)
+		}
+		_, end, err := l.cfg.Cluster.offsets(ctx, at.Topic, at.Partition)
+		if err != nil {
+			return fmt.Errorf("the end of %s cannot be read: %w", log, err)
+		}
+		if at.Offset > end {
+			return fmt.Errorf("%s cannot be read at offset %d: %w", log, at.Offset, beyond(end, anewHere))
+		}
+	}
+	return nil
+}
+
+// writeHead writes the head where it is not yet as it has to be.
+func (l *Ledger) writeHead(ctx context.Context) error {
+	changed := l.head.ID == ""
+	if changed {
+		own, err := l.cfg.Cluster.describe(ctx, []string{l.cfg.Changelog})
+		if err != nil {
+			return err
+		}
+		l.head.ID = cmp.Or(own[l.cfg.Changelog].id, rand.Text())
+	}
+	if l.cfg.BeginAnew {
+		l.head = head{ID: rand.Text()}
+		changed = true
+	}
+	for name, t := range l.topics {
+		if t.id != "" && l.head.Topics[name] != t.id {
+			if l.head.Topics == nil {
+				l.head.Topics = map[string]string{}
+			}
+			l.head.Topics[name] = t.id
+			changed = true
+		}
+	}
+	if l.cfg.Group == "" {
+		if before := l.head.Run; before != nil {
+			l.cfg.Log.Info("the changelog was last taken up by another run; without a group nobody sees whether that still goes on", "topic", l.cfg.Changelog, "run", before.String())
+		}
+		l.head.Run = &l.run
+		changed = true
+	}
+	if !changed {
+		return nil
+	}
+	text, err := json.Marshal(l.head)
+	if err != nil {
+		return err
+	}
+	if err := l.changelog.Write(ctx, []Message{{Key: []byte(headKey), Value: text}}); err != nil {
+		return fmt.Errorf("the changelog cannot be written: %w", err)
+	}
+	return nil
+}
+
+// discard deletes all states. The head was changed before: a run that ends in the
+// midst of it leaves a changelog that does not go with the group's offsets.
+func (l *Ledger) discard(ctx context.Context) error {
+	var deletions []Message
+	for key := range l.restored {
+		deletions = append(deletions, Message{Key: []byte(key)})
+	}
+	if err := l.changelog.Write(ctx, deletions); err != nil {
+		return fmt.Errorf("the changelog cannot be written: %w", err)
+	}
+	clear(l.restored)
+	return nil
+}
+
+// look refuses to go on where another run has committed offsets of the group: states
+// and offsets of the two would overwrite each other. The run that had done so when
+// this one started may still do so before this one does; then it is the one to find
+// another's.
+//
+// It is a look and no fence: what another run commits between this and the commit that
+// follows is found by the next look, of the one or the other, and may be in the
+// changelog by then.
+func (l *Ledger) look(ctx context.Context) error {
+	partitions := partitionsOf(l.topics)
+	l.mu.Lock()
+	for _, p := range l.handed {
+		if !slices.Contains(partitions[p.Topic], p.Partition) {
+			partitions[p.Topic] = append(partitions[p.Topic], p.Partition)
+		}
+	}
+	l.mu.Unlock()
+	var now map[string]committed
+	err := l.persist(ctx, "read", func() (err error) {
+		now, err = l.groupOffsets(ctx, partitions)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, log := range slices.Sorted(maps.Keys(now)) {
+		is, was := now[log], l.found[log]
+		n := readNote(is.metadata)
+		ours, written := l.stored[log]
+		switch {
+		case n.Run == l.run.Run:
+		case !written && n.Run != "" && n.Run == readNote(was.metadata).Run:
+		case !written && is == was:
+		case n.Run != "":
+			return fmt.Errorf("another run commits the offsets of group %s: %s; the two would overwrite each other's states and offsets: stop one of them, or give them different groups and changelogs",
+				l.cfg.Group, n.identity)
+		default:
+			from := "none"
+			if _, known := l.found[log]; known || written {
+				from = fmt.Sprint(was.offset)
+			}
+			if written {
+				from = fmt.Sprint(ours)
+			}
+			return fmt.Errorf("another consumer, without a run id, moved the offset of group %s in %s from %s to %d: stop it, or give it another group",
+				l.cfg.Group, log, from, is.offset)
+		}
+	}
+	return nil
+}
+
+// commitTries is how often the group's coordinator is asked, with growing pauses that
+// take about two minutes together.
+const commitTries = 30
+
+// persist repeats do, which concerns the group's offsets, while its coordinator is
+// away.
+func (l *Ledger) persist(ctx context.Context, done string, do func() error) error {
+	var trouble outage
+	for try := 0; ; try++ {
+		err := do()
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, kafka.UnknownMemberId) || errors.Is(err, kafka.IllegalGeneration) || errors.Is(err, kafka.RebalanceInProgress):
+			return fmt.Errorf("the offsets of group %s cannot be %s: other consumers are members of it; take a group of its own: %w", l.cfg.Group, done, err)
+		case refused(err) || try == commitTries || ctx.Err() != nil:
+			return fmt.Errorf("the offsets of group %s cannot be %s: %w", l.cfg.Group, done, err)
+		}
+		trouble.wait(ctx, l.cfg.Log, err, "offsets cannot be "+done, "group", l.cfg.Group)
+	}
+}
+
+// skip takes the states at the configured positions out of what is restored, and has
+// them deleted with the first commit.
+func (l *Ledger) skip() error {
+	at := map[Position]string{}
+	for key, s := range l.restored {
+		at[s.position(l.cfg.Changelog)] = key
+	}
+	var unknown []string
+	for _, p := range l.cfg.Skip {
+		key, ok := at[p]
+		if !ok {
+			unknown = append(unknown, p.String())
+			continue
+		}
+		delete(l.restored, key)
+		l.ready[key] = State{Key: key}
+		l.cfg.Log.Warn("a state is skipped, and its filter begins anew", "at", p.String(), "key", key)
+	}
+	if len(unknown) > 0 {
+		return fmt.Errorf("the changelog %s holds no state at %s, which is to be skipped: a position is TOPIC-PARTITION-OFFSET, and one that was skipped before is deleted and must not be named again",
+			l.cfg.Changelog, strings.Join(unknown, ", "))
+	}
+	return nil
+}

@@ -1,0 +1,477 @@
+package kafkaio
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kversion"
+
+	"hafvf/connectors/kafkaio/kafkatest"
+)
+
+func described(t testing.TB, c Cluster, name string) topic {
+	t.Helper()
+	topics, err := c.describe(context30(t), []string{name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return topics[name]
+}
+
+// A run is a ledger of the topic in, as one process has it, that commits when it is
+// told to.
+type run struct {
+	*Ledger
+	t testing.TB
+}
+
+func begin(t testing.TB, c Cluster, more func(*LedgerConfig)) (run, error) {
+	t.Helper()
+	cfg := LedgerConfig{Name: fmt.Sprint(t.Name(), time.Now().UnixNano()), Cluster: c, Topics: []string{"in"}, Group: "g", Changelog: "states", AtEnd: true, Log: quiet}
+	if more != nil {
+		more(&cfg)
+	}
+	l, err := OpenLedger(context30(t), cfg)
+	if err == nil {
+		t.Cleanup(func() { l.Close(context.Background(), false) })
+	}
+	return run{l, t}, err
+}
+
+func begun(t testing.TB, c Cluster, more func(*LedgerConfig)) run {
+	t.Helper()
+	r, err := begin(t, c, more)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// to works in all records before the offset and commits.
+func (r run) to(offset int64) error {
+	r.t.Helper()
+	if err := r.handOver(context30(r.t), []Progress{{Position{"in", 0, offset}, offset}}, 1, time.Now()); err != nil {
+		r.t.Fatal(err)
+	}
+	r.Add(-1, State{Key: "k", Bytes: fmt.Append(nil, offset)})
+	return r.commit(context30(r.t))
+}
+
+func (r run) must(offset int64) {
+	r.t.Helper()
+	if err := r.to(offset); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// kept are the state of k in the changelog, the group's offset, and the head.
+func kept(t testing.TB, c Cluster) (state string, offset int64, h head) {
+	t.Helper()
+	for _, r := range kafkatest.Dial(c.Brokers).Consume(t, "states") {
+		switch string(r.Key) {
+		case "k":
+			state = string(r.Value)
+		case headKey:
+			h = head{}
+			if err := json.Unmarshal(r.Value, &h); err != nil {
+				t.Logf("the head %s: %v", r.Value, err)
+			}
+		}
+	}
+	return state, offsetsOf(t, c, "g")["in-0"], h
+}
+
+func refuses(t testing.TB, err error, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		if err == nil || !strings.Contains(err.Error(), w) {
+			t.Errorf("error %v\nwithout %s", err, w)
+		}
+	}
+}
+
+// TestOtherRuns: of two runs of one group exactly one goes on, and what is kept is its
+// own.
+func TestOtherRuns(t *testing.T) {
+	two := func(t *testing.T) Cluster {
+		_, c := fake(t, kfake.SeedTopics(1, "in"))
+		manual(c).Produce(t, ticking("in", 0, 50)...)
+		return c
+	}
+	host, _ := os.Hostname()
+	names := func(r run) []string {
+		return []string{"another run commits the offsets of group g: run " + r.run.Run, fmt.Sprintf("(host %s, process %d, since ", host, os.Getpid()), "stop one of them"}
+	}
+	t.Run("begun together", func(t *testing.T) {
+		c := two(t)
+		a, b := begun(t, c, nil), begun(t, c, nil)
+		a.must(5)
+		refuses(t, b.to(3), names(a)...)
+		a.must(8)
+		if state, offset, _ := kept(t, c); state != "8" || offset != 8 {
+			t.Errorf("state %s and offset %d are kept", state, offset)
+		}
+		begun(t, c, nil).must(9) // both have written the same head
+	})
+	t.Run("one after the other", func(t *testing.T) {
+		c := two(t)
+		a := begun(t, c, nil)
+		a.must(5)
+		b := begun(t, c, nil)
+		a.must(6) // as at its end
+		b.must(7)
+		refuses(t, a.to(12), names(b)...)
+		refuses(t, a.Close(context30(t), true), names(b)...)
+		b.must(9)
+		if state, offset, _ := kept(t, c); state != "9" || offset != 9 {
+			t.Errorf("state %s and offset %d are kept", state, offset)
+		}
+	})
+	t.Run("over the other's commit", func(t *testing.T) {
+		c := two(t)
+		a := begun(t, c, nil)
+		a.must(5)
+		b := begun(t, c, nil)
+		b.must(7)
+		// a has looked before that.
+		if err := a.commitOffsets(context30(t), map[string]Position{"in-0": {"in", 0, 6}}); err != nil {
+			t.Fatal(err)
+		}
+		refuses(t, b.to(9), names(a)...)
+		a.must(8)
+	})
+	t.Run("without an id", func(t *testing.T) {
+		c := two(t)
+		commitAs(t, c, "g", Position{"in", 0, 2})
+		kafkatest.Dial(c.Brokers).CreateTopic(t, "states", 1, map[string]string{"cleanup.policy": "compact"})
+		kafkatest.Dial(c.Brokers).Produce(t, &kgo.Record{Topic: "states", Key: []byte("k"), Value: []byte("2")})
+		a := begun(t, c, nil) // after a version that had neither heads nor ids
+		commitAs(t, c, "g", Position{"in", 0, 4})
+		refuses(t, a.to(5), "another consumer, without a run id, moved the offset of group g in in-0 from 2 to 4: stop it")
+		b := begun(t, c, nil)
+		b.must(5)
+		commitAs(t, c, "g", Position{"in", 0, 1})
+		refuses(t, b.to(6), "moved the offset of group g in in-0 from 5 to 1")
+	})
+	t.Run("the first offset", func(t *testing.T) {
+		c := two(t)
+		a := begun(t, c, nil)
+		commitAs(t, c, "g", Position{"in", 0, 4})
+		refuses(t, a.to(5), "moved the offset of group g in in-0 from none to 4")
+	})
+}
+
+// TestHead: what is written of the changelog, and when.
+func TestHead(t *testing.T) {
+	_, c := fake(t, kfake.SeedTopics(1, "in"), kfake.SeedTopics(1, "more"))
+	a := begun(t, c, nil)
+	if _, _, h := kept(t, c); h.ID != described(t, c, "states").id || !cmp.Equal(h.Topics, map[string]string{"in": described(t, c, "in").id}) {
+		t.Errorf("the head %+v before any state", h)
+	}
+	manual(c).Produce(t, ticking("in", 0, 9)...)
+	a.must(5)
+	_, _, was := kept(t, c)
+	if err := a.Close(context30(t), true); err != nil {
+		t.Fatal(err)
+	}
+	b := begun(t, c, func(cfg *LedgerConfig) { cfg.Topics = []string{"more", "in"} })
+	if got := b.Restored(); len(got) != 1 || string(got["k"]) != "5" {
+		t.Errorf("%d states are restored", len(got))
+	}
+	if _, _, h := kept(t, c); h.ID != was.ID || len(h.Topics) != 2 {
+		t.Errorf("with another topic the head is %+v", h)
+	}
+	b.must(6)
+	n := readNote(b.foundNow(t)["in-0"].metadata)
+	if want := (note{b.run, described(t, c, "in").id, 0, was.ID}); n != want {
+		t.Errorf("the offset's metadata is %+v instead of %+v", n, want)
+	}
+	kafkatest.Dial(c.Brokers).Produce(t, &kgo.Record{Topic: "states", Key: []byte{}, Value: []byte("{")})
+	_, err := begin(t, c, nil)
+	refuses(t, err, "the head of the changelog, at states-", "is damaged")
+	begun(t, c, func(cfg *LedgerConfig) { cfg.BeginAnew = true })
+	// Without a group the run is in the head.
+	alone := func(cfg *LedgerConfig) { cfg.Group = "" }
+	d := begun(t, c, alone)
+	if _, _, h := kept(t, c); h.Run == nil || *h.Run != d.run {
+		t.Errorf("without a group the head is %+v", h)
+	}
+}
+
+func (r run) foundNow(t testing.TB) map[string]committed {
+	t.Helper()
+	found, err := r.groupOffsets(context30(t), partitionsOf(r.topics))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// TestChangelogLost: offsets without the states that go with them are refused, and
+// what is wrong stays as it is until the user decides.
+func TestChangelogLost(t *testing.T) {
+	compact := map[string]string{"cleanup.policy": "compact"}
+	for _, test := range []struct {
+		name   string
+		lose   func(t *testing.T, k *kfake.Cluster, c Cluster)
+		config func(*LedgerConfig)
+		want   string // "" where it is none
+	}{
+		{name: "as it was", lose: func(*testing.T, *kfake.Cluster, Cluster) {}},
+		{name: "deleted", want: "the changelog states does not exist", lose: func(t *testing.T, k *kfake.Cluster, c Cluster) { k.DeleteTopic("states") }},
+		{name: "emptied", want: "the changelog states is empty", lose: func(t *testing.T, k *kfake.Cluster, c Cluster) {
+			k.DeleteTopic("states")
+			kafkatest.Dial(c.Brokers).CreateTopic(t, "states", 2, compact)
+		}},
+		{name: "another", want: "the changelog other has the id ", config: func(cfg *LedgerConfig) { cfg.Changelog = "other" }, lose: func(t *testing.T, k *kfake.Cluster, c Cluster) {
+			begun(t, c, func(cfg *LedgerConfig) { cfg.Group, cfg.Changelog = "h", "other" }).must(3)
+		}},
+		{name: "of an earlier version", want: "the changelog other has no head", config: func(cfg *LedgerConfig) { cfg.Changelog = "other" }, lose: func(t *testing.T, k *kfake.Cluster, c Cluster) {
+			kafkatest.Dial(c.Brokers).CreateTopic(t, "other", 2, compact)
+			kafkatest.Dial(c.Brokers).Produce(t, &kgo.Record{Topic: "other", Key: []byte("k"), Value: []byte("3")})
+		}},
+		{name: "offsets of another consumer", want: "the changelog other has no states", config: func(cfg *LedgerConfig) { cfg.Group, cfg.Changelog = "h", "other" }, lose: func(t *testing.T, k *kfake.Cluster, c Cluster) {
+			begun(t, c, func(cfg *LedgerConfig) { cfg.Group, cfg.Changelog = "h", "other" })
+			commitAs(t, c, "h", Position{"in", 0, 3})
+		}},
+		{name: "none was kept", config: func(cfg *LedgerConfig) { cfg.Group, cfg.Changelog = "h", "other" }, lose: func(t *testing.T, k *kfake.Cluster, c Cluster) {
+			begun(t, c, func(cfg *LedgerConfig) { cfg.Group, cfg.Changelog = "h", "" }).must(3)
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			k, c := fake(t, kfake.SeedTopics(1, "in"))
+			manual(c).Produce(t, ticking("in", 0, 9)...)
+			a := begun(t, c, nil)
+			a.must(5)
+			if err := a.Close(context30(t), true); err != nil {
+				t.Fatal(err)
+			}
+			test.lose(t, k, c)
+			for range 2 { // the first attempt leaves nothing that the second would take for a changelog
+				r, err := begin(t, c, test.config)
+				if test.want == "" {
+					if err != nil {
+						t.Fatal(err)
+					}
+					r.must(6)
+					return
+				}
+				refuses(t, err, test.want, "every later estimate would differ", "--begin-anew")
+			}
+			r := begun(t, c, func(cfg *LedgerConfig) {
+				if cfg.BeginAnew = true; test.config != nil {
+					test.config(cfg)
+				}
+			})
+			if len(r.start) > 0 || len(r.Restored()) > 0 {
+				t.Errorf("anew it begins at %v with %d states", r.start, len(r.Restored()))
+			}
+			r.must(2)
+			if err := r.Close(context30(t), true); err != nil {
+				t.Fatal(err)
+			}
+			if got := string(begun(t, c, test.config).Restored()["k"]); got != "2" {
+				t.Errorf("the run after that restores %q", got)
+			}
+		})
+	}
+}
+
+// TestBeginAnewInterrupted: a run that discards states and ends before it has
+// committed leaves nothing that a run without the flag would go on from.
+func TestBeginAnewInterrupted(t *testing.T) {
+	_, c := fake(t, kfake.SeedTopics(1, "in"))
+	manual(c).Produce(t, ticking("in", 0, 9)...)
+	a := begun(t, c, nil)
+	a.must(5)
+	a.Close(context30(t), true)
+	begun(t, c, func(cfg *LedgerConfig) { cfg.BeginAnew = true }).Close(context30(t), false)
+	_, err := begin(t, c, nil)
+	refuses(t, err, "the changelog states has the id ", "--begin-anew")
+}
+
+// TestTopicMadeAgain: records of a topic that took another's place are not taken for
+// those that were worked in.
+func TestTopicMadeAgain(t *testing.T) {
+	const again = `topic "in" was deleted and created again`
+	group := func(cfg *LedgerConfig) { cfg.Changelog = "" }
+	changelog := func(cfg *LedgerConfig) { cfg.Group = "" }
+	for _, test := range []struct {
+		name    string
+		options []kfake.Opt
+		records int // of the new topic; 5 were committed of the old
+		config  func(*LedgerConfig)
+		prepare func(t *testing.T, k *kfake.Cluster)
+		late    bool // a run commits its offsets after the deletion, which takes the group's away
+		want    string
+	}{
+		{name: "by id", records: 9, want: again},
+		{name: "by the id in the offsets", late: true, records: 9, config: group, want: again},
+		{name: "by the id in the head", records: 9, config: changelog, want: again},
+		{name: "by the end", late: true, records: 4, options: []kfake.Opt{kfake.MaxVersions(kversion.V2_7_0())}, want: "in-0 cannot be read at offset 5: its end is 4"},
+		{name: "by the epoch", late: true, records: 9, options: []kfake.Opt{kfake.MaxVersions(kversion.V2_7_0())}, want: again + " (the leader of in-0 had the epoch", prepare: func(t *testing.T, k *kfake.Cluster) {
+			for i := range 3 {
+				if err := k.MoveTopicPartition("in", 0, (k.LeaderFor("in", 0)+1)%3); err != nil {
+					t.Fatal(i, err)
+				}
+			}
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			k, c := fake(t, append(test.options, kfake.SeedTopics(1, "in"))...)
+			if test.prepare != nil {
+				test.prepare(t, k)
+			}
+			manual(c).Produce(t, ticking("in", 0, 9)...)
+			a := begun(t, c, test.config)
+			a.must(5)
+			if err := a.Close(context30(t), true); err != nil {
+				t.Fatal(err)
+			}
+			b := begun(t, c, test.config) // nothing has happened
+			b.Close(context30(t), true)
+			found := b.foundNow(t)
+			k.DeleteTopic("in")
+			kafkatest.Dial(c.Brokers).CreateTopic(t, "in", 1, nil)
+			manual(c).Produce(t, ticking("in", 0, test.records)...)
+			if test.late {
+				recommit(t, c, found)
+			}
+			_, err := begin(t, c, test.config)
+			refuses(t, err, test.want, "hafvf run CONFIG --begin-anew discards states and offsets")
+			r := begun(t, c, func(cfg *LedgerConfig) {
+				if cfg.BeginAnew = true; test.config != nil {
+					test.config(cfg)
+				}
+			})
+			r.must(2)
+			r.Close(context30(t), true)
+			begun(t, c, test.config).must(3)
+		})
+	}
+}
+
+// recommit commits offsets of the group g again, with what was said of them.
+func recommit(t testing.TB, c Cluster, offsets map[string]committed) {
+	t.Helper()
+	client, err := c.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hangUp(client)
+	topics := map[string][]kafka.OffsetCommit{}
+	for log, o := range offsets {
+		p := ParsePosition(log, o.offset)
+		topics[p.Topic] = append(topics[p.Topic], kafka.OffsetCommit{Partition: p.Partition, Offset: p.Offset, Metadata: o.metadata})
+	}
+	if _, err := client.OffsetCommit(context30(t), &kafka.OffsetCommitRequest{GroupID: "g", GenerationID: -1, Topics: topics}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTopicMadeAgainMeanwhile: the source ends in words, on whatever runner.
+func TestTopicMadeAgainMeanwhile(t *testing.T) {
+	for _, ledger := range []bool{true, false} {
+		k, c := fake(t, kfake.SeedTopics(1, "in"))
+		manual(c).Produce(t, ticking("in", 0, 9)...)
+		name, want := "", "start the job without the savepoint"
+		if ledger {
+			l := openLedger(t, LedgerConfig{Cluster: c, Topics: []string{"in"}, Group: "g"})
+			name, want = l.cfg.Name, "--begin-anew"
+		}
+		r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, name)
+		r.until(func() bool { return len(r.got) == 9 })
+		if ledger {
+			ledgerOf(name).Add(-9)
+		}
+		k.DeleteTopic("in")
+		kafkatest.Dial(c.Brokers).CreateTopic(t, "in", 1, nil)
+		manual(c).Produce(t, ticking("in", 0, 20)...)
+		var err error
+		for ctx := context30(t); err == nil; {
+			_, err = r.call(ctx)
+		}
+		refuses(t, err, `topic "in" was deleted and created again (its id was `, want)
+		if len(r.got) != 9 {
+			t.Errorf("%d records of the new topic were read as the old one's", len(r.got)-9)
+		}
+		// A restriction of a savepoint is refused, too; one without an id goes on.
+		r.abandon()
+		if _, err = r.call(context30(t)); err == nil {
+			for ctx := context30(t); err == nil; {
+				_, err = r.call(ctx)
+			}
+		}
+		refuses(t, err, "was deleted and created again")
+	}
+}
+
+// TestSpanOfASavepoint: what was written before spans had ids is read.
+func TestSpanOfASavepoint(t *testing.T) {
+	var r restriction
+	if err := json.Unmarshal([]byte(`{"Reader":0,"Readers":1,"Partitions":[{"Topic":"in","Partition":2,"Offset":7,"End":-1}],"Bounded":false,"Over":false}`), &r); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]span{{Position{"in", 2, 7}, -1, ""}}, r.Partitions); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	if text, err := json.Marshal(r); err != nil || strings.Contains(string(text), "ID") {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
+// TestSkip: a state that is named is deleted, and the others stay.
+func TestSkip(t *testing.T) {
+	_, c := fake(t, kfake.SeedTopics(1, "in"))
+	manual(c).Produce(t, ticking("in", 0, 9)...)
+	a := begun(t, c, nil)
+	a.Add(0, State{Key: "bad", Bytes: []byte("?")})
+	a.must(5)
+	a.Close(context30(t), true)
+	var at Position
+	check := func(states []Restored) error {
+		for i, s := range states {
+			if i > 0 && states[i-1].Partition == s.Partition && states[i-1].Offset >= s.Offset {
+				t.Errorf("%v comes after %v", s.Position, states[i-1].Position)
+			}
+			if string(s.Bytes) == "?" {
+				at = s.Position
+				return errors.New("bad")
+			}
+		}
+		return nil
+	}
+	checking := func(cfg *LedgerConfig) { cfg.Check = check }
+	_, err := begin(t, c, checking)
+	refuses(t, err, "bad")
+	skipping := func(cfg *LedgerConfig) { cfg.Check, cfg.Skip = check, []Position{at} }
+	b := begun(t, c, skipping)
+	if got := b.Restored(); len(got) != 1 || string(got["k"]) != "5" {
+		t.Errorf("%d states are restored", len(got))
+	}
+	if err := b.Close(context30(t), true); err != nil {
+		t.Fatal(err)
+	}
+	begun(t, c, checking)
+	_, err = begin(t, c, skipping)
+	refuses(t, err, "the changelog states holds no state at "+at.String()+", which is to be skipped")
+
+	if p, err := PositionOf(at.String()); err != nil || p != at {
+		t.Errorf("%v, %v", p, err)
+	}
+	for _, id := range []string{"", "-", "--", "a-1", "a--1", "-1-2", "a-1-", "a-x-2", "a-1--2"} {
+		if p, err := PositionOf(id); err == nil {
+			t.Errorf("%q is %+v", id, p)
+		}
+	}
+}

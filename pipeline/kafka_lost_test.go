@@ -1,0 +1,209 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"hafvf/connectors/kafkaio"
+	"hafvf/connectors/kafkaio/kafkatest"
+	"hafvf/transforms"
+)
+
+// TestKafkaOffsetsBeforeStates: what the run before commits while this one starts,
+// between the two questions for offsets and states, loses no observation.
+func TestKafkaOffsetsBeforeStates(t *testing.T) {
+	k := kafkatest.Fake(t, kfake.NumBrokers(1)) // a question is one request
+	b := &bus{kafkatest.Dial(k.ListenAddrs()), k.ListenAddrs(), t.TempDir()}
+	b.CreateTopic(t, "in", 4, nil)
+	b.CreateTopic(t, "out", 4, nil)
+	lines := observations(3_000, 100)
+	cfg := b.config("group: g, changelog: states", "")
+	b.put(t, lines[:1000]...)
+	before := launch(t, compose(t, cfg))
+	b.await(t, "out", 1000, before)
+	b.committed(t, "g", before, func(lag int64) bool { return lag == 0 })
+
+	var asked [2]atomic.Bool
+	second, goOn := make(chan struct{}), make(chan struct{})
+	var once atomic.Bool
+	// The run that starts asks first for offsets; those are asked for by the commits of
+	// the one before, too. For ends of the changelog only it asks, several times at once.
+	question := func(i int) {
+		asked[i].Store(true)
+		first := asked[1-i].Load() && once.CompareAndSwap(false, true)
+		if first {
+			close(second)
+		}
+		if first || i == 1 && asked[0].Load() {
+			k.SleepControl(func() { <-goOn })
+		}
+	}
+	k.ControlKey(int16(kmsg.OffsetFetch), func(kmsg.Request) (kmsg.Response, error, bool) {
+		k.KeepControl()
+		question(0)
+		return nil, nil, false
+	})
+	k.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		k.KeepControl()
+		for _, topic := range req.(*kmsg.ListOffsetsRequest).Topics {
+			if topic.Topic == "states" {
+				question(1)
+			}
+		}
+		return nil, nil, false
+	})
+	r := launch(t, compose(t, cfg))
+	select {
+	case <-second:
+	case <-r.done:
+		t.Fatal(r.err)
+	}
+	b.put(t, lines[1000:2000]...)
+	b.await(t, "out", 2000, before)
+	before.halt(t) // which commits states and offsets
+	close(goOn)
+	b.put(t, lines[2000:]...)
+	b.await(t, "out", 3000, r)
+	r.halt(t)
+	equal(t, b.loop(t, transforms.Config{Filter: normalConfig}), byKey(t, b.values(t, "out")))
+}
+
+// TestKafkaBadState: the error names the state and how to go on without it; then the
+// filter of that key alone begins anew.
+func TestKafkaBadState(t *testing.T) {
+	b := fakeBus(t, 1)
+	b.CreateTopic(t, "states", 1, map[string]string{"cleanup.policy": "compact"})
+	lines := observations(400, 4)
+	cfg := compose(t, b.config("group: g, changelog: states, bounded: true", ""))
+	b.put(t, lines[:200]...)
+	run := func(skip ...kafkaio.Position) (Summary, error) {
+		return Run{Graph: cfg, Log: quiet, SkipStates: skip}.Execute(t.Context(), nil)
+	}
+	if _, err := run(); err != nil {
+		t.Fatal(err)
+	}
+	whole := map[string][]byte{}
+	for _, r := range b.Consume(t, "states") {
+		whole[string(r.Key)] = r.Value
+	}
+	cut := &kgo.Record{Topic: "states", Key: []byte("k1"), Value: whole["k1"][:len(whole["k1"])-1]}
+	b.Produce(t, cut)
+	at := kafkaio.Position{Topic: "states", Offset: cut.Offset}
+	b.put(t, lines[200:]...)
+	_, err := run()
+	want := fmt.Sprintf(`the state of the key "k1" in the changelog (topic states, partition 0, offset %d) cannot be read: `, at.Offset)
+	if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.HasSuffix(err.Error(), "--skip-state "+at.String()) {
+		t.Errorf("%v\nwant %s", err, want)
+	}
+	s, err := run(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(s.String(), "1 state was skipped") {
+		t.Error(s)
+	}
+	if _, err := run(at); err == nil || !strings.Contains(err.Error(), "holds no state at "+at.String()) {
+		t.Errorf("skipped twice: %v", err)
+	}
+	if _, err := run(); err != nil {
+		t.Error(err)
+	}
+	// All keys but that one are as if nothing had happened, and that one as if it had
+	// begun with the second half.
+	got := byKey(t, b.values(t, "out"))
+	for key, wanted := range b.loop(t, transforms.Config{Filter: normalConfig}) {
+		if key != "k1" {
+			equal(t, wanted, got[key])
+			continue
+		}
+		if len(got[key]) != len(wanted) {
+			t.Errorf("%d estimates of k1, of %d", len(got[key]), len(wanted))
+		}
+		n := 0
+		for _, line := range got[key] {
+			if strings.Contains(line, `"n":1,`) {
+				n++
+			}
+		}
+		equal(t, 2, n) // it began twice
+	}
+}
+
+// A switchboard takes the broker away when the last topic was created, and brings it
+// back when somebody has missed it.
+type switchboard struct {
+	slog.Handler
+	created, missed func()
+}
+
+func (h switchboard) Handle(_ context.Context, r slog.Record) error {
+	switch {
+	case r.Message == "the topic was created":
+		h.created()
+	case strings.Contains(r.Message, "trying again"):
+		h.missed()
+	}
+	return nil
+}
+
+func (switchboard) Enabled(context.Context, slog.Level) bool { return true }
+
+// TestKafkaAwayAtFirst: a broker that goes away between the start of a run and its
+// first bundle is waited for.
+func TestKafkaAwayAtFirst(t *testing.T) {
+	dir := t.TempDir()
+	k, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(dir), kfake.SeedTopics(2, "in"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { k.Close() }()
+	b := &bus{kafkatest.Dial(k.ListenAddrs()), k.ListenAddrs(), t.TempDir()}
+	_, text, _ := net.SplitHostPort(b.brokers[0])
+	port, _ := strconv.Atoi(text)
+	lines := observations(300, 10)
+	b.put(t, lines...)
+	left, missed := 2, make(chan struct{}) // out and rejected
+	log := switchboard{quiet.Handler(), func() {
+		if left--; left == 0 {
+			k.Close()
+		}
+	}, func() {
+		select {
+		case missed <- struct{}{}:
+		default:
+		}
+	}}
+	done := make(chan error, 1)
+	var s Summary
+	go func() {
+		var err error
+		s, err = Run{Graph: compose(t, b.config("group: g, changelog: states, bounded: true", "")), Log: slog.New(log)}.Execute(context.Background(), nil)
+		done <- err
+	}()
+	select {
+	case <-missed:
+	case err := <-done:
+		t.Fatalf("nobody missed the broker: %v", err)
+	case <-time.After(time.Minute):
+		t.Fatal("nobody missed the broker")
+	}
+	if k, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(dir), kfake.Ports(port)); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	equal(t, int64(300), s.Records)
+	equal(t, b.loop(t, transforms.Config{Filter: normalConfig}), byKey(t, b.values(t, "out")))
+}
