@@ -275,19 +275,25 @@ const badStates = 10
 
 // checkStates finds out, before a run starts, whether the states of a changelog
 // are of this configuration, and can be read.
-func (f filtering) checkStates(states []kafkaio.Restored) error {
+func (f filtering) checkStates(states []kafkaio.Restored) (included []kafkaio.Position, err error) {
 	est, err := transforms.NewEstimator(f.cfg)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	last := map[string]int64{} // offset by partition
 	var bad []string
 	var why error
 	for _, s := range states {
-		err := est.CheckState(s.Key, s.Bytes)
+		places, err := est.CheckState(s.Key, s.Bytes)
+		for _, p := range places {
+			if at, ok := last[p.Log]; !ok || p.Seq > at {
+				last[p.Log] = p.Seq
+			}
+		}
 		switch {
 		case err == nil:
 		case errors.Is(err, hafvf.ErrOtherConfig):
-			return fmt.Errorf("the changelog %s does not fit the config, at the key %s: %w; take another changelog, or the config that it was written with", s.Topic, message.Quote(s.Key), err)
+			return nil, fmt.Errorf("the changelog %s does not fit the config, at the key %s: %w; take another changelog, or the config that it was written with", s.Topic, message.Quote(s.Key), err)
 		case len(bad) < badStates:
 			if len(bad) == 0 {
 				why = fmt.Errorf("the state of the key %s in the changelog (topic %s, partition %d, offset %d) cannot be read: %w", message.Quote(s.Key), s.Topic, s.Partition, s.Offset, err)
@@ -295,10 +301,13 @@ func (f filtering) checkStates(states []kafkaio.Restored) error {
 			bad = append(bad, "--skip-state "+s.String())
 		}
 	}
-	if len(bad) == 0 {
-		return nil
+	for log, offset := range last {
+		included = append(included, kafkaio.ParsePosition(log, offset))
 	}
-	return fmt.Errorf("%w; restore the topic, or have a filter begin anew: %s", why, strings.Join(bad, " "))
+	if len(bad) == 0 {
+		return included, nil
+	}
+	return nil, fmt.Errorf("%w; restore the topic, or have a filter begin anew: %s", why, strings.Join(bad, " "))
 }
 
 // smoothing is transform: smooth.

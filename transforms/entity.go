@@ -37,10 +37,11 @@ func (e *entity) append(b []byte) []byte {
 
 // CheckState says why b is not a state of the key that Filter or Track.AppendBinary
 // wrote under the estimator's configuration. The error wraps hafvf.ErrOtherConfig
-// where the state belongs to another configuration.
-func (est *Estimator) CheckState(key string, b []byte) error {
-	_, err := est.decodeEntity(key, b)
-	return err
+// where the state belongs to another configuration. Of each log that the state
+// includes observations of it returns the last place.
+func (est *Estimator) CheckState(key string, b []byte) (included []account.Place, err error) {
+	e, err := est.decodeEntity(key, b)
+	return e.seen, err
 }
 
 func (est *Estimator) decodeEntity(key string, b []byte) (e entity, err error) {

@@ -138,6 +138,31 @@ func (l *Ledger) checkTopics(ctx context.Context) error {
 	return nil
 }
 
+// checkIncluded refuses states that include records beyond the end of their partition:
+// the topic is another one, which brokers without topic ids do not say.
+func (l *Ledger) checkIncluded(ctx context.Context, included []Position) error {
+	last := map[string]Position{}
+	for _, p := range included {
+		if at, ok := last[p.Log()]; !ok || p.Offset > at.Offset {
+			last[p.Log()] = p
+		}
+	}
+	for _, log := range slices.Sorted(maps.Keys(last)) {
+		p := last[log]
+		if t, read := l.topics[p.Topic]; !read || p.Partition >= t.partitions {
+			continue // the source does not read it any more
+		}
+		_, end, err := l.cfg.Cluster.offsets(ctx, p.Topic, p.Partition)
+		if err != nil {
+			return fmt.Errorf("the end of %s cannot be read: %w", log, err)
+		}
+		if p.Offset >= end {
+			return fmt.Errorf("states in the changelog %s include the record %s: %w", l.cfg.Changelog, p, beyond(end, anewHere))
+		}
+	}
+	return nil
+}
+
 // writeHead writes the head where it is not yet as it has to be.
 func (l *Ledger) writeHead(ctx context.Context) error {
 	changed := l.head.ID == ""

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -318,6 +319,18 @@ func TestTopicMadeAgain(t *testing.T) {
 		{name: "by id", records: 9, want: again},
 		{name: "by the id in the offsets", late: true, records: 9, config: group, want: again},
 		{name: "by the id in the head", records: 9, config: changelog, want: again},
+		{name: "by the records that states include", records: 4, options: []kfake.Opt{kfake.MaxVersions(kversion.V2_7_0())}, want: "states in the changelog states include the record in-0-4: its end is 4", config: func(cfg *LedgerConfig) {
+			cfg.Check = func(states []Restored) (included []Position, err error) {
+				for _, s := range states {
+					after, err := strconv.ParseInt(string(s.Bytes), 10, 64)
+					if err != nil {
+						return nil, err
+					}
+					included = append(included, Position{"in", 0, after - 1})
+				}
+				return included, nil
+			}
+		}},
 		{name: "by the end", late: true, records: 4, options: []kfake.Opt{kfake.MaxVersions(kversion.V2_7_0())}, want: "in-0 cannot be read at offset 5: its end is 4"},
 		{name: "by the epoch", late: true, records: 9, options: []kfake.Opt{kfake.MaxVersions(kversion.V2_7_0())}, want: again + " (the leader of in-0 had the epoch", prepare: func(t *testing.T, k *kfake.Cluster) {
 			for i := range 3 {
@@ -439,17 +452,17 @@ func TestSkip(t *testing.T) {
 	a.must(5)
 	a.Close(context30(t), true)
 	var at Position
-	check := func(states []Restored) error {
+	check := func(states []Restored) ([]Position, error) {
 		for i, s := range states {
 			if i > 0 && states[i-1].Partition == s.Partition && states[i-1].Offset >= s.Offset {
 				t.Errorf("%v comes after %v", s.Position, states[i-1].Position)
 			}
 			if string(s.Bytes) == "?" {
 				at = s.Position
-				return errors.New("bad")
+				return nil, errors.New("bad")
 			}
 		}
-		return nil
+		return nil, nil
 	}
 	checking := func(cfg *LedgerConfig) { cfg.Check = check }
 	_, err := begin(t, c, checking)

@@ -73,8 +73,9 @@ type LedgerConfig struct {
 	// Skip are the positions of states in the changelog that are discarded.
 	Skip []Position
 	// Check, where it is set, is told the states that were restored, in the order of
-	// their positions, before anything is written; its error is that of OpenLedger.
-	Check func([]Restored) error
+	// their positions, before anything is written. It returns positions of records that
+	// they include, the last of each partition among them. Its error is OpenLedger's.
+	Check func([]Restored) (included []Position, err error)
 	// AtEnd commits when the run ends, and not before: its outputs are not stored
 	// before.
 	AtEnd bool
@@ -259,7 +260,11 @@ func (l *Ledger) adopt(ctx context.Context) (err error) {
 			return err
 		}
 		if l.cfg.Check != nil {
-			if err := l.cfg.Check(l.inOrder()); err != nil {
+			included, err := l.cfg.Check(l.inOrder())
+			if err == nil {
+				err = l.checkIncluded(ctx, included)
+			}
+			if err != nil {
 				return err
 			}
 		}
