@@ -427,12 +427,12 @@ func TestConfigBank(t *testing.T) {
 		seen[c.Fingerprint()] = true
 	}
 	for want, c := range map[string]Config{
-		"top: 2 is outside [0, 1]":                                             {Family: "normal", Top: 2},
-		"bank.1.top: 2 is outside [0, 1]":                                      {Family: "normal", Bank: []Member{{Top: 1}, {Top: 2}}},
-		"bank.0.levels.0: {alpha: 0, beta: 1} needs finite numbers above zero": {Family: "normal", Bank: []Member{{Levels: []Beta{{0, 1}}}}},
-		"bank_forgetting: 2 is outside (0, 1]":                                 {Family: "normal", Forgetting: 2},
-		"detect.commit: 1 is outside (0, 1)":                                   {Family: "normal", Detect: &Detect{Commit: 1}},
-		"detect.min_length: -1 is below zero":                                  {Family: "normal", Detect: &Detect{MinLength: -1}},
+		"top: must be in [0, 1], not 2":                        {Family: "normal", Top: 2},
+		"bank.1.top: must be in [0, 1], not 2":                 {Family: "normal", Bank: []Member{{Top: 1}, {Top: 2}}},
+		"bank.0.levels.0.alpha: must be greater than 0, not 0": {Family: "normal", Bank: []Member{{Levels: []Beta{{0, 1}}}}},
+		"bank_forgetting: must be in (0, 1], not 2":            {Family: "normal", Forgetting: 2},
+		"detect.commit: must be in (0, 1), not 1":              {Family: "normal", Detect: &Detect{Commit: 1}},
+		"detect.min_length: must be at least 1, not -1":        {Family: "normal", Detect: &Detect{MinLength: -1}},
 	} {
 		if _, err := c.NewBank(); err == nil || err.Error() != want {
 			t.Errorf("%+v: %v, want %s", c, err, want)

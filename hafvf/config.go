@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"math"
 )
 
 // Config describes a filter, or a bank of filters, as data that can be sent to
@@ -94,8 +93,8 @@ func (c Config) NewBank() (*Bank, error) {
 	if forgetting == 0 {
 		forgetting = DefaultForgetting
 	}
-	if !(forgetting > 0 && forgetting <= 1) {
-		return nil, fmt.Errorf("bank_forgetting: %g is outside (0, 1]", forgetting)
+	if err := ForgettingDomain.check("bank_forgetting", forgetting); err != nil {
+		return nil, err
 	}
 	if _, ok := m.(Fitted); c.WarmUp > 0 && !ok {
 		return nil, fmt.Errorf("warm_up: %s has no location or scale that data could set", c.Family)
@@ -110,12 +109,12 @@ func (c Config) NewBank() (*Bank, error) {
 
 // valid names, under the path at, what is wrong with the member.
 func (m Member) valid(at string) error {
-	if !(m.Top >= 0 && m.Top <= 1) {
-		return fmt.Errorf("%stop: %g is outside [0, 1]", at, m.Top)
+	if err := TopDomain.check(at+"top", m.Top); err != nil {
+		return err
 	}
 	for i, l := range m.Levels {
-		if !(l.Alpha > 0 && l.Beta > 0 && l.Alpha+l.Beta < math.Inf(1)) {
-			return fmt.Errorf("%slevels.%d: {alpha: %g, beta: %g} needs finite numbers above zero", at, i, l.Alpha, l.Beta)
+		if err := l.check(fmt.Sprintf("%slevels.%d", at, i)); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package hafvf
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -34,11 +35,11 @@ import (
 // such as those of an autocorrelated stream, look like changes.
 type Detect struct {
 	// Commit is the probability above which a change is taken for certain, in
-	// (0, 1); zero stands for 0.95. Prior odds of a change above 1 in 1000 do not
+	// (0, 1); zero stands for that of DefaultDetect. Prior odds of a change above 1 in 1000 do not
 	// count, so that a stream that changes often needs more evidence.
 	Commit float64 `json:"commit,omitempty"`
 	// MinLength is the least run length of a new regime at its commit: shorter
-	// bursts are outliers. Zero stands for 5 observations.
+	// bursts are outliers. Zero stands for that of DefaultDetect.
 	MinLength int `json:"min_length,omitempty"`
 }
 
@@ -157,29 +158,30 @@ type detector struct {
 }
 
 func newDetector(model Model, d Detect) *detector {
-	if d.Commit == 0 {
-		d.Commit = 0.95
-	}
-	if d.MinLength == 0 {
-		d.MinLength = 5
-	}
 	if err := d.valid(); err != nil {
 		panic("hafvf: detect." + err.Error())
 	}
+	d = d.withDefaults()
 	return &detector{
 		model: model, commit: d.Commit, minLength: float64(d.MinLength),
 		line: model.NewLine(), scratch: make([]float64, model.Len()),
 	}
 }
 
+// DefaultDetect are the settings that zeros in a Detect stand for.
+func DefaultDetect() Detect { return Detect{Commit: 0.95, MinLength: 5} }
+
+func (d Detect) withDefaults() Detect {
+	standard := DefaultDetect()
+	return Detect{Commit: cmp.Or(d.Commit, standard.Commit), MinLength: cmp.Or(d.MinLength, standard.MinLength)}
+}
+
 func (d Detect) valid() error {
-	if !(d.Commit >= 0 && d.Commit < 1) {
-		return fmt.Errorf("commit: %g is outside (0, 1)", d.Commit)
+	d = d.withDefaults()
+	if d.MinLength < 1 {
+		return fmt.Errorf("min_length: must be at least 1, not %d", d.MinLength)
 	}
-	if d.MinLength < 0 {
-		return fmt.Errorf("min_length: %d is below zero", d.MinLength)
-	}
-	return nil
+	return CommitDomain.check("commit", d.Commit)
 }
 
 func (dr *detector) size() int {

@@ -1,6 +1,7 @@
 package hafvf
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -33,6 +34,12 @@ type Filter struct {
 
 // Beta holds the parameters of a Beta distribution over a weight.
 type Beta struct{ Alpha, Beta float64 }
+
+// check returns an error where a parameter is outside its domain, with the name of
+// the distribution.
+func (b Beta) check(name string) error {
+	return cmp.Or(LevelDomain.check(name+".alpha", b.Alpha), LevelDomain.check(name+".beta", b.Beta), LevelDomain.check(name+".alpha + beta", b.Alpha+b.Beta))
+}
 
 // Mean is alpha/(alpha+beta).
 func (b Beta) Mean() float64 { return b.Alpha / (b.Alpha + b.Beta) }
@@ -83,8 +90,8 @@ func NewFilter(model Model, levels []Beta, top float64) *Filter {
 	}
 	f.unknown = slices.Repeat([]float64{math.NaN()}, f.Dim())
 	for i, l := range levels {
-		if !(l.Alpha > 0 && l.Beta > 0 && l.Alpha+l.Beta < math.Inf(1)) {
-			panic(fmt.Sprintf("hafvf: level %d: Beta(%g, %g) needs parameters above zero", i, l.Alpha, l.Beta))
+		if err := l.check(fmt.Sprintf("levels.%d", i)); err != nil {
+			panic("hafvf: " + err.Error())
 		}
 		f.levels[i].Naive, f.levels[i].Elapsed = beta.Dist(l), 1
 	}

@@ -70,8 +70,8 @@ func (f *Filter) valid(s State) error {
 		}
 	}
 	for i := range f.naive {
-		if l := f.Level(s, i); !(l.Alpha > 0 && l.Beta > 0) {
-			return fmt.Errorf("state is corrupt: level %d is Beta(%g, %g)", i, l.Alpha, l.Beta)
+		if err := f.Level(s, i).check(fmt.Sprintf("levels.%d", i)); err != nil {
+			return fmt.Errorf("state is corrupt: %w", err)
 		}
 	}
 	if f.model.Memory(f.Sample(s)) < 0 {

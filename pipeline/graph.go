@@ -88,7 +88,7 @@ func Compose(c *config.Config) (*Graph, error) {
 	} else {
 		cfg := transforms.Config{Filter: base, Keys: rules, Order: transforms.Order(c.Order), Lateness: c.Lateness, TimeUnit: c.TimeUnit}
 		if d := c.Detect; d != nil {
-			cfg.Alerts = transforms.AlertConfig{Cooldown: d.Cooldown, MinChange: d.MinChange}
+			cfg.Alerts = d.AlertConfig
 		}
 		g.transform = filtering{layout, cfg, c.Alerts != nil}
 	}
@@ -149,7 +149,7 @@ func filterConfig(c *config.Config, prior map[string]any, warmUp int, levels []h
 		f.Forgetting = c.BankForgetting
 	}
 	if d := c.Detect; d != nil {
-		f.Detect = &hafvf.Detect{Commit: d.Commit, MinLength: d.MinLength}
+		f.Detect = &d.Detect
 	}
 	return f
 }

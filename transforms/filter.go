@@ -82,8 +82,8 @@ func (c Config) validate() error {
 		return fmt.Errorf("time unit %v is negative", c.TimeUnit)
 	case c.Alerts.Cooldown < 0:
 		return fmt.Errorf("cooldown %v is negative", c.Alerts.Cooldown)
-	case !(c.Alerts.MinChange >= 0):
-		return fmt.Errorf("least change %g is not a size", c.Alerts.MinChange)
+	case !MinChangeDomain.Contains(c.Alerts.MinChange):
+		return fmt.Errorf("least change must be %s, not %g", MinChangeDomain.Name, c.Alerts.MinChange)
 	}
 	return checkRules(c.Filter, c.Keys)
 }

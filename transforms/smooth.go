@@ -1,10 +1,12 @@
 package transforms
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -52,14 +54,23 @@ type SmoothConfig struct {
 }
 
 func (c SmoothConfig) withDefaults() SmoothConfig {
-	if c.Max == 0 {
-		c.Max = 10_000_000
-	}
-	if c.Odds == 0 {
-		c.Odds = 10
-	}
+	c.Max = cmp.Or(c.Max, DefaultMax)
+	c.Odds = cmp.Or(c.Odds, DefaultOdds)
 	return c
 }
+
+// What zeros in a SmoothConfig stand for.
+const (
+	DefaultMax  = 10_000_000
+	DefaultOdds = 10.0
+)
+
+// OddsDomain is that of SmoothConfig.Odds, MinChangeDomain that of
+// AlertConfig.MinChange.
+var (
+	OddsDomain      = hafvf.Domain{Name: "greater than 0", Contains: func(v float64) bool { return v > 0 && v < math.Inf(1) }}
+	MinChangeDomain = hafvf.Domain{Name: "at least 0", Contains: func(v float64) bool { return v >= 0 && v < math.Inf(1) }}
+)
 
 func (c SmoothConfig) validate() error {
 	switch {
@@ -69,8 +80,8 @@ func (c SmoothConfig) validate() error {
 		return fmt.Errorf("allowed lateness %v is negative", c.AllowedLateness)
 	case c.Max < 1:
 		return fmt.Errorf("max %d is below 1", c.Max)
-	case !(c.Odds > 0):
-		return fmt.Errorf("odds %g are not above zero", c.Odds)
+	case !OddsDomain.Contains(c.Odds):
+		return fmt.Errorf("odds must be %s, not %g", OddsDomain.Name, c.Odds)
 	}
 	return checkRules(c.Filter, c.Keys)
 }

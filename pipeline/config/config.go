@@ -9,6 +9,7 @@ import (
 
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf"
+	"hafvf/transforms"
 )
 
 // A Config says what a pipeline reads, which filter it runs, and where its
@@ -73,12 +74,10 @@ type Model struct {
 	WarmUp int
 }
 
-// Detect are the settings of detection.
+// Detect are the settings of detection and of its alerts.
 type Detect struct {
-	Commit    float64       // probability from which on a change is certain
-	MinLength int           // observations that a new regime must have
-	Cooldown  time.Duration // in which a key raises no second alert of a kind
-	MinChange float64       // of an alert, in standard deviations
+	hafvf.Detect
+	transforms.AlertConfig
 }
 
 // A KeyRule is an exception for the keys that match a pattern.
@@ -169,14 +168,14 @@ func defaults() *Config {
 		Top:            hafvf.DefaultMember().Top,
 		BankForgetting: hafvf.DefaultForgetting,
 		Order:          EventTime,
-		Session:        Session{Gap: 30 * time.Minute, Max: 10_000_000},
-		Odds:           10,
+		Session:        Session{Gap: 30 * time.Minute, Max: transforms.DefaultMax},
+		Odds:           transforms.DefaultOdds,
 		Sink:           Sink{JSONL: &File{Path: "-"}},
 		Runner:         Runner{Name: Prism},
 	}
 }
 
-func defaultDetect() *Detect { return &Detect{Commit: 0.95, MinLength: 5} }
+func defaultDetect() *Detect { return &Detect{Detect: hafvf.DefaultDetect()} }
 
 // priorNodes are what the config gives as priors. They are read last: what they must
 // be depends on family and columns.

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hafvf/hafvf"
+	"hafvf/transforms"
 )
 
 // with returns a config that is valid but for the lines added to it, which begin
@@ -66,11 +67,11 @@ func TestParseFillsInDefaults(t *testing.T) {
 func TestParseDetect(t *testing.T) {
 	const base = "model: {family: normal, prior: auto}\nsource: {jsonl: {path: in.jsonl}}\n"
 	c := parse(t, base+"detect: true\n")
-	if len(c.Bank) != 3 || c.Levels != nil || c.Model.WarmUp != 50 || *c.Detect != (Detect{0.95, 5, 0, 0}) {
+	if len(c.Bank) != 3 || c.Levels != nil || c.Model.WarmUp != 50 || *c.Detect != (Detect{hafvf.Detect{Commit: 0.95, MinLength: 5}, transforms.AlertConfig{}}) {
 		t.Errorf("%+v", c)
 	}
 	c = parse(t, base+"detect: {commit: 0.9, cooldown: 1h, min_change: 2}\nlevels: []\ntop: 0.98\nalerts: {csv: {path: a.csv}}\ntime_unit: 1m\n")
-	if c.Bank != nil || c.Top != 0.98 || *c.Detect != (Detect{0.9, 5, time.Hour, 2}) || c.Alerts.CSV.Path != "a.csv" || c.TimeUnit != time.Minute {
+	if c.Bank != nil || c.Top != 0.98 || *c.Detect != (Detect{hafvf.Detect{Commit: 0.9, MinLength: 5}, transforms.AlertConfig{Cooldown: time.Hour, MinChange: 2}}) || c.Alerts.CSV.Path != "a.csv" || c.TimeUnit != time.Minute {
 		t.Errorf("%+v", c)
 	}
 	c = parse(t, base+"detect: false\nkeys: [{match: 'a*', model: {prior: {mu: 3}}}, {match: b, levels: [], top: 0.5}]\n")
@@ -319,7 +320,7 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:3: detect.commit: must be in (0, 1), not 1`,
 			`pump.yaml:3: detect.min_length: must be at least 1, not 0`,
 			`pump.yaml:3: detect.cooldown: must not be negative, not -1s`,
-			`pump.yaml:3: detect.min_change: must not be negative, not -1`,
+			`pump.yaml:3: detect.min_change: must be at least 0, not -1`,
 			`pump.yaml:3: detect.odds: unknown key; known here: commit, min_length, cooldown, min_change`,
 		}},
 		{"detect text", with("detect: always"), []string{`pump.yaml:3: detect: must be true, false, or a mapping, not the text "always"`}},

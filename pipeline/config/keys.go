@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"hafvf/hafvf"
+	"hafvf/transforms"
 )
 
 // required is the default of a key whose absence check reports in its own words.
@@ -29,10 +30,10 @@ func (c *Config) keys(nodes *priorNodes) []key {
 		}},
 		{name: "levels", doc: "Beta priors of the forgetting weights, bottom up: w, b, …. An empty list means no level. For smooth the default is " + formatLevels(defaultLevels(Smooth)) + ".",
 			initial: formatLevels(defaultLevels(Filter)), read: levels(&c.Levels)},
-		{name: "top", doc: "Fixed weight of the topmost level. 1 never forgets.", read: number(&c.Top, unitInterval)},
+		{name: "top", doc: "Fixed weight of the topmost level. 1 never forgets.", read: number(&c.Top, hafvf.TopDomain)},
 		{name: "bank", doc: "Several filters of the family in place of levels and top, combined by Bayesian model averaging. With detect and without levels there is a default bank.",
 			read: members(&c.Bank)},
-		{name: "bank_forgetting", doc: "Forgetting of the members' posterior weights, per observation.", read: number(&c.BankForgetting, aboveZeroToOne)},
+		{name: "bank_forgetting", doc: "Forgetting of the members' posterior weights, per observation.", read: number(&c.BankForgetting, hafvf.ForgettingDomain)},
 		{name: "detect", doc: "true tells outliers from changes; a mapping does so with other settings.", initial: "false", read: detect(&c.Detect)},
 		{name: "keys", doc: "Exceptions for some keys. The first whose pattern matches a key holds.", read: keyRules(&c.Keys, nodes)},
 		{name: "order", doc: "Order in which a key's records are learned: by their times, or as they come.", read: choice(&c.Order, EventTime, Arrival)},
@@ -44,7 +45,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 			{name: "max", doc: "A longer session is cut into parts.", unit: "observations", read: whole(&c.Session.Max, 1)},
 		}},
 		{name: "change", doc: "smooth: what is reported as a change.", keys: []key{
-			{name: "odds", doc: "A change is reported where the odds in its favour are higher.", read: number(&c.Odds, positive)},
+			{name: "odds", doc: "A change is reported where the odds in its favour are higher.", read: number(&c.Odds, transforms.OddsDomain)},
 		}},
 		{name: "source", doc: "Where records come from.", required: true, single: true, keys: c.Source.keys()},
 		{name: "sink", doc: "Where estimates go.", initial: `{jsonl: {path: "-"}}`, single: true, seen: func() { c.Sink = Sink{} }, keys: c.Sink.keys()},
@@ -58,8 +59,8 @@ func (c *Config) keys(nodes *priorNodes) []key {
 func levels(dst *[]hafvf.Beta) reader {
 	return list("{alpha, beta}", dst, func(l *hafvf.Beta) []key {
 		return []key{
-			{name: "alpha", doc: "First parameter of the Beta prior; a large one keeps more.", required: true, read: number(&l.Alpha, positive)},
-			{name: "beta", doc: "Second parameter of the Beta prior; a large one forgets more.", required: true, read: number(&l.Beta, positive)},
+			{name: "alpha", doc: "First parameter of the Beta prior; a large one keeps more.", required: true, read: number(&l.Alpha, hafvf.LevelDomain)},
+			{name: "beta", doc: "Second parameter of the Beta prior; a large one forgets more.", required: true, read: number(&l.Beta, hafvf.LevelDomain)},
 		}
 	})
 }
@@ -78,7 +79,7 @@ func members(dst *[]hafvf.Member) reader {
 	r := list("{levels, top}", dst, func(m *hafvf.Member) []key {
 		return []key{
 			{name: "levels", doc: "Beta priors of this member's weights.", required: true, read: levels(&m.Levels)},
-			{name: "top", doc: "Fixed weight of this member's topmost level.", required: true, read: number(&m.Top, unitInterval)},
+			{name: "top", doc: "Fixed weight of this member's topmost level.", required: true, read: number(&m.Top, hafvf.TopDomain)},
 		}
 	})
 	read := r.read
@@ -103,7 +104,7 @@ func keyRules(dst *[]KeyRule, nodes *priorNodes) reader {
 				{name: "prior", doc: "As model.prior; by default that.", read: later("mapping of parameters, or auto", prior)},
 			}},
 			{name: "levels", doc: "As levels; by default those.", read: levels(&k.Levels)},
-			{name: "top", doc: "As top. Without levels it goes with those of the config.", initial: "that of the config", read: number(&k.Top, unitInterval)},
+			{name: "top", doc: "As top. Without levels it goes with those of the config.", initial: "that of the config", read: number(&k.Top, hafvf.TopDomain)},
 			{name: "bank", doc: "As bank; by default that.", read: members(&k.Bank)},
 		}
 	})
@@ -113,10 +114,10 @@ func keyRules(dst *[]KeyRule, nodes *priorNodes) reader {
 func detect(dst **Detect) reader {
 	keys := func(v *Detect) []key {
 		return []key{
-			{name: "commit", doc: "Posterior probability from which on a change is certain.", read: number(&v.Commit, between0And1)},
+			{name: "commit", doc: "Posterior probability from which on a change is certain.", read: number(&v.Commit, hafvf.CommitDomain)},
 			{name: "min_length", doc: "Observations that a new regime must have.", unit: "observations", read: whole(&v.MinLength, 1)},
 			{name: "cooldown", doc: "A key raises no second alert of a kind within this time.", read: duration(&v.Cooldown)},
-			{name: "min_change", doc: "A smaller change raises no alert.", unit: "standard deviations", read: number(&v.MinChange, notNegative)},
+			{name: "min_change", doc: "A smaller change raises no alert.", unit: "standard deviations", read: number(&v.MinChange, transforms.MinChangeDomain)},
 		}
 	}
 	return reader{takes: "true, false, or a mapping", keys: keys(defaultDetect()), read: func(d *decoder, path string, n *yaml.Node) {

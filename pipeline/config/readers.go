@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"hafvf/hafvf"
 	"hafvf/internal/message"
 )
 
@@ -75,28 +76,15 @@ func text(dst *string, empty bool) reader {
 	}}
 }
 
-// A bound is a range of numbers.
-type bound struct {
-	name     string
-	contains func(v float64) bool
-}
+var anyNumber = hafvf.Domain{Name: "finite", Contains: func(float64) bool { return true }}
 
-var (
-	unitInterval   = bound{"in [0, 1]", func(v float64) bool { return v >= 0 && v <= 1 }}
-	positive       = bound{"greater than 0", func(v float64) bool { return v > 0 }}
-	aboveZeroToOne = bound{"in (0, 1]", func(v float64) bool { return v > 0 && v <= 1 }}
-	between0And1   = bound{"in (0, 1)", func(v float64) bool { return v > 0 && v < 1 }}
-	notNegative    = bound{"not negative", func(v float64) bool { return v >= 0 }}
-	anyNumber      = bound{"finite", func(float64) bool { return true }}
-)
-
-func number(dst *float64, within bound) reader {
-	return reader{takes: "number " + within.name, initial: strconv.FormatFloat(*dst, 'g', -1, 64), read: func(d *decoder, path string, n *yaml.Node) {
+func number(dst *float64, within hafvf.Domain) reader {
+	return reader{takes: "number " + within.Name, initial: strconv.FormatFloat(*dst, 'g', -1, 64), read: func(d *decoder, path string, n *yaml.Node) {
 		d.number(path, n, within, dst)
 	}}
 }
 
-func (d *decoder) number(path string, n *yaml.Node, within bound, dst *float64) bool {
+func (d *decoder) number(path string, n *yaml.Node, within hafvf.Domain, dst *float64) bool {
 	v, ok := numberOf(n)
 	switch {
 	case !ok:
@@ -105,13 +93,8 @@ func (d *decoder) number(path string, n *yaml.Node, within bound, dst *float64) 
 	case math.IsInf(v, 0) || math.IsNaN(v):
 		d.fail(path, "must be finite, not %s", n.Value)
 		return false
-	case !within.contains(v):
-		name := within.name
-		if name == notNegative.name {
-			d.fail(path, "must not be negative, not %s", n.Value)
-			return false
-		}
-		d.fail(path, "must be %s, not %s", name, n.Value)
+	case !within.Contains(v):
+		d.fail(path, "must be %s, not %s", within.Name, n.Value)
 		return false
 	}
 	*dst = v

@@ -174,9 +174,7 @@ func init() {
 		if g == nil || endpoint != g.endpoint() {
 			return dial(ctx, endpoint, timeout)
 		}
-		ctx, cancel := context.WithTimeout(ctx, timeout)
-		defer cancel()
-		return grpc.DialContext(ctx, endpoint, grpc.WithBlock(),
+		return grpc.NewClient("passthrough:///"+endpoint,
 			grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)),
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return g.dial(ctx) }))
@@ -254,8 +252,6 @@ type (
 		flags uint32
 	}
 )
-
-var errNotListening = errors.New("the runner has opened no socket")
 
 // replace answers the first call of listen by listening at the guard's socket, which
 // takes the place of the one that was named, and refuses all further ones.
