@@ -322,7 +322,9 @@ func lastValues(ctx context.Context, src Source, log *slog.Logger) (map[string]l
 	}
 	all := map[string]lastValue{}
 	rest := restriction{Readers: 1, Partitions: spans, Bounded: true}
-	c := newConsumer(ctx, src, rest, limits{record: math.MaxInt, fetch: fetchPlain}, anewHere, log)
+	limits := readLimits
+	limits.Record = math.MaxInt // a state may be larger
+	c := newConsumer(ctx, src, rest, limits, anewHere, log)
 	defer c.close()
 	for t := (&tracker{rest: rest}); !t.IsDone(); {
 		i, b := c.take()
