@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"hafvf/connectors"
+	"hafvf/connectors/kafka/embedded"
 	"hafvf/connectors/kafkaio"
 	"hafvf/internal/account"
 	"hafvf/pipeline/prism"
@@ -93,12 +94,17 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 // embed starts a broker in this process, fills its topic, and returns the graph
 // with the broker in it.
 func (r Run) embed(ctx context.Context, state *run, t topicSource) (*Graph, error) {
-	cluster, stop, err := kafkaio.Embedded(t.Cluster, t.Topics)
+	address := ""
+	if len(t.Cluster.Brokers) > 0 {
+		address = t.Cluster.Brokers[0]
+	}
+	address, stop, err := embedded.Start(address, t.Topics...)
 	if err != nil {
 		return nil, err
 	}
 	state.release = append(state.release, stop)
-	state.log.Info("an embedded broker listens, and forgets everything at the end", "address", cluster.Brokers[0], "topics", strings.Join(t.Topics, ","))
+	state.log.Info("an embedded broker listens, and forgets everything at the end", "address", address, "topics", strings.Join(t.Topics, ","))
+	cluster := kafkaio.Cluster{Brokers: []string{address}}
 	if r.Example != nil {
 		if err := r.Example(ctx, kafkaio.Sink{Cluster: cluster, Topic: t.Topics[0]}); err != nil {
 			return nil, err

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"hafvf/connectors/kafka/recordbatch"
+
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
 )
 
@@ -26,7 +28,7 @@ const (
 // lives on between the calls of its reader.
 type consumer struct {
 	src     Source
-	limits  limits
+	limits  recordbatch.Limits
 	log     *slog.Logger
 	clock   Clock
 	parts   []*part // as the restriction has them
@@ -54,7 +56,7 @@ type part struct {
 }
 
 // newConsumer opens a consumer, which ends with ctx.
-func newConsumer(ctx context.Context, src Source, rest restriction, limits limits, anew string, log *slog.Logger) *consumer {
+func newConsumer(ctx context.Context, src Source, rest restriction, limits recordbatch.Limits, anew string, log *slog.Logger) *consumer {
 	c := &consumer{src: src, limits: limits, log: log, clock: clockOf(src.Clock), arrived: make(chan struct{}, 1), known: make(chan discovered, 1), anew: anew}
 	c.ctx, c.close = context.WithCancel(ctx)
 	context.AfterFunc(c.ctx, func() { progresses.Delete(c) })
@@ -193,7 +195,7 @@ func resume(name string, src Source, rest restriction, ledger *Ledger) *consumer
 	if ledger != nil {
 		ctx = ledger.ctx
 	}
-	return newConsumer(ctx, src, rest, limits{record: MaxRecord, fetch: fetchPlain}, ledger.anew(), ledger.logger())
+	return newConsumer(ctx, src, rest, readLimits, ledger.anew(), ledger.logger())
 }
 
 // put keeps the consumer for the reader's next call, for a while: that may come

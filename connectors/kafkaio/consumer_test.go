@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"hafvf/connectors/kafka/recordbatch"
 	"hafvf/connectors/kafkaio/kafkatest"
 )
 
@@ -210,7 +211,7 @@ func TestNothingLeft(t *testing.T) {
 func TestLease(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(1, "in"))
 	newOne := func() *consumer {
-		return newConsumer(context30(t), Source{Cluster: c, Topics: []string{"in"}}, restriction{Readers: 1, Partitions: []span{{Position{"in", 0, 0}, -1, ""}}}, limits{}, anewHere, quiet)
+		return newConsumer(context30(t), Source{Cluster: c, Topics: []string{"in"}}, restriction{Readers: 1, Partitions: []span{{Position{"in", 0, 0}, -1, ""}}}, recordbatch.Limits{}, anewHere, quiet)
 	}
 	one, other := newOne(), newOne()
 	one.put("lease")
@@ -315,13 +316,13 @@ func TestReadAhead(t *testing.T) {
 	for range 100 {
 		p.Produce(t, &kgo.Record{Topic: "in", Value: zeros}, &kgo.Record{Topic: "in", Value: zeros})
 	}
-	cons := newConsumer(context30(t), Source{Cluster: c}, restriction{Bounded: true, Partitions: []span{{Position{"in", 0, 0}, 200, ""}}}, limits{record: MaxRecord, fetch: fetchPlain}, anewHere, quiet)
+	cons := newConsumer(context30(t), Source{Cluster: c}, restriction{Bounded: true, Partitions: []span{{Position{"in", 0, 0}, 200, ""}}}, readLimits, anewHere, quiet)
 	defer cons.close()
 	n := 0
 	for n < 200 {
 		<-cons.arrived
 		for _, b := cons.take(); b.next > 0; _, b = cons.take() {
-			if b.bytes > fetchPlain+400_000 {
+			if b.bytes > readLimits.Fetch+400_000 {
 				t.Fatalf("%d bytes at once", b.bytes)
 			}
 			n += len(b.records)

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"hafvf/connectors/kafka/recordbatch"
+
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol/metadata"
 )
@@ -20,7 +22,6 @@ const (
 	MaxRecord = 256 << 10
 
 	fetchBytes = 1 << 20                // of one fetch, compressed, and so of what a partition reads ahead
-	fetchPlain = 8 << 20                // about how much that may be decompressed
 	fetchWait  = 500 * time.Millisecond // of the broker, for something to come
 	// fetchTimeout is how long a fetch may take before the connection counts as
 	// lost.
@@ -36,18 +37,16 @@ const (
 	reminders = 30 * time.Second
 )
 
+// readLimits are those of a source's records. A fetch may be about 8 MiB when
+// decompressed; the limit of one batch only keeps a forged one from taking all memory.
+var readLimits = recordbatch.Limits{Record: MaxRecord, Fetch: 8 << 20, Batch: 1 << 30}
+
 // A batch is what one fetch brought of a partition.
 type batch struct {
 	records []Record
 	bytes   int
 	next    int64 // the offset after it: offsets may be missing in between
 	err     error // why the partition cannot be read; then there is no more
-}
-
-// limits are how much is read at once, in bytes.
-type limits struct {
-	record int // a larger one is cut, see Record.Oversized
-	fetch  int // of decompressed records, after which no further batch of a fetch is decompressed
 }
 
 // A fetcher reads a partition ahead, one batch beyond the one that waits.
@@ -57,7 +56,7 @@ type fetcher struct {
 	topic    string   // its id, see span.ID
 	anew     string   // how to begin anew, for an error
 	end      int64    // negative: without
-	limits   limits
+	limits   recordbatch.Limits
 	patience time.Duration
 	log      *slog.Logger
 	batches  chan batch
@@ -211,12 +210,24 @@ func (f *fetcher) fetch(ctx context.Context, conn *link) (batch, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	start := time.Now()
-	b := batch{next: f.at.Offset}
+	var b batch
 	in, err := ask[*fetched](ctx, conn, &fetchRequest{topic: f.at.Topic, partition: f.at.Partition, offset: f.at.Offset, bytes: fetchBytes, wait: fetchWait})
 	if err != nil {
 		return b, err
 	}
-	if err := in.decode(&b, f.at, f.end, f.limits); err != nil {
+	b.next, err = recordbatch.Fetch{Batches: in.batches, Aborted: in.aborted, From: f.at.Offset, End: f.end}.Decode(f.limits, func(r recordbatch.Record) {
+		record := Record{Position: f.at, Time: r.Time, Key: r.Key, Value: r.Value, Headers: r.Headers}
+		record.Offset = r.Offset
+		if r.Oversized {
+			record.Oversized = r.Size
+		}
+		b.records = append(b.records, record)
+		b.bytes += r.Size
+	})
+	switch {
+	case errors.As(err, new(*recordbatch.Unsupported)):
+		return b, permanent{err}
+	case err != nil:
 		return b, doubt{err}
 	}
 	f.high.Store(in.high)

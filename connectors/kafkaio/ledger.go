@@ -83,12 +83,12 @@ type LedgerConfig struct {
 	// runner holds is in no state.
 	Drain bool
 	Log   *slog.Logger
-	// Sync, where it is set, has outputs that were stored elsewhere than in Kafka
-	// outlast a loss of power, before what they are of is committed.
+	// Sync, if set, is called before each commit to fsync outputs that are not in
+	// Kafka.
 	Sync func() error
-	// Stage, where it is set, is told how long the stages took that records pass
-	// together: "read" (gathered and waiting for those before), "process" (worked on
-	// until all outputs were stored), "commit".
+	// Stage, if set, is told how long each stage of a group of records took: "read"
+	// (gathering them and waiting for the group before), "process" (until all outputs
+	// were stored) and "commit".
 	Stage func(name string, took time.Duration)
 }
 
@@ -322,7 +322,9 @@ func lastValues(ctx context.Context, src Source, log *slog.Logger) (map[string]l
 	}
 	all := map[string]lastValue{}
 	rest := restriction{Readers: 1, Partitions: spans, Bounded: true}
-	c := newConsumer(ctx, src, rest, limits{record: math.MaxInt, fetch: fetchPlain}, anewHere, log)
+	limits := readLimits
+	limits.Record = math.MaxInt // a state may be larger
+	c := newConsumer(ctx, src, rest, limits, anewHere, log)
 	defer c.close()
 	for t := (&tracker{rest: rest}); !t.IsDone(); {
 		i, b := c.take()

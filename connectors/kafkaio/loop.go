@@ -27,11 +27,12 @@ func (fn *readersFn) ProcessElement(_ []byte, emit func(string, []byte)) {
 	}
 }
 
-// loopFn reads as readFn does, for a runner that keeps something of each part that
-// a splittable function puts off, for ever (Flink's, by Beam's pull request 39191).
-// What is still to be read is a state of the reader, and a call a timer, which sets
-// the next one: to the watermark, as a runner holds that of the output back to where
-// a timer is set. It fires at once, since an impulse's watermark has passed it.
+// loopFn reads as readFn does, without a splittable function. Beam's Flink runner
+// before 2.76.0 keeps something of each residual for ever (fixed by Beam's pull request
+// 39191). The reader's state is what remains to be read. Each call is a timer that sets
+// the next one, at the watermark: the runner holds the output's watermark back to the
+// time of a timer. The timer fires at once, since the impulse's watermark has passed
+// it.
 type loopFn struct {
 	Source Source
 	Run    string // names the consumers between calls

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"hafvf/connectors/kafka/recordbatch"
+
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 )
 
@@ -43,22 +45,8 @@ type Record struct {
 	Oversized int
 }
 
-// keepOversized is how much is kept of an oversized record, for its rejection.
-const keepOversized = 64 << 10
-
-func (r *Record) size() int {
-	n := len(r.Key) + len(r.Value)
-	for _, h := range r.Headers {
-		n += len(h.Key) + len(h.Value)
-	}
-	return n
-}
-
 // A Header is one header of a record.
-type Header struct {
-	Key   string
-	Value []byte
-}
+type Header = recordbatch.Header
 
 // A Position is a place in a partition.
 type Position struct {

@@ -136,7 +136,7 @@ func TestCoders(t *testing.T) {
 	})
 	for i, r := range []Record{
 		{},
-		{Position: Position{"in", 3, 1 << 40}, Time: base, Key: []byte{}, Value: []byte("\x00\xff"), Headers: []Header{{"a", nil}, {"b", []byte{}}}, Oversized: 7},
+		{Position: Position{"in", 3, 1 << 40}, Time: base, Key: []byte{}, Value: []byte("\x00\xff"), Headers: []Header{{Key: "a"}, {Key: "b", Value: []byte{}}}, Oversized: 7},
 		{Time: time.UnixMilli(1 << 55).UTC()}, // microseconds, as if they were milliseconds
 		{Time: time.UnixMilli(-1).UTC()},      // none
 	} {

@@ -1,7 +1,3 @@
-// Package kafkaio reads and writes Kafka topics as Beam transforms, on
-// segmentio/kafka-go: a source, a sink that writes at least once, and the ledger
-// that lets a run in one process go on after a restart. It deals in bytes and records
-// and knows nothing of what they mean.
 package kafkaio
 
 import (
@@ -37,23 +33,23 @@ const (
 	AtTime    = "time"
 )
 
-// A Start is where the partitions are read from that there are when a source
-// starts; partitions that are added later are read from their beginning.
+// Start says where reading begins in partitions that exist when the source starts.
+// Partitions that are added later are read from their beginning.
 type Start struct {
-	// At is Earliest, Latest, Committed (where the group was; a partition that it
-	// has no offset of from its beginning), AtOffset or AtTime.
+	// At is Earliest, Latest, Committed, AtOffset or AtTime. Committed is the offset
+	// that the group has committed, or the beginning of a partition that has none.
 	At     string
-	Offset int64     // of AtOffset: in every partition
-	Time   time.Time // of AtTime: the first record at or after it
+	Offset int64     // for AtOffset, in every partition
+	Time   time.Time // for AtTime: reading begins with the first record at or after it
 }
 
-// A Source says what to read. Records of transactions come once these are
-// committed, in the place they have in the partition, which the records after them
-// wait for; those of aborted ones never. It takes Kafka 2.1 or newer.
+// A Source says what to read. Records of a transaction come when it is committed, in
+// their place in the partition, and later records wait for them. Records of aborted
+// transactions never come. A Source needs Kafka 2.1 or newer.
 type Source struct {
 	Cluster Cluster
 	Topics  []string
-	Group   string // whose offsets Committed means, and a Ledger commits
+	Group   string // Committed starts at its offsets, and a Ledger commits them
 	Start   Start
 	// Bounded ends the source at the ends that the partitions have when it starts.
 	Bounded bool
@@ -63,12 +59,13 @@ type Source struct {
 	// Clock names a function, known by RegisterClock, that tells a record's event
 	// time. Default: the record's timestamp.
 	Clock string
-	// Readers are the names of the readers that the partitions are dealt out to: the
-	// keys of a stateful function, where a splittable one does not serve. Default:
-	// none, and a splittable one.
+	// Readers are names for readers among which the partitions are divided. With
+	// Readers the source is a stateful function with these names as its keys, for
+	// runners whose splittable functions have defects. Default: none, and a splittable
+	// function.
 	Readers []string
-	// Poll is how long a call waits for records, and without a ledger how long it
-	// gathers them before it hands them over. Default 100 ms.
+	// Poll is how long a call waits for records. Without a ledger a call also gathers
+	// records for that long before it hands them over. Default 100 ms.
 	Poll time.Duration
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
+	"hafvf/connectors/kafka/recordbatch"
 	"hafvf/connectors/kafkaio/kafkatest"
 )
 
@@ -334,7 +335,7 @@ func TestOversized(t *testing.T) {
 			var n, h, size int
 			fmt.Sscan(record, &n, &h, &size)
 			if size > MaxRecord {
-				n, h = keepOversized, 0
+				n, h = recordbatch.Kept, 0
 			} else {
 				size = 0
 			}

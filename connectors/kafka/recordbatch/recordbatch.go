@@ -1,0 +1,249 @@
+// Package recordbatch decodes record batches, the format in which Kafka 0.11 and
+// newer stores records and answers fetches (its documentation calls it version 2).
+//
+// Unlike the decoder of segmentio/kafka-go it handles batches that compaction has
+// thinned out or emptied, the markers of transactions, the records of aborted
+// transactions, and timestamps that the broker has set.
+package recordbatch
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math"
+	"slices"
+	"time"
+)
+
+// A Fetch is what a broker answered to a fetch of one partition.
+type Fetch struct {
+	// Batches are record batches in the order of their offsets. The last one may be
+	// cut off; Decode leaves it out.
+	Batches []byte
+	// Aborted are the aborted transactions that the broker listed. Decode leaves out
+	// their records.
+	Aborted []Aborted
+	// From is the first offset that is wanted. A broker answers with whole batches, so
+	// that the first one may begin before it.
+	From int64
+	// End is the offset after the last one that is wanted; negative for all.
+	End int64
+}
+
+// Aborted is an aborted transaction.
+type Aborted struct {
+	Producer int64 // the producer's id
+	First    int64 // the offset of its first record in the partition
+}
+
+// Limits are numbers of bytes, each positive.
+type Limits struct {
+	// Record is how large key, value and headers of a record may be together. A
+	// larger record comes without its headers, and with at most Kept bytes of its key
+	// and of its value; see Record.Oversized.
+	Record int
+	// Fetch bounds the sum of Record.Size: Decode stops after the batch that exceeds
+	// it.
+	Fetch int
+	// Batch is how large one batch may be after decompression, and how large a window
+	// zstd may use for it. A larger one is an Unsupported error.
+	Batch int
+}
+
+// Kept is how many bytes remain of the key and of the value of an oversized record.
+const Kept = 64 << 10
+
+// A Record is one record. Its bytes may share memory with Fetch.Batches.
+type Record struct {
+	Offset  int64
+	Time    time.Time // UTC, in milliseconds
+	Key     []byte    // nil if null
+	Value   []byte    // nil if null
+	Headers []Header
+	// Size is the number of bytes of key, value and headers as they came.
+	Size int
+	// Oversized reports whether Size is above Limits.Record, so that the record was
+	// cut.
+	Oversized bool
+}
+
+// A Header is one header of a record.
+type Header struct {
+	Key   string
+	Value []byte // nil if null
+}
+
+// Unsupported is the error for records that this package does not read at all. Other
+// errors mean damage, which a second fetch may not show.
+type Unsupported struct{ text string }
+
+func (u *Unsupported) Error() string { return u.text }
+
+const (
+	headerLength = 61 // bytes before the records
+	lengthEnd    = 12 // bytes that a batch's length does not count
+
+	codecBits     = 0x07
+	appendTime    = 0x08 // all records have the broker's time
+	transactional = 0x10
+	control       = 0x20
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Decode calls add for the wanted records, in ascending order of their offsets, and
+// returns the offset to fetch next. That is above From unless Batches is empty. Offsets
+// between the records and before next may have no record.
+//
+// After an error the records that add got are to be discarded. Errors name the offset
+// at which the batch begins.
+func (f Fetch) Decode(limits Limits, add func(Record)) (next int64, err error) {
+	big := binary.BigEndian
+	begun := slices.SortedFunc(slices.Values(f.Aborted), func(a, b Aborted) int { return cmp.Compare(a.First, b.First) })
+	aborting := map[int64]bool{} // producers that are inside an aborted transaction
+	next = f.From
+	size := 0
+	free := int64(0) // the first offset that no batch has yet
+	for rest := f.Batches; len(rest) >= lengthEnd && (f.End < 0 || next < f.End) && size < limits.Fetch; {
+		base, length := int64(big.Uint64(rest)), lengthEnd+int64(big.Uint32(rest[8:]))
+		if length > int64(len(rest)) {
+			break
+		}
+		data := rest[:length]
+		rest = rest[length:]
+		switch {
+		case len(data) > 16 && data[16] < 2:
+			return next, &Unsupported{fmt.Sprintf("the records at offset %d have the format before Kafka 0.11, which is not read", base)}
+		case len(data) < headerLength || data[16] != 2:
+			return next, fmt.Errorf("the records at offset %d have a format that is not known", base)
+		case crc32.Checksum(data[21:], castagnoli) != big.Uint32(data[17:]):
+			return next, fmt.Errorf("the records at offset %d are damaged: their checksum is wrong", base)
+		}
+		span := int64(int32(big.Uint32(data[23:]))) // the last offset, less the base
+		if base < free || span < 0 || base > math.MaxInt64-1-span {
+			return next, fmt.Errorf("the records at offset %d are damaged: their offsets do not ascend", base)
+		}
+		last := base + span
+		free = last + 1
+		attributes := big.Uint16(data[21:])
+		producer := int64(big.Uint64(data[43:]))
+		for len(begun) > 0 && begun[0].First <= last {
+			aborting[begun[0].Producer] = true
+			begun = begun[1:]
+		}
+		switch {
+		case attributes&control != 0:
+			delete(aborting, producer) // a marker ends its transaction
+		case attributes&transactional != 0 && aborting[producer]:
+		default:
+			n, err := f.records(data, limits, add)
+			if err != nil {
+				return next, fmt.Errorf("the records at offset %d are damaged: %w", base, err)
+			}
+			size += n
+		}
+		next = max(next, last+1)
+		if f.End >= 0 {
+			next = min(next, f.End)
+		}
+	}
+	if next == f.From && len(f.Batches) > 0 {
+		return next, fmt.Errorf("%d bytes came, but no record at or after offset %d", len(f.Batches), f.From)
+	}
+	return next, nil
+}
+
+// records calls add for the wanted records of one batch and returns the sum of their
+// sizes.
+func (f Fetch) records(data []byte, limits Limits, add func(Record)) (sum int, err error) {
+	big := binary.BigEndian
+	attributes := big.Uint16(data[21:])
+	base, span := int64(big.Uint64(data)), int64(int32(big.Uint32(data[23:])))
+	first, latest := int64(big.Uint64(data[27:])), int64(big.Uint64(data[35:]))
+	count := int(int32(big.Uint32(data[57:])))
+	data, err = inflate(attributes&codecBits, data[headerLength:], limits.Batch)
+	if err != nil {
+		return 0, err
+	}
+	c := &cursor{b: data}
+	before := int64(-1) // the offset of the last record, less the base
+	for range count {
+		length := c.varint()
+		r := &cursor{b: c.bytes(length)}
+		if length < 0 || c.short {
+			return sum, io.ErrUnexpectedEOF
+		}
+		r.take(1) // attributes
+		ms := first + r.varint()
+		if attributes&appendTime != 0 {
+			ms = latest
+		}
+		delta := r.varint()
+		record := Record{Offset: base + delta, Time: time.UnixMilli(ms).UTC(), Key: r.bytes(r.varint()), Value: r.bytes(r.varint())}
+		headers := r.varint()
+		for i := int64(0); i < headers && !r.short; i++ {
+			record.Headers = append(record.Headers, Header{string(r.bytes(r.varint())), r.bytes(r.varint())})
+		}
+		if r.short {
+			return sum, io.ErrUnexpectedEOF
+		}
+		if delta <= before || delta > span {
+			return sum, fmt.Errorf("the offset %d is not between %d and %d", record.Offset, base+before, base+span+1)
+		}
+		before = delta
+		if record.Offset < f.From || f.End >= 0 && record.Offset >= f.End {
+			continue
+		}
+		record.Size = len(record.Key) + len(record.Value)
+		for _, h := range record.Headers {
+			record.Size += len(h.Key) + len(h.Value)
+		}
+		sum += record.Size
+		if record.Size > limits.Record {
+			// The copies let go of the batch, which is large.
+			record.Oversized, record.Headers = true, nil
+			record.Key = bytes.Clone(record.Key[:min(len(record.Key), Kept)])
+			record.Value = bytes.Clone(record.Value[:min(len(record.Value), Kept)])
+		}
+		add(record)
+	}
+	return sum, nil
+}
+
+// A cursor reads Kafka's primitive types. After the end of its bytes it reads zeros,
+// and is short from then on.
+type cursor struct {
+	b     []byte
+	short bool
+}
+
+func (c *cursor) take(n int64) []byte {
+	if n < 0 || n > int64(len(c.b)) {
+		c.b, c.short = nil, true
+		return nil
+	}
+	taken := c.b[:n:n]
+	c.b = c.b[n:]
+	return taken
+}
+
+// bytes returns the next n bytes, or nil, which stands for null, if n is negative.
+func (c *cursor) bytes(n int64) []byte {
+	if n < 0 {
+		return nil
+	}
+	return c.take(n)
+}
+
+func (c *cursor) varint() int64 {
+	v, n := binary.Varint(c.b)
+	if n <= 0 {
+		c.b, c.short = nil, true
+		return 0
+	}
+	c.b = c.b[n:]
+	return v
+}

@@ -1,0 +1,26 @@
+// Package kafkaio reads and writes Kafka topics in Beam pipelines, in Go. Beam's own
+// kafkaio for Go calls Java's transforms and needs an expansion service; this is the
+// only native one that we know of. It speaks to Kafka 2.1 and newer.
+//
+// Read takes no collection and returns a PCollection<Record> of keys, values and
+// headers as bytes, with their positions. Within a partition the records come in the
+// order of their offsets, at the event times that Source.Clock gives them. A bounded
+// source ends at the ends that the partitions have when it starts; another one never
+// ends and also reads partitions that are added later.
+//
+// Write takes a PCollection<[]byte>, in which each element is a connectors.Chunk of
+// messages: lines, each with a key and an id. It stores every message at least once.
+// A message that is stored again has the same id, in the header "id", so that readers
+// can drop repeats.
+//
+// Where a pipeline goes on after a failure depends on the runner. One with checkpoints,
+// such as Flink, keeps the source's offsets in them; what was read after the last
+// checkpoint is read and written again. A consumer group only says where a source with
+// Start.At Committed begins: Read commits no offsets.
+//
+// A Ledger is for runners without checkpoints, such as the embedded one. It keeps a
+// pipeline's states in a compacted topic and commits the group's offsets when
+// everything that was read is stored. It also keeps the source from reading faster than
+// the pipeline works. A pipeline without such a need passes "" for the name of a
+// ledger.
+package kafkaio
