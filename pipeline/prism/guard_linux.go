@@ -306,7 +306,9 @@ func ioctl(fd int, request uint, arg unsafe.Pointer) unix.Errno {
 // listenPool listens at a Unix socket without a file, which only this process can
 // connect to.
 func listenPool() (net.Listener, string, error) {
-	l, err := net.Listen("unix", "@") // the kernel chooses a name
+	// Without a name the kernel chooses one. "@" would be a name itself, which only one
+	// program of a machine can have.
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix"})
 	if err != nil {
 		return nil, "", err
 	}

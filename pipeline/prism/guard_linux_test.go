@@ -172,3 +172,19 @@ func play(t *testing.T, role string) string {
 	}
 	return string(out)
 }
+
+// Programs of one machine, each with a pool of its own, are not in each other's way.
+func TestListenPoolTwice(t *testing.T) {
+	var addresses []string
+	for range 2 {
+		l, address, err := listenPool()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		addresses = append(addresses, address)
+	}
+	if addresses[0] == addresses[1] {
+		t.Errorf("both are at %s", addresses[0])
+	}
+}
