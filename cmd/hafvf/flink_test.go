@@ -42,7 +42,7 @@ type site struct{ *e2e.Site }
 // holds what has no figures.
 func TestFlink(t *testing.T) {
 	s := startSite(t)
-	t.Run("rates", func(t *testing.T) { s.rates(t, 20_000) })
+	t.Run("rates", func(t *testing.T) { s.rates(t, 10_000) })
 	t.Run("checkpoints", s.checkpoints)
 }
 

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,12 +42,16 @@ func TestKafkaKills(t *testing.T) {
 	}
 	b := kafkatest.Start(t, kafkatest.Config{})
 	b.CreateTopic(t, "in", 8, nil)
-	records := e2e.Observations("in", n, keys, 7)
-	fed := e2e.Feed(t, b, records, pause*time.Duration(faults))
+	b.CreateTopic(t, "killed-out", 8, nil)
 	cfg := kafkaConfig(t, b, "killed", "")
 	d := program.Start(t, nil, "run", cfg)
-	for i := range faults {
-		time.Sleep(pause/4 + rand.N(pause)*3/2)
+	i := 0
+	for part := range slices.Chunk(e2e.Observations("in", n, keys, 7), (n+faults-1)/faults) {
+		// What is killed has something to lose: it writes, and is written to.
+		before := e2e.Held(t, b, "killed-out")
+		fed := e2e.Feed(t, b, part, pause)
+		d.Eventually(t, "estimates of what is being written", func() bool { return e2e.Held(t, b, "killed-out") > before })
+		time.Sleep(rand.N(pause))
 		if i%4 == 3 || faults < 4 && i == 1 {
 			b.Kill()
 			time.Sleep(rand.N(pause / 2))
@@ -55,9 +60,10 @@ func TestKafkaKills(t *testing.T) {
 			d.Kill()
 			d = program.Start(t, nil, "run", cfg)
 		}
-	}
-	if err := <-fed; err != nil {
-		t.Fatal(err)
+		if err := <-fed; err != nil {
+			t.Fatal(err)
+		}
+		i++
 	}
 	want := noFaults(t, b)
 	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
