@@ -219,7 +219,7 @@ func TestRunOracle(t *testing.T) {
 
 // TestRunOverManyBundles has more observations than a bundle takes.
 func TestRunOverManyBundles(t *testing.T) {
-	n := connectors.BundleRecords + 100_000
+	n := connectors.BundleRecords + 1_000
 	if testing.Short() {
 		t.Skip("more than half a million records")
 	}

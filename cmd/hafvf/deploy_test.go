@@ -57,7 +57,7 @@ func TestDeployCommands(t *testing.T) {
 	}
 	for name, words := range lines {
 		t.Run(name, func(t *testing.T) {
-			if code, _, stderr := program(t, "", "", append(slices.Clone(words), "--help")...); code != 0 {
+			if code, _, stderr := program.Run(t, "", "", append(slices.Clone(words), "--help")...); code != 0 {
 				t.Error(stderr)
 			}
 		})

@@ -9,7 +9,7 @@ import (
 
 func TestExperimentWritesItsFiles(t *testing.T) {
 	dir := t.TempDir()
-	code, stdout, stderr := program(t, dir, "", "experiment", "binary", "--seed", "5", "--out", "new/figures")
+	code, stdout, stderr := program.Run(t, dir, "", "experiment", "binary", "--seed", "5", "--out", "new/figures")
 	if code != 0 || stderr != "" {
 		t.Fatalf("exit %d, standard error %q", code, stderr)
 	}
@@ -49,7 +49,7 @@ func TestExperimentExitCodes(t *testing.T) {
 		{[]string{"rl", "--seed", "x"}, exitUsage, "", "invalid argument"},
 		{[]string{"rl", "--out", "file"}, exitFailed, "", "mkdir file: not a directory"},
 	} {
-		code, stdout, stderr := program(t, dir, "", append([]string{"experiment"}, c.args...)...)
+		code, stdout, stderr := program.Run(t, dir, "", append([]string{"experiment"}, c.args...)...)
 		if code != c.code || !strings.Contains(stdout, c.stdout) || !strings.Contains(stderr, c.stderr) {
 			t.Errorf("%v: exit %d, standard output %q, standard error %q", c.args, code, stdout, stderr)
 		}
@@ -74,11 +74,11 @@ func TestExperimentSGDStopsAndGoesOn(t *testing.T) {
 	}
 	before := int64(0)
 	for range 2 {
-		d := daemonize(t, nil, "experiment", "sgd", "--quick", "--out", dir)
-		d.eventually(t, "a checkpoint that is further", func() bool { return kept() > before })
-		d.stop(t)
-		if !strings.Contains(d.log.String(), "stopped; the same command goes on from here") {
-			t.Errorf("%s", d.log.String())
+		d := program.Start(t, nil, "experiment", "sgd", "--quick", "--out", dir)
+		d.Eventually(t, "a checkpoint that is further", func() bool { return kept() > before })
+		d.Stop(t)
+		if !strings.Contains(d.Log(), "stopped; the same command goes on from here") {
+			t.Errorf("%s", d.Log())
 		}
 		if now := kept(); now <= before {
 			t.Errorf("%d bytes of checkpoints after %d", now, before)

@@ -1,48 +1,35 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"flag"
 	"io/fs"
+	"log"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"hafvf/internal/e2e"
 )
 
 // asProgram makes the test binary behave as the program, so that exit codes and
 // streams are those of a process.
 const asProgram = "HAFVF_TEST_AS_PROGRAM"
 
+var program e2e.Program
+
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
 	}
-	flag.Parse()
-	os.Exit(m.Run())
-}
-
-// program runs the program in dir and returns its exit code and streams.
-func program(t *testing.T, dir, stdin string, args ...string) (code int, stdout, stderr string) {
-	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
-		t.Fatal(err)
+		log.Fatal(err)
 	}
-	cmd := exec.Command(self, args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), asProgram+"=1")
-	cmd.Stdin = strings.NewReader(stdin)
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	err = cmd.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
-	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
+	program = e2e.Program{Path: self, Env: []string{asProgram + "=1"}}
+	flag.Parse()
+	os.Exit(m.Run())
 }
 
 func folder(t *testing.T, files map[string]string) string {
@@ -106,7 +93,7 @@ func TestExitCodes(t *testing.T) {
 		{"plot without a picture", "plot out.jsonl", 2, "-o"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			code, _, stderr := program(t, dir, "", strings.Fields(c.args)...)
+			code, _, stderr := program.Run(t, dir, "", strings.Fields(c.args)...)
 			if code != c.code || !strings.Contains(stderr, c.stderr) {
 				t.Errorf("hafvf %s: exit %d, want %d; standard error: %s", c.args, code, c.code, stderr)
 			}
@@ -147,7 +134,7 @@ func TestNoSecretIsShown(t *testing.T) {
 		"check topics.yaml --set " + set, "check topics.yaml --set source.kafka.sals.password.file=" + secret, "check topics.yaml --set source.kafka.pasword=" + secret,
 		"check topics.yaml --set source.kafka.sasl.password.file.x=" + secret, "check file.yaml --set source.kafka.sasl.password.file.x=1",
 	} {
-		code, stdout, stderr := program(t, dir, "", strings.Fields(args)...)
+		code, stdout, stderr := program.Run(t, dir, "", strings.Fields(args)...)
 		if strings.Contains(stdout+stderr, secret) {
 			t.Errorf("hafvf %s: exit %d\n%s%s", args, code, stdout, stderr)
 		}
@@ -159,7 +146,7 @@ func TestNoSecretIsShown(t *testing.T) {
 
 func TestRunReadsStandardInput(t *testing.T) {
 	dir := folder(t, map[string]string{"c.yaml": "model: {family: normal}\nsource: {csv: {path: '-'}}\n"})
-	code, stdout, stderr := program(t, dir, goodCSV, "run", "c.yaml")
+	code, stdout, stderr := program.Run(t, dir, goodCSV, "run", "c.yaml")
 	if code != 0 || strings.Count(stdout, "\n") != 2 || !strings.Contains(stdout, `"id":"stdin:2"`) {
 		t.Errorf("exit %d\n%s\n%s", code, stdout, stderr)
 	}
@@ -170,7 +157,7 @@ func TestRunReadsStandardInput(t *testing.T) {
 
 func TestDemo(t *testing.T) {
 	dir := t.TempDir()
-	code, _, stderr := program(t, dir, "", "run")
+	code, _, stderr := program.Run(t, dir, "", "run")
 	// The jump that the data's authors labelled, found where it begins.
 	if code != 0 || !strings.Contains(stderr, "rds_cpu_e47b3b           2014-04-13T06:52:00Z") {
 		t.Fatalf("exit %d: %s", code, stderr)
@@ -188,7 +175,7 @@ func TestCountsDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := filepath.Join(t.TempDir(), "out.jsonl")
-	code, _, stderr := program(t, dir, "", "run", "tweets.yaml", "--set", "sink.jsonl.path="+out)
+	code, _, stderr := program.Run(t, dir, "", "run", "tweets.yaml", "--set", "sink.jsonl.path="+out)
 	if code != 0 || !strings.Contains(stderr, " 0 rejected, 0 not converged") {
 		t.Errorf("exit %d: %s", code, stderr)
 	}

@@ -462,10 +462,10 @@ func TestPlotDrawsWhatASmoothingRunWrites(t *testing.T) {
 		"in.csv": csv.String(),
 		"c.yaml": "transform: smooth\nmodel: {family: normal}\nlevels: [{alpha: 0.9, beta: 0.1}]\nsource: {csv: {path: in.csv}}\nsink: {jsonl: {path: out.jsonl}}\n",
 	})
-	if code, _, stderr := program(t, dir, "", "run", "c.yaml"); code != 0 {
+	if code, _, stderr := program.Run(t, dir, "", "run", "c.yaml"); code != 0 {
 		t.Fatalf("run: exit %d, %s", code, stderr)
 	}
-	if code, _, stderr := program(t, dir, "", "plot", "out.jsonl", "-o", "out.svg"); code != 0 || stderr != "" {
+	if code, _, stderr := program.Run(t, dir, "", "plot", "out.jsonl", "-o", "out.svg"); code != 0 || stderr != "" {
 		t.Fatalf("plot: exit %d, %s", code, stderr)
 	}
 	all, _, err := readRecords(context.Background(), filepath.Join(dir, "out.jsonl"), nil)

@@ -1,4 +1,4 @@
-package main
+package kafka_test
 
 import (
 	"context"
@@ -24,16 +24,22 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"hafvf/connectors/kafkaio/kafkatest"
+	"hafvf/internal/e2e"
 )
 
-// TestKafkaOperation is what an operator relies on, against one broker.
-func TestKafkaOperation(t *testing.T) {
+var program e2e.Program
+
+func TestMain(m *testing.M) { e2e.Main(m, &program) }
+
+// TestKafka is what an operator relies on, against one broker.
+func TestKafka(t *testing.T) {
 	b := kafkatest.Start(t, kafkatest.Config{})
 	t.Run("many keys", func(t *testing.T) { manyKeys(t, b) })
 	t.Run("more partitions", func(t *testing.T) { morePartitions(t, b) })
 	t.Run("signals", func(t *testing.T) { signals(t, b) })
 	t.Run("bad records", func(t *testing.T) { badRecords(t, b) })
 	t.Run("mistakes", func(t *testing.T) { mistakes(t, b) })
+	t.Run("lost", func(t *testing.T) { lost(t, b) })
 	t.Run("a second signal", func(t *testing.T) { secondSignal(t, b) }) // which ends the broker
 }
 
@@ -51,25 +57,6 @@ dead_letter: {kafka: {topic: %[2]s-rejected}}
 		t.Fatal(err)
 	}
 	return path
-}
-
-// named are observations of a topic of this name.
-func named(topic string, records []*kgo.Record) []*kgo.Record {
-	for _, r := range records {
-		r.Topic = topic
-	}
-	return records
-}
-
-func held(t *testing.T, b *kafkatest.Broker, topics ...string) (n int64) {
-	t.Helper()
-	for _, topic := range topics {
-		_, end := b.Offsets(t, topic)
-		for _, e := range end {
-			n += e
-		}
-	}
-	return n
 }
 
 // committed are a group's offsets by partition.
@@ -107,8 +94,8 @@ func committed(t *testing.T, b *kafkatest.Broker, group, topic string) map[int]i
 // in an output, and no other one is, and returns how many these are.
 func doneWith(t *testing.T, b *kafkatest.Broker, group, topic string) int {
 	t.Helper()
-	out, _ := byID(t, b.Client, topic+"-out")
-	rejected, _ := byID(t, b.Client, topic+"-rejected")
+	out, _ := e2e.ByID(t, b, topic+"-out")
+	rejected, _ := e2e.ByID(t, b, topic+"-rejected")
 	maps.Copy(out, rejected)
 	total := 0
 	for p, end := range committed(t, b, group, topic) {
@@ -129,10 +116,10 @@ func doneWith(t *testing.T, b *kafkatest.Broker, group, topic string) int {
 // once, while /metrics tells what goes on; the estimates are those of a bounded
 // run.
 func manyKeys(t *testing.T, b *kafkatest.Broker) {
-	const n, keys, name = 40_000, 10_000, "many"
+	const n, keys, name = 10_000, 2_500, "many"
 	b.CreateTopic(t, name, 8, nil)
 	b.CreateTopic(t, name+"-out", 8, nil)
-	records := named(name, observations(n, keys, 11))
+	records := e2e.Observations(name, n, keys, 11)
 	seen := map[string]bool{}
 	for _, r := range records {
 		seen[string(r.Key)] = true
@@ -140,25 +127,25 @@ func manyKeys(t *testing.T, b *kafkatest.Broker) {
 
 	consumed := consume(t, b, name+"-out")
 	b.Produce(t, records[:n/2]...)
-	d := daemonize(t, nil, "run", topicConfig(t, b.Addr(), name, "group: many, changelog: many-states", "detect: true\norder: arrival\n"), "--listen", "127.0.0.1:0")
-	d.eventually(t, "the first estimate", func() bool { return held(t, b, name+"-out") > 0 })
+	d := program.Start(t, nil, "run", topicConfig(t, b.Addr(), name, "group: many, changelog: many-states", "detect: true\norder: arrival\n"), "--listen", "127.0.0.1:0")
+	d.Eventually(t, "the first estimate", func() bool { return e2e.Held(t, b, name+"-out") > 0 })
 	b.Produce(t, records[n/2:]...)
-	d.eventually(t, "all records", func() bool { return held(t, b, name+"-out", name+"-rejected") >= n })
+	d.Eventually(t, "all records", func() bool { return e2e.Held(t, b, name+"-out", name+"-rejected") >= n })
 
-	address := regexp.MustCompile(`address=(\S+)`).FindStringSubmatch(d.log.String())
+	address := regexp.MustCompile(`address=(\S+)`).FindStringSubmatch(d.Log())
 	if address == nil {
-		t.Fatal(d.log.String())
+		t.Fatal(d.Log())
 	}
 	if got := get(t, "http://"+address[1]+"/healthz"); got != "ok\n" {
 		t.Errorf("/healthz: %q", got)
 	}
 	var at map[string]*dto.MetricFamily
-	d.eventually(t, "a commit in the metrics", func() bool {
+	d.Eventually(t, "a commit in the metrics", func() bool {
 		at = scrape(t, "http://"+address[1]+"/metrics")
 		return stages(at)["commit"] > 0
 	})
-	out, repeats := byID(t, b.Client, name+"-out")
-	rejected, _ := byID(t, b.Client, name+"-rejected")
+	out, repeats := e2e.ByID(t, b, name+"-out")
+	rejected, _ := e2e.ByID(t, b, name+"-rejected")
 	if len(out)+len(rejected) != n || repeats > 0 {
 		t.Errorf("%d estimates and %d rejects of %d records, %d repeats", len(out), len(rejected), n, repeats)
 	}
@@ -201,7 +188,7 @@ func manyKeys(t *testing.T, b *kafkatest.Broker) {
 		}
 	}
 
-	d.stop(t)
+	d.Stop(t)
 	if got := doneWith(t, b, "many", name); got != n {
 		t.Errorf("%d of %d are committed", got, n)
 	}
@@ -224,9 +211,9 @@ func manyKeys(t *testing.T, b *kafkatest.Broker) {
 	if err := os.WriteFile(whole, []byte(strings.ReplaceAll(string(text), "{topic: many-", "{topic: whole-many-")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d = daemonize(t, nil, "run", whole)
-	d.ends(t, 0)
-	want, repeats := byID(t, b.Client, "whole-many-out")
+	d = program.Start(t, nil, "run", whole)
+	d.Ends(t, 0)
+	want, repeats := e2e.ByID(t, b, "whole-many-out")
 	if len(want) != len(out) || repeats > 0 {
 		t.Errorf("%d estimates and %d repeats of the bounded run, %d of the other", len(want), repeats, len(out))
 	}
@@ -326,17 +313,17 @@ func morePartitions(t *testing.T, b *kafkatest.Broker) {
 	const n, name = 4_000, "growing"
 	b.CreateTopic(t, name, 4, nil)
 	b.CreateTopic(t, name+"-out", 4, nil)
-	records := named(name, observations(n, 100, 12))
+	records := e2e.Observations(name, n, 100, 12)
 	b.Produce(t, records[:n/2]...)
-	d := daemonize(t, nil, "run", topicConfig(t, b.Addr(), name, "group: growing", "order: arrival\n"))
-	d.eventually(t, "the first estimate", func() bool { return held(t, b, name+"-out") > 0 })
+	d := program.Start(t, nil, "run", topicConfig(t, b.Addr(), name, "group: growing", "order: arrival\n"))
+	d.Eventually(t, "the first estimate", func() bool { return e2e.Held(t, b, name+"-out") > 0 })
 	b.AddPartitions(t, name, 8)
 	b.Produce(t, records[n/2:]...)
 	if _, end := b.Offsets(t, name); end[4]+end[5]+end[6]+end[7] == 0 {
 		t.Fatal("nothing is in the new partitions")
 	}
-	d.eventually(t, "all records", func() bool { return held(t, b, name+"-out", name+"-rejected") >= n })
-	d.stop(t)
+	d.Eventually(t, "all records", func() bool { return e2e.Held(t, b, name+"-out", name+"-rejected") >= n })
+	d.Stop(t)
 	if got := doneWith(t, b, "growing", name); got != n {
 		t.Errorf("%d of %d are committed", got, n)
 	}
@@ -349,26 +336,26 @@ func signals(t *testing.T, b *kafkatest.Broker) {
 	b.CreateTopic(t, name, 4, nil)
 	b.CreateTopic(t, name+"-out", 4, nil)
 	b.CreateTopic(t, name+"-rejected", 4, nil)
-	b.Produce(t, named(name, observations(n, 300, 13))...)
+	b.Produce(t, e2e.Observations(name, n, 300, 13)...)
 	config := topicConfig(t, b.Addr(), name, "group: signals, changelog: signals-states", "")
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
-		before := held(t, b, name+"-out")
-		d := daemonize(t, nil, "run", config)
-		d.eventually(t, "an estimate", func() bool { return held(t, b, name+"-out") > before })
-		d.cmd.Process.Signal(sig)
-		d.ends(t, 0)
+		before := e2e.Held(t, b, name+"-out")
+		d := program.Start(t, nil, "run", config)
+		d.Eventually(t, "an estimate", func() bool { return e2e.Held(t, b, name+"-out") > before })
+		d.Signal(sig)
+		d.Ends(t, 0)
 		t.Logf("%v: %d of %d done", sig, doneWith(t, b, "signals", name), n)
-		if !strings.Contains(d.log.String(), "stopping") {
-			t.Error(d.log.String())
+		if !strings.Contains(d.Log(), "stopping") {
+			t.Error(d.Log())
 		}
 	}
-	d := daemonize(t, nil, "run", config)
-	d.eventually(t, "all records", func() bool { return held(t, b, name+"-out", name+"-rejected") >= n })
-	d.stop(t)
+	d := program.Start(t, nil, "run", config)
+	d.Eventually(t, "all records", func() bool { return e2e.Held(t, b, name+"-out", name+"-rejected") >= n })
+	d.Stop(t)
 	if got := doneWith(t, b, "signals", name); got != n {
 		t.Errorf("%d of %d are committed", got, n)
 	}
-	if _, repeats := byID(t, b.Client, name+"-out"); repeats > 0 {
+	if _, repeats := e2e.ByID(t, b, name+"-out"); repeats > 0 {
 		t.Errorf("%d repeats", repeats)
 	}
 }
@@ -379,17 +366,17 @@ func secondSignal(t *testing.T, b *kafkatest.Broker) {
 	const name = "impatient"
 	b.CreateTopic(t, name, 4, nil)
 	b.CreateTopic(t, name+"-out", 4, nil)
-	b.Produce(t, named(name, observations(60_000, 1000, 14))...)
-	d := daemonize(t, nil, "run", topicConfig(t, b.Addr(), name, "group: impatient", "detect: true\n"))
-	d.eventually(t, "an estimate", func() bool { return held(t, b, name+"-out") > 0 })
+	b.Produce(t, e2e.Observations(name, 60_000, 1000, 14)...)
+	d := program.Start(t, nil, "run", topicConfig(t, b.Addr(), name, "group: impatient", "detect: true\n"))
+	d.Eventually(t, "an estimate", func() bool { return e2e.Held(t, b, name+"-out") > 0 })
 	b.Kill()
-	d.cmd.Process.Signal(syscall.SIGTERM)
-	d.eventually(t, "the first signal", func() bool { return strings.Contains(d.log.String(), "stopping") })
-	d.eventually(t, "a warning", func() bool { return strings.Contains(d.log.String(), "level=WARN") })
-	d.cmd.Process.Signal(syscall.SIGTERM)
-	d.ends(t, 1)
-	if !strings.Contains(d.log.String(), "hafvf: given up: what was in flight is not written") {
-		t.Error(d.log.String())
+	d.Signal(syscall.SIGTERM)
+	d.Eventually(t, "the first signal", func() bool { return strings.Contains(d.Log(), "stopping") })
+	d.Eventually(t, "a warning", func() bool { return strings.Contains(d.Log(), "level=WARN") })
+	d.Signal(syscall.SIGTERM)
+	d.Ends(t, 1)
+	if !strings.Contains(d.Log(), "hafvf: given up: what was in flight is not written") {
+		t.Error(d.Log())
 	}
 }
 
@@ -430,10 +417,10 @@ func badRecords(t *testing.T, b *kafkatest.Broker) {
 		b.Produce(t, r)
 		bad = append(bad, badRecord{r, c.reason})
 	}
-	d := daemonize(t, nil, "run", topicConfig(t, b.Addr(), name, "bounded: true", ""))
-	d.ends(t, 0)
-	rejected, _ := byID(t, b.Client, name+"-rejected")
-	out, _ := byID(t, b.Client, name+"-out")
+	d := program.Start(t, nil, "run", topicConfig(t, b.Addr(), name, "bounded: true", ""))
+	d.Ends(t, 0)
+	rejected, _ := e2e.ByID(t, b, name+"-rejected")
+	out, _ := e2e.ByID(t, b, name+"-out")
 	for _, c := range bad {
 		id := fmt.Sprintf("bad-0-%d", c.record.Offset)
 		if c.reason == "" {
@@ -494,9 +481,9 @@ func mistakes(t *testing.T, b *kafkatest.Broker) {
 				c.source = "bounded: true"
 			}
 			args := append([]string{"run", topicConfig(t, c.brokers, c.topic, c.source, ""), "--log-level", "debug"}, c.set...)
-			d := daemonize(t, []string{"HAFVF_SECRET=" + c.env}, args...)
-			d.ends(t, c.code)
-			said := d.log.String()
+			d := program.Start(t, []string{"HAFVF_SECRET=" + c.env}, args...)
+			d.Ends(t, c.code)
+			said := d.Log()
 			if !strings.Contains(said, c.say) || strings.Contains(said, password) || strings.Contains(said, wrong) {
 				t.Errorf("want %q: %s", c.say, said)
 			}

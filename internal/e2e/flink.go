@@ -1,0 +1,126 @@
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"hafvf/connectors/kafkaio/kafkatest"
+	"hafvf/pipeline/flink"
+	"hafvf/pipeline/flink/flinktest"
+)
+
+var flinkBackend = flag.String("flink-backend", "hashmap", "state backend of Flink in the tests: hashmap or rocksdb")
+
+// A Site is a Kafka broker and a Flink cluster with the program as its workers.
+type Site struct {
+	*flinktest.Cluster
+	Broker  *kafkatest.Broker
+	Workers []*Daemon // by TaskManager
+	Jobs    flink.Cluster
+
+	t       *testing.T // whose end ends everything
+	program Program
+}
+
+// StartSite starts a site, which ends with the test.
+func StartSite(t *testing.T, p Program, cfg flinktest.Config) *Site {
+	t.Helper()
+	cfg.Properties = map[string]string{"state.backend.type": *flinkBackend, "state.backend.incremental": "true", "state.checkpoints.num-retained": "3"}
+	s := &Site{t: t, program: p, Broker: kafkatest.Start(t, kafkatest.Config{}), Cluster: flinktest.Start(t, cfg)}
+	s.Jobs = flink.Cluster{Endpoint: s.Endpoint(), REST: s.REST()}
+	for i := range s.Cluster.Workers() {
+		s.Workers = append(s.Workers, nil)
+		s.StartWorker(i)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			for i, w := range s.Workers {
+				t.Logf("worker %d:\n%s", i, w.Log())
+			}
+		}
+	})
+	return s
+}
+
+// StartWorker starts the worker beside TaskManager i, as what supervises it would.
+func (s *Site) StartWorker(i int) {
+	s.t.Helper()
+	w := s.program.Start(s.t, nil, "worker", "--address", s.Cluster.Workers()[i])
+	w.Eventually(s.t, "the worker listens", func() bool { return strings.Contains(w.Log(), "listens") })
+	s.Workers[i] = w
+}
+
+// Config writes a config of a job, named as its topics; settings of the source and
+// the runner are added, and more at its end.
+func (s *Site) Config(t testing.TB, job, source, runner, more string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), job+".yaml")
+	text := fmt.Sprintf(`model: {family: normal}
+source: {kafka: {brokers: ["%s"], topics: [%[3]s-in]%[2]s}}
+sink: {kafka: {topic: %[3]s-out}}
+dead_letter: {kafka: {topic: %[3]s-rejected}}
+runner: {name: flink, endpoint: "%[4]s", rest: "%[5]s", worker: "%[6]s", job: %[3]s, checkpoint_interval: 1s%[7]s}
+%[8]s
+`, s.Broker.Addr(), source, job, s.Endpoint(), s.REST(), s.Worker(), runner, more)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Feed writes observations to a job's topic, which it creates, over some time.
+func (s *Site) Feed(t testing.TB, job string, n, keys int, over time.Duration) (fed <-chan error) {
+	t.Helper()
+	s.Broker.CreateTopic(t, job+"-in", 8, nil)
+	return Feed(t, s.Broker, Observations(job+"-in", n, keys, 11), over)
+}
+
+// Leaves makes sure that a failed test leaves no job to those after it.
+func (s *Site) Leaves(t testing.TB, cfg string) {
+	t.Cleanup(func() {
+		if t.Failed() {
+			s.program.Run(t, "", "", "stop", cfg)
+		}
+	})
+}
+
+// Halt stops a job, which the program that follows it has to say.
+func (s *Site) Halt(t testing.TB, cfg string, d *Daemon) {
+	t.Helper()
+	if code, _, stderr := s.program.Run(t, "", "", "stop", cfg); code != 0 {
+		t.Fatal(stderr)
+	}
+	d.Ends(t, 1)
+	if !strings.Contains(d.Log(), "was cancelled") {
+		t.Error(d.Log())
+	}
+}
+
+// Status asks after a job.
+func (s *Site) Status(t testing.TB, name string) flink.Status {
+	t.Helper()
+	job, err := s.Jobs.Find(t.Context(), name)
+	if err != nil {
+		return flink.Status{State: err.Error()}
+	}
+	status, err := job.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status
+}
+
+// Await waits until the job's state is as it has to be.
+func (s *Site) Await(t testing.TB, d *Daemon, name, what string, holds func(flink.Status) bool) (is flink.Status) {
+	t.Helper()
+	d.Eventually(t, what, func() bool {
+		is = s.Status(t, name)
+		return holds(is)
+	})
+	return is
+}

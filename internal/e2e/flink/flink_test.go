@@ -1,0 +1,352 @@
+package flink_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"hafvf/internal/e2e"
+	"hafvf/pipeline/flink"
+	"hafvf/pipeline/flink/flinktest"
+)
+
+var program e2e.Program
+
+func TestMain(m *testing.M) { e2e.Main(m, &program) }
+
+type site struct{ *e2e.Site }
+
+const detecting = "detect: true\nalerts: {kafka: {topic: %s-alerts}}\n"
+
+// complete waits until a job has written an estimate or a reject of every record,
+// and compares all that it wrote with a run of the embedded runner without faults.
+func (s *site) complete(t *testing.T, d *e2e.Daemon, job, more string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "whole.yaml")
+	text := fmt.Sprintf(`model: {family: normal}
+source: {kafka: {brokers: ["%[1]s"], topics: [%[2]s-in], bounded: true}}
+sink: {kafka: {topic: %[2]s-whole-out}}
+dead_letter: {kafka: {topic: %[2]s-whole-rejected}}
+%[3]s`, s.Broker.Addr(), job, strings.ReplaceAll(more, job+"-", job+"-whole-"))
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := program.Run(t, "", "", "run", path); code != 0 {
+		t.Fatal(stderr)
+	}
+	topics := []string{"out", "rejected"}
+	if strings.Contains(more, "alerts") {
+		topics = append(topics, "alerts")
+	}
+	for _, topic := range topics {
+		want, _ := e2e.ByID(t, s.Broker, job+"-whole-"+topic)
+		var got map[string]string
+		var repeats int
+		d.Eventually(t, "all of "+topic+" is written", func() bool {
+			got, repeats = e2e.ByID(t, s.Broker, job+"-"+topic)
+			return len(got) >= len(want)
+		})
+		e2e.Same(t, topic, want, got, repeats)
+	}
+}
+
+// TestFlink is what has to hold on a cluster when something fails, stops or is late.
+// cmd/hafvf has what is measured there.
+func TestFlink(t *testing.T) {
+	s := &site{e2e.StartSite(t, program, flinktest.Config{})}
+	t.Run("kills", s.kills)
+	t.Run("savepoints", s.savepoints)
+	t.Run("lateness", s.lateness)
+	t.Run("sessions", s.sessions)
+	t.Run("errors", s.errors)
+}
+
+var readingAt = regexp.MustCompile(`msg=reading reader=\d+ at="?([^"\n]+)`)
+
+// kills ends TaskManagers and a worker at random moments: Flink restores the job
+// from a checkpoint, and with repeats dropped by id the outputs are those of a run
+// without faults.
+func (s *site) kills(t *testing.T) {
+	n, keys, faults, over := 10_000, 300, 2, 8*time.Second
+	if *e2e.Long {
+		n, keys, faults, over = 400_000, 3_000, 4, 4*time.Minute
+	}
+	more := fmt.Sprintf(detecting, "killed")
+	s.Broker.CreateTopic(t, "killed-in", 8, nil)
+	cfg := s.Config(t, "killed", "", ", parallelism: 2", more)
+	d := program.Start(t, nil, "run", cfg)
+	s.Leaves(t, cfg)
+	for i, w := range s.Workers {
+		// The readers are dealt out evenly.
+		d.Eventually(t, fmt.Sprintf("worker %d reads", i), func() bool { return strings.Contains(w.Log(), "at=\"killed-in-") })
+	}
+	marks := make([]int, len(s.Workers)) // where in the logs the faults begin
+	// After a fault readers begin where they were, beyond the partitions' beginnings.
+	resumed := 0
+	resume := func(worker int) {
+		for _, at := range readingAt.FindAllStringSubmatch(s.Workers[worker].Log()[marks[worker]:], -1) {
+			if regexp.MustCompile(`-0( |$)`).MatchString(at[1]) {
+				t.Errorf("after a restart the source reads from the beginning of a partition: %s", at[1])
+			}
+			resumed++
+		}
+		marks[worker] = 0
+	}
+	records := e2e.Observations("killed-in", n, keys, 11)
+	s.Broker.Produce(t, records[:1000]...)
+	d.Eventually(t, "records of every partition are out", func() bool { return e2e.Held(t, s.Broker, "killed-out", "killed-rejected") >= 1000 })
+	i := 0
+	for part := range slices.Chunk(records[1000:], (n-1000+faults-1)/faults) {
+		seen := s.Status(t, "killed").Completed
+		before := s.Await(t, d, "killed", "three checkpoints are complete", func(is flink.Status) bool {
+			return is.State == "RUNNING" && is.Completed >= seen+3
+		})
+		if i == 0 {
+			for j, w := range s.Workers {
+				marks[j] = len(w.Log())
+			}
+		}
+		each := over / time.Duration(faults)
+		fed := e2e.Feed(t, s.Broker, part, each)
+		time.Sleep(rand.N(each * 3 / 4))
+		if i++; i == faults {
+			resume(1)
+			s.Workers[1].Kill()
+			s.StartWorker(1)
+		} else {
+			s.Kill(i % 2)
+			s.StartTaskManager(t, i%2)
+		}
+		restored := s.Await(t, d, "killed", "the job is restored", func(is flink.Status) bool {
+			return is.State == "RUNNING" && is.Restored > before.Restored
+		})
+		t.Logf("fault %d: restored %d times, after %d checkpoints; %s", i, restored.Restored, restored.Completed, restored.Cause)
+		if err := <-fed; err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.complete(t, d, "killed", more)
+	for i := range s.Workers {
+		resume(i)
+	}
+	if resumed == 0 {
+		t.Error("no reader says where it went on")
+	}
+	code, stdout, stderr := program.Run(t, "", "", "status", cfg)
+	if code != 0 || !strings.Contains(stdout, "RUNNING") || !strings.Contains(stdout, "changes") {
+		t.Errorf("status: exit %d\n%s%s", code, stdout, stderr)
+	}
+	s.Halt(t, cfg, d)
+}
+
+// savepoints stops a job twice in mid-run, and resumes it at the same and at another
+// parallelism; in the long form also from the last checkpoint after the JobManager
+// was lost.
+func (s *site) savepoints(t *testing.T) {
+	more := fmt.Sprintf(detecting, "saved")
+	n, parallelisms := 12_000, []int{2, 2, 1}
+	if *e2e.Long {
+		n, parallelisms = 40_000, append(parallelisms, 2)
+	}
+	s.Broker.CreateTopic(t, "saved-in", 8, nil)
+	parts := slices.Collect(slices.Chunk(e2e.Observations("saved-in", n, 300, 11), n/len(parallelisms)))
+	var savepoint string
+	for i, parallelism := range parallelisms {
+		cfg := s.Config(t, "saved", "", fmt.Sprintf(", parallelism: %d", parallelism), more)
+		args := []string{"run", cfg}
+		if savepoint != "" {
+			args = append(args, "--savepoint", savepoint)
+		}
+		d := program.Start(t, nil, args...)
+		s.Leaves(t, cfg)
+		s.Await(t, d, "saved", "the job runs", func(is flink.Status) bool { return is.State == "RUNNING" && is.Completed > 1 })
+		before := e2e.Held(t, s.Broker, "saved-out")
+		fed := e2e.Feed(t, s.Broker, parts[i], 4*time.Second)
+		d.Eventually(t, "estimates of what is being written", func() bool { return e2e.Held(t, s.Broker, "saved-out") > before })
+		last := i == len(parallelisms)-1
+		if i == 2 && !last {
+			d.Eventually(t, "the job is followed", func() bool { return strings.Contains(d.Log(), "the job's state") })
+			s.LoseJobManager(t)
+			d.Ends(t, 1)
+			said := regexp.MustCompile(`go on from the last checkpoint that was seen, (\S+)`).FindStringSubmatch(d.Log())
+			if said == nil {
+				t.Fatalf("does not say where to go on:\n%s", d.Log())
+			}
+			savepoint = said[1]
+			if err := <-fed; err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if last {
+			if err := <-fed; err != nil {
+				t.Fatal(err)
+			}
+			s.complete(t, d, "saved", more)
+		}
+		// Otherwise records are still being written.
+		code, stdout, stderr := program.Run(t, "", "", "stop", "--savepoint", cfg)
+		if savepoint = strings.TrimSpace(stdout); code != 0 || savepoint == "" {
+			t.Fatalf("exit %d: %s", code, stderr)
+		}
+		d.Ends(t, 0)
+		if !last {
+			if err := <-fed; err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// A state of another filter is not read.
+	other := s.Config(t, "saved", "", "", "levels: []\ntop: 0.5\n")
+	s.fails(t, []string{"run", other, "--savepoint", savepoint}, "the savepoint is of another config")
+	s.fails(t, []string{"run", other, "--savepoint", savepoint + "-none"}, "there is no savepoint there")
+}
+
+// lateness: records that are out of order wait for their turn, in states and timers
+// that outlast a worker, until the watermark passes, which no idle partition holds
+// back.
+func (s *site) lateness(t *testing.T) {
+	const more = "lateness: 1m\n"
+	records := e2e.Observations("late-in", 20_000, 300, 17)
+	rng := rand.New(rand.NewPCG(17, 2))
+	for part := range slices.Chunk(records, 40) { // 40 seconds
+		rng.Shuffle(len(part), func(i, j int) { part[i], part[j] = part[j], part[i] })
+	}
+	s.Broker.CreateTopic(t, "late-in", 8, nil)
+	s.Broker.Produce(t, records...)
+	cfg := s.Config(t, "late", "", ", parallelism: 2", more)
+	d := program.Start(t, nil, "run", cfg)
+	s.Leaves(t, cfg)
+	d.Eventually(t, "the job runs", func() bool { return strings.Contains(d.Log(), "the job runs") })
+	s.Workers[0].Kill()
+	s.StartWorker(0)
+	s.complete(t, d, "late", more)
+	s.Halt(t, cfg, d)
+}
+
+// sessions smoothed on Flink from a topic, with an end and without, equal those from
+// a file on the embedded runner, by id.
+func (s *site) sessions(t *testing.T) {
+	const settings = "transform: smooth\nsession: {gap: 2m}\n"
+	dir := t.TempDir()
+	var lines strings.Builder
+	records := e2e.Observations("", 6_000, 40, 5)
+	for _, r := range records {
+		lines.Write(append(r.Value, '\n'))
+	}
+	if err := os.WriteFile(filepath.Join(dir, "in.jsonl"), []byte(lines.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := filepath.Join(dir, "file.yaml")
+	if err := os.WriteFile(cfg, []byte(settings+"model: {family: normal}\nsource: {jsonl: {path: in.jsonl}}\nsink: {jsonl: {path: out.jsonl}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := program.Run(t, dir, "", "run", cfg); code != 0 {
+		t.Fatal(stderr)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "out.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		var record struct{ ID string }
+		if err := json.Unmarshal([]byte(line), &record); err != nil {
+			t.Fatal(err)
+		}
+		want[record.ID] = strings.TrimSuffix(line, "\n")
+	}
+	for _, test := range []struct{ job, end string }{{"bounded", ", bounded: true"}, {"endless", ""}} {
+		s.Broker.CreateTopic(t, test.job+"-in", 4, nil)
+		var these []*kgo.Record
+		for _, r := range records {
+			these = append(these, &kgo.Record{Topic: test.job + "-in", Key: r.Key, Value: r.Value})
+		}
+		s.Broker.Produce(t, these...)
+		onFlink := s.Config(t, test.job, test.end, ", parallelism: 2", settings)
+		d := program.Start(t, nil, "run", onFlink)
+		s.Leaves(t, onFlink)
+		if test.end != "" {
+			d.Ends(t, 0)
+		} else {
+			s.Await(t, d, test.job, "the job runs", func(is flink.Status) bool { return is.State == "RUNNING" })
+			d.Eventually(t, "all sessions are over", func() bool {
+				got, _ := e2e.ByID(t, s.Broker, test.job+"-out")
+				return len(got) >= len(want)
+			})
+			s.Halt(t, onFlink, d)
+		}
+		got, _ := e2e.ByID(t, s.Broker, test.job+"-out")
+		if diff := cmp.Diff(want, got); diff != "" || len(got) == 0 {
+			t.Errorf("%s: %d smoothed in place of %d (-want +got):\n%.2000s", test.job, len(got), len(want), diff)
+		}
+		t.Logf("%s: %d smoothed estimates", test.job, len(got))
+	}
+}
+
+// fails runs the program, which has to exit with 1, within half a minute, and say
+// why.
+func (s *site) fails(t *testing.T, args []string, why string) (log string) {
+	t.Helper()
+	begin := time.Now()
+	d := program.Start(t, nil, args...)
+	d.Ends(t, 1)
+	t.Logf("%.1f s: %s", time.Since(begin).Seconds(), d.Log())
+	if !strings.Contains(d.Log(), why) {
+		t.Errorf("does not say %q:\n%s", why, d.Log())
+	}
+	if strings.Contains(d.Log(), "\tat ") || strings.Count(d.Log(), "hafvf: ") != 1 {
+		t.Errorf("a stack trace instead of words:\n%s", d.Log())
+	}
+	return d.Log()
+}
+
+// errors: what is wrong with a cluster is said in words.
+func (s *site) errors(t *testing.T) {
+	s.Broker.CreateTopic(t, "wrong-in", 1, nil)
+	run := func(set ...string) []string {
+		args := []string{"run", s.Config(t, "wrong", "", "", "")}
+		for _, v := range set {
+			args = append(args, "--set", v)
+		}
+		return args
+	}
+	s.fails(t, run("runner.endpoint=127.0.0.1:1"), "no job server of Beam answers at 127.0.0.1:1")
+	s.fails(t, run("runner.endpoint="+strings.TrimPrefix(s.REST(), "http://")), "no job server of Beam")
+	s.fails(t, run("runner.rest=http://127.0.0.1:1"), "no JobManager of Flink answers at http://127.0.0.1:1")
+	s.fails(t, run("runner.rest=http://"+s.Endpoint()), "JobManager of Flink")
+	log := s.fails(t, run("runner.parallelism=5"), "2 free slots of 2")
+	if strings.Contains(log, "the topic was created") {
+		t.Errorf("topics were created for a job that cannot run:\n%s", log)
+	}
+	s.fails(t, run("runner.worker=127.0.0.1:1"), "no worker answers")
+	for _, w := range s.Workers {
+		w.Kill()
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	for _, addr := range s.Cluster.Workers() {
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go (&flink.Worker{Version: "0.0.1", Log: slog.New(slog.DiscardHandler)}).Serve(ctx, l)
+	}
+	s.fails(t, run(), "and the worker is hafvf 0.0.1: run the same on both sides")
+	s.Kill(1) // one TaskManager is enough
+	s.StartBareTaskManager(t, 0)
+	s.fails(t, run(), "put those of Beam's runner into their lib")
+}

@@ -1,0 +1,108 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"hafvf/connectors/kafkaio/kafkatest"
+)
+
+// Observations are n records for a topic, of some keys, at random, with changes of
+// level. Some are broken.
+func Observations(topic string, n, keys int, seed uint64) []*kgo.Record {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	records := make([]*kgo.Record, n)
+	for i := range records {
+		k := rng.IntN(keys)
+		x := rng.NormFloat64() + 4*float64((i*5/n+k)%3)
+		key := fmt.Sprintf("k%d", k)
+		value := fmt.Sprintf(`{"key":%q,"time":%q,"x":%.9g}`, key, begin.Add(time.Duration(i)*time.Second).Format(time.RFC3339), x)
+		if rng.IntN(500) == 0 {
+			value = value[:len(value)/2] // for the dead letter
+		}
+		records[i] = &kgo.Record{Topic: topic, Key: []byte(key), Value: []byte(value)}
+	}
+	return records
+}
+
+// Feed writes records to their topics over some time, in hundredths or a thousand at a
+// time, whichever is less.
+func Feed(t testing.TB, b *kafkatest.Broker, records []*kgo.Record, over time.Duration) (fed <-chan error) {
+	t.Helper()
+	producer, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(producer.Close)
+	done := make(chan error, 1)
+	go func() {
+		size := min(1000, (len(records)+99)/100)
+		for part := range slices.Chunk(records, size) {
+			// A dead broker is tried again, for as long as it takes.
+			if err := producer.ProduceSync(context.Background(), part...).FirstErr(); err != nil {
+				done <- err
+				return
+			}
+			time.Sleep(over * time.Duration(size) / time.Duration(len(records)))
+		}
+		done <- nil
+	}()
+	return done
+}
+
+// Held is how many records topics hold.
+func Held(t testing.TB, b *kafkatest.Broker, topics ...string) (n int64) {
+	t.Helper()
+	for _, topic := range topics {
+		_, end := b.Offsets(t, topic)
+		for _, e := range end {
+			n += e
+		}
+	}
+	return n
+}
+
+// ByID are a topic's values by the header "id". Repeats have to be equal.
+func ByID(t testing.TB, b *kafkatest.Broker, topic string) (values map[string]string, repeats int) {
+	t.Helper()
+	values = map[string]string{}
+	for _, r := range b.Consume(t, topic) {
+		if len(r.Headers) != 1 || r.Headers[0].Key != "id" {
+			t.Fatalf("headers %v of %s", r.Headers, r.Value)
+		}
+		id := string(r.Headers[0].Value)
+		if old, ok := values[id]; ok {
+			repeats++
+			if old != string(r.Value) {
+				t.Fatalf("%s: %s came as %s and as %s", topic, id, old, r.Value)
+			}
+		}
+		values[id] = string(r.Value)
+	}
+	return values, repeats
+}
+
+// Same checks that the outputs of a run with faults are, by id, those of one without.
+func Same(t testing.TB, topic string, want, got map[string]string, repeats int) {
+	t.Helper()
+	lost, different := 0, 0
+	for id, value := range want {
+		switch g, ok := got[id]; {
+		case !ok:
+			lost++
+		case g != value:
+			different++
+		}
+	}
+	t.Logf("%s: %d by id, %d repeats, %d lost, %d different", topic, len(got), repeats, lost, different)
+	if lost > 0 || different > 0 || len(got) != len(want) || len(got) == 0 {
+		t.Errorf("%s: %d lost, %d different, %d in place of %d", topic, lost, different, len(got), len(want))
+	}
+}

@@ -1,0 +1,151 @@
+package kafka_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"hafvf/connectors/kafkaio/kafkatest"
+	"hafvf/internal/e2e"
+)
+
+// lost: what a run would go on from is gone, or another's: the program says
+// so and exits with 1, or its estimates are those of one run over everything.
+func lost(t *testing.T, b *kafkatest.Broker) {
+	t.Run("two processes", func(t *testing.T) { twoProcesses(t, b) })
+	t.Run("topic made again", func(t *testing.T) { topicMadeAgain(t, b) })
+	t.Run("changelog lost", func(t *testing.T) { changelogLost(t, b) })
+}
+
+func deleteTopic(t *testing.T, b *kafkatest.Broker, name string) {
+	t.Helper()
+	b.Do(t, "topic "+name+" cannot be deleted", func(ctx context.Context, cl *kgo.Client) error {
+		req := kmsg.NewPtrDeleteTopicsRequest()
+		topic := kmsg.NewDeleteTopicsRequestTopic()
+		topic.Topic = &name
+		req.Topics, req.TopicNames = append(req.Topics, topic), append(req.TopicNames, name)
+		resp, err := req.RequestWith(ctx, cl)
+		if err != nil {
+			return err
+		}
+		return kerr.ErrorForCode(resp.Topics[0].ErrorCode)
+	})
+}
+
+// oneRun are the estimates of a single run over everything there is in a topic.
+func oneRun(t *testing.T, b *kafkatest.Broker, name, as string) map[string]string {
+	t.Helper()
+	d := program.Start(t, nil, "run", topicConfig(t, b.Addr(), name, "bounded: true", "order: arrival\n"), "--set", "sink.kafka.topic="+as)
+	d.Ends(t, 0)
+	values, repeats := e2e.ByID(t, b, as)
+	if repeats > 0 || len(values) == 0 {
+		t.Fatalf("%d estimates and %d repeats of one run", len(values), repeats)
+	}
+	return values
+}
+
+// says checks what a program that has ended had to say.
+func says(t *testing.T, d *e2e.Daemon, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(d.Log(), part) {
+			t.Errorf("nothing of %q in\n%s", part, d.Log())
+		}
+	}
+	if sentence := parts[0]; strings.Count(d.Log(), sentence) > 1 {
+		t.Errorf("%q more than once in\n%s", sentence, d.Log())
+	}
+}
+
+// twoProcesses: of two of one group one ends and names the other, and together they
+// write what one would have.
+func twoProcesses(t *testing.T, b *kafkatest.Broker) {
+	const n, name = 8_000, "pair"
+	b.CreateTopic(t, name, 4, nil)
+	b.CreateTopic(t, name+"-out", 4, nil)
+	fed := e2e.Feed(t, b, e2e.Observations(name, n, 200, 3), 8*time.Second)
+	cfg := topicConfig(t, b.Addr(), name, "group: pair, changelog: pair-states", "order: arrival\n")
+	first := program.Start(t, nil, "run", cfg)
+	first.Eventually(t, "an estimate", func() bool { return e2e.Held(t, b, name+"-out") > 0 })
+	second := program.Start(t, nil, "run", cfg)
+	ended, other := first, second
+	select {
+	case <-first.Exited():
+	case <-second.Exited():
+		ended, other = second, first
+	case <-time.After(e2e.Patience):
+		t.Fatalf("both go on\n%s\n%s", first.Log(), second.Log())
+	}
+	ended.Ends(t, 1)
+	says(t, ended, "another run commits the offsets of group pair: run ", fmt.Sprintf("process %d, since 2", other.PID()), "stop one of them")
+	if err := <-fed; err != nil {
+		t.Fatal(err)
+	}
+	other.Eventually(t, "all records", func() bool {
+		done := int64(0)
+		for _, at := range committed(t, b, "pair", name) {
+			done += at
+		}
+		return done >= n
+	})
+	other.Stop(t)
+	got, repeats := e2e.ByID(t, b, "pair-out")
+	e2e.Same(t, "pair-out", oneRun(t, b, name, "pair-whole"), got, repeats)
+}
+
+func topicMadeAgain(t *testing.T, b *kafkatest.Broker) {
+	const name = "remade"
+	source := "bounded: true, group: remade, changelog: remade-states"
+	cfg := topicConfig(t, b.Addr(), name, source, "order: arrival\n")
+	b.CreateTopic(t, name, 2, nil)
+	b.Produce(t, e2e.Observations(name, 2000, 20, 1)...)
+	program.Start(t, nil, "run", cfg).Ends(t, 0)
+	deleteTopic(t, b, name)
+	b.CreateTopic(t, name, 2, nil)
+	b.Produce(t, e2e.Observations(name, 3000, 20, 2)...)
+	for range 2 {
+		d := program.Start(t, nil, "run", cfg)
+		d.Ends(t, 1)
+		says(t, d, `hafvf: topic "remade" was deleted and created again`, "hafvf run CONFIG --begin-anew discards states and offsets and reads from the beginning")
+	}
+	d := program.Start(t, nil, "run", cfg, "--begin-anew", "--set", "sink.kafka.topic=remade-anew")
+	d.Ends(t, 0)
+	says(t, d, "beginning anew: states were discarded", "keys=20")
+	got, repeats := e2e.ByID(t, b, "remade-anew")
+	e2e.Same(t, "remade-anew", oneRun(t, b, name, "remade-whole"), got, repeats)
+
+	// While a run goes on.
+	d = program.Start(t, nil, "run", cfg, "--set", "source.kafka.bounded=false")
+	d.Eventually(t, "reading", func() bool { return strings.Contains(d.Log(), "msg=reading reader=0 at=\"remade") })
+	deleteTopic(t, b, name)
+	b.CreateTopic(t, name, 2, nil)
+	d.Ends(t, 1)
+	says(t, d, `topic "remade" was deleted and created again`)
+}
+
+func changelogLost(t *testing.T, b *kafkatest.Broker) {
+	const name = "kept"
+	source := "bounded: true, group: kept, changelog: kept-states"
+	cfg := topicConfig(t, b.Addr(), name, source, "order: arrival\n")
+	b.CreateTopic(t, name, 2, nil)
+	b.Produce(t, e2e.Observations(name, 2000, 20, 1)...)
+	program.Start(t, nil, "run", cfg).Ends(t, 0)
+	deleteTopic(t, b, "kept-states")
+	b.Produce(t, e2e.Observations(name, 1000, 20, 2)...)
+	for range 2 {
+		d := program.Start(t, nil, "run", cfg)
+		d.Ends(t, 1)
+		says(t, d, "hafvf: the changelog kept-states does not exist, and group kept has offsets", "every later estimate would differ", "--begin-anew")
+	}
+	d := program.Start(t, nil, "run", cfg, "--begin-anew", "--set", "sink.kafka.topic=kept-anew")
+	d.Ends(t, 0)
+	got, repeats := e2e.ByID(t, b, "kept-anew")
+	e2e.Same(t, "kept-anew", oneRun(t, b, name, "kept-whole"), got, repeats)
+	program.Start(t, nil, "run", cfg).Ends(t, 0)
+}

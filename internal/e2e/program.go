@@ -1,0 +1,161 @@
+// Package e2e runs the program for tests, as processes beside a real Kafka broker and
+// a real Flink cluster, and compares what it writes. Only tests import it.
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"hafvf/connectors/javatest"
+)
+
+// Long asks for the long form of the tests of faults.
+var Long = flag.Bool("long", false, "run the long form of the tests of faults")
+
+// A Program is a command that is the program.
+type Program struct {
+	Path string
+	Env  []string // more than this process has, each KEY=value
+}
+
+// Main runs the tests of a package with the program, which it builds.
+func Main(m *testing.M, p *Program) {
+	flag.Parse()
+	code, err := withProgram(m, p)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func withProgram(m *testing.M, p *Program) (code int, err error) {
+	dir, err := os.MkdirTemp("", "hafvf-e2e-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	p.Path = filepath.Join(dir, "hafvf")
+	// The state of the repository changes nothing here, and git may be missing.
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", p.Path, "hafvf/cmd/hafvf").CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("the program cannot be built: %w\n%s", err, out)
+	}
+	return m.Run(), nil
+}
+
+func (p Program) command(env []string, args ...string) *exec.Cmd {
+	cmd := exec.Command(p.Path, args...)
+	cmd.Env = append(append(os.Environ(), p.Env...), env...)
+	return cmd
+}
+
+// Run runs the program in dir, or here without one, and returns its exit code and
+// streams.
+func (p Program) Run(t testing.TB, dir, stdin string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	cmd := p.command(nil, args...)
+	cmd.Dir = dir
+	cmd.Stdin = strings.NewReader(stdin)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
+}
+
+// A Daemon is the program running in the background.
+type Daemon struct {
+	*javatest.Process
+	cmd *exec.Cmd
+	log journal
+}
+
+// A journal is what a daemon has said so far.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(b)
+}
+
+// Start starts the program, which ends with the test. env is added to its
+// environment, each KEY=value.
+func (p Program) Start(t testing.TB, env []string, args ...string) *Daemon {
+	t.Helper()
+	d := &Daemon{cmd: p.command(env, args...)}
+	d.cmd.Stdout, d.cmd.Stderr = &d.log, &d.log
+	var err error
+	if d.Process, err = javatest.Spawn(d.cmd); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Kill)
+	return d
+}
+
+// Log is what the program has said so far, on both of its streams.
+func (d *Daemon) Log() string {
+	d.log.mu.Lock()
+	defer d.log.mu.Unlock()
+	return d.log.text.String()
+}
+
+// Signal sends the program a signal.
+func (d *Daemon) Signal(s syscall.Signal) { d.cmd.Process.Signal(s) } // fails only when it is gone
+
+// Stop is SIGTERM, after which the program has to end well.
+func (d *Daemon) Stop(t testing.TB) {
+	t.Helper()
+	d.Signal(syscall.SIGTERM)
+	d.Ends(t, 0)
+}
+
+// Ends waits for the program's end and checks its exit code.
+func (d *Daemon) Ends(t testing.TB, code int) {
+	t.Helper()
+	select {
+	case <-d.Exited():
+		if got := d.cmd.ProcessState.ExitCode(); got != code {
+			t.Fatalf("exit %d instead of %d: %v\n%s", got, code, d.Err(), d.Log())
+		}
+	case <-time.After(Patience):
+		t.Fatalf("the program does not end\n%s", d.Log())
+	}
+}
+
+// Patience is how long a condition may take to hold. It is far longer than any takes.
+const Patience = 3 * time.Minute
+
+// Eventually waits for a condition, and fails if the program ends before it holds.
+func (d *Daemon) Eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(Patience); !holds(); time.Sleep(50 * time.Millisecond) {
+		select {
+		case <-d.Exited():
+			if !holds() {
+				t.Fatalf("%s: the program has ended: %v\n%s", what, d.Err(), d.Log())
+			}
+			return
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v\n%s", what, Patience, d.Log())
+		}
+	}
+}
