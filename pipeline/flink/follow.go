@@ -13,7 +13,7 @@ const (
 	// settled is how long all tasks have to run before a job counts as started.
 	settled = 2 * time.Second
 	// startTimeout is how long a job may take to start.
-	startTimeout = 30 * time.Second
+	startTimeout = time.Minute
 	// outage is how long a JobManager may be out of reach of who follows a job.
 	outage = time.Minute
 	// attempts are how often a job may fail before its first checkpoint is complete.

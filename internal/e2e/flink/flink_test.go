@@ -297,8 +297,7 @@ func (s *site) sessions(t *testing.T) {
 	}
 }
 
-// fails runs the program, which has to exit with 1, within half a minute, and say
-// why.
+// fails runs the program, which has to exit with 1 and say why.
 func (s *site) fails(t *testing.T, args []string, why string) (log string) {
 	t.Helper()
 	begin := time.Now()
