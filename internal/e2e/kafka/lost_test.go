@@ -2,8 +2,11 @@ package kafka_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,6 +22,8 @@ import (
 // so and exits with 1, or its estimates are those of one run over everything.
 func lost(t *testing.T, b *kafkatest.Broker) {
 	t.Run("two processes", func(t *testing.T) { twoProcesses(t, b) })
+	t.Run("rolling restarts", func(t *testing.T) { rollingRestarts(t, b) })
+	t.Run("damaged state", func(t *testing.T) { damagedState(t, b) })
 	t.Run("topic made again", func(t *testing.T) { topicMadeAgain(t, b) })
 	t.Run("changelog lost", func(t *testing.T) { changelogLost(t, b) })
 }
@@ -97,6 +102,102 @@ func twoProcesses(t *testing.T, b *kafkatest.Broker) {
 	other.Stop(t)
 	got, repeats := e2e.ByID(t, b, "pair-out")
 	e2e.Same(t, "pair-out", oneRun(t, b, name, "pair-whole"), got, repeats)
+}
+
+// rollingRestarts: each process starts while the one before still commits. Whichever
+// of the two finds the other's commit ends with 1 and says so, and together they write
+// what one would have.
+func rollingRestarts(t *testing.T, b *kafkatest.Broker) {
+	const n, name, sentence = 8_000, "rolled", "another run commits the offsets of group rolled: run "
+	b.CreateTopic(t, name, 4, nil)
+	b.CreateTopic(t, name+"-out", 4, nil)
+	fed := e2e.Feed(t, b, e2e.Observations(name, n, 200, 4), 8*time.Second)
+	cfg := topicConfig(t, b.Addr(), name, "group: rolled, changelog: rolled-states", "order: arrival\n")
+	done := func() (sum int64) {
+		for _, at := range committed(t, b, "rolled", name) {
+			sum += max(at, 0)
+		}
+		return sum
+	}
+	started := 0
+	start := func() *e2e.Daemon {
+		started++
+		return program.Start(t, nil, "run", cfg)
+	}
+	// over has seen the end of a process that was asked to end, or found another.
+	over := func(d *e2e.Daemon) {
+		<-d.Exited()
+		if strings.Contains(d.Log(), sentence) {
+			d.Ends(t, 1)
+			return
+		}
+		d.Ends(t, 0)
+	}
+	running := start()
+	for deadline := time.Now().Add(e2e.Patience); done() < n; time.Sleep(50 * time.Millisecond) {
+		select {
+		case <-running.Exited():
+			over(running)
+			running = start()
+		default:
+		}
+		if started <= 4 && done() > int64(started)*n/8 {
+			before := running
+			running = start()
+			running.Eventually(t, "reading", func() bool {
+				return strings.Contains(running.Log(), "msg=reading") || strings.Contains(running.Log(), sentence)
+			})
+			before.Signal(syscall.SIGTERM)
+			over(before)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d records are committed\n%s", done(), n, running.Log())
+		}
+	}
+	if err := <-fed; err != nil {
+		t.Fatal(err)
+	}
+	running.Signal(syscall.SIGTERM)
+	over(running)
+	if started < 3 {
+		t.Errorf("only %d processes: nothing was rolled", started)
+	}
+	got, repeats := e2e.ByID(t, b, "rolled-out")
+	e2e.Same(t, "rolled-out", oneRun(t, b, name, "rolled-whole"), got, repeats)
+}
+
+// damagedState: a record of the changelog that is no state is named, and can be
+// skipped: the filter of its key begins anew, and no other.
+func damagedState(t *testing.T, b *kafkatest.Broker) {
+	const name = "damaged"
+	cfg := topicConfig(t, b.Addr(), name, "bounded: true, group: damaged, changelog: damaged-states", "order: arrival\n")
+	b.CreateTopic(t, name, 2, nil)
+	records := e2e.Observations(name, 2000, 20, 5)
+	b.Produce(t, records[:1000]...)
+	program.Start(t, nil, "run", cfg).Ends(t, 0)
+	b.Produce(t, &kgo.Record{Topic: "damaged-states", Key: records[0].Key, Value: []byte("no state")})
+	b.Produce(t, records[1000:]...)
+	d := program.Start(t, nil, "run", cfg)
+	d.Ends(t, 1)
+	says(t, d, fmt.Sprintf("hafvf: the state of the key %q in the changelog (topic damaged-states, partition ", records[0].Key), "restore the topic, or have a filter begin anew: --skip-state damaged-states-")
+	flag := regexp.MustCompile(`--skip-state damaged-states-\d+-\d+`).FindString(d.Log())
+	d = program.Start(t, nil, append([]string{"run", cfg}, strings.Fields(flag)...)...)
+	d.Ends(t, 0)
+	says(t, d, "a state was skipped, its filter began anew")
+	got, _ := e2e.ByID(t, b, name+"-out")
+	differs := map[string]bool{}
+	for id, whole := range oneRun(t, b, name, "damaged-whole") {
+		var record struct{ Key string }
+		if err := json.Unmarshal([]byte(whole), &record); err != nil {
+			t.Fatal(err)
+		}
+		if got[id] != whole {
+			differs[record.Key] = true
+		}
+	}
+	if len(differs) != 1 || !differs[string(records[0].Key)] {
+		t.Errorf("estimates of the keys %v differ", differs)
+	}
 }
 
 func topicMadeAgain(t *testing.T, b *kafkatest.Broker) {
