@@ -134,6 +134,7 @@ func rollingRestarts(t *testing.T, b *kafkatest.Broker) {
 		d.Ends(t, 0)
 	}
 	running := start()
+	running.Eventually(t, "an estimate", func() bool { return e2e.Held(t, b, name+"-out") > 0 })
 	for deadline := time.Now().Add(e2e.Patience); done() < n; time.Sleep(50 * time.Millisecond) {
 		select {
 		case <-running.Exited():
@@ -183,7 +184,7 @@ func damagedState(t *testing.T, b *kafkatest.Broker) {
 	flag := regexp.MustCompile(`--skip-state damaged-states-\d+-\d+`).FindString(d.Log())
 	d = program.Start(t, nil, append([]string{"run", cfg}, strings.Fields(flag)...)...)
 	d.Ends(t, 0)
-	says(t, d, "a state was skipped, its filter began anew")
+	says(t, d, "; 1 state was skipped, its filter began anew")
 	got, _ := e2e.ByID(t, b, name+"-out")
 	differs := map[string]bool{}
 	for id, whole := range oneRun(t, b, name, "damaged-whole") {
