@@ -23,6 +23,7 @@ import (
 func lost(t *testing.T, b *kafkatest.Broker) {
 	t.Run("two processes", func(t *testing.T) { twoProcesses(t, b) })
 	t.Run("rolling restarts", func(t *testing.T) { rollingRestarts(t, b) })
+	t.Run("first bundle", func(t *testing.T) { firstBundle(t, b) })
 	t.Run("damaged state", func(t *testing.T) { damagedState(t, b) })
 	t.Run("topic made again", func(t *testing.T) { topicMadeAgain(t, b) })
 	t.Run("changelog lost", func(t *testing.T) { changelogLost(t, b) })
@@ -165,6 +166,30 @@ func rollingRestarts(t *testing.T, b *kafkatest.Broker) {
 	}
 	got, repeats := e2e.ByID(t, b, "rolled-out")
 	e2e.Same(t, "rolled-out", oneRun(t, b, name, "rolled-whole"), got, repeats)
+}
+
+// firstBundle: a broker of the outputs that is away when the first records come is
+// waited for.
+func firstBundle(t *testing.T, b *kafkatest.Broker) {
+	const n, name = 500, "early"
+	b.CreateTopic(t, name, 2, nil)
+	outputs := kafkatest.Start(t, kafkatest.Config{})
+	d := program.Start(t, nil, "run", topicConfig(t, b.Addr(), name, "group: early, changelog: early-states", "order: arrival\n"), "--set", fmt.Sprintf("sink.kafka.brokers=[%q]", outputs.Addr()))
+	d.Eventually(t, "reading", func() bool { return strings.Contains(d.Log(), "msg=reading reader=0 at=\"early-0") })
+	outputs.Kill()
+	b.Produce(t, e2e.Observations(name, n, 20, 6)...)
+	d.Eventually(t, "a warning", func() bool { return strings.Contains(d.Log(), "Kafka does not take messages; trying again") })
+	outputs.Restart(t)
+	d.Eventually(t, "all offsets", func() bool {
+		sum := int64(0)
+		for _, at := range committed(t, b, "early", name) {
+			sum += at
+		}
+		return sum == n
+	})
+	d.Stop(t)
+	got, repeats := e2e.ByID(t, outputs, name+"-out")
+	e2e.Same(t, name+"-out", oneRun(t, b, name, "early-whole"), got, repeats)
 }
 
 // damagedState: a record of the changelog that is no state is named, and can be
