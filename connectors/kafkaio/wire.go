@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"hafvf/connectors/internal/wire"
 	"hafvf/connectors/kafka/recordbatch"
 
 	"github.com/segmentio/kafka-go"
@@ -120,23 +121,23 @@ func (r *describeRequest) RawExchange(rw io.ReadWriter) (protocol.Message, error
 	if err != nil {
 		return nil, err
 	}
-	c := &cursor{b: answer}
-	c.skip(4) // correlation
+	c := &wire.Cursor{B: answer}
+	c.Skip(4) // correlation
 	if req.IsFlexible() {
-		for range c.uvarint() { // tagged fields of the header
-			c.uvarint()
-			c.skip(int(c.uvarint()))
-			if c.short {
+		for range c.Uvarint() { // tagged fields of the header
+			c.Uvarint()
+			c.Skip(int(c.Uvarint()))
+			if c.Short {
 				break
 			}
 		}
 	}
 	res := kmsg.NewPtrMetadataResponse()
 	res.Version = r.version
-	if c.short {
+	if c.Short {
 		return nil, io.ErrUnexpectedEOF
 	}
-	if err := res.ReadFrom(c.b); err != nil {
+	if err := res.ReadFrom(c.B); err != nil {
 		return nil, err
 	}
 	return &describedTopics{res.Topics}, nil
@@ -157,81 +158,33 @@ type fetched struct {
 func (f *fetched) ApiKey() protocol.ApiKey { return protocol.Fetch }
 
 func readFetched(answer []byte) (*fetched, error) {
-	c := &cursor{b: answer}
-	c.skip(4 + 4) // correlation, throttling
-	code := kafka.Error(c.int16())
-	c.skip(4) // session
-	if topics := c.int32(); topics != 1 && code == 0 && !c.short {
+	c := &wire.Cursor{B: answer}
+	c.Skip(4 + 4) // correlation, throttling
+	code := kafka.Error(c.Int16())
+	c.Skip(4) // session
+	if topics := c.Int32(); topics != 1 && code == 0 && !c.Short {
 		return nil, fmt.Errorf("a fetch of a topic brought %d", topics)
 	}
-	c.skip(int(c.int16())) // its name
-	partitions := c.int32()
-	c.skip(4) // its number
+	c.Skip(int(c.Int16())) // its name
+	partitions := c.Int32()
+	c.Skip(4) // its number
 	if code == 0 {
-		code = kafka.Error(c.int16())
+		code = kafka.Error(c.Int16())
 	}
 	if code != 0 {
 		return nil, code
 	}
-	f := &fetched{high: c.int64()}
-	c.skip(8 + 8) // the end of committed transactions, the start of the log
-	for range c.int32() {
-		f.aborted = append(f.aborted, recordbatch.Aborted{Producer: c.int64(), First: c.int64()})
-		if c.short {
+	f := &fetched{high: c.Int64()}
+	c.Skip(8 + 8) // the end of committed transactions, the start of the log
+	for range c.Int32() {
+		f.aborted = append(f.aborted, recordbatch.Aborted{Producer: c.Int64(), First: c.Int64()})
+		if c.Short {
 			break
 		}
 	}
-	f.batches = c.bytes(int64(c.int32()))
-	if c.short || partitions != 1 {
+	f.batches = c.Bytes(int64(c.Int32()))
+	if c.Short || partitions != 1 {
 		return nil, io.ErrUnexpectedEOF
 	}
 	return f, nil
-}
-
-// A cursor reads what is encoded as Kafka does. Where there is not enough it
-// reads zeros, and is short from then on.
-type cursor struct {
-	b     []byte
-	short bool
-}
-
-func (c *cursor) skip(n int) { c.take(int64(n)) }
-
-func (c *cursor) take(n int64) []byte {
-	if n < 0 || n > int64(len(c.b)) {
-		c.b, c.short = nil, true
-		return nil
-	}
-	taken := c.b[:n:n]
-	c.b = c.b[n:]
-	return taken
-}
-
-// bytes are the next n, or nil, which stands for null, where n is negative.
-func (c *cursor) bytes(n int64) []byte {
-	if n < 0 {
-		return nil
-	}
-	return c.take(n)
-}
-
-func (c *cursor) number(size int) (n uint64) {
-	for _, b := range c.take(int64(size)) {
-		n = n<<8 | uint64(b)
-	}
-	return n
-}
-
-func (c *cursor) int16() int16 { return int16(c.number(2)) }
-func (c *cursor) int32() int32 { return int32(c.number(4)) }
-func (c *cursor) int64() int64 { return int64(c.number(8)) }
-
-func (c *cursor) uvarint() uint64 {
-	v, n := binary.Uvarint(c.b)
-	if n <= 0 {
-		c.b, c.short = nil, true
-		return 0
-	}
-	c.b = c.b[n:]
-	return v
 }

@@ -16,6 +16,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"hafvf/connectors/internal/wire"
 )
 
 // A Fetch is what a broker answered to a fetch of one partition.
@@ -168,26 +170,26 @@ func (f Fetch) records(data []byte, limits Limits, add func(Record)) (sum int, e
 	if err != nil {
 		return 0, err
 	}
-	c := &cursor{b: data}
+	c := &wire.Cursor{B: data}
 	before := int64(-1) // the offset of the last record, less the base
 	for range count {
-		length := c.varint()
-		r := &cursor{b: c.bytes(length)}
-		if length < 0 || c.short {
+		length := c.Varint()
+		r := &wire.Cursor{B: c.Bytes(length)}
+		if length < 0 || c.Short {
 			return sum, io.ErrUnexpectedEOF
 		}
-		r.take(1) // attributes
-		ms := first + r.varint()
+		r.Skip(1) // attributes
+		ms := first + r.Varint()
 		if attributes&appendTime != 0 {
 			ms = latest
 		}
-		delta := r.varint()
-		record := Record{Offset: base + delta, Time: time.UnixMilli(ms).UTC(), Key: r.bytes(r.varint()), Value: r.bytes(r.varint())}
-		headers := r.varint()
-		for i := int64(0); i < headers && !r.short; i++ {
-			record.Headers = append(record.Headers, Header{string(r.bytes(r.varint())), r.bytes(r.varint())})
+		delta := r.Varint()
+		record := Record{Offset: base + delta, Time: time.UnixMilli(ms).UTC(), Key: r.Bytes(r.Varint()), Value: r.Bytes(r.Varint())}
+		headers := r.Varint()
+		for i := int64(0); i < headers && !r.Short; i++ {
+			record.Headers = append(record.Headers, Header{string(r.Bytes(r.Varint())), r.Bytes(r.Varint())})
 		}
-		if r.short {
+		if r.Short {
 			return sum, io.ErrUnexpectedEOF
 		}
 		if delta <= before || delta > span {
@@ -211,39 +213,4 @@ func (f Fetch) records(data []byte, limits Limits, add func(Record)) (sum int, e
 		add(record)
 	}
 	return sum, nil
-}
-
-// A cursor reads Kafka's primitive types. After the end of its bytes it reads zeros,
-// and is short from then on.
-type cursor struct {
-	b     []byte
-	short bool
-}
-
-func (c *cursor) take(n int64) []byte {
-	if n < 0 || n > int64(len(c.b)) {
-		c.b, c.short = nil, true
-		return nil
-	}
-	taken := c.b[:n:n]
-	c.b = c.b[n:]
-	return taken
-}
-
-// bytes returns the next n bytes, or nil, which stands for null, if n is negative.
-func (c *cursor) bytes(n int64) []byte {
-	if n < 0 {
-		return nil
-	}
-	return c.take(n)
-}
-
-func (c *cursor) varint() int64 {
-	v, n := binary.Varint(c.b)
-	if n <= 0 {
-		c.b, c.short = nil, true
-		return 0
-	}
-	c.b = c.b[n:]
-	return v
 }
