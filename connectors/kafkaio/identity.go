@@ -127,9 +127,9 @@ func (l *Ledger) checkTopics(ctx context.Context) error {
 			return fmt.Errorf("topic %q was deleted and created again (the leader of %s had the epoch %d and has %d): offsets and states are of the records that are gone; %s",
 				at.Topic, log, n.Epoch, t.epochs[at.Partition], anewHere)
 		}
-		_, end, err := l.cfg.Cluster.offsets(ctx, at.Topic, at.Partition)
+		end, err := l.end(ctx, log)
 		if err != nil {
-			return fmt.Errorf("the end of %s cannot be read: %w", log, err)
+			return err
 		}
 		if at.Offset > end {
 			return fmt.Errorf("%s cannot be read at offset %d: %w", log, at.Offset, beyond(end, anewHere))
@@ -141,26 +141,49 @@ func (l *Ledger) checkTopics(ctx context.Context) error {
 // checkIncluded refuses states that include records beyond the end of their partition:
 // the topic is another one, which brokers without topic ids do not say.
 func (l *Ledger) checkIncluded(ctx context.Context, included []Position) error {
-	last := map[string]Position{}
 	for _, p := range included {
-		if at, ok := last[p.Log()]; !ok || p.Offset > at.Offset {
-			last[p.Log()] = p
-		}
-	}
-	for _, log := range slices.Sorted(maps.Keys(last)) {
-		p := last[log]
 		if t, read := l.topics[p.Topic]; !read || p.Partition >= t.partitions {
 			continue // the source does not read it any more
 		}
-		_, end, err := l.cfg.Cluster.offsets(ctx, p.Topic, p.Partition)
+		end, err := l.end(ctx, p.Log())
 		if err != nil {
-			return fmt.Errorf("the end of %s cannot be read: %w", log, err)
+			return err
 		}
 		if p.Offset >= end {
 			return fmt.Errorf("states in the changelog %s include the record %s: %w", l.cfg.Changelog, p, beyond(end, anewHere))
 		}
 	}
 	return nil
+}
+
+// end returns the offset after a partition's last record. The first call asks for those
+// of all partitions at once.
+func (l *Ledger) end(ctx context.Context, log string) (int64, error) {
+	if l.ends != nil {
+		return l.ends[log], nil
+	}
+	requests := map[string][]kafka.OffsetRequest{}
+	for topic, partitions := range partitionsOf(l.topics) {
+		for _, p := range partitions {
+			requests[topic] = append(requests[topic], kafka.LastOffsetOf(p))
+		}
+	}
+	res, err := l.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: requests})
+	if err != nil {
+		return 0, fmt.Errorf("the end of %s cannot be read: %w", log, err)
+	}
+	ends := map[string]int64{}
+	for topic, partitions := range res.Topics {
+		for _, p := range partitions {
+			at := Position{Topic: topic, Partition: p.Partition}
+			if p.Error != nil {
+				return 0, fmt.Errorf("the end of %s cannot be read: %w", at.Log(), p.Error)
+			}
+			ends[at.Log()] = p.LastOffset
+		}
+	}
+	l.ends = ends
+	return ends[log], nil
 }
 
 // writeHead writes the head where it is not yet as it has to be.

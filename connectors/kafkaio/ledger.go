@@ -37,6 +37,7 @@ type Ledger struct {
 	topics map[string]topic
 	found  map[string]committed // by the group, by partition
 	start  map[string]committed // that the source starts at: found, unless it begins anew
+	ends   map[string]int64     // of the partitions when it began; nil before they were asked for
 	head   head                 // of the changelog
 
 	mu       sync.Mutex
@@ -73,8 +74,8 @@ type LedgerConfig struct {
 	// Skip are the positions of states in the changelog that are discarded.
 	Skip []Position
 	// Check, where it is set, is told the states that were restored, in the order of
-	// their positions, before anything is written. It returns positions of records that
-	// they include, the last of each partition among them. Its error is OpenLedger's.
+	// their positions, before anything is written. It returns the last record of each
+	// partition that they include. Its error is OpenLedger's.
 	Check func([]Restored) (included []Position, err error)
 	// AtEnd commits when the run ends, and not before: its outputs are not stored
 	// before.
