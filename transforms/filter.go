@@ -5,20 +5,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/state"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/timers"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/options/jobopts"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 	"golang.org/x/sync/errgroup"
 
 	"hafvf/hafvf"
 	"hafvf/internal/account"
+	"hafvf/internal/portable"
 )
 
 func init() {
@@ -149,7 +147,7 @@ func Filter(s beam.Scope, cfg Config, col beam.PCollection) (estimates, rejected
 	if w := col.WindowingStrategy(); w.Fn.Kind != "GLO" {
 		panic(fmt.Sprintf("transforms.Filter: the input is in %v; a filter's state spans windows: take the global one", w.Fn))
 	}
-	keepBundlesWhole()
+	portable.KeepBundlesWhole()
 	text, err := json.Marshal(cfg)
 	if err != nil {
 		panic("transforms.Filter: " + err.Error())
@@ -157,16 +155,6 @@ func Filter(s beam.Scope, cfg Config, col beam.PCollection) (estimates, rejected
 	blocks, early := beam.ParDo2(s, &packFn{Config: string(text)}, col)
 	estimates, late := beam.ParDo2(s, &filterFn{Config: string(text), State: state.MakeValueState[[]byte]("entity"), Due: timers.InEventTime("due")}, blocks)
 	return estimates, beam.Flatten(s, early, late)
-}
-
-// keepBundlesWhole keeps Prism from splitting a bundle within a key: it would run the
-// key twice at once and lose updates of its state (Beam 2.77.0). A program passes its
-// experiments to the runner after it has built the pipeline.
-func keepBundlesWhole() {
-	const experiment = "prism_disable_sdf_split"
-	if !slices.Contains(jobopts.GetExperiments(), experiment) {
-		*jobopts.Experiments = strings.Trim(*jobopts.Experiments+","+experiment, ",")
-	}
 }
 
 // parseEstimator makes the estimator of a Config that Filter put into a DoFn. It

@@ -1,12 +1,16 @@
-// Package portable turns Beam pipelines into what a job server takes.
+// Package portable prepares Beam pipelines for the runners that they are handed to.
 package portable
 
 import (
 	"context"
+	"slices"
+	"strings"
+	"sync"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/runtime/graphx"
 	pipepb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/pipeline_v1"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/options/jobopts"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -28,4 +32,19 @@ func Marshal(p *beam.Pipeline, pool string, params map[string]string) (*pipepb.P
 	}
 	env.Payload, env.Dependencies = payload, nil
 	return graphx.Marshal(edges, &graphx.Options{Environment: env})
+}
+
+var experiments sync.Mutex
+
+// KeepBundlesWhole keeps Prism from splitting a bundle within a key: it would run the
+// key twice at once and lose updates of its state (Beam 2.77.0). The experiment that it
+// adds to those of the program is passed to the runner with a pipeline; other runners
+// ignore it.
+func KeepBundlesWhole() {
+	const experiment = "prism_disable_sdf_split"
+	experiments.Lock()
+	defer experiments.Unlock()
+	if !slices.Contains(jobopts.GetExperiments(), experiment) {
+		*jobopts.Experiments = strings.Trim(*jobopts.Experiments+","+experiment, ",")
+	}
 }

@@ -17,7 +17,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -62,9 +61,6 @@ func Execute(ctx context.Context, p *beam.Pipeline) (beam.PipelineResult, error)
 	return Runner{}.Execute(ctx, p)
 }
 
-// experiment keeps Prism from splitting a stateful bundle within a key.
-const experiment = "prism_disable_sdf_split"
-
 // Execute runs p to its end. When ctx ends first, the job is cancelled and the
 // error is ctx's cause. It panics if beam.Init has not been called.
 func (r Runner) Execute(ctx context.Context, p *beam.Pipeline) (beam.PipelineResult, error) {
@@ -90,11 +86,8 @@ func (r Runner) Execute(ctx context.Context, p *beam.Pipeline) (beam.PipelineRes
 	}
 	defer conn.Close()
 	client := jobpb.NewJobServiceClient(conn)
-	experiments := jobopts.GetExperiments()
-	if !slices.Contains(experiments, experiment) {
-		experiments = append(experiments, experiment)
-	}
-	id, _, token, err := runnerlib.Prepare(ctx, client, pb, &runnerlib.JobOptions{Name: jobopts.GetJobName(), Experiments: experiments})
+	portable.KeepBundlesWhole()
+	id, _, token, err := runnerlib.Prepare(ctx, client, pb, &runnerlib.JobOptions{Name: jobopts.GetJobName(), Experiments: jobopts.GetExperiments()})
 	if err != nil {
 		return nil, err
 	}
@@ -187,8 +180,11 @@ func endpoint(acceptOpenPort bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if err := serve(port); err != nil {
+		return "", err
+	}
 	server.endpoint = fmt.Sprintf("localhost:%d", port)
-	return server.endpoint, serve(port)
+	return server.endpoint, nil
 }
 
 // serve starts Prism's server. It comes with a client whose connection would be
