@@ -153,15 +153,18 @@ func (g *guard) dial(ctx context.Context) (net.Conn, error) {
 	return c, nil
 }
 
-// An admitted connection gives its port back before somebody else may have it.
+// An admitted connection gives its port back before somebody else may have it, and
+// once: later the port may be that of another connection.
 type admitted struct {
 	net.Conn
-	guard *guard
-	port  uint16
+	guard  *guard
+	port   uint16
+	closed sync.Once
 }
 
-func (c *admitted) Close() error {
-	return errors.Join(c.guard.dismiss(c.port), c.Conn.Close())
+func (c *admitted) Close() (err error) {
+	c.closed.Do(func() { err = c.guard.dismiss(c.port) })
+	return errors.Join(err, c.Conn.Close())
 }
 
 // Beam's SDK dials its runner by this variable.
