@@ -1,6 +1,8 @@
 package records
 
 import (
+	"time"
+
 	"hafvf/connectors"
 	"hafvf/hafvf"
 	"hafvf/transforms"
@@ -14,7 +16,7 @@ type estimate struct {
 
 var estimates = []field[estimate]{
 	text("key", "Key of the observation.", func(e estimate) string { return e.key }),
-	instant("time", "Time of the observation.", func(e estimate) moment { return e.Time }),
+	instant("time", "Time of the observation.", func(e estimate) time.Time { return e.Time }),
 	text("id", "Where the observation came from: file:line or topic-partition-offset. It is the same after a restart.", func(e estimate) string { return e.ID }),
 	count("n", "", "Sequence number within the key, from 1.", func(e estimate) (int64, bool) { return e.N, true }),
 	value(func(e estimate) ([][]float64, transforms.Shape) { return e.X, e.Shape }),
@@ -32,18 +34,18 @@ var estimates = []field[estimate]{
 	only(flag("warm_up", "true while prior: auto is setting the prior; absent otherwise.", func(e estimate) bool { return e.WarmUp }),
 		func(e estimate) bool { return e.WarmUp }, func(l *Layout) bool { return l.WarmUp }),
 	only(list("bank", "Members of the bank. weight, memory, levels and posterior above are those of the member with the largest posterior weight.", func(l *Layout) int { return l.Bank },
-		func(e estimate) int { return len(e.Bank) }, func(e estimate, i int) member { return e.Bank[i] },
-		number("weight_of_member", "", "Posterior weight of the member in the average.", func(m member) float64 { return m.Share }),
-		number("weight", "", "E[w] of the member.", func(m member) float64 { return m.Weight }),
-		number("memory", "observations", "Memory of the member.", func(m member) float64 { return m.Memory }),
-		number("log_predictive", "nats", "log p(x | past) by the member.", func(m member) float64 { return m.LogPredictive }),
+		func(e estimate) int { return len(e.Bank) }, func(e estimate, i int) transforms.MemberStep { return e.Bank[i] },
+		number("weight_of_member", "", "Posterior weight of the member in the average.", func(m transforms.MemberStep) float64 { return m.Share }),
+		number("weight", "", "E[w] of the member.", func(m transforms.MemberStep) float64 { return m.Weight }),
+		number("memory", "observations", "Memory of the member.", func(m transforms.MemberStep) float64 { return m.Memory }),
+		number("log_predictive", "nats", "log p(x | past) by the member.", func(m transforms.MemberStep) float64 { return m.LogPredictive }),
 	), func(e estimate) bool { return e.Bank != nil }, func(l *Layout) bool { return l.Bank > 0 }),
 	only(withRegime(object("detect", "Outlier or change; with detect only.",
 		text("kind", "none, outlier, change, or revision of a change.", func(e estimate) string { return string(e.Detection.Kind) }),
 		number("p_stay", "", "Posterior probability that the regime goes on.", func(e estimate) float64 { return e.Detection.Stay }),
 		number("p_outlier", "", "Posterior probability of an outlier or a short burst.", func(e estimate) float64 { return e.Detection.Outlier }),
 		number("p_change", "", "Posterior probability of a lasting change.", func(e estimate) float64 { return e.Detection.Change }),
-		instant("start", "First observation of the suspected or new regime.", func(e estimate) moment { return e.Detection.Start }),
+		instant("start", "First observation of the suspected or new regime.", func(e estimate) time.Time { return e.Detection.Start }),
 		count("start_n", "", "Its sequence number within the key.", func(e estimate) (int64, bool) { return e.Detection.StartN, e.Detection.StartN > 0 }),
 		count("delay", "observations", "From start to here; at a change or revision.", func(e estimate) (int64, bool) {
 			return e.Detection.Delay, e.Detection.Kind == hafvf.Change || e.Detection.Kind == hafvf.Revision
@@ -86,7 +88,7 @@ func (l *Layout) EstimateColumns(x connectors.Kind) []connectors.Column {
 
 var alerts = []field[estimate]{
 	text("key", "Key of the observation.", func(e estimate) string { return e.key }),
-	instant("time", "Time of the observation at which the alert was raised.", func(e estimate) moment { return e.Time }),
+	instant("time", "Time of the observation at which the alert was raised.", func(e estimate) time.Time { return e.Time }),
 	text("kind", "outlier, change, or revision of a change.", func(e estimate) string { return string(e.Alert.Kind) }),
 	text("id", "Where that observation came from.", func(e estimate) string { return e.ID }),
 	leaf("corrects", "text", "", "id of the alert that a revision replaces.", connectors.String, func(b []byte, e estimate) []byte {
@@ -95,7 +97,7 @@ var alerts = []field[estimate]{
 		}
 		return appendText(b, e.Alert.Corrects)
 	}),
-	instant("start", "First observation of the outlier or of the new regime.", func(e estimate) moment { return e.Alert.Start }),
+	instant("start", "First observation of the outlier or of the new regime.", func(e estimate) time.Time { return e.Alert.Start }),
 	count("delay", "observations", "From start to time.", func(e estimate) (int64, bool) { return e.Alert.Delay, true }),
 	number("odds", "nats", "Log-odds in favour of it.", func(e estimate) float64 { return e.Alert.LogOdds }),
 	moments("before", "The mean before it.", func(e estimate) transforms.Moments { return e.Alert.Before }),

@@ -1,16 +1,9 @@
 package records
 
 import (
-	"time"
-
 	"hafvf/connectors"
 	"hafvf/hafvf"
 	"hafvf/transforms"
-)
-
-type (
-	moment = time.Time
-	member = transforms.MemberStep
 )
 
 // value is the observation as it came in.

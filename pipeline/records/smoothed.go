@@ -1,6 +1,8 @@
 package records
 
 import (
+	"time"
+
 	"hafvf/connectors"
 	"hafvf/transforms"
 )
@@ -13,7 +15,7 @@ type smoothed struct {
 
 var smootheds = []field[smoothed]{
 	text("key", "Key of the observation.", func(s smoothed) string { return s.key }),
-	instant("time", "Time of the observation.", func(s smoothed) moment { return s.Time }),
+	instant("time", "Time of the observation.", func(s smoothed) time.Time { return s.Time }),
 	text("id", "key/time/k: k counts equal times of the key from 0.", func(s smoothed) string { return s.ID }),
 	count("n", "", "Position in the session, from 1.", func(s smoothed) (int64, bool) { return s.N, true }),
 	value(func(s smoothed) ([][]float64, transforms.Shape) { return s.X, s.Shape }),
@@ -23,8 +25,8 @@ var smootheds = []field[smoothed]{
 	pass("forward", "The forward pass, which knows the past.", func(s smoothed) transforms.Pass { return s.Forward }),
 	pass("backward", "The backward pass, which knows the future.", func(s smoothed) transforms.Pass { return s.Backward }),
 	object("session", "The session that the observation is part of.",
-		instant("start", "Its first observation.", func(s smoothed) moment { return s.Session.Start }),
-		instant("end", "Its last observation.", func(s smoothed) moment { return s.Session.End }),
+		instant("start", "Its first observation.", func(s smoothed) time.Time { return s.Session.Start }),
+		instant("end", "Its last observation.", func(s smoothed) time.Time { return s.Session.End }),
 		count("n", "observations", "Its length.", func(s smoothed) (int64, bool) { return s.Session.N, true }),
 	),
 	count("revision", "", "Late records revise a session and raise this number: keep the highest per id.", func(s smoothed) (int64, bool) { return s.Revision, true }),

@@ -2,6 +2,7 @@ package records
 
 import (
 	"fmt"
+	"time"
 
 	"hafvf/connectors"
 )
@@ -55,7 +56,7 @@ func text[T any](name, doc string, get func(T) string) field[T] {
 	return leaf(name, "text", "", doc, connectors.String, func(b []byte, v T) []byte { return appendText(b, get(v)) })
 }
 
-func instant[T any](name, doc string, get func(T) moment) field[T] {
+func instant[T any](name, doc string, get func(T) time.Time) field[T] {
 	return leaf(name, "time", "", doc, connectors.Time, func(b []byte, v T) []byte { return appendTime(b, get(v)) })
 }
 
