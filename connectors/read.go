@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"hafvf/internal/account"
 	"io"
 	"math"
 	"reflect"
@@ -35,10 +36,10 @@ const (
 const linger = 200 * time.Millisecond
 
 // Read reads src and returns a PCollection<Record>, bounded, in the order of
-// the files as far as the runner keeps an order. The gate of that name, if
-// there is one, holds the source back and can stop it.
-func Read(s beam.Scope, src Source, gate string) beam.PCollection {
-	return read(s, &readFn{Source: src, Gate: gate, MaxRecords: BundleRecords})
+// the files as far as the runner keeps an order. The run of that name, if there is
+// one in this process, holds the source back and can stop it.
+func Read(s beam.Scope, src Source, run string) beam.PCollection {
+	return read(s, &readFn{Source: src, Account: run, MaxRecords: BundleRecords})
 }
 
 func read(s beam.Scope, fn *readFn) beam.PCollection {
@@ -52,7 +53,7 @@ func read(s beam.Scope, fn *readFn) beam.PCollection {
 // how many there are.
 type readFn struct {
 	Source     Source
-	Gate       string
+	Account    string // the run's name
 	Run        string // names the open source between calls
 	MaxRecords int
 }
@@ -91,11 +92,7 @@ func (t *tracker) GetProgress() (done, remaining float64) {
 }
 
 func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []byte, emit func(Record)) (sdf.ProcessContinuation, error) {
-	gate := gateOf(fn.Gate)
-	var stopped <-chan struct{}
-	if gate != nil {
-		stopped = gate.stopped
-	}
+	run := account.Of(fn.Account)
 	at := rt.GetRestriction().(offsetrange.Restriction).Start
 	in := fn.resume(at)
 	ended := false
@@ -105,7 +102,7 @@ func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []
 		if n > 0 {
 			patience = linger
 		}
-		rec, err := in.next(ctx, stopped, patience)
+		rec, err := in.next(ctx, run.Stopped(), patience)
 		if err == errSlow {
 			break
 		}
@@ -128,14 +125,11 @@ func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []
 		n++
 		size += len(rec.Raw)
 	}
-	if gate != nil && n > 0 {
-		// What is emitted here shows when this call has returned: until then
-		// the bundle before it must be out of the way.
-		if err := gate.Wait(ctx); err != nil {
-			in.close()
-			return nil, err
-		}
-		gate.Add(n)
+	// What is emitted here shows when this call has returned: until then the bundle
+	// before it must be out of the way.
+	if err := run.HandOver(ctx, n, nil); err != nil {
+		in.close()
+		return nil, err
 	}
 	if ended {
 		if rt.GetRestriction().(offsetrange.Restriction).End == math.MaxInt64 {
@@ -193,7 +187,8 @@ const (
 
 func newInput(src Source, at int64) *input {
 	in := &input{at: at, ready: make(chan struct{}, 1), room: make(chan struct{}, 1)}
-	in.close, in.closed = latch()
+	closed := make(chan struct{})
+	in.closed, in.close = closed, sync.OnceFunc(func() { close(closed) })
 	go in.read(src, at)
 	return in
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"hafvf/internal/account"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -52,7 +53,7 @@ func run(t *testing.T, p *beam.Pipeline) error {
 
 // probe is what the DoFns of a test, which runs in this process, report to.
 type probe struct {
-	gate    *Gate
+	books   *account.Run
 	fail    int64 // the record number at which the consumer fails, 0 for none
 	stopAt  int64
 	delay   time.Duration
@@ -64,11 +65,11 @@ type probe struct {
 
 var probes sync.Map
 
-func newProbe(t *testing.T, gate bool) *probe {
+func newProbe(t *testing.T, held bool) *probe {
 	p := &probe{}
-	if gate {
-		p.gate = NewGate(t.Name())
-		t.Cleanup(p.gate.Close)
+	if held {
+		p.books = account.Open(t.Name(), account.Keeper{})
+		t.Cleanup(p.books.Close)
 	}
 	probes.Store(t.Name(), p)
 	t.Cleanup(func() { probes.Delete(t.Name()) })
@@ -90,7 +91,7 @@ func (fn *lineFn) ProcessElement(r Record, emit func([]byte)) {
 		p.most.Store(in)
 	}
 	if n == p.stopAt {
-		p.gate.Stop()
+		p.books.Stop()
 	}
 	emit([]byte(fmt.Sprint(r.Position)))
 }
@@ -122,10 +123,7 @@ func (fn *sinkFn) ProcessElement(line []byte, _ func(int)) error {
 }
 
 func (fn *sinkFn) FinishBundle(func(int)) {
-	p := probeOf(fn.Test)
-	if p.gate != nil {
-		p.gate.Add(-fn.n)
-	}
+	probeOf(fn.Test).books.Stored(fn.n)
 }
 
 func csvOf(t *testing.T, rows int) Source {
@@ -150,7 +148,7 @@ func write(t *testing.T, path, text string) {
 
 func pipelineOf(t *testing.T, src Source, bundle int) *beam.Pipeline {
 	p, s := beam.NewPipelineWithRoot()
-	col := read(s, &readFn{Source: src, Gate: t.Name(), MaxRecords: bundle})
+	col := read(s, &readFn{Source: src, Account: t.Name(), MaxRecords: bundle})
 	lines := beam.ParDo(s, &lineFn{t.Name()}, col)
 	none := beam.ParDo(s, &sinkFn{Test: t.Name()}, beam.Reshuffle(s, lines))
 	beam.ParDo0(s, &endIntFn{}, beam.Reshuffle(s, none))
@@ -244,7 +242,7 @@ func TestReadStandardInput(t *testing.T) {
 		}
 		fmt.Fprint(w, "a,t,1\n")
 	}
-	p.gate.Stop()
+	p.books.Stop()
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
@@ -257,34 +255,5 @@ func TestInputSkips(t *testing.T) {
 	rec, err := in.next(t.Context(), nil, time.Minute)
 	if err != nil || rec.Position != 44 || in.at != 43 {
 		t.Errorf("%+v, then at %d, %v", rec, in.at, err)
-	}
-}
-
-func TestGate(t *testing.T) {
-	g := NewGate(t.Name())
-	if err := g.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	g.Add(3)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	if err := g.Wait(ctx); err != context.DeadlineExceeded {
-		t.Errorf("with 3 in flight: %v", err)
-	}
-	wait := make(chan error)
-	go func() { wait <- g.Wait(t.Context()) }()
-	g.Add(-1)
-	g.Add(-2)
-	if err := <-wait; err != nil {
-		t.Error(err)
-	}
-	g.Add(1)
-	go func() { wait <- g.Wait(t.Context()) }()
-	g.Close()
-	if err := <-wait; err != errGateClosed {
-		t.Errorf("after Close: %v", err)
-	}
-	if gateOf(t.Name()) != nil {
-		t.Error("a closed gate is still known")
 	}
 }

@@ -3,7 +3,7 @@ package connectors
 import (
 	"context"
 	"fmt"
-	"sync"
+	"hafvf/internal/account"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
@@ -15,33 +15,13 @@ func init() {
 	register.Emitter1[[]byte]()
 }
 
-// An output is where the Write transforms of a name write to.
-type output struct {
-	writer *Writer
-	stored func(n int)
-}
-
-var outputs sync.Map // of output by name
-
-// Register makes w the target of Write transforms of that name in this process.
-// When a bundle of lines is written, stored is told their number. It panics if
-// the name is taken.
-func Register(name string, w *Writer, stored func(n int)) {
-	if _, taken := outputs.LoadOrStore(name, output{w, stored}); taken {
-		panic("connectors: writer " + name + " exists already")
-	}
-}
-
-// Unregister forgets the writer of that name; it does not commit or abort it.
-func Unregister(name string) { outputs.Delete(name) }
-
-// Write takes a PCollection<[]byte> of Chunks and writes their lines to the
-// Writer registered under name in the process that runs the pipeline. The first
-// write that fails, fails the pipeline. Committing the Writer, after the pipeline
-// has ended well, is left to the caller.
-func Write(s beam.Scope, name string, col beam.PCollection) {
+// Write takes a PCollection<[]byte> of Chunks and writes their lines to the Writer
+// of that name that is attached to the run in this process. The first write that
+// fails, fails the pipeline. Committing the Writer, after the pipeline has ended
+// well, is left to the caller.
+func Write(s beam.Scope, run, name string, col beam.PCollection) {
 	s = s.Scope("connectors.Write")
-	End(s, beam.ParDo(s, &writeFn{Name: name}, col))
+	End(s, beam.ParDo(s, &writeFn{Account: run, Name: name}, col))
 }
 
 // End takes a PCollection<[]byte> that nothing is ever put into. The embedded
@@ -52,16 +32,16 @@ func End(s beam.Scope, none beam.PCollection) {
 }
 
 type writeFn struct {
-	Name string
+	Account, Name string // of the run, of the writer
 
 	lines int
 	batch []byte
 }
 
 func (fn *writeFn) ProcessElement(_ context.Context, chunk []byte, _ func([]byte)) error {
-	o, ok := outputs.Load(fn.Name)
-	if !ok {
-		return fmt.Errorf("connectors: no writer is registered as %q in this process", fn.Name)
+	w := account.Part[*Writer](account.Of(fn.Account), fn.Name)
+	if w == nil {
+		return fmt.Errorf("connectors: the run %q has no writer %q in this process", fn.Account, fn.Name)
 	}
 	fn.batch = fn.batch[:0]
 	for line, err := range Chunk(chunk).Lines() {
@@ -71,13 +51,11 @@ func (fn *writeFn) ProcessElement(_ context.Context, chunk []byte, _ func([]byte
 		fn.lines++
 		fn.batch = append(fn.batch, line.Text...)
 	}
-	return o.(output).writer.Write(fn.batch)
+	return w.Write(fn.batch)
 }
 
 func (fn *writeFn) FinishBundle(_ context.Context, _ func([]byte)) {
-	if o, ok := outputs.Load(fn.Name); ok && fn.lines > 0 {
-		o.(output).stored(fn.lines)
-	}
+	account.Of(fn.Account).Stored(fn.lines)
 	fn.lines = 0
 }
 

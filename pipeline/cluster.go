@@ -55,10 +55,12 @@ func (s Submission) Submit(ctx context.Context) (*flink.Job, error) {
 // Attend makes this process fit to run the functions of submitted graphs, until
 // release is called.
 func Attend(log *slog.Logger, metrics *Metrics) (release func(), err error) {
-	r := &run{name: attended, log: log, metrics: metrics}
+	r := &run{name: attended, log: log, metrics: metrics, account: account.Watch(attended)}
+	r.release = append(r.release, r.account.Close)
 	if err := r.create("rejected", connectors.Sink{Format: connectors.JSONLines, Path: connectors.Stderr, Append: true}); err != nil {
+		r.close(context.Background(), false)
 		return nil, err
 	}
-	r.register(account.Account{Report: r.report})
+	r.register()
 	return func() { r.close(context.Background(), false) }, nil
 }

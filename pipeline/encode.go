@@ -4,6 +4,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/connectors"
+	"hafvf/internal/account"
 	"hafvf/pipeline/records"
 	"hafvf/transforms"
 )
@@ -24,6 +25,7 @@ type encoder struct {
 	Layout records.Layout
 
 	lines, alerts connectors.Chunk
+	added         int // alerts, which come in addition to a line for every record
 	run           *run
 	tally         tally
 }
@@ -40,20 +42,14 @@ func (fn *encoder) flush(least int, emit, alert func([]byte)) {
 		fn.lines = nil
 	}
 	if len(fn.alerts) > 0 {
+		account.Of(fn.Run).Report(account.Report{Emitted: fn.added})
 		alert(fn.alerts)
-		fn.alerts = nil
+		fn.alerts, fn.added = nil, 0
 	}
 	if fn.run != nil {
 		fn.run.note(&fn.tally)
 	}
 	fn.tally = tally{}
-}
-
-// more adds a line that comes in addition to what was counted as in flight.
-func (fn *encoder) more() {
-	if fn.run != nil {
-		fn.run.add(1)
-	}
 }
 
 // encodeEstimatesFn turns estimates into chunks of JSON lines, and their alerts.
@@ -67,7 +63,7 @@ func (fn *encodeEstimatesFn) StartBundle(_, _ func([]byte)) { fn.start() }
 func (fn *encodeEstimatesFn) ProcessElement(key string, e transforms.Estimate, emit, alert func([]byte)) {
 	fn.lines = fn.Layout.AppendEstimate(fn.lines.Begin([]byte(key), e.ID), key, &e)
 	if fn.Alerts && e.Alert != nil {
-		fn.more()
+		fn.added++
 		fn.alerts = fn.Layout.AppendAlert(fn.alerts.Begin([]byte(key), e.ID), key, &e)
 	}
 	fn.tally.estimate(key, &e)
@@ -82,7 +78,6 @@ type encodeSmoothedFn struct{ encoder }
 func (fn *encodeSmoothedFn) StartBundle(_ func([]byte)) { fn.start() }
 
 func (fn *encodeSmoothedFn) ProcessElement(key string, s transforms.Smoothed, emit func([]byte)) {
-	fn.more()
 	fn.lines = fn.Layout.AppendSmoothed(fn.lines.Begin([]byte(key), s.ID), key, &s)
 	fn.tally.smoothed(key, &s)
 	fn.flush(chunk, emit, nil)

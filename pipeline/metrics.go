@@ -55,9 +55,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	if r == nil {
 		return
 	}
-	r.mu.Lock()
-	n, taken := r.counts, r.taken
-	r.mu.Unlock()
+	n, taken := r.account.Counts()
 	for _, counter := range []struct {
 		desc *prometheus.Desc
 		n    int64
@@ -84,8 +82,8 @@ func (m *Metrics) Health() error {
 	switch {
 	case m.run == nil:
 		return errors.New("the run has not begun")
-	case m.run.ledger != nil && m.run.ledger.Busy() > stalled:
-		return fmt.Errorf("the same records have been worked on for %v", m.run.ledger.Busy().Round(time.Second))
+	case m.run.account.Busy() > stalled:
+		return fmt.Errorf("the same records have been worked on for %v", m.run.account.Busy().Round(time.Second))
 	}
 	return nil
 }

@@ -80,6 +80,9 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	if err != nil && !suspended {
 		return s, err
 	}
+	if err := state.account.Balanced(); err != nil {
+		return s, err
+	}
 	for _, w := range state.writers {
 		if err := w.Commit(); err != nil {
 			return s, err
@@ -126,7 +129,7 @@ func (r Run) follow(ctx context.Context, state *run, stop <-chan struct{}, suspe
 			stop = nil
 			if state.stop() {
 				select {
-				case <-state.ledger.Idle():
+				case <-state.account.Idle():
 					suspend()
 				case <-ctx.Done():
 				}
@@ -148,8 +151,8 @@ type run struct {
 	name    string
 	log     *slog.Logger
 	metrics *Metrics
-	gate    *connectors.Gate // of files
-	ledger  *kafkaio.Ledger  // of topics, in place of the gate
+	account *account.Run
+	ledger  *kafkaio.Ledger // of topics
 	writers []*connectors.Writer
 	release []func()
 
@@ -157,27 +160,19 @@ type run struct {
 	skip      []kafkaio.Position // see Run.SkipStates
 
 	mu      sync.Mutex
-	counts  account.Counts
-	taken   int64
 	written int64
 	stopped bool
 	largest []Break
 }
 
-var runs sync.Map // of *run by name
-
-func runOf(name string) *run {
-	r, _ := runs.Load(name)
-	found, _ := r.(*run)
-	return found
-}
+// runOf returns the run of that name, nil where there is none in this process.
+func runOf(name string) *run { return account.Part[*run](account.Of(name), "") }
 
 // open checks that the graph can run, and makes ready what its nodes share.
 func (r *run) open(ctx context.Context, g *Graph) error {
 	if err := g.source.check(ctx); err != nil {
 		return err
 	}
-	nodes := account.Account{Report: r.report}
 	partitions := 0
 	if t, ok := g.source.(topicSource); ok {
 		n, err := r.openLedger(ctx, g, t)
@@ -185,10 +180,10 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 			return err
 		}
 		partitions = n
-		nodes.Restore, nodes.Restored = r.ledger.Restore, r.ledger.Restored
+		r.account = account.Of(r.name)
 	} else {
-		r.gate = connectors.NewGate(r.name)
-		r.release = append(r.release, r.gate.Close)
+		r.account = account.Open(r.name, account.Keeper{})
+		r.release = append(r.release, r.account.Close)
 	}
 	for name, s := range g.sinks() {
 		if err := s.prepare(ctx, partitions, r.log); err != nil {
@@ -200,14 +195,13 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 			}
 		}
 	}
-	r.register(nodes)
+	r.register()
 	return nil
 }
 
-// register makes the run known to the nodes of this process.
-func (r *run) register(nodes account.Account) {
-	runs.Store(r.name, r)
-	r.release = append(r.release, func() { runs.Delete(r.name) }, account.Open(r.name, nodes))
+// register makes the run known to the nodes of this process, and to the metrics.
+func (r *run) register() {
+	account.Attach(r.account, "", r)
 	r.metrics.follow(r)
 }
 
@@ -253,8 +247,8 @@ func (r *run) create(name string, file connectors.Sink) error {
 		return err
 	}
 	r.writers = append(r.writers, w)
-	connectors.Register(r.name+"/"+name, w, func(n int) { r.add(-n) })
-	r.release = append(r.release, w.Abort, func() { connectors.Unregister(r.name + "/" + name) })
+	account.Attach(r.account, name, w)
+	r.release = append(r.release, w.Abort)
 	return nil
 }
 
@@ -286,53 +280,25 @@ func (r *run) stop() bool {
 	r.stopped = true
 	r.mu.Unlock()
 	if r.ledger == nil {
-		r.gate.Stop()
+		r.account.Stop()
 		return false
 	}
 	r.ledger.Stop()
 	return r.ledger.Suspends()
 }
 
-// add changes the number of records in flight, see kafkaio.Ledger. A worker keeps
-// no account: its cluster does.
-func (r *run) add(n int, states ...kafkaio.State) {
-	switch {
-	case r.ledger != nil:
-		r.ledger.Add(n, states...)
-	case r.gate != nil:
-		r.gate.Add(n)
-	}
-}
-
-// report notes what a bundle did.
-func (r *run) report(b account.Report) {
-	r.mu.Lock()
-	r.taken += int64(b.Taken)
-	r.counts.Add(b.Counts)
-	r.mu.Unlock()
-	var states []kafkaio.State
-	if r.ledger != nil {
-		states = make([]kafkaio.State, len(b.States))
-		for i, s := range b.States {
-			states[i] = kafkaio.State{Key: s.Key, Bytes: s.State}
-			for _, w := range s.Waiting {
-				states[i].Waiting = append(states[i].Waiting, kafkaio.ParsePosition(w.Log, w.Seq))
-			}
-		}
-	}
-	r.add(b.Emitted-b.Taken, states...)
-}
-
 func (r *run) progress() Progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return Progress{r.taken, r.written, r.counts.Rejected}
+	c, taken := r.account.Counts()
+	return Progress{taken, r.written, c.Rejected}
 }
 
 func (r *run) summary() Summary {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return Summary{Counts: r.counts, Skipped: len(r.skip), Stopped: r.stopped, Largest: r.largest}
+	c, _ := r.account.Counts()
+	return Summary{Counts: c, Skipped: len(r.skip), Stopped: r.stopped, Largest: r.largest}
 }
 
 // note adds a tally to the summary.

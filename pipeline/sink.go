@@ -50,7 +50,7 @@ func (s graphSink) write(scope beam.Scope, run, name string, chunks beam.PCollec
 		kafkaio.Write(scope, *s.topic, run, chunks)
 		return
 	}
-	connectors.Write(scope, run+"/"+name, chunks)
+	connectors.Write(scope, run, name, chunks)
 }
 
 // prepare creates the topic where it does not exist, with as many partitions as

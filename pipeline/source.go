@@ -115,9 +115,7 @@ func (fn *rejecter) reject(reject func([]byte), key []byte, p records.Place, raw
 }
 
 func (fn *rejecter) FinishBundle(_ context.Context, _ func(beam.EventTime, string, transforms.Observation), _ func([]byte)) {
-	if r := runOf(fn.Run); r != nil {
-		r.report(account.Report{Taken: fn.rejected, Emitted: fn.rejected, Counts: account.Counts{Rejected: int64(fn.rejected)}})
-	}
+	account.Of(fn.Run).Report(account.Report{Taken: fn.rejected, Emitted: fn.rejected, Counts: account.Counts{Rejected: int64(fn.rejected)}})
 	fn.rejected = 0
 }
 

@@ -276,7 +276,7 @@ type filterFn struct {
 
 	cfg        Config
 	estimator  *Estimator
-	account    *account.Handle
+	account    *account.Run
 	batch      int
 	queue      []arrival
 	bundle     map[string]*held

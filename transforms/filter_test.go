@@ -195,17 +195,19 @@ func TestFilterStateIsATrack(t *testing.T) {
 	in := randomStream(300, 3)
 	for _, order := range []transforms.Order{transforms.Arrival, transforms.EventTime} {
 		t.Run(string(order), func(t *testing.T) {
-			var mu sync.Mutex
 			states := map[string][]byte{}
-			defer account.Open(t.Name(), account.Account{Report: func(r account.Report) {
-				mu.Lock()
-				defer mu.Unlock()
-				for _, s := range r.States {
-					states[s.Key] = s.State
+			books := account.Open(t.Name(), account.Keeper{Settled: func(settled map[string]account.KeyState, _ time.Time) {
+				for key, s := range settled {
+					states[key] = s.State
 				}
-			}})()
+			}})
+			defer books.Close()
+			if err := books.HandOver(t.Context(), len(in), nil); err != nil {
+				t.Fatal(err)
+			}
 			cfg := transforms.Config{Filter: hafvf.Config{Family: "normal"}, Order: order, Account: t.Name()}
 			runFilterUnsorted(t, cfg, in)
+			books.Stored(len(in))
 			est, err := transforms.NewEstimator(cfg)
 			if err != nil {
 				t.Fatal(err)

@@ -308,7 +308,7 @@ type smoothFn struct {
 	Config string
 
 	smoother *Smoother
-	account  *account.Handle
+	account  *account.Run
 	counts   account.Counts
 }
 
@@ -341,7 +341,7 @@ func (fn *smoothFn) ProcessElement(_ context.Context, key string, b []byte, emit
 
 func (fn *smoothFn) FinishBundle(ctx context.Context, _ func(beam.EventTime, string, Smoothed)) {
 	addMetrics(ctx, fn.counts)
-	fn.account.Report(account.Report{Counts: fn.counts})
+	fn.account.Report(account.Report{Emitted: int(fn.counts.Records), Counts: fn.counts})
 	fn.counts = account.Counts{}
 }
 

@@ -333,7 +333,7 @@ func (l *Ledger) skip() error {
 			continue
 		}
 		delete(l.restored, key)
-		l.ready[key] = State{Key: key}
+		l.ready[key] = nil // a tombstone
 		l.cfg.Log.Warn("a state is skipped, and its filter begins anew", "at", p.String(), "key", key)
 	}
 	if len(unknown) > 0 {

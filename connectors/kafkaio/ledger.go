@@ -16,7 +16,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
-	"hafvf/connectors"
+	"hafvf/internal/account"
 )
 
 // A Ledger keeps account of a run in one process, on a runner that keeps no
@@ -28,7 +28,7 @@ import (
 // same ids, and loses none.
 type Ledger struct {
 	cfg       LedgerConfig
-	flight    *connectors.Gate
+	account   *account.Run
 	changelog *Writer
 	client    *kafka.Client
 
@@ -41,18 +41,15 @@ type Ledger struct {
 	head   head                 // of the changelog
 
 	mu       sync.Mutex
-	inFlight int
-	since    time.Time // when the first came that is in flight
 	stopped  bool
 	restored map[string]lastValue
-	staged   map[string]State      // reported since nothing was in flight
-	ready    map[string]State      // to be committed
-	waiting  map[string][]Position // by key, observations that are in no output yet
-	handed   map[string]Progress   // by partition
-	reached  map[string]Progress   // to be committed
-	stored   map[string]int64      // offsets that were committed here
-	err      error                 // of a commit; ends the run
-	told     bool                  // of it, the source
+	ready    map[string][]byte          // states to be committed, by key
+	waiting  map[string][]account.Place // by key, observations that are in no output yet
+	handed   map[string]Progress        // by partition
+	reached  map[string]Progress        // to be committed
+	stored   map[string]int64           // offsets that were committed here
+	err      error                      // of a commit; ends the run
+	told     bool                       // of it, the source
 
 	ctx    context.Context // of the readers and the commits
 	cancel context.CancelFunc
@@ -121,13 +118,8 @@ const (
 	changelogBytes = 16 << 20
 )
 
-var ledgers sync.Map // of *Ledger by name
-
-func ledgerOf(name string) *Ledger {
-	l, _ := ledgers.Load(name)
-	ledger, _ := l.(*Ledger)
-	return ledger
-}
+// ledgerOf returns the ledger of that name, nil if there is none in this process.
+func ledgerOf(name string) *Ledger { return account.Part[*Ledger](account.Of(name), "") }
 
 // OpenLedger opens a ledger: it reads the group's offsets and then the states from the
 // changelog, which are at least as new in this order, whoever commits in between. The
@@ -137,7 +129,7 @@ func ledgerOf(name string) *Ledger {
 // deleted and created again since. It panics if the name is taken.
 func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	l := &Ledger{
-		cfg: cfg, run: newIdentity(), staged: map[string]State{}, ready: map[string]State{}, waiting: map[string][]Position{},
+		cfg: cfg, run: newIdentity(), ready: map[string][]byte{}, waiting: map[string][]account.Place{},
 		handed: map[string]Progress{}, reached: map[string]Progress{}, stored: map[string]int64{},
 		done: make(chan struct{}),
 	}
@@ -150,10 +142,8 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 		return nil, err
 	}
 	l.ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	l.flight = connectors.NewGate(cfg.Name)
-	if _, taken := ledgers.LoadOrStore(cfg.Name, l); taken {
-		panic("kafkaio: ledger " + cfg.Name + " exists already")
-	}
+	l.account = account.Open(cfg.Name, account.Keeper{Settled: l.settled, Restore: l.Restore, Restored: l.Restored})
+	account.Attach(l.account, "", l)
 	go l.commits()
 	return l, nil
 }
@@ -373,42 +363,38 @@ func (l *Ledger) Restored() map[string][]byte {
 	return all
 }
 
-// Add changes the number of records in flight by n: records that the source
-// hands over come in, outputs that were stored go out, and who makes m outputs
-// of n records adds m − n. With it come the states that hold from now on.
+// Add changes the number of records in flight by n: a node that makes m records of
+// n adds m − n, and a sink that has stored m adds −m. With it come the states that
+// hold once nothing is in flight. Package transforms does so itself.
 func (l *Ledger) Add(n int, states ...State) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	r := account.Report{Emitted: n}
 	for _, s := range states {
-		l.staged[s.Key] = s
+		k := account.KeyState{Key: s.Key, State: s.Bytes}
+		for _, w := range s.Waiting {
+			k.Waiting = append(k.Waiting, account.Place{Log: w.Log(), Seq: w.Offset})
+		}
+		r.States = append(r.States, k)
 	}
-	l.add(n)
+	l.account.Report(r)
 }
 
-func (l *Ledger) add(n int) {
-	was := l.inFlight
-	l.inFlight += n
-	l.flight.Add(n)
-	switch {
-	case was <= 0 && l.inFlight > 0:
-		l.since = time.Now()
-	case was > 0 && l.inFlight <= 0:
-		l.stage("process", l.since)
+// settled notes what holds now that nothing is in flight.
+func (l *Ledger) settled(states map[string]account.KeyState, since time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !since.IsZero() {
+		l.stage("process", since)
 	}
-	if l.inFlight > 0 {
-		return
-	}
-	for key, s := range l.staged {
+	for key, s := range states {
 		if len(s.Waiting) > 0 {
 			l.waiting[key] = s.Waiting
 		} else {
 			delete(l.waiting, key)
 		}
 		if l.changelog != nil {
-			l.ready[key] = s
+			l.ready[key] = s.State
 		}
 	}
-	clear(l.staged)
 	maps.Copy(l.reached, l.handed)
 }
 
@@ -418,35 +404,37 @@ func (l *Ledger) stage(name string, since time.Time) {
 	}
 }
 
-// handOver waits until nothing is in flight, and then adds n records, after
-// which the partitions are where progress says. The first of them was taken at
-// since. Of a run that is being suspended it takes no more.
+var errSuspends = errors.New("the run is being suspended")
+
+// handOver hands over n records, after which the partitions are where progress says.
+// The first of them was taken at since. A run that is being suspended takes no more.
 func (l *Ledger) handOver(ctx context.Context, progress []Progress, n int, since time.Time) error {
 	if l == nil {
 		return nil
 	}
-	if n > 0 {
-		if err := l.flight.Wait(ctx); err != nil {
-			return err
-		}
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if n > 0 && l.stopped && l.Suspends() {
-		l.mu.Unlock()
-		<-ctx.Done()
+	err := l.account.HandOver(ctx, n, func() error {
 		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.err != nil {
+			l.told = true
+			return l.err
+		}
+		if n > 0 {
+			if l.stopped && l.Suspends() {
+				return errSuspends
+			}
+			l.stage("read", since)
+		}
+		for _, p := range progress {
+			l.handed[p.Log()] = p
+		}
+		return nil
+	})
+	if err == errSuspends {
+		<-ctx.Done()
 		return context.Cause(ctx)
 	}
-	if n > 0 {
-		l.stage("read", since)
-	}
-	for _, p := range progress {
-		l.handed[p.Log()] = p
-	}
-	l.add(n)
-	l.told = l.err != nil
-	return l.err
+	return err
 }
 
 // commits commits now and then until the ledger is closed.
@@ -475,9 +463,12 @@ func (l *Ledger) commits() {
 // commit stores the states that are ready and then the offsets, unless another run
 // commits, too.
 func (l *Ledger) commit(ctx context.Context) error {
+	if err := l.account.Fault(); err != nil {
+		return err
+	}
 	l.mu.Lock()
 	states := l.ready
-	l.ready = map[string]State{}
+	l.ready = map[string][]byte{}
 	offsets := l.offsets()
 	l.mu.Unlock()
 	if len(states) == 0 && len(offsets) == 0 {
@@ -499,7 +490,7 @@ func (l *Ledger) commit(ctx context.Context) error {
 }
 
 // store puts states into the changelog, once the outputs that go with them last.
-func (l *Ledger) store(ctx context.Context, states map[string]State) error {
+func (l *Ledger) store(ctx context.Context, states map[string][]byte) error {
 	if l.cfg.Sync != nil {
 		if err := l.cfg.Sync(); err != nil {
 			return err
@@ -509,8 +500,8 @@ func (l *Ledger) store(ctx context.Context, states map[string]State) error {
 		return nil
 	}
 	var messages []Message
-	for key, s := range states {
-		messages = append(messages, Message{Key: []byte(key), Value: s.Bytes})
+	for key, state := range states {
+		messages = append(messages, Message{Key: []byte(key), Value: state})
 	}
 	if err := l.changelog.Write(ctx, messages); err != nil {
 		return fmt.Errorf("the changelog cannot be written: %w", err)
@@ -526,10 +517,10 @@ func (l *Ledger) offsets() map[string]Position {
 		changed[log] = p.Position
 	}
 	if l.changelog == nil {
-		for _, positions := range l.waiting {
-			for _, w := range positions {
-				if p, ok := changed[w.Log()]; ok && w.Offset < p.Offset {
-					changed[w.Log()] = w
+		for _, places := range l.waiting {
+			for _, w := range places {
+				if p, ok := changed[w.Log]; ok && w.Seq < p.Offset {
+					changed[w.Log] = ParsePosition(w.Log, w.Seq)
 				}
 			}
 		}
@@ -586,7 +577,7 @@ func (l *Ledger) Stop() {
 	l.mu.Lock()
 	l.stopped = true
 	l.mu.Unlock()
-	l.flight.Stop()
+	l.account.Stop()
 }
 
 // Suspends reports whether Stop puts the rest off.
@@ -595,17 +586,10 @@ func (l *Ledger) Suspends() bool {
 }
 
 // Idle is closed while nothing is in flight; ask anew after it was not.
-func (l *Ledger) Idle() <-chan struct{} { return l.flight.Idle() }
+func (l *Ledger) Idle() <-chan struct{} { return l.account.Idle() }
 
 // Busy is how long the records in flight have been there; 0 where there are none.
-func (l *Ledger) Busy() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.inFlight <= 0 {
-		return 0
-	}
-	return time.Since(l.since)
-}
+func (l *Ledger) Busy() time.Duration { return l.account.Busy() }
 
 // Lag is how many records of each partition have not been handed over yet.
 func (l *Ledger) Lag() map[string]int64 {
@@ -618,13 +602,15 @@ func (l *Ledger) Lag() map[string]int64 {
 // its outputs are stored. The error of a commit that has ended the source is not
 // returned again, unless the run has gone well for all that.
 func (l *Ledger) Close(ctx context.Context, well bool) error {
-	ledgers.CompareAndDelete(l.cfg.Name, l)
 	l.cancel()
 	<-l.done
-	l.flight.Close()
+	l.account.Close()
 	err := l.err
 	if !well && l.told {
 		err = nil
+	}
+	if well && err == nil {
+		err = l.account.Balanced()
 	}
 	if well && err == nil {
 		err = l.commit(ctx)
@@ -643,7 +629,7 @@ func (l *Ledger) idle() bool {
 		return false
 	}
 	select {
-	case <-l.flight.Idle():
+	case <-l.account.Idle():
 		return true
 	default:
 		return false

@@ -204,7 +204,7 @@ func (c *consumer) read(ctx context.Context, ledger *Ledger, rt *sdf.LockRTracke
 	pause := time.After(cmp.Or(c.src.Poll, breath))
 	var stopped <-chan struct{}
 	if ledger != nil {
-		stopped = ledger.flight.Stopped()
+		stopped = ledger.account.Stopped()
 	}
 	for n < BundleRecords && size < BundleBytes && !rt.IsDone() {
 		select { // first, as otherwise a source that is never at rest would not come to it
@@ -249,7 +249,7 @@ func (c *consumer) read(ctx context.Context, ledger *Ledger, rt *sdf.LockRTracke
 		var idle <-chan struct{}
 		patience := pause
 		if ledger != nil && n > 0 {
-			idle, patience = ledger.flight.Idle(), nil
+			idle, patience = ledger.account.Idle(), nil
 		}
 		select {
 		case <-c.arrived:

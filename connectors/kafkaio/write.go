@@ -7,6 +7,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/connectors"
+	"hafvf/internal/account"
 )
 
 func init() {
@@ -32,7 +33,6 @@ type writeFn struct {
 	Sink   Sink
 	Ledger string
 
-	ledger  *Ledger
 	writer  *Writer
 	waiting []Message
 	size    int
@@ -40,11 +40,10 @@ type writeFn struct {
 }
 
 func (fn *writeFn) StartBundle(_ context.Context, _ func([]byte)) (err error) {
-	fn.ledger = ledgerOf(fn.Ledger)
 	fn.waiting, fn.size, fn.stored = nil, 0, 0
 	if fn.writer == nil {
 		// The run has begun: a broker that is away now is waited for.
-		fn.writer, err = openWriter(fn.Sink, fn.ledger.logger())
+		fn.writer, err = openWriter(fn.Sink, ledgerOf(fn.Ledger).logger())
 	}
 	return err
 }
@@ -77,9 +76,7 @@ func (fn *writeFn) FinishBundle(ctx context.Context, _ func([]byte)) error {
 	if err := fn.flush(ctx); err != nil {
 		return err
 	}
-	if fn.ledger != nil && fn.stored > 0 {
-		fn.ledger.Add(-fn.stored)
-	}
+	account.Of(fn.Ledger).Stored(fn.stored)
 	return nil
 }
 

@@ -1,16 +1,33 @@
-// Package account connects the nodes of package transforms with the program that
-// runs them in its own process. The embedded runner neither holds a source back
-// nor keeps state over a restart: the program counts what is in flight, stores the
-// states, and hands them out again.
+// Package account keeps the books of a run in one process: what is in flight, which
+// states hold, and what was done. The embedded runner neither holds a source back
+// nor keeps state over a restart, so the program does both.
+//
+// Source, nodes and sinks find the Run by its name. The balance of what is in flight
+// changes in four ways, and at no other place:
+//
+//	HandOver  the source hands n records over    +n
+//	Report    a node took t and put out e        e − t
+//	Stored    a sink has stored n                −n
+//
+// Where the balance is 0, every record that was handed over is in a state, and all
+// its outputs are stored. What was reported until then holds and may be committed.
 package account
 
-import "sync"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
 
-// An Account is the program's side. Fields may be nil. The functions are called by
-// several goroutines.
-type Account struct {
-	// Report is called at the end of every bundle.
-	Report func(Report)
+// A Keeper stores what holds, and hands out what was stored. Fields may be nil. The
+// functions are called by several goroutines.
+type Keeper struct {
+	// Settled is called whenever nothing is in flight, with the states that were
+	// reported since the last time, by key, and since when something had been in
+	// flight; zero where nothing was. It must not call the Run.
+	Settled func(states map[string]KeyState, since time.Time)
 	// Restore returns the state that a key had in the previous run, nil where it
 	// had none.
 	Restore func(key string) []byte
@@ -19,10 +36,10 @@ type Account struct {
 	Restored func() map[string][]byte
 }
 
-// A Report is what a bundle did.
+// A Report is what a bundle of a node did.
 type Report struct {
-	// Taken is the number of observations that the states now include, and Emitted
-	// that of the estimates and rejections that the bundle put out.
+	// Taken is the number of records that the bundle took up, and Emitted that of
+	// the records it put out.
 	Taken, Emitted int
 	// States are those of the keys in the bundle.
 	States []KeyState
@@ -61,53 +78,242 @@ func (c *Counts) Add(o Counts) {
 	c.Outliers += o.Outliers
 }
 
-var accounts sync.Map // of *Handle by name
-
-// Open makes an account known by name to the nodes that run in this process, and
-// returns a function that closes it.
-func Open(name string, a Account) (closeAccount func()) {
-	accounts.Store(name, &Handle{account: a})
-	return func() { accounts.Delete(name) }
-}
-
-// A Handle is the nodes' side of an account.
-type Handle struct {
-	account Account
+// A Run is the account of one run. The methods that nodes call do nothing on a nil
+// Run, which is that of a runner that keeps its own books.
+type Run struct {
+	name    string
+	keeper  Keeper
+	counted bool // whether there is a balance
+	parts   sync.Map
 	timers  sync.Once
+
+	mu       sync.Mutex
+	inFlight int
+	since    time.Time     // when something came in flight
+	idle     chan struct{} // closed while nothing is in flight
+	staged   map[string]KeyState
+	taken    int64
+	counts   Counts
+	fault    error
+
+	stop, over    func()
+	stopped, gone <-chan struct{}
 }
 
-// Of returns the account of that name, or one that does nothing where there is
-// none.
-func Of(name string) *Handle {
-	if v, ok := accounts.Load(name); ok {
-		return v.(*Handle)
-	}
-	return &Handle{}
+var runs sync.Map // of *Run by name
+
+// Open makes a run known by name to the nodes of this process. It panics if the name
+// is taken.
+func Open(name string, k Keeper) *Run {
+	r := &Run{name: name, keeper: k, counted: true, idle: make(chan struct{}), staged: map[string]KeyState{}}
+	close(r.idle)
+	return r.open()
 }
 
-// Report reports what a bundle did.
-func (h *Handle) Report(r Report) {
-	if h.account.Report != nil {
-		h.account.Report(r)
+// Watch is Open for a process whose runner keeps the books, as the workers of a
+// cluster: the run adds up counts, and has no balance.
+func Watch(name string) *Run { return (&Run{name: name}).open() }
+
+func (r *Run) open() *Run {
+	r.stop, r.stopped = latch()
+	r.over, r.gone = latch()
+	if _, taken := runs.LoadOrStore(r.name, r); taken {
+		panic("account: run " + r.name + " exists already")
 	}
+	return r
+}
+
+// latch returns a channel and a function that closes it, once.
+func latch() (send func(), received <-chan struct{}) {
+	c := make(chan struct{})
+	return sync.OnceFunc(func() { close(c) }), c
+}
+
+// Of returns the run of that name, nil where there is none.
+func Of(name string) *Run {
+	r, _ := runs.Load(name)
+	run, _ := r.(*Run)
+	return run
+}
+
+// Close forgets the run. A source that waits in HandOver fails.
+func (r *Run) Close() {
+	runs.CompareAndDelete(r.name, r)
+	r.over()
+}
+
+// part is the key of what a run carries.
+type part[T any] struct{ name string }
+
+// Attach has the run carry v for those who look for a T of that name.
+func Attach[T any](r *Run, name string, v T) { r.parts.Store(part[T]{name}, v) }
+
+// Part is the T of that name that the run carries. The zero T is returned where
+// there is none.
+func Part[T any](r *Run, name string) (v T) {
+	if r != nil {
+		if p, ok := r.parts.Load(part[T]{name}); ok {
+			v = p.(T)
+		}
+	}
+	return v
+}
+
+var errOver = errors.New("the run is over")
+
+// HandOver is called by the source before the runner sees a bundle of n records. It
+// waits until the bundle before is done with: on the embedded runner a bundle shows
+// downstream only when it ends, so that at most two are in memory, one being read and
+// one being worked on. mark, if not nil, notes how far the source has come, in the
+// same step as the balance changes. HandOver fails with the error of ctx or mark, or
+// where the run is closed. With n = 0 it does not wait.
+func (r *Run) HandOver(ctx context.Context, n int, mark func() error) error {
+	if r == nil {
+		return nil
+	}
+	if n > 0 {
+		select {
+		case <-r.Idle():
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-r.gone:
+			return errOver
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if mark != nil {
+		if err := mark(); err != nil {
+			return err
+		}
+	}
+	r.move(n)
+	return nil
+}
+
+// Report is called by a node at the end of a bundle, not while it processes
+// elements: it may run in the source's own bundle, the records of which come into
+// the balance only when the source's part of it is over.
+func (r *Run) Report(b Report) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.taken += int64(b.Taken)
+	r.counts.Add(b.Counts)
+	if !r.counted {
+		return
+	}
+	for _, s := range b.States {
+		r.staged[s.Key] = s
+	}
+	r.move(b.Emitted - b.Taken)
+}
+
+// Stored is called by a sink at the end of a bundle of which it has stored n records.
+func (r *Run) Stored(n int) {
+	if r == nil || !r.counted || n == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.move(-n)
+}
+
+// move changes the balance.
+func (r *Run) move(n int) {
+	was := r.inFlight
+	r.inFlight += n
+	switch {
+	case was <= 0 && r.inFlight > 0:
+		r.idle, r.since = make(chan struct{}), time.Now()
+	case was > 0 && r.inFlight <= 0:
+		close(r.idle)
+	}
+	if r.inFlight < 0 && r.fault == nil {
+		r.fault = fmt.Errorf("%d more records were dealt with than were handed over: nothing is committed any more; this is a defect of the program", -r.inFlight)
+	}
+	if r.inFlight > 0 || r.fault != nil {
+		return
+	}
+	if r.keeper.Settled != nil {
+		r.keeper.Settled(r.staged, r.since)
+	}
+	clear(r.staged)
+	r.since = time.Time{}
+}
+
+// Balanced is nil where nothing is in flight, as it is at the end of a run that went
+// well. Otherwise the books are wrong, and nothing may be committed.
+func (r *Run) Balanced() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fault == nil && r.inFlight != 0 {
+		return fmt.Errorf("%d records are in flight at the end of the run: nothing is committed; this is a defect of the program", r.inFlight)
+	}
+	return r.fault
+}
+
+// Fault says what is wrong with the books; nil where nothing is.
+func (r *Run) Fault() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.fault
+}
+
+// Idle is closed while nothing is in flight; ask anew after it was not.
+func (r *Run) Idle() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.idle
+}
+
+// Busy is for how long something has been in flight; 0 where nothing is.
+func (r *Run) Busy() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.inFlight <= 0 {
+		return 0
+	}
+	return time.Since(r.since)
+}
+
+// Counts is what was done so far, and how many observations were taken up.
+func (r *Run) Counts() (c Counts, taken int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.counts, r.taken
+}
+
+// Stop asks the source to end at its next record, as if its input ended there. What
+// it has handed over is worked on to the end.
+func (r *Run) Stop() { r.stop() }
+
+// Stopped is closed when Stop was called; nil, and so never, on a nil Run.
+func (r *Run) Stopped() <-chan struct{} {
+	if r == nil {
+		return nil
+	}
+	return r.stopped
 }
 
 // Restore returns the state that a key had in the previous run, or nil.
-func (h *Handle) Restore(key string) []byte {
-	if h.account.Restore == nil {
+func (r *Run) Restore(key string) []byte {
+	if r == nil || r.keeper.Restore == nil {
 		return nil
 	}
-	return h.account.Restore(key)
+	return r.keeper.Restore(key)
 }
 
-// RestoreTimers calls f with every state of the previous run, once per account and
-// up to the first error.
-func (h *Handle) RestoreTimers(f func(key string, state []byte) error) (err error) {
-	h.timers.Do(func() {
-		if h.account.Restored == nil {
-			return
-		}
-		for key, b := range h.account.Restored() {
+// RestoreTimers calls f with every state of the previous run, once per run and up to
+// the first error.
+func (r *Run) RestoreTimers(f func(key string, state []byte) error) (err error) {
+	if r == nil || r.keeper.Restored == nil {
+		return nil
+	}
+	r.timers.Do(func() {
+		for key, b := range r.keeper.Restored() {
 			if err = f(key, b); err != nil {
 				return
 			}
