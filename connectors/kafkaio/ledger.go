@@ -610,10 +610,9 @@ func (l *Ledger) Close(ctx context.Context, well bool) error {
 		err = nil
 	}
 	if well && err == nil {
-		err = l.account.Balanced()
-	}
-	if well && err == nil {
-		err = l.commit(ctx)
+		if err = l.commit(ctx); err == nil {
+			err = l.account.Balanced()
+		}
 	}
 	if l.changelog != nil {
 		err = errors.Join(err, l.changelog.Close())
