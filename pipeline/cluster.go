@@ -31,16 +31,18 @@ type Submission struct {
 func (s Submission) Submit(ctx context.Context) (*flink.Job, error) {
 	g, r := s.Graph, s.Graph.Runner
 	source := g.source.(topicSource)
-	if err := source.check(ctx); err != nil {
+	to := &clients{}
+	defer to.close()
+	if err := source.check(ctx, to); err != nil {
 		return nil, err
 	}
-	partitions, err := source.partitions(ctx)
+	partitions, err := source.partitions(ctx, to)
 	if err != nil {
 		return nil, err
 	}
 	prepared := func() (*beam.Pipeline, error) {
 		for _, sink := range g.sinks() {
-			if err := sink.prepare(ctx, partitions, s.Log); err != nil {
+			if err := sink.prepare(ctx, to, partitions, s.Log); err != nil {
 				return nil, err
 			}
 		}

@@ -153,6 +153,7 @@ type run struct {
 	metrics *Metrics
 	account *account.Run
 	ledger  *kafkaio.Ledger // of topics
+	clients clients
 	writers []*connectors.Writer
 	release []func()
 
@@ -170,7 +171,7 @@ func runOf(name string) *run { return account.Part[*run](account.Of(name), "") }
 
 // open checks that the graph can run, and makes ready what its nodes share.
 func (r *run) open(ctx context.Context, g *Graph) error {
-	if err := g.source.check(ctx); err != nil {
+	if err := g.source.check(ctx, &r.clients); err != nil {
 		return err
 	}
 	partitions := 0
@@ -186,7 +187,7 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 		r.release = append(r.release, r.account.Close)
 	}
 	for name, s := range g.sinks() {
-		if err := s.prepare(ctx, partitions, r.log); err != nil {
+		if err := s.prepare(ctx, &r.clients, partitions, r.log); err != nil {
 			return err
 		}
 		if s.topic == nil {
@@ -208,11 +209,11 @@ func (r *run) register() {
 // openLedger opens the ledger of a run that reads topics, and returns how many
 // partitions they have.
 func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitions int, err error) {
-	if partitions, err = t.partitions(ctx); err != nil {
+	if partitions, err = t.partitions(ctx, &r.clients); err != nil {
 		return 0, err
 	}
 	cfg := kafkaio.LedgerConfig{
-		Name: r.name, Cluster: t.Cluster, Topics: t.Topics, Group: t.Group, Changelog: t.Changelog,
+		Name: r.name, Client: r.clients.of(t.Cluster), Topics: t.Topics, Group: t.Group, Changelog: t.Changelog,
 		BeginAnew: r.beginAnew, Skip: r.skip, Log: r.log,
 	}
 	if f, ok := g.transform.(filtering); ok {
@@ -270,6 +271,7 @@ func (r *run) close(ctx context.Context, well bool) (err error) {
 	for _, f := range r.release {
 		f()
 	}
+	r.clients.close()
 	return err
 }
 

@@ -55,14 +55,15 @@ func (s graphSink) write(scope beam.Scope, run, name string, chunks beam.PCollec
 
 // prepare creates the topic where it does not exist, with as many partitions as
 // the source has, and otherwise the broker's defaults.
-func (s graphSink) prepare(ctx context.Context, partitions int, log *slog.Logger) error {
+func (s graphSink) prepare(ctx context.Context, to *clients, partitions int, log *slog.Logger) error {
 	if s.topic == nil {
 		return nil
 	}
-	if err := s.topic.Cluster.Check(ctx); err != nil {
+	client := to.of(s.topic.Cluster)
+	if err := client.Check(ctx); err != nil {
 		return err
 	}
-	created, err := s.topic.Cluster.Create(ctx, s.topic.Topic, partitions, nil)
+	created, err := client.Create(ctx, s.topic.Topic, partitions, nil)
 	if created {
 		log.Info("the topic was created", "topic", s.topic.Topic)
 	}

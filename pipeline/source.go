@@ -41,7 +41,7 @@ const payloadClock = "payload"
 // A graphSource is where a graph's observations come from: files or topics.
 type graphSource interface {
 	// check finds out, before a run starts, whether the source can be read.
-	check(ctx context.Context) error
+	check(ctx context.Context, to *clients) error
 	// read returns a PCollection<KV<string, Observation>> and the chunks of
 	// dead-letter records of what is none. Both are tied to a run of this process.
 	read(s beam.Scope, run string) (observations, undecoded beam.PCollection)
@@ -55,7 +55,7 @@ type fileSource struct {
 	connectors.Source
 }
 
-func (f fileSource) check(context.Context) error { return connectors.Check(f.Source) }
+func (f fileSource) check(context.Context, *clients) error { return connectors.Check(f.Source) }
 func (f fileSource) describe() string            { return f.Format + " " + f.Path }
 func (f fileSource) state() any                  { return f.Path }
 
@@ -70,11 +70,11 @@ type topicSource struct {
 	timed bool // records have a time that they are known by
 }
 
-func (t topicSource) check(ctx context.Context) error { return t.Cluster.Check(ctx) }
+func (t topicSource) check(ctx context.Context, to *clients) error { return to.of(t.Cluster).Check(ctx) }
 
 // partitions is how many the topic has that has most.
-func (t topicSource) partitions(ctx context.Context) (most int, err error) {
-	topics, err := t.Cluster.Partitions(ctx, t.Topics)
+func (t topicSource) partitions(ctx context.Context, to *clients) (most int, err error) {
+	topics, err := to.of(t.Cluster).Partitions(ctx, t.Topics)
 	for _, n := range topics {
 		most = max(most, n)
 	}

@@ -193,7 +193,7 @@ func TestCheck(t *testing.T) {
 				return ctx
 			}
 			got := ""
-			if err := c.Check(within()); err != nil {
+			if err := asks(t, c).Check(within()); err != nil {
 				got = err.Error()
 			}
 			want := strings.NewReplacer("ADDR", c.Brokers[0], "GONE", gone, "WEB", web.Brokers[0]).Replace(test.want)
@@ -204,7 +204,7 @@ func TestCheck(t *testing.T) {
 				t.Errorf("the password is in %q", got)
 			}
 			// Whoever asks something gets the same answer.
-			if _, err := c.Partitions(within(), nil); test.want != "" && test.name != "advertised" && (err == nil || !like(err.Error(), want)) {
+			if _, err := asks(t, c).Partitions(within(), nil); test.want != "" && test.name != "advertised" && (err == nil || !like(err.Error(), want)) {
 				t.Errorf("got from Partitions %v\nwant %s", err, want)
 			}
 		})
@@ -238,14 +238,14 @@ func TestTopics(t *testing.T) {
 	k, c := fake(t, kfake.SeedTopics(3, "measurements"), kfake.SeedTopics(1, "alerts"), kfake.DefaultNumPartitions(5))
 	ctx := context30(t)
 
-	got, err := c.Partitions(ctx, []string{"measurements", "alerts"})
+	got, err := asks(t, c).Partitions(ctx, []string{"measurements", "alerts"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(map[string]int{"measurements": 3, "alerts": 1}, got); d != "" {
 		t.Error(d)
 	}
-	if _, err = c.Partitions(ctx, nil); err != nil {
+	if _, err = asks(t, c).Partitions(ctx, nil); err != nil {
 		t.Error(err)
 	}
 	for _, test := range []struct {
@@ -256,7 +256,7 @@ func TestTopics(t *testing.T) {
 		{[]string{"nothing-like-it"}, `topic "nothing-like-it" does not exist: create it, or correct its name`},
 		{[]string{"measurements", "other-topic", "alert"}, `topics "alert" (did you mean "alerts"?), "other-topic" do not exist: create them, or correct their names`},
 	} {
-		if _, err := c.Partitions(ctx, test.topics); err == nil || err.Error() != test.want {
+		if _, err := asks(t, c).Partitions(ctx, test.topics); err == nil || err.Error() != test.want {
 			t.Errorf("%q: got %v\nwant %s", test.topics, err, test.want)
 		}
 	}
@@ -272,14 +272,14 @@ func TestTopics(t *testing.T) {
 		{"log", 7, nil, false, 2},
 		{"default", 0, nil, true, 5},
 	} {
-		created, err := c.Create(ctx, test.topic, test.partitions, test.config)
+		created, err := asks(t, c).Create(ctx, test.topic, test.partitions, test.config)
 		if err != nil || created != test.created {
 			t.Errorf("Create %q: got %v, %v; want %v", test.topic, created, err, test.created)
 		}
 		if info := k.TopicInfo(test.topic); info == nil {
 			t.Errorf("topic %q does not exist", test.topic)
 		}
-		if got, err := c.Partitions(ctx, []string{test.topic}); err != nil || got[test.topic] != test.want {
+		if got, err := asks(t, c).Partitions(ctx, []string{test.topic}); err != nil || got[test.topic] != test.want {
 			t.Errorf("topic %q has %d partitions (%v), want %d", test.topic, got[test.topic], err, test.want)
 		}
 	}
@@ -296,23 +296,23 @@ func TestTopics(t *testing.T) {
 			res.Topics = []kmsg.CreateTopicsResponseTopic{{Topic: "bad", ErrorCode: test.code.Code, ErrorMessage: &message}}
 			return res, nil, true
 		})
-		created, err := c.Create(ctx, "bad", 1, nil)
+		created, err := asks(t, c).Create(ctx, "bad", 1, nil)
 		if created || (err == nil) != (test.want == "") || err != nil && err.Error() != test.want {
 			t.Errorf("got %v, %v\nwant %s", created, err, test.want)
 		}
 	}
 
-	config, err := c.Config(ctx, "log", "cleanup.policy", "max.message.bytes")
+	config, err := asks(t, c).Config(ctx, "log", "cleanup.policy", "max.message.bytes")
 	if d := cmp.Diff(map[string]string{"cleanup.policy": "compact", "max.message.bytes": "2000000"}, config); d != "" || err != nil {
 		t.Error(d, err)
 	}
-	if config, err = c.Config(ctx, "alerts", "cleanup.policy"); err != nil || config["cleanup.policy"] != "delete" {
+	if config, err = asks(t, c).Config(ctx, "alerts", "cleanup.policy"); err != nil || config["cleanup.policy"] != "delete" {
 		t.Errorf("got cleanup.policy %q (%v) by default", config["cleanup.policy"], err)
 	}
-	if config, err = c.Config(ctx, "alerts"); err != nil || len(config) < 3 {
+	if config, err = asks(t, c).Config(ctx, "alerts"); err != nil || len(config) < 3 {
 		t.Errorf("got %d settings (%v) when all were asked for", len(config), err)
 	}
-	if _, err = c.Config(ctx, "alert"); err == nil || !like(err.Error(), `topic "alert" (did you mean "alerts"?) does not exist: …`) {
+	if _, err = asks(t, c).Config(ctx, "alert"); err == nil || !like(err.Error(), `topic "alert" (did you mean "alerts"?) does not exist: …`) {
 		t.Error(err)
 	}
 }
@@ -324,12 +324,12 @@ func TestTopicsForbidden(t *testing.T) {
 			kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: "seen", Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: kmsg.ACLOperationDescribe, Allow: true}))
 	c.SASL = &SASL{Mechanism: "PLAIN", Username: "ann", Password: Secret{Env: "PASSWORD"}}
 	ctx := context30(t)
-	if _, err := c.Partitions(ctx, []string{"seen"}); err != nil {
+	if _, err := asks(t, c).Partitions(ctx, []string{"seen"}); err != nil {
 		t.Error(err)
 	}
-	_, partitions := c.Partitions(ctx, []string{"hidden"})
-	_, create := c.Create(ctx, "new", 1, nil)
-	_, config := c.Config(ctx, "seen")
+	_, partitions := asks(t, c).Partitions(ctx, []string{"hidden"})
+	_, create := asks(t, c).Create(ctx, "new", 1, nil)
+	_, config := asks(t, c).Config(ctx, "seen")
 	_, writer := NewWriter(ctx, Sink{Cluster: c, Topic: "hidden"}, quiet)
 	w := newWriter(t, c, "seen")
 	write := w.Write(ctx, []Message{{Value: []byte("x")}})
@@ -377,11 +377,11 @@ func TestClusterRefused(t *testing.T) {
 		{Cluster{Brokers: brokers, TLS: &TLS{Cert: "x"}}, "tls.cert and tls.key belong together: give both or neither"},
 		{Cluster{Brokers: brokers, TLS: &TLS{Cert: folder + "/none", Key: "x"}}, "tls.cert: " + folder + "/none cannot be read: no such file or directory"},
 	} {
-		if err := test.cluster.Check(context30(t)); err == nil || !like(err.Error(), test.want) {
+		if err := asks(t, test.cluster).Check(context30(t)); err == nil || !like(err.Error(), test.want) {
 			t.Errorf("got  %v\nwant %s", err, test.want)
 		}
-		if _, err := test.cluster.Client(); err == nil || !like(err.Error(), test.want) {
-			t.Errorf("got from Client %v\nwant %s", err, test.want)
+		if _, err := openWriter(Sink{Cluster: test.cluster}, quiet); err == nil || !like(err.Error(), test.want) {
+			t.Errorf("got from a writer %v\nwant %s", err, test.want)
 		}
 	}
 }
@@ -396,9 +396,9 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// A cluster travels to workers as JSON; kafka-go's client then connects as Check
+// A cluster travels to workers as JSON; a writer, by kafka-go, then connects as Check
 // does.
-func TestClient(t *testing.T) {
+func TestClusterOfAWriter(t *testing.T) {
 	certs := kafkatest.NewCertificates(t)
 	for _, test := range []struct{ name, secret, file string }{{"line end", "a secret ", "a secret \n"}, {"CRLF", "s", "s\r\n"}, {"none", "s", "s"}} {
 		t.Run(test.name, func(t *testing.T) {
@@ -414,14 +414,13 @@ func TestClient(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			cl, err := worker.Client()
+			w, err := openWriter(Sink{Cluster: worker, Topic: "x"}, quiet)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer cl.Transport.(*kafka.Transport).CloseIdleConnections()
-			md, err := cl.Metadata(context30(t), &kafka.MetadataRequest{Topics: []string{"x"}})
-			if err != nil || len(md.Topics[0].Partitions) != 3 {
-				t.Errorf("got %v, %v", md, err)
+			defer w.Close()
+			if n, err := w.partitions(context30(t)); err != nil || n != 3 {
+				t.Errorf("got %d, %v", n, err)
 			}
 		})
 	}

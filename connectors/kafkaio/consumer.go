@@ -28,6 +28,7 @@ const (
 // lives on between the calls of its reader.
 type consumer struct {
 	src     Source
+	client  *Client
 	limits  recordbatch.Limits
 	log     *slog.Logger
 	clock   Clock
@@ -55,9 +56,9 @@ type part struct {
 	quiet  time.Time // since when nothing has come
 }
 
-// newConsumer opens a consumer, which ends with ctx.
-func newConsumer(ctx context.Context, src Source, rest restriction, limits recordbatch.Limits, anew string, log *slog.Logger) *consumer {
-	c := &consumer{src: src, limits: limits, log: log, clock: clockOf(src.Clock), arrived: make(chan struct{}, 1), known: make(chan discovered, 1), anew: anew}
+// newConsumer opens a consumer, which ends with ctx, and asks by client.
+func newConsumer(ctx context.Context, client *Client, src Source, rest restriction, limits recordbatch.Limits, anew string, log *slog.Logger) *consumer {
+	c := &consumer{src: src, client: client, limits: limits, log: log, clock: clockOf(src.Clock), arrived: make(chan struct{}, 1), known: make(chan discovered, 1), anew: anew}
 	c.ctx, c.close = context.WithCancel(ctx)
 	context.AfterFunc(c.ctx, func() { progresses.Delete(c) })
 	at := make([]string, len(rest.Partitions))
@@ -78,7 +79,7 @@ func newConsumer(ctx context.Context, src Source, rest restriction, limits recor
 
 func (c *consumer) add(spans []span) {
 	for _, s := range spans {
-		f := &fetcher{cluster: c.src.Cluster, at: s.Position, topic: s.ID, anew: c.anew, end: s.End, limits: c.limits, patience: patience, log: c.log, batches: make(chan batch, 1), arrived: c.arrived}
+		f := &fetcher{client: c.client, at: s.Position, topic: s.ID, anew: c.anew, end: s.End, limits: c.limits, patience: patience, log: c.log, batches: make(chan batch, 1), arrived: c.arrived}
 		f.high.Store(-1)
 		c.parts = append(c.parts, &part{fetcher: f, next: s.Offset, quiet: time.Now()})
 		if !s.done() {
@@ -104,7 +105,7 @@ func (c *consumer) discover(have map[string]topic, reader, readers int) {
 		case <-c.ctx.Done():
 			return
 		}
-		now, err := c.src.Cluster.describe(c.ctx, c.src.Topics)
+		now, err := c.client.describe(c.ctx, c.src.Topics)
 		if err != nil {
 			continue // the fetchers tell what is wrong with the cluster
 		}
@@ -191,11 +192,13 @@ func resume(name string, src Source, rest restriction, ledger *Ledger) *consumer
 		}
 		c.close()
 	}
-	ctx := context.Background()
 	if ledger != nil {
-		ctx = ledger.ctx
+		return newConsumer(ledger.ctx, ledger.cfg.Client, src, rest, readLimits, anewHere, ledger.cfg.Log)
 	}
-	return newConsumer(ctx, src, rest, readLimits, ledger.anew(), ledger.logger())
+	client := NewClient(src.Cluster)
+	c := newConsumer(context.Background(), client, src, rest, readLimits, anewOnFlink, slog.Default())
+	context.AfterFunc(c.ctx, client.Close)
+	return c
 }
 
 // put keeps the consumer for the reader's next call, for a while: that may come

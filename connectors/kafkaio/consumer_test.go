@@ -131,7 +131,7 @@ func TestUnreadable(t *testing.T) {
 		{Position{"in", 4, 0}, "", "in-4 cannot be read at offset 0: it does not exist any more"},
 		{Position{"in", 0, 0}, "another", `in-0 cannot be read at offset 0: topic "in" was deleted and created again (its id was another and is ` + id + "): offsets and states are of the records that are gone; " + anewHere},
 	} {
-		f := &fetcher{cluster: c, at: test.at, topic: test.topic, anew: anewHere, end: -1, patience: 50 * time.Millisecond, log: quiet, batches: make(chan batch, 1)}
+		f := &fetcher{client: asks(t, c), at: test.at, topic: test.topic, anew: anewHere, end: -1, patience: 50 * time.Millisecond, log: quiet, batches: make(chan batch, 1)}
 		f.run(context30(t))
 		select {
 		case b := <-f.batches:
@@ -163,7 +163,7 @@ func TestDoubts(t *testing.T) {
 func TestPromptEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	log := &logged{warned: make(chan struct{}, 1)}
-	f := &fetcher{cluster: Cluster{Brokers: []string{nobody(t)}}, at: Position{"in", 0, 0}, end: -1, patience: time.Hour, log: slog.New(log), batches: make(chan batch, 1)}
+	f := &fetcher{client: asks(t, Cluster{Brokers: []string{nobody(t)}}), at: Position{"in", 0, 0}, end: -1, patience: time.Hour, log: slog.New(log), batches: make(chan batch, 1)}
 	done := make(chan struct{})
 	go func() { f.run(ctx); close(done) }()
 	<-log.warned
@@ -180,7 +180,7 @@ func TestNothingLeft(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(2, "in"))
 	manual(c).Produce(t, ticking("in", 0, 10)...)
 	readAll(t, Source{Cluster: c, Topics: []string{"in"}, Group: "g", Start: Start{At: Committed}})
-	l := openLedger(t, LedgerConfig{Cluster: c, Group: "g", Changelog: "states"})
+	l := openLedger(t, LedgerConfig{Client: asks(t, c), Group: "g", Changelog: "states"})
 	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, l.cfg.Name)
 	r.until(func() bool { return len(r.got) > 0 })
 	l.Add(-10)
@@ -211,7 +211,7 @@ func TestNothingLeft(t *testing.T) {
 func TestLease(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(1, "in"))
 	newOne := func() *consumer {
-		return newConsumer(context30(t), Source{Cluster: c, Topics: []string{"in"}}, restriction{Readers: 1, Partitions: []span{{Position{"in", 0, 0}, -1, ""}}}, recordbatch.Limits{}, anewHere, quiet)
+		return newConsumer(context30(t), asks(t, c), Source{Cluster: c, Topics: []string{"in"}}, restriction{Readers: 1, Partitions: []span{{Position{"in", 0, 0}, -1, ""}}}, recordbatch.Limits{}, anewHere, quiet)
 	}
 	one, other := newOne(), newOne()
 	one.put("lease")
@@ -316,7 +316,7 @@ func TestReadAhead(t *testing.T) {
 	for range 100 {
 		p.Produce(t, &kgo.Record{Topic: "in", Value: zeros}, &kgo.Record{Topic: "in", Value: zeros})
 	}
-	cons := newConsumer(context30(t), Source{Cluster: c}, restriction{Bounded: true, Partitions: []span{{Position{"in", 0, 0}, 200, ""}}}, readLimits, anewHere, quiet)
+	cons := newConsumer(context30(t), asks(t, c), Source{Cluster: c}, restriction{Bounded: true, Partitions: []span{{Position{"in", 0, 0}, 200, ""}}}, readLimits, anewHere, quiet)
 	defer cons.close()
 	n := 0
 	for n < 200 {

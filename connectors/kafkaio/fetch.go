@@ -51,7 +51,7 @@ type batch struct {
 
 // A fetcher reads a partition ahead, one batch beyond the one that waits.
 type fetcher struct {
-	cluster  Cluster
+	client   *Client
 	at       Position // of the next fetch
 	topic    string   // its id, see span.ID
 	anew     string   // how to begin anew, for an error
@@ -78,7 +78,7 @@ func (f *fetcher) run(ctx context.Context) {
 	for ctx.Err() == nil && (f.end < 0 || f.at.Offset < f.end) {
 		var err error
 		if conn == nil {
-			conn, err = f.dial(ctx)
+			conn, err = f.client.dialLeader(ctx, f.at, f.topic, f.anew)
 		}
 		var b batch
 		if err == nil {
@@ -131,45 +131,6 @@ func notify(c chan<- struct{}) {
 	}
 }
 
-// dial connects to the partition's leader.
-func (f *fetcher) dial(ctx context.Context) (*link, error) {
-	sec, err := f.cluster.security()
-	if err != nil {
-		return nil, permanent{err}
-	}
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
-	l, md, err := f.cluster.bootstrap(ctx, sec, []string{f.at.Topic})
-	if err != nil {
-		return nil, err
-	}
-	if err := f.checkTopic(ctx, l); err != nil {
-		l.Close()
-		return nil, err
-	}
-	leader, err := leaderOf(md, f.at)
-	if err == nil && advertised(leader) == l.addr {
-		return l, nil
-	}
-	defer l.Close()
-	if err != nil {
-		return nil, err
-	}
-	return f.cluster.follow(ctx, sec, l, leader)
-}
-
-// checkTopic refuses a topic that took the place of the one that was read.
-func (f *fetcher) checkTopic(ctx context.Context, l *link) error {
-	if f.topic == "" {
-		return nil
-	}
-	now := map[string]topic{f.at.Topic: {}}
-	if err := l.identify(ctx, now); err != nil {
-		return err
-	}
-	return anotherTopic(f.at.Topic, f.topic, now[f.at.Topic].id, f.anew)
-}
-
 // How to begin anew, for errors.
 const (
 	anewHere    = "hafvf run CONFIG --begin-anew discards states and offsets and reads from the beginning"
@@ -187,6 +148,9 @@ func anotherTopic(name, was, is, anew string) error {
 
 func leaderOf(md *metadata.Response, at Position) (metadata.ResponseBroker, error) {
 	for _, t := range md.Topics {
+		if t.Name != at.Topic {
+			continue
+		}
 		if code := kafka.Error(t.ErrorCode); code != 0 && code != kafka.UnknownTopicOrPartition {
 			return metadata.ResponseBroker{}, code
 		}
@@ -241,7 +205,13 @@ func (f *fetcher) fetch(ctx context.Context, conn *link) (batch, error) {
 // overtaken the reader, and says how many are gone. An offset beyond the end is
 // another topic's, unless a cluster is settling.
 func (f *fetcher) outOfRange(ctx context.Context) (batch, error) {
-	first, last, err := f.cluster.offsets(ctx, f.at.Topic, f.at.Partition)
+	partition, log := map[string][]int{f.at.Topic: {f.at.Partition}}, f.at.Log()
+	firsts, err := f.client.offsets(ctx, partition, atFirst, false)
+	if err != nil {
+		return batch{}, err
+	}
+	ends, err := f.client.offsets(ctx, partition, atEnd, false)
+	first, last := firsts[log], ends[log]
 	switch {
 	case err != nil:
 		return batch{}, err

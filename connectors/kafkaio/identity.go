@@ -69,7 +69,7 @@ func (l *Ledger) groupOffsets(ctx context.Context, partitions map[string][]int) 
 	if l.cfg.Group == "" || len(partitions) == 0 {
 		return nil, nil
 	}
-	return committedBy(ctx, l.client, l.cfg.Group, partitions)
+	return l.cfg.Client.committed(ctx, l.cfg.Group, partitions)
 }
 
 // lost is the error for a changelog that is not the one that goes with the offsets
@@ -162,25 +162,9 @@ func (l *Ledger) end(ctx context.Context, log string) (int64, error) {
 	if l.ends != nil {
 		return l.ends[log], nil
 	}
-	requests := map[string][]kafka.OffsetRequest{}
-	for topic, partitions := range partitionsOf(l.topics) {
-		for _, p := range partitions {
-			requests[topic] = append(requests[topic], kafka.LastOffsetOf(p))
-		}
-	}
-	res, err := l.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: requests})
+	ends, err := l.cfg.Client.offsets(ctx, partitionsOf(l.topics), atEnd, false)
 	if err != nil {
-		return 0, fmt.Errorf("the end of %s cannot be read: %w", log, err)
-	}
-	ends := map[string]int64{}
-	for topic, partitions := range res.Topics {
-		for _, p := range partitions {
-			at := Position{Topic: topic, Partition: p.Partition}
-			if p.Error != nil {
-				return 0, fmt.Errorf("the end of %s cannot be read: %w", at.Log(), p.Error)
-			}
-			ends[at.Log()] = p.LastOffset
-		}
+		return 0, err
 	}
 	l.ends = ends
 	return ends[log], nil
@@ -190,7 +174,7 @@ func (l *Ledger) end(ctx context.Context, log string) (int64, error) {
 func (l *Ledger) writeHead(ctx context.Context) error {
 	changed := l.head.ID == ""
 	if changed {
-		own, err := l.cfg.Cluster.describe(ctx, []string{l.cfg.Changelog})
+		own, err := l.cfg.Client.describe(ctx, []string{l.cfg.Changelog})
 		if err != nil {
 			return err
 		}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kversion"
@@ -22,7 +21,7 @@ import (
 
 func described(t testing.TB, c Cluster, name string) topic {
 	t.Helper()
-	topics, err := c.describe(context30(t), []string{name})
+	topics, err := asks(t, c).describe(context30(t), []string{name})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +37,7 @@ type run struct {
 
 func begin(t testing.TB, c Cluster, more func(*LedgerConfig)) (run, error) {
 	t.Helper()
-	cfg := LedgerConfig{Name: fmt.Sprint(t.Name(), time.Now().UnixNano()), Cluster: c, Topics: []string{"in"}, Group: "g", Changelog: "states", AtEnd: true, Log: quiet}
+	cfg := LedgerConfig{Name: fmt.Sprint(t.Name(), time.Now().UnixNano()), Client: asks(t, c), Topics: []string{"in"}, Group: "g", Changelog: "states", AtEnd: true, Log: quiet}
 	if more != nil {
 		more(&cfg)
 	}
@@ -377,17 +376,7 @@ func TestTopicMadeAgain(t *testing.T) {
 // recommit commits offsets of the group g again, with what was said of them.
 func recommit(t testing.TB, c Cluster, offsets map[string]committed) {
 	t.Helper()
-	client, err := c.Client()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer hangUp(client)
-	topics := map[string][]kafka.OffsetCommit{}
-	for log, o := range offsets {
-		p := ParsePosition(log, o.offset)
-		topics[p.Topic] = append(topics[p.Topic], kafka.OffsetCommit{Partition: p.Partition, Offset: p.Offset, Metadata: o.metadata})
-	}
-	if _, err := client.OffsetCommit(context30(t), &kafka.OffsetCommitRequest{GroupID: "g", GenerationID: -1, Topics: topics}); err != nil {
+	if err := asks(t, c).commit(context30(t), "g", offsets); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -399,7 +388,7 @@ func TestTopicMadeAgainMeanwhile(t *testing.T) {
 		manual(c).Produce(t, ticking("in", 0, 9)...)
 		name, want := "", "start the job without the savepoint"
 		if ledger {
-			l := openLedger(t, LedgerConfig{Cluster: c, Topics: []string{"in"}, Group: "g"})
+			l := openLedger(t, LedgerConfig{Client: asks(t, c), Topics: []string{"in"}, Group: "g"})
 			name, want = l.cfg.Name, "--begin-anew"
 		}
 		r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, name)

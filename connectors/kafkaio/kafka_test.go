@@ -40,7 +40,7 @@ func TestKafkaSecured(t *testing.T) {
 	}
 	right := login("SCRAM-SHA-512", "RIGHT")
 	check := func(tls *TLS, sasl *SASL) error {
-		return Cluster{Brokers: []string{b.Addr()}, TLS: tls, SASL: sasl}.Check(context30(t))
+		return asks(t, Cluster{Brokers: []string{b.Addr()}, TLS: tls, SASL: sasl}).Check(context30(t))
 	}
 	if err := check(all, right); err != nil {
 		t.Error(err)
@@ -59,7 +59,7 @@ func TestKafkaSecured(t *testing.T) {
 
 	// A writer and kafka-go's client connect by the same data.
 	c := Cluster{Brokers: []string{b.Addr()}, TLS: all, SASL: right}
-	if _, err := c.Create(context30(t), "out", 3, nil); err != nil {
+	if _, err := asks(t, c).Create(context30(t), "out", 3, nil); err != nil {
 		t.Fatal(err)
 	}
 	msgs := numbered(100, []byte("x"))
@@ -77,29 +77,29 @@ func TestKafka(t *testing.T) {
 	c := Cluster{Brokers: []string{b.Addr()}}
 
 	t.Run("topics", func(t *testing.T) {
-		if err := c.Check(context30(t)); err != nil {
+		if err := asks(t, c).Check(context30(t)); err != nil {
 			t.Error(err)
 		}
 		for _, want := range []bool{true, false} {
-			if created, err := c.Create(context30(t), "states", 0, map[string]string{"cleanup.policy": "compact"}); err != nil || created != want {
+			if created, err := asks(t, c).Create(context30(t), "states", 0, map[string]string{"cleanup.policy": "compact"}); err != nil || created != want {
 				t.Errorf("got %v, %v; want %v", created, err, want)
 			}
 		}
-		config, err := c.Config(context30(t), "states", "cleanup.policy", "max.message.bytes")
+		config, err := asks(t, c).Config(context30(t), "states", "cleanup.policy", "max.message.bytes")
 		if d := cmp.Diff(map[string]string{"cleanup.policy": "compact", "max.message.bytes": "1048588"}, config); d != "" || err != nil {
 			t.Error(d, err)
 		}
 		tls, sasl := c, c
 		tls.TLS = &TLS{}
 		sasl.SASL = &SASL{Mechanism: "PLAIN", Username: "ann", Password: Secret{Env: "PASSWORD"}}
-		_, name := c.Create(context30(t), "a b", 0, nil)
-		_, policy := c.Create(context30(t), "new", 0, map[string]string{"cleanup.policy": "shred"})
-		_, space := c.Partitions(context30(t), []string{"states", "a b"})
-		_, unknown := c.Partitions(context30(t), []string{"states", "sttaes"})
-		_, settings := c.Config(context30(t), "state")
+		_, name := asks(t, c).Create(context30(t), "a b", 0, nil)
+		_, policy := asks(t, c).Create(context30(t), "new", 0, map[string]string{"cleanup.policy": "shred"})
+		_, space := asks(t, c).Partitions(context30(t), []string{"states", "a b"})
+		_, unknown := asks(t, c).Partitions(context30(t), []string{"states", "sttaes"})
+		_, settings := asks(t, c).Config(context30(t), "state")
 		checkRefusals(t, []refusal{
-			{"TLS where there is none", tls.Check(context30(t)), "broker " + b.Addr() + " does not speak TLS at this port: leave out tls, or use the port that does"},
-			{"login where there is none", sasl.Check(context30(t)), "broker " + b.Addr() + " asks for no login at this port: leave out sasl, or use the port that does"},
+			{"TLS where there is none", asks(t, tls).Check(context30(t)), "broker " + b.Addr() + " does not speak TLS at this port: leave out tls, or use the port that does"},
+			{"login where there is none", asks(t, sasl).Check(context30(t)), "broker " + b.Addr() + " asks for no login at this port: leave out sasl, or use the port that does"},
 			{"name", name, `topic "a b" cannot be created: Invalid Topic: Topic name is invalid: …`},
 			{"policy", policy, `topic "new" cannot be created: Invalid Configuration: Invalid value shred for configuration cleanup.policy: …`},
 			{"space", space, `"a b" cannot be a topic's name: …`},

@@ -14,8 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/segmentio/kafka-go"
-
 	"hafvf/internal/account"
 )
 
@@ -30,7 +28,6 @@ type Ledger struct {
 	cfg       LedgerConfig
 	account   *account.Run
 	changelog *Writer
-	client    *kafka.Client
 
 	// What the run began with.
 	run    identity
@@ -58,10 +55,10 @@ type Ledger struct {
 
 // A LedgerConfig says what a ledger commits, and where.
 type LedgerConfig struct {
-	Name    string // by which the source finds it
-	Cluster Cluster
-	Topics  []string // that the source reads
-	Group   string   // that offsets are committed of; empty: none
+	Name   string   // by which the source finds it
+	Client *Client  // of the topics' cluster; the caller closes it
+	Topics []string // that the source reads
+	Group  string   // that offsets are committed of; empty: none
 	// Changelog is the compacted topic of the states; empty: none. It is created
 	// where it does not exist.
 	Changelog string
@@ -133,12 +130,7 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 		handed: map[string]Progress{}, reached: map[string]Progress{}, stored: map[string]int64{},
 		done: make(chan struct{}),
 	}
-	var err error
-	if l.client, err = cfg.Cluster.Client(); err != nil {
-		return nil, err
-	}
 	if err := l.begin(ctx); err != nil {
-		hangUp(l.client)
 		return nil, err
 	}
 	l.ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -151,7 +143,7 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 // begin reads what the run goes on from, checks it, and makes the changelog ready.
 func (l *Ledger) begin(ctx context.Context) (err error) {
 	if len(l.cfg.Topics) > 0 {
-		if l.topics, err = l.cfg.Cluster.describe(ctx, l.cfg.Topics); err != nil {
+		if l.topics, err = l.cfg.Client.describe(ctx, l.cfg.Topics); err != nil {
 			return err
 		}
 	}
@@ -199,7 +191,7 @@ const startTimeout = 30 * time.Second
 // restore creates the changelog, or reads it.
 func (l *Ledger) restore(ctx context.Context) error {
 	topic := l.cfg.Changelog
-	_, err := l.cfg.Cluster.describe(ctx, []string{topic})
+	_, err := l.cfg.Client.describe(ctx, []string{topic})
 	if errors.As(err, new(*unknownTopics)) {
 		if !l.cfg.BeginAnew {
 			if err := l.lost(false); err != nil {
@@ -207,7 +199,7 @@ func (l *Ledger) restore(ctx context.Context) error {
 			}
 		}
 		var created bool
-		created, err = l.cfg.Cluster.Create(ctx, topic, 0, map[string]string{
+		created, err = l.cfg.Client.Create(ctx, topic, 0, map[string]string{
 			"cleanup.policy": "compact", "max.message.bytes": fmt.Sprint(changelogBytes)})
 		if created {
 			l.cfg.Log.Info("the changelog was created", "topic", topic)
@@ -216,7 +208,7 @@ func (l *Ledger) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	config, err := l.cfg.Cluster.Config(ctx, topic, "cleanup.policy")
+	config, err := l.cfg.Client.Config(ctx, topic, "cleanup.policy")
 	if err != nil {
 		return err
 	}
@@ -224,7 +216,7 @@ func (l *Ledger) restore(ctx context.Context) error {
 		return fmt.Errorf("the changelog %s has cleanup.policy %q: states would be lost; it has to be compact", topic, policy)
 	}
 	start := time.Now()
-	l.restored, err = lastValues(ctx, Source{Cluster: l.cfg.Cluster, Topics: []string{topic}, Start: Start{At: Earliest}, Bounded: true}, l.cfg.Log)
+	l.restored, err = lastValues(ctx, l.cfg.Client, topic, l.cfg.Log)
 	if err != nil {
 		return fmt.Errorf("the changelog cannot be read: %w", err)
 	}
@@ -260,7 +252,7 @@ func (l *Ledger) adopt(ctx context.Context) (err error) {
 			}
 		}
 	}
-	if l.changelog, err = NewWriter(ctx, Sink{Cluster: l.cfg.Cluster, Topic: l.cfg.Changelog}, l.cfg.Log); err != nil {
+	if l.changelog, err = openWriter(Sink{Cluster: l.cfg.Client.cluster, Topic: l.cfg.Changelog}, l.cfg.Log); err != nil {
 		return err
 	}
 	defer func() {
@@ -305,9 +297,10 @@ func (v lastValue) position(topic string) Position {
 	return Position{topic, int(v.partition), v.offset}
 }
 
-// lastValues reads the last value of every key of a bounded source of one topic.
-func lastValues(ctx context.Context, src Source, log *slog.Logger) (map[string]lastValue, error) {
-	spans, err := src.spans(ctx, nil)
+// lastValues reads the last value of every key of a topic.
+func lastValues(ctx context.Context, client *Client, topic string, log *slog.Logger) (map[string]lastValue, error) {
+	src := Source{Cluster: client.cluster, Topics: []string{topic}, Start: Start{At: Earliest}, Bounded: true}
+	spans, err := src.findSpans(ctx, client, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -315,7 +308,7 @@ func lastValues(ctx context.Context, src Source, log *slog.Logger) (map[string]l
 	rest := restriction{Readers: 1, Partitions: spans, Bounded: true}
 	limits := readLimits
 	limits.Record = math.MaxInt // a state may be larger
-	c := newConsumer(ctx, src, rest, limits, anewHere, log)
+	c := newConsumer(ctx, client, src, rest, limits, anewHere, log)
 	defer c.close()
 	for t := (&tracker{rest: rest}); !t.IsDone(); {
 		i, b := c.take()
@@ -537,28 +530,16 @@ func (l *Ledger) commitOffsets(ctx context.Context, offsets map[string]Position)
 	if l.cfg.Group == "" || len(offsets) == 0 {
 		return nil
 	}
-	topics := map[string][]kafka.OffsetCommit{}
-	for _, p := range offsets {
+	notes := map[string]committed{}
+	for log, p := range offsets {
 		t := l.topics[p.Topic]
 		text, err := json.Marshal(note{l.run, t.id, t.epochs[p.Partition], l.head.ID})
 		if err != nil {
 			return err
 		}
-		topics[p.Topic] = append(topics[p.Topic], kafka.OffsetCommit{Partition: p.Partition, Offset: p.Offset, Metadata: string(text)})
+		notes[log] = committed{p.Offset, string(text)}
 	}
-	err := l.persist(ctx, "committed", func() error {
-		// Generation −1 commits for a group that nobody is a member of.
-		res, err := l.client.OffsetCommit(ctx, &kafka.OffsetCommitRequest{GroupID: l.cfg.Group, GenerationID: -1, Topics: topics})
-		if err != nil {
-			return err
-		}
-		for _, list := range res.Topics {
-			for _, p := range list {
-				err = errors.Join(err, p.Error)
-			}
-		}
-		return err
-	})
+	err := l.persist(ctx, "committed", func() error { return l.cfg.Client.commit(ctx, l.cfg.Group, notes) })
 	if err != nil {
 		return err
 	}
@@ -617,7 +598,6 @@ func (l *Ledger) Close(ctx context.Context, well bool) error {
 	if l.changelog != nil {
 		err = errors.Join(err, l.changelog.Close())
 	}
-	hangUp(l.client)
 	return err
 }
 

@@ -50,7 +50,7 @@ func TestQuietMoments(t *testing.T) {
 	}
 	for _, changelog := range []bool{true, false} {
 		_, c := fake(t, kfake.SeedTopics(1, "in"))
-		cfg := LedgerConfig{Cluster: c, Group: "g", AtEnd: true} // commits when it is told
+		cfg := LedgerConfig{Client: asks(t, c), Group: "g", AtEnd: true} // commits when it is told
 		if changelog {
 			cfg.Changelog = "states"
 		}
@@ -131,7 +131,7 @@ func TestQuietMoments(t *testing.T) {
 // was deleted.
 func TestRestore(t *testing.T) {
 	_, c := fake(t)
-	cfg := LedgerConfig{Cluster: c, Changelog: "states", AtEnd: true}
+	cfg := LedgerConfig{Client: asks(t, c), Changelog: "states", AtEnd: true}
 	l := openLedger(t, cfg)
 	if got := l.Restored(); len(got) != 0 {
 		t.Errorf("a new changelog has %v", got)
@@ -169,7 +169,7 @@ func TestChangelogPolicy(t *testing.T) {
 	for _, policy := range []string{"delete", "compact,delete"} {
 		name := "states-" + strings.ReplaceAll(policy, ",", "-")
 		kafkatest.Dial(c.Brokers).CreateTopic(t, name, 1, map[string]string{"cleanup.policy": policy})
-		_, err := OpenLedger(context30(t), LedgerConfig{Name: t.Name(), Cluster: c, Changelog: name, Log: quiet})
+		_, err := OpenLedger(context30(t), LedgerConfig{Name: t.Name(), Client: asks(t, c), Changelog: name, Log: quiet})
 		if want := fmt.Sprintf("the changelog %s has cleanup.policy %q: states would be lost; it has to be compact", name, policy); err == nil || err.Error() != want {
 			t.Errorf("%v\nwant %s", err, want)
 		}
@@ -183,7 +183,7 @@ func TestChangelogPolicy(t *testing.T) {
 // of it.
 func TestCommitTriesAgain(t *testing.T) {
 	k, c := fake(t, kfake.SeedTopics(1, "in"))
-	l := openLedger(t, LedgerConfig{Cluster: c, Group: "g", AtEnd: true})
+	l := openLedger(t, LedgerConfig{Client: asks(t, c), Group: "g", AtEnd: true})
 	k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.NotCoordinator, Count: 1})
 	k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.CoordinatorLoadInProgress, Count: 2})
 	if err := l.handOver(context30(t), []Progress{{Position{"in", 0, 5}, 5}}, 0, time.Time{}); err != nil {
@@ -201,7 +201,7 @@ func TestCommitTriesAgain(t *testing.T) {
 func TestSync(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(1, "in"))
 	full := errors.New("no space left on the disk")
-	l := openLedger(t, LedgerConfig{Cluster: c, Group: "g", AtEnd: true, Sync: func() error { return full }})
+	l := openLedger(t, LedgerConfig{Client: asks(t, c), Group: "g", AtEnd: true, Sync: func() error { return full }})
 	if err := l.handOver(context30(t), []Progress{{Position{"in", 0, 5}, 5}}, 0, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func TestGroupWithMembers(t *testing.T) {
 	if err := cl.PollFetches(context30(t)).Err(); err != nil {
 		t.Fatal(err)
 	}
-	l := openLedger(t, LedgerConfig{Cluster: c, Group: "g"})
+	l := openLedger(t, LedgerConfig{Client: asks(t, c), Group: "g"})
 	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, l.cfg.Name)
 	for err == nil {
 		if _, err = r.call(context30(t)); len(r.got) == 1 {
@@ -251,7 +251,7 @@ func TestInFlight(t *testing.T) {
 		m.Produce(t, ticking("in", 0, 5000)...)
 	}
 	t.Run("two bundles", func(t *testing.T) {
-		l := openLedger(t, LedgerConfig{Cluster: c, AtEnd: true})
+		l := openLedger(t, LedgerConfig{Client: asks(t, c), AtEnd: true})
 		r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, l.cfg.Name)
 		r.until(func() bool { return len(r.got) > 0 })
 		first := len(r.got)
@@ -282,7 +282,7 @@ func TestInFlight(t *testing.T) {
 		}
 	})
 	t.Run("stop", func(t *testing.T) {
-		l := openLedger(t, LedgerConfig{Cluster: c, AtEnd: true})
+		l := openLedger(t, LedgerConfig{Client: asks(t, c), AtEnd: true})
 		r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, l.cfg.Name)
 		stopped := false
 		for more, n := true, 0; more; n = len(r.got) {
@@ -304,7 +304,7 @@ func TestInFlight(t *testing.T) {
 		}
 	})
 	t.Run("suspend", func(t *testing.T) {
-		l := openLedger(t, LedgerConfig{Cluster: c, Group: "g"})
+		l := openLedger(t, LedgerConfig{Client: asks(t, c), Group: "g"})
 		r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, l.cfg.Name)
 		r.until(func() bool { return len(r.got) > 0 })
 		n := len(r.got)

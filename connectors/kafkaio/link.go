@@ -34,13 +34,11 @@ type link struct {
 	metadata int16 // the newest version of the metadata request that the broker knows
 }
 
-// bootstrap connects to the first broker that can be used, and asks it for the
-// cluster's brokers and for some topics: none if the list is empty, all if it
-// is nil.
-func (c Cluster) bootstrap(ctx context.Context, sec security, topics []string) (*link, *metadata.Response, error) {
+// bootstrap connects to the first broker that can be used.
+func (c Cluster) bootstrap(ctx context.Context) (*link, error) {
 	addrs, err := c.addresses()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	deadline, _ := ctx.Deadline()
 	var errs []error
@@ -48,16 +46,18 @@ func (c Cluster) bootstrap(ctx context.Context, sec security, topics []string) (
 	for i, addr := range addrs {
 		// A broker that does not answer must leave time for the others.
 		share := time.Until(deadline) / time.Duration(len(addrs)-i)
-		l, md, err := c.open(ctx, sec, addr, min(share, dialTime), topics)
+		within, cancel := context.WithTimeout(ctx, min(share, dialTime))
+		l, err := c.open(within, addr)
+		cancel()
 		if err == nil {
-			return l, md, nil
+			return l, nil
 		}
 		if errors.Is(ctx.Err(), context.Canceled) {
-			return nil, nil, context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
 		var refused *loginError
 		if errors.As(err, &refused) {
-			return nil, nil, err // as every broker would, until the account is locked
+			return nil, err // as every broker would, until the account is locked
 		}
 		errs = append(errs, err)
 		absent = absent || errors.As(err, new(away))
@@ -66,7 +66,7 @@ func (c Cluster) bootstrap(ctx context.Context, sec security, topics []string) (
 		}
 	}
 	if len(errs) == 1 {
-		return nil, nil, errs[0]
+		return nil, errs[0]
 	}
 	var all []string
 	for _, err := range errs {
@@ -76,7 +76,23 @@ func (c Cluster) bootstrap(ctx context.Context, sec security, topics []string) (
 	if absent {
 		err = away{err}
 	}
-	return nil, nil, err
+	return nil, err
+}
+
+// open connects to a broker that knows its cluster.
+func (c Cluster) open(ctx context.Context, addr string) (*link, error) {
+	l, err := c.connect(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = ask[*metadata.Response](ctx, l, &metadata.Request{TopicNames: []string{}}); err != nil {
+		l.Close()
+		if c.SASL == nil && hungUp(err) {
+			return nil, away{fmt.Errorf("broker %s hangs up on a client that has not logged in: set sasl, or use a port that asks for no login", addr)}
+		}
+		return nil, away{fmt.Errorf("broker %s accepts the connection, but says nothing of the cluster: %w", addr, err)}
+	}
+	return l, nil
 }
 
 // An away is the error for a broker that cannot be used, and could be a moment later,
@@ -84,56 +100,6 @@ func (c Cluster) bootstrap(ctx context.Context, sec security, topics []string) (
 type away struct{ error }
 
 func (a away) Unwrap() error { return a.error }
-
-func (c Cluster) open(ctx context.Context, sec security, addr string, patience time.Duration, topics []string) (*link, *metadata.Response, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	l, err := c.connect(ctx, sec, addr)
-	if err != nil {
-		return nil, nil, err
-	}
-	md, err := ask[*metadata.Response](ctx, l, &metadata.Request{TopicNames: topics})
-	if err != nil {
-		l.Close()
-		if c.SASL == nil && hungUp(err) {
-			return nil, nil, away{fmt.Errorf("broker %s hangs up on a client that has not logged in: set sasl, or use a port that asks for no login", addr)}
-		}
-		return nil, nil, away{fmt.Errorf("broker %s accepts the connection, but says nothing of the cluster: %w", addr, err)}
-	}
-	return l, md, nil
-}
-
-// advertised is the address that a broker has other brokers tell.
-func advertised(b metadata.ResponseBroker) string {
-	return net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
-}
-
-// follow connects to a broker that the one at the other end of l named.
-func (c Cluster) follow(ctx context.Context, sec security, l *link, b metadata.ResponseBroker) (*link, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTime)
-	defer cancel()
-	other, err := c.connect(ctx, sec, advertised(b))
-	if err != nil {
-		if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
-			return nil, err
-		}
-		return nil, fmt.Errorf("broker %s answers, but sends clients on to an address that cannot be used (in advertised.listeners of node %d): %w", l.addr, b.NodeID, err)
-	}
-	return other, nil
-}
-
-// topics are the names of all topics, as far as they can be had.
-func (l *link) topics(ctx context.Context) []string {
-	md, err := ask[*metadata.Response](ctx, l, &metadata.Request{})
-	if err != nil {
-		return nil
-	}
-	var names []string
-	for _, t := range md.Topics {
-		names = append(names, t.Name)
-	}
-	return names
-}
 
 // ask sends a request and waits for its answer.
 func ask[R protocol.Message](ctx context.Context, l *link, req protocol.Message) (r R, err error) {
@@ -157,9 +123,14 @@ type loginError struct{ text string }
 func (e *loginError) Error() string { return e.text }
 
 // connect opens a connection, with handshake and login. Its errors are
-// sentences that begin with the broker's name and end with what to do. ctx must
-// have a deadline.
-func (c Cluster) connect(ctx context.Context, sec security, addr string) (_ *link, err error) {
+// sentences that begin with the broker's name and end with what to do.
+func (c Cluster) connect(ctx context.Context, addr string) (_ *link, err error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	sec, err := c.security()
+	if err != nil {
+		return nil, permanent{err}
+	}
 	start := time.Now()
 	nc, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -301,44 +299,48 @@ func settle(ctx context.Context, log *slog.Logger, do func() error) error {
 // spans are all partitions from where they start to where they end: where the group
 // was, the ledger knows if there is one.
 func (src Source) spans(ctx context.Context, ledger *Ledger) (all []span, err error) {
+	client := NewClient(src.Cluster)
+	if ledger != nil {
+		client = ledger.cfg.Client
+	} else {
+		defer client.Close()
+	}
 	err = settle(ctx, ledger.logger(), func() error {
-		all, err = src.findSpans(ctx, ledger)
+		all, err = src.findSpans(ctx, client, ledger)
 		return err
 	})
 	return all, err
 }
 
-func (src Source) findSpans(ctx context.Context, ledger *Ledger) ([]span, error) {
-	topics, err := src.Cluster.describe(ctx, src.Topics)
+func (src Source) findSpans(ctx context.Context, client *Client, ledger *Ledger) ([]span, error) {
+	topics, err := client.describe(ctx, src.Topics)
 	if err != nil {
 		return nil, err
 	}
-	client, err := src.Cluster.Client()
+	partitions := partitionsOf(topics)
+	firsts, err := client.offsets(ctx, partitions, atFirst, true)
 	if err != nil {
 		return nil, err
 	}
-	requests := map[string][]kafka.OffsetRequest{}
-	for topic, t := range topics {
-		for p := range t.partitions {
-			requests[topic] = append(requests[topic], kafka.FirstOffsetOf(p), kafka.LastOffsetOf(p))
-			if src.Start.At == AtTime {
-				requests[topic] = append(requests[topic], kafka.TimeOffsetOf(p, src.Start.Time))
-			}
-		}
-	}
-	defer hangUp(client)
-	res, err := client.ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: requests, IsolationLevel: kafka.ReadCommitted})
+	ends, err := client.offsets(ctx, partitions, atEnd, true)
 	if err != nil {
-		return nil, fmt.Errorf("the offsets of %s cannot be read: %w", strings.Join(src.Topics, ", "), err)
+		return nil, err
 	}
-	committed := map[string]committed{}
+	starts := map[string]int64{}
 	switch {
-	case src.Start.At != Committed:
-	case ledger != nil:
-		committed = ledger.start
-	default:
-		if committed, err = committedBy(ctx, client, src.Group, partitionsOf(topics)); err != nil {
+	case src.Start.At == AtTime:
+		if starts, err = client.offsets(ctx, partitions, src.Start.Time.UnixMilli(), true); err != nil {
 			return nil, err
+		}
+	case src.Start.At == Committed:
+		was := map[string]committed{}
+		if ledger != nil {
+			was = ledger.start
+		} else if was, err = client.committed(ctx, src.Group, partitions); err != nil {
+			return nil, err
+		}
+		for log, o := range was {
+			starts[log] = o.offset
 		}
 	}
 	var all []span
@@ -347,44 +349,33 @@ func (src Source) findSpans(ctx context.Context, ledger *Ledger) ([]span, error)
 		if ledger != nil {
 			id = cmp.Or(ledger.topics[topic].id, id) // the one whose offsets these are
 		}
-		slices.SortFunc(res.Topics[topic], func(a, b kafka.PartitionOffsets) int { return a.Partition - b.Partition })
-		for _, p := range res.Topics[topic] {
-			if p.Error != nil {
-				return nil, fmt.Errorf("the offsets of %s-%d cannot be read: %w", topic, p.Partition, p.Error)
-			}
-			s := span{Position{topic, p.Partition, p.FirstOffset}, -1, id}
+		for p := range topics[topic].partitions {
+			s := span{Position{Topic: topic, Partition: p}, -1, id}
+			log := s.Log()
+			s.Offset = firsts[log]
 			switch src.Start.At {
 			case Latest:
-				s.Offset = p.LastOffset
+				s.Offset = ends[log]
 			case AtOffset:
 				s.Offset = src.Start.Offset
 			case AtTime:
-				s.Offset = p.LastOffset
-				for at := range p.Offsets {
-					if at >= 0 {
-						s.Offset = at
-					}
+				if s.Offset = starts[log]; s.Offset < 0 {
+					s.Offset = ends[log]
 				}
 			case Committed:
-				if at, ok := committed[s.Log()]; ok {
-					s.Offset = at.offset
+				if at, ok := starts[log]; ok {
+					s.Offset = at
 				}
 			}
 			if src.Bounded {
-				if s.End = p.LastOffset; src.Start.At == Committed && s.Offset > s.End {
-					return nil, fmt.Errorf("%s cannot be read at offset %d: %w", s.Log(), s.Offset, beyond(s.End, ledger.anew()))
+				if s.End = ends[log]; src.Start.At == Committed && s.Offset > s.End {
+					return nil, fmt.Errorf("%s cannot be read at offset %d: %w", log, s.Offset, beyond(s.End, ledger.anew()))
 				}
 			}
 			all = append(all, s)
 		}
 	}
 	return all, nil
-}
-
-// committed is what a group has committed of a partition.
-type committed struct {
-	offset   int64
-	metadata string // what the one who did so has said of it
 }
 
 // partitionsOf are the partitions of each topic.
@@ -396,53 +387,4 @@ func partitionsOf(topics map[string]topic) map[string][]int {
 		}
 	}
 	return all
-}
-
-// committedBy are the group's offsets by partition, of those that it has one of.
-func committedBy(ctx context.Context, client *kafka.Client, group string, partitions map[string][]int) (map[string]committed, error) {
-	res, err := client.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: group, Topics: partitions})
-	if err == nil {
-		err = res.Error
-	}
-	all := map[string]committed{}
-	if errors.Is(err, kafka.GroupIdNotFound) {
-		return all, nil
-	}
-	if err == nil {
-		for topic, list := range res.Topics {
-			for _, p := range list {
-				err = errors.Join(err, p.Error)
-				if p.CommittedOffset >= 0 {
-					all[Position{Topic: topic, Partition: p.Partition}.Log()] = committed{p.CommittedOffset, p.Metadata}
-				}
-			}
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the offsets of group %s cannot be read: %w", group, err)
-	}
-	return all, nil
-}
-
-// hangUp ends the connections of a client, which it would keep.
-func hangUp(client *kafka.Client) { client.Transport.(*kafka.Transport).CloseIdleConnections() }
-
-// offsets are the first offset of a partition and the one after its last.
-func (c Cluster) offsets(ctx context.Context, topic string, partition int) (first, last int64, err error) {
-	client, err := c.Client()
-	if err != nil {
-		return 0, 0, err
-	}
-	defer hangUp(client)
-	res, err := client.ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{
-		topic: {kafka.FirstOffsetOf(partition), kafka.LastOffsetOf(partition)}}})
-	if err != nil {
-		return 0, 0, err
-	}
-	for _, p := range res.Topics[topic] {
-		if p.Partition == partition {
-			return p.FirstOffset, p.LastOffset, p.Error
-		}
-	}
-	return 0, 0, kafka.UnknownTopicOrPartition
 }

@@ -140,11 +140,14 @@ func (r *describeRequest) RawExchange(rw io.ReadWriter) (protocol.Message, error
 	if err := res.ReadFrom(c.B); err != nil {
 		return nil, err
 	}
-	return &describedTopics{res.Topics}, nil
+	return &describedTopics{res.Topics, r.version >= epochsVersion}, nil
 }
 
 // describedTopics answer a describeRequest.
-type describedTopics struct{ topics []kmsg.MetadataResponseTopic }
+type describedTopics struct {
+	topics []kmsg.MetadataResponseTopic
+	epochs bool // are known
+}
 
 func (d *describedTopics) ApiKey() protocol.ApiKey { return protocol.Metadata }
 

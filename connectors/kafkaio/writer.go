@@ -96,7 +96,9 @@ func NewWriter(ctx context.Context, s Sink, log *slog.Logger) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.Cluster.Partitions(ctx, []string{s.Topic}); err != nil {
+	client := NewClient(s.Cluster)
+	defer client.Close()
+	if _, err := client.Partitions(ctx, []string{s.Topic}); err != nil {
 		return nil, err
 	}
 	return w, nil

@@ -150,7 +150,7 @@ func TestPartitionWithoutKey(t *testing.T) {
 // are.
 func checkOrder(t *testing.T, c Cluster, topic string, msgs []Message) (repeats int) {
 	t.Helper()
-	n, err := c.Partitions(context30(t), []string{topic})
+	n, err := asks(t, c).Partitions(context30(t), []string{topic})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,596 @@
+package kafkaio
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/createtopics"
+	"github.com/segmentio/kafka-go/protocol/describeconfigs"
+	"github.com/segmentio/kafka-go/protocol/findcoordinator"
+	"github.com/segmentio/kafka-go/protocol/listoffsets"
+	"github.com/segmentio/kafka-go/protocol/metadata"
+	"github.com/segmentio/kafka-go/protocol/offsetcommit"
+	"github.com/segmentio/kafka-go/protocol/offsetfetch"
+	"golang.org/x/sync/errgroup"
+
+	"hafvf/internal/message"
+)
+
+// A Client asks the brokers of a cluster about topics and groups. It connects to a
+// broker, and logs in, when it first needs it, and keeps the connection. Records do
+// not come this way: each partition that is read and each Writer has connections of
+// its own. The methods may be called by several goroutines, and take about 10 s at
+// most.
+type Client struct {
+	cluster Cluster
+
+	mu    sync.Mutex
+	home  *held            // with the broker that is asked what every broker knows
+	named string           // its address, as of the last time
+	links map[string]*held // by address
+}
+
+// held is a link that a client keeps, for one request at a time.
+type held struct {
+	mu   sync.Mutex
+	link *link // nil while there is none
+}
+
+// NewClient returns a client that has not connected yet.
+func NewClient(c Cluster) *Client {
+	return &Client{cluster: c, home: &held{}, links: map[string]*held{}}
+}
+
+// Close closes the connections, when requests that are under way have ended. A later
+// request makes new ones.
+func (c *Client) Close() {
+	c.mu.Lock()
+	all := append(slices.Collect(maps.Values(c.links)), c.home)
+	c.mu.Unlock()
+	for _, h := range all {
+		h.mu.Lock()
+		if h.link != nil {
+			c.drop(h)
+		}
+		h.mu.Unlock()
+	}
+}
+
+// anyBroker stands for the address of the broker that answers first.
+const anyBroker = ""
+
+// at is the link with a broker, connected or not.
+func (c *Client) at(addr string) *held {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if addr == anyBroker {
+		return c.home
+	}
+	if c.links[addr] == nil {
+		c.links[addr] = &held{}
+	}
+	return c.links[addr]
+}
+
+// connect makes the connection of h, which the caller has locked, where there is none,
+// and reports whether it has done so.
+func (c *Client) connect(ctx context.Context, h *held, addr string) (fresh bool, err error) {
+	if h.link != nil {
+		return false, nil
+	}
+	if addr != anyBroker {
+		h.link, err = c.cluster.connect(ctx, addr)
+		return true, err
+	}
+	if h.link, err = c.cluster.bootstrap(ctx); err != nil {
+		return true, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.named = h.link.addr
+	if c.links[h.link.addr] == nil {
+		c.links[h.link.addr] = h
+	}
+	return true, nil
+}
+
+// drop closes the connection of h, which the caller has locked.
+func (c *Client) drop(h *held) {
+	h.link.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.links[h.link.addr] == h {
+		delete(c.links, h.link.addr)
+	}
+	h.link = nil
+}
+
+// asked sends the request that is made for a link to the broker at addr. A connection
+// that was lost while nobody used it is made anew.
+func asked[R protocol.Message](ctx context.Context, c *Client, addr string, request func(*link) protocol.Message) (r R, err error) {
+	h := c.at(addr)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for {
+		fresh, err := c.connect(ctx, h, addr)
+		if err != nil {
+			return r, err
+		}
+		if r, err = ask[R](ctx, h.link, request(h.link)); err == nil {
+			return r, nil
+		}
+		err = fmt.Errorf("broker %s accepts the connection, but does not answer: %w", h.link.addr, err)
+		c.drop(h)
+		if fresh || ctx.Err() != nil {
+			return r, away{err}
+		}
+	}
+}
+
+// sent is asked for a request that is the same for every link.
+func sent[R protocol.Message](ctx context.Context, c *Client, addr string, request protocol.Message) (R, error) {
+	return asked[R](ctx, c, addr, func(*link) protocol.Message { return request })
+}
+
+// metadata asks for the cluster's brokers and for topics: none if the list is empty,
+// all if it is nil.
+func (c *Client) metadata(ctx context.Context, topics []string) (*metadata.Response, error) {
+	return sent[*metadata.Response](ctx, c, anyBroker, &metadata.Request{TopicNames: topics})
+}
+
+// advertised is the address that a broker has other brokers tell.
+func advertised(b metadata.ResponseBroker) string {
+	return net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
+}
+
+// sendsOn is the error for a broker that cannot be reached where another has sent the
+// client.
+func (c *Client) sendsOn(ctx context.Context, b metadata.ResponseBroker, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return fmt.Errorf("broker %s answers, but sends clients on to an address that cannot be used (in advertised.listeners of node %d): %w", c.named, b.NodeID, err)
+}
+
+// Check connects to a broker, logs in, and then does so with every broker that this
+// one names. The error is a sentence that says which broker, what is wrong and what to
+// do.
+func (c *Client) Check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	md, err := c.metadata(ctx, []string{})
+	if err != nil {
+		return err
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	for _, b := range md.Brokers {
+		g.Go(func() error {
+			h := c.at(advertised(b))
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			if _, err := c.connect(gctx, h, advertised(b)); err != nil {
+				return c.sendsOn(gctx, b, err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// Partitions returns how many partitions each topic has. The error for topics
+// that do not exist names them, with those that were probably meant.
+func (c *Client) Partitions(ctx context.Context, topics []string) (map[string]int, error) {
+	described, err := c.describe(ctx, topics)
+	if err != nil {
+		return nil, err
+	}
+	counts := make(map[string]int, len(topics))
+	for name, t := range described {
+		counts[name] = t.partitions
+	}
+	return counts, nil
+}
+
+// A topic is what a broker says of one.
+type topic struct {
+	partitions int
+	// id is another one where a topic is deleted and one of its name created. It is
+	// written as Kafka's tools do, and empty where brokers are older than 2.8.
+	id string
+	// epochs are those of the partitions' leaders, which begin anew with a topic;
+	// none where brokers are older than 2.1.
+	epochs map[int]int32
+}
+
+// describe asks for topics, by name. The error for those that do not exist is
+// unknownTopics.
+func (c *Client) describe(ctx context.Context, topics []string) (map[string]topic, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	md, err := c.metadata(ctx, append([]string{}, topics...))
+	if err != nil {
+		return nil, err
+	}
+	described := make(map[string]topic, len(topics))
+	var missing []string
+	for _, t := range md.Topics {
+		switch code := kafka.Error(t.ErrorCode); {
+		case code == kafka.UnknownTopicOrPartition:
+			missing = append(missing, t.Name)
+		case code == kafka.InvalidTopic:
+			return nil, fmt.Errorf("%q cannot be a topic's name: that has letters, digits, '.', '_' and '-', at most 249 of them", t.Name)
+		case code == kafka.TopicAuthorizationFailed:
+			return nil, fmt.Errorf("%s may not see topic %q: allow it the operation Describe on it", c.cluster.user(), t.Name)
+		case code != 0 && code != kafka.LeaderNotAvailable:
+			return nil, fmt.Errorf("a broker says of topic %q: %w", t.Name, code)
+		default:
+			described[t.Name] = topic{partitions: len(t.Partitions)}
+		}
+	}
+	if len(missing) > 0 {
+		return nil, &unknownTopics{missing, c.topics(ctx)}
+	}
+	return described, c.identify(ctx, described)
+}
+
+// identify adds ids and epochs to topics, as far as the broker has them.
+func (c *Client) identify(ctx context.Context, topics map[string]topic) error {
+	if len(topics) == 0 {
+		return nil
+	}
+	res, err := asked[*describedTopics](ctx, c, anyBroker, func(l *link) protocol.Message {
+		return &describeRequest{slices.Collect(maps.Keys(topics)), min(l.metadata, mostVersion)}
+	})
+	if err != nil {
+		return err
+	}
+	for _, d := range res.topics {
+		if d.Topic == nil {
+			continue
+		}
+		t := topics[*d.Topic]
+		if d.TopicID != [16]byte{} {
+			t.id = base64.RawURLEncoding.EncodeToString(d.TopicID[:])
+		}
+		if res.epochs {
+			t.epochs = make(map[int]int32, len(d.Partitions))
+			for _, p := range d.Partitions {
+				t.epochs[int(p.Partition)] = p.LeaderEpoch
+			}
+		}
+		topics[*d.Topic] = t
+	}
+	return nil
+}
+
+// topics are the names of all topics, as far as they can be had.
+func (c *Client) topics(ctx context.Context) []string {
+	md, err := c.metadata(ctx, nil)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, t := range md.Topics {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+// unknownTopics is the error for topics that do not exist.
+type unknownTopics struct{ missing, existing []string }
+
+func (e *unknownTopics) Error() string {
+	slices.Sort(e.missing)
+	var s []string
+	for _, name := range e.missing {
+		q := strconv.Quote(name)
+		if near := message.Nearest(name, e.existing); near != "" {
+			q += fmt.Sprintf(" (did you mean %q?)", near)
+		}
+		s = append(s, q)
+	}
+	if len(s) == 1 {
+		return "topic " + s[0] + " does not exist: create it, or correct its name"
+	}
+	return "topics " + strings.Join(s, ", ") + " do not exist: create them, or correct their names"
+}
+
+// Create creates a topic. Where there is one of that name it leaves it as it
+// is, and returns false. With partitions ≤ 0 their number is the broker's
+// default, as the number of replicas always is; config are the topic's own
+// settings, as cleanup.policy. It returns when the topic can be written to.
+func (c *Client) Create(ctx context.Context, topic string, partitions int, config map[string]string) (created bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	md, err := c.metadata(ctx, []string{topic})
+	if err != nil {
+		return false, err
+	}
+	if kafka.Error(md.Topics[0].ErrorCode) == 0 {
+		return false, nil // without asking for the right to create
+	}
+	controller := anyBroker
+	if i := slices.IndexFunc(md.Brokers, func(b metadata.ResponseBroker) bool { return b.NodeID == md.ControllerID }); i >= 0 {
+		controller = advertised(md.Brokers[i])
+	}
+	if partitions <= 0 {
+		partitions = -1
+	}
+	req := createtopics.RequestTopic{Name: topic, NumPartitions: int32(partitions), ReplicationFactor: -1}
+	for _, k := range slices.Sorted(maps.Keys(config)) {
+		req.Configs = append(req.Configs, createtopics.RequestConfig{Name: k, Value: config[k]})
+	}
+	res, err := sent[*createtopics.Response](ctx, c, controller, &createtopics.Request{
+		Topics:    []createtopics.RequestTopic{req},
+		TimeoutMs: int32(answerTime.Milliseconds() / 2),
+	})
+	if err != nil {
+		return false, fmt.Errorf("topic %q cannot be created: %w", topic, err)
+	}
+	for _, t := range res.Topics {
+		switch code := kafka.Error(t.ErrorCode); code {
+		case 0:
+		case kafka.TopicAlreadyExists:
+			return false, nil
+		case kafka.TopicAuthorizationFailed, kafka.ClusterAuthorizationFailed:
+			return false, fmt.Errorf("%s may not create topic %q: create it yourself, or allow the operation Create on it", c.cluster.user(), topic)
+		default:
+			return false, fmt.Errorf("topic %q cannot be created: %w", topic, said(code, t.ErrorMessage))
+		}
+	}
+	// Brokers learn of a new topic one after the other, and of its leaders last.
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		md, err := c.metadata(ctx, []string{topic})
+		if err != nil {
+			return true, fmt.Errorf("topic %q has been created, but is not ready yet: %w", topic, err)
+		}
+		t := md.Topics[0]
+		if t.ErrorCode == 0 && !slices.ContainsFunc(t.Partitions, func(p metadata.ResponsePartition) bool { return p.ErrorCode != 0 }) {
+			return true, nil
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return true, fmt.Errorf("topic %q has been created, but has no leader yet: %w", topic, context.Cause(ctx))
+		}
+	}
+}
+
+// Config returns settings of a topic, as cleanup.policy, its own or those it
+// takes from the broker; all of them if no names are given. A name that the
+// broker does not know is missing in the map.
+func (c *Client) Config(ctx context.Context, topic string, names ...string) (map[string]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	res, err := sent[*describeconfigs.Response](ctx, c, anyBroker, &describeconfigs.Request{Resources: []describeconfigs.RequestResource{
+		{ResourceType: int8(kafka.ResourceTypeTopic), ResourceName: topic, ConfigNames: names},
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("the settings of topic %q cannot be read: %w", topic, err)
+	}
+	values := map[string]string{}
+	for _, r := range res.Resources {
+		switch code := kafka.Error(r.ErrorCode); code {
+		case 0:
+		case kafka.UnknownTopicOrPartition:
+			return nil, &unknownTopics{[]string{topic}, c.topics(ctx)}
+		case kafka.TopicAuthorizationFailed, kafka.ClusterAuthorizationFailed:
+			return nil, fmt.Errorf("%s may not read the settings of topic %q: allow the operation DescribeConfigs on it", c.cluster.user(), topic)
+		default:
+			return nil, fmt.Errorf("the settings of topic %q cannot be read: %w", topic, said(code, r.ErrorMessage))
+		}
+		for _, e := range r.ConfigEntries {
+			values[e.ConfigName] = e.ConfigValue
+		}
+	}
+	return values, nil
+}
+
+// said is what a broker says of an error, or else what is said of the error in
+// general.
+func said(code kafka.Error, message string) error {
+	if message == "" {
+		return code
+	}
+	return fmt.Errorf("%s: %s", code.Title(), message)
+}
+
+// Times that are none, in questions for offsets.
+const (
+	atFirst, atEnd = -2, -1
+)
+
+// offsets are those of partitions at a time in Unix milliseconds, by Position.Log: of
+// the first record at or after it, −1 where there is none. atFirst is the first record
+// that is left, and atEnd what follows the last one, with committed the last that is
+// in no open transaction.
+func (c *Client) offsets(ctx context.Context, partitions map[string][]int, at int64, committed bool) (map[string]int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	md, err := c.metadata(ctx, slices.Collect(maps.Keys(partitions)))
+	if err != nil {
+		return nil, err
+	}
+	byLeader := map[string]map[string][]listoffsets.RequestPartition{}
+	for topic, list := range partitions {
+		for _, p := range list {
+			at, where := listoffsets.RequestPartition{Partition: int32(p), CurrentLeaderEpoch: -1, Timestamp: at}, Position{Topic: topic, Partition: p}
+			leader, err := leaderOf(md, where)
+			if err != nil {
+				return nil, fmt.Errorf("the offsets of %s cannot be read: %w", where.Log(), err)
+			}
+			addr := advertised(leader)
+			if byLeader[addr] == nil {
+				byLeader[addr] = map[string][]listoffsets.RequestPartition{}
+			}
+			byLeader[addr][topic] = append(byLeader[addr][topic], at)
+		}
+	}
+	all := map[string]int64{}
+	for addr, topics := range byLeader {
+		req := &listoffsets.Request{ReplicaID: -1}
+		if committed {
+			req.IsolationLevel = 1
+		}
+		for topic, list := range topics {
+			req.Topics = append(req.Topics, listoffsets.RequestTopic{Topic: topic, Partitions: list})
+		}
+		res, err := sent[*listoffsets.Response](ctx, c, addr, req)
+		if err != nil {
+			return nil, fmt.Errorf("the offsets of %s cannot be read: %w", strings.Join(slices.Sorted(maps.Keys(topics)), ", "), err)
+		}
+		for _, t := range res.Topics {
+			for _, p := range t.Partitions {
+				log := Position{Topic: t.Topic, Partition: int(p.Partition)}.Log()
+				if p.ErrorCode != 0 {
+					return nil, fmt.Errorf("the offsets of %s cannot be read: %w", log, kafka.Error(p.ErrorCode))
+				}
+				all[log] = p.Offset
+			}
+		}
+	}
+	return all, nil
+}
+
+// committed is what a group has committed of a partition.
+type committed struct {
+	offset   int64
+	metadata string // what the one who did so has said of it
+}
+
+// coordinator is the broker that keeps a group's offsets.
+func (c *Client) coordinator(ctx context.Context, group string) (addr string, err error) {
+	res, err := sent[*findcoordinator.Response](ctx, c, anyBroker, &findcoordinator.Request{Key: group})
+	if err == nil && res.ErrorCode != 0 {
+		err = kafka.Error(res.ErrorCode)
+	}
+	if err != nil {
+		return "", err
+	}
+	return net.JoinHostPort(res.Host, strconv.Itoa(int(res.Port))), nil
+}
+
+// committed are the group's offsets by partition, of those that it has one of.
+func (c *Client) committed(ctx context.Context, group string, partitions map[string][]int) (map[string]committed, error) {
+	all, err := c.fetchCommitted(ctx, group, partitions)
+	if err != nil {
+		return nil, fmt.Errorf("the offsets of group %s cannot be read: %w", group, err)
+	}
+	return all, nil
+}
+
+func (c *Client) fetchCommitted(ctx context.Context, group string, partitions map[string][]int) (map[string]committed, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	addr, err := c.coordinator(ctx, group)
+	if err != nil {
+		return nil, err
+	}
+	req := &offsetfetch.Request{GroupID: group}
+	for topic, list := range partitions {
+		t := offsetfetch.RequestTopic{Name: topic}
+		for _, p := range list {
+			t.PartitionIndexes = append(t.PartitionIndexes, int32(p))
+		}
+		req.Topics = append(req.Topics, t)
+	}
+	res, err := sent[*offsetfetch.Response](ctx, c, addr, req)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]committed{}
+	switch code := kafka.Error(res.ErrorCode); code {
+	case 0:
+	case kafka.GroupIdNotFound:
+		return all, nil
+	default:
+		return nil, code
+	}
+	for _, t := range res.Topics {
+		for _, p := range t.Partitions {
+			if p.ErrorCode != 0 {
+				err = errors.Join(err, kafka.Error(p.ErrorCode))
+			}
+			if p.CommittedOffset >= 0 {
+				all[Position{Topic: t.Name, Partition: int(p.PartitionIndex)}.Log()] = committed{p.CommittedOffset, p.Metadata}
+			}
+		}
+	}
+	return all, err
+}
+
+// commit commits offsets, by Position.Log, for a group that nobody is a member of.
+func (c *Client) commit(ctx context.Context, group string, offsets map[string]committed) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	addr, err := c.coordinator(ctx, group)
+	if err != nil {
+		return err
+	}
+	const noMember, unknown = -1, -1
+	topics := map[string][]offsetcommit.RequestPartition{}
+	for log, o := range offsets {
+		p := ParsePosition(log, o.offset)
+		topics[p.Topic] = append(topics[p.Topic], offsetcommit.RequestPartition{
+			PartitionIndex: int32(p.Partition), CommittedOffset: p.Offset, CommittedLeaderEpoch: unknown, CommittedMetadata: o.metadata})
+	}
+	req := &offsetcommit.Request{GroupID: group, GenerationID: noMember, RetentionTimeMs: unknown}
+	for topic, list := range topics {
+		req.Topics = append(req.Topics, offsetcommit.RequestTopic{Name: topic, Partitions: list})
+	}
+	res, err := sent[*offsetcommit.Response](ctx, c, addr, req)
+	if err != nil {
+		return err
+	}
+	for _, t := range res.Topics {
+		for _, p := range t.Partitions {
+			if p.ErrorCode != 0 {
+				err = errors.Join(err, kafka.Error(p.ErrorCode))
+			}
+		}
+	}
+	return err
+}
+
+// dialLeader connects to the leader of a partition, over a connection for the caller
+// alone. Where an id is given, the topic has to have it; anew is how to begin anew,
+// for the error.
+func (c *Client) dialLeader(ctx context.Context, at Position, id, anew string) (*link, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	md, err := c.metadata(ctx, []string{at.Topic})
+	if err != nil {
+		return nil, err
+	}
+	if id != "" {
+		now := map[string]topic{at.Topic: {}}
+		if err := c.identify(ctx, now); err != nil {
+			return nil, err
+		}
+		if err := anotherTopic(at.Topic, id, now[at.Topic].id, anew); err != nil {
+			return nil, err
+		}
+	}
+	leader, err := leaderOf(md, at)
+	if err != nil {
+		return nil, err
+	}
+	l, err := c.cluster.connect(ctx, advertised(leader))
+	if err != nil {
+		return nil, c.sendsOn(ctx, leader, err)
+	}
+	return l, nil
+}
