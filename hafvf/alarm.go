@@ -108,7 +108,7 @@ func BudgetOver(budget time.Duration, times []time.Time) float64 {
 	if len(steps) == 0 {
 		return DefaultBudget
 	}
-	return math.Max(float64(budget)/median(steps), leastBudget)
+	return max(float64(budget)/median(steps), leastBudget)
 }
 
 // StateLen is the number of floats in a state.
@@ -146,7 +146,7 @@ func (a *Alarm) SetBudget(s State, observations float64) {
 func (a *Alarm) Update(s State, q float64, change bool, permit func(AlarmKind) bool) (kind AlarmKind, threshold float64) {
 	a.check(s)
 	period := s[atBudget]
-	s[atDebt] = math.Max(0, s[atDebt]-1/period)
+	s[atDebt] = max(0, s[atDebt]-1/period)
 	s[atCommits] *= commitForgetting
 	s[atTrials] = s[atTrials]*commitForgetting + 1
 	resting := s[atRest] > 0
@@ -163,7 +163,7 @@ func (a *Alarm) Update(s State, q float64, change bool, permit func(AlarmKind) b
 			kind = ChangeAlarm
 		}
 	}
-	if math.Min(q, least+headroom) >= threshold && (permit == nil || permit(NoveltyAlarm)) {
+	if min(q, least+headroom) >= threshold && (permit == nil || permit(NoveltyAlarm)) {
 		kind = NoveltyAlarm
 	}
 	if resting || kind == NoAlarm {

@@ -258,7 +258,7 @@ func (p *Profile) Update(s State, t time.Time, y []float64) ProfileStep {
 		p.steps[i].Surprise = 0
 	}
 	for i, v := range y {
-		p.learn(p.coordinate(s, i), p.matrix(s)[0], math.Max(-maxStandardized, math.Min(v, maxStandardized)))
+		p.learn(p.coordinate(s, i), p.matrix(s)[0], max(-maxStandardized, min(v, maxStandardized)))
 	}
 	n := p.matrix(s)[0]
 	p.add(p.matrix(s), 0, p.common)
@@ -294,9 +294,9 @@ func (p *Profile) learn(c coordinateState, n, y float64) {
 			fit += p.zeta[k] * p.zeta[k]
 			leverage += p.v[k] * p.v[k]
 		}
-		b := profileRate + math.Max(0, (*c.s-fit)/2)
+		b := profileRate + max(0, (*c.s-fit)/2)
 		z := normalEquivalent((y-mean)/math.Sqrt(b/a*(1+leverage)), 2*a)
-		p.steps[i].Surprise = math.Max(p.steps[i].Surprise, math.Min(z, maxSurprise))
+		p.steps[i].Surprise = max(p.steps[i].Surprise, min(z, maxSurprise))
 	}
 
 	p.add(c.matrix, p.common, p.size)
@@ -319,7 +319,7 @@ func (p *Profile) calibrate(step *ViewStep, view []float64, total, n float64) {
 	h, s := view[calibratorH], view[calibratorS]
 	a, lambda := calibratorShape+n/2, calibratorWorth+n
 	mean := h / lambda
-	b := calibratorRate + math.Max(0, (s-h*mean)/2)
+	b := calibratorRate + max(0, (s-h*mean)/2)
 	e := (c - mean) / math.Sqrt(b/a*(1+1/lambda))
 	view[calibratorH] += c
 	view[calibratorS] += c * c
@@ -328,30 +328,59 @@ func (p *Profile) calibrate(step *ViewStep, view []float64, total, n float64) {
 }
 
 // factorize forgets rows from, …, to−1 of the matrix A, which rows holds, and
-// computes those of L.
+// computes those of L, two at a time: their sums do not wait for each other.
 func (p *Profile) factorize(rows []float64, from, to int) {
-	for j := from; j < to; j++ {
-		row := rows[:j+1]
+	for i := range rows {
+		rows[i] *= profileForgetting
+	}
+	for j := from; j < to; j += 2 {
+		l, row := p.row(j), rows[:j+1]
 		rows = rows[j+1:]
-		for i := range row {
-			row[i] *= profileForgetting
+		if j+1 == to {
+			p.substitute(l, row, 0, j)
+			p.pivot(j, row[j])
+			return
 		}
-		l := p.factor[triangleLen(j):triangleLen(j+1)]
-		p.substitute(l, row, 0, j)
-		// A is positive semidefinite, so that the pivot is at least π.
-		diagonal := row[j] + p.precision[j]
-		pivot := math.Max(diagonal-dot(l[:j], l), math.Max(p.precision[j], resolution*diagonal))
-		l[j] = math.Sqrt(pivot)
-		p.inverse[j] = 1 / l[j]
+		m, next := p.row(j+1), rows[:j+2]
+		rows = rows[j+2:]
+		p.substitutePair(l, row, m, next, 0, j)
+		p.pivot(j, row[j])
+		p.substitute(m, next, j, j+1)
+		p.pivot(j+1, next[j+1])
 	}
 }
 
-// substitute writes entries from, …, to−1 of L⁻¹src to dst, which holds those
-// before.
-func (p *Profile) substitute(dst, src []float64, from, to int) {
+// row is row j of L.
+func (p *Profile) row(j int) []float64 { return p.factor[triangleLen(j):triangleLen(j+1)] }
+
+// pivot completes row j of L, where a is the diagonal entry of A. Since A is
+// positive semidefinite, the pivot is at least π.
+func (p *Profile) pivot(j int, a float64) {
+	l, diagonal := p.row(j), a+p.precision[j]
+	pivot := max(diagonal-dot(l[:j], l), p.precision[j], resolution*diagonal)
+	l[j] = math.Sqrt(pivot)
+	p.inverse[j] = 1 / l[j]
+}
+
+// substitute writes entries from, …, to−1 of L⁻¹a to x, which holds those before.
+func (p *Profile) substitute(x, a []float64, from, to int) {
 	for i := from; i < to; i++ {
-		l := p.factor[triangleLen(i):]
-		dst[i] = (src[i] - dot(dst[:i], l)) * p.inverse[i]
+		x[i] = (a[i] - dot(x[:i], p.row(i))) * p.inverse[i]
+	}
+}
+
+// substitutePair is substitute of a to x and of b to y.
+func (p *Profile) substitutePair(x, a, y, b []float64, from, to int) {
+	for i := from; i < to; i++ {
+		l := p.row(i)[:i]
+		u, v := x[:len(l)], y[:len(l)]
+		sumX, sumY := 0.0, 0.0
+		for k, f := range l {
+			sumX += f * u[k]
+			sumY += f * v[k]
+		}
+		x[i] = (a[i] - sumX) * p.inverse[i]
+		y[i] = (b[i] - sumY) * p.inverse[i]
 	}
 }
 
