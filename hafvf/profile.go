@@ -387,8 +387,9 @@ func (p *Profile) substitutePair(x, a, y, b []float64, from, to int) {
 // add adds those of uuᵀ to rows from, …, to−1 of the matrix.
 func (p *Profile) add(rows []float64, from, to int) {
 	for j := from; j < to; j++ {
-		for i, u := range p.u[:j+1] {
-			rows[i] += p.u[j] * u
+		row, f := rows[:j+1], p.u[j]
+		for i, u := range p.u[:len(row)] {
+			row[i] += f * u
 		}
 		rows = rows[j+1:]
 	}
