@@ -384,6 +384,55 @@ func (p *Profile) substitutePair(x, a, y, b []float64, from, to int) {
 	}
 }
 
+// Valid says why s, which was decoded from bytes, is not a state of the profile.
+func (p *Profile) Valid(s State) error {
+	if len(s) != p.StateLen() {
+		return fmt.Errorf("state is corrupt: profile of %d floats, want %d", len(s), p.StateLen())
+	}
+	const slack = 1 + 1e-9 // for rounding
+	n, total := p.matrix(s)[0], *p.total(s)
+	ok := !slices.ContainsFunc(s, notFinite) &&
+		n >= 0 && n <= slack/(1-profileForgetting) && total >= 0 && total <= slack/(1-meanForgetting)
+	// The square of a sum of products is at most the product of the sums of squares.
+	product := func(sum, x, y float64) bool {
+		return x >= 0 && y >= 0 && sum*sum <= x*y*slack+1e-300
+	}
+	for i := range p.views {
+		v := p.view(s, i)
+		ok = ok && v[sumOfMean] >= 0 && v[sumOfMean] <= maxSurprise*total*slack &&
+			v[calibratorS] <= n*maxSurprise*maxSurprise*slack && product(v[calibratorH], n, v[calibratorS])
+	}
+	most := n * maxStandardized * maxStandardized * slack
+	for i := range p.dim {
+		c := p.coordinate(s, i)
+		diagonal := func(j int) float64 {
+			if j < p.common {
+				return p.matrix(s)[triangleLen(j+1)-1]
+			}
+			return c.matrix[triangleLen(j+1)-triangleLen(p.common)-1]
+		}
+		rows := p.matrix(s)
+		for j := range p.size {
+			if j == p.common {
+				rows = c.matrix
+			}
+			for i, a := range rows[:j+1] {
+				ok = ok && diagonal(j) <= most && product(a, diagonal(i), diagonal(j))
+			}
+			ok = ok && product(c.h[j], diagonal(j), *c.s)
+			rows = rows[j+1:]
+		}
+		for _, y := range c.last {
+			ok = ok && math.Abs(y) <= maxStandardized
+		}
+		ok = ok && *c.s <= most
+	}
+	if !ok {
+		return fmt.Errorf("state is corrupt: profile")
+	}
+	return nil
+}
+
 // add adds those of uuᵀ to rows from, …, to−1 of the matrix.
 func (p *Profile) add(rows []float64, from, to int) {
 	for j := from; j < to; j++ {
