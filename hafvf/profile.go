@@ -40,9 +40,9 @@ const (
 	maxOrder = 16
 	// maxStandardized bounds standardised values. Together with maxOrder and
 	// resolution it keeps everything finite.
-	maxStandardized = 1e40
-	// resolution is the least share of a diagonal entry of a matrix that its pivot
-	// may have: what is smaller is rounding.
+	maxStandardized = 1e20
+	// resolution is the share of its diagonal entry that a pivot must exceed to be
+	// more than rounding.
 	resolution = 1e-14
 )
 
@@ -231,8 +231,8 @@ func (p *Profile) NewState() State { return make(State, p.StateLen()) }
 // Update scores the observation y at time t and learns it. The values are
 // standardised, by a location and a scale that stay the same for the stream, such
 // as those of LocationScale over its warm-up; the observations of the warm-up are
-// learned too, but their scores are not for an Alarm. Values above 1e40 in
-// magnitude count as 1e40. Without seasons t does not matter.
+// learned too, but their scores are not for an Alarm. Values above 1e20 in
+// magnitude count as 1e20. Without seasons t does not matter.
 //
 // A NaN in y makes it missing. It changes nothing, as if the observation had not
 // come: the last values stay those of the last observations.
@@ -319,7 +319,7 @@ func (p *Profile) calibrate(step *ViewStep, view []float64, total, n float64) {
 	h, s := view[calibratorH], view[calibratorS]
 	a, lambda := calibratorShape+n/2, calibratorWorth+n
 	mean := h / lambda
-	b := calibratorRate + max(0, (s-h*mean)/2)
+	b := calibratorRate + (s-h*mean)/2
 	e := (c - mean) / math.Sqrt(b/a*(1+1/lambda))
 	view[calibratorH] += c
 	view[calibratorS] += c * c
@@ -353,11 +353,18 @@ func (p *Profile) factorize(rows []float64, from, to int) {
 // row is row j of L.
 func (p *Profile) row(j int) []float64 { return p.factor[triangleLen(j):triangleLen(j+1)] }
 
-// pivot completes row j of L, where a is the diagonal entry of A. Since A is
-// positive semidefinite, the pivot is at least π.
+// pivot completes row j of L, where a is the diagonal entry of A. A regressor with a
+// pivot below the resolution is a combination of those before it, as far as rounding
+// lets one see, and is left out: its row and column of L are zero, and so are its
+// entries of ζ and v.
 func (p *Profile) pivot(j int, a float64) {
 	l, diagonal := p.row(j), a+p.precision[j]
-	pivot := max(diagonal-dot(l[:j], l), p.precision[j], resolution*diagonal)
+	pivot := diagonal - dot(l[:j], l)
+	if !(pivot > resolution*diagonal) {
+		clear(l)
+		p.inverse[j] = 0
+		return
+	}
 	l[j] = math.Sqrt(pivot)
 	p.inverse[j] = 1 / l[j]
 }
@@ -393,9 +400,10 @@ func (p *Profile) Valid(s State) error {
 	n, total := p.matrix(s)[0], *p.total(s)
 	ok := !slices.ContainsFunc(s, notFinite) &&
 		n >= 0 && n <= slack/(1-profileForgetting) && total >= 0 && total <= slack/(1-meanForgetting)
-	// The square of a sum of products is at most the product of the sums of squares.
+	// The square of a sum of products is at most the product of the sums of squares,
+	// which may have underflowed.
 	product := func(sum, x, y float64) bool {
-		return x >= 0 && y >= 0 && sum*sum <= x*y*slack+1e-300
+		return x >= 0 && y >= 0 && sum*sum <= x*y*slack+1e-300*(1+x+y)
 	}
 	for i := range p.views {
 		v := p.view(s, i)

@@ -335,7 +335,7 @@ func TestProfileStaysFinite(t *testing.T) {
 	value := rapid.OneOf(
 		rapid.Float64(),
 		rapid.Float64Range(-3, 3),
-		rapid.SampledFrom([]float64{0, 1, -1, 1e300, -1e300, 1e160, 1e-300, 1e40, 3e39, 1e20, -1e20, 1e8, 1e7, math.MaxFloat64, math.SmallestNonzeroFloat64}),
+		rapid.SampledFrom([]float64{0, 1, -1, 1e300, -1e300, 1e160, 1e-300, 1e40, 3e19, 1e20, -1e20, 1e15, 1e8, 1e7, math.MaxFloat64, math.SmallestNonzeroFloat64}),
 	)
 	rapid.Check(t, func(t *rapid.T) {
 		c := ProfileConfig{Dim: rapid.IntRange(1, 3).Draw(t, "dim"), Order: rapid.SampledFrom([]int{0, 1, 3, maxOrder}).Draw(t, "order")}
@@ -350,7 +350,7 @@ func TestProfileStaysFinite(t *testing.T) {
 		y := make([]float64, p.Dim())
 		for range rapid.IntRange(1, 12).Draw(t, "blocks") {
 			level := value.Draw(t, "level")
-			noise := rapid.SampledFrom([]float64{0, 0, 1e-9, 1, 1e6, 1e39}).Draw(t, "noise")
+			noise := rapid.SampledFrom([]float64{0, 0, 1e-9, 1, 1e6, 1e19}).Draw(t, "noise")
 			for range rapid.SampledFrom([]int{1, 3, 40}).Draw(t, "length") {
 				for k := range y {
 					y[k] = level + noise*rng.NormFloat64()
@@ -375,6 +375,34 @@ func TestProfileStaysFinite(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Last values that rounding cannot tell from combinations of each other do not
+// amplify it: no entry of L, ζ, v is much larger than what made it.
+func TestProfileOfDependentValues(t *testing.T) {
+	type block struct {
+		level, noise float64
+		length       int
+	}
+	p := NewProfile(ProfileConfig{Order: maxOrder})
+	for seed := range uint64(100) {
+		rng := rand.New(rand.NewPCG(1, seed))
+		s := p.NewState()
+		blocks := []block{{1, 1e6, 3}, {1, 0, 3}, {0, 1e19, 40}, {0, 1, 40}, {1e12, 1e3, 40}}
+		rng.Shuffle(len(blocks), func(i, j int) { blocks[i], blocks[j] = blocks[j], blocks[i] })
+		for _, b := range blocks {
+			for range b.length {
+				p.Update(s, time.Time{}, []float64{b.level + b.noise*rng.NormFloat64()})
+				for _, x := range [][]float64{p.factor, p.zeta, p.v} {
+					for _, v := range x {
+						if !(math.Abs(v) < 1e3*maxStandardized) {
+							t.Fatalf("seed %d, in %+v: entry %g", seed, b, v)
+						}
+					}
+				}
+			}
+		}
+	}
 }
 
 // A state with any one entry made impossible is refused.
