@@ -38,12 +38,9 @@ const (
 
 const (
 	maxOrder = 16
-	// maxStandardized bounds standardised values. Together with maxOrder and
-	// resolution it keeps everything finite.
+	// maxStandardized bounds standardised values, so that products of several and
+	// their sums stay finite.
 	maxStandardized = 1e20
-	// resolution is the share of its diagonal entry that a pivot must exceed to be
-	// more than rounding.
-	resolution = 1e-14
 )
 
 // A Profile learns what is usual for a stream, and scores how unusual an
@@ -353,14 +350,14 @@ func (p *Profile) factorize(rows []float64, from, to int) {
 // row is row j of L.
 func (p *Profile) row(j int) []float64 { return p.factor[triangleLen(j):triangleLen(j+1)] }
 
-// pivot completes row j of L, where a is the diagonal entry of A. A regressor with a
-// pivot below the resolution is a combination of those before it, as far as rounding
-// lets one see, and is left out: its row and column of L are zero, and so are its
-// entries of ζ and v.
+// pivot completes row j of L, where a is the diagonal entry of A. Since A is positive
+// semidefinite, the pivot is at least π. A smaller one is rounding: the regressor
+// is a combination of those before it, as far as floats tell, and is left out. Its
+// row and column of L are zero, and so are its entries of ζ and v.
 func (p *Profile) pivot(j int, a float64) {
-	l, diagonal := p.row(j), a+p.precision[j]
-	pivot := diagonal - dot(l[:j], l)
-	if !(pivot > resolution*diagonal) {
+	l := p.row(j)
+	pivot := a + p.precision[j] - dot(l[:j], l)
+	if !(pivot >= p.precision[j]/2) {
 		clear(l)
 		p.inverse[j] = 0
 		return

@@ -388,7 +388,7 @@ func TestProfileOfDependentValues(t *testing.T) {
 	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(1, seed))
 		s := p.NewState()
-		blocks := []block{{1, 1e6, 3}, {1, 0, 3}, {0, 1e19, 40}, {0, 1, 40}, {1e12, 1e3, 40}}
+		blocks := []block{{1, 1e6, 3}, {1, 0, 3}, {0, 1e19, 40}, {0, 1, 40}, {1e12, 1e3, 40}, {1e15, 1e-3, 40}}
 		rng.Shuffle(len(blocks), func(i, j int) { blocks[i], blocks[j] = blocks[j], blocks[i] })
 		for _, b := range blocks {
 			for range b.length {
