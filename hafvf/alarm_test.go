@@ -1,6 +1,7 @@
 package hafvf
 
 import (
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -12,42 +13,36 @@ import (
 
 // An adversary chooses scores and commits to raise as many alarms as it can. It
 // sees the state.
-type adversary func(rng *rand.Rand, a *Alarm, s State) (q float64, change bool)
+type adversary func(rng *rand.Rand, s State) (q float64, change bool)
 
-// A commit is rare enough to alarm at the next observation.
+// rareCommit reports whether a commit at the next observation is rare enough to alarm.
 func rareCommit(s State) bool {
 	return s[atCommits]*commitForgetting*s[atBudget] <= s[atTrials]*commitForgetting+1+s[atBudget]
 }
 
 var adversaries = map[string]adversary{
-	"infinite scores":      func(*rand.Rand, *Alarm, State) (float64, bool) { return math.Inf(1), false },
-	"commits all the time": func(*rand.Rand, *Alarm, State) (float64, bool) { return 0, true },
-	"rare commits":         func(_ *rand.Rand, _ *Alarm, s State) (float64, bool) { return math.NaN(), rareCommit(s) },
-	"both":                 func(_ *rand.Rand, _ *Alarm, s State) (float64, bool) { return 1e300, rareCommit(s) },
-	"at the threshold": func(_ *rand.Rand, _ *Alarm, s State) (float64, bool) {
+	"infinite scores":      func(*rand.Rand, State) (float64, bool) { return math.Inf(1), false },
+	"commits all the time": func(*rand.Rand, State) (float64, bool) { return 0, true },
+	"rare commits":         func(_ *rand.Rand, s State) (float64, bool) { return math.NaN(), rareCommit(s) },
+	"both":                 func(_ *rand.Rand, s State) (float64, bool) { return 1e300, rareCommit(s) },
+	"at the threshold": func(_ *rand.Rand, s State) (float64, bool) {
 		return math.Log10(s[atBudget]) + max(0, s[atDebt]-1/s[atBudget]), rareCommit(s)
 	},
-	"in debt": func(_ *rand.Rand, _ *Alarm, s State) (float64, bool) {
+	"in debt": func(_ *rand.Rand, s State) (float64, bool) {
 		if s[atDebt] < headroom { // up to the headroom by scores, then by commits
 			return math.Inf(1), false
 		}
 		return 0, rareCommit(s)
 	},
-	"at random": func(rng *rand.Rand, _ *Alarm, s State) (float64, bool) {
+	"at random": func(rng *rand.Rand, s State) (float64, bool) {
 		return math.Log10(s[atBudget]) + 20*rng.NormFloat64(), rng.IntN(20) == 0
 	},
-	"nothing": func(*rand.Rand, *Alarm, State) (float64, bool) { return -1, false },
+	"nothing": func(*rand.Rand, State) (float64, bool) { return -1, false },
 }
 
 // The first n observations raise at most n/P + 9 alarms, whatever comes.
 func TestAlarmBound(t *testing.T) {
-	names := slices.Sorted(func(yield func(string) bool) {
-		for name := range adversaries {
-			if !yield(name) {
-				return
-			}
-		}
-	})
+	names := slices.Sorted(maps.Keys(adversaries))
 	rapid.Check(t, func(t *rapid.T) {
 		budget := rapid.OneOf(rapid.Just(1.), rapid.Float64Range(1, 100), rapid.Float64Range(100, 1e6)).Draw(t, "budget")
 		rest := rapid.SampledFrom([]int{-1, 0, 1, 5}).Draw(t, "rest")
@@ -59,7 +54,7 @@ func TestAlarmBound(t *testing.T) {
 			name := rapid.SampledFrom(names).Draw(t, "adversary")
 			length := rapid.SampledFrom([]int{10, 100, 1000, 60_000}).Draw(t, "length")
 			for range length {
-				q, change := adversaries[name](rng, a, s)
+				q, change := adversaries[name](rng, s)
 				kind, threshold := a.Update(s, q, change, nil)
 				n++
 				if kind != NoAlarm {
@@ -86,7 +81,7 @@ func TestAlarmBoundIsAttained(t *testing.T) {
 		s := a.NewState()
 		alarms := 0
 		for range 10_000 {
-			q, change := adversaries[name](nil, a, s)
+			q, change := adversaries[name](nil, s)
 			if kind, _ := a.Update(s, q, change, nil); kind != NoAlarm {
 				alarms++
 			}

@@ -119,7 +119,7 @@ func NewProfile(c ProfileConfig) *Profile {
 	if err := c.Valid(); err != nil {
 		panic("hafvf: profile: " + err.Error())
 	}
-	common := 1 + regressors(c.Seasons)
+	common := 1 + harmonics(c.Seasons)
 	p := &Profile{
 		dim:     max(1, c.Dim),
 		seasons: slices.Clone(c.Seasons),
@@ -248,7 +248,9 @@ func (p *Profile) Update(s State, t time.Time, y []float64) ProfileStep {
 		}
 		return ProfileStep{math.NaN(), p.steps}
 	}
-	seasonal(p.u[1:p.common], p.seasons, p.zone, t)
+	if len(p.seasons) > 0 {
+		seasonal(p.u[1:p.common], p.seasons, p.zone, t)
+	}
 	p.factorize(p.matrix(s), 0, p.common)
 	p.substitute(p.v, p.u, 0, p.common)
 	for i := range p.steps {

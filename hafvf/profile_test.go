@@ -56,7 +56,7 @@ func TestMinusLog10Tail(t *testing.T) {
 
 func TestSeasonal(t *testing.T) {
 	seasons := []Season{{24 * time.Hour, 20}, {7 * time.Hour, 3}, {time.Second / 3, 2}}
-	u := make([]float64, regressors(seasons))
+	u := make([]float64, harmonics(seasons))
 	rng := rand.New(rand.NewPCG(5, 5))
 	for range 1000 {
 		ns := rng.Int64N(2e18) // up to 2033
@@ -84,7 +84,7 @@ func TestSeasonFollowsTheClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := func(zone *time.Location, days int) []float64 {
-		u := make([]float64, regressors(DefaultSeasons()))
+		u := make([]float64, harmonics(DefaultSeasons()))
 		seasonal(u, DefaultSeasons(), zone, time.Date(2026, 3, 25+days, 8, 30, 0, 0, berlin))
 		return u
 	}
@@ -104,8 +104,8 @@ func TestSeasonFollowsTheClock(t *testing.T) {
 	}
 }
 
-// A profileStream is values of an autoregression on a daily cycle, at steps of 20
-// minutes, with a gap of two days.
+// profileStream returns autoregressions on a daily cycle, at steps of 20 minutes,
+// with a gap of two days in the middle.
 func profileStream(seed uint64, n, dim int) (times []time.Time, ys [][]float64) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	t := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
@@ -117,19 +117,12 @@ func profileStream(seed uint64, n, dim int) (times []time.Time, ys [][]float64) 
 		y := make([]float64, dim)
 		for k := range y {
 			e[k] = .7*e[k] + rng.NormFloat64()
-			y[k] = e[k] + 2*math.Sin(2*math.Pi*t.Sub(times0(times, t)).Hours()/24+float64(k))
+			y[k] = e[k] + 2*math.Sin(2*math.Pi*float64(t.Unix())/86400+float64(k))
 		}
 		times, ys = append(times, t), append(ys, y)
 		t = t.Add(20 * time.Minute)
 	}
 	return times, ys
-}
-
-func times0(times []time.Time, t time.Time) time.Time {
-	if len(times) == 0 {
-		return t
-	}
-	return times[0]
 }
 
 // Every view is the Bayesian regression that its documentation gives, written out
@@ -325,6 +318,69 @@ func TestProfileFinds(t *testing.T) {
 		}
 		if before > 1 || after < c.least || after > c.most {
 			t.Errorf("%s: %d alarms before it, %d after, want %d to %d", c.name, before, after, c.least, c.most)
+		}
+	}
+}
+
+// A shift of one coordinate of ten is found, whether or not they depend on each
+// other, and without it alarms keep below the budget.
+func TestProfileOfVectors(t *testing.T) {
+	const dim, n, shift, streams = 10, 2600, 2500, 10
+	for _, common := range []float64{0, .8} {
+		p, a := NewProfile(ProfileConfig{Dim: dim, Order: 3}), NewAlarm(AlarmConfig{})
+		before, found := 0, 0
+		for seed := range uint64(streams) {
+			rng := rand.New(rand.NewPCG(seed, 10))
+			s, u := p.NewState(), a.NewState()
+			y := make([]float64, dim)
+			alarms := 0
+			for i := range n {
+				shared := rng.NormFloat64()
+				for k := range y {
+					y[k] = math.Sqrt(common)*shared + math.Sqrt(1-common)*rng.NormFloat64()
+				}
+				if i >= shift {
+					y[seed%dim] += 3
+				}
+				score := p.Update(s, time.Time{}, y).Score
+				if i < 50 {
+					continue
+				}
+				if i == shift {
+					before += alarms
+					alarms = 0
+				}
+				if kind, _ := a.Update(u, score, false, nil); kind != NoAlarm {
+					alarms++
+				}
+			}
+			if alarms > 0 {
+				found++
+			}
+		}
+		if most := streams * shift / DefaultBudget; float64(before) > most || found < streams-1 {
+			t.Errorf("correlation %g: %d alarms before the shift, want at most %g; %d of %d found", common, before, most, found, streams)
+		}
+	}
+}
+
+// A constant stream has no alarm, and the first other value is one.
+func TestProfileOfConstants(t *testing.T) {
+	for _, x := range []float64{0, 5, -1e300} {
+		location, scale := LocationScale([]float64{x, x, x})
+		p, a := NewProfile(DefaultProfile()), NewAlarm(AlarmConfig{})
+		s, u := p.NewState(), a.NewState()
+		at := time.Unix(0, 0)
+		for i := range 1000 {
+			score := p.Update(s, at, []float64{(x - location) / scale}).Score
+			if kind, _ := a.Update(u, score, false, nil); kind != NoAlarm || score > 1 {
+				t.Fatalf("%g: %q at observation %d, score %g", x, kind, i, score)
+			}
+			at = at.Add(time.Minute)
+		}
+		score := p.Update(s, at, []float64{(x + 10*scale - location) / scale}).Score
+		if kind, _ := a.Update(u, score, false, nil); kind != NoveltyAlarm {
+			t.Errorf("%g: no alarm at ten times the scale, score %g", x, score)
 		}
 	}
 }

@@ -28,8 +28,8 @@ func (s Season) valid() error {
 	return nil
 }
 
-// regressors returns the number of regressors of the seasons.
-func regressors(seasons []Season) int {
+// harmonics returns the number of regressors of the seasons.
+func harmonics(seasons []Season) int {
 	n := 0
 	for _, s := range seasons {
 		n += 2 * s.Harmonics

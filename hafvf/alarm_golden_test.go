@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A realTrace is a file of testdata/real, which the README there describes.
-type realTrace struct {
+// A alarmTrace is a file of testdata/real, which the README there describes.
+type alarmTrace struct {
 	X, T                    []float64
 	Location, Scale, Period float64
 	Rows                    []struct {
@@ -24,7 +24,7 @@ type realTrace struct {
 	}
 }
 
-func readTrace(t testing.TB, file string) (trace realTrace) {
+func readAlarmTrace(t testing.TB, file string) (trace alarmTrace) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -37,7 +37,7 @@ func readTrace(t testing.TB, file string) (trace realTrace) {
 }
 
 // times returns the times of the trace, zero ones where it has none.
-func (tr realTrace) times() []time.Time {
+func (tr alarmTrace) times() []time.Time {
 	times := make([]time.Time, len(tr.X))
 	for i, s := range tr.T {
 		times[i] = time.Unix(0, int64(s*1e9))
@@ -54,7 +54,7 @@ func TestAlarmTraces(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {
-			trace := readTrace(t, file)
+			trace := readAlarmTrace(t, file)
 			times := trace.times()
 			location, scale := LocationScale(trace.X[:warmUp])
 			period := BudgetOver(DefaultBudgetTime, times[:warmUp])
