@@ -40,7 +40,7 @@ const (
 
 // Settings that aren't the user's: those of the reference, see testdata/real.
 const (
-	headroom         = 8.    // alarms that the debt may reach and another still be raised
+	headroom         = 8.    // the largest debt, in alarms, at which another may be raised
 	commitForgetting = .9998 // of the frequency of commits, per observation
 )
 
@@ -54,10 +54,10 @@ const (
 //
 //	b ← max(0, b − 1/P),  k ← w·k,  t ← w·t + 1
 //	threshold T = log₁₀ P + b
-//	novelty alarm where min(q, log₁₀ P + 8) ≥ T
-//	change alarm  where a change is committed to, k·P ≤ t + P and b ≤ 8
-//	k ← k + 1 where a change is committed to
-//	b ← b + 1 where an alarm is raised
+//	novelty alarm where b ≤ 8 and q ≥ T
+//	change alarm  where b ≤ 8, a change is committed to, and k·P ≤ t + P
+//	k ← k + 1     where a change is committed to
+//	b ← b + 1     where an alarm is raised
 //
 // and an observation at which both are due raises the novelty alarm. No alarm is
 // raised in the rest after another. A commit there belongs to the same incident.
@@ -154,16 +154,16 @@ func (a *Alarm) Update(s State, q float64, change bool, permit func(AlarmKind) b
 		s[atRest]--
 	}
 
-	least, debt := math.Log10(period), s[atDebt]
-	threshold = least + debt
+	threshold = math.Log10(period) + s[atDebt]
+	affordable := s[atDebt] <= headroom
 	if change && (permit == nil || permit(ChangeAlarm)) {
 		rare := s[atCommits]*period <= s[atTrials]+period
 		s[atCommits]++
-		if rare && debt <= headroom {
+		if affordable && rare {
 			kind = ChangeAlarm
 		}
 	}
-	if min(q, least+headroom) >= threshold && (permit == nil || permit(NoveltyAlarm)) {
+	if affordable && q >= threshold && (permit == nil || permit(NoveltyAlarm)) {
 		kind = NoveltyAlarm
 	}
 	if resting || kind == NoAlarm {

@@ -44,7 +44,7 @@ var adversaries = map[string]adversary{
 func TestAlarmBound(t *testing.T) {
 	names := slices.Sorted(maps.Keys(adversaries))
 	rapid.Check(t, func(t *rapid.T) {
-		budget := rapid.OneOf(rapid.Just(1.), rapid.Float64Range(1, 100), rapid.Float64Range(100, 1e6)).Draw(t, "budget")
+		budget := rapid.OneOf(rapid.Just(1.), rapid.Float64Range(1, 100), rapid.Float64Range(100, 1e6), rapid.Float64Range(1e6, 1e12)).Draw(t, "budget")
 		rest := rapid.SampledFrom([]int{-1, 0, 1, 5}).Draw(t, "rest")
 		a := NewAlarm(AlarmConfig{Budget: budget, Rest: rest})
 		s := a.NewState()

@@ -47,7 +47,7 @@ func TestMinusLog10Tail(t *testing.T) {
 	last := -1.
 	for z := -50.; z < 300; z += .25 {
 		q := minusLog10Tail(z)
-		if !(q >= last && q >= 0) {
+		if !(q >= last && q >= 0) || math.Signbit(q) {
 			t.Fatalf("%v at %v, %v before", q, z, last)
 		}
 		last = q

@@ -14,7 +14,7 @@ func normalEquivalent(e, nu float64) float64 {
 // smallest float, it is the tail's asymptotic expansion.
 func minusLog10Tail(z float64) float64 {
 	if z < 25 {
-		return -math.Log10(math.Erfc(z/math.Sqrt2) / 2)
+		return 0 - math.Log10(math.Erfc(z/math.Sqrt2)/2) // 0, not −0, where the tail is 1
 	}
 	return (z*z/2 + math.Log(z) + log2Pi/2 + math.Log1p(1/(z*z))) / math.Ln10
 }
