@@ -113,6 +113,14 @@
 // bank of one filter without detection is that filter. A Fitted model takes
 // location and scale of its naive prior from data.
 //
+// # Alarms
+//
+// A Profile scores how unusual an observation is for its stream, under views of
+// level, season and autocorrelation. An Alarm decides which scores, and which
+// changes that a Bank has committed to, raise an alarm. It keeps to a budget: n
+// observations at P per alarm raise at most n/P + 9, whatever they are. Both stand
+// beside the Bank, and an Alarm takes scores of other detectors too.
+//
 // # Results and errors
 //
 // A Step holds the log predictive density, the objective (ELBO), E[w], the memory,

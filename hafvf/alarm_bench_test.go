@@ -1,0 +1,47 @@
+package hafvf_test
+
+import (
+	"testing"
+	"time"
+
+	"hafvf/hafvf"
+)
+
+// BenchmarkAlarm times an alarm alone, and with the profile of one view and of
+// three, with the bytes of state per key.
+func BenchmarkAlarm(b *testing.B) {
+	full := hafvf.DefaultProfile()
+	for _, c := range []struct {
+		name    string
+		profile *hafvf.ProfileConfig
+	}{
+		{"none", nil},
+		{"level", &hafvf.ProfileConfig{}},
+		{"level, ar", &hafvf.ProfileConfig{Order: full.Order}},
+		{"default", &full},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			xs := stream("outliers", 4096)
+			a := hafvf.NewAlarm(hafvf.AlarmConfig{})
+			s := a.NewState()
+			b.ReportAllocs()
+			bytes := 8 * len(s)
+			if c.profile == nil {
+				for i := 0; b.Loop(); i++ {
+					a.Update(s, xs[i%len(xs)][0], i%500 == 0, nil)
+				}
+			} else {
+				p := hafvf.NewProfile(*c.profile)
+				u := p.NewState()
+				bytes += 8 * len(u)
+				t := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+				for i := 0; b.Loop(); i++ {
+					step := p.Update(u, t, xs[i%len(xs)])
+					a.Update(s, step.Score, i%500 == 0, nil)
+					t = t.Add(time.Minute)
+				}
+			}
+			b.ReportMetric(float64(bytes), "B/key")
+		})
+	}
+}

@@ -1,0 +1,455 @@
+package hafvf
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// ProfileConfig are the settings of a Profile. The zero value is a profile of one
+// coordinate with the level view alone.
+type ProfileConfig struct {
+	Dim     int            // coordinates of an observation; zero stands for 1
+	Seasons []Season       // of the season view; none: there is no such view
+	Zone    *time.Location // of the seasons; nil stands for UTC
+	Order   int            // of the autoregressive view, at most 16; zero: there is no such view
+}
+
+// DefaultProfile are the settings for a stream of numbers with times: all three
+// views. A stream without times has no Seasons.
+func DefaultProfile() ProfileConfig {
+	return ProfileConfig{Seasons: DefaultSeasons(), Order: 3}
+}
+
+// Settings that aren't the user's: those of the reference, see testdata/real.
+const (
+	profileForgetting = .9998 // of profiles and calibrators, per observation
+	profileShape      = 1.    // of the prior of σ²
+	profileRate       = 1.
+	constantPrecision = .01 // of the coefficients' priors
+	otherPrecision    = 1.
+	meanForgetting    = .9   // of the running mean: its length is 10
+	maxSurprise       = 21.5 // standard deviations
+	calibratorShape   = 1.   // of the prior of σ², and of the mean
+	calibratorRate    = .01
+	calibratorWorth   = .01
+)
+
+const (
+	maxOrder = 16
+	// maxStandardized bounds standardised values, so that products of several and
+	// their sums stay finite.
+	maxStandardized = 1e20
+)
+
+// A Profile learns what is usual for a stream, and scores how unusual an
+// observation is. It never freezes and never restarts, whatever comes, and does not
+// depend on what a Bank makes of the stream: predicting well and being normal are
+// two questions.
+//
+// A profile has up to three views of the standardised value y, Bayesian linear
+// regressions with memory w = .9998,
+//
+//	y ~ N(cᵀu, σ²),  c|σ² ~ N(0, σ² diag(π)⁻¹),  σ² ~ InvGamma(1, 1),  π = .01, 1, 1, …
+//
+// which differ in their regressors u:
+//
+//	level   1
+//	season  1, the harmonics of the seasons
+//	ar      1, the harmonics of the seasons, the last values of the coordinate
+//
+// so that the regressors of one view begin those of the next. With A = Σuuᵀ, h =
+// Σuy, s = Σy² and n = Σ1, all times w before an observation, Λ = A + diag(π) =
+// LLᵀ, ζ = L⁻¹h and v = L⁻¹u, a view predicts Student's t with 2a degrees of
+// freedom,
+//
+//	mean vᵀζ,  scale √(b/a·(1 + vᵀv)),  a = 1 + n/2,  b = 1 + (s − ζᵀζ)/2
+//
+// where a view of k regressors takes the leading k×k block of L: one matrix and one
+// factorisation serve all views. A view then goes through
+//
+//	surprise z    the normal equivalent of (y − mean)/scale, at most 21.5
+//	mean c        the running mean of z over about ten observations
+//	score q       −log₁₀ P(Z > e), e the normal equivalent of c under the calibrator
+//
+// The calibrator is such a regression on 1 alone, of c, which learns what values
+// the running mean has in this stream. The score of the observation is the mean of
+// the views' scores. It is meant for an Alarm.
+//
+// A vector's coordinates share constant and seasons, and each has its last values
+// to itself. The surprise of a view is the largest of the coordinates: an incident
+// often shows in few of them, and the calibrator learns what the largest of so many
+// usually is, dependent as they may be. What breaks only the dependence between the
+// coordinates goes unseen.
+//
+// An update takes about k³/6 multiplications for the k regressors of the largest
+// view, which are 18 by default, and as many for the rest.
+//
+// A Profile owns its scratch: one per goroutine.
+type Profile struct {
+	dim     int
+	seasons []Season
+	zone    *time.Location
+	common  int    // regressors that the coordinates share
+	size    int    // regressors of the largest view
+	sizes   [3]int // regressors of the views
+	views   int
+
+	u, v, zeta []float64
+	precision  []float64 // π
+	factor     []float64 // L, lower triangle packed by rows
+	inverse    []float64 // of the diagonal of L
+	steps      []ViewStep
+}
+
+// A ViewStep is the outcome of one step for one view.
+type ViewStep struct {
+	Surprise float64 // z, the largest of the coordinates
+	Mean     float64 // c
+	Score    float64 // q
+}
+
+// A ProfileStep is the outcome of one step. After a missing observation its numbers
+// are NaN.
+type ProfileStep struct {
+	Score float64
+	Views []ViewStep // level, season, ar, those that there are; valid until the next Update
+}
+
+// NewProfile makes a profile. It panics where Valid returns an error.
+func NewProfile(c ProfileConfig) *Profile {
+	if err := c.Valid(); err != nil {
+		panic("hafvf: profile: " + err.Error())
+	}
+	common := 1 + harmonics(c.Seasons)
+	p := &Profile{
+		dim:     max(1, c.Dim),
+		seasons: slices.Clone(c.Seasons),
+		zone:    c.Zone,
+		common:  common,
+		size:    common + c.Order,
+	}
+	if p.zone == nil {
+		p.zone = time.UTC
+	}
+	for _, k := range []int{1, common, p.size} {
+		if p.views == 0 || k > p.sizes[p.views-1] {
+			p.sizes[p.views] = k
+			p.views++
+		}
+	}
+	p.u, p.v, p.zeta = make([]float64, p.size), make([]float64, p.size), make([]float64, p.size)
+	p.precision = slices.Repeat([]float64{otherPrecision}, p.size)
+	p.precision[0], p.u[0] = constantPrecision, 1
+	p.factor, p.inverse = make([]float64, triangleLen(p.size)), make([]float64, p.size)
+	p.steps = make([]ViewStep, p.views)
+	return p
+}
+
+// Valid names what is wrong with the settings.
+func (c ProfileConfig) Valid() error {
+	if c.Dim < 0 {
+		return fmt.Errorf("dim: must be at least 1, not %d", c.Dim)
+	}
+	if c.Order < 0 || c.Order > maxOrder {
+		return fmt.Errorf("order: must be in 0, …, %d, not %d", maxOrder, c.Order)
+	}
+	for i, s := range c.Seasons {
+		if err := s.valid(); err != nil {
+			return fmt.Errorf("seasons.%d.%w", i, err)
+		}
+	}
+	return nil
+}
+
+// LocationScale returns location and scale that standardise the values of a
+// stream, of at least one: median and median absolute deviation, robust as those of
+// a Fitted model. Those of the first fifty values will do.
+func LocationScale(x []float64) (location, scale float64) { return locationScale(x) }
+
+// A state is the matrix A of the shared regressors, whose first entry is n, the total
+// weight of the running means, which is the same for all views, the views, and the
+// coordinates. A matrix is its lower triangle, packed by rows.
+
+// The entries of a view's part of a state.
+const (
+	sumOfMean   = iota // Σz, forgotten by meanForgetting
+	calibratorH        // Σc
+	calibratorS        // Σc²
+	viewLen
+)
+
+func (p *Profile) order() int { return p.size - p.common }
+
+// coordinateLen is the number of floats for one coordinate: h, s, the last values,
+// latest first, and the rows of the matrix that belong to those.
+func (p *Profile) coordinateLen() int {
+	return p.size + 1 + p.order() + triangleLen(p.size) - triangleLen(p.common)
+}
+
+// A coordinateState is a coordinate's part of a state.
+type coordinateState struct {
+	h      []float64
+	s      *float64
+	last   []float64
+	matrix []float64
+}
+
+func (p *Profile) matrix(s State) []float64 { return s[:triangleLen(p.common)] }
+
+// total is the total weight of the running means.
+func (p *Profile) total(s State) *float64 { return &s[triangleLen(p.common)] }
+
+func (p *Profile) view(s State, i int) []float64 {
+	at := triangleLen(p.common) + 1 + i*viewLen
+	return s[at : at+viewLen]
+}
+
+func (p *Profile) coordinate(s State, i int) coordinateState {
+	n := p.coordinateLen()
+	c := s[triangleLen(p.common)+1+p.views*viewLen+i*n:][:n]
+	last := c[p.size+1:]
+	return coordinateState{h: c[:p.size], s: &c[p.size], last: last[:p.order()], matrix: last[p.order():]}
+}
+
+// Dim is the length of the vectors that Update takes.
+func (p *Profile) Dim() int { return p.dim }
+
+// Views returns the number of views.
+func (p *Profile) Views() int { return p.views }
+
+// StateLen is the number of floats in a state: 203 for one coordinate under
+// DefaultProfile, and 7 with the level view alone.
+func (p *Profile) StateLen() int {
+	return triangleLen(p.common) + 1 + p.views*viewLen + p.dim*p.coordinateLen()
+}
+
+// NewState returns the state of a stream before its first observation.
+func (p *Profile) NewState() State { return make(State, p.StateLen()) }
+
+// Update scores the observation y at time t and learns it. The values are
+// standardised, by a location and a scale that stay the same for the stream, such
+// as those of LocationScale over its warm-up; the observations of the warm-up are
+// learned too, but their scores are not for an Alarm. Values above 1e20 in
+// magnitude count as 1e20. Without seasons t does not matter.
+//
+// A NaN in y makes it missing. It changes nothing, as if the observation had not
+// come: the last values stay those of the last observations.
+//
+// Update allocates nothing. It panics where the state or y has the wrong length.
+func (p *Profile) Update(s State, t time.Time, y []float64) ProfileStep {
+	if len(s) != p.StateLen() {
+		panic(badState)
+	}
+	if len(y) != p.dim {
+		panic(badDim)
+	}
+	if missing(y) {
+		for i := range p.steps {
+			p.steps[i] = ViewStep{math.NaN(), math.NaN(), math.NaN()}
+		}
+		return ProfileStep{math.NaN(), p.steps}
+	}
+	if len(p.seasons) > 0 {
+		seasonal(p.u[1:p.common], p.seasons, p.zone, t)
+	}
+	p.factorize(p.matrix(s), 0, p.common)
+	p.substitute(p.v, p.u, 0, p.common)
+	for i := range p.steps {
+		p.steps[i].Surprise = 0
+	}
+	for i, v := range y {
+		p.learn(p.coordinate(s, i), p.matrix(s)[0], max(-maxStandardized, min(v, maxStandardized)))
+	}
+	n := p.matrix(s)[0]
+	p.add(p.matrix(s), 0, p.common)
+
+	total := p.total(s)
+	*total = meanForgetting**total + 1
+	sum := 0.0
+	for i := range p.steps {
+		p.calibrate(&p.steps[i], p.view(s, i), *total, n)
+		sum += p.steps[i].Score
+	}
+	return ProfileStep{sum / float64(p.views), p.steps}
+}
+
+// learn scores the value y of a coordinate under all views, and learns it. n is Σ1
+// before it.
+func (p *Profile) learn(c coordinateState, n, y float64) {
+	copy(p.u[p.common:], c.last)
+	for i := range c.h {
+		c.h[i] *= profileForgetting
+	}
+	*c.s *= profileForgetting
+	p.factorize(c.matrix, p.common, p.size)
+	p.substitute(p.v, p.u, p.common, p.size)
+	p.substitute(p.zeta, c.h, 0, p.size)
+
+	a := profileShape + n/2
+	mean, fit, leverage := 0.0, 0.0, 0.0 // vᵀζ, ζᵀζ, vᵀv of the leading block
+	k := 0
+	for i := range p.steps {
+		for ; k < p.sizes[i]; k++ {
+			mean += p.v[k] * p.zeta[k]
+			fit += p.zeta[k] * p.zeta[k]
+			leverage += p.v[k] * p.v[k]
+		}
+		b := profileRate + max(0, (*c.s-fit)/2)
+		z := normalEquivalent((y-mean)/math.Sqrt(b/a*(1+leverage)), 2*a)
+		p.steps[i].Surprise = max(p.steps[i].Surprise, min(z, maxSurprise))
+	}
+
+	p.add(c.matrix, p.common, p.size)
+	for i, u := range p.u {
+		c.h[i] += u * y
+	}
+	*c.s += y * y
+	if len(c.last) > 0 {
+		copy(c.last[1:], c.last)
+		c.last[0] = y
+	}
+}
+
+// calibrate goes from the surprise of a view to its score.
+func (p *Profile) calibrate(step *ViewStep, view []float64, total, n float64) {
+	view[sumOfMean] = meanForgetting*view[sumOfMean] + step.Surprise
+	c := view[sumOfMean] / total
+	view[calibratorH] *= profileForgetting
+	view[calibratorS] *= profileForgetting
+	h, s := view[calibratorH], view[calibratorS]
+	a, lambda := calibratorShape+n/2, calibratorWorth+n
+	mean := h / lambda
+	b := calibratorRate + (s-h*mean)/2
+	e := (c - mean) / math.Sqrt(b/a*(1+1/lambda))
+	view[calibratorH] += c
+	view[calibratorS] += c * c
+	step.Mean = c
+	step.Score = minusLog10Tail(math.Copysign(normalEquivalent(e, 2*a), e))
+}
+
+// factorize forgets rows from, …, to−1 of the matrix A, which rows holds, and
+// computes those of L, two at a time: their sums do not wait for each other.
+func (p *Profile) factorize(rows []float64, from, to int) {
+	for i := range rows {
+		rows[i] *= profileForgetting
+	}
+	for j := from; j < to; j += 2 {
+		l, row := p.row(j), rows[:j+1]
+		rows = rows[j+1:]
+		if j+1 == to {
+			p.substitute(l, row, 0, j)
+			p.pivot(j, row[j])
+			return
+		}
+		m, next := p.row(j+1), rows[:j+2]
+		rows = rows[j+2:]
+		p.substitutePair(l, row, m, next, 0, j)
+		p.pivot(j, row[j])
+		p.substitute(m, next, j, j+1)
+		p.pivot(j+1, next[j+1])
+	}
+}
+
+// row is row j of L.
+func (p *Profile) row(j int) []float64 { return p.factor[triangleLen(j):triangleLen(j+1)] }
+
+// pivot completes row j of L, where a is the diagonal entry of A. Since A is positive
+// semidefinite, the pivot is at least π. A smaller one is rounding: the regressor
+// is a combination of those before it, as far as floats tell, and is left out. Its
+// row and column of L are zero, and so are its entries of ζ and v.
+func (p *Profile) pivot(j int, a float64) {
+	l := p.row(j)
+	pivot := a + p.precision[j] - dot(l[:j], l)
+	if !(pivot >= p.precision[j]/2) {
+		clear(l)
+		p.inverse[j] = 0
+		return
+	}
+	l[j] = math.Sqrt(pivot)
+	p.inverse[j] = 1 / l[j]
+}
+
+// substitute writes entries from, …, to−1 of L⁻¹a to x, which holds those before.
+func (p *Profile) substitute(x, a []float64, from, to int) {
+	for i := from; i < to; i++ {
+		x[i] = (a[i] - dot(x[:i], p.row(i))) * p.inverse[i]
+	}
+}
+
+// substitutePair is substitute of a to x and of b to y.
+func (p *Profile) substitutePair(x, a, y, b []float64, from, to int) {
+	for i := from; i < to; i++ {
+		l := p.row(i)[:i]
+		u, v := x[:len(l)], y[:len(l)]
+		sumX, sumY := 0.0, 0.0
+		for k, f := range l {
+			sumX += f * u[k]
+			sumY += f * v[k]
+		}
+		x[i] = (a[i] - sumX) * p.inverse[i]
+		y[i] = (b[i] - sumY) * p.inverse[i]
+	}
+}
+
+// add adds those of uuᵀ to rows from, …, to−1 of the matrix.
+func (p *Profile) add(rows []float64, from, to int) {
+	for j := from; j < to; j++ {
+		row, f := rows[:j+1], p.u[j]
+		for i, u := range p.u[:len(row)] {
+			row[i] += f * u
+		}
+		rows = rows[j+1:]
+	}
+}
+
+// Valid says why s, which was decoded from bytes, is not a state of the profile.
+func (p *Profile) Valid(s State) error {
+	if len(s) != p.StateLen() {
+		return fmt.Errorf("state is corrupt: profile of %d floats, want %d", len(s), p.StateLen())
+	}
+	const slack = 1 + 1e-9 // for rounding
+	n, total := p.matrix(s)[0], *p.total(s)
+	ok := !slices.ContainsFunc(s, notFinite) &&
+		n >= 0 && n <= slack/(1-profileForgetting) && total >= 0 && total <= slack/(1-meanForgetting)
+	// The square of a sum of products is at most the product of the sums of squares,
+	// which may have underflowed.
+	product := func(sum, x, y float64) bool {
+		return x >= 0 && y >= 0 && sum*sum <= x*y*slack+1e-300*(1+x+y)
+	}
+	for i := range p.views {
+		v := p.view(s, i)
+		ok = ok && v[sumOfMean] >= 0 && v[sumOfMean] <= maxSurprise*total*slack &&
+			v[calibratorS] <= n*maxSurprise*maxSurprise*slack && product(v[calibratorH], n, v[calibratorS])
+	}
+	most := n * maxStandardized * maxStandardized * slack
+	for i := range p.dim {
+		c := p.coordinate(s, i)
+		diagonal := func(j int) float64 {
+			if j < p.common {
+				return p.matrix(s)[triangleLen(j+1)-1]
+			}
+			return c.matrix[triangleLen(j+1)-triangleLen(p.common)-1]
+		}
+		rows := p.matrix(s)
+		for j := range p.size {
+			if j == p.common {
+				rows = c.matrix
+			}
+			for i, a := range rows[:j+1] {
+				ok = ok && diagonal(j) <= most && product(a, diagonal(i), diagonal(j))
+			}
+			ok = ok && product(c.h[j], diagonal(j), *c.s)
+			rows = rows[j+1:]
+		}
+		for _, y := range c.last {
+			ok = ok && math.Abs(y) <= maxStandardized
+		}
+		ok = ok && *c.s <= most
+	}
+	if !ok {
+		return fmt.Errorf("state is corrupt: profile")
+	}
+	return nil
+}

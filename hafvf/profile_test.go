@@ -1,0 +1,525 @@
+package hafvf
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/stat/distuv"
+	"pgregory.net/rapid"
+)
+
+// Wallace's approximation against the exact tail.
+func TestNormalEquivalent(t *testing.T) {
+	normal := distuv.UnitNormal
+	for _, nu := range []float64{2, 3, 5, 10, 30, 100, 1000, 10_000} {
+		student := distuv.StudentsT{Sigma: 1, Nu: nu}
+		for z := .1; z < 4; z += .1 {
+			e := -student.Quantile(normal.CDF(-z))
+			got := normalEquivalent(e, nu)
+			off := .02
+			if nu < 10 {
+				off = .06 * z
+			}
+			if math.Abs(got-z) > off {
+				t.Errorf("ν = %g: %.4f, want %.4f", nu, got, z)
+			}
+			if normalEquivalent(-e, nu) != got {
+				t.Errorf("ν = %g: another value at −%g", nu, e)
+			}
+		}
+	}
+}
+
+func TestMinusLog10Tail(t *testing.T) {
+	// P(Z > z), Abramowitz and Stegun, table 26.2: minus its decimal logarithm.
+	for _, c := range [][2]float64{{0, .30103}, {5, 6.54265}, {10, 23.11805}, {50, 544.96634}, {100, 2173.87154}} {
+		if got := minusLog10Tail(c[0]); math.Abs(got-c[1]) > 2e-5 {
+			t.Errorf("%v at %v, want %v", got, c[0], c[1])
+		}
+	}
+	if below, above := minusLog10Tail(math.Nextafter(25, 0)), minusLog10Tail(25); math.Abs(above-below) > 1e-5 {
+		t.Errorf("a step at 25, from %v to %v", below, above)
+	}
+	last := -1.
+	for z := -50.; z < 300; z += .25 {
+		q := minusLog10Tail(z)
+		if !(q >= last && q >= 0) || math.Signbit(q) {
+			t.Fatalf("%v at %v, %v before", q, z, last)
+		}
+		last = q
+	}
+}
+
+func TestSeasonal(t *testing.T) {
+	seasons := []Season{{24 * time.Hour, 20}, {7 * time.Hour, 3}, {time.Second / 3, 2}}
+	u := make([]float64, harmonics(seasons))
+	rng := rand.New(rand.NewPCG(5, 5))
+	for range 1000 {
+		ns := rng.Int64N(2e18) // up to 2033
+		seasonal(u, seasons, time.UTC, time.Unix(0, ns))
+		at := 0
+		for _, s := range seasons {
+			for k := 1; k <= s.Harmonics; k++ {
+				// The exact turn of the k-th harmonic, as a fraction.
+				turn := float64(ns%int64(s.Period)*int64(k)%int64(s.Period)) / float64(s.Period)
+				sin, cos := math.Sincos(2 * math.Pi * turn)
+				if c, d := u[at+k-1], u[at+s.Harmonics+k-1]; math.Abs(c-cos) > 1e-12 || math.Abs(d-sin) > 1e-12 {
+					t.Fatalf("%v, harmonic %d at %d ns: (%v, %v), want (%v, %v)", s.Period, k, ns, c, d, cos, sin)
+				}
+			}
+			at += 2 * s.Harmonics
+		}
+	}
+}
+
+// The season goes with the local clock: at the same wall-clock time of another day,
+// or week, it is the same, before and after the clocks change and before 1970.
+func TestSeasonFollowsTheClock(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(zone *time.Location, days int) []float64 {
+		u := make([]float64, harmonics(DefaultSeasons()))
+		seasonal(u, DefaultSeasons(), zone, time.Date(2026, 3, 25+days, 8, 30, 0, 0, berlin))
+		return u
+	}
+	want, utc := at(berlin, 0), at(time.UTC, 0)
+	for _, days := range []int{7, 7 * 30, 7 * 31, -7 * 4000} { // summer, its last week, winter, 1949
+		for i, v := range at(berlin, days) {
+			if math.Abs(v-want[i]) > 1e-12 {
+				t.Errorf("%d days later regressor %d is %v, %v before", days, i, v, want[i])
+			}
+		}
+	}
+	if math.Abs(at(time.UTC, 7)[0]-utc[0]) < .01 {
+		t.Error("in UTC the season goes with the clock of Berlin")
+	}
+	if math.Abs(utc[0]-want[0]) < .01 {
+		t.Error("the zone makes no difference")
+	}
+}
+
+// profileStream returns autoregressions on a daily cycle, at steps of 20 minutes,
+// with a gap of two days in the middle.
+func profileStream(seed uint64, n, dim int) (times []time.Time, ys [][]float64) {
+	rng := rand.New(rand.NewPCG(seed, 7))
+	t := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	e := make([]float64, dim)
+	for i := range n {
+		if i == n/2 {
+			t = t.Add(48 * time.Hour)
+		}
+		y := make([]float64, dim)
+		for k := range y {
+			e[k] = .7*e[k] + rng.NormFloat64()
+			y[k] = e[k] + 2*math.Sin(2*math.Pi*float64(t.Unix())/86400+float64(k))
+		}
+		times, ys = append(times, t), append(ys, y)
+		t = t.Add(20 * time.Minute)
+	}
+	return times, ys
+}
+
+// Every view is the Bayesian regression that its documentation gives, written out
+// with dense matrices over the whole past.
+func TestProfileIsRegression(t *testing.T) {
+	const n = 120
+	times, ys := profileStream(1, n, 1)
+	c := DefaultProfile()
+	p := NewProfile(c)
+	s := p.NewState()
+	var rows [][]float64
+	for i, y := range ys {
+		step := p.Update(s, times[i], y)
+		u := make([]float64, p.size)
+		u[0] = 1
+		seasonal(u[1:p.common], c.Seasons, time.UTC, times[i])
+		for k := range c.Order {
+			if i > k {
+				u[p.common+k] = ys[i-1-k][0]
+			}
+		}
+		for v, size := range []int{1, 15, 18} {
+			lambda, h := mat.NewSymDense(size, nil), mat.NewVecDense(size, nil)
+			lambda.SetSym(0, 0, .01)
+			for k := 1; k < size; k++ {
+				lambda.SetSym(k, k, 1)
+			}
+			sum, count := 0.0, 0.0
+			for j, row := range rows {
+				w := math.Pow(.9998, float64(i-j))
+				x := mat.NewVecDense(size, row[:size])
+				lambda.SymRankOne(lambda, w, x)
+				h.AddScaledVec(h, w*ys[j][0], x)
+				sum += w * ys[j][0] * ys[j][0]
+				count += w
+			}
+			var coefficients, spread mat.VecDense
+			x := mat.NewVecDense(size, slices.Clone(u[:size]))
+			if err := coefficients.SolveVec(lambda, h); err != nil {
+				t.Fatal(err)
+			}
+			if err := spread.SolveVec(lambda, x); err != nil {
+				t.Fatal(err)
+			}
+			a, b := 1+count/2, 1+(sum-mat.Dot(h, &coefficients))/2
+			e := (y[0] - mat.Dot(x, &coefficients)) / math.Sqrt(b/a*(1+mat.Dot(x, &spread)))
+			if want := min(normalEquivalent(e, 2*a), 21.5); math.Abs(step.Views[v].Surprise-want) > 1e-9 {
+				t.Fatalf("observation %d, view %d: surprise %v, want %v", i, v, step.Views[v].Surprise, want)
+			}
+		}
+		rows = append(rows, u)
+	}
+}
+
+// A view does not depend on the views after it.
+func TestProfileViewsAreLeadingBlocks(t *testing.T) {
+	times, ys := profileStream(2, 600, 1)
+	full := DefaultProfile()
+	profiles := []*Profile{
+		NewProfile(full),
+		NewProfile(ProfileConfig{Seasons: full.Seasons}),
+		NewProfile(ProfileConfig{}),
+	}
+	states := make([]State, len(profiles))
+	for i, p := range profiles {
+		if p.Views() != 3-i {
+			t.Fatalf("%d views, want %d", p.Views(), 3-i)
+		}
+		states[i] = p.NewState()
+	}
+	for i, y := range ys {
+		want := profiles[0].Update(states[0], times[i], y).Views
+		for k, p := range profiles[1:] {
+			for v, got := range p.Update(states[k+1], times[i], y).Views {
+				if math.Abs(got.Score-want[v].Score) > 1e-10*(1+want[v].Score) {
+					t.Fatalf("observation %d: view %d of %d has score %v, of 3 %v", i, v, p.Views(), got.Score, want[v].Score)
+				}
+			}
+		}
+	}
+}
+
+// The order of the coordinates does not matter, and a coordinate that repeats
+// another one adds nothing.
+func TestProfileCoordinates(t *testing.T) {
+	times, ys := profileStream(3, 600, 3)
+	c := DefaultProfile()
+	one := NewProfile(c)
+	c.Dim = 3
+	three := NewProfile(c)
+	s, u, v, w := three.NewState(), three.NewState(), three.NewState(), one.NewState()
+	different := false
+	for i, y := range ys {
+		want := three.Update(s, times[i], y).Score
+		if got := three.Update(u, times[i], []float64{y[2], y[0], y[1]}).Score; got != want {
+			t.Fatalf("observation %d: score %v in another order, want %v", i, got, want)
+		}
+		alone := one.Update(w, times[i], y[:1]).Score
+		if got := three.Update(v, times[i], []float64{y[0], y[0], y[0]}).Score; got != alone {
+			t.Fatalf("observation %d: score %v of a coordinate thrice, %v of it once", i, got, alone)
+		}
+		different = different || alone != want
+	}
+	if !different {
+		t.Error("the other coordinates make no difference")
+	}
+}
+
+// A missing observation changes nothing.
+func TestProfileMissing(t *testing.T) {
+	times, ys := profileStream(4, 300, 2)
+	c := DefaultProfile()
+	c.Dim = 2
+	p := NewProfile(c)
+	s := p.NewState()
+	for i, y := range ys {
+		p.Update(s, times[i], y)
+		before := slices.Clone(s)
+		step := p.Update(s, times[i].Add(time.Minute), []float64{y[0], math.NaN()})
+		if !math.IsNaN(step.Score) || len(step.Views) != 3 || !math.IsNaN(step.Views[2].Surprise) {
+			t.Fatalf("a missing observation has %+v", step)
+		}
+		if !sameBits(before, s) {
+			t.Fatal("a missing observation changes the state")
+		}
+	}
+}
+
+// What a profile scores does not depend on what else its object has seen, and every
+// state is one that Valid passes.
+func TestProfileStateIsAll(t *testing.T) {
+	times, ys := profileStream(5, 400, 2)
+	c := DefaultProfile()
+	c.Dim = 2
+	p, other := NewProfile(c), NewProfile(c)
+	s := p.NewState()
+	for i, y := range ys {
+		if err := p.Valid(s); err != nil {
+			t.Fatalf("before observation %d: %v", i, err)
+		}
+		u := slices.Clone(s)
+		want := p.Update(s, times[i], y)
+		if got := other.Update(u, times[i], y); got.Score != want.Score || !sameBits(s, u) {
+			t.Fatalf("observation %d: score %v, want %v", i, got.Score, want.Score)
+		}
+		other.Update(other.NewState(), times[len(times)-1-i], ys[len(ys)-1-i])
+	}
+}
+
+// An outage within the daily range is an alarm to the season view, a lasting shift
+// to all of them, and noise is none.
+func TestProfileFinds(t *testing.T) {
+	const n = 3000
+	for _, c := range []struct {
+		name  string
+		shape func(y float64, i int) float64
+		least int
+		most  int
+	}{
+		{"nothing", func(y float64, _ int) float64 { return y }, 0, 1},
+		{"outage", func(y float64, i int) float64 {
+			if i >= n-100 && i < n-60 {
+				return 0
+			}
+			return y
+		}, 1, 2},
+		{"shift", func(y float64, i int) float64 {
+			if i >= n-100 {
+				return y + 2
+			}
+			return y
+		}, 1, 2},
+	} {
+		rng := rand.New(rand.NewPCG(6, 6))
+		p, a := NewProfile(DefaultProfile()), NewAlarm(AlarmConfig{})
+		s, u := p.NewState(), a.NewState()
+		before, after := 0, 0
+		for i := range n {
+			at := time.Unix(int64(i)*1200, 0)
+			y := 3*math.Sin(2*math.Pi*float64(i)/72) + .4*rng.NormFloat64()
+			score := p.Update(s, at, []float64{c.shape(y, i)}).Score
+			if i < 50 {
+				continue
+			}
+			if kind, _ := a.Update(u, score, false, nil); kind == NoAlarm {
+				continue
+			}
+			if i < n-100 {
+				before++
+			} else {
+				after++
+			}
+		}
+		if before > 1 || after < c.least || after > c.most {
+			t.Errorf("%s: %d alarms before it, %d after, want %d to %d", c.name, before, after, c.least, c.most)
+		}
+	}
+}
+
+// A shift of one coordinate of ten is found, whether or not they depend on each
+// other, and without it alarms keep below the budget.
+func TestProfileOfVectors(t *testing.T) {
+	const dim, n, shift, streams = 10, 2600, 2500, 10
+	for _, common := range []float64{0, .8} {
+		p, a := NewProfile(ProfileConfig{Dim: dim, Order: 3}), NewAlarm(AlarmConfig{})
+		before, found := 0, 0
+		for seed := range uint64(streams) {
+			rng := rand.New(rand.NewPCG(seed, 10))
+			s, u := p.NewState(), a.NewState()
+			y := make([]float64, dim)
+			alarms := 0
+			for i := range n {
+				shared := rng.NormFloat64()
+				for k := range y {
+					y[k] = math.Sqrt(common)*shared + math.Sqrt(1-common)*rng.NormFloat64()
+				}
+				if i >= shift {
+					y[seed%dim] += 3
+				}
+				score := p.Update(s, time.Time{}, y).Score
+				if i < 50 {
+					continue
+				}
+				if i == shift {
+					before += alarms
+					alarms = 0
+				}
+				if kind, _ := a.Update(u, score, false, nil); kind != NoAlarm {
+					alarms++
+				}
+			}
+			if alarms > 0 {
+				found++
+			}
+		}
+		if most := streams * shift / DefaultBudget; float64(before) > most || found < streams-1 {
+			t.Errorf("correlation %g: %d alarms before the shift, want at most %g; %d of %d found", common, before, most, found, streams)
+		}
+	}
+}
+
+// A constant stream has no alarm, and the first other value is one.
+func TestProfileOfConstants(t *testing.T) {
+	for _, x := range []float64{0, 5, -1e300} {
+		location, scale := LocationScale([]float64{x, x, x})
+		p, a := NewProfile(DefaultProfile()), NewAlarm(AlarmConfig{})
+		s, u := p.NewState(), a.NewState()
+		at := time.Unix(0, 0)
+		for i := range 1000 {
+			score := p.Update(s, at, []float64{(x - location) / scale}).Score
+			if kind, _ := a.Update(u, score, false, nil); kind != NoAlarm || score > 1 {
+				t.Fatalf("%g: %q at observation %d, score %g", x, kind, i, score)
+			}
+			at = at.Add(time.Minute)
+		}
+		score := p.Update(s, at, []float64{(x + 10*scale - location) / scale}).Score
+		if kind, _ := a.Update(u, score, false, nil); kind != NoveltyAlarm {
+			t.Errorf("%g: no alarm at ten times the scale, score %g", x, score)
+		}
+	}
+}
+
+// Nothing that is finite makes a score or a threshold that is not: constants, huge
+// values, tiny ones, any order of them, any times.
+func TestProfileStaysFinite(t *testing.T) {
+	value := rapid.OneOf(
+		rapid.Float64(),
+		rapid.Float64Range(-3, 3),
+		rapid.SampledFrom([]float64{0, 1, -1, 1e300, -1e300, 1e160, 1e-300, 1e40, 3e19, 1e20, -1e20, 1e15, 1e8, 1e7, math.MaxFloat64, math.SmallestNonzeroFloat64}),
+	)
+	rapid.Check(t, func(t *rapid.T) {
+		c := ProfileConfig{Dim: rapid.IntRange(1, 3).Draw(t, "dim"), Order: rapid.SampledFrom([]int{0, 1, 3, maxOrder}).Draw(t, "order")}
+		if rapid.Bool().Draw(t, "timed") {
+			c.Seasons = DefaultSeasons()
+		}
+		p, a := NewProfile(c), NewAlarm(AlarmConfig{})
+		s, u := p.NewState(), a.NewState()
+		at := time.Unix(rapid.Int64Range(-1<<40, 1<<40).Draw(t, "time"), 0)
+		step := time.Duration(rapid.Int64().Draw(t, "step"))
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		y := make([]float64, p.Dim())
+		for range rapid.IntRange(1, 12).Draw(t, "blocks") {
+			level := value.Draw(t, "level")
+			noise := rapid.SampledFrom([]float64{0, 0, 1e-9, 1, 1e6, 1e19}).Draw(t, "noise")
+			for range rapid.SampledFrom([]int{1, 3, 40}).Draw(t, "length") {
+				for k := range y {
+					y[k] = level + noise*rng.NormFloat64()
+					if math.IsInf(y[k], 0) {
+						y[k] = level
+					}
+				}
+				out := p.Update(s, at, y)
+				_, threshold := a.Update(u, out.Score, rng.IntN(10) == 0, nil)
+				if notFinite(out.Score) || out.Score < 0 || notFinite(threshold) {
+					t.Fatalf("score %v, threshold %v at %v", out.Score, threshold, y)
+				}
+				for _, v := range out.Views {
+					if !(v.Surprise >= 0 && v.Surprise <= maxSurprise && v.Mean >= 0 && v.Mean <= maxSurprise*(1+1e-12)) {
+						t.Fatalf("view %+v at %v", v, y)
+					}
+				}
+				at = at.Add(step)
+			}
+			if err := p.Valid(s); err != nil {
+				t.Fatalf("%v after %v", err, level)
+			}
+		}
+	})
+}
+
+// Last values that rounding cannot tell from combinations of each other do not
+// amplify it: no entry of L, ζ, v is much larger than what made it.
+func TestProfileOfDependentValues(t *testing.T) {
+	type block struct {
+		level, noise float64
+		length       int
+	}
+	p := NewProfile(ProfileConfig{Order: maxOrder})
+	for seed := range uint64(100) {
+		rng := rand.New(rand.NewPCG(1, seed))
+		s := p.NewState()
+		blocks := []block{{1, 1e6, 3}, {1, 0, 3}, {0, 1e19, 40}, {0, 1, 40}, {1e12, 1e3, 40}, {1e15, 1e-3, 40}}
+		rng.Shuffle(len(blocks), func(i, j int) { blocks[i], blocks[j] = blocks[j], blocks[i] })
+		for _, b := range blocks {
+			for range b.length {
+				p.Update(s, time.Time{}, []float64{b.level + b.noise*rng.NormFloat64()})
+				for _, x := range [][]float64{p.factor, p.zeta, p.v} {
+					for _, v := range x {
+						if !(math.Abs(v) < 1e3*maxStandardized) {
+							t.Fatalf("seed %d, in %+v: entry %g", seed, b, v)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// A state with any one entry made impossible is refused.
+func TestProfileRefusesCorruptStates(t *testing.T) {
+	times, ys := profileStream(8, 200, 2)
+	c := DefaultProfile()
+	c.Dim = 2
+	p := NewProfile(c)
+	s := p.NewState()
+	for i, y := range ys {
+		p.Update(s, times[i], y)
+	}
+	for i := range s {
+		for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e200, -1e200} {
+			bad := slices.Clone(s)
+			bad[i] = v
+			if p.Valid(bad) == nil {
+				t.Errorf("entry %d = %g passes", i, v)
+			}
+		}
+	}
+	if p.Valid(s[1:]) == nil {
+		t.Error("a short state passes")
+	}
+}
+
+func TestProfileConfigValid(t *testing.T) {
+	for _, c := range []ProfileConfig{{}, {Dim: 4}, {Order: maxOrder}, DefaultProfile(), {Zone: time.Local}} {
+		if err := c.Valid(); err != nil {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	for _, c := range []ProfileConfig{{Dim: -1}, {Order: -1}, {Order: maxOrder + 1}, {Seasons: []Season{{0, 3}}}, {Seasons: []Season{{-time.Hour, 3}}}, {Seasons: []Season{{time.Hour, 0}}}} {
+		if c.Valid() == nil {
+			t.Errorf("%+v passes", c)
+		}
+	}
+}
+
+// The default takes at most 2 kB per key, and an update allocates nothing.
+func TestProfileCost(t *testing.T) {
+	if n := 8 * (NewProfile(DefaultProfile()).StateLen() + NewAlarm(AlarmConfig{}).StateLen()); n > 2048 {
+		t.Errorf("%d bytes per key", n)
+	}
+	if n := NewProfile(ProfileConfig{}).StateLen(); n != 7 {
+		t.Errorf("%d floats for the level view", n)
+	}
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	times, ys := profileStream(9, 201, 2)
+	for _, c := range []ProfileConfig{{Dim: 2}, {Dim: 2, Seasons: DefaultSeasons(), Zone: berlin, Order: 3}} {
+		p := NewProfile(c)
+		s := p.NewState()
+		i := 0
+		if n := testing.AllocsPerRun(200, func() {
+			p.Update(s, times[i], ys[i])
+			i++
+		}); n != 0 {
+			t.Errorf("%d views: %v allocations in an update", p.Views(), n)
+		}
+	}
+}
