@@ -35,8 +35,8 @@ const (
 
 // A Column is one column of a CSV or Parquet file.
 type Column struct {
-	// Path leads to the value, by the names of fields and the indices of arrays,
-	// as in "levels.0.alpha". It is also the name of the column.
+	// Path is the column's name: where a record has the value, by the names of fields
+	// and the indices of arrays, as in "levels.0.alpha".
 	Path string
 	// Kind is for Parquet; a value that is not of this kind is an error. A
 	// String column takes any value: one that is not a string as its JSON text.
@@ -51,9 +51,8 @@ type Sink struct {
 	// for Parquet). A CSV or JSON Lines file whose name ends in .gz or .zst is
 	// compressed.
 	Path string
-	// Columns are those of CSV and Parquet. Where a path leads nowhere or to
-	// null, the field is empty, or null in Parquet; an object or array is given
-	// as its JSON text.
+	// Columns are those of CSV and Parquet. A cell of nothing or null is empty, or
+	// null in Parquet; an object or array is given as its JSON text.
 	Columns []Column
 	// Delimiter separates the fields of a CSV, one rune. Default ",".
 	Delimiter string
@@ -67,7 +66,7 @@ type Sink struct {
 // the file is complete.
 func (s Sink) Direct() bool { return s.Append || s.Path == stdio || s.Path == Stderr }
 
-// A Writer writes JSON lines to a sink. Its file has a temporary name in the
+// A Writer writes records to a sink. Its file has a temporary name in the
 // same folder until Commit, so that it appears complete or not at all. What is
 // not a regular file (standard output, a device, a named pipe) is written
 // directly, and each Write is passed on at once.
@@ -85,7 +84,7 @@ type Writer struct {
 	closed bool
 }
 
-// An encoder turns JSON lines into a format.
+// An encoder turns lines into a format.
 type encoder interface {
 	write(lines []byte) error
 	// flush passes on what can be passed on before the end.
@@ -303,7 +302,8 @@ func createBeside(path string, perm fs.FileMode) (*os.File, error) {
 	return os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 }
 
-// Write appends one or more JSON objects, one per line, each ended by '\n'. It
+// Write appends records, one per line, each ended by '\n': JSON objects, or for a
+// table rows, whose cells are JSON values, or nothing, with tabs between them. It
 // may be called from several goroutines; the lines of one call stay together.
 // After an error every further call returns the same one.
 func (w *Writer) Write(lines []byte) error {
@@ -435,23 +435,21 @@ func (e *jsonlEncoder) write(lines []byte) error {
 func (e *jsonlEncoder) flush() error { return nil }
 func (e *jsonlEncoder) close() error { return nil }
 
-// csvEncoder flattens lines into rows.
+// csvEncoder writes rows.
 type csvEncoder struct {
-	flat *flattener
-	csv  *csv.Writer
-	row  []string
+	csv *csv.Writer
+	row []string
 }
 
 func newCSVEncoder(out io.Writer, sink Sink, header bool) (*csvEncoder, error) {
-	flat, err := newFlattener(sink.Columns)
-	if err != nil {
+	if err := checkColumns(sink.Columns); err != nil {
 		return nil, err
 	}
 	d, err := delimiter(sink.Delimiter)
 	if err != nil {
 		return nil, err
 	}
-	e := &csvEncoder{flat: flat, csv: csv.NewWriter(out), row: make([]string, len(sink.Columns))}
+	e := &csvEncoder{csv: csv.NewWriter(out), row: make([]string, len(sink.Columns))}
 	e.csv.Comma, _ = utf8.DecodeRuneInString(d)
 	for i, c := range sink.Columns {
 		e.row[i] = c.Path
@@ -463,8 +461,8 @@ func newCSVEncoder(out io.Writer, sink Sink, header bool) (*csvEncoder, error) {
 }
 
 func (e *csvEncoder) write(lines []byte) error {
-	return e.flat.each(lines, func(values [][]byte) error {
-		for i, v := range values {
+	return eachRow(lines, len(e.row), func(cells [][]byte) error {
+		for i, v := range cells {
 			s, err := text(v)
 			if err != nil {
 				return err
@@ -482,9 +480,8 @@ func (e *csvEncoder) flush() error {
 
 func (e *csvEncoder) close() error { return e.flush() }
 
-// parquetEncoder flattens lines into rows of typed columns, all optional.
+// parquetEncoder writes rows of typed columns, all optional.
 type parquetEncoder struct {
-	flat    *flattener
 	columns []Column
 	out     *parquet.GenericWriter[any]
 	row     parquet.Row
@@ -494,8 +491,7 @@ type parquetEncoder struct {
 const rowsPerGroup = 1 << 16
 
 func newParquetEncoder(out io.Writer, sink Sink) (*parquetEncoder, error) {
-	flat, err := newFlattener(sink.Columns)
-	if err != nil {
+	if err := checkColumns(sink.Columns); err != nil {
 		return nil, err
 	}
 	group := parquet.Group{}
@@ -515,7 +511,6 @@ func newParquetEncoder(out io.Writer, sink Sink) (*parquetEncoder, error) {
 	}
 	schema := parquet.NewSchema("record", ordered{group, sink.Columns})
 	e := &parquetEncoder{
-		flat:    flat,
 		columns: sink.Columns,
 		out: parquet.NewGenericWriter[any](out, schema, parquet.MaxRowsPerRowGroup(rowsPerGroup),
 			parquet.Compression(&parquet.Snappy)),
@@ -543,8 +538,8 @@ func (o ordered) Fields() []parquet.Field {
 }
 
 func (e *parquetEncoder) write(lines []byte) error {
-	return e.flat.each(lines, func(values [][]byte) error {
-		for i, v := range values {
+	return eachRow(lines, len(e.columns), func(cells [][]byte) error {
+		for i, v := range cells {
 			value, err := parquetValue(v, e.columns[i].Kind)
 			if err != nil {
 				return fmt.Errorf("column %q: %w", e.columns[i].Path, err)

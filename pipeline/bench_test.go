@@ -45,7 +45,7 @@ func BenchmarkRun(b *testing.B) {
 						tracks[key] = est.NewTrack(key)
 					}
 					e := est.Estimate(tracks[key], o)
-					out = l.AppendEstimate(out[:0], key, &e)
+					out = l.AppendEstimate(out[:0], records.Object, key, &e)
 				}
 			}
 			b.ReportMetric(float64(b.N)*float64(n)/b.Elapsed().Seconds(), "records/s")

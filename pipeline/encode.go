@@ -23,6 +23,7 @@ const chunk = 256 << 10
 type encoder struct {
 	Run    string
 	Layout records.Layout
+	As     records.Form // of the records
 
 	lines, alerts connectors.Chunk
 	added         int // alerts, which come in addition to a line for every record
@@ -52,19 +53,20 @@ func (fn *encoder) flush(least int, emit, alert func([]byte)) {
 	fn.tally = tally{}
 }
 
-// encodeEstimatesFn turns estimates into chunks of JSON lines, and their alerts.
+// encodeEstimatesFn turns estimates into chunks of lines, and their alerts.
 type encodeEstimatesFn struct {
 	encoder
-	Alerts bool // somebody takes them; otherwise they would be in flight for ever
+	Alerts   bool // somebody takes them; otherwise they would be in flight for ever
+	AlertsAs records.Form
 }
 
 func (fn *encodeEstimatesFn) StartBundle(_, _ func([]byte)) { fn.start() }
 
 func (fn *encodeEstimatesFn) ProcessElement(key string, e transforms.Estimate, emit, alert func([]byte)) {
-	fn.lines = fn.Layout.AppendEstimate(fn.lines.Begin([]byte(key), e.ID), key, &e)
+	fn.lines = fn.Layout.AppendEstimate(fn.lines.Begin([]byte(key), e.ID), fn.As, key, &e)
 	if fn.Alerts && e.Alert != nil {
 		fn.added++
-		fn.alerts = fn.Layout.AppendAlert(fn.alerts.Begin([]byte(key), e.ID), key, &e)
+		fn.alerts = fn.Layout.AppendAlert(fn.alerts.Begin([]byte(key), e.ID), fn.AlertsAs, key, &e)
 	}
 	fn.tally.estimate(key, &e)
 	fn.flush(chunk, emit, alert)
@@ -72,13 +74,13 @@ func (fn *encodeEstimatesFn) ProcessElement(key string, e transforms.Estimate, e
 
 func (fn *encodeEstimatesFn) FinishBundle(emit, alert func([]byte)) { fn.flush(0, emit, alert) }
 
-// encodeSmoothedFn turns smoothed estimates into chunks of JSON lines.
+// encodeSmoothedFn turns smoothed estimates into chunks of lines.
 type encodeSmoothedFn struct{ encoder }
 
 func (fn *encodeSmoothedFn) StartBundle(_ func([]byte)) { fn.start() }
 
 func (fn *encodeSmoothedFn) ProcessElement(key string, s transforms.Smoothed, emit func([]byte)) {
-	fn.lines = fn.Layout.AppendSmoothed(fn.lines.Begin([]byte(key), s.ID), key, &s)
+	fn.lines = fn.Layout.AppendSmoothed(fn.lines.Begin([]byte(key), s.ID), fn.As, key, &s)
 	fn.tally.smoothed(key, &s)
 	fn.flush(chunk, emit, nil)
 }

@@ -39,11 +39,17 @@ type Graph struct {
 type graphTransform interface {
 	// build lays it out, tied to a run of this process. Alerts are invalid where
 	// there are none.
-	build(s beam.Scope, run string, observations beam.PCollection) (lines, alerts, rejected beam.PCollection)
+	build(s beam.Scope, run string, as forms, observations beam.PCollection) (lines, alerts, rejected beam.PCollection)
 	columns(l records.Layout, x connectors.Kind) []connectors.Column
 	steps() []Step
 	// state is what a state of the transform is bound to.
 	state() any
+}
+
+// forms are those that the sinks take.
+type forms struct {
+	records, alerts records.Form
+	alerted         bool // whether there is a sink of alerts
 }
 
 // A Step is one node of a graph, with where its outputs go.
@@ -90,7 +96,7 @@ func Compose(c *config.Config) (*Graph, error) {
 		if d := c.Detect; d != nil {
 			cfg.Alerts = d.AlertConfig
 		}
-		g.transform = filtering{layout, cfg, c.Alerts != nil}
+		g.transform = filtering{layout, cfg}
 	}
 	unending := c.Source.Unending()
 	g.sink = newSink(&c.Sink, g.transform.columns(layout, x), unending)
@@ -220,7 +226,11 @@ func (g *Graph) sinks() map[string]graphSink {
 func (g *Graph) build(run string) *beam.Pipeline {
 	p, s := beam.NewPipelineWithRoot()
 	observations, undecoded := g.source.read(s.Scope(named("Source", g.source.state())), run)
-	lines, alerts, rejected := g.transform.build(s.Scope(named("Transform", g.transform.state())), run, observations)
+	as := forms{records: g.sink.form()}
+	if g.alerts != nil {
+		as.alerts, as.alerted = g.alerts.form(), true
+	}
+	lines, alerts, rejected := g.transform.build(s.Scope(named("Transform", g.transform.state())), run, as, observations)
 	g.sink.write(s, run, "records", lines)
 	if g.alerts != nil {
 		g.alerts.write(s, run, "alerts", alerts)
@@ -243,13 +253,12 @@ func named(step string, state any) string {
 type filtering struct {
 	layout records.Layout
 	cfg    transforms.Config
-	alerts bool // are written
 }
 
-func (f filtering) build(s beam.Scope, run string, observations beam.PCollection) (lines, alerts, rejected beam.PCollection) {
+func (f filtering) build(s beam.Scope, run string, as forms, observations beam.PCollection) (lines, alerts, rejected beam.PCollection) {
 	f.cfg.Account = run
 	estimates, rejected := transforms.Filter(s, f.cfg, observations)
-	lines, alerts = beam.ParDo2(s.Scope("Encode"), &encodeEstimatesFn{encoder{Run: run, Layout: f.layout}, f.alerts}, estimates)
+	lines, alerts = beam.ParDo2(s.Scope("Encode"), &encodeEstimatesFn{encoder{Run: run, Layout: f.layout, As: as.records}, as.alerted, as.alerts}, estimates)
 	return lines, alerts, rejected
 }
 
@@ -266,7 +275,7 @@ func (f filtering) steps() []Step {
 	}
 	return []Step{
 		{config.Filter, fmt.Sprintf("%s, keyed, %s", describeFilter(f.cfg.Filter, f.cfg.Keys), order), []string{"encode", "reject"}},
-		{"encode", "estimates as JSON objects", []string{"write"}},
+		{"encode", "estimates as records", []string{"write"}},
 	}
 }
 
@@ -316,10 +325,10 @@ type smoothing struct {
 	cfg    transforms.SmoothConfig
 }
 
-func (m smoothing) build(s beam.Scope, run string, observations beam.PCollection) (lines, alerts, rejected beam.PCollection) {
+func (m smoothing) build(s beam.Scope, run string, as forms, observations beam.PCollection) (lines, alerts, rejected beam.PCollection) {
 	m.cfg.Account = run
 	smoothed, rejected := transforms.Smooth(s, m.cfg, observations)
-	return beam.ParDo(s.Scope("Encode"), &encodeSmoothedFn{encoder{Run: run, Layout: m.layout}}, smoothed), beam.PCollection{}, rejected
+	return beam.ParDo(s.Scope("Encode"), &encodeSmoothedFn{encoder{Run: run, Layout: m.layout, As: as.records}}, smoothed), beam.PCollection{}, rejected
 }
 
 func (m smoothing) state() any { return []any{config.Smooth, m.cfg.Gap} }
@@ -332,6 +341,6 @@ func (m smoothing) steps() []Step {
 	return []Step{
 		{config.Smooth, fmt.Sprintf("%s, keyed, forward and backward over sessions with gaps of %v, revised up to %v late, cut at %d observations; changes at odds of %g",
 			describeFilter(m.cfg.Filter, m.cfg.Keys), m.cfg.Gap, m.cfg.AllowedLateness, m.cfg.Max, m.cfg.Odds), []string{"encode", "reject"}},
-		{"encode", "smoothed estimates as JSON objects", []string{"write"}},
+		{"encode", "smoothed estimates as records", []string{"write"}},
 	}
 }

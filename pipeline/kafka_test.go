@@ -120,7 +120,7 @@ func (b *bus) loop(t testing.TB, cfg transforms.Config) map[string][]string {
 		}
 		o.ID = fmt.Sprintf("in-%d-%d", r.Partition, r.Offset)
 		e := est.Estimate(tracks[key], o)
-		out[key] = append(out[key], strings.TrimSuffix(string(l.AppendEstimate(nil, key, &e)), "\n"))
+		out[key] = append(out[key], strings.TrimSuffix(string(l.AppendEstimate(nil, records.Object, key, &e)), "\n"))
 	}
 	return out
 }

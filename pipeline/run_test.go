@@ -95,7 +95,7 @@ func plainLoop(t testing.TB, cfg transforms.Config, lines []string, name string)
 		}
 		o.ID = fmt.Sprintf("%s:%d", name, i+1)
 		e := est.Estimate(tracks[key], o)
-		out[key] = append(out[key], strings.TrimSuffix(string(l.AppendEstimate(nil, key, &e)), "\n"))
+		out[key] = append(out[key], strings.TrimSuffix(string(l.AppendEstimate(nil, records.Object, key, &e)), "\n"))
 	}
 	return out
 }

@@ -9,6 +9,7 @@ import (
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/pipeline/config"
+	"hafvf/pipeline/records"
 )
 
 // A graphSink is where a graph's records go: a file or a topic.
@@ -42,6 +43,11 @@ func (s graphSink) describe() string {
 		return s.file.Format + " on standard error"
 	}
 	return s.file.Format + " " + s.file.Path
+}
+
+// form is how the sink takes records.
+func (s graphSink) form() records.Form {
+	return s.topic == nil && s.file.Format != connectors.JSONLines
 }
 
 // write writes chunks, see connectors.Chunk; name is the sink's within the run.

@@ -56,8 +56,8 @@ type fileSource struct {
 }
 
 func (f fileSource) check(context.Context, *clients) error { return connectors.Check(f.Source) }
-func (f fileSource) describe() string            { return f.Format + " " + f.Path }
-func (f fileSource) state() any                  { return f.Path }
+func (f fileSource) describe() string                      { return f.Format + " " + f.Path }
+func (f fileSource) state() any                            { return f.Path }
 
 func (f fileSource) read(s beam.Scope, run string) (observations, undecoded beam.PCollection) {
 	records := connectors.Read(s, f.Source, run)
@@ -70,7 +70,9 @@ type topicSource struct {
 	timed bool // records have a time that they are known by
 }
 
-func (t topicSource) check(ctx context.Context, to *clients) error { return to.of(t.Cluster).Check(ctx) }
+func (t topicSource) check(ctx context.Context, to *clients) error {
+	return to.of(t.Cluster).Check(ctx)
+}
 
 // partitions is how many the topic has that has most.
 func (t topicSource) partitions(ctx context.Context, to *clients) (most int, err error) {

@@ -80,6 +80,6 @@ func (old oldState) resume(t *testing.T) {
 		}
 		o.ID = fmt.Sprintf("in.jsonl:%d", old.First+i)
 		e := est.Estimate(track, o)
-		equal(t, strings.TrimSpace(old.Records[i]), strings.TrimSpace(string(layout.AppendEstimate(nil, key, &e))))
+		equal(t, strings.TrimSpace(old.Records[i]), strings.TrimSpace(string(layout.AppendEstimate(nil, records.Object, key, &e))))
 	}
 }

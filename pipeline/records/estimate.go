@@ -62,22 +62,24 @@ func mayDetect(l *Layout) bool { return l.Detect }
 // inJSON is f without columns.
 func inJSON(f field[estimate]) field[estimate] {
 	f.columns = func(string, *Layout, connectors.Kind) []connectors.Column { return nil }
+	f.cells = func(b []byte, _ *Layout, _ estimate) []byte { return b }
 	return f
 }
 
 // withRegime puts the columns of the running regime before those of f: tables have
 // had them there since before they were part of the estimate.
 func withRegime(f field[estimate]) field[estimate] {
-	columns := f.columns
+	columns, cells := f.columns, f.cells
 	f.columns = func(path string, l *Layout, x connectors.Kind) []connectors.Column {
 		return append(regime.columns("estimate.regime", l, x), columns(path, l, x)...)
 	}
+	f.cells = func(b []byte, l *Layout, e estimate) []byte { return cells(regime.cells(b, l, e), l, e) }
 	return f
 }
 
-// AppendEstimate appends the record of an estimate, a JSON object and a line end.
-func (l *Layout) AppendEstimate(b []byte, key string, e *transforms.Estimate) []byte {
-	return append(appendObject(b, l, estimate{key, e}, estimates), '\n')
+// AppendEstimate appends the record of an estimate.
+func (l *Layout) AppendEstimate(b []byte, as Form, key string, e *transforms.Estimate) []byte {
+	return appendRecord(b, as, l, estimate{key, e}, estimates)
 }
 
 // EstimateColumns are the record of an estimate as a table; x is the kind of the
@@ -104,10 +106,9 @@ var alerts = []field[estimate]{
 	moments("after", "The mean after it.", func(e estimate) transforms.Moments { return e.Alert.After }),
 }
 
-// AppendAlert appends the record of an estimate's alert, a JSON object and a line
-// end.
-func (l *Layout) AppendAlert(b []byte, key string, e *transforms.Estimate) []byte {
-	return append(appendObject(b, l, estimate{key, e}, alerts), '\n')
+// AppendAlert appends the record of an estimate's alert.
+func (l *Layout) AppendAlert(b []byte, as Form, key string, e *transforms.Estimate) []byte {
+	return appendRecord(b, as, l, estimate{key, e}, alerts)
 }
 
 // AlertColumns are the record of an alert as a table.

@@ -17,6 +17,10 @@ func value[T any](get func(T) ([][]float64, transforms.Shape)) field[T] {
 		columns: func(path string, _ *Layout, x connectors.Kind) []connectors.Column {
 			return []connectors.Column{{Path: path, Kind: x}}
 		},
+		cells: func(b []byte, _ *Layout, v T) []byte {
+			x, shape := get(v)
+			return append(appendValue(b, x, shape), '\t')
+		},
 	}
 }
 
@@ -33,6 +37,7 @@ func moments[T any](name, doc string, get func(T) transforms.Moments, more ...fi
 				}
 				return []connectors.Column{{Path: path, Kind: kind}}
 			},
+			cells: func(b []byte, l *Layout, v T) []byte { return append(l.appendOutputs(b, get(v)), '\t') },
 		}
 	}
 	return object(name, doc, append([]field[T]{
@@ -79,6 +84,14 @@ func posterior[T any](get func(T) []float64) field[T] {
 				all = append(all, connectors.Column{Path: path + "." + p.Name, Kind: kind})
 			}
 			return all
+		},
+		cells: func(b []byte, l *Layout, v T) []byte {
+			at, values := 0, get(v)
+			for _, p := range l.Params {
+				b = append(appendParam(b, p, values[at:at+p.Size()]), '\t')
+				at += p.Size()
+			}
+			return b
 		},
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -34,7 +35,7 @@ func floats(n int) []float64 {
 }
 
 // populated are records of the layout with a value in every field.
-func populated(l *Layout, outputs int) map[string][]byte {
+func populated(l *Layout, outputs int, as Form) map[string][]byte {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	m := transforms.Moments{Mean: floats(outputs), SD: floats(outputs)}
 	params := 0
@@ -59,7 +60,7 @@ func populated(l *Layout, outputs int) map[string][]byte {
 		Forward: pass, Backward: pass, Session: transforms.Session{Start: at, End: at, N: 1}, Split: "max",
 	}
 	return map[string][]byte{
-		"estimate": l.AppendEstimate(nil, "k", &e), "alert": l.AppendAlert(nil, "k", &e), "smoothed": l.AppendSmoothed(nil, "k", &s),
+		"estimate": l.AppendEstimate(nil, as, "k", &e), "alert": l.AppendAlert(nil, as, "k", &e), "smoothed": l.AppendSmoothed(nil, as, "k", &s),
 	}
 }
 
@@ -78,7 +79,8 @@ func TestColumnsAreTheFields(t *testing.T) {
 		columns := map[string][]connectors.Column{
 			"estimate": l.EstimateColumns(connectors.String), "alert": l.AlertColumns(), "smoothed": l.SmoothedColumns(connectors.String),
 		}
-		for kind, line := range populated(&l, bank.Model().Outputs()) {
+		rows := populated(&l, bank.Model().Outputs(), Row)
+		for kind, line := range populated(&l, bank.Model().Outputs(), Object) {
 			got := map[string]connectors.Kind{}
 			var record any
 			if err := json.Unmarshal(line, &record); err != nil {
@@ -92,6 +94,59 @@ func TestColumnsAreTheFields(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%s, %s: columns (-) and fields (+): %s", name, kind, diff)
 			}
+			cells := strings.Split(strings.TrimSuffix(string(rows[kind]), "\n"), "\t")
+			if len(cells) != len(columns[kind]) {
+				t.Fatalf("%s, %s: %d cells for %d columns", name, kind, len(cells), len(columns[kind]))
+			}
+			for i, c := range columns[kind] {
+				if want := at(t, line, c.Path); cells[i] != want {
+					t.Errorf("%s, %s: the cell %s is %s, and the field %s", name, kind, c.Path, cells[i], want)
+				}
+			}
+		}
+	}
+}
+
+// at is the JSON of a record's field.
+func at(t *testing.T, record []byte, path string) string {
+	t.Helper()
+	for name := range strings.SplitSeq(path, ".") {
+		var object map[string]json.RawMessage
+		if i, err := strconv.Atoi(name); err == nil {
+			var list []json.RawMessage
+			if err := json.Unmarshal(record, &list); err != nil {
+				t.Fatal(err)
+			}
+			record = list[i]
+		} else if err := json.Unmarshal(record, &object); err != nil {
+			t.Fatal(err)
+		} else {
+			record = object[name]
+		}
+	}
+	return string(record)
+}
+
+// A row has a cell for every column also of a record that lacks optional fields.
+func TestRowsOfLessThanAll(t *testing.T) {
+	cfg := layouts["bank, detection"]
+	l, err := NewLayout(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Levels = 3
+	m := transforms.Moments{Mean: floats(1), SD: floats(1)}
+	e := transforms.Estimate{Predicted: m, Estimate: m, Levels: floats(4), Posterior: floats(4)}
+	s := transforms.Smoothed{Estimate: m, Posterior: floats(4)}
+	for _, row := range []struct {
+		line    []byte
+		columns []connectors.Column
+	}{
+		{l.AppendEstimate(nil, Row, "k", &e), l.EstimateColumns(connectors.Number)},
+		{l.AppendSmoothed(nil, Row, "k", &s), l.SmoothedColumns(connectors.Number)},
+	} {
+		if n := bytes.Count(row.line, []byte("\t")) + 1; n != len(row.columns) || bytes.Count(row.line, []byte("\n")) != 1 {
+			t.Errorf("%d cells for %d columns: %s", n, len(row.columns), row.line)
 		}
 	}
 }
@@ -129,7 +184,7 @@ func TestReference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	records := populated(&l, 1)
+	records := populated(&l, 1, Object)
 	for _, k := range Kinds() {
 		known := map[string]bool{}
 		for _, f := range k.Fields {

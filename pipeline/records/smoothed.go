@@ -47,10 +47,9 @@ func pass(name, doc string, get func(smoothed) transforms.Pass) field[smoothed] 
 	)
 }
 
-// AppendSmoothed appends the record of a smoothed estimate, a JSON object and a line
-// end.
-func (l *Layout) AppendSmoothed(b []byte, key string, s *transforms.Smoothed) []byte {
-	return append(appendObject(b, l, smoothed{key, s}, smootheds), '\n')
+// AppendSmoothed appends the record of a smoothed estimate.
+func (l *Layout) AppendSmoothed(b []byte, as Form, key string, s *transforms.Smoothed) []byte {
+	return appendRecord(b, as, l, smoothed{key, s}, smootheds)
 }
 
 // SmoothedColumns are the record of a smoothed estimate as a table; x is the kind of

@@ -17,6 +17,9 @@ type field[T any] struct {
 	absent func(v T) bool
 	// columns are those of the field, whose path is given.
 	columns func(path string, l *Layout, x connectors.Kind) []connectors.Column
+	// cells appends what the columns hold: for each the value's JSON, or nothing
+	// where the record has none, and a tab, which JSON does not contain.
+	cells func(b []byte, l *Layout, v T) []byte
 	below   []Field // of an object or of the entries of a list
 }
 
@@ -37,6 +40,7 @@ func leaf[T any](name, takes, unit, doc string, kind connectors.Kind, json func(
 		columns: func(path string, _ *Layout, _ connectors.Kind) []connectors.Column {
 			return []connectors.Column{{Path: path, Kind: kind}}
 		},
+		cells: func(b []byte, _ *Layout, v T) []byte { return append(json(b, v), '\t') },
 	}
 }
 
@@ -77,6 +81,7 @@ func object[T any](name, doc string, fields ...field[T]) field[T] {
 		columns: func(path string, l *Layout, x connectors.Kind) []connectors.Column {
 			return columnsOf(path+".", l, x, fields)
 		},
+		cells: func(b []byte, l *Layout, v T) []byte { return appendCells(b, l, v, fields) },
 		below: describe("", fields),
 	}
 }
@@ -101,13 +106,20 @@ func list[T, E any](name, doc string, longest func(*Layout) int, length func(T) 
 			}
 			return all
 		},
+		cells: func(b []byte, l *Layout, v T) []byte {
+			n := length(v)
+			for i := range n {
+				b = appendCells(b, l, entry(v, i), fields)
+			}
+			return appendTabs(b, (longest(l)-n)*len(columnsOf("", l, "", fields)))
+		},
 		below: describe("", fields),
 	}
 }
 
 // only restricts a field to records, and its columns to layouts, that have it.
 func only[T any](f field[T], has func(T) bool, may func(*Layout) bool) field[T] {
-	columns := f.columns
+	columns, cells := f.columns, f.cells
 	f.absent = func(v T) bool { return !has(v) }
 	f.columns = func(path string, l *Layout, x connectors.Kind) []connectors.Column {
 		if !may(l) {
@@ -115,7 +127,51 @@ func only[T any](f field[T], has func(T) bool, may func(*Layout) bool) field[T] 
 		}
 		return columns(path, l, x)
 	}
+	f.cells = func(b []byte, l *Layout, v T) []byte {
+		switch {
+		case !may(l):
+			return b
+		case !has(v):
+			return appendTabs(b, len(columns("", l, "")))
+		}
+		return cells(b, l, v)
+	}
 	return f
+}
+
+// appendCells appends the cells of a record as a row without its end.
+func appendCells[T any](b []byte, l *Layout, v T, fields []field[T]) []byte {
+	for i := range fields {
+		b = fields[i].cells(b, l, v)
+	}
+	return b
+}
+
+// appendTabs appends n empty cells.
+func appendTabs(b []byte, n int) []byte {
+	for range n {
+		b = append(b, '\t')
+	}
+	return b
+}
+
+// A Form is how a record is written.
+type Form bool
+
+// The forms of a record.
+const (
+	Object Form = false // a JSON object and a line end, as JSON Lines and topics have it
+	Row    Form = true  // as connectors.Writer takes it for tables
+)
+
+// appendRecord appends a record in one of the forms.
+func appendRecord[T any](b []byte, as Form, l *Layout, v T, fields []field[T]) []byte {
+	if as == Object {
+		return append(appendObject(b, l, v, fields), '\n')
+	}
+	b = appendCells(b, l, v, fields)
+	b[len(b)-1] = '\n' // in place of the last tab
+	return b
 }
 
 func appendObject[T any](b []byte, l *Layout, v T, fields []field[T]) []byte {

@@ -1,0 +1,67 @@
+package connectors
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// The rows of a table come as lines of cells with a tab between them, as many as the
+// table has columns. A cell is a JSON value, which contains no tab, or nothing.
+
+var (
+	null    = []byte("null")
+	errJSON = errors.New("a cell is not JSON")
+)
+
+// checkColumns says why columns are not those of a table.
+func checkColumns(columns []Column) error {
+	if len(columns) == 0 {
+		return errors.New("there are no columns")
+	}
+	seen := map[string]bool{}
+	for _, c := range columns {
+		if seen[c.Path] {
+			return fmt.Errorf("column %q is there twice", c.Path)
+		}
+		seen[c.Path] = true
+	}
+	return nil
+}
+
+// eachRow calls row with the cells of each line, valid during the call.
+func eachRow(lines []byte, columns int, row func(cells [][]byte) error) error {
+	cells := make([][]byte, 0, columns)
+	for line := range bytes.Lines(lines) {
+		cells = cells[:0]
+		for cell := range bytes.SplitSeq(bytes.TrimSuffix(line, []byte("\n")), []byte("\t")) {
+			cells = append(cells, cell)
+		}
+		if len(cells) != columns {
+			return fmt.Errorf("a row has %d cells, and the table %d columns", len(cells), columns)
+		}
+		if err := row(cells); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// text returns the text of a cell: a string without its quotes, nothing for
+// null, anything else as its JSON.
+func text(v []byte) (string, error) {
+	switch {
+	case len(v) == 0 || bytes.Equal(v, null):
+		return "", nil
+	case v[0] != '"':
+		return string(v), nil
+	case bytes.IndexByte(v, '\\') < 0:
+		return string(v[1 : len(v)-1]), nil
+	}
+	var s string
+	if err := json.Unmarshal(v, &s); err != nil {
+		return "", errJSON
+	}
+	return s, nil
+}
