@@ -88,7 +88,7 @@ func TestBankOfOneIsTheFilter(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, uint64(depth)))
 			m, draw := familyStream(t, family, rng)
 			levels := []Beta{{.9, .1}, {1, 1}}[:depth]
-			f, b := NewFilter(m, levels, .97), NewBank(m, []Member{{levels, .97}}, .999, nil)
+			f, b := NewFilter(m, levels, .97), NewBank(m, []Member{{Levels: levels, Top: .97}}, .999, nil)
 			s, u := f.NewState(), b.NewState()
 			k := m.Outputs()
 			var want, got [4][]float64
