@@ -177,7 +177,7 @@ func (b *Bank) view(model Model, order int) int {
 		if v.order == order {
 			return i
 		}
-		end = v.at + v.model.Len()
+		end = v.at + len(v.stats)
 	}
 	m := viewModel(model, order)
 	b.views = append(b.views, view{model: m, order: order, at: end, stats: make([]float64, m.Len()), weighted: make([]float64, m.Len())})
@@ -655,8 +655,7 @@ func (b *Bank) Extend(other *Bank, s State) State {
 		return out
 	}
 	to, from := b.detection(out), other.detection(s)
-	head := detectorHead + 2*b.Model().Len()
-	copy(to[:head], from[:head])
+	copy(to[:b.detector.first], from[:other.detector.first])
 	for j := range from.alive() {
 		copy(b.detector.excursion(to, j), other.detector.excursion(from, j))
 	}

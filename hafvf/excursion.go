@@ -144,6 +144,8 @@ func (l detectorState) persistence() float64 { return math.Min(l.mean(atPersist)
 // A detector runs the detection over states. It owns the scratch.
 type detector struct {
 	views     []view // the bank's
+	first     int    // where the excursions begin in a state
+	stride    int    // floats in an excursion, which has a sample of every view
 	commit    float64
 	minLength float64
 	line      Line
@@ -162,9 +164,10 @@ func newDetector(views []view, d Detect) *detector {
 		panic("hafvf: detect." + err.Error())
 	}
 	d = d.withDefaults()
-	model := views[0].model
+	model, last := views[0].model, views[len(views)-1]
 	return &detector{
-		views: views, commit: d.Commit, minLength: float64(d.MinLength),
+		views: views, first: detectorHead + 2*model.Len(), stride: last.at + last.model.Len(),
+		commit: d.Commit, minLength: float64(d.MinLength),
 		line: model.NewLine(), scratch: make([]float64, model.Len()),
 	}
 }
@@ -190,20 +193,12 @@ func (d Detect) valid() error {
 	return CommitDomain.check("commit", d.Commit)
 }
 
-func (dr *detector) size() int {
-	return detectorHead + 2*dr.model().Len() + maxExcursions*dr.stride()
-}
-
-// stride is the number of floats in an excursion, which has a sample of every view.
-func (dr *detector) stride() int {
-	v := &dr.views[len(dr.views)-1]
-	return v.at + v.model.Len()
-}
+func (dr *detector) size() int { return dr.first + maxExcursions*dr.stride }
 
 // sample is the sample that an excursion has for a view.
 func (dr *detector) sample(excursion []float64, view int) []float64 {
 	v := &dr.views[view]
-	return excursion[v.at : v.at+v.model.Len()]
+	return excursion[v.at : v.at+len(v.stats)]
 }
 
 func (dr *detector) class(l detectorState) []float64 {
@@ -216,8 +211,8 @@ func (dr *detector) last(l detectorState) []float64 {
 }
 
 func (dr *detector) excursion(l detectorState, j int) []float64 {
-	at := detectorHead + 2*dr.model().Len() + j*dr.stride()
-	return l[at : at+dr.stride()]
+	at := dr.first + j*dr.stride
+	return l[at : at+dr.stride]
 }
 
 func (dr *detector) init(l detectorState) {
@@ -231,10 +226,9 @@ func (dr *detector) init(l detectorState) {
 // remove takes excursion j out.
 func (dr *detector) remove(l detectorState, j int) {
 	n := l.alive()
-	from := detectorHead + 2*dr.model().Len() + j*dr.stride()
-	end := detectorHead + 2*dr.model().Len() + n*dr.stride()
-	copy(l[from:end], l[from+dr.stride():end])
-	clear(l[end-dr.stride() : end])
+	from, end := dr.first+j*dr.stride, dr.first+n*dr.stride
+	copy(l[from:end], l[from+dr.stride:end])
+	clear(l[end-dr.stride : end])
 	l[atAlive]--
 }
 
