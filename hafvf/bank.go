@@ -618,12 +618,18 @@ func (b *Bank) DecodeState(bytes []byte, fingerprint uint64) (State, error) {
 	return s, nil
 }
 
+// joining is the share of a member that joins a state, relative to that of the
+// members that are there. It is the prior probability of a change.
+const joining = changeMean
+
 // Extend returns the state of this bank that goes on from s, a state of a bank of
 // the same settings with the first members of this one. Members and excursions go on
 // as they are. What this bank has in addition is as in a new state: the samples of
 // the further members, also those in the excursions, and the last values. A further
-// member joins with the mean share of those that were there. Extend panics where the
-// banks have other shapes, or s is not a state of the other.
+// member joins with a thousandth of the share of all that were there: it knows
+// nothing of the stream yet, and with a larger share it would pass a change that is
+// under way for the regime. Extend panics where the banks have other shapes, or s is
+// not a state of the other.
 func (b *Bank) Extend(other *Bank, s State) State {
 	other.checkState(s)
 	n := len(other.members)
@@ -646,9 +652,9 @@ func (b *Bank) Extend(other *Bank, s State) State {
 	for _, o := range odds[:n-1] {
 		sum += math.Exp(o - top)
 	}
-	mean := top + math.Log((math.Exp(-top)+sum)/float64(n))
+	all := top + math.Log(math.Exp(-top)+sum)
 	for i := n - 1; i < len(odds); i++ {
-		odds[i] = mean
+		odds[i] = all + math.Log(joining)
 	}
 	copy(b.lags(out), other.lags(s))
 	if b.detector == nil {

@@ -238,11 +238,11 @@ func TestExtend(t *testing.T) {
 	shares, old := make([]float64, 4), make([]float64, 3)
 	b.Shares(shares, u)
 	other.Shares(old, s)
-	if math.Abs(shares[3]-.25) > 1e-12 {
-		t.Errorf("the new member has the share %g, want a quarter", shares[3])
+	if math.Abs(shares[3]-.001/1.001) > 1e-12 {
+		t.Errorf("the new member has the share %g, want a thousandth", shares[3])
 	}
 	for i, p := range old {
-		if math.Abs(shares[i]-.75*p) > 1e-12 {
+		if math.Abs(shares[i]-p/1.001) > 1e-12 {
 			t.Errorf("member %d has the share %g, had %g", i, shares[i], p)
 		}
 	}
