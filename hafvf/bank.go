@@ -216,6 +216,7 @@ func (b *Bank) Use(m Model) {
 	}
 	if b.detector != nil {
 		b.detector.line = m.NewLine()
+		b.detector.informed, _ = m.(informed)
 	}
 }
 

@@ -59,7 +59,8 @@ const (
 	maxLearned      = 0.9
 	maxBoost        = 50. // nats by which the outlier class may surpass the naive prior
 	negligible      = 1e-4
-	oldest          = 200 // observations after which an excursion is dropped
+	oldest          = 200 // observations after which an excursion is dropped, see informed
+	leastInformed   = 0.04
 	leastStay       = 1e-12
 	leastBefore     = 1e-280 // of P before an observation
 	revisable       = 20     // observations between changes, below which the later corrects the earlier
@@ -126,6 +127,16 @@ const (
 	detectorHead
 )
 
+// informed is a model whose observations tell less the more one value prevails: of a
+// coin that shows heads in two tosses of a hundred, a hundred tosses tell as much as
+// eight of a fair one. Its excursions live longer and with less probability, as
+// evidence for a change takes longer to gather.
+type informed interface {
+	// information is what an observation tells under θ₀ + d, relative to the most
+	// that one can: in [0, 1].
+	information(d []float64) float64
+}
+
 // The entries of an excursion, before its samples.
 const (
 	outlier   = iota // posterior weight b
@@ -148,6 +159,7 @@ type detector struct {
 	stride    int    // floats in an excursion, which has a sample of every view
 	commit    float64
 	minLength float64
+	informed  informed // the bank's model, where it is one
 	line      Line
 	scratch   []float64
 	gains     [maxExcursions]float64 // log p(x|excursion) − log h(x)
@@ -165,8 +177,10 @@ func newDetector(views []view, d Detect) *detector {
 	}
 	d = d.withDefaults()
 	model, last := views[0].model, views[len(views)-1]
+	informed, _ := model.(informed)
 	return &detector{
-		views: views, first: detectorHead + 2*model.Len(), stride: last.at + last.model.Len(),
+		informed: informed,
+		views:    views, first: detectorHead + 2*model.Len(), stride: last.at + last.model.Len(),
 		commit: d.Commit, minLength: float64(d.MinLength),
 		line: model.NewLine(), scratch: make([]float64, model.Len()),
 	}
@@ -436,7 +450,11 @@ func (dr *detector) decide(l detectorState) Detection {
 	}
 	dropped := false
 	for j := l.alive() - 1; j >= 0; j-- {
-		if e := dr.excursion(l, j); e[outlier]+e[change] <= negligible || e[age] >= oldest {
+		e, told := dr.excursion(l, j), 1.0
+		if dr.informed != nil {
+			told = math.Max(leastInformed, dr.informed.information(dr.sample(e, 0)))
+		}
+		if e[outlier]+e[change] <= negligible*told || e[age]*told >= oldest {
 			dr.remove(l, j)
 			dropped = true
 		}
