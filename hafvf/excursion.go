@@ -31,8 +31,9 @@ import (
 // outliers along the way.
 //
 // A new regime starts from the naive prior, which therefore has to be of the scale
-// of the data. Observations that depend on each other beyond what the model says,
-// such as those of an autocorrelated stream, look like changes.
+// of the data. Observations that depend on each other beyond what the members say,
+// such as those of an autocorrelated stream, look like changes: see DefaultBankOf.
+// Whatever models the members have, the bank's own weighs the excursions.
 type Detect struct {
 	// Commit is the probability above which a change is taken for certain, in
 	// (0, 1); zero stands for that of DefaultDetect. Prior odds of a change above 1 in 1000 do not
@@ -60,7 +61,7 @@ const (
 	maxBoost        = 50. // nats by which the outlier class may surpass the naive prior
 	negligible      = 1e-4
 	oldest          = 200 // observations after which an excursion is dropped, see informed
-	leastInformed   = 0.04
+	leastInformed   = 0.04 // of informed: an excursion lives at most 5000 observations
 	leastStay       = 1e-12
 	leastBefore     = 1e-280 // of P before an observation
 	revisable       = 20     // observations between changes, below which the later corrects the earlier
