@@ -60,7 +60,7 @@ const (
 	maxLearned      = 0.9
 	maxBoost        = 50. // nats by which the outlier class may surpass the naive prior
 	negligible      = 1e-4
-	oldest          = 200 // observations after which an excursion is dropped, see informed
+	oldest          = 200  // observations after which an excursion is dropped, see informed
 	leastInformed   = 0.04 // of informed: an excursion lives at most 5000 observations
 	leastStay       = 1e-12
 	leastBefore     = 1e-280 // of P before an observation
