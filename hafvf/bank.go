@@ -10,6 +10,11 @@ import (
 type Member struct {
 	Levels []Beta  `json:"levels"`
 	Top    float64 `json:"top"`
+	// AR makes the member an autoregression of that order, at most 8, with
+	// intercept: it predicts a value from the stream's last ones. Zero is the
+	// bank's own model. Others are for the family normal alone, whose prior sets
+	// theirs, and not for the first member.
+	AR int `json:"ar,omitempty"`
 }
 
 // DefaultBank is the bank for a stream of unknown dynamics. Two members have fixed
@@ -25,11 +30,26 @@ func DefaultBank() []Member {
 	}
 }
 
+// DefaultBankOf is the default bank for values of a family: DefaultBank, and for
+// normal a member on the last value. With detection it lowers false changes on
+// streams of autocorrelation .5, .8 and .95 from 5, 121 and 214 in 10,000
+// observations to none. On thirteen kinds of streams without autocorrelation the
+// mean log predictive stays within .0001 nats, and F1 of the changes within .001. At
+// .95 it hides most jumps of 3 to 6 standard deviations, as such a stream makes
+// large ones by itself.
+func DefaultBankOf(family string) []Member {
+	bank := DefaultBank()
+	if family == "normal" {
+		bank = append(bank, Member{Levels: []Beta{}, Top: .9998, AR: 1})
+	}
+	return bank
+}
+
 // DefaultForgetting is that of a bank's weights, unless told otherwise.
 const DefaultForgetting = 0.999
 
-// A Bank runs several filters of one model over the same stream and averages them
-// (Bayesian model averaging): with posterior weights pᵢ, the shares, it predicts
+// A Bank runs several filters over the same stream and averages them (Bayesian
+// model averaging): with posterior weights pᵢ, the shares, it predicts
 //
 //	p(x|past) = Σ pᵢ p(x|past, i),  pᵢ ∝ (pᵢ′ · p(x′|past′, i))^λ
 //
@@ -39,20 +59,60 @@ const DefaultForgetting = 0.999
 //
 // With detection, the bank also tells outliers from changes: see Detect.
 //
+// Most members have the bank's model. Members with AR regress the values on the
+// last ones, in units of the prior: with mu, kappa, alpha and beta of the bank's
+// normal model,
+//
+//	x ~ N(c₀ + Σ cᵢuᵢ, σ²),  uᵢ = (xₜ₋ᵢ − mu)/√(beta/alpha)
+//	c₀|σ² ~ N(mu, σ²/kappa),  cᵢ|σ² ~ N(0, σ²),  σ² ~ InvGamma(alpha, beta)
+//
+// A last value that there isn't yet counts as mu. A missing observation leaves the
+// last values as they are. The observations of one step have the same last values,
+// and their mean is the next step's.
+//
 // A bank owns its scratch: one per goroutine.
 type Bank struct {
 	members    []*Filter
-	at         []int // where a member's part of the state begins; the first's is the last
-	odds       int   // where the log-odds of the members begin
+	views      []view // the first is that of the bank's model
+	of         []int  // the view that a member has
+	at         []int  // where a member's part of the state begins; the first's is the last
+	odds       int    // where the log-odds of the members begin
 	detector   *detector
 	detectorAt int
+	lagsAt     int // where the last values begin
 	forgetting float64
 
-	gains    []float64 // log p(x|past, i) − log h(x)
-	stats    []float64
-	weighted []float64
-	steps    []MemberStep
-	mixture  mixture
+	gains   []float64 // log p(x|past, i) − log h(x)
+	steps   []MemberStep
+	mixture mixture
+}
+
+// A view is a model of the stream's values, and what a step is to it.
+type view struct {
+	model    Model
+	order    int // of the last values that a row has before the value; 0 in the first view
+	at       int // where its sample begins in an excursion
+	rows     [][]float64
+	flat     []float64 // the rows of a view of an order above 0
+	stats    []float64 // ΣT(x)
+	weighted []float64 // stats, times the weight that the observation has
+}
+
+// see sets the rows, of the last values lags and the values of xs, and their
+// statistics.
+func (v *view) see(lags []float64, xs [][]float64) {
+	v.flat, v.rows = v.flat[:0], v.rows[:0]
+	for _, x := range xs {
+		if !missing(x) {
+			v.flat = append(append(v.flat, lags[:v.order]...), x[0])
+		}
+	}
+	n := v.order + 1
+	for at := 0; at < len(v.flat); at += n {
+		v.rows = append(v.rows, v.flat[at:at+n])
+	}
+	clear(v.stats)
+	observe(v.model, v.stats, v.rows, 1)
 }
 
 // A MemberStep is the outcome of one step for one filter of a bank.
@@ -66,13 +126,13 @@ type Outcome struct {
 	Missing       bool
 	LogPredictive float64      // log p(x|past) of the whole mixture, nats; NaN if missing
 	Members       []MemberStep // valid until the next Update
-	Heaviest      int          // the member of the largest share
+	Heaviest      int          // of the members of the bank's own model, the one of the largest share
 	Detection     Detection    // zero without detection
 }
 
 // NewBank makes a bank of at least one member. The forgetting of the shares is
 // in (0, 1]; detect is nil for a bank without detection. It panics where a
-// setting is out of range.
+// setting is out of range, or a member has an AR that it cannot have.
 func NewBank(model Model, members []Member, forgetting float64, detect *Detect) *Bank {
 	if len(members) == 0 {
 		panic("hafvf: bank without members")
@@ -84,14 +144,18 @@ func NewBank(model Model, members []Member, forgetting float64, detect *Detect) 
 		at:         make([]int, len(members)),
 		forgetting: forgetting,
 		gains:      make([]float64, len(members)),
-		weighted:   make([]float64, model.Len()),
 		steps:      make([]MemberStep, len(members)),
 		mixture:    newMixture(model.Outputs()),
 	}
-	for _, m := range members {
-		b.members = append(b.members, NewFilter(model, m.Levels, m.Top))
+	b.view(model, 0)
+	for i, m := range members {
+		if err := m.validAR(i, model); err != nil {
+			panic("hafvf: bank." + err.Error())
+		}
+		v := b.view(model, m.AR)
+		b.of = append(b.of, v)
+		b.members = append(b.members, NewFilter(b.views[v].model, m.Levels, m.Top))
 	}
-	b.stats = b.members[0].stats
 	end := 0
 	for i, f := range b.members[1:] {
 		b.at[i+1] = end
@@ -101,23 +165,62 @@ func NewBank(model Model, members []Member, forgetting float64, detect *Detect) 
 	end += len(members) - 1
 	b.detectorAt = end
 	if detect != nil {
-		b.detector = newDetector(model, *detect)
+		b.detector = newDetector(b.views, *detect)
 		end += b.detector.size()
 	}
-	b.at[0] = end
+	b.lagsAt = end
+	b.at[0] = end + b.order()
 	return b
 }
 
+// view returns the index of the view of that order, which it adds where there is
+// none.
+func (b *Bank) view(model Model, order int) int {
+	end := ofSample
+	for i, v := range b.views {
+		if v.order == order {
+			return i
+		}
+		end = v.at + len(v.stats)
+	}
+	m := viewModel(model, order)
+	b.views = append(b.views, view{model: m, order: order, at: end, stats: make([]float64, m.Len()), weighted: make([]float64, m.Len())})
+	return len(b.views) - 1
+}
+
+// viewModel is the model that a view of a bank of model m has.
+func viewModel(m Model, order int) Model {
+	if order == 0 {
+		return m
+	}
+	return newLagged(m.(normal), order)
+}
+
+// order is the number of last values in a state.
+func (b *Bank) order() (order int) {
+	for _, v := range b.views {
+		order = max(order, v.order)
+	}
+	return order
+}
+
 // Model returns the bank's model.
-func (b *Bank) Model() Model { return b.members[0].model }
+func (b *Bank) Model() Model { return b.views[0].model }
 
 // Use makes m the model of all members, as Filter.Use.
 func (b *Bank) Use(m Model) {
-	for _, f := range b.members {
-		f.Use(m)
+	if _, ok := m.(normal); len(b.views) > 1 && !ok {
+		panic(badModel)
+	}
+	for i := range b.views {
+		b.views[i].model = viewModel(m, b.views[i].order)
+	}
+	for i, f := range b.members {
+		f.Use(b.views[b.of[i]].model)
 	}
 	if b.detector != nil {
-		b.detector.model, b.detector.line = m, m.NewLine()
+		b.detector.line = m.NewLine()
+		b.detector.informed, _ = m.(informed)
 	}
 }
 
@@ -145,7 +248,7 @@ func (b *Bank) Regressors(s State, xs [][]float64) []float64 {
 
 // StateLen is the number of floats in a state: those of the members, of which
 // the first holds the window of a Sequential model, one less for their shares,
-// and those of the detection.
+// those of the detection, and the last values where a member has AR.
 func (b *Bank) StateLen() int { return b.at[0] + b.members[0].StateLen() }
 
 // NewState returns the naive state.
@@ -170,7 +273,36 @@ func (b *Bank) Member(s State, i int) State {
 }
 
 func (b *Bank) detection(s State) detectorState {
-	return detectorState(s[b.detectorAt:b.at[0]])
+	return detectorState(s[b.detectorAt:b.lagsAt])
+}
+
+// lags are the last values, latest first, as the regressors of the members with AR.
+func (b *Bank) lags(s State) []float64 { return s[b.lagsAt:b.at[0]] }
+
+// push adds the mean of a step to the last values.
+func (b *Bank) push(s State, xs [][]float64) {
+	lags := b.lags(s)
+	if len(lags) == 0 {
+		return
+	}
+	mean, n := 0.0, 0.0
+	for _, x := range xs {
+		if !missing(x) {
+			n++
+			mean += (x[0] - mean) / n
+		}
+	}
+	copy(lags[1:], lags)
+	lags[0] = b.views[1].model.(lagged).standard(mean)
+}
+
+// regressors is what member i predicts from: x where it has the bank's model, else
+// the last values.
+func (b *Bank) regressors(i int, s State, x []float64) []float64 {
+	if b.of[i] == 0 {
+		return x
+	}
+	return b.lags(s)
 }
 
 // oddsOf are the log-odds of members 1, 2, … against the first.
@@ -225,8 +357,14 @@ func (b *Bank) UpdateAfter(s State, elapsed float64, xs ...[]float64) Outcome {
 	if b.detector != nil {
 		b.detection(s)[atSteps]++
 	}
-	if base, ok := first.statistics(b.stats, rows); ok {
-		b.learn(&out, s, elapsed, rows, base)
+	own := &b.views[0]
+	own.rows = append(own.rows[:0], rows...)
+	if base, ok := first.statistics(own.stats, rows); ok {
+		for i := 1; i < len(b.views); i++ {
+			b.views[i].see(b.lags(s), xs)
+		}
+		b.learn(&out, s, elapsed, base)
+		b.push(s, xs)
 	} else {
 		out.Missing = true
 		for i, f := range b.members {
@@ -241,7 +379,7 @@ func (b *Bank) UpdateAfter(s State, elapsed float64, xs ...[]float64) Outcome {
 	return out
 }
 
-// share fills in the members' shares, and which is the largest.
+// share fills in the members' shares, and which is the heaviest.
 func (b *Bank) share(out *Outcome, s State) {
 	if len(b.members) == 1 {
 		b.steps[0].Share = 1
@@ -250,20 +388,20 @@ func (b *Bank) share(out *Outcome, s State) {
 	b.shares(b.gains, s, 1)
 	for i, p := range b.gains {
 		b.steps[i].Share = p
-		if p > b.gains[out.Heaviest] {
+		if b.of[i] == 0 && p > b.gains[out.Heaviest] {
 			out.Heaviest = i
 		}
 	}
 }
 
-func (b *Bank) learn(out *Outcome, s State, elapsed float64, rows [][]float64, base float64) {
+func (b *Bank) learn(out *Outcome, s State, elapsed float64, base float64) {
 	for i, f := range b.members {
-		f.prepare(b.Member(s, i), elapsed, b.stats)
+		f.prepare(b.Member(s, i), elapsed, b.views[b.of[i]].stats)
 		b.gains[i] = f.predictive(elapsed)
 		b.steps[i].LogPredictive = b.gains[i] + base
 	}
 	gain := b.average(s)
-	weight, stats := 1.0, b.stats
+	weight := 1.0
 	last := len(b.members) - 1
 	if b.detector != nil {
 		// Every excursion forgets as the last member does: one that forgot less
@@ -272,32 +410,38 @@ func (b *Bank) learn(out *Outcome, s State, elapsed float64, rows [][]float64, b
 		// is the factor by which the member has scaled its sample.
 		w := b.members[last].PriorWeightAfter(b.Member(s, last), elapsed)
 		l := b.detection(s)
-		gain = b.detector.weigh(l, b.stats, gain, w)
-		weight, stats = l[atStay], b.weighted
-		copy(stats, b.stats)
-		b.Model().Scale(stats, weight)
+		gain = b.detector.weigh(l, gain, w)
+		weight = l[atStay]
+	}
+	for i := range b.views {
+		v := &b.views[i]
+		copy(v.weighted, v.stats)
+		if b.detector != nil {
+			v.model.Scale(v.weighted, weight)
+		}
 	}
 	out.LogPredictive = gain + base
 	for i, o := range b.oddsOf(s) {
 		b.oddsOf(s)[i] = o + weight*(b.gains[i+1]-b.gains[0])
 	}
 	for i, f := range b.members {
-		f.update(&b.steps[i].Step, b.Member(s, i), elapsed, rows, stats, base, weight)
+		v := &b.views[b.of[i]]
+		f.update(&b.steps[i].Step, b.Member(s, i), elapsed, v.rows, v.weighted, base, weight)
 	}
 	if b.detector == nil {
 		return
 	}
 	l := b.detection(s)
-	b.detector.learn(l, rows, b.stats, b.members[last].retained)
+	b.detector.learn(l, b.members[last].retained)
 	out.Detection = b.detector.decide(l)
 	if !out.Detection.Starts() {
 		return
 	}
-	// Every member goes on from the excursion's sample. The levels stay: the
-	// forgetting is a property of the stream, not of the regime.
+	// Every member goes on from the excursion's sample of its model. The levels
+	// stay: the forgetting is a property of the stream, not of the regime.
 	for i, f := range b.members {
 		d := f.Sample(b.Member(s, i))
-		copy(d, b.detector.likeliest(l)[ofSample:])
+		copy(d, b.detector.sample(b.detector.likeliest(l), b.of[i]))
 		b.steps[i].Memory = f.model.Memory(d)
 	}
 	b.detector.clear(l)
@@ -348,7 +492,7 @@ func (b *Bank) PredictAfter(mean, sd []float64, s State, elapsed float64, x []fl
 		for j := range l.alive() {
 			e := b.detector.excursion(l, j)
 			stay += (1 - rho) * e[outlier]
-			b.Model().Predict(b.mixture.mean, b.mixture.sd, e[ofSample:], w, x)
+			b.Model().Predict(b.mixture.mean, b.mixture.sd, b.detector.sample(e, 0), w, x)
 			b.mixture.add(rho*e[outlier] + e[change])
 		}
 	}
@@ -366,13 +510,14 @@ func (b *Bank) predict(s State, stay, elapsed float64, x []float64) {
 	b.shares(b.gains, s, b.forgetting)
 	for i, f := range b.members {
 		m := b.Member(s, i)
-		f.model.Predict(b.mixture.mean, b.mixture.sd, f.Sample(m), f.PriorWeightAfter(m, elapsed), x)
+		f.model.Predict(b.mixture.mean, b.mixture.sd, f.Sample(m), f.PriorWeightAfter(m, elapsed), b.regressors(i, s, x))
 		b.mixture.add(stay * b.gains[i])
 	}
 }
 
 // Estimate writes mean and standard deviation of the likelihood's mean: of the
-// mixture of all members and, with detection, of the excursions.
+// mixture of all members and, with detection, of the excursions. That of a member
+// with AR is the mean of the next observation.
 func (b *Bank) Estimate(mean, sd []float64, s State, x []float64) {
 	b.checkMoments(mean, sd, s)
 	b.mixture.reset(mean, sd)
@@ -382,7 +527,7 @@ func (b *Bank) Estimate(mean, sd []float64, s State, x []float64) {
 		stay = l[atStay]
 		for j := range l.alive() {
 			e := b.detector.excursion(l, j)
-			b.Model().Estimate(b.mixture.mean, b.mixture.sd, e[ofSample:], x)
+			b.Model().Estimate(b.mixture.mean, b.mixture.sd, b.detector.sample(e, 0), x)
 			b.mixture.add(e[outlier] + e[change])
 		}
 	}
@@ -401,7 +546,7 @@ func (b *Bank) Regime(mean, sd []float64, s State, x []float64) {
 func (b *Bank) estimate(s State, stay float64, x []float64) {
 	b.shares(b.gains, s, 1)
 	for i, f := range b.members {
-		f.model.Estimate(b.mixture.mean, b.mixture.sd, f.Sample(b.Member(s, i)), x)
+		f.model.Estimate(b.mixture.mean, b.mixture.sd, f.Sample(b.Member(s, i)), b.regressors(i, s, x))
 		b.mixture.add(stay * b.gains[i])
 	}
 }
@@ -476,4 +621,54 @@ func (b *Bank) DecodeState(bytes []byte, fingerprint uint64) (State, error) {
 		}
 	}
 	return s, nil
+}
+
+// joining is the share of a member that joins a state, relative to that of the
+// members that are there. It is the prior probability of a change.
+const joining = changeMean
+
+// Extend returns the state of this bank that goes on from s, a state of a bank of
+// the same settings with the first members of this one. Members and excursions go on
+// as they are. What this bank has in addition is as in a new state: the samples of
+// the further members, also those in the excursions, and the last values. A further
+// member joins with a thousandth of the share of all that were there: it knows
+// nothing of the stream yet, and with a larger share it would pass a change that is
+// under way for the regime. Extend panics where the banks have other shapes, or s is
+// not a state of the other.
+func (b *Bank) Extend(other *Bank, s State) State {
+	other.checkState(s)
+	n := len(other.members)
+	if n > len(b.members) || len(other.views) > len(b.views) || other.Detects() != b.Detects() {
+		panic(badModel)
+	}
+	out := b.NewState()
+	for i, f := range other.members {
+		if f.StateLen() != b.members[i].StateLen() || other.of[i] != b.of[i] {
+			panic(badModel)
+		}
+		copy(b.Member(out, i), other.Member(s, i))
+	}
+	odds := b.oddsOf(out)
+	copy(odds, other.oddsOf(s))
+	top, sum := 0.0, 0.0
+	for _, o := range odds[:n-1] {
+		top = math.Max(top, o)
+	}
+	for _, o := range odds[:n-1] {
+		sum += math.Exp(o - top)
+	}
+	all := top + math.Log(math.Exp(-top)+sum)
+	for i := n - 1; i < len(odds); i++ {
+		odds[i] = all + math.Log(joining)
+	}
+	copy(b.lags(out), other.lags(s))
+	if b.detector == nil {
+		return out
+	}
+	to, from := b.detection(out), other.detection(s)
+	copy(to[:b.detector.first], from[:other.detector.first])
+	for j := range from.alive() {
+		copy(b.detector.excursion(to, j), other.detector.excursion(from, j))
+	}
+	return out
 }

@@ -14,6 +14,16 @@ var threeKinds = [][]Member{
 	{{Top: .985}, {Levels: []Beta{{9, 1}}, Top: .9}, {Levels: []Beta{{.9, .1}, {1, 1}}, Top: 1}},
 }
 
+// banksOf are threeKinds, and for normal those with members on the last values.
+func banksOf(family string) [][]Member {
+	banks := slices.Clone(threeKinds)
+	if family == "normal" {
+		banks = append(banks, DefaultBankOf(family),
+			[]Member{{Top: .985}, {Levels: []Beta{{.9, .1}}, Top: .9, AR: 2}, {Top: .99}, {Top: .95, AR: 1}})
+	}
+	return banks
+}
+
 // familyStream draws from every family, by name, with outliers and changes.
 func familyStream(t testing.TB, family string, rng *rand.Rand) (Model, func() []float64) {
 	t.Helper()
@@ -88,7 +98,7 @@ func TestBankOfOneIsTheFilter(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, uint64(depth)))
 			m, draw := familyStream(t, family, rng)
 			levels := []Beta{{.9, .1}, {1, 1}}[:depth]
-			f, b := NewFilter(m, levels, .97), NewBank(m, []Member{{levels, .97}}, .999, nil)
+			f, b := NewFilter(m, levels, .97), NewBank(m, []Member{{Levels: levels, Top: .97}}, .999, nil)
 			s, u := f.NewState(), b.NewState()
 			k := m.Outputs()
 			var want, got [4][]float64
@@ -191,7 +201,7 @@ func density(t *testing.T, b *Bank, s State, family string, each func(x, p float
 // calm, in the middle of an excursion, and after a change.
 func TestBankPredictiveIntegratesToOne(t *testing.T) {
 	for _, family := range []string{"bernoulli", "categorical", "poisson", "normal"} {
-		for _, members := range threeKinds {
+		for _, members := range banksOf(family) {
 			for _, detect := range []*Detect{nil, {}} {
 				m, draw := familyStream(t, family, rand.New(rand.NewPCG(1, 4)))
 				b := NewBank(m, members, .999, detect)
@@ -219,7 +229,7 @@ func TestBankPredictiveMoments(t *testing.T) {
 		t.Fatal(err)
 	}
 	rng := rand.New(rand.NewPCG(1, 5))
-	b := NewBank(m, []Member{{Top: .5}, {Top: .9}, {Top: 1}}, .99, nil)
+	b := NewBank(m, []Member{{Top: .5}, {Top: .9}, {Top: 1}, {Top: .95, AR: 1}}, .99, nil)
 	s := b.NewState()
 	for i := range 30 {
 		b.Update(s, []float64{float64(i/15) + rng.NormFloat64()})
@@ -241,7 +251,7 @@ func TestBankPredictiveMoments(t *testing.T) {
 func TestBankMissing(t *testing.T) {
 	m, _ := familyStream(t, "normal", nil)
 	rng := rand.New(rand.NewPCG(1, 6))
-	b, gaps := NewBank(m, DefaultBank(), .999, &Detect{}), NewBank(m, DefaultBank(), .999, &Detect{})
+	b, gaps := NewBank(m, DefaultBankOf("normal"), .999, &Detect{}), NewBank(m, DefaultBankOf("normal"), .999, &Detect{})
 	s, u := b.NewState(), gaps.NewState()
 	n, start := int64(0), int64(0)
 	changed := false
@@ -289,7 +299,7 @@ func TestBankMissing(t *testing.T) {
 // Split, encode, resume is bit-identical, for every family; no update allocates.
 func TestBankResumeAndAllocations(t *testing.T) {
 	for _, family := range someFamilies {
-		for _, members := range threeKinds {
+		for _, members := range banksOf(family) {
 			rng := rand.New(rand.NewPCG(1, 7))
 			m, draw := familyStream(t, family, rng)
 			b := NewBank(m, members, .999, &Detect{})
@@ -333,7 +343,7 @@ func TestBankStateLen(t *testing.T) {
 // A state with any one entry made impossible is refused.
 func TestBankRefusesCorruptStates(t *testing.T) {
 	m, draw := familyStream(t, "normal", rand.New(rand.NewPCG(1, 8)))
-	b := NewBank(m, DefaultBank(), .999, &Detect{})
+	b := NewBank(m, DefaultBankOf("normal"), .999, &Detect{})
 	s := b.NewState()
 	for range 63 {
 		b.Update(s, draw())
@@ -370,6 +380,7 @@ func TestBankRefusesCorruptStates(t *testing.T) {
 		"excursion in the future": {excursion + startedAt, 1000},
 		"order of excursions":     {excursion + age, 0},
 		"negative memory":         {excursion + ofSample, -1},
+		"negative memory of ar":   {excursion + b.views[1].at, -1},
 	} {
 		u := slices.Clone(s)
 		u[c.at] = c.v
@@ -381,7 +392,7 @@ func TestBankRefusesCorruptStates(t *testing.T) {
 
 func FuzzDecodeBankState(f *testing.F) {
 	m, draw := familyStream(f, "normal", rand.New(rand.NewPCG(1, 9)))
-	b := NewBank(m, DefaultBank(), .999, &Detect{})
+	b := NewBank(m, DefaultBankOf("normal"), .999, &Detect{})
 	s := b.NewState()
 	for range 10 {
 		b.Update(s, draw())
@@ -409,6 +420,7 @@ func TestConfigBank(t *testing.T) {
 	for _, c := range []Config{
 		plain,
 		{Family: "normal", Bank: DefaultBank()},
+		{Family: "normal", Bank: DefaultBankOf("normal")},
 		{Family: "normal", Bank: DefaultBank(), Forgetting: .99},
 		{Family: "normal", Bank: DefaultBank(), Detect: &Detect{}},
 		{Family: "normal", Bank: DefaultBank(), Detect: &Detect{MinLength: 8}},
@@ -427,12 +439,15 @@ func TestConfigBank(t *testing.T) {
 		seen[c.Fingerprint()] = true
 	}
 	for want, c := range map[string]Config{
-		"top: must be in [0, 1], not 2":                        {Family: "normal", Top: 2},
-		"bank.1.top: must be in [0, 1], not 2":                 {Family: "normal", Bank: []Member{{Top: 1}, {Top: 2}}},
-		"bank.0.levels.0.alpha: must be greater than 0, not 0": {Family: "normal", Bank: []Member{{Levels: []Beta{{0, 1}}}}},
-		"bank_forgetting: must be in (0, 1], not 2":            {Family: "normal", Forgetting: 2},
-		"detect.commit: must be in (0, 1), not 1":              {Family: "normal", Detect: &Detect{Commit: 1}},
-		"detect.min_length: must be at least 1, not -1":        {Family: "normal", Detect: &Detect{MinLength: -1}},
+		"top: must be in [0, 1], not 2":                                               {Family: "normal", Top: 2},
+		"bank.1.top: must be in [0, 1], not 2":                                        {Family: "normal", Bank: []Member{{Top: 1}, {Top: 2}}},
+		"bank.0.levels.0.alpha: must be greater than 0, not 0":                        {Family: "normal", Bank: []Member{{Levels: []Beta{{0, 1}}}}},
+		"bank.1.ar: must be from 0 to 8, not 9":                                       {Family: "normal", Bank: []Member{{Top: 1}, {Top: 1, AR: 9}}},
+		"bank.1.ar: is for the family normal alone":                                   {Family: "poisson", Bank: []Member{{Top: 1}, {Top: 1, AR: 1}}},
+		"bank.0.ar: the first member has the bank's own model; put another before it": {Family: "normal", Bank: []Member{{Top: 1, AR: 1}}},
+		"bank_forgetting: must be in (0, 1], not 2":                                   {Family: "normal", Forgetting: 2},
+		"detect.commit: must be in (0, 1), not 1":                                     {Family: "normal", Detect: &Detect{Commit: 1}},
+		"detect.min_length: must be at least 1, not -1":                               {Family: "normal", Detect: &Detect{MinLength: -1}},
 	} {
 		if _, err := c.NewBank(); err == nil || err.Error() != want {
 			t.Errorf("%+v: %v, want %s", c, err, want)

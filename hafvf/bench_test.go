@@ -81,7 +81,7 @@ func BenchmarkFamily(b *testing.B) {
 	}
 }
 
-// BenchmarkBank times the default bank with and without detection, and the bank
+// BenchmarkBank times the default banks with and without detection, and the bank
 // of one beside its filter.
 func BenchmarkBank(b *testing.B) {
 	m, err := hafvf.New("normal", nil, 0)
@@ -97,6 +97,9 @@ func BenchmarkBank(b *testing.B) {
 		{"two levels", hafvf.DefaultBank()[:1], nil},
 		{"default", hafvf.DefaultBank(), nil},
 		{"default, detection", hafvf.DefaultBank(), &hafvf.Detect{}},
+		{"default of normal", hafvf.DefaultBankOf("normal"), nil},
+		{"default of normal, detection", hafvf.DefaultBankOf("normal"), &hafvf.Detect{}},
+		{"without two levels, detection", hafvf.DefaultBankOf("normal")[1:], &hafvf.Detect{}},
 	} {
 		for _, kind := range []string{"stationary", "jumping", "drifting", "outliers"} {
 			xs := stream(kind, 4096)

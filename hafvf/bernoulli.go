@@ -73,3 +73,10 @@ func betaMoments(a, b float64) (mean, sd float64) {
 	n := a + b
 	return a / n, math.Sqrt(a / n * (b / n) / (n + 1))
 }
+
+// information is the variance of an observation relative to that of a fair coin.
+func (m bernoulli) information(d []float64) float64 {
+	var mean, sd [1]float64
+	m.Predict(mean[:], sd[:], d, 1, nil)
+	return 4 * sd[0] * sd[0]
+}

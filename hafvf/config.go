@@ -62,7 +62,7 @@ func (c Config) Filter() (*Filter, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := (Member{c.Levels, c.Top}).valid(""); err != nil {
+	if err := (Member{Levels: c.Levels, Top: c.Top}).valid(""); err != nil {
 		return nil, err
 	}
 	return NewFilter(m, c.Levels, c.Top), nil
@@ -78,7 +78,7 @@ func (c Config) NewBank() (*Bank, error) {
 	}
 	members := c.Bank
 	if len(members) == 0 {
-		members = []Member{{c.Levels, c.Top}}
+		members = []Member{{Levels: c.Levels, Top: c.Top}}
 	}
 	for i, member := range members {
 		at := ""
@@ -87,6 +87,9 @@ func (c Config) NewBank() (*Bank, error) {
 		}
 		if err := member.valid(at); err != nil {
 			return nil, err
+		}
+		if err := member.validAR(i, m); err != nil {
+			return nil, fmt.Errorf("bank.%w", err)
 		}
 	}
 	forgetting := c.Forgetting
@@ -118,6 +121,33 @@ func (m Member) valid(at string) error {
 		}
 	}
 	return nil
+}
+
+// validAR says why member i of a bank of model m cannot have its AR.
+func (m Member) validAR(i int, model Model) error {
+	_, ok := model.(normal)
+	switch {
+	case m.AR == 0:
+	case m.AR < 0 || m.AR > maxAR:
+		return fmt.Errorf("%d.ar: must be from 0 to %d, not %d", i, maxAR, m.AR)
+	case !ok:
+		return fmt.Errorf("%d.ar: is for the family normal alone", i)
+	case i == 0:
+		return fmt.Errorf("%d.ar: the first member has the bank's own model; put another before it", i)
+	}
+	return nil
+}
+
+// WithoutAR returns the configuration without the members with AR at the end of its
+// bank, and whether there were any. Bank.Extend takes the states of its bank.
+func (c Config) WithoutAR() (Config, bool) {
+	n := len(c.Bank)
+	for n > 0 && c.Bank[n-1].AR != 0 {
+		n--
+	}
+	had := n < len(c.Bank)
+	c.Bank = c.Bank[:n:n]
+	return c, had
 }
 
 // Fingerprint tells configurations apart: a state belongs to one of them. Defaults

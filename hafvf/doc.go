@@ -108,10 +108,11 @@
 // # Banks, outliers and changes
 //
 // A Bank averages filters of different levels over the same stream, weighted by
-// their predictive densities (Bayesian model averaging). With Detect it tells
-// outliers, which leave the filter's memory alone, from changes, which end it. A
-// bank of one filter without detection is that filter. A Fitted model takes
-// location and scale of its naive prior from data.
+// their predictive densities (Bayesian model averaging). Members with AR predict the
+// values of a normal model from the last ones. With Detect a bank tells outliers,
+// which leave the filter's memory alone, from changes, which end it. A bank of one
+// filter without detection is that filter. A Fitted model takes location and scale
+// of its naive prior from data.
 //
 // # Alarms
 //

@@ -31,8 +31,9 @@ import (
 // outliers along the way.
 //
 // A new regime starts from the naive prior, which therefore has to be of the scale
-// of the data. Observations that depend on each other beyond what the model says,
-// such as those of an autocorrelated stream, look like changes.
+// of the data. Observations that depend on each other beyond what the members say,
+// such as those of an autocorrelated stream, look like changes: see DefaultBankOf.
+// Whatever models the members have, the bank's own weighs the excursions.
 type Detect struct {
 	// Commit is the probability above which a change is taken for certain, in
 	// (0, 1); zero stands for that of DefaultDetect. Prior odds of a change above 1 in 1000 do not
@@ -59,7 +60,8 @@ const (
 	maxLearned      = 0.9
 	maxBoost        = 50. // nats by which the outlier class may surpass the naive prior
 	negligible      = 1e-4
-	oldest          = 200 // observations after which an excursion is dropped
+	oldest          = 200  // observations after which an excursion is dropped, see informed
+	leastInformed   = 0.04 // of informed: an excursion lives at most 5000 observations
 	leastStay       = 1e-12
 	leastBefore     = 1e-280 // of P before an observation
 	revisable       = 20     // observations between changes, below which the later corrects the earlier
@@ -126,7 +128,17 @@ const (
 	detectorHead
 )
 
-// The entries of an excursion, before its sample.
+// informed is a model whose observations tell less the more one value prevails: of a
+// coin that shows heads in two tosses of a hundred, a hundred tosses tell as much as
+// eight of a fair one. Its excursions live longer and with less probability, as
+// evidence for a change takes longer to gather.
+type informed interface {
+	// information is what an observation tells under θ₀ + d, relative to the most
+	// that one can: in [0, 1].
+	information(d []float64) float64
+}
+
+// The entries of an excursion, before its samples.
 const (
 	outlier   = iota // posterior weight b
 	change           // posterior weight c
@@ -143,9 +155,12 @@ func (l detectorState) persistence() float64 { return math.Min(l.mean(atPersist)
 
 // A detector runs the detection over states. It owns the scratch.
 type detector struct {
-	model     Model
+	views     []view // the bank's
+	first     int    // where the excursions begin in a state
+	stride    int    // floats in an excursion, which has a sample of every view
 	commit    float64
 	minLength float64
+	informed  informed // the bank's model, where it is one
 	line      Line
 	scratch   []float64
 	gains     [maxExcursions]float64 // log p(x|excursion) − log h(x)
@@ -157,16 +172,25 @@ type detector struct {
 	learned  float64 // probability that an outlier starting now is of the outlier class
 }
 
-func newDetector(model Model, d Detect) *detector {
+func newDetector(views []view, d Detect) *detector {
 	if err := d.valid(); err != nil {
 		panic("hafvf: detect." + err.Error())
 	}
 	d = d.withDefaults()
+	model, last := views[0].model, views[len(views)-1]
+	informed, _ := model.(informed)
 	return &detector{
-		model: model, commit: d.Commit, minLength: float64(d.MinLength),
+		informed: informed,
+		views:    views, first: detectorHead + 2*model.Len(), stride: last.at + last.model.Len(),
+		commit: d.Commit, minLength: float64(d.MinLength),
 		line: model.NewLine(), scratch: make([]float64, model.Len()),
 	}
 }
+
+// model is the bank's. It alone weighs excursions and outliers, whatever models
+// the members have: excursions that take the last values lose changes on streams
+// without autocorrelation.
+func (dr *detector) model() Model { return dr.views[0].model }
 
 // DefaultDetect are the settings that zeros in a Detect stand for.
 func DefaultDetect() Detect { return Detect{Commit: 0.95, MinLength: 5} }
@@ -184,24 +208,26 @@ func (d Detect) valid() error {
 	return CommitDomain.check("commit", d.Commit)
 }
 
-func (dr *detector) size() int {
-	return detectorHead + 2*dr.model.Len() + maxExcursions*dr.stride()
+func (dr *detector) size() int { return dr.first + maxExcursions*dr.stride }
+
+// sample is the sample that an excursion has for a view.
+func (dr *detector) sample(excursion []float64, view int) []float64 {
+	v := &dr.views[view]
+	return excursion[v.at : v.at+len(v.stats)]
 }
 
-func (dr *detector) stride() int { return ofSample + dr.model.Len() }
-
 func (dr *detector) class(l detectorState) []float64 {
-	return l[detectorHead : detectorHead+dr.model.Len()]
+	return l[detectorHead : detectorHead+dr.model().Len()]
 }
 
 func (dr *detector) last(l detectorState) []float64 {
-	n := dr.model.Len()
+	n := dr.model().Len()
 	return l[detectorHead+n : detectorHead+2*n]
 }
 
 func (dr *detector) excursion(l detectorState, j int) []float64 {
-	at := detectorHead + 2*dr.model.Len() + j*dr.stride()
-	return l[at : at+dr.stride()]
+	at := dr.first + j*dr.stride
+	return l[at : at+dr.stride]
 }
 
 func (dr *detector) init(l detectorState) {
@@ -215,10 +241,9 @@ func (dr *detector) init(l detectorState) {
 // remove takes excursion j out.
 func (dr *detector) remove(l detectorState, j int) {
 	n := l.alive()
-	from := detectorHead + 2*dr.model.Len() + j*dr.stride()
-	end := detectorHead + 2*dr.model.Len() + n*dr.stride()
-	copy(l[from:end], l[from+dr.stride():end])
-	clear(l[end-dr.stride() : end])
+	from, end := dr.first+j*dr.stride, dr.first+n*dr.stride
+	copy(l[from:end], l[from+dr.stride:end])
+	clear(l[end-dr.stride : end])
 	l[atAlive]--
 }
 
@@ -245,11 +270,12 @@ func (dr *detector) thin(l detectorState) {
 	dr.remove(l, lose)
 }
 
-// weigh applies the transitions, lets an excursion start at the observation of the
-// statistics stats, and conditions the probabilities on the observation. stay is
+// weigh applies the transitions, lets an excursion start at the observation that
+// the views have seen, and conditions the probabilities on it. stay is
 // log p(x|stay) − log h(x), and w the weight by which excursions forget before it.
 // It returns log p(x|past) − log h(x).
-func (dr *detector) weigh(l detectorState, stats []float64, stay, w float64) float64 {
+func (dr *detector) weigh(l detectorState, stay, w float64) float64 {
+	stats := dr.views[0].stats
 	l[atAge]++
 	outliers, rho := l.mean(atOutlier), l.persistence()
 	dr.changes = l.mean(atChange)
@@ -278,7 +304,7 @@ func (dr *detector) weigh(l detectorState, stats []float64, stay, w float64) flo
 	}
 	n := l.alive()
 	for j := range n {
-		dr.line.Set(dr.excursion(l, j)[ofSample:], stats)
+		dr.line.Set(dr.sample(dr.excursion(l, j), 0), stats)
 		dr.gains[j] = dr.line.Gain(w)
 	}
 	naive, boost := dr.outlierGain(l, stats)
@@ -337,16 +363,20 @@ func (dr *detector) rescale(l detectorState, by float64) {
 	}
 }
 
-// learn scales every excursion's sample by w and adds the rows, of the statistics
-// stats. What returned from outliers, known one step late, updates h_b, ρ and the
-// outlier class.
-func (dr *detector) learn(l detectorState, rows [][]float64, stats []float64, w float64) {
-	m := dr.model
+// learn scales every excursion's samples by w and adds the observation that the
+// views have seen. What returned from outliers, known one step late, updates h_b, ρ
+// and the outlier class.
+func (dr *detector) learn(l detectorState, w float64) {
+	m := dr.model()
 	goesOn := 0.0
 	for j := range l.alive() {
 		e := dr.excursion(l, j)
-		m.Scale(e[ofSample:], w)
-		observe(m, e[ofSample:], rows, 1)
+		for i := range dr.views {
+			v := &dr.views[i]
+			d := dr.sample(e, i)
+			v.model.Scale(d, w)
+			observe(v.model, d, v.rows, 1)
+		}
 		if e[age] > 0 {
 			goesOn += e[outlier]
 		}
@@ -362,7 +392,7 @@ func (dr *detector) learn(l detectorState, rows [][]float64, stats []float64, w 
 		l[atLearned] = 1 + keep*(l[atLearned]-1) + g*l[atLastShare]
 	}
 	l[atLastShare] = dr.learned
-	copy(dr.last(l), stats)
+	copy(dr.last(l), dr.views[0].stats)
 	returned := stay * dr.returned
 	l[atOutlier] += returned
 	l[atOutlier+1]++
@@ -421,7 +451,11 @@ func (dr *detector) decide(l detectorState) Detection {
 	}
 	dropped := false
 	for j := l.alive() - 1; j >= 0; j-- {
-		if e := dr.excursion(l, j); e[outlier]+e[change] <= negligible || e[age] >= oldest {
+		e, told := dr.excursion(l, j), 1.0
+		if dr.informed != nil {
+			told = math.Max(leastInformed, dr.informed.information(dr.sample(e, 0)))
+		}
+		if e[outlier]+e[change] <= negligible*told || e[age]*told >= oldest {
 			dr.remove(l, j)
 			dropped = true
 		}
@@ -460,7 +494,7 @@ func (dr *detector) valid(l detectorState) error {
 		}
 	}
 	if !(l[atNaive] >= 1 && l[atLearned] >= 1 && l[atLastShare] >= 0 && l[atLastShare] <= 1) ||
-		dr.model.Memory(dr.class(l)) < 0 || dr.model.Memory(dr.last(l)) < 0 {
+		dr.model().Memory(dr.class(l)) < 0 || dr.model().Memory(dr.last(l)) < 0 {
 		return corrupt
 	}
 	sum, older := l[atStay], l[atAge]+1
@@ -477,9 +511,13 @@ func (dr *detector) valid(l detectorState) error {
 			}
 			continue
 		}
-		if !(e[outlier] >= 0 && e[change] >= 0) || !whole(e[startedAt], 1, l[atSteps]) ||
-			!whole(e[age], 0, older-1) || dr.model.Memory(e[ofSample:]) < 0 {
+		if !(e[outlier] >= 0 && e[change] >= 0) || !whole(e[startedAt], 1, l[atSteps]) || !whole(e[age], 0, older-1) {
 			return corrupt
+		}
+		for i, v := range dr.views {
+			if v.model.Memory(dr.sample(e, i)) < 0 {
+				return corrupt
+			}
 		}
 		older = e[age]
 		sum += e[outlier] + e[change]

@@ -70,6 +70,9 @@ func TestExcursionsHostile(t *testing.T) {
 		members := make([]Member, 1+rng.IntN(3))
 		for i := range members {
 			members[i] = Member{Levels: randomLevels(rng, rng.IntN(3)), Top: 1 - logUniform(rng, 1e-6, 1)}
+			if _, ok := m.(normal); ok && i > 0 {
+				members[i].AR = rng.IntN(3)
+			}
 		}
 		b := NewBank(m, members, 1-logUniform(rng, 1e-6, .9), &Detect{Commit: rng.Float64(), MinLength: rng.IntN(10)})
 		s := b.NewState()

@@ -19,6 +19,7 @@ type stream struct {
 	cfg         hafvf.Config
 	fingerprint uint64
 	bank        *hafvf.Bank
+	earlier     *stream      // of the same configuration without members on the last values, whose states go on; nil where there are none
 	fitted      hafvf.Fitted // the model, where a warm-up sets its prior
 	priorOf     *Track       // whose prior the bank has
 	params      int
@@ -49,6 +50,11 @@ func newStream(cfg hafvf.Config) (*stream, error) {
 	}
 	for _, p := range bank.Model().Params() {
 		st.params += p.Size()
+	}
+	if earlier, ok := cfg.WithoutAR(); ok {
+		if st.earlier, err = newStream(earlier); err != nil {
+			return nil, err
+		}
 	}
 	return st, nil
 }

@@ -214,7 +214,7 @@ func (est *Estimator) decode(key string, r *reader) (*Track, error) {
 		return nil, errCut
 	}
 	var err error
-	if t.state, err = st.bank.DecodeState(r.b, st.fingerprint); err != nil {
+	if t.state, err = st.decodeState(r.b); err != nil {
 		return nil, err
 	}
 	if st.fitted == nil && (!t.settled || t.locationScale != nil || t.warmUp != nil) {
@@ -226,4 +226,17 @@ func (est *Estimator) decode(key string, r *reader) (*Track, error) {
 		}
 	}
 	return t, nil
+}
+
+// decodeState reads a state of the bank, also where it is from before the bank had
+// members on the last values.
+func (st *stream) decodeState(b []byte) (hafvf.State, error) {
+	s, err := st.bank.DecodeState(b, st.fingerprint)
+	if st.earlier == nil || !errors.Is(err, hafvf.ErrOtherConfig) {
+		return s, err
+	}
+	if s, earlier := st.earlier.bank.DecodeState(b, st.earlier.fingerprint); earlier == nil {
+		return st.bank.Extend(st.earlier.bank, s), nil
+	}
+	return nil, err
 }

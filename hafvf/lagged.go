@@ -1,0 +1,178 @@
+package hafvf
+
+import (
+	"math"
+
+	"hafvf/hafvf/internal/special"
+)
+
+// maxAR bounds the order of a member of a bank on the last values.
+const maxAR = 8
+
+// lagged is the autoregression of order p that belongs to a normal model: the
+// values of the bank's stream regressed on its last values,
+//
+//	x ~ N(c₀ + Σ cᵢuᵢ, σ²),  uᵢ = (xₜ₋ᵢ − mu)/s,  s = √(beta/alpha)
+//	c₀|σ² ~ N(mu, σ²/kappa),  cᵢ|σ² ~ N(0, σ²),  σ² ~ InvGamma(alpha, beta)
+//
+// with mu, kappa, alpha and beta of that model. It is equivariant: values in other
+// units, under the prior in those units, give the same inference.
+//
+// A row is u₁, …, u_p, x. A sample is that of regression on u₁, …, u_p, 1.
+type lagged struct {
+	prior        normal
+	order        int
+	unit         float64 // s
+	rootK, rootL float64 // √kappa, √(2·beta)
+}
+
+func newLagged(m normal, order int) lagged {
+	return lagged{prior: m, order: order, unit: math.Sqrt(m.beta / m.alpha), rootK: math.Sqrt(m.kappa), rootL: math.Sqrt(2 * m.beta)}
+}
+
+// regression is the same model with its matrices, which most steps do without.
+func (m lagged) regression() regression {
+	p := m.order + 1
+	rK, rL, mean := newTriangle(p), newTriangle(1), make([]float64, p)
+	for i := range m.order {
+		rK.set(i, i, 1)
+	}
+	rK.set(m.order, m.order, m.rootK)
+	rL.set(0, 0, m.rootL)
+	mean[m.order] = m.prior.mu
+	return regression{newGram(rK, rL, [][]float64{mean}, 2*m.prior.alpha)}
+}
+
+// gram has the layout of the samples, and none of the prior.
+func (m lagged) gram() gram { return gram{p: m.order + 1, m: 1} }
+
+// Len implements Model, as do the methods below.
+func (m lagged) Len() int                     { return m.gram().Len() }
+func (m lagged) Dim() int                     { return m.order + 1 }
+func (m lagged) Check(x []float64) error      { return checkFinite(x) }
+func (m lagged) Scale(d []float64, w float64) { m.gram().Scale(d, w) }
+func (m lagged) Merge(d, e []float64)         { m.gram().Merge(d, e) }
+func (m lagged) Memory(d []float64) float64   { return d[0] }
+func (m lagged) PriorMemory() float64         { return 2 * m.prior.alpha }
+func (m lagged) LogBase(x []float64) float64  { return m.prior.LogBase(x) }
+func (m lagged) NewLine() Line                { return &laggedLine{m: m} }
+func (m lagged) Params() []Param              { return m.regression().Params() }
+func (m lagged) Posterior(dst, d []float64)   { m.regression().Posterior(dst, d) }
+func (m lagged) Outputs() int                 { return 1 }
+
+func (m lagged) Estimate(mean, sd, d, row []float64) { m.moments(mean, sd, d, 1, row, 0) }
+
+func (m lagged) Predict(mean, sd, d []float64, s float64, row []float64) {
+	m.moments(mean, sd, d, s, row, 1)
+}
+
+// standard is x as a regressor.
+func (m lagged) standard(x float64) float64 { return (x - m.prior.mu) / m.unit }
+
+// A laggedRow is a row in the coordinates of the sample, see gram.
+type laggedRow [maxAR + 2]float64
+
+func (m lagged) Observe(d, row []float64, weight float64) {
+	var stack laggedRow
+	v := stack[:m.order+2]
+	copy(v, row[:m.order])
+	v[m.order], v[m.order+1] = 1/m.rootK, (row[m.order]-m.prior.mu)/m.rootL
+	if weight != 1 {
+		root := math.Sqrt(weight)
+		for i := range v {
+			v[i] *= root
+		}
+	}
+	d[0] += weight
+	m.gram().factor(d).add(v)
+}
+
+// A laggedFactor is the upper triangular factor of a Gram matrix.
+type laggedFactor [(maxAR + 2) * (maxAR + 3) / 2]float64
+
+// factor writes that of I + s·RᵀR, R the sample's, to f.
+func (m lagged) factor(f *laggedFactor, d []float64, s float64) triangle {
+	n := m.order + 2
+	r := triangle{n, f[:triangleLen(n)]}
+	for i := range n {
+		r.set(i, i, 1)
+	}
+	m.add(r, d, math.Sqrt(s))
+	return r
+}
+
+// add adds root²·RᵀR, R the sample's, to the matrix of which r is the factor.
+func (m lagged) add(r triangle, d []float64, root float64) {
+	var stack laggedRow
+	row := stack[:r.n]
+	q := triangle{r.n, d[1:]}
+	for i := range row {
+		for j := i; j < r.n; j++ {
+			row[j] = root * q.at(i, j)
+		}
+		r.add(row) // which leaves zeros up to entry i
+		row[i] = 0
+	}
+}
+
+// moments writes mean and standard deviation of the likelihood's mean at the last
+// values of row, or with noise = 1 of an observation there.
+func (m lagged) moments(mean, sd, d []float64, s float64, row []float64, noise float64) {
+	var factor laggedFactor
+	var stack laggedRow
+	r := m.factor(&factor, d, s)
+	z := stack[:m.order+1]
+	copy(z, row[:m.order])
+	z[m.order] = 1 / m.rootK
+	r.solveT(z)
+	location := 0.0
+	for i, v := range z {
+		location += v * r.at(i, m.order+1)
+	}
+	nu := 2*m.prior.alpha + s*d[0]
+	scale := m.rootL * r.at(m.order+1, m.order+1)
+	mean[0], sd[0] = studentMoments(m.prior.mu+m.rootL*location, scale*scale*(dot(z, z)+noise)/nu, nu)
+}
+
+// laggedLine is the log-partition along the line, as gramLine. It is cheaper where
+// few gains are asked for: a gain takes a factor, and gramLine's Set two singular
+// value decompositions.
+type laggedLine struct {
+	m    lagged
+	d, t []float64
+	jets *gramLine // for the derivatives, nil until they are asked for
+	set  bool      // jets is that of d and t
+}
+
+func (l *laggedLine) Set(d, t []float64) { l.d, l.t, l.set = d, t, false }
+
+// Gain is that of gramLine.Gain, in the diagonals f and g of the factors of the
+// Gram matrix before and after the new statistics:
+//
+//	½ log|Λ| = ln f_yy + const,  ½ log|G_uu| = Σ ln f_uu
+func (l *laggedLine) Gain(s float64) float64 {
+	m, n := &l.m, l.m.order+2
+	var before, after laggedFactor
+	f := m.factor(&before, l.d, s)
+	after = before
+	g := triangle{n, after[:triangleLen(n)]}
+	m.add(g, l.t, 1)
+	leverage := 1.0
+	for i := range n - 1 {
+		leverage *= g.at(i, i) / f.at(i, i)
+	}
+	y, j := f.at(n-1, n-1), l.t[0]
+	nu := 2*m.prior.alpha + s*l.d[0]
+	return special.LgammaDelta(nu/2, j/2) - math.Log(leverage) - (nu+j)*math.Log(g.at(n-1, n-1)/y) - j*math.Log(y*m.rootL/math.Sqrt2)
+}
+
+func (l *laggedLine) Jet(s float64) Jet {
+	if l.jets == nil {
+		l.jets = l.m.regression().NewLine().(*gramLine)
+	}
+	if !l.set {
+		l.jets.Set(l.d, l.t)
+		l.set = true
+	}
+	return l.jets.Jet(s)
+}

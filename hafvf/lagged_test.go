@@ -1,0 +1,371 @@
+package hafvf
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestRealTraces compares with an independent implementation, on a stream of
+// independent values, one of autocorrelated ones and one with a season. The
+// reference leaves out the first observation, of which there is no last value.
+func TestRealTraces(t *testing.T) {
+	for _, name := range []string{"iid", "ar", "season"} {
+		t.Run(name, func(t *testing.T) {
+			text, err := os.ReadFile("testdata/real/golden_" + name + "_shared.json")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var trace struct {
+				X               []float64
+				Location, Scale float64
+				Rows            []struct {
+					I             int
+					Kind          Kind
+					LogPredictive float64 `json:"log_predictive"`
+					Stay          float64 `json:"p_stay"`
+					Outlier       float64 `json:"p_outlier"`
+					Change        float64 `json:"p_change"`
+					Delay         int64
+					Shares        []float64
+				}
+			}
+			if err := json.Unmarshal(text, &trace); err != nil {
+				t.Fatal(err)
+			}
+			m, err := New("normal", Params{"mu": trace.Location, "kappa": .01, "alpha": 1., "beta": trace.Scale * trace.Scale}, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := NewBank(m, []Member{{Top: .985}, {Top: .9998, AR: 1}, {Top: .9998}}, .999, &Detect{})
+			s := b.NewState()
+			b.push(s, [][]float64{trace.X[:1]})
+			rows := trace.Rows[1:]
+			worst, starts := 0., 0
+			for i := 1; i < len(trace.X); i++ {
+				out := b.Update(s, trace.X[i:i+1])
+				if len(rows) == 0 || rows[0].I != i {
+					if out.Detection.Starts() {
+						t.Errorf("step %d: %+v, of which the reference has nothing", i, out.Detection)
+					}
+					continue
+				}
+				d, want := out.Detection, rows[0]
+				rows = rows[1:]
+				compare := func(got, want float64) { worst = math.Max(worst, math.Abs(got-want)/(1+math.Abs(want))) }
+				compare(out.LogPredictive, want.LogPredictive)
+				compare(d.Stay, want.Stay)
+				compare(d.Outlier, want.Outlier)
+				compare(d.Change, want.Change)
+				sum := 0. // the reference divides by it one step later
+				for _, share := range want.Shares {
+					sum += share
+				}
+				for k, share := range want.Shares {
+					compare(out.Members[k].Share, share/sum)
+				}
+				if d.Starts() {
+					starts++
+				}
+				if !(worst < 1e-8) || d.Kind != want.Kind || d.Delay != want.Delay {
+					t.Fatalf("step %d: %+v, want %+v", i, out, want)
+				}
+			}
+			if len(rows) > 0 || starts == 0 {
+				t.Errorf("%d rows left, %d changes", len(rows), starts)
+			}
+			t.Logf("worst error %.1e, %d changes", worst, starts)
+		})
+	}
+}
+
+// The autoregression is that of the family ar, where the prior's location is 0 and
+// its scale 1: log-partition, derivatives, posterior and moments.
+func TestLaggedIsAR(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 10))
+	for order := 1; order <= 3; order++ {
+		m := newLagged(normal{kappa: .2, alpha: 2, beta: 2}, order)
+		precision := make([][]float64, order+1)
+		for i := range precision {
+			precision[i] = make([]float64, order+1)
+			precision[i][i] = 1
+		}
+		precision[order][order] = .2
+		a, err := New("ar", Params{"order": order, "intercept": true, "precision": precision, "alpha": 2., "beta": 2.}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, e := make([]float64, m.Len()), make([]float64, a.Len())
+		got, want := m.NewLine(), a.NewLine()
+		same := func(i int, got, want []float64) {
+			t.Helper()
+			for k := range want {
+				if math.Abs(got[k]-want[k]) > 1e-9*(1+math.Abs(want[k])) {
+					t.Fatalf("order %d, step %d: %v, want %v", order, i, got, want)
+				}
+			}
+		}
+		for i := range 40 {
+			u, v := make([]float64, m.Len()), make([]float64, a.Len())
+			var row []float64
+			for range 1 + i%2 {
+				row = row[:0]
+				for range order + 1 {
+					row = append(row, 3+rng.NormFloat64())
+				}
+				weight := 1 - .9*rng.Float64()
+				m.Observe(u, row, weight)
+				a.Observe(v, slices.Insert(slices.Clone(row), order, 1), weight)
+			}
+			x := slices.Insert(slices.Clone(row), order, 1)
+			got.Set(d, u)
+			want.Set(e, v)
+			for _, s := range []float64{0, .3, 1} {
+				p, q := got.Jet(s), want.Jet(s)
+				same(i, []float64{got.Gain(s), p.Q1, p.Q2, p.F2, p.F3, p.F4}, []float64{want.Gain(s), q.Q1, q.Q2, q.F2, q.F3, q.F4})
+				var p1, q1, p2, q2 [1]float64
+				m.Predict(p1[:], p2[:], d, s, row)
+				a.Predict(q1[:], q2[:], e, s, x)
+				same(i, []float64{p1[0], p2[0]}, []float64{q1[0], q2[0]})
+			}
+			m.Scale(d, .9)
+			a.Scale(e, .9)
+			m.Merge(d, u)
+			a.Merge(e, v)
+			same(i, d, e)
+			n := 0
+			for _, p := range a.Params() {
+				n += p.Size()
+			}
+			p, q := make([]float64, n), make([]float64, n)
+			m.Posterior(p, d)
+			a.Posterior(q, e)
+			same(i, p, q)
+			var p1, q1, p2, q2 [1]float64
+			m.Estimate(p1[:], p2[:], d, row)
+			a.Estimate(q1[:], q2[:], e, x)
+			same(i, []float64{p1[0], p2[0]}, []float64{q1[0], q2[0]})
+		}
+	}
+}
+
+// A bank with a member on the last value says the same of a stream in other units,
+// under the prior in those units.
+func TestLaggedUnits(t *testing.T) {
+	const scale, offset = 1e-3, 50.
+	model := func(scale, offset float64) Model {
+		return normal{mu: offset, kappa: .01, alpha: 2, beta: 3 * scale * scale}
+	}
+	b, moved := NewBank(model(1, 0), DefaultBankOf("normal"), .999, &Detect{}), NewBank(normal{kappa: 1, alpha: 1, beta: 1}, DefaultBankOf("normal"), .999, &Detect{})
+	moved.Use(model(scale, offset))
+	s, u := b.NewState(), moved.NewState()
+	for i, x := range autocorrelated(rand.New(rand.NewPCG(1, 11)), 500, 1, .8).x {
+		p, q := b.Update(s, []float64{x}), moved.Update(u, []float64{scale*x + offset})
+		if d := q.LogPredictive + math.Log(scale) - p.LogPredictive; !(math.Abs(d) < 1e-6) || p.Detection.Kind != q.Detection.Kind || math.Abs(p.Members[3].Share-q.Members[3].Share) > 1e-6 {
+			t.Fatalf("step %d: %+v, in other units %+v", i, p, q)
+		}
+		var mean, sd, mean2, sd2 [1]float64
+		b.Predict(mean[:], sd[:], s, nil)
+		moved.Predict(mean2[:], sd2[:], u, nil)
+		if math.Abs(mean2[0]-(scale*mean[0]+offset)) > 1e-6*scale || i > 2 && math.Abs(sd2[0]-scale*sd[0]) > 1e-6*scale*sd[0] {
+			t.Fatalf("step %d: prediction %g ± %g, in other units %g ± %g", i, mean[0], sd[0], mean2[0], sd2[0])
+		}
+	}
+}
+
+// The observations of one step have the same last value and no order among them,
+// and their mean is the next step's last value.
+func TestLaggedSteps(t *testing.T) {
+	m := normal{kappa: 1, alpha: 1, beta: 1}
+	b := NewBank(m, DefaultBankOf("normal"), .999, &Detect{})
+	s, u := b.NewState(), b.NewState()
+	for _, xs := range [][2][][]float64{
+		{{{1}, {2}, {6}}, {{6}, {math.NaN()}, {1}, {2}}},
+		{{{4}, {5}}, {{5}, {4}}},
+	} {
+		p, q := b.Update(s, xs[0]...).LogPredictive, b.Update(u, xs[1]...).LogPredictive
+		if math.Abs(p-q) > 1e-12 {
+			t.Errorf("log predictive %g and %g in another order", p, q)
+		}
+	}
+	if got := b.lags(s)[0]; got != 4.5 {
+		t.Errorf("last value %g, want 4.5", got)
+	}
+}
+
+// A state of the default bank goes on in the bank with a member on the last value:
+// the others and the detection as they were, to the bit, until that member's
+// predictions enter.
+func TestExtend(t *testing.T) {
+	cfg := Config{Family: "normal", Bank: DefaultBankOf("normal"), Detect: &Detect{}}
+	earlier, ok := cfg.WithoutAR()
+	if was := (Config{Family: "normal", Bank: DefaultBank(), Detect: &Detect{}}); !ok || earlier.Fingerprint() != was.Fingerprint() {
+		t.Fatalf("the earlier configuration is %+v", earlier)
+	}
+	if _, ok := earlier.WithoutAR(); ok {
+		t.Error("a configuration without members with AR had some")
+	}
+	b, err := cfg.NewBank()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := earlier.NewBank()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := other.NewState()
+	rng := rand.New(rand.NewPCG(1, 12))
+	for range 300 {
+		other.Update(s, []float64{rng.NormFloat64()})
+	}
+	for range 3 { // an excursion is under way
+		other.Update(s, []float64{8 + rng.NormFloat64()})
+	}
+	u := b.Extend(other, s)
+	if u, err = b.DecodeState(u.Append(nil, 7), 7); err != nil {
+		t.Fatal(err)
+	}
+	for i := range other.members {
+		if !sameBits(other.Member(s, i), b.Member(u, i)) {
+			t.Errorf("member %d has changed", i)
+		}
+	}
+	shares, old := make([]float64, 4), make([]float64, 3)
+	b.Shares(shares, u)
+	other.Shares(old, s)
+	if math.Abs(shares[3]-.001/1.001) > 1e-12 {
+		t.Errorf("the new member has the share %g, want a thousandth", shares[3])
+	}
+	for i, p := range old {
+		if math.Abs(shares[i]-p/1.001) > 1e-12 {
+			t.Errorf("member %d has the share %g, had %g", i, shares[i], p)
+		}
+	}
+	if was, is := other.ExcursionStarts(nil, s), b.ExcursionStarts(nil, u); !slices.Equal(was, is) || len(was) == 0 {
+		t.Errorf("excursions since %v, were %v", is, was)
+	}
+	if was, is := other.detector.current(other.detection(s)), b.detector.current(b.detection(u)); was != is {
+		t.Errorf("detection %+v, was %+v", is, was)
+	}
+	for i := range 30 {
+		x := []float64{8 + rng.NormFloat64()}
+		p, q := other.Update(s, x).Detection, b.Update(u, x).Detection
+		if p.Starts() && (q.Kind != p.Kind || q.Start != p.Start) {
+			t.Errorf("step %d: %+v, without the new member %+v", i, q, p)
+		}
+		if p.Starts() {
+			if n := b.Filter(3).Model().Memory(b.Filter(3).Sample(b.Member(u, 3))); n < 1 || n > 30 {
+				t.Errorf("the new member goes on with a memory of %g", n)
+			}
+			return
+		}
+	}
+	t.Error("no change")
+}
+
+// On an autocorrelated stream a member on the last value prevents at least nine
+// false changes in ten.
+func TestLaggedPreventsFalseChanges(t *testing.T) {
+	s := autocorrelated(rand.New(rand.NewPCG(1, 13)), 5000, 0, .8)
+	run := func(bank []Member) int {
+		return s.run(NewBank(streamModel(t, "normal"), bank, DefaultForgetting, &Detect{}), 1, 0).false
+	}
+	without, with := run(DefaultBank()), run(DefaultBankOf("normal"))
+	if without < 20 || 10*with > without {
+		t.Errorf("%d false changes in 5000 observations with it, %d without", with, without)
+	}
+}
+
+// autocorrelated is an AR(1) stream of variance 1, with changes of 3 to 6 standard
+// deviations.
+func autocorrelated(rng *rand.Rand, n, changes int, phi float64) labelled {
+	s := labelled{x: make([]float64, n), changes: separated(rng, n, changes, 900*n/20000)}
+	mu, next := 0.0, 0
+	e := rng.NormFloat64()
+	for t := range n {
+		if next < changes && t == s.changes[next] {
+			next++
+			mu += uniform(rng, 3, 6) * sign(rng)
+		}
+		s.x[t] = mu + e
+		e = phi*e + math.Sqrt(1-phi*phi)*rng.NormFloat64()
+	}
+	return s
+}
+
+// autocorrelatedKinds are AR(1) streams, without changes and with.
+func autocorrelatedKinds() (kinds []streamKind) {
+	for _, phi := range []float64{.5, .8, .95} {
+		for _, per := range []int{0, 2000} {
+			name := fmt.Sprintf("ar%g", phi)
+			if per > 0 {
+				name += "_changes"
+			}
+			kinds = append(kinds, streamKind{name, "normal", func(rng *rand.Rand, n int) labelled {
+				changes := 0
+				if per > 0 {
+					changes = n / per
+				}
+				return autocorrelated(rng, n, changes, phi)
+			}})
+		}
+	}
+	return kinds
+}
+
+// BenchmarkStructures scores banks with and without a member on the last value, and
+// with and without the two-level filter, on the kinds of TestStreams for normal
+// values, "iid" being all of them together, and on AR(1) streams. The prior is that
+// of the first 50 observations. Run it with -benchtime 1x, and with -seeds for more
+// streams of every kind.
+func BenchmarkStructures(b *testing.B) {
+	lanes := DefaultBank()[1:]
+	lagged := DefaultBankOf("normal")[3]
+	for _, c := range []struct {
+		name string
+		bank []Member
+	}{
+		{"fixed", lanes},
+		{"fixed, ar", append(slices.Clone(lanes), lagged)},
+		{"default", DefaultBank()},
+		{"default, ar", append(DefaultBank(), lagged)},
+	} {
+		run := func(name string, kinds ...streamKind) {
+			b.Run(c.name+"/"+name, func(b *testing.B) {
+				total := score{}
+				for b.Loop() {
+					total = score{}
+					for k, kind := range kinds {
+						for i := range uint64(*seeds) {
+							s := kind.make(rand.New(rand.NewPCG(*seed+i, uint64(k))), 20000)
+							total.add(s.run(NewBank(streamModel(b, kind.family), c.bank, DefaultForgetting, &Detect{}), 1, 0))
+						}
+					}
+				}
+				b.ReportMetric(1e4*total.logPredictive/float64(total.steps), "nats/10k")
+				b.ReportMetric(total.causal/float64(total.streams), "F1")
+				b.ReportMetric(total.near/float64(total.streams), "F1≤5")
+				b.ReportMetric(total.falseAlarms(), "false/10k")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+		var iid []streamKind
+		for _, kind := range streamKinds {
+			if kind.family == "normal" {
+				iid = append(iid, kind)
+			}
+		}
+		run("iid", iid...)
+		for _, kind := range iid {
+			run(strings.ReplaceAll(kind.name, " ", "-"), kind)
+		}
+		for _, kind := range autocorrelatedKinds() {
+			run(kind.name, kind)
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package hafvf
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+// A rateStep is a stream of coin tosses whose rate goes from one to another.
+type rateStep struct {
+	before, after   float64
+	calm, following int // tosses at each
+}
+
+func (r rateStep) draw(rng *rand.Rand) []float64 {
+	x := make([]float64, r.calm+r.following)
+	for t := range x {
+		p := r.before
+		if t >= r.calm {
+			p = r.after
+		}
+		x[t] = toss(rng, p)
+	}
+	return x
+}
+
+// A rateScore is what the default bank with detection makes of streams.
+type rateScore struct {
+	streams, steps, calm int
+	found, false, delay  int // delay: sum over those found
+	logPredictive        float64
+}
+
+func (r rateStep) score(t testing.TB, streams int) (out rateScore) {
+	for i := range streams {
+		b := NewBank(streamModel(t, "bernoulli"), DefaultBank(), DefaultForgetting, &Detect{})
+		s := b.NewState()
+		x := r.draw(rand.New(rand.NewPCG(*seed+uint64(i), 77)))
+		found := false
+		for t := range x {
+			o := b.Update(s, x[t:t+1])
+			out.logPredictive += o.LogPredictive
+			switch {
+			case o.Detection.Kind != Change:
+			case t < r.calm:
+				out.false++
+			case !found:
+				found = true
+				out.found++
+				out.delay += t - r.calm
+			}
+		}
+		out.steps += len(x)
+		out.calm += r.calm
+	}
+	out.streams = streams
+	return out
+}
+
+// A change between rates of a few in a hundred gathers its evidence over a thousand
+// tosses, and is found all the same. Without a change there is none.
+func TestRareRates(t *testing.T) {
+	fall := rateStep{before: .05, after: .02, calm: 5000, following: 3000}.score(t, 3)
+	if fall.found < 2 || fall.false > 1 {
+		t.Errorf("%+v", fall)
+	}
+	if calm := (rateStep{before: .02, calm: 10000}).score(t, 1); calm.false > 1 {
+		t.Errorf("%+v", calm)
+	}
+}
+
+// BenchmarkRates scores the default bank with detection on coins whose rate changes,
+// and on some whose rate doesn't. Run it with -benchtime 1x, and with -seeds for the
+// number of streams of every kind.
+func BenchmarkRates(b *testing.B) {
+	for _, r := range []rateStep{
+		{.05, .02, 5000, 3000}, {.05, .02, 30000, 3000}, {.02, .05, 5000, 3000},
+		{.04, 0, 5000, 300}, {.1, 0, 5000, 300}, {.5, .7, 5000, 500}, {.3, .5, 5000, 500}, {.1, .9, 5000, 100},
+		{.005, 0, 20000, 0}, {.02, 0, 20000, 0}, {.05, 0, 20000, 0}, {.3, 0, 20000, 0}, {.5, 0, 20000, 0},
+	} {
+		name := fmt.Sprintf("%g", r.before)
+		if r.following > 0 {
+			name = fmt.Sprintf("%g→%g after %d", r.before, r.after, r.calm)
+		}
+		b.Run(name, func(b *testing.B) {
+			var s rateScore
+			for b.Loop() {
+				s = r.score(b, *seeds)
+			}
+			b.ReportMetric(1e4*s.logPredictive/float64(s.steps), "nats/10k")
+			b.ReportMetric(1e4*float64(s.false)/float64(s.calm), "false/10k")
+			if r.following > 0 {
+				b.ReportMetric(float64(s.found)/float64(s.streams), "found")
+				b.ReportMetric(float64(s.delay)/float64(max(s.found, 1)), "delay")
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
