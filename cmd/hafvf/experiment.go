@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"hafvf/cmd/hafvf/experiment"
+	"hafvf/internal/message"
 )
 
 func experimentCommand() *cobra.Command {
@@ -41,7 +42,7 @@ not hold where at most one in ten does.`,
 				names = append(names, e.Name)
 			}
 			names = append(names, "sgd")
-			return usageError{fmt.Errorf("no experiment %q; the nearest is %q", args[0], nearestKey(args[0], names))}
+			return usageError{fmt.Errorf("no experiment %q; the nearest is %q", args[0], message.Closest(args[0], names))}
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"hafvf/cmd/hafvf/plot"
 	"hafvf/connectors/kafkaio"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
@@ -256,7 +257,7 @@ func demo(ctx context.Context, o operation, set []string, explain, openPort bool
 	if _, err := o.execute(ctx, pipeline.Run{Graph: graph, AcceptOpenPort: openPort}); err != nil {
 		return err
 	}
-	if err := plotResults(ctx, demoResults, demoPicture, demoKeys, defaultOdds); err != nil {
+	if err := plot.Results(ctx, demoResults, demoPicture, demoKeys, defaultOdds); err != nil {
 		return err
 	}
 	fmt.Fprintln(os.Stderr, "estimates:", demoResults)

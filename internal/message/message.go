@@ -2,7 +2,9 @@
 package message
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -44,6 +46,14 @@ func Nearest(want string, names []string) string {
 		}
 	}
 	return best
+}
+
+// Closest returns the name that is fewest edits away from want, the first by name of
+// several. There has to be one.
+func Closest(want string, names []string) string {
+	return slices.MinFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(Edits(want, a), Edits(want, b)), cmp.Compare(a, b))
+	})
 }
 
 // Edits is the least number of insertions, deletions, substitutions and

@@ -1,0 +1,509 @@
+package plot
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hafvf/cmd/hafvf/chart"
+	"hafvf/pipeline/records"
+)
+
+func estimateLine(key string, n int, x string) string {
+	return fmt.Sprintf(`{"key":%q,"time":"2026-01-01T00:%02d:00Z","n":%d,"x":%s,"predicted":{"mean":1,"sd":null},"log_predictive":-1,"weight":0.9,"memory":%d,"levels":[{"alpha":9,"beta":1},{"alpha":1,"beta":1}]}`+"\n", key, n%60, n, x, n)
+}
+
+func results(t *testing.T, lines ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "out.jsonl")
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func readEstimates(path string) (all []*estimates, left int, err error) {
+	histories, left, err := readRecords(context.Background(), path, nil)
+	for _, h := range histories {
+		all = append(all, newEstimates(h))
+	}
+	return all, left, err
+}
+
+func TestPlotDrawsEveryKey(t *testing.T) {
+	for _, keys := range []int{1, 5, 20} {
+		var lines []string
+		for n := 1; n < 50; n++ {
+			for k := range keys {
+				lines = append(lines, estimateLine(fmt.Sprintf("key-%02d", k), n, fmt.Sprint(n%7)))
+			}
+		}
+		path := results(t, lines...)
+		for _, ext := range []string{"svg", "png"} {
+			out := filepath.Join(t.TempDir(), "out."+ext)
+			if err := Results(context.Background(), path, out, nil, 10); err != nil {
+				t.Fatal(err)
+			}
+			text, err := os.ReadFile(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ext == "png" {
+				if !bytes.HasPrefix(text, []byte("\x89PNG")) {
+					t.Error("not a PNG")
+				}
+				continue
+			}
+			for k := range keys {
+				if title := fmt.Sprintf("key-%02d", k); !strings.Contains(string(text), title) {
+					t.Errorf("%d keys: no title %s", keys, title)
+				}
+			}
+		}
+	}
+}
+
+func TestPlotErrors(t *testing.T) {
+	good := results(t, estimateLine("k", 1, "1"))
+	out := filepath.Join(t.TempDir(), "o.svg")
+	for _, c := range []struct {
+		name, results, out string
+		keys               []string
+		want               string
+	}{
+		{"missing", "/no/such.jsonl", out, nil, "no such file"},
+		{"empty", results(t), out, nil, "no records"},
+		{"not a record", results(t, estimateLine("k", 1, "1"), "{}\n"), out, nil, "line 2 is neither an estimate nor"},
+		{"table", results(t, "key,time,x\n"), out, nil, "JSON Lines"},
+		{"cut off", results(t, estimateLine("k", 1, "1")[:40]+"\n"), out, nil, "line 1 is neither an estimate nor"},
+		{"csv", "out.csv.gz", out, nil, "JSON Lines, not csv"},
+		{"parquet", "out.parquet", out, nil, "JSON Lines, not parquet"},
+		{"key", good, out, []string{"q"}, `no key "q"; the nearest is "k"`},
+		{"folder", good, "/no/such/o.svg", nil, "/no/such/o.svg cannot be written"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if err := Results(context.Background(), c.results, c.out, c.keys, 10); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want %q in it", err, c.want)
+			}
+		})
+	}
+	left, err := os.ReadDir(filepath.Dir(out))
+	if err != nil || len(left) > 0 {
+		t.Errorf("files %v, error %v left behind", left, err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	if err := Check("o.pdf", nil); err == nil || !strings.Contains(err.Error(), "an .svg or a .png file") {
+		t.Error(err)
+	}
+	if err := Check("o.svg", make([]string, maxKeys+1)); err == nil || !strings.Contains(err.Error(), "21 keys are too many") {
+		t.Error(err)
+	}
+	if err := Check("o.png", make([]string, maxKeys)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPlotIsDeterministic(t *testing.T) {
+	path := results(t, estimateLine("a", 1, "1"), estimateLine("b", 1, "null"), estimateLine("a", 2, "[2]"))
+	var pictures [2][]byte
+	for i := range pictures {
+		out := filepath.Join(t.TempDir(), "o.svg")
+		if err := Results(context.Background(), path, out, []string{"b", "a"}, 10); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if pictures[i], err = os.ReadFile(out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(pictures[0], pictures[1]) {
+		t.Error("two pictures of one file differ")
+	}
+	if a, b := bytes.Index(pictures[0], []byte(">a<")), bytes.Index(pictures[0], []byte(">b<")); b < 0 || a < b {
+		t.Errorf("key a at %d, key b at %d; wanted b before a", a, b)
+	}
+}
+
+func TestPlotDrawsKeysAsText(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "o.svg")
+	key := "a<b>&\"\n\x01" + strings.Repeat("long ", 100)
+	line := strings.Replace(estimateLine("k", 1, "1"), `"k"`, strings.ReplaceAll(fmt.Sprintf("%q", key), `\x01`, `\u0001`), 1)
+	if err := Results(context.Background(), results(t, line), out, nil, 10); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for d := xml.NewDecoder(bytes.NewReader(text)); ; {
+		if _, err := d.Token(); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !strings.Contains(string(text), "a&lt;b&gt;&amp;&#34;") {
+		t.Error("no title")
+	}
+}
+
+// A second picture replaces the first, and one that cannot be made leaves it.
+func TestPlotKeepsAPictureThatIsThere(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "o.svg")
+	if err := Results(context.Background(), results(t, estimateLine("k", 1, "1")), out, nil, 10); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Results(context.Background(), results(t, "{}\n"), out, nil, 10); err == nil {
+		t.Fatal("no error")
+	}
+	if after, err := os.ReadFile(out); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the picture changed: %v", err)
+	}
+}
+
+func TestReadSeriesTakesTheCoordinateThatIsPredicted(t *testing.T) {
+	line := func(x, mean string) string {
+		return fmt.Sprintf(`{"key":"k","time":null,"n":1,"x":%s,"predicted":{"mean":%s,"sd":null},"log_predictive":null}`+"\n", x, mean)
+	}
+	for _, c := range []struct {
+		name, x, mean string
+		want          []float64
+	}{
+		{"scalar", "3", "1", []float64{3}},
+		{"missing", "null", "1", nil},
+		{"several", "[[3],[null],[4]]", "1", []float64{3, 4}},
+		{"vector", "[3,4]", "[1,2]", []float64{3}},
+		{"target behind regressors", "[3,4]", "1", []float64{4}},
+		{"category 0", "0", "[0.5,0.5]", []float64{1}},
+		{"category 1", "[1]", "[0.5,0.5]", []float64{0}},
+	} {
+		all, _, err := readEstimates(results(t, line(c.x, c.mean)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []float64
+		for _, p := range all[0].data {
+			got = append(got, p.Y)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestReadSeries(t *testing.T) {
+	all, left, err := readEstimates(results(t, estimateLine("k", 2, "5"), estimateLine("k", 1, "4")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const start = 1767225600 // 2026-01-01T00:00:00Z
+	s := all[0]
+	if left != 0 || !slices.Equal(s.data, []chart.Point{{X: start + 60, Y: 4}, {X: start + 120, Y: 5}}) || !slices.Equal(s.memory, []float64{1, 2}) ||
+		!slices.Equal(s.weights[0], []float64{0.9, 0.9}) || !slices.Equal(s.weights[1], []float64{0.5, 0.5}) || !slices.Equal(s.surprise, []float64{1, 1}) {
+		t.Errorf("%d left out; %+v", left, s)
+	}
+
+	var lines []string
+	for i := range maxKeys + 3 {
+		lines = append(lines, estimateLine(fmt.Sprintf("k%02d", 99-i), 1, "1"))
+	}
+	all, left, err = readEstimates(results(t, lines...))
+	if err != nil || left != 3 || len(all) != maxKeys || all[0].key != "k80" || all[maxKeys-1].key != "k99" {
+		t.Errorf("%d series, %d left out, error %v", len(all), left, err)
+	}
+}
+
+// smoothedLine is a record of a session that starts at the minute start, k minutes
+// into it.
+func smoothedLine(key string, start, k, n, revision int, mean float64, more string) string {
+	at := func(minute int) string { return fmt.Sprintf("2026-01-01T00:%02d:00Z", minute) }
+	return fmt.Sprintf(`{"key":%q,"time":%q,"id":"%s/%s/0","n":%d,"x":1,"estimate":{"mean":%g,"sd":null},"memory":3,"posterior":{},`+
+		`"forward":{"weight":0.9,"memory":1,"levels":[]},"backward":{"weight":0.8,"memory":2,"levels":[]},`+
+		`"session":{"start":%q,"end":%q,"n":%d},"revision":%d,"change_evidence":null,"change":false%s}`+"\n",
+		key, at(start+k), key, at(start+k), k+1, mean, at(start), at(start+n-1), n, revision, more)
+}
+
+func readSmoothed(t *testing.T, lines ...string) *smoothed {
+	t.Helper()
+	all, _, err := readRecords(context.Background(), results(t, lines...), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newSmoothed(all[0])
+}
+
+func equalWithNaN(a, b []float64) bool {
+	return slices.EqualFunc(a, b, func(x, y float64) bool { return x == y || (math.IsNaN(x) && math.IsNaN(y)) })
+}
+
+func TestSmoothedLinesBreakBetweenSessions(t *testing.T) {
+	s := readSmoothed(t,
+		smoothedLine("k", 20, 0, 2, 0, 3, `,"split":"part 1 of 2"`),
+		smoothedLine("k", 20, 1, 2, 0, 4, `,"split":"part 2 of 2"`),
+		smoothedLine("k", 0, 1, 2, 0, 2, ""),
+		smoothedLine("k", 0, 0, 2, 0, 1, ""))
+	nan := math.NaN()
+	if want := []float64{1, 2, nan, 3, nan, 4}; !equalWithNaN(s.mean, want) {
+		t.Errorf("means %v, want %v", s.mean, want)
+	}
+	if want := []float64{3, 3, nan, 3, nan, 3}; !equalWithNaN(s.memory[2], want) {
+		t.Errorf("memory %v, want %v", s.memory[2], want)
+	}
+	if !slices.IsSorted(s.at) || len(s.data) != 4 || s.note != "2 sessions, 1 cut into parts" {
+		t.Errorf("at %v, %d observations, note %q", s.at, len(s.data), s.note)
+	}
+}
+
+// Revision 1 has grown by a record in front, so that its session starts earlier;
+// it comes first in the file.
+func TestSmoothedKeepsTheHighestRevision(t *testing.T) {
+	s := readSmoothed(t,
+		smoothedLine("k", 9, 0, 3, 1, 10, ""),
+		smoothedLine("k", 9, 1, 3, 1, 11, `,"change":true`),
+		smoothedLine("k", 9, 2, 3, 1, 12, ""),
+		smoothedLine("k", 10, 0, 2, 0, 1, `,"change":true`),
+		smoothedLine("k", 10, 1, 2, 0, 2, `,"change":true`))
+	if want := []float64{10, 11, 12}; !slices.Equal(s.mean, want) {
+		t.Errorf("means %v, want %v", s.mean, want)
+	}
+	if want := []float64{s.at[1]}; !slices.Equal(s.changes, want) {
+		t.Errorf("changes %v, want %v", s.changes, want)
+	}
+}
+
+func TestPlotDrawsSmoothedSessions(t *testing.T) {
+	lines := []string{smoothedLine("a", 0, 0, 2, 0, 1, ""), smoothedLine("a", 0, 1, 2, 0, 2, ""), smoothedLine("b", 0, 0, 1, 0, 1, "")}
+	for _, c := range []struct {
+		keys []string
+		want []string
+	}{
+		{[]string{"a"}, []string{"95 % (± 1.96 sd)", "E[w] backward", "memory (observations) forward", "threshold, log 100"}},
+		{nil, []string{">a<", ">b<", "threshold, log 100", ">change<"}},
+	} {
+		out := filepath.Join(t.TempDir(), "o.svg")
+		if err := Results(context.Background(), results(t, lines...), out, c.keys, 100); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("keys %v: no %q", c.keys, want)
+			}
+		}
+	}
+}
+
+// detectLine is the record of observation n, in minute n, which is n itself.
+func detectLine(key string, n int, kind string, start int, more string) string {
+	begin, delay := "null", "null"
+	if start > 0 {
+		begin = fmt.Sprintf(`"2026-01-01T00:%02d:00Z"`, start)
+	}
+	if kind == "change" || kind == "revision" {
+		delay = fmt.Sprint(n - start)
+	}
+	return strings.TrimSuffix(estimateLine(key, n, fmt.Sprint(n)), "}\n") + fmt.Sprintf(`,"estimate":{"mean":5,"sd":1,"regime":{"mean":%d,"sd":1}},`+
+		`"bank":[{"weight":1},{"weight":0.5}],"detect":{"kind":%q,"p_stay":0.5,"p_outlier":0.2,"p_change":0.3,"start":%s,"start_n":%d,"delay":%s,"age":1}%s}`+"\n",
+		100+n, kind, begin, start, delay, more)
+}
+
+func minutes(n ...float64) []float64 {
+	const start = 1767225600 // 2026-01-01T00:00:00Z
+	for i := range n {
+		n[i] = start + 60*n[i]
+	}
+	return n
+}
+
+func readDetected(t *testing.T, lines ...string) *estimates {
+	t.Helper()
+	all, _, err := readEstimates(results(t, lines...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all[0]
+}
+
+// The change that is found at 6 starts at 4; at 9 it is revised to start at 7, so
+// that the outlier of 5, a first observation until then, is one again.
+func TestDetectedChangesAndOutliers(t *testing.T) {
+	lines := []string{
+		detectLine("k", 1, "none", 0, `,"warm_up":true`),
+		detectLine("k", 2, "none", 2, `,"warm_up":true`),
+		detectLine("k", 3, "outlier", 2, ""),
+		detectLine("k", 4, "none", 4, ""),
+		detectLine("k", 5, "outlier", 4, ""),
+		detectLine("k", 6, "change", 4, ""),
+	}
+	s := readDetected(t, lines...)
+	nan := math.NaN()
+	if want := []float64{101, 102, 103, nan, nan, 106}; !equalWithNaN(s.regime, want) {
+		t.Errorf("regime %v, want %v", s.regime, want)
+	}
+	at := minutes(2, 3, 4, 6)
+	if want := []chart.Point{{X: at[1], Y: 3}}; !slices.Equal(s.outliers, want) {
+		t.Errorf("outliers %v, want %v", s.outliers, want)
+	}
+	if want := []found{{at[2], at[3], 2}}; !slices.Equal(s.changes, want) {
+		t.Errorf("changes %v, want %v", s.changes, want)
+	}
+	if s.warm != at[0] || s.note != "1 change, 1 outlier" || s.outlier[0] != .2 || s.change[0] != .3 {
+		t.Errorf("warm-up until %v, note %q, probabilities %v and %v", s.warm, s.note, s.outlier, s.change)
+	}
+
+	s = readDetected(t, append(lines,
+		detectLine("k", 7, "none", 7, ""),
+		detectLine("k", 8, "outlier", 7, ""),
+		detectLine("k", 9, "revision", 7, ""),
+		detectLine("k", 10, "outlier", 0, ""))...)
+	if want := []float64{101, 102, 103, nan, nan, nan, nan, nan, 109, 110}; !equalWithNaN(s.regime, want) {
+		t.Errorf("regime %v, want %v", s.regime, want)
+	}
+	at = minutes(3, 5, 7, 9, 10)
+	if want := []chart.Point{{X: at[0], Y: 3}, {X: at[1], Y: 5}, {X: at[4], Y: 10}}; !slices.Equal(s.outliers, want) {
+		t.Errorf("outliers %v, want %v", s.outliers, want)
+	}
+	if want := []found{{at[2], at[3], 2}}; !slices.Equal(s.changes, want) {
+		t.Errorf("changes %v, want %v", s.changes, want)
+	}
+
+	// Without times the place is n; a part of a stream may begin with a revision.
+	timeless := func(line string) string {
+		return strings.NewReplacer(`"time":"2026-01-01T00:09:00Z"`, `"time":null`, `"start":"2026-01-01T00:07:00Z"`, `"start":null`).Replace(line)
+	}
+	s = readDetected(t, timeless(detectLine("k", 9, "revision", 7, "")))
+	if want := []found{{7, 9, 2}}; !slices.Equal(s.changes, want) || !math.IsInf(s.warm, -1) {
+		t.Errorf("changes %v, want %v; warm-up until %g", s.changes, want, s.warm)
+	}
+}
+
+func TestPlotDrawsDetection(t *testing.T) {
+	lines := func(key string) []string {
+		return []string{
+			detectLine(key, 1, "none", 0, `,"warm_up":true`),
+			detectLine(key, 20, "outlier", 0, ""),
+			detectLine(key, 40, "change", 34, ""),
+			detectLine(key, 50, "none", 0, ""),
+		}
+	}
+	both := []string{">outlier<", ">estimate in the regime<", ">change, at the start of the new regime<", ">regimes<", ">warm-up: nothing is alarmed<", ">p_outlier<", ">p_change<"}
+	for _, c := range []struct {
+		name  string
+		lines []string
+		want  []string
+		not   []string
+	}{
+		{"one key", lines("a"), append(both, ">+6<", ">E[w] of the heaviest filter<", ">memory (observations) of the heaviest filter<", ">surprise (nats)<", ">1 change, 1 outlier<"), []string{">predicted<"}},
+		{"two keys", append(lines("a"), lines("b")...), append(both, ">a<", ">b<"), []string{"E[w]", ">+6<"}},
+		{"no warm-up", lines("a")[1:], both[:4], both[4:5]},
+		{"no detection", []string{estimateLine("a", 1, "1"), estimateLine("a", 2, "1")}, []string{">predicted<", ">± 2 sd<", ">E[w]<"}, append(both, "heaviest", "outliers")},
+	} {
+		out := filepath.Join(t.TempDir(), "o.svg")
+		if err := Results(context.Background(), results(t, c.lines...), out, nil, 10); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range c.want {
+			if strings.Count(string(text), want) != 1 {
+				t.Errorf("%s: %q stands there %d times, want once", c.name, want, strings.Count(string(text), want))
+			}
+		}
+		for _, not := range c.not {
+			if strings.Contains(string(text), not) {
+				t.Errorf("%s: %q stands there", c.name, not)
+			}
+		}
+	}
+}
+
+func TestPlotRefusesAChangeWithoutItsStart(t *testing.T) {
+	for _, line := range []string{
+		strings.Replace(detectLine("k", 9, "change", 7, ""), `"start":"2026-01-01T00:07:00Z"`, `"start":null`, 1),
+		strings.Replace(detectLine("k", 9, "revision", 7, ""), `"start_n":7`, `"start_n":null`, 1),
+	} {
+		if _, _, err := readEstimates(results(t, line)); err == nil || !strings.Contains(err.Error(), "a change without its start") {
+			t.Errorf("error %v", err)
+		}
+	}
+}
+
+func TestPlotRefusesToMixKinds(t *testing.T) {
+	for _, c := range []struct {
+		lines []string
+		want  string
+	}{
+		{[]string{estimateLine("a", 1, "1"), smoothedLine("b", 0, 0, 1, 0, 1, "")}, "line 2 is a smoothed record and line 1 an estimate"},
+		{[]string{smoothedLine("b", 0, 0, 1, 0, 1, ""), estimateLine("a", 1, "1")}, "line 2 is an estimate and line 1 a smoothed record"},
+		{[]string{strings.Replace(smoothedLine("b", 0, 0, 1, 0, 1, ""), `"forward"`, `"foreward"`, 1)}, "line 1 is neither"},
+	} {
+		err := Results(context.Background(), results(t, c.lines...), filepath.Join(t.TempDir(), "o.svg"), nil, 10)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v, want %q in it", err, c.want)
+		}
+	}
+}
+
+// Every field that a picture reads is one that runs write.
+func TestPlotReadsWhatRunsWrite(t *testing.T) {
+	written := map[string]bool{}
+	for _, k := range records.Kinds() {
+		if strings.Contains(k.Name, "stimate") {
+			for _, f := range k.Fields {
+				written[strings.ToLower(f.Path)] = true
+			}
+		}
+	}
+	n := 0
+	var check func(prefix string, r reflect.Type)
+	check = func(prefix string, r reflect.Type) {
+		for i := range r.NumField() {
+			f := r.Field(i)
+			name := strings.ToLower(cmp.Or(strings.Split(f.Tag.Get("json"), ",")[0], f.Name))
+			if f.Anonymous {
+				check(prefix, f.Type)
+				continue
+			}
+			path, of := prefix+name, f.Type
+			if !written[path] {
+				t.Errorf("no record has the field %s", path)
+			}
+			n++
+			if of.Kind() == reflect.Slice {
+				path, of = path+"[]", of.Elem()
+			}
+			if of.Kind() == reflect.Pointer {
+				of = of.Elem()
+			}
+			if of.Kind() == reflect.Struct && of != reflect.TypeFor[time.Time]() {
+				check(path+".", of)
+			}
+		}
+	}
+	check("", reflect.TypeFor[record]())
+	if n < 30 {
+		t.Errorf("only %d fields were compared", n)
+	}
+}
