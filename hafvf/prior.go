@@ -289,69 +289,82 @@ func (p Prior) PositiveVector(name string, n int) []float64 {
 	return out
 }
 
-// cholesky reads a positive definite n×n matrix and returns its upper
-// triangular Cholesky factor R, RᵀR the matrix, by rows and packed.
-func (p Prior) cholesky(name string, n int, absent float64) triangle {
+// Matrix reads a symmetric positive definite n×n matrix; a scalar stands for the
+// diagonal.
+func (p Prior) Matrix(name string, n int, absent float64) *mat.SymDense {
 	v, ok := p.get(name)
 	if !ok {
 		v = absent
-	}
-	if n == 0 {
-		return triangle{}
 	}
 	if n > maxMatrix {
 		p.Fail(name, fmt.Sprintf("would have %d rows; at most %d are allowed", n, maxMatrix))
 		n = 1 // as good as any: there will be no model
 		v = absent
 	}
-	r := newTriangle(n)
-	for i := range n {
-		r.set(i, i, 1)
+	if n == 0 {
+		return &mat.SymDense{}
+	}
+	diagonal := func(f float64) *mat.SymDense {
+		m := mat.NewSymDense(n, nil)
+		for i := range n {
+			m.SetSym(i, i, f)
+		}
+		return m
 	}
 	if f, ok := number(v); ok {
 		if f <= 0 {
 			p.Fail(name, fmt.Sprintf("must be greater than 0, not %v", f))
-			return r
+			f = 1
 		}
-		for i := range n {
-			r.set(i, i, math.Sqrt(f))
-		}
-		return r
+		return diagonal(f)
 	}
 	m, ok := rows(v)
 	if !ok {
 		p.Fail(name, fmt.Sprintf("must be a number or a list of rows of numbers, all finite, not %s", show(v)))
-		return r
+		return diagonal(1)
 	}
 	sym := mat.NewSymDense(n, nil)
 	if len(m) != n {
 		p.Fail(name, fmt.Sprintf("has %d rows, want %d", len(m), n))
-		return r
+		return diagonal(1)
 	}
 	for i, row := range m {
 		if len(row) != n {
 			p.Fail(name, fmt.Sprintf("row %d has %d entries, want %d", i, len(row), n))
-			return r
+			return diagonal(1)
 		}
 	}
 	for i, row := range m {
 		for j, f := range row {
 			if math.Abs(f-m[j][i]) > 1e-12*(math.Abs(f)+math.Abs(m[j][i])) {
 				p.Fail(name, fmt.Sprintf("must be symmetric, but row %d has %v where row %d has %v", j, m[j][i], i, f))
-				return r
+				return diagonal(1)
 			}
 			if j >= i {
 				sym.SetSym(i, j, f)
 			}
 		}
 	}
-	var chol mat.Cholesky
-	if !chol.Factorize(sym) {
+	if !new(mat.Cholesky).Factorize(sym) {
 		p.Fail(name, "must be positive definite")
-		return r
+		return diagonal(1)
 	}
+	return sym
+}
+
+// cholesky reads a positive definite n×n matrix and returns its upper
+// triangular Cholesky factor R, RᵀR the matrix, by rows and packed.
+func (p Prior) cholesky(name string, n int, absent float64) triangle {
+	m := p.Matrix(name, n, absent)
+	n = m.SymmetricDim()
+	if n == 0 {
+		return triangle{}
+	}
+	var chol mat.Cholesky
+	chol.Factorize(m)
 	var u mat.TriDense
 	chol.UTo(&u)
+	r := newTriangle(n)
 	for i := range n {
 		for j := i; j < n; j++ {
 			r.set(i, j, u.At(i, j))
