@@ -121,6 +121,9 @@ func TestPriorMatrix(t *testing.T) {
 	var got *mat.SymDense
 	hafvf.Register("matrix", func(p hafvf.Prior, dim int) (hafvf.Model, error) {
 		got = p.Matrix("scale", 2, 3)
+		if err := p.Done(); err != nil {
+			return nil, err
+		}
 		return hafvf.New("normal", nil, 1)
 	})
 	for _, c := range []struct {
