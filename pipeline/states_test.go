@@ -3,11 +3,16 @@ package pipeline
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/records"
@@ -19,13 +24,14 @@ import (
 // records that this version made of them.
 type oldState struct {
 	Name, Config, Key     string
+	Step                  string // of a cluster's job, which finds the states of a savepoint by it
 	State                 []byte
 	First                 int // line of the first observation
 	Observations, Records []string
 }
 
-// States of every version resume: the records that follow are those of that version.
-func TestOldStatesResume(t *testing.T) {
+func oldStates(t *testing.T) (all []oldState) {
+	t.Helper()
 	files, err := filepath.Glob("testdata/states-*.jsonl")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
@@ -43,11 +49,57 @@ func TestOldStatesResume(t *testing.T) {
 			if err := json.Unmarshal(lines.Bytes(), &old); err != nil {
 				t.Fatal(err)
 			}
-			t.Run(old.Name, func(t *testing.T) { old.resume(t) })
+			all = append(all, old)
 		}
 		if err := lines.Err(); err != nil {
 			t.Fatal(err)
 		}
+	}
+	return all
+}
+
+// States of every version resume: the records that follow are those of that version.
+func TestOldStatesResume(t *testing.T) {
+	for _, old := range oldStates(t) {
+		t.Run(old.Name, func(t *testing.T) { old.resume(t) })
+	}
+}
+
+// A run goes on from the changelog of an earlier version: states by key, without a
+// head, and offsets of which nothing is said.
+func TestOldChangelogResumes(t *testing.T) {
+	for _, old := range oldStates(t) {
+		if old.Name != "normal" && old.Name != "mvnormal" {
+			continue
+		}
+		t.Run(old.Name, func(t *testing.T) {
+			b := fakeBus(t, 1)
+			b.CreateTopic(t, "states", 1, map[string]string{"cleanup.policy": "compact"})
+			b.Produce(t, &kgo.Record{Topic: "states", Key: []byte(old.Key), Value: old.State})
+			b.put(t, slices.Repeat([]string{`{"key":"learned before"}`}, old.First-1)...)
+			client := &kafka.Client{Addr: kafka.TCP(b.brokers...)}
+			offset := kafka.OffsetCommit{Offset: int64(old.First - 1)}
+			if _, err := client.OffsetCommit(t.Context(), &kafka.OffsetCommitRequest{GroupID: "g", GenerationID: -1, Topics: map[string][]kafka.OffsetCommit{"in": {offset}}}); err != nil {
+				t.Fatal(err)
+			}
+			b.put(t, old.Observations...)
+			text := strings.Replace(b.config("group: g, changelog: states, bounded: true", ""), "model: {family: normal}\n", old.Config, 1)
+			if _, err := (Run{Graph: compose(t, text), Log: quiet}).Execute(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			got := b.values(t, "out")
+			if len(got) != len(old.Records) {
+				t.Fatalf("%d records for %d", len(got), len(old.Records))
+			}
+			for i, record := range got {
+				var is, was map[string]any
+				if err := errors.Join(json.Unmarshal([]byte(record), &is), json.Unmarshal([]byte(old.Records[i]), &was)); err != nil {
+					t.Fatal(err)
+				}
+				is["id"], was["id"] = nil, nil // of the topic, of a file
+				equal(t, was, is)
+			}
+		})
 	}
 }
 
@@ -61,6 +113,7 @@ func (old oldState) resume(t *testing.T) {
 		t.Fatal(err)
 	}
 	filter := g.transform.(filtering)
+	equal(t, old.Step, named("Transform", filter.state()))
 	est, err := transforms.NewEstimator(filter.cfg)
 	if err != nil {
 		t.Fatal(err)
