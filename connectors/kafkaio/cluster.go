@@ -14,22 +14,21 @@ import (
 const (
 	// clientID is the name under which brokers log this program and apply quotas.
 	clientID = "hafvf"
-	// answerTime is how long Check and the questions about topics may take.
+	// answerTime is the limit of a Client's method.
 	answerTime = 10 * time.Second
-	// dialTime is how long one broker is given to accept a connection and a login.
+	// dialTime is the limit of a connection with its login.
 	dialTime = 5 * time.Second
 )
 
-// A Cluster says how to reach Kafka. It is plain data that can travel to
-// workers as JSON, and holds no secret, only where one is.
+// A Cluster says how to reach Kafka. It is plain data that workers receive as JSON. It
+// holds no secrets, only their places.
 type Cluster struct {
-	// Brokers are some brokers of the cluster, host:port; the port is 9092
-	// where it is left out. They name all others, by addresses of their own
-	// choice (advertised.listeners), which must be reachable too.
+	// Brokers are some brokers of the cluster, host:port. The default port is 9092. They
+	// name all brokers, by their advertised.listeners, which must be reachable too.
 	Brokers []string
-	// TLS encrypts; nil for a port that does not.
+	// TLS is nil for a port without encryption.
 	TLS *TLS
-	// SASL logs in with a password; nil for a port that asks for none.
+	// SASL is nil for a port without login.
 	SASL *SASL
 }
 

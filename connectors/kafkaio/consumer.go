@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// idle is how long a partition is drained before it no longer holds the
+	// idle is how long a partition has no new records before it stops holding the
 	// watermark back.
 	idle = time.Second
 	// discovery is how often a running source looks for new partitions.
@@ -24,8 +24,8 @@ const (
 	lease = time.Minute
 )
 
-// A consumer reads the partitions of one restriction ahead, side by side, and
-// lives on between the calls of its reader.
+// A consumer reads the partitions of one restriction ahead, in parallel. It outlives a
+// call of its reader.
 type consumer struct {
 	src     Source
 	client  *Client
@@ -42,13 +42,13 @@ type consumer struct {
 	close   context.CancelFunc
 }
 
-// discovered are partitions that were added, or why they cannot be read.
+// discovered holds added partitions, or the error why they cannot be read.
 type discovered struct {
 	spans found
 	err   error
 }
 
-// A part is a partition as the reader sees it: what came of it so far.
+// A part is what the reader has taken of a partition.
 type part struct {
 	*fetcher
 	next   int64     // offset after what was taken
@@ -56,7 +56,7 @@ type part struct {
 	quiet  time.Time // since when nothing has come
 }
 
-// newConsumer opens a consumer, which ends with ctx, and asks by client.
+// newConsumer opens a consumer, which ends with ctx. client asks the brokers.
 func newConsumer(ctx context.Context, client *Client, src Source, rest restriction, limits recordbatch.Limits, anew string, log *slog.Logger) *consumer {
 	c := &consumer{src: src, client: client, limits: limits, log: log, clock: clockOf(src.Clock), arrived: make(chan struct{}, 1), known: make(chan discovered, 1), anew: anew}
 	c.ctx, c.close = context.WithCancel(ctx)
@@ -93,9 +93,9 @@ func (c *consumer) at(rest restriction) bool {
 	return slices.EqualFunc(c.parts, rest.Partitions, func(p *part, s span) bool { return p.next == s.Offset })
 }
 
-// discover looks for partitions that were added to the topics: all their records
-// are new, so they are read from the beginning. It finds also a topic that took the
-// place of one so quickly that no fetcher has lost its connection.
+// discover looks for partitions that were added to the topics. They are read from the
+// beginning, because all their records are new. It also notices a topic that was replaced
+// so quickly that no fetcher has lost its connection.
 func (c *consumer) discover(have map[string]topic, reader, readers int) {
 	tick := time.NewTicker(discovery)
 	defer tick.Stop()
@@ -132,8 +132,8 @@ func (c *consumer) discover(have map[string]topic, reader, readers int) {
 	}
 }
 
-// take returns the next batch that is there, of any partition, and which; −1
-// where there is none.
+// take returns the next batch of any partition and the partition's index, −1 if no batch
+// is there.
 func (c *consumer) take() (int, batch) {
 	for range c.parts {
 		i := c.turn % len(c.parts)
@@ -147,7 +147,7 @@ func (c *consumer) take() (int, batch) {
 	return -1, batch{}
 }
 
-// took notes that a batch was taken, and what time it has come to.
+// took records that a batch was taken, and its latest time.
 func (p *part) took(b batch, latest time.Time) {
 	p.next, p.quiet = b.next, time.Now()
 	if latest.After(p.latest) {
@@ -155,10 +155,10 @@ func (p *part) took(b batch, latest time.Time) {
 	}
 }
 
-// watermark is the time up to which nothing more is to be expected: of every
-// partition the latest time seen less the disorder, or, where the partition has
-// been drained for a while, the time at which it was last found so less that: of
-// one that cannot be read nobody knows what it has.
+// watermark is the time before which no more records are expected: the least over the
+// partitions, less the disorder. A partition counts with its latest record time. One that
+// has had no new records for a while counts with the time at which that was last seen; a
+// partition that cannot be read does not advance.
 func (c *consumer) watermark(now time.Time) time.Time {
 	least := now
 	for _, p := range c.parts {
@@ -182,8 +182,8 @@ func (c *consumer) watermark(now time.Time) time.Time {
 
 var consumers sync.Map // of *consumer by reader, between two calls
 
-// resume returns the consumer of a reader if it has come as far as rest says;
-// otherwise, at first and after a restart, a new one.
+// resume returns the consumer of a reader if it is where rest says. Otherwise, as after a
+// restart, it returns a new one.
 func resume(name string, src Source, rest restriction, ledger *Ledger) *consumer {
 	if v, ok := consumers.LoadAndDelete(name); ok {
 		c := v.(*consumer)
@@ -201,8 +201,8 @@ func resume(name string, src Source, rest restriction, ledger *Ledger) *consumer
 	return c
 }
 
-// put keeps the consumer for the reader's next call, for a while: that may come
-// to another worker, or never.
+// put keeps the consumer for the reader's next call. It expires, because that call may go
+// to another worker or never come.
 func (c *consumer) put(name string) {
 	c.lease = time.AfterFunc(lease, func() {
 		consumers.CompareAndDelete(name, c)
@@ -213,12 +213,12 @@ func (c *consumer) put(name string) {
 	}
 }
 
-// progresses are those of the consumers that have no ledger, as of their last call:
+// progresses holds the progress of consumers without a ledger, as of their last call:
 // []Progress by *consumer.
 var progresses sync.Map
 
-// Lag is how many records of each partition the sources of this process that have no
-// ledger have not handed over yet.
+// Lag is the number of records per partition that were not handed over yet, for sources
+// of this process without a ledger.
 func Lag() map[string]int64 {
 	latest := map[string]Progress{}
 	progresses.Range(func(_, v any) bool {
@@ -241,7 +241,7 @@ func lags(progress map[string]Progress) map[string]int64 {
 	return all
 }
 
-// progress is how far every partition was taken.
+// progress returns how far each partition was taken.
 func (c *consumer) progress() []Progress {
 	all := make([]Progress, len(c.parts))
 	for i, p := range c.parts {

@@ -16,7 +16,7 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// An identity tells one run from another, and an operator where to find it.
+// An identity distinguishes runs and tells an operator where a run is.
 type identity struct {
 	Run   string    `json:"run"` // random
 	Host  string    `json:"host"`
@@ -33,8 +33,7 @@ func (id identity) String() string {
 	return fmt.Sprintf("run %s (host %s, process %d, since %s)", id.Run, id.Host, id.PID, id.Since.Format(time.RFC3339))
 }
 
-// A note is the metadata of an offset that a ledger has committed, as JSON. Brokers
-// take 4,096 bytes of it.
+// A note is the metadata of a committed offset, as JSON. Brokers accept 4,096 bytes.
 type note struct {
 	identity
 	Topic     string `json:"topic,omitempty"`     // its id
@@ -42,7 +41,7 @@ type note struct {
 	Changelog string `json:"changelog,omitempty"` // the id of the changelog's head
 }
 
-// readNote returns a note without a run where the metadata is none.
+// readNote parses metadata. A note without a run means that it is not ours.
 func readNote(metadata string) (n note) {
 	if json.Unmarshal([]byte(metadata), &n) != nil {
 		return note{}
@@ -50,21 +49,21 @@ func readNote(metadata string) (n note) {
 	return n
 }
 
-// headKey is the changelog's key of its head: entities have keys that are not empty.
+// headKey is the key of the changelog's head. Entities have no empty key.
 const headKey = ""
 
-// A head is a record of the changelog that says which one it is.
+// A head is the record that identifies a changelog.
 type head struct {
-	// ID is that of the changelog's topic at first, so that two runs that begin at
-	// once agree on it, and random where that has none or the states were discarded.
+	// ID is at first the id of the changelog's topic, so that two runs that start at once
+	// agree on it. It is random if the topic has no id or the states were discarded.
 	ID string `json:"id"`
-	// Topics are the ids of the topics that the states are of, by name.
+	// Topics are the ids of the topics that were read into the states, by name.
 	Topics map[string]string `json:"topics,omitempty"`
-	// Run is the last that has begun, where no group has offsets that say so.
+	// Run is the run that started last. It is only set without a group.
 	Run *identity `json:"run,omitempty"`
 }
 
-// groupOffsets are what the group has committed of the partitions.
+// groupOffsets returns the group's committed offsets of the partitions.
 func (l *Ledger) groupOffsets(ctx context.Context, partitions map[string][]int) (map[string]committed, error) {
 	if l.cfg.Group == "" || len(partitions) == 0 {
 		return nil, nil
@@ -72,9 +71,8 @@ func (l *Ledger) groupOffsets(ctx context.Context, partitions map[string][]int) 
 	return l.cfg.Client.committed(ctx, l.cfg.Group, partitions)
 }
 
-// lost is the error for a changelog that is not the one that goes with the offsets
-// that the group had: what there is of it, head and states, is nothing, too little or
-// another's.
+// lost returns an error if the changelog does not belong to the group's offsets: it is
+// missing, empty, or another one.
 func (l *Ledger) lost(exists bool) error {
 	for _, log := range slices.Sorted(maps.Keys(l.found)) {
 		n := readNote(l.found[log].metadata)
@@ -121,8 +119,8 @@ func (l *Ledger) checkTopics(ctx context.Context) error {
 			}
 			continue
 		}
-		// Without ids a new topic shows by an end that was passed, or by leaders that
-		// begin to be counted anew.
+		// Without ids, a new topic shows by an end before the offset, or by leader epochs
+		// that start again.
 		if t.epochs != nil && t.epochs[at.Partition] < n.Epoch {
 			return fmt.Errorf("topic %q was deleted and created again (the leader of %s had the epoch %d and has %d): offsets and states are of the records that are gone; %s",
 				at.Topic, log, n.Epoch, t.epochs[at.Partition], anewHere)
@@ -138,8 +136,8 @@ func (l *Ledger) checkTopics(ctx context.Context) error {
 	return nil
 }
 
-// checkIncluded refuses states that include records beyond the end of their partition:
-// the topic is another one, which brokers without topic ids do not say.
+// checkIncluded refuses states that include records beyond the end of their partition.
+// The topic is then another one, which brokers without topic ids do not tell.
 func (l *Ledger) checkIncluded(ctx context.Context, included []Position) error {
 	for _, p := range included {
 		if t, read := l.topics[p.Topic]; !read || p.Partition >= t.partitions {
@@ -156,8 +154,8 @@ func (l *Ledger) checkIncluded(ctx context.Context, included []Position) error {
 	return nil
 }
 
-// end returns the offset after a partition's last record. The first call asks for those
-// of all partitions at once.
+// end returns the offset after a partition's last record. The first call asks for all
+// partitions at once.
 func (l *Ledger) end(ctx context.Context, log string) (int64, error) {
 	if l.ends != nil {
 		return l.ends[log], nil
@@ -170,7 +168,7 @@ func (l *Ledger) end(ctx context.Context, log string) (int64, error) {
 	return ends[log], nil
 }
 
-// writeHead writes the head where it is not yet as it has to be.
+// writeHead writes the head if it has to change.
 func (l *Ledger) writeHead(ctx context.Context) error {
 	changed := l.head.ID == ""
 	if changed {
@@ -213,8 +211,8 @@ func (l *Ledger) writeHead(ctx context.Context) error {
 	return nil
 }
 
-// discard deletes all states. The head was changed before: a run that ends in the
-// midst of it leaves a changelog that does not go with the group's offsets.
+// discard deletes all states. The head has changed before, so that a run that dies in
+// between leaves a changelog that does not match the group's offsets.
 func (l *Ledger) discard(ctx context.Context) error {
 	var deletions []Message
 	for key := range l.restored {
@@ -227,14 +225,13 @@ func (l *Ledger) discard(ctx context.Context) error {
 	return nil
 }
 
-// look refuses to go on where another run has committed offsets of the group: states
-// and offsets of the two would overwrite each other. The run that had done so when
-// this one started may still do so before this one does; then it is the one to find
-// another's.
+// look fails if another run has committed offsets of the group: the two would overwrite
+// each other's states and offsets. The previous run may still commit before this one has
+// done so; that run then finds this one.
 //
-// It is a look and no fence: what another run commits between this and the commit that
-// follows is found by the next look, of the one or the other, and may be in the
-// changelog by then.
+// This is not a fence. Another run may commit between look and the commit that follows.
+// The next look of either run finds that, but the changelog may already hold both runs'
+// states.
 func (l *Ledger) look(ctx context.Context) error {
 	partitions := partitionsOf(l.topics)
 	l.mu.Lock()
@@ -280,12 +277,11 @@ func (l *Ledger) look(ctx context.Context) error {
 	return nil
 }
 
-// commitTries is how often the group's coordinator is asked, with growing pauses that
-// take about two minutes together.
+// commitTries is how often a commit is tried. The growing pauses between the tries add up
+// to about two minutes.
 const commitTries = 30
 
-// persist repeats do, which concerns the group's offsets, while its coordinator is
-// away.
+// persist repeats do while the group's coordinator is away.
 func (l *Ledger) persist(ctx context.Context, done string, do func() error) error {
 	var trouble outage
 	for try := 0; ; try++ {
@@ -302,8 +298,8 @@ func (l *Ledger) persist(ctx context.Context, done string, do func() error) erro
 	}
 }
 
-// skip takes the states at the configured positions out of what is restored, and has
-// them deleted with the first commit.
+// skip drops the restored states at the configured positions. The first commit deletes
+// them from the changelog.
 func (l *Ledger) skip() error {
 	at := map[Position]string{}
 	for key, s := range l.restored {

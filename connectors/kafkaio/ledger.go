@@ -17,19 +17,18 @@ import (
 	"hafvf/internal/account"
 )
 
-// A Ledger keeps account of a run in one process, on a runner that keeps no
-// state and pushes back on nothing: what the source has handed over, what is
-// still in flight, which states the keys have. At a moment at which nothing is in
-// flight, every record that was handed over is in a state and its outputs are
-// stored; what holds then is committed, first the states to the changelog, then
-// the group's offsets. A run that goes on from there repeats outputs, with the
-// same ids, and loses none.
+// A Ledger commits the progress of a run in one process, for a runner that keeps no
+// state and pushes back on nothing. It knows how far the source has read, how many
+// records are in flight, and the state of each key. When nothing is in flight, every
+// record that was handed over is in a state, and its outputs are stored. The ledger then
+// commits the states to the changelog, and after them the group's offsets. A run that
+// resumes from there repeats some outputs, with the same ids, and loses none.
 type Ledger struct {
 	cfg       LedgerConfig
 	account   *account.Run
 	changelog *Writer
 
-	// What the run began with.
+	// Set when the run begins.
 	run    identity
 	topics map[string]topic
 	found  map[string]committed // by the group, by partition
@@ -62,20 +61,18 @@ type LedgerConfig struct {
 	// Changelog is the compacted topic of the states; empty: none. It is created
 	// where it does not exist.
 	Changelog string
-	// BeginAnew discards the states of the changelog, and has a source that starts at
-	// the group's offsets start where it does in a partition without one.
+	// BeginAnew discards the states of the changelog and ignores the group's offsets.
 	BeginAnew bool
 	// Skip are the positions of states in the changelog that are discarded.
 	Skip []Position
-	// Check, where it is set, is told the states that were restored, in the order of
-	// their positions, before anything is written. It returns the last record of each
-	// partition that they include. Its error is OpenLedger's.
+	// Check, if set, inspects the restored states before anything is written. They come
+	// in the order of their positions. Check returns the last record of each partition
+	// that the states include. OpenLedger returns its error.
 	Check func([]Restored) (included []Position, err error)
-	// AtEnd commits when the run ends, and not before: its outputs are not stored
-	// before.
+	// AtEnd commits only when the run ends, because its outputs are stored only then.
 	AtEnd bool
-	// Drain makes Stop end the source, also where positions are committed: what the
-	// runner holds is in no state.
+	// Drain makes Stop end the source even if positions are committed. It is for runners
+	// that hold records outside of any state.
 	Drain bool
 	Log   *slog.Logger
 	// Sync, if set, is called before each commit to fsync outputs that are not in
@@ -94,11 +91,11 @@ type Restored struct {
 	Bytes []byte
 }
 
-// A State is what a run keeps of a key.
+// A State is the state of a key.
 type State struct {
 	Key   string
 	Bytes []byte
-	// Waiting are the records that are in the state and in no output yet.
+	// Waiting are records in the state that have no output yet.
 	Waiting []Position
 }
 
@@ -109,7 +106,7 @@ type Progress struct {
 }
 
 const (
-	// commitEvery is how often what holds is committed.
+	// commitEvery is the time between commits.
 	commitEvery = time.Second
 	// changelogBytes is the largest state that a changelog takes.
 	changelogBytes = 16 << 20
@@ -118,12 +115,12 @@ const (
 // ledgerOf returns the ledger of that name, nil if there is none in this process.
 func ledgerOf(name string) *Ledger { return account.Part[*Ledger](account.Of(name), "") }
 
-// OpenLedger opens a ledger: it reads the group's offsets and then the states from the
-// changelog, which are at least as new in this order, whoever commits in between. The
-// source starts at these offsets.
+// OpenLedger opens a ledger. It reads the group's offsets first and the states second, so
+// that the states are at least as new even if another run commits in between. The source
+// starts at these offsets.
 //
-// It refuses a changelog that does not go with the offsets, and topics that were
-// deleted and created again since. It panics if the name is taken.
+// OpenLedger returns an error if the changelog does not belong to the offsets, or if a
+// topic was deleted and created again since. It panics if the name is taken.
 func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	l := &Ledger{
 		cfg: cfg, run: newIdentity(), ready: map[string][]byte{}, waiting: map[string][]account.Place{},
@@ -140,7 +137,7 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	return l, nil
 }
 
-// begin reads what the run goes on from, checks it, and makes the changelog ready.
+// begin reads and checks offsets and states, and prepares the changelog.
 func (l *Ledger) begin(ctx context.Context) (err error) {
 	if len(l.cfg.Topics) > 0 {
 		if l.topics, err = l.cfg.Client.describe(ctx, l.cfg.Topics); err != nil {
@@ -184,8 +181,8 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 	return nil
 }
 
-// startTimeout bounds how long a run waits for the coordinator of its group when it
-// starts: that of a new cluster has to be made first.
+// startTimeout bounds how long a starting run waits for its group's coordinator, which
+// a new cluster has to create first.
 const startTimeout = 30 * time.Second
 
 // restore creates the changelog, or reads it.
@@ -230,7 +227,7 @@ func (l *Ledger) restore(ctx context.Context) error {
 	return nil
 }
 
-// adopt checks what was restored, and makes the changelog that of this run.
+// adopt checks the restored states and takes the changelog over for this run.
 func (l *Ledger) adopt(ctx context.Context) (err error) {
 	if !l.cfg.BeginAnew {
 		if err := l.lost(true); err != nil {
@@ -286,7 +283,7 @@ func (l *Ledger) inOrder() []Restored {
 	return all
 }
 
-// A lastValue is the last that a topic has of a key, and where.
+// A lastValue is the last value of a key in a topic, with its position.
 type lastValue struct {
 	bytes     []byte
 	offset    int64
@@ -335,8 +332,8 @@ func lastValues(ctx context.Context, client *Client, topic string, log *slog.Log
 	return all, nil
 }
 
-// Restore returns the state that a key had when the ledger was opened, once; nil
-// where it had none.
+// Restore returns the state that a key had when the ledger was opened, or nil. A second
+// call for the key returns nil.
 func (l *Ledger) Restore(key string) []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -430,7 +427,7 @@ func (l *Ledger) handOver(ctx context.Context, progress []Progress, n int, since
 	return err
 }
 
-// commits commits now and then until the ledger is closed.
+// commits commits every commitEvery until the ledger is closed.
 func (l *Ledger) commits() {
 	defer close(l.done)
 	tick := time.NewTicker(commitEvery)
@@ -453,8 +450,8 @@ func (l *Ledger) commits() {
 	}
 }
 
-// commit stores the states that are ready and then the offsets, unless another run
-// commits, too.
+// commit stores the states that are ready, and then the offsets. It fails if another run
+// commits to the same group.
 func (l *Ledger) commit(ctx context.Context) error {
 	if err := l.account.Fault(); err != nil {
 		return err
@@ -482,7 +479,7 @@ func (l *Ledger) commit(ctx context.Context) error {
 	return l.commitOffsets(ctx, offsets)
 }
 
-// store puts states into the changelog, once the outputs that go with them last.
+// store writes states to the changelog after their outputs are on disk.
 func (l *Ledger) store(ctx context.Context, states map[string][]byte) error {
 	if l.cfg.Sync != nil {
 		if err := l.cfg.Sync(); err != nil {
@@ -502,8 +499,8 @@ func (l *Ledger) store(ctx context.Context, states map[string][]byte) error {
 	return nil
 }
 
-// offsets are those up to which all records are done with, and that are not
-// committed yet: without a changelog none beyond a record that waits.
+// offsets are the offsets to commit: all records before them are dealt with. Without a
+// changelog, no offset is beyond a record that waits.
 func (l *Ledger) offsets() map[string]Position {
 	changed := map[string]Position{}
 	for log, p := range l.reached {
@@ -551,9 +548,9 @@ func (l *Ledger) commitOffsets(ctx context.Context, offsets map[string]Position)
 	return nil
 }
 
-// Stop makes the source stop reading. Where positions are committed it puts the
-// rest off, so that nothing comes out early because the input seems to end:
-// cancel the run when Idle says so. Otherwise the source ends.
+// Stop makes the source stop reading. If positions are committed, the source suspends:
+// it does not end, because an end of input would release waiting observations early. The
+// caller cancels the run when Idle is closed. Otherwise the source ends.
 func (l *Ledger) Stop() {
 	l.mu.Lock()
 	l.stopped = true
@@ -561,7 +558,7 @@ func (l *Ledger) Stop() {
 	l.account.Stop()
 }
 
-// Suspends reports whether Stop puts the rest off.
+// Suspends reports whether Stop suspends the source instead of ending it.
 func (l *Ledger) Suspends() bool {
 	return (l.cfg.Group != "" || l.cfg.Changelog != "") && !l.cfg.Drain
 }
@@ -569,19 +566,19 @@ func (l *Ledger) Suspends() bool {
 // Idle is closed while nothing is in flight; ask anew after it was not.
 func (l *Ledger) Idle() <-chan struct{} { return l.account.Idle() }
 
-// Busy is how long the records in flight have been there; 0 where there are none.
+// Busy is how long records have been in flight, 0 if none are.
 func (l *Ledger) Busy() time.Duration { return l.account.Busy() }
 
-// Lag is how many records of each partition have not been handed over yet.
+// Lag is the number of records per partition that were not handed over yet.
 func (l *Ledger) Lag() map[string]int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return lags(l.handed)
 }
 
-// Close forgets the ledger, and commits what holds if the run has gone well and
-// its outputs are stored. The error of a commit that has ended the source is not
-// returned again, unless the run has gone well for all that.
+// Close closes the ledger. If the run went well, it commits for the last time. An
+// earlier commit error that has already ended the source is returned again only if the
+// run went well.
 func (l *Ledger) Close(ctx context.Context, well bool) error {
 	l.cancel()
 	<-l.done
@@ -601,7 +598,7 @@ func (l *Ledger) Close(ctx context.Context, well bool) error {
 	return err
 }
 
-// What a source without a ledger goes by.
+// The methods below also serve a source without a ledger.
 
 func (l *Ledger) idle() bool {
 	if l == nil {
@@ -615,7 +612,7 @@ func (l *Ledger) idle() bool {
 	}
 }
 
-// anew is how to begin anew.
+// anew tells the user how to begin anew.
 func (l *Ledger) anew() string {
 	if l == nil {
 		return anewOnFlink

@@ -25,9 +25,9 @@ import (
 	"github.com/segmentio/kafka-go/sasl"
 )
 
-// A link is a connection to one broker. kafka-go's Client would do for the
-// questions above, but it tells a wrong password, a wrong port and a missing
-// login apart no better than by "unexpected EOF", and answers from a cache.
+// A link is a connection to one broker. kafka-go's Client does not do here: it answers
+// from a cache, and reports a wrong password, a wrong port and a missing login alike as
+// "unexpected EOF".
 type link struct {
 	*protocol.Conn
 	addr     string
@@ -95,8 +95,8 @@ func (c Cluster) open(ctx context.Context, addr string) (*link, error) {
 	return l, nil
 }
 
-// An away is the error for a broker that cannot be used, and could be a moment later,
-// as far as one can tell: it may be starting.
+// An away is the error for a broker that cannot be used now but may be usable later,
+// because it may be starting.
 type away struct{ error }
 
 func (a away) Unwrap() error { return a.error }
@@ -122,8 +122,8 @@ type loginError struct{ text string }
 
 func (e *loginError) Error() string { return e.text }
 
-// connect opens a connection, with handshake and login. Its errors are
-// sentences that begin with the broker's name and end with what to do.
+// connect opens a connection, with TLS handshake and login. Its errors name the broker and
+// say what to do.
 func (c Cluster) connect(ctx context.Context, addr string) (_ *link, err error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
@@ -319,8 +319,8 @@ func hungUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// greeted looks at the first bytes that come in: kafka-go would take those of
-// another protocol for the size of an answer, and make room for it.
+// greeted checks the first bytes of the answer. kafka-go would take those of another
+// protocol for the size of an answer, and allocate as much.
 type greeted struct {
 	net.Conn
 	seen bool

@@ -27,12 +27,12 @@ func (fn *readersFn) ProcessElement(_ []byte, emit func(string, []byte)) {
 	}
 }
 
-// loopFn reads as readFn does, without a splittable function. Beam's Flink runner
-// before 2.76.0 keeps something of each residual for ever (fixed by Beam's pull request
-// 39191). The reader's state is what remains to be read. Each call is a timer that sets
-// the next one, at the watermark: the runner holds the output's watermark back to the
-// time of a timer. The timer fires at once, since the impulse's watermark has passed
-// it.
+// loopFn reads as readFn does, but is a stateful function. Splittable functions leak memory
+// on Beam's Flink runner before 2.76.0: it keeps a part of each residual for ever (fixed by
+// Beam's pull request 39191). The reader's state is the restriction. Each call is a timer,
+// which sets the next one at the watermark: the runner holds the output's watermark back
+// to the time of a timer. The timer fires at once, because the impulse's watermark has
+// passed it.
 type loopFn struct {
 	Source Source
 	Run    string // names the consumers between calls
@@ -44,7 +44,7 @@ func newLoopFn(src Source, run string) *loopFn {
 	return &loopFn{Source: src, Run: run, Rest: state.MakeValueState[restriction]("rest"), Next: timers.InEventTime("next")}
 }
 
-// ProcessElement deals a reader its partitions.
+// ProcessElement assigns partitions to a reader.
 func (fn *loopFn) ProcessElement(ctx context.Context, sp state.Provider, tp timers.Provider, name string, _ []byte, _ func(beam.EventTime, Record)) error {
 	rest, err := fn.Source.deal(ctx, nil, slices.Index(fn.Source.Readers, name), len(fn.Source.Readers))
 	if err != nil {
@@ -54,7 +54,7 @@ func (fn *loopFn) ProcessElement(ctx context.Context, sp state.Provider, tp time
 	return fn.Rest.Write(sp, rest)
 }
 
-// OnTimer emits what has come.
+// OnTimer emits a bundle.
 func (fn *loopFn) OnTimer(ctx context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, _ string, _ timers.Context, emit func(beam.EventTime, Record)) error {
 	rest, _, err := fn.Rest.Read(sp)
 	if err != nil {

@@ -22,7 +22,7 @@ func init() {
 	register.Emitter2[beam.EventTime, Record]()
 }
 
-// Where a Source starts.
+// The values of Start.At.
 const (
 	Earliest  = "earliest"
 	Latest    = "latest"
@@ -41,39 +41,37 @@ type Start struct {
 	Time   time.Time // for AtTime: reading begins with the first record at or after it
 }
 
-// A Source says what to read. Records of a transaction come when it is committed, in
-// their place in the partition, and later records wait for them. Records of aborted
-// transactions never come. A Source needs Kafka 2.1 or newer.
+// A Source says what to read. It needs Kafka 2.1 or newer. Records of a transaction are
+// read when the transaction is committed, in the order of their offsets; later records
+// wait for them. Records of aborted transactions are skipped.
 type Source struct {
 	Cluster Cluster
 	Topics  []string
-	Group   string // Committed starts at its offsets, and a Ledger commits them
+	Group   string // whose offsets Committed starts at
 	Start   Start
-	// Bounded ends the source at the ends that the partitions have when it starts.
+	// Bounded ends the source where the partitions end at its start.
 	Bounded bool
-	// Disorder is by how much a record's time may be behind the latest one of its
-	// partition: the watermark follows so far behind.
+	// Disorder is how far a record's time may be behind the latest of its partition. The
+	// watermark lags by as much.
 	Disorder time.Duration
-	// Clock names a function, known by RegisterClock, that tells a record's event
-	// time. Default: the record's timestamp.
+	// Clock is the name of a registered Clock. Default: the record's timestamp.
 	Clock string
-	// Readers are names for readers among which the partitions are divided. With
-	// Readers the source is a stateful function with these names as its keys, for
-	// runners whose splittable functions have defects. Default: none, and a splittable
-	// function.
+	// Readers are the names of readers that share the partitions. With readers the source
+	// is a stateful function with these names as keys, for runners whose splittable
+	// functions have defects. Default: none, and a splittable function.
 	Readers []string
-	// Poll is how long a call waits for records. Without a ledger a call also gathers
-	// records for that long before it hands them over. Default 100 ms.
+	// Poll is how long a call waits for records. Without a ledger, a call also gathers
+	// records for as long. Default 100 ms.
 	Poll time.Duration
 }
 
-// A Clock tells the event time of a record; false where it has none.
+// A Clock returns the event time of a record, and false if it has none.
 type Clock func(Record) (time.Time, bool)
 
 var clocks sync.Map // of Clock by name
 
-// RegisterClock makes a clock known to the sources of this process and of
-// workers that run the same program. It panics if the name is taken.
+// RegisterClock registers a clock under a name. Call it in an init function, so that
+// workers that run the same program know it too. It panics if the name is taken.
 func RegisterClock(name string, c Clock) {
 	if _, taken := clocks.LoadOrStore(name, c); taken {
 		panic("kafkaio: clock " + name + " exists already")
@@ -91,16 +89,15 @@ const (
 	// BundleRecords and BundleBytes are how much a source emits in one bundle.
 	BundleRecords = 1 << 16
 	BundleBytes   = 64 << 20
-	// breath is how long a call waits for a record before it lets the watermark
-	// move on, where the Source does not say.
+	// breath is the default of Source.Poll.
 	breath = 100 * time.Millisecond
 )
 
 // Read reads src and returns a PCollection<Record>, in the order of the offsets
 // within each partition, at the records' event times.
 //
-// The ledger of that name, if there is one in this process, holds the source
-// back, and can stop it. Without one a call emits what has come while it polled.
+// A ledger of that name in this process holds the source back and can stop it. Without
+// one, a call emits the records that came while it polled.
 func Read(s beam.Scope, src Source, ledger string) beam.PCollection {
 	s = s.Scope("kafkaio.Read")
 	begin := beam.Impulse(s)
@@ -110,8 +107,8 @@ func Read(s beam.Scope, src Source, ledger string) beam.PCollection {
 	return beam.ParDo(s, &readFn{Source: src, Ledger: ledger, Run: rand.Text()}, begin)
 }
 
-// readFn reads all partitions. A call emits one bundle and puts the rest off; what
-// the partitions bring meanwhile is read ahead.
+// readFn reads all partitions. A call emits one bundle and defers the rest. Between calls
+// the partitions are read ahead.
 type readFn struct {
 	Source Source
 	Ledger string
@@ -122,8 +119,8 @@ func (fn *readFn) CreateInitialRestriction([]byte) (restriction, error) {
 	return fn.Source.deal(context.Background(), ledgerOf(fn.Ledger), 0, 1)
 }
 
-// deal is what the reader has to read, of so many. Brokers that are away are waited
-// for as long as a Writer does.
+// deal returns the partitions of one of several readers. It waits for absent brokers as
+// long as a Writer does.
 func (src Source) deal(ctx context.Context, ledger *Ledger, reader, readers int) (restriction, error) {
 	ctx, cancel := context.WithTimeout(ctx, deliveryTime)
 	defer cancel()
@@ -148,7 +145,7 @@ func (fn *readFn) CreateTracker(r restriction) *sdf.LockRTracker {
 	return sdf.NewLockRTracker(&tracker{rest: r.clone()})
 }
 
-// TruncateRestriction drops what is unread when a runner drains the pipeline.
+// TruncateRestriction ends the source when a runner drains the pipeline.
 func (fn *readFn) TruncateRestriction(rt *sdf.LockRTracker, _ []byte) restriction {
 	r := rt.GetRestriction().(restriction)
 	r.Over = true
@@ -175,9 +172,8 @@ func (fn *readFn) ProcessElement(ctx context.Context, w *watermark, rt *sdf.Lock
 	return sdf.ResumeProcessingIn(0), nil
 }
 
-// call emits a bundle, by the consumer of the reader that the restriction is dealt
-// to. It reports whether the source has come to its end, and the watermark
-// otherwise.
+// call emits a bundle by the consumer of the restriction's reader. It reports whether the
+// source has ended, and otherwise the watermark.
 func (src Source) call(ctx context.Context, run string, ledger *Ledger, rt *sdf.LockRTracker, emit func(beam.EventTime, Record)) (ended bool, watermark time.Time, err error) {
 	rest := rt.GetRestriction().(restriction)
 	name := fmt.Sprint(run, "/", rest.Reader)
@@ -194,8 +190,8 @@ func (src Source) call(ctx context.Context, run string, ledger *Ledger, rt *sdf.
 	return false, watermark, nil
 }
 
-// read emits a bundle, and hands it over once the one before it is done. It
-// reports whether the source has come to its end.
+// read emits a bundle and hands it over when the bundle before is done. It reports
+// whether the source has ended.
 func (c *consumer) read(ctx context.Context, ledger *Ledger, rt *sdf.LockRTracker, emit func(beam.EventTime, Record)) (ended bool, err error) {
 	n, size := 0, 0
 	var since time.Time
@@ -242,8 +238,8 @@ func (c *consumer) read(ctx context.Context, ledger *Ledger, rt *sdf.LockRTracke
 			}
 			break
 		}
-		// What has come is handed over as soon as there is nobody at work; without a
-		// ledger, who knows.
+		// Hand over as soon as nothing is in flight. Without a ledger nobody knows when
+		// that is, and a call gathers for a fixed time.
 		var idle <-chan struct{}
 		patience := pause
 		if ledger != nil && n > 0 {
@@ -283,21 +279,21 @@ func (c *consumer) emit(b batch, emit func(beam.EventTime, Record)) (latest time
 
 var errClosed = errors.New("the run is over: its ledger is closed")
 
-// settle repeats do until it succeeds, fails for good, or ctx ends: a cluster that is
-// starting answers after a while.
+// settle repeats do until it succeeds, fails for good, or ctx ends. A cluster that is
+// starting needs a while to answer.
 func settle(ctx context.Context, log *slog.Logger, do func() error) error {
 	var trouble outage
 	for {
 		err := do()
-		// Of several brokers one that cannot be reached is no more than unknown.
+		// kafka-go reports one unreachable broker of several as Unknown.
 		if err == nil || !passes(err) && !errors.Is(err, kafka.Unknown) || !trouble.wait(ctx, log, err, "Kafka cannot be asked") {
 			return err
 		}
 	}
 }
 
-// spans are all partitions from where they start to where they end: where the group
-// was, the ledger knows if there is one.
+// spans returns all partitions with their start and end. With a ledger, committed offsets
+// are those that the ledger has read.
 func (src Source) spans(ctx context.Context, ledger *Ledger) (all []span, err error) {
 	client := NewClient(src.Cluster)
 	if ledger != nil {

@@ -15,12 +15,12 @@ func init() {
 	register.Emitter1[[]byte]()
 }
 
-// Write takes a PCollection<[]byte> of connectors.Chunks and writes their lines,
-// without the line ends, to a topic: at least once, each with its id as the
-// header "id". What a bundle brings is stored when the bundle ends.
+// Write takes a PCollection<[]byte> of connectors.Chunks and writes each line, without its
+// line end, to a topic, at least once and with the id as the header "id". The lines of a
+// bundle are stored when the bundle ends.
 //
-// The topic must exist; brokers that are away are waited for as by Writer.Write.
-// The Ledger of that name, if there is one in this process, is told so.
+// The topic must exist. Write waits for absent brokers as Writer.Write does. A ledger of
+// that name in this process learns how many lines were stored.
 func Write(s beam.Scope, sink Sink, ledger string, col beam.PCollection) {
 	s = s.Scope("kafkaio.Write")
 	connectors.End(s, beam.ParDo(s, &writeFn{Sink: sink, Ledger: ledger}, col))
@@ -42,7 +42,7 @@ type writeFn struct {
 func (fn *writeFn) StartBundle(_ context.Context, _ func([]byte)) (err error) {
 	fn.waiting, fn.size, fn.stored = nil, 0, 0
 	if fn.writer == nil {
-		// The run has begun: a broker that is away now is waited for.
+		// openWriter does not connect: the run has begun, so Write waits for absent brokers.
 		fn.writer, err = openWriter(fn.Sink, ledgerOf(fn.Ledger).logger())
 	}
 	return err

@@ -22,17 +22,17 @@ import (
 )
 
 const (
-	// deliveryTime is how long a batch is tried, as delivery.timeout.ms of the
-	// Java client.
+	// deliveryTime is how long a batch is tried, like delivery.timeout.ms of the Java
+	// client.
 	deliveryTime = 2 * time.Minute
-	// topicGrace is how long a topic may be unknown: brokers learn of a new one,
-	// and of all of them after a start, one after the other.
+	// topicGrace is how long a topic may be unknown. Brokers learn of a new topic, and
+	// after a start of all topics, one after the other.
 	topicGrace = 10 * time.Second
 	// requestTime is how long one attempt may take; the broker gives up waiting
 	// for replicas after half of it.
 	requestTime = 30 * time.Second
-	// leaderTime is how often at least the partitions' leaders are asked for.
-	// kafka-go does not ask when a broker says that it is no leader any more.
+	// leaderTime is the longest time between two questions for the partitions' leaders.
+	// kafka-go does not ask again when a broker says that it no longer leads.
 	leaderTime = 2 * time.Second
 	// warnTime is how much time is between two warnings.
 	warnTime = 10 * time.Second
@@ -42,26 +42,25 @@ const (
 	// batchBytes is how much goes into one request to a partition, before
 	// compression. A topic takes 1,048,588 bytes unless it is set otherwise.
 	batchBytes = 1_000_000
-	// inFlight is how many partitions are written to at a time, each over a
-	// connection of its own.
+	// inFlight is the number of partitions that are written at a time. Each has its own
+	// connection.
 	inFlight = 16
-	// compression is what costs Write most, and is worth it: real estimates of
-	// 600 and of 1,200 bytes, a megabyte of them at a time on one core of 2.5 GHz,
-	// shrink by zstd at level 1 to 1/4 at 160 MB/s, at kafka-go's level 3 to 1/3.7
-	// at 100 MB/s, by snappy and lz4 to 1/2.2 at 230 MB/s, by gzip to 1/3.7 at
-	// 85 MB/s. Brokers before 2.1 do not know zstd.
+	// compression is zstd at level 1. Measured on estimates of 600 and 1,200 bytes in
+	// batches of a megabyte, on one core of 2.5 GHz: zstd 1 shrinks them to 1/4 at
+	// 160 MB/s, zstd 3 (kafka-go's default) to 1/3.7 at 100 MB/s, snappy and lz4 to 1/2.2
+	// at 230 MB/s, gzip to 1/3.7 at 85 MB/s. Brokers before 2.1 do not know zstd.
 	compression = kafka.Zstd
 )
 
-// kafka-go takes the level from nowhere else.
+// kafka-go has no other place to set the level.
 func init() { compress.ZstdCodec.Level = 1 }
 
 // A Message is one to be written.
 type Message struct {
-	// Key decides on the partition, as it does in the Java client. Messages
-	// without one (nil, not empty) are spread.
+	// Key chooses the partition, as in the Java client. Messages without a key (nil, not
+	// empty) are spread over the partitions.
 	Key []byte
-	// ID becomes the header "id", by which readers can know repeats.
+	// ID becomes the header "id". Readers recognise repeats by it.
 	ID string
 	// Value nil (not empty) deletes the key from a compacted topic.
 	Value []byte
@@ -73,9 +72,9 @@ type Sink struct {
 	Topic   string
 }
 
-// A Writer writes to a topic, at least once. Within a partition no message is
-// first stored before one that was given earlier; what follows a failed attempt
-// may be a repeat of what it did store.
+// A Writer writes to a topic at least once. Within a partition, messages are first stored
+// in the order in which they were given. After a failed attempt some messages may be
+// stored again.
 type Writer struct {
 	sink   Sink
 	client *kafka.Client
@@ -89,8 +88,7 @@ type Writer struct {
 	trouble time.Time // since when attempts fail; zero while all is well
 }
 
-// NewWriter connects to the topic, which must exist. Its errors are sentences
-// that say what to do.
+// NewWriter connects to the topic, which must exist. Its errors say what to do.
 func NewWriter(ctx context.Context, s Sink, log *slog.Logger) (*Writer, error) {
 	w, err := openWriter(s, log)
 	if err != nil {
@@ -133,12 +131,11 @@ func (w *Writer) Close() error {
 	return nil
 }
 
-// Write returns when all in-sync replicas of the topic have all of the
-// messages. While brokers cannot be reached, elect leaders or lack replicas it
-// tries again, up to two minutes for each batch, and warns in the log. After an
-// error any of the messages may have been written, and may still be: they must
-// not be changed, and whoever goes on must write all of them again before
-// others. Calls from several goroutines are in no order.
+// Write returns when all in-sync replicas have stored all messages. While brokers are
+// unreachable, elect leaders or lack replicas, it tries again, up to two minutes for each
+// batch, and warns in the log. After an error, any of the messages may have been written,
+// or may still be written: do not change them, and write all of them again before any
+// others. Concurrent calls are not ordered.
 func (w *Writer) Write(ctx context.Context, msgs []Message) error {
 	if len(msgs) == 0 {
 		return nil
@@ -179,10 +176,10 @@ func assign(msgs []Message, n int) [][]*Message {
 	return parts
 }
 
-// writePartition has one batch in flight at a time: a later one must not be
-// stored while an earlier one may still fail. kafka.Writer would go on to the
-// next batch after an error that it takes for final, as it does when a
-// partition has no leader for a moment, and cannot be cancelled.
+// writePartition has one batch in flight at a time: a later batch must not be stored while
+// an earlier one may still fail. kafka.Writer does not do: it goes on to the next batch
+// after an error that it takes for final, such as a short absence of the leader, and it
+// cannot be cancelled.
 func (w *Writer) writePartition(ctx context.Context, p int, msgs []*Message) error {
 	for len(msgs) > 0 {
 		n, size := 0, 0
@@ -252,8 +249,7 @@ func (w *Writer) partitions(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// patiently repeats do until it succeeds, fails for good, or has failed for too
-// long.
+// patiently repeats do until it succeeds, fails for good, or w.delivery has passed.
 func (w *Writer) patiently(ctx context.Context, what string, do func(context.Context) error) error {
 	start := time.Now()
 	within, cancel := context.WithDeadline(ctx, start.Add(w.delivery))
@@ -295,7 +291,7 @@ func (w *Writer) patiently(ctx context.Context, what string, do func(context.Con
 	}
 }
 
-// final is the error for one that will not pass.
+// final turns an error that no retry mends into a sentence.
 func (w *Writer) final(err error) error {
 	if errors.Is(err, kafka.TopicAuthorizationFailed) || errors.Is(err, kafka.ClusterAuthorizationFailed) {
 		return fmt.Errorf("%s may not write to topic %q: allow the operation Write on it", w.sink.Cluster.user(), w.sink.Topic)
@@ -303,7 +299,7 @@ func (w *Writer) final(err error) error {
 	return fmt.Errorf("topic %q does not take messages: %w", w.sink.Topic, err)
 }
 
-// warn logs at the first failed attempt and then now and again.
+// warn logs the first failed attempt, and then one every warnTime.
 func (w *Writer) warn(what string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -317,7 +313,7 @@ func (w *Writer) warn(what string, err error) {
 		"topic", w.sink.Topic, "what", what, "error", err, "for", now.Sub(w.trouble).Round(time.Second))
 }
 
-// well logs that attempts succeed again, if their failure has been logged.
+// well logs that attempts succeed again, if a failure was logged.
 func (w *Writer) well() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -330,8 +326,8 @@ func (w *Writer) well() {
 	w.trouble = time.Time{}
 }
 
-// bare is err without what kafka-go puts before it, which would mislead: its
-// errors of producing speak of fetching.
+// bare removes kafka-go's prefix, which misleads: its errors of producing speak of
+// fetching.
 func bare(err error) error {
 	var p *produce.Error
 	if errors.As(err, &p) {
