@@ -16,10 +16,15 @@ type findings struct {
 	outliers []int
 }
 
+// defaultDetector is the default bank with detection.
+func defaultDetector(model hafvf.Model) *hafvf.Bank {
+	return hafvf.NewBank(model, hafvf.DefaultBank(), hafvf.DefaultForgetting, &hafvf.Detect{})
+}
+
 // find runs the bank over x. In the first warmUp steps it says nothing: a change
 // there is told with its first revision, or never.
 func find(model hafvf.Model, x []float64, warmUp int) (f findings) {
-	b := hafvf.NewBank(model, hafvf.DefaultBank(), hafvf.DefaultForgetting, &hafvf.Detect{})
+	b := defaultDetector(model)
 	state := b.NewState()
 	for t := range x {
 		d := b.Update(state, x[t:t+1]).Detection
