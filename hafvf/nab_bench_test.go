@@ -26,7 +26,7 @@ type nabTrace struct {
 func (s nabSeries) trace(t testing.TB) nabTrace {
 	t.Helper()
 	out := nabTrace{nabSeries: s, week: hafvf.BudgetOver(hafvf.DefaultBudgetTime, s.times[:nabWarmUp])}
-	b := defaultDetector(fitted(t, s.x, nabWarmUp))
+	b := defaultDetector(t, "normal", nil, s.x, nabWarmUp)
 	state := b.NewState()
 	_, scale := hafvf.LocationScale(s.x[:nabWarmUp])
 	for i := range s.x {
