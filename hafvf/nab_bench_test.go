@@ -9,9 +9,9 @@ import (
 	"hafvf/hafvf"
 )
 
-// nabWarmUp is the number of values to which prior, location, scale and budget are
+// alarmWarmUp is the number of values to which prior, location, scale and budget are
 // fitted, and among which nothing is an alarm.
-const nabWarmUp = 50
+const alarmWarmUp = 50
 
 // A nabTrace is what bank and profile make of a series, by observation.
 type nabTrace struct {
@@ -25,10 +25,10 @@ type nabTrace struct {
 
 func (s nabSeries) trace(t testing.TB) nabTrace {
 	t.Helper()
-	out := nabTrace{nabSeries: s, week: hafvf.BudgetOver(hafvf.DefaultBudgetTime, s.times[:nabWarmUp])}
-	b := defaultDetector(t, "normal", nil, s.x, nabWarmUp)
+	out := nabTrace{nabSeries: s, week: hafvf.BudgetOver(hafvf.DefaultBudgetTime, s.times[:alarmWarmUp])}
+	b := defaultDetector(t, "normal", nil, s.x, alarmWarmUp)
 	state := b.NewState()
-	_, scale := hafvf.LocationScale(s.x[:nabWarmUp])
+	_, scale := hafvf.LocationScale(s.x[:alarmWarmUp])
 	for i := range s.x {
 		o := b.Update(state, s.x[i:i+1])
 		out.surprise = append(out.surprise, -o.LogPredictive-math.Log(scale))
@@ -42,7 +42,7 @@ func (s nabSeries) trace(t testing.TB) nabTrace {
 }
 
 func (s nabSeries) views(c hafvf.ProfileConfig) (steps [][]hafvf.ViewStep) {
-	location, scale := hafvf.LocationScale(s.x[:nabWarmUp])
+	location, scale := hafvf.LocationScale(s.x[:alarmWarmUp])
 	p := hafvf.NewProfile(c)
 	state := p.NewState()
 	for i, x := range s.x {
@@ -91,7 +91,8 @@ type nabRow struct {
 	// rest is the number of observations after an alarm without another, of a rule
 	// that compares the scores with a threshold.
 	rest int
-	// budget is in observations, of a rule that is a hafvf.Alarm; changes are for it.
+	// budget is in observations, of a rule that is a hafvf.Alarm, and changes says
+	// whether commits may raise its alarms.
 	budget  func(nabTrace) float64
 	changes bool
 }
@@ -108,7 +109,7 @@ var nabRows = func() []nabRow {
 	}
 	surprise := func(s nabTrace) []float64 { return s.surprise }
 	week := func(s nabTrace) float64 { return s.week }
-	fixed := func(nabTrace) float64 { return hafvf.DefaultBudget }
+	untimedBudget := func(nabTrace) float64 { return hafvf.DefaultBudget }
 	return []nabRow{
 		{name: "kind change", scores: nabTrace.commits},
 		{name: "kind change, rest 60", scores: nabTrace.commits, rest: 60},
@@ -122,19 +123,19 @@ var nabRows = func() []nabRow {
 		{name: "season, changes", scores: timed(2), budget: week, changes: true},
 		{name: "three views", scores: timed(3), budget: week},
 		{name: "default", scores: timed(3), budget: week, changes: true},
-		{name: "season, changes, 2000 observations", scores: timed(2), budget: fixed, changes: true},
-		{name: "default, 2000 observations", scores: timed(3), budget: fixed, changes: true},
-		{name: "level, changes, no times", scores: untimed(1), budget: fixed, changes: true},
-		{name: "default, no times", scores: untimed(2), budget: fixed, changes: true},
+		{name: "season, changes, 2000 observations", scores: timed(2), budget: untimedBudget, changes: true},
+		{name: "default, 2000 observations", scores: timed(3), budget: untimedBudget, changes: true},
+		{name: "level, changes, no times", scores: untimed(1), budget: untimedBudget, changes: true},
+		{name: "default, no times", scores: untimed(2), budget: untimedBudget, changes: true},
 	}
 }()
 
-// alarms are those of the row on a series with the given scores. For a row with a
-// budget, threshold is added to the one of its own.
+// alarms are those of the row on a series with the given scores. A row with a budget
+// adds threshold to the one of its own.
 func (r nabRow) alarms(s nabTrace, scores []float64, threshold float64) (alarms []int) {
 	if r.budget == nil {
 		for i, v := range scores {
-			if i >= nabWarmUp && v >= threshold && (len(alarms) == 0 || i-alarms[len(alarms)-1] > r.rest) {
+			if i >= alarmWarmUp && v >= threshold && (len(alarms) == 0 || i-alarms[len(alarms)-1] > r.rest) {
 				alarms = append(alarms, i)
 			}
 		}
@@ -142,7 +143,7 @@ func (r nabRow) alarms(s nabTrace, scores []float64, threshold float64) (alarms 
 	}
 	a := hafvf.NewAlarm(hafvf.AlarmConfig{Budget: r.budget(s)})
 	state := a.NewState()
-	for i := nabWarmUp; i < len(scores); i++ {
+	for i := alarmWarmUp; i < len(scores); i++ {
 		if kind, _ := a.Update(state, scores[i]-threshold, r.changes && s.changes[i], nil); kind != hafvf.NoAlarm {
 			alarms = append(alarms, i)
 		}
@@ -152,7 +153,7 @@ func (r nabRow) alarms(s nabTrace, scores []float64, threshold float64) (alarms 
 
 // sweep returns the tally of the row at the threshold that is best for the standard
 // profile, and at the fixed one. A row with a budget has a fixed threshold of its
-// own, and for others it is the best one.
+// own. The fixed threshold of other rows is the best one.
 func (r nabRow) sweep(traces []nabTrace) (best, fixed nabTally) {
 	var scores [][]float64
 	var thresholds []float64
@@ -169,12 +170,12 @@ func (r nabRow) sweep(traces []nabTrace) (best, fixed nabTally) {
 	if r.budget != nil {
 		fixed = tally(0)
 		thresholds = nil
-		for v := -2.; v <= 4; v += .05 {
-			thresholds = append(thresholds, v)
+		for k := -40; k <= 80; k++ {
+			thresholds = append(thresholds, float64(k)/20)
 		}
 	} else {
-		// The hundred highest scores, and below them, up to a tenth of all, each
-		// twentieth part further in rank.
+		// The ranks grow by 1 up to a hundred, and then by a hundredth, up to a tenth of
+		// all scores.
 		slices.SortFunc(thresholds, func(a, b float64) int { return cmp.Compare(b, a) })
 		var some []float64
 		for i := 0; i < len(thresholds)/10; i += 1 + i/100 {
@@ -199,10 +200,11 @@ func (r nabRow) sweep(traces []nabTrace) (best, fixed nabTally) {
 //	go test ./hafvf -run - -bench NAB -benchtime 1x -nab DIR
 //
 // It reports the benchmark's score at the best threshold in hindsight, swept, as the
-// benchmark does, and at a fixed threshold. For rules with a budget that is their own,
-// and for others the best. The other figures are at the fixed threshold: the score
-// under the profile that doubles the cost of false alarms, lowFP, the share of windows
-// hit, and false alarms per 10,000 observations outside windows.
+// benchmark does, and at a fixed threshold. A rule with a budget has a fixed threshold
+// of its own. The fixed threshold of other rules is the best one. The other figures
+// are at the fixed threshold: the score under the profile that doubles the cost of
+// false alarms, lowFP, the number of windows hit, and false alarms per 10,000
+// observations outside windows.
 func BenchmarkNAB(b *testing.B) {
 	if *nabDir == "" {
 		b.Skip("-nab DIR names no dataset")

@@ -195,7 +195,7 @@ func (s nabSeries) tally(detections []int) nabTally {
 }
 
 // nabSweep returns the tally at the threshold of anomaly scores that is best under
-// the profile, one for all series. What reaches the threshold is a detection.
+// the profile, one for all series. A score that reaches it is a detection.
 func nabSweep(series []nabSeries, scores [][]float64, profile nabProfile) (best nabTally, threshold float64) {
 	type scored struct {
 		nabPoint
@@ -221,9 +221,9 @@ func nabSweep(series []nabSeries, scores [][]float64, profile nabProfile) (best 
 	return best, threshold
 }
 
-// The scores of published detectors, at their best threshold on the 39 series of the
-// development part, are those that a re-implementation gave whose figures for the
-// whole corpus are the published ones.
+// Published detectors score what another implementation gave for them at their best
+// threshold on these 39 series. That one reproduces the published figures for the
+// whole corpus.
 func TestNABPublished(t *testing.T) {
 	if *nabDir == "" {
 		t.Skip("-nab DIR names no dataset")
@@ -319,8 +319,8 @@ func TestNABTally(t *testing.T) {
 	}
 }
 
-// The sweep finds the best of the thresholds, one for all series, of which each
-// tallies as the detections that it makes.
+// The sweep finds the best threshold, and its tally is that of the detections which
+// the threshold makes.
 func TestNABSweep(t *testing.T) {
 	series := []nabSeries{
 		{x: make([]float64, 400), windows: [][2]int{{100, 149}, {300, 320}}},
