@@ -16,10 +16,25 @@ type findings struct {
 	outliers []int
 }
 
+// defaultDetector is the default bank with detection under the prior, or for n > 0
+// and a family that can be fitted, under the one that fits the first n values of x.
+func defaultDetector(t testing.TB, family string, prior hafvf.Params, x []float64, n int) *hafvf.Bank {
+	t.Helper()
+	model := mustNew(t, family, prior)
+	if m, ok := model.(hafvf.Fitted); ok && n > 0 {
+		complete := slices.DeleteFunc(slices.Clone(x), math.IsNaN)
+		var first [][]float64
+		for i := range min(n, len(complete)) {
+			first = append(first, complete[i:i+1])
+		}
+		model = m.Fit(m.LocationScale(first))
+	}
+	return hafvf.NewBank(model, hafvf.DefaultBank(), hafvf.DefaultForgetting, &hafvf.Detect{})
+}
+
 // find runs the bank over x. In the first warmUp steps it says nothing: a change
 // there is told with its first revision, or never.
-func find(model hafvf.Model, x []float64, warmUp int) (f findings) {
-	b := hafvf.NewBank(model, hafvf.DefaultBank(), hafvf.DefaultForgetting, &hafvf.Detect{})
+func find(b *hafvf.Bank, x []float64, warmUp int) (f findings) {
 	state := b.NewState()
 	for t := range x {
 		d := b.Update(state, x[t:t+1]).Detection
@@ -37,18 +52,6 @@ func find(model hafvf.Model, x []float64, warmUp int) (f findings) {
 	return f
 }
 
-// fitted is the normal model whose prior fits the first n values of x.
-func fitted(t testing.TB, x []float64, n int) hafvf.Model {
-	t.Helper()
-	complete := slices.DeleteFunc(slices.Clone(x), math.IsNaN)
-	var first [][]float64
-	for i := range min(n, len(complete)) {
-		first = append(first, complete[i:i+1])
-	}
-	m := mustNew(t, "normal", nil).(hafvf.Fitted)
-	return m.Fit(m.LocationScale(first))
-}
-
 // BenchmarkTCPDOnline prints the tables of BenchmarkTCPD for the changes that the
 // default bank with detection finds in one pass: under one prior for the series in
 // units of their standard deviation, and under the prior that fits the first
@@ -60,15 +63,15 @@ func BenchmarkTCPDOnline(b *testing.B) {
 		b.Skip("-tcpd DIR names no dataset")
 	}
 	series := tcpdSeries(b)
-	unit := mustNew(b, "normal", hafvf.Params{"mu": 0., "kappa": 0.01, "alpha": 1., "beta": 1.})
+	unit := hafvf.Params{"mu": 0., "kappa": 0.01, "alpha": 1., "beta": 1.}
 	for _, c := range []struct {
 		name string
 		find func(x []float64) findings
 	}{
-		{"z-scored", func(x []float64) findings { return find(unit, x, 0) }},
+		{"z-scored", func(x []float64) findings { return find(defaultDetector(b, "normal", unit, x, 0), x, 0) }},
 		{"fitted", func(x []float64) findings {
 			warmUp := min(50, len(x)/4)
-			return find(fitted(b, x, warmUp), x, warmUp)
+			return find(defaultDetector(b, "normal", nil, x, warmUp), x, warmUp)
 		}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
