@@ -29,7 +29,7 @@ func defaultDetector(t testing.TB, family string, prior hafvf.Params, x []float6
 		}
 		model = m.Fit(m.LocationScale(first))
 	}
-	return hafvf.NewBank(model, hafvf.DefaultBank(), hafvf.DefaultForgetting, &hafvf.Detect{})
+	return hafvf.NewBank(model, hafvf.DefaultBankOf(family), hafvf.DefaultForgetting, &hafvf.Detect{})
 }
 
 // find runs the bank over x. In the first warmUp steps it says nothing: a change
