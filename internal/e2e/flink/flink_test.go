@@ -80,9 +80,9 @@ var readingAt = regexp.MustCompile(`msg=reading reader=\d+ at="?([^"\n]+)`)
 // from a checkpoint, and with repeats dropped by id the outputs are those of a run
 // without faults.
 func (s *site) kills(t *testing.T) {
-	n, keys, faults, over := 10_000, 300, 2, 8*time.Second
+	n, keys, faults, over, checkpoints := 10_000, 300, 2, 8*time.Second, 1
 	if *e2e.Long {
-		n, keys, faults, over = 400_000, 3_000, 4, 4*time.Minute
+		n, keys, faults, over, checkpoints = 400_000, 3_000, 4, 4*time.Minute, 3
 	}
 	more := fmt.Sprintf(detecting, "killed")
 	s.Broker.CreateTopic(t, "killed-in", 8, nil)
@@ -111,8 +111,8 @@ func (s *site) kills(t *testing.T) {
 	i := 0
 	for part := range slices.Chunk(records[1000:], (n-1000+faults-1)/faults) {
 		seen := s.Status(t, "killed").Completed
-		before := s.Await(t, d, "killed", "three checkpoints are complete", func(is flink.Status) bool {
-			return is.State == "RUNNING" && is.Completed >= seen+3
+		before := s.Await(t, d, "killed", fmt.Sprintf("%d more checkpoints are complete", checkpoints), func(is flink.Status) bool {
+			return is.State == "RUNNING" && is.Completed >= seen+checkpoints
 		})
 		if i == 0 {
 			for j, w := range s.Workers {
