@@ -6,13 +6,13 @@ import (
 	"hafvf/connectors/kafkaio"
 )
 
-// clients are those of the clusters that a graph names: each is connected to once.
+// clients holds one Kafka client for each cluster that a graph names.
 type clients struct {
 	clusters []kafkaio.Cluster
 	all      []*kafkaio.Client
 }
 
-// of returns the client of a cluster.
+// of returns the client of a cluster, a new one at first.
 func (c *clients) of(cluster kafkaio.Cluster) *kafkaio.Client {
 	for i, have := range c.clusters {
 		if reflect.DeepEqual(have, cluster) {

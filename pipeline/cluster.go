@@ -11,23 +11,20 @@ import (
 	"hafvf/pipeline/flink"
 )
 
-// attended is the name of the run that a worker's process makes of all jobs that
-// it has work of.
+// attended is the name of a worker's run, which counts the work of all jobs.
 const attended = "worker"
 
 // A Submission hands a graph to a Flink cluster.
 type Submission struct {
 	Graph *Graph // with the runner Flink
-	// Savepoint is what the job goes on from. Default: from where the source
-	// starts.
+	// Savepoint is where the job resumes. Default: it starts anew.
 	Savepoint string
 	Version   string // of this program, which the workers must have
 	Log       *slog.Logger
 }
 
-// Submit checks source, cluster and sinks, creates topics that do not exist, and
-// hands the graph over. What is wrong with the job once it runs, flink.Job.Start and
-// Follow tell.
+// Submit checks source, cluster and sinks, creates missing topics, and submits the graph.
+// flink.Job.Start and Follow report errors of the running job.
 func (s Submission) Submit(ctx context.Context) (*flink.Job, error) {
 	g, r := s.Graph, s.Graph.Runner
 	source := g.source.(topicSource)
@@ -54,8 +51,8 @@ func (s Submission) Submit(ctx context.Context) (*flink.Job, error) {
 	})
 }
 
-// Attend makes this process fit to run the functions of submitted graphs, until
-// release is called.
+// Attend prepares this process to run the functions of submitted graphs, until release is
+// called.
 func Attend(log *slog.Logger, metrics *Metrics) (release func(), err error) {
 	r := &run{name: attended, log: log, metrics: metrics, account: account.Watch(attended)}
 	r.release = append(r.release, r.account.Close)

@@ -22,11 +22,10 @@ var (
 	errKeyUTF8  = errors.New("the key is not UTF-8")
 )
 
-// decodeJSON reads an observation from one JSON object with the fields key, time
-// and x; of a field that occurs twice the last one counts. A bare NaN, Infinity
-// or -Infinity is read as what it says wherever JSON allows a value. A key that
-// is a number stands for its text. The error is the reason why the record is
-// rejected.
+// decodeJSON reads an observation from one JSON object with the fields key, time and x. If
+// a field occurs twice, the last one counts. A bare NaN, Infinity or -Infinity is accepted
+// wherever JSON allows a value. A numeric key is read as its text. The error is the reason
+// for the rejection.
 func decodeJSON(line []byte) (key string, obs transforms.Observation, err error) {
 	fields, err := scanObject(line)
 	if err != nil {
@@ -39,7 +38,7 @@ func decodeJSON(line []byte) (key string, obs transforms.Observation, err error)
 	return key, obs, err
 }
 
-// observation reads all but the key.
+// observation reads time and x.
 func (f *jsonFields) observation() (obs transforms.Observation, err error) {
 	if obs.Time, err = jsonTime(f.time); err != nil {
 		return transforms.Observation{}, err
@@ -50,9 +49,8 @@ func (f *jsonFields) observation() (obs transforms.Observation, err error) {
 	return obs, nil
 }
 
-// decodeFields reads an observation from the columns of a table: key, time
-// (empty where there is none) and the values, of which several make one vector.
-// The error is the reason why the record is rejected.
+// decodeFields reads an observation from the columns of a table: key, time (may be empty)
+// and values. Several values make one vector. The error is the reason for the rejection.
 func decodeFields(fields []string) (key string, obs transforms.Observation, err error) {
 	const values = 2 // where they begin
 	if len(fields) <= values {
@@ -97,14 +95,14 @@ func row(n int) [][]float64 {
 	return one.rows[:]
 }
 
-// parseField reads a decimal number, or NaN where s is empty or says NaN.
+// parseField reads a decimal number. An empty field and "NaN" are NaN.
 func parseField(s string) (float64, error) {
 	s = strings.TrimSpace(s)
 	if missingText(s) {
 		return math.NaN(), nil
 	}
 	for i := range len(s) {
-		// Without this ParseFloat takes hexadecimal and "inf" too.
+		// ParseFloat alone would accept hexadecimal numbers and "inf" too.
 		if c := s[i]; (c < '0' || c > '9') && c != '.' && c != '-' && c != '+' && c != 'e' && c != 'E' {
 			return 0, notNumber(s)
 		}
@@ -122,7 +120,7 @@ func parseNumber(s string) (float64, error) {
 	case err == nil:
 		return v, nil
 	case errors.Is(err, strconv.ErrRange):
-		// A clone, so that the caller's s stays off the heap.
+		// The clone keeps the caller's s off the heap.
 		return 0, fmt.Errorf("the number %s is out of range", strings.Clone(message.Shorten(s)))
 	}
 	return 0, notNumber(s)
@@ -137,7 +135,7 @@ func notNumber(s string) error {
 
 var errInfinite = errors.New("the number is infinite")
 
-// parseTime reads a time as times.Parse does. An empty text and NaN are no time.
+// parseTime reads a time as times.Parse does. Empty text and "NaN" mean no time.
 func parseTime(s string) (time.Time, error) {
 	if missingText(strings.TrimSpace(s)) {
 		return time.Time{}, nil
@@ -145,7 +143,7 @@ func parseTime(s string) (time.Time, error) {
 	return times.Parse(s)
 }
 
-// jsonFields are the raw values of an object's fields; nil where absent.
+// jsonFields are the raw values of an object's fields, nil if absent.
 type jsonFields struct{ key, time, x []byte }
 
 // scanObject checks that line is one JSON object and returns its fields.
@@ -197,7 +195,7 @@ func scanObject(line []byte) (f jsonFields, err error) {
 	}
 }
 
-// named returns the field of that name, which is in quotes; nil for another.
+// named returns the field of that quoted name, nil for other names.
 func (f *jsonFields) named(name []byte) *[]byte {
 	if bytes.IndexByte(name, '\\') >= 0 {
 		s, err := unquote(name)
@@ -229,7 +227,7 @@ func jsonKey(raw []byte) (string, error) {
 			return "", errEmptyKey
 		}
 		if !utf8.Valid(raw) {
-			// As replacement characters, two keys would become one.
+			// Replacement characters would merge different keys.
 			return "", errKeyUTF8
 		}
 		return unquote(raw)
@@ -261,8 +259,8 @@ func jsonTime(raw []byte) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("the time is %s, not text or a number", kindOf(raw))
 }
 
-// jsonValue reads x: a number, a vector, or a list of vectors. Where a list
-// holds a vector, what is missing beside it is a missing vector.
+// jsonValue reads x: a number, a vector, or a list of vectors. In a list of vectors, null
+// is a missing vector.
 func jsonValue(raw []byte) ([][]float64, transforms.Shape, error) {
 	if raw == nil || kindOf(raw) != jsonList {
 		x := row(1)
@@ -271,7 +269,7 @@ func jsonValue(raw []byte) ([][]float64, transforms.Shape, error) {
 		return x, transforms.Scalar, err
 	}
 
-	// Commas bound the components, so that the rows can share one array.
+	// The number of commas bounds the number of components: the rows share one array.
 	all := make([]float64, 0, bytes.Count(raw, []byte(","))+1)
 	var rows [][]float64
 	nested := bytes.IndexByte(raw[1:], '[') >= 0 // or a text with a bracket, which is rejected
@@ -319,7 +317,7 @@ func jsonValue(raw []byte) ([][]float64, transforms.Shape, error) {
 	return [][]float64{all}, transforms.Vector, nil
 }
 
-// jsonComponent reads a number, or NaN where there is none.
+// jsonComponent reads a number. null is NaN.
 func jsonComponent(raw []byte) (float64, error) {
 	if raw == nil {
 		return math.NaN(), nil
@@ -417,7 +415,7 @@ func (s *scanner) fail(reason string) error {
 	return fmt.Errorf("not JSON: %s at byte %d", reason, s.i+1)
 }
 
-// at returns the byte at hand; 0 at the end, which no JSON has outside a string.
+// at returns the current byte, and 0 at the end. JSON has no 0 outside of strings.
 func (s *scanner) at() byte {
 	if s.i < len(s.b) {
 		return s.b[s.i]
@@ -556,7 +554,7 @@ func (s *scanner) text() error {
 		return s.fail("a string expected")
 	}
 	for s.i++; ; s.i++ {
-		// Most bytes of most records pass here.
+		// The hot path.
 		for s.i < len(s.b) && s.b[s.i] >= ' ' && s.b[s.i] != '"' && s.b[s.i] != '\\' {
 			s.i++
 		}

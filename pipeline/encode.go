@@ -15,11 +15,10 @@ func init() {
 	register.DoFn2x0[transforms.Rejected, func([]byte)](&encodeRejectedFn{})
 }
 
-// chunk is how many bytes of lines cross to the sink at once.
+// chunk is the number of bytes of lines that are emitted at once.
 const chunk = 256 << 10
 
-// An encoder gathers records as lines, in chunks, and notes them in the run's
-// summary.
+// An encoder gathers records as lines in chunks, and counts them for the run's summary.
 type encoder struct {
 	Run    string
 	Layout records.Layout
@@ -33,7 +32,7 @@ type encoder struct {
 
 func (fn *encoder) start() { fn.run = runOf(fn.Run) }
 
-// flush emits lines once there are enough of them.
+// flush emits the lines if there are at least so many bytes.
 func (fn *encoder) flush(least int, emit, alert func([]byte)) {
 	if len(fn.lines) < least {
 		return
@@ -56,7 +55,7 @@ func (fn *encoder) flush(least int, emit, alert func([]byte)) {
 // encodeEstimatesFn turns estimates into chunks of lines, and their alerts.
 type encodeEstimatesFn struct {
 	encoder
-	Alerts   bool // somebody takes them; otherwise they would be in flight for ever
+	Alerts   bool // whether there is a sink for alerts
 	AlertsAs records.Form
 }
 

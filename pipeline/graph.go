@@ -20,8 +20,7 @@ import (
 	"hafvf/transforms"
 )
 
-// A Graph is what a config does, before it runs: its steps from the source to
-// the sinks.
+// A Graph holds the steps of a config from the source to the sinks, before they run.
 type Graph struct {
 	Steps  []Step
 	Runner config.Runner
@@ -34,19 +33,18 @@ type Graph struct {
 	detects   bool
 }
 
-// A graphTransform is what a graph does to observations: lines for the sink,
-// alerts, and what it rejects.
+// A graphTransform turns observations into lines, alerts and rejections.
 type graphTransform interface {
-	// build lays it out, tied to a run of this process. Alerts are invalid where
-	// there are none.
+	// build adds the transform to a pipeline, for a run of this process. alerts is
+	// invalid if the transform has none.
 	build(s beam.Scope, run string, as forms, observations beam.PCollection) (lines, alerts, rejected beam.PCollection)
 	columns(l records.Layout, x connectors.Kind) []connectors.Column
 	steps() []Step
-	// state is what a state of the transform is bound to.
+	// state identifies what a state of the transform means.
 	state() any
 }
 
-// forms are those that the sinks take.
+// forms are the forms of records that the sinks take.
 type forms struct {
 	records, alerts records.Form
 	alerted         bool // whether there is a sink of alerts
@@ -121,7 +119,7 @@ func Compose(c *config.Config) (*Graph, error) {
 	return g, nil
 }
 
-// newSource is the config's source, and the kind of column that its values make.
+// newSource returns the config's source, and the kind of column of its values.
 func newSource(c *config.Config) (graphSource, connectors.Kind) {
 	optional := c.Order == config.Arrival
 	var file fileSource
@@ -148,7 +146,7 @@ func newSource(c *config.Config) (graphSource, connectors.Kind) {
 	return file, connectors.String
 }
 
-// filterConfig is the config of one kind of filter.
+// filterConfig returns the settings of the filter, or of the filter of one key rule.
 func filterConfig(c *config.Config, prior map[string]any, warmUp int, levels []hafvf.Beta, top float64, bank []hafvf.Member) hafvf.Config {
 	f := hafvf.Config{Family: c.Model.Family, Prior: prior, Dim: c.Model.Dim, Levels: levels, Top: top, Bank: bank, WarmUp: warmUp}
 	if bank != nil {
@@ -184,7 +182,7 @@ func describeFilter(c hafvf.Config, rules []transforms.Rule) string {
 	return b.String()
 }
 
-// Topics is the graph's source, if that is one of topics.
+// Topics returns the graph's source if it reads topics.
 func (g *Graph) Topics() (source config.Kafka, ok bool) {
 	t, ok := g.source.(topicSource)
 	return t.Kafka, ok
@@ -220,9 +218,9 @@ func (g *Graph) sinks() map[string]graphSink {
 	return all
 }
 
-// build lays the graph out as a Beam pipeline, tied to a run of this process or of
-// a worker. A cluster finds a step's state by the step's name, which is another
-// where the state would mean something else.
+// build returns the graph as a Beam pipeline, for a run of this process or of a worker. A
+// cluster finds a step's state by the step's name. The name therefore changes when the
+// state's meaning does.
 func (g *Graph) build(run string) *beam.Pipeline {
 	p, s := beam.NewPipelineWithRoot()
 	observations, undecoded := g.source.read(s.Scope(named("Source", g.source.state())), run)
@@ -240,7 +238,7 @@ func (g *Graph) build(run string) *beam.Pipeline {
 	return p
 }
 
-// named is the name of a step whose state is bound to what is given.
+// named returns a step's name with a hash of what its state means.
 func named(step string, state any) string {
 	text, err := json.Marshal(state)
 	if err != nil {
@@ -279,11 +277,11 @@ func (f filtering) steps() []Step {
 	}
 }
 
-// badStates is how many of them an error names.
+// badStates is the number of states that an error names.
 const badStates = 10
 
-// checkStates finds out, before a run starts, whether the states of a changelog
-// are of this configuration, and can be read.
+// checkStates checks before a run starts that the states of a changelog belong to this
+// configuration and can be read.
 func (f filtering) checkStates(states []kafkaio.Restored) (included []kafkaio.Position, err error) {
 	est, err := transforms.NewEstimator(f.cfg)
 	if err != nil {

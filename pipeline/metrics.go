@@ -11,8 +11,7 @@ import (
 	"hafvf/connectors/kafkaio"
 )
 
-// Metrics are what a run tells Prometheus: a Collector, for one run at a time. A
-// nil *Metrics follows nothing.
+// Metrics is a Prometheus collector for one run at a time. A nil *Metrics does nothing.
 type Metrics struct {
 	stages *prometheus.HistogramVec
 
@@ -42,8 +41,8 @@ func NewMetrics() *Metrics {
 	}, []string{"stage"})}
 }
 
-// Describe implements prometheus.Collector. It describes nothing, which leaves
-// the collector unchecked: what there is depends on the run.
+// Describe implements prometheus.Collector. It describes nothing, so that Prometheus does
+// not check the metrics, which depend on the run.
 func (m *Metrics) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -72,10 +71,10 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	}
 }
 
-// stalled is how long records may be worked on before a run counts as unhealthy.
+// stalled is how long records may be in flight before a run is unhealthy.
 const stalled = 5 * time.Minute
 
-// Health says what is wrong with the run.
+// Health returns what is wrong with the run, or nil.
 func (m *Metrics) Health() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -25,30 +25,29 @@ type Progress struct {
 // A Run executes a graph on the embedded runner.
 type Run struct {
 	Graph *Graph
-	// Progress, where it is set, is called a few times a second.
+	// Progress, if set, is called a few times a second.
 	Progress func(Progress)
-	// Log is told what an operator should know. Default: nobody is.
+	// Log receives messages for the operator. Default: none.
 	Log *slog.Logger
-	// Metrics, where they are set, follow the run.
+	// Metrics, if set, follow the run.
 	Metrics *Metrics
 	// AcceptOpenPort is prism.Runner's.
 	AcceptOpenPort bool
-	// BeginAnew discards the states of the changelog, and does not look at the group's
-	// offsets. It takes a source of topics.
+	// BeginAnew discards the states of the changelog and ignores the group's offsets. It
+	// needs a source of topics.
 	BeginAnew bool
-	// SkipStates are the positions of states in the changelog that are discarded: their
-	// filters begin anew.
+	// SkipStates are the positions of states in the changelog to discard. Their filters
+	// begin anew.
 	SkipStates []kafkaio.Position
-	// Example, where it is set, fills the topic of an embedded broker.
+	// Example, if set, fills the topic of an embedded broker.
 	Example func(context.Context, kafkaio.Sink) error
 }
 
-// Execute runs the graph to the end of its input. When stop is closed, the
-// source ends as if its input ended there, and what was read is worked on to the
-// end; a topic whose offsets are committed is put off instead, so that the next
-// run goes on where this one was. Output files appear when the run has ended
-// well, and not otherwise; of a topic without an end they grow as it goes. When
-// ctx ends, the run is given up.
+// Execute runs the graph to the end of its input. When stop is closed, the source ends as
+// if its input ended there, and the records that were read are processed to the end. A
+// topic whose offsets are committed is suspended instead: the next run resumes there.
+// Output files appear when the run has ended well. For a topic without an end they grow
+// during the run. When ctx ends, the run is aborted.
 func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err error) {
 	start := time.Now()
 	state := &run{name: "run-" + rand.Text(), log: r.Log, metrics: r.Metrics}
@@ -94,8 +93,8 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	return s, nil
 }
 
-// embed starts a broker in this process, fills its topic, and returns the graph
-// with the broker in it.
+// embed starts a broker in this process, fills its topic, and returns the graph that reads
+// it.
 func (r Run) embed(ctx context.Context, state *run, t topicSource) (*Graph, error) {
 	address := ""
 	if len(t.Cluster.Brokers) > 0 {
@@ -118,8 +117,8 @@ func (r Run) embed(ctx context.Context, state *run, t topicSource) (*Graph, erro
 
 var errSuspended = errors.New("suspended")
 
-// follow reports progress and passes on the wish to stop, until ctx ends. A run
-// that is put off has to be suspended when it has come to rest.
+// follow reports progress and passes stop on, until ctx ends. It calls suspend when a run
+// that suspends has nothing in flight.
 func (r Run) follow(ctx context.Context, state *run, stop <-chan struct{}, suspend func()) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
@@ -145,8 +144,7 @@ func (r Run) follow(ctx context.Context, state *run, stop <-chan struct{}, suspe
 	}
 }
 
-// run is what the nodes of a run in this process share: what is in flight, where
-// outputs go, and what was done so far.
+// run is a run in this process, which its nodes share.
 type run struct {
 	name    string
 	log     *slog.Logger
@@ -169,7 +167,7 @@ type run struct {
 // runOf returns the run of that name, nil where there is none in this process.
 func runOf(name string) *run { return account.Part[*run](account.Of(name), "") }
 
-// open checks that the graph can run, and makes ready what its nodes share.
+// open checks that the graph can run, and opens ledger and outputs.
 func (r *run) open(ctx context.Context, g *Graph) error {
 	if err := g.source.check(ctx, &r.clients); err != nil {
 		return err
@@ -206,8 +204,8 @@ func (r *run) register() {
 	r.metrics.follow(r)
 }
 
-// openLedger opens the ledger of a run that reads topics, and returns how many
-// partitions they have.
+// openLedger opens the ledger of a run that reads topics. It returns their largest number
+// of partitions.
 func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitions int, err error) {
 	if partitions, err = t.partitions(ctx, &r.clients); err != nil {
 		return 0, err
@@ -262,8 +260,8 @@ func (r *run) sync() error {
 	return nil
 }
 
-// close gives back what open took. Where the run has gone well and its outputs
-// are stored, what it has read is committed.
+// close releases what open has opened. If the run went well, the ledger commits for the
+// last time.
 func (r *run) close(ctx context.Context, well bool) (err error) {
 	if r.ledger != nil {
 		err = r.ledger.Close(ctx, well)
@@ -275,8 +273,7 @@ func (r *run) close(ctx context.Context, well bool) (err error) {
 	return err
 }
 
-// stop makes the source stop. It reports whether the run is put off and has to be
-// suspended.
+// stop makes the source stop. It reports whether the run suspends, rather than ends.
 func (r *run) stop() bool {
 	r.mu.Lock()
 	r.stopped = true

@@ -45,7 +45,7 @@ func (s graphSink) describe() string {
 	return s.file.Format + " " + s.file.Path
 }
 
-// form is how the sink takes records.
+// form is the form of records that the sink takes.
 func (s graphSink) form() records.Form {
 	return s.topic == nil && s.file.Format != connectors.JSONLines
 }
@@ -59,8 +59,8 @@ func (s graphSink) write(scope beam.Scope, run, name string, chunks beam.PCollec
 	connectors.Write(scope, run, name, chunks)
 }
 
-// prepare creates the topic where it does not exist, with as many partitions as
-// the source has, and otherwise the broker's defaults.
+// prepare creates a missing topic, with as many partitions as the source has and the
+// broker's defaults.
 func (s graphSink) prepare(ctx context.Context, to *clients, partitions int, log *slog.Logger) error {
 	if s.topic == nil {
 		return nil

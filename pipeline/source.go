@@ -35,18 +35,18 @@ func init() {
 	})
 }
 
-// payloadClock is the clock of the time that a record's value gives.
+// payloadClock is the name of the clock that reads the time in a record's value.
 const payloadClock = "payload"
 
-// A graphSource is where a graph's observations come from: files or topics.
+// A graphSource is a graph's source: files or topics.
 type graphSource interface {
-	// check finds out, before a run starts, whether the source can be read.
+	// check returns an error if the source cannot be read.
 	check(ctx context.Context, to *clients) error
-	// read returns a PCollection<KV<string, Observation>> and the chunks of
-	// dead-letter records of what is none. Both are tied to a run of this process.
+	// read returns a PCollection<KV<string, Observation>>, and chunks of dead-letter
+	// records for input that is no observation, for a run of this process.
 	read(s beam.Scope, run string) (observations, undecoded beam.PCollection)
 	describe() string
-	// state is what a position in the source is bound to.
+	// state identifies what a position in the source means.
 	state() any
 }
 
@@ -74,7 +74,7 @@ func (t topicSource) check(ctx context.Context, to *clients) error {
 	return to.of(t.Cluster).Check(ctx)
 }
 
-// partitions is how many the topic has that has most.
+// partitions is the largest number of partitions of a topic.
 func (t topicSource) partitions(ctx context.Context, to *clients) (most int, err error) {
 	topics, err := to.of(t.Cluster).Partitions(ctx, t.Topics)
 	for _, n := range topics {
@@ -104,7 +104,7 @@ func (t topicSource) read(s beam.Scope, run string) (observations, undecoded bea
 	return beam.ParDo2(s.Scope("Decode"), &decodeTopicFn{rejecter{Run: run}, t.timed, ""}, records)
 }
 
-// A rejecter makes dead-letter records of what cannot be decoded.
+// A rejecter makes dead-letter records of records that cannot be decoded.
 type rejecter struct {
 	Run string
 
@@ -121,8 +121,7 @@ func (fn *rejecter) FinishBundle(_ context.Context, _ func(beam.EventTime, strin
 	fn.rejected = 0
 }
 
-// decodeFileFn turns records of files into observations, and what cannot be one
-// into a dead-letter record.
+// decodeFileFn turns records of files into observations or dead-letter records.
 type decodeFileFn struct {
 	rejecter
 	Format string
@@ -141,7 +140,7 @@ func (fn *decodeFileFn) ProcessElement(ts beam.EventTime, r connectors.Record, e
 	emit(eventTime(ts, fn.Timed, o), key, o)
 }
 
-// eventTime is the observation's own time, where it counts.
+// eventTime is the observation's own time, if records are timed.
 func eventTime(ts beam.EventTime, timed bool, o transforms.Observation) beam.EventTime {
 	if timed && !o.Time.IsZero() {
 		return mtime.FromTime(o.Time)
@@ -165,7 +164,7 @@ func (fn *decodeFileFn) decode(r connectors.Record) (key string, o transforms.Ob
 	return key, o, ""
 }
 
-// decodeTopicFn does the same with records of topics.
+// decodeTopicFn turns records of topics into observations or dead-letter records.
 type decodeTopicFn struct {
 	rejecter
 	Timed bool
@@ -188,8 +187,8 @@ func (fn *decodeTopicFn) ProcessElement(ts beam.EventTime, r kafkaio.Record, emi
 	emit(eventTime(ts, fn.Timed, o), key, o)
 }
 
-// decodeRecord reads an observation from the JSON of a record's value. A value
-// that gives no key has the record's.
+// decodeRecord reads an observation from the JSON of a record's value. A value without a
+// key has the key of the record.
 func decodeRecord(r kafkaio.Record) (key string, o transforms.Observation, err error) {
 	switch v := r.Value; {
 	case r.Oversized > 0:

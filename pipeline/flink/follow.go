@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// settled is how long all tasks have to run before a job counts as started.
+	// settled is how long all tasks have to run until a job counts as started.
 	settled = 2 * time.Second
 	// startTimeout is how long a job may take to start.
 	startTimeout = time.Minute
-	// outage is how long a JobManager may be out of reach of who follows a job.
+	// outage is how long a JobManager may be unreachable for Follow.
 	outage = time.Minute
 	// attempts are how often a job may fail before its first checkpoint is complete.
 	attempts = 3
 )
 
-// Start waits until the job runs, or was ended. One that cannot run is cancelled,
-// and the error says why.
+// Start waits until the job runs or has ended. It cancels a job that cannot run; the error
+// says why.
 func (j *Job) Start(ctx context.Context) error {
 	deadline := time.Now().Add(startTimeout)
 	var since time.Time
@@ -60,10 +60,10 @@ func (j *Job) giveUp(ctx context.Context, s Status) error {
 	return errors.Join(err, j.Cancel(ctx))
 }
 
-// Follow waits until the job has ended, logs what happens to it, and returns an
-// error where it did not end well or was cancelled: Flink restarts a job that fails, but one that
-// fails again and again without a complete checkpoint is cancelled. That the
-// JobManager cannot be reached for a while does not matter to the job.
+// Follow waits until the job has ended and logs what happens to it. It returns an error if
+// the job failed or was cancelled. Flink restarts a failing job; Follow cancels one that
+// keeps failing without a complete checkpoint. Follow tolerates short absences of the
+// JobManager.
 func (j *Job) Follow(ctx context.Context, log *slog.Logger) error {
 	var last Status
 	answered, silent := time.Now(), false
@@ -111,8 +111,8 @@ func (j *Job) Follow(ctx context.Context, log *slog.Logger) error {
 	}
 }
 
-// lost is the error of a job that a JobManager forgot when it ended: one that is
-// highly available knows its jobs again as soon as it answers.
+// lost is the error for a job that the JobManager no longer knows because it was
+// restarted. A highly available JobManager knows its jobs as soon as it answers.
 func (j *Job) lost(last Status) error {
 	err := fmt.Errorf("the JobManager at %s knows no job %s, %s, any more: it was started again", j.cluster.REST, j.Name, j.ID)
 	if last.Checkpoint == nil || last.Checkpoint.Path == "" {

@@ -22,14 +22,14 @@ type Cluster struct {
 	REST     string // of the JobManager, such as http://flink:8081
 }
 
-// A Job is one that the cluster knows.
+// A Job is a job of the cluster.
 type Job struct {
 	ID, Name string
 
 	cluster *Cluster
 }
 
-// Status is what a job does.
+// Status is the state of a job.
 type Status struct {
 	State      string // as Flink names it: RUNNING, RESTARTING, FINISHED, …
 	Since      time.Time
@@ -50,14 +50,14 @@ type Vertex struct {
 	Tasks       map[string]int // by state
 }
 
-// runs reports whether every task of the job does.
+// runs reports whether every task of the job runs.
 func (s Status) runs() bool {
 	return s.State == "RUNNING" && !slices.ContainsFunc(s.Vertices, func(v Vertex) bool {
 		return v.Tasks["RUNNING"]+v.Tasks["FINISHED"] < v.Parallelism
 	})
 }
 
-// A Checkpoint is one that is complete.
+// A Checkpoint is a complete checkpoint.
 type Checkpoint struct {
 	ID    int64
 	Bytes int64 // of state
@@ -66,7 +66,7 @@ type Checkpoint struct {
 	Path  string
 }
 
-// ended are the states that a job does not leave.
+// ended are the final states of a job.
 var ended = []string{"FINISHED", "FAILED", "CANCELED", "SUSPENDED"}
 
 // Ended reports whether the job is over.
@@ -75,7 +75,7 @@ func (s Status) Ended() bool { return slices.Contains(ended, s.State) }
 // answerTime is how long the JobManager may take to answer.
 const answerTime = 10 * time.Second
 
-// call asks the JobManager, and decodes its answer into out where that is set.
+// call sends a request to the JobManager, and decodes the answer into out unless out is nil.
 func (c *Cluster) call(ctx context.Context, method, path string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -124,7 +124,7 @@ func (c *Cluster) call(ctx context.Context, method, path string, in, out any) er
 	return nil
 }
 
-// A restError is what the JobManager refuses.
+// A restError is an error answer of the JobManager.
 type restError struct {
 	code int
 	text string
@@ -132,12 +132,11 @@ type restError struct {
 
 func (e *restError) Error() string { return "Flink: " + e.text }
 
-// Flink is the release that job server and cluster must be of: the job server's
-// jar is built for one.
+// Flink is the required release of job server and cluster: the job server's jar is built
+// for one release.
 const Flink = "1.19"
 
-// check finds out, before a job is submitted, whether it can run, and which jobs
-// there are.
+// check returns an error if the cluster cannot run a job, and otherwise its jobs.
 func (c *Cluster) check(ctx context.Context, o Options) ([]listed, error) {
 	var config struct {
 		Version string `json:"flink-version"`
@@ -179,7 +178,7 @@ type listed struct {
 	Started int64 `json:"start-time"`
 }
 
-// jobs are those that the cluster knows, the latest first.
+// jobs returns the jobs of the cluster, the latest first.
 func (c *Cluster) jobs(ctx context.Context) ([]listed, error) {
 	var all struct{ Jobs []listed }
 	if err := c.call(ctx, "GET", "/jobs/overview", nil, &all); err != nil {
@@ -207,8 +206,8 @@ func (j *Job) call(ctx context.Context, method, path string, in, out any) error 
 	return j.cluster.call(ctx, method, "/jobs/"+j.ID+path, in, out)
 }
 
-// Status asks what the job does. While a job begins or ends, the JobManager may
-// fail at the answer: it is asked again then.
+// Status asks for the state of the job. The JobManager may fail to answer while a job
+// starts or ends; Status then asks again.
 func (j *Job) Status(ctx context.Context) (Status, error) {
 	for deadline := time.Now().Add(answerTime); ; {
 		s, err := j.status(ctx)
@@ -337,8 +336,8 @@ func (j *Job) end(ctx context.Context) error {
 	}
 }
 
-// Stop ends the job at a savepoint in the folder, or in the cluster's
-// (state.savepoints.dir) where that is empty, and returns where it is.
+// Stop ends the job with a savepoint and returns its place: in the folder, or in the
+// cluster's state.savepoints.dir if the folder is empty.
 func (j *Job) Stop(ctx context.Context, folder string) (savepoint string, err error) {
 	in := map[string]any{"drain": false}
 	if folder != "" {
@@ -375,7 +374,7 @@ func (j *Job) Stop(ctx context.Context, folder string) (savepoint string, err er
 	}
 }
 
-// poll is how often a job is asked after.
+// poll is the time between two requests for a job's status.
 const poll = 250 * time.Millisecond
 
 func sleep(ctx context.Context, d time.Duration) error {

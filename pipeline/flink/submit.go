@@ -1,7 +1,6 @@
-// Package flink runs Beam pipelines on a Flink cluster: it submits them through
-// Beam's job server, with the options that Flink's runner takes, watches and stops
-// them through Flink's REST interface, and is the worker beside each TaskManager.
-// It knows nothing of what a pipeline does.
+// Package flink runs Beam pipelines on a Flink cluster. It submits them through Beam's job
+// server, watches and stops them through Flink's REST interface, and provides the worker
+// beside each TaskManager. It does not depend on what a pipeline does.
 package flink
 
 import (
@@ -25,32 +24,30 @@ import (
 // Options say how a pipeline runs on a cluster.
 type Options struct {
 	Name string // of the job; no other job of that name may run
-	// Parallelism is how many slots the job takes, MaxParallelism the number of
-	// parts that keys are dealt out to: the limit of all later parallelisms, and
-	// fixed for as long as a state lives.
+	// Parallelism is the number of slots of the job. MaxParallelism is the number of key
+	// groups: it limits all later parallelisms, and stays fixed for the life of a state.
 	Parallelism, MaxParallelism int
-	// CheckpointInterval is from one checkpoint's start to the next one's.
+	// CheckpointInterval is the time between the starts of two checkpoints.
 	CheckpointInterval time.Duration
 	// Worker is the address of a Worker as a TaskManager sees it.
 	Worker string
-	// Version is what a Worker must have, as far as it is known.
+	// Version is the version that a Worker must have, if known.
 	Version string
-	// Savepoint is what the job goes on from. Default: from the beginning.
+	// Savepoint is where the job resumes. Default: it starts anew.
 	Savepoint string
-	// Bounded says that the input ends: then the job does, and takes no checkpoint.
+	// Bounded says that the input ends. The job then ends too, and takes no checkpoints.
 	Bounded bool
 }
 
-// A stage works on so much at once. The source's next call has to wait until the
-// bundle is over.
+// The limits of a bundle. The source's next call has to wait until the bundle is over.
 const (
 	bundleSize = 20_000
 	bundleTime = 50 * time.Millisecond
 )
 
-// flinkOptions are Beam's names of them. Bundles end before a checkpoint: what
-// they emit would otherwise be kept in the checkpoint, dealt out to other subtasks
-// when the job is restored at another parallelism, and overtaken there.
+// flinkOptions are the options under Beam's names. Bundles end before a checkpoint.
+// Otherwise the checkpoint would hold their outputs, which a restore at another
+// parallelism hands to other subtasks, where later records overtake them.
 func (o Options) flinkOptions() (*structpb.Struct, error) {
 	all := map[string]any{
 		"streaming": true, "attached_mode": false, "job_name": o.Name, "app_name": o.Name,
@@ -78,9 +75,9 @@ func (o Options) flinkOptions() (*structpb.Struct, error) {
 	return structpb.NewStruct(named)
 }
 
-// marshal turns p into what a job server takes. Flink knows an operator's state by
-// the name of the operator's input: it is made of the steps' names, which last
-// longer than their numbers.
+// marshal encodes p for a job server. Flink finds an operator's state by the name of the
+// operator's input. marshal makes that name of the steps' names, which change less often
+// than their numbers.
 func marshal(p *beam.Pipeline, o Options) (*pipepb.Pipeline, error) {
 	pb, err := portable.Marshal(p, o.Worker, map[string]string{versionParam: o.Version})
 	if err != nil {
@@ -98,12 +95,12 @@ func marshal(p *beam.Pipeline, o Options) (*pipepb.Pipeline, error) {
 	return pb, nil
 }
 
-// submitTimeout bounds how long the job server may take to hand a job to Flink.
+// submitTimeout bounds how long the job server may take to submit a job to Flink.
 const submitTimeout = 2 * time.Minute
 
-// Submit hands a pipeline to the cluster, and returns when Flink has the job. What
-// is wrong with the job once it runs, Follow tells. The pipeline is asked for when
-// the cluster has answered, and could run it.
+// Submit submits a pipeline and returns when Flink has the job. Follow reports errors of
+// the running job. The pipeline is built only after the cluster has shown that it can run
+// jobs.
 func (c *Cluster) Submit(ctx context.Context, pipeline func() (*beam.Pipeline, error), o Options) (*Job, error) {
 	known, err := c.check(ctx, o)
 	if err != nil {
@@ -150,7 +147,7 @@ func (c *Cluster) dial(ctx context.Context) (*grpc.ClientConn, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	// A call that fails at once where nobody listens, unlike waiting for a connection.
+	// Unlike a wait for the connection, a call fails at once if nobody listens.
 	_, err = jobpb.NewJobServiceClient(conn).GetJobs(ctx, &jobpb.GetJobsRequest{})
 	if err != nil {
 		conn.Close()
@@ -159,7 +156,7 @@ func (c *Cluster) dial(ctx context.Context) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// refused says what a call to the job server failed of.
+// refused turns the error of a call to the job server into a sentence.
 func (c *Cluster) refused(err error) error {
 	s, _ := status.FromError(err)
 	switch s.Code() {
@@ -171,8 +168,7 @@ func (c *Cluster) refused(err error) error {
 	return fmt.Errorf("the job server at %s refuses the job: %s", c.Endpoint, plain(s.Message()))
 }
 
-// handedOver waits until the job server has translated the job and Flink has it:
-// a job of that name that was not known before.
+// handedOver waits until Flink has the job: a job of that name that was not known before.
 func (c *Cluster) handedOver(ctx context.Context, server jobpb.JobServiceClient, id, name string, known []listed) (*Job, error) {
 	for {
 		jobs, err := c.jobs(ctx)
