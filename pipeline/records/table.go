@@ -20,7 +20,7 @@ type field[T any] struct {
 	// cells appends what the columns hold: for each the value's JSON, or nothing
 	// where the record has none, and a tab, which JSON does not contain.
 	cells func(b []byte, l *Layout, v T) []byte
-	below   []Field // of an object or of the entries of a list
+	below []Field // of an object or of the entries of a list
 }
 
 // A Field describes one field of a record. Path is from the record, with dots; the
