@@ -13,12 +13,11 @@ import (
 // all, and every record has as many fields as the header. A record that breaks
 // this is rejected and reading goes on with the next line.
 //
-// A quoted field may hold line ends. Where a record of several lines turns out
-// unusable (its quote is never closed, or not within MaxRecord, or it is
-// malformed further on), only its first line is rejected and reading goes on
-// with its second: a stray quote costs one line, not the rest of the file. No
-// line is looked at more than a few times on that account, because a line that
-// opens a quote as the first line of a record closes it as a later one.
+// A quoted field may hold line ends. If a record of several lines is unusable (its quote
+// is not closed within MaxRecord, or it is malformed further on), only its first line is
+// rejected, and reading resumes at its second. A stray quote therefore costs one line, not
+// the rest of the file. Each line is read only a few times: a line that opens a quote as
+// the first line of a record closes it as a later one.
 type csvReader struct {
 	*lines
 	delimiter string
@@ -74,7 +73,7 @@ func (c *csvReader) next() (Record, error) {
 	return rec, nil
 }
 
-// read reads a record; where it has no Reason, c.spans gives its fields in text.
+// read reads a record. If it has no Reason, c.spans are its fields in text.
 func (c *csvReader) read() (text string, rec Record, err error) {
 	for {
 		n, err := c.lineEnd(0)
@@ -124,8 +123,8 @@ func (c *csvReader) countFault() string {
 	return fmt.Sprintf("%d fields where the header has %d", len(c.spans), len(c.header))
 }
 
-// readQuoted is read for a record with quotes, the first line of which is the
-// first n bytes of the unread text.
+// readQuoted is read for a record with quotes. Its first line is the first n bytes of the
+// unread text.
 func (c *csvReader) readQuoted(n int, rec *Record) (string, error) {
 	end, count, err := c.unquote(n)
 	reason := ""
@@ -155,9 +154,9 @@ type fault string
 
 func (f fault) Error() string { return string(f) }
 
-// unquote splits the record at the beginning of the unread text, the first line
-// of which ends at end, into c.text and c.spans. It returns where the record
-// ends and how many lines it has; its error is a fault or comes from reading.
+// unquote splits the first record of the unread text into c.text and c.spans. The record's
+// first line ends at end. unquote returns the record's end and its number of lines. The
+// error is a fault or comes from reading.
 func (c *csvReader) unquote(end int) (_, count int, _ error) {
 	c.text, c.spans = c.text[:0], c.spans[:0]
 	b := c.buf[c.start : c.start+end]

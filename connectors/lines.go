@@ -11,8 +11,8 @@ import (
 // errTooLong says that a record does not end within the longest one allowed.
 var errTooLong = errors.New("record too long")
 
-// lines is a window on a text: its unread part, as far as it was needed so far,
-// can be looked at and then consumed, line by line.
+// lines is a window on a text. The unread part can be inspected and then consumed, line by
+// line.
 type lines struct {
 	r          io.ReadCloser
 	path, name string

@@ -36,8 +36,8 @@ const (
 const linger = 200 * time.Millisecond
 
 // Read reads src and returns a PCollection<Record>, bounded, in the order of
-// the files as far as the runner keeps an order. The run of that name, if there is
-// one in this process, holds the source back and can stop it.
+// the files, if the runner keeps an order. A run of that name in this process holds the
+// source back and can stop it.
 func Read(s beam.Scope, src Source, run string) beam.PCollection {
 	return read(s, &readFn{Source: src, Account: run, MaxRecords: BundleRecords})
 }
@@ -148,8 +148,8 @@ func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []
 // inputs are the sources that are open between two calls, by run.
 var inputs sync.Map // of *input
 
-// resume returns the input of this run if it is open and has come as far as
-// record at; otherwise (a first call, or a restart) it opens the source.
+// resume returns the input of this run if it is open and at record at. Otherwise, on a
+// first call or after a restart, it opens the source.
 func (fn *readFn) resume(at int64) *input {
 	if v, ok := inputs.LoadAndDelete(fn.Run); ok {
 		in := v.(*input)
@@ -161,9 +161,8 @@ func (fn *readFn) resume(at int64) *input {
 	return newInput(fn.Source, at)
 }
 
-// An input reads a source ahead in a goroutine, so that whoever waits for a
-// record can also wait for something else: standard input may be silent for
-// ever.
+// An input reads a source ahead in a goroutine. A caller that waits for a record can
+// therefore stop waiting: standard input may be silent for ever.
 type input struct {
 	at    int64 // the record that next returns
 	batch []Record

@@ -213,9 +213,8 @@ func (w *Writer) extend(sink Sink, ext string) (fresh bool, err error) {
 	return fresh, nil
 }
 
-// cutTorn takes the last line out of f where it has no end: whoever wrote it was
-// killed. With quotes, what stands between them is no end. It reports whether
-// nothing is left.
+// cutTorn removes an incomplete last line of f, which a killed program has left. With
+// quotes, a line end between quotes does not count. It reports whether f is empty then.
 func cutTorn(f *os.File, quotes bool) (empty bool, err error) {
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil || size == 0 {

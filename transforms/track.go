@@ -153,17 +153,17 @@ func (t *Track) replay(unit time.Duration) (out hafvf.Outcome) {
 	return out
 }
 
-// AppendBinary appends the encoded track to b. The bytes are those of the state that
-// Filter keeps of a key. The error is always nil.
+// AppendBinary appends the encoded track to b, in the encoding of Filter's states. The
+// error is always nil.
 func (t *Track) AppendBinary(b []byte) ([]byte, error) {
 	e := entity{Track: t}
 	return e.append(b), nil
 }
 
-// RestoreTrack decodes a track of the key that AppendBinary encoded, under this
-// estimator's configuration: the error wraps hafvf.ErrOtherConfig where it was
-// another. It goes on as if it had never been saved. RestoreTrack also reads a
-// state of Filter, unless observations wait in it.
+// RestoreTrack decodes a track that AppendBinary encoded. The track continues as if it had
+// never been saved. If it was written under another configuration, the error wraps
+// hafvf.ErrOtherConfig. RestoreTrack also reads a state of Filter, unless observations
+// wait in it.
 func (est *Estimator) RestoreTrack(key string, b []byte) (*Track, error) {
 	e, err := est.decodeEntity(key, b)
 	if err != nil {

@@ -110,8 +110,8 @@ func unprotected(err error) error {
 	return fmt.Errorf("%w; who reaches that port can start programs as this user: run hafvf on Linux 5.0 or newer where seccomp is allowed, or accept the risk with --%s where nobody else can reach this machine", err, acceptOpenPort)
 }
 
-// A resumption is how a run over Kafka goes on from the one before, where it is to do
-// otherwise than exactly there.
+// A resumption holds the flags by which a run over Kafka does not resume exactly where the
+// run before has ended.
 type resumption struct {
 	anew  bool
 	texts []string
@@ -222,7 +222,7 @@ func (o operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summar
 
 var errGivenUp = errors.New("given up: what was in flight is not written")
 
-// Where the demo leaves its results.
+// The files that the demo writes.
 const (
 	demoResults = "hafvf-demo.jsonl"
 	demoAlerts  = "hafvf-demo-alerts.jsonl"

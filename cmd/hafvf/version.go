@@ -24,7 +24,7 @@ func versionCommand() *cobra.Command {
 // The linker sets it (deploy/Dockerfile).
 var source string
 
-// versions are those of the program and of Beam, as far as the build noted them.
+// versions are the versions of the program and of Beam, "unknown" if the build lacks them.
 func versions() (program, beam string) {
 	program, beam = "unknown", "unknown"
 	info, ok := debug.ReadBuildInfo()
