@@ -485,15 +485,15 @@ type alertRecord struct {
 }
 
 // TestRunDetects has priors that the data set, an outlier in one key and a change
-// in the other: records equal the plain loop's, byte for byte, and there are two
-// kinds of alerts.
+// in the other: records equal the plain loop's, byte for byte, and there are alerts
+// of alarms and of beliefs.
 func TestRunDetects(t *testing.T) {
 	const n = 400
 	lines := detected(n)
 	path := write(t, "in.jsonl", lines...)
 	alerts := filepath.Join(t.TempDir(), "alerts.jsonl")
-	s, estimates, _ := runConfig(t, "model: {family: normal, prior: auto}\ndetect: true\nalerts: {jsonl: {path: "+alerts+"}}\nsource: {jsonl: {path: "+path+"}}\n")
-	cfg := hafvf.Config{Family: "normal", Prior: hafvf.Params{}, Dim: 0, Bank: hafvf.DefaultBank(), Detect: &hafvf.Detect{}, WarmUp: 50}
+	s, estimates, _ := runConfig(t, "model: {family: normal, prior: auto}\ndetect: true\nalerts: {jsonl: {path: "+alerts+"}, beliefs: [outlier, change, revision]}\nsource: {jsonl: {path: "+path+"}}\n")
+	cfg := hafvf.Config{Family: "normal", Prior: hafvf.Params{}, Dim: 0, Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}, WarmUp: 50}
 	equal(t, plainLoop(t, transforms.Config{Filter: cfg}, lines, "in.jsonl"), byKey(t, estimates))
 
 	type record struct {
@@ -509,6 +509,8 @@ func TestRunDetects(t *testing.T) {
 			StartN  *int    `json:"start_n"`
 			Delay   *int
 			Age     int
+			Score   *float64
+			Alarm   *string
 		}
 		Bank []struct {
 			Weight float64 `json:"weight_of_member"`
@@ -518,7 +520,7 @@ func TestRunDetects(t *testing.T) {
 			Regime struct{ Mean, SD float64 }
 		}
 	}
-	kinds := map[string]int{}
+	kinds, alarms := map[string]int{}, map[string]int{}
 	for _, line := range estimates {
 		var r record
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
@@ -530,7 +532,11 @@ func TestRunDetects(t *testing.T) {
 		if d := r.Detect; math.Abs(d.Stay+d.Outlier+d.Change-1) > 1e-9 {
 			t.Errorf("%s %d: probabilities %v", r.Key, r.N, d)
 		}
-		equal(t, 3, len(r.Bank))
+		equal(t, 4, len(r.Bank))
+		equal(t, r.N <= 50, r.Detect.Score == nil)
+		if a := r.Detect.Alarm; a != nil {
+			alarms[r.Key+" "+*a]++
+		}
 		if d := r.Detect; d.Kind == "change" {
 			equal(t, [...]int{n/2 + 1, r.N - n/2 - 1, r.N - 1}, [...]int{*d.StartN, *d.Delay, d.Age})
 		} else if d.Delay != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -67,11 +68,11 @@ func TestParseFillsInDefaults(t *testing.T) {
 func TestParseDetect(t *testing.T) {
 	const base = "model: {family: normal, prior: auto}\nsource: {jsonl: {path: in.jsonl}}\n"
 	c := parse(t, base+"detect: true\n")
-	if len(c.Bank) != 3 || c.Levels != nil || c.Model.WarmUp != 50 || *c.Detect != (Detect{hafvf.Detect{Commit: 0.95, MinLength: 5}, transforms.AlertConfig{}}) {
+	if !reflect.DeepEqual(c.Bank, hafvf.DefaultBankOf("normal")) || c.Levels != nil || c.Model.WarmUp != 50 || !reflect.DeepEqual(c.Detect, &Detect{hafvf.Detect{Commit: 0.95, MinLength: 5}, transforms.DefaultAlarms(), transforms.AlertConfig{Direction: transforms.Both}}) {
 		t.Errorf("%+v", c)
 	}
 	c = parse(t, base+"detect: {commit: 0.9, cooldown: 1h, min_change: 2}\nlevels: []\ntop: 0.98\nalerts: {csv: {path: a.csv}}\ntime_unit: 1m\n")
-	if c.Bank != nil || c.Top != 0.98 || *c.Detect != (Detect{hafvf.Detect{Commit: 0.9, MinLength: 5}, transforms.AlertConfig{Cooldown: time.Hour, MinChange: 2}}) || c.Alerts.CSV.Path != "a.csv" || c.TimeUnit != time.Minute {
+	if c.Bank != nil || c.Top != 0.98 || !reflect.DeepEqual(c.Detect, &Detect{hafvf.Detect{Commit: 0.9, MinLength: 5}, transforms.DefaultAlarms(), transforms.AlertConfig{Cooldown: time.Hour, MinChange: 2, Direction: transforms.Both}}) || c.Alerts.CSV.Path != "a.csv" || c.TimeUnit != time.Minute {
 		t.Errorf("%+v", c)
 	}
 	c = parse(t, base+"detect: false\nkeys: [{match: 'a*', model: {prior: {mu: 3}}}, {match: b, levels: [], top: 0.5}]\n")

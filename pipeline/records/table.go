@@ -20,7 +20,7 @@ type field[T any] struct {
 	// cells appends what the columns hold: for each the value's JSON, or nothing
 	// where the record has none, and a tab, which JSON does not contain.
 	cells func(b []byte, l *Layout, v T) []byte
-	below   []Field // of an object or of the entries of a list
+	below []Field // of an object or of the entries of a list
 }
 
 // A Field describes one field of a record. Path is from the record, with dots; the
@@ -58,6 +58,17 @@ func count[T any](name, unit, doc string, get func(T) (n int64, ok bool)) field[
 
 func text[T any](name, doc string, get func(T) string) field[T] {
 	return leaf(name, "text", "", doc, connectors.String, func(b []byte, v T) []byte { return appendText(b, get(v)) })
+}
+
+// nullable is a text, or null where it is empty.
+func nullable[T any](name, doc string, get func(T) string) field[T] {
+	return leaf(name, "text", "", doc, connectors.String, func(b []byte, v T) []byte {
+		s := get(v)
+		if s == "" {
+			return append(b, "null"...)
+		}
+		return appendText(b, s)
+	})
 }
 
 func instant[T any](name, doc string, get func(T) time.Time) field[T] {
