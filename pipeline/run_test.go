@@ -476,12 +476,14 @@ func detected(n int) []string {
 }
 
 type alertRecord struct {
-	Key, Kind, ID string
-	Time, Start   time.Time
-	Corrects      *string
-	Delay         int
-	Odds          float64
-	Before, After struct{ Mean, SD float64 }
+	Key, Kind, ID            string
+	Time, Start              time.Time
+	Corrects                 *string
+	Delay                    int
+	Odds                     float64
+	Score, X, Size           float64
+	Predicted, Before, After struct{ Mean, SD float64 }
+	Message                  string
 }
 
 // TestRunDetects has priors that the data set, an outlier in one key and a change
@@ -550,7 +552,12 @@ func TestRunDetects(t *testing.T) {
 		t.Errorf("kinds %v", kinds)
 	}
 	equal(t, [...]int64{1, int64(kinds["steady outlier"] + kinds["jumps outlier"])}, [...]int64{s.Changes, s.Outliers})
-	if len(s.Largest) != 1 || s.Largest[0].Key != "jumps" || !s.Largest[0].Time.Equal(start.Add(n/2*time.Minute)) {
+	// The change is a novelty at first; where it is found, it is of the same incident.
+	if len(alarms) != 2 || alarms["steady novelty"] != 1 || alarms["jumps novelty"] != 1 {
+		t.Errorf("alarms %v", alarms)
+	}
+	equal(t, [...]int64{2, 0}, [...]int64{s.NoveltyAlarms, s.ChangeAlarms})
+	if len(s.Largest) != 2 || s.Largest[0].Key != "steady" || !s.Largest[0].Time.Equal(start.Add((n/2+7)*time.Minute)) {
 		t.Errorf("summary %v", s.Largest)
 	}
 	got := map[string]alertRecord{}
@@ -560,6 +567,11 @@ func TestRunDetects(t *testing.T) {
 			t.Fatal(err)
 		}
 		got[a.Key+" "+a.Kind] = a
+	}
+	equal(t, 2+kinds["steady outlier"]+kinds["jumps outlier"]+1, len(readLines(t, alerts)))
+	if a := got["jumps novelty"]; a.Size > -3 || a.Score < 4 || a.X > -3e-3 || math.Abs(a.Predicted.Mean) > 2e-3 ||
+		!strings.HasPrefix(a.Message, "jumps: the last values are unusual, x at -") {
+		t.Errorf("alert %+v", a)
 	}
 	o, c := got["steady outlier"], got["jumps change"]
 	equal(t, start.Add((n/2+7)*time.Minute), o.Start)
@@ -579,7 +591,7 @@ func TestRunAlertsWorthTelling(t *testing.T) {
 		s, _, _ := runConfig(t, "model: {family: normal, prior: auto}\ndetect: "+detect+"\nalerts: {jsonl: {path: "+alerts+"}}\nsource: {jsonl: {path: "+path+"}}\n")
 		equal(t, int64(1), s.Changes) // what the records say stays
 		for _, line := range readLines(t, alerts) {
-			if strings.Contains(line, `"kind":"change"`) {
+			if strings.Contains(line, `"key":"jumps"`) {
 				n++
 			}
 		}
