@@ -24,7 +24,7 @@ type AlarmConfig struct {
 	// DefaultBudget.
 	Budget float64
 	// Rest is the number of observations after an alarm in which no other is
-	// raised. Zero stands for 60, and a negative number for none.
+	// raised. Zero stands for DefaultRest, and a negative number for none.
 	Rest int
 }
 
@@ -34,8 +34,9 @@ const (
 	DefaultBudget = 2000.
 	// DefaultBudgetTime is the time per alarm of a stream with times.
 	DefaultBudgetTime = 168 * time.Hour
-	defaultRest       = 60
-	leastBudget       = 10. // of BudgetOver
+	// DefaultRest is the number of observations after an alarm without another.
+	DefaultRest = 60
+	leastBudget = 10. // of BudgetOver
 )
 
 // Settings that aren't the user's: those of the reference, see testdata/real.
@@ -84,7 +85,7 @@ const (
 
 // NewAlarm makes an alarm. It panics where the budget is not a number of at least 1.
 func NewAlarm(c AlarmConfig) *Alarm {
-	a := &Alarm{budget: cmp.Or(c.Budget, DefaultBudget), rest: float64(max(0, cmp.Or(c.Rest, defaultRest)))}
+	a := &Alarm{budget: cmp.Or(c.Budget, DefaultBudget), rest: float64(max(0, cmp.Or(c.Rest, DefaultRest)))}
 	if err := BudgetDomain.check("budget", a.budget); err != nil {
 		panic("hafvf: alarm: " + err.Error())
 	}
@@ -149,6 +150,7 @@ func (a *Alarm) Update(s State, q float64, change bool, permit func(AlarmKind) b
 	s[atDebt] = max(0, s[atDebt]-1/period)
 	s[atCommits] *= commitForgetting
 	s[atTrials] = s[atTrials]*commitForgetting + 1
+	s[atRest] = min(s[atRest], a.rest) // it may come from an alarm of a longer one
 	resting := s[atRest] > 0
 	if resting {
 		s[atRest]--
@@ -180,7 +182,8 @@ func (a *Alarm) check(s State) {
 	}
 }
 
-// Valid says why s, which was decoded from bytes, is not a state of the alarm.
+// Valid says why s, which was decoded from bytes, is not a state of an alarm. States
+// of alarms of another rest are: a shorter rest holds at once.
 func (a *Alarm) Valid(s State) error {
 	if len(s) != alarmLen {
 		return fmt.Errorf("state is corrupt: alarm of %d floats, want %d", len(s), alarmLen)
@@ -189,7 +192,7 @@ func (a *Alarm) Valid(s State) error {
 	whole := s[atRest] == math.Trunc(s[atRest])
 	if slices.ContainsFunc(s, notFinite) || BudgetDomain.check("budget", s[atBudget]) != nil ||
 		s[atDebt] < 0 || s[atDebt] > headroom+1 || s[atCommits] < 0 || s[atCommits] > most ||
-		s[atTrials] < 0 || s[atTrials] > most || !whole || s[atRest] < 0 || s[atRest] > a.rest {
+		s[atTrials] < 0 || s[atTrials] > most || !whole || s[atRest] < 0 {
 		return fmt.Errorf("state is corrupt: alarm")
 	}
 	return nil

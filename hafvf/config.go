@@ -128,8 +128,8 @@ func (m Member) validAR(i int, model Model) error {
 	_, ok := model.(normal)
 	switch {
 	case m.AR == 0:
-	case m.AR < 0 || m.AR > maxAR:
-		return fmt.Errorf("%d.ar: must be from 0 to %d, not %d", i, maxAR, m.AR)
+	case m.AR < 0 || m.AR > MaxAR:
+		return fmt.Errorf("%d.ar: must be from 0 to %d, not %d", i, MaxAR, m.AR)
 	case !ok:
 		return fmt.Errorf("%d.ar: is for the family normal alone", i)
 	case i == 0:

@@ -6,8 +6,8 @@ import (
 	"hafvf/hafvf/internal/special"
 )
 
-// maxAR bounds the order of a member of a bank on the last values.
-const maxAR = 8
+// MaxAR is the largest order of a member of a bank on the last values.
+const MaxAR = 8
 
 // lagged is the autoregression of order p that belongs to a normal model: the
 // values of the bank's stream regressed on its last values,
@@ -70,7 +70,7 @@ func (m lagged) Predict(mean, sd, d []float64, s float64, row []float64) {
 func (m lagged) standard(x float64) float64 { return (x - m.prior.mu) / m.unit }
 
 // A laggedRow is a row in the coordinates of the sample, see gram.
-type laggedRow [maxAR + 2]float64
+type laggedRow [MaxAR + 2]float64
 
 func (m lagged) Observe(d, row []float64, weight float64) {
 	var stack laggedRow
@@ -88,7 +88,7 @@ func (m lagged) Observe(d, row []float64, weight float64) {
 }
 
 // A laggedFactor is the upper triangular factor of a Gram matrix.
-type laggedFactor [(maxAR + 2) * (maxAR + 3) / 2]float64
+type laggedFactor [(MaxAR + 2) * (MaxAR + 3) / 2]float64
 
 // factor writes that of I + s·RᵀR, R the sample's, to f.
 func (m lagged) factor(f *laggedFactor, d []float64, s float64) triangle {

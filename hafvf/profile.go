@@ -13,7 +13,7 @@ type ProfileConfig struct {
 	Dim     int            // coordinates of an observation; zero stands for 1
 	Seasons []Season       // of the season view; none: there is no such view
 	Zone    *time.Location // of the seasons; nil stands for UTC
-	Order   int            // of the autoregressive view, at most 16; zero: there is no such view
+	Order   int            // of the autoregressive view, at most MaxOrder; zero: there is no such view
 }
 
 // DefaultProfile are the settings for a stream of numbers with times: all three
@@ -37,7 +37,8 @@ const (
 )
 
 const (
-	maxOrder = 16
+	// MaxOrder is the largest order of the autoregressive view.
+	MaxOrder = 16
 	// maxStandardized bounds standardised values, so that products of several and
 	// their sums stay finite.
 	maxStandardized = 1e20
@@ -152,8 +153,8 @@ func (c ProfileConfig) Valid() error {
 	if c.Dim < 0 {
 		return fmt.Errorf("dim: must be at least 1, not %d", c.Dim)
 	}
-	if c.Order < 0 || c.Order > maxOrder {
-		return fmt.Errorf("order: must be in 0, …, %d, not %d", maxOrder, c.Order)
+	if c.Order < 0 || c.Order > MaxOrder {
+		return fmt.Errorf("order: must be in 0, …, %d, not %d", MaxOrder, c.Order)
 	}
 	for i, s := range c.Seasons {
 		if err := s.valid(); err != nil {

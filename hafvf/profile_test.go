@@ -394,7 +394,7 @@ func TestProfileStaysFinite(t *testing.T) {
 		rapid.SampledFrom([]float64{0, 1, -1, 1e300, -1e300, 1e160, 1e-300, 1e40, 3e19, 1e20, -1e20, 1e15, 1e8, 1e7, math.MaxFloat64, math.SmallestNonzeroFloat64}),
 	)
 	rapid.Check(t, func(t *rapid.T) {
-		c := ProfileConfig{Dim: rapid.IntRange(1, 3).Draw(t, "dim"), Order: rapid.SampledFrom([]int{0, 1, 3, maxOrder}).Draw(t, "order")}
+		c := ProfileConfig{Dim: rapid.IntRange(1, 3).Draw(t, "dim"), Order: rapid.SampledFrom([]int{0, 1, 3, MaxOrder}).Draw(t, "order")}
 		if rapid.Bool().Draw(t, "timed") {
 			c.Seasons = DefaultSeasons()
 		}
@@ -440,7 +440,7 @@ func TestProfileOfDependentValues(t *testing.T) {
 		level, noise float64
 		length       int
 	}
-	p := NewProfile(ProfileConfig{Order: maxOrder})
+	p := NewProfile(ProfileConfig{Order: MaxOrder})
 	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(1, seed))
 		s := p.NewState()
@@ -486,12 +486,12 @@ func TestProfileRefusesCorruptStates(t *testing.T) {
 }
 
 func TestProfileConfigValid(t *testing.T) {
-	for _, c := range []ProfileConfig{{}, {Dim: 4}, {Order: maxOrder}, DefaultProfile(), {Zone: time.Local}} {
+	for _, c := range []ProfileConfig{{}, {Dim: 4}, {Order: MaxOrder}, DefaultProfile(), {Zone: time.Local}} {
 		if err := c.Valid(); err != nil {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	for _, c := range []ProfileConfig{{Dim: -1}, {Order: -1}, {Order: maxOrder + 1}, {Seasons: []Season{{0, 3}}}, {Seasons: []Season{{-time.Hour, 3}}}, {Seasons: []Season{{time.Hour, 0}}}} {
+	for _, c := range []ProfileConfig{{Dim: -1}, {Order: -1}, {Order: MaxOrder + 1}, {Seasons: []Season{{0, 3}}}, {Seasons: []Season{{-time.Hour, 3}}}, {Seasons: []Season{{time.Hour, 0}}}} {
 		if c.Valid() == nil {
 			t.Errorf("%+v passes", c)
 		}

@@ -26,6 +26,12 @@ func (s State) Append(b []byte, fingerprint uint64) []byte {
 	return b
 }
 
+// EncodedLen is the number of bytes that Append writes of a state of n floats.
+func EncodedLen(n int) int { return stateHead + 8*n }
+
+// stateHead is the bytes before the floats of an encoded state.
+const stateHead = 1 + 8
+
 // DecodeState reads a state of this filter that Append wrote under the same
 // fingerprint: the error wraps ErrOtherConfig where it was another, and no state
 // is returned.
@@ -42,7 +48,7 @@ func (f *Filter) DecodeState(b []byte, fingerprint uint64) (State, error) {
 
 // decodeFloats reads a state of n floats.
 func decodeFloats(b []byte, fingerprint uint64, n int) (State, error) {
-	const head = 1 + 8
+	const head = stateHead
 	if len(b) < head {
 		return nil, fmt.Errorf("state of %d bytes is cut short", len(b))
 	}

@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"slices"
+
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/connectors"
@@ -55,7 +57,8 @@ func (fn *encoder) flush(least int, emit, alert func([]byte)) {
 // encodeEstimatesFn turns estimates into chunks of lines, and their alerts.
 type encodeEstimatesFn struct {
 	encoder
-	Alerts   bool // whether there is a sink for alerts
+	Alerts   bool     // whether there is a sink for alerts
+	Kinds    []string // of the alarms among them
 	AlertsAs records.Form
 }
 
@@ -63,12 +66,26 @@ func (fn *encodeEstimatesFn) StartBundle(_, _ func([]byte)) { fn.start() }
 
 func (fn *encodeEstimatesFn) ProcessElement(key string, e transforms.Estimate, emit, alert func([]byte)) {
 	fn.lines = fn.Layout.AppendEstimate(fn.lines.Begin([]byte(key), e.ID), fn.As, key, &e)
-	if fn.Alerts && e.Alert != nil {
+	for _, a := range fn.told(&e) {
 		fn.added++
-		fn.alerts = fn.Layout.AppendAlert(fn.alerts.Begin([]byte(key), e.ID), fn.AlertsAs, key, &e)
+		fn.alerts = fn.Layout.AppendAlert(fn.alerts.Begin([]byte(key), e.ID), fn.AlertsAs, key, &e, a)
 	}
 	fn.tally.estimate(key, &e)
 	fn.flush(chunk, emit, alert)
+}
+
+// told are the alerts of an estimate. An alarm of a change stands for the belief in it.
+func (fn *encodeEstimatesFn) told(e *transforms.Estimate) (all []*transforms.Alert) {
+	if !fn.Alerts {
+		return nil
+	}
+	if e.Alarm != nil && slices.Contains(fn.Kinds, e.Alarm.Kind) {
+		all = append(all, e.Alarm)
+	}
+	if e.Belief != nil && (all == nil || e.Belief.Kind != all[0].Kind) {
+		all = append(all, e.Belief)
+	}
+	return all
 }
 
 func (fn *encodeEstimatesFn) FinishBundle(emit, alert func([]byte)) { fn.flush(0, emit, alert) }

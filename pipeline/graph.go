@@ -92,14 +92,14 @@ func Compose(c *config.Config) (*Graph, error) {
 	} else {
 		cfg := transforms.Config{Filter: base, Keys: rules, Order: transforms.Order(c.Order), Lateness: c.Lateness, TimeUnit: c.TimeUnit}
 		if d := c.Detect; d != nil {
-			cfg.Alerts = d.AlertConfig
+			cfg.Alarms, cfg.Alerts = d.AlarmConfig, d.AlertConfig
 		}
-		g.transform = filtering{layout, cfg}
+		g.transform = filtering{layout, cfg, c.AlertKinds}
 	}
 	unending := c.Source.Unending()
 	g.sink = newSink(&c.Sink, g.transform.columns(layout, x), unending)
 	if c.Alerts != nil {
-		alerts := newSink(c.Alerts, layout.AlertColumns(), unending)
+		alerts := newSink(c.Alerts, layout.AlertColumns(x), unending)
 		g.alerts = &alerts
 	}
 	g.dead = graphSink{file: connectors.Sink{Format: connectors.JSONLines, Path: connectors.Stderr}}
@@ -114,9 +114,24 @@ func Compose(c *config.Config) (*Graph, error) {
 		{"reject", "reason, place, raw input to " + g.dead.describe(), nil},
 	})
 	if g.alerts != nil {
-		g.Steps = append(g.Steps, Step{"alert", "outliers and changes to " + g.alerts.describe(), nil})
+		g.Steps = append(g.Steps, Step{"alert", strings.Join(toldKinds(c), ", ") + " to " + g.alerts.describe(), nil})
 	}
 	return g, nil
+}
+
+// toldKinds names what goes to the alerts.
+func toldKinds(c *config.Config) []string {
+	var all []string
+	for _, kind := range c.AlertKinds {
+		all = append(all, kind+" alarms")
+	}
+	for _, kind := range c.Detect.Beliefs {
+		all = append(all, string(kind)+" beliefs")
+	}
+	if all == nil {
+		return []string{"nothing"}
+	}
+	return all
 }
 
 // newSource returns the config's source, and the kind of column of its values.
@@ -251,16 +266,25 @@ func named(step string, state any) string {
 type filtering struct {
 	layout records.Layout
 	cfg    transforms.Config
+	kinds  []string // of the alarms that are told
 }
 
 func (f filtering) build(s beam.Scope, run string, as forms, observations beam.PCollection) (lines, alerts, rejected beam.PCollection) {
 	f.cfg.Account = run
 	estimates, rejected := transforms.Filter(s, f.cfg, observations)
-	lines, alerts = beam.ParDo2(s.Scope("Encode"), &encodeEstimatesFn{encoder{Run: run, Layout: f.layout, As: as.records}, as.alerted, as.alerts}, estimates)
+	lines, alerts = beam.ParDo2(s.Scope("Encode"), &encodeEstimatesFn{encoder{Run: run, Layout: f.layout, As: as.records}, as.alerted, f.kinds, as.alerts}, estimates)
 	return lines, alerts, rejected
 }
 
-func (f filtering) state() any { return []any{config.Filter, f.cfg.Filter, f.cfg.Keys} }
+// state leaves out members on the last values: states without them resume.
+func (f filtering) state() any {
+	keys := slices.Clone(f.cfg.Keys)
+	for i := range keys {
+		keys[i].Filter, _ = keys[i].Filter.WithoutAR()
+	}
+	filter, _ := f.cfg.Filter.WithoutAR()
+	return []any{config.Filter, filter, keys}
+}
 
 func (filtering) columns(l records.Layout, x connectors.Kind) []connectors.Column {
 	return l.EstimateColumns(x)

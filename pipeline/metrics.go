@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"hafvf/connectors/kafkaio"
+	"hafvf/hafvf"
 )
 
 // Metrics is a Prometheus collector for one run at a time. A nil *Metrics does nothing.
@@ -26,6 +27,7 @@ var (
 	lateDesc     = prometheus.NewDesc("hafvf_records_late_total", "Rejected records that came after their turn.", nil, nil)
 	missingDesc  = prometheus.NewDesc("hafvf_records_missing_total", "Records without a value.", nil, nil)
 	failedDesc   = prometheus.NewDesc("hafvf_not_converged_total", "Estimates whose iteration did not converge.", nil, nil)
+	alarmsDesc   = prometheus.NewDesc("hafvf_alarms_total", "Alarms raised.", []string{"kind"}, nil)
 	changesDesc  = prometheus.NewDesc("hafvf_changes_total", "Changes detected.", nil, nil)
 	outliersDesc = prometheus.NewDesc("hafvf_outliers_total", "Outliers detected.", nil, nil)
 	keysDesc     = prometheus.NewDesc("hafvf_keys", "Keys seen by this run.", nil, nil)
@@ -60,6 +62,9 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 		n    int64
 	}{{readDesc, taken}, {outDesc, n.Records}, {rejectedDesc, n.Rejected}, {lateDesc, n.Late}, {missingDesc, n.Missing}, {failedDesc, n.NotConverged}, {changesDesc, n.Changes}, {outliersDesc, n.Outliers}} {
 		c <- prometheus.MustNewConstMetric(counter.desc, prometheus.CounterValue, float64(counter.n))
+	}
+	for kind, n := range map[hafvf.AlarmKind]int64{hafvf.NoveltyAlarm: n.NoveltyAlarms, hafvf.ChangeAlarm: n.ChangeAlarms} {
+		c <- prometheus.MustNewConstMetric(alarmsDesc, prometheus.CounterValue, float64(n), string(kind))
 	}
 	c <- prometheus.MustNewConstMetric(keysDesc, prometheus.GaugeValue, float64(n.Keys))
 	lags := kafkaio.Lag // of a worker's sources

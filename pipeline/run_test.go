@@ -476,24 +476,26 @@ func detected(n int) []string {
 }
 
 type alertRecord struct {
-	Key, Kind, ID string
-	Time, Start   time.Time
-	Corrects      *string
-	Delay         int
-	Odds          float64
-	Before, After struct{ Mean, SD float64 }
+	Key, Kind, ID            string
+	Time, Start              time.Time
+	Corrects                 *string
+	Delay                    int
+	Odds                     float64
+	Score, X, Size           float64
+	Predicted, Before, After struct{ Mean, SD float64 }
+	Message                  string
 }
 
 // TestRunDetects has priors that the data set, an outlier in one key and a change
-// in the other: records equal the plain loop's, byte for byte, and there are two
-// kinds of alerts.
+// in the other: records equal the plain loop's, byte for byte, and there are alerts
+// of alarms and of beliefs.
 func TestRunDetects(t *testing.T) {
 	const n = 400
 	lines := detected(n)
 	path := write(t, "in.jsonl", lines...)
 	alerts := filepath.Join(t.TempDir(), "alerts.jsonl")
-	s, estimates, _ := runConfig(t, "model: {family: normal, prior: auto}\ndetect: true\nalerts: {jsonl: {path: "+alerts+"}}\nsource: {jsonl: {path: "+path+"}}\n")
-	cfg := hafvf.Config{Family: "normal", Prior: hafvf.Params{}, Dim: 0, Bank: hafvf.DefaultBank(), Detect: &hafvf.Detect{}, WarmUp: 50}
+	s, estimates, _ := runConfig(t, "model: {family: normal, prior: auto}\ndetect: true\nalerts: {jsonl: {path: "+alerts+"}, beliefs: [outlier, change, revision]}\nsource: {jsonl: {path: "+path+"}}\n")
+	cfg := hafvf.Config{Family: "normal", Prior: hafvf.Params{}, Dim: 0, Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}, WarmUp: 50}
 	equal(t, plainLoop(t, transforms.Config{Filter: cfg}, lines, "in.jsonl"), byKey(t, estimates))
 
 	type record struct {
@@ -509,6 +511,8 @@ func TestRunDetects(t *testing.T) {
 			StartN  *int    `json:"start_n"`
 			Delay   *int
 			Age     int
+			Score   *float64
+			Alarm   *string
 		}
 		Bank []struct {
 			Weight float64 `json:"weight_of_member"`
@@ -518,7 +522,7 @@ func TestRunDetects(t *testing.T) {
 			Regime struct{ Mean, SD float64 }
 		}
 	}
-	kinds := map[string]int{}
+	kinds, alarms := map[string]int{}, map[string]int{}
 	for _, line := range estimates {
 		var r record
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
@@ -530,7 +534,11 @@ func TestRunDetects(t *testing.T) {
 		if d := r.Detect; math.Abs(d.Stay+d.Outlier+d.Change-1) > 1e-9 {
 			t.Errorf("%s %d: probabilities %v", r.Key, r.N, d)
 		}
-		equal(t, 3, len(r.Bank))
+		equal(t, 4, len(r.Bank))
+		equal(t, r.N <= 50, r.Detect.Score == nil)
+		if a := r.Detect.Alarm; a != nil {
+			alarms[r.Key+" "+*a]++
+		}
 		if d := r.Detect; d.Kind == "change" {
 			equal(t, [...]int{n/2 + 1, r.N - n/2 - 1, r.N - 1}, [...]int{*d.StartN, *d.Delay, d.Age})
 		} else if d.Delay != nil {
@@ -544,7 +552,12 @@ func TestRunDetects(t *testing.T) {
 		t.Errorf("kinds %v", kinds)
 	}
 	equal(t, [...]int64{1, int64(kinds["steady outlier"] + kinds["jumps outlier"])}, [...]int64{s.Changes, s.Outliers})
-	if len(s.Largest) != 1 || s.Largest[0].Key != "jumps" || !s.Largest[0].Time.Equal(start.Add(n/2*time.Minute)) {
+	// The change is a novelty at first; where it is found, it is of the same incident.
+	if len(alarms) != 2 || alarms["steady novelty"] != 1 || alarms["jumps novelty"] != 1 {
+		t.Errorf("alarms %v", alarms)
+	}
+	equal(t, [...]int64{2, 0}, [...]int64{s.NoveltyAlarms, s.ChangeAlarms})
+	if len(s.Largest) != 2 || s.Largest[0].Key != "steady" || !s.Largest[0].Time.Equal(start.Add((n/2+7)*time.Minute)) {
 		t.Errorf("summary %v", s.Largest)
 	}
 	got := map[string]alertRecord{}
@@ -554,6 +567,11 @@ func TestRunDetects(t *testing.T) {
 			t.Fatal(err)
 		}
 		got[a.Key+" "+a.Kind] = a
+	}
+	equal(t, 2+kinds["steady outlier"]+kinds["jumps outlier"]+1, len(readLines(t, alerts)))
+	if a := got["jumps novelty"]; a.Size > -3 || a.Score < 4 || a.X > -3e-3 || math.Abs(a.Predicted.Mean) > 2e-3 ||
+		!strings.HasPrefix(a.Message, "jumps: the last values are unusual, x at -") {
+		t.Errorf("alert %+v", a)
 	}
 	o, c := got["steady outlier"], got["jumps change"]
 	equal(t, start.Add((n/2+7)*time.Minute), o.Start)
@@ -573,7 +591,7 @@ func TestRunAlertsWorthTelling(t *testing.T) {
 		s, _, _ := runConfig(t, "model: {family: normal, prior: auto}\ndetect: "+detect+"\nalerts: {jsonl: {path: "+alerts+"}}\nsource: {jsonl: {path: "+path+"}}\n")
 		equal(t, int64(1), s.Changes) // what the records say stays
 		for _, line := range readLines(t, alerts) {
-			if strings.Contains(line, `"kind":"change"`) {
+			if strings.Contains(line, `"key":"jumps"`) {
 				n++
 			}
 		}

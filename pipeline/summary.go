@@ -24,9 +24,9 @@ type Summary struct {
 	detects bool
 }
 
-// A Break is where something of a key came to an end: a change that detection or
-// the smoother found, or without them a step at which the filter let go of what
-// it remembered.
+// A Break is where something of a key came to an end: an alarm, a change that the
+// smoother found, or without them a step at which the filter let go of what it
+// remembered.
 type Break struct {
 	Key  string
 	ID   string
@@ -46,8 +46,8 @@ func (s Summary) String() string {
 		title, unit = "the clearest change of each key (evidence in nats)", "evidence"
 		fmt.Fprintf(&b, "%d sessions, %d changes, ", s.Sessions, s.Changes)
 	case s.detects:
-		title, unit = "changed, the largest change of each key (in standard deviations)", "by"
-		fmt.Fprintf(&b, "%d keys, %d changes, %d outliers, ", s.Keys, s.Changes, s.Outliers)
+		title, unit = "alarmed, the largest alarm of each key (in standard deviations)", "by"
+		fmt.Fprintf(&b, "%d keys, %d alarms (%d novelties, %d changes), found %d changes and %d outliers, ", s.Keys, s.NoveltyAlarms+s.ChangeAlarms, s.NoveltyAlarms, s.ChangeAlarms, s.Changes, s.Outliers)
 	default:
 		fmt.Fprintf(&b, "%d keys, ", s.Keys)
 	}
@@ -91,9 +91,12 @@ func (t *tally) estimate(key string, e *transforms.Estimate) {
 	switch {
 	case e.Missing:
 	case e.Detection != nil:
-		if a := e.Alert; a != nil && a.Kind != hafvf.Outlier {
-			t.add(Break{Key: key, ID: e.ID, Time: a.Start, Size: a.Size,
-				About: fmt.Sprintf("%.4g → %.4g, told %d observations later", a.Before.Mean[0], a.After.Mean[0], a.Delay)})
+		if a := e.Alarm; a != nil {
+			about := fmt.Sprintf("novelty, usually %.4g", a.Before.Mean[a.Output])
+			if a.Kind == string(hafvf.ChangeAlarm) {
+				about = fmt.Sprintf("change %.4g → %.4g, told %d observations later", a.Before.Mean[a.Output], a.After.Mean[a.Output], a.Delay)
+			}
+			t.add(Break{Key: key, ID: e.ID, Time: a.Start, Size: math.Abs(a.Size), About: about})
 		}
 	default:
 		// memory = E[w]·before + J: what went is (1 − E[w])·before.

@@ -1,21 +1,67 @@
 package transforms
 
 import (
+	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"hafvf/hafvf"
 )
 
-// AlertConfig says which detections raise an alert.
+// AlertConfig says which alarms are permitted, and which beliefs raise alerts too.
+// An alarm that is not permitted costs no budget. Sizes are of the largest
+// coordinate, in standard deviations of what the running regime predicted: of a
+// change the distance of the regimes' means, of a novelty that of the observation
+// from the prediction.
 type AlertConfig struct {
-	// Cooldown is the time after an alert in which its key raises no other of its
-	// kind. Revisions are exempt. Default 0.
-	Cooldown time.Duration
-	// MinChange is the least size of a change: the distance of the regimes' means
-	// in standard deviations of what the old one predicted, the largest of the
-	// coordinates. Default 0.
-	MinChange float64
+	// Cooldown is the time after an alarm in which its key raises no other, and
+	// after an alert of a belief in which it raises no other of its kind. Revisions
+	// are exempt. Default 0.
+	Cooldown  time.Duration
+	MinChange float64 // least size, standard deviations
+	MinAbs    float64 // least distance, in units of the data
+	MinRel    float64 // least distance, relative to what the regime had
+	Direction Direction
+	// Beliefs are the kinds of Detection that raise alerts, whatever the budget:
+	// outliers, and changes and revisions of a permitted size. Default none.
+	// Revision needs Change.
+	Beliefs []hafvf.Kind
+}
+
+// Direction is that of the alarms that are permitted. Other sizes go by it too.
+type Direction string
+
+const (
+	Both Direction = "both" // the default
+	Up   Direction = "up"
+	Down Direction = "down"
+)
+
+func (c AlertConfig) validate() error {
+	if c.Cooldown < 0 {
+		return fmt.Errorf("cooldown %v is negative", c.Cooldown)
+	}
+	for _, least := range []struct {
+		name string
+		v    float64
+	}{{"change", c.MinChange}, {"distance", c.MinAbs}, {"relative distance", c.MinRel}} {
+		if !MinChangeDomain.Contains(least.v) {
+			return fmt.Errorf("least %s must be %s, not %g", least.name, MinChangeDomain.Name, least.v)
+		}
+	}
+	if c.Direction != "" && c.Direction != Both && c.Direction != Up && c.Direction != Down {
+		return fmt.Errorf("direction %q is none of %q, %q, %q", c.Direction, Both, Up, Down)
+	}
+	for _, kind := range c.Beliefs {
+		switch {
+		case kind != hafvf.Outlier && kind != hafvf.Change && kind != hafvf.Revision:
+			return fmt.Errorf("belief %q is none of %q, %q, %q", kind, hafvf.Outlier, hafvf.Change, hafvf.Revision)
+		case kind == hafvf.Revision && !slices.Contains(c.Beliefs, hafvf.Change):
+			return fmt.Errorf("belief %q corrects %q, which is not among them", kind, hafvf.Change)
+		}
+	}
+	return nil
 }
 
 // A Detection is the verdict on an observation: whether it is an outlier or the
@@ -30,19 +76,29 @@ type Detection struct {
 	StartN int64
 	Delay  int64 // observations from Start to this one, on a change or revision
 	Age    int64 // run length: observations since the start of the regime before this one
+	// Score is how unusual the observations of late are for the key, and Threshold
+	// that of an alarm, both minus decimal logarithms of a tail probability. NaN in
+	// the warm-up and where the observation is missing.
+	Score, Threshold float64
 }
 
-// An Alert reports an outlier or a change. It has the key, time and id of its
+// An Alert reports an alarm, or a belief. It has the key, time and id of its
 // estimate.
 type Alert struct {
-	Kind hafvf.Kind
-	// Corrects is the id of the alert that a revision replaces; "" where none was
-	// raised.
+	// Kind is novelty or change, of an alarm; outlier, change or revision, of a
+	// belief.
+	Kind string
+	// Corrects is the id of the alert that a revision replaces. A revision whose
+	// change raised no alert raises one as a change.
 	Corrects string
-	Start    time.Time // of the outlier, or of the new regime
-	Delay    int64     // observations from the start to the alert
-	LogOdds  float64   // of the kind, nats
-	Size     float64   // of a change, as in AlertConfig
+	// Start is the time of the first observation of the new regime, and of a novelty
+	// or an outlier that of the observation itself.
+	Start   time.Time
+	Delay   int64   // observations from the start to the alert
+	LogOdds float64 // of the belief that it rests on, nats: for a novelty that the regime does not simply go on
+	// Size is as in AlertConfig, with its sign, of the coordinate Output.
+	Size   float64
+	Output int
 	// Before and After are the running regime's mean, before the observation and
 	// after it.
 	Before, After Moments
@@ -60,60 +116,115 @@ func detection(d hafvf.Detection, warmUp bool, n int64, named start) *Detection 
 	return out
 }
 
-// alerts holds what later alerts of a key depend on.
+// decide decides whether the estimate raises an alarm, and fills in what that
+// depends on. y are the values of the observation.
+func (t *Track) decide(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Detection, before regime) {
+	found := e.Detection
+	sizeOf := func(kind hafvf.AlarmKind) shift {
+		if kind == hafvf.ChangeAlarm {
+			return before.shift(before.estimate.Mean, e.Regime.Mean)
+		}
+		return before.shift(before.predicted, y)
+	}
+	permit := func(kind hafvf.AlarmKind) bool {
+		return !within(cfg.Cooldown, t.decisions.last, e.Time) && cfg.permits(sizeOf(kind))
+	}
+	var kind hafvf.AlarmKind
+	kind, found.Score, found.Threshold = t.stream.decider.update(&t.decisions, e.Time, y, found.Kind == hafvf.Change, permit)
+	if kind == hafvf.NoAlarm {
+		return
+	}
+	t.decisions.last = e.Time
+	a := newAlert(string(kind), e, d, before, sizeOf(kind))
+	if kind == hafvf.ChangeAlarm {
+		a.Start, a.Delay = found.Start, found.Delay
+	} else {
+		const least = 1e-300
+		a.LogOdds = math.Log(d.Outlier+d.Change+least) - math.Log(d.Stay+least)
+	}
+	e.Alarm = a
+}
+
+func newAlert(kind string, e *Estimate, d hafvf.Detection, before regime, s shift) *Alert {
+	return &Alert{Kind: kind, Start: e.Time, LogOdds: d.LogOdds(), Size: s.size, Output: s.output, Before: before.estimate, After: e.Regime}
+}
+
+// alerts holds what later alerts of beliefs of a key depend on.
 type alerts struct {
 	outlier, change time.Time // of the last
 	id              string    // of the last change or revision
 }
 
-// alert returns the alert that an estimate raises, nil where it raises none.
-func (t *Track) alert(cfg AlertConfig, e *Estimate, d hafvf.Detection, before regime) *Alert {
+// believe returns the alert that the belief of an estimate raises, nil where it
+// raises none. y are the values of the observation.
+func (t *Track) believe(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Detection, before regime) *Alert {
 	kind := e.Detection.Kind
-	if kind == hafvf.None {
+	if !slices.Contains(cfg.Beliefs, kind) {
 		return nil
 	}
-	a := &Alert{Kind: kind, Start: e.Time, Delay: e.Detection.Delay, LogOdds: d.LogOdds(), Before: before.estimate, After: e.Regime}
-	switch kind {
-	case hafvf.Outlier:
+	if kind == hafvf.Outlier {
 		if quiet(&t.alerts.outlier, e.Time, cfg.Cooldown) {
 			return nil
 		}
-	case hafvf.Change, hafvf.Revision:
-		a.Start = e.Detection.Start
-		if kind == hafvf.Revision {
-			a.Corrects = t.alerts.id
-		}
-		t.alerts.id = ""
-		a.Size = size(before, e.Regime)
-		// The correction of an alert is always told.
-		if a.Corrects == "" && (a.Size < cfg.MinChange || quiet(&t.alerts.change, e.Time, cfg.Cooldown)) {
-			return nil
-		}
-		t.alerts.id = e.ID
+		return newAlert(string(kind), e, d, before, before.shift(before.predicted, y))
 	}
+	s := before.shift(before.estimate.Mean, e.Regime.Mean)
+	a := newAlert(string(hafvf.Change), e, d, before, s)
+	a.Start, a.Delay = e.Detection.Start, e.Detection.Delay
+	if kind == hafvf.Revision && t.alerts.id != "" {
+		a.Kind, a.Corrects = string(kind), t.alerts.id
+	}
+	t.alerts.id = ""
+	// The correction of an alert is always told.
+	if a.Corrects == "" && (!cfg.permits(s) || quiet(&t.alerts.change, e.Time, cfg.Cooldown)) {
+		return nil
+	}
+	t.alerts.id = e.ID
 	return a
+}
+
+// within reports whether now lies within the cooldown after last.
+func within(cooldown time.Duration, last, now time.Time) bool {
+	return cooldown > 0 && !last.IsZero() && !now.IsZero() && now.Sub(last) < cooldown
 }
 
 // quiet reports whether now lies within the cooldown after last. If not, now becomes
 // the last.
 func quiet(last *time.Time, now time.Time, cooldown time.Duration) bool {
-	if cooldown > 0 && !last.IsZero() && !now.IsZero() && now.Sub(*last) < cooldown {
+	if within(cooldown, *last, now) {
 		return true
 	}
 	*last = now
 	return false
 }
 
-// size is the distance of the regimes' means in standard deviations of what the
-// old one predicted, the largest of the coordinates.
-func size(before regime, after Moments) float64 {
-	most := 0.0
-	for i, m := range after.Mean {
-		if d := math.Abs(m-before.estimate.Mean[i]) / before.predictive[i]; d > most {
-			most = d
+// A shift is the distance of a value from what the running regime had, of the output
+// where it is largest in standard deviations of what the regime predicted.
+type shift struct {
+	size   float64 // standard deviations, signed
+	by     float64 // units of the data, signed
+	from   float64
+	output int
+}
+
+func (r regime) shift(from, to []float64) (most shift) {
+	for i, v := range to {
+		by := v - from[i]
+		if size := by / r.predictive[i]; i == 0 || math.IsNaN(most.size) || math.Abs(size) > math.Abs(most.size) {
+			most = shift{size, by, from[i], i}
 		}
 	}
 	return most
+}
+
+// permits reports whether an alarm may be raised of a shift.
+func (c AlertConfig) permits(s shift) bool {
+	by := math.Abs(s.by)
+	switch {
+	case c.Direction == Up && s.by <= 0, c.Direction == Down && s.by >= 0:
+		return false
+	}
+	return !(math.Abs(s.size) < c.MinChange) && !(by < c.MinAbs) && !(by < c.MinRel*math.Abs(s.from))
 }
 
 func (a *alerts) append(b []byte) []byte {

@@ -93,18 +93,33 @@ func appendEstimate(b []byte, e Estimate) []byte {
 	for _, n := range []int64{d.StartN, d.Delay, d.Age} {
 		b = binary.AppendVarint(b, n)
 	}
-	b = appendFlags(b, e.Alert != nil, false)
-	a := e.Alert
-	if a == nil {
-		return b
+	b = appendFloats(b, []float64{d.Score, d.Threshold})
+	b = appendFlags(b, e.Alarm != nil, e.Belief != nil)
+	for _, a := range []*Alert{e.Alarm, e.Belief} {
+		if a != nil {
+			b = appendAlert(b, a)
+		}
 	}
-	b = appendString(b, string(a.Kind))
+	return b
+}
+
+func appendAlert(b []byte, a *Alert) []byte {
+	b = appendString(b, a.Kind)
 	b = appendString(b, a.Corrects)
 	b = appendTime(b, a.Start)
 	b = binary.AppendVarint(b, a.Delay)
 	b = appendFloats(b, []float64{a.LogOdds, a.Size})
+	b = binary.AppendUvarint(b, uint64(a.Output))
 	b = appendMoments(b, a.Before)
 	return appendMoments(b, a.After)
+}
+
+func (r *reader) alert() *Alert {
+	a := &Alert{Kind: r.string(), Corrects: r.string(), Start: r.time(), Delay: r.varint()}
+	r.numbers(&a.LogOdds, &a.Size)
+	a.Output = int(r.uvarint())
+	a.Before, a.After = r.moments(), r.moments()
+	return a
 }
 
 func (r *reader) estimate() Estimate {
@@ -127,12 +142,14 @@ func (r *reader) estimate() Estimate {
 	d := &Detection{Kind: hafvf.Kind(r.string())}
 	r.numbers(&d.Stay, &d.Outlier, &d.Change)
 	d.Start, d.StartN, d.Delay, d.Age = r.time(), r.varint(), r.varint(), r.varint()
+	r.numbers(&d.Score, &d.Threshold)
 	e.Detection = d
-	if alarmed, _ := r.flags(); alarmed {
-		a := &Alert{Kind: hafvf.Kind(r.string()), Corrects: r.string(), Start: r.time(), Delay: r.varint()}
-		r.numbers(&a.LogOdds, &a.Size)
-		a.Before, a.After = r.moments(), r.moments()
-		e.Alert = a
+	alarm, belief := r.flags()
+	if alarm {
+		e.Alarm = r.alert()
+	}
+	if belief {
+		e.Belief = r.alert()
 	}
 	return e
 }
@@ -271,6 +288,16 @@ func (r *reader) varint() int64 {
 		return 0
 	}
 	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) uint64() uint64 {
+	if len(r.b) < 8 {
+		r.fail()
+		return 0
+	}
+	v := binary.LittleEndian.Uint64(r.b)
+	r.b = r.b[8:]
 	return v
 }
 

@@ -14,7 +14,9 @@
 //   - late ones: before an observation of the key that is already released.
 //
 // Each estimate holds the prediction before the observation and the posterior after
-// it, and with detection outliers, changes and alerts. The node keeps one state per
+// it, and with detection outliers, changes and alarms. Outliers and changes are
+// beliefs. An alarm is a decision, by what is usual for the key and within a budget,
+// see AlarmConfig and AlertConfig. The node keeps one state per
 // key for ever; its size does not grow with the number of observations. It reads a
 // state when a bundle first sees the key and writes it when the bundle ends.
 //
@@ -69,6 +71,6 @@
 // # Metrics
 //
 // Counters in the namespace hafvf: records, rejected, late, missing, not_converged,
-// keys, outliers and changes of Filter; records, rejected, missing, not_converged,
+// keys, novelty_alarms, change_alarms, outliers and changes of Filter; records, rejected, missing, not_converged,
 // sessions and changes of Smooth. Filter also has the distribution iterations.
 package transforms

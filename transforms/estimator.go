@@ -22,6 +22,7 @@ type stream struct {
 	earlier     *stream      // of the same configuration without members on the last values, whose states go on; nil where there are none
 	fitted      hafvf.Fitted // the model, where a warm-up sets its prior
 	priorOf     *Track       // whose prior the bank has
+	decider     *decider     // nil without detection
 	params      int
 	row         []float64
 }
@@ -32,14 +33,14 @@ func NewEstimator(cfg Config) (*Estimator, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	streams, err := newRuled(cfg.Filter, cfg.Keys, newStream)
+	streams, err := newRuled(cfg.Filter, cfg.Keys, func(filter hafvf.Config) (*stream, error) { return newStream(filter, cfg.Alarms) })
 	if err != nil {
 		return nil, err
 	}
 	return &Estimator{cfg, streams}, nil
 }
 
-func newStream(cfg hafvf.Config) (*stream, error) {
+func newStream(cfg hafvf.Config, alarms AlarmConfig) (*stream, error) {
 	bank, err := cfg.NewBank()
 	if err != nil {
 		return nil, err
@@ -51,8 +52,11 @@ func newStream(cfg hafvf.Config) (*stream, error) {
 	for _, p := range bank.Model().Params() {
 		st.params += p.Size()
 	}
+	if bank.Detects() {
+		st.decider = newDecider(alarms, cfg, bank.Model())
+	}
 	if earlier, ok := cfg.WithoutAR(); ok {
-		if st.earlier, err = newStream(earlier); err != nil {
+		if st.earlier, err = newStream(earlier, alarms); err != nil {
 			return nil, err
 		}
 	}
@@ -94,7 +98,9 @@ func (est *Estimator) Estimate(t *Track, o Observation) Estimate {
 	st.describe(&out, t.state, outcome, row, known)
 	if st.bank.Detects() {
 		out.Detection = detection(outcome.Detection, out.WarmUp, t.n, started)
-		out.Alert = t.alert(est.cfg.Alerts, &out, outcome.Detection, before)
+		y := st.decider.values(o.X)
+		t.decide(est.cfg.Alerts, &out, y, outcome.Detection, before)
+		out.Belief = t.believe(est.cfg.Alerts, &out, y, outcome.Detection, before)
 	}
 	return out
 }
@@ -162,17 +168,17 @@ func (st *stream) describe(out *Estimate, s hafvf.State, outcome hafvf.Outcome, 
 }
 
 // A regime holds the running regime before an observation: mean and sd of its mean,
-// and the sd of one observation.
+// and those of one observation.
 type regime struct {
-	estimate   Moments
-	predictive []float64
+	estimate              Moments
+	predicted, predictive []float64
 }
 
 func (st *stream) regime(s hafvf.State, elapsed float64, row []float64) regime {
 	n := st.bank.Model().Outputs()
 	cut := cutter(make([]float64, 4*n))
-	r := regime{Moments{cut(n), cut(n)}, cut(n)}
-	st.bank.PredictRegime(cut(n), r.predictive, s, elapsed, row)
+	r := regime{Moments{cut(n), cut(n)}, cut(n), cut(n)}
+	st.bank.PredictRegime(r.predicted, r.predictive, s, elapsed, row)
 	st.bank.Regime(r.estimate.Mean, r.estimate.SD, s, row)
 	return r
 }

@@ -52,6 +52,7 @@ type Config struct {
 	// TimeUnit makes the weight of memory act once per unit of time between
 	// observations. Default 0: once per observation.
 	TimeUnit time.Duration
+	Alarms   AlarmConfig // with detection
 	Alerts   AlertConfig // with detection
 	// Account connects the node with package pipeline. Leave it empty.
 	Account string
@@ -78,10 +79,12 @@ func (c Config) validate() error {
 		return fmt.Errorf("lateness %v is negative", c.Lateness)
 	case c.TimeUnit < 0:
 		return fmt.Errorf("time unit %v is negative", c.TimeUnit)
-	case c.Alerts.Cooldown < 0:
-		return fmt.Errorf("cooldown %v is negative", c.Alerts.Cooldown)
-	case !MinChangeDomain.Contains(c.Alerts.MinChange):
-		return fmt.Errorf("least change must be %s, not %g", MinChangeDomain.Name, c.Alerts.MinChange)
+	}
+	if err := c.Alarms.validate(); err != nil {
+		return fmt.Errorf("alarms: %w", err)
+	}
+	if err := c.Alerts.validate(); err != nil {
+		return fmt.Errorf("alerts: %w", err)
 	}
 	return checkRules(c.Filter, c.Keys)
 }
@@ -499,6 +502,8 @@ var (
 	sessionsCounter     = beam.NewCounter("hafvf", "sessions")
 	changesCounter      = beam.NewCounter("hafvf", "changes")
 	outliersCounter     = beam.NewCounter("hafvf", "outliers")
+	noveltyCounter      = beam.NewCounter("hafvf", "novelty_alarms")
+	changeAlarmCounter  = beam.NewCounter("hafvf", "change_alarms")
 	iterationsDist      = beam.NewDistribution("hafvf", "iterations")
 )
 
@@ -519,6 +524,14 @@ func countEstimate(c *account.Counts, e *Estimate) {
 			c.Changes++
 		}
 	}
+	if a := e.Alarm; a != nil {
+		switch hafvf.AlarmKind(a.Kind) {
+		case hafvf.NoveltyAlarm:
+			c.NoveltyAlarms++
+		case hafvf.ChangeAlarm:
+			c.ChangeAlarms++
+		}
+	}
 }
 
 // addMetrics adds a bundle's counts to the metrics.
@@ -530,6 +543,7 @@ func addMetrics(ctx context.Context, c account.Counts) {
 		{recordsCounter, c.Records}, {rejectedCounter, c.Rejected}, {lateCounter, c.Late},
 		{missingCounter, c.Missing}, {notConvergedCounter, c.NotConverged}, {keysCounter, c.Keys},
 		{sessionsCounter, c.Sessions}, {changesCounter, c.Changes}, {outliersCounter, c.Outliers},
+		{noveltyCounter, c.NoveltyAlarms}, {changeAlarmCounter, c.ChangeAlarms},
 	} {
 		if m.n > 0 {
 			m.counter.Inc(ctx, m.n)

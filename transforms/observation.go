@@ -78,7 +78,8 @@ type Estimate struct {
 	// With detection:
 	Detection *Detection
 	Regime    Moments // of the likelihood's mean in the running regime alone
-	Alert     *Alert  // nil where there is nothing to tell
+	Alarm     *Alert  // the decision; nil where there is none
+	Belief    *Alert  // what AlertConfig.Beliefs asks for; nil where there is nothing to tell
 }
 
 // A MemberStep is the step of one filter of a bank.

@@ -65,8 +65,8 @@ const (
 	DefaultOdds = 10.0
 )
 
-// OddsDomain is that of SmoothConfig.Odds, MinChangeDomain that of
-// AlertConfig.MinChange.
+// OddsDomain is that of SmoothConfig.Odds, MinChangeDomain that of the least sizes
+// in an AlertConfig.
 var (
 	OddsDomain      = hafvf.Domain{Name: "greater than 0", Contains: func(v float64) bool { return v > 0 && v < math.Inf(1) }}
 	MinChangeDomain = hafvf.Domain{Name: "at least 0", Contains: func(v float64) bool { return v >= 0 && v < math.Inf(1) }}

@@ -29,6 +29,8 @@ type Track struct {
 	steps  int64
 	starts []start
 	alerts alerts
+
+	decisions decisions
 }
 
 // numbered is an observation of a warm-up with its position.
@@ -180,7 +182,7 @@ func (t *Track) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(t.n))
 	b = binary.AppendUvarint(b, uint64(t.steps))
 	b = appendTime(b, t.last)
-	b = appendFlags(b, t.settled, false)
+	b = appendFlags(b, t.settled, t.stream.decider != nil)
 	b = appendFloats(b, t.locationScale)
 	b = binary.AppendUvarint(b, uint64(len(t.warmUp)))
 	for _, w := range t.warmUp {
@@ -194,14 +196,19 @@ func (t *Track) append(b []byte) []byte {
 		b = appendTime(b, s.time)
 	}
 	b = t.alerts.append(b)
-	return t.state.Append(b, t.stream.fingerprint)
+	b = t.state.Append(b, t.stream.fingerprint)
+	if d := t.stream.decider; d != nil {
+		b = t.decisions.append(b, d.fingerprint)
+	}
+	return b
 }
 
 // decode reads what append wrote of the key's track, the rest of r.
 func (est *Estimator) decode(key string, r *reader) (*Track, error) {
 	st := est.streams.of(key)
 	t := &Track{stream: st, n: int64(r.uvarint()), steps: int64(r.uvarint()), last: r.time()}
-	t.settled, _ = r.flags()
+	var decided bool // not in states from before there were alarms
+	t.settled, decided = r.flags()
 	t.locationScale = r.floats()
 	for range r.count(1) {
 		t.warmUp = append(t.warmUp, numbered{int64(r.uvarint()), r.observation()})
@@ -213,8 +220,8 @@ func (est *Estimator) decode(key string, r *reader) (*Track, error) {
 	if r.bad {
 		return nil, errCut
 	}
-	var err error
-	if t.state, err = st.decodeState(r.b); err != nil {
+	rest, err := t.decodeState(r.b, decided)
+	if err != nil {
 		return nil, err
 	}
 	if st.fitted == nil && (!t.settled || t.locationScale != nil || t.warmUp != nil) {
@@ -225,18 +232,39 @@ func (est *Estimator) decode(key string, r *reader) (*Track, error) {
 			return nil, fmt.Errorf("state is corrupt: %w", err)
 		}
 	}
-	return t, nil
+	switch {
+	case st.decider == nil && decided:
+		err = errDecisions
+	case st.decider == nil:
+	case decided:
+		t.decisions, err = st.decider.decode(rest)
+	default:
+		for _, w := range t.warmUp {
+			st.decider.update(&t.decisions, w.Time, st.decider.values(w.X), false, nil)
+		}
+	}
+	return t, err
 }
 
-// decodeState reads a state of the bank, also where it is from before the bank had
-// members on the last values.
-func (st *stream) decodeState(b []byte) (hafvf.State, error) {
-	s, err := st.bank.DecodeState(b, st.fingerprint)
-	if st.earlier == nil || !errors.Is(err, hafvf.ErrOtherConfig) {
-		return s, err
+// decodeState reads the state of the bank, also where it is from before the bank had
+// members on the last values. It returns what follows, where something does.
+func (t *Track) decodeState(b []byte, more bool) (rest []byte, err error) {
+	st := t.stream
+	if t.state, rest, err = st.bankState(b, more); st.earlier == nil || !errors.Is(err, hafvf.ErrOtherConfig) {
+		return rest, err
 	}
-	if s, earlier := st.earlier.bank.DecodeState(b, st.earlier.fingerprint); earlier == nil {
-		return st.bank.Extend(st.earlier.bank, s), nil
+	s, rest, earlier := st.earlier.bankState(b, more)
+	if earlier != nil {
+		return nil, err
 	}
-	return nil, err
+	t.state = st.bank.Extend(st.earlier.bank, s)
+	return rest, nil
+}
+
+func (st *stream) bankState(b []byte, more bool) (s hafvf.State, rest []byte, err error) {
+	if n := hafvf.EncodedLen(st.bank.StateLen()); more && len(b) > n {
+		b, rest = b[:n], b[n:]
+	}
+	s, err = st.bank.DecodeState(b, st.fingerprint)
+	return s, rest, err
 }

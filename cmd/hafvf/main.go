@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	_ "time/tzdata" // for detect.zone, where the machine has none
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/spf13/cobra"

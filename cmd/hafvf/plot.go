@@ -24,8 +24,9 @@ deviations, the expected weights E[w] and E[b], the effective memory, and the
 surprise. With many keys, the data and the weights.
 
 Estimates of a run with detect: the data with the estimate of the running regime,
-and the band of the prediction; outliers in rings, and every change as a line at
-the start of the new regime, +n beside it where it was found n observations later.
+and the band of the prediction; alarms as filled triangles on the time axis. What
+was found on the way, alarm or not: outliers in rings, and every change as a line
+at the start of the new regime, +n beside it where it was found n observations later.
 A change that was revised is drawn where the last revision puts it; observations
 that it turned into a regime's first are not drawn as outliers. Below, the
 probabilities of an outlier and of a change; then weights, memory and surprise.

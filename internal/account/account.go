@@ -62,7 +62,7 @@ type Place struct {
 
 // Counts are what the nodes count, also as Beam metrics.
 type Counts struct {
-	Records, Rejected, Late, Missing, NotConverged, Keys, Sessions, Changes, Outliers int64
+	Records, Rejected, Late, Missing, NotConverged, Keys, Sessions, Changes, Outliers, NoveltyAlarms, ChangeAlarms int64
 }
 
 // Add adds the counts of o.
@@ -76,6 +76,8 @@ func (c *Counts) Add(o Counts) {
 	c.Sessions += o.Sessions
 	c.Changes += o.Changes
 	c.Outliers += o.Outliers
+	c.NoveltyAlarms += o.NoveltyAlarms
+	c.ChangeAlarms += o.ChangeAlarms
 }
 
 // A Run is the account of one run. The methods that nodes call do nothing on a nil

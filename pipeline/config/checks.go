@@ -55,7 +55,7 @@ func (d *decoder) filters(c *Config, nodes *priorNodes) {
 			if hasTop && *top != 1 {
 				d.fail(at("top"), "belongs to levels: with detect and without levels there is the default bank")
 			}
-			*bank = hafvf.DefaultBank()
+			*bank = hafvf.DefaultBankOf(c.Model.Family)
 		case !hasLevels:
 			*levels = defaultLevels(c.Transform)
 		}
@@ -65,8 +65,39 @@ func (d *decoder) filters(c *Config, nodes *priorNodes) {
 		k := &c.Keys[i]
 		one(fmt.Sprintf("keys.%d", i), &k.Levels, &k.Top, &k.Bank, true)
 	}
+	d.lastValues(c, "bank", c.Bank)
+	for i, k := range c.Keys {
+		d.lastValues(c, fmt.Sprintf("keys.%d.bank", i), k.Bank)
+	}
 	if d.has("bank_forgetting") && c.Bank == nil && !slices.ContainsFunc(c.Keys, func(k KeyRule) bool { return k.Bank != nil }) {
 		d.fail("bank_forgetting", "there is no bank")
+	}
+}
+
+// lastValues refuses members on the last values where they cannot be.
+func (d *decoder) lastValues(c *Config, path string, bank []hafvf.Member) {
+	for i, m := range bank {
+		at := fmt.Sprintf("%s.%d.ar", path, i)
+		switch {
+		case m.AR == 0 || !d.has(at):
+		case c.Model.Family != "" && c.Model.Family != "normal":
+			d.fail(at, "is for the family normal, not %s", c.Model.Family)
+		case i == 0:
+			d.fail(at, "the first member has the family's own model; put another before it")
+		}
+	}
+}
+
+// beliefs hands the beliefs that raise alerts to the detection.
+func (d *decoder) beliefs(c *Config, nodes *priorNodes) {
+	if slices.Contains(nodes.beliefs, string(hafvf.Revision)) && !slices.Contains(nodes.beliefs, string(hafvf.Change)) {
+		d.fail("alerts.beliefs", "a revision corrects a change; name change too")
+	}
+	if c.Detect == nil {
+		return
+	}
+	for _, kind := range nodes.beliefs {
+		c.Detect.Beliefs = append(c.Detect.Beliefs, hafvf.Kind(kind))
 	}
 }
 

@@ -34,8 +34,9 @@ type Config struct {
 
 	Source     Source
 	Sink       Sink
-	DeadLetter *Sink // nil: standard error, as JSON Lines
-	Alerts     *Sink // nil: nowhere
+	DeadLetter *Sink    // nil: standard error, as JSON Lines
+	Alerts     *Sink    // nil: nowhere
+	AlertKinds []string // of the alarms that go to Alerts
 	Runner     Runner
 }
 
@@ -74,9 +75,10 @@ type Model struct {
 	WarmUp int
 }
 
-// Detect are the settings of detection and of its alerts.
+// Detect are the settings of detection, of its alarms, and of which are permitted.
 type Detect struct {
 	hafvf.Detect
+	transforms.AlarmConfig
 	transforms.AlertConfig
 }
 
@@ -153,6 +155,7 @@ func Parse(name string, text []byte, set []string) (*Config, error) {
 		d.mapping("", root, c.keys(nodes))
 		d.filters(c, nodes)
 		d.check(c)
+		d.beliefs(c, nodes)
 		d.priors(c, nodes)
 	}
 	if len(d.errs) > 0 {
@@ -171,18 +174,30 @@ func defaults() *Config {
 		Session:        Session{Gap: 30 * time.Minute, Max: transforms.DefaultMax},
 		Odds:           transforms.DefaultOdds,
 		Sink:           Sink{JSONL: &File{Path: "-"}},
+		AlertKinds:     alarmKinds(),
 		Runner:         Runner{Name: Prism},
 	}
 }
 
-func defaultDetect() *Detect { return &Detect{Detect: hafvf.DefaultDetect()} }
+// alarmKinds are those that there are.
+func alarmKinds() []string { return []string{string(hafvf.NoveltyAlarm), string(hafvf.ChangeAlarm)} }
+
+func defaultDetect() *Detect {
+	return &Detect{
+		Detect:      hafvf.DefaultDetect(),
+		AlarmConfig: transforms.DefaultAlarms(),
+		AlertConfig: transforms.AlertConfig{Direction: transforms.Both},
+	}
+}
 
 // priorNodes are what the config gives as priors. They are read last: what they must
-// be depends on family and columns.
+// be depends on family and columns. What goes elsewhere once all is read stands here
+// too.
 type priorNodes struct {
-	model  *yaml.Node
-	keys   map[*KeyRule]**yaml.Node
-	warmUp int
+	model   *yaml.Node
+	keys    map[*KeyRule]**yaml.Node
+	warmUp  int
+	beliefs []string
 }
 
 // defaultLevels are weak for the filter, which has to follow at once, and strong

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -56,8 +57,9 @@ func TestParseFillsInDefaults(t *testing.T) {
 			Columns:   Columns{Key: "key", Time: "time", Values: []string{"x"}},
 			Delimiter: ',',
 		}},
-		Sink:   Sink{JSONL: &File{Path: "-"}},
-		Runner: Runner{Name: "prism"},
+		Sink:       Sink{JSONL: &File{Path: "-"}},
+		AlertKinds: []string{"novelty", "change"},
+		Runner:     Runner{Name: "prism"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -67,12 +69,29 @@ func TestParseFillsInDefaults(t *testing.T) {
 func TestParseDetect(t *testing.T) {
 	const base = "model: {family: normal, prior: auto}\nsource: {jsonl: {path: in.jsonl}}\n"
 	c := parse(t, base+"detect: true\n")
-	if len(c.Bank) != 3 || c.Levels != nil || c.Model.WarmUp != 50 || *c.Detect != (Detect{hafvf.Detect{Commit: 0.95, MinLength: 5}, transforms.AlertConfig{}}) {
+	if !reflect.DeepEqual(c.Bank, hafvf.DefaultBankOf("normal")) || c.Levels != nil || c.Model.WarmUp != 50 || !reflect.DeepEqual(c.Detect, &Detect{hafvf.Detect{Commit: 0.95, MinLength: 5}, transforms.DefaultAlarms(), transforms.AlertConfig{Direction: transforms.Both}}) {
 		t.Errorf("%+v", c)
 	}
 	c = parse(t, base+"detect: {commit: 0.9, cooldown: 1h, min_change: 2}\nlevels: []\ntop: 0.98\nalerts: {csv: {path: a.csv}}\ntime_unit: 1m\n")
-	if c.Bank != nil || c.Top != 0.98 || *c.Detect != (Detect{hafvf.Detect{Commit: 0.9, MinLength: 5}, transforms.AlertConfig{Cooldown: time.Hour, MinChange: 2}}) || c.Alerts.CSV.Path != "a.csv" || c.TimeUnit != time.Minute {
+	if c.Bank != nil || c.Top != 0.98 || !reflect.DeepEqual(c.Detect, &Detect{hafvf.Detect{Commit: 0.9, MinLength: 5}, transforms.DefaultAlarms(), transforms.AlertConfig{Cooldown: time.Hour, MinChange: 2, Direction: transforms.Both}}) || c.Alerts.CSV.Path != "a.csv" || c.TimeUnit != time.Minute {
 		t.Errorf("%+v", c)
+	}
+	c = parse(t, base+"detect: {budget: 500, rest: 0, season: [168h, 1h], zone: Europe/Berlin, ar: 0, min_abs: 1, min_rel: 0.1, direction: up}\n"+
+		"bank: [{levels: [], top: .9}, {ar: 2, top: .9998}]\nalerts: {beliefs: [change], kinds: [change], kafka: {brokers: [b:1], topic: t}}\n")
+	seasons := []hafvf.Season{{Period: 168 * time.Hour, Harmonics: 3}, {Period: time.Hour, Harmonics: 3}}
+	if a := c.Detect.AlarmConfig; !reflect.DeepEqual(a, transforms.AlarmConfig{Budget: 500, BudgetTime: 168 * time.Hour, Rest: -1, Seasons: seasons, Zone: "Europe/Berlin", Order: -1}) {
+		t.Errorf("%+v", a)
+	}
+	if a := c.Detect.AlertConfig; !reflect.DeepEqual(a, transforms.AlertConfig{MinAbs: 1, MinRel: .1, Direction: transforms.Up, Beliefs: []hafvf.Kind{hafvf.Change}}) || !slices.Equal(c.AlertKinds, []string{"change"}) {
+		t.Errorf("%+v", a)
+	}
+	if !reflect.DeepEqual(c.Bank, []hafvf.Member{{Levels: []hafvf.Beta{}, Top: .9}, {Levels: []hafvf.Beta{}, Top: .9998, AR: 2}}) {
+		t.Errorf("%+v", c.Bank)
+	}
+	for season, want := range map[string][]hafvf.Season{"[]": {}, "{24h: 2}": {{Period: 24 * time.Hour, Harmonics: 2}}, "[24h]": {{Period: 24 * time.Hour, Harmonics: 4}}} {
+		if got := parse(t, base+"detect: {season: "+season+", budget: 24h}\n").Detect; !reflect.DeepEqual(got.Seasons, want) || got.BudgetTime != 24*time.Hour {
+			t.Errorf("season %s: %+v", season, got)
+		}
 	}
 	c = parse(t, base+"detect: false\nkeys: [{match: 'a*', model: {prior: {mu: 3}}}, {match: b, levels: [], top: 0.5}]\n")
 	want := []KeyRule{
@@ -124,6 +143,7 @@ func TestParseReadsEveryKey(t *testing.T) {
 		}},
 		Sink:       Sink{CSV: &File{Path: "out.csv.gz"}},
 		DeadLetter: &Sink{JSONL: &File{Path: "rejected.jsonl"}},
+		AlertKinds: []string{"novelty", "change"},
 		Runner:     Runner{Name: "prism"},
 	}
 	got := parse(t, `
@@ -277,6 +297,34 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:4: order: sessions are by event time: arrival is for transform: filter`,
 			`pump.yaml:5: lateness: is for transform: filter; sessions have session.allowed_lateness`,
 		}},
+		{"member on the last value first", with("bank: [{ar: 1, top: 1}]"), []string{`pump.yaml:3: bank.0.ar: the first member has the family's own model; put another before it`}},
+		{"member on too many last values", with("bank: [{levels: [], top: 1}, {ar: 9, top: 1}]"), []string{`pump.yaml:3: bank.1.ar: must be at most 8, not 9`}},
+		{"member on the last value of counts", "model: {family: poisson}\nbank: [{levels: [], top: 1}, {ar: 1, top: 1}]\nsource: {jsonl: {path: a}}", []string{`pump.yaml:2: bank.1.ar: is for the family normal, not poisson`}},
+		{"alarms", with("detect: {budget: 0, rest: -1, season: 24h, zone: Local, ar: 17, direction: sideways, min_abs: -1, min_rel: x}"), []string{
+			`pump.yaml:3: detect.budget: must be at least 1, not 0`,
+			`pump.yaml:3: detect.rest: must be at least 0, not -1`,
+			`pump.yaml:3: detect.season: must be a list of durations, or a mapping of durations to harmonics, not the text "24h"`,
+			`pump.yaml:3: detect.zone: "Local" is not a time zone; an IANA name is one, such as UTC or Europe/Berlin`,
+			`pump.yaml:3: detect.ar: must be at most 16, not 17`,
+			`pump.yaml:3: detect.direction: unknown value "sideways"; known here: both, up, down`,
+			`pump.yaml:3: detect.min_abs: must be at least 0, not -1`,
+			`pump.yaml:3: detect.min_rel: must be a number, not the text "x"`,
+		}},
+		{"no duration as budget", with("detect: {budget: often}"), []string{`pump.yaml:3: detect.budget: must be a duration such as 168h, or a number of observations, not the text "often"`}},
+		{"budget below 0", with("detect: {budget: -1h}"), []string{`pump.yaml:3: detect.budget: must be above 0, not -1h`}},
+		{"seasons", with("detect:", "  season:", "    24h: 0", "    1440m: 2", "    day: 1", "    168h: 49", "    0h: 1"), []string{
+			`pump.yaml:5: detect.season.24h: must be at least 1, not 0`,
+			`pump.yaml:7: detect.season.day: must be a duration such as 24h, not the text "day"`,
+			`pump.yaml:8: detect.season.168h: must be at most 48 harmonics, not 49`,
+			`pump.yaml:9: detect.season.0h: must be above 0, not 0h`,
+		}},
+		{"season twice", with("detect: {season: [24h, 1440m]}"), []string{`pump.yaml:3: detect.season.1: the period stands there already`}},
+		{"unknown zone", with("detect: {zone: Europe/Berlim}"), []string{`pump.yaml:3: detect.zone: "Europe/Berlim" is not a time zone; an IANA name is one, such as UTC or Europe/Berlin`}},
+		{"alerts", with("detect: true", "alerts: {jsonl: {path: a}, kinds: [novel], beliefs: [revision]}"), []string{
+			`pump.yaml:4: alerts.kinds.0: unknown value "novel"; did you mean "novelty"?`,
+			`pump.yaml:4: alerts.beliefs: a revision corrects a change; name change too`,
+		}},
+		{"alerts to nowhere", with("detect: true", "alerts: {kinds: [novelty]}"), []string{`pump.yaml:4: alerts: names no connector; one of csv, jsonl, parquet, kafka is required`}},
 		{"session", with("transform: smooth", "session: {gap: 0s, max: 0, allowed_lateness: -1s, length: 3}", "change: {odds: 0}"), []string{
 			`pump.yaml:4: session.gap: must be a number of milliseconds above zero, not 0s`,
 			`pump.yaml:4: session.max: must be at least 1, not 0`,
@@ -308,8 +356,8 @@ func TestParseErrors(t *testing.T) {
 		}},
 		{"bank", with("bank: [{levels: [], top: 2}, {top: 1}, 3]", "bank_forgetting: 0"), []string{
 			`pump.yaml:3: bank.0.top: must be in [0, 1], not 2`,
-			`pump.yaml:3: bank.1.levels: missing; it is required`,
 			`pump.yaml:3: bank.2: must be a mapping, not the number 3`,
+			`pump.yaml:3: bank.1.levels: missing; it is required`,
 			`pump.yaml:4: bank_forgetting: must be in (0, 1], not 0`,
 		}},
 		{"empty bank", with("bank: []"), []string{`pump.yaml:3: bank: must hold at least one filter {levels, top}`}},
@@ -321,7 +369,7 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:3: detect.min_length: must be at least 1, not 0`,
 			`pump.yaml:3: detect.cooldown: must not be negative, not -1s`,
 			`pump.yaml:3: detect.min_change: must be at least 0, not -1`,
-			`pump.yaml:3: detect.odds: unknown key; known here: commit, min_length, cooldown, min_change`,
+			`pump.yaml:3: detect.odds: unknown key; known here: commit, min_length, cooldown, min_change, min_abs, min_rel, direction, budget, rest, season, zone, ar`,
 		}},
 		{"detect text", with("detect: always"), []string{`pump.yaml:3: detect: must be true, false, or a mapping, not the text "always"`}},
 		{"top without levels under detect", with("detect: true", "top: 0.9"), []string{`pump.yaml:4: top: belongs to levels: with detect and without levels there is the default bank`}},

@@ -52,7 +52,8 @@ type key struct {
 	required bool
 	read     reader
 	keys     []key
-	single   bool   // the mapping holds exactly one key
+	single   bool   // the mapping holds exactly one key, besides settings
+	setting  bool   // stands beside the one key of a single mapping
 	seen     func() // called when the key is there, before its keys are read
 }
 
@@ -222,24 +223,27 @@ func (d *decoder) entries(path string, n *yaml.Node, read func(p string, k, v *y
 // need says what a config must hold where the key k is missing.
 func (k key) need() string {
 	if k.single {
-		return "one of " + strings.Join(keyNames(k.keys), ", ") + " is required"
+		return "one of " + strings.Join(connectors(k.keys), ", ") + " is required"
 	}
 	return "it is required"
 }
 
 // single checks that the mapping at path names one connector.
 func (d *decoder) single(path string, n *yaml.Node, keys []key) {
-	switch len(n.Content) / 2 {
+	var names []string
+	last := d.at[path]
+	for i := 0; i < len(n.Content); i += 2 {
+		if slices.ContainsFunc(keys, func(k key) bool { return k.setting && k.name == n.Content[i].Value }) {
+			continue
+		}
+		names = append(names, keyName(n.Content[i].Value))
+		last = n.Content[i].Line
+	}
+	switch len(names) {
 	case 1:
 	case 0:
 		d.fail(path, "names no connector; %s", key{single: true, keys: keys}.need())
 	default:
-		var names []string
-		last := d.at[path]
-		for i := 0; i < len(n.Content); i += 2 {
-			names = append(names, keyName(n.Content[i].Value))
-			last = n.Content[i].Line
-		}
 		hint := ""
 		if last < 0 {
 			hint = fmt.Sprintf("; to replace it as a whole: --set '%s={%s: {…}}'", path, names[len(names)-1])
@@ -254,6 +258,11 @@ func keyNames(keys []key) []string {
 		names = append(names, k.name)
 	}
 	return names
+}
+
+// connectors are the names of the keys of which a mapping holds exactly one.
+func connectors(keys []key) []string {
+	return keyNames(slices.DeleteFunc(slices.Clone(keys), func(k key) bool { return k.setting }))
 }
 
 // entry notes the position of entry i of the list at path, and returns its path.

@@ -34,7 +34,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 		{name: "bank", doc: "Several filters of the family in place of levels and top, combined by Bayesian model averaging. With detect and without levels there is a default bank.",
 			read: members(&c.Bank)},
 		{name: "bank_forgetting", doc: "Forgetting of the members' posterior weights, per observation.", read: number(&c.BankForgetting, hafvf.ForgettingDomain)},
-		{name: "detect", doc: "true tells outliers from changes; a mapping does so with other settings.", initial: "false", read: detect(&c.Detect)},
+		{name: "detect", doc: "true tells outliers from changes and raises alarms within a budget; a mapping does so with other settings.", initial: "false", read: detect(&c.Detect)},
 		{name: "keys", doc: "Exceptions for some keys. The first whose pattern matches a key holds.", read: keyRules(&c.Keys, nodes)},
 		{name: "order", doc: "Order in which a key's records are learned: by their times, or as they come.", read: choice(&c.Order, EventTime, Arrival)},
 		{name: "lateness", doc: "How long a record waits for earlier ones of its key.", read: duration(&c.Lateness)},
@@ -50,8 +50,8 @@ func (c *Config) keys(nodes *priorNodes) []key {
 		{name: "source", doc: "Where records come from.", required: true, single: true, keys: c.Source.keys()},
 		{name: "sink", doc: "Where estimates go.", initial: `{jsonl: {path: "-"}}`, single: true, seen: func() { c.Sink = Sink{} }, keys: c.Sink.keys()},
 		{name: "dead_letter", doc: "Where rejected records go. By default they go to standard error as JSON Lines.", single: true, keys: c.deadLetterKeys()},
-		{name: "alerts", doc: "Where alerts go, with detect. By default they go nowhere.", single: true,
-			seen: func() { c.Alerts = &Sink{} }, keys: c.alertKeys()},
+		{name: "alerts", doc: "Where alarms go, with detect. By default they go nowhere.", single: true,
+			seen: func() { c.Alerts = &Sink{} }, keys: c.alertKeys(nodes)},
 		{name: "runner", doc: "What executes the pipeline.", keys: c.Runner.keys()},
 	}
 }
@@ -76,10 +76,11 @@ func formatLevels(levels []hafvf.Beta) string {
 
 // members reads the filters of a bank; at least one.
 func members(dst *[]hafvf.Member) reader {
-	r := list("{levels, top}", dst, func(m *hafvf.Member) []key {
+	r := list("{levels, top} or {ar, top}", dst, func(m *hafvf.Member) []key {
 		return []key{
-			{name: "levels", doc: "Beta priors of this member's weights.", required: true, read: levels(&m.Levels)},
+			{name: "levels", doc: "Beta priors of this member's weights. Required without ar, and none by default with it.", read: levels(&m.Levels)},
 			{name: "top", doc: "Fixed weight of this member's topmost level.", required: true, read: number(&m.Top, hafvf.TopDomain)},
+			{name: "ar", doc: "normal: the member predicts a value from as many last ones. Not for the first member.", read: upTo(&m.AR, hafvf.MaxAR)},
 		}
 	})
 	read := r.read
@@ -87,6 +88,16 @@ func members(dst *[]hafvf.Member) reader {
 		read(d, path, n)
 		if n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
 			d.fail(path, "must hold at least one filter {levels, top}")
+		}
+		for i := range *dst {
+			at := fmt.Sprintf("%s.%d", path, i)
+			switch m := &(*dst)[i]; {
+			case d.has(at+".levels") || d.failed(at):
+			case d.has(at + ".ar"):
+				m.Levels = []hafvf.Beta{}
+			default:
+				d.fail(at+".levels", "missing; it is required")
+			}
 		}
 	}
 	return r
@@ -116,8 +127,16 @@ func detect(dst **Detect) reader {
 		return []key{
 			{name: "commit", doc: "Posterior probability from which on a change is certain.", read: number(&v.Commit, hafvf.CommitDomain)},
 			{name: "min_length", doc: "Observations that a new regime must have.", unit: "observations", read: whole(&v.MinLength, 1)},
-			{name: "cooldown", doc: "A key raises no second alert of a kind within this time.", read: duration(&v.Cooldown)},
-			{name: "min_change", doc: "A smaller change raises no alert.", unit: "standard deviations", read: number(&v.MinChange, transforms.MinChangeDomain)},
+			{name: "cooldown", doc: "A key raises no second alarm within this time.", read: duration(&v.Cooldown)},
+			{name: "min_change", doc: "A smaller change or deviation raises no alarm.", unit: "standard deviations", read: number(&v.MinChange, transforms.MinChangeDomain)},
+			{name: "min_abs", doc: "As min_change, in the values' own units.", read: number(&v.MinAbs, transforms.MinChangeDomain)},
+			{name: "min_rel", doc: "As min_change, relative to what was usual: 0.1 is ten percent.", read: number(&v.MinRel, transforms.MinChangeDomain)},
+			{name: "direction", doc: "Raise alarms of what goes up, or down, alone.", read: choice((*string)(&v.Direction), string(transforms.Both), string(transforms.Up), string(transforms.Down))},
+			{name: "budget", doc: "A key raises about one alarm per budget at most, be they true or false. Keys without times have 2000 observations by default.", read: budget(&v.AlarmConfig)},
+			{name: "rest", doc: "Observations after an alarm without another: what comes there belongs to the same incident.", unit: "observations", read: orNone(&v.Rest, whole(&v.Rest, 0))},
+			{name: "season", doc: "Cycles of what is usual, of keys with times: a list of periods, or a mapping of periods to numbers of harmonics. [] is none. Another season, zone or ar than before begins to learn anew what is usual.", read: seasons(&v.Seasons)},
+			{name: "zone", doc: "Time zone of the season.", read: zone(&v.Zone)},
+			{name: "ar", doc: "What is usual depends on as many last values; 0 is none.", unit: "observations", read: orNone(&v.Order, upTo(&v.Order, hafvf.MaxOrder))},
 		}
 	}
 	return reader{takes: "true, false, or a mapping", keys: keys(defaultDetect()), read: func(d *decoder, path string, n *yaml.Node) {
@@ -186,8 +205,9 @@ func (s *Sink) keys() []key {
 	}
 }
 
-// alertKeys are those of a sink that need not be there.
-func (c *Config) alertKeys() []key {
+// alertKeys are those of a sink that need not be there, and of what goes there.
+// Beliefs are read into nodes, as detect may come later.
+func (c *Config) alertKeys(nodes *priorNodes) []key {
 	s := &Sink{}
 	keys := s.keys()
 	for i, k := range keys {
@@ -196,7 +216,11 @@ func (c *Config) alertKeys() []key {
 			c.Alerts = s
 		}
 	}
-	return keys
+	return append(keys,
+		key{name: "kinds", doc: "Kinds of alarms that go there.", setting: true, read: choices(&c.AlertKinds, alarmKinds()...)},
+		key{name: "beliefs", doc: "Kinds of detections that go there too, whatever the budget.", setting: true, initial: "[]",
+			read: choices(&nodes.beliefs, string(hafvf.Outlier), string(hafvf.Change), string(hafvf.Revision))},
+	)
 }
 
 func (c *Config) deadLetterKeys() []key {

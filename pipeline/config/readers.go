@@ -14,6 +14,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/internal/message"
+	"hafvf/transforms"
 )
 
 // A reader checks a value and stores it, and says for the reference what it takes.
@@ -142,11 +143,7 @@ func boolean(dst *bool) reader {
 
 func duration(dst *time.Duration) reader {
 	return reader{takes: "duration, such as 30m", initial: shortDuration(*dst), read: func(d *decoder, path string, n *yaml.Node) {
-		var v time.Duration
-		err := errors.New("no duration")
-		if tag := n.ShortTag(); n.Kind == yaml.ScalarNode && (tag == "!!str" || tag == "!!int") {
-			v, err = time.ParseDuration(n.Value)
-		}
+		v, err := durationOf(n)
 		switch {
 		case err != nil:
 			d.wrongType(path, "a duration such as 30m or 0s", n)
@@ -156,6 +153,13 @@ func duration(dst *time.Duration) reader {
 			*dst = v
 		}
 	}}
+}
+
+func durationOf(n *yaml.Node) (time.Duration, error) {
+	if tag := n.ShortTag(); n.Kind != yaml.ScalarNode || tag != "!!str" && tag != "!!int" {
+		return 0, errors.New("no duration")
+	}
+	return time.ParseDuration(n.Value)
 }
 
 // shortDuration is 30m rather than 30m0s.
@@ -261,4 +265,144 @@ func list[T any](of string, dst *[]T, keys func(*T) []key) reader {
 			d.mapping(d.entry(path, i, e), e, keys(&(*dst)[i]))
 		}
 	}}
+}
+
+// upTo reads a whole number from 0 to most.
+func upTo(dst *int, most int) reader {
+	return reader{takes: fmt.Sprintf("whole number from 0 to %d", most), initial: strconv.Itoa(*dst), read: func(d *decoder, path string, n *yaml.Node) {
+		v := *dst
+		switch {
+		case !d.whole(path, n, 0, &v):
+		case v > most:
+			d.fail(path, "must be at most %d, not %d", most, v)
+		default:
+			*dst = v
+		}
+	}}
+}
+
+// orNone is r, whose 0 becomes -1: that is none where 0 stands for a default.
+func orNone(dst *int, r reader) reader {
+	read := r.read
+	r.read = func(d *decoder, path string, n *yaml.Node) {
+		read(d, path, n)
+		if *dst == 0 {
+			*dst = -1
+		}
+	}
+	return r
+}
+
+// choices reads a list of some of the names, which may be empty.
+func choices(dst *[]string, names ...string) reader {
+	return reader{takes: "list of " + strings.Join(names, ", "), initial: "[" + strings.Join(*dst, ", ") + "]", read: func(d *decoder, path string, n *yaml.Node) {
+		if n.Kind != yaml.SequenceNode {
+			d.wrongType(path, "a list of "+strings.Join(names, ", "), n)
+			return
+		}
+		*dst = make([]string, len(n.Content))
+		for i, e := range n.Content {
+			choice(&(*dst)[i], names...).read(d, d.entry(path, i, e), e)
+		}
+	}}
+}
+
+// budget reads a duration, or a number of observations.
+func budget(dst *transforms.AlarmConfig) reader {
+	const takes = "a duration such as 168h, or a number of observations"
+	return reader{takes: takes, initial: shortDuration(dst.BudgetTime), read: func(d *decoder, path string, n *yaml.Node) {
+		if _, ok := numberOf(n); ok {
+			d.number(path, n, hafvf.BudgetDomain, &dst.Budget)
+			return
+		}
+		v, err := durationOf(n)
+		switch {
+		case err != nil:
+			d.wrongType(path, takes, n)
+		case v <= 0:
+			d.fail(path, "must be above 0, not %s", n.Value)
+		default:
+			dst.BudgetTime = v
+		}
+	}}
+}
+
+// maxHarmonics bounds what one season may cost: the work of an observation grows as
+// the cube of the number of harmonics.
+const maxHarmonics = 48
+
+// seasons reads a list of periods, or a mapping of periods to harmonics.
+func seasons(dst *[]hafvf.Season) reader {
+	const takes = "a list of durations, or a mapping of durations to harmonics"
+	var initial []string
+	for _, s := range *dst {
+		initial = append(initial, fmt.Sprintf("%s: %d", shortDuration(s.Period), s.Harmonics))
+	}
+	return reader{takes: takes, initial: "{" + strings.Join(initial, ", ") + "}", read: func(d *decoder, path string, n *yaml.Node) {
+		all := []hafvf.Season{}
+		add := func(p string, period, harmonics *yaml.Node) {
+			s := hafvf.Season{Harmonics: 3}
+			var err error
+			s.Period, err = durationOf(period)
+			switch {
+			case err != nil:
+				d.wrongType(p, "a duration such as 24h", period)
+				return
+			case s.Period <= 0:
+				d.fail(p, "must be above 0, not %s", period.Value)
+				return
+			case slices.ContainsFunc(all, func(other hafvf.Season) bool { return other.Period == s.Period }):
+				d.fail(p, "the period stands there already")
+				return
+			}
+			for _, standard := range hafvf.DefaultSeasons() {
+				if standard.Period == s.Period {
+					s.Harmonics = standard.Harmonics
+				}
+			}
+			if harmonics != nil {
+				if !d.whole(p, harmonics, 1, &s.Harmonics) {
+					return
+				}
+				if s.Harmonics > maxHarmonics {
+					d.fail(p, "must be at most %d harmonics, not %d", maxHarmonics, s.Harmonics)
+					return
+				}
+			}
+			all = append(all, s)
+		}
+		switch n.Kind {
+		case yaml.SequenceNode:
+			for i, e := range n.Content {
+				add(d.entry(path, i, e), e, nil)
+			}
+		case yaml.MappingNode:
+			d.entries(path, n, func(p string, k, v *yaml.Node) { add(p, k, v) })
+		default:
+			d.wrongType(path, takes, n)
+			return
+		}
+		*dst = all
+	}}
+}
+
+// zone reads the name of a time zone.
+func zone(dst *string) reader {
+	r := text(dst, notEmpty)
+	read := r.read
+	r.takes = "IANA name of a time zone, such as Europe/Berlin"
+	r.read = func(d *decoder, path string, n *yaml.Node) {
+		was := *dst
+		before := len(d.errs)
+		read(d, path, n)
+		if len(d.errs) > before {
+			return
+		}
+		// That of the machine would differ between workers.
+		if _, err := time.LoadLocation(*dst); err != nil || *dst == "Local" {
+			d.fail(path, "%s is not a time zone; an IANA name is one, such as UTC or Europe/Berlin", message.Quote(*dst))
+			*dst = was
+		}
+	}
+	return r
 }

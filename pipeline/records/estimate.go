@@ -1,6 +1,8 @@
 package records
 
 import (
+	"fmt"
+	"math"
 	"time"
 
 	"hafvf/connectors"
@@ -51,6 +53,14 @@ var estimates = []field[estimate]{
 			return e.Detection.Delay, e.Detection.Kind == hafvf.Change || e.Detection.Kind == hafvf.Revision
 		}),
 		count("age", "observations", "Run length: since the running regime's start.", func(e estimate) (int64, bool) { return e.Detection.Age, true }),
+		number("score", "", "How unusual the last observations are for the key: minus the decimal logarithm of a tail probability. null in the first observations and where x is missing.", func(e estimate) float64 { return e.Detection.Score }),
+		number("threshold", "", "The score of an alarm. It rises with every alarm and falls with time, so that alarms keep to the budget.", func(e estimate) float64 { return e.Detection.Threshold }),
+		nullable("alarm", "novelty, where the score reached the threshold; change, where a rare change was found; else null. kind is a belief, an alarm a decision.", func(e estimate) string {
+			if e.Alarm == nil {
+				return ""
+			}
+			return e.Alarm.Kind
+		}),
 	)), detects, mayDetect),
 }
 
@@ -88,30 +98,76 @@ func (l *Layout) EstimateColumns(x connectors.Kind) []connectors.Column {
 	return columnsOf("", l, x, estimates)
 }
 
-var alerts = []field[estimate]{
-	text("key", "Key of the observation.", func(e estimate) string { return e.key }),
-	instant("time", "Time of the observation at which the alert was raised.", func(e estimate) time.Time { return e.Time }),
-	text("kind", "outlier, change, or revision of a change.", func(e estimate) string { return string(e.Alert.Kind) }),
-	text("id", "Where that observation came from.", func(e estimate) string { return e.ID }),
-	leaf("corrects", "text", "", "id of the alert that a revision replaces.", connectors.String, func(b []byte, e estimate) []byte {
-		if e.Alert.Corrects == "" {
-			return append(b, "null"...)
+// An alert is a transforms.Alert with its estimate.
+type alert struct {
+	estimate
+	told *transforms.Alert
+}
+
+var alerts = []field[alert]{
+	text("key", "Key of the observation.", func(a alert) string { return a.key }),
+	instant("time", "Time of the observation at which the alert was raised.", func(a alert) time.Time { return a.Time }),
+	text("kind", "Of an alarm novelty or change; of a belief outlier, change, or revision of a change.", func(a alert) string { return a.told.Kind }),
+	text("id", "Where that observation came from.", func(a alert) string { return a.ID }),
+	nullable("corrects", "id of the alert that a revision replaces.", func(a alert) string { return a.told.Corrects }),
+	instant("start", "First observation of the new regime; of a novelty or an outlier the observation itself.", func(a alert) time.Time { return a.told.Start }),
+	count("delay", "observations", "From start to time.", func(a alert) (int64, bool) { return a.told.Delay, true }),
+	number("odds", "nats", "Log-odds of the belief that it rests on; of a novelty, that the regime does not simply go on.", func(a alert) float64 { return a.told.LogOdds }),
+	number("score", "", "As detect.score.", func(a alert) float64 { return a.Detection.Score }),
+	value(func(a alert) ([][]float64, transforms.Shape) { return a.X, a.Shape }),
+	moments("predicted", "One step ahead, before x was seen.", func(a alert) transforms.Moments { return a.Predicted }),
+	number("size", "standard deviations", "Of a change from before to after, else of x from what the running regime predicted; of vectors the largest.", func(a alert) float64 { return a.told.Size }),
+	moments("before", "The running regime's mean before it.", func(a alert) transforms.Moments { return a.told.Before }),
+	moments("after", "The running regime's mean after it.", func(a alert) transforms.Moments { return a.told.After }),
+	text("message", "All that in a sentence.", alert.message),
+}
+
+// message says what happened, from what to what, since when, and how sure that is.
+func (a alert) message() string {
+	i := a.told.Output
+	what := "x"
+	if len(a.told.Before.Mean) > 1 {
+		what = fmt.Sprintf("x[%d]", i)
+	}
+	since := ""
+	switch {
+	case !a.told.Start.IsZero():
+		since = " at " + a.told.Start.UTC().Format(time.RFC3339)
+	case a.told.Delay > 0:
+		since = fmt.Sprintf(" %d observations ago", a.told.Delay)
+	}
+	switch hafvf.Kind(a.told.Kind) {
+	case hafvf.Change, hafvf.Revision:
+		verb := "changed"
+		if a.told.Corrects != "" {
+			verb = "changed, as it turns out,"
 		}
-		return appendText(b, e.Alert.Corrects)
-	}),
-	instant("start", "First observation of the outlier or of the new regime.", func(e estimate) time.Time { return e.Alert.Start }),
-	count("delay", "observations", "From start to time.", func(e estimate) (int64, bool) { return e.Alert.Delay, true }),
-	number("odds", "nats", "Log-odds in favour of it.", func(e estimate) float64 { return e.Alert.LogOdds }),
-	moments("before", "The mean before it.", func(e estimate) transforms.Moments { return e.Alert.Before }),
-	moments("after", "The mean after it.", func(e estimate) transforms.Moments { return e.Alert.After }),
+		return fmt.Sprintf("%s: %s %s from %.4g to %.4g (%+.2g sd)%s, with a probability of %s.",
+			a.key, what, verb, a.told.Before.Mean[i], a.told.After.Mean[i], a.told.Size, since, probability(a.told.LogOdds))
+	case hafvf.Outlier:
+		return fmt.Sprintf("%s: %s deviated by %+.2g sd from %.4g%s, an outlier with a probability of %s.",
+			a.key, what, a.told.Size, a.told.Before.Mean[i], since, probability(a.told.LogOdds))
+	}
+	return fmt.Sprintf("%s: the last values are unusual, %s at %+.2g sd from %.4g%s; a score of %.1f, where %.1f is an alarm.",
+		a.key, what, a.told.Size, a.told.Before.Mean[i], since, a.Detection.Score, a.Detection.Threshold)
 }
 
-// AppendAlert appends the record of an estimate's alert.
-func (l *Layout) AppendAlert(b []byte, as Form, key string, e *transforms.Estimate) []byte {
-	return appendRecord(b, as, l, estimate{key, e}, alerts)
+// probability is that of log-odds as a person reads it.
+func probability(odds float64) string {
+	p := 1 / (1 + math.Exp(-odds))
+	if p > .9999 {
+		return "more than 99.99 %"
+	}
+	return fmt.Sprintf("%.4g %%", 100*p)
 }
 
-// AlertColumns are the record of an alert as a table.
-func (l *Layout) AlertColumns() []connectors.Column {
-	return columnsOf("", l, "", alerts)
+// AppendAlert appends the record of an alert of an estimate.
+func (l *Layout) AppendAlert(b []byte, as Form, key string, e *transforms.Estimate, told *transforms.Alert) []byte {
+	return appendRecord(b, as, l, alert{estimate{key, e}, told}, alerts)
+}
+
+// AlertColumns are the record of an alert as a table; x is the kind of the column of
+// the value.
+func (l *Layout) AlertColumns(x connectors.Kind) []connectors.Column {
+	return columnsOf("", l, x, alerts)
 }

@@ -45,14 +45,16 @@ func populated(l *Layout, outputs int, as Form) map[string][]byte {
 	e := transforms.Estimate{
 		Time: at, ID: "f:1", N: 1, X: [][]float64{floats(2)}, Shape: transforms.Vector, Predicted: m, Estimate: m, Regime: m,
 		Levels: floats(2 * l.Levels), Posterior: floats(params), WarmUp: l.WarmUp,
-		Alert: &transforms.Alert{Kind: hafvf.Revision, Corrects: "f:0", Start: at, Before: m, After: m},
+		Alarm: &transforms.Alert{Kind: "change", Before: m, After: m}, Belief: &transforms.Alert{Kind: "revision", Corrects: "f:0", Start: at, Before: m, After: m},
 	}
 	e.Bank = slices.Repeat([]transforms.MemberStep{{}}, l.Bank)
 	if l.Bank == 0 {
 		e.Bank = nil
 	}
+	told := e
+	told.Detection = &transforms.Detection{Kind: hafvf.Change, Start: at, StartN: 1}
 	if l.Detect {
-		e.Detection = &transforms.Detection{Kind: hafvf.Change, Start: at, StartN: 1}
+		e.Detection = told.Detection
 	}
 	pass := transforms.Pass{Levels: floats(2 * l.Levels)}
 	s := transforms.Smoothed{
@@ -60,7 +62,7 @@ func populated(l *Layout, outputs int, as Form) map[string][]byte {
 		Forward: pass, Backward: pass, Session: transforms.Session{Start: at, End: at, N: 1}, Split: "max",
 	}
 	return map[string][]byte{
-		"estimate": l.AppendEstimate(nil, as, "k", &e), "alert": l.AppendAlert(nil, as, "k", &e), "smoothed": l.AppendSmoothed(nil, as, "k", &s),
+		"estimate": l.AppendEstimate(nil, as, "k", &e), "alert": l.AppendAlert(nil, as, "k", &told, told.Belief), "smoothed": l.AppendSmoothed(nil, as, "k", &s),
 	}
 }
 
@@ -77,7 +79,7 @@ func TestColumnsAreTheFields(t *testing.T) {
 			t.Fatal(err)
 		}
 		columns := map[string][]connectors.Column{
-			"estimate": l.EstimateColumns(connectors.String), "alert": l.AlertColumns(), "smoothed": l.SmoothedColumns(connectors.String),
+			"estimate": l.EstimateColumns(connectors.String), "alert": l.AlertColumns(connectors.String), "smoothed": l.SmoothedColumns(connectors.String),
 		}
 		rows := populated(&l, bank.Model().Outputs(), Row)
 		for kind, line := range populated(&l, bank.Model().Outputs(), Object) {

@@ -60,6 +60,17 @@ func text[T any](name, doc string, get func(T) string) field[T] {
 	return leaf(name, "text", "", doc, connectors.String, func(b []byte, v T) []byte { return appendText(b, get(v)) })
 }
 
+// nullable is a text, or null where it is empty.
+func nullable[T any](name, doc string, get func(T) string) field[T] {
+	return leaf(name, "text", "", doc, connectors.String, func(b []byte, v T) []byte {
+		s := get(v)
+		if s == "" {
+			return append(b, "null"...)
+		}
+		return appendText(b, s)
+	})
+}
+
 func instant[T any](name, doc string, get func(T) time.Time) field[T] {
 	return leaf(name, "time", "", doc, connectors.Time, func(b []byte, v T) []byte { return appendTime(b, get(v)) })
 }

@@ -68,6 +68,13 @@ type Arrows struct {
 	Color  color.NRGBA
 }
 
+// Flags are filled triangles that stand on the x axis.
+type Flags struct {
+	Name  string
+	X     []float64
+	Color color.NRGBA
+}
+
 // A Line goes through Y, broken where Y is not finite, or not positive on a
 // logarithmic axis.
 type Line struct {
@@ -140,6 +147,7 @@ func (Dots) depth() int      { return 2 }
 func (Line) depth() int      { return 3 }
 func (Rings) depth() int     { return 4 }
 func (Arrows) depth() int    { return 4 }
+func (Flags) depth() int     { return 5 }
 
 func (d Dots) entry() entry {
 	return entry{d.Name, func(c draw.Canvas, at vg.Point) {
@@ -161,7 +169,14 @@ func (r Rings) entry() entry {
 func (b Arrows) entry() entry {
 	return entry{b.Name, func(c draw.Canvas, at vg.Point) {
 		c.SetColor(b.Color)
-		c.Fill(arrow(vg.Point{X: at.X + swatch/2, Y: at.Y + 2.5}, 1))
+		c.Fill(triangle(vg.Point{X: at.X + swatch/2, Y: at.Y + 2.5}, 2.4, 4.5))
+	}}
+}
+
+func (f Flags) entry() entry {
+	return entry{f.Name, func(c draw.Canvas, at vg.Point) {
+		c.SetColor(f.Color)
+		c.Fill(triangle(vg.Point{X: at.X + swatch/2, Y: at.Y + flag/2}, flag/2, flag))
 	}}
 }
 
@@ -309,10 +324,23 @@ func (b Arrows) Plot(c draw.Canvas, p *plot.Plot) {
 		{within(b.Points, p, math.Inf(-1), p.Y.Min), c.Min.Y, -1},
 	} {
 		for _, q := range sparse(end.points, func(q Point) [2]int { return [2]int{int((x(q.X) - c.Min.X) / pixel)} }) {
-			all = append(all, arrow(vg.Point{X: x(q.X), Y: end.y}, end.direction)...)
+			all = append(all, triangle(vg.Point{X: x(q.X), Y: end.y}, 2.4, 4.5*end.direction)...)
 		}
 	}
 	c.SetColor(b.Color)
+	c.Fill(all)
+}
+
+// Plot implements plot.Plotter.
+func (f Flags) Plot(c draw.Canvas, p *plot.Plot) {
+	x, _ := p.Transforms(&c)
+	var all vg.Path
+	for _, at := range f.X {
+		if at >= p.X.Min && at <= p.X.Max {
+			all = append(all, triangle(vg.Point{X: x(at), Y: c.Min.Y + flag}, flag/2, flag)...)
+		}
+	}
+	c.SetColor(f.Color)
 	c.Fill(all)
 }
 
@@ -344,12 +372,15 @@ func dot(center vg.Point, radius vg.Length) vg.Path {
 	return p
 }
 
-// arrow is a triangle with its tip at tip, pointing up (1) or down (−1).
-func arrow(tip vg.Point, direction vg.Length) vg.Path {
+// flag is the height of a flag.
+const flag = vg.Length(8)
+
+// triangle has its tip at tip, and points up, or with a negative height down.
+func triangle(tip vg.Point, half, height vg.Length) vg.Path {
 	var p vg.Path
 	p.Move(tip)
-	p.Line(vg.Point{X: tip.X - 2.4, Y: tip.Y - 4.5*direction})
-	p.Line(vg.Point{X: tip.X + 2.4, Y: tip.Y - 4.5*direction})
+	p.Line(vg.Point{X: tip.X - half, Y: tip.Y - height})
+	p.Line(vg.Point{X: tip.X + half, Y: tip.Y - height})
 	p.Close()
 	return p
 }

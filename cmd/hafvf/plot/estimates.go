@@ -35,6 +35,7 @@ type estimates struct {
 type detected struct {
 	regime          []float64 // the mean; NaN from the start of the next to where it is found
 	outlier, change []float64 // probabilities
+	alarms          []float64
 	outliers        []chart.Point
 	changes         []found
 	warm            float64 // where the warm-up ends; −∞ where there was none
@@ -96,7 +97,7 @@ func newEstimates(h history) *estimates {
 	s.bank = slices.ContainsFunc(records, func(r record) bool { return len(r.Bank) > 1 })
 	if slices.ContainsFunc(records, func(r record) bool { return r.Detect != nil }) {
 		s.detected = newDetected(records, s.at, s.timed)
-		notes = append(notes, count(len(s.changes), "change"), count(len(s.outliers), "outlier"))
+		notes = append(notes, count(len(s.alarms), "alarm"), count(len(s.changes), "change"), count(len(s.outliers), "outlier"))
 	}
 	s.note = strings.Join(notes, ", ")
 	return s
@@ -122,6 +123,9 @@ func newDetected(records []record, at []float64, timed bool) *detected {
 		}
 		if r.Estimate != nil && r.Estimate.Regime != nil {
 			regime = first(r.Estimate.Regime.Mean)
+		}
+		if r.Detect != nil && r.Detect.Alarm != nil {
+			d.alarms = append(d.alarms, at[i])
 		}
 		d.regime, d.outlier, d.change = append(d.regime, regime), append(d.outlier, outlier), append(d.change, change)
 		switch {
@@ -230,6 +234,7 @@ func (s *estimates) dataPanel() chart.Panel {
 var (
 	outlierColor = chart.Orange
 	changeColor  = chart.Purple
+	alarmColor   = chart.Vermilion
 )
 
 // regimePanel is the panel of the data where regimes were detected.
@@ -240,6 +245,7 @@ func (s *estimates) regimePanel(large bool) chart.Panel {
 	}
 	return chart.Panel{Share: 2.4, Min: lo, Max: hi, Layers: []chart.Layer{
 		chart.Dots{Name: "observed", Points: s.data, Color: chart.Black},
+		chart.Flags{Name: "alarm", X: s.alarms, Color: alarmColor},
 		chart.Rings{Name: "outlier", Points: s.outliers, Color: outlierColor},
 		chart.Line{Name: "estimate in the regime", X: s.at, Y: s.regime, Color: chart.Blue, Width: 1.4},
 		s.band("predicted ± 2 sd"),

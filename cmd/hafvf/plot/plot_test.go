@@ -319,12 +319,16 @@ func detectLine(key string, n int, kind string, start int, more string) string {
 	if start > 0 {
 		begin = fmt.Sprintf(`"2026-01-01T00:%02d:00Z"`, start)
 	}
+	alarm := "null"
+	if kind == "change" {
+		alarm = `"change"`
+	}
 	if kind == "change" || kind == "revision" {
 		delay = fmt.Sprint(n - start)
 	}
 	return strings.TrimSuffix(estimateLine(key, n, fmt.Sprint(n)), "}\n") + fmt.Sprintf(`,"estimate":{"mean":5,"sd":1,"regime":{"mean":%d,"sd":1}},`+
-		`"bank":[{"weight":1},{"weight":0.5}],"detect":{"kind":%q,"p_stay":0.5,"p_outlier":0.2,"p_change":0.3,"start":%s,"start_n":%d,"delay":%s,"age":1}%s}`+"\n",
-		100+n, kind, begin, start, delay, more)
+		`"bank":[{"weight":1},{"weight":0.5}],"detect":{"kind":%q,"p_stay":0.5,"p_outlier":0.2,"p_change":0.3,"start":%s,"start_n":%d,"delay":%s,"age":1,"alarm":%s}%s}`+"\n",
+		100+n, kind, begin, start, delay, alarm, more)
 }
 
 func minutes(n ...float64) []float64 {
@@ -406,16 +410,16 @@ func TestPlotDrawsDetection(t *testing.T) {
 			detectLine(key, 50, "none", 0, ""),
 		}
 	}
-	both := []string{">outlier<", ">estimate in the regime<", ">change, at the start of the new regime<", ">regimes<", ">warm-up: nothing is alarmed<", ">p_outlier<", ">p_change<"}
+	both := []string{">alarm<", ">outlier<", ">estimate in the regime<", ">change, at the start of the new regime<", ">regimes<", ">warm-up: nothing is alarmed<", ">p_outlier<", ">p_change<"}
 	for _, c := range []struct {
 		name  string
 		lines []string
 		want  []string
 		not   []string
 	}{
-		{"one key", lines("a"), append(both, ">+6<", ">E[w] of the heaviest filter<", ">memory (observations) of the heaviest filter<", ">surprise (nats)<", ">1 change, 1 outlier<"), []string{">predicted<"}},
+		{"one key", lines("a"), append(both, ">+6<", ">E[w] of the heaviest filter<", ">memory (observations) of the heaviest filter<", ">surprise (nats)<", ">1 alarm, 1 change, 1 outlier<"), []string{">predicted<"}},
 		{"two keys", append(lines("a"), lines("b")...), append(both, ">a<", ">b<"), []string{"E[w]", ">+6<"}},
-		{"no warm-up", lines("a")[1:], both[:4], both[4:5]},
+		{"no warm-up", lines("a")[1:], both[:5], both[5:6]},
 		{"no detection", []string{estimateLine("a", 1, "1"), estimateLine("a", 2, "1")}, []string{">predicted<", ">± 2 sd<", ">E[w]<"}, append(both, "heaviest", "outliers")},
 	} {
 		out := filepath.Join(t.TempDir(), "o.svg")

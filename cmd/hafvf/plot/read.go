@@ -62,6 +62,7 @@ type estimate struct {
 // A detection is what a run with detect says of an observation.
 type detection struct {
 	Kind    string
+	Alarm   *string
 	Outlier *float64 `json:"p_outlier"`
 	Change  *float64 `json:"p_change"`
 	Start   *time.Time

@@ -1,0 +1,325 @@
+package transforms
+
+import (
+	"cmp"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"slices"
+	"time"
+
+	"hafvf/hafvf"
+)
+
+// AlarmConfig says when detection raises an alarm; the zero value is the default.
+// Other settings than before leave the states of keys as they are, but for Seasons,
+// Zone and Order: with those a key's profile begins anew, and raises no alarm until
+// it has seen as many observations as a warm-up has.
+type AlarmConfig struct {
+	// Budget is the number of observations per alarm, at least 1. Zero stands for
+	// BudgetTime.
+	Budget float64
+	// BudgetTime is the time per alarm, for keys whose observations have times: it
+	// counts as many observations as come in it at the median step of the warm-up.
+	// Default hafvf.DefaultBudgetTime. A key without times has hafvf.DefaultBudget.
+	BudgetTime time.Duration
+	// Rest is the number of observations after an alarm in which no other is
+	// raised. Zero stands for 60, and a negative number for none. What comes in the
+	// rest belongs to the same incident: a change that is found there shows in
+	// Detection and raises no alarm of its own.
+	Rest int
+	// Seasons are those of the profile of a key whose observations have times.
+	// Default hafvf.DefaultSeasons; an empty list that is not nil means none.
+	Seasons []hafvf.Season
+	Zone    string // of the seasons, an IANA name; default UTC
+	// Order is that of the profile's autoregressive view. Zero stands for 3, and a
+	// negative number for no such view.
+	Order int
+}
+
+// DefaultAlarms are the settings that zeros in an AlarmConfig stand for.
+func DefaultAlarms() AlarmConfig {
+	return AlarmConfig{
+		BudgetTime: hafvf.DefaultBudgetTime, Rest: hafvf.DefaultRest,
+		Seasons: hafvf.DefaultSeasons(), Zone: "UTC", Order: hafvf.DefaultProfile().Order,
+	}
+}
+
+func (c AlarmConfig) withDefaults() AlarmConfig {
+	standard := DefaultAlarms()
+	if c.Seasons == nil {
+		c.Seasons = standard.Seasons
+	}
+	c.BudgetTime = cmp.Or(c.BudgetTime, standard.BudgetTime)
+	c.Rest = cmp.Or(c.Rest, standard.Rest)
+	c.Zone = cmp.Or(c.Zone, standard.Zone)
+	c.Order = max(0, cmp.Or(c.Order, standard.Order))
+	return c
+}
+
+func (c AlarmConfig) validate() error {
+	c = c.withDefaults()
+	switch {
+	case c.Budget != 0 && !hafvf.BudgetDomain.Contains(c.Budget):
+		return fmt.Errorf("budget must be %s, not %g", hafvf.BudgetDomain.Name, c.Budget)
+	case c.BudgetTime < 0:
+		return fmt.Errorf("budget %v is negative", c.BudgetTime)
+	}
+	if _, err := time.LoadLocation(c.Zone); err != nil {
+		return fmt.Errorf("zone: %w", err)
+	}
+	return hafvf.ProfileConfig{Seasons: c.Seasons, Order: c.Order}.Valid()
+}
+
+// warmUpOf is the number of a key's first observations that standardise its values
+// and tell whether it has times.
+func warmUpOf(cfg hafvf.Config) int { return cmp.Or(cfg.WarmUp, 50) }
+
+// A decider decides on the alarms of the keys of a stream.
+type decider struct {
+	cfg         AlarmConfig
+	warmUp      int
+	outputs     int
+	timed       *hafvf.Profile // of keys with times
+	untimed     *hafvf.Profile // of keys without
+	fingerprint uint64         // of the profiles
+	alarm       *hafvf.Alarm
+	y, standard []float64
+}
+
+// newDecider makes a decider from settings that validate has passed.
+func newDecider(cfg AlarmConfig, filter hafvf.Config, m hafvf.Model) *decider {
+	cfg = cfg.withDefaults()
+	zone, err := time.LoadLocation(cfg.Zone)
+	if err != nil {
+		panic("transforms: " + err.Error())
+	}
+	text, err := json.Marshal([]any{cfg.Seasons, cfg.Zone, cfg.Order})
+	if err != nil {
+		panic("transforms: " + err.Error())
+	}
+	h := fnv.New64a()
+	h.Write(text)
+	n := m.Outputs()
+	settings := hafvf.ProfileConfig{Dim: n, Order: cfg.Order}
+	untimed := hafvf.NewProfile(settings)
+	settings.Seasons, settings.Zone = cfg.Seasons, zone
+	return &decider{
+		cfg: cfg, warmUp: warmUpOf(filter), outputs: n,
+		timed: hafvf.NewProfile(settings), untimed: untimed, fingerprint: h.Sum64(),
+		alarm: hafvf.NewAlarm(hafvf.AlarmConfig{Rest: cfg.Rest}),
+		y:     make([]float64, n), standard: make([]float64, n),
+	}
+}
+
+// values are what a step shows of the model's outputs, valid until the next call:
+// the mean of its vectors, of a category the indicator of each, of a regression the
+// target. Nil where the step is missing.
+func (d *decider) values(step [][]float64) []float64 {
+	clear(d.y)
+	n := 0.0
+	for _, x := range step {
+		if slices.ContainsFunc(x, math.IsNaN) {
+			continue
+		}
+		n++
+		switch {
+		case d.outputs == 1:
+			d.y[0] += (x[len(x)-1] - d.y[0]) / n
+		case len(x) == 1:
+			for i := range d.y {
+				is := 0.0
+				if i == int(x[0]) {
+					is = 1
+				}
+				d.y[i] += (is - d.y[i]) / n
+			}
+		default:
+			for i, v := range x {
+				d.y[i] += (v - d.y[i]) / n
+			}
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return d.y
+}
+
+// decisions hold what the alarms of a key depend on.
+type decisions struct {
+	warmUp   []timedValues // the first observations, until there are enough
+	standard []float64     // location and scale of every output, one after the other; nil in the warm-up
+	timed    bool          // all observations of the warm-up had times
+	step     time.Duration // median of the steps between them; 0 where there was none
+	profile  hafvf.State   // nil in the warm-up
+	alarm    hafvf.State   // nil in the first warm-up
+	last     time.Time     // of the last alarm
+}
+
+type timedValues struct {
+	time time.Time
+	y    []float64
+}
+
+// update learns the values y of an observation, nil where it is missing. It returns
+// score and threshold, NaN where there is none, and the alarm that it raises.
+func (d *decider) update(s *decisions, at time.Time, y []float64, change bool, permit func(hafvf.AlarmKind) bool) (kind hafvf.AlarmKind, score, threshold float64) {
+	switch {
+	case y == nil:
+	case s.standard == nil:
+		d.wait(s, at, y)
+	case s.timed && at.IsZero():
+		// A key with times has seasons: without its time an observation has no place.
+	default:
+		score = d.score(s, at, y)
+		kind, threshold = d.alarm.Update(s.alarm, score, change, permit)
+		return kind, score, threshold
+	}
+	return hafvf.NoAlarm, math.NaN(), math.NaN()
+}
+
+// profile is that of a key.
+func (d *decider) profile(s *decisions) *hafvf.Profile {
+	if s.timed {
+		return d.timed
+	}
+	return d.untimed
+}
+
+func (d *decider) score(s *decisions, at time.Time, y []float64) float64 {
+	for i, v := range y {
+		d.standard[i] = (v - s.standard[2*i]) / s.standard[2*i+1]
+	}
+	return d.profile(s).Update(s.profile, at, d.standard).Score
+}
+
+// wait adds an observation to the warm-up. The last one standardises the values, and
+// has the profile learn them all.
+func (d *decider) wait(s *decisions, at time.Time, y []float64) {
+	s.warmUp = append(s.warmUp, timedValues{at, slices.Clone(y)})
+	if len(s.warmUp) < d.warmUp {
+		return
+	}
+	for i := range y {
+		x := make([]float64, len(s.warmUp))
+		for t, w := range s.warmUp {
+			x[t] = w.y[i]
+		}
+		location, scale := hafvf.LocationScale(x)
+		s.standard = append(s.standard, location, scale)
+	}
+	s.timed = !slices.ContainsFunc(s.warmUp, func(w timedValues) bool { return w.time.IsZero() })
+	if s.timed {
+		s.step = medianStep(s.warmUp)
+	}
+	s.profile = d.profile(s).NewState()
+	for _, w := range s.warmUp {
+		d.score(s, w.time, w.y)
+	}
+	s.warmUp = nil
+	if s.alarm == nil {
+		s.alarm = d.alarm.NewState()
+	}
+	d.setBudget(s)
+}
+
+// setBudget gives the key the budget of the configuration.
+func (d *decider) setBudget(s *decisions) {
+	budget := d.cfg.Budget
+	if budget == 0 {
+		budget = hafvf.BudgetOver(d.cfg.BudgetTime, []time.Time{{}, time.Time{}.Add(s.step)})
+	}
+	d.alarm.SetBudget(s.alarm, budget)
+}
+
+// medianStep is the median of the steps forward; 0 where there is none.
+func medianStep(observations []timedValues) time.Duration {
+	var steps []time.Duration
+	for i := 1; i < len(observations); i++ {
+		if step := observations[i].time.Sub(observations[i-1].time); step > 0 {
+			steps = append(steps, step)
+		}
+	}
+	if len(steps) == 0 {
+		return 0
+	}
+	slices.Sort(steps)
+	n := len(steps)
+	return steps[(n-1)/2] + (steps[n/2]-steps[(n-1)/2])/2
+}
+
+func (s *decisions) append(b []byte, fingerprint uint64) []byte {
+	b = binary.LittleEndian.AppendUint64(b, fingerprint)
+	b = appendFlags(b, s.timed, false)
+	b = binary.AppendVarint(b, int64(s.step))
+	b = appendTime(b, s.last)
+	b = binary.AppendUvarint(b, uint64(len(s.warmUp)))
+	for _, w := range s.warmUp {
+		b = appendTime(b, w.time)
+		b = appendFloats(b, w.y)
+	}
+	for _, v := range [][]float64{s.standard, s.alarm, s.profile} {
+		b = appendFloats(b, v)
+	}
+	return b
+}
+
+var errDecisions = errors.New("state is corrupt: alarms")
+
+// decode reads what append wrote, the rest of b. A profile of other settings begins
+// anew; debt and rest of the alarms stay.
+func (d *decider) decode(b []byte) (s decisions, err error) {
+	r := &reader{b: b}
+	fingerprint := r.uint64()
+	s.timed, _ = r.flags()
+	s.step, s.last = time.Duration(r.varint()), r.time()
+	for range r.count(1) {
+		s.warmUp = append(s.warmUp, timedValues{r.time(), r.floats()})
+	}
+	s.standard = r.floats()
+	s.alarm, s.profile = r.floats(), r.floats()
+	if r.bad || len(r.b) > 0 {
+		return s, errCut
+	}
+	if s.alarm != nil {
+		if err := d.alarm.Valid(s.alarm); err != nil {
+			return s, err
+		}
+	}
+	if fingerprint != d.fingerprint {
+		return decisions{alarm: s.alarm, last: s.last}, nil
+	}
+	if s.step < 0 || len(s.warmUp) >= d.warmUp {
+		return s, errDecisions
+	}
+	for _, w := range s.warmUp {
+		if len(w.y) != d.outputs || slices.ContainsFunc(w.y, notFinite) {
+			return s, errDecisions
+		}
+	}
+	if s.standard == nil {
+		if s.profile != nil || s.timed || s.step != 0 {
+			return s, errDecisions
+		}
+		return s, nil
+	}
+	if len(s.standard) != 2*d.outputs || slices.ContainsFunc(s.standard, notFinite) || s.warmUp != nil || s.alarm == nil {
+		return s, errDecisions
+	}
+	for i := range d.outputs {
+		if s.standard[2*i+1] <= 0 {
+			return s, errDecisions
+		}
+	}
+	if err := d.profile(&s).Valid(s.profile); err != nil {
+		return s, err
+	}
+	d.setBudget(&s)
+	return s, nil
+}
+
+func notFinite(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
