@@ -115,10 +115,11 @@ func similar(t *testing.T, old, joined string) {
 		WarmUp        bool `json:"warm_up"`
 		Bank          []member
 		Detect        struct {
-			Kind          string
-			Start         *string
-			StartN, Delay *int `json:"start_n"`
-			Age           int
+			Kind   string
+			Start  *string
+			StartN *int `json:"start_n"`
+			Delay  *int
+			Age    int
 		}
 	}
 	var want, got record
