@@ -142,14 +142,22 @@ func (a alert) message() string {
 		if a.told.Corrects != "" {
 			verb = "changed, as it turns out,"
 		}
-		return fmt.Sprintf("%s: %s %s from %.4g to %.4g (%+.2g sd)%s, with a probability of %s.",
-			a.key, what, verb, a.told.Before.Mean[i], a.told.After.Mean[i], a.told.Size, since, probability(a.told.LogOdds))
+		return fmt.Sprintf("%s: %s %s from %.4g to %.4g (%s sd)%s, with a probability of %s.",
+			a.key, what, verb, a.told.Before.Mean[i], a.told.After.Mean[i], deviations(a.told.Size), since, probability(a.told.LogOdds))
 	case hafvf.Outlier:
-		return fmt.Sprintf("%s: %s deviated by %+.2g sd from %.4g%s, an outlier with a probability of %s.",
-			a.key, what, a.told.Size, a.told.Before.Mean[i], since, probability(a.told.LogOdds))
+		return fmt.Sprintf("%s: %s deviated by %s sd from %.4g%s, an outlier with a probability of %s.",
+			a.key, what, deviations(a.told.Size), a.told.Before.Mean[i], since, probability(a.told.LogOdds))
 	}
-	return fmt.Sprintf("%s: the last values are unusual, %s at %+.2g sd from %.4g%s; a score of %.1f, where %.1f is an alarm.",
-		a.key, what, a.told.Size, a.told.Before.Mean[i], since, a.Detection.Score, a.Detection.Threshold)
+	return fmt.Sprintf("%s: the last values are unusual, %s at %s sd from %.4g%s; a score of %.1f, where %.1f is an alarm.",
+		a.key, what, deviations(a.told.Size), a.told.Before.Mean[i], since, a.Detection.Score, a.Detection.Threshold)
+}
+
+// deviations are a signed number of standard deviations as a person reads it.
+func deviations(size float64) string {
+	if math.Abs(size) >= 100 {
+		return fmt.Sprintf("%+.0f", size)
+	}
+	return fmt.Sprintf("%+.2g", size)
 }
 
 // probability is that of log-odds as a person reads it.
