@@ -3,12 +3,9 @@ package hafvf_test
 import (
 	"encoding/json"
 	"math"
-	"strings"
 	"testing"
 
 	"hafvf/hafvf"
-
-	"gonum.org/v1/gonum/mat"
 )
 
 // weights runs the filter of a config and returns the weight and memory that it
@@ -112,38 +109,6 @@ func TestConfigFilterRefusesMore(t *testing.T) {
 	} {
 		if _, err := c.Filter(); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
-		}
-	}
-}
-
-// A family outside this package reads a matrix as the families here do.
-func TestPriorMatrix(t *testing.T) {
-	var got *mat.SymDense
-	hafvf.Register("matrix", func(p hafvf.Prior, dim int) (hafvf.Model, error) {
-		got = p.Matrix("scale", 2, 3)
-		if err := p.Done(); err != nil {
-			return nil, err
-		}
-		return hafvf.New("normal", nil, 1)
-	})
-	for _, c := range []struct {
-		prior hafvf.Params
-		want  []float64
-		err   string
-	}{
-		{nil, []float64{3, 0, 0, 3}, ""},
-		{hafvf.Params{"scale": 2.}, []float64{2, 0, 0, 2}, ""},
-		{hafvf.Params{"scale": []any{[]any{2., 1.}, []any{1., 2.}}}, []float64{2, 1, 1, 2}, ""},
-		{hafvf.Params{"scale": []any{[]any{1., 2.}, []any{2., 1.}}}, nil, "positive definite"},
-		{hafvf.Params{"scale": []any{[]any{1., 0.}, []any{1., 1.}}}, nil, "symmetric"},
-		{hafvf.Params{"scale": []any{[]any{1., 0.}}}, nil, "has 1 rows, want 2"},
-	} {
-		_, err := hafvf.New("matrix", c.prior, 2)
-		if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
-			t.Errorf("%v: error %v, want %q in it", c.prior, err, c.err)
-		}
-		if c.want != nil && !mat.Equal(got, mat.NewDense(2, 2, c.want)) {
-			t.Errorf("%v: %v", c.prior, mat.Formatted(got))
 		}
 	}
 }

@@ -371,8 +371,8 @@ func TestDetectedChangesAndOutliers(t *testing.T) {
 	if want := []found{{at[2], at[3], 2}}; !slices.Equal(s.changes, want) {
 		t.Errorf("changes %v, want %v", s.changes, want)
 	}
-	if s.warm != at[0] || s.note != "1 change, 1 outlier" || s.outlier[0] != .2 || s.change[0] != .3 {
-		t.Errorf("warm-up until %v, note %q, probabilities %v and %v", s.warm, s.note, s.outlier, s.change)
+	if s.warm != at[0] || s.note != "1 alarm, 1 change, 1 outlier" || !slices.Equal(s.alarms, at[3:]) || s.outlier[0] != .2 || s.change[0] != .3 {
+		t.Errorf("warm-up until %v, note %q, alarms %v, probabilities %v and %v", s.warm, s.note, s.alarms, s.outlier, s.change)
 	}
 
 	s = readDetected(t, append(lines,
