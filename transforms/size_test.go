@@ -67,6 +67,9 @@ func BenchmarkStateSize(b *testing.B) {
 			b.Run(m.name+"/"+f.name, func(b *testing.B) {
 				cfg := f.cfg
 				cfg.Family, cfg.Prior = m.family, m.prior
+				if cfg.Bank != nil {
+					cfg.Bank = hafvf.DefaultBankOf(m.family)
+				}
 				if m.family != "categorical" {
 					cfg.Dim = m.dim
 				}
