@@ -122,8 +122,10 @@ func Compose(c *config.Config) (*Graph, error) {
 // toldKinds names what goes to the alerts.
 func toldKinds(c *config.Config) []string {
 	var all []string
-	for _, kind := range c.AlertKinds {
-		all = append(all, kind+" alarms")
+	for _, kind := range []hafvf.AlarmKind{hafvf.NoveltyAlarm, hafvf.ChangeAlarm} {
+		if slices.Contains(c.AlertKinds, string(kind)) {
+			all = append(all, string(kind)+" alarms")
+		}
 	}
 	for _, kind := range c.Detect.Beliefs {
 		all = append(all, string(kind)+" beliefs")

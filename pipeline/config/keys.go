@@ -217,7 +217,7 @@ func (c *Config) alertKeys(nodes *priorNodes) []key {
 		}
 	}
 	return append(keys,
-		key{name: "kinds", doc: "Kinds of alarms that go there.", setting: true, read: choices(&c.AlertKinds, alarmKinds()...)},
+		key{name: "kinds", doc: "Kinds of alarms that go there. silent and recovered are accepted, and not raised yet.", setting: true, read: choices(&c.AlertKinds, append(alarmKinds(), "silent", "recovered")...)},
 		key{name: "beliefs", doc: "Kinds of detections that go there too, whatever the budget.", setting: true, initial: "[]",
 			read: choices(&nodes.beliefs, string(hafvf.Outlier), string(hafvf.Change), string(hafvf.Revision))},
 	)
