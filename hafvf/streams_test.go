@@ -384,7 +384,7 @@ type streamTable struct {
 
 // A streamSetting is a bank, and the units of the streams that it is given.
 type streamSetting struct {
-	bank          []Member
+	bank          []Member // nil: the default one of each family
 	detect        *Detect
 	scale, offset float64
 }
@@ -393,10 +393,13 @@ type streamSetting struct {
 func (c streamSetting) score(t *testing.T, n int) streamTable {
 	table := streamTable{kinds: map[string]*score{}}
 	for k, kind := range streamKinds {
-		sum := &score{}
+		sum, bank := &score{}, c.bank
+		if bank == nil {
+			bank = DefaultBankOf(kind.family)
+		}
 		for i := range uint64(*seeds) {
 			s := kind.make(rand.New(rand.NewPCG(*seed+i, uint64(k))), n)
-			sum.add(s.run(NewBank(streamModel(t, kind.family), c.bank, DefaultForgetting, c.detect), c.scale, c.offset))
+			sum.add(s.run(NewBank(streamModel(t, kind.family), bank, DefaultForgetting, c.detect), c.scale, c.offset))
 		}
 		table.kinds[strings.Fields(kind.name)[0]] = sum
 		table.total.add(*sum)
@@ -459,11 +462,10 @@ func TestStreams(t *testing.T) {
 		n = 20000
 	}
 	title := fmt.Sprintf("%d seeds from %d", *seeds, *seed)
-	bank := DefaultBank()
-	with := streamSetting{bank: bank, detect: &Detect{}}.score(t, n)
-	names, others := []string{"no detect"}, []streamTable{streamSetting{bank: bank}.score(t, n)}
+	with := streamSetting{detect: &Detect{}}.score(t, n)
+	names, others := []string{"no detect"}, []streamTable{streamSetting{}.score(t, n)}
 	if *long {
-		for i, m := range bank {
+		for i, m := range DefaultBank() {
 			names = append(names, fmt.Sprintf("member %d", i+1))
 			others = append(others, streamSetting{bank: []Member{m}}.score(t, n))
 		}
@@ -501,7 +503,7 @@ func TestStreams(t *testing.T) {
 	}
 	for _, scale := range scales {
 		t.Run(fmt.Sprintf("scale %g", scale), func(t *testing.T) {
-			moved := streamSetting{bank: bank, detect: &Detect{}, scale: scale, offset: 1e4}.score(t, n)
+			moved := streamSetting{detect: &Detect{}, scale: scale, offset: 1e4}.score(t, n)
 			moved.log(t, fmt.Sprintf("%s, scale %g", title, scale), nil, nil)
 			far := math.Abs(moved.total.logPredictive-total.logPredictive) / float64(total.steps)
 			causal, near := math.Abs(moved.total.causal-total.causal)/count, math.Abs(moved.total.near-total.near)/count

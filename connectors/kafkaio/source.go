@@ -329,7 +329,7 @@ func (src Source) findSpans(ctx context.Context, client *Client, ledger *Ledger)
 			return nil, err
 		}
 	case src.Start.At == Committed:
-		was := map[string]committed{}
+		var was map[string]committed
 		if ledger != nil {
 			was = ledger.start
 		} else if was, err = client.committed(ctx, src.Group, partitions); err != nil {
