@@ -29,7 +29,7 @@ func TestMain(m *testing.M) { e2e.Main(m, &program) }
 
 type site struct{ *e2e.Site }
 
-const detecting = "detect: true\nalerts: {kafka: {topic: %s-alerts}}\n"
+const detecting = "detect: true\nalerts: {kafka: {topic: %s-alerts}, beliefs: [outlier, change, revision]}\n"
 
 // complete waits until a job has written an estimate or a reject of every record,
 // and compares all that it wrote with a run of the embedded runner without faults.
