@@ -3,10 +3,11 @@ package connectors
 import (
 	"context"
 	"fmt"
-	"hafvf/internal/account"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+
+	"hafvf/internal/account"
 )
 
 func init() {

@@ -2,7 +2,6 @@ package connectors
 
 import (
 	"fmt"
-	"hafvf/internal/account"
 	"io"
 	"os"
 	"path/filepath"
@@ -13,6 +12,8 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/google/go-cmp/cmp"
 	"github.com/parquet-go/parquet-go"
+
+	"hafvf/internal/account"
 )
 
 const twoLines = `{"key":"a","x":[1,2.50],"levels":[{"alpha":0.9},{"alpha":1}],"s":"q\"u,o\nte","t":"2026-01-02T03:04:05.6Z","ok":true,"none":null}

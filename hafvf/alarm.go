@@ -96,20 +96,29 @@ func NewAlarm(c AlarmConfig) *Alarm {
 var BudgetDomain = Domain{"at least 1", func(v float64) bool { return v >= 1 && v < math.Inf(1) }}
 
 // BudgetOver returns the number of observations that a stream takes in the time
-// budget: the budget over the median step of its times, but at least 10. Only
-// steps forward count, and times without one have DefaultBudget. The times of the
-// warm-up will do.
-func BudgetOver(budget time.Duration, times []time.Time) float64 {
-	var steps []float64
+// budget: the budget over the step between two observations, but at least 10. A stream
+// without a step has DefaultBudget.
+func BudgetOver(budget, step time.Duration) float64 {
+	if step <= 0 {
+		return DefaultBudget
+	}
+	return max(float64(budget)/float64(step), leastBudget)
+}
+
+// MedianStep returns the median step forward between times, 0 where there is none.
+func MedianStep(times []time.Time) time.Duration {
+	var steps []time.Duration
 	for i := 1; i < len(times); i++ {
 		if step := times[i].Sub(times[i-1]); step > 0 {
-			steps = append(steps, float64(step))
+			steps = append(steps, step)
 		}
 	}
 	if len(steps) == 0 {
-		return DefaultBudget
+		return 0
 	}
-	return max(float64(budget)/median(steps), leastBudget)
+	slices.Sort(steps)
+	n := len(steps)
+	return steps[(n-1)/2] + (steps[n/2]-steps[(n-1)/2])/2
 }
 
 // StateLen is the number of floats in a state.
@@ -123,7 +132,7 @@ func (a *Alarm) NewState() State {
 }
 
 // SetBudget gives the stream of the state a budget of its own, in observations per
-// alarm: that of BudgetOver, once times are known. It panics where the budget is
+// alarm: that of BudgetOver, once the step is known. It panics where the budget is
 // not a number of at least 1, or the state has the wrong length.
 func (a *Alarm) SetBudget(s State, observations float64) {
 	a.check(s)

@@ -52,7 +52,7 @@ func TestAlarmTraces(t *testing.T) {
 			trace := readAlarmTrace(t, "testdata/real/golden_"+name+".json")
 			times := trace.times()
 			location, scale := LocationScale(trace.X[:warmUp])
-			period := BudgetOver(DefaultBudgetTime, times[:warmUp])
+			period := BudgetOver(DefaultBudgetTime, MedianStep(times[:warmUp]))
 			if location != trace.Location || math.Abs(scale-trace.Scale) > 1e-15*scale || period != trace.Period {
 				t.Fatalf("location %v, scale %v, period %v; want %v, %v, %v", location, scale, period, trace.Location, trace.Scale, trace.Period)
 			}

@@ -194,7 +194,7 @@ func TestBudgetOver(t *testing.T) {
 		{168 * time.Hour, at(0, 1<<40, 1<<41), leastBudget},       // steps beyond what a Duration holds
 		{168 * time.Hour, at(1<<41, 1<<40, 1<<39), DefaultBudget}, // times that go backwards
 	} {
-		if got := BudgetOver(c.budget, c.times); got != c.want {
+		if got := BudgetOver(c.budget, MedianStep(c.times)); got != c.want {
 			t.Errorf("%v over %v: %g observations, want %g", c.budget, c.times, got, c.want)
 		}
 	}

@@ -416,11 +416,9 @@ func (b *Bank) learn(out *Outcome, s State, elapsed float64, base float64) {
 		l := b.detection(s)
 		gain = b.detector.weigh(l, gain, w)
 		weight = l[atStay]
-	}
-	for i := range b.views {
-		v := &b.views[i]
-		copy(v.weighted, v.stats)
-		if b.detector != nil {
+		for i := range b.views {
+			v := &b.views[i]
+			copy(v.weighted, v.stats)
 			v.model.Scale(v.weighted, weight)
 		}
 	}
@@ -430,7 +428,11 @@ func (b *Bank) learn(out *Outcome, s State, elapsed float64, base float64) {
 	}
 	for i, f := range b.members {
 		v := &b.views[b.of[i]]
-		f.update(&b.steps[i].Step, b.Member(s, i), elapsed, v.rows, v.weighted, base, weight)
+		stats := v.stats
+		if b.detector != nil {
+			stats = v.weighted
+		}
+		f.update(&b.steps[i].Step, b.Member(s, i), elapsed, v.rows, stats, base, weight)
 	}
 	if b.detector == nil {
 		return

@@ -200,7 +200,7 @@ func ExampleProfile() {
 
 	profile, alarm := hafvf.NewProfile(hafvf.DefaultProfile()), hafvf.NewAlarm(hafvf.AlarmConfig{})
 	s, a := profile.NewState(), alarm.NewState()
-	alarm.SetBudget(a, hafvf.BudgetOver(hafvf.DefaultBudgetTime, times[:warmUp]))
+	alarm.SetBudget(a, hafvf.BudgetOver(hafvf.DefaultBudgetTime, hafvf.MedianStep(times[:warmUp])))
 	for i, x := range xs {
 		score := profile.Update(s, times[i], []float64{(x - location) / scale}).Score
 		if i < warmUp {

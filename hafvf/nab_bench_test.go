@@ -25,7 +25,7 @@ type nabTrace struct {
 
 func (s nabSeries) trace(t testing.TB) nabTrace {
 	t.Helper()
-	out := nabTrace{nabSeries: s, week: hafvf.BudgetOver(hafvf.DefaultBudgetTime, s.times[:alarmWarmUp])}
+	out := nabTrace{nabSeries: s, week: hafvf.BudgetOver(hafvf.DefaultBudgetTime, hafvf.MedianStep(s.times[:alarmWarmUp]))}
 	b := defaultDetector(t, "normal", nil, s.x, alarmWarmUp)
 	state := b.NewState()
 	_, scale := hafvf.LocationScale(s.x[:alarmWarmUp])

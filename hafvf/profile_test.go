@@ -231,13 +231,18 @@ func TestProfileCoordinates(t *testing.T) {
 	}
 }
 
-// A missing observation changes nothing.
-func TestProfileMissing(t *testing.T) {
-	times, ys := profileStream(4, 300, 2)
+// profileOfPairs is a stream of n pairs, and the default profile for it.
+func profileOfPairs(seed uint64, n int) (times []time.Time, ys [][]float64, p *Profile, s State) {
+	times, ys = profileStream(seed, n, 2)
 	c := DefaultProfile()
 	c.Dim = 2
-	p := NewProfile(c)
-	s := p.NewState()
+	p = NewProfile(c)
+	return times, ys, p, p.NewState()
+}
+
+// A missing observation changes nothing.
+func TestProfileMissing(t *testing.T) {
+	times, ys, p, s := profileOfPairs(4, 300)
 	for i, y := range ys {
 		p.Update(s, times[i], y)
 		before := slices.Clone(s)
@@ -463,11 +468,7 @@ func TestProfileOfDependentValues(t *testing.T) {
 
 // A state with any one entry made impossible is refused.
 func TestProfileRefusesCorruptStates(t *testing.T) {
-	times, ys := profileStream(8, 200, 2)
-	c := DefaultProfile()
-	c.Dim = 2
-	p := NewProfile(c)
-	s := p.NewState()
+	times, ys, p, s := profileOfPairs(8, 200)
 	for i, y := range ys {
 		p.Update(s, times[i], y)
 	}

@@ -48,8 +48,7 @@ func (f *Filter) DecodeState(b []byte, fingerprint uint64) (State, error) {
 
 // decodeFloats reads a state of n floats.
 func decodeFloats(b []byte, fingerprint uint64, n int) (State, error) {
-	const head = stateHead
-	if len(b) < head {
+	if len(b) < stateHead {
 		return nil, fmt.Errorf("state of %d bytes is cut short", len(b))
 	}
 	if b[0] != stateVersion {
@@ -58,12 +57,12 @@ func decodeFloats(b []byte, fingerprint uint64, n int) (State, error) {
 	if got := binary.LittleEndian.Uint64(b[1:]); got != fingerprint {
 		return nil, fmt.Errorf("%w: fingerprint %016x, want %016x", ErrOtherConfig, got, fingerprint)
 	}
-	if len(b) != head+8*n {
-		return nil, fmt.Errorf("state of %d bytes, want %d", len(b), head+8*n)
+	if len(b) != stateHead+8*n {
+		return nil, fmt.Errorf("state of %d bytes, want %d", len(b), stateHead+8*n)
 	}
 	s := make(State, n)
 	for i := range s {
-		s[i] = math.Float64frombits(binary.LittleEndian.Uint64(b[head+8*i:]))
+		s[i] = math.Float64frombits(binary.LittleEndian.Uint64(b[stateHead+8*i:]))
 	}
 	return s, nil
 }

@@ -214,7 +214,11 @@ func (d *decider) wait(s *decisions, at time.Time, y []float64) {
 	}
 	s.timed = !slices.ContainsFunc(s.warmUp, func(w timedValues) bool { return w.time.IsZero() })
 	if s.timed {
-		s.step = medianStep(s.warmUp)
+		times := make([]time.Time, len(s.warmUp))
+		for i, w := range s.warmUp {
+			times[i] = w.time
+		}
+		s.step = hafvf.MedianStep(times)
 	}
 	s.profile = d.profile(s).NewState()
 	for _, w := range s.warmUp {
@@ -231,25 +235,9 @@ func (d *decider) wait(s *decisions, at time.Time, y []float64) {
 func (d *decider) setBudget(s *decisions) {
 	budget := d.cfg.Budget
 	if budget == 0 {
-		budget = hafvf.BudgetOver(d.cfg.BudgetTime, []time.Time{{}, time.Time{}.Add(s.step)})
+		budget = hafvf.BudgetOver(d.cfg.BudgetTime, s.step)
 	}
 	d.alarm.SetBudget(s.alarm, budget)
-}
-
-// medianStep is the median of the steps forward; 0 where there is none.
-func medianStep(observations []timedValues) time.Duration {
-	var steps []time.Duration
-	for i := 1; i < len(observations); i++ {
-		if step := observations[i].time.Sub(observations[i-1].time); step > 0 {
-			steps = append(steps, step)
-		}
-	}
-	if len(steps) == 0 {
-		return 0
-	}
-	slices.Sort(steps)
-	n := len(steps)
-	return steps[(n-1)/2] + (steps[n/2]-steps[(n-1)/2])/2
 }
 
 func (s *decisions) append(b []byte, fingerprint uint64) []byte {

@@ -223,7 +223,7 @@ func (d *decoder) entries(path string, n *yaml.Node, read func(p string, k, v *y
 // need says what a config must hold where the key k is missing.
 func (k key) need() string {
 	if k.single {
-		return "one of " + strings.Join(connectors(k.keys), ", ") + " is required"
+		return "one of " + strings.Join(alternatives(k.keys), ", ") + " is required"
 	}
 	return "it is required"
 }
@@ -260,8 +260,8 @@ func keyNames(keys []key) []string {
 	return names
 }
 
-// connectors are the names of the keys of which a mapping holds exactly one.
-func connectors(keys []key) []string {
+// alternatives are the names of the keys of which a mapping holds exactly one.
+func alternatives(keys []key) []string {
 	return keyNames(slices.DeleteFunc(slices.Clone(keys), func(k key) bool { return k.setting }))
 }
 

@@ -31,7 +31,7 @@ func Keys() []Key {
 			if k.read.read == nil {
 				takes = "mapping"
 				if k.single {
-					takes = "one of " + strings.Join(connectors(k.keys), ", ")
+					takes = "one of " + strings.Join(alternatives(k.keys), ", ")
 				}
 			}
 			all = append(all, Key{Path: p, Takes: takes, Default: cmp.Or(k.initial, k.read.initial), Unit: k.unit, Doc: k.doc, Required: k.required || k.initial == required})

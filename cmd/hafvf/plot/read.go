@@ -4,14 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"hafvf/connectors"
-	"hafvf/internal/message"
 	"io"
 	"math"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"hafvf/connectors"
+	"hafvf/internal/message"
 )
 
 // A history is the records of a key.
