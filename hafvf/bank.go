@@ -34,7 +34,8 @@ func DefaultBank() []Member {
 // normal a member that regresses on the last three values. With detection it lowers
 // false changes on streams of autocorrelation .5, .8 and .95 from 5, 115 and 185 in
 // 10,000 observations to none. On thirteen kinds of streams without autocorrelation
-// the mean log predictive stays within .0001 nats, and F1 of the changes within .001.
+// the mean log predictive stays within .0001 nats, and F1 of the changes within .007:
+// on t₃ noise without a change, false ones go from .08 to .25 in 10,000.
 //
 // The order is three because that raises fewer false alarms on real streams than one
 // (development part of the Numenta Anomaly Benchmark: score 74.9 against 71.2). It
