@@ -440,7 +440,7 @@ func (b *Bank) learn(out *Outcome, s State, elapsed float64, base float64) {
 	}
 	l := b.detection(s)
 	b.detector.learn(l, b.members[last].retained)
-	out.Detection = b.detector.decide(l)
+	out.Detection = b.detector.decide(l, b.members[last].Sample(b.Member(s, last)))
 	if !out.Detection.Starts() {
 		return
 	}
