@@ -99,7 +99,7 @@ var (
 // shows, mean something with -kafka-records in the millions.
 func TestKafkaRates(t *testing.T) {
 	n := *rateRecords
-	broker := kafkatest.Start(t, kafkatest.Config{})
+	broker := kafkatest.Start(t, kafkatest.Config{Measured: n >= 1_000_000})
 	bus := &bus{broker.Client, []string{broker.Addr()}, t.TempDir()}
 	bus.CreateTopic(t, "in", 8, nil)
 	bus.produceMany(t, n)
@@ -148,7 +148,7 @@ func TestKafkaRates(t *testing.T) {
 // figures, which -v shows, mean something with -kafka-seconds of 60.
 func TestKafkaLatency(t *testing.T) {
 	const rate = 2000
-	broker := kafkatest.Start(t, kafkatest.Config{})
+	broker := kafkatest.Start(t, kafkatest.Config{Measured: *rateSeconds >= 60})
 	for _, changelog := range []string{"", "states"} {
 		in, out := "in"+changelog, "out"+changelog
 		b := &bus{broker.Client, []string{broker.Addr()}, t.TempDir()}

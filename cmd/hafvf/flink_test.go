@@ -42,19 +42,18 @@ type site struct{ *e2e.Site }
 // holds what has no figures.
 func TestFlink(t *testing.T) {
 	s := startSite(t)
-	t.Run("rates", func(t *testing.T) { s.rates(t, 10_000) })
 	t.Run("checkpoints", s.checkpoints)
 }
 
 func startSite(t *testing.T) *site {
 	t.Helper()
-	return &site{e2e.StartSite(t, program, flinktest.Config{TaskManagers: 1, Slots: 2})}
+	return &site{e2e.StartSite(t, program, flinktest.Config{TaskManagers: 1, Slots: 2, Measured: *flinkRecords > 0})}
 }
 
 // TestFlinkRates measures records per second, which -v shows.
 func TestFlinkRates(t *testing.T) {
 	if *flinkRecords == 0 {
-		t.Skip("measures with -flink-records; TestFlink/rates is the same with few")
+		t.Skip("measures, with -flink-records N")
 	}
 	startSite(t).rates(t, *flinkRecords)
 }
@@ -78,13 +77,9 @@ func (s *site) rates(t *testing.T, n int) {
 			records = records[:0]
 		}
 	}
-	measured, runners, least := filters, []string{"embedded", "flink 1", "flink 2"}, 1
-	if n < 1_000_000 { // whether it runs is seen with one of each
-		measured, runners, least = measured[:1], []string{"embedded", "flink 2"}, 2
-	}
-	for _, f := range measured {
+	for _, f := range filters {
 		t.Logf("%s, plain loop: %.0f records/s", f.name, plainLoop(t, f.config, keys, n))
-		for _, runner := range runners {
+		for _, runner := range []string{"embedded", "flink 1", "flink 2"} {
 			out := strings.ReplaceAll(f.name+"-"+runner, " ", "-")
 			s.Broker.CreateTopic(t, out, 8, nil)
 			text := fmt.Sprintf("model: {family: normal}\norder: arrival\nsource: {kafka: {brokers: [%q], topics: [in]}}\nsink: {kafka: {topic: %s}}\ndead_letter: {kafka: {topic: rejected}}\n%s",
@@ -105,7 +100,7 @@ func (s *site) rates(t *testing.T, n int) {
 				d.Stop(t)
 			}
 		}
-		for parallelism := least; parallelism <= 2; parallelism++ {
+		for parallelism := 1; parallelism <= 2; parallelism++ {
 			t.Logf("%s, flink %d, in blocks and without Kafka: %.0f records/s", f.name, parallelism, s.inBlocks(t, f.config, keys, n, parallelism))
 		}
 	}

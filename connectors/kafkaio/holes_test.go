@@ -42,6 +42,7 @@ func compacted(t *testing.T, b *kafkatest.Broker, c Cluster) {
 		{"idempotent plain", []kgo.Opt{kgo.ProducerBatchCompression(kgo.NoCompression())}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel() // the broker's cleaner is waited for
 			topic := strings.ReplaceAll(test.name, " ", "-")
 			b.CreateTopic(t, topic, 1, map[string]string{"cleanup.policy": "compact", "segment.ms": "100",
 				"min.cleanable.dirty.ratio": "0.001", "min.compaction.lag.ms": "0", "delete.retention.ms": "0"})

@@ -31,7 +31,7 @@ type Site struct {
 func StartSite(t *testing.T, p Program, cfg flinktest.Config) *Site {
 	t.Helper()
 	cfg.Properties = map[string]string{"state.backend.type": *flinkBackend, "state.backend.incremental": "true", "state.checkpoints.num-retained": "3"}
-	s := &Site{t: t, program: p, Broker: kafkatest.Start(t, kafkatest.Config{}), Cluster: flinktest.Start(t, cfg)}
+	s := &Site{t: t, program: p, Broker: kafkatest.Start(t, kafkatest.Config{Measured: cfg.Measured}), Cluster: flinktest.Start(t, cfg)}
 	s.Jobs = flink.Cluster{Endpoint: s.Endpoint(), REST: s.REST()}
 	for i := range s.Cluster.Workers() {
 		s.Workers = append(s.Workers, nil)

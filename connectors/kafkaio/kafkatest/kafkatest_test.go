@@ -157,6 +157,7 @@ func TestSecurity(t *testing.T) {
 	for _, test := range tests {
 		name := fmt.Sprintf("tls=%t,auth=%t,sasl=%s", test.config.TLS, test.config.ClientAuth, test.config.SASL)
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := kafkatest.Start(t, test.config)
 			var encrypted, login []kgo.Opt
 			if test.config.TLS || test.config.ClientAuth {

@@ -73,6 +73,7 @@ func says(t *testing.T, d *e2e.Daemon, parts ...string) {
 // write what one would have.
 func twoProcesses(t *testing.T, b *kafkatest.Broker) {
 	const n, name = 8_000, "pair"
+	t.Parallel()
 	b.CreateTopic(t, name, 4, nil)
 	b.CreateTopic(t, name+"-out", 4, nil)
 	fed := e2e.Feed(t, b, e2e.Observations(name, n, 200, 3), 8*time.Second)
@@ -110,6 +111,7 @@ func twoProcesses(t *testing.T, b *kafkatest.Broker) {
 // what one would have.
 func rollingRestarts(t *testing.T, b *kafkatest.Broker) {
 	const n, name, sentence = 8_000, "rolled", "another run commits the offsets of group rolled: run "
+	t.Parallel()
 	b.CreateTopic(t, name, 4, nil)
 	b.CreateTopic(t, name+"-out", 4, nil)
 	fed := e2e.Feed(t, b, e2e.Observations(name, n, 200, 4), 8*time.Second)
@@ -172,6 +174,7 @@ func rollingRestarts(t *testing.T, b *kafkatest.Broker) {
 // waited for.
 func firstBundle(t *testing.T, b *kafkatest.Broker) {
 	const n, name = 500, "early"
+	t.Parallel()
 	b.CreateTopic(t, name, 2, nil)
 	outputs := kafkatest.Start(t, kafkatest.Config{})
 	d := program.Start(t, nil, "run", topicConfig(t, b.Addr(), name, "group: early, changelog: early-states", "order: arrival\n"), "--set", fmt.Sprintf("sink.kafka.brokers=[%q]", outputs.Addr()))

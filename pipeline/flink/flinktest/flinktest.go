@@ -40,6 +40,9 @@ type Config struct {
 	// are set last, over what is there. Checkpoints and savepoints go to the
 	// test's temporary folder by default.
 	Properties map[string]string
+	// Measured gives the TaskManagers Java's second compiler, as in production.
+	// Without it they start sooner and are slower in the long run.
+	Measured bool
 }
 
 // patience is how long a step of a test may take before it is given up. It is
@@ -48,8 +51,9 @@ const patience = 2 * time.Minute
 
 // A Cluster is a Flink cluster with a job server of Beam.
 type Cluster struct {
-	flink  javatest.Installation
-	folder string
+	flink    javatest.Installation
+	measured bool
+	folder   string
 
 	rest, endpoint string // host:port
 
@@ -79,7 +83,7 @@ func Start(t testing.TB, cfg Config) *Cluster {
 
 func start(t testing.TB, in javatest.Installation, cfg Config) *Cluster {
 	t.Helper()
-	c := &Cluster{flink: in, folder: t.TempDir()}
+	c := &Cluster{flink: in, measured: cfg.Measured, folder: t.TempDir()}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(c.logs())
@@ -276,6 +280,9 @@ func (c *Cluster) runTaskManager(t testing.TB, i int) {
 	t.Helper()
 	var err error
 	options := append(slices.Clone(taskManagerOptions), "-Djdk.net.hosts.file="+c.file(fmt.Sprintf("hosts%d", i)))
+	if !c.measured {
+		options = append(options, "-XX:TieredStopAtLevel=1")
+	}
 	c.taskManagers[i], err = c.java("taskmanager", strconv.Itoa(i), options,
 		"org.apache.flink.runtime.taskexecutor.TaskManagerRunner", "--configDir", "conf",
 		"-D", "taskmanager.resource-id="+resource(i))
