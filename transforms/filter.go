@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"runtime"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -16,6 +17,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/internal/account"
+	"hafvf/internal/parallel"
 	"hafvf/internal/portable"
 )
 
@@ -271,14 +273,15 @@ func (fn *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, st
 // filterFn runs the filter over blocks of one key's observations. Every read and
 // write of a state is a round trip to the runner. So blocks are processed in
 // batches, and the states of a batch are read in parallel, as those of a bundle are
-// written.
+// written. The keys of a batch are worked in parallel too, each on one goroutine at a
+// time.
 type filterFn struct {
 	Config string
 	State  state.Value[[]byte]
 	Due    timers.EventTime
 
 	cfg        Config
-	estimator  *Estimator
+	estimators []*Estimator // one per goroutine
 	account    *account.Run
 	batch      int
 	queue      []arrival
@@ -302,18 +305,38 @@ type held struct {
 	key   string
 	to    state.Provider
 	found bool // the key had a state
+
+	blocks   [][]byte // of the batch, that are not processed yet
+	outputs  []output // of the round
+	released []Observation
+	counts   account.Counts // of the round
+	taken    int
+	err      error
+}
+
+// An output is what an observation becomes: an estimate, or a rejection.
+type output struct {
+	Estimate
+	rejected *Rejected
 }
 
 const (
 	batchBlocks = 512
 	roundTrips  = 16 // at the same time
+	// roundSteps bounds the outputs of a key that are held back until those of the keys
+	// before it are emitted.
+	roundSteps = 64
 )
 
-func (fn *filterFn) Setup() (err error) {
-	if fn.estimator, err = parseEstimator(fn.Config); err != nil {
-		return err
+func (fn *filterFn) Setup() error {
+	fn.estimators = make([]*Estimator, runtime.GOMAXPROCS(0))
+	for i := range fn.estimators {
+		var err error
+		if fn.estimators[i], err = parseEstimator(fn.Config); err != nil {
+			return err
+		}
 	}
-	fn.cfg = fn.estimator.cfg
+	fn.cfg = fn.estimators[0].cfg
 	fn.batch = batchBlocks
 	if fn.cfg.Order == EventTime && fn.cfg.Lateness > 0 {
 		fn.batch = 1 // a timer can be set for the key at hand only
@@ -348,45 +371,86 @@ func (fn *filterFn) drain(emit func(beam.EventTime, string, Estimate), reject fu
 	if err := fn.read(unread); err != nil {
 		return err
 	}
+	var active []*held
 	for _, a := range fn.queue {
-		if err := fn.process(fn.bundle[a.key], a, emit, reject); err != nil {
-			return err
+		e := fn.bundle[a.key]
+		if e.blocks == nil {
+			active = append(active, e)
 		}
+		e.blocks = append(e.blocks, a.packed)
+	}
+	if err := fn.work(active, emit, reject); err != nil {
+		return err
+	}
+	for _, a := range fn.queue {
+		fn.schedule(a.timers, &fn.bundle[a.key].entity)
 	}
 	fn.queue = fn.queue[:0]
+	return nil
+}
+
+// work processes the blocks of the keys in rounds. In a round every key makes its next
+// outputs, in parallel; then they are emitted, key by key in the order of active. That
+// order does not depend on the number of goroutines, and a key with most of the
+// observations comes last.
+func (fn *filterFn) work(active []*held, emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
+	for len(active) > 0 {
+		parallel.Do(len(active), len(fn.estimators), func(worker, i int) {
+			active[i].step(fn.estimators[worker], fn.cfg)
+		})
+		rest := active[:0]
+		for _, e := range active {
+			if e.err != nil {
+				return fmt.Errorf("key %q: %w", e.key, e.err)
+			}
+			fn.emit(e, emit, reject)
+			if len(e.blocks) > 0 || len(e.released) > 0 {
+				rest = append(rest, e)
+			}
+		}
+		active = rest
+	}
 	return nil
 }
 
 // read reads the entities from their states.
 func (fn *filterFn) read(unread []*held) error {
 	fn.order = append(fn.order, unread...)
-	err := parallel(unread, func(_ int, e *held) error {
-		b, ok, err := fn.State.Read(e.to)
-		if err != nil {
-			return err
+	states := make([][]byte, len(unread))
+	if err := roundTrip(unread, func(i int, e *held) (err error) {
+		if states[i], e.found, err = fn.State.Read(e.to); err == nil && !e.found {
+			states[i] = fn.account.Restore(e.key)
 		}
-		e.found = ok
-		if !ok {
-			b = fn.account.Restore(e.key)
-		}
-		if b == nil {
-			e.entity = entity{Track: fn.estimator.NewTrack(e.key)}
-			return nil
-		}
-		e.entity, err = fn.estimator.decodeEntity(e.key, b)
 		return err
+	}); err != nil {
+		return err
+	}
+	parallel.Do(len(unread), len(fn.estimators), func(worker, i int) {
+		unread[i].open(fn.estimators[worker], states[i])
 	})
 	for _, e := range unread {
+		if e.err != nil {
+			return fmt.Errorf("key %q: %w", e.key, e.err)
+		}
 		if !e.found {
 			fn.report.Counts.Keys++
 		}
 	}
-	return err
+	return nil
 }
 
-// parallel calls f for every entity, roundTrips at a time, and returns the first
+// open sets the entity to its state, or to that of a new key where there is none.
+func (e *held) open(est *Estimator, state []byte) {
+	if state == nil {
+		e.entity = entity{Track: est.NewTrack(e.key)}
+		return
+	}
+	e.entity, e.err = est.decodeEntity(e.key, state)
+}
+
+// roundTrip calls f for every entity, roundTrips at a time, and returns the first
 // error with its key.
-func parallel(list []*held, f func(i int, e *held) error) error {
+func roundTrip(list []*held, f func(i int, e *held) error) error {
 	var g errgroup.Group
 	g.SetLimit(roundTrips)
 	for i, e := range list {
@@ -400,34 +464,80 @@ func parallel(list []*held, f func(i int, e *held) error) error {
 	return g.Wait()
 }
 
-func (fn *filterFn) process(e *held, a arrival, emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
-	n := 0
-	for r := (&reader{b: a.packed}); len(r.b) > 0; n++ {
-		o := r.observation()
-		if r.bad {
-			return errCut
-		}
-		if e.repeats(o) {
-			continue
-		}
-		if fn.cfg.Order == Arrival {
-			fn.learn(e, o, emit)
-			continue
-		}
-		if err := e.admit(o); err != nil {
-			fn.report.Counts.Rejected++
-			fn.report.Counts.Late++
-			fn.report.Emitted++
-			reject(Rejected{Key: e.key, Observation: o, Reason: err.Error()})
-			continue
-		}
-		for _, o := range e.due(e.clock.Add(-fn.cfg.Lateness)) {
-			fn.learn(e, o, emit)
+// step makes the key's next outputs, about roundSteps of them.
+func (e *held) step(est *Estimator, cfg Config) {
+	est.bind(e.key, e.Track)
+	for len(e.outputs) < roundSteps {
+		switch {
+		case len(e.released) > 0:
+			e.learn(est, e.released[0])
+			e.released = e.released[1:]
+		case len(e.blocks) == 0:
+			return
+		case len(e.blocks[0]) == 0:
+			if e.blocks = e.blocks[1:]; len(e.blocks) == 0 {
+				e.blocks = nil
+			}
+		default:
+			r := &reader{b: e.blocks[0]}
+			o := r.observation()
+			if r.bad {
+				e.err = errCut
+				return
+			}
+			e.blocks[0] = r.b
+			e.take(o, est, cfg)
 		}
 	}
-	fn.schedule(a.timers, &e.entity)
-	fn.report.Taken += n
-	return nil
+}
+
+// take admits an observation, or rejects it, and releases what is due.
+func (e *held) take(o Observation, est *Estimator, cfg Config) {
+	e.taken++
+	if e.repeats(o) {
+		return
+	}
+	if cfg.Order == Arrival {
+		e.learn(est, o)
+		return
+	}
+	if err := e.admit(o); err != nil {
+		e.counts.Rejected++
+		e.counts.Late++
+		e.outputs = append(e.outputs, output{rejected: &Rejected{Key: e.key, Observation: o, Reason: err.Error()}})
+		return
+	}
+	e.released = e.due(e.clock.Add(-cfg.Lateness))
+}
+
+// learn makes the estimate of one observation: predict, then learn.
+func (e *held) learn(est *Estimator, o Observation) {
+	e.outputs = append(e.outputs, output{Estimate: est.Estimate(e.Track, o)})
+	countEstimate(&e.counts, &e.outputs[len(e.outputs)-1].Estimate)
+}
+
+// emit emits the outputs of the key's round.
+func (fn *filterFn) emit(e *held, emit func(beam.EventTime, string, Estimate), reject func(Rejected)) {
+	for i := range e.outputs {
+		out := &e.outputs[i]
+		if out.rejected != nil {
+			reject(*out.rejected)
+			continue
+		}
+		if !out.Missing {
+			fn.iterations = append(fn.iterations, int64(out.Iterations))
+		}
+		ts := mtime.ZeroTimestamp
+		if !out.Time.IsZero() {
+			ts = mtime.FromTime(out.Time)
+		}
+		emit(ts, e.key, out.Estimate)
+	}
+	fn.report.Taken += e.taken
+	fn.report.Emitted += len(e.outputs)
+	fn.report.Counts.Add(e.counts)
+	clear(e.outputs)
+	e.outputs, e.counts, e.taken = e.outputs[:0], account.Counts{}, 0
 }
 
 // schedule sets a timer for the earliest observation that waits, and one for the
@@ -447,8 +557,9 @@ func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 		return err
 	}
 	e := fn.bundle[key]
-	for _, o := range e.due(ts.ToTime().Add(-fn.cfg.Lateness)) {
-		fn.learn(e, o, emit)
+	e.released = e.due(ts.ToTime().Add(-fn.cfg.Lateness))
+	if err := fn.work([]*held{e}, emit, reject); err != nil {
+		return err
 	}
 	fn.schedule(tp, &e.entity)
 	return nil
@@ -461,7 +572,7 @@ func (fn *filterFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, 
 		return err
 	}
 	states := make([]account.KeyState, len(fn.order))
-	err := parallel(fn.order, func(i int, e *held) error {
+	err := roundTrip(fn.order, func(i int, e *held) error {
 		states[i] = account.KeyState{Key: e.key, State: e.append(nil), Waiting: e.places()}
 		return fn.State.Write(e.to, states[i].State)
 	})
@@ -475,21 +586,6 @@ func (fn *filterFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, 
 	}
 	fn.bundle, fn.order, fn.report, fn.iterations = nil, nil, account.Report{}, fn.iterations[:0]
 	return err
-}
-
-// learn makes the estimate of one observation: predict, then learn.
-func (fn *filterFn) learn(e *held, o Observation, emit func(beam.EventTime, string, Estimate)) {
-	out := fn.estimator.Estimate(e.Track, o)
-	fn.report.Emitted++
-	countEstimate(&fn.report.Counts, &out)
-	if !out.Missing {
-		fn.iterations = append(fn.iterations, int64(out.Iterations))
-	}
-	ts := mtime.ZeroTimestamp
-	if !o.Time.IsZero() {
-		ts = mtime.FromTime(o.Time)
-	}
-	emit(ts, e.key, out)
 }
 
 var (

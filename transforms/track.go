@@ -53,6 +53,15 @@ func (est *Estimator) NewTrack(key string) *Track {
 	return &Track{stream: st, state: st.bank.NewState(), settled: st.fitted == nil}
 }
 
+// bind gives the track to this estimator, which goes on with what another one of the
+// same configuration has learned.
+func (est *Estimator) bind(key string, t *Track) {
+	if st := est.streams.of(key); t.stream != st {
+		t.stream = st
+		st.priorOf = nil // its bank may have an earlier prior of the track
+	}
+}
+
 // warming reports whether the prior is still being set.
 func (t *Track) warming() bool { return !t.settled }
 

@@ -1,0 +1,39 @@
+// Package parallel spreads work over goroutines.
+package parallel
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// Do calls f once for every i in 0, …, n−1, on at most so many goroutines, and returns
+// when all calls have. worker is in 0, …, workers−1, and no two calls at the same time
+// have the same one: what a worker needs for itself can be looked up by it. A panic of f
+// is raised by Do, after the other calls have returned.
+func Do(n, workers int, f func(worker, i int)) {
+	if workers = min(workers, n); workers <= 1 {
+		for i := range n {
+			f(0, i)
+		}
+		return
+	}
+	var next atomic.Int64
+	var panicked atomic.Pointer[any]
+	var wg sync.WaitGroup
+	for worker := range workers {
+		wg.Go(func() {
+			defer func() {
+				if p := recover(); p != nil {
+					panicked.CompareAndSwap(nil, &p)
+				}
+			}()
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				f(worker, i)
+			}
+		})
+	}
+	wg.Wait()
+	if p := panicked.Load(); p != nil {
+		panic(*p)
+	}
+}

@@ -1,0 +1,44 @@
+package parallel
+
+import (
+	"sync/atomic"
+	"testing"
+)
+
+func TestDo(t *testing.T) {
+	for _, n := range []int{0, 1, 3, 1000} {
+		for _, workers := range []int{1, 2, 7} {
+			calls := make([]atomic.Int64, n)
+			busy := make([]atomic.Bool, workers)
+			Do(n, workers, func(worker, i int) {
+				if busy[worker].Swap(true) {
+					t.Errorf("worker %d works twice at a time", worker)
+				}
+				calls[i].Add(1)
+				busy[worker].Store(false)
+			})
+			for i := range calls {
+				if got := calls[i].Load(); got != 1 {
+					t.Errorf("%d calls for %d of %d on %d goroutines", got, i, n, workers)
+				}
+			}
+		}
+	}
+}
+
+func TestDoPanics(t *testing.T) {
+	for _, workers := range []int{1, 3} {
+		func() {
+			defer func() {
+				if p := recover(); p != "of f" {
+					t.Errorf("%d goroutines: panic %v", workers, p)
+				}
+			}()
+			Do(10, workers, func(_, i int) {
+				if i == 4 {
+					panic("of f")
+				}
+			})
+		}()
+	}
+}

@@ -1,0 +1,105 @@
+package transforms
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
+	"hafvf/hafvf"
+)
+
+// What the node emits of a batch does not depend on the number of goroutines: neither
+// the estimates nor their order.
+func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
+	cfg := Config{
+		Filter: hafvf.Config{Family: "normal", WarmUp: 20, Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}},
+		Keys:   []Rule{{Match: "k1*", Filter: hafvf.Config{Family: "normal"}}},
+	}
+	text, err := json.Marshal(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Two batches of twenty keys, one of which has most of the observations; some are
+	// late, and a key may have two blocks.
+	rng := rand.New(rand.NewPCG(5, 6))
+	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	var batches [2][]arrival
+	for n := range batches {
+		for i := range 30 {
+			size := 20
+			if i == 3 {
+				size = 1500
+			}
+			var block []byte
+			for j := range size {
+				o := Observation{Time: begin.Add(time.Duration(n*2000+j) * time.Minute), X: [][]float64{{rng.NormFloat64() + float64(n*i)}}}
+				if rng.IntN(50) == 0 {
+					o.Time = begin.Add(-time.Hour)
+				}
+				block = appendObservation(block, o)
+			}
+			batches[n] = append(batches[n], arrival{key: fmt.Sprintf("k%d", i%20), packed: block})
+		}
+	}
+	run := func(goroutines int) (all []string) {
+		fn := &filterFn{Config: string(text)}
+		if err := fn.Setup(); err != nil {
+			t.Fatal(err)
+		}
+		fn.estimators = nil
+		for range goroutines {
+			est, err := NewEstimator(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fn.estimators = append(fn.estimators, est)
+		}
+		entities := map[string]*held{}
+		for _, batch := range batches {
+			var active []*held
+			for i, a := range batch {
+				e := entities[a.key]
+				if e == nil {
+					e = &held{key: a.key}
+					e.open(fn.estimators[i%goroutines], nil)
+					entities[a.key] = e
+				}
+				if e.blocks == nil {
+					active = append(active, e)
+				}
+				e.blocks = append(e.blocks, a.packed)
+			}
+			err := fn.work(active, func(ts beam.EventTime, key string, e Estimate) {
+				detection, alarm := e.Detection, e.Alarm
+				e.Detection, e.Alarm = nil, nil
+				all = append(all, fmt.Sprintf("%v %s %+v %+v %+v", ts, key, e, detection, alarm))
+			}, func(r Rejected) { all = append(all, fmt.Sprintf("%+v", r)) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range 20 {
+				all = append(all, fmt.Sprintf("%x", entities[fmt.Sprintf("k%d", i)].append(nil)))
+			}
+		}
+		if n := fn.report.Counts; n.Records < 3000 || n.Late < 40 || int(n.Records+n.Rejected) != fn.report.Taken || fn.report.Taken != fn.report.Emitted {
+			t.Errorf("%+v", fn.report)
+		}
+		return all
+	}
+	want := run(1)
+	for _, goroutines := range []int{2, 7} {
+		got := run(goroutines)
+		if len(got) != len(want) {
+			t.Fatalf("%d outputs on %d goroutines, %d on one", len(got), goroutines, len(want))
+		}
+		for i := range want {
+			if got[i] != want[i] {
+				t.Fatalf("output %d on %d goroutines:\n%s\non one:\n%s", i, goroutines, got[i], want[i])
+			}
+		}
+	}
+}
