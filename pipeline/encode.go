@@ -1,12 +1,14 @@
 package pipeline
 
 import (
+	"runtime"
 	"slices"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/connectors"
 	"hafvf/internal/account"
+	"hafvf/internal/parallel"
 	"hafvf/pipeline/records"
 	"hafvf/transforms"
 )
@@ -19,6 +21,9 @@ func init() {
 
 // chunk is the number of bytes of lines that are emitted at once.
 const chunk = 256 << 10
+
+// waiting is the number of records that are encoded together, in parallel.
+const waiting = 1024
 
 // An encoder gathers records as lines in chunks, and counts them for the run's summary.
 type encoder struct {
@@ -33,6 +38,38 @@ type encoder struct {
 }
 
 func (fn *encoder) start() { fn.run = runOf(fn.Run) }
+
+// keyed is a record with its key.
+type keyed[T any] struct {
+	key    string
+	record T
+}
+
+// A stretch is what one goroutine makes of its part of the waiting records.
+type stretch struct {
+	lines, alerts connectors.Chunk
+	added         int
+}
+
+// drain encodes the waiting records, each goroutine a stretch of them, adds the
+// stretches to fn in their order, and returns the list for those that come.
+func drain[T any](fn *encoder, waiting []keyed[T], encode func(to *stretch, key string, record *T)) []keyed[T] {
+	stretches := make([]stretch, runtime.GOMAXPROCS(0))
+	n := len(stretches)
+	parallel.Do(n, n, func(_, i int) {
+		part := waiting[i*len(waiting)/n : (i+1)*len(waiting)/n]
+		for j := range part {
+			encode(&stretches[i], part[j].key, &part[j].record)
+		}
+	})
+	for _, s := range stretches {
+		fn.lines = append(fn.lines, s.lines...)
+		fn.alerts = append(fn.alerts, s.alerts...)
+		fn.added += s.added
+	}
+	clear(waiting)
+	return waiting[:0]
+}
 
 // flush emits the lines if there are at least so many bytes.
 func (fn *encoder) flush(least int, emit, alert func([]byte)) {
@@ -60,18 +97,29 @@ type encodeEstimatesFn struct {
 	Alerts   bool     // whether there is a sink for alerts
 	Kinds    []string // of the alarms among them
 	AlertsAs records.Form
+
+	waiting []keyed[transforms.Estimate]
 }
 
 func (fn *encodeEstimatesFn) StartBundle(_, _ func([]byte)) { fn.start() }
 
 func (fn *encodeEstimatesFn) ProcessElement(key string, e transforms.Estimate, emit, alert func([]byte)) {
-	fn.lines = fn.Layout.AppendEstimate(fn.lines.Begin([]byte(key), e.ID), fn.As, key, &e)
-	for _, a := range fn.told(&e) {
-		fn.added++
-		fn.alerts = fn.Layout.AppendAlert(fn.alerts.Begin([]byte(key), e.ID), fn.AlertsAs, key, &e, a)
-	}
 	fn.tally.estimate(key, &e)
-	fn.flush(chunk, emit, alert)
+	fn.waiting = append(fn.waiting, keyed[transforms.Estimate]{key, e})
+	if len(fn.waiting) == waiting {
+		fn.drain()
+		fn.flush(chunk, emit, alert)
+	}
+}
+
+func (fn *encodeEstimatesFn) drain() {
+	fn.waiting = drain(&fn.encoder, fn.waiting, func(to *stretch, key string, e *transforms.Estimate) {
+		to.lines = fn.Layout.AppendEstimate(to.lines.Begin([]byte(key), e.ID), fn.As, key, e)
+		for _, a := range fn.told(e) {
+			to.added++
+			to.alerts = fn.Layout.AppendAlert(to.alerts.Begin([]byte(key), e.ID), fn.AlertsAs, key, e, a)
+		}
+	})
 }
 
 // told are the alerts of an estimate. An alarm of a change stands for the belief in it.
@@ -88,20 +136,39 @@ func (fn *encodeEstimatesFn) told(e *transforms.Estimate) (all []*transforms.Ale
 	return all
 }
 
-func (fn *encodeEstimatesFn) FinishBundle(emit, alert func([]byte)) { fn.flush(0, emit, alert) }
+func (fn *encodeEstimatesFn) FinishBundle(emit, alert func([]byte)) {
+	fn.drain()
+	fn.flush(0, emit, alert)
+}
 
 // encodeSmoothedFn turns smoothed estimates into chunks of lines.
-type encodeSmoothedFn struct{ encoder }
+type encodeSmoothedFn struct {
+	encoder
+
+	waiting []keyed[transforms.Smoothed]
+}
 
 func (fn *encodeSmoothedFn) StartBundle(_ func([]byte)) { fn.start() }
 
 func (fn *encodeSmoothedFn) ProcessElement(key string, s transforms.Smoothed, emit func([]byte)) {
-	fn.lines = fn.Layout.AppendSmoothed(fn.lines.Begin([]byte(key), s.ID), fn.As, key, &s)
 	fn.tally.smoothed(key, &s)
-	fn.flush(chunk, emit, nil)
+	fn.waiting = append(fn.waiting, keyed[transforms.Smoothed]{key, s})
+	if len(fn.waiting) == waiting {
+		fn.drain()
+		fn.flush(chunk, emit, nil)
+	}
 }
 
-func (fn *encodeSmoothedFn) FinishBundle(emit func([]byte)) { fn.flush(0, emit, nil) }
+func (fn *encodeSmoothedFn) drain() {
+	fn.waiting = drain(&fn.encoder, fn.waiting, func(to *stretch, key string, s *transforms.Smoothed) {
+		to.lines = fn.Layout.AppendSmoothed(to.lines.Begin([]byte(key), s.ID), fn.As, key, s)
+	})
+}
+
+func (fn *encodeSmoothedFn) FinishBundle(emit func([]byte)) {
+	fn.drain()
+	fn.flush(0, emit, nil)
+}
 
 // encodeRejectedFn turns what the filter rejected into dead-letter records.
 type encodeRejectedFn struct{}

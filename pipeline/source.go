@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -15,6 +16,7 @@ import (
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/internal/account"
+	"hafvf/internal/parallel"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/records"
 	"hafvf/transforms"
@@ -61,7 +63,7 @@ func (f fileSource) state() any                            { return f.Path }
 
 func (f fileSource) read(s beam.Scope, run string) (observations, undecoded beam.PCollection) {
 	records := connectors.Read(s, f.Source, run)
-	return beam.ParDo2(s.Scope("Decode"), &decodeFileFn{rejecter{Run: run}, f.Format, !f.TimeOptional}, records)
+	return beam.ParDo2(s.Scope("Decode"), &decodeFileFn{decoder: decoder[connectors.Record]{Run: run, Timed: !f.TimeOptional}, Format: f.Format}, records)
 }
 
 // topicSource is a source of Kafka topics.
@@ -101,90 +103,124 @@ func (t topicSource) describe() string {
 
 func (t topicSource) read(s beam.Scope, run string) (observations, undecoded beam.PCollection) {
 	records := kafkaio.Read(s, t.Source, run)
-	return beam.ParDo2(s.Scope("Decode"), &decodeTopicFn{rejecter{Run: run}, t.timed, ""}, records)
+	return beam.ParDo2(s.Scope("Decode"), &decodeTopicFn{decoder[kafkaio.Record]{Run: run, Timed: t.timed}}, records)
 }
 
-// A rejecter makes dead-letter records of records that cannot be decoded.
-type rejecter struct {
-	Run string
+// A decoder turns records into observations or dead-letter records, many in parallel.
+type decoder[R any] struct {
+	Run   string
+	Timed bool // records have a time that they are known by
 
+	waiting  []decoding[R]
 	rejected int
 }
 
-func (fn *rejecter) reject(reject func([]byte), key []byte, p records.Place, raw []byte, reason string) {
-	fn.rejected++
-	reject(records.AppendReject(connectors.Chunk(nil).Begin(key, p.ID), p, string(raw), reason))
+// A decoding is a record, and what it has become.
+type decoding[R any] struct {
+	record R
+	at     beam.EventTime // of the record
+
+	decoded
 }
 
-func (fn *rejecter) FinishBundle(_ context.Context, _ func(beam.EventTime, string, transforms.Observation), _ func([]byte)) {
+// decoded is what a record becomes: an observation of a key, or the reason why not.
+type decoded struct {
+	key       string
+	o         transforms.Observation
+	err       error
+	recordKey []byte // of a Kafka record
+	place     records.Place
+	raw       []byte
+}
+
+// add adds a record to those that wait.
+func (fn *decoder[R]) add(ts beam.EventTime, r R, decode func(R) decoded, emit func(beam.EventTime, string, transforms.Observation), reject func([]byte)) {
+	fn.waiting = append(fn.waiting, decoding[R]{record: r, at: ts})
+	if len(fn.waiting) == waiting {
+		fn.drain(decode, emit, reject)
+	}
+}
+
+// drain decodes the waiting records, each goroutine a stretch of them, and emits what
+// they become in their order.
+func (fn *decoder[R]) drain(decode func(R) decoded, emit func(beam.EventTime, string, transforms.Observation), reject func([]byte)) {
+	n := runtime.GOMAXPROCS(0)
+	parallel.Do(n, n, func(_, i int) {
+		part := fn.waiting[i*len(fn.waiting)/n : (i+1)*len(fn.waiting)/n]
+		for j := range part {
+			part[j].decoded = decode(part[j].record)
+		}
+	})
+	for i := range fn.waiting {
+		d := &fn.waiting[i]
+		if d.err != nil {
+			fn.rejected++
+			reject(records.AppendReject(connectors.Chunk(nil).Begin(d.recordKey, d.place.ID), d.place, string(d.raw), d.err.Error()))
+			continue
+		}
+		ts := d.at
+		if fn.Timed && !d.o.Time.IsZero() {
+			ts = mtime.FromTime(d.o.Time) // the observation's own
+		}
+		emit(ts, d.key, d.o)
+	}
+	clear(fn.waiting)
+	fn.waiting = fn.waiting[:0]
+}
+
+// report reports the rejected records of a bundle.
+func (fn *decoder[R]) report() {
 	account.Of(fn.Run).Report(account.Report{Taken: fn.rejected, Emitted: fn.rejected, Counts: account.Counts{Rejected: int64(fn.rejected)}})
 	fn.rejected = 0
 }
 
-// decodeFileFn turns records of files into observations or dead-letter records.
+// decodeFileFn decodes records of files.
 type decodeFileFn struct {
-	rejecter
+	decoder[connectors.Record]
 	Format string
-	Timed  bool // records have a time that they are known by
 }
 
 func (fn *decodeFileFn) ProcessElement(ts beam.EventTime, r connectors.Record, emit func(beam.EventTime, string, transforms.Observation), reject func([]byte)) {
-	p := records.Place{ID: fmt.Sprintf("%s:%d", r.Source, r.Position)}
-	key, o, reason := fn.decode(r)
-	if reason != "" {
-		fn.reject(reject, nil, p, r.Raw, reason)
-		return
-	}
-	o.ID, o.Seq = p.ID, r.Index
-	o.Raw = string(r.Raw)
-	emit(eventTime(ts, fn.Timed, o), key, o)
+	fn.add(ts, r, fn.decode, emit, reject)
 }
 
-// eventTime is the observation's own time, if records are timed.
-func eventTime(ts beam.EventTime, timed bool, o transforms.Observation) beam.EventTime {
-	if timed && !o.Time.IsZero() {
-		return mtime.FromTime(o.Time)
-	}
-	return ts
+func (fn *decodeFileFn) FinishBundle(_ context.Context, emit func(beam.EventTime, string, transforms.Observation), reject func([]byte)) {
+	fn.drain(fn.decode, emit, reject)
+	fn.report()
 }
 
-func (fn *decodeFileFn) decode(r connectors.Record) (key string, o transforms.Observation, reason string) {
-	if r.Reason != "" {
-		return "", o, r.Reason
+func (fn *decodeFileFn) decode(r connectors.Record) (d decoded) {
+	d.place, d.raw = records.Place{ID: fmt.Sprintf("%s:%d", r.Source, r.Position)}, r.Raw
+	switch {
+	case r.Reason != "":
+		d.err = errors.New(r.Reason)
+	case fn.Format == connectors.JSONLines:
+		d.key, d.o, d.err = decodeJSON(r.Raw)
+	default:
+		d.key, d.o, d.err = decodeFields(r.Fields)
 	}
-	var err error
-	if fn.Format == connectors.JSONLines {
-		key, o, err = decodeJSON(r.Raw)
-	} else {
-		key, o, err = decodeFields(r.Fields)
-	}
-	if err != nil {
-		return "", o, err.Error()
-	}
-	return key, o, ""
+	d.o.ID, d.o.Seq, d.o.Raw = d.place.ID, r.Index, string(d.raw)
+	return d
 }
 
-// decodeTopicFn turns records of topics into observations or dead-letter records.
-type decodeTopicFn struct {
-	rejecter
-	Timed bool
-
-	log string // of the record before: most records are of one partition after the other
-}
+// decodeTopicFn decodes records of topics.
+type decodeTopicFn struct{ decoder[kafkaio.Record] }
 
 func (fn *decodeTopicFn) ProcessElement(ts beam.EventTime, r kafkaio.Record, emit func(beam.EventTime, string, transforms.Observation), reject func([]byte)) {
-	if log := r.Log(); log != fn.log {
-		fn.log = log
-	}
-	p := records.Place{ID: r.Position.String(), Log: fn.log, Seq: r.Offset}
-	key, o, err := decodeRecord(r)
-	raw := r.Value[:min(len(r.Value), connectors.MaxRaw)]
-	if err != nil {
-		fn.reject(reject, r.Key, p, raw, err.Error())
-		return
-	}
-	o.ID, o.Log, o.Seq, o.Raw = p.ID, p.Log, p.Seq, string(raw)
-	emit(eventTime(ts, fn.Timed, o), key, o)
+	fn.add(ts, r, decodeOfTopic, emit, reject)
+}
+
+func (fn *decodeTopicFn) FinishBundle(_ context.Context, emit func(beam.EventTime, string, transforms.Observation), reject func([]byte)) {
+	fn.drain(decodeOfTopic, emit, reject)
+	fn.report()
+}
+
+func decodeOfTopic(r kafkaio.Record) (d decoded) {
+	d.place = records.Place{ID: r.Position.String(), Log: r.Log(), Seq: r.Offset}
+	d.raw, d.recordKey = r.Value[:min(len(r.Value), connectors.MaxRaw)], r.Key
+	d.key, d.o, d.err = decodeRecord(r)
+	d.o.ID, d.o.Log, d.o.Seq, d.o.Raw = d.place.ID, d.place.Log, d.place.Seq, string(d.raw)
+	return d
 }
 
 // decodeRecord reads an observation from the JSON of a record's value. A value without a
