@@ -29,6 +29,11 @@ type Config struct {
 	// Fitted. Prior then gives only parameters without a scale, such as an order.
 	// Zero: the prior is as given.
 	WarmUp int `json:"warm_up,omitempty"`
+
+	// Season makes the bank one of the values less their season, see Rhythm. A bank
+	// does not take the season out by itself; package transforms does. Nil: there is
+	// none.
+	Season *RhythmConfig `json:"season,omitempty"`
 }
 
 // DefaultMember is the filter of the paper: two levels, weight and forgetting of
@@ -56,6 +61,8 @@ func (c Config) Filter() (*Filter, error) {
 		return nil, errors.New("detect: one filter has none; NewBank makes it")
 	case c.WarmUp != 0:
 		return nil, errors.New("warm_up: one filter has none; NewBank makes it")
+	case c.Season != nil:
+		return nil, errors.New("season: one filter has none; package transforms takes it out")
 	}
 	c = c.withDefaults()
 	m, err := New(c.Family, c.Prior, c.Dim)
@@ -68,8 +75,8 @@ func (c Config) Filter() (*Filter, error) {
 	return NewFilter(m, c.Levels, c.Top), nil
 }
 
-// NewBank makes the bank: of Levels and Top alone where Bank is empty. An error
-// names what is wrong.
+// NewBank makes the bank: of Levels and Top alone where Bank is empty. With a Season
+// it is the bank of the values less their season. An error names what is wrong.
 func (c Config) NewBank() (*Bank, error) {
 	c = c.withDefaults()
 	m, err := New(c.Family, c.Prior, c.Dim)
@@ -105,6 +112,14 @@ func (c Config) NewBank() (*Bank, error) {
 	if c.Detect != nil {
 		if err := c.Detect.valid(); err != nil {
 			return nil, fmt.Errorf("detect.%w", err)
+		}
+	}
+	if c.Season != nil {
+		if err := Seasonal(c.Family); err != nil {
+			return nil, fmt.Errorf("season: %w", err)
+		}
+		if _, err := NewRhythm(*c.Season, m.Outputs()); err != nil {
+			return nil, fmt.Errorf("season.%w", err)
 		}
 	}
 	return NewBank(m, members, forgetting, c.Detect), nil
@@ -150,10 +165,22 @@ func (c Config) WithoutAR() (Config, bool) {
 	return c, had
 }
 
+// WithoutHolidays returns the configuration without the holidays of its season. A
+// state does not depend on them: new ones can be named as the years go by.
+func (c Config) WithoutHolidays() Config {
+	if c.Season != nil {
+		season := *c.Season
+		season.Holidays = nil
+		c.Season = &season
+	}
+	return c
+}
+
 // Fingerprint tells configurations apart: a state belongs to one of them. Defaults
-// of levels and top have the fingerprint of the values that they stand for.
+// of levels and top have the fingerprint of the values that they stand for. Holidays
+// do not matter.
 func (c Config) Fingerprint() uint64 {
-	text, err := json.Marshal(c.withDefaults())
+	text, err := json.Marshal(c.withDefaults().WithoutHolidays())
 	if err != nil {
 		panic("hafvf: configuration is not JSON: " + err.Error())
 	}

@@ -114,6 +114,13 @@
 // filter without detection is that filter. A Fitted model takes location and scale
 // of its naive prior from data.
 //
+// # Seasons
+//
+// A Rhythm learns the part of the values that recurs with the local time: a Bayesian
+// regression on the harmonics of its Seasons, which keeps the season and forgets the
+// level where a new regime begins. It stands before a Filter or a Bank, which takes
+// the values less their season; package transforms does so where Config has a Season.
+//
 // # Alarms
 //
 // A Profile scores how unusual an observation is for its stream, under views of

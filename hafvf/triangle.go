@@ -24,8 +24,11 @@ func (t triangle) at(i, j int) float64 {
 func (t triangle) set(i, j int, f float64) { t.v[t.index(i, j)] = f }
 
 // add makes RᵀR into RᵀR + x·xᵀ by Givens rotations, and overwrites x.
-func (t triangle) add(x []float64) {
-	for i := range t.n {
+func (t triangle) add(x []float64) { t.addTop(x, t.n) }
+
+// addTop is add to the first rows alone, which do not depend on the others.
+func (t triangle) addTop(x []float64, rows int) {
+	for i := range rows {
 		if x[i] == 0 {
 			continue
 		}

@@ -72,11 +72,11 @@ func (g *Graph) String() string {
 // Compose composes the steps of a config. It reads no data.
 func Compose(c *config.Config) (*Graph, error) {
 	g := &Graph{Runner: c.Runner, detects: c.Detect != nil}
-	base := filterConfig(c, c.Model.Prior, c.Model.WarmUp, c.Levels, c.Top, c.Bank)
+	base := filterConfig(c, c.Model.Prior, c.Model.WarmUp, c.Model.Season, c.Levels, c.Top, c.Bank)
 	var rules []transforms.Rule
 	all := []hafvf.Config{base}
 	for _, k := range c.Keys {
-		rules = append(rules, transforms.Rule{Match: k.Match, Filter: filterConfig(c, k.Prior, k.WarmUp, k.Levels, k.Top, k.Bank)})
+		rules = append(rules, transforms.Rule{Match: k.Match, Filter: filterConfig(c, k.Prior, k.WarmUp, k.Season, k.Levels, k.Top, k.Bank)})
 		all = append(all, rules[len(rules)-1].Filter)
 	}
 	layout, err := records.NewLayout(all...)
@@ -164,8 +164,8 @@ func newSource(c *config.Config) (graphSource, connectors.Kind) {
 }
 
 // filterConfig returns the settings of the filter, or of the filter of one key rule.
-func filterConfig(c *config.Config, prior map[string]any, warmUp int, levels []hafvf.Beta, top float64, bank []hafvf.Member) hafvf.Config {
-	f := hafvf.Config{Family: c.Model.Family, Prior: prior, Dim: c.Model.Dim, Levels: levels, Top: top, Bank: bank, WarmUp: warmUp}
+func filterConfig(c *config.Config, prior map[string]any, warmUp int, season *hafvf.RhythmConfig, levels []hafvf.Beta, top float64, bank []hafvf.Member) hafvf.Config {
+	f := hafvf.Config{Family: c.Model.Family, Prior: prior, Dim: c.Model.Dim, Levels: levels, Top: top, Bank: bank, WarmUp: warmUp, Season: season}
 	if bank != nil {
 		f.Forgetting = c.BankForgetting
 	}
@@ -189,6 +189,12 @@ func describeFilter(c hafvf.Config, rules []transforms.Rule) string {
 	}
 	if c.WarmUp > 0 {
 		b.WriteString(", prior from the data")
+	}
+	if c.Season != nil {
+		b.WriteString(", less the season")
+		for _, s := range c.Season.Seasons {
+			fmt.Fprintf(&b, " of %v", s.Period)
+		}
 	}
 	if c.Detect != nil {
 		b.WriteString(", with detection")
@@ -278,14 +284,18 @@ func (f filtering) build(s beam.Scope, run string, as forms, observations beam.P
 	return lines, alerts, rejected
 }
 
-// state leaves out members on the last values: states without them resume.
+// state leaves out members on the last values, and holidays: states without them
+// resume.
 func (f filtering) state() any {
+	of := func(c hafvf.Config) hafvf.Config {
+		c, _ = c.WithoutAR()
+		return c.WithoutHolidays()
+	}
 	keys := slices.Clone(f.cfg.Keys)
 	for i := range keys {
-		keys[i].Filter, _ = keys[i].Filter.WithoutAR()
+		keys[i].Filter = of(keys[i].Filter)
 	}
-	filter, _ := f.cfg.Filter.WithoutAR()
-	return []any{config.Filter, filter, keys}
+	return []any{config.Filter, of(f.cfg.Filter), keys}
 }
 
 func (filtering) columns(l records.Layout, x connectors.Kind) []connectors.Column {

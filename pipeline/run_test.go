@@ -489,6 +489,61 @@ type alertRecord struct {
 // TestRunDetects has priors that the data set, an outlier in one key and a change
 // in the other: records equal the plain loop's, byte for byte, and there are alerts
 // of alarms and of beliefs.
+// A season of the config is that of the plain loop, in the zone and without the holidays
+// that it names, of the keys that a rule does not except. What comes out is on the data's
+// scale: predictions follow the local time through the change of the clocks. A record
+// without a time is rejected.
+func TestRunOfSeason(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(3, 5))
+	var lines []string
+	begin := time.Date(2026, 3, 1, 0, 0, 0, 0, berlin)
+	for i := range 24 * 32 {
+		at := begin.Add(time.Duration(i) * time.Hour)
+		x := 10 + 5*math.Sin(2*math.Pi*float64(at.In(berlin).Hour())/24)
+		if at.Day() == 9 {
+			x = 10
+		}
+		for _, key := range []string{"a", "b"} {
+			lines = append(lines, fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":%g}\n", key, at.UTC().Format(time.RFC3339), x+.1*rng.NormFloat64()))
+		}
+	}
+	path := write(t, "in.jsonl", append(lines, "{\"key\":\"a\",\"x\":1}\n")...)
+	const model = "{family: normal, season: {24h: 1}, zone: Europe/Berlin, holidays: [2026-03-09]}"
+	_, estimates, rejected := runConfig(t, "order: arrival\nmodel: "+model+"\nkeys: [{match: b, model: {season: []}}]\nsource: {jsonl: {path: "+path+"}}\n")
+	if len(rejected) != 1 || !strings.Contains(rejected[0], "no time; a season needs that of every observation") {
+		t.Errorf("rejected %q", rejected)
+	}
+	plain := hafvf.Config{Family: "normal", Prior: hafvf.Params{}}
+	filter := plain
+	filter.Season = &hafvf.RhythmConfig{Seasons: []hafvf.Season{{Period: 24 * time.Hour, Harmonics: 1}}, Zone: "Europe/Berlin", Holidays: []string{"2026-03-09"}}
+	cfg := transforms.Config{Filter: filter, Order: transforms.Arrival, Keys: []transforms.Rule{{Match: "b", Filter: plain}}}
+	got := byKey(t, estimates)
+	equal(t, plainLoop(t, cfg, lines, "in.jsonl"), got)
+	worst := map[string]float64{}
+	for key, records := range got {
+		for _, line := range records {
+			var r struct {
+				Time      time.Time
+				X         float64
+				Predicted struct{ Mean float64 }
+			}
+			if err := json.Unmarshal([]byte(line), &r); err != nil {
+				t.Fatal(err)
+			}
+			if r.Time.After(begin.AddDate(0, 0, 20)) {
+				worst[key] = max(worst[key], math.Abs(r.X-r.Predicted.Mean))
+			}
+		}
+	}
+	if worst["a"] > 1 || worst["b"] < 1.2 {
+		t.Errorf("largest errors of prediction %v", worst)
+	}
+}
+
 func TestRunDetects(t *testing.T) {
 	const n = 400
 	lines := detected(n)

@@ -10,13 +10,15 @@
 // model takes, and a PCollection<Rejected> with the others:
 //
 //   - those of an empty key or outside of the model's domain,
-//   - without a time, where Config.Order is EventTime,
+//   - without a time, where Config.Order is EventTime or the key has a season,
 //   - late ones: before an observation of the key that is already released.
 //
 // Each estimate holds the prediction before the observation and the posterior after
 // it, and with detection outliers, changes and alarms. Outliers and changes are
 // beliefs. An alarm is a decision, by what is usual for the key and within a budget,
-// see AlarmConfig and AlertConfig. The node keeps one state per
+// see AlarmConfig and AlertConfig. With a Season in the configuration the bank follows
+// the values less their season. Estimates are on the scale of the values all the same,
+// but for the textbook parameters of Posterior. The node keeps one state per
 // key for ever; its size does not grow with the number of observations. It reads a
 // state when a bundle first sees the key and writes it when the bundle ends.
 //

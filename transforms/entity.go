@@ -57,7 +57,7 @@ func (est *Estimator) decodeEntity(key string, b []byte) (e entity, err error) {
 		return e, err
 	}
 	for _, o := range e.waiting {
-		if err := e.stream.bank.Check(o.X); err != nil {
+		if err := e.stream.check(o); err != nil {
 			return e, fmt.Errorf("state is corrupt: %w", err)
 		}
 	}

@@ -1,6 +1,7 @@
 package transforms
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -23,6 +24,7 @@ type stream struct {
 	fitted      hafvf.Fitted // the model, where a warm-up sets its prior
 	priorOf     *Track       // whose prior the bank has
 	decider     *decider     // nil without detection
+	season      *season      // nil without one
 	params      int
 	row         []float64
 }
@@ -52,6 +54,11 @@ func newStream(cfg hafvf.Config, alarms AlarmConfig) (*stream, error) {
 	for _, p := range bank.Model().Params() {
 		st.params += p.Size()
 	}
+	if cfg.Season != nil {
+		if st.season, err = newSeason(cfg, bank); err != nil {
+			return nil, err
+		}
+	}
 	if bank.Detects() {
 		st.decider = newDecider(alarms, cfg, bank.Model())
 	}
@@ -68,7 +75,14 @@ func (est *Estimator) Check(key string, o Observation) error {
 	if key == "" {
 		return fmt.Errorf("empty key")
 	}
-	return est.streams.of(key).bank.Check(o.X)
+	return est.streams.of(key).check(o)
+}
+
+func (st *stream) check(o Observation) error {
+	if st.season != nil && o.Time.IsZero() {
+		return errors.New("no time; a season needs that of every observation")
+	}
+	return st.bank.Check(o.X)
 }
 
 // Estimate predicts the next observation of the track's key, which Check has
@@ -90,6 +104,13 @@ func (est *Estimator) Estimate(t *Track, o Observation) Estimate {
 		}
 	}
 	outcome, started := t.learn(t.n, o, elapsed)
+	if st.season != nil {
+		st.season.predicted(out.Predicted.Mean, out.Predicted.SD)
+		if known && st.bank.Detects() {
+			st.season.predicted(before.predicted, before.predictive)
+			st.season.estimated(before.estimate)
+		}
+	}
 	st.score(&out, outcome, known)
 	if t.warming() && t.refit(o) {
 		outcome = t.replay(est.cfg.TimeUnit)
@@ -153,6 +174,12 @@ func (st *stream) describe(out *Estimate, s hafvf.State, outcome hafvf.Outcome, 
 		b.Model().Posterior(out.Posterior, f.Sample(member))
 		if b.Detects() {
 			b.Regime(out.Regime.Mean, out.Regime.SD, s, row)
+		}
+		if st.season != nil {
+			st.season.estimated(out.Estimate)
+			if b.Detects() {
+				st.season.estimated(out.Regime)
+			}
 		}
 	}
 	step := outcome.Members[outcome.Heaviest]

@@ -31,7 +31,7 @@ func init() {
 
 // SmoothConfig is the configuration of Smooth.
 type SmoothConfig struct {
-	// Filter needs a Family, and has neither bank nor detection. With a WarmUp
+	// Filter needs a Family, and has neither bank nor detection nor season. With a WarmUp
 	// above zero the whole session sets its prior. A smoother looks back: levels
 	// {9, 1}, {1, 1} and top 1 suit it better than the default.
 	Filter hafvf.Config

@@ -86,6 +86,9 @@ func newSmoothingFilter(cfg hafvf.Config) (f smoothingFilter, err error) {
 	if len(cfg.Bank) > 0 || cfg.Detect != nil {
 		return f, errors.New("a bank or detection is for the filter, not for smoothing")
 	}
+	if cfg.Season != nil {
+		return f, errors.New("season: is for the filter; smoothing has none yet")
+	}
 	bank, err := cfg.NewBank()
 	if err != nil {
 		return f, err

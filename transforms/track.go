@@ -24,6 +24,8 @@ type Track struct {
 
 	locationScale []float64 // of the warm-up, which set the prior; nil before the first
 
+	rhythm hafvf.State // of the season; nil without one
+
 	// Of detection: the number of steps of the bank so far, and the observations of
 	// those steps at which the present excursions started.
 	steps  int64
@@ -50,7 +52,17 @@ type start struct {
 // NewTrack returns the track of a key before its first observation.
 func (est *Estimator) NewTrack(key string) *Track {
 	st := est.streams.of(key)
-	return &Track{stream: st, state: st.bank.NewState(), settled: st.fitted == nil}
+	t := &Track{stream: st, settled: st.fitted == nil}
+	t.begin()
+	return t
+}
+
+// begin sets the states to those before the first observation.
+func (t *Track) begin() {
+	t.state = t.stream.bank.NewState()
+	if se := t.stream.season; se != nil {
+		t.rhythm = se.rhythm.NewState()
+	}
 }
 
 // bind gives the track to this estimator, which goes on with what another one of the
@@ -102,8 +114,15 @@ func complete(step [][]float64) (xs [][]float64) {
 // learn learns observation n. It returns the outcome, and the start of the regime
 // that its detection reports.
 func (t *Track) learn(n int64, o Observation, elapsed float64) (out hafvf.Outcome, named start) {
-	bank := t.stream.bank
-	out = bank.UpdateAfter(t.state, elapsed, o.X...)
+	bank, se := t.stream.bank, t.stream.season
+	xs := o.X
+	if se != nil {
+		xs = se.remove(t, o, elapsed)
+	}
+	out = bank.UpdateAfter(t.state, elapsed, xs...)
+	if se != nil {
+		se.learn(t, o, &out)
+	}
 	t.steps++
 	if !bank.Detects() {
 		return out, named
@@ -154,7 +173,8 @@ func (t *Track) replay(unit time.Duration) (out hafvf.Outcome) {
 	st := t.stream
 	st.priorOf = nil
 	st.usePrior(t)
-	t.state, t.steps, t.starts, t.last = st.bank.NewState(), 0, nil, time.Time{}
+	t.begin()
+	t.steps, t.starts, t.last = 0, nil, time.Time{}
 	for _, w := range t.warmUp {
 		out, _ = t.learn(w.n, w.Observation, t.elapsed(w.Observation, unit))
 	}
@@ -206,6 +226,9 @@ func (t *Track) append(b []byte) []byte {
 	}
 	b = t.alerts.append(b)
 	b = t.state.Append(b, t.stream.fingerprint)
+	if t.stream.season != nil {
+		b = appendFloats(b, t.rhythm)
+	}
 	if d := t.stream.decider; d != nil {
 		b = t.decisions.append(b, d.fingerprint)
 	}
@@ -229,15 +252,26 @@ func (est *Estimator) decode(key string, r *reader) (*Track, error) {
 	if r.bad {
 		return nil, errCut
 	}
-	rest, err := t.decodeState(r.b, decided)
+	rest, err := t.decodeState(r.b, decided || st.season != nil)
 	if err != nil {
 		return nil, err
+	}
+	if st.season != nil {
+		r := &reader{b: rest}
+		t.rhythm = r.floats()
+		if r.bad || !decided && len(r.b) > 0 {
+			return nil, errCut
+		}
+		rest = r.b
+		if err := st.season.rhythm.Valid(t.rhythm); err != nil {
+			return nil, err
+		}
 	}
 	if st.fitted == nil && (!t.settled || t.locationScale != nil || t.warmUp != nil) {
 		return nil, errors.New("state is corrupt: a warm-up that the configuration does not have")
 	}
 	for _, w := range t.warmUp {
-		if err := st.bank.Check(w.X); err != nil {
+		if err := st.check(w.Observation); err != nil {
 			return nil, fmt.Errorf("state is corrupt: %w", err)
 		}
 	}

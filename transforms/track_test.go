@@ -53,13 +53,15 @@ var lagging = func() Config {
 func TestTrackRestores(t *testing.T) {
 	in := jumping()
 	for name, cfg := range map[string]Config{
-		"default":    {Filter: hafvf.Config{Family: "normal"}},
-		"arrival":    {Filter: hafvf.Config{Family: "normal"}, Order: Arrival},
-		"rule":       {Filter: hafvf.Config{Family: "normal"}, Keys: []Rule{{Match: "k*", Filter: hafvf.Config{Family: "normal", Top: .9}}}},
-		"sequence":   {Filter: hafvf.Config{Family: "ar", Prior: hafvf.Params{"order": 3}}},
-		"detecting":  detecting,
-		"last value": lagging,
-		"cooldown":   {Filter: detecting.Filter, Alerts: AlertConfig{Cooldown: time.Minute}},
+		"default":              {Filter: hafvf.Config{Family: "normal"}},
+		"arrival":              {Filter: hafvf.Config{Family: "normal"}, Order: Arrival},
+		"rule":                 {Filter: hafvf.Config{Family: "normal"}, Keys: []Rule{{Match: "k*", Filter: hafvf.Config{Family: "normal", Top: .9}}}},
+		"sequence":             {Filter: hafvf.Config{Family: "ar", Prior: hafvf.Params{"order": 3}}},
+		"detecting":            detecting,
+		"last value":           lagging,
+		"season":               seasonal,
+		"season, no detection": {Filter: hafvf.Config{Family: "normal", Season: daily}},
+		"cooldown":             {Filter: detecting.Filter, Alerts: AlertConfig{Cooldown: time.Minute}},
 	} {
 		// Before anything, in the warm-up, in an outlier, and at a change.
 		for _, split := range []int{0, 1, 5, 81, 103} {
@@ -159,6 +161,21 @@ func TestRestoreTrackRefuses(t *testing.T) {
 	other.Filter.Bank = other.Filter.Bank[:2]
 	if _, err := newEstimator(t, other).RestoreTrack("k", saved); !errors.Is(err, hafvf.ErrOtherConfig) {
 		t.Errorf("another configuration: %v", err)
+	}
+	for name, other := range map[string]*hafvf.RhythmConfig{"none": nil, "of a week": {Seasons: hafvf.DefaultSeasons()}} {
+		cfg := seasonal
+		_, e := keeping(t, cfg)
+		saved, _ := e.Track.AppendBinary(nil)
+		if _, err := newEstimator(t, cfg).RestoreTrack("k", saved); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := newEstimator(t, cfg).RestoreTrack("k", saved[:len(saved)-1]); err == nil {
+			t.Error("a state cut short is accepted")
+		}
+		cfg.Filter.Season = other
+		if _, err := newEstimator(t, cfg).RestoreTrack("k", saved); !errors.Is(err, hafvf.ErrOtherConfig) {
+			t.Errorf("season %s: %v", name, err)
+		}
 	}
 	ruled := detecting
 	ruled.Keys = []Rule{{Match: "r*", Filter: other.Filter}}

@@ -88,6 +88,75 @@ func (d *decoder) lastValues(c *Config, path string, bank []hafvf.Member) {
 	}
 }
 
+// seasons settles the seasons, of the model and of every rule.
+func (d *decoder) seasons(c *Config, nodes *priorNodes) {
+	one := func(path string, given seasonKeys) *hafvf.RhythmConfig {
+		at := path + ".season"
+		switch {
+		case c.Transform == Smooth:
+			if d.has(at) {
+				d.fail(at, "is for transform: filter; sessions have none yet")
+			}
+			return nil
+		case len(given.seasons) == 0:
+			return nil
+		}
+		if err := hafvf.Seasonal(c.Model.Family); err != nil && c.Model.Family != "" && d.has(at) {
+			d.fail(at, "%v", err)
+		}
+		return &hafvf.RhythmConfig{Seasons: given.seasons, Zone: given.zone, Holidays: given.holidays}
+	}
+	of := nodes.season
+	c.Model.Season = one("model", of)
+	some := c.Model.Season != nil
+	for i := range c.Keys {
+		k, path := &c.Keys[i], fmt.Sprintf("keys.%d.model", i)
+		own := *nodes.seasons[k]
+		if !d.has(path + ".season") {
+			own.seasons = of.seasons
+		}
+		if !d.has(path + ".zone") {
+			own.zone = of.zone
+		}
+		if !d.has(path + ".holidays") {
+			own.holidays = of.holidays
+		}
+		k.Season = one(path, own)
+		some = some || k.Season != nil
+		d.needSeason(path, k.Season != nil)
+	}
+	d.needSeason("model", some)
+	if !some {
+		return
+	}
+	if c.Detect != nil && c.Model.Season != nil && !d.has("detect.zone") {
+		c.Detect.Zone = of.zone
+	}
+	if c.Order == Arrival {
+		const reason = "an empty name means that there is no time, which a season needs"
+		if s := c.Source.CSV; s != nil && s.Time == "" {
+			d.fail("source.csv.time", reason)
+		}
+		if s := c.Source.Parquet; s != nil && s.Time == "" {
+			d.fail("source.parquet.time", reason)
+		}
+	}
+}
+
+// needSeason refuses what belongs to the season of the model at path, where there is
+// none.
+func (d *decoder) needSeason(path string, there bool) {
+	season := path + ".season"
+	if there || slices.ContainsFunc(d.errs, func(e *KeyError) bool { return strings.HasPrefix(e.Key, season) }) {
+		return
+	}
+	for _, name := range []string{path + ".zone", path + ".holidays"} {
+		if d.has(name) {
+			d.fail(name, "belongs to %s, and there is none", season)
+		}
+	}
+}
+
 // beliefs hands the beliefs that raise alerts to the detection.
 func (d *decoder) beliefs(c *Config, nodes *priorNodes) {
 	if slices.Contains(nodes.beliefs, string(hafvf.Revision)) && !slices.Contains(nodes.beliefs, string(hafvf.Change)) {

@@ -73,6 +73,7 @@ type Model struct {
 	// WarmUp is the number of a key's first observations that set the prior; 0
 	// where the config gives it.
 	WarmUp int
+	Season *hafvf.RhythmConfig // nil for none
 }
 
 // Detect are the settings of detection, of its alarms, and of which are permitted.
@@ -87,6 +88,7 @@ type KeyRule struct {
 	Match  string
 	Prior  map[string]any // nil: as Model has it
 	WarmUp int            // as in Model
+	Season *hafvf.RhythmConfig
 	Levels []hafvf.Beta
 	Top    float64
 	Bank   []hafvf.Member
@@ -150,10 +152,11 @@ func Parse(name string, text []byte, set []string) (*Config, error) {
 	d := &decoder{name: name, set: set, at: map[string]int{}}
 	root := d.tree(text)
 	if root != nil {
-		nodes := &priorNodes{keys: map[*KeyRule]**yaml.Node{}}
+		nodes := newPriorNodes()
 		d.at[""] = root.Line
 		d.mapping("", root, c.keys(nodes))
 		d.filters(c, nodes)
+		d.seasons(c, nodes)
 		d.check(c)
 		d.beliefs(c, nodes)
 		d.priors(c, nodes)
@@ -198,6 +201,19 @@ type priorNodes struct {
 	keys    map[*KeyRule]**yaml.Node
 	warmUp  int
 	beliefs []string
+	season  seasonKeys // of the model
+	seasons map[*KeyRule]*seasonKeys
+}
+
+func newPriorNodes() *priorNodes {
+	return &priorNodes{keys: map[*KeyRule]**yaml.Node{}, season: seasonKeys{zone: "UTC"}, seasons: map[*KeyRule]*seasonKeys{}}
+}
+
+// seasonKeys are what a model says of its season.
+type seasonKeys struct {
+	seasons  []hafvf.Season
+	zone     string
+	holidays []string
 }
 
 // defaultLevels are weak for the filter, which has to follow at once, and strong

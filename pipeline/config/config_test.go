@@ -107,6 +107,46 @@ func TestParseDetect(t *testing.T) {
 	}
 }
 
+// A rule's season, zone and holidays are its own or else the model's, and the zone of the
+// alarms' season is the model's where it has none of its own.
+func TestParseSeason(t *testing.T) {
+	c := parse(t, `source: {jsonl: {path: a}}
+model: {family: normal, season: [24h, 168h], zone: Europe/Berlin, holidays: [2026-12-25]}
+detect: true
+keys:
+  - {match: a, levels: [], top: 1}
+  - {match: b, model: {season: []}}
+  - {match: c, model: {season: {12h: 2}, zone: UTC}}
+  - {match: d, model: {holidays: []}}
+`)
+	holidays := []string{"2026-12-25"}
+	want := []*hafvf.RhythmConfig{
+		{Seasons: hafvf.DefaultSeasons(), Zone: "Europe/Berlin", Holidays: holidays},
+		{Seasons: hafvf.DefaultSeasons(), Zone: "Europe/Berlin", Holidays: holidays},
+		nil,
+		{Seasons: []hafvf.Season{{Period: 12 * time.Hour, Harmonics: 2}}, Zone: "UTC", Holidays: holidays},
+		{Seasons: hafvf.DefaultSeasons(), Zone: "Europe/Berlin", Holidays: []string{}},
+	}
+	got := []*hafvf.RhythmConfig{c.Model.Season}
+	for _, k := range c.Keys {
+		got = append(got, k.Season)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if c.Detect.Zone != "Europe/Berlin" {
+		t.Errorf("zone of the alarms: %s", c.Detect.Zone)
+	}
+	c = parse(t, "source: {jsonl: {path: a}}\nmodel: {family: normal, season: [24h], zone: Europe/Berlin}\ndetect: {zone: UTC}\n")
+	if c.Detect.Zone != "UTC" {
+		t.Errorf("zone of the alarms: %s", c.Detect.Zone)
+	}
+	c = parse(t, "source: {jsonl: {path: a}}\nmodel: {family: normal, zone: Asia/Tokyo}\nkeys: [{match: a, model: {season: [24h]}}]\n")
+	if c.Model.Season != nil || c.Keys[0].Season.Zone != "Asia/Tokyo" {
+		t.Errorf("%+v", c.Keys)
+	}
+}
+
 func TestParseSmooth(t *testing.T) {
 	const base = "transform: smooth\nmodel: {family: normal}\nsource: {jsonl: {path: in.jsonl}}\n"
 	c := parse(t, base)
@@ -319,6 +359,20 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:9: detect.season.0h: must be above 0, not 0h`,
 		}},
 		{"season twice", with("detect: {season: [24h, 1440m]}"), []string{`pump.yaml:3: detect.season.1: the period stands there already`}},
+		{"season of counts", "source: {jsonl: {path: a}}\nmodel: {family: poisson, season: [24h]}", []string{`pump.yaml:2: model.season: counts of poisson have none yet: normal on the logarithm of the count has one`}},
+		{"season of categories", "source: {jsonl: {path: a}}\nmodel: {family: bernoulli, season: [24h]}", []string{`pump.yaml:2: model.season: values of bernoulli have none: a season is added to a number, and these are categories`}},
+		{"zone without a season", modelled("family: normal", "zone: UTC", "holidays: [2026-12-25]"), []string{
+			`pump.yaml:4: model.zone: belongs to model.season, and there is none`,
+			`pump.yaml:5: model.holidays: belongs to model.season, and there is none`,
+		}},
+		{"zone of a rule without a season", with("keys:", "  - match: a", "    model: {zone: UTC}"), []string{`pump.yaml:5: keys.0.model.zone: belongs to keys.0.model.season, and there is none`}},
+		{"season's values", modelled("family: normal", "season: {24h: 0}", "zone: Mars", "holidays: [25.12.2026]"), []string{
+			`pump.yaml:4: model.season.24h: must be at least 1, not 0`,
+			`pump.yaml:5: model.zone: "Mars" is not a time zone; an IANA name is one, such as UTC or Europe/Berlin`,
+			`pump.yaml:6: model.holidays.0: "25.12.2026" is not a date such as 2026-12-25`,
+		}},
+		{"season of sessions", "transform: smooth\n" + modelled("family: normal", "season: [24h]"), []string{`pump.yaml:5: model.season: is for transform: filter; sessions have none yet`}},
+		{"season without times", "order: arrival\nmodel: {family: normal, season: [24h]}\nsource: {csv: {path: a, time: ''}}", []string{`pump.yaml:3: source.csv.time: an empty name means that there is no time, which a season needs`}},
 		{"unknown zone", with("detect: {zone: Europe/Berlim}"), []string{`pump.yaml:3: detect.zone: "Europe/Berlim" is not a time zone; an IANA name is one, such as UTC or Europe/Berlin`}},
 		{"alerts", with("detect: true", "alerts: {jsonl: {path: a}, kinds: [novel], beliefs: [revision]}"), []string{
 			`pump.yaml:4: alerts.kinds.0: unknown value "novel"; did you mean "novelty"?`,
@@ -381,7 +435,7 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:3: keys.1.top: must be in [0, 1], not 2`,
 			`pump.yaml:3: keys.1.match: missing; it is required`,
 			`pump.yaml:3: keys.2.match: "[" is not a pattern: * stands for any text, ? for one character, [a-c] for one of them`,
-			`pump.yaml:3: keys.3.model.family: unknown key; known here: prior`,
+			`pump.yaml:3: keys.3.model.family: unknown key; known here: prior, season, zone, holidays`,
 			`pump.yaml:3: keys.2.bank: stands in place of top`,
 			`pump.yaml:3: keys.3.model.prior.nu: unknown key; did you mean "mu"?`,
 		}},

@@ -27,6 +27,10 @@ func (c *Config) keys(nodes *priorNodes) []key {
 			{name: "warm_up", doc: "Number of first observations that prior: auto looks at.", unit: "observations", initial: fmt.Sprint(defaultWarmUp), read: whole(&nodes.warmUp, 2)},
 			{name: "dim", doc: "Length of the observation vector, where neither prior nor columns fix it. For regression it counts regressors and target, for categorical the categories.",
 				read: whole(&c.Model.Dim, 1)},
+			{name: "season", doc: "filter: cycles of the values, a list of periods or a mapping of periods to numbers of harmonics. The model learns them and filters the values less their season. For exponential a season is a factor. bernoulli, categorical and poisson have none. Every record needs a time. Another season or zone than before does not resume states.",
+				read: seasons(&nodes.season.seasons)},
+			{name: "zone", doc: "Time zone of the season and its holidays. The season moves with the clock where that is put forward or back.", read: zone(&nodes.season.zone)},
+			{name: "holidays", doc: "Local dates that are not learned into the season.", read: dates(&nodes.season.holidays)},
 		}},
 		{name: "levels", doc: "Beta priors of the forgetting weights, bottom up: w, b, …. An empty list means no level. For smooth the default is " + formatLevels(defaultLevels(Smooth)) + ".",
 			initial: formatLevels(defaultLevels(Filter)), read: levels(&c.Levels)},
@@ -107,12 +111,15 @@ func members(dst *[]hafvf.Member) reader {
 func keyRules(dst *[]KeyRule, nodes *priorNodes) reader {
 	return list("{match, …}", dst, func(k *KeyRule) []key {
 		k.Top = 1
-		prior := new(*yaml.Node)
-		nodes.keys[k] = prior
+		prior, season := new(*yaml.Node), new(seasonKeys)
+		nodes.keys[k], nodes.seasons[k] = prior, season
 		return []key{
 			{name: "match", doc: "Keys that the exception is for.", required: true, read: pattern(&k.Match)},
 			{name: "model", doc: "What is assumed of the values of these keys.", keys: []key{
 				{name: "prior", doc: "As model.prior; by default that.", read: later("mapping of parameters, or auto", prior)},
+				{name: "season", doc: "As model.season. [] is none.", initial: "that of the model", read: seasons(&season.seasons)},
+				{name: "zone", doc: "As model.zone.", initial: "that of the model", read: zone(&season.zone)},
+				{name: "holidays", doc: "As model.holidays.", initial: "those of the model", read: dates(&season.holidays)},
 			}},
 			{name: "levels", doc: "As levels; by default those.", read: levels(&k.Levels)},
 			{name: "top", doc: "As top. Without levels it goes with those of the config.", initial: "that of the config", read: number(&k.Top, hafvf.TopDomain)},
@@ -135,7 +142,7 @@ func detect(dst **Detect) reader {
 			{name: "budget", doc: "A key raises about one alarm per budget at most, be they true or false. Keys without times have 2000 observations by default.", read: budget(&v.AlarmConfig)},
 			{name: "rest", doc: "Observations after an alarm without another: what comes there belongs to the same incident.", unit: "observations", read: orNone(&v.Rest, whole(&v.Rest, 0))},
 			{name: "season", doc: "Cycles of what is usual, of keys with times: a list of periods, or a mapping of periods to numbers of harmonics. [] is none. Another season, zone or ar than before begins to learn anew what is usual.", read: seasons(&v.Seasons)},
-			{name: "zone", doc: "Time zone of the season.", read: zone(&v.Zone)},
+			{name: "zone", doc: "Time zone of the season. With model.season the default is model.zone.", read: zone(&v.Zone)},
 			{name: "ar", doc: "What is usual depends on as many last values; 0 is none.", unit: "observations", read: orNone(&v.Order, upTo(&v.Order, hafvf.MaxOrder))},
 		}
 	}

@@ -338,7 +338,11 @@ func seasons(dst *[]hafvf.Season) reader {
 	for _, s := range *dst {
 		initial = append(initial, fmt.Sprintf("%s: %d", shortDuration(s.Period), s.Harmonics))
 	}
-	return reader{takes: takes, initial: "{" + strings.Join(initial, ", ") + "}", read: func(d *decoder, path string, n *yaml.Node) {
+	text := "[]"
+	if len(initial) > 0 {
+		text = "{" + strings.Join(initial, ", ") + "}"
+	}
+	return reader{takes: takes, initial: text, read: func(d *decoder, path string, n *yaml.Node) {
 		all := []hafvf.Season{}
 		add := func(p string, period, harmonics *yaml.Node) {
 			s := hafvf.Season{Harmonics: 3}
@@ -405,4 +409,25 @@ func zone(dst *string) reader {
 		}
 	}
 	return r
+}
+
+// dates reads a list of dates.
+func dates(dst *[]string) reader {
+	const takes = "list of dates, such as 2026-12-25"
+	return reader{takes: takes, initial: "[]", read: func(d *decoder, path string, n *yaml.Node) {
+		if n.Kind != yaml.SequenceNode {
+			d.wrongType(path, "a "+takes, n)
+			return
+		}
+		*dst = make([]string, len(n.Content))
+		for i, e := range n.Content {
+			p := d.entry(path, i, e)
+			if !d.text(p, e, &(*dst)[i]) {
+				continue
+			}
+			if _, err := time.Parse(time.DateOnly, e.Value); err != nil {
+				d.fail(p, "%s is not a date such as 2026-12-25", message.Quote(e.Value))
+			}
+		}
+	}}
 }

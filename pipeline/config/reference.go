@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // A Key describes one key of the config. Path is from the root, with dots; the
@@ -39,7 +37,7 @@ func Keys() []Key {
 			walk(p+k.read.within, k.read.keys)
 		}
 	}
-	walk("", defaults().keys(&priorNodes{keys: map[*KeyRule]**yaml.Node{}}))
+	walk("", defaults().keys(newPriorNodes()))
 	return all
 }
 

@@ -1,0 +1,329 @@
+package hafvf
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+func newRhythm(t testing.TB, c RhythmConfig, dim int) *Rhythm {
+	t.Helper()
+	r, err := NewRhythm(c, dim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// A denseRhythm is the regression of a Rhythm as normal equations.
+type denseRhythm struct {
+	k       *mat.SymDense // precision
+	h       []*mat.VecDense
+	last    time.Time
+	share   float64
+	memory  float64
+	regress func(t time.Time) []float64
+}
+
+func newDenseRhythm(size, dim int, memory float64, regress func(time.Time) []float64) *denseRhythm {
+	d := &denseRhythm{k: mat.NewSymDense(size, nil), memory: memory, share: 1, regress: regress}
+	for i := 1; i < size; i++ {
+		d.k.SetSym(i, i, rhythmPrecision)
+	}
+	for range dim {
+		d.h = append(d.h, mat.NewVecDense(size, nil))
+	}
+	return d
+}
+
+func (d *denseRhythm) fade(t time.Time) {
+	if d.last.IsZero() {
+		d.last = t
+	}
+	w := math.Exp(-t.Sub(d.last).Seconds() / d.memory)
+	d.last = t
+	d.k.ScaleSym(w, d.k)
+	for _, h := range d.h {
+		h.ScaleVec(w, h)
+	}
+	if d.share *= w; d.share < rhythmRestore {
+		for i := 1; i < d.k.SymmetricDim(); i++ {
+			d.k.SetSym(i, i, d.k.At(i, i)+(1-d.share)*rhythmPrecision)
+		}
+		d.share = 1
+	}
+}
+
+// scaleLevel multiplies p(c₀|c) by itself to the power of by − 1: with K₀ the first
+// row, it takes (1 − by)·K₀ᵀK₀/K₀₀ off.
+func (d *denseRhythm) scaleLevel(by float64) {
+	n, k00 := d.k.SymmetricDim(), d.k.At(0, 0)
+	if k00 == 0 {
+		return
+	}
+	row := mat.NewVecDense(n, nil)
+	for i := range n {
+		row.SetVec(i, d.k.At(0, i))
+	}
+	for _, h := range d.h {
+		h.AddScaledVec(h, -(1-by)*h.AtVec(0)/k00, row)
+	}
+	d.k.SymRankOne(d.k, -(1-by)/k00, row)
+	if by == 0 { // up to rounding
+		for i := range n {
+			d.k.SetSym(0, i, 0)
+		}
+		for _, h := range d.h {
+			h.SetVec(0, 0)
+		}
+	}
+}
+
+func (d *denseRhythm) learn(t time.Time, x []float64, weight float64) {
+	d.fade(t)
+	d.scaleLevel(math.Pow(rhythmLevel, weight))
+	u := mat.NewVecDense(d.k.SymmetricDim(), append([]float64{1}, d.regress(t)...))
+	d.k.SymRankOne(d.k, weight, u)
+	for i, v := range x {
+		d.h[i].AddScaledVec(d.h[i], weight*v, u)
+	}
+}
+
+// predict marginalises the level: the Schur complement of its precision, if it has one.
+func (d *denseRhythm) predict(t testing.TB, at time.Time) (mean []float64, variance float64) {
+	t.Helper()
+	faded := *d
+	faded.k, faded.h = mat.NewSymDense(d.k.SymmetricDim(), nil), nil
+	faded.k.CopySym(d.k)
+	for _, h := range d.h {
+		faded.h = append(faded.h, mat.VecDenseCopyOf(h))
+	}
+	d = &faded
+	d.fade(at)
+	n := d.k.SymmetricDim() - 1
+	k := mat.NewSymDense(n, nil)
+	k00 := d.k.At(0, 0)
+	rest := func(a, b float64) float64 {
+		if k00 == 0 {
+			return 0
+		}
+		return a * b / k00
+	}
+	for i := range n {
+		for j := i; j < n; j++ {
+			k.SetSym(i, j, d.k.At(1+i, 1+j)-rest(d.k.At(0, 1+i), d.k.At(0, 1+j)))
+		}
+	}
+	var c mat.Cholesky
+	if !c.Factorize(k) {
+		t.Fatal("not positive definite")
+	}
+	u, z := mat.NewVecDense(n, d.regress(at)), mat.NewVecDense(n, nil)
+	if err := c.SolveVecTo(z, u); err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range d.h {
+		m := 0.
+		for i := range n {
+			m += z.AtVec(i) * (h.AtVec(1+i) - rest(d.k.At(0, 1+i), h.AtVec(0)))
+		}
+		mean = append(mean, m)
+	}
+	return mean, mat.Dot(u, z)
+}
+
+// A rhythm is the Bayesian regression of its doc comment, with the level marginalised:
+// against the normal equations, over gaps, weights, missing values and new regimes.
+func TestRhythmIsTheDenseRegression(t *testing.T) {
+	c := RhythmConfig{Seasons: []Season{{24 * time.Hour, 3}, {168 * time.Hour, 2}}, Zone: "Europe/Berlin"}
+	r := newRhythm(t, c, 2)
+	rng := rand.New(rand.NewPCG(1, 2))
+	dense := newDenseRhythm(11, 2, 5*7*24*3600, func(at time.Time) []float64 {
+		u := make([]float64, 10)
+		seasonal(u, c.Seasons, r.zone, at)
+		return u
+	})
+	s, mean := r.NewState(), make([]float64, 2)
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i := range 3000 {
+		variance := r.Predict(mean, s, at)
+		want, h := dense.predict(t, at)
+		if math.Abs(variance/h-1) > 1e-10 || math.Abs(mean[0]-want[0]) > 1e-10*20 || math.Abs(mean[1]-want[1]) > 1e-10*1000 {
+			t.Fatalf("observation %d: mean %v, variance %g, want %v and %g", i, mean, variance, want, h)
+		}
+		x := []float64{10*math.Sin(2*math.Pi*float64(i)/24) + rng.NormFloat64(), 1000 + rng.NormFloat64()}
+		weight := 1.
+		if i%5 == 0 {
+			weight = rng.Float64()
+		}
+		switch {
+		case i%7 == 3:
+			r.Learn(s, at, []float64{math.NaN(), 1}, 1)
+		case i%11 == 3:
+			r.Learn(s, at, x, 0)
+		default:
+			r.Learn(s, at, x, weight)
+			dense.learn(at, x, weight)
+		}
+		if i%400 == 399 {
+			r.ForgetLevel(s)
+			dense.scaleLevel(0)
+		}
+		at = at.Add(time.Duration(rng.IntN(150)) * time.Minute)
+		if i%900 == 899 {
+			at = at.Add(40 * 24 * time.Hour)
+		}
+	}
+}
+
+// Without a level the season is what it was, and the next observation sets the level
+// alone.
+func TestForgetLevelKeepsTheSeason(t *testing.T) {
+	r := newRhythm(t, RhythmConfig{Seasons: DefaultSeasons()}, 1)
+	s := r.NewState()
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i := range 500 {
+		r.Learn(s, at, []float64{math.Cos(2 * math.Pi * float64(i) / 24)}, 1)
+		at = at.Add(time.Hour)
+	}
+	var before, after [1]float64
+	was := r.Predict(before[:], s, at)
+	r.ForgetLevel(s)
+	if is := r.Predict(after[:], s, at); is != was || before != after {
+		t.Errorf("season %g, variance %g, and before %g, %g", after[0], is, before[0], was)
+	}
+	r.Learn(s, at, []float64{1e6}, 1)
+	is := r.Predict(after[:], s, at)
+	if math.Abs(is-was) > 1e-9*was || math.Abs(after[0]-before[0]) > 1e-6 {
+		t.Errorf("after the first observation of a regime: season %g, variance %g, want %g, %g", after[0], is, before[0], was)
+	}
+}
+
+// The season moves with the clock: learned in winter, it is at the same local time in
+// summer, also over the night of the change.
+func TestRhythmKeepsLocalTime(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	season := func(at time.Time) float64 { return 5 * math.Cos(2*math.Pi*float64(at.In(berlin).Hour()-8)/24) }
+	r := newRhythm(t, RhythmConfig{Seasons: []Season{{24 * time.Hour, 1}}, Zone: "Europe/Berlin"}, 1)
+	s := r.NewState()
+	from, switched := time.Date(2026, 3, 9, 0, 0, 0, 0, berlin), time.Date(2026, 3, 29, 3, 0, 0, 0, berlin)
+	var mean [1]float64
+	for at := from; at.Before(switched.Add(48 * time.Hour)); at = at.Add(time.Hour) {
+		if r.Predict(mean[:], s, at); at.After(switched) && math.Abs(mean[0]-season(at)) > .2 { // an hour is up to 1.3
+			t.Errorf("%v: season %g, want %g", at, mean[0], season(at))
+		}
+		if at.Before(switched) {
+			r.Learn(s, at, []float64{7 + season(at)}, 1)
+		}
+	}
+}
+
+// A holiday is a local date.
+func TestHolidaysAreNotLearned(t *testing.T) {
+	r := newRhythm(t, RhythmConfig{Seasons: DefaultSeasons(), Zone: "Europe/Berlin", Holidays: []string{"2026-12-25"}}, 1)
+	begin := time.Date(2026, 12, 24, 23, 0, 0, 0, time.UTC) // midnight in Berlin
+	for d, learned := range map[time.Duration]bool{-time.Second: true, 0: false, 23*time.Hour + 59*time.Minute: false, 24 * time.Hour: true} {
+		s := r.NewState()
+		r.Learn(s, begin.Add(d), []float64{1}, 1)
+		if is := !reflect.DeepEqual(s, r.NewState()); is != learned {
+			t.Errorf("%v after midnight: learned %v, want %v", d, is, learned)
+		}
+	}
+}
+
+func TestRhythmErrors(t *testing.T) {
+	day := []Season{{24 * time.Hour, 1}}
+	for want, c := range map[string]RhythmConfig{
+		"seasons: there is none":                                    {},
+		"seasons.1.period: must be greater than 0, not 0s":          {Seasons: append(day, Season{0, 1})},
+		"zone: unknown time zone Europe/Berlim":                     {Seasons: day, Zone: "Europe/Berlim"},
+		`holidays.1: "25.12.2026" is not a date such as 2026-12-25`: {Seasons: day, Holidays: []string{"2026-12-24", "25.12.2026"}},
+	} {
+		if _, err := NewRhythm(c, 1); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	for family, want := range map[string]string{"normal": "", "exponential": "", "poisson": "counts", "bernoulli": "categories"} {
+		_, err := Config{Family: family, Season: &RhythmConfig{Seasons: day}}.NewBank()
+		if want == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", family, err)
+		}
+	}
+}
+
+// What is not a state of the rhythm is refused.
+func TestRhythmValid(t *testing.T) {
+	r := newRhythm(t, RhythmConfig{Seasons: DefaultSeasons()}, 1)
+	s := r.NewState()
+	r.Learn(s, time.Unix(1e9, 0), []float64{3}, 1)
+	if err := r.Valid(s); err != nil || len(s) != 137 {
+		t.Fatalf("%d floats: %v", len(s), err)
+	}
+	for name, change := range map[string]func(s State) State{
+		"short":    func(s State) State { return s[1:] },
+		"NaN":      func(s State) State { s[9] = math.NaN(); return s },
+		"share":    func(s State) State { s[priorShare] = 2; return s },
+		"diagonal": func(s State) State { f := r.factor(s); f.set(3, 3, 0); return s },
+	} {
+		if err := r.Valid(change(append(State{}, s...))); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+}
+
+// Holidays do not belong to a state, and zones do.
+func TestFingerprintOfSeason(t *testing.T) {
+	c := Config{Family: "normal", Season: &RhythmConfig{Seasons: DefaultSeasons()}}
+	of := func(change func(*RhythmConfig)) uint64 {
+		season := *c.Season
+		change(&season)
+		d := c
+		d.Season = &season
+		return d.Fingerprint()
+	}
+	if of(func(s *RhythmConfig) { s.Holidays = []string{"2026-12-25"} }) != c.Fingerprint() {
+		t.Error("holidays")
+	}
+	if of(func(s *RhythmConfig) { s.Zone = "Europe/Berlin" }) == c.Fingerprint() || (Config{Family: "normal"}).Fingerprint() == c.Fingerprint() {
+		t.Error("zone or season")
+	}
+}
+
+func BenchmarkRhythm(b *testing.B) {
+	for _, seasons := range [][]Season{{{24 * time.Hour, 4}}, DefaultSeasons()} {
+		b.Run(fmt.Sprintf("%d regressors", 1+harmonics(seasons)), func(b *testing.B) {
+			r := newRhythm(b, RhythmConfig{Seasons: seasons}, 1)
+			s, x, mean := r.NewState(), []float64{1}, make([]float64, 1)
+			at := time.Unix(1_800_000_000, 0)
+			b.ReportAllocs()
+			for b.Loop() {
+				at = at.Add(time.Hour)
+				r.Predict(mean, s, at)
+				r.Learn(s, at, x, 1)
+			}
+			b.ReportMetric(float64(8*len(s)), "bytes/key")
+		})
+	}
+}
+
+func TestRhythmAllocatesNothing(t *testing.T) {
+	r := newRhythm(t, RhythmConfig{Seasons: DefaultSeasons()}, 1)
+	s, x, mean := r.NewState(), []float64{1}, make([]float64, 1)
+	at := time.Unix(1_800_000_000, 0)
+	if n := testing.AllocsPerRun(500, func() {
+		at = at.Add(time.Hour)
+		r.Predict(mean, s, at)
+		r.Learn(s, at, x, .5)
+	}); n != 0 {
+		t.Errorf("%g allocations", n)
+	}
+}

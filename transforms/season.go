@@ -1,0 +1,150 @@
+package transforms
+
+import (
+	"fmt"
+	"math"
+
+	"hafvf/hafvf"
+)
+
+// A season takes the season out of the values of a stream's keys before the bank sees
+// them, and puts it back into what the bank says of them. With the season's mean s and
+// variance h at the time of an observation x, in units of the noise's, the bank learns
+//
+//	y = m + (x − s − m)·√ω,  ω = 1/(1+h)
+//
+// m the mean that the running regime predicts. While the season is unknown it thus
+// sees little of what may be season, and later x − s. Both s and m depend on the past
+// alone: for each of the vectors of length k
+//
+//	log p(x|past) = log p(y|past) + ½k·log ω
+//
+// Times that are exponential have a factor for a season: it is that of log x, and
+//
+//	y = x·e⁻ˢ,  log p(x|past) = log p(y|past) − s
+type season struct {
+	rhythm *hafvf.Rhythm
+	first  int  // of the coordinates that have a season
+	log    bool // the season is a factor
+
+	// Of the last step:
+	at       []float64 // s
+	root     float64   // √ω
+	variance float64   // h
+	center   []float64 // m
+	noise    []float64 // standard deviation of y
+	learned  []float64 // what the rhythm learns of a vector
+	flat     []float64
+	steps    [][]float64
+}
+
+// newSeason makes the season of a configuration that has one, and its bank.
+func newSeason(cfg hafvf.Config, bank *hafvf.Bank) (*season, error) {
+	n := bank.Model().Outputs()
+	rhythm, err := hafvf.NewRhythm(*cfg.Season, n)
+	if err != nil {
+		return nil, fmt.Errorf("season.%w", err)
+	}
+	se := &season{
+		rhythm: rhythm, log: cfg.Family == "exponential",
+		at: make([]float64, n), center: make([]float64, n), noise: make([]float64, n), learned: make([]float64, n),
+	}
+	if cfg.Family == "regression" {
+		se.first = bank.Dim() - 1
+	}
+	return se, nil
+}
+
+// maxFactor bounds the logarithm of a season that is a factor.
+const maxFactor = 50.
+
+// remove returns the vectors of the track's next observation less their season.
+func (se *season) remove(t *Track, o Observation, elapsed float64) [][]float64 {
+	st := t.stream
+	se.variance = se.rhythm.Predict(se.at, t.rhythm, o.Time)
+	se.root = 1 / math.Sqrt(1+se.variance)
+	st.bank.PredictRegime(se.center, se.noise, t.state, elapsed, st.regressors(t.state, o))
+	if se.log {
+		se.root, se.variance = 1, 0
+		se.at[0] = math.Max(-maxFactor, math.Min(se.at[0], maxFactor))
+	}
+	if math.IsNaN(se.center[0]) { // a prior of less than one observation predicts no mean
+		se.root = 1
+		clear(se.center)
+	}
+	se.flat, se.steps = se.flat[:0], se.steps[:0]
+	for _, x := range o.X {
+		se.flat = append(se.flat, x...)
+	}
+	for at, i := 0, 0; i < len(o.X); i++ {
+		y := se.flat[at : at+len(o.X[i])]
+		at += len(y)
+		se.steps = append(se.steps, y)
+		for j, s := range se.at {
+			v := &y[se.first+j]
+			if se.log {
+				*v *= math.Exp(-s)
+				continue
+			}
+			*v = se.center[j] + (*v-s-se.center[j])*se.root
+		}
+	}
+	return se.steps
+}
+
+// learn has the track's rhythm learn the observation that remove has had, by what the
+// bank has made of it, and makes the outcome one of the observation's own values.
+func (se *season) learn(t *Track, o Observation, out *hafvf.Outcome) {
+	weight := 1.
+	if t.stream.bank.Detects() {
+		weight = out.Detection.Stay
+	}
+	jacobian := 0.
+	for _, x := range complete(o.X) {
+		copy(se.learned, x[se.first:])
+		jacobian += float64(len(se.at)) * math.Log(se.root)
+		if se.log {
+			jacobian -= se.at[0]
+			se.learned[0] = math.Log(x[0])
+			if x[0] == 0 {
+				continue // tells nothing of a factor
+			}
+		}
+		se.rhythm.Learn(t.rhythm, o.Time, se.learned, weight)
+	}
+	out.LogPredictive += jacobian
+	for i := range out.Members {
+		out.Members[i].LogPredictive += jacobian
+		out.Members[i].ELBO += jacobian
+	}
+	if out.Detection.Starts() {
+		se.rhythm.ForgetLevel(t.rhythm)
+	}
+}
+
+// predicted puts the season back into the moments of an observation.
+func (se *season) predicted(mean, sd []float64) {
+	for i, s := range se.at {
+		if se.log {
+			mean[i] *= math.Exp(s)
+			sd[i] *= math.Exp(s)
+			continue
+		}
+		mean[i] = s + se.center[i] + (mean[i]-se.center[i])/se.root
+		sd[i] /= se.root
+	}
+}
+
+// estimated puts the season back into the moments of the likelihood's mean. They have
+// the season's uncertainty too.
+func (se *season) estimated(m Moments) {
+	for i, s := range se.at {
+		if se.log {
+			m.Mean[i] *= math.Exp(s)
+			m.SD[i] *= math.Exp(s)
+			continue
+		}
+		m.Mean[i] += s
+		m.SD[i] = math.Hypot(m.SD[i], math.Sqrt(se.variance)*se.noise[i])
+	}
+}

@@ -1,0 +1,272 @@
+package transforms
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"hafvf/hafvf"
+)
+
+var daily = &hafvf.RhythmConfig{Seasons: []hafvf.Season{{Period: 24 * time.Hour, Harmonics: 2}}}
+
+var seasonal = func() Config {
+	cfg := lagging
+	cfg.Filter.Season = daily
+	return cfg
+}()
+
+// seasonalConfigs are of every family that may have a season, each with observations.
+var seasonalConfigs = map[string]struct {
+	cfg hafvf.Config
+	x   func(rng *rand.Rand, season float64) []float64
+}{
+	"normal":          {hafvf.Config{Family: "normal"}, func(rng *rand.Rand, s float64) []float64 { return []float64{100 + 3*s + rng.NormFloat64()} }},
+	"normal, detects": {hafvf.Config{Family: "normal", Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}}, func(rng *rand.Rand, s float64) []float64 { return []float64{3*s + rng.NormFloat64()} }},
+	"ar":              {hafvf.Config{Family: "ar", Prior: hafvf.Params{"order": 1., "intercept": true}}, func(rng *rand.Rand, s float64) []float64 { return []float64{3*s + rng.NormFloat64()} }},
+	"regression": {hafvf.Config{Family: "regression", Dim: 2}, func(rng *rand.Rand, s float64) []float64 {
+		u := rng.NormFloat64()
+		return []float64{u, 3*s + 2*u + rng.NormFloat64()}
+	}},
+	"mvnormal": {hafvf.Config{Family: "mvnormal", Dim: 2, Levels: []hafvf.Beta{}, Top: 1}, func(rng *rand.Rand, s float64) []float64 {
+		return []float64{3*s + rng.NormFloat64(), 5 - 2*s + rng.NormFloat64()}
+	}},
+	"exponential": {hafvf.Config{Family: "exponential"}, func(rng *rand.Rand, s float64) []float64 { return []float64{math.Exp(s) * rng.ExpFloat64()} }},
+}
+
+// The predictive density integrates to one over x, and has the mean and the standard
+// deviation that the estimate predicts: while the season is hardly known, and later.
+func TestSeasonalPredictive(t *testing.T) {
+	for name, c := range seasonalConfigs {
+		for _, n := range []int{12, 100} {
+			cfg := c.cfg
+			cfg.Season = daily
+			if cfg.Detect == nil {
+				cfg.Levels, cfg.Top = []hafvf.Beta{}, 1 // with levels, moments are those at the mean weight
+			}
+			est := newEstimator(t, Config{Filter: cfg})
+			track, rng := est.NewTrack("k"), rand.New(rand.NewPCG(7, 8))
+			var next Observation
+			for i := range n + 1 {
+				at := time.Unix(int64(i)*3600, 0).UTC()
+				next = Observation{Time: at, X: [][]float64{c.x(rng, math.Sin(2*math.Pi*float64(i)/24))}}
+				if i < n {
+					est.Estimate(track, next)
+				}
+			}
+			saved, _ := track.AppendBinary(nil)
+			predict := func(x []float64) Estimate {
+				track, err := est.RestoreTrack("k", saved)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return est.Estimate(track, Observation{Time: next.Time, X: [][]float64{x}})
+			}
+			want := predict(next.X[0]).Predicted
+			// x = m + sinh u, and for a value above zero eᵘ.
+			outputs := len(want.Mean)
+			step := .02
+			if outputs > 1 {
+				step = .1
+			}
+			total, mean, square := 0., 0., 0.
+			var sum func(x []float64, free []int, volume float64)
+			sum = func(x []float64, free []int, volume float64) {
+				if len(free) == 0 {
+					p := math.Exp(predict(x).LogPredictive) * volume
+					d := x[len(x)-1] - want.Mean[outputs-1]
+					total, mean, square = total+p, mean+p*d, square+p*d*d
+					return
+				}
+				for u := -8.; u <= 8; u += step {
+					y := append([]float64{}, x...)
+					at := free[0]
+					if cfg.Family == "exponential" {
+						y[at] = math.Exp(u)
+						sum(y, free[1:], volume*step*y[at])
+						continue
+					}
+					y[at] = want.Mean[at-(len(x)-outputs)] + math.Sinh(u)
+					sum(y, free[1:], volume*step*math.Cosh(u))
+				}
+			}
+			x := append([]float64{}, next.X[0]...)
+			free := []int{len(x) - 1}
+			if outputs > 1 {
+				free = []int{0, 1}
+			}
+			sum(x, free, 1)
+			if math.Abs(total-1) > 1e-3 {
+				t.Errorf("%s after %d: the predictive integrates to %g", name, n, total)
+			}
+			if strings.Contains(name, "detects") {
+				continue // what it predicts leaves out an excursion that begins
+			}
+			sd := want.SD[outputs-1]
+			if math.Abs(mean) > .01*sd || math.Abs(math.Sqrt(square)/sd-1) > .02 {
+				t.Errorf("%s after %d: mean %g and standard deviation %g, predicted %g and %g", name, n, want.Mean[outputs-1]+mean, math.Sqrt(square), want.Mean[outputs-1], sd)
+			}
+		}
+	}
+}
+
+// What comes out is on the data's scale: with a season known, predictions and estimates
+// follow it, before a change and after it.
+func TestSeasonComesBack(t *testing.T) {
+	for name, c := range seasonalConfigs {
+		if strings.HasSuffix(name, "detects") {
+			continue
+		}
+		cfg := c.cfg
+		cfg.Season, cfg.Detect, cfg.Levels, cfg.Top, cfg.Bank = daily, &hafvf.Detect{}, nil, 0, hafvf.DefaultBank()
+		est := newEstimator(t, Config{Filter: cfg})
+		track, rng := est.NewTrack("k"), rand.New(rand.NewPCG(2, 8))
+		squares, n := 0., 0.
+		for i := range 1500 {
+			season := math.Sin(2 * math.Pi * float64(i) / 24)
+			e := est.Estimate(track, Observation{Time: time.Unix(int64(i)*3600, 0).UTC(), X: [][]float64{c.x(rng, season)}})
+			last := len(e.Predicted.Mean) - 1
+			if i < 1000 || e.Detection.Stay < .5 {
+				continue
+			}
+			d := e.Predicted.Mean[last] - e.X[0][len(e.X[0])-1]
+			if cfg.Family == "exponential" {
+				d = 3 * (math.Log(e.Predicted.Mean[0]) - season) // a third of the season's amplitude would be 1
+			}
+			squares += d * d
+			n++
+			if r := math.Abs(e.Regime.Mean[last] - e.Estimate.Mean[last]); e.Detection.Stay > .9 && (r > e.Predicted.SD[last] || !(e.Regime.SD[last] < e.Predicted.SD[last])) {
+				t.Fatalf("%s: regime %v, estimate %v, predicted %v", name, e.Regime, e.Estimate, e.Predicted)
+			}
+		}
+		// The noise has a variance of 1, and the season of more than 1.
+		if v := squares / n; v > 1.35 || n < 400 {
+			t.Errorf("%s: mean square %g of the errors of %g predictions", name, v, n)
+		}
+	}
+}
+
+// A season needs times.
+func TestSeasonNeedsTimes(t *testing.T) {
+	est := newEstimator(t, Config{Filter: seasonal.Filter, Order: Arrival})
+	if err := est.Check("k", Value(time.Time{}, "", 1)); err == nil || !strings.Contains(err.Error(), "no time") {
+		t.Errorf("without a time: %v", err)
+	}
+	if err := est.Check("k", Value(time.Unix(1, 0), "", 1)); err != nil {
+		t.Error(err)
+	}
+	sessions := SmoothConfig{Filter: hafvf.Config{Family: "normal", Season: daily}, Gap: time.Minute}
+	if _, err := NewSmoother(sessions); err == nil || !strings.Contains(err.Error(), "season") {
+		t.Errorf("sessions: %v", err)
+	}
+}
+
+const (
+	trafficPages = 10
+	trafficDays  = 42
+)
+
+// traffic draws hourly counts of a page: negative binomial, around a level times a
+// profile of the day and one of the week, neither of which is a sum of few harmonics.
+// From hour at on, and for hours of them, the mean is times factor.
+func traffic(rng *rand.Rand, level, factor float64, at, hours int) []float64 {
+	x := make([]float64, 24*trafficDays)
+	for h := range x {
+		bump := func(at, k float64) float64 { return math.Exp(k * (math.Cos(2*math.Pi*(float64(h%24)-at)/24) - 1)) }
+		mean := level * (.15 + bump(11, 3) + .8*bump(15, 6) + .7*bump(20.5, 8)) * [7]float64{1.02, 1, 1, 1.01, .95, .75, .65}[h/24%7]
+		if h >= at && h < at+hours {
+			mean *= factor
+		}
+		if mean > 0 {
+			rate := distuv.Gamma{Alpha: 100, Beta: 100 / mean, Src: rng}.Rand()
+			x[h] = distuv.Poisson{Lambda: rate, Src: rng}.Rand()
+		}
+	}
+	return x
+}
+
+// With season alone, hourly traffic raises hardly a false change, and incidents are
+// found at their hour.
+func TestSeasonOfTraffic(t *testing.T) {
+	incidents := map[int]struct {
+		name   string
+		factor float64
+		at     int
+		hours  int
+	}{
+		1: {"outage", 0, 30*24 + 10, 8},
+		3: {"half", .5, 25*24 + 12, 8},
+		5: {"spike", 4, 33*24 + 15, 1},
+		7: {"doubles", 2, 23*24 + 3, 1 << 20},
+	}
+	cfg := Config{Filter: hafvf.Config{
+		Family: "normal", Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}, WarmUp: 50,
+		Season: &hafvf.RhythmConfig{Seasons: hafvf.DefaultSeasons()},
+	}}
+	est := newEstimator(t, cfg)
+	changes, outliers := 0, 0
+	for page := range trafficPages {
+		in := incidents[page]
+		if in.name == "" {
+			in.at = 1 << 20
+		}
+		level := 20 * math.Pow(1000, float64(page)/(trafficPages-1))
+		key := fmt.Sprint(page)
+		track := est.NewTrack(key)
+		found := false
+		for h, x := range traffic(rand.New(rand.NewPCG(uint64(page), 1)), level, in.factor, in.at, in.hours) {
+			e := est.Estimate(track, Value(time.Unix(int64(h)*3600+4*24*3600, 0).UTC(), "", math.Log1p(x))) // from a Monday on
+			start := int(e.Detection.StartN) - 1
+			if e.Detection.Kind == hafvf.Outlier {
+				start = h
+			}
+			switch during := h >= in.at && h < in.at+min(in.hours, 24)+24; e.Detection.Kind {
+			case hafvf.None:
+			case hafvf.Outlier:
+				found = found || during && start == in.at && in.hours < 24
+				if !during {
+					outliers++
+				}
+			default:
+				found = found || during && start == in.at
+				if !during {
+					changes++
+				}
+			}
+		}
+		if found != (in.name != "") {
+			t.Errorf("page %d, %q: found at its hour %v", page, in.name, found)
+		}
+	}
+	if changes > 1 || outliers > 20 {
+		t.Errorf("%d false changes and %d outliers in %d observations", changes, outliers, 24*trafficDays*trafficPages)
+	}
+	t.Logf("%d false changes, %d outliers in %d observations", changes, outliers, 24*trafficDays*trafficPages)
+}
+
+// BenchmarkSeason measures an observation of the default bank with and without a season,
+// and the bytes of a key.
+func BenchmarkSeason(b *testing.B) {
+	for name, season := range map[string]*hafvf.RhythmConfig{"without": nil, "day and week": {Seasons: hafvf.DefaultSeasons()}} {
+		b.Run(name, func(b *testing.B) {
+			cfg := hafvf.Config{Family: "normal", Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}, WarmUp: 50, Season: season}
+			est, err := NewEstimator(Config{Filter: cfg})
+			if err != nil {
+				b.Fatal(err)
+			}
+			track, rng := est.NewTrack("k"), rand.New(rand.NewPCG(1, 1))
+			i := int64(0)
+			for b.Loop() {
+				est.Estimate(track, Value(time.Unix(3600*i, 0), "", rng.NormFloat64()))
+				i++
+			}
+			saved, _ := track.AppendBinary(nil)
+			b.ReportMetric(float64(len(saved)), "bytes/key")
+		})
+	}
+}
