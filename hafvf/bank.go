@@ -224,8 +224,7 @@ func (b *Bank) Use(m Model) {
 		f.Use(b.views[b.of[i]].model)
 	}
 	if b.detector != nil {
-		b.detector.line = m.NewLine()
-		b.detector.informed, _ = m.(informed)
+		b.detector.use(m)
 	}
 }
 
@@ -415,7 +414,7 @@ func (b *Bank) learn(out *Outcome, s State, elapsed float64, base float64) {
 		// is the factor by which the member has scaled its sample.
 		w := b.members[last].PriorWeightAfter(b.Member(s, last), elapsed)
 		l := b.detection(s)
-		gain = b.detector.weigh(l, gain, w)
+		gain = b.detector.weigh(l, gain, w, b.members[last].Sample(b.Member(s, last)))
 		weight = l[atStay]
 		for i := range b.views {
 			v := &b.views[i]

@@ -80,3 +80,9 @@ func (m bernoulli) information(d []float64) float64 {
 	m.Predict(mean[:], sd[:], d, 1, nil)
 	return 4 * sd[0] * sd[0]
 }
+
+// reference has the prior of Jeffreys.
+func (m bernoulli) reference() Model {
+	m.alpha, m.beta = 0.5, 0.5
+	return m
+}

@@ -140,6 +140,11 @@ type informed interface {
 	// information is what an observation tells under θ₀ + d, relative to the most
 	// that one can: in [0, 1].
 	information(d []float64) float64
+	// reference is the model with the prior that tells least, for excursions from a
+	// regime that tells little and has run long. Under a uniform prior 300 tosses
+	// without heads after a rate of .04 are found in one of five streams, and under this
+	// one in half of them.
+	reference() Model
 }
 
 // The entries of an excursion, before its samples.
@@ -166,6 +171,7 @@ type detector struct {
 	minLength float64
 	informed  informed // the bank's model, where it is one
 	line      Line
+	rare      Line // of the reference prior; nil where the model isn't informed
 	scratch   []float64
 	gains     [maxExcursions]float64 // log p(x|excursion) − log h(x)
 
@@ -182,12 +188,20 @@ func newDetector(views []view, d Detect) *detector {
 	}
 	d = d.withDefaults()
 	model, last := views[0].model, views[len(views)-1]
-	informed, _ := model.(informed)
-	return &detector{
-		informed: informed,
-		views:    views, first: detectorHead + 2*model.Len(), stride: last.at + last.model.Len(),
+	dr := &detector{
+		views: views, first: detectorHead + 2*model.Len(), stride: last.at + last.model.Len(),
 		commit: d.Commit, minLength: float64(d.MinLength),
-		line: model.NewLine(), scratch: make([]float64, model.Len()),
+		scratch: make([]float64, model.Len()),
+	}
+	dr.use(model)
+	return dr
+}
+
+// use makes m the model that weighs excursions and outliers.
+func (dr *detector) use(m Model) {
+	dr.line, dr.rare, dr.informed = m.NewLine(), nil, nil
+	if i, ok := m.(informed); ok {
+		dr.informed, dr.rare = i, i.reference().NewLine()
 	}
 }
 
@@ -276,10 +290,14 @@ func (dr *detector) thin(l detectorState) {
 
 // weigh applies the transitions, lets an excursion start at the observation that
 // the views have seen, and conditions the probabilities on it. stay is
-// log p(x|stay) − log h(x), and w the weight by which excursions forget before it.
+// log p(x|stay) − log h(x), w the weight by which excursions forget before it, and
+// regime the last member's sample.
 // It returns log p(x|past) − log h(x).
-func (dr *detector) weigh(l detectorState, stay, w float64) float64 {
-	stats := dr.views[0].stats
+func (dr *detector) weigh(l detectorState, stay, w float64, regime []float64) float64 {
+	stats, line := dr.views[0].stats, dr.line
+	if dr.informed != nil && l[atAge] >= oldest && dr.informed.information(regime) < fullyInformed {
+		line = dr.rare
+	}
 	l[atAge]++
 	outliers, rho := l.mean(atOutlier), l.persistence()
 	dr.changes = l.mean(atChange)
@@ -308,8 +326,8 @@ func (dr *detector) weigh(l detectorState, stay, w float64) float64 {
 	}
 	n := l.alive()
 	for j := range n {
-		dr.line.Set(dr.sample(dr.excursion(l, j), 0), stats)
-		dr.gains[j] = dr.line.Gain(w)
+		line.Set(dr.sample(dr.excursion(l, j), 0), stats)
+		dr.gains[j] = line.Gain(w)
 	}
 	naive, boost := dr.outlierGain(l, stats)
 	e := dr.excursion(l, n)
