@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"hafvf/hafvf/internal/beta"
+	"hafvf/hafvf/internal/special"
 )
 
 // The update maximises, over the Beta levels together,
@@ -14,7 +15,7 @@ import (
 // concentration. A step is judged by the slope it ends on, not by the value of
 // L, which rounding blurs when φ is large.
 const (
-	tolerance     = 1e-5 // on the last Newton step; what remains is its square
+	tolerance     = 3e-5 // on the last Newton step; what remains is its square
 	maxStep       = 2
 	maxIterations = 200
 	patience      = 12 // evaluations after which rounding is suspected; after four times as many, a flat maximum
@@ -53,14 +54,21 @@ func (f *Filter) childOf(i int) beta.Child {
 	return beta.Child{A1: jet.Q1, A2: jet.Q2, S0: jet.F2, S1: jet.F3, S2: jet.F4}
 }
 
-// climb runs Newton's method from m.at, and leaves the levels where it ends.
-func (f *Filter) climb(m *mode) {
-	n := len(f.levels)
-	delta, trial := f.delta, f.trial
+// climb runs Newton's method from m.at, and leaves the levels where it ends. With
+// another mode to beat, it ends where it is clear that it comes to that one, or to a
+// lower one: m.value is then −Inf.
+func (f *Filter) climb(m, beat *mode) {
 	f.evaluate(m.at)
 	m.converged = false
-	evaluations := 1
-	defer func() { m.iterations += evaluations }()
+	m.iterations += f.ascend(m, beat)
+}
+
+// ascend is climb from where the levels have been evaluated. It returns the number
+// of evaluations, with that one.
+func (f *Filter) ascend(m, beat *mode) (evaluations int) {
+	n := len(f.levels)
+	delta, trial := f.delta[:n], f.trial[:n]
+	evaluations = 1
 	for evaluations < maxIterations {
 		f.sys.Solve(delta)
 		slope := 0.0
@@ -73,7 +81,7 @@ func (f *Filter) climb(m *mode) {
 		}
 		size := 0.0
 		for i := range n {
-			size = math.Max(size, math.Max(math.Abs(delta[i][0]), math.Abs(delta[i][1])))
+			size = max(size, math.Abs(delta[i][0]), math.Abs(delta[i][1]))
 		}
 		if !(size < math.Inf(1)) {
 			break
@@ -89,7 +97,7 @@ func (f *Filter) climb(m *mode) {
 				m.converged = true
 				if size < 1e-3 {
 					f.shift(m, slope)
-					return
+					return evaluations
 				}
 				break
 			}
@@ -97,9 +105,13 @@ func (f *Filter) climb(m *mode) {
 		if size < tolerance {
 			m.converged = true
 			f.shift(m, slope)
-			return
+			return evaluations
 		}
-		t := math.Min(1, maxStep/size)
+		if beat != nil && size < 1 && f.hopeless(m, beat, slope) {
+			m.value = math.Inf(-1)
+			return evaluations
+		}
+		t := min(1, maxStep/size)
 		for {
 			for i := range n {
 				trial[i][0] = clamp(m.at[i][0]+t*delta[i][0], maxLogit)
@@ -126,13 +138,24 @@ func (f *Filter) climb(m *mode) {
 			}
 			// The slope changed sign: the maximum is nearer, about where the
 			// secant puts it.
-			t *= math.Max(0.1, math.Min(0.7, slope/(slope-end)))
+			t *= max(0.1, min(0.7, slope/(slope-end)))
 		}
 		for i := range n {
 			m.at[i] = trial[i]
 		}
 	}
 	m.value = f.objective()
+	return evaluations
+}
+
+// hopeless reports whether a climb that is about to converge, from m.at, ends where
+// beat is or below it. What is left to gain is about slope/2.
+func (f *Filter) hopeless(m, beat *mode, slope float64) bool {
+	far := 0.0
+	for i := range m.at {
+		far = max(far, math.Abs(m.at[i][0]-beat.at[i][0]), math.Abs(m.at[i][1]-beat.at[i][1]))
+	}
+	return far < 0.5 || f.objective()+2*slope < beat.value-0.5
 }
 
 // shift applies the last step, which adds half its slope to the value at the
@@ -166,7 +189,7 @@ const (
 	maxLogConcentration = 100
 )
 
-func clamp(v, bound float64) float64 { return math.Max(-bound, math.Min(bound, v)) }
+func clamp(v, bound float64) float64 { return max(-bound, min(bound, v)) }
 
 // place moves the levels to z, and their priors with them.
 func (f *Filter) place(z [][2]float64) {
@@ -194,32 +217,36 @@ func (f *Filter) objective() float64 {
 	return value
 }
 
-// maximise finds the global maximum, starting at the levels' priors, and leaves
-// the levels there. No maximum is above bound = max q (up to an interior maximum
-// of q), so that other starts are tried only where that leaves room.
-func (f *Filter) maximise(bound float64) *mode {
+// maximise finds the global maximum and leaves the levels there. It starts at the
+// levels' priors, each moved by its lead. No maximum is above bound = max q (up to an
+// interior maximum of q), so that other starts are tried only where that leaves room.
+func (f *Filter) maximise(bound float64, leads []float64) *mode {
 	best := &f.best
 	best.iterations = 0
 	w := f.top
+	start := f.start
 	for i := len(f.levels) - 1; i >= 0; i-- {
 		p := f.levels[i].PriorAt(w)
-		best.at[i] = [2]float64{math.Log(p.Alpha / p.Beta), math.Log(p.Alpha + p.Beta)}
+		x, y := special.Log(p.Alpha/p.Beta), special.Log(p.Alpha+p.Beta)
+		start[i] = [2]float64{x, y}
+		best.at[i] = [2]float64{clamp(x+leads[2*i], maxLogit), clamp(y+leads[2*i+1], maxLogConcentration)}
 		w = p.Mean()
 	}
-	start := f.start
-	copy(start, best.at)
-	f.climb(best)
-	gap := bound - best.value
-	if gap < modeGap && best.converged {
+	f.climb(best, nil)
+	if best.converged && (bound-best.value < modeGap || len(f.levels) == 1 && f.room() < best.value) {
 		return best
 	}
 	searched := best.iterations
 	other := &f.other
+	kept := best.at[0][0] > 0
 	for _, logit := range restarts {
+		if kept && logit[0] >= 0 {
+			break // what has not been forgotten can only be forgotten
+		}
 		copy(other.at, start)
 		other.iterations = 0
 		other.at[0] = logit
-		f.climb(other)
+		f.climb(other, best)
 		searched += other.iterations
 		if better(other, best) {
 			best, other = other, best
@@ -232,6 +259,33 @@ func (f *Filter) maximise(bound float64) *mode {
 		best = &f.best
 	}
 	return best
+}
+
+// means is the grid on which room looks.
+var means = [...]float64{0.01, 0.05, 0.15, 0.4, 0.8, 0.95}
+
+// room is what another mode of a single level can be worth at most: over the mean of
+// the weight, the gain there less what that mean costs at least.
+func (f *Filter) room() float64 {
+	l := &f.levels[0]
+	prior := l.PriorAt(f.top).Mean()
+	most, at, gain, price := math.Inf(-1), 0.0, f.gain0, math.Inf(1)
+	for j := range len(means) + 1 {
+		nextAt, nextGain, nextPrice := 1.0, f.gain1, math.Inf(1)
+		if j < len(means) {
+			nextAt = means[j]
+			nextGain, nextPrice = f.line.Gain(nextAt), l.Price(nextAt, f.top)
+		}
+		least := min(price, nextPrice)
+		if at <= prior && prior <= nextAt {
+			least = 0
+		}
+		if l.M < at || l.M > nextAt {
+			most = max(most, max(gain, nextGain)-least)
+		}
+		at, gain, price = nextAt, nextGain, nextPrice
+	}
+	return most
 }
 
 // better reports whether a is the better mode: the one of the larger value, or
