@@ -13,49 +13,52 @@ import (
 //
 // Near an end, with t = e^−|x|, the integrand is a power of t times a polynomial in
 // t, and the sum over all further nodes is a geometric series for each of its terms:
-// no prior, however flat in x, needs nodes there. The normaliser is summed over the
-// same nodes.
+// no prior, however flat in x, needs nodes there.
 //
 // The first step is the widest that integrates the prior itself. Where the gain is
-// sharper than the prior, the sum over every second node differs from the sum over
-// all, and the step is halved where a finer one is worth its nodes.
+// sharper than the prior, the curvature of the integrand shows it, and the step is
+// halved where a finer one is worth its nodes.
 //
 // q0 and q1 are the gains at the ends.
 func (f *Filter) logPredictive(prior Beta, elapsed, q0, q1 float64) float64 {
 	r := &f.rule
 	r.line, r.a, r.b, r.elapsed = f.line, prior.Alpha, prior.Beta, elapsed
-	r.bound = max(q0, q1)
+	r.step()
 	r.scan(q0, q1)
-	fine, coarse := r.sums()
-	// The gain's own rounding bounds what can be asked for.
-	tolerance := settled + 0x1p-46*math.Abs(r.top-r.peak)
-	for math.Abs(fine-coarse) > tolerance && len(r.nodes) < maxNodes {
-		r.refine()
-		fine, coarse = r.sums()
+	if r.missed > settled*r.sum {
+		r.join()
+		for r.missed > settled*r.sum && len(r.nodes) < maxNodes {
+			r.refine()
+			r.add()
+		}
 	}
-	return fine
+	return special.Log(r.sum*r.h) + r.top - special.LogBeta(r.a, r.b)
 }
 
+// Relative to the integral:
 const (
-	settled  = 1e-5 // nats between two steps; the error of the finer is its square
+	settled  = 3e-9  // what the step may miss
+	cut      = 1e-10 // the uncertainty of what is beyond the last node
+	nothing  = 28    // nats below the largest term that a term is not worth a finer step
 	maxNodes = 1 << 14
-	nothing  = 28 // nats below the largest term that a term is left out
 )
 
-// A rule is the trapezoidal rule of logPredictive: nodes at k·h, in order, and
-// the tails where they are reached.
+// A rule is the trapezoidal rule of logPredictive: nodes at k·h, and what is beyond
+// the last one on either side.
 type rule struct {
 	line        Line
 	a, b        float64
 	elapsed     float64
 	h           float64
-	table       *steps // of h, or nil
-	nodes, next []node
+	table       *steps  // of h, or nil
+	finer       []steps // the first is that of h/2
+	down, up    []node  // of the first step, from the same node outward
+	nodes, next []node  // all of them in order, once the step has been halved
 	lo, hi      tail
-	mode        float64 // of the prior's density in x
-	peak        float64 // largest log weight
-	top         float64 // largest log weight + gain
-	bound       float64 // largest gain
+	top         float64 // log of what sum and missed are relative to
+	bound       float64 // largest gain so far
+	sum         float64
+	missed      float64 // estimate of the error of sum
 }
 
 type node struct {
@@ -63,16 +66,18 @@ type node struct {
 	weight, gain float64 // logs
 }
 
+func (n *node) log() float64 { return n.weight + n.gain }
+
 // step chooses h such that the rule integrates the Beta itself to 1e-10: its error
 // is |Γ(a+iy)Γ(b−iy)|/Γ(a)Γ(b) with y = 2π/h.
 func (r *rule) step() {
 	for i := range tables {
 		if t := &tables[i]; decay(r.a, t.y)+decay(r.b, t.y) > 25 {
-			r.h, r.table = t.h, t
+			r.h, r.table, r.finer = t.h, t, tables[min(i+8, len(tables)):]
 			return
 		}
 	}
-	r.table = nil
+	r.table, r.finer = nil, nil
 	last := &tables[len(tables)-1]
 	y := last.y
 	for r.h = last.h; decay(r.a, y)+decay(r.b, y) < 25 && r.h > 1e-6; r.h /= 2 {
@@ -81,7 +86,9 @@ func (r *rule) step() {
 }
 
 // decay is about −log |Γ(a+iy)/Γ(a)|, which is y²/2a for y ≪ a and πy/2 for y ≫ a.
-func decay(a, y float64) float64 { return y * y / (2*a + 0.55*y) }
+func decay(a, y float64) float64 { return y * y / (2*a + poles/(math.Pi/2)*y) }
+
+const poles = 0.864
 
 // A logistic is w = 1/(1+e^−x) with the logarithms of w and 1−w.
 type logistic struct{ w, lw, l1w float64 }
@@ -103,7 +110,8 @@ type steps struct {
 	at   []logistic
 }
 
-// tables are those of the steps that the rule begins with, the coarsest first.
+// tables are those of the steps that the rule begins with, the coarsest first. Every
+// eighth has half the step.
 var tables = func() (t [17]steps) {
 	for i := range t {
 		h := coarsest * math.Exp2(-float64(i)/8)
@@ -132,52 +140,105 @@ func (r *rule) at(k int) node {
 	if r.elapsed != 1 {
 		v = math.Exp(r.elapsed * l.lw)
 	}
-	n := node{k, r.a*l.lw + r.b*l.l1w, r.line.Gain(v)}
-	r.bound = max(r.bound, n.gain)
-	r.peak = max(r.peak, n.weight)
-	r.top = max(r.top, n.weight+n.gain)
-	return n
+	return node{k, r.a*l.lw + r.b*l.l1w, r.line.Gain(v)}
 }
 
-// scan places the first nodes, from the prior's mode outward to where nothing
-// further out matters or a tail takes over. q0 and q1 are the gains at the ends.
+// scan sums over the first nodes, from the prior's mode outward to where a tail
+// takes over. q0 and q1 are the gains at the ends.
 func (r *rule) scan(q0, q1 float64) {
-	r.step()
-	r.mode = special.Log(r.a / r.b)
-	r.peak, r.top = math.Inf(-1), math.Inf(-1)
-	c := r.a + r.b
-	k0 := int(math.Round(r.mode / r.h))
-	reach := int(special.Log(c/small+1)/r.h) + 2
-	k0 = max(-reach, min(reach, k0))
-	r.next = r.next[:0]
-	// Downward first, then turned round.
-	r.next = append(r.next, r.at(k0))
-	r.extend(&r.lo, -1, r.a, q0)
-	r.nodes = r.nodes[:0]
-	for i := len(r.next) - 1; i >= 0; i-- {
-		r.nodes = append(r.nodes, r.next[i])
+	reach := max(0, special.Log((r.a+r.b)/small))
+	far := int(reach/r.h) + 2
+	first := r.at(max(-far, min(far, int(math.Round(special.Log(r.a/r.b)/r.h)))))
+	r.top, r.sum, r.missed = first.log(), 1, 0
+	r.bound = max(q0, q1, first.gain)
+	r.down, r.up = append(r.down[:0], first), append(r.up[:0], first)
+	r.down = r.extend(r.down, &r.lo, -1, reach, r.a, q0)
+	r.up = r.extend(r.up, &r.hi, +1, reach, r.b, q1)
+	if len(r.down) > 1 && len(r.up) > 1 {
+		r.miss(1, r.down[1].log(), r.top, r.up[1].log())
 	}
-	r.next, r.nodes = r.nodes, r.next
-	r.extend(&r.hi, +1, r.b, q1)
-	r.next, r.nodes = r.nodes, r.next
 }
 
-// extend appends nodes to next in one direction, and sets the tail behind them.
-func (r *rule) extend(to *tail, direction int, power, end float64) {
-	to.on = false
-	reach := max(1, special.Log((r.a+r.b)/small))
-	for len(r.next) < maxNodes {
-		n := r.next[len(r.next)-1]
-		if n.weight < r.peak-nothing && n.weight+r.bound < r.top-nothing {
-			return
+// extend adds nodes in one direction, and sets the tail behind them. end is the gain
+// at the end.
+func (r *rule) extend(nodes []node, to *tail, direction int, reach, power, end float64) []node {
+	last := &nodes[0]
+	k, before, log, e := last.k, math.NaN(), last.log(), special.Exp(last.log()-r.top)
+	*to = tail{power: power, gain: end}
+	for len(nodes) < maxNodes {
+		k += direction
+		nodes = append(nodes, r.at(k))
+		n := &nodes[len(nodes)-1]
+		r.bound = max(r.bound, n.gain)
+		next := n.log()
+		term := special.Exp(next - r.top)
+		if term > huge {
+			e, term = e/term, 1
+			r.rescale(next)
 		}
-		if x := float64(direction*n.k) * r.h; x > reach && len(r.next) >= 3 && math.Abs(n.gain-end) < 2*short {
-			if r.tail(to, power, end, x) {
-				return
+		r.sum += term
+		r.miss(e, before, log, next)
+		if term < 1e-3*r.sum && term < e {
+			ahead := max(end, n.gain)
+			if n.gain > nodes[len(nodes)-2].gain {
+				ahead = r.bound
+			}
+			if rest, ok := r.rest(term, e, math.Abs(before-2*log+next), ahead-n.gain); ok {
+				r.sum += rest
+				return nodes
 			}
 		}
-		r.next = append(r.next, r.at(n.k+direction))
+		if x := float64(direction*k) * r.h; x > reach && x > 1 && len(nodes) >= 3 && math.Abs(n.gain-end) < 2*short {
+			if to.fit(nodes, r.a+r.b, r.h, x) {
+				r.sum += to.sum(x, r.h, r.top)
+				return nodes
+			}
+		}
+		before, log, e = log, next, term
 	}
+	return nodes
+}
+
+// huge is a term at which the sum is rescaled.
+const huge = 1e100
+
+// rescale makes e^top the new unit of the sum.
+func (r *rule) rescale(top float64) {
+	by := math.Exp(r.top - top)
+	r.top = top
+	r.sum *= by
+	r.missed *= by
+}
+
+// miss adds to missed what the rule misses about a node of the value e, from the
+// logarithms of the integrand there, at, and at its neighbours. Of e^−κx²/2 it misses
+// the fraction 2·exp(−2π²/κh²), where κh² is the second difference. The poles of
+// powers of w and 1−w, at distance π, add to that of h: this is decay for both sides
+// of a Beta, in terms of κ. Taking the sum over every second node as another estimate
+// would not do: it may agree by accident.
+func (r *rule) miss(e, before, at, after float64) {
+	const visible = 0.9 // of which it misses less than 1e-9
+	d := 2*at - before - after
+	if width := d + poles*r.h; width > visible {
+		d -= 0x1p-48 * math.Abs(at) // rounding
+		if d > 0 {
+			r.missed += 2 * e * special.Exp(-2*math.Pi*math.Pi/(d+poles*r.h))
+		}
+	}
+}
+
+// rest is the sum over all nodes beyond the last one, of value e after one of value
+// before, as a geometric series. It is ok where that is certain enough: bend is the
+// second difference of the logarithms, and rise how far the gain may rise yet.
+func (r *rule) rest(e, before, bend, rise float64) (rest float64, ok bool) {
+	ratio := e / before
+	left := 1 - ratio
+	rest = e * ratio / left
+	doubt := bend / (left * left)
+	if rise > 1 {
+		doubt += special.Exp(rise)
+	}
+	return rest, rest*doubt < cut*r.sum
 }
 
 // A tail starts where short bounds t·(the scale of the gain's derivatives), of which
@@ -188,27 +249,28 @@ const (
 	small = 0.1
 )
 
-// A tail is the integrand near an end of [0, 1]:
+// A tail is what is beyond the last node on one side. It is the integrand near an end
+// of [0, 1]:
 //
-//	t^power · (1 + n₁·s + … + n₆·s⁶) · e^gain
+//	t^power · (1 + c₁·s + … + c₆·s⁶) · e^gain,  s = t/t of the last node
 //
-// and the weight alone with d₁ … d₆; s is t over that of the last node.
+// or, before that holds, a rest that is small.
 type tail struct {
 	on          bool
 	power, gain float64
-	n, d        [6]float64
+	c           [6]float64
 }
 
-// tail interpolates the gain at the end, t = 0, and at the last three nodes, and
+// fit interpolates the gain at the end, t = 0, and at the last three nodes, and
 // reports whether this is precise enough from t = e^−x on.
-func (r *rule) tail(to *tail, power, end, x float64) bool {
-	ratio := special.Exp(r.h)
-	n := len(r.next)
+func (t *tail) fit(nodes []node, concentration, h, x float64) bool {
+	ratio := special.Exp(h)
+	n := len(nodes)
 	s2, s3 := ratio, ratio*ratio // of the last node but one, and but two
 	// Divided differences.
-	d01 := r.next[n-1].gain - end
-	d02 := (r.next[n-2].gain - end) / s2
-	d03 := (r.next[n-3].gain - end) / s3
+	d01 := nodes[n-1].gain - t.gain
+	d02 := (nodes[n-2].gain - t.gain) / s2
+	d03 := (nodes[n-3].gain - t.gain) / s3
 	d012 := (d02 - d01) / (s2 - 1)
 	d023 := (d03 - d02) / (s3 - s2)
 	e3 := (d023 - d012) / (s3 - 1)
@@ -217,62 +279,55 @@ func (r *rule) tail(to *tail, power, end, x float64) bool {
 	if !(math.Abs(e1) < short && math.Abs(e2) < short*short && math.Abs(e3) < short*short*short) {
 		return false
 	}
-	to.on, to.power, to.gain = true, power, end
-	// (1+t)^−(a+b), and times exp(e₁s + e₂s² + e₃s³).
-	c, t, d := r.a+r.b, special.Exp(-x), 1.0
-	for k := range to.d {
-		d *= -(c + float64(k)) * t / float64(k+1)
-		to.d[k] = d
-	}
+	t.on = true
+	// (1+t)^−(a+b), times exp(e₁s + e₂s² + e₃s³).
 	e3 += e1 * (e2 + e1*e1/6)
 	e2 += e1 * e1 / 2
+	start, d := special.Exp(-x), 1.0
 	p := [...]float64{0, 0, 0, 1}
-	for k, d := range to.d {
+	for k := range t.c {
+		d *= -(concentration + float64(k)) * start / float64(k+1)
 		p[0], p[1], p[2], p[3] = p[1], p[2], p[3], d
-		to.n[k] = d + e1*p[2] + e2*p[1] + e3*p[0]
+		t.c[k] = d + e1*p[2] + e2*p[1] + e3*p[0]
 	}
 	return true
 }
 
-// sums adds up all nodes outside of k·h, which is |x| of the last, by the step h
-// and by 2h, and divides by e^peak and e^top.
-func (t *tail) sums(k int, h, peak, top float64) (num, den [2]float64) {
-	x := float64(k) * h
+// sum is the sum over all nodes of the step h beyond |x|, over e^top.
+func (t *tail) sum(x, h, top float64) float64 {
 	step := special.Exp(-h)
 	u := math.Expm1(-t.power * h)
-	bn := special.Exp(-t.power*x+t.gain-top) * (1 + u)
-	bd := special.Exp(-t.power*x-peak) * (1 + u)
-	for i := range 2 {
-		// From s = step on, in steps of step.
-		first := step
-		if i == 1 {
-			if k&1 == 0 { // the first even node is one further
-				first *= step
-				bn *= 1 + u
-				bd *= 1 + u
-			}
-			u *= 2 + u
-			step *= step
-		}
-		n, d := -1/u, -1/u
-		ratio, zi := 1+u, 1.0
-		for j := range t.n {
-			ratio *= step
-			zi *= first
-			g := zi / (1 - ratio)
-			n += t.n[j] * g
-			d += t.d[j] * g
-		}
-		num[1-i], den[1-i] = bn*n, bd*d
+	sum, ratio, s := -1/u, 1+u, 1.0
+	base := special.Exp(t.gain-t.power*x-top) * ratio
+	for _, c := range t.c {
+		s *= step
+		ratio *= step
+		sum += c * s / (1 - ratio)
 	}
-	return num, den
+	return base * sum
+}
+
+// join makes one list of the nodes of the first step.
+func (r *rule) join() {
+	r.nodes = r.nodes[:0]
+	for i := len(r.down) - 1; i > 0; i-- {
+		r.nodes = append(r.nodes, r.down[i])
+	}
+	r.nodes = append(r.nodes, r.up...)
 }
 
 // refine halves the step where a term can be of any size.
 func (r *rule) refine() {
 	r.h /= 2
 	r.table = nil
+	if len(r.finer) > 0 {
+		r.table, r.finer = &r.finer[0], r.finer[min(8, len(r.finer)):]
+	}
 	out := r.next[:0]
+	top := math.Inf(-1)
+	for i := range r.nodes {
+		top = max(top, r.nodes[i].log())
+	}
 	rise := func(i int) float64 { // what the integrand can rise by next to node i
 		if i <= 0 || i >= len(r.nodes)-1 {
 			return 0
@@ -281,7 +336,7 @@ func (r *rule) refine() {
 		if b.k-a.k != c.k-b.k {
 			return 0
 		}
-		return math.Abs((a.weight + a.gain - b.weight - b.gain) + (c.weight + c.gain - b.weight - b.gain))
+		return math.Abs(a.log() - 2*b.log() + c.log())
 	}
 	for i := range r.nodes {
 		n := r.nodes[i]
@@ -295,42 +350,43 @@ func (r *rule) refine() {
 		if m.k != k+1 {
 			continue // left out already
 		}
-		x := float64(n.k) * r.h
-		matters := r.mode >= x && r.mode <= x+2*r.h ||
-			math.Max(n.weight, m.weight) > r.peak-nothing ||
-			math.Max(n.weight+n.gain, m.weight+m.gain)+rise(i)+rise(i+1) > r.top-nothing
-		if matters {
+		if max(n.log(), m.log())+rise(i)+rise(i+1) > top-nothing {
 			out = append(out, r.at(n.k+1))
 		}
 	}
 	r.nodes, r.next = out, r.nodes
 }
 
-// sums are the logs of the integral by the step h and by 2h.
-func (r *rule) sums() (fine, coarse float64) {
-	var num, den [2]float64 // even and odd nodes
+// add sums over the nodes that there are, and what is beyond them.
+func (r *rule) add() {
+	n := len(r.nodes)
+	r.top = math.Inf(-1)
 	for i := range r.nodes {
-		n := &r.nodes[i]
-		odd := n.k & 1
-		if w := n.weight - r.peak; w > -nothing-6 {
-			den[odd] += special.Exp(w)
+		r.top = max(r.top, r.nodes[i].log())
+	}
+	value := func(i int) float64 { return special.Exp(r.nodes[i].log() - r.top) }
+	r.sum, r.missed = 0, 0
+	for i := range r.nodes {
+		e := value(i)
+		r.sum += e
+		if i > 0 && i < n-1 {
+			a, b, c := &r.nodes[i-1], &r.nodes[i], &r.nodes[i+1]
+			if b.k-a.k == 1 && c.k-b.k == 1 {
+				r.miss(e, a.log(), b.log(), c.log())
+			}
 		}
-		if w := n.weight + n.gain - r.top; w > -nothing-6 {
-			num[odd] += special.Exp(w)
+	}
+	for _, side := range [...]struct {
+		*tail
+		direction, last, inner int
+	}{{&r.lo, -1, 0, 1}, {&r.hi, 1, n - 1, n - 2}} {
+		k := r.nodes[side.last].k
+		switch {
+		case side.on:
+			r.sum += side.sum(float64(side.direction*k)*r.h, r.h, r.top)
+		case k == r.nodes[side.inner].k+side.direction:
+			rest, _ := r.rest(value(side.last), value(side.inner), 0, 0)
+			r.sum += rest
 		}
 	}
-	num[1] += num[0]
-	den[1] += den[0]
-	if r.lo.on {
-		n, d := r.lo.sums(-r.nodes[0].k, r.h, r.peak, r.top)
-		num, den = add(num, n), add(den, d)
-	}
-	if r.hi.on {
-		n, d := r.hi.sums(r.nodes[len(r.nodes)-1].k, r.h, r.peak, r.top)
-		num, den = add(num, n), add(den, d)
-	}
-	offset := r.top - r.peak
-	return special.Log(num[1]/den[1]) + offset, special.Log(num[0]/den[0]) + offset
 }
-
-func add(a, b [2]float64) [2]float64 { return [2]float64{a[0] + b[0], a[1] + b[1]} }

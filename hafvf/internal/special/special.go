@@ -86,6 +86,21 @@ func LgammaDelta(a, k float64) float64 {
 	return sum + (a-0.5)*Log1p(k*r) + k*(Log(a+k)-1) + Stirling(q) - Stirling(r)
 }
 
+// LogBeta is ln B(a, b) for a, b > 0.
+func LogBeta(a, b float64) float64 {
+	k := min(a, b)
+	lgamma := halfLog2Pi
+	z := k
+	if k < Lift {
+		z += Lift
+		lgamma -= Log(Product(k))
+	}
+	lgamma += (z-0.5)*Log(z) - z + Stirling(1/z)
+	return lgamma - LgammaDelta(max(a, b), k)
+}
+
+const halfLog2Pi = 0.91893853320467274178
+
 // Product is Γ(x+8)/Γ(x).
 func Product(x float64) float64 {
 	u := x * (x + 7)
