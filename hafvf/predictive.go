@@ -23,6 +23,7 @@ import (
 func (f *Filter) logPredictive(prior Beta, elapsed, q0, q1 float64) float64 {
 	r := &f.rule
 	r.line, r.a, r.b, r.elapsed = f.line, prior.Alpha, prior.Beta, elapsed
+	r.poles = poles * max(1, elapsed)
 	r.step()
 	r.scan(q0, q1)
 	if r.missed > settled*r.sum {
@@ -50,6 +51,7 @@ type rule struct {
 	a, b        float64
 	elapsed     float64
 	h           float64
+	poles       float64 // as the constant, for the gain too: w^Δ brings them nearer
 	table       *steps  // of h, or nil
 	finer       []steps // the first is that of h/2
 	down, up    []node  // of the first step, from the same node outward
@@ -155,7 +157,7 @@ func (r *rule) scan(q0, q1 float64) {
 	r.down = r.extend(r.down, &r.lo, -1, reach, r.a, q0)
 	r.up = r.extend(r.up, &r.hi, +1, reach, r.b, q1)
 	if len(r.down) > 1 && len(r.up) > 1 {
-		r.miss(1, r.down[1].log(), r.top, r.up[1].log())
+		r.miss(special.Exp(first.log()-r.top), r.down[1].log(), first.log(), r.up[1].log())
 	}
 }
 
@@ -219,10 +221,10 @@ func (r *rule) rescale(top float64) {
 func (r *rule) miss(e, before, at, after float64) {
 	const visible = 0.9 // of which it misses less than 1e-9
 	d := 2*at - before - after
-	if width := d + poles*r.h; width > visible {
+	if width := d + r.poles*r.h; width > visible {
 		d -= 0x1p-48 * math.Abs(at) // rounding
 		if d > 0 {
-			r.missed += 2 * e * special.Exp(-2*math.Pi*math.Pi/(d+poles*r.h))
+			r.missed += 2 * e * special.Exp(-2*math.Pi*math.Pi/(d+r.poles*r.h))
 		}
 	}
 }
@@ -385,8 +387,10 @@ func (r *rule) add() {
 		case side.on:
 			r.sum += side.sum(float64(side.direction*k)*r.h, r.h, r.top)
 		case k == r.nodes[side.inner].k+side.direction:
-			rest, _ := r.rest(value(side.last), value(side.inner), 0, 0)
-			r.sum += rest
+			if e := value(side.last); e > 0 {
+				rest, _ := r.rest(e, value(side.inner), 0, 0)
+				r.sum += rest
+			}
 		}
 	}
 }

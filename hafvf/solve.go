@@ -15,7 +15,7 @@ import (
 // concentration. A step is judged by the slope it ends on, not by the value of
 // L, which rounding blurs when φ is large.
 const (
-	tolerance     = 3e-5 // on the last Newton step; what remains is its square
+	tolerance     = 3e-5 // on the last Newton step; what remains is about its square
 	maxStep       = 2
 	maxIterations = 200
 	patience      = 12 // evaluations after which rounding is suspected; after four times as many, a flat maximum
@@ -73,10 +73,10 @@ func (f *Filter) ascend(m, beat *mode) (evaluations int) {
 		f.sys.Solve(delta)
 		slope := 0.0
 		for i := range n {
-			slope += f.sys.G[i][0]*delta[i][0] + f.sys.G[i][1]*delta[i][1]
-			// From (ln α, ln β) to (logit of the mean, log of the concentration).
 			l := &f.levels[i]
-			u, v := delta[i][0], delta[i][1]
+			u, v := l.Bend(delta[i][0], delta[i][1])
+			slope += f.sys.G[i][0]*u + f.sys.G[i][1]*v
+			// From (ln α, ln β) to (logit of the mean, log of the concentration).
 			delta[i] = [2]float64{u - v, l.M*u + l.M1*v}
 		}
 		size := 0.0
