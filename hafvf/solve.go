@@ -236,29 +236,36 @@ func (f *Filter) maximise(bound float64, leads []float64) *mode {
 	if best.converged && (bound-best.value < modeGap || len(f.levels) == 1 && f.room() < best.value) {
 		return best
 	}
-	searched := best.iterations
-	other := &f.other
-	kept := best.at[0][0] > 0
-	for _, logit := range restarts {
-		if kept && logit[0] >= 0 {
-			break // what has not been forgotten can only be forgotten
-		}
-		copy(other.at, start)
-		other.iterations = 0
-		other.at[0] = logit
-		f.climb(other, best)
-		searched += other.iterations
-		if better(other, best) {
-			best, other = other, best
+	// What has not been forgotten can only be forgotten.
+	wide, kept := bound-best.value > wideGap, best.at[0][0] > 0
+	alpha := start[0][1] - softplus(-start[0][0])
+	f.restart([2]float64{-3, alpha + softplus(3)})
+	if wide || !kept {
+		beta := start[0][1] - softplus(start[0][0])
+		f.restart([2]float64{3, beta + softplus(3)})
+	}
+	if wide {
+		for _, z := range restarts {
+			f.restart(z)
 		}
 	}
-	best.iterations = searched
 	f.evaluate(best.at)
-	if best != &f.best {
-		f.best, f.other = f.other, f.best
-		best = &f.best
-	}
 	return best
+}
+
+// restart climbs from the levels' priors with the first level at z, and keeps where
+// that leads if it is better.
+func (f *Filter) restart(z [2]float64) {
+	m := &f.other
+	copy(m.at, f.start)
+	m.at[0] = z
+	m.iterations = 0
+	f.climb(m, &f.best)
+	iterations := f.best.iterations + m.iterations
+	if better(m, &f.best) {
+		f.best, f.other = f.other, f.best
+	}
+	f.best.iterations = iterations
 }
 
 // means is the grid on which room looks.
@@ -298,9 +305,19 @@ func better(a, b *mode) bool {
 }
 
 // modeGap is the least difference, in nats, between the bound and a maximum at
-// which another maximum is searched for.
-const modeGap = 1
+// which another maximum is searched for: from a mean of logit −3 with the prior's α,
+// and if the maximum is itself one that forgets, from 3 with the prior's β. From
+// wideGap on, which streams hardly reach, the search takes all restarts too.
+const (
+	modeGap = 1
+	wideGap = 20
+)
 
-// restarts are the starts of the search for another mode, (logit of the mean,
-// log of the concentration) of the first level.
-var restarts = [][2]float64{{-6, 0}, {-2, 1}, {0, 3}, {3, 0}, {6, 3}}
+// restarts are starts of the search for another mode, (logit of the mean, log of the
+// concentration) of the first level.
+var restarts = [...][2]float64{{-6, 0}, {-2, 1}, {0, 3}, {3, 0}, {6, 3}}
+
+// softplus is ln(1+eˣ).
+func softplus(x float64) float64 {
+	return max(x, 0) + special.Log1p(special.Exp(-math.Abs(x)))
+}

@@ -277,19 +277,19 @@ func (l *Level) Derive(sys *System, i int) {
 	}
 }
 
-// Bend adds to a Newton step, in (u, v), the term of second order that the third
+// Bend adds to a short Newton step, in (u, v), the term of second order that the third
 // derivatives of the divergence alone would give it near the prior: there, the gradient
 // in u is α·I(α)·(α − prior α), with the Fisher information I.
 func (l *Level) Bend(u, v float64) (float64, float64) {
-	ku := -u * (1.5 + l.A*l.gap[0].p2/l.gap[0].p1)
-	kv := -v * (1.5 + l.B*l.gap[1].p2/l.gap[1].p1)
-	if math.Abs(ku) < 0.25 {
-		u += u * ku
+	return bend(u, l.A*l.gap[0].p2/l.gap[0].p1), bend(v, l.B*l.gap[1].p2/l.gap[1].p1)
+}
+
+func bend(u, slope float64) float64 {
+	const short = 0.1
+	if k := -u * (1.5 + slope); math.Abs(u) < short && math.Abs(k) < short {
+		return u + u*k
 	}
-	if math.Abs(kv) < 0.25 {
-		v += v * kv
-	}
-	return u, v
+	return u
 }
 
 // Couple fills in how level i, l, and the level above, up, move each other:

@@ -4,41 +4,111 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
-// Exp, Log and Log1p against package math, at the ends too.
+// big160 is v with 160 bits.
+func big160(v float64) *big.Float { return new(big.Float).SetPrec(160).SetFloat64(v) }
+
+// bigExp is eˣ: the Taylor series at x/2ⁿ below 2⁻¹⁰, squared n times.
+func bigExp(x *big.Float) *big.Float {
+	n := max(0, x.MantExp(nil)+10)
+	r := big160(0).SetMantExp(x, -n)
+	sum, term := big160(1), big160(1)
+	for i := 1; i < 20; i++ {
+		term.Mul(term, r)
+		term.Quo(term, big160(float64(i)))
+		sum.Add(sum, term)
+	}
+	for range n {
+		sum.Mul(sum, sum)
+	}
+	return sum
+}
+
+// bigLog is ln x by Halley's method: a step from the 50 bits of y leaves 150.
+func bigLog(x *big.Float) *big.Float {
+	m := big160(0)
+	exponent := x.MantExp(m)
+	start, _ := m.Float64()
+	y := big160(math.Log(start))
+	for range 2 {
+		e := bigExp(y)
+		step := big160(0).Sub(m, e)
+		step.Quo(step, big160(0).Add(m, e))
+		y.Add(y, step.Add(step, step))
+	}
+	ln2, _ := big160(0).SetString("0.693147180559945309417232121458176568075500134360255254120680009")
+	return y.Add(y, ln2.Mul(ln2, big160(float64(exponent))))
+}
+
+// ulps is |got − want| in units in the last place of want.
+func ulps(got float64, want *big.Float) float64 {
+	nearest, _ := want.Float64()
+	if math.IsInf(nearest, 0) || nearest == 0 {
+		if got == nearest {
+			return 0
+		}
+		return math.Inf(1)
+	}
+	ulp := math.Nextafter(math.Abs(nearest), math.Inf(1)) - math.Abs(nearest)
+	diff, _ := big160(0).Sub(big160(got), want).Float64()
+	return math.Abs(diff) / ulp
+}
+
+// Exp, Log and Log1p are within two ulps over their whole ranges: near the
+// ends, near the points where methods meet, and for subnormal numbers.
 func TestElementary(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
-	var worst [3]float64
-	for range 300_000 {
-		x := 60 * (rng.Float64() - 0.5)
-		if rng.IntN(4) == 0 {
-			x *= 20
-		}
-		worst[0] = max(worst[0], math.Abs(Exp(x)/math.Exp(x)-1))
-		y := math.Exp(x / 2 * rng.Float64())
-		worst[1] = max(worst[1], math.Abs(Log(y)-math.Log(y))/max(1, math.Abs(math.Log(y))))
-		if rng.IntN(2) == 0 {
-			y = -rng.Float64()
-		}
-		worst[2] = max(worst[2], math.Abs(Log1p(y)/math.Log1p(y)-1))
-	}
-	for _, w := range worst {
-		if !(w < 1e-15) {
-			t.Errorf("relative errors %.1e", worst)
-		}
-	}
-	inf, nan := math.Inf(1), math.NaN()
-	for _, x := range []float64{0, 1, -1, 5e-324, 1e-310, 1e308, -800, 800, inf, -inf, nan} {
-		same := func(name string, got, want float64) {
-			if got != want && !(math.IsNaN(got) && math.IsNaN(want)) && !(math.Abs(got/want-1) < 1e-15) {
-				t.Errorf("%s(%g) = %g, want %g", name, x, got, want)
+	check := func(name string, f func(float64) float64, reference func(*big.Float) *big.Float, xs []float64) {
+		worst, at := 0.0, 0.0
+		for _, x := range xs {
+			if e := ulps(f(x), reference(big160(x))); !(e <= worst) {
+				worst, at = e, x
 			}
 		}
-		same("Exp", Exp(x), math.Exp(x))
-		same("Log", Log(x), math.Log(x))
-		same("Log1p", Log1p(x), math.Log1p(x))
+		t.Logf("%s: at most %.2f ulps, at %g", name, worst, at)
+		if !(worst < 2) {
+			t.Errorf("%s(%g) is off by %.2f ulps", name, at, worst)
+		}
+	}
+	around := func(xs []float64, at ...float64) []float64 {
+		for _, v := range at {
+			for range 50 {
+				xs = append(xs, v*(1+rng.NormFloat64()*math.Exp2(-40*rng.Float64())))
+			}
+			xs = append(xs, v, math.Nextafter(v, 1e9), math.Nextafter(v, -1e9))
+		}
+		return xs
+	}
+	var exps, logs, log1ps []float64
+	for range 4000 {
+		exps = append(exps, 1400*(rng.Float64()-0.5), 8*(rng.Float64()-0.5), math.Exp2(-60*rng.Float64()), -math.Exp2(-60*rng.Float64()))
+		logs = append(logs, math.Float64frombits(1+rng.Uint64N(0x7ff<<52-1)), 0.5+rng.Float64(), 1+rng.NormFloat64()*math.Exp2(-50*rng.Float64()-6))
+		log1ps = append(log1ps, math.Exp2(2000*(rng.Float64()-0.5)), -rng.Float64(), rng.NormFloat64()*math.Exp2(-60*rng.Float64()-6), -1+math.Exp2(-53*rng.Float64()))
+	}
+	exps = around(exps, 700, -700, 709, -708, -740, math.Ln2/128, -math.Ln2/128)
+	logs = append(around(logs, 1-0x1p-8, 1+0x1p-8, 0.6875, 1.375, 0x1p-1022, 1e300), 5e-324, 1e-323, 1e-310, math.MaxFloat64)
+	log1ps = around(log1ps, 0x1p-8, -0x1p-8, 1, 1e-300)
+	log1ps = slices.DeleteFunc(log1ps, func(x float64) bool { return x <= -1 })
+	logs = slices.DeleteFunc(logs, func(x float64) bool { return x <= 0 })
+	check("Exp", Exp, bigExp, slices.DeleteFunc(exps, func(x float64) bool { return x == 0 || math.Abs(x) > 745 }))
+	check("Log", Log, bigLog, slices.DeleteFunc(logs, func(x float64) bool { return x == 1 }))
+	check("Log1p", Log1p, func(x *big.Float) *big.Float {
+		return bigLog(new(big.Float).SetPrec(2200).Add(big160(1).SetPrec(2200), x))
+	}, slices.DeleteFunc(log1ps, func(x float64) bool { return x == 0 || math.Abs(x) < 1e-25 }))
+	inf, nan := math.Inf(1), math.NaN()
+	for _, x := range []float64{0, math.Copysign(0, -1), 1, -1, -2, 1e308, -800, 800, inf, -inf, nan} {
+		for _, f := range []struct {
+			name      string
+			own, math func(float64) float64
+		}{{"Exp", Exp, math.Exp}, {"Log", Log, math.Log}, {"Log1p", Log1p, math.Log1p}} {
+			got, want := f.own(x), f.math(x)
+			if got != want && !(math.IsNaN(got) && math.IsNaN(want)) && !(math.Abs(got/want-1) < 0x1p-51) {
+				t.Errorf("%s(%g) = %g, want %g", f.name, x, got, want)
+			}
+		}
 	}
 }
 
@@ -96,6 +166,26 @@ func TestLgammaDelta(t *testing.T) {
 			got, want := LgammaDelta(a, k), lgamma(a+k)-lgamma(a)
 			if scale := 1 + math.Abs(lgamma(a)) + math.Abs(lgamma(a+k)); math.Abs(got-want) > 1e-14*scale {
 				t.Errorf("LgammaDelta(%g, %g) = %.16g, want %.16g", a, k, got, want)
+			}
+		}
+	}
+}
+
+// LogBeta against lnΓ, and against its closed forms for whole arguments.
+func TestLogBeta(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 4))
+	lgamma := func(x float64) float64 { v, _ := math.Lgamma(x); return v }
+	for range 3000 {
+		a, b := math.Exp(-9+18*rng.Float64()), math.Exp(-9+18*rng.Float64())
+		got, want := LogBeta(a, b), lgamma(a)+lgamma(b)-lgamma(a+b)
+		if scale := 1 + math.Abs(lgamma(a)) + math.Abs(lgamma(b)) + math.Abs(lgamma(a+b)); math.Abs(got-want) > 2e-14*scale {
+			t.Errorf("LogBeta(%g, %g) = %.16g, want %.16g", a, b, got, want)
+		}
+		// B(1, b) = 1/b and B(2, b) = 1/(b(b+1)), however large b is.
+		b = math.Exp(40 * rng.Float64())
+		for k, want := range map[float64]float64{1: -math.Log(b), 2: -math.Log(b) - math.Log1p(b)} {
+			if got := LogBeta(b, k); math.Abs(got-want) > 1e-14*(1+math.Abs(want)) {
+				t.Errorf("LogBeta(%g, %g) = %.16g, want %.16g", b, k, got, want)
 			}
 		}
 	}
