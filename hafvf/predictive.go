@@ -51,7 +51,7 @@ type rule struct {
 	a, b        float64
 	elapsed     float64
 	h           float64
-	poles       float64 // as the constant, for the gain too: w^Δ brings them nearer
+	poles       float64 // the constant, times Δ above 1: w^Δ has its poles as much nearer
 	table       *steps  // of h, or nil
 	finer       []steps // the first is that of h/2
 	down, up    []node  // of the first step, from the same node outward
@@ -87,10 +87,11 @@ func (r *rule) step() {
 	}
 }
 
-// decay is about −log |Γ(a+iy)/Γ(a)|, which is y²/2a for y ≪ a and πy/2 for y ≫ a.
+// decay is about −log |Γ(a+iy)/Γ(a)|, which is y²/2a for y ≪ a and πy/2, less a power of
+// y, for y ≫ a.
 func decay(a, y float64) float64 { return y * y / (2*a + poles/(math.Pi/2)*y) }
 
-const poles = 0.864
+const poles = 0.864 // from a fit of decay to the gamma function
 
 // A logistic is w = 1/(1+e^−x) with the logarithms of w and 1−w.
 type logistic struct{ w, lw, l1w float64 }
@@ -164,8 +165,8 @@ func (r *rule) scan(q0, q1 float64) {
 // extend adds nodes in one direction, and sets the tail behind them. end is the gain
 // at the end.
 func (r *rule) extend(nodes []node, to *tail, direction int, reach, power, end float64) []node {
-	last := &nodes[0]
-	k, before, log, e := last.k, math.NaN(), last.log(), special.Exp(last.log()-r.top)
+	first := &nodes[0]
+	k, before, log, e := first.k, math.NaN(), first.log(), special.Exp(first.log()-r.top)
 	*to = tail{power: power, gain: end}
 	for len(nodes) < maxNodes {
 		k += direction
@@ -214,10 +215,10 @@ func (r *rule) rescale(top float64) {
 
 // miss adds to missed what the rule misses about a node of the value e, from the
 // logarithms of the integrand there, at, and at its neighbours. Of e^−κx²/2 it misses
-// the fraction 2·exp(−2π²/κh²), where κh² is the second difference. The poles of
-// powers of w and 1−w, at distance π, add to that of h: this is decay for both sides
-// of a Beta, in terms of κ. Taking the sum over every second node as another estimate
-// would not do: it may agree by accident.
+// the fraction 2·exp(−2π²/κh²), where κh² is the second difference. Powers of w and 1−w
+// have poles at distance π besides, which widen κh² by poles·h: then the fraction is
+// that of decay for both sides of a Beta. The sum over every second node would not do
+// as another estimate: it may agree by accident.
 func (r *rule) miss(e, before, at, after float64) {
 	const visible = 0.9 // of which it misses less than 1e-9
 	d := 2*at - before - after

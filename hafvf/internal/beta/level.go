@@ -165,10 +165,11 @@ func (l *Level) PriorAt(w float64) Dist {
 	return Dist{l.Naive.Alpha + w*l.DA, l.Naive.Beta + w*l.DB}
 }
 
-// Price is a lower bound of KL(q‖prior), for whatever q has the mean m, where the
-// weight of the level above is w. By Donsker and Varadhan, it is at least
-// E_q[h] − ln E_prior[e^h] for every h: here a multiple of −ln w or −ln(1−w), of
-// which E_q is at least the value at m, that nearly makes m the mean under e^h.
+// Price is a lower bound of KL(q‖prior) over all q of mean m, where w is the weight of
+// the level above. By Donsker and Varadhan, the divergence is at least
+// E_q[h] − ln E_prior[e^h] for every h. Price takes a multiple of −ln w or −ln(1−w) for
+// h, which is convex: E_q[h] is at least its value at m. The multiple is about the one
+// that makes m the mean under e^h.
 func (l *Level) Price(m, w float64) float64 {
 	p := l.PriorAt(w)
 	a, b := p.Alpha, p.Beta

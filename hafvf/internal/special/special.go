@@ -4,9 +4,9 @@
 // and the values huge.
 package special
 
-// Asymptotic is the argument from which the Stirling series below are used;
-// smaller ones are lifted to it by recurrence. The first neglected term of
-// every series is then below 1e-15 relative to its sum.
+// Asymptotic is the argument from which DigammaRatio uses its series; smaller ones are
+// raised to it by recurrence. The first neglected term of every series is then below
+// 1e-15 relative to its sum.
 const Asymptotic = 12
 
 // Polygamma returns ψ, ψ₁, ψ₂ and ψ₃ at x > 0. Relative error below 1e-13 away
@@ -16,25 +16,23 @@ func Polygamma(x float64) (p0, p1, p2, p3 float64) {
 	return Log(z) + r0, p1, p2, p3
 }
 
-// lift is where the series of the polygammas begin; smaller arguments are lifted
-// by it in one piece: with u = x(x+7) and v = 2x+7, the eight terms pair up to
+// Lift is where the series of Polygammas, Stirling and HalfRatio begin, and the number
+// of steps of the recurrence by which smaller arguments are raised above it.
+const Lift = 8
+
+// Polygammas returns ψ₁ and ψ₂ at x > 0, and ψ₃ if third is set. ψ is ln z + r0: a
+// difference of two takes one logarithm (Abramowitz and Stegun 6.3.18, 6.4.11).
+//
+// The eight steps of the recurrence are taken at once. With u = x(x+7) and v = 2x+7,
+// their terms pair up to
 //
 //	1/(x+i) + 1/(x+7−i) = v/(u+wᵢ),  w = 0, 6, 10, 12
 //
-// and likewise for higher powers, so that there are four divisions, of which none
-// waits for another.
-const lift = Lift
-
-// Lift is the number of steps of the recurrence by which Product and Polygammas
-// raise small arguments.
-const Lift = 8
-
-// Polygammas returns ψ₁ and ψ₂ at x > 0, ψ₃ where it is asked for, and z and r₀, of
-// which ln z + r₀ is ψ: so that where ψ enters in differences, these share a
-// logarithm (Abramowitz and Stegun 6.3.18, 6.4.11).
+// and likewise for higher powers. That leaves four divisions, and none of them waits
+// for another.
 func Polygammas(x float64, third bool) (z, r0, p1, p2, p3 float64) {
 	var s0, s1, s2 float64
-	if x < lift {
+	if x < Lift {
 		u, v := x*(x+7), 2*x+7
 		a, b, c, d := 1/u, 1/(u+6), 1/(u+10), 1/(u+12)
 		a2, b2, c2, d2 := a*a, b*b, c*c, d*d
@@ -46,7 +44,7 @@ func Polygammas(x float64, third bool) (z, r0, p1, p2, p3 float64) {
 		if third {
 			p3 = 6 * (((sd*sd - 2*d2) + (sc*sc - 2*c2)) + ((sb*sb - 2*b2) + (sa*sa - 2*a2)))
 		}
-		x += lift
+		x += Lift
 	}
 	r := 1 / x
 	t := r * r
@@ -75,12 +73,12 @@ func LgammaDelta(a, k float64) float64 {
 		return 0.5*Log(ratio) - tail
 	}
 	sum := 0.0
-	for ; a < lift && a+k > 1e30; a++ {
+	for ; a < Lift && a+k > 1e30; a++ {
 		sum -= Log1p(k / a) // the products below would overflow
 	}
-	if a < lift {
+	if a < Lift {
 		sum = Log(Product(a) / Product(a+k))
-		a += lift
+		a += Lift
 	}
 	r, q := 1/a, 1/(a+k)
 	return sum + (a-0.5)*Log1p(k*r) + k*(Log(a+k)-1) + Stirling(q) - Stirling(r)
@@ -140,8 +138,8 @@ func DigammaDelta(a, k float64) (d0, d1 float64) {
 	return d0, d1
 }
 
-// DigammaRatio is DigammaDelta where the logarithm is to be shared with others:
-// ψ(a+k) − ψ(a) is ln(1+x) + rest.
+// DigammaRatio is DigammaDelta with the logarithm left to the caller, who may have
+// others to take with it: ψ(a+k) − ψ(a) is ln(1+x) + rest.
 func DigammaRatio(a, k float64) (x, rest, d1 float64) {
 	if k == 0 {
 		return 0, 0, 0
