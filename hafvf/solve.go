@@ -74,7 +74,10 @@ func (f *Filter) ascend(m, beat *mode) (evaluations int) {
 		slope := 0.0
 		for i := range n {
 			l := &f.levels[i]
-			u, v := l.Bend(delta[i][0], delta[i][1])
+			u, v := delta[i][0], delta[i][1]
+			if evaluations <= patience { // after that, it would bend rounding
+				u, v = l.Bend(u, v)
+			}
 			slope += f.sys.G[i][0]*u + f.sys.G[i][1]*v
 			// From (ln α, ln β) to (logit of the mean, log of the concentration).
 			delta[i] = [2]float64{u - v, l.M*u + l.M1*v}
