@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"hafvf/hafvf/internal/special"
 )
 
 // A Member is one filter of a bank, as NewFilter takes it.
@@ -332,10 +334,10 @@ func (b *Bank) shares(dst []float64, s State, temper float64) {
 	for _, o := range odds {
 		top = math.Max(top, temper*o)
 	}
-	dst[0] = math.Exp(-top)
+	dst[0] = special.Exp(-top)
 	sum := dst[0]
 	for i, o := range odds {
-		dst[i+1] = math.Exp(temper*o - top)
+		dst[i+1] = special.Exp(temper*o - top)
 		sum += dst[i+1]
 	}
 	for i := range b.members {
@@ -466,12 +468,12 @@ func (b *Bank) average(s State) float64 {
 		before = math.Max(before, odds[i])
 		after = math.Max(after, odds[i]+b.gains[i+1])
 	}
-	norm, sum := math.Exp(-before), math.Exp(b.gains[0]-after)
+	norm, sum := special.Exp(-before), special.Exp(b.gains[0]-after)
 	for i, o := range odds {
-		norm += math.Exp(o - before)
-		sum += math.Exp(o + b.gains[i+1] - after)
+		norm += special.Exp(o - before)
+		sum += special.Exp(o + b.gains[i+1] - after)
 	}
-	return math.Log(sum/norm) + (after - before)
+	return special.Log(sum/norm) + (after - before)
 }
 
 // Predict writes mean and standard deviation of the next observation to slices of
@@ -605,11 +607,32 @@ func (b *Bank) ExcursionStarts(dst []int64, s State) []int64 {
 	return dst
 }
 
+// layout has the first member's leads last, as the state has that member.
+func (b *Bank) layout() layout {
+	l := layout{floats: b.StateLen()}
+	for i := range b.members {
+		i = (i + 1) % len(b.members)
+		from, to := b.members[i].leadsAt()
+		l.leads = append(l.leads, [2]int{b.at[i] + from, b.at[i] + to})
+	}
+	return l
+}
+
+// EncodedLen is the number of bytes that an encoded state of this bank takes, with
+// which encoded begins. It depends on the version that wrote it.
+func (b *Bank) EncodedLen(encoded []byte) int {
+	version := byte(stateVersion)
+	if len(encoded) > 0 {
+		version = encoded[0]
+	}
+	return b.layout().encodedLen(version)
+}
+
 // DecodeState reads a state of this bank that Append wrote under the same
 // fingerprint: the error wraps ErrOtherConfig where it was another, and no state
 // is returned.
 func (b *Bank) DecodeState(bytes []byte, fingerprint uint64) (State, error) {
-	s, err := decodeFloats(bytes, fingerprint, b.StateLen())
+	s, err := b.layout().decode(bytes, fingerprint)
 	if err != nil {
 		return nil, err
 	}

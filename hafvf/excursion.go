@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"hafvf/hafvf/internal/special"
 )
 
 // Detect are the settings of detection; the zero value is the default.
@@ -99,7 +101,7 @@ func (d Detection) LogOdds() float64 {
 		p, rest = d.Outlier, d.Stay+d.Change
 	}
 	const least = 1e-300
-	return math.Log(p+least) - math.Log(rest+least)
+	return special.Log(p+least) - special.Log(rest+least)
 }
 
 // Starts reports whether the bank has committed to a new regime at this step.
@@ -331,31 +333,31 @@ func (dr *detector) weigh(l detectorState, stay, w float64, regime []float64) fl
 	}
 	naive, boost := dr.outlierGain(l, stats)
 	e := dr.excursion(l, n)
-	e[outlier], e[change] = was*outliers*math.Exp(boost), was*dr.changes
+	e[outlier], e[change] = was*outliers*special.Exp(boost), was*dr.changes
 	e[startedAt] = l[atSteps]
 	dr.gains[n] = naive
 	l[atAlive]++
 
 	// Bayes' rule, relative to the largest term.
-	top := math.Log(p) + stay
+	top := special.Log(p) + stay
 	for j := range n + 1 {
 		e := dr.excursion(l, j)
-		top = math.Max(top, math.Log(e[outlier]+e[change])+dr.gains[j])
+		top = math.Max(top, special.Log(e[outlier]+e[change])+dr.gains[j])
 	}
-	l[atStay] = math.Exp(math.Log(p) + stay - top)
+	l[atStay] = special.Exp(special.Log(p) + stay - top)
 	sum := l[atStay]
 	for j := range n + 1 {
 		// A probability may be as small as e^gain is large.
 		e := dr.excursion(l, j)
 		if m := e[outlier] + e[change]; m > 0 {
-			now := math.Exp(math.Log(m) + dr.gains[j] - top)
+			now := special.Exp(special.Log(m) + dr.gains[j] - top)
 			e[outlier] = now * (e[outlier] / m)
 			e[change] = now * (e[change] / m)
 		}
 		sum += e[outlier] + e[change]
 	}
 	dr.rescale(l, 1/sum)
-	return top + math.Log(sum)
+	return top + special.Log(sum)
 }
 
 // outlierGain is the log predictive density, less log h(x), of an observation that
@@ -368,11 +370,11 @@ func (dr *detector) outlierGain(l detectorState, stats []float64) (naive, boost 
 	v := l[atLearned] / (l[atNaive] + l[atLearned])
 	v = math.Max(minLearned, math.Min(maxLearned, v))
 	if ratio > 0 {
-		rest := (1 - v) * math.Exp(-ratio)
+		rest := (1 - v) * special.Exp(-ratio)
 		dr.learned = v / (v + rest)
-		return naive, math.Min(ratio+math.Log(v+rest), maxBoost)
+		return naive, math.Min(ratio+special.Log(v+rest), maxBoost)
 	}
-	dr.learned = v * math.Exp(ratio) / (1 - v + v*math.Exp(ratio))
+	dr.learned = v * special.Exp(ratio) / (1 - v + v*special.Exp(ratio))
 	return naive, math.Log1p(v * math.Expm1(ratio))
 }
 

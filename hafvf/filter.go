@@ -124,13 +124,16 @@ func (f *Filter) Dim() int {
 }
 
 // A State is all that the filter knows of one entity: the effective sample, the
-// Beta parameters of the levels, bottom up, and for a Sequential model the window
-// of past values, latest first, NaN where there is none yet.
+// Beta parameters of the levels, bottom up, and their leads. A Sequential model adds
+// the window of past values, latest first, NaN where there is none yet. The lead of
+// a level is how far the last update moved it from its prior, in the logit of the
+// mean and the log of the concentration: the next search starts as far from the
+// next prior.
 type State []float64
 
 // stepLen is the number of floats in a state without the window of a Sequential
 // model.
-func (f *Filter) stepLen() int { return f.model.Len() + 2*len(f.naive) }
+func (f *Filter) stepLen() int { return f.model.Len() + 4*len(f.naive) }
 
 // StateLen is the number of floats in a state.
 func (f *Filter) StateLen() int {
@@ -165,6 +168,18 @@ func (f *Filter) Sample(s State) []float64 { return s[:f.model.Len()] }
 func (f *Filter) Level(s State, i int) Beta {
 	at := f.model.Len() + 2*i
 	return Beta{s[at], s[at+1]}
+}
+
+// leads are those of the levels, bottom up, two entries each.
+func (f *Filter) leads(s State) []float64 {
+	from, to := f.leadsAt()
+	return s[from:to]
+}
+
+// leadsAt is where the leads are in a state, from the first entry to before the last.
+func (f *Filter) leadsAt() (from, to int) {
+	from = f.model.Len() + 2*len(f.naive)
+	return from, from + 2*len(f.naive)
 }
 
 func (f *Filter) window(s State) []float64 { return s[f.stepLen():] }
@@ -393,10 +408,12 @@ func (f *Filter) update(step *Step, s State, elapsed float64, rows [][]float64, 
 	case len(f.levels) == 0:
 		step.ELBO = f.gain + weight*base
 	default:
-		best := f.maximise(math.Max(f.gain0, f.gain1))
+		leads := f.leads(s)
+		best := f.maximise(max(f.gain0, f.gain1), leads)
 		for i := range f.levels {
 			at := f.model.Len() + 2*i
 			s[at], s[at+1] = f.levels[i].A, f.levels[i].B
+			leads[2*i], leads[2*i+1] = best.at[i][0]-f.start[i][0], best.at[i][1]-f.start[i][1]
 		}
 		step.ELBO = best.value + weight*base
 		step.Weight = f.levels[0].M

@@ -38,7 +38,7 @@ func bruteForce(f, g *Filter, s State) float64 {
 					m.at[1][0] = b
 				}
 				m.iterations = 0
-				g.climb(m)
+				g.climb(m, nil)
 				if m.converged {
 					best = math.Max(best, m.value)
 				}

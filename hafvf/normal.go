@@ -1,8 +1,6 @@
 package hafvf
 
 import (
-	"math"
-
 	"hafvf/hafvf/internal/special"
 )
 
@@ -130,17 +128,22 @@ func (l *normalLine) Set(d, t []float64) {
 func (l *normalLine) Gain(s float64) float64 {
 	sn := s * l.n
 	kappa := l.m.kappa + sn
-	rk := 1 / kappa
+	next := kappa + l.j
+	r := 1 / (kappa * next)
+	rk := next * r // 1/κ
+	h := kappa * kappa * r
 	alpha := l.m.alpha + sn/2
-	beta := l.m.beta + 0.5*(s*l.sq+l.m.kappa*l.delta*l.delta*sn*rk)
-	y := l.off + l.delta*l.m.kappa*rk
-	d := 0.5 * (l.sj + l.j*kappa/(kappa+l.j)*y*y)
+	c := l.delta * l.m.kappa * rk
+	beta := l.m.beta + 0.5*(s*l.sq+l.delta*c*sn)
+	rb := 1 / beta
+	y := l.off + c
+	d := 0.5 * (l.sj + l.j*h*y*y)
 	if l.j == 1 {
 		// One logarithm for all but the last term.
 		ratio, tail := special.HalfRatio(alpha)
-		return 0.5*math.Log(ratio/(beta*(1+rk))) - tail - (alpha+0.5)*math.Log1p(d/beta)
+		return 0.5*special.Log(ratio*h*rb) - tail - (alpha+0.5)*special.Log1p(d*rb)
 	}
-	return special.LgammaDelta(alpha, l.j/2) - (alpha+l.j/2)*math.Log1p(d/beta) - 0.5*(l.j*math.Log(beta)+math.Log1p(l.j*rk))
+	return special.LgammaDelta(alpha, l.j/2) - (alpha+l.j/2)*special.Log1p(d*rb) - 0.5*(l.j*special.Log(beta)+special.Log1p(l.j*rk))
 }
 
 func (l *normalLine) Jet(s float64) Jet {
@@ -171,7 +174,7 @@ func (l *normalLine) Jet(s float64) Jet {
 	l4 := b4 - 4*b1*b3 - 3*b2*b2 + 12*b1*b1*b2 - 6*b1*b1*b1*b1
 
 	a := 0.5 * n // α′
-	_, p1, p2, p3 := special.Polygamma(alpha)
+	_, _, p1, p2, p3 := special.Polygammas(alpha, true)
 	rn2 := rn * rn
 	jet := Jet{
 		F2: a*a*p1 - 2*a*l1 - alpha*l2 + 0.5*rn2,
@@ -195,10 +198,15 @@ func (l *normalLine) Jet(s float64) Jet {
 	m1 := e1 * re // derivatives of ln(1+e)
 	m2 := e2*re - m1*m1
 
-	g0, gg1 := special.DigammaDelta(alpha, j/2)
+	grow, g0, gg1 := special.DigammaRatio(alpha, j/2)
+	if e < 1 {
+		g0 += special.Log1p((grow - e) * re) // one logarithm of (1+grow)/(1+e)
+	} else {
+		g0 += special.Log1p(grow) - special.Log1p(e)
+	}
 	aj := alpha + 0.5*j
 	rnj := n * rkj
-	jet.Q1 = a*(g0-math.Log1p(e)) - aj*m1 - 0.5*j*l1 + 0.5*(rn-rnj)
+	jet.Q1 = a*g0 - aj*m1 - 0.5*j*l1 + 0.5*(rn-rnj)
 	jet.Q2 = a*a*gg1 - 2*a*m1 - aj*m2 - 0.5*j*l2 - 0.5*(rn2-rnj*rnj)
 	return jet
 }

@@ -1,59 +1,66 @@
 package hafvf
 
-import "math"
+import (
+	"math"
+
+	"hafvf/hafvf/internal/special"
+)
 
 // logPredictive is log ∫ exp q(w) Beta(w; prior) dw, by the trapezoidal rule in
 // x = logit w. A flat prior piles up about the ends of [0, 1], which are at infinity
 // in x. The integrand is analytic in a strip about the real line, so that halving
 // the step squares the error (Trefethen and Weideman 2014).
 //
-// Near an end, with t = e^−|x|, the integrand is a power of t times a cubic in t,
-// whose sum over all further nodes is four geometric series: no prior, however
-// flat in x, needs nodes there. The normaliser is summed over the same nodes.
+// Near an end, with t = e^−|x|, the integrand is a power of t times a polynomial in
+// t, and the sum over all further nodes is a geometric series for each of its terms:
+// no prior, however flat in x, needs nodes there.
 //
-// Whatever the parameters, the logarithm of the integrand varies on the scale of
-// one unit of x; only its amplitude depends on them. So a scan with a coarse step
-// shows where a finer one is worth its nodes.
+// The first step is the widest that integrates the prior itself. Where the gain is
+// sharper than the prior, the curvature of the integrand shows it, and the step is
+// halved where a finer one is worth its nodes.
 //
 // q0 and q1 are the gains at the ends.
 func (f *Filter) logPredictive(prior Beta, elapsed, q0, q1 float64) float64 {
 	r := &f.rule
 	r.line, r.a, r.b, r.elapsed = f.line, prior.Alpha, prior.Beta, elapsed
-	r.bound = math.Max(q0, q1)
+	r.poles = poles * max(1, elapsed)
+	r.step()
 	r.scan(q0, q1)
-	for depth := r.depth(); depth > 0; depth-- {
-		r.refine()
+	if r.missed > settled*r.sum {
+		r.join()
+		for r.missed > settled*r.sum && len(r.nodes) < maxNodes {
+			r.refine()
+			r.add()
+		}
 	}
-	fine, coarse := r.sums()
-	// The gain's own rounding bounds what can be asked for.
-	tolerance := settled + 0x1p-46*math.Abs(r.top-r.peak)
-	for math.Abs(fine-coarse) > tolerance && len(r.nodes) < maxNodes {
-		r.refine()
-		fine, coarse = r.sums()
-	}
-	return fine
+	return special.Log(r.sum*r.h) + r.top - special.LogBeta(r.a, r.b)
 }
 
+// Relative to the integral:
 const (
-	settled  = 1e-5 // nats between two steps; the error of the finer is its square
-	coarsest = 0.75 // step
+	settled  = 3e-9  // what the step may miss
+	cut      = 1e-10 // the uncertainty of what is beyond the last node
+	nothing  = 28    // nats below the largest term that a term is not worth a finer step
 	maxNodes = 1 << 14
-	nothing  = 36 // nats below the largest term that a term is left out
 )
 
-// A rule is the trapezoidal rule of logPredictive: nodes at k·h, in order, and
-// the tails where they are reached.
+// A rule is the trapezoidal rule of logPredictive: nodes at k·h, and what is beyond
+// the last one on either side.
 type rule struct {
 	line        Line
 	a, b        float64
 	elapsed     float64
 	h           float64
-	nodes, next []node
+	poles       float64 // the constant, times Δ above 1: w^Δ has its poles as much nearer
+	table       *steps  // of h, or nil
+	finer       []steps // the first is that of h/2
+	down, up    []node  // of the first step, from the same node outward
+	nodes, next []node  // all of them in order, once the step has been halved
 	lo, hi      tail
-	mode        float64 // of the prior's density in x
-	peak        float64 // largest log weight
-	top         float64 // largest log weight + gain
-	bound       float64 // largest gain
+	top         float64 // log of what sum and missed are relative to
+	bound       float64 // largest gain so far
+	sum         float64
+	missed      float64 // estimate of the error of sum
 }
 
 type node struct {
@@ -61,24 +68,30 @@ type node struct {
 	weight, gain float64 // logs
 }
 
-// depth is how often the coarsest step has to be halved for the rule to
-// integrate the Beta itself to 1e-10: its error is
-// |Γ(a+iy)Γ(b−iy)|/Γ(a)Γ(b) with y = 2π/h.
-func (r *rule) depth() int {
-	y := 2 * math.Pi / coarsest
-	for n := range 24 {
-		if decay(r.a, y)+decay(r.b, y) < -23 {
-			return n
+func (n *node) log() float64 { return n.weight + n.gain }
+
+// step chooses h such that the rule integrates the Beta itself to 1e-10: its error
+// is |Γ(a+iy)Γ(b−iy)|/Γ(a)Γ(b) with y = 2π/h.
+func (r *rule) step() {
+	for i := range tables {
+		if t := &tables[i]; decay(r.a, t.y)+decay(r.b, t.y) > 25 {
+			r.h, r.table, r.finer = t.h, t, tables[min(i+8, len(tables)):]
+			return
 		}
+	}
+	r.table, r.finer = nil, nil
+	last := &tables[len(tables)-1]
+	y := last.y
+	for r.h = last.h; decay(r.a, y)+decay(r.b, y) < 25 && r.h > 1e-6; r.h /= 2 {
 		y *= 2
 	}
-	return 24
 }
 
-// decay is log |Γ(a+iy)/Γ(a)|, by Stirling's formula.
-func decay(a, y float64) float64 {
-	return (a-0.5)/2*math.Log1p(y*y/(a*a)) - y*math.Atan(y/a)
-}
+// decay is about −log |Γ(a+iy)/Γ(a)|, which is y²/2a for y ≪ a and πy/2, less a power of
+// y, for y ≫ a.
+func decay(a, y float64) float64 { return y * y / (2*a + poles/(math.Pi/2)*y) }
+
+const poles = 0.864 // from a fit of decay to the gamma function
 
 // A logistic is w = 1/(1+e^−x) with the logarithms of w and 1−w.
 type logistic struct{ w, lw, l1w float64 }
@@ -93,151 +106,231 @@ func logisticAt(x float64) logistic {
 	return logistic{w, l, l - x}
 }
 
-// logistics are the nodes of the step finest within ±tabled.
-var logistics = func() (t [2*tabled/finest + 1]logistic) {
+// steps are the nodes k·h within ±tabled of one step.
+type steps struct {
+	h, y float64 // y = 2π/h
+	last int
+	at   []logistic
+}
+
+// tables are those of the steps that the rule begins with, the coarsest first. Every
+// eighth has half the step.
+var tables = func() (t [17]steps) {
 	for i := range t {
-		t[i] = logisticAt(float64(i)*finest - tabled)
+		h := coarsest * math.Exp2(-float64(i)/8)
+		n := int(tabled / h)
+		t[i] = steps{h, 2 * math.Pi / h, n, make([]logistic, 2*n+1)}
+		for k := range t[i].at {
+			t[i].at[k] = logisticAt(float64(k-n) * h)
+		}
 	}
 	return t
 }()
 
 const (
-	finest = coarsest / 4
-	tabled = 24
+	coarsest = 0.75
+	tabled   = 24
 )
 
 func (r *rule) at(k int) node {
 	var l logistic
-	x := float64(k) * r.h
-	if r.h >= finest && math.Abs(x) <= tabled {
-		l = logistics[int((x+tabled)/finest)]
+	if t := r.table; t != nil && uint(k+t.last) < uint(len(t.at)) {
+		l = t.at[k+t.last]
 	} else {
-		l = logisticAt(x)
+		l = logisticAt(float64(k) * r.h)
 	}
 	v := l.w
 	if r.elapsed != 1 {
 		v = math.Exp(r.elapsed * l.lw)
 	}
-	n := node{k, r.a*l.lw + r.b*l.l1w, r.line.Gain(v)}
-	r.bound = math.Max(r.bound, n.gain)
-	r.peak = math.Max(r.peak, n.weight)
-	r.top = math.Max(r.top, n.weight+n.gain)
-	return n
+	return node{k, r.a*l.lw + r.b*l.l1w, r.line.Gain(v)}
 }
 
-// scan places the coarsest nodes, from the prior's mode outward to where nothing
-// further out matters or a tail takes over. q0 and q1 are the gains at the ends.
+// scan sums over the first nodes, from the prior's mode outward to where a tail
+// takes over. q0 and q1 are the gains at the ends.
 func (r *rule) scan(q0, q1 float64) {
-	r.h = coarsest
-	r.mode = math.Log(r.a / r.b)
-	r.peak, r.top = math.Inf(-1), math.Inf(-1)
-	c := r.a + r.b
-	k0 := int(math.Round(r.mode / coarsest))
-	reach := int(math.Ceil(math.Log(c/short+1)/coarsest)) + 1
-	k0 = max(-reach, min(reach, k0))
-	r.next = r.next[:0]
-	// Downward first, then turned round.
-	r.next = append(r.next, r.at(k0))
-	r.lo = r.extend(-1, r.a, q0)
-	r.nodes = r.nodes[:0]
-	for i := len(r.next) - 1; i >= 0; i-- {
-		r.nodes = append(r.nodes, r.next[i])
+	reach := max(0, special.Log((r.a+r.b)/small))
+	far := int(reach/r.h) + 2
+	first := r.at(max(-far, min(far, int(math.Round(special.Log(r.a/r.b)/r.h)))))
+	r.top, r.sum, r.missed = first.log(), 1, 0
+	r.bound = max(q0, q1, first.gain)
+	r.down, r.up = append(r.down[:0], first), append(r.up[:0], first)
+	r.down = r.extend(r.down, &r.lo, -1, reach, r.a, q0)
+	r.up = r.extend(r.up, &r.hi, +1, reach, r.b, q1)
+	if len(r.down) > 1 && len(r.up) > 1 {
+		r.miss(special.Exp(first.log()-r.top), r.down[1].log(), first.log(), r.up[1].log())
 	}
-	r.next, r.nodes = r.nodes, r.next
-	r.hi = r.extend(+1, r.b, q1)
-	r.next, r.nodes = r.nodes, r.next
 }
 
-// extend appends nodes to next in one direction.
-func (r *rule) extend(direction int, power, end float64) tail {
-	c := r.a + r.b
-	for len(r.next) < maxNodes {
-		n := r.next[len(r.next)-1]
-		if n.weight < r.peak-nothing && n.weight+r.bound < r.top-nothing {
-			return tail{}
+// extend adds nodes in one direction, and sets the tail behind them. end is the gain
+// at the end.
+func (r *rule) extend(nodes []node, to *tail, direction int, reach, power, end float64) []node {
+	first := &nodes[0]
+	k, before, log, e := first.k, math.NaN(), first.log(), special.Exp(first.log()-r.top)
+	*to = tail{power: power, gain: end}
+	for len(nodes) < maxNodes {
+		k += direction
+		nodes = append(nodes, r.at(k))
+		n := &nodes[len(nodes)-1]
+		r.bound = max(r.bound, n.gain)
+		next := n.log()
+		term := special.Exp(next - r.top)
+		if term > huge {
+			e, term = e/term, 1
+			r.rescale(next)
 		}
-		if x := float64(direction*n.k) * coarsest; x > 1 && len(r.next) >= 3 {
-			t := math.Exp(-x)
-			if t*c < short {
-				if tl, ok := r.tail(power, end, t); ok {
-					return tl
-				}
+		r.sum += term
+		r.miss(e, before, log, next)
+		if term < 1e-3*r.sum && term < e {
+			ahead := max(end, n.gain)
+			if n.gain > nodes[len(nodes)-2].gain {
+				ahead = r.bound
+			}
+			if rest, ok := r.rest(term, e, math.Abs(before-2*log+next), ahead-n.gain); ok {
+				r.sum += rest
+				return nodes
 			}
 		}
-		r.next = append(r.next, r.at(n.k+direction))
+		if x := float64(direction*k) * r.h; x > reach && x > 1 && len(nodes) >= 3 && math.Abs(n.gain-end) < 2*short {
+			if to.fit(nodes, r.a+r.b, r.h, x) {
+				r.sum += to.sum(x, r.h, r.top)
+				return nodes
+			}
+		}
+		before, log, e = log, next, term
 	}
-	return tail{}
+	return nodes
 }
 
-// short bounds t·(the scale of the integrand's derivatives) where a tail starts:
-// its fourth power is what the cubic leaves out.
-const short = 3e-3
+// huge is a term at which the sum is rescaled.
+const huge = 1e100
 
-// A tail is the integrand near an end of [0, 1]:
+// rescale makes e^top the new unit of the sum.
+func (r *rule) rescale(top float64) {
+	by := math.Exp(r.top - top)
+	r.top = top
+	r.sum *= by
+	r.missed *= by
+}
+
+// miss adds to missed what the rule misses about a node of the value e, from the
+// logarithms of the integrand there, at, and at its neighbours. Of e^−κx²/2 it misses
+// the fraction 2·exp(−2π²/κh²), where κh² is the second difference. Powers of w and 1−w
+// have poles at distance π besides, which widen κh² by poles·h: then the fraction is
+// that of decay for both sides of a Beta. The sum over every second node would not do
+// as another estimate: it may agree by accident.
+func (r *rule) miss(e, before, at, after float64) {
+	const visible = 0.9 // of which it misses less than 1e-9
+	d := 2*at - before - after
+	if width := d + r.poles*r.h; width > visible {
+		d -= 0x1p-48 * math.Abs(at) // rounding
+		if d > 0 {
+			r.missed += 2 * e * special.Exp(-2*math.Pi*math.Pi/(d+r.poles*r.h))
+		}
+	}
+}
+
+// rest is the sum over all nodes beyond the last one, of value e after one of value
+// before, as a geometric series. It is ok where that is certain enough: bend is the
+// second difference of the logarithms, and rise how far the gain may rise yet.
+func (r *rule) rest(e, before, bend, rise float64) (rest float64, ok bool) {
+	ratio := e / before
+	left := 1 - ratio
+	rest = e * ratio / left
+	doubt := bend / (left * left)
+	if rise > 1 {
+		doubt += special.Exp(rise)
+	}
+	return rest, rest*doubt < cut*r.sum
+}
+
+// A tail starts where short bounds t·(the scale of the gain's derivatives), of which
+// the fourth power is what a cubic leaves out, and small bounds t·(a+b), of which
+// the seventh, over 7!, is what the prior's density leaves out.
+const (
+	short = 4e-3
+	small = 0.1
+)
+
+// A tail is what is beyond the last node on one side. It is the integrand near an end
+// of [0, 1]:
 //
-//	t^power · (1 + n₁·t + n₂·t² + n₃·t³) · e^gain
+//	t^power · (1 + c₁·s + … + c₆·s⁶) · e^gain,  s = t/t of the last node
 //
-// and the weight alone with d₁, d₂, d₃.
+// or, before that holds, a rest that is small.
 type tail struct {
 	on          bool
 	power, gain float64
-	n, d        [3]float64
+	c           [6]float64
 }
 
-// tail interpolates the gain at the end, t = 0, and at the last three nodes, and
-// reports whether this is precise enough from t on.
-func (r *rule) tail(power, end, t float64) (tail, bool) {
-	const ratio = 2.117000016612675 // exp(coarsest)
-	n := len(r.next)
-	t1, t2, t3 := t, t*ratio, t*ratio*ratio
+// fit interpolates the gain at the end, t = 0, and at the last three nodes, and
+// reports whether this is precise enough from t = e^−x on.
+func (t *tail) fit(nodes []node, concentration, h, x float64) bool {
+	ratio := special.Exp(h)
+	n := len(nodes)
+	s2, s3 := ratio, ratio*ratio // of the last node but one, and but two
 	// Divided differences.
-	d01 := (r.next[n-1].gain - end) / t1
-	d02 := (r.next[n-2].gain - end) / t2
-	d03 := (r.next[n-3].gain - end) / t3
-	d012 := (d02 - d01) / (t2 - t1)
-	d023 := (d03 - d02) / (t3 - t2)
-	d0123 := (d023 - d012) / (t3 - t1)
-	e3 := d0123
-	e2 := d012 - e3*(t1+t2)
-	e1 := d01 - t1*d012 + t1*t2*e3
-	if !(math.Abs(e1)*t < short && math.Abs(e2)*t*t < short*short && math.Abs(e3)*t*t*t < short*short*short) {
-		return tail{}, false
+	d01 := nodes[n-1].gain - t.gain
+	d02 := (nodes[n-2].gain - t.gain) / s2
+	d03 := (nodes[n-3].gain - t.gain) / s3
+	d012 := (d02 - d01) / (s2 - 1)
+	d023 := (d03 - d02) / (s3 - s2)
+	e3 := (d023 - d012) / (s3 - 1)
+	e2 := d012 - e3*(1+s2)
+	e1 := d01 - d012 + s2*e3
+	if !(math.Abs(e1) < short && math.Abs(e2) < short*short && math.Abs(e3) < short*short*short) {
+		return false
 	}
-	c := r.a + r.b
-	return tail{
-		on: true, power: power, gain: end,
-		n: exponentialSeries(e1-c, e2+c/2, e3-c/3),
-		d: exponentialSeries(-c, c/2, -c/3),
-	}, true
+	t.on = true
+	// (1+t)^−(a+b), times exp(e₁s + e₂s² + e₃s³).
+	e3 += e1 * (e2 + e1*e1/6)
+	e2 += e1 * e1 / 2
+	start, d := special.Exp(-x), 1.0
+	p := [...]float64{0, 0, 0, 1}
+	for k := range t.c {
+		d *= -(concentration + float64(k)) * start / float64(k+1)
+		p[0], p[1], p[2], p[3] = p[1], p[2], p[3], d
+		t.c[k] = d + e1*p[2] + e2*p[1] + e3*p[0]
+	}
+	return true
 }
 
-// exponentialSeries returns the first coefficients of exp(s₁t + s₂t² + s₃t³).
-func exponentialSeries(s1, s2, s3 float64) [3]float64 {
-	return [3]float64{s1, s2 + s1*s1/2, s3 + s1*s2 + s1*s1*s1/6}
-}
-
-// sum adds up all nodes from |x| = depth on outward.
-func (t *tail) sum(depth, h, peak, top float64) (num, den float64) {
-	z, step := math.Exp(-depth), math.Exp(-h)
+// sum is the sum over all nodes of the step h beyond |x|, over e^top.
+func (t *tail) sum(x, h, top float64) float64 {
+	step := special.Exp(-h)
 	u := math.Expm1(-t.power * h)
-	num, den = -1/u, -1/u
-	u++
-	zi := 1.0
-	for i := range 3 {
-		u *= step
-		zi *= z
-		g := zi / (1 - u)
-		num += t.n[i] * g
-		den += t.d[i] * g
+	sum, ratio, s := -1/u, 1+u, 1.0
+	base := special.Exp(t.gain-t.power*x-top) * ratio
+	for _, c := range t.c {
+		s *= step
+		ratio *= step
+		sum += c * s / (1 - ratio)
 	}
-	base := -t.power * depth
-	return math.Exp(base+t.gain-top) * num, math.Exp(base-peak) * den
+	return base * sum
+}
+
+// join makes one list of the nodes of the first step.
+func (r *rule) join() {
+	r.nodes = r.nodes[:0]
+	for i := len(r.down) - 1; i > 0; i-- {
+		r.nodes = append(r.nodes, r.down[i])
+	}
+	r.nodes = append(r.nodes, r.up...)
 }
 
 // refine halves the step where a term can be of any size.
 func (r *rule) refine() {
 	r.h /= 2
+	r.table = nil
+	if len(r.finer) > 0 {
+		r.table, r.finer = &r.finer[0], r.finer[min(8, len(r.finer)):]
+	}
 	out := r.next[:0]
+	top := math.Inf(-1)
+	for i := range r.nodes {
+		top = max(top, r.nodes[i].log())
+	}
 	rise := func(i int) float64 { // what the integrand can rise by next to node i
 		if i <= 0 || i >= len(r.nodes)-1 {
 			return 0
@@ -246,7 +339,7 @@ func (r *rule) refine() {
 		if b.k-a.k != c.k-b.k {
 			return 0
 		}
-		return math.Abs((a.weight + a.gain - b.weight - b.gain) + (c.weight + c.gain - b.weight - b.gain))
+		return math.Abs(a.log() - 2*b.log() + c.log())
 	}
 	for i := range r.nodes {
 		n := r.nodes[i]
@@ -260,45 +353,45 @@ func (r *rule) refine() {
 		if m.k != k+1 {
 			continue // left out already
 		}
-		x := float64(n.k) * r.h
-		matters := r.mode >= x && r.mode <= x+2*r.h ||
-			math.Max(n.weight, m.weight) > r.peak-nothing ||
-			math.Max(n.weight+n.gain, m.weight+m.gain)+rise(i)+rise(i+1) > r.top-nothing
-		if matters {
+		if max(n.log(), m.log())+rise(i)+rise(i+1) > top-nothing {
 			out = append(out, r.at(n.k+1))
 		}
 	}
 	r.nodes, r.next = out, r.nodes
 }
 
-// sums are the logs of the integral by the step h and by 2h.
-func (r *rule) sums() (fine, coarse float64) {
-	var num, den [2]float64 // even and odd nodes
+// add sums over the nodes that there are, and what is beyond them.
+func (r *rule) add() {
+	n := len(r.nodes)
+	r.top = math.Inf(-1)
 	for i := range r.nodes {
-		n := &r.nodes[i]
-		odd := n.k & 1
-		if w := n.weight - r.peak; w > -nothing-6 {
-			den[odd] += math.Exp(w)
-		}
-		if w := n.weight + n.gain - r.top; w > -nothing-6 {
-			num[odd] += math.Exp(w)
+		r.top = max(r.top, r.nodes[i].log())
+	}
+	value := func(i int) float64 { return special.Exp(r.nodes[i].log() - r.top) }
+	r.sum, r.missed = 0, 0
+	for i := range r.nodes {
+		e := value(i)
+		r.sum += e
+		if i > 0 && i < n-1 {
+			a, b, c := &r.nodes[i-1], &r.nodes[i], &r.nodes[i+1]
+			if b.k-a.k == 1 && c.k-b.k == 1 {
+				r.miss(e, a.log(), b.log(), c.log())
+			}
 		}
 	}
-	num[1] += num[0]
-	den[1] += den[0]
 	for _, side := range [...]struct {
 		*tail
-		last int
-	}{{&r.lo, -r.nodes[0].k}, {&r.hi, r.nodes[len(r.nodes)-1].k}} {
-		if !side.on {
-			continue
+		direction, last, inner int
+	}{{&r.lo, -1, 0, 1}, {&r.hi, 1, n - 1, n - 2}} {
+		k := r.nodes[side.last].k
+		switch {
+		case side.on:
+			r.sum += side.sum(float64(side.direction*k)*r.h, r.h, r.top)
+		case k == r.nodes[side.inner].k+side.direction:
+			if e := value(side.last); e > 0 {
+				rest, _ := r.rest(e, value(side.inner), 0, 0)
+				r.sum += rest
+			}
 		}
-		n, d := side.sum(float64(side.last+1)*r.h, r.h, r.peak, r.top)
-		num[1], den[1] = num[1]+n, den[1]+d
-		next := side.last + 2 - side.last&1
-		n, d = side.sum(float64(next)*r.h, 2*r.h, r.peak, r.top)
-		num[0], den[0] = num[0]+n, den[0]+d
 	}
-	offset := r.top - r.peak
-	return math.Log(num[1]/den[1]) + offset, math.Log(num[0]/den[0]) + offset
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"hafvf/hafvf/internal/beta"
+	"hafvf/hafvf/internal/special"
 )
 
 // The update maximises, over the Beta levels together,
@@ -14,7 +15,7 @@ import (
 // concentration. A step is judged by the slope it ends on, not by the value of
 // L, which rounding blurs when φ is large.
 const (
-	tolerance     = 1e-5 // on the last Newton step; what remains is its square
+	tolerance     = 3e-5 // on the last Newton step; what remains is about its square
 	maxStep       = 2
 	maxIterations = 200
 	patience      = 12 // evaluations after which rounding is suspected; after four times as many, a flat maximum
@@ -53,27 +54,37 @@ func (f *Filter) childOf(i int) beta.Child {
 	return beta.Child{A1: jet.Q1, A2: jet.Q2, S0: jet.F2, S1: jet.F3, S2: jet.F4}
 }
 
-// climb runs Newton's method from m.at, and leaves the levels where it ends.
-func (f *Filter) climb(m *mode) {
-	n := len(f.levels)
-	delta, trial := f.delta, f.trial
+// climb runs Newton's method from m.at, and leaves the levels where it ends. With
+// another mode to beat, it ends where it is clear that it comes to that one, or to a
+// lower one: m.value is then −Inf.
+func (f *Filter) climb(m, beat *mode) {
 	f.evaluate(m.at)
 	m.converged = false
-	evaluations := 1
-	defer func() { m.iterations += evaluations }()
+	m.iterations += f.ascend(m, beat)
+}
+
+// ascend is climb from where the levels have been evaluated. It returns the number
+// of evaluations, with that one.
+func (f *Filter) ascend(m, beat *mode) (evaluations int) {
+	n := len(f.levels)
+	delta, trial := f.delta[:n], f.trial[:n]
+	evaluations = 1
 	for evaluations < maxIterations {
 		f.sys.Solve(delta)
 		slope := 0.0
 		for i := range n {
-			slope += f.sys.G[i][0]*delta[i][0] + f.sys.G[i][1]*delta[i][1]
-			// From (ln α, ln β) to (logit of the mean, log of the concentration).
 			l := &f.levels[i]
 			u, v := delta[i][0], delta[i][1]
+			if evaluations <= patience { // after that, it would bend rounding
+				u, v = l.Bend(u, v)
+			}
+			slope += f.sys.G[i][0]*u + f.sys.G[i][1]*v
+			// From (ln α, ln β) to (logit of the mean, log of the concentration).
 			delta[i] = [2]float64{u - v, l.M*u + l.M1*v}
 		}
 		size := 0.0
 		for i := range n {
-			size = math.Max(size, math.Max(math.Abs(delta[i][0]), math.Abs(delta[i][1])))
+			size = max(size, math.Abs(delta[i][0]), math.Abs(delta[i][1]))
 		}
 		if !(size < math.Inf(1)) {
 			break
@@ -89,7 +100,7 @@ func (f *Filter) climb(m *mode) {
 				m.converged = true
 				if size < 1e-3 {
 					f.shift(m, slope)
-					return
+					return evaluations
 				}
 				break
 			}
@@ -97,9 +108,13 @@ func (f *Filter) climb(m *mode) {
 		if size < tolerance {
 			m.converged = true
 			f.shift(m, slope)
-			return
+			return evaluations
 		}
-		t := math.Min(1, maxStep/size)
+		if beat != nil && size < 1 && f.hopeless(m, beat, slope) {
+			m.value = math.Inf(-1)
+			return evaluations
+		}
+		t := min(1, maxStep/size)
 		for {
 			for i := range n {
 				trial[i][0] = clamp(m.at[i][0]+t*delta[i][0], maxLogit)
@@ -126,13 +141,24 @@ func (f *Filter) climb(m *mode) {
 			}
 			// The slope changed sign: the maximum is nearer, about where the
 			// secant puts it.
-			t *= math.Max(0.1, math.Min(0.7, slope/(slope-end)))
+			t *= max(0.1, min(0.7, slope/(slope-end)))
 		}
 		for i := range n {
 			m.at[i] = trial[i]
 		}
 	}
 	m.value = f.objective()
+	return evaluations
+}
+
+// hopeless reports whether a climb that is about to converge, from m.at, ends where
+// beat is or below it. What is left to gain is about slope/2.
+func (f *Filter) hopeless(m, beat *mode, slope float64) bool {
+	far := 0.0
+	for i := range m.at {
+		far = max(far, math.Abs(m.at[i][0]-beat.at[i][0]), math.Abs(m.at[i][1]-beat.at[i][1]))
+	}
+	return far < 0.5 || f.objective()+2*slope < beat.value-0.5
 }
 
 // shift applies the last step, which adds half its slope to the value at the
@@ -166,7 +192,7 @@ const (
 	maxLogConcentration = 100
 )
 
-func clamp(v, bound float64) float64 { return math.Max(-bound, math.Min(bound, v)) }
+func clamp(v, bound float64) float64 { return max(-bound, min(bound, v)) }
 
 // place moves the levels to z, and their priors with them.
 func (f *Filter) place(z [][2]float64) {
@@ -194,44 +220,82 @@ func (f *Filter) objective() float64 {
 	return value
 }
 
-// maximise finds the global maximum, starting at the levels' priors, and leaves
-// the levels there. No maximum is above bound = max q (up to an interior maximum
-// of q), so that other starts are tried only where that leaves room.
-func (f *Filter) maximise(bound float64) *mode {
+// maximise finds the global maximum and leaves the levels there. It starts at the
+// levels' priors, each moved by its lead. No maximum is above bound = max q (up to an
+// interior maximum of q), so that other starts are tried only where that leaves room.
+func (f *Filter) maximise(bound float64, leads []float64) *mode {
 	best := &f.best
 	best.iterations = 0
 	w := f.top
+	start := f.start
 	for i := len(f.levels) - 1; i >= 0; i-- {
 		p := f.levels[i].PriorAt(w)
-		best.at[i] = [2]float64{math.Log(p.Alpha / p.Beta), math.Log(p.Alpha + p.Beta)}
+		x, y := special.Log(p.Alpha/p.Beta), special.Log(p.Alpha+p.Beta)
+		start[i] = [2]float64{x, y}
+		best.at[i] = [2]float64{clamp(x+leads[2*i], maxLogit), clamp(y+leads[2*i+1], maxLogConcentration)}
 		w = p.Mean()
 	}
-	start := f.start
-	copy(start, best.at)
-	f.climb(best)
-	gap := bound - best.value
-	if gap < modeGap && best.converged {
+	f.climb(best, nil)
+	if best.converged && (bound-best.value < modeGap || len(f.levels) == 1 && f.room() < best.value) {
 		return best
 	}
-	searched := best.iterations
-	other := &f.other
-	for _, logit := range restarts {
-		copy(other.at, start)
-		other.iterations = 0
-		other.at[0] = logit
-		f.climb(other)
-		searched += other.iterations
-		if better(other, best) {
-			best, other = other, best
+	// What has not been forgotten can only be forgotten.
+	wide, kept := bound-best.value > wideGap, best.at[0][0] > 0
+	alpha := start[0][1] - softplus(-start[0][0])
+	f.restart([2]float64{-3, alpha + softplus(3)})
+	if wide || !kept {
+		beta := start[0][1] - softplus(start[0][0])
+		f.restart([2]float64{3, beta + softplus(3)})
+	}
+	if wide {
+		for _, z := range restarts {
+			f.restart(z)
 		}
 	}
-	best.iterations = searched
 	f.evaluate(best.at)
-	if best != &f.best {
-		f.best, f.other = f.other, f.best
-		best = &f.best
-	}
 	return best
+}
+
+// restart climbs from the levels' priors with the first level at z, and keeps where
+// that leads if it is better.
+func (f *Filter) restart(z [2]float64) {
+	m := &f.other
+	copy(m.at, f.start)
+	m.at[0] = z
+	m.iterations = 0
+	f.climb(m, &f.best)
+	iterations := f.best.iterations + m.iterations
+	if better(m, &f.best) {
+		f.best, f.other = f.other, f.best
+	}
+	f.best.iterations = iterations
+}
+
+// means is the grid on which room looks.
+var means = [...]float64{0.01, 0.05, 0.15, 0.4, 0.8, 0.95}
+
+// room is what another mode of a single level can be worth at most: over the mean of
+// the weight, the gain there less what that mean costs at least.
+func (f *Filter) room() float64 {
+	l := &f.levels[0]
+	prior := l.PriorAt(f.top).Mean()
+	most, at, gain, price := math.Inf(-1), 0.0, f.gain0, math.Inf(1)
+	for j := range len(means) + 1 {
+		nextAt, nextGain, nextPrice := 1.0, f.gain1, math.Inf(1)
+		if j < len(means) {
+			nextAt = means[j]
+			nextGain, nextPrice = f.line.Gain(nextAt), l.Price(nextAt, f.top)
+		}
+		least := min(price, nextPrice)
+		if at <= prior && prior <= nextAt {
+			least = 0
+		}
+		if l.M < at || l.M > nextAt {
+			most = max(most, max(gain, nextGain)-least)
+		}
+		at, gain, price = nextAt, nextGain, nextPrice
+	}
+	return most
 }
 
 // better reports whether a is the better mode: the one of the larger value, or
@@ -244,9 +308,19 @@ func better(a, b *mode) bool {
 }
 
 // modeGap is the least difference, in nats, between the bound and a maximum at
-// which another maximum is searched for.
-const modeGap = 1
+// which another maximum is searched for: from a mean of logit −3 with the prior's α,
+// and if the maximum is itself one that forgets, from 3 with the prior's β. From
+// wideGap on, which streams hardly reach, the search takes all restarts too.
+const (
+	modeGap = 1
+	wideGap = 20
+)
 
-// restarts are the starts of the search for another mode, (logit of the mean,
-// log of the concentration) of the first level.
-var restarts = [][2]float64{{-6, 0}, {-2, 1}, {0, 3}, {3, 0}, {6, 3}}
+// restarts are starts of the search for another mode, (logit of the mean, log of the
+// concentration) of the first level.
+var restarts = [...][2]float64{{-6, 0}, {-2, 1}, {0, 3}, {3, 0}, {6, 3}}
+
+// softplus is ln(1+eˣ).
+func softplus(x float64) float64 {
+	return max(x, 0) + special.Log1p(special.Exp(-math.Abs(x)))
+}

@@ -5,14 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // stateVersion is the first byte of an encoded state. It changes whenever the
-// meaning of a state's floats does.
-const stateVersion = 1
+// meaning of a state's floats does. States of version 1 are read too: they lack the
+// leads, which then start from zero, as in a new state.
+const (
+	stateVersion = 2
+	withoutLeads = 1
+)
 
 // ErrOtherConfig means that a state was written under another configuration, or
-// by another version of this package.
+// by a version of this package whose states this one does not read.
 var ErrOtherConfig = errors.New("state belongs to another configuration")
 
 // Append appends the encoded state to b: version, fingerprint of the
@@ -26,17 +31,37 @@ func (s State) Append(b []byte, fingerprint uint64) []byte {
 	return b
 }
 
-// EncodedLen is the number of bytes that Append writes of a state of n floats.
-func EncodedLen(n int) int { return stateHead + 8*n }
-
 // stateHead is the bytes before the floats of an encoded state.
 const stateHead = 1 + 8
+
+// A layout is what decoding needs to know of a state: its number of floats, and the
+// ranges of them that are leads, in order.
+type layout struct {
+	floats int
+	leads  [][2]int
+}
+
+func (f *Filter) layout() layout {
+	from, to := f.leadsAt()
+	return layout{f.StateLen(), [][2]int{{from, to}}}
+}
+
+// encodedLen is the number of bytes of a state of that version.
+func (l layout) encodedLen(version byte) int {
+	n := l.floats
+	if version == withoutLeads {
+		for _, r := range l.leads {
+			n -= r[1] - r[0]
+		}
+	}
+	return stateHead + 8*n
+}
 
 // DecodeState reads a state of this filter that Append wrote under the same
 // fingerprint: the error wraps ErrOtherConfig where it was another, and no state
 // is returned.
 func (f *Filter) DecodeState(b []byte, fingerprint uint64) (State, error) {
-	s, err := decodeFloats(b, fingerprint, f.StateLen())
+	s, err := f.layout().decode(b, fingerprint)
 	if err != nil {
 		return nil, err
 	}
@@ -46,23 +71,29 @@ func (f *Filter) DecodeState(b []byte, fingerprint uint64) (State, error) {
 	return s, nil
 }
 
-// decodeFloats reads a state of n floats.
-func decodeFloats(b []byte, fingerprint uint64, n int) (State, error) {
+func (l layout) decode(b []byte, fingerprint uint64) (State, error) {
 	if len(b) < stateHead {
 		return nil, fmt.Errorf("state of %d bytes is cut short", len(b))
 	}
-	if b[0] != stateVersion {
-		return nil, fmt.Errorf("%w: version %d, want %d", ErrOtherConfig, b[0], stateVersion)
+	version := b[0]
+	if version != stateVersion && version != withoutLeads {
+		return nil, fmt.Errorf("%w: version %d, want %d or %d", ErrOtherConfig, version, withoutLeads, stateVersion)
 	}
 	if got := binary.LittleEndian.Uint64(b[1:]); got != fingerprint {
 		return nil, fmt.Errorf("%w: fingerprint %016x, want %016x", ErrOtherConfig, got, fingerprint)
 	}
-	if len(b) != stateHead+8*n {
-		return nil, fmt.Errorf("state of %d bytes, want %d", len(b), stateHead+8*n)
+	if n := l.encodedLen(version); len(b) != n {
+		return nil, fmt.Errorf("state of %d bytes, want %d", len(b), n)
 	}
-	s := make(State, n)
+	b = b[stateHead:]
+	s := make(State, len(b)/8, l.floats)
 	for i := range s {
-		s[i] = math.Float64frombits(binary.LittleEndian.Uint64(b[stateHead+8*i:]))
+		s[i] = math.Float64frombits(binary.LittleEndian.Uint64(b[8*i:]))
+	}
+	if version == withoutLeads {
+		for _, r := range l.leads {
+			s = slices.Insert(s, r[0], make([]float64, r[1]-r[0])...)
+		}
 	}
 	return s, nil
 }

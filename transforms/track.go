@@ -305,7 +305,7 @@ func (t *Track) decodeState(b []byte, more bool) (rest []byte, err error) {
 }
 
 func (st *stream) bankState(b []byte, more bool) (s hafvf.State, rest []byte, err error) {
-	if n := hafvf.EncodedLen(st.bank.StateLen()); more && len(b) > n {
+	if n := st.bank.EncodedLen(b); more && len(b) > n {
 		b, rest = b[:n], b[n:]
 	}
 	s, err = st.bank.DecodeState(b, st.fingerprint)

@@ -48,10 +48,10 @@ type Level struct {
 
 	Elapsed float64 // units of time that the weight is taken over; 1 is usual
 
-	c        float64 // concentration
-	psi      [3]gammas
-	gap      [2]gammaGap // between the larger of a and b, and c
-	priorPsi [3]gammas   // only where the level above is learned
+	c        float64   // concentration
+	psi      [3]gammas // at a, b and c
+	gap      [2]gammaGap
+	priorPsi [3]gammas // only where the level above is learned
 	priorGap [2]gammaGap
 	over     power // of the weight over the time elapsed; unset where that is 1
 }
@@ -64,19 +64,25 @@ func (l *Level) Memory() (mean, variance float64) {
 	return l.over.m, l.over.v
 }
 
-// gammas are ψ … ψ₃ at one point.
-type gammas struct{ p0, p1, p2, p3 float64 }
+// gammas are ψ = ln z + r0 and ψ₁ … ψ₃ at one point, ψ₃ of priors only.
+type gammas struct{ z, r0, p1, p2, p3 float64 }
 
-// A gammaGap is ψ(x) − ψ(c) and the same for ψ₁ and ψ₂, where x is one of a and
-// b, and c their sum. The Fisher information of a Beta is made of these: where x
-// is nearly c, it lies in digits that the polygammas themselves have not.
-type gammaGap struct{ p0, p1, p2, p3 float64 }
+// psi is ψ itself.
+func (g *gammas) psi() float64 { return special.Log(g.z) + g.r0 }
+
+// A gammaGap is ψ(x) − ψ(c) = ln z + r0 and the same for ψ₁ … ψ₃, where x is one
+// of a and b, and c their sum. The Fisher information of a Beta is made of these:
+// where x is nearly c, it lies in digits that the polygammas themselves have not.
+type gammaGap struct{ z, r0, p1, p2, p3 float64 }
 
 // lopsided is the ratio of a and b above which the gap is summed term by term.
 const lopsided = 1e3
 
-// gaps returns those of Beta(a, b), whose polygammas are psi.
-func gaps(a, b float64, psi *[3]gammas) (g [2]gammaGap) {
+// setGammas fills in the polygammas of Beta(a, b), and their gaps.
+func setGammas(a, b float64, third bool, psi *[3]gammas, g *[2]gammaGap) {
+	psi[0].set(a, third)
+	psi[1].set(b, third)
+	psi[2].set(a+b, third)
 	if a > lopsided*b {
 		g[0] = gapAt(a, b)
 	} else {
@@ -87,59 +93,59 @@ func gaps(a, b float64, psi *[3]gammas) (g [2]gammaGap) {
 	} else {
 		g[1] = psi[1].gap(&psi[2])
 	}
-	return g
+}
+
+func (g *gammas) set(x float64, third bool) {
+	g.z, g.r0, g.p1, g.p2, g.p3 = special.Polygammas(x, third)
 }
 
 func (g *gammas) gap(c *gammas) gammaGap {
-	return gammaGap{g.p0 - c.p0, g.p1 - c.p1, g.p2 - c.p2, g.p3 - c.p3}
+	return gammaGap{g.z / c.z, g.r0 - c.r0, g.p1 - c.p1, g.p2 - c.p2, g.p3 - c.p3}
 }
+
+// psi is ψ(x) − ψ(c).
+func (g *gammaGap) psi() float64 { return special.Log(g.z) + g.r0 }
 
 // gapAt is the gap between x and x + k for k much smaller than x.
 func gapAt(x, k float64) gammaGap {
 	d0, d1 := special.DigammaDelta(x, k)
 	c := x + k
+	if x < special.Asymptotic {
+		_, _, _, p2, p3 := special.Polygammas(x, true)
+		_, _, _, c2, c3 := special.Polygammas(c, true)
+		return gammaGap{1, -d0, -d1, p2 - c2, p3 - c3}
+	}
 	// ψ₂(x) = −1/x² − 1/x³ − 1/2x⁴ + …, of which the differences are
 	// k·(x+c)/(xc)² and so on.
 	r, q := 1/x, 1/c
-	if x < special.Asymptotic {
-		_, _, p2, p3 := special.Polygamma(x)
-		_, _, c2, c3 := special.Polygamma(c)
-		return gammaGap{-d0, -d1, p2 - c2, p3 - c3}
-	}
 	d := k * r * q // r − q
 	s1 := r + q
 	s2 := r*r + r*q + q*q
 	s3 := s1 * (r*r + q*q)
 	s5 := s1 * (r*r - r*q + q*q) * s2
 	// ψ₃ enters the Hessian only: two terms of it will do.
-	return gammaGap{-d0, -d1, -d * (s1 + s2 + s3/2 - s5/6), d * (2*s2 + 3*s3)}
-}
-
-func gammasAt(x float64) (g gammas) {
-	g.p0, g.p1, g.p2, g.p3 = special.Polygamma(x)
-	return g
+	return gammaGap{1, -d0, -d1, -d * (s1 + s2 + s3/2 - s5/6), d * (2*s2 + 3*s3)}
 }
 
 // Place moves the level to (x, y).
 func (l *Level) Place(x, y float64) {
 	l.Move(x, y)
-	l.psi = [3]gammas{gammasAt(l.A), gammasAt(l.B), gammasAt(l.c)}
-	l.gap = gaps(l.A, l.B, &l.psi)
+	setGammas(l.A, l.B, false, &l.psi, &l.gap)
 }
 
 // Move is place without the polygammas.
 func (l *Level) Move(x, y float64) {
 	l.X, l.Y = x, y
 	if x < 0 {
-		e := math.Exp(x)
+		e := special.Exp(x)
 		l.M1 = 1 / (1 + e)
 		l.M = e * l.M1
 	} else {
-		e := math.Exp(-x)
+		e := special.Exp(-x)
 		l.M = 1 / (1 + e)
 		l.M1 = e * l.M
 	}
-	l.c = math.Exp(y)
+	l.c = special.Exp(y)
 	l.A, l.B = l.M*l.c, l.M1*l.c
 	l.V = l.M * l.M1 / (l.c + 1)
 	if l.Elapsed != 1 {
@@ -151,14 +157,31 @@ func (l *Level) Move(x, y float64) {
 func (l *Level) SetPrior(w float64, learned bool) {
 	l.Prior = l.PriorAt(w)
 	if learned && (l.DA != 0 || l.DB != 0) {
-		a, b := l.Prior.Alpha, l.Prior.Beta
-		l.priorPsi = [3]gammas{gammasAt(a), gammasAt(b), gammasAt(a + b)}
-		l.priorGap = gaps(a, b, &l.priorPsi)
+		setGammas(l.Prior.Alpha, l.Prior.Beta, true, &l.priorPsi, &l.priorGap)
 	}
 }
 
 func (l *Level) PriorAt(w float64) Dist {
 	return Dist{l.Naive.Alpha + w*l.DA, l.Naive.Beta + w*l.DB}
+}
+
+// Price is a lower bound of KL(q‖prior) over all q of mean m, where w is the weight of
+// the level above. By Donsker and Varadhan, the divergence is at least
+// E_q[h] − ln E_prior[e^h] for every h. Price takes a multiple of −ln w or −ln(1−w) for
+// h, which is convex: E_q[h] is at least its value at m. The multiple is about the one
+// that makes m the mean under e^h.
+func (l *Level) Price(m, w float64) float64 {
+	p := l.PriorAt(w)
+	a, b := p.Alpha, p.Beta
+	if m > a/(a+b) {
+		a, b, m = b, a, 1-m
+	}
+	reach := -special.Log(m)
+	left := min(b, 1) / reach // what e^h leaves of a
+	if left >= a {
+		return 0
+	}
+	return max(0, (a-left)*reach-special.LgammaDelta(a, b)+special.LgammaDelta(left, b))
 }
 
 // AsChild is the level as seen by the learned level above: A = −KL(φ‖prior).
@@ -171,7 +194,7 @@ func (l *Level) AsChild() (ch Child) {
 	qa, qb, pa, pb, pc := &l.gap[0], &l.gap[1], &l.priorGap[0], &l.priorGap[1], &l.priorPsi[2]
 	cross := da * db
 	da2, db2 := da*da, db*db
-	ch.A1 = da*(qa.p0-pa.p0) + db*(qb.p0-pb.p0)
+	ch.A1 = da*(special.Log(qa.z/pa.z)+(qa.r0-pa.r0)) + db*(special.Log(qb.z/pb.z)+(qb.r0-pb.r0))
 	ch.S0 = da2*pa.p1 + db2*pb.p1 - 2*cross*pc.p1
 	ch.S1 = da2*da*pa.p2 + db2*db*pb.p2 - 3*cross*(da+db)*pc.p2
 	ch.S2 = da2*da2*pa.p3 + db2*db2*pb.p3 - cross*(4*da2+6*cross+4*db2)*pc.p3
@@ -255,6 +278,21 @@ func (l *Level) Derive(sys *System, i int) {
 	}
 }
 
+// Bend adds to a short Newton step, in (u, v), the term of second order that the third
+// derivatives of the divergence alone would give it near the prior: there, the gradient
+// in u is α·I(α)·(α − prior α), with the Fisher information I.
+func (l *Level) Bend(u, v float64) (float64, float64) {
+	return bend(u, l.A*l.gap[0].p2/l.gap[0].p1), bend(v, l.B*l.gap[1].p2/l.gap[1].p1)
+}
+
+func bend(u, slope float64) float64 {
+	const short = 0.1
+	if k := -u * (1.5 + slope); math.Abs(u) < short && math.Abs(k) < short {
+		return u + u*k
+	}
+	return u
+}
+
 // Couple fills in how level i, l, and the level above, up, move each other:
 // ∂²(−KL)/∂φ∂m = C(φ)·d.
 func (l *Level) Couple(sys *System, i int, up *Level) {
@@ -270,47 +308,51 @@ func (l *Level) Couple(sys *System, i int, up *Level) {
 // of their eigenvalues, so that the step always climbs.
 func (sys *System) Solve(delta [][2]float64) {
 	n := len(sys.G)
-	copy(sys.fill, sys.diag)
-	copy(sys.rhs, sys.G)
-	for i := range n {
-		sys.fill[i] = positive(sys.fill[i])
-		up := sys.above[i]
-		if up == n {
+	fill, rhs, above, off := sys.fill[:n], sys.rhs[:n], sys.above[:n], sys.off[:n]
+	delta = delta[:n]
+	copy(fill, sys.diag)
+	copy(rhs, sys.G)
+	for i := range fill {
+		m := &fill[i]
+		if !(m[0] > 0 && m[2] > 0 && m[0]*m[2]-m[1]*m[1] > definite*m[0]*m[2]) {
+			*m = positive(*m)
+		}
+		// The inverse, in place.
+		det := 1 / (m[0]*m[2] - m[1]*m[1])
+		m[0], m[1], m[2] = m[2]*det, -m[1]*det, m[0]*det
+		up := above[i]
+		if up >= n {
 			continue
 		}
-		o, m, rhs := sys.off[i], &sys.fill[up], &sys.rhs[up]
-		su, sv := solve2(sys.fill[i], o[0], o[1])
+		o, p, q := &off[i], &fill[up], &rhs[up]
+		su, sv := m[0]*o[0]+m[1]*o[1], m[1]*o[0]+m[2]*o[1]
 		t := o[0]*su + o[1]*sv
-		m[0] -= t
-		m[1] += t
-		m[2] -= t
-		t = su*sys.rhs[i][0] + sv*sys.rhs[i][1]
-		rhs[0] -= t
-		rhs[1] += t
+		p[0] -= t
+		p[1] += t
+		p[2] -= t
+		t = su*rhs[i][0] + sv*rhs[i][1]
+		q[0] -= t
+		q[1] += t
 	}
 	for i := n - 1; i >= 0; i-- {
-		u, v := sys.rhs[i][0], sys.rhs[i][1]
-		if up := sys.above[i]; up < n {
+		u, v := rhs[i][0], rhs[i][1]
+		if up := above[i]; up < n {
 			x := delta[up][0] - delta[up][1]
-			u -= sys.off[i][0] * x
-			v -= sys.off[i][1] * x
+			u -= off[i][0] * x
+			v -= off[i][1] * x
 		}
-		delta[i][0], delta[i][1] = solve2(sys.fill[i], u, v)
+		m := &fill[i]
+		delta[i] = [2]float64{m[0]*u + m[1]*v, m[1]*u + m[2]*v}
 	}
 }
 
-func solve2(m [3]float64, x, y float64) (float64, float64) {
-	det := m[0]*m[2] - m[1]*m[1]
-	return (m[2]*x - m[1]*y) / det, (m[0]*y - m[1]*x) / det
-}
+// definite is how small the determinant of a block may be, against the product of
+// its diagonal.
+const definite = 1e-14
 
 // positive returns the matrix with the absolute values of its eigenvalues,
 // bounded away from zero.
 func positive(m [3]float64) [3]float64 {
-	const floor = 1e-14
-	if m[0] > 0 && m[2] > 0 && m[0]*m[2]-m[1]*m[1] > floor*m[0]*m[2] {
-		return m
-	}
 	half, diff := (m[0]+m[2])/2, (m[0]-m[2])/2
 	root := math.Hypot(diff, m[1])
 	least := 1e-8*(math.Abs(half)+root) + 1e-300
@@ -328,12 +370,21 @@ func (l *Level) Divergence() float64 {
 	a, b, p := l.A, l.B, l.Prior
 	switch {
 	case b > lopsided*a && p.Beta > lopsided*p.Alpha:
-		return bregman(a, p.Alpha, &l.psi[0]) + l.lopsidedDivergence(b, a, p.Beta, p.Alpha, 1)
+		d, r := bregman(a, p.Alpha, &l.psi[0])
+		return d + special.Log(r) + l.lopsidedDivergence(b, a, p.Beta, p.Alpha, 1)
 	case a > lopsided*b && p.Alpha > lopsided*p.Beta:
-		return bregman(b, p.Beta, &l.psi[1]) + l.lopsidedDivergence(a, b, p.Alpha, p.Beta, 0)
+		d, r := bregman(b, p.Beta, &l.psi[1])
+		return d + special.Log(r) + l.lopsidedDivergence(a, b, p.Alpha, p.Beta, 0)
 	}
-	return bregman(a, p.Alpha, &l.psi[0]) + bregman(b, p.Beta, &l.psi[1]) -
-		bregman(l.c, p.Alpha+p.Beta, &l.psi[2])
+	// The three share the logarithm of what lifts small arguments.
+	da, ra := bregman(a, p.Alpha, &l.psi[0])
+	db, rb := bregman(b, p.Beta, &l.psi[1])
+	dc, rc := bregman(l.c, p.Alpha+p.Beta, &l.psi[2])
+	d := da + db - dc
+	if ra != 1 || rb != 1 || rc != 1 {
+		d += special.Log(ra * rb / rc)
+	}
+	return d
 }
 
 // lopsidedDivergence is the difference of two Bregman divergences, of x and of
@@ -341,21 +392,44 @@ func (l *Level) Divergence() float64 {
 //
 //	lnΓ(x+k) − lnΓ(x) − (lnΓ(X+K) − lnΓ(X)) + (K−k)ψ(x) + (X+K−x−k)(ψ(x+k) − ψ(x))
 func (l *Level) lopsidedDivergence(x, k, X, K float64, i int) float64 {
-	return special.LgammaDelta(x, k) - special.LgammaDelta(X, K) + (K-k)*l.psi[i].p0 - (X-x+K-k)*l.gap[i].p0
+	return special.LgammaDelta(x, k) - special.LgammaDelta(X, K) + (K-k)*l.psi[i].psi() - (X-x+K-k)*l.gap[i].psi()
 }
 
-// bregman is lnΓ(to) − lnΓ(at) − (to − at)ψ(at). Close points take the Taylor
-// series, which the polygammas already give and where the difference would lose
-// its digits.
-func bregman(at, to float64, g *gammas) float64 {
+// bregman is lnΓ(to) − lnΓ(at) − (to − at)ψ(at), less the logarithm of lift. Close
+// points take the Taylor series, which the polygammas already give and where the
+// difference would lose its digits.
+func bregman(at, to float64, g *gammas) (d, lift float64) {
 	k := to - at
 	if math.Abs(k) < 2e-3*at {
-		return k * k * (g.p1/2 + k*(g.p2/6+k*g.p3/24))
+		_, _, _, _, p3 := special.Polygammas(at, true)
+		return k * k * (g.p1/2 + k*(g.p2/6+k*p3/24)), 1
 	}
+	lift = 1
+	if at < special.Lift || to < special.Lift {
+		if max(at, to) > 1e30 {
+			return special.LgammaDelta(min(at, to), math.Abs(k))*math.Copysign(1, k) - k*g.psi(), 1
+		}
+		lift = special.Product(at) / special.Product(to)
+		if at >= special.Lift {
+			// ψ at what is lifted, for r0 below.
+			z, r0, _, _, _ := special.Polygammas(at+special.Lift, false)
+			return difference(z, to+special.Lift, k, r0) + k*(special.Log(z)+r0-g.psi()), lift
+		}
+		at, to = at+special.Lift, to+special.Lift
+	}
+	return difference(at, to, k, g.r0), lift
+}
+
+// difference is lnΓ(to) − lnΓ(z) − k·(ln z + r0), for z, to ≥ Lift and to = z + k.
+func difference(z, to, k, r0 float64) float64 {
+	r, q := 1/z, 1/to
+	var grow float64 // ln to/z
 	if k > 0 {
-		return special.LgammaDelta(at, k) - k*g.p0
+		grow = special.Log1p(k * r)
+	} else {
+		grow = -special.Log1p(-k * q)
 	}
-	return -special.LgammaDelta(to, -k) - k*g.p0
+	return (to-0.5)*grow - k*(1+r0) + special.Stirling(q) - special.Stirling(r)
 }
 
 // An Increment holds the terms of Proposition 1 for one level: φ = φ̂ + U1 + U2 +
