@@ -83,6 +83,10 @@ func (c Config) NewBank() (*Bank, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p, ok := m.(poisson); ok && c.Season != nil {
+		r := 1.
+		m = exposed{p, &r}
+	}
 	members := c.Bank
 	if len(members) == 0 {
 		members = []Member{{Levels: c.Levels, Top: c.Top}}

@@ -42,6 +42,55 @@ func (m poisson) Quantile(p float64, d []float64, s float64, _ []float64) float6
 	return negativeBinomialQuantile(p, a, b)
 }
 
+// Exposed is a model of counts that come with an exposure: how much time or traffic, say,
+// a count is of.
+type Exposed interface {
+	Model
+	// Expose sets the exposure of the observations that follow, above zero, also for
+	// what Fit has made of the model.
+	Expose(r float64)
+}
+
+// exposed has x ~ Poisson(λr) of the exposure r,
+//
+//	T(x) = (x, r),  log h = x ln r − ln x!
+//
+// and moments of x under that exposure.
+type exposed struct {
+	poisson
+	r *float64
+}
+
+func (m exposed) Expose(r float64) { *m.r = r }
+
+func (m exposed) Fit(ls []float64) Model {
+	m.poisson = m.poisson.Fit(ls).(poisson)
+	return m
+}
+
+func (m exposed) Observe(d, x []float64, weight float64) {
+	d[0] += weight * x[0]
+	d[1] += weight * *m.r
+}
+
+func (m exposed) LogBase(x []float64) float64 { return x[0]*math.Log(*m.r) - lgamma(x[0]+1) }
+
+func (m exposed) Estimate(mean, sd, d, x []float64) {
+	m.poisson.Estimate(mean, sd, d, x)
+	mean[0] *= *m.r
+	sd[0] *= *m.r
+}
+
+func (m exposed) Predict(mean, sd, d []float64, s float64, _ []float64) {
+	a, b, r := m.shape+s*d[0], m.rate+s*d[1], *m.r
+	mean[0], sd[0] = a/b*r, math.Sqrt(a*r*(b+r))/b
+}
+
+func (m exposed) Quantile(p float64, d []float64, s float64, _ []float64) float64 {
+	a, b := m.shape+s*d[0], m.rate+s*d[1]
+	return negativeBinomialQuantile(p, a, b / *m.r)
+}
+
 func lgamma(x float64) float64 {
 	v, _ := math.Lgamma(x)
 	return v

@@ -97,12 +97,10 @@ func NewRhythm(c RhythmConfig, dim int) (*Rhythm, error) {
 // Seasonal says why values of a family have no season; nil where they may have one.
 func Seasonal(family string) error {
 	switch family {
-	case "normal", "mvnormal", "regression", "ar", "exponential":
+	case "normal", "mvnormal", "regression", "ar", "exponential", "poisson":
 		return nil
 	case "bernoulli", "categorical":
 		return fmt.Errorf("values of %s have none: a season is added to a number, and these are categories", family)
-	case "poisson":
-		return errors.New("counts of poisson have none yet: normal on the logarithm of the count has one")
 	}
 	return fmt.Errorf("values of %s have none", family)
 }

@@ -95,6 +95,9 @@ func (est *Estimator) Estimate(t *Track, o Observation) Estimate {
 	elapsed := t.elapsed(o, est.cfg.TimeUnit)
 	st.usePrior(t)
 	row := st.regressors(t.state, o)
+	if st.season != nil {
+		st.season.expose(t, o)
+	}
 	known := !t.warming() || t.locationScale != nil // there is a prior
 	var before regime
 	if known {

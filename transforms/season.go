@@ -22,10 +22,14 @@ import (
 // Times that are exponential have a factor for a season: it is that of log x, and
 //
 //	y = x·e⁻ˢ,  log p(x|past) = log p(y|past) − s
+//
+// Counts have a factor too, which is their exposure: x ~ Poisson(λeˢ). Their season is
+// that of log(x + ½).
 type season struct {
-	rhythm *hafvf.Rhythm
-	first  int  // of the coordinates that have a season
-	log    bool // the season is a factor
+	rhythm  *hafvf.Rhythm
+	first   int           // of the coordinates that have a season
+	log     bool          // the season is a factor
+	exposed hafvf.Exposed // the model of counts; nil of other values
 
 	// Of the last step:
 	at       []float64 // s
@@ -52,7 +56,16 @@ func newSeason(cfg hafvf.Config, bank *hafvf.Bank) (*season, error) {
 	if cfg.Family == "regression" {
 		se.first = bank.Dim() - 1
 	}
+	se.exposed, _ = bank.Model().(hafvf.Exposed)
 	return se, nil
+}
+
+// expose tells the model of counts the season at the track's next observation.
+func (se *season) expose(t *Track, o Observation) {
+	if se.exposed != nil {
+		se.rhythm.Predict(se.at, t.rhythm, o.Time)
+		se.exposed.Expose(math.Exp(math.Max(-maxFactor, math.Min(se.at[0], maxFactor))))
+	}
 }
 
 // maxFactor bounds the logarithm of a season that is a factor.
@@ -60,6 +73,10 @@ const maxFactor = 50.
 
 // remove returns the vectors of the track's next observation less their season.
 func (se *season) remove(t *Track, o Observation, elapsed float64) [][]float64 {
+	if se.exposed != nil {
+		se.expose(t, o)
+		return o.X
+	}
 	st := t.stream
 	se.variance = se.rhythm.Predict(se.at, t.rhythm, o.Time)
 	se.root = 1 / math.Sqrt(1+se.variance)
@@ -102,8 +119,12 @@ func (se *season) learn(t *Track, o Observation, out *hafvf.Outcome) {
 	jacobian := 0.
 	for _, x := range complete(o.X) {
 		copy(se.learned, x[se.first:])
-		jacobian += float64(len(se.at)) * math.Log(se.root)
-		if se.log {
+		switch {
+		case se.exposed != nil:
+			se.learned[0] = math.Log(x[0] + .5)
+		case !se.log:
+			jacobian += float64(len(se.at)) * math.Log(se.root)
+		default:
 			jacobian -= se.at[0]
 			se.learned[0] = math.Log(x[0])
 			if x[0] == 0 {
@@ -124,6 +145,9 @@ func (se *season) learn(t *Track, o Observation, out *hafvf.Outcome) {
 
 // predicted puts the season back into the moments of an observation.
 func (se *season) predicted(mean, sd []float64) {
+	if se.exposed != nil {
+		return // they are of that exposure
+	}
 	for i, s := range se.at {
 		if se.log {
 			mean[i] *= math.Exp(s)
@@ -138,6 +162,9 @@ func (se *season) predicted(mean, sd []float64) {
 // estimated puts the season back into the moments of the likelihood's mean. They have
 // the season's uncertainty too.
 func (se *season) estimated(m Moments) {
+	if se.exposed != nil {
+		return
+	}
 	for i, s := range se.at {
 		if se.log {
 			m.Mean[i] *= math.Exp(s)

@@ -37,6 +37,9 @@ var seasonalConfigs = map[string]struct {
 		return []float64{3*s + rng.NormFloat64(), 5 - 2*s + rng.NormFloat64()}
 	}},
 	"exponential": {hafvf.Config{Family: "exponential"}, func(rng *rand.Rand, s float64) []float64 { return []float64{math.Exp(s) * rng.ExpFloat64()} }},
+	"poisson": {hafvf.Config{Family: "poisson"}, func(rng *rand.Rand, s float64) []float64 {
+		return []float64{distuv.Poisson{Lambda: 5 * math.Exp(s), Src: rng}.Rand()}
+	}},
 }
 
 // The predictive density integrates to one over x, and has the mean and the standard
@@ -81,6 +84,12 @@ func TestSeasonalPredictive(t *testing.T) {
 					p := math.Exp(predict(x).LogPredictive) * volume
 					d := x[len(x)-1] - want.Mean[outputs-1]
 					total, mean, square = total+p, mean+p*d, square+p*d*d
+					return
+				}
+				if cfg.Family == "poisson" {
+					for k := range 400 {
+						sum([]float64{float64(k)}, nil, 1)
+					}
 					return
 				}
 				for u := -8.; u <= 8; u += step {
@@ -135,8 +144,11 @@ func TestSeasonComesBack(t *testing.T) {
 				continue
 			}
 			d := e.Predicted.Mean[last] - e.X[0][len(e.X[0])-1]
-			if cfg.Family == "exponential" {
-				d = 3 * (math.Log(e.Predicted.Mean[0]) - season) // a third of the season's amplitude would be 1
+			switch cfg.Family { // a third of the season's amplitude would be 1
+			case "exponential":
+				d = 3 * (math.Log(e.Predicted.Mean[0]) - season)
+			case "poisson":
+				d = 3 * (math.Log(e.Predicted.Mean[0]/5) - season)
 			}
 			squares += d * d
 			n++

@@ -27,7 +27,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 			{name: "warm_up", doc: "Number of first observations that prior: auto looks at.", unit: "observations", initial: fmt.Sprint(defaultWarmUp), read: whole(&nodes.warmUp, 2)},
 			{name: "dim", doc: "Length of the observation vector, where neither prior nor columns fix it. For regression it counts regressors and target, for categorical the categories.",
 				read: whole(&c.Model.Dim, 1)},
-			{name: "season", doc: "filter: cycles of the values, a list of periods or a mapping of periods to numbers of harmonics. The model learns them and filters the values less their season. For exponential a season is a factor. bernoulli, categorical and poisson have none. Every record needs a time. Another season or zone than before does not resume states.",
+			{name: "season", doc: "filter: cycles of the values, a list of periods or a mapping of periods to numbers of harmonics. The model learns them and filters the values less their season. For exponential and poisson a season is a factor. bernoulli and categorical have none. Every record needs a time. Another season or zone than before does not resume states.",
 				read: seasons(&nodes.season.seasons)},
 			{name: "zone", doc: "Time zone of the season and its holidays. The season moves with the clock where that is put forward or back.", read: zone(&nodes.season.zone)},
 			{name: "holidays", doc: "Local dates that are not learned into the season.", read: dates(&nodes.season.holidays)},
