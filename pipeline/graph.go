@@ -191,9 +191,10 @@ func describeFilter(c hafvf.Config, rules []transforms.Rule) string {
 		b.WriteString(", prior from the data")
 	}
 	if c.Season != nil {
-		b.WriteString(", less the season")
+		between := ", less the season of "
 		for _, s := range c.Season.Seasons {
-			fmt.Fprintf(&b, " of %v", s.Period)
+			fmt.Fprintf(&b, "%s%v", between, s.Period)
+			between = " and "
 		}
 	}
 	if c.Detect != nil {
