@@ -252,7 +252,7 @@ func TestRhythmErrors(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	for family, want := range map[string]string{"normal": "", "exponential": "", "poisson": "counts", "bernoulli": "categories"} {
+	for family, want := range map[string]string{"normal": "", "exponential": "", "poisson": "", "bernoulli": "categories"} {
 		_, err := Config{Family: family, Season: &RhythmConfig{Seasons: day}}.NewBank()
 		if want == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", family, err)
