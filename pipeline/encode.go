@@ -26,18 +26,17 @@ const chunk = 256 << 10
 const waiting = 1024
 
 // An encoder gathers records as lines in chunks, and counts them for the run's summary.
-type encoder struct {
+type encoder[T any] struct {
 	Run    string
 	Layout records.Layout
 	As     records.Form // of the records
 
+	waiting       []keyed[T]
 	lines, alerts connectors.Chunk
 	added         int // alerts, which come in addition to a line for every record
 	run           *run
 	tally         tally
 }
-
-func (fn *encoder) start() { fn.run = runOf(fn.Run) }
 
 // keyed is a record with its key.
 type keyed[T any] struct {
@@ -45,19 +44,35 @@ type keyed[T any] struct {
 	record T
 }
 
+func (fn *encoder[T]) start() { fn.run = runOf(fn.Run) }
+
 // A stretch is what one goroutine makes of its part of the waiting records.
 type stretch struct {
 	lines, alerts connectors.Chunk
 	added         int
 }
 
-// drain encodes the waiting records, each goroutine a stretch of them, adds the
-// stretches to fn in their order, and returns the list for those that come.
-func drain[T any](fn *encoder, waiting []keyed[T], encode func(to *stretch, key string, record *T)) []keyed[T] {
+// add adds a record to those that wait.
+func (fn *encoder[T]) add(key string, record T, encode func(to *stretch, key string, record *T), emit, alert func([]byte)) {
+	fn.waiting = append(fn.waiting, keyed[T]{key, record})
+	if len(fn.waiting) == waiting {
+		fn.drain(encode)
+		fn.flush(chunk, emit, alert)
+	}
+}
+
+// finish emits what is left.
+func (fn *encoder[T]) finish(encode func(to *stretch, key string, record *T), emit, alert func([]byte)) {
+	fn.drain(encode)
+	fn.flush(0, emit, alert)
+}
+
+// drain encodes the waiting records, each goroutine a stretch of them, and adds the
+// stretches in their order.
+func (fn *encoder[T]) drain(encode func(to *stretch, key string, record *T)) {
 	stretches := make([]stretch, runtime.GOMAXPROCS(0))
-	n := len(stretches)
-	parallel.Do(n, n, func(_, i int) {
-		part := waiting[i*len(waiting)/n : (i+1)*len(waiting)/n]
+	parallel.Stretches(len(fn.waiting), len(stretches), func(i, from, end int) {
+		part := fn.waiting[from:end]
 		for j := range part {
 			encode(&stretches[i], part[j].key, &part[j].record)
 		}
@@ -67,12 +82,12 @@ func drain[T any](fn *encoder, waiting []keyed[T], encode func(to *stretch, key 
 		fn.alerts = append(fn.alerts, s.alerts...)
 		fn.added += s.added
 	}
-	clear(waiting)
-	return waiting[:0]
+	clear(fn.waiting)
+	fn.waiting = fn.waiting[:0]
 }
 
 // flush emits the lines if there are at least so many bytes.
-func (fn *encoder) flush(least int, emit, alert func([]byte)) {
+func (fn *encoder[T]) flush(least int, emit, alert func([]byte)) {
 	if len(fn.lines) < least {
 		return
 	}
@@ -93,33 +108,29 @@ func (fn *encoder) flush(least int, emit, alert func([]byte)) {
 
 // encodeEstimatesFn turns estimates into chunks of lines, and their alerts.
 type encodeEstimatesFn struct {
-	encoder
+	encoder[transforms.Estimate]
 	Alerts   bool     // whether there is a sink for alerts
 	Kinds    []string // of the alarms among them
 	AlertsAs records.Form
-
-	waiting []keyed[transforms.Estimate]
 }
 
 func (fn *encodeEstimatesFn) StartBundle(_, _ func([]byte)) { fn.start() }
 
 func (fn *encodeEstimatesFn) ProcessElement(key string, e transforms.Estimate, emit, alert func([]byte)) {
 	fn.tally.estimate(key, &e)
-	fn.waiting = append(fn.waiting, keyed[transforms.Estimate]{key, e})
-	if len(fn.waiting) == waiting {
-		fn.drain()
-		fn.flush(chunk, emit, alert)
-	}
+	fn.add(key, e, fn.encode, emit, alert)
 }
 
-func (fn *encodeEstimatesFn) drain() {
-	fn.waiting = drain(&fn.encoder, fn.waiting, func(to *stretch, key string, e *transforms.Estimate) {
-		to.lines = fn.Layout.AppendEstimate(to.lines.Begin([]byte(key), e.ID), fn.As, key, e)
-		for _, a := range fn.told(e) {
-			to.added++
-			to.alerts = fn.Layout.AppendAlert(to.alerts.Begin([]byte(key), e.ID), fn.AlertsAs, key, e, a)
-		}
-	})
+func (fn *encodeEstimatesFn) FinishBundle(emit, alert func([]byte)) {
+	fn.finish(fn.encode, emit, alert)
+}
+
+func (fn *encodeEstimatesFn) encode(to *stretch, key string, e *transforms.Estimate) {
+	to.lines = fn.Layout.AppendEstimate(to.lines.Begin([]byte(key), e.ID), fn.As, key, e)
+	for _, a := range fn.told(e) {
+		to.added++
+		to.alerts = fn.Layout.AppendAlert(to.alerts.Begin([]byte(key), e.ID), fn.AlertsAs, key, e, a)
+	}
 }
 
 // told are the alerts of an estimate. An alarm of a change stands for the belief in it.
@@ -136,38 +147,20 @@ func (fn *encodeEstimatesFn) told(e *transforms.Estimate) (all []*transforms.Ale
 	return all
 }
 
-func (fn *encodeEstimatesFn) FinishBundle(emit, alert func([]byte)) {
-	fn.drain()
-	fn.flush(0, emit, alert)
-}
-
 // encodeSmoothedFn turns smoothed estimates into chunks of lines.
-type encodeSmoothedFn struct {
-	encoder
-
-	waiting []keyed[transforms.Smoothed]
-}
+type encodeSmoothedFn struct{ encoder[transforms.Smoothed] }
 
 func (fn *encodeSmoothedFn) StartBundle(_ func([]byte)) { fn.start() }
 
 func (fn *encodeSmoothedFn) ProcessElement(key string, s transforms.Smoothed, emit func([]byte)) {
 	fn.tally.smoothed(key, &s)
-	fn.waiting = append(fn.waiting, keyed[transforms.Smoothed]{key, s})
-	if len(fn.waiting) == waiting {
-		fn.drain()
-		fn.flush(chunk, emit, nil)
-	}
+	fn.add(key, s, fn.encode, emit, nil)
 }
 
-func (fn *encodeSmoothedFn) drain() {
-	fn.waiting = drain(&fn.encoder, fn.waiting, func(to *stretch, key string, s *transforms.Smoothed) {
-		to.lines = fn.Layout.AppendSmoothed(to.lines.Begin([]byte(key), s.ID), fn.As, key, s)
-	})
-}
+func (fn *encodeSmoothedFn) FinishBundle(emit func([]byte)) { fn.finish(fn.encode, emit, nil) }
 
-func (fn *encodeSmoothedFn) FinishBundle(emit func([]byte)) {
-	fn.drain()
-	fn.flush(0, emit, nil)
+func (fn *encodeSmoothedFn) encode(to *stretch, key string, s *transforms.Smoothed) {
+	to.lines = fn.Layout.AppendSmoothed(to.lines.Begin([]byte(key), s.ID), fn.As, key, s)
 }
 
 // encodeRejectedFn turns what the filter rejected into dead-letter records.

@@ -281,7 +281,7 @@ type filtering struct {
 func (f filtering) build(s beam.Scope, run string, as forms, observations beam.PCollection) (lines, alerts, rejected beam.PCollection) {
 	f.cfg.Account = run
 	estimates, rejected := transforms.Filter(s, f.cfg, observations)
-	lines, alerts = beam.ParDo2(s.Scope("Encode"), &encodeEstimatesFn{encoder: encoder{Run: run, Layout: f.layout, As: as.records}, Alerts: as.alerted, Kinds: f.kinds, AlertsAs: as.alerts}, estimates)
+	lines, alerts = beam.ParDo2(s.Scope("Encode"), &encodeEstimatesFn{encoder: encoder[transforms.Estimate]{Run: run, Layout: f.layout, As: as.records}, Alerts: as.alerted, Kinds: f.kinds, AlertsAs: as.alerts}, estimates)
 	return lines, alerts, rejected
 }
 
@@ -363,7 +363,7 @@ type smoothing struct {
 func (m smoothing) build(s beam.Scope, run string, as forms, observations beam.PCollection) (lines, alerts, rejected beam.PCollection) {
 	m.cfg.Account = run
 	smoothed, rejected := transforms.Smooth(s, m.cfg, observations)
-	return beam.ParDo(s.Scope("Encode"), &encodeSmoothedFn{encoder: encoder{Run: run, Layout: m.layout, As: as.records}}, smoothed), beam.PCollection{}, rejected
+	return beam.ParDo(s.Scope("Encode"), &encodeSmoothedFn{encoder[transforms.Smoothed]{Run: run, Layout: m.layout, As: as.records}}, smoothed), beam.PCollection{}, rejected
 }
 
 func (m smoothing) state() any { return []any{config.Smooth, m.cfg.Gap} }

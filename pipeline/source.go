@@ -144,11 +144,10 @@ func (fn *decoder[R]) add(ts beam.EventTime, r R, decode func(R) decoded, emit f
 // drain decodes the waiting records, each goroutine a stretch of them, and emits what
 // they become in their order.
 func (fn *decoder[R]) drain(decode func(R) decoded, emit func(beam.EventTime, string, transforms.Observation), reject func([]byte)) {
-	n := runtime.GOMAXPROCS(0)
-	parallel.Do(n, n, func(_, i int) {
-		part := fn.waiting[i*len(fn.waiting)/n : (i+1)*len(fn.waiting)/n]
-		for j := range part {
-			part[j].decoded = decode(part[j].record)
+	parallel.Stretches(len(fn.waiting), runtime.GOMAXPROCS(0), func(_, from, end int) {
+		part := fn.waiting[from:end]
+		for i := range part {
+			part[i].decoded = decode(part[i].record)
 		}
 	})
 	for i := range fn.waiting {

@@ -74,8 +74,7 @@ const maxFactor = 50.
 // remove returns the vectors of the track's next observation less their season.
 func (se *season) remove(t *Track, o Observation, elapsed float64) [][]float64 {
 	if se.exposed != nil {
-		se.expose(t, o)
-		return o.X
+		return o.X // the model knows the season, see expose
 	}
 	st := t.stream
 	se.variance = se.rhythm.Predict(se.at, t.rhythm, o.Time)

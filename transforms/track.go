@@ -176,6 +176,9 @@ func (t *Track) replay(unit time.Duration) (out hafvf.Outcome) {
 	t.begin()
 	t.steps, t.starts, t.last = 0, nil, time.Time{}
 	for _, w := range t.warmUp {
+		if st.season != nil {
+			st.season.expose(t, w.Observation)
+		}
 		out, _ = t.learn(w.n, w.Observation, t.elapsed(w.Observation, unit))
 	}
 	if t.settled {

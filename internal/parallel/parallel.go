@@ -37,3 +37,9 @@ func Do(n, workers int, f func(worker, i int)) {
 		panic(*p)
 	}
 }
+
+// Stretches cuts 0, …, n−1 into one stretch for each of so many workers, and calls f for
+// each stretch as Do does. worker is the place of the stretch among them.
+func Stretches(n, workers int, f func(worker, from, end int)) {
+	Do(workers, workers, func(_, i int) { f(i, i*n/workers, (i+1)*n/workers) })
+}
