@@ -493,14 +493,15 @@ func (b *Bank) PredictAfter(mean, sd []float64, s State, elapsed float64, x []fl
 	stay := 1.0
 	if b.detector != nil {
 		last := len(b.members) - 1
-		w := b.members[last].PriorWeightAfter(b.Member(s, last), elapsed)
+		regime := b.Member(s, last)
+		w := b.members[last].PriorWeightAfter(regime, elapsed)
 		l := b.detection(s)
-		rho := l.persistence()
+		rho, model := l.persistence(), b.detector.excursions(l, b.members[last].Sample(regime))
 		stay = l[atStay]
 		for j := range l.alive() {
 			e := b.detector.excursion(l, j)
 			stay += (1 - rho) * e[outlier]
-			b.Model().Predict(b.mixture.mean, b.mixture.sd, b.detector.sample(e, 0), w, x)
+			model.Predict(b.mixture.mean, b.mixture.sd, b.detector.sample(e, 0), w, x)
 			b.mixture.add(rho*e[outlier] + e[change])
 		}
 	}
@@ -531,11 +532,12 @@ func (b *Bank) Estimate(mean, sd []float64, s State, x []float64) {
 	b.mixture.reset(mean, sd)
 	stay := 1.0
 	if b.detector != nil {
-		l := b.detection(s)
+		l, last := b.detection(s), len(b.members)-1
+		model := b.detector.excursions(l, b.members[last].Sample(b.Member(s, last)))
 		stay = l[atStay]
 		for j := range l.alive() {
 			e := b.detector.excursion(l, j)
-			b.Model().Estimate(b.mixture.mean, b.mixture.sd, b.detector.sample(e, 0), x)
+			model.Estimate(b.mixture.mean, b.mixture.sd, b.detector.sample(e, 0), x)
 			b.mixture.add(e[outlier] + e[change])
 		}
 	}

@@ -173,7 +173,8 @@ type detector struct {
 	minLength float64
 	informed  informed // the bank's model, where it is one
 	line      Line
-	rare      Line // of the reference prior; nil where the model isn't informed
+	rare      Model // with the reference prior; nil where the model isn't informed
+	rareLine  Line
 	scratch   []float64
 	gains     [maxExcursions]float64 // log p(x|excursion) − log h(x)
 
@@ -201,9 +202,10 @@ func newDetector(views []view, d Detect) *detector {
 
 // use makes m the model that weighs excursions and outliers.
 func (dr *detector) use(m Model) {
-	dr.line, dr.rare, dr.informed = m.NewLine(), nil, nil
+	dr.line, dr.informed, dr.rare, dr.rareLine = m.NewLine(), nil, nil, nil
 	if i, ok := m.(informed); ok {
-		dr.informed, dr.rare = i, i.reference().NewLine()
+		dr.informed, dr.rare = i, i.reference()
+		dr.rareLine = dr.rare.NewLine()
 	}
 }
 
@@ -211,6 +213,20 @@ func (dr *detector) use(m Model) {
 // the members have: excursions that take the last values lose changes on streams
 // without autocorrelation.
 func (dr *detector) model() Model { return dr.views[0].model }
+
+// runsRare reports whether excursions from the running regime, whose sample is the
+// last member's, have the reference prior.
+func (dr *detector) runsRare(l detectorState, regime []float64) bool {
+	return dr.informed != nil && l[atAge] >= oldest && dr.informed.information(regime) < fullyInformed
+}
+
+// excursions is the model that predicts under an excursion from the running regime.
+func (dr *detector) excursions(l detectorState, regime []float64) Model {
+	if dr.runsRare(l, regime) {
+		return dr.rare
+	}
+	return dr.model()
+}
 
 // DefaultDetect are the settings that zeros in a Detect stand for.
 func DefaultDetect() Detect { return Detect{Commit: 0.95, MinLength: 5} }
@@ -297,8 +313,8 @@ func (dr *detector) thin(l detectorState) {
 // It returns log p(x|past) − log h(x).
 func (dr *detector) weigh(l detectorState, stay, w float64, regime []float64) float64 {
 	stats, line := dr.views[0].stats, dr.line
-	if dr.informed != nil && l[atAge] >= oldest && dr.informed.information(regime) < fullyInformed {
-		line = dr.rare
+	if dr.runsRare(l, regime) {
+		line = dr.rareLine
 	}
 	l[atAge]++
 	outliers, rho := l.mean(atOutlier), l.persistence()

@@ -2,6 +2,7 @@ package hafvf
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 )
@@ -95,5 +96,36 @@ func BenchmarkRates(b *testing.B) {
 			}
 			b.ReportMetric(0, "ns/op")
 		})
+	}
+}
+
+// The prediction is that of the mixture which weighs the excursions, also where they
+// have the reference prior: the two differ by the excursion that starts at the very toss,
+// which the prediction counts to the running regime.
+func TestPredictionOfARareRate(t *testing.T) {
+	b := NewBank(streamModel(t, "bernoulli"), []Member{{Top: 1}}, DefaultForgetting, &Detect{})
+	s := b.NewState()
+	rng := rand.New(rand.NewPCG(*seed, 78))
+	x := rateStep{before: .04, calm: 1000, following: 100}.draw(rng)
+	for i := range x {
+		b.Update(s, x[i:i+1])
+	}
+	l := b.detection(s)
+	if !b.detector.runsRare(l, b.Member(s, 0)) || l.alive() == 0 {
+		t.Fatal("no excursion has the reference prior here")
+	}
+	var mean, regime, sd [1]float64
+	b.Predict(mean[:], sd[:], s, nil)
+	b.PredictRegime(regime[:], sd[:], s, 1, nil)
+	starts := l[atStay] * (l.mean(atOutlier) + l.mean(atChange))
+
+	p := math.Exp(b.Update(s, []float64{1}).LogPredictive)
+	started := b.detector.excursion(l, l.alive()-1)
+	if started[startedAt] != l[atSteps] {
+		t.Fatal("the excursion that starts at this toss is gone")
+	}
+	p -= p * (started[outlier] + started[change])
+	if got := mean[0] - starts*regime[0]; math.Abs(got-p) > 1e-9*p {
+		t.Errorf("heads are predicted with %.9g, and their density is %.9g", got, p)
 	}
 }
