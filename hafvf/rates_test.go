@@ -111,9 +111,10 @@ func TestPredictionOfARareRate(t *testing.T) {
 		b.Update(s, x[i:i+1])
 	}
 	l := b.detection(s)
-	if !b.detector.runsRare(l, b.Member(s, 0)) || l.alive() == 0 {
-		t.Fatal("no excursion has the reference prior here")
+	if !b.detector.runsRare(l, b.Member(s, 0)) || l.alive() < maxExcursions {
+		t.Fatal("too few excursions have the reference prior here")
 	}
+	b.detector.thin(l) // else the next toss would, after the prediction
 	var mean, regime, sd [1]float64
 	b.Predict(mean[:], sd[:], s, nil)
 	b.PredictRegime(regime[:], sd[:], s, 1, nil)
