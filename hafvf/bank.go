@@ -92,6 +92,7 @@ type Bank struct {
 	gains   []float64 // log p(x|past, i) − log h(x)
 	steps   []MemberStep
 	mixture mixture
+	parts   []part
 }
 
 // A view is a model of the stream's values, and what a step is to it.
@@ -153,6 +154,7 @@ func NewBank(model Model, members []Member, forgetting float64, detect *Detect) 
 		gains:      make([]float64, len(members)),
 		steps:      make([]MemberStep, len(members)),
 		mixture:    newMixture(model.Outputs()),
+		parts:      make([]part, 0, len(members)+maxExcursions+2),
 	}
 	b.view(model, 0)
 	for i, m := range members {
@@ -489,7 +491,36 @@ func (b *Bank) Predict(mean, sd []float64, s State, x []float64) {
 // PredictAfter is Predict for an observation after elapsed units of time.
 func (b *Bank) PredictAfter(mean, sd []float64, s State, elapsed float64, x []float64) {
 	b.checkMoments(mean, sd, s)
+	b.predict(mean, sd, b.hypotheses(s, elapsed, x))
+}
+
+// PredictRegime is PredictAfter in the running regime: of the members alone.
+func (b *Bank) PredictRegime(mean, sd []float64, s State, elapsed float64, x []float64) {
+	b.checkMoments(mean, sd, s)
+	b.predict(mean, sd, b.regime(b.parts[:0], s, 1, elapsed, x))
+}
+
+func (b *Bank) predict(mean, sd []float64, parts []part) {
 	b.mixture.reset(mean, sd)
+	for _, p := range parts {
+		p.model.Predict(b.mixture.mean, b.mixture.sd, p.sample, p.w, p.regressors)
+		b.mixture.add(p.weight)
+	}
+}
+
+// A part is one component of a mixture that predicts: a sample under a model.
+type part struct {
+	model      Model
+	sample     []float64
+	w          float64 // of memory
+	weight     float64 // of the component
+	regressors []float64
+}
+
+// hypotheses are the components of the next observation: excursions and members. What
+// would start at the very observation is counted to the members.
+func (b *Bank) hypotheses(s State, elapsed float64, x []float64) []part {
+	b.parts = b.parts[:0]
 	stay := 1.0
 	if b.detector != nil {
 		last := len(b.members) - 1
@@ -501,27 +532,21 @@ func (b *Bank) PredictAfter(mean, sd []float64, s State, elapsed float64, x []fl
 		for j := range l.alive() {
 			e := b.detector.excursion(l, j)
 			stay += (1 - rho) * e[outlier]
-			model.Predict(b.mixture.mean, b.mixture.sd, b.detector.sample(e, 0), w, x)
-			b.mixture.add(rho*e[outlier] + e[change])
+			b.parts = append(b.parts, part{model, b.detector.sample(e, 0), w, rho*e[outlier] + e[change], x})
 		}
 	}
-	b.predict(s, stay, elapsed, x)
+	b.parts = b.regime(b.parts, s, stay, elapsed, x)
+	return b.parts
 }
 
-// PredictRegime is PredictAfter in the running regime: of the members alone.
-func (b *Bank) PredictRegime(mean, sd []float64, s State, elapsed float64, x []float64) {
-	b.checkMoments(mean, sd, s)
-	b.mixture.reset(mean, sd)
-	b.predict(s, 1, elapsed, x)
-}
-
-func (b *Bank) predict(s State, stay, elapsed float64, x []float64) {
+// regime appends the members to parts, with the total weight stay.
+func (b *Bank) regime(parts []part, s State, stay, elapsed float64, x []float64) []part {
 	b.shares(b.gains, s, b.forgetting)
 	for i, f := range b.members {
 		m := b.Member(s, i)
-		f.model.Predict(b.mixture.mean, b.mixture.sd, f.Sample(m), f.PriorWeightAfter(m, elapsed), b.regressors(i, s, x))
-		b.mixture.add(stay * b.gains[i])
+		parts = append(parts, part{f.model, f.Sample(m), f.PriorWeightAfter(m, elapsed), stay * b.gains[i], b.regressors(i, s, x)})
 	}
+	return parts
 }
 
 // Estimate writes mean and standard deviation of the likelihood's mean: of the

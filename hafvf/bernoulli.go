@@ -60,12 +60,9 @@ func (m bernoulli) Predict(mean, sd, d []float64, s float64, _ []float64) {
 	sd[0] = math.Sqrt(a*b) / (a + b)
 }
 
-func (m bernoulli) Quantile(p float64, d []float64, s float64, _ []float64) float64 {
+func (m bernoulli) Predictive(_ int, d []float64, s float64, _ []float64) Distribution {
 	a, b := m.alpha+s*d[0], m.beta+s*d[1]
-	if p <= b/(a+b) {
-		return 0
-	}
-	return 1
+	return indicator(a / (a + b))
 }
 
 // betaMoments returns mean and standard deviation of Beta(a, b).

@@ -16,6 +16,7 @@ var (
 	TopDomain        = Domain{"in [0, 1]", func(v float64) bool { return v >= 0 && v <= 1 }}
 	LevelDomain      = Domain{"greater than 0", func(v float64) bool { return v > 0 && v < math.Inf(1) }} // alpha and beta
 	ForgettingDomain = Domain{"in (0, 1]", func(v float64) bool { return v > 0 && v <= 1 }}
+	IntervalDomain   = Domain{"in (0, 1)", func(v float64) bool { return v > 0 && v < 1 }} // probability of an interval
 	CommitDomain     = Domain{"in (0, 1)", func(v float64) bool { return v > 0 && v < 1 }}
 )
 

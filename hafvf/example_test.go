@@ -55,25 +55,21 @@ func ExampleFilter_Update() {
 	// x  9.2  mean  6.26  memory 2.8
 }
 
-// Quantiles of the predictive distribution.
-func ExampleQuantiler() {
-	f, err := hafvf.Config{Family: "exponential", Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}}, Top: .9}.Filter()
+// The interval that holds the next observation with a probability of 90 %.
+func ExampleBank_Interval() {
+	b, err := hafvf.Config{Family: "exponential", Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}}, Top: .9}.NewBank()
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	s := f.NewState()
+	s := b.NewState()
 	for _, x := range []float64{1, 2, .5, 3, 1.5} {
-		f.Update(s, []float64{x})
+		b.Update(s, []float64{x})
 	}
-	q := f.Model().(hafvf.Quantiler)
-	for _, p := range []float64{.05, .5, .95} {
-		fmt.Printf("%.2f: %.3f\n", p, q.Quantile(p, f.Sample(s), f.PriorWeight(s), nil))
-	}
-	// Output:
-	// 0.05: 0.078
-	// 0.50: 1.123
-	// 0.95: 6.302
+	var lower, upper [1]float64
+	b.Interval(lower[:], upper[:], .9, s, 1, nil)
+	fmt.Printf("%.3f to %.3f\n", lower[0], upper[0])
+	// Output: 0.078 to 6.302
 }
 
 // hours is a waiting time that is exponential in days, observed in hours.

@@ -164,6 +164,19 @@ func (l detectorState) mean(at int) float64 { return l[at] / l[at+1] }
 
 func (l detectorState) persistence() float64 { return math.Min(l.mean(atPersist), maxPersist) }
 
+// starts are h_b and h_c at the next observation.
+func (l detectorState) starts() (outliers, changes float64) {
+	if l[atAge] <= 0 {
+		return noStart, noStart
+	}
+	return l.mean(atOutlier), l.mean(atChange)
+}
+
+// learned is the prior probability that an outlier is of the class of earlier ones.
+func (l detectorState) learned() float64 {
+	return math.Max(minLearned, math.Min(maxLearned, l[atLearned]/(l[atNaive]+l[atLearned])))
+}
+
 // A detector runs the detection over states. It owns the scratch.
 type detector struct {
 	views     []view // the bank's
@@ -316,12 +329,10 @@ func (dr *detector) weigh(l detectorState, stay, w float64, regime []float64) fl
 	if dr.runsRare(l, regime) {
 		line = dr.rareLine
 	}
+	rho := l.persistence()
+	outliers, changes := l.starts()
+	dr.changes = changes
 	l[atAge]++
-	outliers, rho := l.mean(atOutlier), l.persistence()
-	dr.changes = l.mean(atChange)
-	if l[atAge] <= 1 {
-		outliers, dr.changes = noStart, noStart
-	}
 
 	// The probabilities before the observation.
 	returned, single := 0.0, 0.0
@@ -383,8 +394,7 @@ func (dr *detector) outlierGain(l detectorState, stats []float64) (naive, boost 
 	dr.line.Set(dr.class(l), stats)
 	naive = dr.line.Gain(0)
 	ratio := dr.line.Gain(1) - naive
-	v := l[atLearned] / (l[atNaive] + l[atLearned])
-	v = math.Max(minLearned, math.Min(maxLearned, v))
+	v := l.learned()
 	if ratio > 0 {
 		rest := (1 - v) * special.Exp(-ratio)
 		dr.learned = v / (v + rest)

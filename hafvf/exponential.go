@@ -47,9 +47,8 @@ func (m exponential) Predict(mean, sd, d []float64, s float64, _ []float64) {
 	sd[0] = mean[0] * math.Sqrt(a*ratioAbove(1, a-2))
 }
 
-func (m exponential) Quantile(p float64, d []float64, s float64, _ []float64) float64 {
-	a, b := m.shape+s*d[0], m.rate+s*d[1]
-	return b * math.Expm1(-math.Log1p(-p)/a)
+func (m exponential) Predictive(_ int, d []float64, s float64, _ []float64) Distribution {
+	return lomax{m.shape + s*d[0], m.rate + s*d[1]}
 }
 
 // ratioAbove is x/y, or +Inf where y is not above zero: a moment that is not

@@ -183,6 +183,12 @@ func (g gramPosterior) moments(mean, sd, u []float64, noise float64) {
 	}
 }
 
+// predictive is the distribution of target k of an observation at u.
+func (g gramPosterior) predictive(k int, u []float64) Distribution {
+	loc, scale2, dof := g.student(u, 1)
+	return student(loc[k], scale2[k], dof)
+}
+
 // student returns the marginal Student distributions of the targets at u.
 func (g gramPosterior) student(u []float64, noise float64) (loc, scale2 []float64, dof float64) {
 	z := append([]float64(nil), u...)

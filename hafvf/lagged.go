@@ -60,10 +60,16 @@ func (m lagged) Params() []Param              { return m.regression().Params() }
 func (m lagged) Posterior(dst, d []float64)   { m.regression().Posterior(dst, d) }
 func (m lagged) Outputs() int                 { return 1 }
 
-func (m lagged) Estimate(mean, sd, d, row []float64) { m.moments(mean, sd, d, 1, row, 0) }
+func (m lagged) Estimate(mean, sd, d, row []float64) {
+	mean[0], sd[0] = studentMoments(m.student(d, 1, row, 0))
+}
 
 func (m lagged) Predict(mean, sd, d []float64, s float64, row []float64) {
-	m.moments(mean, sd, d, s, row, 1)
+	mean[0], sd[0] = studentMoments(m.student(d, s, row, 1))
+}
+
+func (m lagged) Predictive(_ int, d []float64, s float64, row []float64) Distribution {
+	return student(m.student(d, s, row, 1))
 }
 
 // standard is x as a regressor.
@@ -115,9 +121,9 @@ func (m lagged) add(r triangle, d []float64, root float64) {
 	}
 }
 
-// moments writes mean and standard deviation of the likelihood's mean at the last
-// values of row, or with noise = 1 of an observation there.
-func (m lagged) moments(mean, sd, d []float64, s float64, row []float64, noise float64) {
+// student returns location, squared scale and degrees of freedom of the likelihood's
+// mean at the last values of row, or with noise = 1 of an observation there.
+func (m lagged) student(d []float64, s float64, row []float64, noise float64) (loc, scale2, dof float64) {
 	var factor laggedFactor
 	var stack laggedRow
 	r := m.factor(&factor, d, s)
@@ -131,7 +137,7 @@ func (m lagged) moments(mean, sd, d []float64, s float64, row []float64, noise f
 	}
 	nu := 2*m.prior.alpha + s*d[0]
 	scale := m.rootL * r.at(m.order+1, m.order+1)
-	mean[0], sd[0] = studentMoments(m.prior.mu+m.rootL*location, scale*scale*(dot(z, z)+noise)/nu, nu)
+	return m.prior.mu + m.rootL*location, scale * scale * (dot(z, z) + noise) / nu, nu
 }
 
 // laggedLine is the log-partition along the line, as gramLine. It is cheaper where

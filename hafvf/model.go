@@ -86,13 +86,18 @@ type Param struct {
 // Size is the number of floats of the parameter.
 func (p Param) Size() int { return max(p.Rows, 1) * max(p.Cols, 1) }
 
-// A Quantiler is a model with one output whose predictive distribution has
-// quantiles.
-type Quantiler interface {
+// A Predictor is a model whose predictive distributions have distribution functions.
+type Predictor interface {
 	Model
-	// Quantile is the p-quantile of one observation under θ₀ + s·d: the smallest
-	// value whose distribution function is at least p, for p in (0, 1).
-	Quantile(p float64, d []float64, s float64, x []float64) float64
+	// Predictive is the distribution of one output of an observation under θ₀ + s·d; x
+	// as in Estimate.
+	Predictive(output int, d []float64, s float64, x []float64) Distribution
+}
+
+// A Distribution is one of real numbers.
+type Distribution interface {
+	// CDF is P(X ≤ x).
+	CDF(x float64) float64
 }
 
 // A Sequential model takes regressors from the entity's own past. The filter

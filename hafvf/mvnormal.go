@@ -75,3 +75,7 @@ func (m mvnormal) Estimate(mean, sd, d, _ []float64) {
 func (m mvnormal) Predict(mean, sd, d []float64, s float64, _ []float64) {
 	m.at(d, s).moments(mean, sd, []float64{1}, 1)
 }
+
+func (m mvnormal) Predictive(output int, d []float64, s float64, _ []float64) Distribution {
+	return m.at(d, s).predictive(output, []float64{1})
+}

@@ -94,9 +94,9 @@ func (m normal) Predict(mean, sd, d []float64, s float64, _ []float64) {
 	mean[0], sd[0] = studentMoments(mu, beta/alpha*(1+1/kappa), 2*alpha)
 }
 
-func (m normal) Quantile(p float64, d []float64, s float64, _ []float64) float64 {
+func (m normal) Predictive(_ int, d []float64, s float64, _ []float64) Distribution {
 	mu, kappa, alpha, beta := m.at(d, s)
-	return studentQuantile(p, mu, beta/alpha*(1+1/kappa), 2*alpha)
+	return student(mu, beta/alpha*(1+1/kappa), 2*alpha)
 }
 
 // normalLine is the log-partition along the line. The new statistics are (j, x̄,

@@ -35,11 +35,8 @@ func (m poisson) Predict(mean, sd, d []float64, s float64, _ []float64) {
 	mean[0], sd[0] = a/b, math.Sqrt(a*(b+1))/b
 }
 
-// Quantile is that of the negative binomial, by bisection on the regularised
-// incomplete beta function.
-func (m poisson) Quantile(p float64, d []float64, s float64, _ []float64) float64 {
-	a, b := m.shape+s*d[0], m.rate+s*d[1]
-	return negativeBinomialQuantile(p, a, b)
+func (m poisson) Predictive(_ int, d []float64, s float64, _ []float64) Distribution {
+	return negativeBinomial{m.shape + s*d[0], m.rate + s*d[1]}
 }
 
 // Exposed is a model of counts that come with an exposure: how much time or traffic, say,
@@ -86,9 +83,8 @@ func (m exposed) Predict(mean, sd, d []float64, s float64, _ []float64) {
 	mean[0], sd[0] = a/b*r, math.Sqrt(a*r*(b+r))/b
 }
 
-func (m exposed) Quantile(p float64, d []float64, s float64, _ []float64) float64 {
-	a, b := m.shape+s*d[0], m.rate+s*d[1]
-	return negativeBinomialQuantile(p, a, b / *m.r)
+func (m exposed) Predictive(_ int, d []float64, s float64, _ []float64) Distribution {
+	return negativeBinomial{m.shape + s*d[0], (m.rate + s*d[1]) / *m.r}
 }
 
 func lgamma(x float64) float64 {

@@ -87,9 +87,8 @@ func (r regression) Predict(mean, sd, d []float64, s float64, x []float64) {
 	r.at(d, s).moments(mean, sd, r.regressors(x), 1)
 }
 
-func (r regression) Quantile(p float64, d []float64, s float64, x []float64) float64 {
-	loc, scale2, dof := r.at(d, s).student(r.regressors(x), 1)
-	return studentQuantile(p, loc[0], scale2[0], dof)
+func (r regression) Predictive(_ int, d []float64, s float64, x []float64) Distribution {
+	return r.at(d, s).predictive(0, r.regressors(x))
 }
 
 // ar is regression on the entity's own last values, latest first, then 1 for

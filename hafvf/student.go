@@ -17,28 +17,37 @@ func studentMoments(location, scale2, nu float64) (mean, sd float64) {
 	return location, math.Sqrt(scale2 * ratioAbove(nu, nu-2))
 }
 
-func studentQuantile(p, location, scale2, nu float64) float64 {
-	return distuv.StudentsT{Mu: location, Sigma: math.Sqrt(scale2), Nu: nu}.Quantile(p)
+// student is Student's t with the given location, squared scale and degrees of freedom.
+func student(location, scale2, nu float64) Distribution {
+	return distuv.StudentsT{Mu: location, Sigma: math.Sqrt(scale2), Nu: nu}
 }
 
-// negativeBinomialQuantile is the p-quantile of the Poisson distribution whose
-// mean is Gamma(shape a, rate b), by bisection on P(X ≤ k) = I(b/(b+1); a, k+1).
-func negativeBinomialQuantile(p, a, b float64) float64 {
-	cdf := func(k float64) float64 { return mathext.RegIncBeta(a, k+1, b/(b+1)) }
-	lo, hi := -1.0, math.Ceil(a/b)
-	for cdf(hi) < p {
-		lo, hi = hi, 2*hi+1
-		if hi > maxCount {
-			return hi
-		}
+// lomax is that of an exponential time whose rate is Gamma(shape, rate).
+type lomax struct{ shape, rate float64 }
+
+func (l lomax) CDF(x float64) float64 {
+	return -math.Expm1(-l.shape * math.Log1p(math.Max(x, 0)/l.rate))
+}
+
+// negativeBinomial is that of a count whose mean is Gamma(shape, rate).
+type negativeBinomial struct{ shape, rate float64 }
+
+func (n negativeBinomial) CDF(x float64) float64 {
+	if x < 0 {
+		return 0
 	}
-	for hi-lo > 1 {
-		mid := math.Floor(lo + (hi-lo)/2)
-		if cdf(mid) < p {
-			lo = mid
-		} else {
-			hi = mid
-		}
+	return mathext.RegIncBeta(n.shape, math.Floor(x)+1, n.rate/(n.rate+1))
+}
+
+// indicator is that of 1 with the probability that it is, and else 0.
+type indicator float64
+
+func (p indicator) CDF(x float64) float64 {
+	switch {
+	case x < 0:
+		return 0
+	case x < 1:
+		return 1 - float64(p)
 	}
-	return hi
+	return 1
 }

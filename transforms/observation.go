@@ -57,6 +57,9 @@ type Estimate struct {
 	// Predicted is mean and standard deviation of one observation, before X was
 	// seen and with the weight at its prior mean.
 	Predicted Moments
+	// Lower and Upper bound the central predictive interval before X was seen, one
+	// entry per output; nil without Config.Interval.
+	Lower, Upper []float64
 	// Estimate is mean and standard deviation of the likelihood's mean after X.
 	Estimate Moments
 

@@ -25,36 +25,38 @@ var estimates = []field[estimate]{
 	moments("predicted", "One step ahead, before x was seen, with the weight at its prior mean.", func(e estimate) transforms.Moments { return e.Predicted }),
 	moments("estimate", "Posterior of the likelihood's mean, after x was seen.", func(e estimate) transforms.Moments { return e.Estimate.Estimate },
 		inJSON(only(regime, detects, mayDetect))),
+	only(outputs("lower", "Lower bound of the central predictive interval, one step ahead, before x was seen; with interval only.", func(e estimate) []float64 { return e.Lower }), bounded, mayBound),
+	only(outputs("upper", "Its upper bound; with interval only.", func(e estimate) []float64 { return e.Upper }), bounded, mayBound),
 	number("log_predictive", "nats", "log p(x | past), integrated over the weight; of the whole bank where there is one.", func(e estimate) float64 { return e.LogPredictive }),
-	number("elbo", "nats", "Lower bound of the log evidence, the objective of the update.", func(e estimate) float64 { return e.ELBO }),
+	full(number("elbo", "nats", "Lower bound of the log evidence, the objective of the update.", func(e estimate) float64 { return e.ELBO })),
 	number("weight", "", "E[w]: share of the past that this step kept.", func(e estimate) float64 { return e.Weight }),
 	number("memory", "observations", "Number of observations that the estimate rests on.", func(e estimate) float64 { return e.Memory }),
-	levels("Beta posteriors of the forgetting weights, bottom up.", func(e estimate) []float64 { return e.Levels }),
-	posterior(func(e estimate) []float64 { return e.Posterior }),
-	count("iterations", "", "Newton steps of the update; null for a missing observation.", func(e estimate) (int64, bool) { return int64(e.Iterations), !e.Missing }),
-	flag("converged", "The update reached its maximum.", func(e estimate) bool { return e.Converged }),
+	full(levels("Beta posteriors of the forgetting weights, bottom up.", func(e estimate) []float64 { return e.Levels })),
+	full(posterior(func(e estimate) []float64 { return e.Posterior })),
+	full(count("iterations", "", "Newton steps of the update; null for a missing observation.", func(e estimate) (int64, bool) { return int64(e.Iterations), !e.Missing })),
+	full(flag("converged", "The update reached its maximum.", func(e estimate) bool { return e.Converged })),
 	only(flag("warm_up", "true while prior: auto is setting the prior; absent otherwise.", func(e estimate) bool { return e.WarmUp }),
 		func(e estimate) bool { return e.WarmUp }, func(l *Layout) bool { return l.WarmUp }),
-	only(list("bank", "Members of the bank. weight, memory, levels and posterior above are those of the member with the largest posterior weight.", func(l *Layout) int { return l.Bank },
+	full(only(list("bank", "Members of the bank. weight, memory, levels and posterior above are those of the member with the largest posterior weight.", func(l *Layout) int { return l.Bank },
 		func(e estimate) int { return len(e.Bank) }, func(e estimate, i int) transforms.MemberStep { return e.Bank[i] },
 		number("weight_of_member", "", "Posterior weight of the member in the average.", func(m transforms.MemberStep) float64 { return m.Share }),
 		number("weight", "", "E[w] of the member.", func(m transforms.MemberStep) float64 { return m.Weight }),
 		number("memory", "observations", "Memory of the member.", func(m transforms.MemberStep) float64 { return m.Memory }),
 		number("log_predictive", "nats", "log p(x | past) by the member.", func(m transforms.MemberStep) float64 { return m.LogPredictive }),
-	), func(e estimate) bool { return e.Bank != nil }, func(l *Layout) bool { return l.Bank > 0 }),
+	), func(e estimate) bool { return e.Bank != nil }, func(l *Layout) bool { return l.Bank > 0 })),
 	only(withRegime(object("detect", "Outlier or change; with detect only.",
 		text("kind", "none, outlier, change, or revision of a change.", func(e estimate) string { return string(e.Detection.Kind) }),
-		number("p_stay", "", "Posterior probability that the regime goes on.", func(e estimate) float64 { return e.Detection.Stay }),
+		full(number("p_stay", "", "Posterior probability that the regime goes on.", func(e estimate) float64 { return e.Detection.Stay })),
 		number("p_outlier", "", "Posterior probability of an outlier or a short burst.", func(e estimate) float64 { return e.Detection.Outlier }),
 		number("p_change", "", "Posterior probability of a lasting change.", func(e estimate) float64 { return e.Detection.Change }),
-		instant("start", "First observation of the suspected or new regime.", func(e estimate) time.Time { return e.Detection.Start }),
-		count("start_n", "", "Its sequence number within the key.", func(e estimate) (int64, bool) { return e.Detection.StartN, e.Detection.StartN > 0 }),
-		count("delay", "observations", "From start to here; at a change or revision.", func(e estimate) (int64, bool) {
+		full(instant("start", "First observation of the suspected or new regime.", func(e estimate) time.Time { return e.Detection.Start })),
+		full(count("start_n", "", "Its sequence number within the key.", func(e estimate) (int64, bool) { return e.Detection.StartN, e.Detection.StartN > 0 })),
+		full(count("delay", "observations", "From start to here; at a change or revision.", func(e estimate) (int64, bool) {
 			return e.Detection.Delay, e.Detection.Kind == hafvf.Change || e.Detection.Kind == hafvf.Revision
-		}),
-		count("age", "observations", "Run length: since the running regime's start.", func(e estimate) (int64, bool) { return e.Detection.Age, true }),
+		})),
+		full(count("age", "observations", "Run length: since the running regime's start.", func(e estimate) (int64, bool) { return e.Detection.Age, true })),
 		number("score", "", "How unusual the last observations are for the key: minus the decimal logarithm of a tail probability. null in the first observations and where x is missing.", func(e estimate) float64 { return e.Detection.Score }),
-		number("threshold", "", "The score of an alarm. It rises with every alarm and falls with time, so that alarms keep to the budget.", func(e estimate) float64 { return e.Detection.Threshold }),
+		full(number("threshold", "", "The score of an alarm. It rises with every alarm and falls with time, so that alarms keep to the budget.", func(e estimate) float64 { return e.Detection.Threshold })),
 		nullable("alarm", "novelty, where the score reached the threshold; change, where a rare change was found; else null. kind is a belief, an alarm a decision.", func(e estimate) string {
 			if e.Alarm == nil {
 				return ""
@@ -64,7 +66,10 @@ var estimates = []field[estimate]{
 	)), detects, mayDetect),
 }
 
-var regime = moments("regime", "The same of the running regime alone; with detect only.", func(e estimate) transforms.Moments { return e.Regime })
+var regime = full(moments("regime", "The same of the running regime alone; with detect only.", func(e estimate) transforms.Moments { return e.Regime }))
+
+func bounded(e estimate) bool { return e.Lower != nil }
+func mayBound(l *Layout) bool { return l.Interval }
 
 func detects(e estimate) bool  { return e.Detection != nil }
 func mayDetect(l *Layout) bool { return l.Detect }
@@ -81,9 +86,18 @@ func inJSON(f field[estimate]) field[estimate] {
 func withRegime(f field[estimate]) field[estimate] {
 	columns, cells := f.columns, f.cells
 	f.columns = func(path string, l *Layout, x connectors.Kind) []connectors.Column {
-		return append(regime.columns("estimate.regime", l, x), columns(path, l, x)...)
+		all := columns(path, l, x)
+		if l.has(regime.full) {
+			all = append(regime.columns("estimate.regime", l, x), all...)
+		}
+		return all
 	}
-	f.cells = func(b []byte, l *Layout, e estimate) []byte { return cells(regime.cells(b, l, e), l, e) }
+	f.cells = func(b []byte, l *Layout, e estimate) []byte {
+		if l.has(regime.full) {
+			b = regime.cells(b, l, e)
+		}
+		return cells(b, l, e)
+	}
 	return f
 }
 

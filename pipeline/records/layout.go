@@ -7,13 +7,18 @@ import "hafvf/hafvf"
 
 // A Layout is the form that the estimates of one model take as records.
 type Layout struct {
-	Params []hafvf.Param
-	Vector bool // means are lists, also of one entry
-	Levels int  // of the filter that has most
-	Bank   int  // filters of the largest bank, 0 where there is none
-	Detect bool
-	WarmUp bool
+	Params   []hafvf.Param
+	Vector   bool // means are lists, also of one entry
+	Levels   int  // of the filter that has most
+	Bank     int  // filters of the largest bank, 0 where there is none
+	Detect   bool
+	WarmUp   bool
+	Interval bool // lower and upper
+	Brief    bool // without the fields that few people read
 }
+
+// has reports whether the records have a field.
+func (l *Layout) has(full bool) bool { return !full || !l.Brief }
 
 // NewLayout is the layout of estimates by any of the filters, which have one
 // family and dimension.

@@ -26,24 +26,26 @@ func value[T any](get func(T) ([][]float64, transforms.Shape)) field[T] {
 
 // moments are a mean and a sd, numbers or lists as the layout has them.
 func moments[T any](name, doc string, get func(T) transforms.Moments, more ...field[T]) field[T] {
-	outputs := func(name, doc string, get func(T) []float64) field[T] {
-		return field[T]{
-			name: name, takes: "number, or list for vectors", doc: doc,
-			json: func(b []byte, l *Layout, v T) []byte { return l.appendOutputs(b, get(v)) },
-			columns: func(path string, l *Layout, _ connectors.Kind) []connectors.Column {
-				kind := connectors.Number
-				if l.Vector {
-					kind = connectors.String
-				}
-				return []connectors.Column{{Path: path, Kind: kind}}
-			},
-			cells: func(b []byte, l *Layout, v T) []byte { return append(l.appendOutputs(b, get(v)), '\t') },
-		}
-	}
 	return object(name, doc, append([]field[T]{
 		outputs("mean", "Mean; null where there is none.", func(v T) []float64 { return get(v).Mean }),
 		outputs("sd", "Standard deviation; null where it is infinite.", func(v T) []float64 { return get(v).SD }),
 	}, more...)...)
+}
+
+// outputs are a number for each output of the model: a list where the layout has vectors.
+func outputs[T any](name, doc string, get func(T) []float64) field[T] {
+	return field[T]{
+		name: name, takes: "number, or list for vectors", doc: doc,
+		json: func(b []byte, l *Layout, v T) []byte { return l.appendOutputs(b, get(v)) },
+		columns: func(path string, l *Layout, _ connectors.Kind) []connectors.Column {
+			kind := connectors.Number
+			if l.Vector {
+				kind = connectors.String
+			}
+			return []connectors.Column{{Path: path, Kind: kind}}
+		},
+		cells: func(b []byte, l *Layout, v T) []byte { return append(l.appendOutputs(b, get(v)), '\t') },
+	}
 }
 
 // levels are Beta distributions, of which get gives alpha and beta one after the

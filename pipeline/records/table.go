@@ -15,6 +15,7 @@ type field[T any] struct {
 	json            func(b []byte, l *Layout, v T) []byte
 	// absent says that this record has no such field. Nil: it always has.
 	absent func(v T) bool
+	full   bool // not in brief records
 	// columns are those of the field, whose path is given.
 	columns func(path string, l *Layout, x connectors.Kind) []connectors.Column
 	// cells appends what the columns hold: for each the value's JSON, or nothing
@@ -30,6 +31,7 @@ type Field struct {
 	Takes string // the type of its value
 	Unit  string // empty for what has none
 	Doc   string // what it means
+	Full  bool   // not in brief records
 }
 
 // leaf is a field with one column.
@@ -82,6 +84,12 @@ func flag[T any](name, doc string, get func(T) bool) field[T] {
 		}
 		return append(b, "false"...)
 	})
+}
+
+// full is a field that brief records leave out.
+func full[T any](f field[T]) field[T] {
+	f.full = true
+	return f
 }
 
 // object is a mapping with fields of its own.
@@ -153,7 +161,9 @@ func only[T any](f field[T], has func(T) bool, may func(*Layout) bool) field[T] 
 // appendCells appends the cells of a record as a row without its end.
 func appendCells[T any](b []byte, l *Layout, v T, fields []field[T]) []byte {
 	for i := range fields {
-		b = fields[i].cells(b, l, v)
+		if l.has(fields[i].full) {
+			b = fields[i].cells(b, l, v)
+		}
 	}
 	return b
 }
@@ -190,7 +200,7 @@ func appendObject[T any](b []byte, l *Layout, v T, fields []field[T]) []byte {
 	first := true
 	for i := range fields {
 		f := &fields[i]
-		if f.absent != nil && f.absent(v) {
+		if !l.has(f.full) || f.absent != nil && f.absent(v) {
 			continue
 		}
 		if !first {
@@ -207,7 +217,9 @@ func appendObject[T any](b []byte, l *Layout, v T, fields []field[T]) []byte {
 
 func columnsOf[T any](prefix string, l *Layout, x connectors.Kind, fields []field[T]) (all []connectors.Column) {
 	for _, f := range fields {
-		all = append(all, f.columns(prefix+f.name, l, x)...)
+		if l.has(f.full) {
+			all = append(all, f.columns(prefix+f.name, l, x)...)
+		}
 	}
 	return all
 }
@@ -215,12 +227,13 @@ func columnsOf[T any](prefix string, l *Layout, x connectors.Kind, fields []fiel
 func describe[T any](prefix string, fields []field[T]) (all []Field) {
 	for _, f := range fields {
 		path := prefix + f.name
-		all = append(all, Field{path, f.takes, f.unit, f.doc})
+		all = append(all, Field{path, f.takes, f.unit, f.doc, f.full})
 		if f.takes == "list of objects" {
 			path += "[]"
 		}
 		for _, below := range f.below {
 			below.Path = path + "." + below.Path
+			below.Full = below.Full || f.full
 			all = append(all, below)
 		}
 	}

@@ -1,0 +1,119 @@
+package hafvf
+
+import "math"
+
+// Interval writes the bounds of the central interval that holds the next observation
+// with probability level to slices of length Model.Outputs: the quantiles at
+// (1 − level)/2 and (1 + level)/2 of the whole mixture, each component with its weight at
+// its prior mean. Other than Predict it has the part of what starts at this very
+// observation. A quantile is the smallest value whose distribution function is at least
+// that probability; it is exact to about 1e-9 of the scale of the prediction. elapsed and
+// x are as in PredictAfter.
+//
+// It panics where the level is not in IntervalDomain, lower or upper has another length,
+// or a model is not a Predictor; those of this package are.
+func (b *Bank) Interval(lower, upper []float64, level float64, s State, elapsed float64, x []float64) {
+	b.checkMoments(lower, upper, s)
+	if err := IntervalDomain.check("level", level); err != nil {
+		panic("hafvf: interval." + err.Error())
+	}
+	parts := b.hypotheses(s, elapsed, x)
+	b.predict(lower, upper, parts)
+	parts = b.starting(parts, s, x)
+	all := make(mixed, len(parts))
+	for i, mean := range lower {
+		for j, p := range parts {
+			all[j] = component{p.model.(Predictor).Predictive(i, p.sample, p.w, p.regressors), p.weight}
+		}
+		sd := upper[i]
+		lower[i] = all.quantile((1-level)/2, mean, sd)
+		upper[i] = all.quantile((1+level)/2, mean, sd)
+	}
+}
+
+// starting gives the components, of which hypotheses has made the members the last, what
+// starts at the next observation.
+func (b *Bank) starting(parts []part, s State, x []float64) []part {
+	if b.detector == nil {
+		return parts
+	}
+	l := b.detection(s)
+	outliers, changes := l.starts()
+	v := l.learned()
+	stay := 0.0
+	members := parts[len(parts)-len(b.members):]
+	for _, p := range members {
+		stay += p.weight
+	}
+	for i := range members {
+		members[i].weight *= 1 - l[atStay]*(outliers+changes)/stay
+	}
+	class := b.detector.class(l)
+	return append(parts,
+		part{b.Model(), class, 0, l[atStay] * (changes + (1-v)*outliers), x},
+		part{b.Model(), class, 1, l[atStay] * v * outliers, x})
+}
+
+// A component of a mixture is a distribution with a weight.
+type component struct {
+	Distribution
+	weight float64
+}
+
+// mixed is a mixture, of weights that sum to one.
+type mixed []component
+
+func (m mixed) CDF(x float64) float64 {
+	p := 0.0
+	for _, c := range m {
+		if c.weight > 0 {
+			p += c.weight * c.CDF(x)
+		}
+	}
+	return p
+}
+
+// quantile is the smallest value at which the distribution function is at least p. The
+// search begins at mean ± sd, which need not be finite.
+func (m mixed) quantile(p, mean, sd float64) float64 {
+	if notFinite(mean) {
+		mean = 0
+	}
+	if notFinite(sd) || sd == 0 {
+		sd = math.Max(1, math.Abs(mean))
+	}
+	lo, hi := mean-sd, mean+sd
+	below, above := m.CDF(lo)-p, m.CDF(hi)-p
+	for step := sd; below >= 0 && !math.IsInf(lo, 0); step *= 2 {
+		hi, above = lo, below
+		lo -= step
+		below = m.CDF(lo) - p
+	}
+	for step := sd; above < 0 && !math.IsInf(hi, 0); step *= 2 {
+		lo, below = hi, above
+		hi += step
+		above = m.CDF(hi) - p
+	}
+	// The secant finds the place where the function is smooth, and the middle, every other
+	// time, where it has steps. Below stays negative, and above does not.
+	tolerance := 1e-9 * sd
+	for i := 0; hi-lo > tolerance; i++ {
+		x := lo + (hi-lo)/2
+		if i%2 == 0 && above > below {
+			x = lo - below*(hi-lo)/(above-below)
+			x = math.Max(lo+tolerance/2, math.Min(x, hi-tolerance/2))
+		}
+		if x <= lo || x >= hi {
+			break // neighbours
+		}
+		if f := m.CDF(x) - p; f < 0 {
+			lo, below = x, f
+		} else {
+			hi, above = x, f
+		}
+	}
+	if whole := math.Round(hi); math.Abs(hi-whole) <= 2*tolerance && m.CDF(whole) >= p {
+		return whole // a quantile of counts
+	}
+	return hi
+}

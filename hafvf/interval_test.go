@@ -1,0 +1,125 @@
+package hafvf
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// tails are the probabilities, by the log predictive of a bank, of an observation up to
+// lower, and of one from upper on.
+func tails(t *testing.T, b *Bank, s State, discrete bool, lower, upper float64) (below, above float64) {
+	t.Helper()
+	density := func(x float64) float64 {
+		if b.Check([][]float64{{x}}) != nil {
+			return 0
+		}
+		return math.Exp(b.Update(slices.Clone(s), []float64{x}).LogPredictive)
+	}
+	if discrete {
+		for x := range 700 {
+			p := density(float64(x))
+			if float64(x) <= lower {
+				below += p
+			}
+			if float64(x) >= upper {
+				above += p
+			}
+		}
+		return below, above
+	}
+	const h = 1. / 12
+	for y := -30.; y <= 40; y += h { // x = bound + eʸ
+		below += h * math.Exp(y) * density(lower+math.Exp(y))
+		above += h * math.Exp(y) * density(upper+math.Exp(y))
+	}
+	return 1 - below, above
+}
+
+// The interval leaves out what it should by the predictive density: with fixed weights
+// the two are of the same mixture. That of counts is the narrowest with no less than its
+// probability on either side.
+func TestIntervalIsOfThePredictive(t *testing.T) {
+	const level = .9
+	for _, family := range []string{"bernoulli", "poisson", "exponential", "normal"} {
+		for _, detect := range []*Detect{nil, {}} {
+			m, draw := familyStream(t, family, rand.New(rand.NewPCG(*seed, 9)))
+			b := NewBank(m, []Member{{Top: .9}, {Top: .99}}, .999, detect)
+			discrete := family == "bernoulli" || family == "poisson"
+			s := b.NewState()
+			checked := 0
+			for i := range 130 {
+				b.Update(s, draw())
+				if i%16 > 2 || b.detector != nil && b.detection(s).alive() == maxExcursions {
+					continue // a further excursion would merge two
+				}
+				checked++
+				var lower, upper [1]float64
+				b.Interval(lower[:], upper[:], level, s, 1, nil)
+				below, above := tails(t, b, s, discrete, lower[0], upper[0])
+				const side = (1 - level) / 2
+				if discrete {
+					inner, outer := tails(t, b, s, true, lower[0]-1, upper[0]+1)
+					if below < side-1e-9 || above < side-1e-9 || inner > side+1e-9 || outer > side+1e-9 {
+						t.Errorf("%s, detection %v, step %d: [%g, %g] has %.6f below, %.6f above", family, detect != nil, i, lower[0], upper[0], below, above)
+					}
+				} else if math.Abs(below-side) > 1e-6 || math.Abs(above-side) > 1e-6 {
+					t.Errorf("%s, detection %v, step %d: [%g, %g] has %.7f below, %.7f above", family, detect != nil, i, lower[0], upper[0], below, above)
+				}
+			}
+			if checked < 5 {
+				t.Errorf("%s, detection %v: %d steps checked", family, detect != nil, checked)
+			}
+		}
+	}
+}
+
+// Every family has intervals, of every output; also before the first observation, where
+// moments are infinite or undefined.
+func TestIntervalOfEveryFamily(t *testing.T) {
+	for _, family := range Families() {
+		m, draw := familyStream(t, family, rand.New(rand.NewPCG(*seed, 10)))
+		b := NewBank(m, DefaultBankOf(family), DefaultForgetting, &Detect{})
+		s := b.NewState()
+		lower, upper, mean, sd := make([]float64, m.Outputs()), make([]float64, m.Outputs()), make([]float64, m.Outputs()), make([]float64, m.Outputs())
+		inside, n := 0, 0
+		for i := range 300 {
+			x := draw()
+			row := b.Regressors(s, [][]float64{x})
+			b.Interval(lower, upper, .8, s, 1, row)
+			b.Predict(mean, sd, s, row)
+			for k := range lower {
+				if math.IsNaN(lower[k]) || math.IsNaN(upper[k]) || lower[k] > upper[k] || i > 100 && m.Outputs() == 1 && (mean[k] < lower[k]-sd[k] || mean[k] > upper[k]+sd[k]) {
+					t.Fatalf("%s, step %d, output %d: [%g, %g] of mean %g, sd %g", family, i, k, lower[k], upper[k], mean[k], sd[k])
+				}
+			}
+			if y := x[len(x)-1]; i > 50 && m.Outputs() == 1 && !missing(x) {
+				n++
+				if lower[0] <= y && y <= upper[0] {
+					inside++
+				}
+			}
+			b.Update(s, x)
+		}
+		if share := float64(inside) / float64(n); n > 0 && share < .65 {
+			t.Errorf("%s: %.2f of the observations are in the interval of .8", family, share)
+		}
+	}
+}
+
+// A quantile is found however far away or narrow the mixture is.
+func TestQuantile(t *testing.T) {
+	for _, scale := range []float64{1e-100, 1, 1e100} {
+		for _, location := range []float64{0, -3e5 * scale, 1e9 * scale} {
+			d := student(location, scale*scale, 4)
+			got := mixed{{d, 1}}.quantile(.9, math.NaN(), math.NaN())
+			if want := location + 1.5332062740589436*scale; location == 0 && scale == 1 && math.Abs(got-want) > 1e-8 {
+				t.Errorf("quantile %g, want %g", got, want)
+			}
+			if near := (mixed{{d, 1}}).quantile(.9, location, scale); math.Abs(d.CDF(near)-.9) > 1e-6 {
+				t.Errorf("location %g, scale %g: the quantile %g has probability %g", location, scale, near, d.CDF(near))
+			}
+		}
+	}
+}
