@@ -34,6 +34,10 @@ type Config struct {
 	// does not take the season out by itself; package transforms does. Nil: there is
 	// none.
 	Season *RhythmConfig `json:"season,omitempty"`
+
+	// Scale makes the bank one of the values on that scale. A bank does not scale
+	// values itself; package transforms does. The empty one is Linear.
+	Scale Scale `json:"scale,omitempty"`
 }
 
 // DefaultMember is the filter of the paper: two levels, weight and forgetting of
@@ -42,8 +46,11 @@ func DefaultMember() Member {
 	return Member{Levels: []Beta{{.9, .1}, {1, 1}}, Top: 1}
 }
 
-// withDefaults returns the config with the default levels, where it has those.
+// withDefaults returns the config with the default levels and scale, where it has those.
 func (c Config) withDefaults() Config {
+	if c.Scale.linear() {
+		c.Scale = ""
+	}
 	if c.Levels == nil && c.Top == 0 && len(c.Bank) == 0 {
 		m := DefaultMember()
 		c.Levels, c.Top = m.Levels, m.Top
@@ -63,6 +70,8 @@ func (c Config) Filter() (*Filter, error) {
 		return nil, errors.New("warm_up: one filter has none; NewBank makes it")
 	case c.Season != nil:
 		return nil, errors.New("season: one filter has none; package transforms takes it out")
+	case !c.Scale.linear():
+		return nil, errors.New("scale: one filter has none; package transforms scales")
 	}
 	c = c.withDefaults()
 	m, err := New(c.Family, c.Prior, c.Dim)
@@ -117,6 +126,9 @@ func (c Config) NewBank() (*Bank, error) {
 		if err := c.Detect.valid(); err != nil {
 			return nil, fmt.Errorf("detect.%w", err)
 		}
+	}
+	if err := c.Scale.check(c.Family); err != nil {
+		return nil, fmt.Errorf("scale: %w", err)
 	}
 	if c.Season != nil {
 		if err := Seasonal(c.Family); err != nil {

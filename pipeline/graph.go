@@ -83,6 +83,7 @@ func Compose(c *config.Config) (*Graph, error) {
 	if err != nil {
 		return nil, err
 	}
+	layout.Brief, layout.Interval = c.Records == config.Brief, c.Interval != 0
 	var x connectors.Kind
 	g.source, x = newSource(c)
 	if c.Transform == config.Smooth {
@@ -90,7 +91,7 @@ func Compose(c *config.Config) (*Graph, error) {
 			Filter: base, Keys: rules, Gap: c.Session.Gap, AllowedLateness: c.Session.AllowedLateness, Max: c.Session.Max, Odds: c.Odds,
 		}}
 	} else {
-		cfg := transforms.Config{Filter: base, Keys: rules, Order: transforms.Order(c.Order), Lateness: c.Lateness, TimeUnit: c.TimeUnit}
+		cfg := transforms.Config{Filter: base, Keys: rules, Order: transforms.Order(c.Order), Lateness: c.Lateness, TimeUnit: c.TimeUnit, Interval: c.Interval}
 		if d := c.Detect; d != nil {
 			cfg.Alarms, cfg.Alerts = d.AlarmConfig, d.AlertConfig
 		}
@@ -166,6 +167,9 @@ func newSource(c *config.Config) (graphSource, connectors.Kind) {
 // filterConfig returns the settings of the filter, or of the filter of one key rule.
 func filterConfig(c *config.Config, prior map[string]any, warmUp int, season *hafvf.RhythmConfig, levels []hafvf.Beta, top float64, bank []hafvf.Member) hafvf.Config {
 	f := hafvf.Config{Family: c.Model.Family, Prior: prior, Dim: c.Model.Dim, Levels: levels, Top: top, Bank: bank, WarmUp: warmUp, Season: season}
+	if c.Model.Scale != hafvf.Linear { // the names of steps and states stay those of before there were scales
+		f.Scale = c.Model.Scale
+	}
 	if bank != nil {
 		f.Forgetting = c.BankForgetting
 	}

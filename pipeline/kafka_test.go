@@ -69,7 +69,7 @@ func (b *bus) config(source, rest string) string {
 
 func compose(t testing.TB, text string, set ...string) *Graph {
 	t.Helper()
-	cfg, err := config.Parse("test.yaml", []byte(text), set)
+	cfg, err := config.Parse("test.yaml", []byte(text), append([]string{"records=full"}, set...))
 	if err != nil {
 		t.Fatal(err)
 	}

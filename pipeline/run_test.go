@@ -38,7 +38,7 @@ func runConfig(t testing.TB, text string) (s Summary, estimates, rejected []stri
 	t.Helper()
 	dir := t.TempDir()
 	out, dead := filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "dead.jsonl")
-	cfg, err := config.Parse("test.yaml", []byte(text), []string{"sink={jsonl: {path: " + out + "}}", "dead_letter={jsonl: {path: " + dead + "}}"})
+	cfg, err := config.Parse("test.yaml", []byte(text), []string{"records=full", "sink={jsonl: {path: " + out + "}}", "dead_letter={jsonl: {path: " + dead + "}}"})
 	if err != nil {
 		t.Fatal(err)
 	}

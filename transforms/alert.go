@@ -122,9 +122,9 @@ func (t *Track) decide(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Detect
 	found := e.Detection
 	sizeOf := func(kind hafvf.AlarmKind) shift {
 		if kind == hafvf.ChangeAlarm {
-			return before.shift(before.estimate.Mean, e.Regime.Mean)
+			return before.shift(before.estimate.Mean, e.Regime.Mean, t.stream.scale)
 		}
-		return before.shift(before.predicted, y)
+		return before.shift(before.predicted, y, t.stream.scale)
 	}
 	permit := func(kind hafvf.AlarmKind) bool {
 		return !within(cfg.Cooldown, t.decisions.last, e.Time) && cfg.permits(sizeOf(kind))
@@ -166,9 +166,9 @@ func (t *Track) believe(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Detec
 		if quiet(&t.alerts.outlier, e.Time, cfg.Cooldown) {
 			return nil
 		}
-		return newAlert(string(kind), e, d, before, before.shift(before.predicted, y))
+		return newAlert(string(kind), e, d, before, before.shift(before.predicted, y, t.stream.scale))
 	}
-	s := before.shift(before.estimate.Mean, e.Regime.Mean)
+	s := before.shift(before.estimate.Mean, e.Regime.Mean, t.stream.scale)
 	a := newAlert(string(hafvf.Change), e, d, before, s)
 	a.Start, a.Delay = e.Detection.Start, e.Detection.Delay
 	if kind == hafvf.Revision && t.alerts.id != "" {
@@ -201,17 +201,17 @@ func quiet(last *time.Time, now time.Time, cooldown time.Duration) bool {
 // A shift is the distance of a value from what the running regime had, of the output
 // where it is largest in standard deviations of what the regime predicted.
 type shift struct {
-	size   float64 // standard deviations, signed
+	size   float64 // standard deviations, on the filter's scale, signed
 	by     float64 // units of the data, signed
-	from   float64
+	from   float64 // units of the data
 	output int
 }
 
-func (r regime) shift(from, to []float64) (most shift) {
+func (r regime) shift(from, to []float64, sc *scaling) (most shift) {
 	for i, v := range to {
-		by := v - from[i]
-		if size := by / r.predictive[i]; i == 0 || math.IsNaN(most.size) || math.Abs(size) > math.Abs(most.size) {
-			most = shift{size, by, from[i], i}
+		if size := (v - from[i]) / r.predictive[i]; i == 0 || math.IsNaN(most.size) || math.Abs(size) > math.Abs(most.size) {
+			was := sc.value(from[i])
+			most = shift{size, sc.value(v) - was, was, i}
 		}
 	}
 	return most

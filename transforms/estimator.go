@@ -25,6 +25,7 @@ type stream struct {
 	priorOf     *Track       // whose prior the bank has
 	decider     *decider     // nil without detection
 	season      *season      // nil without one
+	scale       *scaling     // nil where values stay as they are
 	params      int
 	row         []float64
 }
@@ -54,6 +55,7 @@ func newStream(cfg hafvf.Config, alarms AlarmConfig) (*stream, error) {
 	for _, p := range bank.Model().Params() {
 		st.params += p.Size()
 	}
+	st.scale = newScaling(cfg, bank)
 	if cfg.Season != nil {
 		if st.season, err = newSeason(cfg, bank); err != nil {
 			return nil, err
@@ -82,7 +84,7 @@ func (st *stream) check(o Observation) error {
 	if st.season != nil && o.Time.IsZero() {
 		return errors.New("no time; a season needs that of every observation")
 	}
-	return st.bank.Check(o.X)
+	return st.scale.check(st.bank, o)
 }
 
 // Estimate predicts the next observation of the track's key, which Check has
@@ -90,8 +92,9 @@ func (st *stream) check(o Observation) error {
 func (est *Estimator) Estimate(t *Track, o Observation) Estimate {
 	t.n++
 	st := t.stream
-	out := st.blank(t.n, o)
+	out := st.blank(t.n, o, est.cfg.Interval != 0)
 	out.WarmUp = t.warming()
+	o, jacobian := st.scale.to(o)
 	elapsed := t.elapsed(o, est.cfg.TimeUnit)
 	st.usePrior(t)
 	row := st.regressors(t.state, o)
@@ -102,6 +105,9 @@ func (est *Estimator) Estimate(t *Track, o Observation) Estimate {
 	var before regime
 	if known {
 		st.bank.PredictAfter(out.Predicted.Mean, out.Predicted.SD, t.state, elapsed, row)
+		if level := est.cfg.Interval; level != 0 {
+			st.bank.Interval(out.Lower, out.Upper, level, t.state, elapsed, row)
+		}
 		if st.bank.Detects() {
 			before = st.regime(t.state, elapsed, row)
 		}
@@ -109,31 +115,35 @@ func (est *Estimator) Estimate(t *Track, o Observation) Estimate {
 	outcome, started := t.learn(t.n, o, elapsed)
 	if st.season != nil {
 		st.season.predicted(out.Predicted.Mean, out.Predicted.SD)
+		st.season.bounds(out.Lower)
+		st.season.bounds(out.Upper)
 		if known && st.bank.Detects() {
 			st.season.predicted(before.predicted, before.predictive)
 			st.season.estimated(before.estimate)
 		}
 	}
-	st.score(&out, outcome, known)
+	st.score(&out, outcome, known, jacobian)
 	if t.warming() && t.refit(o) {
 		outcome = t.replay(est.cfg.TimeUnit)
 		known = true
 	}
-	st.describe(&out, t.state, outcome, row, known)
+	st.describe(&out, t.state, outcome, row, known, jacobian)
 	if st.bank.Detects() {
 		out.Detection = detection(outcome.Detection, out.WarmUp, t.n, started)
 		y := st.decider.values(o.X)
 		t.decide(est.cfg.Alerts, &out, y, outcome.Detection, before)
 		out.Belief = t.believe(est.cfg.Alerts, &out, y, outcome.Detection, before)
 	}
+	st.scale.moments(out.Predicted, out.Estimate, out.Regime, before.estimate)
+	st.scale.back(out.Lower, out.Upper)
 	return out
 }
 
 // blank returns an estimate whose numbers are NaN.
-func (st *stream) blank(n int64, o Observation) Estimate {
+func (st *stream) blank(n int64, o Observation, bounds bool) Estimate {
 	nan := math.NaN()
 	outputs := st.bank.Model().Outputs()
-	floats := make([]float64, 6*outputs+st.params)
+	floats := make([]float64, 8*outputs+st.params)
 	for i := range floats {
 		floats[i] = nan
 	}
@@ -146,6 +156,9 @@ func (st *stream) blank(n int64, o Observation) Estimate {
 	if st.bank.Detects() {
 		out.Regime = Moments{cut(outputs), cut(outputs)}
 	}
+	if bounds {
+		out.Lower, out.Upper = cut(outputs), cut(outputs)
+	}
 	return out
 }
 
@@ -156,20 +169,20 @@ func (st *stream) regressors(s hafvf.State, o Observation) []float64 {
 }
 
 // score fills in how well the observation was predicted, where there was a prior
-// that did not come from it.
-func (st *stream) score(out *Estimate, outcome hafvf.Outcome, known bool) {
+// that did not come from it. The Jacobian is that of the scale.
+func (st *stream) score(out *Estimate, outcome hafvf.Outcome, known bool, jacobian float64) {
 	out.Missing = outcome.Missing
 	if !known {
 		return
 	}
 	step := outcome.Members[outcome.Heaviest]
-	out.LogPredictive, out.ELBO = outcome.LogPredictive, step.ELBO
+	out.LogPredictive, out.ELBO = outcome.LogPredictive+jacobian, step.ELBO+jacobian
 	out.Iterations, out.Converged = step.Iterations, step.Converged
 }
 
 // describe fills in the posterior after the observation. Without a prior yet it
 // leaves out what depends on values.
-func (st *stream) describe(out *Estimate, s hafvf.State, outcome hafvf.Outcome, row []float64, known bool) {
+func (st *stream) describe(out *Estimate, s hafvf.State, outcome hafvf.Outcome, row []float64, known bool, jacobian float64) {
 	b := st.bank
 	f, member := b.Filter(outcome.Heaviest), b.Member(s, outcome.Heaviest)
 	if known {
@@ -193,7 +206,7 @@ func (st *stream) describe(out *Estimate, s hafvf.State, outcome hafvf.Outcome, 
 		return
 	}
 	for _, m := range outcome.Members {
-		out.Bank = append(out.Bank, MemberStep{Share: m.Share, Weight: m.Weight, Memory: m.Memory, LogPredictive: m.LogPredictive})
+		out.Bank = append(out.Bank, MemberStep{Share: m.Share, Weight: m.Weight, Memory: m.Memory, LogPredictive: m.LogPredictive + jacobian})
 	}
 }
 

@@ -54,6 +54,9 @@ type Config struct {
 	// TimeUnit makes the weight of memory act once per unit of time between
 	// observations. Default 0: once per observation.
 	TimeUnit time.Duration
+	// Interval adds the central predictive interval of this probability, in (0, 1), to
+	// every estimate. Default 0: none.
+	Interval float64
 	Alarms   AlarmConfig // with detection
 	Alerts   AlertConfig // with detection
 	// Account connects the node with package pipeline. Leave it empty.
@@ -81,6 +84,8 @@ func (c Config) validate() error {
 		return fmt.Errorf("lateness %v is negative", c.Lateness)
 	case c.TimeUnit < 0:
 		return fmt.Errorf("time unit %v is negative", c.TimeUnit)
+	case c.Interval != 0 && !hafvf.IntervalDomain.Contains(c.Interval):
+		return fmt.Errorf("interval must be %s, not %g", hafvf.IntervalDomain.Name, c.Interval)
 	}
 	if err := c.Alarms.validate(); err != nil {
 		return fmt.Errorf("alarms: %w", err)

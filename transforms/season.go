@@ -158,6 +158,20 @@ func (se *season) predicted(mean, sd []float64) {
 	}
 }
 
+// bounds puts the season back into bounds of an observation.
+func (se *season) bounds(y []float64) {
+	if se.exposed != nil {
+		return
+	}
+	for i := range y {
+		if se.log {
+			y[i] *= math.Exp(se.at[i])
+			continue
+		}
+		y[i] = se.at[i] + se.center[i] + (y[i]-se.center[i])/se.root
+	}
+}
+
 // estimated puts the season back into the moments of the likelihood's mean. They have
 // the season's uncertainty too.
 func (se *season) estimated(m Moments) {

@@ -62,7 +62,8 @@ type Smoother struct {
 
 type smoothingFilter struct {
 	*hafvf.Filter
-	fits bool // each session sets its prior
+	fits  bool // each session sets its prior
+	scale *scaling
 }
 
 // NewSmoother makes a smoother. An error names what is wrong with cfg.
@@ -93,7 +94,7 @@ func newSmoothingFilter(cfg hafvf.Config) (f smoothingFilter, err error) {
 	if err != nil {
 		return f, err
 	}
-	return smoothingFilter{bank.Filter(0), cfg.WarmUp > 0}, nil
+	return smoothingFilter{bank.Filter(0), cfg.WarmUp > 0, newScaling(cfg, bank)}, nil
 }
 
 // filter returns the filter of the key's session.
@@ -121,7 +122,8 @@ func (sm *Smoother) Check(key string, o Observation) error {
 	case o.Time.IsZero():
 		return errors.New("no time; a session needs one")
 	}
-	return sm.filters.of(key).Check(o.X)
+	f := sm.filters.of(key)
+	return f.scale.check(f, o)
 }
 
 // Smooth sorts the observations of a key's session, which Check has passed, by time
@@ -132,11 +134,13 @@ func (sm *Smoother) Smooth(key string, observations []Observation, revision int6
 	n := len(observations)
 	parts := (n + sm.cfg.Max - 1) / sm.cfg.Max
 	k := 0 // among equal times
+	scale := sm.filters.of(key).scale
 	for part := range parts {
 		from, to := part*n/parts, (part+1)*n/parts
 		steps := make([][][]float64, to-from)
 		for i, o := range observations[from:to] {
-			steps[i] = o.X
+			scaled, _ := scale.to(o)
+			steps[i] = scaled.X
 		}
 		f := sm.filter(key, steps)
 		s := f.Smooth(steps)
@@ -153,6 +157,7 @@ func (sm *Smoother) Smooth(key string, observations []Observation, revision int6
 				k = 0
 			}
 			out := sm.at(f, s, t)
+			scale.moments(out.Estimate)
 			if len(changes) > 0 && changes[0] == t {
 				out.Change, changes = true, changes[1:]
 			}

@@ -274,7 +274,7 @@ func (est *Estimator) decode(key string, r *reader) (*Track, error) {
 		return nil, errors.New("state is corrupt: a warm-up that the configuration does not have")
 	}
 	for _, w := range t.warmUp {
-		if err := st.check(w.Observation); err != nil {
+		if err := st.bank.Check(w.X); err != nil {
 			return nil, fmt.Errorf("state is corrupt: %w", err)
 		}
 	}

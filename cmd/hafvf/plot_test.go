@@ -17,7 +17,7 @@ func TestPlotDrawsWhatASmoothingRunWrites(t *testing.T) {
 	}
 	dir := folder(t, map[string]string{
 		"in.csv": csv.String(),
-		"c.yaml": "transform: smooth\nmodel: {family: normal}\nlevels: [{alpha: 0.9, beta: 0.1}]\nsource: {csv: {path: in.csv}}\nsink: {jsonl: {path: out.jsonl}}\n",
+		"c.yaml": "transform: smooth\nrecords: full\nmodel: {family: normal}\nlevels: [{alpha: 0.9, beta: 0.1}]\nsource: {csv: {path: in.csv}}\nsink: {jsonl: {path: out.jsonl}}\n",
 	})
 	if code, _, stderr := program.Run(t, dir, "", "run", "c.yaml"); code != 0 {
 		t.Fatalf("run: exit %d, %s", code, stderr)

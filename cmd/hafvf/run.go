@@ -244,7 +244,7 @@ func demo(ctx context.Context, o operation, set []string, explain, openPort bool
 	if err := os.WriteFile(data, testdata.CloudCSV, 0o600); err != nil {
 		return err
 	}
-	set = append([]string{"source.csv.path=" + data, "sink={jsonl: {path: " + demoResults + "}}", "alerts={jsonl: {path: " + demoAlerts + "}}"}, set...)
+	set = append([]string{"source.csv.path=" + data, "sink={jsonl: {path: " + demoResults + "}}", "alerts={jsonl: {path: " + demoAlerts + "}}", "records=full"}, set...)
 	graph, err := compose("the bundled config", testdata.CloudYAML, set)
 	if err != nil {
 		return err

@@ -15,6 +15,9 @@ func (d *decoder) check(c *Config) {
 	if c.Model.Family == "" && !d.has("model.family") && !d.failed("model") && !d.failed("") {
 		d.fail("model.family", "missing; one of %s is required", strings.Join(hafvf.Families(), ", "))
 	}
+	if err := hafvf.Scalable(c.Model.Family); err != nil && c.Model.Scale != hafvf.Linear && c.Model.Family != "" {
+		d.fail("model.scale", "%v", err)
+	}
 	d.checkTransform(c)
 	if c.Order == EventTime {
 		reason := "an empty name means that there is no time, which needs order: arrival"
@@ -186,7 +189,7 @@ func (d *decoder) checkTransform(c *Config) {
 		}
 		return
 	}
-	for _, name := range []string{"detect", "bank", "time_unit", "alerts"} {
+	for _, name := range []string{"detect", "bank", "time_unit", "alerts", "interval"} {
 		if d.has(name) {
 			d.fail(name, "belongs to transform: filter")
 		}

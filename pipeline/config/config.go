@@ -30,6 +30,8 @@ type Config struct {
 	Lateness time.Duration
 	TimeUnit time.Duration // in which the weight acts once; 0: per observation
 	Session  Session       // of Smooth
+	Records  string        // Brief or Full
+	Interval float64       // of Filter: probability of the predictive interval; 0: none
 	Odds     float64       // of Smooth: in favour of a change, from which on it is one
 
 	Source     Source
@@ -44,6 +46,12 @@ type Config struct {
 const (
 	Filter = "filter" // online: every observation as it comes
 	Smooth = "smooth" // finished sessions, forward and backward
+)
+
+// Values of Config.Records.
+const (
+	Brief = "brief" // without the fields that few people read
+	Full  = "full"
 )
 
 // A Session is what is smoothed as one.
@@ -74,6 +82,7 @@ type Model struct {
 	// where the config gives it.
 	WarmUp int
 	Season *hafvf.RhythmConfig // nil for none
+	Scale  hafvf.Scale
 }
 
 // Detect are the settings of detection, of its alarms, and of which are permitted.
@@ -174,6 +183,8 @@ func defaults() *Config {
 		Top:            hafvf.DefaultMember().Top,
 		BankForgetting: hafvf.DefaultForgetting,
 		Order:          EventTime,
+		Model:          Model{Scale: hafvf.Linear},
+		Records:        Brief,
 		Session:        Session{Gap: 30 * time.Minute, Max: transforms.DefaultMax},
 		Odds:           transforms.DefaultOdds,
 		Sink:           Sink{JSONL: &File{Path: "-"}},

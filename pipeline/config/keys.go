@@ -27,6 +27,8 @@ func (c *Config) keys(nodes *priorNodes) []key {
 			{name: "warm_up", doc: "Number of first observations that prior: auto looks at.", unit: "observations", initial: fmt.Sprint(defaultWarmUp), read: whole(&nodes.warmUp, 2)},
 			{name: "dim", doc: "Length of the observation vector, where neither prior nor columns fix it. For regression it counts regressors and target, for categorical the categories.",
 				read: whole(&c.Model.Dim, 1)},
+			{name: "scale", doc: "Values are taken to this scale before the filter: normal, mvnormal, regression (the target) and ar. predicted, estimate and bounds come back on the data's own scale: mean is the median there, and sd null. posterior stays on the scale. Another scale than before does not resume states.",
+				read: choice((*string)(&c.Model.Scale), string(hafvf.Linear), string(hafvf.Log), string(hafvf.Log1p), string(hafvf.Sqrt))},
 			{name: "season", doc: "filter: cycles of the values, a list of periods or a mapping of periods to numbers of harmonics. The model learns them and filters the values less their season. For exponential and poisson a season is a factor. bernoulli and categorical have none. Every record needs a time. Another season or zone than before does not resume states.",
 				read: seasons(&nodes.season.seasons)},
 			{name: "zone", doc: "Time zone of the season and its holidays. The season moves with the clock where that is put forward or back.", read: zone(&nodes.season.zone)},
@@ -51,6 +53,8 @@ func (c *Config) keys(nodes *priorNodes) []key {
 		{name: "change", doc: "smooth: what is reported as a change.", keys: []key{
 			{name: "odds", doc: "A change is reported where the odds in its favour are higher.", read: number(&c.Odds, transforms.OddsDomain)},
 		}},
+		{name: "records", doc: "Fields of a record: brief leaves out those that few people read. The list of fields below names them.", read: choice(&c.Records, Brief, Full)},
+		{name: "interval", doc: "filter: adds lower and upper, the central predictive interval of this probability.", read: number(&c.Interval, hafvf.IntervalDomain)},
 		{name: "source", doc: "Where records come from.", required: true, single: true, keys: c.Source.keys()},
 		{name: "sink", doc: "Where estimates go.", initial: `{jsonl: {path: "-"}}`, single: true, seen: func() { c.Sink = Sink{} }, keys: c.Sink.keys()},
 		{name: "dead_letter", doc: "Where rejected records go. By default they go to standard error as JSON Lines.", single: true, keys: c.deadLetterKeys()},

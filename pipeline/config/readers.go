@@ -80,7 +80,11 @@ func text(dst *string, empty bool) reader {
 var anyNumber = hafvf.Domain{Name: "finite", Contains: func(float64) bool { return true }}
 
 func number(dst *float64, within hafvf.Domain) reader {
-	return reader{takes: "number " + within.Name, initial: strconv.FormatFloat(*dst, 'g', -1, 64), read: func(d *decoder, path string, n *yaml.Node) {
+	initial := ""
+	if within.Contains(*dst) {
+		initial = strconv.FormatFloat(*dst, 'g', -1, 64)
+	}
+	return reader{takes: "number " + within.Name, initial: initial, read: func(d *decoder, path string, n *yaml.Node) {
 		d.number(path, n, within, dst)
 	}}
 }

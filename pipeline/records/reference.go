@@ -31,11 +31,16 @@ func Markdown() string {
 
 What a run writes: one JSON object per record. In CSV and Parquet a path is the name of a column, with the index in
 place of ` + "`[]`" + `. Numbers that are infinite or undefined are null. Times are RFC 3339 in UTC.
+Fields marked "full" are those of ` + "`records: full`" + ` alone.
 `)
 	for _, k := range Kinds() {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| field | type | unit | meaning |\n|---|---|---|---|\n", k.Name, k.Doc)
 		for _, f := range k.Fields {
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.Path, f.Takes, f.Unit, strings.ReplaceAll(f.Doc, "|", `\|`))
+			name := "`" + f.Path + "`"
+			if f.Full {
+				name += " (full)"
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, f.Takes, f.Unit, strings.ReplaceAll(f.Doc, "|", `\|`))
 		}
 	}
 	return b.String()

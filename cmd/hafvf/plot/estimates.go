@@ -22,12 +22,14 @@ type estimates struct {
 	at    []float64     // not decreasing
 	data  []chart.Point // the observations, any number per record
 
-	mean, sd []float64   // one step ahead
-	weights  [][]float64 // E[w], E[b], …: one slice per level
-	memory   []float64
-	surprise []float64 // −log p(x|past), nats
+	mean      []float64   // one step ahead
+	low, high []float64   // of its interval, or two standard deviations off
+	weights   [][]float64 // E[w], E[b], …: one slice per level
+	memory    []float64
+	surprise  []float64 // −log p(x|past), nats
 
-	bank bool // weights and memory are those of the heaviest filter of a bank
+	bounded bool // the records have intervals
+	bank    bool // weights and memory are those of the heaviest filter of a bank
 	*detected
 }
 
@@ -39,6 +41,7 @@ type detected struct {
 	outliers        []chart.Point
 	changes         []found
 	warm            float64 // where the warm-up ends; −∞ where there was none
+	brief           bool    // the records have neither regimes nor starts
 }
 
 // A found is the start of a new regime, and how it was found.
@@ -75,7 +78,13 @@ func newEstimates(h history) *estimates {
 			}
 		}
 		s.mean = append(s.mean, first(r.Predicted.Mean))
-		s.sd = append(s.sd, first(r.Predicted.SD))
+		low, high := first(r.Lower), first(r.Upper)
+		if r.Lower == nil {
+			sd := first(r.Predicted.SD)
+			low, high = first(r.Predicted.Mean)-2*sd, first(r.Predicted.Mean)+2*sd
+		}
+		s.low, s.high = append(s.low, low), append(s.high, high)
+		s.bounded = s.bounded || r.Lower != nil
 		s.memory = append(s.memory, orNaN(r.Memory))
 		s.surprise = append(s.surprise, -orNaN(r.LogP))
 		for i := range s.weights {
@@ -121,8 +130,12 @@ func newDetected(records []record, at []float64, timed bool) *detected {
 		if r.Detect != nil {
 			outlier, change = orNaN(r.Detect.Outlier), orNaN(r.Detect.Change)
 		}
-		if r.Estimate != nil && r.Estimate.Regime != nil {
+		switch {
+		case r.Estimate != nil && r.Estimate.Regime != nil:
 			regime = first(r.Estimate.Regime.Mean)
+		case r.Estimate != nil:
+			d.brief = true
+			regime = first(r.Estimate.Mean)
 		}
 		if r.Detect != nil && r.Detect.Alarm != nil {
 			d.alarms = append(d.alarms, at[i])
@@ -130,9 +143,12 @@ func newDetected(records []record, at []float64, timed bool) *detected {
 		d.regime, d.outlier, d.change = append(d.regime, regime), append(d.outlier, outlier), append(d.change, change)
 		switch {
 		case r.Detect.starts():
-			start := float64(r.Detect.StartN)
-			if timed {
+			start := at[i] // brief records do not say it
+			switch {
+			case timed && r.Detect.Start != nil:
 				start = seconds(*r.Detect.Start)
+			case !timed && r.Detect.StartN > 0:
+				start = float64(r.Detect.StartN)
 			}
 			from := start
 			if n := len(d.changes); r.Detect.Kind == "revision" && n > 0 {
@@ -212,13 +228,14 @@ func (s *estimates) stack(large bool) chart.Stack {
 	return chart.Stack{Title: s.key, Note: s.note, X: x, Panels: panels}
 }
 
-// band is the prediction's, of two standard deviations.
-func (s *estimates) band(name string) chart.Band {
-	low, high := make([]float64, len(s.at)), make([]float64, len(s.at))
-	for i, m := range s.mean {
-		low[i], high[i] = m-2*s.sd[i], m+2*s.sd[i]
+// band is the prediction's: its interval where the records have one, else two standard
+// deviations.
+func (s *estimates) band() chart.Band {
+	name := "predicted ± 2 sd"
+	if s.bounded {
+		name = "predicted, lower to upper"
 	}
-	return chart.Band{Name: name, X: s.at, Low: low, High: high, Color: chart.Blue}
+	return chart.Band{Name: name, X: s.at, Low: s.low, High: s.high, Color: chart.Blue}
 }
 
 func (s *estimates) dataPanel() chart.Panel {
@@ -226,7 +243,7 @@ func (s *estimates) dataPanel() chart.Panel {
 	return chart.Panel{Share: 2.2, Min: lo, Max: hi, Layers: []chart.Layer{
 		chart.Dots{Name: "observed", Points: s.data, Color: chart.Black},
 		chart.Line{Name: "predicted", X: s.at, Y: s.mean, Color: chart.Blue, Width: 0.8},
-		s.band("± 2 sd"),
+		s.band(),
 		chart.Arrows{Name: "beyond the axis", Points: s.data, Color: chart.Black},
 	}}
 }
@@ -240,6 +257,10 @@ var (
 // regimePanel is the panel of the data where regimes were detected.
 func (s *estimates) regimePanel(large bool) chart.Panel {
 	lo, hi := dataRange(s.data, s.regime)
+	estimate := "estimate in the regime"
+	if s.brief {
+		estimate = "estimate"
+	}
 	if large {
 		hi += 0.06 * (hi - lo) // the place of the delays
 	}
@@ -247,8 +268,8 @@ func (s *estimates) regimePanel(large bool) chart.Panel {
 		chart.Dots{Name: "observed", Points: s.data, Color: chart.Black},
 		chart.Flags{Name: "alarm", X: s.alarms, Color: alarmColor},
 		chart.Rings{Name: "outlier", Points: s.outliers, Color: outlierColor},
-		chart.Line{Name: "estimate in the regime", X: s.at, Y: s.regime, Color: chart.Blue, Width: 1.4},
-		s.band("predicted ± 2 sd"),
+		chart.Line{Name: estimate, X: s.at, Y: s.regime, Color: chart.Blue, Width: 1.4},
+		s.band(),
 		chart.Arrows{Points: s.outliers, Color: outlierColor},
 		chart.Arrows{Name: "beyond the axis", Points: s.data, Color: chart.Black},
 	}}
@@ -280,6 +301,10 @@ func (s *estimates) marks(first, large bool) []chart.Layer {
 		if warm.X != nil {
 			warm.Name = "warm-up: nothing is alarmed"
 		}
+	}
+	if s.brief {
+		changes.Name, changes.Labels = strings.Replace(changes.Name, "at the start of the new regime", "where it was found", 1), nil
+		return []chart.Layer{changes, warm, regimes}
 	}
 	return []chart.Layer{changes, search, warm, regimes}
 }

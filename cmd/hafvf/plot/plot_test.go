@@ -420,7 +420,7 @@ func TestPlotDrawsDetection(t *testing.T) {
 		{"one key", lines("a"), append(both, ">+6<", ">E[w] of the heaviest filter<", ">memory (observations) of the heaviest filter<", ">surprise (nats)<", ">1 alarm, 1 change, 1 outlier<"), []string{">predicted<"}},
 		{"two keys", append(lines("a"), lines("b")...), append(both, ">a<", ">b<"), []string{"E[w]", ">+6<"}},
 		{"no warm-up", lines("a")[1:], both[:5], both[5:6]},
-		{"no detection", []string{estimateLine("a", 1, "1"), estimateLine("a", 2, "1")}, []string{">predicted<", ">± 2 sd<", ">E[w]<"}, append(both, "heaviest", "outliers")},
+		{"no detection", []string{estimateLine("a", 1, "1"), estimateLine("a", 2, "1")}, []string{">predicted<", ">predicted ± 2 sd<", ">E[w]<"}, append(both, "heaviest", "outliers")},
 	} {
 		out := filepath.Join(t.TempDir(), "o.svg")
 		if err := Results(context.Background(), results(t, c.lines...), out, nil, 10); err != nil {
@@ -443,13 +443,31 @@ func TestPlotDrawsDetection(t *testing.T) {
 	}
 }
 
-func TestPlotRefusesAChangeWithoutItsStart(t *testing.T) {
-	for _, line := range []string{
-		strings.Replace(detectLine("k", 9, "change", 7, ""), `"start":"2026-01-01T00:07:00Z"`, `"start":null`, 1),
-		strings.Replace(detectLine("k", 9, "revision", 7, ""), `"start_n":7`, `"start_n":null`, 1),
-	} {
-		if _, _, err := readEstimates(results(t, line)); err == nil || !strings.Contains(err.Error(), "a change without its start") {
-			t.Errorf("error %v", err)
+// A change of brief records, which do not say when the regime began, is drawn where it was
+// found, without a span of search.
+func TestPlotBriefRecords(t *testing.T) {
+	brief := func(n int, kind string) string {
+		return fmt.Sprintf(`{"key":"k","time":"2026-01-01T00:%02d:00Z","n":%d,"x":1,"predicted":{"mean":1,"sd":null},"estimate":{"mean":1,"sd":1},"lower":-1,"upper":3,"log_predictive":-1,"weight":0.9,"memory":9,"detect":{"kind":%q,"p_outlier":0,"p_change":0,"score":0,"alarm":null}}`+"\n", n, n, kind)
+	}
+	path := results(t, brief(1, "none"), brief(2, "none"), brief(9, "change"))
+	all, _, err := readEstimates(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := all[0]; len(e.changes) != 1 || e.changes[0].start != e.at[2] || e.low[2] != -1 || e.high[2] != 3 {
+		t.Errorf("%+v", e)
+	}
+	out := filepath.Join(t.TempDir(), "o.svg")
+	if err := Results(context.Background(), path, out, nil, 10); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"change, where it was found": true, "predicted, lower to upper": true, "until it is found": false, "+0": false} {
+		if strings.Contains(string(text), name) != want {
+			t.Errorf("%q stands there: %v", name, !want)
 		}
 	}
 }
@@ -461,7 +479,7 @@ func TestPlotRefusesToMixKinds(t *testing.T) {
 	}{
 		{[]string{estimateLine("a", 1, "1"), smoothedLine("b", 0, 0, 1, 0, 1, "")}, "line 2 is a smoothed record and line 1 an estimate"},
 		{[]string{smoothedLine("b", 0, 0, 1, 0, 1, ""), estimateLine("a", 1, "1")}, "line 2 is an estimate and line 1 a smoothed record"},
-		{[]string{strings.Replace(smoothedLine("b", 0, 0, 1, 0, 1, ""), `"forward"`, `"foreward"`, 1)}, "line 1 is neither"},
+		{[]string{strings.Replace(smoothedLine("b", 0, 0, 1, 0, 1, ""), `"estimate"`, `"estimation"`, 1)}, "line 1 is neither"},
 	} {
 		err := Results(context.Background(), results(t, c.lines...), filepath.Join(t.TempDir(), "o.svg"), nil, 10)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

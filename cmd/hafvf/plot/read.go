@@ -30,6 +30,8 @@ type record struct {
 
 	// Of an estimate.
 	Predicted *moments
+	Lower     any
+	Upper     any
 	LogP      *float64 `json:"log_predictive"`
 	Weight    *float64
 	Levels    []struct{ Alpha, Beta *float64 }
@@ -42,7 +44,7 @@ type record struct {
 	// Of a smoothed record.
 	ID                string
 	Estimate          *estimate // estimates have one too
-	Forward, Backward *struct{ Weight, Memory *float64 }
+	Forward, Backward struct{ Weight, Memory *float64 } // not in brief records
 	Session           *struct {
 		Start, End *time.Time
 		N          int64
@@ -60,7 +62,8 @@ type estimate struct {
 	Regime *moments
 }
 
-// A detection is what a run with detect says of an observation.
+// A detection is what a run with detect says of an observation. Brief records have no
+// start.
 type detection struct {
 	Kind    string
 	Alarm   *string
@@ -170,13 +173,11 @@ func parseRecord(raw connectors.Record) (r record, reason string) {
 		switch {
 		case r.Time == nil || r.Session.Start == nil:
 			return r, "it has no time"
-		case r.Estimate == nil || r.Forward == nil || r.Backward == nil:
-			return r, "it lacks the estimate or a pass"
+		case r.Estimate == nil:
+			return r, "it has no estimate"
 		}
 	case r.Predicted == nil:
 		return r, "it has neither prediction nor session"
-	case r.Detect.starts() && (r.Detect.StartN < 1 || r.Time != nil && r.Detect.Start == nil):
-		return r, "it has a change without its start"
 	}
 	return r, ""
 }

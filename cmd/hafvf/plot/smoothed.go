@@ -114,9 +114,16 @@ func latest(records []record) []record {
 // stack is the panels of a key: all of them, or where the picture is small, only
 // data and evidence.
 func (s *smoothed) stack(large bool, odds float64) chart.Stack {
-	panels := []chart.Panel{s.dataPanel(), s.weightPanel(), s.memoryPanel(), s.evidencePanel(odds)}
+	panels := []chart.Panel{s.dataPanel()}
+	passes := slices.ContainsFunc(s.weights[0], func(w float64) bool { return !math.IsNaN(w) }) // not in brief records
+	if large && passes {
+		panels = append(panels, s.weightPanel())
+	}
+	if large {
+		panels = append(panels, s.memoryPanel(passes))
+	}
+	panels = append(panels, s.evidencePanel(odds))
 	if !large {
-		panels = []chart.Panel{panels[0], panels[3]}
 		panels[1].Share, panels[1].Ticks = 0.6, 2
 	}
 	for i := range panels {
@@ -153,7 +160,7 @@ func (s *smoothed) weightPanel() chart.Panel {
 	}}
 }
 
-func (s *smoothed) memoryPanel() chart.Panel {
+func (s *smoothed) memoryPanel(passes bool) chart.Panel {
 	lo, hi := math.Inf(1), 0.0
 	for _, pass := range s.memory {
 		for _, m := range pass {
@@ -165,11 +172,16 @@ func (s *smoothed) memoryPanel() chart.Panel {
 	if hi == 0 {
 		lo, hi = 1, 1
 	}
-	return chart.Panel{Share: 1, Min: lo / 1.2, Max: hi * 1.2, Log: true, Layers: []chart.Layer{
-		chart.Line{Name: "memory (observations) forward", X: s.at, Y: s.memory[0], Color: chart.Vermilion, Width: 0.9},
-		chart.Line{Name: "backward", X: s.at, Y: s.memory[1], Color: chart.Green, Width: 0.9},
-		chart.Line{Name: "smoothed", X: s.at, Y: s.memory[2], Color: chart.Blue, Width: 0.9},
-	}}
+	p := chart.Panel{Share: 1, Min: lo / 1.2, Max: hi * 1.2, Log: true}
+	if passes {
+		p.Layers = append(p.Layers,
+			chart.Line{Name: "memory (observations) forward", X: s.at, Y: s.memory[0], Color: chart.Vermilion, Width: 0.9},
+			chart.Line{Name: "backward", X: s.at, Y: s.memory[1], Color: chart.Green, Width: 0.9},
+			chart.Line{Name: "smoothed", X: s.at, Y: s.memory[2], Color: chart.Blue, Width: 0.9})
+		return p
+	}
+	p.Layers = append(p.Layers, chart.Line{Name: "memory (observations)", X: s.at, Y: s.memory[2], Color: chart.Blue, Width: 0.9})
+	return p
 }
 
 func (s *smoothed) evidencePanel(odds float64) chart.Panel {

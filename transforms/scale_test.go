@@ -1,0 +1,185 @@
+package transforms
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"hafvf/hafvf"
+)
+
+// The filter of values on a scale is that of the scaled values, its density less their
+// Jacobian, and its means as medians.
+func TestScaleIsThatOfTheValues(t *testing.T) {
+	for _, scale := range []hafvf.Scale{hafvf.Log, hafvf.Log1p, hafvf.Sqrt} {
+		plain := hafvf.Config{Family: "normal", WarmUp: 20, Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}}
+		scaled := plain
+		scaled.Scale = scale
+		cfg := Config{Filter: scaled, Interval: .9, Alerts: AlertConfig{Beliefs: []hafvf.Kind{hafvf.Outlier, hafvf.Change}}}
+		a := newEstimator(t, cfg)
+		cfg.Filter = plain
+		b := newEstimator(t, cfg)
+		ta, tb := a.NewTrack("k"), b.NewTrack("k")
+		rng := rand.New(rand.NewPCG(1, 2))
+		told := 0
+		near := func(i int, what string, got, want float64) {
+			t.Helper()
+			if math.Abs(got-want) > 1e-9*(1+math.Abs(want)) && !(math.IsNaN(got) && math.IsNaN(want)) {
+				t.Fatalf("%s, step %d: %s is %g, want %g", scale, i, what, got, want)
+			}
+		}
+		for i := range 300 {
+			x := math.Exp(1 + rng.NormFloat64()/4 + float64(i/150)*2)
+			if i == 30 {
+				x = math.NaN()
+			}
+			at := time.Unix(int64(60*i), 0)
+			y, slope := math.Log(x), 1/x
+			switch scale {
+			case hafvf.Log1p:
+				y, slope = math.Log(1+x), 1/(1+x)
+			case hafvf.Sqrt:
+				y, slope = math.Sqrt(x), .5/math.Sqrt(x)
+			}
+			back := func(y float64) float64 {
+				switch scale {
+				case hafvf.Log:
+					return math.Exp(y)
+				case hafvf.Log1p:
+					return math.Exp(y) - 1
+				}
+				return math.Max(y, 0) * math.Max(y, 0)
+			}
+			got, want := a.Estimate(ta, Value(at, "", x)), b.Estimate(tb, Value(at, "", y))
+			near(i, "log predictive", got.LogPredictive, want.LogPredictive+math.Log(slope))
+			near(i, "elbo", got.ELBO, want.ELBO+math.Log(slope))
+			near(i, "member's log predictive", got.Bank[1].LogPredictive, want.Bank[1].LogPredictive+math.Log(slope))
+			near(i, "prediction", got.Predicted.Mean[0], back(want.Predicted.Mean[0]))
+			near(i, "estimate", got.Estimate.Mean[0], back(want.Estimate.Mean[0]))
+			near(i, "regime", got.Regime.Mean[0], back(want.Regime.Mean[0]))
+			near(i, "lower", got.Lower[0], back(want.Lower[0]))
+			near(i, "upper", got.Upper[0], back(want.Upper[0]))
+			near(i, "score", got.Detection.Score, want.Detection.Score)
+			if !math.IsNaN(got.Predicted.SD[0]) || !math.IsNaN(got.Estimate.SD[0]) || !math.IsNaN(got.Regime.SD[0]) {
+				t.Fatalf("%s, step %d: there is a standard deviation", scale, i)
+			}
+			if x := got.X[0][0]; !math.IsNaN(x) && x != math.Exp(math.Log(x)) && math.Abs(x-got.X[0][0]) > 0 {
+				t.Fatalf("x changed")
+			}
+			if (got.Belief == nil) != (want.Belief == nil) || (got.Alarm == nil) != (want.Alarm == nil) {
+				t.Fatalf("%s, step %d: alerts differ", scale, i)
+			}
+			if got.Belief != nil {
+				told++
+				near(i, "size", got.Belief.Size, want.Belief.Size)
+				near(i, "before", got.Belief.Before.Mean[0], back(want.Belief.Before.Mean[0]))
+				near(i, "after", got.Belief.After.Mean[0], back(want.Belief.After.Mean[0]))
+			}
+		}
+		if told == 0 {
+			t.Errorf("%s: no change was told", scale)
+		}
+	}
+}
+
+// The least distances of an alarm are in the units of the data, and its size in standard
+// deviations of the scale.
+func TestAlarmsOnAScaleAreInUnitsOfTheData(t *testing.T) {
+	for least, want := range map[float64]bool{5: true, 20: false} {
+		cfg := Config{
+			Filter: hafvf.Config{Family: "normal", WarmUp: 20, Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}, Scale: hafvf.Log},
+			Alerts: AlertConfig{Beliefs: []hafvf.Kind{hafvf.Change}, MinAbs: least},
+		}
+		est := newEstimator(t, cfg)
+		track := est.NewTrack("k")
+		rng := rand.New(rand.NewPCG(1, 3))
+		told := false
+		for i := range 200 { // the median goes from 10 to 20
+			x := 10 * math.Exp(rng.NormFloat64()/10)
+			if i >= 100 {
+				x *= 2
+			}
+			told = est.Estimate(track, Value(time.Unix(int64(60*i), 0), "", x)).Belief != nil || told
+		}
+		if told != want {
+			t.Errorf("min_abs %g: told is %v", least, told)
+		}
+	}
+}
+
+// A value without a place on the scale is no observation; a missing one is.
+func TestValuesOffTheScale(t *testing.T) {
+	for scale, bad := range map[hafvf.Scale]float64{hafvf.Log: 0, hafvf.Log1p: -1, hafvf.Sqrt: -.1} {
+		filter := hafvf.Config{Family: "normal", Scale: scale}
+		est := newEstimator(t, Config{Filter: filter})
+		sm, err := NewSmoother(SmoothConfig{Filter: filter, Gap: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, check := range []func(string, Observation) error{est.Check, sm.Check} {
+			if err := check("k", Value(time.Unix(0, 0), "", bad)); err == nil || !strings.Contains(err.Error(), "scale "+string(scale)) {
+				t.Errorf("%s of %g: %v", scale, bad, err)
+			}
+			for _, x := range []float64{2, math.NaN()} {
+				if err := check("k", Value(time.Unix(0, 0), "", x)); err != nil {
+					t.Errorf("%s of %g: %v", scale, x, err)
+				}
+			}
+		}
+	}
+	for _, cfg := range []hafvf.Config{{Family: "poisson", Scale: hafvf.Log}, {Family: "normal", Scale: "cube"}} {
+		if _, err := NewEstimator(Config{Filter: cfg}); err == nil || !strings.HasPrefix(err.Error(), "scale: ") {
+			t.Errorf("%+v: %v", cfg, err)
+		}
+	}
+}
+
+// Of a regression the target alone is scaled; sessions are smoothed on the scale, and
+// evidence of changes does not depend on the unit.
+func TestScaleOfRegressionAndSessions(t *testing.T) {
+	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "regression", Dim: 2, Scale: hafvf.Log}})
+	track := est.NewTrack("k")
+	rng := rand.New(rand.NewPCG(1, 4))
+	var last Estimate
+	for i := range 300 {
+		u := rng.NormFloat64()
+		x := math.Exp(2*u + rng.NormFloat64()/100)
+		last = est.Estimate(track, Observation{Time: time.Unix(int64(i), 0), X: [][]float64{{u, x}}, Shape: Vector})
+	}
+	if got := math.Log(last.Estimate.Mean[0]) / last.X[0][0]; math.Abs(got-2) > .05 {
+		t.Errorf("the coefficient is %g, want 2", got)
+	}
+
+	var plain, scaled []Smoothed
+	for _, scale := range []hafvf.Scale{"", hafvf.Log} {
+		sm, err := NewSmoother(SmoothConfig{Filter: hafvf.Config{Family: "normal", Scale: scale}, Gap: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []Observation
+		rng := rand.New(rand.NewPCG(1, 5))
+		for i := range 60 {
+			y := rng.NormFloat64() + float64(i/30)*5
+			if scale == hafvf.Log {
+				y = math.Exp(y)
+			}
+			all = append(all, Value(time.Unix(int64(i), 0), "", y))
+		}
+		sm.Smooth("k", all, 0, func(s Smoothed) {
+			if scale == "" {
+				plain = append(plain, s)
+			} else {
+				scaled = append(scaled, s)
+			}
+		})
+	}
+	for i, p := range plain {
+		s := scaled[i]
+		if math.Abs(s.ChangeEvidence-p.ChangeEvidence) > 1e-6 || s.Change != p.Change ||
+			math.Abs(math.Log(s.Estimate.Mean[0])-p.Estimate.Mean[0]) > 1e-9 || !math.IsNaN(s.Estimate.SD[0]) {
+			t.Fatalf("step %d: %+v, want that of %+v", i, s, p)
+		}
+	}
+}
