@@ -17,8 +17,8 @@ func init() {
 }
 
 // Write takes a PCollection<[]byte> of Chunks and writes their lines to the Writer
-// of that name that is attached to the run in this process. The first write that
-// fails, fails the pipeline. Committing the Writer, after the pipeline has ended
+// of that name that is attached to the run in this process. Without a name they are
+// dropped. The first write that fails, fails the pipeline. Committing the Writer, after the pipeline has ended
 // well, is left to the caller.
 func Write(s beam.Scope, run, name string, col beam.PCollection) {
 	s = s.Scope("connectors.Write")
@@ -41,7 +41,7 @@ type writeFn struct {
 
 func (fn *writeFn) ProcessElement(_ context.Context, chunk []byte, _ func([]byte)) error {
 	w := account.Part[*Writer](account.Of(fn.Account), fn.Name)
-	if w == nil {
+	if w == nil && fn.Name != "" {
 		return fmt.Errorf("connectors: the run %q has no writer %q in this process", fn.Account, fn.Name)
 	}
 	fn.batch = fn.batch[:0]
@@ -51,6 +51,9 @@ func (fn *writeFn) ProcessElement(_ context.Context, chunk []byte, _ func([]byte
 		}
 		fn.lines++
 		fn.batch = append(fn.batch, line.Text...)
+	}
+	if w == nil {
+		return nil
 	}
 	return w.Write(fn.batch)
 }

@@ -103,7 +103,7 @@ func Compose(c *config.Config) (*Graph, error) {
 		alerts := newSink(c.Alerts, layout.AlertColumns(x), unending)
 		g.alerts = &alerts
 	}
-	g.dead = graphSink{file: connectors.Sink{Format: connectors.JSONLines, Path: connectors.Stderr}}
+	g.dead = graphSink{file: &connectors.Sink{Format: connectors.JSONLines, Path: connectors.Stderr}}
 	if c.DeadLetter != nil {
 		g.dead = newSink(c.DeadLetter, nil, unending)
 	}

@@ -188,8 +188,8 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 		if err := s.prepare(ctx, &r.clients, partitions, r.log); err != nil {
 			return err
 		}
-		if s.topic == nil {
-			if err := r.create(name, s.file); err != nil {
+		if s.file != nil {
+			if err := r.create(name, *s.file); err != nil {
 				return err
 			}
 		}
@@ -219,7 +219,7 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 	}
 	for _, s := range g.sinks() {
 		// Files of a bounded run appear at its end.
-		cfg.AtEnd = cfg.AtEnd || t.Bounded && s.topic == nil && !s.file.Direct()
+		cfg.AtEnd = cfg.AtEnd || t.Bounded && s.file != nil && !s.file.Direct()
 	}
 	if _, ok := g.transform.(smoothing); ok {
 		cfg.AtEnd, cfg.Drain = true, true // sessions are in the runner until they are over

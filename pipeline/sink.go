@@ -12,15 +12,17 @@ import (
 	"hafvf/pipeline/records"
 )
 
-// A graphSink is where a graph's records go: a file or a topic.
+// A graphSink is where a graph's records go: a file, a topic, or nowhere.
 type graphSink struct {
-	file  connectors.Sink
-	topic *kafkaio.Sink // in place of the file
+	file  *connectors.Sink
+	topic *kafkaio.Sink
 }
 
 func newSink(s *config.Sink, columns []connectors.Column, unending bool) graphSink {
-	file := connectors.Sink{Columns: columns, Append: unending}
+	file := &connectors.Sink{Columns: columns, Append: unending}
 	switch {
+	case s.None:
+		return graphSink{}
 	case s.Kafka != nil:
 		return graphSink{topic: s.Kafka}
 	case s.CSV != nil:
@@ -37,6 +39,8 @@ func (s graphSink) describe() string {
 	switch {
 	case s.topic != nil:
 		return "kafka " + s.topic.Topic
+	case s.file == nil:
+		return "nothing is written"
 	case s.file.Path == "-":
 		return s.file.Format + " on standard output"
 	case s.file.Path == connectors.Stderr:
@@ -47,14 +51,17 @@ func (s graphSink) describe() string {
 
 // form is the form of records that the sink takes.
 func (s graphSink) form() records.Form {
-	return s.topic == nil && s.file.Format != connectors.JSONLines
+	return s.file != nil && s.file.Format != connectors.JSONLines
 }
 
 // write writes chunks, see connectors.Chunk; name is the sink's within the run.
 func (s graphSink) write(scope beam.Scope, run, name string, chunks beam.PCollection) {
-	if s.topic != nil {
+	switch {
+	case s.topic != nil:
 		kafkaio.Write(scope, *s.topic, run, chunks)
 		return
+	case s.file == nil:
+		name = "" // nobody wants them
 	}
 	connectors.Write(scope, run, name, chunks)
 }

@@ -117,6 +117,7 @@ type Sink struct {
 	JSONL   *File
 	Parquet *File
 	Kafka   *kafkaio.Sink
+	None    bool // records are not written
 }
 
 // Columns name the parts of an observation in a table. An empty Time means that

@@ -55,6 +55,7 @@ type key struct {
 	single   bool   // the mapping holds exactly one key, besides settings
 	setting  bool   // stands beside the one key of a single mapping
 	seen     func() // called when the key is there, before its keys are read
+	none     func() // called where the word none stands in place of a connector; nil: it may not
 }
 
 // A decoder reads one config and collects its mistakes.
@@ -166,6 +167,10 @@ func (d *decoder) mapping(path string, n *yaml.Node, keys []key) {
 			}
 			if read := keys[j].read.read; read != nil {
 				read(d, p, v)
+				return
+			}
+			if none := keys[j].none; none != nil && v.Kind == yaml.ScalarNode && v.Value == "none" {
+				none()
 				return
 			}
 			d.mapping(p, v, keys[j].keys)

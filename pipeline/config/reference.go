@@ -30,6 +30,9 @@ func Keys() []Key {
 				takes = "mapping"
 				if k.single {
 					takes = "one of " + strings.Join(alternatives(k.keys), ", ")
+					if k.none != nil {
+						takes += ", or none"
+					}
 				}
 			}
 			all = append(all, Key{Path: p, Takes: takes, Default: cmp.Or(k.initial, k.read.initial), Unit: k.unit, Doc: k.doc, Required: k.required || k.initial == required})

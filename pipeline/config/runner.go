@@ -85,9 +85,9 @@ func (d *decoder) checkRunner(c *Config) {
 		}
 	}
 	switch {
-	case c.Sink.Kafka != nil || d.failed("sink"):
+	case c.Sink.Kafka != nil || c.Sink.None || d.failed("sink"):
 	case !d.has("sink"):
-		d.fail("sink", "missing; flink requires a topic, kafka")
+		d.fail("sink", "missing; flink requires a topic, kafka, or none")
 	default:
 		d.fail("sink", files)
 	}

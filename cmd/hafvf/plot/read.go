@@ -43,7 +43,7 @@ type record struct {
 
 	// Of a smoothed record.
 	ID                string
-	Estimate          *estimate // estimates have one too
+	Estimate          *estimate                         // estimates have one too
 	Forward, Backward struct{ Weight, Memory *float64 } // not in brief records
 	Session           *struct {
 		Start, End *time.Time
