@@ -18,10 +18,7 @@ func init() {
 		return newRegression(p, n), p.Done()
 	})
 	Register("ar", func(p Prior, _ int) (Model, error) {
-		a := ar{order: p.Count("order", 1, 1), intercept: p.Bool("intercept", false)}
-		if _, ok := p.get("order"); !ok {
-			p.Fail("order", "is missing: the number of past values that predict the next")
-		}
+		a := ar{order: p.Count("order", 1, 2), intercept: p.Bool("intercept", false)}
 		n := a.order
 		if a.intercept {
 			n++

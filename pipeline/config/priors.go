@@ -31,7 +31,7 @@ func (d *decoder) priors(c *Config, nodes *priorNodes) {
 	before := len(d.errs)
 	var auto bool
 	c.Model.Prior, auto = d.prior(path, nodes.model)
-	if auto {
+	if auto = auto || nodes.model == nil && c.Model.Family == "ar"; auto { // no scale suits most streams
 		c.Model.WarmUp = nodes.warmUp
 	}
 	rulesAuto := false
