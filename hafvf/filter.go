@@ -369,13 +369,12 @@ func (f *Filter) prepare(s State, elapsed float64, stats []float64) {
 	if len(f.levels) > 0 {
 		f.levels[0].Elapsed = elapsed
 	}
-	f.setLine(elapsed, stats)
+	f.line.Set(f.before, stats)
+	f.ends(elapsed)
 }
 
-// setLine sets the line from the sample that prepare has copied to the new
-// statistics.
-func (f *Filter) setLine(elapsed float64, stats []float64) {
-	f.line.Set(f.before, stats)
+// ends takes the gains from the line: at top where there is no level, else at 0 and 1.
+func (f *Filter) ends(elapsed float64) {
 	if len(f.levels) == 0 {
 		f.gain = f.line.Gain(over(f.top, elapsed))
 		return
@@ -413,7 +412,12 @@ func (f *Filter) update(step *Step, s State, elapsed float64, rows [][]float64, 
 	step.Weight, f.retained = f.top, over(f.top, elapsed)
 	fixed := len(f.levels) > 0 && weight <= leastForForgetting
 	if weight != 1 && !fixed {
-		f.setLine(elapsed, stats)
+		if l, ok := f.line.(interface{ weigh(w float64) }); ok {
+			l.weigh(weight)
+		} else {
+			f.line.Set(f.before, stats)
+		}
+		f.ends(elapsed)
 	}
 	switch {
 	case fixed:

@@ -18,6 +18,7 @@ func TestGapOfAR(t *testing.T) {
 	}
 	f := NewFilter(m, DefaultMember().Levels, 1)
 	b := NewBank(m, DefaultBank(), DefaultForgetting, &Detect{})
+	x := make([]float64, 1)
 	for name, c := range map[string]struct {
 		state   State
 		first   *Filter
@@ -25,10 +26,10 @@ func TestGapOfAR(t *testing.T) {
 		predict func(mean, sd []float64, s State, row []float64)
 		decode  func([]byte, uint64) (State, error)
 	}{
-		"filter": {f.NewState(), f, func(s State, x float64) bool { return f.Update(s, []float64{x}).Missing }, func(mean, sd []float64, s State, row []float64) {
+		"filter": {f.NewState(), f, func(s State, v float64) bool { x[0] = v; return f.Update(s, x).Missing }, func(mean, sd []float64, s State, row []float64) {
 			m.Predict(mean, sd, f.Sample(s), f.PriorWeight(s), row)
 		}, f.DecodeState},
-		"bank": {b.NewState(), b.members[0], func(s State, x float64) bool { return b.Update(s, []float64{x}).Missing }, b.Predict, b.DecodeState},
+		"bank": {b.NewState(), b.members[0], func(s State, v float64) bool { x[0] = v; return b.Update(s, x).Missing }, b.Predict, b.DecodeState},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, 20))
@@ -72,6 +73,9 @@ func TestGapOfAR(t *testing.T) {
 			}
 			if !sameBits(s, other) {
 				t.Error("the state encoded in the gap went on otherwise")
+			}
+			if n := testing.AllocsPerRun(20, func() { c.update(s, math.NaN()) }); n != 0 {
+				t.Errorf("%g allocations at a missing value", n)
 			}
 			for range 5000 { // of an explosive autoregression or not
 				c.update(s, math.NaN())

@@ -46,7 +46,7 @@ func (r regression) Dim() int                { return r.p + 1 }
 func (r regression) Check(x []float64) error { return checkFinite(x) }
 
 func (r regression) Observe(d, x []float64, weight float64) {
-	var stack [16]float64
+	var stack [64]float64
 	r.observe(d, append(stack[:0], x...), weight)
 }
 
@@ -60,10 +60,10 @@ func (r regression) Params() []Param {
 func (r regression) Posterior(dst, d []float64) {
 	g := r.at(d, 1)
 	n := copy(dst, g.coefficients()[0])
-	for _, row := range g.precision() {
-		n += copy(dst[n:], row)
-	}
-	dst[n], dst[n+1] = g.nu/2, g.scale()[0][0]/2
+	n += g.precision(dst[n:])
+	dst[n] = g.nu / 2
+	g.scale(dst[n+1:])
+	dst[n+1] /= 2
 }
 
 func (r regression) Outputs() int { return 1 }
@@ -77,16 +77,18 @@ func (r regression) regressors(x []float64) []float64 {
 }
 
 func (r regression) Estimate(mean, sd, d, x []float64) {
-	r.at(d, 1).moments(mean, sd, r.regressors(x), 0)
+	r.moments(mean, sd, d, 1, r.regressors(x), 0)
 }
 
 func (r regression) Predict(mean, sd, d []float64, s float64, x []float64) {
-	r.at(d, s).moments(mean, sd, r.regressors(x), 1)
+	r.moments(mean, sd, d, s, r.regressors(x), 1)
 }
 
 func (r regression) Quantile(p float64, d []float64, s float64, x []float64) float64 {
-	loc, scale2, dof := r.at(d, s).student(r.regressors(x), 1)
-	return studentQuantile(p, loc[0], scale2[0], dof)
+	g, u, z := r.at(d, s), r.regressors(x), make([]float64, r.p)
+	g.whiten(z, u)
+	loc, scale2, dof := g.student(z, u, 0, 1)
+	return studentQuantile(p, loc, scale2, dof)
 }
 
 // ar is regression on the entity's own last values, latest first, then 1 for
