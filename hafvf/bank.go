@@ -348,8 +348,8 @@ func (b *Bank) shares(dst []float64, s State, temper float64) {
 // Update learns the J ≥ 0 observations xs of one step, which Check has passed,
 // and returns what it found. A vector with a NaN in it is missing. A step without
 // other vectors changes nothing but the window of a Sequential model, as in
-// Filter.Update, and the number of steps seen. Update allocates nothing. It panics where the state or a
-// vector has the wrong length.
+// Filter.Update, and the number of steps seen. Update allocates nothing. It panics
+// where the state or a vector has the wrong length.
 func (b *Bank) Update(s State, xs ...[]float64) Outcome { return b.UpdateAfter(s, 1, xs...) }
 
 // UpdateAfter is Update where elapsed units of time have passed since the last

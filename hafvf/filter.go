@@ -309,7 +309,8 @@ func missing(x []float64) bool {
 // and returns what it found. A vector with a NaN in it is missing. A step without
 // other vectors changes nothing but the window of a Sequential model, which takes the
 // prediction for the missing value. As long as that is in the window, no row is
-// learned: the steps are missing too. Update allocates nothing. It panics where the state or a vector has the wrong length.
+// learned: the steps are missing too. Update allocates nothing. It panics where the
+// state or a vector has the wrong length.
 func (f *Filter) Update(s State, xs ...[]float64) Step { return f.UpdateAfter(s, 1, xs...) }
 
 // rows returns the rows of xs, valid until the next call.

@@ -206,7 +206,7 @@ func (g gram) NewLine() Line {
 	n := g.size()
 	return &gramLine{
 		gram: g, uu: newSpectrum(g.p), all: newSpectrum(n),
-		rows: make([]float64, n*n), before: newTriangle(n), after: newTriangle(n),
+		rows: make([]float64, n*n), before: newTriangle(n), origin: newTriangle(n),
 		scratch: newTriangle(n), z: make([]float64, n),
 	}
 }
@@ -221,11 +221,11 @@ type gramLine struct {
 	rows []float64 // of the new statistics' factor that aren't zero, in full length
 	k    int       // the number of rows
 
-	s                      float64  // the weight of before, 0 until there is one
-	before, after, scratch triangle // before and after the new statistics
-	z                      []float64
+	s                       float64  // the weight of before, 0 until there is one
+	before, origin, scratch triangle // factors at s and at 0, without the new statistics
+	z                       []float64
 
-	spectral bool // uu, and where schur does not hold all, are those of d and the rows
+	spectral bool // uu is that of d and the rows, and so is all unless schur holds
 	uu, all  spectrum
 }
 
@@ -259,8 +259,8 @@ func (l *gramLine) weigh(w float64) {
 	}
 }
 
-// schur reports whether Λ is the scalar of the method lambda. A step of several
-// observations takes the spectrum of the whole matrix, as several targets do.
+// schur reports whether schurGain and schurAt hold: there is one target, and one new row.
+// Several take the spectrum of the whole matrix besides.
 func (l *gramLine) schur() bool { return l.m == 1 && l.k == 1 }
 
 func (l *gramLine) diagonalise() {
@@ -306,7 +306,7 @@ func (l *gramLine) factored(s float64) (uu, lambda, log float64) {
 	f, n, p := l.before, l.size(), l.p
 	switch {
 	case s == 0:
-		f = l.after
+		f = l.origin
 		f.identity()
 	case s != l.s:
 		l.s = s
@@ -384,7 +384,7 @@ func (l *gramLine) Jet(s float64) Jet {
 // and Λ grows by residual²/(1 + leverage). Of s·w, the derivatives are w², −2w²r, 6w²r²,
 // −24w²r³ with r = λw: those of Λ, and of its logarithm, are sums without cancellation.
 
-// schurGain is factored from the spectrum.
+// schurGain is factored, from the spectrum.
 func (l *gramLine) schurGain(s float64) (uu, lambda, log float64) {
 	sp := &l.uu
 	rho, residual := l.rho(), l.rows[l.p]
@@ -490,6 +490,7 @@ func (sp *spectrum) set(r triangle, rows []float64, stride int) {
 		}
 	}
 	sp.k = 0
+	clear(sp.rows[:n]) // the one row that schur has may be zero
 	for ; len(rows) > 0; rows = rows[stride:] {
 		if !zeros(rows[:n]) {
 			copy(sp.rows[sp.k*n:(sp.k+1)*n], rows[:n])

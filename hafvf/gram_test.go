@@ -189,7 +189,11 @@ func TestGramLine(t *testing.T) {
 				for range seen {
 					m.Observe(d, draw(), 1)
 				}
-				m.Observe(u, draw(), 1)
+				x := draw()
+				if seen == 5 {
+					clear(x[:n]) // an observation that tells nothing of the coefficients
+				}
+				m.Observe(u, x, 1)
 				near := func(what string, got, want, size float64) {
 					if !(math.Abs(got-want) <= 1e-10*(size+math.Abs(want))) {
 						t.Errorf("%s: %.15g, want %.15g", what, got, want)
@@ -207,6 +211,10 @@ func TestGramLine(t *testing.T) {
 					}
 				}
 				one, both := g.NewLine().(*gramLine), g.NewLine().(*gramLine)
+				v := make([]float64, m.Len())
+				m.Observe(v, draw(), 1)
+				one.Set(d, v)
+				one.Jet(.5) // of which nothing may stay behind
 				one.Set(d, u)
 				both.Set(d, u)
 				both.k = 2 // with a row of zeros, which is no observation

@@ -130,9 +130,8 @@ func (m lagged) moments(mean, sd, d []float64, s float64, row []float64, noise f
 	mean[0], sd[0] = studentMoments(m.prior.mu+m.rootL*location, scale*scale*(dot(z, z)+noise)/nu, nu)
 }
 
-// laggedLine is the log-partition along the line, as gramLine. It is cheaper where
-// few gains are asked for: a gain takes a factor, and gramLine's Set two singular
-// value decompositions.
+// laggedLine is the log-partition along the line, as gramLine, which it leaves the
+// derivatives to. A gain needs none of the prior's matrices, and no heap.
 type laggedLine struct {
 	m    lagged
 	d, t []float64
