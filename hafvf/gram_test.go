@@ -36,12 +36,19 @@ func matrices(rng *rand.Rand, n int) map[string]triangle {
 		}
 	}
 	return map[string]triangle{
-		"empty":       newTriangle(n),
-		"one row":     draw(1, normals),
-		"full":        draw(3*n, normals),
-		"huge":        draw(3*n, scaled(func(int) float64 { return 1e120 })),
-		"tiny":        draw(3*n, scaled(func(int) float64 { return 1e-120 })),
-		"graded":      draw(3*n, scaled(func(i int) float64 { return math.Pow(10, float64(3*(i%7)-9)) })),
+		"empty":   newTriangle(n),
+		"one row": draw(1, normals),
+		"full":    draw(3*n, normals),
+		"huge":    draw(3*n, scaled(func(int) float64 { return 1e120 })),
+		"tiny":    draw(3*n, scaled(func(int) float64 { return 1e-120 })),
+		"graded":  draw(3*n, scaled(func(i int) float64 { return math.Pow(10, float64(3*(i%7)-9)) })),
+		"vanishing rows": draw(3*n, func(i int) []float64 {
+			x := normals(i)
+			for j := range x {
+				x[j] *= math.Pow(10, float64(-160*min(i, 1)))
+			}
+			return x
+		}),
 		"zero column": draw(3*n, scaled(func(i int) float64 { return float64(min(i, 1)) })),
 		"one value":   draw(3*n, func(int) []float64 { return slices.Repeat([]float64{3}, n) }),
 		"nearly one value": draw(3*n, func(i int) []float64 {

@@ -14,7 +14,7 @@ func (sp *spectrum) decompose() {
 		clear(sp.sigma)
 		return
 	}
-	for i := range sp.a { // so that squares neither overflow nor vanish
+	for i := range sp.a { // so that squares do not overflow
 		sp.a[i] /= most
 	}
 	sp.bidiagonalise()
@@ -26,9 +26,11 @@ func (sp *spectrum) decompose() {
 	}
 }
 
-// bidiagonalise reduces a to the upper bidiagonal matrix of diagonal sigma and
-// superdiagonal e by Householder reflections (Golub and Kahan 1965).
+// bidiagonalise reduces a, whose entries are at most 1, to the upper bidiagonal matrix of
+// diagonal sigma and superdiagonal e by Householder reflections (Golub and Kahan 1965).
+// Entries of squares up to vanishing count as zero.
 func (sp *spectrum) bidiagonalise() {
+	const vanishing = 1e-290
 	n, a, w := sp.n, sp.a, sp.w
 	for j := range n {
 		// From the left, of column j.
@@ -38,7 +40,7 @@ func (sp *spectrum) bidiagonalise() {
 			size += a[i*n+j] * a[i*n+j]
 		}
 		sp.sigma[j] = top[0]
-		if size > 0 {
+		if size > vanishing {
 			beta := math.Copysign(math.Sqrt(top[0]*top[0]+size), top[0])
 			first := top[0] + beta
 			sp.sigma[j] = -beta
@@ -70,7 +72,7 @@ func (sp *spectrum) bidiagonalise() {
 		v := top[1:]
 		sp.e[j] = v[0]
 		size = dot(v[1:], v[1:])
-		if size == 0 {
+		if size <= vanishing {
 			continue
 		}
 		beta := math.Copysign(math.Sqrt(v[0]*v[0]+size), v[0])
@@ -204,6 +206,9 @@ func rotation(f, g float64) (c, t, r float64) {
 		return 1, 0, f
 	}
 	r = hypot(f, g)
+	if r < 1e-300 { // the inverse could overflow
+		return f / r, g / r, r
+	}
 	over := 1 / r
 	return f * over, g * over, r
 }
