@@ -14,7 +14,6 @@ import (
 // lacks the leads as well. What is lacking starts from zero, as in a new state.
 const (
 	stateVersion = 3
-	withZeros    = 2
 	withoutLeads = 1
 )
 
