@@ -349,9 +349,9 @@ func (b *Bank) shares(dst []float64, s State, temper float64) {
 
 // Update learns the J ≥ 0 observations xs of one step, which Check has passed,
 // and returns what it found. A vector with a NaN in it is missing. A step without
-// other vectors changes nothing but the window of a Sequential model and the
-// number of steps seen. Update allocates nothing. It panics where the state or a
-// vector has the wrong length.
+// other vectors changes nothing but the window of a Sequential model, as in
+// Filter.Update, and the number of steps seen. Update allocates nothing. It panics
+// where the state or a vector has the wrong length.
 func (b *Bank) Update(s State, xs ...[]float64) Outcome { return b.UpdateAfter(s, 1, xs...) }
 
 // UpdateAfter is Update where elapsed units of time have passed since the last
@@ -367,7 +367,7 @@ func (b *Bank) UpdateAfter(s State, elapsed float64, xs ...[]float64) Outcome {
 	}
 	own := &b.views[0]
 	own.rows = append(own.rows[:0], rows...)
-	if base, ok := first.statistics(own.stats, rows); ok {
+	if base, ok := first.statistics(own.stats, rows); ok && first.imputed(sequence) == 0 {
 		for i := 1; i < len(b.views); i++ {
 			b.views[i].see(b.lags(s), xs)
 		}
@@ -382,7 +382,11 @@ func (b *Bank) UpdateAfter(s State, elapsed float64, xs ...[]float64) Outcome {
 			out.Detection = b.detector.current(b.detection(s))
 		}
 	}
-	first.push(sequence, xs)
+	mean, sd := first.moments[0][:], first.moments[1][:]
+	if first.lacks(xs) {
+		b.PredictAfter(mean, sd, s, elapsed, first.Row(sequence, first.unknown))
+	}
+	first.push(sequence, xs, mean[0])
 	b.share(&out, s)
 	return out
 }
@@ -636,7 +640,7 @@ func (b *Bank) ExcursionStarts(dst []int64, s State) []int64 {
 
 // layout has the first member's leads last, as the state has that member.
 func (b *Bank) layout() layout {
-	l := layout{floats: b.StateLen()}
+	l := layout{floats: b.StateLen(), imputes: b.members[0].seq != nil}
 	for i := range b.members {
 		i = (i + 1) % len(b.members)
 		from, to := b.members[i].leadsAt()
@@ -645,15 +649,10 @@ func (b *Bank) layout() layout {
 	return l
 }
 
-// EncodedLen is the number of bytes that an encoded state of this bank takes, with
-// which encoded begins. It depends on the version that wrote it.
-func (b *Bank) EncodedLen(encoded []byte) int {
-	version := byte(stateVersion)
-	if len(encoded) > 0 {
-		version = encoded[0]
-	}
-	return b.layout().encodedLen(version)
-}
+// SplitState returns the encoded state of this bank that bytes begins with, and what
+// follows. Where it begins with none, it returns all of it as the state, which
+// DecodeState refuses.
+func (b *Bank) SplitState(bytes []byte) (state, rest []byte) { return b.layout().split(bytes) }
 
 // DecodeState reads a state of this bank that Append wrote under the same
 // fingerprint: the error wraps ErrOtherConfig where it was another, and no state

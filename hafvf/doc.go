@@ -32,7 +32,7 @@
 //	                                      precision  1         positive definite
 //	                                      alpha      1         > 0
 //	                                      beta       1         > 0
-//	ar           real, one a step         order      required  whole, ≥ 1         2·alpha
+//	ar           real, one a step         order      2         whole, ≥ 1         2·alpha
 //	                                      intercept  false     true or false
 //	                                      mean       0         real
 //	                                      precision  1         positive definite

@@ -22,8 +22,17 @@ import (
 // observation. UpdateAfter panics where elapsed is negative, and where Update does.
 func (f *Filter) UpdateAfter(s State, elapsed float64, xs ...[]float64) Step {
 	f.checkStep(s, f.StateLen(), elapsed, xs)
-	step := f.learn(s, elapsed, f.rows(s, xs), true)
-	f.push(s, xs)
+	var step Step
+	if f.imputed(s) > 0 {
+		step = f.skip(s)
+	} else {
+		step = f.learn(s, elapsed, f.rows(s, xs), true)
+	}
+	mean, sd := f.moments[0][:], f.moments[1][:]
+	if f.lacks(xs) {
+		f.model.Predict(mean, sd, f.Sample(s), f.PriorWeightAfter(s, elapsed), f.Row(s, f.unknown))
+	}
+	f.push(s, xs, mean[0])
 	return step
 }
 

@@ -27,9 +27,10 @@ type Filter struct {
 	gain, gain0, gain1  float64   // of the line at top, where there is no level, or at 0 and 1
 	retained            float64   // the factor by which the last step scaled the sample
 	row                 []float64
-	single              [1][]float64 // row, as the rows of a step
-	past                []float64    // a window of Smooth, which has no state
-	unknown             []float64    // an observation of NaN, of length Dim
+	moments             [2][1]float64 // mean and standard deviation of a prediction
+	single              [1][]float64  // row, as the rows of a step
+	past                []float64     // a window of Smooth, which has no state
+	unknown             []float64     // an observation of NaN, of length Dim
 }
 
 // Beta holds the parameters of a Beta distribution over a weight.
@@ -125,7 +126,8 @@ func (f *Filter) Dim() int {
 
 // A State is all that the filter knows of one entity: the effective sample, the
 // Beta parameters of the levels, bottom up, and their leads. A Sequential model adds
-// the window of past values, latest first, NaN where there is none yet. The lead of
+// the window of past values, latest first, NaN where there is none yet, and the number
+// of steps until the window has no prediction in place of a missing value. The lead of
 // a level is how far the last update moved it from its prior, in the logit of the
 // mean and the log of the concentration: the next search starts as far from the
 // next prior.
@@ -139,7 +141,7 @@ func (f *Filter) stepLen() int { return f.model.Len() + 4*len(f.naive) }
 func (f *Filter) StateLen() int {
 	n := f.stepLen()
 	if f.seq != nil {
-		n += f.seq.Window()
+		n += f.seq.Window() + 1
 	}
 	return n
 }
@@ -182,7 +184,22 @@ func (f *Filter) leadsAt() (from, to int) {
 	return from, from + 2*len(f.naive)
 }
 
-func (f *Filter) window(s State) []float64 { return s[f.stepLen():] }
+// window is that of a Sequential model, else empty.
+func (f *Filter) window(s State) []float64 {
+	if f.seq == nil {
+		return nil
+	}
+	return s[f.stepLen() : f.stepLen()+f.seq.Window()]
+}
+
+// imputed is the number of steps until the window of a Sequential model has no
+// prediction in place of a missing value. Their rows are not learned.
+func (f *Filter) imputed(s State) float64 {
+	if f.seq == nil {
+		return 0
+	}
+	return s[f.stepLen()+f.seq.Window()]
+}
 
 // Weight is E[w] of the state, or Top where there is no level.
 func (f *Filter) Weight(s State) float64 {
@@ -290,8 +307,10 @@ func missing(x []float64) bool {
 
 // Update learns the J ≥ 0 observations xs of one step, which Check has passed,
 // and returns what it found. A vector with a NaN in it is missing. A step without
-// other vectors changes nothing but the window of a Sequential model. Update
-// allocates nothing. It panics where the state or a vector has the wrong length.
+// other vectors changes nothing but the window of a Sequential model, which takes the
+// prediction for the missing value. As long as that is in the window, no row is
+// learned: the steps are missing too. Update allocates nothing. It panics where the
+// state or a vector has the wrong length.
 func (f *Filter) Update(s State, xs ...[]float64) Step { return f.UpdateAfter(s, 1, xs...) }
 
 // rows returns the rows of xs, valid until the next call.
@@ -351,13 +370,12 @@ func (f *Filter) prepare(s State, elapsed float64, stats []float64) {
 	if len(f.levels) > 0 {
 		f.levels[0].Elapsed = elapsed
 	}
-	f.setLine(elapsed, stats)
+	f.line.Set(f.before, stats)
+	f.ends(elapsed)
 }
 
-// setLine sets the line from the sample that prepare has copied to the new
-// statistics.
-func (f *Filter) setLine(elapsed float64, stats []float64) {
-	f.line.Set(f.before, stats)
+// ends takes the gains from the line: at top where there is no level, else at 0 and 1.
+func (f *Filter) ends(elapsed float64) {
 	if len(f.levels) == 0 {
 		f.gain = f.line.Gain(over(f.top, elapsed))
 		return
@@ -395,7 +413,12 @@ func (f *Filter) update(step *Step, s State, elapsed float64, rows [][]float64, 
 	step.Weight, f.retained = f.top, over(f.top, elapsed)
 	fixed := len(f.levels) > 0 && weight <= leastForForgetting
 	if weight != 1 && !fixed {
-		f.setLine(elapsed, stats)
+		if l, ok := f.line.(interface{ weigh(w float64) }); ok {
+			l.weigh(weight)
+		} else {
+			f.line.Set(f.before, stats)
+		}
+		f.ends(elapsed)
 	}
 	switch {
 	case fixed:
@@ -449,18 +472,29 @@ func (f *Filter) firstPrior() Beta {
 	return Beta(p)
 }
 
-// push shifts the window of a Sequential model.
-func (f *Filter) push(s State, xs [][]float64) {
+// lacks reports whether xs lack the value that a Sequential model's window takes.
+func (f *Filter) lacks(xs [][]float64) bool {
+	return f.seq != nil && (len(xs) == 0 || missing(xs[0]))
+}
+
+// push shifts the window of a Sequential model: it takes the value of xs, or where
+// that is missing its prediction, NaN where there is none.
+func (f *Filter) push(s State, xs [][]float64, predicted float64) {
 	if f.seq == nil {
 		return
 	}
-	x := math.NaN()
-	if len(xs) > 0 {
-		x = xs[0][0]
-	}
 	w := f.window(s)
 	copy(w[1:], w)
-	w[0] = x
+	imputed := &s[f.stepLen()+len(w)]
+	if !f.lacks(xs) {
+		w[0] = xs[0][0]
+		*imputed = math.Max(0, *imputed-1)
+		return
+	}
+	if !(math.Abs(predicted) <= maxAbs) {
+		predicted = math.NaN()
+	}
+	w[0], *imputed = predicted, float64(len(w))
 }
 
 // Increments returns the terms of Proposition 1 for every level, bottom up, at

@@ -3,10 +3,6 @@ package hafvf
 import (
 	"math"
 
-	"gonum.org/v1/gonum/blas/blas64"
-	"gonum.org/v1/gonum/lapack"
-	"gonum.org/v1/gonum/lapack/lapack64"
-
 	"hafvf/hafvf/internal/special"
 )
 
@@ -31,10 +27,14 @@ type gram struct {
 	mean   [][]float64 // M₀ by target
 	nu     float64
 	perNat float64 // (m ln 2 − ln|Λ₀|)/2, the part of f linear in ν
+	plain  bool    // K is diagonal
 }
 
 func newGram(rK, rL triangle, mean [][]float64, nu float64) gram {
-	g := gram{p: rK.n, m: rL.n, rK: rK, rL: rL, mean: mean, nu: nu}
+	g := gram{p: rK.n, m: rL.n, rK: rK, rL: rL, mean: mean, nu: nu, plain: true}
+	for i := range g.p {
+		g.plain = g.plain && zeros(rK.row(i)[1:])
+	}
 	for i := range g.m {
 		g.perNat += 0.5*math.Ln2 - math.Log(rL.at(i, i))
 	}
@@ -51,9 +51,9 @@ func (g gram) factor(d []float64) triangle { return triangle{n: g.size(), v: d[1
 // Scale implements Model.
 func (g gram) Scale(d []float64, w float64) {
 	d[0] *= w
-	root := math.Sqrt(w)
-	for i := range d[1:] {
-		d[1+i] *= root
+	root, r := math.Sqrt(w), d[1:]
+	for i := range r {
+		r[i] *= root
 	}
 }
 
@@ -61,12 +61,11 @@ func (g gram) Scale(d []float64, w float64) {
 func (g gram) Merge(d, e []float64) {
 	d[0] += e[0]
 	r, q := g.factor(d), g.factor(e)
-	var stack [16]float64
+	var stack [64]float64
 	row := append(stack[:0], make([]float64, g.size())...)
 	for i := range row {
-		for j := range row {
-			row[j] = q.at(i, j)
-		}
+		clear(row[:i])
+		copy(row[i:], q.row(i))
 		r.add(row)
 	}
 }
@@ -83,7 +82,7 @@ func (g gram) observe(d, v []float64, weight float64) {
 	for k := range y {
 		y[k] -= dot(g.mean[k], u)
 	}
-	g.rK.solveT(u)
+	g.standardise(u)
 	g.rL.solveT(y)
 	if weight != 1 {
 		root := math.Sqrt(weight)
@@ -95,6 +94,18 @@ func (g gram) observe(d, v []float64, weight float64) {
 	g.factor(d).add(v)
 }
 
+// standardise takes regressors to the coordinates in which the prior's K is the
+// identity.
+func (g gram) standardise(u []float64) {
+	if !g.plain {
+		g.rK.solveT(u)
+		return
+	}
+	for i := range u {
+		u[i] /= g.rK.v[g.rK.index(i, i)]
+	}
+}
+
 // A gramPosterior is θ₀ + s·d: the factor of the Gram matrix, and ν.
 type gramPosterior struct {
 	gram
@@ -103,51 +114,28 @@ type gramPosterior struct {
 }
 
 func (g gram) at(d []float64, s float64) gramPosterior {
-	size := g.size()
-	r := newTriangle(size)
-	for i := range size {
-		r.set(i, i, 1)
-	}
-	q := g.factor(d)
-	root := math.Sqrt(s)
-	row := make([]float64, size)
-	for i := range size {
-		for j := range size {
-			row[j] = root * q.at(i, j)
-		}
-		r.add(row)
-	}
+	return g.posterior(d, s, make([]float64, g.scratch()))
+}
+
+// scratch is the number of floats that posterior takes.
+func (g gram) scratch() int { return 2 * triangleLen(g.size()) }
+
+// posterior is at in scratch.
+func (g gram) posterior(d []float64, s float64, scratch []float64) gramPosterior {
+	n := triangleLen(g.size())
+	r := triangle{g.size(), scratch[:n]}
+	r.line(g.factor(d), s, scratch[n:])
 	return gramPosterior{gram: g, r: r, nu: g.nu + s*d[0]}
 }
 
-// precision returns K of the posterior.
-func (g gramPosterior) precision() [][]float64 {
-	out := make([][]float64, g.p)
-	prod := productOfTriangles(g.r, 0, g.rK)
-	for i := range out {
-		out[i] = make([]float64, g.p)
-		for j := range out[i] {
-			for k := range g.p {
-				out[i][j] += prod.at(k, i) * prod.at(k, j)
-			}
-		}
-	}
-	return out
+// precision writes K of the posterior to dst, by rows, and returns its length.
+func (g gramPosterior) precision(dst []float64) int {
+	return productOfTriangles(g.r, 0, g.rK).square(dst)
 }
 
-// scale returns Λ of the posterior.
-func (g gramPosterior) scale() [][]float64 {
-	out := make([][]float64, g.m)
-	prod := productOfTriangles(g.r, g.p, g.rL)
-	for i := range out {
-		out[i] = make([]float64, g.m)
-		for j := range out[i] {
-			for k := range g.m {
-				out[i][j] += prod.at(k, i) * prod.at(k, j)
-			}
-		}
-	}
-	return out
+// scale writes Λ of the posterior to dst, by rows, and returns its length.
+func (g gramPosterior) scale(dst []float64) int {
+	return productOfTriangles(g.r, g.p, g.rL).square(dst)
 }
 
 // coefficients returns B of the posterior, by target.
@@ -174,84 +162,207 @@ func (g gramPosterior) coefficients() [][]float64 {
 	return out
 }
 
-// moments writes mean and standard deviation of the likelihood's mean at the
-// regressors u, or with noise = 1 of an observation there.
-func (g gramPosterior) moments(mean, sd, u []float64, noise float64) {
-	loc, scale2, dof := g.student(u, noise)
+// moments writes mean and standard deviation, under θ₀ + s·d, of the likelihood's mean
+// at the regressors u, or with noise = 1 of an observation there.
+func (g gram) moments(mean, sd, d []float64, s float64, u []float64, noise float64) {
+	var stack [1024]float64 // room for 30 rows; more allocate
+	buffer := append(stack[:0], make([]float64, g.scratch()+len(u))...)
+	at := g.posterior(d, s, buffer[len(u):])
+	z := buffer[:len(u)]
+	at.whiten(z, u)
 	for k := range g.m {
-		mean[k], sd[k] = studentMoments(loc[k], scale2[k], dof)
+		loc, scale2, dof := at.student(z, u, k, noise)
+		mean[k], sd[k] = studentMoments(loc, scale2, dof)
 	}
 }
 
-// predictive is the distribution of target k of an observation at u.
-func (g gramPosterior) predictive(k int, u []float64) Distribution {
-	loc, scale2, dof := g.student(u, 1)
-	return student(loc[k], scale2[k], dof)
+// predictive is the distribution, under θ₀ + s·d, of target k of an observation at the
+// regressors u.
+func (g gram) predictive(k int, d []float64, s float64, u []float64) Distribution {
+	at, z := g.at(d, s), make([]float64, len(u))
+	at.whiten(z, u)
+	return student(at.student(z, u, k, 1))
 }
 
-// student returns the marginal Student distributions of the targets at u.
-func (g gramPosterior) student(u []float64, noise float64) (loc, scale2 []float64, dof float64) {
-	z := append([]float64(nil), u...)
-	g.rK.solveT(z)
+// whiten writes the regressors u in coordinates in which K is the identity to z.
+func (g gramPosterior) whiten(z, u []float64) {
+	copy(z, u)
+	g.standardise(z)
 	g.r.solveT(z)
-	leverage := dot(z, z)
-	dof = g.nu - float64(g.m) + 1
-	white := make([]float64, g.m)
-	for k := range white {
-		for i := range z {
-			white[k] += g.r.at(i, g.p+k) * z[i]
+}
+
+// student returns the marginal Student distribution of target k at the regressors u,
+// which are z once whitened.
+func (g gramPosterior) student(z, u []float64, k int, noise float64) (loc, scale2, dof float64) {
+	loc, dof = dot(g.mean[k], u), g.nu-float64(g.m)+1
+	for l := 0; l <= k; l++ {
+		white, scale := 0.0, 0.0
+		for i, v := range z {
+			white += g.r.at(i, g.p+l) * v
 		}
-	}
-	loc, scale2 = make([]float64, g.m), make([]float64, g.m)
-	prod := productOfTriangles(g.r, g.p, g.rL)
-	for k := range g.m {
-		loc[k] = dot(g.mean[k], u)
-		for l := 0; l <= k; l++ {
-			loc[k] += white[l] * g.rL.at(l, k)
-			scale2[k] += prod.at(l, k) * prod.at(l, k)
+		for i := l; i <= k; i++ {
+			scale += g.r.at(g.p+l, g.p+i) * g.rL.at(i, k)
 		}
-		scale2[k] *= (leverage + noise) / dof
+		loc += white * g.rL.at(l, k)
+		scale2 += scale * scale
 	}
-	return loc, scale2, dof
+	return loc, scale2 * (dot(z, z) + noise) / dof, dof
 }
 
 // NewLine implements Model.
 func (g gram) NewLine() Line {
-	return &gramLine{gram: g, uu: newSpectrum(g.p), all: newSpectrum(g.size())}
+	n := g.size()
+	return &gramLine{
+		gram: g, uu: newSpectrum(g.p), all: newSpectrum(n),
+		rows: make([]float64, n*n), before: newTriangle(n), origin: newTriangle(n),
+		scratch: newTriangle(n), z: make([]float64, n),
+	}
 }
 
-// gramLine is the log-partition along the line, in the two spectra of G_uu and G.
+// gramLine is the log-partition along the line. A gain at one weight takes a
+// triangular factor. Derivatives and gains at further weights take spectra, in which
+// they are sums over the singular values.
 type gramLine struct {
 	gram
-	uu, all spectrum
-	n, j    float64
+	d    []float64
+	n, j float64
+	rows []float64 // of the new statistics' factor that aren't zero, in full length
+	k    int       // the number of rows
+
+	s                       float64  // the weight of before, 0 until there is one
+	before, origin, scratch triangle // factors at s and at 0, without the new statistics
+	z                       []float64
+
+	spectral bool // uu is that of d and the rows, and so is all unless schur holds
+	uu, all  spectrum
 }
 
 func (l *gramLine) Set(d, t []float64) {
-	l.n, l.j = d[0], t[0]
-	r, q := l.factor(d), l.factor(t)
-	l.uu.set(r, q)
-	l.all.set(r, q)
+	l.d, l.n, l.j = d, d[0], t[0]
+	l.k, l.s, l.spectral = 0, 0, false
+	n, q := l.size(), l.factor(t)
+	for i := range n {
+		if from := q.row(i); !zeros(from) {
+			row := l.rows[l.k*n : (l.k+1)*n]
+			clear(row[:i])
+			copy(row[i:], from)
+			l.k++
+		}
+	}
 }
 
+// weigh multiplies the new statistics by w.
+func (l *gramLine) weigh(w float64) {
+	root := math.Sqrt(w)
+	l.j *= w
+	scale := func(rows []float64) {
+		for i := range rows {
+			rows[i] *= root
+		}
+	}
+	scale(l.rows[:l.k*l.size()])
+	if l.spectral {
+		scale(l.uu.rows[:l.uu.k*l.uu.n])
+		scale(l.all.rows[:l.all.k*l.all.n])
+	}
+}
+
+// schur reports whether schurGain and schurAt hold: there is one target, and one new row.
+// Several take the spectrum of the whole matrix besides.
+func (l *gramLine) schur() bool { return l.m == 1 && l.k == 1 }
+
+func (l *gramLine) diagonalise() {
+	if l.spectral {
+		return
+	}
+	l.spectral = true
+	r := l.factor(l.d)
+	l.uu.set(r, l.rows[:l.k*l.size()], l.size())
+	if l.all.k = 0; !l.schur() {
+		l.all.set(r, l.rows[:l.k*l.size()], l.size())
+	}
+}
+
+// Gain is
+//
+//	q(s) = −(m/2)·Δlog|G_uu| − (ν+j)/2·Δlog|Λ| − (j/2)·log|Λ| + Σᵢ Δ lnΓ((ν+1−i)/2)
 func (l *gramLine) Gain(s float64) float64 {
-	m, nu := float64(l.m), l.nu+s*l.n
-	uu, all := l.uu.at(s), l.all.at(s)
-	q := -m/2*uu.gain - (nu+l.j)/2*(all.gain-uu.gain) - l.j/2*(all.log-uu.log) + l.j*l.perNat
+	uu, lambda, log := 0.0, 0.0, 0.0
+	switch {
+	case s == 0 || s == l.s || l.s == 0 && !l.spectral:
+		uu, lambda, log = l.factored(s)
+	default:
+		l.diagonalise()
+		if l.schur() {
+			uu, lambda, log = l.schurGain(s)
+			break
+		}
+		u, a := l.uu.at(s), l.all.at(s)
+		uu, lambda, log = u.gain, a.gain-u.gain, a.log-u.log
+	}
+	nu := l.nu + s*l.n
+	q := -float64(l.m)/2*uu - (nu+l.j)/2*lambda - l.j/2*log + l.j*l.perNat
 	for i := range l.m {
 		q += special.LgammaDelta((nu-float64(i))/2, l.j/2)
 	}
 	return q
 }
 
-func (l *gramLine) Jet(s float64) Jet {
-	m, nu, n := float64(l.m), l.nu+s*l.n, l.n
-	uu, all := l.uu.at(s), l.all.at(s)
-	var h [4]float64 // derivatives of log|Λ|
-	for k := range h {
-		h[k] = all.d[k] - uu.d[k]
+// factored returns the gains of log|G_uu| and log|Λ|, and log|Λ| before, from
+// triangular factors. The one before the statistics stays for another gain at s.
+func (l *gramLine) factored(s float64) (uu, lambda, log float64) {
+	f, n, p := l.before, l.size(), l.p
+	switch {
+	case s == 0:
+		f = l.origin
+		f.identity()
+	case s != l.s:
+		l.s = s
+		f.line(l.factor(l.d), s, l.scratch.v)
 	}
-	e0, e1, e2 := all.gain-uu.gain, all.gain1-uu.gain1, all.gain2-uu.gain2
+	for i := p; i < n; i++ {
+		log += 2 * special.Log(f.at(i, i))
+	}
+	if l.k == 1 {
+		z := l.z
+		copy(z, l.rows[:n])
+		f.solveT(z)
+		leverage := 1 + dot(z[:p], z[:p])
+		return special.Log(leverage), special.Log1p(dot(z[p:], z[p:]) / leverage), log
+	}
+	g := l.scratch
+	copy(g.v, f.v)
+	for i := range l.k {
+		copy(l.z, l.rows[i*n:(i+1)*n])
+		g.add(l.z)
+	}
+	for i := range n {
+		gain := 2 * special.Log(g.at(i, i)/f.at(i, i))
+		if i < p {
+			uu += gain
+		} else {
+			lambda += gain
+		}
+	}
+	return uu, lambda, log
+}
+
+func (l *gramLine) Jet(s float64) Jet {
+	l.diagonalise()
+	var uu determinants
+	var h [4]float64 // derivatives of log|Λ|
+	var e0, e1, e2 float64
+	if l.schur() {
+		uu, h, e0, e1, e2 = l.schurAt(s)
+	} else {
+		uu = l.uu.at(s)
+		all := l.all.at(s)
+		for k := range h {
+			h[k] = all.d[k] - uu.d[k]
+		}
+		e0, e1, e2 = all.gain-uu.gain, all.gain1-uu.gain1, all.gain2-uu.gain2
+	}
+	m, nu, n := float64(l.m), l.nu+s*l.n, l.n
 	jet := Jet{
 		F2: -m/2*uu.d[1] - n*h[0] - nu/2*h[1],
 		F3: -m/2*uu.d[2] - 1.5*n*h[1] - nu/2*h[2],
@@ -273,70 +384,130 @@ func (l *gramLine) Jet(s float64) Jet {
 	return jet
 }
 
-// A spectrum diagonalises the leading n×n block of I + s·RᵀR, and holds the rows
-// of new statistics in the same basis.
+// With one target and one new row (u, y), the spectrum of G_uu is enough: in its basis,
+// with w = 1/(1+sλ), R's last column (c, ρ) and b the regressors u,
+//
+//	Λ = 1 + s·ρ² + s·Σ c²w,  leverage = Σ b²w,  residual = y − s·Σ bσc·w
+//
+// and Λ grows by residual²/(1 + leverage). Of s·w, the derivatives are w², −2w²r, 6w²r²,
+// −24w²r³ with r = λw: those of Λ, and of its logarithm, are sums without cancellation.
+
+// schurGain is factored, from the spectrum.
+func (l *gramLine) schurGain(s float64) (uu, lambda, log float64) {
+	sp := &l.uu
+	rho, residual := l.rho(), l.rows[l.p]
+	leverage, scale := 1.0, 1+s*rho*rho
+	for i, v := range sp.lambda {
+		w := 1 / (1 + s*v)
+		b, c := sp.rows[i], sp.c[i]
+		leverage += b * b * w
+		scale += s * c * c * w
+		residual -= s * b * sp.sigma[i] * c * w
+	}
+	return special.Log(leverage), special.Log1p(residual * (residual / (leverage * scale))), special.Log(scale)
+}
+
+// rho is the last entry of the sample's factor.
+func (l *gramLine) rho() float64 { return l.d[len(l.d)-1] }
+
+// schurAt returns what Jet takes.
+func (l *gramLine) schurAt(s float64) (uu determinants, h [4]float64, e0, e1, e2 float64) {
+	sp := &l.uu
+	rho := l.rho()
+	var a, f [3]float64                       // 1 + leverage and residual, with derivatives
+	p := [5]float64{1 + s*rho*rho, rho * rho} // Λ with derivatives
+	a[0], f[0] = 1, l.rows[l.p]
+	for i, v := range sp.lambda {
+		w := 1 / (1 + s*v)
+		r := v * w
+		r2 := r * r
+		uu.d[1] -= r2
+		uu.d[2] += 2 * r2 * r
+		uu.d[3] -= 6 * r2 * r2
+		b, c := sp.rows[i], sp.c[i]
+		bb := b * b * w
+		a[0] += bb
+		a[1] -= bb * r
+		a[2] += 2 * bb * r2
+		cross := b * sp.sigma[i] * c * w
+		f[0] -= s * cross
+		f[1] -= cross * w
+		f[2] += 2 * cross * w * r
+		cc := c * c * w
+		p[0] += s * cc
+		cc *= w
+		p[1] += cc
+		p[2] -= 2 * cc * r
+		p[3] += 6 * cc * r2
+		p[4] -= 24 * cc * r2 * r
+	}
+	g1, g2 := a[1]/a[0], a[2]/a[0]
+	uu.gain1, uu.gain2 = g1, g2-g1*g1
+
+	h1, h2, h3, h4 := p[1]/p[0], p[2]/p[0], p[3]/p[0], p[4]/p[0]
+	h[0] = h1
+	h[1] = h2 - h1*h1
+	h[2] = h3 - 3*h2*h1 + 2*h1*h1*h1
+	h[3] = h4 - 4*h3*h1 - 3*h2*h2 + 12*h2*h1*h1 - 6*h1*h1*h1*h1
+
+	// x = residual²/((1 + leverage)·Λ), from its parts relative to √((1 + leverage)·Λ).
+	root := math.Sqrt(a[0] * p[0])
+	f0, f1, f2 := f[0]/root, f[1]/root, f[2]/root
+	x := f0 * f0
+	n1 := 2*f0*f1 - x*g1 // of residual²/(1 + leverage), over Λ
+	n2 := 2*(f1*f1+f0*f2) - 2*n1*g1 - x*g2
+	x1 := n1 - x*h1
+	x2 := n2 - 2*x1*h1 - x*h2
+	e1 = x1 / (1 + x)
+	return uu, h, special.Log1p(x), e1, x2/(1+x) - e1*e1
+}
+
+// A spectrum diagonalises the leading n×n block of I + s·RᵀR, and holds the rows of new
+// statistics in the same basis.
 type spectrum struct {
 	n      int
-	a, vt  blas64.General
+	a      []float64 // scratch of set
 	sigma  []float64
-	work   []float64
-	lambda []float64
+	lambda []float64 // σ²
+	c      []float64 // column n of R, in the basis of the left singular vectors
+	e, w   []float64 // scratch of set
 	rows   []float64 // k rows of n
 	k      int
 	f, y   []float64 // scratch of at
 }
 
 func newSpectrum(n int) spectrum {
-	sp := spectrum{
-		n:      n,
-		a:      blas64.General{Rows: n, Cols: n, Stride: n, Data: make([]float64, n*n)},
-		vt:     blas64.General{Rows: n, Cols: n, Stride: n, Data: make([]float64, n*n)},
-		sigma:  make([]float64, n),
-		lambda: make([]float64, n),
-		rows:   make([]float64, n*n),
-		f:      make([]float64, triangleLen(n)),
-		y:      make([]float64, n*n),
+	v := make([]float64, 5*n)
+	return spectrum{
+		n: n, sigma: v[:n], lambda: v[n : 2*n], c: v[2*n : 3*n], e: v[3*n : 4*n], w: v[4*n:],
+		a: make([]float64, n*n), rows: make([]float64, n*n), y: make([]float64, n*n),
+		f: make([]float64, triangleLen(n)),
 	}
-	query := make([]float64, 1)
-	lapack64.Gesvd(lapack.SVDNone, lapack.SVDAll, sp.a, blas64.General{Rows: 1, Cols: 1, Stride: 1}, sp.vt, sp.sigma, query, -1)
-	sp.work = make([]float64, int(query[0]))
-	return sp
 }
 
-// set takes the leading blocks of the sample's factor r and of the new
-// statistics' factor q.
-func (sp *spectrum) set(r, q triangle) {
+// set takes the leading block of the sample's factor r, and rows of the given stride.
+func (sp *spectrum) set(r triangle, rows []float64, stride int) {
 	n := sp.n
 	for i := range n {
-		for j := range n {
-			sp.a.Data[i*n+j] = r.at(i, j)
+		row := sp.a[i*n : (i+1)*n]
+		clear(row[:i])
+		copy(row[i:], r.row(i))
+		sp.c[i] = 0
+		if n < r.n {
+			sp.c[i] = r.at(i, n)
 		}
-	}
-	if n == 1 {
-		sp.sigma[0], sp.vt.Data[0] = math.Abs(sp.a.Data[0]), 1
-	} else if !lapack64.Gesvd(lapack.SVDNone, lapack.SVDAll, sp.a, blas64.General{Rows: 1, Cols: 1, Stride: 1}, sp.vt, sp.sigma, sp.work, len(sp.work)) {
-		panic("hafvf: singular values did not converge")
-	}
-	for i, s := range sp.sigma {
-		sp.lambda[i] = s * s
 	}
 	sp.k = 0
-	for i := range n {
-		empty := true
-		for j := i; j < n; j++ {
-			empty = empty && q.at(i, j) == 0
+	clear(sp.rows[:n]) // the one row that schur has may be zero
+	for ; len(rows) > 0; rows = rows[stride:] {
+		if !zeros(rows[:n]) {
+			copy(sp.rows[sp.k*n:(sp.k+1)*n], rows[:n])
+			sp.k++
 		}
-		if empty {
-			continue
-		}
-		row := sp.rows[sp.k*n : (sp.k+1)*n]
-		for e := range n {
-			row[e] = 0
-			for j := i; j < n; j++ {
-				row[e] += sp.vt.Data[e*n+j] * q.at(i, j)
-			}
-		}
-		sp.k++
+	}
+	sp.decompose()
+	for i, v := range sp.sigma {
+		sp.lambda[i] = v * v
 	}
 }
 
@@ -414,8 +585,18 @@ func (sp *spectrum) at(s float64) determinants {
 
 func dot(a, b []float64) float64 {
 	sum := 0.0
+	b = b[:len(a)]
 	for i, v := range a {
 		sum += v * b[i]
 	}
 	return sum
+}
+
+func zeros(v []float64) bool {
+	for _, f := range v {
+		if f != 0 {
+			return false
+		}
+	}
+	return true
 }

@@ -98,24 +98,20 @@ type laggedFactor [(MaxAR + 2) * (MaxAR + 3) / 2]float64
 
 // factor writes that of I + s·RᵀR, R the sample's, to f.
 func (m lagged) factor(f *laggedFactor, d []float64, s float64) triangle {
+	var scratch laggedFactor
 	n := m.order + 2
 	r := triangle{n, f[:triangleLen(n)]}
-	for i := range n {
-		r.set(i, i, 1)
-	}
-	m.add(r, d, math.Sqrt(s))
+	r.line(triangle{n, d[1:]}, s, scratch[:len(r.v)])
 	return r
 }
 
-// add adds root²·RᵀR, R the sample's, to the matrix of which r is the factor.
-func (m lagged) add(r triangle, d []float64, root float64) {
+// add adds RᵀR, R the sample's, to the matrix of which r is the factor.
+func (m lagged) add(r triangle, d []float64) {
 	var stack laggedRow
 	row := stack[:r.n]
 	q := triangle{r.n, d[1:]}
 	for i := range row {
-		for j := i; j < r.n; j++ {
-			row[j] = root * q.at(i, j)
-		}
+		copy(row[i:], q.row(i))
 		r.add(row) // which leaves zeros up to entry i
 		row[i] = 0
 	}
@@ -140,9 +136,8 @@ func (m lagged) student(d []float64, s float64, row []float64, noise float64) (l
 	return m.prior.mu + m.rootL*location, scale * scale * (dot(z, z) + noise) / nu, nu
 }
 
-// laggedLine is the log-partition along the line, as gramLine. It is cheaper where
-// few gains are asked for: a gain takes a factor, and gramLine's Set two singular
-// value decompositions.
+// laggedLine is the log-partition along the line, as gramLine, which it leaves the
+// derivatives to. A gain needs none of the prior's matrices, and no heap.
 type laggedLine struct {
 	m    lagged
 	d, t []float64
@@ -162,7 +157,7 @@ func (l *laggedLine) Gain(s float64) float64 {
 	f := m.factor(&before, l.d, s)
 	after = before
 	g := triangle{n, after[:triangleLen(n)]}
-	m.add(g, l.t, 1)
+	m.add(g, l.t)
 	leverage := 1.0
 	for i := range n - 1 {
 		leverage *= g.at(i, i) / f.at(i, i)

@@ -101,7 +101,8 @@ type Distribution interface {
 }
 
 // A Sequential model takes regressors from the entity's own past. The filter
-// keeps the window, and hands the model rows.
+// keeps the window, with the prediction in place of a missing value, and hands the
+// model rows. Outputs of the model is 1.
 type Sequential interface {
 	Model
 	// Window is the number of past values that a row needs.

@@ -41,7 +41,7 @@ func (m mvnormal) Dim() int                { return m.m }
 func (m mvnormal) Check(x []float64) error { return checkFinite(x) }
 
 func (m mvnormal) Observe(d, x []float64, weight float64) {
-	var stack [16]float64
+	var stack [64]float64
 	v := append(append(stack[:0], 1), x...)
 	m.observe(d, v, weight)
 }
@@ -59,23 +59,21 @@ func (m mvnormal) Posterior(dst, d []float64) {
 	for _, c := range g.coefficients() {
 		n += copy(dst[n:], c)
 	}
-	dst[n], dst[n+1] = g.precision()[0][0], g.nu
-	n += 2
-	for _, row := range g.scale() {
-		n += copy(dst[n:], row)
-	}
+	n += g.precision(dst[n:])
+	dst[n] = g.nu
+	g.scale(dst[n+1:])
 }
 
 func (m mvnormal) Outputs() int { return m.m }
 
 func (m mvnormal) Estimate(mean, sd, d, _ []float64) {
-	m.at(d, 1).moments(mean, sd, []float64{1}, 0)
+	m.moments(mean, sd, d, 1, []float64{1}, 0)
 }
 
 func (m mvnormal) Predict(mean, sd, d []float64, s float64, _ []float64) {
-	m.at(d, s).moments(mean, sd, []float64{1}, 1)
+	m.moments(mean, sd, d, s, []float64{1}, 1)
 }
 
 func (m mvnormal) Predictive(output int, d []float64, s float64, _ []float64) Distribution {
-	return m.at(d, s).predictive(output, []float64{1})
+	return m.predictive(output, d, s, []float64{1})
 }

@@ -18,10 +18,7 @@ func init() {
 		return newRegression(p, n), p.Done()
 	})
 	Register("ar", func(p Prior, _ int) (Model, error) {
-		a := ar{order: p.Count("order", 1, 1), intercept: p.Bool("intercept", false)}
-		if _, ok := p.get("order"); !ok {
-			p.Fail("order", "is missing: the number of past values that predict the next")
-		}
+		a := ar{order: p.Count("order", 1, 2), intercept: p.Bool("intercept", false)}
 		n := a.order
 		if a.intercept {
 			n++
@@ -49,7 +46,7 @@ func (r regression) Dim() int                { return r.p + 1 }
 func (r regression) Check(x []float64) error { return checkFinite(x) }
 
 func (r regression) Observe(d, x []float64, weight float64) {
-	var stack [16]float64
+	var stack [64]float64
 	r.observe(d, append(stack[:0], x...), weight)
 }
 
@@ -63,10 +60,10 @@ func (r regression) Params() []Param {
 func (r regression) Posterior(dst, d []float64) {
 	g := r.at(d, 1)
 	n := copy(dst, g.coefficients()[0])
-	for _, row := range g.precision() {
-		n += copy(dst[n:], row)
-	}
-	dst[n], dst[n+1] = g.nu/2, g.scale()[0][0]/2
+	n += g.precision(dst[n:])
+	dst[n] = g.nu / 2
+	g.scale(dst[n+1:])
+	dst[n+1] /= 2
 }
 
 func (r regression) Outputs() int { return 1 }
@@ -80,15 +77,15 @@ func (r regression) regressors(x []float64) []float64 {
 }
 
 func (r regression) Estimate(mean, sd, d, x []float64) {
-	r.at(d, 1).moments(mean, sd, r.regressors(x), 0)
+	r.moments(mean, sd, d, 1, r.regressors(x), 0)
 }
 
 func (r regression) Predict(mean, sd, d []float64, s float64, x []float64) {
-	r.at(d, s).moments(mean, sd, r.regressors(x), 1)
+	r.moments(mean, sd, d, s, r.regressors(x), 1)
 }
 
 func (r regression) Predictive(_ int, d []float64, s float64, x []float64) Distribution {
-	return r.at(d, s).predictive(0, r.regressors(x))
+	return r.predictive(0, d, s, r.regressors(x))
 }
 
 // ar is regression on the entity's own last values, latest first, then 1 for

@@ -108,3 +108,93 @@ func TestStatesOfVersion1(t *testing.T) {
 		})
 	}
 }
+
+// laterState is an encoded state of a default bank with detection that version cd81bb3
+// wrote under the fingerprint 7, in the middle of a change, what it observed next, and
+// what it made of that.
+type laterState struct {
+	Name         string
+	State        []byte
+	Observations [][]float64
+	Results      []struct {
+		LogPredictive         float64 `json:"log_predictive"`
+		Stay, Outlier, Change float64
+		Kind                  Kind
+		Start                 int64
+		Weights, Memories     []float64
+	}
+}
+
+// States of version 2, which have all their zeros, go on as they would have.
+func TestStatesOfVersion2(t *testing.T) {
+	text, err := os.ReadFile("testdata/states-cd81bb3.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var states []laterState
+	if err := json.Unmarshal(text, &states); err != nil {
+		t.Fatal(err)
+	}
+	models := map[string]struct {
+		prior Params
+		dim   int
+	}{"regression": {nil, 17}, "ar": {Params{"order": 3}, 0}, "mvnormal": {nil, 3}, "normal": {}, "poisson": {}}
+	if len(states) != len(models) {
+		t.Fatalf("%d states for %d models", len(states), len(models))
+	}
+	for _, old := range states {
+		t.Run(old.Name, func(t *testing.T) {
+			m, err := New(old.Name, models[old.Name].prior, models[old.Name].dim)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := NewBank(m, DefaultBankOf(old.Name), DefaultForgetting, &Detect{})
+			s, err := b.DecodeState(old.State, 7)
+			if err != nil {
+				t.Fatal(err)
+			}
+			encoded := s.Append(nil, 7)
+			again, err := b.DecodeState(encoded, 7)
+			if err != nil || !sameBits(s, again) {
+				t.Errorf("encoded again: %v, %v", again, err)
+			}
+			for _, whole := range [][]byte{old.State, encoded} {
+				if state, rest := b.SplitState(append(whole[:len(whole):len(whole)], 1, 2, 3)); len(state) != len(whole) || len(rest) != 3 {
+					t.Errorf("%d bytes before %d, want %d before 3", len(state), len(rest), len(whole))
+				}
+				for n := range whole {
+					if _, err := b.DecodeState(whole[:n], 7); err == nil {
+						t.Fatalf("%d bytes passed for %d", n, len(whole))
+					}
+				}
+			}
+			near := func(i int, what string, got, want float64) {
+				if !(math.Abs(got-want) <= 1e-8*math.Max(math.Abs(want), 1e-3)) {
+					t.Errorf("observation %d: %s = %.12g, want %.12g", i, what, got, want)
+				}
+			}
+			starts := 0
+			for i, x := range old.Observations {
+				out, want := b.Update(s, x), old.Results[i]
+				d := out.Detection
+				if d.Starts() {
+					starts++
+				}
+				if d.Kind != want.Kind || d.Start != want.Start {
+					t.Errorf("observation %d: %s since %d, want %s since %d", i, d.Kind, d.Start, want.Kind, want.Start)
+				}
+				near(i, "log predictive", out.LogPredictive, want.LogPredictive)
+				near(i, "stay", d.Stay, want.Stay)
+				near(i, "outlier", d.Outlier, want.Outlier)
+				near(i, "change", d.Change, want.Change)
+				for k := range want.Weights {
+					near(i, "weight", out.Members[k].Weight, want.Weights[k])
+					near(i, "memory", out.Members[k].Memory, want.Memories[k])
+				}
+			}
+			if starts == 0 {
+				t.Error("no change in the observations")
+			}
+		})
+	}
+}

@@ -308,8 +308,8 @@ func (t *Track) decodeState(b []byte, more bool) (rest []byte, err error) {
 }
 
 func (st *stream) bankState(b []byte, more bool) (s hafvf.State, rest []byte, err error) {
-	if n := st.bank.EncodedLen(b); more && len(b) > n {
-		b, rest = b[:n], b[n:]
+	if more {
+		b, rest = st.bank.SplitState(b)
 	}
 	s, err = st.bank.DecodeState(b, st.fingerprint)
 	return s, rest, err

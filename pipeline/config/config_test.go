@@ -107,6 +107,15 @@ func TestParseDetect(t *testing.T) {
 	if diff := cmp.Diff(map[string]any{"order": 2.0}, c.Model.Prior); diff != "" || c.Model.WarmUp != 9 {
 		t.Errorf("%d, (-want +got)\n%s", c.Model.WarmUp, diff)
 	}
+	for _, bare := range []struct {
+		model  string
+		warmUp int
+	}{{"family: ar", 50}, {"family: ar, warm_up: 9", 9}, {"family: ar, prior: {mean: 0}", 0}, {"family: normal", 0}} {
+		c = parse(t, "model: {"+bare.model+"}\nsource: {jsonl: {path: a}}\n")
+		if c.Model.WarmUp != bare.warmUp {
+			t.Errorf("%s: warm-up of %d, want %d", bare.model, c.Model.WarmUp, bare.warmUp)
+		}
+	}
 }
 
 // A rule's season, zone and holidays are its own or else the model's, and the zone of the
@@ -528,7 +537,6 @@ func TestParseErrors(t *testing.T) {
 		{"matrix not positive definite", modelled("family: mvnormal", "prior: {scale: [[1, 2], [2, 1]]}"), []string{`pump.yaml:4: model.prior.scale: must be positive definite`}},
 		{"diagonal not positive", modelled("family: regression", "prior: {precision: 0}", "dim: 2"), []string{`pump.yaml:4: model.prior.precision: must be greater than 0, not 0`}},
 		{"nu too small", modelled("family: mvnormal", "prior: {mu: [0, 0, 0], nu: 2}"), []string{`pump.yaml:4: model.prior.nu: 2 is not above dim − 1 = 2`}},
-		{"ar without order", modelled("family: ar", "prior: {mean: 0}"), []string{`pump.yaml:4: model.prior.order: is missing: the number of past values that predict the next`}},
 		{"ar of order 0", modelled("family: ar", "prior: {order: 0}"), []string{`pump.yaml:4: model.prior.order: must be a whole number from 1 to 1048576, not 0`}},
 		{"ar of a fractional order", modelled("family: ar", "prior: {order: 1.5}"), []string{`pump.yaml:4: model.prior.order: must be a whole number from 1 to 1048576, not 1.5`}},
 		{"ar of a vast order", modelled("family: ar", "prior: {order: 9223372036854775807, intercept: true}"), []string{`pump.yaml:4: model.prior.order: must be a whole number from 1 to 1048576, not 9.223372036854776e+18`}},

@@ -22,7 +22,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 			read: choice(&c.Transform, Filter, Smooth)},
 		{name: "model", doc: "What is assumed of the values.", keys: []key{
 			{name: "family", doc: "Family of distributions.", initial: required, read: choice(&c.Model.Family, hafvf.Families()...)},
-			{name: "prior", doc: "Textbook parameters of the family; those that are absent have the family's defaults (go doc ./hafvf). auto sets them from a key's first observations, for smooth from the session; {auto: true, order: 3} does so beside parameters without a scale.",
+			{name: "prior", doc: "Textbook parameters of the family; those that are absent have the family's defaults (go doc ./hafvf). auto sets them from a key's first observations, for smooth from the session; {auto: true, order: 3} does so beside parameters without a scale. A mapping without auto: true does not look at the data. For ar an absent prior is auto, of order 2.",
 				read: later("mapping of parameters, or auto", &nodes.model)},
 			{name: "warm_up", doc: "Number of first observations that prior: auto looks at.", unit: "observations", initial: fmt.Sprint(defaultWarmUp), read: whole(&nodes.warmUp, 2)},
 			{name: "dim", doc: "Length of the observation vector, where neither prior nor columns fix it. For regression it counts regressors and target, for categorical the categories.",

@@ -31,7 +31,8 @@ func (d *decoder) priors(c *Config, nodes *priorNodes) {
 	before := len(d.errs)
 	var auto bool
 	c.Model.Prior, auto = d.prior(path, nodes.model)
-	if auto {
+	// The default prior of ar is of scale 1, for which the values of most streams are outliers.
+	if auto = auto || nodes.model == nil && c.Model.Family == "ar"; auto {
 		c.Model.WarmUp = nodes.warmUp
 	}
 	rulesAuto := false
