@@ -52,7 +52,7 @@ func newCSVReader(r io.ReadCloser, path string, src Source) (*csvReader, error) 
 	if c.index, err = src.locate(path, c.header); err != nil {
 		return nil, err
 	}
-	c.noTime = c.index[1] < 0
+	c.noTime = c.index[len(src.Key)] < 0
 	return c, nil
 }
 

@@ -98,8 +98,8 @@ func TestOpen(t *testing.T) {
 		{"not gzip", in(t, "a.gz", map[string]string{"a.gz": head}), nil, "%s/a.gz is not a gzip file: gzip: invalid header"},
 		{"no path", Source{Format: JSONLines}, nil, `the source has no path: give a file, a glob, or "-" for standard input`},
 		{"no format", Source{Format: "xml"}, nil, `format "xml" of a source is not known: it is one of csv, jsonl, parquet`},
-		{"no key", Source{Format: CSV, Path: "-"}, nil, "a csv source needs a key column and at least one value column"},
-		{"parquet from standard input", Source{Format: Parquet, Path: "-", Key: "k", Values: []string{"x"}}, nil,
+		{"no key", Source{Format: CSV, Path: "-"}, nil, "a csv source needs at least one value column"},
+		{"parquet from standard input", Source{Format: Parquet, Path: "-", Key: []string{"k"}, Values: []string{"x"}}, nil,
 			"parquet cannot be read from standard input, because its index is at the end: give a file"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -186,7 +186,7 @@ type pqRow struct {
 	Dec   int64     `parquet:"dec,decimal(2:10)"`
 }
 
-var pqAll = Source{Format: Parquet, Key: "key", Time: "nano", Values: []string{"milli", "micro", "date", "i", "u", "f", "d", "b"}}
+var pqAll = Source{Format: Parquet, Key: []string{"key"}, Time: "nano", Values: []string{"milli", "micro", "date", "i", "u", "f", "d", "b"}}
 
 func writeParquet(t *testing.T, rows []pqRow) string {
 	t.Helper()
@@ -247,7 +247,7 @@ func TestParquetLarge(t *testing.T) {
 		rows[i] = pqRow{Key: "k", I: int32(i)}
 	}
 	file := writeParquet(t, rows)
-	src := Source{Format: Parquet, Key: "key", Values: []string{"i"}}
+	src := Source{Format: Parquet, Key: []string{"key"}, Values: []string{"i"}}
 	src.Path = in(t, "a.parquet", map[string]string{"a.parquet": file}).Path
 	all, err := readAll(t, src)
 	if err != nil || len(all) != len(rows) || all[12_000] != "a.parquet: k,,12000" {

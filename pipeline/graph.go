@@ -144,19 +144,24 @@ func newSource(c *config.Config) (graphSource, connectors.Kind) {
 	case s.Kafka != nil:
 		t := topicSource{*s.Kafka, !optional}
 		if c.Transform == config.Smooth || !optional && c.Lateness > 0 {
-			t.Clock = payloadClock // only there does the watermark release anything
+			t.Clock, t.ClockSetting = payloadClock, fieldsText(t.Fields) // only there does the watermark release anything
 		}
 		if r := c.Runner; r.Name == config.Flink {
 			t.Readers, t.Poll = flink.Names(r.Parallelism, r.Parallelism, r.MaxParallelism), r.Poll
 		}
 		return t, connectors.String
 	case s.CSV != nil:
-		file.Source = connectors.Source{Format: connectors.CSV, Path: s.CSV.Path, Key: s.CSV.Key, Time: s.CSV.Time, Values: s.CSV.Values, Delimiter: string(s.CSV.Delimiter), TimeOptional: optional}
+		file.fields = s.CSV.Fields
+		file.Source = connectors.Source{Format: connectors.CSV, Path: s.CSV.Path, Delimiter: string(s.CSV.Delimiter)}
 	case s.Parquet != nil:
-		file.Source = connectors.Source{Format: connectors.Parquet, Path: s.Parquet.Path, Key: s.Parquet.Key, Time: s.Parquet.Time, Values: s.Parquet.Values, TimeOptional: optional}
+		file.fields = s.Parquet.Fields
+		file.Source = connectors.Source{Format: connectors.Parquet, Path: s.Parquet.Path}
 	default:
+		file.fields = s.JSONL.Fields
 		file.Source = connectors.Source{Format: connectors.JSONLines, Path: s.JSONL.Path}
+		return file, connectors.String // x has any shape
 	}
+	file.Key, file.Time, file.Values, file.TimeOptional = file.fields.Key, file.fields.Time, file.fields.Values, optional
 	if len(file.Values) == 1 {
 		return file, connectors.Number
 	}

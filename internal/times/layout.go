@@ -12,23 +12,24 @@ import (
 // NewParser returns a parser for times of which those without a zone are in that of the
 // IANA name zone, "" being UTC, and of which some have a format: a layout of package time,
 // or one of strftime; "" is none.
-func NewParser(zone, format string) (p Parser, err error) {
+func NewParser(zone, format string) (_ *Parser, err error) {
+	var p Parser
 	if zone != "" && zone != "UTC" {
 		if p.zone, err = time.LoadLocation(zone); err != nil {
-			return Parser{}, fmt.Errorf("%s is not a time zone", message.Quote(zone))
+			return nil, fmt.Errorf("%s is not a time zone", message.Quote(zone))
 		}
 	}
 	if format == "" {
-		return p, nil
+		return &p, nil
 	}
 	layout := format
 	if strings.Contains(format, "%") {
 		if layout, err = fromStrftime(format); err != nil {
-			return Parser{}, err
+			return nil, err
 		}
 	}
 	if strings.Contains(layout, "MST") {
-		return Parser{}, errors.New("the abbreviation of a zone does not tell the zone: write UTC as it stands, or take the offset (-0700, %z)")
+		return nil, errors.New("the abbreviation of a zone does not tell the zone: write UTC as it stands, or take the offset (-0700, %z)")
 	}
 	p.layouts = []string{layout}
 	if strings.Contains(layout, strftimeOffset) {
@@ -38,9 +39,9 @@ func NewParser(zone, format string) (p Parser, err error) {
 	// What the layout writes it must read, with the date.
 	text := probe.Format(layout)
 	if t, err := time.Parse(layout, text); err != nil || t.YearDay() != probe.YearDay() || t.Year() != probe.Year() {
-		return Parser{}, fmt.Errorf("%s has no year, month and day: write a Go layout, of the moment 2006-01-02 15:04:05, or strftime, such as %%d/%%m/%%Y %%H:%%M", message.Quote(format))
+		return nil, fmt.Errorf("%s has no year, month and day: write a Go layout, of the moment 2006-01-02 15:04:05, or strftime, such as %%d/%%m/%%Y %%H:%%M", message.Quote(format))
 	}
-	return p, nil
+	return &p, nil
 }
 
 // probe differs from the moment of Go's layouts in every part.
@@ -91,7 +92,7 @@ func fromStrftime(format string) (string, error) {
 	return layout.String(), nil
 }
 
-func (p Parser) parseLayouts(s string) (t time.Time, ok bool) {
+func (p *Parser) parseLayouts(s string) (t time.Time, ok bool) {
 	zone := p.zone
 	if zone == nil {
 		zone = time.UTC

@@ -25,7 +25,7 @@ type Parser struct {
 }
 
 // Parse is that of the zero Parser.
-func Parse(s string) (time.Time, error) { return Parser{}.Parse(s) }
+func Parse(s string) (time.Time, error) { return new(Parser).Parse(s) }
 
 // Parse reads a time in the parser's own format, or else one of
 //   - RFC 3339 and ISO 8601: 2026-01-02T15:04:05Z, with a space in place of the T,
@@ -35,7 +35,7 @@ func Parse(s string) (time.Time, error) { return Parser{}.Parse(s) }
 //   - Unix time, as ParseUnix does
 //
 // Fractions of a second go down to nanoseconds.
-func (p Parser) Parse(s string) (time.Time, error) {
+func (p *Parser) Parse(s string) (time.Time, error) {
 	s = strings.TrimSpace(s)
 	if p.layouts != nil {
 		if t, ok := p.parseLayouts(s); ok {
@@ -69,7 +69,7 @@ func isNumber(s string) bool {
 }
 
 // ParseNumber reads Unix time, unless the parser has a format that s has.
-func (p Parser) ParseNumber(s string) (time.Time, error) {
+func (p *Parser) ParseNumber(s string) (time.Time, error) {
 	if p.layouts != nil {
 		if t, ok := p.parseLayouts(s); ok {
 			return t, nil
@@ -119,7 +119,7 @@ func (c civil) time(zone *time.Location) (t time.Time, ok bool) {
 }
 
 // parseDateTime reads a text of at least 19 bytes: RFC 3339, and the same without a zone.
-func (p Parser) parseDateTime(s string) (t time.Time, ok bool) {
+func (p *Parser) parseDateTime(s string) (t time.Time, ok bool) {
 	var c civil
 	var ok1, ok2, ok3, ok4, ok5, ok6 bool
 	c.year, ok1 = digits(s[0:4])
@@ -171,7 +171,7 @@ func fraction(s string) (nano int, rest string, ok bool) {
 
 // parseISO reads the other forms of ISO 8601: dates, times without seconds, short
 // offsets, compact texts.
-func (p Parser) parseISO(s string) (t time.Time, ok bool) {
+func (p *Parser) parseISO(s string) (t time.Time, ok bool) {
 	var c civil
 	ok = true
 	number := func(n int) (v int) {

@@ -54,7 +54,7 @@ func TestParseFillsInDefaults(t *testing.T) {
 		Odds:           10,
 		Source: Source{CSV: &CSV{
 			Path:      "in.csv",
-			Columns:   Columns{Key: "key", Time: "time", Values: []string{"x"}},
+			Fields:    Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}, Zone: "UTC", Decimal: '.'},
 			Delimiter: ',',
 		}},
 		Sink:       Sink{JSONL: &File{Path: "-"}},
@@ -178,7 +178,7 @@ func TestParseReadsEveryKey(t *testing.T) {
 		Odds:           10,
 		Source: Source{CSV: &CSV{
 			Path:      "data/*.csv",
-			Columns:   Columns{Key: "pump", Values: []string{"a", "b"}},
+			Fields:    Fields{Key: []string{"pump"}, Values: []string{"a", "b"}, Zone: "UTC", Decimal: '.'},
 			Delimiter: '\t',
 		}},
 		Sink:       Sink{CSV: &File{Path: "out.csv.gz"}},
