@@ -33,7 +33,11 @@ var plain = parserFor("{}")
 
 // parserFor is the parser of a source of JSON Lines with these keys.
 func parserFor(keys string) *parser {
-	c, err := config.Parse("test.yaml", []byte("{model: {family: normal}, order: arrival, source: {jsonl: "+keys+"}}"), []string{"source.jsonl.path=in.jsonl"})
+	family := "normal"
+	if strings.Contains(keys, "values: [a") {
+		family = "mvnormal"
+	}
+	c, err := config.Parse("test.yaml", []byte("{model: {family: "+family+"}, order: arrival, source: {jsonl: "+keys+"}}"), []string{"source.jsonl.path=in.jsonl"})
 	if err != nil {
 		panic(err)
 	}

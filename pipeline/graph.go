@@ -31,6 +31,8 @@ type Graph struct {
 	dead      graphSink
 	alerts    *graphSink
 	detects   bool
+	patterns  []string // of the exceptions
+	warmUp    int      // of the keys without one; 0 for none
 }
 
 // A graphTransform turns observations into lines, alerts and rejections.
@@ -71,11 +73,12 @@ func (g *Graph) String() string {
 
 // Compose composes the steps of a config. It reads no data.
 func Compose(c *config.Config) (*Graph, error) {
-	g := &Graph{Runner: c.Runner, detects: c.Detect != nil}
+	g := &Graph{Runner: c.Runner, detects: c.Detect != nil, warmUp: c.Model.WarmUp}
 	base := filterConfig(c, c.Model.Prior, c.Model.WarmUp, c.Model.Season, c.Levels, c.Top, c.Bank)
 	var rules []transforms.Rule
 	all := []hafvf.Config{base}
 	for _, k := range c.Keys {
+		g.patterns = append(g.patterns, k.Match)
 		rules = append(rules, transforms.Rule{Match: k.Match, Filter: filterConfig(c, k.Prior, k.WarmUp, k.Season, k.Levels, k.Top, k.Bank)})
 		all = append(all, rules[len(rules)-1].Filter)
 	}
@@ -262,7 +265,7 @@ func (g *Graph) build(run string) *beam.Pipeline {
 	if g.alerts != nil {
 		g.alerts.write(s, run, "alerts", alerts)
 	}
-	rejects := beam.ParDo(s.Scope("Reject"), &encodeRejectedFn{}, rejected)
+	rejects := beam.ParDo(s.Scope("Reject"), &encodeRejectedFn{Run: run}, rejected)
 	g.dead.write(s, run, "rejected", beam.Flatten(s, undecoded, rejects))
 	return p
 }

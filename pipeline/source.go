@@ -175,10 +175,12 @@ func (fn *decoder[R]) drain(decode func(R) decoded, emit func(beam.EventTime, st
 			part[i].decoded = decode(part[i].record)
 		}
 	})
+	run := runOf(fn.Run)
 	for i := range fn.waiting {
 		d := &fn.waiting[i]
 		if d.err != nil {
 			fn.rejected++
+			run.reject(d.err.Error(), d.place.ID, string(d.raw))
 			reject(records.AppendReject(connectors.Chunk(nil).Begin(d.recordKey, d.place.ID), d.place, string(d.raw), d.err.Error()))
 			continue
 		}
