@@ -8,6 +8,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -65,6 +66,9 @@ func openParquet(path string, src Source) (_ *parquetReader, err error) {
 	p := &parquetReader{path: path, name: sourceName(path), file: f, groups: pf.RowGroups()}
 	p.rawCSV = csv.NewWriter(&p.raw)
 	columns := pf.Root().Columns()
+	if src.every {
+		columns = slices.DeleteFunc(slices.Clone(columns), func(col *parquet.Column) bool { return parquetText(col) == nil })
+	}
 	for _, col := range columns {
 		p.names = append(p.names, col.Name())
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -81,6 +82,8 @@ type Source struct {
 	TimeOptional bool
 	// Delimiter separates the fields of a CSV, one rune. Default ",".
 	Delimiter string
+
+	every bool // all columns that can be read, in the order of the file, for Peek
 }
 
 // columns returns the names that a record's Fields come from, in their order.
@@ -149,11 +152,18 @@ func (src Source) files() ([]string, error) {
 		return nil, fmt.Errorf("the pattern %s is malformed: %w", src.Path, err)
 	}
 	if len(paths) == 0 {
-		return nil, fmt.Errorf("no file matches %s", src.Path)
+		return nil, noMatch(src.Path)
 	}
 	slices.Sort(paths)
 	return paths, nil
 }
+
+// noMatch is the error of a pattern that matches no file.
+type noMatch string
+
+func (pattern noMatch) Error() string { return "no file matches " + string(pattern) }
+
+func (noMatch) Is(target error) bool { return target == fs.ErrNotExist }
 
 // open opens one file and reads its header.
 func (src Source) open(path string) (recordReader, error) {
@@ -265,6 +275,15 @@ func (rd *Reader) Next() (Record, error) {
 	return Record{}, io.EOF
 }
 
+// Columns returns the names of the columns of the file that is being read, nil for JSON
+// Lines.
+func (rd *Reader) Columns() []string {
+	if rd.cur == nil {
+		return nil
+	}
+	return rd.cur.columns()
+}
+
 // Close closes the file that is being read.
 func (rd *Reader) Close() error {
 	if rd.cur == nil {
@@ -273,6 +292,33 @@ func (rd *Reader) Close() error {
 	err := rd.cur.close()
 	rd.cur = nil
 	return err
+}
+
+// Peek returns the names of the columns of the source's first file, and its first n
+// records, whose Fields are all columns in the order of the file. Columns of a Parquet file
+// that cannot be read are left out. JSON Lines have no columns and no Fields.
+func Peek(src Source, n int) (columns []string, records []Record, err error) {
+	src.every, src.Key, src.Time, src.Values = true, nil, "", []string{"every"}
+	paths, err := src.files()
+	if err != nil {
+		return nil, nil, err
+	}
+	rr, err := src.open(paths[0])
+	if err != nil {
+		return nil, nil, err
+	}
+	defer rr.close()
+	for len(records) < n {
+		rec, err := rr.next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		records = append(records, rec)
+	}
+	return rr.columns(), records, nil
 }
 
 // sourceName is how records and messages call the file at path.
@@ -295,6 +341,12 @@ func fileName(path string) string {
 // is not there.
 func (src Source) locate(path string, names []string) ([]int, error) {
 	var index []int
+	if src.every {
+		for i := range names {
+			index = append(index, i)
+		}
+		return index, nil
+	}
 	for i, want := range src.columns() {
 		isTime := i == len(src.Key)
 		if isTime && want == "" {

@@ -92,6 +92,12 @@ func fromStrftime(format string) (string, error) {
 	return layout.String(), nil
 }
 
+// Fits reports whether a text has the parser's own format.
+func (p *Parser) Fits(s string) bool {
+	_, ok := p.parseLayouts(s)
+	return ok
+}
+
 func (p *Parser) parseLayouts(s string) (t time.Time, ok bool) {
 	zone := p.zone
 	if zone == nil {
