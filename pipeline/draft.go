@@ -90,6 +90,9 @@ func readTable(path string) (*table, error) {
 		if names == nil {
 			return nil, err
 		}
+		if !slices.ContainsFunc(names, func(s string) bool { _, err := new(parser).number(s); return err != nil }) {
+			return nil, fmt.Errorf("%s begins with the numbers %s, where the names of the columns are due: put a header line before them", path, some(names, 8))
+		}
 	} else if names, records, err = connectors.Peek(src, lookRows); err != nil {
 		return nil, err
 	}
@@ -143,11 +146,11 @@ func (t *table) addObject(line []byte, records int) {
 	})
 }
 
-// share is that of the texts that are not empty for which f holds.
+// share is that of the texts, without those that are missing, for which f holds.
 func (c *column) share(f func(string) bool) float64 {
 	n, all := 0, 0
 	for _, s := range c.texts {
-		if s == "" {
+		if absent(s) {
 			continue
 		}
 		all++
@@ -161,7 +164,12 @@ func (c *column) share(f func(string) bool) float64 {
 	return float64(n) / float64(all)
 }
 
-const most = .8 // of a column's texts have the form that it is taken for
+func absent(s string) bool {
+	return missingText(s) || slices.Contains(missingWords, strings.ToLower(s))
+}
+
+// most is the share of a column's texts that have the form it is taken for, at least.
+const most = .5
 
 func (c *column) numeric() bool {
 	return c.share(func(s string) bool {
@@ -176,7 +184,7 @@ func (c *column) timed() bool {
 	return c.share(func(s string) bool {
 		t, err := times.Parse(s)
 		return err == nil && t.Year() >= 1990 && t.Year() <= 2100
-	}) >= most || len(formatsOf(slices.DeleteFunc(slices.Clone(c.texts), func(s string) bool { return s == "" }))) > 0
+	}) >= most || len(formatsOf(slices.DeleteFunc(slices.Clone(c.texts), absent))) > 0
 }
 
 func (c *column) distinct() int {
@@ -230,6 +238,8 @@ type draft struct {
 	others   []string // numeric columns that are left out
 	family   string
 	lateness string
+	// formatNote says which other time_format fits.
+	formatNote string
 }
 
 // guess guesses what the columns are.
@@ -281,6 +291,7 @@ func (d *draft) settle(l *Look) (changed bool) {
 			if err := yaml.Unmarshal([]byte(s.Value), &d.fields.TimeFormat); err != nil {
 				panic("pipeline: " + err.Error())
 			}
+			d.formatNote = s.Why
 		case "lateness":
 			d.lateness = s.Value
 		case "family":
@@ -342,7 +353,7 @@ func (d *draft) yaml(l *Look) []byte {
 	}
 	at("time", cmp.Or(yamlText(d.fields.Time), `""`), times)
 	if d.fields.TimeFormat != "" {
-		at("time_format", yamlText(d.fields.TimeFormat), "")
+		at("time_format", yamlText(d.fields.TimeFormat), d.formatNote)
 	}
 	others := ""
 	if len(d.others) > 0 {

@@ -35,20 +35,18 @@ type Look struct {
 	Rejections []Rejection
 	Keys       []string // in the order of their first records
 
-	Timed        int // observations with a time
-	First, Last  time.Time
-	Step         time.Duration // median, between observations of a key
-	Early        int           // observations before an earlier record's time of their key
-	Behind       time.Duration // the farthest of these
-	Components   int           // numbers, missing ones too
-	Missing      int
-	Zero         int
-	Negative     int
-	Fractions    int
-	Min, Max     float64
-	distinct     map[float64]bool
-	Suggestions  []Suggestion
-	mean, square float64 // sums
+	Timed       int // observations with a time
+	First, Last time.Time
+	Step        time.Duration // median, between observations of a key
+	Early       int           // observations before an earlier record's time of their key
+	Behind      time.Duration // the farthest of these
+	Components  int           // numbers of the observations, missing ones too
+	Missing     int
+	Zero        int
+	Negative    int
+	Fractions   int // not whole
+	Min, Max    float64
+	Suggestions []Suggestion
 }
 
 // A Suggestion is a key of a config that the records call for.
@@ -74,7 +72,7 @@ func LookAt(c *config.Config) (*Look, error) {
 		return nil, err
 	}
 	defer rd.Close()
-	l := &Look{Path: file.Path, Columns: rd.Columns(), distinct: map[float64]bool{}}
+	l := &Look{Path: file.Path, Columns: rd.Columns()}
 	s := sample{parser: p, look: l, ends: map[string]time.Time{}, words: map[string]int{}}
 	decode := decodeFileFn{decoder: decoder[connectors.Record]{parser: p}, Format: file.Format}
 	for l.Records < lookRows {
@@ -177,8 +175,6 @@ func (l *Look) number(v float64) {
 		l.Min, l.Max = v, v
 	}
 	l.Min, l.Max = math.Min(l.Min, v), math.Max(l.Max, v)
-	l.mean, l.square = l.mean+v, l.square+v*v
-	l.distinct[v] = true
 	switch {
 	case v == 0:
 		l.Zero++
@@ -325,7 +321,7 @@ func (l *Look) family() string {
 	switch {
 	case n == 0 || l.Fractions > 0 || l.Negative > 0:
 		return "normal"
-	case l.Max <= 1:
+	case l.Min == 0 && l.Max == 1:
 		return "bernoulli"
 	}
 	return "poisson"

@@ -203,7 +203,7 @@ func (f *Fields) keys(what string) []key {
 		{name: "values", doc: what + "s that make the value. Several make a vector.", read: texts(strings.ToLower(what)+"s", &f.Values)},
 		{name: "zone", doc: "Time zone of times that name none.", read: zone(&f.Zone)},
 		{name: "time_format", doc: "Form of the times, as a Go layout or for strftime. Not needed for " + times.Understood + ".", read: timeFormat(&f.TimeFormat)},
-		{name: "missing", doc: "Texts that stand for a missing value. Empty ones, null and NaN always do.", initial: "[\"\"]", read: missing(&f.Missing)},
+		{name: "missing", doc: "Texts that stand for a missing value. Empty ones, null and NaN always do.", read: missing(&f.Missing)},
 	}
 }
 
