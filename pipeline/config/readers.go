@@ -240,16 +240,17 @@ func delimiter(dst *rune) reader {
 }
 
 func decimal(dst *rune) reader {
-	name := string(*dst)
-	r := choice(&name, ".", ",")
-	read := r.read
-	r.initial = strconv.Quote(name)
-	r.takes = `"." or ","`
-	r.read = func(d *decoder, path string, n *yaml.Node) {
-		read(d, path, n)
-		*dst = rune(name[0])
-	}
-	return r
+	const takes = `"." or ","`
+	return reader{takes: takes, initial: strconv.Quote(string(*dst)), read: func(d *decoder, path string, n *yaml.Node) {
+		var s string
+		switch {
+		case !d.text(path, n, &s):
+		case s != "." && s != ",":
+			d.fail(path, "must be %s, not %s", takes, message.Quote(s))
+		default:
+			*dst = rune(s[0])
+		}
+	}}
 }
 
 // keyFields reads the name of a field, a list of names, or none.
@@ -266,7 +267,7 @@ func keyFields(dst *[]string) reader {
 			d.wrongType(path, "a name, a list of names, or none", n)
 		case !d.text(path, n, &name):
 		case name == "":
-			d.fail(path, "must not be empty; without keys: none")
+			d.fail(path, "must not be empty; a source without keys has key: none")
 		case name == "none":
 			*dst = nil
 		default:
