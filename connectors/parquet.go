@@ -186,6 +186,10 @@ func decimalText(kind parquet.Kind, scale int) func(parquet.Value) string {
 	default:
 		return nil
 	}
+	const maxScale = 1000 // a damaged file may say more
+	if scale > maxScale {
+		return nil
+	}
 	if scale <= 0 {
 		return func(v parquet.Value) string { return whole(v).String() }
 	}
