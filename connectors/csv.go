@@ -44,7 +44,11 @@ func newCSVReader(r io.ReadCloser, path string, src Source) (*csvReader, error) 
 	case err != nil:
 		return nil, err
 	case rec.Reason != "":
-		return nil, fmt.Errorf("%s, line %d: the header is not usable: %s", fileName(path), rec.Position, rec.Reason)
+		hint := ""
+		if d := src.otherDelimiter([]string{string(rec.Raw)}); d != "" && !strings.Contains(string(rec.Raw), delimiter) {
+			hint = fmt.Sprintf("; it seems that the delimiter is %q", d)
+		}
+		return nil, fmt.Errorf("%s, line %d: the header is not usable: %s%s", fileName(path), rec.Position, rec.Reason, hint)
 	}
 	for _, s := range c.spans {
 		c.header = append(c.header, strings.Clone(text[s.from:s.to]))
@@ -52,7 +56,7 @@ func newCSVReader(r io.ReadCloser, path string, src Source) (*csvReader, error) 
 	if c.index, err = src.locate(path, c.header); err != nil {
 		return nil, err
 	}
-	c.noTime = c.index[1] < 0
+	c.noTime = !src.every && c.index[len(src.Key)] < 0
 	return c, nil
 }
 

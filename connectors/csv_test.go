@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-var ktx = Source{Format: CSV, Key: "key", Time: "time", Values: []string{"x"}}
+var ktx = Source{Format: CSV, Key: []string{"key"}, Time: "time", Values: []string{"x"}}
 
 // got is what the tests compare of a Record.
 type got struct {
@@ -131,8 +131,8 @@ func TestCSVHeaderErrors(t *testing.T) {
 		{"missing, near", "Key,time,x\n", ktx, `f.csv has no column "key"; its columns are "Key", "time", "x". Did you mean "Key"?`},
 		{"missing, misspelt", "key,time,value\n", with(func(s *Source) { s.Values = []string{"vlaue"} }),
 			`f.csv has no column "vlaue"; its columns are "key", "time", "value". Did you mean "value"?`},
-		{"missing, nothing near", "id,time,x\n", with(func(s *Source) { s.Key = "customer" }),
-			`f.csv has no column "customer"; its columns are "id", "time", "x".`},
+		{"missing, nothing near", "id,time,x\n", with(func(s *Source) { s.Key = []string{"customer"} }),
+			`f.csv has no column "customer"; its columns are "id", "time", "x". A file of one series needs none: key: none.`},
 		{"twice", "key,x,time,x\n", ktx, `f.csv has two columns "x": rename one of them`},
 		{"quote", "key,time,\"x\n", ktx, "f.csv, line 1: the header is not usable: a quote is opened and not closed before the end of the file"},
 		{"UTF-16", "\xff\xfek\x00", ktx, "f.csv, line 1: the header is not usable: not UTF-8: byte 0xff at byte 1 of the record"},

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -64,6 +66,9 @@ func openParquet(path string, src Source) (_ *parquetReader, err error) {
 	p := &parquetReader{path: path, name: sourceName(path), file: f, groups: pf.RowGroups()}
 	p.rawCSV = csv.NewWriter(&p.raw)
 	columns := pf.Root().Columns()
+	if src.every {
+		columns = slices.DeleteFunc(slices.Clone(columns), func(col *parquet.Column) bool { return parquetText(col) == nil })
+	}
 	for _, col := range columns {
 		p.names = append(p.names, col.Name())
 	}
@@ -79,7 +84,7 @@ func openParquet(path string, src Source) (_ *parquetReader, err error) {
 		col := columns[at]
 		text := parquetText(col)
 		if text == nil {
-			return nil, fmt.Errorf("%s: column %q is of type %s, which cannot be read: it must be a plain number, string, boolean, date or timestamp", path, col.Name(), col)
+			return nil, fmt.Errorf("%s: column %q is of type %s, which cannot be read: it must be a plain number, decimal, string, boolean, date or timestamp", path, col.Name(), col)
 		}
 		p.cols = append(p.cols, &parquetColumn{leaf: int(col.Index()), text: text, buf: make([]parquet.Value, 1024)})
 	}
@@ -124,6 +129,8 @@ func parquetText(col *parquet.Column) func(parquet.Value) string {
 				}
 				return func(v parquet.Value) string { return strconv.FormatUint(v.Uint64(), 10) }
 			}
+		case *format.DecimalType:
+			return decimalText(typ.Kind(), int(lt.Scale))
 		case *format.StringType, *format.EnumType, *format.JsonType:
 		default:
 			return nil
@@ -156,6 +163,48 @@ func parquetText(col *parquet.Column) func(parquet.Value) string {
 		return func(v parquet.Value) string { return string(v.ByteArray()) }
 	}
 	return nil
+}
+
+// decimalText writes an unscaled whole number with so many digits after the point, nil
+// where the kind holds none.
+func decimalText(kind parquet.Kind, scale int) func(parquet.Value) string {
+	var whole func(parquet.Value) *big.Int
+	switch kind {
+	case parquet.Int32:
+		whole = func(v parquet.Value) *big.Int { return big.NewInt(int64(v.Int32())) }
+	case parquet.Int64:
+		whole = func(v parquet.Value) *big.Int { return big.NewInt(v.Int64()) }
+	case parquet.ByteArray, parquet.FixedLenByteArray:
+		whole = func(v parquet.Value) *big.Int { // two's complement, the highest byte first
+			b := v.ByteArray()
+			n := new(big.Int).SetBytes(b)
+			if len(b) > 0 && b[0] >= 0x80 {
+				n.Sub(n, new(big.Int).Lsh(big.NewInt(1), uint(8*len(b))))
+			}
+			return n
+		}
+	default:
+		return nil
+	}
+	const maxScale = 1000 // a damaged file may say more
+	if scale > maxScale {
+		return nil
+	}
+	if scale <= 0 {
+		return func(v parquet.Value) string { return whole(v).String() }
+	}
+	return func(v parquet.Value) string {
+		n := whole(v)
+		sign := ""
+		if n.Sign() < 0 {
+			sign = "-"
+		}
+		digits := n.Abs(n).String()
+		if missing := scale + 1 - len(digits); missing > 0 {
+			digits = strings.Repeat("0", missing) + digits
+		}
+		return sign + digits[:len(digits)-scale] + "." + digits[len(digits)-scale:]
+	}
 }
 
 func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

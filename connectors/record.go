@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,7 +58,7 @@ type Record struct {
 	// Fields holds key, time and values in the order of the Source's columns;
 	// nil for JSON Lines and where Reason is set. A null of Parquet is "".
 	Fields []string
-	// NoTime says that the source has no time column: Fields[1] is then "".
+	// NoTime says that the source has no time column: that field is then "".
 	NoTime bool
 	// Reason is why no record could be made of Raw; "" when one could.
 	Reason string
@@ -72,19 +73,22 @@ type Source struct {
 	// order of their names. Text files whose name ends in .gz or .zst are
 	// decompressed.
 	Path string
-	// Key, Time and Values are columns of CSV and Parquet files. Time may be
-	// empty: then the source has no times.
-	Key, Time string
-	Values    []string
+	// Key, Time and Values are columns of CSV and Parquet files. Key may have none or
+	// several. Time may be empty: then the source has no times.
+	Key    []string
+	Time   string
+	Values []string
 	// TimeOptional lets a file do without the column Time, see Record.NoTime.
 	TimeOptional bool
 	// Delimiter separates the fields of a CSV, one rune. Default ",".
 	Delimiter string
+
+	every bool // all columns that can be read, in the order of the file, for Peek
 }
 
 // columns returns the names that a record's Fields come from, in their order.
 func (src Source) columns() []string {
-	return append([]string{src.Key, src.Time}, src.Values...)
+	return slices.Concat(src.Key, []string{src.Time}, src.Values)
 }
 
 func (src Source) delimiter() (string, error) {
@@ -115,11 +119,11 @@ type recordReader interface {
 func (src Source) files() ([]string, error) {
 	switch src.Format {
 	case CSV, Parquet:
-		if src.Key == "" || len(src.Values) == 0 {
-			return nil, fmt.Errorf("a %s source needs a key column and at least one value column", src.Format)
+		if len(src.Values) == 0 {
+			return nil, fmt.Errorf("a %s source needs at least one value column", src.Format)
 		}
-		if slices.Contains(src.Values, "") {
-			return nil, fmt.Errorf("a value column of the %s source has an empty name", src.Format)
+		if slices.Contains(src.Values, "") || slices.Contains(src.Key, "") {
+			return nil, fmt.Errorf("a column of the %s source has an empty name", src.Format)
 		}
 		if _, err := src.delimiter(); err != nil {
 			return nil, err
@@ -148,11 +152,18 @@ func (src Source) files() ([]string, error) {
 		return nil, fmt.Errorf("the pattern %s is malformed: %w", src.Path, err)
 	}
 	if len(paths) == 0 {
-		return nil, fmt.Errorf("no file matches %s", src.Path)
+		return nil, noMatch(src.Path)
 	}
 	slices.Sort(paths)
 	return paths, nil
 }
+
+// noMatch is the error of a pattern that matches no file.
+type noMatch string
+
+func (pattern noMatch) Error() string { return "no file matches " + string(pattern) }
+
+func (noMatch) Is(target error) bool { return target == fs.ErrNotExist }
 
 // open opens one file and reads its header.
 func (src Source) open(path string) (recordReader, error) {
@@ -264,6 +275,15 @@ func (rd *Reader) Next() (Record, error) {
 	return Record{}, io.EOF
 }
 
+// Columns returns the names of the columns of the file that is being read, nil for JSON
+// Lines.
+func (rd *Reader) Columns() []string {
+	if rd.cur == nil {
+		return nil
+	}
+	return rd.cur.columns()
+}
+
 // Close closes the file that is being read.
 func (rd *Reader) Close() error {
 	if rd.cur == nil {
@@ -272,6 +292,33 @@ func (rd *Reader) Close() error {
 	err := rd.cur.close()
 	rd.cur = nil
 	return err
+}
+
+// Peek returns the names of the columns of the source's first file, and its first n
+// records, whose Fields are all columns in the order of the file. Columns of a Parquet file
+// that cannot be read are left out. JSON Lines have no columns and no Fields.
+func Peek(src Source, n int) (columns []string, records []Record, err error) {
+	src.every, src.Key, src.Time, src.Values = true, nil, "", []string{"every"}
+	paths, err := src.files()
+	if err != nil {
+		return nil, nil, err
+	}
+	rr, err := src.open(paths[0])
+	if err != nil {
+		return nil, nil, err
+	}
+	defer rr.close()
+	for len(records) < n {
+		rec, err := rr.next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		records = append(records, rec)
+	}
+	return rr.columns(), records, nil
 }
 
 // sourceName is how records and messages call the file at path.
@@ -294,16 +341,28 @@ func fileName(path string) string {
 // is not there.
 func (src Source) locate(path string, names []string) ([]int, error) {
 	var index []int
+	if src.every {
+		for i := range names {
+			index = append(index, i)
+		}
+		return index, nil
+	}
 	for i, want := range src.columns() {
+		isTime := i == len(src.Key)
+		if isTime && want == "" {
+			index = append(index, -1)
+			continue
+		}
 		at := slices.Index(names, want)
-		optional := i == 1 && (want == "" || src.TimeOptional)
 		switch {
-		case i == 1 && want == "":
-			at = -1
-		case at < 0 && !optional:
+		case at < 0 && !(isTime && src.TimeOptional):
 			hint := ""
-			if near := message.Nearest(want, names); near != "" {
+			if d := src.otherDelimiter(names); d != "" {
+				hint = fmt.Sprintf(" It seems that its delimiter is %q.", d)
+			} else if near := message.Nearest(want, names); near != "" {
 				hint = fmt.Sprintf(" Did you mean %q?", near)
+			} else if i < len(src.Key) {
+				hint = " A file of one series needs none: key: none."
 			}
 			return nil, fmt.Errorf("%s has no column %q; its columns are %s.%s", fileName(path), want, list(names), hint)
 		case at >= 0 && slices.Contains(names[at+1:], want):
@@ -312,6 +371,22 @@ func (src Source) locate(path string, names []string) ([]int, error) {
 		index = append(index, at)
 	}
 	return index, nil
+}
+
+// Delimiters are those that files usually have.
+var Delimiters = []string{",", ";", "\t", "|"}
+
+// otherDelimiter returns the delimiter that a header in one piece seems to have, or "".
+func (src Source) otherDelimiter(header []string) string {
+	if src.Format != CSV || len(header) != 1 {
+		return ""
+	}
+	for _, d := range Delimiters {
+		if strings.Contains(header[0], d) {
+			return d
+		}
+	}
+	return ""
 }
 
 // list quotes names for a message, at most 40 of them.

@@ -98,8 +98,8 @@ func TestOpen(t *testing.T) {
 		{"not gzip", in(t, "a.gz", map[string]string{"a.gz": head}), nil, "%s/a.gz is not a gzip file: gzip: invalid header"},
 		{"no path", Source{Format: JSONLines}, nil, `the source has no path: give a file, a glob, or "-" for standard input`},
 		{"no format", Source{Format: "xml"}, nil, `format "xml" of a source is not known: it is one of csv, jsonl, parquet`},
-		{"no key", Source{Format: CSV, Path: "-"}, nil, "a csv source needs a key column and at least one value column"},
-		{"parquet from standard input", Source{Format: Parquet, Path: "-", Key: "k", Values: []string{"x"}}, nil,
+		{"no key", Source{Format: CSV, Path: "-"}, nil, "a csv source needs at least one value column"},
+		{"parquet from standard input", Source{Format: Parquet, Path: "-", Key: []string{"k"}, Values: []string{"x"}}, nil,
 			"parquet cannot be read from standard input, because its index is at the end: give a file"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -186,7 +186,7 @@ type pqRow struct {
 	Dec   int64     `parquet:"dec,decimal(2:10)"`
 }
 
-var pqAll = Source{Format: Parquet, Key: "key", Time: "nano", Values: []string{"milli", "micro", "date", "i", "u", "f", "d", "b"}}
+var pqAll = Source{Format: Parquet, Key: []string{"key"}, Time: "nano", Values: []string{"milli", "micro", "date", "i", "u", "f", "d", "b", "dec"}}
 
 func writeParquet(t *testing.T, rows []pqRow) string {
 	t.Helper()
@@ -205,7 +205,7 @@ func TestParquetSource(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 123456789, time.UTC)
 	third := 1.0 / 3
 	file := writeParquet(t, []pqRow{
-		{Key: "a", Milli: at.UnixMilli(), Micro: at, Nano: at, Date: 1, I: -7, U: math.MaxUint64, F: 0.5, D: &third, B: true},
+		{Key: "a", Milli: at.UnixMilli(), Micro: at, Nano: at, Date: 1, I: -7, U: math.MaxUint64, F: 0.5, D: &third, B: true, Dec: -1205},
 		{Key: "", Nano: at, Micro: at},
 		{Key: "b\xff", Nano: at, Micro: at},
 	})
@@ -222,8 +222,8 @@ func TestParquetSource(t *testing.T) {
 	}
 	const nano, micro = "2026-01-02T03:04:05.123456789Z", "2026-01-02T03:04:05.123456Z"
 	want := []string{
-		"a|" + nano + "|2026-01-02T03:04:05.123Z|" + micro + "|1970-01-02T00:00:00Z|-7|18446744073709551615|0.5|0.3333333333333333|1",
-		"|" + nano + "|1970-01-01T00:00:00Z|" + micro + "|1970-01-01T00:00:00Z|0|0|0||0",
+		"a|" + nano + "|2026-01-02T03:04:05.123Z|" + micro + "|1970-01-02T00:00:00Z|-7|18446744073709551615|0.5|0.3333333333333333|1|-12.05",
+		"|" + nano + "|1970-01-01T00:00:00Z|" + micro + "|1970-01-01T00:00:00Z|0|0|0||0|0.00",
 		"",
 	}
 	for i, g := range all {
@@ -232,11 +232,32 @@ func TestParquetSource(t *testing.T) {
 		}
 	}
 	for column, text := range map[string]string{
-		"list": `column "list" is of type `, "dec": `column "dec" is of type `, "dd": `has no column "dd"`,
+		"list": `column "list" is of type `, "dd": `has no column "dd"`,
 	} {
 		src.Values = []string{column}
 		if err := Check(src); err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("column %s: %v", column, err)
+		}
+	}
+}
+
+func TestDecimalText(t *testing.T) {
+	for _, test := range []struct {
+		v     parquet.Value
+		scale int
+		want  string
+	}{
+		{parquet.Int32Value(5), 2, "0.05"},
+		{parquet.Int32Value(-1205), 2, "-12.05"},
+		{parquet.Int64Value(math.MinInt64), 18, "-9.223372036854775808"},
+		{parquet.Int64Value(7), 0, "7"},
+		{parquet.FixedLenByteArrayValue([]byte{0xff, 0xff, 0xfb}), 1, "-0.5"},
+		{parquet.FixedLenByteArrayValue([]byte{0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00}), 3, "18446744073709551.616"},
+		{parquet.ByteArrayValue([]byte{0x80}), 0, "-128"},
+		{parquet.ByteArrayValue(nil), 2, "0.00"},
+	} {
+		if got := decimalText(test.v.Kind(), test.scale)(test.v); got != test.want {
+			t.Errorf("%v, scale %d: got %s, want %s", test.v, test.scale, got, test.want)
 		}
 	}
 }
@@ -247,7 +268,7 @@ func TestParquetLarge(t *testing.T) {
 		rows[i] = pqRow{Key: "k", I: int32(i)}
 	}
 	file := writeParquet(t, rows)
-	src := Source{Format: Parquet, Key: "key", Values: []string{"i"}}
+	src := Source{Format: Parquet, Key: []string{"key"}, Values: []string{"i"}}
 	src.Path = in(t, "a.parquet", map[string]string{"a.parquet": file}).Path
 	all, err := readAll(t, src)
 	if err != nil || len(all) != len(rows) || all[12_000] != "a.parquet: k,,12000" {

@@ -145,7 +145,7 @@ func TestWriterParquet(t *testing.T) {
 	if len(pf.RowGroups()) != 2 {
 		t.Errorf("%d row groups", len(pf.RowGroups()))
 	}
-	src := Source{Format: Parquet, Path: path, Key: "key", Time: "t", Values: []string{"x", "x.1", "levels.1.alpha", "s", "ok", "none", "nowhere.0.a"}}
+	src := Source{Format: Parquet, Path: path, Key: []string{"key"}, Time: "t", Values: []string{"x", "x.1", "levels.1.alpha", "s", "ok", "none", "nowhere.0.a"}}
 	rd, err := Open(src)
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"hafvf/internal/message"
 	"hafvf/internal/times"
+	"hafvf/pipeline/config"
 	"hafvf/transforms"
 )
 
@@ -22,48 +24,100 @@ var (
 	errKeyUTF8  = errors.New("the key is not UTF-8")
 )
 
-// decodeJSON reads an observation from one JSON object with the fields key, time and x. If
-// a field occurs twice, the last one counts. A bare NaN, Infinity or -Infinity is accepted
-// wherever JSON allows a value. A numeric key is read as its text. The error is the reason
-// for the rejection.
-func decodeJSON(line []byte) (key string, obs transforms.Observation, err error) {
-	fields, err := scanObject(line)
+// A parser reads observations of records as config.Fields describes them, of files and
+// topics alike.
+type parser struct {
+	config.Fields
+	times *times.Parser
+	// names are those of the fields of a JSON object: of the key, the time and the values.
+	names  []string
+	nested bool // some are paths into objects
+	comma  bool // decimal
+}
+
+func newParser(f config.Fields) (*parser, error) {
+	t, err := times.NewParser(f.Zone, f.TimeFormat)
+	if err != nil {
+		return nil, err
+	}
+	p := &parser{Fields: f, times: t, names: slices.Concat(f.Key, []string{f.Time}, f.Values), comma: f.Decimal == ','}
+	p.nested = slices.ContainsFunc(p.names, func(name string) bool { return strings.Contains(name, ".") })
+	return p, nil
+}
+
+// An origin stands in for a key that a record does not have.
+type origin struct {
+	series string // where records have no keys: the name of the file or topic
+	key    []byte // of a topic's record
+}
+
+// json reads an observation from one JSON object. If a field occurs twice, the last one
+// counts. A bare NaN, Infinity or -Infinity is accepted wherever JSON allows a value. A
+// numeric key is read as its text. The error is the reason for the rejection.
+func (p *parser) json(line []byte, from origin) (key string, obs transforms.Observation, err error) {
+	var few [8][]byte
+	fields := few[:]
+	if len(p.names) > len(few) {
+		fields = make([][]byte, len(p.names))
+	}
+	fields = fields[:len(p.names)]
+	if err := p.scanObject(line, fields); err != nil {
+		return "", transforms.Observation{}, err
+	}
+	if key, err = p.jsonKey(fields[:len(p.Key)], from); err != nil {
+		return "", transforms.Observation{}, err
+	}
+	fields = fields[len(p.Key):]
+	if p.Time != "" {
+		if obs.Time, err = p.jsonTime(fields[0]); err != nil {
+			return "", transforms.Observation{}, err
+		}
+	}
+	fields = fields[1:]
+	for i, name := range p.Values {
+		if fields[i] == nil {
+			return "", transforms.Observation{}, fmt.Errorf("no field %s", message.Quote(name))
+		}
+	}
+	if len(fields) == 1 {
+		obs.X, obs.Shape, err = p.jsonValue(fields[0])
+	} else {
+		obs.X, obs.Shape = row(len(fields)), transforms.Vector
+		for i, f := range fields {
+			if obs.X[0][i], err = p.jsonComponent(f); err != nil {
+				err = fmt.Errorf("field %s: %w", message.Quote(p.Values[i]), err)
+				break
+			}
+		}
+	}
 	if err != nil {
 		return "", transforms.Observation{}, err
 	}
-	if key, err = jsonKey(fields.key); err != nil {
-		return "", transforms.Observation{}, err
-	}
-	obs, err = fields.observation()
-	return key, obs, err
+	return key, obs, nil
 }
 
-// observation reads time and x.
-func (f *jsonFields) observation() (obs transforms.Observation, err error) {
-	if obs.Time, err = jsonTime(f.time); err != nil {
-		return transforms.Observation{}, err
+// jsonClock reads the time of a JSON object. It reports false where there is none.
+func (p *parser) jsonClock(line []byte) (time.Time, bool) {
+	fields := make([][]byte, len(p.names))
+	if err := p.scanObject(line, fields); err != nil {
+		return time.Time{}, false
 	}
-	if obs.X, obs.Shape, err = jsonValue(f.x); err != nil {
-		return transforms.Observation{}, err
-	}
-	return obs, nil
+	t, err := p.jsonTime(fields[len(p.Key)])
+	return t, err == nil && !t.IsZero()
 }
 
-// decodeFields reads an observation from the columns of a table: key, time (may be empty)
-// and values. Several values make one vector. The error is the reason for the rejection.
-func decodeFields(fields []string) (key string, obs transforms.Observation, err error) {
-	const values = 2 // where they begin
+// row reads an observation from the columns of a table: the key's, the time's (may be
+// empty) and the values'. Several values make one vector. The error is the reason for the
+// rejection.
+func (p *parser) row(fields []string, from origin) (key string, obs transforms.Observation, err error) {
+	values := len(p.Key) + 1 // where they begin
 	if len(fields) <= values {
 		return "", transforms.Observation{}, fmt.Errorf("%d fields; at least %d are needed", len(fields), values+1)
 	}
-	key = fields[0]
-	switch {
-	case key == "":
-		return "", transforms.Observation{}, errEmptyKey
-	case !utf8.ValidString(key):
-		return "", transforms.Observation{}, errKeyUTF8
+	if key, err = p.rowKey(fields[:len(p.Key)], from); err != nil {
+		return "", transforms.Observation{}, err
 	}
-	if obs.Time, err = parseTime(fields[1]); err != nil {
+	if obs.Time, err = p.time(fields[len(p.Key)]); err != nil {
 		return "", transforms.Observation{}, err
 	}
 	fields = fields[values:]
@@ -72,7 +126,7 @@ func decodeFields(fields []string) (key string, obs transforms.Observation, err 
 		obs.Shape = transforms.Vector
 	}
 	for i, f := range fields {
-		if obs.X[0][i], err = parseField(f); err != nil {
+		if obs.X[0][i], err = p.number(f); err != nil {
 			if len(fields) > 1 {
 				err = fmt.Errorf("value %d: %w", i+1, err)
 			}
@@ -80,6 +134,39 @@ func decodeFields(fields []string) (key string, obs transforms.Observation, err 
 		}
 	}
 	return key, obs, nil
+}
+
+// keySeparator joins the parts of a key.
+const keySeparator = "/"
+
+func (p *parser) rowKey(parts []string, from origin) (string, error) {
+	for i, part := range parts {
+		var err error
+		switch {
+		case part == "":
+			err = errEmptyKey
+		case !utf8.ValidString(part):
+			err = errKeyUTF8
+		default:
+			continue
+		}
+		return "", p.ofPart(i, err)
+	}
+	switch len(parts) {
+	case 0:
+		return from.series, nil
+	case 1:
+		return parts[0], nil
+	}
+	return strings.Join(parts, keySeparator), nil
+}
+
+// ofPart says to which of several parts of the key a reason belongs.
+func (p *parser) ofPart(i int, err error) error {
+	if len(p.Key) == 1 {
+		return err
+	}
+	return fmt.Errorf("%w, in its part %s", err, message.Quote(p.Key[i]))
 }
 
 // row returns one vector of n zeros, in one allocation for a scalar.
@@ -95,19 +182,35 @@ func row(n int) [][]float64 {
 	return one.rows[:]
 }
 
-// parseField reads a decimal number. An empty field and "NaN" are NaN.
-func parseField(s string) (float64, error) {
+// number reads a decimal number. A missing one is NaN.
+func (p *parser) number(s string) (float64, error) {
 	s = strings.TrimSpace(s)
-	if missingText(s) {
+	if p.missing(s) {
 		return math.NaN(), nil
+	}
+	point := byte('.')
+	if p.comma {
+		point = ','
 	}
 	for i := range len(s) {
 		// ParseFloat alone would accept hexadecimal numbers and "inf" too.
-		if c := s[i]; (c < '0' || c > '9') && c != '.' && c != '-' && c != '+' && c != 'e' && c != 'E' {
+		if c := s[i]; (c < '0' || c > '9') && c != point && c != '-' && c != '+' && c != 'e' && c != 'E' {
 			return 0, notNumber(s)
 		}
 	}
+	if p.comma {
+		v, err := parseNumber(strings.Replace(s, ",", ".", 1))
+		if err != nil && strings.Contains(s, ",") {
+			err = notNumber(s)
+		}
+		return v, err
+	}
 	return parseNumber(s)
+}
+
+// missing reports whether a text stands for a missing value.
+func (p *parser) missing(s string) bool {
+	return missingText(s) || p.Missing != nil && slices.Contains(p.Missing, s)
 }
 
 func missingText(s string) bool {
@@ -135,89 +238,144 @@ func notNumber(s string) error {
 
 var errInfinite = errors.New("the number is infinite")
 
-// parseTime reads a time as times.Parse does. Empty text and "NaN" mean no time.
-func parseTime(s string) (time.Time, error) {
+// time reads a time as times.Parser does. Empty text and "NaN" mean no time.
+func (p *parser) time(s string) (time.Time, error) {
 	if missingText(strings.TrimSpace(s)) {
 		return time.Time{}, nil
 	}
-	return times.Parse(s)
+	return p.times.Parse(s)
 }
 
-// jsonFields are the raw values of an object's fields, nil if absent.
-type jsonFields struct{ key, time, x []byte }
-
-// scanObject checks that line is one JSON object and returns its fields.
-func scanObject(line []byte) (f jsonFields, err error) {
+// scanObject checks that line is one JSON object, and sets fields to the raw values of
+// the parser's names; nil for those that are absent.
+func (p *parser) scanObject(line []byte, fields [][]byte) error {
 	s := scanner{b: line}
 	s.space()
 	if s.at() != '{' {
 		if err := s.value(0); err != nil {
-			return f, err
+			return err
 		}
-		return f, errors.New("not a JSON object")
+		return errors.New("not a JSON object")
 	}
 	s.i++
 	s.space()
 	if s.at() == '}' {
 		s.i++
-		return f, s.end()
+		return s.end()
 	}
 	for {
 		s.space()
-		name := s.i
+		from := s.i
 		if err := s.text(); err != nil {
-			return f, err
+			return err
 		}
-		to := f.named(s.b[name:s.i])
+		name := s.b[from:s.i]
 		s.space()
 		if s.at() != ':' {
-			return f, s.fail("':' expected")
+			return s.fail("':' expected")
 		}
 		s.i++
 		s.space()
-		from := s.i
+		from = s.i
 		if err := s.value(1); err != nil {
-			return f, err
+			return err
 		}
-		if to != nil {
-			*to = s.b[from:s.i]
-		}
+		p.assign(fields, name, s.b[from:s.i])
 		s.space()
 		switch s.at() {
 		case ',':
 			s.i++
 		case '}':
 			s.i++
-			return f, s.end()
+			return s.end()
 		default:
-			return f, s.fail("',' or '}' expected")
+			return s.fail("',' or '}' expected")
 		}
 	}
 }
 
-// named returns the field of that quoted name, nil for other names.
-func (f *jsonFields) named(name []byte) *[]byte {
-	if bytes.IndexByte(name, '\\') >= 0 {
-		s, err := unquote(name)
+// assign sets the fields of a quoted name, and those whose paths lead into the value.
+func (p *parser) assign(fields [][]byte, name, value []byte) {
+	name = plainName(name)
+	for i, want := range p.names {
+		if string(name) == want {
+			fields[i] = value
+		} else if p.nested {
+			if v := follow(want, name, value); v != nil {
+				fields[i] = v
+			}
+		}
+	}
+}
+
+// plainName returns a name without its quotes and escapes.
+func plainName(quoted []byte) []byte {
+	if bytes.IndexByte(quoted, '\\') >= 0 {
+		if s, err := unquote(quoted); err == nil {
+			return []byte(s)
+		}
+	}
+	return quoted[1 : len(quoted)-1]
+}
+
+// follow returns the value at the path, which is the name of the value, or begins with
+// it and goes on inside; nil where there is none. The value has been scanned.
+func follow(path string, name, value []byte) (found []byte) {
+	if path == string(name) {
+		return value
+	}
+	if len(path) <= len(name) || path[len(name)] != '.' || path[:len(name)] != string(name) || value[0] != '{' {
+		return nil
+	}
+	path = path[len(name)+1:]
+	eachField(value, func(name, value []byte) {
+		if v := follow(path, name, value); v != nil {
+			found = v
+		}
+	})
+	return found
+}
+
+// eachField calls f with the fields of an object that has been scanned.
+func eachField(object []byte, f func(name, value []byte)) {
+	for s := (scanner{b: object, i: 1}); s.next(); {
+		name := plainName(s.element())
+		s.space()
+		s.i++ // the colon
+		s.space()
+		f(name, s.element())
+	}
+}
+
+func (p *parser) jsonKey(parts [][]byte, from origin) (string, error) {
+	switch {
+	case len(parts) == 0:
+		return from.series, nil
+	case len(parts) == 1 && parts[0] == nil && len(from.key) > 0:
+		if !utf8.Valid(from.key) {
+			return "", errKeyUTF8
+		}
+		return string(from.key), nil
+	case len(parts) == 1:
+		return p.jsonKeyPart(0, parts[0])
+	}
+	var key []string
+	for i, raw := range parts {
+		part, err := p.jsonKeyPart(i, raw)
 		if err != nil {
-			return nil
+			return "", p.ofPart(i, err)
 		}
-		name = []byte(`"` + s + `"`)
+		key = append(key, part)
 	}
-	switch string(name) {
-	case `"key"`:
-		return &f.key
-	case `"time"`:
-		return &f.time
-	case `"x"`:
-		return &f.x
-	}
-	return nil
+	return strings.Join(key, keySeparator), nil
 }
 
-func jsonKey(raw []byte) (string, error) {
+func (p *parser) jsonKeyPart(i int, raw []byte) (string, error) {
 	if raw == nil {
-		return "", errNoKey
+		if p.Key[i] == "key" {
+			return "", errNoKey
+		}
+		return "", fmt.Errorf("%w: no field %s", errNoKey, message.Quote(p.Key[i]))
 	}
 	switch kindOf(raw) {
 	case jsonNull:
@@ -237,7 +395,7 @@ func jsonKey(raw []byte) (string, error) {
 	return "", fmt.Errorf("the key is %s, not text", kindOf(raw))
 }
 
-func jsonTime(raw []byte) (time.Time, error) {
+func (p *parser) jsonTime(raw []byte) (time.Time, error) {
 	if raw == nil {
 		return time.Time{}, nil
 	}
@@ -246,26 +404,26 @@ func jsonTime(raw []byte) (time.Time, error) {
 		return time.Time{}, nil
 	case jsonText:
 		if bytes.IndexByte(raw, '\\') < 0 {
-			return parseTime(string(raw[1 : len(raw)-1]))
+			return p.time(string(raw[1 : len(raw)-1]))
 		}
 		s, err := unquote(raw)
 		if err != nil {
 			return time.Time{}, times.Invalid(string(raw))
 		}
-		return parseTime(s)
+		return p.time(s)
 	case jsonNumber:
-		return times.ParseUnix(string(raw))
+		return p.times.ParseNumber(string(raw))
 	}
 	return time.Time{}, fmt.Errorf("the time is %s, not text or a number", kindOf(raw))
 }
 
 // jsonValue reads x: a number, a vector, or a list of vectors. In a list of vectors, null
 // is a missing vector.
-func jsonValue(raw []byte) ([][]float64, transforms.Shape, error) {
-	if raw == nil || kindOf(raw) != jsonList {
+func (p *parser) jsonValue(raw []byte) ([][]float64, transforms.Shape, error) {
+	if kindOf(raw) != jsonList {
 		x := row(1)
 		var err error
-		x[0][0], err = jsonComponent(raw)
+		x[0][0], err = p.jsonComponent(raw)
 		return x, transforms.Scalar, err
 	}
 
@@ -277,7 +435,7 @@ func jsonValue(raw []byte) ([][]float64, transforms.Shape, error) {
 	for s := (scanner{b: raw, i: 1}); s.next(); {
 		element := s.element()
 		if kindOf(element) != jsonList {
-			v, err := jsonComponent(element)
+			v, err := p.jsonComponent(element)
 			if err != nil {
 				return nil, transforms.List, err
 			}
@@ -295,7 +453,7 @@ func jsonValue(raw []byte) ([][]float64, transforms.Shape, error) {
 			if kindOf(component) == jsonList {
 				return nil, transforms.List, errors.New("x is nested too deep: at most a list of vectors")
 			}
-			v, err := jsonComponent(component)
+			v, err := p.jsonComponent(component)
 			if err != nil {
 				return nil, transforms.List, err
 			}
@@ -318,20 +476,20 @@ func jsonValue(raw []byte) ([][]float64, transforms.Shape, error) {
 }
 
 // jsonComponent reads a number. null is NaN.
-func jsonComponent(raw []byte) (float64, error) {
-	if raw == nil {
-		return math.NaN(), nil
-	}
+func (p *parser) jsonComponent(raw []byte) (float64, error) {
 	switch kindOf(raw) {
 	case jsonNull, jsonNaN:
 		return math.NaN(), nil
 	case jsonNumber:
+		if p.Missing != nil && slices.Contains(p.Missing, string(raw)) {
+			return math.NaN(), nil
+		}
 		return parseNumber(string(raw))
 	case jsonInfinity:
 		return 0, errInfinite
 	case jsonText:
 		s, err := unquote(raw)
-		if err != nil || !missingText(strings.TrimSpace(s)) {
+		if err != nil || !p.missing(strings.TrimSpace(s)) {
 			return 0, notNumber(s)
 		}
 		return math.NaN(), nil
@@ -582,15 +740,15 @@ func (s *scanner) text() error {
 	}
 }
 
-// next moves to the next element of a list that has been scanned, and reports
-// whether there is one.
+// next moves to the next element of a list or object that has been scanned, and
+// reports whether there is one.
 func (s *scanner) next() bool {
 	s.space()
 	if s.at() == ',' {
 		s.i++
 		s.space()
 	}
-	return s.at() != ']'
+	return s.at() != ']' && s.at() != '}'
 }
 
 // element moves past an element and returns it.

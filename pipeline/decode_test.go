@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"hafvf/internal/times"
+	"hafvf/pipeline/config"
 	"hafvf/transforms"
 )
 
@@ -26,6 +28,34 @@ func equal(t *testing.T, want, got any) {
 	}
 }
 
+// plain is the parser of a config that says nothing of its records.
+var plain = parserFor("{}")
+
+// parserFor is the parser of a source of JSON Lines with these keys.
+func parserFor(keys string) *parser {
+	family := "normal"
+	if strings.Contains(keys, "values: [a") {
+		family = "mvnormal"
+	}
+	c, err := config.Parse("test.yaml", []byte("{model: {family: "+family+"}, order: arrival, source: {jsonl: "+keys+"}}"), []string{"source.jsonl.path=in.jsonl"})
+	if err != nil {
+		panic(err)
+	}
+	p, err := newParser(c.Source.JSONL.Fields)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+func decodeJSON(line []byte) (string, transforms.Observation, error) {
+	return plain.json(line, origin{})
+}
+
+func decodeFields(fields []string) (string, transforms.Observation, error) {
+	return plain.row(fields, origin{})
+}
+
 func TestDecodeJSON(t *testing.T) {
 	for _, test := range []struct {
 		line string
@@ -39,7 +69,6 @@ func TestDecodeJSON(t *testing.T) {
 		{`{"key":"s1","x":[ [1, 2] , [3] ]}`, "s1", transforms.Observation{X: [][]float64{{1, 2}, {3}}, Shape: transforms.List}},
 
 		// Missing.
-		{`{"key":"s1"}`, "s1", transforms.Observation{X: [][]float64{{nan}}}},
 		{`{"key":"s1","x":null}`, "s1", transforms.Observation{X: [][]float64{{nan}}}},
 		{`{"key":"s1","x":""}`, "s1", transforms.Observation{X: [][]float64{{nan}}}},
 		{`{"key":"s1","x":" "}`, "s1", transforms.Observation{X: [][]float64{{nan}}}},
@@ -115,6 +144,8 @@ func TestDecodeJSONRejects(t *testing.T) {
 
 		{`{}`, "no key"},
 		{`{"x":1}`, "no key"},
+		{`{"key":"s1"}`, `no field "x"`},
+		{`{"key":"s1","X":1,"y":{"x":1}}`, `no field "x"`},
 		{`{"key":null,"x":1}`, "the key is null"},
 		{`{"key":"","x":1}`, "the key is empty"},
 		{`{"key":true,"x":1}`, "the key is a boolean, not text"},
@@ -136,7 +167,7 @@ func TestDecodeJSONRejects(t *testing.T) {
 		{`{"key":"s1","x":[1,[2]]}`, "x mixes numbers and vectors"},
 		{`{"key":"s1","x":[[[1]]]}`, "x is nested too deep: at most a list of vectors"},
 
-		{`{"key":"s1","time":"yesterday","x":1}`, `the time "yesterday" does not parse`},
+		{`{"key":"s1","time":"yesterday","x":1}`, `the time "yesterday" does not parse; understood are ` + times.Understood + "; name others by time_format"},
 		{`{"key":"s1","time":true,"x":1}`, "the time is a boolean, not text or a number"},
 		{`{"key":"s1","time":[1],"x":1}`, "the time is a list, not text or a number"},
 		{`{"key":"s1","time":1e300,"x":1}`, "the time 1e300 is outside the years 1 to 9999"},
@@ -186,7 +217,7 @@ func TestDecodeFieldsRejects(t *testing.T) {
 		{[]string{"s1", ""}, "2 fields; at least 3 are needed"},
 		{[]string{"", "", "1"}, "the key is empty"},
 		{[]string{"Z\xfcrich", "", "1"}, "the key is not UTF-8"},
-		{[]string{"s1", "noon", "1"}, `the time "noon" does not parse`},
+		{[]string{"s1", "noon", "1"}, `the time "noon" does not parse; understood are ` + times.Understood + "; name others by time_format"},
 		{[]string{"s1", "", "abc"}, `the text "abc" where a number is due`},
 		{[]string{"s1", "", "null"}, `the text "null" where a number is due`},
 		{[]string{"s1", "", "1,5"}, `the text "1,5" where a number is due`},
@@ -288,7 +319,7 @@ func keyByJSON(raw json.RawMessage) (string, bool) {
 
 func valueByJSON(raw json.RawMessage) (x [][]float64, shape transforms.Shape, ok bool) {
 	var v any
-	if raw != nil && json.Unmarshal(raw, &v) != nil {
+	if raw == nil || json.Unmarshal(raw, &v) != nil {
 		return nil, 0, false
 	}
 	component := func(v any) (float64, bool) {
@@ -401,6 +432,97 @@ func BenchmarkDecodeFields(b *testing.B) {
 				if _, _, err := decodeFields(bench.fields); err != nil {
 					b.Fatal(err)
 				}
+			}
+		})
+	}
+}
+
+// TestFields decodes records that are not as the defaults have them, of files and topics.
+func TestFields(t *testing.T) {
+	const jsonPath = `{path: in.jsonl, key: [site.name, device.id], time: meta.at, values: [data.bar], zone: Europe/Berlin, missing: [NA, -999, null]}`
+	obs := func(t time.Time, x ...float64) transforms.Observation {
+		o := transforms.Observation{Time: t, X: [][]float64{x}}
+		if len(x) > 1 {
+			o.Shape = transforms.Vector
+		}
+		return o
+	}
+	for _, test := range []struct {
+		keys, line string
+		from       origin
+		key        string
+		want       transforms.Observation
+		err        string
+	}{
+		{jsonPath, `{"site":{"name":"a"},"device":{"id":7,"x":[{"id":8}]},"meta":{"at":"2026-01-02 04:04:05"},"data":{"bar":1.5}}`, origin{}, "a/7", obs(instant, 1.5), ""},
+		{jsonPath, `{"site.name":"a","device":{"id":7},"meta.at":1767323045,"data":{"bar":null}}`, origin{}, "a/7", obs(instant, nan), ""},
+		{jsonPath, `{"site":{"name":"a"},"device":{"id":7},"meta":{},"data":{"bar":"NA"}}`, origin{}, "a/7", obs(time.Time{}, nan), ""},
+		{jsonPath, `{"site":{"name":"a"},"device":{"\u0069d":"b"},"data":{"b\u0061r":-999}}`, origin{}, "a/b", obs(time.Time{}, nan), ""},
+		{jsonPath, `{"site":{"name":"a"},"device":{"id":7},"data":{"bar":[1,2]}}`, origin{}, "a/7", obs(time.Time{}, 1, 2), ""},
+		{jsonPath, `{"site":{"name":"a"},"device":7,"data":{"bar":1}}`, origin{key: []byte("k")}, "", transforms.Observation{}, `no key: no field "device.id", in its part "device.id"`},
+		{jsonPath, `{"site":{"name":""},"device":{"id":7},"data":{"bar":1}}`, origin{}, "", transforms.Observation{}, `the key is empty, in its part "site.name"`},
+		{jsonPath, `{"site":{"name":"a"},"device":{"id":7},"data":{}}`, origin{}, "", transforms.Observation{}, `no field "data.bar"`},
+		{jsonPath, `{"site":{"name":"a"},"device":{"id":7},"data":[{"bar":1}]}`, origin{}, "", transforms.Observation{}, `no field "data.bar"`},
+		{`{key: none, values: [a, b]}`, `{"a":1,"b":2}`, origin{series: "in", key: []byte("k")}, "in", obs(time.Time{}, 1, 2), ""},
+		{`{key: none, values: [a, b]}`, `{"a":1,"b":null}`, origin{series: "in"}, "in", obs(time.Time{}, 1, nan), ""},
+		{`{key: none, values: [a, b]}`, `{"a":1}`, origin{series: "in"}, "", transforms.Observation{}, `no field "b"`},
+		{`{key: none, values: [a, b]}`, `{"a":1,"b":[2]}`, origin{series: "in"}, "", transforms.Observation{}, `field "b": a list where a number is due`},
+		{`{key: [none]}`, `{"none":"n","x":1}`, origin{series: "in"}, "n", obs(time.Time{}, 1), ""},
+		{`{key: pump}`, `{"x":1}`, origin{key: []byte("k")}, "k", obs(time.Time{}, 1), ""},
+		{`{key: pump}`, `{"x":1}`, origin{key: []byte("k\xff")}, "", transforms.Observation{}, "the key is not UTF-8"},
+		{`{key: pump}`, `{"x":1}`, origin{}, "", transforms.Observation{}, `no key: no field "pump"`},
+		{`{time: ""}`, `{"key":"k","":"noon","x":1}`, origin{}, "k", obs(time.Time{}, 1), ""},
+		{`{time_format: '%Y%m%d'}`, `{"key":"k","time":20260102,"x":1}`, origin{}, "k", obs(instant.Truncate(24*time.Hour), 1), ""},
+		{`{values: [a,b,c,d,e,f,g,h,i]}`, `{"key":"k","i":9,"a":1,"b":2,"c":3,"d":4,"e":5,"f":6,"g":7,"h":8}`, origin{}, "k", obs(time.Time{}, 1, 2, 3, 4, 5, 6, 7, 8, 9), ""},
+	} {
+		t.Run(test.keys+test.line, func(t *testing.T) {
+			key, o, err := parserFor(test.keys).json([]byte(test.line), test.from)
+			reason := ""
+			if err != nil {
+				reason = err.Error()
+			}
+			equal(t, test.err, reason)
+			equal(t, test.key, key)
+			equal(t, test.want, o)
+		})
+	}
+}
+
+// TestFieldsOfTables decodes rows whose texts are not as the defaults have them.
+func TestFieldsOfTables(t *testing.T) {
+	for _, test := range []struct {
+		fields config.Fields
+		row    string
+		key    string
+		x      float64
+		err    string
+	}{
+		{config.Fields{Key: []string{"a", "b"}, Values: []string{"x"}}, "p;q;;1", "p/q", 1, ""},
+		{config.Fields{Key: []string{"a", "b"}, Values: []string{"x"}}, "p;;;1", "", 0, `the key is empty, in its part "b"`},
+		{config.Fields{Values: []string{"x"}}, ";1", "series", 1, ""},
+		{config.Fields{Values: []string{"x"}, Decimal: ','}, ";-1,5e3", "series", -1500, ""},
+		{config.Fields{Values: []string{"x"}, Decimal: ','}, ";15", "series", 15, ""},
+		{config.Fields{Values: []string{"x"}, Decimal: ','}, ";1.5", "", 0, `the text "1.5" where a number is due`},
+		{config.Fields{Values: []string{"x"}, Decimal: ','}, ";1,5,0", "", 0, `the text "1,5,0" where a number is due`},
+		{config.Fields{Values: []string{"x"}, Missing: []string{"NA", "-"}}, "; NA", "series", nan, ""},
+		{config.Fields{Values: []string{"x"}, Missing: []string{"NA", "-"}}, ";-", "series", nan, ""},
+		{config.Fields{Values: []string{"x"}, Missing: []string{"NA", "-"}}, ";", "series", nan, ""},
+		{config.Fields{Values: []string{"x"}, Missing: []string{"NA", "-"}}, ";na", "", 0, `the text "na" where a number is due`},
+	} {
+		t.Run(test.row, func(t *testing.T) {
+			p, err := newParser(test.fields)
+			if err != nil {
+				t.Fatal(err)
+			}
+			key, o, err := p.row(strings.Split(test.row, ";"), origin{series: "series"})
+			reason := ""
+			if err != nil {
+				reason = err.Error()
+			}
+			equal(t, test.err, reason)
+			equal(t, test.key, key)
+			if err == nil {
+				equal(t, [][]float64{{test.x}}, o.X)
 			}
 		})
 	}

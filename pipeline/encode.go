@@ -164,8 +164,9 @@ func (fn *encodeSmoothedFn) encode(to *stretch, key string, s *transforms.Smooth
 }
 
 // encodeRejectedFn turns what the filter rejected into dead-letter records.
-type encodeRejectedFn struct{}
+type encodeRejectedFn struct{ Run string }
 
-func (*encodeRejectedFn) ProcessElement(r transforms.Rejected, emit func([]byte)) {
+func (fn *encodeRejectedFn) ProcessElement(r transforms.Rejected, emit func([]byte)) {
+	runOf(fn.Run).reject(r.Reason, r.ID, r.Raw)
 	emit(records.AppendReject(connectors.Chunk(nil).Begin([]byte(r.Key), r.ID), records.Place{ID: r.ID, Log: r.Log, Seq: r.Seq}, r.Raw, r.Reason))
 }

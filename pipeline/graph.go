@@ -31,6 +31,8 @@ type Graph struct {
 	dead      graphSink
 	alerts    *graphSink
 	detects   bool
+	patterns  []string // of the exceptions
+	warmUp    int      // of the keys without one; 0 for none
 }
 
 // A graphTransform turns observations into lines, alerts and rejections.
@@ -71,11 +73,12 @@ func (g *Graph) String() string {
 
 // Compose composes the steps of a config. It reads no data.
 func Compose(c *config.Config) (*Graph, error) {
-	g := &Graph{Runner: c.Runner, detects: c.Detect != nil}
+	g := &Graph{Runner: c.Runner, detects: c.Detect != nil, warmUp: c.Model.WarmUp}
 	base := filterConfig(c, c.Model.Prior, c.Model.WarmUp, c.Model.Season, c.Levels, c.Top, c.Bank)
 	var rules []transforms.Rule
 	all := []hafvf.Config{base}
 	for _, k := range c.Keys {
+		g.patterns = append(g.patterns, k.Match)
 		rules = append(rules, transforms.Rule{Match: k.Match, Filter: filterConfig(c, k.Prior, k.WarmUp, k.Season, k.Levels, k.Top, k.Bank)})
 		all = append(all, rules[len(rules)-1].Filter)
 	}
@@ -145,19 +148,24 @@ func newSource(c *config.Config) (graphSource, connectors.Kind) {
 	case s.Kafka != nil:
 		t := topicSource{*s.Kafka, !optional}
 		if c.Transform == config.Smooth || !optional && c.Lateness > 0 {
-			t.Clock = payloadClock // only there does the watermark release anything
+			t.Clock, t.ClockSetting = payloadClock, fieldsText(t.Fields) // only there does the watermark release anything
 		}
 		if r := c.Runner; r.Name == config.Flink {
 			t.Readers, t.Poll = flink.Names(r.Parallelism, r.Parallelism, r.MaxParallelism), r.Poll
 		}
 		return t, connectors.String
 	case s.CSV != nil:
-		file.Source = connectors.Source{Format: connectors.CSV, Path: s.CSV.Path, Key: s.CSV.Key, Time: s.CSV.Time, Values: s.CSV.Values, Delimiter: string(s.CSV.Delimiter), TimeOptional: optional}
+		file.fields = s.CSV.Fields
+		file.Source = connectors.Source{Format: connectors.CSV, Path: s.CSV.Path, Delimiter: string(s.CSV.Delimiter)}
 	case s.Parquet != nil:
-		file.Source = connectors.Source{Format: connectors.Parquet, Path: s.Parquet.Path, Key: s.Parquet.Key, Time: s.Parquet.Time, Values: s.Parquet.Values, TimeOptional: optional}
+		file.fields = s.Parquet.Fields
+		file.Source = connectors.Source{Format: connectors.Parquet, Path: s.Parquet.Path}
 	default:
+		file.fields = s.JSONL.Fields
 		file.Source = connectors.Source{Format: connectors.JSONLines, Path: s.JSONL.Path}
+		return file, connectors.String // x has any shape
 	}
+	file.Key, file.Time, file.Values, file.TimeOptional = file.fields.Key, file.fields.Time, file.fields.Values, optional
 	if len(file.Values) == 1 {
 		return file, connectors.Number
 	}
@@ -261,7 +269,7 @@ func (g *Graph) build(run string) *beam.Pipeline {
 	if g.alerts != nil {
 		g.alerts.write(s, run, "alerts", alerts)
 	}
-	rejects := beam.ParDo(s.Scope("Reject"), &encodeRejectedFn{}, rejected)
+	rejects := beam.ParDo(s.Scope("Reject"), &encodeRejectedFn{Run: run}, rejected)
 	g.dead.write(s, run, "rejected", beam.Flatten(s, undecoded, rejects))
 	return p
 }

@@ -88,7 +88,13 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 		}
 	}
 	s = state.summary()
-	s.detects = graph.detects
+	s.detects, s.warmUp = graph.detects, graph.warmUp
+	s.WarmUps = state.account.WarmUps()
+	for i, pattern := range graph.patterns {
+		if !state.account.HasMatched(i) {
+			s.Unmatched = append(s.Unmatched, pattern)
+		}
+	}
 	s.Elapsed = time.Since(start)
 	return s, nil
 }
@@ -162,6 +168,7 @@ type run struct {
 	written int64
 	stopped bool
 	largest []Break
+	rejects rejections
 }
 
 // runOf returns the run of that name, nil where there is none in this process.
@@ -297,7 +304,7 @@ func (r *run) summary() Summary {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, _ := r.account.Counts()
-	return Summary{Counts: c, Skipped: len(r.skip), Stopped: r.stopped, Largest: r.largest}
+	return Summary{Counts: c, Skipped: len(r.skip), Stopped: r.stopped, Largest: r.largest, Rejections: r.rejects.commonest()}
 }
 
 // note adds a tally to the summary.
@@ -308,4 +315,14 @@ func (r *run) note(t *tally) {
 	for _, b := range t.largest {
 		r.largest = keepLargest(r.largest, b)
 	}
+}
+
+// reject adds a rejected record to the summary. It does nothing on a nil run.
+func (r *run) reject(reason, place, raw string) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rejects.add(reason, place, raw)
 }

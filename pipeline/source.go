@@ -2,12 +2,13 @@ package pipeline
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
@@ -27,18 +28,36 @@ func init() {
 	register.DoFn4x0[beam.EventTime, kafkaio.Record, func(beam.EventTime, string, transforms.Observation), func([]byte)](&decodeTopicFn{})
 	register.Emitter3[beam.EventTime, string, transforms.Observation]()
 	register.Emitter1[[]byte]()
-	kafkaio.RegisterClock(payloadClock, func(r kafkaio.Record) (time.Time, bool) {
-		f, err := scanObject(r.Value)
-		if err != nil {
-			return time.Time{}, false
-		}
-		t, err := jsonTime(f.time)
-		return t, err == nil && !t.IsZero()
+	kafkaio.RegisterClock(payloadClock, func(fields string) kafkaio.Clock {
+		p := parserOf(fields)
+		return func(r kafkaio.Record) (time.Time, bool) { return p.jsonClock(r.Value) }
 	})
 }
 
-// payloadClock is the name of the clock that reads the time in a record's value.
+// payloadClock is the name of the clock that reads the time in a record's value. Its
+// setting is that of parserOf.
 const payloadClock = "payload"
+
+// parserOf returns the parser of fields that fieldsText has written.
+func parserOf(text string) *parser {
+	var f config.Fields
+	if err := json.Unmarshal([]byte(text), &f); err != nil {
+		panic("pipeline: " + err.Error())
+	}
+	p, err := newParser(f)
+	if err != nil {
+		panic("pipeline: the config was not checked: " + err.Error())
+	}
+	return p
+}
+
+func fieldsText(f config.Fields) string {
+	text, err := json.Marshal(f)
+	if err != nil {
+		panic("pipeline: " + err.Error())
+	}
+	return string(text)
+}
 
 // A graphSource is a graph's source: files or topics.
 type graphSource interface {
@@ -55,6 +74,7 @@ type graphSource interface {
 // fileSource is a source of files.
 type fileSource struct {
 	connectors.Source
+	fields config.Fields
 }
 
 func (f fileSource) check(context.Context, *clients) error { return connectors.Check(f.Source) }
@@ -63,7 +83,7 @@ func (f fileSource) state() any                            { return f.Path }
 
 func (f fileSource) read(s beam.Scope, run string) (observations, undecoded beam.PCollection) {
 	records := connectors.Read(s, f.Source, run)
-	return beam.ParDo2(s.Scope("Decode"), &decodeFileFn{decoder: decoder[connectors.Record]{Run: run, Timed: !f.TimeOptional}, Format: f.Format}, records)
+	return beam.ParDo2(s.Scope("Decode"), &decodeFileFn{decoder: decoder[connectors.Record]{Run: run, Timed: !f.TimeOptional, Fields: fieldsText(f.fields)}, Format: f.Format}, records)
 }
 
 // topicSource is a source of Kafka topics.
@@ -103,14 +123,17 @@ func (t topicSource) describe() string {
 
 func (t topicSource) read(s beam.Scope, run string) (observations, undecoded beam.PCollection) {
 	records := kafkaio.Read(s, t.Source, run)
-	return beam.ParDo2(s.Scope("Decode"), &decodeTopicFn{decoder[kafkaio.Record]{Run: run, Timed: t.timed}}, records)
+	return beam.ParDo2(s.Scope("Decode"), &decodeTopicFn{decoder[kafkaio.Record]{Run: run, Timed: t.timed, Fields: fieldsText(t.Fields)}}, records)
 }
 
 // A decoder turns records into observations or dead-letter records, many in parallel.
 type decoder[R any] struct {
 	Run   string
 	Timed bool // records have a time that they are known by
+	// Fields is the text of the config.Fields that describe the records.
+	Fields string
 
+	parser   *parser
 	waiting  []decoding[R]
 	rejected int
 }
@@ -133,6 +156,8 @@ type decoded struct {
 	raw       []byte
 }
 
+func (fn *decoder[R]) Setup() { fn.parser = parserOf(fn.Fields) }
+
 // add adds a record to those that wait.
 func (fn *decoder[R]) add(ts beam.EventTime, r R, decode func(R) decoded, emit func(beam.EventTime, string, transforms.Observation), reject func([]byte)) {
 	fn.waiting = append(fn.waiting, decoding[R]{record: r, at: ts})
@@ -150,10 +175,12 @@ func (fn *decoder[R]) drain(decode func(R) decoded, emit func(beam.EventTime, st
 			part[i].decoded = decode(part[i].record)
 		}
 	})
+	run := runOf(fn.Run)
 	for i := range fn.waiting {
 		d := &fn.waiting[i]
 		if d.err != nil {
 			fn.rejected++
+			run.reject(d.err.Error(), d.place.ID, string(d.raw))
 			reject(records.AppendReject(connectors.Chunk(nil).Begin(d.recordKey, d.place.ID), d.place, string(d.raw), d.err.Error()))
 			continue
 		}
@@ -194,37 +221,46 @@ func (fn *decodeFileFn) decode(r connectors.Record) (d decoded) {
 	case r.Reason != "":
 		d.err = errors.New(r.Reason)
 	case fn.Format == connectors.JSONLines:
-		d.key, d.o, d.err = decodeJSON(r.Raw)
+		d.key, d.o, d.err = fn.parser.json(r.Raw, origin{series: seriesName(r.Source)})
 	default:
-		d.key, d.o, d.err = decodeFields(r.Fields)
+		d.key, d.o, d.err = fn.parser.row(r.Fields, origin{series: seriesName(r.Source)})
 	}
 	d.o.ID, d.o.Seq, d.o.Raw = d.place.ID, r.Index, string(d.raw)
 	return d
+}
+
+// seriesName is how the series of a file without keys is called: as the file, without
+// the extensions of its format and compression.
+func seriesName(file string) string {
+	for _, packed := range []string{".gz", ".zst"} {
+		file = strings.TrimSuffix(file, packed)
+	}
+	return strings.TrimSuffix(file, filepath.Ext(file))
 }
 
 // decodeTopicFn decodes records of topics.
 type decodeTopicFn struct{ decoder[kafkaio.Record] }
 
 func (fn *decodeTopicFn) ProcessElement(ts beam.EventTime, r kafkaio.Record, emit func(beam.EventTime, string, transforms.Observation), reject func([]byte)) {
-	fn.add(ts, r, decodeOfTopic, emit, reject)
+	fn.add(ts, r, fn.decode, emit, reject)
 }
 
 func (fn *decodeTopicFn) FinishBundle(_ context.Context, emit func(beam.EventTime, string, transforms.Observation), reject func([]byte)) {
-	fn.drain(decodeOfTopic, emit, reject)
+	fn.drain(fn.decode, emit, reject)
 	fn.report()
 }
 
-func decodeOfTopic(r kafkaio.Record) (d decoded) {
+func (fn *decodeTopicFn) decode(r kafkaio.Record) (d decoded) {
 	d.place = records.Place{ID: r.Position.String(), Log: r.Log(), Seq: r.Offset}
 	d.raw, d.recordKey = r.Value[:min(len(r.Value), connectors.MaxRaw)], r.Key
-	d.key, d.o, d.err = decodeRecord(r)
+	d.key, d.o, d.err = decodeRecord(fn.parser, r)
 	d.o.ID, d.o.Log, d.o.Seq, d.o.Raw = d.place.ID, d.place.Log, d.place.Seq, string(d.raw)
 	return d
 }
 
 // decodeRecord reads an observation from the JSON of a record's value. A value without a
 // key has the key of the record.
-func decodeRecord(r kafkaio.Record) (key string, o transforms.Observation, err error) {
+func decodeRecord(p *parser, r kafkaio.Record) (key string, o transforms.Observation, err error) {
 	switch v := r.Value; {
 	case r.Oversized > 0:
 		return "", o, fmt.Errorf("the record has %d bytes, and at most %d are read", r.Oversized, kafkaio.MaxRecord)
@@ -235,18 +271,5 @@ func decodeRecord(r kafkaio.Record) (key string, o transforms.Observation, err e
 	case len(v) > 4 && v[0] == 0:
 		return "", o, fmt.Errorf("the value is framed by a schema registry (schema %d), of which no format is read: give JSON", uint32(v[1])<<24|uint32(v[2])<<16|uint32(v[3])<<8|uint32(v[4]))
 	}
-	f, err := scanObject(r.Value)
-	if err != nil {
-		return "", o, err
-	}
-	if f.key == nil && len(r.Key) > 0 {
-		if !utf8.Valid(r.Key) {
-			return "", o, errKeyUTF8
-		}
-		key = string(r.Key)
-	} else if key, err = jsonKey(f.key); err != nil {
-		return "", o, err
-	}
-	o, err = f.observation()
-	return key, o, err
+	return p.json(r.Value, origin{series: r.Topic, key: r.Key})
 }

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"hafvf/hafvf"
 	"hafvf/internal/account"
+	"hafvf/internal/message"
 	"hafvf/transforms"
 )
 
@@ -21,7 +23,26 @@ type Summary struct {
 	Stopped bool    // before the end of the input
 	Largest []Break // per key, the largest; a few keys, largest first
 
+	Rejections []Rejection // the commonest reasons, most first
+	WarmUps    []string    // keys that had fewer observations than their warm-up
+	Unmatched  []string    // patterns of exceptions that matched no key
+
 	detects bool
+	warmUp  int
+}
+
+// Err is the error of a run that could not use most of what it read. A run that was
+// stopped has none.
+func (s Summary) Err() error {
+	all := s.Rejected + s.Records
+	if s.Stopped || s.Rejected*2 <= all {
+		return nil
+	}
+	err := fmt.Errorf("%d of %d records were rejected, more than half", s.Rejected, all)
+	if len(s.Rejections) > 0 {
+		err = fmt.Errorf("%w, most of them because of this: %s", err, s.Rejections[0].Reason)
+	}
+	return err
 }
 
 // A Break is where something of a key came to an end: an alarm, a change that the
@@ -62,6 +83,7 @@ func (s Summary) String() string {
 		b.WriteString("; stopped before the end of the input, nothing read was lost")
 	}
 	b.WriteByte('\n')
+	s.hints(&b)
 	if len(s.Largest) == 0 {
 		return b.String()
 	}
@@ -76,6 +98,117 @@ func (s Summary) String() string {
 			fmt.Fprintf(&b, ", %s", f.About)
 		}
 		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// hints says what of the input was not used, and what to do about it.
+func (s Summary) hints(b *strings.Builder) {
+	if len(s.Rejections) > 0 {
+		b.WriteString("rejected, by reason, each with its first record:\n")
+		for _, r := range s.Rejections {
+			fmt.Fprintf(b, "  %d × %s\n      %s: %s\n", r.Count, r.Reason, r.Place, message.Printable(r.Raw))
+		}
+	}
+	if s.Late > 0 {
+		fmt.Fprintf(b, "%d records came up to %v after a later one of their key: lateness: %s takes them\n", s.Late, s.Behind, shortDuration(roundUp(s.Behind)))
+	}
+	if len(s.WarmUps) > 0 {
+		const named = 5
+		keys := s.WarmUps[:min(len(s.WarmUps), named)]
+		fmt.Fprintf(b, "fewer observations than warm_up (%d), in which nothing is told, have %d keys: %s", s.warmUp, len(s.WarmUps), strings.Join(keys, ", "))
+		if len(s.WarmUps) > named {
+			b.WriteString(", …")
+		}
+		b.WriteByte('\n')
+	}
+	for _, pattern := range s.Unmatched {
+		fmt.Fprintf(b, "warning: no key matches %s of keys\n", message.Quote(pattern))
+	}
+}
+
+// roundUp rounds a time up to whole seconds, minutes or hours.
+func roundUp(d time.Duration) time.Duration {
+	unit := time.Second
+	switch {
+	case d >= 6*time.Hour:
+		unit = time.Hour
+	case d >= time.Minute:
+		unit = time.Minute
+	}
+	return (d + unit - 1) / unit * unit
+}
+
+// shortDuration is 10m rather than 10m0s.
+func shortDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// A Rejection is a reason for which records were rejected.
+type Rejection struct {
+	Reason     string // in the words for the first record
+	Count      int64
+	Place, Raw string // of the first record
+}
+
+// rejections counts rejected records by the kind of their reason.
+type rejections struct {
+	kinds map[string]*Rejection
+}
+
+const (
+	// maxKinds bounds the kinds that are told apart.
+	maxKinds = 100
+	// commonestKinds is how many a summary names.
+	commonestKinds = 5
+)
+
+func (r *rejections) add(reason, place, raw string) {
+	kind := kindOfReason(reason)
+	if r.kinds == nil {
+		r.kinds = map[string]*Rejection{}
+	}
+	if r.kinds[kind] == nil {
+		if len(r.kinds) == maxKinds {
+			return
+		}
+		r.kinds[kind] = &Rejection{Reason: reason, Place: place, Raw: strings.Clone(message.Shorten(raw))}
+	}
+	r.kinds[kind].Count++
+}
+
+// commonest returns the commonest kinds.
+func (r *rejections) commonest() (all []Rejection) {
+	for _, k := range r.kinds {
+		all = append(all, *k)
+	}
+	slices.SortFunc(all, func(a, b Rejection) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Reason, b.Reason))
+	})
+	return all[:min(len(all), commonestKinds)]
+}
+
+// kindOfReason returns a reason without what it quotes of the record, and without its
+// numbers.
+func kindOfReason(reason string) string {
+	var b strings.Builder
+	for rest := reason; rest != ""; {
+		if q, err := strconv.QuotedPrefix(rest); err == nil {
+			b.WriteByte('"')
+			rest = rest[len(q):]
+			continue
+		}
+		if c := rest[0]; c < '0' || c > '9' {
+			b.WriteByte(c)
+		}
+		rest = rest[1:]
 	}
 	return b.String()
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"path"
 	"runtime"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -65,7 +67,7 @@ type Config struct {
 
 // A Rule says how the keys that match a pattern are filtered.
 type Rule struct {
-	Match  string // as in path.Match: * and ? stop at a slash
+	Match  string // as in path.Match, but * and ? match slashes too
 	Filter hafvf.Config
 }
 
@@ -133,12 +135,22 @@ func newRuled[T any](base hafvf.Config, rules []Rule, of func(hafvf.Config) (T, 
 
 // of returns the value of the first rule that matches the key.
 func (r ruled[T]) of(key string) T {
-	for i, rule := range r.rules {
-		if ok, _ := path.Match(rule.Match, key); ok {
-			return r.byRule[i]
-		}
+	if i := r.index(key); i >= 0 {
+		return r.byRule[i]
 	}
 	return r.rest
+}
+
+// index returns that of the first rule that matches the key, -1 where none does.
+func (r ruled[T]) index(key string) int {
+	return slices.IndexFunc(r.rules, func(rule Rule) bool { return matches(rule.Match, key) })
+}
+
+// matches is path.Match for keys, in which a slash is a character as any other.
+func matches(pattern, key string) bool {
+	const other = "\x00"
+	ok, _ := path.Match(strings.ReplaceAll(pattern, "/", other), strings.ReplaceAll(key, "/", other))
+	return ok
 }
 
 // Filter takes a PCollection<KV<string, Observation>> in the global window. It
@@ -310,6 +322,7 @@ type held struct {
 	key   string
 	to    state.Provider
 	found bool // the key had a state
+	warm  bool // the account has the key among those that warm up
 
 	blocks   [][]byte // of the batch, that are not processed yet
 	outputs  []output // of the round
@@ -440,6 +453,12 @@ func (fn *filterFn) read(unread []*held) error {
 		if !e.found {
 			fn.report.Counts.Keys++
 		}
+		if i := fn.estimators[0].streams.index(e.key); i >= 0 {
+			fn.account.Matched(i)
+		}
+		if e.warm = e.warming(); e.warm {
+			fn.account.WarmsUp(e.key, true)
+		}
 	}
 	return nil
 }
@@ -509,6 +528,7 @@ func (e *held) take(o Observation, est *Estimator, cfg Config) {
 	if err := e.admit(o); err != nil {
 		e.counts.Rejected++
 		e.counts.Late++
+		e.counts.Behind = max(e.counts.Behind, e.clock.Sub(o.Time))
 		e.outputs = append(e.outputs, output{rejected: &Rejected{Key: e.key, Observation: o, Reason: err.Error()}})
 		return
 	}
@@ -537,6 +557,10 @@ func (fn *filterFn) emit(e *held, emit func(beam.EventTime, string, Estimate), r
 			ts = mtime.FromTime(out.Time)
 		}
 		emit(ts, e.key, out.Estimate)
+	}
+	if e.warm && !e.warming() {
+		e.warm = false
+		fn.account.WarmsUp(e.key, false)
 	}
 	fn.report.Taken += e.taken
 	fn.report.Emitted += len(e.outputs)

@@ -325,6 +325,9 @@ func (fn *smoothFn) ProcessElement(_ context.Context, key string, b []byte, emit
 	if err != nil {
 		return err
 	}
+	if i := fn.smoother.filters.index(key); i >= 0 {
+		fn.account.Matched(i)
+	}
 	fn.counts.Sessions++
 	fn.counts.NotConverged += int64(fn.smoother.Smooth(key, s.observations, s.revision, func(out Smoothed) {
 		fn.counts.Records++

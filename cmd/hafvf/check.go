@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -13,16 +15,20 @@ import (
 
 func checkCommand() *cobra.Command {
 	var set []string
-	var keys bool
+	var keys, noData bool
 	cmd := &cobra.Command{
 		Use:   "check CONFIG | check --keys",
 		Short: "Say what is wrong with a config, or what it does",
 		Long: `Check reads a config and says, for everything that is wrong, the line, the key,
 the reason and the nearest known key; where nothing is wrong, it lists the steps
-of the pipeline. No data is read. Exit: 0 fine, 2 something is wrong.
+of the pipeline. Then it looks at the first thousand records of the source's files:
+columns, keys, times, values, what does not parse, and what the config might say
+besides. Topics and standard input are not looked at.
+
+Exit: 0 fine, 1 the data cannot be read in this way, 2 the config is wrong.
 
 With --keys it lists every key of a config: type, unit, default, meaning.`,
-		Example: "  hafvf check pump.yaml\n  hafvf check pump.yaml --set top=0.99\n  hafvf check --keys",
+		Example: "  hafvf check pump.yaml\n  hafvf check pump.yaml --no-data --set top=0.99\n  hafvf check --keys",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if keys {
 				return cobra.NoArgs(cmd, args)
@@ -34,16 +40,40 @@ With --keys it lists every key of a config: type, unit, default, meaning.`,
 				fmt.Fprint(cmd.OutOrStdout(), config.Reference())
 				return nil
 			}
-			graph, err := load(args[0], set)
+			text, err := readConfig(args[0])
+			if err != nil {
+				return usageError{err}
+			}
+			graph, err := compose(args[0], text, set)
 			if err != nil {
 				return err
 			}
 			fmt.Fprint(cmd.OutOrStdout(), graph)
+			if noData {
+				return nil
+			}
+			cfg, err := config.Parse(args[0], text, set)
+			if err != nil {
+				return usageError{err}
+			}
+			look, err := pipeline.LookAt(cfg)
+			switch {
+			case errors.Is(err, pipeline.ErrNotLookedAt):
+				return nil
+			case errors.Is(err, fs.ErrNotExist):
+				// A config may be checked where its data is not.
+				fmt.Fprintf(cmd.OutOrStdout(), "data     not looked at: %v\n", err)
+				return nil
+			case err != nil:
+				return err
+			}
+			fmt.Fprint(cmd.OutOrStdout(), look)
 			return nil
 		},
 	}
 	addSet(cmd, &set)
 	cmd.Flags().BoolVar(&keys, "keys", false, "list the keys of a config in place of checking one")
+	cmd.Flags().BoolVar(&noData, "no-data", false, "do not look at the data")
 	return cmd
 }
 

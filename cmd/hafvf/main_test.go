@@ -67,6 +67,13 @@ func TestExitCodes(t *testing.T) {
 		{"flags before arguments", "run --set top=0.5 ok.yaml", 0, "1 keys"},
 		{"flags behind arguments", "run ok.yaml --set top=0.5", 0, "1 keys"},
 		{"check", "check ok.yaml", 0, ""},
+		{"check without its data", "check ok.yaml --set source.csv.path=no.csv", 0, ""},
+		{"check of a column", "check ok.yaml --set source.csv.values=[y]", 1, `"y"`},
+		{"check without a look", "check ok.yaml --set source.csv.values=[y] --no-data", 0, ""},
+		{"init", "init in.csv", 0, ""},
+		{"init of nothing", "init no.csv", 1, "no.csv"},
+		{"init over a file", "init in.csv -o ok.yaml", 2, "ok.yaml exists already"},
+		{"mostly rejected", "run ok.yaml --set source.csv.decimal=','", 1, `2 of 3 records were rejected, more than half, most of them because of this: the text "1.5" where a number is due`},
 		{"version", "version", 0, ""},
 		{"input missing", "run ok.yaml --set source.csv.path=no.csv", 1, "no.csv"},
 		{"column missing", "run ok.yaml --set source.csv.values=[y]", 1, `"y"`},
@@ -141,6 +148,24 @@ func TestNoSecretIsShown(t *testing.T) {
 		if strings.HasPrefix(args, "run") && !strings.Contains(args, "--explain") && (code == 0 || stderr == "") {
 			t.Errorf("hafvf %s: exit %d: %s", args, code, stderr)
 		}
+	}
+}
+
+// What init writes passes check and runs.
+func TestInit(t *testing.T) {
+	dir := folder(t, map[string]string{"in.csv": strings.ReplaceAll(goodCSV, "oops", "NA")})
+	code, stdout, stderr := program.Run(t, dir, "", "init", "in.csv")
+	if code != 0 || stderr != "" {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "c.yaml"), []byte(stdout), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, stdout, stderr := program.Run(t, dir, "", "check", "c.yaml"); code != 0 || !strings.Contains(stdout, "100 % of the records parse, 33.3 % are missing; 1.5 to 2") {
+		t.Errorf("exit %d: %s%s", code, stdout, stderr)
+	}
+	if code, _, stderr := program.Run(t, dir, "", "run", "c.yaml"); code != 0 || !strings.Contains(stderr, "3 records (1 missing), 0 rejected") {
+		t.Errorf("exit %d: %s", code, stderr)
 	}
 }
 

@@ -44,7 +44,8 @@ Ctrl-C or SIGTERM stops reading, finishes what was read, and exits with 0; a
 second one gives the run up at once. A source of Kafka whose offsets are
 committed goes on from there at the next start; --begin-anew discards what it knows
 and reads from the beginning. Exit: 0 done, also when records were rejected; 1 the
-run failed, or somebody else cancelled it; 2 usage or config.
+run failed, more than half of the records were rejected, or somebody else cancelled
+it; 2 usage or config.
 
 The run listens at no address but a loopback port that takes connections of this
 process only, and that of --listen.
@@ -217,7 +218,7 @@ func (o operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summar
 		return s, unprotected(err)
 	}
 	fmt.Fprint(os.Stderr, s)
-	return s, nil
+	return s, s.Err()
 }
 
 var errGivenUp = errors.New("given up: what was in flight is not written")

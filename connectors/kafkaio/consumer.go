@@ -58,7 +58,7 @@ type part struct {
 
 // newConsumer opens a consumer, which ends with ctx. client asks the brokers.
 func newConsumer(ctx context.Context, client *Client, src Source, rest restriction, limits recordbatch.Limits, anew string, log *slog.Logger) *consumer {
-	c := &consumer{src: src, client: client, limits: limits, log: log, clock: clockOf(src.Clock), arrived: make(chan struct{}, 1), known: make(chan discovered, 1), anew: anew}
+	c := &consumer{src: src, client: client, limits: limits, log: log, clock: src.clock(), arrived: make(chan struct{}, 1), known: make(chan discovered, 1), anew: anew}
 	c.ctx, c.close = context.WithCancel(ctx)
 	context.AfterFunc(c.ctx, func() { progresses.Delete(c) })
 	at := make([]string, len(rest.Partitions))

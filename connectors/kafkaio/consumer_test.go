@@ -278,9 +278,11 @@ func TestWatermark(t *testing.T) {
 }
 
 func init() {
-	RegisterClock("test", func(r Record) (time.Time, bool) {
-		at, err := time.Parse(time.RFC3339, string(r.Value))
-		return at, err == nil
+	RegisterClock("test", func(layout string) Clock {
+		return func(r Record) (time.Time, bool) {
+			at, err := time.Parse(layout, string(r.Value))
+			return at, err == nil
+		}
 	})
 }
 
@@ -293,7 +295,7 @@ func TestWatermarkMoves(t *testing.T) {
 	at := base.Add(-time.Hour)
 	manual(c).Produce(t, &kgo.Record{Topic: "in", Value: []byte(at.Format(time.RFC3339)), Timestamp: base},
 		&kgo.Record{Topic: "in", Value: []byte("no time"), Timestamp: at.Add(-time.Hour)})
-	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}, Clock: "test", Disorder: time.Minute}, "")
+	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}, Clock: "test", ClockSetting: time.RFC3339, Disorder: time.Minute}, "")
 	r.until(func() bool { return len(r.got) == 2 })
 	if d := cmp.Diff([]mtime.Time{mtime.FromTime(at), mtime.FromTime(at.Add(-time.Hour))}, r.times); d != "" {
 		t.Errorf("event times (-want +got):\n%s", d)

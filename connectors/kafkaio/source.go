@@ -54,8 +54,9 @@ type Source struct {
 	// Disorder is how far a record's time may be behind the latest of its partition. The
 	// watermark lags by as much.
 	Disorder time.Duration
-	// Clock is the name of a registered Clock. Default: the record's timestamp.
-	Clock string
+	// Clock is the name of a registered Clock, and ClockSetting what it is made with.
+	// Default: the record's timestamp.
+	Clock, ClockSetting string
 	// Readers are the names of readers that share the partitions. With readers the source
 	// is a stateful function with these names as keys, for runners whose splittable
 	// functions have defects. Default: none, and a splittable function.
@@ -68,19 +69,20 @@ type Source struct {
 // A Clock returns the event time of a record, and false if it has none.
 type Clock func(Record) (time.Time, bool)
 
-var clocks sync.Map // of Clock by name
+var clocks sync.Map // of func(setting string) Clock by name
 
-// RegisterClock registers a clock under a name. Call it in an init function, so that
-// workers that run the same program know it too. It panics if the name is taken.
-func RegisterClock(name string, c Clock) {
-	if _, taken := clocks.LoadOrStore(name, c); taken {
+// RegisterClock registers under a name what makes a clock of Source.ClockSetting. Call it
+// in an init function, so that workers that run the same program know it too. It panics if
+// the name is taken.
+func RegisterClock(name string, of func(setting string) Clock) {
+	if _, taken := clocks.LoadOrStore(name, of); taken {
 		panic("kafkaio: clock " + name + " exists already")
 	}
 }
 
-func clockOf(name string) Clock {
-	if c, ok := clocks.Load(name); ok {
-		return c.(Clock)
+func (src Source) clock() Clock {
+	if of, ok := clocks.Load(src.Clock); ok {
+		return of.(func(string) Clock)(src.ClockSetting)
 	}
 	return func(r Record) (time.Time, bool) { return r.Time, true }
 }

@@ -17,6 +17,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -63,6 +65,8 @@ type Place struct {
 // Counts are what the nodes count, also as Beam metrics.
 type Counts struct {
 	Records, Rejected, Late, Missing, NotConverged, Keys, Sessions, Changes, Outliers, NoveltyAlarms, ChangeAlarms int64
+	// Behind is the farthest that a late record was behind the latest of its key.
+	Behind time.Duration
 }
 
 // Add adds the counts of o.
@@ -78,6 +82,7 @@ func (c *Counts) Add(o Counts) {
 	c.Outliers += o.Outliers
 	c.NoveltyAlarms += o.NoveltyAlarms
 	c.ChangeAlarms += o.ChangeAlarms
+	c.Behind = max(c.Behind, o.Behind)
 }
 
 // A Run is the account of one run. The methods that nodes call do nothing on a nil
@@ -97,6 +102,8 @@ type Run struct {
 	taken    int64
 	counts   Counts
 	fault    error
+	matched  map[int]bool    // exceptions that some key has
+	warmUps  map[string]bool // keys that warm up
 
 	stop, over    func()
 	stopped, gone <-chan struct{}
@@ -286,6 +293,50 @@ func (r *Run) Counts() (c Counts, taken int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.counts, r.taken
+}
+
+// Matched notes that a key has the exception of that index.
+func (r *Run) Matched(exception int) {
+	if r == nil || !r.counted {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.matched == nil {
+		r.matched = map[int]bool{}
+	}
+	r.matched[exception] = true
+}
+
+// HasMatched reports whether some key has the exception of that index.
+func (r *Run) HasMatched(exception int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.matched[exception]
+}
+
+// WarmsUp notes whether the key's first observations are still being gathered.
+func (r *Run) WarmsUp(key string, yes bool) {
+	if r == nil || !r.counted {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !yes {
+		delete(r.warmUps, key)
+		return
+	}
+	if r.warmUps == nil {
+		r.warmUps = map[string]bool{}
+	}
+	r.warmUps[key] = true
+}
+
+// WarmUps returns the keys that warm up, sorted.
+func (r *Run) WarmUps() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Sorted(maps.Keys(r.warmUps))
 }
 
 // Stop asks the source to end at its next record, as if its input ended there. What

@@ -18,82 +18,96 @@ const (
 	maxSecond = 253402300799
 )
 
-// Parse reads RFC 3339 (with a space in place of the T too), 2006-01-02
-// 15:04:05 in UTC, or Unix time as ParseUnix does. Fractions of a second go down
-// to nanoseconds.
-func Parse(s string) (time.Time, error) {
+// A Parser reads times. The zero Parser takes times without a zone as UTC.
+type Parser struct {
+	zone    *time.Location // nil: UTC
+	layouts []string       // of package time, tried first
+}
+
+// Parse is that of the zero Parser.
+func Parse(s string) (time.Time, error) { return new(Parser).Parse(s) }
+
+// Parse reads a time in the parser's own format, or else one of
+//   - RFC 3339 and ISO 8601: 2026-01-02T15:04:05Z, with a space in place of the T,
+//     without seconds, with an offset +01:00, +0100 or +01, with "UTC", without a
+//     zone, compact as in 20260102T150405Z
+//   - a date, which stands for its midnight
+//   - Unix time, as ParseUnix does
+//
+// Fractions of a second go down to nanoseconds.
+func (p *Parser) Parse(s string) (time.Time, error) {
 	s = strings.TrimSpace(s)
-	if len(s) >= 19 && s[4] == '-' && s[7] == '-' {
-		if t, ok := parseDateTime(s); ok {
+	if p.layouts != nil {
+		if t, ok := p.parseLayouts(s); ok {
 			return t, nil
 		}
-		return time.Time{}, Invalid(s)
 	}
+	switch {
+	case len(s) >= 10 && s[4] == '-' && s[7] == '-':
+		if len(s) >= 19 {
+			if t, ok := p.parseDateTime(s); ok {
+				return t, nil
+			}
+		}
+	case isNumber(s):
+		return ParseUnix(s)
+	}
+	if t, ok := p.parseISO(s); ok {
+		return t, nil
+	}
+	return time.Time{}, Invalid(s)
+}
+
+// isNumber reports whether s has only characters of a decimal number.
+func isNumber(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; (c < '0' || c > '9') && c != '.' && c != '-' && c != '+' && c != 'e' && c != 'E' {
-			return time.Time{}, Invalid(s)
+			return false
+		}
+	}
+	return true
+}
+
+// ParseNumber reads Unix time, unless the parser has a format that s has.
+func (p *Parser) ParseNumber(s string) (time.Time, error) {
+	if p.layouts != nil {
+		if t, ok := p.parseLayouts(s); ok {
+			return t, nil
 		}
 	}
 	return ParseUnix(s)
 }
 
+// Understood says what Parse reads.
+const Understood = "dates (2026-01-02), ISO 8601 (2026-01-02T15:04:05Z, 2026-01-02 15:04+01:00, 20260102T150405Z), and Unix seconds, milliseconds, microseconds, nanoseconds"
+
 // Invalid is the error for a text that is no time.
-func Invalid(s string) error { return fmt.Errorf("the time %s does not parse", message.Quote(s)) }
+func Invalid(s string) error {
+	return fmt.Errorf("the time %s does not parse; understood are %s; name others by time_format", message.Quote(s), Understood)
+}
 
-// parseDateTime reads a text of at least 19 bytes.
-func parseDateTime(s string) (t time.Time, ok bool) {
-	year, ok1 := digits(s[0:4])
-	month, ok2 := digits(s[5:7])
-	day, ok3 := digits(s[8:10])
-	hour, ok4 := digits(s[11:13])
-	minute, ok5 := digits(s[14:16])
-	second, ok6 := digits(s[17:19])
-	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6) || s[13] != ':' || s[16] != ':' ||
-		month < 1 || month > 12 || day < 1 || hour > 23 || minute > 59 || second > 60 {
+// A civil is a date and time of day as a text has them.
+type civil struct {
+	year, month, day, hour, minute, second, nano int
+
+	offset int  // in seconds east of UTC
+	zoned  bool // whether the text has an offset
+}
+
+// time returns the instant. It reports false if there is none.
+func (c civil) time(zone *time.Location) (t time.Time, ok bool) {
+	if c.month < 1 || c.month > 12 || c.day < 1 || c.hour > 23 || c.minute > 59 || c.second > 60 {
 		return t, false
 	}
-	sep, rest := s[10], s[19:]
-
-	nano := 0
-	if len(rest) > 0 && rest[0] == '.' {
-		n := 1
-		for scale := 100_000_000; n < len(rest) && rest[n] >= '0' && rest[n] <= '9'; n++ {
-			nano += int(rest[n]-'0') * scale
-			scale /= 10
-		}
-		if n == 1 {
-			return t, false
-		}
-		rest = rest[n:]
-	}
-
-	offset := 0 // seconds east of UTC
-	switch {
-	case rest == "Z" || rest == "z":
-	case rest == "" && sep == ' ':
-	case len(rest) == 6 && (rest[0] == '+' || rest[0] == '-') && rest[3] == ':':
-		h, ok1 := digits(rest[1:3])
-		m, ok2 := digits(rest[4:6])
-		if !ok1 || !ok2 || h > 23 || m > 59 {
-			return t, false
-		}
-		offset = h*3600 + m*60
-		if rest[0] == '-' {
-			offset = -offset
-		}
-	default:
+	date := time.Date(c.year, time.Month(c.month), c.day, 0, 0, 0, 0, time.UTC)
+	if date.Day() != c.day {
 		return t, false
 	}
-	if sep != 'T' && sep != 't' && sep != ' ' {
-		return t, false
+	unix := date.Unix() + int64(c.hour*3600+c.minute*60+c.second-c.offset)
+	if !c.zoned && zone != nil {
+		unix = time.Date(c.year, time.Month(c.month), c.day, c.hour, c.minute, c.second, 0, zone).Unix()
 	}
-
-	date := time.Date(year, time.Month(month), day, 0, 0, 0, 0, time.UTC)
-	if date.Day() != day {
-		return t, false
-	}
-	unix := date.Unix() + int64(hour*3600+minute*60+second-offset)
-	if second == 60 && unix%86400 != 0 {
+	if c.second == 60 && unix%86400 != 0 {
 		// A leap second stands at the end of a day of UTC only. It becomes the
 		// first second of the next day.
 		return t, false
@@ -101,7 +115,132 @@ func parseDateTime(s string) (t time.Time, ok bool) {
 	if unix < minSecond || unix > maxSecond {
 		return t, false
 	}
-	return time.Unix(unix, int64(nano)).UTC(), true
+	return time.Unix(unix, int64(c.nano)).UTC(), true
+}
+
+// parseDateTime reads a text of at least 19 bytes: RFC 3339, and the same without a zone.
+func (p *Parser) parseDateTime(s string) (t time.Time, ok bool) {
+	var c civil
+	var ok1, ok2, ok3, ok4, ok5, ok6 bool
+	c.year, ok1 = digits(s[0:4])
+	c.month, ok2 = digits(s[5:7])
+	c.day, ok3 = digits(s[8:10])
+	c.hour, ok4 = digits(s[11:13])
+	c.minute, ok5 = digits(s[14:16])
+	c.second, ok6 = digits(s[17:19])
+	sep, rest := s[10], s[19:]
+	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6) || s[13] != ':' || s[16] != ':' || sep != 'T' && sep != 't' && sep != ' ' {
+		return t, false
+	}
+	if c.nano, rest, ok = fraction(rest); !ok {
+		return t, false
+	}
+	switch {
+	case rest == "Z" || rest == "z":
+		c.zoned = true
+	case rest == "":
+	case len(rest) == 6 && (rest[0] == '+' || rest[0] == '-') && rest[3] == ':':
+		h, ok1 := digits(rest[1:3])
+		m, ok2 := digits(rest[4:6])
+		if !ok1 || !ok2 || h > 23 || m > 59 {
+			return t, false
+		}
+		c.offset, c.zoned = h*3600+m*60, true
+		if rest[0] == '-' {
+			c.offset = -c.offset
+		}
+	default:
+		return t, false
+	}
+	return c.time(p.zone)
+}
+
+// fraction reads the nanoseconds that follow a second, 0 where there are none, and
+// returns what is left of s.
+func fraction(s string) (nano int, rest string, ok bool) {
+	if len(s) == 0 || s[0] != '.' && s[0] != ',' {
+		return 0, s, true
+	}
+	n := 1
+	for scale := 100_000_000; n < len(s) && s[n] >= '0' && s[n] <= '9'; n++ {
+		nano += int(s[n]-'0') * scale
+		scale /= 10
+	}
+	return nano, s[n:], n > 1
+}
+
+// parseISO reads the other forms of ISO 8601: dates, times without seconds, short
+// offsets, compact texts.
+func (p *Parser) parseISO(s string) (t time.Time, ok bool) {
+	var c civil
+	ok = true
+	number := func(n int) (v int) {
+		if len(s) < n || !ok {
+			ok = false
+			return 0
+		}
+		v, ok = digits(s[:n])
+		s = s[n:]
+		return v
+	}
+	skip := func(b byte) bool {
+		if s == "" || s[0] != b {
+			return false
+		}
+		s = s[1:]
+		return true
+	}
+	c.year = number(4)
+	extended := skip('-')
+	c.month = number(2)
+	if extended && !skip('-') {
+		return t, false
+	}
+	c.day = number(2)
+	if !ok || s == "" {
+		if ok {
+			t, ok = c.time(p.zone)
+		}
+		return t, ok
+	}
+	if !skip('T') && !skip('t') && !skip(' ') {
+		return t, false
+	}
+	c.hour = number(2)
+	colon := skip(':')
+	c.minute = number(2)
+	if colon && skip(':') || !colon && s != "" && s[0] >= '0' && s[0] <= '9' {
+		c.second = number(2)
+		var read bool
+		c.nano, s, read = fraction(s)
+		ok = ok && read
+	}
+	if !ok {
+		return t, false
+	}
+	skip(' ')
+	switch upper := strings.ToUpper(s); {
+	case s == "":
+	case upper == "Z" || upper == "UTC" || upper == "GMT":
+		c.zoned = true
+	case s[0] == '+' || s[0] == '-':
+		east := s[0] == '+'
+		s = s[1:]
+		h, m := number(2), 0
+		if skip(':') || s != "" {
+			m = number(2)
+		}
+		if !ok || s != "" || h > 23 || m > 59 {
+			return t, false
+		}
+		c.offset, c.zoned = h*3600+m*60, true
+		if !east {
+			c.offset = -c.offset
+		}
+	default:
+		return t, false
+	}
+	return c.time(p.zone)
 }
 
 // digits returns the value of a text of at most four decimal digits.
@@ -116,27 +255,36 @@ func digits(s string) (v int, ok bool) {
 	return v, true
 }
 
-// unixMilli is the magnitude from which on a Unix time is in milliseconds: as
-// seconds it is the year 5138, as milliseconds 1973.
-const unixMilli = 1e11
+// From these magnitudes on a Unix time is in milliseconds, microseconds, nanoseconds.
+// Each is the year 1973 in its own unit and the year 5138 in the unit before.
+const (
+	unixMilli = 1e11
+	unixMicro = 1e14
+	unixNano  = 1e17
+)
 
-// ParseUnix reads seconds since 1970, or milliseconds where the number is 1e11
-// or more in magnitude. A fraction is exact to the nanosecond, unless the number
-// has an exponent.
+// ParseUnix reads the time since 1970 in seconds, milliseconds, microseconds or
+// nanoseconds, which the number's magnitude tells. A fraction is exact to the
+// nanosecond, unless the number has an exponent or is beyond the nanoseconds of 2262.
 func ParseUnix(s string) (time.Time, error) {
 	v, err := strconv.ParseFloat(s, 64)
 	if err != nil && !errors.Is(err, strconv.ErrRange) {
 		return time.Time{}, Invalid(s)
 	}
-	perSecond := 1.0
-	if math.Abs(v) >= unixMilli {
+	perSecond := int64(1)
+	switch magnitude := math.Abs(v); {
+	case magnitude >= unixNano:
+		perSecond = 1e9
+	case magnitude >= unixMicro:
+		perSecond = 1e6
+	case magnitude >= unixMilli:
 		perSecond = 1e3
 	}
-	if v/perSecond < minSecond || v/perSecond >= maxSecond+1 {
+	if v/float64(perSecond) < minSecond || v/float64(perSecond) >= maxSecond+1 {
 		return time.Time{}, fmt.Errorf("the time %s is outside the years 1 to 9999", strings.Clone(message.Shorten(s)))
 	}
 
-	unit := int64(1e9 / perSecond) // nanoseconds
+	unit := 1e9 / perSecond // nanoseconds
 	whole, fraction, _ := strings.Cut(s, ".")
 	n, err := strconv.ParseInt(whole, 10, 64)
 	var nano int64
@@ -151,14 +299,11 @@ func ParseUnix(s string) (time.Time, error) {
 		}
 	}
 	if err != nil {
-		// An exponent, or no digit before the point.
-		f := math.Floor(v)
-		n, nano = int64(f), int64(math.Round((v-f)*float64(unit)))
+		// An exponent, no digit before the point, or nanoseconds after 2262.
+		f := math.Floor(v / float64(perSecond))
+		return time.Unix(int64(f), int64(math.Round((v-f*float64(perSecond))*float64(unit)))).UTC(), nil
 	} else if s[0] == '-' {
 		nano = -nano
 	}
-	if perSecond == 1 {
-		return time.Unix(n, nano).UTC(), nil
-	}
-	return time.UnixMilli(n).Add(time.Duration(nano)).UTC(), nil
+	return time.Unix(n/perSecond, n%perSecond*unit+nano).UTC(), nil
 }

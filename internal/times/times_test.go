@@ -1,6 +1,7 @@
 package times
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -38,7 +39,30 @@ func TestParse(t *testing.T) {
 		{"99999999999", time.Unix(99999999999, 0).UTC()},
 		{"100000000000", time.UnixMilli(100000000000).UTC()},
 		{"-62135596800000", time.Time{}},
-		{"253402300799999", time.UnixMilli(253402300799999).UTC()},
+
+		{"2026-01-02", instant.Truncate(24 * time.Hour)},
+		{"2026-01-02T03:04:05", instant},
+		{"2026-01-02T03:04:05.123456", at(123456e3)},
+		{"2026-01-02 03:04:05,25", at(250e6)},
+		{"2026-01-02T03:04:05,5Z", at(500e6)},
+		{"2026-01-02T03:04Z", instant.Truncate(time.Minute)},
+		{"2026-01-02 03:04", instant.Truncate(time.Minute)},
+		{"2026-01-02T04:04:05+0100", instant},
+		{"2026-01-02T04:04:05+01", instant},
+		{"2026-01-01 22:04:05.5-05", at(500e6)},
+		{"2026-01-02 04:04:05 +0100", instant},
+		{"2026-01-02 03:04:05 UTC", instant},
+		{"2026-01-02 03:04:05.25 utc", at(250e6)},
+		{"20260102T030405Z", instant},
+		{"20260102T030405.25Z", at(250e6)},
+		{"20260102T0404+0100", instant.Truncate(time.Minute)},
+		{"20260102 030405", instant},
+		{"99999999999999", time.UnixMilli(99999999999999).UTC()},
+		{"1767323045000000", instant},
+		{"1767323045000001.5", at(1500)},
+		{"-1767323045000001", time.UnixMicro(-1767323045000001).UTC()},
+		{"1767323045000000001", at(1)},
+		{"1.767323045e18", instant},
 	} {
 		got, err := Parse(test.text)
 		if err != nil {
@@ -52,21 +76,22 @@ func TestParse(t *testing.T) {
 
 func TestParseRejects(t *testing.T) {
 	for _, text := range []string{
-		"2026-01-02", "2026-01-02T03:04Z", "2026-01-02T03:04:05", "2026-01-02T03:04:05,5Z", "2026-01-02T03:04:05.Z",
+		"2026-01", "2026-0102", "202601-02", "2026-01-02T", "2026-01-02T03", "2026-01-02T03:04:05.Z", "2026-01-02T03:0405", "2026-01-02Z",
+		"2026-01-02T03:04:05 CET", "20260102T0304051", "20260102T030405+", "2026-01-02T03:04:05+010", "2026-01-02T03:04:05+01000",
 		"2026-01-02T24:00:00Z", "2026-01-02T03:60:00Z", "2026-01-02T03:04:60Z", "2026-01-02T03:04:61Z",
 		"2026-02-29T00:00:00Z", "2026-13-01T00:00:00Z", "2026-00-01T00:00:00Z", "2026-01-00T00:00:00Z", "2026-01-32T00:00:00Z",
-		"2026-01-02T03:04:05+1:00", "2026-01-02T03:04:05+24:00", "2026-01-02T03:04:05+00:60", "2026-01-02T03:04:05+0100",
+		"2026-01-02T03:04:05+1:00", "2026-01-02T03:04:05+24:00", "2026-01-02T03:04:05+00:60",
 		"2026-01-02_03:04:05Z", "2026-01-02T03-04-05Z", "2026-1-2T03:04:05Z", "202x-01-02T03:04:05Z",
 		"0000-01-01T00:00:00Z", "0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00",
 		"02/01/2026 03:04", "1.2.3", "0x10", "1_000", "inf", "+", "e5",
 	} {
 		if got, err := Parse(text); err == nil {
 			t.Errorf("%q: accepted as %v", text, got)
-		} else if want := "the time \"" + text + "\" does not parse"; err.Error() != want {
+		} else if want := "the time \"" + text + "\" does not parse; understood are " + Understood; !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %s, want %s", err, want)
 		}
 	}
-	for _, text := range []string{"253402300800000", "-62135596800001", "-62135596801000", "-99999999999", "1e400"} {
+	for _, text := range []string{"1e300", "-62135596800001", "-62135596801000", "-99999999999", "1e400"} {
 		if got, err := Parse(text); err == nil {
 			t.Errorf("%q: accepted as %v", text, got)
 		} else if want := "the time " + text + " is outside the years 1 to 9999"; err.Error() != want {
@@ -84,6 +109,10 @@ func TestParseReadsWhatTimeFormats(t *testing.T) {
 			want.In(zone).Format(time.RFC3339Nano),
 			want.Format(time.RFC3339Nano),
 			want.Format("2006-01-02 15:04:05.999999999"),
+			want.Format("2006-01-02T15:04:05.999999999"),
+			want.In(zone).Format("2006-01-02T15:04:05.999999999-0700"),
+			want.Format("20060102T150405.999999999") + "Z",
+			want.Format("2006-01-02 15:04:05.999999999 UTC"),
 		} {
 			got, err := Parse(text)
 			if err != nil || got != want {
@@ -91,4 +120,91 @@ func TestParseReadsWhatTimeFormats(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Times without a zone are those of the parser's, with its daylight saving; others are
+// what they say.
+func TestZone(t *testing.T) {
+	p, err := NewParser("Europe/Berlin", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		"2026-01-02 03:04:05":       "2026-01-02T02:04:05Z",
+		"2026-07-02T03:04":          "2026-07-02T01:04:00Z",
+		"2026-07-02":                "2026-07-01T22:00:00Z",
+		"20260702T030405":           "2026-07-02T01:04:05Z",
+		"2026-03-29 01:59:59.5":     "2026-03-29T00:59:59.5Z",
+		"2026-03-29 03:00:00":       "2026-03-29T01:00:00Z",
+		"2026-07-02T03:04:05Z":      "2026-07-02T03:04:05Z",
+		"2026-07-02 03:04 UTC":      "2026-07-02T03:04:00Z",
+		"2026-07-02T03:04:05+05:00": "2026-07-01T22:04:05Z",
+		"1782961445":                "2026-07-02T03:04:05Z",
+	} {
+		got, err := p.Parse(text)
+		if err != nil || got.Format(time.RFC3339Nano) != want {
+			t.Errorf("%q: got %v, %v; want %s", text, got, err, want)
+		}
+	}
+}
+
+func TestFormat(t *testing.T) {
+	for _, test := range []struct{ format, text, want string }{
+		{"02.01.2006 15:04", "03.04.2026 05:06", "2026-04-03T03:06:00Z"},
+		{"%d.%m.%Y %H:%M", "03.04.2026 05:06", "2026-04-03T03:06:00Z"},
+		{"%d/%m/%y", "3/4/26", "2026-04-02T22:00:00Z"},
+		{"%Y%m%d", "20260403", "2026-04-02T22:00:00Z"},
+		{"%Y%m%d%H%M%S", "20260403050607", "2026-04-03T03:06:07Z"},
+		{"%Y-%j", "2026-093", "2026-04-02T22:00:00Z"},
+		{"%b %e, %Y %I:%M %p", "Apr  3, 2026 5:06 PM", "2026-04-03T15:06:00Z"},
+		{"%A, %d %B %Y at %T UTC", "Friday, 03 April 2026 at 05:06:07 UTC", "2026-04-03T03:06:07Z"},
+		{"%d/%m/%Y %H:%M:%S.%f", "03/04/2026 05:06:07.25", "2026-04-03T03:06:07.25Z"},
+		{"%d/%m/%Y %H:%M:%S,%f", "03/04/2026 05:06:07", "2026-04-03T03:06:07Z"},
+		{"%d/%m/%Y %H:%M%z", "03/04/2026 05:06+0530", "2026-04-02T23:36:00Z"},
+		{"%d/%m/%Y %H:%M%z", "03/04/2026 05:06+05:30", "2026-04-02T23:36:00Z"},
+		// What has another form is read as without a format.
+		{"%d/%m/%Y", "2026-04-03T05:06:07Z", "2026-04-03T05:06:07Z"},
+		{"%d/%m/%Y", "1775192767000", "2026-04-03T05:06:07Z"},
+	} {
+		p, err := NewParser("Europe/Berlin", test.format)
+		if err != nil {
+			t.Errorf("%s: %v", test.format, err)
+			continue
+		}
+		got, err := p.Parse(test.text)
+		if err != nil || got.Format(time.RFC3339Nano) != test.want {
+			t.Errorf("%s: %q: got %v, %v; want %s", test.format, test.text, got, err, test.want)
+		}
+	}
+	p, err := NewParser("", "%Y%m%d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := p.ParseNumber("20260403"); err != nil || !got.Equal(time.Date(2026, 4, 3, 0, 0, 0, 0, time.UTC)) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if got, err := p.Parse("31/31/2026"); err == nil {
+		t.Errorf("accepted as %v", got)
+	}
+}
+
+func TestFormatRejects(t *testing.T) {
+	for format, reason := range map[string]string{
+		"YYYY-MM-DD":           "has no year, month and day",
+		"15:04":                "has no year, month and day",
+		"%H:%M":                "has no year, month and day",
+		"%d/%m":                "has no year, month and day",
+		"%Y-%m-%d %Z":          "%Z is not understood",
+		"%Y-%m-%d %":           "ends with %",
+		"%Y-%m-%d %S%f":        "%f must follow",
+		"2 %Y-%m-%d":           "stands between directives",
+		"2006-01-02 15:04 MST": "abbreviation",
+	} {
+		if _, err := NewParser("", format); err == nil || !strings.Contains(err.Error(), reason) {
+			t.Errorf("%s: got %v, want %s", format, err, reason)
+		}
+	}
+	if _, err := NewParser("Mars/Base", ""); err == nil {
+		t.Error("a zone of Mars was accepted")
+	}
 }

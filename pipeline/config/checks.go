@@ -24,12 +24,7 @@ func (d *decoder) check(c *Config) {
 		if c.Transform == Smooth {
 			reason = "an empty name means that there is no time, which sessions need"
 		}
-		if c.Source.CSV != nil && c.Source.CSV.Time == "" {
-			d.fail("source.csv.time", "%s", reason)
-		}
-		if c.Source.Parquet != nil && c.Source.Parquet.Time == "" {
-			d.fail("source.parquet.time", "%s", reason)
-		}
+		d.needTime(c, reason)
 	}
 	d.checkFiles(c)
 	d.checkKafka(c)
@@ -136,13 +131,14 @@ func (d *decoder) seasons(c *Config, nodes *priorNodes) {
 		c.Detect.Zone = of.zone
 	}
 	if c.Order == Arrival {
-		const reason = "an empty name means that there is no time, which a season needs"
-		if s := c.Source.CSV; s != nil && s.Time == "" {
-			d.fail("source.csv.time", reason)
-		}
-		if s := c.Source.Parquet; s != nil && s.Time == "" {
-			d.fail("source.parquet.time", reason)
-		}
+		d.needTime(c, "an empty name means that there is no time, which a season needs")
+	}
+}
+
+// needTime refuses a source without times.
+func (d *decoder) needTime(c *Config, reason string) {
+	if f, path := c.Source.fields(); path != "" && f.Time == "" && !d.failed(path+".time") {
+		d.fail(path+".time", "%s", reason)
 	}
 }
 

@@ -120,29 +120,38 @@ type Sink struct {
 	None    bool // records are not written
 }
 
-// Columns name the parts of an observation in a table. An empty Time means that
-// the table has no time column.
-type Columns struct {
-	Key, Time string
-	Values    []string
+// Fields say where in a record the parts of an observation stand, and how they are
+// written: columns of a table, or fields of a JSON object, whose names may be dotted paths.
+type Fields struct {
+	Key    []string // joined with "/"; empty: all records are one series
+	Time   string   // empty: records have no time
+	Values []string // several make one vector
+
+	Zone       string // of times without one
+	TimeFormat string // of times that are not understood without it
+	Missing    []string
+	Decimal    rune // of CSV
 }
 
 // CSV is a source of delimited text with a header line. The path may be a
 // pattern; "-" is standard input.
 type CSV struct {
 	Path string
-	Columns
+	Fields
 	Delimiter rune
 }
 
 // JSONL is a source with one JSON object per line. The path may be a pattern;
 // "-" is standard input.
-type JSONL struct{ Path string }
+type JSONL struct {
+	Path string
+	Fields
+}
 
 // Parquet is a source of Parquet files. The path may be a pattern.
 type Parquet struct {
 	Path string
-	Columns
+	Fields
 }
 
 // A File is written by a sink; the path "-" is standard output.

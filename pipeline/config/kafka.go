@@ -15,6 +15,7 @@ import (
 // Kafka is a source of topics.
 type Kafka struct {
 	kafkaio.Source
+	Fields // of a record's value; without its key, the key of the record stands in
 	// Changelog is the compacted topic that the filters' states are kept in; empty
 	// for none.
 	Changelog string
@@ -27,9 +28,10 @@ func (s *Source) Unending() bool { return s.Kafka != nil && !s.Kafka.Bounded }
 
 // kafkaKey declares a source of topics.
 func (s *Source) kafkaKey() key {
-	k := &Kafka{}
-	return key{name: "kafka", doc: "Topics of Kafka, one JSON object per record.", seen: func() { s.Kafka = k }, keys: slices.Concat(clusterKeys(&k.Cluster, ""), []key{
+	k := &Kafka{Fields: defaultFields()}
+	return key{name: "kafka", doc: "Topics of Kafka, one JSON object per record. A value without the field of the key has the record's.", seen: func() { s.Kafka = k }, keys: slices.Concat(clusterKeys(&k.Cluster, ""), []key{
 		{name: "topics", doc: "Topics to read, with all their partitions.", required: true, read: texts("topics", &k.Topics)},
+	}, k.Fields.keys("Field"), []key{
 		{name: "group", doc: "Consumer group whose offsets are committed once the outputs are stored. By default none are.", read: text(&k.Group, notEmpty)},
 		{name: "start", doc: "Where reading begins in partitions that exist at the start.", initial: "committed with a group, else earliest", read: startAt(&k.Start)},
 		{name: "bounded", doc: "true ends the run where the partitions end at the start.", read: boolean(&k.Bounded)},

@@ -22,7 +22,7 @@ const someTopics = "brokers: ['b:9092'], topics: [in]"
 func TestParseKafka(t *testing.T) {
 	cluster := kafkaio.Cluster{Brokers: []string{"b:9092"}}
 	source := func(set func(*Kafka)) *Kafka {
-		k := &Kafka{Source: kafkaio.Source{Cluster: cluster, Topics: []string{"in"}, Start: kafkaio.Start{At: kafkaio.Earliest}}}
+		k := &Kafka{Fields: defaultFields(), Source: kafkaio.Source{Cluster: cluster, Topics: []string{"in"}, Start: kafkaio.Start{At: kafkaio.Earliest}}}
 		set(k)
 		return k
 	}

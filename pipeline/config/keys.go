@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"hafvf/hafvf"
+	"hafvf/internal/times"
 	"hafvf/transforms"
 )
 
@@ -170,18 +171,19 @@ func detect(dst **Detect) reader {
 }
 
 func (s *Source) keys() []key {
-	csv := &CSV{Columns: defaultColumns(), Delimiter: ','}
-	jsonl := &JSONL{}
-	parquet := &Parquet{Columns: defaultColumns()}
+	csv := &CSV{Fields: defaultFields(), Delimiter: ','}
+	jsonl := &JSONL{Fields: defaultFields()}
+	parquet := &Parquet{Fields: defaultFields()}
 	return []key{
 		{name: "csv", doc: "Delimited text with a header line.", seen: func() { s.CSV = csv },
-			keys: slices.Concat([]key{sourcePath(&csv.Path)}, csv.Columns.keys(), []key{
+			keys: slices.Concat([]key{sourcePath(&csv.Path)}, csv.Fields.keys("Column"), []key{
 				{name: "delimiter", doc: "Separates the fields of a line.", read: delimiter(&csv.Delimiter)},
+				{name: "decimal", doc: "Separates the whole part of a number from its fraction.", read: decimal(&csv.Decimal)},
 			})},
 		{name: "jsonl", doc: "One JSON object per line.", seen: func() { s.JSONL = jsonl },
-			keys: []key{sourcePath(&jsonl.Path)}},
+			keys: slices.Concat([]key{sourcePath(&jsonl.Path)}, jsonl.Fields.keys("Field"))},
 		{name: "parquet", doc: "Parquet files.", seen: func() { s.Parquet = parquet },
-			keys: slices.Concat([]key{sourcePath(&parquet.Path)}, parquet.Columns.keys())},
+			keys: slices.Concat([]key{sourcePath(&parquet.Path)}, parquet.Fields.keys("Column"))},
 		s.kafkaKey(),
 	}
 }
@@ -190,15 +192,23 @@ func sourcePath(dst *string) key {
 	return key{name: "path", doc: `A file, a pattern such as data/*.csv, or "-" for standard input.`, required: true, read: text(dst, notEmpty)}
 }
 
-func defaultColumns() Columns {
-	return Columns{Key: "key", Time: "time", Values: []string{"x"}}
+func defaultFields() Fields {
+	return Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}, Zone: "UTC", Decimal: '.'}
 }
 
-func (c *Columns) keys() []key {
+// keys declare what a record looks like. It has columns or fields.
+func (f *Fields) keys(what string) []key {
+	nested := ""
+	if what == "Field" {
+		nested = " A dotted path leads into objects, as in sensor.id."
+	}
 	return []key{
-		{name: "key", doc: "Column of the key.", read: text(&c.Key, notEmpty)},
-		{name: "time", doc: "Column of the time. An empty name means that there is none; this needs order: arrival.", read: text(&c.Time, mayBeEmpty)},
-		{name: "values", doc: "Columns that make the value.", read: texts("columns", &c.Values)},
+		{name: "key", doc: what + " of the key. A list joins several with \"/\". none makes all records of a file or topic one series, of its name." + nested, read: keyFields(&f.Key)},
+		{name: "time", doc: what + " of the time. An empty name means that there is none; this needs order: arrival.", read: text(&f.Time, mayBeEmpty)},
+		{name: "values", doc: what + "s that make the value. Several make a vector.", read: texts(strings.ToLower(what)+"s", &f.Values)},
+		{name: "zone", doc: "Time zone of times that name none.", read: zone(&f.Zone)},
+		{name: "time_format", doc: "Form of the times, as a Go layout or for strftime. Not needed for " + times.Understood + ".", read: timeFormat(&f.TimeFormat)},
+		{name: "missing", doc: "Texts that stand for a missing value. Empty ones, null and NaN always do.", read: missing(&f.Missing)},
 	}
 }
 
@@ -252,14 +262,27 @@ func (c *Config) deadLetterKeys() []key {
 	}
 }
 
-// columns returns the value columns of a tabular source and the key that names
-// them; nil for a source whose records bring their own shape.
-func (s *Source) columns() (values []string, path string) {
+// fields returns what the source says of its records, and the key of it.
+func (s *Source) fields() (f *Fields, path string) {
 	switch {
 	case s.CSV != nil:
-		return s.CSV.Values, "source.csv.values"
+		return &s.CSV.Fields, "source.csv"
+	case s.JSONL != nil:
+		return &s.JSONL.Fields, "source.jsonl"
 	case s.Parquet != nil:
-		return s.Parquet.Values, "source.parquet.values"
+		return &s.Parquet.Fields, "source.parquet"
+	case s.Kafka != nil:
+		return &s.Kafka.Fields, "source.kafka"
 	}
-	return nil, ""
+	return &Fields{}, ""
+}
+
+// columns returns the fields of the value and the key that names them; nil for a
+// source whose records bring their own shape.
+func (s *Source) columns() (values []string, path string) {
+	f, path := s.fields()
+	if path == "" || len(f.Values) == 1 && (s.JSONL != nil || s.Kafka != nil) {
+		return nil, ""
+	}
+	return f.Values, path + ".values"
 }

@@ -14,6 +14,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/internal/message"
+	"hafvf/internal/times"
 	"hafvf/transforms"
 )
 
@@ -240,6 +241,82 @@ func delimiter(dst *rune) reader {
 		}
 		*dst = r[0]
 	}}
+}
+
+func decimal(dst *rune) reader {
+	const takes = `"." or ","`
+	return reader{takes: takes, initial: strconv.Quote(string(*dst)), read: func(d *decoder, path string, n *yaml.Node) {
+		var s string
+		switch {
+		case !d.text(path, n, &s):
+		case s != "." && s != ",":
+			d.fail(path, "must be %s, not %s", takes, message.Quote(s))
+		default:
+			*dst = rune(s[0])
+		}
+	}}
+}
+
+// keyFields reads the name of a field, a list of names, or none.
+func keyFields(dst *[]string) reader {
+	several := texts("names", dst)
+	return reader{takes: "name, list of names, or none", initial: strconv.Quote(strings.Join(*dst, "")), read: func(d *decoder, path string, n *yaml.Node) {
+		if n.Kind == yaml.SequenceNode {
+			several.read(d, path, n)
+			return
+		}
+		var name string
+		switch {
+		case n.Kind == yaml.MappingNode:
+			d.wrongType(path, "a name, a list of names, or none", n)
+		case !d.text(path, n, &name):
+		case name == "":
+			d.fail(path, "must not be empty; a source without keys has key: none")
+		case name == "none":
+			*dst = nil
+		default:
+			*dst = []string{name}
+		}
+	}}
+}
+
+// missing reads texts, of which YAML takes some for numbers or null.
+func missing(dst *[]string) reader {
+	const takes = "list of texts, such as [NA, -, -999]"
+	return reader{takes: takes, read: func(d *decoder, path string, n *yaml.Node) {
+		if n.Kind != yaml.SequenceNode {
+			d.wrongType(path, "a "+takes, n)
+			return
+		}
+		*dst = make([]string, len(n.Content))
+		for i, e := range n.Content {
+			p := d.entry(path, i, e)
+			if e.Kind != yaml.ScalarNode {
+				d.wrongType(p, "text", e)
+				continue
+			}
+			(*dst)[i] = strings.TrimSpace(e.Value)
+		}
+	}}
+}
+
+// timeFormat reads the form of a time.
+func timeFormat(dst *string) reader {
+	r := text(dst, notEmpty)
+	read := r.read
+	r.takes = "text, such as 02.01.2006 15:04 or %d.%m.%Y %H:%M"
+	r.read = func(d *decoder, path string, n *yaml.Node) {
+		before := len(d.errs)
+		read(d, path, n)
+		if len(d.errs) > before {
+			return
+		}
+		if _, err := times.NewParser("", *dst); err != nil {
+			d.fail(path, "%v", err)
+			*dst = ""
+		}
+	}
+	return r
 }
 
 // pattern reads a pattern of keys.

@@ -1,0 +1,407 @@
+package pipeline
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"hafvf/connectors"
+	"hafvf/hafvf"
+	"hafvf/internal/times"
+	"hafvf/pipeline/config"
+)
+
+// Draft returns a config for the file at path, with comments that say what was found in
+// its first records.
+func Draft(path string) ([]byte, error) {
+	t, err := readTable(path)
+	if err != nil {
+		return nil, err
+	}
+	d := t.guess()
+	if d.fields.Values == nil {
+		return nil, fmt.Errorf("%s: no column of numbers was found among %s", path, t)
+	}
+	// A look reads the file with the guess, and finds what a guess cannot. It may find more
+	// once that is said.
+	var look *Look
+	for range 4 {
+		c, err := config.Parse(path, d.yaml(nil), nil)
+		if err != nil {
+			return nil, fmt.Errorf("%s: no config could be made of what it holds: %w", path, err)
+		}
+		if look, err = LookAt(c); err != nil {
+			return nil, err
+		}
+		if !d.settle(look) {
+			break
+		}
+	}
+	if look.Parsed == 0 {
+		return nil, fmt.Errorf("%s: no observation was found:\n%s", path, look)
+	}
+	return d.yaml(look), nil
+}
+
+// A table is the beginning of a file: columns, or the fields of JSON objects.
+type table struct {
+	path, format string
+	delimiter    string // of CSV
+	columns      []*column
+}
+
+// A column holds the texts of the records that have it.
+type column struct {
+	name    string
+	texts   []string
+	nested  int // lists and so on
+	records int // all there are
+}
+
+// readTable reads the first records of a file, whose format its name tells.
+func readTable(path string) (*table, error) {
+	t := &table{path: path, format: connectors.CSV}
+	switch strings.ToLower(filepath.Ext(strings.TrimSuffix(strings.TrimSuffix(path, ".gz"), ".zst"))) {
+	case ".jsonl", ".ndjson", ".json":
+		t.format = connectors.JSONLines
+	case ".parquet", ".pq":
+		t.format = connectors.Parquet
+	}
+	src := connectors.Source{Format: t.format, Path: path}
+	var names []string
+	var records []connectors.Record
+	var err error
+	if t.format == connectors.CSV {
+		// The delimiter is the one that makes most columns.
+		for _, d := range connectors.Delimiters {
+			src.Delimiter = d
+			columns, rows, peekErr := connectors.Peek(src, lookRows)
+			if peekErr == nil && (names == nil || len(columns) > len(names)) {
+				t.delimiter, names, records = d, columns, rows
+			} else if peekErr != nil && err == nil {
+				err = peekErr
+			}
+		}
+		if names == nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(names, func(s string) bool { _, err := new(parser).number(s); return err != nil }) {
+			return nil, fmt.Errorf("%s begins with the numbers %s, where the names of the columns are due: put a header line before them", path, some(names, 8))
+		}
+	} else if names, records, err = connectors.Peek(src, lookRows); err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		t.columns = append(t.columns, &column{name: name, records: len(records)})
+	}
+	for _, r := range records {
+		if t.format == connectors.JSONLines {
+			t.addObject(r.Raw, len(records))
+			continue
+		}
+		for i, text := range r.Fields {
+			t.columns[i].texts = append(t.columns[i].texts, strings.TrimSpace(text))
+		}
+	}
+	return t, nil
+}
+
+// String lists the columns.
+func (t *table) String() string {
+	var names []string
+	for _, c := range t.columns {
+		names = append(names, c.name)
+	}
+	return cmp.Or(some(names, 20), "none")
+}
+
+// addObject adds the fields of a JSON object.
+func (t *table) addObject(line []byte, records int) {
+	if err := (&parser{}).scanObject(line, nil); err != nil {
+		return
+	}
+	eachLeaf(line, "", func(path string, value []byte) {
+		i := slices.IndexFunc(t.columns, func(c *column) bool { return c.name == path })
+		if i < 0 {
+			i = len(t.columns)
+			t.columns = append(t.columns, &column{name: path, records: records})
+		}
+		c := t.columns[i]
+		switch kindOf(value) {
+		case jsonText:
+			text, _ := unquote(value)
+			c.texts = append(c.texts, strings.TrimSpace(text))
+		case jsonNumber:
+			c.texts = append(c.texts, string(value))
+		case jsonNull, jsonNaN:
+			c.texts = append(c.texts, "")
+		default:
+			c.nested++
+		}
+	})
+}
+
+// share is that of the texts, without those that are missing, for which f holds.
+func (c *column) share(f func(string) bool) float64 {
+	n, all := 0, 0
+	for _, s := range c.texts {
+		if absent(s) {
+			continue
+		}
+		all++
+		if f(s) {
+			n++
+		}
+	}
+	if all == 0 || c.nested > 0 {
+		return 0
+	}
+	return float64(n) / float64(all)
+}
+
+func absent(s string) bool {
+	return missingText(s) || slices.Contains(missingWords, strings.ToLower(s))
+}
+
+// most is the share of a column's texts that have the form it is taken for, at least.
+const most = .5
+
+func (c *column) numeric() bool {
+	return c.share(func(s string) bool {
+		_, err := new(parser).number(s)
+		return err == nil || decimalComma.MatchString(s)
+	}) >= most
+}
+
+// timed reports whether the texts are times; numbers are those of the years 1990 to 2100
+// only.
+func (c *column) timed() bool {
+	return c.share(func(s string) bool {
+		t, err := times.Parse(s)
+		return err == nil && t.Year() >= 1990 && t.Year() <= 2100
+	}) >= most || len(formatsOf(slices.DeleteFunc(slices.Clone(c.texts), absent))) > 0
+}
+
+func (c *column) distinct() int {
+	seen := map[string]bool{}
+	for _, s := range c.texts {
+		seen[s] = true
+	}
+	return len(seen)
+}
+
+// Names that columns usually have, the surest first.
+var (
+	timeNames  = []string{"time", "timestamp", "ts", "datetime", "date", "day", "at", "when", "zeit", "datum"}
+	keyNames   = []string{"key", "id", "name", "series", "entity", "device", "sensor", "host", "machine", "station", "site", "customer", "user", "account", "symbol", "metric", "item", "product"}
+	valueNames = []string{"x", "value", "val", "y", "reading", "measurement", "count", "amount"}
+)
+
+// rank is how sure the name of a column is among the usual ones: a whole name comes before
+// a part of one. It is larger than any for other names.
+func rank(name string, usual []string) int {
+	name = strings.ToLower(name)
+	if i := slices.Index(usual, name); i >= 0 {
+		return i
+	}
+	words := strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune("_-. @", r) })
+	for i, u := range usual {
+		if slices.Contains(words, u) || len(u) > 3 && strings.Contains(name, u) {
+			return len(usual) + i
+		}
+	}
+	return unusual
+}
+
+const unusual = 1000
+
+// best returns the column of the surest name among those for which f holds, nil without
+// one.
+func (t *table) best(usual []string, f func(*column) bool) (found *column) {
+	for _, c := range t.columns {
+		if f(c) && (found == nil || rank(c.name, usual) < rank(found.name, usual)) {
+			found = c
+		}
+	}
+	return found
+}
+
+// A draft is a guess of what a config says.
+type draft struct {
+	*table
+	fields   config.Fields
+	others   []string // numeric columns that are left out
+	family   string
+	lateness string
+	// formatNote says which other time_format fits.
+	formatNote string
+}
+
+// guess guesses what the columns are.
+func (t *table) guess() *draft {
+	d := &draft{table: t, family: "normal"}
+	at := t.best(timeNames, (*column).timed)
+	if at != nil {
+		d.fields.Time = at.name
+	}
+	usualKey := func(c *column) bool { return rank(c.name, keyNames) < unusual }
+	repeats := func(c *column) bool { return 3*c.distinct() <= max(c.records, 3) }
+	key := t.best(keyNames, func(c *column) bool {
+		return c != at && c.nested == 0 && len(c.texts) > 0 && repeats(c) && (usualKey(c) || !c.numeric())
+	})
+	if key != nil && rank(key.name, valueNames) > 0 {
+		d.fields.Key = []string{key.name}
+	} else {
+		key = nil
+	}
+	x := t.best(valueNames, func(c *column) bool {
+		return c != at && c != key && (c.numeric() || c.nested > 0 && strings.EqualFold(c.name, "x"))
+	})
+	if x == nil {
+		return d
+	}
+	d.fields.Values = []string{x.name}
+	for _, c := range t.columns {
+		if c != at && c != key && c != x && c.numeric() {
+			d.others = append(d.others, c.name)
+		}
+	}
+	return d
+}
+
+// settle takes over what a look found of how records are to be read. It reports whether
+// that is something new.
+func (d *draft) settle(l *Look) (changed bool) {
+	was := d.fields
+	lateness, family := d.lateness, d.family
+	for _, s := range l.Suggestions {
+		switch name := s.Key[strings.LastIndex(s.Key, ".")+1:]; name {
+		case "decimal":
+			d.fields.Decimal = ','
+		case "missing":
+			if err := yaml.Unmarshal([]byte(s.Value), &d.fields.Missing); err != nil {
+				panic("pipeline: " + err.Error())
+			}
+		case "time_format":
+			if err := yaml.Unmarshal([]byte(s.Value), &d.fields.TimeFormat); err != nil {
+				panic("pipeline: " + err.Error())
+			}
+			d.formatNote = s.Why
+		case "lateness":
+			d.lateness = s.Value
+		case "family":
+			d.family = s.Value
+		}
+	}
+	return was.Decimal != d.fields.Decimal || len(was.Missing) != len(d.fields.Missing) || was.TimeFormat != d.fields.TimeFormat || lateness != d.lateness || family != d.family
+}
+
+// yaml writes the config, with comments if there is a look.
+func (d *draft) yaml(l *Look) []byte {
+	var b bytes.Buffer
+	line := func(text, comment string) {
+		if comment != "" && l != nil {
+			text = fmt.Sprintf("%-38s # %s", text, comment)
+		}
+		b.WriteString(text + "\n")
+	}
+	if l != nil {
+		fmt.Fprintf(&b, "# Of the first %d records of %s. Check it: hafvf check. All keys: hafvf check --keys.\n", l.Records, filepath.Base(d.path))
+	}
+	line("model:", "")
+	line("  family: "+d.family, familyComments[d.family])
+	if d.family != "bernoulli" {
+		line("  prior: auto", "from the first values of each key")
+	}
+	if l != nil && l.rhythmic() && hafvf.Seasonal(d.family) == nil {
+		line("  # season: [24h, 168h]", "if the values have a rhythm of day and week")
+	}
+	line("detect: true", "tells outliers from changes; about one alarm a week for each key at most")
+	switch {
+	case d.fields.Time == "":
+		line("order: arrival", "no column of times was found")
+	case d.lateness != "":
+		comment := ""
+		if l != nil {
+			comment = fmt.Sprintf("%d records come up to %v after a later one of their key", l.Early, l.Behind)
+		}
+		line("lateness: "+d.lateness, comment)
+	}
+	line("source:", "")
+	line("  "+d.table.format+":", "")
+	at := func(key, value, comment string) { line("    "+key+": "+value, comment) }
+	at("path", yamlText(d.path), "")
+	if d.delimiter != "" && d.delimiter != "," {
+		at("delimiter", yamlText(d.delimiter), "")
+	}
+	if d.fields.Decimal == ',' {
+		at("decimal", yamlText(","), "")
+	}
+	if len(d.fields.Key) == 0 {
+		at("key", "none", "one series; or the name of the column that tells series apart")
+	} else {
+		at("key", yamlText(d.fields.Key[0]), found(l))
+	}
+	times := ""
+	if l != nil && l.Timed > 0 {
+		times = fmt.Sprintf("%s to %s", l.First.Format("2006-01-02 15:04"), l.Last.Format("2006-01-02 15:04"))
+	}
+	at("time", cmp.Or(yamlText(d.fields.Time), `""`), times)
+	if d.fields.TimeFormat != "" {
+		at("time_format", yamlText(d.fields.TimeFormat), d.formatNote)
+	}
+	others := ""
+	if len(d.others) > 0 {
+		others = "or " + some(d.others, 8)
+	}
+	at("values", yamlList(d.fields.Values), others)
+	if d.fields.Missing != nil {
+		at("missing", yamlList(d.fields.Missing), "")
+	}
+	line("sink:", "")
+	line("  jsonl: {path: estimates.jsonl}", "")
+	line("alerts:", "")
+	line("  jsonl: {path: alerts.jsonl}", "")
+	return b.Bytes()
+}
+
+// found says which keys a look found.
+func found(l *Look) string {
+	switch {
+	case l == nil:
+		return ""
+	case len(l.Keys) == 1:
+		return "1 key so far: " + some(l.Keys, 1)
+	}
+	return fmt.Sprintf("%d keys so far: %s", len(l.Keys), some(l.Keys, 4))
+}
+
+var familyComments = map[string]string{
+	"normal":    "numbers",
+	"poisson":   "counts; normal for other numbers",
+	"bernoulli": "0 or 1",
+}
+
+// yamlText writes a text as a scalar that stands anywhere in YAML.
+func yamlText(s string) string {
+	b, err := yaml.Marshal(&yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle, Content: []*yaml.Node{{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}}})
+	if err != nil {
+		panic("pipeline: " + err.Error())
+	}
+	b = bytes.TrimSpace(b)
+	return string(b[1 : len(b)-1])
+}
+
+// yamlList writes texts as a list in one line.
+func yamlList(texts []string) string {
+	var all []string
+	for _, s := range texts {
+		all = append(all, yamlText(s))
+	}
+	return "[" + strings.Join(all, ", ") + "]"
+}

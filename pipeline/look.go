@@ -1,0 +1,407 @@
+package pipeline
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"hafvf/connectors"
+	"hafvf/hafvf"
+	"hafvf/internal/message"
+	"hafvf/internal/times"
+	"hafvf/pipeline/config"
+)
+
+// lookRows is how many records of a source a Look reads.
+const lookRows = 1000
+
+// ErrNotLookedAt says that a source cannot be looked at without using it up or connecting
+// to it.
+var ErrNotLookedAt = errors.New("topics and standard input are not looked at")
+
+// A Look is what the first records of files show, read as a config says.
+type Look struct {
+	Path    string
+	Records int
+	Columns []string // of a table, or the fields of JSON objects
+
+	Parsed     int // records that are observations
+	Rejections []Rejection
+	Keys       []string // in the order of their first records
+
+	Timed       int // observations with a time
+	First, Last time.Time
+	Step        time.Duration // median, between observations of a key
+	Early       int           // observations before an earlier record's time of their key
+	Behind      time.Duration // the farthest of these
+	Components  int           // numbers of the observations, missing ones too
+	Missing     int
+	Zero        int
+	Negative    int
+	Fractions   int // not whole
+	Min, Max    float64
+	Suggestions []Suggestion
+}
+
+// A Suggestion is a key of a config that the records call for.
+type Suggestion struct {
+	Key, Value string // as YAML
+	Why        string
+}
+
+// LookAt reads the first records of the config's source. It returns ErrNotLookedAt for
+// sources that are no files. Other errors are those of a run.
+func LookAt(c *config.Config) (*Look, error) {
+	source, _ := newSource(c)
+	file, ok := source.(fileSource)
+	if !ok || file.Path == "-" {
+		return nil, ErrNotLookedAt
+	}
+	p, err := newParser(file.fields)
+	if err != nil {
+		return nil, err
+	}
+	rd, err := connectors.Open(file.Source)
+	if err != nil {
+		return nil, err
+	}
+	defer rd.Close()
+	l := &Look{Path: file.Path, Columns: rd.Columns()}
+	s := sample{parser: p, look: l, ends: map[string]time.Time{}, words: map[string]int{}}
+	decode := decodeFileFn{decoder: decoder[connectors.Record]{parser: p}, Format: file.Format}
+	for l.Records < lookRows {
+		r, err := rd.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		s.add(r, decode.decode(r))
+	}
+	l.Rejections = s.rejects.commonest()
+	if len(s.steps) > 0 {
+		slices.Sort(s.steps)
+		l.Step = s.steps[len(s.steps)/2]
+	}
+	l.Suggestions = s.suggestions(c, file.Format)
+	return l, nil
+}
+
+// A sample is what a Look gathers on the way.
+type sample struct {
+	parser  *parser
+	look    *Look
+	ends    map[string]time.Time // latest, by key
+	steps   []time.Duration
+	rejects rejections
+
+	commas  int            // numbers with a decimal comma
+	words   map[string]int // texts in place of numbers
+	badTime []string       // texts in place of times
+	oddTime []string       // numbers that are times before 1973
+}
+
+// add adds a record and what it became.
+func (s *sample) add(r connectors.Record, d decoded) {
+	l := s.look
+	l.Records++
+	at, values := s.texts(r)
+	if d.err != nil {
+		s.rejects.add(d.err.Error(), d.place.ID, string(d.raw))
+		if _, err := s.parser.time(at); err != nil {
+			s.badTime = append(s.badTime, at)
+		}
+		for _, v := range values {
+			if _, err := s.parser.number(v); err == nil {
+				continue
+			}
+			if decimalComma.MatchString(v) {
+				s.commas++
+			} else {
+				s.words[v]++
+			}
+		}
+		return
+	}
+	l.Parsed++
+	if !slices.Contains(l.Keys, d.key) {
+		l.Keys = append(l.Keys, d.key)
+	}
+	if t := d.o.Time; !t.IsZero() {
+		if l.Timed == 0 || t.Before(l.First) {
+			l.First = t
+		}
+		if l.Timed == 0 || t.After(l.Last) {
+			l.Last = t
+		}
+		l.Timed++
+		if t.Year() < 1973 {
+			s.oddTime = append(s.oddTime, at)
+		}
+		end, seen := s.ends[d.key]
+		switch {
+		case seen && t.Before(end):
+			l.Early++
+			l.Behind = max(l.Behind, end.Sub(t))
+		default:
+			if seen {
+				s.steps = append(s.steps, t.Sub(end))
+			}
+			s.ends[d.key] = t
+		}
+	}
+	for _, x := range d.o.X {
+		for _, v := range x {
+			l.number(v)
+		}
+	}
+}
+
+// number adds a number.
+func (l *Look) number(v float64) {
+	l.Components++
+	if math.IsNaN(v) {
+		l.Missing++
+		return
+	}
+	if l.Components-l.Missing == 1 {
+		l.Min, l.Max = v, v
+	}
+	l.Min, l.Max = math.Min(l.Min, v), math.Max(l.Max, v)
+	switch {
+	case v == 0:
+		l.Zero++
+	case v < 0:
+		l.Negative++
+	}
+	if v != math.Trunc(v) {
+		l.Fractions++
+	}
+}
+
+// texts returns the texts of a record's time and values, "" where they cannot be told.
+func (s *sample) texts(r connectors.Record) (at string, values []string) {
+	keys := len(s.parser.Key)
+	if r.Fields != nil {
+		for _, v := range r.Fields[keys+1:] {
+			values = append(values, strings.TrimSpace(v))
+		}
+		return strings.TrimSpace(r.Fields[keys]), values
+	}
+	fields := make([][]byte, len(s.parser.names))
+	if r.Reason != "" || s.parser.scanObject(r.Raw, fields) != nil {
+		return "", nil
+	}
+	if len(s.look.Columns) == 0 {
+		s.look.Columns = fieldPaths(r.Raw)
+	}
+	for i, f := range fields[keys:] {
+		text := ""
+		switch {
+		case f == nil:
+		case kindOf(f) == jsonText:
+			text, _ = unquote(f)
+		case kindOf(f) == jsonNumber:
+			text = string(f)
+		}
+		if i == 0 {
+			at = strings.TrimSpace(text)
+		} else {
+			values = append(values, strings.TrimSpace(text))
+		}
+	}
+	return at, values
+}
+
+// fieldPaths returns the dotted paths of the fields of an object that has been scanned.
+func fieldPaths(line []byte) (paths []string) {
+	eachLeaf(line, "", func(path string, _ []byte) { paths = append(paths, path) })
+	return paths
+}
+
+// eachLeaf calls f with every field of an object that has been scanned, and with those of
+// objects in it, by their dotted paths.
+func eachLeaf(object []byte, prefix string, f func(path string, value []byte)) {
+	trimmed := object[slices.Index(object, '{'):]
+	eachField(trimmed, func(name, value []byte) {
+		path := prefix + string(name)
+		if value[0] == '{' {
+			eachLeaf(value, path+".", f)
+			return
+		}
+		f(path, value)
+	})
+}
+
+var decimalComma = regexp.MustCompile(`^[-+]?[0-9]*,[0-9]+$`)
+
+// missingWords are texts that stand for a missing value in most places.
+var missingWords = []string{"na", "n/a", "#n/a", "null", "none", "nil", "-", "--", "?", ".", "missing"}
+
+// commonFormats are forms of times that need a time_format, by their usual frequency.
+var commonFormats = func() (all []string) {
+	for _, date := range []string{"%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%Y/%m/%d", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y", "%d %b %Y", "%b %d, %Y", "%d-%b-%Y"} {
+		for _, clock := range []string{"", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p"} {
+			all = append(all, date+clock)
+		}
+	}
+	return append(all, "%Y%m%d", "%Y%m%d%H%M", "%Y%m%d%H%M%S")
+}()
+
+// formatsOf returns the common formats that all texts have. Whole numbers have only
+// compact ones.
+func formatsOf(texts []string) (fitting []string) {
+	for _, format := range commonFormats {
+		p, err := times.NewParser("", format)
+		if err != nil {
+			panic("pipeline: " + err.Error())
+		}
+		if len(texts) > 0 && !slices.ContainsFunc(texts, func(s string) bool { return !p.Fits(s) }) {
+			fitting = append(fitting, format)
+		}
+	}
+	return fitting
+}
+
+// suggestions says what the config might say besides.
+func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion) {
+	l := s.look
+	add := func(key, value, why string) { all = append(all, Suggestion{key, value, why}) }
+	source := "source." + format + "."
+	if s.commas > 0 && format == connectors.CSV && s.parser.Decimal == '.' {
+		add(source+"decimal", `","`, fmt.Sprintf("%d numbers have a comma", s.commas))
+	}
+	var words []string
+	for w, n := range s.words {
+		if n > 1 || slices.Contains(missingWords, strings.ToLower(w)) {
+			words = append(words, w)
+		}
+	}
+	if len(words) > 0 {
+		slices.SortFunc(words, func(a, b string) int { return cmp.Or(cmp.Compare(s.words[b], s.words[a]), cmp.Compare(a, b)) })
+		add(source+"missing", yamlList(slices.Concat(s.parser.Missing, words[:min(len(words), 5)])), "if these texts stand for missing values")
+	}
+	odd := s.badTime
+	if len(odd) == 0 {
+		odd = s.oddTime
+	}
+	if format := formatsOf(odd); len(format) > 0 {
+		add(source+"time_format", yamlText(format[0]), alternatives(format))
+	}
+	if l.Parsed == 0 {
+		return all
+	}
+	if c.Transform == config.Filter && c.Order == config.EventTime && l.Behind > c.Lateness {
+		add("lateness", shortDuration(roundUp(l.Behind)), fmt.Sprintf("%d records come up to %v after a later one of their key", l.Early, l.Behind))
+	}
+	if family := l.family(); family != "normal" && c.Model.Family == "normal" {
+		add("model.family", family, familyReasons[family])
+	}
+	if c.Transform == config.Filter && c.Model.Season == nil && hafvf.Seasonal(c.Model.Family) == nil && l.rhythmic() {
+		add("model.season", "[24h, 168h]", "if the values have a rhythm of day and week")
+	}
+	return all
+}
+
+var familyReasons = map[string]string{
+	"bernoulli": "the values are 0 and 1",
+	"poisson":   "if the values are counts; they are whole and not negative",
+}
+
+// family returns that which the values seem to have.
+func (l *Look) family() string {
+	n := l.Components - l.Missing
+	switch {
+	case n == 0 || l.Fractions > 0 || l.Negative > 0:
+		return "normal"
+	case l.Min == 0 && l.Max == 1:
+		return "bernoulli"
+	}
+	return "poisson"
+}
+
+// rhythmic reports whether a key has several observations a day.
+func (l *Look) rhythmic() bool { return l.Step > 0 && l.Step <= 6*time.Hour }
+
+func alternatives(formats []string) string {
+	if len(formats) == 1 {
+		return "the times have this form"
+	}
+	return "or " + yamlText(formats[1]) + ", which fits the times as well"
+}
+
+// String is the look as a person reads it.
+func (l *Look) String() string {
+	var b strings.Builder
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-8s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("data", "%s, the first %d records", l.Path, l.Records)
+	if len(l.Columns) > 0 {
+		line("columns", "%s", some(l.Columns, 20))
+	}
+	if l.Parsed > 0 {
+		line("keys", "%d: %s", len(l.Keys), some(l.Keys, 8))
+	}
+	switch {
+	case l.Timed > 0:
+		step := ""
+		if l.Step > 0 {
+			step = ", median step of a key " + shortDuration(l.Step)
+		}
+		line("times", "%s to %s%s", l.First.Format(time.RFC3339), l.Last.Format(time.RFC3339), step)
+	case l.Parsed > 0:
+		line("times", "none")
+	}
+	if l.Records > 0 {
+		text := fmt.Sprintf("%s of the records parse", percent(l.Parsed, l.Records))
+		if n := l.Components - l.Missing; n > 0 {
+			text += fmt.Sprintf(", %s are missing; %g to %g, %s zero, %s negative", percent(l.Missing, l.Components), l.Min, l.Max, percent(l.Zero, n), percent(l.Negative, n))
+		}
+		line("values", "%s", text)
+	}
+	for _, r := range l.Rejections {
+		line("rejected", "%d × %s", r.Count, r.Reason)
+		line("", "%s: %s", r.Place, message.Printable(r.Raw))
+	}
+	for _, s := range l.Suggestions {
+		line("suggest", "%s: %s  # %s", s.Key, s.Value, s.Why)
+	}
+	return b.String()
+}
+
+// percent is n of all, rounded so that only none is 0 % and only all is 100 %.
+func percent(n, all int) string {
+	if all == 0 {
+		return "0 %"
+	}
+	p := 100 * float64(n) / float64(all)
+	switch {
+	case n > 0 && p < .1:
+		return "< 0.1 %"
+	case n < all && p > 99.9:
+		return "> 99.9 %"
+	case p == math.Trunc(p):
+		return fmt.Sprintf("%g %%", p)
+	}
+	return fmt.Sprintf("%.1f %%", p)
+}
+
+// some lists the first names.
+func some(names []string, most int) string {
+	var all []string
+	for _, n := range names[:min(len(names), most)] {
+		all = append(all, message.Printable(n))
+	}
+	if len(names) > most {
+		all = append(all, "…")
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,160 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"hafvf/pipeline/config"
+)
+
+// tableOf returns the lines of a file: a header and n records.
+func tableOf(header string, n int, line func(i int) string) []string {
+	lines := []string{header}
+	for i := range n {
+		lines = append(lines, line(i))
+	}
+	return lines
+}
+
+// What Draft writes of a file reads the file whole.
+func TestDraft(t *testing.T) {
+	milli := func(i int) int64 { return start.Add(time.Duration(i) * time.Minute).UnixMilli() }
+	for _, test := range []struct {
+		name  string
+		lines []string
+		wants []string // in the config
+		keys  int64
+	}{
+		{"spreadsheet.csv", tableOf("\ufeffZeitpunkt;\"Pumpe\";Druck\r\n", 60, func(i int) string {
+			return fmt.Sprintf("%d;\"Pumpe \"\"%c\"\"\";%d,5\r\n", milli(i), 'A'+i%2, i%9)
+		}), []string{"delimiter: ;\n", "decimal: ','\n", "key: Pumpe ", "time: Zeitpunkt ", "values: [Druck]\n", "family: normal"}, 2},
+		{"days.csv", tableOf("day,visitors\n", 40, func(i int) string {
+			return fmt.Sprintf("%s,%d\n", start.AddDate(0, 0, i).Format(time.DateOnly), 10+i%7)
+		}), []string{"key: none ", "time: day ", "family: poisson"}, 1},
+		{"german.csv", tableOf("Datum,Wert\n", 40, func(i int) string {
+			return fmt.Sprintf("%s,%s\n", start.AddDate(0, 0, i).Format("02.01.2006 15:04"), []string{"-", "1.5", "NA", "2"}[i%4])
+		}), []string{"time_format: '%d.%m.%Y %H:%M'", "missing: ['-', NA]"}, 1},
+		{"compact.tsv", tableOf("t\tid\tvalue\n", 40, func(i int) string {
+			return fmt.Sprintf("%s\t%d\t%d\n", start.AddDate(0, 0, i/2).Format("20060102"), i%2, (i+1)%2)
+		}), []string{`delimiter: "\t"`, "time_format: '%Y%m%d'", "key: id ", "family: bernoulli"}, 2},
+		{"nested.jsonl", tableOf("", 40, func(i int) string {
+			return fmt.Sprintf(`{"meta":{"dev":{"id":%d}},"ts":%q,"data":{"temp":%d.5,"hum":null}}`+"\n", i%3, start.Add(time.Duration(i)*time.Minute).Format("2006-01-02T15:04:05.000000"), i%5)
+		})[1:], []string{"key: meta.dev.id ", "time: ts ", "values: [data.temp]\n"}, 3},
+		{"either.csv", tableOf("when,x\n", 40, func(i int) string {
+			return fmt.Sprintf("%02d/%02d/26,%d.5\n", 1+i/12, 1+i%12, i%5)
+		}), []string{"time_format: '%d/%m/%y'", "# or '%m/%d/%y', which fits the times as well"}, 1},
+		{"late.csv", tableOf("key,time,x\n", 40, func(i int) string {
+			return fmt.Sprintf("a,%d,%d.25\n", milli(i^1)/1000, i%3)
+		}), []string{"lateness: 1m "}, 1},
+		{"untimed.csv", tableOf("sensor,reading,voltage\n", 40, func(i int) string {
+			return fmt.Sprintf("s%d,%d.5,3.3\n", i%4, i%3)
+		}), []string{"order: arrival ", `time: ""`, "key: sensor ", "values: [reading] ", "# or voltage"}, 4},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			path := write(t, test.name, test.lines...)
+			text, err := Draft(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range test.wants {
+				if !strings.Contains(string(text), want) {
+					t.Errorf("no %q in\n%s", want, text)
+				}
+			}
+			s, _, _ := runConfig(t, strings.Replace(string(text), "alerts:\n  jsonl: {path: alerts.jsonl}\n", "", 1))
+			if s.Rejected > 0 || s.Keys != test.keys || s.Records == 0 {
+				t.Errorf("%d rejected, %d keys, %d records with\n%s", s.Rejected, s.Keys, s.Records, text)
+			}
+		})
+	}
+}
+
+func TestDraftOfBundled(t *testing.T) {
+	for name, keys := range map[string]int64{"cloud.csv": 8, "tweets.csv": 5} {
+		text, err := Draft(filepath.Join("../testdata/nab", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, _, _ := runConfig(t, strings.Replace(string(text), "alerts:\n  jsonl: {path: alerts.jsonl}\n", "", 1))
+		if s.Rejected > 0 || s.Keys != keys {
+			t.Errorf("%s: %d rejected, %d keys", name, s.Rejected, s.Keys)
+		}
+	}
+}
+
+func TestDraftRejects(t *testing.T) {
+	for reason, lines := range map[string]string{
+		"no column of numbers was found among a, b": "a,b\nx,y\n",
+		"begins with the numbers 1, 2":              "1,2\n3,4\n",
+		"is empty":                                  "",
+	} {
+		if text, err := Draft(write(t, "in.csv", lines)); err == nil || !strings.Contains(err.Error(), reason) {
+			t.Errorf("%q: %s, %v", lines, text, err)
+		}
+	}
+	if _, err := Draft(filepath.Join(t.TempDir(), "no.csv")); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// A look tells what a config gets wrong of its data, and what mends it.
+func TestLook(t *testing.T) {
+	path := write(t, "in.csv", tableOf("key,time,x\n", 100, func(i int) string {
+		x := fmt.Sprint(i%4 - 1)
+		switch {
+		case i%20 == 0:
+			x = "NA"
+		case i%10 == 1:
+			x = ""
+		}
+		minute := i
+		if i == 50 {
+			minute = 45
+		}
+		return fmt.Sprintf("k%d,%s,%s\n", i%2, start.Add(time.Duration(minute)*time.Minute).Format(time.RFC3339), x)
+	})...)
+	c, err := config.Parse("test.yaml", []byte("{model: {family: normal}, source: {csv: {path: "+path+"}}}"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := LookAt(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// By hand: 5 of the 100 are "NA", the 10 with i%10 = 1 are empty; of the other 85,
+	// i%4 = 1 is zero and i%4 = 0 is negative.
+	zero, negative := 0, 0
+	for i := range 100 {
+		if i%20 != 0 && i%10 != 1 {
+			switch i % 4 {
+			case 0:
+				negative++
+			case 1:
+				zero++
+			}
+		}
+	}
+	want := fmt.Sprintf(`data     %s, the first 100 records
+columns  key, time, x
+keys     2: k1, k0
+times    2026-01-02T03:05:05Z to 2026-01-02T04:43:05Z, median step of a key 2m
+values   95 %% of the records parse, 10.5 %% are missing; -1 to 2, %s zero, %s negative
+rejected 5 × the text "NA" where a number is due
+         in.csv:2: k0,2026-01-02T03:04:05Z,NA
+suggest  source.csv.missing: [NA]  # if these texts stand for missing values
+suggest  lateness: 3m  # 1 records come up to 3m0s after a later one of their key
+suggest  model.season: [24h, 168h]  # if the values have a rhythm of day and week
+`, path, percent(zero, 85), percent(negative, 85))
+	equal(t, want, l.String())
+}
+
+func TestPercent(t *testing.T) {
+	for want, of := range map[string][2]int{"0 %": {0, 5}, "100 %": {5, 5}, "< 0.1 %": {1, 5000}, "> 99.9 %": {4999, 5000}, "33.3 %": {1, 3}, "50 %": {1, 2}} {
+		equal(t, want, percent(of[0], of[1]))
+	}
+}

@@ -1,0 +1,71 @@
+package pipeline
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A summary names what was not used of the input, and what to do about it.
+func TestSummaryOfRejects(t *testing.T) {
+	var lines []string
+	add := func(minute int, key, x string) {
+		lines = append(lines, fmt.Sprintf("%s,%s,%s\n", key, start.Add(time.Duration(minute)*time.Minute).Format(time.RFC3339), x))
+	}
+	lines = append(lines, "key,time,x\n")
+	for i := range 60 {
+		add(i, "plant/a", fmt.Sprint(i%7))
+	}
+	add(55, "plant/a", "1")
+	add(49, "plant/a", "2")
+	add(60, "plant/a", "oops")
+	add(61, "plant/a", "what")
+	add(62, "plant/b", "1")
+	lines = append(lines, "plant/a,2026\n")
+	path := write(t, "in.csv", lines...)
+	text := "{model: {family: normal, prior: auto}, keys: [{match: 'plant/*', top: 1, levels: []}, {match: 'pump-*', top: 1, levels: []}], source: {csv: {path: " + path + "}}}"
+	s, estimates, rejected := runConfig(t, text)
+	if s.Err() != nil || len(estimates) != 61 || len(rejected) != 5 {
+		t.Errorf("%d estimates, %d rejected: %v", len(estimates), len(rejected), s.Err())
+	}
+	equal(t, 10*time.Minute, s.Behind)
+	equal(t, []string{"plant/b"}, s.WarmUps)
+	equal(t, []string{"pump-*"}, s.Unmatched)
+	for _, want := range []string{
+		"  2 × the text \"oops\" where a number is due\n      in.csv:64: plant/a,2026-01-02T04:04:05Z,oops\n",
+		"  1 × 2 fields where the header has 3\n      in.csv:67: plant/a,2026\n",
+		"  2 × late: ",
+		"2 records came up to 10m0s after a later one of their key: lateness: 10m takes them\n",
+		"fewer observations than warm_up (50), in which nothing is told, have 1 keys: plant/b\n",
+		"warning: no key matches \"pump-*\" of keys\n",
+	} {
+		if !strings.Contains(s.String(), want) {
+			t.Errorf("no %q in\n%s", want, s)
+		}
+	}
+	// The lateness that it names is enough, and a minute less is not.
+	for lateness, late := range map[string]int64{"10m": 0, "9m": 1} {
+		s, _, _ := runConfig(t, strings.Replace(text, "{model", "{lateness: "+lateness+", model", 1))
+		equal(t, late, s.Late)
+	}
+}
+
+func TestMostlyRejected(t *testing.T) {
+	for _, test := range []struct {
+		lines string
+		fails bool
+	}{
+		{"a,2026-01-01,1\na,2026-01-02,?\n", false},
+		{"a,2026-01-01,1\na,2026-01-02,?\na,2026-01-03,!\n", true},
+		{"a,2026-01-01,?\n", true},
+		{"", false},
+	} {
+		s, _, _ := runConfig(t, "{model: {family: normal}, source: {csv: {path: "+write(t, "in.csv", "key,time,x\n", test.lines)+"}}}")
+		if err := s.Err(); (err != nil) != test.fails || test.fails && !strings.Contains(err.Error(), `the text "?" where a number is due`) {
+			t.Errorf("%q: %v", test.lines, err)
+		}
+		s.Stopped = true
+		equal(t, nil, s.Err())
+	}
+}
