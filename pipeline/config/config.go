@@ -34,6 +34,8 @@ type Config struct {
 	Interval float64       // of Filter: probability of the predictive interval; 0: none
 	Odds     float64       // of Smooth: in favour of a change, from which on it is one
 
+	State string // file of the filters' states; empty: none
+
 	Source     Source
 	Sink       Sink
 	DeadLetter *Sink    // nil: standard error, as JSON Lines

@@ -56,6 +56,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 		}},
 		{name: "records", doc: "Fields of a record: brief leaves out those that few people read. The list of fields below names them.", read: choice(&c.Records, Brief, Full)},
 		{name: "interval", doc: "filter: adds lower and upper, the central predictive interval of this probability.", read: number(&c.Interval, hafvf.IntervalDomain)},
+		{name: "state", doc: "filter: file of the filters' states. A run of files goes on with the states in it, and replaces it at the end; it takes new records only, as those before the last of a key are late. A run of topics whose changelog is empty begins with these states, and does not write the file.", read: text(&c.State, notEmpty)},
 		{name: "source", doc: "Where records come from.", required: true, single: true, keys: c.Source.keys()},
 		{name: "sink", doc: "Where estimates go. none is for those who want alarms only.", initial: `{jsonl: {path: "-"}}`, single: true,
 			seen: func() { c.Sink = Sink{} }, none: func() { c.Sink.None = true }, keys: c.Sink.keys()},

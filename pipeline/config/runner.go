@@ -84,6 +84,9 @@ func (d *decoder) checkRunner(c *Config) {
 			d.fail("source.kafka.changelog", "is for the embedded runner: flink keeps the states in its checkpoints")
 		}
 	}
+	if c.State != "" {
+		d.fail("state", "is for the embedded runner: flink keeps the states in its checkpoints")
+	}
 	switch {
 	case c.Sink.Kafka != nil || c.Sink.None || d.failed("sink"):
 	case !d.has("sink"):
