@@ -267,11 +267,11 @@ func (g *Graph) build(run string) *beam.Pipeline {
 	}
 	lines, alerts, rejected := g.transform.build(s.Scope(named("Transform", g.transform.state())), run, as, observations)
 	g.sink.write(s, run, "records", lines)
+	rejects := []beam.PCollection{undecoded, beam.ParDo(s.Scope("Reject"), &encodeRejectedFn{Run: run}, rejected)}
 	if g.alerts != nil {
-		g.alerts.write(s, run, "alerts", alerts)
+		rejects = append(rejects, g.alerts.write(s, run, "alerts", alerts)...)
 	}
-	rejects := beam.ParDo(s.Scope("Reject"), &encodeRejectedFn{Run: run}, rejected)
-	g.dead.write(s, run, "rejected", beam.Flatten(s, undecoded, rejects))
+	g.dead.write(s, run, "rejected", beam.Flatten(s, rejects...))
 	return p
 }
 

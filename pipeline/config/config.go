@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"hafvf/connectors/kafkaio"
+	"hafvf/connectors/webhook"
 	"hafvf/hafvf"
 	"hafvf/transforms"
 )
@@ -119,7 +120,8 @@ type Sink struct {
 	JSONL   *File
 	Parquet *File
 	Kafka   *kafkaio.Sink
-	None    bool // records are not written
+	Webhook *webhook.Sink // of alerts
+	None    bool          // records are not written
 }
 
 // Fields say where in a record the parts of an observation stand, and how they are

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
+	"hafvf/connectors/webhook"
 	"hafvf/hafvf"
 	"hafvf/internal/times"
 	"hafvf/transforms"
@@ -239,7 +241,19 @@ func (c *Config) alertKeys(nodes *priorNodes) []key {
 			c.Alerts = s
 		}
 	}
+	hook := &webhook.Sink{Batch: 100, Timeout: 10 * time.Second}
 	return append(keys,
+		key{name: "webhook", doc: "A URL. Alerts are sent to it as JSON arrays by POST, at least once: a receiver tells repeats by id and kind. What nobody takes for ten minutes, or is refused, goes to the dead letter.",
+			seen: func() {
+				s.Webhook = hook
+				c.Alerts = s
+			},
+			keys: []key{
+				{name: "url", doc: "http:// or https://, or where it stands, if it is secret.", required: true, read: hookURL(&hook.URL)},
+				{name: "headers", doc: "Headers of the requests, by name, such as {Authorization: {file: token}}.", read: headers(&hook.Headers)},
+				{name: "batch", doc: "Largest number of alerts in one request.", read: whole(&hook.Batch, 1)},
+				{name: "timeout", doc: "How long one request may take.", read: milliseconds(&hook.Timeout)},
+			}},
 		key{name: "kinds", doc: "Kinds of alarms that go there. silent and recovered are accepted, and not raised yet.", setting: true, read: choices(&c.AlertKinds, append(alarmKinds(), "silent", "recovered")...)},
 		key{name: "beliefs", doc: "Kinds of detections that go there too, whatever the budget.", setting: true, initial: "[]",
 			read: choices(&nodes.beliefs, string(hafvf.Outlier), string(hafvf.Change), string(hafvf.Revision))},
