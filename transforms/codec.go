@@ -72,7 +72,7 @@ func appendEstimate(b []byte, e Estimate) []byte {
 	b = appendVectors(b, e.X)
 	b = appendMoments(b, e.Predicted)
 	b = appendMoments(b, e.Estimate)
-	for _, v := range [][]float64{e.Levels, e.Posterior, {e.LogPredictive, e.ELBO, e.Weight, e.Memory}} {
+	for _, v := range [][]float64{e.Lower, e.Upper, e.Levels, e.Posterior, {e.LogPredictive, e.ELBO, e.Weight, e.Memory}} {
 		b = appendFloats(b, v)
 	}
 	b = binary.AppendUvarint(b, uint64(e.Iterations))
@@ -124,6 +124,7 @@ func (r *reader) alert() *Alert {
 
 func (r *reader) estimate() Estimate {
 	e := Estimate{Time: r.time(), ID: r.string(), N: int64(r.uvarint()), Shape: Shape(r.byte()), X: r.vectors(), Predicted: r.moments(), Estimate: r.moments()}
+	e.Lower, e.Upper = r.floats(), r.floats()
 	e.Levels, e.Posterior = r.floats(), r.floats()
 	r.numbers(&e.LogPredictive, &e.ELBO, &e.Weight, &e.Memory)
 	e.Iterations = int(r.uvarint())
