@@ -133,6 +133,15 @@ func (fn *encodeEstimatesFn) encode(to *stretch, key string, e *transforms.Estim
 		to.added++
 		to.alerts = fn.Layout.AppendAlert(to.alerts.Begin([]byte(key), e.ID), fn.AlertsAs, key, e, a)
 	}
+	if e.Silence == nil || !fn.Alerts {
+		return
+	}
+	for _, a := range e.Silence.Alerts(key, e) {
+		if slices.Contains(fn.Kinds, a.Kind) {
+			to.added++
+			to.alerts = fn.Layout.AppendAlert(to.alerts.Begin([]byte(key), a.ID), fn.AlertsAs, key, &a.Estimate, &a.Alert)
+		}
+	}
 }
 
 // told are the alerts of an estimate. An alarm of a change stands for the belief in it.

@@ -96,6 +96,9 @@ func Compose(c *config.Config) (*Graph, error) {
 		}}
 	} else {
 		cfg := transforms.Config{Filter: base, Keys: rules, Order: transforms.Order(c.Order), Lateness: c.Lateness, TimeUnit: c.TimeUnit, Interval: c.Interval}
+		if c.Silence != nil {
+			cfg.Silence = &transforms.SilenceConfig{After: c.Silence.After}
+		}
 		if d := c.Detect; d != nil {
 			cfg.Alarms, cfg.Alerts = d.AlarmConfig, d.AlertConfig
 		}
@@ -127,13 +130,19 @@ func Compose(c *config.Config) (*Graph, error) {
 // toldKinds names what goes to the alerts.
 func toldKinds(c *config.Config) []string {
 	var all []string
-	for _, kind := range []hafvf.AlarmKind{hafvf.NoveltyAlarm, hafvf.ChangeAlarm} {
-		if slices.Contains(c.AlertKinds, string(kind)) {
-			all = append(all, string(kind)+" alarms")
+	raised := map[string]bool{
+		string(hafvf.NoveltyAlarm): c.Detect != nil, string(hafvf.ChangeAlarm): c.Detect != nil,
+		transforms.SilentAlarm: c.Silence != nil, transforms.RecoveredAlarm: c.Silence != nil,
+	}
+	for _, kind := range c.AlertKinds {
+		if raised[kind] {
+			all = append(all, kind+" alarms")
 		}
 	}
-	for _, kind := range c.Detect.Beliefs {
-		all = append(all, string(kind)+" beliefs")
+	if c.Detect != nil {
+		for _, kind := range c.Detect.Beliefs {
+			all = append(all, string(kind)+" beliefs")
+		}
 	}
 	if all == nil {
 		return []string{"nothing"}

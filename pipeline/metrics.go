@@ -10,6 +10,7 @@ import (
 
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf"
+	"hafvf/transforms"
 )
 
 // Metrics is a Prometheus collector for one run at a time. A nil *Metrics does nothing.
@@ -63,8 +64,8 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	}{{readDesc, taken}, {outDesc, n.Records}, {rejectedDesc, n.Rejected}, {lateDesc, n.Late}, {missingDesc, n.Missing}, {failedDesc, n.NotConverged}, {changesDesc, n.Changes}, {outliersDesc, n.Outliers}} {
 		c <- prometheus.MustNewConstMetric(counter.desc, prometheus.CounterValue, float64(counter.n))
 	}
-	for kind, n := range map[hafvf.AlarmKind]int64{hafvf.NoveltyAlarm: n.NoveltyAlarms, hafvf.ChangeAlarm: n.ChangeAlarms} {
-		c <- prometheus.MustNewConstMetric(alarmsDesc, prometheus.CounterValue, float64(n), string(kind))
+	for kind, n := range map[string]int64{string(hafvf.NoveltyAlarm): n.NoveltyAlarms, string(hafvf.ChangeAlarm): n.ChangeAlarms, transforms.SilentAlarm: n.Silences} {
+		c <- prometheus.MustNewConstMetric(alarmsDesc, prometheus.CounterValue, float64(n), kind)
 	}
 	c <- prometheus.MustNewConstMetric(keysDesc, prometheus.GaugeValue, float64(n.Keys))
 	lags := kafkaio.Lag // of a worker's sources

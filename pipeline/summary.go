@@ -72,6 +72,9 @@ func (s Summary) String() string {
 	default:
 		fmt.Fprintf(&b, "%d keys, ", s.Keys)
 	}
+	if s.Silences > 0 {
+		fmt.Fprintf(&b, "%d silences, ", s.Silences)
+	}
 	fmt.Fprintf(&b, "%d records (%d missing), %d rejected, %d not converged, %.1f s", s.Records, s.Missing, s.Rejected, s.NotConverged, s.Elapsed.Seconds())
 	switch {
 	case s.Skipped == 1:

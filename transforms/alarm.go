@@ -263,7 +263,7 @@ var errDecisions = errors.New("state is corrupt: alarms")
 func (d *decider) decode(b []byte) (s decisions, err error) {
 	r := &reader{b: b}
 	fingerprint := r.uint64()
-	s.timed, _ = r.flags()
+	s.timed, _, _ = r.flags()
 	s.step, s.last = time.Duration(r.varint()), r.time()
 	for range r.count(1) {
 		s.warmUp = append(s.warmUp, timedValues{r.time(), r.floats()})

@@ -76,7 +76,10 @@ func appendEstimate(b []byte, e Estimate) []byte {
 		b = appendFloats(b, v)
 	}
 	b = binary.AppendUvarint(b, uint64(e.Iterations))
-	b = appendFlags(b, e.Converged, e.Missing)
+	b = appendFlags(b, e.Converged, e.Missing, e.Silence != nil)
+	if s := e.Silence; s != nil {
+		b = binary.AppendVarint(appendTime(b, s.Since), int64(s.Bound))
+	}
 	b = appendFlags(b, e.WarmUp, e.Detection != nil)
 	b = binary.AppendUvarint(b, uint64(len(e.Bank)))
 	for _, m := range e.Bank {
@@ -128,9 +131,12 @@ func (r *reader) estimate() Estimate {
 	e.Levels, e.Posterior = r.floats(), r.floats()
 	r.numbers(&e.LogPredictive, &e.ELBO, &e.Weight, &e.Memory)
 	e.Iterations = int(r.uvarint())
-	e.Converged, e.Missing = r.flags()
+	var silent bool
+	if e.Converged, e.Missing, silent = r.flags(); silent {
+		e.Silence = &Silence{Since: r.time(), Bound: time.Duration(r.varint())}
+	}
 	var detects bool
-	e.WarmUp, detects = r.flags()
+	e.WarmUp, detects, _ = r.flags()
 	for range r.count(1) {
 		var m MemberStep
 		r.numbers(&m.Share, &m.Weight, &m.Memory, &m.LogPredictive)
@@ -145,7 +151,7 @@ func (r *reader) estimate() Estimate {
 	d.Start, d.StartN, d.Delay, d.Age = r.time(), r.varint(), r.varint(), r.varint()
 	r.numbers(&d.Score, &d.Threshold)
 	e.Detection = d
-	alarm, belief := r.flags()
+	alarm, belief, _ := r.flags()
 	if alarm {
 		e.Alarm = r.alert()
 	}
@@ -200,25 +206,24 @@ func (r *reader) smoothed() Smoothed {
 	s.Session.Start, s.Session.End = r.time(), r.time()
 	s.N, s.Session.N, s.Revision = int64(r.uvarint()), int64(r.uvarint()), int64(r.uvarint())
 	s.Split = r.string()
-	s.Change, s.Missing = r.flags()
+	s.Change, s.Missing, _ = r.flags()
 	return s
 }
 
 // appendFlags appends two booleans as a byte.
-func appendFlags(b []byte, first, second bool) []byte {
+func appendFlags(b []byte, all ...bool) []byte {
 	flags := byte(0)
-	if first {
-		flags |= 1
-	}
-	if second {
-		flags |= 2
+	for i, on := range all {
+		if on {
+			flags |= 1 << i
+		}
 	}
 	return append(b, flags)
 }
 
-func (r *reader) flags() (first, second bool) {
+func (r *reader) flags() (first, second, third bool) {
 	flags := r.byte()
-	return flags&1 != 0, flags&2 != 0
+	return flags&1 != 0, flags&2 != 0, flags&4 != 0
 }
 
 func appendTime(b []byte, t time.Time) []byte {

@@ -94,6 +94,9 @@ func (est *Estimator) Estimate(t *Track, o Observation) Estimate {
 	st := t.stream
 	out := st.blank(t.n, o, est.cfg.Interval != 0)
 	out.WarmUp = t.warming()
+	if t.pulse != nil {
+		out.Silence = t.pulse.speak(*est.cfg.Silence, est.cfg.Alarms, o.Time)
+	}
 	o, jacobian := st.scale.to(o)
 	elapsed := t.elapsed(o, est.cfg.TimeUnit)
 	st.usePrior(t)

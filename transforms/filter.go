@@ -59,8 +59,10 @@ type Config struct {
 	// Interval adds the central predictive interval of this probability, in (0, 1), to
 	// every estimate. Default 0: none.
 	Interval float64
-	Alarms   AlarmConfig // with detection
+	Alarms   AlarmConfig // with detection; its budget is that of silence too
 	Alerts   AlertConfig // with detection
+	// Silence tells of keys that have been silent for too long. Nil: it does not.
+	Silence *SilenceConfig
 	// Account connects the node with package pipeline. Leave it empty.
 	Account string
 }
@@ -91,6 +93,9 @@ func (c Config) validate() error {
 	}
 	if err := c.Alarms.validate(); err != nil {
 		return fmt.Errorf("alarms: %w", err)
+	}
+	if err := c.Silence.validate(c.withDefaults().Order); err != nil {
+		return fmt.Errorf("silence: %w", err)
 	}
 	if err := c.Alerts.validate(); err != nil {
 		return fmt.Errorf("alerts: %w", err)
@@ -629,6 +634,7 @@ var (
 	outliersCounter     = beam.NewCounter("hafvf", "outliers")
 	noveltyCounter      = beam.NewCounter("hafvf", "novelty_alarms")
 	changeAlarmCounter  = beam.NewCounter("hafvf", "change_alarms")
+	silencesCounter     = beam.NewCounter("hafvf", "silences")
 	iterationsDist      = beam.NewDistribution("hafvf", "iterations")
 )
 
@@ -649,6 +655,9 @@ func countEstimate(c *account.Counts, e *Estimate) {
 			c.Changes++
 		}
 	}
+	if e.Silence != nil {
+		c.Silences++
+	}
 	if a := e.Alarm; a != nil {
 		switch hafvf.AlarmKind(a.Kind) {
 		case hafvf.NoveltyAlarm:
@@ -668,7 +677,7 @@ func addMetrics(ctx context.Context, c account.Counts) {
 		{recordsCounter, c.Records}, {rejectedCounter, c.Rejected}, {lateCounter, c.Late},
 		{missingCounter, c.Missing}, {notConvergedCounter, c.NotConverged}, {keysCounter, c.Keys},
 		{sessionsCounter, c.Sessions}, {changesCounter, c.Changes}, {outliersCounter, c.Outliers},
-		{noveltyCounter, c.NoveltyAlarms}, {changeAlarmCounter, c.ChangeAlarms},
+		{noveltyCounter, c.NoveltyAlarms}, {changeAlarmCounter, c.ChangeAlarms}, {silencesCounter, c.Silences},
 	} {
 		if m.n > 0 {
 			m.counter.Inc(ctx, m.n)

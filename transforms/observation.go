@@ -74,6 +74,7 @@ type Estimate struct {
 	Iterations int
 	Converged  bool
 
+	Silence *Silence // of the key, which this observation ends; nil where there was none
 	Missing bool
 	WarmUp  bool         // the first observations are still setting the prior
 	Bank    []MemberStep // where a bank is configured

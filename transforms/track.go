@@ -33,6 +33,8 @@ type Track struct {
 	alerts alerts
 
 	decisions decisions
+
+	pulse *pulse // nil where nobody asks for silence
 }
 
 // numbered is an observation of a warm-up with its position.
@@ -53,6 +55,9 @@ type start struct {
 func (est *Estimator) NewTrack(key string) *Track {
 	st := est.streams.of(key)
 	t := &Track{stream: st, settled: st.fitted == nil}
+	if est.cfg.Silence != nil {
+		t.pulse = &pulse{}
+	}
 	t.begin()
 	return t
 }
@@ -214,7 +219,7 @@ func (t *Track) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(t.n))
 	b = binary.AppendUvarint(b, uint64(t.steps))
 	b = appendTime(b, t.last)
-	b = appendFlags(b, t.settled, t.stream.decider != nil)
+	b = appendFlags(b, t.settled, t.stream.decider != nil, t.pulse != nil)
 	b = appendFloats(b, t.locationScale)
 	b = binary.AppendUvarint(b, uint64(len(t.warmUp)))
 	for _, w := range t.warmUp {
@@ -228,6 +233,9 @@ func (t *Track) append(b []byte) []byte {
 		b = appendTime(b, s.time)
 	}
 	b = t.alerts.append(b)
+	if t.pulse != nil {
+		b = t.pulse.append(b)
+	}
 	b = t.state.Append(b, t.stream.fingerprint)
 	if t.stream.season != nil {
 		b = appendFloats(b, t.rhythm)
@@ -242,8 +250,8 @@ func (t *Track) append(b []byte) []byte {
 func (est *Estimator) decode(key string, r *reader) (*Track, error) {
 	st := est.streams.of(key)
 	t := &Track{stream: st, n: int64(r.uvarint()), steps: int64(r.uvarint()), last: r.time()}
-	var decided bool // not in states from before there were alarms
-	t.settled, decided = r.flags()
+	var decided, pulsed bool // not in states from before there were alarms, and silence
+	t.settled, decided, pulsed = r.flags()
 	t.locationScale = r.floats()
 	for range r.count(1) {
 		t.warmUp = append(t.warmUp, numbered{int64(r.uvarint()), r.observation()})
@@ -252,6 +260,13 @@ func (est *Estimator) decode(key string, r *reader) (*Track, error) {
 		t.starts = append(t.starts, start{int64(r.uvarint()), int64(r.uvarint()), r.time()})
 	}
 	t.alerts.read(r)
+	var p pulse
+	if pulsed {
+		p.read(r)
+	}
+	if est.cfg.Silence != nil {
+		t.pulse = &p
+	}
 	if r.bad {
 		return nil, errCut
 	}

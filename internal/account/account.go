@@ -64,7 +64,7 @@ type Place struct {
 
 // Counts are what the nodes count, also as Beam metrics.
 type Counts struct {
-	Records, Rejected, Late, Missing, NotConverged, Keys, Sessions, Changes, Outliers, NoveltyAlarms, ChangeAlarms int64
+	Records, Rejected, Late, Missing, NotConverged, Keys, Sessions, Changes, Outliers, NoveltyAlarms, ChangeAlarms, Silences int64
 	// Behind is the farthest that a late record was behind the latest of its key.
 	Behind time.Duration
 }
@@ -82,6 +82,7 @@ func (c *Counts) Add(o Counts) {
 	c.Outliers += o.Outliers
 	c.NoveltyAlarms += o.NoveltyAlarms
 	c.ChangeAlarms += o.ChangeAlarms
+	c.Silences += o.Silences
 	c.Behind = max(c.Behind, o.Behind)
 }
 

@@ -180,12 +180,15 @@ func (d *decoder) checkTransform(c *Config) {
 				d.fail(name, "belongs to transform: smooth")
 			}
 		}
-		if d.has("alerts") && c.Detect == nil && !d.failed("detect") {
-			d.fail("alerts", "there are none without detect")
+		if d.has("alerts") && c.Detect == nil && c.Silence == nil && !d.failed("detect") && !d.failed("silence") {
+			d.fail("alerts", "there are none without detect or silence")
+		}
+		if c.Silence != nil && c.Order == Arrival {
+			d.fail("silence", "is by the times of records: order must be event_time")
 		}
 		return
 	}
-	for _, name := range []string{"detect", "bank", "time_unit", "alerts", "interval", "state"} {
+	for _, name := range []string{"detect", "bank", "time_unit", "alerts", "interval", "state", "silence"} {
 		if d.has(name) {
 			d.fail(name, "belongs to transform: filter")
 		}

@@ -25,6 +25,7 @@ type Config struct {
 	Bank           []hafvf.Member // in place of Levels and Top; nil for one filter
 	BankForgetting float64
 	Detect         *Detect   // nil: no detection
+	Silence        *Silence  // nil: silence is not told
 	Keys           []KeyRule // exceptions; the first that matches a key holds
 
 	Order    string // EventTime or Arrival
@@ -93,6 +94,11 @@ type Detect struct {
 	hafvf.Detect
 	transforms.AlarmConfig
 	transforms.AlertConfig
+}
+
+// Silence says how long a key may be silent.
+type Silence struct {
+	After time.Duration // 0: the key's own rhythm says it
 }
 
 // A KeyRule is an exception for the keys that match a pattern.
@@ -208,7 +214,9 @@ func defaults() *Config {
 }
 
 // alarmKinds are those that there are.
-func alarmKinds() []string { return []string{string(hafvf.NoveltyAlarm), string(hafvf.ChangeAlarm)} }
+func alarmKinds() []string {
+	return []string{string(hafvf.NoveltyAlarm), string(hafvf.ChangeAlarm), transforms.SilentAlarm, transforms.RecoveredAlarm}
+}
 
 func defaultDetect() *Detect {
 	return &Detect{

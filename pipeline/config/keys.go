@@ -44,6 +44,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 			read: members(&c.Bank)},
 		{name: "bank_forgetting", doc: "Forgetting of the members' posterior weights, per observation.", read: number(&c.BankForgetting, hafvf.ForgettingDomain)},
 		{name: "detect", doc: "true tells outliers from changes and raises alarms within a budget; a mapping does so with other settings.", initial: "false", read: detect(&c.Detect)},
+		{name: "silence", doc: "true raises an alarm, silent, where a key has been silent for longer than its rhythm allows, and another, recovered, when it speaks again; {after: 15m} where it was silent for that long. Both are told when the key speaks again. The first is dated when the bound was passed. The end of the input is no silence.", initial: "false", read: silence(&c.Silence)},
 		{name: "keys", doc: "Exceptions for some keys. The first whose pattern matches a key holds.", read: keyRules(&c.Keys, nodes)},
 		{name: "order", doc: "Order in which a key's records are learned: by their times, or as they come.", read: choice(&c.Order, EventTime, Arrival)},
 		{name: "lateness", doc: "How long a record waits for earlier ones of its key.", read: duration(&c.Lateness)},
@@ -173,6 +174,29 @@ func detect(dst **Detect) reader {
 	}}
 }
 
+// silence reads true, false, or {after}.
+func silence(dst **Silence) reader {
+	keys := func(v *Silence) []key {
+		return []key{{name: "after", doc: "A fixed bound in place of the key's rhythm.", read: milliseconds(&v.After)}}
+	}
+	return reader{takes: "true, false, or {after: 15m}", keys: keys(&Silence{}), read: func(d *decoder, path string, n *yaml.Node) {
+		v := &Silence{}
+		if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" {
+			var on bool
+			if n.Decode(&on) == nil && on {
+				*dst = v
+			}
+			return
+		}
+		if n.Kind != yaml.MappingNode {
+			d.wrongType(path, "true, false, or {after: 15m}", n)
+			return
+		}
+		*dst = v
+		d.mapping(path, n, keys(v))
+	}}
+}
+
 func (s *Source) keys() []key {
 	csv := &CSV{Fields: defaultFields(), Delimiter: ','}
 	jsonl := &JSONL{Fields: defaultFields()}
@@ -254,7 +278,7 @@ func (c *Config) alertKeys(nodes *priorNodes) []key {
 				{name: "batch", doc: "Largest number of alerts in one request.", read: whole(&hook.Batch, 1)},
 				{name: "timeout", doc: "How long one request may take.", read: milliseconds(&hook.Timeout)},
 			}},
-		key{name: "kinds", doc: "Kinds of alarms that go there. silent and recovered are accepted, and not raised yet.", setting: true, read: choices(&c.AlertKinds, append(alarmKinds(), "silent", "recovered")...)},
+		key{name: "kinds", doc: "Kinds of alarms that go there; silent and recovered are those of silence.", setting: true, read: choices(&c.AlertKinds, alarmKinds()...)},
 		key{name: "beliefs", doc: "Kinds of detections that go there too, whatever the budget.", setting: true, initial: "[]",
 			read: choices(&nodes.beliefs, string(hafvf.Outlier), string(hafvf.Change), string(hafvf.Revision))},
 	)

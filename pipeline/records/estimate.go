@@ -3,6 +3,7 @@ package records
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"hafvf/connectors"
@@ -120,11 +121,11 @@ type alert struct {
 
 var alerts = []field[alert]{
 	text("key", "Key of the observation.", func(a alert) string { return a.key }),
-	instant("time", "Time of the observation at which the alert was raised.", func(a alert) time.Time { return a.Time }),
-	text("kind", "Of an alarm novelty or change; of a belief outlier, change, or revision of a change.", func(a alert) string { return a.told.Kind }),
-	text("id", "Where that observation came from.", func(a alert) string { return a.ID }),
+	instant("time", "Time of the observation at which the alert was raised; of silent, when the bound was passed.", func(a alert) time.Time { return a.Time }),
+	text("kind", "Of an alarm novelty, change, silent or recovered; of a belief outlier, change, or revision of a change.", func(a alert) string { return a.told.Kind }),
+	text("id", "Where that observation came from; of silent, key and time.", func(a alert) string { return a.ID }),
 	nullable("corrects", "id of the alert that a revision replaces.", func(a alert) string { return a.told.Corrects }),
-	instant("start", "First observation of the new regime; of a novelty or an outlier the observation itself.", func(a alert) time.Time { return a.told.Start }),
+	instant("start", "First observation of the new regime; of a novelty or an outlier the observation itself; of a silence the last observation before it.", func(a alert) time.Time { return a.told.Start }),
 	count("delay", "observations", "From start to time.", func(a alert) (int64, bool) { return a.told.Delay, true }),
 	number("odds", "nats", "Log-odds of the belief that it rests on; of a novelty, that the regime does not simply go on.", func(a alert) float64 { return a.told.LogOdds }),
 	number("score", "", "As detect.score.", func(a alert) float64 { return a.Detection.Score }),
@@ -149,6 +150,12 @@ func (a alert) message() string {
 		since = " at " + a.told.Start.UTC().Format(time.RFC3339)
 	case a.told.Delay > 0:
 		since = fmt.Sprintf(" %d observations ago", a.told.Delay)
+	}
+	switch a.told.Kind {
+	case transforms.SilentAlarm:
+		return fmt.Sprintf("%s: nothing has come%s, for more than %v.", a.key, strings.Replace(since, " at ", " since ", 1), a.Time.Sub(a.told.Start).Round(time.Second))
+	case transforms.RecoveredAlarm:
+		return fmt.Sprintf("%s: it speaks again, after %v.", a.key, a.Time.Sub(a.told.Start).Round(time.Second))
 	}
 	switch hafvf.Kind(a.told.Kind) {
 	case hafvf.Change, hafvf.Revision:

@@ -17,7 +17,7 @@ type Kind struct {
 func Kinds() []Kind {
 	return []Kind{
 		{"Estimate", "One per observation, from transform: filter.", describe("", estimates)},
-		{"Alert", "One per alarm, with detect; and per detection that alerts.beliefs names.", describe("", alerts)},
+		{"Alert", "One per alarm, with detect or silence; and per detection that alerts.beliefs names.", describe("", alerts)},
 		{"Smoothed estimate", "One per observation of a session, from transform: smooth.", describe("", smootheds)},
 		{"Reject", "One per record that cannot be used, in the dead letter.", describe("", rejects)},
 	}
