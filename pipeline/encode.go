@@ -7,6 +7,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/connectors"
+	"hafvf/connectors/webhook"
 	"hafvf/internal/account"
 	"hafvf/internal/parallel"
 	"hafvf/pipeline/records"
@@ -17,6 +18,7 @@ func init() {
 	register.DoFn4x0[string, transforms.Estimate, func([]byte), func([]byte)](&encodeEstimatesFn{})
 	register.DoFn3x0[string, transforms.Smoothed, func([]byte)](&encodeSmoothedFn{})
 	register.DoFn2x0[transforms.Rejected, func([]byte)](&encodeRejectedFn{})
+	register.DoFn2x0[webhook.Refused, func([]byte)](&encodeRefusedFn{})
 }
 
 // chunk is the number of bytes of lines that are emitted at once.
@@ -169,4 +171,14 @@ type encodeRejectedFn struct{ Run string }
 func (fn *encodeRejectedFn) ProcessElement(r transforms.Rejected, emit func([]byte)) {
 	runOf(fn.Run).reject(r.Reason, r.ID, r.Raw)
 	emit(records.AppendReject(connectors.Chunk(nil).Begin([]byte(r.Key), r.ID), records.Place{ID: r.ID, Log: r.Log, Seq: r.Seq}, r.Raw, r.Reason))
+}
+
+// encodeRefusedFn turns what a webhook did not take into dead-letter records.
+type encodeRefusedFn struct{ Run string }
+
+func (fn *encodeRefusedFn) ProcessElement(r webhook.Refused, emit func([]byte)) {
+	if run := runOf(fn.Run); run != nil {
+		run.log.Error("an alert was not delivered; it is in the dead letter", "key", string(r.Key), "id", r.ID, "reason", r.Reason)
+	}
+	emit(records.AppendReject(connectors.Chunk(nil).Begin(r.Key, r.ID), records.Place{ID: r.ID}, string(r.Text), r.Reason))
 }

@@ -30,6 +30,7 @@ type Graph struct {
 	sink      graphSink
 	dead      graphSink
 	alerts    *graphSink
+	states    string // file of the states, "" for none
 	detects   bool
 	patterns  []string // of the exceptions
 	warmUp    int      // of the keys without one; 0 for none
@@ -73,7 +74,7 @@ func (g *Graph) String() string {
 
 // Compose composes the steps of a config. It reads no data.
 func Compose(c *config.Config) (*Graph, error) {
-	g := &Graph{Runner: c.Runner, detects: c.Detect != nil, warmUp: c.Model.WarmUp}
+	g := &Graph{Runner: c.Runner, states: c.State, detects: c.Detect != nil, warmUp: c.Model.WarmUp}
 	base := filterConfig(c, c.Model.Prior, c.Model.WarmUp, c.Model.Season, c.Levels, c.Top, c.Bank)
 	var rules []transforms.Rule
 	all := []hafvf.Config{base}
@@ -266,11 +267,11 @@ func (g *Graph) build(run string) *beam.Pipeline {
 	}
 	lines, alerts, rejected := g.transform.build(s.Scope(named("Transform", g.transform.state())), run, as, observations)
 	g.sink.write(s, run, "records", lines)
+	rejects := []beam.PCollection{undecoded, beam.ParDo(s.Scope("Reject"), &encodeRejectedFn{Run: run}, rejected)}
 	if g.alerts != nil {
-		g.alerts.write(s, run, "alerts", alerts)
+		rejects = append(rejects, g.alerts.write(s, run, "alerts", alerts)...)
 	}
-	rejects := beam.ParDo(s.Scope("Reject"), &encodeRejectedFn{Run: run}, rejected)
-	g.dead.write(s, run, "rejected", beam.Flatten(s, undecoded, rejects))
+	g.dead.write(s, run, "rejected", beam.Flatten(s, rejects...))
 	return p
 }
 

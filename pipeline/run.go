@@ -93,6 +93,11 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 			return s, err
 		}
 	}
+	if state.states != nil {
+		if err := state.states.write(); err != nil {
+			return s, err
+		}
+	}
 	s = state.summary()
 	s.detects, s.warmUp = graph.detects, graph.warmUp
 	s.WarmUps = state.account.WarmUps()
@@ -165,6 +170,7 @@ type run struct {
 	ledger  *kafkaio.Ledger // of topics
 	clients clients
 	writers []*connectors.Writer
+	states  *stateFile // of a run of files; nil without one
 	release []func()
 
 	beginAnew bool               // see Run
@@ -195,7 +201,11 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 		partitions = n
 		r.account = account.Of(r.name)
 	} else {
-		r.account = account.Open(r.name, account.Keeper{})
+		keeper, err := r.openStates(g)
+		if err != nil {
+			return err
+		}
+		r.account = account.Open(r.name, keeper)
 		r.release = append(r.release, r.account.Close)
 	}
 	for name, s := range g.sinks() {
@@ -210,6 +220,21 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 	}
 	r.register()
 	return nil
+}
+
+// openStates reads the file of states of a run of files, and returns the keeper of the
+// account.
+func (r *run) openStates(g *Graph) (k account.Keeper, err error) {
+	if g.states == "" {
+		return k, nil
+	}
+	if r.states, err = readStates(g); err != nil {
+		return k, err
+	}
+	if n := len(r.states.all); n > 0 {
+		r.log.Info("filters go on with the states of the run before", "file", g.states, "keys", n)
+	}
+	return r.states.keeper(), nil
 }
 
 // register makes the run known to the nodes of this process, and to the metrics.
@@ -230,6 +255,13 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 	}
 	if f, ok := g.transform.(filtering); ok {
 		cfg.Check = f.checkStates
+	}
+	if g.states != "" {
+		states, err := readStates(g)
+		if err != nil {
+			return 0, err
+		}
+		cfg.First = states.all
 	}
 	for _, s := range g.sinks() {
 		// Files of a bounded run appear at its end.

@@ -8,14 +8,16 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
+	"hafvf/connectors/webhook"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/records"
 )
 
-// A graphSink is where a graph's records go: a file, a topic, or nowhere.
+// A graphSink is where a graph's records go: a file, a topic, a webhook, or nowhere.
 type graphSink struct {
 	file  *connectors.Sink
 	topic *kafkaio.Sink
+	hook  *webhook.Sink
 }
 
 func newSink(s *config.Sink, columns []connectors.Column, unending bool) graphSink {
@@ -25,6 +27,8 @@ func newSink(s *config.Sink, columns []connectors.Column, unending bool) graphSi
 		return graphSink{}
 	case s.Kafka != nil:
 		return graphSink{topic: s.Kafka}
+	case s.Webhook != nil:
+		return graphSink{hook: s.Webhook}
 	case s.CSV != nil:
 		file.Format, file.Path = connectors.CSV, s.CSV.Path
 	case s.Parquet != nil:
@@ -39,6 +43,8 @@ func (s graphSink) describe() string {
 	switch {
 	case s.topic != nil:
 		return "kafka " + s.topic.Topic
+	case s.hook != nil:
+		return "a webhook"
 	case s.file == nil:
 		return "nothing is written"
 	case s.file.Path == "-":
@@ -54,21 +60,30 @@ func (s graphSink) form() records.Form {
 	return s.file != nil && s.file.Format != connectors.JSONLines
 }
 
-// write writes chunks, see connectors.Chunk; name is the sink's within the run.
-func (s graphSink) write(scope beam.Scope, run, name string, chunks beam.PCollection) {
+// write writes chunks, see connectors.Chunk; name is the sink's within the run. It returns
+// chunks for the dead letter: none, but of a webhook.
+func (s graphSink) write(scope beam.Scope, run, name string, chunks beam.PCollection) (rejects []beam.PCollection) {
 	switch {
 	case s.topic != nil:
 		kafkaio.Write(scope, *s.topic, run, chunks)
-		return
+		return nil
+	case s.hook != nil:
+		refused := webhook.Write(scope, *s.hook, run, chunks)
+		return []beam.PCollection{beam.ParDo(scope, &encodeRefusedFn{Run: run}, refused)}
 	case s.file == nil:
 		name = "" // nobody wants them
 	}
 	connectors.Write(scope, run, name, chunks)
+	return nil
 }
 
 // prepare creates a missing topic, with as many partitions as the source has and the
 // broker's defaults.
 func (s graphSink) prepare(ctx context.Context, to *clients, partitions int, log *slog.Logger) error {
+	if s.hook != nil {
+		_, err := webhook.NewClient(*s.hook) // reads the secrets
+		return err
+	}
 	if s.topic == nil {
 		return nil
 	}

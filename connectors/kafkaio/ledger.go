@@ -69,6 +69,9 @@ type LedgerConfig struct {
 	// in the order of their positions. Check returns the last record of each partition
 	// that the states include. OpenLedger returns its error.
 	Check func([]Restored) (included []Position, err error)
+	// First are the states, by key, to begin with where the changelog is empty, or there is
+	// none.
+	First map[string][]byte
 	// AtEnd commits only when the run ends, because its outputs are stored only then.
 	AtEnd bool
 	// Drain makes Stop end the source even if positions are committed. It is for runners
@@ -178,7 +181,23 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 	if l.cfg.BeginAnew {
 		l.cfg.Log.Warn("beginning anew: the group's offsets are not looked at", "group", l.cfg.Group, "partitions", len(l.found))
 	}
+	if len(l.restored) == 0 && len(l.cfg.First) > 0 {
+		l.beginWith(l.cfg.First)
+	}
 	return nil
+}
+
+// beginWith makes states, by key, those that the run begins with. With a changelog they
+// go there, so that a restart has also those of keys that this run has not met.
+func (l *Ledger) beginWith(states map[string][]byte) {
+	l.restored = make(map[string]lastValue, len(states))
+	for key, b := range states {
+		l.restored[key] = lastValue{bytes: b}
+		if l.changelog != nil {
+			l.ready[key] = b
+		}
+	}
+	l.cfg.Log.Info("filters begin with given states", "keys", len(states))
 }
 
 // startTimeout bounds how long a starting run waits for its group's coordinator, which

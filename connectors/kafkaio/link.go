@@ -194,7 +194,7 @@ func (c Cluster) login(ctx context.Context, m sasl.Mechanism, l *link) error {
 		// Old brokers say no by hanging up.
 		if err == nil && kafka.Error(res.ErrorCode) == kafka.SASLAuthenticationFailed || hungUp(err) {
 			return &loginError{fmt.Sprintf("broker %s refuses the login of %s by %s: the name or the password (in %s) is wrong, or the user is not set up for this mechanism",
-				l.addr, c.user(), m.Name(), c.SASL.Password.where())}
+				l.addr, c.user(), m.Name(), c.SASL.Password.Where())}
 		}
 		if err == nil && res.ErrorCode != 0 {
 			err = kafka.Error(res.ErrorCode) // its message may repeat what was sent

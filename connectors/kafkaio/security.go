@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"hafvf/internal/secret"
 	"os"
 	"slices"
 	"strings"
@@ -35,47 +36,8 @@ type SASL struct {
 	Password  Secret
 }
 
-// A Secret is where a secret stands: in an environment variable or in a file,
-// exactly one of them. The line end that ends a file is no part of it.
-type Secret struct{ Env, File string }
-
-// value reads the secret of a key of the config. Errors name the key and never what is
-// in the place, nor the place where it holds none: that may be the secret itself,
-// written where its place is due.
-func (s Secret) value(key string) (string, error) {
-	switch {
-	case s.Env != "" && s.File != "":
-		return "", fmt.Errorf("%s: give one of env and file", key)
-	case s.Env != "":
-		v, ok := os.LookupEnv(s.Env)
-		if !ok {
-			return "", fmt.Errorf("%s.env: the environment variable that it names is not set", key)
-		}
-		if v == "" {
-			return "", fmt.Errorf("%s.env: the environment variable %s is empty", key, s.Env)
-		}
-		return v, nil
-	case s.File != "":
-		b, err := os.ReadFile(s.File)
-		if err != nil {
-			return "", fmt.Errorf("%s.file: the file that it names cannot be read: %w", key, reason(err))
-		}
-		v := strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r")
-		if v == "" {
-			return "", fmt.Errorf("%s.file: the file %s is empty", key, s.File)
-		}
-		return v, nil
-	}
-	return "", fmt.Errorf("%s: a secret has no place: name an environment variable (env) or a file (file)", key)
-}
-
-// where names the place of the secret.
-func (s Secret) where() string {
-	if s.Env != "" {
-		return "the environment variable " + s.Env
-	}
-	return "the file " + s.File
-}
+// Secret is where a password stands.
+type Secret = secret.Secret
 
 // reason is err without the operation and path that os puts before it.
 func reason(err error) error {
@@ -137,7 +99,7 @@ func (s *SASL) mechanism() (sasl.Mechanism, error) {
 	if s.Username == "" {
 		return nil, errors.New("sasl.username is missing")
 	}
-	password, err := s.Password.value("sasl.password")
+	password, err := s.Password.Value("sasl.password")
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +113,7 @@ func (s *SASL) mechanism() (sasl.Mechanism, error) {
 	m, err := scram.Mechanism(algorithm, s.Username, password)
 	if err != nil {
 		// The library's error might quote what it refused.
-		return nil, fmt.Errorf("sasl.username, or the password in %s, has characters that %s forbids", s.Password.where(), s.Mechanism)
+		return nil, fmt.Errorf("sasl.username, or the password in %s, has characters that %s forbids", s.Password.Where(), s.Mechanism)
 	}
 	return m, nil
 }

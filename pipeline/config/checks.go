@@ -185,7 +185,7 @@ func (d *decoder) checkTransform(c *Config) {
 		}
 		return
 	}
-	for _, name := range []string{"detect", "bank", "time_unit", "alerts", "interval"} {
+	for _, name := range []string{"detect", "bank", "time_unit", "alerts", "interval", "state"} {
 		if d.has(name) {
 			d.fail(name, "belongs to transform: filter")
 		}
@@ -229,6 +229,7 @@ func (d *decoder) checkFiles(c *Config) {
 		add("alerts.jsonl.path", a.JSONL)
 		add("alerts.parquet.path", a.Parquet)
 	}
+	add("state", &File{c.State})
 	for i, o := range out {
 		for _, s := range in {
 			// A malformed pattern matches nothing; the source will say so.

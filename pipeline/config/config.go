@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"hafvf/connectors/kafkaio"
+	"hafvf/connectors/webhook"
 	"hafvf/hafvf"
 	"hafvf/transforms"
 )
@@ -33,6 +34,8 @@ type Config struct {
 	Records  string        // Brief or Full
 	Interval float64       // of Filter: probability of the predictive interval; 0: none
 	Odds     float64       // of Smooth: in favour of a change, from which on it is one
+
+	State string // file of the filters' states; empty: none
 
 	Source     Source
 	Sink       Sink
@@ -117,7 +120,8 @@ type Sink struct {
 	JSONL   *File
 	Parquet *File
 	Kafka   *kafkaio.Sink
-	None    bool // records are not written
+	Webhook *webhook.Sink // of alerts
+	None    bool          // records are not written
 }
 
 // Fields say where in a record the parts of an observation stand, and how they are

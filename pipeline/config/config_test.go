@@ -13,7 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"hafvf/connectors/webhook"
 	"hafvf/hafvf"
+	"hafvf/internal/secret"
 	"hafvf/transforms"
 )
 
@@ -270,7 +272,7 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:3: model.famly: unknown key; did you mean "family"?`,
 		}},
 		{"unknown key far from all", with("foobar: 1"), []string{
-			`pump.yaml:3: foobar: unknown key; known here: transform, model, levels, top, bank, bank_forgetting, detect, keys, order, lateness, time_unit, session, change, records, interval, source, sink, dead_letter, alerts, runner`,
+			`pump.yaml:3: foobar: unknown key; known here: transform, model, levels, top, bank, bank_forgetting, detect, keys, order, lateness, time_unit, session, change, records, interval, state, source, sink, dead_letter, alerts, runner`,
 		}},
 		{"unknown key near a known one", with("sesion: {}"), []string{`pump.yaml:3: sesion: unknown key; did you mean "session"?`}},
 		{"unknown key with two neighbours swapped", with("tpo: 1"), []string{`pump.yaml:3: tpo: unknown key; did you mean "top"?`}},
@@ -281,7 +283,7 @@ func TestParseErrors(t *testing.T) {
 		}},
 		{"unknown connector", "model: {family: normal}\nsource: {jsn: {path: a}}", []string{`pump.yaml:2: source.jsn: unknown key; did you mean "jsonl"?`}},
 		{"key that is no name", with(`"a.b\n": 1`), []string{
-			`pump.yaml:3: "a.b\n": unknown key; known here: transform, model, levels, top, bank, bank_forgetting, detect, keys, order, lateness, time_unit, session, change, records, interval, source, sink, dead_letter, alerts, runner`,
+			`pump.yaml:3: "a.b\n": unknown key; known here: transform, model, levels, top, bank, bank_forgetting, detect, keys, order, lateness, time_unit, session, change, records, interval, state, source, sink, dead_letter, alerts, runner`,
 		}},
 		{"key that is a list", with("? [a, b]", ": 1"), []string{`pump.yaml:3: a key must be text, not a list`}},
 		{"duplicate key", with("top: 1", "order: arrival", "top: 0.5"), []string{`pump.yaml:5: top: duplicate key; it stands in line 3 already`}},
@@ -399,7 +401,7 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:4: alerts.kinds.0: unknown value "novel"; did you mean "novelty"?`,
 			`pump.yaml:4: alerts.beliefs: a revision corrects a change; name change too`,
 		}},
-		{"alerts to nowhere", with("detect: true", "alerts: {kinds: [novelty]}"), []string{`pump.yaml:4: alerts: names no connector; one of csv, jsonl, parquet, kafka is required`}},
+		{"alerts to nowhere", with("detect: true", "alerts: {kinds: [novelty]}"), []string{`pump.yaml:4: alerts: names no connector; one of csv, jsonl, parquet, kafka, webhook is required`}},
 		{"session", with("transform: smooth", "session: {gap: 0s, max: 0, allowed_lateness: -1s, length: 3}", "change: {odds: 0}"), []string{
 			`pump.yaml:4: session.gap: must be a number of milliseconds above zero, not 0s`,
 			`pump.yaml:4: session.max: must be at least 1, not 0`,
@@ -414,7 +416,7 @@ func TestParseErrors(t *testing.T) {
 		{"two writers of one file", with("sink: {jsonl: {path: out}}", "dead_letter: {jsonl: {path: ./out}}"), []string{`pump.yaml:4: dead_letter.jsonl.path: "out" is also written, by sink.jsonl.path`}},
 
 		{"flink with files", with("runner: {name: flink, endpoint: a, parallelism: 3, max_parallelism: 2}", "dead_letter: {jsonl: {path: b}}"), []string{
-			`pump.yaml:1: sink: missing; flink requires a topic, kafka`,
+			`pump.yaml:1: sink: missing; flink requires a topic, kafka, or none`,
 			`pump.yaml:2: source: is a file of one machine: flink reads and writes topics, kafka`,
 			`pump.yaml:3: runner.endpoint: "a" is not host:port`,
 			`pump.yaml:3: runner.parallelism: is above max_parallelism, 2`,
@@ -630,7 +632,7 @@ func TestParseOverrideErrors(t *testing.T) {
 		{[]string{"model.prior.mean.0=9"}, []string{`--set model.prior.mean.0=9: model.prior.mean.0: the config has no list model.prior.mean; set it as a whole`}},
 		{[]string{"top.x=1"}, []string{`--set top.x=1: top.x: top is the number 1, and has no keys`}},
 
-		{[]string{"famly=ar"}, []string{`--set famly=ar: famly: unknown key; known here: transform, model, levels, top, bank, bank_forgetting, detect, keys, order, lateness, time_unit, session, change, records, interval, source, sink, dead_letter, alerts, runner`}},
+		{[]string{"famly=ar"}, []string{`--set famly=ar: famly: unknown key; known here: transform, model, levels, top, bank, bank_forgetting, detect, keys, order, lateness, time_unit, session, change, records, interval, state, source, sink, dead_letter, alerts, runner`}},
 		{[]string{"top="}, []string{`--set top=: top: must be a number, not null`}},
 		{[]string{"top=2", "levels.0.alpha=x"}, []string{
 			`--set top=2: top: must be in [0, 1], not 2`,
@@ -862,6 +864,29 @@ func BenchmarkParse(b *testing.B) {
 	for b.Loop() {
 		if _, err := Parse("pump.yaml", text, nil); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+func TestParseWebhook(t *testing.T) {
+	const base = "model: {family: normal}\ndetect: true\nsource: {jsonl: {path: a}}\n"
+	c := parse(t, base+"alerts: {webhook: {url: \"https://alerts.example/in\", headers: {Authorization: {file: token}, x-team: ops}, batch: 5, timeout: 3s}, kinds: [change]}\n")
+	want := &webhook.Sink{
+		URL: webhook.Value{Text: "https://alerts.example/in"}, Batch: 5, Timeout: 3 * time.Second,
+		Headers: map[string]webhook.Value{"Authorization": {Secret: secret.Secret{File: "token"}}, "x-team": {Text: "ops"}},
+	}
+	if !reflect.DeepEqual(c.Alerts.Webhook, want) || !reflect.DeepEqual(c.AlertKinds, []string{"change"}) {
+		t.Errorf("%+v, %v", c.Alerts.Webhook, c.AlertKinds)
+	}
+	for text, reason := range map[string]string{
+		"alerts: {webhook: {url: \"smtp://hidden\"}}\n":                                `alerts.webhook.url: must be http://… or https://… with a host`,
+		"alerts: {webhook: {url: \"http://a\", headers: {Authorization: [hidden]}}}\n": `alerts.webhook.headers.Authorization: must be text, not a list`,
+		"alerts: {webhook: {}}\n":                                                      `alerts.webhook.url: missing; it is required`,
+		"sink: {webhook: {url: \"http://hidden\"}}\n":                                  `sink.webhook: unknown key`,
+	} {
+		_, err := Parse("c.yaml", []byte(base+text), nil)
+		if err == nil || !strings.Contains(err.Error(), reason) || strings.Contains(err.Error(), "hidden") {
+			t.Errorf("%q: %v", text, err)
 		}
 	}
 }

@@ -8,7 +8,9 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"hafvf/connectors/kafkaio"
+	"hafvf/connectors/webhook"
 	"hafvf/internal/message"
+	"hafvf/internal/secret"
 	"hafvf/internal/times"
 )
 
@@ -62,7 +64,7 @@ func clusterKeys(c *kafkaio.Cluster, brokers string) []key {
 		{name: "sasl", doc: "Logs in.", seen: func() { c.SASL = sasl }, keys: []key{
 			{name: "mechanism", doc: "How the password is shown to the broker.", required: true, read: mechanism(&sasl.Mechanism)},
 			{name: "username", doc: "Name of the user.", required: true, read: text(&sasl.Username, notEmpty)},
-			{name: "password", doc: "Where the password is, never what it is.", required: true, read: secret(&sasl.Password)},
+			{name: "password", doc: "Where the password is, never what it is.", required: true, read: secretAt(&sasl.Password)},
 		}},
 	}
 }
@@ -82,8 +84,8 @@ func mechanism(dst *string) reader {
 	}}
 }
 
-// secret reads where a secret is. Its errors do not show what stands there.
-func secret(dst *kafkaio.Secret) reader {
+// secretAt reads where a secret is. Its errors do not show what stands there.
+func secretAt(dst *secret.Secret) reader {
 	keys := []key{
 		{name: "env", doc: "Environment variable that holds the secret.", read: text(&dst.Env, notEmpty)},
 		{name: "file", doc: "File that holds the secret.", read: text(&dst.File, notEmpty)},
@@ -105,6 +107,47 @@ func secret(dst *kafkaio.Secret) reader {
 		if len(d.errs) == before && (dst.Env == "") == (dst.File == "") {
 			d.fail(path, "give one of env and file")
 		}
+	}}
+}
+
+// textOrSecret reads a text, or where it stands.
+func textOrSecret(dst *webhook.Value) reader {
+	place := secretAt(&dst.Secret)
+	return reader{takes: "text, {env: VARIABLE} or {file: PATH}", read: func(d *decoder, path string, n *yaml.Node) {
+		if n.Kind == yaml.MappingNode {
+			place.read(d, path, n)
+			return
+		}
+		text(&dst.Text, notEmpty).read(d, path, n)
+	}}
+}
+
+// hookURL reads the URL of a receiver.
+func hookURL(dst *webhook.Value) reader {
+	r := textOrSecret(dst)
+	read := r.read
+	r.read = func(d *decoder, path string, n *yaml.Node) {
+		read(d, path, n)
+		if dst.Text == "" {
+			return
+		}
+		if err := webhook.CheckURL(dst.Text); err != nil {
+			d.fail(path, "%v", err)
+		}
+	}
+	return r
+}
+
+// headers reads a mapping of names to texts.
+func headers(dst *map[string]webhook.Value) reader {
+	return reader{takes: "mapping of names to texts, or to {env: VARIABLE} or {file: PATH}", read: func(d *decoder, path string, n *yaml.Node) {
+		all := map[string]webhook.Value{}
+		d.entries(path, n, func(p string, k, v *yaml.Node) {
+			var value webhook.Value
+			textOrSecret(&value).read(d, p, v)
+			all[k.Value] = value
+		})
+		*dst = all
 	}}
 }
 

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
+	"hafvf/connectors/webhook"
 	"hafvf/hafvf"
 	"hafvf/internal/times"
 	"hafvf/transforms"
@@ -56,6 +58,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 		}},
 		{name: "records", doc: "Fields of a record: brief leaves out those that few people read. The list of fields below names them.", read: choice(&c.Records, Brief, Full)},
 		{name: "interval", doc: "filter: adds lower and upper, the central predictive interval of this probability.", read: number(&c.Interval, hafvf.IntervalDomain)},
+		{name: "state", doc: "filter: file of the filters' states. A run of files goes on with the states in it, and replaces it at the end; it takes new records only, as those before the last of a key are late. A run of topics whose changelog is empty begins with these states, and does not write the file.", read: text(&c.State, notEmpty)},
 		{name: "source", doc: "Where records come from.", required: true, single: true, keys: c.Source.keys()},
 		{name: "sink", doc: "Where estimates go. none is for those who want alarms only.", initial: `{jsonl: {path: "-"}}`, single: true,
 			seen: func() { c.Sink = Sink{} }, none: func() { c.Sink.None = true }, keys: c.Sink.keys()},
@@ -238,7 +241,19 @@ func (c *Config) alertKeys(nodes *priorNodes) []key {
 			c.Alerts = s
 		}
 	}
+	hook := &webhook.Sink{Batch: 100, Timeout: 10 * time.Second}
 	return append(keys,
+		key{name: "webhook", doc: "A URL. Alerts are sent to it as JSON arrays by POST, at least once: a receiver tells repeats by id and kind. What nobody takes for ten minutes, or is refused, goes to the dead letter.",
+			seen: func() {
+				s.Webhook = hook
+				c.Alerts = s
+			},
+			keys: []key{
+				{name: "url", doc: "http:// or https://, or where it stands, if it is secret.", required: true, read: hookURL(&hook.URL)},
+				{name: "headers", doc: "Headers of the requests, by name, such as {Authorization: {file: token}}.", read: headers(&hook.Headers)},
+				{name: "batch", doc: "Largest number of alerts in one request.", read: whole(&hook.Batch, 1)},
+				{name: "timeout", doc: "How long one request may take.", read: milliseconds(&hook.Timeout)},
+			}},
 		key{name: "kinds", doc: "Kinds of alarms that go there. silent and recovered are accepted, and not raised yet.", setting: true, read: choices(&c.AlertKinds, append(alarmKinds(), "silent", "recovered")...)},
 		key{name: "beliefs", doc: "Kinds of detections that go there too, whatever the budget.", setting: true, initial: "[]",
 			read: choices(&nodes.beliefs, string(hafvf.Outlier), string(hafvf.Change), string(hafvf.Revision))},

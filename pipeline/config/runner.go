@@ -84,6 +84,9 @@ func (d *decoder) checkRunner(c *Config) {
 			d.fail("source.kafka.changelog", "is for the embedded runner: flink keeps the states in its checkpoints")
 		}
 	}
+	if c.State != "" {
+		d.fail("state", "is for the embedded runner: flink keeps the states in its checkpoints")
+	}
 	switch {
 	case c.Sink.Kafka != nil || c.Sink.None || d.failed("sink"):
 	case !d.has("sink"):
@@ -94,7 +97,7 @@ func (d *decoder) checkRunner(c *Config) {
 	if c.DeadLetter != nil && c.DeadLetter.Kafka == nil {
 		d.fail("dead_letter", files+"; without one, rejects go to the workers' standard error")
 	}
-	if c.Alerts != nil && c.Alerts.Kafka == nil {
+	if c.Alerts != nil && c.Alerts.Kafka == nil && c.Alerts.Webhook == nil {
 		d.fail("alerts", files)
 	}
 }

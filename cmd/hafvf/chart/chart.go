@@ -6,12 +6,9 @@ package chart
 import (
 	"bytes"
 	"cmp"
-	"crypto/rand"
-	"errors"
 	"fmt"
 	"image/color"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,6 +21,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"hafvf/internal/atomicfile"
 )
 
 // A Figure is rows of stacks. Lengths are in points.
@@ -103,7 +102,7 @@ func (f *Figure) Write(path string) error {
 	if err != nil {
 		return fmt.Errorf("%s cannot be drawn: %w", path, err)
 	}
-	return ReplaceFile(path, picture)
+	return atomicfile.Write(path, picture)
 }
 
 // Render draws the figure in the format of files with the extension ext, .svg or
@@ -202,29 +201,6 @@ func (f *Figure) Render(ext string) ([]byte, error) {
 	// least its looks.
 	return bytes.ReplaceAll(buf.Bytes(), []byte("font-family:Liberation Sans;"),
 		[]byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif;")), nil
-}
-
-// ReplaceFile writes a file under a temporary name and then gives it its own.
-func ReplaceFile(path string, content []byte) error {
-	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+rand.Text()[:8]+".tmp")
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if err == nil {
-		_, err = f.Write(content)
-		err = cmp.Or(err, f.Close())
-		if err == nil {
-			err = os.Rename(temp, path)
-		}
-		if err != nil {
-			os.Remove(temp)
-		}
-	}
-	if err != nil {
-		if e := errors.Unwrap(err); e != nil {
-			err = e // without the temporary name
-		}
-		return fmt.Errorf("%s cannot be written: %w", path, err)
-	}
-	return nil
 }
 
 // draw draws the title and below it the panels.

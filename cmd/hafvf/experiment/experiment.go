@@ -19,6 +19,7 @@ import (
 
 	"hafvf/cmd/hafvf/chart"
 	"hafvf/hafvf"
+	"hafvf/internal/atomicfile"
 )
 
 // An Experiment is one of the paper's.
@@ -89,7 +90,7 @@ func (e *Experiment) Run(ctx context.Context, seed uint64, dir string, progress 
 		all = append(all, e.simulate(seed+1+i).findings())
 	}
 	table = fmt.Sprintf("%s\nStatements of the paper, seeds %d to %d\n\n", e.Short, seed, seed+Seeds-1) + tabulate(all)
-	if err := chart.ReplaceFile(path(".txt"), []byte(table)); err != nil {
+	if err := atomicfile.Write(path(".txt"), []byte(table)); err != nil {
 		return "", nil, err
 	}
 	return table, []string{path(".csv"), path(".svg"), path(".png"), path(".txt")}, nil
@@ -101,7 +102,7 @@ func show(s shown, path func(ext string) string) error {
 	if err != nil {
 		return err
 	}
-	if err := chart.ReplaceFile(path(".csv"), text); err != nil {
+	if err := atomicfile.Write(path(".csv"), text); err != nil {
 		return err
 	}
 	figure := s.figure()

@@ -19,8 +19,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"hafvf/cmd/hafvf/chart"
 	"hafvf/hafvf/adafvf"
+	"hafvf/internal/atomicfile"
 )
 
 // An SGD is the paper's experiment "Stochastic Gradient Descent": a variational
@@ -223,7 +223,7 @@ func (t *training) save(dir string) error {
 	if err := gob.NewEncoder(&b).Encode(&c); err != nil {
 		return err
 	}
-	return chart.ReplaceFile(t.file(dir), b.Bytes())
+	return atomicfile.Write(t.file(dir), b.Bytes())
 }
 
 // load goes on from the checkpoint, where there is one.
@@ -366,7 +366,7 @@ func (e SGD) Run(ctx context.Context, progress func(done, of int)) (table string
 		return "", nil, err
 	}
 	table = o.table()
-	if err := chart.ReplaceFile(path(".txt"), []byte(table)); err != nil {
+	if err := atomicfile.Write(path(".txt"), []byte(table)); err != nil {
 		return "", nil, err
 	}
 	for s := range sgdSeeds {

@@ -1,0 +1,157 @@
+// Package webhook sends records to a URL, as JSON over HTTP.
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"hafvf/internal/message"
+	"hafvf/internal/secret"
+)
+
+// A Sink is where records are sent, and how.
+type Sink struct {
+	URL     Value
+	Headers map[string]Value // by name, in addition to Content-Type
+	Batch   int              // largest number of records in one request
+	Timeout time.Duration    // of one request
+}
+
+// A Value is a text, or where a secret text stands.
+type Value struct {
+	Text string
+	secret.Secret
+}
+
+// value returns the text; key names it in an error.
+func (v Value) value(key string) (string, error) {
+	if v.Secret == (secret.Secret{}) {
+		return v.Text, nil
+	}
+	return v.Secret.Value(key)
+}
+
+// patience is how long a request is tried again.
+const patience = 10 * time.Minute
+
+// The pauses between attempts grow from the least to the most, each up to half longer by
+// chance, so that many senders do not come back together.
+const (
+	leastPause = 500 * time.Millisecond
+	mostPause  = 30 * time.Second
+)
+
+// CheckURL says why text is no URL of a receiver. It does not repeat it: it may be secret.
+func CheckURL(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return errors.New("must be http://… or https://… with a host")
+	}
+	return nil
+}
+
+// A Client sends. It is safe for concurrent use.
+type Client struct {
+	url      string
+	place    string // of the URL, for messages: a path may be a secret
+	headers  http.Header
+	batch    int
+	http     *http.Client
+	patience time.Duration
+}
+
+// NewClient makes a client of a sink. It does not connect.
+func NewClient(s Sink) (*Client, error) {
+	text, err := s.URL.value("webhook.url")
+	if err != nil {
+		return nil, err
+	}
+	if err := CheckURL(text); err != nil {
+		return nil, fmt.Errorf("webhook.url: %w", err)
+	}
+	u, _ := url.Parse(text)
+	c := &Client{
+		url: text, place: u.Scheme + "://" + u.Host, headers: http.Header{}, batch: max(s.Batch, 1),
+		http: &http.Client{Timeout: s.Timeout}, patience: patience,
+	}
+	for name, v := range s.Headers {
+		text, err := v.value("webhook.headers." + name)
+		if err != nil {
+			return nil, err
+		}
+		c.headers.Set(name, text)
+	}
+	c.headers.Set("Content-Type", "application/json")
+	return c, nil
+}
+
+// Post sends JSON records as one array. It tries again, with growing pauses, where nobody
+// answers or the answer says that it may help: 408, 425, 429 and from 500 on. Every other
+// answer but 2xx, and the end of patience, is an error. The receiver may have taken
+// records that Post sends again: it recognises them by their ids.
+func (c *Client) Post(ctx context.Context, records [][]byte) error {
+	body := append([]byte{'['}, bytes.Join(records, []byte{','})...)
+	body = append(body, ']')
+	begin, pause := time.Now(), leastPause
+	for {
+		again, wait, err := c.attempt(ctx, body)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		wait = max(wait, pause+time.Duration(rand.Int64N(int64(pause/2))))
+		if !again || time.Since(begin)+wait > c.patience {
+			return err
+		}
+		pause = min(2*pause, mostPause)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// attempt sends body once. Where that failed, again says whether another attempt may
+// help, and wait how long the receiver asks to be left alone.
+func (c *Client) attempt(ctx context.Context, body []byte) (again bool, wait time.Duration, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
+	if err != nil {
+		return false, 0, fmt.Errorf("%s: %w", c.place, withoutURL(err))
+	}
+	r.Header = c.headers.Clone()
+	answer, err := c.http.Do(r)
+	if err != nil {
+		return true, 0, fmt.Errorf("%s does not answer: %w", c.place, withoutURL(err))
+	}
+	defer answer.Body.Close()
+	said, _ := io.ReadAll(io.LimitReader(answer.Body, 4<<10))
+	io.Copy(io.Discard, io.LimitReader(answer.Body, 1<<20)) // so that the connection can be used again
+	code := answer.StatusCode
+	if code/100 == 2 {
+		return false, 0, nil
+	}
+	if seconds, err := strconv.Atoi(answer.Header.Get("Retry-After")); err == nil && seconds > 0 {
+		wait = min(time.Duration(seconds)*time.Second, mostPause)
+	}
+	err = fmt.Errorf("%s answers %s: %s", c.place, answer.Status, message.Shorten(message.Printable(string(said))))
+	return code == http.StatusRequestTimeout || code == http.StatusTooEarly || code == http.StatusTooManyRequests || code >= 500, wait, err
+}
+
+// withoutURL is an error of net/http without the URL, which may hold a secret.
+func withoutURL(err error) error {
+	if e := (*url.Error)(nil); errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}

@@ -1,0 +1,152 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"hafvf/internal/secret"
+)
+
+// A receiver answers with the codes, the last one for ever, and keeps what it was sent.
+type receiver struct {
+	mu      sync.Mutex
+	codes   []int
+	bodies  []string
+	headers http.Header
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var records []json.RawMessage
+	if err := json.NewDecoder(q.Body).Decode(&records); err != nil || q.Method != http.MethodPost {
+		w.WriteHeader(http.StatusTeapot)
+		return
+	}
+	code := r.codes[0]
+	if len(r.codes) > 1 {
+		r.codes = r.codes[1:]
+	}
+	r.headers = q.Header
+	if code == http.StatusOK {
+		for _, b := range records {
+			r.bodies = append(r.bodies, string(b))
+		}
+	}
+	w.WriteHeader(code)
+	w.Write([]byte("line one\nline two"))
+}
+
+func client(t *testing.T, s Sink) *Client {
+	t.Helper()
+	c, err := NewClient(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestPostTriesAgain(t *testing.T) {
+	for name, codes := range map[string][]int{"overload": {503, 429, 200}, "at once": {200}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := &receiver{codes: codes}
+			server := httptest.NewServer(r)
+			defer server.Close()
+			c := client(t, Sink{URL: Value{Text: server.URL + "/hook"}, Timeout: time.Second})
+			if err := c.Post(context.Background(), [][]byte{[]byte(`{"id":"a"}`), []byte(`{"id":"b"}`)}); err != nil {
+				t.Fatal(err)
+			}
+			if want := []string{`{"id":"a"}`, `{"id":"b"}`}; !slices.Equal(r.bodies, want) {
+				t.Errorf("the receiver has %q, want %q", r.bodies, want)
+			}
+		})
+	}
+}
+
+// A refusal is final; so is the end of patience, in words without the path of the URL,
+// which may be secret.
+func TestPostGivesUp(t *testing.T) {
+	r := &receiver{codes: []int{400}}
+	server := httptest.NewServer(r)
+	c := client(t, Sink{URL: Value{Text: server.URL + "/token-1234"}, Timeout: time.Second})
+	err := c.Post(context.Background(), [][]byte{[]byte(`{}`)})
+	if err == nil || !strings.Contains(err.Error(), `answers 400 Bad Request: "line one\nline two"`) {
+		t.Errorf("refused: %v", err)
+	}
+	server.Close()
+	c.patience = time.Second
+	err = c.Post(context.Background(), [][]byte{[]byte(`{}`)})
+	if err == nil || !strings.Contains(err.Error(), "does not answer") || strings.Contains(err.Error(), "token") {
+		t.Errorf("away: %v", err)
+	}
+	why := errors.New("stopped")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	c.patience = time.Hour
+	time.AfterFunc(50*time.Millisecond, func() { cancel(why) })
+	if err := c.Post(ctx, [][]byte{[]byte(`{}`)}); err != why {
+		t.Errorf("stopped: %v", err)
+	}
+}
+
+// A receiver that is away for a while gets everything.
+func TestPostWaitsForAReceiver(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	r := &receiver{codes: []int{200}}
+	server := &http.Server{Handler: r}
+	defer server.Close()
+	time.AfterFunc(700*time.Millisecond, func() {
+		if l, err := net.Listen("tcp", address); err == nil {
+			server.Serve(l)
+		}
+	})
+	c := client(t, Sink{URL: Value{Text: "http://" + address}, Timeout: time.Second})
+	if err := c.Post(context.Background(), [][]byte{[]byte(`{}`)}); err != nil || len(r.bodies) != 1 {
+		t.Errorf("%v; the receiver has %q", err, r.bodies)
+	}
+}
+
+func TestHeadersMayBeSecret(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("Bearer x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := &receiver{codes: []int{200}}
+	server := httptest.NewServer(r)
+	defer server.Close()
+	c := client(t, Sink{URL: Value{Text: server.URL}, Timeout: time.Second,
+		Headers: map[string]Value{"Authorization": {Secret: secret.Secret{File: file}}, "x-team": {Text: "ops"}}})
+	if err := c.Post(context.Background(), [][]byte{[]byte(`{}`)}); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"Authorization": "Bearer x", "X-Team": "ops", "Content-Type": "application/json"} {
+		if got := r.headers.Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	for what, s := range map[string]Sink{
+		"webhook.headers.A.file": {URL: Value{Text: server.URL}, Headers: map[string]Value{"A": {Secret: secret.Secret{File: file + "none"}}}},
+		"webhook.url: must be":   {URL: Value{Text: "ftp://secret"}},
+		"webhook.url.env":        {URL: Value{Secret: secret.Secret{Env: "NOT_SET_"}}},
+	} {
+		if _, err := NewClient(s); err == nil || !strings.Contains(err.Error(), what) || strings.Contains(err.Error(), "secret\"") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

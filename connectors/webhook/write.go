@@ -1,0 +1,94 @@
+package webhook
+
+import (
+	"context"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+
+	"hafvf/connectors"
+	"hafvf/internal/account"
+)
+
+func init() {
+	register.DoFn4x1[context.Context, []byte, func([]byte), func(Refused), error](&writeFn{})
+	register.Emitter1[[]byte]()
+	register.Emitter1[Refused]()
+}
+
+// A Refused is a record that the receiver did not take.
+type Refused struct {
+	Key    []byte
+	ID     string
+	Text   []byte // without its line end
+	Reason string
+}
+
+// Write takes a PCollection<[]byte> of connectors.Chunks and sends each line to the sink,
+// at least once. It returns what the receiver did not take as a PCollection<Refused>; a
+// pipeline waits for a receiver that is away. The account of that name in this process
+// learns how many lines were taken.
+func Write(s beam.Scope, sink Sink, run string, col beam.PCollection) (refused beam.PCollection) {
+	s = s.Scope("webhook.Write")
+	none, refused := beam.ParDo2(s, &writeFn{Sink: sink, Account: run}, col)
+	connectors.End(s, none)
+	return refused
+}
+
+type writeFn struct {
+	Sink    Sink
+	Account string
+
+	client *Client
+	taken  int
+}
+
+func (fn *writeFn) Setup() (err error) {
+	fn.client, err = NewClient(fn.Sink)
+	return err
+}
+
+func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte, _ func([]byte), refuse func(Refused)) error {
+	var batch []connectors.Line
+	for line, err := range connectors.Chunk(chunk).Lines() {
+		if err != nil {
+			return err
+		}
+		if batch = append(batch, line); len(batch) < fn.client.batch {
+			continue
+		}
+		if err := fn.send(ctx, batch, refuse); err != nil {
+			return err
+		}
+		batch = batch[:0]
+	}
+	if len(batch) == 0 {
+		return nil
+	}
+	return fn.send(ctx, batch, refuse)
+}
+
+// send sends a batch. The error is that of ctx.
+func (fn *writeFn) send(ctx context.Context, batch []connectors.Line, refuse func(Refused)) error {
+	texts := make([][]byte, len(batch))
+	for i, l := range batch {
+		texts[i] = l.Text[:len(l.Text)-1]
+	}
+	err := fn.client.Post(ctx, texts)
+	switch {
+	case err == nil:
+		fn.taken += len(batch)
+	case ctx.Err() != nil:
+		return err
+	default:
+		for i, l := range batch {
+			refuse(Refused{Key: l.Key, ID: l.ID, Text: texts[i], Reason: "webhook: " + err.Error()})
+		}
+	}
+	return nil
+}
+
+func (fn *writeFn) FinishBundle(_ context.Context, _ func([]byte), _ func(Refused)) {
+	account.Of(fn.Account).Stored(fn.taken)
+	fn.taken = 0
+}

@@ -1,0 +1,155 @@
+package pipeline
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// An inbox is a receiver of alerts.
+type inbox struct {
+	mu     sync.Mutex
+	refuse bool
+	ids    map[string]int
+}
+
+func (b *inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.refuse {
+		w.WriteHeader(http.StatusForbidden)
+		return
+	}
+	var alerts []struct{ ID, Kind string }
+	if json.NewDecoder(r.Body).Decode(&alerts) != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	for _, a := range alerts {
+		b.ids[a.ID+" "+a.Kind]++
+	}
+}
+
+func (b *inbox) got() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Sorted(maps.Keys(b.ids))
+}
+
+// jumps are lines of keys that jump now and then.
+func jumps(n, keys int) (lines []string) {
+	for i := range n {
+		x := float64(i*7919%101)/50 + float64(30*(i/(100*keys)%2))
+		lines = append(lines, fmt.Sprintf("{\"key\":\"k%d\",\"time\":%q,\"x\":%g}\n", i%keys, start.Add(time.Duration(i)*time.Second).Format(time.RFC3339), x))
+	}
+	return lines
+}
+
+const hookConfig = "model: {family: normal, prior: auto}\ndetect: {budget: 50}\n"
+
+// What goes to a webhook is what would go to a file, also where the receiver is killed
+// and comes back.
+func TestWebhookLosesNoAlert(t *testing.T) {
+	path, told := write(t, "in.jsonl", jumps(6000, 10)...), filepath.Join(t.TempDir(), "alerts.jsonl")
+	runConfig(t, hookConfig+"source: {jsonl: {path: "+path+"}}\nalerts: {jsonl: {path: "+told+"}, beliefs: [change]}\n")
+	var want []string
+	for _, line := range readLines(t, told) {
+		var a struct{ ID, Kind string }
+		if err := json.Unmarshal([]byte(line), &a); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, a.ID+" "+a.Kind)
+	}
+	slices.Sort(want)
+	if len(want) < 20 {
+		t.Fatalf("only %d alerts", len(want))
+	}
+
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	box := &inbox{ids: map[string]int{}}
+	address := l.Addr().String()
+	l.Close() // the receiver is away at first
+	server := &http.Server{Handler: box}
+	defer func() { server.Close() }()
+	go func() {
+		time.Sleep(time.Second)
+		if l, err := net.Listen("tcp", address); err == nil {
+			server.Serve(l)
+		}
+	}()
+	s, _, rejected := runConfig(t, hookConfig+"source: {jsonl: {path: "+path+"}}\nalerts: {webhook: {url: \"http://"+address+"/hook\", batch: 7}, beliefs: [change]}\n")
+	if got := box.got(); !slices.Equal(got, want) || s.Rejected != 0 || strings.Join(rejected, "") != "" {
+		t.Errorf("%d alerts came, of %d; rejected: %q", len(got), len(want), rejected)
+	}
+}
+
+// Alerts that the receiver refuses are in the dead letter, with the reason.
+func TestWebhookRefused(t *testing.T) {
+	box := &inbox{refuse: true, ids: map[string]int{}}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: box}
+	go server.Serve(l)
+	defer server.Close()
+	path := write(t, "in.jsonl", jumps(2000, 4)...)
+	s, estimates, rejected := runConfig(t, hookConfig+"source: {jsonl: {path: "+path+"}}\nalerts: {webhook: {url: \"http://"+l.Addr().String()+"\"}}\n")
+	if n := s.NoveltyAlarms + s.ChangeAlarms; n == 0 || int64(len(rejected)) != n || len(estimates) != 2000 {
+		t.Fatalf("%d alarms, %d in the dead letter, %d estimates", n, len(rejected), len(estimates))
+	}
+	var r struct{ Reason, Place, Raw string }
+	if err := json.Unmarshal([]byte(rejected[0]), &r); err != nil || !strings.Contains(r.Reason, "403 Forbidden") || !strings.Contains(r.Raw, `"message"`) || !strings.HasPrefix(r.Place, "in.jsonl:") {
+		t.Errorf("%v, %s", err, rejected[0])
+	}
+}
+
+// Of a topic no alert is lost either where the receiver goes away in the middle; repeats
+// have the same id.
+func TestWebhookOfATopic(t *testing.T) {
+	box := &inbox{ids: map[string]int{}}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	server := &http.Server{Handler: box}
+	go server.Serve(l)
+	b := fakeBus(t, 1)
+	b.CreateTopic(t, "out", 1, nil)
+	lines := jumps(4000, 4)
+	told := filepath.Join(b.dir, "alerts.jsonl")
+	path := write(t, "in.jsonl", lines...)
+	runConfig(t, hookConfig+"source: {jsonl: {path: "+path+"}}\nalerts: {jsonl: {path: "+told+"}}\n")
+	want := len(readLines(t, told))
+
+	cfg := strings.Replace(b.config("group: g, changelog: states", "alerts: {webhook: {url: \"http://"+address+"\"}}\n"), "model: {family: normal}\n", hookConfig, 1)
+	r := launch(t, compose(t, cfg))
+	b.put(t, lines[:2000]...)
+	b.await(t, "out", 2000, r)
+	server.Close()
+	b.put(t, lines[2000:]...)
+	time.Sleep(time.Second)
+	server = &http.Server{Handler: box}
+	defer server.Close()
+	if l, err = net.Listen("tcp", address); err != nil {
+		t.Fatal(err)
+	}
+	go server.Serve(l)
+	b.await(t, "out", 4000, r)
+	s := r.halt(t)
+	if n := int(s.NoveltyAlarms + s.ChangeAlarms); len(box.got()) != want || n != want || want < 10 {
+		t.Errorf("%d alerts came, %d were raised, %d of the file", len(box.got()), n, want)
+	}
+}
