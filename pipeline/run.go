@@ -40,7 +40,7 @@ type Run struct {
 	// begin anew.
 	SkipStates []kafkaio.Position
 	// Watch, if set, sees what a graph of transform: filter finds, in place of the graph's
-	// outputs: no record, alert or rejected record is written.
+	// outputs: no record, alert, rejected record or state is written. No state is read.
 	Watch Watch
 	// Example, if set, fills the topic of an embedded broker.
 	Example func(context.Context, kafkaio.Sink) error

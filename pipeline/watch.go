@@ -24,10 +24,11 @@ func (g *Graph) Alarms() (c transforms.AlarmConfig, ok bool) {
 	return f.cfg.Alarms, ok && g.detects
 }
 
-// watched returns the graph without its outputs.
+// watched returns the graph without its outputs and its file of states: its filters begin
+// anew.
 func (g *Graph) watched() *Graph {
 	here := *g
-	here.sink, here.dead, here.alerts = graphSink{}, graphSink{}, nil
+	here.sink, here.dead, here.alerts, here.states = graphSink{}, graphSink{}, nil, ""
 	if f, ok := g.transform.(filtering); ok {
 		here.transform = watching{f}
 	}

@@ -25,7 +25,7 @@ func backtestCommand() *cobra.Command {
 what it would have told: alerts by kind and week, the ten noisiest keys, the ten
 largest events, the alarms that the budgets allow and those that were raised, and
 records per second. It writes none of the config's outputs: no records, no alerts, no
-dead letter. Weeks begin on Monday, in UTC.
+dead letter, no state. Its filters begin anew. Weeks begin on Monday, in UTC.
 
 --labels names a file of windows in which something is known to have happened: CSV
 with a header and the columns key, start, end, or the JSON of the Numenta Anomaly

@@ -26,6 +26,7 @@ source: {csv: {path: in.csv}}
 sink: {jsonl: {path: records.jsonl}}
 alerts: {jsonl: {path: alerts.jsonl}}
 dead_letter: {jsonl: {path: rejected.jsonl}}
+state: states.bin
 `
 
 // threeWeeks are three weeks of hourly values of two keys: pump-1 rises for good in the
@@ -83,7 +84,7 @@ func TestBacktestReport(t *testing.T) {
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Error(diff)
 	}
-	for _, name := range []string{"records.jsonl", "alerts.jsonl", "rejected.jsonl"} {
+	for _, name := range []string{"records.jsonl", "alerts.jsonl", "rejected.jsonl", "states.bin"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); !os.IsNotExist(err) {
 			t.Errorf("a backtest wrote %s: %v", name, err)
 		}
@@ -257,6 +258,7 @@ func TestBacktestTellsWhatARunTells(t *testing.T) {
 		t.Errorf("median delay %g, want %g", *r.Labels.MedianDelay, want)
 	}
 
+	// The run has left states, with which a backtest does not begin.
 	other := backtestJSON(t, dir, "cloud.yaml", "--labels", "labels.csv", "--against", "cloud.yaml")
 	r.Labels.Unknown = []string{}
 	if diff := cmp.Diff(r.Labels, other.Labels); diff != "" {
