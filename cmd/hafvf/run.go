@@ -258,7 +258,7 @@ func demo(ctx context.Context, o operation, set []string, explain, openPort bool
 	if _, err := o.execute(ctx, pipeline.Run{Graph: graph, AcceptOpenPort: openPort}); err != nil {
 		return err
 	}
-	if err := plot.Results(ctx, demoResults, demoPicture, demoKeys, defaultOdds); err != nil {
+	if err := plot.Results(ctx, demoResults, demoPicture, plot.Choice{Keys: demoKeys}, defaultOdds); err != nil {
 		return err
 	}
 	fmt.Fprintln(os.Stderr, "estimates:", demoResults)
