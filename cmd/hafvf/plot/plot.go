@@ -119,9 +119,10 @@ func areRates(data []chart.Point, mean []float64) bool {
 // rateBand is the part of a band about a rate that lies in [0, 1].
 func rateBand(mean, off float64) (low, high float64) { return max(0, mean-off), min(1, mean+off) }
 
-// rateRange is the range of a y axis for the band of a rate.
+// rateRange is the range of a y axis for the band of a rate, without the peaks that single
+// observations make.
 func rateRange(low, high []float64) (lo, hi float64) {
-	lo, hi = chart.Extent(slices.Concat(low, high), 3)
+	lo, hi = chart.Extent(slices.Concat(low, high), 0.5)
 	return chart.Pad(max(0, lo), min(1, hi))
 }
 
