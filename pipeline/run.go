@@ -39,6 +39,9 @@ type Run struct {
 	// SkipStates are the positions of states in the changelog to discard. Their filters
 	// begin anew.
 	SkipStates []kafkaio.Position
+	// Watch, if set, sees what a graph of transform: filter finds, in place of the graph's
+	// outputs: no record, alert, rejected record or state is written. No state is read.
+	Watch Watch
 	// Example, if set, fills the topic of an embedded broker.
 	Example func(context.Context, kafkaio.Sink) error
 }
@@ -60,6 +63,9 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 		if graph, err = r.embed(ctx, state, t); err != nil {
 			return s, err
 		}
+	}
+	if r.Watch != nil {
+		graph, state.watch = graph.watched(), r.Watch
 	}
 	state.beginAnew, state.skip = r.BeginAnew, r.SkipStates
 	if err := state.open(ctx, graph); err != nil {
@@ -169,6 +175,7 @@ type run struct {
 
 	beginAnew bool               // see Run
 	skip      []kafkaio.Position // see Run.SkipStates
+	watch     Watch
 
 	mu      sync.Mutex
 	written int64

@@ -74,6 +74,15 @@ func (c AlarmConfig) validate() error {
 	return hafvf.ProfileConfig{Seasons: c.Seasons, Order: c.Order}.Valid()
 }
 
+// BudgetOf returns the number of observations per alarm of a key whose warm-up has the
+// median step between observations, 0 where it has none.
+func (c AlarmConfig) BudgetOf(step time.Duration) float64 {
+	if c.Budget != 0 {
+		return c.Budget
+	}
+	return hafvf.BudgetOver(c.withDefaults().BudgetTime, step)
+}
+
 // warmUpOf is the number of a key's first observations that standardise its values
 // and tell whether it has times.
 func warmUpOf(cfg hafvf.Config) int { return cmp.Or(cfg.WarmUp, 50) }
@@ -232,13 +241,7 @@ func (d *decider) wait(s *decisions, at time.Time, y []float64) {
 }
 
 // setBudget gives the key the budget of the configuration.
-func (d *decider) setBudget(s *decisions) {
-	budget := d.cfg.Budget
-	if budget == 0 {
-		budget = hafvf.BudgetOver(d.cfg.BudgetTime, s.step)
-	}
-	d.alarm.SetBudget(s.alarm, budget)
-}
+func (d *decider) setBudget(s *decisions) { d.alarm.SetBudget(s.alarm, d.cfg.BudgetOf(s.step)) }
 
 func (s *decisions) append(b []byte, fingerprint uint64) []byte {
 	b = binary.LittleEndian.AppendUint64(b, fingerprint)

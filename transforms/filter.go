@@ -148,8 +148,11 @@ func (r ruled[T]) of(key string) T {
 
 // index returns that of the first rule that matches the key, -1 where none does.
 func (r ruled[T]) index(key string) int {
-	return slices.IndexFunc(r.rules, func(rule Rule) bool { return matches(rule.Match, key) })
+	return slices.IndexFunc(r.rules, func(rule Rule) bool { return rule.Matches(key) })
 }
+
+// Matches reports whether the rule is for the key.
+func (r Rule) Matches(key string) bool { return matches(r.Match, key) }
 
 // matches is path.Match for keys, in which a slash is a character as any other.
 func matches(pattern, key string) bool {

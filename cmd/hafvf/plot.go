@@ -12,7 +12,7 @@ import (
 
 func plotCommand() *cobra.Command {
 	var out string
-	var keys []string
+	var keys plot.Choice
 	var odds float64
 	cmd := &cobra.Command{
 		Use:   "plot RESULTS -o FILE",
@@ -38,8 +38,16 @@ of both and of the two together, and the change evidence with its threshold,
 log ODDS. Vertical lines are the changes that the records report; give --odds as
 the run had it, or lines and threshold differ. Lines break between sessions,
 and between the parts of one that was cut. Of a record with several revisions, the
-latest is drawn. With many keys, the data and the evidence.`,
-		Example: "  hafvf plot out.jsonl -o out.svg\n  hafvf plot out.jsonl -o pump.png --key pump-1 --key pump-2",
+latest is drawn. With many keys, the data and the evidence.
+
+A picture shows at most 20 keys. Keys with alarms or smoothed changes come first, from
+the largest, in standard deviations of the prediction or in nats of evidence; then the
+others by name.
+
+Values that are zeros and ones are drawn as rates: the estimate with a band of two
+standard deviations inside [0, 1], on an axis of its own range, and arrows at the
+observations of the rarer value.`,
+		Example: "  hafvf plot out.jsonl -o out.svg\n  hafvf plot out.jsonl -o pump.png --key pump-1 --key pump-2\n  hafvf plot out.jsonl -o hall.svg --keys 'hall-3/*'",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
@@ -55,7 +63,8 @@ latest is drawn. With many keys, the data and the evidence.`,
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the picture to write, `FILE`.svg or .png")
-	cmd.Flags().StringArrayVar(&keys, "key", nil, "draw only this key; may be repeated")
+	cmd.Flags().StringArrayVar(&keys.Keys, "key", nil, "draw only this key; may be repeated")
+	cmd.Flags().StringVar(&keys.Pattern, "keys", "", "draw only keys that match `PATTERN`: * and ? match any character")
 	cmd.Flags().Float64Var(&odds, "odds", defaultOdds, "of smoothed records: the threshold of the change evidence, as `ODDS`")
 	return cmd
 }

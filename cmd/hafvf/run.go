@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
@@ -153,6 +154,10 @@ func (r *resumption) check(graph *pipeline.Graph) error {
 	return nil
 }
 
+// denyPrograms denies once what holds for the rest of the process: the second run of a
+// backtest would find threads that the runner has restricted further.
+var denyPrograms = sync.OnceValue(prism.DenyPrograms)
+
 // execute runs a graph with progress on a terminal and the summary at the end.
 func (o operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summary, error) {
 	log, err := o.logger()
@@ -161,7 +166,7 @@ func (o operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summar
 	}
 	// A run starts no programs. Should a foreign job ever get into its runner, that
 	// job starts none either.
-	if err := prism.DenyPrograms(); err != nil {
+	if err := denyPrograms(); err != nil {
 		if !r.AcceptOpenPort {
 			return pipeline.Summary{}, unprotected(err)
 		}
@@ -258,7 +263,7 @@ func demo(ctx context.Context, o operation, set []string, explain, openPort bool
 	if _, err := o.execute(ctx, pipeline.Run{Graph: graph, AcceptOpenPort: openPort}); err != nil {
 		return err
 	}
-	if err := plot.Results(ctx, demoResults, demoPicture, demoKeys, defaultOdds); err != nil {
+	if err := plot.Results(ctx, demoResults, demoPicture, plot.Choice{Keys: demoKeys}, defaultOdds); err != nil {
 		return err
 	}
 	fmt.Fprintln(os.Stderr, "estimates:", demoResults)

@@ -137,6 +137,11 @@ var alerts = []field[alert]{
 	text("message", "All that in a sentence.", alert.message),
 }
 
+// Message is the sentence of an alert of an estimate, as in the alert's record.
+func Message(key string, e *transforms.Estimate, told *transforms.Alert) string {
+	return alert{estimate{key, e}, told}.message()
+}
+
 // message says what happened, from what to what, since when, and how sure that is.
 func (a alert) message() string {
 	i := a.told.Output

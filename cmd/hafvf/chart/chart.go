@@ -11,6 +11,7 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 	"unicode"
@@ -146,12 +147,12 @@ func (f *Figure) Render(ext string) ([]byte, error) {
 		stacks += len(row.Stacks)
 	}
 
-	var svg *vgsvg.Canvas
+	var svg *measured
 	var png *vgimg.Canvas
 	var c draw.Canvas
 	switch ext {
 	case ".svg":
-		svg = vgsvg.New(w, h)
+		svg = &measured{Canvas: vgsvg.New(w, h)}
 		c = draw.New(svg)
 	case ".png":
 		png = vgimg.NewWith(vgimg.UseWH(w, h), vgimg.UseDPI(dpi))
@@ -199,8 +200,38 @@ func (f *Figure) Render(ext string) ([]byte, error) {
 	}
 	// Few readers of the picture have the font; these have its metrics, or at
 	// least its looks.
-	return bytes.ReplaceAll(buf.Bytes(), []byte("font-family:Liberation Sans;"),
-		[]byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif;")), nil
+	text := bytes.ReplaceAll(buf.Bytes(), []byte("font-family:Liberation Sans;"),
+		[]byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif;"))
+	return svg.lengthen(text), nil
+}
+
+// measured is a canvas for SVG that notes how long the texts on it are.
+type measured struct {
+	*vgsvg.Canvas
+	lengths []vg.Length
+}
+
+// FillString implements vg.Canvas.
+func (m *measured) FillString(f font.Face, at vg.Point, text string) {
+	m.lengths = append(m.lengths, f.Width(text))
+	m.Canvas.FillString(f, at, text)
+}
+
+// lengthen gives every text of the picture the length that it was laid out with, so that a
+// wider font does not run into what stands beside it.
+func (m *measured) lengthen(picture []byte) []byte {
+	const element = "<text "
+	parts := bytes.Split(picture, []byte(element))
+	var b bytes.Buffer
+	b.Write(parts[0])
+	for i, part := range parts[1:] {
+		b.WriteString(element)
+		if l := m.lengths[i]; l > 0 {
+			fmt.Fprintf(&b, `textLength="%.5g" lengthAdjust="spacingAndGlyphs" `, l.Points())
+		}
+		b.Write(part)
+	}
+	return b.Bytes()
 }
 
 // draw draws the title and below it the panels.
@@ -413,16 +444,23 @@ func printable(text string) string {
 	}, text)
 }
 
-// fit cuts text so that it isn't wider than width.
+// fit cuts text so that it isn't wider than width. It measures little more of the text than
+// it keeps.
 func fit(st draw.TextStyle, text string, width vg.Length) string {
-	if st.Width(text) <= width {
+	r := []rune(text)
+	if len(r) == 0 {
 		return text
 	}
-	r := []rune(text)
-	for len(r) > 1 && st.Width(string(r)+"…") > width {
-		r = r[:len(r)-1]
+	wide := func(n int) bool { return st.Width(string(r[:n])+"…") > width }
+	n := 1
+	for n < len(r) && !wide(n) {
+		n = min(2*n, len(r))
 	}
-	return string(r) + "…"
+	if n >= len(r) && st.Width(text) <= width {
+		return text
+	}
+	n = sort.Search(n, wide)
+	return string(r[:max(1, n-1)]) + "…"
 }
 
 // wrap cuts text at spaces into lines of the given width.

@@ -1,8 +1,10 @@
 package chart
 
 import (
+	"fmt"
 	"image/color"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -230,6 +232,59 @@ func TestStripesShadeEverySecondStretch(t *testing.T) {
 		}
 		if got := strings.Count(string(text), "fill:#010203"); got != c.want {
 			t.Errorf("edges %v: %d stripes, want %d", c.edges, got, c.want)
+		}
+	}
+}
+
+// Every text of an SVG has the length that it was laid out with, in whatever font it is
+// shown.
+func TestTextsHaveTheirLength(t *testing.T) {
+	f := Figure{Width: 500, Rows: []Row{{Height: 200, Stacks: []Stack{{Title: "pump <text 1>", Note: "10 changes", Panels: []Panel{{
+		Share: 1, Max: 1, Layers: []Layer{Line{Name: "estimate", X: []float64{0, 1}, Y: []float64{0, 1}, Color: Blue, Width: 1}},
+	}}, X: Axis{Max: 1}}}}}}
+	picture, err := f.Render(".svg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := regexp.MustCompile(`(?s)<text (.*?)>([^<]*)</text>`).FindAllStringSubmatch(string(picture), -1)
+	found := 0
+	for _, m := range texts {
+		length := regexp.MustCompile(`textLength="([0-9.]+)" lengthAdjust="spacingAndGlyphs"`).FindStringSubmatch(m[1])
+		if m[2] != "" && length == nil {
+			t.Errorf("the text %q has no length", m[2])
+		}
+		if m[2] == "10 changes" {
+			found++
+			if want := fmt.Sprintf("%.5g", textStyle(8, Gray).Width("10 changes").Points()); length[1] != want {
+				t.Errorf("the text %q has the length %s, want %s", m[2], length[1], want)
+			}
+		}
+	}
+	if found != 1 || len(texts) < 5 {
+		t.Errorf("%d of %d texts are the note", found, len(texts))
+	}
+}
+
+// The cut text is the longest that fits, and of a long one only the beginning is measured.
+func TestFit(t *testing.T) {
+	st := textStyle(8, Black)
+	for _, width := range []vg.Length{-5, 0, 3, 20, 50.5, 200} {
+		for _, text := range []string{"", "a", "pump-1", strings.Repeat("W", 40), strings.Repeat("i.é", 100_000)} {
+			got := fit(st, text, width)
+			if got == text {
+				if st.Width(text) > width && len([]rune(text)) > 1 {
+					t.Errorf("%.20q is wider than %g", text, width)
+				}
+				continue
+			}
+			kept := strings.TrimSuffix(got, "…")
+			n := len([]rune(kept))
+			if kept == got || !strings.HasPrefix(text, kept) || n > 1 && st.Width(got) > width {
+				t.Errorf("%.20q in %g: %.20q", text, width, got)
+			}
+			if r := []rune(text); n < len(r) && st.Width(string(r[:n+1])+"…") <= width {
+				t.Errorf("%.20q in %g: %.20q, and one more rune fits", text, width, got)
+			}
 		}
 	}
 }

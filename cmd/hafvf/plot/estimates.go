@@ -23,11 +23,12 @@ type estimates struct {
 	data  []chart.Point // the observations, any number per record
 
 	mean      []float64   // one step ahead
-	low, high []float64   // of its interval, or two standard deviations off
+	low, high []float64   // of its interval, or two standard deviations off; of rates, of the estimate
 	weights   [][]float64 // E[w], E[b], …: one slice per level
 	memory    []float64
 	surprise  []float64 // −log p(x|past), nats
 
+	rates   bool // the observations are zeros and ones
 	bounded bool // the records have intervals
 	bank    bool // weights and memory are those of the heaviest filter of a bank
 	*detected
@@ -97,6 +98,18 @@ func newEstimates(h history) *estimates {
 				w = a / (a + b)
 			}
 			s.weights[i] = append(s.weights[i], w)
+		}
+	}
+	if s.rates = areRates(s.data, s.mean); s.rates {
+		for i, r := range records {
+			e := moments{}
+			if r.Estimate != nil {
+				e = r.Estimate.moments
+				if r.Estimate.Regime != nil {
+					e = *r.Estimate.Regime
+				}
+			}
+			s.low[i], s.high[i] = rateBand(first(e.Mean), 2*first(e.SD))
 		}
 	}
 	var notes []string
@@ -232,13 +245,24 @@ func (s *estimates) stack(large bool) chart.Stack {
 // deviations.
 func (s *estimates) band() chart.Band {
 	name := "predicted ± 2 sd"
-	if s.bounded {
+	switch {
+	case s.rates:
+		name = "estimate ± 2 sd"
+	case s.bounded:
 		name = "predicted, lower to upper"
 	}
 	return chart.Band{Name: name, X: s.at, Low: s.low, High: s.high, Color: chart.Blue}
 }
 
 func (s *estimates) dataPanel() chart.Panel {
+	if s.rates {
+		lo, hi := rateRange(s.low, s.high)
+		return chart.Panel{Share: 2.2, Min: lo, Max: hi, Layers: []chart.Layer{
+			chart.Line{Name: "predicted", X: s.at, Y: s.mean, Color: chart.Blue, Width: 0.8},
+			s.band(),
+			rarer(s.data),
+		}}
+	}
 	lo, hi := dataRange(s.data, s.mean)
 	return chart.Panel{Share: 2.2, Min: lo, Max: hi, Layers: []chart.Layer{
 		chart.Dots{Name: "observed", Points: s.data, Color: chart.Black},
@@ -261,8 +285,19 @@ func (s *estimates) regimePanel(large bool) chart.Panel {
 	if s.brief {
 		estimate = "estimate"
 	}
+	if s.rates {
+		lo, hi = rateRange(s.low, s.high)
+	}
 	if large {
 		hi += 0.06 * (hi - lo) // the place of the delays
+	}
+	if s.rates {
+		return chart.Panel{Share: 2.4, Min: lo, Max: hi, Layers: []chart.Layer{
+			chart.Flags{Name: "alarm", X: s.alarms, Color: alarmColor},
+			chart.Line{Name: estimate, X: s.at, Y: s.regime, Color: chart.Blue, Width: 1.4},
+			s.band(),
+			rarer(s.data),
+		}}
 	}
 	return chart.Panel{Share: 2.4, Min: lo, Max: hi, Layers: []chart.Layer{
 		chart.Dots{Name: "observed", Points: s.data, Color: chart.Black},

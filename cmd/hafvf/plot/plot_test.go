@@ -34,7 +34,7 @@ func results(t *testing.T, lines ...string) string {
 }
 
 func readEstimates(path string) (all []*estimates, left int, err error) {
-	histories, left, err := readRecords(context.Background(), path, nil)
+	histories, left, err := readRecords(context.Background(), path, Choice{})
 	for _, h := range histories {
 		all = append(all, newEstimates(h))
 	}
@@ -52,7 +52,7 @@ func TestPlotDrawsEveryKey(t *testing.T) {
 		path := results(t, lines...)
 		for _, ext := range []string{"svg", "png"} {
 			out := filepath.Join(t.TempDir(), "out."+ext)
-			if err := Results(context.Background(), path, out, nil, 10); err != nil {
+			if err := Results(context.Background(), path, out, Choice{}, 10); err != nil {
 				t.Fatal(err)
 			}
 			text, err := os.ReadFile(out)
@@ -93,7 +93,7 @@ func TestPlotErrors(t *testing.T) {
 		{"folder", good, "/no/such/o.svg", nil, "/no/such/o.svg cannot be written"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if err := Results(context.Background(), c.results, c.out, c.keys, 10); err == nil || !strings.Contains(err.Error(), c.want) {
+			if err := Results(context.Background(), c.results, c.out, Choice{Keys: c.keys}, 10); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want %q in it", err, c.want)
 			}
 		})
@@ -105,13 +105,13 @@ func TestPlotErrors(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	if err := Check("o.pdf", nil); err == nil || !strings.Contains(err.Error(), "an .svg or a .png file") {
+	if err := Check("o.pdf", Choice{}); err == nil || !strings.Contains(err.Error(), "an .svg or a .png file") {
 		t.Error(err)
 	}
-	if err := Check("o.svg", make([]string, maxKeys+1)); err == nil || !strings.Contains(err.Error(), "21 keys are too many") {
+	if err := Check("o.svg", Choice{Keys: make([]string, maxKeys+1)}); err == nil || !strings.Contains(err.Error(), "21 keys are too many") {
 		t.Error(err)
 	}
-	if err := Check("o.png", make([]string, maxKeys)); err != nil {
+	if err := Check("o.png", Choice{Keys: make([]string, maxKeys)}); err != nil {
 		t.Error(err)
 	}
 }
@@ -121,7 +121,7 @@ func TestPlotIsDeterministic(t *testing.T) {
 	var pictures [2][]byte
 	for i := range pictures {
 		out := filepath.Join(t.TempDir(), "o.svg")
-		if err := Results(context.Background(), path, out, []string{"b", "a"}, 10); err != nil {
+		if err := Results(context.Background(), path, out, Choice{Keys: []string{"b", "a"}}, 10); err != nil {
 			t.Fatal(err)
 		}
 		var err error
@@ -141,7 +141,7 @@ func TestPlotDrawsKeysAsText(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "o.svg")
 	key := "a<b>&\"\n\x01" + strings.Repeat("long ", 100)
 	line := strings.Replace(estimateLine("k", 1, "1"), `"k"`, strings.ReplaceAll(fmt.Sprintf("%q", key), `\x01`, `\u0001`), 1)
-	if err := Results(context.Background(), results(t, line), out, nil, 10); err != nil {
+	if err := Results(context.Background(), results(t, line), out, Choice{}, 10); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(out)
@@ -163,14 +163,14 @@ func TestPlotDrawsKeysAsText(t *testing.T) {
 // A second picture replaces the first, and one that cannot be made leaves it.
 func TestPlotKeepsAPictureThatIsThere(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "o.svg")
-	if err := Results(context.Background(), results(t, estimateLine("k", 1, "1")), out, nil, 10); err != nil {
+	if err := Results(context.Background(), results(t, estimateLine("k", 1, "1")), out, Choice{}, 10); err != nil {
 		t.Fatal(err)
 	}
 	before, err := os.ReadFile(out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Results(context.Background(), results(t, "{}\n"), out, nil, 10); err == nil {
+	if err := Results(context.Background(), results(t, "{}\n"), out, Choice{}, 10); err == nil {
 		t.Fatal("no error")
 	}
 	if after, err := os.ReadFile(out); err != nil || !bytes.Equal(before, after) {
@@ -225,8 +225,57 @@ func TestReadSeries(t *testing.T) {
 		lines = append(lines, estimateLine(fmt.Sprintf("k%02d", 99-i), 1, "1"))
 	}
 	all, left, err = readEstimates(results(t, lines...))
-	if err != nil || left != 3 || len(all) != maxKeys || all[0].key != "k80" || all[maxKeys-1].key != "k99" {
+	if err != nil || left != 3 || len(all) != maxKeys || all[0].key != "k77" || all[maxKeys-1].key != "k96" {
 		t.Errorf("%d series, %d left out, error %v", len(all), left, err)
+	}
+}
+
+// Keys with alarms come first, from the largest, however late in the file they occur; the
+// others follow by name.
+func TestKeysRankByAlarm(t *testing.T) {
+	line := func(key string, n int, x, estimate, pChange float64, kind, alarm string) string {
+		return fmt.Sprintf(`{"key":%q,"time":"2026-01-01T00:%02d:00Z","n":%d,"x":%g,"predicted":{"mean":0,"sd":2},"estimate":{"mean":%g,"sd":1},`+
+			`"weight":1,"memory":1,"detect":{"kind":%q,"p_outlier":0,"p_change":%g,"alarm":%s}}`+"\n", key, n, n, x, estimate, kind, pChange, alarm)
+	}
+	var lines []string
+	for i := range maxKeys + 3 {
+		lines = append(lines, line(fmt.Sprintf("k%02d", 99-i), 1, 1, 0, 0, "none", "null"))
+	}
+	lines = append(lines,
+		line("novelty", 1, 12, 0, 0, "outlier", `"novelty"`), // 6 sd
+		line("change", 1, 0, 0, 0, "none", "null"),
+		line("change", 2, 20, 19, .9, "outlier", "null"),     // the estimate has moved before the alarm
+		line("change", 3, 20, 20, .97, "change", `"change"`), // 10 sd
+		line("belief", 1, 900, 0, 0, "none", "null"),
+		line("belief", 2, 900, 900, .97, "change", "null"),
+	)
+	for i := range 5 {
+		lines = append(lines, line("k99", i+2, 1, 0, 0, "none", "null"))
+	}
+	path := results(t, lines...)
+	all, left, err := readRecords(context.Background(), path, Choice{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	for _, h := range all {
+		keys = append(keys, h.key)
+	}
+	if left != 6 || !slices.Equal(keys[:4], []string{"change", "novelty", "belief", "k77"}) || keys[maxKeys-1] != "k93" {
+		t.Errorf("%d left out of %v", left, keys)
+	}
+	if n := len(all[0].records); n != 3 {
+		t.Errorf("the key that ranks first has %d records, want 3", n)
+	}
+	all, left, err = readRecords(context.Background(), path, Choice{Pattern: "k?9"})
+	if err != nil || left != 0 || len(all) != 3 || all[0].key != "k79" || all[2].key != "k99" || len(all[2].records) != 6 {
+		t.Errorf("keys of k?9: %d, %d left out, error %v", len(all), left, err)
+	}
+	if _, _, err := readRecords(context.Background(), path, Choice{Pattern: "noveltx*"}); err == nil || !strings.Contains(err.Error(), `no key that matches "noveltx*"; the nearest is "novelty"`) {
+		t.Error(err)
+	}
+	if err := Check("o.svg", Choice{Pattern: "[a"}); err == nil || !strings.Contains(err.Error(), "is no pattern") {
+		t.Error(err)
 	}
 }
 
@@ -242,7 +291,7 @@ func smoothedLine(key string, start, k, n, revision int, mean float64, more stri
 
 func readSmoothed(t *testing.T, lines ...string) *smoothed {
 	t.Helper()
-	all, _, err := readRecords(context.Background(), results(t, lines...), nil)
+	all, _, err := readRecords(context.Background(), results(t, lines...), Choice{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,7 +347,7 @@ func TestPlotDrawsSmoothedSessions(t *testing.T) {
 		{nil, []string{">a<", ">b<", "threshold, log 100", ">change<"}},
 	} {
 		out := filepath.Join(t.TempDir(), "o.svg")
-		if err := Results(context.Background(), results(t, lines...), out, c.keys, 100); err != nil {
+		if err := Results(context.Background(), results(t, lines...), out, Choice{Keys: c.keys}, 100); err != nil {
 			t.Fatal(err)
 		}
 		text, err := os.ReadFile(out)
@@ -423,7 +472,7 @@ func TestPlotDrawsDetection(t *testing.T) {
 		{"no detection", []string{estimateLine("a", 1, "1"), estimateLine("a", 2, "1")}, []string{">predicted<", ">predicted ± 2 sd<", ">E[w]<"}, append(both, "heaviest", "outliers")},
 	} {
 		out := filepath.Join(t.TempDir(), "o.svg")
-		if err := Results(context.Background(), results(t, c.lines...), out, nil, 10); err != nil {
+		if err := Results(context.Background(), results(t, c.lines...), out, Choice{}, 10); err != nil {
 			t.Fatal(err)
 		}
 		text, err := os.ReadFile(out)
@@ -458,7 +507,7 @@ func TestPlotBriefRecords(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	out := filepath.Join(t.TempDir(), "o.svg")
-	if err := Results(context.Background(), path, out, nil, 10); err != nil {
+	if err := Results(context.Background(), path, out, Choice{}, 10); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(out)
@@ -481,7 +530,7 @@ func TestPlotRefusesToMixKinds(t *testing.T) {
 		{[]string{smoothedLine("b", 0, 0, 1, 0, 1, ""), estimateLine("a", 1, "1")}, "line 2 is an estimate and line 1 a smoothed record"},
 		{[]string{strings.Replace(smoothedLine("b", 0, 0, 1, 0, 1, ""), `"estimate"`, `"estimation"`, 1)}, "line 1 is neither"},
 	} {
-		err := Results(context.Background(), results(t, c.lines...), filepath.Join(t.TempDir(), "o.svg"), nil, 10)
+		err := Results(context.Background(), results(t, c.lines...), filepath.Join(t.TempDir(), "o.svg"), Choice{}, 10)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("error %v, want %q in it", err, c.want)
 		}
@@ -527,5 +576,36 @@ func TestPlotReadsWhatRunsWrite(t *testing.T) {
 	check("", reflect.TypeFor[record]())
 	if n < 30 {
 		t.Errorf("only %d fields were compared", n)
+	}
+}
+
+// Rates have an axis of their own range, on which a small one is not flat, and a band
+// inside [0, 1].
+func TestRates(t *testing.T) {
+	var lines []string
+	for i := range 50 {
+		x := 0
+		if i%25 == 24 {
+			x = 1
+		}
+		lines = append(lines, fmt.Sprintf(`{"key":"k","time":"2026-01-01T00:%02d:00Z","n":%d,"x":%d,"predicted":{"mean":0.04,"sd":0.2},"estimate":{"mean":0.04,"sd":0.03},"weight":1,"memory":1}`+"\n", i, i+1, x))
+	}
+	all, _, err := readEstimates(results(t, lines...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := all[0]
+	p := s.dataPanel()
+	if !s.rates || p.Min > 0 || p.Min < -.02 || p.Max < .1 || p.Max > .12 {
+		t.Errorf("rates %t, axis from %g to %g", s.rates, p.Min, p.Max)
+	}
+	for i := range s.low {
+		if s.low[i] != 0 || math.Abs(s.high[i]-.1) > 1e-12 {
+			t.Fatalf("band from %g to %g, want 0 to 0.1", s.low[i], s.high[i])
+		}
+	}
+	arrows, ok := p.Layers[len(p.Layers)-1].(chart.Arrows)
+	if !ok || arrows.Name != "observed 1" || len(arrows.Points) != 2 {
+		t.Errorf("%+v", p.Layers[len(p.Layers)-1])
 	}
 }

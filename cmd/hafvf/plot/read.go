@@ -1,10 +1,12 @@
 package plot
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -12,7 +14,9 @@ import (
 	"time"
 
 	"hafvf/connectors"
+	"hafvf/hafvf"
 	"hafvf/internal/message"
+	"hafvf/transforms"
 )
 
 // A history is the records of a key.
@@ -80,44 +84,111 @@ func (d *detection) starts() bool { return d != nil && (d.Kind == "change" || d.
 // smoothed tells smoothed records from estimates.
 func (r *record) smoothed() bool { return r.Session != nil }
 
-// readRecords reads the records of the keys, in their order, or without keys of
-// the first maxKeys that occur, by name. Left is how many it left out then.
-func readRecords(ctx context.Context, path string, keys []string) (all []history, left int, err error) {
+// readRecords reads the records of the keys that are drawn, in the order in which they are
+// drawn. Left is how many keys of the choice it left out.
+func readRecords(ctx context.Context, path string, keys Choice) (all []history, left int, err error) {
 	for _, name := range []string{"csv", "parquet"} {
 		base := strings.TrimSuffix(strings.TrimSuffix(path, ".gz"), ".zst")
 		if filepath.Ext(base) == "."+name {
 			return nil, 0, fmt.Errorf("%s: plot reads JSON Lines, not %s: let run write them, with sink: {jsonl: {path: …}}", path, name)
 		}
 	}
-	in, err := connectors.Open(connectors.Source{Format: connectors.JSONLines, Path: path})
+	// The records of the first keys are kept. If there are more keys, the file is read again
+	// for those that rank first. Standard input cannot be, so all of it is kept.
+	sizes := map[string]*size{}
+	records := map[string][]record{}
+	err = eachRecord(ctx, path, func(r record) {
+		key := *r.Key
+		s := sizes[key]
+		if s == nil {
+			s = newSize()
+			sizes[key] = s
+		}
+		if !keys.takes(key) {
+			return
+		}
+		s.add(&r)
+		if records[key] != nil || len(keys.Keys) > 0 || len(records) < maxKeys || path == "-" {
+			records[key] = append(records[key], r)
+		}
+	})
 	if err != nil {
 		return nil, 0, err
 	}
-	defer in.Close()
-
-	wanted := func(key string, position int) bool {
-		if len(keys) == 0 {
-			return position < maxKeys
-		}
-		return slices.Contains(keys, key)
+	if len(sizes) == 0 {
+		return nil, 0, fmt.Errorf("%s holds no records", path)
 	}
-	var order []string
-	kind := ""
-	records := map[string][]record{} // nil for a key that is left out
-	for n := 0; ; n++ {
-		if n%4096 == 0 && ctx.Err() != nil {
-			return nil, 0, ctx.Err()
+	names := keys.Keys
+	if len(names) == 0 {
+		for key := range sizes {
+			if keys.takes(key) {
+				names = append(names, key)
+			}
 		}
-		raw, err := in.Next()
-		if err == io.EOF {
-			break
+		if len(names) == 0 {
+			return nil, 0, fmt.Errorf("%s has no key that matches %q; the nearest is %q", path, keys.Pattern, message.Closest(keys.Pattern, slices.Collect(maps.Keys(sizes))))
 		}
+		slices.SortFunc(names, func(a, b string) int {
+			return cmp.Or(cmp.Compare(sizes[b].largest, sizes[a].largest), cmp.Compare(a, b))
+		})
+		left = max(0, len(names)-maxKeys)
+		names = names[:len(names)-left]
+	}
+	for _, k := range names {
+		if sizes[k] == nil {
+			return nil, 0, fmt.Errorf("%s has no key %q; the nearest is %q", path, k, message.Closest(k, slices.Collect(maps.Keys(sizes))))
+		}
+	}
+	if slices.ContainsFunc(names, func(k string) bool { return records[k] == nil }) {
+		records = map[string][]record{}
+		err := eachRecord(ctx, path, func(r record) {
+			if slices.Contains(names, *r.Key) {
+				records[*r.Key] = append(records[*r.Key], r)
+			}
+		})
 		if err != nil {
 			return nil, 0, err
 		}
+	}
+	for _, k := range names {
+		all = append(all, history{k, records[k]})
+	}
+	return all, left, nil
+}
+
+// takes reports whether the key is among those to choose from.
+func (c Choice) takes(key string) bool {
+	switch {
+	case len(c.Keys) > 0:
+		return slices.Contains(c.Keys, key)
+	case c.Pattern != "":
+		return transforms.Rule{Match: c.Pattern}.Matches(key)
+	}
+	return true
+}
+
+// eachRecord calls f with every record of a file.
+func eachRecord(ctx context.Context, path string, f func(record)) error {
+	in, err := connectors.Open(connectors.Source{Format: connectors.JSONLines, Path: path})
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	kind := ""
+	for n := 0; ; n++ {
+		if n%4096 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		raw, err := in.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 		r, reason := parseRecord(raw)
 		if reason != "" {
-			return nil, 0, fmt.Errorf("%s, line %d is neither an estimate nor a smoothed record: %s; plot reads JSON Lines as run writes them", raw.Path, raw.Position, reason)
+			return fmt.Errorf("%s, line %d is neither an estimate nor a smoothed record: %s; plot reads JSON Lines as run writes them", raw.Path, raw.Position, reason)
 		}
 		is := "an estimate"
 		if r.smoothed() {
@@ -127,35 +198,81 @@ func readRecords(ctx context.Context, path string, keys []string) (all []history
 			kind = is
 		}
 		if is != kind {
-			return nil, 0, fmt.Errorf("%s, line %d is %s and line 1 %s: one picture shows one kind of records", raw.Path, raw.Position, is, kind)
+			return fmt.Errorf("%s, line %d is %s and line 1 %s: one picture shows one kind of records", raw.Path, raw.Position, is, kind)
 		}
-		seen, known := records[*r.Key]
-		switch {
-		case seen != nil:
-			records[*r.Key] = append(seen, r)
-		case !known:
-			if wanted(*r.Key, len(order)) {
-				seen = []record{r}
+		f(r)
+	}
+}
+
+// A size is that of a key's largest alarm, in standard deviations of the prediction, or of
+// smoothed records the largest evidence of a change in nats. Brief records do not give the
+// size of an alarm, so it is taken from what was predicted and estimated.
+type size struct {
+	largest float64 // −1 where there is none
+	// The last prediction and estimate before a change was suspected.
+	sd, before []float64
+}
+
+func newSize() *size { return &size{largest: -1} }
+
+// add takes up the next record of the key.
+func (s *size) add(r *record) {
+	if r.smoothed() {
+		if r.Change {
+			s.note(orNaN(r.Evidence))
+		}
+		return
+	}
+	if r.Detect == nil || r.Estimate == nil {
+		return
+	}
+	after := coordinates(r.Estimate.Mean)
+	if r.Estimate.Regime != nil {
+		after = coordinates(r.Estimate.Regime.Mean)
+	}
+	if r.Detect.Alarm != nil {
+		if *r.Detect.Alarm == string(hafvf.ChangeAlarm) {
+			s.compare(s.before, after, s.sd)
+		} else {
+			mean := coordinates(r.Predicted.Mean)
+			x := values(r.X, r.Predicted.Mean)
+			if v := coordinates(r.X); len(v) == len(mean) {
+				x = v
 			}
-			records[*r.Key] = seen
-			order = append(order, *r.Key)
+			s.compare(mean, x, coordinates(r.Predicted.SD))
 		}
 	}
-	if len(order) == 0 {
-		return nil, 0, fmt.Errorf("%s holds no records", path)
+	// At a commit most of the weight is on the new regime already, some steps before it too.
+	if s.before == nil || r.Detect.starts() || !(orNaN(r.Detect.Change) >= .5) {
+		s.before, s.sd = after, coordinates(r.Predicted.SD)
 	}
-	if len(keys) == 0 {
-		shown := min(len(order), maxKeys)
-		left = len(order) - shown
-		keys = slices.Sorted(slices.Values(order[:shown]))
+}
+
+// compare notes the distance of two values in standard deviations, of the coordinate where
+// it is largest.
+func (s *size) compare(from, to, sd []float64) {
+	s.note(0)
+	for i := range min(len(from), len(to), len(sd)) {
+		s.note(math.Abs(to[i]-from[i]) / sd[i])
 	}
-	for _, k := range keys {
-		if records[k] == nil {
-			return nil, 0, fmt.Errorf("%s has no key %q; the nearest is %q", path, k, message.Closest(k, order))
-		}
-		all = append(all, history{k, records[k]})
+}
+
+func (s *size) note(v float64) {
+	if v > s.largest && !math.IsInf(v, 1) {
+		s.largest = v
 	}
-	return all, left, nil
+}
+
+// coordinates are those of a number or a list of numbers; NaN stands for what is none.
+func coordinates(v any) (all []float64) {
+	list, ok := v.([]any)
+	if !ok {
+		list = []any{v}
+	}
+	for _, c := range list {
+		all = append(all, first(c))
+	}
+	return all
 }
 
 // parseRecord returns the reason why raw is no record that plot draws, or "".

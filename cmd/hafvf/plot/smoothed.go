@@ -145,6 +145,17 @@ func (s *smoothed) dataPanel() chart.Panel {
 	for i, m := range s.mean {
 		low[i], high[i] = m-1.96*s.sd[i], m+1.96*s.sd[i]
 	}
+	if areRates(s.data, s.mean) {
+		for i, m := range s.mean {
+			low[i], high[i] = rateBand(m, 1.96*s.sd[i])
+		}
+		lo, hi = rateRange(low, high)
+		return chart.Panel{Share: 2.2, Min: lo, Max: hi, Layers: []chart.Layer{
+			chart.Line{Name: "smoothed estimate", X: s.at, Y: s.mean, Color: chart.Blue, Width: 0.9},
+			chart.Band{Name: "95 % (± 1.96 sd)", X: s.at, Low: low, High: high, Color: chart.Blue},
+			rarer(s.data),
+		}}
+	}
 	return chart.Panel{Share: 2.2, Min: lo, Max: hi, Layers: []chart.Layer{
 		chart.Dots{Name: "observed", Points: s.data, Color: chart.Black},
 		chart.Line{Name: "smoothed estimate", X: s.at, Y: s.mean, Color: chart.Blue, Width: 0.9},

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"hafvf/cmd/hafvf/backtest"
+	"hafvf/pipeline"
+	"hafvf/pipeline/config"
+)
+
+func backtestCommand() *cobra.Command {
+	var set []string
+	var against, labelFile string
+	var asJSON, openPort bool
+	var o operation
+	cmd := &cobra.Command{
+		Use:   "backtest CONFIG",
+		Short: "Report what a config would have told of the data in a file",
+		Long: `Backtest runs a config with detect over its file, and reports on standard output
+what it would have told: alerts by kind and week, the ten noisiest keys, the ten
+largest events, the alarms that the budgets allow and those that were raised, and
+records per second. It writes none of the config's outputs: no records, no alerts, no
+dead letter, no state. Its filters begin anew. Weeks begin on Monday, in UTC.
+
+--labels names a file of windows in which something is known to have happened: CSV
+with a header and the columns key, start, end, or the JSON of the Numenta Anomaly
+Benchmark, lists of [start, end] by file, whose base name without extension is the
+key. A window is hit by an alert in it; an alert outside all windows of its key is a
+false alarm; the delay is from the start of a window to its first alert.
+
+--against runs another config too, and says where the two differ. Two alerts are one
+event if key and kind are the same, and the stretches from start to alert overlap.
+--set overrides CONFIG alone, so that a config can be compared with itself.
+
+The budget of a key is in observations: n observations allow n/P alarms. A key may be
+ahead of that by nine alarms.
+
+Exit: 0 done, also when records were rejected; 1 the run failed, or more than half of
+the records were rejected; 2 usage or config.`,
+		Example: `  hafvf backtest pump.yaml
+  hafvf backtest pump.yaml --labels incidents.csv --json
+  hafvf backtest pump.yaml --set detect.budget=336h --against pump.yaml`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if against == "-" && args[0] == "-" {
+				return usageError{errors.New("standard input holds one config: give the other one as a file")}
+			}
+			b := backtester{operation: o, openPort: openPort}
+			graph, err := loadBacktest(args[0], set)
+			if err != nil {
+				return err
+			}
+			var other *pipeline.Graph
+			if against != "" {
+				if other, err = loadBacktest(against, nil); err != nil {
+					return err
+				}
+			}
+			if labelFile != "" {
+				if b.labels, err = backtest.ReadLabels(labelFile); err != nil {
+					return usageError{err}
+				}
+			}
+			name := args[0]
+			if len(set) > 0 {
+				name += " with --set"
+			}
+			report, err := b.run(cmd.Context(), name, graph)
+			if err != nil {
+				return err
+			}
+			if other != nil && !report.Stopped {
+				there, err := b.run(cmd.Context(), against, other)
+				if err != nil {
+					return fmt.Errorf("%s: %w", against, err)
+				}
+				report.Compare(there)
+			}
+			if asJSON {
+				to := json.NewEncoder(cmd.OutOrStdout())
+				to.SetIndent("", "  ")
+				to.SetEscapeHTML(false)
+				return to.Encode(report)
+			}
+			_, err = fmt.Fprint(cmd.OutOrStdout(), report)
+			return err
+		},
+	}
+	addSet(cmd, &set)
+	o.flags(cmd)
+	cmd.Flags().StringVar(&against, "against", "", "another `CONFIG`, to say where the two differ")
+	cmd.Flags().StringVar(&labelFile, "labels", "", "a `FILE` of windows in which something happened: CSV or NAB's JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write the report as JSON, with all keys")
+	cmd.Flags().BoolVar(&openPort, acceptOpenPort, false, "run also where the embedded runner's port cannot be closed to others (see deploy/README.md)")
+	return cmd
+}
+
+// A backtester runs graphs and reports on them.
+type backtester struct {
+	operation
+	openPort bool
+	labels   backtest.Labels // nil without --labels
+}
+
+func (b backtester) run(ctx context.Context, name string, graph *pipeline.Graph) (*backtest.Report, error) {
+	alarms, _ := graph.Alarms()
+	c := backtest.NewCollector(alarms)
+	s, err := b.execute(ctx, pipeline.Run{Graph: graph, AcceptOpenPort: b.openPort, Watch: c.Add})
+	if err != nil {
+		return nil, err
+	}
+	return c.Report(name, s, b.labels)
+}
+
+// loadBacktest composes a config, and refuses what cannot be tested.
+func loadBacktest(path string, set []string) (*pipeline.Graph, error) {
+	graph, err := load(path, set)
+	if err != nil {
+		return nil, err
+	}
+	_, topics := graph.Topics()
+	_, alarms := graph.Alarms()
+	switch {
+	case graph.Runner.Name == config.Flink:
+		return nil, usageError{fmt.Errorf("%s: a backtest runs here, not on Flink: leave out runner, or give --set runner.name=prism", path)}
+	case topics:
+		return nil, usageError{fmt.Errorf("%s: a backtest reads a file, not Kafka: give a config whose source is csv, jsonl or parquet", path)}
+	case !alarms:
+		return nil, usageError{fmt.Errorf("%s: without detect nothing is told: add detect: true, or give --set detect=true", path)}
+	}
+	return graph, nil
+}

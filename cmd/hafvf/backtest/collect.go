@@ -1,0 +1,110 @@
+// Package backtest reports what a config would have told of past data: its alarms, what
+// they cost of the budget, and how they compare with labels and with another config.
+package backtest
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"hafvf/hafvf"
+	"hafvf/pipeline/records"
+	"hafvf/transforms"
+)
+
+// An Event is an alert that the run would have told.
+type Event struct {
+	Key     string    `json:"key"`
+	Time    time.Time `json:"time,omitzero"`
+	N       int64     `json:"n"` // position within the key, from 1
+	ID      string    `json:"id"`
+	Kind    string    `json:"kind"`
+	Start   time.Time `json:"start,omitzero"`
+	Delay   int64     `json:"delay"` // observations since the start
+	Size    Number    `json:"size"`  // standard deviations, signed
+	Message string    `json:"message"`
+}
+
+// A Collector gathers what a run finds. Its zero value is not usable: see NewCollector.
+type Collector struct {
+	alarms transforms.AlarmConfig
+
+	mu   sync.Mutex
+	keys map[string]*history
+}
+
+// history is what the report needs of a key.
+type history struct {
+	records, missing int64
+	first, last      time.Time // zero for records without times
+	scored           int64     // observations that could raise an alarm
+	alarms           int       // that were paid from the budget
+	budget           float64   // observations per alarm; 0 in the warm-up
+	warmUp           []time.Time
+	told             []Event
+}
+
+// NewCollector returns a collector for runs with these settings.
+func NewCollector(alarms transforms.AlarmConfig) *Collector {
+	return &Collector{alarms: alarms, keys: map[string]*history{}}
+}
+
+// Add is a pipeline.Watch.
+func (c *Collector) Add(key string, e *transforms.Estimate, told []*transforms.Alert) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := c.keys[key]
+	if h == nil {
+		h = &history{}
+		c.keys[key] = h
+	}
+	h.records++
+	if !e.Time.IsZero() {
+		if h.first.IsZero() || e.Time.Before(h.first) {
+			h.first = e.Time
+		}
+		if e.Time.After(h.last) {
+			h.last = e.Time
+		}
+	}
+	switch scored := !math.IsNaN(e.Detection.Score); {
+	case e.Missing:
+		h.missing++
+	case scored && h.budget == 0:
+		h.budget = c.alarms.BudgetOf(medianStep(h.warmUp))
+		h.warmUp = nil
+		h.scored++
+	case scored:
+		h.scored++
+	case h.budget == 0:
+		h.warmUp = append(h.warmUp, e.Time)
+	}
+	if e.Alarm != nil {
+		h.alarms++
+	}
+	for _, a := range told {
+		h.told = append(h.told, Event{
+			Key: key, Time: e.Time, N: e.N, ID: e.ID, Kind: a.Kind, Start: a.Start, Delay: a.Delay,
+			Size: Number(a.Size), Message: records.Message(key, e, a),
+		})
+	}
+}
+
+// medianStep is that of a warm-up, 0 if one of its observations has no time.
+func medianStep(times []time.Time) time.Duration {
+	if slices.ContainsFunc(times, time.Time.IsZero) {
+		return 0
+	}
+	return hafvf.MedianStep(times)
+}
+
+// bySize orders events from the largest; those of an unknown size come last.
+func bySize(a, b Event) int {
+	return cmp.Or(cmp.Compare(b.Size.magnitude(), a.Size.magnitude()), byTime(a, b))
+}
+
+func byTime(a, b Event) int {
+	return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Key, b.Key), cmp.Compare(a.N, b.N), cmp.Compare(a.Kind, b.Kind))
+}

@@ -1,0 +1,185 @@
+package backtest
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"hafvf/internal/times"
+)
+
+// A Window is a stretch of time in which something happened, both ends included.
+type Window struct {
+	Start time.Time `json:"start"`
+	End   time.Time `json:"end"`
+}
+
+// Labels are the windows of keys.
+type Labels map[string][]Window
+
+// ReadLabels reads the labels in a file: CSV with the columns key, start and end, or, if
+// the text begins with {, the JSON of the Numenta Anomaly Benchmark, an object of lists of
+// [start, end] by the path of the series' file. A path stands for the key that is its base
+// name without extension. Times without a zone are in UTC.
+func ReadLabels(file string) (Labels, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	read := readCSV
+	text = bytes.TrimPrefix(text, []byte("\ufeff"))
+	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
+		read = readNAB
+	}
+	labels, err := read(text)
+	if err != nil {
+		return nil, fmt.Errorf("the labels %s: %w", file, err)
+	}
+	for _, windows := range labels {
+		slices.SortFunc(windows, func(a, b Window) int { return a.Start.Compare(b.Start) })
+	}
+	return labels, nil
+}
+
+func readCSV(text []byte) (Labels, error) {
+	r := csv.NewReader(bytes.NewReader(text))
+	rows, err := r.ReadAll()
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) == 0 {
+		return nil, fmt.Errorf("the file is empty; give CSV with the columns key, start, end, or NAB's JSON")
+	}
+	var at [3]int
+	for i, name := range []string{"key", "start", "end"} {
+		if at[i] = slices.IndexFunc(rows[0], func(s string) bool { return strings.TrimSpace(s) == name }); at[i] < 0 {
+			return nil, fmt.Errorf("the header %s has no column %q; give key, start, end", strings.Join(rows[0], ","), name)
+		}
+	}
+	labels := Labels{}
+	for i, row := range rows[1:] {
+		w, err := newWindow(row[at[1]], row[at[2]])
+		if err != nil {
+			return nil, fmt.Errorf("row %d after the header: %w", i+1, err)
+		}
+		labels[row[at[0]]] = append(labels[row[at[0]]], w)
+	}
+	return labels, nil
+}
+
+func readNAB(text []byte) (Labels, error) {
+	var files map[string][][]string
+	if err := json.Unmarshal(text, &files); err != nil {
+		return nil, fmt.Errorf("an object of lists of [start, end] is due: %w", err)
+	}
+	labels, of := Labels{}, map[string]string{}
+	for file, windows := range files {
+		key := path.Base(file)
+		key = strings.TrimSuffix(key, path.Ext(key))
+		if other, taken := of[key]; taken {
+			return nil, fmt.Errorf("%s and %s have the same base name, which names the key", min(file, other), max(file, other))
+		}
+		of[key] = file
+		labels[key] = []Window{}
+		for i, ends := range windows {
+			if len(ends) != 2 {
+				return nil, fmt.Errorf("%s, window %d has %d entries, where [start, end] is due", file, i+1, len(ends))
+			}
+			w, err := newWindow(ends[0], ends[1])
+			if err != nil {
+				return nil, fmt.Errorf("%s, window %d: %w", file, i+1, err)
+			}
+			labels[key] = append(labels[key], w)
+		}
+	}
+	return labels, nil
+}
+
+func newWindow(start, end string) (w Window, err error) {
+	if w.Start, err = times.Parse(strings.TrimSpace(start)); err != nil {
+		return w, fmt.Errorf("start: %w", err)
+	}
+	if w.End, err = times.Parse(strings.TrimSpace(end)); err != nil {
+		return w, fmt.Errorf("end: %w", err)
+	}
+	if w.End.Before(w.Start) {
+		return w, fmt.Errorf("the end %s is before the start %s", end, start)
+	}
+	return w, nil
+}
+
+// Score is how the alerts fit the labels.
+type Score struct {
+	Windows int `json:"windows"` // with records of their key in them
+	Hit     int `json:"hit"`     // windows with an alert in them
+	// FalseAlarms are the alerts outside all windows of their key.
+	FalseAlarms int `json:"false_alarms"`
+	// Delays are from the start of a window to its first alert, in seconds. They are null
+	// where no window was hit.
+	MedianDelay  Number `json:"median_delay"`
+	LargestDelay Number `json:"largest_delay"`
+	// Missed are the windows without an alert.
+	Missed []Missed `json:"missed"`
+	// Outside is the number of windows that begin after the last record of their key or end
+	// before its first.
+	Outside int `json:"outside"`
+	// Unknown are the labelled keys that the data do not have.
+	Unknown []string `json:"unknown"`
+}
+
+// Missed is a window without an alert.
+type Missed struct {
+	Key string `json:"key"`
+	Window
+}
+
+// score compares the alerts with the labels.
+func (l Labels) score(keys map[string]*history) Score {
+	s := Score{Missed: []Missed{}, Unknown: []string{}}
+	var delays []float64
+	for key, windows := range l {
+		h := keys[key]
+		if h == nil {
+			s.Unknown = append(s.Unknown, key)
+			continue
+		}
+		for _, w := range windows {
+			if w.End.Before(h.first) || w.Start.After(h.last) {
+				s.Outside++
+				continue
+			}
+			s.Windows++
+			i := slices.IndexFunc(h.told, w.holds)
+			if i < 0 {
+				s.Missed = append(s.Missed, Missed{key, w})
+				continue
+			}
+			s.Hit++
+			delays = append(delays, h.told[i].Time.Sub(w.Start).Seconds())
+		}
+	}
+	for key, h := range keys {
+		for _, e := range h.told {
+			if !slices.ContainsFunc(l[key], func(w Window) bool { return w.holds(e) }) {
+				s.FalseAlarms++
+			}
+		}
+	}
+	slices.Sort(s.Unknown)
+	slices.SortFunc(s.Missed, func(a, b Missed) int {
+		if c := a.Start.Compare(b.Start); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Key, b.Key)
+	})
+	s.MedianDelay, s.LargestDelay = median(delays)
+	return s
+}
+
+func (w Window) holds(e Event) bool { return !e.Time.Before(w.Start) && !e.Time.After(w.End) }

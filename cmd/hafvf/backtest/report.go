@@ -1,0 +1,264 @@
+package backtest
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"hafvf/pipeline"
+)
+
+// A Number is written as null in JSON where it is not finite.
+type Number float64
+
+// MarshalJSON implements json.Marshaler.
+func (v Number) MarshalJSON() ([]byte, error) {
+	if f := float64(v); !math.IsNaN(f) && !math.IsInf(f, 0) {
+		return json.Marshal(f)
+	}
+	return []byte("null"), nil
+}
+
+// magnitude is below that of every other number where v is not finite.
+func (v Number) magnitude() float64 {
+	if f := math.Abs(float64(v)); f < math.Inf(1) {
+		return f
+	}
+	return -1
+}
+
+// A Report is what a run would have told.
+type Report struct {
+	Config   string    `json:"config"`
+	Keys     int       `json:"keys"`
+	Records  int64     `json:"records"`
+	Missing  int64     `json:"missing"`
+	Rejected int64     `json:"rejected"`
+	Stopped  bool      `json:"stopped"` // before the end of the input
+	First    time.Time `json:"first,omitzero"`
+	Last     time.Time `json:"last,omitzero"`
+	Seconds  float64   `json:"seconds"`
+	Rate     Number    `json:"records_per_second"`
+
+	Told   Counts `json:"told"`
+	Weeks  []Week `json:"weeks"` // those with alerts
+	Budget Budget `json:"budget"`
+	// ByKey are the keys from the noisiest, which has most alerts.
+	ByKey   []Key    `json:"by_key"`
+	Largest []Event  `json:"largest"` // the largest few, from the largest
+	Labels  *Score   `json:"labels,omitempty"`
+	Against *Against `json:"against,omitempty"`
+
+	events []Event // all, by time
+}
+
+// Counts are numbers of alerts by kind.
+type Counts map[string]int
+
+func (c Counts) total() (n int) {
+	for _, v := range c {
+		n += v
+	}
+	return n
+}
+
+// A Week counts the alerts of a week from Monday on, in UTC.
+type Week struct {
+	Monday time.Time `json:"monday"`
+	Told   Counts    `json:"told"`
+}
+
+// A Key is what the run would have told of a key.
+type Key struct {
+	Key     string `json:"key"`
+	Records int64  `json:"records"`
+	Told    Counts `json:"told"`
+	PerWeek Number `json:"per_week"` // alerts; null where the records have no times
+	Weeks   []Week `json:"weeks"`
+	// ObservationsPerAlarm is the budget; null in the warm-up.
+	ObservationsPerAlarm Number `json:"observations_per_alarm"`
+	Budget               Budget `json:"budget"`
+}
+
+// A Budget is the number of alarms that was allowed over the whole of the data, and of
+// those that were raised. A single key may be ahead of its budget by nine alarms.
+type Budget struct {
+	Allowed float64 `json:"allowed"`
+	Spent   int     `json:"spent"`
+}
+
+// most is how many keys and events a report shows.
+const most = 10
+
+var errNoTimes = errors.New("--labels: the records have no times, which labels need")
+
+// Report returns the report of the run that has ended with this summary. Labels may be
+// nil.
+func (c *Collector) Report(config string, s pipeline.Summary, labels Labels) (*Report, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := &Report{
+		Config: config, Keys: len(c.keys), Records: s.Records, Missing: s.Missing, Rejected: s.Rejected, Stopped: s.Stopped,
+		Seconds: s.Elapsed.Seconds(), Rate: Number(float64(s.Records) / s.Elapsed.Seconds()),
+		Told: Counts{}, ByKey: []Key{}, Largest: []Event{},
+	}
+	for name, h := range c.keys {
+		if !h.first.IsZero() {
+			if r.First.IsZero() || h.first.Before(r.First) {
+				r.First = h.first
+			}
+			if h.last.After(r.Last) {
+				r.Last = h.last
+			}
+		}
+		k := Key{Key: name, Records: h.records, Told: Counts{}, Weeks: weeksOf(h.told), PerWeek: Number(math.NaN()), ObservationsPerAlarm: Number(math.NaN())}
+		for _, e := range h.told {
+			k.Told[e.Kind]++
+			r.Told[e.Kind]++
+		}
+		if span := h.last.Sub(h.first); span > 0 {
+			k.PerWeek = Number(float64(len(h.told)) / (span.Hours() / week.Hours()))
+		}
+		k.Budget.Spent = h.alarms
+		if h.budget > 0 {
+			k.ObservationsPerAlarm = Number(h.budget)
+			k.Budget.Allowed = float64(h.scored) / h.budget
+		}
+		r.Budget.Spent += k.Budget.Spent
+		r.ByKey = append(r.ByKey, k)
+		r.events = append(r.events, h.told...)
+	}
+	slices.SortFunc(r.ByKey, func(a, b Key) int {
+		return cmp.Or(cmp.Compare(b.Told.total(), a.Told.total()), cmp.Compare(a.Key, b.Key))
+	})
+	for _, k := range r.ByKey { // in a fixed order, for the last digit of the sum
+		r.Budget.Allowed += k.Budget.Allowed
+	}
+	slices.SortFunc(r.events, byTime)
+	r.Weeks = weeksOf(r.events)
+	largest := slices.SortedFunc(slices.Values(r.events), bySize)
+	r.Largest = append(r.Largest, largest[:min(len(largest), most)]...)
+	if labels != nil {
+		if r.Last.IsZero() && r.Records > 0 {
+			return nil, errNoTimes
+		}
+		score := labels.score(c.keys)
+		r.Labels = &score
+	}
+	return r, nil
+}
+
+const week = 7 * 24 * time.Hour
+
+// weeksOf counts the events that have times by week.
+func weeksOf(events []Event) []Week {
+	weeks := map[time.Time]Counts{}
+	for _, e := range events {
+		if e.Time.IsZero() {
+			continue
+		}
+		day := e.Time.UTC().Truncate(24 * time.Hour)
+		monday := day.AddDate(0, 0, -(int(day.Weekday())+6)%7)
+		if weeks[monday] == nil {
+			weeks[monday] = Counts{}
+		}
+		weeks[monday][e.Kind]++
+	}
+	all := []Week{}
+	for _, monday := range slices.SortedFunc(maps.Keys(weeks), time.Time.Compare) {
+		all = append(all, Week{monday, weeks[monday]})
+	}
+	return all
+}
+
+// median returns the median and the largest of v, NaN where there are none.
+func median(v []float64) (middle, largest Number) {
+	n := len(v)
+	if n == 0 {
+		return Number(math.NaN()), Number(math.NaN())
+	}
+	slices.Sort(v)
+	return Number((v[(n-1)/2] + v[n/2]) / 2), Number(v[n-1])
+}
+
+// Against is where another config differs.
+type Against struct {
+	Report Report `json:"report"` // of the other config
+	Both   int    `json:"both"`   // events that both tell
+	// Only are the events that one config tells: Only.This that of the report, Only.Other
+	// the other one.
+	Only struct {
+		This  []Event `json:"this"`
+		Other []Event `json:"other"`
+	} `json:"only"`
+	// Keys are those with different numbers of alerts, from the largest difference.
+	Keys []KeyDifference `json:"keys"`
+}
+
+// A KeyDifference is the number of alerts of a key by each config.
+type KeyDifference struct {
+	Key   string `json:"key"`
+	This  int    `json:"this"`
+	Other int    `json:"other"`
+}
+
+// Compare adds to r where other differs. Two alerts of a key are one event if they are of
+// the same kind, and the stretches from their starts to their alerts overlap.
+func (r *Report) Compare(other *Report) {
+	a := &Against{Report: *other, Keys: []KeyDifference{}}
+	a.Only.This, a.Only.Other = []Event{}, []Event{}
+	type place struct{ key, kind string }
+	theirs := map[place][]Event{}
+	for _, e := range other.events {
+		at := place{e.Key, e.Kind}
+		theirs[at] = append(theirs[at], e)
+	}
+	for _, e := range r.events {
+		at := place{e.Key, e.Kind}
+		// Both lists are in the order of time.
+		if i := slices.IndexFunc(theirs[at], e.overlaps); i >= 0 {
+			theirs[at] = slices.Delete(theirs[at], i, i+1)
+			a.Both++
+			continue
+		}
+		a.Only.This = append(a.Only.This, e)
+	}
+	for _, left := range theirs {
+		a.Only.Other = append(a.Only.Other, left...)
+	}
+	slices.SortFunc(a.Only.Other, byTime)
+	counts := map[string]*KeyDifference{}
+	for _, k := range r.ByKey {
+		counts[k.Key] = &KeyDifference{Key: k.Key, This: k.Told.total()}
+	}
+	for _, k := range other.ByKey {
+		if counts[k.Key] == nil {
+			counts[k.Key] = &KeyDifference{Key: k.Key}
+		}
+		counts[k.Key].Other = k.Told.total()
+	}
+	for _, d := range counts {
+		if d.This != d.Other {
+			a.Keys = append(a.Keys, *d)
+		}
+	}
+	slices.SortFunc(a.Keys, func(a, b KeyDifference) int {
+		return cmp.Or(cmp.Compare(abs(b.This-b.Other), abs(a.This-a.Other)), cmp.Compare(a.Key, b.Key))
+	})
+	r.Against = a
+}
+
+func abs(n int) int { return max(n, -n) }
+
+// overlaps reports whether the stretches from start to alert of two events overlap: in
+// time, or in positions where one of them has no time.
+func (e Event) overlaps(o Event) bool {
+	if e.Time.IsZero() || o.Time.IsZero() || e.Start.IsZero() || o.Start.IsZero() {
+		return e.N-e.Delay <= o.N && o.N-o.Delay <= e.N
+	}
+	return !e.Start.After(o.Time) && !o.Start.After(e.Time)
+}

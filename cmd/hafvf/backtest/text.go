@@ -1,0 +1,218 @@
+package backtest
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"hafvf/internal/message"
+)
+
+// kinds are those of alerts, in the order of a report's columns. The first two are always
+// shown.
+var kinds = []string{"novelty", "change", "outlier", "revision", "silent", "recovered"}
+
+// String is the report as a person reads it.
+func (r *Report) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %d keys, %d records (%d missing), %d rejected", r.Config, r.Keys, r.Records, r.Missing, r.Rejected)
+	if !r.First.IsZero() {
+		fmt.Fprintf(&b, ", from %s to %s", r.First.UTC().Format(time.RFC3339), r.Last.UTC().Format(time.RFC3339))
+	}
+	fmt.Fprintf(&b, "; %.1f s, %.0f records/s\n", r.Seconds, float64(r.Rate))
+	if r.Stopped {
+		b.WriteString("stopped before the end of the input\n")
+	}
+	shown := slices.DeleteFunc(slices.Clone(kinds), func(kind string) bool {
+		return kind != kinds[0] && kind != kinds[1] && r.Told[kind] == 0
+	})
+	fmt.Fprintf(&b, "\ntold: %s\n", r.Told.text(shown))
+	fmt.Fprintf(&b, "budget: %s alarms over these records, %d raised; a key may be ahead of its budget by nine\n", decimal(r.Budget.Allowed), r.Budget.Spent)
+	r.Labels.write(&b)
+
+	if len(r.Weeks) > 0 {
+		b.WriteString("\nby week\n")
+		table(&b, func(w io.Writer) {
+			fmt.Fprintf(w, "week of\t%s\n", strings.Join(shown, "\t"))
+			for _, week := range r.Weeks {
+				fmt.Fprint(w, week.Monday.Format(time.DateOnly))
+				for _, kind := range shown {
+					fmt.Fprintf(w, "\t%d", week.Told[kind])
+				}
+				fmt.Fprintln(w)
+			}
+		})
+	}
+	if r.Told.total() == 0 {
+		return r.Against.append(&b, r)
+	}
+	fmt.Fprintf(&b, "\nthe noisiest keys\n")
+	table(&b, func(w io.Writer) {
+		fmt.Fprintf(w, "key\t%s\ta week\tbudget\traised\tby week\n", strings.Join(shown, "\t"))
+		for _, k := range r.ByKey[:min(len(r.ByKey), most)] {
+			if k.Told.total() == 0 {
+				break
+			}
+			fmt.Fprint(w, message.Printable(k.Key))
+			for _, kind := range shown {
+				fmt.Fprintf(w, "\t%d", k.Told[kind])
+			}
+			var weeks []string
+			for _, week := range k.Weeks {
+				weeks = append(weeks, fmt.Sprintf("%s: %d", week.Monday.Format(time.DateOnly), week.Told.total()))
+			}
+			if n := len(weeks); n > shownWeeks {
+				weeks = append(weeks[:shownWeeks], fmt.Sprintf("… %d more", n-shownWeeks))
+			}
+			fmt.Fprintf(w, "\t%s\t%s\t%d\t%s\n", decimal(float64(k.PerWeek)), decimal(k.Budget.Allowed), k.Budget.Spent, strings.Join(weeks, ", "))
+		}
+	})
+	fmt.Fprintf(&b, "\nthe largest events\n")
+	writeEvents(&b, r.Largest)
+	return r.Against.append(&b, r)
+}
+
+// shownWeeks is the number of weeks in the line of a key.
+const shownWeeks = 4
+
+func table(b *strings.Builder, write func(w io.Writer)) {
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	write(w)
+	w.Flush()
+	for line := range strings.Lines(text.String()) {
+		b.WriteString("  " + strings.TrimRight(line, " \n") + "\n")
+	}
+}
+
+func writeEvents(b *strings.Builder, events []Event) {
+	for _, e := range events[:min(len(events), most)] {
+		at := fmt.Sprintf("observation %d", e.N)
+		if !e.Time.IsZero() {
+			at = e.Time.UTC().Format(time.RFC3339)
+		}
+		fmt.Fprintf(b, "  %s  %s  %s\n", at, e.Kind, e.sentence())
+	}
+	if n := len(events); n > most {
+		fmt.Fprintf(b, "  … %d more\n", n-most)
+	}
+}
+
+// sentence is the message with its key as a line can show it.
+func (e Event) sentence() string {
+	return message.Printable(e.Key) + strings.TrimPrefix(e.Message, e.Key)
+}
+
+func (c Counts) text(shown []string) string {
+	var all []string
+	for _, kind := range shown {
+		all = append(all, fmt.Sprintf("%d %s", c[kind], kind))
+	}
+	return strings.Join(all, ", ")
+}
+
+// decimal is a number with one digit behind the point, "-" where there is none.
+func decimal(v float64) string {
+	if math.IsNaN(v) {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", v)
+}
+
+func (s *Score) write(b *strings.Builder) {
+	if s == nil {
+		return
+	}
+	fmt.Fprintf(b, "labels: %s\n", s)
+	if s.Outside > 0 {
+		fmt.Fprintf(b, "  %d windows lie outside the records of their key, and are not counted\n", s.Outside)
+	}
+	if n := len(s.Unknown); n > 0 {
+		fmt.Fprintf(b, "  %d labelled keys are not in the data: %s", n, message.Printable(strings.Join(s.Unknown[:min(n, shownUnknown)], ", ")))
+		if n > shownUnknown {
+			b.WriteString(", …")
+		}
+		b.WriteByte('\n')
+	}
+	for _, m := range s.Missed[:min(len(s.Missed), most)] {
+		fmt.Fprintf(b, "  missed: %s, from %s to %s\n", message.Printable(m.Key), m.Start.UTC().Format(time.RFC3339), m.End.UTC().Format(time.RFC3339))
+	}
+	if n := len(s.Missed); n > most {
+		fmt.Fprintf(b, "  … %d more\n", n-most)
+	}
+}
+
+// shownUnknown is the number of unknown keys that a report names.
+const shownUnknown = 5
+
+// String is the score in one line.
+func (s *Score) String() string {
+	text := fmt.Sprintf("%d of %d windows hit, %d false alarms", s.Hit, s.Windows, s.FalseAlarms)
+	if s.Hit > 0 {
+		text += fmt.Sprintf(", delay %v (median), at most %v", seconds(s.MedianDelay), seconds(s.LargestDelay))
+	}
+	return text
+}
+
+func seconds(v Number) time.Duration {
+	return time.Duration(math.Round(float64(v))) * time.Second
+}
+
+// append adds the comparison to a report, and returns it all.
+func (a *Against) append(b *strings.Builder, r *Report) string {
+	if a == nil {
+		return b.String()
+	}
+	other := &a.Report
+	fmt.Fprintf(b, "\nagainst %s: %d events in both, %d only in %s, %d only in %s\n", other.Config, a.Both, len(a.Only.This), r.Config, len(a.Only.Other), other.Config)
+	table(b, func(w io.Writer) {
+		fmt.Fprintf(w, "\t%s\t%s\n", r.Config, other.Config)
+		row := func(name string, value func(*Report) any) {
+			fmt.Fprintf(w, "%s\t%v\t%v\n", name, value(r), value(other))
+		}
+		for _, kind := range kinds {
+			if r.Told[kind]+other.Told[kind] > 0 {
+				row(kind, func(r *Report) any { return r.Told[kind] })
+			}
+		}
+		row("budget", func(r *Report) any { return decimal(r.Budget.Allowed) })
+		row("alarms raised", func(r *Report) any { return r.Budget.Spent })
+		if r.Labels != nil {
+			row("windows hit", func(r *Report) any { return fmt.Sprintf("%d of %d", r.Labels.Hit, r.Labels.Windows) })
+			row("false alarms", func(r *Report) any { return r.Labels.FalseAlarms })
+			row("median delay", func(r *Report) any {
+				if r.Labels.Hit == 0 {
+					return "-"
+				}
+				return seconds(r.Labels.MedianDelay)
+			})
+		}
+		row("records/s", func(r *Report) any { return fmt.Sprintf("%.0f", float64(r.Rate)) })
+	})
+	if len(a.Keys) > 0 {
+		b.WriteString("\nkeys with different numbers of alerts\n")
+		table(b, func(w io.Writer) {
+			fmt.Fprintf(w, "key\t%s\t%s\n", r.Config, other.Config)
+			for _, k := range a.Keys[:min(len(a.Keys), most)] {
+				fmt.Fprintf(w, "%s\t%d\t%d\n", message.Printable(k.Key), k.This, k.Other)
+			}
+			if n := len(a.Keys); n > most {
+				fmt.Fprintf(w, "… %d more\n", n-most)
+			}
+		})
+	}
+	for _, side := range []struct {
+		config string
+		events []Event
+	}{{r.Config, a.Only.This}, {other.Config, a.Only.Other}} {
+		if len(side.events) > 0 {
+			fmt.Fprintf(b, "\nonly in %s\n", side.config)
+			writeEvents(b, side.events)
+		}
+	}
+	return b.String()
+}

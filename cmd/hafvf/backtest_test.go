@@ -1,0 +1,321 @@
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hafvf/testdata"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+const backtestYAML = `model: {family: normal, prior: auto}
+detect: true
+source: {csv: {path: in.csv}}
+sink: {jsonl: {path: records.jsonl}}
+alerts: {jsonl: {path: alerts.jsonl}}
+dead_letter: {jsonl: {path: rejected.jsonl}}
+state: states.bin
+`
+
+// threeWeeks are three weeks of hourly values of two keys: pump-1 rises for good in the
+// second week, pump-2 has an hour far off in the third. One value is missing, and one is no
+// number.
+func threeWeeks() string {
+	noise := rand.New(rand.NewPCG(1, 2))
+	var b strings.Builder
+	b.WriteString("key,time,x\n")
+	start := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
+	for i := range 3 * 168 {
+		at := start.Add(time.Duration(i) * time.Hour).Format(time.RFC3339)
+		first, second := 10+noise.NormFloat64(), fmt.Sprintf("%.3f", 50+3*noise.NormFloat64())
+		if i >= 250 {
+			first += 8
+		}
+		switch i {
+		case 100:
+			second = ""
+		case 101:
+			second = "oops"
+		case 400:
+			second = "95"
+		}
+		fmt.Fprintf(&b, "pump-1,%s,%.3f\npump-2,%s,%s\n", at, first, at, second)
+	}
+	return b.String()
+}
+
+// The golden report is of threeWeeks. Its figures are those of alerts.jsonl of a run, see
+// TestBacktestTellsWhatARunTells; the speeds are left out.
+func TestBacktestReport(t *testing.T) {
+	dir := folder(t, map[string]string{
+		"in.csv":    threeWeeks(),
+		"pump.yaml": backtestYAML,
+		"labels.csv": "key,start,end\npump-1,2026-01-15 09:00,2026-01-16\npump-2,2026-01-21T00:00:00Z,2026-01-22T00:00:00Z\n" +
+			"pump-1,2026-01-23,2026-01-24\npump-1,2025-01-01,2025-01-02\npump-3,2026-01-10,2026-01-11\n",
+	})
+	code, got, stderr := program.Run(t, dir, "", "backtest", "pump.yaml", "--set", "detect={min_change: 10}", "--labels", "labels.csv", "--against", "pump.yaml")
+	if code != 0 {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	got = regexp.MustCompile(`; [0-9.]+ s, [0-9]+ records/s\n`).ReplaceAllString(got, "; (speed)\n")
+	got = regexp.MustCompile(`(?m)^  records/s .*$`).ReplaceAllString(got, "  records/s (speeds)")
+	golden := filepath.Join("testdata", "backtest.txt")
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Error(diff)
+	}
+	for _, name := range []string{"records.jsonl", "alerts.jsonl", "rejected.jsonl", "states.bin"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); !os.IsNotExist(err) {
+			t.Errorf("a backtest wrote %s: %v", name, err)
+		}
+	}
+}
+
+// backtestReport is what the tests read of a report in JSON.
+type backtestReport struct {
+	Keys, Records, Rejected int
+	Told                    map[string]int
+	Budget                  struct {
+		Allowed float64
+		Spent   int
+	}
+	ByKey []struct {
+		Key     string
+		Records int
+		Told    map[string]int
+		Weeks   []struct {
+			Monday time.Time
+			Told   map[string]int
+		}
+	} `json:"by_key"`
+	Largest []alertRecord
+	Labels  *score
+	Against *struct {
+		Both int
+		Only struct{ This, Other []alertRecord }
+		Keys []any
+	}
+}
+
+type score struct {
+	Windows, Hit int
+	FalseAlarms  int      `json:"false_alarms"`
+	MedianDelay  *float64 `json:"median_delay"`
+	Missed       []struct {
+		Key   string
+		Start time.Time
+	}
+	Unknown []string
+}
+
+type alertRecord struct {
+	Key, ID, Kind, Message string
+	Time                   time.Time
+	Size                   float64
+}
+
+func backtestJSON(t *testing.T, dir string, args ...string) (r backtestReport) {
+	t.Helper()
+	code, stdout, stderr := program.Run(t, dir, "", append([]string{"backtest", "--json"}, args...)...)
+	if code != 0 {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
+		t.Fatalf("%v: %s", err, stdout)
+	}
+	return r
+}
+
+// What a backtest reports of the bundled series, and how it scores them against NAB's
+// windows, is what follows from the alerts that a run of the same config writes. The windows
+// are those of labels/combined_windows.json (numenta/NAB, commit ea702d7) for
+// ec2_cpu_utilization_77c1ca, _825cc2 and _ac20cd.
+func TestBacktestTellsWhatARunTells(t *testing.T) {
+	const nab = `{"realAWSCloudwatch/ec2_cpu_77c1ca.csv": [["2014-04-08 17:30:00.000000", "2014-04-10 03:00:00.000000"]],
+		"realAWSCloudwatch/ec2_cpu_825cc2.csv": [["2014-04-15 07:24:00.000000", "2014-04-16 11:54:00.000000"]],
+		"realAWSCloudwatch/ec2_cpu_ac20cd.csv": [["2014-04-14 07:49:00.000000", "2014-04-15 17:34:00.000000"]],
+		"realAWSCloudwatch/ec2_cpu_c6585a.csv": []}`
+	windows := map[string][2]time.Time{
+		"ec2_cpu_77c1ca": {time.Date(2014, 4, 8, 17, 30, 0, 0, time.UTC), time.Date(2014, 4, 10, 3, 0, 0, 0, time.UTC)},
+		"ec2_cpu_825cc2": {time.Date(2014, 4, 15, 7, 24, 0, 0, time.UTC), time.Date(2014, 4, 16, 11, 54, 0, 0, time.UTC)},
+		"ec2_cpu_ac20cd": {time.Date(2014, 4, 14, 7, 49, 0, 0, time.UTC), time.Date(2014, 4, 15, 17, 34, 0, 0, time.UTC)},
+	}
+	labels := "key,start,end\n"
+	for key, w := range windows {
+		labels += fmt.Sprintf("%s,%s,%s\n", key, w[0].Format(time.RFC3339), w[1].Format(time.RFC3339))
+	}
+	dir := folder(t, map[string]string{"in.csv": string(testdata.CloudCSV), "cloud.yaml": backtestYAML, "nab.json": nab, "labels.csv": labels})
+	r := backtestJSON(t, dir, "cloud.yaml", "--labels", "nab.json")
+
+	if code, _, stderr := program.Run(t, dir, "", "run", "cloud.yaml"); code != 0 {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "alerts.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	told, byKey := map[string]int{}, map[string]map[string]int{}
+	hit, falseAlarms := map[string]time.Duration{}, 0
+	var alerts []alertRecord
+	for line := range strings.Lines(string(text)) {
+		var a alertRecord
+		if err := json.Unmarshal([]byte(line), &a); err != nil {
+			t.Fatal(err)
+		}
+		alerts = append(alerts, a)
+		told[a.Kind]++
+		if byKey[a.Key] == nil {
+			byKey[a.Key] = map[string]int{}
+		}
+		byKey[a.Key][a.Kind]++
+		w, labelled := windows[a.Key]
+		if !labelled || a.Time.Before(w[0]) || a.Time.After(w[1]) {
+			falseAlarms++
+			continue
+		}
+		if _, before := hit[a.Key]; !before {
+			hit[a.Key] = a.Time.Sub(w[0])
+		}
+	}
+	if len(alerts) < 10 || len(hit) == 0 || falseAlarms == 0 {
+		t.Fatalf("%d alerts, %d windows hit, %d false alarms: nothing is tested", len(alerts), len(hit), falseAlarms)
+	}
+	if r.Keys != 8 || r.Records != 22174 || r.Rejected != 0 || r.Budget.Spent != len(alerts) {
+		t.Errorf("%+v", r)
+	}
+	// Nine days of each key and fourteen of ec2_cpu_ac20cd, without the warm-up of 50.
+	if n := float64(22174-8*50) / 2016; r.Budget.Allowed < n-.01 || r.Budget.Allowed > n+.01 {
+		t.Errorf("%g alarms are allowed, want %g", r.Budget.Allowed, n)
+	}
+	if diff := cmp.Diff(told, r.Told); diff != "" {
+		t.Error(diff)
+	}
+	last := len(alerts)
+	for _, k := range r.ByKey {
+		if diff := cmp.Diff(byKey[k.Key], k.Told); diff != "" {
+			t.Errorf("%s: %s", k.Key, diff)
+		}
+		weeks, n := map[string]int{}, 0
+		for _, w := range k.Weeks {
+			if w.Monday.Weekday() != time.Monday {
+				t.Errorf("%s: a week begins on %v", k.Key, w.Monday)
+			}
+			for kind, v := range w.Told {
+				weeks[kind] += v
+				n += v
+			}
+		}
+		if diff := cmp.Diff(k.Told, weeks); diff != "" {
+			t.Errorf("%s by week: %s", k.Key, diff)
+		}
+		if n > last {
+			t.Errorf("%s has %d alerts and comes behind a key of %d", k.Key, n, last)
+		}
+		last = n
+	}
+	slices.SortStableFunc(alerts, func(a, b alertRecord) int {
+		switch x, y := max(a.Size, -a.Size), max(b.Size, -b.Size); {
+		case x > y:
+			return -1
+		case x < y:
+			return 1
+		}
+		return 0
+	})
+	if diff := cmp.Diff(alerts[:10], r.Largest); diff != "" {
+		t.Error(diff)
+	}
+	if s := r.Labels; s.Windows != 3 || s.Hit != len(hit) || s.FalseAlarms != falseAlarms || len(s.Missed) != 3-len(hit) || !slices.Equal(s.Unknown, []string{"ec2_cpu_c6585a"}) {
+		t.Errorf("%+v; %d windows were hit, and %d alerts are outside", s, len(hit), falseAlarms)
+	}
+	var delays []float64
+	for _, d := range hit {
+		delays = append(delays, d.Seconds())
+	}
+	slices.Sort(delays)
+	n := len(delays)
+	if want := (delays[(n-1)/2] + delays[n/2]) / 2; *r.Labels.MedianDelay != want {
+		t.Errorf("median delay %g, want %g", *r.Labels.MedianDelay, want)
+	}
+
+	// The run has left states, with which a backtest does not begin.
+	other := backtestJSON(t, dir, "cloud.yaml", "--labels", "labels.csv", "--against", "cloud.yaml")
+	r.Labels.Unknown = []string{}
+	if diff := cmp.Diff(r.Labels, other.Labels); diff != "" {
+		t.Errorf("CSV and JSON score differently: %s", diff)
+	}
+	if a := other.Against; a.Both != len(alerts) || len(a.Only.This)+len(a.Only.Other)+len(a.Keys) != 0 {
+		t.Errorf("a config differs from itself: %+v", a)
+	}
+	if a := backtestJSON(t, dir, "cloud.yaml", "--set", "alerts.kinds=[change]", "--against", "cloud.yaml").Against; a.Both != told["change"] || len(a.Only.This) != 0 || len(a.Only.Other) != told["novelty"] {
+		t.Errorf("without novelties: %d in both, %d and %d in one; want %v", a.Both, len(a.Only.This), len(a.Only.Other), told)
+	}
+}
+
+func TestBacktestExitCodes(t *testing.T) {
+	dir := folder(t, map[string]string{
+		"in.csv":     goodCSV,
+		"plain.yaml": goodYAML,
+		"ok.yaml":    goodYAML + "detect: true\n",
+		"topics.yaml": "model: {family: normal}\ndetect: true\nsource: {kafka: {brokers: [b], topics: [in], group: g}}\n" +
+			"sink: {kafka: {topic: out}}\n",
+		"labels.csv":  "key,start\na,2026-01-01\n",
+		"labels2.csv": "key,start,end\na,2026-01-02,2026-01-01\n",
+		"labels.json": `{"a/b.csv": [["2026-01-01"]]}`,
+		"twice.json":  `{"a/b.csv": [], "c/b.csv": []}`,
+		"no-time.csv": "key,time,x\na,,1\na,,2\n",
+		"good.csv":    "key,start,end\na,2026-01-01,2026-01-02\n",
+	})
+	for _, c := range []struct {
+		name   string
+		args   string
+		code   int
+		stderr string
+	}{
+		{"done with a reject", "ok.yaml", 0, "1 rejected"},
+		{"without a config", "", 2, "accepts 1 arg"},
+		{"no such config", "no.yaml", 2, "no.yaml"},
+		{"without detect", "plain.yaml", 2, "add detect: true"},
+		{"detect by override", "plain.yaml --set detect=true", 0, "1 rejected"},
+		{"smooth", "plain.yaml --set transform=smooth --set session.gap=1h", 2, "add detect: true"},
+		{"topics", "topics.yaml", 2, "not Kafka"},
+		{"flink", "topics.yaml --set runner.name=flink --set runner.endpoint=a:1", 2, "not on Flink"},
+		{"other config", "ok.yaml --against plain.yaml", 2, "plain.yaml: without detect"},
+		{"input missing", "ok.yaml --set source.csv.path=no.csv", 1, "no.csv"},
+		{"mostly rejected", "ok.yaml --set source.csv.decimal=','", 1, "more than half"},
+		{"no labels", "ok.yaml --labels no.csv", 2, "no.csv"},
+		{"labels without an end", "ok.yaml --labels labels.csv", 2, `no column "end"`},
+		{"labels backwards", "ok.yaml --labels labels2.csv", 2, "row 1 after the header: the end 2026-01-01 is before the start 2026-01-02"},
+		{"half a window", "ok.yaml --labels labels.json", 2, "a/b.csv, window 1 has 1 entries"},
+		{"two paths of one key", "ok.yaml --labels twice.json", 2, "a/b.csv and c/b.csv have the same base name"},
+		{"labels without times", "ok.yaml --set order=arrival --set source.csv.path=no-time.csv --labels good.csv", 1, "the records have no times"},
+		{"without times", "ok.yaml --set order=arrival --set source.csv.path=no-time.csv", 0, "0 rejected"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, _, stderr := program.Run(t, dir, "", append([]string{"backtest"}, strings.Fields(c.args)...)...)
+			if code != c.code || !strings.Contains(stderr, c.stderr) {
+				t.Errorf("hafvf backtest %s: exit %d, want %d; standard error: %s", c.args, code, c.code, stderr)
+			}
+		})
+	}
+}
