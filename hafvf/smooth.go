@@ -113,24 +113,26 @@ func (f *Filter) backward(out *Smoothed) {
 
 // merge makes samples and evidence of the steps from, …, end−1 of the two passes.
 func (f *Filter) merge(out *Smoothed, from, end int) {
-	before := make([]float64, f.model.Len())
+	k := f.model.Len()
+	width := k + 2*len(f.naive)
+	before := make([]float64, k)
 	for t := from; t < end; t++ {
 		// Without x_t, which the forward sample holds already.
 		clear(before)
 		if t+1 < out.Len() {
-			copy(before, out.Backward(t+1).State)
+			copy(before, out.backward.state(t+1, width))
 		}
 		if !out.Missing[t] {
 			f.model.Scale(before, out.backward.weights[t])
 		}
-		copy(out.Sample(t), out.Forward(t).State)
+		copy(out.Sample(t), out.forward.state(t, width))
 		f.model.Merge(out.Sample(t), before)
 
 		if t == 0 {
 			out.Evidence[t] = math.NaN()
 			continue
 		}
-		f.line.Set(f.Sample(out.Forward(t-1).State), f.Sample(out.Backward(t).State))
+		f.line.Set(f.Sample(out.forward.state(t-1, width)), f.Sample(out.backward.state(t, width)))
 		out.Evidence[t] = f.line.Gain(0) - f.line.Gain(1)
 	}
 }

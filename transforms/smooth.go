@@ -6,8 +6,10 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -186,8 +188,8 @@ func (fn *admitFn) ProcessElement(key string, o Observation, emit func(beam.Even
 }
 
 func (fn *admitFn) flush(emit func(beam.EventTime, string, []byte)) {
-	for key, b := range fn.blocks {
-		emit(b.at, key, b.bytes)
+	for _, key := range slices.Sorted(maps.Keys(fn.blocks)) {
+		emit(fn.blocks[key].at, key, fn.blocks[key].bytes)
 	}
 	clear(fn.blocks)
 	fn.size = 0
@@ -327,7 +329,7 @@ type pending struct {
 
 // smoothBytes is the size from which waiting sessions are smoothed. It bounds the records
 // that are held back, each of which takes about fifty times the bytes of its observation.
-const smoothBytes = 256 << 10
+const smoothBytes = 64 << 10
 
 func (fn *smoothFn) Setup() error {
 	fn.smoothers = make([]*Smoother, runtime.GOMAXPROCS(0))
@@ -347,11 +349,11 @@ func (fn *smoothFn) StartBundle(_ func(beam.EventTime, string, Smoothed)) {
 
 func (fn *smoothFn) ProcessElement(_ context.Context, key string, b []byte, emit func(beam.EventTime, string, Smoothed)) error {
 	p := &pending{key: key, session: b}
-	if len(b) >= smoothBytes {
+	if len(b) >= smoothBytes || len(fn.smoothers) == 1 {
 		if err := fn.drain(emit); err != nil {
 			return err
 		}
-		// The smoother works on two goroutines then, and no record is held back.
+		// A long session takes two goroutines by itself. No record is held back.
 		p.smooth(fn.smoothers[0], func(s Smoothed) { fn.emit(key, s, emit) })
 		return fn.done(p)
 	}
@@ -366,7 +368,12 @@ func (fn *smoothFn) ProcessElement(_ context.Context, key string, b []byte, emit
 func (fn *smoothFn) drain(emit func(beam.EventTime, string, Smoothed)) error {
 	parallel.Do(len(fn.queue), len(fn.smoothers), func(worker, i int) {
 		p := fn.queue[i]
-		p.smooth(fn.smoothers[worker], func(s Smoothed) { p.records = append(p.records, s) })
+		p.smooth(fn.smoothers[worker], func(s Smoothed) {
+			if p.records == nil {
+				p.records = make([]Smoothed, 0, s.Session.N)
+			}
+			p.records = append(p.records, s)
+		})
 	})
 	for i, p := range fn.queue {
 		for _, s := range p.records {
