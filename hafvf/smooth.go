@@ -1,6 +1,11 @@
 package hafvf
 
-import "math"
+import (
+	"math"
+	"runtime"
+
+	"hafvf/internal/parallel"
+)
 
 // Smoothed holds the smoothed posteriors of a finished session, merged from a
 // forward and a backward pass (the paper's Forward-Backward algorithm). Its size
@@ -36,8 +41,9 @@ type Pass struct {
 
 // A track holds the states and weights of one pass, by step.
 type track struct {
-	states  []float64
-	weights []float64
+	states       []float64
+	weights      []float64
+	notConverged int
 }
 
 // Smooth runs the filter forward and backward over the steps of a finished
@@ -50,8 +56,9 @@ type track struct {
 // same rows in both directions: the regressors of a row are the values before it,
 // and the first rows, which lack some of these, are missing.
 //
-// Time and memory are linear in the number of steps. Smooth panics where a vector
-// has the wrong length.
+// Time and memory are linear in the number of steps. Long sessions are smoothed on two
+// goroutines where GOMAXPROCS allows that, with the same result. Smooth panics where a
+// vector has the wrong length.
 func (f *Filter) Smooth(steps [][][]float64) *Smoothed {
 	for _, xs := range steps {
 		f.checkVectors(xs)
@@ -63,40 +70,71 @@ func (f *Filter) Smooth(steps [][][]float64) *Smoothed {
 		Missing:  make([]bool, n),
 		filter:   f,
 		steps:    steps,
-		forward:  track{make([]float64, n*width), make([]float64, n)},
-		backward: track{make([]float64, n*width), make([]float64, n)},
+		forward:  track{states: make([]float64, n*width), weights: make([]float64, n)},
+		backward: track{states: make([]float64, n*width), weights: make([]float64, n)},
 		sample:   make([]float64, n*k),
 	}
-	s := f.NewState()
-	for t := range steps {
-		step := f.learn(s, 1, f.rowsAt(steps, t), false)
-		out.forward.record(t, s[:width], step)
-		out.count(step)
+	filters := []*Filter{f}
+	if n >= stepsForTwo && runtime.GOMAXPROCS(0) > 1 {
+		filters = append(filters, NewFilter(f.model, f.naive, f.top))
 	}
-
-	s = f.NewState()
-	before := make([]float64, k)
-	for t := n - 1; t >= 0; t-- {
-		copy(before, f.Sample(s))
-		step := f.learn(s, 1, f.rowsAt(steps, t), false)
-		out.backward.record(t, s[:width], step)
-		out.count(step)
-
-		// Without x_t, which the forward sample holds already.
-		if out.Missing[t] = step.Missing; !step.Missing {
-			f.model.Scale(before, step.Weight)
+	parallel.Do(2, len(filters), func(worker, pass int) {
+		if pass == 0 {
+			filters[worker].forward(out)
+		} else {
+			filters[worker].backward(out)
 		}
-		copy(out.Sample(t), out.Forward(t).State)
+	})
+	parallel.Stretches(n, len(filters), func(worker, from, end int) { filters[worker].merge(out, from, end) })
+	out.NotConverged = out.forward.notConverged + out.backward.notConverged
+	return out
+}
+
+// stepsForTwo is the length from which a session is worth a second goroutine, and the
+// scratch that it needs.
+const stepsForTwo = 1000
+
+func (f *Filter) forward(out *Smoothed) {
+	s := f.NewState()
+	for t := range out.steps {
+		step := f.learn(s, 1, f.rowsAt(out.steps, t), false)
+		out.forward.record(t, s[:f.model.Len()+2*len(f.naive)], step)
+	}
+}
+
+func (f *Filter) backward(out *Smoothed) {
+	s := f.NewState()
+	for t := len(out.steps) - 1; t >= 0; t-- {
+		step := f.learn(s, 1, f.rowsAt(out.steps, t), false)
+		out.backward.record(t, s[:f.model.Len()+2*len(f.naive)], step)
+		out.Missing[t] = step.Missing
+	}
+}
+
+// merge makes samples and evidence of the steps from, …, end−1 of the two passes.
+func (f *Filter) merge(out *Smoothed, from, end int) {
+	k := f.model.Len()
+	width := k + 2*len(f.naive)
+	before := make([]float64, k)
+	for t := from; t < end; t++ {
+		// Without x_t, which the forward sample holds already.
+		clear(before)
+		if t+1 < out.Len() {
+			copy(before, out.backward.state(t+1, width))
+		}
+		if !out.Missing[t] {
+			f.model.Scale(before, out.backward.weights[t])
+		}
+		copy(out.Sample(t), out.forward.state(t, width))
 		f.model.Merge(out.Sample(t), before)
 
 		if t == 0 {
 			out.Evidence[t] = math.NaN()
-			break
+			continue
 		}
-		f.line.Set(f.Sample(out.Forward(t-1).State), f.Sample(s))
+		f.line.Set(f.Sample(out.forward.state(t-1, width)), f.Sample(out.backward.state(t, width)))
 		out.Evidence[t] = f.line.Gain(0) - f.line.Gain(1)
 	}
-	return out
 }
 
 // rowsAt returns the rows of step t, valid until the next call.
@@ -127,16 +165,13 @@ func (f *Filter) rowAt(steps [][][]float64, t int, x []float64) []float64 {
 func (tr *track) record(t int, s State, step Step) {
 	copy(tr.state(t, len(s)), s)
 	tr.weights[t] = step.Weight
+	if !step.Converged {
+		tr.notConverged++
+	}
 }
 
 func (tr *track) state(t, width int) State {
 	return tr.states[t*width : (t+1)*width : (t+1)*width]
-}
-
-func (s *Smoothed) count(step Step) {
-	if !step.Converged {
-		s.NotConverged++
-	}
 }
 
 // Len is the number of steps.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -295,6 +296,46 @@ func TestChanges(t *testing.T) {
 		if got := hafvf.Changes(c.evidence, 10); !slices.Equal(got, c.want) {
 			t.Errorf("changes of %v: %v, want %v", c.evidence, got, c.want)
 		}
+	}
+}
+
+// A long session is the same on one goroutine and on two, for every family.
+func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
+	before := runtime.GOMAXPROCS(0)
+	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
+	for _, c := range lawful {
+		t.Run(c.family, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(9, 10))
+			m := mustNew(t, c.family, c.prior)
+			_, sequential := m.(hafvf.Sequential)
+			var steps [][][]float64
+			for i := range 1500 {
+				x := c.draw(rng)
+				switch {
+				case i%13 == 5:
+					x = []float64{math.NaN()}
+				case sequential:
+					x = x[len(x)-1:]
+				}
+				steps = append(steps, [][]float64{x})
+			}
+			run := func(goroutines int) (all []string) {
+				runtime.GOMAXPROCS(goroutines)
+				s := hafvf.NewFilter(m, levels(2), 1).Smooth(steps)
+				for i := range steps {
+					all = append(all, fmt.Sprint(s.Evidence[i], s.Missing[i], s.Sample(i), s.Forward(i), s.Backward(i)))
+				}
+				return append(all, fmt.Sprint(s.NotConverged))
+			}
+			want := run(1)
+			for _, goroutines := range []int{2, 8} {
+				for i, got := range run(goroutines) {
+					if got != want[i] {
+						t.Fatalf("step %d on %d goroutines: %s, on one %s", i, goroutines, got, want[i])
+					}
+				}
+			}
+		})
 	}
 }
 

@@ -243,7 +243,9 @@ func (g *Graph) on(c kafkaio.Cluster) *Graph {
 	here.source = t
 	move := func(s graphSink) graphSink {
 		if s.topic != nil && slices.Equal(s.topic.Cluster.Brokers, configured) {
-			s.topic = &kafkaio.Sink{Cluster: c, Topic: s.topic.Topic}
+			topic := *s.topic
+			topic.Cluster = c
+			s.topic = &topic
 		}
 		return s
 	}

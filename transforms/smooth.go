@@ -6,7 +6,10 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
+	"runtime"
+	"slices"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -18,6 +21,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/internal/account"
+	"hafvf/internal/parallel"
 )
 
 func init() {
@@ -184,8 +188,8 @@ func (fn *admitFn) ProcessElement(key string, o Observation, emit func(beam.Even
 }
 
 func (fn *admitFn) flush(emit func(beam.EventTime, string, []byte)) {
-	for key, b := range fn.blocks {
-		emit(b.at, key, b.bytes)
+	for _, key := range slices.Sorted(maps.Keys(fn.blocks)) {
+		emit(fn.blocks[key].at, key, fn.blocks[key].bytes)
 	}
 	clear(fn.blocks)
 	fn.size = 0
@@ -303,49 +307,127 @@ func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, kept []session,
 	return fn.Kept.Write(sp, b)
 }
 
-// smoothFn smooths sessions.
+// smoothFn smooths sessions, a batch of them in parallel.
 type smoothFn struct {
 	Config string
 
-	smoother *Smoother
-	account  *account.Run
-	counts   account.Counts
+	smoothers []*Smoother // one for each goroutine
+	account   *account.Run
+	queue     []*pending
+	size      int // of the sessions in the queue, in bytes
+	counts    account.Counts
 }
 
-func (fn *smoothFn) Setup() (err error) {
-	if fn.smoother, err = parseSmoother(fn.Config); err != nil {
-		return err
+// pending is a session that waits to be smoothed, and then its records.
+type pending struct {
+	key          string
+	session      []byte
+	records      []Smoothed
+	notConverged int
+	err          error
+}
+
+// smoothBytes is the size from which waiting sessions are smoothed. It bounds the records
+// that are held back, each of which takes about fifty times the bytes of its observation.
+const smoothBytes = 64 << 10
+
+func (fn *smoothFn) Setup() error {
+	fn.smoothers = make([]*Smoother, runtime.GOMAXPROCS(0))
+	for i := range fn.smoothers {
+		var err error
+		if fn.smoothers[i], err = parseSmoother(fn.Config); err != nil {
+			return err
+		}
 	}
-	fn.account = account.Of(fn.smoother.cfg.Account)
+	fn.account = account.Of(fn.smoothers[0].cfg.Account)
 	return nil
+}
+
+func (fn *smoothFn) StartBundle(_ func(beam.EventTime, string, Smoothed)) {
+	fn.queue, fn.size, fn.counts = nil, 0, account.Counts{}
 }
 
 func (fn *smoothFn) ProcessElement(_ context.Context, key string, b []byte, emit func(beam.EventTime, string, Smoothed)) error {
-	s, err := decodeSession(b)
-	if err != nil {
-		return err
-	}
-	if i := fn.smoother.filters.index(key); i >= 0 {
-		fn.account.Matched(i)
-	}
-	fn.counts.Sessions++
-	fn.counts.NotConverged += int64(fn.smoother.Smooth(key, s.observations, s.revision, func(out Smoothed) {
-		fn.counts.Records++
-		if out.Missing {
-			fn.counts.Missing++
+	p := &pending{key: key, session: b}
+	if len(b) >= smoothBytes || len(fn.smoothers) == 1 {
+		if err := fn.drain(emit); err != nil {
+			return err
 		}
-		if out.Change {
-			fn.counts.Changes++
+		// A long session takes two goroutines by itself. No record is held back.
+		p.smooth(fn.smoothers[0], func(s Smoothed) { fn.emit(key, s, emit) })
+		return fn.done(p)
+	}
+	fn.queue = append(fn.queue, p)
+	if fn.size += len(b); fn.size < smoothBytes {
+		return nil
+	}
+	return fn.drain(emit)
+}
+
+// drain smooths the sessions of the queue and emits their records in its order.
+func (fn *smoothFn) drain(emit func(beam.EventTime, string, Smoothed)) error {
+	parallel.Do(len(fn.queue), len(fn.smoothers), func(worker, i int) {
+		p := fn.queue[i]
+		p.smooth(fn.smoothers[worker], func(s Smoothed) {
+			if p.records == nil {
+				p.records = make([]Smoothed, 0, s.Session.N)
+			}
+			p.records = append(p.records, s)
+		})
+	})
+	for i, p := range fn.queue {
+		for _, s := range p.records {
+			fn.emit(p.key, s, emit)
 		}
-		emit(mtime.FromTime(out.Time), key, out)
-	}))
+		if err := fn.done(p); err != nil {
+			return err
+		}
+		fn.queue[i] = nil
+	}
+	fn.queue, fn.size = fn.queue[:0], 0
 	return nil
 }
 
-func (fn *smoothFn) FinishBundle(ctx context.Context, _ func(beam.EventTime, string, Smoothed)) {
+func (p *pending) smooth(sm *Smoother, emit func(Smoothed)) {
+	s, err := decodeSession(p.session)
+	if err != nil {
+		p.err = fmt.Errorf("key %q: %w", p.key, err)
+		return
+	}
+	p.notConverged = sm.Smooth(p.key, s.observations, s.revision, emit)
+}
+
+func (fn *smoothFn) emit(key string, s Smoothed, emit func(beam.EventTime, string, Smoothed)) {
+	fn.counts.Records++
+	if s.Missing {
+		fn.counts.Missing++
+	}
+	if s.Change {
+		fn.counts.Changes++
+	}
+	emit(mtime.FromTime(s.Time), key, s)
+}
+
+// done counts a session whose records are emitted, or returns its error.
+func (fn *smoothFn) done(p *pending) error {
+	if p.err != nil {
+		return p.err
+	}
+	if i := fn.smoothers[0].filters.index(p.key); i >= 0 {
+		fn.account.Matched(i)
+	}
+	fn.counts.Sessions++
+	fn.counts.NotConverged += int64(p.notConverged)
+	return nil
+}
+
+func (fn *smoothFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, Smoothed)) error {
+	if err := fn.drain(emit); err != nil {
+		return err
+	}
 	addMetrics(ctx, fn.counts)
 	fn.account.Report(account.Report{Emitted: int(fn.counts.Records), Counts: fn.counts})
-	fn.counts = account.Counts{}
+	return nil
 }
 
 // A session holds a key's observations between two gaps, by time, and how often it

@@ -1,7 +1,6 @@
 package kafkaio
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/compress"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/produce"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -488,32 +486,6 @@ func BenchmarkWriter(b *testing.B) {
 		at = (at + 5000) % len(msgs)
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "messages/s")
-}
-
-// How long a batch of JSON lines takes each of kafka-go's codecs, and what
-// becomes of its size.
-func BenchmarkCompression(b *testing.B) {
-	var batch []byte
-	for _, m := range lines(1400) {
-		batch = append(batch, m.Value...)
-	}
-	for _, codec := range compress.Codecs[1:] {
-		b.Run(codec.Name(), func(b *testing.B) {
-			b.SetBytes(int64(len(batch)))
-			var out bytes.Buffer
-			for b.Loop() {
-				out.Reset()
-				w := codec.NewWriter(&out)
-				if _, err := w.Write(batch); err != nil {
-					b.Fatal(err)
-				}
-				if err := w.Close(); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.ReportMetric(float64(len(batch))/float64(out.Len()), "ratio")
-		})
-	}
 }
 
 func TestPasses(t *testing.T) {

@@ -45,9 +45,10 @@ func (s *Source) kafkaKey() key {
 
 // kafkaKey declares a sink of topics.
 func (s *Sink) kafkaKey() key {
-	k := &kafkaio.Sink{}
+	k := &kafkaio.Sink{Compression: kafkaio.DefaultCompression}
 	return key{name: "kafka", doc: "A topic of Kafka, one JSON object per record.", seen: func() { s.Kafka = k }, keys: slices.Concat(clusterKeys(&k.Cluster, "those of the source"), []key{
 		{name: "topic", doc: "Topic to write to. It is created where it does not exist.", required: true, read: text(&k.Topic, notEmpty)},
+		{name: "compression", doc: "How batches are compressed. zstd needs a broker of version 2.1 or newer.", read: choice(&k.Compression, kafkaio.Compressions...)},
 	})}
 }
 

@@ -58,14 +58,14 @@ func TestSinksInheritTheCluster(t *testing.T) {
 	c := parse(t, topics(secure, "detect: true",
 		"sink: {kafka: {topic: out}}",
 		"alerts: {kafka: {topic: alerts}}",
-		"dead_letter: {kafka: {topic: rejected, brokers: ['c:1', 'd:2'], tls: {}}}"))
+		"dead_letter: {kafka: {topic: rejected, brokers: ['c:1', 'd:2'], tls: {}, compression: lz4}}"))
 	for name, s := range map[string]*Sink{"out": &c.Sink, "alerts": c.Alerts} {
-		if diff := cmp.Diff(&kafkaio.Sink{Cluster: c.Source.Kafka.Cluster, Topic: name}, s.Kafka); diff != "" {
+		if diff := cmp.Diff(&kafkaio.Sink{Cluster: c.Source.Kafka.Cluster, Topic: name, Compression: "zstd"}, s.Kafka); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", name, diff)
 		}
 	}
 	own := kafkaio.Cluster{Brokers: []string{"c:1", "d:2"}, TLS: &kafkaio.TLS{}}
-	if diff := cmp.Diff(&kafkaio.Sink{Cluster: own, Topic: "rejected"}, c.DeadLetter.Kafka); diff != "" {
+	if diff := cmp.Diff(&kafkaio.Sink{Cluster: own, Topic: "rejected", Compression: "lz4"}, c.DeadLetter.Kafka); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	// The same name on two clusters is two topics.
@@ -115,6 +115,7 @@ func TestParseKafkaErrors(t *testing.T) {
 		{"changelog is written", topics(someTopics+", changelog: c", "sink: {kafka: {topic: c}}"), []string{`pump.yaml:3: sink.kafka.topic: "c" is the changelog`}},
 		{"sink is read", topics(someTopics, "sink: {kafka: {topic: in}}"), []string{`pump.yaml:3: sink.kafka.topic: "in" is also read, by source.kafka.topics`}},
 		{"sink is written", topics(someTopics, "sink: {kafka: {topic: out}}", "detect: true", "alerts: {kafka: {topic: out}}"), []string{`pump.yaml:5: alerts.kafka.topic: "out" is also written, by sink.kafka.topic`}},
+		{"compression", topics(someTopics, "sink: {kafka: {topic: out, compression: lz5}}"), []string{`pump.yaml:3: sink.kafka.compression: unknown value "lz5"; did you mean "lz4"?`}},
 		{"no topic", topics(someTopics, "sink: {kafka: {}}"), []string{`pump.yaml:3: sink.kafka.topic: missing; it is required`}},
 		{"dead letter without brokers", with("dead_letter: {kafka: {topic: out}}"), []string{`pump.yaml:3: dead_letter.kafka.brokers: missing; it is required`}},
 		{"security without brokers", topics(someTopics, "sink: {kafka: {topic: out, tls: {}, sasl: {mechanism: plain, username: u, password: {env: P}}}}"), []string{

@@ -1,0 +1,111 @@
+package kafkaio
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"hafvf/connectors/kafkaio/kafkatest"
+	"hafvf/hafvf"
+	layouts "hafvf/pipeline/records"
+	"hafvf/transforms"
+)
+
+// A batch is compressed as the sink says, and another client reads it.
+func TestCompression(t *testing.T) {
+	for _, test := range []struct {
+		compression string
+		codec       byte // of the protocol
+	}{{"", 4}, {"none", 0}, {"gzip", 1}, {"snappy", 2}, {"lz4", 3}, {"zstd", 4}} {
+		t.Run("compression="+test.compression, func(t *testing.T) {
+			k, c := fake(t, kfake.SeedTopics(1, "out"))
+			codecs := make(chan byte, 1)
+			k.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
+				const attributes = 22 // the low byte's place in a batch
+				codecs <- req.(*kmsg.ProduceRequest).Topics[0].Partitions[0].Records[attributes] & 7
+				return nil, nil, false
+			})
+			w, err := NewWriter(context30(t), Sink{Cluster: c, Topic: "out", Compression: test.compression}, quiet)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { w.Close() })
+			value := bytes.Repeat([]byte("value "), 1000)
+			if err := w.Write(context30(t), []Message{{Key: []byte("k"), Value: value}}); err != nil {
+				t.Fatal(err)
+			}
+			if got := <-codecs; got != test.codec {
+				t.Errorf("codec %d, want %d", got, test.codec)
+			}
+			if got := kafkatest.Dial(c.Brokers).Consume(t, "out"); len(got) != 1 || !bytes.Equal(got[0].Value, value) {
+				t.Errorf("%d records come back, or another value", len(got))
+			}
+		})
+	}
+}
+
+func TestUnknownCompression(t *testing.T) {
+	const want = `compression "brotli" of topic "out" is unknown: give one of none, gzip, snappy, lz4, zstd`
+	if _, err := openWriter(Sink{Cluster: Cluster{Brokers: []string{"b:1"}}, Topic: "out", Compression: "brotli"}, quiet); err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+}
+
+// BenchmarkCompression encodes batches of a megabyte of estimates. MB/s are of bytes
+// before compression; ratio is how many of them become one.
+func BenchmarkCompression(b *testing.B) {
+	filter := hafvf.Config{Family: "normal", Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}
+	for _, brief := range []bool{true, false} {
+		est, err := transforms.NewEstimator(transforms.Config{Filter: filter, Order: transforms.Arrival})
+		if err != nil {
+			b.Fatal(err)
+		}
+		layout, err := layouts.NewLayout(filter)
+		if err != nil {
+			b.Fatal(err)
+		}
+		layout.Brief = brief
+		rng := rand.New(rand.NewPCG(1, 2))
+		tracks := map[string]*transforms.Track{}
+		begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+		var batch []*Message
+		size := 0
+		for i := 0; size < batchBytes; i++ {
+			key := fmt.Sprintf("k%d", rng.IntN(100))
+			if tracks[key] == nil {
+				tracks[key] = est.NewTrack(key)
+			}
+			id := fmt.Sprintf("in-%d-%d", rng.IntN(4), i)
+			e := est.Estimate(tracks[key], transforms.Value(begin.Add(time.Duration(i)*time.Second), id, rng.NormFloat64()))
+			m := &Message{Key: []byte(key), ID: id, Value: bytes.TrimSpace(layout.AppendEstimate(nil, layouts.Object, key, &e))}
+			batch = append(batch, m)
+			size += m.size()
+		}
+		for _, name := range Compressions {
+			b.Run(fmt.Sprintf("brief=%t/%s", brief, name), func(b *testing.B) {
+				codec, err := Sink{Compression: name}.codec()
+				if err != nil {
+					b.Fatal(err)
+				}
+				var out bytes.Buffer
+				b.SetBytes(int64(size))
+				for b.Loop() {
+					out.Reset()
+					set := protocol.RecordSet{Version: 2, Attributes: protocol.Attributes(codec), Records: newRecords(batch)}
+					if _, err := set.WriteTo(&out); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(size)/float64(out.Len()), "ratio")
+				b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*len(batch)), "µs/record")
+				b.ReportMetric(float64(size)/float64(len(batch)), "B/record")
+			})
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package transforms
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
+	"hafvf/hafvf"
+)
+
+// BenchmarkSmoothSessions measures observations per second through the node that smooths,
+// without a runner: many sessions of a hundred, and one long session. Run it with -cpu 1,2.
+func BenchmarkSmoothSessions(b *testing.B) {
+	text, err := json.Marshal(SmoothConfig{
+		Filter: hafvf.Config{Family: "normal", Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, Top: 1},
+		Gap:    time.Hour,
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	const n = 100_000
+	for _, length := range []int{100, n} {
+		rng := rand.New(rand.NewPCG(1, 2))
+		var sessions [][]byte
+		for range n / length {
+			var s session
+			for j := range length {
+				s.observations = append(s.observations, Value(time.Unix(int64(j), 0), "", rng.NormFloat64()+float64(j/50%2*3)))
+			}
+			sessions = append(sessions, s.append(nil))
+		}
+		b.Run(fmt.Sprintf("length=%d", length), func(b *testing.B) {
+			fn := &smoothFn{Config: string(text)}
+			if err := fn.Setup(); err != nil {
+				b.Fatal(err)
+			}
+			emit := func(beam.EventTime, string, Smoothed) {}
+			b.ReportAllocs()
+			for b.Loop() {
+				fn.StartBundle(emit)
+				for i, s := range sessions {
+					if err := fn.ProcessElement(context.Background(), fmt.Sprint("k", i), s, emit); err != nil {
+						b.Fatal(err)
+					}
+				}
+				if err := fn.drain(emit); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.N)*n/b.Elapsed().Seconds(), "observations/s")
+		})
+	}
+}

@@ -1,0 +1,111 @@
+package transforms
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
+	"hafvf/hafvf"
+)
+
+// What the node emits of sessions does not depend on the number of goroutines: neither the
+// records nor their order.
+func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
+	cfg := SmoothConfig{
+		Filter: hafvf.Config{Family: "normal", WarmUp: 20, Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, Top: 1},
+		Keys:   []Rule{{Match: "k1*", Filter: hafvf.Config{Family: "normal", Top: 1}}},
+		Gap:    time.Hour,
+	}
+	text, err := json.Marshal(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// One session is smoothed alone, and those before and after it fill several batches.
+	const alone = 70
+	rng := rand.New(rand.NewPCG(7, 8))
+	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	sessions := make([][]byte, 100)
+	batched, records := 0, 0
+	for i := range sessions {
+		s := session{revision: int64(i % 3)}
+		n := 1 + rng.IntN(800)
+		if i == alone {
+			n = 15_000
+		}
+		for j := range n {
+			s.observations = append(s.observations, Observation{
+				Time: begin.Add(time.Duration(j) * time.Second), X: [][]float64{{rng.NormFloat64() + float64(j/300%2*4)}},
+			})
+		}
+		records += n
+		sessions[i] = s.append(nil)
+		if i != alone {
+			batched += len(sessions[i])
+		}
+	}
+	if len(sessions[alone]) < smoothBytes || batched < 2*smoothBytes {
+		t.Fatalf("a session of %d bytes, and others of %d", len(sessions[alone]), batched)
+	}
+	before := runtime.GOMAXPROCS(0)
+	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
+	run := func(goroutines int) (all []string) {
+		runtime.GOMAXPROCS(goroutines)
+		fn := &smoothFn{Config: string(text)}
+		if err := fn.Setup(); err != nil {
+			t.Fatal(err)
+		}
+		if len(fn.smoothers) != goroutines {
+			t.Fatalf("%d smoothers on %d goroutines", len(fn.smoothers), goroutines)
+		}
+		emit := func(ts beam.EventTime, key string, s Smoothed) {
+			all = append(all, fmt.Sprintf("%v %s %+v", ts, key, s))
+		}
+		fn.StartBundle(emit)
+		for i, b := range sessions {
+			if err := fn.ProcessElement(context.Background(), fmt.Sprintf("k%d", i), b, emit); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := fn.drain(emit); err != nil {
+			t.Fatal(err)
+		}
+		if int(fn.counts.Records) != records || len(all) != records || int(fn.counts.Sessions) != len(sessions) || fn.counts.Changes < 100 {
+			t.Errorf("%+v of %d observations in %d sessions, and %d records", fn.counts, records, len(sessions), len(all))
+		}
+		return all
+	}
+	want := run(1)
+	for _, goroutines := range []int{2, 8} {
+		if got := run(goroutines); !slices.Equal(got, want) {
+			i := slices.IndexFunc(want, func(w string) bool { return !slices.Contains(got, w) })
+			t.Errorf("the records on %d goroutines differ from those on one; record %d of these is not among those", goroutines, i)
+		}
+	}
+}
+
+// A session that is cut short is an error, and it names the key.
+func TestSmoothOfABrokenSession(t *testing.T) {
+	text, err := json.Marshal(SmoothConfig{Filter: hafvf.Config{Family: "normal", Top: 1}, Gap: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fn := &smoothFn{Config: string(text)}
+	if err := fn.Setup(); err != nil {
+		t.Fatal(err)
+	}
+	emit := func(beam.EventTime, string, Smoothed) { t.Error("a record") }
+	fn.StartBundle(emit)
+	if err := fn.ProcessElement(context.Background(), "k", []byte{0, 9, 9}, emit); err != nil {
+		t.Fatal(err)
+	}
+	if err := fn.drain(emit); err == nil || err.Error() != `key "k": `+errCut.Error() {
+		t.Errorf("error %v", err)
+	}
+}
