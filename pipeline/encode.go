@@ -129,31 +129,26 @@ func (fn *encodeEstimatesFn) FinishBundle(emit, alert func([]byte)) {
 
 func (fn *encodeEstimatesFn) encode(to *stretch, key string, e *transforms.Estimate) {
 	to.lines = fn.Layout.AppendEstimate(to.lines.Begin([]byte(key), e.ID), fn.As, key, e)
-	for _, a := range fn.told(e) {
+	for _, a := range fn.told(key, e) {
 		to.added++
-		to.alerts = fn.Layout.AppendAlert(to.alerts.Begin([]byte(key), e.ID), fn.AlertsAs, key, e, a)
-	}
-	if e.Silence == nil || !fn.Alerts {
-		return
-	}
-	for _, a := range e.Silence.Alerts(key, e) {
-		if slices.Contains(fn.Kinds, a.Kind) {
-			to.added++
-			to.alerts = fn.Layout.AppendAlert(to.alerts.Begin([]byte(key), a.ID), fn.AlertsAs, key, &a.Estimate, &a.Alert)
-		}
+		to.alerts = fn.Layout.AppendAlert(to.alerts.Begin([]byte(key), a.Of.ID), fn.AlertsAs, key, a.Of, a.Alert)
 	}
 }
 
 // told are the alerts of an estimate. An alarm of a change stands for the belief in it.
-func (fn *encodeEstimatesFn) told(e *transforms.Estimate) (all []*transforms.Alert) {
+func (fn *encodeEstimatesFn) told(key string, e *transforms.Estimate) (all []transforms.Told) {
 	if !fn.Alerts {
 		return nil
 	}
-	if e.Alarm != nil && slices.Contains(fn.Kinds, e.Alarm.Kind) {
-		all = append(all, e.Alarm)
+	if e.Silence != nil {
+		all = slices.DeleteFunc(e.Silence.Alerts(key, e), func(t transforms.Told) bool { return !slices.Contains(fn.Kinds, t.Kind) })
 	}
-	if e.Belief != nil && (all == nil || e.Belief.Kind != all[0].Kind) {
-		all = append(all, e.Belief)
+	alarmed := e.Alarm != nil && slices.Contains(fn.Kinds, e.Alarm.Kind)
+	if alarmed {
+		all = append(all, transforms.Told{Of: e, Alert: e.Alarm})
+	}
+	if e.Belief != nil && !(alarmed && e.Belief.Kind == e.Alarm.Kind) {
+		all = append(all, transforms.Told{Of: e, Alert: e.Belief})
 	}
 	return all
 }

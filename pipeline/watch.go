@@ -15,7 +15,7 @@ func init() {
 // A Watch is called with every estimate, in the order of its key, and with the alerts
 // that it raises. Several goroutines may call it at once. The estimate is valid until it
 // returns.
-type Watch func(key string, e *transforms.Estimate, told []*transforms.Alert)
+type Watch func(key string, e *transforms.Estimate, told []transforms.Told)
 
 // Alarms returns the settings by which the graph raises alarms; ok is false if it
 // raises none.
@@ -62,7 +62,7 @@ func (fn *watchFn) StartBundle(func([]byte)) {
 
 func (fn *watchFn) ProcessElement(key string, e transforms.Estimate, _ func([]byte)) {
 	fn.n++
-	fn.run.watch(key, &e, fn.told.told(&e))
+	fn.run.watch(key, &e, fn.told.told(key, &e))
 }
 
 func (fn *watchFn) FinishBundle(func([]byte)) {

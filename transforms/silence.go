@@ -93,13 +93,17 @@ func (p *pulse) read(r *reader) {
 	}
 }
 
+// Told is an alert with the estimate that it is told of, which gives it time, id and
+// values.
+type Told struct {
+	Of *Estimate
+	*Alert
+}
+
 // Alerts are what is told of a silence that the estimate of a key ends: that there was
-// one, dated when its bound was passed, and that it is over. Each comes with the estimate
-// that it is told with, which has time and id and no value.
-func (s *Silence) Alerts(key string, e *Estimate) (all [2]struct {
-	Estimate
-	Alert
-}) {
+// one, dated when its bound was passed, and that it is over. What they are told of has no
+// value.
+func (s *Silence) Alerts(key string, e *Estimate) []Told {
 	unknown := func() Moments {
 		m := Moments{make([]float64, len(e.Predicted.Mean)), make([]float64, len(e.Predicted.Mean))}
 		for i := range m.Mean {
@@ -107,14 +111,14 @@ func (s *Silence) Alerts(key string, e *Estimate) (all [2]struct {
 		}
 		return m
 	}
-	passed := s.Since.Add(s.Bound)
-	for i := range all {
-		a := &all[i]
-		a.Estimate = Estimate{Time: passed, ID: fmt.Sprintf("%s/%s", key, stamp(passed)), Predicted: unknown(), Detection: &Detection{Score: math.NaN()}}
-		a.Alert = Alert{Kind: SilentAlarm, Start: s.Since, LogOdds: math.NaN(), Size: math.NaN(), Before: unknown(), After: unknown()}
+	tell := func(kind string, at time.Time, id string) Told {
+		return Told{
+			&Estimate{Time: at, ID: id, N: e.N, Predicted: unknown(), Detection: &Detection{Score: math.NaN()}},
+			&Alert{Kind: kind, Start: s.Since, LogOdds: math.NaN(), Size: math.NaN(), Before: unknown(), After: unknown()},
+		}
 	}
-	all[1].Estimate.Time, all[1].Estimate.ID, all[1].Alert.Kind = e.Time, e.ID, RecoveredAlarm
-	return all
+	passed := s.Since.Add(s.Bound)
+	return []Told{tell(SilentAlarm, passed, key+"/"+stamp(passed)), tell(RecoveredAlarm, e.Time, e.ID)}
 }
 
 func (c *SilenceConfig) validate(order Order) error {

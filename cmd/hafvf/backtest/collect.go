@@ -52,7 +52,7 @@ func NewCollector(alarms transforms.AlarmConfig) *Collector {
 }
 
 // Add is a pipeline.Watch.
-func (c *Collector) Add(key string, e *transforms.Estimate, told []*transforms.Alert) {
+func (c *Collector) Add(key string, e *transforms.Estimate, told []transforms.Told) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h := c.keys[key]
@@ -86,8 +86,8 @@ func (c *Collector) Add(key string, e *transforms.Estimate, told []*transforms.A
 	}
 	for _, a := range told {
 		h.told = append(h.told, Event{
-			Key: key, Time: e.Time, N: e.N, ID: e.ID, Kind: a.Kind, Start: a.Start, Delay: a.Delay,
-			Size: Number(a.Size), Message: records.Message(key, e, a),
+			Key: key, Time: a.Of.Time, N: a.Of.N, ID: a.Of.ID, Kind: a.Kind, Start: a.Start, Delay: a.Delay,
+			Size: Number(a.Size), Message: records.Message(key, a.Of, a.Alert),
 		})
 	}
 }
