@@ -93,11 +93,6 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 			return s, err
 		}
 	}
-	if state.states != nil {
-		if err := state.states.write(); err != nil {
-			return s, err
-		}
-	}
 	s = state.summary()
 	s.detects, s.warmUp = graph.detects, graph.warmUp
 	s.WarmUps = state.account.WarmUps()
@@ -107,6 +102,12 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 		}
 	}
 	s.Elapsed = time.Since(start)
+	if state.states != nil {
+		s.resumes = true
+		if s.Err() == nil { // else the run failed, and the next one begins where this one did
+			return s, state.states.write()
+		}
+	}
 	return s, nil
 }
 

@@ -63,6 +63,25 @@ func TestStateFileGoesOn(t *testing.T) {
 	}
 }
 
+// A run that was given yesterday's file again fails, says why, and leaves the states.
+func TestStateFileOfTheSameNight(t *testing.T) {
+	states := filepath.Join(t.TempDir(), "states.bin")
+	path := write(t, "in.jsonl", observations(100, 3)...)
+	text := "model: {family: normal}\nstate: " + states + "\nsource: {jsonl: {path: " + path + "}}\n"
+	runConfig(t, text)
+	before, err := os.ReadFile(states)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _, _ := runConfig(t, text)
+	if s.Err() == nil || !strings.Contains(s.String(), "give a run with a state new records only") {
+		t.Errorf("error %v, summary %s", s.Err(), s)
+	}
+	if after, err := os.ReadFile(states); err != nil || string(after) != string(before) {
+		t.Errorf("the states were replaced: %v", err)
+	}
+}
+
 // What the state file cannot be is refused before anything is read, and the file stays.
 func TestStateFileRefuses(t *testing.T) {
 	dir := t.TempDir()

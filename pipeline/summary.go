@@ -28,6 +28,7 @@ type Summary struct {
 	Unmatched  []string    // patterns of exceptions that matched no key
 
 	detects bool
+	resumes bool // from a file of states
 	warmUp  int
 }
 
@@ -113,7 +114,10 @@ func (s Summary) hints(b *strings.Builder) {
 			fmt.Fprintf(b, "  %d × %s\n      %s: %s\n", r.Count, r.Reason, r.Place, message.Printable(r.Raw))
 		}
 	}
-	if s.Late > 0 {
+	switch {
+	case s.Late > 0 && s.resumes:
+		fmt.Fprintf(b, "%d records came before the last of their key, in this run or in the state: give a run with a state new records only\n", s.Late)
+	case s.Late > 0:
 		fmt.Fprintf(b, "%d records came up to %v after a later one of their key: lateness: %s takes them\n", s.Late, s.Behind, shortDuration(roundUp(s.Behind)))
 	}
 	if len(s.WarmUps) > 0 {
