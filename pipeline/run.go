@@ -183,6 +183,7 @@ type run struct {
 	stopped bool
 	largest []Break
 	rejects rejections
+	keys    map[string]seen
 }
 
 // runOf returns the run of that name, nil where there is none in this process.
@@ -344,7 +345,7 @@ func (r *run) summary() Summary {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, _ := r.account.Counts()
-	return Summary{Counts: c, Skipped: len(r.skip), Stopped: r.stopped, Largest: r.largest, Rejections: r.rejects.commonest()}
+	return Summary{Counts: c, Skipped: len(r.skip), Stopped: r.stopped, Largest: r.largest, Rejections: r.rejects.commonest(), Misfits: misfits(r.keys)}
 }
 
 // note adds a tally to the summary.
@@ -354,6 +355,16 @@ func (r *run) note(t *tally) {
 	r.written += t.records
 	for _, b := range t.largest {
 		r.largest = keepLargest(r.largest, b)
+	}
+	if r.keys == nil {
+		r.keys = map[string]seen{}
+	}
+	for key, n := range t.keys {
+		was, known := r.keys[key]
+		if !known && len(r.keys) == countedKeys {
+			continue
+		}
+		r.keys[key] = seen{was.records + n.records, was.outliers + n.outliers}
 	}
 }
 

@@ -26,6 +26,7 @@ type Summary struct {
 	Rejections []Rejection // the commonest reasons, most first
 	WarmUps    []string    // keys that had fewer observations than their warm-up
 	Unmatched  []string    // patterns of exceptions that matched no key
+	Misfits    []Misfit    // keys whose values the family does not fit, the worst first; a few
 
 	detects bool
 	resumes bool // from a file of states
@@ -129,6 +130,9 @@ func (s Summary) hints(b *strings.Builder) {
 		}
 		b.WriteByte('\n')
 	}
+	for _, m := range s.Misfits {
+		fmt.Fprintf(b, "warning: %.0f %% of the records of %s are outliers: the family does not fit; try model.scale: log or log1p, or a season\n", 100*m.Share, message.Printable(m.Key))
+	}
 	for _, pattern := range s.Unmatched {
 		fmt.Fprintf(b, "warning: no key matches %s of keys\n", message.Quote(pattern))
 	}
@@ -156,6 +160,33 @@ func shortDuration(d time.Duration) string {
 		s = strings.TrimSuffix(s, "0m")
 	}
 	return s
+}
+
+// A Misfit is a key of whose records more than misfitShare are outliers.
+type Misfit struct {
+	Key   string
+	Share float64 // of the key's records
+}
+
+const (
+	misfitShare   = 0.05
+	misfitRecords = 200     // of a key, below which the share says little
+	misfitKeys    = 5       // that a summary names
+	countedKeys   = 100_000 // whose outliers are counted
+)
+
+// seen counts the records of a key.
+type seen struct{ records, outliers int64 }
+
+// misfits returns the keys with most outliers.
+func misfits(keys map[string]seen) (all []Misfit) {
+	for key, n := range keys {
+		if share := float64(n.outliers) / float64(n.records); n.records >= misfitRecords && share > misfitShare {
+			all = append(all, Misfit{key, share})
+		}
+	}
+	slices.SortFunc(all, func(a, b Misfit) int { return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Key, b.Key)) })
+	return all[:min(len(all), misfitKeys)]
 }
 
 // A Rejection is a reason for which records were rejected.
@@ -224,6 +255,7 @@ func kindOfReason(reason string) string {
 type tally struct {
 	records int64
 	largest []Break
+	keys    map[string]seen // with detection
 }
 
 func (t *tally) estimate(key string, e *transforms.Estimate) {
@@ -231,6 +263,15 @@ func (t *tally) estimate(key string, e *transforms.Estimate) {
 	switch {
 	case e.Missing:
 	case e.Detection != nil:
+		if t.keys == nil {
+			t.keys = map[string]seen{}
+		}
+		n := t.keys[key]
+		n.records++
+		if e.Detection.Kind == hafvf.Outlier {
+			n.outliers++
+		}
+		t.keys[key] = n
 		if a := e.Alarm; a != nil {
 			about := fmt.Sprintf("novelty, usually %.4g", a.Before.Mean[a.Output])
 			if a.Kind == string(hafvf.ChangeAlarm) {

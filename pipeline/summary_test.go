@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -67,5 +68,25 @@ func TestMostlyRejected(t *testing.T) {
 		}
 		s.Stopped = true
 		equal(t, nil, s.Err())
+	}
+}
+
+// A family that does not fit is named at the end, by the keys of which it makes too many
+// outliers.
+func TestSummaryOfMisfits(t *testing.T) {
+	lines, rng := []string{"key,time,x\n"}, rand.New(rand.NewPCG(1, 8))
+	for i := range 1000 {
+		at := start.Add(time.Duration(i) * time.Minute).Format(time.RFC3339)
+		x := rng.NormFloat64()
+		lines = append(lines, fmt.Sprintf("good,%s,%g\n", at, x))
+		if i%11 == 3 {
+			x *= 100
+		}
+		lines = append(lines, fmt.Sprintf("bad,%s,%g\n", at, x))
+	}
+	s, _, _ := runConfig(t, "{model: {family: normal, prior: auto}, detect: true, source: {csv: {path: "+write(t, "in.csv", lines...)+"}}}")
+	if len(s.Misfits) != 1 || s.Misfits[0].Key != "bad" || s.Misfits[0].Share < misfitShare ||
+		!strings.Contains(s.String(), " % of the records of bad are outliers: the family does not fit; try model.scale") {
+		t.Errorf("%+v\n%s", s.Misfits, s)
 	}
 }
