@@ -1,0 +1,5 @@
+//go:build !race
+
+package hafvf
+
+const raced = false
