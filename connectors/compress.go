@@ -3,6 +3,7 @@ package connectors
 import (
 	"errors"
 	"fmt"
+	"hafvf/internal/message"
 	"io"
 	"io/fs"
 	"os"
@@ -24,7 +25,7 @@ func (r readStream) Close() error { return r.close() }
 func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s cannot be read: %w", path, cause(err))
+		return nil, nil, fmt.Errorf("%s cannot be read: %w", path, message.Cause(err))
 	}
 	info, err := f.Stat()
 	if err == nil && info.IsDir() {
@@ -83,15 +84,3 @@ func compressor(w io.Writer, path string) (io.WriteCloser, error) {
 type uncompressed struct{ io.Writer }
 
 func (uncompressed) Close() error { return nil }
-
-// cause strips the path that package os puts before an error: messages here
-// name it themselves, and not the temporary one.
-func cause(err error) error {
-	if pe, ok := errors.AsType[*fs.PathError](err); ok {
-		return pe.Err
-	}
-	if le, ok := errors.AsType[*os.LinkError](err); ok {
-		return le.Err
-	}
-	return err
-}

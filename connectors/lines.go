@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"hafvf/internal/message"
 	"io"
 	"unicode/utf8"
 )
@@ -89,7 +90,7 @@ func readError(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("the compressed data is cut off: %w", err)
 	}
-	return cause(err)
+	return message.Cause(err)
 }
 
 // consume drops the first n bytes of the unread text, which are count lines.

@@ -18,8 +18,8 @@ func init() {
 
 // Write takes a PCollection<[]byte> of Chunks and writes their lines to the Writer
 // of that name that is attached to the run in this process. Without a name they are
-// dropped. The first write that fails, fails the pipeline. Committing the Writer, after the pipeline has ended
-// well, is left to the caller.
+// dropped. The first write that fails, fails the pipeline. Committing the Writer, after
+// the pipeline has ended well, is left to the caller.
 func Write(s beam.Scope, run, name string, col beam.PCollection) {
 	s = s.Scope("connectors.Write")
 	End(s, beam.ParDo(s, &writeFn{Account: run, Name: name}, col))

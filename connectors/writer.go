@@ -7,6 +7,7 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"hafvf/internal/message"
 	"io"
 	"io/fs"
 	"math"
@@ -123,7 +124,7 @@ func Create(sink Sink) (*Writer, error) {
 	}
 	if w.enc, err = newEncoder(w.zip, sink, fresh); err != nil {
 		w.Abort()
-		return nil, fmt.Errorf("%s cannot be written: %w", w.name, cause(err))
+		return nil, fmt.Errorf("%s cannot be written: %w", w.name, message.Cause(err))
 	}
 	return w, nil
 }
@@ -185,7 +186,7 @@ func (w *Writer) open(path string) error {
 		if w.file != nil {
 			w.Abort()
 		}
-		return fmt.Errorf("%s cannot be written: %w", path, cause(err))
+		return fmt.Errorf("%s cannot be written: %w", path, message.Cause(err))
 	}
 	return nil
 }
@@ -208,7 +209,7 @@ func (w *Writer) extend(sink Sink, ext string) (fresh bool, err error) {
 		if w.file != nil {
 			w.Abort()
 		}
-		return false, fmt.Errorf("%s cannot be written: %w", sink.Path, cause(err))
+		return false, fmt.Errorf("%s cannot be written: %w", sink.Path, message.Cause(err))
 	}
 	return fresh, nil
 }
@@ -336,7 +337,7 @@ func (w *Writer) flush() error {
 
 func (w *Writer) fail(err error) {
 	if err != nil && w.err == nil {
-		w.err = fmt.Errorf("%s cannot be written: %w", w.name, cause(err))
+		w.err = fmt.Errorf("%s cannot be written: %w", w.name, message.Cause(err))
 	}
 }
 

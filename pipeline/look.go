@@ -299,7 +299,7 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 		return all
 	}
 	if c.Transform == config.Filter && c.Order == config.EventTime && l.Behind > c.Lateness {
-		add("lateness", shortDuration(roundUp(l.Behind)), fmt.Sprintf("%d records come up to %v after a later one of their key", l.Early, l.Behind))
+		add("lateness", message.Duration(roundUp(l.Behind)), fmt.Sprintf("%d records come up to %v after a later one of their key", l.Early, l.Behind))
 	}
 	if family := l.family(); family != "normal" && c.Model.Family == "normal" {
 		add("model.family", family, familyReasons[family])
@@ -354,7 +354,7 @@ func (l *Look) String() string {
 	case l.Timed > 0:
 		step := ""
 		if l.Step > 0 {
-			step = ", median step of a key " + shortDuration(l.Step)
+			step = ", median step of a key " + message.Duration(l.Step)
 		}
 		line("times", "%s to %s%s", l.First.Format(time.RFC3339), l.Last.Format(time.RFC3339), step)
 	case l.Parsed > 0:

@@ -119,7 +119,7 @@ func (s Summary) hints(b *strings.Builder) {
 	case s.Late > 0 && s.resumes:
 		fmt.Fprintf(b, "%d records came before the last of their key, in this run or in the state: give a run with a state new records only\n", s.Late)
 	case s.Late > 0:
-		fmt.Fprintf(b, "%d records came up to %v after a later one of their key: lateness: %s takes them\n", s.Late, s.Behind, shortDuration(roundUp(s.Behind)))
+		fmt.Fprintf(b, "%d records came up to %v after a later one of their key: lateness: %s takes them\n", s.Late, s.Behind, message.Duration(roundUp(s.Behind)))
 	}
 	if len(s.WarmUps) > 0 {
 		const named = 5
@@ -148,18 +148,6 @@ func roundUp(d time.Duration) time.Duration {
 		unit = time.Minute
 	}
 	return (d + unit - 1) / unit * unit
-}
-
-// shortDuration is 10m rather than 10m0s.
-func shortDuration(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
 }
 
 // A Misfit is a key of whose records more than misfitShare are outliers.

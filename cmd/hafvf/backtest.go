@@ -119,7 +119,7 @@ func (b backtester) run(ctx context.Context, name string, graph *pipeline.Graph)
 
 // loadBacktest composes a config, and refuses what cannot be tested.
 func loadBacktest(path string, set []string) (*pipeline.Graph, error) {
-	graph, err := load(path, set)
+	_, graph, err := load(path, set)
 	if err != nil {
 		return nil, err
 	}

@@ -40,21 +40,13 @@ With --keys it lists every key of a config: type, unit, default, meaning.`,
 				fmt.Fprint(cmd.OutOrStdout(), config.Reference())
 				return nil
 			}
-			text, err := readConfig(args[0])
-			if err != nil {
-				return usageError{err}
-			}
-			graph, err := compose(args[0], text, set)
+			cfg, graph, err := load(args[0], set)
 			if err != nil {
 				return err
 			}
 			fmt.Fprint(cmd.OutOrStdout(), graph)
 			if noData {
 				return nil
-			}
-			cfg, err := config.Parse(args[0], text, set)
-			if err != nil {
-				return usageError{err}
 			}
 			look, err := pipeline.LookAt(cfg)
 			switch {
@@ -82,24 +74,24 @@ func addSet(cmd *cobra.Command, set *[]string) {
 }
 
 // load reads the config at path, "-" being standard input, and composes it.
-func load(path string, set []string) (*pipeline.Graph, error) {
+func load(path string, set []string) (*config.Config, *pipeline.Graph, error) {
 	text, err := readConfig(path)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, nil, usageError{err}
 	}
 	return compose(path, text, set)
 }
 
-func compose(name string, text []byte, set []string) (*pipeline.Graph, error) {
+func compose(name string, text []byte, set []string) (*config.Config, *pipeline.Graph, error) {
 	cfg, err := config.Parse(name, text, set)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, nil, usageError{err}
 	}
 	graph, err := pipeline.Compose(cfg)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("%s: %w", name, err)}
+		return nil, nil, usageError{fmt.Errorf("%s: %w", name, err)}
 	}
-	return graph, nil
+	return cfg, graph, nil
 }
 
 // maxConfigRead is a little more than Parse accepts, so that it can refuse what

@@ -153,7 +153,7 @@ that follows the job then exits with 1, as after any cancel. Exit: 0 it has ende
 
 // find finds the job of the config at path.
 func find(ctx context.Context, path string, set []string) (*flink.Job, error) {
-	graph, err := load(path, set)
+	_, graph, err := load(path, set)
 	if err != nil {
 		return nil, err
 	}

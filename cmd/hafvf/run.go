@@ -67,7 +67,7 @@ job running. See hafvf status and hafvf stop.`,
 				}
 				return demo(cmd.Context(), o, set, explain, openPort)
 			}
-			graph, err := load(args[0], set)
+			_, graph, err := load(args[0], set)
 			if err != nil {
 				return err
 			}
@@ -251,7 +251,7 @@ func demo(ctx context.Context, o operation, set []string, explain, openPort bool
 		return err
 	}
 	set = append([]string{"source.csv.path=" + data, "sink={jsonl: {path: " + demoResults + "}}", "alerts={jsonl: {path: " + demoAlerts + "}}", "records=full"}, set...)
-	graph, err := compose("the bundled config", testdata.CloudYAML, set)
+	_, graph, err := compose("the bundled config", testdata.CloudYAML, set)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"hafvf/internal/secret"
 	"os"
 	"slices"
 	"strings"
@@ -13,6 +12,9 @@ import (
 	"github.com/segmentio/kafka-go/sasl"
 	"github.com/segmentio/kafka-go/sasl/plain"
 	"github.com/segmentio/kafka-go/sasl/scram"
+
+	"hafvf/internal/message"
+	"hafvf/internal/secret"
 )
 
 // TLS says whom to trust and as whom to appear. The zero value trusts the
@@ -39,15 +41,6 @@ type SASL struct {
 // Secret is where a password stands.
 type Secret = secret.Secret
 
-// reason is err without the operation and path that os puts before it.
-func reason(err error) error {
-	var p *os.PathError
-	if errors.As(err, &p) {
-		return p.Err
-	}
-	return err
-}
-
 // config reads the files.
 func (t *TLS) config() (*tls.Config, error) {
 	if t == nil {
@@ -57,7 +50,7 @@ func (t *TLS) config() (*tls.Config, error) {
 	if t.CA != "" {
 		pem, err := os.ReadFile(t.CA)
 		if err != nil {
-			return nil, fmt.Errorf("tls.ca: %s cannot be read: %w", t.CA, reason(err))
+			return nil, fmt.Errorf("tls.ca: %s cannot be read: %w", t.CA, message.Cause(err))
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
@@ -70,12 +63,12 @@ func (t *TLS) config() (*tls.Config, error) {
 	if t.Cert != "" {
 		cert, err := os.ReadFile(t.Cert)
 		if err != nil {
-			return nil, fmt.Errorf("tls.cert: %s cannot be read: %w", t.Cert, reason(err))
+			return nil, fmt.Errorf("tls.cert: %s cannot be read: %w", t.Cert, message.Cause(err))
 		}
 		key, err := os.ReadFile(t.Key)
 		if err != nil {
 			// It may be the key itself that stands there.
-			return nil, fmt.Errorf("tls.key: the file that it names cannot be read: %w", reason(err))
+			return nil, fmt.Errorf("tls.key: the file that it names cannot be read: %w", message.Cause(err))
 		}
 		pair, err := tls.X509KeyPair(cert, key)
 		if err != nil {

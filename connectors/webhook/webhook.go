@@ -51,11 +51,16 @@ const (
 
 // CheckURL says why text is no URL of a receiver. It does not repeat it: it may be secret.
 func CheckURL(text string) error {
+	_, err := parseURL(text)
+	return err
+}
+
+func parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return errors.New("must be http://… or https://… with a host")
+		return nil, errors.New("must be http://… or https://… with a host")
 	}
-	return nil
+	return u, nil
 }
 
 // A Client sends. It is safe for concurrent use.
@@ -74,10 +79,10 @@ func NewClient(s Sink) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := CheckURL(text); err != nil {
+	u, err := parseURL(text)
+	if err != nil {
 		return nil, fmt.Errorf("webhook.url: %w", err)
 	}
-	u, _ := url.Parse(text)
 	c := &Client{
 		url: text, place: u.Scheme + "://" + u.Host, headers: http.Header{}, batch: max(s.Batch, 1),
 		http: &http.Client{Timeout: s.Timeout}, patience: patience,
@@ -144,7 +149,7 @@ func (c *Client) attempt(ctx context.Context, body []byte) (again bool, wait tim
 	if seconds, err := strconv.Atoi(answer.Header.Get("Retry-After")); err == nil && seconds > 0 {
 		wait = min(time.Duration(seconds)*time.Second, mostPause)
 	}
-	err = fmt.Errorf("%s answers %s: %s", c.place, answer.Status, message.Shorten(message.Printable(string(said))))
+	err = fmt.Errorf("%s answers %s: %s", c.place, answer.Status, message.Printable(string(said)))
 	return code == http.StatusRequestTimeout || code == http.StatusTooEarly || code == http.StatusTooManyRequests || code >= 500, wait, err
 }
 

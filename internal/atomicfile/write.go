@@ -4,8 +4,8 @@ package atomicfile
 import (
 	"cmp"
 	"crypto/rand"
-	"errors"
 	"fmt"
+	"hafvf/internal/message"
 	"os"
 	"path/filepath"
 )
@@ -27,10 +27,7 @@ func Write(path string, content []byte) error {
 		}
 	}
 	if err != nil {
-		if e := errors.Unwrap(err); e != nil {
-			err = e // without the temporary name
-		}
-		return fmt.Errorf("%s cannot be written: %w", path, err)
+		return fmt.Errorf("%s cannot be written: %w", path, message.Cause(err)) // without the temporary name
 	}
 	return nil
 }

@@ -1,12 +1,17 @@
-// Package message quotes in messages what users wrote, and finds the name that they may have meant.
+// Package message writes parts of messages: what users wrote, durations and causes as they
+// can read them, and the name that they may have meant.
 package message
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -34,6 +39,29 @@ func Printable(s string) string {
 		return Quote(s)
 	}
 	return Shorten(s)
+}
+
+// Duration is d without the zeros at its end: 10m rather than 10m0s.
+func Duration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// Cause is err without the operation and the paths that package os puts before it.
+func Cause(err error) error {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
+		return pe.Err
+	}
+	if le, ok := errors.AsType[*os.LinkError](err); ok {
+		return le.Err
+	}
+	return err
 }
 
 // Nearest returns the name that is at most a third of want's length (and at

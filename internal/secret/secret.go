@@ -2,8 +2,8 @@
 package secret
 
 import (
-	"errors"
 	"fmt"
+	"hafvf/internal/message"
 	"os"
 	"strings"
 )
@@ -30,11 +30,8 @@ func (s Secret) Value(key string) (string, error) {
 		return v, nil
 	case s.File != "":
 		b, err := os.ReadFile(s.File)
-		if p := (*os.PathError)(nil); errors.As(err, &p) {
-			err = p.Err // without the place
-		}
 		if err != nil {
-			return "", fmt.Errorf("%s.file: the file that it names cannot be read: %w", key, err)
+			return "", fmt.Errorf("%s.file: the file that it names cannot be read: %w", key, message.Cause(err))
 		}
 		v := strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r")
 		if v == "" {

@@ -24,9 +24,9 @@ type Config struct {
 
 	Bank           []hafvf.Member // in place of Levels and Top; nil for one filter
 	BankForgetting float64
-	Detect         *Detect   // nil: no detection
-	Silence        *Silence  // nil: silence is not told
-	Keys           []KeyRule // exceptions; the first that matches a key holds
+	Detect         *Detect                   // nil: no detection
+	Silence        *transforms.SilenceConfig // nil: silence is not told
+	Keys           []KeyRule                 // exceptions; the first that matches a key holds
 
 	Order    string // EventTime or Arrival
 	Lateness time.Duration
@@ -94,11 +94,6 @@ type Detect struct {
 	hafvf.Detect
 	transforms.AlarmConfig
 	transforms.AlertConfig
-}
-
-// Silence says how long a key may be silent.
-type Silence struct {
-	After time.Duration // 0: the key's own rhythm says it
 }
 
 // A KeyRule is an exception for the keys that match a pattern.

@@ -140,7 +140,7 @@ func keyRules(dst *[]KeyRule, nodes *priorNodes) reader {
 
 // detect reads true, false, or settings.
 func detect(dst **Detect) reader {
-	keys := func(v *Detect) []key {
+	return orSwitch(dst, "a mapping", defaultDetect, func(v *Detect) []key {
 		return []key{
 			{name: "commit", doc: "Posterior probability from which on a change is certain.", read: number(&v.Commit, hafvf.CommitDomain)},
 			{name: "min_length", doc: "Observations that a new regime must have.", unit: "observations", read: whole(&v.MinLength, 1)},
@@ -155,46 +155,15 @@ func detect(dst **Detect) reader {
 			{name: "zone", doc: "Time zone of the season. With model.season the default is model.zone.", read: zone(&v.Zone)},
 			{name: "ar", doc: "What is usual depends on as many last values; 0 is none.", unit: "observations", read: orNone(&v.Order, upTo(&v.Order, hafvf.MaxOrder))},
 		}
-	}
-	return reader{takes: "true, false, or a mapping", keys: keys(defaultDetect()), read: func(d *decoder, path string, n *yaml.Node) {
-		v := defaultDetect()
-		if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" {
-			var on bool
-			if n.Decode(&on) == nil && on {
-				*dst = v
-			}
-			return
-		}
-		if n.Kind != yaml.MappingNode {
-			d.wrongType(path, "true, false, or a mapping", n)
-			return
-		}
-		*dst = v
-		d.mapping(path, n, keys(v))
-	}}
+	})
 }
 
 // silence reads true, false, or {after}.
-func silence(dst **Silence) reader {
-	keys := func(v *Silence) []key {
+func silence(dst **transforms.SilenceConfig) reader {
+	fresh := func() *transforms.SilenceConfig { return &transforms.SilenceConfig{} }
+	return orSwitch(dst, "{after: 15m}", fresh, func(v *transforms.SilenceConfig) []key {
 		return []key{{name: "after", doc: "A fixed bound in place of the key's rhythm.", read: milliseconds(&v.After)}}
-	}
-	return reader{takes: "true, false, or {after: 15m}", keys: keys(&Silence{}), read: func(d *decoder, path string, n *yaml.Node) {
-		v := &Silence{}
-		if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" {
-			var on bool
-			if n.Decode(&on) == nil && on {
-				*dst = v
-			}
-			return
-		}
-		if n.Kind != yaml.MappingNode {
-			d.wrongType(path, "true, false, or {after: 15m}", n)
-			return
-		}
-		*dst = v
-		d.mapping(path, n, keys(v))
-	}}
+	})
 }
 
 func (s *Source) keys() []key {

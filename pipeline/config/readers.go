@@ -147,7 +147,7 @@ func boolean(dst *bool) reader {
 }
 
 func duration(dst *time.Duration) reader {
-	return reader{takes: "duration, such as 30m", initial: shortDuration(*dst), read: func(d *decoder, path string, n *yaml.Node) {
+	return reader{takes: "duration, such as 30m", initial: message.Duration(*dst), read: func(d *decoder, path string, n *yaml.Node) {
 		v, err := durationOf(n)
 		switch {
 		case err != nil:
@@ -165,18 +165,6 @@ func durationOf(n *yaml.Node) (time.Duration, error) {
 		return 0, errors.New("no duration")
 	}
 	return time.ParseDuration(n.Value)
-}
-
-// shortDuration is 30m rather than 30m0s.
-func shortDuration(v time.Duration) string {
-	s := v.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
 }
 
 // milliseconds reads a duration in the resolution of Beam's windows, above zero.
@@ -300,38 +288,42 @@ func missing(dst *[]string) reader {
 	}}
 }
 
-// timeFormat reads the form of a time.
-func timeFormat(dst *string) reader {
+// checked reads a text of which why says why it is none of those that it takes.
+func checked(dst *string, takes string, why func(string) error) reader {
 	r := text(dst, notEmpty)
 	read := r.read
-	r.takes = "text, such as 02.01.2006 15:04 or %d.%m.%Y %H:%M"
+	r.takes = takes
 	r.read = func(d *decoder, path string, n *yaml.Node) {
-		before := len(d.errs)
+		was, before := *dst, len(d.errs)
 		read(d, path, n)
 		if len(d.errs) > before {
 			return
 		}
-		if _, err := times.NewParser("", *dst); err != nil {
+		if err := why(*dst); err != nil {
 			d.fail(path, "%v", err)
-			*dst = ""
+			*dst = was
 		}
 	}
 	return r
 }
 
+// timeFormat reads the form of a time.
+func timeFormat(dst *string) reader {
+	return checked(dst, "text, such as 02.01.2006 15:04 or %d.%m.%Y %H:%M", func(s string) error {
+		_, err := times.NewParser("", s)
+		return err
+	})
+}
+
 // pattern reads a pattern of keys.
 func pattern(dst *string) reader {
-	r := text(dst, notEmpty)
-	read := r.read
-	r.takes = "pattern: * stands for any text, ? for one character, [a-c] for one of them"
-	r.read = func(d *decoder, p string, n *yaml.Node) {
-		before := len(d.errs)
-		read(d, p, n)
-		if _, err := path.Match(*dst, ""); err != nil && len(d.errs) == before {
-			d.fail(p, "%s is not a pattern: * stands for any text, ? for one character, [a-c] for one of them", message.Quote(*dst))
+	const means = "* stands for any text, ? for one character, [a-c] for one of them"
+	return checked(dst, "pattern: "+means, func(s string) error {
+		if _, err := path.Match(s, ""); err != nil {
+			return fmt.Errorf("%s is not a pattern: %s", message.Quote(s), means)
 		}
-	}
-	return r
+		return nil
+	})
 }
 
 // list reads a list of mappings into dst, each entry by its keys.
@@ -391,7 +383,7 @@ func choices(dst *[]string, names ...string) reader {
 // budget reads a duration, or a number of observations.
 func budget(dst *transforms.AlarmConfig) reader {
 	const takes = "a duration such as 168h, or a number of observations"
-	return reader{takes: takes, initial: shortDuration(dst.BudgetTime), read: func(d *decoder, path string, n *yaml.Node) {
+	return reader{takes: takes, initial: message.Duration(dst.BudgetTime), read: func(d *decoder, path string, n *yaml.Node) {
 		if _, ok := numberOf(n); ok {
 			d.number(path, n, hafvf.BudgetDomain, &dst.Budget)
 			return
@@ -417,7 +409,7 @@ func seasons(dst *[]hafvf.Season) reader {
 	const takes = "a list of durations, or a mapping of durations to harmonics"
 	var initial []string
 	for _, s := range *dst {
-		initial = append(initial, fmt.Sprintf("%s: %d", shortDuration(s.Period), s.Harmonics))
+		initial = append(initial, fmt.Sprintf("%s: %d", message.Duration(s.Period), s.Harmonics))
 	}
 	text := "[]"
 	if len(initial) > 0 {
@@ -473,23 +465,13 @@ func seasons(dst *[]hafvf.Season) reader {
 
 // zone reads the name of a time zone.
 func zone(dst *string) reader {
-	r := text(dst, notEmpty)
-	read := r.read
-	r.takes = "IANA name of a time zone, such as Europe/Berlin"
-	r.read = func(d *decoder, path string, n *yaml.Node) {
-		was := *dst
-		before := len(d.errs)
-		read(d, path, n)
-		if len(d.errs) > before {
-			return
-		}
+	return checked(dst, "IANA name of a time zone, such as Europe/Berlin", func(s string) error {
 		// That of the machine would differ between workers.
-		if _, err := time.LoadLocation(*dst); err != nil || *dst == "Local" {
-			d.fail(path, "%s is not a time zone; an IANA name is one, such as UTC or Europe/Berlin", message.Quote(*dst))
-			*dst = was
+		if _, err := time.LoadLocation(s); err != nil || s == "Local" {
+			return fmt.Errorf("%s is not a time zone; an IANA name is one, such as UTC or Europe/Berlin", message.Quote(s))
 		}
-	}
-	return r
+		return nil
+	})
 }
 
 // dates reads a list of dates.
@@ -510,5 +492,26 @@ func dates(dst *[]string) reader {
 				d.fail(p, "%s is not a date such as 2026-12-25", message.Quote(e.Value))
 			}
 		}
+	}}
+}
+
+// orSwitch reads true, false, or a mapping with the keys of a T, which is fresh before.
+func orSwitch[T any](dst **T, mapping string, fresh func() *T, keys func(*T) []key) reader {
+	takes := "true, false, or " + mapping
+	return reader{takes: takes, keys: keys(fresh()), read: func(d *decoder, path string, n *yaml.Node) {
+		v := fresh()
+		if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" {
+			var on bool
+			if n.Decode(&on) == nil && on {
+				*dst = v
+			}
+			return
+		}
+		if n.Kind != yaml.MappingNode {
+			d.wrongType(path, takes, n)
+			return
+		}
+		*dst = v
+		d.mapping(path, n, keys(v))
 	}}
 }
