@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 )
 
 // A Scale is on which a filter sees values: an increasing function of them. The filter
@@ -18,8 +19,48 @@ const (
 	Sqrt   Scale = "sqrt"  // of values of at least 0
 )
 
-// Scales are all of them.
-func Scales() []Scale { return []Scale{Linear, Log, Log1p, Sqrt} }
+// A transformation is what a scale does to values.
+type transformation struct {
+	scale    Scale
+	contains func(x float64) bool
+	reason   string // why another x has no place, after "x = …"
+	of       func(x float64) float64
+	value    func(y float64) float64 // the inverse
+	logSlope func(x float64) float64 // log of the derivative
+}
+
+var transformations = []transformation{
+	{Linear, func(float64) bool { return true }, "", identity, identity, func(float64) float64 { return 0 }},
+	{Log, func(x float64) bool { return x > 0 }, " has no logarithm: the scale log needs values above 0",
+		math.Log, math.Exp, func(x float64) float64 { return -math.Log(x) }},
+	{Log1p, func(x float64) bool { return x > -1 }, ": the scale log1p needs values above -1",
+		math.Log1p, math.Expm1, func(x float64) float64 { return -math.Log1p(x) }},
+	{Sqrt, func(x float64) bool { return x >= 0 }, ": the scale sqrt needs values of at least 0",
+		math.Sqrt, func(y float64) float64 { return math.Max(y, 0) * math.Max(y, 0) },
+		func(x float64) float64 { return -math.Ln2 - math.Log(x)/2 }},
+}
+
+func identity(v float64) float64 { return v }
+
+// Scales are the names of all of them.
+func Scales() (names []string) {
+	for _, t := range transformations {
+		names = append(names, string(t.scale))
+	}
+	return names
+}
+
+// transformation panics where there is no such scale.
+func (s Scale) transformation() *transformation {
+	if s == "" {
+		s = Linear
+	}
+	i := slices.IndexFunc(transformations, func(t transformation) bool { return t.scale == s })
+	if i < 0 {
+		panic("hafvf: scale " + string(s) + " is unknown")
+	}
+	return &transformations[i]
+}
 
 // linear reports whether the scale leaves values as they are.
 func (s Scale) linear() bool { return s == "" || s == Linear }
@@ -39,61 +80,27 @@ func (s Scale) check(family string) error {
 	switch {
 	case s.linear():
 		return nil
-	case !slices.Contains(Scales(), s):
-		return fmt.Errorf("%q is none of linear, log, log1p, sqrt", s)
+	case !slices.Contains(Scales(), string(s)):
+		return fmt.Errorf("%q is none of %s", s, strings.Join(Scales(), ", "))
 	}
 	return Scalable(family)
 }
 
-// Check says why x has no place on the scale.
+// Check says why x has no place on the scale. As the methods below, it panics where there
+// is no such scale.
 func (s Scale) Check(x float64) error {
-	switch {
-	case s == Log && x <= 0:
-		return fmt.Errorf("x = %g has no logarithm: the scale log needs values above 0", x)
-	case s == Log1p && x <= -1:
-		return fmt.Errorf("x = %g: the scale log1p needs values above -1", x)
-	case s == Sqrt && x < 0:
-		return fmt.Errorf("x = %g: the scale sqrt needs values of at least 0", x)
+	if t := s.transformation(); !t.contains(x) {
+		return fmt.Errorf("x = %g%s", x, t.reason)
 	}
 	return nil
 }
 
 // Of is the place of x on the scale.
-func (s Scale) Of(x float64) float64 {
-	switch s {
-	case Log:
-		return math.Log(x)
-	case Log1p:
-		return math.Log1p(x)
-	case Sqrt:
-		return math.Sqrt(x)
-	}
-	return x
-}
+func (s Scale) Of(x float64) float64 { return s.transformation().of(x) }
 
 // Value is the value at y, the inverse of Of. Below the scale it is its least value.
-func (s Scale) Value(y float64) float64 {
-	switch s {
-	case Log:
-		return math.Exp(y)
-	case Log1p:
-		return math.Expm1(y)
-	case Sqrt:
-		return math.Max(y, 0) * math.Max(y, 0)
-	}
-	return y
-}
+func (s Scale) Value(y float64) float64 { return s.transformation().value(y) }
 
 // LogSlope is the logarithm of the derivative of Of at x: what the log density of a value
 // is above that of its place. That of Sqrt at 0 is +Inf.
-func (s Scale) LogSlope(x float64) float64 {
-	switch s {
-	case Log:
-		return -math.Log(x)
-	case Log1p:
-		return -math.Log1p(x)
-	case Sqrt:
-		return -math.Ln2 - math.Log(x)/2
-	}
-	return 0
-}
+func (s Scale) LogSlope(x float64) float64 { return s.transformation().logSlope(x) }

@@ -41,9 +41,15 @@ type Pass struct {
 
 // A track holds the states and weights of one pass, by step.
 type track struct {
+	width        int // floats of a state that are kept: sample and levels
 	states       []float64
 	weights      []float64
 	notConverged int
+}
+
+func (f *Filter) newTrack(steps int) track {
+	width := f.model.Len() + 2*len(f.naive)
+	return track{width: width, states: make([]float64, steps*width), weights: make([]float64, steps)}
 }
 
 // Smooth runs the filter forward and backward over the steps of a finished
@@ -64,14 +70,13 @@ func (f *Filter) Smooth(steps [][][]float64) *Smoothed {
 		f.checkVectors(xs)
 	}
 	n, k := len(steps), f.model.Len()
-	width := k + 2*len(f.naive)
 	out := &Smoothed{
 		Evidence: make([]float64, n),
 		Missing:  make([]bool, n),
 		filter:   f,
 		steps:    steps,
-		forward:  track{states: make([]float64, n*width), weights: make([]float64, n)},
-		backward: track{states: make([]float64, n*width), weights: make([]float64, n)},
+		forward:  f.newTrack(n),
+		backward: f.newTrack(n),
 		sample:   make([]float64, n*k),
 	}
 	filters := []*Filter{f}
@@ -98,7 +103,7 @@ func (f *Filter) forward(out *Smoothed) {
 	s := f.NewState()
 	for t := range out.steps {
 		step := f.learn(s, 1, f.rowsAt(out.steps, t), false)
-		out.forward.record(t, s[:f.model.Len()+2*len(f.naive)], step)
+		out.forward.record(t, s, step)
 	}
 }
 
@@ -106,33 +111,31 @@ func (f *Filter) backward(out *Smoothed) {
 	s := f.NewState()
 	for t := len(out.steps) - 1; t >= 0; t-- {
 		step := f.learn(s, 1, f.rowsAt(out.steps, t), false)
-		out.backward.record(t, s[:f.model.Len()+2*len(f.naive)], step)
+		out.backward.record(t, s, step)
 		out.Missing[t] = step.Missing
 	}
 }
 
 // merge makes samples and evidence of the steps from, …, end−1 of the two passes.
 func (f *Filter) merge(out *Smoothed, from, end int) {
-	k := f.model.Len()
-	width := k + 2*len(f.naive)
-	before := make([]float64, k)
+	before := make([]float64, f.model.Len())
 	for t := from; t < end; t++ {
 		// Without x_t, which the forward sample holds already.
 		clear(before)
 		if t+1 < out.Len() {
-			copy(before, out.backward.state(t+1, width))
+			copy(before, out.backward.state(t+1))
 		}
 		if !out.Missing[t] {
 			f.model.Scale(before, out.backward.weights[t])
 		}
-		copy(out.Sample(t), out.forward.state(t, width))
+		copy(out.Sample(t), out.forward.state(t))
 		f.model.Merge(out.Sample(t), before)
 
 		if t == 0 {
 			out.Evidence[t] = math.NaN()
 			continue
 		}
-		f.line.Set(f.Sample(out.forward.state(t-1, width)), f.Sample(out.backward.state(t, width)))
+		f.line.Set(f.Sample(out.forward.state(t-1)), f.Sample(out.backward.state(t)))
 		out.Evidence[t] = f.line.Gain(0) - f.line.Gain(1)
 	}
 }
@@ -163,15 +166,15 @@ func (f *Filter) rowAt(steps [][][]float64, t int, x []float64) []float64 {
 }
 
 func (tr *track) record(t int, s State, step Step) {
-	copy(tr.state(t, len(s)), s)
+	copy(tr.state(t), s)
 	tr.weights[t] = step.Weight
 	if !step.Converged {
 		tr.notConverged++
 	}
 }
 
-func (tr *track) state(t, width int) State {
-	return tr.states[t*width : (t+1)*width : (t+1)*width]
+func (tr *track) state(t int) State {
+	return tr.states[t*tr.width : (t+1)*tr.width : (t+1)*tr.width]
 }
 
 // Len is the number of steps.
@@ -206,7 +209,7 @@ func (s *Smoothed) Forward(t int) Pass { return s.pass(&s.forward, t) }
 func (s *Smoothed) Backward(t int) Pass { return s.pass(&s.backward, t) }
 
 func (s *Smoothed) pass(tr *track, t int) Pass {
-	state := tr.state(t, len(tr.states)/s.Len())
+	state := tr.state(t)
 	return Pass{Weight: tr.weights[t], Memory: s.filter.model.Memory(state[:s.filter.model.Len()]), State: state}
 }
 

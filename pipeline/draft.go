@@ -319,7 +319,7 @@ func (d *draft) yaml(l *Look) []byte {
 		line("  prior: auto", "from the first values of each key")
 	}
 	if l != nil && l.rhythmic() && hafvf.Seasonal(d.family) == nil {
-		line("  # season: [24h, 168h]", "if the values have a rhythm of day and week")
+		line("  # season: "+rhythm, rhythmNote)
 	}
 	line("detect: true", "tells outliers from changes; about one alarm a week for each key at most")
 	switch {
@@ -328,7 +328,7 @@ func (d *draft) yaml(l *Look) []byte {
 	case d.lateness != "":
 		comment := ""
 		if l != nil {
-			comment = fmt.Sprintf("%d records come up to %v after a later one of their key", l.Early, l.Behind)
+			comment = l.behind()
 		}
 		line("lateness: "+d.lateness, comment)
 	}

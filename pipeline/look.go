@@ -299,13 +299,13 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 		return all
 	}
 	if c.Transform == config.Filter && c.Order == config.EventTime && l.Behind > c.Lateness {
-		add("lateness", message.Duration(roundUp(l.Behind)), fmt.Sprintf("%d records come up to %v after a later one of their key", l.Early, l.Behind))
+		add("lateness", message.Duration(roundUp(l.Behind)), l.behind())
 	}
 	if family := l.family(); family != "normal" && c.Model.Family == "normal" {
 		add("model.family", family, familyReasons[family])
 	}
 	if c.Transform == config.Filter && c.Model.Season == nil && hafvf.Seasonal(c.Model.Family) == nil && l.rhythmic() {
-		add("model.season", "[24h, 168h]", "if the values have a rhythm of day and week")
+		add("model.season", rhythm, rhythmNote)
 	}
 	return all
 }
@@ -326,6 +326,14 @@ func (l *Look) family() string {
 	}
 	return "poisson"
 }
+
+// behind says that records come late.
+func (l *Look) behind() string {
+	return fmt.Sprintf("%d records come up to %v after a later one of their key", l.Early, l.Behind)
+}
+
+// The season of values that may have one.
+const rhythm, rhythmNote = "[24h, 168h]", "if the values have a rhythm of day and week"
 
 // rhythmic reports whether a key has several observations a day.
 func (l *Look) rhythmic() bool { return l.Step > 0 && l.Step <= 6*time.Hour }

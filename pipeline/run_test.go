@@ -38,15 +38,8 @@ func runConfig(t testing.TB, text string) (s Summary, estimates, rejected []stri
 	t.Helper()
 	dir := t.TempDir()
 	out, dead := filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "dead.jsonl")
-	cfg, err := config.Parse("test.yaml", []byte(text), []string{"records=full", "sink={jsonl: {path: " + out + "}}", "dead_letter={jsonl: {path: " + dead + "}}"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, err := Compose(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err = Run{Graph: g}.Execute(context.Background(), nil)
+	g := compose(t, text, "sink={jsonl: {path: "+out+"}}", "dead_letter={jsonl: {path: "+dead+"}}")
+	s, err := Run{Graph: g}.Execute(context.Background(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

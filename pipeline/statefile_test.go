@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"hafvf/pipeline/config"
 	"hafvf/transforms"
 )
 
@@ -87,15 +86,8 @@ func TestStateFileRefuses(t *testing.T) {
 	dir := t.TempDir()
 	states, in := filepath.Join(dir, "states.bin"), write(t, "in.jsonl", observations(100, 3)...)
 	run := func(text string) error {
-		cfg, err := config.Parse("test.yaml", []byte(text+"state: "+states+"\nsource: {jsonl: {path: "+in+"}}\nsink: none\n"), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		g, err := Compose(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = Run{Graph: g}.Execute(context.Background(), nil)
+		g := compose(t, text+"state: "+states+"\nsource: {jsonl: {path: "+in+"}}\nsink: none\n")
+		_, err := Run{Graph: g}.Execute(context.Background(), nil)
 		return err
 	}
 	if err := run("model: {family: normal}\n"); err != nil {

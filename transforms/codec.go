@@ -210,7 +210,7 @@ func (r *reader) smoothed() Smoothed {
 	return s
 }
 
-// appendFlags appends two booleans as a byte.
+// appendFlags appends up to three booleans as a byte.
 func appendFlags(b []byte, all ...bool) []byte {
 	flags := byte(0)
 	for i, on := range all {

@@ -116,6 +116,7 @@ func (est *Estimator) Estimate(t *Track, o Observation) Estimate {
 		}
 	}
 	outcome, started := t.learn(t.n, o, elapsed)
+	addJacobian(&outcome, jacobian)
 	if st.season != nil {
 		st.season.predicted(out.Predicted.Mean, out.Predicted.SD)
 		st.season.bounds(out.Lower)
@@ -125,12 +126,13 @@ func (est *Estimator) Estimate(t *Track, o Observation) Estimate {
 			st.season.estimated(before.estimate)
 		}
 	}
-	st.score(&out, outcome, known, jacobian)
+	st.score(&out, outcome, known)
 	if t.warming() && t.refit(o) {
 		outcome = t.replay(est.cfg.TimeUnit)
+		addJacobian(&outcome, jacobian)
 		known = true
 	}
-	st.describe(&out, t.state, outcome, row, known, jacobian)
+	st.describe(&out, t.state, outcome, row, known)
 	if st.bank.Detects() {
 		out.Detection = detection(outcome.Detection, out.WarmUp, t.n, started)
 		y := st.decider.values(o.X)
@@ -172,20 +174,20 @@ func (st *stream) regressors(s hafvf.State, o Observation) []float64 {
 }
 
 // score fills in how well the observation was predicted, where there was a prior
-// that did not come from it. The Jacobian is that of the scale.
-func (st *stream) score(out *Estimate, outcome hafvf.Outcome, known bool, jacobian float64) {
+// that did not come from it.
+func (st *stream) score(out *Estimate, outcome hafvf.Outcome, known bool) {
 	out.Missing = outcome.Missing
 	if !known {
 		return
 	}
 	step := outcome.Members[outcome.Heaviest]
-	out.LogPredictive, out.ELBO = outcome.LogPredictive+jacobian, step.ELBO+jacobian
+	out.LogPredictive, out.ELBO = outcome.LogPredictive, step.ELBO
 	out.Iterations, out.Converged = step.Iterations, step.Converged
 }
 
 // describe fills in the posterior after the observation. Without a prior yet it
 // leaves out what depends on values.
-func (st *stream) describe(out *Estimate, s hafvf.State, outcome hafvf.Outcome, row []float64, known bool, jacobian float64) {
+func (st *stream) describe(out *Estimate, s hafvf.State, outcome hafvf.Outcome, row []float64, known bool) {
 	b := st.bank
 	f, member := b.Filter(outcome.Heaviest), b.Member(s, outcome.Heaviest)
 	if known {
@@ -209,7 +211,7 @@ func (st *stream) describe(out *Estimate, s hafvf.State, outcome hafvf.Outcome, 
 		return
 	}
 	for _, m := range outcome.Members {
-		out.Bank = append(out.Bank, MemberStep{Share: m.Share, Weight: m.Weight, Memory: m.Memory, LogPredictive: m.LogPredictive + jacobian})
+		out.Bank = append(out.Bank, MemberStep{Share: m.Share, Weight: m.Weight, Memory: m.Memory, LogPredictive: m.LogPredictive})
 	}
 }
 

@@ -63,6 +63,16 @@ func (sc *scaling) to(o Observation) (_ Observation, jacobian float64) {
 	return o, jacobian
 }
 
+// addJacobian makes the log densities of an outcome those of values of which it saw a
+// function; jacobian is the logarithm of its derivative.
+func addJacobian(out *hafvf.Outcome, jacobian float64) {
+	out.LogPredictive += jacobian
+	for i := range out.Members {
+		out.Members[i].LogPredictive += jacobian
+		out.Members[i].ELBO += jacobian
+	}
+}
+
 // back takes values on the scale to those of the data, in place.
 func (sc *scaling) back(y ...[]float64) {
 	if sc == nil {

@@ -132,11 +132,7 @@ func (se *season) learn(t *Track, o Observation, out *hafvf.Outcome) {
 		}
 		se.rhythm.Learn(t.rhythm, o.Time, se.learned, weight)
 	}
-	out.LogPredictive += jacobian
-	for i := range out.Members {
-		out.Members[i].LogPredictive += jacobian
-		out.Members[i].ELBO += jacobian
-	}
+	addJacobian(out, jacobian)
 	if out.Detection.Starts() {
 		se.rhythm.ForgetLevel(t.rhythm)
 	}
@@ -147,18 +143,17 @@ func (se *season) predicted(mean, sd []float64) {
 	if se.exposed != nil {
 		return // they are of that exposure
 	}
+	se.bounds(mean)
 	for i, s := range se.at {
 		if se.log {
-			mean[i] *= math.Exp(s)
 			sd[i] *= math.Exp(s)
-			continue
+		} else {
+			sd[i] /= se.root
 		}
-		mean[i] = s + se.center[i] + (mean[i]-se.center[i])/se.root
-		sd[i] /= se.root
 	}
 }
 
-// bounds puts the season back into bounds of an observation.
+// bounds puts the season back into values that an observation may have.
 func (se *season) bounds(y []float64) {
 	if se.exposed != nil {
 		return
