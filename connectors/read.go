@@ -17,10 +17,12 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/internal/account"
+	"hafvf/internal/dofn"
 )
 
 func init() {
-	register.DoFn4x2[context.Context, *sdf.LockRTracker, []byte, func(Record), sdf.ProcessContinuation, error](&readFn{})
+	register.Function4x2((&readFn{}).ProcessElement)
+	dofn.Register(func(f *readFn) any { return f.ProcessElement })
 	register.Emitter1[Record]()
 	beam.RegisterType(reflect.TypeFor[Record]())
 }

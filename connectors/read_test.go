@@ -19,12 +19,16 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/runners/prism"
 
 	"hafvf/internal/account"
+	"hafvf/internal/dofn"
 )
 
 func init() {
-	register.DoFn2x0[Record, func([]byte)](&lineFn{})
-	register.DoFn2x1[[]byte, func(int), error](&sinkFn{})
-	register.DoFn1x0[int](&endIntFn{})
+	register.Function2x0((&lineFn{}).ProcessElement)
+	dofn.Register(func(f *lineFn) any { return f.ProcessElement })
+	register.Function2x1((&sinkFn{}).ProcessElement)
+	dofn.Register(func(f *sinkFn) any { return f.ProcessElement })
+	register.Function1x0((&endIntFn{}).ProcessElement)
+	dofn.Register(func(f *endIntFn) any { return f.ProcessElement })
 	register.Emitter1[int]()
 }
 

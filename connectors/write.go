@@ -8,11 +8,14 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/internal/account"
+	"hafvf/internal/dofn"
 )
 
 func init() {
-	register.DoFn3x1[context.Context, []byte, func([]byte), error](&writeFn{})
-	register.DoFn1x0[[]byte](&endFn{})
+	register.Function3x1((&writeFn{}).ProcessElement)
+	dofn.Register(func(f *writeFn) any { return f.ProcessElement })
+	register.Function1x0((&endFn{}).ProcessElement)
+	dofn.Register(func(f *endFn) any { return f.ProcessElement })
 	register.Emitter1[[]byte]()
 }
 

@@ -9,16 +9,21 @@ import (
 	"hafvf/connectors"
 	"hafvf/connectors/webhook"
 	"hafvf/internal/account"
+	"hafvf/internal/dofn"
 	"hafvf/internal/parallel"
 	"hafvf/pipeline/records"
 	"hafvf/transforms"
 )
 
 func init() {
-	register.DoFn4x0[string, transforms.Estimate, func([]byte), func([]byte)](&encodeEstimatesFn{})
-	register.DoFn3x0[string, transforms.Smoothed, func([]byte)](&encodeSmoothedFn{})
-	register.DoFn2x0[transforms.Rejected, func([]byte)](&encodeRejectedFn{})
-	register.DoFn2x0[webhook.Refused, func([]byte)](&encodeRefusedFn{})
+	register.Function4x0((&encodeEstimatesFn{}).ProcessElement)
+	dofn.Register(func(f *encodeEstimatesFn) any { return f.ProcessElement })
+	register.Function3x0((&encodeSmoothedFn{}).ProcessElement)
+	dofn.Register(func(f *encodeSmoothedFn) any { return f.ProcessElement })
+	register.Function2x0((&encodeRejectedFn{}).ProcessElement)
+	dofn.Register(func(f *encodeRejectedFn) any { return f.ProcessElement })
+	register.Function2x0((&encodeRefusedFn{}).ProcessElement)
+	dofn.Register(func(f *encodeRefusedFn) any { return f.ProcessElement })
 }
 
 // chunk is the number of bytes of lines that are emitted at once.

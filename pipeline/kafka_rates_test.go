@@ -22,11 +22,13 @@ import (
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/kafkaio/kafkatest"
+	"hafvf/internal/dofn"
 	"hafvf/pipeline/prism"
 )
 
 func init() {
-	register.DoFn2x0[kafkaio.Record, func([]byte)](&countRecordsFn{})
+	register.Function2x0((&countRecordsFn{}).ProcessElement)
+	dofn.Register(func(f *countRecordsFn) any { return f.ProcessElement })
 }
 
 // countRecordsFn counts what a source gives.

@@ -17,6 +17,7 @@ import (
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/internal/account"
+	"hafvf/internal/dofn"
 	"hafvf/internal/parallel"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/records"
@@ -24,8 +25,10 @@ import (
 )
 
 func init() {
-	register.DoFn4x0[beam.EventTime, connectors.Record, func(beam.EventTime, string, transforms.Observation), func([]byte)](&decodeFileFn{})
-	register.DoFn4x0[beam.EventTime, kafkaio.Record, func(beam.EventTime, string, transforms.Observation), func([]byte)](&decodeTopicFn{})
+	register.Function4x0((&decodeFileFn{}).ProcessElement)
+	dofn.Register(func(f *decodeFileFn) any { return f.ProcessElement })
+	register.Function4x0((&decodeTopicFn{}).ProcessElement)
+	dofn.Register(func(f *decodeTopicFn) any { return f.ProcessElement })
 	register.Emitter3[beam.EventTime, string, transforms.Observation]()
 	register.Emitter1[[]byte]()
 	kafkaio.RegisterClock(payloadClock, func(fields string) kafkaio.Clock {

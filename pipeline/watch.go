@@ -5,11 +5,13 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/internal/account"
+	"hafvf/internal/dofn"
 	"hafvf/transforms"
 )
 
 func init() {
-	register.DoFn3x0[string, transforms.Estimate, func([]byte)](&watchFn{})
+	register.Function3x0((&watchFn{}).ProcessElement)
+	dofn.Register(func(f *watchFn) any { return f.ProcessElement })
 }
 
 // A Watch is called with every estimate, in the order of its key, and with the alerts

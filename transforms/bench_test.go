@@ -15,13 +15,17 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/hafvf"
+	"hafvf/internal/dofn"
 	"hafvf/pipeline/prism"
 )
 
 func init() {
-	register.DoFn2x0[[]byte, func(beam.EventTime, string, Observation)](&generateFn{})
-	register.DoFn4x0[state.Provider, string, []byte, func(string)](&emptyFn{})
-	register.DoFn3x0[string, Estimate, func(string)](&countFn{})
+	register.Function2x0((&generateFn{}).ProcessElement)
+	dofn.Register(func(f *generateFn) any { return f.ProcessElement })
+	register.Function4x0((&emptyFn{}).ProcessElement)
+	dofn.Register(func(f *emptyFn) any { return f.ProcessElement })
+	register.Function3x0((&countFn{}).ProcessElement)
+	dofn.Register(func(f *countFn) any { return f.ProcessElement })
 	register.Emitter3[beam.EventTime, string, Observation]()
 	register.Emitter1[string]()
 }

@@ -19,13 +19,16 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/internal/account"
+	"hafvf/internal/dofn"
 	"hafvf/internal/parallel"
 	"hafvf/internal/portable"
 )
 
 func init() {
-	register.DoFn5x0[beam.EventTime, string, Observation, func(beam.EventTime, string, []byte), func(Rejected)](&packFn{})
-	register.DoFn7x1[context.Context, state.Provider, timers.Provider, string, []byte, func(beam.EventTime, string, Estimate), func(Rejected), error](&filterFn{})
+	register.Function5x0((&packFn{}).ProcessElement)
+	dofn.Register(func(f *packFn) any { return f.ProcessElement })
+	register.Function7x1((&filterFn{}).ProcessElement)
+	dofn.Register(func(f *filterFn) any { return f.ProcessElement })
 	register.Emitter3[beam.EventTime, string, []byte]()
 	register.Emitter3[beam.EventTime, string, Estimate]()
 	register.Emitter1[Rejected]()

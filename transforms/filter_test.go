@@ -22,14 +22,18 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/internal/account"
+	"hafvf/internal/dofn"
 	"hafvf/pipeline/prism"
 	"hafvf/transforms"
 )
 
 func init() {
-	register.DoFn2x0[[]byte, func(beam.EventTime, string, transforms.Observation)](&emitFn{})
-	register.DoFn3x0[string, transforms.Estimate, func([]byte)](&collectFn{})
-	register.DoFn2x0[transforms.Rejected, func([]byte)](&collectRejectedFn{})
+	register.Function2x0((&emitFn{}).ProcessElement)
+	dofn.Register(func(f *emitFn) any { return f.ProcessElement })
+	register.Function3x0((&collectFn{}).ProcessElement)
+	dofn.Register(func(f *collectFn) any { return f.ProcessElement })
+	register.Function2x0((&collectRejectedFn{}).ProcessElement)
+	dofn.Register(func(f *collectRejectedFn) any { return f.ProcessElement })
 	register.Emitter3[beam.EventTime, string, transforms.Observation]()
 	register.Emitter1[[]byte]()
 }

@@ -21,14 +21,19 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/internal/account"
+	"hafvf/internal/dofn"
 	"hafvf/internal/parallel"
 )
 
 func init() {
-	register.DoFn4x0[string, Observation, func(beam.EventTime, string, []byte), func(Rejected)](&admitFn{})
-	register.DoFn3x1[string, func(*[]byte) bool, func(beam.EventTime, string, []byte), error](&gatherFn{})
-	register.DoFn5x1[state.Provider, timers.Provider, string, []byte, func(beam.EventTime, string, []byte), error](&reviseFn{})
-	register.DoFn4x1[context.Context, string, []byte, func(beam.EventTime, string, Smoothed), error](&smoothFn{})
+	register.Function4x0((&admitFn{}).ProcessElement)
+	dofn.Register(func(f *admitFn) any { return f.ProcessElement })
+	register.Function3x1((&gatherFn{}).ProcessElement)
+	dofn.Register(func(f *gatherFn) any { return f.ProcessElement })
+	register.Function5x1((&reviseFn{}).ProcessElement)
+	dofn.Register(func(f *reviseFn) any { return f.ProcessElement })
+	register.Function4x1((&smoothFn{}).ProcessElement)
+	dofn.Register(func(f *smoothFn) any { return f.ProcessElement })
 	register.Emitter3[beam.EventTime, string, Smoothed]()
 	register.Iter1[[]byte]()
 }

@@ -17,13 +17,16 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/teststream"
 
 	"hafvf/hafvf"
+	"hafvf/internal/dofn"
 	"hafvf/pipeline/prism"
 	"hafvf/transforms"
 )
 
 func init() {
-	register.DoFn3x0[string, transforms.Smoothed, func([]byte)](&collectSmoothedFn{})
-	register.DoFn3x0[beam.EventTime, float64, func(beam.EventTime, string, transforms.Observation)](&observeFn{})
+	register.Function3x0((&collectSmoothedFn{}).ProcessElement)
+	dofn.Register(func(f *collectSmoothedFn) any { return f.ProcessElement })
+	register.Function3x0((&observeFn{}).ProcessElement)
+	dofn.Register(func(f *observeFn) any { return f.ProcessElement })
 }
 
 type collectSmoothedFn struct{ Case string }

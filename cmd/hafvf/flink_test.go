@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"hafvf/hafvf"
+	"hafvf/internal/dofn"
 	"hafvf/internal/e2e"
 	"hafvf/pipeline/flink"
 	"hafvf/pipeline/flink/flinktest"
@@ -107,9 +108,12 @@ func (s *site) rates(t *testing.T, n int) {
 }
 
 func init() {
-	register.DoFn2x0[[]byte, func(int)](&seedFn{})
-	register.DoFn2x0[int, func(string, transforms.Observation)](&drawFn{})
-	register.DoFn2x0[string, transforms.Estimate](&dropFn{})
+	register.Function2x0((&seedFn{}).ProcessElement)
+	dofn.Register(func(f *seedFn) any { return f.ProcessElement })
+	register.Function2x0((&drawFn{}).ProcessElement)
+	dofn.Register(func(f *drawFn) any { return f.ProcessElement })
+	register.Function2x0((&dropFn{}).ProcessElement)
+	dofn.Register(func(f *dropFn) any { return f.ProcessElement })
 	register.Emitter1[int]()
 	register.Emitter2[string, transforms.Observation]()
 }

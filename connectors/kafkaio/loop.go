@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 
+	"hafvf/internal/dofn"
+
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/sdf"
@@ -13,8 +15,10 @@ import (
 )
 
 func init() {
-	register.DoFn6x1[context.Context, state.Provider, timers.Provider, string, []byte, func(beam.EventTime, Record), error](&loopFn{})
-	register.DoFn2x0[[]byte, func(string, []byte)](&readersFn{})
+	register.Function6x1((&loopFn{}).ProcessElement)
+	dofn.Register(func(f *loopFn) any { return f.ProcessElement })
+	register.Function2x0((&readersFn{}).ProcessElement)
+	dofn.Register(func(f *readersFn) any { return f.ProcessElement })
 	register.Emitter2[string, []byte]()
 }
 

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"hafvf/internal/dofn"
+
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/sdf"
@@ -18,7 +20,8 @@ import (
 )
 
 func init() {
-	register.DoFn5x2[context.Context, *watermark, *sdf.LockRTracker, []byte, func(beam.EventTime, Record), sdf.ProcessContinuation, error](&readFn{})
+	register.Function5x2((&readFn{}).ProcessElement)
+	dofn.Register(func(f *readFn) any { return f.ProcessElement })
 	register.Emitter2[beam.EventTime, Record]()
 }
 

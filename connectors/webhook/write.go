@@ -8,10 +8,12 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/internal/account"
+	"hafvf/internal/dofn"
 )
 
 func init() {
-	register.DoFn4x1[context.Context, []byte, func([]byte), func(Refused), error](&writeFn{})
+	register.Function4x1((&writeFn{}).ProcessElement)
+	dofn.Register(func(f *writeFn) any { return f.ProcessElement })
 	register.Emitter1[[]byte]()
 	register.Emitter1[Refused]()
 }

@@ -9,6 +9,8 @@ import (
 	"os"
 	"testing"
 
+	"hafvf/internal/dofn"
+
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/state"
 	jobpb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/jobmanagement_v1"
@@ -39,11 +41,14 @@ func TestMain(m *testing.M) {
 }
 
 func init() {
-	register.DoFn3x0[context.Context, []byte, func(string, int)](&numbersFn{})
+	register.Function3x0((&numbersFn{}).ProcessElement)
+	dofn.Register(func(f *numbersFn) any { return f.ProcessElement })
 	register.Emitter2[string, int]()
-	register.DoFn4x1[state.Provider, string, int, func(string), error](&sumFn{})
+	register.Function4x1((&sumFn{}).ProcessElement)
+	dofn.Register(func(f *sumFn) any { return f.ProcessElement })
 	register.Emitter1[string]()
-	register.DoFn2x1[context.Context, []byte, error](&waitFn{})
+	register.Function2x1((&waitFn{}).ProcessElement)
+	dofn.Register(func(f *waitFn) any { return f.ProcessElement })
 }
 
 const keys, numbers = 4, 40
