@@ -90,6 +90,7 @@ func Compose(c *config.Config) (*Graph, error) {
 	layout.Brief, layout.Interval = c.Records == config.Brief, c.Interval != 0
 	var x connectors.Kind
 	g.source, x = newSource(c)
+	layout.Values = g.source.values()
 	if c.Transform == config.Smooth {
 		g.transform = smoothing{layout, transforms.SmoothConfig{
 			Filter: base, Keys: rules, Gap: c.Session.Gap, AllowedLateness: c.Session.AllowedLateness, Max: c.Session.Max, Odds: c.Odds,

@@ -108,8 +108,7 @@ type backtester struct {
 }
 
 func (b backtester) run(ctx context.Context, name string, graph *pipeline.Graph) (*backtest.Report, error) {
-	alarms, _ := graph.Alarms()
-	c := backtest.NewCollector(alarms)
+	c := backtest.NewCollector(graph)
 	s, err := b.execute(ctx, pipeline.Run{Graph: graph, AcceptOpenPort: b.openPort, Watch: c.Add})
 	if err != nil {
 		return nil, err

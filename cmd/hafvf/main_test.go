@@ -64,8 +64,8 @@ func TestExitCodes(t *testing.T) {
 		stderr string
 	}{
 		{"done with a reject", "run ok.yaml", 0, "1 rejected"},
-		{"flags before arguments", "run --set top=0.5 ok.yaml", 0, "1 keys"},
-		{"flags behind arguments", "run ok.yaml --set top=0.5", 0, "1 keys"},
+		{"flags before arguments", "run --set top=0.5 ok.yaml", 0, "1 key, "},
+		{"flags behind arguments", "run ok.yaml --set top=0.5", 0, "1 key, "},
 		{"check", "check ok.yaml", 0, ""},
 		{"check without its data", "check ok.yaml --set source.csv.path=no.csv", 0, ""},
 		{"check of a column", "check ok.yaml --set source.csv.values=[y]", 1, `"y"`},
