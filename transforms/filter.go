@@ -27,8 +27,11 @@ import (
 func init() {
 	register.Function5x0((&packFn{}).ProcessElement)
 	dofn.Register(func(f *packFn) any { return f.ProcessElement })
-	register.Function7x1((&filterFn{}).ProcessElement)
+	register.Function9x1((&filterFn{}).ProcessElement)
 	dofn.Register(func(f *filterFn) any { return f.ProcessElement })
+	register.Function3x1((&resumeFn{}).ProcessElement)
+	dofn.Register(func(f *resumeFn) any { return f.ProcessElement })
+	register.Emitter3[beam.EventTime, string, Silent]()
 	register.Emitter3[beam.EventTime, string, []byte]()
 	register.Emitter3[beam.EventTime, string, Estimate]()
 	register.Emitter1[Rejected]()
@@ -173,6 +176,20 @@ func matches(pattern, key string) bool {
 // Filter panics where the configuration is impossible, or the input is not in the
 // global window.
 func Filter(s beam.Scope, cfg Config, col beam.PCollection) (estimates, rejected beam.PCollection) {
+	estimates, _, rejected = filter(s, cfg, col, false)
+	return estimates, rejected
+}
+
+// FilterLive is Filter for an input without an end, the watermark of which goes on while
+// nothing comes. It also returns a PCollection<KV<string, Silent>> of the keys that
+// Config.Silence asks for, each told once the watermark has passed its bound. The estimate
+// that ends such a silence has Silence.Told. At its end, an input that ends makes all keys
+// silent.
+func FilterLive(s beam.Scope, cfg Config, col beam.PCollection) (estimates, silent, rejected beam.PCollection) {
+	return filter(s, cfg, col, cfg.Silence != nil)
+}
+
+func filter(s beam.Scope, cfg Config, col beam.PCollection, live bool) (estimates, silent, rejected beam.PCollection) {
 	s = s.Scope("hafvf.Filter")
 	if _, err := NewEstimator(cfg); err != nil {
 		panic("transforms.Filter: " + err.Error())
@@ -185,9 +202,12 @@ func Filter(s beam.Scope, cfg Config, col beam.PCollection) (estimates, rejected
 	if err != nil {
 		panic("transforms.Filter: " + err.Error())
 	}
-	blocks, early := beam.ParDo2(s, &packFn{Config: string(text)}, col)
-	estimates, late := beam.ParDo2(s, &filterFn{Config: string(text), State: state.MakeValueState[[]byte]("entity"), Due: timers.InEventTime("due")}, blocks)
-	return estimates, beam.Flatten(s, early, late)
+	blocks, early := beam.ParDo2(s, &packFn{Config: string(text), Live: live}, col)
+	if live {
+		blocks = beam.Flatten(s, blocks, beam.ParDo(s, &resumeFn{Config: string(text)}, beam.Impulse(s)))
+	}
+	estimates, silent, late := beam.ParDo3(s, &filterFn{Config: string(text), Live: live, State: state.MakeValueState[[]byte]("entity"), Due: timers.InEventTime("due")}, blocks)
+	return estimates, silent, beam.Flatten(s, early, late)
 }
 
 // parseEstimator makes the estimator of a Config that Filter put into a DoFn. It
@@ -205,6 +225,7 @@ func parseEstimator(text string) (*Estimator, error) {
 // block: the stage boundary and the key's state then cost once per block.
 type packFn struct {
 	Config string
+	Live   bool // resumeFn sets the timers of a restart
 
 	cfg       Config
 	estimator *Estimator
@@ -285,8 +306,8 @@ func (fn *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, st
 	n := int(fn.counts.Rejected)
 	acc.Report(account.Report{Taken: n, Emitted: n, Counts: fn.counts})
 	fn.counts = account.Counts{}
-	if fn.cfg.Lateness == 0 {
-		return nil // nothing ever waits
+	if fn.cfg.Lateness == 0 || fn.Live {
+		return nil // nothing ever waits, or resumeFn looks after it
 	}
 	return acc.RestoreTimers(func(key string, b []byte) error {
 		e, err := fn.estimator.decodeEntity(key, b)
@@ -305,12 +326,14 @@ func (fn *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, st
 // time.
 type filterFn struct {
 	Config string
+	Live   bool // keys are told that are silent
 	State  state.Value[[]byte]
 	Due    timers.EventTime
 
 	cfg        Config
 	estimators []*Estimator // one per goroutine
 	account    *account.Run
+	vigil      *vigil // nil unless it is live
 	batch      int
 	queue      []arrival
 	bundle     map[string]*held
@@ -370,16 +393,23 @@ func (fn *filterFn) Setup() error {
 	if fn.cfg.Order == EventTime && fn.cfg.Lateness > 0 {
 		fn.batch = 1 // a timer can be set for the key at hand only
 	}
+	if fn.Live {
+		fn.vigil = newVigil()
+	}
 	return nil
 }
 
-func (fn *filterFn) StartBundle(_ func(beam.EventTime, string, Estimate), _ func(Rejected)) {
+func (fn *filterFn) StartBundle(func(beam.EventTime, string, Estimate), func(beam.EventTime, string, Silent), func(Rejected)) {
 	fn.queue, fn.order = fn.queue[:0], nil
 	fn.bundle = map[string]*held{}
 	fn.account = account.Of(fn.cfg.Account)
 }
 
-func (fn *filterFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, key string, packed []byte, emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
+func (fn *filterFn) ProcessElement(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, key string, packed []byte, emit func(beam.EventTime, string, Estimate), _ func(beam.EventTime, string, Silent), reject func(Rejected)) error {
+	fn.guard(ts, tp, key)
+	if len(packed) == 0 && fn.cfg.Lateness == 0 {
+		return nil // that was all
+	}
 	fn.queue = append(fn.queue, arrival{key, packed, sp, tp})
 	if len(fn.queue) < fn.batch {
 		return nil
@@ -412,7 +442,11 @@ func (fn *filterFn) drain(emit func(beam.EventTime, string, Estimate), reject fu
 		return err
 	}
 	for _, a := range fn.queue {
-		fn.schedule(a.timers, &fn.bundle[a.key].entity)
+		e := fn.bundle[a.key]
+		fn.schedule(a.timers, &e.entity)
+		if fn.vigil != nil {
+			fn.vigil.note(a.key, e.deadline(fn.cfg))
+		}
 	}
 	fn.queue = fn.queue[:0]
 	return nil
@@ -590,8 +624,21 @@ func (fn *filterFn) schedule(tp timers.Provider, e *entity) {
 	}
 }
 
-// OnTimer releases the observations that the watermark has passed.
-func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, key string, _ timers.Context, emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
+// OnTimer releases the observations that the watermark has passed, and tells of a key that
+// is silent.
+func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, key string, timer timers.Context, emit func(beam.EventTime, string, Estimate), tell func(beam.EventTime, string, Silent), reject func(Rejected)) error {
+	silent := timer.Tag == silentTag
+	if silent {
+		select {
+		case <-fn.account.Stopped():
+			return nil // the input ends, and no key is silent for that
+		default:
+		}
+		if deadline, ok := fn.vigil.later(key, ts); ok {
+			fn.Due.Set(tp, deadline.ToTime(), timers.WithTag(silentTag))
+			return nil
+		}
+	}
 	fn.queue = append(fn.queue, arrival{key: key, state: sp, timers: tp})
 	if err := fn.drain(emit, reject); err != nil {
 		return err
@@ -602,12 +649,15 @@ func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 		return err
 	}
 	fn.schedule(tp, &e.entity)
+	if silent {
+		fn.silent(ts, tp, e, tell)
+	}
 	return nil
 }
 
 // FinishBundle processes the rest of the queue and writes the states of all keys in
 // the bundle.
-func (fn *filterFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
+func (fn *filterFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, Estimate), _ func(beam.EventTime, string, Silent), reject func(Rejected)) error {
 	if err := fn.drain(emit, reject); err != nil {
 		return err
 	}
@@ -661,7 +711,7 @@ func countEstimate(c *account.Counts, e *Estimate) {
 			c.Changes++
 		}
 	}
-	if e.Silence != nil {
+	if e.Silence != nil && !e.Silence.Told {
 		c.Silences++
 	}
 	if a := e.Alarm; a != nil {
