@@ -228,6 +228,7 @@ type packFn struct {
 	Live   bool // resumeFn sets the timers of a restart
 
 	cfg       Config
+	timed     bool // keys have timers
 	estimator *Estimator
 	keys      []string
 	blocks    map[string]*block
@@ -248,6 +249,7 @@ func (fn *packFn) Setup() (err error) {
 		return err
 	}
 	fn.cfg = fn.estimator.cfg
+	fn.timed = fn.Live || fn.cfg.Order == EventTime && fn.cfg.Lateness > 0
 	return nil
 }
 
@@ -289,8 +291,12 @@ func (fn *packFn) check(key string, o Observation) error {
 func (fn *packFn) flush(emit func(beam.EventTime, string, []byte)) {
 	for _, key := range fn.keys {
 		b := fn.blocks[key]
-		if fn.cfg.Order == Arrival {
-			// A runner may sort by event time: blocks of one time keep their order.
+		if fn.cfg.Order == Arrival || fn.timed {
+			// A runner may sort by event time. Blocks of one time keep their order. Blocks
+			// of that time do not wait for timers either: the embedded runner holds back
+			// what is later than a timer of its key, until the watermark has passed that.
+			// The source of a topic waits for the records that are held back, and the
+			// watermark for the source.
 			b.at = mtime.ZeroTimestamp
 		}
 		emit(b.at, key, b.bytes)
@@ -406,7 +412,7 @@ func (fn *filterFn) StartBundle(func(beam.EventTime, string, Estimate), func(bea
 }
 
 func (fn *filterFn) ProcessElement(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, key string, packed []byte, emit func(beam.EventTime, string, Estimate), _ func(beam.EventTime, string, Silent), reject func(Rejected)) error {
-	fn.guard(ts, tp, key)
+	fn.guard(ts, tp, key, packed)
 	if len(packed) == 0 && fn.cfg.Lateness == 0 {
 		return nil // that was all
 	}

@@ -225,10 +225,17 @@ func ceiling(t time.Time) mtime.Time { return mtime.FromTime(t.Add(time.Millisec
 // silentTag is the tag of the timers of silence; those of waiting observations have others.
 const silentTag = "silent"
 
-// guard sets the timer of a key that speaks for the first time, at once: its state, which
-// says when it becomes silent, is not read yet.
-func (fn *filterFn) guard(at mtime.Time, tp timers.Provider, key string) {
-	if fn.vigil != nil && fn.vigil.begins(key, at) {
+// guard sets the timer of a key that speaks for the first time. It is that of the block's
+// first observation: the state, which says when the key becomes silent, is not read yet. A
+// block of a restart is empty, and has the time that the state says.
+func (fn *filterFn) guard(at mtime.Time, tp timers.Provider, key string, packed []byte) {
+	if fn.vigil == nil {
+		return
+	}
+	if len(packed) > 0 {
+		at = mtime.FromTime((&reader{b: packed}).time())
+	}
+	if fn.vigil.begins(key, at) {
 		fn.Due.Set(tp, at.ToTime(), timers.WithTag(silentTag))
 	}
 }
@@ -249,18 +256,22 @@ func (fn *filterFn) silent(at mtime.Time, tp timers.Provider, e *held, tell func
 	}
 }
 
-// deadline is when the key becomes silent, zero where it is so already or no bound is
-// known.
+// deadline is when the key has to be looked at: when it becomes silent, or, where it is so
+// already, when the observation that ends this has waited long enough. It is zero where
+// there is nothing to look for.
 func (e *entity) deadline(cfg Config) time.Time {
 	last := e.pulse.last
 	if e.clock.After(last) {
 		last = e.clock // an observation waits
 	}
 	deadline := e.pulse.deadline(*cfg.Silence, cfg.Alarms, last)
-	if deadline.IsZero() {
-		return deadline
+	switch {
+	case !deadline.IsZero():
+		return deadline.Add(cfg.Lateness)
+	case len(e.waiting) > 0:
+		return last.Add(cfg.Lateness)
 	}
-	return deadline.Add(cfg.Lateness)
+	return time.Time{}
 }
 
 // resumeFn hands the keys whose states a run takes over to filterFn, which sets the timers

@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/timers"
+
 	"hafvf/hafvf"
 )
 
@@ -98,5 +101,74 @@ func TestSilenceKeepsToTheBudget(t *testing.T) {
 	}
 	if got := len(silences(t, Config{Silence: &SilenceConfig{}, Alarms: AlarmConfig{Budget: 2000}}, slower)); got == 0 || got > 30 {
 		t.Errorf("%d silences of a key that speaks every 20 minutes in place of every minute", got)
+	}
+}
+
+// timersSet counts the timers that are set.
+type timersSet int
+
+func (n *timersSet) Set(timers.TimerMap) { *n++ }
+
+// A key has one timer, however many blocks and observations it has, until it has been
+// silent. Where it speaks again it has another.
+func TestKeysHaveOneTimer(t *testing.T) {
+	v := newVigil()
+	fn := &filterFn{vigil: v}
+	var set timersSet
+	speak := func(second int, deadline int) {
+		for range 3 { // blocks that wait for their turn
+			block := appendObservation(nil, Observation{Time: time.Unix(int64(second), 0)})
+			fn.guard(mtime.ZeroTimestamp, &set, "k", block)
+		}
+		v.note("k", time.Unix(int64(deadline), 0))
+	}
+	for i := range 100 {
+		speak(i, i+10)
+	}
+	if set != 1 {
+		t.Errorf("%d timers for one key that speaks", set)
+	}
+	if at, ok := v.later("k", mtime.FromTime(time.Unix(50, 0))); !ok || !at.ToTime().Equal(time.Unix(109, 0)) {
+		t.Errorf("the timer is set again at %v, %v", at.ToTime(), ok)
+	}
+	if _, ok := v.later("k", mtime.FromTime(time.Unix(109, 0))); ok {
+		t.Error("a key at its deadline has a later one")
+	}
+	v.note("k", time.Time{}) // it is told
+	speak(200, 210)
+	speak(300, 310) // another process has told of it
+	if set != 3 {
+		t.Errorf("%d timers, want 3", set)
+	}
+}
+
+// A silence that was told survives in the state, and the end alone is told of it.
+func TestToldSilenceSurvives(t *testing.T) {
+	cfg := Config{Filter: hafvf.Config{Family: "normal"}, Silence: &SilenceConfig{After: time.Minute}}
+	est := newEstimator(t, cfg)
+	track := est.NewTrack("k")
+	last := time.Unix(100, 0).UTC()
+	est.Estimate(track, Value(last, "", 1))
+	want := track.pulse.tell(*cfg.Silence, cfg.Alarms)
+	b, err := track.AppendBinary(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if track, err = est.RestoreTrack("k", b); err != nil {
+		t.Fatal(err)
+	}
+	if at := track.pulse.deadline(*cfg.Silence, cfg.Alarms, last); !at.IsZero() {
+		t.Errorf("a key that is silent falls silent again at %v", at)
+	}
+	// It spoke before its bound had passed, which came too late to be known.
+	e := est.Estimate(track, Value(last.Add(30*time.Second), "i", 1))
+	if e.Silence == nil || *e.Silence != want || !want.Told || !want.Since.Equal(last) || want.Bound != time.Minute {
+		t.Errorf("%+v, want %+v", e.Silence, want)
+	}
+	if told := e.Silence.Alerts("k", &e); len(told) != 1 || told[0].Kind != RecoveredAlarm || told[0].Of.ID != "i" {
+		t.Errorf("%+v", told)
+	}
+	if e := est.Estimate(track, Value(last.Add(40*time.Second), "", 1)); e.Silence != nil {
+		t.Errorf("%+v", e.Silence)
 	}
 }
