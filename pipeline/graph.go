@@ -102,15 +102,14 @@ func Compose(c *config.Config) (*Graph, error) {
 		}
 		g.transform = filtering{layout, cfg, c.AlertKinds, c.Silence != nil && c.Source.Unending()}
 	}
-	unending := c.Source.Unending()
-	g.sink = newSink(&c.Sink, g.transform.columns(layout, x), unending)
+	g.sink = newSink(&c.Sink, g.transform.columns(layout, x), &c.Source)
 	if c.Alerts != nil {
-		alerts := newSink(c.Alerts, layout.AlertColumns(x), unending)
+		alerts := newSink(c.Alerts, layout.AlertColumns(x), &c.Source)
 		g.alerts = &alerts
 	}
 	g.dead = graphSink{file: &connectors.Sink{Format: connectors.JSONLines, Path: connectors.Stderr}}
 	if c.DeadLetter != nil {
-		g.dead = newSink(c.DeadLetter, nil, unending)
+		g.dead = newSink(c.DeadLetter, nil, &c.Source)
 	}
 	g.Steps = slices.Concat([]Step{
 		{"read", g.source.describe(), []string{"decode"}},
@@ -230,6 +229,12 @@ func describeFilter(c hafvf.Config, rules []transforms.Rule) string {
 func (g *Graph) Topics() (source config.Kafka, ok bool) {
 	t, ok := g.source.(topicSource)
 	return t.Kafka, ok
+}
+
+// StandardInput reports whether the graph reads standard input.
+func (g *Graph) StandardInput() bool {
+	f, ok := g.source.(fileSource)
+	return ok && f.Path == "-"
 }
 
 // on returns the graph with an embedded broker's cluster.

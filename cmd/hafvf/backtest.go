@@ -60,6 +60,9 @@ the records were rejected; 2 usage or config.`,
 				if other, err = loadBacktest(against, nil); err != nil {
 					return err
 				}
+				if graph.StandardInput() && other.StandardInput() {
+					return usageError{fmt.Errorf("%s and %s both read standard input, which comes once: give a file", args[0], against)}
+				}
 			}
 			if labelFile != "" {
 				if b.labels, err = backtest.ReadLabels(labelFile); err != nil {

@@ -216,9 +216,16 @@ func (d *decoder) checkFiles(c *Config) {
 		in = append(in, file{"source.parquet.path", s.Path})
 	}
 	var out []file
+	standardOut := ""
 	add := func(key string, f *File) {
-		if f != nil && f.Path != "" && f.Path != "-" {
+		switch {
+		case f == nil || f.Path == "":
+		case f.Path != "-":
 			out = append(out, file{key, filepath.Clean(f.Path)})
+		case standardOut == "":
+			standardOut = key
+		default:
+			d.fail(key, "standard output is also written, by %s: give one of them a file, or sink: none", standardOut)
 		}
 	}
 	add("sink.csv.path", c.Sink.CSV)
