@@ -104,6 +104,9 @@ type encoder interface {
 	close() error
 }
 
+// ErrReaderGone says that nobody reads standard output any more, as behind | head.
+var ErrReaderGone = errors.New("its reader has gone")
+
 var errClosed = errors.New("the writer has been committed or aborted")
 
 // Create opens a sink. Its errors are sentences that name the path.
@@ -362,6 +365,9 @@ func (w *Writer) flush() error {
 }
 
 func (w *Writer) fail(err error) {
+	if w.file == os.Stdout && errors.Is(err, syscall.EPIPE) {
+		err = ErrReaderGone
+	}
 	if err != nil && w.err == nil {
 		w.err = fmt.Errorf("%s cannot be written: %w", w.name, message.Cause(err))
 	}
@@ -409,6 +415,13 @@ func (w *Writer) finish() error {
 		return err
 	}
 	return w.sync()
+}
+
+// Err is the first failure, nil where there was none.
+func (w *Writer) Err() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
 }
 
 // Sync has what was written directly to a file outlast a loss of power.
