@@ -35,6 +35,23 @@ func (e *entity) append(b []byte) []byte {
 	return e.Track.append(b)
 }
 
+// waiting returns the span of the observations that wait in an encoded entity, and
+// whether there are any.
+func waiting(b []byte) (w wait, any bool) {
+	r := &reader{b: b}
+	r.time()
+	r.time()
+	n := r.count(1)
+	for i := range n {
+		o := r.observation()
+		if i == 0 {
+			w.first = o.Time
+		}
+		w.last = o.Time
+	}
+	return w, n > 0
+}
+
 // CheckState says why b is not a state of the key that Filter or Track.AppendBinary
 // wrote under the estimator's configuration. The error wraps hafvf.ErrOtherConfig
 // where the state belongs to another configuration. Of each log that the state

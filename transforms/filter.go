@@ -66,6 +66,10 @@ type Config struct {
 	Alerts   AlertConfig // with detection
 	// Silence tells of keys that have been silent for too long. Nil: it does not.
 	Silence *SilenceConfig
+	// Cells names the states that keys share, by hash. Keys that have a record now and
+	// then cost less so, and a worker's memory. The names are the runner's keys. Default
+	// none: every key has a state of its own.
+	Cells []string
 	// Account connects the node with package pipeline. Leave it empty.
 	Account string
 }
@@ -185,8 +189,13 @@ func Filter(s beam.Scope, cfg Config, col beam.PCollection) (estimates, rejected
 	if err != nil {
 		panic("transforms.Filter: " + err.Error())
 	}
+	if n := len(cfg.Cells); n > 0 {
+		// A runner that resumes a job finds its steps by name: with another number of
+		// cells, keys would not find their states.
+		s = s.Scope(fmt.Sprintf("%d cells", n))
+	}
 	blocks, early := beam.ParDo2(s, &packFn{Config: string(text)}, col)
-	estimates, late := beam.ParDo2(s, &filterFn{Config: string(text), State: state.MakeValueState[[]byte]("entity"), Due: timers.InEventTime("due")}, blocks)
+	estimates, late := beam.ParDo2(s, &filterFn{Config: string(text), State: state.MakeValueState[[]byte]("entity"), Log: state.MakeBagState[[]byte]("log"), Due: timers.InEventTime("due")}, blocks)
 	return estimates, beam.Flatten(s, early, late)
 }
 
@@ -272,10 +281,15 @@ func (fn *packFn) flush(emit func(beam.EventTime, string, []byte)) {
 			// A runner may sort by event time: blocks of one time keep their order.
 			b.at = mtime.ZeroTimestamp
 		}
-		emit(b.at, key, b.bytes)
+		emit(b.at, cellName(key, fn.cfg.Cells), packed(key, b.bytes))
 	}
 	clear(fn.blocks)
 	fn.keys, fn.size = fn.keys[:0], 0
+}
+
+// packed is a block of observations of the key.
+func packed(key string, observations []byte) []byte {
+	return append(appendString(nil, key), observations...)
 }
 
 func (fn *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func(Rejected)) error {
@@ -292,20 +306,21 @@ func (fn *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, st
 		e, err := fn.estimator.decodeEntity(key, b)
 		if err == nil && len(e.waiting) > 0 {
 			// An empty block sets the timer that the key had.
-			emit(mtime.FromTime(e.waiting[0].Time), key, nil)
+			emit(mtime.FromTime(e.waiting[0].Time), cellName(key, fn.cfg.Cells), packed(key, nil))
 		}
 		return err
 	})
 }
 
-// filterFn runs the filter over blocks of one key's observations. Every read and
-// write of a state is a round trip to the runner. So blocks are processed in
-// batches, and the states of a batch are read in parallel, as those of a bundle are
-// written. The keys of a batch are worked in parallel too, each on one goroutine at a
-// time.
+// filterFn runs the filter over blocks of one key's observations, which come to it by
+// cells. Every read and write of a state is a round trip to the runner. So blocks are
+// processed in batches, and the cells of a batch are read in parallel, as those of a
+// bundle are written. The keys of a batch are worked in parallel too, each on one
+// goroutine at a time.
 type filterFn struct {
 	Config string
 	State  state.Value[[]byte]
+	Log    state.Bag[[]byte]
 	Due    timers.EventTime
 
 	cfg        Config
@@ -313,27 +328,37 @@ type filterFn struct {
 	account    *account.Run
 	batch      int
 	queue      []arrival
-	bundle     map[string]*held
-	order      []*held
+	cells      map[string]*opened
+	order      []*opened
 	report     account.Report
 	iterations []int64
 }
 
-// arrival is a block in the queue, with access to its key's state and timers.
+// arrival is a block in the queue, with access to its cell's state and timers.
 type arrival struct {
+	cell   string
 	key    string
-	packed []byte
+	block  []byte
 	state  state.Provider
 	timers timers.Provider
 }
 
-// held is an entity during its bundle, with access to its state.
+// opened is a cell during a bundle, with access to its state.
+type opened struct {
+	*cell
+	name  string
+	to    state.Provider
+	keys  map[string]*held
+	order []*held
+}
+
+// held is an entity during its bundle.
 type held struct {
 	entity
 	key   string
-	to    state.Provider
-	found bool // the key had a state
-	warm  bool // the account has the key among those that warm up
+	state []byte // at the beginning of the bundle, and at its end
+	found bool   // the key had a state
+	warm  bool   // the account has the key among those that warm up
 
 	blocks   [][]byte // of the batch, that are not processed yet
 	outputs  []output // of the round
@@ -375,12 +400,16 @@ func (fn *filterFn) Setup() error {
 
 func (fn *filterFn) StartBundle(_ func(beam.EventTime, string, Estimate), _ func(Rejected)) {
 	fn.queue, fn.order = fn.queue[:0], nil
-	fn.bundle = map[string]*held{}
+	fn.cells = map[string]*opened{}
 	fn.account = account.Of(fn.cfg.Account)
 }
 
-func (fn *filterFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, key string, packed []byte, emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
-	fn.queue = append(fn.queue, arrival{key, packed, sp, tp})
+func (fn *filterFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, cell string, packed []byte, emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
+	r := &reader{b: packed}
+	fn.queue = append(fn.queue, arrival{cell: cell, key: r.string(), block: r.b, state: sp, timers: tp})
+	if r.bad {
+		return errCut
+	}
 	if len(fn.queue) < fn.batch {
 		return nil
 	}
@@ -389,33 +418,43 @@ func (fn *filterFn) ProcessElement(_ context.Context, sp state.Provider, tp time
 
 // drain processes the queue.
 func (fn *filterFn) drain(emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
-	var unread []*held
-	for _, a := range fn.queue {
-		if fn.bundle[a.key] == nil {
-			e := &held{key: a.key, to: a.state}
-			fn.bundle[a.key] = e
-			unread = append(unread, e)
-		}
-	}
-	if err := fn.read(unread); err != nil {
+	if err := fn.read(fn.queue); err != nil {
 		return err
 	}
-	var active []*held
+	var unopened, active []*held
 	for _, a := range fn.queue {
-		e := fn.bundle[a.key]
+		e, known := fn.cells[a.cell].hold(a.key)
+		if !known {
+			unopened = append(unopened, e)
+		}
 		if e.blocks == nil {
 			active = append(active, e)
 		}
-		e.blocks = append(e.blocks, a.packed)
+		e.blocks = append(e.blocks, a.block)
+	}
+	if err := fn.open(unopened); err != nil {
+		return err
 	}
 	if err := fn.work(active, emit, reject); err != nil {
 		return err
 	}
 	for _, a := range fn.queue {
-		fn.schedule(a.timers, &fn.bundle[a.key].entity)
+		fn.schedule(a.timers, fn.cells[a.cell], a.key)
 	}
 	fn.queue = fn.queue[:0]
 	return nil
+}
+
+// hold returns the entity of the key, and whether the bundle had it already.
+func (c *opened) hold(key string) (e *held, known bool) {
+	if e = c.keys[key]; e != nil {
+		return e, true
+	}
+	e = &held{key: key, state: c.entity(key)}
+	e.found = e.state != nil
+	c.keys[key] = e
+	c.order = append(c.order, e)
+	return e, false
 }
 
 // work processes the blocks of the keys in rounds. In a round every key makes its next
@@ -442,22 +481,44 @@ func (fn *filterFn) work(active []*held, emit func(beam.EventTime, string, Estim
 	return nil
 }
 
-// read reads the entities from their states.
-func (fn *filterFn) read(unread []*held) error {
+// read reads the cells of arrivals that the bundle has not got.
+func (fn *filterFn) read(queue []arrival) error {
+	var unread []*opened
+	for _, a := range queue {
+		if fn.cells[a.cell] == nil {
+			c := &opened{name: a.cell, to: a.state, keys: map[string]*held{}}
+			fn.cells[a.cell] = c
+			unread = append(unread, c)
+		}
+	}
 	fn.order = append(fn.order, unread...)
-	states := make([][]byte, len(unread))
-	if err := roundTrip(unread, func(i int, e *held) (err error) {
-		if states[i], e.found, err = fn.State.Read(e.to); err == nil && !e.found {
-			states[i] = fn.account.Restore(e.key)
+	states := cellState{&fn.State, &fn.Log}
+	return roundTrip(unread, func(c *opened) (err error) {
+		alone := ""
+		if len(fn.cfg.Cells) == 0 {
+			alone = c.name
+		}
+		if c.cell, err = states.read(c.to, alone); err == nil && fn.waits() {
+			c.findWaits()
 		}
 		return err
-	}); err != nil {
-		return err
-	}
-	parallel.Do(len(unread), len(fn.estimators), func(worker, i int) {
-		unread[i].open(fn.estimators[worker], states[i])
 	})
-	for _, e := range unread {
+}
+
+// waits reports whether observations can wait.
+func (fn *filterFn) waits() bool { return fn.cfg.Order == EventTime && fn.cfg.Lateness > 0 }
+
+// open decodes the states of entities, or those of the previous run where they have none.
+func (fn *filterFn) open(unopened []*held) error {
+	for _, e := range unopened {
+		if !e.found {
+			e.state = fn.account.Restore(e.key)
+		}
+	}
+	parallel.Do(len(unopened), len(fn.estimators), func(worker, i int) {
+		unopened[i].open(fn.estimators[worker])
+	})
+	for _, e := range unopened {
 		if e.err != nil {
 			return fmt.Errorf("key %q: %w", e.key, e.err)
 		}
@@ -475,23 +536,23 @@ func (fn *filterFn) read(unread []*held) error {
 }
 
 // open sets the entity to its state, or to that of a new key where there is none.
-func (e *held) open(est *Estimator, state []byte) {
-	if state == nil {
+func (e *held) open(est *Estimator) {
+	if e.state == nil {
 		e.entity = entity{Track: est.NewTrack(e.key)}
 		return
 	}
-	e.entity, e.err = est.decodeEntity(e.key, state)
+	e.entity, e.err = est.decodeEntity(e.key, e.state)
 }
 
-// roundTrip calls f for every entity, roundTrips at a time, and returns the first
-// error with its key.
-func roundTrip(list []*held, f func(i int, e *held) error) error {
+// roundTrip calls f for every cell, roundTrips at a time, and returns the first error
+// with its cell.
+func roundTrip(list []*opened, f func(*opened) error) error {
 	var g errgroup.Group
 	g.SetLimit(roundTrips)
-	for i, e := range list {
+	for _, c := range list {
 		g.Go(func() error {
-			if err := f(i, e); err != nil {
-				return fmt.Errorf("key %q: %w", e.key, err)
+			if err := f(c); err != nil {
+				return fmt.Errorf("state %q: %w", c.name, err)
 			}
 			return nil
 		})
@@ -580,43 +641,88 @@ func (fn *filterFn) emit(e *held, emit func(beam.EventTime, string, Estimate), r
 	e.outputs, e.counts, e.taken = e.outputs[:0], account.Counts{}, 0
 }
 
-// schedule sets a timer for the earliest observation that waits, and one for the
-// latest. At the end of a bounded input the watermark passes both at once, and the
-// second saves one timer for each observation between.
-func (fn *filterFn) schedule(tp timers.Provider, e *entity) {
-	if n := len(e.waiting); n > 0 {
-		fn.Due.Set(tp, e.waiting[0].Time.Add(fn.cfg.Lateness), timers.WithTag("first"))
-		fn.Due.Set(tp, e.waiting[n-1].Time.Add(fn.cfg.Lateness), timers.WithTag("last"))
+// schedule sets timers after something happened to a key of the cell: one for the
+// earliest observation that waits, and one for the latest. At the end of a bounded input
+// the watermark passes both at once, and the second saves one timer for each observation
+// between.
+func (fn *filterFn) schedule(tp timers.Provider, c *opened, keys ...string) {
+	if !fn.waits() {
+		return
+	}
+	for _, key := range keys {
+		if e := c.keys[key]; len(e.waiting) == 0 {
+			delete(c.waits, key)
+		} else {
+			c.waits[key] = wait{e.waiting[0].Time, e.waiting[len(e.waiting)-1].Time}
+		}
+	}
+	var all wait
+	for _, w := range c.waits {
+		if all.first.IsZero() || w.first.Before(all.first) {
+			all.first = w.first
+		}
+		if w.last.After(all.last) {
+			all.last = w.last
+		}
+	}
+	if len(c.waits) > 0 {
+		fn.Due.Set(tp, all.first.Add(fn.cfg.Lateness), timers.WithTag("first"))
+		fn.Due.Set(tp, all.last.Add(fn.cfg.Lateness), timers.WithTag("last"))
 	}
 }
 
 // OnTimer releases the observations that the watermark has passed.
-func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, key string, _ timers.Context, emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
-	fn.queue = append(fn.queue, arrival{key: key, state: sp, timers: tp})
-	if err := fn.drain(emit, reject); err != nil {
+func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, _ timers.Context, emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
+	if err := fn.read([]arrival{{cell: cell, state: sp}}); err != nil {
 		return err
 	}
-	e := fn.bundle[key]
-	e.released = e.due(ts.ToTime().Add(-fn.cfg.Lateness))
-	if err := fn.work([]*held{e}, emit, reject); err != nil {
+	c := fn.cells[cell]
+	horizon := ts.ToTime().Add(-fn.cfg.Lateness)
+	var unopened, active []*held
+	var due []string
+	for key, w := range c.waits {
+		if !w.first.After(horizon) {
+			due = append(due, key)
+		}
+	}
+	slices.Sort(due) // the output has one order
+	for _, key := range due {
+		e, known := c.hold(key)
+		if !known {
+			unopened = append(unopened, e)
+		}
+		active = append(active, e)
+	}
+	if err := fn.open(unopened); err != nil {
 		return err
 	}
-	fn.schedule(tp, &e.entity)
+	for _, e := range active {
+		e.released = e.due(horizon)
+	}
+	if err := fn.work(active, emit, reject); err != nil {
+		return err
+	}
+	fn.schedule(tp, c, due...)
 	return nil
 }
 
-// FinishBundle processes the rest of the queue and writes the states of all keys in
-// the bundle.
+// FinishBundle processes the rest of the queue and writes the cells of the bundle.
 func (fn *filterFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
 	if err := fn.drain(emit, reject); err != nil {
 		return err
 	}
-	states := make([]account.KeyState, len(fn.order))
-	err := roundTrip(fn.order, func(i int, e *held) error {
-		states[i] = account.KeyState{Key: e.key, State: e.append(nil), Waiting: e.places()}
-		return fn.State.Write(e.to, states[i].State)
+	var all []*held
+	for _, c := range fn.order {
+		all = append(all, c.order...)
+	}
+	fn.report.States = make([]account.KeyState, len(all))
+	parallel.Do(len(all), len(fn.estimators), func(_, i int) {
+		e := all[i]
+		e.state = e.append(nil)
+		fn.report.States[i] = account.KeyState{Key: e.key, State: e.state, Waiting: e.places()}
 	})
-	fn.report.States = states
+	states := cellState{&fn.State, &fn.Log}
+	err := roundTrip(fn.order, func(c *opened) error { return states.write(c.to, c.cell, c.order) })
 	addMetrics(ctx, fn.report.Counts)
 	for _, n := range fn.iterations {
 		iterationsDist.Update(ctx, n)
@@ -624,7 +730,7 @@ func (fn *filterFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, 
 	if err == nil {
 		fn.account.Report(fn.report)
 	}
-	fn.bundle, fn.order, fn.report, fn.iterations = nil, nil, account.Report{}, fn.iterations[:0]
+	fn.cells, fn.order, fn.report, fn.iterations = nil, nil, account.Report{}, fn.iterations[:0]
 	return err
 }
 
