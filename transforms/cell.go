@@ -28,13 +28,26 @@ type cell struct {
 	logged bool              // the runner has the cell as a log
 	seq    uint64            // of the next piece of the log
 	waits  map[string]wait   // keys with observations that wait; nil where it is not known
+	timers wait              // what the timers of the cell are set for: no less than waits
 }
 
 // An extent is the place of an entity in the data of a cell.
 type extent struct{ start, end, entry int } // entry is the whole entry's size
 
-// A wait spans the times of a key's observations that wait.
+// A wait spans the times of observations that wait; zero where none does.
 type wait struct{ first, last time.Time }
+
+// add extends the span by another, and reports whether that was more.
+func (w *wait) add(o wait) bool {
+	was := *w
+	if w.first.IsZero() || !o.first.IsZero() && o.first.Before(w.first) {
+		w.first = o.first
+	}
+	if o.last.After(w.last) {
+		w.last = o.last
+	}
+	return *w != was
+}
 
 // findWaits looks for the keys with observations that wait.
 func (c *cell) findWaits() {

@@ -35,6 +35,9 @@ func (e *entity) append(b []byte) []byte {
 	return e.Track.append(b)
 }
 
+// wait returns the span of the observations that wait; there must be some.
+func (e *entity) wait() wait { return wait{e.waiting[0].Time, e.waiting[len(e.waiting)-1].Time} }
+
 // waiting returns the span of the observations that wait in an encoded entity, and
 // whether there are any.
 func waiting(b []byte) (w wait, any bool) {

@@ -226,6 +226,7 @@ type packFn struct {
 type block struct {
 	bytes []byte
 	at    mtime.Time // earliest event time
+	times wait       // of all observations
 }
 
 // packBytes bounds what a bundle holds back.
@@ -257,6 +258,7 @@ func (fn *packFn) ProcessElement(ts beam.EventTime, key string, o Observation, e
 		fn.keys = append(fn.keys, key)
 	}
 	b.at = min(b.at, ts)
+	b.times.add(wait{o.Time, o.Time})
 	was := len(b.bytes)
 	if fn.cfg.Order == Arrival {
 		o.Raw = "" // only a rejection as late would need it
@@ -281,15 +283,18 @@ func (fn *packFn) flush(emit func(beam.EventTime, string, []byte)) {
 			// A runner may sort by event time: blocks of one time keep their order.
 			b.at = mtime.ZeroTimestamp
 		}
-		emit(b.at, cellName(key, fn.cfg.Cells), packed(key, b.bytes))
+		emit(b.at, cellName(key, fn.cfg.Cells), appendBlock(nil, key, b.times, b.bytes))
 	}
 	clear(fn.blocks)
 	fn.keys, fn.size = fn.keys[:0], 0
 }
 
-// packed is a block of observations of the key.
-func packed(key string, observations []byte) []byte {
-	return append(appendString(nil, key), observations...)
+// appendBlock encodes observations of the key, of those times.
+func appendBlock(b []byte, key string, times wait, observations []byte) []byte {
+	b = appendString(b, key)
+	b = appendTime(b, times.first)
+	b = appendTime(b, times.last)
+	return append(b, observations...)
 }
 
 func (fn *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func(Rejected)) error {
@@ -306,7 +311,7 @@ func (fn *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, st
 		e, err := fn.estimator.decodeEntity(key, b)
 		if err == nil && len(e.waiting) > 0 {
 			// An empty block sets the timer that the key had.
-			emit(mtime.FromTime(e.waiting[0].Time), cellName(key, fn.cfg.Cells), packed(key, nil))
+			emit(mtime.FromTime(e.waiting[0].Time), cellName(key, fn.cfg.Cells), appendBlock(nil, key, e.wait(), nil))
 		}
 		return err
 	})
@@ -326,7 +331,6 @@ type filterFn struct {
 	cfg        Config
 	estimators []*Estimator // one per goroutine
 	account    *account.Run
-	batch      int
 	queue      []arrival
 	cells      map[string]*opened
 	order      []*opened
@@ -334,13 +338,12 @@ type filterFn struct {
 	iterations []int64
 }
 
-// arrival is a block in the queue, with access to its cell's state and timers.
+// arrival is a block in the queue, with access to its cell's state.
 type arrival struct {
-	cell   string
-	key    string
-	block  []byte
-	state  state.Provider
-	timers timers.Provider
+	cell  string
+	key   string
+	block []byte
+	state state.Provider
 }
 
 // opened is a cell during a bundle, with access to its state.
@@ -391,10 +394,6 @@ func (fn *filterFn) Setup() error {
 		}
 	}
 	fn.cfg = fn.estimators[0].cfg
-	fn.batch = batchBlocks
-	if fn.cfg.Order == EventTime && fn.cfg.Lateness > 0 {
-		fn.batch = 1 // a timer can be set for the key at hand only
-	}
 	return nil
 }
 
@@ -406,11 +405,24 @@ func (fn *filterFn) StartBundle(_ func(beam.EventTime, string, Estimate), _ func
 
 func (fn *filterFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, cell string, packed []byte, emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
 	r := &reader{b: packed}
-	fn.queue = append(fn.queue, arrival{cell: cell, key: r.string(), block: r.b, state: sp, timers: tp})
-	if r.bad {
+	a := arrival{cell: cell, key: r.string(), state: sp}
+	times := wait{r.time(), r.time()}
+	if a.block = r.b; r.bad {
 		return errCut
 	}
-	if len(fn.queue) < fn.batch {
+	fn.queue = append(fn.queue, a)
+	if fn.waits() {
+		// A timer can be set for the cell at hand only. What it is set for is known when
+		// the block is processed; until then all its observations may wait.
+		if err := fn.read(fn.queue[len(fn.queue)-1:]); err != nil {
+			return err
+		}
+		c := fn.cells[cell]
+		if c.timers.add(times) {
+			fn.schedule(tp, c)
+		}
+	}
+	if len(fn.queue) < batchBlocks {
 		return nil
 	}
 	return fn.drain(emit, reject)
@@ -438,8 +450,11 @@ func (fn *filterFn) drain(emit func(beam.EventTime, string, Estimate), reject fu
 	if err := fn.work(active, emit, reject); err != nil {
 		return err
 	}
-	for _, a := range fn.queue {
-		fn.schedule(a.timers, fn.cells[a.cell], a.key)
+	if fn.waits() {
+		for _, a := range fn.queue {
+			c := fn.cells[a.cell]
+			c.note(c.keys[a.key])
+		}
 	}
 	fn.queue = fn.queue[:0]
 	return nil
@@ -641,38 +656,28 @@ func (fn *filterFn) emit(e *held, emit func(beam.EventTime, string, Estimate), r
 	e.outputs, e.counts, e.taken = e.outputs[:0], account.Counts{}, 0
 }
 
-// schedule sets timers after something happened to a key of the cell: one for the
-// earliest observation that waits, and one for the latest. At the end of a bounded input
-// the watermark passes both at once, and the second saves one timer for each observation
-// between.
-func (fn *filterFn) schedule(tp timers.Provider, c *opened, keys ...string) {
-	if !fn.waits() {
-		return
+// note notes which observations of a key wait.
+func (c *cell) note(e *held) {
+	if len(e.waiting) == 0 {
+		delete(c.waits, e.key)
+	} else {
+		c.waits[e.key] = e.wait()
 	}
-	for _, key := range keys {
-		if e := c.keys[key]; len(e.waiting) == 0 {
-			delete(c.waits, key)
-		} else {
-			c.waits[key] = wait{e.waiting[0].Time, e.waiting[len(e.waiting)-1].Time}
-		}
-	}
-	var all wait
-	for _, w := range c.waits {
-		if all.first.IsZero() || w.first.Before(all.first) {
-			all.first = w.first
-		}
-		if w.last.After(all.last) {
-			all.last = w.last
-		}
-	}
-	if len(c.waits) > 0 {
-		fn.Due.Set(tp, all.first.Add(fn.cfg.Lateness), timers.WithTag("first"))
-		fn.Due.Set(tp, all.last.Add(fn.cfg.Lateness), timers.WithTag("last"))
-	}
+}
+
+// schedule sets a timer for the earliest observation of a cell that may wait, and one for
+// the latest. At the end of a bounded input the watermark passes both at once, and the
+// second saves one timer for each observation between.
+func (fn *filterFn) schedule(tp timers.Provider, c *opened) {
+	fn.Due.Set(tp, c.timers.first.Add(fn.cfg.Lateness), timers.WithTag("first"))
+	fn.Due.Set(tp, c.timers.last.Add(fn.cfg.Lateness), timers.WithTag("last"))
 }
 
 // OnTimer releases the observations that the watermark has passed.
 func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, _ timers.Context, emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
+	if err := fn.drain(emit, reject); err != nil {
+		return err
+	}
 	if err := fn.read([]arrival{{cell: cell, state: sp}}); err != nil {
 		return err
 	}
@@ -702,7 +707,16 @@ func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 	if err := fn.work(active, emit, reject); err != nil {
 		return err
 	}
-	fn.schedule(tp, c, due...)
+	for _, e := range active {
+		c.note(e)
+	}
+	c.timers = wait{}
+	for _, w := range c.waits {
+		c.timers.add(w)
+	}
+	if len(c.waits) > 0 {
+		fn.schedule(tp, c)
+	}
 	return nil
 }
 

@@ -100,6 +100,7 @@ func (s *site) rates(t *testing.T, n int) {
 					d := program.Start(t, nil, "run", cfg)
 					t.Logf("%.0f records/s", s.rate(t, d, out, n))
 					if strings.HasPrefix(runner, "flink") {
+						s.size(t, d, keys)
 						s.Halt(t, cfg, d)
 					} else {
 						d.Stop(t)
@@ -113,6 +114,22 @@ func (s *site) rates(t *testing.T, n int) {
 			}
 		})
 	}
+}
+
+// size measures a checkpoint of all keys, and how long a job whose worker is killed takes to
+// go on from it.
+func (s *site) size(t *testing.T, d *e2e.Daemon, keys int) {
+	const job = "hafvf"
+	was := s.Status(t, job)
+	is := s.Await(t, d, job, "a checkpoint of all", func(is flink.Status) bool { return is.Completed >= was.Completed+2 })
+	t.Logf("checkpoint: %d bytes, %d for each key, in %v", is.Checkpoint.Bytes, is.Checkpoint.Bytes/int64(keys), is.Checkpoint.Took)
+	begin := time.Now()
+	s.Workers[0].Kill()
+	s.StartWorker(0)
+	s.Await(t, d, job, "the job goes on", func(now flink.Status) bool {
+		return now.Restored > is.Restored && now.State == "RUNNING" && now.Completed > is.Completed
+	})
+	t.Logf("restored, with another checkpoint: %v", time.Since(begin))
 }
 
 func init() {
