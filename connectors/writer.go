@@ -61,11 +61,22 @@ type Sink struct {
 	// when it is complete: for what has no end. Not for Parquet and compressed
 	// files. A line that was cut off in the middle is taken out first.
 	Append bool
+	// Live writes at once too, to a file that is emptied first: for what comes slowly
+	// and has an end. A Parquet or compressed file appears when it is complete.
+	Live bool
 }
 
 // Direct reports whether what is written can be read at once, and not only when
 // the file is complete.
-func (s Sink) Direct() bool { return s.Append || s.Path == stdio || s.Path == Stderr }
+func (s Sink) Direct() bool {
+	return s.Append || s.Path == stdio || s.Path == Stderr || s.Live && !s.whole()
+}
+
+// whole reports whether the file is of use when it is complete only.
+func (s Sink) whole() bool {
+	ext := filepath.Ext(s.Path)
+	return s.Format == Parquet || ext == ".gz" || ext == ".zst"
+}
 
 // A Writer writes records to a sink. Its file has a temporary name in the
 // same folder until Commit, so that it appears complete or not at all. What is
@@ -93,6 +104,9 @@ type encoder interface {
 	close() error
 }
 
+// ErrReaderGone says that nobody reads standard output any more, as behind | head.
+var ErrReaderGone = errors.New("its reader has gone")
+
 var errClosed = errors.New("the writer has been committed or aborted")
 
 // Create opens a sink. Its errors are sentences that name the path.
@@ -109,9 +123,13 @@ func Create(sink Sink) (*Writer, error) {
 	}
 	fresh := true
 	var err error
-	if sink.Append && sink.Path != stdio && sink.Path != Stderr {
-		fresh, err = w.extend(sink, ext)
-	} else {
+	named := sink.Path != stdio && sink.Path != Stderr
+	switch {
+	case sink.Append && named:
+		fresh, err = w.extend(sink)
+	case sink.Live && named && !sink.whole():
+		err = w.empty(sink.Path)
+	default:
 		err = w.open(sink.Path)
 	}
 	if err != nil {
@@ -178,22 +196,36 @@ func (w *Writer) open(path string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		w.final = path
 		w.file, err = createBeside(path, 0o666)
-		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s cannot be written: its folder %s does not exist; create it first", path, filepath.Dir(path))
-		}
 	}
 	if err != nil {
 		if w.file != nil {
 			w.Abort()
 		}
-		return fmt.Errorf("%s cannot be written: %w", path, message.Cause(err))
+		return cannotWrite(path, err)
 	}
 	return nil
 }
 
+// empty opens a file to write it from its beginning.
+func (w *Writer) empty(path string) (err error) {
+	w.direct = true
+	if w.file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666); err == nil {
+		return nil
+	}
+	return cannotWrite(path, err)
+}
+
+// cannotWrite is the error of a file that cannot be opened.
+func cannotWrite(path string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s cannot be written: its folder %s does not exist; create it first", path, filepath.Dir(path))
+	}
+	return fmt.Errorf("%s cannot be written: %w", path, message.Cause(err))
+}
+
 // extend opens a file to add to it. It reports whether the file is empty.
-func (w *Writer) extend(sink Sink, ext string) (fresh bool, err error) {
-	if sink.Format == Parquet || ext == ".gz" || ext == ".zst" {
+func (w *Writer) extend(sink Sink) (fresh bool, err error) {
+	if sink.whole() {
 		return false, fmt.Errorf("%s: a file of this kind has to come to an end, and the input has none: give plain JSON Lines or CSV", sink.Path)
 	}
 	w.direct = true
@@ -202,14 +234,11 @@ func (w *Writer) extend(sink Sink, ext string) (fresh bool, err error) {
 			err = sameHeader(w.file, sink)
 		}
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, fmt.Errorf("%s cannot be written: its folder %s does not exist; create it first", sink.Path, filepath.Dir(sink.Path))
-	}
 	if err != nil {
 		if w.file != nil {
 			w.Abort()
 		}
-		return false, fmt.Errorf("%s cannot be written: %w", sink.Path, message.Cause(err))
+		return false, cannotWrite(sink.Path, err)
 	}
 	return fresh, nil
 }
@@ -336,6 +365,9 @@ func (w *Writer) flush() error {
 }
 
 func (w *Writer) fail(err error) {
+	if w.file == os.Stdout && errors.Is(err, syscall.EPIPE) {
+		err = ErrReaderGone
+	}
 	if err != nil && w.err == nil {
 		w.err = fmt.Errorf("%s cannot be written: %w", w.name, message.Cause(err))
 	}
@@ -383,6 +415,13 @@ func (w *Writer) finish() error {
 		return err
 	}
 	return w.sync()
+}
+
+// Err is the first failure, nil where there was none.
+func (w *Writer) Err() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
 }
 
 // Sync has what was written directly to a file outlast a loss of power.

@@ -238,6 +238,7 @@ type draft struct {
 	others   []string // numeric columns that are left out
 	family   string
 	lateness string
+	detect   Suggestion // in place of true
 	// formatNote says which other time_format fits.
 	formatNote string
 }
@@ -278,7 +279,7 @@ func (t *table) guess() *draft {
 // that is something new.
 func (d *draft) settle(l *Look) (changed bool) {
 	was := d.fields
-	lateness, family := d.lateness, d.family
+	lateness, family, detect := d.lateness, d.family, d.detect
 	for _, s := range l.Suggestions {
 		switch name := s.Key[strings.LastIndex(s.Key, ".")+1:]; name {
 		case "decimal":
@@ -296,9 +297,11 @@ func (d *draft) settle(l *Look) (changed bool) {
 			d.lateness = s.Value
 		case "family":
 			d.family = s.Value
+		case "detect":
+			d.detect = s
 		}
 	}
-	return was.Decimal != d.fields.Decimal || len(was.Missing) != len(d.fields.Missing) || was.TimeFormat != d.fields.TimeFormat || lateness != d.lateness || family != d.family
+	return was.Decimal != d.fields.Decimal || len(was.Missing) != len(d.fields.Missing) || was.TimeFormat != d.fields.TimeFormat || lateness != d.lateness || family != d.family || detect != d.detect
 }
 
 // yaml writes the config, with comments if there is a look.
@@ -318,10 +321,16 @@ func (d *draft) yaml(l *Look) []byte {
 	if d.family != "bernoulli" {
 		line("  prior: auto", "from the first values of each key")
 	}
-	if l != nil && l.rhythmic() && hafvf.Seasonal(d.family) == nil {
-		line("  # season: "+rhythm, rhythmNote)
+	if l != nil && hafvf.Seasonal(d.family) == nil {
+		if season, note := l.rhythm(); season != "" {
+			line("  # season: "+season, note)
+		}
 	}
-	line("detect: true", "tells outliers from changes; about one alarm a week for each key at most")
+	if d.detect.Value == "" {
+		line("detect: true", "tells outliers from changes; about one alarm a week for each key at most")
+	} else {
+		line("detect: "+d.detect.Value, "tells outliers from changes; "+d.detect.Why)
+	}
 	switch {
 	case d.fields.Time == "":
 		line("order: arrival", "no column of times was found")

@@ -18,6 +18,8 @@ import (
 func init() {
 	register.Function4x0((&encodeEstimatesFn{}).ProcessElement)
 	dofn.Register(func(f *encodeEstimatesFn) any { return f.ProcessElement })
+	register.Function3x0((&encodeSilentFn{}).ProcessElement)
+	dofn.Register(func(f *encodeSilentFn) any { return f.ProcessElement })
 	register.Function3x0((&encodeSmoothedFn{}).ProcessElement)
 	dofn.Register(func(f *encodeSmoothedFn) any { return f.ProcessElement })
 	register.Function2x0((&encodeRejectedFn{}).ProcessElement)
@@ -156,6 +158,30 @@ func (fn *encodeEstimatesFn) told(key string, e *transforms.Estimate) (all []tra
 		all = append(all, transforms.Told{Of: e, Alert: e.Belief})
 	}
 	return all
+}
+
+// encodeSilentFn turns keys that are silent into chunks of one alert each.
+type encodeSilentFn struct {
+	Run    string
+	Layout records.Layout
+	Alerts bool // whether there is a sink for them
+	As     records.Form
+
+	unwanted int
+}
+
+func (fn *encodeSilentFn) ProcessElement(key string, s transforms.Silent, alert func([]byte)) {
+	if !fn.Alerts {
+		fn.unwanted++
+		return
+	}
+	told := s.Alert(key)
+	alert(fn.Layout.AppendAlert(connectors.Chunk(nil).Begin([]byte(key), told.Of.ID), fn.As, key, told.Of, told.Alert))
+}
+
+func (fn *encodeSilentFn) FinishBundle(func([]byte)) {
+	account.Of(fn.Run).Stored(fn.unwanted)
+	fn.unwanted = 0
 }
 
 // encodeSmoothedFn turns smoothed estimates into chunks of lines.

@@ -91,6 +91,7 @@ func Compose(c *config.Config) (*Graph, error) {
 	layout.Brief, layout.Interval = c.Records == config.Brief, c.Interval != 0
 	var x connectors.Kind
 	g.source, x = newSource(c)
+	layout.Values = g.source.values()
 	if c.Transform == config.Smooth {
 		g.transform = smoothing{layout, transforms.SmoothConfig{
 			Filter: base, Keys: rules, Gap: c.Session.Gap, AllowedLateness: c.Session.AllowedLateness, Max: c.Session.Max, Odds: c.Odds,
@@ -100,17 +101,16 @@ func Compose(c *config.Config) (*Graph, error) {
 		if d := c.Detect; d != nil {
 			cfg.Alarms, cfg.Alerts = d.AlarmConfig, d.AlertConfig
 		}
-		g.transform = filtering{layout, cfg, c.AlertKinds}
+		g.transform = filtering{layout, cfg, c.AlertKinds, c.Silence != nil && c.Source.Unending()}
 	}
-	unending := c.Source.Unending()
-	g.sink = newSink(&c.Sink, g.transform.columns(layout, x), unending)
+	g.sink = newSink(&c.Sink, g.transform.columns(layout, x), &c.Source)
 	if c.Alerts != nil {
-		alerts := newSink(c.Alerts, layout.AlertColumns(x), unending)
+		alerts := newSink(c.Alerts, layout.AlertColumns(x), &c.Source)
 		g.alerts = &alerts
 	}
 	g.dead = graphSink{file: &connectors.Sink{Format: connectors.JSONLines, Path: connectors.Stderr}}
 	if c.DeadLetter != nil {
-		g.dead = newSink(c.DeadLetter, nil, unending)
+		g.dead = newSink(c.DeadLetter, nil, &c.Source)
 	}
 	g.Steps = slices.Concat([]Step{
 		{"read", g.source.describe(), []string{"decode"}},
@@ -167,8 +167,8 @@ func newSource(c *config.Config) (graphSource, connectors.Kind) {
 	switch s := c.Source; {
 	case s.Kafka != nil:
 		t := topicSource{*s.Kafka, !optional}
-		if c.Transform == config.Smooth || !optional && c.Lateness > 0 {
-			t.Clock, t.ClockSetting = payloadClock, fieldsText(t.Fields) // only there does the watermark release anything
+		if c.Transform == config.Smooth || !optional && (c.Lateness > 0 || c.Silence != nil) {
+			t.Clock, t.ClockSetting = payloadClock, fieldsText(t.Fields) // only there does something wait for the watermark
 		}
 		if r := c.Runner; r.Name == config.Flink {
 			t.Readers, t.Poll = flink.Names(r.Parallelism, r.Parallelism, r.MaxParallelism), r.Poll
@@ -244,6 +244,12 @@ func (g *Graph) Topics() (source config.Kafka, ok bool) {
 	return t.Kafka, ok
 }
 
+// StandardInput reports whether the graph reads standard input.
+func (g *Graph) StandardInput() bool {
+	f, ok := g.source.(fileSource)
+	return ok && f.Path == "-"
+}
+
 // on returns the graph with an embedded broker's cluster.
 func (g *Graph) on(c kafkaio.Cluster) *Graph {
 	here := *g
@@ -310,12 +316,22 @@ type filtering struct {
 	layout records.Layout
 	cfg    transforms.Config
 	kinds  []string // of the alarms that are told
+	live   bool     // silence is told while it lasts
 }
 
 func (f filtering) build(s beam.Scope, run string, as forms, observations beam.PCollection) (lines, alerts, rejected beam.PCollection) {
 	f.cfg.Account = run
-	estimates, rejected := transforms.Filter(s, f.cfg, observations)
+	var estimates, silent beam.PCollection
+	if f.live {
+		estimates, silent, rejected = transforms.FilterLive(s, f.cfg, observations)
+	} else {
+		estimates, rejected = transforms.Filter(s, f.cfg, observations)
+	}
 	lines, alerts = beam.ParDo2(s.Scope("Encode"), &encodeEstimatesFn{encoder: encoder[transforms.Estimate]{Run: run, Layout: f.layout, As: as.records}, Alerts: as.alerted, Kinds: f.kinds, AlertsAs: as.alerts}, estimates)
+	if f.live {
+		told := as.alerted && slices.Contains(f.kinds, transforms.SilentAlarm)
+		alerts = beam.Flatten(s, alerts, beam.ParDo(s.Scope("EncodeSilent"), &encodeSilentFn{Run: run, Layout: f.layout, Alerts: told, As: as.alerts}, silent))
+	}
 	return lines, alerts, rejected
 }
 

@@ -290,6 +290,33 @@ func TestKafkaWaits(t *testing.T) {
 }
 
 // committed waits until the lag of the group in topic in is as it should be.
+// The embedded runner hands a key's records to a node in the order of their times, and
+// those behind a timer when the watermark has passed that. A partition that lags behind
+// another must not stop the run so.
+func TestKafkaLaggingPartition(t *testing.T) {
+	for name, waits := range map[string]string{"lateness": "lateness: 10s", "silence": "silence: {after: 10s}"} {
+		t.Run(name, func(t *testing.T) {
+			b := fakeBus(t, 2)
+			b.Client = kafkatest.Dial(b.brokers, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+			b.CreateTopic(t, "out", 1, nil)
+			now := time.Now().UTC().Truncate(time.Second)
+			put := func(partition int32, hours float64) {
+				text := fmt.Sprintf("{\"key\":\"k%d\",\"time\":%q,\"x\":1}", partition, now.Add(time.Duration(hours*float64(time.Hour))).Format(time.RFC3339))
+				b.Produce(t, &kgo.Record{Topic: "in", Partition: partition, Value: []byte(text)})
+			}
+			put(0, -10)
+			put(1, -20)
+			r := launch(t, compose(t, b.config("group: g", waits)))
+			for i := range 20 {
+				put(0, -9+float64(i)/10)
+				put(1, -19+float64(i)/10)
+				b.await(t, "out", 2*i, r)
+			}
+			r.halt(t)
+		})
+	}
+}
+
 func (b *bus) committed(t testing.TB, group string, r *running, is func(lag int64) bool) {
 	t.Helper()
 	client := &kafka.Client{Addr: kafka.TCP(b.brokers...)}

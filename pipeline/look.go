@@ -73,7 +73,7 @@ func LookAt(c *config.Config) (*Look, error) {
 	}
 	defer rd.Close()
 	l := &Look{Path: file.Path, Columns: rd.Columns()}
-	s := sample{parser: p, look: l, ends: map[string]time.Time{}, words: map[string]int{}}
+	s := sample{parser: p, look: l, ends: map[string]time.Time{}, last: map[string]float64{}, words: map[string]int{}}
 	decode := decodeFileFn{decoder: decoder[connectors.Record]{parser: p}, Format: file.Format}
 	for l.Records < lookRows {
 		r, err := rd.Next()
@@ -99,6 +99,9 @@ type sample struct {
 	parser  *parser
 	look    *Look
 	ends    map[string]time.Time // latest, by key
+	last    map[string]float64   // number, by key
+	squares float64              // sum of the squared differences of successive numbers of a key
+	sum     float64              // of the later number of each
 	steps   []time.Duration
 	rejects rejections
 
@@ -160,6 +163,13 @@ func (s *sample) add(r connectors.Record, d decoded) {
 	for _, x := range d.o.X {
 		for _, v := range x {
 			l.number(v)
+		}
+		if len(x) == 1 && !math.IsNaN(x[0]) {
+			if last, seen := s.last[d.key]; seen {
+				s.squares += (x[0] - last) * (x[0] - last)
+				s.sum += x[0]
+			}
+			s.last[d.key] = x[0]
 		}
 	}
 }
@@ -301,11 +311,18 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 	if c.Transform == config.Filter && c.Order == config.EventTime && l.Behind > c.Lateness {
 		add("lateness", message.Duration(roundUp(l.Behind)), l.behind())
 	}
-	if family := l.family(); family != "normal" && c.Model.Family == "normal" {
+	if family := s.family(); family != "normal" && c.Model.Family == "normal" {
 		add("model.family", family, familyReasons[family])
 	}
-	if c.Transform == config.Filter && c.Model.Season == nil && hafvf.Seasonal(c.Model.Family) == nil && l.rhythmic() {
-		add("model.season", rhythm, rhythmNote)
+	if d := c.Detect; d != nil && l.Step > 0 && d.BudgetOf(l.Step) < leastBudget {
+		budget := leastBudget * l.Step
+		add("detect", fmt.Sprintf("{budget: %s, rest: %d}", message.Duration(roundUp(budget)), leastBudget/10),
+			fmt.Sprintf("about one alarm in %d records of a key; now one in %.0f, and none in the %d after it", leastBudget, d.BudgetOf(l.Step), d.Rest))
+	}
+	if c.Transform == config.Filter && c.Model.Season == nil && hafvf.Seasonal(c.Model.Family) == nil {
+		if season, note := l.rhythm(); season != "" {
+			add("model.season", season, note)
+		}
 	}
 	return all
 }
@@ -315,28 +332,42 @@ var familyReasons = map[string]string{
 	"poisson":   "if the values are counts; they are whole and not negative",
 }
 
-// family returns that which the values seem to have.
-func (l *Look) family() string {
+// leastBudget is the number of observations per alarm below which a budget is spent on
+// chance.
+const leastBudget = 100
+
+// family returns that which the values seem to have. Poisson counts that follow each other
+// differ by twice their mean, squared and on average; totals and amounts differ by more.
+func (s *sample) family() string {
+	l := s.look
 	n := l.Components - l.Missing
 	switch {
 	case n == 0 || l.Fractions > 0 || l.Negative > 0:
 		return "normal"
 	case l.Min == 0 && l.Max == 1:
 		return "bernoulli"
+	case s.squares > 6*s.sum:
+		return "normal"
 	}
 	return "poisson"
 }
 
 // behind says that records come late.
 func (l *Look) behind() string {
-	return fmt.Sprintf("%d records come up to %v after a later one of their key", l.Early, l.Behind)
+	return fmt.Sprintf("%s up to %v after a later one of the key", message.Count(l.Early, "record comes", "records come"), l.Behind)
 }
 
-// The season of values that may have one.
-const rhythm, rhythmNote = "[24h, 168h]", "if the values have a rhythm of day and week"
-
-// rhythmic reports whether a key has several observations a day.
-func (l *Look) rhythmic() bool { return l.Step > 0 && l.Step <= 6*time.Hour }
+// rhythm returns the season that observations of a key at this step may have, and what
+// that depends on; both are empty if they are too far apart for any.
+func (l *Look) rhythm() (season, note string) {
+	switch {
+	case l.Step <= 0 || l.Step > 42*time.Hour:
+		return "", ""
+	case l.Step > 6*time.Hour:
+		return "[168h]", "if the values have a rhythm of the week"
+	}
+	return "[24h, 168h]", "if the values have a rhythm of day and week"
+}
 
 func alternatives(formats []string) string {
 	if len(formats) == 1 {

@@ -147,7 +147,7 @@ values   95 %% of the records parse, 10.5 %% are missing; -1 to 2, %s zero, %s n
 rejected 5 × the text "NA" where a number is due
          in.csv:2: k0,2026-01-02T03:04:05Z,NA
 suggest  source.csv.missing: [NA]  # if these texts stand for missing values
-suggest  lateness: 3m  # 1 records come up to 3m0s after a later one of their key
+suggest  lateness: 3m  # 1 record comes up to 3m0s after a later one of the key
 suggest  model.season: [24h, 168h]  # if the values have a rhythm of day and week
 `, path, percent(zero, 85), percent(negative, 85))
 	equal(t, want, l.String())

@@ -83,6 +83,11 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	cancel(nil)
 	<-followed
 	if err != nil && !suspended {
+		for _, w := range state.writers {
+			if err := w.Err(); errors.Is(err, connectors.ErrReaderGone) {
+				return s, err // the runner passes on its text only
+			}
+		}
 		return s, err
 	}
 	if err := state.account.Balanced(); err != nil {

@@ -618,7 +618,7 @@ func TestRunDetects(t *testing.T) {
 	}
 	equal(t, 2+kinds["steady outlier"]+kinds["jumps outlier"]+1, len(readLines(t, alerts)))
 	if a := got["jumps novelty"]; a.Size > -3 || a.Score < 4 || a.X > -3e-3 || math.Abs(a.Predicted.Mean) > 2e-3 ||
-		!strings.HasPrefix(a.Message, "jumps: the last values are unusual, x at -") {
+		!strings.HasPrefix(a.Message, "jumps: x is -") {
 		t.Errorf("alert %+v", a)
 	}
 	o, c := got["steady outlier"], got["jumps change"]

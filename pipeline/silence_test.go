@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -56,4 +57,63 @@ func TestSilenceIsTold(t *testing.T) {
 	if s, got := run("silence: true\ndetect: true\n"); s.Silences != 1 || len(got) != 2 {
 		t.Errorf("by its own rhythm: %d silences, alerts %v", s.Silences, got)
 	}
+}
+
+// On a topic a silence is told while it lasts, once, also over a restart on a topic in
+// which nothing comes, and its end is told once.
+func TestKafkaSilence(t *testing.T) {
+	b := fakeBus(t, 2)
+	b.CreateTopic(t, "alerts", 1, nil)
+	b.CreateTopic(t, "out", 1, nil)
+	text := b.config("group: g, changelog: states", "records: brief\nsilence: {after: 1s}\nalerts: {kafka: {topic: alerts}}\n")
+	now := time.Now().UTC().Truncate(time.Second)
+	at := func(d time.Duration) string { return now.Add(d).Format(time.RFC3339) }
+	line := func(key string, d time.Duration) string {
+		return fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":1}", key, at(d))
+	}
+	const far = time.Hour // a key that has spoken of that hour is not silent before
+	b.put(t, line("a", -4*time.Second), line("a", -3*time.Second), line("c", far))
+
+	r := launch(t, compose(t, text))
+	b.await(t, "alerts", 1, r)
+	b.put(t, line("a", far))
+	b.await(t, "alerts", 2, r)
+	// Mostly the run has stopped before d is silent, and the next one tells it.
+	b.put(t, line("d", 2*time.Second), line("e", -time.Minute))
+	b.await(t, "alerts", 3, r) // e
+	silences := r.halt(t).Silences
+
+	r = launch(t, compose(t, text))
+	b.await(t, "alerts", 4, r)
+	b.put(t, line("d", far), line("e", far))
+	b.await(t, "alerts", 6, r)
+	silences += r.halt(t).Silences
+
+	r = launch(t, compose(t, text))
+	b.put(t, line("f", far))
+	b.await(t, "out", 9, r)
+	silences += r.halt(t).Silences
+	equal(t, int64(3), silences)
+
+	var got []string
+	for _, line := range b.values(t, "alerts") {
+		var a struct{ Key, Time, Kind, ID, Message string }
+		if err := json.Unmarshal([]byte(line), &a); err != nil {
+			t.Fatal(err)
+		}
+		if a.Kind == "recovered" {
+			a.ID = "" // its partition is the hash's
+		}
+		got = append(got, fmt.Sprint(a.Key, " ", a.Kind, " ", a.Time, " ", a.ID))
+	}
+	silent := func(key string, d time.Duration) string {
+		return fmt.Sprint(key, " silent ", at(d), " ", key, "/", at(d))
+	}
+	recovered := func(key string) string { return fmt.Sprint(key, " recovered ", at(far), " ") }
+	want := []string{
+		silent("a", -2*time.Second), recovered("a"), silent("d", 3*time.Second), recovered("d"), silent("e", -59*time.Second), recovered("e"),
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	equal(t, want, got)
 }

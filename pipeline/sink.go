@@ -20,8 +20,9 @@ type graphSink struct {
 	hook  *webhook.Sink
 }
 
-func newSink(s *config.Sink, columns []connectors.Column, unending bool) graphSink {
-	file := &connectors.Sink{Columns: columns, Append: unending}
+// newSink makes a sink of a graph with that source. Its files grow while records come.
+func newSink(s *config.Sink, columns []connectors.Column, source *config.Source) graphSink {
+	file := &connectors.Sink{Columns: columns, Append: source.Unending(), Live: source.StandardInput()}
 	switch {
 	case s.None:
 		return graphSink{}

@@ -70,6 +70,8 @@ type graphSource interface {
 	// records for input that is no observation, for a run of this process.
 	read(s beam.Scope, run string) (observations, undecoded beam.PCollection)
 	describe() string
+	// values names the fields that make the value.
+	values() []string
 	// state identifies what a position in the source means.
 	state() any
 }
@@ -82,6 +84,7 @@ type fileSource struct {
 
 func (f fileSource) check(context.Context, *clients) error { return connectors.Check(f.Source) }
 func (f fileSource) describe() string                      { return f.Format + " " + f.Path }
+func (f fileSource) values() []string                      { return f.fields.Values }
 func (f fileSource) state() any                            { return f.Path }
 
 func (f fileSource) read(s beam.Scope, run string) (observations, undecoded beam.PCollection) {
@@ -108,7 +111,8 @@ func (t topicSource) partitions(ctx context.Context, to *clients) (most int, err
 	return most, err
 }
 
-func (t topicSource) state() any { return t.Topics }
+func (t topicSource) values() []string { return t.Fields.Values }
+func (t topicSource) state() any       { return t.Topics }
 
 func (t topicSource) describe() string {
 	text := fmt.Sprintf("kafka %s from %s", strings.Join(t.Topics, ", "), t.Start.At)

@@ -67,17 +67,18 @@ func (s Summary) String() string {
 	switch {
 	case s.Sessions > 0:
 		title, unit = "the clearest change of each key (evidence in nats)", "evidence"
-		fmt.Fprintf(&b, "%d sessions, %d changes, ", s.Sessions, s.Changes)
+		fmt.Fprintf(&b, "%s, %s, ", count(s.Sessions, "session"), count(s.Changes, "change"))
 	case s.detects:
 		title, unit = "alarmed, the largest alarm of each key (in standard deviations)", "by"
-		fmt.Fprintf(&b, "%d keys, %d alarms (%d novelties, %d changes), found %d changes and %d outliers, ", s.Keys, s.NoveltyAlarms+s.ChangeAlarms, s.NoveltyAlarms, s.ChangeAlarms, s.Changes, s.Outliers)
+		fmt.Fprintf(&b, "%s, %s (%s, %s), found %s and %s, ", count(s.Keys, "key"), count(s.NoveltyAlarms+s.ChangeAlarms, "alarm"),
+			message.Count(s.NoveltyAlarms, "novelty", "novelties"), count(s.ChangeAlarms, "change"), count(s.Changes, "change"), count(s.Outliers, "outlier"))
 	default:
-		fmt.Fprintf(&b, "%d keys, ", s.Keys)
+		fmt.Fprintf(&b, "%s, ", count(s.Keys, "key"))
 	}
 	if s.Silences > 0 {
-		fmt.Fprintf(&b, "%d silences, ", s.Silences)
+		fmt.Fprintf(&b, "%s, ", count(s.Silences, "silence"))
 	}
-	fmt.Fprintf(&b, "%d records (%d missing), %d rejected, %d not converged, %.1f s", s.Records, s.Missing, s.Rejected, s.NotConverged, s.Elapsed.Seconds())
+	fmt.Fprintf(&b, "%s (%d missing), %d rejected, %d not converged, %.1f s", count(s.Records, "record"), s.Missing, s.Rejected, s.NotConverged, s.Elapsed.Seconds())
 	switch {
 	case s.Skipped == 1:
 		b.WriteString("; 1 state was skipped, its filter began anew")
@@ -107,6 +108,9 @@ func (s Summary) String() string {
 	return b.String()
 }
 
+// count is n of what has a plural in s.
+func count(n int64, one string) string { return message.Count(n, one, one+"s") }
+
 // hints says what of the input was not used, and what to do about it.
 func (s Summary) hints(b *strings.Builder) {
 	if len(s.Rejections) > 0 {
@@ -117,14 +121,14 @@ func (s Summary) hints(b *strings.Builder) {
 	}
 	switch {
 	case s.Late > 0 && s.resumes:
-		fmt.Fprintf(b, "%d records came before the last of their key, in this run or in the state: give a run with a state new records only\n", s.Late)
+		fmt.Fprintf(b, "%s came before the last of the key, in this run or in the state: give a run with a state new records only\n", count(s.Late, "record"))
 	case s.Late > 0:
-		fmt.Fprintf(b, "%d records came up to %v after a later one of their key: lateness: %s takes them\n", s.Late, s.Behind, message.Duration(roundUp(s.Behind)))
+		fmt.Fprintf(b, "%s came up to %v after a later one of the key: with lateness: %s nothing is late\n", count(s.Late, "record"), s.Behind, message.Duration(roundUp(s.Behind)))
 	}
 	if len(s.WarmUps) > 0 {
 		const named = 5
 		keys := s.WarmUps[:min(len(s.WarmUps), named)]
-		fmt.Fprintf(b, "fewer observations than warm_up (%d), in which nothing is told, have %d keys: %s", s.warmUp, len(s.WarmUps), strings.Join(keys, ", "))
+		fmt.Fprintf(b, "fewer observations than warm_up (%d), in which nothing is told: %s, %s", s.warmUp, count(int64(len(s.WarmUps)), "key"), strings.Join(keys, ", "))
 		if len(s.WarmUps) > named {
 			b.WriteString(", …")
 		}
@@ -263,7 +267,7 @@ func (t *tally) estimate(key string, e *transforms.Estimate) {
 		if a := e.Alarm; a != nil {
 			about := fmt.Sprintf("novelty, usually %.4g", a.Before.Mean[a.Output])
 			if a.Kind == string(hafvf.ChangeAlarm) {
-				about = fmt.Sprintf("change %.4g → %.4g, told %d observations later", a.Before.Mean[a.Output], a.After.Mean[a.Output], a.Delay)
+				about = fmt.Sprintf("change %.4g → %.4g, told %s later", a.Before.Mean[a.Output], a.After.Mean[a.Output], count(a.Delay, "observation"))
 			}
 			t.add(Break{Key: key, ID: e.ID, Time: a.Start, Size: math.Abs(a.Size), About: about})
 		}

@@ -37,8 +37,8 @@ func TestSummaryOfRejects(t *testing.T) {
 		"  2 × the text \"oops\" where a number is due\n      in.csv:64: plant/a,2026-01-02T04:04:05Z,oops\n",
 		"  1 × 2 fields where the header has 3\n      in.csv:67: plant/a,2026\n",
 		"  2 × late: ",
-		"2 records came up to 10m0s after a later one of their key: lateness: 10m takes them\n",
-		"fewer observations than warm_up (50), in which nothing is told, have 1 keys: plant/b\n",
+		"2 records came up to 10m0s after a later one of the key: with lateness: 10m nothing is late\n",
+		"fewer observations than warm_up (50), in which nothing is told: 1 key, plant/b\n",
 		"warning: no key matches \"pump-*\" of keys\n",
 	} {
 		if !strings.Contains(s.String(), want) {

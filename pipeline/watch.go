@@ -26,6 +26,12 @@ func (g *Graph) Alarms() (c transforms.AlarmConfig, ok bool) {
 	return f.cfg.Alarms, ok && g.detects
 }
 
+// Message is the sentence of an alert of an estimate, as in the alert's record.
+func (g *Graph) Message(key string, e *transforms.Estimate, told *transforms.Alert) string {
+	f, _ := g.transform.(filtering)
+	return f.layout.Message(key, e, told)
+}
+
 // watched returns the graph without its outputs and its file of states: its filters begin
 // anew.
 func (g *Graph) watched() *Graph {

@@ -97,6 +97,9 @@ type decider struct {
 	fingerprint uint64         // of the profiles
 	alarm       *hafvf.Alarm
 	y, standard []float64
+	// Whether the values are of categories, and whether those of the step at hand are of
+	// one observation.
+	categories, single bool
 }
 
 // newDecider makes a decider from settings that validate has passed.
@@ -121,6 +124,7 @@ func newDecider(cfg AlarmConfig, filter hafvf.Config, m hafvf.Model) *decider {
 		timed: hafvf.NewProfile(settings), untimed: untimed, fingerprint: h.Sum64(),
 		alarm: hafvf.NewAlarm(hafvf.AlarmConfig{Rest: cfg.Rest}),
 		y:     make([]float64, n), standard: make([]float64, n),
+		categories: filter.Family == "bernoulli" || filter.Family == "categorical",
 	}
 }
 
@@ -155,6 +159,7 @@ func (d *decider) values(step [][]float64) []float64 {
 	if n == 0 {
 		return nil
 	}
+	d.single = n == 1
 	return d.y
 }
 
@@ -174,7 +179,8 @@ type timedValues struct {
 	y    []float64
 }
 
-// update learns the values y of an observation, nil where it is missing. It returns
+// update learns the values y of an observation, nil where it is missing. They are those
+// that values returned last. It returns
 // score and threshold, NaN where there is none, and the alarm that it raises.
 func (d *decider) update(s *decisions, at time.Time, y []float64, change bool, permit func(hafvf.AlarmKind) bool) (kind hafvf.AlarmKind, score, threshold float64) {
 	switch {
@@ -184,7 +190,10 @@ func (d *decider) update(s *decisions, at time.Time, y []float64, change bool, p
 	case s.timed && at.IsZero():
 		// A key with times has seasons: without its time an observation has no place.
 	default:
-		score = d.score(s, at, y)
+		score = math.NaN() // a category is not unusual by itself; its rate is, where it changes
+		if !(d.categories && d.single) {
+			score = d.score(s, at, y)
+		}
 		kind, threshold = d.alarm.Update(s.alarm, score, change, permit)
 		return kind, score, threshold
 	}

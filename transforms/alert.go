@@ -78,7 +78,7 @@ type Detection struct {
 	Age    int64 // run length: observations since the start of the regime before this one
 	// Score is how unusual the observations of late are for the key, and Threshold
 	// that of an alarm, both minus decimal logarithms of a tail probability. NaN in
-	// the warm-up and where the observation is missing.
+	// the warm-up and where the observation is missing. A single category has no Score.
 	Score, Threshold float64
 }
 

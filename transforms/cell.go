@@ -27,8 +27,13 @@ type cell struct {
 	live   int               // bytes of the entries in at
 	logged bool              // the runner has the cell as a log
 	seq    uint64            // of the next piece of the log
-	waits  map[string]wait   // keys with observations that wait; nil where it is not known
-	timers wait              // what the timers of the cell are set for: no less than waits
+
+	// When keys have to be looked at again; nil where that is not known.
+	waits     map[string]wait      // observations that wait
+	deadlines map[string]time.Time // when a key becomes silent
+	// What the timers of the cell are set for. A timer may be too early, and never late.
+	timers  wait
+	watched time.Time
 }
 
 // An extent is the place of an entity in the data of a cell.
@@ -60,6 +65,15 @@ func (c *cell) findWaits() {
 			c.waits[key] = w
 		}
 	}
+	c.timers = c.wait()
+}
+
+// wait spans the observations of all keys that wait.
+func (c *cell) wait() (all wait) {
+	for _, w := range c.waits {
+		all.add(w)
+	}
+	return all
 }
 
 // cellName returns the name of the key's cell.

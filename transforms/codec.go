@@ -22,6 +22,9 @@ func init() {
 	beam.RegisterCoder(reflect.TypeFor[Estimate](),
 		func(e Estimate) []byte { return appendEstimate(nil, e) },
 		func(b []byte) (Estimate, error) { return decodeAll(b, (*reader).estimate) })
+	beam.RegisterCoder(reflect.TypeFor[Silent](),
+		func(s Silent) []byte { return appendSilent(nil, s) },
+		func(b []byte) (Silent, error) { return decodeAll(b, (*reader).silent) })
 	beam.RegisterCoder(reflect.TypeFor[Smoothed](),
 		func(s Smoothed) []byte { return appendSmoothed(nil, s) },
 		func(b []byte) (Smoothed, error) { return decodeAll(b, (*reader).smoothed) })
@@ -77,8 +80,8 @@ func appendEstimate(b []byte, e Estimate) []byte {
 	}
 	b = binary.AppendUvarint(b, uint64(e.Iterations))
 	b = appendFlags(b, e.Converged, e.Missing, e.Silence != nil)
-	if s := e.Silence; s != nil {
-		b = binary.AppendVarint(appendTime(b, s.Since), int64(s.Bound))
+	if e.Silence != nil {
+		b = appendSilence(b, e.Silence)
 	}
 	b = appendFlags(b, e.WarmUp, e.Detection != nil)
 	b = binary.AppendUvarint(b, uint64(len(e.Bank)))
@@ -125,6 +128,24 @@ func (r *reader) alert() *Alert {
 	return a
 }
 
+func appendSilence(b []byte, s *Silence) []byte {
+	b = binary.AppendVarint(appendTime(b, s.Since), int64(s.Bound))
+	return appendFlags(b, s.Told)
+}
+
+func (r *reader) silence() *Silence {
+	s := &Silence{Since: r.time(), Bound: time.Duration(r.varint())}
+	s.Told, _, _ = r.flags()
+	return s
+}
+
+func appendSilent(b []byte, s Silent) []byte {
+	b = binary.AppendVarint(appendSilence(b, &s.Silence), s.N)
+	return binary.AppendVarint(b, int64(s.Outputs))
+}
+
+func (r *reader) silent() Silent { return Silent{*r.silence(), r.varint(), int(r.varint())} }
+
 func (r *reader) estimate() Estimate {
 	e := Estimate{Time: r.time(), ID: r.string(), N: int64(r.uvarint()), Shape: Shape(r.byte()), X: r.vectors(), Predicted: r.moments(), Estimate: r.moments()}
 	e.Lower, e.Upper = r.floats(), r.floats()
@@ -133,7 +154,7 @@ func (r *reader) estimate() Estimate {
 	e.Iterations = int(r.uvarint())
 	var silent bool
 	if e.Converged, e.Missing, silent = r.flags(); silent {
-		e.Silence = &Silence{Since: r.time(), Bound: time.Duration(r.varint())}
+		e.Silence = r.silence()
 	}
 	var detects bool
 	e.WarmUp, detects, _ = r.flags()

@@ -35,8 +35,13 @@ func (e *entity) append(b []byte) []byte {
 	return e.Track.append(b)
 }
 
-// wait returns the span of the observations that wait; there must be some.
-func (e *entity) wait() wait { return wait{e.waiting[0].Time, e.waiting[len(e.waiting)-1].Time} }
+// wait returns the span of the observations that wait.
+func (e *entity) wait() wait {
+	if len(e.waiting) == 0 {
+		return wait{}
+	}
+	return wait{e.waiting[0].Time, e.waiting[len(e.waiting)-1].Time}
+}
 
 // waiting returns the span of the observations that wait in an encoded entity, and
 // whether there are any.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path"
 	"runtime"
 	"slices"
@@ -27,8 +28,11 @@ import (
 func init() {
 	register.Function5x0((&packFn{}).ProcessElement)
 	dofn.Register(func(f *packFn) any { return f.ProcessElement })
-	register.Function7x1((&filterFn{}).ProcessElement)
+	register.Function8x1((&filterFn{}).ProcessElement)
 	dofn.Register(func(f *filterFn) any { return f.ProcessElement })
+	register.Function3x1((&resumeFn{}).ProcessElement)
+	dofn.Register(func(f *resumeFn) any { return f.ProcessElement })
+	register.Emitter3[beam.EventTime, string, Silent]()
 	register.Emitter3[beam.EventTime, string, []byte]()
 	register.Emitter3[beam.EventTime, string, Estimate]()
 	register.Emitter1[Rejected]()
@@ -86,6 +90,9 @@ func (c Config) withDefaults() Config {
 	}
 	return c
 }
+
+// waits reports whether observations can wait for earlier ones.
+func (c Config) waits() bool { return c.Order == EventTime && c.Lateness > 0 }
 
 func (c Config) validate() error {
 	switch {
@@ -177,6 +184,20 @@ func matches(pattern, key string) bool {
 // Filter panics where the configuration is impossible, or the input is not in the
 // global window.
 func Filter(s beam.Scope, cfg Config, col beam.PCollection) (estimates, rejected beam.PCollection) {
+	estimates, _, rejected = filter(s, cfg, col, false)
+	return estimates, rejected
+}
+
+// FilterLive is Filter for an input without an end, the watermark of which goes on while
+// nothing comes. It also returns a PCollection<KV<string, Silent>> of the keys that
+// Config.Silence asks for, each told once the watermark has passed its bound. The estimate
+// that ends such a silence has Silence.Told. At its end, an input that ends makes all keys
+// silent.
+func FilterLive(s beam.Scope, cfg Config, col beam.PCollection) (estimates, silent, rejected beam.PCollection) {
+	return filter(s, cfg, col, cfg.Silence != nil)
+}
+
+func filter(s beam.Scope, cfg Config, col beam.PCollection, live bool) (estimates, silent, rejected beam.PCollection) {
 	s = s.Scope("hafvf.Filter")
 	if _, err := NewEstimator(cfg); err != nil {
 		panic("transforms.Filter: " + err.Error())
@@ -194,9 +215,12 @@ func Filter(s beam.Scope, cfg Config, col beam.PCollection) (estimates, rejected
 		// cells, keys would not find their states.
 		s = s.Scope(fmt.Sprintf("%d cells", n))
 	}
-	blocks, early := beam.ParDo2(s, &packFn{Config: string(text)}, col)
-	estimates, late := beam.ParDo2(s, &filterFn{Config: string(text), State: state.MakeValueState[[]byte]("entity"), Log: state.MakeBagState[[]byte]("log"), Due: timers.InEventTime("due")}, blocks)
-	return estimates, beam.Flatten(s, early, late)
+	blocks, early := beam.ParDo2(s, &packFn{Config: string(text), Live: live}, col)
+	if live {
+		blocks = beam.Flatten(s, blocks, beam.ParDo(s, &resumeFn{Config: string(text)}, beam.Impulse(s)))
+	}
+	estimates, silent, late := beam.ParDo3(s, &filterFn{Config: string(text), Live: live, State: state.MakeValueState[[]byte]("entity"), Log: state.MakeBagState[[]byte]("log"), Due: timers.InEventTime("due")}, blocks)
+	return estimates, silent, beam.Flatten(s, early, late)
 }
 
 // parseEstimator makes the estimator of a Config that Filter put into a DoFn. It
@@ -214,8 +238,10 @@ func parseEstimator(text string) (*Estimator, error) {
 // block: the stage boundary and the key's state then cost once per block.
 type packFn struct {
 	Config string
+	Live   bool // resumeFn sets the timers of a restart
 
 	cfg       Config
+	timed     bool // cells have timers
 	estimator *Estimator
 	keys      []string
 	blocks    map[string]*block
@@ -237,6 +263,7 @@ func (fn *packFn) Setup() (err error) {
 		return err
 	}
 	fn.cfg = fn.estimator.cfg
+	fn.timed = fn.Live || fn.cfg.waits()
 	return nil
 }
 
@@ -279,8 +306,12 @@ func (fn *packFn) check(key string, o Observation) error {
 func (fn *packFn) flush(emit func(beam.EventTime, string, []byte)) {
 	for _, key := range fn.keys {
 		b := fn.blocks[key]
-		if fn.cfg.Order == Arrival {
-			// A runner may sort by event time: blocks of one time keep their order.
+		if fn.cfg.Order == Arrival || fn.timed {
+			// A runner may sort by event time. Blocks of one time keep their order. Blocks
+			// of that time do not wait for timers either: the embedded runner holds back
+			// what is later than a timer of its cell, until the watermark has passed that.
+			// The source of a topic waits for the records that are held back, and the
+			// watermark for the source.
 			b.at = mtime.ZeroTimestamp
 		}
 		emit(b.at, cellName(key, fn.cfg.Cells), appendBlock(nil, key, b.times, b.bytes))
@@ -304,14 +335,14 @@ func (fn *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, st
 	n := int(fn.counts.Rejected)
 	acc.Report(account.Report{Taken: n, Emitted: n, Counts: fn.counts})
 	fn.counts = account.Counts{}
-	if fn.cfg.Lateness == 0 {
-		return nil // nothing ever waits
+	if fn.Live || !fn.timed {
+		return nil // resumeFn looks after it, or nothing ever waits
 	}
 	return acc.RestoreTimers(func(key string, b []byte) error {
 		e, err := fn.estimator.decodeEntity(key, b)
 		if err == nil && len(e.waiting) > 0 {
 			// An empty block sets the timer that the key had.
-			emit(mtime.FromTime(e.waiting[0].Time), cellName(key, fn.cfg.Cells), appendBlock(nil, key, e.wait(), nil))
+			emit(mtime.ZeroTimestamp, cellName(key, fn.cfg.Cells), appendBlock(nil, key, e.wait(), nil))
 		}
 		return err
 	})
@@ -324,6 +355,7 @@ func (fn *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, st
 // goroutine at a time.
 type filterFn struct {
 	Config string
+	Live   bool // keys are told that are silent
 	State  state.Value[[]byte]
 	Log    state.Bag[[]byte]
 	Due    timers.EventTime
@@ -397,13 +429,13 @@ func (fn *filterFn) Setup() error {
 	return nil
 }
 
-func (fn *filterFn) StartBundle(_ func(beam.EventTime, string, Estimate), _ func(Rejected)) {
+func (fn *filterFn) StartBundle(func(beam.EventTime, string, Estimate), func(beam.EventTime, string, Silent), func(Rejected)) {
 	fn.queue, fn.order = fn.queue[:0], nil
 	fn.cells = map[string]*opened{}
 	fn.account = account.Of(fn.cfg.Account)
 }
 
-func (fn *filterFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, cell string, packed []byte, emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
+func (fn *filterFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, cell string, packed []byte, emit func(beam.EventTime, string, Estimate), _ func(beam.EventTime, string, Silent), reject func(Rejected)) error {
 	r := &reader{b: packed}
 	a := arrival{cell: cell, key: r.string(), state: sp}
 	times := wait{r.time(), r.time()}
@@ -411,15 +443,19 @@ func (fn *filterFn) ProcessElement(_ context.Context, sp state.Provider, tp time
 		return errCut
 	}
 	fn.queue = append(fn.queue, a)
-	if fn.waits() {
+	if fn.Live || fn.cfg.waits() {
 		// A timer can be set for the cell at hand only. What it is set for is known when
-		// the block is processed; until then all its observations may wait.
+		// the block is processed. Until then all its observations may wait, and the key
+		// may be silent as soon as it has spoken.
 		if err := fn.read(fn.queue[len(fn.queue)-1:]); err != nil {
 			return err
 		}
 		c := fn.cells[cell]
-		if c.timers.add(times) {
+		if fn.cfg.waits() && c.timers.add(times) {
 			fn.schedule(tp, c)
+		}
+		if fn.Live {
+			fn.guard(tp, c, a.key, times.first)
 		}
 	}
 	if len(fn.queue) < batchBlocks {
@@ -450,11 +486,9 @@ func (fn *filterFn) drain(emit func(beam.EventTime, string, Estimate), reject fu
 	if err := fn.work(active, emit, reject); err != nil {
 		return err
 	}
-	if fn.waits() {
-		for _, a := range fn.queue {
-			c := fn.cells[a.cell]
-			c.note(c.keys[a.key])
-		}
+	for _, a := range fn.queue {
+		c := fn.cells[a.cell]
+		fn.note(c, c.keys[a.key])
 	}
 	fn.queue = fn.queue[:0]
 	return nil
@@ -508,20 +542,26 @@ func (fn *filterFn) read(queue []arrival) error {
 	}
 	fn.order = append(fn.order, unread...)
 	states := cellState{&fn.State, &fn.Log}
-	return roundTrip(unread, func(c *opened) (err error) {
+	err := roundTrip(unread, func(c *opened) (err error) {
 		alone := ""
 		if len(fn.cfg.Cells) == 0 {
 			alone = c.name
 		}
-		if c.cell, err = states.read(c.to, alone); err == nil && fn.waits() {
+		if c.cell, err = states.read(c.to, alone); err == nil && fn.cfg.waits() {
 			c.findWaits()
 		}
 		return err
 	})
+	if err != nil || !fn.Live {
+		return err
+	}
+	for _, c := range unread {
+		if err := fn.findDeadlines(c.cell); err != nil {
+			return fmt.Errorf("state %q: %w", c.name, err)
+		}
+	}
+	return nil
 }
-
-// waits reports whether observations can wait.
-func (fn *filterFn) waits() bool { return fn.cfg.Order == EventTime && fn.cfg.Lateness > 0 }
 
 // open decodes the states of entities, or those of the previous run where they have none.
 func (fn *filterFn) open(unopened []*held) error {
@@ -656,12 +696,19 @@ func (fn *filterFn) emit(e *held, emit func(beam.EventTime, string, Estimate), r
 	e.outputs, e.counts, e.taken = e.outputs[:0], account.Counts{}, 0
 }
 
-// note notes which observations of a key wait.
-func (c *cell) note(e *held) {
-	if len(e.waiting) == 0 {
-		delete(c.waits, e.key)
-	} else {
+// note notes when a key of the cell has to be looked at again.
+func (fn *filterFn) note(c *opened, e *held) {
+	if fn.cfg.waits() {
 		c.waits[e.key] = e.wait()
+		if len(e.waiting) == 0 {
+			delete(c.waits, e.key)
+		}
+	}
+	if fn.Live {
+		c.deadlines[e.key] = e.deadline(fn.cfg)
+		if c.deadlines[e.key].IsZero() {
+			delete(c.deadlines, e.key)
+		}
 	}
 }
 
@@ -673,8 +720,16 @@ func (fn *filterFn) schedule(tp timers.Provider, c *opened) {
 	fn.Due.Set(tp, c.timers.last.Add(fn.cfg.Lateness), timers.WithTag("last"))
 }
 
-// OnTimer releases the observations that the watermark has passed.
-func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, _ timers.Context, emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
+// OnTimer releases the observations that the watermark has passed, and tells of the keys
+// that are silent.
+func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, timer timers.Context, emit func(beam.EventTime, string, Estimate), tell func(beam.EventTime, string, Silent), reject func(Rejected)) error {
+	if timer.Tag == silentTag {
+		select {
+		case <-fn.account.Stopped():
+			return nil // the input ends, and no key is silent for that
+		default:
+		}
+	}
 	if err := fn.drain(emit, reject); err != nil {
 		return err
 	}
@@ -682,16 +737,23 @@ func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 		return err
 	}
 	c := fn.cells[cell]
-	horizon := ts.ToTime().Add(-fn.cfg.Lateness)
-	var unopened, active []*held
-	var due []string
+	now := ts.ToTime()
+	horizon := now.Add(-fn.cfg.Lateness)
+	due := map[string]bool{}
 	for key, w := range c.waits {
 		if !w.first.After(horizon) {
-			due = append(due, key)
+			due[key] = true
 		}
 	}
-	slices.Sort(due) // the output has one order
-	for _, key := range due {
+	if timer.Tag == silentTag {
+		for key, deadline := range c.deadlines {
+			if !deadline.After(now) {
+				due[key] = true
+			}
+		}
+	}
+	var unopened, active []*held
+	for _, key := range slices.Sorted(maps.Keys(due)) { // the output has one order
 		e, known := c.hold(key)
 		if !known {
 			unopened = append(unopened, e)
@@ -704,24 +766,26 @@ func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 	for _, e := range active {
 		e.released = e.due(horizon)
 	}
-	if err := fn.work(active, emit, reject); err != nil {
+	if err := fn.work(slices.Clone(active), emit, reject); err != nil {
 		return err
 	}
 	for _, e := range active {
-		c.note(e)
+		if timer.Tag == silentTag {
+			fn.tell(now, e, tell)
+		}
+		fn.note(c, e)
 	}
-	c.timers = wait{}
-	for _, w := range c.waits {
-		c.timers.add(w)
-	}
-	if len(c.waits) > 0 {
+	if c.timers = c.wait(); len(c.waits) > 0 {
 		fn.schedule(tp, c)
+	}
+	if fn.Live {
+		fn.watch(tp, c)
 	}
 	return nil
 }
 
 // FinishBundle processes the rest of the queue and writes the cells of the bundle.
-func (fn *filterFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
+func (fn *filterFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, Estimate), _ func(beam.EventTime, string, Silent), reject func(Rejected)) error {
 	if err := fn.drain(emit, reject); err != nil {
 		return err
 	}
@@ -781,7 +845,7 @@ func countEstimate(c *account.Counts, e *Estimate) {
 			c.Changes++
 		}
 	}
-	if e.Silence != nil {
+	if e.Silence != nil && !e.Silence.Told {
 		c.Silences++
 	}
 	if a := e.Alarm; a != nil {

@@ -60,6 +60,7 @@ type testCase struct {
 	out      map[string][]transforms.Estimate
 	smoothed map[string][]transforms.Smoothed
 	rejected []transforms.Rejected
+	silent   []string
 }
 
 func caseOf(name string) *testCase {

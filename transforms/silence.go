@@ -1,9 +1,17 @@
 package transforms
 
 import (
+	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/timers"
+
+	"hafvf/internal/account"
 )
 
 // Kinds of alarms of silence.
@@ -26,18 +34,27 @@ const (
 	leastPerBudget = 100 // gaps per budget, also of keys that speak rarely
 )
 
-// A Silence is one of a key, found when the key spoke again.
+// A Silence is one of a key.
 type Silence struct {
 	Since time.Time     // of the observation before it
 	Bound time.Duration // after which it was one
+	Told  bool          // FilterLive told of it while it lasted
+}
+
+// A Silent is a key that is silent, as FilterLive tells it.
+type Silent struct {
+	Silence
+	N       int64 // position of its last observation, from 1
+	Outputs int   // of its model
 }
 
 // A pulse is the rhythm in which a key speaks. Its gaps are exponential, of a rate that
 // changes: with the Gamma posterior of the gaps so far, forgotten by gapForgetting.
 type pulse struct {
 	last time.Time
-	gaps float64 // number
-	sum  float64 // seconds
+	gaps float64  // number
+	sum  float64  // seconds
+	told *Silence // that goes on; nil where there is none
 }
 
 // speak notes an observation, and returns the silence that it ends, nil where there was
@@ -52,8 +69,10 @@ func (p *pulse) speak(c SilenceConfig, alarms AlarmConfig, now time.Time) (s *Si
 		return nil
 	}
 	gap := now.Sub(last)
-	if bound := p.bound(c, alarms); bound > 0 && gap > bound {
-		s = &Silence{last, bound}
+	if s, p.told = p.told, nil; s != nil {
+		gap = min(gap, s.Bound)
+	} else if bound := p.bound(c, alarms); bound > 0 && gap > bound {
+		s = &Silence{Since: last, Bound: bound}
 		gap = bound // the rhythm does not learn how long the key was away
 	}
 	p.gaps = gapForgetting*p.gaps + 1
@@ -81,15 +100,41 @@ func (p *pulse) bound(c SilenceConfig, alarms AlarmConfig) time.Duration {
 	return time.Duration(seconds * 1e9)
 }
 
+// deadline is when a key becomes silent that has spoken last at that time, zero where it
+// is so already, or no bound is known.
+func (p *pulse) deadline(c SilenceConfig, alarms AlarmConfig, last time.Time) time.Time {
+	bound := p.bound(c, alarms)
+	if bound == 0 || last.IsZero() || p.told != nil {
+		return time.Time{}
+	}
+	return last.Add(bound)
+}
+
+// tell notes that the key's silence is told, and returns it.
+func (p *pulse) tell(c SilenceConfig, alarms AlarmConfig) Silence {
+	p.told = &Silence{Since: p.last, Bound: p.bound(c, alarms), Told: true}
+	return *p.told
+}
+
+// append encodes the pulse. A third number is the bound of a silence that is told.
 func (p *pulse) append(b []byte) []byte {
-	return appendFloats(appendTime(b, p.last), []float64{p.gaps, p.sum})
+	numbers := []float64{p.gaps, p.sum}
+	if p.told != nil {
+		numbers = append(numbers, float64(p.told.Bound))
+	}
+	return appendFloats(appendTime(b, p.last), numbers)
 }
 
 func (p *pulse) read(r *reader) {
 	p.last = r.time()
-	r.numbers(&p.gaps, &p.sum)
-	if !(p.gaps >= 0 && p.sum >= 0) || math.IsInf(p.gaps+p.sum, 0) {
-		r.bad = true
+	numbers := r.floats()
+	if len(numbers) != 2 && len(numbers) != 3 || slices.ContainsFunc(numbers, func(v float64) bool { return !(v >= 0) || math.IsInf(v, 0) }) {
+		r.fail()
+		return
+	}
+	p.gaps, p.sum = numbers[0], numbers[1]
+	if len(numbers) == 3 {
+		p.told = &Silence{Since: p.last, Bound: time.Duration(numbers[2]), Told: true}
 	}
 }
 
@@ -101,24 +146,149 @@ type Told struct {
 }
 
 // Alerts are what is told of a silence that the estimate of a key ends: that there was
-// one, dated when its bound was passed, and that it is over. What they are told of has no
-// value.
-func (s *Silence) Alerts(key string, e *Estimate) []Told {
+// one, unless that was told while it lasted, and that it is over.
+func (s *Silence) Alerts(key string, e *Estimate) (all []Told) {
+	outputs := len(e.Predicted.Mean)
+	if !s.Told {
+		all = append(all, Silent{*s, e.N, outputs}.Alert(key))
+	}
+	return append(all, s.alert(RecoveredAlarm, e.Time, e.ID, e.N, outputs))
+}
+
+// Alert is what is told of a key that is silent, dated when its bound was passed.
+func (s Silent) Alert(key string) Told {
+	passed := s.Since.Add(s.Bound)
+	return s.alert(SilentAlarm, passed, key+"/"+stamp(passed), s.N, s.Outputs)
+}
+
+// alert is one of a silence. What it is told of has no value.
+func (s *Silence) alert(kind string, at time.Time, id string, n int64, outputs int) Told {
 	unknown := func() Moments {
-		m := Moments{make([]float64, len(e.Predicted.Mean)), make([]float64, len(e.Predicted.Mean))}
+		m := Moments{make([]float64, outputs), make([]float64, outputs)}
 		for i := range m.Mean {
 			m.Mean[i], m.SD[i] = math.NaN(), math.NaN()
 		}
 		return m
 	}
-	tell := func(kind string, at time.Time, id string) Told {
-		return Told{
-			&Estimate{Time: at, ID: id, N: e.N, Predicted: unknown(), Detection: &Detection{Score: math.NaN()}},
-			&Alert{Kind: kind, Start: s.Since, LogOdds: math.NaN(), Size: math.NaN(), Before: unknown(), After: unknown()},
+	return Told{
+		&Estimate{Time: at, ID: id, N: n, Predicted: unknown(), Detection: &Detection{Score: math.NaN()}},
+		&Alert{Kind: kind, Start: s.Since, LogOdds: math.NaN(), Size: math.NaN(), Before: unknown(), After: unknown()},
+	}
+}
+
+// silentTag is the tag of the timers of silence; those of waiting observations have others.
+const silentTag = "silent"
+
+// findDeadlines finds out when the keys of a cell become silent.
+func (fn *filterFn) findDeadlines(c *cell) error {
+	if c.deadlines != nil {
+		return nil
+	}
+	c.deadlines = map[string]time.Time{}
+	for key := range c.at {
+		e, err := fn.estimators[0].decodeEntity(key, c.entity(key))
+		if err != nil {
+			return fmt.Errorf("key %q: %w", key, err)
+		}
+		if deadline := e.deadline(fn.cfg); !deadline.IsZero() {
+			c.deadlines[key] = deadline
 		}
 	}
-	passed := s.Since.Add(s.Bound)
-	return []Told{tell(SilentAlarm, passed, key+"/"+stamp(passed)), tell(RecoveredAlarm, e.Time, e.ID)}
+	return nil
+}
+
+// guard sets the timer of a cell in which a key speaks that has no deadline later than
+// that. A key that has one only puts it off.
+func (fn *filterFn) guard(tp timers.Provider, c *opened, key string, speaks time.Time) {
+	if c.deadlines[key].After(speaks) {
+		return
+	}
+	c.deadlines[key] = speaks
+	switch {
+	case c.watched.IsZero():
+		fn.watch(tp, c)
+	case speaks.Before(c.watched):
+		fn.wake(tp, c, speaks)
+	}
+}
+
+// watch sets the timer of a cell for the first of its keys that becomes silent.
+func (fn *filterFn) watch(tp timers.Provider, c *opened) {
+	var first time.Time
+	for _, deadline := range c.deadlines {
+		if first.IsZero() || deadline.Before(first) {
+			first = deadline
+		}
+	}
+	fn.wake(tp, c, first)
+}
+
+// wake sets the timer of a cell for a time; none where that is zero.
+func (fn *filterFn) wake(tp timers.Provider, c *opened, at time.Time) {
+	if c.watched = at; !at.IsZero() {
+		fn.Due.Set(tp, at.Add(time.Millisecond-1), timers.WithTag(silentTag)) // in milliseconds, rounded up
+	}
+}
+
+// tell tells of a key that is silent by now.
+func (fn *filterFn) tell(now time.Time, e *held, tell func(beam.EventTime, string, Silent)) {
+	deadline := e.deadline(fn.cfg)
+	if deadline.IsZero() || deadline.After(now) {
+		return
+	}
+	s := Silent{e.pulse.tell(*fn.cfg.Silence, fn.cfg.Alarms), e.n, e.stream.bank.Model().Outputs()}
+	fn.report.Emitted++
+	fn.report.Counts.Silences++
+	tell(mtime.FromTime(s.Since.Add(s.Bound)), e.key, s)
+}
+
+// deadline is when the key has to be looked at: when it becomes silent, or, where it is so
+// already, when the observation that ends this has waited long enough. It is zero where
+// there is nothing to look for.
+func (e *entity) deadline(cfg Config) time.Time {
+	last := e.pulse.last
+	if e.clock.After(last) {
+		last = e.clock // an observation waits
+	}
+	deadline := e.pulse.deadline(*cfg.Silence, cfg.Alarms, last)
+	switch {
+	case !deadline.IsZero():
+		return deadline.Add(cfg.Lateness)
+	case len(e.waiting) > 0:
+		return last.Add(cfg.Lateness)
+	}
+	return time.Time{}
+}
+
+// resumeFn hands the keys whose states a run takes over to filterFn, which sets the timers
+// that they had. It takes an impulse.
+type resumeFn struct {
+	Config string
+
+	estimator *Estimator
+}
+
+func (fn *resumeFn) Setup() (err error) {
+	fn.estimator, err = parseEstimator(fn.Config)
+	return err
+}
+
+func (fn *resumeFn) ProcessElement(_ context.Context, _ []byte, emit func(beam.EventTime, string, []byte)) error {
+	cfg := fn.estimator.cfg
+	return account.Of(cfg.Account).RestoreTimers(func(key string, b []byte) error {
+		e, err := fn.estimator.decodeEntity(key, b)
+		if err != nil {
+			return err
+		}
+		times := e.wait()
+		if deadline := e.deadline(cfg); len(e.waiting) == 0 {
+			times = wait{deadline, deadline}
+		}
+		if !times.first.IsZero() {
+			emit(mtime.ZeroTimestamp, cellName(key, cfg.Cells), appendBlock(nil, key, times, nil))
+		}
+		return nil
+	})
 }
 
 func (c *SilenceConfig) validate(order Order) error {

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/timers"
+
 	"hafvf/hafvf"
 )
 
@@ -98,5 +100,76 @@ func TestSilenceKeepsToTheBudget(t *testing.T) {
 	}
 	if got := len(silences(t, Config{Silence: &SilenceConfig{}, Alarms: AlarmConfig{Budget: 2000}}, slower)); got == 0 || got > 30 {
 		t.Errorf("%d silences of a key that speaks every 20 minutes in place of every minute", got)
+	}
+}
+
+// timersSet counts the timers that are set.
+type timersSet int
+
+func (n *timersSet) Set(timers.TimerMap) { *n++ }
+
+// A cell has one timer, however many keys, blocks and observations it has. It is set
+// again when it has fired.
+func TestCellsHaveOneTimer(t *testing.T) {
+	fn := &filterFn{Due: timers.InEventTime("due")}
+	c := &opened{cell: &cell{deadlines: map[string]time.Time{}}}
+	var set timersSet
+	speak := func(key string, second, deadline int64) {
+		for range 3 { // blocks that wait for their turn
+			fn.guard(&set, c, key, time.Unix(second, 0))
+		}
+		c.deadlines[key] = time.Unix(deadline, 0)
+	}
+	want := func(n timersSet, at int64) {
+		t.Helper()
+		if set != n || c.watched.Unix() != at {
+			t.Errorf("%d timers, the last at %v; want %d, %d", set, c.watched, n, at)
+		}
+	}
+	for i := range int64(100) {
+		speak("a", i, i+10)
+		speak("b", i+1, i+20)
+	}
+	want(1, 0)
+	fn.watch(&set, c) // it fires
+	want(2, 109)
+	delete(c.deadlines, "a") // is told
+	fn.watch(&set, c)
+	want(3, 119)
+	speak("a", 115, 125)
+	want(4, 115)
+	c.watched = time.Time{} // another worker, which has not got a copy of the cell
+	speak("c", 130, 140)
+	want(5, 119)
+}
+
+// A silence that was told survives in the state, and the end alone is told of it.
+func TestToldSilenceSurvives(t *testing.T) {
+	cfg := Config{Filter: hafvf.Config{Family: "normal"}, Silence: &SilenceConfig{After: time.Minute}}
+	est := newEstimator(t, cfg)
+	track := est.NewTrack("k")
+	last := time.Unix(100, 0).UTC()
+	est.Estimate(track, Value(last, "", 1))
+	want := track.pulse.tell(*cfg.Silence, cfg.Alarms)
+	b, err := track.AppendBinary(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if track, err = est.RestoreTrack("k", b); err != nil {
+		t.Fatal(err)
+	}
+	if at := track.pulse.deadline(*cfg.Silence, cfg.Alarms, last); !at.IsZero() {
+		t.Errorf("a key that is silent falls silent again at %v", at)
+	}
+	// It spoke before its bound had passed, which came too late to be known.
+	e := est.Estimate(track, Value(last.Add(30*time.Second), "i", 1))
+	if e.Silence == nil || *e.Silence != want || !want.Told || !want.Since.Equal(last) || want.Bound != time.Minute {
+		t.Errorf("%+v, want %+v", e.Silence, want)
+	}
+	if told := e.Silence.Alerts("k", &e); len(told) != 1 || told[0].Kind != RecoveredAlarm || told[0].Of.ID != "i" {
+		t.Errorf("%+v", told)
+	}
+	if e := est.Estimate(track, Value(last.Add(40*time.Second), "", 1)); e.Silence != nil {
+		t.Errorf("%+v", e.Silence)
 	}
 }

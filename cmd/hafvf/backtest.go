@@ -5,17 +5,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
 	"hafvf/cmd/hafvf/backtest"
+	"hafvf/cmd/hafvf/plot"
+	"hafvf/internal/message"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
 )
 
 func backtestCommand() *cobra.Command {
 	var set []string
-	var against, labelFile string
+	var against, labelFile, picture string
 	var asJSON, openPort bool
 	var o operation
 	cmd := &cobra.Command{
@@ -37,6 +40,9 @@ false alarm; the delay is from the start of a window to its first alert.
 event if key and kind are the same, and the stretches from start to alert overlap.
 --set overrides CONFIG alone, so that a config can be compared with itself.
 
+--plot draws the alarms of the keys that have most, by week, against what the budget
+allows, with windows that were hit and missed, and with --against the other config's.
+
 The budget of a key is in observations: n observations allow n/P alarms. A key may be
 ahead of that by nine alarms.
 
@@ -44,11 +50,17 @@ Exit: 0 done, also when records were rejected; 1 the run failed, or more than ha
 the records were rejected; 2 usage or config.`,
 		Example: `  hafvf backtest pump.yaml
   hafvf backtest pump.yaml --labels incidents.csv --json
-  hafvf backtest pump.yaml --set detect.budget=336h --against pump.yaml`,
+  hafvf backtest pump.yaml --labels incidents.csv --plot pump.svg
+  hafvf backtest pump.yaml --set 'detect={budget: 336h}' --against pump.yaml`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if against == "-" && args[0] == "-" {
 				return usageError{errors.New("standard input holds one config: give the other one as a file")}
+			}
+			if picture != "" {
+				if err := plot.Check(picture, plot.Choice{}); err != nil {
+					return usageError{err}
+				}
 			}
 			b := backtester{operation: o, openPort: openPort}
 			graph, err := loadBacktest(args[0], set)
@@ -59,6 +71,9 @@ the records were rejected; 2 usage or config.`,
 			if against != "" {
 				if other, err = loadBacktest(against, nil); err != nil {
 					return err
+				}
+				if graph.StandardInput() && other.StandardInput() {
+					return usageError{fmt.Errorf("%s and %s both read standard input, which comes once: give a file", args[0], against)}
 				}
 			}
 			if labelFile != "" {
@@ -81,6 +96,11 @@ the records were rejected; 2 usage or config.`,
 				}
 				report.Compare(there)
 			}
+			if picture != "" {
+				if err := draw(report, picture); err != nil {
+					return err
+				}
+			}
 			if asJSON {
 				to := json.NewEncoder(cmd.OutOrStdout())
 				to.SetIndent("", "  ")
@@ -95,9 +115,22 @@ the records were rejected; 2 usage or config.`,
 	o.flags(cmd)
 	cmd.Flags().StringVar(&against, "against", "", "another `CONFIG`, to say where the two differ")
 	cmd.Flags().StringVar(&labelFile, "labels", "", "a `FILE` of windows in which something happened: CSV or NAB's JSON")
+	cmd.Flags().StringVar(&picture, "plot", "", "also draw the alarms by key and week, with budget and labels, to `FILE`.svg or .png")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write the report as JSON, with all keys")
 	cmd.Flags().BoolVar(&openPort, acceptOpenPort, false, "run also where the embedded runner's port cannot be closed to others (see deploy/README.md)")
 	return cmd
+}
+
+// draw draws the report to a file.
+func draw(report *backtest.Report, to string) error {
+	figure, left, err := report.Picture()
+	if err != nil {
+		return fmt.Errorf("--plot: %w", err)
+	}
+	if left > 0 {
+		fmt.Fprintf(os.Stderr, "hafvf: %s leaves out %s with fewer alarms\n", to, message.Count(left, "key", "keys"))
+	}
+	return figure.Write(to)
 }
 
 // A backtester runs graphs and reports on them.
@@ -108,8 +141,7 @@ type backtester struct {
 }
 
 func (b backtester) run(ctx context.Context, name string, graph *pipeline.Graph) (*backtest.Report, error) {
-	alarms, _ := graph.Alarms()
-	c := backtest.NewCollector(alarms)
+	c := backtest.NewCollector(graph)
 	s, err := b.execute(ctx, pipeline.Run{Graph: graph, AcceptOpenPort: b.openPort, Watch: c.Add})
 	if err != nil {
 		return nil, err

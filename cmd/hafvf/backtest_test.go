@@ -69,26 +69,47 @@ func TestBacktestReport(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}
-	got = regexp.MustCompile(`; [0-9.]+ s, [0-9]+ records/s\n`).ReplaceAllString(got, "; (speed)\n")
-	got = regexp.MustCompile(`(?m)^  records/s .*$`).ReplaceAllString(got, "  records/s (speeds)")
-	golden := filepath.Join("testdata", "backtest.txt")
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Error(diff)
-	}
+	compareGolden(t, filepath.Join("testdata", "backtest.txt"), withoutSpeeds(got))
 	for _, name := range []string{"records.jsonl", "alerts.jsonl", "rejected.jsonl", "states.bin"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); !os.IsNotExist(err) {
 			t.Errorf("a backtest wrote %s: %v", name, err)
 		}
 	}
+}
+
+func withoutSpeeds(report string) string {
+	report = regexp.MustCompile(`; [0-9.]+ s, [0-9]+ records/s\n`).ReplaceAllString(report, "; (speed)\n")
+	return regexp.MustCompile(`(?m)^  records/s .*$`).ReplaceAllString(report, "  records/s (speeds)")
+}
+
+// The bundled series against NAB's own windows, in words and in a picture.
+func TestBacktestOfBundled(t *testing.T) {
+	nab, err := filepath.Abs("../../testdata/nab")
+	if err != nil {
+		t.Fatal(err)
+	}
+	picture := filepath.Join(t.TempDir(), "nab.svg")
+	var all strings.Builder
+	for _, args := range [][]string{
+		{"cloud.yaml"},
+		{"tweets.yaml", "--set", "model={family: normal, scale: log1p, prior: auto}", "--set", "detect=true"},
+	} {
+		code, stdout, stderr := program.Run(t, nab, "", append([]string{"backtest", "--labels", "windows.json", "--plot", picture}, args...)...)
+		if code != 0 {
+			t.Fatalf("%v: exit %d: %s", args, code, stderr)
+		}
+		all.WriteString(withoutSpeeds(stdout) + "\n")
+		text, err := os.ReadFile(picture)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{">novelty<", ">alarms a week<", ">budget a week<", ">window, hit<", ">window, missed<"} {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%v: the picture has no %s", args, want)
+			}
+		}
+	}
+	compareGolden(t, filepath.Join("testdata", "backtest-nab.txt"), all.String())
 }
 
 // backtestReport is what the tests read of a report in JSON.
@@ -309,6 +330,8 @@ func TestBacktestExitCodes(t *testing.T) {
 		{"half a window", "ok.yaml --labels labels.json", 2, "a/b.csv, window 1 has 1 entries"},
 		{"two paths of one key", "ok.yaml --labels twice.json", 2, "a/b.csv and c/b.csv have the same base name"},
 		{"labels without times", "ok.yaml --set order=arrival --set source.csv.path=no-time.csv --labels good.csv", 1, "the records have no times"},
+		{"picture without times", "ok.yaml --set order=arrival --set source.csv.path=no-time.csv --plot p.svg", 1, "the records have no times"},
+		{"picture of another kind", "ok.yaml --plot p.pdf", 2, "an .svg or a .png file"},
 		{"without times", "ok.yaml --set order=arrival --set source.csv.path=no-time.csv", 0, "0 rejected"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

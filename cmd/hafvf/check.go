@@ -79,7 +79,11 @@ func load(path string, set []string) (*config.Config, *pipeline.Graph, error) {
 	if err != nil {
 		return nil, nil, usageError{err}
 	}
-	return compose(path, text, set)
+	cfg, graph, err := compose(path, text, set)
+	if err == nil && path == "-" && graph.StandardInput() {
+		err = usageError{errors.New("standard input holds the config, and the config reads its records from there: give one of them as a file")}
+	}
+	return cfg, graph, err
 }
 
 func compose(name string, text []byte, set []string) (*config.Config, *pipeline.Graph, error) {

@@ -15,12 +15,16 @@ import (
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/spf13/cobra"
+
+	"hafvf/connectors"
 )
 
 // Exit codes.
 const (
 	exitFailed = 1 // the run failed
 	exitUsage  = 2 // usage or config
+	// exitReaderGone is what a shell makes of a program that SIGPIPE has ended.
+	exitReaderGone = 128 + 13
 )
 
 // A usageError is the user's: it exits with 2.
@@ -75,6 +79,8 @@ estimate, and how much of the past still counts.`,
 			fmt.Fprintf(os.Stderr, "see: %s --help\n", cmd.CommandPath())
 		}
 		return exitUsage
+	case errors.Is(err, connectors.ErrReaderGone):
+		return exitReaderGone
 	}
 	fmt.Fprintf(os.Stderr, "hafvf: %v\n", err)
 	return exitFailed

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"flag"
+	"fmt"
 	"io/fs"
 	"log"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -50,10 +53,11 @@ const (
 
 func TestExitCodes(t *testing.T) {
 	dir := folder(t, map[string]string{
-		"in.csv":   goodCSV,
-		"ok.yaml":  goodYAML,
-		"bad.yaml": "model: {famly: normal}\n",
-		"big.yaml": strings.Repeat("#", 10<<20),
+		"in.csv":     goodCSV,
+		"ok.yaml":    goodYAML,
+		"bad.yaml":   "model: {famly: normal}\n",
+		"stdin.yaml": "model: {family: normal}\ndetect: true\nsource: {csv: {path: '-'}}\n",
+		"big.yaml":   strings.Repeat("#", 10<<20),
 		"topics.yaml": "model: {family: normal}\nsource: {kafka: {brokers: [b], topics: [in], group: g, sasl: {mechanism: plain, username: u, password: {env: P}}}}\n" +
 			"sink: {kafka: {topic: out}}\n",
 	})
@@ -64,8 +68,8 @@ func TestExitCodes(t *testing.T) {
 		stderr string
 	}{
 		{"done with a reject", "run ok.yaml", 0, "1 rejected"},
-		{"flags before arguments", "run --set top=0.5 ok.yaml", 0, "1 keys"},
-		{"flags behind arguments", "run ok.yaml --set top=0.5", 0, "1 keys"},
+		{"flags before arguments", "run --set top=0.5 ok.yaml", 0, "1 key, "},
+		{"flags behind arguments", "run ok.yaml --set top=0.5", 0, "1 key, "},
 		{"check", "check ok.yaml", 0, ""},
 		{"check without its data", "check ok.yaml --set source.csv.path=no.csv", 0, ""},
 		{"check of a column", "check ok.yaml --set source.csv.values=[y]", 1, `"y"`},
@@ -96,11 +100,14 @@ func TestExitCodes(t *testing.T) {
 		{"begin anew on Flink", "run topics.yaml --begin-anew --set runner.name=flink --set runner.endpoint=a:1", 2, "--begin-anew and --skip-state are for a source of Kafka"},
 		{"skip without a changelog", "run topics.yaml --skip-state a-0-1", 2, "source.kafka.changelog"},
 		{"skip of no position", "run topics.yaml --skip-state a-0 --set source.kafka.changelog=s", 2, `"a-0" is not of the form TOPIC-PARTITION-OFFSET`},
+		{"standard output twice", "check ok.yaml --set detect=true --set alerts.jsonl.path=-", 2, "alerts.jsonl.path: standard output is also written, by sink.jsonl.path"},
+		{"config and records from standard input", "check -", 2, "standard input holds the config"},
+		{"two readers of standard input", "backtest ok.yaml --set detect=true --set source.csv.path=- --against stdin.yaml", 2, "both read standard input"},
 		{"skip and begin anew", "run topics.yaml --skip-state a-0-1 --begin-anew --set source.kafka.changelog=s", 2, "leave out --skip-state"},
 		{"plot without a picture", "plot out.jsonl", 2, "-o"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			code, _, stderr := program.Run(t, dir, "", strings.Fields(c.args)...)
+			code, _, stderr := program.Run(t, dir, "model: {family: normal}\nsource: {csv: {path: '-'}}\n", strings.Fields(c.args)...)
 			if code != c.code || !strings.Contains(stderr, c.stderr) {
 				t.Errorf("hafvf %s: exit %d, want %d; standard error: %s", c.args, code, c.code, stderr)
 			}
@@ -206,5 +213,71 @@ func TestCountsDemo(t *testing.T) {
 	}
 	if _, err := os.Stat(out); errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
+	}
+}
+
+// With standard input as the source, files grow while records come.
+func TestFilesGrowWithStandardInput(t *testing.T) {
+	dir := folder(t, map[string]string{
+		"c.yaml": "model: {family: normal, prior: {mu: 0, kappa: 1, alpha: 1, beta: 1}}\nsilence: {after: 10m}\nsource: {csv: {path: '-'}}\n" +
+			"sink: {csv: {path: out.csv}}\nalerts: {jsonl: {path: alerts.jsonl}}\ndead_letter: {jsonl: {path: rejected.jsonl}}\n",
+		"out.csv": "of an earlier run\n",
+	})
+	d := program.Pipe(t, dir, "run", "c.yaml")
+	defer d.Kill()
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	for _, step := range []struct {
+		line, file, want string
+	}{
+		{"key,time,x\na,2026-01-01T00:00:00Z,1.5\n", "out.csv", ",stdin:2,"},
+		{"a,2026-01-01T00:00:01Z,oops\n", "rejected.jsonl", "stdin:3"},
+		{"a,2026-01-01T01:00:00Z,2\n", "alerts.jsonl", `"kind":"recovered"`},
+	} {
+		d.Say(t, step.line)
+		d.Eventually(t, step.file+" has "+step.want, func() bool { return strings.Contains(read(step.file), step.want) })
+	}
+	d.Say(t, "a,2026-01-01T01:00:01Z,2\n")
+	d.CloseInput(t)
+	d.Ends(t, 0)
+	if got := read("out.csv"); strings.Count(got, "\n") != 4 || strings.Contains(got, "earlier") {
+		t.Errorf("%s", got)
+	}
+}
+
+// A reader of standard output that has read enough ends the program, without a word.
+func TestReaderGone(t *testing.T) {
+	var lines strings.Builder
+	lines.WriteString("key,time,x\n")
+	for i := range 100_000 {
+		fmt.Fprintf(&lines, "a,%d,%d\n", 1767225600+i, i%7)
+	}
+	dir := folder(t, map[string]string{"in.csv": lines.String(), "c.yaml": goodYAML})
+	for _, args := range [][]string{{"run", "c.yaml"}, {"run", "c.yaml", "--set", "sink={csv: {path: '-'}}"}} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(program.Path, args...)
+		cmd.Env, cmd.Dir = append(os.Environ(), program.Env...), dir
+		var stderr bytes.Buffer
+		cmd.Stdout, cmd.Stderr = w, &stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		w.Close()
+		if _, err := r.Read(make([]byte, 100)); err != nil {
+			t.Fatal(err)
+		}
+		r.Close()
+		cmd.Wait() // its error is the code
+		if code := cmd.ProcessState.ExitCode(); code != 141 || stderr.Len() > 0 {
+			t.Errorf("%v: exit %d: %s", args, code, stderr.String())
+		}
 	}
 }

@@ -34,7 +34,9 @@ func runCommand() *cobra.Command {
 		Long: `Run reads observations, filters them per key, or with transform: smooth smooths
 their sessions, and writes one estimate per observation. A record that cannot be
 used goes to the dead letter with the reason, and the run goes on. Output files
-appear when the run has ended well; of a topic without an end they grow as it goes.
+appear when the run has ended well. Those of a topic without an end, and those of
+standard input ("-"), grow while records come; a topic's are added to, and standard
+input's are emptied first.
 
 Without CONFIG it filters the bundled series, real metrics of cloud servers,
 writes the estimates to ` + demoResults + `, what changed and what was one odd
@@ -46,7 +48,7 @@ second one gives the run up at once. A source of Kafka whose offsets are
 committed goes on from there at the next start; --begin-anew discards what it knows
 and reads from the beginning. Exit: 0 done, also when records were rejected; 1 the
 run failed, more than half of the records were rejected, or somebody else cancelled
-it; 2 usage or config.
+it; 2 usage or config; 141 where standard output is a pipe that nobody reads any more.
 
 The run listens at no address but a loopback port that takes connections of this
 process only, and that of --listen.

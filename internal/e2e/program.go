@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -79,8 +80,9 @@ func (p Program) Run(t testing.TB, dir, stdin string, args ...string) (code int,
 // A Daemon is the program running in the background.
 type Daemon struct {
 	*javatest.Process
-	cmd *exec.Cmd
-	log journal
+	cmd   *exec.Cmd
+	log   journal
+	input io.WriteCloser // of Pipe
 }
 
 // A journal is what a daemon has said so far.
@@ -99,7 +101,39 @@ func (j *journal) Write(b []byte) (int, error) {
 // environment, each KEY=value.
 func (p Program) Start(t testing.TB, env []string, args ...string) *Daemon {
 	t.Helper()
-	d := &Daemon{cmd: p.command(env, args...)}
+	return start(t, &Daemon{cmd: p.command(env, args...)})
+}
+
+// Pipe starts the program in dir with a pipe as its standard input, into which Say writes.
+func (p Program) Pipe(t testing.TB, dir string, args ...string) *Daemon {
+	t.Helper()
+	d := &Daemon{cmd: p.command(nil, args...)}
+	d.cmd.Dir = dir
+	var err error
+	if d.input, err = d.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	return start(t, d)
+}
+
+// Say writes to the standard input of a program that Pipe has started.
+func (d *Daemon) Say(t testing.TB, text string) {
+	t.Helper()
+	if _, err := io.WriteString(d.input, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// CloseInput ends the standard input of a program that Pipe has started.
+func (d *Daemon) CloseInput(t testing.TB) {
+	t.Helper()
+	if err := d.input.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func start(t testing.TB, d *Daemon) *Daemon {
+	t.Helper()
 	d.cmd.Stdout, d.cmd.Stderr = &d.log, &d.log
 	var err error
 	if d.Process, err = javatest.Spawn(d.cmd); err != nil {

@@ -53,6 +53,14 @@ func Duration(d time.Duration) string {
 	return s
 }
 
+// Count is n of something, by its singular and its plural.
+func Count[N int | int64](n N, one, many string) string {
+	if n != 1 {
+		one = many
+	}
+	return fmt.Sprintf("%d %s", n, one)
+}
+
 // Cause is err without the operation and the paths that package os puts before it.
 func Cause(err error) error {
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {

@@ -201,6 +201,12 @@ func (d *decoder) checkTransform(c *Config) {
 	}
 }
 
+// section is the first name of a key's path.
+func section(key string) string {
+	name, _, _ := strings.Cut(key, ".")
+	return name
+}
+
 // checkFiles refuses a file that would be overwritten while it is read or
 // written by another part.
 func (d *decoder) checkFiles(c *Config) {
@@ -216,9 +222,16 @@ func (d *decoder) checkFiles(c *Config) {
 		in = append(in, file{"source.parquet.path", s.Path})
 	}
 	var out []file
+	standardOut := ""
 	add := func(key string, f *File) {
-		if f != nil && f.Path != "" && f.Path != "-" {
+		switch {
+		case f == nil || f.Path == "":
+		case f.Path != "-":
 			out = append(out, file{key, filepath.Clean(f.Path)})
+		case standardOut == "" || section(standardOut) == section(key): // of a section with two files only one counts
+			standardOut = key
+		default:
+			d.fail(key, "standard output is also written, by %s: give one of them a file, or sink: none", standardOut)
 		}
 	}
 	add("sink.csv.path", c.Sink.CSV)

@@ -466,7 +466,7 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:3: keys.0.model.prior.nu: unknown key; did you mean "mu"?`,
 		}},
 		{"auto", "model: {family: bernoulli, prior: auto}\nsource: {jsonl: {path: a}}", []string{
-			`pump.yaml:1: model.prior: auto: bernoulli has no location or scale that data could set`,
+			`pump.yaml:1: model.prior: auto: bernoulli has no location or scale that data could set; leave out prior, or give its parameters`,
 		}},
 		{"warm-up of a given prior", "model: {family: normal, warm_up: 3}\nsource: {jsonl: {path: a}}", []string{
 			`pump.yaml:1: model.warm_up: belongs to prior: auto`,

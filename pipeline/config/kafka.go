@@ -28,6 +28,11 @@ type Kafka struct {
 // Unending reports whether the source goes on until it is stopped.
 func (s *Source) Unending() bool { return s.Kafka != nil && !s.Kafka.Bounded }
 
+// StandardInput reports whether the source is standard input.
+func (s *Source) StandardInput() bool {
+	return s.CSV != nil && s.CSV.Path == "-" || s.JSONL != nil && s.JSONL.Path == "-" || s.Parquet != nil && s.Parquet.Path == "-"
+}
+
 // kafkaKey declares a source of topics.
 func (s *Source) kafkaKey() key {
 	k := &Kafka{Fields: defaultFields()}

@@ -122,7 +122,7 @@ func (d *decoder) model(path string, c *Config, prior map[string]any, auto bool)
 		return nil
 	}
 	if _, ok := m.(hafvf.Fitted); auto && !ok {
-		d.fail(path, "auto: %s has no location or scale that data could set", c.Model.Family)
+		d.fail(path, "auto: %s has no location or scale that data could set; leave out prior, or give its parameters", c.Model.Family)
 		return nil
 	}
 	return m

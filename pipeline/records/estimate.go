@@ -8,6 +8,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/hafvf"
+	"hafvf/internal/message"
 	"hafvf/transforms"
 )
 
@@ -56,7 +57,7 @@ var estimates = []field[estimate]{
 			return e.Detection.Delay, e.Detection.Kind == hafvf.Change || e.Detection.Kind == hafvf.Revision
 		})),
 		full(count("age", "observations", "Run length: since the running regime's start.", func(e estimate) (int64, bool) { return e.Detection.Age, true })),
-		number("score", "", "How unusual the last observations are for the key: minus the decimal logarithm of a tail probability. null in the first observations and where x is missing.", func(e estimate) float64 { return e.Detection.Score }),
+		number("score", "", "How unusual the last observations are for the key: minus the decimal logarithm of a tail probability. null in the first observations, where x is missing, and of a single category (bernoulli, categorical), which raises no novelty.", func(e estimate) float64 { return e.Detection.Score }),
 		full(number("threshold", "", "The score of an alarm. It rises with every alarm and falls with time, so that alarms keep to the budget.", func(e estimate) float64 { return e.Detection.Threshold })),
 		nullable("alarm", "novelty, where the score reached the threshold; change, where a rare change was found; else null. kind is a belief, an alarm a decision.", func(e estimate) string {
 			if e.Alarm == nil {
@@ -116,7 +117,8 @@ func (l *Layout) EstimateColumns(x connectors.Kind) []connectors.Column {
 // An alert is a transforms.Alert with its estimate.
 type alert struct {
 	estimate
-	told *transforms.Alert
+	told   *transforms.Alert
+	values []string // see Layout
 }
 
 var alerts = []field[alert]{
@@ -138,23 +140,16 @@ var alerts = []field[alert]{
 }
 
 // Message is the sentence of an alert of an estimate, as in the alert's record.
-func Message(key string, e *transforms.Estimate, told *transforms.Alert) string {
-	return alert{estimate{key, e}, told}.message()
+func (l *Layout) Message(key string, e *transforms.Estimate, told *transforms.Alert) string {
+	return alert{estimate{key, e}, told, l.Values}.message()
 }
 
 // message says what happened, from what to what, since when, and how sure that is.
 func (a alert) message() string {
 	i := a.told.Output
-	what := "x"
-	if len(a.told.Before.Mean) > 1 {
-		what = fmt.Sprintf("x[%d]", i)
-	}
 	since := ""
-	switch {
-	case !a.told.Start.IsZero():
+	if !a.told.Start.IsZero() {
 		since = " at " + a.told.Start.UTC().Format(time.RFC3339)
-	case a.told.Delay > 0:
-		since = fmt.Sprintf(" %d observations ago", a.told.Delay)
 	}
 	switch a.told.Kind {
 	case transforms.SilentAlarm:
@@ -162,20 +157,67 @@ func (a alert) message() string {
 	case transforms.RecoveredAlarm:
 		return fmt.Sprintf("%s: it speaks again, after %v.", a.key, a.Time.Sub(a.told.Start).Round(time.Second))
 	}
+	what, before := a.what(), a.told.Before.Mean[i]
+	x := what + " is "
+	if v, ok := a.seen(); ok {
+		x += fmt.Sprintf("%.4g", v)
+	} else {
+		x += "unusual"
+	}
+	x += fmt.Sprintf("%s, usually %.4g (%s sd)", since, before, deviations(a.told.Size))
 	switch hafvf.Kind(a.told.Kind) {
 	case hafvf.Change, hafvf.Revision:
-		verb := "changed"
-		if a.told.Corrects != "" {
-			verb = "changed, as it turns out,"
+		after := a.told.After.Mean[i]
+		verb := "rose"
+		if after < before {
+			verb = "fell"
 		}
-		return fmt.Sprintf("%s: %s %s from %.4g to %.4g (%s sd)%s, with a probability of %s.",
-			a.key, what, verb, a.told.Before.Mean[i], a.told.After.Mean[i], deviations(a.told.Size), since, probability(a.told.LogOdds))
+		if a.told.Corrects != "" {
+			verb += ", as it turns out,"
+		}
+		return fmt.Sprintf("%s: %s %s from %.4g to %.4g (%s sd)%s, seen %s later, with a probability of %s.",
+			a.key, what, verb, before, after, deviations(a.told.Size), since, message.Count(a.told.Delay, "observation", "observations"), probability(a.told.LogOdds))
 	case hafvf.Outlier:
-		return fmt.Sprintf("%s: %s deviated by %s sd from %.4g%s, an outlier with a probability of %s.",
-			a.key, what, deviations(a.told.Size), a.told.Before.Mean[i], since, probability(a.told.LogOdds))
+		return fmt.Sprintf("%s: %s, an outlier with a probability of %s.", a.key, x, probability(a.told.LogOdds))
 	}
-	return fmt.Sprintf("%s: the last values are unusual, %s at %s sd from %.4g%s; a score of %.1f, where %.1f is an alarm.",
-		a.key, what, deviations(a.told.Size), a.told.Before.Mean[i], since, a.Detection.Score, a.Detection.Threshold)
+	if math.Abs(a.told.Size) < 2 {
+		x += ", and the last values together are unusual"
+	}
+	if age := a.Detection.Age; age < youngRegime && age < a.N/2 {
+		x += fmt.Sprintf(", in a regime that began %s ago", message.Count(age, "observation", "observations"))
+	}
+	return fmt.Sprintf("%s: %s; score %.1f, an alarm from %.1f.", a.key, x, a.Detection.Score, a.Detection.Threshold)
+}
+
+// youngRegime is the age, in observations, below which a message tells how old a regime is.
+const youngRegime = 100
+
+// what names the value that the alert is about.
+func (a alert) what() string {
+	switch outputs, n := len(a.told.Before.Mean), len(a.values); {
+	case n == outputs:
+		return a.values[a.told.Output]
+	case n > 0 && outputs == 1:
+		return a.values[n-1] // the target, behind its regressors
+	case outputs == 1:
+		return "x"
+	}
+	return fmt.Sprintf("x[%d]", a.told.Output)
+}
+
+// seen is the observed value that the alert is about; ok is false where the observation
+// is of categories or several vectors.
+func (a alert) seen() (v float64, ok bool) {
+	if len(a.X) != 1 {
+		return 0, false
+	}
+	switch x := a.X[0]; {
+	case len(a.told.Before.Mean) == 1:
+		return x[len(x)-1], true
+	case len(x) == len(a.told.Before.Mean):
+		return x[a.told.Output], true
+	}
+	return 0, false
 }
 
 // deviations are a signed number of standard deviations as a person reads it.
@@ -197,7 +239,7 @@ func probability(odds float64) string {
 
 // AppendAlert appends the record of an alert of an estimate.
 func (l *Layout) AppendAlert(b []byte, as Form, key string, e *transforms.Estimate, told *transforms.Alert) []byte {
-	return appendRecord(b, as, l, alert{estimate{key, e}, told}, alerts)
+	return appendRecord(b, as, l, alert{estimate{key, e}, told, l.Values}, alerts)
 }
 
 // AlertColumns are the record of an alert as a table; x is the kind of the column of

@@ -13,8 +13,9 @@ type Layout struct {
 	Bank     int  // filters of the largest bank, 0 where there is none
 	Detect   bool
 	WarmUp   bool
-	Interval bool // lower and upper
-	Brief    bool // without the fields that few people read
+	Interval bool     // lower and upper
+	Brief    bool     // without the fields that few people read
+	Values   []string // names of the fields that make the value, for messages; may be empty
 }
 
 // has reports whether the records have a field.

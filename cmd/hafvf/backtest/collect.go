@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"hafvf/hafvf"
-	"hafvf/pipeline/records"
+	"hafvf/pipeline"
 	"hafvf/transforms"
 )
 
@@ -29,7 +29,8 @@ type Event struct {
 
 // A Collector gathers what a run finds. Its zero value is not usable: see NewCollector.
 type Collector struct {
-	alarms transforms.AlarmConfig
+	alarms  transforms.AlarmConfig
+	message func(key string, e *transforms.Estimate, told *transforms.Alert) string
 
 	mu   sync.Mutex
 	keys map[string]*history
@@ -46,9 +47,10 @@ type history struct {
 	told             []Event
 }
 
-// NewCollector returns a collector for runs with these settings.
-func NewCollector(alarms transforms.AlarmConfig) *Collector {
-	return &Collector{alarms: alarms, keys: map[string]*history{}}
+// NewCollector returns a collector for runs of a graph that raises alarms.
+func NewCollector(g *pipeline.Graph) *Collector {
+	alarms, _ := g.Alarms()
+	return &Collector{alarms: alarms, message: g.Message, keys: map[string]*history{}}
 }
 
 // Add is a pipeline.Watch.
@@ -87,7 +89,7 @@ func (c *Collector) Add(key string, e *transforms.Estimate, told []transforms.To
 	for _, a := range told {
 		h.told = append(h.told, Event{
 			Key: key, Time: a.Of.Time, N: a.Of.N, ID: a.Of.ID, Kind: a.Kind, Start: a.Start, Delay: a.Delay,
-			Size: Number(a.Size), Message: records.Message(key, a.Of, a.Alert),
+			Size: Number(a.Size), Message: c.message(key, a.Of, a.Alert),
 		})
 	}
 }

@@ -82,6 +82,10 @@ type Key struct {
 	// ObservationsPerAlarm is the budget; null in the warm-up.
 	ObservationsPerAlarm Number `json:"observations_per_alarm"`
 	Budget               Budget `json:"budget"`
+
+	first, last time.Time // zero for records without times
+	events      []Event
+	windows     []Window // of the labels
 }
 
 // A Budget is the number of alarms that was allowed over the whole of the data, and of
@@ -115,7 +119,7 @@ func (c *Collector) Report(config string, s pipeline.Summary, labels Labels) (*R
 				r.Last = h.last
 			}
 		}
-		k := Key{Key: name, Records: h.records, Told: Counts{}, Weeks: weeksOf(h.told), PerWeek: Number(math.NaN()), ObservationsPerAlarm: Number(math.NaN())}
+		k := Key{Key: name, Records: h.records, Told: Counts{}, Weeks: weeksOf(h.told), PerWeek: Number(math.NaN()), ObservationsPerAlarm: Number(math.NaN()), first: h.first, last: h.last, events: h.told, windows: labels[name]}
 		for _, e := range h.told {
 			k.Told[e.Kind]++
 			r.Told[e.Kind]++
@@ -161,8 +165,7 @@ func weeksOf(events []Event) []Week {
 		if e.Time.IsZero() {
 			continue
 		}
-		day := e.Time.UTC().Truncate(24 * time.Hour)
-		monday := day.AddDate(0, 0, -(int(day.Weekday())+6)%7)
+		monday := mondayOf(e.Time)
 		if weeks[monday] == nil {
 			weeks[monday] = Counts{}
 		}
@@ -173,6 +176,12 @@ func weeksOf(events []Event) []Week {
 		all = append(all, Week{monday, weeks[monday]})
 	}
 	return all
+}
+
+// mondayOf is when the week of t began, in UTC.
+func mondayOf(t time.Time) time.Time {
+	day := t.UTC().Truncate(24 * time.Hour)
+	return day.AddDate(0, 0, -(int(day.Weekday())+6)%7)
 }
 
 // median returns the median and the largest of v, NaN where there are none.

@@ -19,7 +19,7 @@ var kinds = []string{"novelty", "change", "outlier", "revision", "silent", "reco
 // String is the report as a person reads it.
 func (r *Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %d keys, %d records (%d missing), %d rejected", r.Config, r.Keys, r.Records, r.Missing, r.Rejected)
+	fmt.Fprintf(&b, "%s: %s, %s (%d missing), %d rejected", r.Config, count(r.Keys, "key"), message.Count(r.Records, "record", "records"), r.Missing, r.Rejected)
 	if !r.First.IsZero() {
 		fmt.Fprintf(&b, ", from %s to %s", r.First.UTC().Format(time.RFC3339), r.Last.UTC().Format(time.RFC3339))
 	}
@@ -102,6 +102,9 @@ func writeEvents(b *strings.Builder, events []Event) {
 	}
 }
 
+// count is n of what has a plural in s.
+func count(n int, one string) string { return message.Count(n, one, one+"s") }
+
 // sentence is the message with its key as a line can show it.
 func (e Event) sentence() string {
 	return message.Printable(e.Key) + strings.TrimPrefix(e.Message, e.Key)
@@ -129,10 +132,10 @@ func (s *Score) write(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "labels: %s\n", s)
 	if s.Outside > 0 {
-		fmt.Fprintf(b, "  %d windows lie outside the records of their key, and are not counted\n", s.Outside)
+		fmt.Fprintf(b, "  not counted, outside the records of the key: %s\n", count(s.Outside, "window"))
 	}
 	if n := len(s.Unknown); n > 0 {
-		fmt.Fprintf(b, "  %d labelled keys are not in the data: %s", n, message.Printable(strings.Join(s.Unknown[:min(n, shownUnknown)], ", ")))
+		fmt.Fprintf(b, "  not in the data: %s, %s", count(n, "labelled key"), message.Printable(strings.Join(s.Unknown[:min(n, shownUnknown)], ", ")))
 		if n > shownUnknown {
 			b.WriteString(", …")
 		}
@@ -151,7 +154,7 @@ const shownUnknown = 5
 
 // String is the score in one line.
 func (s *Score) String() string {
-	text := fmt.Sprintf("%d of %d windows hit, %d false alarms", s.Hit, s.Windows, s.FalseAlarms)
+	text := fmt.Sprintf("%d of %s hit, %s", s.Hit, count(s.Windows, "window"), count(s.FalseAlarms, "false alarm"))
 	if s.Hit > 0 {
 		text += fmt.Sprintf(", delay %v (median), at most %v", seconds(s.MedianDelay), seconds(s.LargestDelay))
 	}
@@ -168,7 +171,7 @@ func (a *Against) append(b *strings.Builder, r *Report) string {
 		return b.String()
 	}
 	other := &a.Report
-	fmt.Fprintf(b, "\nagainst %s: %d events in both, %d only in %s, %d only in %s\n", other.Config, a.Both, len(a.Only.This), r.Config, len(a.Only.Other), other.Config)
+	fmt.Fprintf(b, "\nagainst %s: %s in both, %d only in %s, %d only in %s\n", other.Config, count(a.Both, "event"), len(a.Only.This), r.Config, len(a.Only.Other), other.Config)
 	table(b, func(w io.Writer) {
 		fmt.Fprintf(w, "\t%s\t%s\n", r.Config, other.Config)
 		row := func(name string, value func(*Report) any) {

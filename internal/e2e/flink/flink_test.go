@@ -70,6 +70,7 @@ func TestFlink(t *testing.T) {
 	t.Run("kills", s.kills)
 	t.Run("savepoints", s.savepoints)
 	t.Run("lateness", s.lateness)
+	t.Run("silences", s.silences)
 	t.Run("sessions", s.sessions)
 	t.Run("errors", s.errors)
 }
@@ -235,6 +236,59 @@ func (s *site) lateness(t *testing.T) {
 	s.Workers[0].Kill()
 	s.StartWorker(0)
 	s.complete(t, d, "late", more)
+	s.Halt(t, cfg, d)
+}
+
+// silences are told while they last, on a topic in which nothing comes, by timers that
+// outlast a worker; the same one is told again with the same id at most.
+func (s *site) silences(t *testing.T) {
+	const more = "silence: {after: 2s}\nalerts: {kafka: {topic: quiet-alerts}}\n"
+	for _, topic := range []string{"in", "out", "alerts"} {
+		s.Broker.CreateTopic(t, "quiet-"+topic, 4, nil)
+	}
+	now := time.Now().UTC().Truncate(time.Second)
+	const far = 10 * time.Hour // a key that has spoken of that hour is not silent before
+	put := func(key string, d time.Duration) {
+		text := fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":1}", key, now.Add(d).Format(time.RFC3339))
+		s.Broker.Produce(t, &kgo.Record{Topic: "quiet-in", Key: []byte(key), Value: []byte(text)})
+	}
+	put("a", -time.Minute)
+	put("b", far)
+	cfg := s.Config(t, "quiet", "", ", parallelism: 2", more)
+	d := program.Start(t, nil, "run", cfg)
+	s.Leaves(t, cfg)
+	told := func() (all []string) {
+		for _, r := range s.Broker.Consume(t, "quiet-alerts") {
+			var a struct{ Key, Kind, ID string }
+			if err := json.Unmarshal(r.Value, &a); err != nil {
+				t.Fatal(err)
+			}
+			if line := a.Key + " " + a.Kind; !slices.Contains(all, line) {
+				all = append(all, line)
+			}
+			if at := now.Add(-58 * time.Second).Format(time.RFC3339); a.Key == "a" && a.Kind == "silent" && a.ID != "a/"+at {
+				t.Errorf("id %s", a.ID)
+			}
+		}
+		slices.Sort(all)
+		return all
+	}
+	await := func(want ...string) {
+		t.Helper()
+		d.Eventually(t, strings.Join(want, ", "), func() bool { return slices.Equal(told(), want) })
+	}
+	await("a silent")
+	// Its deadline is far enough from now that its timer mostly outlasts the worker.
+	put("c", time.Since(now)+30*time.Second)
+	d.Eventually(t, "its estimate is written", func() bool { return len(s.Broker.Consume(t, "quiet-out")) >= 3 })
+	completed := s.Status(t, "quiet").Completed
+	s.Await(t, d, "quiet", "a checkpoint has its timer", func(is flink.Status) bool { return is.Completed >= completed+2 })
+	s.Workers[0].Kill()
+	s.StartWorker(0)
+	put("a", far)
+	await("a recovered", "a silent", "c silent")
+	put("c", far)
+	await("a recovered", "a silent", "c recovered", "c silent")
 	s.Halt(t, cfg, d)
 }
 

@@ -1,0 +1,341 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	godiff "github.com/google/go-cmp/cmp"
+)
+
+// A dataSet is a file as somebody has it, with the config that leads from it to alarms and
+// a picture, and what is known to have happened in it.
+type dataSet struct {
+	name, file, config string
+	text               func(noise *rand.Rand) string
+	events             []dataEvent
+}
+
+// A dataEvent happened to a key between two times. An alert of the key in that stretch has
+// to say it, in words that match the pattern.
+type dataEvent struct {
+	what, key string
+	from, to  time.Time
+	message   string
+}
+
+// firstMonday is when the data sets begin.
+var firstMonday = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
+
+func day(d float64) time.Time { return firstMonday.Add(time.Duration(d * 24 * float64(time.Hour))) }
+
+var dataSets = []dataSet{
+	{
+		// A spreadsheet of pumps as Europe exports it.
+		name: "spreadsheet", file: "druck.csv", text: spreadsheet,
+		config: `model: {family: normal, prior: auto}
+detect: true
+source: {csv: {path: druck.csv, delimiter: ";", decimal: ",", key: [Halle, Pumpe], time: Zeit (ms), values: [Druck (bar)], missing: [n. v.]}}
+sink: {jsonl: {path: out.jsonl}}
+alerts: {jsonl: {path: alerts.jsonl}}
+dead_letter: {jsonl: {path: rejected.jsonl}}
+`,
+		events: []dataEvent{
+			{"a pressure rises for good", `Nord/Pumpe 2; "alt"`, day(12.5), day(12.55), `Druck \(bar\) is 6\.9\d*.*, usually 6\.5`},
+			{"a valve is shut for 100 minutes", "Süd/Pumpe 1", day(17), day(17.1), `Druck \(bar\) is 0\.\d+.*, usually 4\.2`},
+		},
+	},
+	{
+		// Thermometers that speak when they want to.
+		name: "sensors", file: "sensors.jsonl", text: sensors,
+		config: `model: {family: normal, prior: auto, season: [24h]}
+detect: true
+silence: true
+source: {jsonl: {path: sensors.jsonl, key: device.name, time: at, values: [data.temperature]}}
+sink: {jsonl: {path: out.jsonl}}
+alerts: {jsonl: {path: alerts.jsonl}}
+`,
+		events: []dataEvent{
+			{"a sensor is away for seven hours", "attic", day(15.25), day(15.55), `nothing has come since`},
+			{"a sensor is back", "attic", day(15.5), day(15.6), `speaks again`},
+			{"a sensor is stuck", "cellar", day(18), day(18.2), `data\.temperature is 10\.9.*, usually 11\.7`},
+			{"a sensor is swapped for another one's", "hall", day(16), day(16.1), `data\.temperature is 19\.8.*, usually 22`},
+			{"and that one for it", "kitchen", day(16), day(16.3), `the last values together are unusual, in a regime that began 41 observations ago`},
+			{"a sensor turns to Fahrenheit", "office", day(19), day(19.1), `data\.temperature is 70\.4.*, usually 21`},
+		},
+	},
+	{
+		// Visits of a shop, of which two in a hundred buy.
+		name: "conversions", file: "visits.csv", text: conversions,
+		config: `model: {family: bernoulli}
+detect: true
+source: {csv: {path: visits.csv, key: variant, time: at, values: [bought]}}
+sink: {jsonl: {path: out.jsonl}}
+alerts: {jsonl: {path: alerts.jsonl}}
+`,
+		events: []dataEvent{
+			{"the checkout breaks", "checkout-b", day(10), day(12), `bought fell from 0\.01\d* to 0\.001`},
+			{"a discount", "checkout-c", day(14), day(16), `to 0\.06`},
+		},
+	},
+	{
+		// Requests per minute, more by day than by night.
+		name: "counts", file: "requests.csv", text: counts,
+		config: `model: {family: poisson, prior: auto, season: [24h]}
+detect: true
+source: {csv: {path: requests.csv, key: service, time: minute, values: [requests]}}
+sink: {jsonl: {path: out.jsonl}}
+alerts: {jsonl: {path: alerts.jsonl}}
+`,
+		events: []dataEvent{
+			{"an outage of a quarter of an hour", "login", day(9.5), day(9.502), `requests is [0-3] .*, usually 80`},
+			{"half of the traffic goes elsewhere", "search", day(12.25), day(12.26), `requests fell from 40\.\d* to 22`},
+		},
+	},
+	{
+		// A table with a line per day and shop.
+		name: "days", file: "sales.csv", text: days,
+		config: `model: {family: normal, prior: auto, season: [168h]}
+detect: {budget: 2400h, rest: 10}
+source: {csv: {path: sales.csv, key: shop, time: date, values: [sales], missing: [NA]}}
+sink: {jsonl: {path: out.jsonl}}
+alerts: {jsonl: {path: alerts.jsonl}}
+`,
+		events: []dataEvent{
+			{"a competitor opens", "Lyon", day(500), day(500), `sales is 1808 .*, usually 2117`},
+			{"a day of half price", "Graz", day(620), day(620), `sales is 3803 .*, usually 2291`},
+		},
+	},
+}
+
+func spreadsheet(noise *rand.Rand) string {
+	var b strings.Builder
+	b.WriteString("\ufeffHalle;Pumpe;\"Zeit (ms)\";\"Druck (bar)\";Bemerkung\r\n")
+	for i := range 21 * 144 {
+		at := firstMonday.Add(time.Duration(i) * 10 * time.Minute)
+		for _, pump := range []struct {
+			hall, name  string
+			level, step float64
+		}{{"Nord", `"Pumpe 2; ""alt"""`, 6.5, 0.4}, {"Nord", "Pumpe 1", 5.1, 0}, {"Süd", "Pumpe 1", 4.2, 0}} {
+			x := pump.level + 0.1*noise.NormFloat64()
+			if at.After(day(12.5)) {
+				x += pump.step
+			}
+			if pump.hall == "Süd" && !at.Before(day(17)) && at.Before(day(17).Add(100*time.Minute)) {
+				x = 0.8 + 0.1*noise.NormFloat64()
+			}
+			value, note := strings.Replace(fmt.Sprintf("%.3f", x), ".", ",", 1), ""
+			switch {
+			case i%700 == 650:
+				value = "n. v."
+			case i == 1000:
+				value, note = "Fehler", `"Sensor ""Druck"" defekt; gemeldet"`
+			}
+			fmt.Fprintf(&b, "%s;%s;%d;%s;%s\r\n", pump.hall, pump.name, at.UnixMilli(), value, note)
+		}
+	}
+	return b.String()
+}
+
+func sensors(noise *rand.Rand) string {
+	type sensor struct {
+		name         string
+		level, scale float64
+		next         time.Time
+		stuck        float64
+	}
+	all := []*sensor{{name: "attic", level: 18}, {name: "cellar", level: 11}, {name: "hall", level: 22}, {name: "kitchen", level: 20}, {name: "office", level: 21}}
+	var b strings.Builder
+	for minute := range 21 * 24 * 60 {
+		at := firstMonday.Add(time.Duration(minute) * time.Minute)
+		for _, s := range all {
+			if at.Before(s.next) {
+				continue
+			}
+			spoke := at.Add(time.Duration(noise.IntN(60)) * time.Second)
+			s.next = at.Add(time.Duration(1+min(60, 10*noise.ExpFloat64())) * time.Minute)
+			if s.name == "attic" && !at.Before(day(15.25)) && at.Before(day(15.55)) {
+				continue
+			}
+			level := s.level
+			if !at.Before(day(16)) {
+				switch s.name {
+				case "hall":
+					level = 20
+				case "kitchen":
+					level = 22
+				}
+			}
+			x := level + 1.5*math.Sin(2*math.Pi*at.Sub(firstMonday).Hours()/24) + 0.3*noise.NormFloat64()
+			switch {
+			case s.name == "office" && !at.Before(day(19)):
+				x = 32 + 1.8*x
+			case s.name == "cellar" && !at.Before(day(18)):
+				if s.stuck == 0 {
+					s.stuck = x
+				}
+				x = s.stuck
+			}
+			fmt.Fprintf(&b, "{\"device\": {\"name\": %q, \"battery\": %d}, \"at\": %q, \"data\": {\"temperature\": %.1f}}\n", s.name, 40+noise.IntN(60), spoke.Format("2006-01-02T15:04:05-0700"), x)
+		}
+	}
+	return b.String()
+}
+
+func conversions(noise *rand.Rand) string {
+	var b strings.Builder
+	b.WriteString("variant,at,bought\n")
+	for i := range 21 * 480 {
+		at := firstMonday.Add(time.Duration(i) * 3 * time.Minute)
+		for _, variant := range []string{"checkout-a", "checkout-b", "checkout-c"} {
+			rate := 0.02
+			switch {
+			case variant == "checkout-b" && !at.Before(day(10)):
+				rate = 0.001
+			case variant == "checkout-c" && !at.Before(day(14)):
+				rate = 0.06
+			}
+			bought := 0
+			if noise.Float64() < rate {
+				bought = 1
+			}
+			fmt.Fprintf(&b, "%s,%s,%d\n", variant, at.Format(time.RFC3339), bought)
+		}
+	}
+	return b.String()
+}
+
+func counts(noise *rand.Rand) string {
+	var b strings.Builder
+	b.WriteString("service,minute,requests\n")
+	for i := range 16 * 24 * 60 {
+		at := firstMonday.Add(time.Duration(i) * time.Minute)
+		for _, service := range []string{"login", "search"} {
+			rate := 40 * math.Exp(0.7*math.Sin(2*math.Pi*at.Sub(day(0.25)).Hours()/24))
+			switch {
+			case service == "login" && !at.Before(day(9.5)) && at.Before(day(9.5).Add(15*time.Minute)):
+				rate = 0.5
+			case service == "search" && !at.Before(day(12.25)):
+				rate /= 2
+			}
+			fmt.Fprintf(&b, "%s,%s,%d\n", service, at.Format("2006-01-02 15:04"), poisson(noise, rate))
+		}
+	}
+	return b.String()
+}
+
+// poisson draws a count by the product of uniform numbers (Knuth).
+func poisson(noise *rand.Rand, rate float64) (n int) {
+	for p := noise.Float64(); p > math.Exp(-rate); p *= noise.Float64() {
+		n++
+	}
+	return n
+}
+
+func days(noise *rand.Rand) string {
+	var b strings.Builder
+	b.WriteString("date,shop,sales\n")
+	weekday := [7]float64{0, 120, 80, 90, 110, 300, 500} // from Sunday
+	for i := range 730 {
+		at := firstMonday.AddDate(0, 0, i)
+		for _, shop := range []string{"Graz", "Lyon", "Turin"} {
+			x := 2000 + weekday[at.Weekday()] + 60*noise.NormFloat64()
+			switch {
+			case shop == "Lyon" && i >= 500:
+				x -= 250
+			case shop == "Graz" && i == 620:
+				x += 1500
+			}
+			value := fmt.Sprintf("%.0f", x)
+			if i%97 == 90 {
+				value = "NA"
+			}
+			fmt.Fprintf(&b, "%s,%s,%s\n", at.Format(time.DateOnly), shop, value)
+		}
+	}
+	return b.String()
+}
+
+// Data sets as new users have them lead from a config of a few lines to a look at the data,
+// alarms, and a picture. What is known to have happened is told. The golden files hold what
+// the program says on the way; times of the clock are left out.
+func TestDataSets(t *testing.T) {
+	for i, d := range dataSets {
+		t.Run(d.name, func(t *testing.T) {
+			if n := strings.Count(d.config, "\n"); n > 10 {
+				t.Errorf("the config has %d lines", n)
+			}
+			dir := folder(t, map[string]string{d.file: d.text(rand.New(rand.NewPCG(18, uint64(i)))), "c.yaml": d.config})
+			var said strings.Builder
+			for _, args := range []string{"check c.yaml", "run c.yaml", "plot out.jsonl -o out.svg"} {
+				code, stdout, stderr := program.Run(t, dir, "", strings.Fields(args)...)
+				if code != 0 {
+					t.Fatalf("hafvf %s: exit %d: %s", args, code, stderr)
+				}
+				fmt.Fprintf(&said, "$ hafvf %s\n%s%s", args, stdout, stderr)
+			}
+			if picture, err := os.ReadFile(filepath.Join(dir, "out.svg")); err != nil || !strings.Contains(string(picture), "</svg>") {
+				t.Errorf("%v: no picture", err)
+			}
+			alerts := readAlerts(t, filepath.Join(dir, "alerts.jsonl"))
+			said.WriteString("$ cat alerts.jsonl   # the messages\n")
+			for _, a := range alerts {
+				fmt.Fprintf(&said, "%s %s %s\n", a.Time.Format(time.RFC3339), a.Kind, a.Message)
+			}
+			for _, e := range d.events {
+				told := false
+				for _, a := range alerts {
+					told = told || a.Key == e.key && !a.Time.Before(e.from) && !a.Time.After(e.to) && regexp.MustCompile(e.message).MatchString(a.Message)
+				}
+				if !told {
+					t.Errorf("%s (%s, from %v) is not told", e.what, e.key, e.from)
+				}
+			}
+			compareGolden(t, filepath.Join("testdata", d.name+".txt"), regexp.MustCompile(`[0-9.]+ s\b`).ReplaceAllString(said.String(), "(time)"))
+		})
+	}
+}
+
+// compareGolden compares a text with that in a file, or with -update writes it there.
+func compareGolden(t *testing.T, golden, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := godiff.Diff(string(want), got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// readAlerts reads alerts that a run has written, by time.
+func readAlerts(t *testing.T, file string) (all []alertRecord) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var a alertRecord
+		if err := json.Unmarshal([]byte(line), &a); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, a)
+	}
+	slices.SortStableFunc(all, func(a, b alertRecord) int { return cmp.Or(a.Time.Compare(b.Time), strings.Compare(a.Key, b.Key)) })
+	return all
+}
