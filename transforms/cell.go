@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/fnv"
+	"math"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -282,8 +283,16 @@ func newVersion() (v version) {
 	return v
 }
 
-// kept are the copies of cells of this process: 512 MB of them, or a quarter of GOMEMLIMIT.
-var kept = &copies{of: map[version]*cell{}, bound: int(min(512<<20, debug.SetMemoryLimit(-1)/4))}
+// kept are the copies of cells of this process: 512 MB of them, or a quarter of GOMEMLIMIT
+// where that is set.
+var kept = &copies{of: map[version]*cell{}, bound: copiesBound(debug.SetMemoryLimit(-1))}
+
+func copiesBound(limit int64) int {
+	if limit == math.MaxInt64 {
+		return 512 << 20
+	}
+	return int(limit / 4)
+}
 
 type copies struct {
 	mu    sync.Mutex
