@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -96,7 +97,7 @@ func Compose(c *config.Config) (*Graph, error) {
 			Filter: base, Keys: rules, Gap: c.Session.Gap, AllowedLateness: c.Session.AllowedLateness, Max: c.Session.Max, Odds: c.Odds,
 		}}
 	} else {
-		cfg := transforms.Config{Filter: base, Keys: rules, Order: transforms.Order(c.Order), Lateness: c.Lateness, TimeUnit: c.TimeUnit, Interval: c.Interval, Silence: c.Silence}
+		cfg := transforms.Config{Filter: base, Keys: rules, Order: transforms.Order(c.Order), Lateness: c.Lateness, TimeUnit: c.TimeUnit, Interval: c.Interval, Silence: c.Silence, Cells: cells(c.Runner)}
 		if d := c.Detect; d != nil {
 			cfg.Alarms, cfg.Alerts = d.AlarmConfig, d.AlertConfig
 		}
@@ -122,6 +123,18 @@ func Compose(c *config.Config) (*Graph, error) {
 		g.Steps = append(g.Steps, Step{"alert", strings.Join(toldKinds(c), ", ") + " to " + g.alerts.describe(), nil})
 	}
 	return g, nil
+}
+
+// cells names the states that keys share.
+func cells(r config.Runner) []string {
+	if r.Name == config.Flink {
+		return flink.Names(r.Cells, r.MaxParallelism, r.MaxParallelism)
+	}
+	names := make([]string, config.DefaultCells)
+	for i := range names {
+		names[i] = strconv.Itoa(i)
+	}
+	return names
 }
 
 // toldKinds names what goes to the alerts.

@@ -35,6 +35,31 @@ func (e *entity) append(b []byte) []byte {
 	return e.Track.append(b)
 }
 
+// wait returns the span of the observations that wait.
+func (e *entity) wait() wait {
+	if len(e.waiting) == 0 {
+		return wait{}
+	}
+	return wait{e.waiting[0].Time, e.waiting[len(e.waiting)-1].Time}
+}
+
+// waiting returns the span of the observations that wait in an encoded entity, and
+// whether there are any.
+func waiting(b []byte) (w wait, any bool) {
+	r := &reader{b: b}
+	r.time()
+	r.time()
+	n := r.count(1)
+	for i := range n {
+		o := r.observation()
+		if i == 0 {
+			w.first = o.Time
+		}
+		w.last = o.Time
+	}
+	return w, n > 0
+}
+
 // CheckState says why b is not a state of the key that Filter or Track.AppendBinary
 // wrote under the estimator's configuration. The error wraps hafvf.ErrOtherConfig
 // where the state belongs to another configuration. Of each log that the state

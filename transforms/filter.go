@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path"
 	"runtime"
 	"slices"
@@ -27,7 +28,7 @@ import (
 func init() {
 	register.Function5x0((&packFn{}).ProcessElement)
 	dofn.Register(func(f *packFn) any { return f.ProcessElement })
-	register.Function9x1((&filterFn{}).ProcessElement)
+	register.Function8x1((&filterFn{}).ProcessElement)
 	dofn.Register(func(f *filterFn) any { return f.ProcessElement })
 	register.Function3x1((&resumeFn{}).ProcessElement)
 	dofn.Register(func(f *resumeFn) any { return f.ProcessElement })
@@ -69,6 +70,10 @@ type Config struct {
 	Alerts   AlertConfig // with detection
 	// Silence tells of keys that have been silent for too long. Nil: it does not.
 	Silence *SilenceConfig
+	// Cells names the states that keys share, by hash. Keys that have a record now and
+	// then cost less so, and a worker's memory. The names are the runner's keys. Default
+	// none: every key has a state of its own.
+	Cells []string
 	// Account connects the node with package pipeline. Leave it empty.
 	Account string
 }
@@ -85,6 +90,9 @@ func (c Config) withDefaults() Config {
 	}
 	return c
 }
+
+// waits reports whether observations can wait for earlier ones.
+func (c Config) waits() bool { return c.Order == EventTime && c.Lateness > 0 }
 
 func (c Config) validate() error {
 	switch {
@@ -202,11 +210,16 @@ func filter(s beam.Scope, cfg Config, col beam.PCollection, live bool) (estimate
 	if err != nil {
 		panic("transforms.Filter: " + err.Error())
 	}
+	if n := len(cfg.Cells); n > 0 {
+		// A runner that resumes a job finds its steps by name: with another number of
+		// cells, keys would not find their states.
+		s = s.Scope(fmt.Sprintf("%d cells", n))
+	}
 	blocks, early := beam.ParDo2(s, &packFn{Config: string(text), Live: live}, col)
 	if live {
 		blocks = beam.Flatten(s, blocks, beam.ParDo(s, &resumeFn{Config: string(text)}, beam.Impulse(s)))
 	}
-	estimates, silent, late := beam.ParDo3(s, &filterFn{Config: string(text), Live: live, State: state.MakeValueState[[]byte]("entity"), Due: timers.InEventTime("due")}, blocks)
+	estimates, silent, late := beam.ParDo3(s, &filterFn{Config: string(text), Live: live, State: state.MakeValueState[[]byte]("entity"), Log: state.MakeBagState[[]byte]("log"), Due: timers.InEventTime("due")}, blocks)
 	return estimates, silent, beam.Flatten(s, early, late)
 }
 
@@ -228,7 +241,7 @@ type packFn struct {
 	Live   bool // resumeFn sets the timers of a restart
 
 	cfg       Config
-	timed     bool // keys have timers
+	timed     bool // cells have timers
 	estimator *Estimator
 	keys      []string
 	blocks    map[string]*block
@@ -239,6 +252,7 @@ type packFn struct {
 type block struct {
 	bytes []byte
 	at    mtime.Time // earliest event time
+	times wait       // of all observations
 }
 
 // packBytes bounds what a bundle holds back.
@@ -249,7 +263,7 @@ func (fn *packFn) Setup() (err error) {
 		return err
 	}
 	fn.cfg = fn.estimator.cfg
-	fn.timed = fn.Live || fn.cfg.Order == EventTime && fn.cfg.Lateness > 0
+	fn.timed = fn.Live || fn.cfg.waits()
 	return nil
 }
 
@@ -271,6 +285,7 @@ func (fn *packFn) ProcessElement(ts beam.EventTime, key string, o Observation, e
 		fn.keys = append(fn.keys, key)
 	}
 	b.at = min(b.at, ts)
+	b.times.add(wait{o.Time, o.Time})
 	was := len(b.bytes)
 	if fn.cfg.Order == Arrival {
 		o.Raw = "" // only a rejection as late would need it
@@ -294,15 +309,23 @@ func (fn *packFn) flush(emit func(beam.EventTime, string, []byte)) {
 		if fn.cfg.Order == Arrival || fn.timed {
 			// A runner may sort by event time. Blocks of one time keep their order. Blocks
 			// of that time do not wait for timers either: the embedded runner holds back
-			// what is later than a timer of its key, until the watermark has passed that.
+			// what is later than a timer of its cell, until the watermark has passed that.
 			// The source of a topic waits for the records that are held back, and the
 			// watermark for the source.
 			b.at = mtime.ZeroTimestamp
 		}
-		emit(b.at, key, b.bytes)
+		emit(b.at, cellName(key, fn.cfg.Cells), appendBlock(nil, key, b.times, b.bytes))
 	}
 	clear(fn.blocks)
 	fn.keys, fn.size = fn.keys[:0], 0
+}
+
+// appendBlock encodes observations of the key, of those times.
+func appendBlock(b []byte, key string, times wait, observations []byte) []byte {
+	b = appendString(b, key)
+	b = appendTime(b, times.first)
+	b = appendTime(b, times.last)
+	return append(b, observations...)
 }
 
 func (fn *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func(Rejected)) error {
@@ -312,57 +335,65 @@ func (fn *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, st
 	n := int(fn.counts.Rejected)
 	acc.Report(account.Report{Taken: n, Emitted: n, Counts: fn.counts})
 	fn.counts = account.Counts{}
-	if fn.cfg.Lateness == 0 || fn.Live {
-		return nil // nothing ever waits, or resumeFn looks after it
+	if fn.Live || !fn.timed {
+		return nil // resumeFn looks after it, or nothing ever waits
 	}
 	return acc.RestoreTimers(func(key string, b []byte) error {
 		e, err := fn.estimator.decodeEntity(key, b)
 		if err == nil && len(e.waiting) > 0 {
 			// An empty block sets the timer that the key had.
-			emit(mtime.FromTime(e.waiting[0].Time), key, nil)
+			emit(mtime.ZeroTimestamp, cellName(key, fn.cfg.Cells), appendBlock(nil, key, e.wait(), nil))
 		}
 		return err
 	})
 }
 
-// filterFn runs the filter over blocks of one key's observations. Every read and
-// write of a state is a round trip to the runner. So blocks are processed in
-// batches, and the states of a batch are read in parallel, as those of a bundle are
-// written. The keys of a batch are worked in parallel too, each on one goroutine at a
-// time.
+// filterFn runs the filter over blocks of one key's observations, which come to it by
+// cells. Every read and write of a state is a round trip to the runner. So blocks are
+// processed in batches, and the cells of a batch are read in parallel, as those of a
+// bundle are written. The keys of a batch are worked in parallel too, each on one
+// goroutine at a time.
 type filterFn struct {
 	Config string
 	Live   bool // keys are told that are silent
 	State  state.Value[[]byte]
+	Log    state.Bag[[]byte]
 	Due    timers.EventTime
 
 	cfg        Config
 	estimators []*Estimator // one per goroutine
 	account    *account.Run
-	vigil      *vigil // nil unless it is live
-	batch      int
 	queue      []arrival
-	bundle     map[string]*held
-	order      []*held
+	cells      map[string]*opened
+	order      []*opened
 	report     account.Report
 	iterations []int64
 }
 
-// arrival is a block in the queue, with access to its key's state and timers.
+// arrival is a block in the queue, with access to its cell's state.
 type arrival struct {
-	key    string
-	packed []byte
-	state  state.Provider
-	timers timers.Provider
+	cell  string
+	key   string
+	block []byte
+	state state.Provider
 }
 
-// held is an entity during its bundle, with access to its state.
+// opened is a cell during a bundle, with access to its state.
+type opened struct {
+	*cell
+	name  string
+	to    state.Provider
+	keys  map[string]*held
+	order []*held
+}
+
+// held is an entity during its bundle.
 type held struct {
 	entity
 	key   string
-	to    state.Provider
-	found bool // the key had a state
-	warm  bool // the account has the key among those that warm up
+	state []byte // at the beginning of the bundle, and at its end
+	found bool   // the key had a state
+	warm  bool   // the account has the key among those that warm up
 
 	blocks   [][]byte // of the batch, that are not processed yet
 	outputs  []output // of the round
@@ -395,29 +426,39 @@ func (fn *filterFn) Setup() error {
 		}
 	}
 	fn.cfg = fn.estimators[0].cfg
-	fn.batch = batchBlocks
-	if fn.cfg.Order == EventTime && fn.cfg.Lateness > 0 {
-		fn.batch = 1 // a timer can be set for the key at hand only
-	}
-	if fn.Live {
-		fn.vigil = newVigil()
-	}
 	return nil
 }
 
 func (fn *filterFn) StartBundle(func(beam.EventTime, string, Estimate), func(beam.EventTime, string, Silent), func(Rejected)) {
 	fn.queue, fn.order = fn.queue[:0], nil
-	fn.bundle = map[string]*held{}
+	fn.cells = map[string]*opened{}
 	fn.account = account.Of(fn.cfg.Account)
 }
 
-func (fn *filterFn) ProcessElement(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, key string, packed []byte, emit func(beam.EventTime, string, Estimate), _ func(beam.EventTime, string, Silent), reject func(Rejected)) error {
-	fn.guard(ts, tp, key, packed)
-	if len(packed) == 0 && fn.cfg.Lateness == 0 {
-		return nil // that was all
+func (fn *filterFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, cell string, packed []byte, emit func(beam.EventTime, string, Estimate), _ func(beam.EventTime, string, Silent), reject func(Rejected)) error {
+	r := &reader{b: packed}
+	a := arrival{cell: cell, key: r.string(), state: sp}
+	times := wait{r.time(), r.time()}
+	if a.block = r.b; r.bad {
+		return errCut
 	}
-	fn.queue = append(fn.queue, arrival{key, packed, sp, tp})
-	if len(fn.queue) < fn.batch {
+	fn.queue = append(fn.queue, a)
+	if fn.Live || fn.cfg.waits() {
+		// A timer can be set for the cell at hand only. What it is set for is known when
+		// the block is processed. Until then all its observations may wait, and the key
+		// may be silent as soon as it has spoken.
+		if err := fn.read(fn.queue[len(fn.queue)-1:]); err != nil {
+			return err
+		}
+		c := fn.cells[cell]
+		if fn.cfg.waits() && c.timers.add(times) {
+			fn.schedule(tp, c)
+		}
+		if fn.Live {
+			fn.guard(tp, c, a.key, times.first)
+		}
+	}
+	if len(fn.queue) < batchBlocks {
 		return nil
 	}
 	return fn.drain(emit, reject)
@@ -425,37 +466,44 @@ func (fn *filterFn) ProcessElement(_ context.Context, ts beam.EventTime, sp stat
 
 // drain processes the queue.
 func (fn *filterFn) drain(emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
-	var unread []*held
-	for _, a := range fn.queue {
-		if fn.bundle[a.key] == nil {
-			e := &held{key: a.key, to: a.state}
-			fn.bundle[a.key] = e
-			unread = append(unread, e)
-		}
-	}
-	if err := fn.read(unread); err != nil {
+	if err := fn.read(fn.queue); err != nil {
 		return err
 	}
-	var active []*held
+	var unopened, active []*held
 	for _, a := range fn.queue {
-		e := fn.bundle[a.key]
+		e, known := fn.cells[a.cell].hold(a.key)
+		if !known {
+			unopened = append(unopened, e)
+		}
 		if e.blocks == nil {
 			active = append(active, e)
 		}
-		e.blocks = append(e.blocks, a.packed)
+		e.blocks = append(e.blocks, a.block)
+	}
+	if err := fn.open(unopened); err != nil {
+		return err
 	}
 	if err := fn.work(active, emit, reject); err != nil {
 		return err
 	}
 	for _, a := range fn.queue {
-		e := fn.bundle[a.key]
-		fn.schedule(a.timers, &e.entity)
-		if fn.vigil != nil {
-			fn.vigil.note(a.key, e.deadline(fn.cfg))
-		}
+		c := fn.cells[a.cell]
+		fn.note(c, c.keys[a.key])
 	}
 	fn.queue = fn.queue[:0]
 	return nil
+}
+
+// hold returns the entity of the key, and whether the bundle had it already.
+func (c *opened) hold(key string) (e *held, known bool) {
+	if e = c.keys[key]; e != nil {
+		return e, true
+	}
+	e = &held{key: key, state: c.entity(key)}
+	e.found = e.state != nil
+	c.keys[key] = e
+	c.order = append(c.order, e)
+	return e, false
 }
 
 // work processes the blocks of the keys in rounds. In a round every key makes its next
@@ -482,22 +530,50 @@ func (fn *filterFn) work(active []*held, emit func(beam.EventTime, string, Estim
 	return nil
 }
 
-// read reads the entities from their states.
-func (fn *filterFn) read(unread []*held) error {
+// read reads the cells of arrivals that the bundle has not got.
+func (fn *filterFn) read(queue []arrival) error {
+	var unread []*opened
+	for _, a := range queue {
+		if fn.cells[a.cell] == nil {
+			c := &opened{name: a.cell, to: a.state, keys: map[string]*held{}}
+			fn.cells[a.cell] = c
+			unread = append(unread, c)
+		}
+	}
 	fn.order = append(fn.order, unread...)
-	states := make([][]byte, len(unread))
-	if err := roundTrip(unread, func(i int, e *held) (err error) {
-		if states[i], e.found, err = fn.State.Read(e.to); err == nil && !e.found {
-			states[i] = fn.account.Restore(e.key)
+	states := cellState{&fn.State, &fn.Log}
+	err := roundTrip(unread, func(c *opened) (err error) {
+		alone := ""
+		if len(fn.cfg.Cells) == 0 {
+			alone = c.name
+		}
+		if c.cell, err = states.read(c.to, alone); err == nil && fn.cfg.waits() {
+			c.findWaits()
 		}
 		return err
-	}); err != nil {
+	})
+	if err != nil || !fn.Live {
 		return err
 	}
-	parallel.Do(len(unread), len(fn.estimators), func(worker, i int) {
-		unread[i].open(fn.estimators[worker], states[i])
+	for _, c := range unread {
+		if err := fn.findDeadlines(c.cell); err != nil {
+			return fmt.Errorf("state %q: %w", c.name, err)
+		}
+	}
+	return nil
+}
+
+// open decodes the states of entities, or those of the previous run where they have none.
+func (fn *filterFn) open(unopened []*held) error {
+	for _, e := range unopened {
+		if !e.found {
+			e.state = fn.account.Restore(e.key)
+		}
+	}
+	parallel.Do(len(unopened), len(fn.estimators), func(worker, i int) {
+		unopened[i].open(fn.estimators[worker])
 	})
-	for _, e := range unread {
+	for _, e := range unopened {
 		if e.err != nil {
 			return fmt.Errorf("key %q: %w", e.key, e.err)
 		}
@@ -515,23 +591,23 @@ func (fn *filterFn) read(unread []*held) error {
 }
 
 // open sets the entity to its state, or to that of a new key where there is none.
-func (e *held) open(est *Estimator, state []byte) {
-	if state == nil {
+func (e *held) open(est *Estimator) {
+	if e.state == nil {
 		e.entity = entity{Track: est.NewTrack(e.key)}
 		return
 	}
-	e.entity, e.err = est.decodeEntity(e.key, state)
+	e.entity, e.err = est.decodeEntity(e.key, e.state)
 }
 
-// roundTrip calls f for every entity, roundTrips at a time, and returns the first
-// error with its key.
-func roundTrip(list []*held, f func(i int, e *held) error) error {
+// roundTrip calls f for every cell, roundTrips at a time, and returns the first error
+// with its cell.
+func roundTrip(list []*opened, f func(*opened) error) error {
 	var g errgroup.Group
 	g.SetLimit(roundTrips)
-	for i, e := range list {
+	for _, c := range list {
 		g.Go(func() error {
-			if err := f(i, e); err != nil {
-				return fmt.Errorf("key %q: %w", e.key, err)
+			if err := f(c); err != nil {
+				return fmt.Errorf("state %q: %w", c.name, err)
 			}
 			return nil
 		})
@@ -620,59 +696,111 @@ func (fn *filterFn) emit(e *held, emit func(beam.EventTime, string, Estimate), r
 	e.outputs, e.counts, e.taken = e.outputs[:0], account.Counts{}, 0
 }
 
-// schedule sets a timer for the earliest observation that waits, and one for the
-// latest. At the end of a bounded input the watermark passes both at once, and the
-// second saves one timer for each observation between.
-func (fn *filterFn) schedule(tp timers.Provider, e *entity) {
-	if n := len(e.waiting); n > 0 {
-		fn.Due.Set(tp, e.waiting[0].Time.Add(fn.cfg.Lateness), timers.WithTag("first"))
-		fn.Due.Set(tp, e.waiting[n-1].Time.Add(fn.cfg.Lateness), timers.WithTag("last"))
+// note notes when a key of the cell has to be looked at again.
+func (fn *filterFn) note(c *opened, e *held) {
+	if fn.cfg.waits() {
+		c.waits[e.key] = e.wait()
+		if len(e.waiting) == 0 {
+			delete(c.waits, e.key)
+		}
+	}
+	if fn.Live {
+		c.deadlines[e.key] = e.deadline(fn.cfg)
+		if c.deadlines[e.key].IsZero() {
+			delete(c.deadlines, e.key)
+		}
 	}
 }
 
-// OnTimer releases the observations that the watermark has passed, and tells of a key that
-// is silent.
-func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, key string, timer timers.Context, emit func(beam.EventTime, string, Estimate), tell func(beam.EventTime, string, Silent), reject func(Rejected)) error {
-	silent := timer.Tag == silentTag
-	if silent {
+// schedule sets a timer for the earliest observation of a cell that may wait, and one for
+// the latest. At the end of a bounded input the watermark passes both at once, and the
+// second saves one timer for each observation between.
+func (fn *filterFn) schedule(tp timers.Provider, c *opened) {
+	fn.Due.Set(tp, c.timers.first.Add(fn.cfg.Lateness), timers.WithTag("first"))
+	fn.Due.Set(tp, c.timers.last.Add(fn.cfg.Lateness), timers.WithTag("last"))
+}
+
+// OnTimer releases the observations that the watermark has passed, and tells of the keys
+// that are silent.
+func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, timer timers.Context, emit func(beam.EventTime, string, Estimate), tell func(beam.EventTime, string, Silent), reject func(Rejected)) error {
+	if timer.Tag == silentTag {
 		select {
 		case <-fn.account.Stopped():
 			return nil // the input ends, and no key is silent for that
 		default:
 		}
-		if deadline, ok := fn.vigil.later(key, ts); ok {
-			fn.Due.Set(tp, deadline.ToTime(), timers.WithTag(silentTag))
-			return nil
-		}
 	}
-	fn.queue = append(fn.queue, arrival{key: key, state: sp, timers: tp})
 	if err := fn.drain(emit, reject); err != nil {
 		return err
 	}
-	e := fn.bundle[key]
-	e.released = e.due(ts.ToTime().Add(-fn.cfg.Lateness))
-	if err := fn.work([]*held{e}, emit, reject); err != nil {
+	if err := fn.read([]arrival{{cell: cell, state: sp}}); err != nil {
 		return err
 	}
-	fn.schedule(tp, &e.entity)
-	if silent {
-		fn.silent(ts, tp, e, tell)
+	c := fn.cells[cell]
+	now := ts.ToTime()
+	horizon := now.Add(-fn.cfg.Lateness)
+	due := map[string]bool{}
+	for key, w := range c.waits {
+		if !w.first.After(horizon) {
+			due[key] = true
+		}
+	}
+	if timer.Tag == silentTag {
+		for key, deadline := range c.deadlines {
+			if !deadline.After(now) {
+				due[key] = true
+			}
+		}
+	}
+	var unopened, active []*held
+	for _, key := range slices.Sorted(maps.Keys(due)) { // the output has one order
+		e, known := c.hold(key)
+		if !known {
+			unopened = append(unopened, e)
+		}
+		active = append(active, e)
+	}
+	if err := fn.open(unopened); err != nil {
+		return err
+	}
+	for _, e := range active {
+		e.released = e.due(horizon)
+	}
+	if err := fn.work(slices.Clone(active), emit, reject); err != nil {
+		return err
+	}
+	for _, e := range active {
+		if timer.Tag == silentTag {
+			fn.tell(now, e, tell)
+		}
+		fn.note(c, e)
+	}
+	if c.timers = c.wait(); len(c.waits) > 0 {
+		fn.schedule(tp, c)
+	}
+	if fn.Live {
+		fn.watch(tp, c)
 	}
 	return nil
 }
 
-// FinishBundle processes the rest of the queue and writes the states of all keys in
-// the bundle.
+// FinishBundle processes the rest of the queue and writes the cells of the bundle.
 func (fn *filterFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, Estimate), _ func(beam.EventTime, string, Silent), reject func(Rejected)) error {
 	if err := fn.drain(emit, reject); err != nil {
 		return err
 	}
-	states := make([]account.KeyState, len(fn.order))
-	err := roundTrip(fn.order, func(i int, e *held) error {
-		states[i] = account.KeyState{Key: e.key, State: e.append(nil), Waiting: e.places()}
-		return fn.State.Write(e.to, states[i].State)
+	var all []*held
+	for _, c := range fn.order {
+		all = append(all, c.order...)
+	}
+	fn.report.States = make([]account.KeyState, len(all))
+	parallel.Do(len(all), len(fn.estimators), func(_, i int) {
+		e := all[i]
+		e.state = e.append(nil)
+		fn.report.States[i] = account.KeyState{Key: e.key, State: e.state, Waiting: e.places()}
 	})
-	fn.report.States = states
+	states := cellState{&fn.State, &fn.Log}
+	err := roundTrip(fn.order, func(c *opened) error { return states.write(c.to, c.cell, c.order) })
 	addMetrics(ctx, fn.report.Counts)
 	for _, n := range fn.iterations {
 		iterationsDist.Update(ctx, n)
@@ -680,7 +808,7 @@ func (fn *filterFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, 
 	if err == nil {
 		fn.account.Report(fn.report)
 	}
-	fn.bundle, fn.order, fn.report, fn.iterations = nil, nil, account.Report{}, fn.iterations[:0]
+	fn.cells, fn.order, fn.report, fn.iterations = nil, nil, account.Report{}, fn.iterations[:0]
 	return err
 }
 

@@ -160,10 +160,21 @@ func randomStream(n, keys int) []keyed {
 }
 
 func TestFilterEqualsLoop(t *testing.T) {
-	in := randomStream(20_000, 1000)
-	c := runFilter(t, transforms.Config{Filter: twoLevels}, in)
-	same(t, c.out, loop(t, transforms.Config{Filter: twoLevels}, in))
-	same(t, len(c.rejected), 0)
+	in := randomStream(6000, 300)
+	want := loop(t, transforms.Config{Filter: twoLevels}, in)
+	eachCells(t, func(t *testing.T, cells []string) {
+		c := runFilter(t, transforms.Config{Filter: twoLevels, Cells: cells}, in)
+		same(t, c.out, want)
+		same(t, len(c.rejected), 0)
+	})
+}
+
+// eachCells runs a test with a state for each key, one for all, and some.
+func eachCells(t *testing.T, test func(t *testing.T, cells []string)) {
+	t.Helper()
+	for name, cells := range map[string][]string{"own": nil, "one": {"c"}, "three": {"c1", "c2", "c3"}} {
+		t.Run(name, func(t *testing.T) { test(t, cells) })
+	}
 }
 
 // A DoFn gets the config as it was given: levels that are not said have the paper's
@@ -251,9 +262,12 @@ func TestFilterSortsByEventTime(t *testing.T) {
 	shuffled := append([]keyed(nil), in...)
 	rng := rand.New(rand.NewPCG(5, 6))
 	rng.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-	c := runFilter(t, transforms.Config{Filter: twoLevels, Lateness: 2 * time.Hour}, shuffled)
-	same(t, c.out, loop(t, transforms.Config{Filter: twoLevels}, in))
-	same(t, len(c.rejected), 0)
+	want := loop(t, transforms.Config{Filter: twoLevels}, in)
+	eachCells(t, func(t *testing.T, cells []string) {
+		c := runFilter(t, transforms.Config{Filter: twoLevels, Lateness: 2 * time.Hour, Cells: cells}, shuffled)
+		same(t, c.out, want)
+		same(t, len(c.rejected), 0)
+	})
 }
 
 func TestFilterReleasesInOrder(t *testing.T) {
@@ -261,15 +275,17 @@ func TestFilterReleasesInOrder(t *testing.T) {
 		return keyed{"k", transforms.Value(at(seconds), id, 1)}
 	}
 	in := []keyed{obs(0, "a"), obs(20, "b"), obs(12, "c"), obs(20, "d"), obs(31, "e"), obs(15, "late"), obs(21, "f")}
-	c := runFilterUnsorted(t, transforms.Config{Filter: twoLevels, Lateness: 10 * time.Second}, in)
-	var ids []string
-	for _, e := range c.out["k"] {
-		ids = append(ids, e.ID)
-	}
-	same(t, strings.Join(ids, ""), "acbdfe")
-	if len(c.rejected) != 1 || c.rejected[0].ID != "late" || !strings.HasPrefix(c.rejected[0].Reason, "late: ") {
-		t.Errorf("rejected %+v", c.rejected)
-	}
+	eachCells(t, func(t *testing.T, cells []string) {
+		c := runFilterUnsorted(t, transforms.Config{Filter: twoLevels, Lateness: 10 * time.Second, Cells: cells}, in)
+		var ids []string
+		for _, e := range c.out["k"] {
+			ids = append(ids, e.ID)
+		}
+		same(t, strings.Join(ids, ""), "acbdfe")
+		if len(c.rejected) != 1 || c.rejected[0].ID != "late" || !strings.HasPrefix(c.rejected[0].Reason, "late: ") {
+			t.Errorf("rejected %+v", c.rejected)
+		}
+	})
 }
 
 // runFilterUnsorted keeps the runner from sorting: without the reshuffle the
@@ -292,8 +308,11 @@ func TestFilterArrival(t *testing.T) {
 	in := randomStream(2000, 7)
 	rng := rand.New(rand.NewPCG(5, 6))
 	rng.Shuffle(len(in), func(i, j int) { in[i], in[j] = in[j], in[i] })
-	c := runFilterUnsorted(t, transforms.Config{Filter: twoLevels, Order: transforms.Arrival}, in)
-	same(t, c.out, loop(t, transforms.Config{Filter: twoLevels}, in))
+	want := loop(t, transforms.Config{Filter: twoLevels}, in)
+	eachCells(t, func(t *testing.T, cells []string) {
+		c := runFilterUnsorted(t, transforms.Config{Filter: twoLevels, Order: transforms.Arrival, Cells: cells}, in)
+		same(t, c.out, want)
+	})
 }
 
 func TestFilterRejects(t *testing.T) {

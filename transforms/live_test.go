@@ -40,52 +40,58 @@ func (fn *collectSilentFn) ProcessElement(key string, s transforms.Silent, _ fun
 // has spoken meanwhile. One that speaks before the watermark comes so far has its silence
 // with that estimate.
 func TestFilterLive(t *testing.T) {
-	for _, lateness := range []int{0, 5} {
-		name := fmt.Sprint(t.Name(), lateness)
-		c := &testCase{out: map[string][]transforms.Estimate{}}
-		cases.Store(name, c)
-		ts := teststream.NewConfig()
-		add := func(key float64, second int) {
-			if err := ts.AddElements(at(second).UnixMilli(), key); err != nil {
-				t.Fatal(err)
-			}
+	eachCells(t, func(t *testing.T, cells []string) {
+		for _, lateness := range []int{0, 5} {
+			testLive(t, cells, lateness)
 		}
-		watermark := func(second int) { ts.AdvanceWatermark(at(second).UnixMilli()) }
-		add(1, 0)
-		add(2, 0)
-		watermark(1)
-		add(1, 1)
-		add(3, 4)
-		watermark(12 + lateness)
-		add(1, 20)
-		add(3, 18)
-		watermark(40)
-		ts.AdvanceWatermarkToInfinity()
+	})
+}
 
-		p, s := beam.NewPipelineWithRoot()
-		cfg := transforms.Config{Filter: twoLevels, Lateness: time.Duration(lateness) * time.Second, Silence: &transforms.SilenceConfig{After: 10 * time.Second}}
-		estimates, silent, rejected := transforms.FilterLive(s, cfg, beam.ParDo(s, speak, teststream.Create(s, ts)))
-		beam.ParDo(s, &collectFn{Case: name}, estimates)
-		beam.ParDo(s, &collectSilentFn{Case: name}, silent)
-		beam.ParDo(s, &collectRejectedFn{Case: name}, rejected)
-		if _, err := prism.Execute(context.Background(), p); err != nil {
+func testLive(t *testing.T, cells []string, lateness int) {
+	name := fmt.Sprint(t.Name(), lateness)
+	c := &testCase{out: map[string][]transforms.Estimate{}}
+	cases.Store(name, c)
+	ts := teststream.NewConfig()
+	add := func(key float64, second int) {
+		if err := ts.AddElements(at(second).UnixMilli(), key); err != nil {
 			t.Fatal(err)
 		}
-		slices.Sort(c.silent)
-		same(t, c.silent, []string{
-			"k1 since 1, 10s, n 2, 1 outputs", "k1 since 20, 10s, n 3, 1 outputs", "k2 since 0, 10s, n 1, 1 outputs", "k3 since 18, 10s, n 2, 1 outputs",
-		})
-		same(t, len(c.rejected), 0)
-		for key, want := range map[string][]*transforms.Silence{
-			"k1": {nil, nil, {Since: at(1), Bound: 10 * time.Second, Told: true}},
-			"k2": {nil},
-			"k3": {nil, {Since: at(4), Bound: 10 * time.Second}},
-		} {
-			var got []*transforms.Silence
-			for _, e := range c.out[key] {
-				got = append(got, e.Silence)
-			}
-			same(t, got, want)
+	}
+	watermark := func(second int) { ts.AdvanceWatermark(at(second).UnixMilli()) }
+	add(1, 0)
+	add(2, 0)
+	watermark(1)
+	add(1, 1)
+	add(3, 4)
+	watermark(12 + lateness)
+	add(1, 20)
+	add(3, 18)
+	watermark(40)
+	ts.AdvanceWatermarkToInfinity()
+
+	p, s := beam.NewPipelineWithRoot()
+	cfg := transforms.Config{Filter: twoLevels, Lateness: time.Duration(lateness) * time.Second, Cells: cells, Silence: &transforms.SilenceConfig{After: 10 * time.Second}}
+	estimates, silent, rejected := transforms.FilterLive(s, cfg, beam.ParDo(s, speak, teststream.Create(s, ts)))
+	beam.ParDo(s, &collectFn{Case: name}, estimates)
+	beam.ParDo(s, &collectSilentFn{Case: name}, silent)
+	beam.ParDo(s, &collectRejectedFn{Case: name}, rejected)
+	if _, err := prism.Execute(context.Background(), p); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(c.silent)
+	same(t, c.silent, []string{
+		"k1 since 1, 10s, n 2, 1 outputs", "k1 since 20, 10s, n 3, 1 outputs", "k2 since 0, 10s, n 1, 1 outputs", "k3 since 18, 10s, n 2, 1 outputs",
+	})
+	same(t, len(c.rejected), 0)
+	for key, want := range map[string][]*transforms.Silence{
+		"k1": {nil, nil, {Since: at(1), Bound: 10 * time.Second, Told: true}},
+		"k2": {nil},
+		"k3": {nil, {Since: at(4), Bound: 10 * time.Second}},
+	} {
+		var got []*transforms.Silence
+		for _, e := range c.out[key] {
+			got = append(got, e.Silence)
 		}
+		same(t, got, want)
 	}
 }

@@ -3,7 +3,6 @@ package transforms
 import (
 	"context"
 	"fmt"
-	"hash/maphash"
 	"math"
 	"slices"
 	"time"
@@ -177,83 +176,70 @@ func (s *Silence) alert(kind string, at time.Time, id string, n int64, outputs i
 	}
 }
 
-// A vigil knows when the keys of a filter that is live become silent, so that each has one
-// timer and no state is read before its time: a timer that fires is set again if the key
-// has spoken since. It is for one goroutine.
-//
-// What it knows may be old where another vigil has seen the key meanwhile. Then a timer is
-// set that is not needed, or a state is read that says nothing new.
-type vigil struct {
-	deadlines map[uint64]mtime.Time // by hash of the key
-	seed      maphash.Seed
-}
-
-// unknownYet is the deadline of a key whose timer is set and whose block waits.
-const unknownYet = mtime.MaxTimestamp
-
-func newVigil() *vigil { return &vigil{map[uint64]mtime.Time{}, maphash.MakeSeed()} }
-
-// begins reports whether a key that speaks at that time has no timer yet.
-func (v *vigil) begins(key string, at mtime.Time) bool {
-	h := maphash.String(v.seed, key)
-	if deadline, ok := v.deadlines[h]; ok && deadline > at {
-		return false
-	}
-	v.deadlines[h] = unknownYet
-	return true
-}
-
-// note notes when a key becomes silent; a zero time forgets it.
-func (v *vigil) note(key string, deadline time.Time) {
-	h := maphash.String(v.seed, key)
-	if deadline.IsZero() {
-		delete(v.deadlines, h)
-		return
-	}
-	v.deadlines[h] = ceiling(deadline)
-}
-
-// later returns the deadline of a key if it is known to be after that time.
-func (v *vigil) later(key string, at mtime.Time) (deadline mtime.Time, ok bool) {
-	deadline, ok = v.deadlines[maphash.String(v.seed, key)]
-	return deadline, ok && deadline > at && deadline != unknownYet
-}
-
-// ceiling is t in milliseconds, rounded up.
-func ceiling(t time.Time) mtime.Time { return mtime.FromTime(t.Add(time.Millisecond - 1)) }
-
 // silentTag is the tag of the timers of silence; those of waiting observations have others.
 const silentTag = "silent"
 
-// guard sets the timer of a key that speaks for the first time. It is that of the block's
-// first observation: the state, which says when the key becomes silent, is not read yet. A
-// block of a restart is empty, and has the time that the state says.
-func (fn *filterFn) guard(at mtime.Time, tp timers.Provider, key string, packed []byte) {
-	if fn.vigil == nil {
+// findDeadlines finds out when the keys of a cell become silent.
+func (fn *filterFn) findDeadlines(c *cell) error {
+	if c.deadlines != nil {
+		return nil
+	}
+	c.deadlines = map[string]time.Time{}
+	for key := range c.at {
+		e, err := fn.estimators[0].decodeEntity(key, c.entity(key))
+		if err != nil {
+			return fmt.Errorf("key %q: %w", key, err)
+		}
+		if deadline := e.deadline(fn.cfg); !deadline.IsZero() {
+			c.deadlines[key] = deadline
+		}
+	}
+	return nil
+}
+
+// guard sets the timer of a cell in which a key speaks that has no deadline later than
+// that. A key that has one only puts it off.
+func (fn *filterFn) guard(tp timers.Provider, c *opened, key string, speaks time.Time) {
+	if c.deadlines[key].After(speaks) {
 		return
 	}
-	if len(packed) > 0 {
-		at = mtime.FromTime((&reader{b: packed}).time())
-	}
-	if fn.vigil.begins(key, at) {
-		fn.Due.Set(tp, at.ToTime(), timers.WithTag(silentTag))
+	c.deadlines[key] = speaks
+	switch {
+	case c.watched.IsZero():
+		fn.watch(tp, c)
+	case speaks.Before(c.watched):
+		fn.wake(tp, c, speaks)
 	}
 }
 
-// silent handles the timer of a key: it is set again, or the key is told to be silent.
-func (fn *filterFn) silent(at mtime.Time, tp timers.Provider, e *held, tell func(beam.EventTime, string, Silent)) {
-	deadline := e.deadline(fn.cfg)
-	switch {
-	case deadline.IsZero():
-	case ceiling(deadline) > at:
-		fn.Due.Set(tp, ceiling(deadline).ToTime(), timers.WithTag(silentTag))
-	default:
-		s := Silent{e.pulse.tell(*fn.cfg.Silence, fn.cfg.Alarms), e.n, e.stream.bank.Model().Outputs()}
-		fn.report.Emitted++
-		fn.report.Counts.Silences++
-		tell(mtime.FromTime(s.Since.Add(s.Bound)), e.key, s)
-		fn.vigil.note(e.key, time.Time{})
+// watch sets the timer of a cell for the first of its keys that becomes silent.
+func (fn *filterFn) watch(tp timers.Provider, c *opened) {
+	var first time.Time
+	for _, deadline := range c.deadlines {
+		if first.IsZero() || deadline.Before(first) {
+			first = deadline
+		}
 	}
+	fn.wake(tp, c, first)
+}
+
+// wake sets the timer of a cell for a time; none where that is zero.
+func (fn *filterFn) wake(tp timers.Provider, c *opened, at time.Time) {
+	if c.watched = at; !at.IsZero() {
+		fn.Due.Set(tp, at.Add(time.Millisecond-1), timers.WithTag(silentTag)) // in milliseconds, rounded up
+	}
+}
+
+// tell tells of a key that is silent by now.
+func (fn *filterFn) tell(now time.Time, e *held, tell func(beam.EventTime, string, Silent)) {
+	deadline := e.deadline(fn.cfg)
+	if deadline.IsZero() || deadline.After(now) {
+		return
+	}
+	s := Silent{e.pulse.tell(*fn.cfg.Silence, fn.cfg.Alarms), e.n, e.stream.bank.Model().Outputs()}
+	fn.report.Emitted++
+	fn.report.Counts.Silences++
+	tell(mtime.FromTime(s.Since.Add(s.Bound)), e.key, s)
 }
 
 // deadline is when the key has to be looked at: when it becomes silent, or, where it is so
@@ -294,10 +280,12 @@ func (fn *resumeFn) ProcessElement(_ context.Context, _ []byte, emit func(beam.E
 		if err != nil {
 			return err
 		}
-		if len(e.waiting) > 0 {
-			emit(mtime.FromTime(e.waiting[0].Time), key, nil)
-		} else if deadline := e.deadline(cfg); !deadline.IsZero() {
-			emit(ceiling(deadline), key, nil)
+		times := e.wait()
+		if deadline := e.deadline(cfg); len(e.waiting) == 0 {
+			times = wait{deadline, deadline}
+		}
+		if !times.first.IsZero() {
+			emit(mtime.ZeroTimestamp, cellName(key, cfg.Cells), appendBlock(nil, key, times, nil))
 		}
 		return nil
 	})

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/timers"
 
 	"hafvf/hafvf"
@@ -109,37 +108,39 @@ type timersSet int
 
 func (n *timersSet) Set(timers.TimerMap) { *n++ }
 
-// A key has one timer, however many blocks and observations it has, until it has been
-// silent. Where it speaks again it has another.
-func TestKeysHaveOneTimer(t *testing.T) {
-	v := newVigil()
-	fn := &filterFn{vigil: v}
+// A cell has one timer, however many keys, blocks and observations it has. It is set
+// again when it has fired.
+func TestCellsHaveOneTimer(t *testing.T) {
+	fn := &filterFn{Due: timers.InEventTime("due")}
+	c := &opened{cell: &cell{deadlines: map[string]time.Time{}}}
 	var set timersSet
-	speak := func(second int, deadline int) {
+	speak := func(key string, second, deadline int64) {
 		for range 3 { // blocks that wait for their turn
-			block := appendObservation(nil, Observation{Time: time.Unix(int64(second), 0)})
-			fn.guard(mtime.ZeroTimestamp, &set, "k", block)
+			fn.guard(&set, c, key, time.Unix(second, 0))
 		}
-		v.note("k", time.Unix(int64(deadline), 0))
+		c.deadlines[key] = time.Unix(deadline, 0)
 	}
-	for i := range 100 {
-		speak(i, i+10)
+	want := func(n timersSet, at int64) {
+		t.Helper()
+		if set != n || c.watched.Unix() != at {
+			t.Errorf("%d timers, the last at %v; want %d, %d", set, c.watched, n, at)
+		}
 	}
-	if set != 1 {
-		t.Errorf("%d timers for one key that speaks", set)
+	for i := range int64(100) {
+		speak("a", i, i+10)
+		speak("b", i+1, i+20)
 	}
-	if at, ok := v.later("k", mtime.FromTime(time.Unix(50, 0))); !ok || !at.ToTime().Equal(time.Unix(109, 0)) {
-		t.Errorf("the timer is set again at %v, %v", at.ToTime(), ok)
-	}
-	if _, ok := v.later("k", mtime.FromTime(time.Unix(109, 0))); ok {
-		t.Error("a key at its deadline has a later one")
-	}
-	v.note("k", time.Time{}) // it is told
-	speak(200, 210)
-	speak(300, 310) // another process has told of it
-	if set != 3 {
-		t.Errorf("%d timers, want 3", set)
-	}
+	want(1, 0)
+	fn.watch(&set, c) // it fires
+	want(2, 109)
+	delete(c.deadlines, "a") // is told
+	fn.watch(&set, c)
+	want(3, 119)
+	speak("a", 115, 125)
+	want(4, 115)
+	c.watched = time.Time{} // another worker, which has not got a copy of the cell
+	speak("c", 130, 140)
+	want(5, 119)
 }
 
 // A silence that was told survives in the state, and the end alone is told of it.

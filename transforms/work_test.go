@@ -42,7 +42,7 @@ func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 				}
 				block = appendObservation(block, o)
 			}
-			batches[n] = append(batches[n], arrival{key: fmt.Sprintf("k%d", i%20), packed: block})
+			batches[n] = append(batches[n], arrival{key: fmt.Sprintf("k%d", i%20), block: block})
 		}
 	}
 	run := func(goroutines int) (all []string) {
@@ -65,13 +65,13 @@ func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 				e := entities[a.key]
 				if e == nil {
 					e = &held{key: a.key}
-					e.open(fn.estimators[i%goroutines], nil)
+					e.open(fn.estimators[i%goroutines])
 					entities[a.key] = e
 				}
 				if e.blocks == nil {
 					active = append(active, e)
 				}
-				e.blocks = append(e.blocks, a.packed)
+				e.blocks = append(e.blocks, a.block)
 			}
 			err := fn.work(active, func(ts beam.EventTime, key string, e Estimate) {
 				detection, alarm := e.Detection, e.Alarm

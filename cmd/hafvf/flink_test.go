@@ -17,6 +17,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/internal/dofn"
 	"hafvf/internal/e2e"
+	"hafvf/pipeline/config"
 	"hafvf/pipeline/flink"
 	"hafvf/pipeline/flink/flinktest"
 	"hafvf/transforms"
@@ -24,6 +25,8 @@ import (
 
 var (
 	flinkRecords = flag.Int("flink-records", 0, "records of TestFlinkRates, which measures with millions")
+	flinkKeys    = flag.Int("flink-keys", 1000, "keys of TestFlinkRates, which have records in turn")
+	flinkCells   = flag.Int("flink-cells", config.DefaultCells, "runner.cells of TestFlinkRates")
 	flinkTime    = flag.Duration("flink-time", 10*time.Second, "length of TestFlink/checkpoints")
 )
 
@@ -59,18 +62,18 @@ func TestFlinkRates(t *testing.T) {
 	startSite(t).rates(t, *flinkRecords)
 }
 
-// rates measures records per second from topic to topic with 1,000 keys: on Flink at
-// parallelism 1 and 2, on the embedded runner, and by a plain loop over decoded
-// observations; and those of the node alone, in blocks. The rates are those of the
-// last four fifths, and mean something with millions of records.
+// rates measures records per second from topic to topic: on Flink at parallelism 1 and
+// 2, on the embedded runner, and by a plain loop over decoded observations; and those of
+// the node alone, in blocks. The rates are those of the last four fifths, and mean
+// something with millions of records.
 func (s *site) rates(t *testing.T, n int) {
-	const keys = 1000
+	keys := *flinkKeys
 	s.Broker.CreateTopic(t, "in", 8, nil)
 	rng := rand.New(rand.NewPCG(3, 4))
 	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	var records []*kgo.Record
 	for i := range n {
-		key := fmt.Sprintf("k%d", rng.IntN(keys))
+		key := fmt.Sprintf("k%d", i%keys)
 		value := fmt.Sprintf(`{"key":%q,"time":%q,"x":%.6g}`, key, begin.Add(time.Duration(i)*time.Second).Format(time.RFC3339), rng.NormFloat64())
 		records = append(records, &kgo.Record{Topic: "in", Key: []byte(key), Value: []byte(value)})
 		if len(records) == 100_000 || i == n-1 {
@@ -79,32 +82,54 @@ func (s *site) rates(t *testing.T, n int) {
 		}
 	}
 	for _, f := range filters {
-		t.Logf("%s, plain loop: %.0f records/s", f.name, plainLoop(t, f.config, keys, n))
-		for _, runner := range []string{"embedded", "flink 1", "flink 2"} {
-			out := strings.ReplaceAll(f.name+"-"+runner, " ", "-")
-			s.Broker.CreateTopic(t, out, 8, nil)
-			text := fmt.Sprintf("model: {family: normal}\norder: arrival\nsource: {kafka: {brokers: [%q], topics: [in]}}\nsink: {kafka: {topic: %s}}\ndead_letter: {kafka: {topic: rejected}}\n%s",
-				s.Broker.Addr(), out, f.yaml)
-			if parallelism, ok := strings.CutPrefix(runner, "flink "); ok {
-				text += fmt.Sprintf("runner: {name: flink, endpoint: %q, rest: %q, worker: %q, parallelism: %s}\n", s.Endpoint(), s.REST(), s.Worker(), parallelism)
+		t.Run(f.name, func(t *testing.T) {
+			t.Run("plain loop", func(t *testing.T) { t.Logf("%.0f records/s", plainLoop(t, f.config, keys, n)) })
+			for _, runner := range []string{"embedded", "flink 1", "flink 2"} {
+				t.Run(runner, func(t *testing.T) {
+					out := strings.ReplaceAll(f.name+"-"+runner, " ", "-")
+					s.Broker.CreateTopic(t, out, 8, nil)
+					text := fmt.Sprintf("model: {family: normal}\norder: arrival\nsource: {kafka: {brokers: [%q], topics: [in]}}\nsink: {kafka: {topic: %s}}\ndead_letter: {kafka: {topic: rejected}}\n%s",
+						s.Broker.Addr(), out, f.yaml)
+					if parallelism, ok := strings.CutPrefix(runner, "flink "); ok {
+						text += fmt.Sprintf("runner: {name: flink, endpoint: %q, rest: %q, worker: %q, parallelism: %s, cells: %d}\n", s.Endpoint(), s.REST(), s.Worker(), parallelism, *flinkCells)
+					}
+					cfg := filepath.Join(t.TempDir(), "rates.yaml")
+					if err := os.WriteFile(cfg, []byte(text), 0o600); err != nil {
+						t.Fatal(err)
+					}
+					d := program.Start(t, nil, "run", cfg)
+					t.Logf("%.0f records/s", s.rate(t, d, out, n))
+					if strings.HasPrefix(runner, "flink") {
+						s.size(t, d, keys)
+						s.Halt(t, cfg, d)
+					} else {
+						d.Stop(t)
+					}
+				})
 			}
-			cfg := filepath.Join(t.TempDir(), "rates.yaml")
-			if err := os.WriteFile(cfg, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
+			for parallelism := 1; parallelism <= 2; parallelism++ {
+				t.Run(fmt.Sprintf("blocks %d", parallelism), func(t *testing.T) {
+					t.Logf("%.0f records/s, without Kafka", s.inBlocks(t, f.config, keys, n, parallelism))
+				})
 			}
-			d := program.Start(t, nil, "run", cfg)
-			rate := s.rate(t, d, out, n)
-			t.Logf("%s, %s: %.0f records/s", f.name, runner, rate)
-			if strings.HasPrefix(runner, "flink") {
-				s.Halt(t, cfg, d)
-			} else {
-				d.Stop(t)
-			}
-		}
-		for parallelism := 1; parallelism <= 2; parallelism++ {
-			t.Logf("%s, flink %d, in blocks and without Kafka: %.0f records/s", f.name, parallelism, s.inBlocks(t, f.config, keys, n, parallelism))
-		}
+		})
 	}
+}
+
+// size measures a checkpoint of all keys, and how long a job whose worker is killed takes to
+// go on from it.
+func (s *site) size(t *testing.T, d *e2e.Daemon, keys int) {
+	const job = "hafvf"
+	was := s.Status(t, job)
+	is := s.Await(t, d, job, "a checkpoint of all", func(is flink.Status) bool { return is.Completed >= was.Completed+2 })
+	t.Logf("checkpoint: %d bytes, %d for each key, in %v", is.Checkpoint.Bytes, is.Checkpoint.Bytes/int64(keys), is.Checkpoint.Took)
+	begin := time.Now()
+	s.Workers[0].Kill()
+	s.StartWorker(0)
+	s.Await(t, d, job, "the job goes on", func(now flink.Status) bool {
+		return now.Restored > is.Restored && now.State == "RUNNING" && now.Completed > is.Completed
+	})
+	t.Logf("restored, with another checkpoint: %v", time.Since(begin))
 }
 
 func init() {

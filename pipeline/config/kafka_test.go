@@ -229,7 +229,7 @@ runner: {name: flink, endpoint: jobs:8099, parallelism: 3, poll: 250ms}
 	}
 	want := Runner{
 		Name: Flink, Cluster: flink.Cluster{Endpoint: "jobs:8099", REST: "http://jobs:8081"}, Job: "hafvf", Worker: "localhost:50000",
-		Parallelism: 3, MaxParallelism: 128, CheckpointInterval: 10 * time.Second, Poll: 250 * time.Millisecond,
+		Parallelism: 3, MaxParallelism: 128, Cells: 256, CheckpointInterval: 10 * time.Second, Poll: 250 * time.Millisecond,
 	}
 	if d := cmp.Diff(want, cfg.Runner); d != "" {
 		t.Errorf("(-want +got)\n%s", d)

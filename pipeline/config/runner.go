@@ -21,13 +21,16 @@ type Runner struct {
 	Cluster                     flink.Cluster
 	Job, Worker                 string
 	Parallelism, MaxParallelism int
-	CheckpointInterval          time.Duration
+	// Cells is the number of states that keys share; 0: each has its own.
+	Cells              int
+	CheckpointInterval time.Duration
 	// Poll is how long the source gathers records before it hands them over.
 	Poll time.Duration
 }
 
 func (r *Runner) keys() []key {
 	r.Job, r.Worker, r.Parallelism, r.MaxParallelism = "hafvf", "localhost:50000", 1, 128
+	r.Cells = DefaultCells
 	r.CheckpointInterval, r.Poll = 10*time.Second, 100*time.Millisecond
 	return []key{
 		{name: "name", doc: "prism runs in this process; flink is a cluster. direct is another name of prism.", read: choice(&r.Name, Prism, "direct", Flink)},
@@ -37,10 +40,14 @@ func (r *Runner) keys() []key {
 		{name: "worker", doc: "flink: address of hafvf worker as a TaskManager sees it.", read: text(&r.Worker, notEmpty)},
 		{name: "parallelism", doc: "flink: slots that the job takes.", unit: "slots", read: whole(&r.Parallelism, 1)},
 		{name: "max_parallelism", doc: "flink: largest parallelism at which a savepoint of the job can be resumed. It is fixed from the job's first start.", unit: "slots", read: whole(&r.MaxParallelism, 1)},
+		{name: "cells", doc: "flink: number of states that keys share, by hash; 0: each key has its own. Shared states make keys with few records cheap, and take the workers' memory. It is fixed from the job's first start.", read: whole(&r.Cells, 0)},
 		{name: "checkpoint_interval", doc: "flink: time between checkpoints.", read: milliseconds(&r.CheckpointInterval)},
 		{name: "poll", doc: "flink: how long the source gathers records before it hands them over.", read: milliseconds(&r.Poll)},
 	}
 }
+
+// DefaultCells is the number of states that keys share where the config does not say.
+const DefaultCells = 256
 
 // checkRunner refuses what a runner cannot do.
 func (d *decoder) checkRunner(c *Config) {
@@ -71,6 +78,9 @@ func (d *decoder) checkRunner(c *Config) {
 	}
 	if r.MaxParallelism < r.Parallelism {
 		d.fail("runner.parallelism", "is above max_parallelism, %d", r.MaxParallelism)
+	}
+	if 0 < r.Cells && r.Cells < r.Parallelism {
+		d.fail("runner.cells", "is below parallelism, %d: some slots would have nothing to do", r.Parallelism)
 	}
 	const files = "is a file of one machine: flink reads and writes topics, kafka"
 	if c.Source.CSV != nil || c.Source.JSONL != nil || c.Source.Parquet != nil {

@@ -1,0 +1,335 @@
+package transforms
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"hash/fnv"
+	"math"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/state"
+)
+
+// A cell is what a runner keeps as one state: the entities of one key, or of all keys
+// of one hash. Reading or writing a state is a round trip to the runner, whatever its
+// size. Keys that share a cell share the trips.
+//
+// A small cell is rewritten whole. A larger one is a log: a bundle appends the entities
+// that it changed, and the last of a key counts. The log is read only by a worker that
+// has not got its last version.
+type cell struct {
+	data   []byte            // entries: a key and its encoded entity
+	at     map[string]extent // the last entry of each key
+	live   int               // bytes of the entries in at
+	logged bool              // the runner has the cell as a log
+	seq    uint64            // of the next piece of the log
+
+	// When keys have to be looked at again; nil where that is not known.
+	waits     map[string]wait      // observations that wait
+	deadlines map[string]time.Time // when a key becomes silent
+	// What the timers of the cell are set for. A timer may be too early, and never late.
+	timers  wait
+	watched time.Time
+}
+
+// An extent is the place of an entity in the data of a cell.
+type extent struct{ start, end, entry int } // entry is the whole entry's size
+
+// A wait spans the times of observations that wait; zero where none does.
+type wait struct{ first, last time.Time }
+
+// add extends the span by another, and reports whether that was more.
+func (w *wait) add(o wait) bool {
+	was := *w
+	if w.first.IsZero() || !o.first.IsZero() && o.first.Before(w.first) {
+		w.first = o.first
+	}
+	if o.last.After(w.last) {
+		w.last = o.last
+	}
+	return *w != was
+}
+
+// findWaits looks for the keys with observations that wait.
+func (c *cell) findWaits() {
+	if c.waits != nil {
+		return
+	}
+	c.waits = map[string]wait{}
+	for key := range c.at {
+		if w, ok := waiting(c.entity(key)); ok {
+			c.waits[key] = w
+		}
+	}
+	c.timers = c.wait()
+}
+
+// wait spans the observations of all keys that wait.
+func (c *cell) wait() (all wait) {
+	for _, w := range c.waits {
+		all.add(w)
+	}
+	return all
+}
+
+// cellName returns the name of the key's cell.
+func cellName(key string, cells []string) string {
+	if len(cells) == 0 {
+		return key
+	}
+	return cells[fnv1a(key)%uint64(len(cells))]
+}
+
+// fnv1a is the hash FNV-1a. It may not change: states are found by it.
+func fnv1a(key string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(key))
+	return h.Sum64()
+}
+
+const (
+	// smallCell is the size in bytes up to which a cell is rewritten whole.
+	smallCell = 4 << 10
+	// logPiece bounds a piece of the log, a message to the runner.
+	logPiece = 1 << 20
+)
+
+// The head of a cell starts with a byte that no entity starts with: before there were
+// cells, the state of a key was its entity.
+const (
+	headWhole  = 2 // the entries follow
+	headLogged = 3 // the version follows
+)
+
+var errCell = errors.New("state is corrupt: a cell is cut short or malformed")
+
+// entity returns the encoded entity of a key, nil where the cell has none.
+func (c *cell) entity(key string) []byte {
+	x, ok := c.at[key]
+	if !ok {
+		return nil
+	}
+	return c.data[x.start:x.end]
+}
+
+// put makes b the key's entity.
+func (c *cell) put(key string, b []byte) {
+	was := len(c.data)
+	c.data = appendString(c.data, key)
+	c.data = binary.AppendUvarint(c.data, uint64(len(b)))
+	start := len(c.data)
+	c.data = append(c.data, b...)
+	c.index(key, extent{start, len(c.data), len(c.data) - was})
+}
+
+func (c *cell) index(key string, x extent) {
+	c.live += x.entry - c.at[key].entry
+	c.at[key] = x
+}
+
+// load appends entries to the cell.
+func (c *cell) load(entries []byte) error {
+	c.data = append(c.data, entries...)
+	r := &reader{b: c.data[len(c.data)-len(entries):]}
+	for len(r.b) > 0 {
+		was := len(c.data) - len(r.b)
+		key := r.string()
+		n := r.count(1)
+		start := len(c.data) - len(r.b)
+		if r.bad {
+			return errCell
+		}
+		r.b = r.b[n:]
+		c.index(key, extent{start, start + n, start + n - was})
+	}
+	return nil
+}
+
+// compact drops the entries that are not the last of their keys.
+func (c *cell) compact() {
+	if len(c.data) == c.live {
+		return
+	}
+	all := make([]extent, 0, len(c.at))
+	keys := make(map[int]string, len(c.at))
+	for key, x := range c.at {
+		all = append(all, x)
+		keys[x.end] = key
+	}
+	slices.SortFunc(all, func(a, b extent) int { return cmp.Compare(a.end, b.end) })
+	data := make([]byte, 0, c.live)
+	for _, x := range all {
+		data = append(data, c.data[x.end-x.entry:x.end]...)
+		c.at[keys[x.end]] = extent{len(data) - (x.end - x.start), len(data), x.entry}
+	}
+	c.data = data
+}
+
+// A cellState is how the runner keeps cells.
+type cellState struct {
+	head *state.Value[[]byte]
+	log  *state.Bag[[]byte]
+}
+
+// read returns the cell. alone names the only key of the cell, where it has but one.
+func (s cellState) read(p state.Provider, alone string) (*cell, error) {
+	c := &cell{at: map[string]extent{}}
+	head, ok, err := s.head.Read(p)
+	switch {
+	case err != nil || !ok:
+		return c, err
+	case len(head) > 0 && head[0] == headWhole:
+		return c, c.load(head[1:])
+	case len(head) == 1+len(version{}) && head[0] == headLogged:
+		v := version(head[1:])
+		if kept := kept.take(v); kept != nil {
+			return kept, nil
+		}
+		return c, s.readLog(p, c)
+	case alone == "":
+		return c, errCell
+	}
+	c.put(alone, head)
+	return c, nil
+}
+
+func (s cellState) readLog(p state.Provider, c *cell) error {
+	pieces, _, err := s.log.Read(p)
+	if err != nil {
+		return err
+	}
+	c.logged = true
+	type piece struct {
+		seq     uint64
+		entries []byte
+	}
+	all := make([]piece, len(pieces))
+	for i, b := range pieces {
+		r := &reader{b: b}
+		if all[i] = (piece{r.uvarint(), r.b}); r.bad {
+			return errCell
+		}
+	}
+	// A bag has no order.
+	slices.SortFunc(all, func(a, b piece) int { return cmp.Compare(a.seq, b.seq) })
+	for _, b := range all {
+		if err := c.load(b.entries); err != nil {
+			return err
+		}
+		c.seq = b.seq + 1
+	}
+	return nil
+}
+
+// write writes the cell with the changed entities in it.
+func (s cellState) write(p state.Provider, c *cell, changed []*held) error {
+	tail := len(c.data)
+	for _, e := range changed {
+		c.put(e.key, e.state)
+	}
+	if !c.logged && c.live <= smallCell {
+		c.compact()
+		return s.head.Write(p, append([]byte{headWhole}, c.data...))
+	}
+	if !c.logged || len(c.data) > 2*c.live+smallCell {
+		c.compact()
+		tail = 0
+		if c.logged {
+			if err := s.log.Clear(p); err != nil {
+				return err
+			}
+		}
+		c.logged = true
+	}
+	if err := s.append(p, c, c.data[tail:]); err != nil {
+		return err
+	}
+	v := newVersion()
+	kept.put(v, c)
+	return s.head.Write(p, append([]byte{headLogged}, v[:]...))
+}
+
+// append appends entries to the log, in pieces of whole entries.
+func (s cellState) append(p state.Provider, c *cell, entries []byte) error {
+	for len(entries) > 0 {
+		r := &reader{b: entries}
+		for len(r.b) > 0 && len(entries)-len(r.b) < logPiece {
+			r.string()
+			r.string()
+		}
+		n := len(entries) - len(r.b)
+		if err := s.log.Add(p, append(binary.AppendUvarint(nil, c.seq), entries[:n]...)); err != nil {
+			return err
+		}
+		c.seq++
+		entries = entries[n:]
+	}
+	return nil
+}
+
+// A version names what a cell held after one write, among all cells and writes
+// anywhere. The runner has it in the cell's head. So a worker need not be told which of
+// its copies hold: a copy under the version that the runner has is the cell, also after
+// a restart from a checkpoint, on another worker, and where the write was rolled back.
+type version [16]byte
+
+func newVersion() (v version) {
+	rand.Read(v[:])
+	return v
+}
+
+// kept are the copies of cells of this process: 512 MB of them, or a quarter of GOMEMLIMIT
+// where that is set.
+var kept = &copies{of: map[version]*cell{}, bound: copiesBound(debug.SetMemoryLimit(-1))}
+
+func copiesBound(limit int64) int {
+	if limit == math.MaxInt64 {
+		return 512 << 20
+	}
+	return int(limit / 4)
+}
+
+type copies struct {
+	mu    sync.Mutex
+	of    map[version]*cell
+	bytes int
+	bound int // of bytes
+}
+
+// size is about what a cell takes in memory: an index entry is counted as 100 bytes.
+func (c *cell) size() int { return cap(c.data) + 100*len(c.at) }
+
+// take removes and returns the copy, nil where there is none.
+func (k *copies) take(v version) *cell {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	c := k.of[v]
+	if c != nil {
+		delete(k.of, v)
+		k.bytes -= c.size()
+	}
+	return c
+}
+
+// put keeps the copy, and drops any others where that is too much. A copy that was
+// dropped costs a reading of the log.
+func (k *copies) put(v version, c *cell) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.of[v] = c
+	k.bytes += c.size()
+	for other, o := range k.of {
+		if k.bytes <= k.bound {
+			return
+		}
+		if other != v {
+			delete(k.of, other)
+			k.bytes -= o.size()
+		}
+	}
+}

@@ -1,0 +1,225 @@
+package transforms
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"hafvf/hafvf"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/state"
+)
+
+// A runner keeps one value and one bag, in any order, as a runner may.
+type runner struct {
+	state.Provider
+	value any
+	bag   []any
+	rng   *rand.Rand
+}
+
+func (r *runner) ReadValueState(string) (any, []state.Transaction, error) { return r.value, nil, nil }
+
+func (r *runner) WriteValueState(t state.Transaction) error {
+	r.value = t.Val
+	return nil
+}
+
+func (r *runner) ReadBagState(string) ([]any, []state.Transaction, error) {
+	r.rng.Shuffle(len(r.bag), func(i, j int) { r.bag[i], r.bag[j] = r.bag[j], r.bag[i] })
+	return slices.Clone(r.bag), nil, nil
+}
+
+func (r *runner) WriteBagState(t state.Transaction) error {
+	r.bag = append(slices.Clip(r.bag), t.Val)
+	return nil
+}
+
+func (r *runner) ClearBagState(state.Transaction) error {
+	r.bag = nil
+	return nil
+}
+
+func (r *runner) bytes() (n int) {
+	for _, b := range r.bag {
+		n += len(b.([]byte))
+	}
+	return n
+}
+
+func statesOfCells() cellState {
+	head, log := state.MakeValueState[[]byte]("entity"), state.MakeBagState[[]byte]("log")
+	return cellState{&head, &log}
+}
+
+// A cell holds the last entity of every key, whichever copies workers have, also after
+// bundles that were rolled back.
+func TestCell(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 7))
+			defer func(all *copies) { kept = all }(kept)
+			workers := []*copies{{of: map[version]*cell{}, bound: 1 << 20}, {of: map[version]*cell{}, bound: 1 << 20}, {of: map[version]*cell{}}}
+			r := &runner{rng: rng}
+			states := statesOfCells()
+			want := map[string]string{}
+			type point struct {
+				runner
+				want map[string]string
+			}
+			var checkpoint point
+			keys, size := 1+rng.IntN(300), 1+rng.IntN(300)
+			for bundle := range 300 {
+				kept = workers[rng.IntN(len(workers))]
+				c, err := states.read(r, "")
+				if err != nil {
+					t.Fatalf("bundle %d: %v", bundle, err)
+				}
+				got := map[string]string{}
+				for key := range c.at {
+					got[key] = string(c.entity(key))
+				}
+				if d := cmp.Diff(want, got); d != "" {
+					t.Fatalf("bundle %d: %s", bundle, d)
+				}
+				var changed []*held
+				for range 1 + rng.IntN(20) {
+					e := &held{key: fmt.Sprint(rng.IntN(keys)), state: make([]byte, rng.IntN(size))}
+					for i := range e.state {
+						e.state[i] = byte(rng.IntN(256))
+					}
+					if !slices.ContainsFunc(changed, func(o *held) bool { return o.key == e.key }) {
+						changed = append(changed, e)
+						want[e.key] = string(e.state)
+					}
+				}
+				if err := states.write(r, c, changed); err != nil {
+					t.Fatal(err)
+				}
+				if n := r.bytes(); n > 3*c.live+2*smallCell {
+					t.Fatalf("bundle %d: the log has %d bytes, of which %d live", bundle, n, c.live)
+				}
+				switch rng.IntN(10) {
+				case 0:
+					checkpoint = point{*r, maps.Clone(want)}
+				case 1:
+					if checkpoint.want != nil {
+						*r, want = checkpoint.runner, maps.Clone(checkpoint.want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A worker that has the last version does not read the log.
+func TestCellIsKept(t *testing.T) {
+	states, r := statesOfCells(), &runner{rng: rand.New(rand.NewPCG(1, 2))}
+	for i := range 5 {
+		c, err := states.read(r, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(c.at) != i*100 {
+			t.Fatalf("%d keys after %d bundles of 100", len(c.at), i)
+		}
+		var changed []*held
+		for k := range 100 {
+			changed = append(changed, &held{key: fmt.Sprint(i, k), state: make([]byte, 100)})
+		}
+		if err := states.write(r, c, changed); err != nil {
+			t.Fatal(err)
+		}
+		for i := range r.bag {
+			r.bag[i] = []byte{0xff} // no log
+		}
+	}
+	kept.take(version(r.value.([]byte)[1:]))
+	if _, err := states.read(r, ""); !errors.Is(err, errCell) {
+		t.Errorf("without a copy: %v", err)
+	}
+}
+
+// The state of a key from before there were cells is a cell of that key alone.
+func TestCellOfOneKey(t *testing.T) {
+	states := statesOfCells()
+	est, err := NewEstimator(Config{Filter: hafvf.Config{Family: "normal"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := entity{Track: est.NewTrack("k")}
+	old := e.append(nil)
+	c, err := states.read(&runner{value: old}, "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(c.entity("k")) != string(old) || len(c.at) != 1 {
+		t.Errorf("%d keys", len(c.at))
+	}
+	if _, err := states.read(&runner{value: old}, ""); !errors.Is(err, errCell) {
+		t.Errorf("as a shared cell: %v", err)
+	}
+}
+
+// A cell that is cut or changed is an error, or holds other entities; it is no panic.
+func FuzzCell(f *testing.F) {
+	states, r := statesOfCells(), &runner{}
+	c := &cell{at: map[string]extent{}}
+	if err := states.write(r, c, []*held{{key: "a", state: []byte("12")}, {key: "b", state: nil}}); err != nil {
+		f.Fatal(err)
+	}
+	whole := r.value.([]byte)
+	for i := range whole {
+		f.Add(whole[:i], []byte{})
+	}
+	if err := states.write(r, c, []*held{{key: "c", state: make([]byte, smallCell)}}); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(make([]byte, 1), r.bag[0].([]byte))
+	f.Add([]byte{headLogged}, r.bag[0].([]byte)[:10])
+	f.Fuzz(func(t *testing.T, head, piece []byte) {
+		r := &runner{value: head, bag: []any{piece}, rng: rand.New(rand.NewPCG(1, 2))}
+		for _, alone := range []string{"", "a"} {
+			c, err := states.read(r, alone)
+			if err != nil {
+				continue
+			}
+			for key := range c.at {
+				waiting(c.entity(key))
+			}
+			c.compact()
+		}
+		c := &cell{at: map[string]extent{}}
+		_ = states.readLog(r, c)
+	})
+}
+
+// Copies take no more than their bound, but for the last.
+func TestCopies(t *testing.T) {
+	k := &copies{of: map[version]*cell{}, bound: 10_000}
+	var all []version
+	for i := range 100 {
+		c := &cell{at: map[string]extent{}}
+		c.put(fmt.Sprint(i), make([]byte, 50+i))
+		all = append(all, newVersion())
+		k.put(all[i], c)
+		if k.bytes > k.bound {
+			t.Fatalf("%d bytes after %d", k.bytes, i)
+		}
+	}
+	n, bytes := 0, k.bytes
+	for _, v := range all {
+		if c := k.take(v); c != nil {
+			n++
+			bytes -= c.size()
+		}
+	}
+	if n < 20 || bytes != 0 || k.bytes != 0 || len(k.of) != 0 {
+		t.Errorf("%d copies, %d bytes left by their sizes, %d by its own count", n, bytes, k.bytes)
+	}
+}
