@@ -148,10 +148,10 @@ func spreadsheet(noise *rand.Rand) string {
 
 func sensors(noise *rand.Rand) string {
 	type sensor struct {
-		name         string
-		level, scale float64
-		next         time.Time
-		stuck        float64
+		name  string
+		level float64
+		next  time.Time
+		stuck float64
 	}
 	all := []*sensor{{name: "attic", level: 18}, {name: "cellar", level: 11}, {name: "hall", level: 22}, {name: "kitchen", level: 20}, {name: "office", level: 21}}
 	var b strings.Builder
