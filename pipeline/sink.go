@@ -44,6 +44,8 @@ func (s graphSink) describe() string {
 	switch {
 	case s.topic != nil:
 		return "kafka " + s.topic.Topic
+	case s.hook != nil && s.hook.Alertmanager:
+		return "an Alertmanager"
 	case s.hook != nil:
 		return "a webhook"
 	case s.file == nil:

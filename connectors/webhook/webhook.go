@@ -23,6 +23,17 @@ type Sink struct {
 	Headers map[string]Value // by name, in addition to Content-Type
 	Batch   int              // largest number of records in one request
 	Timeout time.Duration    // of one request
+	// Alertmanager is set if the URL is that of a Prometheus Alertmanager. Records are then
+	// alerts of package records, and are sent in the form of its API, version 2.
+	Alertmanager bool
+}
+
+// section is the key of the sink in a config.
+func (s Sink) section() string {
+	if s.Alertmanager {
+		return "alertmanager"
+	}
+	return "webhook"
 }
 
 // A Value is a text, or where a secret text stands.
@@ -71,24 +82,28 @@ type Client struct {
 	batch    int
 	http     *http.Client
 	patience time.Duration
+	encode   func(record []byte) ([]byte, error) // nil: as it is
 }
 
 // NewClient makes a client of a sink. It does not connect.
 func NewClient(s Sink) (*Client, error) {
-	text, err := s.URL.value("webhook.url")
+	text, err := s.URL.value(s.section() + ".url")
 	if err != nil {
 		return nil, err
 	}
 	u, err := parseURL(text)
 	if err != nil {
-		return nil, fmt.Errorf("webhook.url: %w", err)
+		return nil, fmt.Errorf("%s.url: %w", s.section(), err)
 	}
 	c := &Client{
 		url: text, place: u.Scheme + "://" + u.Host, headers: http.Header{}, batch: max(s.Batch, 1),
 		http: &http.Client{Timeout: s.Timeout}, patience: patience,
 	}
+	if s.Alertmanager {
+		c.url, c.encode = u.JoinPath(alertmanagerPath).String(), forAlertmanager
+	}
 	for name, v := range s.Headers {
-		text, err := v.value("webhook.headers." + name)
+		text, err := v.value(s.section() + ".headers." + name)
 		if err != nil {
 			return nil, err
 		}
@@ -103,6 +118,16 @@ func NewClient(s Sink) (*Client, error) {
 // answer but 2xx, and the end of patience, is an error. The receiver may have taken
 // records that Post sends again: it recognises them by their ids.
 func (c *Client) Post(ctx context.Context, records [][]byte) error {
+	if c.encode != nil {
+		encoded := make([][]byte, len(records))
+		for i, r := range records {
+			var err error
+			if encoded[i], err = c.encode(r); err != nil {
+				return err
+			}
+		}
+		records = encoded
+	}
 	body := append([]byte{'['}, bytes.Join(records, []byte{','})...)
 	body = append(body, ']')
 	begin, pause := time.Now(), leastPause

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"hafvf/internal/secret"
 )
 
@@ -148,5 +150,52 @@ func TestHeadersMayBeSecret(t *testing.T) {
 		if _, err := NewClient(s); err == nil || !strings.Contains(err.Error(), what) || strings.Contains(err.Error(), "secret\"") {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+}
+
+// An Alertmanager knows an alert by its labels: the end of a silence has those of its
+// beginning, and a later end than now.
+func TestAlertmanager(t *testing.T) {
+	var path string
+	var got []map[string]any
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path = r.URL.Path
+		if err := json.NewDecoder(r.Body).Decode(&got); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer server.Close()
+	c, err := NewClient(Sink{URL: Value{Text: server.URL + "/prefix/"}, Alertmanager: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := func(kind, time, start string) []byte {
+		return []byte(`{"key":"a \"b\"","time":"` + time + `","kind":"` + kind + `","id":"i","x":null,"start":` + start + `,"message":"m"}`)
+	}
+	err = c.Post(t.Context(), [][]byte{
+		record("change", "2026-01-01T00:05:00Z", `"2026-01-01T00:00:00Z"`),
+		record("novelty", "2026-01-01T00:05:00Z", "null"),
+		record("silent", "2026-01-01T00:15:00Z", `"2026-01-01T00:00:00Z"`),
+		record("recovered", "2026-01-01T01:00:00Z", `"2026-01-01T00:00:00Z"`),
+	})
+	if err != nil || path != "/prefix/api/v2/alerts" {
+		t.Errorf("%s: %v", path, err)
+	}
+	alert := func(kind string, times ...string) map[string]any {
+		a := map[string]any{
+			"labels":      map[string]any{"alertname": "hafvf", "key": `a "b"`, "kind": kind},
+			"annotations": map[string]any{"summary": "m", "id": "i"},
+		}
+		for i, name := range []string{"startsAt", "endsAt"}[:len(times)] {
+			a[name] = times[i]
+		}
+		return a
+	}
+	want := []map[string]any{
+		alert("change", "2026-01-01T00:00:00Z"), alert("novelty"),
+		alert("silent", "2026-01-01T00:00:00Z", "2027-01-01T00:15:00Z"), alert("silent", "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -401,7 +401,7 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:4: alerts.kinds.0: unknown value "novel"; did you mean "novelty"?`,
 			`pump.yaml:4: alerts.beliefs: a revision corrects a change; name change too`,
 		}},
-		{"alerts to nowhere", with("detect: true", "alerts: {kinds: [novelty]}"), []string{`pump.yaml:4: alerts: names no connector; one of csv, jsonl, parquet, kafka, webhook is required`}},
+		{"alerts to nowhere", with("detect: true", "alerts: {kinds: [novelty]}"), []string{`pump.yaml:4: alerts: names no connector; one of csv, jsonl, parquet, kafka, webhook, alertmanager is required`}},
 		{"session", with("transform: smooth", "session: {gap: 0s, max: 0, allowed_lateness: -1s, length: 3}", "change: {odds: 0}"), []string{
 			`pump.yaml:4: session.gap: must be a number of milliseconds above zero, not 0s`,
 			`pump.yaml:4: session.max: must be at least 1, not 0`,
@@ -881,6 +881,8 @@ func TestParseWebhook(t *testing.T) {
 	for text, reason := range map[string]string{
 		"alerts: {webhook: {url: \"smtp://hidden\"}}\n":                                `alerts.webhook.url: must be http://… or https://… with a host`,
 		"alerts: {webhook: {url: \"http://a\", headers: {Authorization: [hidden]}}}\n": `alerts.webhook.headers.Authorization: must be text, not a list`,
+		"alerts: {alertmanager: {url: \"smtp://hidden\"}}\n":                           `alerts.alertmanager.url: must be http://… or https://… with a host`,
+		"alerts: {alertmanager: {url: \"http://a\"}, webhook: {url: \"http://a\"}}\n":  `names alertmanager and webhook; exactly one connector is allowed`,
 		"alerts: {webhook: {}}\n":                                                      `alerts.webhook.url: missing; it is required`,
 		"sink: {webhook: {url: \"http://hidden\"}}\n":                                  `sink.webhook: unknown key`,
 	} {

@@ -301,7 +301,7 @@ func describeAt(path string, n *yaml.Node) string {
 // config, or an override.
 func secretive(s string) bool {
 	s = strings.ToLower(s)
-	return strings.Contains(s, "sasl") || strings.Contains(s, "passw") || strings.Contains(s, "webhook")
+	return strings.Contains(s, "sasl") || strings.Contains(s, "passw") || strings.Contains(s, "webhook") || strings.Contains(s, "alertmanager")
 }
 
 // withoutSecret is an override as errors repeat it. The value of one of Kafka's keys is

@@ -234,23 +234,29 @@ func (c *Config) alertKeys(nodes *priorNodes) []key {
 			c.Alerts = s
 		}
 	}
-	hook := &webhook.Sink{Batch: 100, Timeout: 10 * time.Second}
 	return append(keys,
-		key{name: "webhook", doc: "A URL. Alerts are sent to it as JSON arrays by POST, at least once: a receiver tells repeats by id and kind. What nobody takes for ten minutes, or is refused, goes to the dead letter.",
-			seen: func() {
-				s.Webhook = hook
-				c.Alerts = s
-			},
-			keys: []key{
-				{name: "url", doc: "http:// or https://, or where it stands, if it is secret.", required: true, read: hookURL(&hook.URL)},
-				{name: "headers", doc: "Headers of the requests, by name, such as {Authorization: {file: token}}.", read: headers(&hook.Headers)},
-				{name: "batch", doc: "Largest number of alerts in one request.", read: whole(&hook.Batch, 1)},
-				{name: "timeout", doc: "How long one request may take.", read: milliseconds(&hook.Timeout)},
-			}},
+		s.hookKey("webhook", "A URL. Alerts are sent to it as JSON arrays by POST, at least once: a receiver tells repeats by id and kind. What nobody takes for ten minutes, or is refused, goes to the dead letter.", c),
+		s.hookKey("alertmanager", "The URL of a Prometheus Alertmanager, which gets alerts by its API, version 2, with the labels alertname (hafvf), key and kind: group_by: [key] groups them. recovered resolves silent; other alerts are resolved after its resolve_timeout. For the rest as webhook.", c),
 		key{name: "kinds", doc: "Kinds of alarms that go there; silent and recovered are those of silence.", setting: true, read: choices(&c.AlertKinds, alarmKinds()...)},
 		key{name: "beliefs", doc: "Kinds of detections that go there too, whatever the budget.", setting: true, initial: "[]",
 			read: choices(&nodes.beliefs, string(hafvf.Outlier), string(hafvf.Change), string(hafvf.Revision))},
 	)
+}
+
+// hookKey declares a sink of alerts by HTTP.
+func (s *Sink) hookKey(name, doc string, c *Config) key {
+	hook := &webhook.Sink{Batch: 100, Timeout: 10 * time.Second, Alertmanager: name == "alertmanager"}
+	return key{name: name, doc: doc,
+		seen: func() {
+			s.Webhook = hook
+			c.Alerts = s
+		},
+		keys: []key{
+			{name: "url", doc: "http:// or https://, or where it stands, if it is secret.", required: true, read: hookURL(&hook.URL)},
+			{name: "headers", doc: "Headers of the requests, by name, such as {Authorization: {file: token}}.", read: headers(&hook.Headers)},
+			{name: "batch", doc: "Largest number of alerts in one request.", read: whole(&hook.Batch, 1)},
+			{name: "timeout", doc: "How long one request may take.", read: milliseconds(&hook.Timeout)},
+		}}
 }
 
 func (c *Config) deadLetterKeys() []key {

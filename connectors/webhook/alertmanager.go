@@ -1,0 +1,47 @@
+package webhook
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// alertmanagerPath is where an Alertmanager takes alerts, below its URL.
+const alertmanagerPath = "api/v2/alerts"
+
+// lasting is how long an Alertmanager takes a key to be silent that nobody says to have
+// recovered.
+const lasting = 365 * 24 * time.Hour
+
+// A posted is an alert as an Alertmanager takes it, which knows it by its labels.
+type posted struct {
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+	StartsAt    time.Time         `json:"startsAt,omitzero"`
+	EndsAt      time.Time         `json:"endsAt,omitzero"`
+}
+
+// forAlertmanager turns the record of an alert into an alert of an Alertmanager. The end of
+// a silence resolves the alert of its beginning. The others have no end, and are resolved
+// after the Alertmanager's resolve_timeout.
+func forAlertmanager(record []byte) ([]byte, error) {
+	var r struct {
+		Key, ID, Kind, Message string
+		Time, Start            time.Time
+	}
+	if err := json.Unmarshal(record, &r); err != nil {
+		return nil, fmt.Errorf("the record is no alert: %w", err)
+	}
+	p := posted{
+		Labels:      map[string]string{"alertname": "hafvf", "key": r.Key, "kind": r.Kind},
+		Annotations: map[string]string{"summary": r.Message, "id": r.ID},
+		StartsAt:    r.Start,
+	}
+	switch r.Kind {
+	case "silent":
+		p.EndsAt = r.Time.Add(lasting)
+	case "recovered":
+		p.Labels["kind"], p.EndsAt = "silent", r.Time
+	}
+	return json.Marshal(p)
+}
