@@ -39,7 +39,7 @@ func forAlertmanager(record []byte) ([]byte, error) {
 	}
 	switch r.Kind {
 	case "silent":
-		p.EndsAt = r.Time.Add(lasting)
+		p.EndsAt = time.Now().Add(lasting)
 	case "recovered":
 		p.Labels["kind"], p.EndsAt = "silent", r.Time
 	}

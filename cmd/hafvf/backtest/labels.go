@@ -150,7 +150,7 @@ func (l Labels) score(keys map[string]*history) Score {
 			continue
 		}
 		for _, w := range windows {
-			if w.End.Before(h.first) || w.Start.After(h.last) {
+			if w.outside(h.first, h.last) {
 				s.Outside++
 				continue
 			}
@@ -180,6 +180,11 @@ func (l Labels) score(keys map[string]*history) Score {
 	})
 	s.MedianDelay, s.LargestDelay = median(delays)
 	return s
+}
+
+// outside reports whether the window has nothing of the time from first to last.
+func (w Window) outside(first, last time.Time) bool {
+	return w.End.Before(first) || w.Start.After(last)
 }
 
 func (w Window) holds(e Event) bool { return !e.Time.Before(w.Start) && !e.Time.After(w.End) }

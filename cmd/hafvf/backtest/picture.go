@@ -24,9 +24,10 @@ func (r *Report) Picture() (f *chart.Figure, left int, err error) {
 	if r.Last.IsZero() {
 		return nil, 0, ErrNoPicture
 	}
-	shown := slices.DeleteFunc(slices.Clone(r.ByKey), func(k Key) bool { return k.Told.total() == 0 && len(k.windows) == 0 })
+	timed := slices.DeleteFunc(slices.Clone(r.ByKey), func(k Key) bool { return k.first.IsZero() })
+	shown := slices.DeleteFunc(slices.Clone(timed), func(k Key) bool { return k.Told.total() == 0 && len(k.windows) == 0 })
 	if len(shown) == 0 {
-		shown = r.ByKey
+		shown = timed
 	}
 	shown = shown[:min(len(shown), picturedKeys)]
 	f = &chart.Figure{Title: "alarms of " + r.Config + ", by week", Width: 890, OneLegend: true}
@@ -80,6 +81,9 @@ func (r *Report) stack(k Key) chart.Stack {
 	}
 	var hit, missed [][2]float64
 	for _, w := range k.windows {
+		if w.outside(k.first, k.last) {
+			continue
+		}
 		span := [2]float64{unix(w.Start), unix(w.End)}
 		if slices.ContainsFunc(k.events, w.holds) {
 			hit = append(hit, span)
