@@ -18,9 +18,10 @@
 // beliefs. An alarm is a decision, by what is usual for the key and within a budget,
 // see AlarmConfig and AlertConfig. With a Season in the configuration the bank follows
 // the values less their season. Estimates are on the scale of the values all the same,
-// but for the textbook parameters of Posterior. The node keeps one state per
-// key for ever; its size does not grow with the number of observations. It reads a
-// state when a bundle first sees the key and writes it when the bundle ends.
+// but for the textbook parameters of Posterior. The node keeps the state of a key for
+// ever; its size does not grow with the number of observations. A state is read when a
+// bundle first sees the key, and written when the bundle ends. Keys may share the
+// runner's states, see Config.Cells.
 //
 // # Smooth
 //
@@ -73,6 +74,7 @@
 // # Metrics
 //
 // Counters in the namespace hafvf: records, rejected, late, missing, not_converged,
-// keys, novelty_alarms, change_alarms, outliers and changes of Filter; records, rejected, missing, not_converged,
-// sessions and changes of Smooth. Filter also has the distribution iterations.
+// keys, novelty_alarms, change_alarms, silences, outliers and changes of Filter; records,
+// rejected, missing, not_converged, sessions and changes of Smooth. Filter also has the
+// distribution iterations.
 package transforms
