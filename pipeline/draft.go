@@ -239,6 +239,7 @@ type draft struct {
 	family   string
 	lateness string
 	detect   Suggestion // in place of true
+	bank     Suggestion // in place of the default
 	// formatNote says which other time_format fits.
 	formatNote string
 }
@@ -279,7 +280,7 @@ func (t *table) guess() *draft {
 // that is something new.
 func (d *draft) settle(l *Look) (changed bool) {
 	was := d.fields
-	lateness, family, detect := d.lateness, d.family, d.detect
+	lateness, family, detect, bank := d.lateness, d.family, d.detect, d.bank
 	for _, s := range l.Suggestions {
 		switch name := s.Key[strings.LastIndex(s.Key, ".")+1:]; name {
 		case "decimal":
@@ -299,9 +300,11 @@ func (d *draft) settle(l *Look) (changed bool) {
 			d.family = s.Value
 		case "detect":
 			d.detect = s
+		case "bank":
+			d.bank = s
 		}
 	}
-	return was.Decimal != d.fields.Decimal || len(was.Missing) != len(d.fields.Missing) || was.TimeFormat != d.fields.TimeFormat || lateness != d.lateness || family != d.family || detect != d.detect
+	return was.Decimal != d.fields.Decimal || len(was.Missing) != len(d.fields.Missing) || was.TimeFormat != d.fields.TimeFormat || lateness != d.lateness || family != d.family || detect != d.detect || bank != d.bank
 }
 
 // yaml writes the config, with comments if there is a look.
@@ -330,6 +333,9 @@ func (d *draft) yaml(l *Look) []byte {
 		line("detect: true", "tells outliers from changes; about one alarm a week for each key at most")
 	} else {
 		line("detect: "+d.detect.Value, "tells outliers from changes; "+d.detect.Why)
+	}
+	if d.bank.Value != "" {
+		line("bank: "+d.bank.Value, d.bank.Why)
 	}
 	switch {
 	case d.fields.Time == "":

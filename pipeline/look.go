@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -319,6 +320,9 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 		add("detect", fmt.Sprintf("{budget: %s, rest: %d}", message.Duration(roundUp(budget)), leastBudget/10),
 			fmt.Sprintf("about one alarm in %d records of a key; now one in %.0f, and none in the %d after it", leastBudget, d.BudgetOf(l.Step), d.Rest))
 	}
+	if c.Detect != nil && l.rare() && reflect.DeepEqual(c.Bank, hafvf.DefaultBankOf(c.Model.Family)) {
+		add("bank", "[{levels: [], top: 0.9998}]", "one of the values is rare: the default bank follows single ones")
+	}
 	if c.Transform == config.Filter && c.Model.Season == nil && hafvf.Seasonal(c.Model.Family) == nil {
 		if season, note := l.rhythm(); season != "" {
 			add("model.season", season, note)
@@ -330,6 +334,14 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 var familyReasons = map[string]string{
 	"bernoulli": "the values are 0 and 1",
 	"poisson":   "if the values are counts; they are whole and not negative",
+}
+
+// rare reports whether the values are zeros and ones, and less than a tenth are of one
+// kind.
+func (l *Look) rare() bool {
+	n := l.Components - l.Missing
+	fewer := min(l.Zero, n-l.Zero)
+	return n > 0 && l.Fractions == 0 && l.Min == 0 && l.Max == 1 && 10*fewer < n
 }
 
 // leastBudget is the number of observations per alarm below which a budget is spent on

@@ -78,13 +78,14 @@ alerts: {jsonl: {path: alerts.jsonl}}
 		name: "conversions", file: "visits.csv", text: conversions,
 		config: `model: {family: bernoulli}
 detect: true
+bank: [{levels: [], top: 0.9998}]
 source: {csv: {path: visits.csv, key: variant, time: at, values: [bought]}}
 sink: {jsonl: {path: out.jsonl}}
 alerts: {jsonl: {path: alerts.jsonl}}
 `,
 		events: []dataEvent{
 			{"the checkout breaks", "checkout-b", day(10), day(12), `bought fell from 0\.01\d* to 0\.001`},
-			{"a discount", "checkout-c", day(14), day(16), `to 0\.06`},
+			{"a discount", "checkout-c", day(14), day(15), `bought rose from 0\.02\d* to 0\.08`},
 		},
 	},
 	{
