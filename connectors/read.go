@@ -30,7 +30,7 @@ func init() {
 const (
 	// BundleRecords and BundleBytes are how much a source emits in one bundle:
 	// it ends a bundle when one of them is reached.
-	BundleRecords = 1 << 19
+	BundleRecords = 1 << 17
 	BundleBytes   = 64 << 20
 )
 

@@ -289,7 +289,6 @@ func TestKafkaWaits(t *testing.T) {
 	}
 }
 
-// committed waits until the lag of the group in topic in is as it should be.
 // The embedded runner hands a key's records to a node in the order of their times, and
 // those behind a timer when the watermark has passed that. A partition that lags behind
 // another must not stop the run so.
@@ -317,6 +316,7 @@ func TestKafkaLaggingPartition(t *testing.T) {
 	}
 }
 
+// committed waits until the lag of the group in topic in is as it should be.
 func (b *bus) committed(t testing.TB, group string, r *running, is func(lag int64) bool) {
 	t.Helper()
 	client := &kafka.Client{Addr: kafka.TCP(b.brokers...)}

@@ -214,7 +214,7 @@ func TestRunOracle(t *testing.T) {
 func TestRunOverManyBundles(t *testing.T) {
 	n := connectors.BundleRecords + 1_000
 	if testing.Short() {
-		t.Skip("more than half a million records")
+		t.Skip("more than a hundred thousand records")
 	}
 	lines := make([]string, n)
 	for i := range lines {

@@ -199,7 +199,8 @@ func FilterLive(s beam.Scope, cfg Config, col beam.PCollection) (estimates, sile
 
 func filter(s beam.Scope, cfg Config, col beam.PCollection, live bool) (estimates, silent, rejected beam.PCollection) {
 	s = s.Scope("hafvf.Filter")
-	if _, err := NewEstimator(cfg); err != nil {
+	est, err := NewEstimator(cfg)
+	if err != nil {
 		panic("transforms.Filter: " + err.Error())
 	}
 	if w := col.WindowingStrategy(); w.Fn.Kind != "GLO" {
@@ -215,9 +216,10 @@ func filter(s beam.Scope, cfg Config, col beam.PCollection, live bool) (estimate
 		// cells, keys would not find their states.
 		s = s.Scope(fmt.Sprintf("%d cells", n))
 	}
-	blocks, early := beam.ParDo2(s, &packFn{Config: string(text), Live: live}, col)
-	if live {
-		blocks = beam.Flatten(s, blocks, beam.ParDo(s, &resumeFn{Config: string(text)}, beam.Impulse(s)))
+	timed := live || est.cfg.waits()
+	blocks, early := beam.ParDo2(s, &packFn{Config: string(text), Timed: timed}, col)
+	if timed {
+		blocks = beam.Flatten(s, blocks, beam.ParDo(s, &resumeFn{Config: string(text), Live: live}, beam.Impulse(s)))
 	}
 	estimates, silent, late := beam.ParDo3(s, &filterFn{Config: string(text), Live: live, State: state.MakeValueState[[]byte]("entity"), Log: state.MakeBagState[[]byte]("log"), Due: timers.InEventTime("due")}, blocks)
 	return estimates, silent, beam.Flatten(s, early, late)
@@ -238,10 +240,9 @@ func parseEstimator(text string) (*Estimator, error) {
 // block: the stage boundary and the key's state then cost once per block.
 type packFn struct {
 	Config string
-	Live   bool // resumeFn sets the timers of a restart
+	Timed  bool // cells have timers
 
 	cfg       Config
-	timed     bool // cells have timers
 	estimator *Estimator
 	keys      []string
 	blocks    map[string]*block
@@ -263,7 +264,6 @@ func (fn *packFn) Setup() (err error) {
 		return err
 	}
 	fn.cfg = fn.estimator.cfg
-	fn.timed = fn.Live || fn.cfg.waits()
 	return nil
 }
 
@@ -306,7 +306,7 @@ func (fn *packFn) check(key string, o Observation) error {
 func (fn *packFn) flush(emit func(beam.EventTime, string, []byte)) {
 	for _, key := range fn.keys {
 		b := fn.blocks[key]
-		if fn.cfg.Order == Arrival || fn.timed {
+		if fn.cfg.Order == Arrival || fn.Timed {
 			// A runner may sort by event time. Blocks of one time keep their order. Blocks
 			// of that time do not wait for timers either: the embedded runner holds back
 			// what is later than a timer of its cell, until the watermark has passed that.
@@ -328,24 +328,12 @@ func appendBlock(b []byte, key string, times wait, observations []byte) []byte {
 	return append(b, observations...)
 }
 
-func (fn *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func(Rejected)) error {
+func (fn *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func(Rejected)) {
 	fn.flush(emit)
 	addMetrics(ctx, fn.counts)
-	acc := account.Of(fn.cfg.Account)
 	n := int(fn.counts.Rejected)
-	acc.Report(account.Report{Taken: n, Emitted: n, Counts: fn.counts})
+	account.Of(fn.cfg.Account).Report(account.Report{Taken: n, Emitted: n, Counts: fn.counts})
 	fn.counts = account.Counts{}
-	if fn.Live || !fn.timed {
-		return nil // resumeFn looks after it, or nothing ever waits
-	}
-	return acc.RestoreTimers(func(key string, b []byte) error {
-		e, err := fn.estimator.decodeEntity(key, b)
-		if err == nil && len(e.waiting) > 0 {
-			// An empty block sets the timer that the key had.
-			emit(mtime.ZeroTimestamp, cellName(key, fn.cfg.Cells), appendBlock(nil, key, e.wait(), nil))
-		}
-		return err
-	})
 }
 
 // filterFn runs the filter over blocks of one key's observations, which come to it by
@@ -716,8 +704,14 @@ func (fn *filterFn) note(c *opened, e *held) {
 // the latest. At the end of a bounded input the watermark passes both at once, and the
 // second saves one timer for each observation between.
 func (fn *filterFn) schedule(tp timers.Provider, c *opened) {
-	fn.Due.Set(tp, c.timers.first.Add(fn.cfg.Lateness), timers.WithTag("first"))
-	fn.Due.Set(tp, c.timers.last.Add(fn.cfg.Lateness), timers.WithTag("last"))
+	fn.set(tp, c.timers.first.Add(fn.cfg.Lateness), "first")
+	fn.set(tp, c.timers.last.Add(fn.cfg.Lateness), "last")
+}
+
+// set sets a timer of the cell at hand. Timers count milliseconds: it fires at the end of
+// the one that t is in.
+func (fn *filterFn) set(tp timers.Provider, t time.Time, tag string) {
+	fn.Due.Set(tp, t.Add(time.Millisecond-1), timers.WithTag(tag))
 }
 
 // OnTimer releases the observations that the watermark has passed, and tells of the keys

@@ -226,7 +226,7 @@ func (fn *filterFn) watch(tp timers.Provider, c *opened) {
 // wake sets the timer of a cell for a time; none where that is zero.
 func (fn *filterFn) wake(tp timers.Provider, c *opened, at time.Time) {
 	if c.watched = at; !at.IsZero() {
-		fn.Due.Set(tp, at.Add(time.Millisecond-1), timers.WithTag(silentTag)) // in milliseconds, rounded up
+		fn.set(tp, at, silentTag)
 	}
 }
 
@@ -260,10 +260,11 @@ func (e *entity) deadline(cfg Config) time.Time {
 	return time.Time{}
 }
 
-// resumeFn hands the keys whose states a run takes over to filterFn, which sets the timers
-// that they had. It takes an impulse.
+// resumeFn hands the keys whose states a run takes over to filterFn, in blocks without
+// observations, so that cells get the timers that they had. It takes an impulse.
 type resumeFn struct {
 	Config string
+	Live   bool
 
 	estimator *Estimator
 }
@@ -281,7 +282,8 @@ func (fn *resumeFn) ProcessElement(_ context.Context, _ []byte, emit func(beam.E
 			return err
 		}
 		times := e.wait()
-		if deadline := e.deadline(cfg); len(e.waiting) == 0 {
+		if fn.Live && len(e.waiting) == 0 {
+			deadline := e.deadline(cfg)
 			times = wait{deadline, deadline}
 		}
 		if !times.first.IsZero() {
