@@ -254,7 +254,13 @@ func (t *table) guess() *draft {
 	usualKey := func(c *column) bool { return rank(c.name, keyNames) < unusual }
 	repeats := func(c *column) bool { return 3*c.distinct() <= max(c.records, 3) }
 	key := t.best(keyNames, func(c *column) bool {
-		return c != at && c.nested == 0 && len(c.texts) > 0 && repeats(c) && (usualKey(c) || !c.numeric())
+		switch {
+		case c == at || c.nested > 0 || len(c.texts) == 0:
+			return false
+		case !c.numeric():
+			return repeats(c) || usualKey(c) && c.distinct() < c.records
+		}
+		return repeats(c) && usualKey(c)
 	})
 	if key != nil && rank(key.name, valueNames) > 0 {
 		d.fields.Key = []string{key.name}
