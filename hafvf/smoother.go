@@ -1,0 +1,436 @@
+package hafvf
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+
+	"hafvf/internal/parallel"
+)
+
+// A Smoother smooths finished sessions in which regimes end and observations go astray.
+// The smoother of a Filter, see Filter.Smooth, lets one weight of memory answer three
+// questions, so that an edge becomes a slope and an outlier two edges. A Smoother answers
+// each by itself:
+//
+//   - Was this an accident? A detecting bank runs over the session and over its reverse.
+//     What both find odd is one, as right after an edge only the forward bank is
+//     surprised. An observation counts r = 1 − P(accident) times. Runs of eight or more
+//     are no accidents.
+//   - Did the regime end? Neighbouring segments join, from the pair of the least change
+//     evidence E on, until all of them are above the threshold
+//     log(odds) + 0.7·log(min(n, 1000)) for a session of n observations.
+//   - How fast does the mean drift? Inside a segment, five filters of fixed weights,
+//     the lanes, run forward and backward and are averaged by what they predict.
+//
+// Near an edge the estimate is a mixture over where the edge is. Evidence and estimates
+// are of natural parameters alone, and so for every family. Of bernoulli and categorical
+// values none is an accident.
+//
+// Time and memory are linear in the session's length, up to the logarithm of the number of
+// candidates for edges. A Smoother owns its scratch: one per goroutine. It takes two
+// goroutines for long sessions where GOMAXPROCS allows that, with the same result.
+type Smoother struct {
+	model   Model
+	odds    float64
+	workers [2]*lanes
+	banks   [2]*Bank // that find accidents; nil where there are none
+}
+
+const (
+	edgePrior   = .7   // of the logarithm of the session's length, in the threshold
+	edgeHorizon = 1000 // observations, above which a length no longer counts there
+	longRun     = 8    // observations in a row that are no accidents, as unlikely as each is
+	maxSweeps   = 4
+	leastPlace  = 1e-6  // probability above which a place of an edge is part of an estimate
+	leastShare  = 1e-12 // as leastPlace, of a lane
+)
+
+// accidentBank finds accidents. Its memories are 67 and 5000 observations.
+var accidentBank = []Member{{Levels: []Beta{}, Top: .985}, {Levels: []Beta{}, Top: .9998}}
+
+// NewSmoother makes a smoother. The odds in favour of a change, above zero, are what an
+// edge takes besides the prior of its place. The model's naive prior has to be of the
+// scale of the data.
+func NewSmoother(model Model, odds float64) *Smoother {
+	if !(odds > 0) {
+		panic(fmt.Sprintf("hafvf: odds %g are not above zero", odds))
+	}
+	s := &Smoother{odds: odds}
+	s.Use(model)
+	return s
+}
+
+// Use replaces the smoother's model by m.
+func (s *Smoother) Use(m Model) {
+	s.model = m
+	for i := range s.workers {
+		s.workers[i] = newLanes(m)
+		if hasAccidents(m) {
+			s.banks[i] = NewBank(rowsOf(m), accidentBank, DefaultForgetting, &Detect{})
+		}
+	}
+}
+
+// hasAccidents reports whether an observation of the model can be an accident. A rare
+// category is not: a coin that were smoothed without its heads would be one without heads.
+func hasAccidents(m Model) bool {
+	switch m.(type) {
+	case bernoulli, categorical:
+		return false
+	}
+	return true
+}
+
+// Model returns the smoother's model.
+func (s *Smoother) Model() Model { return s.model }
+
+// Check says why xs are not observations of one step, as Filter.Check.
+func (s *Smoother) Check(xs [][]float64) error { return s.workers[0].filter.Check(xs) }
+
+// Dim is the length of the observation vectors, as Filter.Dim.
+func (s *Smoother) Dim() int { return s.workers[0].filter.Dim() }
+
+// A Segmentation is what a Smoother makes of a session. Slices that its methods return
+// alias it.
+type Segmentation struct {
+	// Segments are those of the session, in order. There is one where the session has no
+	// edge.
+	Segments []Segment
+	// Evidence[t] is the change evidence between the steps t−1 and t, in nats: that of a
+	// change at t, averaged over the lanes, and where a segment begins that of a change
+	// at t or at one of the places near. NaN at t = 0, unless Join has set it.
+	Evidence []float64
+	// Missing[t] says that step t had no observation to learn.
+	Missing []bool
+
+	model     Model
+	steps     [][][]float64
+	threshold float64
+
+	// By observation, that is by step that isn't missing:
+	at      []int     // its step
+	regular []float64 // r, the probability that it is no accident
+
+	edges         []int     // the first observations of all segments but the first
+	before, after []float64 // lanes' samples of the parts of a session that Join has joined to this one; nil without
+	joint         float64   // change evidence between the part before and this one; NaN without
+	shares        []float64 // the lanes' log shares at every observation, relative to each other; not kept
+	opening       perLane   // the log shares at the first observation
+
+	mean, sd []float64 // by step
+	samples  []float64 // by observation, of the heaviest lane
+}
+
+// A Segment is a regime of a session.
+type Segment struct {
+	// Start is the step that it begins with. It is negative where the segment began in
+	// a part before, see Join.
+	Start int
+	N     int       // steps, missing ones too
+	d     []float64 // Σ r·T(x)
+}
+
+// Smooth smooths the steps of a finished session, each with its J ≥ 0 observations, which
+// Check has passed. A step without any has the posterior of the one before.
+func (s *Smoother) Smooth(steps [][][]float64) *Segmentation {
+	g := s.Segment(steps)
+	s.Estimate(g)
+	return g
+}
+
+// Segment does the first part of Smooth: it finds accidents and segments.
+func (s *Smoother) Segment(steps [][][]float64) *Segmentation {
+	g := &Segmentation{model: s.model, steps: steps, Missing: make([]bool, len(steps)), joint: math.NaN()}
+	l := s.workers[0]
+	for t, xs := range steps {
+		l.filter.checkVectors(xs)
+		if g.Missing[t] = !slices.ContainsFunc(l.filter.rowsAt(steps, t), func(row []float64) bool { return !missing(row) }); !g.Missing[t] {
+			g.at = append(g.at, t)
+		}
+	}
+	n := len(g.at)
+	g.threshold = math.Log(s.odds) + edgePrior*math.Log(float64(min(max(n, 1), edgeHorizon)))
+	g.regular = slices.Repeat([]float64{1}, n)
+	b := newBuffers(l, n)
+	if s.banks[0] != nil {
+		s.findAccidents(g, b)
+	}
+	s.findEdges(g, b)
+	g.shares = nil
+	g.cut(l)
+	return g
+}
+
+// buffers are the large arrays of a pass over a session: 20 floats an observation for
+// the normal family.
+type buffers struct {
+	sets   []float64 // a set of samples for every observation
+	shares []float64 // a number per lane for every observation
+}
+
+func newBuffers(l *lanes, n int) buffers {
+	return buffers{make([]float64, n*len(l.set)), make([]float64, n*laneCount)}
+}
+
+// goroutines is how many a session is worth.
+func (g *Segmentation) goroutines() int {
+	if len(g.at) >= stepsForTwo {
+		return min(2, runtime.GOMAXPROCS(0))
+	}
+	return 1
+}
+
+// findAccidents sets what observations are regular.
+func (s *Smoother) findAccidents(g *Segmentation, b buffers) {
+	n := len(g.at)
+	parallel.Do(2, g.goroutines(), func(worker, pass int) {
+		bank := s.banks[worker]
+		state := bank.NewState()
+		for j := range n {
+			i := j
+			if pass == 1 {
+				i = n - 1 - j
+			}
+			b.shares[pass*n+i] = bank.Update(state, s.workers[worker].rows(g, i)...).Detection.Stay
+		}
+	})
+	forward, backward := b.shares[:n], b.shares[n:2*n]
+	run := 0
+	for i := range g.regular {
+		g.regular[i] = 1 - math.Min(1-forward[i], 1-backward[i])
+		if g.regular[i] < .5 {
+			run++
+			continue
+		}
+		g.keepLong(i, run)
+		run = 0
+	}
+	g.keepLong(n, run)
+}
+
+// keepLong makes a run of observations before i regular, if it is a long one.
+func (g *Segmentation) keepLong(i, run int) {
+	if run >= longRun {
+		for j := i - run; j < i; j++ {
+			g.regular[j] = 1
+		}
+	}
+}
+
+// findEdges sets the edges of the segments.
+func (s *Smoother) findEdges(g *Segmentation, b buffers) {
+	l := s.workers[0]
+	if len(g.at) == 0 {
+		return
+	}
+	cuts := s.candidates(g, b, nil)
+	for sweep := 0; ; sweep++ {
+		s.share(g, b, cuts)
+		g.opening = g.sharesAt(0)
+		edges, accidents := l.eliminate(g, cuts, g.threshold)
+		l.place(g, edges)
+		settled := sweep > 0 && slices.Equal(edges, g.edges)
+		g.edges = edges
+		if settled || sweep == maxSweeps-1 {
+			return
+		}
+		tried := cuts
+		if cuts = s.candidates(g, b, edges); !accidents && slices.Equal(cuts, tried) {
+			return // the next sweep would do as this one
+		}
+	}
+}
+
+// place moves every edge to where its evidence is largest.
+func (l *lanes) place(g *Segmentation, edges []int) {
+	from := 0
+	for k, c := range edges {
+		end := len(g.at)
+		if k+1 < len(edges) {
+			end = edges[k+1]
+		}
+		p := g.sharesAt(c)
+		first, evidence := l.locate(g, from, c, end, &p)
+		best := 0
+		for j, e := range evidence {
+			if e >= evidence[best] {
+				best = j
+			}
+		}
+		edges[k] = first + best
+		from = edges[k]
+	}
+}
+
+// share sets the lanes' log shares at every observation: of what they predict forward up
+// to it and backward after it. Samples begin anew at the cuts. Shares do not: how a
+// stream drifts is the stream's, not the segment's.
+func (s *Smoother) share(g *Segmentation, b buffers, cuts []int) {
+	n := len(g.at)
+	g.shares = b.shares
+	back := b.sets[:n*laneCount]
+	parallel.Do(2, g.goroutines(), func(worker, pass int) {
+		l := s.workers[worker]
+		var share perLane
+		if pass == 0 {
+			begin(l.set, g.before)
+			rest := cuts
+			for i := range n {
+				if len(rest) > 0 && rest[0] == i {
+					clear(l.set)
+					rest = rest[1:]
+				}
+				l.score(&share, l.set, g, i)
+				if i+1 < n {
+					share.decay()
+				}
+				copy(g.shares[i*laneCount:], share[:])
+			}
+			return
+		}
+		begin(l.set, g.after)
+		rest := cuts
+		for i := n - 1; i >= 0; i-- {
+			if len(rest) > 0 && rest[len(rest)-1] == i+1 {
+				clear(l.set)
+				rest = rest[:len(rest)-1]
+			}
+			share.decay()
+			copy(back[i*laneCount:], share[:])
+			l.score(&share, l.set, g, i)
+		}
+	})
+	for i, v := range back {
+		g.shares[i] += v
+	}
+}
+
+// sharesAt are the lanes' log shares at observation i.
+func (g *Segmentation) sharesAt(i int) (p perLane) {
+	copy(p[:], g.shares[i*laneCount:])
+	p.normalise()
+	return p
+}
+
+// candidates returns where edges may be besides those given, in order: in every lane the
+// maximum of each run of evidence above log(odds), and the edges.
+func (s *Smoother) candidates(g *Segmentation, b buffers, edges []int) []int {
+	n := len(g.at)
+	evidence := b.shares
+	s.spread(g, b, edges, func(l *lanes, from, end int) {
+		set := l.set
+		k := segmentOf(edges, end-1)
+		begin(set, nil)
+		l.backward(set, g, end, endOf(edges, k, n))
+		for i := end - 1; i >= from; i-- {
+			l.advance(set, g, i)
+			first := i == 0 || k > 0 && edges[k-1] == i
+			for j := range laneCount {
+				e := math.Inf(-1)
+				if !first {
+					e = l.evidenceOf(j, l.setAt(b.sets, i-1), set)
+				}
+				evidence[j*n+i] = e
+			}
+			if first {
+				clear(set)
+				k--
+			}
+		}
+	})
+	all := slices.Clone(edges)
+	for j := range laneCount {
+		all = append(all, Changes(evidence[j*n:(j+1)*n], s.odds)...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// spread sets the sets of samples of b to those of the lanes after every observation,
+// forward from every edge, and then calls f for one stretch of observations or two at
+// once.
+func (s *Smoother) spread(g *Segmentation, b buffers, edges []int, f func(l *lanes, from, end int)) {
+	n := len(g.at)
+	if n == 0 {
+		return
+	}
+	l := s.workers[0]
+	begin(l.set, g.before)
+	rest := edges
+	for i := range n {
+		if len(rest) > 0 && rest[0] == i {
+			clear(l.set)
+			rest = rest[1:]
+		}
+		l.advance(l.set, g, i)
+		copy(l.setAt(b.sets, i), l.set)
+	}
+	parallel.Stretches(n, g.goroutines(), func(worker, from, end int) { f(s.workers[worker], from, end) })
+}
+
+// segmentOf is the segment between edges that observation i is in.
+func segmentOf(edges []int, i int) int {
+	k, found := slices.BinarySearch(edges, i)
+	if found {
+		k++
+	}
+	return k
+}
+
+// endOf is where segment k between edges ends, of n observations.
+func endOf(edges []int, k, n int) int {
+	if k < len(edges) {
+		return edges[k]
+	}
+	return n
+}
+
+// seedBefore and seedAfter are the samples that the lanes begin with where a segment
+// begins at observation from, or backward ends at end: nil, for empty ones, but at the
+// bounds of a part of a session.
+func (g *Segmentation) seedBefore(from int) []float64 {
+	if from == 0 {
+		return g.before
+	}
+	return nil
+}
+
+func (g *Segmentation) seedAfter(end int) []float64 {
+	if end == len(g.at) {
+		return g.after
+	}
+	return nil
+}
+
+// cut makes the segments of the edges.
+func (g *Segmentation) cut(l *lanes) {
+	g.Segments = nil
+	from, start := 0, 0
+	for k := range len(g.edges) + 1 {
+		end, stop := len(g.at), len(g.steps)
+		if k < len(g.edges) {
+			end = g.edges[k]
+			stop = g.at[end]
+		}
+		d := make([]float64, l.width)
+		for i := from; i < end; i++ {
+			observe(l.model, d, l.rows(g, i), g.regular[i])
+		}
+		g.Segments = append(g.Segments, Segment{start, stop - start, d})
+		from, start = end, stop
+	}
+}
+
+// Len is the number of steps.
+func (g *Segmentation) Len() int { return len(g.steps) }
+
+// Outlier is the probability that the observation of step t is an accident, which says
+// nothing of its segment; 0 of a missing one.
+func (g *Segmentation) Outlier(t int) float64 {
+	if i, ok := slices.BinarySearch(g.at, t); ok {
+		return 1 - g.regular[i]
+	}
+	return 0
+}
