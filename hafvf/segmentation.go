@@ -73,7 +73,9 @@ func (l *lanes) unite(parts []*Segmentation, joined []bool, k int) int {
 }
 
 // Estimate does the second part of Smooth: it sets Evidence and the posteriors.
-func (s *Smoother) Estimate(g *Segmentation) {
+func (s *Smoother) Estimate(g *Segmentation) { s.estimate(g, newBuffers(s.workers[0], len(g.at))) }
+
+func (s *Smoother) estimate(g *Segmentation, b buffers) {
 	n, outputs := len(g.at), g.model.Outputs()
 	g.Evidence = make([]float64, len(g.steps))
 	g.mean, g.sd = make([]float64, len(g.steps)*outputs), make([]float64, len(g.steps)*outputs)
@@ -85,10 +87,9 @@ func (s *Smoother) Estimate(g *Segmentation) {
 		s.workers[0].estimateNothing(g)
 		return
 	}
-	b := newBuffers(s.workers[0], n)
 	s.share(g, b, g.edges)
 	edges := s.workers[0].locateAll(g)
-	s.spread(g, b, g.edges, func(l *lanes, from, end int) {
+	s.spread(g, b, g.edges, nil, func(l *lanes, from, end int) {
 		e := estimator{lanes: l, g: g, sets: b.sets, edges: edges, own: l.newSet(), next: l.newSet(), mixing: newMixing(outputs)}
 		e.run(from, end)
 	})
@@ -193,7 +194,8 @@ func (e *estimator) run(from, end int) {
 	}
 	ranOn := -1 // the segment whose samples the window holds, of the one before it, run on
 	for i := end - 1; i >= from; i-- {
-		p := g.sharesAt(i)
+		shares := g.sharesAt(i)
+		p := shares
 		heaviest := 0
 		for j := range p {
 			if p[j] > p[heaviest] {
@@ -239,8 +241,7 @@ func (e *estimator) run(from, end int) {
 			clear(set)
 			k--
 		case i > 0:
-			p := g.sharesAt(i)
-			g.Evidence[t] = e.evidence(e.setAt(e.sets, i-1), set, &p)
+			g.Evidence[t] = e.evidence(e.setAt(e.sets, i-1), set, &shares)
 		default:
 			g.Evidence[t] = 0 // nothing before it
 		}

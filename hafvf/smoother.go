@@ -135,22 +135,33 @@ type Segment struct {
 // Smooth smooths the steps of a finished session, each with its J ≥ 0 observations, which
 // Check has passed. A step without any has the posterior of the one before.
 func (s *Smoother) Smooth(steps [][][]float64) *Segmentation {
-	g := s.Segment(steps)
-	s.Estimate(g)
+	g, b := s.segment(steps)
+	s.estimate(g, b)
 	return g
 }
 
 // Segment does the first part of Smooth: it finds accidents and segments.
 func (s *Smoother) Segment(steps [][][]float64) *Segmentation {
+	g, _ := s.segment(steps)
+	return g
+}
+
+func (s *Smoother) segment(steps [][][]float64) (*Segmentation, buffers) {
 	g := &Segmentation{model: s.model, steps: steps, Missing: make([]bool, len(steps)), joint: math.NaN()}
 	l := s.workers[0]
+	n := 0
 	for t, xs := range steps {
 		l.filter.checkVectors(xs)
 		if g.Missing[t] = !slices.ContainsFunc(l.filter.rowsAt(steps, t), func(row []float64) bool { return !missing(row) }); !g.Missing[t] {
+			n++
+		}
+	}
+	g.at = make([]int, 0, n)
+	for t, missing := range g.Missing {
+		if !missing {
 			g.at = append(g.at, t)
 		}
 	}
-	n := len(g.at)
 	g.threshold = math.Log(s.odds) + edgePrior*math.Log(float64(min(max(n, 1), edgeHorizon)))
 	g.regular = slices.Repeat([]float64{1}, n)
 	b := newBuffers(l, n)
@@ -160,7 +171,7 @@ func (s *Smoother) Segment(steps [][][]float64) *Segmentation {
 	s.findEdges(g, b)
 	g.shares = nil
 	g.cut(l)
-	return g
+	return g, b
 }
 
 // buffers are the large arrays of a pass over a session: 20 floats an observation for
@@ -225,19 +236,24 @@ func (s *Smoother) findEdges(g *Segmentation, b buffers) {
 	if len(g.at) == 0 {
 		return
 	}
-	cuts := s.candidates(g, b, nil)
+	cuts := s.candidates(g, b, nil, nil, nil)
 	for sweep := 0; ; sweep++ {
 		s.share(g, b, cuts)
 		g.opening = g.sharesAt(0)
 		edges, accidents := l.eliminate(g, cuts, g.threshold)
 		l.place(g, edges)
 		settled := sweep > 0 && slices.Equal(edges, g.edges)
+		before := g.edges
 		g.edges = edges
 		if settled || sweep == maxSweeps-1 {
 			return
 		}
 		tried := cuts
-		if cuts = s.candidates(g, b, edges); !accidents && slices.Equal(cuts, tried) {
+		if accidents {
+			cuts = s.candidates(g, b, edges, nil, nil)
+			continue
+		}
+		if cuts = s.candidates(g, b, edges, before, tried); slices.Equal(cuts, tried) {
 			return // the next sweep would do as this one
 		}
 	}
@@ -315,32 +331,49 @@ func (g *Segmentation) sharesAt(i int) (p perLane) {
 }
 
 // candidates returns where edges may be besides those given, in order: in every lane the
-// maximum of each run of evidence above log(odds), and the edges.
-func (s *Smoother) candidates(g *Segmentation, b buffers, edges []int) []int {
+// maximum of each run of evidence above log(odds), and the edges. Those of segments that
+// there were before, between the edges before, are taken from that time's candidates; nil
+// where there was none.
+func (s *Smoother) candidates(g *Segmentation, b buffers, edges, before, was []int) []int {
 	n := len(g.at)
-	evidence := b.shares
-	s.spread(g, b, edges, func(l *lanes, from, end int) {
-		set := l.set
-		k := segmentOf(edges, end-1)
-		begin(set, nil)
-		l.backward(set, g, end, endOf(edges, k, n))
-		for i := end - 1; i >= from; i-- {
-			l.advance(set, g, i)
-			first := i == 0 || k > 0 && edges[k-1] == i
-			for j := range laneCount {
-				e := math.Inf(-1)
-				if !first {
-					e = l.evidenceOf(j, l.setAt(b.sets, i-1), set)
-				}
-				evidence[j*n+i] = e
+	old := make([]bool, len(edges)+1)
+	all := slices.Clone(edges)
+	for k := range old {
+		from, end := startOf(edges, k), endOf(edges, k, n)
+		i := segmentOf(before, from)
+		if old[k] = was != nil && startOf(before, i) == from && endOf(before, i, n) == end; old[k] {
+			first, _ := slices.BinarySearch(was, from)
+			for ; first < len(was) && was[first] < end; first++ {
+				all = append(all, was[first])
 			}
-			if first {
-				clear(set)
-				k--
+		}
+	}
+	evidence := b.shares
+	s.spread(g, b, edges, old, func(l *lanes, from, end int) {
+		set := l.set
+		for i, k := end-1, segmentOf(edges, end-1); i >= from; k-- {
+			first := max(from, startOf(edges, k))
+			if old[k] {
+				for j := range laneCount {
+					fill(evidence[j*n+first:j*n+i+1], math.Inf(-1))
+				}
+				i = first - 1
+				continue
+			}
+			clear(set)
+			l.backward(set, g, i+1, endOf(edges, k, n))
+			for ; i >= first; i-- {
+				l.advance(set, g, i)
+				for j := range laneCount {
+					e := math.Inf(-1)
+					if i > startOf(edges, k) {
+						e = l.evidenceOf(j, l.setAt(b.sets, i-1), set)
+					}
+					evidence[j*n+i] = e
+				}
 			}
 		}
 	})
-	all := slices.Clone(edges)
 	for j := range laneCount {
 		all = append(all, Changes(evidence[j*n:(j+1)*n], s.odds)...)
 	}
@@ -348,24 +381,27 @@ func (s *Smoother) candidates(g *Segmentation, b buffers, edges []int) []int {
 	return slices.Compact(all)
 }
 
-// spread sets the sets of samples of b to those of the lanes after every observation,
-// forward from every edge, and then calls f for one stretch of observations or two at
-// once.
-func (s *Smoother) spread(g *Segmentation, b buffers, edges []int, f func(l *lanes, from, end int)) {
-	n := len(g.at)
-	if n == 0 {
-		return
+func fill(dst []float64, v float64) {
+	for i := range dst {
+		dst[i] = v
 	}
+}
+
+// spread sets the sets of samples of b to those of the lanes after every observation,
+// forward from every edge, but of the segments to skip, and then calls f for one stretch
+// of observations or two at once.
+func (s *Smoother) spread(g *Segmentation, b buffers, edges []int, skip []bool, f func(l *lanes, from, end int)) {
+	n := len(g.at)
 	l := s.workers[0]
-	begin(l.set, g.before)
-	rest := edges
-	for i := range n {
-		if len(rest) > 0 && rest[0] == i {
-			clear(l.set)
-			rest = rest[1:]
+	for k := range len(edges) + 1 {
+		if skip != nil && skip[k] {
+			continue
 		}
-		l.advance(l.set, g, i)
-		copy(l.setAt(b.sets, i), l.set)
+		begin(l.set, g.seedBefore(startOf(edges, k)))
+		for i := startOf(edges, k); i < endOf(edges, k, n); i++ {
+			l.advance(l.set, g, i)
+			copy(l.setAt(b.sets, i), l.set)
+		}
 	}
 	parallel.Stretches(n, g.goroutines(), func(worker, from, end int) { f(s.workers[worker], from, end) })
 }
@@ -377,6 +413,14 @@ func segmentOf(edges []int, i int) int {
 		k++
 	}
 	return k
+}
+
+// startOf is where segment k between edges begins.
+func startOf(edges []int, k int) int {
+	if k > 0 {
+		return edges[k-1]
+	}
+	return 0
 }
 
 // endOf is where segment k between edges ends, of n observations.
