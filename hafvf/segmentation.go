@@ -7,10 +7,8 @@ import (
 	"hafvf/hafvf/internal/special"
 )
 
-// Join joins the parts of a session, in their order, that were segmented one by one. A
-// segment goes on over the cut between two parts unless the change evidence there is
-// above the threshold. Call it before Estimate.
-func (s *Smoother) Join(parts ...*Segmentation) {
+// join has segments go on over the cuts between the parts of a session.
+func (s *Smoother) join(parts []*Segmentation) {
 	l := s.workers[0]
 	before, after := l.newSet(), make([][]float64, len(parts))
 	joined := make([]bool, len(parts)) // to the part before
@@ -72,7 +70,7 @@ func (l *lanes) unite(parts []*Segmentation, joined []bool, k int) int {
 	return max(last, k+1)
 }
 
-// Estimate does the second part of Smooth: it sets Evidence and the posteriors.
+// Estimate does the second half of Smooth: it sets Evidence and the posteriors.
 func (s *Smoother) Estimate(g *Segmentation) { s.estimate(g, newBuffers(s.workers[0], len(g.at))) }
 
 func (s *Smoother) estimate(g *Segmentation, b buffers) {
@@ -358,6 +356,15 @@ func (g *Segmentation) Sample(t int) []float64 {
 		return make([]float64, k)
 	}
 	return g.samples[i*k : (i+1)*k : (i+1)*k]
+}
+
+// SegmentEstimate writes mean and standard deviation of the likelihood's mean in segment k,
+// as if it did not drift, to slices of length Model.Outputs. Regressors are those of step t.
+func (g *Segmentation) SegmentEstimate(mean, sd []float64, k, t int) {
+	if n := g.model.Outputs(); len(mean) != n || len(sd) != n {
+		panic(badDst)
+	}
+	g.model.Estimate(mean, sd, g.Segments[k].d, g.lanes.row(g, t))
 }
 
 // Changes are the steps at which a segment begins that isn't the session's first.

@@ -93,18 +93,19 @@ func (s *Smoother) Check(xs [][]float64) error { return s.workers[0].filter.Chec
 func (s *Smoother) Dim() int { return s.workers[0].filter.Dim() }
 
 // A Segmentation is what a Smoother makes of a session. Slices that its methods return
-// alias it.
+// alias it. It takes scratch of the smoother: use both on the same goroutine.
 type Segmentation struct {
 	// Segments are those of the session, in order. There is one where the session has no
 	// edge.
 	Segments []Segment
 	// Evidence[t] is the change evidence between the steps t−1 and t, in nats: that of a
 	// change at t, averaged over the lanes, and where a segment begins that of a change
-	// at t or at one of the places near. NaN at t = 0, unless Join has set it.
+	// at t or at one of the places near. NaN at the session's first step.
 	Evidence []float64
 	// Missing[t] says that step t had no observation to learn.
 	Missing []bool
 
+	lanes     *lanes // of the smoother
 	model     Model
 	steps     [][][]float64
 	threshold float64
@@ -114,7 +115,7 @@ type Segmentation struct {
 	regular []float64 // r, the probability that it is no accident
 
 	edges         []int     // the first observations of all segments but the first
-	before, after []float64 // lanes' samples of the parts of a session that Join has joined to this one; nil without
+	before, after []float64 // lanes' samples of the parts of a session that go on into this one; nil without
 	joint         float64   // change evidence between the part before and this one; NaN without
 	shares        []float64 // the lanes' log shares at every observation, relative to each other; not kept
 	opening       perLane   // the log shares at the first observation
@@ -125,8 +126,7 @@ type Segmentation struct {
 
 // A Segment is a regime of a session.
 type Segment struct {
-	// Start is the step that it begins with. It is negative where the segment began in
-	// a part before, see Join.
+	// Start is the step that it begins with: below zero where that is in a part before.
 	Start int
 	N     int       // steps, missing ones too
 	d     []float64 // Σ r·T(x)
@@ -135,24 +135,40 @@ type Segment struct {
 // Smooth smooths the steps of a finished session, each with its J ≥ 0 observations, which
 // Check has passed. A step without any has the posterior of the one before.
 func (s *Smoother) Smooth(steps [][][]float64) *Segmentation {
-	g, b := s.segment(steps)
+	g := s.newSegmentation(steps)
+	g.threshold = s.threshold(len(g.at))
+	b := newBuffers(g.lanes, len(g.at))
+	s.segment(g, b)
 	s.estimate(g, b)
 	return g
 }
 
-// Segment does the first part of Smooth: it finds accidents and segments.
-func (s *Smoother) Segment(steps [][][]float64) *Segmentation {
-	g, _ := s.segment(steps)
-	return g
+// Segment does the first half of Smooth for a session that is cut into parts, each of which
+// is searched for segments by itself: the scratch that this takes is that of the longest
+// part. A segment goes on over a cut unless the evidence of a change there is above the
+// threshold. Estimate does the second half for each part.
+func (s *Smoother) Segment(parts ...[][][]float64) []*Segmentation {
+	all := make([]*Segmentation, len(parts))
+	n := 0
+	for k, steps := range parts {
+		all[k] = s.newSegmentation(steps)
+		n += len(all[k].at)
+	}
+	for _, g := range all {
+		g.threshold = s.threshold(n)
+		s.segment(g, newBuffers(g.lanes, len(g.at)))
+	}
+	s.join(all)
+	return all
 }
 
-func (s *Smoother) segment(steps [][][]float64) (*Segmentation, buffers) {
-	g := &Segmentation{model: s.model, steps: steps, Missing: make([]bool, len(steps)), joint: math.NaN()}
-	l := s.workers[0]
+func (s *Smoother) newSegmentation(steps [][][]float64) *Segmentation {
+	g := &Segmentation{lanes: s.workers[0], model: s.model, steps: steps, Missing: make([]bool, len(steps)), joint: math.NaN()}
 	n := 0
 	for t, xs := range steps {
-		l.filter.checkVectors(xs)
-		if g.Missing[t] = !slices.ContainsFunc(l.filter.rowsAt(steps, t), func(row []float64) bool { return !missing(row) }); !g.Missing[t] {
+		g.lanes.filter.checkVectors(xs)
+		rows := g.lanes.filter.rowsAt(steps, t)
+		if g.Missing[t] = !slices.ContainsFunc(rows, func(row []float64) bool { return !missing(row) }); !g.Missing[t] {
 			n++
 		}
 	}
@@ -162,16 +178,23 @@ func (s *Smoother) segment(steps [][][]float64) (*Segmentation, buffers) {
 			g.at = append(g.at, t)
 		}
 	}
-	g.threshold = math.Log(s.odds) + edgePrior*math.Log(float64(min(max(n, 1), edgeHorizon)))
 	g.regular = slices.Repeat([]float64{1}, n)
-	b := newBuffers(l, n)
+	return g
+}
+
+// threshold is the evidence that an edge takes in a session of n observations.
+func (s *Smoother) threshold(n int) float64 {
+	return math.Log(s.odds) + edgePrior*math.Log(float64(min(max(n, 1), edgeHorizon)))
+}
+
+// segment finds accidents and segments.
+func (s *Smoother) segment(g *Segmentation, b buffers) {
 	if s.banks[0] != nil {
 		s.findAccidents(g, b)
 	}
 	s.findEdges(g, b)
 	g.shares = nil
-	g.cut(l)
-	return g, b
+	g.cut()
 }
 
 // buffers are the large arrays of a pass over a session: 20 floats an observation for
@@ -449,7 +472,8 @@ func (g *Segmentation) seedAfter(end int) []float64 {
 }
 
 // cut makes the segments of the edges.
-func (g *Segmentation) cut(l *lanes) {
+func (g *Segmentation) cut() {
+	l := g.lanes
 	g.Segments = nil
 	from, start := 0, 0
 	for k := range len(g.edges) + 1 {

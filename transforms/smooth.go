@@ -418,7 +418,7 @@ func (fn *smoothFn) done(p *pending) error {
 	if p.err != nil {
 		return p.err
 	}
-	if i := fn.smoothers[0].filters.index(p.key); i >= 0 {
+	if i := fn.smoothers[0].keys.index(p.key); i >= 0 {
 		fn.account.Matched(i)
 	}
 	fn.counts.Sessions++

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -25,7 +26,12 @@ type Smoothed struct {
 	Estimate          Moments   // of the likelihood's mean
 	Memory            float64   // θ^η − θ₀^η: forward + backward − J
 	Posterior         []float64 // as the model's Params describe it
-	Forward, Backward Pass
+	Forward, Backward Pass      // only of the smoother with levels
+
+	// Segment is the regime that the observation is in, and Outlier the probability that
+	// it says nothing of that: an accident. Nil and NaN of the smoother with levels.
+	Segment *Segment
+	Outlier float64
 
 	Session  Session
 	Revision int64 // how often the session was emitted before, with less in it
@@ -36,7 +42,18 @@ type Smoothed struct {
 	ChangeEvidence float64 // log Bayes factor, nats, of a change between the observation before and this one; NaN on the first
 	Change         bool    // on the first observation of a new regime
 
+	// Changed says, where Revision is above 0, that the revision before had another
+	// estimate for this observation, or none. See Smoother.
+	Changed bool
 	Missing bool
+}
+
+// A Segment is a regime of a session, between two changes.
+type Segment struct {
+	Start    time.Time // of its first observation
+	N        int64     // observations
+	Estimate Moments   // of the likelihood's mean, as if that did not drift in it
+	Before   []float64 // mean of the segment before, on the first observation; nil on the others
 }
 
 // A Pass is one direction's part in a smoothed observation.
@@ -55,15 +72,19 @@ type Session struct {
 // A Smoother smooths sessions without a pipeline, as Smooth does. It is not safe for
 // concurrent use.
 type Smoother struct {
-	cfg     SmoothConfig
-	filters ruled[smoothingFilter]
-	params  int
+	cfg  SmoothConfig
+	keys ruled[*smoothing]
 }
 
-type smoothingFilter struct {
-	*hafvf.Filter
-	fits  bool // each session sets its prior
-	scale *scaling
+// A smoothing smooths the sessions of the keys of one rule. It has one of filter and
+// smoother.
+type smoothing struct {
+	filter   *hafvf.Filter // with levels
+	smoother *hafvf.Smoother
+	model    hafvf.Model // as configured
+	fits     bool        // each session sets its prior
+	scale    *scaling
+	params   int
 }
 
 // NewSmoother makes a smoother. An error names what is wrong with cfg.
@@ -72,46 +93,64 @@ func NewSmoother(cfg SmoothConfig) (*Smoother, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	filters, err := newRuled(cfg.Filter, cfg.Keys, newSmoothingFilter)
+	keys, err := newRuled(cfg.Filter, cfg.Keys, func(filter hafvf.Config) (*smoothing, error) { return newSmoothing(filter, cfg.Odds) })
 	if err != nil {
 		return nil, err
 	}
-	sm := &Smoother{cfg: cfg, filters: filters}
-	for _, p := range filters.rest.Model().Params() {
-		sm.params += p.Size()
-	}
-	return sm, nil
+	return &Smoother{cfg, keys}, nil
 }
 
-func newSmoothingFilter(cfg hafvf.Config) (f smoothingFilter, err error) {
+func newSmoothing(cfg hafvf.Config, odds float64) (*smoothing, error) {
 	if len(cfg.Bank) > 0 || cfg.Detect != nil {
-		return f, errors.New("a bank or detection is for the filter, not for smoothing")
+		return nil, errors.New("a bank or detection is for the filter, not for smoothing")
 	}
 	if cfg.Season != nil {
-		return f, errors.New("season: is for the filter; smoothing has none yet")
+		return nil, errors.New("season: is for the filter; smoothing has none yet")
 	}
 	bank, err := cfg.NewBank()
 	if err != nil {
-		return f, err
+		return nil, err
 	}
-	return smoothingFilter{bank.Filter(0), cfg.WarmUp > 0, newScaling(cfg, bank)}, nil
+	z := &smoothing{model: bank.Model(), fits: cfg.WarmUp > 0, scale: newScaling(cfg, bank)}
+	if Segments(cfg) {
+		z.smoother = hafvf.NewSmoother(z.model, odds)
+	} else {
+		z.filter = bank.Filter(0)
+	}
+	for _, p := range z.model.Params() {
+		z.params += p.Size()
+	}
+	return z, nil
 }
 
-// filter returns the filter of the key's session.
-func (sm *Smoother) filter(key string, steps [][][]float64) *hafvf.Filter {
-	f := sm.filters.of(key)
-	if f.fits {
-		var xs [][]float64
-		for _, step := range steps {
-			xs = append(xs, complete(step)...)
-		}
-		if len(xs) == 0 {
-			xs = [][]float64{make([]float64, f.Dim())} // any prior will do: there is nothing to learn
-		}
-		base := f.Model().(hafvf.Fitted)
-		f.Use(base.Fit(base.LocationScale(xs)))
+// Segments reports whether Smooth looks for segments: whether the configuration gives no
+// filter.
+func Segments(cfg hafvf.Config) bool {
+	return cfg.Levels == nil && cfg.Top == 0 && len(cfg.Bank) == 0
+}
+
+// check says why xs are not observations of one step.
+func (z *smoothing) check() interface{ Check([][]float64) error } {
+	if z.filter != nil {
+		return z.filter
 	}
-	return f.Filter
+	return z.smoother
+}
+
+// fitted is the model with the prior that the steps set, or as configured.
+func (z *smoothing) fitted(steps [][][]float64, dim int) hafvf.Model {
+	if !z.fits {
+		return z.model
+	}
+	var xs [][]float64
+	for _, step := range steps {
+		xs = append(xs, complete(step)...)
+	}
+	if len(xs) == 0 {
+		xs = [][]float64{make([]float64, dim)} // any prior will do: there is nothing to learn
+	}
+	base := z.model.(hafvf.Fitted)
+	return base.Fit(base.LocationScale(xs))
 }
 
 // Check says why o is not an observation of the key that Smooth takes.
@@ -122,8 +161,8 @@ func (sm *Smoother) Check(key string, o Observation) error {
 	case o.Time.IsZero():
 		return errors.New("no time; a session needs one")
 	}
-	f := sm.filters.of(key)
-	return f.scale.check(f, o)
+	z := sm.keys.of(key)
+	return z.scale.check(z.check(), o)
 }
 
 // Smooth sorts the observations of a key's session, which Check has passed, by time
@@ -131,54 +170,81 @@ func (sm *Smoother) Check(key string, o Observation) error {
 // converge.
 func (sm *Smoother) Smooth(key string, observations []Observation, revision int64, emit func(Smoothed)) (notConverged int) {
 	sortByTime(observations)
+	z := sm.keys.of(key)
 	n := len(observations)
-	parts := (n + sm.cfg.Max - 1) / sm.cfg.Max
+	c := cut{n: n, parts: (n + sm.cfg.Max - 1) / sm.cfg.Max}
 	k := 0 // among equal times
-	scale := sm.filters.of(key).scale
-	for part := range parts {
-		from, to := part*n/parts, (part+1)*n/parts
-		steps := make([][][]float64, to-from)
-		for i, o := range observations[from:to] {
-			scaled, _ := scale.to(o)
-			steps[i] = scaled.X
+	record := func(i int, out Smoothed) {
+		o := observations[i]
+		if i > 0 && o.Time.Equal(observations[i-1].Time) {
+			k++
+		} else {
+			k = 0
 		}
-		f := sm.filter(key, steps)
-		s := f.Smooth(steps)
+		out.Time, out.N, out.X, out.Shape = o.Time, int64(i+1), o.X, o.Shape
+		out.ID = fmt.Sprintf("%s/%s/%d", key, stamp(o.Time), k)
+		out.Session = Session{observations[0].Time, observations[n-1].Time, int64(n)}
+		out.Revision = revision
+		if c.parts > 1 {
+			out.Split = fmt.Sprintf("%d observations, at most %d are smoothed as one: part %d of %d", n, sm.cfg.Max, c.partOf(i)+1, c.parts)
+		}
+		emit(out)
+	}
+	if z.smoother != nil {
+		z.segments(observations, c, record)
+		return 0
+	}
+	return z.passes(observations, c, sm.cfg.Odds, record)
+}
+
+// A cut divides n observations into parts of about the same length.
+type cut struct{ n, parts int }
+
+func (c cut) part(i int) (from, end int) { return i * c.n / c.parts, (i + 1) * c.n / c.parts }
+
+func (c cut) partOf(i int) int { return ((i+1)*c.parts - 1) / c.n }
+
+// steps are the observations as the filter sees them.
+func (z *smoothing) steps(observations []Observation) [][][]float64 {
+	steps := make([][][]float64, len(observations))
+	for i, o := range observations {
+		scaled, _ := z.scale.to(o)
+		steps[i] = scaled.X
+	}
+	return steps
+}
+
+// passes smooths by a forward and a backward pass of the filter, each part on its own.
+func (z *smoothing) passes(observations []Observation, c cut, odds float64, record func(int, Smoothed)) (notConverged int) {
+	for part := range c.parts {
+		from, end := c.part(part)
+		steps := z.steps(observations[from:end])
+		if z.fits {
+			z.filter.Use(z.fitted(steps, z.filter.Dim()))
+		}
+		s := z.filter.Smooth(steps)
 		notConverged += s.NotConverged
-		changes := hafvf.Changes(s.Evidence, sm.cfg.Odds)
-		split := ""
-		if parts > 1 {
-			split = fmt.Sprintf("%d observations, at most %d are smoothed as one: part %d of %d", n, sm.cfg.Max, part+1, parts)
-		}
-		for t, o := range observations[from:to] {
-			if i := from + t; i > 0 && o.Time.Equal(observations[i-1].Time) {
-				k++
-			} else {
-				k = 0
-			}
-			out := sm.at(f, s, t)
-			scale.moments(out.Estimate)
+		changes := hafvf.Changes(s.Evidence, odds)
+		for t := range steps {
+			out := z.passed(s, t)
+			z.scale.moments(out.Estimate)
 			if len(changes) > 0 && changes[0] == t {
 				out.Change, changes = true, changes[1:]
 			}
-			out.Time, out.N, out.X, out.Shape = o.Time, int64(from+t+1), o.X, o.Shape
-			out.ID = fmt.Sprintf("%s/%s/%d", key, stamp(o.Time), k)
-			out.Session = Session{observations[0].Time, observations[n-1].Time, int64(n)}
-			out.Revision, out.Split = revision, split
-			emit(out)
+			record(from+t, out)
 		}
 	}
 	return notConverged
 }
 
-// at returns the posterior at step t.
-func (sm *Smoother) at(f *hafvf.Filter, s *hafvf.Smoothed, t int) Smoothed {
-	m := f.Model()
-	outputs, levels := m.Outputs(), 2*f.Levels()
-	cut := cutter(make([]float64, 2*outputs+2*levels+sm.params))
+// passed returns the posterior at step t.
+func (z *smoothing) passed(s *hafvf.Smoothed, t int) Smoothed {
+	m := z.filter.Model()
+	outputs, levels := m.Outputs(), 2*z.filter.Levels()
+	cut := cutter(make([]float64, 2*outputs+2*levels+z.params))
 	out := Smoothed{
-		Estimate: Moments{cut(outputs), cut(outputs)}, Posterior: cut(sm.params),
-		Memory: s.Memory(t), ChangeEvidence: s.Evidence[t], Missing: s.Missing[t],
+		Estimate: Moments{cut(outputs), cut(outputs)}, Posterior: cut(z.params),
+		Memory: s.Memory(t), ChangeEvidence: s.Evidence[t], Missing: s.Missing[t], Outlier: math.NaN(),
 	}
 	s.Estimate(out.Estimate.Mean, out.Estimate.SD, t)
 	m.Posterior(out.Posterior, s.Sample(t))
@@ -187,8 +253,68 @@ func (sm *Smoother) at(f *hafvf.Filter, s *hafvf.Smoothed, t int) Smoothed {
 		from hafvf.Pass
 	}{{&out.Forward, s.Forward(t)}, {&out.Backward, s.Backward(t)}} {
 		*dir.to = Pass{dir.from.Weight, dir.from.Memory, cut(levels)}
-		copyLevels(dir.to.Levels, f, dir.from.State)
+		copyLevels(dir.to.Levels, z.filter, dir.from.State)
 	}
+	return out
+}
+
+// segments smooths inside of segments, which go on over the cuts between parts.
+func (z *smoothing) segments(observations []Observation, c cut, record func(int, Smoothed)) {
+	steps := z.steps(observations)
+	if z.fits {
+		z.smoother.Use(z.fitted(steps, z.smoother.Dim()))
+	}
+	var parts []*hafvf.Segmentation
+	if c.parts == 1 {
+		parts = append(parts, z.smoother.Smooth(steps))
+	} else {
+		all := make([][][][]float64, c.parts)
+		for i := range all {
+			from, end := c.part(i)
+			all[i] = steps[from:end]
+		}
+		parts = z.smoother.Segment(all...)
+	}
+	var before []float64 // mean of the last observation's segment
+	for i, g := range parts {
+		from, _ := c.part(i)
+		if c.parts > 1 {
+			z.smoother.Estimate(g)
+		}
+		changes := g.Changes()
+		k := 0
+		for t := range g.Len() {
+			for k+1 < len(g.Segments) && g.Segments[k+1].Start <= t {
+				k++
+			}
+			out := z.segmented(g, k, t)
+			z.scale.moments(out.Estimate, out.Segment.Estimate)
+			out.Segment.Start = observations[from+g.Segments[k].Start].Time
+			if len(changes) > 0 && changes[0] == t {
+				out.Change, changes = true, changes[1:]
+				out.Segment.Before = before
+			}
+			before = out.Segment.Estimate.Mean
+			record(from+t, out)
+		}
+		parts[i] = nil
+	}
+}
+
+// segmented returns the posterior at step t, which is in segment k.
+func (z *smoothing) segmented(g *hafvf.Segmentation, k, t int) Smoothed {
+	m := z.smoother.Model()
+	outputs := m.Outputs()
+	cut := cutter(make([]float64, 4*outputs+z.params))
+	out := Smoothed{
+		Estimate: Moments{cut(outputs), cut(outputs)}, Posterior: cut(z.params),
+		Memory: m.Memory(g.Sample(t)), ChangeEvidence: g.Evidence[t], Missing: g.Missing[t], Outlier: g.Outlier(t),
+		Segment: &Segment{N: int64(g.Segments[k].N), Estimate: Moments{cut(outputs), cut(outputs)}},
+	}
+	copy(out.Estimate.Mean, g.Mean(t))
+	copy(out.Estimate.SD, g.SD(t))
+	m.Posterior(out.Posterior, g.Sample(t))
+	g.SegmentEstimate(out.Segment.Estimate.Mean, out.Segment.Estimate.SD, k, t)
 	return out
 }
 
