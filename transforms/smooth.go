@@ -40,9 +40,11 @@ func init() {
 
 // SmoothConfig is the configuration of Smooth.
 type SmoothConfig struct {
-	// Filter needs a Family, and has neither bank nor detection nor season. With a WarmUp
-	// above zero the whole session sets its prior. A smoother looks back: levels
-	// {9, 1}, {1, 1} and top 1 suit it better than the default.
+	// Filter needs a Family, and has neither bank nor detection nor season. Where it has
+	// neither Levels nor Top, a hafvf.Smoother finds the segments of a session. Where it
+	// has, the filter smooths by a forward and a backward pass, the smoother of the paper.
+	// It looks back: levels {9, 1}, {1, 1} and top 1 suit that better than the filter's
+	// default. With a WarmUp above zero the whole session sets its prior.
 	Filter hafvf.Config
 	// Keys are exceptions, as in Config.
 	Keys []Rule
@@ -258,11 +260,13 @@ func (fn *reviseFn) ProcessElement(sp state.Provider, tp timers.Provider, key st
 			continue
 		}
 		s.revision = max(s.revision, k.revision+1)
+		s.earlier = append(s.earlier, k)
 		// Equal times keep their order: the earlier revision's come first.
 		s.observations = append(k.observations, s.observations...)
 		s.sort()
 	}
 	emit(s.end(), key, s.append(nil))
+	s.earlier = nil
 	// The watermark has passed the window of the latest session, which ends no
 	// earlier than a gap after it.
 	return fn.write(sp, tp, append(rest, s), latest.Add(-fn.AllowedLateness-span(fn.Gap)))
@@ -399,7 +403,7 @@ func (p *pending) smooth(sm *Smoother, emit func(Smoothed)) {
 		p.err = fmt.Errorf("key %q: %w", p.key, err)
 		return
 	}
-	p.notConverged = sm.Smooth(p.key, s.observations, s.revision, emit)
+	p.notConverged = sm.revise(p.key, s, emit)
 }
 
 func (fn *smoothFn) emit(key string, s Smoothed, emit func(beam.EventTime, string, Smoothed)) {
@@ -436,9 +440,11 @@ func (fn *smoothFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, 
 }
 
 // A session holds a key's observations between two gaps, by time, and how often it
-// was emitted before.
+// was emitted before. Earlier are the sessions of which it is the next revision, where it
+// is on its way to be smoothed.
 type session struct {
 	revision     int64
+	earlier      []session
 	observations []Observation
 }
 
@@ -461,7 +467,7 @@ func (s *session) cut(gap time.Duration) (parts []session) {
 	from := 0
 	for i := 1; i <= len(s.observations); i++ {
 		if i == len(s.observations) || mtime.FromTime(s.observations[i].Time) >= mtime.FromTime(s.observations[i-1].Time).Add(gap) {
-			parts = append(parts, session{s.revision, s.observations[from:i]})
+			parts = append(parts, session{revision: s.revision, observations: s.observations[from:i]})
 			from = i
 		}
 	}
@@ -470,6 +476,10 @@ func (s *session) cut(gap time.Duration) (parts []session) {
 
 func (s *session) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(s.revision))
+	b = binary.AppendUvarint(b, uint64(len(s.earlier)))
+	for _, e := range s.earlier {
+		b = appendString(b, string(e.append(nil)))
+	}
 	for _, o := range s.observations {
 		b = appendObservation(b, o)
 	}
@@ -479,6 +489,13 @@ func (s *session) append(b []byte) []byte {
 func decodeSession(b []byte) (s session, err error) {
 	r := &reader{b: b}
 	s.revision = int64(r.uvarint())
+	for range r.count(1) {
+		e, err := decodeSession([]byte(r.string()))
+		if err != nil {
+			return s, err
+		}
+		s.earlier = append(s.earlier, e)
+	}
 	for len(r.b) > 0 {
 		s.observations = append(s.observations, r.observation())
 	}

@@ -318,6 +318,56 @@ func (z *smoothing) segmented(g *hafvf.Segmentation, k, t int) Smoothed {
 	return out
 }
 
+// revise is Smooth of a session, with Changed of its records. It smooths the sessions of
+// the revision before once more: late observations are rare, and nothing else is kept.
+func (sm *Smoother) revise(key string, s session, emit func(Smoothed)) (notConverged int) {
+	if s.revision == 0 {
+		return sm.Smooth(key, s.observations, 0, emit)
+	}
+	before := map[string]Smoothed{}
+	for _, e := range s.earlier {
+		sm.Smooth(key, e.observations, e.revision, func(was Smoothed) { before[was.ID] = was })
+	}
+	return sm.Smooth(key, s.observations, s.revision, func(now Smoothed) {
+		was, known := before[now.ID]
+		now.Changed = !known || now.differs(was)
+		emit(now)
+	})
+}
+
+// differs reports whether a record says something else than that of the revision before.
+// Evidence from afar changes every number a little: what is below a hundredth of a standard
+// deviation is the same.
+func (s *Smoothed) differs(was Smoothed) bool {
+	if s.N != was.N || s.Change != was.Change || s.Missing != was.Missing || s.Split != was.Split || !(math.Abs(s.Outlier-was.Outlier) <= tellable) && s.Segment != nil {
+		return true
+	}
+	same := func(now, was Moments) bool {
+		for i, sd := range now.SD {
+			if sd != sd { // of a scale that has none
+				sd = math.Abs(now.Mean[i])
+			}
+			if !near(now.Mean[i], was.Mean[i], tellable*sd) || !near(now.SD[i], was.SD[i], tellable*sd) {
+				return false
+			}
+		}
+		return true
+	}
+	if g, h := s.Segment, was.Segment; g != nil && (!g.Start.Equal(h.Start) || g.N != h.N || !same(g.Estimate, h.Estimate)) {
+		return true
+	}
+	return !same(s.Estimate, was.Estimate)
+}
+
+// tellable is the difference of probabilities, or of estimates in standard deviations,
+// below which a revision says the same.
+const tellable = .01
+
+// near reports whether two numbers are at most so far apart, or the same infinity or NaN.
+func near(a, b, far float64) bool {
+	return math.Abs(a-b) <= far || a == b || a != a && b != b
+}
+
 // sortByTime sorts by time and place in the source.
 func sortByTime(observations []Observation) {
 	slices.SortStableFunc(observations, func(a, b Observation) int {

@@ -44,7 +44,7 @@ func (d *decoder) filters(c *Config, nodes *priorNodes) {
 		case hasBank:
 		case inherit && !hasLevels && !hasTop:
 			*levels, *top, *bank = c.Levels, c.Top, c.Bank
-		case inherit && !hasLevels:
+		case inherit && !hasLevels && !(c.Transform == Smooth && c.Levels == nil):
 			*levels = c.Levels
 			if c.Bank != nil {
 				d.fail(at("top"), "belongs to levels, of which there are none: the filter is a bank")
@@ -54,8 +54,14 @@ func (d *decoder) filters(c *Config, nodes *priorNodes) {
 				d.fail(at("top"), "belongs to levels: with detect and without levels there is the default bank")
 			}
 			*bank = hafvf.DefaultBankOf(c.Model.Family)
-		case !hasLevels:
-			*levels = defaultLevels(c.Transform)
+		case hasLevels:
+		case c.Transform == Smooth:
+			if hasTop && *top != 1 {
+				d.fail(at("top"), "belongs to levels: without them sessions are smoothed in segments")
+			}
+			*levels, *top = nil, 0
+		default:
+			*levels = hafvf.DefaultMember().Levels
 		}
 	}
 	one("", &c.Levels, &c.Top, &c.Bank, false)
