@@ -47,6 +47,26 @@ func (s *Smoother) join(parts []*Segmentation) {
 	for k := 0; k < len(parts); {
 		k = l.unite(parts, joined, k)
 	}
+	// Shares go on over the cuts too.
+	for _, g := range parts {
+		s.share(g, newBuffers(l, len(g.at)), g.edges)
+		g.shares = nil
+	}
+	for k := 1; k < len(parts); k++ {
+		parts[k].seeds[0] = parts[k-1].carried(0)
+		parts[k].seeds[0].decay()
+		parts[len(parts)-1-k].seeds[1] = parts[len(parts)-k].carried(1)
+	}
+}
+
+// carried are the log shares that a pass ends with. They are linear in those that it
+// begins with.
+func (g *Segmentation) carried(pass int) perLane {
+	p, left := g.outcomes[pass], math.Pow(shareDecay, float64(max(len(g.at)-1+pass, 0)))
+	for j, v := range g.seeds[pass] {
+		p[j] += left * v
+	}
+	return p
 }
 
 // unite makes one segment of the last of part k and what is joined to it. It returns the

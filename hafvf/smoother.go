@@ -114,11 +114,14 @@ type Segmentation struct {
 	at      []int     // its step
 	regular []float64 // r, the probability that it is no accident
 
-	edges         []int     // the first observations of all segments but the first
-	before, after []float64 // lanes' samples of the parts of a session that go on into this one; nil without
-	joint         float64   // change evidence between the part before and this one; NaN without
-	shares        []float64 // the lanes' log shares at every observation, relative to each other; not kept
-	opening       perLane   // the log shares at the first observation
+	edges   []int     // the first observations of all segments but the first
+	shares  []float64 // the lanes' log shares at every observation, relative to each other; not kept
+	opening perLane   // the log shares at the first observation
+
+	// Of a part of a session, what it has of the parts on either side:
+	before, after   []float64  // the lanes' samples of those that go on into this one; nil without
+	seeds, outcomes [2]perLane // the lanes' log shares that the passes begin with, forward and backward, and what they end with
+	joint           float64    // change evidence between the part before and this one; NaN without
 
 	mean, sd []float64 // by step
 	samples  []float64 // by observation, of the heaviest lane
@@ -312,7 +315,8 @@ func (s *Smoother) share(g *Segmentation, b buffers, cuts []int) {
 	back := b.sets[:n*laneCount]
 	parallel.Do(2, g.goroutines(), func(worker, pass int) {
 		l := s.workers[worker]
-		var share perLane
+		share := g.seeds[pass]
+		defer func() { g.outcomes[pass] = share }()
 		if pass == 0 {
 			begin(l.set, g.before)
 			rest := cuts
