@@ -213,13 +213,13 @@ func (e *estimator) run(from, end int) {
 	ranOn := -1 // the segment whose samples the window holds, of the one before it, run on
 	for i := end - 1; i >= from; i-- {
 		shares := g.sharesAt(i)
-		p := shares
+		var p perLane
 		heaviest := 0
-		for j := range p {
-			if p[j] > p[heaviest] {
+		for j, v := range shares {
+			if v > shares[heaviest] {
 				heaviest = j
 			}
-			p[j] = special.Exp(p[j])
+			p[j] = special.Exp(v)
 		}
 		// Own samples are those of the observations before, with i, and those after.
 		for j, w := range laneWeights {

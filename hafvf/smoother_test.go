@@ -25,6 +25,30 @@ type smoothingTrace struct {
 	Accident []float64
 	Before   []float64 // probability that the edge before is really later
 	After    []float64 // probability that the edge after is really earlier
+	Lanes    []float64
+	Shares   [][]float64
+}
+
+// memory is that of the heaviest lane at i: its weights of the segment's observations.
+func (tr *smoothingTrace) memory(i int) (memory float64) {
+	from, end := 0, len(tr.X)
+	for _, c := range tr.Changes {
+		if c <= i {
+			from = c
+		} else {
+			end = min(end, c)
+		}
+	}
+	heaviest := 0
+	for j, p := range tr.Shares[i] {
+		if p > tr.Shares[i][heaviest] {
+			heaviest = j
+		}
+	}
+	for j := from; j < end; j++ {
+		memory += (1 - tr.Accident[j]) * math.Pow(tr.Lanes[heaviest], math.Abs(float64(i-j)))
+	}
+	return memory
 }
 
 // renormalise returns mean and standard deviation at i with the weights of the mixture
@@ -51,7 +75,8 @@ func TestSmootherReproducesTheTraces(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {
 			var want smoothingTrace
 			readJSON(t, file, &want)
-			got := hafvf.NewSmoother(mustNew(t, want.Family, want.Prior), 10).Smooth(single(want.X))
+			m := mustNew(t, want.Family, want.Prior)
+			got := hafvf.NewSmoother(m, 10).Smooth(single(want.X))
 			if !slices.Equal(got.Changes(), want.Changes) {
 				t.Errorf("changes %v, want %v", got.Changes(), want.Changes)
 			}
@@ -64,6 +89,7 @@ func TestSmootherReproducesTheTraces(t *testing.T) {
 				mean, sd := want.renormalise(i)
 				near("mean", i, got.Mean(i)[0], mean)
 				near("sd", i, got.SD(i)[0], sd)
+				near("memory", i, m.Memory(got.Sample(i)), want.memory(i))
 				near("outlier", i, got.Outlier(i), want.Accident[i])
 			}
 			for at, odds := range want.LogOdds {
