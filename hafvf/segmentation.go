@@ -387,6 +387,15 @@ func (g *Segmentation) SegmentEstimate(mean, sd []float64, k, t int) {
 	g.model.Estimate(mean, sd, g.Segments[k].d, g.lanes.row(g, t))
 }
 
+// Predict writes mean and standard deviation of one observation at step t, given the
+// session, to slices of length Model.Outputs, of the lane that weighs most there.
+func (g *Segmentation) Predict(mean, sd []float64, t int) {
+	if n := g.model.Outputs(); len(mean) != n || len(sd) != n {
+		panic(badDst)
+	}
+	g.model.Predict(mean, sd, g.Sample(t), 1, g.lanes.row(g, t))
+}
+
 // Changes are the steps at which a segment begins that isn't the session's first.
 func (g *Segmentation) Changes() (all []int) {
 	for _, s := range g.Segments {

@@ -40,9 +40,9 @@ func init() {
 
 // SmoothConfig is the configuration of Smooth.
 type SmoothConfig struct {
-	// Filter needs a Family, and has neither bank nor detection nor season. Where it has
-	// neither Levels nor Top, a hafvf.Smoother finds the segments of a session. Where it
-	// has, the filter smooths by a forward and a backward pass, the smoother of the paper.
+	// Filter needs a Family, and has neither bank nor detection. Where it has neither Levels
+	// nor Top, a hafvf.Smoother finds the segments of a session, less the Season if there is
+	// one. Where it has, there is no season, and the filter smooths by a forward and a backward pass, the smoother of the paper.
 	// It looks back: levels {9, 1}, {1, 1} and top 1 suit that better than the filter's
 	// default. With a WarmUp above zero the whole session sets its prior.
 	Filter hafvf.Config

@@ -81,8 +81,10 @@ type Smoother struct {
 type smoothing struct {
 	filter   *hafvf.Filter // with levels
 	smoother *hafvf.Smoother
-	model    hafvf.Model // as configured
-	fits     bool        // each session sets its prior
+	checks   *hafvf.Filter  // of observations as they come
+	model    hafvf.Model    // as configured
+	fits     bool           // each session sets its prior
+	season   *sessionSeason // nil without one
 	scale    *scaling
 	params   int
 }
@@ -104,14 +106,20 @@ func newSmoothing(cfg hafvf.Config, odds float64) (*smoothing, error) {
 	if len(cfg.Bank) > 0 || cfg.Detect != nil {
 		return nil, errors.New("a bank or detection is for the filter, not for smoothing")
 	}
-	if cfg.Season != nil {
-		return nil, errors.New("season: is for the filter; smoothing has none yet")
+	if cfg.Season != nil && !Segments(cfg) {
+		return nil, errors.New("season: smoothing with levels has none; without levels it has segments, which have one")
 	}
 	bank, err := cfg.NewBank()
 	if err != nil {
 		return nil, err
 	}
-	z := &smoothing{model: bank.Model(), fits: cfg.WarmUp > 0, scale: newScaling(cfg, bank)}
+	z := &smoothing{checks: bank.Filter(0), model: bank.Model(), fits: cfg.WarmUp > 0, scale: newScaling(cfg, bank)}
+	if cfg.Season != nil {
+		z.season = newSessionSeason(cfg, bank)
+		if m, ok := z.model.(hafvf.Exposed); ok {
+			z.model = m.Rows()
+		}
+	}
 	if Segments(cfg) {
 		z.smoother = hafvf.NewSmoother(z.model, odds)
 	} else {
@@ -127,14 +135,6 @@ func newSmoothing(cfg hafvf.Config, odds float64) (*smoothing, error) {
 // filter.
 func Segments(cfg hafvf.Config) bool {
 	return cfg.Levels == nil && cfg.Top == 0 && len(cfg.Bank) == 0
-}
-
-// check says why xs are not observations of one step.
-func (z *smoothing) check() interface{ Check([][]float64) error } {
-	if z.filter != nil {
-		return z.filter
-	}
-	return z.smoother
 }
 
 // fitted is the model with the prior that the steps set, or as configured.
@@ -162,7 +162,7 @@ func (sm *Smoother) Check(key string, o Observation) error {
 		return errors.New("no time; a session needs one")
 	}
 	z := sm.keys.of(key)
-	return z.scale.check(z.check(), o)
+	return z.scale.check(z.checks, o)
 }
 
 // Smooth sorts the observations of a key's session, which Check has passed, by time
@@ -201,6 +201,15 @@ func (sm *Smoother) Smooth(key string, observations []Observation, revision int6
 type cut struct{ n, parts int }
 
 func (c cut) part(i int) (from, end int) { return i * c.n / c.parts, (i + 1) * c.n / c.parts }
+
+// divide divides the steps.
+func (c cut) divide(steps [][][]float64) (parts [][][][]float64) {
+	for i := range c.parts {
+		from, end := c.part(i)
+		parts = append(parts, steps[from:end])
+	}
+	return parts
+}
 
 func (c cut) partOf(i int) int { return ((i+1)*c.parts - 1) / c.n }
 
@@ -261,19 +270,35 @@ func (z *smoothing) passed(s *hafvf.Smoothed, t int) Smoothed {
 // segments smooths inside of segments, which go on over the cuts between parts.
 func (z *smoothing) segments(observations []Observation, c cut, record func(int, Smoothed)) {
 	steps := z.steps(observations)
-	if z.fits {
-		z.smoother.Use(z.fitted(steps, z.smoother.Dim()))
+	var season *seasonOf
+	if z.season != nil {
+		season = z.season.of(observations, steps)
+		season.learn(func(int) float64 { return 1 }, func(int) bool { return false })
+		steps = season.removed()
+		if season.rhythm != nil {
+			z.use(steps)
+			parts := z.smoother.Segment(c.divide(steps)...)
+			at := func(i int) (*hafvf.Segmentation, int) {
+				from, _ := c.part(c.partOf(i))
+				return parts[c.partOf(i)], i - from
+			}
+			begins := map[int]bool{}
+			for i, g := range parts {
+				from, _ := c.part(i)
+				for _, t := range g.Changes() {
+					begins[from+t] = true
+				}
+			}
+			season.learn(func(i int) float64 { g, t := at(i); return 1 - g.Outlier(t) }, func(i int) bool { return begins[i] })
+			steps = season.removed()
+		}
 	}
+	z.use(steps)
 	var parts []*hafvf.Segmentation
 	if c.parts == 1 {
 		parts = append(parts, z.smoother.Smooth(steps))
 	} else {
-		all := make([][][][]float64, c.parts)
-		for i := range all {
-			from, end := c.part(i)
-			all[i] = steps[from:end]
-		}
-		parts = z.smoother.Segment(all...)
+		parts = z.smoother.Segment(c.divide(steps)...)
 	}
 	var before []float64 // mean of the last observation's segment
 	for i, g := range parts {
@@ -288,6 +313,11 @@ func (z *smoothing) segments(observations []Observation, c cut, record func(int,
 				k++
 			}
 			out := z.segmented(g, k, t)
+			if season != nil {
+				noise := make([]float64, 2*len(out.Estimate.Mean))
+				g.Predict(noise[:len(noise)/2], noise[len(noise)/2:], t)
+				season.restore(from+t, out.Estimate, out.Segment.Estimate, noise[len(noise)/2:])
+			}
 			z.scale.moments(out.Estimate, out.Segment.Estimate)
 			out.Segment.Start = observations[from+g.Segments[k].Start].Time
 			if len(changes) > 0 && changes[0] == t {
@@ -298,6 +328,13 @@ func (z *smoothing) segments(observations []Observation, c cut, record func(int,
 			record(from+t, out)
 		}
 		parts[i] = nil
+	}
+}
+
+// use has the smoother use the prior that the steps set, if they set one.
+func (z *smoothing) use(steps [][][]float64) {
+	if z.fits {
+		z.smoother.Use(z.fitted(steps, z.smoother.Dim()))
 	}
 }
 

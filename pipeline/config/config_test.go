@@ -405,7 +405,7 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:5: model.zone: "Mars" is not a time zone; an IANA name is one, such as UTC or Europe/Berlin`,
 			`pump.yaml:6: model.holidays.0: "25.12.2026" is not a date such as 2026-12-25`,
 		}},
-		{"season of sessions", "transform: smooth\n" + modelled("family: normal", "season: [24h]"), []string{`pump.yaml:5: model.season: is for transform: filter; sessions have none yet`}},
+		{"season of sessions with levels", "transform: smooth\nlevels: []\n" + modelled("family: normal", "season: [24h]"), []string{`pump.yaml:6: model.season: is for sessions with segments: those with levels have none`}},
 		{"season without times", "order: arrival\nmodel: {family: normal, season: [24h]}\nsource: {csv: {path: a, time: ''}}", []string{`pump.yaml:3: source.csv.time: an empty name means that there is no time, which a season needs`}},
 		{"unknown zone", with("detect: {zone: Europe/Berlim}"), []string{`pump.yaml:3: detect.zone: "Europe/Berlim" is not a time zone; an IANA name is one, such as UTC or Europe/Berlin`}},
 		{"alerts", with("detect: true", "alerts: {jsonl: {path: a}, kinds: [novel], beliefs: [revision]}"), []string{

@@ -32,7 +32,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 				read: whole(&c.Model.Dim, 1)},
 			{name: "scale", doc: "Values are taken to this scale before the filter: normal, mvnormal, regression (the target) and ar. predicted, estimate and bounds come back on the data's own scale: mean is the median there, and sd null. posterior stays on the scale. Another scale than before does not resume states.",
 				read: choice((*string)(&c.Model.Scale), hafvf.Scales()...)},
-			{name: "season", doc: "filter: cycles of the values, a list of periods or a mapping of periods to numbers of harmonics. The model learns them and filters the values less their season. For exponential and poisson a season is a factor. bernoulli and categorical have none. Every record needs a time. Another season or zone than before does not resume states.",
+			{name: "season", doc: "Cycles of the values, a list of periods or a mapping of periods to numbers of harmonics. The model learns them and filters the values less their season. For exponential and poisson a season is a factor. bernoulli and categorical have none. Every record needs a time. smooth has one season for a session of at least two periods, and none with levels. Another season or zone than before does not resume states.",
 				read: seasons(&nodes.season.seasons)},
 			{name: "zone", doc: "Time zone of the season and its holidays. The season moves with the clock where that is put forward or back.", read: zone(&nodes.season.zone)},
 			{name: "holidays", doc: "Local dates that are not learned into the season.", read: dates(&nodes.season.holidays)},
