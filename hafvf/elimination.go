@@ -28,11 +28,11 @@ type elimination struct {
 	evidence   []float64 // of the boundary on the left of a block
 	shares     []perLane // there
 	boundaries queue     // by evidence
-	short      queue     // the inner blocks of fewer than minSegment observations, by length
+	short      queue     // the blocks of fewer than minSegment observations, by length
 	accidents  bool      // whether there were any
 }
 
-// minSegment is the least number of observations of a segment between two others.
+// minSegment is the least number of observations of a segment beside another one.
 const minSegment = 5
 
 // eliminate returns the cuts whose evidence remains above the threshold. Blocks that turn
@@ -92,13 +92,13 @@ func (e *elimination) run() {
 		}
 		b := e.blocks[k]
 		switch {
+		case b.prev < 0 || b.next < 0:
+			// What the session begins or ends with is too short to be told from an accident.
+			e.accident(k)
+			e.join(max(b.prev, 0))
 		case e.lanes.evidence(e.blocks[b.prev].f, e.blocks[b.next].b, &e.shares[k]) < e.threshold:
 			// Its neighbours agree: the block is an accident.
-			e.accidents = true
-			clear(e.g.regular[b.from:b.end])
-			clear(b.f)
-			clear(b.b)
-			e.blocks[k].regular = 0
+			e.accident(k)
 			e.join(b.prev)
 			e.join(b.prev)
 		case e.evidence[k] < e.evidence[b.next]:
@@ -107,6 +107,16 @@ func (e *elimination) run() {
 			e.join(k)
 		}
 	}
+}
+
+// accident makes the observations of block k accidents.
+func (e *elimination) accident(k int) {
+	b := &e.blocks[k]
+	e.accidents = true
+	clear(e.g.regular[b.from:b.end])
+	clear(b.f)
+	clear(b.b)
+	b.regular = 0
 }
 
 // join makes block k and the next one, which goes, one block.
@@ -133,6 +143,9 @@ func (e *elimination) join(k int) {
 	if a.next >= 0 {
 		e.settle(a.next)
 	}
+	if a.prev >= 0 {
+		e.settle(a.prev) // it may have become too short beside this one
+	}
 }
 
 // settle gives block k its place in the queues, with the evidence that its boundary has
@@ -145,11 +158,26 @@ func (e *elimination) settle(k int) {
 		}
 		e.boundaries.put(k)
 	}
-	if b.prev >= 0 && b.next >= 0 && b.regular < minSegment {
+	if b.regular < minSegment && e.longNeighbour(k) {
 		e.short.put(k)
 	} else {
 		e.short.remove(k)
 	}
+}
+
+// longNeighbour reports whether block k is an inner one, or its neighbour is a regime beside
+// which it could be an accident.
+func (e *elimination) longNeighbour(k int) bool {
+	b := &e.blocks[k]
+	switch {
+	case b.prev >= 0 && b.next >= 0:
+		return true
+	case b.prev >= 0:
+		return e.blocks[b.prev].regular >= minSegment
+	case b.next >= 0:
+		return e.blocks[b.next].regular >= minSegment
+	}
+	return false
 }
 
 // A queue is a heap of indices.
