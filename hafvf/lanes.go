@@ -2,6 +2,7 @@ package hafvf
 
 import (
 	"math"
+	"slices"
 
 	"hafvf/hafvf/internal/special"
 )
@@ -31,6 +32,8 @@ type lanes struct {
 	set    []float64 // of samples
 	window []float64 // sets of samples, of the observations within reach of an edge
 	places []float64 // evidence of these
+
+	complete [][]float64 // rows that aren't missing
 }
 
 func newLanes(m Model) *lanes {
@@ -72,8 +75,20 @@ func begin(set, first []float64) {
 	copy(set, first)
 }
 
-// rows are those of observation i, valid until the next call.
-func (l *lanes) rows(g *Segmentation, i int) [][]float64 { return l.filter.rowsAt(g.steps, g.at[i]) }
+// rows are those of observation i that aren't missing, valid until the next call.
+func (l *lanes) rows(g *Segmentation, i int) [][]float64 {
+	rows := l.filter.rowsAt(g.steps, g.at[i])
+	if len(rows) == 1 || !slices.ContainsFunc(rows, missing) {
+		return rows
+	}
+	l.complete = l.complete[:0]
+	for _, row := range rows {
+		if !missing(row) {
+			l.complete = append(l.complete, row)
+		}
+	}
+	return l.complete
+}
 
 // advance makes every lane forget, and learn observation i.
 func (l *lanes) advance(set []float64, g *Segmentation, i int) {
@@ -81,7 +96,16 @@ func (l *lanes) advance(set []float64, g *Segmentation, i int) {
 	for j, w := range laneWeights {
 		d := l.lane(set, j)
 		l.model.Scale(d, w)
-		observe(l.model, d, rows, regular)
+		l.observe(d, rows, regular)
+	}
+}
+
+// observe adds regular·ΣT(x) to the sample d.
+func (l *lanes) observe(d []float64, rows [][]float64, regular float64) {
+	if regular > 0 {
+		for _, row := range rows {
+			l.model.Observe(d, row, regular)
+		}
 	}
 }
 
@@ -103,7 +127,8 @@ func (l *lanes) backward(set []float64, g *Segmentation, from, end int) {
 // observation.
 func (l *lanes) score(share *perLane, set []float64, g *Segmentation, i int) {
 	rows, regular := l.rows(g, i), g.regular[i]
-	l.filter.statistics(l.stats, rows)
+	clear(l.stats)
+	l.observe(l.stats, rows, 1)
 	top := math.Inf(-1)
 	for j, w := range laneWeights {
 		d := l.lane(set, j)
@@ -111,7 +136,7 @@ func (l *lanes) score(share *perLane, set []float64, g *Segmentation, i int) {
 		if regular > 0 {
 			l.line.Set(d, l.stats)
 			share[j] += regular * l.line.Gain(1)
-			observe(l.model, d, rows, regular)
+			l.observe(d, rows, regular)
 		}
 		top = math.Max(top, share[j])
 	}

@@ -222,12 +222,13 @@ func (e *estimator) run(from, end int) {
 			p[j] = special.Exp(v)
 		}
 		// Own samples are those of the observations before, with i, and those after.
+		rows := e.rows(g, i)
 		for j, w := range laneWeights {
 			own, b := e.lane(e.own, j), e.lane(set, j)
 			copy(own, e.lane(e.setAt(e.sets, i), j))
 			e.model.Scale(b, w)
 			e.model.Merge(own, b)
-			observe(e.model, b, e.rows(g, i), g.regular[i])
+			e.observe(b, rows, g.regular[i])
 		}
 		copy(g.samples[i*e.width:(i+1)*e.width], e.lane(e.own, heaviest))
 

@@ -69,6 +69,9 @@ func (s *Smoother) Use(m Model) {
 		s.workers[i] = newLanes(m)
 		if hasAccidents(m) {
 			s.banks[i] = NewBank(rowsOf(m), accidentBank, DefaultForgetting, &Detect{})
+			for _, f := range s.banks[i].members {
+				f.unbound = true
+			}
 		}
 	}
 }
@@ -488,7 +491,7 @@ func (g *Segmentation) cut() {
 		}
 		d := make([]float64, l.width)
 		for i := from; i < end; i++ {
-			observe(l.model, d, l.rows(g, i), g.regular[i])
+			l.observe(d, l.rows(g, i), g.regular[i])
 		}
 		g.Segments = append(g.Segments, Segment{start, stop - start, d})
 		from, start = end, stop
