@@ -32,7 +32,8 @@ type elimination struct {
 	accidents  bool      // whether there were any
 }
 
-// minSegment is the least number of observations of a segment beside another one.
+// minSegment is the least number of observations of a segment beside another one, each
+// counted by its probability to be no accident.
 const minSegment = 5
 
 // eliminate returns the cuts whose evidence remains above the threshold. Blocks that turn
@@ -93,8 +94,11 @@ func (e *elimination) run() {
 		b := e.blocks[k]
 		switch {
 		case b.prev < 0 || b.next < 0:
-			// What the session begins or ends with is too short to be told from an accident.
-			e.accident(k)
+			// What the session begins or ends with is too short to be told from an accident,
+			// where there is a regime beside it.
+			if e.longNeighbour(k) {
+				e.accident(k)
+			}
 			e.join(max(b.prev, 0))
 		case e.lanes.evidence(e.blocks[b.prev].f, e.blocks[b.next].b, &e.shares[k]) < e.threshold:
 			// Its neighbours agree: the block is an accident.
@@ -143,9 +147,6 @@ func (e *elimination) join(k int) {
 	if a.next >= 0 {
 		e.settle(a.next)
 	}
-	if a.prev >= 0 {
-		e.settle(a.prev) // it may have become too short beside this one
-	}
 }
 
 // settle gives block k its place in the queues, with the evidence that its boundary has
@@ -158,26 +159,18 @@ func (e *elimination) settle(k int) {
 		}
 		e.boundaries.put(k)
 	}
-	if b.regular < minSegment && e.longNeighbour(k) {
+	if b.regular < minSegment && (b.prev >= 0 || b.next >= 0) {
 		e.short.put(k)
 	} else {
 		e.short.remove(k)
 	}
 }
 
-// longNeighbour reports whether block k is an inner one, or its neighbour is a regime beside
-// which it could be an accident.
+// longNeighbour reports whether the first or last block k has a neighbour that is long
+// enough for a segment.
 func (e *elimination) longNeighbour(k int) bool {
 	b := &e.blocks[k]
-	switch {
-	case b.prev >= 0 && b.next >= 0:
-		return true
-	case b.prev >= 0:
-		return e.blocks[b.prev].regular >= minSegment
-	case b.next >= 0:
-		return e.blocks[b.next].regular >= minSegment
-	}
-	return false
+	return e.blocks[max(b.prev, b.next)].regular >= minSegment
 }
 
 // A queue is a heap of indices.

@@ -315,6 +315,7 @@ func TestSmootherOfHostileSessions(t *testing.T) {
 		"an outlier last": {append(repeat(50, noise), 100), nil},
 		"outliers first":  {append([]float64{90, 91, 92, 93}, repeat(50, noise)...), nil},
 		"six at the end":  {append(repeat(50, noise), 50, 51, 50, 52, 51, 50), []int{50}},
+		"four and four":   {append(repeat(4, noise), 50, 51, 50, 52), nil},
 		"constant":        {repeat(500, func(int) float64 { return 7 }), nil},
 		"two values":      {repeat(500, func(i int) float64 { return float64(i / 250) }), []int{250}},
 		"alternating":     {repeat(500, func(i int) float64 { return float64(i % 2) }), nil},
@@ -341,6 +342,60 @@ func TestSmootherOfHostileSessions(t *testing.T) {
 				t.Errorf("changes %v, want %v", g.Changes(), c.changes)
 			}
 		})
+	}
+}
+
+// Short sessions of one distribution have no edges, whatever prior they set themselves.
+func TestShortSessionsHaveNoEdges(t *testing.T) {
+	m := mustNew(t, "normal", nil).(hafvf.Fitted)
+	rng := rand.New(rand.NewPCG(15, 1))
+	for _, n := range []int{1, 2, 3, 5, 8, 10, 20, 40} {
+		changes := 0
+		for range 100 {
+			var xs [][]float64
+			x := repeat(n, func(int) float64 { return rng.NormFloat64() })
+			for i := range x {
+				xs = append(xs, x[i:i+1])
+			}
+			changes += len(hafvf.NewSmoother(m.Fit(m.LocationScale(xs)), 10).Smooth(single(x)).Changes())
+		}
+		if changes > 1 {
+			t.Errorf("%d changes in 100 sessions of %d", changes, n)
+		}
+	}
+}
+
+// A jump is an edge: ten observations from it the estimate is that of its side.
+func TestJumpIsAnEdge(t *testing.T) {
+	const seeds = 20
+	before, after, changes := 0., 0., 0
+	for seed := range uint64(seeds) {
+		rng := rand.New(rand.NewPCG(seed, 19))
+		x := repeat(600, func(i int) float64 { return rng.NormFloat64() + 5*float64(i/300) })
+		g := hafvf.NewSmoother(mustNew(t, "normal", hafvf.Params{"kappa": .01}), 10).Smooth(single(x))
+		changes += len(g.Changes())
+		before += g.Mean(289)[0] / seeds
+		after += g.Mean(310)[0] / seeds
+	}
+	if changes != seeds || !(math.Abs(before) < .1) || !(math.Abs(after-5) < .1) {
+		t.Errorf("%d changes for %d jumps, %.2f before them and %.2f after", changes, seeds, before, after)
+	}
+}
+
+// A rare event keeps its rate: that of the sample and a prior worth two tosses.
+func TestRareEventsKeepTheirRate(t *testing.T) {
+	rng := rand.New(rand.NewPCG(19, 2))
+	heads := 0.
+	x := repeat(2000, func(int) float64 {
+		if rng.Float64() < .02 {
+			heads++
+			return 1
+		}
+		return 0
+	})
+	g := hafvf.NewSmoother(mustNew(t, "bernoulli", nil), 10).Smooth(single(x))
+	if rate := g.Mean(1000)[0]; len(g.Changes()) > 0 || math.Abs(rate-heads/2000) > .002 {
+		t.Errorf("%d changes, rate %.4f of %.4f", len(g.Changes()), rate, heads/2000)
 	}
 }
 
