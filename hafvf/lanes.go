@@ -45,6 +45,13 @@ func newLanes(m Model) *lanes {
 	return l
 }
 
+// use replaces the model.
+func (l *lanes) use(m Model) {
+	l.filter.Use(m)
+	l.model = rowsOf(m)
+	l.line = l.model.NewLine()
+}
+
 // rowsOf is m as a model of rows, without a window of past values.
 func rowsOf(m Model) Model {
 	if _, ok := m.(Sequential); ok {

@@ -57,21 +57,26 @@ func NewSmoother(model Model, odds float64) *Smoother {
 	if !(odds > 0) {
 		panic(fmt.Sprintf("hafvf: odds %g are not above zero", odds))
 	}
-	s := &Smoother{odds: odds}
-	s.Use(model)
-	return s
-}
-
-// Use replaces the smoother's model by m.
-func (s *Smoother) Use(m Model) {
-	s.model = m
+	s := &Smoother{model: model, odds: odds}
 	for i := range s.workers {
-		s.workers[i] = newLanes(m)
-		if hasAccidents(m) {
-			s.banks[i] = NewBank(rowsOf(m), accidentBank, DefaultForgetting, &Detect{})
+		s.workers[i] = newLanes(model)
+		if hasAccidents(model) {
+			s.banks[i] = NewBank(rowsOf(model), accidentBank, DefaultForgetting, &Detect{})
 			for _, f := range s.banks[i].members {
 				f.unbound = true
 			}
+		}
+	}
+	return s
+}
+
+// Use replaces the smoother's model by m, as Filter.Use.
+func (s *Smoother) Use(m Model) {
+	s.model = m
+	for i, l := range s.workers {
+		l.use(m)
+		if s.banks[i] != nil {
+			s.banks[i].Use(rowsOf(m))
 		}
 	}
 }
