@@ -159,7 +159,9 @@ func (e *elimination) settle(k int) {
 		}
 		e.boundaries.put(k)
 	}
-	if b.regular < minSegment && (b.prev >= 0 || b.next >= 0) {
+	// The first and the last block of a part of a session may go on beyond the cut.
+	whole := (b.prev >= 0 || e.g.begins) && (b.next >= 0 || e.g.ends)
+	if b.regular < minSegment && whole && (b.prev >= 0 || b.next >= 0) {
 		e.short.put(k)
 	} else {
 		e.short.remove(k)

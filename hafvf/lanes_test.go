@@ -154,6 +154,7 @@ func TestEliminationJoinsTheLeastEvident(t *testing.T) {
 		}
 		s := NewSmoother(m, 10)
 		g := s.newSegmentation(x)
+		g.begins, g.ends = true, true
 		b := newBuffers(g.lanes, n)
 		var cuts []int
 		for i := 1; i < n; i++ {

@@ -120,16 +120,15 @@ func (s *Smoother) estimate(g *Segmentation, b buffers) {
 		}
 		e = g.Evidence[t]
 	}
-	if g.Missing[0] {
-		first := g.at[0]
-		for t := 1; t <= first; t++ {
+	// Before the first observation there is what the part before says.
+	for t := range g.at[0] + 1 {
+		if g.joint == g.joint {
+			g.Evidence[t] = g.joint
+		} else {
 			g.Evidence[t] = 0
 		}
-		g.Evidence[0] = math.NaN()
 	}
-	if g.Evidence[0] = g.joint; g.before == nil && g.joint == g.joint {
-		g.Evidence[g.at[0]] = g.joint
-	}
+	g.Evidence[0] = g.joint
 }
 
 // estimateNothing is for steps that are all missing.
@@ -261,8 +260,6 @@ func (e *estimator) run(from, end int) {
 			k--
 		case i > 0:
 			g.Evidence[t] = e.evidence(e.setAt(e.sets, i-1), set, &shares)
-		default:
-			g.Evidence[t] = 0 // nothing before it
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"hafvf/internal/parallel"
 )
 
-// A Smoother smooths finished sessions in which regimes end and observations go astray.
+// A Smoother smooths finished sessions in which regimes end and values may be accidents.
 // The smoother of a Filter, see Filter.Smooth, lets one weight of memory answer three
 // questions, so that an edge becomes a slope and an outlier two edges. A Smoother answers
 // each by itself:
@@ -41,7 +41,7 @@ type Smoother struct {
 const (
 	edgePrior   = .7   // of the logarithm of the session's length, in the threshold
 	edgeHorizon = 1000 // observations, above which a length no longer counts there
-	longRun     = 8    // observations in a row that are no accidents, as unlikely as each is
+	longRun     = 8    // observations in a row that are no accidents, however odd each of them is
 	maxSweeps   = 4
 	leastPlace  = 1e-6  // probability above which a place of an edge is part of an estimate
 	leastShare  = 1e-12 // as leastPlace, of a lane
@@ -82,7 +82,7 @@ func (s *Smoother) Use(m Model) {
 }
 
 // hasAccidents reports whether an observation of the model can be an accident. A rare
-// category is not: a coin that were smoothed without its heads would be one without heads.
+// category is none: without its rare heads a coin would have a lower rate.
 func hasAccidents(m Model) bool {
 	switch m.(type) {
 	case bernoulli, categorical:
@@ -130,6 +130,7 @@ type Segmentation struct {
 	before, after   []float64  // the lanes' samples of those that go on into this one; nil without
 	seeds, outcomes [2]perLane // the lanes' log shares that the passes begin with, forward and backward, and what they end with
 	joint           float64    // change evidence between the part before and this one; NaN without
+	begins, ends    bool       // whether the session begins or ends with this part
 
 	mean, sd []float64 // by step
 	samples  []float64 // by observation, of the heaviest lane
@@ -147,6 +148,7 @@ type Segment struct {
 // Check has passed. A step without any has the posterior of the one before.
 func (s *Smoother) Smooth(steps [][][]float64) *Segmentation {
 	g := s.newSegmentation(steps)
+	g.begins, g.ends = true, true
 	g.threshold = s.threshold(len(g.at))
 	b := newBuffers(g.lanes, len(g.at))
 	s.segment(g, b)
@@ -165,7 +167,8 @@ func (s *Smoother) Segment(parts ...[][][]float64) []*Segmentation {
 		all[k] = s.newSegmentation(steps)
 		n += len(all[k].at)
 	}
-	for _, g := range all {
+	for k, g := range all {
+		g.begins, g.ends = k == 0, k == len(all)-1
 		g.threshold = s.threshold(n)
 		s.segment(g, newBuffers(g.lanes, len(g.at)))
 	}
