@@ -127,7 +127,7 @@ func Smooth(s beam.Scope, cfg SmoothConfig, col beam.PCollection) (smoothed, rej
 			Kept: state.MakeValueState[[]byte]("sessions"), Over: timers.InEventTime("over"),
 		}, sessions)
 	}
-	return beam.ParDo(s, &smoothFn{Config: string(text)}, sessions), rejected
+	return beam.ParDo(s, &smoothFn{Config: string(text), Revises: cfg.AllowedLateness > 0}, sessions), rejected
 }
 
 func parseSmoother(text string) (*Smoother, error) {
@@ -265,8 +265,7 @@ func (fn *reviseFn) ProcessElement(sp state.Provider, tp timers.Provider, key st
 		s.observations = append(k.observations, s.observations...)
 		s.sort()
 	}
-	emit(s.end(), key, s.append(nil))
-	s.earlier = nil
+	emit(s.end(), key, s.appendRevision(nil))
 	// The watermark has passed the window of the latest session, which ends no
 	// earlier than a gap after it.
 	return fn.write(sp, tp, append(rest, s), latest.Add(-fn.AllowedLateness-span(fn.Gap)))
@@ -318,7 +317,8 @@ func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, kept []session,
 
 // smoothFn smooths sessions, a batch of them in parallel.
 type smoothFn struct {
-	Config string
+	Config  string
+	Revises bool // sessions come with those of which they are the next revision
 
 	smoothers []*Smoother // one for each goroutine
 	account   *account.Run
@@ -331,6 +331,7 @@ type smoothFn struct {
 type pending struct {
 	key          string
 	session      []byte
+	revises      bool
 	records      []Smoothed
 	notConverged int
 	err          error
@@ -357,7 +358,7 @@ func (fn *smoothFn) StartBundle(_ func(beam.EventTime, string, Smoothed)) {
 }
 
 func (fn *smoothFn) ProcessElement(_ context.Context, key string, b []byte, emit func(beam.EventTime, string, Smoothed)) error {
-	p := &pending{key: key, session: b}
+	p := &pending{key: key, session: b, revises: fn.Revises}
 	if len(b) >= smoothBytes || len(fn.smoothers) == 1 {
 		if err := fn.drain(emit); err != nil {
 			return err
@@ -398,7 +399,11 @@ func (fn *smoothFn) drain(emit func(beam.EventTime, string, Smoothed)) error {
 }
 
 func (p *pending) smooth(sm *Smoother, emit func(Smoothed)) {
-	s, err := decodeSession(p.session)
+	decode := decodeSession
+	if p.revises {
+		decode = decodeRevision
+	}
+	s, err := decode(p.session)
 	if err != nil {
 		p.err = fmt.Errorf("key %q: %w", p.key, err)
 		return
@@ -440,8 +445,7 @@ func (fn *smoothFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, 
 }
 
 // A session holds a key's observations between two gaps, by time, and how often it
-// was emitted before. Earlier are the sessions of which it is the next revision, where it
-// is on its way to be smoothed.
+// was emitted before. Earlier are the sessions of which it is the next revision.
 type session struct {
 	revision     int64
 	earlier      []session
@@ -476,26 +480,42 @@ func (s *session) cut(gap time.Duration) (parts []session) {
 
 func (s *session) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(s.revision))
-	b = binary.AppendUvarint(b, uint64(len(s.earlier)))
-	for _, e := range s.earlier {
-		b = appendString(b, string(e.append(nil)))
-	}
 	for _, o := range s.observations {
 		b = appendObservation(b, o)
 	}
 	return b
 }
 
-func decodeSession(b []byte) (s session, err error) {
+// appendRevision appends the session with those of which it is the next revision.
+func (s *session) appendRevision(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(len(s.earlier)))
+	for _, e := range s.earlier {
+		b = appendString(b, string(e.append(nil)))
+	}
+	return s.append(b)
+}
+
+func decodeRevision(b []byte) (s session, err error) {
 	r := &reader{b: b}
-	s.revision = int64(r.uvarint())
+	var earlier []session
 	for range r.count(1) {
 		e, err := decodeSession([]byte(r.string()))
 		if err != nil {
 			return s, err
 		}
-		s.earlier = append(s.earlier, e)
+		earlier = append(earlier, e)
 	}
+	if r.bad {
+		return s, errCut
+	}
+	s, err = decodeSession(r.b)
+	s.earlier = earlier
+	return s, err
+}
+
+func decodeSession(b []byte) (s session, err error) {
+	r := &reader{b: b}
+	s.revision = int64(r.uvarint())
 	for len(r.b) > 0 {
 		s.observations = append(s.observations, r.observation())
 	}
