@@ -123,6 +123,7 @@ func FuzzDecode(f *testing.F) {
 		decodeAll(b, (*reader).estimate)
 		decodeAll(b, (*reader).smoothed)
 		decodeSession(b)
+		decodeRevision(b)
 	})
 }
 

@@ -42,8 +42,9 @@ type Smoothed struct {
 	ChangeEvidence float64 // log Bayes factor, nats, of a change between the observation before and this one; NaN on the first
 	Change         bool    // on the first observation of a new regime
 
-	// Changed says, where Revision is above 0, that the revision before had another
-	// estimate for this observation, or none. See Smoother.
+	// Changed says, where Revision is above 0, that the revision before had no record of
+	// this ID, or one of another observation, place, segment or estimate: by more than a
+	// hundredth of its standard deviation.
 	Changed bool
 	Missing bool
 }
@@ -202,6 +203,9 @@ type cut struct{ n, parts int }
 
 func (c cut) part(i int) (from, end int) { return i * c.n / c.parts, (i + 1) * c.n / c.parts }
 
+// partOf is the part that observation i is in.
+func (c cut) partOf(i int) int { return ((i+1)*c.parts - 1) / c.n }
+
 // divide divides the steps.
 func (c cut) divide(steps [][][]float64) (parts [][][][]float64) {
 	for i := range c.parts {
@@ -210,8 +214,6 @@ func (c cut) divide(steps [][][]float64) (parts [][][][]float64) {
 	}
 	return parts
 }
-
-func (c cut) partOf(i int) int { return ((i+1)*c.parts - 1) / c.n }
 
 // steps are the observations as the filter sees them.
 func (z *smoothing) steps(observations []Observation) [][][]float64 {
@@ -376,7 +378,10 @@ func (sm *Smoother) revise(key string, s session, emit func(Smoothed)) (notConve
 // Evidence from afar changes every number a little: what is below a hundredth of a standard
 // deviation is the same.
 func (s *Smoothed) differs(was Smoothed) bool {
-	if s.N != was.N || s.Change != was.Change || s.Missing != was.Missing || s.Split != was.Split || !(math.Abs(s.Outlier-was.Outlier) <= tellable) && s.Segment != nil {
+	equal := func(x, y []float64) bool {
+		return slices.EqualFunc(x, y, func(a, b float64) bool { return near(a, b, 0) })
+	}
+	if s.N != was.N || !slices.EqualFunc(s.X, was.X, equal) || s.Change != was.Change || !near(s.Outlier, was.Outlier, tellable) {
 		return true
 	}
 	same := func(now, was Moments) bool {
