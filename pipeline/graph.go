@@ -92,8 +92,14 @@ func Compose(c *config.Config) (*Graph, error) {
 	g.source, x = newSource(c)
 	if c.Transform == config.Smooth {
 		layout.Revises = c.Session.AllowedLateness > 0
-		layout.Segments = slices.ContainsFunc(all, transforms.Segments)
-		layout.Passes = slices.ContainsFunc(all, func(f hafvf.Config) bool { return !transforms.Segments(f) })
+		layout.Levels = 0
+		for _, f := range all {
+			if transforms.Segments(f) {
+				layout.Segments = true
+			} else {
+				layout.Passes, layout.Levels = true, max(layout.Levels, len(f.Levels))
+			}
+		}
 		g.transform = smoothing{layout, transforms.SmoothConfig{
 			Filter: base, Keys: rules, Gap: c.Session.Gap, AllowedLateness: c.Session.AllowedLateness, Max: c.Session.Max, Odds: c.Odds,
 		}}
