@@ -31,6 +31,7 @@ type Filter struct {
 	single              [1][]float64  // row, as the rows of a step
 	past                []float64     // a window of Smooth, which has no state
 	unknown             []float64     // an observation of NaN, of length Dim
+	unbound             bool          // without levels: the ELBO is not asked for
 }
 
 // Beta holds the parameters of a Beta distribution over a weight.
@@ -412,7 +413,7 @@ func (f *Filter) update(step *Step, s State, elapsed float64, rows [][]float64, 
 	step.Missing, step.Iterations, step.Converged, step.Residual = false, 0, true, 0
 	step.Weight, f.retained = f.top, over(f.top, elapsed)
 	fixed := len(f.levels) > 0 && weight <= leastForForgetting
-	if weight != 1 && !fixed {
+	if weight != 1 && !fixed && !f.unbound {
 		if l, ok := f.line.(interface{ weigh(w float64) }); ok {
 			l.weigh(weight)
 		} else {
@@ -428,6 +429,8 @@ func (f *Filter) update(step *Step, s State, elapsed float64, rows [][]float64, 
 		if weight < leastForSample {
 			weight = 0
 		}
+	case f.unbound:
+		step.ELBO = math.NaN()
 	case len(f.levels) == 0:
 		step.ELBO = f.gain + weight*base
 	default:

@@ -63,7 +63,11 @@ func (normal) LogBase([]float64) float64  { return -0.5 * log2Pi }
 
 const log2Pi = 1.8378770664093454836
 
-func (m normal) NewLine() Line { return &normalLine{m: m} }
+func (m normal) NewLine() Line {
+	l := &normalLine{m: m}
+	l.naive, l.root = stirling(m.alpha, m.beta, m.kappa)
+	return l
+}
 
 func (normal) Params() []Param {
 	return []Param{{Name: "mu"}, {Name: "kappa"}, {Name: "alpha"}, {Name: "beta"}}
@@ -114,6 +118,8 @@ type normalLine struct {
 	sq    float64 // M
 	off   float64 // x̄ − m
 	j, sj float64 // T: count, m₂
+
+	naive, root float64 // stirling of the naive prior
 }
 
 func (l *normalLine) Set(d, t []float64) {
@@ -144,6 +150,35 @@ func (l *normalLine) Gain(s float64) float64 {
 		return 0.5*special.Log(ratio*h*rb) - tail - (alpha+0.5)*special.Log1p(d*rb)
 	}
 	return special.LgammaDelta(alpha, l.j/2) - (alpha+l.j/2)*special.Log1p(d*rb) - 0.5*(l.j*special.Log(beta)+special.Log1p(l.j*rk))
+}
+
+// evidence is Gain(0) − Gain(1) in a third of the time: B is a sum, and so is what four of
+// them make, in which the logarithms but one of each become one.
+func (l *normalLine) evidence() float64 {
+	m := &l.m
+	before, after, both := m.kappa+l.n, m.kappa+l.j, m.kappa+l.n+l.j
+	far := l.off + l.delta // x̄ − mu
+	y := l.off + l.delta*m.kappa/before
+	betaBefore := m.beta + 0.5*(l.sq+l.delta*l.delta*m.kappa*(l.n/before))
+	betaAfter := m.beta + 0.5*(l.sj+far*far*m.kappa*(l.j/after))
+	betaBoth := betaBefore + 0.5*(l.sj+y*y*before*(l.j/both))
+	v1, r1 := stirling(m.alpha+l.n/2, betaBefore, before)
+	v2, r2 := stirling(m.alpha+l.j/2, betaAfter, after)
+	v3, r3 := stirling(m.alpha+l.n/2+l.j/2, betaBoth, both)
+	return (v1 - v3) + (v2 - l.naive) + 0.5*special.Log((r1/r3)*(r2/l.root))
+}
+
+// stirling is the log-partition of a normal's posterior, but for a constant and a
+// multiple of alpha: v + ½ ln r.
+func stirling(alpha, beta, kappa float64) (v, r float64) {
+	if alpha >= special.Lift {
+		return alpha*special.Log(alpha/beta) + special.Stirling(1/alpha), 1 / (alpha * kappa)
+	}
+	z := alpha + special.Lift
+	z2 := z * z
+	z4 := z2 * z2
+	lift := z4 * z4 / special.Product(alpha) // z⁸Γ(α)/Γ(z)
+	return alpha*special.Log(z/beta) + special.Stirling(1/z) - special.Lift, lift * lift / (z * kappa)
 }
 
 func (l *normalLine) Jet(s float64) Jet {

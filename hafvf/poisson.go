@@ -1,6 +1,9 @@
 package hafvf
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
 func init() {
 	Register("poisson", func(p Prior, _ int) (Model, error) {
@@ -46,6 +49,8 @@ type Exposed interface {
 	// Expose sets the exposure of the observations that follow, above zero, also for
 	// what Fit has made of the model.
 	Expose(r float64)
+	// Rows is the model of vectors of an exposure and a count.
+	Rows() Model
 }
 
 // exposed has x ~ Poisson(λr) of the exposure r,
@@ -86,6 +91,53 @@ func (m exposed) Predict(mean, sd, d []float64, s float64, _ []float64) {
 func (m exposed) Predictive(_ int, d []float64, s float64, _ []float64) Distribution {
 	return negativeBinomial{m.shape + s*d[0], (m.rate + s*d[1]) / *m.r}
 }
+
+// exposedRows is exposed with the exposure in the observation.
+type exposedRows struct{ poisson }
+
+func (m exposed) Rows() Model { return exposedRows{m.poisson} }
+
+func (exposedRows) Dim() int { return 2 }
+
+func (exposedRows) Check(x []float64) error {
+	if !(x[0] > 0 && x[0] < math.Inf(1)) {
+		return fmt.Errorf("exposure %g is not above zero", x[0])
+	}
+	return checkCount(x[1])
+}
+
+func (exposedRows) Observe(d, x []float64, weight float64) {
+	d[0] += weight * x[1]
+	d[1] += weight * x[0]
+}
+
+func (exposedRows) LogBase(x []float64) float64 { return x[1]*math.Log(x[0]) - lgamma(x[1]+1) }
+
+func (m exposedRows) Estimate(mean, sd, d, x []float64) {
+	m.poisson.Estimate(mean, sd, d, nil)
+	mean[0] *= x[0]
+	sd[0] *= x[0]
+}
+
+func (m exposedRows) Predict(mean, sd, d []float64, s float64, x []float64) {
+	a, b, r := m.shape+s*d[0], m.rate+s*d[1], x[0]
+	mean[0], sd[0] = a/b*r, math.Sqrt(a*r*(b+r))/b
+}
+
+// LocationScale returns the count per exposure, with half a count added.
+func (exposedRows) LocationScale(xs [][]float64) []float64 {
+	counts, exposure := .5, 0.
+	for _, x := range xs {
+		counts += x[1]
+		exposure += x[0]
+	}
+	if exposure == 0 {
+		exposure = 1
+	}
+	return []float64{counts / exposure}
+}
+
+func (m exposedRows) Fit(ls []float64) Model { return exposedRows{m.poisson.Fit(ls).(poisson)} }
 
 func lgamma(x float64) float64 {
 	v, _ := math.Lgamma(x)

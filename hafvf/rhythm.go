@@ -94,6 +94,9 @@ func NewRhythm(c RhythmConfig, dim int) (*Rhythm, error) {
 	return r, nil
 }
 
+// Lasting makes the season one that does not fade, of a session that is over.
+func (r *Rhythm) Lasting() { r.memory = math.Inf(1) }
+
 // Seasonal says why values of a family have no season; nil where they may have one.
 func Seasonal(family string) error {
 	switch family {
@@ -150,6 +153,9 @@ func (r *Rhythm) fade(s State, t time.Time) {
 	}
 	w := math.Exp((s[lastAt] - now) / r.memory)
 	s[lastAt] = now
+	if w == 1 {
+		return
+	}
 	root := math.Sqrt(w)
 	for i := range s[ofFactor:] {
 		s[ofFactor+i] *= root

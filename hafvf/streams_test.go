@@ -21,6 +21,7 @@ type streamKind struct {
 // tell.
 type labelled struct {
 	x        []float64
+	mean     []float64 // of the distribution
 	changes  []int
 	outliers []bool
 }
@@ -72,7 +73,7 @@ func separated(rng *rand.Rand, n, k, apart int) []int {
 // regimes are jumps of 1.5 to 5 standard deviations, each to another standard
 // deviation between ½ and 2, with outliers of 8 standard deviations.
 func regimes(rng *rand.Rand, n, changes int, outliers float64) labelled {
-	s := labelled{x: make([]float64, n), changes: separated(rng, n, changes, 900*n/20000), outliers: make([]bool, n)}
+	s := labelled{x: make([]float64, n), mean: make([]float64, n), changes: separated(rng, n, changes, 900*n/20000), outliers: make([]bool, n)}
 	mu, sigma, next := 0.0, 1.0, 0
 	for t := range n {
 		change := next < len(s.changes) && t == s.changes[next]
@@ -85,6 +86,7 @@ func regimes(rng *rand.Rand, n, changes int, outliers float64) labelled {
 			mu += d
 			sigma = math.Exp(uniform(rng, -math.Ln2, math.Ln2))
 		}
+		s.mean[t] = mu
 		s.x[t] = mu + sigma*rng.NormFloat64()
 		if rng.Float64() < outliers && !change {
 			s.x[t] = mu + 8*sigma*sign(rng)
@@ -95,11 +97,14 @@ func regimes(rng *rand.Rand, n, changes int, outliers float64) labelled {
 }
 
 // drift is a random walk of steps of .02 under noise of 1.
-func drift(rng *rand.Rand, n int) labelled {
-	s := labelled{x: make([]float64, n)}
+func drift(rng *rand.Rand, n int) labelled { return walk(rng, n, .02) }
+
+func walk(rng *rand.Rand, n int, step float64) labelled {
+	s := labelled{x: make([]float64, n), mean: make([]float64, n)}
 	mu := 0.0
 	for t := range n {
-		mu += .02 * rng.NormFloat64()
+		mu += step * rng.NormFloat64()
+		s.mean[t] = mu
 		s.x[t] = mu + rng.NormFloat64()
 	}
 	return s
@@ -108,7 +113,7 @@ func drift(rng *rand.Rand, n int) labelled {
 // volatile is calm for 4000 observations, and then for as long changes every 40
 // to 80, by at least 2 standard deviations.
 func volatile(rng *rand.Rand, n int) labelled {
-	s := labelled{x: make([]float64, n)}
+	s := labelled{x: make([]float64, n), mean: make([]float64, n)}
 	for t := 0; t < n; {
 		if t/4000%2 == 0 {
 			t = (t/4000 + 1) * 4000
@@ -129,6 +134,7 @@ func volatile(rng *rand.Rand, n int) labelled {
 				mu = uniform(rng, -5, 5)
 			}
 		}
+		s.mean[t] = mu
 		s.x[t] = mu + rng.NormFloat64()
 		if rng.Float64() < .01 && !change {
 			s.x[t] = mu + 8*sign(rng)
@@ -141,9 +147,8 @@ func volatile(rng *rand.Rand, n int) labelled {
 // the model's.
 func foreign(rng *rand.Rand, n, changes int, noise string) labelled {
 	edge := n / 25
-	s := labelled{x: make([]float64, n), changes: rng.Perm(n - 2*edge)[:changes]}
+	s := labelled{x: make([]float64, n), mean: make([]float64, n), changes: rng.Perm(n - 2*edge)[:changes]}
 	slices.Sort(s.changes)
-	mus := make([]float64, n)
 	mu, next := 0.0, 0
 	for t := range n {
 		if next < changes && t == s.changes[next]+edge {
@@ -151,7 +156,7 @@ func foreign(rng *rand.Rand, n, changes int, noise string) labelled {
 			next++
 			mu += uniform(rng, 1.5, 4) * sign(rng)
 		}
-		mus[t] = mu
+		s.mean[t] = mu
 		e := rng.NormFloat64()
 		if noise == "t3" {
 			chi := 0.0
@@ -167,14 +172,14 @@ func foreign(rng *rand.Rand, n, changes int, noise string) labelled {
 		r := rng.Float64()
 		switch {
 		case noise == "burst" && r < .003:
-			v := mus[t] + 8*sign(rng)
+			v := s.mean[t] + 8*sign(rng)
 			for i := t; i < min(t+3, n); i++ {
 				s.x[i] = v
 			}
 		case noise == "4sig" && r < .02:
-			s.x[t] = mus[t] + 4*sign(rng)
+			s.x[t] = s.mean[t] + 4*sign(rng)
 		case noise == "huge" && r < .01:
-			s.x[t] = mus[t] + 100*sign(rng)
+			s.x[t] = s.mean[t] + 100*sign(rng)
 		}
 	}
 	return s
@@ -189,7 +194,7 @@ func toss(rng *rand.Rand, p float64) float64 {
 
 // coins have a change every 5000 tosses, by at least .2.
 func coins(rng *rand.Rand, n int) labelled {
-	s := labelled{x: make([]float64, n), changes: separated(rng, n, n/5000, 1500*n/20000)}
+	s := labelled{x: make([]float64, n), mean: make([]float64, n), changes: separated(rng, n, n/5000, 1500*n/20000)}
 	next := 0
 	draw := func(was float64) float64 {
 		p := was
@@ -204,6 +209,7 @@ func coins(rng *rand.Rand, n int) labelled {
 			next++
 			p = draw(p)
 		}
+		s.mean[t] = p
 		s.x[t] = toss(rng, p)
 	}
 	return s
@@ -212,7 +218,7 @@ func coins(rng *rand.Rand, n int) labelled {
 // flips go from .8 to .2 and back, after 2000 tosses or, in every other stretch
 // of 4000, after 40.
 func flips(rng *rand.Rand, n int) labelled {
-	s := labelled{x: make([]float64, n)}
+	s := labelled{x: make([]float64, n), mean: make([]float64, n)}
 	p, until := .2, 0
 	for t := range n {
 		if t == until {
@@ -225,6 +231,7 @@ func flips(rng *rand.Rand, n int) labelled {
 				until += 1960
 			}
 		}
+		s.mean[t] = p
 		s.x[t] = toss(rng, p)
 	}
 	return s

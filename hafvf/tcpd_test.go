@@ -150,25 +150,37 @@ func TestScores(t *testing.T) {
 }
 
 // BenchmarkTCPD prints covering and F1 per series of the Turing Change Point
-// Dataset, of the changes that smoothing finds, beside the published scores of
-// other methods with their default settings:
+// Dataset, of the changes that both ways of smoothing find, beside the published scores
+// of other methods with their default settings:
 //
 //	go test ./hafvf -run - -bench 'TCPD$' -benchtime 1x -tcpd DIR
 func BenchmarkTCPD(b *testing.B) {
 	if *tcpdDir == "" {
 		b.Skip("-tcpd DIR names no dataset")
 	}
-	f := hafvf.NewFilter(mustNew(b, "normal", nil), []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
+	m := mustNew(b, "normal", nil)
+	f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
+	smoother := hafvf.NewSmoother(m, 10)
 	series := tcpdSeries(b)
-	found := map[string][]int{}
-	for b.Loop() {
-		for name, x := range series {
-			found[name] = hafvf.Changes(f.Smooth(single(x)).Evidence, 10)
-		}
+	for _, method := range []struct {
+		name    string
+		changes func(steps [][][]float64) []int
+	}{
+		{"segments", func(steps [][][]float64) []int { return smoother.Smooth(steps).Changes() }},
+		{"one weight", func(steps [][][]float64) []int { return hafvf.Changes(f.Smooth(steps).Evidence, 10) }},
+	} {
+		b.Run(method.name, func(b *testing.B) {
+			found := map[string][]int{}
+			for b.Loop() {
+				for name, x := range series {
+					found[name] = method.changes(single(x))
+				}
+			}
+			cover, score := tcpdTable(b, series, found)
+			b.ReportMetric(cover, "covering")
+			b.ReportMetric(score, "F1")
+		})
 	}
-	cover, score := tcpdTable(b, series, found)
-	b.ReportMetric(cover, "covering")
-	b.ReportMetric(score, "F1")
 }
 
 // tcpdTable prints the scores of found per series, and returns their means.

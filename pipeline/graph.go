@@ -93,6 +93,15 @@ func Compose(c *config.Config) (*Graph, error) {
 	g.source, x = newSource(c)
 	layout.Values = g.source.values()
 	if c.Transform == config.Smooth {
+		layout.Revises = c.Session.AllowedLateness > 0
+		layout.Levels = 0
+		for _, f := range all {
+			if transforms.Segments(f) {
+				layout.Segments = true
+			} else {
+				layout.Passes, layout.Levels = true, max(layout.Levels, len(f.Levels))
+			}
+		}
 		g.transform = smoothing{layout, transforms.SmoothConfig{
 			Filter: base, Keys: rules, Gap: c.Session.Gap, AllowedLateness: c.Session.AllowedLateness, Max: c.Session.Max, Odds: c.Odds,
 		}}
@@ -211,9 +220,12 @@ func describeFilter(c hafvf.Config, rules []transforms.Rule) string {
 	var b strings.Builder
 	b.WriteString(c.Family)
 	members := c.Bank
-	if len(members) == 0 {
+	switch {
+	case transforms.Segments(c):
+		b.WriteString(", in segments")
+	case len(members) == 0:
 		members = []hafvf.Member{{Levels: c.Levels, Top: c.Top}}
-	} else {
+	default:
 		fmt.Fprintf(&b, ", bank of %d", len(members))
 	}
 	for _, m := range members {
@@ -424,7 +436,7 @@ func (smoothing) columns(l records.Layout, x connectors.Kind) []connectors.Colum
 
 func (m smoothing) steps() []Step {
 	return []Step{
-		{config.Smooth, fmt.Sprintf("%s, keyed, forward and backward over sessions with gaps of %v, revised up to %v late, cut at %d observations; changes at odds of %g",
+		{config.Smooth, fmt.Sprintf("%s, keyed, over sessions with gaps of %v, revised up to %v late, cut at %d observations; changes at odds of %g",
 			describeFilter(m.cfg.Filter, m.cfg.Keys), m.cfg.Gap, m.cfg.AllowedLateness, m.cfg.Max, m.cfg.Odds), []string{"encode", "reject"}},
 		{"encode", "smoothed estimates as records", []string{"write"}},
 	}

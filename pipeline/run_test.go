@@ -338,26 +338,27 @@ func TestRunStops(t *testing.T) {
 	equal(t, s.Records, int64(len(readLines(t, out))))
 }
 
-// TestRunSmooths compares the records of the pipeline with hafvf.Smooth on each
-// session of each key, from a file that is out of order, with records that
-// cannot be used between the others.
-func TestRunSmooths(t *testing.T) {
+// sessionEntry is a record of a session: its Unix time and value.
+type sessionEntry struct {
+	at int
+	x  float64
+}
+
+// writeSessions writes sessions to a file that is out of order, with records that cannot
+// be used between the others, and returns those that can be, by key.
+func writeSessions(t *testing.T) (path string, sessions map[string][][]sessionEntry, usable int) {
 	rng := rand.New(rand.NewPCG(3, 5))
-	type entry struct {
-		at int
-		x  float64
-	}
-	sessions := map[string][][]entry{}
+	sessions = map[string][][]sessionEntry{}
 	var lines []string
 	for k := range 40 {
 		key := fmt.Sprintf("k%d", k)
 		clock := 0
 		for range 1 + rng.IntN(3) {
 			clock += 3600
-			var session []entry
+			var session []sessionEntry
 			for i := range 1 + rng.IntN(40) {
 				clock += 1 + rng.IntN(1799)
-				e := entry{clock, rng.NormFloat64() + float64(i/20*6)}
+				e := sessionEntry{clock, rng.NormFloat64() + float64(i/20*6)}
 				session = append(session, e)
 				lines = append(lines, fmt.Sprintf("%s,%d,%.17g\n", key, e.at, e.x))
 			}
@@ -366,35 +367,117 @@ func TestRunSmooths(t *testing.T) {
 	}
 	rng.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
 	lines = append([]string{"key,time,x\n", "bad,1,abc\n", "bad,,1\n"}, lines...)
-	path := write(t, "in.csv", lines...)
-	s, out, rejected := runConfig(t, "transform: smooth\nmodel: {family: normal}\nsource: {csv: {path: "+path+"}}\n")
-	equal(t, 2, len(rejected))
-	equal(t, int64(len(lines)-3), s.Records)
+	return write(t, "in.csv", lines...), sessions, len(lines) - 3
+}
 
-	type record struct {
-		Key, ID        string
-		Time           time.Time
-		N              int
-		X              float64
-		Estimate       struct{ Mean, SD *float64 }
-		Memory         float64
-		Posterior      map[string]float64
-		Forward        struct{ Weight, Memory float64 }
-		Backward       struct{ Levels []map[string]float64 }
-		Session        struct{ N int }
-		Revision       *int
-		Split          *string
-		ChangeEvidence *float64 `json:"change_evidence"`
-		Change         *bool
+// A sessionRecord is a smoothed record as a run writes it.
+type sessionRecord struct {
+	Key, ID   string
+	Time      time.Time
+	N         int
+	X         float64
+	Estimate  struct{ Mean, SD *float64 }
+	Memory    float64
+	Posterior map[string]float64
+	Forward   *struct{ Weight, Memory float64 }
+	Backward  *struct{ Levels []map[string]float64 }
+	Outlier   *float64
+	Segment   *struct {
+		Start    time.Time
+		N        int
+		Mean, SD *float64
 	}
-	got := map[string][]record{}
-	for _, line := range out {
-		var r record
+	Session        struct{ N int }
+	Revision       *int
+	Split          *string
+	Changed        *bool
+	ChangeEvidence *float64 `json:"change_evidence"`
+	Change         *bool
+}
+
+// readSessions returns the records of every key, by time.
+func readSessions(t *testing.T, lines []string) map[string][]sessionRecord {
+	t.Helper()
+	got := map[string][]sessionRecord{}
+	for _, line := range lines {
+		var r sessionRecord
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			t.Fatal(err)
 		}
 		got[r.Key] = append(got[r.Key], r)
 	}
+	for _, records := range got {
+		slices.SortFunc(records, func(a, b sessionRecord) int { return a.Time.Compare(b.Time) })
+	}
+	return got
+}
+
+// TestRunSegments compares the records of the pipeline with hafvf.Smoother on each
+// session of each key.
+func TestRunSegments(t *testing.T) {
+	path, sessions, usable := writeSessions(t)
+	s, out, rejected := runConfig(t, "transform: smooth\nmodel: {family: normal}\nsource: {csv: {path: "+path+"}}\n")
+	equal(t, 2, len(rejected))
+	equal(t, int64(usable), s.Records)
+	got := readSessions(t, out)
+	m, err := hafvf.New("normal", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	smoother := hafvf.NewSmoother(m, 10)
+	changes := 0
+	for key, list := range sessions {
+		records := got[key]
+		for _, session := range list {
+			steps := make([][][]float64, len(session))
+			for i, e := range session {
+				steps[i] = [][]float64{{e.x}}
+			}
+			want := smoother.Smooth(steps)
+			changes += len(want.Changes())
+			k := 0
+			for i, e := range session {
+				r := records[0]
+				records = records[1:]
+				first := k+1 < len(want.Segments) && want.Segments[k+1].Start == i
+				if first {
+					k++
+				}
+				var p [4]float64
+				m.Posterior(p[:], want.Sample(i))
+				var mean, sd [1]float64
+				want.SegmentEstimate(mean[:], sd[:], k, i)
+				equal(t, [...]any{i + 1, e.x, first, want.Outlier(i), m.Memory(want.Sample(i))}, [...]any{r.N, r.X, *r.Change, *r.Outlier, r.Memory})
+				equal(t, map[string]float64{"mu": p[0], "kappa": p[1], "alpha": p[2], "beta": p[3]}, r.Posterior)
+				equal(t, [...]float64{want.Mean(i)[0], want.SD(i)[0]}, [...]float64{*r.Estimate.Mean, *r.Estimate.SD})
+				equal(t, int64(session[want.Segments[k].Start].at), r.Segment.Start.Unix())
+				equal(t, want.Segments[k].N, r.Segment.N)
+				equal(t, [...]float64{mean[0], sd[0]}, [...]float64{*r.Segment.Mean, *r.Segment.SD})
+				equal(t, [...]bool{true, true, true, i == 0}, [...]bool{r.Forward == nil, r.Backward == nil, r.Changed == nil, r.ChangeEvidence == nil})
+				if i > 0 {
+					equal(t, *r.ChangeEvidence, want.Evidence[i])
+				}
+			}
+		}
+		equal(t, 0, len(records))
+	}
+	equal(t, int64(changes), s.Changes)
+	if changes == 0 {
+		t.Error("no change in any session")
+	}
+	if text := s.String(); !strings.Contains(text, " → ") {
+		t.Errorf("the summary does not say what changed: %s", text)
+	}
+}
+
+// TestRunSmooths compares the records of the pipeline with Filter.Smooth on each session
+// of each key, where the config has levels.
+func TestRunSmooths(t *testing.T) {
+	path, sessions, usable := writeSessions(t)
+	s, out, rejected := runConfig(t, "transform: smooth\nmodel: {family: normal}\nlevels: [{alpha: 9, beta: 1}, {alpha: 1, beta: 1}]\nsource: {csv: {path: "+path+"}}\n")
+	equal(t, 2, len(rejected))
+	equal(t, int64(usable), s.Records)
+	got := readSessions(t, out)
 	m, err := hafvf.New("normal", nil, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -403,7 +486,6 @@ func TestRunSmooths(t *testing.T) {
 	count, changes := 0, 0
 	for key, list := range sessions {
 		records := got[key]
-		slices.SortFunc(records, func(a, b record) int { return a.Time.Compare(b.Time) })
 		for _, session := range list {
 			count++
 			steps := make([][][]float64, len(session))
@@ -424,6 +506,7 @@ func TestRunSmooths(t *testing.T) {
 				equal(t, [...]float64{want.Memory(i), want.Forward(i).Weight, want.Forward(i).Memory}, [...]float64{r.Memory, r.Forward.Weight, r.Forward.Memory})
 				equal(t, want.Backward(i).State[5], r.Backward.Levels[1]["alpha"])
 				equal(t, r.ChangeEvidence == nil, i == 0)
+				equal(t, [...]bool{true, true}, [...]bool{r.Outlier == nil, r.Segment == nil})
 				if i > 0 {
 					equal(t, *r.ChangeEvidence, want.Evidence[i])
 				}

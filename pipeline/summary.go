@@ -283,7 +283,11 @@ func (t *tally) estimate(key string, e *transforms.Estimate) {
 func (t *tally) smoothed(key string, s *transforms.Smoothed) {
 	t.records++
 	if s.Change {
-		t.add(Break{Key: key, ID: s.ID, Time: s.Time, Size: s.ChangeEvidence})
+		b := Break{Key: key, ID: s.ID, Time: s.Time, Size: s.ChangeEvidence}
+		if g := s.Segment; g != nil && len(g.Before) == 1 {
+			b.About = fmt.Sprintf("%.4g → %.4g for %d observations", g.Before[0], g.Estimate.Mean[0], g.N)
+		}
+		t.add(b)
 	}
 }
 

@@ -206,7 +206,7 @@ func appendSmoothed(b []byte, s Smoothed) []byte {
 	b = append(b, byte(s.Shape))
 	b = appendVectors(b, s.X)
 	for _, v := range [][]float64{s.Estimate.Mean, s.Estimate.SD, s.Posterior, s.Forward.Levels, s.Backward.Levels,
-		{s.Memory, s.Forward.Weight, s.Forward.Memory, s.Backward.Weight, s.Backward.Memory, s.ChangeEvidence}} {
+		{s.Memory, s.Forward.Weight, s.Forward.Memory, s.Backward.Weight, s.Backward.Memory, s.ChangeEvidence, s.Outlier}} {
 		b = appendFloats(b, v)
 	}
 	b = appendTime(b, s.Session.Start)
@@ -215,7 +215,13 @@ func appendSmoothed(b []byte, s Smoothed) []byte {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
 	b = appendString(b, s.Split)
-	return appendFlags(b, s.Change, s.Missing)
+	b = appendFlags(b, s.Change, s.Missing, s.Changed)
+	b = appendFlags(b, s.Segment != nil)
+	if g := s.Segment; g != nil {
+		b = binary.AppendUvarint(appendTime(b, g.Start), uint64(g.N))
+		b = appendFloats(appendMoments(b, g.Estimate), g.Before)
+	}
+	return b
 }
 
 func (r *reader) smoothed() Smoothed {
@@ -223,11 +229,14 @@ func (r *reader) smoothed() Smoothed {
 	for _, v := range []*[]float64{&s.Estimate.Mean, &s.Estimate.SD, &s.Posterior, &s.Forward.Levels, &s.Backward.Levels} {
 		*v = r.floats()
 	}
-	r.numbers(&s.Memory, &s.Forward.Weight, &s.Forward.Memory, &s.Backward.Weight, &s.Backward.Memory, &s.ChangeEvidence)
+	r.numbers(&s.Memory, &s.Forward.Weight, &s.Forward.Memory, &s.Backward.Weight, &s.Backward.Memory, &s.ChangeEvidence, &s.Outlier)
 	s.Session.Start, s.Session.End = r.time(), r.time()
 	s.N, s.Session.N, s.Revision = int64(r.uvarint()), int64(r.uvarint()), int64(r.uvarint())
 	s.Split = r.string()
-	s.Change, s.Missing, _ = r.flags()
+	s.Change, s.Missing, s.Changed = r.flags()
+	if there, _, _ := r.flags(); there {
+		s.Segment = &Segment{Start: r.time(), N: int64(r.uvarint()), Estimate: r.moments(), Before: r.floats()}
+	}
 	return s
 }
 

@@ -29,7 +29,9 @@
 // PCollection<KV<string, Smoothed>> in the global window and a
 // PCollection<Rejected>. A session of a key ends at a gap of SmoothConfig.Gap. Each
 // of its observations comes out once, with the posterior given the whole session
-// and the evidence of a change before it.
+// and the evidence of a change before it. Where the configuration has no levels, a
+// hafvf.Smoother finds segments, which also go on over the cuts of sessions longer
+// than SmoothConfig.Max.
 //
 // # Order and lateness
 //
@@ -41,7 +43,8 @@
 //
 // Smooth sorts a session by time and Observation.Seq. An observation that comes
 // late, within SmoothConfig.AllowedLateness, emits its session again, whole, with
-// the next Revision and the same ids. The runner drops later ones.
+// the next Revision and the same ids. Smoothed.Changed tells which records say something
+// new. The runner drops later ones.
 //
 // # Determinism
 //

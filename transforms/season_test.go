@@ -172,7 +172,7 @@ func TestSeasonNeedsTimes(t *testing.T) {
 	if err := est.Check("k", Value(time.Unix(1, 0), "", 1)); err != nil {
 		t.Error(err)
 	}
-	sessions := SmoothConfig{Filter: hafvf.Config{Family: "normal", Season: daily}, Gap: time.Minute}
+	sessions := SmoothConfig{Filter: hafvf.Config{Family: "normal", Season: daily, Levels: []hafvf.Beta{}, Top: 1}, Gap: time.Minute}
 	if _, err := NewSmoother(sessions); err == nil || !strings.Contains(err.Error(), "season") {
 		t.Errorf("sessions: %v", err)
 	}

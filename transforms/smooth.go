@@ -40,9 +40,11 @@ func init() {
 
 // SmoothConfig is the configuration of Smooth.
 type SmoothConfig struct {
-	// Filter needs a Family, and has neither bank nor detection nor season. With a WarmUp
-	// above zero the whole session sets its prior. A smoother looks back: levels
-	// {9, 1}, {1, 1} and top 1 suit it better than the default.
+	// Filter needs a Family, and has neither bank nor detection. Where it has neither Levels
+	// nor Top, a hafvf.Smoother finds the segments of a session, less the Season if there is
+	// one. Where it has, there is no season, and the filter smooths by a forward and a backward pass, the smoother of the paper.
+	// It looks back: levels {9, 1}, {1, 1} and top 1 suit that better than the filter's
+	// default. With a WarmUp above zero the whole session sets its prior.
 	Filter hafvf.Config
 	// Keys are exceptions, as in Config.
 	Keys []Rule
@@ -125,7 +127,7 @@ func Smooth(s beam.Scope, cfg SmoothConfig, col beam.PCollection) (smoothed, rej
 			Kept: state.MakeValueState[[]byte]("sessions"), Over: timers.InEventTime("over"),
 		}, sessions)
 	}
-	return beam.ParDo(s, &smoothFn{Config: string(text)}, sessions), rejected
+	return beam.ParDo(s, &smoothFn{Config: string(text), Revises: cfg.AllowedLateness > 0}, sessions), rejected
 }
 
 func parseSmoother(text string) (*Smoother, error) {
@@ -258,11 +260,12 @@ func (fn *reviseFn) ProcessElement(sp state.Provider, tp timers.Provider, key st
 			continue
 		}
 		s.revision = max(s.revision, k.revision+1)
+		s.earlier = append(s.earlier, k)
 		// Equal times keep their order: the earlier revision's come first.
 		s.observations = append(k.observations, s.observations...)
 		s.sort()
 	}
-	emit(s.end(), key, s.append(nil))
+	emit(s.end(), key, s.appendRevision(nil))
 	// The watermark has passed the window of the latest session, which ends no
 	// earlier than a gap after it.
 	return fn.write(sp, tp, append(rest, s), latest.Add(-fn.AllowedLateness-span(fn.Gap)))
@@ -314,7 +317,8 @@ func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, kept []session,
 
 // smoothFn smooths sessions, a batch of them in parallel.
 type smoothFn struct {
-	Config string
+	Config  string
+	Revises bool // sessions come with those of which they are the next revision
 
 	smoothers []*Smoother // one for each goroutine
 	account   *account.Run
@@ -327,6 +331,7 @@ type smoothFn struct {
 type pending struct {
 	key          string
 	session      []byte
+	revises      bool
 	records      []Smoothed
 	notConverged int
 	err          error
@@ -353,7 +358,7 @@ func (fn *smoothFn) StartBundle(_ func(beam.EventTime, string, Smoothed)) {
 }
 
 func (fn *smoothFn) ProcessElement(_ context.Context, key string, b []byte, emit func(beam.EventTime, string, Smoothed)) error {
-	p := &pending{key: key, session: b}
+	p := &pending{key: key, session: b, revises: fn.Revises}
 	if len(b) >= smoothBytes || len(fn.smoothers) == 1 {
 		if err := fn.drain(emit); err != nil {
 			return err
@@ -394,12 +399,16 @@ func (fn *smoothFn) drain(emit func(beam.EventTime, string, Smoothed)) error {
 }
 
 func (p *pending) smooth(sm *Smoother, emit func(Smoothed)) {
-	s, err := decodeSession(p.session)
+	decode := decodeSession
+	if p.revises {
+		decode = decodeRevision
+	}
+	s, err := decode(p.session)
 	if err != nil {
 		p.err = fmt.Errorf("key %q: %w", p.key, err)
 		return
 	}
-	p.notConverged = sm.Smooth(p.key, s.observations, s.revision, emit)
+	p.notConverged = sm.revise(p.key, s, emit)
 }
 
 func (fn *smoothFn) emit(key string, s Smoothed, emit func(beam.EventTime, string, Smoothed)) {
@@ -418,7 +427,7 @@ func (fn *smoothFn) done(p *pending) error {
 	if p.err != nil {
 		return p.err
 	}
-	if i := fn.smoothers[0].filters.index(p.key); i >= 0 {
+	if i := fn.smoothers[0].keys.index(p.key); i >= 0 {
 		fn.account.Matched(i)
 	}
 	fn.counts.Sessions++
@@ -436,9 +445,10 @@ func (fn *smoothFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, 
 }
 
 // A session holds a key's observations between two gaps, by time, and how often it
-// was emitted before.
+// was emitted before. Earlier are the sessions of which it is the next revision.
 type session struct {
 	revision     int64
+	earlier      []session
 	observations []Observation
 }
 
@@ -461,7 +471,7 @@ func (s *session) cut(gap time.Duration) (parts []session) {
 	from := 0
 	for i := 1; i <= len(s.observations); i++ {
 		if i == len(s.observations) || mtime.FromTime(s.observations[i].Time) >= mtime.FromTime(s.observations[i-1].Time).Add(gap) {
-			parts = append(parts, session{s.revision, s.observations[from:i]})
+			parts = append(parts, session{revision: s.revision, observations: s.observations[from:i]})
 			from = i
 		}
 	}
@@ -474,6 +484,33 @@ func (s *session) append(b []byte) []byte {
 		b = appendObservation(b, o)
 	}
 	return b
+}
+
+// appendRevision appends the session with those of which it is the next revision.
+func (s *session) appendRevision(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(len(s.earlier)))
+	for _, e := range s.earlier {
+		b = appendString(b, string(e.append(nil)))
+	}
+	return s.append(b)
+}
+
+func decodeRevision(b []byte) (s session, err error) {
+	r := &reader{b: b}
+	var earlier []session
+	for range r.count(1) {
+		e, err := decodeSession([]byte(r.string()))
+		if err != nil {
+			return s, err
+		}
+		earlier = append(earlier, e)
+	}
+	if r.bad {
+		return s, errCut
+	}
+	s, err = decodeSession(r.b)
+	s.earlier = earlier
+	return s, err
 }
 
 func decodeSession(b []byte) (s session, err error) {

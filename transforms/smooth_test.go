@@ -75,6 +75,9 @@ var sessions = transforms.SmoothConfig{
 	Gap:    10 * time.Second,
 }
 
+// segments has no levels: sessions are smoothed in segments.
+var segments = transforms.SmoothConfig{Filter: hafvf.Config{Family: "normal"}, Gap: 10 * time.Second}
+
 // smoothLoop is the node's work as a plain loop: it cuts each key's observations
 // at the gaps and smooths the parts.
 func smoothLoop(t *testing.T, cfg transforms.SmoothConfig, in []keyed) map[string][]transforms.Smoothed {
@@ -118,25 +121,139 @@ func sessionStream(n, keys int) []keyed {
 }
 
 func TestSmoothEqualsLoop(t *testing.T) {
-	in := sessionStream(5000, 300)
-	want := smoothLoop(t, sessions, in)
-	rng := rand.New(rand.NewPCG(5, 6))
-	rng.Shuffle(len(in), func(i, j int) { in[i], in[j] = in[j], in[i] })
-	c := runSmooth(t, sessions, in, nil)
-	same(t, c.smoothed, want)
-	same(t, len(c.rejected), 0)
+	for name, cfg := range map[string]transforms.SmoothConfig{"levels": sessions, "segments": segments} {
+		t.Run(name, func(t *testing.T) {
+			in := sessionStream(5000, 300)
+			want := smoothLoop(t, cfg, in)
+			rng := rand.New(rand.NewPCG(5, 6))
+			rng.Shuffle(len(in), func(i, j int) { in[i], in[j] = in[j], in[i] })
+			c := runSmooth(t, cfg, in, nil)
+			same(t, c.smoothed, want)
+			same(t, len(c.rejected), 0)
 
-	single, records := 0, 0
-	for _, list := range want {
-		for _, s := range list {
-			records++
-			if s.Session.N == 1 {
-				single++
+			single, records := 0, 0
+			for _, list := range want {
+				for _, s := range list {
+					records++
+					if s.Session.N == 1 {
+						single++
+					}
+				}
 			}
+			if records != len(in) || single == 0 {
+				t.Errorf("%d records of %d observations, %d in sessions of one", records, len(in), single)
+			}
+		})
+	}
+}
+
+// stepped are observations a second of noise about levels, each for so many of them.
+func stepped(length int, levels ...float64) (all []transforms.Observation) {
+	rng := rand.New(rand.NewPCG(uint64(length), 7))
+	for _, level := range levels {
+		for range length {
+			all = append(all, transforms.Value(at(len(all)), "", level+rng.NormFloat64()))
 		}
 	}
-	if records != len(in) || single == 0 {
-		t.Errorf("%d records of %d observations, %d in sessions of one", records, len(in), single)
+	return all
+}
+
+func smoothed(t *testing.T, cfg transforms.SmoothConfig, observations []transforms.Observation) (all []transforms.Smoothed) {
+	t.Helper()
+	sm, err := transforms.NewSmoother(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sm.Smooth("k", observations, 0, func(s transforms.Smoothed) { all = append(all, s) })
+	return all
+}
+
+// A segment goes on over the cuts of a long session, and an edge at a cut is one.
+func TestSegmentsGoOnOverCuts(t *testing.T) {
+	for name, c := range map[string]struct {
+		length int
+		levels []float64
+		max    int
+		edges  []int
+	}{
+		"no edge":           {100, []float64{0, 0, 0, 0}, 50, nil},
+		"at the cut":        {100, []float64{0, 0, 6, 6}, 100, []int{200}},
+		"not at a cut":      {100, []float64{0, 6, 6, 6}, 200, []int{100}},
+		"in every part":     {100, []float64{0, 6, 0, 6}, 150, []int{100, 200, 300}},
+		"just after a cut":  {202, []float64{0, 6}, 200, []int{202}},
+		"just before a cut": {198, []float64{0, 6, 6}, 200, []int{198}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			observations := stepped(c.length, c.levels...)[:400]
+			whole := smoothed(t, segments, observations)
+			cfg := segments
+			cfg.Max = c.max
+			var edges []int
+			for i, s := range smoothed(t, cfg, observations) {
+				if s.Change {
+					edges = append(edges, i)
+				}
+				w := whole[i]
+				same(t, s.Segment.Start, w.Segment.Start)
+				same(t, s.Segment.N, w.Segment.N)
+				same(t, s.Split == "", false)
+				if far := math.Abs(s.Estimate.Mean[0] - w.Estimate.Mean[0]); far > .3*w.Estimate.SD[0] {
+					t.Errorf("estimate %d is %g sd from that of the whole session", i, far/w.Estimate.SD[0])
+				}
+				if i > 0 && math.IsNaN(s.ChangeEvidence) {
+					t.Errorf("no evidence at %d", i)
+				}
+			}
+			same(t, edges, c.edges)
+		})
+	}
+}
+
+// A revision tells which of its records say something new.
+func TestRevisionsTellWhatChanged(t *testing.T) {
+	cfg := segments
+	cfg.AllowedLateness = time.Hour
+	observations := stepped(150, 0, 8)
+	late := 280
+	source := func(s beam.Scope) beam.PCollection {
+		ts := teststream.NewConfig()
+		add := func(i int) {
+			if err := ts.AddElements(observations[i].Time.UnixMilli(), observations[i].X[0][0]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range observations {
+			if i != late {
+				add(i)
+			}
+		}
+		ts.AdvanceWatermark(at(400).UnixMilli())
+		add(late)
+		ts.AdvanceWatermarkToInfinity()
+		return beam.ParDo(s, &observeFn{}, teststream.Create(s, ts))
+	}
+	first, second := map[string]transforms.Smoothed{}, map[string]transforms.Smoothed{}
+	for _, s := range runSmooth(t, cfg, nil, source).smoothed["k"] {
+		if s.Revision == 0 {
+			first[s.ID] = s
+		} else {
+			second[s.ID] = s
+		}
+	}
+	same(t, [...]int{len(first), len(second)}, [...]int{len(observations) - 1, len(observations)})
+	for _, s := range second {
+		before, known := first[s.ID]
+		// The segments are told apart by the place, and the second one has grown.
+		same(t, s.Changed, s.N > 150)
+		if !known || s.Changed {
+			continue
+		}
+		if far := math.Abs(s.Estimate.Mean[0] - before.Estimate.Mean[0]); far > .01*s.Estimate.SD[0] {
+			t.Errorf("%s has changed by %g sd", s.ID, far/s.Estimate.SD[0])
+		}
+	}
+	for _, s := range first {
+		same(t, s.Changed, false)
 	}
 }
 
@@ -221,7 +338,7 @@ func TestSmoothLateDataRevises(t *testing.T) {
 	same(t, len(last), len(want))
 	for _, w := range want {
 		g := last[w.ID]
-		g.Revision = 0
+		g.Revision, g.Changed = 0, false
 		same(t, g, w)
 	}
 }

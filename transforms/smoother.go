@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -25,7 +26,12 @@ type Smoothed struct {
 	Estimate          Moments   // of the likelihood's mean
 	Memory            float64   // θ^η − θ₀^η: forward + backward − J
 	Posterior         []float64 // as the model's Params describe it
-	Forward, Backward Pass
+	Forward, Backward Pass      // only of the smoother with levels
+
+	// Segment is the regime that the observation is in, and Outlier the probability that
+	// it says nothing of that: an accident. Nil and NaN of the smoother with levels.
+	Segment *Segment
+	Outlier float64
 
 	Session  Session
 	Revision int64 // how often the session was emitted before, with less in it
@@ -36,7 +42,19 @@ type Smoothed struct {
 	ChangeEvidence float64 // log Bayes factor, nats, of a change between the observation before and this one; NaN on the first
 	Change         bool    // on the first observation of a new regime
 
+	// Changed says, where Revision is above 0, that the revision before had no record of
+	// this ID, or one of another observation, place, segment or estimate: by more than a
+	// hundredth of its standard deviation.
+	Changed bool
 	Missing bool
+}
+
+// A Segment is a regime of a session, between two changes.
+type Segment struct {
+	Start    time.Time // of its first observation
+	N        int64     // observations
+	Estimate Moments   // of the likelihood's mean, as if that did not drift in it
+	Before   []float64 // mean of the segment before, on the first observation; nil on the others
 }
 
 // A Pass is one direction's part in a smoothed observation.
@@ -55,15 +73,21 @@ type Session struct {
 // A Smoother smooths sessions without a pipeline, as Smooth does. It is not safe for
 // concurrent use.
 type Smoother struct {
-	cfg     SmoothConfig
-	filters ruled[smoothingFilter]
-	params  int
+	cfg  SmoothConfig
+	keys ruled[*smoothing]
 }
 
-type smoothingFilter struct {
-	*hafvf.Filter
-	fits  bool // each session sets its prior
-	scale *scaling
+// A smoothing smooths the sessions of the keys of one rule. It has one of filter and
+// smoother.
+type smoothing struct {
+	filter   *hafvf.Filter // with levels
+	smoother *hafvf.Smoother
+	checks   *hafvf.Filter  // of observations as they come
+	model    hafvf.Model    // as configured
+	fits     bool           // each session sets its prior
+	season   *sessionSeason // nil without one
+	scale    *scaling
+	params   int
 }
 
 // NewSmoother makes a smoother. An error names what is wrong with cfg.
@@ -72,46 +96,62 @@ func NewSmoother(cfg SmoothConfig) (*Smoother, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	filters, err := newRuled(cfg.Filter, cfg.Keys, newSmoothingFilter)
+	keys, err := newRuled(cfg.Filter, cfg.Keys, func(filter hafvf.Config) (*smoothing, error) { return newSmoothing(filter, cfg.Odds) })
 	if err != nil {
 		return nil, err
 	}
-	sm := &Smoother{cfg: cfg, filters: filters}
-	for _, p := range filters.rest.Model().Params() {
-		sm.params += p.Size()
-	}
-	return sm, nil
+	return &Smoother{cfg, keys}, nil
 }
 
-func newSmoothingFilter(cfg hafvf.Config) (f smoothingFilter, err error) {
+func newSmoothing(cfg hafvf.Config, odds float64) (*smoothing, error) {
 	if len(cfg.Bank) > 0 || cfg.Detect != nil {
-		return f, errors.New("a bank or detection is for the filter, not for smoothing")
+		return nil, errors.New("a bank or detection is for the filter, not for smoothing")
 	}
-	if cfg.Season != nil {
-		return f, errors.New("season: is for the filter; smoothing has none yet")
+	if cfg.Season != nil && !Segments(cfg) {
+		return nil, errors.New("season: smoothing with levels has none; without levels it has segments, which have one")
 	}
 	bank, err := cfg.NewBank()
 	if err != nil {
-		return f, err
+		return nil, err
 	}
-	return smoothingFilter{bank.Filter(0), cfg.WarmUp > 0, newScaling(cfg, bank)}, nil
+	z := &smoothing{checks: bank.Filter(0), model: bank.Model(), fits: cfg.WarmUp > 0, scale: newScaling(cfg, bank)}
+	if cfg.Season != nil {
+		z.season = newSessionSeason(cfg, bank)
+		if m, ok := z.model.(hafvf.Exposed); ok {
+			z.model = m.Rows()
+		}
+	}
+	if Segments(cfg) {
+		z.smoother = hafvf.NewSmoother(z.model, odds)
+	} else {
+		z.filter = bank.Filter(0)
+	}
+	for _, p := range z.model.Params() {
+		z.params += p.Size()
+	}
+	return z, nil
 }
 
-// filter returns the filter of the key's session.
-func (sm *Smoother) filter(key string, steps [][][]float64) *hafvf.Filter {
-	f := sm.filters.of(key)
-	if f.fits {
-		var xs [][]float64
-		for _, step := range steps {
-			xs = append(xs, complete(step)...)
-		}
-		if len(xs) == 0 {
-			xs = [][]float64{make([]float64, f.Dim())} // any prior will do: there is nothing to learn
-		}
-		base := f.Model().(hafvf.Fitted)
-		f.Use(base.Fit(base.LocationScale(xs)))
+// Segments reports whether Smooth looks for segments: whether the configuration gives no
+// filter.
+func Segments(cfg hafvf.Config) bool {
+	return cfg.Levels == nil && cfg.Top == 0 && len(cfg.Bank) == 0
+}
+
+// fitted is the model with the prior that the steps set, or as configured.
+func (z *smoothing) fitted(steps [][][]float64, dim int) hafvf.Model {
+	if !z.fits {
+		return z.model
 	}
-	return f.Filter
+	var xs [][]float64
+	for _, step := range steps {
+		xs = append(xs, complete(step)...)
+	}
+	if len(xs) == 0 {
+		xs = [][]float64{make([]float64, dim)} // any prior will do: there is nothing to learn
+	}
+	base := z.model.(hafvf.Fitted)
+	return base.Fit(base.LocationScale(xs))
 }
 
 // Check says why o is not an observation of the key that Smooth takes.
@@ -122,8 +162,8 @@ func (sm *Smoother) Check(key string, o Observation) error {
 	case o.Time.IsZero():
 		return errors.New("no time; a session needs one")
 	}
-	f := sm.filters.of(key)
-	return f.scale.check(f, o)
+	z := sm.keys.of(key)
+	return z.scale.check(z.checks, o)
 }
 
 // Smooth sorts the observations of a key's session, which Check has passed, by time
@@ -131,54 +171,91 @@ func (sm *Smoother) Check(key string, o Observation) error {
 // converge.
 func (sm *Smoother) Smooth(key string, observations []Observation, revision int64, emit func(Smoothed)) (notConverged int) {
 	sortByTime(observations)
+	z := sm.keys.of(key)
 	n := len(observations)
-	parts := (n + sm.cfg.Max - 1) / sm.cfg.Max
+	c := cut{n: n, parts: (n + sm.cfg.Max - 1) / sm.cfg.Max}
 	k := 0 // among equal times
-	scale := sm.filters.of(key).scale
-	for part := range parts {
-		from, to := part*n/parts, (part+1)*n/parts
-		steps := make([][][]float64, to-from)
-		for i, o := range observations[from:to] {
-			scaled, _ := scale.to(o)
-			steps[i] = scaled.X
+	record := func(i int, out Smoothed) {
+		o := observations[i]
+		if i > 0 && o.Time.Equal(observations[i-1].Time) {
+			k++
+		} else {
+			k = 0
 		}
-		f := sm.filter(key, steps)
-		s := f.Smooth(steps)
+		out.Time, out.N, out.X, out.Shape = o.Time, int64(i+1), o.X, o.Shape
+		out.ID = fmt.Sprintf("%s/%s/%d", key, stamp(o.Time), k)
+		out.Session = Session{observations[0].Time, observations[n-1].Time, int64(n)}
+		out.Revision = revision
+		if c.parts > 1 {
+			out.Split = fmt.Sprintf("%d observations, at most %d are smoothed as one: part %d of %d", n, sm.cfg.Max, c.partOf(i)+1, c.parts)
+		}
+		emit(out)
+	}
+	if z.smoother != nil {
+		z.segments(observations, c, record)
+		return 0
+	}
+	return z.passes(observations, c, sm.cfg.Odds, record)
+}
+
+// A cut divides n observations into parts of about the same length.
+type cut struct{ n, parts int }
+
+func (c cut) part(i int) (from, end int) { return i * c.n / c.parts, (i + 1) * c.n / c.parts }
+
+// partOf is the part that observation i is in.
+func (c cut) partOf(i int) int { return ((i+1)*c.parts - 1) / c.n }
+
+// divide divides the steps.
+func (c cut) divide(steps [][][]float64) (parts [][][][]float64) {
+	for i := range c.parts {
+		from, end := c.part(i)
+		parts = append(parts, steps[from:end])
+	}
+	return parts
+}
+
+// steps are the observations as the filter sees them.
+func (z *smoothing) steps(observations []Observation) [][][]float64 {
+	steps := make([][][]float64, len(observations))
+	for i, o := range observations {
+		scaled, _ := z.scale.to(o)
+		steps[i] = scaled.X
+	}
+	return steps
+}
+
+// passes smooths by a forward and a backward pass of the filter, each part on its own.
+func (z *smoothing) passes(observations []Observation, c cut, odds float64, record func(int, Smoothed)) (notConverged int) {
+	for part := range c.parts {
+		from, end := c.part(part)
+		steps := z.steps(observations[from:end])
+		if z.fits {
+			z.filter.Use(z.fitted(steps, z.filter.Dim()))
+		}
+		s := z.filter.Smooth(steps)
 		notConverged += s.NotConverged
-		changes := hafvf.Changes(s.Evidence, sm.cfg.Odds)
-		split := ""
-		if parts > 1 {
-			split = fmt.Sprintf("%d observations, at most %d are smoothed as one: part %d of %d", n, sm.cfg.Max, part+1, parts)
-		}
-		for t, o := range observations[from:to] {
-			if i := from + t; i > 0 && o.Time.Equal(observations[i-1].Time) {
-				k++
-			} else {
-				k = 0
-			}
-			out := sm.at(f, s, t)
-			scale.moments(out.Estimate)
+		changes := hafvf.Changes(s.Evidence, odds)
+		for t := range steps {
+			out := z.passed(s, t)
+			z.scale.moments(out.Estimate)
 			if len(changes) > 0 && changes[0] == t {
 				out.Change, changes = true, changes[1:]
 			}
-			out.Time, out.N, out.X, out.Shape = o.Time, int64(from+t+1), o.X, o.Shape
-			out.ID = fmt.Sprintf("%s/%s/%d", key, stamp(o.Time), k)
-			out.Session = Session{observations[0].Time, observations[n-1].Time, int64(n)}
-			out.Revision, out.Split = revision, split
-			emit(out)
+			record(from+t, out)
 		}
 	}
 	return notConverged
 }
 
-// at returns the posterior at step t.
-func (sm *Smoother) at(f *hafvf.Filter, s *hafvf.Smoothed, t int) Smoothed {
-	m := f.Model()
-	outputs, levels := m.Outputs(), 2*f.Levels()
-	cut := cutter(make([]float64, 2*outputs+2*levels+sm.params))
+// passed returns the posterior at step t.
+func (z *smoothing) passed(s *hafvf.Smoothed, t int) Smoothed {
+	m := z.filter.Model()
+	outputs, levels := m.Outputs(), 2*z.filter.Levels()
+	cut := cutter(make([]float64, 2*outputs+2*levels+z.params))
 	out := Smoothed{
-		Estimate: Moments{cut(outputs), cut(outputs)}, Posterior: cut(sm.params),
-		Memory: s.Memory(t), ChangeEvidence: s.Evidence[t], Missing: s.Missing[t],
+		Estimate: Moments{cut(outputs), cut(outputs)}, Posterior: cut(z.params),
+		Memory: s.Memory(t), ChangeEvidence: s.Evidence[t], Missing: s.Missing[t], Outlier: math.NaN(),
 	}
 	s.Estimate(out.Estimate.Mean, out.Estimate.SD, t)
 	m.Posterior(out.Posterior, s.Sample(t))
@@ -187,9 +264,150 @@ func (sm *Smoother) at(f *hafvf.Filter, s *hafvf.Smoothed, t int) Smoothed {
 		from hafvf.Pass
 	}{{&out.Forward, s.Forward(t)}, {&out.Backward, s.Backward(t)}} {
 		*dir.to = Pass{dir.from.Weight, dir.from.Memory, cut(levels)}
-		copyLevels(dir.to.Levels, f, dir.from.State)
+		copyLevels(dir.to.Levels, z.filter, dir.from.State)
 	}
 	return out
+}
+
+// segments smooths inside of segments, which go on over the cuts between parts.
+func (z *smoothing) segments(observations []Observation, c cut, record func(int, Smoothed)) {
+	steps := z.steps(observations)
+	var season *seasonOf
+	if z.season != nil {
+		season = z.season.of(observations, steps)
+		season.learn(func(int) float64 { return 1 }, func(int) bool { return false })
+		steps = season.removed()
+		if season.rhythm != nil {
+			z.use(steps)
+			parts := z.smoother.Segment(c.divide(steps)...)
+			at := func(i int) (*hafvf.Segmentation, int) {
+				from, _ := c.part(c.partOf(i))
+				return parts[c.partOf(i)], i - from
+			}
+			begins := map[int]bool{}
+			for i, g := range parts {
+				from, _ := c.part(i)
+				for _, t := range g.Changes() {
+					begins[from+t] = true
+				}
+			}
+			season.learn(func(i int) float64 { g, t := at(i); return 1 - g.Outlier(t) }, func(i int) bool { return begins[i] })
+			steps = season.removed()
+		}
+	}
+	z.use(steps)
+	var parts []*hafvf.Segmentation
+	if c.parts == 1 {
+		parts = append(parts, z.smoother.Smooth(steps))
+	} else {
+		parts = z.smoother.Segment(c.divide(steps)...)
+	}
+	var before []float64 // mean of the last observation's segment
+	for i, g := range parts {
+		from, _ := c.part(i)
+		if c.parts > 1 {
+			z.smoother.Estimate(g)
+		}
+		changes := g.Changes()
+		k := 0
+		for t := range g.Len() {
+			for k+1 < len(g.Segments) && g.Segments[k+1].Start <= t {
+				k++
+			}
+			out := z.segmented(g, k, t)
+			if season != nil {
+				noise := make([]float64, 2*len(out.Estimate.Mean))
+				g.Predict(noise[:len(noise)/2], noise[len(noise)/2:], t)
+				season.restore(from+t, out.Estimate, out.Segment.Estimate, noise[len(noise)/2:])
+			}
+			z.scale.moments(out.Estimate, out.Segment.Estimate)
+			out.Segment.Start = observations[from+g.Segments[k].Start].Time
+			if len(changes) > 0 && changes[0] == t {
+				out.Change, changes = true, changes[1:]
+				out.Segment.Before = before
+			}
+			before = out.Segment.Estimate.Mean
+			record(from+t, out)
+		}
+		parts[i] = nil
+	}
+}
+
+// use has the smoother use the prior that the steps set, if they set one.
+func (z *smoothing) use(steps [][][]float64) {
+	if z.fits {
+		z.smoother.Use(z.fitted(steps, z.smoother.Dim()))
+	}
+}
+
+// segmented returns the posterior at step t, which is in segment k.
+func (z *smoothing) segmented(g *hafvf.Segmentation, k, t int) Smoothed {
+	m := z.smoother.Model()
+	outputs := m.Outputs()
+	cut := cutter(make([]float64, 4*outputs+z.params))
+	out := Smoothed{
+		Estimate: Moments{cut(outputs), cut(outputs)}, Posterior: cut(z.params),
+		Memory: m.Memory(g.Sample(t)), ChangeEvidence: g.Evidence[t], Missing: g.Missing[t], Outlier: g.Outlier(t),
+		Segment: &Segment{N: int64(g.Segments[k].N), Estimate: Moments{cut(outputs), cut(outputs)}},
+	}
+	copy(out.Estimate.Mean, g.Mean(t))
+	copy(out.Estimate.SD, g.SD(t))
+	m.Posterior(out.Posterior, g.Sample(t))
+	g.SegmentEstimate(out.Segment.Estimate.Mean, out.Segment.Estimate.SD, k, t)
+	return out
+}
+
+// revise is Smooth of a session, with Changed of its records. It smooths the sessions of
+// the revision before once more: late observations are rare, and nothing else is kept.
+func (sm *Smoother) revise(key string, s session, emit func(Smoothed)) (notConverged int) {
+	if s.revision == 0 {
+		return sm.Smooth(key, s.observations, 0, emit)
+	}
+	before := map[string]Smoothed{}
+	for _, e := range s.earlier {
+		sm.Smooth(key, e.observations, e.revision, func(was Smoothed) { before[was.ID] = was })
+	}
+	return sm.Smooth(key, s.observations, s.revision, func(now Smoothed) {
+		was, known := before[now.ID]
+		now.Changed = !known || now.differs(was)
+		emit(now)
+	})
+}
+
+// differs reports whether a record says something else than that of the revision before.
+// Evidence from afar changes every number a little: what is below a hundredth of a standard
+// deviation is the same.
+func (s *Smoothed) differs(was Smoothed) bool {
+	equal := func(x, y []float64) bool {
+		return slices.EqualFunc(x, y, func(a, b float64) bool { return near(a, b, 0) })
+	}
+	if s.N != was.N || !slices.EqualFunc(s.X, was.X, equal) || s.Change != was.Change || !near(s.Outlier, was.Outlier, tellable) {
+		return true
+	}
+	same := func(now, was Moments) bool {
+		for i, sd := range now.SD {
+			if sd != sd { // of a scale that has none
+				sd = math.Abs(now.Mean[i])
+			}
+			if !near(now.Mean[i], was.Mean[i], tellable*sd) || !near(now.SD[i], was.SD[i], tellable*sd) {
+				return false
+			}
+		}
+		return true
+	}
+	if g, h := s.Segment, was.Segment; g != nil && (!g.Start.Equal(h.Start) || g.N != h.N || !same(g.Estimate, h.Estimate)) {
+		return true
+	}
+	return !same(s.Estimate, was.Estimate)
+}
+
+// tellable is the difference of probabilities, or of estimates in standard deviations,
+// below which a revision says the same.
+const tellable = .01
+
+// near reports whether two numbers are at most so far apart, or the same infinity or NaN.
+func near(a, b, far float64) bool {
+	return math.Abs(a-b) <= far || a == b || a != a && b != b
 }
 
 // sortByTime sorts by time and place in the source.

@@ -33,11 +33,13 @@ probabilities of an outlier and of a change; then weights, memory and surprise.
 With many keys, the data and the probabilities.
 
 Smoothed records: per key the data with the smoothed estimate and its 95 % band
-(1.96 standard deviations), E[w] of the forward and the backward pass, the memory
-of both and of the two together, and the change evidence with its threshold,
-log ODDS. Vertical lines are the changes that the records report; give --odds as
-the run had it, or lines and threshold differ. Lines break between sessions,
-and between the parts of one that was cut. Of a record with several revisions, the
+(1.96 standard deviations), the memory, and the change evidence with log ODDS.
+Where the run found segments, the mean of each, and outliers in rings; an edge
+takes more evidence than log ODDS, as it could be anywhere. Where it had levels,
+E[w] and the memory of the forward and the backward pass; then log ODDS is the
+threshold of a change, so give --odds as the run had it. Vertical lines are the
+changes that the records report. Lines break between sessions, and with levels
+between the parts of one that was cut. Of a record with several revisions, the
 latest is drawn. With many keys, the data and the evidence.
 
 A picture shows at most 20 keys. Keys with alarms or smoothed changes come first, from

@@ -15,17 +15,19 @@ func TestPlotDrawsWhatASmoothingRunWrites(t *testing.T) {
 	for i := range 60 {
 		fmt.Fprintf(&csv, "a,2026-01-01T00:%02d:00Z,%d\n", i, i%3+10*(i/40))
 	}
-	dir := folder(t, map[string]string{
-		"in.csv": csv.String(),
-		"c.yaml": "transform: smooth\nrecords: full\nmodel: {family: normal}\nlevels: [{alpha: 0.9, beta: 0.1}]\nsource: {csv: {path: in.csv}}\nsink: {jsonl: {path: out.jsonl}}\n",
-	})
-	if code, _, stderr := program.Run(t, dir, "", "run", "c.yaml"); code != 0 {
-		t.Fatalf("run: exit %d, %s", code, stderr)
-	}
-	if code, _, stderr := program.Run(t, dir, "", "plot", "out.jsonl", "-o", "out.svg"); code != 0 || stderr != "" {
-		t.Fatalf("plot: exit %d, %s", code, stderr)
-	}
-	if picture, err := os.ReadFile(filepath.Join(dir, "out.svg")); err != nil || !strings.Contains(string(picture), "forward") {
-		t.Errorf("%v; the picture shows no passes", err)
+	for levels, legend := range map[string]string{"levels: [{alpha: 0.9, beta: 0.1}]\n": "E[w] backward", "": "mean of the segment"} {
+		dir := folder(t, map[string]string{
+			"in.csv": csv.String(),
+			"c.yaml": "transform: smooth\nrecords: full\nmodel: {family: normal}\n" + levels + "source: {csv: {path: in.csv}}\nsink: {jsonl: {path: out.jsonl}}\n",
+		})
+		if code, _, stderr := program.Run(t, dir, "", "run", "c.yaml"); code != 0 {
+			t.Fatalf("run: exit %d, %s", code, stderr)
+		}
+		if code, _, stderr := program.Run(t, dir, "", "plot", "out.jsonl", "-o", "out.svg"); code != 0 || stderr != "" {
+			t.Fatalf("plot: exit %d, %s", code, stderr)
+		}
+		if picture, err := os.ReadFile(filepath.Join(dir, "out.svg")); err != nil || !strings.Contains(string(picture), legend) || !strings.Contains(string(picture), ">change<") {
+			t.Errorf("%v; the picture does not show %q", err, legend)
+		}
 	}
 }

@@ -44,7 +44,7 @@ func (d *decoder) filters(c *Config, nodes *priorNodes) {
 		case hasBank:
 		case inherit && !hasLevels && !hasTop:
 			*levels, *top, *bank = c.Levels, c.Top, c.Bank
-		case inherit && !hasLevels:
+		case inherit && !hasLevels && !(c.Transform == Smooth && c.Levels == nil):
 			*levels = c.Levels
 			if c.Bank != nil {
 				d.fail(at("top"), "belongs to levels, of which there are none: the filter is a bank")
@@ -54,8 +54,14 @@ func (d *decoder) filters(c *Config, nodes *priorNodes) {
 				d.fail(at("top"), "belongs to levels: with detect and without levels there is the default bank")
 			}
 			*bank = hafvf.DefaultBankOf(c.Model.Family)
-		case !hasLevels:
-			*levels = defaultLevels(c.Transform)
+		case hasLevels:
+		case c.Transform == Smooth:
+			if hasTop && *top != 1 {
+				d.fail(at("top"), "belongs to levels: without them sessions are smoothed in segments")
+			}
+			*levels, *top = nil, 0
+		default:
+			*levels = hafvf.DefaultMember().Levels
 		}
 	}
 	one("", &c.Levels, &c.Top, &c.Bank, false)
@@ -88,15 +94,13 @@ func (d *decoder) lastValues(c *Config, path string, bank []hafvf.Member) {
 
 // seasons settles the seasons, of the model and of every rule.
 func (d *decoder) seasons(c *Config, nodes *priorNodes) {
-	one := func(path string, given seasonKeys) *hafvf.RhythmConfig {
+	one := func(path string, given seasonKeys, levels []hafvf.Beta) *hafvf.RhythmConfig {
 		at := path + ".season"
 		switch {
-		case c.Transform == Smooth:
-			if d.has(at) {
-				d.fail(at, "is for transform: filter; sessions have none yet")
-			}
-			return nil
 		case len(given.seasons) == 0:
+			return nil
+		case c.Transform == Smooth && levels != nil:
+			d.fail(at, "is for sessions with segments: those with levels have none")
 			return nil
 		}
 		if err := hafvf.Seasonal(c.Model.Family); err != nil && c.Model.Family != "" && d.has(at) {
@@ -105,7 +109,7 @@ func (d *decoder) seasons(c *Config, nodes *priorNodes) {
 		return &hafvf.RhythmConfig{Seasons: given.seasons, Zone: given.zone, Holidays: given.holidays}
 	}
 	of := nodes.season
-	c.Model.Season = one("model", of)
+	c.Model.Season = one("model", of, c.Levels)
 	some := c.Model.Season != nil
 	for i := range c.Keys {
 		k, path := &c.Keys[i], fmt.Sprintf("keys.%d.model", i)
@@ -119,7 +123,7 @@ func (d *decoder) seasons(c *Config, nodes *priorNodes) {
 		if !d.has(path + ".holidays") {
 			own.holidays = of.holidays
 		}
-		k.Season = one(path, own)
+		k.Season = one(path, own, k.Levels)
 		some = some || k.Season != nil
 		d.needSeason(path, k.Season != nil)
 	}

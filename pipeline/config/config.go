@@ -19,7 +19,7 @@ import (
 type Config struct {
 	Transform string // Filter or Smooth
 	Model     Model
-	Levels    []hafvf.Beta // bottom up; empty means no level
+	Levels    []hafvf.Beta // bottom up; empty means no level, and nil of Smooth segments
 	Top       float64      // γ in [0, 1]: the fixed weight of the topmost level
 
 	Bank           []hafvf.Member // in place of Levels and Top; nil for one filter
@@ -242,13 +242,4 @@ type seasonKeys struct {
 	seasons  []hafvf.Season
 	zone     string
 	holidays []string
-}
-
-// defaultLevels are weak for the filter, which has to follow at once, and strong
-// for the smoother, which looks back.
-func defaultLevels(transform string) []hafvf.Beta {
-	if transform == Smooth {
-		return []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}
-	}
-	return hafvf.DefaultMember().Levels
 }

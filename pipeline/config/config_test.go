@@ -162,12 +162,23 @@ keys:
 
 func TestParseSmooth(t *testing.T) {
 	const base = "transform: smooth\nmodel: {family: normal}\nsource: {jsonl: {path: in.jsonl}}\n"
-	c := parse(t, base)
-	if diff := cmp.Diff([]hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, c.Levels); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
+	for _, top := range []string{"", "top: 1\n", "keys: [{match: a}, {match: b, top: 1}]\n"} {
+		c := parse(t, base+top)
+		if c.Levels != nil || c.Top != 0 {
+			t.Errorf("levels %v, top %g", c.Levels, c.Top)
+		}
+		for _, k := range c.Keys {
+			if k.Levels != nil || k.Top != 0 {
+				t.Errorf("%s: levels %v, top %g", k.Match, k.Levels, k.Top)
+			}
+		}
+	}
+	c := parse(t, base+"keys: [{match: a, levels: [{alpha: 9, beta: 1}]}]\n")
+	if k := c.Keys[0]; c.Levels != nil || len(k.Levels) != 1 || k.Top != 1 {
+		t.Errorf("%+v", c)
 	}
 	c = parse(t, base+"levels: []\nsession: {gap: 5s, allowed_lateness: 1h, max: 3}\nchange: {odds: 2.5}\n")
-	if len(c.Levels) != 0 || c.Session != (Session{5 * time.Second, time.Hour, 3}) || c.Odds != 2.5 {
+	if c.Levels == nil || len(c.Levels) != 0 || c.Top != 1 || c.Session != (Session{5 * time.Second, time.Hour, 3}) || c.Odds != 2.5 {
 		t.Errorf("%+v", c)
 	}
 }
@@ -394,7 +405,7 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:5: model.zone: "Mars" is not a time zone; an IANA name is one, such as UTC or Europe/Berlin`,
 			`pump.yaml:6: model.holidays.0: "25.12.2026" is not a date such as 2026-12-25`,
 		}},
-		{"season of sessions", "transform: smooth\n" + modelled("family: normal", "season: [24h]"), []string{`pump.yaml:5: model.season: is for transform: filter; sessions have none yet`}},
+		{"season of sessions with levels", "transform: smooth\nlevels: []\n" + modelled("family: normal", "season: [24h]"), []string{`pump.yaml:6: model.season: is for sessions with segments: those with levels have none`}},
 		{"season without times", "order: arrival\nmodel: {family: normal, season: [24h]}\nsource: {csv: {path: a, time: ''}}", []string{`pump.yaml:3: source.csv.time: an empty name means that there is no time, which a season needs`}},
 		{"unknown zone", with("detect: {zone: Europe/Berlim}"), []string{`pump.yaml:3: detect.zone: "Europe/Berlim" is not a time zone; an IANA name is one, such as UTC or Europe/Berlin`}},
 		{"alerts", with("detect: true", "alerts: {jsonl: {path: a}, kinds: [novel], beliefs: [revision]}"), []string{
@@ -470,6 +481,10 @@ func TestParseErrors(t *testing.T) {
 		}},
 		{"warm-up of a given prior", "model: {family: normal, warm_up: 3}\nsource: {jsonl: {path: a}}", []string{
 			`pump.yaml:1: model.warm_up: belongs to prior: auto`,
+		}},
+		{"top without levels", with("transform: smooth", "top: 0.9", "keys: [{match: a, top: 0.8}]"), []string{
+			`pump.yaml:4: top: belongs to levels: without them sessions are smoothed in segments`,
+			`pump.yaml:5: keys.0.top: belongs to levels: without them sessions are smoothed in segments`,
 		}},
 		{"online keys under smooth", with("transform: smooth", "detect: true", "bank: [{levels: [], top: 1}]", "time_unit: 1m", "alerts: {jsonl: {path: a}}"), []string{
 			`pump.yaml:4: detect: belongs to transform: filter`,

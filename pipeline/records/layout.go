@@ -14,6 +14,9 @@ type Layout struct {
 	Detect   bool
 	WarmUp   bool
 	Interval bool     // lower and upper
+	Segments bool     // of smoothed records: outlier and segment
+	Passes   bool     // of smoothed records: forward and backward
+	Revises  bool     // of smoothed records: changed
 	Brief    bool     // without the fields that few people read
 	Values   []string // names of the fields that make the value, for messages; may be empty
 }

@@ -61,6 +61,13 @@ func populated(l *Layout, outputs int, as Form) map[string][]byte {
 		Time: at, ID: "k/1", N: 1, X: [][]float64{floats(2)}, Shape: transforms.Vector, Estimate: m, Posterior: floats(params),
 		Forward: pass, Backward: pass, Session: transforms.Session{Start: at, End: at, N: 1}, Split: "max",
 	}
+	if l.Segments {
+		s.Forward, s.Backward = transforms.Pass{}, transforms.Pass{}
+		s.Segment = &transforms.Segment{Start: at, N: 1, Estimate: m}
+	}
+	if l.Revises {
+		s.Revision = 1
+	}
 	return map[string][]byte{
 		"estimate": l.AppendEstimate(nil, as, "k", &e), "alert": l.AppendAlert(nil, as, "k", &told, told.Belief), "smoothed": l.AppendSmoothed(nil, as, "k", &s),
 	}
@@ -78,6 +85,7 @@ func TestColumnsAreTheFields(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		l.Segments, l.Passes, l.Revises = name == "vector" || name == "matrix", name != "vector" && name != "matrix", name != "scalar"
 		columns := map[string][]connectors.Column{
 			"estimate": l.EstimateColumns(connectors.String), "alert": l.AlertColumns(connectors.String), "smoothed": l.SmoothedColumns(connectors.String),
 		}
@@ -136,7 +144,7 @@ func TestRowsOfLessThanAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Levels = 3
+	l.Levels, l.Segments, l.Passes, l.Revises = 3, true, true, true
 	m := transforms.Moments{Mean: floats(1), SD: floats(1)}
 	e := transforms.Estimate{Predicted: m, Estimate: m, Levels: floats(4), Posterior: floats(4)}
 	s := transforms.Smoothed{Estimate: m, Posterior: floats(4)}
@@ -186,7 +194,10 @@ func TestReference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	l.Revises = true
 	records := populated(&l, 1, Object)
+	l.Segments = true
+	segmented := populated(&l, 1, Object)["smoothed"]
 	for _, k := range Kinds() {
 		known := map[string]bool{}
 		for _, f := range k.Fields {
@@ -195,15 +206,18 @@ func TestReference(t *testing.T) {
 			}
 			known[f.Path] = true
 		}
-		line := map[string][]byte{"Estimate": records["estimate"], "Alert": records["alert"], "Smoothed estimate": records["smoothed"],
-			"Reject": AppendReject(nil, Place{ID: "t-1-2", Log: "t-1", Seq: 2}, "raw", "reason")}[k.Name]
-		d := json.NewDecoder(bytes.NewReader(line))
-		var record any
-		if err := d.Decode(&record); err != nil {
-			t.Fatal(err)
-		}
+		lines := map[string][][]byte{
+			"Estimate": {records["estimate"]}, "Alert": {records["alert"]}, "Smoothed estimate": {records["smoothed"], segmented},
+			"Reject": {AppendReject(nil, Place{ID: "t-1-2", Log: "t-1", Seq: 2}, "raw", "reason")},
+		}[k.Name]
 		got := map[string]connectors.Kind{}
-		leaves(got, "", record)
+		for _, line := range lines {
+			var record any
+			if err := json.Unmarshal(line, &record); err != nil {
+				t.Fatal(err)
+			}
+			leaves(got, "", record)
+		}
 		for path := range got {
 			var names []string
 			for part := range strings.SplitSeq(path, ".") {

@@ -22,8 +22,15 @@ var smootheds = []field[smoothed]{
 	moments("estimate", "Posterior of the likelihood's mean, given the whole session.", func(s smoothed) transforms.Moments { return s.Estimate }),
 	number("memory", "observations", "Number of observations that the estimate rests on.", func(s smoothed) float64 { return s.Memory }),
 	full(posterior(func(s smoothed) []float64 { return s.Posterior })),
-	full(pass("forward", "The forward pass, which knows the past.", func(s smoothed) transforms.Pass { return s.Forward })),
-	full(pass("backward", "The backward pass, which knows the future.", func(s smoothed) transforms.Pass { return s.Backward })),
+	full(pass("forward", "With levels: the forward pass, which knows the past.", func(s smoothed) transforms.Pass { return s.Forward })),
+	full(pass("backward", "With levels: the backward pass, which knows the future.", func(s smoothed) transforms.Pass { return s.Backward })),
+	segmented(number("outlier", "", "Without levels: probability that the observation is an accident, which says nothing of its segment.", func(s smoothed) float64 { return s.Outlier })),
+	segmented(object("segment", "Without levels: the regime that the observation is in, between two changes.",
+		instant("start", "Its first observation.", func(s smoothed) time.Time { return s.Segment.Start }),
+		count("n", "observations", "Its length.", func(s smoothed) (int64, bool) { return s.Segment.N, true }),
+		outputs("mean", "Mean of the likelihood's mean, as if that did not drift in the segment.", func(s smoothed) []float64 { return s.Segment.Estimate.Mean }),
+		outputs("sd", "Its standard deviation; null where it is infinite.", func(s smoothed) []float64 { return s.Segment.Estimate.SD }),
+	)),
 	object("session", "The session that the observation is part of.",
 		instant("start", "Its first observation.", func(s smoothed) time.Time { return s.Session.Start }),
 		instant("end", "Its last observation.", func(s smoothed) time.Time { return s.Session.End }),
@@ -31,7 +38,8 @@ var smootheds = []field[smoothed]{
 	),
 	count("revision", "", "Late records revise a session and raise this number: keep the highest per id.", func(s smoothed) (int64, bool) { return s.Revision, true }),
 	full(present(text("split", "Why a long session was cut; absent where it was not.", func(s smoothed) string { return s.Split }))),
-	number("change_evidence", "nats", "Log Bayes factor of a change between the observation before and this one; null on the first.", func(s smoothed) float64 { return s.ChangeEvidence }),
+	revised(flag("changed", "On revisions above 0 alone: whether the revision before had no record of this id, or one of another x, n, segment or estimate, by more than a hundredth of its sd.", func(s smoothed) bool { return s.Changed })),
+	number("change_evidence", "nats", "Log Bayes factor of a change between the observation before and this one; null on the first. Without levels, on the first observation of a segment, of a change there or at a place near.", func(s smoothed) float64 { return s.ChangeEvidence }),
 	flag("change", "true on the first observation of a new regime.", func(s smoothed) bool { return s.Change }),
 }
 
@@ -39,12 +47,26 @@ func present(f field[smoothed]) field[smoothed] {
 	return only(f, func(s smoothed) bool { return s.Split != "" }, func(*Layout) bool { return true })
 }
 
+// revised is a field of records that replace others.
+func revised(f field[smoothed]) field[smoothed] {
+	return only(f, func(s smoothed) bool { return s.Revision > 0 }, func(l *Layout) bool { return l.Revises })
+}
+
+// segmented is a field of the smoother without levels, passed one of that with levels.
+func segmented(f field[smoothed]) field[smoothed] {
+	return only(f, func(s smoothed) bool { return s.Segment != nil }, func(l *Layout) bool { return l.Segments })
+}
+
+func passed(f field[smoothed]) field[smoothed] {
+	return only(f, func(s smoothed) bool { return s.Segment == nil }, func(l *Layout) bool { return l.Passes })
+}
+
 func pass(name, doc string, get func(smoothed) transforms.Pass) field[smoothed] {
-	return object(name, doc,
+	return passed(object(name, doc,
 		number("weight", "", "E[w]: share of its past that this step kept.", func(s smoothed) float64 { return get(s).Weight }),
 		number("memory", "observations", "Number of observations that the pass rests on.", func(s smoothed) float64 { return get(s).Memory }),
 		levels("Beta posteriors of its forgetting weights, bottom up.", func(s smoothed) []float64 { return get(s).Levels }),
-	)
+	))
 }
 
 // AppendSmoothed appends the record of a smoothed estimate.

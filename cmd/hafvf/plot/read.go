@@ -57,6 +57,11 @@ type record struct {
 	Split    string
 	Evidence *float64 `json:"change_evidence"`
 	Change   bool
+	Outlier  *float64 // not with levels
+	Segment  *struct {
+		Start *time.Time
+		Mean  any
+	} // not with levels
 }
 
 type moments struct{ Mean, SD any }

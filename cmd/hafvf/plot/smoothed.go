@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"hafvf/cmd/hafvf/chart"
 )
@@ -22,8 +23,10 @@ type smoothed struct {
 	changes []float64 // the places of the first observations of new regimes
 
 	mean, sd []float64
-	weights  [2][]float64 // forward, backward
-	memory   [3][]float64 // forward, backward, both
+	segments struct{ at, mean []float64 } // means of the segments, with NaN between two
+	outliers []chart.Point                // more probably accidents than not
+	weights  [2][]float64                 // forward, backward
+	memory   [3][]float64                 // forward, backward, both
 	evidence []float64
 }
 
@@ -36,19 +39,32 @@ func newSmoothed(h history) *smoothed {
 	})
 	nan := math.NaN()
 	sessions, cut, outputs := 1, map[int]bool{}, 1
+	var segment *time.Time // where that of the record before begins
 	for i, r := range records {
 		if i > 0 && !r.sameSession(&records[i-1]) {
 			sessions++
 		}
-		if i > 0 && (!r.sameSession(&records[i-1]) || r.Split != records[i-1].Split) {
+		// Segments go on over the cuts of a long session, and the smoothed line with them.
+		if i > 0 && (!r.sameSession(&records[i-1]) || r.Split != records[i-1].Split && r.Segment == nil) {
 			s.add(s.at[len(s.at)-1], nan, nan, [2]float64{nan, nan}, [3]float64{nan, nan, nan}, nan)
+		}
+		if g := r.Segment; g != nil && g.Start != nil {
+			if segment != nil && !segment.Equal(*g.Start) {
+				s.segments.at, s.segments.mean = append(s.segments.at, at(r)), append(s.segments.mean, nan)
+			}
+			s.segments.at, s.segments.mean = append(s.segments.at, at(r)), append(s.segments.mean, first(g.Mean))
+			segment = g.Start
 		}
 		if r.Split != "" {
 			cut[sessions] = true
 		}
 		for _, v := range values(r.X, r.Estimate.Mean) {
-			if !math.IsNaN(v) {
-				s.data = append(s.data, chart.Point{X: at(r), Y: v})
+			if math.IsNaN(v) {
+				continue
+			}
+			s.data = append(s.data, chart.Point{X: at(r), Y: v})
+			if orNaN(r.Outlier) > .5 {
+				s.outliers = append(s.outliers, chart.Point{X: at(r), Y: v})
 			}
 		}
 		if r.Change {
@@ -150,18 +166,29 @@ func (s *smoothed) dataPanel() chart.Panel {
 			low[i], high[i] = rateBand(m, 1.96*s.sd[i])
 		}
 		lo, hi = rateRange(low, high)
-		return chart.Panel{Share: 2.2, Min: lo, Max: hi, Layers: []chart.Layer{
+		return chart.Panel{Share: 2.2, Min: lo, Max: hi, Layers: append(s.segmentLayers(),
 			chart.Line{Name: "smoothed estimate", X: s.at, Y: s.mean, Color: chart.Blue, Width: 0.9},
 			chart.Band{Name: "95 % (± 1.96 sd)", X: s.at, Low: low, High: high, Color: chart.Blue},
 			rarer(s.data),
-		}}
+		)}
 	}
-	return chart.Panel{Share: 2.2, Min: lo, Max: hi, Layers: []chart.Layer{
+	return chart.Panel{Share: 2.2, Min: lo, Max: hi, Layers: append(s.segmentLayers(),
 		chart.Dots{Name: "observed", Points: s.data, Color: chart.Black},
 		chart.Line{Name: "smoothed estimate", X: s.at, Y: s.mean, Color: chart.Blue, Width: 0.9},
 		chart.Band{Name: "95 % (± 1.96 sd)", X: s.at, Low: low, High: high, Color: chart.Blue},
 		chart.Arrows{Name: "beyond the axis", Points: s.data, Color: chart.Black},
-	}}
+	)}
+}
+
+// segmentLayers are the means of the segments and the outliers, of records that have these.
+func (s *smoothed) segmentLayers() (layers []chart.Layer) {
+	if len(s.segments.at) > 0 {
+		layers = append(layers, chart.Line{Name: "mean of the segment", X: s.segments.at, Y: s.segments.mean, Color: chart.Orange, Width: 1.4})
+	}
+	if len(s.outliers) > 0 {
+		layers = append(layers, chart.Rings{Name: "outlier", Points: s.outliers, Color: outlierColor})
+	}
+	return layers
 }
 
 func (s *smoothed) weightPanel() chart.Panel {

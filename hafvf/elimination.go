@@ -1,0 +1,237 @@
+package hafvf
+
+import (
+	"container/heap"
+	"math"
+)
+
+// A block is a stretch of observations as the elimination sees it. Two neighbours A and C
+// make one in constant time: in every lane, with the samples f that a forward pass leaves
+// and b that a backward pass leaves, and ω the weight that memory keeps over the block,
+//
+//	f = ω_C·f_A + f_C,  b = b_A + ω_A·b_C,  ω = ω_A·ω_C
+type block struct {
+	from, end  int
+	regular    float64 // observations that are no accidents
+	f, b       []float64
+	omega      perLane
+	prev, next int // its neighbours, −1 where there is none
+}
+
+// An elimination joins the blocks between candidates for edges, bottom up: the pair of the
+// least evidence first.
+type elimination struct {
+	*lanes
+	g          *Segmentation
+	threshold  float64
+	blocks     []block
+	evidence   []float64 // of the boundary on the left of a block
+	shares     []perLane // there
+	boundaries queue     // by evidence
+	short      queue     // the blocks of fewer than minSegment observations, by length
+	accidents  bool      // whether there were any
+}
+
+// minSegment is the least number of observations of a segment beside another one, each
+// counted by its probability to be no accident.
+const minSegment = 5
+
+// eliminate returns the cuts whose evidence remains above the threshold. Blocks that turn
+// out to be accidents are no longer regular.
+func (l *lanes) eliminate(g *Segmentation, cuts []int, threshold float64) (edges []int, accidents bool) {
+	n := len(cuts) + 1
+	e := &elimination{lanes: l, g: g, threshold: threshold, blocks: make([]block, n), evidence: make([]float64, n), shares: make([]perLane, n)}
+	samples := make([]float64, 2*n*len(l.set))
+	from := 0
+	for k := range e.blocks {
+		end := len(g.at)
+		if k < len(cuts) {
+			end = cuts[k]
+		}
+		b := &e.blocks[k]
+		*b = block{from: from, end: end, f: l.setAt(samples, 2*k), b: l.setAt(samples, 2*k+1), prev: k - 1, next: k + 1}
+		l.forward(b.f, g, from, end)
+		l.backward(b.b, g, from, end)
+		for j, w := range laneWeights {
+			b.omega[j] = math.Pow(w, float64(end-from))
+		}
+		for _, r := range g.regular[from:end] {
+			b.regular += r
+		}
+		e.shares[k] = g.sharesAt(from)
+		from = end
+	}
+	e.blocks[n-1].next = -1
+	e.run()
+	for k := e.blocks[0].next; k >= 0; k = e.blocks[k].next {
+		edges = append(edges, e.blocks[k].from)
+	}
+	return edges, e.accidents
+}
+
+func (e *elimination) run() {
+	n := len(e.blocks)
+	e.boundaries = newQueue(n, func(a, b int) bool {
+		return e.evidence[a] < e.evidence[b] || e.evidence[a] == e.evidence[b] && a < b
+	})
+	e.short = newQueue(n, func(a, b int) bool {
+		x, y := e.blocks[a].end-e.blocks[a].from, e.blocks[b].end-e.blocks[b].from
+		return x < y || x == y && a < b
+	})
+	for k := range n {
+		e.settle(k)
+	}
+	for {
+		if k, ok := e.boundaries.least(); ok && e.evidence[k] <= e.threshold {
+			e.join(e.blocks[k].prev)
+			continue
+		}
+		// What is left differs.
+		k, ok := e.short.least()
+		if !ok {
+			return
+		}
+		b := e.blocks[k]
+		switch {
+		case b.prev < 0 || b.next < 0:
+			// What the session begins or ends with is too short to be told from an accident,
+			// where there is a regime beside it.
+			if e.longNeighbour(k) {
+				e.accident(k)
+			}
+			e.join(max(b.prev, 0))
+		case e.lanes.evidence(e.blocks[b.prev].f, e.blocks[b.next].b, &e.shares[k]) < e.threshold:
+			// Its neighbours agree: the block is an accident.
+			e.accident(k)
+			e.join(b.prev)
+			e.join(b.prev)
+		case e.evidence[k] < e.evidence[b.next]:
+			e.join(b.prev)
+		default:
+			e.join(k)
+		}
+	}
+}
+
+// accident makes the observations of block k accidents.
+func (e *elimination) accident(k int) {
+	b := &e.blocks[k]
+	e.accidents = true
+	clear(e.g.regular[b.from:b.end])
+	clear(b.f)
+	clear(b.b)
+	b.regular = 0
+}
+
+// join makes block k and the next one, which goes, one block.
+func (e *elimination) join(k int) {
+	a := &e.blocks[k]
+	gone := a.next
+	c := &e.blocks[gone]
+	for j := range laneWeights {
+		f, b := e.lane(a.f, j), e.lane(c.b, j)
+		e.model.Scale(f, c.omega[j])
+		e.model.Merge(f, e.lane(c.f, j))
+		e.model.Scale(b, a.omega[j])
+		e.model.Merge(e.lane(a.b, j), b)
+		a.omega[j] *= c.omega[j]
+	}
+	a.end, a.next = c.end, c.next
+	a.regular += c.regular
+	if a.next >= 0 {
+		e.blocks[a.next].prev = k
+	}
+	e.boundaries.remove(gone)
+	e.short.remove(gone)
+	e.settle(k)
+	if a.next >= 0 {
+		e.settle(a.next)
+	}
+}
+
+// settle gives block k its place in the queues, with the evidence that its boundary has
+// now.
+func (e *elimination) settle(k int) {
+	b := &e.blocks[k]
+	if b.prev >= 0 {
+		if e.evidence[k] = e.lanes.evidence(e.blocks[b.prev].f, b.b, &e.shares[k]); math.IsNaN(e.evidence[k]) {
+			e.evidence[k] = math.Inf(-1) // of samples that hold no numbers nothing is evident
+		}
+		e.boundaries.put(k)
+	}
+	// The first and the last block of a part of a session may go on beyond the cut.
+	whole := (b.prev >= 0 || e.g.begins) && (b.next >= 0 || e.g.ends)
+	if b.regular < minSegment && whole && (b.prev >= 0 || b.next >= 0) {
+		e.short.put(k)
+	} else {
+		e.short.remove(k)
+	}
+}
+
+// longNeighbour reports whether the first or last block k has a neighbour that is long
+// enough for a segment.
+func (e *elimination) longNeighbour(k int) bool {
+	b := &e.blocks[k]
+	return e.blocks[max(b.prev, b.next)].regular >= minSegment
+}
+
+// A queue is a heap of indices.
+type queue struct {
+	heap []int
+	at   []int // where an index is in the heap, −1 where it is not
+	less func(a, b int) bool
+}
+
+func newQueue(n int, less func(a, b int) bool) queue {
+	q := queue{at: make([]int, n), less: less}
+	for k := range q.at {
+		q.at[k] = -1
+	}
+	return q
+}
+
+// put adds k, or moves it to where it belongs now.
+func (q *queue) put(k int) {
+	if q.at[k] < 0 {
+		heap.Push(q, k)
+		return
+	}
+	heap.Fix(q, q.at[k])
+}
+
+// remove takes k out, if it is there.
+func (q *queue) remove(k int) {
+	if q.at[k] >= 0 {
+		heap.Remove(q, q.at[k])
+	}
+}
+
+// least returns the first index in order; ok is false where there is none.
+func (q *queue) least() (k int, ok bool) {
+	if len(q.heap) == 0 {
+		return 0, false
+	}
+	return q.heap[0], true
+}
+
+// Len implements heap.Interface, as do the methods below.
+func (q *queue) Len() int           { return len(q.heap) }
+func (q *queue) Less(i, j int) bool { return q.less(q.heap[i], q.heap[j]) }
+
+func (q *queue) Swap(i, j int) {
+	q.heap[i], q.heap[j] = q.heap[j], q.heap[i]
+	q.at[q.heap[i]], q.at[q.heap[j]] = i, j
+}
+
+func (q *queue) Push(k any) {
+	q.at[k.(int)] = len(q.heap)
+	q.heap = append(q.heap, k.(int))
+}
+
+func (q *queue) Pop() any {
+	n := len(q.heap) - 1
+	k := q.heap[n]
+	q.heap = q.heap[:n]
+	q.at[k] = -1
+	return k
+}

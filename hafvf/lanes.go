@@ -1,0 +1,234 @@
+package hafvf
+
+import (
+	"math"
+	"slices"
+
+	"hafvf/hafvf/internal/special"
+)
+
+// laneWeights are the fixed weights of a Smoother's lanes: memories of 5, 12, 40, 200 and
+// 5000 observations.
+var laneWeights = [...]float64{.8, .92, .975, .995, .9998}
+
+const (
+	laneCount  = len(laneWeights)
+	shareDecay = .999 // by which the lanes' log shares are drawn towards equal ones at every step
+	placeReach = 30   // observations on either side of an edge that may be its place
+)
+
+// perLane is a number for every lane.
+type perLane [laneCount]float64
+
+// lanes are the filters of fixed weight that a Smoother averages, with the scratch of one
+// goroutine. A set of samples holds that of every lane, one after the other. An
+// observation is one of the steps of a Segmentation that have something to learn.
+type lanes struct {
+	filter *Filter // makes the rows of the steps
+	model  Model   // of rows
+	line   Line
+	width  int       // floats of a sample
+	stats  []float64 // ΣT(x) of an observation
+	set    []float64 // of samples
+	window []float64 // sets of samples, of the observations within reach of an edge
+	places []float64 // evidence of these
+
+	complete [][]float64 // rows that aren't missing
+}
+
+func newLanes(m Model) *lanes {
+	f := NewFilter(m, nil, 1)
+	l := &lanes{filter: f, model: rowsOf(m), width: m.Len(), stats: make([]float64, m.Len())}
+	l.line = l.model.NewLine()
+	l.set = l.newSet()
+	l.window = make([]float64, (2*placeReach+1)*len(l.set))
+	return l
+}
+
+// use replaces the model.
+func (l *lanes) use(m Model) {
+	l.filter.Use(m)
+	l.model = rowsOf(m)
+	l.line = l.model.NewLine()
+}
+
+// rowsOf is m as a model of rows, without a window of past values.
+func rowsOf(m Model) Model {
+	if _, ok := m.(Sequential); ok {
+		return struct{ Model }{m}
+	}
+	return m
+}
+
+func (l *lanes) newSet() []float64 { return make([]float64, laneCount*l.width) }
+
+// lane is the sample that a set has for lane i.
+func (l *lanes) lane(set []float64, i int) []float64 {
+	return set[i*l.width : (i+1)*l.width : (i+1)*l.width]
+}
+
+// setAt is set j of those that sets holds.
+func (l *lanes) setAt(sets []float64, j int) []float64 {
+	n := laneCount * l.width
+	return sets[j*n : (j+1)*n : (j+1)*n]
+}
+
+// begin sets a set to the samples of first, or to empty ones where that is nil.
+func begin(set, first []float64) {
+	if first == nil {
+		clear(set)
+		return
+	}
+	copy(set, first)
+}
+
+// rows are those of observation i that aren't missing, valid until the next call.
+func (l *lanes) rows(g *Segmentation, i int) [][]float64 {
+	rows := l.filter.rowsAt(g.steps, g.at[i])
+	if len(rows) == 1 || !slices.ContainsFunc(rows, missing) {
+		return rows
+	}
+	l.complete = l.complete[:0]
+	for _, row := range rows {
+		if !missing(row) {
+			l.complete = append(l.complete, row)
+		}
+	}
+	return l.complete
+}
+
+// advance makes every lane forget, and learn observation i.
+func (l *lanes) advance(set []float64, g *Segmentation, i int) {
+	rows, regular := l.rows(g, i), g.regular[i]
+	for j, w := range laneWeights {
+		d := l.lane(set, j)
+		l.model.Scale(d, w)
+		l.observe(d, rows, regular)
+	}
+}
+
+// observe adds regular·ΣT(x) to the sample d.
+func (l *lanes) observe(d []float64, rows [][]float64, regular float64) {
+	if regular > 0 {
+		for _, row := range rows {
+			l.model.Observe(d, row, regular)
+		}
+	}
+}
+
+// forward runs the lanes over the observations from, …, end−1.
+func (l *lanes) forward(set []float64, g *Segmentation, from, end int) {
+	for i := from; i < end; i++ {
+		l.advance(set, g, i)
+	}
+}
+
+// backward runs the lanes over the observations end−1, …, from.
+func (l *lanes) backward(set []float64, g *Segmentation, from, end int) {
+	for i := end - 1; i >= from; i-- {
+		l.advance(set, g, i)
+	}
+}
+
+// score is advance, and adds to every lane's log share what it predicted of the
+// observation.
+func (l *lanes) score(share *perLane, set []float64, g *Segmentation, i int) {
+	rows, regular := l.rows(g, i), g.regular[i]
+	clear(l.stats)
+	l.observe(l.stats, rows, 1)
+	top := math.Inf(-1)
+	for j, w := range laneWeights {
+		d := l.lane(set, j)
+		l.model.Scale(d, w)
+		if regular > 0 {
+			l.line.Set(d, l.stats)
+			share[j] += regular * l.line.Gain(1)
+			l.observe(d, rows, regular)
+		}
+		top = math.Max(top, share[j])
+	}
+	for j := range share {
+		share[j] -= top
+	}
+}
+
+// decay draws log shares towards equal ones.
+func (p *perLane) decay() {
+	for j := range p {
+		p[j] *= shareDecay
+	}
+}
+
+// normalise makes the shares, of which p holds logarithms, sum to one.
+func (p *perLane) normalise() {
+	sum := logSumExp(p[:])
+	for j := range p {
+		p[j] -= sum
+	}
+}
+
+// evidence is the change evidence E of the samples before and after, averaged over the
+// lanes under the log shares p:
+//
+//	E = −log Σ pᵢ exp(−Eᵢ),  Eᵢ = B(fᵢ) + B(bᵢ) − B(fᵢ + bᵢ) − B(0)
+//
+// Where one plausible lane explains both sides, by drift, there is no change.
+func (l *lanes) evidence(before, after []float64, p *perLane) float64 {
+	var terms perLane
+	for j := range terms {
+		terms[j] = p[j] - l.evidenceOf(j, before, after)
+	}
+	return -logSumExp(terms[:])
+}
+
+func (l *lanes) evidenceOf(lane int, before, after []float64) float64 {
+	l.line.Set(l.lane(before, lane), l.lane(after, lane))
+	if e, ok := l.line.(interface{ evidence() float64 }); ok {
+		return e.evidence()
+	}
+	return l.line.Gain(0) - l.line.Gain(1)
+}
+
+// locate computes the evidence of every place that edge c between the segments [from, c)
+// and [c, end) may have. It returns the first of the places and their evidence, which is
+// valid until the next call.
+func (l *lanes) locate(g *Segmentation, from, c, end int, p *perLane) (first int, evidence []float64) {
+	first, last := reach(from, c, end)
+	set := l.set
+	begin(set, g.seedBefore(from))
+	l.forward(set, g, from, first-1)
+	for i := first - 1; i < last; i++ {
+		l.advance(set, g, i)
+		copy(l.setAt(l.window, i+1-first), set)
+	}
+	l.places = append(l.places[:0], make([]float64, last-first+1)...)
+	begin(set, g.seedAfter(end))
+	l.backward(set, g, last+1, end)
+	for i := last; i >= first; i-- {
+		l.advance(set, g, i)
+		l.places[i-first] = l.evidence(l.setAt(l.window, i-first), set, p)
+	}
+	return first, l.places
+}
+
+// reach is the first and the last place that edge c between [from, c) and [c, end) may
+// have.
+func reach(from, c, end int) (first, last int) {
+	return max(from+1, c-placeReach), min(end-1, c+placeReach)
+}
+
+// logSumExp is log Σ exp v.
+func logSumExp(v []float64) float64 {
+	top := math.Inf(-1)
+	for _, x := range v {
+		top = math.Max(top, x)
+	}
+	if math.IsInf(top, 0) {
+		return top
+	}
+	sum := 0.0
+	for _, x := range v {
+		sum += special.Exp(x - top)
+	}
+	return top + special.Log(sum)
+}

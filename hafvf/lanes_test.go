@@ -1,0 +1,236 @@
+package hafvf
+
+import (
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+
+	"gonum.org/v1/gonum/integrate/quad"
+)
+
+// The change evidence of a lane is the log Bayes factor of two samples against one. With
+// B(d) − B(0) the log marginal likelihood of a sample, that is checked by numeric
+// integration over the parameter.
+func TestEvidenceIsTheBayesFactorByIntegration(t *testing.T) {
+	normalDensity := func(x, sd float64) float64 { return math.Exp(-x*x/2/sd/sd) / sd / math.Sqrt(2*math.Pi) }
+	for family, c := range map[string]struct {
+		draw func(rng *rand.Rand, shift float64) float64
+		// marginal is the likelihood of the values, each to the power of its weight, under
+		// the prior with all parameters 1 (mu 0).
+		marginal func(x, weight []float64) float64
+	}{
+		"bernoulli": {
+			func(rng *rand.Rand, shift float64) float64 { return math.Floor(.2 + .5*shift + rng.Float64()) },
+			func(x, weight []float64) float64 {
+				return quad.Fixed(func(p float64) float64 {
+					like := 1.
+					for i, v := range x {
+						like *= math.Pow(p*v+(1-p)*(1-v), weight[i])
+					}
+					return like
+				}, 0, 1, 400, nil, 0)
+			},
+		},
+		"poisson": {
+			func(rng *rand.Rand, shift float64) float64 { return math.Floor((2 + 5*shift) * rng.ExpFloat64()) },
+			func(x, weight []float64) float64 {
+				return quad.Fixed(func(rate float64) float64 {
+					log := -rate
+					for i, v := range x {
+						log += weight[i] * (v*math.Log(rate) - rate) // but for x!, which cancels
+					}
+					return math.Exp(log)
+				}, 0, 60, 2000, nil, 0)
+			},
+		},
+		"exponential": {
+			func(rng *rand.Rand, shift float64) float64 { return rng.ExpFloat64() * (1 + 3*shift) },
+			func(x, weight []float64) float64 {
+				return quad.Fixed(func(rate float64) float64 {
+					like := math.Exp(-rate)
+					for i, v := range x {
+						like *= math.Pow(rate*math.Exp(-rate*v), weight[i])
+					}
+					return like
+				}, 0, 40, 2000, nil, 0)
+			},
+		},
+		"normal": {
+			func(rng *rand.Rand, shift float64) float64 { return rng.NormFloat64() + 3*shift },
+			func(x, weight []float64) float64 {
+				// Over log σ, with the density σ² ~ InvGamma(1, 1), and over μ.
+				return quad.Fixed(func(logSD float64) float64 {
+					sd := math.Exp(logSD)
+					inner := quad.Fixed(func(mu float64) float64 {
+						like := normalDensity(mu, sd)
+						for i, v := range x {
+							like *= math.Pow(normalDensity(v-mu, sd), weight[i])
+						}
+						return like
+					}, -8*sd-10, 8*sd+10, 200, nil, 0)
+					return inner * math.Exp(-1/sd/sd) / (sd * sd) * 2
+				}, -3, 6, 200, nil, 0)
+			},
+		},
+	} {
+		t.Run(family, func(t *testing.T) {
+			m, err := New(family, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := newLanes(m)
+			rng := rand.New(rand.NewPCG(1, 20))
+			for _, shift := range []float64{0, 1} {
+				const n = 6
+				var x [][][]float64
+				var values []float64
+				for i := range 2 * n {
+					v := c.draw(rng, shift*float64(i/n))
+					values, x = append(values, v), append(x, [][]float64{{v}})
+				}
+				g := NewSmoother(m, 10).newSegmentation(x)
+				g.regular[3] = .4
+				before, after := l.newSet(), l.newSet()
+				l.forward(before, g, 0, n)
+				l.backward(after, g, n, 2*n)
+				for lane, w := range laneWeights {
+					weight := make([]float64, 2*n)
+					for i := range weight {
+						weight[i] = g.regular[i] * math.Pow(w, float64(n-1-i))
+						if i >= n {
+							weight[i] = g.regular[i] * math.Pow(w, float64(i-n))
+						}
+					}
+					want := math.Log(c.marginal(values[:n], weight[:n])) + math.Log(c.marginal(values[n:], weight[n:])) - math.Log(c.marginal(values, weight))
+					if got := l.evidenceOf(lane, before, after); math.Abs(got-want) > 1e-6 {
+						t.Errorf("lane %g: evidence %.9g, by integration %.9g", w, got, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// The evidence of a normal is that which a line's gains have, for large and small samples
+// anywhere.
+func TestNormalEvidenceIsThatOfItsGains(t *testing.T) {
+	rng := rand.New(rand.NewPCG(2, 20))
+	for range 10_000 {
+		m := normal{mu: rng.NormFloat64(), kappa: math.Exp(3 * rng.NormFloat64()), alpha: math.Exp(2 * rng.NormFloat64()), beta: math.Exp(5 * rng.NormFloat64())}
+		sample := func() []float64 {
+			d := make([]float64, 3)
+			for range rng.IntN(40) {
+				m.Scale(d, rng.Float64())
+				m.Observe(d, []float64{5 * rng.NormFloat64()}, rng.Float64())
+			}
+			if rng.IntN(10) == 0 {
+				clear(d)
+			}
+			return d
+		}
+		l := m.NewLine().(*normalLine)
+		l.Set(sample(), sample())
+		want := l.Gain(0) - l.Gain(1)
+		if got := l.evidence(); math.Abs(got-want) > 1e-11*(100+math.Abs(want)) {
+			t.Fatalf("%+v: evidence %.17g, of the gains %.17g", l, got, want)
+		}
+	}
+}
+
+// The elimination, which joins blocks, comes to what joining over all observations anew
+// comes to.
+func TestEliminationJoinsTheLeastEvident(t *testing.T) {
+	m, err := New("normal", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(3, 20))
+	for range 30 {
+		n := 66 + 30*rng.IntN(4) + rng.IntN(20) // which ends in a long block
+		var x [][][]float64
+		for i := range n {
+			x = append(x, [][]float64{{rng.NormFloat64() + 3*float64(i/30%2)}})
+		}
+		s := NewSmoother(m, 10)
+		g := s.newSegmentation(x)
+		g.begins, g.ends = true, true
+		b := newBuffers(g.lanes, n)
+		var cuts []int
+		for i := 1; i < n; i++ {
+			if rng.IntN(4) == 0 || i%30 == 0 {
+				cuts = append(cuts, i)
+			}
+		}
+		s.share(g, b, cuts)
+		// By the definition: the samples of every block from its observations.
+		evidence := func(from, at, end int) float64 {
+			f, a := g.lanes.newSet(), g.lanes.newSet()
+			g.lanes.forward(f, g, from, at)
+			g.lanes.backward(a, g, at, end)
+			p := g.sharesAt(at)
+			return g.lanes.evidence(f, a, &p)
+		}
+		bounds := append(append([]int{0}, cuts...), n)
+		const threshold = 5.
+		for len(bounds) > 2 {
+			least, at := math.Inf(1), 0
+			for k := 1; k+1 < len(bounds); k++ {
+				if e := evidence(bounds[k-1], bounds[k], bounds[k+1]); e < least {
+					least, at = e, k
+				}
+			}
+			if least > threshold {
+				shortest := 0
+				for k := 1; k+2 < len(bounds); k++ {
+					if length := bounds[k+1] - bounds[k]; length < minSegment && (shortest == 0 || length < bounds[shortest+1]-bounds[shortest]) {
+						shortest = k
+					}
+				}
+				if shortest == 0 {
+					break
+				}
+				t.Fatalf("a block of %d remains: choose another seed", bounds[shortest+1]-bounds[shortest])
+			}
+			bounds = append(bounds[:at:at], bounds[at+1:]...)
+		}
+		got, _ := g.lanes.eliminate(g, cuts, threshold)
+		want := bounds[1 : len(bounds)-1]
+		if len(got) != len(want) {
+			t.Fatalf("edges %v, want %v", got, want)
+		}
+		for i := range got {
+			if got[i] != want[i] {
+				t.Fatalf("edges %v, want %v", got, want)
+			}
+		}
+	}
+}
+
+// A session takes at most thirty floats an observation, however long it is.
+func TestSmootherMemory(t *testing.T) {
+	n := 30_000
+	if *long {
+		n = 1_000_000
+	}
+	m, err := New("normal", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(4, 20))
+	steps := make([][][]float64, n)
+	for i := range steps {
+		steps[i] = [][]float64{{rng.NormFloat64() + 5*float64(i/2000%3)}}
+	}
+	s := NewSmoother(m, 10)
+	var was, now runtime.MemStats
+	runtime.ReadMemStats(&was)
+	g := s.Smooth(steps)
+	runtime.ReadMemStats(&now)
+	if want := (n - 1) / 2000; len(g.Changes()) != want {
+		t.Errorf("%d changes of %d", len(g.Changes()), want)
+	}
+	if floats := float64(now.TotalAlloc-was.TotalAlloc) / 8 / float64(n); floats > 30 {
+		t.Errorf("%g floats an observation", floats)
+	}
+}

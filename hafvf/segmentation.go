@@ -1,0 +1,405 @@
+package hafvf
+
+import (
+	"math"
+	"slices"
+
+	"hafvf/hafvf/internal/special"
+)
+
+// join has segments go on over the cuts between the parts of a session.
+func (s *Smoother) join(parts []*Segmentation) {
+	l := s.workers[0]
+	before, after := l.newSet(), make([][]float64, len(parts))
+	joined := make([]bool, len(parts)) // to the part before
+	for k, g := range parts {
+		n := len(g.at)
+		after[k] = l.newSet()
+		l.backward(after[k], g, 0, endOf(g.edges, 0, n))
+		if k > 0 {
+			g.joint = 0
+			if n > 0 {
+				g.joint = l.evidence(before, after[k], &g.opening)
+			}
+			joined[k] = !(g.joint > g.threshold)
+		}
+		if joined[k] {
+			g.before = slices.Clone(before)
+		} else {
+			clear(before)
+		}
+		from := 0
+		if len(g.edges) > 0 {
+			from = g.edges[len(g.edges)-1]
+			clear(before)
+		}
+		l.forward(before, g, from, n)
+	}
+	for k := len(parts) - 2; k >= 0; k-- {
+		if g := parts[k]; joined[k+1] {
+			g.after = after[k+1]
+			if len(g.edges) == 0 {
+				copy(after[k], g.after)
+				l.backward(after[k], g, 0, len(g.at))
+			}
+		}
+	}
+	for k := 0; k < len(parts); {
+		k = l.unite(parts, joined, k)
+	}
+	// Shares go on over the cuts too.
+	for _, g := range parts {
+		s.share(g, newBuffers(l, len(g.at)), g.edges)
+		g.shares = nil
+	}
+	for k := 1; k < len(parts); k++ {
+		parts[k].seeds[0] = parts[k-1].carried(0)
+		parts[k].seeds[0].decay()
+		parts[len(parts)-1-k].seeds[1] = parts[len(parts)-k].carried(1)
+	}
+}
+
+// carried are the log shares that a pass ends with. They are linear in those that it
+// begins with.
+func (g *Segmentation) carried(pass int) perLane {
+	p, left := g.outcomes[pass], math.Pow(shareDecay, float64(max(len(g.at)-1+pass, 0)))
+	for j, v := range g.seeds[pass] {
+		p[j] += left * v
+	}
+	return p
+}
+
+// unite makes one segment of the last of part k and what is joined to it. It returns the
+// last of the parts that this reaches, or k + 1.
+func (l *lanes) unite(parts []*Segmentation, joined []bool, k int) int {
+	last := k
+	for last+1 < len(parts) && joined[last+1] && (last == k || len(parts[last].edges) == 0) {
+		last++
+	}
+	whole := parts[k].Segments[len(parts[k].Segments)-1]
+	whole.d = slices.Clone(whole.d)
+	for _, g := range parts[k+1 : last+1] {
+		whole.N += g.Segments[0].N
+		l.model.Merge(whole.d, g.Segments[0].d)
+	}
+	parts[k].Segments[len(parts[k].Segments)-1] = whole
+	for j := k + 1; j <= last; j++ {
+		whole.Start -= len(parts[j-1].steps)
+		parts[j].Segments[0] = whole
+	}
+	return max(last, k+1)
+}
+
+// Estimate does the second half of Smooth: it sets Evidence and the posteriors.
+func (s *Smoother) Estimate(g *Segmentation) { s.estimate(g, newBuffers(s.workers[0], len(g.at))) }
+
+func (s *Smoother) estimate(g *Segmentation, b buffers) {
+	n, outputs := len(g.at), g.model.Outputs()
+	g.Evidence = make([]float64, len(g.steps))
+	g.mean, g.sd = make([]float64, len(g.steps)*outputs), make([]float64, len(g.steps)*outputs)
+	g.samples = make([]float64, n*s.workers[0].width)
+	if len(g.steps) == 0 {
+		return
+	}
+	if n == 0 {
+		s.workers[0].estimateNothing(g)
+		return
+	}
+	s.share(g, b, g.edges)
+	edges := s.workers[0].locateAll(g)
+	s.spread(g, b, g.edges, nil, func(l *lanes, from, end int) {
+		e := estimator{lanes: l, g: g, sets: b.sets, edges: edges, own: l.newSet(), next: l.newSet(), mixing: newMixing(outputs)}
+		e.run(from, end)
+	})
+	g.shares = nil
+	// Evidence at the observation that ends a gap is that at the missing ones before.
+	e := 0.0
+	for t := len(g.steps) - 1; t >= 0; t-- {
+		if g.Missing[t] {
+			g.Evidence[t] = e
+		}
+		e = g.Evidence[t]
+	}
+	// Before the first observation there is what the part before says.
+	for t := range g.at[0] + 1 {
+		if g.joint == g.joint {
+			g.Evidence[t] = g.joint
+		} else {
+			g.Evidence[t] = 0
+		}
+	}
+	g.Evidence[0] = g.joint
+}
+
+// estimateNothing is for steps that are all missing.
+func (l *lanes) estimateNothing(g *Segmentation) {
+	d := make([]float64, l.width)
+	if g.before != nil {
+		copy(d, l.lane(g.before, laneCount-1))
+	}
+	for t := range g.steps {
+		mean, sd := g.moments(t)
+		l.model.Estimate(mean, sd, d, l.row(g, t))
+	}
+	g.Evidence[0] = g.joint
+}
+
+// An edgePlace is an edge with the probabilities of its places.
+type edgePlace struct {
+	at, first, last int
+	until           []float64 // P(the edge is at first + j or before)
+	evidence        float64   // of an edge at any of the places
+}
+
+// before is the probability that the edge is later than observation i, after that it is
+// at i or earlier.
+func (e *edgePlace) before(i int) float64 { return math.Max(0, 1-e.after(i)) }
+
+func (e *edgePlace) after(i int) float64 {
+	switch {
+	case i < e.first:
+		return 0
+	case i > e.last:
+		return 1
+	}
+	return e.until[i-e.first]
+}
+
+// locateAll returns the edges with the probabilities of their places.
+func (l *lanes) locateAll(g *Segmentation) []edgePlace {
+	all := make([]edgePlace, len(g.edges))
+	from := 0
+	for k, c := range g.edges {
+		p := g.sharesAt(c)
+		first, evidence := l.locate(g, from, c, endOf(g.edges, k+1, len(g.at)), &p)
+		sum := logSumExp(evidence)
+		total := 0.0
+		until := make([]float64, len(evidence))
+		for j, e := range evidence {
+			total += special.Exp(e - sum)
+			until[j] = total
+		}
+		all[k] = edgePlace{c, first, first + len(evidence) - 1, until, sum}
+		from = c
+	}
+	return all
+}
+
+// An estimator sets evidence and posteriors of a stretch of observations, on a pass
+// backward.
+type estimator struct {
+	*lanes
+	g      *Segmentation
+	sets   []float64 // of the forward pass, by observation
+	edges  []edgePlace
+	own    []float64 // set of samples of the segment, from both sides
+	next   []float64 // backward samples of the segment after, run on into this one
+	mixing mixing
+}
+
+func (e *estimator) run(from, end int) {
+	g, n := e.g, len(e.g.at)
+	k := segmentOf(g.edges, end-1) // of the observation
+	stop := endOf(g.edges, k, n)
+	set := e.newSet() // backward samples of the segment
+	begin(set, g.seedAfter(stop))
+	e.backward(set, g, end, stop)
+	if k < len(e.edges) && end > e.edges[k].first {
+		stop := endOf(g.edges, k+1, n)
+		begin(e.next, g.seedAfter(stop))
+		e.backward(e.next, g, end, stop)
+	}
+	ranOn := -1 // the segment whose samples the window holds, of the one before it, run on
+	for i := end - 1; i >= from; i-- {
+		shares := g.sharesAt(i)
+		var p perLane
+		heaviest := 0
+		for j, v := range shares {
+			if v > shares[heaviest] {
+				heaviest = j
+			}
+			p[j] = special.Exp(v)
+		}
+		// Own samples are those of the observations before, with i, and those after.
+		rows := e.rows(g, i)
+		for j, w := range laneWeights {
+			own, b := e.lane(e.own, j), e.lane(set, j)
+			copy(own, e.lane(e.setAt(e.sets, i), j))
+			e.model.Scale(b, w)
+			e.model.Merge(own, b)
+			e.observe(b, rows, g.regular[i])
+		}
+		copy(g.samples[i*e.width:(i+1)*e.width], e.lane(e.own, heaviest))
+
+		var before, after float64
+		var ran []float64
+		if k > 0 && i < e.edges[k-1].last {
+			edge := &e.edges[k-1]
+			if ranOn != k {
+				e.runOn(edge, min(edge.last, i+1))
+				ranOn = k
+			}
+			before, ran = edge.before(i), e.setAt(e.window, i-edge.at)
+		}
+		if k < len(e.edges) && i >= e.edges[k].first {
+			after = e.edges[k].after(i)
+			e.advance(e.next, g, i)
+		}
+		e.mixing.reset()
+		e.mix(math.Max(0, 1-before-after), &p, e.own)
+		e.mix(before, &p, ran)
+		e.mix(after, &p, e.next)
+		e.moments(i)
+
+		first := k > 0 && g.edges[k-1] == i
+		switch t := g.at[i]; {
+		case first:
+			g.Evidence[t] = e.edges[k-1].evidence
+			copy(e.next, set)
+			clear(set)
+			k--
+		case i > 0:
+			g.Evidence[t] = e.evidence(e.setAt(e.sets, i-1), set, &shares)
+		}
+	}
+}
+
+// runOn runs the lanes of the segment before an edge on to before the observation end,
+// into the window.
+func (e *estimator) runOn(edge *edgePlace, end int) {
+	set := e.lanes.set
+	copy(set, e.setAt(e.sets, edge.at-1))
+	for i := edge.at; i < end; i++ {
+		e.advance(set, e.g, i)
+		copy(e.setAt(e.window, i-edge.at), set)
+	}
+}
+
+// mix adds the lanes of a set to the mixture, with weight times the shares p. What is
+// hardly possible is left out, and the others weigh the more.
+func (e *estimator) mix(weight float64, p *perLane, set []float64) {
+	if weight <= leastPlace {
+		return
+	}
+	for j, share := range p {
+		if v := weight * share; v > leastShare {
+			e.mixing.add(v, e.lane(set, j))
+		}
+	}
+}
+
+// moments writes those of the mixture at observation i and at the missing steps that
+// follow it, and where i is the first, at those before it.
+func (e *estimator) moments(i int) {
+	g := e.g
+	from, end := g.at[i], len(g.steps)
+	if i == 0 {
+		from = 0
+	}
+	if i+1 < len(g.at) {
+		end = g.at[i+1]
+	}
+	for t := from; t < end; t++ {
+		mean, sd := g.moments(t)
+		e.mixing.moments(mean, sd, e.model, e.row(g, t))
+	}
+}
+
+// row is that of step t, at whose regressors its estimate is.
+func (l *lanes) row(g *Segmentation, t int) []float64 {
+	return l.filter.rowAt(g.steps, t, l.filter.lastOf(g.steps[t]))
+}
+
+// mixing is a mixture of posteriors.
+type mixing struct {
+	weights  []float64
+	samples  [][]float64
+	mean, sd []float64 // of the components
+}
+
+func newMixing(outputs int) mixing {
+	const components = 3 * laneCount
+	return mixing{mean: make([]float64, components*outputs), sd: make([]float64, components*outputs)}
+}
+
+func (m *mixing) reset() { m.weights, m.samples = m.weights[:0], m.samples[:0] }
+
+func (m *mixing) add(weight float64, sample []float64) {
+	m.weights, m.samples = append(m.weights, weight), append(m.samples, sample)
+}
+
+// moments writes mean and standard deviation of the likelihood's mean, by the law of total
+// variance.
+func (m *mixing) moments(mean, sd []float64, model Model, row []float64) {
+	n := len(mean)
+	total := 0.0
+	for c, sample := range m.samples {
+		model.Estimate(m.mean[c*n:(c+1)*n], m.sd[c*n:(c+1)*n], sample, row)
+		total += m.weights[c]
+	}
+	for o := range n {
+		sum, spread := 0.0, 0.0
+		for c, w := range m.weights {
+			sum += w / total * m.mean[c*n+o]
+		}
+		for c, w := range m.weights {
+			far, v := m.mean[c*n+o]-sum, m.sd[c*n+o]
+			spread += w / total * (v*v + far*far)
+		}
+		mean[o], sd[o] = sum, math.Sqrt(spread)
+	}
+}
+
+// moments are those of step t, to be written.
+func (g *Segmentation) moments(t int) (mean, sd []float64) {
+	n := g.model.Outputs()
+	return g.mean[t*n : (t+1)*n], g.sd[t*n : (t+1)*n]
+}
+
+// Mean and SD are those of the likelihood's mean at step t, given the whole session.
+// Regressors are those of the step's last observation. What is undefined is NaN, what is
+// infinite +Inf.
+func (g *Segmentation) Mean(t int) []float64 { mean, _ := g.moments(t); return mean }
+
+// SD is the standard deviation of the likelihood's mean at step t, see Mean.
+func (g *Segmentation) SD(t int) []float64 { _, sd := g.moments(t); return sd }
+
+// Sample returns the effective sample of the lane that weighs most at step t, of the
+// segment that the step is in. The model's Posterior and Memory of it are those of that
+// lane.
+func (g *Segmentation) Sample(t int) []float64 {
+	k := g.model.Len()
+	i := segmentOf(g.at, t) - 1
+	if i = max(i, 0); len(g.at) == 0 {
+		return make([]float64, k)
+	}
+	return g.samples[i*k : (i+1)*k : (i+1)*k]
+}
+
+// SegmentEstimate writes mean and standard deviation of the likelihood's mean in segment k,
+// as if it did not drift, to slices of length Model.Outputs. Regressors are those of step t.
+func (g *Segmentation) SegmentEstimate(mean, sd []float64, k, t int) {
+	if n := g.model.Outputs(); len(mean) != n || len(sd) != n {
+		panic(badDst)
+	}
+	g.model.Estimate(mean, sd, g.Segments[k].d, g.lanes.row(g, t))
+}
+
+// Predict writes mean and standard deviation of one observation at step t, given the
+// session, to slices of length Model.Outputs, of the lane that weighs most there.
+func (g *Segmentation) Predict(mean, sd []float64, t int) {
+	if n := g.model.Outputs(); len(mean) != n || len(sd) != n {
+		panic(badDst)
+	}
+	g.model.Predict(mean, sd, g.Sample(t), 1, g.lanes.row(g, t))
+}
+
+// Changes are the steps at which a segment begins that isn't the session's first.
+func (g *Segmentation) Changes() (all []int) {
+	for _, s := range g.Segments {
+		if s.Start > 0 || s.Start == 0 && g.joint > g.threshold {
+			all = append(all, s.Start)
+		}
+	}
+	return all
+}

@@ -1,0 +1,519 @@
+package hafvf
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+
+	"hafvf/internal/parallel"
+)
+
+// A Smoother smooths finished sessions in which regimes end and values may be accidents.
+// The smoother of a Filter, see Filter.Smooth, lets one weight of memory answer three
+// questions, so that an edge becomes a slope and an outlier two edges. A Smoother answers
+// each by itself:
+//
+//   - Was this an accident? A detecting bank runs over the session and over its reverse.
+//     What both find odd is one, as right after an edge only the forward bank is
+//     surprised. An observation counts r = 1 − P(accident) times. Runs of eight or more
+//     are no accidents.
+//   - Did the regime end? Neighbouring segments join, from the pair of the least change
+//     evidence E on, until all of them are above the threshold
+//     log(odds) + 0.7·log(min(n, 1000)) for a session of n observations.
+//   - How fast does the mean drift? Inside a segment, five filters of fixed weights,
+//     the lanes, run forward and backward and are averaged by what they predict.
+//
+// Near an edge the estimate is a mixture over where the edge is. Evidence and estimates
+// are of natural parameters alone, and so for every family. Of bernoulli and categorical
+// values none is an accident.
+//
+// Time and memory are linear in the session's length, up to the logarithm of the number of
+// candidates for edges. A Smoother owns its scratch: one per goroutine. It takes two
+// goroutines for long sessions where GOMAXPROCS allows that, with the same result.
+type Smoother struct {
+	model   Model
+	odds    float64
+	workers [2]*lanes
+	banks   [2]*Bank // that find accidents; nil where there are none
+}
+
+const (
+	edgePrior   = .7   // of the logarithm of the session's length, in the threshold
+	edgeHorizon = 1000 // observations, above which a length no longer counts there
+	longRun     = 8    // observations in a row that are no accidents, however odd each of them is
+	maxSweeps   = 4
+	leastPlace  = 1e-6  // probability above which a place of an edge is part of an estimate
+	leastShare  = 1e-12 // as leastPlace, of a lane
+)
+
+// accidentBank finds accidents. Its memories are 67 and 5000 observations.
+var accidentBank = []Member{{Levels: []Beta{}, Top: .985}, {Levels: []Beta{}, Top: .9998}}
+
+// NewSmoother makes a smoother. The odds in favour of a change, above zero, are what an
+// edge takes besides the prior of its place. The model's naive prior has to be of the
+// scale of the data.
+func NewSmoother(model Model, odds float64) *Smoother {
+	if !(odds > 0) {
+		panic(fmt.Sprintf("hafvf: odds %g are not above zero", odds))
+	}
+	s := &Smoother{model: model, odds: odds}
+	for i := range s.workers {
+		s.workers[i] = newLanes(model)
+		if hasAccidents(model) {
+			s.banks[i] = NewBank(rowsOf(model), accidentBank, DefaultForgetting, &Detect{})
+			for _, f := range s.banks[i].members {
+				f.unbound = true
+			}
+		}
+	}
+	return s
+}
+
+// Use replaces the smoother's model by m, as Filter.Use.
+func (s *Smoother) Use(m Model) {
+	s.model = m
+	for i, l := range s.workers {
+		l.use(m)
+		if s.banks[i] != nil {
+			s.banks[i].Use(rowsOf(m))
+		}
+	}
+}
+
+// hasAccidents reports whether an observation of the model can be an accident. A rare
+// category is none: without its rare heads a coin would have a lower rate.
+func hasAccidents(m Model) bool {
+	switch m.(type) {
+	case bernoulli, categorical:
+		return false
+	}
+	return true
+}
+
+// Model returns the smoother's model.
+func (s *Smoother) Model() Model { return s.model }
+
+// Check says why xs are not observations of one step, as Filter.Check.
+func (s *Smoother) Check(xs [][]float64) error { return s.workers[0].filter.Check(xs) }
+
+// Dim is the length of the observation vectors, as Filter.Dim.
+func (s *Smoother) Dim() int { return s.workers[0].filter.Dim() }
+
+// A Segmentation is what a Smoother makes of a session. Slices that its methods return
+// alias it. It takes scratch of the smoother: use both on the same goroutine.
+type Segmentation struct {
+	// Segments are those of the session, in order. There is one where the session has no
+	// edge.
+	Segments []Segment
+	// Evidence[t] is the change evidence between the steps t−1 and t, in nats: that of a
+	// change at t, averaged over the lanes, and where a segment begins that of a change
+	// at t or at one of the places near. NaN at the session's first step.
+	Evidence []float64
+	// Missing[t] says that step t had no observation to learn.
+	Missing []bool
+
+	lanes     *lanes // of the smoother
+	model     Model
+	steps     [][][]float64
+	threshold float64
+
+	// By observation, that is by step that isn't missing:
+	at      []int     // its step
+	regular []float64 // r, the probability that it is no accident
+
+	edges   []int     // the first observations of all segments but the first
+	shares  []float64 // the lanes' log shares at every observation, relative to each other; not kept
+	opening perLane   // the log shares at the first observation
+
+	// Of a part of a session, what it has of the parts on either side:
+	before, after   []float64  // the lanes' samples of those that go on into this one; nil without
+	seeds, outcomes [2]perLane // the lanes' log shares that the passes begin with, forward and backward, and what they end with
+	joint           float64    // change evidence between the part before and this one; NaN without
+	begins, ends    bool       // whether the session begins or ends with this part
+
+	mean, sd []float64 // by step
+	samples  []float64 // by observation, of the heaviest lane
+}
+
+// A Segment is a regime of a session.
+type Segment struct {
+	// Start is the step that it begins with: below zero where that is in a part before.
+	Start int
+	N     int       // steps, missing ones too
+	d     []float64 // Σ r·T(x)
+}
+
+// Smooth smooths the steps of a finished session, each with its J ≥ 0 observations, which
+// Check has passed. A step without any has the posterior of the one before.
+func (s *Smoother) Smooth(steps [][][]float64) *Segmentation {
+	g := s.newSegmentation(steps)
+	g.begins, g.ends = true, true
+	g.threshold = s.threshold(len(g.at))
+	b := newBuffers(g.lanes, len(g.at))
+	s.segment(g, b)
+	s.estimate(g, b)
+	return g
+}
+
+// Segment does the first half of Smooth for a session that is cut into parts, each of which
+// is searched for segments by itself: the scratch that this takes is that of the longest
+// part. A segment goes on over a cut unless the evidence of a change there is above the
+// threshold. Estimate does the second half for each part.
+func (s *Smoother) Segment(parts ...[][][]float64) []*Segmentation {
+	all := make([]*Segmentation, len(parts))
+	n := 0
+	for k, steps := range parts {
+		all[k] = s.newSegmentation(steps)
+		n += len(all[k].at)
+	}
+	for k, g := range all {
+		g.begins, g.ends = k == 0, k == len(all)-1
+		g.threshold = s.threshold(n)
+		s.segment(g, newBuffers(g.lanes, len(g.at)))
+	}
+	s.join(all)
+	return all
+}
+
+func (s *Smoother) newSegmentation(steps [][][]float64) *Segmentation {
+	g := &Segmentation{lanes: s.workers[0], model: s.model, steps: steps, Missing: make([]bool, len(steps)), joint: math.NaN()}
+	n := 0
+	for t, xs := range steps {
+		g.lanes.filter.checkVectors(xs)
+		rows := g.lanes.filter.rowsAt(steps, t)
+		if g.Missing[t] = !slices.ContainsFunc(rows, func(row []float64) bool { return !missing(row) }); !g.Missing[t] {
+			n++
+		}
+	}
+	g.at = make([]int, 0, n)
+	for t, missing := range g.Missing {
+		if !missing {
+			g.at = append(g.at, t)
+		}
+	}
+	g.regular = slices.Repeat([]float64{1}, n)
+	return g
+}
+
+// threshold is the evidence that an edge takes in a session of n observations.
+func (s *Smoother) threshold(n int) float64 {
+	return math.Log(s.odds) + edgePrior*math.Log(float64(min(max(n, 1), edgeHorizon)))
+}
+
+// segment finds accidents and segments.
+func (s *Smoother) segment(g *Segmentation, b buffers) {
+	if s.banks[0] != nil {
+		s.findAccidents(g, b)
+	}
+	s.findEdges(g, b)
+	g.shares = nil
+	g.cut()
+}
+
+// buffers are the large arrays of a pass over a session: 20 floats an observation for
+// the normal family.
+type buffers struct {
+	sets   []float64 // a set of samples for every observation
+	shares []float64 // a number per lane for every observation
+}
+
+func newBuffers(l *lanes, n int) buffers {
+	return buffers{make([]float64, n*len(l.set)), make([]float64, n*laneCount)}
+}
+
+// goroutines is how many a session is worth.
+func (g *Segmentation) goroutines() int {
+	if len(g.at) >= stepsForTwo {
+		return min(2, runtime.GOMAXPROCS(0))
+	}
+	return 1
+}
+
+// findAccidents sets what observations are regular.
+func (s *Smoother) findAccidents(g *Segmentation, b buffers) {
+	n := len(g.at)
+	parallel.Do(2, g.goroutines(), func(worker, pass int) {
+		bank := s.banks[worker]
+		state := bank.NewState()
+		for j := range n {
+			i := j
+			if pass == 1 {
+				i = n - 1 - j
+			}
+			b.shares[pass*n+i] = bank.Update(state, s.workers[worker].rows(g, i)...).Detection.Stay
+		}
+	})
+	forward, backward := b.shares[:n], b.shares[n:2*n]
+	run := 0
+	for i := range g.regular {
+		g.regular[i] = 1 - math.Min(1-forward[i], 1-backward[i])
+		if g.regular[i] < .5 {
+			run++
+			continue
+		}
+		g.keepLong(i, run)
+		run = 0
+	}
+	g.keepLong(n, run)
+}
+
+// keepLong makes a run of observations before i regular, if it is a long one.
+func (g *Segmentation) keepLong(i, run int) {
+	if run >= longRun {
+		for j := i - run; j < i; j++ {
+			g.regular[j] = 1
+		}
+	}
+}
+
+// findEdges sets the edges of the segments.
+func (s *Smoother) findEdges(g *Segmentation, b buffers) {
+	l := s.workers[0]
+	if len(g.at) == 0 {
+		return
+	}
+	cuts := s.candidates(g, b, nil, nil, nil)
+	for sweep := 0; ; sweep++ {
+		s.share(g, b, cuts)
+		g.opening = g.sharesAt(0)
+		edges, accidents := l.eliminate(g, cuts, g.threshold)
+		l.place(g, edges)
+		settled := sweep > 0 && slices.Equal(edges, g.edges)
+		before := g.edges
+		g.edges = edges
+		if settled || sweep == maxSweeps-1 {
+			return
+		}
+		tried := cuts
+		if accidents {
+			cuts = s.candidates(g, b, edges, nil, nil)
+			continue
+		}
+		if cuts = s.candidates(g, b, edges, before, tried); slices.Equal(cuts, tried) {
+			return // the next sweep would do as this one
+		}
+	}
+}
+
+// place moves every edge to where its evidence is largest.
+func (l *lanes) place(g *Segmentation, edges []int) {
+	from := 0
+	for k, c := range edges {
+		end := len(g.at)
+		if k+1 < len(edges) {
+			end = edges[k+1]
+		}
+		p := g.sharesAt(c)
+		first, evidence := l.locate(g, from, c, end, &p)
+		best := 0
+		for j, e := range evidence {
+			if e >= evidence[best] {
+				best = j
+			}
+		}
+		edges[k] = first + best
+		from = edges[k]
+	}
+}
+
+// share sets the lanes' log shares at every observation: of what they predict forward up
+// to it and backward after it. Samples begin anew at the cuts. Shares do not: how a
+// stream drifts is the stream's, not the segment's.
+func (s *Smoother) share(g *Segmentation, b buffers, cuts []int) {
+	n := len(g.at)
+	g.shares = b.shares
+	back := b.sets[:n*laneCount]
+	parallel.Do(2, g.goroutines(), func(worker, pass int) {
+		l := s.workers[worker]
+		share := g.seeds[pass]
+		defer func() { g.outcomes[pass] = share }()
+		if pass == 0 {
+			begin(l.set, g.before)
+			rest := cuts
+			for i := range n {
+				if len(rest) > 0 && rest[0] == i {
+					clear(l.set)
+					rest = rest[1:]
+				}
+				l.score(&share, l.set, g, i)
+				if i+1 < n {
+					share.decay()
+				}
+				copy(g.shares[i*laneCount:], share[:])
+			}
+			return
+		}
+		begin(l.set, g.after)
+		rest := cuts
+		for i := n - 1; i >= 0; i-- {
+			if len(rest) > 0 && rest[len(rest)-1] == i+1 {
+				clear(l.set)
+				rest = rest[:len(rest)-1]
+			}
+			share.decay()
+			copy(back[i*laneCount:], share[:])
+			l.score(&share, l.set, g, i)
+		}
+	})
+	for i, v := range back {
+		g.shares[i] += v
+	}
+}
+
+// sharesAt are the lanes' log shares at observation i.
+func (g *Segmentation) sharesAt(i int) (p perLane) {
+	copy(p[:], g.shares[i*laneCount:])
+	p.normalise()
+	return p
+}
+
+// candidates returns where edges may be besides those given, in order: in every lane the
+// maximum of each run of evidence above log(odds), and the edges. Those of segments that
+// there were before, between the edges before, are taken from that time's candidates; nil
+// where there was none.
+func (s *Smoother) candidates(g *Segmentation, b buffers, edges, before, was []int) []int {
+	n := len(g.at)
+	old := make([]bool, len(edges)+1)
+	all := slices.Clone(edges)
+	for k := range old {
+		from, end := startOf(edges, k), endOf(edges, k, n)
+		i := segmentOf(before, from)
+		if old[k] = was != nil && startOf(before, i) == from && endOf(before, i, n) == end; old[k] {
+			first, _ := slices.BinarySearch(was, from)
+			for ; first < len(was) && was[first] < end; first++ {
+				all = append(all, was[first])
+			}
+		}
+	}
+	evidence := b.shares
+	s.spread(g, b, edges, old, func(l *lanes, from, end int) {
+		set := l.set
+		for i, k := end-1, segmentOf(edges, end-1); i >= from; k-- {
+			first := max(from, startOf(edges, k))
+			if old[k] {
+				for j := range laneCount {
+					fill(evidence[j*n+first:j*n+i+1], math.Inf(-1))
+				}
+				i = first - 1
+				continue
+			}
+			clear(set)
+			l.backward(set, g, i+1, endOf(edges, k, n))
+			for ; i >= first; i-- {
+				l.advance(set, g, i)
+				for j := range laneCount {
+					e := math.Inf(-1)
+					if i > startOf(edges, k) {
+						e = l.evidenceOf(j, l.setAt(b.sets, i-1), set)
+					}
+					evidence[j*n+i] = e
+				}
+			}
+		}
+	})
+	for j := range laneCount {
+		all = append(all, Changes(evidence[j*n:(j+1)*n], s.odds)...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func fill(dst []float64, v float64) {
+	for i := range dst {
+		dst[i] = v
+	}
+}
+
+// spread sets the sets of samples of b to those of the lanes after every observation,
+// forward from every edge, but of the segments to skip, and then calls f for one stretch
+// of observations or two at once.
+func (s *Smoother) spread(g *Segmentation, b buffers, edges []int, skip []bool, f func(l *lanes, from, end int)) {
+	n := len(g.at)
+	l := s.workers[0]
+	for k := range len(edges) + 1 {
+		if skip != nil && skip[k] {
+			continue
+		}
+		begin(l.set, g.seedBefore(startOf(edges, k)))
+		for i := startOf(edges, k); i < endOf(edges, k, n); i++ {
+			l.advance(l.set, g, i)
+			copy(l.setAt(b.sets, i), l.set)
+		}
+	}
+	parallel.Stretches(n, g.goroutines(), func(worker, from, end int) { f(s.workers[worker], from, end) })
+}
+
+// segmentOf is the segment between edges that observation i is in.
+func segmentOf(edges []int, i int) int {
+	k, found := slices.BinarySearch(edges, i)
+	if found {
+		k++
+	}
+	return k
+}
+
+// startOf is where segment k between edges begins.
+func startOf(edges []int, k int) int {
+	if k > 0 {
+		return edges[k-1]
+	}
+	return 0
+}
+
+// endOf is where segment k between edges ends, of n observations.
+func endOf(edges []int, k, n int) int {
+	if k < len(edges) {
+		return edges[k]
+	}
+	return n
+}
+
+// seedBefore and seedAfter are the samples that the lanes begin with where a segment
+// begins at observation from, or backward ends at end: nil, for empty ones, but at the
+// bounds of a part of a session.
+func (g *Segmentation) seedBefore(from int) []float64 {
+	if from == 0 {
+		return g.before
+	}
+	return nil
+}
+
+func (g *Segmentation) seedAfter(end int) []float64 {
+	if end == len(g.at) {
+		return g.after
+	}
+	return nil
+}
+
+// cut makes the segments of the edges.
+func (g *Segmentation) cut() {
+	l := g.lanes
+	g.Segments = nil
+	from, start := 0, 0
+	for k := range len(g.edges) + 1 {
+		end, stop := len(g.at), len(g.steps)
+		if k < len(g.edges) {
+			end = g.edges[k]
+			stop = g.at[end]
+		}
+		d := make([]float64, l.width)
+		for i := from; i < end; i++ {
+			l.observe(d, l.rows(g, i), g.regular[i])
+		}
+		g.Segments = append(g.Segments, Segment{start, stop - start, d})
+		from, start = end, stop
+	}
+}
+
+// Len is the number of steps.
+func (g *Segmentation) Len() int { return len(g.steps) }
+
+// Outlier is the probability that the observation of step t is an accident, which says
+// nothing of its segment; 0 of a missing one.
+func (g *Segmentation) Outlier(t int) float64 {
+	if i, ok := slices.BinarySearch(g.at, t); ok {
+		return 1 - g.regular[i]
+	}
+	return 0
+}

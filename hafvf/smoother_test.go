@@ -1,0 +1,616 @@
+package hafvf_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"hafvf/hafvf"
+)
+
+// A smoothingTrace is what an independent implementation makes of a session.
+type smoothingTrace struct {
+	Family   string
+	Prior    hafvf.Params
+	X        []float64
+	Mean, SD []float64
+	Changes  []int
+	LogOdds  map[string]float64 `json:"log_odds"` // of the changes
+	Accident []float64
+	Before   []float64 // probability that the edge before is really later
+	After    []float64 // probability that the edge after is really earlier
+	Lanes    []float64
+	Shares   [][]float64
+}
+
+// memory is that of the heaviest lane at i: its weights of the segment's observations.
+func (tr *smoothingTrace) memory(i int) (memory float64) {
+	from, end := 0, len(tr.X)
+	for _, c := range tr.Changes {
+		if c <= i {
+			from = c
+		} else {
+			end = min(end, c)
+		}
+	}
+	heaviest := 0
+	for j, p := range tr.Shares[i] {
+		if p > tr.Shares[i][heaviest] {
+			heaviest = j
+		}
+	}
+	for j := from; j < end; j++ {
+		memory += (1 - tr.Accident[j]) * math.Pow(tr.Lanes[heaviest], math.Abs(float64(i-j)))
+	}
+	return memory
+}
+
+// renormalise returns mean and standard deviation at i with the weights of the mixture
+// summing to one. The trace leaves out what weighs at most 1e-6, and divides by the sum
+// with it: far from zero that would widen the estimate by a thousandth of its mean.
+func (tr *smoothingTrace) renormalise(i int) (mean, sd float64) {
+	kept := 1.
+	for _, p := range []float64{tr.Before[i], tr.After[i]} {
+		if p <= 1e-6 {
+			kept -= p
+		}
+	}
+	mean = tr.Mean[i] / kept
+	square := (tr.SD[i]*tr.SD[i] + tr.Mean[i]*tr.Mean[i]) / kept
+	return mean, math.Sqrt(square - mean*mean)
+}
+
+func TestSmootherReproducesTheTraces(t *testing.T) {
+	files, err := filepath.Glob("testdata/smoothing/*.json")
+	if err != nil || len(files) != 4 {
+		t.Fatalf("%d traces, %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {
+			var want smoothingTrace
+			readJSON(t, file, &want)
+			m := mustNew(t, want.Family, want.Prior)
+			got := hafvf.NewSmoother(m, 10).Smooth(single(want.X))
+			if !slices.Equal(got.Changes(), want.Changes) {
+				t.Errorf("changes %v, want %v", got.Changes(), want.Changes)
+			}
+			near := func(what string, i int, a, b float64) {
+				if !(math.Abs(a-b) <= 1e-8) {
+					t.Errorf("%s at %d is %.12g, want %.12g, by %g", what, i, a, b, a-b)
+				}
+			}
+			for i := range want.X {
+				mean, sd := want.renormalise(i)
+				near("mean", i, got.Mean(i)[0], mean)
+				near("sd", i, got.SD(i)[0], sd)
+				near("memory", i, m.Memory(got.Sample(i)), want.memory(i))
+				near("outlier", i, got.Outlier(i), want.Accident[i])
+			}
+			for at, odds := range want.LogOdds {
+				i, err := strconv.Atoi(at)
+				if err != nil {
+					t.Fatal(err)
+				}
+				near("evidence", i, got.Evidence[i], odds)
+			}
+		})
+	}
+}
+
+// optimal is the segmentation of bernoulli or normal values, under the default priors,
+// whose marginal likelihood is the largest when each edge costs so many nats: the best of
+// all, by dynamic programming over every place of the last edge.
+func optimal(family string, x []float64, cost float64) (edges []int) {
+	lgamma := func(x float64) float64 { v, _ := math.Lgamma(x); return v }
+	marginal := func(x []float64) float64 {
+		n, sum, squares := float64(len(x)), 0., 0.
+		for _, v := range x {
+			sum += v
+			squares += v * v
+		}
+		if family == "bernoulli" {
+			return lgamma(1+sum) + lgamma(1+n-sum) - lgamma(2+n)
+		}
+		// mu = 0, kappa = alpha = beta = 1.
+		beta := 1 + (squares-sum*sum/(1+n))/2
+		return lgamma(1+n/2) - (1+n/2)*math.Log(beta) - math.Log(1+n)/2 - n/2*math.Log(2*math.Pi)
+	}
+	best, last := make([]float64, len(x)+1), make([]int, len(x)+1)
+	best[0] = cost
+	for end := 1; end <= len(x); end++ {
+		best[end] = math.Inf(-1)
+		for from := range end {
+			if v := best[from] - cost + marginal(x[from:end]); v > best[end] {
+				best[end], last[end] = v, from
+			}
+		}
+	}
+	for at := last[len(x)]; at > 0; at = last[at] {
+		edges = append(edges, at)
+	}
+	slices.Reverse(edges)
+	return edges
+}
+
+// On short sessions with clear edges the segments are those of the best segmentation that
+// there is.
+func TestSegmentsAreOptimalWhereEdgesAreClear(t *testing.T) {
+	sessions, edges := 0, 0
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 12))
+		family := []string{"normal", "bernoulli"}[seed%2]
+		var x []float64
+		level := 0.
+		for range 1 + rng.IntN(4) {
+			for range 15 + rng.IntN(20) {
+				if family == "normal" {
+					x = append(x, 8*level+rng.NormFloat64())
+				} else {
+					x = append(x, level)
+				}
+			}
+			level = 1 - level
+		}
+		g := hafvf.NewSmoother(mustNew(t, family, nil), 10).Smooth(single(x))
+		want := optimal(family, x, math.Log(10)+.7*math.Log(float64(len(x))))
+		// The lanes weigh what is near an edge most, and so may place it one off.
+		if !slices.EqualFunc(g.Changes(), want, func(a, b int) bool { return max(a-b, b-a) <= 1 }) {
+			t.Errorf("seed %d, %s: edges %v, the best are %v", seed, family, g.Changes(), want)
+		}
+		sessions++
+		edges += len(want)
+	}
+	if edges < sessions {
+		t.Errorf("%d edges in %d sessions: the test shows nothing", edges, sessions)
+	}
+}
+
+// The posterior of a step is that of its segment's observations, each to the power of its
+// distance, in one of the lanes, and of its probability to be no accident: for every family,
+// with missing values and several observations in a step.
+func TestSegmentPosteriorIsConjugate(t *testing.T) {
+	for _, c := range lawful {
+		t.Run(c.family, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(13, 1))
+			m := mustNew(t, c.family, c.prior)
+			_, sequential := m.(hafvf.Sequential)
+			var steps [][][]float64
+			for i := range 150 {
+				x := c.draw(rng)
+				switch {
+				case i >= 75 && (c.family == "normal" || c.family == "ar"):
+					x[len(x)-1] += 12
+				case i >= 75 && c.family == "poisson":
+					x[0] += 40
+				}
+				switch {
+				case i%13 == 5:
+					x = []float64{math.NaN()}
+				case sequential:
+					x = x[len(x)-1:]
+				}
+				step := [][]float64{x}
+				switch {
+				case i%17 == 3:
+					step = nil
+				case i%11 == 7 && !sequential:
+					step = append(step, c.draw(rng), []float64{math.NaN()})
+				}
+				steps = append(steps, step)
+			}
+			rows := steps
+			if sequential {
+				rows = arRows(steps)
+			}
+			g := hafvf.NewSmoother(m, 10).Smooth(steps)
+			if n := len(g.Changes()); (c.family == "normal" || c.family == "poisson") && n == 0 {
+				t.Error("no edge")
+			}
+			var at []int // the steps that aren't missing
+			for i, step := range rows {
+				if g.Missing[i] == slices.ContainsFunc(step, func(x []float64) bool { return !anyMissing(x) }) {
+					t.Fatalf("step %d: missing %v", i, g.Missing[i])
+				}
+				if !g.Missing[i] {
+					at = append(at, i)
+				}
+			}
+			prior := natural(c.family, posterior(m, make([]float64, m.Len())))
+			for k, seg := range g.Segments {
+				from, _ := slices.BinarySearch(at, seg.Start)
+				end, _ := slices.BinarySearch(at, seg.Start+seg.N)
+				if k == 0 {
+					from = 0
+				}
+				for i := from; i < end; i++ {
+					got := natural(c.family, posterior(m, g.Sample(at[i])))
+					best := math.Inf(1)
+					for _, w := range []float64{.8, .92, .975, .995, .9998} {
+						want, size := slices.Clone(prior), make([]float64, len(prior))
+						for j := from; j < end; j++ {
+							weight := math.Pow(w, math.Abs(float64(i-j))) * (1 - g.Outlier(at[j]))
+							for _, x := range rows[at[j]] {
+								if anyMissing(x) {
+									continue
+								}
+								for p, v := range statistics(c.family, x) {
+									want[p] += weight * v
+									size[p] += weight * math.Abs(v)
+								}
+							}
+						}
+						off := 0.
+						for p, v := range got {
+							off = math.Max(off, math.Abs(v-want[p])/(1+size[p]))
+						}
+						best = math.Min(best, off)
+					}
+					if best > 1e-11 {
+						t.Fatalf("step %d: natural parameters are %g from those of any lane", at[i], best)
+					}
+				}
+			}
+		})
+	}
+}
+
+// wellFormed checks what holds of every segmentation.
+func wellFormed(t *testing.T, g *hafvf.Segmentation, n int) {
+	t.Helper()
+	if g.Len() != n {
+		t.Fatalf("%d steps of %d", g.Len(), n)
+	}
+	next := 0
+	for k, s := range g.Segments {
+		if s.Start != next || s.N < 1 && n > 0 {
+			t.Fatalf("segment %d: %d steps from %d on, the one before ends at %d", k, s.N, s.Start, next)
+		}
+		next += s.N
+	}
+	if next != n {
+		t.Fatalf("the segments end at %d of %d", next, n)
+	}
+	for i := range n {
+		mean, sd := g.Mean(i)[0], g.SD(i)[0]
+		if math.IsNaN(mean) || math.IsInf(mean, 0) || !(sd >= 0) {
+			t.Fatalf("estimate %g ± %g at %d", mean, sd, i)
+		}
+		if e := g.Evidence[i]; i > 0 && e != e || i == 0 && e == e || math.IsInf(e, 0) {
+			t.Fatalf("evidence %g at %d", e, i)
+		}
+		if p := g.Outlier(i); !(p >= 0 && p <= 1) {
+			t.Fatalf("outlier %g at %d", p, i)
+		}
+	}
+}
+
+func repeat(n int, f func(i int) float64) []float64 {
+	x := make([]float64, n)
+	for i := range x {
+		x[i] = f(i)
+	}
+	return x
+}
+
+func TestSmootherOfHostileSessions(t *testing.T) {
+	rng := rand.New(rand.NewPCG(14, 1))
+	nan := math.NaN()
+	noise := func(int) float64 { return rng.NormFloat64() }
+	for name, c := range map[string]struct {
+		x       []float64
+		changes []int
+	}{
+		"nothing":         {nil, nil},
+		"one":             {[]float64{3}, nil},
+		"two":             {[]float64{3, -300}, nil},
+		"three":           {[]float64{3, -300, 3}, nil},
+		"ten":             {repeat(10, noise), nil},
+		"ten with a jump": {append(repeat(10, noise), repeat(10, func(int) float64 { return 50 + rng.NormFloat64() })...), []int{10}},
+		"an outlier last": {append(repeat(50, noise), 100), nil},
+		"outliers first":  {append([]float64{90, 91, 92, 93}, repeat(50, noise)...), nil},
+		"six at the end":  {append(repeat(50, noise), 50, 51, 50, 52, 51, 50), []int{50}},
+		"four and four":   {append(repeat(4, noise), 50, 51, 50, 52), nil},
+		"constant":        {repeat(500, func(int) float64 { return 7 }), nil},
+		"two values":      {repeat(500, func(i int) float64 { return float64(i / 250) }), []int{250}},
+		"alternating":     {repeat(500, func(i int) float64 { return float64(i % 2) }), nil},
+		"all missing":     {repeat(20, func(int) float64 { return nan }), nil},
+		"one observed":    {repeat(20, func(i int) float64 { return []float64{nan, 4}[i/19] }), nil},
+		"huge":            {repeat(300, func(i int) float64 { return 1e100 * (rng.NormFloat64() + 9*float64(i/150)) }), []int{150}},
+		"tiny":            {repeat(300, func(i int) float64 { return 1e-100 * (rng.NormFloat64() + 9*float64(i/150)) }), []int{150}},
+		"one value huge":  {repeat(300, func(i int) float64 { return rng.NormFloat64() + 1e100*float64(i/150*150/max(i, 1)*((i+1)%151/150)) }), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := mustNew(t, "normal", nil).(hafvf.Fitted)
+			var xs [][]float64
+			for _, v := range c.x {
+				if v == v {
+					xs = append(xs, []float64{v})
+				}
+			}
+			if len(xs) == 0 {
+				xs = [][]float64{{0}}
+			}
+			g := hafvf.NewSmoother(m.Fit(m.LocationScale(xs)), 10).Smooth(single(c.x))
+			wellFormed(t, g, len(c.x))
+			if !slices.Equal(g.Changes(), c.changes) {
+				t.Errorf("changes %v, want %v", g.Changes(), c.changes)
+			}
+		})
+	}
+}
+
+// Short sessions of one distribution have no edges, whatever prior they set themselves.
+func TestShortSessionsHaveNoEdges(t *testing.T) {
+	m := mustNew(t, "normal", nil).(hafvf.Fitted)
+	rng := rand.New(rand.NewPCG(15, 1))
+	for _, n := range []int{1, 2, 3, 5, 8, 10, 20, 40} {
+		changes := 0
+		for range 100 {
+			var xs [][]float64
+			x := repeat(n, func(int) float64 { return rng.NormFloat64() })
+			for i := range x {
+				xs = append(xs, x[i:i+1])
+			}
+			changes += len(hafvf.NewSmoother(m.Fit(m.LocationScale(xs)), 10).Smooth(single(x)).Changes())
+		}
+		if changes > 1 {
+			t.Errorf("%d changes in 100 sessions of %d", changes, n)
+		}
+	}
+}
+
+// A jump is an edge: ten observations from it the estimate is that of its side.
+func TestJumpIsAnEdge(t *testing.T) {
+	const seeds = 20
+	before, after, changes := 0., 0., 0
+	for seed := range uint64(seeds) {
+		rng := rand.New(rand.NewPCG(seed, 19))
+		x := repeat(600, func(i int) float64 { return rng.NormFloat64() + 5*float64(i/300) })
+		g := hafvf.NewSmoother(mustNew(t, "normal", hafvf.Params{"kappa": .01}), 10).Smooth(single(x))
+		changes += len(g.Changes())
+		before += g.Mean(289)[0] / seeds
+		after += g.Mean(310)[0] / seeds
+	}
+	if changes != seeds || !(math.Abs(before) < .1) || !(math.Abs(after-5) < .1) {
+		t.Errorf("%d changes for %d jumps, %.2f before them and %.2f after", changes, seeds, before, after)
+	}
+}
+
+// A rare event keeps its rate: that of the sample and a prior worth two tosses.
+func TestRareEventsKeepTheirRate(t *testing.T) {
+	rng := rand.New(rand.NewPCG(19, 2))
+	heads := 0.
+	x := repeat(2000, func(int) float64 {
+		if rng.Float64() < .02 {
+			heads++
+			return 1
+		}
+		return 0
+	})
+	g := hafvf.NewSmoother(mustNew(t, "bernoulli", nil), 10).Smooth(single(x))
+	if rate := g.Mean(1000)[0]; len(g.Changes()) > 0 || math.Abs(rate-heads/2000) > .002 {
+		t.Errorf("%d changes, rate %.4f of %.4f", len(g.Changes()), rate, heads/2000)
+	}
+}
+
+// Every family takes sessions that tell nothing, and such that tell one thing.
+func TestSmootherOfEveryFamily(t *testing.T) {
+	for _, c := range lawful {
+		t.Run(c.family, func(t *testing.T) {
+			m := mustNew(t, c.family, c.prior)
+			_, sequential := m.(hafvf.Sequential)
+			smoother := hafvf.NewSmoother(m, 10)
+			for _, n := range []int{0, 1, 2, 3, 10, 200} {
+				rng := rand.New(rand.NewPCG(15, uint64(n)))
+				var steps [][][]float64
+				for range n {
+					x := c.draw(rng)
+					if sequential {
+						x = x[len(x)-1:]
+					}
+					steps = append(steps, [][]float64{x})
+				}
+				g := smoother.Smooth(steps)
+				if len(g.Changes()) > 0 {
+					t.Errorf("changes %v in %d observations of one distribution", g.Changes(), n)
+				}
+				for i := range n {
+					if mean := g.Mean(i); slices.ContainsFunc(mean, func(v float64) bool { return math.IsInf(v, 0) || v != v && !(sequential && i < 2) }) {
+						t.Errorf("mean %v at %d of %d", mean, i, n)
+					}
+				}
+				missing := smoother.Smooth(slices.Repeat([][][]float64{{{math.NaN()}}}, n))
+				if len(missing.Changes()) > 0 || n > 0 && m.Memory(missing.Sample(0)) != 0 {
+					t.Errorf("changes %v in missing values", missing.Changes())
+				}
+			}
+		})
+	}
+}
+
+// Changes of every family are found where they are, and outliers are not changes.
+func TestSmootherFindsChangesOfEveryFamily(t *testing.T) {
+	for family, draw := range map[string]func(rng *rand.Rand, regime float64) []float64{
+		"bernoulli":   func(rng *rand.Rand, r float64) []float64 { return []float64{math.Floor(.15 + .7*r + rng.Float64())} },
+		"categorical": func(rng *rand.Rand, r float64) []float64 { return []float64{r + float64(rng.IntN(5)/4)} },
+		"poisson": func(rng *rand.Rand, r float64) []float64 {
+			n := 0.
+			for at := rng.ExpFloat64(); at < 3+9*r; at += rng.ExpFloat64() {
+				n++
+			}
+			return []float64{n}
+		},
+		"exponential": func(rng *rand.Rand, r float64) []float64 { return []float64{rng.ExpFloat64() * (1 + 9*r)} },
+		"normal":      func(rng *rand.Rand, r float64) []float64 { return []float64{rng.NormFloat64() + 4*r} },
+		"mvnormal": func(rng *rand.Rand, r float64) []float64 {
+			return []float64{rng.NormFloat64(), rng.NormFloat64() - 4*r}
+		},
+		"regression": func(rng *rand.Rand, r float64) []float64 {
+			u := rng.NormFloat64()
+			return []float64{u, 1, u*(2-4*r) + 1 + rng.NormFloat64()}
+		},
+		"ar": func(rng *rand.Rand, r float64) []float64 { return []float64{rng.NormFloat64() + 8*r} },
+	} {
+		t.Run(family, func(t *testing.T) {
+			var prior hafvf.Params
+			for _, c := range lawful {
+				if c.family == family {
+					prior = c.prior
+				}
+			}
+			found, falsely := 0, 0
+			for seed := range uint64(10) {
+				rng := rand.New(rand.NewPCG(seed, 16))
+				var steps [][][]float64
+				for i := range 300 {
+					step := [][]float64{draw(rng, float64(i/150))}
+					if rng.IntN(20) == 0 {
+						step = [][]float64{{math.NaN()}}
+					}
+					steps = append(steps, step)
+				}
+				for _, c := range hafvf.NewSmoother(mustNew(t, family, prior), 10).Smooth(steps).Changes() {
+					if c >= 140 && c <= 160 {
+						found++
+					} else {
+						falsely++
+					}
+				}
+			}
+			// One of the coins is explained by drift: tosses tell little.
+			want := 10
+			if family == "bernoulli" {
+				want = 9
+			}
+			if found < want || falsely > 0 {
+				t.Errorf("%d changes of 10 found, %d false", found, falsely)
+			}
+		})
+	}
+}
+
+// In other units the same is found.
+func TestSmootherIsEquivariant(t *testing.T) {
+	rng := rand.New(rand.NewPCG(17, 1))
+	x := repeat(600, func(i int) float64 {
+		v := rng.NormFloat64() + 5*float64(i/200%2)
+		if i%97 == 50 {
+			v += 12
+		}
+		return v
+	})
+	run := func(scale, offset float64) *hafvf.Segmentation {
+		m := mustNew(t, "normal", nil).(hafvf.Fitted)
+		y, xs := slices.Clone(x), [][]float64{}
+		for i := range y {
+			y[i] = scale*y[i] + offset
+			xs = append(xs, y[i:i+1])
+		}
+		return hafvf.NewSmoother(m.Fit(m.LocationScale(xs)), 10).Smooth(single(y))
+	}
+	want := run(1, 0)
+	if !slices.Equal(want.Changes(), []int{200, 400}) {
+		t.Errorf("changes %v", want.Changes())
+	}
+	for _, u := range [][2]float64{{1e-3, 1e3}, {1e6, -1e9}, {-1, 1e7}} {
+		got := run(u[0], u[1])
+		if !slices.Equal(got.Changes(), want.Changes()) {
+			t.Errorf("in other units changes %v, want %v", got.Changes(), want.Changes())
+		}
+		for i := range x {
+			mean, sd := (got.Mean(i)[0]-u[1])/u[0], got.SD(i)[0]/math.Abs(u[0])
+			if math.Abs(mean-want.Mean(i)[0]) > 1e-6*want.SD(i)[0] || math.Abs(sd/want.SD(i)[0]-1) > 1e-6 {
+				t.Fatalf("%g, %g: %g ± %g at %d, want %g ± %g", u[0], u[1], mean, sd, i, want.Mean(i)[0], want.SD(i)[0])
+			}
+		}
+	}
+}
+
+// Estimates of counts far from zero keep the precision that their number gives them.
+func TestLargeCountsStayPrecise(t *testing.T) {
+	rng := rand.New(rand.NewPCG(18, 1))
+	x := repeat(300, func(i int) float64 { return 1e8 + math.Round(1e4*rng.NormFloat64()) + 1e6*float64(i/150) })
+	g := hafvf.NewSmoother(mustNew(t, "poisson", hafvf.Params{"shape": 1., "rate": 1e-8}), 10).Smooth(single(x))
+	if !slices.Equal(g.Changes(), []int{150}) {
+		t.Fatalf("changes %v", g.Changes())
+	}
+	for i := range x {
+		if sd := g.SD(i)[0]; !(sd < 1e4) {
+			t.Fatalf("sd %g at %d, that of one observation is 1e4", sd, i)
+		}
+	}
+}
+
+// A long session is the same on one goroutine and on two, for every family.
+func TestSmootherIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
+	before := runtime.GOMAXPROCS(0)
+	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
+	for _, c := range lawful {
+		t.Run(c.family, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(9, 10))
+			m := mustNew(t, c.family, c.prior)
+			_, sequential := m.(hafvf.Sequential)
+			var steps [][][]float64
+			for i := range 1500 {
+				x := c.draw(rng)
+				if c.family == "normal" {
+					x[0] += 6 * float64(i/370%2)
+				}
+				switch {
+				case i%13 == 5:
+					x = []float64{math.NaN()}
+				case sequential:
+					x = x[len(x)-1:]
+				}
+				steps = append(steps, [][]float64{x})
+			}
+			run := func(goroutines int) (all []string) {
+				runtime.GOMAXPROCS(goroutines)
+				g := hafvf.NewSmoother(m, 10).Smooth(steps)
+				for i := range steps {
+					all = append(all, fmt.Sprint(g.Evidence[i], g.Missing[i], g.Sample(i), g.Mean(i), g.SD(i), g.Outlier(i)))
+				}
+				return append(all, fmt.Sprint(g.Segments))
+			}
+			want := run(1)
+			for _, goroutines := range []int{2, 8} {
+				for i, got := range run(goroutines) {
+					if got != want[i] {
+						t.Fatalf("step %d on %d goroutines: %s, on one %s", i, goroutines, got, want[i])
+					}
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkSmoother times the segmenting smoother beside that of a filter.
+func BenchmarkSmoother(b *testing.B) {
+	m := mustNew(b, "normal", nil)
+	for _, kind := range []string{"stationary", "jumping", "drifting", "outliers"} {
+		x := make([]float64, 100_000)
+		for i, v := range stream(kind, len(x)) {
+			x[i] = v[0]
+		}
+		steps := single(x)
+		run := func(name string, smooth func()) {
+			b.Run(kind+"/"+name, func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					smooth()
+				}
+				b.ReportMetric(b.Elapsed().Seconds()/float64(b.N*len(x))*1e9, "ns/observation")
+			})
+		}
+		f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
+		run("one weight", func() { f.Smooth(steps) })
+		s := hafvf.NewSmoother(m, 10)
+		run("segments", func() { s.Smooth(steps) })
+	}
+}
