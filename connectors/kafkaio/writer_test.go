@@ -369,7 +369,7 @@ func TestWriteRefused(t *testing.T) {
 		hits  int
 	}{
 		{"too long", kfake.Fault{Keys: produce, Err: kerr.NotEnoughReplicas, Count: -1},
-			`topic "out", partition 0: Kafka did not take the messages within 100ms: [19] Not Enough Replicas: …`, 0},
+			`topic "out", partition 0: Kafka did not take the messages within 3s: [19] Not Enough Replicas: …`, 0},
 		{"unknown too long", kfake.Fault{Keys: produce, Err: kerr.UnknownTopicOrPartition, Count: -1},
 			`topic "out" does not exist, or no longer: create it ([3] Unknown Topic Or Partition: …)`, 0},
 		{"for good", kfake.Fault{Keys: produce, Err: kerr.InvalidRecord, Count: -1},
@@ -382,7 +382,7 @@ func TestWriteRefused(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWriter(t, c, "out")
-			w.wait, w.grace, w.delivery = time.Millisecond, 50*time.Millisecond, 100*time.Millisecond
+			w.wait, w.grace, w.delivery = time.Millisecond, time.Second, 3*time.Second
 			if test.want == "" {
 				w.grace, w.delivery = time.Minute, time.Minute
 			}
