@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -549,45 +548,13 @@ func TestLargeCountsStayPrecise(t *testing.T) {
 
 // A long session is the same on one goroutine and on two, for every family.
 func TestSmootherIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
-	before := runtime.GOMAXPROCS(0)
-	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
-	for _, c := range lawful {
-		t.Run(c.family, func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(9, 10))
-			m := mustNew(t, c.family, c.prior)
-			_, sequential := m.(hafvf.Sequential)
-			var steps [][][]float64
-			for i := range 1500 {
-				x := c.draw(rng)
-				if c.family == "normal" {
-					x[0] += 6 * float64(i/370%2)
-				}
-				switch {
-				case i%13 == 5:
-					x = []float64{math.NaN()}
-				case sequential:
-					x = x[len(x)-1:]
-				}
-				steps = append(steps, [][]float64{x})
-			}
-			run := func(goroutines int) (all []string) {
-				runtime.GOMAXPROCS(goroutines)
-				g := hafvf.NewSmoother(m, 10).Smooth(steps)
-				for i := range steps {
-					all = append(all, fmt.Sprint(g.Evidence[i], g.Missing[i], g.Sample(i), g.Mean(i), g.SD(i), g.Outlier(i)))
-				}
-				return append(all, fmt.Sprint(g.Segments))
-			}
-			want := run(1)
-			for _, goroutines := range []int{2, 8} {
-				for i, got := range run(goroutines) {
-					if got != want[i] {
-						t.Fatalf("step %d on %d goroutines: %s, on one %s", i, goroutines, got, want[i])
-					}
-				}
-			}
-		})
-	}
+	sameOnAnyNumberOfGoroutines(t, 6, func(m hafvf.Model, steps [][][]float64) (all []string) {
+		g := hafvf.NewSmoother(m, 10).Smooth(steps)
+		for i := range steps {
+			all = append(all, fmt.Sprint(g.Evidence[i], g.Missing[i], g.Sample(i), g.Mean(i), g.SD(i), g.Outlier(i)))
+		}
+		return append(all, fmt.Sprint(g.Segments))
+	})
 }
 
 // BenchmarkSmoother times the segmenting smoother beside that of a filter.
