@@ -310,6 +310,15 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 	})
 }
 
+// singleStream is a stream of normal observations, one in a step.
+func singleStream(kind string, n int) [][][]float64 {
+	x := make([]float64, n)
+	for i, v := range stream(kind, n) {
+		x[i] = v[0]
+	}
+	return single(x)
+}
+
 // sameOnAnyNumberOfGoroutines compares what smooth says of a long session with missing
 // steps, for every family. That of normal shifts by shift and back every 370 steps.
 func sameOnAnyNumberOfGoroutines(t *testing.T, shift float64, smooth func(m hafvf.Model, steps [][][]float64) []string) {
@@ -367,11 +376,7 @@ func BenchmarkSmooth(b *testing.B) {
 	m := mustNew(b, "normal", nil)
 	for _, n := range []int{1e3, 1e4, 1e5, 1e6} {
 		for _, kind := range []string{"stationary", "jumping"} {
-			var x []float64
-			for _, v := range stream(kind, n) {
-				x = append(x, v[0])
-			}
-			steps := single(x)
+			steps := singleStream(kind, n)
 			b.Run(fmt.Sprintf("%s/n=%d", kind, n), func(b *testing.B) {
 				f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
 				b.ReportAllocs()

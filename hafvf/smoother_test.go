@@ -561,18 +561,14 @@ func TestSmootherIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 func BenchmarkSmoother(b *testing.B) {
 	m := mustNew(b, "normal", nil)
 	for _, kind := range []string{"stationary", "jumping", "drifting", "outliers"} {
-		x := make([]float64, 100_000)
-		for i, v := range stream(kind, len(x)) {
-			x[i] = v[0]
-		}
-		steps := single(x)
+		steps := singleStream(kind, 100_000)
 		run := func(name string, smooth func()) {
 			b.Run(kind+"/"+name, func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					smooth()
 				}
-				b.ReportMetric(b.Elapsed().Seconds()/float64(b.N*len(x))*1e9, "ns/observation")
+				b.ReportMetric(b.Elapsed().Seconds()/float64(b.N*len(steps))*1e9, "ns/observation")
 			})
 		}
 		f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
