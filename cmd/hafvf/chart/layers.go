@@ -130,6 +130,14 @@ type Heat struct {
 	Min, Max float64
 }
 
+// Labels are dots with a name beside each, where there is room for it.
+type Labels struct {
+	Name   string
+	Points []Point
+	Texts  []string // one per point
+	Color  color.NRGBA
+}
+
 // A Threshold is a dashed horizontal line.
 type Threshold struct {
 	Name  string
@@ -148,6 +156,7 @@ func (Line) depth() int      { return 3 }
 func (Rings) depth() int     { return 4 }
 func (Arrows) depth() int    { return 4 }
 func (Flags) depth() int     { return 5 }
+func (Labels) depth() int    { return 5 }
 
 func (d Dots) entry() entry {
 	return entry{d.Name, func(c draw.Canvas, at vg.Point) {
@@ -155,6 +164,14 @@ func (d Dots) entry() entry {
 		for i := vg.Length(0); i < 3; i++ {
 			c.Fill(dot(vg.Point{X: at.X + swatch*(i+0.5)/3, Y: at.Y + 1.5*(i-1)}, 1.1))
 		}
+	}}
+}
+
+func (l Labels) entry() entry {
+	return entry{l.Name, func(c draw.Canvas, at vg.Point) {
+		c.SetColor(l.Color)
+		at.X += swatch / 2
+		c.Fill(dot(at, labelDot))
 	}}
 }
 
@@ -281,6 +298,48 @@ func (d Dots) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 	c.SetColor(d.Color)
 	circles(sparse(shown, cell), x, y, radius, c.Fill)
+}
+
+// labelDot is the radius of a dot with a name.
+const labelDot = 2.5 * vg.Length(1)
+
+// Plot implements plot.Plotter. A name stands to the right of its dot, or where another
+// name is in the way to the left, above or below.
+func (l Labels) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	st := textStyle(7.5, l.Color)
+	st.YAlign = draw.YCenter
+	height := st.FontExtents().Height
+	taken := make([]vg.Rectangle, len(l.Points))
+	for i, q := range l.Points {
+		at := vg.Point{X: x(q.X), Y: y(q.Y)}
+		r := vg.Point{X: labelDot, Y: labelDot}
+		taken[i] = vg.Rectangle{Min: at.Sub(r), Max: at.Add(r)}
+		c.SetColor(l.Color)
+		c.Fill(dot(at, labelDot))
+	}
+	free := func(r vg.Rectangle) bool {
+		return r.Min.X >= c.Min.X && r.Max.X <= c.Max.X && !slices.ContainsFunc(taken, func(o vg.Rectangle) bool {
+			return r.Min.X < o.Max.X && o.Min.X < r.Max.X && r.Min.Y < o.Max.Y && o.Min.Y < r.Max.Y
+		})
+	}
+	for i, q := range l.Points {
+		text := printable(l.Texts[i])
+		w, gap := st.Width(text), labelDot+2
+		at := vg.Point{X: x(q.X), Y: y(q.Y)}
+		places := []vg.Point{ // of the left end
+			{X: at.X + gap, Y: at.Y}, {X: at.X - gap - w, Y: at.Y},
+			{X: at.X - w/2, Y: at.Y + gap + height/2}, {X: at.X - w/2, Y: at.Y - gap - height/2},
+			{X: at.X + gap, Y: at.Y + height}, {X: at.X + gap, Y: at.Y - height},
+			{X: at.X - gap - w, Y: at.Y + height}, {X: at.X - gap - w, Y: at.Y - height},
+		}
+		box := func(at vg.Point) vg.Rectangle {
+			return vg.Rectangle{Min: vg.Point{X: at.X, Y: at.Y - height/2}, Max: vg.Point{X: at.X + w, Y: at.Y + height/2}}
+		}
+		k := max(0, slices.IndexFunc(places, func(at vg.Point) bool { return free(box(at)) }))
+		taken = append(taken, box(places[k]))
+		c.FillText(st, places[k], text)
+	}
 }
 
 // circles draws circles about the points. In one path they would cost the time of
