@@ -74,7 +74,7 @@ Exit: 0 done, also when stopped by Ctrl-C; 1 the run failed; 2 usage or config.`
   hafvf compare pump.yaml --labels incidents.csv`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			chosen, err := methods.Select(names)
+			chosen, err := methods.Select(names, quick)
 			switch {
 			case err != nil:
 				return usageError{fmt.Errorf("--methods: %w", err)}
@@ -157,7 +157,7 @@ Exit: 0 done, also when stopped by Ctrl-C; 1 the run failed; 2 usage or config.`
 	cmd.Flags().StringVar(&picture, "plot", "", "also draw skill against cost to `FILE`.svg or .png")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write the report as JSON, with all standard errors")
 	cmd.Flags().BoolVar(&asMarkdown, "markdown", false, "write the report as Markdown")
-	cmd.Flags().BoolVar(&quick, "quick", false, "fewer and shorter streams: about a minute")
+	cmd.Flags().BoolVar(&quick, "quick", false, "fewer and shorter streams, without the slow methods unless they are named: about a minute")
 	cmd.Flags().IntVar(&seeds, "seeds", 0, fmt.Sprintf("number of streams of each kind, `N` (default %d, with --quick %d)", compareSeeds, compareQuickDraws))
 	cmd.Flags().Uint32Var(&seed, "seed", 1, "of the first stream of each kind, as `SEED`")
 	cmd.Flags().BoolVar(&openPort, acceptOpenPort, false, "run also where the embedded runner's port cannot be closed to others (see deploy/README.md)")

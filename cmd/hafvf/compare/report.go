@@ -59,8 +59,9 @@ type Row struct {
 type Figure struct {
 	Mean backtest.Number `json:"mean"`
 	SE   backtest.Number `json:"se"`
-	// Best says that no other method without hindsight is better by more than two standard
-	// errors of the difference, and that another one is worse by that.
+	// Best says that this is the best figure of a method without hindsight, or one that
+	// follows it, before the first that is worse by more than two standard errors of the
+	// difference.
 	Best bool `json:"best"`
 }
 
@@ -233,21 +234,16 @@ func standardError(values [][]float64) float64 {
 	return math.Sqrt(variance) / k
 }
 
-// markBest marks the figures that are not beaten, if others are. Differences are paired:
-// all methods have followed the same streams.
+// markBest marks the figures from the best down to the last before the first that is beaten,
+// if one is. Differences are paired: all methods have followed the same streams.
 func markBest(figures []*Figure, values [][][]float64, sign float64) {
-	best := -1
-	for i, f := range figures {
-		if v := float64(f.Mean); !math.IsNaN(v) && (best < 0 || sign*v > sign*float64(figures[best].Mean)) {
-			best = i
-		}
+	order := make([]int, len(figures))
+	for i := range order {
+		order[i] = i
 	}
-	if best < 0 {
-		return
-	}
-	var beaten bool
-	level := make([]bool, len(figures))
-	for i := range figures {
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(sign*float64(figures[b].Mean), sign*float64(figures[a].Mean)) })
+	for k, i := range order {
+		best := order[0]
 		difference := make([][]float64, len(values[i]))
 		off := 0.0
 		for at := range difference {
@@ -257,11 +253,12 @@ func markBest(figures []*Figure, values [][][]float64, sign float64) {
 			}
 			off += mean(difference[at]) / float64(len(difference))
 		}
-		level[i] = off <= 2*standardError(difference) || i == best
-		beaten = beaten || off > 2*standardError(difference)
-	}
-	for i, f := range figures {
-		f.Best = level[i] && beaten
+		if off > 2*standardError(difference) {
+			for _, level := range order[:k] {
+				figures[level].Best = true
+			}
+			return
+		}
 	}
 }
 

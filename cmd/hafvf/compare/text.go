@@ -31,9 +31,9 @@ var markdown = style{heading: "#### ", code: "`", best: func(s string) string { 
 func (r *Report) write(s style) string {
 	var b strings.Builder
 	best := s.best("best")
-	fmt.Fprintf(&b, "The first %d observations of each stream are not scored. ± is a standard error. %s is what no method without hindsight\n"+
-		"beats by more than two standard errors of the difference, where some method is beaten by that. A dash: the method has no\n"+
-		"such figure.\n\n", r.WarmUp, best)
+	fmt.Fprintf(&b, "The first %d observations of each stream are not scored. ± is a standard error. %s is the best method without\n"+
+		"hindsight, and what follows it up to the first that is worse by more than two standard errors of the difference.\n"+
+		"A dash: the method has no such figure.\n\n", r.WarmUp, best)
 	rows := [][]string{{"method", "what it is", "setting", "source"}}
 	for _, m := range r.Methods {
 		about := m.About

@@ -74,7 +74,7 @@ func (b *bocpd) Update(x float64) Step {
 		r.clean = 1
 		if b.contamination > 0 {
 			clean := math.Log1p(-b.contamination) + l
-			l = logSum(clean, math.Log(b.contamination)+naive)
+			l = logAdd(clean, math.Log(b.contamination)+naive)
 			r.clean = math.Exp(clean - l)
 		}
 		r.logP += l

@@ -12,7 +12,7 @@ var ours = []Method{
 		}},
 	{Name: "bank", About: "HAFVF, the default bank", Setting: "two levels, weights .985 and .9998, AR(3) for normal values", Source: "hafvf.DefaultBankOf",
 		New: func(s Start) Follower { return newBank(s, hafvf.DefaultBankOf(s.Family), nil) }},
-	{Name: "detect", About: "HAFVF, the default bank with detection", Setting: "the same, detect: true", Source: "hafvf.Detect",
+	{Name: "detect", About: "HAFVF, the default bank with detection", Setting: "the same, detect: true; estimate of the running regime", Source: "hafvf.Detect",
 		Detects: true, Places: true, New: func(s Start) Follower { return newBank(s, hafvf.DefaultBankOf(s.Family), &hafvf.Detect{}) }},
 }
 
@@ -29,13 +29,18 @@ func newBank(s Start, members []hafvf.Member, detect *hafvf.Detect) *bank {
 	return &bank{Bank: b, state: b.NewState()}
 }
 
-// Update says that there was a change where the bank commits to one. A revision of its
-// place is no change of its own.
+// Update says that there was a change where the bank commits to one, whatever an alarm
+// would cost. A revision of its place is no change of its own. The estimate is that of the
+// records: estimate, and with detection estimate.regime, which outliers do not move.
 func (b *bank) Update(x float64) Step {
 	b.n++
 	b.row[0] = x
 	o := b.Bank.Update(b.state, b.row[:])
-	b.Estimate(b.mean[:], b.sd[:], b.state, nil)
+	estimate := b.Estimate
+	if b.Detects() {
+		estimate = b.Regime
+	}
+	estimate(b.mean[:], b.sd[:], b.state, nil)
 	step := Step{LogPredictive: o.LogPredictive, Mean: b.mean[0], SD: b.sd[0], Age: -1}
 	if o.Detection.Kind == hafvf.Change {
 		step.Change, step.Age = true, int(b.n-o.Detection.Start)

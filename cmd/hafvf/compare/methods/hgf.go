@@ -25,8 +25,10 @@ import (
 // inputs, log π_u ~ N(−log s², 2²), ω₁ ~ N(log s², 4²), other ω ~ N(−4, 4²), μ₁ the first
 // input, σ₁ = s², μ₂ = 1, σ₂ = .1. A third level begins as the second.
 //
-// π can come out negative after a large surprise, where the toolbox gives up. Here the
-// level then keeps its prediction. In a fit such parameters are refused as there.
+// After a large surprise π can come out negative, or a volatility jumps beyond all bounds:
+// the toolbox gives up. Here the level then keeps its prediction, where π is not positive or
+// μ would move by more than 16 (e¹⁶ times the variance). In a fit such parameters are refused
+// as there.
 //
 // On coins this is the filter of continuous inputs all the same; the one for binary inputs
 // is not here.
@@ -37,8 +39,10 @@ var gaussianFilters = []Method{
 		Gaussian: true, New: func(s Start) Follower { return &hgf{levels: 3, due: 50} }},
 }
 
-// maxHGF is the largest number of levels.
-const maxHGF = 3
+const (
+	maxHGF     = 3 // levels
+	maxHGFJump = 16
+)
 
 // hgfParams are log π_u and ω₁, ω₂, … .
 type hgfParams [1 + maxHGF]float64
@@ -74,7 +78,7 @@ func (s *hgfState) update(u float64) (logPredictive float64, ok bool) {
 		delta := (1/s.pi[i-1]+moved*moved)*hat[i-1] - 1
 		s.pi[i] = hat[i] + .5*w*(w+(2*w-1)*delta)
 		moved = .5 * w * delta / s.pi[i]
-		if !(s.pi[i] > 0) || math.IsInf(s.pi[i], 0) {
+		if !(s.pi[i] > 0 && math.Abs(moved) <= maxHGFJump) {
 			ok = false
 			s.pi[i], moved = hat[i], 0
 		}

@@ -114,16 +114,21 @@ func TestDensitiesIntegrateToOne(t *testing.T) {
 
 // An error of a name that there isn't lists those that there are.
 func TestSelect(t *testing.T) {
-	some, err := Select([]string{"ewma", "hafvf"})
+	some, err := Select([]string{"ewma", "hafvf"}, true)
 	if err != nil || len(some) != 2 || some[0].Name != "hafvf" || some[1].Name != "ewma" {
 		t.Errorf("%v, error %v", some, err)
 	}
-	if _, err := Select([]string{"bocdp"}); err == nil || err.Error() == "" {
+	if _, err := Select([]string{"bocdp"}, false); err == nil || err.Error() == "" {
 		t.Error("no error")
 	}
-	all, err := Select(nil)
-	if err != nil || len(all) != len(All)-1 {
-		t.Errorf("%d methods, error %v; all but particle-10000 are due", len(all), err)
+	for _, c := range []struct{ quick, particle bool }{{false, true}, {true, false}} {
+		all, err := Select(nil, c.quick)
+		has := func(name string) bool {
+			return slices.ContainsFunc(all, func(m Method) bool { return m.Name == name })
+		}
+		if err != nil || has("particle") != c.particle || has("particle-10000") || !has("particle-100") {
+			t.Errorf("quick %t: %d methods, error %v", c.quick, len(all), err)
+		}
 	}
 	seen := map[string]bool{}
 	for _, m := range All {

@@ -83,9 +83,10 @@ var nan = math.NaN()
 // All are the methods, in the order of a table.
 var All = slices.Concat(ours, forgettings, mixtures, particles, kalmans, gaussianFilters, runLengths, charts)
 
-// Select returns the methods of the names, in the order of All, and without names those
-// that are not on request. An error lists the names that there are.
-func Select(names []string) ([]Method, error) {
+// Select returns the methods of the names, in the order of All. Without names it returns
+// all but those on request, and if quick without the slow ones. An error lists the names
+// that there are.
+func Select(names []string, quick bool) ([]Method, error) {
 	known := Names()
 	for _, n := range names {
 		if !slices.Contains(known, n) {
@@ -94,7 +95,7 @@ func Select(names []string) ([]Method, error) {
 	}
 	return slices.DeleteFunc(slices.Clone(All), func(m Method) bool {
 		if len(names) == 0 {
-			return m.OnRequest
+			return m.OnRequest || quick && m.Slow
 		}
 		return !slices.Contains(names, m.Name)
 	}), nil
@@ -149,6 +150,9 @@ func logNormal(x, mean, variance float64) float64 {
 	d := x - mean
 	return -.5 * (math.Log(2*math.Pi*variance) + d*d/variance)
 }
+
+// logAdd is log(e^a + e^b), b finite.
+func logAdd(a, b float64) float64 { return max(a, b) + math.Log1p(math.Exp(-math.Abs(a-b))) }
 
 // logSum is log Σ exp(v).
 func logSum(v ...float64) float64 {

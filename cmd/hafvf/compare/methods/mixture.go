@@ -135,7 +135,7 @@ func (f *linear) Update(x float64) Step {
 	f.see(x)
 	p := f.a / (f.a + f.b)
 	stay := math.Log(p) + f.predictive(f.d, 1)
-	step := Step{LogPredictive: logSum(stay, math.Log1p(-p)+f.predictive(f.d, 0)), Age: -1}
+	step := Step{LogPredictive: logAdd(stay, math.Log1p(-p)+f.predictive(f.d, 0)), Age: -1}
 	prior := mathext.Digamma(f.a) - mathext.Digamma(f.b)
 	w := f.infer(math.Exp(stay-step.LogPredictive), func(delta float64) float64 { return 1 / (1 + math.Exp(-delta-prior)) })
 	f.a += w

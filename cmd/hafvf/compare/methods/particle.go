@@ -27,7 +27,7 @@ var particles = []Method{
 
 func particleMethod(name, setting string, n int, onRequest bool) Method {
 	return Method{Name: name, About: "Rao–Blackwellised particle filter of HAFVF's model, two levels", Setting: setting, Source: "Moens 2018, equation FullJointVB",
-		OnRequest: onRequest, Slow: true, New: func(s Start) Follower { return newParticle(s, n) }}
+		OnRequest: onRequest, Slow: n >= 1000, New: func(s Start) Follower { return newParticle(s, n) }}
 }
 
 // A betaPrior has the parameters of a Beta distribution.
@@ -71,10 +71,10 @@ func (p *particle) Update(x float64) Step {
 	top := math.Inf(-1)
 	ofB := p.naive[1].towards(p.posterior[1], p.top)
 	for i, d := range p.samples {
-		p.logs[2][i], p.logs[3][i] = ofB.rand(p.rng)
-		ofW := p.naive[0].towards(p.posterior[0], math.Exp(p.logs[2][i]))
-		p.logs[0][i], p.logs[1][i] = ofW.rand(p.rng)
-		p.w[i] = math.Exp(p.logs[0][i])
+		var b float64
+		b, p.logs[2][i], p.logs[3][i] = ofB.rand(p.rng)
+		ofW := p.naive[0].towards(p.posterior[0], b)
+		p.w[i], p.logs[0][i], p.logs[1][i] = ofW.rand(p.rng)
 		p.logWeight[i] = p.predictive(d, p.w[i])
 		top = max(top, p.logWeight[i])
 	}
@@ -124,13 +124,16 @@ func (p *particle) resample() {
 
 func (p *particle) Bytes() int { return word * (len(p.samples)*len(p.samples[0]) + 4) }
 
-// rand draws log w and log(1−w) from the ratio of two gamma variables. The logarithms
+// rand draws w, log w and log(1−w) from the ratio of two gamma variables. The logarithms
 // keep what w and 1−w would round away.
-func (p betaPrior) rand(rng *rand.Rand) (logW, log1W float64) {
-	x, y := logGamma(p.a, rng), logGamma(p.b, rng)
-	top := max(x, y)
-	sum := top + math.Log1p(math.Exp(min(x, y)-top))
-	return x - sum, y - sum
+func (p betaPrior) rand(rng *rand.Rand) (w, logW, log1W float64) {
+	odds := logGamma(p.a, rng) - logGamma(p.b, rng)
+	e := math.Exp(-math.Abs(odds))
+	l := -math.Log1p(e)
+	if odds < 0 {
+		return e / (1 + e), odds + l, l
+	}
+	return 1 / (1 + e), l, l - odds
 }
 
 // logGamma draws the logarithm of a gamma variable of scale 1 (Marsaglia and Tsang 2000).
