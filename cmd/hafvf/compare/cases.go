@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"hafvf/cmd/hafvf/backtest"
@@ -21,7 +22,7 @@ import (
 func Streams(first uint64, seeds, n int) Group {
 	g := Group{Name: fmt.Sprintf("%d kinds of streams", len(streams.Kinds)), Truth: Complete}
 	for k, kind := range streams.Kinds {
-		c := Case{Name: kind.Name}
+		c := Case{Name: kind.Name, Short: strings.Fields(kind.Name)[0]}
 		for i := range uint64(seeds) {
 			c.Draws = append(c.Draws, func() (Series, error) {
 				s := kind.Make(rand.New(rand.NewPCG(first+i, uint64(k))), n)
@@ -67,7 +68,7 @@ func Keys(name, family string, records map[string][]Record, labels backtest.Labe
 				s.Windows = append(s.Windows, [2]int{from, to})
 			}
 		}
-		g.Cases = append(g.Cases, Case{key, []func() (Series, error){func() (Series, error) { return s, nil }}})
+		g.Cases = append(g.Cases, Case{Name: key, Draws: []func() (Series, error){func() (Series, error) { return s, nil }}})
 	}
 	return g, left
 }

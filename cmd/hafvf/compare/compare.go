@@ -44,6 +44,7 @@ const (
 // A Case is a kind of stream, with one draw for each seed, or a single series.
 type Case struct {
 	Name  string
+	Short string // for the head of a column; empty: Name
 	Draws []func() (Series, error)
 }
 

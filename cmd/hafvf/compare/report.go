@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strings"
 
 	"hafvf/cmd/hafvf/backtest"
 )
@@ -31,6 +30,8 @@ type GroupReport struct {
 	Cases  []string `json:"cases"`
 	Draws  int      `json:"draws"` // of each case
 	Tables []Table  `json:"tables"`
+
+	columns []string // short names of the cases
 }
 
 // A Table has a figure of each method, from the best.
@@ -74,6 +75,7 @@ func (c Comparison) report(results [][][][]outcome) *Report {
 		report := GroupReport{Name: group.Name}
 		for _, one := range group.Cases {
 			report.Cases = append(report.Cases, one.Name)
+			report.columns = append(report.columns, cmp.Or(one.Short, one.Name))
 			report.Draws = len(one.Draws)
 		}
 		for i, m := range metrics {
@@ -261,6 +263,3 @@ func markBest(figures []*Figure, values [][][]float64, sign float64) {
 		}
 	}
 }
-
-// short is the first word of a name.
-func short(name string) string { return strings.Fields(name + " -")[0] }

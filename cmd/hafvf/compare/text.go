@@ -20,8 +20,8 @@ func (r *Report) Markdown() string { return r.write(markdown) }
 type style struct {
 	heading, code string // before a heading, and around a name
 	best          func(string) string
-	table         func(b *strings.Builder, rows [][]string)
-	errors        bool // figures of cases have their standard errors
+	table         func(b *strings.Builder, words bool, rows [][]string) // of words, or else of figures
+	errors        bool                                                  // figures of cases have their standard errors
 }
 
 var plain = style{best: func(s string) string { return s + "*" }, table: writePlain}
@@ -42,7 +42,7 @@ func (r *Report) write(s style) string {
 		}
 		rows = append(rows, []string{s.code + m.Name + s.code, about, m.Setting, m.Source})
 	}
-	s.table(&b, rows)
+	s.table(&b, true, rows)
 	for _, g := range r.Groups {
 		g.write(&b, s)
 	}
@@ -88,7 +88,7 @@ func (g *GroupReport) write(b *strings.Builder, s style) {
 		}
 		rows = append(rows, cells)
 	}
-	s.table(b, rows)
+	s.table(b, false, rows)
 	for _, t := range g.Tables {
 		if t.Over < len(g.Cases) {
 			fmt.Fprintf(b, "\n%s: the mean is over the %d of %d where all methods that have it anywhere have it.\n", metrics[t.metric].Short, t.Over, len(g.Cases))
@@ -103,8 +103,8 @@ func (g *GroupReport) write(b *strings.Builder, s style) {
 		}
 		fmt.Fprintf(b, "\n%s%s: %s, %s is better\n\n", s.heading, message.Printable(g.Name), t.Name, t.Better)
 		header := []string{"method"}
-		for _, name := range g.Cases {
-			header = append(header, message.Printable(short(name)))
+		for _, name := range g.columns {
+			header = append(header, message.Printable(name))
 		}
 		rows := [][]string{header}
 		for _, row := range t.Rows {
@@ -114,7 +114,7 @@ func (g *GroupReport) write(b *strings.Builder, s style) {
 			}
 			rows = append(rows, cells)
 		}
-		s.table(b, rows)
+		s.table(b, false, rows)
 	}
 }
 
@@ -156,20 +156,19 @@ func decimal(v float64, digits int) string {
 	return text
 }
 
-// writePlain aligns names to the left and figures to the right.
-func writePlain(b *strings.Builder, rows [][]string) {
+// writePlain aligns words to the left and figures to the right.
+func writePlain(b *strings.Builder, words bool, rows [][]string) {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i, cell := range row {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
-	left := rows[0][len(rows[0])-1] == "source" // a table of words
 	for _, row := range rows {
 		var line strings.Builder
 		for i, cell := range row {
 			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			if i == 0 || left {
+			if i == 0 || words {
 				line.WriteString(cell + pad + "  ")
 			} else {
 				line.WriteString(pad + cell + "  ")
@@ -179,14 +178,18 @@ func writePlain(b *strings.Builder, rows [][]string) {
 	}
 }
 
-func writeMarkdown(b *strings.Builder, rows [][]string) {
+func writeMarkdown(b *strings.Builder, words bool, rows [][]string) {
+	column := "|---:"
+	if words {
+		column = "|---"
+	}
 	for i, row := range rows {
 		for j, cell := range row {
 			row[j] = strings.ReplaceAll(cell, "|", "\\|")
 		}
 		b.WriteString("| " + strings.Join(row, " | ") + " |\n")
 		if i == 0 {
-			b.WriteString("|---" + strings.Repeat("|---:", len(row)-1) + "|\n")
+			b.WriteString("|---" + strings.Repeat(column, len(row)-1) + "|\n")
 		}
 	}
 }
