@@ -65,7 +65,9 @@ are. They have no log predictive there: a density is not to be compared with a
 probability. Methods without a predictive distribution (adwin, page-hinkley, cusum, ewma,
 naive) have none anywhere.
 
-Methods: ` + strings.Join(methods.Names(), ", ") + `.
+Methods, of which particle-10000 runs only where it is named:
+
+  ` + strings.Join(methods.Names(), "\n  ") + `
 
 Exit: 0 done, also when stopped by Ctrl-C; 1 the run failed; 2 usage or config.`,
 		Example: `  hafvf compare --quick
@@ -97,7 +99,10 @@ Exit: 0 done, also when stopped by Ctrl-C; 1 the run failed; 2 usage or config.`
 			c := compare.Comparison{Methods: chosen}
 			if len(args) > 0 {
 				group, err := o.keys(cmd.Context(), args[0], set, labelFile, openPort)
-				if err != nil {
+				switch {
+				case errors.Is(err, context.Canceled):
+					return stopped()
+				case err != nil:
 					return err
 				}
 				c.Groups = []compare.Group{group}
@@ -125,8 +130,7 @@ Exit: 0 done, also when stopped by Ctrl-C; 1 the run failed; 2 usage or config.`
 			}
 			switch {
 			case errors.Is(err, context.Canceled):
-				fmt.Fprintln(os.Stderr, "hafvf: stopped: there is no report of a part")
-				return nil
+				return stopped()
 			case err != nil:
 				return err
 			}
@@ -162,6 +166,12 @@ Exit: 0 done, also when stopped by Ctrl-C; 1 the run failed; 2 usage or config.`
 	cmd.Flags().Uint32Var(&seed, "seed", 1, "of the first stream of each kind, as `SEED`")
 	cmd.Flags().BoolVar(&openPort, acceptOpenPort, false, "run also where the embedded runner's port cannot be closed to others (see deploy/README.md)")
 	return cmd
+}
+
+// stopped says that there is no report.
+func stopped() error {
+	fmt.Fprintln(os.Stderr, "hafvf: stopped: there is no report of a part")
+	return nil
 }
 
 // keys reads the values of a config's keys, with the windows of a file of labels.
@@ -219,7 +229,7 @@ func (o operation) keys(ctx context.Context, path string, set []string, labelFil
 	case err != nil:
 		return group, err
 	case s.Stopped:
-		return group, errors.New("stopped before the end of the input: there is nothing to compare")
+		return group, context.Canceled
 	case several != "":
 		return group, usageError{fmt.Errorf("%s: key %s has several values in one record; methods take one", path, message.Printable(several))}
 	}

@@ -53,7 +53,13 @@ type Row struct {
 	Figure
 	// Rank is the mean over the cases, 1 the best.
 	Rank  backtest.Number `json:"rank"`
-	Cases []Figure        `json:"cases"`
+	Cases []CaseFigure    `json:"cases"`
+}
+
+// A CaseFigure is a method's for one case.
+type CaseFigure struct {
+	Figure
+	Draws []backtest.Number `json:"draws"` // the same streams for all methods
 }
 
 // A Figure is a mean with its standard error, null where there is none.
@@ -137,7 +143,11 @@ func (c Comparison) table(figure int, results [][][]outcome) Table {
 	for _, m := range shown {
 		row := Row{Method: c.Methods[m].Name, Figure: summary(pick(m, common), figure)}
 		for at := range results {
-			row.Cases = append(row.Cases, summary(pick(m, []int{at}), figure))
+			one := CaseFigure{Figure: summary(pick(m, []int{at}), figure)}
+			for _, v := range values[m][at] {
+				one.Draws = append(one.Draws, backtest.Number(v))
+			}
+			row.Cases = append(row.Cases, one)
 		}
 		t.Rows = append(t.Rows, row)
 	}
@@ -175,7 +185,7 @@ func (c Comparison) table(figure int, results [][][]outcome) Table {
 		}
 		mark(common, func(row int) *Figure { return &t.Rows[row].Figure })
 		for at := range results {
-			mark([]int{at}, func(row int) *Figure { return &t.Rows[row].Cases[at] })
+			mark([]int{at}, func(row int) *Figure { return &t.Rows[row].Cases[at].Figure })
 		}
 	}
 	if figure == nats || figure == rmse || figure == f1 || figure == near {
