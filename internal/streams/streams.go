@@ -11,8 +11,7 @@ import (
 // A Kind makes streams with known changes and outliers.
 type Kind struct {
 	Name, Family string
-	// Make draws a stream of n observations. Those of G5 and B2 have no volatile stretch
-	// below 4000.
+	// Make draws a stream of n observations. g5 and b2 become volatile after 4000.
 	Make func(rng *rand.Rand, n int) Stream
 }
 

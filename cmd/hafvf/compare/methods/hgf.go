@@ -54,8 +54,8 @@ type hgfState struct {
 	mu, pi [maxHGF]float64
 }
 
-// update learns u. It returns the log predictive density, and whether all precisions
-// came out positive.
+// update learns u. It returns the log predictive density, and false where a level could not
+// take it and kept its prediction.
 func (s *hgfState) update(u float64) (logPredictive float64, ok bool) {
 	var hat, v [maxHGF]float64 // π̂, v; means are predicted to stay
 	for i := range s.levels {

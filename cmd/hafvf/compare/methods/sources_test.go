@@ -383,8 +383,7 @@ func TestBetaOfLogs(t *testing.T) {
 // over independent filters, and what the distribution of so many particles is off.
 func TestParticleGrid(t *testing.T) {
 	x := []float64{.3, -.5, 4, 3.7}
-	s, naive := start(t, x)
-	_ = naive
+	s, _ := start(t, x)
 	const filters, n = 30, 2000
 	sums, squares := make([]float64, len(x)), make([]float64, len(x))
 	for i := range filters {
@@ -463,7 +462,7 @@ func particleGrid(s Start, x []float64) (densities []float64) {
 				next = append(next, history{d, p})
 			}
 		}
-		if v == x[0] { // all histories are the same: there was nothing to forget
+		if len(densities) == 1 { // all histories are the same: there was nothing to forget
 			next = []history{{next[0].d, 1}}
 		}
 		histories = next
@@ -471,7 +470,7 @@ func particleGrid(s Start, x []float64) (densities []float64) {
 	return densities
 }
 
-// runLength is the mean number of standard normal observations, moved by shift, until the
+// meanRunLength is the mean number of standard normal observations, moved by shift, until the
 // chart raises an alarm.
 func meanRunLength(c chart, shift float64, runs int) float64 {
 	rng := rand.New(rand.NewPCG(1, 5))
@@ -488,10 +487,10 @@ func meanRunLength(c chart, shift float64, runs int) float64 {
 	return float64(n) / float64(runs)
 }
 
-// Montgomery, Introduction to Statistical Quality Control: average run lengths of the
-// two-sided tabular CUSUM with k = ½ (table 9.4 of the sixth edition) and of the EWMA chart
-// with λ = .1, L = 2.814 (table 9.11, after Lucas and Saccucci 1990). The tolerance is four
-// standard errors, and half a unit of the table's last digit.
+// Montgomery, Introduction to Statistical Quality Control, chapter 9: average run lengths of
+// the two-sided tabular CUSUM with k = ½, and of the EWMA chart with λ = .1, L = 2.814 (after
+// Lucas and Saccucci 1990). The tolerance is four standard errors, and half a unit of the
+// table's last digit.
 func TestAverageRunLengths(t *testing.T) {
 	for _, c := range []struct {
 		name              string
