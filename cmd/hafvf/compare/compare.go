@@ -66,7 +66,6 @@ func (c Comparison) Run(ctx context.Context) (*Report, error) {
 	type task struct{ group, at, draw, method int }
 	var tasks []task
 	results := make([][][][]outcome, len(c.Groups)) // by group, case, method, draw
-	// The slowest methods come first, so that no processor is idle at the end.
 	for g, group := range c.Groups {
 		results[g] = make([][][]outcome, len(group.Cases))
 		for at, one := range group.Cases {
@@ -74,12 +73,8 @@ func (c Comparison) Run(ctx context.Context) (*Report, error) {
 			for m := range c.Methods {
 				results[g][at][m] = make([]outcome, len(one.Draws))
 			}
-		}
-	}
-	for _, m := range slowestFirst(c.Methods) {
-		for g, group := range c.Groups {
-			for at, one := range group.Cases {
-				for draw := range one.Draws {
+			for draw := range one.Draws {
+				for m := range c.Methods {
 					tasks = append(tasks, task{g, at, draw, m})
 				}
 			}
@@ -110,19 +105,6 @@ func (c Comparison) Run(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	return c.report(results), nil
-}
-
-// slowestFirst returns the indices of the methods, those of particles first.
-func slowestFirst(all []methods.Method) []int {
-	var slow, rest []int
-	for i, m := range all {
-		if m.Slow {
-			slow = append(slow, i)
-		} else {
-			rest = append(rest, i)
-		}
-	}
-	return append(slow, rest...)
 }
 
 // follow runs one method over one series.
