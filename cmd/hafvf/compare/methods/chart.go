@@ -21,7 +21,6 @@ type phased struct {
 
 	n        int
 	mean, ss float64 // Welford's
-	z        float64
 }
 
 func (p *phased) Update(x float64) Step {
