@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"hafvf/connectors/kafkaio/kafkatest"
+	"hafvf/internal/seal"
 )
 
 func described(t testing.TB, c Cluster, name string) topic {
@@ -80,7 +81,11 @@ func kept(t testing.TB, c Cluster) (state string, offset int64, h head) {
 	for _, r := range kafkatest.Dial(c.Brokers).Consume(t, "states") {
 		switch string(r.Key) {
 		case "k":
-			state = string(r.Value)
+			b, _, _, err := seal.Open("k", r.Value)
+			if err != nil {
+				t.Error(err)
+			}
+			state = string(b)
 		case headKey:
 			h = head{}
 			if err := json.Unmarshal(r.Value, &h); err != nil {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"hafvf/internal/account"
+	"hafvf/internal/seal"
 )
 
 // A Ledger commits the progress of a run in one process, for a runner that keeps no
@@ -66,6 +67,8 @@ type LedgerConfig struct {
 	Changelog string
 	// BeginAnew discards the states of the changelog and ignores the group's offsets.
 	BeginAnew bool
+	// Settings are stored with each state. They say what its meaning depends on.
+	Settings string
 	// Skip are the positions of states in the changelog that are discarded.
 	Skip []Position
 	// Check, if set, inspects the restored states before anything is written. They come
@@ -95,6 +98,12 @@ type Restored struct {
 	Position
 	Key   string
 	Bytes []byte
+	// Settings are those that the state was stored with. Sealed is false for a state of
+	// an earlier version, which was stored without.
+	Settings string
+	Sealed   bool
+	// Err says why what was found is not a state of the key, or is damaged.
+	Err error
 }
 
 // A State is the state of a key.
@@ -322,6 +331,16 @@ func (l *Ledger) restore(ctx context.Context) (err error) {
 		}
 	}
 	l.cfg.Log.Info("states were restored", "topic", topic, "keys", len(l.restored), "took", time.Since(start).Round(time.Millisecond).String())
+	old := 0
+	for key, v := range l.restored {
+		if v.bytes, v.settings, v.sealed, v.err = seal.Open(key, v.bytes); !v.sealed {
+			old++
+		}
+		l.restored[key] = v
+	}
+	if old > 0 && l.cfg.Settings != "" {
+		l.cfg.Log.Info("states of an earlier version do not say what they were written under, and are taken for those of this config", "topic", topic, "keys", old, "config", l.cfg.Settings)
+	}
 	return nil
 }
 
@@ -336,10 +355,16 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 	if err := l.skip(); err != nil {
 		return err
 	}
+	states := l.inOrder()
 	if l.cfg.Check == nil {
+		for _, s := range states {
+			if s.Err != nil {
+				return fmt.Errorf("the state of the key %q in the changelog, at %s: %w", s.Key, s.Position, s.Err)
+			}
+		}
 		return nil
 	}
-	included, err := l.cfg.Check(l.inOrder())
+	included, err := l.cfg.Check(states)
 	if err != nil {
 		return err
 	}
@@ -373,7 +398,7 @@ func (l *Ledger) adopt(ctx context.Context) error {
 func (l *Ledger) inOrder() []Restored {
 	all := make([]Restored, 0, len(l.restored))
 	for key, s := range l.restored {
-		all = append(all, Restored{s.position(l.cfg.Changelog), key, s.bytes})
+		all = append(all, Restored{s.position(l.cfg.Changelog), key, s.bytes, s.settings, s.sealed, s.err})
 	}
 	slices.SortFunc(all, func(a, b Restored) int {
 		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
@@ -386,6 +411,11 @@ type lastValue struct {
 	bytes     []byte
 	offset    int64
 	partition int32
+
+	// Of a state that was opened, as in Restored.
+	settings string
+	sealed   bool
+	err      error
 }
 
 func (v lastValue) position(topic string) Position {
@@ -423,7 +453,7 @@ func lastValues(ctx context.Context, client *Client, topic string, log *slog.Log
 			if r.Value == nil {
 				delete(all, string(r.Key))
 			} else {
-				all[string(r.Key)] = lastValue{bytes.Clone(r.Value), r.Offset, int32(r.Partition)} // not to keep its whole batch
+				all[string(r.Key)] = lastValue{bytes: bytes.Clone(r.Value), offset: r.Offset, partition: int32(r.Partition)} // not to keep its whole batch
 			}
 		}
 	}
@@ -605,7 +635,11 @@ func (l *Ledger) store(ctx context.Context, states map[string][]byte, offsets ma
 	}
 	var messages []Message
 	for key, state := range states {
-		messages = append(messages, Message{Key: []byte(key), Value: state})
+		m := Message{Key: []byte(key)}
+		if state != nil {
+			m.Value = seal.Seal(key, l.cfg.Settings, state)
+		}
+		messages = append(messages, m)
 	}
 	if len(messages) == 0 {
 		if len(notes) == 0 {

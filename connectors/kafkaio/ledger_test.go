@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"hafvf/connectors/kafkaio/kafkatest"
+	"hafvf/internal/seal"
 )
 
 // openLedger opens a ledger in the test's name.
@@ -74,7 +75,11 @@ func TestQuietMoments(t *testing.T) {
 			got := map[string]string{}
 			for _, r := range kafkatest.Dial(c.Brokers).Consume(t, "states") {
 				if string(r.Key) != headKey {
-					got[string(r.Key)] = string(r.Value)
+					b, _, _, err := seal.Open(string(r.Key), r.Value)
+					if err != nil {
+						t.Error(err)
+					}
+					got[string(r.Key)] = string(b)
 				}
 			}
 			if d := cmp.Diff(states, got); d != "" {
