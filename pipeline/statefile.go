@@ -46,6 +46,15 @@ const maxState = 1 << 30
 
 // readStates reads the file of a graph's states, where it exists, and checks them.
 func readStates(g *Graph, log *slog.Logger) (*stateFile, error) {
+	f, err := loadStates(g)
+	if err != nil {
+		return nil, err
+	}
+	return f, f.check(log)
+}
+
+// loadStates reads the file of a graph's states, where it exists.
+func loadStates(g *Graph) (*stateFile, error) {
 	f := &stateFile{path: g.states, filter: g.transform.(filtering), all: map[string][]byte{}}
 	file, err := os.Open(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -58,7 +67,7 @@ func readStates(g *Graph, log *slog.Logger) (*stateFile, error) {
 	if err := f.read(bufio.NewReaderSize(file, 1<<20)); err != nil {
 		return nil, fmt.Errorf("state: %s is no file of states, or it is damaged: %w; restore it, or remove it to begin anew", f.path, err)
 	}
-	return f, f.check(log)
+	return f, nil
 }
 
 func (f *stateFile) read(r *bufio.Reader) error {

@@ -66,7 +66,7 @@ estimate, and how much of the past still counts.`,
 		SilenceUsage:  true,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(runCommand(), initCommand(), checkCommand(), backtestCommand(), plotCommand(), experimentCommand(), workerCommand(), statusCommand(), stopCommand(), versionCommand())
+	root.AddCommand(runCommand(), initCommand(), checkCommand(), backtestCommand(), statesCommand(), plotCommand(), experimentCommand(), workerCommand(), statusCommand(), stopCommand(), versionCommand())
 	root.SetArgs(args)
 
 	cmd, err := root.ExecuteContextC(context.Background())

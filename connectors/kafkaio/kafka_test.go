@@ -57,7 +57,7 @@ func TestKafkaSecured(t *testing.T) {
 		{"other authority", check(&TLS{CA: other.CA}, right), ours + `shows a certificate of an authority that is not trusted ("kafkatest authority"): the authority's certificate is not in tls.ca, …`},
 	})
 
-	// A writer and kafka-go's client connect by the same data.
+	// A writer, kafka-go's client and the owner of a changelog connect by the same data.
 	c := Cluster{Brokers: []string{b.Addr()}, TLS: all, SASL: right}
 	if _, err := asks(t, c).Create(context30(t), "out", 3, nil); err != nil {
 		t.Fatal(err)
@@ -68,6 +68,19 @@ func TestKafkaSecured(t *testing.T) {
 	}
 	if got := len(b.Consume(t, "out")); got != len(msgs) {
 		t.Errorf("%d of %d messages were written", got, len(msgs))
+	}
+	for range 2 { // the second takes over
+		o, err := own(context30(t), c, "out", "g", batchBytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer o.close()
+		if err := o.commit(context30(t), msgs[:1], map[string]committed{"out-0": {1, "note"}}); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := len(b.Consume(t, "out")); got != len(msgs)+2 {
+		t.Errorf("%d messages, with two of an owner", got)
 	}
 }
 

@@ -331,14 +331,7 @@ func (l *Ledger) restore(ctx context.Context) (err error) {
 		}
 	}
 	l.cfg.Log.Info("states were restored", "topic", topic, "keys", len(l.restored), "took", time.Since(start).Round(time.Millisecond).String())
-	old := 0
-	for key, v := range l.restored {
-		if v.bytes, v.settings, v.sealed, v.err = seal.Open(key, v.bytes); !v.sealed {
-			old++
-		}
-		l.restored[key] = v
-	}
-	if old > 0 && l.cfg.Settings != "" {
+	if old := open(l.restored); old > 0 && l.cfg.Settings != "" {
 		l.cfg.Log.Info("states of an earlier version do not say what they were written under, and are taken for those of this config", "topic", topic, "keys", old, "config", l.cfg.Settings)
 	}
 	return nil
@@ -355,7 +348,7 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 	if err := l.skip(); err != nil {
 		return err
 	}
-	states := l.inOrder()
+	states := inOrder(l.cfg.Changelog, l.restored)
 	if l.cfg.Check == nil {
 		for _, s := range states {
 			if s.Err != nil {
@@ -394,11 +387,37 @@ func (l *Ledger) adopt(ctx context.Context) error {
 	return nil
 }
 
-// inOrder are the restored states by their positions.
-func (l *Ledger) inOrder() []Restored {
-	all := make([]Restored, 0, len(l.restored))
-	for key, s := range l.restored {
-		all = append(all, Restored{s.position(l.cfg.Changelog), key, s.bytes, s.settings, s.sealed, s.err})
+// ReadStates returns the states of a changelog by their positions. It changes nothing, and
+// a run may go on meanwhile.
+func ReadStates(ctx context.Context, client *Client, changelog string, log *slog.Logger) ([]Restored, error) {
+	if _, err := client.describe(ctx, []string{changelog}); err != nil {
+		return nil, err
+	}
+	values, err := lastValues(ctx, client, changelog, log)
+	if err != nil {
+		return nil, fmt.Errorf("the changelog cannot be read: %w", err)
+	}
+	delete(values, headKey)
+	open(values)
+	return inOrder(changelog, values), nil
+}
+
+// open opens states, and returns the number of those of earlier versions.
+func open(states map[string]lastValue) (old int) {
+	for key, v := range states {
+		if v.bytes, v.settings, v.sealed, v.err = seal.Open(key, v.bytes); !v.sealed {
+			old++
+		}
+		states[key] = v
+	}
+	return old
+}
+
+// inOrder are states by their positions.
+func inOrder(changelog string, states map[string]lastValue) []Restored {
+	all := make([]Restored, 0, len(states))
+	for key, s := range states {
+		all = append(all, Restored{s.position(changelog), key, s.bytes, s.settings, s.sealed, s.err})
 	}
 	slices.SortFunc(all, func(a, b Restored) int {
 		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))

@@ -169,6 +169,40 @@ func TestRestore(t *testing.T) {
 	}
 }
 
+// TestOwnerPartitions: an owner writes a key to the partition of a Writer, which earlier
+// versions wrote changelogs by; in another one, the old state would stay beside the new.
+func TestOwnerPartitions(t *testing.T) {
+	_, c := fake(t, kfake.SeedTopics(7, "states"))
+	var messages []Message
+	for _, m := range numbered(200, []byte("x")) {
+		messages = append(messages, Message{Key: []byte("key of " + m.ID), Value: m.Value})
+	}
+	messages = append(messages, Message{Key: []byte(headKey), Value: []byte("{}")})
+	if err := newWriter(t, c, "states").Write(context30(t), messages); err != nil {
+		t.Fatal(err)
+	}
+	o, err := own(context30(t), c, "states", "", batchBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.close()
+	if err := o.commit(context30(t), messages, nil); err != nil {
+		t.Fatal(err)
+	}
+	at := map[string][]int32{}
+	for _, r := range kafkatest.Dial(c.Brokers).Consume(t, "states") {
+		at[string(r.Key)] = append(at[string(r.Key)], r.Partition)
+	}
+	for key, partitions := range at {
+		if len(partitions) != 2 || partitions[0] != partitions[1] {
+			t.Errorf("%q is in the partitions %v", key, partitions)
+		}
+	}
+	if len(at) != len(messages) {
+		t.Errorf("%d keys of %d", len(at), len(messages))
+	}
+}
+
 func TestChangelogPolicy(t *testing.T) {
 	_, c := fake(t)
 	for _, policy := range []string{"delete", "compact,delete"} {
