@@ -233,6 +233,8 @@ func rights(t *testing.T) (all []acl) {
 				a.kind, a.name = kmsg.ACLResourceTypeTopic, words[i+1]
 			case "--group":
 				a.kind, a.name = kmsg.ACLResourceTypeGroup, words[i+1]
+			case "--transactional-id":
+				a.kind, a.name = kmsg.ACLResourceTypeTransactionalId, words[i+1]
 			default:
 				t.Fatal(line)
 			}
