@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"os"
 	"slices"
@@ -199,7 +200,7 @@ func (l *Ledger) newHead(ctx context.Context) (Message, error) {
 
 // commitOwned commits to the changelog and the group in one transaction. The error names
 // the run that owns the changelog if this one does not.
-func (l *Ledger) commitOwned(ctx context.Context, messages []Message, offsets map[string]committed) error {
+func (l *Ledger) commitOwned(ctx context.Context, messages iter.Seq[Message], offsets map[string]committed) error {
 	err := l.owner.commit(ctx, messages, offsets)
 	if !errors.Is(err, errDisowned) {
 		return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -148,7 +149,7 @@ func TestOtherRuns(t *testing.T) {
 		c := two(t)
 		a := begun(t, c, nil)
 		a.must(5)
-		if err := errors.Join(a.owner.client.BeginTransaction(), a.owner.write(t.Context(), []Message{{Key: []byte("k"), Value: []byte("6")}})); err != nil {
+		if err := errors.Join(a.owner.client.BeginTransaction(), a.owner.write(t.Context(), slices.Values([]Message{{Key: []byte("k"), Value: []byte("6")}}))); err != nil {
 			t.Fatal(err)
 		}
 		b := begun(t, c, nil)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -75,7 +76,7 @@ func TestKafkaSecured(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer o.close()
-		if err := o.commit(context30(t), msgs[:1], map[string]committed{"out-0": {1, "note"}}); err != nil {
+		if err := o.commit(context30(t), slices.Values(msgs[:1]), map[string]committed{"out-0": {1, "note"}}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"math"
@@ -377,7 +378,7 @@ func (l *Ledger) adopt(ctx context.Context) error {
 			messages = append(messages, Message{Key: []byte(key)})
 		}
 	}
-	if err := l.commitOwned(ctx, messages, nil); err != nil {
+	if err := l.commitOwned(ctx, slices.Values(messages), nil); err != nil {
 		return err
 	}
 	if l.cfg.BeginAnew {
@@ -652,25 +653,33 @@ func (l *Ledger) store(ctx context.Context, states map[string][]byte, offsets ma
 		}
 		return l.persist(ctx, "committed", func() error { return l.cfg.Client.commit(ctx, l.cfg.Group, notes) })
 	}
-	var messages []Message
-	for key, state := range states {
-		m := Message{Key: []byte(key)}
-		if state != nil {
-			m.Value = seal.Seal(key, l.cfg.Settings, state)
-		}
-		messages = append(messages, m)
+	switch {
+	case len(states) > 0:
+		return l.commitOwned(ctx, l.sealed(states), notes)
+	case len(notes) == 0:
+		return nil
 	}
-	if len(messages) == 0 {
-		if len(notes) == 0 {
-			return nil
-		}
-		h, err := l.head.message()
-		if err != nil {
-			return err
-		}
-		messages = append(messages, h)
+	h, err := l.head.message()
+	if err != nil {
+		return err
 	}
-	return l.commitOwned(ctx, messages, notes)
+	return l.commitOwned(ctx, slices.Values([]Message{h}), notes)
+}
+
+// sealed are the messages of states, by key, and of deletions, which are nil. Each is made
+// when it is written: all at once would take as much memory again.
+func (l *Ledger) sealed(states map[string][]byte) iter.Seq[Message] {
+	return func(yield func(Message) bool) {
+		for key, state := range states {
+			m := Message{Key: []byte(key)}
+			if state != nil {
+				m.Value = seal.Seal(key, l.cfg.Settings, state)
+			}
+			if !yield(m) {
+				return
+			}
+		}
+	}
 }
 
 // offsets are the offsets to commit: all records before them are dealt with. Without a

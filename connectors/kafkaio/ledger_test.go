@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -186,7 +187,7 @@ func TestOwnerPartitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer o.close()
-	if err := o.commit(context30(t), messages, nil); err != nil {
+	if err := o.commit(context30(t), slices.Values(messages), nil); err != nil {
 		t.Fatal(err)
 	}
 	at := map[string][]int32{}

@@ -1,11 +1,14 @@
 package kafkaio
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net"
 	"strconv"
+	"sync"
 	"time"
 
 	kafkasasl "github.com/segmentio/kafka-go/sasl"
@@ -28,8 +31,11 @@ type owner struct {
 }
 
 // transactionTime is how long a transaction may be open. The broker aborts it then, and
-// refuses what its owner writes later.
-const transactionTime = deliveryTime
+// refuses what its owner writes later. A first commit can have the states of all keys.
+const transactionTime = 10 * time.Minute
+
+// bufferedBytes bounds what is on the way to the brokers.
+const bufferedBytes = 4 * changelogBytes
 
 // errDisowned is the error for a transaction that the brokers refuse because the changelog
 // has another owner, or because it was open for longer than transactionTime.
@@ -54,7 +60,7 @@ func own(ctx context.Context, c Cluster, changelog, group string, batch int32) (
 		// A later version of TxnOffsetCommit has no names of topics.
 		kgo.MaxVersions(kversion.V4_0_0()),
 		kgo.TransactionalID(transactionalID(changelog)), kgo.TransactionTimeout(transactionTime),
-		kgo.DefaultProduceTopic(changelog), kgo.ProducerLinger(0), kgo.ProducerBatchMaxBytes(batch),
+		kgo.DefaultProduceTopic(changelog), kgo.ProducerLinger(0), kgo.MaxBufferedBytes(bufferedBytes), kgo.ProducerBatchMaxBytes(batch),
 		kgo.ProducerBatchCompression(kgo.ZstdCompression(), kgo.NoCompression()),
 		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), // as a Writer
 		kgo.RecordDeliveryTimeout(deliveryTime), kgo.RetryTimeout(deliveryTime), kgo.RequestRetries(int(deliveryTime / leastWait)),
@@ -91,14 +97,14 @@ func own(ctx context.Context, c Cluster, changelog, group string, batch int32) (
 // Position.Log: all of them or none. There has to be a message. The error wraps
 // errDisowned if the process is not the owner any more. After an error, later calls return
 // it again.
-func (o *owner) commit(ctx context.Context, messages []Message, offsets map[string]committed) error {
+func (o *owner) commit(ctx context.Context, messages iter.Seq[Message], offsets map[string]committed) error {
 	if o.err == nil {
 		o.err = o.transact(ctx, messages, offsets)
 	}
 	return o.err
 }
 
-func (o *owner) transact(ctx context.Context, messages []Message, offsets map[string]committed) error {
+func (o *owner) transact(ctx context.Context, messages iter.Seq[Message], offsets map[string]committed) error {
 	err := o.client.BeginTransaction()
 	if err == nil {
 		err = o.write(ctx, messages)
@@ -120,20 +126,23 @@ func (o *owner) transact(ctx context.Context, messages []Message, offsets map[st
 	return fmt.Errorf("states and offsets cannot be committed to the changelog %s: %w", o.changelog, err)
 }
 
-func (o *owner) write(ctx context.Context, messages []Message) error {
-	records := make([]*kgo.Record, len(messages))
-	for i, m := range messages {
-		records[i] = &kgo.Record{Key: m.Key, Value: m.Value}
-	}
-	for _, r := range o.client.ProduceSync(ctx, records...) {
-		if errors.Is(r.Err, kerr.MessageTooLarge) {
-			return fmt.Errorf("the state of the key %q has %d bytes: set max.message.bytes of the topic to more: %w", r.Record.Key, len(r.Record.Value), r.Err)
-		}
-		if r.Err != nil {
-			return r.Err
+func (o *owner) write(ctx context.Context, messages iter.Seq[Message]) error {
+	var mu sync.Mutex
+	var first error
+	stored := func(r *kgo.Record, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if first = cmp.Or(first, err); errors.Is(err, kerr.MessageTooLarge) {
+			first = fmt.Errorf("the state of the key %q has %d bytes: set max.message.bytes of the topic to more: %w", r.Key, len(r.Value), err)
 		}
 	}
-	return nil
+	for m := range messages {
+		o.client.Produce(ctx, &kgo.Record{Key: m.Key, Value: m.Value}, stored)
+	}
+	err := o.client.Flush(ctx)
+	mu.Lock()
+	defer mu.Unlock()
+	return cmp.Or(first, err)
 }
 
 // addOffsets adds the group's offsets to the transaction.
