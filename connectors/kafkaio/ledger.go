@@ -24,8 +24,8 @@ import (
 // state and pushes back on nothing. It knows how far the source has read, how many
 // records are in flight, and the state of each key. When nothing is in flight, every
 // record that was handed over is in a state, and its outputs are stored. The ledger then
-// commits the states to the changelog, and after them the group's offsets. A run that
-// resumes from there repeats some outputs, with the same ids, and loses none.
+// commits the states to the changelog and the group's offsets, in one transaction. A run
+// that resumes from there repeats some outputs, with the same ids, and loses none.
 type Ledger struct {
 	cfg     LedgerConfig
 	account *account.Run

@@ -89,7 +89,7 @@ func own(ctx context.Context, c Cluster, changelog, group string, batch int32) (
 	case errors.Is(err, kerr.InvalidTransactionTimeout):
 		return nil, fmt.Errorf("the brokers allow no transactions of %s, in which states are written to the changelog %s: set their transaction.max.timeout.ms to %d or more", transactionTime, changelog, transactionTime.Milliseconds())
 	}
-	return nil, fmt.Errorf("the changelog %s cannot be taken over within %s: the brokers have no coordinator for its transactions (with fewer than three brokers set transaction.state.log.replication.factor and transaction.state.log.min.isr to at most their number): %w",
+	return nil, fmt.Errorf("the changelog %s cannot be taken over within %s: %w; if the brokers have no coordinator for transactions, and there are fewer than three, set their transaction.state.log.replication.factor and transaction.state.log.min.isr to at most their number",
 		changelog, startTimeout, err)
 }
 
