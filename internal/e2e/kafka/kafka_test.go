@@ -3,7 +3,6 @@ package kafka_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -93,11 +92,10 @@ func committed(t *testing.T, b *kafkatest.Broker, group, topic string) map[int]i
 		req.Groups = append(req.Groups, g)
 		for {
 			resp, err := req.RequestWith(ctx, cl)
-			if err != nil {
-				return err
+			if err == nil {
+				err = read(resp)
 			}
-			err = read(resp)
-			if !errors.Is(err, kerr.UnstableOffsetCommit) {
+			if !kerr.IsRetriable(err) { // else it is unstable, or has no coordinator yet
 				return err
 			}
 			select {
