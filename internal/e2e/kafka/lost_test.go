@@ -126,7 +126,14 @@ func pausedAndReplaced(t *testing.T, b *kafkatest.Broker) {
 		before := done(t, b, "paused", name)
 		old := program.Start(t, nil, "run", cfg)
 		old.Eventually(t, "a commit", func() bool { return done(t, b, "paused", name) > before })
-		time.Sleep(time.Duration(round) * 250 * time.Millisecond) // pauses at various points between two commits
+		// The pause is within a commit if it follows the growth of the changelog closely, and
+		// between two commits otherwise.
+		written := e2e.Held(t, b, "paused-states")
+		for deadline := time.Now().Add(e2e.Patience); e2e.Held(t, b, "paused-states") == written; {
+			if time.Now().After(deadline) {
+				t.Fatalf("no state is written\n%s", old.Log())
+			}
+		}
 		old.Signal(syscall.SIGSTOP)
 		next := program.Start(t, nil, "run", cfg)
 		before = done(t, b, "paused", name) // when a commit that the pause cut off is aborted
