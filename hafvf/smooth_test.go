@@ -301,6 +301,28 @@ func TestChanges(t *testing.T) {
 
 // A long session is the same on one goroutine and on two, for every family.
 func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
+	sameOnAnyNumberOfGoroutines(t, 0, func(m hafvf.Model, steps [][][]float64) (all []string) {
+		s := hafvf.NewFilter(m, levels(2), 1).Smooth(steps)
+		for i := range steps {
+			all = append(all, fmt.Sprint(s.Evidence[i], s.Missing[i], s.Sample(i), s.Forward(i), s.Backward(i)))
+		}
+		return append(all, fmt.Sprint(s.NotConverged))
+	})
+}
+
+// singleStream is a stream of normal observations, one in a step.
+func singleStream(kind string, n int) [][][]float64 {
+	x := make([]float64, n)
+	for i, v := range stream(kind, n) {
+		x[i] = v[0]
+	}
+	return single(x)
+}
+
+// sameOnAnyNumberOfGoroutines compares what smooth says of a long session with missing
+// steps, for every family. That of normal shifts by shift and back every 370 steps.
+func sameOnAnyNumberOfGoroutines(t *testing.T, shift float64, smooth func(m hafvf.Model, steps [][][]float64) []string) {
+	t.Helper()
 	before := runtime.GOMAXPROCS(0)
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
 	for _, c := range lawful {
@@ -311,6 +333,9 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 			var steps [][][]float64
 			for i := range 1500 {
 				x := c.draw(rng)
+				if c.family == "normal" {
+					x[0] += shift * float64(i/370%2)
+				}
 				switch {
 				case i%13 == 5:
 					x = []float64{math.NaN()}
@@ -319,13 +344,9 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 				}
 				steps = append(steps, [][]float64{x})
 			}
-			run := func(goroutines int) (all []string) {
+			run := func(goroutines int) []string {
 				runtime.GOMAXPROCS(goroutines)
-				s := hafvf.NewFilter(m, levels(2), 1).Smooth(steps)
-				for i := range steps {
-					all = append(all, fmt.Sprint(s.Evidence[i], s.Missing[i], s.Sample(i), s.Forward(i), s.Backward(i)))
-				}
-				return append(all, fmt.Sprint(s.NotConverged))
+				return smooth(m, steps)
 			}
 			want := run(1)
 			for _, goroutines := range []int{2, 8} {
@@ -355,11 +376,7 @@ func BenchmarkSmooth(b *testing.B) {
 	m := mustNew(b, "normal", nil)
 	for _, n := range []int{1e3, 1e4, 1e5, 1e6} {
 		for _, kind := range []string{"stationary", "jumping"} {
-			var x []float64
-			for _, v := range stream(kind, n) {
-				x = append(x, v[0])
-			}
-			steps := single(x)
+			steps := singleStream(kind, n)
 			b.Run(fmt.Sprintf("%s/n=%d", kind, n), func(b *testing.B) {
 				f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
 				b.ReportAllocs()

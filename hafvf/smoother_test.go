@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -549,63 +548,27 @@ func TestLargeCountsStayPrecise(t *testing.T) {
 
 // A long session is the same on one goroutine and on two, for every family.
 func TestSmootherIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
-	before := runtime.GOMAXPROCS(0)
-	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
-	for _, c := range lawful {
-		t.Run(c.family, func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(9, 10))
-			m := mustNew(t, c.family, c.prior)
-			_, sequential := m.(hafvf.Sequential)
-			var steps [][][]float64
-			for i := range 1500 {
-				x := c.draw(rng)
-				if c.family == "normal" {
-					x[0] += 6 * float64(i/370%2)
-				}
-				switch {
-				case i%13 == 5:
-					x = []float64{math.NaN()}
-				case sequential:
-					x = x[len(x)-1:]
-				}
-				steps = append(steps, [][]float64{x})
-			}
-			run := func(goroutines int) (all []string) {
-				runtime.GOMAXPROCS(goroutines)
-				g := hafvf.NewSmoother(m, 10).Smooth(steps)
-				for i := range steps {
-					all = append(all, fmt.Sprint(g.Evidence[i], g.Missing[i], g.Sample(i), g.Mean(i), g.SD(i), g.Outlier(i)))
-				}
-				return append(all, fmt.Sprint(g.Segments))
-			}
-			want := run(1)
-			for _, goroutines := range []int{2, 8} {
-				for i, got := range run(goroutines) {
-					if got != want[i] {
-						t.Fatalf("step %d on %d goroutines: %s, on one %s", i, goroutines, got, want[i])
-					}
-				}
-			}
-		})
-	}
+	sameOnAnyNumberOfGoroutines(t, 6, func(m hafvf.Model, steps [][][]float64) (all []string) {
+		g := hafvf.NewSmoother(m, 10).Smooth(steps)
+		for i := range steps {
+			all = append(all, fmt.Sprint(g.Evidence[i], g.Missing[i], g.Sample(i), g.Mean(i), g.SD(i), g.Outlier(i)))
+		}
+		return append(all, fmt.Sprint(g.Segments))
+	})
 }
 
 // BenchmarkSmoother times the segmenting smoother beside that of a filter.
 func BenchmarkSmoother(b *testing.B) {
 	m := mustNew(b, "normal", nil)
 	for _, kind := range []string{"stationary", "jumping", "drifting", "outliers"} {
-		x := make([]float64, 100_000)
-		for i, v := range stream(kind, len(x)) {
-			x[i] = v[0]
-		}
-		steps := single(x)
+		steps := singleStream(kind, 100_000)
 		run := func(name string, smooth func()) {
 			b.Run(kind+"/"+name, func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					smooth()
 				}
-				b.ReportMetric(b.Elapsed().Seconds()/float64(b.N*len(x))*1e9, "ns/observation")
+				b.ReportMetric(b.Elapsed().Seconds()/float64(b.N*len(steps))*1e9, "ns/observation")
 			})
 		}
 		f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)

@@ -68,9 +68,9 @@ func ListStates(ctx context.Context, g *Graph, key string, w io.Writer, log *slo
 	}
 	switch {
 	case key != "" && found == 0:
-		return fmt.Errorf("%s has no state of the key %s, and of %s", where, message.Quote(key), message.Count(len(states), "other", "others"))
+		return fmt.Errorf("%s has no state of the key %s; it has those of %s", where, message.Quote(key), message.Count(len(states), "other key", "other keys"))
 	case bad > 1:
-		return fmt.Errorf("%w (so cannot %d others)", why, bad-1)
+		return fmt.Errorf("%w; nor can %s", why, message.Count(bad-1, "other", "others"))
 	}
 	return why
 }

@@ -116,7 +116,7 @@ func TestListStatesOfChangelog(t *testing.T) {
 	if err == nil || err.Error() != `the state of the key "k1" in the changelog states cannot be read: it is the state of another key, "k0"` || strings.Count(out.String(), "\n") != 2 {
 		t.Errorf("%v\n%s", err, out.String())
 	}
-	if err := ListStates(t.Context(), compose(t, text), "k9", &out, quiet); err == nil || !strings.Contains(err.Error(), `has no state of the key "k9", and of 3 others`) {
+	if err := ListStates(t.Context(), compose(t, text), "k9", &out, quiet); err == nil || !strings.Contains(err.Error(), `has no state of the key "k9"; it has those of 3 other keys`) {
 		t.Error(err)
 	}
 	// The run that goes on is not disturbed.

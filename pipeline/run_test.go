@@ -412,55 +412,68 @@ func readSessions(t *testing.T, lines []string) map[string][]sessionRecord {
 	return got
 }
 
-// TestRunSegments compares the records of the pipeline with hafvf.Smoother on each
-// session of each key.
-func TestRunSegments(t *testing.T) {
+// runSessions smooths sessions of several keys, and calls each with every session, as steps
+// of the model and as the records that the run writes of it.
+func runSessions(t *testing.T, levels string, each func(key string, session []sessionEntry, steps [][][]float64, records []sessionRecord)) Summary {
+	t.Helper()
 	path, sessions, usable := writeSessions(t)
-	s, out, rejected := runConfig(t, "transform: smooth\nmodel: {family: normal}\nsource: {csv: {path: "+path+"}}\n")
+	s, out, rejected := runConfig(t, "transform: smooth\nmodel: {family: normal}\n"+levels+"source: {csv: {path: "+path+"}}\n")
 	equal(t, 2, len(rejected))
 	equal(t, int64(usable), s.Records)
 	got := readSessions(t, out)
+	for key, list := range sessions {
+		records := got[key]
+		for _, session := range list {
+			if len(records) < len(session) {
+				t.Fatalf("key %s: %d records of a session of %d", key, len(records), len(session))
+			}
+			steps := make([][][]float64, len(session))
+			for i, e := range session {
+				steps[i] = [][]float64{{e.x}}
+			}
+			each(key, session, steps, records[:len(session)])
+			records = records[len(session):]
+		}
+		equal(t, 0, len(records))
+	}
+	return s
+}
+
+// TestRunSegments compares the records of the pipeline with hafvf.Smoother on each
+// session of each key.
+func TestRunSegments(t *testing.T) {
 	m, err := hafvf.New("normal", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	smoother := hafvf.NewSmoother(m, 10)
 	changes := 0
-	for key, list := range sessions {
-		records := got[key]
-		for _, session := range list {
-			steps := make([][][]float64, len(session))
-			for i, e := range session {
-				steps[i] = [][]float64{{e.x}}
+	s := runSessions(t, "", func(_ string, session []sessionEntry, steps [][][]float64, records []sessionRecord) {
+		want := smoother.Smooth(steps)
+		changes += len(want.Changes())
+		k := 0
+		for i, e := range session {
+			r := records[i]
+			first := k+1 < len(want.Segments) && want.Segments[k+1].Start == i
+			if first {
+				k++
 			}
-			want := smoother.Smooth(steps)
-			changes += len(want.Changes())
-			k := 0
-			for i, e := range session {
-				r := records[0]
-				records = records[1:]
-				first := k+1 < len(want.Segments) && want.Segments[k+1].Start == i
-				if first {
-					k++
-				}
-				var p [4]float64
-				m.Posterior(p[:], want.Sample(i))
-				var mean, sd [1]float64
-				want.SegmentEstimate(mean[:], sd[:], k, i)
-				equal(t, [...]any{i + 1, e.x, first, want.Outlier(i), m.Memory(want.Sample(i))}, [...]any{r.N, r.X, *r.Change, *r.Outlier, r.Memory})
-				equal(t, map[string]float64{"mu": p[0], "kappa": p[1], "alpha": p[2], "beta": p[3]}, r.Posterior)
-				equal(t, [...]float64{want.Mean(i)[0], want.SD(i)[0]}, [...]float64{*r.Estimate.Mean, *r.Estimate.SD})
-				equal(t, int64(session[want.Segments[k].Start].at), r.Segment.Start.Unix())
-				equal(t, want.Segments[k].N, r.Segment.N)
-				equal(t, [...]float64{mean[0], sd[0]}, [...]float64{*r.Segment.Mean, *r.Segment.SD})
-				equal(t, [...]bool{true, true, true, i == 0}, [...]bool{r.Forward == nil, r.Backward == nil, r.Changed == nil, r.ChangeEvidence == nil})
-				if i > 0 {
-					equal(t, *r.ChangeEvidence, want.Evidence[i])
-				}
+			var p [4]float64
+			m.Posterior(p[:], want.Sample(i))
+			var mean, sd [1]float64
+			want.SegmentEstimate(mean[:], sd[:], k, i)
+			equal(t, [...]any{i + 1, e.x, first, want.Outlier(i), m.Memory(want.Sample(i))}, [...]any{r.N, r.X, *r.Change, *r.Outlier, r.Memory})
+			equal(t, map[string]float64{"mu": p[0], "kappa": p[1], "alpha": p[2], "beta": p[3]}, r.Posterior)
+			equal(t, [...]float64{want.Mean(i)[0], want.SD(i)[0]}, [...]float64{*r.Estimate.Mean, *r.Estimate.SD})
+			equal(t, int64(session[want.Segments[k].Start].at), r.Segment.Start.Unix())
+			equal(t, want.Segments[k].N, r.Segment.N)
+			equal(t, [...]float64{mean[0], sd[0]}, [...]float64{*r.Segment.Mean, *r.Segment.SD})
+			equal(t, [...]bool{true, true, true, i == 0}, [...]bool{r.Forward == nil, r.Backward == nil, r.Changed == nil, r.ChangeEvidence == nil})
+			if i > 0 {
+				equal(t, *r.ChangeEvidence, want.Evidence[i])
 			}
 		}
-		equal(t, 0, len(records))
-	}
+	})
 	equal(t, int64(changes), s.Changes)
 	if changes == 0 {
 		t.Error("no change in any session")
@@ -473,48 +486,34 @@ func TestRunSegments(t *testing.T) {
 // TestRunSmooths compares the records of the pipeline with Filter.Smooth on each session
 // of each key, where the config has levels.
 func TestRunSmooths(t *testing.T) {
-	path, sessions, usable := writeSessions(t)
-	s, out, rejected := runConfig(t, "transform: smooth\nmodel: {family: normal}\nlevels: [{alpha: 9, beta: 1}, {alpha: 1, beta: 1}]\nsource: {csv: {path: "+path+"}}\n")
-	equal(t, 2, len(rejected))
-	equal(t, int64(usable), s.Records)
-	got := readSessions(t, out)
 	m, err := hafvf.New("normal", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
 	count, changes := 0, 0
-	for key, list := range sessions {
-		records := got[key]
-		for _, session := range list {
-			count++
-			steps := make([][][]float64, len(session))
-			for i, e := range session {
-				steps[i] = [][]float64{{e.x}}
+	s := runSessions(t, "levels: [{alpha: 9, beta: 1}, {alpha: 1, beta: 1}]\n", func(key string, session []sessionEntry, steps [][][]float64, records []sessionRecord) {
+		count++
+		want := f.Smooth(steps)
+		found := hafvf.Changes(want.Evidence, 10)
+		changes += len(found)
+		for i, e := range session {
+			r := records[i]
+			var p [4]float64
+			m.Posterior(p[:], want.Sample(i))
+			equal(t, r.ID, fmt.Sprintf("%s/%s/0", key, time.Unix(int64(e.at), 0).UTC().Format(time.RFC3339)))
+			equal(t, [...]any{r.N, r.X, r.Session.N, *r.Revision, r.Split == nil}, [...]any{i + 1, e.x, len(session), 0, true})
+			equal(t, map[string]float64{"mu": p[0], "kappa": p[1], "alpha": p[2], "beta": p[3]}, r.Posterior)
+			equal(t, [...]float64{want.Memory(i), want.Forward(i).Weight, want.Forward(i).Memory}, [...]float64{r.Memory, r.Forward.Weight, r.Forward.Memory})
+			equal(t, want.Backward(i).State[5], r.Backward.Levels[1]["alpha"])
+			equal(t, r.ChangeEvidence == nil, i == 0)
+			equal(t, [...]bool{true, true}, [...]bool{r.Outlier == nil, r.Segment == nil})
+			if i > 0 {
+				equal(t, *r.ChangeEvidence, want.Evidence[i])
 			}
-			want := f.Smooth(steps)
-			found := hafvf.Changes(want.Evidence, 10)
-			changes += len(found)
-			for i, e := range session {
-				r := records[0]
-				records = records[1:]
-				var p [4]float64
-				m.Posterior(p[:], want.Sample(i))
-				equal(t, r.ID, fmt.Sprintf("%s/%s/0", key, time.Unix(int64(e.at), 0).UTC().Format(time.RFC3339)))
-				equal(t, [...]any{r.N, r.X, r.Session.N, *r.Revision, r.Split == nil}, [...]any{i + 1, e.x, len(session), 0, true})
-				equal(t, map[string]float64{"mu": p[0], "kappa": p[1], "alpha": p[2], "beta": p[3]}, r.Posterior)
-				equal(t, [...]float64{want.Memory(i), want.Forward(i).Weight, want.Forward(i).Memory}, [...]float64{r.Memory, r.Forward.Weight, r.Forward.Memory})
-				equal(t, want.Backward(i).State[5], r.Backward.Levels[1]["alpha"])
-				equal(t, r.ChangeEvidence == nil, i == 0)
-				equal(t, [...]bool{true, true}, [...]bool{r.Outlier == nil, r.Segment == nil})
-				if i > 0 {
-					equal(t, *r.ChangeEvidence, want.Evidence[i])
-				}
-				equal(t, *r.Change, slices.Contains(found, i))
-			}
+			equal(t, *r.Change, slices.Contains(found, i))
 		}
-		equal(t, 0, len(records))
-	}
+	})
 	equal(t, [...]int64{int64(count), int64(changes)}, [...]int64{s.Sessions, s.Changes})
 	if changes == 0 {
 		t.Error("no change in any session")

@@ -46,18 +46,17 @@ func (e *entity) wait() wait {
 // waiting returns the span of the observations that wait in an encoded entity, and
 // whether there are any.
 func waiting(b []byte) (w wait, any bool) {
-	r := &reader{b: b}
-	r.time()
-	r.time()
-	n := r.count(1)
-	for i := range n {
-		o := r.observation()
-		if i == 0 {
-			w.first = o.Time
-		}
-		w.last = o.Time
+	e := (&reader{b: b}).buffer()
+	return e.wait(), len(e.waiting) > 0
+}
+
+// buffer reads the beginning of an encoded entity, up to what waits.
+func (r *reader) buffer() entity {
+	e := entity{clock: r.time(), released: r.time()}
+	for range r.count(1) {
+		e.waiting = append(e.waiting, r.observation())
 	}
-	return w, n > 0
+	return e
 }
 
 // CheckState says why b is not a state of the key that Filter or Track.AppendBinary
@@ -71,10 +70,7 @@ func (est *Estimator) CheckState(key string, b []byte) (included []account.Place
 
 func (est *Estimator) decodeEntity(key string, b []byte) (e entity, err error) {
 	r := &reader{b: b}
-	e = entity{clock: r.time(), released: r.time()}
-	for range r.count(1) {
-		e.waiting = append(e.waiting, r.observation())
-	}
+	e = r.buffer()
 	for range r.count(2) {
 		e.seen = append(e.seen, account.Place{Log: r.string(), Seq: r.varint()})
 	}

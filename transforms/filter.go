@@ -314,15 +314,16 @@ func (fn *packFn) flush(emit func(beam.EventTime, string, []byte)) {
 			// watermark for the source.
 			b.at = mtime.ZeroTimestamp
 		}
-		emit(b.at, cellName(key, fn.cfg.Cells), appendBlock(nil, key, b.times, b.bytes))
+		emit(b.at, cellName(key, fn.cfg.Cells), encodeBlock(key, b.times, b.bytes))
 	}
 	clear(fn.blocks)
 	fn.keys, fn.size = fn.keys[:0], 0
 }
 
-// appendBlock encodes observations of the key, of those times.
-func appendBlock(b []byte, key string, times wait, observations []byte) []byte {
-	b = appendString(b, key)
+// encodeBlock encodes observations of the key, of those times.
+func encodeBlock(key string, times wait, observations []byte) []byte {
+	const header = 48 // bytes at most, but for the key
+	b := appendString(make([]byte, 0, header+len(key)+len(observations)), key)
 	b = appendTime(b, times.first)
 	b = appendTime(b, times.last)
 	return append(b, observations...)
@@ -717,7 +718,8 @@ func (fn *filterFn) set(tp timers.Provider, t time.Time, tag string) {
 // OnTimer releases the observations that the watermark has passed, and tells of the keys
 // that are silent.
 func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, timer timers.Context, emit func(beam.EventTime, string, Estimate), tell func(beam.EventTime, string, Silent), reject func(Rejected)) error {
-	if timer.Tag == silentTag {
+	silence := timer.Tag == silentTag
+	if silence {
 		select {
 		case <-fn.account.Stopped():
 			return nil // the input ends, and no key is silent for that
@@ -739,7 +741,7 @@ func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 			due[key] = true
 		}
 	}
-	if timer.Tag == silentTag {
+	if silence {
 		for key, deadline := range c.deadlines {
 			if !deadline.After(now) {
 				due[key] = true
@@ -764,7 +766,7 @@ func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 		return err
 	}
 	for _, e := range active {
-		if timer.Tag == silentTag {
+		if silence {
 			fn.tell(now, e, tell)
 		}
 		fn.note(c, e)

@@ -287,7 +287,7 @@ func (fn *resumeFn) ProcessElement(_ context.Context, _ []byte, emit func(beam.E
 			times = wait{deadline, deadline}
 		}
 		if !times.first.IsZero() {
-			emit(mtime.ZeroTimestamp, cellName(key, cfg.Cells), appendBlock(nil, key, times, nil))
+			emit(mtime.ZeroTimestamp, cellName(key, cfg.Cells), encodeBlock(key, times, nil))
 		}
 		return nil
 	})

@@ -3,6 +3,7 @@ package kafkaio
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"iter"
@@ -56,7 +57,7 @@ func own(ctx context.Context, c Cluster, changelog, group string, batch int32) (
 		return nil, err
 	}
 	options := []kgo.Opt{
-		kgo.SeedBrokers(addrs...), kgo.ClientID(clientID), kgo.DialTimeout(dialTime), kgo.DisableClientMetrics(),
+		kgo.SeedBrokers(addrs...), kgo.ClientID(clientID), kgo.Dialer(dialer{addrs, sec.tls}.dial), kgo.DisableClientMetrics(),
 		// A later version of TxnOffsetCommit has no names of topics.
 		kgo.MaxVersions(kversion.V4_0_0()),
 		kgo.TransactionalID(transactionalID(changelog)), kgo.TransactionTimeout(transactionTime),
@@ -64,9 +65,6 @@ func own(ctx context.Context, c Cluster, changelog, group string, batch int32) (
 		kgo.ProducerBatchCompression(kgo.ZstdCompression(), kgo.NoCompression()),
 		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), // as a Writer
 		kgo.RecordDeliveryTimeout(deliveryTime), kgo.RetryTimeout(deliveryTime), kgo.RequestRetries(int(deliveryTime / leastWait)),
-	}
-	if sec.tls != nil {
-		options = append(options, kgo.DialTLSConfig(sec.tls))
 	}
 	if sec.sasl != nil {
 		options = append(options, kgo.SASL(mechanism{sec.sasl}))
@@ -91,6 +89,59 @@ func own(ctx context.Context, c Cluster, changelog, group string, batch int32) (
 	}
 	return nil, fmt.Errorf("the changelog %s cannot be taken over within %s: %w; if the brokers have no coordinator for transactions, and there are fewer than three, set their transaction.state.log.replication.factor and transaction.state.log.min.isr to at most their number",
 		changelog, startTimeout, err)
+}
+
+// A dialer connects franz-go with brokers. A request of franz-go fails as soon as no broker
+// accepts a connection, as while the only one restarts; so a dial waits until one does.
+type dialer struct {
+	addrs []string
+	tls   *tls.Config // nil: none
+}
+
+// dial connects to the broker at addr. While the brokers that the config names are all away,
+// it repeats that for up to deliveryTime. When others are there, it returns the error at
+// once, because franz-go then asks one of them.
+func (d dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
+	for start := time.Now(); ; {
+		conn, err := d.connect(ctx, addr)
+		if err == nil || ctx.Err() != nil || time.Since(start) > deliveryTime {
+			return conn, err
+		}
+		if d.anyone(ctx) {
+			return d.connect(ctx, addr) // this one may have come back as well
+		}
+		select {
+		case <-time.After(leastWait):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+// anyone reports whether a broker accepts connections.
+func (d dialer) anyone(ctx context.Context) bool {
+	for _, addr := range d.addrs {
+		if conn, err := (&net.Dialer{Timeout: dialTime}).DialContext(ctx, "tcp", addr); err == nil {
+			conn.Close()
+			return true
+		}
+	}
+	return false
+}
+
+func (d dialer) connect(ctx context.Context, addr string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil || d.tls == nil {
+		return conn, err
+	}
+	secure, err := handshake(ctx, conn, d.tls, addr)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return secure, nil
 }
 
 // commit stores messages, by key in the changelog, and offsets of the group, by
