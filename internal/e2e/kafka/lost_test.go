@@ -112,6 +112,20 @@ func done(t *testing.T, b *kafkatest.Broker, group, topic string) (sum int64) {
 	return sum
 }
 
+// reads waits until a process reads: a signal before that may find it without a handler.
+func reads(t *testing.T, d *e2e.Daemon) {
+	t.Helper()
+	d.Eventually(t, "reading", func() bool { return strings.Contains(d.Log(), "msg=reading") })
+}
+
+// readsOrEnds is reads for a process that may find another one in its place.
+func readsOrEnds(t *testing.T, d *e2e.Daemon) {
+	t.Helper()
+	d.Eventually(t, "reading", func() bool {
+		return strings.Contains(d.Log(), "msg=reading") || strings.Contains(d.Log(), anotherRun)
+	})
+}
+
 // pausedAndReplaced: a process that wakes after it was replaced ends and names the other,
 // and nothing that it still writes is gone on from, also where both are killed at once
 // after it woke.
@@ -120,12 +134,13 @@ func pausedAndReplaced(t *testing.T, b *kafkatest.Broker) {
 	t.Parallel()
 	b.CreateTopic(t, name, 4, nil)
 	b.CreateTopic(t, name+"-out", 4, nil)
-	fed := e2e.Feed(t, b, e2e.Observations(name, n, 200, 8), 16*time.Second)
+	observations := e2e.Observations(name, n, 200, 8)
 	cfg := topicConfig(t, b.Addr(), name, "group: paused, changelog: paused-states", "order: arrival\n")
 	for round := range rounds {
-		before := done(t, b, "paused", name)
 		old := program.Start(t, nil, "run", cfg)
-		old.Eventually(t, "a commit", func() bool { return done(t, b, "paused", name) > before })
+		reads(t, old)
+		end := (round + 1) * n / rounds
+		fed := e2e.Feed(t, b, observations[round*n/rounds:end], 4*time.Second)
 		// The pause is within a commit if it follows the growth of the changelog closely, and
 		// between two commits otherwise.
 		written := e2e.Held(t, b, "paused-states")
@@ -136,8 +151,12 @@ func pausedAndReplaced(t *testing.T, b *kafkatest.Broker) {
 		}
 		old.Signal(syscall.SIGSTOP)
 		next := program.Start(t, nil, "run", cfg)
-		before = done(t, b, "paused", name) // when a commit that the pause cut off is aborted
-		next.Eventually(t, "a commit of the next process", func() bool { return done(t, b, "paused", name) > before })
+		reads(t, next)
+		before := done(t, b, "paused", name) // when a commit that the pause cut off is aborted
+		next.Eventually(t, "a commit of the next process", func() bool {
+			now := done(t, b, "paused", name)
+			return now > before || now == int64(end)
+		})
 		old.Signal(syscall.SIGCONT)
 		if round%2 == 0 {
 			replacedBy(t, old, next)
@@ -146,11 +165,12 @@ func pausedAndReplaced(t *testing.T, b *kafkatest.Broker) {
 		}
 		old.Kill()
 		next.Kill()
-	}
-	if err := <-fed; err != nil {
-		t.Fatal(err)
+		if err := <-fed; err != nil {
+			t.Fatal(err)
+		}
 	}
 	last := program.Start(t, nil, "run", cfg)
+	reads(t, last)
 	last.Eventually(t, "all records", func() bool { return done(t, b, "paused", name) >= n })
 	last.Stop(t)
 	got, repeats := e2e.ByID(t, b, "paused-out")
@@ -193,9 +213,7 @@ func rollingRestarts(t *testing.T, b *kafkatest.Broker) {
 		if started <= 4 && done(t, b, "rolled", name) > int64(started)*n/8 {
 			before := running
 			running = start()
-			running.Eventually(t, "reading", func() bool {
-				return strings.Contains(running.Log(), "msg=reading") || strings.Contains(running.Log(), anotherRun)
-			})
+			readsOrEnds(t, running)
 			before.Signal(syscall.SIGTERM)
 			over(before)
 		}
@@ -206,6 +224,7 @@ func rollingRestarts(t *testing.T, b *kafkatest.Broker) {
 	if err := <-fed; err != nil {
 		t.Fatal(err)
 	}
+	readsOrEnds(t, running)
 	running.Signal(syscall.SIGTERM)
 	over(running)
 	if started < 3 {
