@@ -233,6 +233,8 @@ func rights(t *testing.T) (all []acl) {
 				a.kind, a.name = kmsg.ACLResourceTypeTopic, words[i+1]
 			case "--group":
 				a.kind, a.name = kmsg.ACLResourceTypeGroup, words[i+1]
+			case "--transactional-id":
+				a.kind, a.name = kmsg.ACLResourceTypeTransactionalId, words[i+1]
 			default:
 				t.Fatal(line)
 			}
@@ -371,7 +373,14 @@ func TestScram(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `user "hafvf" may not see topic "observations"`) {
 		t.Fatalf("without rights: %v", err)
 	}
-	grant(t, b, "User:hafvf", rights(t))
+	owned := func(a acl) bool { return a.kind == kmsg.ACLResourceTypeTransactionalId }
+	all := rights(t)
+	grant(t, b, "User:hafvf", slices.DeleteFunc(slices.Clone(all), owned))
+	_, err = pipeline.Run{Graph: g}.Execute(t.Context(), nil)
+	if want := `user "hafvf" may not use the transactional id "hafvf-hafvf-states"`; err == nil || !strings.Contains(err.Error(), want) {
+		t.Fatalf("without the right to own the changelog: %v", err)
+	}
+	grant(t, b, "User:hafvf", all)
 	metrics := pipeline.NewMetrics()
 	for i := range 2 {
 		observe(t, b, 300*i, 300)

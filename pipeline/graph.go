@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf"
+	"hafvf/internal/account"
 	"hafvf/internal/message"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/flink"
@@ -376,6 +378,27 @@ func (f filtering) steps() []Step {
 	}
 }
 
+// settings are what the meaning of a state depends on besides the filter, whose
+// fingerprint the state has itself. In another order, observations that wait are never
+// released, or late ones are learned. With another unit of time, the same pause is another
+// share of the memory. The lateness is not among them: it says when an observation is
+// released, and not what is learned from it.
+func (f filtering) settings() string {
+	text := "order: " + string(f.cfg.Order)
+	if f.cfg.TimeUnit != 0 {
+		text += ", time_unit: " + message.Duration(f.cfg.TimeUnit)
+	}
+	return text
+}
+
+// under returns an error if a state was stored under other settings.
+func (f filtering) under(settings string, sealed bool) error {
+	if own := f.settings(); sealed && settings != own {
+		return fmt.Errorf("%w: it was written with {%s}, and the config has {%s}", hafvf.ErrOtherConfig, settings, own)
+	}
+	return nil
+}
+
 // badStates is the number of states that an error names.
 const badStates = 10
 
@@ -390,7 +413,11 @@ func (f filtering) checkStates(states []kafkaio.Restored) (included []kafkaio.Po
 	var bad []string
 	var why error
 	for _, s := range states {
-		places, err := est.CheckState(s.Key, s.Bytes)
+		var places []account.Place
+		err := cmp.Or(s.Err, f.under(s.Settings, s.Sealed))
+		if err == nil {
+			places, err = est.CheckState(s.Key, s.Bytes)
+		}
 		for _, p := range places {
 			if at, ok := last[p.Log]; !ok || p.Seq > at {
 				last[p.Log] = p.Seq

@@ -235,7 +235,7 @@ func (r *run) openStates(g *Graph) (k account.Keeper, err error) {
 	if g.states == "" {
 		return k, nil
 	}
-	if r.states, err = readStates(g); err != nil {
+	if r.states, err = readStates(g, r.log); err != nil {
 		return k, err
 	}
 	if n := len(r.states.all); n > 0 {
@@ -261,10 +261,10 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 		BeginAnew: r.beginAnew, Skip: r.skip, Log: r.log,
 	}
 	if f, ok := g.transform.(filtering); ok {
-		cfg.Check = f.checkStates
+		cfg.Check, cfg.Settings = f.checkStates, f.settings()
 	}
 	if g.states != "" {
-		states, err := readStates(g)
+		states, err := readStates(g, r.log)
 		if err != nil {
 			return 0, err
 		}

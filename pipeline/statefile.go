@@ -3,11 +3,13 @@ package pipeline
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
 	"slices"
@@ -20,28 +22,40 @@ import (
 	"hafvf/internal/account"
 	"hafvf/internal/atomicfile"
 	"hafvf/internal/message"
+	"hafvf/internal/seal"
 	"hafvf/transforms"
 )
 
 // A stateFile holds the states of a run's keys: those that it begins with, and later those
 // that it ends with.
 type stateFile struct {
-	path string
+	path   string
+	filter filtering
 
 	mu  sync.Mutex
 	all map[string][]byte // encoded, by key
 }
 
 // stateMagic begins a file of states. After it come, compressed and with a checksum, for
-// every key its length, itself, the length of its state, and that.
+// every key its length, itself, the length of its sealed state, and that. States of
+// earlier versions have no seal.
 const stateMagic = "hafvf states 1\n"
 
 // maxState bounds a length in the file, so that a damaged one does not ask for all memory.
 const maxState = 1 << 30
 
 // readStates reads the file of a graph's states, where it exists, and checks them.
-func readStates(g *Graph) (*stateFile, error) {
-	f := &stateFile{path: g.states, all: map[string][]byte{}}
+func readStates(g *Graph, log *slog.Logger) (*stateFile, error) {
+	f, err := loadStates(g)
+	if err != nil {
+		return nil, err
+	}
+	return f, f.check(log)
+}
+
+// loadStates reads the file of a graph's states, where it exists.
+func loadStates(g *Graph) (*stateFile, error) {
+	f := &stateFile{path: g.states, filter: g.transform.(filtering), all: map[string][]byte{}}
 	file, err := os.Open(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return f, nil
@@ -53,7 +67,7 @@ func readStates(g *Graph) (*stateFile, error) {
 	if err := f.read(bufio.NewReaderSize(file, 1<<20)); err != nil {
 		return nil, fmt.Errorf("state: %s is no file of states, or it is damaged: %w; restore it, or remove it to begin anew", f.path, err)
 	}
-	return f, f.check(g.transform.(filtering).cfg)
+	return f, nil
 }
 
 func (f *stateFile) read(r *bufio.Reader) error {
@@ -102,19 +116,31 @@ func readPart(r *bufio.Reader) ([]byte, error) {
 	return b, nil
 }
 
-// check says why the states do not fit the configuration, or cannot be read.
-func (f *stateFile) check(cfg transforms.Config) error {
-	est, err := transforms.NewEstimator(cfg)
+// check opens the states, and says why they do not fit the configuration, or cannot be
+// read.
+func (f *stateFile) check(log *slog.Logger) error {
+	est, err := transforms.NewEstimator(f.filter.cfg)
 	if err != nil {
 		return err
 	}
+	old := 0
 	for _, key := range slices.Sorted(maps.Keys(f.all)) {
-		switch _, err := est.CheckState(key, f.all[key]); {
+		state, settings, sealed, err := seal.Open(key, f.all[key])
+		if err = cmp.Or(err, f.filter.under(settings, sealed)); err == nil {
+			_, err = est.CheckState(key, state)
+		}
+		if f.all[key] = state; !sealed {
+			old++
+		}
+		switch {
 		case errors.Is(err, hafvf.ErrOtherConfig):
 			return fmt.Errorf("state: %s does not fit the config, at the key %s: %w; give another file, or the config that it was written with", f.path, message.Quote(key), err)
 		case err != nil:
 			return fmt.Errorf("state: the state of the key %s in %s cannot be read: %w; restore the file, or remove it to begin anew", message.Quote(key), f.path, err)
 		}
+	}
+	if old > 0 {
+		log.Info("states of an earlier version do not say what they were written under, and are taken for those of this config", "file", f.path, "keys", old, "config", f.filter.settings())
 	}
 	return nil
 }
@@ -156,8 +182,9 @@ func (f *stateFile) write() error {
 	for _, key := range slices.Sorted(maps.Keys(f.all)) {
 		b = binary.AppendUvarint(b[:0], uint64(len(key)))
 		b = append(b, key...)
-		b = binary.AppendUvarint(b, uint64(len(f.all[key])))
-		b = append(b, f.all[key]...)
+		state := seal.Seal(key, f.filter.settings(), f.all[key])
+		b = binary.AppendUvarint(b, uint64(len(state)))
+		b = append(b, state...)
 		if _, err := z.Write(b); err != nil {
 			return err
 		}

@@ -104,6 +104,9 @@ func TestExitCodes(t *testing.T) {
 		{"config and records from standard input", "check -", 2, "standard input holds the config"},
 		{"two readers of standard input", "backtest ok.yaml --set detect=true --set source.csv.path=- --against stdin.yaml", 2, "both read standard input"},
 		{"skip and begin anew", "run topics.yaml --skip-state a-0-1 --begin-anew --set source.kafka.changelog=s", 2, "leave out --skip-state"},
+		{"states of a config without", "states ok.yaml", 1, "neither source.kafka.changelog nor state is set"},
+		{"states before a run", "states ok.yaml --set state=none.bin", 1, "none.bin does not exist: no run has ended well yet"},
+		{"states of an empty key", "states ok.yaml --key=", 2, "--key is empty"},
 		{"plot without a picture", "plot out.jsonl", 2, "-o"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

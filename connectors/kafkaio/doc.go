@@ -23,4 +23,10 @@
 // everything that was read is stored. It also keeps the source from reading faster than
 // the pipeline works. A pipeline without such a need passes "" for the name of a
 // ledger.
+//
+// One process at a time owns a changelog. It commits states and offsets in one
+// transaction, by a transactional id that the changelog's name gives, and the next process
+// that takes the changelog over makes the brokers refuse the transactions of the one
+// before. Membership in the group would fence the offsets alone, and would leave it to
+// the reader of the changelog to sort out states by generation.
 package kafkaio

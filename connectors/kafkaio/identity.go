@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"os"
 	"slices"
@@ -59,8 +60,13 @@ type head struct {
 	ID string `json:"id"`
 	// Topics are the ids of the topics that were read into the states, by name.
 	Topics map[string]string `json:"topics,omitempty"`
-	// Run is the run that started last. It is only set without a group.
+	// Run is the run that started last, the owner of the changelog.
 	Run *identity `json:"run,omitempty"`
+}
+
+func (h head) message() (Message, error) {
+	text, err := json.Marshal(h)
+	return Message{Key: []byte(headKey), Value: text}, err
 }
 
 // groupOffsets returns the group's committed offsets of the partitions.
@@ -168,70 +174,80 @@ func (l *Ledger) end(ctx context.Context, log string) (int64, error) {
 	return ends[log], nil
 }
 
-// writeHead writes the head if it has to change.
-func (l *Ledger) writeHead(ctx context.Context) error {
-	changed := l.head.ID == ""
-	if changed {
+// newHead is the head of a changelog that this run takes over.
+func (l *Ledger) newHead(ctx context.Context) (Message, error) {
+	if l.head.ID == "" {
 		own, err := l.cfg.Client.describe(ctx, []string{l.cfg.Changelog})
 		if err != nil {
-			return err
+			return Message{}, err
 		}
 		l.head.ID = cmp.Or(own[l.cfg.Changelog].id, rand.Text())
 	}
 	if l.cfg.BeginAnew {
 		l.head = head{ID: rand.Text()}
-		changed = true
 	}
 	for name, t := range l.topics {
-		if t.id != "" && l.head.Topics[name] != t.id {
+		if t.id != "" {
 			if l.head.Topics == nil {
 				l.head.Topics = map[string]string{}
 			}
 			l.head.Topics[name] = t.id
-			changed = true
 		}
 	}
-	if l.cfg.Group == "" {
-		if before := l.head.Run; before != nil {
-			l.cfg.Log.Info("the changelog was last taken up by another run; without a group nobody sees whether that still goes on", "topic", l.cfg.Changelog, "run", before.String())
-		}
-		l.head.Run = &l.run
-		changed = true
-	}
-	if !changed {
-		return nil
-	}
-	text, err := json.Marshal(l.head)
-	if err != nil {
-		return err
-	}
-	if err := l.changelog.Write(ctx, []Message{{Key: []byte(headKey), Value: text}}); err != nil {
-		return fmt.Errorf("the changelog cannot be written: %w", err)
-	}
-	return nil
+	l.head.Run = &l.run
+	return l.head.message()
 }
 
-// discard deletes all states. The head has changed before, so that a run that dies in
-// between leaves a changelog that does not match the group's offsets.
-func (l *Ledger) discard(ctx context.Context) error {
-	var deletions []Message
-	for key := range l.restored {
-		deletions = append(deletions, Message{Key: []byte(key)})
+// commitOwned commits to the changelog and the group in one transaction. The error names
+// the run that owns the changelog if this one does not.
+func (l *Ledger) commitOwned(ctx context.Context, messages iter.Seq[Message], offsets map[string]committed) error {
+	err := l.owner.commit(ctx, messages, offsets)
+	if !errors.Is(err, errDisowned) {
+		return err
 	}
-	if err := l.changelog.Write(ctx, deletions); err != nil {
-		return fmt.Errorf("the changelog cannot be written: %w", err)
+	switch other, unknown := l.successor(ctx); {
+	case unknown != nil:
+		return fmt.Errorf("another run has taken the changelog %s over, and which one cannot be read (%w): stop one of them, or give them different groups and changelogs", l.cfg.Changelog, unknown)
+	case other == nil:
+		return fmt.Errorf("the brokers gave a commit to the changelog %s up, as it took this process more than %s: start it again, it goes on where it was: %w", l.cfg.Changelog, transactionTime, err)
+	default:
+		return fmt.Errorf("another run has taken the changelog %s over: %s; what this one writes is refused: stop one of them, or give them different groups and changelogs", l.cfg.Changelog, other)
 	}
-	clear(l.restored)
-	return nil
+}
+
+// successor is the run that the head of the changelog names, or nil if it is still this
+// one after a while: a run takes a changelog over before it writes the head.
+func (l *Ledger) successor(ctx context.Context) (*identity, error) {
+	for start := time.Now(); ; {
+		values, err := lastValues(ctx, l.cfg.Client, l.cfg.Changelog, l.cfg.Log)
+		if err != nil {
+			return nil, err
+		}
+		var h head
+		if err := json.Unmarshal(values[headKey].bytes, &h); err != nil {
+			return nil, fmt.Errorf("its head: %w", err)
+		}
+		if h.Run != nil && h.Run.Run != l.run.Run {
+			return h.Run, nil
+		}
+		if time.Since(start) > startTimeout {
+			return nil, nil
+		}
+		select {
+		case <-time.After(commitEvery):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 }
 
 // look fails if another run has committed offsets of the group: the two would overwrite
 // each other's states and offsets. The previous run may still commit before this one has
 // done so; that run then finds this one.
 //
-// This is not a fence. Another run may commit between look and the commit that follows.
-// The next look of either run finds that, but the changelog may already hold both runs'
-// states.
+// The transactions are the fence between runs of one changelog. look also finds a run with
+// another changelog, and a consumer of another kind. It may miss one that commits between
+// look and the commit that follows, until the next look.
 func (l *Ledger) look(ctx context.Context) error {
 	partitions := partitionsOf(l.topics)
 	l.mu.Lock()
@@ -252,13 +268,14 @@ func (l *Ledger) look(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, log := range slices.Sorted(maps.Keys(now)) {
+		// An offset may appear a moment after its transaction: is may still be was.
 		is, was := now[log], l.found[log]
 		n := readNote(is.metadata)
 		ours, written := l.stored[log]
 		switch {
 		case n.Run == l.run.Run:
 		case !written && n.Run != "" && n.Run == readNote(was.metadata).Run:
-		case !written && is == was:
+		case is == was:
 		case n.Run != "":
 			return fmt.Errorf("another run commits the offsets of group %s: %s; the two would overwrite each other's states and offsets: stop one of them, or give them different groups and changelogs",
 				l.cfg.Group, n.identity)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"hafvf/connectors/kafkaio/kafkatest"
+	"hafvf/internal/seal"
 )
 
 func described(t testing.TB, c Cluster, name string) topic {
@@ -80,7 +82,11 @@ func kept(t testing.TB, c Cluster) (state string, offset int64, h head) {
 	for _, r := range kafkatest.Dial(c.Brokers).Consume(t, "states") {
 		switch string(r.Key) {
 		case "k":
-			state = string(r.Value)
+			b, _, _, err := seal.Open("k", r.Value)
+			if err != nil {
+				t.Error(err)
+			}
+			state = string(b)
 		case headKey:
 			h = head{}
 			if err := json.Unmarshal(r.Value, &h); err != nil {
@@ -100,8 +106,8 @@ func refuses(t testing.TB, err error, want ...string) {
 	}
 }
 
-// TestOtherRuns: of two runs of one group exactly one goes on, and what is kept is its
-// own.
+// TestOtherRuns: of two runs of one changelog the later one goes on, and what is kept is
+// its own.
 func TestOtherRuns(t *testing.T) {
 	two := func(t *testing.T) Cluster {
 		_, c := fake(t, kfake.SeedTopics(1, "in"))
@@ -110,45 +116,97 @@ func TestOtherRuns(t *testing.T) {
 	}
 	host, _ := os.Hostname()
 	names := func(r run) []string {
-		return []string{"another run commits the offsets of group g: run " + r.run.Run, fmt.Sprintf("(host %s, process %d, since ", host, os.Getpid()), "stop one of them"}
+		return []string{"another run has taken the changelog states over: run " + r.run.Run, fmt.Sprintf("(host %s, process %d, since ", host, os.Getpid()), "stop one of them"}
+	}
+	keeps := func(t *testing.T, c Cluster, want int64) {
+		t.Helper()
+		if state, offset, _ := kept(t, c); state != fmt.Sprint(want) || offset != want {
+			t.Errorf("state %s and offset %d are kept", state, offset)
+		}
+		if got := begun(t, c, nil); string(got.Restored()["k"]) != fmt.Sprint(want) || got.start["in-0"].offset != want {
+			t.Errorf("%s is restored, at %v", got.Restored()["k"], got.start)
+		}
 	}
 	t.Run("begun together", func(t *testing.T) {
 		c := two(t)
 		a, b := begun(t, c, nil), begun(t, c, nil)
-		a.must(5)
-		refuses(t, b.to(3), names(a)...)
-		a.must(8)
-		if state, offset, _ := kept(t, c); state != "8" || offset != 8 {
-			t.Errorf("state %s and offset %d are kept", state, offset)
-		}
-		begun(t, c, nil).must(9) // both have written the same head
+		b.must(5)
+		refuses(t, a.to(7), "another run ", "run "+b.run.Run)
+		b.must(8)
+		keeps(t, c, 8)
 	})
-	t.Run("one after the other", func(t *testing.T) {
+	t.Run("before the other commits", func(t *testing.T) {
 		c := two(t)
 		a := begun(t, c, nil)
 		a.must(5)
 		b := begun(t, c, nil)
-		a.must(6) // as at its end
-		b.must(7)
-		refuses(t, a.to(12), names(b)...)
+		refuses(t, a.to(6), names(b)...)
 		refuses(t, a.Close(context30(t), true), names(b)...)
 		b.must(9)
-		if state, offset, _ := kept(t, c); state != "9" || offset != 9 {
-			t.Errorf("state %s and offset %d are kept", state, offset)
+		keeps(t, c, 9)
+	})
+	t.Run("within a commit", func(t *testing.T) {
+		c := two(t)
+		a := begun(t, c, nil)
+		a.must(5)
+		if err := errors.Join(a.owner.client.BeginTransaction(), a.owner.write(t.Context(), slices.Values([]Message{{Key: []byte("k"), Value: []byte("6")}}))); err != nil {
+			t.Fatal(err)
+		}
+		b := begun(t, c, nil)
+		if got := string(b.Restored()["k"]); got != "5" {
+			t.Errorf("%q is restored of a state that was not committed", got)
+		}
+		if err := a.owner.client.EndTransaction(t.Context(), kgo.TryCommit); err == nil {
+			t.Error("the rest of the commit is accepted")
+		}
+		if got := string(begun(t, c, nil).Restored()["k"]); got != "5" {
+			t.Errorf("%q is restored of a state that was refused", got)
 		}
 	})
-	t.Run("over the other's commit", func(t *testing.T) {
+	t.Run("between look and store", func(t *testing.T) {
 		c := two(t)
 		a := begun(t, c, nil)
 		a.must(5)
 		b := begun(t, c, nil)
 		b.must(7)
-		// a has looked before that.
-		if err := a.commitOffsets(context30(t), map[string]Position{"in-0": {"in", 0, 6}}); err != nil {
-			t.Fatal(err)
+		refuses(t, a.store(context30(t), map[string][]byte{"k": []byte("6")}, map[string]Position{"in-0": {"in", 0, 6}}), names(b)...)
+		keeps(t, c, 7)
+	})
+	t.Run("without a group", func(t *testing.T) {
+		c := two(t)
+		alone := func(cfg *LedgerConfig) { cfg.Group = "" }
+		a := begun(t, c, alone)
+		a.must(5)
+		b := begun(t, c, alone)
+		refuses(t, a.to(6), names(b)...)
+		b.must(7)
+	})
+	t.Run("that cannot start", func(t *testing.T) {
+		c := two(t)
+		a := begun(t, c, nil)
+		a.must(5)
+		_, err := begin(t, c, func(cfg *LedgerConfig) {
+			cfg.Check = func([]Restored) ([]Position, error) { return nil, errors.New("another config") }
+		})
+		refuses(t, err, "another config")
+		a.must(6)
+	})
+	t.Run("that commits meanwhile", func(t *testing.T) {
+		c := two(t)
+		a := begun(t, c, nil)
+		a.must(5)
+		checks := 0
+		b := begun(t, c, func(cfg *LedgerConfig) {
+			cfg.Check = func([]Restored) ([]Position, error) {
+				if checks++; checks == 1 {
+					a.must(8)
+				}
+				return nil, nil
+			}
+		})
+		if got := string(b.Restored()["k"]); got != "8" || b.start["in-0"].offset != 8 || checks != 2 {
+			t.Errorf("%s is restored, at %v, after %d checks", got, b.start, checks)
 		}
-		refuses(t, b.to(9), names(a)...)
-		a.must(8)
 	})
 	t.Run("without an id", func(t *testing.T) {
 		c := two(t)

@@ -1,13 +1,18 @@
 package kafkaio
 
 import (
+	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"hafvf/connectors/kafkaio/kafkatest"
 )
@@ -57,7 +62,7 @@ func TestKafkaSecured(t *testing.T) {
 		{"other authority", check(&TLS{CA: other.CA}, right), ours + `shows a certificate of an authority that is not trusted ("kafkatest authority"): the authority's certificate is not in tls.ca, …`},
 	})
 
-	// A writer and kafka-go's client connect by the same data.
+	// A writer, kafka-go's client and the owner of a changelog connect by the same data.
 	c := Cluster{Brokers: []string{b.Addr()}, TLS: all, SASL: right}
 	if _, err := asks(t, c).Create(context30(t), "out", 3, nil); err != nil {
 		t.Fatal(err)
@@ -68,6 +73,19 @@ func TestKafkaSecured(t *testing.T) {
 	}
 	if got := len(b.Consume(t, "out")); got != len(msgs) {
 		t.Errorf("%d of %d messages were written", got, len(msgs))
+	}
+	for range 2 { // the second takes over
+		o, err := own(context30(t), c, "out", "g", batchBytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer o.close()
+		if err := o.commit(context30(t), slices.Values(msgs[:1]), map[string]committed{"out-0": {1, "note"}}); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := len(b.Consume(t, "out")); got != len(msgs)+2 {
+		t.Errorf("%d messages, with two of an owner", got)
 	}
 }
 
@@ -106,6 +124,76 @@ func TestKafka(t *testing.T) {
 			{"unknown", unknown, `topic "sttaes" (did you mean "states"?) does not exist: create it, or correct its name`},
 			{"settings", settings, `topic "state" (did you mean "states"?) does not exist: create it, or correct its name`},
 		})
+	})
+
+	// What an owner that was paused at any point of a commit does when it wakes is refused.
+	t.Run("owners", func(t *testing.T) {
+		b.CreateTopic(t, "owned", 2, map[string]string{"cleanup.policy": "compact"})
+		state := func(text string) iter.Seq[Message] {
+			return slices.Values([]Message{{Key: []byte("k"), Value: []byte(text)}})
+		}
+		at := func(offset int64) map[string]committed { return map[string]committed{"owned-0": {offset, "note"}} }
+		begin := func() *owner {
+			o, err := own(context30(t), c, "owned", "g", batchBytes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(o.close)
+			return o
+		}
+		keeps := func(want string, offset int64) {
+			t.Helper()
+			states, err := ReadStates(context30(t), asks(t, c), "owned", quiet)
+			if err != nil || len(states) != 1 || string(states[0].Bytes) != want {
+				t.Errorf("%v, %v: want %s", states, err, want)
+			}
+			// An offset shows a moment after its transaction.
+			got := int64(-1)
+			for range 100 {
+				if got = offsetsOf(t, c, "g")["owned-0"]; got == offset {
+					return
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+			t.Errorf("the offset %d is kept, want %d", got, offset)
+		}
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		first := begin()
+		must(first.commit(context30(t), state("1"), at(1)))
+		pauses := map[string]func(o *owner){
+			"before a commit":  func(*owner) {},
+			"after the states": func(o *owner) { must(errors.Join(o.client.BeginTransaction(), o.write(t.Context(), state("stale")))) },
+			"after the offsets": func(o *owner) {
+				must(errors.Join(o.client.BeginTransaction(), o.write(t.Context(), state("stale")), o.addOffsets(t.Context(), at(0))))
+			},
+		}
+		offset := int64(1)
+		for name, pause := range pauses {
+			old := begin()
+			pause(old)
+			next := begin()
+			offset++
+			must(next.commit(context30(t), state(name), at(offset)))
+			var err error
+			if name == "before a commit" {
+				err = old.commit(context30(t), state("stale"), at(0))
+			} else {
+				err = old.client.EndTransaction(context30(t), kgo.TryCommit)
+			}
+			if err == nil {
+				t.Errorf("%s: what comes after the pause is accepted", name)
+			}
+			if err := old.commit(context30(t), state("stale"), at(0)); err == nil {
+				t.Errorf("%s: a later commit is accepted", name)
+			}
+			must(begin().commit(context30(t), state(name), at(offset))) // and what was left open is aborted
+			keeps(name, offset)
+		}
 	})
 
 	t.Run("refused", func(t *testing.T) {

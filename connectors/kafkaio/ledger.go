@@ -7,26 +7,29 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	"hafvf/internal/account"
+	"hafvf/internal/seal"
 )
 
 // A Ledger commits the progress of a run in one process, for a runner that keeps no
 // state and pushes back on nothing. It knows how far the source has read, how many
 // records are in flight, and the state of each key. When nothing is in flight, every
 // record that was handed over is in a state, and its outputs are stored. The ledger then
-// commits the states to the changelog, and after them the group's offsets. A run that
-// resumes from there repeats some outputs, with the same ids, and loses none.
+// commits the states to the changelog and the group's offsets, in one transaction. A run
+// that resumes from there repeats some outputs, with the same ids, and loses none.
 type Ledger struct {
-	cfg       LedgerConfig
-	account   *account.Run
-	changelog *Writer
+	cfg     LedgerConfig
+	account *account.Run
+	owner   *owner // of the changelog; nil without one
 
 	// Set when the run begins.
 	run    identity
@@ -47,9 +50,11 @@ type Ledger struct {
 	err      error                      // of a commit; ends the run
 	told     bool                       // of it, the source
 
-	ctx    context.Context // of the readers and the commits
-	cancel context.CancelFunc
-	done   chan struct{}
+	ctx     context.Context // of the readers
+	cancel  context.CancelFunc
+	commits context.Context // ends later than ctx, as a commit that is cut off cannot be repeated
+	cut     context.CancelFunc
+	done    chan struct{}
 }
 
 // A LedgerConfig says what a ledger commits, and where.
@@ -63,6 +68,8 @@ type LedgerConfig struct {
 	Changelog string
 	// BeginAnew discards the states of the changelog and ignores the group's offsets.
 	BeginAnew bool
+	// Settings are stored with each state. They say what its meaning depends on.
+	Settings string
 	// Skip are the positions of states in the changelog that are discarded.
 	Skip []Position
 	// Check, if set, inspects the restored states before anything is written. They come
@@ -92,6 +99,12 @@ type Restored struct {
 	Position
 	Key   string
 	Bytes []byte
+	// Settings are those that the state was stored with. Sealed is false for a state of
+	// an earlier version, which was stored without.
+	Settings string
+	Sealed   bool
+	// Err says why what was found is not a state of the key, or is damaged.
+	Err error
 }
 
 // A State is the state of a key.
@@ -113,6 +126,8 @@ const (
 	commitEvery = time.Second
 	// changelogBytes is the largest state that a changelog takes.
 	changelogBytes = 16 << 20
+	// leastBatch is the smallest limit of batches that franz-go accepts.
+	leastBatch = 512
 )
 
 // ledgerOf returns the ledger of that name, nil if there is none in this process.
@@ -134,55 +149,119 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 		return nil, err
 	}
 	l.ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	l.commits, l.cut = context.WithCancel(context.WithoutCancel(ctx))
 	l.account = account.Open(cfg.Name, account.Keeper{Settled: l.settled, Restore: l.Restore, Restored: l.Restored})
 	account.Attach(l.account, "", l)
-	go l.commits()
+	go l.commitAlways()
 	return l, nil
 }
 
-// begin reads and checks offsets and states, and prepares the changelog.
+// begin reads and checks offsets and states, and takes the changelog over. It checks
+// before it takes over, so that a run that cannot start does not end the one that goes on.
+// What that one commits in between is read again.
 func (l *Ledger) begin(ctx context.Context) (err error) {
 	if len(l.cfg.Topics) > 0 {
 		if l.topics, err = l.cfg.Client.describe(ctx, l.cfg.Topics); err != nil {
 			return err
 		}
 	}
-	within, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	err = settle(within, l.cfg.Log, func() error {
-		l.found, err = l.groupOffsets(within, partitionsOf(l.topics))
-		return err
-	})
-	if err != nil {
-		return err
-	}
 	if l.cfg.Group != "" {
 		l.cfg.Log.Info("this run commits the group's offsets", "group", l.cfg.Group, "run", l.run.Run, "host", l.run.Host, "pid", l.run.PID)
+	}
+	if err := l.readOffsets(ctx); err != nil {
+		return err
+	}
+	batch := 0
+	if l.cfg.Changelog != "" {
+		if batch, err = l.openChangelog(ctx); err != nil {
+			return err
+		}
+	}
+	defer func() {
+		if err != nil && l.owner != nil {
+			l.owner.close()
+		}
+	}()
+	for {
+		before, err := l.changelogEnds(ctx)
+		if err != nil {
+			return err
+		}
+		if err := l.read(ctx); err != nil {
+			return err
+		}
+		if l.cfg.Changelog == "" || l.owner != nil {
+			break
+		}
+		if l.owner, err = own(ctx, l.cfg.Client.cluster, l.cfg.Changelog, l.cfg.Group, int32(batch)); err != nil {
+			return err
+		}
+		after, err := l.changelogEnds(ctx)
+		if err != nil {
+			return err
+		}
+		was := l.found
+		if err := l.readOffsets(ctx); err != nil {
+			return err
+		}
+		if maps.Equal(before, after) && maps.Equal(was, l.found) {
+			break
+		}
 	}
 	l.start = l.found
 	if l.cfg.BeginAnew {
 		l.start = nil
+		l.cfg.Log.Warn("beginning anew: the group's offsets are not looked at", "group", l.cfg.Group, "partitions", len(l.found))
 	}
+	if l.owner != nil {
+		if err := l.adopt(ctx); err != nil {
+			return err
+		}
+	}
+	if len(l.restored) == 0 && len(l.cfg.First) > 0 {
+		l.beginWith(l.cfg.First)
+	}
+	return nil
+}
+
+// readOffsets reads the group's offsets.
+func (l *Ledger) readOffsets(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return settle(ctx, l.cfg.Log, func() (err error) {
+		l.found, err = l.groupOffsets(ctx, partitionsOf(l.topics))
+		return err
+	})
+}
+
+// changelogEnds are the ends of the changelog's partitions, without an open transaction.
+func (l *Ledger) changelogEnds(ctx context.Context) (map[string]int64, error) {
+	if l.cfg.Changelog == "" {
+		return nil, nil
+	}
+	own, err := l.cfg.Client.describe(ctx, []string{l.cfg.Changelog})
+	if err != nil {
+		return nil, err
+	}
+	return l.cfg.Client.offsets(ctx, partitionsOf(own), atEnd, true)
+}
+
+// read reads the states, and checks them and the offsets.
+func (l *Ledger) read(ctx context.Context) error {
+	l.ends = nil
 	if l.cfg.Changelog != "" {
 		if err := l.restore(ctx); err != nil {
 			return err
 		}
 	}
-	if !l.cfg.BeginAnew {
-		if err := l.checkTopics(ctx); err != nil {
-			return err
-		}
+	if l.cfg.BeginAnew {
+		return nil
+	}
+	if err := l.checkTopics(ctx); err != nil {
+		return err
 	}
 	if l.cfg.Changelog != "" {
-		if err := l.adopt(ctx); err != nil {
-			return err
-		}
-	}
-	if l.cfg.BeginAnew {
-		l.cfg.Log.Warn("beginning anew: the group's offsets are not looked at", "group", l.cfg.Group, "partitions", len(l.found))
-	}
-	if len(l.restored) == 0 && len(l.cfg.First) > 0 {
-		l.beginWith(l.cfg.First)
+		return l.checkStates(ctx)
 	}
 	return nil
 }
@@ -193,7 +272,7 @@ func (l *Ledger) beginWith(states map[string][]byte) {
 	l.restored = make(map[string]lastValue, len(states))
 	for key, b := range states {
 		l.restored[key] = lastValue{bytes: b}
-		if l.changelog != nil {
+		if l.owner != nil {
 			l.ready[key] = b
 		}
 	}
@@ -204,38 +283,48 @@ func (l *Ledger) beginWith(states map[string][]byte) {
 // a new cluster has to create first.
 const startTimeout = 30 * time.Second
 
-// restore creates the changelog, or reads it.
-func (l *Ledger) restore(ctx context.Context) error {
+// openChangelog creates the changelog where it does not exist. It returns the largest
+// batch that the topic takes, in bytes.
+func (l *Ledger) openChangelog(ctx context.Context) (batch int, err error) {
+	const policy, largest = "cleanup.policy", "max.message.bytes"
 	topic := l.cfg.Changelog
-	_, err := l.cfg.Client.describe(ctx, []string{topic})
+	_, err = l.cfg.Client.describe(ctx, []string{topic})
 	if errors.As(err, new(*unknownTopics)) {
 		if !l.cfg.BeginAnew {
 			if err := l.lost(false); err != nil {
-				return err
+				return 0, err
 			}
 		}
 		var created bool
-		created, err = l.cfg.Client.Create(ctx, topic, 0, map[string]string{
-			"cleanup.policy": "compact", "max.message.bytes": fmt.Sprint(changelogBytes)})
+		created, err = l.cfg.Client.Create(ctx, topic, 0, map[string]string{policy: "compact", largest: fmt.Sprint(changelogBytes)})
 		if created {
 			l.cfg.Log.Info("the changelog was created", "topic", topic)
 		}
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
-	config, err := l.cfg.Client.Config(ctx, topic, "cleanup.policy")
+	config, err := l.cfg.Client.Config(ctx, topic, policy, largest)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	if policy := config["cleanup.policy"]; policy != "compact" {
-		return fmt.Errorf("the changelog %s has cleanup.policy %q: states would be lost; it has to be compact", topic, policy)
+	if is := config[policy]; is != "compact" {
+		return 0, fmt.Errorf("the changelog %s has cleanup.policy %q: states would be lost; it has to be compact", topic, is)
 	}
-	start := time.Now()
+	if batch, err = strconv.Atoi(config[largest]); err != nil {
+		batch = batchBytes // a broker that does not say
+	}
+	return min(max(batch, leastBatch), changelogBytes), nil
+}
+
+// restore reads the changelog.
+func (l *Ledger) restore(ctx context.Context) (err error) {
+	topic, start := l.cfg.Changelog, time.Now()
 	l.restored, err = lastValues(ctx, l.cfg.Client, topic, l.cfg.Log)
 	if err != nil {
 		return fmt.Errorf("the changelog cannot be read: %w", err)
 	}
+	l.head = head{}
 	if h, ok := l.restored[headKey]; ok {
 		delete(l.restored, headKey)
 		if err := json.Unmarshal(h.bytes, &l.head); err != nil && !l.cfg.BeginAnew {
@@ -243,58 +332,93 @@ func (l *Ledger) restore(ctx context.Context) error {
 		}
 	}
 	l.cfg.Log.Info("states were restored", "topic", topic, "keys", len(l.restored), "took", time.Since(start).Round(time.Millisecond).String())
+	if old := open(l.restored); old > 0 && l.cfg.Settings != "" {
+		l.cfg.Log.Info("states of an earlier version do not say what they were written under, and are taken for those of this config", "topic", topic, "keys", old, "config", l.cfg.Settings)
+	}
 	return nil
 }
 
-// adopt checks the restored states and takes the changelog over for this run.
-func (l *Ledger) adopt(ctx context.Context) (err error) {
-	if !l.cfg.BeginAnew {
-		if err := l.lost(true); err != nil {
-			return err
-		}
-		if len(l.found) > 0 && len(l.restored) == 0 {
-			l.cfg.Log.Info("the run before kept no state: filters begin anew at the group's offsets", "group", l.cfg.Group)
-		}
-		if err := l.skip(); err != nil {
-			return err
-		}
-		if l.cfg.Check != nil {
-			included, err := l.cfg.Check(l.inOrder())
-			if err == nil {
-				err = l.checkIncluded(ctx, included)
-			}
-			if err != nil {
-				return err
-			}
-		}
-	}
-	if l.changelog, err = openWriter(Sink{Cluster: l.cfg.Client.cluster, Topic: l.cfg.Changelog}, l.cfg.Log); err != nil {
+// checkStates checks the restored states.
+func (l *Ledger) checkStates(ctx context.Context) error {
+	if err := l.lost(true); err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			l.changelog.Close()
-		}
-	}()
-	if err := l.writeHead(ctx); err != nil {
+	if len(l.found) > 0 && len(l.restored) == 0 {
+		l.cfg.Log.Info("the run before kept no state: filters begin anew at the group's offsets", "group", l.cfg.Group)
+	}
+	if err := l.skip(); err != nil {
 		return err
 	}
-	if !l.cfg.BeginAnew {
+	states := inOrder(l.cfg.Changelog, l.restored)
+	if l.cfg.Check == nil {
+		for _, s := range states {
+			if s.Err != nil {
+				return fmt.Errorf("the state of the key %q in the changelog, at %s: %w", s.Key, s.Position, s.Err)
+			}
+		}
 		return nil
 	}
-	n := len(l.restored)
-	if err := l.discard(ctx); err != nil {
+	included, err := l.cfg.Check(states)
+	if err != nil {
 		return err
 	}
-	l.cfg.Log.Warn("beginning anew: states were discarded", "topic", l.cfg.Changelog, "keys", n)
+	return l.checkIncluded(ctx, included)
+}
+
+// adopt writes the head of the changelog, which says whose it is now. A run that begins
+// anew also deletes the states.
+func (l *Ledger) adopt(ctx context.Context) error {
+	h, err := l.newHead(ctx)
+	if err != nil {
+		return err
+	}
+	messages := []Message{h}
+	if l.cfg.BeginAnew {
+		for key := range l.restored {
+			messages = append(messages, Message{Key: []byte(key)})
+		}
+	}
+	if err := l.commitOwned(ctx, slices.Values(messages), nil); err != nil {
+		return err
+	}
+	if l.cfg.BeginAnew {
+		l.cfg.Log.Warn("beginning anew: states were discarded", "topic", l.cfg.Changelog, "keys", len(l.restored))
+		clear(l.restored)
+	}
 	return nil
 }
 
-// inOrder are the restored states by their positions.
-func (l *Ledger) inOrder() []Restored {
-	all := make([]Restored, 0, len(l.restored))
-	for key, s := range l.restored {
-		all = append(all, Restored{s.position(l.cfg.Changelog), key, s.bytes})
+// ReadStates returns the states of a changelog by their positions. It changes nothing, and
+// a run may go on meanwhile.
+func ReadStates(ctx context.Context, client *Client, changelog string, log *slog.Logger) ([]Restored, error) {
+	if _, err := client.describe(ctx, []string{changelog}); err != nil {
+		return nil, err
+	}
+	values, err := lastValues(ctx, client, changelog, log)
+	if err != nil {
+		return nil, fmt.Errorf("the changelog cannot be read: %w", err)
+	}
+	delete(values, headKey)
+	open(values)
+	return inOrder(changelog, values), nil
+}
+
+// open opens states, and returns the number of those of earlier versions.
+func open(states map[string]lastValue) (old int) {
+	for key, v := range states {
+		if v.bytes, v.settings, v.sealed, v.err = seal.Open(key, v.bytes); !v.sealed {
+			old++
+		}
+		states[key] = v
+	}
+	return old
+}
+
+// inOrder are states by their positions.
+func inOrder(changelog string, states map[string]lastValue) []Restored {
+	all := make([]Restored, 0, len(states))
+	for key, s := range states {
+		all = append(all, Restored{s.position(changelog), key, s.bytes, s.settings, s.sealed, s.err})
 	}
 	slices.SortFunc(all, func(a, b Restored) int {
 		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
@@ -307,6 +431,11 @@ type lastValue struct {
 	bytes     []byte
 	offset    int64
 	partition int32
+
+	// Of a state that was opened, as in Restored.
+	settings string
+	sealed   bool
+	err      error
 }
 
 func (v lastValue) position(topic string) Position {
@@ -344,7 +473,7 @@ func lastValues(ctx context.Context, client *Client, topic string, log *slog.Log
 			if r.Value == nil {
 				delete(all, string(r.Key))
 			} else {
-				all[string(r.Key)] = lastValue{bytes.Clone(r.Value), r.Offset, int32(r.Partition)} // not to keep its whole batch
+				all[string(r.Key)] = lastValue{bytes: bytes.Clone(r.Value), offset: r.Offset, partition: int32(r.Partition)} // not to keep its whole batch
 			}
 		}
 	}
@@ -400,7 +529,7 @@ func (l *Ledger) settled(states map[string]account.KeyState, since time.Time) {
 		} else {
 			delete(l.waiting, key)
 		}
-		if l.changelog != nil {
+		if l.owner != nil {
 			l.ready[key] = s.State
 		}
 	}
@@ -446,8 +575,8 @@ func (l *Ledger) handOver(ctx context.Context, progress []Progress, n int, since
 	return err
 }
 
-// commits commits every commitEvery until the ledger is closed.
-func (l *Ledger) commits() {
+// commitAlways commits every commitEvery until the ledger is closed.
+func (l *Ledger) commitAlways() {
 	defer close(l.done)
 	tick := time.NewTicker(commitEvery)
 	defer tick.Stop()
@@ -457,7 +586,7 @@ func (l *Ledger) commits() {
 			if l.cfg.AtEnd {
 				continue
 			}
-			if err := l.commit(l.ctx); err != nil && l.ctx.Err() == nil {
+			if err := l.commit(l.commits); err != nil && l.commits.Err() == nil {
 				l.mu.Lock()
 				l.err = err
 				l.mu.Unlock()
@@ -469,8 +598,8 @@ func (l *Ledger) commits() {
 	}
 }
 
-// commit stores the states that are ready, and then the offsets. It fails if another run
-// commits to the same group.
+// commit stores the states that are ready and the offsets, after the outputs. It fails if
+// another run has taken over.
 func (l *Ledger) commit(ctx context.Context) error {
 	if err := l.account.Fault(); err != nil {
 		return err
@@ -485,37 +614,72 @@ func (l *Ledger) commit(ctx context.Context) error {
 	}
 	defer l.stage("commit", time.Now())
 	err := l.look(ctx)
-	if err == nil {
-		err = l.store(ctx, states)
+	if err == nil && l.cfg.Sync != nil {
+		err = l.cfg.Sync()
 	}
+	if err == nil {
+		err = l.store(ctx, states, offsets)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if err != nil {
-		l.mu.Lock()
 		maps.Copy(states, l.ready) // what came since holds
 		l.ready = states
-		l.mu.Unlock()
 		return err
 	}
-	return l.commitOffsets(ctx, offsets)
-}
-
-// store writes states to the changelog after their outputs are on disk.
-func (l *Ledger) store(ctx context.Context, states map[string][]byte) error {
-	if l.cfg.Sync != nil {
-		if err := l.cfg.Sync(); err != nil {
-			return err
-		}
-	}
-	if len(states) == 0 {
-		return nil
-	}
-	var messages []Message
-	for key, state := range states {
-		messages = append(messages, Message{Key: []byte(key), Value: state})
-	}
-	if err := l.changelog.Write(ctx, messages); err != nil {
-		return fmt.Errorf("the changelog cannot be written: %w", err)
+	for log, p := range offsets {
+		l.stored[log] = p.Offset
 	}
 	return nil
+}
+
+// store writes states and offsets. Without a changelog nothing refuses a run that another
+// one has replaced: it moves offsets, which repeats records, and has no states to spoil.
+func (l *Ledger) store(ctx context.Context, states map[string][]byte, offsets map[string]Position) error {
+	notes := map[string]committed{}
+	if l.cfg.Group != "" {
+		for log, p := range offsets {
+			t := l.topics[p.Topic]
+			text, err := json.Marshal(note{l.run, t.id, t.epochs[p.Partition], l.head.ID})
+			if err != nil {
+				return err
+			}
+			notes[log] = committed{p.Offset, string(text)}
+		}
+	}
+	if l.owner == nil {
+		if len(notes) == 0 {
+			return nil
+		}
+		return l.persist(ctx, "committed", func() error { return l.cfg.Client.commit(ctx, l.cfg.Group, notes) })
+	}
+	switch {
+	case len(states) > 0:
+		return l.commitOwned(ctx, l.sealed(states), notes)
+	case len(notes) == 0:
+		return nil
+	}
+	h, err := l.head.message()
+	if err != nil {
+		return err
+	}
+	return l.commitOwned(ctx, slices.Values([]Message{h}), notes)
+}
+
+// sealed are the messages of states, by key, and of deletions, which are nil. Each is made
+// when it is written: all at once would take as much memory again.
+func (l *Ledger) sealed(states map[string][]byte) iter.Seq[Message] {
+	return func(yield func(Message) bool) {
+		for key, state := range states {
+			m := Message{Key: []byte(key)}
+			if state != nil {
+				m.Value = seal.Seal(key, l.cfg.Settings, state)
+			}
+			if !yield(m) {
+				return
+			}
+		}
+	}
 }
 
 // offsets are the offsets to commit: all records before them are dealt with. Without a
@@ -525,7 +689,7 @@ func (l *Ledger) offsets() map[string]Position {
 	for log, p := range l.reached {
 		changed[log] = p.Position
 	}
-	if l.changelog == nil {
+	if l.owner == nil {
 		for _, places := range l.waiting {
 			for _, w := range places {
 				if p, ok := changed[w.Log]; ok && w.Seq < p.Offset {
@@ -540,31 +704,6 @@ func (l *Ledger) offsets() map[string]Position {
 		}
 	}
 	return changed
-}
-
-func (l *Ledger) commitOffsets(ctx context.Context, offsets map[string]Position) error {
-	if l.cfg.Group == "" || len(offsets) == 0 {
-		return nil
-	}
-	notes := map[string]committed{}
-	for log, p := range offsets {
-		t := l.topics[p.Topic]
-		text, err := json.Marshal(note{l.run, t.id, t.epochs[p.Partition], l.head.ID})
-		if err != nil {
-			return err
-		}
-		notes[log] = committed{p.Offset, string(text)}
-	}
-	err := l.persist(ctx, "committed", func() error { return l.cfg.Client.commit(ctx, l.cfg.Group, notes) })
-	if err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for log, p := range offsets {
-		l.stored[log] = p.Offset
-	}
-	return nil
 }
 
 // Stop makes the source stop reading. If positions are committed, the source suspends:
@@ -600,6 +739,12 @@ func (l *Ledger) Lag() map[string]int64 {
 // run went well.
 func (l *Ledger) Close(ctx context.Context, well bool) error {
 	l.cancel()
+	defer l.cut()
+	if well {
+		defer context.AfterFunc(ctx, l.cut)()
+	} else {
+		l.cut()
+	}
 	<-l.done
 	l.account.Close()
 	err := l.err
@@ -611,8 +756,8 @@ func (l *Ledger) Close(ctx context.Context, well bool) error {
 			err = l.account.Balanced()
 		}
 	}
-	if l.changelog != nil {
-		err = errors.Join(err, l.changelog.Close())
+	if l.owner != nil {
+		l.owner.close()
 	}
 	return err
 }

@@ -142,10 +142,8 @@ func (c Cluster) connect(ctx context.Context, addr string) (_ *link, err error) 
 		}
 	}()
 	if sec.tls != nil {
-		config := sec.tls.Clone()
-		config.ServerName, _, _ = net.SplitHostPort(addr)
-		tc := tls.Client(nc, config)
-		if err := tc.HandshakeContext(ctx); err != nil {
+		tc, err := handshake(ctx, nc, sec.tls, addr)
+		if err != nil {
 			return nil, c.tlsError(ctx, addr, start, err)
 		}
 		nc = tc
@@ -168,6 +166,15 @@ func (c Cluster) connect(ctx context.Context, addr string) (_ *link, err error) 
 		return l, nil
 	}
 	return l, c.login(ctx, sec.sasl, l)
+}
+
+// handshake makes a connection with the broker at addr one with TLS. After an error the
+// caller closes nc.
+func handshake(ctx context.Context, nc net.Conn, config *tls.Config, addr string) (net.Conn, error) {
+	config = config.Clone()
+	config.ServerName, _, _ = net.SplitHostPort(addr)
+	tc := tls.Client(nc, config)
+	return tc, tc.HandshakeContext(ctx)
 }
 
 func (c Cluster) login(ctx context.Context, m sasl.Mechanism, l *link) error {

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -59,33 +60,50 @@ dead_letter: {kafka: {topic: %[2]s-rejected}}
 	return path
 }
 
-// committed are a group's offsets by partition.
+// committed are a group's offsets by partition, when no transaction on them is open.
 func committed(t *testing.T, b *kafkatest.Broker, group, topic string) map[int]int64 {
 	t.Helper()
 	all := map[int]int64{}
-	b.Do(t, "the offsets of "+group, func(ctx context.Context, cl *kgo.Client) error {
-		req := kmsg.NewPtrOffsetFetchRequest()
-		req.Group = group
-		g := kmsg.NewOffsetFetchRequestGroup()
-		g.Group = group
-		req.Groups = append(req.Groups, g)
-		resp, err := req.RequestWith(ctx, cl)
-		if err != nil {
-			return err
-		}
+	read := func(resp *kmsg.OffsetFetchResponse) error {
 		for _, g := range resp.Groups {
 			if err := kerr.ErrorForCode(g.ErrorCode); err != nil {
 				return err
 			}
 			for _, found := range g.Topics {
-				if found.Topic == topic {
-					for _, p := range found.Partitions {
-						all[int(p.Partition)] = p.Offset
+				if found.Topic != topic {
+					continue
+				}
+				for _, p := range found.Partitions {
+					if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+						return err
 					}
+					all[int(p.Partition)] = p.Offset
 				}
 			}
 		}
 		return nil
+	}
+	b.Do(t, "the offsets of "+group, func(ctx context.Context, cl *kgo.Client) error {
+		req := kmsg.NewPtrOffsetFetchRequest()
+		req.Group = group
+		req.RequireStable = true
+		g := kmsg.NewOffsetFetchRequestGroup()
+		g.Group = group
+		req.Groups = append(req.Groups, g)
+		for {
+			resp, err := req.RequestWith(ctx, cl)
+			if err == nil {
+				err = read(resp)
+			}
+			if !kerr.IsRetriable(err) { // else it is unstable, or has no coordinator yet
+				return err
+			}
+			select {
+			case <-time.After(50 * time.Millisecond):
+			case <-ctx.Done():
+				return err
+			}
+		}
 	})
 	return all
 }

@@ -23,6 +23,7 @@ import (
 func lost(t *testing.T, b *kafkatest.Broker) {
 	t.Run("two processes", func(t *testing.T) { twoProcesses(t, b) })
 	t.Run("rolling restarts", func(t *testing.T) { rollingRestarts(t, b) })
+	t.Run("paused and replaced", func(t *testing.T) { pausedAndReplaced(t, b) })
 	t.Run("first bundle", func(t *testing.T) { firstBundle(t, b) })
 	t.Run("damaged state", func(t *testing.T) { damagedState(t, b) })
 	t.Run("topic made again", func(t *testing.T) { topicMadeAgain(t, b) })
@@ -69,8 +70,8 @@ func says(t *testing.T, d *e2e.Daemon, parts ...string) {
 	}
 }
 
-// twoProcesses: of two of one group one ends and names the other, and together they
-// write what one would have.
+// twoProcesses: of two of one changelog the first ends and names the other, and together
+// they write what one would have.
 func twoProcesses(t *testing.T, b *kafkatest.Broker) {
 	const n, name = 8_000, "pair"
 	t.Parallel()
@@ -81,47 +82,111 @@ func twoProcesses(t *testing.T, b *kafkatest.Broker) {
 	first := program.Start(t, nil, "run", cfg)
 	first.Eventually(t, "an estimate", func() bool { return e2e.Held(t, b, name+"-out") > 0 })
 	second := program.Start(t, nil, "run", cfg)
-	ended, other := first, second
-	select {
-	case <-first.Exited():
-	case <-second.Exited():
-		ended, other = second, first
-	case <-time.After(e2e.Patience):
-		t.Fatalf("both go on\n%s\n%s", first.Log(), second.Log())
-	}
-	ended.Ends(t, 1)
-	says(t, ended, "another run commits the offsets of group pair: run ", fmt.Sprintf("process %d, since 2", other.PID()), "stop one of them")
+	replacedBy(t, first, second)
 	if err := <-fed; err != nil {
 		t.Fatal(err)
 	}
-	other.Eventually(t, "all records", func() bool {
-		done := int64(0)
-		for _, at := range committed(t, b, "pair", name) {
-			done += at
-		}
-		return done >= n
-	})
-	other.Stop(t)
+	second.Eventually(t, "all records", func() bool { return done(t, b, "pair", name) >= n })
+	second.Stop(t)
 	got, repeats := e2e.ByID(t, b, "pair-out")
 	e2e.Same(t, "pair-out", oneRun(t, b, name, "pair-whole"), got, repeats)
 }
 
-// rollingRestarts: each process starts while the one before still commits. Whichever
-// of the two finds the other's commit ends with 1 and says so, and together they write
-// what one would have.
+// replacedBy checks that a process ends because another one has taken its place.
+func replacedBy(t *testing.T, d, other *e2e.Daemon) {
+	t.Helper()
+	d.Ends(t, 1)
+	says(t, d, anotherRun, fmt.Sprintf("process %d, since 2", other.PID()), "stop one of them")
+}
+
+// anotherRun begins the sentence of a process that was replaced. It goes on with what has
+// shown that: the changelog, or the offsets.
+const anotherRun = "hafvf: another run "
+
+// done is how many records of a topic a group has committed.
+func done(t *testing.T, b *kafkatest.Broker, group, topic string) (sum int64) {
+	t.Helper()
+	for _, at := range committed(t, b, group, topic) {
+		sum += max(at, 0)
+	}
+	return sum
+}
+
+// reads waits until a process reads: a signal before that may find it without a handler.
+func reads(t *testing.T, d *e2e.Daemon) {
+	t.Helper()
+	d.Eventually(t, "reading", func() bool { return strings.Contains(d.Log(), "msg=reading") })
+}
+
+// readsOrEnds is reads for a process that may find another one in its place.
+func readsOrEnds(t *testing.T, d *e2e.Daemon) {
+	t.Helper()
+	d.Eventually(t, "reading", func() bool {
+		return strings.Contains(d.Log(), "msg=reading") || strings.Contains(d.Log(), anotherRun)
+	})
+}
+
+// pausedAndReplaced: a process that wakes after it was replaced ends and names the other,
+// and nothing that it still writes is gone on from, also where both are killed at once
+// after it woke.
+func pausedAndReplaced(t *testing.T, b *kafkatest.Broker) {
+	const n, rounds, name = 16_000, 4, "paused"
+	t.Parallel()
+	b.CreateTopic(t, name, 4, nil)
+	b.CreateTopic(t, name+"-out", 4, nil)
+	observations := e2e.Observations(name, n, 200, 8)
+	cfg := topicConfig(t, b.Addr(), name, "group: paused, changelog: paused-states", "order: arrival\n")
+	for round := range rounds {
+		old := program.Start(t, nil, "run", cfg)
+		reads(t, old)
+		end := (round + 1) * n / rounds
+		fed := e2e.Feed(t, b, observations[round*n/rounds:end], 4*time.Second)
+		// The pause is within a commit if it follows the growth of the changelog closely, and
+		// between two commits otherwise.
+		written := e2e.Held(t, b, "paused-states")
+		for deadline := time.Now().Add(e2e.Patience); e2e.Held(t, b, "paused-states") == written; {
+			if time.Now().After(deadline) {
+				t.Fatalf("no state is written\n%s", old.Log())
+			}
+		}
+		old.Signal(syscall.SIGSTOP)
+		next := program.Start(t, nil, "run", cfg)
+		reads(t, next)
+		before := done(t, b, "paused", name) // when a commit that the pause cut off is aborted
+		next.Eventually(t, "a commit of the next process", func() bool {
+			now := done(t, b, "paused", name)
+			return now > before || now == int64(end)
+		})
+		old.Signal(syscall.SIGCONT)
+		if round%2 == 0 {
+			replacedBy(t, old, next)
+		} else {
+			time.Sleep(time.Duration(round) * 200 * time.Millisecond)
+		}
+		old.Kill()
+		next.Kill()
+		if err := <-fed; err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := program.Start(t, nil, "run", cfg)
+	reads(t, last)
+	last.Eventually(t, "all records", func() bool { return done(t, b, "paused", name) >= n })
+	last.Stop(t)
+	got, repeats := e2e.ByID(t, b, "paused-out")
+	e2e.Same(t, "paused-out", oneRun(t, b, name, "paused-whole"), got, repeats)
+}
+
+// rollingRestarts: each process starts while the one before still commits. That one ends
+// with 1 and says so if it has to commit after that, and together they write what one
+// would have.
 func rollingRestarts(t *testing.T, b *kafkatest.Broker) {
-	const n, name, sentence = 8_000, "rolled", "another run commits the offsets of group rolled: run "
+	const n, name = 8_000, "rolled"
 	t.Parallel()
 	b.CreateTopic(t, name, 4, nil)
 	b.CreateTopic(t, name+"-out", 4, nil)
 	fed := e2e.Feed(t, b, e2e.Observations(name, n, 200, 4), 8*time.Second)
 	cfg := topicConfig(t, b.Addr(), name, "group: rolled, changelog: rolled-states", "order: arrival\n")
-	done := func() (sum int64) {
-		for _, at := range committed(t, b, "rolled", name) {
-			sum += max(at, 0)
-		}
-		return sum
-	}
 	started := 0
 	start := func() *e2e.Daemon {
 		started++
@@ -130,7 +195,7 @@ func rollingRestarts(t *testing.T, b *kafkatest.Broker) {
 	// over has seen the end of a process that was asked to end, or found another.
 	over := func(d *e2e.Daemon) {
 		<-d.Exited()
-		if strings.Contains(d.Log(), sentence) {
+		if strings.Contains(d.Log(), anotherRun) {
 			d.Ends(t, 1)
 			return
 		}
@@ -138,29 +203,28 @@ func rollingRestarts(t *testing.T, b *kafkatest.Broker) {
 	}
 	running := start()
 	running.Eventually(t, "an estimate", func() bool { return e2e.Held(t, b, name+"-out") > 0 })
-	for deadline := time.Now().Add(e2e.Patience); done() < n; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(e2e.Patience); done(t, b, "rolled", name) < n; time.Sleep(50 * time.Millisecond) {
 		select {
 		case <-running.Exited():
 			over(running)
 			running = start()
 		default:
 		}
-		if started <= 4 && done() > int64(started)*n/8 {
+		if started <= 4 && done(t, b, "rolled", name) > int64(started)*n/8 {
 			before := running
 			running = start()
-			running.Eventually(t, "reading", func() bool {
-				return strings.Contains(running.Log(), "msg=reading") || strings.Contains(running.Log(), sentence)
-			})
+			readsOrEnds(t, running)
 			before.Signal(syscall.SIGTERM)
 			over(before)
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d records are committed\n%s", done(), n, running.Log())
+			t.Fatalf("%d of %d records are committed\n%s", done(t, b, "rolled", name), n, running.Log())
 		}
 	}
 	if err := <-fed; err != nil {
 		t.Fatal(err)
 	}
+	readsOrEnds(t, running)
 	running.Signal(syscall.SIGTERM)
 	over(running)
 	if started < 3 {

@@ -1,0 +1,282 @@
+package kafkaio
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"iter"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	kafkasasl "github.com/segmentio/kafka-go/sasl"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
+	"github.com/twmb/franz-go/pkg/sasl"
+)
+
+// An owner writes to a changelog and commits the offsets that belong to it, both in one
+// transaction. The changelog has one owner at a time: when another process becomes it, the
+// brokers refuse the transactions of this one. It writes by franz-go, because kafka-go
+// cannot write in a transaction.
+type owner struct {
+	client    *kgo.Client
+	changelog string
+	group     string // empty: there are no offsets
+	err       error  // of the transaction that failed; none follows it
+}
+
+// transactionTime is how long a transaction may be open. The broker aborts it then, and
+// refuses what its owner writes later. A first commit can have the states of all keys.
+const transactionTime = 10 * time.Minute
+
+// bufferedBytes bounds what is on the way to the brokers.
+const bufferedBytes = 4 * changelogBytes
+
+// errDisowned is the error for a transaction that the brokers refuse because the changelog
+// has another owner, or because it was open for longer than transactionTime.
+var errDisowned = errors.New("the brokers do not take this process for the owner of the changelog")
+
+// transactionalID is the id that brokers know the owner of a changelog by.
+func transactionalID(changelog string) string { return "hafvf-" + changelog }
+
+// own makes this process the owner of a changelog. What the owner before has not
+// committed is aborted. batch is the largest batch that the topic takes, in bytes.
+func own(ctx context.Context, c Cluster, changelog, group string, batch int32) (*owner, error) {
+	addrs, err := c.addresses()
+	if err != nil {
+		return nil, err
+	}
+	sec, err := c.security()
+	if err != nil {
+		return nil, err
+	}
+	options := []kgo.Opt{
+		kgo.SeedBrokers(addrs...), kgo.ClientID(clientID), kgo.Dialer(dialer{addrs, sec.tls}.dial), kgo.DisableClientMetrics(),
+		// A later version of TxnOffsetCommit has no names of topics.
+		kgo.MaxVersions(kversion.V4_0_0()),
+		kgo.TransactionalID(transactionalID(changelog)), kgo.TransactionTimeout(transactionTime),
+		kgo.DefaultProduceTopic(changelog), kgo.ProducerLinger(0), kgo.MaxBufferedBytes(bufferedBytes), kgo.ProducerBatchMaxBytes(batch),
+		kgo.ProducerBatchCompression(kgo.ZstdCompression(), kgo.NoCompression()),
+		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), // as a Writer
+		kgo.RecordDeliveryTimeout(deliveryTime), kgo.RetryTimeout(deliveryTime), kgo.RequestRetries(int(deliveryTime / leastWait)),
+	}
+	if sec.sasl != nil {
+		options = append(options, kgo.SASL(mechanism{sec.sasl}))
+	}
+	client, err := kgo.NewClient(options...)
+	if err != nil {
+		return nil, err
+	}
+	within, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if _, _, err = client.ProducerID(within); err == nil {
+		return &owner{client: client, changelog: changelog, group: group}, nil
+	}
+	client.Close()
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, kerr.TransactionalIDAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed):
+		return nil, fmt.Errorf("%s may not use the transactional id %q, by which one process owns the changelog %s: allow the operation Write on it", c.user(), transactionalID(changelog), changelog)
+	case errors.Is(err, kerr.InvalidTransactionTimeout):
+		return nil, fmt.Errorf("the brokers allow no transactions of %s, in which states are written to the changelog %s: set their transaction.max.timeout.ms to %d or more", transactionTime, changelog, transactionTime.Milliseconds())
+	}
+	return nil, fmt.Errorf("the changelog %s cannot be taken over within %s: %w; if the brokers have no coordinator for transactions, and there are fewer than three, set their transaction.state.log.replication.factor and transaction.state.log.min.isr to at most their number",
+		changelog, startTimeout, err)
+}
+
+// A dialer connects franz-go with brokers. A request of franz-go fails as soon as no broker
+// accepts a connection, as while the only one restarts; so a dial waits until one does.
+type dialer struct {
+	addrs []string
+	tls   *tls.Config // nil: none
+}
+
+// dial connects to the broker at addr. While the brokers that the config names are all away,
+// it repeats that for up to deliveryTime. When others are there, it returns the error at
+// once, because franz-go then asks one of them.
+func (d dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
+	for start := time.Now(); ; {
+		conn, err := d.connect(ctx, addr)
+		if err == nil || ctx.Err() != nil || time.Since(start) > deliveryTime {
+			return conn, err
+		}
+		if d.anyone(ctx) {
+			return d.connect(ctx, addr) // this one may have come back as well
+		}
+		select {
+		case <-time.After(leastWait):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+// anyone reports whether a broker accepts connections.
+func (d dialer) anyone(ctx context.Context) bool {
+	for _, addr := range d.addrs {
+		if conn, err := (&net.Dialer{Timeout: dialTime}).DialContext(ctx, "tcp", addr); err == nil {
+			conn.Close()
+			return true
+		}
+	}
+	return false
+}
+
+func (d dialer) connect(ctx context.Context, addr string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil || d.tls == nil {
+		return conn, err
+	}
+	secure, err := handshake(ctx, conn, d.tls, addr)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return secure, nil
+}
+
+// commit stores messages, by key in the changelog, and offsets of the group, by
+// Position.Log: all of them or none. There has to be a message. The error wraps
+// errDisowned if the process is not the owner any more. After an error, later calls return
+// it again.
+func (o *owner) commit(ctx context.Context, messages iter.Seq[Message], offsets map[string]committed) error {
+	if o.err == nil {
+		o.err = o.transact(ctx, messages, offsets)
+	}
+	return o.err
+}
+
+func (o *owner) transact(ctx context.Context, messages iter.Seq[Message], offsets map[string]committed) error {
+	err := o.client.BeginTransaction()
+	if err == nil {
+		err = o.write(ctx, messages)
+	}
+	if err == nil && o.group != "" && len(offsets) > 0 {
+		err = o.addOffsets(ctx, offsets)
+	}
+	if err == nil {
+		err = o.client.EndTransaction(ctx, kgo.TryCommit)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, kerr.ProducerFenced) || errors.Is(err, kerr.InvalidProducerEpoch) || errors.Is(err, kerr.InvalidTxnState):
+		return fmt.Errorf("%w: %w", errDisowned, err)
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("states and offsets cannot be committed to the changelog %s: %w", o.changelog, err)
+}
+
+func (o *owner) write(ctx context.Context, messages iter.Seq[Message]) error {
+	var mu sync.Mutex
+	var first error
+	stored := func(r *kgo.Record, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if first = cmp.Or(first, err); errors.Is(err, kerr.MessageTooLarge) {
+			first = fmt.Errorf("the state of the key %q has %d bytes: set max.message.bytes of the topic to more: %w", r.Key, len(r.Value), err)
+		}
+	}
+	for m := range messages {
+		o.client.Produce(ctx, &kgo.Record{Key: m.Key, Value: m.Value}, stored)
+	}
+	err := o.client.Flush(ctx)
+	mu.Lock()
+	defer mu.Unlock()
+	return cmp.Or(first, err)
+}
+
+// addOffsets adds the group's offsets to the transaction.
+func (o *owner) addOffsets(ctx context.Context, offsets map[string]committed) error {
+	id, epoch, err := o.client.ProducerID(ctx)
+	if err != nil {
+		return err
+	}
+	begin := kmsg.NewPtrAddOffsetsToTxnRequest()
+	begin.TransactionalID, begin.ProducerID, begin.ProducerEpoch, begin.Group = transactionalID(o.changelog), id, epoch, o.group
+	err = retried(ctx, func() error {
+		res, err := begin.RequestWith(ctx, o.client)
+		if err != nil {
+			return err
+		}
+		return kerr.ErrorForCode(res.ErrorCode)
+	})
+	if err != nil {
+		return err
+	}
+	topics := map[string][]kmsg.TxnOffsetCommitRequestTopicPartition{}
+	for log, c := range offsets {
+		at := ParsePosition(log, c.offset)
+		p := kmsg.NewTxnOffsetCommitRequestTopicPartition()
+		p.Partition, p.Offset, p.Metadata = int32(at.Partition), at.Offset, kmsg.StringPtr(c.metadata)
+		topics[at.Topic] = append(topics[at.Topic], p)
+	}
+	req := kmsg.NewPtrTxnOffsetCommitRequest()
+	req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Group = transactionalID(o.changelog), id, epoch, o.group
+	for name, partitions := range topics {
+		t := kmsg.NewTxnOffsetCommitRequestTopic()
+		t.Topic, t.Partitions = name, partitions
+		req.Topics = append(req.Topics, t)
+	}
+	return retried(ctx, func() error {
+		res, err := req.RequestWith(ctx, o.client)
+		if err != nil {
+			return err
+		}
+		for _, t := range res.Topics {
+			for _, p := range t.Partitions {
+				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// retried repeats do for up to deliveryTime while the brokers ask for it in their answer.
+func retried(ctx context.Context, do func() error) error {
+	for start := time.Now(); ; {
+		err := do()
+		if err == nil || !kerr.IsRetriable(err) && !errors.Is(err, kerr.ConcurrentTransactions) || time.Since(start) > deliveryTime {
+			return err
+		}
+		select {
+		case <-time.After(leastWait):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (o *owner) close() { o.client.Close() }
+
+// mechanism is a login of kafka-go for franz-go.
+type mechanism struct{ kafkasasl.Mechanism }
+
+func (m mechanism) Authenticate(ctx context.Context, addr string) (sasl.Session, []byte, error) {
+	host, port, _ := net.SplitHostPort(addr)
+	n, _ := strconv.Atoi(port)
+	ctx = kafkasasl.WithMetadata(ctx, &kafkasasl.Metadata{Host: host, Port: n})
+	s, first, err := m.Start(ctx)
+	return session{s, ctx}, first, err
+}
+
+type session struct {
+	kafkasasl.StateMachine
+	ctx context.Context
+}
+
+func (s session) Challenge(b []byte) (done bool, response []byte, err error) {
+	return s.Next(s.ctx, b)
+}

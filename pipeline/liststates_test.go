@@ -1,0 +1,142 @@
+package pipeline
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// fieldsOf are fields of JSON objects by their key; a later object replaces an earlier one.
+func fieldsOf(t *testing.T, lines []string, fields ...string) map[string]map[string]any {
+	t.Helper()
+	all := map[string]map[string]any{}
+	for _, line := range lines {
+		var o map[string]any
+		if err := json.Unmarshal([]byte(line), &o); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		some := map[string]any{}
+		for _, f := range fields {
+			v, ok := o[f]
+			if !ok {
+				t.Fatalf("no %s in %s", f, line)
+			}
+			some[f] = v
+		}
+		if e, ok := some["estimate"].(map[string]any); ok {
+			delete(e, "regime")
+		}
+		all[o["key"].(string)] = some
+	}
+	return all
+}
+
+// rounded compares the mean of a level, which a record has from the step and a state from
+// the level.
+var rounded = cmpopts.EquateApprox(1e-14, 0)
+
+func listed(t *testing.T, text, key string) []string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := ListStates(t.Context(), compose(t, text), key, &out, quiet); err != nil {
+		t.Fatal(err)
+	}
+	return strings.SplitAfter(strings.TrimSuffix(out.String(), "\n"), "\n")
+}
+
+// What a state says is what the last record of its key said.
+func TestListStatesOfFile(t *testing.T) {
+	for name, model := range map[string]string{
+		"levels":  "model: {family: normal}\n",
+		"fixed":   "model: {family: normal}\nlevels: []\ntop: 0.9\n",
+		"detect":  "model: {family: normal}\ndetect: true\n",
+		"warm-up": "model: {family: normal, prior: auto, warm_up: 40}\n",
+		"ar":      "model: {family: ar, prior: {order: 2, mean: 0, precision: 1, alpha: 1, beta: 1}}\n",
+		"log":     "model: {family: exponential, prior: {shape: 1, rate: 1}}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			states := filepath.Join(t.TempDir(), "states.bin")
+			lines := observations(300, 3)
+			if name == "log" {
+				for i := range lines {
+					lines[i] = strings.Replace(lines[i], `"x":-`, `"x":`, 1)
+				}
+			}
+			text := model + "state: " + states + "\nsource: {jsonl: {path: " + write(t, "in.jsonl", lines...) + "}}\n"
+			s, records, rejected := runConfig(t, text)
+			if s.Rejected > 0 {
+				t.Fatal(rejected)
+			}
+			fields := []string{"key", "n", "time", "estimate", "weight", "memory", "levels", "posterior"}
+			if name == "ar" { // the estimate is at the next regressors in the one, at the last in the other
+				fields = []string{"key", "n", "time", "weight", "memory", "levels", "posterior"}
+			}
+			want := fieldsOf(t, records, fields...)
+			if diff := cmp.Diff(want, fieldsOf(t, listed(t, text, ""), fields...), rounded); diff != "" || len(want) != 3 {
+				t.Errorf("%d keys, (-last record +state) %s", len(want), diff)
+			}
+			one := listed(t, text, "k1")
+			if len(one) != 1 || !strings.HasPrefix(one[0], `{"key":"k1","place":null,"written_with":"order: event_time","time":"`) {
+				t.Errorf("one key: %s", one)
+			}
+		})
+	}
+}
+
+// States of a changelog have their places, and one that cannot be read is named after the
+// others are listed.
+func TestListStatesOfChangelog(t *testing.T) {
+	b := fakeBus(t, 1)
+	b.CreateTopic(t, "out", 1, nil)
+	b.put(t, observations(100, 3)...)
+	text := b.config("group: g, changelog: states, bounded: true", "")
+	if err := execute(t, text, quiet); err != nil {
+		t.Fatal(err)
+	}
+	fields := []string{"key", "n", "time", "estimate", "weight", "memory", "levels", "posterior"}
+	lines := listed(t, text, "")
+	want := fieldsOf(t, b.values(t, "out"), fields...)
+	if diff := cmp.Diff(want, fieldsOf(t, lines, fields...), rounded); diff != "" {
+		t.Errorf("%d keys, (-last record +state) %s", len(want), diff)
+	}
+	if !strings.HasPrefix(lines[0], `{"key":"k0","place":"states-`) {
+		t.Error(lines[0])
+	}
+	good := sealedIn(t, b, "states")
+	b.Produce(t, &kgo.Record{Topic: "states", Key: []byte("k1"), Value: good["k0"]})
+	var out bytes.Buffer
+	err := ListStates(t.Context(), compose(t, text), "", &out, quiet)
+	if err == nil || err.Error() != `the state of the key "k1" in the changelog states cannot be read: it is the state of another key, "k0"` || strings.Count(out.String(), "\n") != 2 {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	if err := ListStates(t.Context(), compose(t, text), "k9", &out, quiet); err == nil || !strings.Contains(err.Error(), `has no state of the key "k9"; it has those of 3 other keys`) {
+		t.Error(err)
+	}
+	// The run that goes on is not disturbed.
+	b.Produce(t, &kgo.Record{Topic: "states", Key: []byte("k1"), Value: good["k1"]})
+	if err := execute(t, text, quiet); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestListStatesRefuses(t *testing.T) {
+	in := write(t, "in.jsonl", observations(10, 1)...)
+	absent := filepath.Join(t.TempDir(), "none.bin")
+	for want, text := range map[string]string{
+		"neither source.kafka.changelog nor state is set":    "model: {family: normal}\n",
+		"none.bin does not exist: no run has ended well yet": "model: {family: normal}\nstate: " + absent + "\n",
+		"they belong to transform: filter":                   "transform: smooth\nmodel: {family: normal}\nsession: {gap: 30m}\n",
+	} {
+		err := ListStates(t.Context(), compose(t, text+"source: {jsonl: {path: "+in+"}}\n"), "", os.Stdout, quiet)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v\nwant %s", err, want)
+		}
+	}
+}

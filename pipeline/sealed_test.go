@@ -1,0 +1,141 @@
+package pipeline
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"hafvf/internal/seal"
+)
+
+// sealedIn are the last values of a changelog by key, without its head.
+func sealedIn(t *testing.T, b *bus, topic string) map[string][]byte {
+	t.Helper()
+	all := map[string][]byte{}
+	for _, r := range b.Consume(t, topic) {
+		if len(r.Key) > 0 {
+			all[string(r.Key)] = r.Value
+		}
+	}
+	return all
+}
+
+func execute(t *testing.T, text string, log *slog.Logger) error {
+	t.Helper()
+	_, err := Run{Graph: compose(t, text), Log: log}.Execute(t.Context(), nil)
+	return err
+}
+
+// What states do not say of themselves is stored with them: under another order or unit of
+// time they are refused, under another lateness they go on.
+func TestStatesOfOtherSettings(t *testing.T) {
+	in := write(t, "in.jsonl", observations(100, 3)...)
+	states := filepath.Join(t.TempDir(), "states.bin")
+	file := func(rest string) string {
+		return "model: {family: normal}\nstate: " + states + "\nsource: {jsonl: {path: " + in + "}}\nsink: none\n" + rest
+	}
+	b := fakeBus(t, 1)
+	b.CreateTopic(t, "out", 1, nil)
+	b.put(t, observations(100, 3)...)
+	topic := func(rest string) string { return b.config("group: g, changelog: states, bounded: true", rest) }
+
+	const written = "time_unit: 1m\n"
+	for name, text := range map[string]func(string) string{"file": file, "changelog": topic} {
+		t.Run(name, func(t *testing.T) {
+			if err := execute(t, text(written), quiet); err != nil {
+				t.Fatal(err)
+			}
+			before, _ := os.ReadFile(states)
+			for rest, want := range map[string]string{
+				"time_unit: 1h\n":                 "it was written with {order: event_time, time_unit: 1m}, and the config has {order: event_time, time_unit: 1h}",
+				"":                                "it was written with {order: event_time, time_unit: 1m}, and the config has {order: event_time}",
+				"time_unit: 1m\norder: arrival\n": "it was written with {order: event_time, time_unit: 1m}, and the config has {order: arrival, time_unit: 1m}",
+			} {
+				err := execute(t, text(rest), quiet)
+				if err == nil || !strings.Contains(err.Error(), "does not fit the config, at the key") || !strings.Contains(err.Error(), want) {
+					t.Errorf("%q: %v", rest, err)
+				}
+			}
+			if after, _ := os.ReadFile(states); !bytes.Equal(before, after) {
+				t.Error("a run that is refused has written states")
+			}
+			if name == "file" { // the same night again has late records only
+				in = write(t, "later.jsonl", observations(400, 3)[300:]...)
+			}
+			if err := execute(t, text(written+"lateness: 1h\n"), quiet); err != nil {
+				t.Errorf("another lateness: %v", err)
+			}
+		})
+	}
+}
+
+// A state that stands at another key, or is damaged, is named with the reason, and can be
+// skipped.
+func TestStateOfAnotherKey(t *testing.T) {
+	b := fakeBus(t, 1)
+	b.CreateTopic(t, "out", 1, nil)
+	b.put(t, observations(100, 3)...)
+	text := b.config("group: g, changelog: states, bounded: true", "")
+	if err := execute(t, text, quiet); err != nil {
+		t.Fatal(err)
+	}
+	good := sealedIn(t, b, "states")
+	damaged := bytes.Clone(good["k1"])
+	damaged[len(damaged)/2] ^= 4
+	for want, value := range map[string][]byte{
+		`it is the state of another key, "k0"`:       good["k0"],
+		"it is damaged: its checksum is another":     damaged,
+		"it is damaged: its end is missing":          damaged[:5],
+		"it has the version 9, and this program rea": slices.Concat(damaged[:3], []byte{9}, damaged[4:]),
+	} {
+		b.Produce(t, &kgo.Record{Topic: "states", Key: []byte("k1"), Value: value})
+		err := execute(t, text, quiet)
+		if err == nil || !strings.Contains(err.Error(), `the state of the key "k1" in the changelog (topic states, partition`) ||
+			!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--skip-state states-") {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	b.Produce(t, &kgo.Record{Topic: "states", Key: []byte("k1"), Value: good["k1"]})
+	if err := execute(t, text, quiet); err != nil {
+		t.Error(err)
+	}
+}
+
+// States without a seal go on, and the log says under what they are read.
+func TestStatesWithoutSeal(t *testing.T) {
+	b := fakeBus(t, 1)
+	b.CreateTopic(t, "out", 1, nil)
+	lines := observations(200, 3)
+	b.put(t, lines[:100]...)
+	text := b.config("group: g, changelog: states, bounded: true", "time_unit: 1m\n")
+	if err := execute(t, text, quiet); err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range sealedIn(t, b, "states") {
+		state, _, sealed, err := seal.Open(key, value)
+		if err != nil || !sealed {
+			t.Fatalf("the state of %s: %v, sealed %v", key, err, sealed)
+		}
+		b.Produce(t, &kgo.Record{Topic: "states", Key: []byte(key), Value: state})
+	}
+	b.put(t, lines[100:]...)
+	var log bytes.Buffer
+	if err := execute(t, text, slog.New(slog.NewTextHandler(&log, nil))); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("are taken for those of this config\" topic=states keys=3 config=%q", "order: event_time, time_unit: 1m")
+	if !strings.Contains(log.String(), want) {
+		t.Errorf("nothing of %s in\n%s", want, log.String())
+	}
+	log.Reset()
+	if err := execute(t, text, slog.New(slog.NewTextHandler(&log, nil))); err != nil || strings.Contains(log.String(), "earlier version") {
+		t.Errorf("the second time: %v\n%s", err, log.String())
+	}
+}

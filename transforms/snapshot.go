@@ -1,0 +1,71 @@
+package transforms
+
+import (
+	"math"
+	"time"
+)
+
+// A Snapshot is what the state of a key says, between two observations.
+type Snapshot struct {
+	N       int64     // observations so far
+	Time    time.Time // latest that the state knows of; zero if it keeps none, as in the order of arrival
+	Waiting int       // observations that were read and not learned yet
+	WarmUp  bool      // the prior is still being set
+
+	// The rest is NaN before there is a prior. Estimate is without the season, and NaN of a
+	// regression, which has none without regressors.
+	Estimate Moments
+	// Weight, Memory, Levels and Posterior are those of the heaviest member, as in an
+	// Estimate.
+	Weight, Memory    float64
+	Levels, Posterior []float64
+	Bank              []MemberStep // without LogPredictive, which is NaN; nil without a bank
+}
+
+// Snapshot decodes a state of the key. The error wraps hafvf.ErrOtherConfig if the state
+// was written under another configuration.
+func (est *Estimator) Snapshot(key string, b []byte) (Snapshot, error) {
+	e, err := est.decodeEntity(key, b)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	st := e.stream
+	out := st.blank(e.n, Observation{}, false)
+	s := Snapshot{
+		N: e.n, Waiting: len(e.waiting), WarmUp: e.warming(), Estimate: out.Estimate,
+		Weight: math.NaN(), Memory: math.NaN(), Posterior: out.Posterior,
+	}
+	times := []time.Time{e.clock, e.last}
+	if e.pulse != nil {
+		times = append(times, e.pulse.last)
+	}
+	for _, t := range times {
+		if t.After(s.Time) {
+			s.Time = t
+		}
+	}
+	if e.warming() && e.locationScale == nil {
+		return s, nil
+	}
+	st.usePrior(e.Track)
+	bank := st.bank
+	shares, heaviest := make([]float64, bank.Members()), 0
+	bank.Shares(shares, e.state)
+	for i, share := range shares {
+		f, member := bank.Filter(i), bank.Member(e.state, i)
+		if len(st.cfg.Bank) > 0 {
+			s.Bank = append(s.Bank, MemberStep{Share: share, Weight: f.Weight(member), Memory: f.Model().Memory(f.Sample(member)), LogPredictive: math.NaN()})
+			if st.cfg.Bank[i].AR == 0 && share > shares[heaviest] {
+				heaviest = i
+			}
+		}
+	}
+	f, member := bank.Filter(heaviest), bank.Member(e.state, heaviest)
+	bank.Estimate(s.Estimate.Mean, s.Estimate.SD, e.state, bank.Regressors(e.state, nil))
+	st.scale.moments(s.Estimate)
+	s.Weight, s.Memory = f.Weight(member), f.Model().Memory(f.Sample(member))
+	bank.Model().Posterior(s.Posterior, f.Sample(member))
+	s.Levels = make([]float64, 2*f.Levels())
+	copyLevels(s.Levels, f, member)
+	return s, nil
+}
