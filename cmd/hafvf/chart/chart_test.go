@@ -289,13 +289,13 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// Names of points in one place stand apart, and decades of a logarithmic axis are equally
+// Labels of points in one place stand apart, and decades of a logarithmic axis are equally
 // long.
 func TestLabelsStandApart(t *testing.T) {
 	f := Figure{Width: 300, Rows: []Row{{Height: 100, Stacks: []Stack{{
 		X: Axis{Log: true, Min: .1, Max: 1000},
 		Panels: []Panel{{Share: 1, Max: 1, Layers: []Layer{
-			Labels{Points: []Point{{10, .5}, {10, .5}, {10, .5}}, Texts: []string{"kalman", "particle", "bocpd"}, Color: Blue},
+			Labels{Points: []Point{{10, .5}, {10, .5}, {10, .5}}, Texts: []string{"kalman", "particle", "bocpd"}, Colors: []color.NRGBA{Blue, Gray, Blue}},
 		}}},
 	}}}}}
 	svg, err := f.Render(".svg")

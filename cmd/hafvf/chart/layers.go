@@ -130,12 +130,12 @@ type Heat struct {
 	Min, Max float64
 }
 
-// Labels are dots with a name beside each, where there is room for it.
+// Labels are texts beside points, each where there is room for it. They have no place in
+// the legend.
 type Labels struct {
-	Name   string
 	Points []Point
-	Texts  []string // one per point
-	Color  color.NRGBA
+	Texts  []string      // one per point
+	Colors []color.NRGBA // as many
 }
 
 // A Threshold is a dashed horizontal line.
@@ -167,13 +167,7 @@ func (d Dots) entry() entry {
 	}}
 }
 
-func (l Labels) entry() entry {
-	return entry{l.Name, func(c draw.Canvas, at vg.Point) {
-		c.SetColor(l.Color)
-		at.X += swatch / 2
-		c.Fill(dot(at, labelDot))
-	}}
-}
+func (Labels) entry() entry { return entry{} }
 
 func (r Rings) entry() entry {
 	return entry{r.Name, func(c draw.Canvas, at vg.Point) {
@@ -300,23 +294,20 @@ func (d Dots) Plot(c draw.Canvas, p *plot.Plot) {
 	circles(sparse(shown, cell), x, y, radius, c.Fill)
 }
 
-// labelDot is the radius of a dot with a name.
-const labelDot = 2.5 * vg.Length(1)
+// labelGap is between a point and its text.
+const labelGap = 4 * vg.Length(1)
 
-// Plot implements plot.Plotter. A name stands to the right of its dot, or where another
-// name is in the way to the left, above or below.
+// Plot implements plot.Plotter. A text stands to the right of its point, or where another
+// one or a point is in the way to the left, above or below.
 func (l Labels) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
-	st := textStyle(7.5, l.Color)
+	st := textStyle(7.5, Black)
 	st.YAlign = draw.YCenter
 	height := st.FontExtents().Height
 	taken := make([]vg.Rectangle, len(l.Points))
 	for i, q := range l.Points {
-		at := vg.Point{X: x(q.X), Y: y(q.Y)}
-		r := vg.Point{X: labelDot, Y: labelDot}
+		at, r := vg.Point{X: x(q.X), Y: y(q.Y)}, vg.Point{X: labelGap / 2, Y: labelGap / 2}
 		taken[i] = vg.Rectangle{Min: at.Sub(r), Max: at.Add(r)}
-		c.SetColor(l.Color)
-		c.Fill(dot(at, labelDot))
 	}
 	free := func(r vg.Rectangle) bool {
 		return r.Min.X >= c.Min.X && r.Max.X <= c.Max.X && !slices.ContainsFunc(taken, func(o vg.Rectangle) bool {
@@ -325,7 +316,7 @@ func (l Labels) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 	for i, q := range l.Points {
 		text := printable(l.Texts[i])
-		w, gap := st.Width(text), labelDot+2
+		w, gap := st.Width(text), labelGap
 		at := vg.Point{X: x(q.X), Y: y(q.Y)}
 		places := []vg.Point{ // of the left end
 			{X: at.X + gap, Y: at.Y}, {X: at.X - gap - w, Y: at.Y},
@@ -338,6 +329,7 @@ func (l Labels) Plot(c draw.Canvas, p *plot.Plot) {
 		}
 		k := max(0, slices.IndexFunc(places, func(at vg.Point) bool { return free(box(at)) }))
 		taken = append(taken, box(places[k]))
+		st.Color = l.Colors[i]
 		c.FillText(st, places[k], text)
 	}
 }

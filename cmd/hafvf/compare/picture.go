@@ -42,9 +42,10 @@ func (r *Report) Picture() *chart.Figure {
 // skill draws one panel.
 func (r *Report) skill(title, label string, skill, cost map[string]float64) chart.Stack {
 	lo, hi := math.Inf(1), math.Inf(-1)
-	own := chart.Labels{Name: "HAFVF", Color: chart.Vermilion}
-	others := chart.Labels{Name: "other methods", Color: chart.Blue}
-	hindsight := chart.Labels{Name: "in hindsight", Color: chart.Gray}
+	own := chart.Dots{Name: "HAFVF", Color: chart.Vermilion}
+	others := chart.Dots{Name: "other methods", Color: chart.Blue}
+	hindsight := chart.Dots{Name: "in hindsight", Color: chart.Gray}
+	var labels chart.Labels
 	for _, m := range r.Methods {
 		y, ok := skill[m.Name]
 		if !ok {
@@ -59,13 +60,16 @@ func (r *Report) skill(title, label string, skill, cost map[string]float64) char
 		case ownMethods[m.Name]:
 			to = &own
 		}
-		to.Points = append(to.Points, chart.Point{X: x, Y: y})
-		to.Texts = append(to.Texts, m.Name)
+		at := chart.Point{X: x, Y: y}
+		to.Points = append(to.Points, at)
+		labels.Points = append(labels.Points, at)
+		labels.Texts = append(labels.Texts, m.Name)
+		labels.Colors = append(labels.Colors, to.Color)
 	}
-	var layers []chart.Layer
-	for _, l := range []chart.Labels{own, others, hindsight} {
-		if len(l.Points) > 0 {
-			layers = append(layers, l)
+	layers := []chart.Layer{labels}
+	for _, d := range []chart.Dots{own, others, hindsight} {
+		if len(d.Points) > 0 {
+			layers = append(layers, d)
 		}
 	}
 	return chart.Stack{

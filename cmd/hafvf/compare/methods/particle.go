@@ -17,8 +17,10 @@ import (
 //
 // so that q(z) is a mixture of as many conjugate posteriors as there are particles, in place
 // of one. The model forgets the marginals p(w|x…x) and p(b|x…x), which are kept as the Beta
-// distributions of the same E[log w] and E[log(1−w)]. Particles are resampled
-// systematically at every step (Doucet and Johansen 2009).
+// distributions of the same E[log w] and E[log(1−w)]. These are the means before x, which are
+// integrated, and what the weights of the particles add: with means over particles alone,
+// their noise would accumulate as if it were evidence. Particles are resampled systematically
+// at every step (Doucet and Johansen 2009).
 var particles = []Method{
 	particleMethod("particle", "1,000 particles", 1000, false),
 	particleMethod("particle-100", "100 particles", 100, false),
@@ -84,16 +86,16 @@ func (p *particle) Update(x float64) Step {
 		sum += p.weight[i]
 	}
 	n := float64(len(p.weight))
-	var means [4]float64
+	means := p.priorMeans(ofB)
 	var estimate blend
 	for i, d := range p.samples {
 		p.weight[i] /= sum
 		p.learn(d, p.w[i])
+		for j, logs := range p.logs {
+			means[j] += (p.weight[i] - 1/n) * logs[i]
+		}
 		if p.weight[i] == 0 {
 			continue
-		}
-		for j, logs := range p.logs {
-			means[j] += p.weight[i] * logs[i]
 		}
 		mean, sd := p.estimate(d)
 		estimate.add(p.weight[i], mean, sd)
@@ -105,6 +107,38 @@ func (p *particle) Update(x float64) Step {
 	step := Step{LogPredictive: top + math.Log(sum/n), Age: -1}
 	step.Mean, step.SD = estimate.moments()
 	return step
+}
+
+// priorMeans returns E[log w], E[log(1−w)], E[log b] and E[log(1−b)] before an observation,
+// the first two by the trapezoidal rule in u = logit b, over eight standard deviations.
+func (p *particle) priorMeans(ofB betaPrior) (means [4]float64) {
+	means[2], means[3] = ofB.meanLogs()
+	const nodes = 16 // on either side
+	mid, step := means[2]-means[3], 8*math.Sqrt(trigamma(ofB.a)+trigamma(ofB.b))/nodes
+	density := func(u float64) float64 { // log, but for a constant
+		return -ofB.a*softplus(-u) - ofB.b*softplus(u)
+	}
+	sum := 0.0
+	for k := -nodes; k <= nodes; k++ {
+		u := mid + float64(k)*step
+		weight := math.Exp(density(u) - density(mid))
+		logW, log1W := p.naive[0].towards(p.posterior[0], math.Exp(-softplus(-u))).meanLogs()
+		sum += weight
+		means[0] += weight * logW
+		means[1] += weight * log1W
+	}
+	means[0] /= sum
+	means[1] /= sum
+	return means
+}
+
+// softplus is log(1 + e^u).
+func softplus(u float64) float64 { return max(u, 0) + math.Log1p(math.Exp(-math.Abs(u))) }
+
+// meanLogs are E[log w] and E[log(1−w)].
+func (p betaPrior) meanLogs() (logW, log1W float64) {
+	both := mathext.Digamma(p.a + p.b)
+	return mathext.Digamma(p.a) - both, mathext.Digamma(p.b) - both
 }
 
 // resample draws systematically: particle i goes on ⌊nWᵢ⌋ or ⌈nWᵢ⌉ times.
