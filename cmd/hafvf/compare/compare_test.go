@@ -102,7 +102,7 @@ func TestScoreOfChanges(t *testing.T) {
 	// Found after 4 and 100 observations, the second with its start 6 off; missed; false at
 	// 450, which is also too early; within the warm-up.
 	got := known.score(detector, steps(len(x), map[int]int{20: 0, 204: 4, 450: 1, 600: 106}), Complete)
-	want := outcome{nats: math.NaN(), rmse: 0, f1: 2 * 3. / 8, near: 2 * 2. / 8, false_: 10, delay: 52}
+	want := outcome{nats: math.NaN(), rmse: 0, f1: 2 * 3. / 8, near: 2 * 2. / 8, falseChanges: 10, delay: 52}
 	for i := range want[:micros] {
 		if !(got[i] == want[i] || math.IsNaN(got[i]) && math.IsNaN(want[i])) {
 			t.Errorf("%s: %g, want %g", metrics[i].Key, got[i], want[i])
@@ -110,17 +110,17 @@ func TestScoreOfChanges(t *testing.T) {
 	}
 	quiet := known
 	quiet.Changes = nil
-	if got := quiet.score(detector, steps(len(x), nil), Complete); got[f1] != 1 || got[false_] != 0 || !math.IsNaN(got[delay]) {
+	if got := quiet.score(detector, steps(len(x), nil), Complete); got[f1] != 1 || got[falseChanges] != 0 || !math.IsNaN(got[delay]) {
 		t.Errorf("nothing to find and nothing found: %v", got)
 	}
-	if got := quiet.score(methods.Method{}, steps(len(x), nil), Complete); !math.IsNaN(got[f1]) || !math.IsNaN(got[false_]) {
+	if got := quiet.score(methods.Method{}, steps(len(x), nil), Complete); !math.IsNaN(got[f1]) || !math.IsNaN(got[falseChanges]) {
 		t.Errorf("a method that detects nothing: %v", got)
 	}
 
 	// Windows: one hit twice, one missed, one before the first score; two alarms outside.
 	labelled := Series{Family: "normal", X: x, Windows: [][2]int{{10, 20}, {300, 400}, {700, 800}}}
 	got = labelled.score(detector, steps(len(x), map[int]int{15: 0, 299: 0, 310: 0, 400: 0, 900: 0}), Windows)
-	if got[f1] != 2*1./(2+3) || got[false_] != 20 || got[delay] != 10 || !math.IsNaN(got[near]) {
+	if got[f1] != 2*1./(2+3) || got[falseChanges] != 20 || got[delay] != 10 || !math.IsNaN(got[near]) {
 		t.Errorf("windows: %v", got)
 	}
 }

@@ -13,7 +13,7 @@ const (
 	rmse          // of the estimate
 	f1            // of changes, said at most 100 observations after them
 	near          // of changes, said to be at most 5 observations away
-	false_        // changes that there were none of
+	falseChanges        // changes that there were none of
 	delay         // of what was found
 	micros        // time of an update
 	size          // of the state
@@ -91,7 +91,7 @@ func (s Series) score(m methods.Method, steps []methods.Step, truth Truth) outco
 			}
 		}
 	}
-	o[false_] = 1e4 * float64(falsely) / n
+	o[falseChanges] = 1e4 * float64(falsely) / n
 	o[delay] = median(delays)
 	return o
 }
