@@ -9,14 +9,14 @@ import (
 
 // The figures of a run.
 const (
-	nats   = iota // mean log predictive
-	rmse          // of the estimate
-	f1            // of changes, said at most 100 observations after them
-	near          // of changes, said to be at most 5 observations away
+	nats         = iota // mean log predictive
+	rmse                // of the estimate
+	f1                  // of changes, said at most 100 observations after them
+	near                // of changes, said to be at most 5 observations away
 	falseChanges        // changes that there were none of
-	delay         // of what was found
-	micros        // time of an update
-	size          // of the state
+	delay               // of what was found
+	micros              // time of an update
+	size                // of the state
 	figures
 )
 

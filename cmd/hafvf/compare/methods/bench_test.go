@@ -2,7 +2,8 @@ package methods
 
 import "testing"
 
-// BenchmarkUpdate is the time of an update of each method, on normal values.
+// BenchmarkUpdate is the time of an update of each method on normal values, with what New
+// costs spread over them.
 func BenchmarkUpdate(b *testing.B) {
 	x := normals(4000)
 	for _, m := range All {
