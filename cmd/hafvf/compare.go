@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"slices"
@@ -232,6 +233,18 @@ func (o operation) keys(ctx context.Context, path string, set []string, labelFil
 		return group, context.Canceled
 	case several != "":
 		return group, usageError{fmt.Errorf("%s: key %s has several values in one record; methods take one", path, message.Printable(several))}
+	}
+	var unknown []string
+	for key := range labels {
+		if records[key] == nil {
+			unknown = append(unknown, key)
+		}
+	}
+	if labels != nil && slices.ContainsFunc(slices.Collect(maps.Values(records)), func(all []compare.Record) bool { return all[0].Time.IsZero() }) {
+		return group, errors.New("--labels: the records have no times, which labels need")
+	}
+	if n := len(unknown); n > 0 {
+		fmt.Fprintf(os.Stderr, "hafvf: not in the data: %s, first %s\n", message.Count(n, "labelled key", "labelled keys"), message.Printable(slices.Min(unknown)))
 	}
 	group, left := compare.Keys(path, cfg.Model.Family, records, labels)
 	if left > 0 {

@@ -118,12 +118,15 @@ func TestCompareConfig(t *testing.T) {
 
 func TestCompareExitCodes(t *testing.T) {
 	dir := folder(t, map[string]string{
-		"in.csv":      goodCSV,
-		"few.yaml":    goodYAML,
-		"gone.yaml":   "model: {family: normal}\nsource: {csv: {path: gone.csv}}\n",
-		"smooth.yaml": "transform: smooth\nmodel: {family: normal}\nsource: {csv: {path: in.csv}}\n",
-		"pairs.yaml":  "model: {family: mvnormal}\nsource: {csv: {path: in.csv, values: [x, x]}}\n",
-		"kafka.yaml":  "model: {family: normal}\nsource: {kafka: {embedded: true, topics: [a], group: g}}\nsink: none\n",
+		"in.csv":        goodCSV,
+		"few.yaml":      goodYAML,
+		"bare.csv":      "key,x\na,1\na,2\n",
+		"labels.csv":    "key,start,end\ngone,2026-01-01,2026-01-02\n",
+		"timeless.yaml": "model: {family: normal}\norder: arrival\nsource: {csv: {path: bare.csv}}\n",
+		"gone.yaml":     "model: {family: normal}\nsource: {csv: {path: gone.csv}}\n",
+		"smooth.yaml":   "transform: smooth\nmodel: {family: normal}\nsource: {csv: {path: in.csv}}\n",
+		"pairs.yaml":    "model: {family: mvnormal}\nsource: {csv: {path: in.csv, values: [x, x]}}\n",
+		"kafka.yaml":    "model: {family: normal}\nsource: {kafka: {embedded: true, topics: [a], group: g}}\nsink: none\n",
 	})
 	for _, c := range []struct {
 		args   []string
@@ -142,6 +145,8 @@ func TestCompareExitCodes(t *testing.T) {
 		{[]string{"pairs.yaml"}, exitUsage, "not mvnormal"},
 		{[]string{"few.yaml", "more"}, exitUsage, "accepts at most 1 arg"},
 		{[]string{"few.yaml"}, exitFailed, "no key has 100 values"},
+		{[]string{"timeless.yaml", "--labels", "labels.csv"}, exitFailed, "the records have no times"},
+		{[]string{"few.yaml", "--labels", "labels.csv"}, exitFailed, "not in the data: 1 labelled key, first gone"},
 		{[]string{"gone.yaml"}, exitFailed, "gone.csv"},
 	} {
 		code, _, stderr := program.Run(t, dir, "", append([]string{"compare"}, c.args...)...)
