@@ -37,6 +37,7 @@ func TestKalmanNile(t *testing.T) {
 	if v := logLikelihood; math.Abs(v - -632.5456) > 1e-4 {
 		t.Errorf("log-likelihood %.4f, want -632.5456", v)
 	}
+	t.Logf("variances %.2f and %.2f, log-likelihood %.4f", l.noise, l.noise*l.q, logLikelihood)
 	// The predictive densities of the filter multiply to the likelihood.
 	k, sum := &kalman{level: l, due: math.MaxInt}, 0.0
 	for _, x := range nile {
@@ -397,6 +398,7 @@ func TestParticleGrid(t *testing.T) {
 	}
 	for j, want := range particleGrid(s, x) {
 		se := math.Sqrt((squares[j] - sums[j]*sums[j]) / filters)
+		t.Logf("observation %d: density %.5f ± %.5f, on the grid %.5f", j, sums[j], se, want)
 		if got := sums[j]; math.Abs(got-want) > 4*se+.003*want {
 			t.Errorf("observation %d: density %g ± %g, on the grid %g", j, got, se, want)
 		}
@@ -506,6 +508,7 @@ func TestAverageRunLengths(t *testing.T) {
 		{"EWMA, shift 1", &ewma{lambda: .1, width: 2.814}, 1, 10.3, .1, 20000},
 	} {
 		got := meanRunLength(c.chart, c.shift, c.runs)
+		t.Logf("%s: %.4g observations, want %g", c.name, got, c.want)
 		// A run length scatters by less than its mean.
 		if math.Abs(got-c.want) > 4*c.want/math.Sqrt(float64(c.runs))+c.unit/2 {
 			t.Errorf("%s: %g observations, want %g", c.name, got, c.want)
