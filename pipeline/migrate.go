@@ -31,7 +31,7 @@ type migration struct {
 }
 
 // asItIs is the outcome of a state that fits the config.
-const asItIs = "go on as they are"
+const asItIs = "unchanged"
 
 // migrate carries states over to the config. It leaves those that cannot be read, which
 // another check reports. where is for messages.

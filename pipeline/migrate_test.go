@@ -44,7 +44,7 @@ func TestMigrateStates(t *testing.T) {
 				t.Fatal(err)
 			}
 			says, err = CheckStates(t.Context(), compose(t, second), c.place, quiet)
-			if err != nil || !strings.HasSuffix(says, ": 3 keys: go on as they are") {
+			if err != nil || !strings.HasSuffix(says, ": 3 keys: unchanged") {
 				t.Errorf("after it: %s: %v", says, err)
 			}
 			if err := execute(t, c.text(lines[400:], after), quiet); err != nil {
