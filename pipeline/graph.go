@@ -378,25 +378,21 @@ func (f filtering) steps() []Step {
 	}
 }
 
-// settings are what the meaning of a state depends on besides the filter, whose
-// fingerprint the state has itself. In another order, observations that wait are never
-// released, or late ones are learned. With another unit of time, the same pause is another
-// share of the memory. The lateness is not among them: it says when an observation is
-// released, and not what is learned from it.
-func (f filtering) settings() string {
-	text := "order: " + string(f.cfg.Order)
-	if f.cfg.TimeUnit != 0 {
-		text += ", time_unit: " + message.Duration(f.cfg.TimeUnit)
+// unfit is why a state that was written under other settings does not fit, with what
+// differs; err where it was written under none, or under these.
+func (f filtering) unfit(key, settings string, err error) error {
+	if settings == "" || err != nil && !errors.Is(err, hafvf.ErrOtherConfig) {
+		return err
 	}
-	return text
-}
-
-// under returns an error if a state was stored under other settings.
-func (f filtering) under(settings string, sealed bool) error {
-	if own := f.settings(); sealed && settings != own {
-		return fmt.Errorf("%w: it was written with {%s}, and the config has {%s}", hafvf.ErrOtherConfig, settings, own)
+	from, parseErr := transforms.ParseSettings(settings)
+	if parseErr != nil {
+		return cmp.Or(err, parseErr)
 	}
-	return nil
+	own, _ := f.cfg.Settings()(key)
+	if err == nil && from.Order == own.Order && from.TimeUnit == own.TimeUnit {
+		return nil
+	}
+	return fmt.Errorf("%w: it was written with other %s", hafvf.ErrOtherConfig, message.List(from.Differ(own)))
 }
 
 // badStates is the number of states that an error names.
@@ -414,9 +410,10 @@ func (f filtering) checkStates(states []kafkaio.Restored) (included []kafkaio.Po
 	var why error
 	for _, s := range states {
 		var places []account.Place
-		err := cmp.Or(s.Err, f.under(s.Settings, s.Sealed))
+		err := s.Err
 		if err == nil {
 			places, err = est.CheckState(s.Key, s.Bytes)
+			err = f.unfit(s.Key, s.Settings, err)
 		}
 		for _, p := range places {
 			if at, ok := last[p.Log]; !ok || p.Seq > at {
@@ -426,7 +423,7 @@ func (f filtering) checkStates(states []kafkaio.Restored) (included []kafkaio.Po
 		switch {
 		case err == nil:
 		case errors.Is(err, hafvf.ErrOtherConfig):
-			return nil, fmt.Errorf("the changelog %s does not fit the config, at the key %s: %w; take another changelog, or the config that it was written with", s.Topic, message.Quote(s.Key), err)
+			return nil, fmt.Errorf("the changelog %s does not fit the config, at the key %s: %w; take another changelog, the config that it was written with, or keep what can be kept with --migrate (hafvf check CONFIG --states %s says what)", s.Topic, message.Quote(s.Key), err, s.Topic)
 		case len(bad) < badStates:
 			if len(bad) == 0 {
 				why = fmt.Errorf("the state of the key %s in the changelog (topic %s, partition %d, offset %d) cannot be read: %w", message.Quote(s.Key), s.Topic, s.Partition, s.Offset, err)
