@@ -378,21 +378,36 @@ func (f filtering) steps() []Step {
 	}
 }
 
-// unfit is why a state that was written under other settings does not fit, with what
-// differs; err where it was written under none, or under these.
-func (f filtering) unfit(key, settings string, err error) error {
-	if settings == "" || err != nil && !errors.Is(err, hafvf.ErrOtherConfig) {
-		return err
+// A fitting checks whether states fit a configuration.
+type fitting struct {
+	est      *transforms.Estimator
+	settings func(key string) (transforms.Settings, string)
+}
+
+func (f filtering) fitting() (fitting, error) {
+	est, err := transforms.NewEstimator(f.cfg)
+	return fitting{est, f.cfg.Settings()}, err
+}
+
+// check says why a state is not one of the configuration: what of its settings differs, or
+// what is wrong with it. It returns the places that the state includes observations up to.
+func (f fitting) check(s kafkaio.Restored) ([]account.Place, error) {
+	if s.Err != nil {
+		return nil, s.Err
 	}
-	from, parseErr := transforms.ParseSettings(settings)
+	places, err := f.est.CheckState(s.Key, s.Bytes)
+	own, text := f.settings(s.Key)
+	if s.Settings == "" || s.Settings == text || err != nil && !errors.Is(err, hafvf.ErrOtherConfig) {
+		return places, err
+	}
+	from, parseErr := transforms.ParseSettings(s.Settings)
 	if parseErr != nil {
-		return cmp.Or(err, parseErr)
+		return places, cmp.Or(err, parseErr)
 	}
-	own, _ := f.cfg.Settings()(key)
 	if err == nil && from.Order == own.Order && from.TimeUnit == own.TimeUnit {
-		return nil
+		return places, nil
 	}
-	return fmt.Errorf("%w: it was written with other %s", hafvf.ErrOtherConfig, message.List(from.Differ(own)))
+	return places, fmt.Errorf("%w: it was written with other %s", hafvf.ErrOtherConfig, message.List(from.Differ(own)))
 }
 
 // badStates is the number of states that an error names.
@@ -401,7 +416,7 @@ const badStates = 10
 // checkStates checks before a run starts that the states of a changelog belong to this
 // configuration and can be read.
 func (f filtering) checkStates(states []kafkaio.Restored) (included []kafkaio.Position, err error) {
-	est, err := transforms.NewEstimator(f.cfg)
+	fits, err := f.fitting()
 	if err != nil {
 		return nil, err
 	}
@@ -409,12 +424,7 @@ func (f filtering) checkStates(states []kafkaio.Restored) (included []kafkaio.Po
 	var bad []string
 	var why error
 	for _, s := range states {
-		var places []account.Place
-		err := s.Err
-		if err == nil {
-			places, err = est.CheckState(s.Key, s.Bytes)
-			err = f.unfit(s.Key, s.Settings, err)
-		}
+		places, err := fits.check(s)
 		for _, p := range places {
 			if at, ok := last[p.Log]; !ok || p.Seq > at {
 				last[p.Log] = p.Seq

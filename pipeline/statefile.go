@@ -23,7 +23,6 @@ import (
 	"hafvf/internal/atomicfile"
 	"hafvf/internal/message"
 	"hafvf/internal/seal"
-	"hafvf/transforms"
 )
 
 // A stateFile holds the states of a run's keys: those that it begins with, and later those
@@ -131,7 +130,7 @@ func (f *stateFile) sealed() (states []kafkaio.Restored) {
 // open opens the states, and says why they do not fit the configuration, or cannot be
 // read.
 func (f *stateFile) open(migrate bool, log *slog.Logger) error {
-	est, err := transforms.NewEstimator(f.filter.cfg)
+	fits, err := f.filter.fitting()
 	if err != nil {
 		return err
 	}
@@ -155,12 +154,7 @@ func (f *stateFile) open(migrate bool, log *slog.Logger) error {
 		if !s.Sealed {
 			old++
 		}
-		err := s.Err
-		if err == nil {
-			_, err = est.CheckState(s.Key, s.Bytes)
-			err = f.filter.unfit(s.Key, s.Settings, err)
-		}
-		switch {
+		switch _, err := fits.check(s); {
 		case errors.Is(err, hafvf.ErrOtherConfig):
 			return fmt.Errorf("state: %s does not fit the config, at the key %s: %w; give another file, the config that it was written with, or keep what can be kept with --migrate (hafvf check CONFIG --states %s says what)", f.path, message.Quote(s.Key), err, f.path)
 		case err != nil:

@@ -123,11 +123,11 @@ func NewMigrator(cfg Config) (*Migrator, error) {
 //   - the profile and the debt of the alarms, which see the values and not the filter;
 //   - the number of observations, and those that wait.
 func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byte, carried string, err error) {
-	own, _ := m.settings(key)
+	own, text := m.settings(key)
 	if _, err = m.est.CheckState(key, b); err != nil && !errors.Is(err, hafvf.ErrOtherConfig) {
 		return nil, "", err
 	}
-	if written == "" { // of a version that did not store them
+	if written == "" || written == text { // empty: of a version that did not store them
 		return b, "", err
 	}
 	from, parseErr := ParseSettings(written)
