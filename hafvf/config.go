@@ -192,11 +192,21 @@ func (c Config) WithoutHolidays() Config {
 	return c
 }
 
+// Canonical returns the part of the configuration that states depend on, with the values
+// that defaults of levels and top stand for. Its JSON form gives it back.
+func (c Config) Canonical() Config {
+	c = c.withDefaults().WithoutHolidays()
+	if len(c.Prior) == 0 {
+		c.Prior = nil
+	}
+	return c
+}
+
 // Fingerprint tells configurations apart: a state belongs to one of them. Defaults
 // of levels and top have the fingerprint of the values that they stand for. Holidays
 // do not matter.
 func (c Config) Fingerprint() uint64 {
-	text, err := json.Marshal(c.withDefaults().WithoutHolidays())
+	text, err := json.Marshal(c.Canonical())
 	if err != nil {
 		panic("hafvf: configuration is not JSON: " + err.Error())
 	}

@@ -94,6 +94,31 @@ func (g gram) observe(d, v []float64, weight float64) {
 	g.factor(d).add(v)
 }
 
+// rebase writes the sample d of a model with another prior to dst, in this prior's
+// coordinates. The rows of its factor are observations as good as those it came of.
+func (g gram) rebase(dst, d []float64, from gram) {
+	clear(dst)
+	r := from.factor(d)
+	for i := range r.n {
+		white := append(make([]float64, i), r.row(i)...)
+		v := make([]float64, r.n)
+		u, y := v[:g.p], v[g.p:]
+		for j := range u {
+			for k := range j + 1 {
+				u[j] += from.rK.at(k, j) * white[k]
+			}
+		}
+		for j := range y {
+			y[j] = dot(from.mean[j], u)
+			for k := range j + 1 {
+				y[j] += from.rL.at(k, j) * white[g.p+k]
+			}
+		}
+		g.observe(dst, v, 1)
+	}
+	dst[0] = d[0]
+}
+
 // standardise takes regressors to the coordinates in which the prior's K is the
 // identity.
 func (g gram) standardise(u []float64) {

@@ -378,25 +378,36 @@ func (f filtering) steps() []Step {
 	}
 }
 
-// settings are what the meaning of a state depends on besides the filter, whose
-// fingerprint the state has itself. In another order, observations that wait are never
-// released, or late ones are learned. With another unit of time, the same pause is another
-// share of the memory. The lateness is not among them: it says when an observation is
-// released, and not what is learned from it.
-func (f filtering) settings() string {
-	text := "order: " + string(f.cfg.Order)
-	if f.cfg.TimeUnit != 0 {
-		text += ", time_unit: " + message.Duration(f.cfg.TimeUnit)
-	}
-	return text
+// A fitting checks whether states fit a configuration.
+type fitting struct {
+	est      *transforms.Estimator
+	settings func(key string) (transforms.Settings, string)
 }
 
-// under returns an error if a state was stored under other settings.
-func (f filtering) under(settings string, sealed bool) error {
-	if own := f.settings(); sealed && settings != own {
-		return fmt.Errorf("%w: it was written with {%s}, and the config has {%s}", hafvf.ErrOtherConfig, settings, own)
+func (f filtering) fitting() (fitting, error) {
+	est, err := transforms.NewEstimator(f.cfg)
+	return fitting{est, f.cfg.Settings()}, err
+}
+
+// check says why a state is not one of the configuration: what of its settings differs, or
+// what is wrong with it. It returns the places that the state includes observations up to.
+func (f fitting) check(s kafkaio.Restored) ([]account.Place, error) {
+	if s.Err != nil {
+		return nil, s.Err
 	}
-	return nil
+	places, err := f.est.CheckState(s.Key, s.Bytes)
+	own, text := f.settings(s.Key)
+	if s.Settings == "" || s.Settings == text || err != nil && !errors.Is(err, hafvf.ErrOtherConfig) {
+		return places, err
+	}
+	from, parseErr := transforms.ParseSettings(s.Settings)
+	if parseErr != nil {
+		return places, cmp.Or(err, parseErr)
+	}
+	if err == nil && from.Order == own.Order && from.TimeUnit == own.TimeUnit {
+		return places, nil
+	}
+	return places, fmt.Errorf("%w: it was written with other %s", hafvf.ErrOtherConfig, message.List(from.Differ(own)))
 }
 
 // badStates is the number of states that an error names.
@@ -405,7 +416,7 @@ const badStates = 10
 // checkStates checks before a run starts that the states of a changelog belong to this
 // configuration and can be read.
 func (f filtering) checkStates(states []kafkaio.Restored) (included []kafkaio.Position, err error) {
-	est, err := transforms.NewEstimator(f.cfg)
+	fits, err := f.fitting()
 	if err != nil {
 		return nil, err
 	}
@@ -413,11 +424,7 @@ func (f filtering) checkStates(states []kafkaio.Restored) (included []kafkaio.Po
 	var bad []string
 	var why error
 	for _, s := range states {
-		var places []account.Place
-		err := cmp.Or(s.Err, f.under(s.Settings, s.Sealed))
-		if err == nil {
-			places, err = est.CheckState(s.Key, s.Bytes)
-		}
+		places, err := fits.check(s)
 		for _, p := range places {
 			if at, ok := last[p.Log]; !ok || p.Seq > at {
 				last[p.Log] = p.Seq
@@ -426,7 +433,7 @@ func (f filtering) checkStates(states []kafkaio.Restored) (included []kafkaio.Po
 		switch {
 		case err == nil:
 		case errors.Is(err, hafvf.ErrOtherConfig):
-			return nil, fmt.Errorf("the changelog %s does not fit the config, at the key %s: %w; take another changelog, or the config that it was written with", s.Topic, message.Quote(s.Key), err)
+			return nil, fmt.Errorf("the changelog %s does not fit the config, at the key %s: %w; take another changelog, the config that it was written with, or keep what can be kept with --migrate (hafvf check CONFIG --states %s says what)", s.Topic, message.Quote(s.Key), err, s.Topic)
 		case len(bad) < badStates:
 			if len(bad) == 0 {
 				why = fmt.Errorf("the state of the key %s in the changelog (topic %s, partition %d, offset %d) cannot be read: %w", message.Quote(s.Key), s.Topic, s.Partition, s.Offset, err)

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,9 +13,12 @@ import (
 
 	"hafvf/connectors/kafkaio"
 	"hafvf/internal/message"
-	"hafvf/internal/seal"
+	"hafvf/pipeline/records"
 	"hafvf/transforms"
 )
+
+// errSmoothing is for a config that has no states.
+var errSmoothing = errors.New("the config smooths, and keeps no states: they belong to transform: filter")
 
 // ListStates writes the states that a graph's runs begin with to w, each as a JSON object
 // in a line, by key: those of the changelog, or else of the file of states. If key is not
@@ -26,18 +28,41 @@ import (
 func ListStates(ctx context.Context, g *Graph, key string, w io.Writer, log *slog.Logger) error {
 	f, ok := g.transform.(filtering)
 	if !ok {
-		return errors.New("the config smooths, and keeps no states: they belong to transform: filter")
+		return errSmoothing
 	}
-	states, where, err := g.stored(ctx, log)
+	states, where, err := g.statesAt(ctx, "", log)
 	if err != nil {
 		return err
 	}
-	est, err := transforms.NewEstimator(f.cfg)
+	return listStates(states, where, &f.cfg, key, w)
+}
+
+// ListStatesIn is ListStates for a file of states, whose states say what they were written
+// with.
+func ListStatesIn(path, key string, w io.Writer) error {
+	f, err := loadStates(path)
 	if err != nil {
 		return err
 	}
-	layout := f.layout
-	layout.Brief = false
+	return listStates(f.sealed(), path, nil, key, w)
+}
+
+// IsStateFile reports whether a file looks like a file of states.
+func IsStateFile(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head := make([]byte, len(stateMagic))
+	_, err = io.ReadFull(f, head)
+	return err == nil && string(head) == stateMagic
+}
+
+// listStates reads each state under the settings that it was written with. One that does
+// not say is read under cfg, where that is not nil.
+func listStates(states []kafkaio.Restored, where string, cfg *transforms.Config, key string, w io.Writer) error {
+	readers := map[string]*stateReader{}
 	var line []byte
 	found, bad := 0, 0
 	var why error
@@ -47,9 +72,13 @@ func ListStates(ctx context.Context, g *Graph, key string, w io.Writer, log *slo
 		}
 		found++
 		var snapshot transforms.Snapshot
-		err := cmp.Or(s.Err, f.under(s.Settings, s.Sealed))
+		var r *stateReader
+		err := s.Err
 		if err == nil {
-			snapshot, err = est.Snapshot(s.Key, s.Bytes)
+			r, err = readerOf(readers, s, cfg)
+		}
+		if err == nil {
+			snapshot, err = r.est.Snapshot(s.Key, s.Bytes)
 		}
 		if err != nil {
 			if bad++; why == nil {
@@ -61,7 +90,7 @@ func ListStates(ctx context.Context, g *Graph, key string, w io.Writer, log *slo
 		if s.Topic != "" {
 			place = s.Position.String()
 		}
-		line = layout.AppendState(line[:0], s.Key, place, s.Settings, &snapshot)
+		line = r.layout.AppendState(line[:0], s.Key, place, s.Settings, &snapshot)
 		if _, err := w.Write(line); err != nil {
 			return err
 		}
@@ -75,38 +104,77 @@ func ListStates(ctx context.Context, g *Graph, key string, w io.Writer, log *slo
 	return why
 }
 
-// stored returns the stored states by key, and names their place.
-func (g *Graph) stored(ctx context.Context, log *slog.Logger) (states []kafkaio.Restored, where string, err error) {
-	t, ok := g.source.(topicSource)
+// A stateReader reads the states of one configuration.
+type stateReader struct {
+	est    *transforms.Estimator
+	layout records.Layout
+}
+
+// readerOf returns the reader of a state, which it makes once for the settings.
+func readerOf(all map[string]*stateReader, s kafkaio.Restored, cfg *transforms.Config) (*stateReader, error) {
+	if r := all[s.Settings]; r != nil {
+		return r, nil
+	}
+	var under transforms.Config
+	if cfg != nil {
+		under = *cfg
+	}
 	switch {
-	case ok && t.Changelog != "":
+	case s.Settings != "":
+		written, err := transforms.ParseSettings(s.Settings)
+		if err != nil {
+			return nil, err
+		}
+		under = written.In(under)
+	case cfg == nil:
+		return nil, errors.New("it is of a version that did not store its config with it: name the config in place of the file")
+	}
+	r := &stateReader{}
+	var err error
+	if r.est, err = transforms.NewEstimator(under); err != nil {
+		return nil, err
+	}
+	if r.layout, err = records.NewLayout(under.Filter); err != nil {
+		return nil, err
+	}
+	all[s.Settings] = r
+	return r, nil
+}
+
+// statesAt returns the stored states by key, and names their place: a file of states, or a
+// changelog at the brokers of the graph's source. If place is empty, it is that of the
+// graph's runs.
+func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (states []kafkaio.Restored, where string, err error) {
+	t, topics := g.source.(topicSource)
+	changelog, file := t.Changelog, g.states
+	switch {
+	case place == "":
+	case IsStateFile(place):
+		changelog, file = "", place
+	case topics:
+		changelog = place
+	default:
+		return nil, "", fmt.Errorf("%s is not a file of states, and the config's source has no brokers where it could be a changelog", place)
+	}
+	switch {
+	case topics && changelog != "":
 		var to clients
 		defer to.close()
-		where = "the changelog " + t.Changelog
-		states, err = kafkaio.ReadStates(ctx, to.of(t.Cluster), t.Changelog, log)
-	case g.states != "":
-		where = g.states
-		states, err = g.inFile()
+		where = "the changelog " + changelog
+		states, err = kafkaio.ReadStates(ctx, to.of(t.Cluster), changelog, log)
+	case file != "":
+		where = file
+		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+			return nil, "", fmt.Errorf("state: %s does not exist: no run has ended well yet", file)
+		}
+		f, err := loadStates(file)
+		if err != nil {
+			return nil, "", err
+		}
+		states = f.sealed()
 	default:
 		err = errors.New("the config keeps no states: neither source.kafka.changelog nor state is set")
 	}
 	slices.SortFunc(states, func(a, b kafkaio.Restored) int { return strings.Compare(a.Key, b.Key) })
 	return states, where, err
-}
-
-// inFile returns the states of the graph's file.
-func (g *Graph) inFile() (states []kafkaio.Restored, err error) {
-	if _, err := os.Stat(g.states); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("state: %s does not exist: no run has ended well yet", g.states)
-	}
-	f, err := loadStates(g)
-	if err != nil {
-		return nil, err
-	}
-	for key := range f.all {
-		s := kafkaio.Restored{Key: key}
-		s.Bytes, s.Settings, s.Sealed, s.Err = seal.Open(key, f.all[key])
-		states = append(states, s)
-	}
-	return states, nil
 }

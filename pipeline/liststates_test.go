@@ -83,7 +83,7 @@ func TestListStatesOfFile(t *testing.T) {
 				t.Errorf("%d keys, (-last record +state) %s", len(want), diff)
 			}
 			one := listed(t, text, "k1")
-			if len(one) != 1 || !strings.HasPrefix(one[0], `{"key":"k1","place":null,"written_with":"order: event_time","time":"`) {
+			if len(one) != 1 || !strings.HasPrefix(one[0], `{"key":"k1","place":null,"written_with":{"order":"event_time","filter":{"family":`) {
 				t.Errorf("one key: %s", one)
 			}
 		})

@@ -39,6 +39,9 @@ type Run struct {
 	// SkipStates are the positions of states in the changelog to discard. Their filters
 	// begin anew.
 	SkipStates []kafkaio.Position
+	// Migrate carries states over that were written under another config, as far as they mean
+	// the same.
+	Migrate bool
 	// Watch, if set, sees what a graph of transform: filter finds, in place of the graph's
 	// outputs: no record, alert, rejected record or state is written. No state is read.
 	Watch Watch
@@ -67,7 +70,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	if r.Watch != nil {
 		graph, state.watch = graph.watched(), r.Watch
 	}
-	state.beginAnew, state.skip = r.BeginAnew, r.SkipStates
+	state.beginAnew, state.skip, state.migrate = r.BeginAnew, r.SkipStates, r.Migrate
 	if err := state.open(ctx, graph); err != nil {
 		return s, err
 	}
@@ -181,6 +184,7 @@ type run struct {
 
 	beginAnew bool               // see Run
 	skip      []kafkaio.Position // see Run.SkipStates
+	migrate   bool               // see Run
 	watch     Watch
 
 	mu      sync.Mutex
@@ -235,7 +239,7 @@ func (r *run) openStates(g *Graph) (k account.Keeper, err error) {
 	if g.states == "" {
 		return k, nil
 	}
-	if r.states, err = readStates(g, r.log); err != nil {
+	if r.states, err = readStates(g, r.migrate, r.log); err != nil {
 		return k, err
 	}
 	if n := len(r.states.all); n > 0 {
@@ -261,10 +265,21 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 		BeginAnew: r.beginAnew, Skip: r.skip, Log: r.log,
 	}
 	if f, ok := g.transform.(filtering); ok {
-		cfg.Check, cfg.Settings = f.checkStates, f.settings()
+		settings := f.cfg.Settings()
+		cfg.Settings = func(key string) string { _, text := settings(key); return text }
+		cfg.Check = f.checkStates
+		if r.migrate {
+			cfg.Migrate = func(states []kafkaio.Restored) (map[string][]byte, error) {
+				m, err := f.migrate(states, "the changelog "+t.Changelog)
+				if err == nil {
+					r.log.Info("states are carried over to this config", "topic", t.Changelog, "states", m.String())
+				}
+				return m.changed, err
+			}
+		}
 	}
 	if g.states != "" {
-		states, err := readStates(g, r.log)
+		states, err := readStates(g, r.migrate, r.log)
 		if err != nil {
 			return 0, err
 		}

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"bytes"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -54,9 +53,10 @@ func TestStatesOfOtherSettings(t *testing.T) {
 			}
 			before, _ := os.ReadFile(states)
 			for rest, want := range map[string]string{
-				"time_unit: 1h\n":                 "it was written with {order: event_time, time_unit: 1m}, and the config has {order: event_time, time_unit: 1h}",
-				"":                                "it was written with {order: event_time, time_unit: 1m}, and the config has {order: event_time}",
-				"time_unit: 1m\norder: arrival\n": "it was written with {order: event_time, time_unit: 1m}, and the config has {order: arrival, time_unit: 1m}",
+				"time_unit: 1h\n":                      "it was written with other time_unit;",
+				"":                                     "it was written with other time_unit;",
+				"time_unit: 1m\norder: arrival\n":      "it was written with other order;",
+				"time_unit: 1m\nlevels: []\ntop: .9\n": "it was written with other levels and top;",
 			} {
 				err := execute(t, text(rest), quiet)
 				if err == nil || !strings.Contains(err.Error(), "does not fit the config, at the key") || !strings.Contains(err.Error(), want) {
@@ -130,7 +130,7 @@ func TestStatesWithoutSeal(t *testing.T) {
 	if err := execute(t, text, slog.New(slog.NewTextHandler(&log, nil))); err != nil {
 		t.Fatal(err)
 	}
-	want := fmt.Sprintf("are taken for those of this config\" topic=states keys=3 config=%q", "order: event_time, time_unit: 1m")
+	const want = "are taken for those of this config\" topic=states keys=3"
 	if !strings.Contains(log.String(), want) {
 		t.Errorf("nothing of %s in\n%s", want, log.String())
 	}

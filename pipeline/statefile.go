@@ -3,7 +3,6 @@ package pipeline
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -18,12 +17,12 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf"
 	"hafvf/internal/account"
 	"hafvf/internal/atomicfile"
 	"hafvf/internal/message"
 	"hafvf/internal/seal"
-	"hafvf/transforms"
 )
 
 // A stateFile holds the states of a run's keys: those that it begins with, and later those
@@ -45,17 +44,19 @@ const stateMagic = "hafvf states 1\n"
 const maxState = 1 << 30
 
 // readStates reads the file of a graph's states, where it exists, and checks them.
-func readStates(g *Graph, log *slog.Logger) (*stateFile, error) {
-	f, err := loadStates(g)
+// With migrate, it carries over those of another config.
+func readStates(g *Graph, migrate bool, log *slog.Logger) (*stateFile, error) {
+	f, err := loadStates(g.states)
 	if err != nil {
 		return nil, err
 	}
-	return f, f.check(log)
+	f.filter = g.transform.(filtering)
+	return f, f.open(migrate, log)
 }
 
-// loadStates reads the file of a graph's states, where it exists.
-func loadStates(g *Graph) (*stateFile, error) {
-	f := &stateFile{path: g.states, filter: g.transform.(filtering), all: map[string][]byte{}}
+// loadStates reads a file of states, where it exists. They are sealed.
+func loadStates(path string) (*stateFile, error) {
+	f := &stateFile{path: path, all: map[string][]byte{}}
 	file, err := os.Open(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return f, nil
@@ -116,31 +117,52 @@ func readPart(r *bufio.Reader) ([]byte, error) {
 	return b, nil
 }
 
-// check opens the states, and says why they do not fit the configuration, or cannot be
+// sealed are the states of a file that was loaded, opened, by key.
+func (f *stateFile) sealed() (states []kafkaio.Restored) {
+	for _, key := range slices.Sorted(maps.Keys(f.all)) {
+		s := kafkaio.Restored{Key: key}
+		s.Bytes, s.Settings, s.Sealed, s.Err = seal.Open(key, f.all[key])
+		states = append(states, s)
+	}
+	return states
+}
+
+// open opens the states, and says why they do not fit the configuration, or cannot be
 // read.
-func (f *stateFile) check(log *slog.Logger) error {
-	est, err := transforms.NewEstimator(f.filter.cfg)
+func (f *stateFile) open(migrate bool, log *slog.Logger) error {
+	fits, err := f.filter.fitting()
 	if err != nil {
 		return err
 	}
-	old := 0
-	for _, key := range slices.Sorted(maps.Keys(f.all)) {
-		state, settings, sealed, err := seal.Open(key, f.all[key])
-		if err = cmp.Or(err, f.filter.under(settings, sealed)); err == nil {
-			_, err = est.CheckState(key, state)
+	states := f.sealed()
+	var carried migration
+	if migrate {
+		if carried, err = f.filter.migrate(states, f.path); err != nil {
+			return fmt.Errorf("state: %w", err)
 		}
-		if f.all[key] = state; !sealed {
+		if len(states) > 0 {
+			log.Info("states are carried over to this config", "file", f.path, "states", carried.String())
+		}
+	}
+	old := 0
+	for _, s := range states {
+		f.all[s.Key] = s.Bytes
+		if b, ok := carried.changed[s.Key]; ok {
+			f.all[s.Key] = b
+			continue
+		}
+		if !s.Sealed {
 			old++
 		}
-		switch {
+		switch _, err := fits.check(s); {
 		case errors.Is(err, hafvf.ErrOtherConfig):
-			return fmt.Errorf("state: %s does not fit the config, at the key %s: %w; give another file, or the config that it was written with", f.path, message.Quote(key), err)
+			return fmt.Errorf("state: %s does not fit the config, at the key %s: %w; give another file, the config that it was written with, or keep what can be kept with --migrate (hafvf check CONFIG --states %s says what)", f.path, message.Quote(s.Key), err, f.path)
 		case err != nil:
-			return fmt.Errorf("state: the state of the key %s in %s cannot be read: %w; restore the file, or remove it to begin anew", message.Quote(key), f.path, err)
+			return fmt.Errorf("state: the state of the key %s in %s cannot be read: %w; restore the file, or remove it to begin anew", message.Quote(s.Key), f.path, err)
 		}
 	}
 	if old > 0 {
-		log.Info("states of an earlier version do not say what they were written under, and are taken for those of this config", "file", f.path, "keys", old, "config", f.filter.settings())
+		log.Info("states of an earlier version do not say what they were written under, and are taken for those of this config", "file", f.path, "keys", old)
 	}
 	return nil
 }
@@ -179,10 +201,12 @@ func (f *stateFile) write() error {
 		return err
 	}
 	var b []byte
+	settings := f.filter.cfg.Settings()
 	for _, key := range slices.Sorted(maps.Keys(f.all)) {
 		b = binary.AppendUvarint(b[:0], uint64(len(key)))
 		b = append(b, key...)
-		state := seal.Seal(key, f.filter.settings(), f.all[key])
+		_, text := settings(key)
+		state := seal.Seal(key, text, f.all[key])
 		b = binary.AppendUvarint(b, uint64(len(state)))
 		b = append(b, state...)
 		if _, err := z.Write(b); err != nil {

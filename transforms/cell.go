@@ -108,6 +108,8 @@ const (
 
 var errCell = errors.New("state is corrupt: a cell is cut short or malformed")
 
+var errPieces = errors.New("state is corrupt: pieces of a cell's log are missing; go on from an earlier savepoint")
+
 // entity returns the encoded entity of a key, nil where the cell has none.
 func (c *cell) entity(key string) []byte {
 	x, ok := c.at[key]
@@ -215,9 +217,15 @@ func (s cellState) readLog(p state.Provider, c *cell) error {
 			return errCell
 		}
 	}
+	if len(all) == 0 {
+		return errPieces
+	}
 	// A bag has no order.
 	slices.SortFunc(all, func(a, b piece) int { return cmp.Compare(a.seq, b.seq) })
-	for _, b := range all {
+	for i, b := range all {
+		if b.seq != all[0].seq+uint64(i) {
+			return errPieces
+		}
 		if err := c.load(b.entries); err != nil {
 			return err
 		}

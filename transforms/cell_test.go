@@ -145,6 +145,29 @@ func TestCellIsKept(t *testing.T) {
 	}
 }
 
+// A log that lacks a piece is an error: its keys would begin anew in silence.
+func TestCellLacksPieces(t *testing.T) {
+	states, r := statesOfCells(), &runner{rng: rand.New(rand.NewPCG(1, 2))}
+	c := &cell{at: map[string]extent{}}
+	for i := range 3 {
+		if err := states.write(r, c, []*held{{key: fmt.Sprint(i), state: make([]byte, 2*smallCell)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept.take(version(r.value.([]byte)[1:]))
+	if len(r.bag) != 3 {
+		t.Fatalf("%d pieces", len(r.bag))
+	}
+	for _, bag := range [][]any{nil, {r.bag[0], r.bag[2]}, {r.bag[0], r.bag[1], r.bag[1], r.bag[2]}} {
+		if _, err := states.read(&runner{value: r.value, bag: bag, rng: r.rng}, ""); !errors.Is(err, errPieces) {
+			t.Errorf("%d pieces: %v", len(bag), err)
+		}
+	}
+	if c, err := states.read(r, ""); err != nil || len(c.at) != 3 {
+		t.Errorf("all pieces: %v", err)
+	}
+}
+
 // The state of a key from before there were cells is a cell of that key alone.
 func TestCellOfOneKey(t *testing.T) {
 	states := statesOfCells()

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -16,8 +19,9 @@ import (
 func checkCommand() *cobra.Command {
 	var set []string
 	var keys, noData bool
+	var states string
 	cmd := &cobra.Command{
-		Use:   "check CONFIG | check --keys",
+		Use:   "check CONFIG [--states WHERE] | check --keys",
 		Short: "Say what is wrong with a config, or what it does",
 		Long: `Check reads a config and says, for everything that is wrong, the line, the key,
 the reason and the nearest known key; where nothing is wrong, it lists the steps
@@ -25,10 +29,15 @@ of the pipeline. Then it looks at the first thousand records of the source's fil
 columns, keys, times, values, what does not parse, and what the config might say
 besides. Topics and standard input are not looked at.
 
-Exit: 0 fine, 1 the data cannot be read in this way, 2 the config is wrong.
+With --states it says what a run with --migrate would keep of the states that were
+written under another config: in a file of states, or in a changelog at the brokers
+of the config's source. It changes nothing.
+
+Exit: 0 fine, 1 the data cannot be read in this way, or nothing of a state can be
+kept, 2 the config is wrong.
 
 With --keys it lists every key of a config: type, unit, default, meaning.`,
-		Example: "  hafvf check pump.yaml\n  hafvf check pump.yaml --no-data --set top=0.99\n  hafvf check --keys",
+		Example: "  hafvf check pump.yaml\n  hafvf check pump.yaml --no-data --set top=0.99\n  hafvf check pump.yaml --states pump.states\n  hafvf check --keys",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if keys {
 				return cobra.NoArgs(cmd, args)
@@ -45,6 +54,15 @@ With --keys it lists every key of a config: type, unit, default, meaning.`,
 				return err
 			}
 			fmt.Fprint(cmd.OutOrStdout(), graph)
+			if cmd.Flags().Changed("states") {
+				ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+				defer stop()
+				kept, err := pipeline.CheckStates(ctx, graph, states, slog.New(slog.DiscardHandler))
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "states   %s\n", kept)
+			}
 			if noData {
 				return nil
 			}
@@ -65,6 +83,7 @@ With --keys it lists every key of a config: type, unit, default, meaning.`,
 	}
 	addSet(cmd, &set)
 	cmd.Flags().BoolVar(&keys, "keys", false, "list the keys of a config in place of checking one")
+	cmd.Flags().StringVar(&states, "states", "", "say what --migrate keeps of the states in `WHERE`, a file of states or a changelog")
 	cmd.Flags().BoolVar(&noData, "no-data", false, "do not look at the data")
 	return cmd
 }

@@ -90,7 +90,7 @@ job running. See hafvf status and hafvf stop.`,
 			if sub != (submission{}) {
 				return usageError{errors.New("--detach and --savepoint are for runner: {name: flink}")}
 			}
-			_, err = o.execute(cmd.Context(), pipeline.Run{Graph: graph, AcceptOpenPort: openPort, BeginAnew: again.anew, SkipStates: again.skip})
+			_, err = o.execute(cmd.Context(), pipeline.Run{Graph: graph, AcceptOpenPort: openPort, BeginAnew: again.anew, SkipStates: again.skip, Migrate: again.migrate})
 			return err
 		},
 	}
@@ -117,19 +117,26 @@ func unprotected(err error) error {
 // A resumption holds the flags by which a run over Kafka does not resume exactly where the
 // run before has ended.
 type resumption struct {
-	anew  bool
-	texts []string
-	skip  []kafkaio.Position
+	anew    bool
+	migrate bool
+	texts   []string
+	skip    []kafkaio.Position
 }
 
 func (r *resumption) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&r.anew, "begin-anew", false, "kafka: discard the states in the changelog, do not look at the group's offsets, and read from the beginning; give it once, not to a service that starts again with it")
+	cmd.Flags().BoolVar(&r.migrate, "migrate", false, "carry states over that were written under another config, as far as they mean the same; hafvf check CONFIG --states WHERE says what is kept")
 	cmd.Flags().StringArrayVar(&r.texts, "skip-state", nil, "kafka: discard the state at `TOPIC-PARTITION-OFFSET` of the changelog, whose filter then begins anew; may be repeated")
 }
 
 // check reads the positions, and refuses flags that are not for the graph; nil is the
 // demo's.
 func (r *resumption) check(graph *pipeline.Graph) error {
+	if r.migrate {
+		if err := r.checkMigrate(graph); err != nil {
+			return err
+		}
+	}
 	if !r.anew && len(r.texts) == 0 {
 		return nil
 	}
@@ -152,6 +159,18 @@ func (r *resumption) check(graph *pipeline.Graph) error {
 			return usageError{fmt.Errorf("--skip-state: %w", err)}
 		}
 		r.skip = append(r.skip, p)
+	}
+	return nil
+}
+
+func (r *resumption) checkMigrate(graph *pipeline.Graph) error {
+	switch {
+	case r.anew:
+		return usageError{errors.New("--begin-anew discards all states: leave out --migrate")}
+	case graph == nil || !graph.KeepsStates():
+		return usageError{errors.New("--migrate is for a config that keeps states, by source.kafka.changelog or state")}
+	case graph.Runner.Name == config.Flink:
+		return usageError{errors.New("--migrate is for the embedded runner: the states of a job on Flink are in its savepoints, which fit one config")}
 	}
 	return nil
 }

@@ -42,6 +42,7 @@ type Ledger struct {
 	mu       sync.Mutex
 	stopped  bool
 	restored map[string]lastValue
+	migrated map[string][]byte          // of these, those that replace others
 	ready    map[string][]byte          // states to be committed, by key
 	waiting  map[string][]account.Place // by key, observations that are in no output yet
 	handed   map[string]Progress        // by partition
@@ -68,14 +69,18 @@ type LedgerConfig struct {
 	Changelog string
 	// BeginAnew discards the states of the changelog and ignores the group's offsets.
 	BeginAnew bool
-	// Settings are stored with each state. They say what its meaning depends on.
-	Settings string
+	// Settings, if set, returns what is stored with the state of a key: what its meaning
+	// depends on.
+	Settings func(key string) string
 	// Skip are the positions of states in the changelog that are discarded.
 	Skip []Position
 	// Check, if set, inspects the restored states before anything is written. They come
 	// in the order of their positions. Check returns the last record of each partition
 	// that the states include. OpenLedger returns its error.
 	Check func([]Restored) (included []Position, err error)
+	// Migrate, if set, returns the states, by key, that replace restored ones before Check
+	// sees them. They go to the changelog with the first commit.
+	Migrate func([]Restored) (map[string][]byte, error)
 	// First are the states, by key, to begin with where the changelog is empty, or there is
 	// none.
 	First map[string][]byte
@@ -217,6 +222,7 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 		if err := l.adopt(ctx); err != nil {
 			return err
 		}
+		maps.Copy(l.ready, l.migrated)
 	}
 	if len(l.restored) == 0 && len(l.cfg.First) > 0 {
 		l.beginWith(l.cfg.First)
@@ -332,8 +338,8 @@ func (l *Ledger) restore(ctx context.Context) (err error) {
 		}
 	}
 	l.cfg.Log.Info("states were restored", "topic", topic, "keys", len(l.restored), "took", time.Since(start).Round(time.Millisecond).String())
-	if old := open(l.restored); old > 0 && l.cfg.Settings != "" {
-		l.cfg.Log.Info("states of an earlier version do not say what they were written under, and are taken for those of this config", "topic", topic, "keys", old, "config", l.cfg.Settings)
+	if old := open(l.restored); old > 0 && l.cfg.Settings != nil {
+		l.cfg.Log.Info("states of an earlier version do not say what they were written under, and are taken for those of this config", "topic", topic, "keys", old)
 	}
 	return nil
 }
@@ -349,7 +355,10 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 	if err := l.skip(); err != nil {
 		return err
 	}
-	states := inOrder(l.cfg.Changelog, l.restored)
+	states, err := l.migrate()
+	if err != nil {
+		return err
+	}
 	if l.cfg.Check == nil {
 		for _, s := range states {
 			if s.Err != nil {
@@ -363,6 +372,25 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 		return err
 	}
 	return l.checkIncluded(ctx, included)
+}
+
+// migrate replaces the restored states that others replace, and returns all by their
+// positions.
+func (l *Ledger) migrate() ([]Restored, error) {
+	states := inOrder(l.cfg.Changelog, l.restored)
+	if l.cfg.Migrate == nil {
+		return states, nil
+	}
+	var err error
+	if l.migrated, err = l.cfg.Migrate(states); err != nil {
+		return nil, err
+	}
+	for key, b := range l.migrated {
+		v := l.restored[key]
+		v.bytes, v.settings, v.sealed = b, l.settings(key), true
+		l.restored[key] = v
+	}
+	return inOrder(l.cfg.Changelog, l.restored), nil
 }
 
 // adopt writes the head of the changelog, which says whose it is now. A run that begins
@@ -673,13 +701,21 @@ func (l *Ledger) sealed(states map[string][]byte) iter.Seq[Message] {
 		for key, state := range states {
 			m := Message{Key: []byte(key)}
 			if state != nil {
-				m.Value = seal.Seal(key, l.cfg.Settings, state)
+				m.Value = seal.Seal(key, l.settings(key), state)
 			}
 			if !yield(m) {
 				return
 			}
 		}
 	}
+}
+
+// settings are those that are stored with the state of a key.
+func (l *Ledger) settings(key string) string {
+	if l.cfg.Settings == nil {
+		return ""
+	}
+	return l.cfg.Settings(key)
 }
 
 // offsets are the offsets to commit: all records before them are dealt with. Without a

@@ -61,6 +61,15 @@ func Count[N int | int64](n N, one, many string) string {
 	return fmt.Sprintf("%d %s", n, one)
 }
 
+// List is names as part of a sentence: "a, b and c".
+func List(names []string) string {
+	n := len(names) - 1
+	if n <= 0 {
+		return strings.Join(names, "")
+	}
+	return strings.Join(names[:n], ", ") + " and " + names[n]
+}
+
 // Cause is err without the operation and the paths that package os puts before it.
 func Cause(err error) error {
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"unique"
 
 	"hafvf/internal/message"
 )
@@ -61,7 +62,7 @@ func Open(key string, b []byte) (state []byte, settings string, sealed bool, err
 	case string(of) != key:
 		return nil, "", true, fmt.Errorf("it is the state of another key, %s", message.Quote(string(of)))
 	}
-	return state, string(text), true, nil
+	return state, unique.Make(string(text)).Value(), true, nil // most keys have the same
 }
 
 // cut cuts a part with its length off b.

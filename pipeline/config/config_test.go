@@ -76,6 +76,9 @@ func TestParseDetect(t *testing.T) {
 	if !reflect.DeepEqual(c.Bank, hafvf.DefaultBankOf("normal")) || c.Levels != nil || c.Model.WarmUp != 50 || !reflect.DeepEqual(c.Detect, &Detect{hafvf.Detect{Commit: 0.95, MinLength: 5}, transforms.DefaultAlarms(), transforms.AlertConfig{Direction: transforms.Both}}) {
 		t.Errorf("%+v", c)
 	}
+	if c = parse(t, base+"detect: true\n", "detect.commit=0.9"); c.Detect == nil || c.Detect.Commit != .9 {
+		t.Errorf("a key of what has all its defaults: %+v", c.Detect)
+	}
 	c = parse(t, base+"detect: {commit: 0.9, cooldown: 1h, min_change: 2}\nlevels: []\ntop: 0.98\nalerts: {csv: {path: a.csv}}\ntime_unit: 1m\n")
 	if c.Bank != nil || c.Top != 0.98 || !reflect.DeepEqual(c.Detect, &Detect{hafvf.Detect{Commit: 0.9, MinLength: 5}, transforms.DefaultAlarms(), transforms.AlertConfig{Cooldown: time.Hour, MinChange: 2, Direction: transforms.Both}}) || c.Alerts.CSV.Path != "a.csv" || c.TimeUnit != time.Minute {
 		t.Errorf("%+v", c)

@@ -33,8 +33,9 @@ func (d *decoder) override(root *yaml.Node, i int) bool {
 			d.failAt(pos, path, "a name in the path is empty")
 			return false
 		}
-		if isNull(at) {
-			// The key is there without a value, as in "model:".
+		if isNull(at) || depth > 0 && at.Tag == "!!bool" && at.Value == "true" {
+			// The key is there without a value, as in "model:", or with all its defaults, as in
+			// "detect: true".
 			*at = yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: pos}
 		}
 		var child **yaml.Node

@@ -1,8 +1,10 @@
 package records
 
 import (
+	"cmp"
 	"time"
 
+	"hafvf/connectors"
 	"hafvf/transforms"
 )
 
@@ -15,7 +17,9 @@ type state struct {
 var states = []field[state]{
 	text("key", "Key of the state.", func(s state) string { return s.key }),
 	nullable("place", "Where the state stands: topic-partition-offset; null in a file.", func(s state) string { return s.place }),
-	nullable("written_with", "Settings that the state was stored with; null in one of an earlier version.", func(s state) string { return s.settings }),
+	leaf("written_with", "object", "", "Settings that the state was stored with: order, time_unit in nanoseconds, filter. Null in one of an earlier version.", connectors.String, func(b []byte, s state) []byte {
+		return append(b, cmp.Or(s.settings, "null")...)
+	}),
 	instant("time", "Latest time that the state knows of.", func(s state) time.Time { return s.Time }),
 	count("n", "", "Observations so far.", func(s state) (int64, bool) { return s.N, true }),
 	count("waiting", "", "Observations that were read and not learned yet.", func(s state) (int64, bool) { return int64(s.Waiting), true }),

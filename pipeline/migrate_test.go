@@ -1,0 +1,96 @@
+package pipeline
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// States of another config are refused with the names of what differs. CheckStates says
+// what can be kept, a run with Migrate keeps it, and the next run needs it no more.
+func TestMigrateStates(t *testing.T) {
+	states := filepath.Join(t.TempDir(), "states.bin")
+	lines := observations(600, 3)
+	b := fakeBus(t, 2)
+	b.CreateTopic(t, "out", 1, nil)
+	file := func(part []string, rest string) string {
+		return rest + "state: " + states + "\nsource: {jsonl: {path: " + write(t, "in.jsonl", part...) + "}}\nsink: none\n"
+	}
+	topic := func(part []string, rest string) string {
+		b.put(t, part...)
+		return strings.Replace(b.config("group: g, changelog: states, bounded: true", rest), "model: {family: normal}\n", "", 1)
+	}
+	const before, after = "model: {family: normal}\n", "model: {family: normal, prior: {kappa: .1}}\nlevels: [{alpha: 9, beta: 1}]\ndetect: true\n"
+	const kept = "3 keys: samples kept; levels, detection and alarms begin anew"
+	for _, c := range []struct {
+		where string
+		text  func(part []string, rest string) string
+		place string
+	}{{"file", file, states}, {"changelog", topic, "states"}} {
+		t.Run(c.where, func(t *testing.T) {
+			if err := execute(t, c.text(lines[:200], before), quiet); err != nil {
+				t.Fatal(err)
+			}
+			second := c.text(lines[200:400], after)
+			if err := execute(t, second, quiet); err == nil || !strings.Contains(err.Error(), "written with other model.prior, ") || !strings.Contains(err.Error(), "--migrate") {
+				t.Errorf("without Migrate: %v", err)
+			}
+			says, err := CheckStates(t.Context(), compose(t, second), c.place, quiet)
+			if err != nil || !strings.Contains(says, kept) || !strings.HasSuffix(says, "--migrate, and refuses them without") {
+				t.Errorf("%s: %v", says, err)
+			}
+			if _, err := (Run{Graph: compose(t, second), Migrate: true}).Execute(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			says, err = CheckStates(t.Context(), compose(t, second), c.place, quiet)
+			if err != nil || !strings.HasSuffix(says, ": 3 keys: unchanged") {
+				t.Errorf("after it: %s: %v", says, err)
+			}
+			if err := execute(t, c.text(lines[400:], after), quiet); err != nil {
+				t.Error(err)
+			}
+			var out bytes.Buffer
+			if err := ListStates(t.Context(), compose(t, second), "k1", &out, quiet); err != nil || !strings.Contains(out.String(), `"n":187,`) {
+				t.Errorf("%v, %s", err, out.String())
+			}
+		})
+	}
+	t.Run("another family", func(t *testing.T) {
+		text := file(nil, "model: {family: exponential}\n")
+		if _, err := CheckStates(t.Context(), compose(t, text), states, quiet); err == nil || !strings.Contains(err.Error(), "it has another model.family, and nothing of it means the same") {
+			t.Error(err)
+		}
+		if _, err := (Run{Graph: compose(t, text), Migrate: true}).Execute(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "another model.family") {
+			t.Error(err)
+		}
+		if _, err := CheckStates(t.Context(), compose(t, text), "none", quiet); err == nil || !strings.Contains(err.Error(), "none is not a file of states") {
+			t.Error(err)
+		}
+	})
+	t.Run("a file by itself", func(t *testing.T) {
+		var out bytes.Buffer
+		if err := ListStatesIn(states, "", &out); err != nil || strings.Count(out.String(), "\n") != 3 {
+			t.Errorf("%v, %s", err, out.String())
+		}
+	})
+}
+
+// The keys that no record comes for are carried over in the changelog too.
+func TestMigrateSilentKeys(t *testing.T) {
+	b := fakeBus(t, 1)
+	b.CreateTopic(t, "out", 1, nil)
+	b.put(t, observations(90, 3)...)
+	text := b.config("group: g, changelog: states, bounded: true", "")
+	if err := execute(t, text, quiet); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (Run{Graph: compose(t, text+"levels: []\ntop: .9\n"), Migrate: true}).Execute(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range sealedIn(t, b, "states") {
+		if !bytes.Contains(value, []byte(`"top":0.9`)) {
+			t.Errorf("%s is still of the old config", key)
+		}
+	}
+}
