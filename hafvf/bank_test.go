@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"hafvf/internal/streams"
 )
 
 // threeKinds is the default bank in two orders: the last member is the one that
@@ -52,7 +54,7 @@ func familyStream(t testing.TB, family string, rng *rand.Rand) (Model, func() []
 		x := noise()
 		switch family {
 		case "bernoulli":
-			return []float64{toss(rng, 1/(1+math.Exp(-level)))}
+			return []float64{streams.Toss(rng, 1/(1+math.Exp(-level)))}
 		case "categorical":
 			return []float64{math.Mod(math.Abs(math.Trunc(x)), 3)}
 		case "poisson":

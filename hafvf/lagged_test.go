@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"hafvf/internal/streams"
 )
 
 // TestRealTraces compares with an independent implementation, on a stream of
@@ -164,7 +166,7 @@ func TestLaggedUnits(t *testing.T) {
 	b, moved := NewBank(model(1, 0), DefaultBankOf("normal"), .999, &Detect{}), NewBank(normal{kappa: 1, alpha: 1, beta: 1}, DefaultBankOf("normal"), .999, &Detect{})
 	moved.Use(model(scale, offset))
 	s, u := b.NewState(), moved.NewState()
-	for i, x := range autocorrelated(rand.New(rand.NewPCG(1, 11)), 500, 1, .8).x {
+	for i, x := range autocorrelated(rand.New(rand.NewPCG(1, 11)), 500, 1, .8).X {
 		p, q := b.Update(s, []float64{x}), moved.Update(u, []float64{scale*x + offset})
 		if d := q.LogPredictive + math.Log(scale) - p.LogPredictive; !(math.Abs(d) < 1e-6) || p.Detection.Kind != q.Detection.Kind || math.Abs(p.Members[3].Share-q.Members[3].Share) > 1e-6 {
 			t.Fatalf("step %d: %+v, in other units %+v", i, p, q)
@@ -273,7 +275,7 @@ func TestExtend(t *testing.T) {
 func TestLaggedPreventsFalseChanges(t *testing.T) {
 	s := autocorrelated(rand.New(rand.NewPCG(1, 13)), 5000, 0, .8)
 	run := func(bank []Member) int {
-		return s.run(NewBank(streamModel(t, "normal"), bank, DefaultForgetting, &Detect{}), 1, 0).false
+		return scoreStream(s, NewBank(streamModel(t, "normal"), bank, DefaultForgetting, &Detect{}), 1, 0).false
 	}
 	without, with := run(DefaultBank()), run(DefaultBankOf("normal"))
 	if without < 20 || 10*with > without {
@@ -283,30 +285,30 @@ func TestLaggedPreventsFalseChanges(t *testing.T) {
 
 // autocorrelated is an AR(1) stream of variance 1, with changes of 3 to 6 standard
 // deviations.
-func autocorrelated(rng *rand.Rand, n, changes int, phi float64) labelled {
-	s := labelled{x: make([]float64, n), changes: separated(rng, n, changes, 900*n/20000)}
+func autocorrelated(rng *rand.Rand, n, changes int, phi float64) streams.Stream {
+	s := streams.Stream{X: make([]float64, n), Changes: streams.Separated(rng, n, changes, 900*n/20000)}
 	mu, next := 0.0, 0
 	e := rng.NormFloat64()
 	for t := range n {
-		if next < changes && t == s.changes[next] {
+		if next < changes && t == s.Changes[next] {
 			next++
-			mu += uniform(rng, 3, 6) * sign(rng)
+			mu += streams.Uniform(rng, 3, 6) * streams.Sign(rng)
 		}
-		s.x[t] = mu + e
+		s.X[t] = mu + e
 		e = phi*e + math.Sqrt(1-phi*phi)*rng.NormFloat64()
 	}
 	return s
 }
 
 // autocorrelatedKinds are AR(1) streams, without changes and with.
-func autocorrelatedKinds() (kinds []streamKind) {
+func autocorrelatedKinds() (kinds []streams.Kind) {
 	for _, phi := range []float64{.5, .8, .95} {
 		for _, per := range []int{0, 2000} {
 			name := fmt.Sprintf("ar%g", phi)
 			if per > 0 {
 				name += "_changes"
 			}
-			kinds = append(kinds, streamKind{name, "normal", func(rng *rand.Rand, n int) labelled {
+			kinds = append(kinds, streams.Kind{Name: name, Family: "normal", Make: func(rng *rand.Rand, n int) streams.Stream {
 				changes := 0
 				if per > 0 {
 					changes = n / per
@@ -335,15 +337,15 @@ func BenchmarkStructures(b *testing.B) {
 		{"default", DefaultBank()},
 		{"default, ar", append(DefaultBank(), lagged)},
 	} {
-		run := func(name string, kinds ...streamKind) {
+		run := func(name string, kinds ...streams.Kind) {
 			b.Run(c.name+"/"+name, func(b *testing.B) {
 				total := score{}
 				for b.Loop() {
 					total = score{}
 					for k, kind := range kinds {
 						for i := range uint64(*seeds) {
-							s := kind.make(rand.New(rand.NewPCG(*seed+i, uint64(k))), 20000)
-							total.add(s.run(NewBank(streamModel(b, kind.family), c.bank, DefaultForgetting, &Detect{}), 1, 0))
+							s := kind.Make(rand.New(rand.NewPCG(*seed+i, uint64(k))), 20000)
+							total.add(scoreStream(s, NewBank(streamModel(b, kind.Family), c.bank, DefaultForgetting, &Detect{}), 1, 0))
 						}
 					}
 				}
@@ -354,18 +356,18 @@ func BenchmarkStructures(b *testing.B) {
 				b.ReportMetric(0, "ns/op")
 			})
 		}
-		var iid []streamKind
-		for _, kind := range streamKinds {
-			if kind.family == "normal" {
+		var iid []streams.Kind
+		for _, kind := range streams.Kinds {
+			if kind.Family == "normal" {
 				iid = append(iid, kind)
 			}
 		}
 		run("iid", iid...)
 		for _, kind := range iid {
-			run(strings.ReplaceAll(kind.name, " ", "-"), kind)
+			run(strings.ReplaceAll(kind.Name, " ", "-"), kind)
 		}
 		for _, kind := range autocorrelatedKinds() {
-			run(kind.name, kind)
+			run(kind.Name, kind)
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"hafvf/internal/streams"
 )
 
 // A rateStep is a stream of coin tosses whose rate goes from one to another.
@@ -20,7 +22,7 @@ func (r rateStep) draw(rng *rand.Rand) []float64 {
 		if t >= r.calm {
 			p = r.after
 		}
-		x[t] = toss(rng, p)
+		x[t] = streams.Toss(rng, p)
 	}
 	return x
 }

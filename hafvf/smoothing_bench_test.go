@@ -7,25 +7,27 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"hafvf/internal/streams"
 )
 
-// smoothedKinds are those of streamKinds and seven more: a rare event whose rate falls,
+// smoothedKinds are those of streams.Kinds and seven more: a rare event whose rate falls,
 // with a stretch in which it is frequent; faster walks; changes of half to one standard
 // deviation; a mean that swings; and noise that remembers.
-var smoothedKinds = slices.Concat(streamKinds, []streamKind{
-	{"coin rare, outage", "bernoulli", outage},
-	{"walk .1σ", "normal", func(rng *rand.Rand, n int) labelled { return walk(rng, n, .1) }},
-	{"walk .3σ", "normal", func(rng *rand.Rand, n int) labelled { return walk(rng, n, .3) }},
-	{"small shifts", "normal", smallShifts},
-	{"sine", "normal", sine},
-	{"AR .5", "normal", func(rng *rand.Rand, n int) labelled { return correlated(rng, n, .5) }},
-	{"AR .8", "normal", func(rng *rand.Rand, n int) labelled { return correlated(rng, n, .8) }},
+var smoothedKinds = slices.Concat(streams.Kinds, []streams.Kind{
+	{Name: "coin rare, outage", Family: "bernoulli", Make: outage},
+	{Name: "walk .1σ", Family: "normal", Make: func(rng *rand.Rand, n int) streams.Stream { return streams.Walk(rng, n, .1) }},
+	{Name: "walk .3σ", Family: "normal", Make: func(rng *rand.Rand, n int) streams.Stream { return streams.Walk(rng, n, .3) }},
+	{Name: "small shifts", Family: "normal", Make: smallShifts},
+	{Name: "sine", Family: "normal", Make: sine},
+	{Name: "AR .5", Family: "normal", Make: func(rng *rand.Rand, n int) streams.Stream { return correlated(rng, n, .5) }},
+	{Name: "AR .8", Family: "normal", Make: func(rng *rand.Rand, n int) streams.Stream { return correlated(rng, n, .8) }},
 })
 
 // outage has a rate of .02 that falls to .005 in the middle, and of .5 for 60 tosses after
 // a quarter.
-func outage(rng *rand.Rand, n int) labelled {
-	s := labelled{x: make([]float64, n), mean: make([]float64, n), changes: []int{n / 4, n/4 + 60, n / 2}}
+func outage(rng *rand.Rand, n int) streams.Stream {
+	s := streams.Stream{X: make([]float64, n), Mean: make([]float64, n), Changes: []int{n / 4, n/4 + 60, n / 2}}
 	for t := range n {
 		p := .02
 		switch {
@@ -34,42 +36,42 @@ func outage(rng *rand.Rand, n int) labelled {
 		case t >= n/2:
 			p = .005
 		}
-		s.mean[t], s.x[t] = p, toss(rng, p)
+		s.Mean[t], s.X[t] = p, streams.Toss(rng, p)
 	}
 	return s
 }
 
 // smallShifts are five changes of .5 to 1.
-func smallShifts(rng *rand.Rand, n int) labelled {
-	s := labelled{x: make([]float64, n), mean: make([]float64, n), changes: separated(rng, n, 5, n/20)}
+func smallShifts(rng *rand.Rand, n int) streams.Stream {
+	s := streams.Stream{X: make([]float64, n), Mean: make([]float64, n), Changes: streams.Separated(rng, n, 5, n/20)}
 	mu, next := 0.0, 0
 	for t := range n {
-		if next < len(s.changes) && t == s.changes[next] {
+		if next < len(s.Changes) && t == s.Changes[next] {
 			next++
-			mu += uniform(rng, .5, 1) * sign(rng)
+			mu += streams.Uniform(rng, .5, 1) * streams.Sign(rng)
 		}
-		s.mean[t], s.x[t] = mu, mu+rng.NormFloat64()
+		s.Mean[t], s.X[t] = mu, mu+rng.NormFloat64()
 	}
 	return s
 }
 
 // sine swings by 2 in 500 observations.
-func sine(rng *rand.Rand, n int) labelled {
-	s := labelled{x: make([]float64, n), mean: make([]float64, n)}
+func sine(rng *rand.Rand, n int) streams.Stream {
+	s := streams.Stream{X: make([]float64, n), Mean: make([]float64, n)}
 	for t := range n {
-		s.mean[t] = 2 * math.Sin(2*math.Pi*float64(t)/500)
-		s.x[t] = s.mean[t] + rng.NormFloat64()
+		s.Mean[t] = 2 * math.Sin(2*math.Pi*float64(t)/500)
+		s.X[t] = s.Mean[t] + rng.NormFloat64()
 	}
 	return s
 }
 
 // correlated is autoregressive noise of variance 1 about 0.
-func correlated(rng *rand.Rand, n int, phi float64) labelled {
-	s := labelled{x: make([]float64, n), mean: make([]float64, n)}
+func correlated(rng *rand.Rand, n int, phi float64) streams.Stream {
+	s := streams.Stream{X: make([]float64, n), Mean: make([]float64, n)}
 	last := rng.NormFloat64()
 	for t := range n {
 		last = phi*last + math.Sqrt(1-phi*phi)*rng.NormFloat64()
-		s.x[t] = last
+		s.X[t] = last
 	}
 	return s
 }
@@ -91,36 +93,36 @@ type smoothingScore struct {
 	took        time.Duration
 }
 
-func (s *smoothingScore) add(truth labelled, got smoothing, took time.Duration) {
+func (s *smoothingScore) add(truth streams.Stream, got smoothing, took time.Duration) {
 	s.streams++
-	s.changes += len(truth.changes)
+	s.changes += len(truth.Changes)
 	s.took += took
-	for t, mean := range truth.mean {
+	for t, mean := range truth.Mean {
 		off := got.mean[t] - mean
 		s.squares += off * off
 		s.n++
 		if math.Abs(off) <= 2*got.sd[t] {
 			s.covered++
 		}
-		if slices.ContainsFunc(truth.changes, func(c int) bool { return max(c-t, t-c) <= 10 }) {
+		if slices.ContainsFunc(truth.Changes, func(c int) bool { return max(c-t, t-c) <= 10 }) {
 			s.near += off * off
 			s.nNear++
 		}
 	}
 	hits := len(got.changes)
-	free := slices.Clone(truth.changes)
+	free := slices.Clone(truth.Changes)
 	for _, c := range got.changes {
 		i := slices.IndexFunc(free, func(f int) bool { return max(c-f, f-c) <= 5 })
 		if i < 0 {
 			hits--
-			if !slices.ContainsFunc(truth.changes, func(f int) bool { return max(c-f, f-c) <= 20 }) {
+			if !slices.ContainsFunc(truth.Changes, func(f int) bool { return max(c-f, f-c) <= 20 }) {
 				s.falsely++
 			}
 			continue
 		}
 		free = slices.Delete(free, i, i+1)
 	}
-	if all := len(got.changes) + len(truth.changes); all > 0 {
+	if all := len(got.changes) + len(truth.Changes); all > 0 {
 		s.f1 += 2 * float64(hits) / float64(all)
 	} else {
 		s.f1++
@@ -232,12 +234,12 @@ func scoreSmoothing(t testing.TB, methods int, seed uint64, seeds, n int) (kinds
 	totals = make([]smoothingTotal, methods)
 	for i, kind := range smoothedKinds {
 		scores := make([]smoothingScore, methods)
-		m := streamModel(t, kind.family)
+		m := streamModel(t, kind.Family)
 		for k := range seeds {
-			truth := kind.make(rand.New(rand.NewPCG(seed+uint64(k), uint64(i))), n)
+			truth := kind.Make(rand.New(rand.NewPCG(seed+uint64(k), uint64(i))), n)
 			for j := range scores {
 				began := time.Now()
-				got := smoothings[j].smooth(m, truth.x)
+				got := smoothings[j].smooth(m, truth.X)
 				scores[j].add(truth, got, time.Since(began))
 			}
 		}
@@ -261,7 +263,7 @@ func BenchmarkSmoothing(b *testing.B) {
 		for j, method := range smoothings {
 			fmt.Printf("\n%-34s %6s %6s %6s %6s %7s %6s\n", method.name, "RMSE", "near", "cover", "F1", "false", "µs")
 			for i, scores := range kinds {
-				fmt.Printf("%-34s %v\n", smoothedKinds[i].name, &scores[j])
+				fmt.Printf("%-34s %v\n", smoothedKinds[i].Name, &scores[j])
 			}
 			fmt.Printf("%-34s %v\n", "mean", &totals[j])
 		}
@@ -277,7 +279,7 @@ func TestSmootherOfStreams(t *testing.T) {
 	}
 	kinds, totals := scoreSmoothing(t, 2, *seed, seeds, n)
 	for i, scores := range kinds {
-		t.Logf("%-22s %v   one weight %v", smoothedKinds[i].name, &scores[0], &scores[1])
+		t.Logf("%-22s %v   one weight %v", smoothedKinds[i].Name, &scores[0], &scores[1])
 	}
 	t.Logf("%-22s %v   one weight %v", "mean", &totals[0], &totals[1])
 	own, one := totals[0], totals[1]

@@ -8,234 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"hafvf/internal/streams"
 )
-
-// A streamKind makes streams with known changes and outliers.
-type streamKind struct {
-	name, family string
-	make         func(rng *rand.Rand, n int) labelled
-}
-
-// labelled is a stream with, from 0, the first observations of its new regimes,
-// and which observations are outliers, nil where their kind has none or cannot
-// tell.
-type labelled struct {
-	x        []float64
-	mean     []float64 // of the distribution
-	changes  []int
-	outliers []bool
-}
-
-// streamKinds are fifteen: normal regimes with and without outliers, drift,
-// alternation of calm and volatile stretches, noise that the model doesn't have
-// (heavy tails, bursts, outliers of four and a hundred standard deviations), each
-// with changes and without, and two of coin tosses.
-var streamKinds = []streamKind{
-	{"g1 regimes, outliers", "normal", func(rng *rand.Rand, n int) labelled { return regimes(rng, n, n/2500, .005) }},
-	{"g2 regimes", "normal", func(rng *rand.Rand, n int) labelled { return regimes(rng, n, n/2500, 0) }},
-	{"g3 outliers", "normal", func(rng *rand.Rand, n int) labelled { return regimes(rng, n, 0, .02) }},
-	{"g4 drift", "normal", drift},
-	{"g5 volatile", "normal", volatile},
-	{"t3_10 heavy tails", "normal", func(rng *rand.Rand, n int) labelled { return foreign(rng, n, n/2000, "t3") }},
-	{"t3_0 no change", "normal", func(rng *rand.Rand, n int) labelled { return foreign(rng, n, 0, "t3") }},
-	{"burst_10 bursts of 3", "normal", func(rng *rand.Rand, n int) labelled { return foreign(rng, n, n/2000, "burst") }},
-	{"burst_0 no change", "normal", func(rng *rand.Rand, n int) labelled { return foreign(rng, n, 0, "burst") }},
-	{"4sig_10 4σ outliers", "normal", func(rng *rand.Rand, n int) labelled { return foreign(rng, n, n/2000, "4sig") }},
-	{"4sig_0 no change", "normal", func(rng *rand.Rand, n int) labelled { return foreign(rng, n, 0, "4sig") }},
-	{"huge_10 100σ outliers", "normal", func(rng *rand.Rand, n int) labelled { return foreign(rng, n, n/2000, "huge") }},
-	{"huge_0 no change", "normal", func(rng *rand.Rand, n int) labelled { return foreign(rng, n, 0, "huge") }},
-	{"b1 coin regimes", "bernoulli", coins},
-	{"b2 coin volatile", "bernoulli", flips},
-}
-
-func sign(rng *rand.Rand) float64 { return float64(2*rng.IntN(2) - 1) }
-
-func uniform(rng *rand.Rand, lo, hi float64) float64 { return lo + (hi-lo)*rng.Float64() }
-
-// separated draws k changes at least apart from each other and the ends.
-func separated(rng *rand.Rand, n, k, apart int) []int {
-	for {
-		c := make([]int, k)
-		for i := range c {
-			c[i] = apart + rng.IntN(n-2*apart)
-		}
-		slices.Sort(c)
-		ok := true
-		for i := 1; i < k; i++ {
-			ok = ok && c[i]-c[i-1] >= apart
-		}
-		if ok {
-			return c
-		}
-	}
-}
-
-// regimes are jumps of 1.5 to 5 standard deviations, each to another standard
-// deviation between ½ and 2, with outliers of 8 standard deviations.
-func regimes(rng *rand.Rand, n, changes int, outliers float64) labelled {
-	s := labelled{x: make([]float64, n), mean: make([]float64, n), changes: separated(rng, n, changes, 900*n/20000), outliers: make([]bool, n)}
-	mu, sigma, next := 0.0, 1.0, 0
-	for t := range n {
-		change := next < len(s.changes) && t == s.changes[next]
-		if change {
-			next++
-			d := uniform(rng, 1.5, 5) * sigma * sign(rng)
-			if math.Abs(mu+d) > 10 {
-				d = -d
-			}
-			mu += d
-			sigma = math.Exp(uniform(rng, -math.Ln2, math.Ln2))
-		}
-		s.mean[t] = mu
-		s.x[t] = mu + sigma*rng.NormFloat64()
-		if rng.Float64() < outliers && !change {
-			s.x[t] = mu + 8*sigma*sign(rng)
-			s.outliers[t] = true
-		}
-	}
-	return s
-}
-
-// drift is a random walk of steps of .02 under noise of 1.
-func drift(rng *rand.Rand, n int) labelled { return walk(rng, n, .02) }
-
-func walk(rng *rand.Rand, n int, step float64) labelled {
-	s := labelled{x: make([]float64, n), mean: make([]float64, n)}
-	mu := 0.0
-	for t := range n {
-		mu += step * rng.NormFloat64()
-		s.mean[t] = mu
-		s.x[t] = mu + rng.NormFloat64()
-	}
-	return s
-}
-
-// volatile is calm for 4000 observations, and then for as long changes every 40
-// to 80, by at least 2 standard deviations.
-func volatile(rng *rand.Rand, n int) labelled {
-	s := labelled{x: make([]float64, n), mean: make([]float64, n)}
-	for t := 0; t < n; {
-		if t/4000%2 == 0 {
-			t = (t/4000 + 1) * 4000
-		} else {
-			t += 40 + rng.IntN(40)
-		}
-		if t < n {
-			s.changes = append(s.changes, t)
-		}
-	}
-	mu, next := 0.0, 0
-	for t := range n {
-		change := next < len(s.changes) && t == s.changes[next]
-		if change {
-			next++
-			was := mu
-			for math.Abs(mu-was) < 2 {
-				mu = uniform(rng, -5, 5)
-			}
-		}
-		s.mean[t] = mu
-		s.x[t] = mu + rng.NormFloat64()
-		if rng.Float64() < .01 && !change {
-			s.x[t] = mu + 8*sign(rng)
-		}
-	}
-	return s
-}
-
-// foreign are regimes that jump by 1.5 to 4, anywhere, under noise that isn't
-// the model's.
-func foreign(rng *rand.Rand, n, changes int, noise string) labelled {
-	edge := n / 25
-	s := labelled{x: make([]float64, n), mean: make([]float64, n), changes: rng.Perm(n - 2*edge)[:changes]}
-	slices.Sort(s.changes)
-	mu, next := 0.0, 0
-	for t := range n {
-		if next < changes && t == s.changes[next]+edge {
-			s.changes[next] = t
-			next++
-			mu += uniform(rng, 1.5, 4) * sign(rng)
-		}
-		s.mean[t] = mu
-		e := rng.NormFloat64()
-		if noise == "t3" {
-			chi := 0.0
-			for range 3 {
-				z := rng.NormFloat64()
-				chi += z * z
-			}
-			e /= math.Sqrt(chi / 3)
-		}
-		s.x[t] = mu + e
-	}
-	for t := range n {
-		r := rng.Float64()
-		switch {
-		case noise == "burst" && r < .003:
-			v := s.mean[t] + 8*sign(rng)
-			for i := t; i < min(t+3, n); i++ {
-				s.x[i] = v
-			}
-		case noise == "4sig" && r < .02:
-			s.x[t] = s.mean[t] + 4*sign(rng)
-		case noise == "huge" && r < .01:
-			s.x[t] = s.mean[t] + 100*sign(rng)
-		}
-	}
-	return s
-}
-
-func toss(rng *rand.Rand, p float64) float64 {
-	if rng.Float64() < p {
-		return 1
-	}
-	return 0
-}
-
-// coins have a change every 5000 tosses, by at least .2.
-func coins(rng *rand.Rand, n int) labelled {
-	s := labelled{x: make([]float64, n), mean: make([]float64, n), changes: separated(rng, n, n/5000, 1500*n/20000)}
-	next := 0
-	draw := func(was float64) float64 {
-		p := was
-		for math.Abs(p-was) < .2 {
-			p = uniform(rng, .05, .95)
-		}
-		return p
-	}
-	p := draw(.5)
-	for t := range n {
-		if next < len(s.changes) && t == s.changes[next] {
-			next++
-			p = draw(p)
-		}
-		s.mean[t] = p
-		s.x[t] = toss(rng, p)
-	}
-	return s
-}
-
-// flips go from .8 to .2 and back, after 2000 tosses or, in every other stretch
-// of 4000, after 40.
-func flips(rng *rand.Rand, n int) labelled {
-	s := labelled{x: make([]float64, n), mean: make([]float64, n)}
-	p, until := .2, 0
-	for t := range n {
-		if t == until {
-			if t > 0 {
-				s.changes = append(s.changes, t)
-			}
-			p = 1 - p
-			until += 40
-			if t/4000%2 == 0 {
-				until += 1960
-			}
-		}
-		s.mean[t] = p
-		s.x[t] = toss(rng, p)
-	}
-	return s
-}
 
 // A score is what a bank made of the streams of a kind.
 type score struct {
@@ -307,14 +82,14 @@ func streamModel(t testing.TB, family string) Model {
 // warmUp is the number of observations that set a prior.
 const warmUp = 50
 
-// run scores a bank on a stream, in units where scale isn't 0: multiplied by
+// scoreStream scores a bank on a stream, in units where scale isn't 0: multiplied by
 // scale and moved by offset, under the prior that the first observations give.
 // The log predictive is that of the stream before.
-func (s labelled) run(b *Bank, scale, offset float64) score {
-	x, moved := s.x, 0.0
+func scoreStream(s streams.Stream, b *Bank, scale, offset float64) score {
+	x, moved := s.X, 0.0
 	if base, ok := b.Model().(Fitted); ok && scale != 0 {
-		x, moved = make([]float64, len(s.x)), math.Log(scale)
-		for t, v := range s.x {
+		x, moved = make([]float64, len(s.X)), math.Log(scale)
+		for t, v := range s.X {
 			x[t] = scale*v + offset
 		}
 		var first [][]float64
@@ -328,7 +103,7 @@ func (s labelled) run(b *Bank, scale, offset float64) score {
 	var alarms, starts []int
 	regime := 0 // changes so far
 	for t := range x {
-		for regime < len(s.changes) && s.changes[regime] <= t {
+		for regime < len(s.Changes) && s.Changes[regime] <= t {
 			regime++
 		}
 		o := b.Update(state, x[t:t+1])
@@ -336,14 +111,14 @@ func (s labelled) run(b *Bank, scale, offset float64) score {
 		if o.Detection.Kind == Change {
 			alarms = append(alarms, t)
 			starts = append(starts, int(o.Detection.Start)-1)
-			if regime == 0 || t-s.changes[regime-1] > 100 {
+			if regime == 0 || t-s.Changes[regime-1] > 100 {
 				out.false++
 			}
 		}
-		if s.outliers != nil {
+		if s.Outliers != nil {
 			hit := o.Detection.Kind == Outlier
-			early := regime > 0 && t-s.changes[regime-1] < 5 && !s.outliers[t]
-			for i, v := range []bool{hit && s.outliers[t], hit, s.outliers[t], hit && early} {
+			early := regime > 0 && t-s.Changes[regime-1] < 5 && !s.Outliers[t]
+			for i, v := range []bool{hit && s.Outliers[t], hit, s.Outliers[t], hit && early} {
 				if v {
 					out.outliers[i]++
 				}
@@ -351,11 +126,11 @@ func (s labelled) run(b *Bank, scale, offset float64) score {
 		}
 	}
 	out.alarms = len(alarms)
-	causal := match(s.changes, alarms, 0, 100, func(delay int) { out.delays = append(out.delays, delay) })
-	near := match(s.changes, starts, -5, 5, func(int) {})
-	out.causal = f1(causal+1, len(s.changes)+1, len(alarms)+1)
-	out.near = f1(near+1, len(s.changes)+1, len(alarms)+1)
-	out.plain = f1(causal, len(s.changes), len(alarms))
+	causal := match(s.Changes, alarms, 0, 100, func(delay int) { out.delays = append(out.delays, delay) })
+	near := match(s.Changes, starts, -5, 5, func(int) {})
+	out.causal = f1(causal+1, len(s.Changes)+1, len(alarms)+1)
+	out.near = f1(near+1, len(s.Changes)+1, len(alarms)+1)
+	out.plain = f1(causal, len(s.Changes), len(alarms))
 	return out
 }
 
@@ -399,16 +174,16 @@ type streamSetting struct {
 // score runs all kinds of streams of n observations, -seeds of each.
 func (c streamSetting) score(t *testing.T, n int) streamTable {
 	table := streamTable{kinds: map[string]*score{}}
-	for k, kind := range streamKinds {
+	for k, kind := range streams.Kinds {
 		sum, bank := &score{}, c.bank
 		if bank == nil {
-			bank = DefaultBankOf(kind.family)
+			bank = DefaultBankOf(kind.Family)
 		}
 		for i := range uint64(*seeds) {
-			s := kind.make(rand.New(rand.NewPCG(*seed+i, uint64(k))), n)
-			sum.add(s.run(NewBank(streamModel(t, kind.family), bank, DefaultForgetting, c.detect), c.scale, c.offset))
+			s := kind.Make(rand.New(rand.NewPCG(*seed+i, uint64(k))), n)
+			sum.add(scoreStream(s, NewBank(streamModel(t, kind.Family), bank, DefaultForgetting, c.detect), c.scale, c.offset))
 		}
-		table.kinds[strings.Fields(kind.name)[0]] = sum
+		table.kinds[strings.Fields(kind.Name)[0]] = sum
 		table.total.add(*sum)
 	}
 	table.total.outliers = [4]int{}
@@ -428,9 +203,9 @@ func (c streamTable) log(t *testing.T, title string, names []string, others []st
 	for _, name := range names {
 		fmt.Fprintf(&text, " %9s", name)
 	}
-	for _, kind := range streamKinds {
-		name := strings.Fields(kind.name)[0]
-		line(kind.name, c.kinds[name].String(), func(o streamTable) *score { return o.kinds[name] })
+	for _, kind := range streams.Kinds {
+		name := strings.Fields(kind.Name)[0]
+		line(kind.Name, c.kinds[name].String(), func(o streamTable) *score { return o.kinds[name] })
 	}
 	line("mean", c.total.String(), func(o streamTable) *score { return &o.total })
 	t.Log(text.String())

@@ -13,4 +13,14 @@ var (
 	// CloudYAML is a config for CloudCSV, which it expects as cloud.csv.
 	//go:embed nab/cloud.yaml
 	CloudYAML []byte
+
+	// TweetsCSV holds tweets that name a company, counted per five minutes, of five
+	// companies: columns key, time, x.
+	//go:embed nab/tweets.csv
+	TweetsCSV []byte
+
+	// WindowsJSON holds the labelled windows of the series in CloudCSV and TweetsCSV, in
+	// the form of the Numenta Anomaly Benchmark.
+	//go:embed nab/windows.json
+	WindowsJSON []byte
 )

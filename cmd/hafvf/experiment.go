@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -99,7 +100,7 @@ func sgdCommand(seed *uint32, out *string) *cobra.Command {
 			defer stop()
 			context.AfterFunc(ctx, stop) // a second signal ends the program
 			e.Seed, e.Dir = uint64(*seed), *out
-			table, files, err := e.Run(ctx, reportIterations())
+			table, files, err := e.Run(ctx, reportProgress("iterations"))
 			if term.IsTerminal(int(os.Stderr.Fd())) {
 				fmt.Fprint(os.Stderr, "\r\x1b[K")
 			}
@@ -119,12 +120,15 @@ func sgdCommand(seed *uint32, out *string) *cobra.Command {
 	return cmd
 }
 
-// reportIterations writes to standard error how far training is: all the time on a
-// terminal, else once for every twentieth.
-func reportIterations() func(done, of int) {
+// reportProgress writes to standard error how far a command is, in the unit: all the time
+// on a terminal, else once for every twentieth. Several goroutines may call it.
+func reportProgress(unit string) func(done, of int) {
 	terminal := term.IsTerminal(int(os.Stderr.Fd()))
 	begin, first, said := time.Now(), -1, 0
+	var mu sync.Mutex
 	return func(done, of int) {
+		mu.Lock()
+		defer mu.Unlock()
 		if first < 0 {
 			first, said = done, 20*done/of
 			return
@@ -133,7 +137,7 @@ func reportIterations() func(done, of int) {
 		if done > first {
 			left = (time.Since(begin) / time.Duration(done-first) * time.Duration(of-done)).Round(time.Second).String()
 		}
-		text := fmt.Sprintf("%d of %d iterations, %s left", done, of, left)
+		text := fmt.Sprintf("%d of %d %s, %s left", done, of, unit, left)
 		switch {
 		case terminal:
 			fmt.Fprintf(os.Stderr, "\r%s \x1b[K", text)

@@ -60,6 +60,7 @@ estimate, and how much of the past still counts.`,
   hafvf init pressure.csv        write a config for a file
   hafvf check pump.yaml          say what is wrong with a config, and look at its data
   hafvf backtest pump.yaml       report what it would have told of past data
+  hafvf compare --quick          compare the filter with other methods
   hafvf states pump.yaml         show what the filters have learned
   hafvf plot out.jsonl -o a.svg  draw the records of a run
   hafvf experiment binary        repeat an experiment of the paper`,
@@ -67,7 +68,7 @@ estimate, and how much of the past still counts.`,
 		SilenceUsage:  true,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(runCommand(), initCommand(), checkCommand(), backtestCommand(), statesCommand(), plotCommand(), experimentCommand(), workerCommand(), statusCommand(), stopCommand(), versionCommand())
+	root.AddCommand(runCommand(), initCommand(), checkCommand(), backtestCommand(), compareCommand(), statesCommand(), plotCommand(), experimentCommand(), workerCommand(), statusCommand(), stopCommand(), versionCommand())
 	root.SetArgs(args)
 
 	cmd, err := root.ExecuteContextC(context.Background())

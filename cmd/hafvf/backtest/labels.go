@@ -32,6 +32,15 @@ func ReadLabels(file string) (Labels, error) {
 	if err != nil {
 		return nil, err
 	}
+	labels, err := ParseLabels(text)
+	if err != nil {
+		return nil, fmt.Errorf("the labels %s: %w", file, err)
+	}
+	return labels, nil
+}
+
+// ParseLabels reads the labels in a text, as ReadLabels does in a file.
+func ParseLabels(text []byte) (Labels, error) {
 	read := readCSV
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
 	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
@@ -39,7 +48,7 @@ func ReadLabels(file string) (Labels, error) {
 	}
 	labels, err := read(text)
 	if err != nil {
-		return nil, fmt.Errorf("the labels %s: %w", file, err)
+		return nil, err
 	}
 	for _, windows := range labels {
 		slices.SortFunc(windows, func(a, b Window) int { return a.Start.Compare(b.Start) })

@@ -57,6 +57,7 @@ type Stack struct {
 type Axis struct {
 	Label    string
 	Time     bool // Unix seconds, shown in UTC
+	Log      bool // logarithmic, with ticks at powers of ten: Min must be above zero
 	Min, Max float64
 }
 
@@ -258,6 +259,9 @@ func (s *Stack) draw(c draw.Canvas, title draw.TextStyle, legends bool) {
 		pad = 1
 	}
 	lo, hi := s.X.Min-pad, s.X.Max+pad
+	if s.X.Log {
+		lo, hi = s.X.Min, s.X.Max
+	}
 
 	plots := make([]*plot.Plot, len(s.Panels))
 	grids := make([]*grid, len(s.Panels))
@@ -266,6 +270,9 @@ func (s *Stack) draw(c draw.Canvas, title draw.TextStyle, legends bool) {
 		p := &s.Panels[i]
 		plots[i], grids[i] = p.plot()
 		plots[i].X.Min, plots[i].X.Max = lo, hi
+		if s.X.Log {
+			plots[i].X.Scale = plot.LogScale{}
+		}
 		plots[i].X.Tick.Marker = plot.ConstantTicks(nil)
 		left = max(left, plots[i].DataCanvas(c).Min.X-c.Min.X)
 		shares += vg.Length(p.Share)

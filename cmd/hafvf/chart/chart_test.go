@@ -288,3 +288,38 @@ func TestFit(t *testing.T) {
 		}
 	}
 }
+
+// Labels of points in one place stand apart, and decades of a logarithmic axis are equally
+// long.
+func TestLabelsStandApart(t *testing.T) {
+	f := Figure{Width: 300, Rows: []Row{{Height: 100, Stacks: []Stack{{
+		X: Axis{Log: true, Min: .1, Max: 1000},
+		Panels: []Panel{{Share: 1, Max: 1, Layers: []Layer{
+			Labels{Points: []Point{{10, .5}, {10, .5}, {10, .5}}, Texts: []string{"kalman", "particle", "bocpd"}, Colors: []color.NRGBA{Blue, Gray, Blue}},
+		}}},
+	}}}}}
+	svg, err := f.Render(".svg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	place := func(text string) (x, y float64) {
+		m := regexp.MustCompile(`<text[^>]* x="([-0-9.]+)" y="([-0-9.]+)"[^>]*>` + text + `</text>`).FindSubmatch(svg)
+		if m == nil {
+			t.Fatalf("no %s in %s", text, svg)
+		}
+		x, _ = strconv.ParseFloat(string(m[1]), 64)
+		y, _ = strconv.ParseFloat(string(m[2]), 64)
+		return x, y
+	}
+	x1, y1 := place("kalman")
+	x2, y2 := place("particle")
+	x3, y3 := place("bocpd")
+	if !(x2 < x1 && y2 == y1) || y3 == y1 {
+		t.Errorf("names at (%g, %g), (%g, %g), (%g, %g)", x1, y1, x2, y2, x3, y3)
+	}
+	low, _ := place("1")
+	high, _ := place("100")
+	if mid, _ := place("10"); math.Abs(2*mid-low-high) > 6 {
+		t.Errorf("1, 10 and 100 are at %g, %g and %g", low, mid, high)
+	}
+}

@@ -130,6 +130,14 @@ type Heat struct {
 	Min, Max float64
 }
 
+// Labels are texts beside points, each where there is room for it. They have no place in
+// the legend.
+type Labels struct {
+	Points []Point
+	Texts  []string      // one per point
+	Colors []color.NRGBA // as many
+}
+
 // A Threshold is a dashed horizontal line.
 type Threshold struct {
 	Name  string
@@ -148,6 +156,7 @@ func (Line) depth() int      { return 3 }
 func (Rings) depth() int     { return 4 }
 func (Arrows) depth() int    { return 4 }
 func (Flags) depth() int     { return 5 }
+func (Labels) depth() int    { return 5 }
 
 func (d Dots) entry() entry {
 	return entry{d.Name, func(c draw.Canvas, at vg.Point) {
@@ -157,6 +166,8 @@ func (d Dots) entry() entry {
 		}
 	}}
 }
+
+func (Labels) entry() entry { return entry{} }
 
 func (r Rings) entry() entry {
 	return entry{r.Name, func(c draw.Canvas, at vg.Point) {
@@ -281,6 +292,46 @@ func (d Dots) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 	c.SetColor(d.Color)
 	circles(sparse(shown, cell), x, y, radius, c.Fill)
+}
+
+// labelGap is between a point and its text.
+const labelGap = 4 * vg.Length(1)
+
+// Plot implements plot.Plotter. A text stands to the right of its point, or where another
+// one or a point is in the way to the left, above or below.
+func (l Labels) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	st := textStyle(7.5, Black)
+	st.YAlign = draw.YCenter
+	height := st.FontExtents().Height
+	taken := make([]vg.Rectangle, len(l.Points))
+	for i, q := range l.Points {
+		at, r := vg.Point{X: x(q.X), Y: y(q.Y)}, vg.Point{X: labelGap / 2, Y: labelGap / 2}
+		taken[i] = vg.Rectangle{Min: at.Sub(r), Max: at.Add(r)}
+	}
+	free := func(r vg.Rectangle) bool {
+		return r.Min.X >= c.Min.X && r.Max.X <= c.Max.X && !slices.ContainsFunc(taken, func(o vg.Rectangle) bool {
+			return r.Min.X < o.Max.X && o.Min.X < r.Max.X && r.Min.Y < o.Max.Y && o.Min.Y < r.Max.Y
+		})
+	}
+	for i, q := range l.Points {
+		text := printable(l.Texts[i])
+		w, gap := st.Width(text), labelGap
+		at := vg.Point{X: x(q.X), Y: y(q.Y)}
+		places := []vg.Point{ // of the left end
+			{X: at.X + gap, Y: at.Y}, {X: at.X - gap - w, Y: at.Y},
+			{X: at.X - w/2, Y: at.Y + gap + height/2}, {X: at.X - w/2, Y: at.Y - gap - height/2},
+			{X: at.X + gap, Y: at.Y + height}, {X: at.X + gap, Y: at.Y - height},
+			{X: at.X - gap - w, Y: at.Y + height}, {X: at.X - gap - w, Y: at.Y - height},
+		}
+		box := func(at vg.Point) vg.Rectangle {
+			return vg.Rectangle{Min: vg.Point{X: at.X, Y: at.Y - height/2}, Max: vg.Point{X: at.X + w, Y: at.Y + height/2}}
+		}
+		k := max(0, slices.IndexFunc(places, func(at vg.Point) bool { return free(box(at)) }))
+		taken = append(taken, box(places[k]))
+		st.Color = l.Colors[i]
+		c.FillText(st, places[k], text)
+	}
 }
 
 // circles draws circles about the points. In one path they would cost the time of

@@ -100,6 +100,9 @@ func (a Axis) ticks(lo, hi float64, width vg.Length) []plot.Tick {
 		}
 		return true
 	}
+	if a.Log {
+		return logTicks{}.Ticks(lo, hi)
+	}
 	if !a.Time {
 		for n := numberTicks(10); ; n-- {
 			ticks := slices.DeleteFunc(n.Ticks(max(lo, a.Min), hi), func(t plot.Tick) bool { return t.Value != math.Round(t.Value) })

@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"hafvf/cmd/hafvf/backtest"
+	"hafvf/cmd/hafvf/compare"
+	"hafvf/cmd/hafvf/compare/methods"
+	"hafvf/cmd/hafvf/plot"
+	"hafvf/hafvf"
+	"hafvf/internal/message"
+	"hafvf/pipeline"
+	"hafvf/pipeline/config"
+	"hafvf/transforms"
+)
+
+// The streams of a comparison: in full, as long as the volatile kinds need, and quick.
+const (
+	compareLength, compareSeeds           = 10000, 6
+	compareQuickLength, compareQuickDraws = 5000, 2
+)
+
+func compareCommand() *cobra.Command {
+	var set, names []string
+	var labelFile, picture string
+	var asJSON, asMarkdown, quick, openPort bool
+	var seeds int
+	var seed uint32
+	var o operation
+	cmd := &cobra.Command{
+		Use:   "compare [CONFIG]",
+		Short: "Compare the filter with other methods, on streams, bundled series, or your data",
+		Long: `Compare follows streams with HAFVF and with other methods, each with one setting, and
+reports for each of them what it predicted (mean log predictive), estimated (RMSE) and
+detected (F1, false changes, delay), and what that cost (processor time of an update,
+bytes to keep between observations): means, standard errors and ranks.
+
+Without CONFIG the streams are of ` + fmt.Sprint(len(compare.Streams(1, 1, compareQuickLength).Cases)) + ` synthetic kinds whose changes are known, and the
+bundled series with the windows of the Numenta Anomaly Benchmark. Of each kind it draws
+` + fmt.Sprintf("%d streams of %d observations, with --quick %d of %d", compareSeeds, compareLength, compareQuickDraws, compareQuickLength) + `. With CONFIG they are the
+keys of its source, a file; the model's family holds, its prior and the rest do not.
+
+All methods are causal and see one observation at a time; those in hindsight, which say
+so, have seen the whole stream. The first ` + fmt.Sprint(compare.WarmUp) + ` observations set the units of all methods
+and are not scored. A change is found by the first statement of it in the 100 observations
+after it; one without a change in the 100 before it is false. F1 counts the first
+observation among the changes and among what is found. Where windows are known, a window is
+hit by a change said in it, and others are false. Where true means are not known, RMSE is
+that of the prediction, in standard deviations of the series.
+
+Methods for normal values (kalman, smoother, hgf2, hgf3) run on coins and counts as they
+are. They have no log predictive there: a density is not to be compared with a
+probability. Methods without a predictive distribution (adwin, page-hinkley, cusum, ewma,
+naive) have none anywhere.
+
+Methods, of which particle-10000 runs only where it is named:
+
+  ` + strings.Join(methods.Names(), "\n  ") + `
+
+Exit: 0 done, also when stopped by Ctrl-C; 1 the run failed; 2 usage or config.`,
+		Example: `  hafvf compare --quick
+  hafvf compare --markdown --plot compare.svg > compare.md
+  hafvf compare --methods hafvf,bocpd,kalman --json
+  hafvf compare pump.yaml --labels incidents.csv`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			chosen, err := methods.Select(names, quick)
+			switch {
+			case err != nil:
+				return usageError{fmt.Errorf("--methods: %w", err)}
+			case asJSON && asMarkdown:
+				return usageError{errors.New("--json and --markdown are two forms of the report: give one")}
+			case seeds < 0 || cmd.Flags().Changed("seeds") && seeds == 0:
+				return usageError{fmt.Errorf("--seeds %d: give at least 1", seeds)}
+			case labelFile != "" && len(args) == 0:
+				return usageError{errors.New("--labels: the bundled series have theirs; give a CONFIG")}
+			case len(set) > 0 && len(args) == 0:
+				return usageError{errors.New("--set: overrides values of a CONFIG; give one")}
+			case len(args) > 0 && (quick || seeds > 0 || cmd.Flags().Changed("seed")):
+				return usageError{errors.New("--quick, --seeds and --seed are for synthetic streams: leave out CONFIG")}
+			}
+			if picture != "" {
+				if err := plot.Check(picture, plot.Choice{}); err != nil {
+					return usageError{err}
+				}
+			}
+			c := compare.Comparison{Methods: chosen}
+			if len(args) > 0 {
+				group, err := o.keys(cmd.Context(), args[0], set, labelFile, openPort)
+				switch {
+				case errors.Is(err, context.Canceled):
+					return stopped()
+				case err != nil:
+					return err
+				}
+				c.Groups = []compare.Group{group}
+			} else {
+				n, draws := compareLength, compareSeeds
+				if quick {
+					n, draws = compareQuickLength, compareQuickDraws
+				}
+				if seeds > 0 {
+					draws = seeds
+				}
+				bundled, err := compare.Bundled()
+				if err != nil {
+					return err
+				}
+				c.Groups = slices.Concat([]compare.Group{compare.Streams(uint64(seed), draws, n)}, bundled)
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			context.AfterFunc(ctx, stop) // a second signal ends the program
+			c.Progress = reportProgress("runs")
+			report, err := c.Run(ctx)
+			if term.IsTerminal(int(os.Stderr.Fd())) {
+				fmt.Fprint(os.Stderr, "\r\x1b[K")
+			}
+			switch {
+			case errors.Is(err, context.Canceled):
+				return stopped()
+			case err != nil:
+				return err
+			}
+			if picture != "" {
+				if err := report.Picture().Write(picture); err != nil {
+					return err
+				}
+			}
+			w := cmd.OutOrStdout()
+			switch {
+			case asJSON:
+				to := json.NewEncoder(w)
+				to.SetIndent("", "  ")
+				to.SetEscapeHTML(false)
+				return to.Encode(report)
+			case asMarkdown:
+				_, err = fmt.Fprint(w, report.Markdown())
+			default:
+				_, err = fmt.Fprint(w, report)
+			}
+			return err
+		},
+	}
+	addSet(cmd, &set)
+	o.flags(cmd)
+	cmd.Flags().StringSliceVar(&names, "methods", nil, "only these `METHODS`, separated by commas")
+	cmd.Flags().StringVar(&labelFile, "labels", "", "a `FILE` of windows in which something happened, as of backtest: CSV or NAB's JSON")
+	cmd.Flags().StringVar(&picture, "plot", "", "also draw skill against cost to `FILE`.svg or .png")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write the report as JSON, with all standard errors")
+	cmd.Flags().BoolVar(&asMarkdown, "markdown", false, "write the report as Markdown")
+	cmd.Flags().BoolVar(&quick, "quick", false, "fewer and shorter streams, without the slow methods unless they are named: about a minute")
+	cmd.Flags().IntVar(&seeds, "seeds", 0, fmt.Sprintf("number of streams of each kind, `N` (default %d, with --quick %d)", compareSeeds, compareQuickDraws))
+	cmd.Flags().Uint32Var(&seed, "seed", 1, "of the first stream of each kind, as `SEED`")
+	cmd.Flags().BoolVar(&openPort, acceptOpenPort, false, "run also where the embedded runner's port cannot be closed to others (see deploy/README.md)")
+	return cmd
+}
+
+// stopped says that there is no report.
+func stopped() error {
+	fmt.Fprintln(os.Stderr, "hafvf: stopped: there is no report of a part")
+	return nil
+}
+
+// keys reads the values of a config's keys, with the windows of a file of labels.
+func (o operation) keys(ctx context.Context, path string, set []string, labelFile string, openPort bool) (group compare.Group, err error) {
+	var labels backtest.Labels
+	if labelFile != "" {
+		if labels, err = backtest.ReadLabels(labelFile); err != nil {
+			return group, usageError{err}
+		}
+	}
+	cfg, graph, err := load(path, set)
+	if err != nil {
+		return group, err
+	}
+	_, topics := graph.Topics()
+	families := []string{"bernoulli", "poisson", "exponential", "normal"}
+	switch {
+	case cfg.Transform != config.Filter:
+		err = errors.New("compares filters: leave out transform: smooth, or give --set transform=filter")
+	case graph.Runner.Name == config.Flink:
+		err = errors.New("a comparison runs here, not on Flink: leave out runner, or give --set runner.name=prism")
+	case topics:
+		err = errors.New("a comparison reads a file, not Kafka: give a config whose source is csv, jsonl or parquet")
+	case !slices.Contains(families, cfg.Model.Family):
+		err = fmt.Errorf("methods take single values of the families %s, not %s", strings.Join(families, ", "), cfg.Model.Family)
+	}
+	if err != nil {
+		return group, usageError{fmt.Errorf("%s: %w", path, err)}
+	}
+	// Of the config only the source and the order of its records matter: nothing is forgotten
+	// or detected on the way.
+	cfg.Levels, cfg.Top, cfg.Bank, cfg.Detect, cfg.Silence, cfg.Alerts, cfg.AlertKinds, cfg.Keys = []hafvf.Beta{}, 1, nil, nil, nil, nil, nil, nil
+	cfg.Model.Season, cfg.Model.Scale, cfg.TimeUnit, cfg.Interval = nil, hafvf.Linear, 0, 0
+	if graph, err = pipeline.Compose(cfg); err != nil {
+		return group, usageError{fmt.Errorf("%s: %w", path, err)}
+	}
+	var mu sync.Mutex
+	records := map[string][]compare.Record{}
+	several := ""
+	watch := func(key string, e *transforms.Estimate, _ []transforms.Told) {
+		if e.Missing {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if len(e.X) != 1 {
+			several = key
+		}
+		for _, x := range e.X {
+			records[key] = append(records[key], compare.Record{Time: e.Time, X: x[0]})
+		}
+	}
+	s, err := o.execute(ctx, pipeline.Run{Graph: graph, AcceptOpenPort: openPort, Watch: watch})
+	switch {
+	case err != nil:
+		return group, err
+	case s.Stopped:
+		return group, context.Canceled
+	case several != "":
+		return group, usageError{fmt.Errorf("%s: key %s has several values in one record; methods take one", path, message.Printable(several))}
+	}
+	var unknown []string
+	for key := range labels {
+		if records[key] == nil {
+			unknown = append(unknown, key)
+		}
+	}
+	if labels != nil && slices.ContainsFunc(slices.Collect(maps.Values(records)), func(all []compare.Record) bool { return all[0].Time.IsZero() }) {
+		return group, errors.New("--labels: the records have no times, which labels need")
+	}
+	if n := len(unknown); n > 0 {
+		fmt.Fprintf(os.Stderr, "hafvf: not in the data: %s, first %s\n", message.Count(n, "labelled key", "labelled keys"), message.Printable(slices.Min(unknown)))
+	}
+	group, left := compare.Keys(path, cfg.Model.Family, records, labels)
+	if left > 0 {
+		fmt.Fprintf(os.Stderr, "hafvf: left out %s with fewer than %d values\n", message.Count(left, "key", "keys"), 2*compare.WarmUp)
+	}
+	if len(group.Cases) == 0 {
+		return group, fmt.Errorf("%s: no key has %d values, which a comparison needs", path, 2*compare.WarmUp)
+	}
+	return group, nil
+}

@@ -1,0 +1,393 @@
+package methods
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/mathext"
+)
+
+// HAFVF's model with the weights integrated out, the outlook of Moens 2018: in place of a
+// factorised posterior q(z)q(w)q(b), each step takes the exact mixture over w and b,
+//
+//	p(z, w, b|x…x) ∝ p(b) p(w|b) p(z|θ₀ + w·d) p(x|z)
+//
+// by quadrature, and projects it: z on the conjugate prior of the same E[T(z)], w and b on
+// Beta distributions of the same E[log w] and E[log(1−w)]. These are the projections of the
+// least Kullback–Leibler divergence from the mixture. The matched θ need not be θ₀ and a
+// sample: precision and degrees of freedom of a normal mean grow apart.
+//
+// grid has a discrete weight in place of a Beta one, drawn anew at every step. What is known
+// of its probabilities is forgotten with the weight .99.
+var collapseds = []Method{
+	{Name: "collapsed", About: "HAFVF, two levels, weights integrated out", Setting: "levels {.9, .1}, {1, 1}, 41 × 11 nodes", Source: "Moens 2018, outlook",
+		New: func(s Start) Follower { return newCollapsed(s) }},
+	{Name: "grid", About: "HAFVF, linear mixture over a grid of weights", Setting: "ten weights from 0 to 1, .99", Source: "Moens 2018, outlook",
+		New: func(s Start) Follower { return newGrid(s) }},
+}
+
+// A law is a likelihood with its conjugate prior, by textbook parameters θ.
+type law interface {
+	// forget writes (1−w)·θ₀ + w·θ in natural parameters to dst.
+	forget(dst, naive, theta []float64, w float64)
+	learn(theta []float64, x float64)
+	logPartition(theta []float64) float64
+	logBase(x float64) float64
+	// match writes the θ whose expected statistics are those of the mixture to dst.
+	match(dst []float64, mixture [][]float64, share []float64)
+	// moments are those of the likelihood's mean.
+	moments(theta []float64) (mean, sd float64)
+}
+
+func lawOf(family string) law {
+	switch family {
+	case "bernoulli":
+		return betaLaw{}
+	case "poisson":
+		return gammaLaw{}
+	case "exponential":
+		return gammaLaw{exponential: true}
+	case "normal":
+		return normalLaw{}
+	}
+	panic("methods: no conjugate prior is known for " + family)
+}
+
+// A projection keeps one θ, and makes of a mixture over weights the next one.
+type projection struct {
+	law
+	naive, theta []float64
+	weights      []float64
+	mixture      [][]float64 // θ after the observation, by weight
+	gain         []float64   // log p(x|w)
+	share        []float64
+}
+
+func newProjection(s Start, weights []float64) projection {
+	n := 0
+	for _, p := range s.Model.Params() {
+		n += p.Size()
+	}
+	p := projection{law: lawOf(s.Family), naive: make([]float64, n), weights: weights,
+		gain: make([]float64, len(weights)), share: make([]float64, len(weights))}
+	s.Model.Posterior(p.naive, make([]float64, s.Model.Len()))
+	p.theta = append(p.theta, p.naive...)
+	for range weights {
+		p.mixture = append(p.mixture, make([]float64, n))
+	}
+	return p
+}
+
+// see fills in what the observation says of each weight.
+func (p *projection) see(x float64) {
+	base := p.logBase(x)
+	for i, w := range p.weights {
+		if i > 0 && w == p.weights[i-1] {
+			copy(p.mixture[i], p.mixture[i-1])
+			p.gain[i] = p.gain[i-1]
+			continue
+		}
+		theta := p.mixture[i]
+		p.forget(theta, p.naive, p.theta, w)
+		p.gain[i] = base - p.logPartition(theta)
+		p.learn(theta, x)
+		p.gain[i] += p.logPartition(theta)
+	}
+}
+
+func (p *projection) finish(step *Step) {
+	p.match(p.theta, p.mixture, p.share)
+	step.Mean, step.SD = p.moments(p.theta)
+}
+
+// nodes are those of a quadrature over a weight in (0, 1): at equal steps of t,
+// logit w = sinh t, so that they reach where a Beta distribution with a parameter of a tenth
+// has its mass.
+type nodes struct{ w, logW, log1W, logStep []float64 }
+
+func newNodes(n int) nodes {
+	const end = 6.2
+	h := 2 * end / float64(n-1)
+	var v nodes
+	for i := range n {
+		t := -end + h*float64(i)
+		u := math.Sinh(t)
+		v.w = append(v.w, 1/(1+math.Exp(-u)))
+		v.logW = append(v.logW, -math.Log1p(math.Exp(-math.Abs(u)))+min(u, 0))
+		v.log1W = append(v.log1W, -math.Log1p(math.Exp(-math.Abs(u)))-max(u, 0))
+		v.logStep = append(v.logStep, math.Log(h*math.Cosh(t)))
+	}
+	return v
+}
+
+// logShares writes the logarithms of the shares that a Beta distribution gives the nodes.
+func (v nodes) logShares(dst []float64, p betaPrior) {
+	norm := mathext.Lbeta(p.a, p.b)
+	for i := range dst {
+		dst[i] = p.a*v.logW[i] + p.b*v.log1W[i] - norm + v.logStep[i]
+	}
+	total := logSum(dst...)
+	for i := range dst {
+		dst[i] -= total
+	}
+}
+
+// project returns the Beta distribution nearest to the shares.
+func (v nodes) project(share []float64, start betaPrior) betaPrior {
+	var logW, log1W float64
+	for i, p := range share {
+		logW += p * v.logW[i]
+		log1W += p * v.log1W[i]
+	}
+	return betaOfLogs(logW, log1W, start)
+}
+
+type collapsed struct {
+	projection
+	ofW, ofB         nodes
+	naive, posterior [2]betaPrior // of w, of b
+	priorW, priorB   []float64
+	shareB           []float64
+}
+
+func newCollapsed(s Start) *collapsed {
+	c := &collapsed{ofW: newNodes(41), ofB: newNodes(11)}
+	c.projection = newProjection(s, c.ofW.w)
+	c.naive = [2]betaPrior{{.9, .1}, {1, 1}}
+	c.posterior = c.naive
+	c.priorW, c.priorB, c.shareB = make([]float64, 41), make([]float64, 11), make([]float64, 11)
+	return c
+}
+
+func (c *collapsed) Update(x float64) Step {
+	c.see(x)
+	clear(c.share)
+	clear(c.shareB)
+	c.ofB.logShares(c.priorB, c.posterior[1]) // γ = 1
+	top := c.gain[0]
+	for _, g := range c.gain {
+		top = max(top, g)
+	}
+	total := 0.0
+	for j, b := range c.ofB.w {
+		c.ofW.logShares(c.priorW, c.naive[0].towards(c.posterior[0], b))
+		for i, g := range c.gain {
+			p := math.Exp(c.priorB[j] + c.priorW[i] + g - top)
+			c.share[i] += p
+			c.shareB[j] += p
+			total += p
+		}
+	}
+	for _, shares := range [][]float64{c.share, c.shareB} {
+		for i := range shares {
+			shares[i] /= total
+		}
+	}
+	c.posterior[0] = c.ofW.project(c.share, c.posterior[0])
+	c.posterior[1] = c.ofB.project(c.shareB, c.posterior[1])
+	step := Step{LogPredictive: top + math.Log(total), Age: -1}
+	c.finish(&step)
+	return step
+}
+
+func (c *collapsed) Bytes() int { return word * (len(c.theta) + 4) }
+
+type grid struct {
+	projection
+	counts []float64
+}
+
+func newGrid(s Start) *grid {
+	g := &grid{projection: newProjection(s, []float64{0, .5, .8, .9, .95, .98, .99, .995, .999, 1})}
+	g.counts = make([]float64, len(g.weights))
+	for i := range g.counts {
+		g.counts[i] = 1
+	}
+	return g
+}
+
+func (g *grid) Update(x float64) Step {
+	g.see(x)
+	all := 0.0
+	for _, n := range g.counts {
+		all += n
+	}
+	for i, n := range g.counts {
+		g.share[i] = math.Log(n/all) + g.gain[i]
+	}
+	step := Step{LogPredictive: logSum(g.share...), Age: -1}
+	for i := range g.share {
+		g.share[i] = math.Exp(g.share[i] - step.LogPredictive)
+		g.counts[i] = 1 + .99*(g.counts[i]-1) + g.share[i]
+	}
+	g.finish(&step)
+	return step
+}
+
+func (g *grid) Bytes() int { return word * (len(g.theta) + len(g.counts)) }
+
+// betaLaw: x ~ Bernoulli(p), p ~ Beta(θ).
+type betaLaw struct{}
+
+func (betaLaw) forget(dst, naive, theta []float64, w float64) {
+	for i := range dst {
+		dst[i] = (1-w)*naive[i] + w*theta[i]
+	}
+}
+
+func (betaLaw) learn(theta []float64, x float64) {
+	theta[0] += x
+	theta[1] += 1 - x
+}
+
+func (betaLaw) logPartition(theta []float64) float64 { return mathext.Lbeta(theta[0], theta[1]) }
+func (betaLaw) logBase(float64) float64              { return 0 }
+
+func (betaLaw) match(dst []float64, mixture [][]float64, share []float64) {
+	var logP, log1P, a, b float64
+	for i, p := range share {
+		theta := mixture[i]
+		both := mathext.Digamma(theta[0] + theta[1])
+		logP += p * (mathext.Digamma(theta[0]) - both)
+		log1P += p * (mathext.Digamma(theta[1]) - both)
+		a += p * theta[0]
+		b += p * theta[1]
+	}
+	matched := betaOfLogs(logP, log1P, betaPrior{a, b})
+	dst[0], dst[1] = matched.a, matched.b
+}
+
+func (betaLaw) moments(theta []float64) (mean, sd float64) {
+	n := theta[0] + theta[1]
+	mean = theta[0] / n
+	return mean, math.Sqrt(mean * theta[1] / n / (n + 1))
+}
+
+// gammaLaw: x ~ Poisson(λ), or x ~ Exponential(λ), λ ~ Gamma(shape, rate).
+type gammaLaw struct{ exponential bool }
+
+func (gammaLaw) forget(dst, naive, theta []float64, w float64) {
+	betaLaw{}.forget(dst, naive, theta, w)
+}
+
+func (l gammaLaw) learn(theta []float64, x float64) {
+	if l.exponential {
+		theta[0]++
+		theta[1] += x
+		return
+	}
+	theta[0] += x
+	theta[1]++
+}
+
+func (gammaLaw) logPartition(theta []float64) float64 {
+	v, _ := math.Lgamma(theta[0])
+	return v - theta[0]*math.Log(theta[1])
+}
+
+func (l gammaLaw) logBase(x float64) float64 {
+	if l.exponential {
+		return 0
+	}
+	v, _ := math.Lgamma(x + 1)
+	return -v
+}
+
+func (gammaLaw) match(dst []float64, mixture [][]float64, share []float64) {
+	var mean, logMean, shape float64
+	for i, p := range share {
+		theta := mixture[i]
+		mean += p * theta[0] / theta[1]
+		logMean += p * (mathext.Digamma(theta[0]) - math.Log(theta[1]))
+		shape += p * theta[0]
+	}
+	dst[0] = gammaShape(logMean-math.Log(mean), shape)
+	dst[1] = dst[0] / mean
+}
+
+func (l gammaLaw) moments(theta []float64) (mean, sd float64) {
+	shape, rate := theta[0], theta[1]
+	if !l.exponential {
+		return shape / rate, math.Sqrt(shape) / rate
+	}
+	// 1/λ has an inverse gamma distribution.
+	mean, sd = nan, nan
+	if shape > 1 {
+		mean = rate / (shape - 1)
+	}
+	if shape > 2 {
+		sd = mean / math.Sqrt(shape-2)
+	}
+	return mean, sd
+}
+
+// gammaShape solves ψ(a) − log a = v < 0 by Newton's method on log a from a start.
+func gammaShape(v, a float64) float64 {
+	for range 100 {
+		step := (mathext.Digamma(a) - math.Log(a) - v) / (a*trigamma(a) - 1)
+		if step = max(-1, min(step, 1)); math.IsNaN(step) {
+			return a
+		}
+		a *= math.Exp(-step)
+		if math.Abs(step) < 1e-12 {
+			break
+		}
+	}
+	return a
+}
+
+// normalLaw: x ~ N(μ, 1/τ), μ|τ ~ N(m, 1/(κτ)), τ ~ Gamma(α, β); θ = (m, κ, α, β).
+type normalLaw struct{}
+
+func (normalLaw) forget(dst, naive, theta []float64, w float64) {
+	k0, k := (1-w)*naive[1], w*theta[1]
+	delta := theta[0] - naive[0]
+	dst[1] = k0 + k
+	dst[0] = naive[0] + k/dst[1]*delta
+	dst[2] = (1-w)*naive[2] + w*theta[2]
+	dst[3] = (1-w)*naive[3] + w*theta[3] + .5*k0*(k/dst[1])*delta*delta
+}
+
+func (normalLaw) learn(theta []float64, x float64) {
+	delta := x - theta[0]
+	theta[3] += .5 * theta[1] / (theta[1] + 1) * delta * delta
+	theta[1]++
+	theta[0] += delta / theta[1]
+	theta[2] += .5
+}
+
+func (normalLaw) logPartition(theta []float64) float64 {
+	v, _ := math.Lgamma(theta[2])
+	return v - theta[2]*math.Log(theta[3]) - .5*math.Log(theta[1])
+}
+
+func (normalLaw) logBase(float64) float64 { return -.5 * math.Log(2*math.Pi) }
+
+// match has the same E[τ], E[τμ], E[τμ²] and E[log τ].
+func (normalLaw) match(dst []float64, mixture [][]float64, share []float64) {
+	var precision, mean, logPrecision, alpha float64
+	for i, p := range share {
+		m, a, b := mixture[i][0], mixture[i][2], mixture[i][3]
+		precision += p * a / b
+		mean += p * a / b * m
+		logPrecision += p * (mathext.Digamma(a) - math.Log(b))
+		alpha += p * a
+	}
+	mean /= precision
+	variance := 0.0
+	for i, p := range share {
+		theta := mixture[i]
+		off := theta[0] - mean
+		variance += p * (1/theta[1] + theta[2]/theta[3]*off*off)
+	}
+	dst[0], dst[1] = mean, 1/variance
+	dst[2] = gammaShape(logPrecision-math.Log(precision), alpha)
+	dst[3] = dst[2] / precision
+}
+
+func (normalLaw) moments(theta []float64) (mean, sd float64) {
+	sd = nan
+	if theta[2] > 1 {
+		sd = math.Sqrt(theta[3] / (theta[1] * (theta[2] - 1)))
+	}
+	return theta[0], sd
+}

@@ -1,0 +1,132 @@
+package methods
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"gonum.org/v1/gonum/integrate/quad"
+)
+
+// collapsedAfter is the method after a stream of the family.
+func collapsedAfter(t *testing.T, family string, ofW, ofB int) *collapsed {
+	t.Helper()
+	s, err := Begin(family, []float64{1, 0, 1, 2, 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newCollapsed(s)
+	rng := rand.New(rand.NewPCG(4, 4))
+	for range 40 {
+		c.Update(float64(rng.IntN(2)))
+	}
+	c.ofW, c.ofB = newNodes(ofW), newNodes(ofB)
+	p := newProjection(s, c.ofW.w)
+	copy(p.theta, c.theta)
+	c.projection = p
+	c.priorW, c.priorB, c.shareB = make([]float64, ofW), make([]float64, ofB), make([]float64, ofB)
+	return c
+}
+
+// A step with the nodes of the method is that with thirty times as many.
+func TestCollapsedQuadrature(t *testing.T) {
+	for _, family := range []string{"normal", "bernoulli", "poisson", "exponential"} {
+		few, many := collapsedAfter(t, family, 41, 11), collapsedAfter(t, family, 1201, 301)
+		a, b := few.Update(1), many.Update(1)
+		if d := math.Abs(a.LogPredictive - b.LogPredictive); d > 1e-3 {
+			t.Errorf("%s: log predictive %v, with many nodes %v", family, a.LogPredictive, b.LogPredictive)
+		}
+		for i, v := range few.theta {
+			if math.Abs(v-many.theta[i]) > 5e-3*math.Abs(many.theta[i]) {
+				t.Errorf("%s: parameter %d is %v, with many nodes %v", family, i, v, many.theta[i])
+			}
+		}
+	}
+}
+
+// What is matched has the mixture's expected statistics, by numeric integration.
+func TestMatch(t *testing.T) {
+	share := []float64{.2, .5, .3}
+	integral := func(density func(x float64) float64, lo, hi float64) func(func(x float64) float64) float64 {
+		return func(f func(x float64) float64) float64 {
+			return quad.Fixed(func(x float64) float64 { return f(x) * density(x) }, lo, hi, 4000, nil, 0)
+		}
+	}
+	of := map[string]struct {
+		law
+		mixture [][]float64
+		density func(theta []float64) func(func(x float64) float64) float64
+		stats   []func(x float64) float64
+	}{
+		"beta": {betaLaw{}, [][]float64{{2, 3}, {30, 4}, {8, 9}}, func(theta []float64) func(func(x float64) float64) float64 {
+			return integral(func(x float64) float64 {
+				return math.Exp((theta[0]-1)*math.Log(x) + (theta[1]-1)*math.Log1p(-x) - betaLaw{}.logPartition(theta))
+			}, 0, 1)
+		}, []func(x float64) float64{math.Log, func(x float64) float64 { return math.Log1p(-x) }}},
+		"gamma": {gammaLaw{}, [][]float64{{2, 3}, {30, 4}, {8, 9}}, func(theta []float64) func(func(x float64) float64) float64 {
+			return integral(func(logX float64) float64 {
+				return math.Exp(theta[0]*logX - theta[1]*math.Exp(logX) - gammaLaw{}.logPartition(theta))
+			}, -30, 8)
+		}, []func(logX float64) float64{func(logX float64) float64 { return logX }, math.Exp}},
+	}
+	for name, c := range of {
+		theta := make([]float64, 2)
+		c.match(theta, c.mixture, share)
+		for i, stat := range c.stats {
+			want := 0.0
+			for j, p := range share {
+				want += p * c.density(c.mixture[j])(stat)
+			}
+			if got := c.density(theta)(stat); math.Abs(got-want) > 1e-6 {
+				t.Errorf("%s: statistic %d is %v, want %v", name, i, got, want)
+			}
+		}
+	}
+
+	// The normal mean given the precision: E[τμ] and E[τμ²], by hand.
+	mixture := [][]float64{{1, 2, 3, 4}, {-2, 5, 6, 7}, {3, 30, 8, 2}}
+	theta := make([]float64, 4)
+	normalLaw{}.match(theta, mixture, share)
+	first := func(v []float64) float64 { return v[2] / v[3] * v[0] }
+	second := func(v []float64) float64 { return 1/v[1] + v[2]/v[3]*v[0]*v[0] }
+	for i, stat := range []func(v []float64) float64{first, second} {
+		want := 0.0
+		for j, p := range share {
+			want += p * stat(mixture[j])
+		}
+		if got := stat(theta); math.Abs(got-want) > 1e-10*math.Abs(want) {
+			t.Errorf("normal: statistic %d is %v, want %v", i, got, want)
+		}
+	}
+	precisions := make([][]float64, 3)
+	for i, v := range mixture {
+		precisions[i] = v[2:]
+	}
+	gamma := make([]float64, 2)
+	gammaLaw{}.match(gamma, precisions, share)
+	if math.Abs(gamma[0]-theta[2]) > 1e-9 || math.Abs(gamma[1]-theta[3]) > 1e-9 {
+		t.Errorf("normal: precision %v, want %v", theta[2:], gamma)
+	}
+}
+
+// With one weight, there is nothing to mix: the method is forgetting at that weight.
+func TestProjectionOfOneWeight(t *testing.T) {
+	for family, x := range map[string][]float64{"normal": normals(100), "bernoulli": coins(100), "poisson": coins(100), "exponential": {1, 2, .5, 3, 1, 1, 7, 2}} {
+		s, err := Begin(family, x[:min(50, len(x))])
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, f := newProjection(s, []float64{.9}), newForgetting(s, .9)
+		p.share[0] = 1
+		for i, v := range x {
+			p.see(v)
+			var got Step
+			got.LogPredictive = p.gain[0]
+			p.finish(&got)
+			want := f.Update(v)
+			if math.Abs(got.LogPredictive-want.LogPredictive) > 1e-9 || math.Abs(got.Mean-want.Mean) > 1e-9 {
+				t.Fatalf("%s, observation %d: %v, want %v", family, i, got, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package methods
+
+import "hafvf/hafvf"
+
+// The filter of this program in four forms (Moens 2018; see package hafvf).
+var ours = []Method{
+	{Name: "hafvf", About: "HAFVF, two levels", Setting: "levels {.9, .1}, {1, 1}", Source: "Moens 2018",
+		New: func(s Start) Follower { return newBank(s, []hafvf.Member{hafvf.DefaultMember()}, nil) }},
+	{Name: "hafvf3", About: "HAFVF, three levels", Setting: "levels {.9, .1}, {1, 1}, {1, 1}", Source: "Moens 2018",
+		New: func(s Start) Follower {
+			return newBank(s, []hafvf.Member{{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}, {Alpha: 1, Beta: 1}}, Top: 1}}, nil)
+		}},
+	{Name: "bank", About: "HAFVF, the default bank", Setting: "two levels, weights .985 and .9998, AR(3) for normal values", Source: "hafvf.DefaultBankOf",
+		New: func(s Start) Follower { return newBank(s, hafvf.DefaultBankOf(s.Family), nil) }},
+	{Name: "detect", About: "HAFVF, the default bank with detection", Setting: "the same, detect: true; estimate of the running regime", Source: "hafvf.Detect",
+		Detects: true, Places: true, New: func(s Start) Follower { return newBank(s, hafvf.DefaultBankOf(s.Family), &hafvf.Detect{}) }},
+}
+
+type bank struct {
+	*hafvf.Bank
+	state    hafvf.State
+	row      [1]float64
+	mean, sd [1]float64
+	n        int64 // observations
+}
+
+func newBank(s Start, members []hafvf.Member, detect *hafvf.Detect) *bank {
+	b := hafvf.NewBank(s.Model, members, hafvf.DefaultForgetting, detect)
+	return &bank{Bank: b, state: b.NewState()}
+}
+
+// Update says that there was a change where the bank commits to one, whatever an alarm
+// would cost. A revision of its place is no change of its own. The estimate is that of the
+// records: estimate, and with detection estimate.regime, which outliers do not move.
+func (b *bank) Update(x float64) Step {
+	b.n++
+	b.row[0] = x
+	o := b.Bank.Update(b.state, b.row[:])
+	estimate := b.Estimate
+	if b.Detects() {
+		estimate = b.Regime
+	}
+	estimate(b.mean[:], b.sd[:], b.state, nil)
+	step := Step{LogPredictive: o.LogPredictive, Mean: b.mean[0], SD: b.sd[0], Age: -1}
+	if o.Detection.Kind == hafvf.Change {
+		step.Change, step.Age = true, int(b.n-o.Detection.Start)
+	}
+	return step
+}
+
+func (b *bank) Bytes() int { return word * len(b.state) }

@@ -1,0 +1,140 @@
+package methods
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// begin starts a method on a stream, whose first 50 values give the units.
+func begin(t *testing.T, m Method, family string, x []float64) Follower {
+	t.Helper()
+	s, err := Begin(family, x[:min(len(x), 50)])
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Seed = 1
+	if m.Hindsight {
+		s.Whole = x
+	}
+	return m.New(s)
+}
+
+func normals(n int) []float64 {
+	rng := rand.New(rand.NewPCG(1, 1))
+	x := make([]float64, n)
+	for i := range x {
+		x[i] = 3 + 2*rng.NormFloat64()
+		if i > n/2 {
+			x[i] += 6
+		}
+	}
+	return x
+}
+
+func coins(n int) []float64 {
+	rng := rand.New(rand.NewPCG(1, 2))
+	x := make([]float64, n)
+	for i := range x {
+		if rng.Float64() < .3 {
+			x[i] = 1
+		}
+	}
+	return x
+}
+
+// A method says the same of an observation whatever comes after it, unless it has
+// hindsight.
+func TestCausal(t *testing.T) {
+	for family, x := range map[string][]float64{"normal": normals(150), "bernoulli": coins(150)} {
+		y := slices.Clone(x)
+		for i := 120; i < len(y); i++ {
+			y[i] = 1 - y[i]
+		}
+		for _, m := range All {
+			if m.Hindsight || m.OnRequest {
+				continue
+			}
+			f, g := begin(t, m, family, x), begin(t, m, family, y)
+			differ := false
+			for i := range x {
+				a, b := f.Update(x[i]), g.Update(y[i])
+				same := func(v, w float64) bool { return v == w || v != v && w != w }
+				equal := same(a.LogPredictive, b.LogPredictive) && same(a.Mean, b.Mean) && a.Change == b.Change
+				if i < 120 && !equal {
+					t.Errorf("%s, %s: observation %d: %+v and %+v", m.Name, family, i, a, b)
+					break
+				}
+				differ = differ || !equal
+			}
+			if !differ {
+				t.Errorf("%s, %s: nothing depends on the values", m.Name, family)
+			}
+			if f.Bytes() <= 0 {
+				t.Errorf("%s: %d bytes of state", m.Name, f.Bytes())
+			}
+		}
+	}
+}
+
+// What a method calls its predictive density is one: it sums or integrates to 1.
+func TestDensitiesIntegrateToOne(t *testing.T) {
+	last := func(m Method, family string, past []float64, x float64) float64 {
+		f := begin(t, m, family, past)
+		for _, v := range past {
+			f.Update(v)
+		}
+		return f.Update(x).LogPredictive
+	}
+	past, tosses := normals(60), coins(60)
+	for _, m := range All {
+		if m.OnRequest || m.Smooths || m.Name == "particle" { // particle-100 is the same with fewer
+			continue
+		}
+		if math.IsNaN(last(m, "normal", past, 3)) {
+			continue
+		}
+		if !m.Gaussian {
+			if sum := math.Exp(last(m, "bernoulli", tosses, 0)) + math.Exp(last(m, "bernoulli", tosses, 1)); math.Abs(sum-1) > 1e-6 {
+				t.Errorf("%s: the probabilities of a coin sum to %g", m.Name, sum)
+			}
+		}
+		// x = 6 + 3 sinh u reaches the tails.
+		sum := 0.0
+		const step = .2
+		for u := -9.; u <= 9; u += step {
+			sum += math.Exp(last(m, "normal", past, 6+3*math.Sinh(u))) * 3 * math.Cosh(u) * step
+		}
+		if math.Abs(sum-1) > 2e-3 {
+			t.Errorf("%s: the density integrates to %g", m.Name, sum)
+		}
+	}
+}
+
+// An error of a name that there isn't lists those that there are.
+func TestSelect(t *testing.T) {
+	some, err := Select([]string{"ewma", "hafvf"}, true)
+	if err != nil || len(some) != 2 || some[0].Name != "hafvf" || some[1].Name != "ewma" {
+		t.Errorf("%v, error %v", some, err)
+	}
+	if _, err := Select([]string{"bocdp"}, false); err == nil || err.Error() == "" {
+		t.Error("no error")
+	}
+	for _, c := range []struct{ quick, particle bool }{{false, true}, {true, false}} {
+		all, err := Select(nil, c.quick)
+		has := func(name string) bool {
+			return slices.ContainsFunc(all, func(m Method) bool { return m.Name == name })
+		}
+		if err != nil || has("particle") != c.particle || has("particle-10000") || !has("particle-100") {
+			t.Errorf("quick %t: %d methods, error %v", c.quick, len(all), err)
+		}
+	}
+	seen := map[string]bool{}
+	for _, m := range All {
+		if seen[m.Name] || m.About == "" || m.Setting == "" || m.Source == "" {
+			t.Errorf("%+v is without name, setting or source, or twice", m)
+		}
+		seen[m.Name] = true
+	}
+}

@@ -1,0 +1,122 @@
+package compare
+
+import (
+	"math"
+
+	"hafvf/cmd/hafvf/chart"
+)
+
+// Picture draws skill against cost: what each method predicts and detects, and the time
+// of an update, a row of panels for each group.
+func (r *Report) Picture() *chart.Figure {
+	f := &chart.Figure{Title: "skill against cost", Width: 890, OneLegend: true, Notes: []string{
+		"Left: the density that a method gives to an observation, relative to that of the best method of the case (geometric mean " +
+			"over the observations, mean over the cases): 1 is best. Right: F1 of the changes. Higher is better; further left is cheaper. " +
+			"Methods in hindsight know the whole stream.",
+	}}
+	for _, g := range r.Groups {
+		tables := map[int]Table{}
+		for _, t := range g.Tables {
+			tables[t.metric] = t
+		}
+		row := chart.Row{Height: 300}
+		for _, panel := range []struct {
+			title, label string
+			skill        map[string]float64
+		}{
+			{g.Name + ": prediction", "density, relative to the best", relativeDensity(tables[nats])},
+			{g.Name + ": changes", "F1", means(tables[f1])},
+		} {
+			if len(panel.skill) == 0 {
+				continue
+			}
+			row.Stacks = append(row.Stacks, r.skill(panel.title, panel.label, panel.skill, means(tables[micros])))
+		}
+		if len(row.Stacks) > 0 {
+			f.Rows = append(f.Rows, row)
+		}
+	}
+	return f
+}
+
+// skill draws one panel.
+func (r *Report) skill(title, label string, skill, cost map[string]float64) chart.Stack {
+	lo, hi := math.Inf(1), math.Inf(-1)
+	own := chart.Dots{Name: "HAFVF", Color: chart.Vermilion}
+	others := chart.Dots{Name: "other methods", Color: chart.Blue}
+	hindsight := chart.Dots{Name: "in hindsight", Color: chart.Gray}
+	var labels chart.Labels
+	for _, m := range r.Methods {
+		y, ok := skill[m.Name]
+		if !ok {
+			continue
+		}
+		x := max(cost[m.Name], 1e-3) // µs
+		lo, hi = min(lo, x), max(hi, x)
+		to := &others
+		switch {
+		case m.Hindsight:
+			to = &hindsight
+		case ownMethods[m.Name]:
+			to = &own
+		}
+		at := chart.Point{X: x, Y: y}
+		to.Points = append(to.Points, at)
+		labels.Points = append(labels.Points, at)
+		labels.Texts = append(labels.Texts, m.Name)
+		labels.Colors = append(labels.Colors, to.Color)
+	}
+	layers := []chart.Layer{labels}
+	for _, d := range []chart.Dots{own, others, hindsight} {
+		if len(d.Points) > 0 {
+			layers = append(layers, d)
+		}
+	}
+	return chart.Stack{
+		Title:  title,
+		X:      chart.Axis{Label: "µs of processor time per update", Log: true, Min: lo / 2, Max: hi * 4},
+		Panels: []chart.Panel{{Label: label, Share: 1, Min: -.03, Max: 1.06, Ticks: 6, Layers: layers}},
+	}
+}
+
+// ownMethods are the forms of this program's filter.
+var ownMethods = map[string]bool{"hafvf": true, "hafvf3": true, "bank": true, "detect": true, "collapsed": true, "grid": true}
+
+// relativeDensity is, of each method, the mean over the common cases of exp(l − best), l
+// the log predictive of an observation.
+func relativeDensity(t Table) map[string]float64 {
+	all := map[string]float64{}
+	if len(t.Rows) == 0 {
+		return all
+	}
+	n := 0.0
+	for at := range t.Rows[0].Cases {
+		best, everyone := math.Inf(-1), true
+		for _, row := range t.Rows {
+			l := float64(row.Cases[at].Mean)
+			everyone = everyone && !math.IsNaN(l)
+			best = max(best, l)
+		}
+		if !everyone {
+			continue
+		}
+		n++
+		for _, row := range t.Rows {
+			all[row.Method] += math.Exp(float64(row.Cases[at].Mean) - best)
+		}
+	}
+	for name := range all {
+		all[name] /= n
+	}
+	return all
+}
+
+func means(t Table) map[string]float64 {
+	all := map[string]float64{}
+	for _, row := range t.Rows {
+		if v := float64(row.Mean); !math.IsNaN(v) {
+			all[row.Method] = v
+		}
+	}
+	return all
+}
