@@ -36,32 +36,34 @@ type elimination struct {
 // counted by its probability to be no accident.
 const minSegment = 5
 
-// eliminate returns the cuts whose evidence remains above the threshold. Blocks that turn
-// out to be accidents are no longer regular.
-func (l *lanes) eliminate(g *Segmentation, cuts []int, threshold float64) (edges []int, accidents bool) {
+// newBlocks are the blocks between cuts, without samples.
+func (l *lanes) newBlocks(g *Segmentation, cuts []int) []block {
 	n := len(cuts) + 1
-	e := &elimination{lanes: l, g: g, threshold: threshold, blocks: make([]block, n), evidence: make([]float64, n), shares: make([]perLane, n)}
+	blocks := make([]block, n)
 	samples := make([]float64, 2*n*len(l.set))
-	from := 0
-	for k := range e.blocks {
-		end := len(g.at)
-		if k < len(cuts) {
-			end = cuts[k]
-		}
-		b := &e.blocks[k]
+	for k := range blocks {
+		from, end := startOf(cuts, k), endOf(cuts, k, len(g.at))
+		b := &blocks[k]
 		*b = block{from: from, end: end, f: l.setAt(samples, 2*k), b: l.setAt(samples, 2*k+1), prev: k - 1, next: k + 1}
-		l.forward(b.f, g, from, end)
-		l.backward(b.b, g, from, end)
 		for j, w := range laneWeights {
 			b.omega[j] = math.Pow(w, float64(end-from))
 		}
 		for _, r := range g.regular[from:end] {
 			b.regular += r
 		}
-		e.shares[k] = g.sharesAt(from)
-		from = end
 	}
-	e.blocks[n-1].next = -1
+	blocks[n-1].next = -1
+	return blocks
+}
+
+// eliminate returns the cuts between the blocks whose evidence remains above the threshold.
+// Blocks that turn out to be accidents are no longer regular.
+func (l *lanes) eliminate(g *Segmentation, blocks []block, threshold float64) (edges []int, accidents bool) {
+	n := len(blocks)
+	e := &elimination{lanes: l, g: g, threshold: threshold, blocks: blocks, evidence: make([]float64, n), shares: make([]perLane, n)}
+	for k, b := range blocks {
+		e.shares[k] = g.sharesAt(b.from)
+	}
 	e.run()
 	for k := e.blocks[0].next; k >= 0; k = e.blocks[k].next {
 		edges = append(edges, e.blocks[k].from)

@@ -116,6 +116,7 @@ type Segmentation struct {
 	lanes     *lanes // of the smoother
 	model     Model
 	steps     [][][]float64
+	earlier   [][][]float64 // the steps of the part before, from which an autoregression takes values
 	threshold float64
 
 	// By observation, that is by step that isn't missing:
@@ -147,7 +148,7 @@ type Segment struct {
 // Smooth smooths the steps of a finished session, each with its J ≥ 0 observations, which
 // Check has passed. A step without any has the posterior of the one before.
 func (s *Smoother) Smooth(steps [][][]float64) *Segmentation {
-	g := s.newSegmentation(steps)
+	g := s.newSegmentation(nil, steps)
 	g.begins, g.ends = true, true
 	g.threshold = s.threshold(len(g.at))
 	b := newBuffers(g.lanes, len(g.at))
@@ -163,8 +164,12 @@ func (s *Smoother) Smooth(steps [][][]float64) *Segmentation {
 func (s *Smoother) Segment(parts ...[][][]float64) []*Segmentation {
 	all := make([]*Segmentation, len(parts))
 	n := 0
+	var earlier [][][]float64
+	window := len(s.workers[0].filter.past)
 	for k, steps := range parts {
-		all[k] = s.newSegmentation(steps)
+		all[k] = s.newSegmentation(earlier, steps)
+		earlier = slices.Concat(earlier, lastSteps(steps, window))
+		earlier = lastSteps(earlier, window)
 		n += len(all[k].at)
 	}
 	for k, g := range all {
@@ -176,12 +181,15 @@ func (s *Smoother) Segment(parts ...[][][]float64) []*Segmentation {
 	return all
 }
 
-func (s *Smoother) newSegmentation(steps [][][]float64) *Segmentation {
-	g := &Segmentation{lanes: s.workers[0], model: s.model, steps: steps, Missing: make([]bool, len(steps)), joint: math.NaN()}
+// lastSteps are the last n steps, or all of them where there are fewer.
+func lastSteps(steps [][][]float64, n int) [][][]float64 { return steps[max(0, len(steps)-n):] }
+
+func (s *Smoother) newSegmentation(earlier, steps [][][]float64) *Segmentation {
+	g := &Segmentation{lanes: s.workers[0], model: s.model, earlier: earlier, steps: steps, Missing: make([]bool, len(steps)), joint: math.NaN()}
 	n := 0
 	for t, xs := range steps {
 		g.lanes.filter.checkVectors(xs)
-		rows := g.lanes.filter.rowsAt(steps, t)
+		rows := g.lanes.filter.rowsAt(earlier, steps, t)
 		if g.Missing[t] = !slices.ContainsFunc(rows, func(row []float64) bool { return !missing(row) }); !g.Missing[t] {
 			n++
 		}
@@ -275,9 +283,10 @@ func (s *Smoother) findEdges(g *Segmentation, b buffers) {
 	}
 	cuts := s.candidates(g, b, nil, nil, nil)
 	for sweep := 0; ; sweep++ {
-		s.share(g, b, cuts)
+		blocks := l.newBlocks(g, cuts)
+		s.share(g, b, cuts, blocks)
 		g.opening = g.sharesAt(0)
-		edges, accidents := l.eliminate(g, cuts, g.threshold)
+		edges, accidents := l.eliminate(g, blocks, g.threshold)
 		l.place(g, edges)
 		settled := sweep > 0 && slices.Equal(edges, g.edges)
 		before := g.edges
@@ -305,7 +314,7 @@ func (l *lanes) place(g *Segmentation, edges []int) {
 			end = edges[k+1]
 		}
 		p := g.sharesAt(c)
-		first, evidence := l.locate(g, from, c, end, &p)
+		first, evidence := l.locate(g, nil, from, c, end, &p)
 		best := 0
 		for j, e := range evidence {
 			if e >= evidence[best] {
@@ -319,8 +328,9 @@ func (l *lanes) place(g *Segmentation, edges []int) {
 
 // share sets the lanes' log shares at every observation: of what they predict forward up
 // to it and backward after it. Samples begin anew at the cuts. Shares do not: how a
-// stream drifts is the stream's, not the segment's.
-func (s *Smoother) share(g *Segmentation, b buffers, cuts []int) {
+// stream drifts is the stream's, not the segment's. The blocks between the cuts, nil where
+// nobody asks for them, get their samples.
+func (s *Smoother) share(g *Segmentation, b buffers, cuts []int, blocks []block) {
 	n := len(g.at)
 	g.shares = b.shares
 	back := b.sets[:n*laneCount]
@@ -330,11 +340,14 @@ func (s *Smoother) share(g *Segmentation, b buffers, cuts []int) {
 		defer func() { g.outcomes[pass] = share }()
 		if pass == 0 {
 			begin(l.set, g.before)
-			rest := cuts
+			k := 0
 			for i := range n {
-				if len(rest) > 0 && rest[0] == i {
+				if k < len(cuts) && cuts[k] == i {
+					if blocks != nil {
+						copy(blocks[k].f, l.set)
+					}
 					clear(l.set)
-					rest = rest[1:]
+					k++
 				}
 				l.score(&share, l.set, g, i)
 				if i+1 < n {
@@ -342,18 +355,27 @@ func (s *Smoother) share(g *Segmentation, b buffers, cuts []int) {
 				}
 				copy(g.shares[i*laneCount:], share[:])
 			}
+			if blocks != nil {
+				copy(blocks[k].f, l.set)
+			}
 			return
 		}
 		begin(l.set, g.after)
-		rest := cuts
+		k := len(cuts)
 		for i := n - 1; i >= 0; i-- {
-			if len(rest) > 0 && rest[len(rest)-1] == i+1 {
+			if k > 0 && cuts[k-1] == i+1 {
+				if blocks != nil {
+					copy(blocks[k].b, l.set)
+				}
 				clear(l.set)
-				rest = rest[:len(rest)-1]
+				k--
 			}
 			share.decay()
 			copy(back[i*laneCount:], share[:])
 			l.score(&share, l.set, g, i)
+		}
+		if blocks != nil {
+			copy(blocks[0].b, l.set)
 		}
 	})
 	for i, v := range back {
@@ -387,7 +409,8 @@ func (s *Smoother) candidates(g *Segmentation, b buffers, edges, before, was []i
 		}
 	}
 	evidence := b.shares
-	s.spread(g, b, edges, old, func(l *lanes, from, end int) {
+	s.run(g, b, edges, old)
+	s.stretches(g, func(l *lanes, from, end int) {
 		set := l.set
 		for i, k := end-1, segmentOf(edges, end-1); i >= from; k-- {
 			first := max(from, startOf(edges, k))
@@ -425,23 +448,25 @@ func fill(dst []float64, v float64) {
 	}
 }
 
-// spread sets the sets of samples of b to those of the lanes after every observation,
-// forward from every edge, but of the segments to skip, and then calls f for one stretch
-// of observations or two at once.
-func (s *Smoother) spread(g *Segmentation, b buffers, edges []int, skip []bool, f func(l *lanes, from, end int)) {
-	n := len(g.at)
+// run sets the sets of samples of b to those of the lanes after every observation, forward
+// from every edge, but of the segments to skip.
+func (s *Smoother) run(g *Segmentation, b buffers, edges []int, skip []bool) {
 	l := s.workers[0]
 	for k := range len(edges) + 1 {
 		if skip != nil && skip[k] {
 			continue
 		}
 		begin(l.set, g.seedBefore(startOf(edges, k)))
-		for i := startOf(edges, k); i < endOf(edges, k, n); i++ {
+		for i := startOf(edges, k); i < endOf(edges, k, len(g.at)); i++ {
 			l.advance(l.set, g, i)
 			copy(l.setAt(b.sets, i), l.set)
 		}
 	}
-	parallel.Stretches(n, g.goroutines(), func(worker, from, end int) { f(s.workers[worker], from, end) })
+}
+
+// stretches calls f for one stretch of observations or two at once.
+func (s *Smoother) stretches(g *Segmentation, f func(l *lanes, from, end int)) {
+	parallel.Stretches(len(g.at), g.goroutines(), func(worker, from, end int) { f(s.workers[worker], from, end) })
 }
 
 // segmentOf is the segment between edges that observation i is in.
