@@ -154,7 +154,6 @@ func TestEliminationJoinsTheLeastEvident(t *testing.T) {
 		}
 		s := NewSmoother(m, 10)
 		g := s.newSegmentation(nil, x)
-		g.begins, g.ends = true, true
 		b := newBuffers(g.lanes, n)
 		var cuts []int
 		for i := 1; i < n; i++ {
@@ -162,8 +161,8 @@ func TestEliminationJoinsTheLeastEvident(t *testing.T) {
 				cuts = append(cuts, i)
 			}
 		}
-		blocks := g.lanes.newBlocks(g, cuts)
-		s.share(g, b, cuts, blocks)
+		const threshold = 5.
+		e := elimination{lanes: g.lanes, regular: g.regular, begins: true, ends: true, threshold: threshold, blocks: s.blocks(g, b, cuts)}
 		// By the definition: the samples of every block from its observations.
 		evidence := func(from, at, end int) float64 {
 			f, a := g.lanes.newSet(), g.lanes.newSet()
@@ -173,7 +172,6 @@ func TestEliminationJoinsTheLeastEvident(t *testing.T) {
 			return g.lanes.evidence(f, a, &p)
 		}
 		bounds := append(append([]int{0}, cuts...), n)
-		const threshold = 5.
 		for len(bounds) > 2 {
 			least, at := math.Inf(1), 0
 			for k := 1; k+1 < len(bounds); k++ {
@@ -195,7 +193,7 @@ func TestEliminationJoinsTheLeastEvident(t *testing.T) {
 			}
 			bounds = append(bounds[:at:at], bounds[at+1:]...)
 		}
-		got, _ := g.lanes.eliminate(g, blocks, threshold)
+		got := e.eliminate()
 		want := bounds[1 : len(bounds)-1]
 		if len(got) != len(want) {
 			t.Fatalf("edges %v, want %v", got, want)

@@ -21,7 +21,7 @@ func (s *Smoother) join(parts []*Segmentation) {
 			if n > 0 {
 				g.joint = l.evidence(before, after[k], &g.opening)
 			}
-			joined[k] = !(g.joint > g.threshold)
+			joined[k] = !g.opens
 		}
 		if joined[k] {
 			g.before = slices.Clone(before)
@@ -399,7 +399,7 @@ func (g *Segmentation) Predict(mean, sd []float64, t int) {
 // Changes are the steps at which a segment begins that isn't the session's first.
 func (g *Segmentation) Changes() (all []int) {
 	for _, s := range g.Segments {
-		if s.Start > 0 || s.Start == 0 && g.joint > g.threshold {
+		if s.Start > 0 || s.Start == 0 && g.opens {
 			all = append(all, s.Start)
 		}
 	}

@@ -20,7 +20,9 @@ import (
 //     are no accidents.
 //   - Did the regime end? Neighbouring segments join, from the pair of the least change
 //     evidence E on, until all of them are above the threshold
-//     log(odds) + 0.7·log(min(n, 1000)) for a session of n observations.
+//     log(odds) + 0.7·log(min(n, 1000)) for a session of n observations. Then each edge is
+//     judged beside the others alone, at 0.4·log(min(n, 1000)): what the lanes explain by
+//     drift has none, nor has what is small beside the other changes of the session.
 //   - How fast does the mean drift? Inside a segment, five filters of fixed weights,
 //     the lanes, run forward and backward and are averaged by what they predict.
 //
@@ -40,6 +42,7 @@ type Smoother struct {
 
 const (
 	edgePrior   = .7   // of the logarithm of the session's length, in the threshold
+	keptPrior   = .4   // the same of edges that have been found, each of which may be at any of the places near
 	edgeHorizon = 1000 // observations, above which a length no longer counts there
 	longRun     = 8    // observations in a row that are no accidents, however odd each of them is
 	maxSweeps   = 4
@@ -132,6 +135,7 @@ type Segmentation struct {
 	seeds, outcomes [2]perLane // the lanes' log shares that the passes begin with, forward and backward, and what they end with
 	joint           float64    // change evidence between the part before and this one; NaN without
 	begins, ends    bool       // whether the session begins or ends with this part
+	opens           bool       // whether this part begins with an edge
 
 	mean, sd []float64 // by step
 	samples  []float64 // by observation, of the heaviest lane
@@ -150,9 +154,12 @@ type Segment struct {
 func (s *Smoother) Smooth(steps [][][]float64) *Segmentation {
 	g := s.newSegmentation(nil, steps)
 	g.begins, g.ends = true, true
-	g.threshold = s.threshold(len(g.at))
+	g.threshold = s.threshold(len(g.at), edgePrior)
 	b := newBuffers(g.lanes, len(g.at))
 	s.segment(g, b)
+	s.settle([]*Segmentation{g}, b)
+	g.shares = nil
+	g.cut()
 	s.estimate(g, b)
 	return g
 }
@@ -174,8 +181,18 @@ func (s *Smoother) Segment(parts ...[][][]float64) []*Segmentation {
 	}
 	for k, g := range all {
 		g.begins, g.ends = k == 0, k == len(all)-1
-		g.threshold = s.threshold(n)
+		g.threshold = s.threshold(n, edgePrior)
 		s.segment(g, newBuffers(g.lanes, len(g.at)))
+	}
+	longest := 0
+	for k, g := range all {
+		longest = max(longest, len(g.at))
+		g.opens = k > 0 && len(g.at) > 0
+	}
+	s.settle(all, newBuffers(s.workers[0], longest))
+	for _, g := range all {
+		g.shares = nil
+		g.cut()
 	}
 	s.join(all)
 	return all
@@ -205,8 +222,8 @@ func (s *Smoother) newSegmentation(earlier, steps [][][]float64) *Segmentation {
 }
 
 // threshold is the evidence that an edge takes in a session of n observations.
-func (s *Smoother) threshold(n int) float64 {
-	return math.Log(s.odds) + edgePrior*math.Log(float64(min(max(n, 1), edgeHorizon)))
+func (s *Smoother) threshold(n int, prior float64) float64 {
+	return math.Log(s.odds) + prior*math.Log(float64(min(max(n, 1), edgeHorizon)))
 }
 
 // segment finds accidents and segments.
@@ -216,7 +233,6 @@ func (s *Smoother) segment(g *Segmentation, b buffers) {
 	}
 	s.findEdges(g, b)
 	g.shares = nil
-	g.cut()
 }
 
 // buffers are the large arrays of a pass over a session: 20 floats an observation for
@@ -283,10 +299,8 @@ func (s *Smoother) findEdges(g *Segmentation, b buffers) {
 	}
 	cuts := s.candidates(g, b, nil, nil, nil)
 	for sweep := 0; ; sweep++ {
-		blocks := l.newBlocks(g, cuts)
-		s.share(g, b, cuts, blocks)
-		g.opening = g.sharesAt(0)
-		edges, accidents := l.eliminate(g, blocks, g.threshold)
+		e := elimination{lanes: l, regular: g.regular, begins: g.begins, ends: g.ends, threshold: g.threshold, blocks: s.blocks(g, b, cuts)}
+		edges := e.eliminate()
 		l.place(g, edges)
 		settled := sweep > 0 && slices.Equal(edges, g.edges)
 		before := g.edges
@@ -295,7 +309,7 @@ func (s *Smoother) findEdges(g *Segmentation, b buffers) {
 			return
 		}
 		tried := cuts
-		if accidents {
+		if e.accidents {
 			cuts = s.candidates(g, b, edges, nil, nil)
 			continue
 		}
@@ -303,6 +317,69 @@ func (s *Smoother) findEdges(g *Segmentation, b buffers) {
 			return // the next sweep would do as this one
 		}
 	}
+}
+
+// settle judges the edges of the parts of a session by shares that begin anew at these
+// alone, and by the sizes of all changes: among many candidates the lanes of long memory
+// predict best, and what is drift has edges. A cut between parts is an edge where the
+// evidence says so. It returns whether the parts have the shares under their edges.
+func (s *Smoother) settle(parts []*Segmentation, b buffers) (shared bool) {
+	if s.banks[0] == nil && len(parts) == 1 {
+		return false // a toss tells so little that drift explains every edge of a volatile coin
+	}
+	l := s.workers[0]
+	n := 0
+	for _, g := range parts {
+		n += len(g.at)
+	}
+	for range maxSweeps {
+		e := elimination{lanes: l, begins: true, ends: true, threshold: s.threshold(n, keptPrior)}
+		tried := 0
+		for _, g := range parts {
+			if len(g.at) == 0 {
+				continue
+			}
+			blocks := s.blocks(g, b, g.edges)
+			g.opening = blocks[0].shares
+			g.cut()
+			for k := range blocks {
+				blocks[k].d = slices.Clone(g.Segments[k].d)
+				blocks[k].from += len(e.regular)
+				blocks[k].end += len(e.regular)
+			}
+			e.blocks = append(e.blocks, blocks...)
+			e.regular = append(e.regular, g.regular...)
+			if tried += len(g.edges); g.opens {
+				tried++
+			}
+		}
+		if len(e.blocks) == 0 {
+			return false
+		}
+		e.sizes = newSizes(s.model, e.blocks)
+		edges := e.eliminate()
+		from, rest := 0, edges
+		for _, g := range parts {
+			n := len(g.at)
+			copy(g.regular, e.regular[from:from+n])
+			if g.opens = len(rest) > 0 && rest[0] == from; g.opens {
+				rest = rest[1:]
+			}
+			was := len(g.edges)
+			g.edges = nil
+			for ; len(rest) > 0 && rest[0] < from+n; rest = rest[1:] {
+				g.edges = append(g.edges, rest[0]-from)
+			}
+			if len(g.edges) < was {
+				l.place(g, g.edges)
+			}
+			from += n
+		}
+		if len(edges) == tried && !e.accidents {
+			return true
+		}
+	}
+	return false
 }
 
 // place moves every edge to where its evidence is largest.
