@@ -105,7 +105,9 @@ func (s *Smoother) estimate(g *Segmentation, b buffers) {
 		s.workers[0].estimateNothing(g)
 		return
 	}
-	s.share(g, b, g.edges, nil)
+	if g.shares == nil {
+		s.share(g, b, g.edges, nil)
+	}
 	s.run(g, b, g.edges, nil)
 	edges := s.workers[0].locateAll(g, b.sets)
 	s.stretches(g, func(l *lanes, from, end int) {

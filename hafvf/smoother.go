@@ -157,9 +157,10 @@ func (s *Smoother) Smooth(steps [][][]float64) *Segmentation {
 	g.threshold = s.threshold(len(g.at), edgePrior)
 	b := newBuffers(g.lanes, len(g.at))
 	s.segment(g, b)
-	s.settle([]*Segmentation{g}, b)
-	g.shares = nil
-	g.cut()
+	if !s.settle([]*Segmentation{g}, b) {
+		g.shares = nil
+		g.cut()
+	}
 	s.estimate(g, b)
 	return g
 }
@@ -322,7 +323,8 @@ func (s *Smoother) findEdges(g *Segmentation, b buffers) {
 // settle judges the edges of the parts of a session by shares that begin anew at these
 // alone, and by the sizes of all changes: among many candidates the lanes of long memory
 // predict best, and what is drift has edges. A cut between parts is an edge where the
-// evidence says so. It returns whether the parts have the shares under their edges.
+// evidence says so. It returns whether the parts have their segments, and the last of them
+// the shares under its edges.
 func (s *Smoother) settle(parts []*Segmentation, b buffers) (shared bool) {
 	if s.banks[0] == nil && len(parts) == 1 {
 		return false // a toss tells so little that drift explains every edge of a volatile coin
