@@ -41,11 +41,11 @@ type Smoother struct {
 }
 
 const (
-	edgePrior   = .7   // of the logarithm of the session's length, in the threshold
-	keptPrior   = .4   // the same of edges that have been found, each of which may be at any of the places near
-	edgeHorizon = 1000 // observations, above which a length no longer counts there
-	longRun     = 8    // observations in a row that are no accidents, however odd each of them is
-	maxSweeps   = 4
+	edgePrior   = .7    // of the logarithm of the session's length, in the threshold
+	keptPrior   = .4    // the same of edges that have been found, each of which may be at any of the places near
+	edgeHorizon = 1000  // observations, above which a length no longer counts there
+	longRun     = 8     // observations in a row that are no accidents, however odd each of them is
+	maxJudged   = 4     // times that edges are judged by themselves
 	leastPlace  = 1e-6  // probability above which a place of an edge is part of an estimate
 	leastShare  = 1e-12 // as leastPlace, of a lane
 )
@@ -292,30 +292,25 @@ func (g *Segmentation) keepLong(i, run int) {
 	}
 }
 
-// findEdges sets the edges of the segments.
+// findEdges sets the edges of the segments. The second sweep looks inside of the segments
+// that the first has found; a third one finds hardly anything.
 func (s *Smoother) findEdges(g *Segmentation, b buffers) {
+	const sweeps = 2
 	l := s.workers[0]
 	if len(g.at) == 0 {
 		return
 	}
-	cuts := s.candidates(g, b, nil, nil, nil)
-	for sweep := 0; ; sweep++ {
+	var before, tried []int
+	for sweep := range sweeps {
+		cuts := s.candidates(g, b, g.edges, before, tried)
+		if sweep > 0 && slices.Equal(cuts, tried) {
+			return // it would do as the one before
+		}
 		e := elimination{lanes: l, regular: g.regular, begins: g.begins, ends: g.ends, threshold: g.threshold, blocks: s.blocks(g, b, cuts)}
-		edges := e.eliminate()
-		l.place(g, edges)
-		settled := sweep > 0 && slices.Equal(edges, g.edges)
-		before := g.edges
-		g.edges = edges
-		if settled || sweep == maxSweeps-1 {
-			return
-		}
-		tried := cuts
-		if e.accidents {
-			cuts = s.candidates(g, b, edges, nil, nil)
-			continue
-		}
-		if cuts = s.candidates(g, b, edges, before, tried); slices.Equal(cuts, tried) {
-			return // the next sweep would do as this one
+		before, g.edges = g.edges, e.eliminate()
+		l.place(g, g.edges)
+		if tried = cuts; e.accidents {
+			before, tried = nil, nil
 		}
 	}
 }
@@ -334,7 +329,7 @@ func (s *Smoother) settle(parts []*Segmentation, b buffers) (shared bool) {
 	for _, g := range parts {
 		n += len(g.at)
 	}
-	for range maxSweeps {
+	for range maxJudged {
 		e := elimination{lanes: l, begins: true, ends: true, threshold: s.threshold(n, keptPrior)}
 		tried := 0
 		for _, g := range parts {
