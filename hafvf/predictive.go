@@ -244,9 +244,9 @@ func (r *rule) rest(e, before, bend, rise float64) (rest float64, ok bool) {
 	return rest, rest*doubt < cut*r.sum
 }
 
-// fall is by how much the logarithm falls from a node to the next one, the last. The gain's
-// rounding is none: that of counts of 10¹² is larger than what the prior falls by, which
-// goes as a power of t.
+// fall is by how much the logarithm falls from node n to the next one, the last. A change of
+// the gain within its rounding counts as none: gains of counts of 10¹² round by more than
+// the prior falls. That falls at least as a power of t.
 func (r *rule) fall(n, last *node, power float64) float64 {
 	gain := last.gain - n.gain
 	if math.Abs(gain) <= 0x1p-48*math.Abs(last.gain) {

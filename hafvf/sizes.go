@@ -19,6 +19,7 @@ import "math"
 // the one counts in which the change is the largest.
 type sizes struct {
 	model    Model
+	row      []float64    // at which the levels are
 	variance []float64    // V of the outputs
 	moments  [4][]float64 // scratch: mean and standard deviation on both sides
 }
@@ -26,12 +27,14 @@ type sizes struct {
 // newSizes are those of blocks; nil where a model has no levels, but what depends on
 // regressors or is a category.
 func newSizes(m Model, blocks []block) *sizes {
-	switch m.(type) {
-	case regression, ar, exposedRows, bernoulli, categorical:
-		return nil
-	}
 	n := m.Outputs()
 	z := &sizes{model: m, variance: make([]float64, n)}
+	switch m.(type) {
+	case regression, ar, bernoulli, categorical:
+		return nil
+	case exposedRows:
+		z.row = []float64{1, 0} // counts of one unit of exposure
+	}
 	for i := range z.moments {
 		z.moments[i] = make([]float64, n)
 	}
@@ -58,7 +61,9 @@ func newSizes(m Model, blocks []block) *sizes {
 }
 
 // level writes the level of a block to the moments i and i+1.
-func (z *sizes) level(i int, b *block) { z.model.Predict(z.moments[i], z.moments[i+1], b.d, 1, nil) }
+func (z *sizes) level(i int, b *block) {
+	z.model.Predict(z.moments[i], z.moments[i+1], b.d, 1, z.row)
+}
 
 // logPrior is −V/δ² of a change from one block to another; 0 where the levels are unknown.
 func (z *sizes) logPrior(before, after *block) float64 {

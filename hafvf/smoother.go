@@ -315,11 +315,11 @@ func (s *Smoother) findEdges(g *Segmentation, b buffers) {
 	}
 }
 
-// settle judges the edges of the parts of a session by shares that begin anew at these
-// alone, and by the sizes of all changes: among many candidates the lanes of long memory
-// predict best, and what is drift has edges. A cut between parts is an edge where the
-// evidence says so. It returns whether the parts have their segments, and the last of them
-// the shares under its edges.
+// settle judges the edges of the parts of a session once more, by shares of lanes whose
+// samples begin anew at the edges alone, and by the sizes of all changes. Samples that begin
+// anew at every candidate favour long memory, and so drift has edges before. A cut between
+// parts is an edge where the evidence says so. It returns whether the parts have their
+// segments, and the last of them the shares under its edges.
 func (s *Smoother) settle(parts []*Segmentation, b buffers) (shared bool) {
 	if s.banks[0] == nil && len(parts) == 1 {
 		return false // a toss tells so little that drift explains every edge of a volatile coin
@@ -329,8 +329,9 @@ func (s *Smoother) settle(parts []*Segmentation, b buffers) (shared bool) {
 	for _, g := range parts {
 		n += len(g.at)
 	}
+	regular := make([]float64, 0, n)
 	for range maxJudged {
-		e := elimination{lanes: l, begins: true, ends: true, threshold: s.threshold(n, keptPrior)}
+		e := elimination{lanes: l, regular: regular, begins: true, ends: true, threshold: s.threshold(n, keptPrior)}
 		tried := 0
 		for _, g := range parts {
 			if len(g.at) == 0 {
