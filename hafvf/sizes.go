@@ -11,18 +11,22 @@ import "math"
 // which is the Wasserstein distance of normal distributions. With the variance V of the
 // levels over the observations of the session, a change has the prior density
 //
-//	p(δ) ∝ exp(−V/δ²)
+//	p(δ) ∝ max(exp(−V/δ²), e⁻²⁵)
 //
 // relative to that without sizes: an inverse moment prior (Johnson and Rossell 2010), under
 // which a change is hardly ever small beside what is usual in its session. Where segments
-// change by about the same it takes less than a nat off the evidence. Of several outputs
-// the one counts in which the change is the largest.
+// change by about the same it takes less than a nat off the evidence. Its bound keeps clear
+// changes beside a sensor's fault, whatever that makes of V. Of several outputs the one
+// counts in which the change is the largest.
 type sizes struct {
 	model    Model
 	row      []float64    // at which the levels are
 	variance []float64    // V of the outputs
 	moments  [4][]float64 // scratch: mean and standard deviation on both sides
 }
+
+// smallest is the log prior of the smallest change.
+const smallest = -25.
 
 // newSizes are those of blocks; nil where a model has no levels, but what depends on
 // regressors or is a category.
@@ -65,14 +69,14 @@ func (z *sizes) level(i int, b *block) {
 	z.model.Predict(z.moments[i], z.moments[i+1], b.d, 1, z.row)
 }
 
-// logPrior is −V/δ² of a change from one block to another; 0 where the levels are unknown.
+// logPrior is log p(δ) of a change from one block to another; 0 where the levels are unknown.
 func (z *sizes) logPrior(before, after *block) float64 {
 	z.level(0, before)
 	z.level(2, after)
 	best := math.Inf(-1)
 	for o, v := range z.variance {
 		dm, ds := z.moments[0][o]-z.moments[2][o], z.moments[1][o]-z.moments[3][o]
-		p := -v / (dm*dm + ds*ds)
+		p := math.Max(smallest, -v/(dm*dm+ds*ds))
 		if p != p {
 			p = 0
 		}

@@ -108,3 +108,31 @@ func TestSizesOfCoordinates(t *testing.T) {
 		t.Errorf("edges %v", got)
 	}
 }
+
+// A sensor's fault for a hundredth of a session does not hide a change of five standard
+// deviations, but one of a half.
+func TestFaultHidesNoClearChange(t *testing.T) {
+	m := normal{}
+	rng := rand.New(rand.NewPCG(6, 20))
+	var xs [][]float64
+	var steps [][][]float64
+	for i := range 4000 {
+		x := rng.NormFloat64()
+		switch {
+		case i >= 2000 && i < 2040:
+			x = 65535 + x
+		case i >= 3000:
+			x += 5
+		case i >= 1000:
+			x += .5
+		}
+		xs = append(xs, []float64{x})
+	}
+	for i := range xs {
+		steps = append(steps, xs[i:i+1])
+	}
+	got := NewSmoother(m.Fit(m.LocationScale(xs)), 10).Smooth(steps).Changes()
+	if !slices.Equal(got, []int{2000, 2040, 3000}) {
+		t.Errorf("edges %v", got)
+	}
+}
