@@ -15,58 +15,68 @@ type block struct {
 	regular    float64 // observations that are no accidents
 	f, b       []float64
 	omega      perLane
-	prev, next int // its neighbours, −1 where there is none
+	shares     perLane   // the lanes' log shares where it begins
+	d          []float64 // Σ r·T(x), where the sizes of changes count
+	prev, next int       // its neighbours, −1 where there is none
 }
 
 // An elimination joins the blocks between candidates for edges, bottom up: the pair of the
 // least evidence first.
 type elimination struct {
 	*lanes
-	g          *Segmentation
-	threshold  float64
-	blocks     []block
-	evidence   []float64 // of the boundary on the left of a block
-	shares     []perLane // there
-	boundaries queue     // by evidence
-	short      queue     // the blocks of fewer than minSegment observations, by length
-	accidents  bool      // whether there were any
+	regular      []float64 // of the observations
+	begins, ends bool      // whether the session begins or ends with the blocks
+	threshold    float64
+	sizes        *sizes // nil where those of changes do not count
+	blocks       []block
+	evidence     []float64 // of the boundary on the left of a block
+	boundaries   queue     // by evidence
+	short        queue     // the blocks of fewer than minSegment observations, by length
+	accidents    bool      // whether there were any
 }
 
 // minSegment is the least number of observations of a segment beside another one, each
 // counted by its probability to be no accident.
 const minSegment = 5
 
-// eliminate returns the cuts whose evidence remains above the threshold. Blocks that turn
-// out to be accidents are no longer regular.
-func (l *lanes) eliminate(g *Segmentation, cuts []int, threshold float64) (edges []int, accidents bool) {
+// blocks are those between cuts, and g has the lanes' shares under these.
+func (s *Smoother) blocks(g *Segmentation, b buffers, cuts []int) []block {
+	l := s.workers[0]
 	n := len(cuts) + 1
-	e := &elimination{lanes: l, g: g, threshold: threshold, blocks: make([]block, n), evidence: make([]float64, n), shares: make([]perLane, n)}
+	blocks := make([]block, n)
 	samples := make([]float64, 2*n*len(l.set))
-	from := 0
-	for k := range e.blocks {
-		end := len(g.at)
-		if k < len(cuts) {
-			end = cuts[k]
-		}
-		b := &e.blocks[k]
-		*b = block{from: from, end: end, f: l.setAt(samples, 2*k), b: l.setAt(samples, 2*k+1), prev: k - 1, next: k + 1}
-		l.forward(b.f, g, from, end)
-		l.backward(b.b, g, from, end)
+	for k := range blocks {
+		from, end := startOf(cuts, k), endOf(cuts, k, len(g.at))
+		b := &blocks[k]
+		*b = block{from: from, end: end, f: l.setAt(samples, 2*k), b: l.setAt(samples, 2*k+1)}
 		for j, w := range laneWeights {
 			b.omega[j] = math.Pow(w, float64(end-from))
 		}
 		for _, r := range g.regular[from:end] {
 			b.regular += r
 		}
-		e.shares[k] = g.sharesAt(from)
-		from = end
 	}
-	e.blocks[n-1].next = -1
+	s.share(g, b, cuts, blocks)
+	for k := range blocks {
+		blocks[k].shares = g.sharesAt(blocks[k].from)
+	}
+	return blocks
+}
+
+// eliminate joins the blocks between which the evidence is not above the threshold, and
+// returns where those that remain begin, without the first. Blocks that turn out to be
+// accidents are no longer regular.
+func (e *elimination) eliminate() (edges []int) {
+	for k := range e.blocks {
+		e.blocks[k].prev, e.blocks[k].next = k-1, k+1
+	}
+	e.blocks[len(e.blocks)-1].next = -1
+	e.evidence = make([]float64, len(e.blocks))
 	e.run()
 	for k := e.blocks[0].next; k >= 0; k = e.blocks[k].next {
 		edges = append(edges, e.blocks[k].from)
 	}
-	return edges, e.accidents
+	return edges
 }
 
 func (e *elimination) run() {
@@ -100,7 +110,7 @@ func (e *elimination) run() {
 				e.accident(k)
 			}
 			e.join(max(b.prev, 0))
-		case e.lanes.evidence(e.blocks[b.prev].f, e.blocks[b.next].b, &e.shares[k]) < e.threshold:
+		case e.lanes.evidence(e.blocks[b.prev].f, e.blocks[b.next].b, &e.blocks[k].shares) < e.threshold:
 			// Its neighbours agree: the block is an accident.
 			e.accident(k)
 			e.join(b.prev)
@@ -117,9 +127,10 @@ func (e *elimination) run() {
 func (e *elimination) accident(k int) {
 	b := &e.blocks[k]
 	e.accidents = true
-	clear(e.g.regular[b.from:b.end])
+	clear(e.regular[b.from:b.end])
 	clear(b.f)
 	clear(b.b)
+	clear(b.d)
 	b.regular = 0
 }
 
@@ -135,6 +146,9 @@ func (e *elimination) join(k int) {
 		e.model.Scale(b, a.omega[j])
 		e.model.Merge(e.lane(a.b, j), b)
 		a.omega[j] *= c.omega[j]
+	}
+	if e.sizes != nil {
+		e.model.Merge(a.d, c.d)
 	}
 	a.end, a.next = c.end, c.next
 	a.regular += c.regular
@@ -154,13 +168,17 @@ func (e *elimination) join(k int) {
 func (e *elimination) settle(k int) {
 	b := &e.blocks[k]
 	if b.prev >= 0 {
-		if e.evidence[k] = e.lanes.evidence(e.blocks[b.prev].f, b.b, &e.shares[k]); math.IsNaN(e.evidence[k]) {
+		e.evidence[k] = e.lanes.evidence(e.blocks[b.prev].f, b.b, &b.shares)
+		if e.sizes != nil {
+			e.evidence[k] += e.sizes.logPrior(&e.blocks[b.prev], b)
+		}
+		if math.IsNaN(e.evidence[k]) {
 			e.evidence[k] = math.Inf(-1) // of samples that hold no numbers nothing is evident
 		}
 		e.boundaries.put(k)
 	}
 	// The first and the last block of a part of a session may go on beyond the cut.
-	whole := (b.prev >= 0 || e.g.begins) && (b.next >= 0 || e.g.ends)
+	whole := (b.prev >= 0 || e.begins) && (b.next >= 0 || e.ends)
 	if b.regular < minSegment && whole && (b.prev >= 0 || b.next >= 0) {
 		e.short.put(k)
 	} else {

@@ -84,7 +84,7 @@ func begin(set, first []float64) {
 
 // rows are those of observation i that aren't missing, valid until the next call.
 func (l *lanes) rows(g *Segmentation, i int) [][]float64 {
-	rows := l.filter.rowsAt(g.steps, g.at[i])
+	rows := l.filter.rowsAt(g.earlier, g.steps, g.at[i])
 	if len(rows) == 1 || !slices.ContainsFunc(rows, missing) {
 		return rows
 	}
@@ -191,13 +191,20 @@ func (l *lanes) evidenceOf(lane int, before, after []float64) float64 {
 
 // locate computes the evidence of every place that edge c between the segments [from, c)
 // and [c, end) may have. It returns the first of the places and their evidence, which is
-// valid until the next call.
-func (l *lanes) locate(g *Segmentation, from, c, end int, p *perLane) (first int, evidence []float64) {
+// valid until the next call. The sets are those of the forward pass, by observation, or nil
+// where there was none.
+func (l *lanes) locate(g *Segmentation, sets []float64, from, c, end int, p *perLane) (first int, evidence []float64) {
 	first, last := reach(from, c, end)
-	set := l.set
-	begin(set, g.seedBefore(from))
-	l.forward(set, g, from, first-1)
-	for i := first - 1; i < last; i++ {
+	set, known := l.set, first-1
+	if sets == nil {
+		begin(set, g.seedBefore(from))
+		l.forward(set, g, from, known)
+	} else {
+		known = c
+		copy(l.window, sets[(first-1)*len(set):c*len(set)])
+		copy(set, l.setAt(sets, c-1))
+	}
+	for i := known; i < last; i++ {
 		l.advance(set, g, i)
 		copy(l.setAt(l.window, i+1-first), set)
 	}

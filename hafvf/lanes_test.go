@@ -89,7 +89,7 @@ func TestEvidenceIsTheBayesFactorByIntegration(t *testing.T) {
 					v := c.draw(rng, shift*float64(i/n))
 					values, x = append(values, v), append(x, [][]float64{{v}})
 				}
-				g := NewSmoother(m, 10).newSegmentation(x)
+				g := NewSmoother(m, 10).newSegmentation(nil, x)
 				g.regular[3] = .4
 				before, after := l.newSet(), l.newSet()
 				l.forward(before, g, 0, n)
@@ -153,8 +153,7 @@ func TestEliminationJoinsTheLeastEvident(t *testing.T) {
 			x = append(x, [][]float64{{rng.NormFloat64() + 3*float64(i/30%2)}})
 		}
 		s := NewSmoother(m, 10)
-		g := s.newSegmentation(x)
-		g.begins, g.ends = true, true
+		g := s.newSegmentation(nil, x)
 		b := newBuffers(g.lanes, n)
 		var cuts []int
 		for i := 1; i < n; i++ {
@@ -162,7 +161,8 @@ func TestEliminationJoinsTheLeastEvident(t *testing.T) {
 				cuts = append(cuts, i)
 			}
 		}
-		s.share(g, b, cuts)
+		const threshold = 5.
+		e := elimination{lanes: g.lanes, regular: g.regular, begins: true, ends: true, threshold: threshold, blocks: s.blocks(g, b, cuts)}
 		// By the definition: the samples of every block from its observations.
 		evidence := func(from, at, end int) float64 {
 			f, a := g.lanes.newSet(), g.lanes.newSet()
@@ -172,7 +172,6 @@ func TestEliminationJoinsTheLeastEvident(t *testing.T) {
 			return g.lanes.evidence(f, a, &p)
 		}
 		bounds := append(append([]int{0}, cuts...), n)
-		const threshold = 5.
 		for len(bounds) > 2 {
 			least, at := math.Inf(1), 0
 			for k := 1; k+1 < len(bounds); k++ {
@@ -194,7 +193,7 @@ func TestEliminationJoinsTheLeastEvident(t *testing.T) {
 			}
 			bounds = append(bounds[:at:at], bounds[at+1:]...)
 		}
-		got, _ := g.lanes.eliminate(g, cuts, threshold)
+		got := e.eliminate()
 		want := bounds[1 : len(bounds)-1]
 		if len(got) != len(want) {
 			t.Fatalf("edges %v, want %v", got, want)

@@ -244,6 +244,20 @@ func (r *rule) rest(e, before, bend, rise float64) (rest float64, ok bool) {
 	return rest, rest*doubt < cut*r.sum
 }
 
+// fall is by how much the logarithm falls from node n to the next one, the last. A change of
+// the gain within its rounding counts as none: gains of counts of 10¹² round by more than
+// the prior falls. That falls at least as a power of t.
+func (r *rule) fall(n, last *node, power float64) float64 {
+	gain := last.gain - n.gain
+	if math.Abs(gain) <= 0x1p-48*math.Abs(last.gain) {
+		gain = 0
+	}
+	if fall := (n.weight - last.weight) - gain; fall > 0 {
+		return fall
+	}
+	return power * r.h
+}
+
 // A tail starts where short bounds t·(the scale of the gain's derivatives), of which
 // the fourth power is what a cubic leaves out, and small bounds t·(a+b), of which
 // the seventh, over 7!, is what the prior's density leaves out.
@@ -389,8 +403,7 @@ func (r *rule) add() {
 			r.sum += side.sum(float64(side.direction*k)*r.h, r.h, r.top)
 		case k == r.nodes[side.inner].k+side.direction:
 			if e := value(side.last); e > 0 {
-				rest, _ := r.rest(e, value(side.inner), 0, 0)
-				r.sum += rest
+				r.sum += e / math.Expm1(r.fall(&r.nodes[side.inner], &r.nodes[side.last], side.power))
 			}
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"gonum.org/v1/gonum/integrate/quad"
+
+	"hafvf/hafvf/internal/special"
 )
 
 // quadrature is log ∫ exp q(w) Beta(w; prior) dw by Gauss–Legendre panels in
@@ -133,6 +135,32 @@ func TestPredictiveWhereTwoRulesAgree(t *testing.T) {
 	got, want := f.logPredictive(prior, 1, f.line.Gain(0), f.line.Gain(1)), quadrature(f.line, prior)
 	if math.Abs(got-want) > 1e-9 {
 		t.Errorf("%.12g, want %.12g", got, want)
+	}
+}
+
+// Gains of counts of 10¹² round by more than what they and the prior change by between two
+// nodes: the rest beyond the last node is that of the prior's power, not infinite.
+func TestPredictiveOfHugeCounts(t *testing.T) {
+	m, err := New("poisson", Params{"shape": .25, "rate": 3.}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := NewFilter(m, nil, 1)
+	prior := Beta{.0044, 7421}
+	const h = .05
+	for i := range 20 {
+		f.line.Set([]float64{4.21726e10 + float64(i), 2.0795}, []float64{3.07438256845e12 + float64(i)*1e6, 3})
+		got := f.logPredictive(prior, 1, f.line.Gain(0), f.line.Gain(1))
+		// The trapezoidal rule over x = logit w, far beyond where the gain is flat.
+		var logs []float64
+		for k := -5000 / h; k <= 40/h; k++ {
+			l := logisticAt(k * h)
+			logs = append(logs, prior.Alpha*l.lw+prior.Beta*l.l1w+(f.line.Gain(l.w)-f.line.Gain(0)))
+		}
+		want := logSumExp(logs) + math.Log(h) - special.LogBeta(prior.Alpha, prior.Beta)
+		if off := got - f.line.Gain(0) - want; !(math.Abs(off) < .1) {
+			t.Fatalf("%d: off by %g nats, where gains have a rounding error of .02", i, off)
+		}
 	}
 }
 

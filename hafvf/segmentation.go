@@ -21,7 +21,7 @@ func (s *Smoother) join(parts []*Segmentation) {
 			if n > 0 {
 				g.joint = l.evidence(before, after[k], &g.opening)
 			}
-			joined[k] = !(g.joint > g.threshold)
+			joined[k] = !g.opens
 		}
 		if joined[k] {
 			g.before = slices.Clone(before)
@@ -49,7 +49,7 @@ func (s *Smoother) join(parts []*Segmentation) {
 	}
 	// Shares go on over the cuts too.
 	for _, g := range parts {
-		s.share(g, newBuffers(l, len(g.at)), g.edges)
+		s.share(g, newBuffers(l, len(g.at)), g.edges, nil)
 		g.shares = nil
 	}
 	for k := 1; k < len(parts); k++ {
@@ -105,9 +105,12 @@ func (s *Smoother) estimate(g *Segmentation, b buffers) {
 		s.workers[0].estimateNothing(g)
 		return
 	}
-	s.share(g, b, g.edges)
-	edges := s.workers[0].locateAll(g)
-	s.spread(g, b, g.edges, nil, func(l *lanes, from, end int) {
+	if g.shares == nil {
+		s.share(g, b, g.edges, nil)
+	}
+	s.run(g, b, g.edges, nil)
+	edges := s.workers[0].locateAll(g, b.sets)
+	s.stretches(g, func(l *lanes, from, end int) {
 		e := estimator{lanes: l, g: g, sets: b.sets, edges: edges, own: l.newSet(), next: l.newSet(), mixing: newMixing(outputs)}
 		e.run(from, end)
 	})
@@ -165,13 +168,14 @@ func (e *edgePlace) after(i int) float64 {
 	return e.until[i-e.first]
 }
 
-// locateAll returns the edges with the probabilities of their places.
-func (l *lanes) locateAll(g *Segmentation) []edgePlace {
+// locateAll returns the edges with the probabilities of their places. The sets are those of
+// the forward pass, by observation.
+func (l *lanes) locateAll(g *Segmentation, sets []float64) []edgePlace {
 	all := make([]edgePlace, len(g.edges))
 	from := 0
 	for k, c := range g.edges {
 		p := g.sharesAt(c)
-		first, evidence := l.locate(g, from, c, endOf(g.edges, k+1, len(g.at)), &p)
+		first, evidence := l.locate(g, sets, from, c, endOf(g.edges, k+1, len(g.at)), &p)
 		sum := logSumExp(evidence)
 		total := 0.0
 		until := make([]float64, len(evidence))
@@ -307,7 +311,7 @@ func (e *estimator) moments(i int) {
 
 // row is that of step t, at whose regressors its estimate is.
 func (l *lanes) row(g *Segmentation, t int) []float64 {
-	return l.filter.rowAt(g.steps, t, l.filter.lastOf(g.steps[t]))
+	return l.filter.rowAt(g.earlier, g.steps, t, l.filter.lastOf(g.steps[t]))
 }
 
 // mixing is a mixture of posteriors.
@@ -397,7 +401,7 @@ func (g *Segmentation) Predict(mean, sd []float64, t int) {
 // Changes are the steps at which a segment begins that isn't the session's first.
 func (g *Segmentation) Changes() (all []int) {
 	for _, s := range g.Segments {
-		if s.Start > 0 || s.Start == 0 && g.joint > g.threshold {
+		if s.Start > 0 || s.Start == 0 && g.opens {
 			all = append(all, s.Start)
 		}
 	}

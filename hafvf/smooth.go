@@ -102,7 +102,7 @@ const stepsForTwo = 1000
 func (f *Filter) forward(out *Smoothed) {
 	s := f.NewState()
 	for t := range out.steps {
-		step := f.learn(s, 1, f.rowsAt(out.steps, t), false)
+		step := f.learn(s, 1, f.rowsAt(nil, out.steps, t), false)
 		out.forward.record(t, s, step)
 	}
 }
@@ -110,7 +110,7 @@ func (f *Filter) forward(out *Smoothed) {
 func (f *Filter) backward(out *Smoothed) {
 	s := f.NewState()
 	for t := len(out.steps) - 1; t >= 0; t-- {
-		step := f.learn(s, 1, f.rowsAt(out.steps, t), false)
+		step := f.learn(s, 1, f.rowsAt(nil, out.steps, t), false)
 		out.backward.record(t, s, step)
 		out.Missing[t] = step.Missing
 	}
@@ -140,25 +140,30 @@ func (f *Filter) merge(out *Smoothed, from, end int) {
 	}
 }
 
-// rowsAt returns the rows of step t, valid until the next call.
-func (f *Filter) rowsAt(steps [][][]float64, t int) [][]float64 {
+// rowsAt returns the rows of step t, which the steps earlier and the first t of steps come
+// before. They are valid until the next call.
+func (f *Filter) rowsAt(earlier, steps [][][]float64, t int) [][]float64 {
 	xs := steps[t]
 	if f.seq == nil || len(xs) == 0 {
 		return xs
 	}
-	f.single[0] = f.rowAt(steps, t, xs[0])
+	f.single[0] = f.rowAt(earlier, steps, t, xs[0])
 	return f.single[:]
 }
 
 // rowAt is Row with the window of the values before step t.
-func (f *Filter) rowAt(steps [][][]float64, t int, x []float64) []float64 {
+func (f *Filter) rowAt(earlier, steps [][][]float64, t int, x []float64) []float64 {
 	if f.seq == nil {
 		return x
 	}
 	for i := range f.past {
 		f.past[i] = math.NaN()
-		if at := t - 1 - i; at >= 0 && len(steps[at]) > 0 {
-			f.past[i] = steps[at][0][0]
+		from, at := steps, t-1-i
+		if at < 0 {
+			from, at = earlier, at+len(earlier)
+		}
+		if at >= 0 && len(from[at]) > 0 {
+			f.past[i] = from[at][0][0]
 		}
 	}
 	f.seq.Row(f.row, f.past, x[0])
@@ -199,7 +204,7 @@ func (s *Smoothed) Estimate(mean, sd []float64, t int) {
 	if n := f.model.Outputs(); len(mean) != n || len(sd) != n {
 		panic(badDst)
 	}
-	f.model.Estimate(mean, sd, s.Sample(t), f.rowAt(s.steps, t, f.lastOf(s.steps[t])))
+	f.model.Estimate(mean, sd, s.Sample(t), f.rowAt(nil, s.steps, t, f.lastOf(s.steps[t])))
 }
 
 // Forward is the forward pass after step t.

@@ -20,7 +20,9 @@ import (
 //     are no accidents.
 //   - Did the regime end? Neighbouring segments join, from the pair of the least change
 //     evidence E on, until all of them are above the threshold
-//     log(odds) + 0.7·log(min(n, 1000)) for a session of n observations.
+//     log(odds) + 0.7·log(min(n, 1000)) for a session of n observations. Then each edge is
+//     judged beside the others alone, at 0.4·log(min(n, 1000)): what the lanes explain by
+//     drift has none, nor has what is small beside the other changes of the session.
 //   - How fast does the mean drift? Inside a segment, five filters of fixed weights,
 //     the lanes, run forward and backward and are averaged by what they predict.
 //
@@ -39,10 +41,11 @@ type Smoother struct {
 }
 
 const (
-	edgePrior   = .7   // of the logarithm of the session's length, in the threshold
-	edgeHorizon = 1000 // observations, above which a length no longer counts there
-	longRun     = 8    // observations in a row that are no accidents, however odd each of them is
-	maxSweeps   = 4
+	edgePrior   = .7    // of the logarithm of the session's length, in the threshold
+	keptPrior   = .4    // the same of edges that have been found, each of which may be at any of the places near
+	edgeHorizon = 1000  // observations, above which a length no longer counts there
+	longRun     = 8     // observations in a row that are no accidents, however odd each of them is
+	maxJudged   = 4     // times that edges are judged by themselves
 	leastPlace  = 1e-6  // probability above which a place of an edge is part of an estimate
 	leastShare  = 1e-12 // as leastPlace, of a lane
 )
@@ -116,6 +119,7 @@ type Segmentation struct {
 	lanes     *lanes // of the smoother
 	model     Model
 	steps     [][][]float64
+	earlier   [][][]float64 // the steps of the part before, from which an autoregression takes values
 	threshold float64
 
 	// By observation, that is by step that isn't missing:
@@ -131,6 +135,7 @@ type Segmentation struct {
 	seeds, outcomes [2]perLane // the lanes' log shares that the passes begin with, forward and backward, and what they end with
 	joint           float64    // change evidence between the part before and this one; NaN without
 	begins, ends    bool       // whether the session begins or ends with this part
+	opens           bool       // whether this part begins with an edge
 
 	mean, sd []float64 // by step
 	samples  []float64 // by observation, of the heaviest lane
@@ -147,11 +152,15 @@ type Segment struct {
 // Smooth smooths the steps of a finished session, each with its J ≥ 0 observations, which
 // Check has passed. A step without any has the posterior of the one before.
 func (s *Smoother) Smooth(steps [][][]float64) *Segmentation {
-	g := s.newSegmentation(steps)
+	g := s.newSegmentation(nil, steps)
 	g.begins, g.ends = true, true
-	g.threshold = s.threshold(len(g.at))
+	g.threshold = s.threshold(len(g.at), edgePrior)
 	b := newBuffers(g.lanes, len(g.at))
 	s.segment(g, b)
+	if !s.settle([]*Segmentation{g}, b) {
+		g.shares = nil
+		g.cut()
+	}
 	s.estimate(g, b)
 	return g
 }
@@ -163,25 +172,42 @@ func (s *Smoother) Smooth(steps [][][]float64) *Segmentation {
 func (s *Smoother) Segment(parts ...[][][]float64) []*Segmentation {
 	all := make([]*Segmentation, len(parts))
 	n := 0
+	var earlier [][][]float64
+	window := len(s.workers[0].filter.past)
 	for k, steps := range parts {
-		all[k] = s.newSegmentation(steps)
+		all[k] = s.newSegmentation(earlier, steps)
+		earlier = slices.Concat(earlier, lastSteps(steps, window))
+		earlier = lastSteps(earlier, window)
 		n += len(all[k].at)
 	}
 	for k, g := range all {
 		g.begins, g.ends = k == 0, k == len(all)-1
-		g.threshold = s.threshold(n)
+		g.threshold = s.threshold(n, edgePrior)
 		s.segment(g, newBuffers(g.lanes, len(g.at)))
+	}
+	longest := 0
+	for k, g := range all {
+		longest = max(longest, len(g.at))
+		g.opens = k > 0 && len(g.at) > 0
+	}
+	s.settle(all, newBuffers(s.workers[0], longest))
+	for _, g := range all {
+		g.shares = nil
+		g.cut()
 	}
 	s.join(all)
 	return all
 }
 
-func (s *Smoother) newSegmentation(steps [][][]float64) *Segmentation {
-	g := &Segmentation{lanes: s.workers[0], model: s.model, steps: steps, Missing: make([]bool, len(steps)), joint: math.NaN()}
+// lastSteps are the last n steps, or all of them where there are fewer.
+func lastSteps(steps [][][]float64, n int) [][][]float64 { return steps[max(0, len(steps)-n):] }
+
+func (s *Smoother) newSegmentation(earlier, steps [][][]float64) *Segmentation {
+	g := &Segmentation{lanes: s.workers[0], model: s.model, earlier: earlier, steps: steps, Missing: make([]bool, len(steps)), joint: math.NaN()}
 	n := 0
 	for t, xs := range steps {
 		g.lanes.filter.checkVectors(xs)
-		rows := g.lanes.filter.rowsAt(steps, t)
+		rows := g.lanes.filter.rowsAt(earlier, steps, t)
 		if g.Missing[t] = !slices.ContainsFunc(rows, func(row []float64) bool { return !missing(row) }); !g.Missing[t] {
 			n++
 		}
@@ -197,8 +223,8 @@ func (s *Smoother) newSegmentation(steps [][][]float64) *Segmentation {
 }
 
 // threshold is the evidence that an edge takes in a session of n observations.
-func (s *Smoother) threshold(n int) float64 {
-	return math.Log(s.odds) + edgePrior*math.Log(float64(min(max(n, 1), edgeHorizon)))
+func (s *Smoother) threshold(n int, prior float64) float64 {
+	return math.Log(s.odds) + prior*math.Log(float64(min(max(n, 1), edgeHorizon)))
 }
 
 // segment finds accidents and segments.
@@ -208,7 +234,6 @@ func (s *Smoother) segment(g *Segmentation, b buffers) {
 	}
 	s.findEdges(g, b)
 	g.shares = nil
-	g.cut()
 }
 
 // buffers are the large arrays of a pass over a session: 20 floats an observation for
@@ -267,33 +292,92 @@ func (g *Segmentation) keepLong(i, run int) {
 	}
 }
 
-// findEdges sets the edges of the segments.
+// findEdges sets the edges of the segments. The second sweep looks inside of the segments
+// that the first has found; a third one finds hardly anything.
 func (s *Smoother) findEdges(g *Segmentation, b buffers) {
+	const sweeps = 2
 	l := s.workers[0]
 	if len(g.at) == 0 {
 		return
 	}
-	cuts := s.candidates(g, b, nil, nil, nil)
-	for sweep := 0; ; sweep++ {
-		s.share(g, b, cuts)
-		g.opening = g.sharesAt(0)
-		edges, accidents := l.eliminate(g, cuts, g.threshold)
-		l.place(g, edges)
-		settled := sweep > 0 && slices.Equal(edges, g.edges)
-		before := g.edges
-		g.edges = edges
-		if settled || sweep == maxSweeps-1 {
-			return
+	var before, tried []int
+	for sweep := range sweeps {
+		cuts := s.candidates(g, b, g.edges, before, tried)
+		if sweep > 0 && slices.Equal(cuts, tried) {
+			return // it would do as the one before
 		}
-		tried := cuts
-		if accidents {
-			cuts = s.candidates(g, b, edges, nil, nil)
-			continue
-		}
-		if cuts = s.candidates(g, b, edges, before, tried); slices.Equal(cuts, tried) {
-			return // the next sweep would do as this one
+		e := elimination{lanes: l, regular: g.regular, begins: g.begins, ends: g.ends, threshold: g.threshold, blocks: s.blocks(g, b, cuts)}
+		before, g.edges = g.edges, e.eliminate()
+		l.place(g, g.edges)
+		if tried = cuts; e.accidents {
+			before, tried = nil, nil
 		}
 	}
+}
+
+// settle judges the edges of the parts of a session once more, by shares of lanes whose
+// samples begin anew at the edges alone, and by the sizes of all changes. Samples that begin
+// anew at every candidate favour long memory, and so drift has edges before. A cut between
+// parts is an edge where the evidence says so. It returns whether the parts have their
+// segments, and the last of them the shares under its edges.
+func (s *Smoother) settle(parts []*Segmentation, b buffers) (shared bool) {
+	if s.banks[0] == nil && len(parts) == 1 {
+		return false // a toss tells so little that drift explains every edge of a volatile coin
+	}
+	l := s.workers[0]
+	n := 0
+	for _, g := range parts {
+		n += len(g.at)
+	}
+	regular := make([]float64, 0, n)
+	for range maxJudged {
+		e := elimination{lanes: l, regular: regular, begins: true, ends: true, threshold: s.threshold(n, keptPrior)}
+		tried := 0
+		for _, g := range parts {
+			if len(g.at) == 0 {
+				continue
+			}
+			blocks := s.blocks(g, b, g.edges)
+			g.opening = blocks[0].shares
+			g.cut()
+			for k := range blocks {
+				blocks[k].d = slices.Clone(g.Segments[k].d)
+				blocks[k].from += len(e.regular)
+				blocks[k].end += len(e.regular)
+			}
+			e.blocks = append(e.blocks, blocks...)
+			e.regular = append(e.regular, g.regular...)
+			if tried += len(g.edges); g.opens {
+				tried++
+			}
+		}
+		if len(e.blocks) == 0 {
+			return false
+		}
+		e.sizes = newSizes(s.model, e.blocks)
+		edges := e.eliminate()
+		from, rest := 0, edges
+		for _, g := range parts {
+			n := len(g.at)
+			copy(g.regular, e.regular[from:from+n])
+			if g.opens = len(rest) > 0 && rest[0] == from; g.opens {
+				rest = rest[1:]
+			}
+			was := len(g.edges)
+			g.edges = nil
+			for ; len(rest) > 0 && rest[0] < from+n; rest = rest[1:] {
+				g.edges = append(g.edges, rest[0]-from)
+			}
+			if len(g.edges) < was {
+				l.place(g, g.edges)
+			}
+			from += n
+		}
+		if len(edges) == tried && !e.accidents {
+			return true
+		}
+	}
+	return false
 }
 
 // place moves every edge to where its evidence is largest.
@@ -305,7 +389,7 @@ func (l *lanes) place(g *Segmentation, edges []int) {
 			end = edges[k+1]
 		}
 		p := g.sharesAt(c)
-		first, evidence := l.locate(g, from, c, end, &p)
+		first, evidence := l.locate(g, nil, from, c, end, &p)
 		best := 0
 		for j, e := range evidence {
 			if e >= evidence[best] {
@@ -319,8 +403,9 @@ func (l *lanes) place(g *Segmentation, edges []int) {
 
 // share sets the lanes' log shares at every observation: of what they predict forward up
 // to it and backward after it. Samples begin anew at the cuts. Shares do not: how a
-// stream drifts is the stream's, not the segment's.
-func (s *Smoother) share(g *Segmentation, b buffers, cuts []int) {
+// stream drifts is the stream's, not the segment's. The blocks between the cuts, nil where
+// nobody asks for them, get their samples.
+func (s *Smoother) share(g *Segmentation, b buffers, cuts []int, blocks []block) {
 	n := len(g.at)
 	g.shares = b.shares
 	back := b.sets[:n*laneCount]
@@ -330,11 +415,14 @@ func (s *Smoother) share(g *Segmentation, b buffers, cuts []int) {
 		defer func() { g.outcomes[pass] = share }()
 		if pass == 0 {
 			begin(l.set, g.before)
-			rest := cuts
+			k := 0
 			for i := range n {
-				if len(rest) > 0 && rest[0] == i {
+				if k < len(cuts) && cuts[k] == i {
+					if blocks != nil {
+						copy(blocks[k].f, l.set)
+					}
 					clear(l.set)
-					rest = rest[1:]
+					k++
 				}
 				l.score(&share, l.set, g, i)
 				if i+1 < n {
@@ -342,18 +430,27 @@ func (s *Smoother) share(g *Segmentation, b buffers, cuts []int) {
 				}
 				copy(g.shares[i*laneCount:], share[:])
 			}
+			if blocks != nil {
+				copy(blocks[k].f, l.set)
+			}
 			return
 		}
 		begin(l.set, g.after)
-		rest := cuts
+		k := len(cuts)
 		for i := n - 1; i >= 0; i-- {
-			if len(rest) > 0 && rest[len(rest)-1] == i+1 {
+			if k > 0 && cuts[k-1] == i+1 {
+				if blocks != nil {
+					copy(blocks[k].b, l.set)
+				}
 				clear(l.set)
-				rest = rest[:len(rest)-1]
+				k--
 			}
 			share.decay()
 			copy(back[i*laneCount:], share[:])
 			l.score(&share, l.set, g, i)
+		}
+		if blocks != nil {
+			copy(blocks[0].b, l.set)
 		}
 	})
 	for i, v := range back {
@@ -387,7 +484,8 @@ func (s *Smoother) candidates(g *Segmentation, b buffers, edges, before, was []i
 		}
 	}
 	evidence := b.shares
-	s.spread(g, b, edges, old, func(l *lanes, from, end int) {
+	s.run(g, b, edges, old)
+	s.stretches(g, func(l *lanes, from, end int) {
 		set := l.set
 		for i, k := end-1, segmentOf(edges, end-1); i >= from; k-- {
 			first := max(from, startOf(edges, k))
@@ -425,23 +523,25 @@ func fill(dst []float64, v float64) {
 	}
 }
 
-// spread sets the sets of samples of b to those of the lanes after every observation,
-// forward from every edge, but of the segments to skip, and then calls f for one stretch
-// of observations or two at once.
-func (s *Smoother) spread(g *Segmentation, b buffers, edges []int, skip []bool, f func(l *lanes, from, end int)) {
-	n := len(g.at)
+// run sets the sets of samples of b to those of the lanes after every observation, forward
+// from every edge, but of the segments to skip.
+func (s *Smoother) run(g *Segmentation, b buffers, edges []int, skip []bool) {
 	l := s.workers[0]
 	for k := range len(edges) + 1 {
 		if skip != nil && skip[k] {
 			continue
 		}
 		begin(l.set, g.seedBefore(startOf(edges, k)))
-		for i := startOf(edges, k); i < endOf(edges, k, n); i++ {
+		for i := startOf(edges, k); i < endOf(edges, k, len(g.at)); i++ {
 			l.advance(l.set, g, i)
 			copy(l.setAt(b.sets, i), l.set)
 		}
 	}
-	parallel.Stretches(n, g.goroutines(), func(worker, from, end int) { f(s.workers[worker], from, end) })
+}
+
+// stretches calls f for one stretch of observations or two at once.
+func (s *Smoother) stretches(g *Segmentation, f func(l *lanes, from, end int)) {
+	parallel.Stretches(len(g.at), g.goroutines(), func(worker, from, end int) { f(s.workers[worker], from, end) })
 }
 
 // segmentOf is the segment between edges that observation i is in.

@@ -433,6 +433,61 @@ func TestSmootherOfEveryFamily(t *testing.T) {
 	}
 }
 
+// However a session is cut into parts, these are its segments in order: parts of one step and
+// of missing values alone too, for every family.
+func TestSmootherOfAnyParts(t *testing.T) {
+	for _, c := range lawful {
+		t.Run(c.family, func(t *testing.T) {
+			m := mustNew(t, c.family, c.prior)
+			_, sequential := m.(hafvf.Sequential)
+			smoother := hafvf.NewSmoother(m, 10)
+			for seed := range uint64(20) {
+				rng := rand.New(rand.NewPCG(seed, 21))
+				var parts [][][][]float64
+				for range 1 + rng.IntN(8) {
+					var steps [][][]float64
+					missing := rng.IntN(4) == 0
+					for range []int{1, 2, 5, 30}[rng.IntN(4)] {
+						x := c.draw(rng)
+						if sequential {
+							x = x[len(x)-1:]
+						}
+						if missing || rng.IntN(8) == 0 {
+							x = []float64{math.NaN()}
+						}
+						steps = append(steps, [][]float64{x})
+					}
+					parts = append(parts, steps)
+				}
+				from, end := 0, 0 // of the last segment, in the session
+				at := 0
+				for k, g := range smoother.Segment(parts...) {
+					smoother.Estimate(g)
+					for j, s := range g.Segments {
+						start := at + s.Start
+						if joined := j == 0 && k > 0 && s.Start < 0; joined != (start == from && k > 0) || !joined && start != end {
+							t.Fatalf("seed %d, part %d: a segment of %d from %d on, after one from %d to %d", seed, k, s.N, start, from, end)
+						}
+						from, end = start, start+s.N
+					}
+					for i := range parts[k] {
+						if e := g.Evidence[i]; (at+i > 0) != (e == e) || math.IsInf(e, 0) {
+							t.Errorf("seed %d: evidence %g at %d", seed, e, at+i)
+						}
+						if sd := g.SD(i)[0]; !(sd >= 0) && !g.Missing[i] {
+							t.Errorf("seed %d: sd %g at %d", seed, sd, at+i)
+						}
+					}
+					at += len(parts[k])
+				}
+				if end != at {
+					t.Errorf("seed %d: segments up to %d of %d", seed, end, at)
+				}
+			}
+		})
+	}
+}
+
 // Changes of every family are found where they are, and outliers are not changes.
 func TestSmootherFindsChangesOfEveryFamily(t *testing.T) {
 	for family, draw := range map[string]func(rng *rand.Rand, regime float64) []float64{

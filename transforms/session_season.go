@@ -12,22 +12,22 @@ import (
 // known from the whole of it: with s the season at an observation x, the smoother has x − s,
 // or where the season is a factor, x·e⁻ˢ or the exposure eˢ of a count.
 //
+// Of a regression it takes the season out of the regressors too: what is left of the target
+// then has the same coefficients on what is left of them (Frisch and Waugh 1933), where a
+// regressor with a rhythm of its own would else lose its part in the target to the season.
+//
 // It is learned twice. At first nothing is known of segments: the level of the values is
 // forgotten as they come, so that its changes leave the season alone. Then the level begins
 // anew with each of the segments that were found, and outliers do not count.
 type sessionSeason struct {
-	cfg     hafvf.RhythmConfig
-	outputs int
-	first   int  // of the coordinates that have a season
-	log     bool // the season is a factor of times
-	counts  bool // the season is the exposure of counts
+	cfg         hafvf.RhythmConfig
+	coordinates int  // of an observation, all of which have a season
+	log         bool // the season is a factor of times
+	counts      bool // the season is the exposure of counts
 }
 
 func newSessionSeason(cfg hafvf.Config, bank *hafvf.Bank) *sessionSeason {
-	se := &sessionSeason{cfg: *cfg.Season, outputs: bank.Model().Outputs(), log: cfg.Family == "exponential"}
-	if cfg.Family == "regression" {
-		se.first = bank.Dim() - 1
-	}
+	se := &sessionSeason{cfg: *cfg.Season, coordinates: bank.Dim(), log: cfg.Family == "exponential"}
 	_, se.counts = bank.Model().(hafvf.Exposed)
 	return se
 }
@@ -48,7 +48,7 @@ type seasonOf struct {
 
 func (se *sessionSeason) of(observations []Observation, steps [][][]float64) *seasonOf {
 	n := len(observations)
-	of := &seasonOf{sessionSeason: se, observations: observations, steps: steps, mean: make([]float64, n*se.outputs), variance: make([]float64, n)}
+	of := &seasonOf{sessionSeason: se, observations: observations, steps: steps, mean: make([]float64, n*se.coordinates), variance: make([]float64, n)}
 	cfg := se.cfg
 	cfg.Seasons = nil
 	length := observations[n-1].Time.Sub(observations[0].Time)
@@ -58,7 +58,7 @@ func (se *sessionSeason) of(observations []Observation, steps [][][]float64) *se
 		}
 	}
 	if len(cfg.Seasons) > 0 {
-		rhythm, err := hafvf.NewRhythm(cfg, se.outputs)
+		rhythm, err := hafvf.NewRhythm(cfg, se.coordinates)
 		if err != nil {
 			panic("transforms: season: " + err.Error()) // a part of a config that NewBank has checked
 		}
@@ -75,13 +75,13 @@ func (of *seasonOf) learn(weight func(i int) float64, begins func(i int) bool) {
 		return
 	}
 	state := of.rhythm.NewState()
-	value := make([]float64, of.outputs)
+	value := make([]float64, of.coordinates)
 	for i, o := range of.observations {
 		if begins(i) {
 			of.rhythm.ForgetLevel(state)
 		}
 		for _, x := range complete(of.steps[i]) {
-			copy(value, x[of.first:])
+			copy(value, x)
 			switch {
 			case of.counts:
 				value[0] = math.Log(x[0] + .5)
@@ -110,7 +110,9 @@ func (of *seasonOf) learn(weight func(i int) float64, begins func(i int) bool) {
 }
 
 // at is the season at observation i.
-func (of *seasonOf) at(i int) []float64 { return of.mean[i*of.outputs : (i+1)*of.outputs] }
+func (of *seasonOf) at(i int) []float64 {
+	return of.mean[i*of.coordinates : (i+1)*of.coordinates]
+}
 
 // removed are the steps less their season; those of counts are rows with their exposure.
 func (of *seasonOf) removed() [][][]float64 {
@@ -131,13 +133,12 @@ func (of *seasonOf) remove(i int, x []float64) []float64 {
 		return []float64{math.Exp(of.at(i)[0]), x[0]}
 	}
 	y := append([]float64(nil), x...)
-	for j, s := range of.at(i) {
-		if at := of.first + j; at < len(y) { // a bare missing value has no coordinates
-			if of.log {
-				y[at] *= math.Exp(-s)
-			} else {
-				y[at] -= s
-			}
+	season := of.at(i)
+	for j := range y { // one for a bare missing value
+		if of.log {
+			y[j] *= math.Exp(-season[j])
+		} else {
+			y[j] -= season[j]
 		}
 	}
 	return y
@@ -147,7 +148,8 @@ func (of *seasonOf) remove(i int, x []float64) []float64 {
 // with its uncertainty where the noise has that standard deviation. The mean of a segment
 // is that of the values less their season.
 func (of *seasonOf) restore(i int, m, segment Moments, noise []float64) {
-	for j, s := range of.at(i) {
+	season := of.at(i)
+	for j, s := range season[len(season)-len(m.Mean):] { // the target is the last coordinate
 		switch {
 		case of.counts:
 			r := math.Exp(s)

@@ -93,6 +93,96 @@ func TestSessionsHaveSeasons(t *testing.T) {
 	}
 }
 
+// Regressions and autoregressions have a season too: the change is the one that was made,
+// estimates follow the rhythm, and the coefficients are those of the data, also where the
+// regressor has a rhythm of its own.
+func TestSeasonsOfRegressors(t *testing.T) {
+	const perDay, days = 96, 10
+	const n, edge = perDay * days, 6*perDay + 30
+	wave := func(i int, shift float64) float64 { return math.Sin(2*math.Pi*float64(i)/perDay + shift) }
+	season := &hafvf.RhythmConfig{Seasons: []hafvf.Season{{Period: 24 * time.Hour, Harmonics: 2}}}
+	for name, c := range map[string]struct {
+		filter hafvf.Config
+		// step returns the observation and the mean that it has, given its regressors.
+		step         func(rng *rand.Rand, i int) (x []float64, mean float64)
+		coefficients [2]float64 // the first one, before the change and after it
+	}{
+		"regression": {
+			hafvf.Config{Family: "regression", Dim: 3, Season: season},
+			func(rng *rand.Rand, i int) ([]float64, float64) {
+				u := 20 + 3*wave(i, 1) + rng.NormFloat64()
+				mean := 2*u + 10 + 5*wave(i, 0) + 4*float64(min(1, i/edge))
+				return []float64{u, 1, mean + rng.NormFloat64()}, mean
+			},
+			[2]float64{2, 2},
+		},
+		"ar": {
+			hafvf.Config{Family: "ar", Prior: hafvf.Params{"order": 1, "intercept": true}, Season: season},
+			func() func(rng *rand.Rand, i int) ([]float64, float64) {
+				last := 0.
+				return func(rng *rand.Rand, i int) ([]float64, float64) {
+					before := .6 * last * float64(1-2*min(1, i/edge))
+					last = before + rng.NormFloat64()
+					level := 5 * wave(i, 0)
+					return []float64{level + last}, level + before
+				}
+			}(),
+			[2]float64{.6, -.6},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(3, 30))
+			var observations []Observation
+			means := make([]float64, n)
+			for i := range n {
+				var x []float64
+				x, means[i] = c.step(rng, i)
+				if i%211 == 100 {
+					x = []float64{math.NaN()}
+				}
+				observations = append(observations, Observation{Time: time.Unix(int64(i)*86400/perDay, 0).UTC(), X: [][]float64{x}})
+			}
+			c.filter.WarmUp = 50
+			sm, err := NewSmoother(SmoothConfig{Gap: time.Hour, Filter: c.filter})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var changes []int
+			square, covered, count := 0., 0., 0.
+			sm.Smooth("k", observations, 0, func(s Smoothed) {
+				i := int(s.N - 1)
+				if s.Change {
+					changes = append(changes, i)
+				}
+				if s.Missing || max(i-edge, edge-i) <= 10 {
+					return
+				}
+				off := s.Estimate.Mean[0] - means[i]
+				square += off * off
+				count++
+				if math.Abs(off) <= 2*s.Estimate.SD[0] {
+					covered++
+				}
+				if i == edge/2 || i == (n+edge)/2 {
+					if want := c.coefficients[i/edge]; math.Abs(s.Posterior[0]-want) > .15 {
+						t.Errorf("coefficient at %d is %.3f, want %g", i, s.Posterior[0], want)
+					}
+				}
+			})
+			if !slices.EqualFunc(changes, []int{edge}, func(a, b int) bool { return max(a-b, b-a) <= 5 }) {
+				t.Errorf("changes %v, want one at %d", changes, edge)
+			}
+			if rmse := math.Sqrt(square / count); !(rmse < .4) {
+				t.Errorf("estimates are off by %.3g, the noise by 1", rmse)
+			}
+			if !(covered > .85*count) {
+				t.Errorf("%g of %g means within two standard deviations", covered, count)
+			}
+			t.Logf("off by %.3g, %.3g covered", math.Sqrt(square/count), covered/count)
+		})
+	}
+}
+
 // A session shorter than two periods has no season that could be told from its segments.
 func TestShortSessionsHaveNoSeason(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 30))

@@ -43,8 +43,11 @@ type Smoothed struct {
 	Change         bool    // on the first observation of a new regime
 
 	// Changed says, where Revision is above 0, that the revision before had no record of
-	// this ID, or one of another observation, place, segment or estimate: by more than a
-	// hundredth of its standard deviation.
+	// this ID, or one of another observation, place, outlier or change, of a segment that
+	// begins elsewhere, or of an estimate that is off by more than a hundredth of its
+	// standard deviation. Segment.N and Segment.Estimate do not count: they are on every
+	// record of a segment, and an observation at its end changes them. The segment's last
+	// record has them as they are.
 	Changed bool
 	Missing bool
 }
@@ -384,21 +387,18 @@ func (s *Smoothed) differs(was Smoothed) bool {
 	if s.N != was.N || !slices.EqualFunc(s.X, was.X, equal) || s.Change != was.Change || !near(s.Outlier, was.Outlier, tellable) {
 		return true
 	}
-	same := func(now, was Moments) bool {
-		for i, sd := range now.SD {
-			if sd != sd { // of a scale that has none
-				sd = math.Abs(now.Mean[i])
-			}
-			if !near(now.Mean[i], was.Mean[i], tellable*sd) || !near(now.SD[i], was.SD[i], tellable*sd) {
-				return false
-			}
+	if s.Segment != nil && !s.Segment.Start.Equal(was.Segment.Start) {
+		return true
+	}
+	for i, sd := range s.Estimate.SD {
+		if sd != sd { // of a scale that has none
+			sd = math.Abs(s.Estimate.Mean[i])
 		}
-		return true
+		if !near(s.Estimate.Mean[i], was.Estimate.Mean[i], tellable*sd) || !near(s.Estimate.SD[i], was.Estimate.SD[i], tellable*sd) {
+			return true
+		}
 	}
-	if g, h := s.Segment, was.Segment; g != nil && (!g.Start.Equal(h.Start) || g.N != h.N || !same(g.Estimate, h.Estimate)) {
-		return true
-	}
-	return !same(s.Estimate, was.Estimate)
+	return false
 }
 
 // tellable is the difference of probabilities, or of estimates in standard deviations,

@@ -38,7 +38,7 @@ var smootheds = []field[smoothed]{
 	),
 	count("revision", "", "Late records revise a session and raise this number: keep the highest per id.", func(s smoothed) (int64, bool) { return s.Revision, true }),
 	full(present(text("split", "Why a long session was cut; absent where it was not.", func(s smoothed) string { return s.Split }))),
-	revised(flag("changed", "On revisions above 0 alone: whether the revision before had no record of this id, or one of another x, n, segment or estimate, by more than a hundredth of its sd.", func(s smoothed) bool { return s.Changed })),
+	revised(flag("changed", "On revisions above 0 alone: whether the revision before had no record of this id, or one of another x, n, outlier or change, of a segment that begins elsewhere, or of an estimate that is off by more than a hundredth of its sd. n, mean and sd of the segment do not count: its last record has them as they are.", func(s smoothed) bool { return s.Changed })),
 	number("change_evidence", "nats", "Log Bayes factor of a change between the observation before and this one; null on the first. Without levels, on the first observation of a segment, of a change there or at a place near.", func(s smoothed) float64 { return s.ChangeEvidence }),
 	flag("change", "true on the first observation of a new regime.", func(s smoothed) bool { return s.Change }),
 }

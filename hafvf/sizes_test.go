@@ -1,0 +1,138 @@
+package hafvf
+
+import (
+	"encoding/csv"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+)
+
+// Edges of the bundled series of servers are where one sees them: in 825cc2 a fall and its
+// end, in ac20cd a fall, its bottom, its end and the rise at the end. Shifts of a twentieth
+// of these, which the series have besides, are none.
+func TestEdgesOfServersAreThoseThatOneSees(t *testing.T) {
+	f, err := os.Open("../testdata/nab/cloud.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	rows, err := csv.NewReader(f).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	series := map[string][][]float64{}
+	for _, row := range rows[1:] {
+		v, err := strconv.ParseFloat(row[2], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		series[row[0]] = append(series[row[0]], []float64{v})
+	}
+	for key, want := range map[string][]int{
+		"ec2_cpu_825cc2": {1192, 1322},
+		"ec2_cpu_ac20cd": {379, 421, 592, 3576},
+		"rds_cpu_cc0c53": {1814},
+		"rds_cpu_e47b3b": {658, 2297},
+	} {
+		xs := series[key]
+		m := normal{}
+		steps := make([][][]float64, len(xs))
+		for i := range xs {
+			steps[i] = xs[i : i+1]
+		}
+		got := NewSmoother(m.Fit(m.LocationScale(xs)), 10).Smooth(steps).Changes()
+		if !slices.EqualFunc(got, want, func(a, b int) bool { return max(a-b, b-a) <= 2 }) {
+			t.Errorf("%s has edges at %v, want about %v", key, got, want)
+		}
+	}
+}
+
+// sampleOf is that of values.
+func sampleOf(m Model, values ...[]float64) []float64 {
+	d := make([]float64, m.Len())
+	for _, x := range values {
+		m.Observe(d, x, 1)
+	}
+	return d
+}
+
+// The prior of sizes is that of its definition: of two levels δ apart, one of a quarter of
+// the observations, V is 3/16 of δ².
+func TestSizesOfLevels(t *testing.T) {
+	m := poisson{newGamma(1e-9, 1e-9)}
+	level := func(v float64, n int) block {
+		var x [][]float64
+		for range n {
+			x = append(x, []float64{v})
+		}
+		return block{regular: float64(n), d: sampleOf(m, x...)}
+	}
+	// Counts of mean 4 and 9 have standard deviations 2 and 3, but for what 1000 of them add.
+	blocks := []block{level(4, 1000), level(4, 2000), level(9, 1000)}
+	z := newSizes(m, blocks)
+	const square = 5*5 + 1
+	if v := z.variance[0]; math.Abs(v/(3./16*square)-1) > 1e-3 {
+		t.Errorf("variance %g, want %g", v, 3./16*square)
+	}
+	if p := z.logPrior(&blocks[1], &blocks[2]); math.Abs(p+3./16) > 1e-3 {
+		t.Errorf("log prior %g, want %g", p, -3./16)
+	}
+	small := level(5, 1000)
+	if p, want := z.logPrior(&blocks[1], &small), -3./16*square/(1+math.Pow(math.Sqrt(5)-2, 2)); math.Abs(p/want-1) > 1e-2 {
+		t.Errorf("log prior of a small change %g, want %g", p, want)
+	}
+}
+
+// In several coordinates a change counts in the one where it is the largest, and in other
+// units as much.
+func TestSizesOfCoordinates(t *testing.T) {
+	m, err := New("mvnormal", Params{"mu": []float64{0, 0}}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(5, 20))
+	var steps [][][]float64
+	for i := range 900 {
+		x := []float64{1e3 * (rng.NormFloat64() + 40*float64(i/300%2)), 1e-3 * (rng.NormFloat64() + 6*float64(i/450))}
+		steps = append(steps, [][]float64{x})
+	}
+	f := m.(Fitted)
+	var xs [][]float64
+	for _, step := range steps {
+		xs = append(xs, step[0])
+	}
+	if got := NewSmoother(f.Fit(f.LocationScale(xs)), 10).Smooth(steps).Changes(); !slices.Equal(got, []int{300, 450, 600}) {
+		t.Errorf("edges %v", got)
+	}
+}
+
+// A sensor's fault for a hundredth of a session does not hide a change of five standard
+// deviations, but one of a half.
+func TestFaultHidesNoClearChange(t *testing.T) {
+	m := normal{}
+	rng := rand.New(rand.NewPCG(6, 20))
+	var xs [][]float64
+	var steps [][][]float64
+	for i := range 4000 {
+		x := rng.NormFloat64()
+		switch {
+		case i >= 2000 && i < 2040:
+			x = 65535 + x
+		case i >= 3000:
+			x += 5
+		case i >= 1000:
+			x += .5
+		}
+		xs = append(xs, []float64{x})
+	}
+	for i := range xs {
+		steps = append(steps, xs[i:i+1])
+	}
+	got := NewSmoother(m.Fit(m.LocationScale(xs)), 10).Smooth(steps).Changes()
+	if !slices.Equal(got, []int{2000, 2040, 3000}) {
+		t.Errorf("edges %v", got)
+	}
+}
