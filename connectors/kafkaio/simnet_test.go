@@ -185,6 +185,9 @@ func (h *host) dial(ctx context.Context, port string) (net.Conn, error) {
 		return nil, errRefused
 	}
 	broker, err := h.brokers.DialContext(ctx, "tcp", net.JoinHostPort(virtualHost, port))
+	if ctx.Err() != nil {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}
+	}
 	if err != nil {
 		return nil, errRefused
 	}
