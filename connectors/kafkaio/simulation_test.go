@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	schedules = flag.Int("schedules", 200, "the least number of schedules that TestSimulation runs")
+	schedules = flag.Int("schedules", 100, "the least number of schedules that TestSimulation runs")
 	forTime   = flag.Duration("for", 0, "how long TestSimulation goes on to draw schedules")
 	firstSeed = flag.Int("first-seed", 1, "the seed of TestSimulation's first batch of schedules")
 	rates     = flag.Bool("rates", false, "measure how many schedules it takes to find each bug that the simulation knows")

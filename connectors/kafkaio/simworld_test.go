@@ -2,6 +2,7 @@ package kafkaio
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -512,6 +513,7 @@ func newWorld(t *testing.T, b bug) *world {
 	// finalizers, which close channels of a bubble outside of it.
 	versions := kversion.V3_9_0()
 	versions.SetMaxKeyVersion(int16(kmsg.Produce), 6)
+	versions.SetMaxKeyVersion(int16(kmsg.OffsetFetch), 7) // of one group
 	w.cluster, err = kfake.NewCluster(kfake.NumBrokers(2), kfake.MaxVersions(versions), kfake.Ports(9092, 9093), kfake.ListenFn(w.net.Listen), kfake.DefaultNumPartitions(2), kfake.SeedTopics(2, simIn), kfake.SeedTopics(1, simOut))
 	if err != nil {
 		t.Fatal(err)
@@ -694,27 +696,24 @@ func (w *world) committed() map[string]int64 {
 		t.Partitions = append(t.Partitions, int32(p))
 	}
 	req.Topics = append(req.Topics, t)
-	res, err := req.RequestWith(context.Background(), w.admin)
-	w.must(err)
-	at := map[string]int64{}
-	note := func(topic string, partition int32, offset int64) {
-		if offset >= 0 {
-			at[Position{Topic: topic, Partition: int(partition)}.Log()] = offset
-		}
-	}
-	for _, t := range res.Topics {
-		for _, p := range t.Partitions {
-			note(t.Topic, p.Partition, p.Offset)
-		}
-	}
-	for _, g := range res.Groups {
-		for _, t := range g.Topics {
+	for {
+		res, err := req.RequestWith(context.Background(), w.admin)
+		w.must(err)
+		err = kerr.ErrorForCode(res.ErrorCode)
+		at := map[string]int64{}
+		for _, t := range res.Topics {
 			for _, p := range t.Partitions {
-				note(t.Topic, p.Partition, p.Offset)
+				err = cmp.Or(err, kerr.ErrorForCode(p.ErrorCode))
+				if p.Offset >= 0 {
+					at[Position{Topic: t.Topic, Partition: int(p.Partition)}.Log()] = p.Offset
+				}
 			}
 		}
+		if err != kerr.CoordinatorLoadInProgress && err != kerr.NotCoordinator {
+			return at // no group is one without offsets
+		}
+		time.Sleep(100 * time.Millisecond) // a fault that was meant for a process
 	}
-	return at
 }
 
 // commit commits offsets for the group outside of a transaction.
@@ -771,7 +770,7 @@ func (w *world) lose() {
 	}
 }
 
-// mangleRequest and mangleAnswer put in bugs that show in what is sent.
+// mangleRequest and mangleAnswer put bugs in that show in what is sent.
 func (w *world) mangleRequest(key kmsg.Key, frame []byte) []byte {
 	if w.bug == offsetsFirst && key == kmsg.TxnOffsetCommit {
 		req := kmsg.NewPtrTxnOffsetCommitRequest()
