@@ -21,7 +21,7 @@ var (
 // outlasting is longer than a transaction may be open.
 const outlasting = transactionTime + 5*time.Minute
 
-// drawn draws schedules. They begin with records and a process.
+// drawn draws schedules. They begin with a process, half of them with records before it.
 var drawn = func() *rapid.Generator[schedule] {
 	pause := rapid.SampledFrom([]time.Duration{0, 0, 10 * time.Millisecond, 300 * time.Millisecond, time.Second, 1100 * time.Millisecond, 3 * time.Second, 10 * time.Second})
 	lasts := rapid.SampledFrom([]time.Duration{100 * time.Millisecond, time.Second, 5 * time.Second, 15 * time.Second, 45 * time.Second, 5 * time.Minute, outlasting})
@@ -50,7 +50,10 @@ var drawn = func() *rapid.Generator[schedule] {
 		return s
 	})
 	return rapid.Custom(func(t *rapid.T) schedule {
-		s := schedule{{Op: feed, A: 10}, {Op: start, Then: pause.Draw(t, "then")}}
+		s := schedule{{Op: start, Then: pause.Draw(t, "then")}}
+		if rapid.Bool().Draw(t, "records first") {
+			s = append(schedule{{Op: feed, A: 10}}, s...)
+		}
 		s = append(s, rapid.SliceOfN(one, 0, 14).Draw(t, "steps")...)
 		// A run has to be refused after these, and nothing more is to be seen.
 		if last := rapid.SampledFrom([]op{feed, feed, feed, feed, feed, feed, recreate, lose}).Draw(t, "last"); last != feed {

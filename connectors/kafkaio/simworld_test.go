@@ -727,7 +727,8 @@ func (w *world) commit(topics []kmsg.OffsetCommitRequestTopic) {
 func (w *world) reset(partition, back int) {
 	partition %= len(w.produced)
 	at, ok := w.committed()[Position{Topic: simIn, Partition: partition}.Log()]
-	if !ok || w.refusal != "" {
+	// A ledger refuses an offset without a note, even of 0, where there are no states yet.
+	if !ok || at == 0 || w.refusal != "" {
 		return
 	}
 	t := kmsg.NewOffsetCommitRequestTopic()
