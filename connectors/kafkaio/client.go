@@ -43,13 +43,27 @@ type Client struct {
 
 // held is a link that a client keeps, for one request at a time.
 type held struct {
-	mu   sync.Mutex
-	link *link // nil while there is none
+	turn chan struct{} // holds the token of the request under way
+	link *link         // nil while there is none
 }
+
+func newHeld() *held { return &held{turn: make(chan struct{}, 1)} }
+
+// lock waits for the turn of a request, or for the end of its context.
+func (h *held) lock(ctx context.Context) error {
+	select {
+	case h.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (h *held) unlock() { <-h.turn }
 
 // NewClient returns a client that has not connected yet.
 func NewClient(c Cluster) *Client {
-	return &Client{cluster: c, home: &held{}, links: map[string]*held{}}
+	return &Client{cluster: c, home: newHeld(), links: map[string]*held{}}
 }
 
 // Close closes the connections, when requests that are under way have ended. A later
@@ -59,11 +73,11 @@ func (c *Client) Close() {
 	all := append(slices.Collect(maps.Values(c.links)), c.home)
 	c.mu.Unlock()
 	for _, h := range all {
-		h.mu.Lock()
+		h.turn <- struct{}{}
 		if h.link != nil {
 			c.drop(h)
 		}
-		h.mu.Unlock()
+		h.unlock()
 	}
 }
 
@@ -78,7 +92,7 @@ func (c *Client) at(addr string) *held {
 		return c.home
 	}
 	if c.links[addr] == nil {
-		c.links[addr] = &held{}
+		c.links[addr] = newHeld()
 	}
 	return c.links[addr]
 }
@@ -120,8 +134,10 @@ func (c *Client) drop(h *held) {
 // that was lost while nobody used it is made anew.
 func asked[R protocol.Message](ctx context.Context, c *Client, addr string, request func(*link) protocol.Message) (r R, err error) {
 	h := c.at(addr)
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	if err := h.lock(ctx); err != nil {
+		return r, err
+	}
+	defer h.unlock()
 	for {
 		fresh, err := c.connect(ctx, h, addr)
 		if err != nil {
@@ -179,8 +195,10 @@ func (c *Client) Check(ctx context.Context) error {
 	for _, b := range md.Brokers {
 		g.Go(func() error {
 			h := c.at(advertised(b))
-			h.mu.Lock()
-			defer h.mu.Unlock()
+			if err := h.lock(gctx); err != nil {
+				return err
+			}
+			defer h.unlock()
 			if _, err := c.connect(gctx, h, advertised(b)); err != nil {
 				return c.sendsOn(gctx, b, err)
 			}

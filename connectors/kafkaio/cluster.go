@@ -39,7 +39,7 @@ func (c Cluster) transport() (*kafka.Transport, error) {
 	}
 	return &kafka.Transport{
 		ClientID:    clientID,
-		Dial:        (&net.Dialer{Timeout: dialTime}).DialContext,
+		Dial:        dialTCP,
 		DialTimeout: dialTime,
 		TLS:         sec.tls,
 		SASL:        sec.sasl,

@@ -122,6 +122,9 @@ type loginError struct{ text string }
 
 func (e *loginError) Error() string { return e.text }
 
+// dialTCP opens every connection of this package. The simulation replaces it.
+var dialTCP = (&net.Dialer{Timeout: dialTime}).DialContext
+
 // connect opens a connection, with TLS handshake and login. Its errors name the broker and
 // say what to do.
 func (c Cluster) connect(ctx context.Context, addr string) (_ *link, err error) {
@@ -132,7 +135,7 @@ func (c Cluster) connect(ctx context.Context, addr string) (_ *link, err error) 
 		return nil, permanent{err}
 	}
 	start := time.Now()
-	nc, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	nc, err := dialTCP(ctx, "tcp", addr)
 	if err != nil {
 		return nil, dialError(ctx, addr, start, err)
 	}

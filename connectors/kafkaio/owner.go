@@ -121,7 +121,7 @@ func (d dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 // anyone reports whether a broker accepts connections.
 func (d dialer) anyone(ctx context.Context) bool {
 	for _, addr := range d.addrs {
-		if conn, err := (&net.Dialer{Timeout: dialTime}).DialContext(ctx, "tcp", addr); err == nil {
+		if conn, err := dialTCP(ctx, "tcp", addr); err == nil {
 			conn.Close()
 			return true
 		}
@@ -132,7 +132,7 @@ func (d dialer) anyone(ctx context.Context) bool {
 func (d dialer) connect(ctx context.Context, addr string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	conn, err := dialTCP(ctx, "tcp", addr)
 	if err != nil || d.tls == nil {
 		return conn, err
 	}

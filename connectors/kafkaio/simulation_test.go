@@ -1,0 +1,162 @@
+package kafkaio
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var (
+	schedules = flag.Int("schedules", 100, "the least number of schedules that TestSimulation runs")
+	forTime   = flag.Duration("for", 0, "how long TestSimulation goes on to draw schedules")
+	firstSeed = flag.Int("first-seed", 1, "the seed of TestSimulation's first batch of schedules")
+	rates     = flag.Bool("rates", false, "measure how many schedules it takes to find each bug that the simulation knows")
+)
+
+// outlasting is longer than a transaction may be open.
+const outlasting = transactionTime + 5*time.Minute
+
+// drawn draws schedules. They begin with a process, half of them with records before it.
+var drawn = func() *rapid.Generator[schedule] {
+	pause := rapid.SampledFrom([]time.Duration{0, 0, 10 * time.Millisecond, 300 * time.Millisecond, time.Second, 1100 * time.Millisecond, 3 * time.Second, 10 * time.Second})
+	lasts := rapid.SampledFrom([]time.Duration{100 * time.Millisecond, time.Second, 5 * time.Second, 15 * time.Second, 45 * time.Second, 5 * time.Minute, outlasting})
+	common := rapid.SampledFrom([]op{feed, feed, feed, start, start, start, stop, kill, trapped, trapped, trapped, trapped, hold, refuse, brokers, brokers, move, grow, compact, look, reset})
+	request := rapid.OneOf(rapid.IntRange(0, 4), rapid.IntRange(0, len(trappable)-1)) // the first five are those of a commit
+	one := rapid.Custom(func(t *rapid.T) step {
+		s := step{Op: common.Draw(t, "op"), Then: pause.Draw(t, "then")}
+		switch s.Op {
+		case feed:
+			s.A, s.B = rapid.IntRange(1, 20).Draw(t, "records"), rapid.IntRange(0, 9).Draw(t, "seed")
+		case trapped:
+			s.A, s.B, s.C = request.Draw(t, "request"), rapid.IntRange(0, 2).Draw(t, "nth"), rapid.IntRange(0, int(faults)-2).Draw(t, "fault")
+			s.D = lasts.Draw(t, "delay")
+		case hold, refuse:
+			s.A, s.D = rapid.IntRange(0, 1).Draw(t, "process"), lasts.Draw(t, "time")
+			if s.D == outlasting {
+				s.Then = s.D + time.Minute
+			}
+		case brokers:
+			s.A, s.B, s.C = rapid.IntRange(0, len(passing)-1).Draw(t, "request"), rapid.IntRange(0, 3).Draw(t, "times"), rapid.IntRange(0, 3).Draw(t, "error")
+		case stop, kill:
+			s.A = rapid.IntRange(0, 1).Draw(t, "process")
+		case reset:
+			s.A, s.B = rapid.IntRange(0, 3).Draw(t, "partition"), rapid.IntRange(1, 10).Draw(t, "back")
+		}
+		return s
+	})
+	return rapid.Custom(func(t *rapid.T) schedule {
+		s := schedule{{Op: start, Then: pause.Draw(t, "then")}}
+		if rapid.Bool().Draw(t, "records first") {
+			s = append(schedule{{Op: feed, A: 10}}, s...)
+		}
+		s = append(s, rapid.SliceOfN(one, 0, 14).Draw(t, "steps")...)
+		// A run has to be refused after these, and nothing more is to be seen.
+		if last := rapid.SampledFrom([]op{feed, feed, feed, feed, feed, feed, recreate, lose}).Draw(t, "last"); last != feed {
+			s = append(s, step{Op: last, A: 5})
+		}
+		return s
+	})
+}()
+
+// TestSimulation checks the claim on schedules that rapid draws, and shrinks where one
+// contradicts it. Each batch has a seed:
+//
+//	go test ./connectors/kafkaio -run '^TestSimulation$' -for 1h -timeout 2h
+func TestSimulation(t *testing.T) {
+	const batch = 50
+	set := func(name, value string) {
+		was := flag.Lookup(name).Value.String()
+		if err := flag.Set(name, value); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { flag.Set(name, was) })
+	}
+	set("rapid.checks", fmt.Sprint(batch))
+	set("rapid.nofailfile", "true")
+	begin, n := time.Now(), 0
+	for seed := *firstSeed; (n < *schedules || time.Since(begin) < *forTime) && !t.Failed(); seed++ {
+		set("rapid.seed", fmt.Sprint(seed))
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			rapid.Check(t, func(r *rapid.T) {
+				n++
+				s := drawn.Draw(r, "schedule")
+				if bad := simulate(t, s, ""); len(bad) > 0 {
+					r.Fatalf("%v\n%s", s, strings.Join(bad, "\n"))
+				}
+			})
+		})
+	}
+	t.Logf("%d schedules in %v", n, time.Since(begin).Round(time.Second))
+}
+
+// TestSimulationFinds: each bug shows in the schedule that was found with it, and does not
+// show without the bug.
+func TestSimulationFinds(t *testing.T) {
+	for _, c := range []struct {
+		bug      bug
+		schedule schedule
+		shows    string
+	}{
+		// The process dies when the broker has the offsets of its first commit.
+		{offsetsFirst, schedule{{feed, 10, 0, 0, 0, 0}, {start, 0, 0, 0, 0, 0}, {trapped, 3, 0, 4, 0, 3 * time.Second}},
+			"the offset of in-0 is 7, and the state of key30 includes records up to -1, not 0"},
+		// The process dies before it ends its first transaction. The next one does not
+		// abort it, and its own states are behind it.
+		{noFence, schedule{{feed, 10, 0, 0, 0, 0}, {start, 0, 0, 0, 0, 0}, {trapped, 4, 0, 3, 0, 3 * time.Second}},
+			"the offset of in-0 is 7, and the state of key30 includes records up to -1, not 0"},
+		{blindToTopic, schedule{{feed, 10, 0, 0, 0, 0}, {start, 0, 0, 0, 0, 3 * time.Second}, {recreate, 5, 0, 0, 0, 0}},
+			"is none that a run without faults has had"},
+		{blindToStates, schedule{{feed, 10, 0, 0, 0, 0}, {start, 0, 0, 0, 0, 3 * time.Second}, {lose, 0, 0, 0, 0, 0}},
+			"the offset of in-0 is 7, and the state of key30 includes records up to -1, not 0"},
+		// The answer to the first request is lost.
+		{impatientFirst, schedule{{start, 0, 0, 0, 0, time.Second}, {trapped, 9, 0, 0, 0, 0}, {feed, 10, 0, 0, 0, 20 * time.Second}},
+			"a run ends, and all that was wrong passes"},
+		// The process dies while a broker does not take the outputs.
+		{storedTooSoon, schedule{{start, 0, 0, 0, 0, time.Second}, {brokers, 0, 9, 0, 0, 0}, {feed, 10, 0, 0, 0, 1500 * time.Millisecond}, {kill, 0, 0, 0, 0, 0}},
+			`has the output ""`},
+		{learnsRepeats, schedule{{feed, 10, 0, 0, 0, 0}, {start, 0, 0, 0, 0, 3 * time.Second}, {reset, 0, 5, 0, 0, 0}},
+			"is none that a run without faults has had"},
+	} {
+		t.Run(string(c.bug), func(t *testing.T) {
+			if bad := strings.Join(simulate(t, c.schedule, c.bug), "\n"); !strings.Contains(bad, c.shows) {
+				t.Errorf("with the bug it shows %q\nwant %s", bad, c.shows)
+			}
+			if bad := simulate(t, c.schedule, ""); len(bad) > 0 {
+				t.Errorf("without the bug: %s", strings.Join(bad, "\n"))
+			}
+		})
+	}
+}
+
+// TestSimulationRates measures how many schedules it takes to find each bug.
+func TestSimulationRates(t *testing.T) {
+	if !*rates {
+		t.Skip("a measurement: run it with -rates")
+	}
+	const seeds, most = 10, 400
+	for _, b := range []bug{offsetsFirst, noFence, blindToTopic, blindToStates, impatientFirst, storedTooSoon, learnsRepeats} {
+		var took []int
+		var shortest schedule
+		said := ""
+		for seed := range seeds {
+			n := 1
+			for ; n <= most; n++ {
+				s := drawn.Example(seed*most + n)
+				if bad := simulate(t, s, b); len(bad) > 0 {
+					if shortest == nil || len(s) < len(shortest) {
+						shortest, said = s, bad[0]
+					}
+					break
+				}
+			}
+			took = append(took, n)
+		}
+		slices.Sort(took)
+		t.Logf("%s: it takes %v schedules (%d: not found), the median is %d; the shortest is\n%v\n%s", b, took, most+1, (took[seeds/2-1]+took[seeds/2])/2, shortest, said)
+	}
+}

@@ -1,0 +1,917 @@
+package kafkaio
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/sdf"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
+	"golang.org/x/sync/errgroup"
+
+	"hafvf/hafvf"
+	"hafvf/internal/account"
+	"hafvf/transforms"
+)
+
+// The simulation runs source, ledger, owner and writer, unchanged, against a Kafka cluster
+// inside the process (kfake), on a virtual network and a virtual clock (testing/synctest):
+// kafka-go and franz-go get along in one bubble if records are not compressed by zstd, whose
+// decoders are shared between bubbles. An in-memory broker at the ledger's calls would order
+// all that happens, and leave out the clients, the transactions and the retries; here a seed
+// gives a schedule, and what happens at one instant of the virtual clock is ordered by Go's
+// scheduler. The runner alone is another one: a plain loop that holds two bundles at a time and
+// learns by the Estimator of package transforms.
+//
+// The claim is:
+//   - outputs without repeats equal those of a loop without faults, byte for byte, and
+//     repeats are equal;
+//   - no committed offset is beyond what the states include;
+//   - what is restored is a state that the loop without faults has had;
+//   - a run that has begun does not end by faults that pass within passingTime;
+//   - when the faults are over, a run starts and deals with all records, or is refused where
+//     the topic was created again or the changelog is lost.
+
+const (
+	simIn, simOut, simStates, simGroup = "in", "out", "states", "g"
+
+	simKeys = 5
+)
+
+// An op is one thing that happens.
+type op int
+
+const (
+	feed     op = iota // appends A records, drawn with the seed B, to the topic
+	start              // starts a process, beside up to one other
+	stop               // stops a process, as SIGTERM does
+	kill               // kills a process
+	trapped            // sets a trap for a process: its (B+1)-th request of the kind A from now on meets the fault C, with the delay D
+	hold               // stops a process, or parts its network, for D
+	refuse             // keeps a process from reaching any broker, for D
+	brokers            // has brokers answer B+1 requests of the kind A with the passing error C
+	move               // moves partitions to other leaders
+	grow               // adds a partition to the topic
+	compact            // compacts the changelog
+	look               // checks offsets and states
+	reset              // kills all processes and sets the group's offset of partition A back by B
+	recreate           // kills all processes, creates the topic again and appends A records
+	lose               // kills all processes and deletes the changelog
+)
+
+func (o op) String() string {
+	return [...]string{"feed", "start", "stop", "kill", "trapped", "hold", "refuse", "brokers", "move", "grow", "compact", "look", "reset", "recreate", "lose"}[o]
+}
+
+// A step is an op, and the time until the next.
+type step struct {
+	Op      op
+	A, B, C int
+	D       time.Duration // of the op
+	Then    time.Duration
+}
+
+// String is the step as Go writes it.
+func (s step) String() string {
+	return fmt.Sprintf("{%s, %d, %d, %d, %d, %d}", s.Op, s.A, s.B, s.C, s.D, s.Then)
+}
+
+// A schedule is what happens, one step after the other.
+type schedule []step
+
+func (s schedule) String() string {
+	var b strings.Builder
+	for _, step := range s {
+		fmt.Fprintf(&b, "%v, ", step)
+	}
+	return "{" + strings.TrimSuffix(b.String(), ", ") + "}"
+}
+
+// trappable are the kinds of requests that traps wait for. Those of a commit come first.
+var trappable = []kmsg.Key{
+	kmsg.Produce, kmsg.AddPartitionsToTxn, kmsg.AddOffsetsToTxn, kmsg.TxnOffsetCommit, kmsg.EndTxn,
+	kmsg.InitProducerID, kmsg.OffsetFetch, kmsg.Fetch, kmsg.ListOffsets, kmsg.Metadata, kmsg.FindCoordinator, anyRequest,
+}
+
+// passing are errors of brokers that pass, by the request.
+var passing = []struct {
+	fault kfake.Fault
+	errs  []*kerr.Error
+}{
+	{kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: simOut}, []*kerr.Error{kerr.NotLeaderForPartition, kerr.NotEnoughReplicas, kerr.NotEnoughReplicasAfterAppend, kerr.RequestTimedOut}},
+	{kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: simStates}, []*kerr.Error{kerr.NotLeaderForPartition, kerr.NotEnoughReplicas}},
+	{kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: simIn}, []*kerr.Error{kerr.NotLeaderForPartition, kerr.UnknownTopicOrPartition}},
+	{kfake.Fault{Keys: []kmsg.Key{kmsg.TxnOffsetCommit}, Group: simGroup}, []*kerr.Error{kerr.CoordinatorLoadInProgress, kerr.NotCoordinator}},
+	{kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Group: simGroup}, []*kerr.Error{kerr.CoordinatorLoadInProgress, kerr.NotCoordinator}},
+	{kfake.Fault{Keys: []kmsg.Key{kmsg.AddOffsetsToTxn}, TopLevel: true}, []*kerr.Error{kerr.ConcurrentTransactions, kerr.CoordinatorLoadInProgress}},
+	{kfake.Fault{Keys: []kmsg.Key{kmsg.EndTxn}, TopLevel: true}, []*kerr.Error{kerr.CoordinatorLoadInProgress, kerr.NotCoordinator}},
+	{kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, TopLevel: true}, []*kerr.Error{kerr.ConcurrentTransactions, kerr.CoordinatorLoadInProgress}},
+}
+
+// A bug is put into the processes of a simulation, to see it found. The empty one is none.
+type bug string
+
+const (
+	offsetsFirst   bug = "offsets are committed before their states"
+	noFence        bug = "nothing fences the older process"
+	blindToTopic   bug = "a topic that was created again is not noticed"
+	blindToStates  bug = "a lost changelog is not noticed"
+	impatientFirst bug = "the first bundle does not wait for a broker"
+	storedTooSoon  bug = "outputs count as stored before they are"
+	learnsRepeats  bug = "records that a state includes are learned again"
+)
+
+// A world is one simulation.
+type world struct {
+	net     *kfake.VirtualNetwork
+	cluster *kfake.Cluster
+	admin   *kgo.Client
+	bug     bug
+	all     sync.WaitGroup // of the processes
+
+	processes []*process
+	faults    []*kfake.FaultHandle
+	produced  [][]int                     // by partition, the key of each record
+	truth     *learner                    // without faults
+	outputs   map[string]string           // of truth, by id
+	states    map[string]map[int64]string // of truth, by key and offset
+	topics    [][16]byte                  // the ids that the topic has had
+	refusal   string                      // what a start has to say, if it must be refused
+
+	mu  sync.Mutex
+	bad []string // what contradicts the claim
+}
+
+func (w *world) violation(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.bad = append(w.bad, fmt.Sprintf(format, args...))
+}
+
+// A learner learns records by key, as a node of package transforms does.
+type learner struct {
+	estimator *transforms.Estimator
+	repeats   bool // are learned
+	restore   func(key string) []byte
+	keys      map[string]*learned
+}
+
+type learned struct {
+	track *transforms.Track
+	last  int64 // the offset of the last record that was learned
+}
+
+func newLearner(restore func(string) []byte) *learner {
+	e, err := transforms.NewEstimator(transforms.Config{Filter: hafvf.Config{Family: "poisson"}})
+	if err != nil {
+		panic(err)
+	}
+	return &learner{e, false, restore, map[string]*learned{}}
+}
+
+// learn returns the output, or nil if the key's state includes the record.
+func (n *learner) learn(r Record) ([]byte, error) {
+	key := string(r.Key)
+	k := n.keys[key]
+	if k == nil {
+		var err error
+		if k, err = n.decode(key, n.restore(key)); err != nil {
+			return nil, err
+		}
+		n.keys[key] = k
+	}
+	if r.Offset <= k.last && !n.repeats {
+		return nil, nil
+	}
+	k.last = max(k.last, r.Offset)
+	x := float64(binary.BigEndian.Uint64(r.Value))
+	e := n.estimator.Estimate(k.track, transforms.Value(r.Time, r.String(), x))
+	return fmt.Appendf(nil, "%s %s %d %x %x %x", e.ID, key, e.N, e.Estimate.Mean[0], e.Memory, e.LogPredictive), nil
+}
+
+// decode reads a state, as encode wrote it. A key without one begins.
+func (n *learner) decode(key string, b []byte) (*learned, error) {
+	if b == nil {
+		return &learned{n.estimator.NewTrack(key), -1}, nil
+	}
+	t, err := n.estimator.RestoreTrack(key, b[8:])
+	return &learned{t, int64(binary.BigEndian.Uint64(b))}, err
+}
+
+func (n *learner) encode(key string) []byte {
+	k := n.keys[key]
+	b, _ := k.track.AppendBinary(binary.BigEndian.AppendUint64(nil, uint64(k.last)))
+	return b
+}
+
+// A process is one run of the program.
+type process struct {
+	*world
+	host     *host
+	ctx      context.Context
+	end      context.CancelFunc
+	leave    chan struct{} // closed by stop
+	stopOnce sync.Once
+	over     chan struct{} // closed when it has ended
+	err      error         // with which it ended
+	ledger   atomic.Pointer[Ledger]
+	// rival is set when something interferes that ends a process rightly: another process,
+	// or a fault that lasts.
+	rival atomic.Bool
+}
+
+var hostCount atomic.Int64
+
+// newHost is a host of the world's network that lets all pass.
+func (w *world) newHost(died func()) *host {
+	same := func(_ kmsg.Key, frame []byte) []byte { return frame }
+	h := &host{name: fmt.Sprintf("%07d"+hostSuffix, hostCount.Add(1)), brokers: w.net, conns: map[net.Conn]bool{}, died: died, request: same, answer: same}
+	hosts.Store(h.name, h)
+	return h
+}
+
+func (h *host) cluster() Cluster { return Cluster{Brokers: []string{h.name + ":9092"}} }
+
+func (w *world) startProcess() *process {
+	p := &process{world: w, leave: make(chan struct{}), over: make(chan struct{})}
+	p.ctx, p.end = context.WithCancel(context.Background())
+	p.host = w.newHost(p.end)
+	p.host.request, p.host.answer = w.mangleRequest, w.mangleAnswer
+	if w.bug == noFence {
+		own := []byte("hafvf-" + p.host.name[1:7])
+		p.host.request = func(_ kmsg.Key, b []byte) []byte { return bytes.ReplaceAll(b, []byte(transactionalID(simStates)), own) }
+		p.host.answer = func(_ kmsg.Key, b []byte) []byte { return bytes.ReplaceAll(b, own, []byte(transactionalID(simStates))) }
+	}
+	for _, other := range w.alive() {
+		other.rival.Store(true)
+		p.rival.Store(true)
+	}
+	w.processes = append(w.processes, p)
+	w.all.Add(1)
+	go func() {
+		defer w.all.Done()
+		defer close(p.over)
+		if p.err = p.run(); p.err != nil && p.ledger.Load() != nil && !p.dead() && !p.rival.Load() && w.refusal == "" {
+			w.violation("a run ends, and all that was wrong passes: %v", p.err)
+		}
+	}()
+	return p
+}
+
+func (p *process) dead() bool {
+	p.host.mu.Lock()
+	defer p.host.mu.Unlock()
+	return p.host.dead
+}
+
+func (p *process) ended() bool {
+	select {
+	case <-p.over:
+		return true
+	default:
+		return false
+	}
+}
+
+func (w *world) alive() (all []*process) {
+	for _, p := range w.processes {
+		if !p.ended() {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+func (p *process) stop() { p.stopOnce.Do(func() { close(p.leave) }) }
+
+func (p *process) run() error {
+	name := p.host.name
+	cluster := p.host.cluster()
+	client := NewClient(cluster)
+	defer client.Close()
+	l, err := OpenLedger(p.ctx, LedgerConfig{
+		Name: name, Client: client, Topics: []string{simIn}, Group: simGroup, Changelog: simStates, Log: quiet, Check: p.restored,
+	})
+	if err != nil {
+		return err
+	}
+	p.ledger.Store(l)
+	p.opened(l)
+	g, ctx := errgroup.WithContext(p.ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	bundles := make(chan []Record, 1)
+	g.Go(func() error { return p.read(ctx, cluster, l, bundles) })
+	g.Go(func() error { return p.work(ctx, cluster, l, bundles) })
+	stopped := false
+	select {
+	case <-p.leave:
+		l.Stop()
+		select {
+		case <-l.Idle():
+			stopped = true
+		case <-ctx.Done():
+		}
+	case <-ctx.Done():
+	}
+	cancel()
+	err = g.Wait()
+	if stopped && errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	if v, ok := consumers.LoadAndDelete(name + "/0"); ok {
+		v.(*consumer).close()
+	}
+	closing, done := context.WithTimeout(p.ctx, 2*time.Minute)
+	defer done()
+	if worse := l.Close(closing, err == nil); err == nil || errors.Is(err, context.Canceled) {
+		err = worse
+	}
+	return err
+}
+
+// read calls the source, as a runner does.
+func (p *process) read(ctx context.Context, c Cluster, l *Ledger, bundles chan<- []Record) error {
+	src := Source{Cluster: c, Topics: []string{simIn}, Group: simGroup, Start: Start{At: Committed}, Poll: time.Second}
+	rest, err := src.deal(ctx, l, 0, 1)
+	for err == nil {
+		var got []Record
+		rt := sdf.NewLockRTracker(&tracker{rest: rest.clone()})
+		if _, _, err = src.call(ctx, p.host.name, l, rt, func(_ beam.EventTime, r Record) { got = append(got, r) }); err != nil {
+			break
+		}
+		var residual any
+		if _, residual, err = rt.TrySplit(0); err != nil {
+			break
+		}
+		rest = residual.(restriction)
+		if len(got) > 0 {
+			select {
+			case bundles <- got:
+			case <-ctx.Done():
+			}
+		}
+		err = context.Cause(ctx)
+	}
+	return err
+}
+
+// work learns bundles and stores their outputs.
+func (p *process) work(ctx context.Context, c Cluster, l *Ledger, bundles <-chan []Record) error {
+	var writer *Writer
+	n := newLearner(l.Restore)
+	n.repeats = p.bug == learnsRepeats
+	for {
+		var records []Record
+		select {
+		case records = <-bundles:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if writer == nil {
+			var err error
+			if p.bug == impatientFirst {
+				writer, err = NewWriter(ctx, Sink{Cluster: c, Topic: simOut, Compression: "none"}, quiet)
+			} else {
+				writer, err = openWriter(Sink{Cluster: c, Topic: simOut, Compression: "none"}, quiet)
+			}
+			if err != nil {
+				return err
+			}
+			defer writer.Close()
+		}
+		report := account.Report{Taken: len(records)}
+		var outputs []Message
+		touched := map[string]bool{}
+		for _, r := range records {
+			out, err := n.learn(r)
+			if err != nil {
+				return err
+			}
+			touched[string(r.Key)] = true
+			if out != nil {
+				outputs = append(outputs, Message{Key: r.Key, ID: r.String(), Value: out})
+			}
+		}
+		for _, key := range slices.Sorted(maps.Keys(touched)) {
+			report.States = append(report.States, account.KeyState{Key: key, State: n.encode(key)})
+		}
+		report.Emitted = len(outputs)
+		l.account.Report(report)
+		if p.bug == storedTooSoon {
+			l.account.Stored(len(outputs))
+		}
+		if err := writer.Write(ctx, outputs); err != nil {
+			return err
+		}
+		if p.bug != storedTooSoon {
+			l.account.Stored(len(outputs))
+		}
+	}
+}
+
+// restored checks that states are such as the loop without faults has had.
+func (p *process) restored(states []Restored) ([]Position, error) {
+	for _, s := range states {
+		p.prefix(s)
+	}
+	return nil, nil
+}
+
+func (w *world) prefix(s Restored) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if s.Err != nil || len(s.Bytes) < 8 {
+		w.bad = append(w.bad, fmt.Sprintf("the state of %s cannot be read: %v", s.Key, s.Err))
+		return
+	}
+	at := int64(binary.BigEndian.Uint64(s.Bytes))
+	if want := w.states[s.Key][at]; want != string(s.Bytes) {
+		w.bad = append(w.bad, fmt.Sprintf("the state of %s at %d is none that a run without faults has had", s.Key, at))
+	}
+}
+
+// opened checks that the offsets a process starts at are not beyond what its states
+// include.
+func (p *process) opened(l *Ledger) {
+	at := map[string]int64{}
+	for log, c := range l.start {
+		at[log] = c.offset
+	}
+	p.includes(at, l.Restored())
+}
+
+func (w *world) includes(offsets map[string]int64, states map[string][]byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for partition, keys := range w.produced {
+		log := Position{Topic: simIn, Partition: partition}.Log()
+		for i := range min(offsets[log], int64(len(keys))) {
+			key := keyName(keys[i])
+			last := int64(-1)
+			if b := states[key]; b != nil {
+				last = int64(binary.BigEndian.Uint64(b))
+			}
+			if last < i {
+				w.bad = append(w.bad, fmt.Sprintf("the offset of %s is %d, and the state of %s includes records up to %d, not %d", log, offsets[log], key, last, i))
+				return
+			}
+		}
+	}
+}
+
+func keyName(k int) string { return fmt.Sprintf("key%d", k) }
+
+// simulate runs a schedule and returns what contradicts the claim.
+func simulate(t *testing.T, s schedule, b bug) (bad []string) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, b)
+		defer w.close()
+		for _, step := range s {
+			w.do(step)
+			time.Sleep(step.Then)
+			if w.failed() {
+				break
+			}
+		}
+		if !w.failed() {
+			w.finish()
+		}
+		bad = w.bad
+	})
+	return bad
+}
+
+func (w *world) failed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.bad) > 0
+}
+
+func newWorld(t *testing.T, b bug) *world {
+	w := &world{net: &kfake.VirtualNetwork{}, bug: b, outputs: map[string]string{}, states: map[string]map[int64]string{}}
+	var err error
+	// Without zstd, which version 7 of Produce brings: kfake's and franz-go's decoders have
+	// finalizers, which close channels of a bubble outside of it.
+	versions := kversion.V3_9_0()
+	versions.SetMaxKeyVersion(int16(kmsg.Produce), 6)
+	versions.SetMaxKeyVersion(int16(kmsg.OffsetFetch), 7) // of one group
+	w.cluster, err = kfake.NewCluster(kfake.NumBrokers(2), kfake.MaxVersions(versions), kfake.Ports(9092, 9093), kfake.ListenFn(w.net.Listen), kfake.DefaultNumPartitions(2), kfake.SeedTopics(2, simIn), kfake.SeedTopics(1, simOut))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// An idempotent producer waits for its id behind a lock, which stops the virtual clock.
+	w.admin, err = kgo.NewClient(kgo.SeedBrokers(virtualHost+":9092"), kgo.Dialer(w.net.DialContext), kgo.DisableClientMetrics(), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DisableIdempotentWrite())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.begin(2)
+	return w
+}
+
+// begin begins the topic.
+func (w *world) begin(partitions int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.produced = make([][]int, partitions)
+	w.truth = newLearner(func(string) []byte { return nil })
+	clear(w.outputs)
+	clear(w.states)
+	w.topics = append(w.topics, w.cluster.TopicInfo(simIn).TopicID)
+}
+
+func (w *world) close() {
+	for _, p := range w.processes {
+		p.host.die()
+	}
+	w.all.Wait()
+	w.admin.Close()
+	w.cluster.Close()
+	time.Sleep(3 * time.Hour) // what waits in the background gives up
+}
+
+// pick is a living process, nil if there is none.
+func (w *world) pick(i int) *process {
+	all := w.alive()
+	if len(all) == 0 {
+		return nil
+	}
+	return all[i%len(all)]
+}
+
+func (w *world) do(s step) {
+	p := w.pick(s.A + s.B + s.C)
+	if p == nil {
+		switch s.Op {
+		case stop, kill, trapped, hold, refuse:
+			return
+		}
+	}
+	switch s.Op {
+	case feed:
+		w.produce(s.A, s.B)
+	case start:
+		if len(w.alive()) < 2 {
+			w.startProcess()
+		}
+	case stop:
+		p.stop()
+	case kill:
+		p.host.die()
+	case trapped:
+		if s.D > passingTime {
+			p.rival.Store(true)
+		}
+		p.host.set(trap{trappable[s.A%len(trappable)], 1 + s.B, fault(1 + s.C%int(faults-1)), s.D})
+	case hold:
+		p.host.hold()
+		if s.D > passingTime {
+			p.rival.Store(true)
+		}
+		w.after(s.D, p.host.release)
+	case refuse:
+		p.host.refuse()
+		if s.D > passingTime {
+			p.rival.Store(true)
+		}
+		w.after(s.D, p.host.release)
+	case brokers:
+		k := passing[s.A%len(passing)]
+		f := k.fault
+		f.Count, f.Err = 1+s.B, k.errs[s.C%len(k.errs)]
+		w.faults = append(w.faults, w.cluster.Fault(f))
+	case move:
+		w.cluster.ShufflePartitionLeaders()
+	case grow:
+		w.grow()
+	case compact:
+		w.cluster.Compact()
+	case look:
+		w.check()
+	case reset:
+		w.killAll()
+		w.reset(s.A, s.B)
+	case recreate:
+		w.killAll()
+		w.recreate(s.A)
+	case lose:
+		w.killAll()
+		w.lose()
+	}
+}
+
+// passingTime is how long a fault may last that no run may end by.
+const passingTime = 20 * time.Second
+
+func (w *world) after(d time.Duration, do func()) {
+	w.all.Add(1)
+	go func() {
+		defer w.all.Done()
+		time.Sleep(d)
+		do()
+	}()
+}
+
+func (w *world) must(err error) {
+	if err != nil {
+		panic(fmt.Sprintf("the simulation itself: %v", err))
+	}
+}
+
+// produce appends n records to the topic. Each key has one partition.
+func (w *world) produce(n, seed int) {
+	if w.refusal != "" {
+		return
+	}
+	r := rand.New(rand.NewPCG(uint64(seed), uint64(n)))
+	records := make([]*kgo.Record, n)
+	w.mu.Lock()
+	for i := range records {
+		partition := r.IntN(len(w.produced))
+		key := partition + 10*r.IntN(simKeys)
+		value := binary.BigEndian.AppendUint64(nil, uint64(r.IntN(20)))
+		at := Position{simIn, partition, int64(len(w.produced[partition]))}
+		records[i] = &kgo.Record{Topic: simIn, Partition: int32(partition), Key: []byte(keyName(key)), Value: value}
+		w.produced[partition] = append(w.produced[partition], key)
+		out, err := w.truth.learn(Record{Position: at, Key: records[i].Key, Value: value})
+		w.must(err)
+		w.outputs[at.String()] = string(out)
+		if w.states[keyName(key)] == nil {
+			w.states[keyName(key)] = map[int64]string{}
+		}
+		w.states[keyName(key)][at.Offset] = string(w.truth.encode(keyName(key)))
+	}
+	w.mu.Unlock()
+	w.must(w.admin.ProduceSync(context.Background(), records...).FirstErr())
+}
+
+func (w *world) killAll() {
+	for _, p := range w.alive() {
+		p.host.die()
+		<-p.over
+	}
+}
+
+func (w *world) grow() {
+	if len(w.produced) >= 4 || w.refusal != "" {
+		return
+	}
+	req := kmsg.NewPtrCreatePartitionsRequest()
+	t := kmsg.NewCreatePartitionsRequestTopic()
+	t.Topic, t.Count = simIn, int32(len(w.produced)+1)
+	req.Topics, req.TimeoutMillis = append(req.Topics, t), 1000
+	_, err := req.RequestWith(context.Background(), w.admin)
+	w.must(err)
+	w.admin.ForceMetadataRefresh()
+	time.Sleep(6 * time.Second) // the client of the simulation learns of it
+	w.mu.Lock()
+	w.produced = append(w.produced, nil)
+	w.mu.Unlock()
+}
+
+// committed are the group's offsets.
+func (w *world) committed() map[string]int64 {
+	req := kmsg.NewPtrOffsetFetchRequest()
+	req.Group = simGroup
+	t := kmsg.NewOffsetFetchRequestTopic()
+	t.Topic = simIn
+	for p := range w.produced {
+		t.Partitions = append(t.Partitions, int32(p))
+	}
+	req.Topics = append(req.Topics, t)
+	for {
+		res, err := req.RequestWith(context.Background(), w.admin)
+		w.must(err)
+		err = kerr.ErrorForCode(res.ErrorCode)
+		at := map[string]int64{}
+		for _, t := range res.Topics {
+			for _, p := range t.Partitions {
+				err = cmp.Or(err, kerr.ErrorForCode(p.ErrorCode))
+				if p.Offset >= 0 {
+					at[Position{Topic: t.Topic, Partition: int(p.Partition)}.Log()] = p.Offset
+				}
+			}
+		}
+		if err != kerr.CoordinatorLoadInProgress && err != kerr.NotCoordinator {
+			return at // no group is one without offsets
+		}
+		time.Sleep(100 * time.Millisecond) // a fault that was meant for a process
+	}
+}
+
+// commit commits offsets for the group outside of a transaction.
+func (w *world) commit(topics []kmsg.OffsetCommitRequestTopic) {
+	req := kmsg.NewPtrOffsetCommitRequest()
+	req.Group, req.Generation, req.Topics = simGroup, -1, topics
+	_, err := req.RequestWith(context.Background(), w.admin)
+	w.must(err)
+}
+
+func (w *world) reset(partition, back int) {
+	partition %= len(w.produced)
+	at, ok := w.committed()[Position{Topic: simIn, Partition: partition}.Log()]
+	// A ledger refuses an offset without a note, even of 0, where there are no states yet.
+	if !ok || at == 0 || w.refusal != "" {
+		return
+	}
+	t := kmsg.NewOffsetCommitRequestTopic()
+	p := kmsg.NewOffsetCommitRequestTopicPartition()
+	t.Topic, p.Partition, p.Offset = simIn, int32(partition), max(0, at-int64(back))
+	t.Partitions = append(t.Partitions, p)
+	w.commit([]kmsg.OffsetCommitRequestTopic{t})
+}
+
+// recreate deletes the topic and creates another one of its name.
+func (w *world) recreate(n int) {
+	known := len(w.committed()) > 0
+	w.must(w.cluster.DeleteTopic(simIn))
+	w.must(w.cluster.CreateTopic(simIn, 2, nil))
+	w.admin.ForceMetadataRefresh()
+	w.admin.PurgeTopicsFromClient(simIn)
+	time.Sleep(6 * time.Second)
+	if !known && w.cluster.TopicInfo(simStates) != nil {
+		w.must(w.cluster.DeleteTopic(simStates)) // its head may know the topic
+	}
+	if !known { // a run begins anew, and its outputs have the ids of those before
+		w.must(w.cluster.DeleteTopic(simOut))
+		w.must(w.cluster.CreateTopic(simOut, 1, nil))
+	}
+	w.begin(2)
+	w.produce(n, n)
+	if known {
+		w.refusal = "was deleted and created again"
+	}
+}
+
+// lose deletes the changelog.
+func (w *world) lose() {
+	if w.cluster.TopicInfo(simStates) == nil {
+		return
+	}
+	w.must(w.cluster.DeleteTopic(simStates))
+	if len(w.committed()) > 0 && w.refusal == "" {
+		w.refusal = "the changelog states"
+	}
+}
+
+// mangleRequest and mangleAnswer put bugs in that show in what is sent.
+func (w *world) mangleRequest(key kmsg.Key, frame []byte) []byte {
+	if w.bug == offsetsFirst && key == kmsg.TxnOffsetCommit {
+		req := kmsg.NewPtrTxnOffsetCommitRequest()
+		req.SetVersion(int16(binary.BigEndian.Uint16(frame[6:])))
+		body := frame[14+int(binary.BigEndian.Uint16(frame[12:])):]
+		if req.IsFlexible() {
+			body = body[1:] // no tags
+		}
+		w.must(req.ReadFrom(body))
+		var topics []kmsg.OffsetCommitRequestTopic
+		for _, t := range req.Topics {
+			topic := kmsg.NewOffsetCommitRequestTopic()
+			topic.Topic = t.Topic
+			for _, p := range t.Partitions {
+				partition := kmsg.NewOffsetCommitRequestTopicPartition()
+				partition.Partition, partition.Offset, partition.Metadata = p.Partition, p.Offset, p.Metadata
+				topic.Partitions = append(topic.Partitions, partition)
+			}
+			topics = append(topics, topic)
+		}
+		w.commit(topics)
+	}
+	return frame
+}
+
+func (w *world) mangleAnswer(key kmsg.Key, frame []byte) []byte {
+	switch {
+	case w.bug == blindToTopic && key == kmsg.Metadata:
+		first, last := w.topics[0], w.topics[len(w.topics)-1]
+		return bytes.ReplaceAll(frame, last[:], first[:])
+	case w.bug == blindToStates && key == kmsg.OffsetFetch:
+		return bytes.ReplaceAll(frame, []byte(`"changelog"`), []byte(`"no longer"`))
+	}
+	return frame
+}
+
+// finish ends the faults, lets a run deal with all records, and checks the claim.
+func (w *world) finish() {
+	for _, f := range w.faults {
+		f.Remove()
+	}
+	for _, p := range w.processes {
+		p.host.release()
+	}
+	time.Sleep(15 * time.Second) // what was held back is sent
+	w.check()
+	w.killAll()
+	if w.failed() {
+		return
+	}
+	p := w.startProcess()
+	deadline := time.Now().Add(15 * time.Minute)
+	for !p.ended() && (w.refusal != "" || !w.dealt()) && time.Now().Before(deadline) {
+		time.Sleep(time.Second)
+	}
+	if w.refusal != "" {
+		if p.ended() && p.err != nil && strings.Contains(p.err.Error(), w.refusal) {
+			return
+		}
+		w.violation("a start was to be refused, because %s: %v", w.refusal, p.err)
+		return
+	}
+	if p.ended() || !w.dealt() {
+		w.violation("when all is well, a run does not deal with all records: it ended %v, %v", p.ended(), p.err)
+		return
+	}
+	p.stop()
+	<-p.over
+	if p.err != nil {
+		w.violation("when all is well, a run does not end well: %v", p.err)
+	}
+	w.check()
+	w.checkOutputs()
+}
+
+// dealt reports whether all offsets are committed.
+func (w *world) dealt() bool {
+	at := w.committed()
+	for p, keys := range w.produced {
+		if int(at[Position{Topic: simIn, Partition: p}.Log()]) < len(keys) {
+			return false
+		}
+	}
+	return true
+}
+
+// consume returns the records of a topic that are in no open or aborted transaction.
+func (w *world) consume(topic string) (all []*kgo.Record) {
+	c, err := kgo.NewClient(kgo.SeedBrokers(virtualHost+":9092"), kgo.Dialer(w.net.DialContext), kgo.DisableClientMetrics(), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	w.must(err)
+	defer c.Close()
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		f := c.PollFetches(ctx)
+		cancel()
+		if ctx.Err() != nil && f.NumRecords() == 0 {
+			return all
+		}
+		all = append(all, f.Records()...)
+	}
+}
+
+// check checks offsets, which are read first, and states.
+func (w *world) check() {
+	if w.refusal != "" {
+		return
+	}
+	at := w.committed()
+	states := map[string][]byte{}
+	if w.cluster.TopicInfo(simStates) != nil {
+		h := w.newHost(func() {})
+		defer h.die()
+		client := NewClient(h.cluster())
+		defer client.Close()
+		all, err := ReadStates(context.Background(), client, simStates, quiet)
+		w.must(err)
+		for _, s := range all {
+			w.prefix(s)
+			states[s.Key] = s.Bytes
+		}
+	}
+	w.includes(at, states)
+}
+
+func (w *world) checkOutputs() {
+	got := map[string]string{}
+	for _, r := range w.consume(simOut) {
+		id := string(r.Headers[0].Value)
+		if was, ok := got[id]; ok && was != string(r.Value) {
+			w.violation("the record %s has the output %q and another time %q", id, was, r.Value)
+		}
+		got[id] = string(r.Value)
+	}
+	for id, want := range w.outputs {
+		if got[id] != want {
+			w.violation("the record %s has the output %q, and without faults it is %q", id, got[id], want)
+		}
+	}
+	if extra := len(got) - len(w.outputs); extra > 0 {
+		w.violation("%d outputs are of no record", extra)
+	}
+}
