@@ -20,12 +20,14 @@ func mustNew(t testing.TB, family string, prior hafvf.Params) hafvf.Model {
 	return m
 }
 
-// lawful is every family with a prior and a draw.
-var lawful = []struct {
+type law struct {
 	family string
 	prior  hafvf.Params
 	draw   func(rng *rand.Rand) []float64
-}{
+}
+
+// lawful is every family with a prior and a draw.
+var lawful = []law{
 	{"bernoulli", nil, func(rng *rand.Rand) []float64 { return []float64{float64(rng.IntN(2))} }},
 	{"categorical", hafvf.Params{"alpha": []float64{1, .5, 2}}, func(rng *rand.Rand) []float64 { return []float64{float64(rng.IntN(3))} }},
 	{"poisson", nil, func(rng *rand.Rand) []float64 { return []float64{math.Floor(5 * rng.ExpFloat64())} }},
