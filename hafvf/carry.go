@@ -5,28 +5,6 @@ import (
 	"slices"
 )
 
-// rebased writes the sample d of the model from to dst, as one of m, which differs from it
-// in the prior only.
-func rebased(dst, d []float64, m, from Model) {
-	grams := func(m Model) (gram, bool) {
-		switch m := m.(type) {
-		case mvnormal:
-			return m.gram, true
-		case regression:
-			return m.gram, true
-		case ar:
-			return m.gram, true
-		}
-		return gram{}, false
-	}
-	if g, ok := grams(m); ok {
-		of, _ := grams(from)
-		g.rebase(dst, d, of)
-		return
-	}
-	copy(dst, d)
-}
-
 // Carried says what of a state means the same under another configuration, and was
 // carried over. The rest is as in a new state.
 type Carried struct {
@@ -84,7 +62,7 @@ func (b *Bank) Carry(other *Bank, s State, samePrior, samePace bool) (State, Car
 		if samePrior {
 			copy(f.Sample(to), sample)
 		} else {
-			rebased(f.Sample(to), sample, f.model, other.members[from].model)
+			rebase(f.Sample(to), sample, f.model, other.members[from].model)
 		}
 	}
 	if c.Shares = sameMembers; sameMembers {
@@ -102,6 +80,19 @@ func (b *Bank) Carry(other *Bank, s State, samePrior, samePace bool) (State, Car
 		copy(b.detection(out), other.detection(s))
 	}
 	return out, c
+}
+
+// A relative model has samples in the coordinates of its prior.
+type relative interface{ core() gram }
+
+// rebase writes the sample d of the model from to dst, as one of m, which differs from it
+// in the prior only.
+func rebase(dst, d []float64, m, from Model) {
+	if to, ok := m.(relative); ok {
+		to.core().rebase(dst, d, from.(relative).core())
+		return
+	}
+	copy(dst, d)
 }
 
 // like is the first member with the settings of f and an AR of that order, -1 if there is

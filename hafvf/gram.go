@@ -94,6 +94,8 @@ func (g gram) observe(d, v []float64, weight float64) {
 	g.factor(d).add(v)
 }
 
+func (g gram) core() gram { return g }
+
 // rebase writes the sample d of a model with another prior to dst, in this prior's
 // coordinates. The rows of its factor are observations as good as those it came of.
 func (g gram) rebase(dst, d []float64, from gram) {

@@ -93,13 +93,7 @@ func TestListStatesOfFile(t *testing.T) {
 // States of a changelog have their places, and one that cannot be read is named after the
 // others are listed.
 func TestListStatesOfChangelog(t *testing.T) {
-	b := fakeBus(t, 1)
-	b.CreateTopic(t, "out", 1, nil)
-	b.put(t, observations(100, 3)...)
-	text := b.config("group: g, changelog: states, bounded: true", "")
-	if err := execute(t, text, quiet); err != nil {
-		t.Fatal(err)
-	}
+	b, text := afterARun(t)
 	fields := []string{"key", "n", "time", "estimate", "weight", "memory", "levels", "posterior"}
 	lines := listed(t, text, "")
 	want := fieldsOf(t, b.values(t, "out"), fields...)

@@ -78,13 +78,7 @@ func TestMigrateStates(t *testing.T) {
 
 // The keys that no record comes for are carried over in the changelog too.
 func TestMigrateSilentKeys(t *testing.T) {
-	b := fakeBus(t, 1)
-	b.CreateTopic(t, "out", 1, nil)
-	b.put(t, observations(90, 3)...)
-	text := b.config("group: g, changelog: states, bounded: true", "")
-	if err := execute(t, text, quiet); err != nil {
-		t.Fatal(err)
-	}
+	b, text := afterARun(t)
 	if _, err := (Run{Graph: compose(t, text+"levels: []\ntop: .9\n"), Migrate: true}).Execute(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}

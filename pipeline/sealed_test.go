@@ -26,6 +26,20 @@ func sealedIn(t *testing.T, b *bus, topic string) map[string][]byte {
 	return all
 }
 
+// afterARun returns a cluster where a run over 100 observations of three keys has left its
+// states, and the config of the run.
+func afterARun(t *testing.T) (b *bus, text string) {
+	t.Helper()
+	b = fakeBus(t, 1)
+	b.CreateTopic(t, "out", 1, nil)
+	b.put(t, observations(100, 3)...)
+	text = b.config("group: g, changelog: states, bounded: true", "")
+	if err := execute(t, text, quiet); err != nil {
+		t.Fatal(err)
+	}
+	return b, text
+}
+
 func execute(t *testing.T, text string, log *slog.Logger) error {
 	t.Helper()
 	_, err := Run{Graph: compose(t, text), Log: log}.Execute(t.Context(), nil)
@@ -79,13 +93,7 @@ func TestStatesOfOtherSettings(t *testing.T) {
 // A state that stands at another key, or is damaged, is named with the reason, and can be
 // skipped.
 func TestStateOfAnotherKey(t *testing.T) {
-	b := fakeBus(t, 1)
-	b.CreateTopic(t, "out", 1, nil)
-	b.put(t, observations(100, 3)...)
-	text := b.config("group: g, changelog: states, bounded: true", "")
-	if err := execute(t, text, quiet); err != nil {
-		t.Fatal(err)
-	}
+	b, text := afterARun(t)
 	good := sealedIn(t, b, "states")
 	damaged := bytes.Clone(good["k1"])
 	damaged[len(damaged)/2] ^= 4
