@@ -52,7 +52,7 @@ func (b *Bank) Carry(other *Bank, s State, samePrior, samePace bool) (State, Car
 		case j >= 0 && samePace:
 			copy(to[:f.stepLen()], other.Member(s, j))
 		default:
-			c.Levels = c.Levels && f.Levels() == 0
+			c.Levels = c.Levels && f.Levels() == 0 && f.grid == nil
 		}
 		from := heaviest
 		if j >= 0 {
@@ -95,11 +95,17 @@ func rebase(dst, d []float64, m, from Model) {
 	copy(dst, d)
 }
 
+// like reports whether levels of the two mean the same.
+func (f *Filter) like(g *Filter) bool {
+	return g.top == f.top && slices.Equal(g.naive, f.naive) && g.inference == f.inference &&
+		(f.grid == nil || slices.Equal(f.grid.weights, g.grid.weights))
+}
+
 // like is the first member with the settings of f and an AR of that order, -1 if there is
 // none.
 func (b *Bank) like(f *Filter, order int) int {
 	for i, g := range b.members {
-		if b.views[b.of[i]].order == order && g.top == f.top && slices.Equal(g.naive, f.naive) {
+		if b.views[b.of[i]].order == order && f.like(g) {
 			return i
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 )
 
 // Config describes a filter, or a bank of filters, as data that can be sent to
@@ -151,7 +152,7 @@ func (m Member) valid(at string) error {
 			return err
 		}
 	}
-	return nil
+	return m.validInference(at)
 }
 
 // validAR says why member i of a bank of model m cannot have its AR.
@@ -198,6 +199,10 @@ func (c Config) Canonical() Config {
 	c = c.withDefaults().WithoutHolidays()
 	if len(c.Prior) == 0 {
 		c.Prior = nil
+	}
+	c.Bank = slices.Clone(c.Bank)
+	for i := range c.Bank {
+		c.Bank[i] = c.Bank[i].canonical()
 	}
 	return c
 }

@@ -118,6 +118,9 @@
 // filter without detection is that filter. A Fitted model takes location and scale
 // of its naive prior from data.
 //
+// A Member of another Inference sums over its weights, in place of the search for their
+// distribution: by quadrature, or over a few values.
+//
 // # Seasons
 //
 // A Rhythm learns the part of the values that recurs with the local time: a Bayesian

@@ -24,7 +24,7 @@ type Filter struct {
 	best, other         mode
 	rule                rule
 	before, stats       []float64 // the sample before the step, and what it adds
-	gain, gain0, gain1  float64   // of the line at top, where there is no level, or at 0 and 1
+	gain, gain0, gain1  float64   // of the line: of the whole prior, where there is no search for the weight, or at 0 and 1
 	retained            float64   // the factor by which the last step scaled the sample
 	row                 []float64
 	moments             [2][1]float64 // mean and standard deviation of a prediction
@@ -32,6 +32,9 @@ type Filter struct {
 	past                []float64     // a window of Smooth, which has no state
 	unknown             []float64     // an observation of NaN, of length Dim
 	unbound             bool          // without levels: the ELBO is not asked for
+	inference           Inference     // empty: variational
+	exact               exact         // of the other inferences
+	grid                *grid         // exact, where it is one
 }
 
 // Beta holds the parameters of a Beta distribution over a weight.
@@ -55,7 +58,7 @@ type Increment struct{ U1, U2, U3 [2]float64 }
 type Step struct {
 	Missing       bool
 	LogPredictive float64 // log p(x|past), nats, joint over the observations of the step
-	ELBO          float64 // the objective L at its maximum plus Σ log h(x), nats
+	ELBO          float64 // the objective L at its maximum plus Σ log h(x), nats; without a search for it the log evidence
 	Weight        float64 // E[w], or Top where there is no level
 	Memory        float64 // θ^η − θ₀^η
 	Iterations    int     // evaluations of the objective's derivatives
@@ -136,7 +139,13 @@ type State []float64
 
 // stepLen is the number of floats in a state without the window of a Sequential
 // model.
-func (f *Filter) stepLen() int { return f.model.Len() + 4*len(f.naive) }
+func (f *Filter) stepLen() int {
+	n := f.model.Len() + 4*len(f.naive)
+	if f.grid != nil {
+		n += len(f.grid.weights)
+	}
+	return n
+}
 
 // StateLen is the number of floats in a state.
 func (f *Filter) StateLen() int {
@@ -204,10 +213,19 @@ func (f *Filter) imputed(s State) float64 {
 
 // Weight is E[w] of the state, or Top where there is no level.
 func (f *Filter) Weight(s State) float64 {
+	if f.grid != nil {
+		f.grid.prior(f.counts(s), 1)
+		return f.grid.mean(1)
+	}
 	if len(f.naive) == 0 {
 		return f.top
 	}
 	return f.Level(s, 0).Mean()
+}
+
+// counts are those of the weights of a grid.
+func (f *Filter) counts(s State) []float64 {
+	return s[f.model.Len() : f.model.Len()+len(f.grid.weights)]
 }
 
 // LearningRate is 1/(θ̂^η+1): the step with which the last observation moved the
@@ -219,6 +237,9 @@ func (f *Filter) LearningRate(s State) float64 {
 
 // PriorWeight is the mean of the weight before the next observation.
 func (f *Filter) PriorWeight(s State) float64 {
+	if f.grid != nil {
+		return f.PriorWeightAfter(s, 1)
+	}
 	w := f.top
 	for i := len(f.naive) - 1; i >= 0; i-- {
 		w = f.prior(s, i, w).Mean()
@@ -371,24 +392,31 @@ func (f *Filter) prepare(s State, elapsed float64, stats []float64) {
 	if len(f.levels) > 0 {
 		f.levels[0].Elapsed = elapsed
 	}
+	if f.grid != nil {
+		copy(f.grid.counts, f.counts(s))
+	}
 	f.line.Set(f.before, stats)
 	f.ends(elapsed)
 }
 
-// ends takes the gains from the line: at top where there is no level, else at 0 and 1.
+// ends takes the gains from the line: that of the whole prior where there is no search for
+// the weight, else those at 0 and 1.
 func (f *Filter) ends(elapsed float64) {
-	if len(f.levels) == 0 {
+	switch {
+	case f.exact != nil:
+		f.gain = f.exact.evidence(f.line, elapsed)
+	case len(f.levels) == 0:
 		f.gain = f.line.Gain(over(f.top, elapsed))
-		return
+	default:
+		f.gain0, f.gain1 = f.line.Gain(0), f.line.Gain(1)
 	}
-	f.gain0, f.gain1 = f.line.Gain(0), f.line.Gain(1)
 }
 
 // predictive is the log predictive density log p(x|past) − log h(x) of the
 // statistics that the filter is prepared for.
 func (f *Filter) predictive(elapsed float64) float64 {
 	switch {
-	case len(f.levels) == 0:
+	case f.exact != nil || len(f.levels) == 0:
 		return f.gain
 	case elapsed == 0:
 		return f.gain1
@@ -412,7 +440,7 @@ const (
 func (f *Filter) update(step *Step, s State, elapsed float64, rows [][]float64, stats []float64, base, weight float64) {
 	step.Missing, step.Iterations, step.Converged, step.Residual = false, 0, true, 0
 	step.Weight, f.retained = f.top, over(f.top, elapsed)
-	fixed := len(f.levels) > 0 && weight <= leastForForgetting
+	fixed := (f.exact != nil || len(f.levels) > 0) && weight <= leastForForgetting
 	if weight != 1 && !fixed && !f.unbound {
 		if l, ok := f.line.(interface{ weigh(w float64) }); ok {
 			l.weigh(weight)
@@ -431,6 +459,9 @@ func (f *Filter) update(step *Step, s State, elapsed float64, rows [][]float64, 
 		}
 	case f.unbound:
 		step.ELBO = math.NaN()
+	case f.exact != nil:
+		step.ELBO = f.gain + weight*base
+		step.Weight, f.retained = f.exact.learn(s[f.model.Len():f.stepLen()])
 	case len(f.levels) == 0:
 		step.ELBO = f.gain + weight*base
 	default:

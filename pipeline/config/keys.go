@@ -88,13 +88,25 @@ func formatLevels(levels []hafvf.Beta) string {
 	return "[" + strings.Join(all, ", ") + "]"
 }
 
+// formatNumbers writes numbers as YAML.
+func formatNumbers(numbers []float64) string {
+	var all []string
+	for _, v := range numbers {
+		all = append(all, fmt.Sprint(v))
+	}
+	return "[" + strings.Join(all, ", ") + "]"
+}
+
 // members reads the filters of a bank; at least one.
 func members(dst *[]hafvf.Member) reader {
-	r := list("{levels, top} or {ar, top}", dst, func(m *hafvf.Member) []key {
+	r := list("{levels, top}, {ar, top} or {inference: grid, top}", dst, func(m *hafvf.Member) []key {
 		return []key{
-			{name: "levels", doc: "Beta priors of this member's weights. Required without ar, and none by default with it.", read: levels(&m.Levels)},
-			{name: "top", doc: "Fixed weight of this member's topmost level.", required: true, read: number(&m.Top, hafvf.TopDomain)},
+			{name: "levels", doc: "Beta priors of this member's weights. Required without ar, and none by default with it. inference: grid has none.", read: levels(&m.Levels)},
+			{name: "top", doc: "Fixed weight of this member's topmost level; with inference: grid, of what is known of the weights.", required: true, read: number(&m.Top, hafvf.TopDomain)},
 			{name: "ar", doc: "normal: the member predicts a value from as many last ones. Not for the first member.", read: upTo(&m.AR, hafvf.MaxAR)},
+			{name: "inference", doc: "How the member learns its forgetting. collapsed sums over the weights of one or two levels: it follows changes closer, keeps less where there are none, and takes about eight times as long. grid has a few values of the weight in place of levels.",
+				initial: string(hafvf.Variational), read: choice((*string)(&m.Inference), hafvf.Inferences()...)},
+			{name: "weights", doc: "inference: grid: the values of the weight, two or more.", initial: formatNumbers(hafvf.DefaultWeights()), read: numbers(&m.Weights, hafvf.TopDomain)},
 		}
 	})
 	read := r.read
@@ -106,8 +118,17 @@ func members(dst *[]hafvf.Member) reader {
 		for i := range *dst {
 			at := fmt.Sprintf("%s.%d", path, i)
 			switch m := &(*dst)[i]; {
-			case d.has(at+".levels") || d.failed(at):
-			case d.has(at + ".ar"):
+			case d.failed(at):
+			case m.Inference != hafvf.Grid && d.has(at+".weights") && !d.failed(at+".inference"):
+				d.fail(at+".weights", "belongs to inference: grid")
+			case m.Inference == hafvf.Grid && len(m.Levels) > 0:
+				d.fail(at+".levels", "belongs to another inference than grid")
+			case m.Inference == hafvf.Grid && d.has(at+".weights") && len(m.Weights) < 2:
+				d.fail(at+".weights", "must be two or more; for one, take levels: [] and top")
+			case m.Inference == hafvf.Collapsed && len(m.Levels) != 1 && len(m.Levels) != 2 && !d.failed(at+".levels"):
+				d.fail(at+".inference", "collapsed is for one or two levels, not %d", len(m.Levels))
+			case d.has(at + ".levels"):
+			case d.has(at+".ar") || m.Inference == hafvf.Grid:
 				m.Levels = []hafvf.Beta{}
 			default:
 				d.fail(at+".levels", "missing; it is required")

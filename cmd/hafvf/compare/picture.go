@@ -80,7 +80,8 @@ func (r *Report) skill(title, label string, skill, cost map[string]float64) char
 }
 
 // ownMethods are the forms of this program's filter.
-var ownMethods = map[string]bool{"hafvf": true, "hafvf3": true, "bank": true, "detect": true, "collapsed": true, "grid": true}
+var ownMethods = map[string]bool{"hafvf": true, "hafvf3": true, "bank": true, "detect": true, "collapsed": true, "grid": true, "matched": true,
+	"bank-collapsed": true, "bank-grid": true, "detect-collapsed": true, "detect-grid": true}
 
 // relativeDensity is, of each method, the mean over the common cases of exp(l − best), l
 // the log predictive of an observation.

@@ -81,7 +81,7 @@ type Step struct {
 var nan = math.NaN()
 
 // All are the methods, in the order of a table.
-var All = slices.Concat(ours, collapseds, forgettings, truncateds, mixtures, particles, kalmans, gaussianFilters, runLengths, adwins, pageHinkleys, cusums, ewmas, naives)
+var All = slices.Concat(ours, matcheds, forgettings, truncateds, mixtures, particles, kalmans, gaussianFilters, runLengths, adwins, pageHinkleys, cusums, ewmas, naives)
 
 // Select returns the methods of the names, in the order of All. Without names it returns
 // all but those on request, and if quick without the slow ones. An error lists the names

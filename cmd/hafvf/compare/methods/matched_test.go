@@ -8,14 +8,14 @@ import (
 	"gonum.org/v1/gonum/integrate/quad"
 )
 
-// collapsedAfter is the method after a stream of the family.
-func collapsedAfter(t *testing.T, family string, ofW, ofB int) *collapsed {
+// matchedAfter is the method after a stream of the family.
+func matchedAfter(t *testing.T, family string, ofW, ofB int) *matched {
 	t.Helper()
 	s, err := Begin(family, []float64{1, 0, 1, 2, 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newCollapsed(s)
+	c := newMatched(s)
 	rng := rand.New(rand.NewPCG(4, 4))
 	for range 40 {
 		c.Update(float64(rng.IntN(2)))
@@ -29,9 +29,9 @@ func collapsedAfter(t *testing.T, family string, ofW, ofB int) *collapsed {
 }
 
 // A step with the nodes of the method is that with thirty times as many.
-func TestCollapsedQuadrature(t *testing.T) {
+func TestMatchedQuadrature(t *testing.T) {
 	for _, family := range []string{"normal", "bernoulli", "poisson", "exponential"} {
-		few, many := collapsedAfter(t, family, 41, 11), collapsedAfter(t, family, 1201, 301)
+		few, many := matchedAfter(t, family, 41, 11), matchedAfter(t, family, 1201, 301)
 		a, b := few.Update(1), many.Update(1)
 		if d := math.Abs(a.LogPredictive - b.LogPredictive); d > 1e-3 {
 			t.Errorf("%s: log predictive %v, with many nodes %v", family, a.LogPredictive, b.LogPredictive)

@@ -6,23 +6,18 @@ import (
 	"gonum.org/v1/gonum/mathext"
 )
 
-// HAFVF's model with the weights integrated out, the outlook of Moens 2018: in place of a
-// factorised posterior q(z)q(w)q(b), each step takes the exact mixture over w and b,
+// HAFVF's model with the weights integrated out and another projection than that of
+// hafvf.Collapsed: each step takes the exact mixture over w and b,
 //
 //	p(z, w, b|x…x) ∝ p(b) p(w|b) p(z|θ₀ + w·d) p(x|z)
 //
-// by quadrature, and projects it: z on the conjugate prior of the same E[T(z)], w and b on
-// Beta distributions of the same E[log w] and E[log(1−w)]. These are the projections of the
-// least Kullback–Leibler divergence from the mixture. The matched θ need not be θ₀ and a
-// sample: precision and degrees of freedom of a normal mean grow apart.
-//
-// grid has a discrete weight in place of a Beta one, drawn anew at every step. What is known
-// of its probabilities is forgotten with the weight .99.
-var collapseds = []Method{
-	{Name: "collapsed", About: "HAFVF, two levels, weights integrated out", Setting: "levels {.9, .1}, {1, 1}, 41 × 11 nodes", Source: "Moens 2018, outlook",
-		New: func(s Start) Follower { return newCollapsed(s) }},
-	{Name: "grid", About: "HAFVF, linear mixture over a grid of weights", Setting: "ten weights from 0 to 1, .99", Source: "Moens 2018, outlook",
-		New: func(s Start) Follower { return newGrid(s) }},
+// by quadrature, and keeps the conjugate prior of the same E[T(z)], and Beta distributions
+// of the same E[log w] and E[log(1−w)]. These have the least Kullback–Leibler divergence
+// from the mixture. The θ need not be θ₀ and a sample: precision and degrees of freedom of a
+// normal mean grow apart.
+var matcheds = []Method{
+	{Name: "matched", About: "HAFVF, two levels, weights integrated out, E[T(z)] matched", Setting: "levels {.9, .1}, {1, 1}, 41 × 11 nodes", Source: "Moens 2018, outlook",
+		New: func(s Start) Follower { return newMatched(s) }},
 }
 
 // A law is a likelihood with its conjugate prior, by textbook parameters θ.
@@ -141,7 +136,7 @@ func (v nodes) project(share []float64, start betaPrior) betaPrior {
 	return betaOfLogs(logW, log1W, start)
 }
 
-type collapsed struct {
+type matched struct {
 	projection
 	ofW, ofB         nodes
 	naive, posterior [2]betaPrior // of w, of b
@@ -149,81 +144,47 @@ type collapsed struct {
 	shareB           []float64
 }
 
-func newCollapsed(s Start) *collapsed {
-	c := &collapsed{ofW: newNodes(41), ofB: newNodes(11)}
-	c.projection = newProjection(s, c.ofW.w)
-	c.naive = [2]betaPrior{{.9, .1}, {1, 1}}
-	c.posterior = c.naive
-	c.priorW, c.priorB, c.shareB = make([]float64, 41), make([]float64, 11), make([]float64, 11)
-	return c
+func newMatched(s Start) *matched {
+	m := &matched{ofW: newNodes(41), ofB: newNodes(11)}
+	m.projection = newProjection(s, m.ofW.w)
+	m.naive = [2]betaPrior{{.9, .1}, {1, 1}}
+	m.posterior = m.naive
+	m.priorW, m.priorB, m.shareB = make([]float64, 41), make([]float64, 11), make([]float64, 11)
+	return m
 }
 
-func (c *collapsed) Update(x float64) Step {
-	c.see(x)
-	clear(c.share)
-	clear(c.shareB)
-	c.ofB.logShares(c.priorB, c.posterior[1]) // γ = 1
-	top := c.gain[0]
-	for _, g := range c.gain {
+func (m *matched) Update(x float64) Step {
+	m.see(x)
+	clear(m.share)
+	clear(m.shareB)
+	m.ofB.logShares(m.priorB, m.posterior[1]) // γ = 1
+	top := m.gain[0]
+	for _, g := range m.gain {
 		top = max(top, g)
 	}
 	total := 0.0
-	for j, b := range c.ofB.w {
-		c.ofW.logShares(c.priorW, c.naive[0].towards(c.posterior[0], b))
-		for i, g := range c.gain {
-			p := math.Exp(c.priorB[j] + c.priorW[i] + g - top)
-			c.share[i] += p
-			c.shareB[j] += p
+	for j, b := range m.ofB.w {
+		m.ofW.logShares(m.priorW, m.naive[0].towards(m.posterior[0], b))
+		for i, g := range m.gain {
+			p := math.Exp(m.priorB[j] + m.priorW[i] + g - top)
+			m.share[i] += p
+			m.shareB[j] += p
 			total += p
 		}
 	}
-	for _, shares := range [][]float64{c.share, c.shareB} {
+	for _, shares := range [][]float64{m.share, m.shareB} {
 		for i := range shares {
 			shares[i] /= total
 		}
 	}
-	c.posterior[0] = c.ofW.project(c.share, c.posterior[0])
-	c.posterior[1] = c.ofB.project(c.shareB, c.posterior[1])
+	m.posterior[0] = m.ofW.project(m.share, m.posterior[0])
+	m.posterior[1] = m.ofB.project(m.shareB, m.posterior[1])
 	step := Step{LogPredictive: top + math.Log(total), Age: -1}
-	c.finish(&step)
+	m.finish(&step)
 	return step
 }
 
-func (c *collapsed) Bytes() int { return word * (len(c.theta) + 4) }
-
-type grid struct {
-	projection
-	counts []float64
-}
-
-func newGrid(s Start) *grid {
-	g := &grid{projection: newProjection(s, []float64{0, .5, .8, .9, .95, .98, .99, .995, .999, 1})}
-	g.counts = make([]float64, len(g.weights))
-	for i := range g.counts {
-		g.counts[i] = 1
-	}
-	return g
-}
-
-func (g *grid) Update(x float64) Step {
-	g.see(x)
-	all := 0.0
-	for _, n := range g.counts {
-		all += n
-	}
-	for i, n := range g.counts {
-		g.share[i] = math.Log(n/all) + g.gain[i]
-	}
-	step := Step{LogPredictive: logSum(g.share...), Age: -1}
-	for i := range g.share {
-		g.share[i] = math.Exp(g.share[i] - step.LogPredictive)
-		g.counts[i] = 1 + .99*(g.counts[i]-1) + g.share[i]
-	}
-	g.finish(&step)
-	return step
-}
-
-func (g *grid) Bytes() int { return word * (len(g.theta) + len(g.counts)) }
+func (m *matched) Bytes() int { return word * (len(m.theta) + 4) }
 
 // betaLaw: x ~ Bernoulli(p), p ~ Beta(θ).
 type betaLaw struct{}
