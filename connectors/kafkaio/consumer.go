@@ -165,11 +165,11 @@ func (c *consumer) watermark(now time.Time) time.Time {
 		if p.end >= 0 && p.next >= p.end {
 			continue
 		}
-		high, drained := p.high.Load(), time.UnixMilli(p.drained.Load())
+		high, drained := p.high.Load(), p.drained.Load()
 		switch {
-		case high >= 0 && p.next >= high && drained.Sub(p.quiet) > idle:
+		case high >= 0 && p.next >= high && drained != nil && drained.Sub(p.quiet) > idle:
 			if drained.Before(least) {
-				least = drained
+				least = *drained
 			}
 		case p.latest.IsZero():
 			return time.UnixMilli(mtime.MinTimestamp.Milliseconds())

@@ -263,7 +263,8 @@ func TestWatermark(t *testing.T) {
 			f := &fetcher{end: s.end}
 			f.high.Store(s.high)
 			if s.drained != 0 {
-				f.drained.Store(before(s.drained).UnixMilli())
+				at := before(s.drained)
+				f.drained.Store(&at)
 			}
 			c.parts = append(c.parts, &part{fetcher: f, next: s.next, latest: before(s.latest), quiet: before(s.quiet)})
 		}

@@ -60,9 +60,9 @@ type fetcher struct {
 	patience time.Duration
 	log      *slog.Logger
 	batches  chan batch
-	arrived  chan<- struct{} // a token when there is a batch, shared by all partitions
-	high     atomic.Int64    // the offset after the partition's last record, as last seen; negative before
-	drained  atomic.Int64    // when the last fetch began that found nothing more, in Unix milliseconds
+	arrived  chan<- struct{}           // a token when there is a batch, shared by all partitions
+	high     atomic.Int64              // the offset after the partition's last record, as last seen; negative before
+	drained  atomic.Pointer[time.Time] // when the last fetch began that found nothing more; nil: none has
 }
 
 // run fetches until ctx ends or the span does. What a broker's absence or a new
@@ -196,7 +196,7 @@ func (f *fetcher) fetch(ctx context.Context, conn *link) (batch, error) {
 	}
 	f.high.Store(in.high)
 	if f.at.Offset >= in.high {
-		f.drained.Store(start.UnixMilli())
+		f.drained.Store(&start)
 	}
 	return b, nil
 }

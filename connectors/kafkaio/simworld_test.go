@@ -42,6 +42,11 @@ import (
 // scheduler. The runner alone is another one: a plain loop that holds two bundles at a time and
 // learns by the Estimator of package transforms.
 //
+// A clock that jumps is the op hold: the process finds that its clock is ahead by up to the
+// time that a transaction may be open. A clock that is set back changes nothing here. All
+// durations are those of the monotonic clock, and the time of day enters the watermark alone,
+// which never goes back.
+//
 // The claim is:
 //   - outputs without repeats equal those of a loop without faults, byte for byte, and
 //     repeats are equal;
