@@ -48,6 +48,7 @@ type Ledger struct {
 	handed   map[string]Progress        // by partition
 	reached  map[string]Progress        // to be committed
 	stored   map[string]int64           // offsets that were committed here
+	renewed  time.Time                  // when all offsets were committed last
 	err      error                      // of a commit; ends the run
 	told     bool                       // of it, the source
 
@@ -129,6 +130,11 @@ type Progress struct {
 const (
 	// commitEvery is the time between commits.
 	commitEvery = time.Second
+	// renewEvery is the time between commits of all offsets, also those that stay. Brokers
+	// forget the offset of a partition that nobody commits, and the owner of a changelog that
+	// nobody writes to, by default after seven days (offsets.retention.minutes,
+	// transactional.id.expiration.ms).
+	renewEvery = 24 * time.Hour
 	// changelogBytes is the largest state that a changelog takes.
 	changelogBytes = 16 << 20
 	// leastBatch is the smallest limit of batches that franz-go accepts.
@@ -635,12 +641,14 @@ func (l *Ledger) commit(ctx context.Context) error {
 	l.mu.Lock()
 	states := l.ready
 	l.ready = map[string][]byte{}
-	offsets := l.offsets()
+	start := time.Now()
+	renews := start.Sub(l.renewed) >= renewEvery
+	offsets := l.offsets(renews)
 	l.mu.Unlock()
-	if len(states) == 0 && len(offsets) == 0 {
+	if len(states) == 0 && len(offsets) == 0 && !(renews && l.owner != nil) {
 		return nil
 	}
-	defer l.stage("commit", time.Now())
+	defer l.stage("commit", start)
 	err := l.look(ctx)
 	if err == nil && l.cfg.Sync != nil {
 		err = l.cfg.Sync()
@@ -657,6 +665,9 @@ func (l *Ledger) commit(ctx context.Context) error {
 	}
 	for log, p := range offsets {
 		l.stored[log] = p.Offset
+	}
+	if renews {
+		l.renewed = start
 	}
 	return nil
 }
@@ -681,11 +692,8 @@ func (l *Ledger) store(ctx context.Context, states map[string][]byte, offsets ma
 		}
 		return l.persist(ctx, "committed", func() error { return l.cfg.Client.commit(ctx, l.cfg.Group, notes) })
 	}
-	switch {
-	case len(states) > 0:
+	if len(states) > 0 {
 		return l.commitOwned(ctx, l.sealed(states), notes)
-	case len(notes) == 0:
-		return nil
 	}
 	h, err := l.head.message()
 	if err != nil {
@@ -719,9 +727,15 @@ func (l *Ledger) settings(key string) string {
 }
 
 // offsets are the offsets to commit: all records before them are dealt with. Without a
-// changelog, no offset is beyond a record that waits.
-func (l *Ledger) offsets() map[string]Position {
+// changelog, no offset is beyond a record that waits. Those that are committed already are
+// left out, unless all are asked for.
+func (l *Ledger) offsets(all bool) map[string]Position {
 	changed := map[string]Position{}
+	if all {
+		for log, c := range l.start {
+			changed[log] = ParsePosition(log, c.offset)
+		}
+	}
 	for log, p := range l.reached {
 		changed[log] = p.Position
 	}
@@ -735,7 +749,7 @@ func (l *Ledger) offsets() map[string]Position {
 		}
 	}
 	for log, p := range changed {
-		if at, ok := l.stored[log]; ok && at == p.Offset {
+		if at, ok := l.stored[log]; ok && at == p.Offset && !all {
 			delete(changed, log)
 		}
 	}

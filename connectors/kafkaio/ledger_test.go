@@ -135,6 +135,51 @@ func TestQuietMoments(t *testing.T) {
 
 // TestRestore: the last value of each key, whatever its size, and none of one that
 // was deleted.
+// TestQuietDays: what stays the same is committed once a day and at the start of a run, so
+// that the brokers do not forget it.
+func TestQuietDays(t *testing.T) {
+	_, c := fake(t, kfake.SeedTopics(1, "in"))
+	forget := func() {
+		t.Helper()
+		req := kmsg.NewPtrOffsetDeleteRequest()
+		req.Group = "g"
+		req.Topics = []kmsg.OffsetDeleteRequestTopic{{Topic: "in", Partitions: []kmsg.OffsetDeleteRequestTopicPartition{{Partition: 0}}}}
+		if err := kerr.ErrorForCode(request[*kmsg.OffsetDeleteResponse](t, c, req).ErrorCode); err != nil && err != kerr.GroupIDNotFound {
+			t.Fatal(err)
+		}
+	}
+	cfg := LedgerConfig{Client: asks(t, c), Topics: []string{"in"}, Group: "g", Changelog: "states", AtEnd: true} // commits when it is told
+	l := openLedger(t, cfg)
+	commits := func(when string, offset int64) {
+		t.Helper()
+		forget()
+		if err := l.commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]int64{}
+		if offset >= 0 {
+			want["in-0"] = offset
+		}
+		if d := cmp.Diff(want, offsetsOf(t, c, "g")); d != "" {
+			t.Errorf("%s, offsets (-want +got):\n%s", when, d)
+		}
+	}
+	if err := l.handOver(t.Context(), []Progress{{Position{"in", 0, 4}, 100}}, 1, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	l.Add(-1)
+	commits("at first", 4)
+	commits("on the same day", -1)
+	l.renewed = time.Now().Add(-renewEvery)
+	commits("on the next day", 4)
+	if err := l.Close(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	l = openLedger(t, cfg)
+	commits("after a start", 4)
+	commits("on that day", -1)
+}
+
 func TestRestore(t *testing.T) {
 	_, c := fake(t)
 	cfg := LedgerConfig{Client: asks(t, c), Changelog: "states", AtEnd: true}
