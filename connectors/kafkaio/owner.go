@@ -58,6 +58,9 @@ func own(ctx context.Context, c Cluster, changelog, group string, batch int32) (
 	}
 	options := []kgo.Opt{
 		kgo.SeedBrokers(addrs...), kgo.ClientID(clientID), kgo.Dialer(dialer{addrs, sec.tls}.dial), kgo.DisableClientMetrics(),
+		// A broker that stops may have accepted the connection. That the cluster can be
+		// talked to in this way is known from the client, which has read the changelog.
+		kgo.AlwaysRetryEOF(),
 		// A later version of TxnOffsetCommit has no names of topics.
 		kgo.MaxVersions(kversion.V4_0_0()),
 		kgo.TransactionalID(transactionalID(changelog)), kgo.TransactionTimeout(transactionTime),
