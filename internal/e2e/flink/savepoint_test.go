@@ -26,18 +26,23 @@ func TestWriteSavepoint(t *testing.T) {
 		t.Skip("only with -write-savepoint")
 	}
 	// With so many keys some cells are logs, and others are not.
-	const n, keys, runner = 2_000, 115, ", parallelism: 1, max_parallelism: 200"
-	cells := ", cells: 4"
+	const n, keys = 2_000, 115
+	settings := ", parallelism: 1, max_parallelism: 200, cells: 4"
 	if *writer != "" {
-		program.Path, cells = *writer, ""
+		program.Path, settings = *writer, ", parallelism: 1"
 	}
 	s := &site{e2e.StartSite(t, program, flinktest.Config{TaskManagers: 1})}
 	s.Broker.CreateTopic(t, "kept-in", 1, nil)
-	s.Broker.Produce(t, e2e.Observations("kept-in", n, keys, 11)...)
-	cfg := s.Config(t, "kept", "", runner+cells, "")
+	cfg := s.Config(t, "kept", "", settings, "")
 	d := program.Start(t, nil, "run", cfg)
 	s.Await(t, d, "kept", "the job runs", func(is flink.Status) bool { return is.State == "RUNNING" })
-	d.Eventually(t, "all records are out", func() bool { return e2e.Held(t, s.Broker, "kept-out", "kept-rejected") >= n })
+	// The logs get several pieces.
+	var fed int64
+	for part := range slices.Chunk(e2e.Observations("kept-in", n, keys, 11), n/3+1) {
+		s.Broker.Produce(t, part...)
+		fed += int64(len(part))
+		d.Eventually(t, "all records are out", func() bool { return e2e.Held(t, s.Broker, "kept-out", "kept-rejected") >= fed })
+	}
 	code, _, stderr := program.Run(t, "", "", "stop", "--savepoint", "--to", "file://"+*writeSavepoint, cfg)
 	if code != 0 {
 		t.Fatal(stderr)

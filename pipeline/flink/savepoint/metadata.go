@@ -138,7 +138,7 @@ func (r *reader) operatorState() error {
 		return errShort
 	}
 	for range r.count(7) {
-		r.utf()  // name
+		r.text()  // name
 		r.byte() // how it is dealt out
 		r.bytes(8 * r.count(8))
 	}
@@ -170,7 +170,7 @@ func (r *reader) keyed(raw bool) (*keyed, error) {
 		return nil, err
 	}
 	if kind == keyGroupsHandleV2 {
-		r.utf() // its id
+		r.text() // its id
 	}
 	if k.start < 0 || r.err != nil {
 		return nil, errShort
@@ -184,13 +184,13 @@ func (r *reader) handle() (h handle, err error) {
 	case r.err != nil:
 	case h.kind == noHandle:
 	case h.kind == inlineHandle:
-		r.utf() // the path that it would have had
+		r.text() // the path that it would have had
 		h.data = r.blob()
 	case h.kind == fileHandle:
 		r.int64() // size
-		h.path = r.utf()
+		h.path = string(r.text())
 	case h.kind == relativeHandle:
-		h.path = r.utf()
+		h.path = string(r.text())
 		r.int64() // size
 	default:
 		return h, fmt.Errorf("it has a stream of kind %d, which cannot be read: it is damaged, or of another version of Flink", h.kind)

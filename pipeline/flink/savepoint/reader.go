@@ -55,8 +55,8 @@ func (r *reader) int64() int64 {
 	return 0
 }
 
-// utf reads a string of writeUTF. Its characters above U+FFFF come as surrogates.
-func (r *reader) utf() string { return string(r.bytes(int(uint16(r.int16())))) }
+// text reads what writeUTF wrote, which is UTF-8 for the names and paths here.
+func (r *reader) text() []byte { return r.bytes(int(uint16(r.int16()))) }
 
 // blob reads bytes after their number.
 func (r *reader) blob() []byte { return r.bytes(r.int32()) }

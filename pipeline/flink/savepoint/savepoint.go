@@ -18,8 +18,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"unicode"
 )
 
 // A State is what a step of a pipeline keeps under one name for one key.
@@ -247,26 +245,27 @@ func readHeader(b []byte) (kinds []kind, err error) {
 // named serializers.
 func kindAt(b []byte) (k kind, n int) {
 	r := &reader{b: b}
-	k.name = r.utf()
 	// What begins before a name and ends with it has a zero within it.
-	if k.name == "" || strings.IndexFunc(k.name, unicode.IsControl) >= 0 {
+	name := r.text()
+	if len(name) == 0 || bytes.IndexByte(name, 0) >= 0 {
 		return k, 0
 	}
 	if t := r.int32(); t < 0 || t > 3 || r.err != nil {
 		return k, 0
 	}
+	k.name = string(name)
 	options := r.int32()
 	if options < 0 || options > 8 {
 		return k, 0
 	}
 	for range options {
-		name, value := r.utf(), r.utf()
-		if name == "KEYED_STATE_TYPE" {
-			k.list = value == "LIST"
+		name, value := r.text(), r.text()
+		if string(name) == "KEYED_STATE_TYPE" {
+			k.list = string(value) == "LIST"
 		}
 	}
 	serializers := r.int32()
-	if first := r.utf(); r.err != nil || serializers < 1 || !strings.HasSuffix(first, "_SERIALIZER") {
+	if first := r.text(); r.err != nil || serializers < 1 || !bytes.HasSuffix(first, []byte("_SERIALIZER")) {
 		return k, 0
 	}
 	return k, len(b) - len(r.b)
