@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -92,10 +93,10 @@ func savepointStates(path string) (states []kafkaio.Restored, err error) {
 		cells[s.Key][s.Name] = append(cells[s.Key][s.Name], s.Elements...)
 	}
 	if len(cells) == 0 {
-		return nil, fmt.Errorf("the savepoint %s has no states of filters: it is that of another job, or of one that had read nothing", path)
+		return nil, fmt.Errorf("the savepoint %s has no states of filters: it is of another job, or of one that had read nothing, or damaged", path)
 	}
-	for name, cell := range cells {
-		entities, err := transforms.ReadCell(name, cell)
+	for _, name := range slices.Sorted(maps.Keys(cells)) {
+		entities, err := transforms.ReadCell(name, cells[name])
 		if err != nil {
 			return nil, fmt.Errorf("the savepoint %s: the states that share the key %s cannot be read: %w", path, message.Quote(name), err)
 		}

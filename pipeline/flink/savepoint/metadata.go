@@ -138,7 +138,7 @@ func (r *reader) operatorState() error {
 		return errShort
 	}
 	for range r.count(7) {
-		r.text()  // name
+		r.text() // name
 		r.byte() // how it is dealt out
 		r.bytes(8 * r.count(8))
 	}
