@@ -14,6 +14,7 @@ import (
 
 	"hafvf/connectors/kafkaio"
 	"hafvf/internal/message"
+	"hafvf/pipeline/config"
 	"hafvf/pipeline/flink/savepoint"
 	"hafvf/pipeline/records"
 	"hafvf/transforms"
@@ -242,6 +243,8 @@ func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (s
 			return nil, "", err
 		}
 		states = f.sealed()
+	case g.Runner.Name == config.Flink:
+		err = errors.New("on Flink the job keeps the states: name a savepoint of it, as hafvf stop --savepoint writes one")
 	default:
 		err = errors.New("the config keeps no states: neither source.kafka.changelog nor state is set")
 	}

@@ -19,7 +19,7 @@ func ReadCell(key string, states map[string][][]byte) (map[string][]byte, error)
 		return nil, errCell
 	}
 	head, log := state.MakeValueState[[]byte](CellStates[0]), state.MakeBagState[[]byte](CellStates[1])
-	c, err := cellState{&head, &log}.read(storedStates{of: states}, key)
+	c, err := cellState{head: &head, log: &log}.read(storedStates{of: states}, key)
 	if err != nil {
 		return nil, err
 	}

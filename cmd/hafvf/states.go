@@ -42,9 +42,12 @@ Exit: 0 fine, 1 a state cannot be read or there is none, 2 the config is wrong.`
 			if cmd.Flags().Changed("key") && key == "" {
 				return usageError{errors.New("--key is empty: leave it out for the states of all keys")}
 			}
+			if cmd.Flags().Changed("savepoint") && savepoint == "" {
+				return usageError{errors.New("--savepoint is empty: leave it out for the states that runs of files and topics begin with")}
+			}
 			out := bufio.NewWriter(cmd.OutOrStdout())
 			if pipeline.HasStates(args[0]) {
-				if cmd.Flags().Changed("savepoint") {
+				if savepoint != "" {
 					return usageError{fmt.Errorf("--savepoint is for a config, and %s holds states itself", args[0])}
 				}
 				return errors.Join(pipeline.ListStatesIn(args[0], key, out), out.Flush())
@@ -53,7 +56,7 @@ Exit: 0 fine, 1 a state cannot be read or there is none, 2 the config is wrong.`
 			if err != nil {
 				return err
 			}
-			if cmd.Flags().Changed("savepoint") {
+			if savepoint != "" {
 				return errors.Join(pipeline.ListSavepoint(graph, savepoint, key, out), out.Flush())
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
