@@ -69,7 +69,7 @@ func TestListSavepointRefuses(t *testing.T) {
 		{ListSavepoint(compose(t, "transform: smooth\nsession: {gap: 30m}\n"+ofSavepoints+"source: {jsonl: {path: in.jsonl}}\n"), one, "", &out), "they belong to transform: filter"},
 		{ListStatesIn(one, "k7", &out), "it does not say which config it was written with"},
 		{check(ofSavepoints+"top: 0.5\n", one), "cannot be carried over"},
-		{check(ofSavepoints+"runner: {name: flink, endpoint: \"a:1\", rest: \"http://a:2\", worker: \"a:3\"}\n", ""), "on Flink the job keeps the states"},
+		{check(ofSavepoints+"sink: none\ndead_letter: {kafka: {topic: rejected}}\nrunner: {name: flink, endpoint: \"a:1\", rest: \"http://a:2\", worker: \"a:3\"}\n", ""), "on Flink the job keeps the states"},
 		{check(ofSavepoints, none), none + " is not a file of states, nor a savepoint on this machine"},
 	} {
 		if test.err == nil || !strings.Contains(test.err.Error(), test.want) {
