@@ -65,7 +65,7 @@ func ListSavepoint(g *Graph, path, key string, w io.Writer) error {
 }
 
 // HasStates reports whether a path looks like a file of states, or a savepoint.
-func HasStates(path string) bool { return IsStateFile(path) || savepoint.Is(path) }
+func HasStates(path string) bool { return isStateFile(path) || savepoint.Is(path) }
 
 // statesIn returns the states in a file or a savepoint, by key.
 func statesIn(path string) ([]kafkaio.Restored, error) {
@@ -113,8 +113,8 @@ func sortByKey(states []kafkaio.Restored) {
 	slices.SortFunc(states, func(a, b kafkaio.Restored) int { return strings.Compare(a.Key, b.Key) })
 }
 
-// IsStateFile reports whether a file looks like a file of states.
-func IsStateFile(path string) bool {
+// isStateFile reports whether a file looks like a file of states.
+func isStateFile(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
 		return false
@@ -218,7 +218,7 @@ func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (s
 	case savepoint.Is(place):
 		states, err = savepointStates(place)
 		return states, "the savepoint " + place, err
-	case IsStateFile(place):
+	case isStateFile(place):
 		changelog, file = "", place
 	case topics && !strings.ContainsAny(place, "/:"): // which no topic has
 		changelog = place

@@ -250,7 +250,8 @@ func (s *site) listed(t *testing.T, cfg, savepoint, topic string) {
 	for line := range strings.Lines(stdout) {
 		add(got, []byte(line))
 	}
-	// A level is stored in another form than it is written in.
+	// The weight is the mean of a level, which a record has from the step and a state from
+	// the level.
 	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(1e-14, 0)); diff != "" || len(got) == 0 {
 		t.Errorf("%d keys, (-written +listed) %.2000s", len(got), diff)
 	}

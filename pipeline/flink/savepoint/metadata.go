@@ -39,7 +39,7 @@ type handle struct {
 	path string // of the others
 }
 
-// Keyed is the state of a step in a range of key groups.
+// A keyed is the state of a step in a range of key groups.
 type keyed struct {
 	groups  int // of the job
 	start   int // the first group

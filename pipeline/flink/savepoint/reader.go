@@ -6,7 +6,7 @@ import (
 )
 
 // errShort is the error of a file that ends too early or has a length that cannot be.
-var errShort = errors.New("it is cut short or damaged")
+var errShort = errors.New("it is cut short or damaged: copy it again, or make another savepoint")
 
 // A reader reads what java.io.DataOutput wrote. After an error it returns zeros. It takes
 // no memory for what it reads: all slices are of its input.

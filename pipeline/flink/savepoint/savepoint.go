@@ -151,17 +151,24 @@ func (k keyed) read(folder string, names []string) ([]State, error) {
 // readFrom reads a stream: a header with the names of the states, and one region per key
 // group, at its offset. A group without states has the offset 0.
 func (k keyed) readFrom(in stream, names []string) (all []State, err error) {
-	var offsets []int64
-	for _, offset := range k.offsets {
-		if offset != 0 {
-			offsets = append(offsets, offset)
-		}
+	type region struct {
+		group    int
+		from, to int64
 	}
-	if len(offsets) == 0 {
+	var regions []region
+	for i, from := range k.offsets {
+		if from == 0 {
+			continue
+		}
+		if n := len(regions); n > 0 {
+			regions[n-1].to = from
+		}
+		regions = append(regions, region{k.start + i, from, in.size})
+	}
+	if len(regions) == 0 {
 		return nil, nil
 	}
-	ends := append(offsets[1:len(offsets):len(offsets)], in.size)
-	head, err := in.region(0, offsets[0])
+	head, err := in.bytes(0, regions[0].from)
 	if err != nil {
 		return nil, err
 	}
@@ -172,28 +179,22 @@ func (k keyed) readFrom(in stream, names []string) (all []State, err error) {
 	if !slices.ContainsFunc(kinds, func(m kind) bool { return slices.Contains(names, m.name) }) {
 		return nil, nil
 	}
-	i := 0
-	for g, offset := range k.offsets {
-		if offset == 0 {
-			continue
-		}
-		region, err := in.region(offset, ends[i])
+	for _, r := range regions {
+		b, err := in.bytes(r.from, r.to)
 		if err != nil {
 			return nil, err
 		}
-		i++
-		g := group{k.start + g, k.groups, kinds}
-		states, err := g.read(region, names)
+		states, err := group{r.group, k.groups, kinds}.read(b, names)
 		if err != nil {
-			return nil, fmt.Errorf("key group %d, at byte %d: %w", g.number, offset, err)
+			return nil, fmt.Errorf("key group %d, at byte %d: %w", r.group, r.from, err)
 		}
 		all = append(all, states...)
 	}
 	return all, nil
 }
 
-// region reads the bytes from one offset to another.
-func (s stream) region(from, to int64) ([]byte, error) {
+// bytes reads the bytes from one offset to another.
+func (s stream) bytes(from, to int64) ([]byte, error) {
 	if from < 0 || from >= to || to > s.size {
 		return nil, errShort
 	}
