@@ -7,12 +7,15 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strings"
 
 	"hafvf/connectors/kafkaio"
 	"hafvf/internal/message"
+	"hafvf/pipeline/config"
+	"hafvf/pipeline/flink/savepoint"
 	"hafvf/pipeline/records"
 	"hafvf/transforms"
 )
@@ -37,18 +40,81 @@ func ListStates(ctx context.Context, g *Graph, key string, w io.Writer, log *slo
 	return listStates(states, where, &f.cfg, key, w)
 }
 
-// ListStatesIn is ListStates for a file of states, whose states say what they were written
-// with.
+// ListStatesIn is ListStates for the states in a file or savepoint, without a config: states
+// that do not say what they were written with cannot be read.
 func ListStatesIn(path, key string, w io.Writer) error {
-	f, err := loadStates(path)
+	states, err := statesIn(path)
 	if err != nil {
 		return err
 	}
-	return listStates(f.sealed(), path, nil, key, w)
+	return listStates(states, path, nil, key, w)
 }
 
-// IsStateFile reports whether a file looks like a file of states.
-func IsStateFile(path string) bool {
+// ListSavepoint is ListStates for the states in a savepoint that a job of the graph's config
+// wrote, at a local path.
+func ListSavepoint(g *Graph, path, key string, w io.Writer) error {
+	f, ok := g.transform.(filtering)
+	if !ok {
+		return errSmoothing
+	}
+	states, err := savepointStates(path)
+	if err != nil {
+		return err
+	}
+	return listStates(states, "the savepoint "+path, &f.cfg, key, w)
+}
+
+// HasStates reports whether a path looks like a file of states, or a savepoint.
+func HasStates(path string) bool { return isStateFile(path) || savepoint.Is(path) }
+
+// statesIn returns the states in a file or a savepoint, by key.
+func statesIn(path string) ([]kafkaio.Restored, error) {
+	if savepoint.Is(path) {
+		return savepointStates(path)
+	}
+	f, err := loadStates(path)
+	if err != nil {
+		return nil, err
+	}
+	return f.sealed(), nil
+}
+
+// savepointStates returns the states of filters in a savepoint, by key. Cells do not say
+// what they were written with.
+func savepointStates(path string) (states []kafkaio.Restored, err error) {
+	stored, err := savepoint.Read(path, transforms.CellStates...)
+	if err != nil {
+		return nil, err
+	}
+	cells := map[string]map[string][][]byte{}
+	for _, s := range stored {
+		if cells[s.Key] == nil {
+			cells[s.Key] = map[string][][]byte{}
+		}
+		cells[s.Key][s.Name] = append(cells[s.Key][s.Name], s.Elements...)
+	}
+	if len(cells) == 0 {
+		return nil, fmt.Errorf("the savepoint %s has no states of filters: it is of another job, or of one that had read nothing, or damaged", path)
+	}
+	for _, name := range slices.Sorted(maps.Keys(cells)) {
+		entities, err := transforms.ReadCell(name, cells[name])
+		if err != nil {
+			return nil, fmt.Errorf("the savepoint %s: the states that share the key %s cannot be read: %w", path, message.Quote(name), err)
+		}
+		for key, b := range entities {
+			states = append(states, kafkaio.Restored{Key: key, Bytes: b})
+		}
+	}
+	sortByKey(states)
+	return states, nil
+}
+
+func sortByKey(states []kafkaio.Restored) {
+	slices.SortFunc(states, func(a, b kafkaio.Restored) int { return strings.Compare(a.Key, b.Key) })
+}
+
+// isStateFile reports whether a file looks like a file of states.
+func isStateFile(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
 		return false
@@ -127,7 +193,7 @@ func readerOf(all map[string]*stateReader, s kafkaio.Restored, cfg *transforms.C
 		}
 		under = written.In(under)
 	case cfg == nil:
-		return nil, errors.New("it is of a version that did not store its config with it: name the config in place of the file")
+		return nil, errors.New("it does not say which config it was written with: give that config, as hafvf states --help says")
 	}
 	r := &stateReader{}
 	var err error
@@ -141,20 +207,25 @@ func readerOf(all map[string]*stateReader, s kafkaio.Restored, cfg *transforms.C
 	return r, nil
 }
 
-// statesAt returns the stored states by key, and names their place: a file of states, or a
-// changelog at the brokers of the graph's source. If place is empty, it is that of the
-// graph's runs.
+// statesAt returns the stored states by key, and names their place: a file of states, a
+// savepoint, or a changelog at the brokers of the graph's source. If place is empty, it is
+// that of the graph's runs.
 func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (states []kafkaio.Restored, where string, err error) {
 	t, topics := g.source.(topicSource)
 	changelog, file := t.Changelog, g.states
 	switch {
 	case place == "":
-	case IsStateFile(place):
+	case savepoint.Is(place):
+		states, err = savepointStates(place)
+		return states, "the savepoint " + place, err
+	case isStateFile(place):
 		changelog, file = "", place
-	case topics:
+	case topics && !strings.ContainsAny(place, "/:"): // which no topic has
 		changelog = place
+	case topics:
+		return nil, "", fmt.Errorf("%s is not a file of states, nor a savepoint on this machine", place)
 	default:
-		return nil, "", fmt.Errorf("%s is not a file of states, and the config's source has no brokers where it could be a changelog", place)
+		return nil, "", fmt.Errorf("%s is not a file of states, nor a savepoint on this machine, and the config's source has no brokers where it could be a changelog", place)
 	}
 	switch {
 	case topics && changelog != "":
@@ -172,9 +243,11 @@ func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (s
 			return nil, "", err
 		}
 		states = f.sealed()
+	case g.Runner.Name == config.Flink:
+		err = errors.New("on Flink the job keeps the states: name a savepoint of it, as hafvf stop --savepoint writes one")
 	default:
 		err = errors.New("the config keeps no states: neither source.kafka.changelog nor state is set")
 	}
-	slices.SortFunc(states, func(a, b kafkaio.Restored) int { return strings.Compare(a.Key, b.Key) })
+	sortByKey(states)
 	return states, where, err
 }

@@ -73,8 +73,9 @@ func (m migration) String() string {
 }
 
 // CheckStates says what a run of the graph with Migrate would keep of the states at a
-// place: a file of states, or a changelog at the brokers of the graph's source. It changes
-// nothing. The error says why there are no such states, or why nothing of one can be kept.
+// place: a file of states, a savepoint, or a changelog at the brokers of the graph's source.
+// It changes nothing. The error says why there are no such states, or why nothing of one can
+// be kept.
 func CheckStates(ctx context.Context, g *Graph, place string, log *slog.Logger) (string, error) {
 	f, ok := g.transform.(filtering)
 	if !ok {

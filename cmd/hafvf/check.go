@@ -30,8 +30,8 @@ columns, keys, times, values, what does not parse, and what the config might say
 besides. Topics and standard input are not looked at.
 
 With --states it says what a run with --migrate would keep of the states that were
-written under another config: in a file of states, or in a changelog at the brokers
-of the config's source. It changes nothing.
+written under another config: in a file of states, in a savepoint of Flink on this
+machine, or in a changelog at the brokers of the config's source. It changes nothing.
 
 Exit: 0 fine, 1 the data cannot be read in this way, or nothing of a state can be
 kept, 2 the config is wrong.
@@ -83,7 +83,7 @@ With --keys it lists every key of a config: type, unit, default, meaning.`,
 	}
 	addSet(cmd, &set)
 	cmd.Flags().BoolVar(&keys, "keys", false, "list the keys of a config in place of checking one")
-	cmd.Flags().StringVar(&states, "states", "", "say what --migrate keeps of the states in `WHERE`, a file of states or a changelog")
+	cmd.Flags().StringVar(&states, "states", "", "say what --migrate keeps of the states in `WHERE`, a file of states, a savepoint or a changelog")
 	cmd.Flags().BoolVar(&noData, "no-data", false, "do not look at the data")
 	return cmd
 }

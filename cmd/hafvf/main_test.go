@@ -107,6 +107,8 @@ func TestExitCodes(t *testing.T) {
 		{"states of a config without", "states ok.yaml", 1, "neither source.kafka.changelog nor state is set"},
 		{"states before a run", "states ok.yaml --set state=none.bin", 1, "none.bin does not exist: no run has ended well yet"},
 		{"states of an empty key", "states ok.yaml --key=", 2, "--key is empty"},
+		{"states of an empty savepoint", "states ok.yaml --savepoint=", 2, "--savepoint is empty"},
+		{"states of no savepoint", "states ok.yaml --savepoint none", 1, "none is no savepoint: there is no _metadata"},
 		{"migrate without states", "run ok.yaml --migrate", 2, "for a config that keeps states"},
 		{"migrate and begin anew", "run topics.yaml --migrate --begin-anew --set source.kafka.changelog=s", 2, "leave out --migrate"},
 		{"check of no states", "check ok.yaml --states none.bin", 1, "none.bin is not a file of states"},

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -15,9 +16,9 @@ import (
 
 func statesCommand() *cobra.Command {
 	var set []string
-	var key string
+	var key, savepoint string
 	cmd := &cobra.Command{
-		Use:   "states CONFIG | states FILE",
+		Use:   "states CONFIG [--savepoint PATH] | states FILE",
 		Short: "Show the states that a config's runs begin with",
 		Long: `States reads a file of states, or the states of a config, from the changelog of its
 source or from its file of states. It writes what each says, one JSON object per
@@ -26,20 +27,37 @@ weight, memory, levels and posterior. It changes nothing, and a run may go on
 meanwhile. States of earlier versions do not say what they were written with: they
 need the config that they were written with.
 
+With --savepoint it reads a savepoint of the config's job on Flink, as hafvf stop
+--savepoint wrote it: its folder, or the file _metadata in it, on this machine. One
+on another machine or in an object store is copied here first, the whole folder.
+Its states need the config that they were written with.
+
 Exit: 0 fine, 1 a state cannot be read or there is none, 2 the config is wrong.`,
-		Example: "  hafvf states pump.yaml\n  hafvf states pump.yaml --key pump-7\n  hafvf states pump.states",
-		Args:    cobra.ExactArgs(1),
+		Example: `  hafvf states pump.yaml
+  hafvf states pump.yaml --key pump-7
+  hafvf states pump.states
+  hafvf states flink.yaml --savepoint /savepoints/savepoint-2a91f3-0d5b`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("key") && key == "" {
 				return usageError{errors.New("--key is empty: leave it out for the states of all keys")}
 			}
+			if cmd.Flags().Changed("savepoint") && savepoint == "" {
+				return usageError{errors.New("--savepoint is empty: leave it out for the states that runs of files and topics begin with")}
+			}
 			out := bufio.NewWriter(cmd.OutOrStdout())
-			if pipeline.IsStateFile(args[0]) {
+			if pipeline.HasStates(args[0]) {
+				if savepoint != "" {
+					return usageError{fmt.Errorf("--savepoint is for a config, and %s holds states itself", args[0])}
+				}
 				return errors.Join(pipeline.ListStatesIn(args[0], key, out), out.Flush())
 			}
 			_, graph, err := load(args[0], set)
 			if err != nil {
 				return err
+			}
+			if savepoint != "" {
+				return errors.Join(pipeline.ListSavepoint(graph, savepoint, key, out), out.Flush())
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
@@ -48,5 +66,6 @@ Exit: 0 fine, 1 a state cannot be read or there is none, 2 the config is wrong.`
 	}
 	addSet(cmd, &set)
 	cmd.Flags().StringVar(&key, "key", "", "show the state of one `key`")
+	cmd.Flags().StringVar(&savepoint, "savepoint", "", "show the states in the savepoint at `path`")
 	return cmd
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"hafvf/internal/e2e"
@@ -205,6 +206,7 @@ func (s *site) savepoints(t *testing.T) {
 			t.Fatalf("exit %d: %s", code, stderr)
 		}
 		d.Ends(t, 0)
+		s.listed(t, cfg, savepoint, "saved-out")
 		if !last {
 			if err := <-fed; err != nil {
 				t.Fatal(err)
@@ -215,6 +217,44 @@ func (s *site) savepoints(t *testing.T) {
 	other := s.Config(t, "saved", "", "", "levels: []\ntop: 0.5\n")
 	s.fails(t, []string{"run", other, "--savepoint", savepoint}, "the savepoint is of another config")
 	s.fails(t, []string{"run", other, "--savepoint", savepoint + "-none"}, "there is no savepoint there")
+}
+
+// listed checks that what is listed of a savepoint's states is what its job has written
+// last of every key.
+func (s *site) listed(t *testing.T, cfg, savepoint, topic string) {
+	t.Helper()
+	type said struct {
+		Key, Time      string
+		N              int
+		Estimate       struct{ Mean, SD float64 }
+		Weight, Memory float64
+	}
+	want, got := map[string]said{}, map[string]said{}
+	add := func(all map[string]said, text []byte) {
+		t.Helper()
+		var r said
+		if err := json.Unmarshal(text, &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.N > all[r.Key].N {
+			all[r.Key] = r
+		}
+	}
+	for _, r := range s.Broker.Consume(t, topic) {
+		add(want, r.Value)
+	}
+	code, stdout, stderr := program.Run(t, "", "", "states", cfg, "--savepoint", savepoint)
+	if code != 0 {
+		t.Fatal(stderr)
+	}
+	for line := range strings.Lines(stdout) {
+		add(got, []byte(line))
+	}
+	// The weight is the mean of a level, which a record has from the step and a state from
+	// the level.
+	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(1e-14, 0)); diff != "" || len(got) == 0 {
+		t.Errorf("%d keys, (-written +listed) %.2000s", len(got), diff)
+	}
 }
 
 // lateness: records that are out of order wait for their turn, in states and timers

@@ -1,0 +1,87 @@
+package transforms
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// stored is what the runner keeps, as ReadCell takes it.
+func (r *runner) stored() map[string][][]byte {
+	all := map[string][][]byte{"entity": {r.value.([]byte)}}
+	for _, b := range r.bag {
+		all["log"] = append(all["log"], b.([]byte))
+	}
+	return all
+}
+
+// ReadCell gives what the cell holds, of one that is rewritten whole and of a log.
+func TestReadCell(t *testing.T) {
+	defer func(all *copies) { kept = all }(kept)
+	for _, keys := range []int{1, 20, 400} {
+		r, states := &runner{rng: rand.New(rand.NewPCG(3, 4))}, statesOfCells()
+		want := map[string][]byte{}
+		for bundle := range 6 {
+			c, err := states.read(r, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var changed []*held
+			for k := bundle % 2; k < keys; k += 2 {
+				e := &held{key: fmt.Sprint(k), state: fmt.Appendf(nil, "state %d of %d", bundle, k)}
+				changed = append(changed, e)
+				want[e.key] = e.state
+			}
+			if err := states.write(r, c, changed); err != nil {
+				t.Fatal(err)
+			}
+		}
+		kept = &copies{of: map[version]*cell{}} // the log is read
+		got, err := ReadCell("", r.stored())
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%d keys: %v, (-want +got) %s", keys, err, diff)
+		}
+		if logged := len(r.bag) > 0; logged != (keys == 400) {
+			t.Errorf("%d keys are a log: %v", keys, logged)
+		}
+	}
+}
+
+// A state of before there were cells is that of its key.
+func TestReadCellOfOneKey(t *testing.T) {
+	got, err := ReadCell("pump", map[string][][]byte{"entity": {{1, 2, 3}}})
+	if diff := cmp.Diff(map[string][]byte{"pump": {1, 2, 3}}, got); err != nil || diff != "" {
+		t.Errorf("%v, (-want +got) %s", err, diff)
+	}
+}
+
+func TestReadCellRefuses(t *testing.T) {
+	head := append([]byte{headLogged}, make([]byte, len(version{}))...)
+	for _, test := range []struct {
+		states map[string][][]byte
+		want   string
+	}{
+		{map[string][][]byte{"log": {{0}}}, errCell.Error()},
+		{map[string][][]byte{"entity": {{headWhole, 3, 'a'}}}, errCell.Error()},
+		{map[string][][]byte{"entity": {head, head}}, "there are 2 values of entity"},
+		{map[string][][]byte{"entity": {head}}, errPieces.Error()},
+		{map[string][][]byte{"entity": {head}, "log": {{0}, {2}}}, errPieces.Error()},
+	} {
+		if all, err := ReadCell("pump", test.states); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%v, %v\nwant %s", all, err, test.want)
+		}
+	}
+}
+
+func FuzzReadCell(f *testing.F) {
+	f.Add([]byte{headWhole, 1, 'a', 1, 'b'}, []byte{})
+	f.Add(append([]byte{headLogged}, make([]byte, len(version{}))...), []byte{0, 1, 'a', 1, 'b'})
+	f.Fuzz(func(t *testing.T, head, piece []byte) {
+		if all, err := ReadCell("pump", map[string][][]byte{"entity": {head}, "log": {piece}}); err != nil && len(all) > 0 {
+			t.Errorf("%d keys, and %v", len(all), err)
+		}
+	})
+}
