@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -378,36 +377,12 @@ func (f filtering) steps() []Step {
 	}
 }
 
-// A fitting checks whether states fit a configuration.
-type fitting struct {
-	est      *transforms.Estimator
-	settings func(key string) (transforms.Settings, string)
-}
-
-func (f filtering) fitting() (fitting, error) {
-	est, err := transforms.NewEstimator(f.cfg)
-	return fitting{est, f.cfg.Settings()}, err
-}
-
-// check says why a state is not one of the configuration: what of its settings differs, or
-// what is wrong with it. It returns the places that the state includes observations up to.
-func (f fitting) check(s kafkaio.Restored) ([]account.Place, error) {
+// checkState says why a state is not one of the migrator's configuration.
+func checkState(m *transforms.Migrator, s kafkaio.Restored) (included []account.Place, err error) {
 	if s.Err != nil {
 		return nil, s.Err
 	}
-	places, err := f.est.CheckState(s.Key, s.Bytes)
-	own, text := f.settings(s.Key)
-	if s.Settings == "" || s.Settings == text || err != nil && !errors.Is(err, hafvf.ErrOtherConfig) {
-		return places, err
-	}
-	from, parseErr := transforms.ParseSettings(s.Settings)
-	if parseErr != nil {
-		return places, cmp.Or(err, parseErr)
-	}
-	if err == nil && from.Order == own.Order && from.TimeUnit == own.TimeUnit {
-		return places, nil
-	}
-	return places, fmt.Errorf("%w: it was written with other %s", hafvf.ErrOtherConfig, message.List(from.Differ(own)))
+	return m.Check(s.Key, s.Bytes, s.Settings)
 }
 
 // badStates is the number of states that an error names.
@@ -416,7 +391,7 @@ const badStates = 10
 // checkStates checks before a run starts that the states of a changelog belong to this
 // configuration and can be read.
 func (f filtering) checkStates(states []kafkaio.Restored) (included []kafkaio.Position, err error) {
-	fits, err := f.fitting()
+	migrator, err := transforms.NewMigrator(f.cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -424,7 +399,7 @@ func (f filtering) checkStates(states []kafkaio.Restored) (included []kafkaio.Po
 	var bad []string
 	var why error
 	for _, s := range states {
-		places, err := fits.check(s)
+		places, err := checkState(migrator, s)
 		for _, p := range places {
 			if at, ok := last[p.Log]; !ok || p.Seq > at {
 				last[p.Log] = p.Seq

@@ -54,7 +54,7 @@ func (r *runner) bytes() (n int) {
 
 func statesOfCells() cellState {
 	head, log := state.MakeValueState[[]byte]("entity"), state.MakeBagState[[]byte]("log")
-	return cellState{&head, &log}
+	return cellState{head: &head, log: &log}
 }
 
 // A cell holds the last entity of every key, whichever copies workers have, also after
