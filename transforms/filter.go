@@ -446,6 +446,7 @@ func (fn *filterFn) Setup() error {
 func (fn *filterFn) StartBundle(func(beam.EventTime, string, Estimate), func(beam.EventTime, string, Silent), func(Rejected)) {
 	fn.queue, fn.order = fn.queue[:0], nil
 	fn.cells = map[string]*opened{}
+	fn.carry.outcomes = nil
 	fn.account = account.Of(fn.cfg.Account)
 }
 
