@@ -45,8 +45,8 @@ type graphTransform interface {
 	build(s beam.Scope, run string, as forms, observations beam.PCollection) (lines, alerts, rejected beam.PCollection)
 	columns(l records.Layout, x connectors.Kind) []connectors.Column
 	steps() []Step
-	// state identifies what a state of the transform means.
-	state() any
+	// name returns the name of the transform's step, or the one of earlier versions.
+	name(earlier bool) string
 }
 
 // forms are the forms of records that the sinks take.
@@ -295,17 +295,17 @@ func (g *Graph) sinks() map[string]graphSink {
 	return all
 }
 
-// build returns the graph as a Beam pipeline, for a run of this process or of a worker. A
-// cluster finds a step's state by the step's name. The name therefore changes when the
-// state's meaning does.
-func (g *Graph) build(run string) *beam.Pipeline {
+// build returns the graph as a Beam pipeline, for a run of this process or of a worker, with
+// the names of this version or of earlier ones. A cluster finds a step's state by the step's
+// name. The name therefore changes when nothing of the state means the same any more.
+func (g *Graph) build(run string, earlier bool) *beam.Pipeline {
 	p, s := beam.NewPipelineWithRoot()
 	observations, undecoded := g.source.read(s.Scope(named("Source", g.source.state())), run)
 	as := forms{records: g.sink.form()}
 	if g.alerts != nil {
 		as.alerts, as.alerted = g.alerts.form(), true
 	}
-	lines, alerts, rejected := g.transform.build(s.Scope(named("Transform", g.transform.state())), run, as, observations)
+	lines, alerts, rejected := g.transform.build(s.Scope(g.transform.name(earlier)), run, as, observations)
 	g.sink.write(s, run, "records", lines)
 	rejects := []beam.PCollection{undecoded, beam.ParDo(s.Scope("Reject"), &encodeRejectedFn{Run: run}, rejected)}
 	if g.alerts != nil {
@@ -348,9 +348,13 @@ func (f filtering) build(s beam.Scope, run string, as forms, observations beam.P
 	return lines, alerts, rejected
 }
 
-// state leaves out members on the last values, and holidays: states without them
-// resume.
-func (f filtering) state() any {
+// name: a state is carried over to another config of the same family and scale. In earlier
+// versions it was bound to the settings of all filters, but for members on the last values
+// and holidays.
+func (f filtering) name(earlier bool) string {
+	if !earlier {
+		return named("Transform", []any{config.Filter, f.cfg.Filter.Family, f.cfg.Filter.Scale})
+	}
 	of := func(c hafvf.Config) hafvf.Config {
 		c, _ = c.WithoutAR()
 		return c.WithoutHolidays()
@@ -359,7 +363,7 @@ func (f filtering) state() any {
 	for i := range keys {
 		keys[i].Filter = of(keys[i].Filter)
 	}
-	return []any{config.Filter, of(f.cfg.Filter), keys}
+	return named("Transform", []any{config.Filter, of(f.cfg.Filter), keys})
 }
 
 func (filtering) columns(l records.Layout, x connectors.Kind) []connectors.Column {
@@ -437,7 +441,9 @@ func (m smoothing) build(s beam.Scope, run string, as forms, observations beam.P
 	return beam.ParDo(s.Scope("Encode"), &encodeSmoothedFn{encoder[transforms.Smoothed]{Run: run, Layout: m.layout, As: as.records}}, smoothed), beam.PCollection{}, rejected
 }
 
-func (m smoothing) state() any { return []any{config.Smooth, m.cfg.Gap} }
+func (m smoothing) name(bool) string {
+	return named("Transform", []any{config.Smooth, m.cfg.Gap})
+}
 
 func (smoothing) columns(l records.Layout, x connectors.Kind) []connectors.Column {
 	return l.SmoothedColumns(x)

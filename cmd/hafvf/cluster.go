@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hafvf/hafvf"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/flink"
@@ -33,18 +34,14 @@ func (s *submission) flags(cmd *cobra.Command) {
 }
 
 // submit runs a graph on a cluster, and follows it until it ends or the user does
-// not want to wait.
-func (s submission) submit(ctx context.Context, graph *pipeline.Graph, log *slog.Logger) error {
+// not want to wait. With migrate, it carries over states of another config.
+func (s submission) submit(ctx context.Context, graph *pipeline.Graph, migrate bool, log *slog.Logger) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	version, _ := versions()
-	job, err := pipeline.Submission{Graph: graph, Savepoint: s.savepoint, Version: version, Log: log}.Submit(ctx)
+	job, err := pipeline.Submission{Graph: graph, Savepoint: s.savepoint, Migrate: migrate, Version: version, Log: log}.Start(ctx)
 	if err != nil {
-		return err
-	}
-	log.Info("Flink has the job", "job", job.Name, "id", job.ID)
-	if err := job.Start(ctx); err != nil {
-		return err
+		return s.migratable(ctx, job, migrate, err)
 	}
 	log.Info("the job runs", "job", job.Name)
 	if s.detach {
@@ -55,7 +52,20 @@ func (s submission) submit(ctx context.Context, graph *pipeline.Graph, log *slog
 		fmt.Fprintf(os.Stderr, "hafvf: the job %s runs on; hafvf status tells how it does, hafvf stop ends it\n", job.Name)
 		return nil
 	}
-	return err
+	return s.migratable(ctx, job, migrate, err)
+}
+
+// migratable adds to the error of a job whose states were written under another config how
+// to keep what can be kept. They are in the last checkpoint, or else in the savepoint.
+func (s submission) migratable(ctx context.Context, job *flink.Job, migrate bool, err error) error {
+	if migrate || !errors.Is(err, hafvf.ErrOtherConfig) {
+		return err
+	}
+	place := s.savepoint
+	if status, err := job.Status(ctx); err == nil && status.Checkpoint != nil {
+		place = cmp.Or(status.Checkpoint.Path, place)
+	}
+	return fmt.Errorf("%w; keep what can be kept with hafvf run CONFIG --savepoint %s --migrate, or go on there with the config that it was written with", err, place)
 }
 
 func statusCommand() *cobra.Command {

@@ -76,6 +76,9 @@ job running. See hafvf status and hafvf stop.`,
 			if err := again.check(graph); err != nil {
 				return err
 			}
+			if again.migrate && graph.Runner.Name == config.Flink && sub.savepoint == "" {
+				return usageError{errors.New("--migrate on Flink is for a job that goes on from a savepoint: give --savepoint too")}
+			}
 			if explain {
 				fmt.Fprint(cmd.OutOrStdout(), graph)
 				return nil
@@ -85,7 +88,7 @@ job running. See hafvf status and hafvf stop.`,
 				if err != nil {
 					return err
 				}
-				return sub.submit(cmd.Context(), graph, log)
+				return sub.submit(cmd.Context(), graph, again.migrate, log)
 			}
 			if sub != (submission{}) {
 				return usageError{errors.New("--detach and --savepoint are for runner: {name: flink}")}
@@ -169,8 +172,6 @@ func (r *resumption) checkMigrate(graph *pipeline.Graph) error {
 		return usageError{errors.New("--begin-anew discards all states: leave out --migrate")}
 	case graph == nil || !graph.KeepsStates():
 		return usageError{errors.New("--migrate is for a config that keeps states, by source.kafka.changelog or state")}
-	case graph.Runner.Name == config.Flink:
-		return usageError{errors.New("--migrate is for the embedded runner: the states of a job on Flink are in its savepoints, which fit one config")}
 	}
 	return nil
 }
