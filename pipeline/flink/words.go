@@ -37,7 +37,7 @@ func words(trace string) string {
 	cause := plain(trace)
 	for _, w := range []struct{ sign, means string }{
 		{"NoResourceAvailableException", "the cluster has no slots for the job: start more TaskManagers, or take a lower runner.parallelism"},
-		{"Cannot map checkpoint/savepoint state", ErrOtherSteps.Error() + "; go on with the topics, model.family, model.scale and runner.cells that it was taken with, and leave in the config what it has of alerts, lateness and silence, or begin without it"},
+		{"Cannot map checkpoint/savepoint state", ErrOtherSteps.Error() + "; go on with the topics, model.family, model.scale and runner.cells that it was taken with, and with lateness and silence where it had them (a job that an earlier version began needs all of model, levels, bank, detect and keys), or begin without it"},
 		{"Failed to rollback to checkpoint/savepoint", "the job cannot go on from the savepoint"},
 		{"Cannot find checkpoint or savepoint file/directory", "there is no savepoint there"},
 		{"Cannot find meta data file '_metadata'", "there is no savepoint there"},
@@ -69,7 +69,11 @@ func words(trace string) string {
 func plain(trace string) string {
 	if i := strings.LastIndex(trace, "caused by:\n"); i >= 0 {
 		// Of a function of ours, as Beam's harness for Go writes it.
-		return strings.TrimSpace(firstParagraph(trace[i+len("caused by:\n"):]))
+		text := trace[i+len("caused by:\n"):]
+		if function, cause, ok := strings.Cut(text, " failed:\n"); ok && strings.HasPrefix(function, "DoFn[") {
+			text = cause
+		}
+		return strings.TrimSpace(firstParagraph(text))
 	}
 	text := trace
 	if i := strings.LastIndex(trace, "Caused by: "); i >= 0 {
