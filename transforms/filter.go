@@ -182,7 +182,8 @@ func matches(pattern, key string) bool {
 // returns a PCollection<KV<string, Estimate>>, one for every observation that the
 // model takes, and a PCollection<Rejected> with the others. An estimate has the
 // event time of its observation, and the epoch where that has none. A state that was
-// written under another configuration fails the pipeline.
+// written under another configuration fails the pipeline, or with Config.Migrate is carried
+// over.
 //
 // Filter panics where the configuration is impossible, or the input is not in the
 // global window.

@@ -26,6 +26,7 @@ import (
 type submission struct {
 	detach    bool
 	savepoint string
+	migrate   bool // states of another config are carried over
 }
 
 func (s *submission) flags(cmd *cobra.Command) {
@@ -33,15 +34,30 @@ func (s *submission) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.savepoint, "savepoint", "", "flink: `path` of the savepoint to go on from, as hafvf stop printed it")
 }
 
+// check refuses flags that are not for the graph.
+func (s submission) check(graph *pipeline.Graph, migrate bool) error {
+	switch {
+	case graph.Runner.Name != config.Flink:
+		if s != (submission{}) {
+			return usageError{errors.New("--detach and --savepoint are for runner: {name: flink}")}
+		}
+	case migrate && s.savepoint == "":
+		return usageError{errors.New("--migrate on Flink is for a job that goes on from a savepoint: give --savepoint too")}
+	case migrate && graph.Runner.Cells == 0:
+		return usageError{errors.New("--migrate on Flink needs states that keys share, and runner.cells is 0")}
+	}
+	return nil
+}
+
 // submit runs a graph on a cluster, and follows it until it ends or the user does
-// not want to wait. With migrate, it carries over states of another config.
-func (s submission) submit(ctx context.Context, graph *pipeline.Graph, migrate bool, log *slog.Logger) error {
+// not want to wait.
+func (s submission) submit(ctx context.Context, graph *pipeline.Graph, log *slog.Logger) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	version, _ := versions()
-	job, err := pipeline.Submission{Graph: graph, Savepoint: s.savepoint, Migrate: migrate, Version: version, Log: log}.Start(ctx)
+	job, err := pipeline.Submission{Graph: graph, Savepoint: s.savepoint, Migrate: s.migrate, Version: version, Log: log}.Start(ctx)
 	if err != nil {
-		return s.migratable(ctx, job, migrate, err)
+		return s.explained(ctx, graph, job, err)
 	}
 	log.Info("the job runs", "job", job.Name)
 	if s.detach {
@@ -52,13 +68,13 @@ func (s submission) submit(ctx context.Context, graph *pipeline.Graph, migrate b
 		fmt.Fprintf(os.Stderr, "hafvf: the job %s runs on; hafvf status tells how it does, hafvf stop ends it\n", job.Name)
 		return nil
 	}
-	return s.migratable(ctx, job, migrate, err)
+	return s.explained(ctx, graph, job, err)
 }
 
-// migratable adds to the error of a job whose states were written under another config how
+// explained adds to the error of a job whose states were written under another config how
 // to keep what can be kept. They are in the last checkpoint, or else in the savepoint.
-func (s submission) migratable(ctx context.Context, job *flink.Job, migrate bool, err error) error {
-	if migrate || !errors.Is(err, hafvf.ErrOtherConfig) {
+func (s submission) explained(ctx context.Context, graph *pipeline.Graph, job *flink.Job, err error) error {
+	if s.migrate || graph.Runner.Cells == 0 || !errors.Is(err, hafvf.ErrOtherConfig) {
 		return err
 	}
 	place := s.savepoint

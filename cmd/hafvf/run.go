@@ -76,8 +76,8 @@ job running. See hafvf status and hafvf stop.`,
 			if err := again.check(graph); err != nil {
 				return err
 			}
-			if again.migrate && graph.Runner.Name == config.Flink && sub.savepoint == "" {
-				return usageError{errors.New("--migrate on Flink is for a job that goes on from a savepoint: give --savepoint too")}
+			if err := sub.check(graph, again.migrate); err != nil {
+				return err
 			}
 			if explain {
 				fmt.Fprint(cmd.OutOrStdout(), graph)
@@ -88,10 +88,8 @@ job running. See hafvf status and hafvf stop.`,
 				if err != nil {
 					return err
 				}
-				return sub.submit(cmd.Context(), graph, again.migrate, log)
-			}
-			if sub != (submission{}) {
-				return usageError{errors.New("--detach and --savepoint are for runner: {name: flink}")}
+				sub.migrate = again.migrate
+				return sub.submit(cmd.Context(), graph, log)
 			}
 			_, err = o.execute(cmd.Context(), pipeline.Run{Graph: graph, AcceptOpenPort: openPort, BeginAnew: again.anew, SkipStates: again.skip, Migrate: again.migrate})
 			return err
@@ -128,7 +126,7 @@ type resumption struct {
 
 func (r *resumption) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&r.anew, "begin-anew", false, "kafka: discard the states in the changelog, do not look at the group's offsets, and read from the beginning; give it once, not to a service that starts again with it")
-	cmd.Flags().BoolVar(&r.migrate, "migrate", false, "carry states over that were written under another config, as far as they mean the same; hafvf check CONFIG --states WHERE says what is kept")
+	cmd.Flags().BoolVar(&r.migrate, "migrate", false, "carry states over that were written under another config, as far as they mean the same; hafvf check CONFIG --states WHERE says what is kept; flink: those of --savepoint")
 	cmd.Flags().StringArrayVar(&r.texts, "skip-state", nil, "kafka: discard the state at `TOPIC-PARTITION-OFFSET` of the changelog, whose filter then begins anew; may be repeated")
 }
 

@@ -19,7 +19,7 @@ import (
 // migrates stops a job and goes on under a changed config, which is refused without
 // --migrate. With it, what follows is what a plain loop estimates whose states a Migrator has
 // carried over. One more start needs --migrate no longer, also for the keys that had no
-// record meanwhile.
+// record meanwhile. Alerts come with the second config and go with the third.
 func (s *site) migrates(t *testing.T) {
 	const n = 6_000
 	of := func(record int) (part int) { return record * 3 / n }
@@ -31,7 +31,7 @@ func (s *site) migrates(t *testing.T) {
 	}
 	s.Broker.CreateTopic(t, "moved-in", 8, nil)
 	const before = "levels: [{alpha: 0.9, beta: 0.1}]\ntop: 0.98\nkeys: [{match: 'k1*', levels: [], top: 0.9}]\n"
-	after := "levels: [{alpha: 9, beta: 1}, {alpha: 1, beta: 1}]\ntop: 1\ntime_unit: 1m\nkeys: [{match: 'k2*', levels: [], top: 0.8}]\n" + fmt.Sprintf(detecting, "moved")
+	after := "levels: [{alpha: 9, beta: 1}, {alpha: 1, beta: 1}]\ntop: 1\ntime_unit: 1m\nkeys: [{match: 'k2*', levels: [], top: 0.8}]\ndetect: true\n"
 	written := int64(0)
 	estimated := func(d *e2e.Daemon, part int) {
 		t.Helper()
@@ -61,7 +61,7 @@ func (s *site) migrates(t *testing.T) {
 	estimated(d, 0)
 	savepoint := stop(cfg, d)
 
-	cfg = s.Config(t, "moved", "", ", parallelism: 2", after)
+	cfg = s.Config(t, "moved", "", ", parallelism: 2", after+"alerts: {kafka: {topic: moved-alerts}}\n")
 	s.Broker.Produce(t, parts[1][:100]...)
 	log := s.fails(t, []string{"run", cfg, "--savepoint", savepoint}, "it was written with other levels, ")
 	said := regexp.MustCompile(`--savepoint (\S+) --migrate`).FindStringSubmatch(log)
@@ -76,6 +76,7 @@ func (s *site) migrates(t *testing.T) {
 	d = start(cfg, "--savepoint", said[1], "--migrate")
 	estimated(d, 1)
 	savepoint = stop(cfg, d)
+	cfg = s.Config(t, "moved", "", ", parallelism: 2", after)
 	d = start(cfg, "--savepoint", savepoint)
 	estimated(d, 2)
 
