@@ -28,9 +28,9 @@ type cell struct {
 	at     map[string]extent // the last entry of each key
 	live   int               // bytes of the entries in at
 	logged bool              // the runner has the cell as a log
+	seq    uint64            // of the next piece of the log
 
 	settings fingerprint // of the settings that its entities were written with
-	seq      uint64      // of the next piece of the log
 
 	// When keys have to be looked at again; nil where that is not known.
 	waits     map[string]wait      // observations that wait
@@ -193,10 +193,10 @@ type cellState struct {
 	head *state.Value[[]byte]
 	log  *state.Bag[[]byte]
 	// settings is the text of the settings that the entities were written with. It is written
-	// where they change, and read where they are others than text.
+	// when they change, and read when they are not the job's.
 	settings *state.Value[[]byte]
-	text     string // of the settings that cells are written with; empty: they are not stored
-	own      fingerprint
+	text     string      // of the job's settings; empty: settings are not stored
+	own      fingerprint // of text
 }
 
 // read returns the cell. alone names the only key of the cell, where it has but one.

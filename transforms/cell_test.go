@@ -214,6 +214,7 @@ func FuzzCell(f *testing.F) {
 	if err := states.write(r, c, []*held{{key: "c", state: make([]byte, smallCell)}}); err != nil {
 		f.Fatal(err)
 	}
+	f.Add(slices.Concat([]byte{headSettings}, make([]byte, 8), whole), []byte{})
 	f.Add(make([]byte, 1), r.bag[0].([]byte))
 	f.Add([]byte{headLogged}, r.bag[0].([]byte)[:10])
 	f.Fuzz(func(t *testing.T, head, piece []byte) {

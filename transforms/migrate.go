@@ -132,8 +132,7 @@ func same(a, b any) bool {
 }
 
 // A Migrator checks whether the states of keys are those of a configuration, and carries
-// them over from other settings. It is not safe for
-// concurrent use.
+// them over from other settings. It is not safe for concurrent use.
 type Migrator struct {
 	cfg      Config
 	settings func(key string) (Settings, string)
@@ -231,8 +230,9 @@ type carrying struct {
 	outcomes  map[string]int // the number of keys of the bundle, by what was carried over
 }
 
-// over carries the entities of a cell over to cfg, or says why they are not its.
-func (y *carrying) over(states cellState, c *opened, cfg Config) error {
+// over carries the entities of a cell over to cfg. Without cfg.Migrate it says which of them
+// cannot go on as they are.
+func (a *carrying) over(states cellState, c *opened, cfg Config) error {
 	if c.settings == states.own || c.settings == (fingerprint{}) {
 		return nil
 	}
@@ -245,12 +245,12 @@ func (y *carrying) over(states cellState, c *opened, cfg Config) error {
 		return err
 	}
 	written := from.in(cfg).Settings()
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	if y.migrators == nil {
-		y.migrators = make([]*Migrator, runtime.GOMAXPROCS(0))
-		for i := range y.migrators {
-			if y.migrators[i], err = NewMigrator(cfg); err != nil {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.migrators == nil {
+		a.migrators = make([]*Migrator, runtime.GOMAXPROCS(0))
+		for i := range a.migrators {
+			if a.migrators[i], err = NewMigrator(cfg); err != nil {
 				return err
 			}
 		}
@@ -262,8 +262,8 @@ func (y *carrying) over(states cellState, c *opened, cfg Config) error {
 	}
 	keys := slices.Sorted(maps.Keys(c.at))
 	all := make([]outcome, len(keys))
-	parallel.Do(len(keys), len(y.migrators), func(worker, i int) {
-		m, o, b := y.migrators[worker], &all[i], c.entity(keys[i])
+	parallel.Do(len(keys), len(a.migrators), func(worker, i int) {
+		m, o, b := a.migrators[worker], &all[i], c.entity(keys[i])
 		_, settings := written(keys[i])
 		if cfg.Migrate {
 			o.entity, o.carried, o.err = m.Migrate(keys[i], b, settings)
@@ -271,8 +271,8 @@ func (y *carrying) over(states cellState, c *opened, cfg Config) error {
 			_, o.err = m.Check(keys[i], b, settings)
 		}
 	})
-	if y.outcomes == nil {
-		y.outcomes = map[string]int{}
+	if a.outcomes == nil {
+		a.outcomes = map[string]int{}
 	}
 	for i, o := range all {
 		if o.err != nil {
@@ -280,20 +280,20 @@ func (y *carrying) over(states cellState, c *opened, cfg Config) error {
 		}
 		if o.carried != "" {
 			c.put(keys[i], o.entity)
-			y.outcomes[o.carried]++
+			a.outcomes[o.carried]++
 		}
 	}
-	c.waits, c.deadlines, c.watched = nil, nil, time.Time{}
+	c.waits, c.deadlines, c.watched = nil, nil, time.Time{} // of the states before
 	return nil
 }
 
 // report reports what was carried over in a bundle that is written.
-func (y *carrying) report(ctx context.Context) {
-	for carried, n := range y.outcomes {
+func (a *carrying) report(ctx context.Context) {
+	for carried, n := range a.outcomes {
 		migratedCounter.Inc(ctx, int64(n))
 		slog.Info("states of another config are carried over to this one", "keys", n, "what", carried)
 	}
-	y.outcomes = nil
+	a.outcomes = nil
 }
 
 // estimator is that of other settings.
