@@ -145,7 +145,8 @@ func stopCommand() *cobra.Command {
 		Short: "End a config's job on a Flink cluster",
 		Long: `Stop ends the config's job (runner.job). With --savepoint all that it knows, filters
 and positions, is written first, and its path printed: hafvf run CONFIG --savepoint
-PATH goes on exactly there, at the same or another parallelism. Without, the next run
+PATH goes on exactly there, at the same or another parallelism, and with --migrate
+under a changed config. Without, the next run
 starts where the config's source does, with filters that begin anew. A hafvf run
 that follows the job then exits with 1, as after any cancel. Exit: 0 it has ended, 1 it has not or the cluster does not answer, 2 usage or config.`,
 		Example: `  hafvf stop flink.yaml --savepoint

@@ -17,8 +17,8 @@ import (
 
 // Marshal encodes p for a runner that asks the worker pool at the address pool to
 // run its functions, with the given parameters. The pool runs this program, so
-// nothing has to be staged. The functions named without are left out, each with the
-// reshuffle before it.
+// nothing has to be staged. The functions of the names in without are left out, each with
+// the reshuffle before it.
 func Marshal(p *beam.Pipeline, pool string, params map[string]string, without ...string) (*pipepb.Pipeline, error) {
 	edges, _, err := p.Build()
 	if err != nil {
