@@ -2,11 +2,13 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
 	"hafvf/connectors"
+	"hafvf/hafvf"
 	"hafvf/internal/account"
 	"hafvf/pipeline/flink"
 )
@@ -19,14 +21,31 @@ type Submission struct {
 	Graph *Graph // with the runner Flink
 	// Savepoint is where the job resumes. Default: it starts anew.
 	Savepoint string
-	Version   string // of this program, which the workers must have
-	Log       *slog.Logger
+	// Migrate carries states over that were written under another config, as Run.Migrate does.
+	Migrate bool
+	Version string // of this program, which the workers must have
+	Log     *slog.Logger
 }
 
-// Submit checks source, cluster and sinks, creates missing topics, and submits the graph.
-// flink.Job.Start and Follow report errors of the running job.
-func (s Submission) Submit(ctx context.Context) (*flink.Job, error) {
+// Start checks source, cluster and sinks, creates missing topics, and submits the graph. It
+// returns when the job runs. flink.Job.Follow reports later errors; one of a state that
+// does not fit the config wraps hafvf.ErrOtherConfig.
+func (s Submission) Start(ctx context.Context) (*flink.Job, error) {
+	job, err := s.start(ctx, false)
+	if s.Savepoint != "" && errors.Is(err, flink.ErrOtherSteps) {
+		s.Log.Info("the savepoint is not of this version's steps: trying those of earlier versions")
+		return s.start(ctx, true)
+	}
+	return job, err
+}
+
+func (s Submission) start(ctx context.Context, earlier bool) (*flink.Job, error) {
 	g, r := s.Graph, s.Graph.Runner
+	if f, ok := g.transform.(filtering); ok {
+		f.cfg.Migrate = s.Migrate
+		here := *g
+		here.transform, g = f, &here
+	}
 	source := g.source.(topicSource)
 	to := &clients{}
 	defer to.close()
@@ -43,12 +62,17 @@ func (s Submission) Submit(ctx context.Context) (*flink.Job, error) {
 				return nil, err
 			}
 		}
-		return g.build(attended), nil
+		return g.build(attended, earlier), nil
 	}
-	return r.Cluster.Submit(ctx, prepared, flink.Options{
+	job, err := r.Cluster.Submit(ctx, prepared, flink.Options{
 		Name: r.Job, Parallelism: r.Parallelism, MaxParallelism: r.MaxParallelism, CheckpointInterval: r.CheckpointInterval,
-		Worker: r.Worker, Version: s.Version, Savepoint: s.Savepoint, Bounded: source.Bounded,
+		Worker: r.Worker, Version: s.Version, Savepoint: s.Savepoint, Bounded: source.Bounded, Earlier: earlier, Final: hafvf.ErrOtherConfig,
 	})
+	if err != nil {
+		return nil, err
+	}
+	s.Log.Info("Flink has the job", "job", job.Name, "id", job.ID)
+	return job, job.Start(ctx)
 }
 
 // Attend prepares this process to run the functions of submitted graphs, until release is

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -46,8 +45,8 @@ type graphTransform interface {
 	build(s beam.Scope, run string, as forms, observations beam.PCollection) (lines, alerts, rejected beam.PCollection)
 	columns(l records.Layout, x connectors.Kind) []connectors.Column
 	steps() []Step
-	// state identifies what a state of the transform means.
-	state() any
+	// name returns the name of the transform's step, or the one of earlier versions.
+	name(earlier bool) string
 }
 
 // forms are the forms of records that the sinks take.
@@ -299,17 +298,17 @@ func (g *Graph) sinks() map[string]graphSink {
 	return all
 }
 
-// build returns the graph as a Beam pipeline, for a run of this process or of a worker. A
-// cluster finds a step's state by the step's name. The name therefore changes when the
-// state's meaning does.
-func (g *Graph) build(run string) *beam.Pipeline {
+// build returns the graph as a Beam pipeline, for a run of this process or of a worker, with
+// the names of this version or of earlier ones. A cluster finds a step's state by the step's
+// name. The name therefore changes when nothing of the state means the same any more.
+func (g *Graph) build(run string, earlier bool) *beam.Pipeline {
 	p, s := beam.NewPipelineWithRoot()
 	observations, undecoded := g.source.read(s.Scope(named("Source", g.source.state())), run)
 	as := forms{records: g.sink.form()}
 	if g.alerts != nil {
 		as.alerts, as.alerted = g.alerts.form(), true
 	}
-	lines, alerts, rejected := g.transform.build(s.Scope(named("Transform", g.transform.state())), run, as, observations)
+	lines, alerts, rejected := g.transform.build(s.Scope(g.transform.name(earlier)), run, as, observations)
 	g.sink.write(s, run, "records", lines)
 	rejects := []beam.PCollection{undecoded, beam.ParDo(s.Scope("Reject"), &encodeRejectedFn{Run: run}, rejected)}
 	if g.alerts != nil {
@@ -352,9 +351,13 @@ func (f filtering) build(s beam.Scope, run string, as forms, observations beam.P
 	return lines, alerts, rejected
 }
 
-// state leaves out members on the last values, and holidays: states without them
-// resume.
-func (f filtering) state() any {
+// name: a state is carried over to another config of the same family and scale. In earlier
+// versions it was bound to the settings of all filters, but for members on the last values
+// and holidays.
+func (f filtering) name(earlier bool) string {
+	if !earlier {
+		return named("Transform", []any{config.Filter, f.cfg.Filter.Family, f.cfg.Filter.Scale})
+	}
 	of := func(c hafvf.Config) hafvf.Config {
 		c, _ = c.WithoutAR()
 		return c.WithoutHolidays()
@@ -363,7 +366,7 @@ func (f filtering) state() any {
 	for i := range keys {
 		keys[i].Filter = of(keys[i].Filter)
 	}
-	return []any{config.Filter, of(f.cfg.Filter), keys}
+	return named("Transform", []any{config.Filter, of(f.cfg.Filter), keys})
 }
 
 func (filtering) columns(l records.Layout, x connectors.Kind) []connectors.Column {
@@ -381,36 +384,12 @@ func (f filtering) steps() []Step {
 	}
 }
 
-// A fitting checks whether states fit a configuration.
-type fitting struct {
-	est      *transforms.Estimator
-	settings func(key string) (transforms.Settings, string)
-}
-
-func (f filtering) fitting() (fitting, error) {
-	est, err := transforms.NewEstimator(f.cfg)
-	return fitting{est, f.cfg.Settings()}, err
-}
-
-// check says why a state is not one of the configuration: what of its settings differs, or
-// what is wrong with it. It returns the places that the state includes observations up to.
-func (f fitting) check(s kafkaio.Restored) ([]account.Place, error) {
+// checkState says why a state is not one of the migrator's configuration.
+func checkState(m *transforms.Migrator, s kafkaio.Restored) (included []account.Place, err error) {
 	if s.Err != nil {
 		return nil, s.Err
 	}
-	places, err := f.est.CheckState(s.Key, s.Bytes)
-	own, text := f.settings(s.Key)
-	if s.Settings == "" || s.Settings == text || err != nil && !errors.Is(err, hafvf.ErrOtherConfig) {
-		return places, err
-	}
-	from, parseErr := transforms.ParseSettings(s.Settings)
-	if parseErr != nil {
-		return places, cmp.Or(err, parseErr)
-	}
-	if err == nil && from.Order == own.Order && from.TimeUnit == own.TimeUnit {
-		return places, nil
-	}
-	return places, fmt.Errorf("%w: it was written with other %s", hafvf.ErrOtherConfig, message.List(from.Differ(own)))
+	return m.Check(s.Key, s.Bytes, s.Settings)
 }
 
 // badStates is the number of states that an error names.
@@ -419,7 +398,7 @@ const badStates = 10
 // checkStates checks before a run starts that the states of a changelog belong to this
 // configuration and can be read.
 func (f filtering) checkStates(states []kafkaio.Restored) (included []kafkaio.Position, err error) {
-	fits, err := f.fitting()
+	migrator, err := transforms.NewMigrator(f.cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -427,7 +406,7 @@ func (f filtering) checkStates(states []kafkaio.Restored) (included []kafkaio.Po
 	var bad []string
 	var why error
 	for _, s := range states {
-		places, err := fits.check(s)
+		places, err := checkState(migrator, s)
 		for _, p := range places {
 			if at, ok := last[p.Log]; !ok || p.Seq > at {
 				last[p.Log] = p.Seq
@@ -465,7 +444,9 @@ func (m smoothing) build(s beam.Scope, run string, as forms, observations beam.P
 	return beam.ParDo(s.Scope("Encode"), &encodeSmoothedFn{encoder[transforms.Smoothed]{Run: run, Layout: m.layout, As: as.records}}, smoothed), beam.PCollection{}, rejected
 }
 
-func (m smoothing) state() any { return []any{config.Smooth, m.cfg.Gap} }
+func (m smoothing) name(bool) string {
+	return named("Transform", []any{config.Smooth, m.cfg.Gap})
+}
 
 func (smoothing) columns(l records.Layout, x connectors.Kind) []connectors.Column {
 	return l.SmoothedColumns(x)

@@ -20,6 +20,9 @@ import (
 // KeepsStates reports whether runs of the graph begin with stored states: those of a
 // changelog, a file, or a job on Flink.
 func (g *Graph) KeepsStates() bool {
+	if _, filters := g.transform.(filtering); !filters {
+		return false
+	}
 	t, ok := g.source.(topicSource)
 	return ok && t.Changelog != "" || g.states != "" || g.Runner.Name == config.Flink
 }

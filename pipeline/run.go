@@ -81,7 +81,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 		defer close(followed)
 		r.follow(running, state, stop, func() { cancel(errSuspended) })
 	}()
-	_, err = prism.Runner{AcceptOpenPort: r.AcceptOpenPort}.Execute(running, graph.build(state.name))
+	_, err = prism.Runner{AcceptOpenPort: r.AcceptOpenPort}.Execute(running, graph.build(state.name, false))
 	suspended := context.Cause(running) == errSuspended
 	cancel(nil)
 	<-followed

@@ -23,6 +23,7 @@ import (
 	"hafvf/internal/atomicfile"
 	"hafvf/internal/message"
 	"hafvf/internal/seal"
+	"hafvf/transforms"
 )
 
 // A stateFile holds the states of a run's keys: those that it begins with, and later those
@@ -130,7 +131,7 @@ func (f *stateFile) sealed() (states []kafkaio.Restored) {
 // open opens the states, and says why they do not fit the configuration, or cannot be
 // read.
 func (f *stateFile) open(migrate bool, log *slog.Logger) error {
-	fits, err := f.filter.fitting()
+	migrator, err := transforms.NewMigrator(f.filter.cfg)
 	if err != nil {
 		return err
 	}
@@ -154,7 +155,7 @@ func (f *stateFile) open(migrate bool, log *slog.Logger) error {
 		if !s.Sealed {
 			old++
 		}
-		switch _, err := fits.check(s); {
+		switch _, err := checkState(migrator, s); {
 		case errors.Is(err, hafvf.ErrOtherConfig):
 			return fmt.Errorf("state: %s does not fit the config, at the key %s: %w; give another file, the config that it was written with, or keep what can be kept with --migrate (hafvf check CONFIG --states %s says what)", f.path, message.Quote(s.Key), err, f.path)
 		case err != nil:

@@ -114,7 +114,7 @@ func (old oldState) resume(t *testing.T) {
 		t.Fatal(err)
 	}
 	filter := g.transform.(filtering)
-	equal(t, old.Step, named("Transform", filter.state()))
+	equal(t, old.Step, filter.name(true))
 	est, err := transforms.NewEstimator(filter.cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package transforms
 import (
 	"cmp"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"hash/fnv"
@@ -28,6 +29,8 @@ type cell struct {
 	live   int               // bytes of the entries in at
 	logged bool              // the runner has the cell as a log
 	seq    uint64            // of the next piece of the log
+
+	settings fingerprint // of the settings that its entities were written with
 
 	// When keys have to be looked at again; nil where that is not known.
 	waits     map[string]wait      // observations that wait
@@ -102,13 +105,26 @@ const (
 // The head of a cell starts with a byte that no entity starts with: before there were
 // cells, the state of a key was its entity.
 const (
-	headWhole  = 2 // the entries follow
-	headLogged = 3 // the version follows
+	headWhole    = 2 // the entries follow
+	headLogged   = 3 // the version follows
+	headSettings = 4 // the fingerprint of the settings follows, and then a head as above
 )
+
+// A fingerprint identifies settings: it is the beginning of the SHA-256 of their text. It
+// is zero where they are not stored.
+type fingerprint [8]byte
+
+func fingerprintOf(text string) (f fingerprint) {
+	sum := sha256.Sum256([]byte(text))
+	copy(f[:], sum[:])
+	return f
+}
 
 var errCell = errors.New("state is corrupt: a cell is cut short or malformed")
 
 var errPieces = errors.New("state is corrupt: pieces of a cell's log are missing; go on from an earlier savepoint")
+
+var errSettings = errors.New("state is corrupt: the settings of a cell are missing or others; go on from an earlier savepoint")
 
 // entity returns the encoded entity of a key, nil where the cell has none.
 func (c *cell) entity(key string) []byte {
@@ -176,15 +192,24 @@ func (c *cell) compact() {
 type cellState struct {
 	head *state.Value[[]byte]
 	log  *state.Bag[[]byte]
+	// settings is the text of the settings that the entities were written with. It is written
+	// when they change, and read when they are not the job's.
+	settings *state.Value[[]byte]
+	text     string      // of the job's settings; empty: settings are not stored
+	own      fingerprint // of text
 }
 
 // read returns the cell. alone names the only key of the cell, where it has but one.
 func (s cellState) read(p state.Provider, alone string) (*cell, error) {
 	c := &cell{at: map[string]extent{}}
 	head, ok, err := s.head.Read(p)
-	switch {
-	case err != nil || !ok:
+	if err != nil || !ok {
 		return c, err
+	}
+	if n := 1 + len(c.settings); len(head) > n && head[0] == headSettings {
+		c.settings, head = fingerprint(head[1:n]), head[n:]
+	}
+	switch {
 	case len(head) > 0 && head[0] == headWhole:
 		return c, c.load(head[1:])
 	case len(head) == 1+len(version{}) && head[0] == headLogged:
@@ -198,6 +223,15 @@ func (s cellState) read(p state.Provider, alone string) (*cell, error) {
 	}
 	c.put(alone, head)
 	return c, nil
+}
+
+// readSettings returns the text of the settings that a cell of others was written with.
+func (s cellState) readSettings(p state.Provider, c *cell) (string, error) {
+	text, _, err := s.settings.Read(p)
+	if err == nil && fingerprintOf(string(text)) != c.settings {
+		err = errSettings
+	}
+	return string(text), err
 }
 
 func (s cellState) readLog(p state.Provider, c *cell) error {
@@ -240,11 +274,22 @@ func (s cellState) write(p state.Provider, c *cell, changed []*held) error {
 	for _, e := range changed {
 		c.put(e.key, e.state)
 	}
+	var head []byte
+	others := c.settings != s.own
+	if others {
+		if err := s.settings.Write(p, []byte(s.text)); err != nil {
+			return err
+		}
+		c.settings = s.own
+	}
+	if s.text != "" {
+		head = append([]byte{headSettings}, s.own[:]...)
+	}
 	if !c.logged && c.live <= smallCell {
 		c.compact()
-		return s.head.Write(p, append([]byte{headWhole}, c.data...))
+		return s.head.Write(p, append(append(head, headWhole), c.data...))
 	}
-	if !c.logged || len(c.data) > 2*c.live+smallCell {
+	if !c.logged || others || len(c.data) > 2*c.live+smallCell {
 		c.compact()
 		tail = 0
 		if c.logged {
@@ -259,7 +304,7 @@ func (s cellState) write(p state.Provider, c *cell, changed []*held) error {
 	}
 	v := newVersion()
 	kept.put(v, c)
-	return s.head.Write(p, append([]byte{headLogged}, v[:]...))
+	return s.head.Write(p, append(append(head, headLogged), v[:]...))
 }
 
 // append appends entries to the log, in pieces of whole entries.

@@ -15,18 +15,29 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/state"
 )
 
-// A runner keeps one value and one bag, in any order, as a runner may.
+// A runner keeps the states of one cell, a bag in any order, as a runner may.
 type runner struct {
 	state.Provider
-	value any
-	bag   []any
-	rng   *rand.Rand
+	value    any // the head
+	settings any
+	bag      []any
+	rng      *rand.Rand
 }
 
-func (r *runner) ReadValueState(string) (any, []state.Transaction, error) { return r.value, nil, nil }
+// of is the value of that name.
+func (r *runner) of(name string) *any {
+	if name == "settings" {
+		return &r.settings
+	}
+	return &r.value
+}
+
+func (r *runner) ReadValueState(name string) (any, []state.Transaction, error) {
+	return *r.of(name), nil, nil
+}
 
 func (r *runner) WriteValueState(t state.Transaction) error {
-	r.value = t.Val
+	*r.of(t.Key) = t.Val
 	return nil
 }
 
@@ -53,8 +64,8 @@ func (r *runner) bytes() (n int) {
 }
 
 func statesOfCells() cellState {
-	head, log := state.MakeValueState[[]byte]("entity"), state.MakeBagState[[]byte]("log")
-	return cellState{&head, &log}
+	head, log, settings := state.MakeValueState[[]byte]("entity"), state.MakeBagState[[]byte]("log"), state.MakeValueState[[]byte]("settings")
+	return cellState{head: &head, log: &log, settings: &settings}
 }
 
 // A cell holds the last entity of every key, whichever copies workers have, also after
@@ -203,6 +214,7 @@ func FuzzCell(f *testing.F) {
 	if err := states.write(r, c, []*held{{key: "c", state: make([]byte, smallCell)}}); err != nil {
 		f.Fatal(err)
 	}
+	f.Add(slices.Concat([]byte{headSettings}, make([]byte, 8), whole), []byte{})
 	f.Add(make([]byte, 1), r.bag[0].([]byte))
 	f.Add([]byte{headLogged}, r.bag[0].([]byte)[:10])
 	f.Fuzz(func(t *testing.T, head, piece []byte) {

@@ -56,7 +56,8 @@
 // restart.
 //
 // A state belongs to the configuration that it was written under. Filter fails the
-// pipeline at a state of another one; the error wraps hafvf.ErrOtherConfig.
+// pipeline at a state of another one; the error wraps hafvf.ErrOtherConfig. With
+// Config.Migrate it carries states over that keys share, see Migrator.
 //
 // # What a runner must provide
 //
@@ -77,7 +78,7 @@
 // # Metrics
 //
 // Counters in the namespace hafvf: records, rejected, late, missing, not_converged,
-// keys, novelty_alarms, change_alarms, silences, outliers and changes of Filter; records,
-// rejected, missing, not_converged, sessions and changes of Smooth. Filter also has the
+// keys, migrated, novelty_alarms, change_alarms, silences, outliers and changes of Filter;
+// records, rejected, missing, not_converged, sessions and changes of Smooth. Filter also has the
 // distribution iterations.
 package transforms

@@ -74,6 +74,9 @@ type Config struct {
 	// then cost less so, and a worker's memory. The names are the runner's keys. Default
 	// none: every key has a state of its own.
 	Cells []string
+	// Migrate has states in Cells that were written under another configuration carried over,
+	// as a Migrator does, when the first records come. Default: they are an error.
+	Migrate bool
 	// Account connects the node with package pipeline. Leave it empty.
 	Account string
 }
@@ -179,7 +182,8 @@ func matches(pattern, key string) bool {
 // returns a PCollection<KV<string, Estimate>>, one for every observation that the
 // model takes, and a PCollection<Rejected> with the others. An estimate has the
 // event time of its observation, and the epoch where that has none. A state that was
-// written under another configuration fails the pipeline.
+// written under another configuration fails the pipeline, or with Config.Migrate is carried
+// over.
 //
 // Filter panics where the configuration is impossible, or the input is not in the
 // global window.
@@ -221,7 +225,7 @@ func filter(s beam.Scope, cfg Config, col beam.PCollection, live bool) (estimate
 	if timed {
 		blocks = beam.Flatten(s, blocks, beam.ParDo(s, &resumeFn{Config: string(text), Live: live}, beam.Impulse(s)))
 	}
-	estimates, silent, late := beam.ParDo3(s, &filterFn{Config: string(text), Live: live, State: state.MakeValueState[[]byte]("entity"), Log: state.MakeBagState[[]byte]("log"), Due: timers.InEventTime("due")}, blocks)
+	estimates, silent, late := beam.ParDo3(s, &filterFn{Config: string(text), Live: live, State: state.MakeValueState[[]byte]("entity"), Log: state.MakeBagState[[]byte]("log"), Settings: state.MakeValueState[[]byte]("settings"), Due: timers.InEventTime("due")}, blocks)
 	return estimates, silent, beam.Flatten(s, early, late)
 }
 
@@ -247,6 +251,7 @@ type packFn struct {
 	keys      []string
 	blocks    map[string]*block
 	size      int
+	called    bool // all cells are, to be carried over
 	counts    account.Counts
 }
 
@@ -329,7 +334,20 @@ func encodeBlock(key string, times wait, observations []byte) []byte {
 	return append(b, observations...)
 }
 
+// callCells has every cell read, and so carried over, those too of which no key has a
+// record.
+func (fn *packFn) callCells(emit func(beam.EventTime, string, []byte)) {
+	if fn.called || !fn.cfg.Migrate {
+		return
+	}
+	fn.called = true
+	for _, cell := range fn.cfg.Cells {
+		emit(mtime.ZeroTimestamp, cell, encodeBlock("", wait{}, nil))
+	}
+}
+
 func (fn *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func(Rejected)) {
+	fn.callCells(emit)
 	fn.flush(emit)
 	addMetrics(ctx, fn.counts)
 	n := int(fn.counts.Rejected)
@@ -343,14 +361,17 @@ func (fn *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, st
 // bundle are written. The keys of a batch are worked in parallel too, each on one
 // goroutine at a time.
 type filterFn struct {
-	Config string
-	Live   bool // keys are told that are silent
-	State  state.Value[[]byte]
-	Log    state.Bag[[]byte]
-	Due    timers.EventTime
+	Config   string
+	Live     bool // keys are told that are silent
+	State    state.Value[[]byte]
+	Log      state.Bag[[]byte]
+	Settings state.Value[[]byte] // of Cells
+	Due      timers.EventTime
 
 	cfg        Config
+	states     cellState
 	estimators []*Estimator // one per goroutine
+	carry      carrying
 	account    *account.Run
 	queue      []arrival
 	cells      map[string]*opened
@@ -415,12 +436,18 @@ func (fn *filterFn) Setup() error {
 		}
 	}
 	fn.cfg = fn.estimators[0].cfg
+	fn.states = cellState{head: &fn.State, log: &fn.Log, settings: &fn.Settings}
+	if len(fn.cfg.Cells) > 0 { // the text would be larger than the state of one key
+		fn.states.text = settingsText(fn.cfg.jobSettings())
+		fn.states.own = fingerprintOf(fn.states.text)
+	}
 	return nil
 }
 
 func (fn *filterFn) StartBundle(func(beam.EventTime, string, Estimate), func(beam.EventTime, string, Silent), func(Rejected)) {
 	fn.queue, fn.order = fn.queue[:0], nil
 	fn.cells = map[string]*opened{}
+	fn.carry.outcomes = nil
 	fn.account = account.Of(fn.cfg.Account)
 }
 
@@ -430,6 +457,9 @@ func (fn *filterFn) ProcessElement(_ context.Context, sp state.Provider, tp time
 	times := wait{r.time(), r.time()}
 	if a.block = r.b; r.bad {
 		return errCut
+	}
+	if len(a.block) == 0 && times == (wait{}) { // the cell is called, and no key of it
+		return fn.read([]arrival{a})
 	}
 	fn.queue = append(fn.queue, a)
 	if fn.Live || fn.cfg.waits() {
@@ -530,16 +560,21 @@ func (fn *filterFn) read(queue []arrival) error {
 		}
 	}
 	fn.order = append(fn.order, unread...)
-	states := cellState{&fn.State, &fn.Log}
 	err := roundTrip(unread, func(c *opened) (err error) {
 		alone := ""
 		if len(fn.cfg.Cells) == 0 {
 			alone = c.name
 		}
-		if c.cell, err = states.read(c.to, alone); err == nil && fn.cfg.waits() {
+		if c.cell, err = fn.states.read(c.to, alone); err != nil {
+			return err
+		}
+		if err := fn.carry.over(fn.states, c, fn.cfg); err != nil {
+			return err
+		}
+		if fn.cfg.waits() {
 			c.findWaits()
 		}
-		return err
+		return nil
 	})
 	if err != nil || !fn.Live {
 		return err
@@ -795,14 +830,14 @@ func (fn *filterFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, 
 		e.state = e.append(nil)
 		fn.report.States[i] = account.KeyState{Key: e.key, State: e.state, Waiting: e.places()}
 	})
-	states := cellState{&fn.State, &fn.Log}
-	err := roundTrip(fn.order, func(c *opened) error { return states.write(c.to, c.cell, c.order) })
+	err := roundTrip(fn.order, func(c *opened) error { return fn.states.write(c.to, c.cell, c.order) })
 	addMetrics(ctx, fn.report.Counts)
 	for _, n := range fn.iterations {
 		iterationsDist.Update(ctx, n)
 	}
 	if err == nil {
 		fn.account.Report(fn.report)
+		fn.carry.report(ctx)
 	}
 	fn.cells, fn.order, fn.report, fn.iterations = nil, nil, account.Report{}, fn.iterations[:0]
 	return err
@@ -821,6 +856,7 @@ var (
 	noveltyCounter      = beam.NewCounter("hafvf", "novelty_alarms")
 	changeAlarmCounter  = beam.NewCounter("hafvf", "change_alarms")
 	silencesCounter     = beam.NewCounter("hafvf", "silences")
+	migratedCounter     = beam.NewCounter("hafvf", "migrated")
 	iterationsDist      = beam.NewDistribution("hafvf", "iterations")
 )
 

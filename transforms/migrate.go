@@ -2,15 +2,23 @@ package transforms
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/internal/account"
 	"hafvf/internal/message"
+	"hafvf/internal/parallel"
 )
 
 // Settings say what the meaning of a key's state depends on. They are stored with it.
@@ -52,16 +60,20 @@ func (s Settings) In(c Config) Config {
 }
 
 // String is the JSON form.
-func (s Settings) String() string {
-	text, err := json.Marshal(s)
+func (s Settings) String() string { return settingsText(s) }
+
+// ParseSettings reads the JSON form. It refuses settings that this program does not know.
+func ParseSettings(text string) (Settings, error) { return parseSettings[Settings](text) }
+
+func settingsText(settings any) string {
+	text, err := json.Marshal(settings)
 	if err != nil {
 		panic("transforms: settings are not JSON: " + err.Error())
 	}
 	return string(text)
 }
 
-// ParseSettings reads the JSON form. It refuses settings that this program does not know.
-func ParseSettings(text string) (s Settings, err error) {
+func parseSettings[T any](text string) (s T, err error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&s); err != nil {
@@ -89,6 +101,29 @@ func (s Settings) Differ(other Settings) (names []string) {
 	return names
 }
 
+// A jobSettings are the settings of all keys of a configuration. A cell is stored with them.
+type jobSettings struct {
+	Settings        // of the keys that match no rule
+	Keys     []Rule `json:"keys,omitempty"`
+}
+
+// jobSettings returns those of c.
+func (c Config) jobSettings() jobSettings {
+	c = c.withDefaults()
+	all := jobSettings{Settings: Settings{c.Order, c.TimeUnit, c.Filter.Canonical()}}
+	for _, r := range c.Keys {
+		all.Keys = append(all.Keys, Rule{r.Match, r.Filter.Canonical()})
+	}
+	return all
+}
+
+// in returns c with these settings.
+func (s jobSettings) in(c Config) Config {
+	c = s.Settings.In(c)
+	c.Keys = s.Keys
+	return c
+}
+
 // same compares parts of settings by their JSON form.
 func same(a, b any) bool {
 	x, err := json.Marshal(a)
@@ -96,8 +131,8 @@ func same(a, b any) bool {
 	return err == nil && err2 == nil && bytes.Equal(x, y)
 }
 
-// A Migrator carries the states of keys over from other settings. It is not safe for
-// concurrent use.
+// A Migrator checks whether the states of keys are those of a configuration, and carries
+// them over from other settings. It is not safe for concurrent use.
 type Migrator struct {
 	cfg      Config
 	settings func(key string) (Settings, string)
@@ -109,6 +144,27 @@ type Migrator struct {
 func NewMigrator(cfg Config) (*Migrator, error) {
 	est, err := NewEstimator(cfg)
 	return &Migrator{cfg.withDefaults(), cfg.Settings(), est, map[string]*Estimator{}}, err
+}
+
+// Check says why b, a state of the key that was written with other settings, cannot go on
+// as it is. The error wraps hafvf.ErrOtherConfig where the settings are why, and names
+// those that differ. Empty settings are those of a version that did not store them: they
+// are taken for the configuration's. Check returns the last places that the state includes,
+// as Estimator.CheckState does.
+func (m *Migrator) Check(key string, b []byte, written string) (included []account.Place, err error) {
+	included, err = m.est.CheckState(key, b)
+	own, text := m.settings(key)
+	if written == "" || written == text || err != nil && !errors.Is(err, hafvf.ErrOtherConfig) {
+		return included, err
+	}
+	from, parseErr := ParseSettings(written)
+	if parseErr != nil {
+		return included, cmp.Or(err, parseErr)
+	}
+	if err == nil && from.Order == own.Order && from.TimeUnit == own.TimeUnit {
+		return included, nil
+	}
+	return included, fmt.Errorf("%w: it was written with other %s", hafvf.ErrOtherConfig, message.List(from.Differ(own)))
 }
 
 // Migrate returns the state that a key goes on with, and what of it was carried over. A
@@ -124,19 +180,15 @@ func NewMigrator(cfg Config) (*Migrator, error) {
 //   - the number of observations, and those that wait.
 func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byte, carried string, err error) {
 	own, text := m.settings(key)
-	if _, err = m.est.CheckState(key, b); err != nil && !errors.Is(err, hafvf.ErrOtherConfig) {
+	if _, err = m.Check(key, b, written); err == nil {
+		return b, "", nil
+	}
+	if !errors.Is(err, hafvf.ErrOtherConfig) || written == "" || written == text {
 		return nil, "", err
 	}
-	if written == "" || written == text { // empty: of a version that did not store them
-		return b, "", err
-	}
-	from, parseErr := ParseSettings(written)
-	if parseErr != nil {
-		return nil, "", parseErr
-	}
-	samePace := from.TimeUnit == own.TimeUnit
-	if err == nil && from.Order == own.Order && samePace {
-		return b, "", nil
+	from, err := ParseSettings(written)
+	if err != nil {
+		return nil, "", err
 	}
 	var other []string
 	for _, name := range from.Differ(own) {
@@ -164,11 +216,84 @@ func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byt
 		return nil, "", fmt.Errorf("%w: its model has other dimensions, by the prior", hafvf.ErrOtherConfig)
 	}
 	var parts carriedParts
-	e.Track, parts = st.carry(e.Track, samePace)
+	e.Track, parts = st.carry(e.Track, from.TimeUnit == own.TimeUnit)
 	if m.cfg.Silence != nil && e.pulse == nil {
 		e.pulse = &pulse{}
 	}
 	return e.append(nil), parts.String(), nil
+}
+
+// carrying carries cells over that were written with other settings.
+type carrying struct {
+	mu        sync.Mutex
+	migrators []*Migrator    // one per goroutine
+	outcomes  map[string]int // the number of keys of the bundle, by what was carried over
+}
+
+// over carries the entities of a cell over to cfg. Without cfg.Migrate it says which of them
+// cannot go on as they are.
+func (a *carrying) over(states cellState, c *opened, cfg Config) error {
+	if c.settings == states.own || c.settings == (fingerprint{}) {
+		return nil
+	}
+	text, err := states.readSettings(c.to, c.cell)
+	if err != nil {
+		return err
+	}
+	from, err := parseSettings[jobSettings](text)
+	if err != nil {
+		return err
+	}
+	written := from.in(cfg).Settings()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.migrators == nil {
+		a.migrators = make([]*Migrator, runtime.GOMAXPROCS(0))
+		for i := range a.migrators {
+			if a.migrators[i], err = NewMigrator(cfg); err != nil {
+				return err
+			}
+		}
+	}
+	type outcome struct {
+		entity  []byte
+		carried string
+		err     error
+	}
+	keys := slices.Sorted(maps.Keys(c.at))
+	all := make([]outcome, len(keys))
+	parallel.Do(len(keys), len(a.migrators), func(worker, i int) {
+		m, o, b := a.migrators[worker], &all[i], c.entity(keys[i])
+		_, settings := written(keys[i])
+		if cfg.Migrate {
+			o.entity, o.carried, o.err = m.Migrate(keys[i], b, settings)
+		} else {
+			_, o.err = m.Check(keys[i], b, settings)
+		}
+	})
+	if a.outcomes == nil {
+		a.outcomes = map[string]int{}
+	}
+	for i, o := range all {
+		if o.err != nil {
+			return fmt.Errorf("key %q: %w", keys[i], o.err)
+		}
+		if o.carried != "" {
+			c.put(keys[i], o.entity)
+			a.outcomes[o.carried]++
+		}
+	}
+	c.waits, c.deadlines, c.watched = nil, nil, time.Time{} // of the states before
+	return nil
+}
+
+// report reports what was carried over in a bundle that is written.
+func (a *carrying) report(ctx context.Context) {
+	for carried, n := range a.outcomes {
+		migratedCounter.Inc(ctx, int64(n))
+		slog.Info("states of another config are carried over to this one", "keys", n, "what", carried)
+	}
+	a.outcomes = nil
 }
 
 // estimator is that of other settings.

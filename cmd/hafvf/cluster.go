@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hafvf/hafvf"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/flink"
@@ -25,11 +26,27 @@ import (
 type submission struct {
 	detach    bool
 	savepoint string
+	migrate   bool // states of another config are carried over
 }
 
 func (s *submission) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&s.detach, "detach", false, "flink: return when the job runs, and do not wait for its end")
 	cmd.Flags().StringVar(&s.savepoint, "savepoint", "", "flink: `path` of the savepoint to go on from, as hafvf stop printed it")
+}
+
+// check refuses flags that are not for the graph.
+func (s submission) check(graph *pipeline.Graph, migrate bool) error {
+	switch {
+	case graph.Runner.Name != config.Flink:
+		if s != (submission{}) {
+			return usageError{errors.New("--detach and --savepoint are for runner: {name: flink}")}
+		}
+	case migrate && s.savepoint == "":
+		return usageError{errors.New("--migrate on Flink is for a job that goes on from a savepoint: give --savepoint too")}
+	case migrate && graph.Runner.Cells == 0:
+		return usageError{errors.New("--migrate on Flink needs states that keys share, and runner.cells is 0")}
+	}
+	return nil
 }
 
 // submit runs a graph on a cluster, and follows it until it ends or the user does
@@ -38,13 +55,9 @@ func (s submission) submit(ctx context.Context, graph *pipeline.Graph, log *slog
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	version, _ := versions()
-	job, err := pipeline.Submission{Graph: graph, Savepoint: s.savepoint, Version: version, Log: log}.Submit(ctx)
+	job, err := pipeline.Submission{Graph: graph, Savepoint: s.savepoint, Migrate: s.migrate, Version: version, Log: log}.Start(ctx)
 	if err != nil {
-		return err
-	}
-	log.Info("Flink has the job", "job", job.Name, "id", job.ID)
-	if err := job.Start(ctx); err != nil {
-		return err
+		return s.explained(ctx, graph, job, err)
 	}
 	log.Info("the job runs", "job", job.Name)
 	if s.detach {
@@ -55,7 +68,20 @@ func (s submission) submit(ctx context.Context, graph *pipeline.Graph, log *slog
 		fmt.Fprintf(os.Stderr, "hafvf: the job %s runs on; hafvf status tells how it does, hafvf stop ends it\n", job.Name)
 		return nil
 	}
-	return err
+	return s.explained(ctx, graph, job, err)
+}
+
+// explained adds to the error of a job whose states were written under another config how
+// to keep what can be kept. They are in the last checkpoint, or else in the savepoint.
+func (s submission) explained(ctx context.Context, graph *pipeline.Graph, job *flink.Job, err error) error {
+	if s.migrate || graph.Runner.Cells == 0 || !errors.Is(err, hafvf.ErrOtherConfig) {
+		return err
+	}
+	place := s.savepoint
+	if status, err := job.Status(ctx); err == nil && status.Checkpoint != nil {
+		place = cmp.Or(status.Checkpoint.Path, place)
+	}
+	return fmt.Errorf("%w; keep what can be kept with hafvf run CONFIG --savepoint %s --migrate, or go on there with the config that it was written with", err, place)
 }
 
 func statusCommand() *cobra.Command {
@@ -119,7 +145,8 @@ func stopCommand() *cobra.Command {
 		Short: "End a config's job on a Flink cluster",
 		Long: `Stop ends the config's job (runner.job). With --savepoint all that it knows, filters
 and positions, is written first, and its path printed: hafvf run CONFIG --savepoint
-PATH goes on exactly there, at the same or another parallelism. Without, the next run
+PATH goes on exactly there, at the same or another parallelism, and with --migrate
+under a changed config. Without, the next run
 starts where the config's source does, with filters that begin anew. A hafvf run
 that follows the job then exits with 1, as after any cancel. Exit: 0 it has ended, 1 it has not or the cluster does not answer, 2 usage or config.`,
 		Example: `  hafvf stop flink.yaml --savepoint

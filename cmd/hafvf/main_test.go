@@ -111,6 +111,8 @@ func TestExitCodes(t *testing.T) {
 		{"states of no savepoint", "states ok.yaml --savepoint none", 1, "none is no savepoint: there is no _metadata"},
 		{"migrate without states", "run ok.yaml --migrate", 2, "for a config that keeps states"},
 		{"migrate and begin anew", "run topics.yaml --migrate --begin-anew --set source.kafka.changelog=s", 2, "leave out --migrate"},
+		{"migrate on Flink without a savepoint", "run topics.yaml --migrate --set runner.name=flink --set runner.endpoint=a:1", 2, "give --savepoint too"},
+		{"migrate on Flink without cells", "run topics.yaml --migrate --savepoint s --set runner.name=flink --set runner.endpoint=a:1 --set runner.cells=0", 2, "runner.cells is 0"},
 		{"check of no states", "check ok.yaml --states none.bin", 1, "none.bin is not a file of states"},
 		{"plot without a picture", "plot out.jsonl", 2, "-o"},
 	} {

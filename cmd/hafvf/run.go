@@ -76,6 +76,9 @@ job running. See hafvf status and hafvf stop.`,
 			if err := again.check(graph); err != nil {
 				return err
 			}
+			if err := sub.check(graph, again.migrate); err != nil {
+				return err
+			}
 			if explain {
 				fmt.Fprint(cmd.OutOrStdout(), graph)
 				return nil
@@ -85,10 +88,8 @@ job running. See hafvf status and hafvf stop.`,
 				if err != nil {
 					return err
 				}
+				sub.migrate = again.migrate
 				return sub.submit(cmd.Context(), graph, log)
-			}
-			if sub != (submission{}) {
-				return usageError{errors.New("--detach and --savepoint are for runner: {name: flink}")}
 			}
 			_, err = o.execute(cmd.Context(), pipeline.Run{Graph: graph, AcceptOpenPort: openPort, BeginAnew: again.anew, SkipStates: again.skip, Migrate: again.migrate})
 			return err
@@ -125,7 +126,7 @@ type resumption struct {
 
 func (r *resumption) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&r.anew, "begin-anew", false, "kafka: discard the states in the changelog, do not look at the group's offsets, and read from the beginning; give it once, not to a service that starts again with it")
-	cmd.Flags().BoolVar(&r.migrate, "migrate", false, "carry states over that were written under another config, as far as they mean the same; hafvf check CONFIG --states WHERE says what is kept")
+	cmd.Flags().BoolVar(&r.migrate, "migrate", false, "carry states over that were written under another config, as far as they mean the same; hafvf check CONFIG --states WHERE says what is kept; flink: those of --savepoint")
 	cmd.Flags().StringArrayVar(&r.texts, "skip-state", nil, "kafka: discard the state at `TOPIC-PARTITION-OFFSET` of the changelog, whose filter then begins anew; may be repeated")
 }
 
@@ -169,8 +170,6 @@ func (r *resumption) checkMigrate(graph *pipeline.Graph) error {
 		return usageError{errors.New("--begin-anew discards all states: leave out --migrate")}
 	case graph == nil || !graph.KeepsStates():
 		return usageError{errors.New("--migrate is for a config that keeps states, by source.kafka.changelog or state")}
-	case graph.Runner.Name == config.Flink:
-		return usageError{errors.New("--migrate is for the embedded runner: the states of a job on Flink are in its savepoints, which fit one config")}
 	}
 	return nil
 }

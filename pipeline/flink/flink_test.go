@@ -1,6 +1,7 @@
 package flink
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -47,6 +48,7 @@ func TestWords(t *testing.T) {
 	for _, test := range []struct{ trace, want string }{
 		{"java.lang.RuntimeException: Failed to finish remote bundle\n\tat org.apache.beam.X.close(X.java:660)\nCaused by: java.util.concurrent.ExecutionException: java.lang.RuntimeException: Error received from SDK harness for instruction 12: process bundle failed for instruction 12 using plan 1-6 : while executing Process for Plan[1-6]:\n1: DataSource[S]\n\tcaused by:\nkey \"k1\": the state is of another configuration\n\tat org.apache.beam.Y.get(Y.java:1)\n\t... 7 more",
 			`key "k1": the state is of another configuration`},
+		{"java.lang.RuntimeException: Error received from SDK harness for instruction 12: process bundle failed: while executing FinishBundle for Plan[1-6]:\n1: DataSource[S]\n\tcaused by:\nDoFn[UID:24, PID:e6, Name: a/b.fn] failed:\nstate \"0\": it is corrupt\n\tat org.apache.beam.Y.get(Y.java:1)", `state "0": it is corrupt`},
 		{"org.apache.flink.runtime.JobException: Recovery is suppressed by NoRestartBackoffTimeStrategy\n\tat a.B.c(B.java:1)\nCaused by: java.io.IOException: disk full\n\tat a.B.c(B.java:1)", "disk full"},
 		{"<Exception on server side:\norg.apache.flink.util.FlinkException: it is so\n\tat a.B.c(B.java:1)", "it is so"},
 		{"org.apache.flink.runtime.jobmanager.scheduler.NoResourceAvailableException: Could not acquire the minimum required resources.", "the cluster has no slots"},
@@ -58,6 +60,38 @@ func TestWords(t *testing.T) {
 		if !strings.HasPrefix(got, test.want) && !strings.Contains(got, test.want) || strings.Contains(got, "\tat ") {
 			t.Errorf("%q means %q, not %q", test.trace, got, test.want)
 		}
+	}
+}
+
+// A failure that no restart cures ends the job at once, and Follow says which it is.
+func TestFollowEndsAFinalFailure(t *testing.T) {
+	final := errors.New("it is of another config")
+	cancelled := false
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodPatch:
+			cancelled = true
+			fmt.Fprint(w, "{}")
+		case r.URL.Path == "/jobs/1" && cancelled:
+			fmt.Fprint(w, `{"state": "CANCELED"}`)
+		case r.URL.Path == "/jobs/1":
+			fmt.Fprint(w, `{"state": "RESTARTING"}`)
+		case r.URL.Path == "/jobs/1/exceptions":
+			fmt.Fprint(w, `{"exceptionHistory": {"entries": [{"timestamp": 1, "stacktrace": "java.lang.RuntimeException: x\n\tcaused by:\nkey \"k\": it is of another config: levels"}]}}`)
+		case r.URL.Path == "/jobs/1/metrics":
+			fmt.Fprint(w, "[]")
+		default:
+			fmt.Fprint(w, "{}")
+		}
+	}))
+	defer server.Close()
+	job := &Job{ID: "1", Name: "one", cluster: &Cluster{REST: server.URL}, final: final}
+	err := job.Follow(t.Context(), slog.New(slog.DiscardHandler))
+	if !errors.Is(err, final) || err.Error() != `the job one fails: key "k": it is of another config: levels` || !cancelled {
+		t.Errorf("cancelled %t, error %v", cancelled, err)
+	}
+	if errors.Is(err, ErrOtherSteps) {
+		t.Error("it has the steps")
 	}
 }
 

@@ -53,7 +53,7 @@ func (j *Job) Start(ctx context.Context) error {
 
 // giveUp cancels a job that does not run.
 func (j *Job) giveUp(ctx context.Context, s Status) error {
-	err := fmt.Errorf("the job %s fails: %s", j.Name, s.Cause)
+	err := because(fmt.Sprintf("the job %s fails: %s", j.Name, s.Cause), j.final)
 	if s.Ended() {
 		return err
 	}
@@ -62,8 +62,8 @@ func (j *Job) giveUp(ctx context.Context, s Status) error {
 
 // Follow waits until the job has ended and logs what happens to it. It returns an error if
 // the job failed or was cancelled. Flink restarts a failing job; Follow cancels one that
-// keeps failing without a complete checkpoint. Follow tolerates short absences of the
-// JobManager.
+// keeps failing without a complete checkpoint, or fails with Options.Final, which the error
+// then wraps. Follow tolerates short absences of the JobManager.
 func (j *Job) Follow(ctx context.Context, log *slog.Logger) error {
 	var last Status
 	answered, silent := time.Now(), false
@@ -90,14 +90,15 @@ func (j *Job) Follow(ctx context.Context, log *slog.Logger) error {
 		if s.State != last.State {
 			log.Info("the job's state", "job", j.Name, "state", s.State)
 		}
-		if s.CausedAt.After(last.CausedAt) {
+		final := said(s.Cause, j.final)
+		if s.CausedAt.After(last.CausedAt) && !final {
 			log.Warn("the job failed and is restarted", "job", j.Name, "reason", s.Cause)
 		}
 		if s.Restored > last.Restored {
 			log.Info("the job was restored", "job", j.Name)
 		}
 		switch {
-		case s.State == "FAILED", s.Restarts >= attempts && s.Completed == 0:
+		case s.State == "FAILED", final, s.Restarts >= attempts && s.Completed == 0:
 			return j.giveUp(ctx, s)
 		case s.State == "CANCELED":
 			return fmt.Errorf("the job %s was cancelled, by hafvf stop or by someone else, and not by this program", j.Name)

@@ -27,6 +27,7 @@ type Job struct {
 	ID, Name string
 
 	cluster *Cluster
+	final   error // see Options
 }
 
 // Status is the state of a job.

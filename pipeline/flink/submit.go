@@ -35,6 +35,12 @@ type Options struct {
 	Version string
 	// Savepoint is where the job resumes. Default: it starts anew.
 	Savepoint string
+	// Earlier gives the job the steps of earlier versions, so that it can resume from their
+	// savepoints.
+	Earlier bool
+	// Final is an error of the pipeline's functions that no restart cures, known by its text:
+	// Follow cancels a job that fails with it. Default: none.
+	Final error
 	// Bounded says that the input ends. The job then ends too, and takes no checkpoints.
 	Bounded bool
 }
@@ -75,11 +81,20 @@ func (o Options) flinkOptions() (*structpb.Struct, error) {
 	return structpb.NewStruct(named)
 }
 
+// endFn is the function of connectors.End, which the embedded runner needs and Flink does
+// not. Flink refuses a savepoint with a step that the job has not: with endFn, one more sink
+// or one less would be such a step.
+const endFn = "hafvf/connectors.endFn"
+
 // marshal encodes p for a job server. Flink finds an operator's state by the name of the
 // operator's input. marshal makes that name of the steps' names, which change less often
 // than their numbers.
 func marshal(p *beam.Pipeline, o Options) (*pipepb.Pipeline, error) {
-	pb, err := portable.Marshal(p, o.Worker, map[string]string{versionParam: o.Version})
+	var without []string
+	if !o.Earlier {
+		without = []string{endFn}
+	}
+	pb, err := portable.Marshal(p, o.Worker, map[string]string{versionParam: o.Version}, without...)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +149,11 @@ func (c *Cluster) Submit(ctx context.Context, pipeline func() (*beam.Pipeline, e
 	if err != nil {
 		return nil, c.refused(err)
 	}
-	return c.handedOver(ctx, server, running.GetJobId(), o.Name, known)
+	job, err := c.handedOver(ctx, server, running.GetJobId(), o.Name, known)
+	if err == nil {
+		job.final = o.Final
+	}
+	return job, err
 }
 
 // dialTimeout bounds how long a server may take to answer at all.
@@ -204,5 +223,5 @@ func (c *Cluster) failure(ctx context.Context, server jobpb.JobServiceClient, id
 			last = m.GetMessageText()
 		}
 	}
-	return fmt.Errorf("the job was not taken by Flink: %s", words(last))
+	return because("the job was not taken by Flink: "+words(last), nil)
 }

@@ -1,6 +1,34 @@
 package flink
 
-import "strings"
+import (
+	"errors"
+	"strings"
+)
+
+// ErrOtherSteps means that a savepoint has the state of a step that the pipeline has not.
+var ErrOtherSteps = errors.New("the savepoint is of another job: it has the state of a step that this one has not")
+
+// because returns an error of that text. It wraps ErrOtherSteps, or final, where the text
+// says so.
+func because(text string, final error) error {
+	for _, is := range []error{ErrOtherSteps, final} {
+		if said(text, is) {
+			return &failure{text, is}
+		}
+	}
+	return errors.New(text)
+}
+
+func said(text string, err error) bool { return err != nil && strings.Contains(text, err.Error()) }
+
+// A failure is an error of which the cluster has passed on the text only.
+type failure struct {
+	text string
+	is   error
+}
+
+func (f *failure) Error() string { return f.text }
+func (f *failure) Unwrap() error { return f.is }
 
 // words say what a stack trace of a cluster means, and what to do about it where
 // that is known.
@@ -9,7 +37,7 @@ func words(trace string) string {
 	cause := plain(trace)
 	for _, w := range []struct{ sign, means string }{
 		{"NoResourceAvailableException", "the cluster has no slots for the job: start more TaskManagers, or take a lower runner.parallelism"},
-		{"Cannot map checkpoint/savepoint state", "the savepoint is of another config: it has the state of a step that this one has not; run the config that it was taken of, or begin without it"},
+		{"Cannot map checkpoint/savepoint state", ErrOtherSteps.Error() + "; go on with the topics, model.family, model.scale and runner.cells that it was taken with, and with lateness or silence where it had one of them, and only there (a job that an earlier version began needs all of model, levels, bank, detect and keys), or begin without it"},
 		{"Failed to rollback to checkpoint/savepoint", "the job cannot go on from the savepoint"},
 		{"Cannot find checkpoint or savepoint file/directory", "there is no savepoint there"},
 		{"Cannot find meta data file '_metadata'", "there is no savepoint there"},
@@ -41,7 +69,11 @@ func words(trace string) string {
 func plain(trace string) string {
 	if i := strings.LastIndex(trace, "caused by:\n"); i >= 0 {
 		// Of a function of ours, as Beam's harness for Go writes it.
-		return strings.TrimSpace(firstParagraph(trace[i+len("caused by:\n"):]))
+		text := trace[i+len("caused by:\n"):]
+		if function, cause, ok := strings.Cut(text, " failed:\n"); ok && strings.HasPrefix(function, "DoFn[") {
+			text = cause
+		}
+		return strings.TrimSpace(firstParagraph(text))
 	}
 	text := trace
 	if i := strings.LastIndex(trace, "Caused by: "); i >= 0 {

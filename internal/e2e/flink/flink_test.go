@@ -70,6 +70,7 @@ func TestFlink(t *testing.T) {
 	s := &site{e2e.StartSite(t, program, flinktest.Config{})}
 	t.Run("kills", s.kills)
 	t.Run("savepoints", s.savepoints)
+	t.Run("migrates", s.migrates)
 	t.Run("lateness", s.lateness)
 	t.Run("silences", s.silences)
 	t.Run("sessions", s.sessions)
@@ -213,10 +214,10 @@ func (s *site) savepoints(t *testing.T) {
 			}
 		}
 	}
-	// A state of another filter is not read.
-	other := s.Config(t, "saved", "", "", "levels: []\ntop: 0.5\n")
-	s.fails(t, []string{"run", other, "--savepoint", savepoint}, "the savepoint is of another config")
-	s.fails(t, []string{"run", other, "--savepoint", savepoint + "-none"}, "there is no savepoint there")
+	// A state of another family is not read.
+	cfg := s.Config(t, "saved", "", "", more)
+	s.fails(t, []string{"run", cfg, "--savepoint", savepoint, "--set", "model.family=poisson"}, "the savepoint is of another job")
+	s.fails(t, []string{"run", cfg, "--savepoint", savepoint + "-none"}, "there is no savepoint there")
 }
 
 // listed checks that what is listed of a savepoint's states is what its job has written

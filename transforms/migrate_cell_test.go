@@ -1,0 +1,327 @@
+package transforms
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
+	"hafvf/hafvf"
+)
+
+// A job is the node on a runner of its own, one bundle at a time.
+type job struct {
+	cells map[string]*runner
+	rng   *rand.Rand
+}
+
+// bundle hands a bundle of observations, by key, to the node under cfg. Without calls, only
+// the cells of these keys are read. It returns the estimates as bytes, by key. A bundle that
+// fails leaves the cells as they were.
+func (j *job) bundle(t *testing.T, cfg Config, calls bool, in map[string][]Observation) (map[string][][]byte, error) {
+	t.Helper()
+	text, err := json.Marshal(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pack, filter := &packFn{Config: string(text)}, &filterFn{
+		Config: string(text), State: *statesOfCells().head, Log: *statesOfCells().log, Settings: *statesOfCells().settings,
+	}
+	if err := errors.Join(pack.Setup(), filter.Setup()); err != nil {
+		t.Fatal(err)
+	}
+	type sent struct {
+		cell  string
+		block []byte
+	}
+	var blocks []sent
+	send := func(_ beam.EventTime, cell string, block []byte) { blocks = append(blocks, sent{cell, block}) }
+	reject := func(r Rejected) { t.Errorf("rejected: %+v", r) }
+	pack.StartBundle(send, reject)
+	for key, all := range in {
+		for _, o := range all {
+			pack.ProcessElement(0, key, o, send, reject)
+		}
+	}
+	pack.flush(send)
+	if calls {
+		pack.FinishBundle(context.Background(), send, reject)
+	}
+
+	before := map[string]runner{}
+	for _, b := range blocks {
+		if j.cells[b.cell] == nil {
+			j.cells[b.cell] = &runner{rng: j.rng}
+		}
+		before[b.cell] = *j.cells[b.cell]
+	}
+	out := map[string][][]byte{}
+	emit := func(_ beam.EventTime, key string, e Estimate) { out[key] = append(out[key], appendEstimate(nil, e)) }
+	filter.StartBundle(emit, nil, reject)
+	for _, b := range blocks {
+		if err = filter.ProcessElement(context.Background(), j.cells[b.cell], nil, b.cell, b.block, emit, nil, reject); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		err = filter.FinishBundle(context.Background(), emit, nil, reject)
+	}
+	if err != nil {
+		for cell, r := range before {
+			*j.cells[cell] = r
+		}
+	}
+	return out, err
+}
+
+// restart forgets the copies that this process has of cells.
+func restart() { kept = &copies{of: map[version]*cell{}, bound: 1 << 30} }
+
+// others are the names of cells that have other settings than cfg, or none.
+func (j *job) others(cfg Config) (all []string) {
+	own := fingerprintOf(settingsText(cfg.jobSettings()))
+	for name, r := range j.cells {
+		if head := r.value.([]byte); head[0] != headSettings || fingerprint(head[1:9]) != own {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// A loop is the plain loop over the observations of one key.
+type loop struct{ state []byte }
+
+func (l *loop) learn(t *testing.T, cfg Config, key string, in []Observation) (out [][]byte) {
+	t.Helper()
+	est := newEstimator(t, cfg)
+	track := est.NewTrack(key)
+	if l.state != nil {
+		var err error
+		if track, err = est.RestoreTrack(key, l.state); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, o := range in {
+		out = append(out, appendEstimate(nil, est.Estimate(track, o)))
+	}
+	l.state, _ = track.AppendBinary(nil)
+	return out
+}
+
+func (l *loop) migrate(t *testing.T, from, to Config, key string) {
+	t.Helper()
+	m, err := NewMigrator(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, written := from.Settings()(key)
+	if l.state, _, err = m.Migrate(key, l.state, written); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var threeCells = []string{"0", "1", "2"}
+
+// changed are three configs, each with rules of its own for some keys.
+var changed = func() (all [3]Config) {
+	for i, levels := range [][]hafvf.Beta{{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, {{Alpha: 2, Beta: 1}, {Alpha: 1, Beta: 1}}, {}} {
+		rule := hafvf.Config{Family: "normal", Prior: hafvf.Params{"kappa": float64(1 + i)}, Levels: []hafvf.Beta{}, Top: .9}
+		all[i] = Config{
+			Filter: hafvf.Config{Family: "normal", Levels: levels, Top: .8, Bank: nil},
+			Keys:   []Rule{{Match: fmt.Sprintf("k*%d", i), Filter: rule}}, Cells: threeCells,
+		}
+	}
+	return all
+}()
+
+// Cells that were written under one config, some of them under a second one since, go on
+// under a third as a plain loop over each key whose states a Migrator has carried over.
+func TestCellsAreCarriedOver(t *testing.T) {
+	defer func(all *copies) { kept = all }(kept)
+	for _, n := range []int{12, 300} { // whole cells, and logs
+		for _, restarts := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d keys, restarts %t", n, restarts), func(t *testing.T) {
+				again := func() {
+					if restarts {
+						restart()
+					}
+				}
+				restart()
+				j := &job{map[string]*runner{}, rand.New(rand.NewPCG(1, 2))}
+				in := jumping()
+				first, loops := map[string][]Observation{}, map[string]*loop{}
+				same := func(when string, cfg Config, in map[string][]Observation, got map[string][][]byte) {
+					t.Helper()
+					for key, l := range loops {
+						if !slices.EqualFunc(got[key], l.learn(t, cfg, key, in[key]), bytes.Equal) {
+							t.Errorf("%s, key %s: not the estimates of the loop", when, key)
+						}
+					}
+				}
+				for i := range n {
+					key := fmt.Sprint("k", i)
+					first[key], loops[key] = in[i%40:60], &loop{}
+				}
+				got, err := j.bundle(t, changed[0], true, first)
+				if err != nil {
+					t.Fatal(err)
+				}
+				same("first", changed[0], first, got)
+				if logged := j.cells["0"].bag != nil; logged != (n > 12) {
+					t.Fatalf("a log: %t", logged)
+				}
+
+				again()
+				one := map[string][]Observation{"k5": in[60:70]}
+				if _, err := j.bundle(t, changed[1], true, one); !errors.Is(err, hafvf.ErrOtherConfig) || !strings.Contains(err.Error(), "levels") {
+					t.Fatalf("without Migrate: %v", err)
+				}
+				if others := j.others(changed[0]); others != nil {
+					t.Fatalf("the cells %v have changed", others)
+				}
+				second := changed[1]
+				second.Migrate = true
+				if got, err = j.bundle(t, second, false, one); err != nil {
+					t.Fatal(err)
+				}
+				if others := j.others(changed[1]); len(others) != 2 {
+					t.Fatalf("all but %v are carried over by the record of one key", others)
+				}
+				here := cellName("k5", threeCells)
+				for key, l := range loops {
+					if cellName(key, threeCells) == here {
+						l.migrate(t, changed[0], changed[1], key)
+					}
+				}
+				if !slices.EqualFunc(got["k5"], loops["k5"].learn(t, changed[1], "k5", one["k5"]), bytes.Equal) {
+					t.Error("second: not the estimates of the loop")
+				}
+
+				again()
+				third := changed[2]
+				third.Migrate = true
+				one = map[string][]Observation{"k5": in[70:80]}
+				if got, err = j.bundle(t, third, true, one); err != nil {
+					t.Fatal(err)
+				}
+				if others := j.others(changed[2]); others != nil {
+					t.Fatalf("%v are not carried over", others)
+				}
+				for key, l := range loops {
+					from := changed[0]
+					if cellName(key, threeCells) == here {
+						from = changed[1]
+					}
+					l.migrate(t, from, changed[2], key)
+				}
+				if !slices.EqualFunc(got["k5"], loops["k5"].learn(t, changed[2], "k5", one["k5"]), bytes.Equal) {
+					t.Error("third: not the estimates of the loop")
+				}
+
+				again()
+				last := map[string][]Observation{}
+				for key := range loops {
+					last[key] = in[80:120]
+				}
+				if got, err = j.bundle(t, changed[2], true, last); err != nil {
+					t.Fatal(err)
+				}
+				same("last", changed[2], last, got)
+			})
+		}
+	}
+}
+
+// Cells of versions that did not store settings are those of the config, and have its
+// settings once they are written.
+func TestCellsWithoutSettings(t *testing.T) {
+	defer func(all *copies) { kept = all }(kept)
+	for _, n := range []int{12, 300} {
+		restart()
+		j := &job{map[string]*runner{}, rand.New(rand.NewPCG(1, 2))}
+		in := jumping()
+		first := map[string][]Observation{}
+		for i := range n {
+			first[fmt.Sprint("k", i)] = in[:60]
+		}
+		if _, err := j.bundle(t, changed[0], true, first); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range j.cells {
+			r.value, r.settings = r.value.([]byte)[9:], nil
+		}
+		restart()
+		one := map[string][]Observation{"k5": in[60:70]}
+		other := changed[1]
+		other.Migrate = true
+		if _, err := j.bundle(t, other, true, one); !errors.Is(err, hafvf.ErrOtherConfig) {
+			t.Fatalf("%d keys under another config: %v", n, err)
+		}
+		got, err := j.bundle(t, changed[0], true, one)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := &loop{}
+		l.learn(t, changed[0], "k5", first["k5"])
+		if !slices.EqualFunc(got["k5"], l.learn(t, changed[0], "k5", one["k5"]), bytes.Equal) {
+			t.Errorf("%d keys: not the estimates of the loop", n)
+		}
+		if others := j.others(changed[0]); len(others) != 2 {
+			t.Errorf("%d keys: %v have no settings", n, others)
+		}
+	}
+}
+
+// What a change leaves as it is needs no Migrate: a rule for other keys, or one more member
+// on the last value.
+func TestCellsThatFit(t *testing.T) {
+	defer func(all *copies) { kept = all }(kept)
+	restart()
+	from := detecting
+	from.Cells = threeCells
+	ruled := from
+	ruled.Keys = []Rule{{Match: "other-*", Filter: hafvf.Config{Family: "normal"}}}
+	more := lagging
+	more.Cells = threeCells
+	in := jumping()
+	for name, to := range map[string]Config{"rule": ruled, "member": more} {
+		j := &job{map[string]*runner{}, rand.New(rand.NewPCG(1, 2))}
+		if _, err := j.bundle(t, from, true, map[string][]Observation{"a": in[:50], "b": in[:60]}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := j.bundle(t, to, true, map[string][]Observation{"a": in[50:60], "b": in[60:70]}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if others := j.others(to); others != nil {
+			t.Errorf("%s: the cells %v have other settings", name, others)
+		}
+	}
+}
+
+// Settings that are not those of the head are an error, and no others are taken for them.
+func TestCellLacksSettings(t *testing.T) {
+	defer func(all *copies) { kept = all }(kept)
+	restart()
+	j := &job{map[string]*runner{}, rand.New(rand.NewPCG(1, 2))}
+	in := map[string][]Observation{"k5": jumping()[:10]}
+	if _, err := j.bundle(t, changed[0], true, in); err != nil {
+		t.Fatal(err)
+	}
+	other := changed[1]
+	other.Migrate = true
+	for _, text := range []any{nil, []byte(settingsText(changed[2].jobSettings()))} {
+		for _, r := range j.cells {
+			r.settings = text
+		}
+		if _, err := j.bundle(t, other, true, in); !errors.Is(err, errSettings) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
