@@ -79,8 +79,7 @@ func statesIn(path string) ([]kafkaio.Restored, error) {
 	return f.sealed(), nil
 }
 
-// savepointStates returns the states of filters in a savepoint, by key. Cells do not say
-// what they were written with.
+// savepointStates returns the states of filters in a savepoint, by key.
 func savepointStates(path string) (states []kafkaio.Restored, err error) {
 	stored, err := savepoint.Read(path, transforms.CellStates...)
 	if err != nil {
@@ -97,12 +96,13 @@ func savepointStates(path string) (states []kafkaio.Restored, err error) {
 		return nil, fmt.Errorf("the savepoint %s has no states of filters: it is of another job, or of one that had read nothing, or damaged", path)
 	}
 	for _, name := range slices.Sorted(maps.Keys(cells)) {
-		entities, err := transforms.ReadCell(name, cells[name])
+		entities, written, err := transforms.ReadCell(name, cells[name])
 		if err != nil {
 			return nil, fmt.Errorf("the savepoint %s: the states that share the key %s cannot be read: %w", path, message.Quote(name), err)
 		}
 		for key, b := range entities {
-			states = append(states, kafkaio.Restored{Key: key, Bytes: b})
+			settings := written(key)
+			states = append(states, kafkaio.Restored{Key: key, Bytes: b, Settings: settings, Sealed: settings != ""})
 		}
 	}
 	sortByKey(states)

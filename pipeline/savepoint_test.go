@@ -18,7 +18,7 @@ const (
 
 // What the states in a savepoint say is what the job's last records said.
 func TestListSavepoint(t *testing.T) {
-	for savepoint, records := range map[string]string{"hashmap": "hashmap", "rocksdb": "hashmap", "17e0a67": "17e0a67"} {
+	for savepoint, records := range map[string]string{"settings": "hashmap", "hashmap": "hashmap", "rocksdb": "hashmap", "17e0a67": "17e0a67"} {
 		t.Run(savepoint, func(t *testing.T) {
 			text, err := os.ReadFile(savepoints + records + ".jsonl")
 			if err != nil {
@@ -43,6 +43,35 @@ func TestListSavepoint(t *testing.T) {
 				t.Errorf("%s, %v", kept, err)
 			}
 		})
+	}
+}
+
+// States that say what they were written with need no config, and another one can be told
+// what it keeps of them.
+func TestSavepointWithSettings(t *testing.T) {
+	const path = savepoints + "settings"
+	var under, alone bytes.Buffer
+	if err := ListSavepoint(compose(t, ofSavepoints+"top: 0.5\n"+fromSomewhere), path, "", &under); err != nil {
+		t.Fatal(err)
+	}
+	if err := ListStatesIn(path, "", &alone); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(alone.String(), under.String()); diff != "" || strings.Count(alone.String(), "\n") != 115 {
+		t.Errorf("(-alone +under another config) %.2000s", diff)
+	}
+	for config, want := range map[string]string{
+		ofSavepoints + "top: 0.5\n":     "115 keys: samples kept; levels begin anew; hafvf run does so with --migrate, and refuses them without",
+		ofSavepoints + "detect: true\n": "115 keys: samples and levels kept; shares, detection and alarms begin anew",
+	} {
+		kept, err := CheckStates(t.Context(), compose(t, config+fromSomewhere), path, quiet)
+		if err != nil || !strings.Contains(kept, want) {
+			t.Errorf("%s, %v\nwant %s", kept, err, want)
+		}
+	}
+	_, err := CheckStates(t.Context(), compose(t, "model: {family: poisson}\n"+fromSomewhere), path, quiet)
+	if err == nil || !strings.Contains(err.Error(), "it has another model.family, and nothing of it means the same") {
+		t.Error(err)
 	}
 }
 

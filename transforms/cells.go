@@ -8,26 +8,44 @@ import (
 
 // CellStates are the names of the states that Filter keeps for a key of the runner, as
 // ReadCell takes them.
-var CellStates = []string{"entity", "log"}
+var CellStates = []string{"entity", "log", "settings"}
 
 // ReadCell decodes what a runner keeps for one key of Filter's: by the names of CellStates,
 // the elements of each state, a value being one. It returns the states of the keys of
-// observations in it, as Estimator.Snapshot takes them. The error says that they are
-// damaged.
-func ReadCell(key string, states map[string][][]byte) (map[string][]byte, error) {
+// observations in it, as Estimator.Snapshot takes them, and the function that gives the
+// settings that the state of a key was written with, as Migrator.Migrate takes them. The
+// error says that they are damaged.
+func ReadCell(key string, states map[string][][]byte) (entities map[string][]byte, written func(key string) string, err error) {
 	if len(states[CellStates[0]]) == 0 {
-		return nil, errCell
+		return nil, nil, errCell
 	}
-	head, log := state.MakeValueState[[]byte](CellStates[0]), state.MakeBagState[[]byte](CellStates[1])
-	c, err := cellState{head: &head, log: &log}.read(storedStates{of: states}, key)
+	head, log, settings := state.MakeValueState[[]byte](CellStates[0]), state.MakeBagState[[]byte](CellStates[1]), state.MakeValueState[[]byte](CellStates[2])
+	of, stored := cellState{head: &head, log: &log, settings: &settings}, storedStates{of: states}
+	c, err := of.read(stored, key)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	all := make(map[string][]byte, len(c.at))
+	written = func(string) string { return "" }
+	if c.settings != (fingerprint{}) {
+		text, err := of.readSettings(stored, c)
+		if err != nil {
+			return nil, nil, err
+		}
+		from, err := parseSettings[jobSettings](text)
+		if err != nil {
+			return nil, nil, err
+		}
+		settings := from.in(Config{}).Settings()
+		written = func(key string) string {
+			_, text := settings(key)
+			return text
+		}
+	}
+	entities = make(map[string][]byte, len(c.at))
 	for key := range c.at {
-		all[key] = c.entity(key)
+		entities[key] = c.entity(key)
 	}
-	return all, nil
+	return entities, written, nil
 }
 
 // storedStates gives the states of a key as a runner does.

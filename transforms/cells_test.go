@@ -40,7 +40,7 @@ func TestReadCell(t *testing.T) {
 			}
 		}
 		kept = &copies{of: map[version]*cell{}} // the log is read
-		got, err := ReadCell("", r.stored())
+		got, _, err := ReadCell("", r.stored())
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("%d keys: %v, (-want +got) %s", keys, err, diff)
 		}
@@ -52,7 +52,7 @@ func TestReadCell(t *testing.T) {
 
 // A state of before there were cells is that of its key.
 func TestReadCellOfOneKey(t *testing.T) {
-	got, err := ReadCell("pump", map[string][][]byte{"entity": {{1, 2, 3}}})
+	got, _, err := ReadCell("pump", map[string][][]byte{"entity": {{1, 2, 3}}})
 	if diff := cmp.Diff(map[string][]byte{"pump": {1, 2, 3}}, got); err != nil || diff != "" {
 		t.Errorf("%v, (-want +got) %s", err, diff)
 	}
@@ -70,7 +70,7 @@ func TestReadCellRefuses(t *testing.T) {
 		{map[string][][]byte{"entity": {head}}, errPieces.Error()},
 		{map[string][][]byte{"entity": {head}, "log": {{0}, {2}}}, errPieces.Error()},
 	} {
-		if all, err := ReadCell("pump", test.states); err == nil || !strings.Contains(err.Error(), test.want) {
+		if all, _, err := ReadCell("pump", test.states); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%v, %v\nwant %s", all, err, test.want)
 		}
 	}
@@ -80,7 +80,7 @@ func FuzzReadCell(f *testing.F) {
 	f.Add([]byte{headWhole, 1, 'a', 1, 'b'}, []byte{})
 	f.Add(append([]byte{headLogged}, make([]byte, len(version{}))...), []byte{0, 1, 'a', 1, 'b'})
 	f.Fuzz(func(t *testing.T, head, piece []byte) {
-		if all, err := ReadCell("pump", map[string][][]byte{"entity": {head}, "log": {piece}}); err != nil && len(all) > 0 {
+		if all, _, err := ReadCell("pump", map[string][][]byte{"entity": {head}, "log": {piece}}); err != nil && len(all) > 0 {
 			t.Errorf("%d keys, and %v", len(all), err)
 		}
 	})

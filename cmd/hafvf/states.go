@@ -18,19 +18,20 @@ func statesCommand() *cobra.Command {
 	var set []string
 	var key, savepoint string
 	cmd := &cobra.Command{
-		Use:   "states CONFIG [--savepoint PATH] | states FILE",
+		Use:   "states CONFIG [--savepoint PATH] | states FILE | states SAVEPOINT",
 		Short: "Show the states that a config's runs begin with",
-		Long: `States reads a file of states, or the states of a config, from the changelog of its
-source or from its file of states. It writes what each says, one JSON object per
-key: observations so far, the latest time, how many observations wait, estimate,
-weight, memory, levels and posterior. It changes nothing, and a run may go on
-meanwhile. States of earlier versions do not say what they were written with: they
+		Long: `States reads a file of states, a savepoint, or the states of a config, from the
+changelog of its source or from its file of states. It writes what each says, one JSON
+object per key: observations so far, the latest time, how many observations wait,
+estimate, weight, memory, levels and posterior. It changes nothing, and a run may go
+on meanwhile. States of earlier versions do not say what they were written with: they
 need the config that they were written with.
 
-With --savepoint it reads a savepoint of the config's job on Flink, as hafvf stop
---savepoint wrote it: its folder, or the file _metadata in it, on this machine. One
-on another machine or in an object store is copied here first, the whole folder.
-Its states need the config that they were written with.
+A savepoint is one of a job on Flink, as hafvf stop --savepoint wrote it: its folder,
+or the file _metadata in it, on this machine. One on another machine or in an object
+store is copied here first, the whole folder. With --savepoint its states are read
+under the config where they do not say what they were written with: those of earlier
+versions, and of jobs with cells: 0.
 
 Exit: 0 fine, 1 a state cannot be read or there is none, 2 the config is wrong.`,
 		Example: `  hafvf states pump.yaml

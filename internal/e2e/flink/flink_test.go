@@ -207,7 +207,7 @@ func (s *site) savepoints(t *testing.T) {
 			t.Fatalf("exit %d: %s", code, stderr)
 		}
 		d.Ends(t, 0)
-		s.listed(t, cfg, savepoint, "saved-out")
+		s.listed(t, savepoint, "saved-out")
 		if !last {
 			if err := <-fed; err != nil {
 				t.Fatal(err)
@@ -222,7 +222,7 @@ func (s *site) savepoints(t *testing.T) {
 
 // listed checks that what is listed of a savepoint's states is what its job has written
 // last of every key.
-func (s *site) listed(t *testing.T, cfg, savepoint, topic string) {
+func (s *site) listed(t *testing.T, savepoint, topic string) {
 	t.Helper()
 	type said struct {
 		Key, Time      string
@@ -244,7 +244,7 @@ func (s *site) listed(t *testing.T, cfg, savepoint, topic string) {
 	for _, r := range s.Broker.Consume(t, topic) {
 		add(want, r.Value)
 	}
-	code, stdout, stderr := program.Run(t, "", "", "states", cfg, "--savepoint", savepoint)
+	code, stdout, stderr := program.Run(t, "", "", "states", savepoint)
 	if code != 0 {
 		t.Fatal(stderr)
 	}
