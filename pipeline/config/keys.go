@@ -104,7 +104,7 @@ func members(dst *[]hafvf.Member) reader {
 			{name: "levels", doc: "Beta priors of this member's weights. Required without ar, and none by default with it. inference: grid has none.", read: levels(&m.Levels)},
 			{name: "top", doc: "Fixed weight of this member's topmost level; with inference: grid, of what is known of the weights.", required: true, read: number(&m.Top, hafvf.TopDomain)},
 			{name: "ar", doc: "normal: the member predicts a value from as many last ones. Not for the first member.", read: upTo(&m.AR, hafvf.MaxAR)},
-			{name: "inference", doc: "How the member learns its forgetting. collapsed sums over the weights of one or two levels: it follows changes closer, keeps less where there are none, and takes about eight times as long. grid has a few values of the weight in place of levels.",
+			{name: "inference", doc: "How the member learns its forgetting. collapsed sums over the weights of one or two levels: it recovers sooner from outliers, remembers less where nothing happens, and takes about eight times as long. grid has a few values of the weight in place of levels.",
 				initial: string(hafvf.Variational), read: choice((*string)(&m.Inference), hafvf.Inferences()...)},
 			{name: "weights", doc: "inference: grid: the values of the weight, two or more.", initial: formatNumbers(hafvf.DefaultWeights()), read: numbers(&m.Weights, hafvf.TopDomain)},
 		}
