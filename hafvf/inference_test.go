@@ -70,16 +70,21 @@ func summed(f *Filter, elapsed float64) (out marginals) {
 	for _, g := range gains {
 		top = max(top, g)
 	}
-	total := 0.0
+	total, most := 0.0, math.Inf(-1)
 	for _, b := range over2 {
-		if b.share < -30 {
+		if b.share < -25 {
 			continue
 		}
 		p := f.levels[0].PriorAt(b.x.w)
 		norm := b.share - special.LogBeta(p.Alpha, p.Beta) + math.Log(h)
 		for k, g := range gains {
 			l := at[k]
-			e := math.Exp(norm + p.Alpha*l.lw + p.Beta*l.l1w + g - top)
+			t := norm + p.Alpha*l.lw + p.Beta*l.l1w + g - top
+			if t < most-40 {
+				continue
+			}
+			most = max(most, t)
+			e := math.Exp(t)
 			total += e
 			out.w += e * l.w
 			out.v += e * over(l.w, elapsed)
