@@ -192,7 +192,7 @@ func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byt
 	}
 	var other []string
 	for _, name := range from.Differ(own) {
-		if slices.Contains([]string{"model.family", "model.dim", "model.scale"}, name) {
+		if slices.Contains([]string{"model.family", "model.scale"}, name) {
 			other = append(other, name)
 		}
 	}
@@ -213,7 +213,7 @@ func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byt
 	}
 	st := m.est.streams.of(key)
 	if a, b := old.streams.of(key).bank.Model(), st.bank.Model(); a.Len() != b.Len() || a.Dim() != b.Dim() {
-		return nil, "", fmt.Errorf("%w: its model has other dimensions, by the prior", hafvf.ErrOtherConfig)
+		return nil, "", fmt.Errorf("%w: its model has other dimensions, by model.dim or the prior", hafvf.ErrOtherConfig)
 	}
 	var parts carriedParts
 	e.Track, parts = st.carry(e.Track, from.TimeUnit == own.TimeUnit)

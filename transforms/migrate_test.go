@@ -168,6 +168,11 @@ func TestMigrateRefuses(t *testing.T) {
 		t.Error(err)
 	}
 
+	// Columns fix a dimension that messages leave open. It is the same one.
+	if _, carried, err := migrated(t, normal, Config{Filter: hafvf.Config{Family: "normal", Dim: 1}}, in); err != nil || carried != "samples and levels kept" {
+		t.Errorf("%s, %v", carried, err)
+	}
+
 	waits := Config{Filter: hafvf.Config{Family: "normal"}, Lateness: time.Hour}
 	e := entity{Track: newEstimator(t, waits).NewTrack("k")}
 	if err := e.admit(in[0]); err != nil {
