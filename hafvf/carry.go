@@ -97,8 +97,8 @@ func rebase(dst, d []float64, m, from Model) {
 
 // like reports whether levels of the two mean the same.
 func (f *Filter) like(g *Filter) bool {
-	return g.top == f.top && slices.Equal(g.naive, f.naive) && g.inference == f.inference &&
-		(f.grid == nil || slices.Equal(f.grid.weights, g.grid.weights))
+	return g.top == f.top && slices.Equal(g.naive, f.naive) && (g.exact == nil) == (f.exact == nil) &&
+		(g.grid == nil) == (f.grid == nil) && (f.grid == nil || slices.Equal(f.grid.weights, g.grid.weights))
 }
 
 // like is the first member with the settings of f and an AR of that order, -1 if there is

@@ -32,8 +32,7 @@ type Filter struct {
 	past                []float64     // a window of Smooth, which has no state
 	unknown             []float64     // an observation of NaN, of length Dim
 	unbound             bool          // without levels: the ELBO is not asked for
-	inference           Inference     // empty: variational
-	exact               exact         // of the other inferences
+	exact               exact         // nil: variational
 	grid                *grid         // exact, where it is one
 }
 

@@ -43,31 +43,33 @@ func DefaultWeights() []float64 {
 	return []float64{0, .5, .8, .9, .95, .98, .99, .995, .999, 1}
 }
 
+// CheckInference returns the key of the member that does not fit its inference, as JSON has
+// it, and why. Both are empty where all fit.
+func (m Member) CheckInference() (key, why string) {
+	switch n := len(m.Levels); {
+	case m.Inference != "" && !slices.Contains(Inferences(), string(m.Inference)):
+		return "inference", fmt.Sprintf("must be variational, collapsed or grid, not %q", m.Inference)
+	case m.Inference != Grid && len(m.Weights) > 0:
+		return "weights", "belongs to inference: grid"
+	case m.Inference == Grid && n > 0:
+		return "levels", "belongs to another inference than grid"
+	case m.Inference == Grid && len(m.Weights) == 1:
+		return "weights", "must be two or more; for one, take levels: [] and top"
+	case m.Inference == Collapsed && n != 1 && n != 2:
+		return "inference", fmt.Sprintf("collapsed is for one or two levels, not %d", n)
+	}
+	return "", ""
+}
+
 // validInference names, under the path at, what is wrong with the member's inference.
 func (m Member) validInference(at string) error {
-	if m.Inference != Grid && len(m.Weights) > 0 {
-		return fmt.Errorf("%sweights: belong to inference: grid", at)
+	if key, why := m.CheckInference(); key != "" {
+		return fmt.Errorf("%s%s: %s", at, key, why)
 	}
-	switch m.Inference {
-	case "", Variational:
-	case Collapsed:
-		if n := len(m.Levels); n != 1 && n != 2 {
-			return fmt.Errorf("%sinference: collapsed is for one or two levels, not %d", at, n)
+	for i, w := range m.Weights {
+		if err := TopDomain.check(fmt.Sprintf("%sweights.%d", at, i), w); err != nil {
+			return err
 		}
-	case Grid:
-		if len(m.Levels) > 0 {
-			return fmt.Errorf("%slevels: inference: grid has none", at)
-		}
-		if len(m.Weights) == 1 {
-			return fmt.Errorf("%sweights: one is not a grid; without levels, top is the only weight", at)
-		}
-		for i, w := range m.Weights {
-			if err := TopDomain.check(fmt.Sprintf("%sweights.%d", at, i), w); err != nil {
-				return err
-			}
-		}
-	default:
-		return fmt.Errorf("%sinference: must be variational, collapsed or grid, not %q", at, m.Inference)
 	}
 	return nil
 }
@@ -89,15 +91,14 @@ func newMember(model Model, m Member) *Filter {
 	if err := m.validInference(""); err != nil {
 		panic("hafvf: " + err.Error())
 	}
+	m = m.canonical()
 	f := NewFilter(model, m.Levels, m.Top)
-	f.inference = m.canonical().Inference
 	switch m.Inference {
 	case Collapsed:
 		f.exact = &collapsed{levels: f.levels, top: f.top}
 	case Grid:
-		weights := m.canonical().Weights
-		n := len(weights)
-		f.grid = &grid{weights: weights, top: m.Top, counts: make([]float64, n),
+		n := len(m.Weights)
+		f.grid = &grid{weights: m.Weights, top: m.Top, counts: make([]float64, n),
 			v: make([]float64, n), before: make([]float64, n), share: make([]float64, n)}
 		f.exact = f.grid
 	}

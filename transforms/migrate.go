@@ -137,13 +137,20 @@ type Migrator struct {
 	cfg      Config
 	settings func(key string) (Settings, string)
 	est      *Estimator
-	of       map[string]*Estimator // by the text of their settings
+	changes  map[[2]string]*change // by the texts of the settings, those of the state first
+}
+
+// A change is one of settings.
+type change struct {
+	from  Settings
+	names []string   // of the settings that differ
+	est   *Estimator // of the settings before; nil until it is needed
 }
 
 // NewMigrator makes a migrator to the states of cfg. An error names what is wrong with cfg.
 func NewMigrator(cfg Config) (*Migrator, error) {
 	est, err := NewEstimator(cfg)
-	return &Migrator{cfg.withDefaults(), cfg.Settings(), est, map[string]*Estimator{}}, err
+	return &Migrator{cfg.withDefaults(), cfg.Settings(), est, map[[2]string]*change{}}, err
 }
 
 // Check says why b, a state of the key that was written with other settings, cannot go on
@@ -157,14 +164,29 @@ func (m *Migrator) Check(key string, b []byte, written string) (included []accou
 	if written == "" || written == text || err != nil && !errors.Is(err, hafvf.ErrOtherConfig) {
 		return included, err
 	}
-	from, parseErr := ParseSettings(written)
+	c, parseErr := m.change(written, own, text)
 	if parseErr != nil {
 		return included, cmp.Or(err, parseErr)
 	}
-	if err == nil && from.Order == own.Order && from.TimeUnit == own.TimeUnit {
+	if err == nil && c.from.Order == own.Order && c.from.TimeUnit == own.TimeUnit {
 		return included, nil
 	}
-	return included, fmt.Errorf("%w: it was written with other %s", hafvf.ErrOtherConfig, message.List(from.Differ(own)))
+	return included, fmt.Errorf("%w: it was written with other %s", hafvf.ErrOtherConfig, message.List(c.names))
+}
+
+// change is that from the settings of the text written to own, whose text is to.
+func (m *Migrator) change(written string, own Settings, to string) (*change, error) {
+	key := [2]string{written, to}
+	if c := m.changes[key]; c != nil {
+		return c, nil
+	}
+	from, err := ParseSettings(written)
+	if err != nil {
+		return nil, err
+	}
+	c := &change{from: from, names: from.Differ(own)}
+	m.changes[key] = c
+	return c, nil
 }
 
 // Migrate returns the state that a key goes on with, and what of it was carried over. A
@@ -186,12 +208,12 @@ func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byt
 	if !errors.Is(err, hafvf.ErrOtherConfig) || written == "" || written == text {
 		return nil, "", err
 	}
-	from, err := ParseSettings(written)
+	c, err := m.change(written, own, text)
 	if err != nil {
 		return nil, "", err
 	}
 	var other []string
-	for _, name := range from.Differ(own) {
+	for _, name := range c.names {
 		if slices.Contains([]string{"model.family", "model.scale"}, name) {
 			other = append(other, name)
 		}
@@ -199,24 +221,25 @@ func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byt
 	if len(other) > 0 {
 		return nil, "", fmt.Errorf("%w: it has another %s, and nothing of it means the same", hafvf.ErrOtherConfig, message.List(other))
 	}
-	old, err := m.estimator(written, from)
+	if c.est == nil {
+		if c.est, err = NewEstimator(c.from.In(m.cfg)); err != nil {
+			return nil, "", fmt.Errorf("the settings that it was written with: %w", err)
+		}
+	}
+	e, err := c.est.decodeEntity(key, b)
 	if err != nil {
 		return nil, "", err
 	}
-	e, err := old.decodeEntity(key, b)
-	if err != nil {
-		return nil, "", err
-	}
-	if from.Order != own.Order && len(e.waiting) > 0 {
+	if c.from.Order != own.Order && len(e.waiting) > 0 {
 		return nil, "", fmt.Errorf("%w: %s in it, which a run in the order %s would never learn: let a run with the old config end first",
 			hafvf.ErrOtherConfig, message.Count(len(e.waiting), "observation waits", "observations wait"), own.Order)
 	}
 	st := m.est.streams.of(key)
-	if a, b := old.streams.of(key).bank.Model(), st.bank.Model(); a.Len() != b.Len() || a.Dim() != b.Dim() {
+	if a, b := c.est.streams.of(key).bank.Model(), st.bank.Model(); a.Len() != b.Len() || a.Dim() != b.Dim() {
 		return nil, "", fmt.Errorf("%w: its model has other dimensions, by model.dim or the prior", hafvf.ErrOtherConfig)
 	}
 	var parts carriedParts
-	e.Track, parts = st.carry(e.Track, from.TimeUnit == own.TimeUnit)
+	e.Track, parts = st.carry(e.Track, c.from.TimeUnit == own.TimeUnit)
 	if m.cfg.Silence != nil && e.pulse == nil {
 		e.pulse = &pulse{}
 	}
@@ -294,19 +317,6 @@ func (a *carrying) report(ctx context.Context) {
 		slog.Info("states of another config are carried over to this one", "keys", n, "what", carried)
 	}
 	a.outcomes = nil
-}
-
-// estimator is that of other settings.
-func (m *Migrator) estimator(written string, from Settings) (*Estimator, error) {
-	if est := m.of[written]; est != nil {
-		return est, nil
-	}
-	est, err := NewEstimator(from.In(m.cfg))
-	if err != nil {
-		return nil, fmt.Errorf("the settings that it was written with: %w", err)
-	}
-	m.of[written] = est
-	return est, nil
 }
 
 // carriedParts are the names of the parts of a state that were carried over, and of those

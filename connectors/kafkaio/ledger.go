@@ -654,7 +654,7 @@ func (l *Ledger) commit(ctx context.Context) error {
 		err = l.cfg.Sync()
 	}
 	if err == nil {
-		err = l.store(ctx, states, offsets)
+		err = l.store(ctx, states, offsets, renews)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -672,9 +672,9 @@ func (l *Ledger) commit(ctx context.Context) error {
 	return nil
 }
 
-// store writes states and offsets. Without a changelog nothing refuses a run that another
+// store writes states and offsets, and if it renews to the changelog in any case. Without a changelog nothing refuses a run that another
 // one has replaced: it moves offsets, which repeats records, and has no states to spoil.
-func (l *Ledger) store(ctx context.Context, states map[string][]byte, offsets map[string]Position) error {
+func (l *Ledger) store(ctx context.Context, states map[string][]byte, offsets map[string]Position, renews bool) error {
 	notes := map[string]committed{}
 	if l.cfg.Group != "" {
 		for log, p := range offsets {
@@ -692,8 +692,11 @@ func (l *Ledger) store(ctx context.Context, states map[string][]byte, offsets ma
 		}
 		return l.persist(ctx, "committed", func() error { return l.cfg.Client.commit(ctx, l.cfg.Group, notes) })
 	}
-	if len(states) > 0 {
+	switch {
+	case len(states) > 0:
 		return l.commitOwned(ctx, l.sealed(states), notes)
+	case len(notes) == 0 && !renews:
+		return nil
 	}
 	h, err := l.head.message()
 	if err != nil {
@@ -748,8 +751,11 @@ func (l *Ledger) offsets(all bool) map[string]Position {
 			}
 		}
 	}
+	if all {
+		return changed
+	}
 	for log, p := range changed {
-		if at, ok := l.stored[log]; ok && at == p.Offset && !all {
+		if at, ok := l.stored[log]; ok && at == p.Offset {
 			delete(changed, log)
 		}
 	}

@@ -117,16 +117,13 @@ func members(dst *[]hafvf.Member) reader {
 		}
 		for i := range *dst {
 			at := fmt.Sprintf("%s.%d", path, i)
-			switch m := &(*dst)[i]; {
+			m := &(*dst)[i]
+			if key, why := m.CheckInference(); key != "" && !d.failed(at) && !d.failed(at+".levels") && !d.failed(at+".inference") {
+				d.fail(at+"."+key, "%s", why)
+				continue
+			}
+			switch {
 			case d.failed(at):
-			case m.Inference != hafvf.Grid && d.has(at+".weights") && !d.failed(at+".inference"):
-				d.fail(at+".weights", "belongs to inference: grid")
-			case m.Inference == hafvf.Grid && len(m.Levels) > 0:
-				d.fail(at+".levels", "belongs to another inference than grid")
-			case m.Inference == hafvf.Grid && d.has(at+".weights") && len(m.Weights) < 2:
-				d.fail(at+".weights", "must be two or more; for one, take levels: [] and top")
-			case m.Inference == hafvf.Collapsed && len(m.Levels) != 1 && len(m.Levels) != 2 && !d.failed(at+".levels"):
-				d.fail(at+".inference", "collapsed is for one or two levels, not %d", len(m.Levels))
 			case d.has(at + ".levels"):
 			case d.has(at+".ar") || m.Inference == hafvf.Grid:
 				m.Levels = []hafvf.Beta{}

@@ -348,6 +348,9 @@ func numbers(dst *[]float64, within hafvf.Domain) reader {
 			d.wrongType(path, "a "+takes, n)
 			return
 		}
+		if len(n.Content) == 0 {
+			d.fail(path, "must hold at least one number")
+		}
 		*dst = make([]float64, len(n.Content))
 		for i, e := range n.Content {
 			d.number(d.entry(path, i, e), e, within, &(*dst)[i])

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"hafvf/cmd/hafvf/chart"
+	"hafvf/cmd/hafvf/compare/methods"
 )
 
 // Picture draws skill against cost: what each method predicts and detects, and the time
@@ -57,7 +58,7 @@ func (r *Report) skill(title, label string, skill, cost map[string]float64) char
 		switch {
 		case m.Hindsight:
 			to = &hindsight
-		case ownMethods[m.Name]:
+		case methods.Own(m.Name):
 			to = &own
 		}
 		at := chart.Point{X: x, Y: y}
@@ -78,10 +79,6 @@ func (r *Report) skill(title, label string, skill, cost map[string]float64) char
 		Panels: []chart.Panel{{Label: label, Share: 1, Min: -.03, Max: 1.06, Ticks: 6, Layers: layers}},
 	}
 }
-
-// ownMethods are the forms of this program's filter.
-var ownMethods = map[string]bool{"hafvf": true, "hafvf3": true, "bank": true, "detect": true, "collapsed": true, "grid": true, "matched": true,
-	"bank-collapsed": true, "bank-grid": true, "detect-collapsed": true, "detect-grid": true}
 
 // relativeDensity is, of each method, the mean over the common cases of exp(l − best), l
 // the log predictive of an observation.

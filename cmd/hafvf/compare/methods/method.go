@@ -109,6 +109,11 @@ func Names() (names []string) {
 	return names
 }
 
+// Own reports whether the method of the name is a form of this program's filter.
+func Own(name string) bool {
+	return slices.ContainsFunc(slices.Concat(ours, matcheds), func(m Method) bool { return m.Name == name })
+}
+
 // Begin returns the start of a stream of a family whose first observations are these.
 func Begin(family string, first []float64) (Start, error) {
 	s := Start{Family: family, Period: 1}
