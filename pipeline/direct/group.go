@@ -1,0 +1,198 @@
+package direct
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/coder"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/window"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/runtime/exec"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/typex"
+	pipepb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/pipeline_v1"
+)
+
+// A grouping is a GroupByKey with the default trigger: a window fires when the watermark has
+// passed its end, and again for each late element.
+type grouping struct {
+	out         *collection
+	merges      bool       // windows that overlap
+	accumulates bool       // a pane repeats the elements of those before it
+	lateness    mtime.Time // in milliseconds, that is allowed
+}
+
+func newGrouping(in, out *collection) (*grouping, error) {
+	w := in.strategy
+	switch t := w.GetTrigger().GetTrigger().(type) {
+	case nil, *pipepb.Trigger_Default_:
+	case *pipepb.Trigger_AfterEndOfWindow_:
+		if t.AfterEndOfWindow.GetEarlyFirings() != nil || t.AfterEndOfWindow.GetLateFirings() != nil {
+			return nil, refusedTrigger(w)
+		}
+	default:
+		return nil, refusedTrigger(w)
+	}
+	return &grouping{
+		out: out, merges: w.GetMergeStatus() == pipepb.MergeStatus_NEEDS_MERGE,
+		accumulates: w.GetAccumulationMode() == pipepb.AccumulationMode_ACCUMULATING, lateness: mtime.Time(w.GetAllowedLateness()),
+	}, nil
+}
+
+func refusedTrigger(w *pipepb.WindowingStrategy) error {
+	return fmt.Errorf("the trigger {%v} is not supported by the direct runner, which knows the default one", w.GetTrigger())
+}
+
+// A keyWindow is a window of a key, with what has come for it.
+type keyWindow struct {
+	key    string // encoded
+	window typex.Window
+	values [][]byte // encoded
+	unsent bool     // some of the values were in no pane
+	panes  int64    // so far
+	gone   bool     // merged into another one, or over
+}
+
+func (w *keyWindow) end() mtime.Time { return w.window.MaxTimestamp() }
+
+// groups are the windows of a shard.
+type groups struct {
+	byKey map[string][]*keyWindow
+	due   timeQueue[*keyWindow] // that have a pane to send, by their ends
+	over  timeQueue[*keyWindow] // all, by their ends
+}
+
+func newGroups() *groups {
+	return &groups{
+		byKey: map[string][]*keyWindow{},
+		due:   timeQueue[*keyWindow]{gone: func(w *keyWindow) bool { return w.gone || !w.unsent }},
+		over:  timeQueue[*keyWindow]{gone: func(w *keyWindow) bool { return w.gone }},
+	}
+}
+
+// run takes elements up and returns the panes that are due.
+func (g *grouping) run(to *groups, elements []element, watermark mtime.Time) (panes [][]byte, err error) {
+	send := func(w *keyWindow, timing typex.PaneTiming) error {
+		pane, err := g.pane(w, timing)
+		panes = append(panes, pane)
+		return err
+	}
+	for _, e := range elements {
+		for _, late := range g.add(to, e, watermark) {
+			if err := send(late, typex.PaneLate); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for {
+		w, end, ok := to.due.top()
+		if !ok || end >= watermark {
+			break
+		}
+		to.due.pop()
+		if err := send(w, typex.PaneOnTime); err != nil {
+			return nil, err
+		}
+	}
+	for {
+		w, end, ok := to.over.top()
+		if !ok || end+g.lateness >= watermark {
+			return panes, nil
+		}
+		to.over.pop()
+		to.forget(w)
+	}
+}
+
+// add takes an element up. It returns the windows that are late, and have to be sent at once.
+func (g *grouping) add(to *groups, e element, watermark mtime.Time) (late []*keyWindow) {
+	for _, in := range e.windows {
+		if in.MaxTimestamp()+g.lateness < watermark {
+			continue // the element is dropped
+		}
+		w := g.find(to, e.key, in)
+		w.values = append(w.values, e.value)
+		switch {
+		case w.end() < watermark:
+			w.unsent = true
+			if !slices.Contains(late, w) {
+				late = append(late, w)
+			}
+		case !w.unsent:
+			w.unsent = true
+			to.due.push(w, w.end())
+		}
+	}
+	return late
+}
+
+// find returns the window of a key, merged with those that overlap it if windows merge.
+func (g *grouping) find(to *groups, key string, in typex.Window) *keyWindow {
+	all := to.byKey[key]
+	if !g.merges {
+		if i := slices.IndexFunc(all, func(w *keyWindow) bool { return w.window.Equals(in) }); i >= 0 {
+			return all[i]
+		}
+		return to.open(&keyWindow{key: key, window: in})
+	}
+	span := in.(window.IntervalWindow)
+	if i := slices.IndexFunc(all, func(w *keyWindow) bool { return covers(w.window.(window.IntervalWindow), span) }); i >= 0 {
+		return all[i]
+	}
+	merged := &keyWindow{key: key}
+	for _, w := range slices.Clone(all) {
+		o := w.window.(window.IntervalWindow)
+		if o.Start >= span.End || span.Start >= o.End {
+			continue
+		}
+		span = window.IntervalWindow{Start: min(span.Start, o.Start), End: max(span.End, o.End)}
+		merged.values = append(merged.values, w.values...)
+		merged.unsent = merged.unsent || w.unsent
+		merged.panes = max(merged.panes, w.panes)
+		to.forget(w)
+	}
+	merged.window = span
+	return to.open(merged)
+}
+
+func covers(w, span window.IntervalWindow) bool { return w.Start <= span.Start && w.End >= span.End }
+
+func (to *groups) open(w *keyWindow) *keyWindow {
+	to.byKey[w.key] = append(to.byKey[w.key], w)
+	to.over.push(w, w.end())
+	if w.unsent {
+		to.due.push(w, w.end())
+	}
+	return w
+}
+
+func (to *groups) forget(w *keyWindow) {
+	w.gone = true
+	rest := slices.DeleteFunc(to.byKey[w.key], func(o *keyWindow) bool { return o == w })
+	if to.byKey[w.key] = rest; len(rest) == 0 {
+		delete(to.byKey, w.key)
+	}
+}
+
+// pane encodes the next pane of a window as an element.
+func (g *grouping) pane(w *keyWindow, timing typex.PaneTiming) ([]byte, error) {
+	info := typex.PaneInfo{Timing: timing, IsFirst: w.panes == 0, Index: w.panes, NonSpeculativeIndex: w.panes}
+	_, info.IsLast = w.window.(window.GlobalWindow)
+	var b bytes.Buffer
+	if err := exec.EncodeWindowedValueHeader(g.out.winEnc, []typex.Window{w.window}, w.end(), info, &b); err != nil {
+		return nil, err
+	}
+	b.WriteString(w.key)
+	if err := coder.EncodeInt32(int32(len(w.values)), &b); err != nil {
+		return nil, err
+	}
+	for _, v := range w.values {
+		b.Write(v)
+	}
+	w.panes++
+	w.unsent = false
+	if !g.accumulates {
+		w.values = nil
+	}
+	return b.Bytes(), nil
+}

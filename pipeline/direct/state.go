@@ -1,0 +1,227 @@
+package direct
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/runtime/exec"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// A states holds the user states of a shard, by window. Functions of a bundle may read and
+// write states in parallel.
+type states struct {
+	mu      sync.Mutex
+	windows map[string]*windowStates // by the encoded window
+	over    timeQueue[*windowStates] // by their ends
+}
+
+// A windowStates holds the states of one window, as the SDK encodes them.
+type windowStates struct {
+	name   string
+	end    mtime.Time // and the allowed lateness
+	timers int        // that are set for the window
+
+	bags  map[stateName][]byte
+	maps  map[stateName]map[string][]byte
+	lists map[stateName][]listEntry
+}
+
+type stateName struct{ step, state, key string }
+
+// A listEntry is one of an ordered list, with its sort key.
+type listEntry struct {
+	at    int64
+	bytes []byte
+}
+
+func newStates() *states {
+	return &states{windows: map[string]*windowStates{}, over: timeQueue[*windowStates]{gone: func(*windowStates) bool { return false }}}
+}
+
+// of returns the states of an encoded window of the stage.
+func (s *states) of(stage *stage, window []byte) (*windowStates, error) {
+	if w := s.windows[string(window)]; w != nil {
+		return w, nil
+	}
+	w, err := stage.input.winDec.DecodeSingle(bytes.NewReader(window))
+	if err != nil {
+		return nil, err
+	}
+	states := &windowStates{
+		name: string(window), end: w.MaxTimestamp() + stage.lateness,
+		bags: map[stateName][]byte{}, maps: map[stateName]map[string][]byte{}, lists: map[stateName][]listEntry{},
+	}
+	s.windows[states.name] = states
+	s.over.push(states, states.end)
+	return states, nil
+}
+
+// forget forgets the states of windows that the watermark has passed. A window stays as long
+// as it has timers.
+func (s *states) forget(watermark mtime.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var timed []*windowStates
+	for {
+		w, end, ok := s.over.top()
+		if !ok || end >= watermark {
+			break
+		}
+		s.over.pop()
+		if w.timers > 0 {
+			timed = append(timed, w)
+			continue
+		}
+		delete(s.windows, w.name)
+	}
+	for _, w := range timed {
+		s.over.push(w, w.end)
+	}
+}
+
+// A writer is called with each write.
+type writer func(p []byte) error
+
+func (w writer) Write(p []byte) (int, error) { return len(p), w(p) }
+func (w writer) Close() error                { return nil }
+
+func reader(b []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(b)) }
+
+// state calls f with the states of a window and the full name of one.
+func (b *bundle) state(id exec.StreamID, state string, key, window []byte, f func(w *windowStates, name stateName)) error {
+	s := b.shard.states
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w, err := s.of(b.shard.stage, window)
+	if err == nil {
+		f(w, stateName{id.PtransformID, state, string(key)})
+	}
+	return err
+}
+
+// read returns a reader of what f finds.
+func (b *bundle) read(id exec.StreamID, state string, key, window []byte, f func(w *windowStates, name stateName) []byte) (io.ReadCloser, error) {
+	var found []byte
+	err := b.state(id, state, key, window, func(w *windowStates, name stateName) { found = f(w, name) })
+	// What is appended later lies behind the end of found.
+	return reader(found), err
+}
+
+// change returns a writer that has f change a state with each write.
+func (b *bundle) change(id exec.StreamID, state string, key, window []byte, f func(w *windowStates, name stateName, p []byte)) (io.Writer, error) {
+	return writer(func(p []byte) error {
+		return b.state(id, state, key, window, func(w *windowStates, name stateName) { f(w, name, p) })
+	}), nil
+}
+
+// The following methods implement exec.StateReader.
+
+// OpenBagUserStateReader opens a bag. A value is a bag of one element.
+func (b *bundle) OpenBagUserStateReader(_ context.Context, id exec.StreamID, state string, key, window []byte) (io.ReadCloser, error) {
+	return b.read(id, state, key, window, func(w *windowStates, name stateName) []byte { return w.bags[name] })
+}
+
+// OpenBagUserStateAppender appends to a bag.
+func (b *bundle) OpenBagUserStateAppender(_ context.Context, id exec.StreamID, state string, key, window []byte) (io.Writer, error) {
+	return b.change(id, state, key, window, func(w *windowStates, name stateName, p []byte) {
+		w.bags[name] = append(w.bags[name], p...)
+	})
+}
+
+// OpenBagUserStateClearer clears a bag.
+func (b *bundle) OpenBagUserStateClearer(_ context.Context, id exec.StreamID, state string, key, window []byte) (io.Writer, error) {
+	return b.change(id, state, key, window, func(w *windowStates, name stateName, _ []byte) { delete(w.bags, name) })
+}
+
+// OpenMultimapUserStateReader opens an entry of a map.
+func (b *bundle) OpenMultimapUserStateReader(_ context.Context, id exec.StreamID, state string, key, window, entry []byte) (io.ReadCloser, error) {
+	return b.read(id, state, key, window, func(w *windowStates, name stateName) []byte { return w.maps[name][string(entry)] })
+}
+
+// OpenMultimapUserStateAppender appends to an entry of a map.
+func (b *bundle) OpenMultimapUserStateAppender(_ context.Context, id exec.StreamID, state string, key, window, entry []byte) (io.Writer, error) {
+	at := string(entry)
+	return b.change(id, state, key, window, func(w *windowStates, name stateName, p []byte) {
+		if w.maps[name] == nil {
+			w.maps[name] = map[string][]byte{}
+		}
+		w.maps[name][at] = append(w.maps[name][at], p...)
+	})
+}
+
+// OpenMultimapUserStateClearer clears an entry of a map.
+func (b *bundle) OpenMultimapUserStateClearer(_ context.Context, id exec.StreamID, state string, key, window, entry []byte) (io.Writer, error) {
+	at := string(entry)
+	return b.change(id, state, key, window, func(w *windowStates, name stateName, _ []byte) { delete(w.maps[name], at) })
+}
+
+// OpenMultimapKeysUserStateReader opens the keys of a map.
+func (b *bundle) OpenMultimapKeysUserStateReader(_ context.Context, id exec.StreamID, state string, key, window []byte) (io.ReadCloser, error) {
+	return b.read(id, state, key, window, func(w *windowStates, name stateName) (keys []byte) {
+		for _, k := range slices.Sorted(maps.Keys(w.maps[name])) {
+			keys = append(keys, k...)
+		}
+		return keys
+	})
+}
+
+// OpenMultimapKeysUserStateClearer clears a map.
+func (b *bundle) OpenMultimapKeysUserStateClearer(_ context.Context, id exec.StreamID, state string, key, window []byte) (io.Writer, error) {
+	return b.change(id, state, key, window, func(w *windowStates, name stateName, _ []byte) { delete(w.maps, name) })
+}
+
+// OpenOrderedListUserStateReader opens the entries of an ordered list from start to before
+// end. The SDK means the largest key too if end is the largest number.
+func (b *bundle) OpenOrderedListUserStateReader(_ context.Context, id exec.StreamID, state string, key, window []byte, start, end int64) (io.ReadCloser, error) {
+	return b.read(id, state, key, window, func(w *windowStates, name stateName) (found []byte) {
+		for _, e := range w.lists[name] {
+			if e.within(start, end) {
+				found = append(found, e.bytes...)
+			}
+		}
+		return found
+	})
+}
+
+// OpenOrderedListUserStateAppender adds an entry with each write: a sort key and a value.
+func (b *bundle) OpenOrderedListUserStateAppender(_ context.Context, id exec.StreamID, state string, key, window []byte) (io.Writer, error) {
+	return writer(func(p []byte) error {
+		at, n := protowire.ConsumeVarint(p)
+		if n < 0 {
+			return errors.New("an entry of an ordered list has no sort key")
+		}
+		entry := listEntry{int64(at), bytes.Clone(p)}
+		return b.state(id, state, key, window, func(w *windowStates, name stateName) {
+			list := w.lists[name]
+			i, _ := slices.BinarySearchFunc(list, entry, func(a, b listEntry) int { return cmp.Or(cmp.Compare(a.at, b.at), -1) })
+			w.lists[name] = slices.Insert(list, i, entry)
+		})
+	}), nil
+}
+
+// OpenOrderedListUserStateClearer clears the entries of an ordered list from start to before
+// end.
+func (b *bundle) OpenOrderedListUserStateClearer(_ context.Context, id exec.StreamID, state string, key, window []byte, start, end int64) (io.Writer, error) {
+	return b.change(id, state, key, window, func(w *windowStates, name stateName, _ []byte) {
+		w.lists[name] = slices.DeleteFunc(w.lists[name], func(e listEntry) bool { return e.within(start, end) })
+	})
+}
+
+func (e listEntry) within(start, end int64) bool {
+	return e.at >= start && (e.at < end || end == math.MaxInt64)
+}
+
+// OpenIterable implements exec.StateReader. Groups are handed over whole: no part of one is
+// asked for.
+func (b *bundle) OpenIterable(context.Context, exec.StreamID, []byte) (io.ReadCloser, error) {
+	return nil, errors.New("the direct runner keeps no parts of groups")
+}

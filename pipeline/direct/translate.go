@@ -1,0 +1,535 @@
+package direct
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/coder"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/runtime/exec"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/runtime/graphx"
+	fnpb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/fnexecution_v1"
+	pipepb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/pipeline_v1"
+	"google.golang.org/protobuf/proto"
+)
+
+// The names that Beam's model gives and package graphx does not export.
+const (
+	urnSource        = "beam:runner:source:v1"
+	urnSink          = "beam:runner:sink:v1"
+	urnPair          = "beam:transform:sdf_pair_with_restriction:v1"
+	urnSplit         = "beam:transform:sdf_split_and_size_restrictions:v1"
+	urnProcess       = "beam:transform:sdf_process_sized_element_and_restrictions:v1"
+	urnTestStream    = "beam:transform:teststream:v1"
+	urnWindowedValue = "beam:coder:windowed_value:v1"
+	urnKV            = "beam:coder:kv:v1"
+	urnDouble        = "beam:coder:double:v1"
+)
+
+// mainInput is the name that graphx gives to the first input and the first output.
+const mainInput = "i0"
+
+// A stage is what is processed without a stop: steps that hand elements to each other by
+// calls, a GroupByKey, or a TestStream.
+type stage struct {
+	id, name string      // of its first step
+	input    *collection // nil for a TestStream
+	steps    []string    // ids
+
+	group  *grouping   // of a GroupByKey, else nil
+	script *testStream // of a TestStream, else nil
+	keyed  bool        // elements of one key go to one shard
+	splits bool        // elements have restrictions, the rest of which comes back
+
+	descriptor *fnpb.ProcessBundleDescriptor
+	sinks      map[string]*collection // by the id of the sink
+	timers     map[timerFamily]timerCoder
+	sides      []*sideInput
+	lateness   mtime.Time // in milliseconds, that the input allows
+
+	from []*stage // that make the input; none for an impulse
+
+	shards  []*shard
+	in, out mtime.Time // watermarks
+	sideIn  mtime.Time // least watermark of the side inputs when they were last looked at
+	dealt   int        // restrictions so far
+}
+
+// A collection is a PCollection that passes from one stage to others.
+type collection struct {
+	id       string
+	coder    *coder.Coder
+	key      exec.ElementDecoder // of pairs, else nil
+	winDec   exec.WindowDecoder
+	winEnc   exec.WindowEncoder
+	strategy *pipepb.WindowingStrategy
+
+	stages []*stage // that take it as their main input
+	sides  []*sideInput
+	onward []onward
+}
+
+// onward passes the elements of a collection on, to one that they are a part of.
+type onward struct {
+	to      *collection
+	convert func([]byte) ([]byte, error) // nil if both have one coder
+}
+
+// A translation turns the steps of a pipeline into stages.
+type translation struct {
+	components *pipepb.Components
+	coders     *graphx.CoderUnmarshaller
+	steps      map[string]*pipepb.PTransform // that are not composed of others
+	payloads   map[string]*pipepb.ParDoPayload
+	makers     map[string]string   // step that makes a PCollection
+	takers     map[string][]string // steps that take it as their main input
+
+	collections map[string]*collection
+	impulses    []*collection
+	made        map[string]*stage // that makes a PCollection
+	stages      []*stage          // each after those that it depends on
+	names       map[string]string // of steps, by id
+}
+
+// refuseForeign refuses transforms of other languages, whose expansion would need a service.
+func refuseForeign(p *beam.Pipeline) error {
+	edges, _, err := p.Build()
+	if err != nil {
+		return err
+	}
+	for _, e := range edges {
+		if e.Op == graph.External && e.External != nil && e.External.Urn != urnTestStream {
+			return fmt.Errorf("%s: transforms of other languages are not supported by the direct runner", e.Name())
+		}
+	}
+	return nil
+}
+
+func translate(p *pipepb.Pipeline) (*translation, error) {
+	t := &translation{
+		components: p.GetComponents(), coders: graphx.NewCoderUnmarshaller(p.GetComponents().GetCoders()),
+		steps: map[string]*pipepb.PTransform{}, payloads: map[string]*pipepb.ParDoPayload{},
+		makers: map[string]string{}, takers: map[string][]string{},
+		collections: map[string]*collection{}, made: map[string]*stage{}, names: map[string]string{},
+	}
+	if err := t.findSteps(); err != nil {
+		return nil, err
+	}
+	order := slices.SortedFunc(maps.Keys(t.steps), byNumber)
+	for _, id := range order {
+		step := t.steps[id]
+		for _, out := range step.GetOutputs() {
+			t.makers[out] = id
+		}
+		if t.bySDK(id) {
+			in := step.GetInputs()[mainInput]
+			t.takers[in] = append(t.takers[in], id)
+		}
+	}
+	for _, build := range []func(id string) error{t.materializeSides, t.place} {
+		for _, id := range order {
+			if err := build(id); err != nil {
+				return nil, fmt.Errorf("%s: %w", t.names[id], err)
+			}
+		}
+	}
+	for _, s := range t.stages {
+		if len(s.steps) > 0 {
+			if err := t.describe(s); err != nil {
+				return nil, fmt.Errorf("%s: %w", s.name, err)
+			}
+		}
+	}
+	for _, s := range t.stages {
+		if s.input != nil {
+			s.from = t.origins(s.input.id)
+		}
+		for _, side := range s.sides {
+			side.from = t.origins(side.of.id)
+		}
+	}
+	return t, t.sort()
+}
+
+// byNumber orders ids so that e9 is before e10.
+func byNumber(a, b string) int {
+	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+}
+
+// findSteps finds the steps, and takes splittable functions apart. It refuses what is not
+// supported.
+func (t *translation) findSteps() error {
+	inside := map[string]bool{} // steps of a Reshuffle, which is one step here
+	var cover func(id string)
+	cover = func(id string) {
+		for _, sub := range t.components.GetTransforms()[id].GetSubtransforms() {
+			inside[sub] = true
+			cover(sub)
+		}
+	}
+	for id, step := range t.components.GetTransforms() {
+		if step.GetSpec().GetUrn() == graphx.URNReshuffle {
+			cover(id)
+		}
+	}
+	for id, step := range t.components.GetTransforms() {
+		t.names[id] = step.GetUniqueName()
+		urn := step.GetSpec().GetUrn()
+		if inside[id] || len(step.GetSubtransforms()) > 0 && urn != graphx.URNReshuffle {
+			continue
+		}
+		t.steps[id] = step
+		switch urn {
+		case graphx.URNImpulse, graphx.URNFlatten, graphx.URNReshuffle, graphx.URNGBK, graphx.URNWindow, urnTestStream:
+		case graphx.URNParDo:
+			if err := t.findParDo(id, step); err != nil {
+				return fmt.Errorf("%s: %w", step.GetUniqueName(), err)
+			}
+		default:
+			return fmt.Errorf("%s: transforms of the kind %q are not supported by the direct runner", step.GetUniqueName(), urn)
+		}
+	}
+	return nil
+}
+
+func (t *translation) findParDo(id string, step *pipepb.PTransform) error {
+	payload := &pipepb.ParDoPayload{}
+	if err := proto.Unmarshal(step.GetSpec().GetPayload(), payload); err != nil {
+		return err
+	}
+	t.payloads[id] = payload
+	in := t.components.GetPcollections()[step.GetInputs()[mainInput]]
+	if keyed(payload) && t.strategy(in).GetMergeStatus() == pipepb.MergeStatus_NEEDS_MERGE {
+		return errors.New("state and timers on windows that merge are not supported by the direct runner: their states could not be merged")
+	}
+	if payload.GetRequiresTimeSortedInput() {
+		return errors.New("input that is sorted by time is not supported by the direct runner")
+	}
+	if payload.GetRestrictionCoderId() != "" {
+		t.takeApart(id, step, payload)
+	}
+	return nil
+}
+
+func keyed(p *pipepb.ParDoPayload) bool {
+	return len(p.GetStateSpecs()) > 0 || len(p.GetTimerFamilySpecs()) > 0
+}
+
+func (t *translation) strategy(c *pipepb.PCollection) *pipepb.WindowingStrategy {
+	return t.components.GetWindowingStrategies()[c.GetWindowingStrategyId()]
+}
+
+// takeApart replaces a splittable function by its three steps. They pair an element with its
+// restriction, split the restriction, and process the parts.
+func (t *translation) takeApart(id string, whole *pipepb.PTransform, payload *pipepb.ParDoPayload) {
+	in := t.components.GetPcollections()[whole.GetInputs()[mainInput]]
+	paired, sized, size := id+"/paired", id+"/sized", id+"/size"
+	pair := func(id string, components ...string) {
+		t.components.Coders[id] = &pipepb.Coder{Spec: &pipepb.FunctionSpec{Urn: urnKV}, ComponentCoderIds: components}
+		t.components.Pcollections[id] = &pipepb.PCollection{UniqueName: id, CoderId: id, IsBounded: in.GetIsBounded(), WindowingStrategyId: in.GetWindowingStrategyId()}
+	}
+	t.components.Coders[size] = &pipepb.Coder{Spec: &pipepb.FunctionSpec{Urn: urnDouble}}
+	pair(paired, in.GetCoderId(), payload.GetRestrictionCoderId())
+	pair(sized, paired, size)
+	step := func(name, urn, from string, outputs map[string]string) {
+		inputs := maps.Clone(whole.GetInputs())
+		inputs[mainInput] = from
+		t.steps[id+name] = &pipepb.PTransform{UniqueName: whole.GetUniqueName(), Spec: &pipepb.FunctionSpec{Urn: urn, Payload: whole.GetSpec().GetPayload()}, Inputs: inputs, Outputs: outputs}
+		t.payloads[id+name] = payload
+		t.names[id+name] = whole.GetUniqueName()
+	}
+	step("/1pair", urnPair, whole.GetInputs()[mainInput], map[string]string{mainInput: paired})
+	step("/2split", urnSplit, paired, map[string]string{mainInput: sized})
+	step("/3process", urnProcess, sized, whole.GetOutputs())
+	delete(t.steps, id)
+	delete(t.payloads, id)
+}
+
+// bySDK reports whether package exec runs a step.
+func (t *translation) bySDK(id string) bool {
+	switch t.steps[id].GetSpec().GetUrn() {
+	case graphx.URNImpulse, graphx.URNFlatten, graphx.URNReshuffle, graphx.URNGBK, urnTestStream:
+		return false
+	}
+	return true
+}
+
+// sideInputs are those of a step that is processed with side inputs.
+func (t *translation) sideInputs(id string) map[string]*pipepb.SideInput {
+	switch t.steps[id].GetSpec().GetUrn() {
+	case graphx.URNParDo, urnProcess:
+		return t.payloads[id].GetSideInputs()
+	}
+	return nil
+}
+
+// materializeSides makes collections of the PCollections that are side inputs.
+func (t *translation) materializeSides(id string) error {
+	for local := range t.sideInputs(id) {
+		if _, err := t.collection(t.steps[id].GetInputs()[local]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begins reports whether a step that the SDK runs begins a stage. Other steps belong to the
+// stage that makes their input.
+func (t *translation) begins(id string) bool {
+	return !t.bySDK(t.makers[t.steps[id].GetInputs()[mainInput]]) ||
+		t.steps[id].GetSpec().GetUrn() == urnProcess ||
+		keyed(t.payloads[id]) && t.steps[id].GetSpec().GetUrn() == graphx.URNParDo ||
+		len(t.sideInputs(id)) > 0
+}
+
+// place makes the stage of a step that begins one, or passes its input on.
+func (t *translation) place(id string) error {
+	step := t.steps[id]
+	switch step.GetSpec().GetUrn() {
+	case graphx.URNImpulse:
+		out, err := t.collection(step.GetOutputs()[mainInput])
+		t.impulses = append(t.impulses, out)
+		return err
+	case graphx.URNFlatten, graphx.URNReshuffle:
+		return t.passOn(step)
+	case graphx.URNGBK:
+		return t.placeGrouping(id)
+	case urnTestStream:
+		return t.placeTestStream(id)
+	}
+	if !t.begins(id) {
+		return nil
+	}
+	in, err := t.collection(step.GetInputs()[mainInput])
+	if err != nil {
+		return err
+	}
+	s := t.add(id, in)
+	s.splits = step.GetSpec().GetUrn() == urnProcess
+	s.keyed = !s.splits && keyed(t.payloads[id])
+	for todo := []string{id}; len(todo) > 0; todo = todo[1:] {
+		s.steps = append(s.steps, todo[0])
+		for _, out := range t.steps[todo[0]].GetOutputs() {
+			t.made[out] = s
+			for _, next := range t.takers[out] {
+				if !t.begins(next) {
+					todo = append(todo, next)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// add adds a stage that begins with a step and takes the collection in, if that is not nil.
+func (t *translation) add(id string, in *collection) *stage {
+	s := &stage{id: id, name: t.names[id], input: in, in: mtime.MinTimestamp, out: mtime.MinTimestamp, sideIn: mtime.MinTimestamp}
+	if in != nil {
+		s.lateness = mtime.Time(in.strategy.GetAllowedLateness())
+		in.stages = append(in.stages, s)
+	}
+	t.stages = append(t.stages, s)
+	return s
+}
+
+func (t *translation) passOn(step *pipepb.PTransform) error {
+	for _, out := range step.GetOutputs() {
+		to, err := t.collection(out)
+		if err != nil {
+			return err
+		}
+		for _, name := range slices.SortedFunc(maps.Keys(step.GetInputs()), byNumber) {
+			in, err := t.collection(step.GetInputs()[name])
+			if err != nil {
+				return err
+			}
+			in.onward = append(in.onward, onward{to, converter(in, to)})
+		}
+	}
+	return nil
+}
+
+func (t *translation) placeGrouping(id string) error {
+	step := t.steps[id]
+	in, err := t.collection(step.GetInputs()[mainInput])
+	if err != nil {
+		return err
+	}
+	out, err := t.collection(step.GetOutputs()[mainInput])
+	if err != nil {
+		return err
+	}
+	s := t.add(id, in)
+	s.keyed = true
+	t.made[step.GetOutputs()[mainInput]] = s
+	s.group, err = newGrouping(in, out)
+	return err
+}
+
+func (t *translation) placeTestStream(id string) error {
+	step := t.steps[id]
+	s := t.add(id, nil)
+	s.script = &testStream{at: mtime.MinTimestamp}
+	if err := proto.Unmarshal(step.GetSpec().GetPayload(), &s.script.payload); err != nil {
+		return err
+	}
+	for _, out := range step.GetOutputs() {
+		var err error
+		if s.script.to, err = t.collection(out); err != nil {
+			return err
+		}
+		t.made[out] = s
+	}
+	return nil
+}
+
+// collection makes a PCollection one that passes between stages.
+func (t *translation) collection(id string) (*collection, error) {
+	if c := t.collections[id]; c != nil {
+		return c, nil
+	}
+	pb := t.components.GetPcollections()[id]
+	elements, err := t.coders.Coder(pb.GetCoderId())
+	if err != nil {
+		return nil, err
+	}
+	windows, err := t.coders.WindowCoder(t.strategy(pb).GetWindowCoderId())
+	if err != nil {
+		return nil, err
+	}
+	c := &collection{id: id, coder: elements, winDec: exec.MakeWindowDecoder(windows), winEnc: exec.MakeWindowEncoder(windows), strategy: t.strategy(pb)}
+	if coder.IsKV(elements) || coder.IsCoGBK(elements) {
+		c.key = exec.MakeElementDecoder(elements.Components[0])
+	}
+	t.collections[id] = c
+	return c, nil
+}
+
+// describe writes the descriptor of which package exec makes the plans of a stage.
+func (t *translation) describe(s *stage) error {
+	s.sinks, s.timers = map[string]*collection{}, map[timerFamily]timerCoder{}
+	d := &fnpb.ProcessBundleDescriptor{
+		Id: s.id, Transforms: map[string]*pipepb.PTransform{}, Pcollections: map[string]*pipepb.PCollection{},
+		WindowingStrategies: t.components.GetWindowingStrategies(), Coders: maps.Clone(t.components.GetCoders()),
+	}
+	s.descriptor = d
+	// port adds the step by which a PCollection enters or leaves the stage.
+	port := func(step, urn, id string) error {
+		pb := t.components.GetPcollections()[id]
+		windowed := id + "/windowed"
+		d.Coders[windowed] = &pipepb.Coder{Spec: &pipepb.FunctionSpec{Urn: urnWindowedValue}, ComponentCoderIds: []string{pb.GetCoderId(), t.strategy(pb).GetWindowCoderId()}}
+		payload, err := proto.Marshal(&fnpb.RemoteGrpcPort{CoderId: windowed})
+		ends := map[string]string{mainInput: id}
+		transform := &pipepb.PTransform{UniqueName: step, Spec: &pipepb.FunctionSpec{Urn: urn, Payload: payload}}
+		if urn == urnSource {
+			transform.Outputs = ends
+		} else {
+			transform.Inputs = ends
+		}
+		d.Transforms[step] = transform
+		return err
+	}
+	if err := port(s.id+"/source", urnSource, s.input.id); err != nil {
+		return err
+	}
+	for _, id := range s.steps {
+		step := t.steps[id]
+		d.Transforms[id] = step
+		for _, in := range step.GetInputs() {
+			d.Pcollections[in] = t.components.GetPcollections()[in]
+		}
+		for _, out := range step.GetOutputs() {
+			d.Pcollections[out] = t.components.GetPcollections()[out]
+			if c := t.collections[out]; c != nil {
+				sink := out + "/sink"
+				s.sinks[sink] = c
+				if err := port(sink, urnSink, out); err != nil {
+					return err
+				}
+			}
+		}
+		if err := t.describeTimers(s, id); err != nil {
+			return err
+		}
+		for local, spec := range t.sideInputs(id) {
+			side, err := newSideInput(id, local, spec, t.collections[step.GetInputs()[local]])
+			if err != nil {
+				return err
+			}
+			side.of.sides = append(side.of.sides, side)
+			s.sides = append(s.sides, side)
+		}
+	}
+	return nil
+}
+
+func (t *translation) describeTimers(s *stage, id string) error {
+	if t.steps[id].GetSpec().GetUrn() != graphx.URNParDo {
+		return nil
+	}
+	for name, spec := range t.payloads[id].GetTimerFamilySpecs() {
+		c, err := t.coders.Coder(spec.GetTimerFamilyCoderId())
+		if err != nil {
+			return err
+		}
+		s.timers[timerFamily{id, name}] = timerCoder{
+			key: exec.MakeElementDecoder(c.Components[0]), windows: exec.MakeWindowDecoder(c.Window), window: s.input.winEnc,
+			eventTime: spec.GetTimeDomain() != pipepb.TimeDomain_PROCESSING_TIME,
+		}
+	}
+	return nil
+}
+
+// origins are the stages that a PCollection comes from.
+func (t *translation) origins(id string) (all []*stage) {
+	if s := t.made[id]; s != nil {
+		return []*stage{s}
+	}
+	if step := t.steps[t.makers[id]]; step.GetSpec().GetUrn() != graphx.URNImpulse {
+		for _, in := range step.GetInputs() {
+			all = append(all, t.origins(in)...)
+		}
+	}
+	return all
+}
+
+// sort puts each stage after those that it depends on.
+func (t *translation) sort() error {
+	const visiting, visited = 1, 2
+	var sorted []*stage
+	state := map[*stage]int{}
+	var visit func(*stage) error
+	visit = func(s *stage) error {
+		switch state[s] {
+		case visiting:
+			return fmt.Errorf("%s: the pipeline has a cycle", s.name)
+		case visited:
+			return nil
+		}
+		state[s] = visiting
+		before := slices.Clone(s.from)
+		for _, side := range s.sides {
+			before = append(before, side.from...)
+		}
+		for _, b := range before {
+			if err := visit(b); err != nil {
+				return err
+			}
+		}
+		state[s] = visited
+		sorted = append(sorted, s)
+		return nil
+	}
+	for _, s := range t.stages {
+		if err := visit(s); err != nil {
+			return err
+		}
+	}
+	t.stages = sorted
+	return nil
+}
