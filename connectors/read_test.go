@@ -16,7 +16,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/options/jobopts"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/runners/prism"
+	"hafvf/pipeline/direct"
 
 	"hafvf/internal/account"
 	"hafvf/internal/dofn"
@@ -49,7 +49,7 @@ func run(t *testing.T, p *beam.Pipeline) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
-	_, err := prism.Execute(ctx, p)
+	_, err := direct.Execute(ctx, p)
 	if ctx.Err() != nil {
 		t.Fatal("the pipeline does not end")
 	}

@@ -23,7 +23,7 @@ import (
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/kafkaio/kafkatest"
 	"hafvf/internal/dofn"
-	"hafvf/pipeline/prism"
+	"hafvf/pipeline/direct"
 )
 
 func init() {
@@ -118,7 +118,7 @@ func TestKafkaRates(t *testing.T) {
 	p, s := beam.NewPipelineWithRoot()
 	src := kafkaio.Source{Cluster: kafkaio.Cluster{Brokers: bus.brokers}, Topics: []string{"in"}, Start: kafkaio.Start{At: kafkaio.Earliest}, Bounded: true}
 	connectors.End(s, beam.ParDo(s, &countRecordsFn{}, kafkaio.Read(s, src, "")))
-	if _, err := prism.Execute(t.Context(), p); err != nil {
+	if _, err := direct.Execute(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, int64(n), countedRecords.Load())

@@ -13,7 +13,7 @@ import (
 	"hafvf/connectors/kafka/embedded"
 	"hafvf/connectors/kafkaio"
 	"hafvf/internal/account"
-	"hafvf/pipeline/prism"
+	"hafvf/pipeline/direct"
 )
 
 // Progress is how far a run has come.
@@ -22,7 +22,7 @@ type Progress struct {
 	Records, Rejected int64 // written
 }
 
-// A Run executes a graph on the embedded runner.
+// A Run executes a graph in this process.
 type Run struct {
 	Graph *Graph
 	// Progress, if set, is called a few times a second.
@@ -31,8 +31,6 @@ type Run struct {
 	Log *slog.Logger
 	// Metrics, if set, follow the run.
 	Metrics *Metrics
-	// AcceptOpenPort is prism.Runner's.
-	AcceptOpenPort bool
 	// BeginAnew discards the states of the changelog and ignores the group's offsets. It
 	// needs a source of topics.
 	BeginAnew bool
@@ -81,15 +79,13 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 		defer close(followed)
 		r.follow(running, state, stop, func() { cancel(errSuspended) })
 	}()
-	_, err = prism.Runner{AcceptOpenPort: r.AcceptOpenPort}.Execute(running, graph.build(state.name, false))
+	_, err = direct.Execute(running, graph.build(state.name, false))
 	suspended := context.Cause(running) == errSuspended
 	cancel(nil)
 	<-followed
 	if err != nil && !suspended {
-		for _, w := range state.writers {
-			if err := w.Err(); errors.Is(err, connectors.ErrReaderGone) {
-				return s, err // the runner passes on its text only
-			}
+		if step := new(direct.Error); errors.As(err, &step) {
+			err = step.Err // says by itself what and where
 		}
 		return s, err
 	}

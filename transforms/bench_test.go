@@ -16,7 +16,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/internal/dofn"
-	"hafvf/pipeline/prism"
+	"hafvf/pipeline/direct"
 )
 
 func init() {
@@ -94,7 +94,7 @@ func BenchmarkFilter(b *testing.B) {
 					}
 					blocks, _ := beam.ParDo2(s, &packFn{Config: string(text)}, beam.ParDo(s, &generateFn{n, keys}, beam.Impulse(s)))
 					beam.ParDo(s, &emptyFn{State: state.MakeValueState[[]byte]("entity")}, blocks)
-					if _, err := prism.Execute(context.Background(), p); err != nil {
+					if _, err := direct.Execute(context.Background(), p); err != nil {
 						b.Fatal(err)
 					}
 				}
@@ -106,7 +106,7 @@ func BenchmarkFilter(b *testing.B) {
 					counted.Store(0)
 					estimates, _ := Filter(s, cfg, beam.ParDo(s, &generateFn{n, keys}, beam.Impulse(s)))
 					beam.ParDo(s, &countFn{}, estimates)
-					if _, err := prism.Execute(context.Background(), p); err != nil {
+					if _, err := direct.Execute(context.Background(), p); err != nil {
 						b.Fatal(err)
 					}
 					if counted.Load() != n {

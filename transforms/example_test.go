@@ -11,7 +11,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/hafvf"
-	"hafvf/pipeline/prism"
+	"hafvf/pipeline/direct"
 	"hafvf/transforms"
 )
 
@@ -68,7 +68,7 @@ func ExampleFilter() {
 	beam.ParDo(s, report, estimates)
 	_ = rejected // late, or not an observation of the model
 
-	if _, err := prism.Execute(context.Background(), p); err != nil {
+	if _, err := direct.Execute(context.Background(), p); err != nil {
 		fmt.Println(err)
 	}
 	// Output:
@@ -107,7 +107,7 @@ func ExampleSmooth() {
 	beam.ParDo(s, reportChange, smoothed)
 	_ = rejected
 
-	if _, err := prism.Execute(context.Background(), p); err != nil {
+	if _, err := direct.Execute(context.Background(), p); err != nil {
 		fmt.Println(err)
 	}
 	// Output:
@@ -262,7 +262,7 @@ func ExampleFilter_ownFamily() {
 	beam.ParDo(s, report, estimates)
 	_ = rejected
 
-	if _, err := prism.Execute(context.Background(), p); err != nil {
+	if _, err := direct.Execute(context.Background(), p); err != nil {
 		fmt.Println(err)
 	}
 	// Output:

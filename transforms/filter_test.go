@@ -23,7 +23,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/internal/account"
 	"hafvf/internal/dofn"
-	"hafvf/pipeline/prism"
+	"hafvf/pipeline/direct"
 	"hafvf/transforms"
 )
 
@@ -109,7 +109,7 @@ func runFilter(t *testing.T, cfg transforms.Config, in []keyed) *testCase {
 	estimates, rejected := transforms.Filter(s, cfg, beam.Reshuffle(s, col))
 	beam.ParDo(s, &collectFn{Case: t.Name()}, estimates)
 	beam.ParDo(s, &collectRejectedFn{Case: t.Name()}, rejected)
-	if _, err := prism.Execute(context.Background(), p); err != nil {
+	if _, err := direct.Execute(context.Background(), p); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -298,7 +298,7 @@ func runFilterUnsorted(t *testing.T, cfg transforms.Config, in []keyed) *testCas
 	estimates, rejected := transforms.Filter(s, cfg, beam.ParDo(s, &emitFn{Case: t.Name()}, beam.Impulse(s)))
 	beam.ParDo(s, &collectFn{Case: t.Name()}, estimates)
 	beam.ParDo(s, &collectRejectedFn{Case: t.Name()}, rejected)
-	if _, err := prism.Execute(context.Background(), p); err != nil {
+	if _, err := direct.Execute(context.Background(), p); err != nil {
 		t.Fatal(err)
 	}
 	return c

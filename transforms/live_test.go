@@ -12,7 +12,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/teststream"
 
 	"hafvf/internal/dofn"
-	"hafvf/pipeline/prism"
+	"hafvf/pipeline/direct"
 	"hafvf/transforms"
 )
 
@@ -75,7 +75,7 @@ func testLive(t *testing.T, cells []string, lateness int) {
 	beam.ParDo(s, &collectFn{Case: name}, estimates)
 	beam.ParDo(s, &collectSilentFn{Case: name}, silent)
 	beam.ParDo(s, &collectRejectedFn{Case: name}, rejected)
-	if _, err := prism.Execute(context.Background(), p); err != nil {
+	if _, err := direct.Execute(context.Background(), p); err != nil {
 		t.Fatal(err)
 	}
 	slices.Sort(c.silent)

@@ -18,7 +18,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/internal/dofn"
-	"hafvf/pipeline/prism"
+	"hafvf/pipeline/direct"
 	"hafvf/transforms"
 )
 
@@ -59,7 +59,7 @@ func runSmooth(t *testing.T, cfg transforms.SmoothConfig, in []keyed, source fun
 	smoothed, rejected := transforms.Smooth(s, cfg, source(s))
 	beam.ParDo(s, &collectSmoothedFn{Case: t.Name()}, smoothed)
 	beam.ParDo(s, &collectRejectedFn{Case: t.Name()}, rejected)
-	if _, err := prism.Execute(context.Background(), p); err != nil {
+	if _, err := direct.Execute(context.Background(), p); err != nil {
 		t.Fatal(err)
 	}
 	for _, list := range c.smoothed {

@@ -19,7 +19,7 @@ import (
 func backtestCommand() *cobra.Command {
 	var set []string
 	var against, labelFile, picture string
-	var asJSON, openPort bool
+	var asJSON bool
 	var o operation
 	cmd := &cobra.Command{
 		Use:   "backtest CONFIG",
@@ -62,7 +62,7 @@ the records were rejected; 2 usage or config.`,
 					return usageError{err}
 				}
 			}
-			b := backtester{operation: o, openPort: openPort}
+			b := backtester{operation: o}
 			graph, err := loadBacktest(args[0], set)
 			if err != nil {
 				return err
@@ -117,7 +117,6 @@ the records were rejected; 2 usage or config.`,
 	cmd.Flags().StringVar(&labelFile, "labels", "", "a `FILE` of windows in which something happened: CSV or NAB's JSON")
 	cmd.Flags().StringVar(&picture, "plot", "", "also draw the alarms by key and week, with budget and labels, to `FILE`.svg or .png")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write the report as JSON, with all keys")
-	cmd.Flags().BoolVar(&openPort, acceptOpenPort, false, "run also where the embedded runner's port cannot be closed to others (see deploy/README.md)")
 	return cmd
 }
 
@@ -136,13 +135,12 @@ func draw(report *backtest.Report, to string) error {
 // A backtester runs graphs and reports on them.
 type backtester struct {
 	operation
-	openPort bool
-	labels   backtest.Labels // nil without --labels
+	labels backtest.Labels // nil without --labels
 }
 
 func (b backtester) run(ctx context.Context, name string, graph *pipeline.Graph) (*backtest.Report, error) {
 	c := backtest.NewCollector(graph)
-	s, err := b.execute(ctx, pipeline.Run{Graph: graph, AcceptOpenPort: b.openPort, Watch: c.Add})
+	s, err := b.execute(ctx, pipeline.Run{Graph: graph, Watch: c.Add})
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +157,7 @@ func loadBacktest(path string, set []string) (*pipeline.Graph, error) {
 	_, alarms := graph.Alarms()
 	switch {
 	case graph.Runner.Name == config.Flink:
-		return nil, usageError{fmt.Errorf("%s: a backtest runs here, not on Flink: leave out runner, or give --set runner.name=prism", path)}
+		return nil, usageError{fmt.Errorf("%s: a backtest runs here, not on Flink: leave out runner, or give --set runner.name=direct", path)}
 	case topics:
 		return nil, usageError{fmt.Errorf("%s: a backtest reads a file, not Kafka: give a config whose source is csv, jsonl or parquet", path)}
 	case !alarms:

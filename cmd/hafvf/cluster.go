@@ -185,7 +185,7 @@ func find(ctx context.Context, path string, set []string) (*flink.Job, error) {
 		return nil, err
 	}
 	if graph.Runner.Name != config.Flink {
-		return nil, usageError{fmt.Errorf("%s: runner.name is %s: only jobs on flink are told of and stopped from outside; a run of the embedded runner ends with Ctrl-C", path, graph.Runner.Name)}
+		return nil, usageError{fmt.Errorf("%s: runner.name is %s: status and stop are for jobs on flink; a run in this process ends with Ctrl-C", path, graph.Runner.Name)}
 	}
 	return graph.Runner.Cluster.Find(ctx, graph.Runner.Job)
 }

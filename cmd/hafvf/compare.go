@@ -36,7 +36,7 @@ const (
 func compareCommand() *cobra.Command {
 	var set, names []string
 	var labelFile, picture string
-	var asJSON, asMarkdown, quick, openPort bool
+	var asJSON, asMarkdown, quick bool
 	var seeds int
 	var seed uint32
 	var o operation
@@ -99,7 +99,7 @@ Exit: 0 done, also when stopped by Ctrl-C; 1 the run failed; 2 usage or config.`
 			}
 			c := compare.Comparison{Methods: chosen}
 			if len(args) > 0 {
-				group, err := o.keys(cmd.Context(), args[0], set, labelFile, openPort)
+				group, err := o.keys(cmd.Context(), args[0], set, labelFile)
 				switch {
 				case errors.Is(err, context.Canceled):
 					return stopped()
@@ -165,7 +165,6 @@ Exit: 0 done, also when stopped by Ctrl-C; 1 the run failed; 2 usage or config.`
 	cmd.Flags().BoolVar(&quick, "quick", false, "fewer and shorter streams, without the slow methods unless they are named: about a minute")
 	cmd.Flags().IntVar(&seeds, "seeds", 0, fmt.Sprintf("number of streams of each kind, `N` (default %d, with --quick %d)", compareSeeds, compareQuickDraws))
 	cmd.Flags().Uint32Var(&seed, "seed", 1, "of the first stream of each kind, as `SEED`")
-	cmd.Flags().BoolVar(&openPort, acceptOpenPort, false, "run also where the embedded runner's port cannot be closed to others (see deploy/README.md)")
 	return cmd
 }
 
@@ -176,7 +175,7 @@ func stopped() error {
 }
 
 // keys reads the values of a config's keys, with the windows of a file of labels.
-func (o operation) keys(ctx context.Context, path string, set []string, labelFile string, openPort bool) (group compare.Group, err error) {
+func (o operation) keys(ctx context.Context, path string, set []string, labelFile string) (group compare.Group, err error) {
 	var labels backtest.Labels
 	if labelFile != "" {
 		if labels, err = backtest.ReadLabels(labelFile); err != nil {
@@ -193,7 +192,7 @@ func (o operation) keys(ctx context.Context, path string, set []string, labelFil
 	case cfg.Transform != config.Filter:
 		err = errors.New("compares filters: leave out transform: smooth, or give --set transform=filter")
 	case graph.Runner.Name == config.Flink:
-		err = errors.New("a comparison runs here, not on Flink: leave out runner, or give --set runner.name=prism")
+		err = errors.New("a comparison runs here, not on Flink: leave out runner, or give --set runner.name=direct")
 	case topics:
 		err = errors.New("a comparison reads a file, not Kafka: give a config whose source is csv, jsonl or parquet")
 	case !slices.Contains(families, cfg.Model.Family):
@@ -225,7 +224,7 @@ func (o operation) keys(ctx context.Context, path string, set []string, labelFil
 			records[key] = append(records[key], compare.Record{Time: e.Time, X: x[0]})
 		}
 	}
-	s, err := o.execute(ctx, pipeline.Run{Graph: graph, AcceptOpenPort: openPort, Watch: watch})
+	s, err := o.execute(ctx, pipeline.Run{Graph: graph, Watch: watch})
 	switch {
 	case err != nil:
 		return group, err

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"time"
 
@@ -18,13 +17,12 @@ import (
 	"hafvf/connectors/kafkaio"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
-	"hafvf/pipeline/prism"
 	"hafvf/testdata"
 )
 
 func runCommand() *cobra.Command {
 	var set []string
-	var explain, openPort bool
+	var explain bool
 	var o operation
 	var sub submission
 	var again resumption
@@ -50,8 +48,8 @@ and reads from the beginning. Exit: 0 done, also when records were rejected; 1 t
 run failed, more than half of the records were rejected, or somebody else cancelled
 it; 2 usage or config; 141 where standard output is a pipe that nobody reads any more.
 
-The run listens at no address but a loopback port that takes connections of this
-process only, and that of --listen.
+The run is one process of any user. It listens at the address of --listen and, with
+source.kafka.embedded: true, at that of the broker inside it, and at no other.
 
 With runner: {name: flink} the pipeline goes to a cluster, whose TaskManagers have
 hafvf worker beside them. Run then follows the job until it ends; Ctrl-C leaves the
@@ -67,7 +65,7 @@ job running. See hafvf status and hafvf stop.`,
 				if err := again.check(nil); err != nil {
 					return err
 				}
-				return demo(cmd.Context(), o, set, explain, openPort)
+				return demo(cmd.Context(), o, set, explain)
 			}
 			_, graph, err := load(args[0], set)
 			if err != nil {
@@ -91,28 +89,16 @@ job running. See hafvf status and hafvf stop.`,
 				sub.migrate = again.migrate
 				return sub.submit(cmd.Context(), graph, log)
 			}
-			_, err = o.execute(cmd.Context(), pipeline.Run{Graph: graph, AcceptOpenPort: openPort, BeginAnew: again.anew, SkipStates: again.skip, Migrate: again.migrate})
+			_, err = o.execute(cmd.Context(), pipeline.Run{Graph: graph, BeginAnew: again.anew, SkipStates: again.skip, Migrate: again.migrate})
 			return err
 		},
 	}
 	addSet(cmd, &set)
 	o.flags(cmd)
 	sub.flags(cmd)
-	cmd.Flags().BoolVar(&openPort, acceptOpenPort, false, "run also where the embedded runner's port cannot be closed to others (see deploy/README.md)")
 	again.flags(cmd)
 	cmd.Flags().BoolVar(&explain, "explain", false, "print the steps of the pipeline and run nothing")
 	return cmd
-}
-
-// acceptOpenPort is the flag of those who run hafvf where nobody else can reach it.
-const acceptOpenPort = "accept-open-port"
-
-// unprotected says what to do where the embedded runner cannot be protected.
-func unprotected(err error) error {
-	if !errors.As(err, new(*prism.UnprotectedError)) {
-		return err
-	}
-	return fmt.Errorf("%w; who reaches that port can start programs as this user: run hafvf on Linux 5.0 or newer where seccomp is allowed, or accept the risk with --%s where nobody else can reach this machine", err, acceptOpenPort)
 }
 
 // A resumption holds the flags by which a run over Kafka does not resume exactly where the
@@ -148,7 +134,7 @@ func (r *resumption) check(graph *pipeline.Graph) error {
 	}
 	switch {
 	case !kafka:
-		return usageError{errors.New("--begin-anew and --skip-state are for a source of Kafka that the embedded runner reads; a job on Flink begins anew without a savepoint")}
+		return usageError{errors.New("--begin-anew and --skip-state are for a source of Kafka that this process reads; a job on Flink begins anew without a savepoint")}
 	case len(r.texts) > 0 && source.Changelog == "":
 		return usageError{errors.New("--skip-state is for a source with a changelog (source.kafka.changelog)")}
 	case len(r.texts) > 0 && r.anew:
@@ -174,23 +160,11 @@ func (r *resumption) checkMigrate(graph *pipeline.Graph) error {
 	return nil
 }
 
-// denyPrograms denies once what holds for the rest of the process: the second run of a
-// backtest would find threads that the runner has restricted further.
-var denyPrograms = sync.OnceValue(prism.DenyPrograms)
-
 // execute runs a graph with progress on a terminal and the summary at the end.
 func (o operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summary, error) {
 	log, err := o.logger()
 	if err != nil {
 		return pipeline.Summary{}, err
-	}
-	// A run starts no programs. Should a foreign job ever get into its runner, that
-	// job starts none either.
-	if err := denyPrograms(); err != nil {
-		if !r.AcceptOpenPort {
-			return pipeline.Summary{}, unprotected(err)
-		}
-		log.Warn("the embedded runner is open to others", "reason", err)
 	}
 	metrics, done, err := o.serve(log)
 	if err != nil {
@@ -240,7 +214,7 @@ func (o operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summar
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
-		return s, unprotected(err)
+		return s, err
 	}
 	fmt.Fprint(os.Stderr, s)
 	return s, s.Err()
@@ -260,7 +234,7 @@ const (
 // makes outliers.
 var demoKeys = []string{"ec2_cpu_ac20cd", "rds_cpu_e47b3b", "ec2_cpu_5f5533", "ec2_cpu_825cc2"}
 
-func demo(ctx context.Context, o operation, set []string, explain, openPort bool) error {
+func demo(ctx context.Context, o operation, set []string, explain bool) error {
 	dir, err := os.MkdirTemp("", "hafvf-demo-")
 	if err != nil {
 		return err
@@ -280,7 +254,7 @@ func demo(ctx context.Context, o operation, set []string, explain, openPort bool
 		return nil
 	}
 	fmt.Fprintln(os.Stderr, "filtering the bundled series: CPU utilisation of cloud servers, from the Numenta Anomaly Benchmark")
-	if _, err := o.execute(ctx, pipeline.Run{Graph: graph, AcceptOpenPort: openPort}); err != nil {
+	if _, err := o.execute(ctx, pipeline.Run{Graph: graph}); err != nil {
 		return err
 	}
 	if err := plot.Results(ctx, demoResults, demoPicture, plot.Choice{Keys: demoKeys}, defaultOdds); err != nil {

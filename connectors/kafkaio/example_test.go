@@ -14,7 +14,7 @@ import (
 	"hafvf/connectors"
 	"hafvf/connectors/kafka/embedded"
 	"hafvf/connectors/kafkaio"
-	"hafvf/pipeline/prism"
+	"hafvf/pipeline/direct"
 )
 
 // show prints a record. It has an output because the embedded runner busily waits for
@@ -80,7 +80,7 @@ func ExampleRead() {
 		Bounded: true,
 	}, "") // without a ledger
 	connectors.End(s, beam.ParDo(s, show, records))
-	if _, err := prism.Execute(ctx, p); err != nil {
+	if _, err := direct.Execute(ctx, p); err != nil {
 		fmt.Println(err)
 	}
 	// Output:
@@ -102,7 +102,7 @@ func ExampleWrite() {
 	p, s := beam.NewPipelineWithRoot()
 	chunks := beam.ParDo(s, toChunk, beam.Create(s, "change", "drift", "noise"))
 	kafkaio.Write(s, kafkaio.Sink{Cluster: cluster, Topic: "lengths"}, "", chunks)
-	if _, err := prism.Execute(ctx, p); err != nil {
+	if _, err := direct.Execute(ctx, p); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -112,7 +112,7 @@ func ExampleWrite() {
 		Cluster: cluster, Topics: []string{"lengths"}, Start: kafkaio.Start{At: kafkaio.Earliest}, Bounded: true,
 	}, "")
 	connectors.End(s, beam.ParDo(s, showID, records))
-	if _, err := prism.Execute(ctx, p); err != nil {
+	if _, err := direct.Execute(ctx, p); err != nil {
 		fmt.Println(err)
 	}
 	// Unordered output:

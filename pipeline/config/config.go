@@ -204,7 +204,7 @@ func defaults() *Config {
 		Odds:           transforms.DefaultOdds,
 		Sink:           Sink{JSONL: &File{Path: "-"}},
 		AlertKinds:     alarmKinds(),
-		Runner:         Runner{Name: Prism},
+		Runner:         Runner{Name: Direct},
 	}
 }
 

@@ -63,7 +63,7 @@ func TestParseFillsInDefaults(t *testing.T) {
 		}},
 		Sink:       Sink{JSONL: &File{Path: "-"}},
 		AlertKinds: []string{"novelty", "change", "silent", "recovered"},
-		Runner:     Runner{Name: "prism"},
+		Runner:     Runner{Name: "direct"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -218,7 +218,7 @@ func TestParseReadsEveryKey(t *testing.T) {
 		Sink:       Sink{CSV: &File{Path: "out.csv.gz"}},
 		DeadLetter: &Sink{JSONL: &File{Path: "rejected.jsonl"}},
 		AlertKinds: []string{"novelty", "change", "silent", "recovered"},
-		Runner:     Runner{Name: "prism"},
+		Runner:     Runner{Name: "direct"},
 	}
 	got := parse(t, `
 transform: filter
@@ -370,7 +370,7 @@ func TestParseErrors(t *testing.T) {
 		{"quote as delimiter", "model: {family: normal}\nsource: {csv: {path: a, delimiter: '\"'}}", []string{`pump.yaml:2: source.csv.delimiter: must be one character, and neither a quote nor a line break, not "\""`}},
 		{"unknown family", "model: {family: norml}\nsource: {jsonl: {path: a}}", []string{`pump.yaml:1: model.family: unknown value "norml"; did you mean "normal"?`}},
 		{"unknown order", with("order: eventtime"), []string{`pump.yaml:3: order: unknown value "eventtime"; did you mean "event_time"?`}},
-		{"unknown runner", with("runner: {name: spark}"), []string{`pump.yaml:3: runner.name: unknown value "spark"; known here: prism, direct, flink`}},
+		{"unknown runner", with("runner: {name: spark}"), []string{`pump.yaml:3: runner.name: unknown value "spark"; known here: direct, prism, flink`}},
 		{"unknown transform", with("transform: smoth"), []string{`pump.yaml:3: transform: unknown value "smoth"; did you mean "smooth"?`}},
 		{"smooth keys under filter", with("session: {gap: 1m}", "change: {odds: 2}"), []string{
 			`pump.yaml:3: session: belongs to transform: smooth`,
@@ -442,8 +442,8 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:4: dead_letter: is a file of one machine: flink reads and writes topics, kafka; without one, rejects go to the workers' standard error`,
 		}},
 		{"flink without an endpoint", "model: {family: normal}\nsource: {kafka: {embedded: true, topics: [a], changelog: c}}\nsink: {kafka: {topic: b}}\nrunner: {name: flink}", []string{
-			`pump.yaml:2: source.kafka.embedded: is for the embedded runner`,
-			`pump.yaml:2: source.kafka.changelog: is for the embedded runner: flink keeps the states in its checkpoints`,
+			`pump.yaml:2: source.kafka.embedded: is for the runner direct`,
+			`pump.yaml:2: source.kafka.changelog: is for the runner direct: flink keeps the states in its checkpoints`,
 			`pump.yaml:4: runner.endpoint: missing; flink requires it: host:port of Beam's job server`,
 		}},
 		{"flink's keys without flink", with("runner: {parallelism: 2, poll: 1s}"), []string{

@@ -287,14 +287,8 @@ func (d *decoder) checkTopics(c *Config, k *Kafka) {
 			d.fail(fmt.Sprintf("%s.topics.%d", at, i), "%s stands here twice", message.Quote(topic))
 		}
 	}
-	if c.Transform != Smooth {
-		return
-	}
-	if k.Changelog != "" {
+	if c.Transform == Smooth && k.Changelog != "" {
 		d.fail(at+".changelog", "belongs to transform: filter")
-	}
-	if !k.Bounded && c.Runner.Name != Flink {
-		d.fail(at+".bounded", "must be true for transform: smooth: the embedded runner gives out sessions of an input without an end in parts; flink does not")
 	}
 }
 

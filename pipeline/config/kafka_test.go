@@ -157,9 +157,8 @@ func TestParseKafkaErrors(t *testing.T) {
 			`pump.yaml:4: dead_letter.jsonl.path: a compressed file ` + noEnd,
 			`pump.yaml:6: alerts.jsonl.path: a compressed file ` + noEnd,
 		}},
-		{"smooth without an end", topics(someTopics+", changelog: c", "transform: smooth"), []string{
+		{"smooth with a changelog", topics(someTopics+", changelog: c", "transform: smooth"), []string{
 			`pump.yaml:2: source.kafka.changelog: belongs to transform: filter`,
-			`pump.yaml:2: source.kafka.bounded: must be true for transform: smooth: the embedded runner gives out sessions of an input without an end in parts; flink does not`,
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -10,9 +10,12 @@ import (
 
 // Values of Runner.Name.
 const (
-	Prism = "prism" // embedded, in this process
-	Flink = "flink" // a cluster
+	Direct = "direct" // this process
+	Flink  = "flink"  // a cluster
 )
+
+// prism is what the runner of this process was called before.
+const prism = "prism"
 
 // A Runner executes the pipeline.
 type Runner struct {
@@ -33,7 +36,7 @@ func (r *Runner) keys() []key {
 	r.Cells = DefaultCells
 	r.CheckpointInterval, r.Poll = 10*time.Second, 100*time.Millisecond
 	return []key{
-		{name: "name", doc: "prism runs in this process; flink is a cluster. direct is another name of prism.", read: choice(&r.Name, Prism, "direct", Flink)},
+		{name: "name", doc: "direct runs in this process; flink is a cluster. prism is another name of direct.", read: choice(&r.Name, Direct, prism, Flink)},
 		{name: "endpoint", doc: "flink: host:port of Beam's job server. flink requires it.", read: text(&r.Cluster.Endpoint, notEmpty)},
 		{name: "rest", doc: "flink: address of the JobManager.", initial: "http://HOST:8081, HOST being the endpoint's", read: text(&r.Cluster.REST, notEmpty)},
 		{name: "job", doc: "flink: name of the job. One job of a name runs at a time.", read: text(&r.Job, notEmpty)},
@@ -52,19 +55,19 @@ const DefaultCells = 256
 // checkRunner refuses what a runner cannot do.
 func (d *decoder) checkRunner(c *Config) {
 	r := &c.Runner
-	if r.Name == "direct" {
-		r.Name = Prism
+	if r.Name == prism {
+		r.Name = Direct
 	}
 	if d.failed("runner.name") {
 		return
 	}
-	if r.Name == Prism {
+	if r.Name == Direct {
 		for _, k := range r.keys()[1:] {
 			if at := join("runner", k.name); d.has(at) {
 				d.fail(at, "belongs to name: flink")
 			}
 		}
-		*r = Runner{Name: Prism}
+		*r = Runner{Name: Direct}
 		return
 	}
 	if r.Cluster.Endpoint == "" && !d.failed("runner.endpoint") {
@@ -88,14 +91,14 @@ func (d *decoder) checkRunner(c *Config) {
 	}
 	if k := c.Source.Kafka; k != nil {
 		if k.Embedded {
-			d.fail("source.kafka.embedded", "is for the embedded runner")
+			d.fail("source.kafka.embedded", "is for the runner direct")
 		}
 		if k.Changelog != "" {
-			d.fail("source.kafka.changelog", "is for the embedded runner: flink keeps the states in its checkpoints")
+			d.fail("source.kafka.changelog", "is for the runner direct: flink keeps the states in its checkpoints")
 		}
 	}
 	if c.State != "" {
-		d.fail("state", "is for the embedded runner: flink keeps the states in its checkpoints")
+		d.fail("state", "is for the runner direct: flink keeps the states in its checkpoints")
 	}
 	switch {
 	case c.Sink.Kafka != nil || c.Sink.None || d.failed("sink"):
