@@ -12,11 +12,11 @@ import (
 	"hafvf/internal/portable"
 )
 
-func init() { register() }
+func init() { registerRunner() }
 
-// register makes the runner known to beam.Run as "direct". Beam's deprecated runner of that
+// registerRunner makes the runner known to beam.Run as "direct". Beam's deprecated runner of that
 // name keeps the name in a program that links both.
-func register() {
+func registerRunner() {
 	defer func() { _ = recover() }() // beam.RegisterRunner panics if the name is taken
 	beam.RegisterRunner("direct", Execute)
 }

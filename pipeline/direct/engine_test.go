@@ -1,0 +1,223 @@
+package direct
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/window"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/sdf"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/state"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/timers"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/io/rtrackers/offsetrange"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/teststream"
+	"pgregory.net/rapid"
+
+	"hafvf/internal/portable"
+)
+
+func init() {
+	register.DoFn4x1[state.Provider, timers.Provider, string, int, error](&windowedFn{})
+	register.DoFn3x1[*sdf.LockRTracker, []byte, func([]byte), sdf.ProcessContinuation](&floodFn{})
+	register.Function1x2(pair)
+	register.Function2x0(take)
+	register.Function2x0(beside)
+	register.Function1x0(slow)
+	register.Emitter1[[]byte]()
+	register.Iter1[int]()
+}
+
+// engineOf returns an engine of the pipeline that build adds to.
+func engineOf(t *testing.T, build func(s beam.Scope)) *engine {
+	t.Helper()
+	p, s := beam.NewPipelineWithRoot()
+	build(s)
+	pb, err := portable.Marshal(p, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	translated, err := translate(pb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newEngine(t.Context(), translated, Runner{Shards: 2, Grace: time.Minute})
+}
+
+// windowedFn has a state and a timer in each window.
+type windowedFn struct {
+	Sum  state.Value[int]
+	Soon timers.EventTime
+}
+
+func (fn *windowedFn) ProcessElement(sp state.Provider, tp timers.Provider, _ string, v int) error {
+	fn.Soon.Set(tp, mtime.Time(v).ToTime())
+	return fn.Sum.Write(sp, v)
+}
+
+func (fn *windowedFn) OnTimer(sp state.Provider, _ timers.Provider, _ string, _ timers.Context) error {
+	return fn.Sum.Clear(sp)
+}
+
+func pair(i int) (string, int)        { return fmt.Sprint("k", i%7), i }
+func take(string, func(*int) bool)    {}
+func beside(_ int, _ func(*int) bool) {}
+
+// Memory does not grow with time: of 2,000 windows that a stream goes through only those are
+// kept that the watermark has not passed.
+func TestMemoryOfWindows(t *testing.T) {
+	const windows = 2000
+	e := engineOf(t, func(s beam.Scope) {
+		c := teststream.NewConfig()
+		for i := range windows {
+			if err := c.AddElements(int64(i)*1000, i*1000); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.AdvanceWatermark(int64(i) * 1000); err != nil {
+				t.Fatal(err)
+			}
+		}
+		in := beam.WindowInto(s, window.NewFixedWindows(time.Second), teststream.Create(s, c), beam.AllowedLateness(5*time.Second))
+		pairs := beam.ParDo(s, pair, in)
+		beam.ParDo0(s, &windowedFn{state.MakeValueState[int]("sum"), timers.InEventTime("soon")}, pairs)
+		beam.ParDo0(s, take, beam.GroupByKey(s, pairs))
+		beam.ParDo0(s, beside, in, beam.SideInput{Input: in})
+	})
+	most := map[string]int{}
+	count := func() {
+		for _, s := range e.stages {
+			for _, sh := range s.shards {
+				if sh.busy {
+					continue
+				}
+				most["windows with states"] = max(most["windows with states"], len(sh.states.windows))
+				most["timers"] = max(most["timers"], len(sh.timers.byName))
+				most["entries of queues"] = max(most["entries of queues"], len(sh.timers.event.entries), len(sh.timers.holds.entries), len(sh.groups.over.entries))
+				groups := 0
+				for _, all := range sh.groups.byKey {
+					groups += len(all)
+				}
+				most["windows of groups"] = max(most["windows of groups"], groups)
+			}
+			for _, side := range s.sides {
+				most["windows of side inputs"] = max(most["windows of side inputs"], len(side.windows))
+			}
+		}
+	}
+	stop := make(chan struct{})
+	counted := make(chan struct{})
+	go func() {
+		defer close(counted)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+				e.mu.Lock()
+				count()
+				e.mu.Unlock()
+			}
+		}
+	}()
+	if _, err := e.run(); err != nil {
+		t.Fatal(err)
+	}
+	close(stop)
+	<-counted
+	for _, what := range []string{"windows with states", "timers", "entries of queues", "windows of groups", "windows of side inputs"} {
+		if n := most[what]; n == 0 || n > 130 {
+			t.Errorf("%d %s at most, of a stream of %d windows with 6 that are open", n, what, windows)
+		}
+	}
+}
+
+// floodFn emits a megabyte a call.
+type floodFn struct{ N int64 }
+
+func (fn *floodFn) CreateInitialRestriction([]byte) offsetrange.Restriction {
+	return offsetrange.Restriction{Start: 0, End: fn.N}
+}
+
+func (fn *floodFn) SplitRestriction(_ []byte, r offsetrange.Restriction) []offsetrange.Restriction {
+	return []offsetrange.Restriction{r}
+}
+
+func (fn *floodFn) RestrictionSize(_ []byte, r offsetrange.Restriction) float64 { return r.Size() }
+
+func (fn *floodFn) CreateTracker(r offsetrange.Restriction) *sdf.LockRTracker {
+	return sdf.NewLockRTracker(offsetrange.NewTracker(r))
+}
+
+func (fn *floodFn) ProcessElement(rt *sdf.LockRTracker, _ []byte, emit func([]byte)) sdf.ProcessContinuation {
+	if !rt.TryClaim(rt.GetRestriction().(offsetrange.Restriction).Start) {
+		return sdf.StopProcessing()
+	}
+	emit(make([]byte, 1<<20))
+	return sdf.ResumeProcessingIn(0)
+}
+
+func slow([]byte) { time.Sleep(time.Millisecond) }
+
+// A source that is faster than what follows waits when too many bytes do.
+func TestBackPressure(t *testing.T) {
+	e := engineOf(t, func(s beam.Scope) {
+		beam.ParDo0(s, slow, beam.Reshuffle(s, beam.ParDo(s, &floodFn{300}, beam.Impulse(s))))
+	})
+	most := 0
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for over := false; !over; time.Sleep(100 * time.Microsecond) {
+			e.mu.Lock()
+			most, over = max(most, e.queued), e.over
+			e.mu.Unlock()
+		}
+	}()
+	if _, err := e.run(); err != nil {
+		t.Fatal(err)
+	}
+	<-done
+	if most < maxQueued/2 || most > maxQueued+2<<20 {
+		t.Errorf("at most %d bytes waited, the bound is %d", most, maxQueued)
+	}
+}
+
+// A timeQueue gives back what is in it by time, and of one time in the order in which it came.
+func TestTimeQueue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		type item struct {
+			at, n int
+			gone  bool
+		}
+		q := timeQueue[*item]{gone: func(i *item) bool { return i.gone }}
+		var all []*item
+		for n := range rapid.IntRange(0, 500).Draw(t, "n") {
+			i := &item{at: rapid.IntRange(0, 9).Draw(t, "at"), n: n}
+			all = append(all, i)
+			q.push(i, mtime.Time(i.at))
+			if rapid.Bool().Draw(t, "goes") {
+				all[rapid.IntRange(0, n).Draw(t, "which")].gone = true
+			}
+		}
+		left := 0
+		for _, i := range all {
+			if !i.gone {
+				left++
+			}
+		}
+		last := &item{at: -1}
+		for ; left > 0; left-- {
+			i, at, ok := q.top()
+			if !ok || i.gone || int(at) != i.at || i.at < last.at || i.at == last.at && i.n < last.n {
+				t.Fatalf("%+v at %v, %t, after %+v", i, at, ok, last)
+			}
+			q.pop()
+			last = i
+		}
+		if i, _, ok := q.top(); ok {
+			t.Fatalf("%+v is left over", i)
+		}
+	})
+}
