@@ -372,6 +372,30 @@ func TestKafkaSmooths(t *testing.T) {
 	}
 }
 
+// TestKafkaSmoothsWithoutEnd: a session of a topic without an end comes out when it is over,
+// whole. The end of the run ends the sessions that go on.
+func TestKafkaSmoothsWithoutEnd(t *testing.T) {
+	b := fakeBus(t, 3)
+	b.CreateTopic(t, "out", 1, nil)
+	lines := observations(3_000, 20)
+	smooth := "transform: smooth\nsession: {gap: 100s}"
+	_, want, _ := runConfig(t, "model: {family: normal}\nsource: {jsonl: {path: "+write(t, "in.jsonl", lines...)+"}}\n"+smooth)
+	r := launch(t, compose(t, b.config("group: g", smooth)))
+	for _, part := range [][]string{lines[:1_000], lines[1_000:2_000], lines[2_000:]} {
+		had := len(b.values(t, "out"))
+		b.put(t, part...)
+		b.await(t, "out", had+1, r)
+	}
+	if n := len(b.values(t, "out")); n >= len(want) {
+		t.Errorf("%d of %d records while the run goes on", n, len(want))
+	}
+	s := r.halt(t)
+	if s.Records != int64(len(want)) {
+		t.Errorf("%d records, want %d", s.Records, len(want))
+	}
+	equal(t, sorted(want), sorted(b.values(t, "out")))
+}
+
 // TestKafkaOtherConfiguration: states of another configuration end the run, with
 // a word on what to do.
 func TestKafkaOtherConfiguration(t *testing.T) {

@@ -91,7 +91,6 @@ func TestExitCodes(t *testing.T) {
 		{"huge config", "check big.yaml", 2, "more than the 1048576"},
 		{"check of topics", "check topics.yaml", 0, ""}, // connects to nothing, and needs no secret
 		{"topics over topics", "check topics.yaml --set sink.kafka.topic=in", 2, `"in" is also read, by source.kafka.topics`},
-		{"smooth without an end", "check topics.yaml --set transform=smooth", 2, "source.kafka.bounded: must be true"},
 		{"a secret", "check topics.yaml --set source.kafka.sasl.password=s", 2, "--set source.kafka.sasl.password=…: "},
 		{"a secret's variable", "run topics.yaml", 1, "sasl.password.env: the environment variable that it names is not set"},
 		{"begin anew with a file", "run ok.yaml --begin-anew", 2, "--begin-anew and --skip-state are for a source of Kafka"},

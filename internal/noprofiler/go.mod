@@ -1,0 +1,3 @@
+module cloud.google.com/go/profiler
+
+go 1.26
