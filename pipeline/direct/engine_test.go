@@ -2,6 +2,7 @@ package direct
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,7 +26,7 @@ func init() {
 	register.Function1x2(pair)
 	register.Function2x0(take)
 	register.Function2x0(beside)
-	register.Function1x0(slow)
+	register.Function1x0(gated)
 	register.Emitter1[[]byte]()
 	register.Iter1[int]()
 }
@@ -151,6 +152,7 @@ func (fn *floodFn) CreateTracker(r offsetrange.Restriction) *sdf.LockRTracker {
 }
 
 func (fn *floodFn) ProcessElement(rt *sdf.LockRTracker, _ []byte, emit func([]byte)) sdf.ProcessContinuation {
+	flooded.Add(1)
 	if !rt.TryClaim(rt.GetRestriction().(offsetrange.Restriction).Start) {
 		return sdf.StopProcessing()
 	}
@@ -158,29 +160,43 @@ func (fn *floodFn) ProcessElement(rt *sdf.LockRTracker, _ []byte, emit func([]by
 	return sdf.ResumeProcessingIn(0)
 }
 
-func slow([]byte) { time.Sleep(time.Millisecond) }
+// flooded is how often floodFn was called; gate opens the way for gated.
+var (
+	flooded atomic.Int64
+	gate    chan struct{}
+)
 
-// A source that is faster than what follows waits when too many bytes do.
+func gated([]byte) { <-gate }
+
+// A source is not called while too many bytes wait.
 func TestBackPressure(t *testing.T) {
+	const calls = 300
+	flooded.Store(0)
+	gate = make(chan struct{})
 	e := engineOf(t, func(s beam.Scope) {
-		beam.ParDo0(s, slow, beam.Reshuffle(s, beam.ParDo(s, &floodFn{300}, beam.Impulse(s))))
+		beam.ParDo0(s, gated, beam.Reshuffle(s, beam.ParDo(s, &floodFn{calls}, beam.Impulse(s))))
 	})
-	most := 0
-	done := make(chan struct{})
+	queued := func() int {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return e.queued
+	}
 	go func() {
-		defer close(done)
-		for over := false; !over; time.Sleep(100 * time.Microsecond) {
-			e.mu.Lock()
-			most, over = max(most, e.queued), e.over
-			e.mu.Unlock()
+		defer close(gate)
+		for queued() <= maxQueued {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(50 * time.Millisecond)
+		// One more may have been on its way.
+		if n, most := flooded.Load(), int64(maxQueued>>20+4); n > most {
+			t.Errorf("%d calls of a megabyte each while nothing could go on, want at most %d", n, most)
 		}
 	}()
 	if _, err := e.run(); err != nil {
 		t.Fatal(err)
 	}
-	<-done
-	if most < maxQueued/2 || most > maxQueued+2<<20 {
-		t.Errorf("at most %d bytes waited, the bound is %d", most, maxQueued)
+	if n := flooded.Load(); n != calls {
+		t.Errorf("%d calls, want %d", n, calls)
 	}
 }
 
