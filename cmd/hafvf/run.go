@@ -236,6 +236,9 @@ var demoKeys = []string{"ec2_cpu_ac20cd", "rds_cpu_e47b3b", "ec2_cpu_5f5533", "e
 
 func demo(ctx context.Context, o operation, set []string, explain bool) error {
 	dir, err := os.MkdirTemp("", "hafvf-demo-")
+	if err != nil { // on a read-only root file system there is only the current folder
+		dir, err = os.MkdirTemp(".", "hafvf-demo-")
+	}
 	if err != nil {
 		return err
 	}
