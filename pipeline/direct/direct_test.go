@@ -70,7 +70,7 @@ type failFn struct{ How string }
 var errTyped = errors.New("the sensor burns")
 
 // release ends the functions that ignore their context.
-var release = make(chan struct{})
+var release chan struct{}
 
 func (fn *failFn) ProcessElement(ctx context.Context, i int) error {
 	switch fn.How {
@@ -111,6 +111,8 @@ func TestErrorsOfFunctions(t *testing.T) {
 
 func TestCancelled(t *testing.T) {
 	cause := errors.New("enough")
+	release = make(chan struct{})
+	defer close(release)
 	for how, grace := range map[string]time.Duration{"obeys": time.Hour, "ignores its context": 50 * time.Millisecond} {
 		t.Run(how, func(t *testing.T) {
 			noted()
@@ -126,7 +128,6 @@ func TestCancelled(t *testing.T) {
 			}
 		})
 	}
-	close(release)
 }
 
 func TestRegistered(t *testing.T) {
