@@ -27,7 +27,7 @@ func init() {
 const (
 	// BundleRecords and BundleBytes are how much a source emits in one bundle:
 	// it ends a bundle when one of them is reached.
-	BundleRecords = 1 << 17
+	BundleRecords = 1 << 15
 	BundleBytes   = 64 << 20
 )
 

@@ -62,6 +62,7 @@ func (p *parser) json(line []byte, from origin, obs *transforms.Observation) (ke
 		fields = make([][]byte, len(p.names))
 	}
 	fields = fields[:len(p.names)]
+	var o transforms.Observation
 	if err := p.scanObject(line, fields); err != nil {
 		return "", err
 	}
@@ -70,7 +71,7 @@ func (p *parser) json(line []byte, from origin, obs *transforms.Observation) (ke
 	}
 	fields = fields[len(p.Key):]
 	if p.Time != "" {
-		if obs.Time, err = p.jsonTime(fields[0]); err != nil {
+		if o.Time, err = p.jsonTime(fields[0]); err != nil {
 			return "", err
 		}
 	}
@@ -81,11 +82,11 @@ func (p *parser) json(line []byte, from origin, obs *transforms.Observation) (ke
 		}
 	}
 	if len(fields) == 1 {
-		obs.X, obs.Shape, err = p.jsonValue(fields[0], obs.X)
+		o.X, o.Shape, err = p.jsonValue(fields[0], obs.X)
 	} else {
-		obs.X, obs.Shape = row(obs.X, len(fields)), transforms.Vector
+		o.X, o.Shape = row(obs.X, len(fields)), transforms.Vector
 		for i, f := range fields {
-			if obs.X[0][i], err = p.jsonComponent(f); err != nil {
+			if o.X[0][i], err = p.jsonComponent(f); err != nil {
 				err = fmt.Errorf("field %s: %w", message.Quote(p.Values[i]), err)
 				break
 			}
@@ -94,6 +95,7 @@ func (p *parser) json(line []byte, from origin, obs *transforms.Observation) (ke
 	if err != nil {
 		return "", err
 	}
+	*obs = o
 	return key, nil
 }
 
@@ -118,22 +120,24 @@ func (p *parser) row(fields []string, from origin, obs *transforms.Observation) 
 	if key, err = p.rowKey(fields[:len(p.Key)], from); err != nil {
 		return "", err
 	}
-	if obs.Time, err = p.time(fields[len(p.Key)]); err != nil {
+	var o transforms.Observation
+	if o.Time, err = p.time(fields[len(p.Key)]); err != nil {
 		return "", err
 	}
 	fields = fields[values:]
-	obs.X = row(obs.X, len(fields))
+	o.X = row(obs.X, len(fields))
 	if len(fields) > 1 {
-		obs.Shape = transforms.Vector
+		o.Shape = transforms.Vector
 	}
 	for i, f := range fields {
-		if obs.X[0][i], err = p.number(f); err != nil {
+		if o.X[0][i], err = p.number(f); err != nil {
 			if len(fields) > 1 {
 				err = fmt.Errorf("value %d: %w", i+1, err)
 			}
 			return "", err
 		}
 	}
+	*obs = o
 	return key, nil
 }
 

@@ -140,12 +140,17 @@ func Compose(c *config.Config) (*Graph, error) {
 	return g, nil
 }
 
+// localCells is the number of states that keys share in this process, where they live as
+// long as the run. Reading and writing one takes the embedded runner as long as a dozen
+// records.
+const localCells = 64
+
 // cells names the states that keys share.
 func cells(r config.Runner) []string {
 	if r.Name == config.Flink {
 		return flink.Names(r.Cells, r.MaxParallelism, r.MaxParallelism)
 	}
-	names := make([]string, config.DefaultCells)
+	names := make([]string, localCells)
 	for i := range names {
 		names[i] = strconv.Itoa(i)
 	}

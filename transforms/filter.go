@@ -359,7 +359,7 @@ type outlet struct {
 type worker struct {
 	*Estimator
 	encoder    Encoder // nil where estimates are emitted
-	encoded    Encoded // of all keys that it has worked on in a round
+	encoded    Encoded // of all keys that it has worked on in a group
 	estimate   Estimate
 	memory     memory      // of estimate
 	x          [][]float64 // of the observation that is encoded
@@ -412,6 +412,8 @@ const (
 	// roundSteps bounds the outputs of a key that are held back until those of the keys
 	// before it are emitted.
 	roundSteps = 64
+	// groupKeys is the number of keys per goroutine of which outputs are held back.
+	groupKeys = 32
 )
 
 func (fn *node) setUp(states cellState, due *timers.EventTime, encoder func() Encoder) error {
@@ -516,31 +518,33 @@ func (c *opened) hold(key string) (e *held, known bool) {
 }
 
 // work processes the blocks of the keys in rounds. In a round every key makes its next
-// outputs, in parallel; then they are emitted, key by key in the order of active. That
-// order does not depend on the number of goroutines, and a key with most of the
-// observations comes last.
+// outputs, groups of them in parallel; then these are emitted, key by key in the order of
+// active. That order does not depend on the number of goroutines, and a key with most of
+// the observations comes last.
 func (fn *node) work(active []*held, out outlet) error {
 	for len(active) > 0 {
-		parallel.Do(len(active), len(fn.workers), func(worker, i int) {
-			active[i].step(fn.workers[worker])
-		})
 		rest := active[:0]
-		for _, e := range active {
-			if e.err != nil {
-				return fmt.Errorf("key %q: %w", e.key, e.err)
+		for group := range slices.Chunk(active, groupKeys*len(fn.workers)) {
+			parallel.Do(len(group), len(fn.workers), func(worker, i int) {
+				group[i].step(fn.workers[worker])
+			})
+			for _, e := range group {
+				if e.err != nil {
+					return fmt.Errorf("key %q: %w", e.key, e.err)
+				}
+				fn.emit(e, out)
+				if len(e.blocks) > 0 || len(e.reading.b) > 0 || len(e.released) > 0 {
+					rest = append(rest, e)
+				}
 			}
-			fn.emit(e, out)
-			if len(e.blocks) > 0 || len(e.reading.b) > 0 || len(e.released) > 0 {
-				rest = append(rest, e)
-			}
+			fn.flush()
 		}
 		active = rest
-		fn.flush()
 	}
 	return nil
 }
 
-// flush ends a round: what the workers have encoded is in chunks.
+// flush ends the work on a group: what the workers have encoded is in chunks.
 func (fn *node) flush() {
 	for _, w := range fn.workers {
 		w.encoded.reset()
@@ -857,7 +861,7 @@ func (fn *node) finish(ctx context.Context, out outlet) error {
 	fn.report.States = make([]account.KeyState, len(all))
 	parallel.Do(len(all), len(fn.workers), func(_, i int) {
 		e := all[i]
-		e.state = e.append(nil)
+		e.state = e.append(make([]byte, 0, len(e.state)+256)) // it grows little
 		fn.report.States[i] = account.KeyState{Key: e.key, State: e.state, Waiting: e.places()}
 	})
 	err := roundTrip(fn.order, func(c *opened) error { return fn.states.write(c.to, c.cell, c.order) })
