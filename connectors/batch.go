@@ -15,8 +15,8 @@ func init() {
 	beam.RegisterCoder(reflect.TypeFor[Batch](), encodeBatch, decodeBatch)
 }
 
-// A Batch holds records that follow each other in a source. As elements of their own they
-// would cost more than what is done with them.
+// A Batch holds records that follow each other in a source, about a thousand of them where
+// the source is quick. A batch takes a runner far less time than single records do.
 type Batch struct{ Records []Record }
 
 func encodeBatch(b Batch) []byte {

@@ -1,13 +1,6 @@
 package transforms
 
-import (
-	"sync"
-)
-
-// FilterEncoded and SmoothEncoded take the elements of a source as they are and emit
-// bytes. What comes in between, the observations and the estimates, stays on the
-// goroutine that works on them: as elements of a collection they would cost more than
-// the filter.
+import "sync"
 
 // A Decoder turns the elements of a source into observations. Each copy of a node has its
 // own, which is used by one goroutine at a time.
@@ -26,7 +19,7 @@ type Encoder interface {
 	Estimate(to *Encoded, key string, e *Estimate)
 	// Silent appends what is to be written of a key that is silent.
 	Silent(to *Encoded, key string, s Silent)
-	// Flush is called when what was appended is emitted, and at the end of a bundle.
+	// Flush is called now and then, and after the last of a bundle.
 	Flush()
 }
 

@@ -20,8 +20,7 @@ func init() {
 	dofn.Register(func(f *recordsFn) any { return f.ProcessElement })
 }
 
-// A Batch holds records of a partition, in the order of their offsets. As elements of
-// their own they would cost more than what is done with them.
+// A Batch holds records of a partition, in the order of their offsets.
 type Batch struct {
 	Records []Record
 	Times   []int64 // of the records, by the source's clock, as a beam.EventTime each
