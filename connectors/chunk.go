@@ -41,12 +41,12 @@ var errChunk = errors.New("connectors: a chunk is malformed")
 func (c Chunk) Lines() iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
 		for rest := []byte(c); len(rest) > 0; {
-			var l Line
-			var ok bool
-			if l, rest, ok = cutLine(rest); !ok {
+			l, id, after, ok := cutLine(rest)
+			if !ok {
 				yield(Line{}, errChunk)
 				return
 			}
+			l.ID, rest = string(id), after
 			if !yield(l, nil) {
 				return
 			}
@@ -54,10 +54,23 @@ func (c Chunk) Lines() iter.Seq2[Line, error] {
 	}
 }
 
-func cutLine(b []byte) (l Line, rest []byte, ok bool) {
+// appendTexts appends the texts of a chunk's lines, and counts these.
+func (c Chunk) appendTexts(b []byte) (_ []byte, lines int, err error) {
+	for rest := []byte(c); len(rest) > 0; lines++ {
+		l, _, after, ok := cutLine(rest)
+		if !ok {
+			return b, lines, errChunk
+		}
+		b, rest = append(b, l.Text...), after
+	}
+	return b, lines, nil
+}
+
+// cutLine cuts the first line off, with its id apart.
+func cutLine(b []byte) (l Line, id, rest []byte, ok bool) {
 	n, k := binary.Varint(b)
 	if k <= 0 || n < -1 || n > int64(len(b)-k) {
-		return l, nil, false
+		return l, nil, nil, false
 	}
 	b = b[k:]
 	if n >= 0 {
@@ -65,10 +78,10 @@ func cutLine(b []byte) (l Line, rest []byte, ok bool) {
 	}
 	m, k := binary.Uvarint(b)
 	if k <= 0 || m > uint64(len(b)-k) {
-		return l, nil, false
+		return l, nil, nil, false
 	}
-	l.ID, b = string(b[k:k+int(m)]), b[k+int(m):]
+	id, b = b[k:k+int(m)], b[k+int(m):]
 	end := bytes.IndexByte(b, '\n') + 1
 	l.Text = b[:end:end]
-	return l, b[end:], end > 0
+	return l, id, b[end:], end > 0
 }

@@ -26,6 +26,9 @@ type csvReader struct {
 	noTime    bool
 	spans     []span // of the fields of one record, in a string
 	text      []byte // the fields of one record with quotes, unquoted
+	// Memory that records share, see shared: of the text of their fields, and of these.
+	texts  strings.Builder
+	fields []string
 }
 
 type span struct{ from, to int }
@@ -68,7 +71,10 @@ func (c *csvReader) next() (Record, error) {
 		return rec, err
 	}
 	rec.NoTime = c.noTime
-	rec.Fields = make([]string, len(c.index))
+	if n := len(c.index); len(c.fields) < n {
+		c.fields = make([]string, max(n, shared/100))
+	}
+	rec.Fields, c.fields = c.fields[:len(c.index):len(c.index)], c.fields[len(c.index):]
 	for i, at := range c.index {
 		if at >= 0 {
 			rec.Fields[i] = text[c.spans[at].from:c.spans[at].to]
@@ -97,8 +103,8 @@ func (c *csvReader) read() (text string, rec Record, err error) {
 			text, err = c.readQuoted(n, &rec)
 			return text, rec, err
 		}
-		text = string(line)
-		rec.Raw = head(line)
+		text = c.string(line)
+		rec.Raw = c.head(line)
 		rec.Reason = textFault(line)
 		c.consume(n, 1)
 		if rec.Reason != "" {
@@ -147,10 +153,21 @@ func (c *csvReader) readQuoted(n int, rec *Record) (string, error) {
 	if reason != "" {
 		end, count = n, 1
 	}
-	rec.Raw = head(chomp(c.buf[c.start : c.start+end]))
+	rec.Raw = c.head(chomp(c.buf[c.start : c.start+end]))
 	rec.Reason = reason
 	c.consume(end, count)
-	return string(c.text), nil
+	return c.string(c.text), nil
+}
+
+// string returns a copy of b.
+func (c *csvReader) string(b []byte) string {
+	if c.texts.Cap()-c.texts.Len() < len(b) {
+		c.texts.Reset()
+		c.texts.Grow(max(shared, len(b)))
+	}
+	from := c.texts.Len()
+	c.texts.Write(b)
+	return c.texts.String()[from:]
 }
 
 // A fault is a reason to reject a record.

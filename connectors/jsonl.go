@@ -33,9 +33,9 @@ func (j *jsonlReader) next() (Record, error) {
 			continue
 		}
 		if rec.Reason = textFault(line); rec.Reason != "" {
-			rec.Raw = head(line)
+			rec.Raw = j.head(line)
 		} else {
-			rec.Raw = bytes.Clone(line)
+			rec.Raw = j.keep(line)
 		}
 		return rec, nil
 	}

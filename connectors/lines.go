@@ -22,6 +22,7 @@ type lines struct {
 	buf        []byte
 	start, end int   // unread: buf[start:end]
 	err        error // of r, once it came
+	kept       []byte
 }
 
 const window = 256 << 10
@@ -143,10 +144,22 @@ func chomp(line []byte) []byte {
 	return bytes.TrimSuffix(line, []byte{'\r'})
 }
 
-// head returns a copy of the beginning of b that goes into Record.Raw.
-func head(b []byte) []byte {
-	return bytes.Clone(b[:min(len(b), MaxRaw)])
+// shared is the size of the memory that the texts of records share. A record is kept for
+// about as long as those beside it, and memory of its own would cost time.
+const shared = 64 << 10
+
+// keep returns a copy of b.
+func (l *lines) keep(b []byte) []byte {
+	if cap(l.kept)-len(l.kept) < len(b) {
+		l.kept = make([]byte, 0, max(shared, len(b)))
+	}
+	from := len(l.kept)
+	l.kept = append(l.kept, b...)
+	return l.kept[from:len(l.kept):len(l.kept)]
 }
+
+// head returns a copy of the beginning of b that goes into Record.Raw.
+func (l *lines) head(b []byte) []byte { return l.keep(b[:min(len(b), MaxRaw)]) }
 
 // textFault says what keeps b from being text, or "".
 func textFault(b []byte) string {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"reflect"
 	"sync"
 	"time"
 
@@ -23,14 +22,12 @@ import (
 func init() {
 	register.Function4x2((&readFn{}).ProcessElement)
 	dofn.Register(func(f *readFn) any { return f.ProcessElement })
-	register.Emitter1[Record]()
-	beam.RegisterType(reflect.TypeFor[Record]())
 }
 
 const (
 	// BundleRecords and BundleBytes are how much a source emits in one bundle:
 	// it ends a bundle when one of them is reached.
-	BundleRecords = 1 << 17
+	BundleRecords = 1 << 15
 	BundleBytes   = 64 << 20
 )
 
@@ -38,7 +35,7 @@ const (
 // it ends the bundle, so that records of a slow pipe become visible.
 const linger = 200 * time.Millisecond
 
-// Read reads src and returns a PCollection<Record>, bounded, in the order of
+// Read reads src and returns a PCollection<Batch>, bounded, in the order of
 // the files, if the runner keeps an order. A run of that name in this process holds the
 // source back and can stop it.
 func Read(s beam.Scope, src Source, run string) beam.PCollection {
@@ -94,7 +91,7 @@ func (t *tracker) GetProgress() (done, remaining float64) {
 	return done, 1
 }
 
-func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []byte, emit func(Record)) (sdf.ProcessContinuation, error) {
+func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []byte, emit func(Batch)) (sdf.ProcessContinuation, error) {
 	run := account.Of(fn.Account)
 	at := rt.GetRestriction().(offsetrange.Restriction).Start
 	in := fn.resume(at)
@@ -105,7 +102,7 @@ func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []
 		if n > 0 {
 			patience = linger
 		}
-		rec, err := in.next(ctx, run.Stopped(), patience)
+		records, err := in.next(ctx, run.Stopped(), patience)
 		if err == errSlow {
 			break
 		}
@@ -117,16 +114,18 @@ func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []
 			in.close()
 			return nil, err
 		}
-		if !rt.TryClaim(at) {
-			in.back() // the runner has put the rest off already
-			ended = true
+		k := 0
+		for ; k < len(records) && n+k < fn.MaxRecords && size < BundleBytes; k++ {
+			records[k].Index = at + int64(k)
+			size += len(records[k].Raw)
+		}
+		if !rt.TryClaim(at + int64(k-1)) { // and all before it
+			ended = true // the runner has put the rest off already
 			break
 		}
-		rec.Index = at
-		emit(rec)
-		at++
-		n++
-		size += len(rec.Raw)
+		emit(Batch{in.take(k)})
+		at += int64(k)
+		n += k
 	}
 	// What is emitted here shows when this call has returned: until then the bundle
 	// before it must be out of the way.
@@ -167,9 +166,8 @@ func (fn *readFn) resume(at int64) *input {
 // An input reads a source ahead in a goroutine. A caller that waits for a record can
 // therefore stop waiting: standard input may be silent for ever.
 type input struct {
-	at    int64 // the record that next returns
-	batch []Record
-	taken int // of batch
+	at    int64    // the first record that next returns
+	batch []Record // that are not taken
 
 	ready, room chan struct{} // one token each: something to take, room for more
 	closed      <-chan struct{}
@@ -212,6 +210,7 @@ func (in *input) readAll(src Source, skip int64) error {
 		return err
 	}
 	defer rd.Close()
+	last := 0 // as many records as there were in the latest batch
 	for {
 		rec, err := rd.Next()
 		if err != nil {
@@ -222,7 +221,11 @@ func (in *input) readAll(src Source, skip int64) error {
 			continue
 		}
 		in.mu.Lock()
+		if in.ahead == nil {
+			in.ahead = make([]Record, 0, last)
+		}
 		in.ahead = append(in.ahead, rec)
+		last = len(in.ahead)
 		in.size += len(rec.Raw)
 		full := len(in.ahead) >= aheadRecords || in.size >= aheadBytes
 		in.mu.Unlock()
@@ -250,20 +253,20 @@ func notify(c chan struct{}) {
 // errSlow says that no record came in the time given for it.
 var errSlow = errors.New("no record yet")
 
-// next returns the next record; io.EOF at the end and when stopped; errSlow
-// when none came within patience; or the error of ctx or of reading.
-func (in *input) next(ctx context.Context, stopped <-chan struct{}, patience time.Duration) (Record, error) {
+// next returns the records that are there, until take has taken them; io.EOF at the end
+// and when stopped; errSlow when none came within patience; or the error of ctx or of
+// reading.
+func (in *input) next(ctx context.Context, stopped <-chan struct{}, patience time.Duration) ([]Record, error) {
 	select {
 	case <-stopped:
-		return Record{}, io.EOF
+		return nil, io.EOF
 	default:
 	}
 	var late <-chan time.Time
-	for in.taken == len(in.batch) {
-		clear(in.batch)
+	for len(in.batch) == 0 {
 		in.mu.Lock()
-		in.batch, in.ahead = in.ahead, in.batch[:0]
-		in.size, in.taken = 0, 0
+		in.batch, in.ahead = in.ahead, nil
+		in.size = 0
 		err := in.err
 		in.mu.Unlock()
 		notify(in.room)
@@ -271,7 +274,7 @@ func (in *input) next(ctx context.Context, stopped <-chan struct{}, patience tim
 			break
 		}
 		if err != nil {
-			return Record{}, err
+			return nil, err
 		}
 		if late == nil {
 			late = time.After(patience)
@@ -279,20 +282,20 @@ func (in *input) next(ctx context.Context, stopped <-chan struct{}, patience tim
 		select {
 		case <-in.ready:
 		case <-stopped:
-			return Record{}, io.EOF
+			return nil, io.EOF
 		case <-ctx.Done():
-			return Record{}, context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		case <-late:
-			return Record{}, errSlow
+			return nil, errSlow
 		}
 	}
-	in.taken++
-	in.at++
-	return in.batch[in.taken-1], nil
+	return in.batch, nil
 }
 
-// back makes next return the last record again.
-func (in *input) back() {
-	in.taken--
-	in.at--
+// take takes the first n records.
+func (in *input) take(n int) []Record {
+	taken := in.batch[:n:n]
+	in.batch = in.batch[n:]
+	in.at += int64(n)
+	return taken
 }

@@ -89,16 +89,18 @@ func probeOf(name string) *probe {
 // lineFn, fused with the source, counts what comes out of it.
 type lineFn struct{ Test string }
 
-func (fn *lineFn) ProcessElement(r Record, emit func([]byte)) {
+func (fn *lineFn) ProcessElement(b Batch, emit func([]byte)) {
 	p := probeOf(fn.Test)
-	n := p.emitted.Add(1)
-	if in := n - p.taken.Load(); in > p.most.Load() {
-		p.most.Store(in)
+	for _, r := range b.Records {
+		n := p.emitted.Add(1)
+		if in := n - p.taken.Load(); in > p.most.Load() {
+			p.most.Store(in)
+		}
+		if n == p.stopAt {
+			p.books.Stop()
+		}
+		emit([]byte(fmt.Sprint(r.Position)))
 	}
-	if n == p.stopAt {
-		p.books.Stop()
-	}
-	emit([]byte(fmt.Sprint(r.Position)))
 }
 
 // sinkFn takes the records up in another stage, slowly.
@@ -199,7 +201,8 @@ func TestReadStop(t *testing.T) {
 	if err := run(t, pipelineOf(t, csvOf(t, 100_000), 1000)); err != nil {
 		t.Fatal(err)
 	}
-	if n := p.taken.Load(); n != p.stopAt || p.emitted.Load() != n {
+	// The batch in which it was stopped is the last one.
+	if n := p.taken.Load(); n < p.stopAt || n >= p.stopAt+aheadRecords || p.emitted.Load() != n {
 		t.Errorf("%d records emitted, %d taken, stopped at %d", p.emitted.Load(), n, p.stopAt)
 	}
 }
@@ -257,8 +260,8 @@ func TestReadStandardInput(t *testing.T) {
 func TestInputSkips(t *testing.T) {
 	in := newInput(csvOf(t, 100), 42)
 	defer in.close()
-	rec, err := in.next(t.Context(), nil, time.Minute)
-	if err != nil || rec.Position != 44 || in.at != 43 {
-		t.Errorf("%+v, then at %d, %v", rec, in.at, err)
+	records, err := in.next(t.Context(), nil, time.Minute)
+	if err != nil || len(in.take(1)) != 1 || records[0].Position != 44 || in.at != 43 {
+		t.Errorf("%+v, then at %d, %v", records, in.at, err)
 	}
 }

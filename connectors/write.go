@@ -47,14 +47,12 @@ func (fn *writeFn) ProcessElement(_ context.Context, chunk []byte, _ func([]byte
 	if w == nil && fn.Name != "" {
 		return fmt.Errorf("connectors: the run %q has no writer %q in this process", fn.Account, fn.Name)
 	}
-	fn.batch = fn.batch[:0]
-	for line, err := range Chunk(chunk).Lines() {
-		if err != nil {
-			return err
-		}
-		fn.lines++
-		fn.batch = append(fn.batch, line.Text...)
+	batch, lines, err := Chunk(chunk).appendTexts(fn.batch[:0])
+	if err != nil {
+		return err
 	}
+	fn.batch = batch
+	fn.lines += lines
 	if w == nil {
 		return nil
 	}

@@ -53,47 +53,50 @@ type origin struct {
 
 // json reads an observation from one JSON object. If a field occurs twice, the last one
 // counts. A bare NaN, Infinity or -Infinity is accepted wherever JSON allows a value. A
-// numeric key is read as its text. The error is the reason for the rejection.
-func (p *parser) json(line []byte, from origin) (key string, obs transforms.Observation, err error) {
+// numeric key is read as its text. The error is the reason for the rejection. X is read
+// into the memory that obs has for it.
+func (p *parser) json(line []byte, from origin, obs *transforms.Observation) (key string, err error) {
 	var few [8][]byte
 	fields := few[:]
 	if len(p.names) > len(few) {
 		fields = make([][]byte, len(p.names))
 	}
 	fields = fields[:len(p.names)]
+	var o transforms.Observation
 	if err := p.scanObject(line, fields); err != nil {
-		return "", transforms.Observation{}, err
+		return "", err
 	}
 	if key, err = p.jsonKey(fields[:len(p.Key)], from); err != nil {
-		return "", transforms.Observation{}, err
+		return "", err
 	}
 	fields = fields[len(p.Key):]
 	if p.Time != "" {
-		if obs.Time, err = p.jsonTime(fields[0]); err != nil {
-			return "", transforms.Observation{}, err
+		if o.Time, err = p.jsonTime(fields[0]); err != nil {
+			return "", err
 		}
 	}
 	fields = fields[1:]
 	for i, name := range p.Values {
 		if fields[i] == nil {
-			return "", transforms.Observation{}, fmt.Errorf("no field %s", message.Quote(name))
+			return "", fmt.Errorf("no field %s", message.Quote(name))
 		}
 	}
 	if len(fields) == 1 {
-		obs.X, obs.Shape, err = p.jsonValue(fields[0])
+		o.X, o.Shape, err = p.jsonValue(fields[0], obs.X)
 	} else {
-		obs.X, obs.Shape = row(len(fields)), transforms.Vector
+		o.X, o.Shape = row(obs.X, len(fields)), transforms.Vector
 		for i, f := range fields {
-			if obs.X[0][i], err = p.jsonComponent(f); err != nil {
+			if o.X[0][i], err = p.jsonComponent(f); err != nil {
 				err = fmt.Errorf("field %s: %w", message.Quote(p.Values[i]), err)
 				break
 			}
 		}
 	}
 	if err != nil {
-		return "", transforms.Observation{}, err
+		return "", err
 	}
-	return key, obs, nil
+	*obs = o
+	return key, nil
 }
 
 // jsonClock reads the time of a JSON object. It reports false where there is none.
@@ -108,32 +111,34 @@ func (p *parser) jsonClock(line []byte) (time.Time, bool) {
 
 // row reads an observation from the columns of a table: the key's, the time's (may be
 // empty) and the values'. Several values make one vector. The error is the reason for the
-// rejection.
-func (p *parser) row(fields []string, from origin) (key string, obs transforms.Observation, err error) {
+// rejection. X is read into the memory that obs has for it.
+func (p *parser) row(fields []string, from origin, obs *transforms.Observation) (key string, err error) {
 	values := len(p.Key) + 1 // where they begin
 	if len(fields) <= values {
-		return "", transforms.Observation{}, fmt.Errorf("%d fields; at least %d are needed", len(fields), values+1)
+		return "", fmt.Errorf("%d fields; at least %d are needed", len(fields), values+1)
 	}
 	if key, err = p.rowKey(fields[:len(p.Key)], from); err != nil {
-		return "", transforms.Observation{}, err
+		return "", err
 	}
-	if obs.Time, err = p.time(fields[len(p.Key)]); err != nil {
-		return "", transforms.Observation{}, err
+	var o transforms.Observation
+	if o.Time, err = p.time(fields[len(p.Key)]); err != nil {
+		return "", err
 	}
 	fields = fields[values:]
-	obs.X = row(len(fields))
+	o.X = row(obs.X, len(fields))
 	if len(fields) > 1 {
-		obs.Shape = transforms.Vector
+		o.Shape = transforms.Vector
 	}
 	for i, f := range fields {
-		if obs.X[0][i], err = p.number(f); err != nil {
+		if o.X[0][i], err = p.number(f); err != nil {
 			if len(fields) > 1 {
 				err = fmt.Errorf("value %d: %w", i+1, err)
 			}
-			return "", transforms.Observation{}, err
+			return "", err
 		}
 	}
-	return key, obs, nil
+	*obs = o
+	return key, nil
 }
 
 // keySeparator joins the parts of a key.
@@ -169,8 +174,13 @@ func (p *parser) ofPart(i int, err error) error {
 	return fmt.Errorf("%w, in its part %s", err, message.Quote(p.Key[i]))
 }
 
-// row returns one vector of n zeros, in one allocation for a scalar.
-func row(n int) [][]float64 {
+// row returns one vector of n numbers, in the memory of x where that has room, and else in
+// one allocation for a scalar.
+func row(x [][]float64, n int) [][]float64 {
+	if len(x) == 1 && cap(x[0]) >= n {
+		x[0] = x[0][:n]
+		return x
+	}
 	if n > 1 {
 		return [][]float64{make([]float64, n)}
 	}
@@ -418,10 +428,10 @@ func (p *parser) jsonTime(raw []byte) (time.Time, error) {
 }
 
 // jsonValue reads x: a number, a vector, or a list of vectors. In a list of vectors, null
-// is a missing vector.
-func (p *parser) jsonValue(raw []byte) ([][]float64, transforms.Shape, error) {
+// is a missing vector. A number is read into the memory of x.
+func (p *parser) jsonValue(raw []byte, x [][]float64) ([][]float64, transforms.Shape, error) {
 	if kindOf(raw) != jsonList {
-		x := row(1)
+		x := row(x, 1)
 		var err error
 		x[0][0], err = p.jsonComponent(raw)
 		return x, transforms.Scalar, err

@@ -49,11 +49,15 @@ func parserFor(keys string) *parser {
 }
 
 func decodeJSON(line []byte) (string, transforms.Observation, error) {
-	return plain.json(line, origin{})
+	var o transforms.Observation
+	key, err := plain.json(line, origin{}, &o)
+	return key, o, err
 }
 
 func decodeFields(fields []string) (string, transforms.Observation, error) {
-	return plain.row(fields, origin{})
+	var o transforms.Observation
+	key, err := plain.row(fields, origin{}, &o)
+	return key, o, err
 }
 
 func TestDecodeJSON(t *testing.T) {
@@ -476,7 +480,8 @@ func TestFields(t *testing.T) {
 		{`{values: [a,b,c,d,e,f,g,h,i]}`, `{"key":"k","i":9,"a":1,"b":2,"c":3,"d":4,"e":5,"f":6,"g":7,"h":8}`, origin{}, "k", obs(time.Time{}, 1, 2, 3, 4, 5, 6, 7, 8, 9), ""},
 	} {
 		t.Run(test.keys+test.line, func(t *testing.T) {
-			key, o, err := parserFor(test.keys).json([]byte(test.line), test.from)
+			var o transforms.Observation
+			key, err := parserFor(test.keys).json([]byte(test.line), test.from, &o)
 			reason := ""
 			if err != nil {
 				reason = err.Error()
@@ -514,7 +519,8 @@ func TestFieldsOfTables(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			key, o, err := p.row(strings.Split(test.row, ";"), origin{series: "series"})
+			var o transforms.Observation
+			key, err := p.row(strings.Split(test.row, ";"), origin{series: "series"}, &o)
 			reason := ""
 			if err != nil {
 				reason = err.Error()

@@ -1,156 +1,85 @@
 package pipeline
 
 import (
-	"runtime"
 	"slices"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/connectors"
 	"hafvf/connectors/webhook"
-	"hafvf/internal/account"
 	"hafvf/internal/dofn"
-	"hafvf/internal/parallel"
 	"hafvf/pipeline/records"
 	"hafvf/transforms"
 )
 
 func init() {
-	register.Function4x0((&encodeEstimatesFn{}).ProcessElement)
-	dofn.Register(func(f *encodeEstimatesFn) any { return f.ProcessElement })
-	register.Function3x0((&encodeSilentFn{}).ProcessElement)
-	dofn.Register(func(f *encodeSilentFn) any { return f.ProcessElement })
-	register.Function3x0((&encodeSmoothedFn{}).ProcessElement)
-	dofn.Register(func(f *encodeSmoothedFn) any { return f.ProcessElement })
+	transforms.RegisterEncoder(asRecords, func(text string) transforms.Encoder { return newEncoder(text) })
+	transforms.RegisterSmoothedEncoder(asRecords, func(text string) transforms.SmoothedEncoder { return newEncoder(text) })
 	register.Function2x0((&encodeRejectedFn{}).ProcessElement)
 	dofn.Register(func(f *encodeRejectedFn) any { return f.ProcessElement })
 	register.Function2x0((&encodeRefusedFn{}).ProcessElement)
 	dofn.Register(func(f *encodeRefusedFn) any { return f.ProcessElement })
 }
 
-// chunk is the number of bytes of lines that are emitted at once.
-const chunk = 256 << 10
+// asRecords is the name of the encoders. Their setting is the text of an encoding.
+const asRecords = "records"
 
-// waiting is the number of records that are encoded together, in parallel.
-const waiting = 1024
-
-// An encoder gathers records as lines in chunks, and counts them for the run's summary.
-type encoder[T any] struct {
-	Run    string
-	Layout records.Layout
-	As     records.Form // of the records
-
-	waiting       []keyed[T]
-	lines, alerts connectors.Chunk
-	added         int // alerts, which come in addition to a line for every record
-	run           *run
-	tally         tally
-}
-
-// keyed is a record with its key.
-type keyed[T any] struct {
-	key    string
-	record T
-}
-
-func (fn *encoder[T]) start() { fn.run = runOf(fn.Run) }
-
-// A stretch is what one goroutine makes of its part of the waiting records.
-type stretch struct {
-	lines, alerts connectors.Chunk
-	added         int
-}
-
-// add adds a record to those that wait.
-func (fn *encoder[T]) add(key string, record T, encode func(to *stretch, key string, record *T), emit, alert func([]byte)) {
-	fn.waiting = append(fn.waiting, keyed[T]{key, record})
-	if len(fn.waiting) == waiting {
-		fn.drain(encode)
-		fn.flush(chunk, emit, alert)
-	}
-}
-
-// finish emits what is left.
-func (fn *encoder[T]) finish(encode func(to *stretch, key string, record *T), emit, alert func([]byte)) {
-	fn.drain(encode)
-	fn.flush(0, emit, alert)
-}
-
-// drain encodes the waiting records, each goroutine a stretch of them, and adds the
-// stretches in their order.
-func (fn *encoder[T]) drain(encode func(to *stretch, key string, record *T)) {
-	stretches := make([]stretch, runtime.GOMAXPROCS(0))
-	parallel.Stretches(len(fn.waiting), len(stretches), func(i, from, end int) {
-		part := fn.waiting[from:end]
-		for j := range part {
-			encode(&stretches[i], part[j].key, &part[j].record)
-		}
-	})
-	for _, s := range stretches {
-		fn.lines = append(fn.lines, s.lines...)
-		fn.alerts = append(fn.alerts, s.alerts...)
-		fn.added += s.added
-	}
-	clear(fn.waiting)
-	fn.waiting = fn.waiting[:0]
-}
-
-// flush emits the lines if there are at least so many bytes.
-func (fn *encoder[T]) flush(least int, emit, alert func([]byte)) {
-	if len(fn.lines) < least {
-		return
-	}
-	if len(fn.lines) > 0 {
-		emit(fn.lines)
-		fn.lines = nil
-	}
-	if len(fn.alerts) > 0 {
-		account.Of(fn.Run).Report(account.Report{Emitted: fn.added})
-		alert(fn.alerts)
-		fn.alerts, fn.added = nil, 0
-	}
-	if fn.run != nil {
-		fn.run.note(&fn.tally)
-	}
-	fn.tally = tally{}
-}
-
-// encodeEstimatesFn turns estimates into chunks of lines, and their alerts.
-type encodeEstimatesFn struct {
-	encoder[transforms.Estimate]
-	Alerts   bool     // whether there is a sink for alerts
-	Kinds    []string // of the alarms among them
+// encoding is the setting of an encoder.
+type encoding struct {
+	Run      string
+	Layout   records.Layout
+	As       records.Form // of the records
+	Alerts   bool         // whether there is a sink for alerts
+	Kinds    []string     // of the alarms among them
 	AlertsAs records.Form
 }
 
-func (fn *encodeEstimatesFn) StartBundle(_, _ func([]byte)) { fn.start() }
-
-func (fn *encodeEstimatesFn) ProcessElement(key string, e transforms.Estimate, emit, alert func([]byte)) {
-	fn.tally.estimate(key, &e)
-	fn.add(key, e, fn.encode, emit, alert)
+// An encoder turns estimates into lines, each with its key and id, and counts them for the
+// run's summary.
+type encoder struct {
+	encoding
+	tally tally
 }
 
-func (fn *encodeEstimatesFn) FinishBundle(emit, alert func([]byte)) {
-	fn.finish(fn.encode, emit, alert)
-}
+func newEncoder(text string) *encoder { return &encoder{encoding: settingOf[encoding](text)} }
 
-func (fn *encodeEstimatesFn) encode(to *stretch, key string, e *transforms.Estimate) {
-	to.lines = fn.Layout.AppendEstimate(to.lines.Begin([]byte(key), e.ID), fn.As, key, e)
-	for _, a := range fn.told(key, e) {
-		to.added++
-		to.alerts = fn.Layout.AppendAlert(to.alerts.Begin([]byte(key), a.Of.ID), fn.AlertsAs, key, a.Of, a.Alert)
+func (e *encoder) Estimate(to *transforms.Encoded, key string, of *transforms.Estimate) {
+	e.tally.estimate(key, of)
+	to.Records = e.Layout.AppendEstimate(connectors.Chunk(to.Records).Begin([]byte(key), of.ID), e.As, key, of)
+	to.Lines++
+	if e.Alerts {
+		for _, told := range told(key, of, e.Kinds) {
+			e.alert(to, key, told)
+		}
 	}
 }
 
-// told are the alerts of an estimate. An alarm of a change stands for the belief in it.
-func (fn *encodeEstimatesFn) told(key string, e *transforms.Estimate) (all []transforms.Told) {
-	if !fn.Alerts {
-		return nil
+func (e *encoder) Silent(to *transforms.Encoded, key string, s transforms.Silent) {
+	if e.Alerts && slices.Contains(e.Kinds, transforms.SilentAlarm) {
+		e.alert(to, key, s.Alert(key))
 	}
+}
+
+func (e *encoder) alert(to *transforms.Encoded, key string, t transforms.Told) {
+	to.Alerts = e.Layout.AppendAlert(connectors.Chunk(to.Alerts).Begin([]byte(key), t.Of.ID), e.AlertsAs, key, t.Of, t.Alert)
+	to.Lines++
+}
+
+func (e *encoder) Smoothed(to *transforms.Encoded, key string, s *transforms.Smoothed) {
+	e.tally.smoothed(key, s)
+	to.Records = e.Layout.AppendSmoothed(connectors.Chunk(to.Records).Begin([]byte(key), s.ID), e.As, key, s)
+	to.Lines++
+}
+
+func (e *encoder) Flush() { e.tally.flush(runOf(e.Run)) }
+
+// told are the alerts of an estimate, among them the alarms of these kinds. An alarm of a
+// change stands for the belief in it.
+func told(key string, e *transforms.Estimate, kinds []string) (all []transforms.Told) {
 	if e.Silence != nil {
-		all = slices.DeleteFunc(e.Silence.Alerts(key, e), func(t transforms.Told) bool { return !slices.Contains(fn.Kinds, t.Kind) })
+		all = slices.DeleteFunc(e.Silence.Alerts(key, e), func(t transforms.Told) bool { return !slices.Contains(kinds, t.Kind) })
 	}
-	alarmed := e.Alarm != nil && slices.Contains(fn.Kinds, e.Alarm.Kind)
+	alarmed := e.Alarm != nil && slices.Contains(kinds, e.Alarm.Kind)
 	if alarmed {
 		all = append(all, transforms.Told{Of: e, Alert: e.Alarm})
 	}
@@ -158,46 +87,6 @@ func (fn *encodeEstimatesFn) told(key string, e *transforms.Estimate) (all []tra
 		all = append(all, transforms.Told{Of: e, Alert: e.Belief})
 	}
 	return all
-}
-
-// encodeSilentFn turns keys that are silent into chunks of one alert each.
-type encodeSilentFn struct {
-	Run    string
-	Layout records.Layout
-	Alerts bool // whether there is a sink for them
-	As     records.Form
-
-	unwanted int
-}
-
-func (fn *encodeSilentFn) ProcessElement(key string, s transforms.Silent, alert func([]byte)) {
-	if !fn.Alerts {
-		fn.unwanted++
-		return
-	}
-	told := s.Alert(key)
-	alert(fn.Layout.AppendAlert(connectors.Chunk(nil).Begin([]byte(key), told.Of.ID), fn.As, key, told.Of, told.Alert))
-}
-
-func (fn *encodeSilentFn) FinishBundle(func([]byte)) {
-	account.Of(fn.Run).Stored(fn.unwanted)
-	fn.unwanted = 0
-}
-
-// encodeSmoothedFn turns smoothed estimates into chunks of lines.
-type encodeSmoothedFn struct{ encoder[transforms.Smoothed] }
-
-func (fn *encodeSmoothedFn) StartBundle(_ func([]byte)) { fn.start() }
-
-func (fn *encodeSmoothedFn) ProcessElement(key string, s transforms.Smoothed, emit func([]byte)) {
-	fn.tally.smoothed(key, &s)
-	fn.add(key, s, fn.encode, emit, nil)
-}
-
-func (fn *encodeSmoothedFn) FinishBundle(emit func([]byte)) { fn.finish(fn.encode, emit, nil) }
-
-func (fn *encodeSmoothedFn) encode(to *stretch, key string, s *transforms.Smoothed) {
-	to.lines = fn.Layout.AppendSmoothed(to.lines.Begin([]byte(key), s.ID), fn.As, key, s)
 }
 
 // encodeRejectedFn turns what the filter rejected into dead-letter records.

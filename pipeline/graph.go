@@ -40,14 +40,19 @@ type Graph struct {
 
 // A graphTransform turns observations into lines, alerts and rejections.
 type graphTransform interface {
-	// build adds the transform to a pipeline, for a run of this process. alerts is
-	// invalid if the transform has none.
-	build(s beam.Scope, run string, as forms, observations beam.PCollection) (lines, alerts, rejected beam.PCollection)
+	// build adds the transform to a pipeline, for a run of this process. in decodes the
+	// batches.
+	build(s beam.Scope, run string, as forms, in transforms.Registered, batches beam.PCollection) built
 	columns(l records.Layout, x connectors.Kind) []connectors.Column
 	steps() []Step
 	// name returns the name of the transform's step, or the one of earlier versions.
 	name(earlier bool) string
 }
+
+// built is what a transform makes: PCollections<[]byte> of chunks for the sinks, undecoded
+// for the dead letter, and a PCollection<Rejected> of what came late. alerts and late are
+// invalid if the transform has none.
+type built struct{ lines, alerts, undecoded, late beam.PCollection }
 
 // forms are the forms of records that the sinks take.
 type forms struct {
@@ -135,12 +140,17 @@ func Compose(c *config.Config) (*Graph, error) {
 	return g, nil
 }
 
+// localCells is the number of states that keys share in this process, where they live as
+// long as the run. Reading and writing one takes the embedded runner as long as a dozen
+// records.
+const localCells = 64
+
 // cells names the states that keys share.
 func cells(r config.Runner) []string {
 	if r.Name == config.Flink {
 		return flink.Names(r.Cells, r.MaxParallelism, r.MaxParallelism)
 	}
-	names := make([]string, config.DefaultCells)
+	names := make([]string, localCells)
 	for i := range names {
 		names[i] = strconv.Itoa(i)
 	}
@@ -176,9 +186,9 @@ func newSource(c *config.Config) (graphSource, connectors.Kind) {
 	var file fileSource
 	switch s := c.Source; {
 	case s.Kafka != nil:
-		t := topicSource{*s.Kafka, !optional}
+		t := topicSource{*s.Kafka}
 		if c.Transform == config.Smooth || !optional && (c.Lateness > 0 || c.Silence != nil) {
-			t.Clock, t.ClockSetting = payloadClock, fieldsText(t.Fields) // only there does something wait for the watermark
+			t.Clock, t.ClockSetting = payloadClock, settingText(t.Fields) // only there does something wait for the watermark
 		}
 		if r := c.Runner; r.Name == config.Flink {
 			t.Readers, t.Poll = flink.Names(r.Parallelism, r.Parallelism, r.MaxParallelism), r.Poll
@@ -303,19 +313,36 @@ func (g *Graph) sinks() map[string]graphSink {
 // name. The name therefore changes when nothing of the state means the same any more.
 func (g *Graph) build(run string, earlier bool) *beam.Pipeline {
 	p, s := beam.NewPipelineWithRoot()
-	observations, undecoded := g.source.read(s.Scope(named("Source", g.source.state())), run)
+	batches, decoder := g.source.read(s.Scope(named("Source", g.source.state())), run)
+	if g.Runner.Name == config.Flink {
+		without(s, 1) // the timers in a savepoint have the filter's number
+	}
 	as := forms{records: g.sink.form()}
 	if g.alerts != nil {
 		as.alerts, as.alerted = g.alerts.form(), true
 	}
-	lines, alerts, rejected := g.transform.build(s.Scope(g.transform.name(earlier)), run, as, observations)
-	g.sink.write(s, run, "records", lines)
-	rejects := []beam.PCollection{undecoded, beam.ParDo(s.Scope("Reject"), &encodeRejectedFn{Run: run}, rejected)}
+	b := g.transform.build(s.Scope(g.transform.name(earlier)), run, as, decoder, batches)
+	if earlier {
+		without(s, 2)
+	}
+	g.sink.write(s, run, "records", b.lines)
+	rejects := []beam.PCollection{b.undecoded}
+	if b.late.IsValid() {
+		rejects = append(rejects, beam.ParDo(s.Scope("Reject"), &encodeRejectedFn{Run: run}, b.late))
+	}
 	if g.alerts != nil {
-		rejects = append(rejects, g.alerts.write(s, run, "alerts", alerts)...)
+		rejects = append(rejects, g.alerts.write(s, run, "alerts", b.alerts)...)
 	}
 	g.dead.write(s, run, "rejected", beam.Flatten(s, rejects...))
 	return p
+}
+
+// without stands for n steps that earlier versions had here: the runner numbers the steps, and
+// some of what is in a savepoint goes by numbers.
+func without(s beam.Scope, n int) {
+	for range n {
+		beam.Impulse(s) // which nobody takes
+	}
 }
 
 // named returns a step's name with a hash of what its state means.
@@ -335,20 +362,17 @@ type filtering struct {
 	live   bool     // silence is told while it lasts
 }
 
-func (f filtering) build(s beam.Scope, run string, as forms, observations beam.PCollection) (lines, alerts, rejected beam.PCollection) {
+func (f filtering) build(s beam.Scope, run string, as forms, in transforms.Registered, batches beam.PCollection) built {
+	return f.filter(s, run, in, transforms.Registered{Name: asRecords, Setting: settingText(encoding{
+		Run: run, Layout: f.layout, As: as.records, Alerts: as.alerted, Kinds: f.kinds, AlertsAs: as.alerts,
+	})}, batches)
+}
+
+// filter adds the filter with an encoder.
+func (f filtering) filter(s beam.Scope, run string, in, out transforms.Registered, batches beam.PCollection) (b built) {
 	f.cfg.Account = run
-	var estimates, silent beam.PCollection
-	if f.live {
-		estimates, silent, rejected = transforms.FilterLive(s, f.cfg, observations)
-	} else {
-		estimates, rejected = transforms.Filter(s, f.cfg, observations)
-	}
-	lines, alerts = beam.ParDo2(s.Scope("Encode"), &encodeEstimatesFn{encoder: encoder[transforms.Estimate]{Run: run, Layout: f.layout, As: as.records}, Alerts: as.alerted, Kinds: f.kinds, AlertsAs: as.alerts}, estimates)
-	if f.live {
-		told := as.alerted && slices.Contains(f.kinds, transforms.SilentAlarm)
-		alerts = beam.Flatten(s, alerts, beam.ParDo(s.Scope("EncodeSilent"), &encodeSilentFn{Run: run, Layout: f.layout, Alerts: told, As: as.alerts}, silent))
-	}
-	return lines, alerts, rejected
+	b.lines, b.alerts, b.undecoded, b.late = transforms.FilterEncoded(s, f.cfg, f.live, in, out, batches)
+	return b
 }
 
 // name: a state is carried over to another config of the same family and scale. In earlier
@@ -438,10 +462,12 @@ type smoothing struct {
 	cfg    transforms.SmoothConfig
 }
 
-func (m smoothing) build(s beam.Scope, run string, as forms, observations beam.PCollection) (lines, alerts, rejected beam.PCollection) {
+func (m smoothing) build(s beam.Scope, run string, as forms, in transforms.Registered, batches beam.PCollection) (b built) {
 	m.cfg.Account = run
-	smoothed, rejected := transforms.Smooth(s, m.cfg, observations)
-	return beam.ParDo(s.Scope("Encode"), &encodeSmoothedFn{encoder[transforms.Smoothed]{Run: run, Layout: m.layout, As: as.records}}, smoothed), beam.PCollection{}, rejected
+	b.lines, b.undecoded = transforms.SmoothEncoded(s, m.cfg, in, transforms.Registered{Name: asRecords, Setting: settingText(encoding{
+		Run: run, Layout: m.layout, As: as.records,
+	})}, batches)
+	return b
 }
 
 func (m smoothing) name(bool) string {

@@ -75,7 +75,7 @@ func LookAt(c *config.Config) (*Look, error) {
 	defer rd.Close()
 	l := &Look{Path: file.Path, Columns: rd.Columns()}
 	s := sample{parser: p, look: l, ends: map[string]time.Time{}, last: map[string]float64{}, words: map[string]int{}}
-	decode := decodeFileFn{decoder: decoder[connectors.Record]{parser: p}, Format: file.Format}
+	d := fileDecoder{newDecoder(settingText(decoding{Format: file.Format, Fields: file.fields}))}
 	for l.Records < lookRows {
 		r, err := rd.Next()
 		if err == io.EOF {
@@ -84,7 +84,7 @@ func LookAt(c *config.Config) (*Look, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.add(r, decode.decode(r))
+		s.add(r, &d.records([]connectors.Record{r})[0])
 	}
 	l.Rejections = s.rejects.commonest()
 	if len(s.steps) > 0 {
@@ -113,12 +113,12 @@ type sample struct {
 }
 
 // add adds a record and what it became.
-func (s *sample) add(r connectors.Record, d decoded) {
+func (s *sample) add(r connectors.Record, d *decoded) {
 	l := s.look
 	l.Records++
 	at, values := s.texts(r)
 	if d.err != nil {
-		s.rejects.add(d.err.Error(), d.place.ID, string(d.raw))
+		s.rejects.add(d.err.Error(), d.o.ID, d.o.Raw)
 		if _, err := s.parser.time(at); err != nil {
 			s.badTime = append(s.badTime, at)
 		}

@@ -7,17 +7,15 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
-	"hafvf/internal/account"
-	"hafvf/internal/dofn"
 	"hafvf/internal/parallel"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/records"
@@ -25,28 +23,29 @@ import (
 )
 
 func init() {
-	register.Function4x0((&decodeFileFn{}).ProcessElement)
-	dofn.Register(func(f *decodeFileFn) any { return f.ProcessElement })
-	register.Function4x0((&decodeTopicFn{}).ProcessElement)
-	dofn.Register(func(f *decodeTopicFn) any { return f.ProcessElement })
-	register.Emitter3[beam.EventTime, string, transforms.Observation]()
-	register.Emitter1[[]byte]()
+	transforms.RegisterDecoder(ofFiles, func(text string) transforms.Decoder { return &fileDecoder{newDecoder(text)} })
+	transforms.RegisterDecoder(ofTopics, func(text string) transforms.Decoder { return &topicDecoder{newDecoder(text)} })
 	kafkaio.RegisterClock(payloadClock, func(fields string) kafkaio.Clock {
 		p := parserOf(fields)
 		return func(r kafkaio.Record) (time.Time, bool) { return p.jsonClock(r.Value) }
 	})
 }
 
+// ofFiles and ofTopics are the names of the decoders of their batches. Their setting is that
+// of newDecoder.
+const (
+	ofFiles  = "files"
+	ofTopics = "topics"
+)
+
 // payloadClock is the name of the clock that reads the time in a record's value. Its
 // setting is that of parserOf.
 const payloadClock = "payload"
 
-// parserOf returns the parser of fields that fieldsText has written.
-func parserOf(text string) *parser {
-	var f config.Fields
-	if err := json.Unmarshal([]byte(text), &f); err != nil {
-		panic("pipeline: " + err.Error())
-	}
+// parserOf returns the parser of fields that settingText has written.
+func parserOf(text string) *parser { return parserOfFields(settingOf[config.Fields](text)) }
+
+func parserOfFields(f config.Fields) *parser {
 	p, err := newParser(f)
 	if err != nil {
 		panic("pipeline: the config was not checked: " + err.Error())
@@ -54,21 +53,29 @@ func parserOf(text string) *parser {
 	return p
 }
 
-func fieldsText(f config.Fields) string {
-	text, err := json.Marshal(f)
+// settingText is the text of a setting that travels to workers, and settingOf reads it.
+func settingText(setting any) string {
+	text, err := json.Marshal(setting)
 	if err != nil {
 		panic("pipeline: " + err.Error())
 	}
 	return string(text)
 }
 
+func settingOf[T any](text string) (setting T) {
+	if err := json.Unmarshal([]byte(text), &setting); err != nil {
+		panic("pipeline: " + err.Error())
+	}
+	return setting
+}
+
 // A graphSource is a graph's source: files or topics.
 type graphSource interface {
 	// check returns an error if the source cannot be read.
 	check(ctx context.Context, to *clients) error
-	// read returns a PCollection<KV<string, Observation>>, and chunks of dead-letter
-	// records for input that is no observation, for a run of this process.
-	read(s beam.Scope, run string) (observations, undecoded beam.PCollection)
+	// read returns a PCollection of batches of records, for a run of this process, and what
+	// decodes them.
+	read(s beam.Scope, run string) (batches beam.PCollection, decoder transforms.Registered)
 	describe() string
 	// values names the fields that make the value.
 	values() []string
@@ -87,16 +94,12 @@ func (f fileSource) describe() string                      { return f.Format + "
 func (f fileSource) values() []string                      { return f.fields.Values }
 func (f fileSource) state() any                            { return f.Path }
 
-func (f fileSource) read(s beam.Scope, run string) (observations, undecoded beam.PCollection) {
-	records := connectors.Read(s, f.Source, run)
-	return beam.ParDo2(s.Scope("Decode"), &decodeFileFn{decoder: decoder[connectors.Record]{Run: run, Timed: !f.TimeOptional, Fields: fieldsText(f.fields)}, Format: f.Format}, records)
+func (f fileSource) read(s beam.Scope, run string) (batches beam.PCollection, decoder transforms.Registered) {
+	return connectors.Read(s, f.Source, run), transforms.Registered{Name: ofFiles, Setting: settingText(decoding{run, f.Format, f.fields})}
 }
 
 // topicSource is a source of Kafka topics.
-type topicSource struct {
-	config.Kafka
-	timed bool // records have a time that they are known by
-}
+type topicSource struct{ config.Kafka }
 
 func (t topicSource) check(ctx context.Context, to *clients) error {
 	return to.of(t.Cluster).Check(ctx)
@@ -128,112 +131,124 @@ func (t topicSource) describe() string {
 	return text
 }
 
-func (t topicSource) read(s beam.Scope, run string) (observations, undecoded beam.PCollection) {
-	records := kafkaio.Read(s, t.Source, run)
-	return beam.ParDo2(s.Scope("Decode"), &decodeTopicFn{decoder[kafkaio.Record]{Run: run, Timed: t.timed, Fields: fieldsText(t.Fields)}}, records)
+func (t topicSource) read(s beam.Scope, run string) (batches beam.PCollection, decoder transforms.Registered) {
+	return kafkaio.ReadBatches(s, t.Source, run), transforms.Registered{Name: ofTopics, Setting: settingText(decoding{Run: run, Fields: t.Fields})}
+}
+
+// decoding is the setting of a decoder.
+type decoding struct {
+	Run    string
+	Format string // of files
+	Fields config.Fields
 }
 
 // A decoder turns records into observations or dead-letter records, many in parallel.
-type decoder[R any] struct {
-	Run   string
-	Timed bool // records have a time that they are known by
-	// Fields is the text of the config.Fields that describe the records.
-	Fields string
-
-	parser   *parser
-	waiting  []decoding[R]
-	rejected int
+type decoder struct {
+	decoding
+	parser *parser
+	found  []decoded
+	texts  [][]byte // one for each goroutine
 }
 
-// A decoding is a record, and what it has become.
-type decoding[R any] struct {
-	record R
-	at     beam.EventTime // of the record
-
-	decoded
+func newDecoder(text string) decoder {
+	d := decoder{decoding: settingOf[decoding](text), texts: make([][]byte, runtime.GOMAXPROCS(0))}
+	d.parser = parserOfFields(d.Fields)
+	return d
 }
 
-// decoded is what a record becomes: an observation of a key, or the reason why not.
+// decoded is what a record becomes: an observation of a key, or the reason why not. Its
+// memory is used again for another one.
 type decoded struct {
 	key       string
 	o         transforms.Observation
 	err       error
 	recordKey []byte // of a Kafka record
-	place     records.Place
 	raw       []byte
+	// Where the ID and then raw are in the text of several records.
+	id, end int
 }
 
-func (fn *decoder[R]) Setup() { fn.parser = parserOf(fn.Fields) }
+// together is the number of records that are decoded together, in parallel.
+const together = 1024
 
-// add adds a record to those that wait.
-func (fn *decoder[R]) add(ts beam.EventTime, r R, decode func(R) decoded, emit func(beam.EventTime, string, transforms.Observation), reject func([]byte)) {
-	fn.waiting = append(fn.waiting, decoding[R]{record: r, at: ts})
-	if len(fn.waiting) == waiting {
-		fn.drain(decode, emit, reject)
+// decode decodes n records, at most together, each goroutine a stretch of them. each
+// decodes one, and appends its ID to a text. What is returned is valid until the next call.
+func (d *decoder) decode(n int, each func(i int, to *decoded, text []byte) []byte) []decoded {
+	if d.found == nil {
+		d.found = make([]decoded, together)
 	}
-}
-
-// drain decodes the waiting records, each goroutine a stretch of them, and emits what
-// they become in their order.
-func (fn *decoder[R]) drain(decode func(R) decoded, emit func(beam.EventTime, string, transforms.Observation), reject func([]byte)) {
-	parallel.Stretches(len(fn.waiting), runtime.GOMAXPROCS(0), func(_, from, end int) {
-		part := fn.waiting[from:end]
+	found := d.found[:n]
+	parallel.Stretches(n, len(d.texts), func(worker, from, end int) {
+		text := d.texts[worker][:0]
+		part := found[from:end]
 		for i := range part {
-			part[i].decoded = decode(part[i].record)
+			to := &part[i]
+			*to = decoded{o: transforms.Observation{X: to.o.X}}
+			text = each(from+i, to, text)
+			to.id = len(text)
+			text = append(text, to.raw...)
+			to.end = len(text)
 		}
+		// One text for all: a small one of each record would cost more than its decoding.
+		all, begin := string(text), 0
+		for i := range part {
+			to := &part[i]
+			to.o.ID, to.o.Raw = all[begin:to.id], all[to.id:to.end]
+			begin = to.end
+		}
+		d.texts[worker] = text
 	})
-	run := runOf(fn.Run)
-	for i := range fn.waiting {
-		d := &fn.waiting[i]
-		if d.err != nil {
-			fn.rejected++
-			run.reject(d.err.Error(), d.place.ID, string(d.raw))
-			reject(records.AppendReject(connectors.Chunk(nil).Begin(d.recordKey, d.place.ID), d.place, string(d.raw), d.err.Error()))
-			continue
+	return found
+}
+
+// pass passes observations on, and rejects what is none.
+func (d *decoder) pass(found []decoded, take func(key string, o *transforms.Observation) error, reject func([]byte)) {
+	run := runOf(d.Run)
+	for i := range found {
+		e := &found[i]
+		key, place, reason := e.recordKey, records.Place{ID: e.o.ID, Log: e.o.Log, Seq: e.o.Seq}, e.err
+		if reason == nil {
+			if reason = take(e.key, &e.o); reason == nil {
+				continue
+			}
+			key = []byte(e.key)
 		}
-		ts := d.at
-		if fn.Timed && !d.o.Time.IsZero() {
-			ts = mtime.FromTime(d.o.Time) // the observation's own
+		run.reject(reason.Error(), e.o.ID, e.o.Raw)
+		reject(records.AppendReject(connectors.Chunk(nil).Begin(key, e.o.ID), place, e.o.Raw, reason.Error()))
+	}
+}
+
+// fileDecoder decodes batches of files.
+type fileDecoder struct{ decoder }
+
+func (d *fileDecoder) Decode(batch any, take func(key string, o *transforms.Observation) error, reject func([]byte)) {
+	for part := range slices.Chunk(batch.(connectors.Batch).Records, together) {
+		d.pass(d.records(part), take, reject)
+	}
+}
+
+// records decodes records.
+func (d *fileDecoder) records(all []connectors.Record) []decoded {
+	series := ""
+	if len(d.Fields.Key) == 0 {
+		series = seriesName(all[0].Source)
+	}
+	return d.decode(len(all), func(i int, to *decoded, text []byte) []byte {
+		r, from := &all[i], origin{series: series}
+		if series != "" && r.Source != all[0].Source {
+			from.series = seriesName(r.Source)
 		}
-		emit(ts, d.key, d.o)
-	}
-	clear(fn.waiting)
-	fn.waiting = fn.waiting[:0]
-}
-
-// report reports the rejected records of a bundle.
-func (fn *decoder[R]) report() {
-	account.Of(fn.Run).Report(account.Report{Taken: fn.rejected, Emitted: fn.rejected, Counts: account.Counts{Rejected: int64(fn.rejected)}})
-	fn.rejected = 0
-}
-
-// decodeFileFn decodes records of files.
-type decodeFileFn struct {
-	decoder[connectors.Record]
-	Format string
-}
-
-func (fn *decodeFileFn) ProcessElement(ts beam.EventTime, r connectors.Record, emit func(beam.EventTime, string, transforms.Observation), reject func([]byte)) {
-	fn.add(ts, r, fn.decode, emit, reject)
-}
-
-func (fn *decodeFileFn) FinishBundle(_ context.Context, emit func(beam.EventTime, string, transforms.Observation), reject func([]byte)) {
-	fn.drain(fn.decode, emit, reject)
-	fn.report()
-}
-
-func (fn *decodeFileFn) decode(r connectors.Record) (d decoded) {
-	d.place, d.raw = records.Place{ID: fmt.Sprintf("%s:%d", r.Source, r.Position)}, r.Raw
-	switch {
-	case r.Reason != "":
-		d.err = errors.New(r.Reason)
-	case fn.Format == connectors.JSONLines:
-		d.key, d.o, d.err = fn.parser.json(r.Raw, origin{series: seriesName(r.Source)})
-	default:
-		d.key, d.o, d.err = fn.parser.row(r.Fields, origin{series: seriesName(r.Source)})
-	}
-	d.o.ID, d.o.Seq, d.o.Raw = d.place.ID, r.Index, string(d.raw)
-	return d
+		switch {
+		case r.Reason != "":
+			to.err = errors.New(r.Reason)
+		case d.Format == connectors.JSONLines:
+			to.key, to.err = d.parser.json(r.Raw, from, &to.o)
+		default:
+			to.key, to.err = d.parser.row(r.Fields, from, &to.o)
+		}
+		to.o.Seq, to.raw = r.Index, r.Raw
+		return strconv.AppendInt(append(append(text, r.Source...), ':'), r.Position, 10)
+	})
 }
 
 // seriesName is how the series of a file without keys is called: as the file, without
@@ -245,38 +260,34 @@ func seriesName(file string) string {
 	return strings.TrimSuffix(file, filepath.Ext(file))
 }
 
-// decodeTopicFn decodes records of topics.
-type decodeTopicFn struct{ decoder[kafkaio.Record] }
+// topicDecoder decodes batches of topics.
+type topicDecoder struct{ decoder }
 
-func (fn *decodeTopicFn) ProcessElement(ts beam.EventTime, r kafkaio.Record, emit func(beam.EventTime, string, transforms.Observation), reject func([]byte)) {
-	fn.add(ts, r, fn.decode, emit, reject)
-}
-
-func (fn *decodeTopicFn) FinishBundle(_ context.Context, emit func(beam.EventTime, string, transforms.Observation), reject func([]byte)) {
-	fn.drain(fn.decode, emit, reject)
-	fn.report()
-}
-
-func (fn *decodeTopicFn) decode(r kafkaio.Record) (d decoded) {
-	d.place = records.Place{ID: r.Position.String(), Log: r.Log(), Seq: r.Offset}
-	d.raw, d.recordKey = r.Value[:min(len(r.Value), connectors.MaxRaw)], r.Key
-	d.key, d.o, d.err = decodeRecord(fn.parser, r)
-	d.o.ID, d.o.Log, d.o.Seq, d.o.Raw = d.place.ID, d.place.Log, d.place.Seq, string(d.raw)
-	return d
+func (d *topicDecoder) Decode(batch any, take func(key string, o *transforms.Observation) error, reject func([]byte)) {
+	for part := range slices.Chunk(batch.(kafkaio.Batch).Records, together) {
+		log := part[0].Log() // of all
+		d.pass(d.decode(len(part), func(i int, to *decoded, text []byte) []byte {
+			r := &part[i]
+			to.key, to.err = decodeRecord(d.parser, r, &to.o)
+			to.o.Log, to.o.Seq = log, r.Offset
+			to.recordKey, to.raw = r.Key, r.Value[:min(len(r.Value), connectors.MaxRaw)]
+			return strconv.AppendInt(append(append(text, log...), '-'), r.Offset, 10)
+		}), take, reject)
+	}
 }
 
 // decodeRecord reads an observation from the JSON of a record's value. A value without a
 // key has the key of the record.
-func decodeRecord(p *parser, r kafkaio.Record) (key string, o transforms.Observation, err error) {
+func decodeRecord(p *parser, r *kafkaio.Record, o *transforms.Observation) (key string, err error) {
 	switch v := r.Value; {
 	case r.Oversized > 0:
-		return "", o, fmt.Errorf("the record has %d bytes, and at most %d are read", r.Oversized, kafkaio.MaxRecord)
+		return "", fmt.Errorf("the record has %d bytes, and at most %d are read", r.Oversized, kafkaio.MaxRecord)
 	case v == nil:
-		return "", o, errors.New("a tombstone: the record has no value")
+		return "", errors.New("a tombstone: the record has no value")
 	case len(v) == 0:
-		return "", o, errors.New("the value is empty")
+		return "", errors.New("the value is empty")
 	case len(v) > 4 && v[0] == 0:
-		return "", o, fmt.Errorf("the value is framed by a schema registry (schema %d), of which no format is read: give JSON", uint32(v[1])<<24|uint32(v[2])<<16|uint32(v[3])<<8|uint32(v[4]))
+		return "", fmt.Errorf("the value is framed by a schema registry (schema %d), of which no format is read: give JSON", uint32(v[1])<<24|uint32(v[2])<<16|uint32(v[3])<<8|uint32(v[4]))
 	}
-	return p.json(r.Value, origin{series: r.Topic, key: r.Key})
+	return p.json(r.Value, origin{series: r.Topic, key: r.Key}, o)
 }

@@ -58,6 +58,8 @@ type Break struct {
 	// effective observations dropped from memory.
 	Size  float64
 	About string // what else there is to say
+
+	n int64 // which record of the key, or of its session, it is
 }
 
 // String is the summary as a person reads it.
@@ -265,17 +267,18 @@ func (t *tally) estimate(key string, e *transforms.Estimate) {
 		}
 		t.keys[key] = n
 		if a := e.Alarm; a != nil {
-			about := fmt.Sprintf("novelty, usually %.4g", a.Before.Mean[a.Output])
-			if a.Kind == string(hafvf.ChangeAlarm) {
-				about = fmt.Sprintf("change %.4g → %.4g, told %s later", a.Before.Mean[a.Output], a.After.Mean[a.Output], count(a.Delay, "observation"))
-			}
-			t.add(Break{Key: key, ID: e.ID, Time: a.Start, Size: math.Abs(a.Size), About: about})
+			t.add(Break{Key: key, ID: e.ID, Time: a.Start, Size: math.Abs(a.Size), n: e.N}, func() string {
+				if a.Kind == string(hafvf.ChangeAlarm) {
+					return fmt.Sprintf("change %.4g → %.4g, told %s later", a.Before.Mean[a.Output], a.After.Mean[a.Output], count(a.Delay, "observation"))
+				}
+				return fmt.Sprintf("novelty, usually %.4g", a.Before.Mean[a.Output])
+			})
 		}
 	default:
 		// memory = E[w]·before + J: what went is (1 − E[w])·before.
 		kept := e.Memory - float64(len(e.X))
 		if forgot := kept * (1 - e.Weight) / e.Weight; forgot > 1 {
-			t.add(Break{Key: key, ID: e.ID, Time: e.Time, Size: forgot, About: fmt.Sprintf("kept %.4g", e.Memory)})
+			t.add(Break{Key: key, ID: e.ID, Time: e.Time, Size: forgot, n: e.N}, func() string { return fmt.Sprintf("kept %.4g", e.Memory) })
 		}
 	}
 }
@@ -283,34 +286,51 @@ func (t *tally) estimate(key string, e *transforms.Estimate) {
 func (t *tally) smoothed(key string, s *transforms.Smoothed) {
 	t.records++
 	if s.Change {
-		b := Break{Key: key, ID: s.ID, Time: s.Time, Size: s.ChangeEvidence}
-		if g := s.Segment; g != nil && len(g.Before) == 1 {
-			b.About = fmt.Sprintf("%.4g → %.4g for %d observations", g.Before[0], g.Estimate.Mean[0], g.N)
-		}
-		t.add(b)
+		t.add(Break{Key: key, ID: s.ID, Time: s.Time, Size: s.ChangeEvidence, n: s.N}, func() string {
+			if g := s.Segment; g != nil && len(g.Before) == 1 {
+				return fmt.Sprintf("%.4g → %.4g for %d observations", g.Before[0], g.Estimate.Mean[0], g.N)
+			}
+			return ""
+		})
 	}
 }
 
-func (t *tally) add(b Break) {
-	if math.IsInf(b.Size, 0) || len(t.largest) == largestKeys && b.Size <= t.largest[largestKeys-1].Size {
+// add adds b, of which about says what else there is to say, if it is among the largest.
+// The estimate that b is of is valid for the time of the call.
+func (t *tally) add(b Break, about func() string) {
+	if math.IsInf(b.Size, 0) || len(t.largest) == largestKeys && b.compare(t.largest[largestKeys-1]) > 0 {
 		return
 	}
+	b.Key, b.ID, b.About = strings.Clone(b.Key), strings.Clone(b.ID), about()
 	t.largest = keepLargest(t.largest, b)
+}
+
+// flush adds the tally to the run's summary, if there is a run, and begins anew.
+func (t *tally) flush(r *run) {
+	if r != nil && t.records > 0 {
+		r.note(t)
+	}
+	clear(t.keys)
+	t.records, t.largest = 0, t.largest[:0]
 }
 
 const largestKeys = 10
 
+// compare orders breaks, the largest first, of equal ones the first of the key. So it does
+// not matter in which order several goroutines find them.
+func (b Break) compare(o Break) int {
+	return cmp.Or(cmp.Compare(o.Size, b.Size), cmp.Compare(b.Key, o.Key), b.Time.Compare(o.Time), cmp.Compare(b.n, o.n))
+}
+
 // keepLargest adds b to the largest few, one per key.
 func keepLargest(list []Break, b Break) []Break {
 	if i := slices.IndexFunc(list, func(o Break) bool { return o.Key == b.Key }); i >= 0 {
-		if list[i].Size >= b.Size {
+		if list[i].compare(b) <= 0 {
 			return list
 		}
 		list = slices.Delete(list, i, i+1)
 	}
-	at, _ := slices.BinarySearchFunc(list, b, func(o, b Break) int {
-		return cmp.Or(cmp.Compare(b.Size, o.Size), cmp.Compare(o.Key, b.Key))
-	})
+	at, _ := slices.BinarySearchFunc(list, b, Break.compare)
 	list = slices.Insert(list, at, b)
 	return list[:min(len(list), largestKeys)]
 }

@@ -2,17 +2,17 @@ package pipeline
 
 import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
-	"hafvf/internal/account"
-	"hafvf/internal/dofn"
 	"hafvf/transforms"
 )
 
 func init() {
-	register.Function3x0((&watchFn{}).ProcessElement)
-	dofn.Register(func(f *watchFn) any { return f.ProcessElement })
+	transforms.RegisterEncoder(toWatch, func(text string) transforms.Encoder { return &watchEncoder{encoding: settingOf[encoding](text)} })
 }
+
+// toWatch is the name of the encoder that calls the run's Watch. Its setting is the text of
+// an encoding.
+const toWatch = "watch"
 
 // A Watch is called with every estimate, in the order of its key, and with the alerts
 // that it raises. Several goroutines may call it at once. The estimate is valid until it
@@ -46,34 +46,22 @@ func (g *Graph) watched() *Graph {
 // watching is filtering with a Watch in place of records.
 type watching struct{ filtering }
 
-func (w watching) build(s beam.Scope, run string, _ forms, observations beam.PCollection) (lines, alerts, rejected beam.PCollection) {
-	w.cfg.Account = run
-	estimates, rejected := transforms.Filter(s, w.cfg, observations)
-	lines = beam.ParDo(s.Scope("Watch"), &watchFn{Run: run, Kinds: w.kinds}, estimates)
-	return lines, beam.PCollection{}, rejected
+func (w watching) build(s beam.Scope, run string, _ forms, in transforms.Registered, batches beam.PCollection) built {
+	w.live = false
+	return w.filter(s, run, in, transforms.Registered{Name: toWatch, Setting: settingText(encoding{Run: run, Kinds: w.kinds})}, batches)
 }
 
-// watchFn passes estimates to the run's Watch. It emits nothing.
-type watchFn struct {
-	Run   string
-	Kinds []string // of the alarms that are told
-
-	run  *run
-	told encodeEstimatesFn
-	n    int
+// watchEncoder passes estimates to the run's Watch. It appends nothing.
+type watchEncoder struct {
+	encoding
+	tally tally
 }
 
-func (fn *watchFn) StartBundle(func([]byte)) {
-	fn.run, fn.n = runOf(fn.Run), 0
-	fn.told = encodeEstimatesFn{Alerts: true, Kinds: fn.Kinds}
+func (e *watchEncoder) Estimate(_ *transforms.Encoded, key string, of *transforms.Estimate) {
+	e.tally.records++
+	runOf(e.Run).watch(key, of, told(key, of, e.Kinds))
 }
 
-func (fn *watchFn) ProcessElement(key string, e transforms.Estimate, _ func([]byte)) {
-	fn.n++
-	fn.run.watch(key, &e, fn.told.told(key, &e))
-}
+func (e *watchEncoder) Silent(*transforms.Encoded, string, transforms.Silent) {}
 
-func (fn *watchFn) FinishBundle(func([]byte)) {
-	fn.run.note(&tally{records: int64(fn.n)})
-	account.Of(fn.Run).Stored(fn.n)
-}
+func (e *watchEncoder) Flush() { e.tally.flush(runOf(e.Run)) }

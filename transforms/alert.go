@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"hafvf/hafvf"
@@ -104,16 +105,15 @@ type Alert struct {
 	Before, After Moments
 }
 
-// detection returns d with the observation at which its regime starts.
-func detection(d hafvf.Detection, warmUp bool, n int64, named start) *Detection {
-	out := &Detection{Kind: d.Kind, Stay: d.Stay, Outlier: d.Outlier, Change: d.Change, Start: named.time, StartN: named.n, Age: d.Age}
+// set sets out to d, with the observation at which its regime starts.
+func (out *Detection) set(d hafvf.Detection, warmUp bool, n int64, named start) {
+	*out = Detection{Kind: d.Kind, Stay: d.Stay, Outlier: d.Outlier, Change: d.Change, Start: named.time, StartN: named.n, Age: d.Age}
 	if warmUp {
 		out.Kind = hafvf.None
 	}
 	if out.Kind == hafvf.Change || out.Kind == hafvf.Revision {
 		out.Delay = n - named.n
 	}
-	return out
 }
 
 // decide decides whether the estimate raises an alarm, and fills in what that
@@ -179,7 +179,7 @@ func (t *Track) believe(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Detec
 	if a.Corrects == "" && (!cfg.permits(s) || quiet(&t.alerts.change, e.Time, cfg.Cooldown)) {
 		return nil
 	}
-	t.alerts.id = e.ID
+	t.alerts.id = strings.Clone(e.ID) // it may be part of a larger text
 	return a
 }
 

@@ -92,7 +92,7 @@ func BenchmarkFilter(b *testing.B) {
 					if err != nil {
 						b.Fatal(err)
 					}
-					blocks, _ := beam.ParDo2(s, &packFn{Config: string(text)}, beam.ParDo(s, &generateFn{n, keys}, beam.Impulse(s)))
+					blocks, _ := beam.ParDo2(s, &packEachFn{packer{Config: string(text)}}, beam.ParDo(s, &generateFn{n, keys}, beam.Impulse(s)))
 					beam.ParDo(s, &emptyFn{State: state.MakeValueState[[]byte]("entity")}, blocks)
 					if _, err := direct.Execute(context.Background(), p); err != nil {
 						b.Fatal(err)

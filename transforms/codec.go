@@ -53,18 +53,24 @@ func decodeAll[T any](b []byte, decode func(*reader) T) (T, error) {
 	return v, nil
 }
 
-func appendObservation(b []byte, o Observation) []byte {
+func appendObservation(b []byte, o Observation) []byte { return appendFields(b, &o, o.ID, o.Raw) }
+
+// appendFields appends an observation with another ID and Raw.
+func appendFields(b []byte, o *Observation, id, raw string) []byte {
 	b = appendTime(b, o.Time)
-	b = appendString(b, o.ID)
+	b = appendString(b, id)
 	b = binary.AppendVarint(b, o.Seq)
 	b = appendString(b, o.Log)
 	b = append(b, byte(o.Shape))
 	b = appendVectors(b, o.X)
-	return appendString(b, o.Raw)
+	return appendString(b, raw)
 }
 
-func (r *reader) observation() Observation {
-	return Observation{Time: r.time(), ID: r.string(), Seq: r.varint(), Log: r.string(), Shape: Shape(r.byte()), X: r.vectors(), Raw: r.string()}
+func (r *reader) observation() Observation { return r.observationIn(nil) }
+
+// observationIn reads an observation into the memory of x, which may be nil.
+func (r *reader) observationIn(x [][]float64) Observation {
+	return Observation{Time: r.time(), ID: r.string(), Seq: r.varint(), Log: r.string(), Shape: Shape(r.byte()), X: r.vectors(x), Raw: r.string()}
 }
 
 func appendEstimate(b []byte, e Estimate) []byte {
@@ -147,7 +153,7 @@ func appendSilent(b []byte, s Silent) []byte {
 func (r *reader) silent() Silent { return Silent{*r.silence(), r.varint(), int(r.varint())} }
 
 func (r *reader) estimate() Estimate {
-	e := Estimate{Time: r.time(), ID: r.string(), N: int64(r.uvarint()), Shape: Shape(r.byte()), X: r.vectors(), Predicted: r.moments(), Estimate: r.moments()}
+	e := Estimate{Time: r.time(), ID: r.string(), N: int64(r.uvarint()), Shape: Shape(r.byte()), X: r.vectors(nil), Predicted: r.moments(), Estimate: r.moments()}
 	e.Lower, e.Upper = r.floats(), r.floats()
 	e.Levels, e.Posterior = r.floats(), r.floats()
 	r.numbers(&e.LogPredictive, &e.ELBO, &e.Weight, &e.Memory)
@@ -225,7 +231,7 @@ func appendSmoothed(b []byte, s Smoothed) []byte {
 }
 
 func (r *reader) smoothed() Smoothed {
-	s := Smoothed{Time: r.time(), ID: r.string(), Shape: Shape(r.byte()), X: r.vectors()}
+	s := Smoothed{Time: r.time(), ID: r.string(), Shape: Shape(r.byte()), X: r.vectors(nil)}
 	for _, v := range []*[]float64{&s.Estimate.Mean, &s.Estimate.SD, &s.Posterior, &s.Forward.Levels, &s.Backward.Levels} {
 		*v = r.floats()
 	}
@@ -289,8 +295,9 @@ func appendVectors(b []byte, x [][]float64) []byte {
 // A reader takes values off the front of b. A value that does not fit sets bad, and
 // all later values are zero.
 type reader struct {
-	b   []byte
-	bad bool
+	b    []byte
+	text string // that ends as b does; strings are cut from it. Where it is empty they are copies
+	bad  bool
 }
 
 func (r *reader) fail() {
@@ -349,17 +356,26 @@ func (r *reader) count(size int) int {
 
 func (r *reader) string() string {
 	n := r.count(1)
-	s := string(r.b[:n])
-	r.b = r.b[n:]
-	return s
+	rest := r.b
+	r.b = rest[n:]
+	if at := len(r.text) - len(rest); at >= 0 {
+		return r.text[at : at+n]
+	}
+	return string(rest[:n])
 }
 
-func (r *reader) floats() []float64 {
+func (r *reader) floats() []float64 { return r.floatsIn(nil) }
+
+// floatsIn reads floats into the memory of v, which may be nil. None are nil.
+func (r *reader) floatsIn(v []float64) []float64 {
 	n := r.count(8)
 	if n == 0 {
 		return nil
 	}
-	v := make([]float64, n)
+	if cap(v) < n {
+		v = make([]float64, n)
+	}
+	v = v[:n]
 	for i := range v {
 		v[i] = math.Float64frombits(binary.LittleEndian.Uint64(r.b[8*i:]))
 	}
@@ -367,14 +383,18 @@ func (r *reader) floats() []float64 {
 	return v
 }
 
-func (r *reader) vectors() [][]float64 {
+// vectors reads vectors into the memory of v, which may be nil.
+func (r *reader) vectors(v [][]float64) [][]float64 {
 	n := r.count(1)
 	if n == 0 {
 		return nil
 	}
-	v := make([][]float64, n)
+	if cap(v) < n {
+		v = make([][]float64, n)
+	}
+	v = v[:n]
 	for i := range v {
-		v[i] = r.floats()
+		v[i] = r.floatsIn(v[i])
 	}
 	return v
 }

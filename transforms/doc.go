@@ -33,6 +33,15 @@
 // hafvf.Smoother finds segments, which also go on over the cuts of sessions longer
 // than SmoothConfig.Max.
 //
+// # Elements of a source, and bytes
+//
+// FilterEncoded and SmoothEncoded are the same nodes without collections of
+// observations and estimates. They take the elements of a source, such as batches of
+// records, which a registered Decoder turns into observations. A registered Encoder
+// appends what is to be written of each estimate to bytes, which the node emits in
+// chunks. Nothing is made an element on the way but these, so that a record costs half
+// as much where the filter itself is cheap.
+//
 // # Order and lateness
 //
 // Under EventTime, Filter holds an observation back until its key has seen a time

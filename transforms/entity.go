@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"hafvf/internal/account"
@@ -78,7 +79,7 @@ func (est *Estimator) decodeEntity(key string, b []byte) (e entity, err error) {
 		return e, err
 	}
 	for _, o := range e.waiting {
-		if err := e.stream.check(o); err != nil {
+		if err := e.stream.check(&o); err != nil {
 			return e, fmt.Errorf("state is corrupt: %w", err)
 		}
 	}
@@ -87,7 +88,7 @@ func (est *Estimator) decodeEntity(key string, b []byte) (e entity, err error) {
 
 // repeats reports whether the state includes the observation already, as happens
 // after a restart, and notes that it does now.
-func (e *entity) repeats(o Observation) bool {
+func (e *entity) repeats(o *Observation) bool {
 	if o.Log == "" {
 		return false
 	}
@@ -100,7 +101,7 @@ func (e *entity) repeats(o Observation) bool {
 			return false
 		}
 	}
-	e.seen = append(e.seen, account.Place{Log: o.Log, Seq: o.Seq})
+	e.seen = append(e.seen, account.Place{Log: strings.Clone(o.Log), Seq: o.Seq})
 	return false
 }
 
@@ -114,13 +115,18 @@ func (e *entity) places() (all []account.Place) {
 	return all
 }
 
-// admit adds an observation to those that wait, or says why it is late.
-func (e *entity) admit(o Observation) error {
+// admit adds an observation to those that wait, unless it is due at once, or says why it
+// is late. It keeps nothing of an observation that is due.
+func (e *entity) admit(o *Observation, lateness time.Duration) (due bool, err error) {
 	if o.Time.Before(e.released) {
-		return fmt.Errorf("late: %s is before %s, which this key has already released", stamp(o.Time), stamp(e.released))
+		return false, fmt.Errorf("late: %s is before %s, which this key has already released", stamp(o.Time), stamp(e.released))
 	}
 	if o.Time.After(e.clock) {
 		e.clock = o.Time
+	}
+	if len(e.waiting) == 0 && !o.Time.After(e.clock.Add(-lateness)) {
+		e.released = o.Time
+		return true, nil
 	}
 	at, _ := slices.BinarySearchFunc(e.waiting, o.Time, func(w Observation, t time.Time) int {
 		if w.Time.After(t) {
@@ -128,8 +134,8 @@ func (e *entity) admit(o Observation) error {
 		}
 		return -1
 	})
-	e.waiting = slices.Insert(e.waiting, at, o)
-	return nil
+	e.waiting = slices.Insert(e.waiting, at, o.clone())
+	return false, nil
 }
 
 // due removes and returns the observations that are due when nothing before

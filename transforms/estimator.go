@@ -2,7 +2,6 @@ package transforms
 
 import (
 	"errors"
-	"fmt"
 	"math"
 
 	"hafvf/hafvf"
@@ -75,12 +74,14 @@ func newStream(cfg hafvf.Config, alarms AlarmConfig) (*stream, error) {
 // Check says why o is not an observation of the key.
 func (est *Estimator) Check(key string, o Observation) error {
 	if key == "" {
-		return fmt.Errorf("empty key")
+		return errEmptyKey
 	}
-	return est.streams.of(key).check(o)
+	return est.streams.of(key).check(&o)
 }
 
-func (st *stream) check(o Observation) error {
+var errEmptyKey = errors.New("empty key")
+
+func (st *stream) check(o *Observation) error {
 	if st.season != nil && o.Time.IsZero() {
 		return errors.New("no time; a season needs that of every observation")
 	}
@@ -89,10 +90,17 @@ func (st *stream) check(o Observation) error {
 
 // Estimate predicts the next observation of the track's key, which Check has
 // passed, and learns it.
-func (est *Estimator) Estimate(t *Track, o Observation) Estimate {
+func (est *Estimator) Estimate(t *Track, o Observation) (e Estimate) {
+	est.estimateIn(&memory{}, &e, t, &o)
+	return e
+}
+
+// estimateIn is Estimate with the slices of the estimate from a memory.
+func (est *Estimator) estimateIn(m *memory, out *Estimate, t *Track, given *Observation) {
+	o := *given
 	t.n++
 	st := t.stream
-	out := st.blank(t.n, o, est.cfg.Interval != 0)
+	st.blank(m, out, t.n, &o, est.cfg.Interval != 0)
 	out.WarmUp = t.warming()
 	if t.pulse != nil {
 		out.Silence = t.pulse.speak(*est.cfg.Silence, est.cfg.Alarms, o.Time)
@@ -112,7 +120,7 @@ func (est *Estimator) Estimate(t *Track, o Observation) Estimate {
 			st.bank.Interval(out.Lower, out.Upper, level, t.state, elapsed, row)
 		}
 		if st.bank.Detects() {
-			before = st.regime(t.state, elapsed, row)
+			before = st.regime(m, t.state, elapsed, row)
 		}
 	}
 	outcome, started := t.learn(t.n, o, elapsed)
@@ -126,34 +134,61 @@ func (est *Estimator) Estimate(t *Track, o Observation) Estimate {
 			st.season.estimated(before.estimate)
 		}
 	}
-	st.score(&out, outcome, known)
+	st.score(out, outcome, known)
 	if t.warming() && t.refit(o) {
 		outcome = t.replay(est.cfg.TimeUnit)
 		addJacobian(&outcome, jacobian)
 		known = true
 	}
-	st.describe(&out, t.state, outcome, row, known)
+	st.describe(m, out, t.state, outcome, row, known)
 	if st.bank.Detects() {
-		out.Detection = detection(outcome.Detection, out.WarmUp, t.n, started)
+		out.Detection = m.verdict()
+		out.Detection.set(outcome.Detection, out.WarmUp, t.n, started)
 		y := st.decider.values(o.X)
-		t.decide(est.cfg.Alerts, &out, y, outcome.Detection, before)
-		out.Belief = t.believe(est.cfg.Alerts, &out, y, outcome.Detection, before)
+		t.decide(est.cfg.Alerts, out, y, outcome.Detection, before)
+		out.Belief = t.believe(est.cfg.Alerts, out, y, outcome.Detection, before)
 	}
 	st.scale.moments(out.Predicted, out.Estimate, out.Regime, before.estimate)
 	st.scale.back(out.Lower, out.Upper)
-	return out
 }
 
-// blank returns an estimate whose numbers are NaN.
-func (st *stream) blank(n int64, o Observation, bounds bool) Estimate {
+// A memory gives estimates their slices and the like. What it has given is given again
+// after reset.
+type memory struct {
+	floats    []float64
+	bank      []MemberStep
+	detection *Detection
+}
+
+func (m *memory) reset() { m.floats = m.floats[:0] }
+
+// take returns n floats.
+func (m *memory) take(n int) []float64 {
+	if len(m.floats)+n > cap(m.floats) {
+		m.floats = make([]float64, 0, n+2*cap(m.floats)) // those of before are still in use
+	}
+	from := len(m.floats)
+	m.floats = m.floats[:from+n]
+	return m.floats[from : from+n : from+n]
+}
+
+func (m *memory) verdict() *Detection {
+	if m.detection == nil {
+		m.detection = &Detection{}
+	}
+	return m.detection
+}
+
+// blank makes out an estimate whose numbers are NaN.
+func (st *stream) blank(m *memory, out *Estimate, n int64, o *Observation, bounds bool) {
 	nan := math.NaN()
 	outputs := st.bank.Model().Outputs()
-	floats := make([]float64, 8*outputs+st.params)
+	floats := m.take(8*outputs + st.params)
 	for i := range floats {
 		floats[i] = nan
 	}
 	cut := cutter(floats)
-	out := Estimate{
+	*out = Estimate{
 		Time: o.Time, ID: o.ID, N: n, X: o.X, Shape: o.Shape,
 		Predicted: Moments{cut(outputs), cut(outputs)}, Estimate: Moments{cut(outputs), cut(outputs)}, Posterior: cut(st.params),
 		LogPredictive: nan, ELBO: nan, Weight: nan, Memory: nan, Converged: true,
@@ -164,7 +199,6 @@ func (st *stream) blank(n int64, o Observation, bounds bool) Estimate {
 	if bounds {
 		out.Lower, out.Upper = cut(outputs), cut(outputs)
 	}
-	return out
 }
 
 // regressors returns the row at which o is predicted, valid until the next call.
@@ -187,7 +221,7 @@ func (st *stream) score(out *Estimate, outcome hafvf.Outcome, known bool) {
 
 // describe fills in the posterior after the observation. Without a prior yet it
 // leaves out what depends on values.
-func (st *stream) describe(out *Estimate, s hafvf.State, outcome hafvf.Outcome, row []float64, known bool) {
+func (st *stream) describe(m *memory, out *Estimate, s hafvf.State, outcome hafvf.Outcome, row []float64, known bool) {
 	b := st.bank
 	f, member := b.Filter(outcome.Heaviest), b.Member(s, outcome.Heaviest)
 	if known {
@@ -205,14 +239,16 @@ func (st *stream) describe(out *Estimate, s hafvf.State, outcome hafvf.Outcome, 
 	}
 	step := outcome.Members[outcome.Heaviest]
 	out.Weight, out.Memory = step.Weight, step.Memory
-	out.Levels = make([]float64, 2*f.Levels())
+	out.Levels = m.take(2 * f.Levels())
 	copyLevels(out.Levels, f, member)
 	if len(st.cfg.Bank) == 0 {
 		return
 	}
-	for _, m := range outcome.Members {
-		out.Bank = append(out.Bank, MemberStep{Share: m.Share, Weight: m.Weight, Memory: m.Memory, LogPredictive: m.LogPredictive})
+	m.bank = m.bank[:0]
+	for _, s := range outcome.Members {
+		m.bank = append(m.bank, MemberStep{Share: s.Share, Weight: s.Weight, Memory: s.Memory, LogPredictive: s.LogPredictive})
 	}
+	out.Bank = m.bank
 }
 
 // A regime holds the running regime before an observation: mean and sd of its mean,
@@ -222,9 +258,9 @@ type regime struct {
 	predicted, predictive []float64
 }
 
-func (st *stream) regime(s hafvf.State, elapsed float64, row []float64) regime {
+func (st *stream) regime(m *memory, s hafvf.State, elapsed float64, row []float64) regime {
 	n := st.bank.Model().Outputs()
-	cut := cutter(make([]float64, 4*n))
+	cut := cutter(m.take(4 * n))
 	r := regime{Moments{cut(n), cut(n)}, cut(n), cut(n)}
 	st.bank.PredictRegime(r.predicted, r.predictive, s, elapsed, row)
 	st.bank.Regime(r.estimate.Mean, r.estimate.SD, s, row)

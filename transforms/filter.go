@@ -26,16 +26,14 @@ import (
 )
 
 func init() {
-	register.Function5x0((&packFn{}).ProcessElement)
-	dofn.Register(func(f *packFn) any { return f.ProcessElement })
 	register.Function8x1((&filterFn{}).ProcessElement)
 	dofn.Register(func(f *filterFn) any { return f.ProcessElement })
+	register.Function8x1((&encodeFn{}).ProcessElement)
+	dofn.Register(func(f *encodeFn) any { return f.ProcessElement })
 	register.Function3x1((&resumeFn{}).ProcessElement)
 	dofn.Register(func(f *resumeFn) any { return f.ProcessElement })
 	register.Emitter3[beam.EventTime, string, Silent]()
-	register.Emitter3[beam.EventTime, string, []byte]()
 	register.Emitter3[beam.EventTime, string, Estimate]()
-	register.Emitter1[Rejected]()
 }
 
 // Order is the order in which a key's observations are learned.
@@ -202,9 +200,35 @@ func FilterLive(s beam.Scope, cfg Config, col beam.PCollection) (estimates, sile
 }
 
 func filter(s beam.Scope, cfg Config, col beam.PCollection, live bool) (estimates, silent, rejected beam.PCollection) {
+	s, text := begin(s, cfg, col)
+	timed := live || cfg.withDefaults().waits()
+	blocks, early := beam.ParDo2(s, &packEachFn{packer{Config: text, Timed: timed}}, col)
+	blocks = resumed(s, text, live, timed, blocks)
+	estimates, silent, late := beam.ParDo3(s, &filterFn{node: node{Config: text, Live: live}, State: state.MakeValueState[[]byte]("entity"), Log: state.MakeBagState[[]byte]("log"), Settings: state.MakeValueState[[]byte]("settings"), Due: timers.InEventTime("due")}, blocks)
+	return estimates, silent, beam.Flatten(s, early, late)
+}
+
+// FilterEncoded is Filter, or with live FilterLive, of the elements of a source, which in
+// decodes, and with out for what it finds. It takes a PCollection of what the decoder
+// takes, in the global window. It returns PCollections<[]byte>: records and alerts, in
+// chunks of what out has appended, each of whole keys or parts of them, and undecoded,
+// which in has rejected. The PCollection<Rejected> late has the observations that came
+// late.
+func FilterEncoded(s beam.Scope, cfg Config, live bool, in, out Registered, col beam.PCollection) (records, alerts, undecoded, late beam.PCollection) {
+	s, text := begin(s, cfg, col)
+	live = live && cfg.Silence != nil
+	timed := live || cfg.withDefaults().waits()
+	blocks, undecoded := beam.ParDo2(s, &packFn{packer: packer{Config: text, Timed: timed}, Decoder: in}, col)
+	blocks = resumed(s, text, live, timed, blocks)
+	records, alerts, late = beam.ParDo3(s, &encodeFn{node: node{Config: text, Live: live}, Encoder: out, State: state.MakeValueState[[]byte]("entity"), Log: state.MakeBagState[[]byte]("log"), Settings: state.MakeValueState[[]byte]("settings"), Due: timers.InEventTime("due")}, blocks)
+	return records, alerts, undecoded, late
+}
+
+// begin checks what a filter is applied to, and returns its scope and the text of its
+// configuration.
+func begin(s beam.Scope, cfg Config, col beam.PCollection) (beam.Scope, string) {
 	s = s.Scope("hafvf.Filter")
-	est, err := NewEstimator(cfg)
-	if err != nil {
+	if _, err := NewEstimator(cfg); err != nil {
 		panic("transforms.Filter: " + err.Error())
 	}
 	if w := col.WindowingStrategy(); w.Fn.Kind != "GLO" {
@@ -220,13 +244,16 @@ func filter(s beam.Scope, cfg Config, col beam.PCollection, live bool) (estimate
 		// cells, keys would not find their states.
 		s = s.Scope(fmt.Sprintf("%d cells", n))
 	}
-	timed := live || est.cfg.waits()
-	blocks, early := beam.ParDo2(s, &packFn{Config: string(text), Timed: timed}, col)
-	if timed {
-		blocks = beam.Flatten(s, blocks, beam.ParDo(s, &resumeFn{Config: string(text), Live: live}, beam.Impulse(s)))
+	return s, string(text)
+}
+
+// resumed adds to the blocks those of the keys that a run takes over, where timers have to
+// be set for them.
+func resumed(s beam.Scope, text string, live, timed bool, blocks beam.PCollection) beam.PCollection {
+	if !timed {
+		return blocks
 	}
-	estimates, silent, late := beam.ParDo3(s, &filterFn{Config: string(text), Live: live, State: state.MakeValueState[[]byte]("entity"), Log: state.MakeBagState[[]byte]("log"), Settings: state.MakeValueState[[]byte]("settings"), Due: timers.InEventTime("due")}, blocks)
-	return estimates, silent, beam.Flatten(s, early, late)
+	return beam.Flatten(s, blocks, beam.ParDo(s, &resumeFn{Config: text, Live: live}, beam.Impulse(s)))
 }
 
 // parseEstimator makes the estimator of a Config that Filter put into a DoFn. It
@@ -240,143 +267,102 @@ func parseEstimator(text string) (*Estimator, error) {
 	return NewEstimator(cfg)
 }
 
-// packFn checks the observations of a bundle and packs those of each key into a
-// block: the stage boundary and the key's state then cost once per block.
-type packFn struct {
-	Config string
-	Timed  bool // cells have timers
-
-	cfg       Config
-	estimator *Estimator
-	keys      []string
-	blocks    map[string]*block
-	size      int
-	called    bool // all cells are, to be carried over
-	counts    account.Counts
-}
-
-type block struct {
-	bytes []byte
-	at    mtime.Time // earliest event time
-	times wait       // of all observations
-}
-
-// packBytes bounds what a bundle holds back.
-const packBytes = 64 << 20
-
-func (fn *packFn) Setup() (err error) {
-	if fn.estimator, err = parseEstimator(fn.Config); err != nil {
-		return err
-	}
-	fn.cfg = fn.estimator.cfg
-	return nil
-}
-
-func (fn *packFn) StartBundle(_ func(beam.EventTime, string, []byte), _ func(Rejected)) {
-	fn.blocks = map[string]*block{}
-	fn.keys, fn.size = fn.keys[:0], 0
-}
-
-func (fn *packFn) ProcessElement(ts beam.EventTime, key string, o Observation, emit func(beam.EventTime, string, []byte), reject func(Rejected)) {
-	if err := fn.check(key, o); err != nil {
-		fn.counts.Rejected++
-		reject(Rejected{Key: key, Observation: o, Reason: err.Error()})
-		return
-	}
-	b := fn.blocks[key]
-	if b == nil {
-		b = &block{at: ts}
-		fn.blocks[key] = b
-		fn.keys = append(fn.keys, key)
-	}
-	b.at = min(b.at, ts)
-	b.times.add(wait{o.Time, o.Time})
-	was := len(b.bytes)
-	if fn.cfg.Order == Arrival {
-		o.Raw = "" // only a rejection as late would need it
-	}
-	b.bytes = appendObservation(b.bytes, o)
-	if fn.size += len(b.bytes) - was; fn.size > packBytes {
-		fn.flush(emit)
-	}
-}
-
-func (fn *packFn) check(key string, o Observation) error {
-	if fn.cfg.Order == EventTime && o.Time.IsZero() {
-		return fmt.Errorf("no time; observations without one need order: arrival")
-	}
-	return fn.estimator.Check(key, o)
-}
-
-func (fn *packFn) flush(emit func(beam.EventTime, string, []byte)) {
-	for _, key := range fn.keys {
-		b := fn.blocks[key]
-		if fn.cfg.Order == Arrival || fn.Timed {
-			// A runner may sort by event time. Blocks of one time keep their order. Blocks
-			// of that time do not wait for timers either: the embedded runner holds back
-			// what is later than a timer of its cell, until the watermark has passed that.
-			// The source of a topic waits for the records that are held back, and the
-			// watermark for the source.
-			b.at = mtime.ZeroTimestamp
-		}
-		emit(b.at, cellName(key, fn.cfg.Cells), encodeBlock(key, b.times, b.bytes))
-	}
-	clear(fn.blocks)
-	fn.keys, fn.size = fn.keys[:0], 0
-}
-
-// encodeBlock encodes observations of the key, of those times.
-func encodeBlock(key string, times wait, observations []byte) []byte {
-	const header = 48 // bytes at most, but for the key
-	b := appendString(make([]byte, 0, header+len(key)+len(observations)), key)
-	b = appendTime(b, times.first)
-	b = appendTime(b, times.last)
-	return append(b, observations...)
-}
-
-// callCells has every cell read, and so carried over, those too of which no key has a
-// record.
-func (fn *packFn) callCells(emit func(beam.EventTime, string, []byte)) {
-	if fn.called || !fn.cfg.Migrate {
-		return
-	}
-	fn.called = true
-	for _, cell := range fn.cfg.Cells {
-		emit(mtime.ZeroTimestamp, cell, encodeBlock("", wait{}, nil))
-	}
-}
-
-func (fn *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func(Rejected)) {
-	fn.callCells(emit)
-	fn.flush(emit)
-	addMetrics(ctx, fn.counts)
-	n := int(fn.counts.Rejected)
-	account.Of(fn.cfg.Account).Report(account.Report{Taken: n, Emitted: n, Counts: fn.counts})
-	fn.counts = account.Counts{}
-}
-
-// filterFn runs the filter over blocks of one key's observations, which come to it by
-// cells. Every read and write of a state is a round trip to the runner. So blocks are
-// processed in batches, and the cells of a batch are read in parallel, as those of a
-// bundle are written. The keys of a batch are worked in parallel too, each on one
-// goroutine at a time.
+// filterFn emits the estimates of a node.
 type filterFn struct {
-	Config   string
-	Live     bool // keys are told that are silent
+	node
 	State    state.Value[[]byte]
 	Log      state.Bag[[]byte]
 	Settings state.Value[[]byte] // of Cells
 	Due      timers.EventTime
+}
 
-	cfg        Config
-	states     cellState
-	estimators []*Estimator // one per goroutine
-	carry      carrying
-	account    *account.Run
-	queue      []arrival
-	cells      map[string]*opened
-	order      []*opened
-	report     account.Report
+func (fn *filterFn) Setup() error {
+	return fn.setUp(cellState{head: &fn.State, log: &fn.Log, settings: &fn.Settings}, &fn.Due, func() Encoder { return nil })
+}
+
+func (fn *filterFn) StartBundle(func(beam.EventTime, string, Estimate), func(beam.EventTime, string, Silent), func(Rejected)) {
+	fn.start()
+}
+
+func (fn *filterFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, cell string, packed []byte, emit func(beam.EventTime, string, Estimate), tell func(beam.EventTime, string, Silent), reject func(Rejected)) error {
+	return fn.take(sp, tp, cell, packed, outlet{estimate: emit, silent: tell, reject: reject})
+}
+
+func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, timer timers.Context, emit func(beam.EventTime, string, Estimate), tell func(beam.EventTime, string, Silent), reject func(Rejected)) error {
+	return fn.wakes(ts, sp, tp, cell, timer, outlet{estimate: emit, silent: tell, reject: reject})
+}
+
+func (fn *filterFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, Estimate), tell func(beam.EventTime, string, Silent), reject func(Rejected)) error {
+	return fn.finish(ctx, outlet{estimate: emit, silent: tell, reject: reject})
+}
+
+// encodeFn emits what encoders make of the estimates of a node.
+type encodeFn struct {
+	node
+	Encoder  Registered
+	State    state.Value[[]byte]
+	Log      state.Bag[[]byte]
+	Settings state.Value[[]byte] // of Cells
+	Due      timers.EventTime
+}
+
+func (fn *encodeFn) Setup() error {
+	return fn.setUp(cellState{head: &fn.State, log: &fn.Log, settings: &fn.Settings}, &fn.Due, func() Encoder { return encoders.of(fn.Encoder) })
+}
+
+func (fn *encodeFn) StartBundle(_, _ func([]byte), _ func(Rejected)) { fn.start() }
+
+func (fn *encodeFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, cell string, packed []byte, emit, alert func([]byte), reject func(Rejected)) error {
+	return fn.take(sp, tp, cell, packed, outlet{record: emit, alert: alert, reject: reject})
+}
+
+func (fn *encodeFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, timer timers.Context, emit, alert func([]byte), reject func(Rejected)) error {
+	return fn.wakes(ts, sp, tp, cell, timer, outlet{record: emit, alert: alert, reject: reject})
+}
+
+func (fn *encodeFn) FinishBundle(ctx context.Context, emit, alert func([]byte), reject func(Rejected)) error {
+	return fn.finish(ctx, outlet{record: emit, alert: alert, reject: reject})
+}
+
+// A node runs the filter over blocks of one key's observations, which come to it by
+// cells. Every read and write of a state is a round trip to the runner. So blocks are
+// processed in batches, and the cells of a batch are read in parallel, as those of a
+// bundle are written. The keys of a batch are worked in parallel too, each on one
+// goroutine at a time.
+type node struct {
+	Config string
+	Live   bool // keys are told that are silent
+
+	cfg             Config
+	states          cellState
+	due             *timers.EventTime
+	workers         []*worker // one per goroutine
+	carry           carrying
+	account         *account.Run
+	queue           []arrival
+	cells           map[string]*opened
+	order           []*opened
+	report          account.Report
+	records, alerts chunk // that are encoded and not emitted yet
+}
+
+// An outlet is where a node's results go in a call: estimates and silences as they are, or
+// records and alerts that encoders have made of them.
+type outlet struct {
+	estimate      func(beam.EventTime, string, Estimate)
+	silent        func(beam.EventTime, string, Silent)
+	record, alert func([]byte)
+	reject        func(Rejected)
+}
+
+// A worker is what one goroutine works with.
+type worker struct {
+	*Estimator
+	encoder    Encoder // nil where estimates are emitted
+	encoded    Encoded // of all keys that it has worked on in a group
+	estimate   Estimate
+	memory     memory      // of estimate
+	x          [][]float64 // of the observation that is encoded
 	iterations []int64
 }
 
@@ -405,18 +391,19 @@ type held struct {
 	found bool   // the key had a state
 	warm  bool   // the account has the key among those that warm up
 
-	blocks   [][]byte // of the batch, that are not processed yet
-	outputs  []output // of the round
+	blocks   [][]byte // of the batch, that are not begun yet
+	reading  reader   // of the block before these
 	released []Observation
-	counts   account.Counts // of the round
-	taken    int
-	err      error
-}
 
-// An output is what an observation becomes: an estimate, or a rejection.
-type output struct {
-	Estimate
-	rejected *Rejected
+	// Of the round:
+	estimates []Estimate
+	by        *worker // that has encoded the estimates, in from to end
+	from, end Encoded // as it was before and after
+	rejected  []Rejected
+	outputs   int
+	counts    account.Counts
+	taken     int
+	err       error
 }
 
 const (
@@ -425,18 +412,20 @@ const (
 	// roundSteps bounds the outputs of a key that are held back until those of the keys
 	// before it are emitted.
 	roundSteps = 64
+	// groupKeys is the number of keys per goroutine of which outputs are held back.
+	groupKeys = 32
 )
 
-func (fn *filterFn) Setup() error {
-	fn.estimators = make([]*Estimator, runtime.GOMAXPROCS(0))
-	for i := range fn.estimators {
-		var err error
-		if fn.estimators[i], err = parseEstimator(fn.Config); err != nil {
+func (fn *node) setUp(states cellState, due *timers.EventTime, encoder func() Encoder) error {
+	fn.workers = make([]*worker, runtime.GOMAXPROCS(0))
+	for i := range fn.workers {
+		est, err := parseEstimator(fn.Config)
+		if err != nil {
 			return err
 		}
+		fn.workers[i] = &worker{Estimator: est, encoder: encoder()}
 	}
-	fn.cfg = fn.estimators[0].cfg
-	fn.states = cellState{head: &fn.State, log: &fn.Log, settings: &fn.Settings}
+	fn.cfg, fn.states, fn.due = fn.workers[0].cfg, states, due
 	if len(fn.cfg.Cells) > 0 { // the text would be larger than the state of one key
 		fn.states.text = settingsText(fn.cfg.jobSettings())
 		fn.states.own = fingerprintOf(fn.states.text)
@@ -444,14 +433,16 @@ func (fn *filterFn) Setup() error {
 	return nil
 }
 
-func (fn *filterFn) StartBundle(func(beam.EventTime, string, Estimate), func(beam.EventTime, string, Silent), func(Rejected)) {
+func (fn *node) start() {
 	fn.queue, fn.order = fn.queue[:0], nil
 	fn.cells = map[string]*opened{}
 	fn.carry.outcomes = nil
+	fn.records, fn.alerts = nil, nil
 	fn.account = account.Of(fn.cfg.Account)
 }
 
-func (fn *filterFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, cell string, packed []byte, emit func(beam.EventTime, string, Estimate), _ func(beam.EventTime, string, Silent), reject func(Rejected)) error {
+// take takes a block into the queue.
+func (fn *node) take(sp state.Provider, tp timers.Provider, cell string, packed []byte, out outlet) error {
 	r := &reader{b: packed}
 	a := arrival{cell: cell, key: r.string(), state: sp}
 	times := wait{r.time(), r.time()}
@@ -480,11 +471,11 @@ func (fn *filterFn) ProcessElement(_ context.Context, sp state.Provider, tp time
 	if len(fn.queue) < batchBlocks {
 		return nil
 	}
-	return fn.drain(emit, reject)
+	return fn.drain(out)
 }
 
 // drain processes the queue.
-func (fn *filterFn) drain(emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
+func (fn *node) drain(out outlet) error {
 	if err := fn.read(fn.queue); err != nil {
 		return err
 	}
@@ -494,7 +485,7 @@ func (fn *filterFn) drain(emit func(beam.EventTime, string, Estimate), reject fu
 		if !known {
 			unopened = append(unopened, e)
 		}
-		if e.blocks == nil {
+		if len(e.blocks) == 0 {
 			active = append(active, e)
 		}
 		e.blocks = append(e.blocks, a.block)
@@ -502,13 +493,14 @@ func (fn *filterFn) drain(emit func(beam.EventTime, string, Estimate), reject fu
 	if err := fn.open(unopened); err != nil {
 		return err
 	}
-	if err := fn.work(active, emit, reject); err != nil {
+	if err := fn.work(active, out); err != nil {
 		return err
 	}
 	for _, a := range fn.queue {
 		c := fn.cells[a.cell]
 		fn.note(c, c.keys[a.key])
 	}
+	clear(fn.queue)
 	fn.queue = fn.queue[:0]
 	return nil
 }
@@ -526,31 +518,44 @@ func (c *opened) hold(key string) (e *held, known bool) {
 }
 
 // work processes the blocks of the keys in rounds. In a round every key makes its next
-// outputs, in parallel; then they are emitted, key by key in the order of active. That
-// order does not depend on the number of goroutines, and a key with most of the
-// observations comes last.
-func (fn *filterFn) work(active []*held, emit func(beam.EventTime, string, Estimate), reject func(Rejected)) error {
+// outputs, groups of them in parallel; then these are emitted, key by key in the order of
+// active. That order does not depend on the number of goroutines, and a key with most of
+// the observations comes last.
+func (fn *node) work(active []*held, out outlet) error {
 	for len(active) > 0 {
-		parallel.Do(len(active), len(fn.estimators), func(worker, i int) {
-			active[i].step(fn.estimators[worker], fn.cfg)
-		})
 		rest := active[:0]
-		for _, e := range active {
-			if e.err != nil {
-				return fmt.Errorf("key %q: %w", e.key, e.err)
+		for group := range slices.Chunk(active, groupKeys*len(fn.workers)) {
+			parallel.Do(len(group), len(fn.workers), func(worker, i int) {
+				group[i].step(fn.workers[worker])
+			})
+			for _, e := range group {
+				if e.err != nil {
+					return fmt.Errorf("key %q: %w", e.key, e.err)
+				}
+				fn.emit(e, out)
+				if len(e.blocks) > 0 || len(e.reading.b) > 0 || len(e.released) > 0 {
+					rest = append(rest, e)
+				}
 			}
-			fn.emit(e, emit, reject)
-			if len(e.blocks) > 0 || len(e.released) > 0 {
-				rest = append(rest, e)
-			}
+			fn.flush()
 		}
 		active = rest
 	}
 	return nil
 }
 
+// flush ends the work on a group: what the workers have encoded is in chunks.
+func (fn *node) flush() {
+	for _, w := range fn.workers {
+		w.encoded.reset()
+		if w.encoder != nil {
+			w.encoder.Flush()
+		}
+	}
+}
+
 // read reads the cells of arrivals that the bundle has not got.
-func (fn *filterFn) read(queue []arrival) error {
+func (fn *node) read(queue []arrival) error {
 	var unread []*opened
 	for _, a := range queue {
 		if fn.cells[a.cell] == nil {
@@ -588,14 +593,14 @@ func (fn *filterFn) read(queue []arrival) error {
 }
 
 // open decodes the states of entities, or those of the previous run where they have none.
-func (fn *filterFn) open(unopened []*held) error {
+func (fn *node) open(unopened []*held) error {
 	for _, e := range unopened {
 		if !e.found {
 			e.state = fn.account.Restore(e.key)
 		}
 	}
-	parallel.Do(len(unopened), len(fn.estimators), func(worker, i int) {
-		unopened[i].open(fn.estimators[worker])
+	parallel.Do(len(unopened), len(fn.workers), func(worker, i int) {
+		unopened[i].open(fn.workers[worker].Estimator)
 	})
 	for _, e := range unopened {
 		if e.err != nil {
@@ -604,7 +609,7 @@ func (fn *filterFn) open(unopened []*held) error {
 		if !e.found {
 			fn.report.Counts.Keys++
 		}
-		if i := fn.estimators[0].streams.index(e.key); i >= 0 {
+		if i := fn.workers[0].streams.index(e.key); i >= 0 {
 			fn.account.Matched(i)
 		}
 		if e.warm = e.warming(); e.warm {
@@ -640,88 +645,115 @@ func roundTrip(list []*opened, f func(*opened) error) error {
 }
 
 // step makes the key's next outputs, about roundSteps of them.
-func (e *held) step(est *Estimator, cfg Config) {
-	est.bind(e.key, e.Track)
-	for len(e.outputs) < roundSteps {
+func (e *held) step(w *worker) {
+	w.bind(e.key, e.Track)
+	e.by, e.from = w, w.encoded
+	defer func() { e.end = w.encoded }()
+	for e.outputs < roundSteps {
 		switch {
 		case len(e.released) > 0:
-			e.learn(est, e.released[0])
+			e.learn(w, &e.released[0])
 			e.released = e.released[1:]
-		case len(e.blocks) == 0:
-			return
-		case len(e.blocks[0]) == 0:
-			if e.blocks = e.blocks[1:]; len(e.blocks) == 0 {
-				e.blocks = nil
+		case len(e.reading.b) > 0:
+			x := w.x
+			if w.encoder == nil {
+				x = nil // the estimate keeps it
 			}
-		default:
-			r := &reader{b: e.blocks[0]}
-			o := r.observation()
-			if r.bad {
+			o := e.reading.observationIn(x)
+			if e.reading.bad {
 				e.err = errCut
 				return
 			}
-			e.blocks[0] = r.b
-			e.take(o, est, cfg)
+			w.x = o.X
+			e.take(w, &o)
+		case len(e.blocks) > 0:
+			e.reading = reader{b: e.blocks[0], text: string(e.blocks[0])}
+			e.blocks = e.blocks[1:]
+		default:
+			e.blocks, e.reading = nil, reader{}
+			return
 		}
 	}
 }
 
 // take admits an observation, or rejects it, and releases what is due.
-func (e *held) take(o Observation, est *Estimator, cfg Config) {
+func (e *held) take(w *worker, o *Observation) {
 	e.taken++
-	if e.repeats(o) {
-		return
+	switch {
+	case e.repeats(o):
+	case w.cfg.Order == Arrival:
+		e.learn(w, o)
+	default:
+		due, err := e.admit(o, w.cfg.Lateness)
+		if err != nil {
+			e.outputs++
+			e.counts.Rejected++
+			e.counts.Late++
+			e.counts.Behind = max(e.counts.Behind, e.clock.Sub(o.Time))
+			e.rejected = append(e.rejected, Rejected{Key: e.key, Observation: o.clone(), Reason: err.Error()})
+			return
+		}
+		if due {
+			e.learn(w, o)
+			return
+		}
+		e.released = e.due(e.clock.Add(-w.cfg.Lateness))
 	}
-	if cfg.Order == Arrival {
-		e.learn(est, o)
-		return
-	}
-	if err := e.admit(o); err != nil {
-		e.counts.Rejected++
-		e.counts.Late++
-		e.counts.Behind = max(e.counts.Behind, e.clock.Sub(o.Time))
-		e.outputs = append(e.outputs, output{rejected: &Rejected{Key: e.key, Observation: o, Reason: err.Error()}})
-		return
-	}
-	e.released = e.due(e.clock.Add(-cfg.Lateness))
 }
 
 // learn makes the estimate of one observation: predict, then learn.
-func (e *held) learn(est *Estimator, o Observation) {
-	e.outputs = append(e.outputs, output{Estimate: est.Estimate(e.Track, o)})
-	countEstimate(&e.counts, &e.outputs[len(e.outputs)-1].Estimate)
+func (e *held) learn(w *worker, o *Observation) {
+	e.outputs++
+	out := &w.estimate
+	if w.encoder == nil {
+		e.estimates = append(e.estimates, w.Estimate(e.Track, *o))
+		out = &e.estimates[len(e.estimates)-1]
+	} else {
+		w.memory.reset()
+		w.estimateIn(&w.memory, out, e.Track, o)
+		w.encoder.Estimate(&w.encoded, e.key, out)
+	}
+	countEstimate(&e.counts, out)
+	if !out.Missing {
+		w.iterations = append(w.iterations, int64(out.Iterations))
+	}
 }
 
 // emit emits the outputs of the key's round.
-func (fn *filterFn) emit(e *held, emit func(beam.EventTime, string, Estimate), reject func(Rejected)) {
-	for i := range e.outputs {
-		out := &e.outputs[i]
-		if out.rejected != nil {
-			reject(*out.rejected)
-			continue
-		}
-		if !out.Missing {
-			fn.iterations = append(fn.iterations, int64(out.Iterations))
-		}
+func (fn *node) emit(e *held, out outlet) {
+	for i := range e.estimates {
 		ts := mtime.ZeroTimestamp
-		if !out.Time.IsZero() {
-			ts = mtime.FromTime(out.Time)
+		if at := e.estimates[i].Time; !at.IsZero() {
+			ts = mtime.FromTime(at)
 		}
-		emit(ts, e.key, out.Estimate)
+		out.estimate(ts, e.key, e.estimates[i])
+	}
+	fn.put(e.by.encoded, e.from, e.end, out)
+	for _, r := range e.rejected {
+		out.reject(r)
 	}
 	if e.warm && !e.warming() {
 		e.warm = false
 		fn.account.WarmsUp(e.key, false)
 	}
 	fn.report.Taken += e.taken
-	fn.report.Emitted += len(e.outputs)
+	fn.report.Emitted += len(e.estimates) + len(e.rejected)
 	fn.report.Counts.Add(e.counts)
-	clear(e.outputs)
-	e.outputs, e.counts, e.taken = e.outputs[:0], account.Counts{}, 0
+	clear(e.estimates)
+	clear(e.rejected)
+	e.estimates, e.rejected, e.by = e.estimates[:0], e.rejected[:0], nil
+	e.outputs, e.counts, e.taken = 0, account.Counts{}, 0
+}
+
+// put adds what was encoded between two moments to the chunks.
+func (fn *node) put(all, from, end Encoded, out outlet) {
+	fn.report.Emitted += end.Lines - from.Lines
+	fn.records.add(all.Records[len(from.Records):len(end.Records)], out.record)
+	fn.alerts.add(all.Alerts[len(from.Alerts):len(end.Alerts)], out.alert)
 }
 
 // note notes when a key of the cell has to be looked at again.
-func (fn *filterFn) note(c *opened, e *held) {
+func (fn *node) note(c *opened, e *held) {
 	if fn.cfg.waits() {
 		c.waits[e.key] = e.wait()
 		if len(e.waiting) == 0 {
@@ -739,20 +771,20 @@ func (fn *filterFn) note(c *opened, e *held) {
 // schedule sets a timer for the earliest observation of a cell that may wait, and one for
 // the latest. At the end of a bounded input the watermark passes both at once, and the
 // second saves one timer for each observation between.
-func (fn *filterFn) schedule(tp timers.Provider, c *opened) {
+func (fn *node) schedule(tp timers.Provider, c *opened) {
 	fn.set(tp, c.timers.first.Add(fn.cfg.Lateness), "first")
 	fn.set(tp, c.timers.last.Add(fn.cfg.Lateness), "last")
 }
 
 // set sets a timer of the cell at hand. Timers count milliseconds: it fires at the end of
 // the one that t is in.
-func (fn *filterFn) set(tp timers.Provider, t time.Time, tag string) {
-	fn.Due.Set(tp, t.Add(time.Millisecond-1), timers.WithTag(tag))
+func (fn *node) set(tp timers.Provider, t time.Time, tag string) {
+	fn.due.Set(tp, t.Add(time.Millisecond-1), timers.WithTag(tag))
 }
 
-// OnTimer releases the observations that the watermark has passed, and tells of the keys
-// that are silent.
-func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, timer timers.Context, emit func(beam.EventTime, string, Estimate), tell func(beam.EventTime, string, Silent), reject func(Rejected)) error {
+// wakes releases the observations that the watermark has passed, and tells of the keys
+// that are silent, when a timer of a cell fires.
+func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, timer timers.Context, out outlet) error {
 	silence := timer.Tag == silentTag
 	if silence {
 		select {
@@ -761,7 +793,7 @@ func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 		default:
 		}
 	}
-	if err := fn.drain(emit, reject); err != nil {
+	if err := fn.drain(out); err != nil {
 		return err
 	}
 	if err := fn.read([]arrival{{cell: cell, state: sp}}); err != nil {
@@ -797,12 +829,12 @@ func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 	for _, e := range active {
 		e.released = e.due(horizon)
 	}
-	if err := fn.work(slices.Clone(active), emit, reject); err != nil {
+	if err := fn.work(slices.Clone(active), out); err != nil {
 		return err
 	}
 	for _, e := range active {
 		if silence {
-			fn.tell(now, e, tell)
+			fn.tell(now, e, out)
 		}
 		fn.note(c, e)
 	}
@@ -815,31 +847,36 @@ func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 	return nil
 }
 
-// FinishBundle processes the rest of the queue and writes the cells of the bundle.
-func (fn *filterFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, Estimate), _ func(beam.EventTime, string, Silent), reject func(Rejected)) error {
-	if err := fn.drain(emit, reject); err != nil {
+// finish processes the rest of the queue and writes the cells of the bundle.
+func (fn *node) finish(ctx context.Context, out outlet) error {
+	if err := fn.drain(out); err != nil {
 		return err
 	}
+	fn.records.flush(out.record)
+	fn.alerts.flush(out.alert)
 	var all []*held
 	for _, c := range fn.order {
 		all = append(all, c.order...)
 	}
 	fn.report.States = make([]account.KeyState, len(all))
-	parallel.Do(len(all), len(fn.estimators), func(_, i int) {
+	parallel.Do(len(all), len(fn.workers), func(_, i int) {
 		e := all[i]
-		e.state = e.append(nil)
+		e.state = e.append(make([]byte, 0, len(e.state)+256)) // it grows little
 		fn.report.States[i] = account.KeyState{Key: e.key, State: e.state, Waiting: e.places()}
 	})
 	err := roundTrip(fn.order, func(c *opened) error { return fn.states.write(c.to, c.cell, c.order) })
 	addMetrics(ctx, fn.report.Counts)
-	for _, n := range fn.iterations {
-		iterationsDist.Update(ctx, n)
+	for _, w := range fn.workers {
+		for _, n := range w.iterations {
+			iterationsDist.Update(ctx, n)
+		}
+		w.iterations = w.iterations[:0]
 	}
 	if err == nil {
 		fn.account.Report(fn.report)
 		fn.carry.report(ctx)
 	}
-	fn.cells, fn.order, fn.report, fn.iterations = nil, nil, account.Report{}, fn.iterations[:0]
+	fn.cells, fn.order, fn.report = nil, nil, account.Report{}
 	return err
 }
 

@@ -61,6 +61,7 @@ type testCase struct {
 	smoothed map[string][]transforms.Smoothed
 	rejected []transforms.Rejected
 	silent   []string
+	lines    map[string][]string // of chunks, by kind
 }
 
 func caseOf(name string) *testCase {

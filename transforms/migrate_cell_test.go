@@ -31,8 +31,8 @@ func (j *job) bundle(t *testing.T, cfg Config, calls bool, in map[string][]Obser
 	if err != nil {
 		t.Fatal(err)
 	}
-	pack, filter := &packFn{Config: string(text)}, &filterFn{
-		Config: string(text), State: *statesOfCells().head, Log: *statesOfCells().log, Settings: *statesOfCells().settings,
+	pack, filter := &packEachFn{packer{Config: string(text)}}, &filterFn{
+		node: node{Config: string(text)}, State: *statesOfCells().head, Log: *statesOfCells().log, Settings: *statesOfCells().settings,
 	}
 	if err := errors.Join(pack.Setup(), filter.Setup()); err != nil {
 		t.Fatal(err)

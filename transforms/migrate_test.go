@@ -175,7 +175,7 @@ func TestMigrateRefuses(t *testing.T) {
 
 	waits := Config{Filter: hafvf.Config{Family: "normal"}, Lateness: time.Hour}
 	e := entity{Track: newEstimator(t, waits).NewTrack("k")}
-	if err := e.admit(in[0]); err != nil {
+	if _, err := e.admit(&in[0], time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	_, written := waits.Settings()("k")

@@ -1,6 +1,7 @@
 package transforms
 
 import (
+	"slices"
 	"time"
 )
 
@@ -38,6 +39,16 @@ type Observation struct {
 	// Raw is the input that the observation was read from, for the record of its
 	// rejection. It may be empty.
 	Raw string
+}
+
+// clone returns a copy with an X of its own.
+func (o *Observation) clone() Observation {
+	c := *o
+	c.X = slices.Clone(o.X)
+	for i, x := range c.X {
+		c.X[i] = slices.Clone(x)
+	}
+	return c
 }
 
 // Value is an observation of one number; NaN stands for a missing one.

@@ -180,13 +180,13 @@ func (s *Silence) alert(kind string, at time.Time, id string, n int64, outputs i
 const silentTag = "silent"
 
 // findDeadlines finds out when the keys of a cell become silent.
-func (fn *filterFn) findDeadlines(c *cell) error {
+func (fn *node) findDeadlines(c *cell) error {
 	if c.deadlines != nil {
 		return nil
 	}
 	c.deadlines = map[string]time.Time{}
 	for key := range c.at {
-		e, err := fn.estimators[0].decodeEntity(key, c.entity(key))
+		e, err := fn.workers[0].decodeEntity(key, c.entity(key))
 		if err != nil {
 			return fmt.Errorf("key %q: %w", key, err)
 		}
@@ -199,7 +199,7 @@ func (fn *filterFn) findDeadlines(c *cell) error {
 
 // guard sets the timer of a cell in which a key speaks that has no deadline later than
 // that. A key that has one only puts it off.
-func (fn *filterFn) guard(tp timers.Provider, c *opened, key string, speaks time.Time) {
+func (fn *node) guard(tp timers.Provider, c *opened, key string, speaks time.Time) {
 	if c.deadlines[key].After(speaks) {
 		return
 	}
@@ -213,7 +213,7 @@ func (fn *filterFn) guard(tp timers.Provider, c *opened, key string, speaks time
 }
 
 // watch sets the timer of a cell for the first of its keys that becomes silent.
-func (fn *filterFn) watch(tp timers.Provider, c *opened) {
+func (fn *node) watch(tp timers.Provider, c *opened) {
 	var first time.Time
 	for _, deadline := range c.deadlines {
 		if first.IsZero() || deadline.Before(first) {
@@ -224,22 +224,29 @@ func (fn *filterFn) watch(tp timers.Provider, c *opened) {
 }
 
 // wake sets the timer of a cell for a time; none where that is zero.
-func (fn *filterFn) wake(tp timers.Provider, c *opened, at time.Time) {
+func (fn *node) wake(tp timers.Provider, c *opened, at time.Time) {
 	if c.watched = at; !at.IsZero() {
 		fn.set(tp, at, silentTag)
 	}
 }
 
 // tell tells of a key that is silent by now.
-func (fn *filterFn) tell(now time.Time, e *held, tell func(beam.EventTime, string, Silent)) {
+func (fn *node) tell(now time.Time, e *held, out outlet) {
 	deadline := e.deadline(fn.cfg)
 	if deadline.IsZero() || deadline.After(now) {
 		return
 	}
 	s := Silent{e.pulse.tell(*fn.cfg.Silence, fn.cfg.Alarms), e.n, e.stream.bank.Model().Outputs()}
-	fn.report.Emitted++
 	fn.report.Counts.Silences++
-	tell(mtime.FromTime(s.Since.Add(s.Bound)), e.key, s)
+	w := fn.workers[0]
+	if w.encoder == nil {
+		fn.report.Emitted++
+		out.silent(mtime.FromTime(s.Since.Add(s.Bound)), e.key, s)
+		return
+	}
+	w.encoder.Silent(&w.encoded, e.key, s)
+	fn.put(w.encoded, Encoded{}, w.encoded, out)
+	fn.flush()
 }
 
 // deadline is when the key has to be looked at: when it becomes silent, or, where it is so
@@ -287,7 +294,7 @@ func (fn *resumeFn) ProcessElement(_ context.Context, _ []byte, emit func(beam.E
 			times = wait{deadline, deadline}
 		}
 		if !times.first.IsZero() {
-			emit(mtime.ZeroTimestamp, cellName(key, cfg.Cells), encodeBlock(key, times, nil))
+			emit(mtime.ZeroTimestamp, cellName(key, cfg.Cells), beginBlock(key, times, 0))
 		}
 		return nil
 	})

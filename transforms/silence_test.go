@@ -111,7 +111,8 @@ func (n *timersSet) Set(timers.TimerMap) { *n++ }
 // A cell has one timer, however many keys, blocks and observations it has. It is set
 // again when it has fired.
 func TestCellsHaveOneTimer(t *testing.T) {
-	fn := &filterFn{Due: timers.InEventTime("due")}
+	due := timers.InEventTime("due")
+	fn := &node{due: &due}
 	c := &opened{cell: &cell{deadlines: map[string]time.Time{}}}
 	var set timersSet
 	speak := func(key string, second, deadline int64) {

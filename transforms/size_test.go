@@ -96,7 +96,7 @@ func BenchmarkStateSize(b *testing.B) {
 							if err := est.Check(key, o); err != nil {
 								b.Fatal(err)
 							}
-							if e.repeats(o) {
+							if e.repeats(&o) {
 								b.Fatal("an observation was taken for a repeated one")
 							}
 							est.Estimate(e.Track, o)

@@ -10,6 +10,7 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -28,12 +29,16 @@ import (
 func init() {
 	register.Function4x0((&admitFn{}).ProcessElement)
 	dofn.Register(func(f *admitFn) any { return f.ProcessElement })
+	register.Function4x0((&admitEachFn{}).ProcessElement)
+	dofn.Register(func(f *admitEachFn) any { return f.ProcessElement })
 	register.Function3x1((&gatherFn{}).ProcessElement)
 	dofn.Register(func(f *gatherFn) any { return f.ProcessElement })
 	register.Function5x1((&reviseFn{}).ProcessElement)
 	dofn.Register(func(f *reviseFn) any { return f.ProcessElement })
 	register.Function4x1((&smoothFn{}).ProcessElement)
 	dofn.Register(func(f *smoothFn) any { return f.ProcessElement })
+	register.Function4x1((&encodeSmoothedFn{}).ProcessElement)
+	dofn.Register(func(f *encodeSmoothedFn) any { return f.ProcessElement })
 	register.Emitter3[beam.EventTime, string, Smoothed]()
 	register.Iter1[[]byte]()
 }
@@ -108,7 +113,23 @@ func (c SmoothConfig) validate() error {
 //
 // Smooth panics where the configuration is impossible.
 func Smooth(s beam.Scope, cfg SmoothConfig, col beam.PCollection) (smoothed, rejected beam.PCollection) {
-	s = s.Scope("hafvf.Smooth")
+	s, text := beginSmooth(s, cfg)
+	admitted, rejected := beam.ParDo2(s, &admitEachFn{admitter: admitter{Config: text}}, col)
+	return beam.ParDo(s, &smoothFn{sessionNode{Config: text, Revises: cfg.AllowedLateness > 0}}, sessions(s, cfg, admitted)), rejected
+}
+
+// SmoothEncoded is Smooth of the elements of a source, which in decodes, and with out for
+// the smoothed. It takes a PCollection of what the decoder takes. It returns
+// PCollections<[]byte>: records, in chunks of what out has appended, and undecoded, which
+// in has rejected.
+func SmoothEncoded(s beam.Scope, cfg SmoothConfig, in, out Registered, col beam.PCollection) (records, undecoded beam.PCollection) {
+	s, text := beginSmooth(s, cfg)
+	admitted, undecoded := beam.ParDo2(s, &admitFn{admitter: admitter{Config: text}, Decoder: in}, col)
+	return beam.ParDo(s, &encodeSmoothedFn{sessionNode: sessionNode{Config: text, Revises: cfg.AllowedLateness > 0}, Encoder: out}, sessions(s, cfg, admitted)), undecoded
+}
+
+// beginSmooth checks a configuration, and returns the scope of the node and its text.
+func beginSmooth(s beam.Scope, cfg SmoothConfig) (beam.Scope, string) {
 	if _, err := NewSmoother(cfg); err != nil {
 		panic("transforms.Smooth: " + err.Error())
 	}
@@ -116,7 +137,11 @@ func Smooth(s beam.Scope, cfg SmoothConfig, col beam.PCollection) (smoothed, rej
 	if err != nil {
 		panic("transforms.Smooth: " + err.Error())
 	}
-	admitted, rejected := beam.ParDo2(s, &admitFn{Config: string(text)}, col)
+	return s.Scope("hafvf.Smooth"), string(text)
+}
+
+// sessions groups blocks of admitted observations into sessions.
+func sessions(s beam.Scope, cfg SmoothConfig, admitted beam.PCollection) beam.PCollection {
 	// A pane holds what came since the one before: reviseFn keeps the rest.
 	windowed := beam.WindowInto(s, window.NewSessions(cfg.Gap+span(cfg.Gap)), admitted, beam.AllowedLateness(cfg.AllowedLateness), beam.PanesDiscard())
 	sessions := beam.ParDo(s, &gatherFn{Gap: cfg.Gap}, beam.GroupByKey(s, windowed))
@@ -127,7 +152,7 @@ func Smooth(s beam.Scope, cfg SmoothConfig, col beam.PCollection) (smoothed, rej
 			Kept: state.MakeValueState[[]byte]("sessions"), Over: timers.InEventTime("over"),
 		}, sessions)
 	}
-	return beam.ParDo(s, &smoothFn{Config: string(text), Revises: cfg.AllowedLateness > 0}, sessions), rejected
+	return sessions
 }
 
 func parseSmoother(text string) (*Smoother, error) {
@@ -138,75 +163,142 @@ func parseSmoother(text string) (*Smoother, error) {
 	return NewSmoother(cfg)
 }
 
-// admitFn checks observations and packs them into blocks of one key, without the
+// An admitter checks observations and packs them into blocks of one key, without the
 // fields that only a rejection needs: the runner's grouping then costs time and
 // memory once per block. A block spans at most span(gap) and has the time of its
 // first observation.
-type admitFn struct {
+type admitter struct {
 	Config string
 
 	smoother *Smoother
 	cfg      SmoothConfig
-	blocks   map[string]*block
+	blocks   map[string]*admitted
 	size     int
-	report   account.Report
+	refused  int64
+}
+
+// admitted is a block of a key, and its time.
+type admitted struct {
+	bytes []byte
+	at    mtime.Time
 }
 
 // span is the most time that a block covers. Sessions become due later by as much.
 func span(gap time.Duration) time.Duration { return (gap / 10).Truncate(time.Millisecond) }
 
-func (fn *admitFn) Setup() (err error) {
-	if fn.smoother, err = parseSmoother(fn.Config); err != nil {
+func (a *admitter) setUp() (err error) {
+	if a.smoother, err = parseSmoother(a.Config); err != nil {
 		return err
 	}
-	fn.cfg = fn.smoother.cfg
+	a.cfg = a.smoother.cfg
 	return nil
 }
 
-func (fn *admitFn) StartBundle(_ func(beam.EventTime, string, []byte), _ func(Rejected)) {
-	fn.blocks = map[string]*block{}
-	fn.size = 0
+func (a *admitter) start() {
+	a.blocks = map[string]*admitted{}
+	a.size, a.refused = 0, 0
 }
 
-func (fn *admitFn) ProcessElement(key string, o Observation, emit func(beam.EventTime, string, []byte), reject func(Rejected)) {
-	fn.report.Taken++
-	if err := fn.smoother.Check(key, o); err != nil {
-		fn.report.Counts.Rejected++
-		fn.report.Emitted++
+// add takes an observation, or says why it is refused. Nothing of it is kept.
+func (a *admitter) add(key string, o *Observation, emit func(beam.EventTime, string, []byte)) error {
+	if err := a.smoother.check(key, o); err != nil {
+		a.refused++
+		return err
+	}
+	ts := mtime.FromTime(o.Time)
+	b := a.blocks[key]
+	if b == nil {
+		key = strings.Clone(key) // it may be part of a larger text
+		b = &admitted{at: ts}
+		a.blocks[key] = b
+	} else if ts < b.at || ts > b.at.Add(span(a.cfg.Gap)) {
+		emit(b.at, key, b.bytes)
+		*b = admitted{at: ts}
+	}
+	was := len(b.bytes)
+	b.bytes = appendFields(b.bytes, o, "", "")
+	if a.size += len(b.bytes) - was; a.size > packBytes {
+		a.flush(emit)
+	}
+	return nil
+}
+
+func (a *admitter) flush(emit func(beam.EventTime, string, []byte)) {
+	for _, key := range slices.Sorted(maps.Keys(a.blocks)) {
+		emit(a.blocks[key].at, key, a.blocks[key].bytes)
+	}
+	clear(a.blocks)
+	a.size = 0
+}
+
+// finish emits what is left, and reports so many observations and the records that were
+// rejected, refused ones among them.
+func (a *admitter) finish(ctx context.Context, emit func(beam.EventTime, string, []byte), taken, rejected int) {
+	a.flush(emit)
+	addMetrics(ctx, account.Counts{Rejected: a.refused})
+	account.Of(a.cfg.Account).Report(account.Report{Taken: taken + rejected, Emitted: rejected, Counts: account.Counts{Rejected: int64(rejected)}})
+}
+
+// admitFn decodes elements of a source and admits their observations.
+type admitFn struct {
+	admitter
+	Decoder Registered
+
+	decoder         Decoder
+	taken, rejected int
+}
+
+func (fn *admitFn) Setup() error {
+	fn.decoder = decoders.of(fn.Decoder)
+	return fn.setUp()
+}
+
+func (fn *admitFn) StartBundle(func(beam.EventTime, string, []byte), func([]byte)) {
+	fn.start()
+	fn.taken, fn.rejected = 0, 0
+}
+
+func (fn *admitFn) ProcessElement(_ context.Context, element beam.T, emit func(beam.EventTime, string, []byte), reject func([]byte)) {
+	take := func(key string, o *Observation) error {
+		err := fn.add(key, o, emit)
+		if err == nil {
+			fn.taken++
+		}
+		return err
+	}
+	fn.decoder.Decode(element, take, func(b []byte) {
+		fn.rejected++
+		reject(b)
+	})
+}
+
+func (fn *admitFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func([]byte)) {
+	fn.finish(ctx, emit, fn.taken, fn.rejected)
+}
+
+// admitEachFn admits observations, which come one by one.
+type admitEachFn struct {
+	admitter
+	taken int
+}
+
+func (fn *admitEachFn) Setup() error { return fn.setUp() }
+
+func (fn *admitEachFn) StartBundle(func(beam.EventTime, string, []byte), func(Rejected)) {
+	fn.start()
+	fn.taken = 0
+}
+
+func (fn *admitEachFn) ProcessElement(key string, o Observation, emit func(beam.EventTime, string, []byte), reject func(Rejected)) {
+	if err := fn.add(key, &o, emit); err != nil {
 		reject(Rejected{Key: key, Observation: o, Reason: err.Error()})
 		return
 	}
-	ts := mtime.FromTime(o.Time)
-	b := fn.blocks[key]
-	if b != nil && (ts < b.at || ts > b.at.Add(span(fn.cfg.Gap))) {
-		emit(b.at, key, b.bytes)
-		b = nil
-	}
-	if b == nil {
-		b = &block{at: ts}
-		fn.blocks[key] = b
-	}
-	was := len(b.bytes)
-	o.ID, o.Raw = "", ""
-	b.bytes = appendObservation(b.bytes, o)
-	if fn.size += len(b.bytes) - was; fn.size > packBytes {
-		fn.flush(emit)
-	}
+	fn.taken++
 }
 
-func (fn *admitFn) flush(emit func(beam.EventTime, string, []byte)) {
-	for _, key := range slices.Sorted(maps.Keys(fn.blocks)) {
-		emit(fn.blocks[key].at, key, fn.blocks[key].bytes)
-	}
-	clear(fn.blocks)
-	fn.size = 0
-}
-
-func (fn *admitFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func(Rejected)) {
-	fn.flush(emit)
-	addMetrics(ctx, fn.report.Counts)
-	account.Of(fn.cfg.Account).Report(fn.report)
-	fn.report = account.Report{}
+func (fn *admitEachFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func(Rejected)) {
+	fn.finish(ctx, emit, fn.taken, int(fn.refused))
 }
 
 // gatherFn cuts a group into sessions: the windows are wider than the gap by the
@@ -315,90 +407,144 @@ func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, kept []session,
 	return fn.Kept.Write(sp, b)
 }
 
-// smoothFn smooths sessions, a batch of them in parallel.
-type smoothFn struct {
+// smoothFn emits what a sessionNode has smoothed.
+type smoothFn struct{ sessionNode }
+
+func (fn *smoothFn) Setup() error {
+	return fn.setUp(func() SmoothedEncoder { return nil })
+}
+
+func (fn *smoothFn) StartBundle(_ func(beam.EventTime, string, Smoothed)) { fn.start() }
+
+func (fn *smoothFn) ProcessElement(_ context.Context, key string, b []byte, emit func(beam.EventTime, string, Smoothed)) error {
+	return fn.take(key, b, smoothedOutlet{smoothed: emit})
+}
+
+func (fn *smoothFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, Smoothed)) error {
+	return fn.finish(ctx, smoothedOutlet{smoothed: emit})
+}
+
+// encodeSmoothedFn emits what encoders make of what a sessionNode has smoothed.
+type encodeSmoothedFn struct {
+	sessionNode
+	Encoder Registered
+}
+
+func (fn *encodeSmoothedFn) Setup() error {
+	return fn.setUp(func() SmoothedEncoder { return smoothedEncoders.of(fn.Encoder) })
+}
+
+func (fn *encodeSmoothedFn) StartBundle(_ func([]byte)) { fn.start() }
+
+func (fn *encodeSmoothedFn) ProcessElement(_ context.Context, key string, b []byte, emit func([]byte)) error {
+	return fn.take(key, b, smoothedOutlet{record: emit})
+}
+
+func (fn *encodeSmoothedFn) FinishBundle(ctx context.Context, emit func([]byte)) error {
+	return fn.finish(ctx, smoothedOutlet{record: emit})
+}
+
+// A sessionNode smooths sessions, a batch of them in parallel.
+type sessionNode struct {
 	Config  string
 	Revises bool // sessions come with those of which they are the next revision
 
-	smoothers []*Smoother // one for each goroutine
+	smoothers []*Smoother       // one for each goroutine
+	encoders  []SmoothedEncoder // likewise; nil where what is smoothed is emitted
 	account   *account.Run
 	queue     []*pending
 	size      int // of the sessions in the queue, in bytes
+	records   chunk
+	emitted   int
 	counts    account.Counts
 }
 
-// pending is a session that waits to be smoothed, and then its records.
+// A smoothedOutlet is where a sessionNode's results go in a call: as they are, or as
+// records that encoders have made of them.
+type smoothedOutlet struct {
+	smoothed func(beam.EventTime, string, Smoothed)
+	record   func([]byte)
+}
+
+// pending is a session that waits to be smoothed, and then what has become of it.
 type pending struct {
-	key          string
-	session      []byte
-	revises      bool
-	records      []Smoothed
-	notConverged int
-	err          error
+	key      string
+	session  []byte
+	revises  bool
+	smoothed []Smoothed // where these are emitted
+	encoded  Encoded
+	counts   account.Counts
+	err      error
 }
 
 // smoothBytes is the size from which waiting sessions are smoothed. It bounds the records
 // that are held back, each of which takes about fifty times the bytes of its observation.
 const smoothBytes = 64 << 10
 
-func (fn *smoothFn) Setup() error {
+func (fn *sessionNode) setUp(encoder func() SmoothedEncoder) error {
 	fn.smoothers = make([]*Smoother, runtime.GOMAXPROCS(0))
+	fn.encoders = make([]SmoothedEncoder, len(fn.smoothers))
 	for i := range fn.smoothers {
 		var err error
 		if fn.smoothers[i], err = parseSmoother(fn.Config); err != nil {
 			return err
 		}
+		fn.encoders[i] = encoder()
 	}
 	fn.account = account.Of(fn.smoothers[0].cfg.Account)
 	return nil
 }
 
-func (fn *smoothFn) StartBundle(_ func(beam.EventTime, string, Smoothed)) {
-	fn.queue, fn.size, fn.counts = nil, 0, account.Counts{}
+func (fn *sessionNode) start() {
+	fn.queue, fn.size, fn.records, fn.emitted, fn.counts = nil, 0, nil, 0, account.Counts{}
 }
 
-func (fn *smoothFn) ProcessElement(_ context.Context, key string, b []byte, emit func(beam.EventTime, string, Smoothed)) error {
+// take takes a session into the queue.
+func (fn *sessionNode) take(key string, b []byte, out smoothedOutlet) error {
 	p := &pending{key: key, session: b, revises: fn.Revises}
 	if len(b) >= smoothBytes || len(fn.smoothers) == 1 {
-		if err := fn.drain(emit); err != nil {
+		if err := fn.drain(out); err != nil {
 			return err
 		}
 		// A long session takes two goroutines by itself. No record is held back.
-		p.smooth(fn.smoothers[0], func(s Smoothed) { fn.emit(key, s, emit) })
+		p.smoothed = make([]Smoothed, 0, 1)
+		p.smooth(fn.smoothers[0], func(s *Smoothed) {
+			p.add(fn.encoders[0], s)
+			fn.emit(p, out)
+		})
 		return fn.done(p)
 	}
 	fn.queue = append(fn.queue, p)
 	if fn.size += len(b); fn.size < smoothBytes {
 		return nil
 	}
-	return fn.drain(emit)
+	return fn.drain(out)
 }
 
 // drain smooths the sessions of the queue and emits their records in its order.
-func (fn *smoothFn) drain(emit func(beam.EventTime, string, Smoothed)) error {
+func (fn *sessionNode) drain(out smoothedOutlet) error {
 	parallel.Do(len(fn.queue), len(fn.smoothers), func(worker, i int) {
 		p := fn.queue[i]
-		p.smooth(fn.smoothers[worker], func(s Smoothed) {
-			if p.records == nil {
-				p.records = make([]Smoothed, 0, s.Session.N)
-			}
-			p.records = append(p.records, s)
-		})
+		p.smooth(fn.smoothers[worker], func(s *Smoothed) { p.add(fn.encoders[worker], s) })
 	})
 	for i, p := range fn.queue {
-		for _, s := range p.records {
-			fn.emit(p.key, s, emit)
-		}
+		fn.emit(p, out)
 		if err := fn.done(p); err != nil {
 			return err
 		}
 		fn.queue[i] = nil
 	}
 	fn.queue, fn.size = fn.queue[:0], 0
+	for _, e := range fn.encoders {
+		if e != nil {
+			e.Flush()
+		}
+	}
 	return nil
 }
 
-func (p *pending) smooth(sm *Smoother, emit func(Smoothed)) {
+// smooth smooths the session, and calls emit for each record.
+func (p *pending) smooth(sm *Smoother, emit func(*Smoothed)) {
 	decode := decodeSession
 	if p.revises {
 		decode = decodeRevision
@@ -408,39 +554,64 @@ func (p *pending) smooth(sm *Smoother, emit func(Smoothed)) {
 		p.err = fmt.Errorf("key %q: %w", p.key, err)
 		return
 	}
-	p.notConverged = sm.revise(p.key, s, emit)
+	p.counts.Sessions++
+	var record Smoothed // one for all records
+	p.counts.NotConverged += int64(sm.revise(p.key, s, func(s Smoothed) {
+		record = s
+		emit(&record)
+	}))
 }
 
-func (fn *smoothFn) emit(key string, s Smoothed, emit func(beam.EventTime, string, Smoothed)) {
-	fn.counts.Records++
+// add counts a record, and encodes it if there is an encoder.
+func (p *pending) add(encoder SmoothedEncoder, s *Smoothed) {
+	p.counts.Records++
 	if s.Missing {
-		fn.counts.Missing++
+		p.counts.Missing++
 	}
 	if s.Change {
-		fn.counts.Changes++
+		p.counts.Changes++
 	}
-	emit(mtime.FromTime(s.Time), key, s)
+	if encoder != nil {
+		encoder.Smoothed(&p.encoded, p.key, s)
+		return
+	}
+	if p.smoothed == nil {
+		p.smoothed = make([]Smoothed, 0, s.Session.N)
+	}
+	p.smoothed = append(p.smoothed, *s)
+}
+
+// emit emits the records of the session so far.
+func (fn *sessionNode) emit(p *pending, out smoothedOutlet) {
+	for _, s := range p.smoothed {
+		out.smoothed(mtime.FromTime(s.Time), p.key, s)
+	}
+	fn.records.add(p.encoded.Records, out.record)
+	fn.emitted += len(p.smoothed) + p.encoded.Lines
+	clear(p.smoothed)
+	p.smoothed = p.smoothed[:0]
+	p.encoded.reset()
 }
 
 // done counts a session whose records are emitted, or returns its error.
-func (fn *smoothFn) done(p *pending) error {
+func (fn *sessionNode) done(p *pending) error {
 	if p.err != nil {
 		return p.err
 	}
 	if i := fn.smoothers[0].keys.index(p.key); i >= 0 {
 		fn.account.Matched(i)
 	}
-	fn.counts.Sessions++
-	fn.counts.NotConverged += int64(p.notConverged)
+	fn.counts.Add(p.counts)
 	return nil
 }
 
-func (fn *smoothFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, Smoothed)) error {
-	if err := fn.drain(emit); err != nil {
+func (fn *sessionNode) finish(ctx context.Context, out smoothedOutlet) error {
+	if err := fn.drain(out); err != nil {
 		return err
 	}
+	fn.records.flush(out.record)
 	addMetrics(ctx, fn.counts)
-	fn.account.Report(account.Report{Emitted: int(fn.counts.Records), Counts: fn.counts})
+	fn.account.Report(account.Report{Emitted: fn.emitted, Counts: fn.counts})
 	return nil
 }
 

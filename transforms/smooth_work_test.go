@@ -58,7 +58,7 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
 	run := func(goroutines int) (all []string) {
 		runtime.GOMAXPROCS(goroutines)
-		fn := &smoothFn{Config: string(text)}
+		fn := &smoothFn{sessionNode{Config: string(text)}}
 		if err := fn.Setup(); err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +74,7 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := fn.drain(emit); err != nil {
+		if err := fn.drain(smoothedOutlet{smoothed: emit}); err != nil {
 			t.Fatal(err)
 		}
 		if int(fn.counts.Records) != records || len(all) != records || int(fn.counts.Sessions) != len(sessions) || fn.counts.Changes < 100 {
@@ -97,7 +97,7 @@ func TestSmoothOfABrokenSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fn := &smoothFn{Config: string(text)}
+	fn := &smoothFn{sessionNode{Config: string(text)}}
 	if err := fn.Setup(); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestSmoothOfABrokenSession(t *testing.T) {
 	if err := fn.ProcessElement(context.Background(), "k", []byte{0, 9, 9}, emit); err != nil {
 		t.Fatal(err)
 	}
-	if err := fn.drain(emit); err == nil || err.Error() != `key "k": `+errCut.Error() {
+	if err := fn.drain(smoothedOutlet{smoothed: emit}); err == nil || err.Error() != `key "k": `+errCut.Error() {
 		t.Errorf("error %v", err)
 	}
 }

@@ -158,10 +158,12 @@ func (z *smoothing) fitted(steps [][][]float64, dim int) hafvf.Model {
 }
 
 // Check says why o is not an observation of the key that Smooth takes.
-func (sm *Smoother) Check(key string, o Observation) error {
+func (sm *Smoother) Check(key string, o Observation) error { return sm.check(key, &o) }
+
+func (sm *Smoother) check(key string, o *Observation) error {
 	switch {
 	case key == "":
-		return errors.New("empty key")
+		return errEmptyKey
 	case o.Time.IsZero():
 		return errors.New("no time; a session needs one")
 	}

@@ -30,7 +30,8 @@ func (est *Estimator) Snapshot(key string, b []byte) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	st := e.stream
-	out := st.blank(e.n, Observation{}, false)
+	var out Estimate
+	st.blank(&memory{}, &out, e.n, &Observation{}, false)
 	s := Snapshot{
 		N: e.n, Waiting: len(e.waiting), WarmUp: e.warming(), Estimate: out.Estimate,
 		Weight: math.NaN(), Memory: math.NaN(), Posterior: out.Posterior,

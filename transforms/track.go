@@ -151,7 +151,7 @@ func (t *Track) refit(o Observation) bool {
 	absent := len(complete(o.X)) == 0
 	// A key that shows nothing but gaps must not fill its state with them.
 	if !absent || len(t.warmUp) < 20*st.cfg.WarmUp {
-		t.warmUp = append(t.warmUp, numbered{t.n, o})
+		t.warmUp = append(t.warmUp, numbered{t.n, o.clone()})
 	}
 	if absent {
 		return false

@@ -46,17 +46,17 @@ func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 		}
 	}
 	run := func(goroutines int) (all []string) {
-		fn := &filterFn{Config: string(text)}
+		fn := &filterFn{node: node{Config: string(text)}}
 		if err := fn.Setup(); err != nil {
 			t.Fatal(err)
 		}
-		fn.estimators = nil
+		fn.workers = nil
 		for range goroutines {
 			est, err := NewEstimator(cfg)
 			if err != nil {
 				t.Fatal(err)
 			}
-			fn.estimators = append(fn.estimators, est)
+			fn.workers = append(fn.workers, &worker{Estimator: est})
 		}
 		entities := map[string]*held{}
 		for _, batch := range batches {
@@ -65,19 +65,19 @@ func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 				e := entities[a.key]
 				if e == nil {
 					e = &held{key: a.key}
-					e.open(fn.estimators[i%goroutines])
+					e.open(fn.workers[i%goroutines].Estimator)
 					entities[a.key] = e
 				}
-				if e.blocks == nil {
+				if len(e.blocks) == 0 {
 					active = append(active, e)
 				}
 				e.blocks = append(e.blocks, a.block)
 			}
-			err := fn.work(active, func(ts beam.EventTime, key string, e Estimate) {
+			err := fn.work(active, outlet{estimate: func(ts beam.EventTime, key string, e Estimate) {
 				detection, alarm := e.Detection, e.Alarm
 				e.Detection, e.Alarm = nil, nil
 				all = append(all, fmt.Sprintf("%v %s %+v %+v %+v", ts, key, e, detection, alarm))
-			}, func(r Rejected) { all = append(all, fmt.Sprintf("%+v", r)) })
+			}, reject: func(r Rejected) { all = append(all, fmt.Sprintf("%+v", r)) }})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -49,7 +49,7 @@ func newLoopFn(src Source, run string) *loopFn {
 }
 
 // ProcessElement assigns partitions to a reader.
-func (fn *loopFn) ProcessElement(ctx context.Context, sp state.Provider, tp timers.Provider, name string, _ []byte, _ func(beam.EventTime, Record)) error {
+func (fn *loopFn) ProcessElement(ctx context.Context, sp state.Provider, tp timers.Provider, name string, _ []byte, _ func(beam.EventTime, Batch)) error {
 	rest, err := fn.Source.deal(ctx, nil, slices.Index(fn.Source.Readers, name), len(fn.Source.Readers))
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func (fn *loopFn) ProcessElement(ctx context.Context, sp state.Provider, tp time
 }
 
 // OnTimer emits a bundle.
-func (fn *loopFn) OnTimer(ctx context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, _ string, _ timers.Context, emit func(beam.EventTime, Record)) error {
+func (fn *loopFn) OnTimer(ctx context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, _ string, _ timers.Context, emit func(beam.EventTime, Batch)) error {
 	rest, _, err := fn.Rest.Read(sp)
 	if err != nil {
 		return err

@@ -360,7 +360,7 @@ func (p *process) read(ctx context.Context, c Cluster, l *Ledger, bundles chan<-
 	for err == nil {
 		var got []Record
 		rt := sdf.NewLockRTracker(&tracker{rest: rest.clone()})
-		if _, _, err = src.call(ctx, p.host.name, l, rt, func(_ beam.EventTime, r Record) { got = append(got, r) }); err != nil {
+		if _, _, err = src.call(ctx, p.host.name, l, rt, func(_ beam.EventTime, b Batch) { got = append(got, b.Records...) }); err != nil {
 			break
 		}
 		var residual any

@@ -105,6 +105,17 @@ const (
 // one, a call emits the records that came while it polled.
 func Read(s beam.Scope, src Source, ledger string) beam.PCollection {
 	s = s.Scope("kafkaio.Read")
+	return beam.ParDo(s, &recordsFn{}, readBatches(s, src, ledger))
+}
+
+// ReadBatches is Read without a collection of single records: it returns a
+// PCollection<Batch>, each of what one fetch brought, at the earliest of the times of its
+// records.
+func ReadBatches(s beam.Scope, src Source, ledger string) beam.PCollection {
+	return readBatches(s.Scope("kafkaio.Read"), src, ledger)
+}
+
+func readBatches(s beam.Scope, src Source, ledger string) beam.PCollection {
 	begin := beam.Impulse(s)
 	if len(src.Readers) > 0 {
 		return beam.ParDo(s, newLoopFn(src, rand.Text()), beam.ParDo(s, &readersFn{src.Readers}, begin))
@@ -168,7 +179,7 @@ func (fn *readFn) InitialWatermarkEstimatorState(_ beam.EventTime, _ restriction
 func (fn *readFn) CreateWatermarkEstimator(ms int64) *watermark { return &watermark{ms} }
 func (fn *readFn) WatermarkEstimatorState(w *watermark) int64   { return w.ms }
 
-func (fn *readFn) ProcessElement(ctx context.Context, w *watermark, rt *sdf.LockRTracker, _ []byte, emit func(beam.EventTime, Record)) (sdf.ProcessContinuation, error) {
+func (fn *readFn) ProcessElement(ctx context.Context, w *watermark, rt *sdf.LockRTracker, _ []byte, emit func(beam.EventTime, Batch)) (sdf.ProcessContinuation, error) {
 	ended, at, err := fn.Source.call(ctx, fn.Run, ledgerOf(fn.Ledger), rt, emit)
 	if err != nil || ended {
 		return sdf.StopProcessing(), err
@@ -179,7 +190,7 @@ func (fn *readFn) ProcessElement(ctx context.Context, w *watermark, rt *sdf.Lock
 
 // call emits a bundle by the consumer of the restriction's reader. It reports whether the
 // source has ended, and otherwise the watermark.
-func (src Source) call(ctx context.Context, run string, ledger *Ledger, rt *sdf.LockRTracker, emit func(beam.EventTime, Record)) (ended bool, watermark time.Time, err error) {
+func (src Source) call(ctx context.Context, run string, ledger *Ledger, rt *sdf.LockRTracker, emit func(beam.EventTime, Batch)) (ended bool, watermark time.Time, err error) {
 	rest := rt.GetRestriction().(restriction)
 	name := fmt.Sprint(run, "/", rest.Reader)
 	c := resume(name, src, rest, ledger)
@@ -197,7 +208,7 @@ func (src Source) call(ctx context.Context, run string, ledger *Ledger, rt *sdf.
 
 // read emits a bundle and hands it over when the bundle before is done. It reports
 // whether the source has ended.
-func (c *consumer) read(ctx context.Context, ledger *Ledger, rt *sdf.LockRTracker, emit func(beam.EventTime, Record)) (ended bool, err error) {
+func (c *consumer) read(ctx context.Context, ledger *Ledger, rt *sdf.LockRTracker, emit func(beam.EventTime, Batch)) (ended bool, err error) {
 	n, size := 0, 0
 	var since time.Time
 	pause := time.After(cmp.Or(c.src.Poll, breath))
@@ -267,9 +278,14 @@ func (c *consumer) read(ctx context.Context, ledger *Ledger, rt *sdf.LockRTracke
 	return rt.IsDone(), ledger.handOver(ctx, c.progress(), n, since)
 }
 
-// emit emits a batch's records and returns the latest time among them.
-func (c *consumer) emit(b batch, emit func(beam.EventTime, Record)) (latest time.Time) {
-	for _, r := range b.records {
+// emit emits a batch at the earliest time among its records, and returns the latest.
+func (c *consumer) emit(b batch, emit func(beam.EventTime, Batch)) (latest time.Time) {
+	if len(b.records) == 0 {
+		return latest
+	}
+	out := Batch{b.records, make([]int64, len(b.records))}
+	earliest := mtime.MaxTimestamp
+	for i, r := range b.records {
 		t, ok := c.clock(r)
 		if !ok {
 			t = r.Time
@@ -277,8 +293,11 @@ func (c *consumer) emit(b batch, emit func(beam.EventTime, Record)) (latest time
 		if t.After(latest) {
 			latest = t
 		}
-		emit(mtime.FromTime(t), r)
+		at := mtime.FromTime(t)
+		out.Times[i] = int64(at)
+		earliest = min(earliest, at)
 	}
+	emit(earliest, out)
 	return latest
 }
 

@@ -65,8 +65,13 @@ func (r *reading) call(ctx context.Context) (more bool, err error) {
 			continue
 		}
 		rt, w := r.fn.CreateTracker(rest), r.fn.CreateWatermarkEstimator(r.marks[i])
-		next, err := r.fn.ProcessElement(ctx, w, rt, nil, func(et beam.EventTime, rec Record) {
-			r.got, r.times = append(r.got, rec), append(r.times, et)
+		next, err := r.fn.ProcessElement(ctx, w, rt, nil, func(et beam.EventTime, b Batch) {
+			if int64(et) != slices.Min(b.Times) {
+				r.t.Errorf("a batch of the times %v has the time %v", b.Times, et)
+			}
+			(&recordsFn{}).ProcessElement(b, func(et beam.EventTime, rec Record) {
+				r.got, r.times = append(r.got, rec), append(r.times, et)
+			})
 		})
 		if err != nil {
 			return false, err

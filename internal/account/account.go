@@ -215,8 +215,10 @@ func (r *Run) Report(b Report) {
 	if !r.counted {
 		return
 	}
-	for _, s := range b.States {
-		r.staged[s.Key] = s
+	if r.keeper.Settled != nil {
+		for _, s := range b.States {
+			r.staged[s.Key] = s
+		}
 	}
 	r.move(b.Emitted - b.Taken)
 }

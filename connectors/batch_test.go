@@ -1,0 +1,28 @@
+package connectors
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// A batch that crosses stages is the same, and one that is cut short is an error.
+func TestBatchCoder(t *testing.T) {
+	want := Batch{[]Record{
+		{Source: "a.csv", Path: "b/a.csv", Position: 2, Raw: []byte("k,1"), Fields: []string{"k", "", "1"}, NoTime: true},
+		{Source: "stdin", Path: "-", Position: 1 << 40, Index: 1, Raw: []byte{}, Reason: "not UTF-8"},
+	}}
+	b := encodeBatch(want)
+	got, err := decodeBatch(b)
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got)\n%s", err, diff)
+	}
+	for n := range b {
+		if _, err := decodeBatch(b[:n]); err == nil {
+			t.Errorf("%d of %d bytes are a batch", n, len(b))
+		}
+	}
+	if _, err := decodeBatch(append(b, 0)); err == nil {
+		t.Error("a batch with more bytes is one")
+	}
+}

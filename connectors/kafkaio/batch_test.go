@@ -1,0 +1,44 @@
+package kafkaio
+
+import (
+	"testing"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/google/go-cmp/cmp"
+)
+
+var someBatch = Batch{
+	[]Record{
+		{Position: Position{"in", 3, 7}, Time: time.UnixMilli(1_800_000_000_123).UTC(), Value: []byte("v"), Headers: []Header{{Key: "h"}, {Key: "", Value: []byte{}}}},
+		{Position: Position{"in", 3, 1 << 40}, Time: time.UnixMilli(1 << 50).UTC(), Key: []byte{}, Oversized: 300_000},
+	},
+	[]int64{1_800_000_000_000, -5},
+}
+
+// A batch that crosses stages is the same, null and empty told apart, and one that is cut
+// short is an error.
+func TestBatchCoder(t *testing.T) {
+	b := encodeBatch(someBatch)
+	got, err := decodeBatch(b)
+	if diff := cmp.Diff(someBatch, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got)\n%s", err, diff)
+	}
+	first := len(encodeBatch(Batch{someBatch.Records[:1], someBatch.Times[:1]}))
+	for n := 1; n < len(b); n++ {
+		if _, err := decodeBatch(b[:n]); err == nil && n != first {
+			t.Errorf("%d of %d bytes are a batch", n, len(b))
+		}
+	}
+}
+
+// Read's records are those of the batches, each at its time.
+func TestRecordsOfBatch(t *testing.T) {
+	var got Batch
+	(&recordsFn{}).ProcessElement(someBatch, func(at beam.EventTime, r Record) {
+		got.Records, got.Times = append(got.Records, r), append(got.Times, int64(at))
+	})
+	if diff := cmp.Diff(someBatch, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}

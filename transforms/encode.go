@@ -1,0 +1,119 @@
+package transforms
+
+import "sync"
+
+// A Decoder turns the elements of a source into observations. Each copy of a node has its
+// own, which is used by one goroutine at a time.
+type Decoder interface {
+	// Decode passes the observations of an element to take, in their order; take keeps
+	// nothing of them. It calls reject once for each record that is no observation, or
+	// that take has refused for the reason it returns: with bytes for the dead letter.
+	Decode(element any, take func(key string, o *Observation) error, reject func([]byte))
+}
+
+// An Encoder turns what FilterEncoded finds into bytes. Each goroutine has its own. A key
+// has its estimates encoded in their order, by any of them.
+type Encoder interface {
+	// Estimate appends what is to be written of an estimate, which is valid until
+	// Estimate returns.
+	Estimate(to *Encoded, key string, e *Estimate)
+	// Silent appends what is to be written of a key that is silent.
+	Silent(to *Encoded, key string, s Silent)
+	// Flush is called now and then, and after the last of a bundle.
+	Flush()
+}
+
+// A SmoothedEncoder is an Encoder for SmoothEncoded. A session is encoded by one of them.
+type SmoothedEncoder interface {
+	Smoothed(to *Encoded, key string, s *Smoothed)
+	Flush()
+}
+
+// Encoded is what encoders append to. They leave what is in it as it is.
+type Encoded struct {
+	Records, Alerts []byte
+	// Lines is the number of records and alerts, each of which a sink has to store.
+	Lines int
+}
+
+func (e *Encoded) reset() {
+	e.Records, e.Alerts, e.Lines = reuse(e.Records), reuse(e.Alerts), 0
+}
+
+// reuse empties a buffer. It drops one that only an unusual bundle needs.
+func reuse(b []byte) []byte {
+	const kept = 16 << 20
+	if cap(b) > kept {
+		return nil
+	}
+	return b[:0]
+}
+
+// Registered names a Decoder or an Encoder that was registered, and the text that it is
+// made of. It travels to the workers.
+type Registered struct{ Name, Setting string }
+
+var (
+	decoders         registry[Decoder]
+	encoders         registry[Encoder]
+	smoothedEncoders registry[SmoothedEncoder]
+)
+
+// RegisterDecoder registers under a name what makes a Decoder of a setting. Call it in an
+// init function, so that workers that run the same program know it too. It panics if the
+// name is taken.
+func RegisterDecoder(name string, of func(setting string) Decoder) { decoders.add(name, of) }
+
+// RegisterEncoder is RegisterDecoder for an Encoder.
+func RegisterEncoder(name string, of func(setting string) Encoder) { encoders.add(name, of) }
+
+// RegisterSmoothedEncoder is RegisterDecoder for a SmoothedEncoder.
+func RegisterSmoothedEncoder(name string, of func(setting string) SmoothedEncoder) {
+	smoothedEncoders.add(name, of)
+}
+
+// A registry holds what makes a T of a setting, by name.
+type registry[T any] struct{ makers sync.Map }
+
+func (r *registry[T]) add(name string, of func(setting string) T) {
+	if _, taken := r.makers.LoadOrStore(name, of); taken {
+		panic("transforms: " + name + " is registered already")
+	}
+}
+
+// of panics where nothing has that name.
+func (r *registry[T]) of(what Registered) T {
+	of, ok := r.makers.Load(what.Name)
+	if !ok {
+		panic("transforms: " + what.Name + " is not registered in this program")
+	}
+	return of.(func(string) T)(what.Setting)
+}
+
+// chunkBytes is the number of bytes of lines that are emitted at once.
+const chunkBytes = 256 << 10
+
+// A chunk gathers lines that are emitted together.
+type chunk []byte
+
+// add adds lines, and emits the chunk when it is large enough.
+func (c *chunk) add(lines []byte, emit func([]byte)) {
+	if len(lines) == 0 {
+		return
+	}
+	if *c == nil {
+		*c = make(chunk, 0, chunkBytes+chunkBytes/4)
+	}
+	*c = append(*c, lines...)
+	if len(*c) >= chunkBytes {
+		c.flush(emit)
+	}
+}
+
+// flush emits what is there. The next chunk is another one: a sink may still have this.
+func (c *chunk) flush(emit func([]byte)) {
+	if len(*c) > 0 {
+		emit(*c)
+		*c = nil
+	}
+}

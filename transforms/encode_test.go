@@ -1,0 +1,305 @@
+package transforms_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/teststream"
+
+	"hafvf/hafvf"
+	"hafvf/internal/dofn"
+	"hafvf/pipeline/prism"
+	"hafvf/transforms"
+)
+
+func init() {
+	register.Function2x0((&emitBatchesFn{}).ProcessElement)
+	dofn.Register(func(f *emitBatchesFn) any { return f.ProcessElement })
+	register.Function2x0((&collectLinesFn{}).ProcessElement)
+	dofn.Register(func(f *collectLinesFn) any { return f.ProcessElement })
+	register.Emitter1[int]()
+	transforms.RegisterDecoder("test", func(name string) transforms.Decoder { return &decoder{caseOf(name).in, nil} })
+	transforms.RegisterDecoder("test live", func(string) transforms.Decoder { return liveDecoder{} })
+	transforms.RegisterEncoder("test", func(string) transforms.Encoder { return encoder{} })
+	transforms.RegisterSmoothedEncoder("test", func(string) transforms.SmoothedEncoder { return encoder{} })
+}
+
+// batched is the number of observations of a batch, which is an element.
+const batched = 100
+
+// emitBatchesFn emits the numbers of the case's batches.
+type emitBatchesFn struct{ Case string }
+
+func (fn *emitBatchesFn) ProcessElement(_ []byte, emit func(int)) {
+	for i := range (len(caseOf(fn.Case).in) + batched - 1) / batched {
+		emit(i)
+	}
+}
+
+// undecodable is a key of which the decoder takes no observation.
+const undecodable = "undecodable"
+
+// decoder passes the observations of a batch on, all in the same memory.
+type decoder struct {
+	in []keyed
+	x  []float64
+}
+
+func (d *decoder) Decode(element any, take func(key string, o *transforms.Observation) error, reject func([]byte)) {
+	from := element.(int) * batched
+	for _, k := range d.in[from:min(len(d.in), from+batched)] {
+		o := k.obs
+		d.x = append(d.x[:0], o.X[0]...)
+		o.X = [][]float64{d.x}
+		err := errors.New("undecodable")
+		if k.key != undecodable {
+			err = take(k.key, &o)
+		}
+		if err != nil {
+			reject([]byte(o.ID + ": " + err.Error() + "\n"))
+		}
+	}
+}
+
+// liveDecoder makes an observation of a key and a second.
+type liveDecoder struct{}
+
+func (liveDecoder) Decode(element any, take func(key string, o *transforms.Observation) error, _ func([]byte)) {
+	n := int(element.(float64))
+	o := transforms.Value(at(n/10), "", 1)
+	if err := take(fmt.Sprint("k", n%10), &o); err != nil {
+		panic(err)
+	}
+}
+
+// encoder writes all of an estimate, and then destroys it.
+type encoder struct{}
+
+func (encoder) Estimate(to *transforms.Encoded, key string, e *transforms.Estimate) {
+	to.Records = fmt.Appendf(to.Records, "%s %s\n", key, text(*e))
+	to.Lines++
+	if e.Alarm != nil {
+		to.Alerts = fmt.Appendf(to.Alerts, "%s %+v\n", key, *e.Alarm)
+		to.Lines++
+	}
+	for _, v := range [][]float64{e.X[0], e.Predicted.Mean, e.Predicted.SD, e.Lower, e.Upper, e.Estimate.Mean, e.Estimate.SD, e.Levels, e.Posterior, e.Regime.Mean, e.Regime.SD} {
+		for i := range v {
+			v[i] = math.Inf(-1)
+		}
+	}
+	clear(e.Bank)
+	if e.Detection != nil {
+		*e.Detection = transforms.Detection{}
+	}
+	*e = transforms.Estimate{Missing: e.Missing, Iterations: e.Iterations}
+}
+
+func (encoder) Silent(to *transforms.Encoded, key string, s transforms.Silent) {
+	to.Alerts = fmt.Appendf(to.Alerts, "%s since %d, %v, n %d, %d outputs\n", key, int(s.Since.Sub(begin).Seconds()), s.Bound, s.N, s.Outputs)
+	to.Lines++
+}
+
+func (encoder) Smoothed(to *transforms.Encoded, key string, s *transforms.Smoothed) {
+	to.Records = fmt.Appendf(to.Records, "%s %s\n", key, smoothedText(*s))
+	to.Lines++
+}
+
+func (encoder) Flush() {}
+
+func text(e transforms.Estimate) string {
+	var more string
+	if e.Detection != nil {
+		more += fmt.Sprintf(" %+v", *e.Detection)
+	}
+	if e.Alarm != nil {
+		more += fmt.Sprintf(" %+v", *e.Alarm)
+	}
+	if e.Silence != nil {
+		more += fmt.Sprintf(" %+v", *e.Silence)
+	}
+	e.Detection, e.Alarm, e.Silence = nil, nil, nil
+	return fmt.Sprintf("%+v", e) + more
+}
+
+func smoothedText(s transforms.Smoothed) string {
+	var more string
+	if s.Segment != nil {
+		more = fmt.Sprintf(" %+v", *s.Segment)
+	}
+	s.Segment = nil
+	return fmt.Sprintf("%+v", s) + more
+}
+
+// collectLinesFn gathers the lines of chunks by kind.
+type collectLinesFn struct{ Case, Kind string }
+
+func (fn *collectLinesFn) ProcessElement(chunk []byte, _ func([]byte)) {
+	c := caseOf(fn.Case)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lines[fn.Kind] = append(c.lines[fn.Kind], strings.Split(strings.TrimSuffix(string(chunk), "\n"), "\n")...)
+}
+
+// runEncoded runs the node with decoder and encoder over the observations. It returns the
+// case with the lines of each kind, by key.
+func runEncoded(t *testing.T, in []keyed, node func(s beam.Scope, in, out transforms.Registered, batches beam.PCollection) map[string]beam.PCollection) *testCase {
+	t.Helper()
+	c := &testCase{in: in, lines: map[string][]string{}}
+	cases.Store(t.Name(), c)
+	p, s := beam.NewPipelineWithRoot()
+	batches := beam.ParDo(s, &emitBatchesFn{t.Name()}, beam.Impulse(s))
+	for kind, col := range node(s, transforms.Registered{Name: "test", Setting: t.Name()}, transforms.Registered{Name: "test"}, batches) {
+		beam.ParDo(s, &collectLinesFn{t.Name(), kind}, col)
+	}
+	if _, err := prism.Execute(context.Background(), p); err != nil {
+		t.Fatal(err)
+	}
+	for _, lines := range c.lines {
+		slices.SortStableFunc(lines, func(a, b string) int {
+			a, _, _ = strings.Cut(a, " ")
+			b, _, _ = strings.Cut(b, " ")
+			return strings.Compare(a, b)
+		})
+	}
+	return c
+}
+
+// What encoders are given, one estimate at a time in memory that is used again, is what
+// Filter emits; and what it rejects as late is the same.
+func TestFilterEncodedIsFilter(t *testing.T) {
+	detects := hafvf.Config{Family: "normal", WarmUp: 20, Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}}
+	for name, cfg := range map[string]transforms.Config{
+		"arrival":  {Filter: twoLevels, Order: transforms.Arrival},
+		"in order": {Filter: twoLevels, Interval: .9},
+		"lateness": {Filter: twoLevels, Lateness: 20 * time.Second, Cells: []string{"a", "b"}},
+		"detects":  {Filter: detects, Lateness: 3 * time.Second, Keys: []transforms.Rule{{Match: "k1", Filter: hafvf.Config{Family: "normal"}}}},
+		"season":   {Filter: hafvf.Config{Family: "normal", WarmUp: 20, Season: &hafvf.RhythmConfig{Seasons: []hafvf.Season{{Period: time.Hour, Harmonics: 2}}}}},
+		"silence":  {Filter: twoLevels, Silence: &transforms.SilenceConfig{After: 30 * time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := randomStream(3000, 12)
+			for i := range in {
+				switch {
+				case i%97 == 0:
+					in[i].obs.Time = in[i].obs.Time.Add(-10 * time.Second)
+				case i%500 == 7:
+					in[i].key = undecodable
+				case i%500 == 8:
+					in[i].key = ""
+				}
+			}
+			c := runEncoded(t, in, func(s beam.Scope, in, out transforms.Registered, batches beam.PCollection) map[string]beam.PCollection {
+				records, alerts, undecoded, late := transforms.FilterEncoded(s, cfg, false, in, out, batches)
+				beam.ParDo(s, &collectRejectedFn{Case: t.Name()}, late)
+				return map[string]beam.PCollection{"records": records, "alerts": alerts, "undecoded": undecoded}
+			})
+			late := c.rejected
+			decodable := slices.DeleteFunc(slices.Clone(in), func(k keyed) bool { return k.key == undecodable })
+			var want, alerts []string
+			f := runFilterUnsorted(t, cfg, decodable)
+			for key, estimates := range f.out {
+				for _, e := range estimates {
+					want = append(want, key+" "+text(e))
+					if e.Alarm != nil {
+						alerts = append(alerts, fmt.Sprintf("%s %+v", key, *e.Alarm))
+					}
+				}
+			}
+			byKey := func(a, b string) int {
+				a, _, _ = strings.Cut(a, " ")
+				b, _, _ = strings.Cut(b, " ")
+				return strings.Compare(a, b)
+			}
+			slices.SortStableFunc(want, byKey)
+			slices.SortStableFunc(alerts, byKey)
+			same(t, c.lines["records"], want)
+			same(t, c.lines["alerts"], alerts)
+			if len(want)+len(late)+12 != len(in) || name == "detects" && len(alerts) == 0 {
+				t.Errorf("%d records, %d late, %d alerts", len(want), len(late), len(alerts))
+			}
+			same(t, len(c.lines["undecoded"]), 12)
+			var lateOfFilter []transforms.Rejected
+			for _, r := range f.rejected {
+				if r.Key != "" {
+					lateOfFilter = append(lateOfFilter, r)
+				}
+			}
+			byID := func(a, b transforms.Rejected) int { return strings.Compare(a.ID, b.ID) }
+			slices.SortFunc(late, byID)
+			slices.SortFunc(lateOfFilter, byID)
+			same(t, late, lateOfFilter)
+			if name == "in order" && len(late) == 0 {
+				t.Error("nothing is late")
+			}
+		})
+	}
+}
+
+// What FilterLive tells goes through the encoder too.
+func TestFilterEncodedTellsSilences(t *testing.T) {
+	c := &testCase{lines: map[string][]string{}}
+	cases.Store(t.Name(), c)
+	ts := teststream.NewConfig()
+	add := func(key, second int) {
+		if err := ts.AddElements(at(second).UnixMilli(), float64(10*second+key)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(1, 0)
+	ts.AdvanceWatermark(at(1).UnixMilli())
+	add(2, 5)
+	ts.AdvanceWatermark(at(12).UnixMilli())
+	add(1, 20)
+	ts.AdvanceWatermark(at(40).UnixMilli())
+	ts.AdvanceWatermarkToInfinity()
+	p, s := beam.NewPipelineWithRoot()
+	cfg := transforms.Config{Filter: twoLevels, Cells: []string{"c"}, Silence: &transforms.SilenceConfig{After: 10 * time.Second}}
+	records, alerts, undecoded, late := transforms.FilterEncoded(s, cfg, true, transforms.Registered{Name: "test live"}, transforms.Registered{Name: "test"}, teststream.Create(s, ts))
+	beam.ParDo(s, &collectLinesFn{t.Name(), "records"}, records)
+	beam.ParDo(s, &collectLinesFn{t.Name(), "alerts"}, alerts)
+	beam.ParDo(s, &collectLinesFn{t.Name(), "undecoded"}, undecoded)
+	beam.ParDo(s, &collectRejectedFn{Case: t.Name()}, late)
+	if _, err := prism.Execute(context.Background(), p); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(c.lines["alerts"])
+	same(t, c.lines["alerts"], []string{"k1 since 0, 10s, n 1, 1 outputs", "k1 since 20, 10s, n 2, 1 outputs", "k2 since 5, 10s, n 1, 1 outputs"})
+	if n := len(c.lines["records"]); n != 3 || len(c.rejected) > 0 {
+		t.Errorf("%d records, %v", n, c.rejected)
+	}
+}
+
+// What encoders are given of sessions is what Smooth emits.
+func TestSmoothEncodedIsSmooth(t *testing.T) {
+	for name, cfg := range map[string]transforms.SmoothConfig{"levels": sessions, "segments": {Filter: hafvf.Config{Family: "normal"}, Gap: 10 * time.Second}} {
+		t.Run(name, func(t *testing.T) {
+			in := randomStream(3000, 5)
+			in[7].key, in[8].key = undecodable, ""
+			c := runEncoded(t, in, func(s beam.Scope, in, out transforms.Registered, batches beam.PCollection) map[string]beam.PCollection {
+				records, undecoded := transforms.SmoothEncoded(s, cfg, in, out, batches)
+				return map[string]beam.PCollection{"records": records, "undecoded": undecoded}
+			})
+			decodable := slices.DeleteFunc(slices.Clone(in), func(k keyed) bool { return k.key == undecodable })
+			var want []string
+			for key, all := range runSmooth(t, cfg, decodable, nil).smoothed {
+				for _, s := range all {
+					want = append(want, key+" "+smoothedText(s))
+				}
+			}
+			slices.Sort(want)
+			slices.Sort(c.lines["records"])
+			same(t, c.lines["records"], want)
+			same(t, len(want), len(in)-2)
+			slices.Sort(c.lines["undecoded"])
+			same(t, c.lines["undecoded"], []string{"r7: undecodable", "r8: empty key"})
+		})
+	}
+}

@@ -1,0 +1,242 @@
+package transforms
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+
+	"hafvf/internal/account"
+	"hafvf/internal/dofn"
+)
+
+func init() {
+	register.Function4x0((&packFn{}).ProcessElement)
+	dofn.Register(func(f *packFn) any { return f.ProcessElement })
+	register.Function5x0((&packEachFn{}).ProcessElement)
+	dofn.Register(func(f *packEachFn) any { return f.ProcessElement })
+	register.Emitter3[beam.EventTime, string, []byte]()
+	register.Emitter1[[]byte]()
+	register.Emitter1[Rejected]()
+}
+
+// A packer checks the observations of a bundle and packs those of each key into a
+// block: the stage boundary and the key's state then cost once per block.
+type packer struct {
+	Config string
+	Timed  bool // cells have timers
+
+	cfg       Config
+	estimator *Estimator
+	data      []byte   // the observations of the bundle, encoded, in the order of arrival
+	extents   []packed // of each
+	blocks    []block  // in the order of their first observations
+	of        map[string]int
+	called    bool  // all cells are, to be carried over
+	refused   int64 // observations that were not taken
+}
+
+// packed is the place of an observation in a packer's data.
+type packed struct {
+	from, end int
+	next      int // the key's next observation in extents
+}
+
+// A block gathers the observations of a key.
+type block struct {
+	key         string
+	stream      *stream
+	at          mtime.Time // earliest event time
+	times       wait       // of all observations
+	first, last int        // in extents
+	size        int        // of all observations, encoded
+}
+
+// packBytes bounds what a bundle holds back.
+const packBytes = 64 << 20
+
+func (p *packer) setUp() (err error) {
+	if p.estimator, err = parseEstimator(p.Config); err != nil {
+		return err
+	}
+	p.cfg = p.estimator.cfg
+	return nil
+}
+
+func (p *packer) start() {
+	p.of = map[string]int{}
+	p.reset()
+	p.refused = 0
+}
+
+// reset forgets the observations, and keeps their memory for the next ones.
+func (p *packer) reset() {
+	clear(p.of)
+	clear(p.blocks)
+	p.data, p.extents, p.blocks = p.data[:0], p.extents[:0], p.blocks[:0]
+}
+
+// add takes an observation, or says why it is refused. Nothing of it is kept.
+func (p *packer) add(at mtime.Time, key string, o *Observation, emit func(beam.EventTime, string, []byte)) error {
+	i, known := p.of[key]
+	var st *stream
+	if known {
+		st = p.blocks[i].stream
+	}
+	st, err := p.check(st, key, o)
+	if err != nil {
+		p.refused++
+		return err
+	}
+	from := len(p.data)
+	raw := o.Raw
+	if p.cfg.Order == Arrival {
+		raw = "" // only a rejection as late would need it
+	}
+	p.data = appendFields(p.data, o, o.ID, raw)
+	p.extents = append(p.extents, packed{from: from, end: len(p.data)})
+	last := len(p.extents) - 1
+	if !known {
+		key = strings.Clone(key) // it may be part of a larger text
+		i = len(p.blocks)
+		p.of[key] = i
+		p.blocks = append(p.blocks, block{key: key, stream: st, at: at, first: last, last: last})
+	}
+	b := &p.blocks[i]
+	p.extents[b.last].next = last
+	b.last = last
+	b.at = min(b.at, at)
+	b.times.add(wait{o.Time, o.Time})
+	b.size += len(p.data) - from
+	if len(p.data) > packBytes {
+		p.flush(emit)
+	}
+	return nil
+}
+
+// check says why o is not an observation of the key. It returns the key's stream, which it
+// looks for where st is nil.
+func (p *packer) check(st *stream, key string, o *Observation) (*stream, error) {
+	if p.cfg.Order == EventTime && o.Time.IsZero() {
+		return nil, fmt.Errorf("no time; observations without one need order: arrival")
+	}
+	if key == "" {
+		return nil, errEmptyKey
+	}
+	if st == nil {
+		st = p.estimator.streams.of(key)
+	}
+	return st, st.check(o)
+}
+
+// flush emits the blocks.
+func (p *packer) flush(emit func(beam.EventTime, string, []byte)) {
+	for i := range p.blocks {
+		b := &p.blocks[i]
+		if p.cfg.Order == Arrival || p.Timed {
+			// A runner may sort by event time. Blocks of one time keep their order. Blocks
+			// of that time do not wait for timers either: the embedded runner holds back
+			// what is later than a timer of its cell, until the watermark has passed that.
+			// The source of a topic waits for the records that are held back, and the
+			// watermark for the source.
+			b.at = mtime.ZeroTimestamp
+		}
+		out := beginBlock(b.key, b.times, b.size)
+		for j := b.first; ; j = p.extents[j].next {
+			out = append(out, p.data[p.extents[j].from:p.extents[j].end]...)
+			if j == b.last {
+				break
+			}
+		}
+		emit(b.at, cellName(b.key, p.cfg.Cells), out)
+	}
+	p.reset()
+}
+
+// beginBlock returns a block of the key, of those times, with room for observations of so
+// many bytes.
+func beginBlock(key string, times wait, size int) []byte {
+	const header = 48 // bytes at most, but for the key
+	b := appendString(make([]byte, 0, header+len(key)+size), key)
+	b = appendTime(b, times.first)
+	return appendTime(b, times.last)
+}
+
+// callCells has every cell read, and so carried over, those too of which no key has a
+// record.
+func (p *packer) callCells(emit func(beam.EventTime, string, []byte)) {
+	if p.called || !p.cfg.Migrate {
+		return
+	}
+	p.called = true
+	for _, cell := range p.cfg.Cells {
+		emit(mtime.ZeroTimestamp, cell, beginBlock("", wait{}, 0))
+	}
+}
+
+// finish emits what is left, and reports the records that were rejected, refused ones
+// among them.
+func (p *packer) finish(ctx context.Context, emit func(beam.EventTime, string, []byte), rejected int) {
+	p.callCells(emit)
+	p.flush(emit)
+	addMetrics(ctx, account.Counts{Rejected: p.refused})
+	account.Of(p.cfg.Account).Report(account.Report{Taken: rejected, Emitted: rejected, Counts: account.Counts{Rejected: int64(rejected)}})
+}
+
+// packFn decodes elements of a source and packs their observations. Its name is that of
+// the step which makes the filter's input, and a cluster finds the filter's states by that.
+type packFn struct {
+	packer
+	Decoder Registered
+
+	decoder  Decoder
+	rejected int
+}
+
+func (fn *packFn) Setup() error {
+	fn.decoder = decoders.of(fn.Decoder)
+	return fn.setUp()
+}
+
+func (fn *packFn) StartBundle(func(beam.EventTime, string, []byte), func([]byte)) {
+	fn.start()
+	fn.rejected = 0
+}
+
+func (fn *packFn) ProcessElement(_ context.Context, element beam.T, emit func(beam.EventTime, string, []byte), reject func([]byte)) {
+	take := func(key string, o *Observation) error {
+		at := mtime.ZeroTimestamp
+		if fn.cfg.Order == EventTime {
+			at = mtime.FromTime(o.Time)
+		}
+		return fn.add(at, key, o, emit)
+	}
+	fn.decoder.Decode(element, take, func(b []byte) {
+		fn.rejected++
+		reject(b)
+	})
+}
+
+func (fn *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func([]byte)) {
+	fn.finish(ctx, emit, fn.rejected)
+}
+
+// packEachFn packs observations, which come one by one.
+type packEachFn struct{ packer }
+
+func (fn *packEachFn) Setup() error { return fn.setUp() }
+
+func (fn *packEachFn) StartBundle(func(beam.EventTime, string, []byte), func(Rejected)) { fn.start() }
+
+func (fn *packEachFn) ProcessElement(ts beam.EventTime, key string, o Observation, emit func(beam.EventTime, string, []byte), reject func(Rejected)) {
+	if err := fn.add(ts, key, &o, emit); err != nil {
+		reject(Rejected{Key: key, Observation: o, Reason: err.Error()})
+	}
+}
+
+func (fn *packEachFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func(Rejected)) {
+	fn.finish(ctx, emit, int(fn.refused))
+}
