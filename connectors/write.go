@@ -12,11 +12,8 @@ import (
 )
 
 func init() {
-	register.Function3x1((&writeFn{}).ProcessElement)
+	register.Function2x1((&writeFn{}).ProcessElement)
 	dofn.Register(func(f *writeFn) any { return f.ProcessElement })
-	register.Function1x0((&endFn{}).ProcessElement)
-	dofn.Register(func(f *endFn) any { return f.ProcessElement })
-	register.Emitter1[[]byte]()
 }
 
 // Write takes a PCollection<[]byte> of Chunks and writes their lines to the Writer
@@ -25,14 +22,7 @@ func init() {
 // the pipeline has ended well, is left to the caller.
 func Write(s beam.Scope, run, name string, col beam.PCollection) {
 	s = s.Scope("connectors.Write")
-	End(s, beam.ParDo(s, &writeFn{Account: run, Name: name}, col))
-}
-
-// End takes a PCollection<[]byte> that nothing is ever put into. The embedded
-// runner busily waits for a stage that has no output: this gives the one before
-// it an output to another stage.
-func End(s beam.Scope, none beam.PCollection) {
-	beam.ParDo0(s, &endFn{}, beam.Reshuffle(s, none))
+	beam.ParDo0(s, &writeFn{Account: run, Name: name}, col)
 }
 
 type writeFn struct {
@@ -42,7 +32,7 @@ type writeFn struct {
 	batch []byte
 }
 
-func (fn *writeFn) ProcessElement(_ context.Context, chunk []byte, _ func([]byte)) error {
+func (fn *writeFn) ProcessElement(_ context.Context, chunk []byte) error {
 	w := account.Part[*Writer](account.Of(fn.Account), fn.Name)
 	if w == nil && fn.Name != "" {
 		return fmt.Errorf("connectors: the run %q has no writer %q in this process", fn.Account, fn.Name)
@@ -59,11 +49,7 @@ func (fn *writeFn) ProcessElement(_ context.Context, chunk []byte, _ func([]byte
 	return w.Write(fn.batch)
 }
 
-func (fn *writeFn) FinishBundle(_ context.Context, _ func([]byte)) {
+func (fn *writeFn) FinishBundle(context.Context) {
 	account.Of(fn.Account).Stored(fn.lines)
 	fn.lines = 0
 }
-
-type endFn struct{}
-
-func (*endFn) ProcessElement([]byte) {}

@@ -182,9 +182,9 @@ func (c Config) WithoutAR() (Config, bool) {
 	return c, had
 }
 
-// WithoutHolidays returns the configuration without the holidays of its season. A
+// withoutHolidays returns the configuration without the holidays of its season. A
 // state does not depend on them: new ones can be named as the years go by.
-func (c Config) WithoutHolidays() Config {
+func (c Config) withoutHolidays() Config {
 	if c.Season != nil {
 		season := *c.Season
 		season.Holidays = nil
@@ -196,7 +196,7 @@ func (c Config) WithoutHolidays() Config {
 // Canonical returns the part of the configuration that states depend on, with the values
 // that defaults of levels and top stand for. Its JSON form gives it back.
 func (c Config) Canonical() Config {
-	c = c.withDefaults().WithoutHolidays()
+	c = c.withDefaults().withoutHolidays()
 	if len(c.Prior) == 0 {
 		c.Prior = nil
 	}

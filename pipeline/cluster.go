@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -31,15 +30,6 @@ type Submission struct {
 // returns when the job runs. flink.Job.Follow reports later errors; one of a state that
 // does not fit the config wraps hafvf.ErrOtherConfig.
 func (s Submission) Start(ctx context.Context) (*flink.Job, error) {
-	job, err := s.start(ctx, false)
-	if s.Savepoint != "" && errors.Is(err, flink.ErrOtherSteps) {
-		s.Log.Info("the savepoint is not of this version's steps: trying those of earlier versions")
-		return s.start(ctx, true)
-	}
-	return job, err
-}
-
-func (s Submission) start(ctx context.Context, earlier bool) (*flink.Job, error) {
 	g, r := s.Graph, s.Graph.Runner
 	if f, ok := g.transform.(filtering); ok {
 		f.cfg.Migrate = s.Migrate
@@ -62,11 +52,11 @@ func (s Submission) start(ctx context.Context, earlier bool) (*flink.Job, error)
 				return nil, err
 			}
 		}
-		return g.build(attended, earlier), nil
+		return g.build(attended), nil
 	}
 	job, err := r.Cluster.Submit(ctx, prepared, flink.Options{
 		Name: r.Job, Parallelism: r.Parallelism, MaxParallelism: r.MaxParallelism, CheckpointInterval: r.CheckpointInterval,
-		Worker: r.Worker, Version: s.Version, Savepoint: s.Savepoint, Bounded: source.Bounded, Earlier: earlier, Final: hafvf.ErrOtherConfig,
+		Worker: r.Worker, Version: s.Version, Savepoint: s.Savepoint, Bounded: source.Bounded, Final: hafvf.ErrOtherConfig,
 	})
 	if err != nil {
 		return nil, err

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -45,8 +44,8 @@ type graphTransform interface {
 	build(s beam.Scope, run string, as forms, in transforms.Registered, batches beam.PCollection) built
 	columns(l records.Layout, x connectors.Kind) []connectors.Column
 	steps() []Step
-	// name returns the name of the transform's step, or the one of earlier versions.
-	name(earlier bool) string
+	// name returns the name of the transform's step.
+	name() string
 }
 
 // built is what a transform makes: PCollections<[]byte> of chunks for the sinks, undecoded
@@ -140,21 +139,13 @@ func Compose(c *config.Config) (*Graph, error) {
 	return g, nil
 }
 
-// localCells is the number of states that keys share in this process, where they live as
-// long as the run. Reading and writing one takes the embedded runner as long as a dozen
-// records.
-const localCells = 64
-
-// cells names the states that keys share.
+// cells names the states that keys share. In this process each key has a state of its own,
+// which costs no round trip.
 func cells(r config.Runner) []string {
-	if r.Name == config.Flink {
-		return flink.Names(r.Cells, r.MaxParallelism, r.MaxParallelism)
+	if r.Name != config.Flink {
+		return nil
 	}
-	names := make([]string, localCells)
-	for i := range names {
-		names[i] = strconv.Itoa(i)
-	}
-	return names
+	return flink.Names(r.Cells, r.MaxParallelism, r.MaxParallelism)
 }
 
 // toldKinds names what goes to the alerts.
@@ -308,23 +299,17 @@ func (g *Graph) sinks() map[string]graphSink {
 	return all
 }
 
-// build returns the graph as a Beam pipeline, for a run of this process or of a worker, with
-// the names of this version or of earlier ones. A cluster finds a step's state by the step's
-// name. The name therefore changes when nothing of the state means the same any more.
-func (g *Graph) build(run string, earlier bool) *beam.Pipeline {
+// build returns the graph as a Beam pipeline, for a run of this process or of a worker. A
+// cluster finds a step's state by the step's name. The name therefore changes when nothing of
+// the state means the same any more.
+func (g *Graph) build(run string) *beam.Pipeline {
 	p, s := beam.NewPipelineWithRoot()
 	batches, decoder := g.source.read(s.Scope(named("Source", g.source.state())), run)
-	if g.Runner.Name == config.Flink {
-		without(s, 1) // the timers in a savepoint have the filter's number
-	}
 	as := forms{records: g.sink.form()}
 	if g.alerts != nil {
 		as.alerts, as.alerted = g.alerts.form(), true
 	}
-	b := g.transform.build(s.Scope(g.transform.name(earlier)), run, as, decoder, batches)
-	if earlier {
-		without(s, 2)
-	}
+	b := g.transform.build(s.Scope(g.transform.name()), run, as, decoder, batches)
 	g.sink.write(s, run, "records", b.lines)
 	rejects := []beam.PCollection{b.undecoded}
 	if b.late.IsValid() {
@@ -335,14 +320,6 @@ func (g *Graph) build(run string, earlier bool) *beam.Pipeline {
 	}
 	g.dead.write(s, run, "rejected", beam.Flatten(s, rejects...))
 	return p
-}
-
-// without stands for n steps that earlier versions had here: the runner numbers the steps, and
-// some of what is in a savepoint goes by numbers.
-func without(s beam.Scope, n int) {
-	for range n {
-		beam.Impulse(s) // which nobody takes
-	}
 }
 
 // named returns a step's name with a hash of what its state means.
@@ -375,22 +352,9 @@ func (f filtering) filter(s beam.Scope, run string, in, out transforms.Registere
 	return b
 }
 
-// name: a state is carried over to another config of the same family and scale. In earlier
-// versions it was bound to the settings of all filters, but for members on the last values
-// and holidays.
-func (f filtering) name(earlier bool) string {
-	if !earlier {
-		return named("Transform", []any{config.Filter, f.cfg.Filter.Family, f.cfg.Filter.Scale})
-	}
-	of := func(c hafvf.Config) hafvf.Config {
-		c, _ = c.WithoutAR()
-		return c.WithoutHolidays()
-	}
-	keys := slices.Clone(f.cfg.Keys)
-	for i := range keys {
-		keys[i].Filter = of(keys[i].Filter)
-	}
-	return named("Transform", []any{config.Filter, of(f.cfg.Filter), keys})
+// name: a state is carried over to another config of the same family and scale.
+func (f filtering) name() string {
+	return named("Transform", []any{config.Filter, f.cfg.Filter.Family, f.cfg.Filter.Scale})
 }
 
 func (filtering) columns(l records.Layout, x connectors.Kind) []connectors.Column {
@@ -470,7 +434,7 @@ func (m smoothing) build(s beam.Scope, run string, as forms, in transforms.Regis
 	return b
 }
 
-func (m smoothing) name(bool) string {
+func (m smoothing) name() string {
 	return named("Transform", []any{config.Smooth, m.cfg.Gap})
 }
 

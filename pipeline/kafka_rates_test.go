@@ -19,7 +19,6 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/kafkaio/kafkatest"
 	"hafvf/internal/dofn"
@@ -117,7 +116,7 @@ func TestKafkaRates(t *testing.T) {
 	countedRecords.Store(0)
 	p, s := beam.NewPipelineWithRoot()
 	src := kafkaio.Source{Cluster: kafkaio.Cluster{Brokers: bus.brokers}, Topics: []string{"in"}, Start: kafkaio.Start{At: kafkaio.Earliest}, Bounded: true}
-	connectors.End(s, beam.ParDo(s, &countRecordsFn{}, kafkaio.Read(s, src, "")))
+	beam.ParDo0(s, &countRecordsFn{}, kafkaio.Read(s, src, ""))
 	if _, err := direct.Execute(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}

@@ -289,9 +289,8 @@ func TestKafkaWaits(t *testing.T) {
 	}
 }
 
-// The embedded runner hands a key's records to a node in the order of their times, and
-// those behind a timer when the watermark has passed that. A partition that lags behind
-// another must not stop the run so.
+// The source waits for the records that wait for the watermark, and the watermark for the
+// source. A partition that lags behind another must not stop the run so.
 func TestKafkaLaggingPartition(t *testing.T) {
 	for name, waits := range map[string]string{"lateness": "lateness: 10s", "silence": "silence: {after: 10s}"} {
 		t.Run(name, func(t *testing.T) {

@@ -79,7 +79,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 		defer close(followed)
 		r.follow(running, state, stop, func() { cancel(errSuspended) })
 	}()
-	_, err = direct.Execute(running, graph.build(state.name, false))
+	_, err = direct.Execute(running, graph.build(state.name))
 	suspended := context.Cause(running) == errSuspended
 	cancel(nil)
 	<-followed

@@ -58,7 +58,7 @@ var counted atomic.Int64
 func (fn *countFn) ProcessElement(string, Estimate, func(string)) { counted.Add(1) }
 
 // BenchmarkFilter measures observations per second through the node on the
-// embedded runner, beside the same graph with a stateful node that does nothing
+// direct runner, beside the same graph with a stateful node that does nothing
 // and the plain loop. Run it with -benchtime 1x.
 func BenchmarkFilter(b *testing.B) {
 	const n = 250_000 // one bundle of the file source

@@ -70,19 +70,13 @@
 //
 // # What a runner must provide
 //
-// Filter needs state and event-time timers per key, Smooth session windows too; with
-// an allowed lateness it needs state and timers as well. The runner must not process
-// one key twice at the same time. Prism, the embedded runner, can do that where it
-// splits a bundle, and then loses updates of states. Filter protects itself: when it
-// is applied it adds the experiment prism_disable_sdf_split to those of the program,
-// which other runners ignore.
+// Filter needs state and event-time timers per key. Smooth needs session windows and, with
+// an allowed lateness, state and timers. The runner must not process one key twice at the
+// same time. Package hafvf/pipeline/direct runs both in this process.
 //
-// Beam's own prism.Execute opens a port on all interfaces at which anybody can run
-// programs. Execute of package hafvf/pipeline/prism does the same without that port.
-//
-// A stage without outputs makes Prism wait busily: give the last DoFn an emitter. It
-// also fires sessions of an unbounded source before they are over; take an allowed
-// lateness there, whose revisions make them whole.
+// Beam's Prism can process a key twice at once where it splits a bundle, and then loses
+// updates of states: give it the experiment prism_disable_sdf_split. It fires sessions of an
+// unbounded source before they are over.
 //
 // # Metrics
 //

@@ -16,7 +16,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/internal/dofn"
-	"hafvf/pipeline/prism"
+	"hafvf/pipeline/direct"
 	"hafvf/transforms"
 )
 
@@ -159,7 +159,7 @@ func runEncoded(t *testing.T, in []keyed, node func(s beam.Scope, in, out transf
 	for kind, col := range node(s, transforms.Registered{Name: "test", Setting: t.Name()}, transforms.Registered{Name: "test"}, batches) {
 		beam.ParDo(s, &collectLinesFn{t.Name(), kind}, col)
 	}
-	if _, err := prism.Execute(context.Background(), p); err != nil {
+	if _, err := direct.Execute(context.Background(), p); err != nil {
 		t.Fatal(err)
 	}
 	for _, lines := range c.lines {
@@ -267,7 +267,7 @@ func TestFilterEncodedTellsSilences(t *testing.T) {
 	beam.ParDo(s, &collectLinesFn{t.Name(), "alerts"}, alerts)
 	beam.ParDo(s, &collectLinesFn{t.Name(), "undecoded"}, undecoded)
 	beam.ParDo(s, &collectRejectedFn{Case: t.Name()}, late)
-	if _, err := prism.Execute(context.Background(), p); err != nil {
+	if _, err := direct.Execute(context.Background(), p); err != nil {
 		t.Fatal(err)
 	}
 	slices.Sort(c.lines["alerts"])

@@ -28,14 +28,13 @@ func toObservation(w weighing, emit func(beam.EventTime, string, transforms.Obse
 	emit(mtime.FromTime(t), w.Scale, transforms.Value(t, fmt.Sprint(w.Scale, "@", w.Unix), w.Grams))
 }
 
-// report is the user's own end of the pipeline. It has an output because the
-// embedded runner busily waits for a stage without one.
-func report(scale string, e transforms.Estimate, _ func(string)) {
+// report is the user's own end of the pipeline.
+func report(scale string, e transforms.Estimate) {
 	fmt.Printf("%s %d: predicted %.1f, is %.1f, now %.1f ± %.1f\n", scale, e.N, e.Predicted.Mean[0], e.X[0][0], e.Estimate.Mean[0], e.Estimate.SD[0])
 }
 
 // reportChange tells where a finished session changed.
-func reportChange(scale string, e transforms.Smoothed, _ func(string)) {
+func reportChange(scale string, e transforms.Smoothed) {
 	if e.Change {
 		fmt.Printf("%s changed at record %d of %d, evidence %.1f nats\n", scale, e.N, e.Session.N, e.ChangeEvidence)
 	}
@@ -43,9 +42,8 @@ func reportChange(scale string, e transforms.Smoothed, _ func(string)) {
 
 func init() {
 	register.Function2x0(toObservation)
-	register.Function3x0(report)
-	register.Function3x0(reportChange)
-	register.Emitter1[string]()
+	register.Function2x0(report)
+	register.Function2x0(reportChange)
 	// Priors come by name, so that a worker in another process can read them.
 	hafvf.Register("known-noise", func(p hafvf.Prior, _ int) (hafvf.Model, error) {
 		m := knownNoise{Natural: hafvf.Natural{N: 2}, mean: p.Float("mean", 0), precision: p.Positive("precision", 1), noise: p.Positive("noise", 1)}
@@ -65,7 +63,7 @@ func ExampleFilter() {
 		Filter: hafvf.Config{Family: "normal", WarmUp: 3}, // location and scale from the first 3
 	}, beam.ParDo(s, toObservation, weighings))
 
-	beam.ParDo(s, report, estimates)
+	beam.ParDo0(s, report, estimates)
 	_ = rejected // late, or not an observation of the model
 
 	if _, err := direct.Execute(context.Background(), p); err != nil {
@@ -104,7 +102,7 @@ func ExampleSmooth() {
 		Gap: time.Hour,
 	}, observations)
 
-	beam.ParDo(s, reportChange, smoothed)
+	beam.ParDo0(s, reportChange, smoothed)
 	_ = rejected
 
 	if _, err := direct.Execute(context.Background(), p); err != nil {
@@ -259,7 +257,7 @@ func ExampleFilter_ownFamily() {
 		},
 	}, beam.ParDo(s, toObservation, weighings))
 
-	beam.ParDo(s, report, estimates)
+	beam.ParDo0(s, report, estimates)
 	_ = rejected
 
 	if _, err := direct.Execute(context.Background(), p); err != nil {

@@ -22,7 +22,6 @@ import (
 	"hafvf/internal/account"
 	"hafvf/internal/dofn"
 	"hafvf/internal/parallel"
-	"hafvf/internal/portable"
 )
 
 func init() {
@@ -202,7 +201,7 @@ func FilterLive(s beam.Scope, cfg Config, col beam.PCollection) (estimates, sile
 func filter(s beam.Scope, cfg Config, col beam.PCollection, live bool) (estimates, silent, rejected beam.PCollection) {
 	s, text := begin(s, cfg, col)
 	timed := live || cfg.withDefaults().waits()
-	blocks, early := beam.ParDo2(s, &packEachFn{packer{Config: text, Timed: timed}}, col)
+	blocks, early := beam.ParDo2(s, &packEachFn{packer{Config: text}}, col)
 	blocks = resumed(s, text, live, timed, blocks)
 	estimates, silent, late := beam.ParDo3(s, &filterFn{node: node{Config: text, Live: live}, State: state.MakeValueState[[]byte]("entity"), Log: state.MakeBagState[[]byte]("log"), Settings: state.MakeValueState[[]byte]("settings"), Due: timers.InEventTime("due")}, blocks)
 	return estimates, silent, beam.Flatten(s, early, late)
@@ -218,7 +217,7 @@ func FilterEncoded(s beam.Scope, cfg Config, live bool, in, out Registered, col 
 	s, text := begin(s, cfg, col)
 	live = live && cfg.Silence != nil
 	timed := live || cfg.withDefaults().waits()
-	blocks, undecoded := beam.ParDo2(s, &packFn{packer: packer{Config: text, Timed: timed}, Decoder: in}, col)
+	blocks, undecoded := beam.ParDo2(s, &packFn{packer: packer{Config: text}, Decoder: in}, col)
 	blocks = resumed(s, text, live, timed, blocks)
 	records, alerts, late = beam.ParDo3(s, &encodeFn{node: node{Config: text, Live: live}, Encoder: out, State: state.MakeValueState[[]byte]("entity"), Log: state.MakeBagState[[]byte]("log"), Settings: state.MakeValueState[[]byte]("settings"), Due: timers.InEventTime("due")}, blocks)
 	return records, alerts, undecoded, late
@@ -234,7 +233,6 @@ func begin(s beam.Scope, cfg Config, col beam.PCollection) (beam.Scope, string) 
 	if w := col.WindowingStrategy(); w.Fn.Kind != "GLO" {
 		panic(fmt.Sprintf("transforms.Filter: the input is in %v; a filter's state spans windows: take the global one", w.Fn))
 	}
-	portable.KeepBundlesWhole()
 	text, err := json.Marshal(cfg)
 	if err != nil {
 		panic("transforms.Filter: " + err.Error())

@@ -15,7 +15,6 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/window"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/options/jobopts"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -82,6 +81,9 @@ func (fn *emitFn) ProcessElement(_ []byte, emit func(beam.EventTime, string, tra
 	}
 }
 
+// execute is the runner of the tests.
+var execute = direct.Execute
+
 type collectFn struct{ Case string }
 
 func (fn *collectFn) ProcessElement(key string, e transforms.Estimate, _ func([]byte)) {
@@ -100,7 +102,7 @@ func (fn *collectRejectedFn) ProcessElement(r transforms.Rejected, _ func([]byte
 	c.rejected = append(c.rejected, r)
 }
 
-// runFilter runs the node over the observations on the embedded runner.
+// runFilter runs the node over the observations in this process, unless execute says otherwise.
 func runFilter(t *testing.T, cfg transforms.Config, in []keyed) *testCase {
 	t.Helper()
 	c := &testCase{in: in, out: map[string][]transforms.Estimate{}}
@@ -110,7 +112,7 @@ func runFilter(t *testing.T, cfg transforms.Config, in []keyed) *testCase {
 	estimates, rejected := transforms.Filter(s, cfg, beam.Reshuffle(s, col))
 	beam.ParDo(s, &collectFn{Case: t.Name()}, estimates)
 	beam.ParDo(s, &collectRejectedFn{Case: t.Name()}, rejected)
-	if _, err := direct.Execute(context.Background(), p); err != nil {
+	if _, err := execute(context.Background(), p); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -299,7 +301,7 @@ func runFilterUnsorted(t *testing.T, cfg transforms.Config, in []keyed) *testCas
 	estimates, rejected := transforms.Filter(s, cfg, beam.ParDo(s, &emitFn{Case: t.Name()}, beam.Impulse(s)))
 	beam.ParDo(s, &collectFn{Case: t.Name()}, estimates)
 	beam.ParDo(s, &collectRejectedFn{Case: t.Name()}, rejected)
-	if _, err := direct.Execute(context.Background(), p); err != nil {
+	if _, err := execute(context.Background(), p); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -370,19 +372,4 @@ func TestFilterPanicsAtConstruction(t *testing.T) {
 			build(s, col)
 		})
 	}
-}
-
-// Filter asks Prism for whole bundles by itself: without that it loses updates.
-func TestFilterProtectsItself(t *testing.T) {
-	p, s := beam.NewPipelineWithRoot()
-	*jobopts.Experiments = "one"
-	defer func() { *jobopts.Experiments = "" }()
-	observations := beam.ParDo(s, func(_ []byte, _ func(string, transforms.Observation)) {}, beam.Impulse(s))
-	for range 2 {
-		transforms.Filter(s, transforms.Config{Filter: hafvf.Config{Family: "normal"}}, observations)
-	}
-	if got := *jobopts.Experiments; got != "one,prism_disable_sdf_split" {
-		t.Errorf("experiments %q", got)
-	}
-	_ = p
 }

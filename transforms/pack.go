@@ -27,7 +27,6 @@ func init() {
 // block: the stage boundary and the key's state then cost once per block.
 type packer struct {
 	Config string
-	Timed  bool // cells have timers
 
 	cfg       Config
 	estimator *Estimator
@@ -136,13 +135,8 @@ func (p *packer) check(st *stream, key string, o *Observation) (*stream, error) 
 func (p *packer) flush(emit func(beam.EventTime, string, []byte)) {
 	for i := range p.blocks {
 		b := &p.blocks[i]
-		if p.cfg.Order == Arrival || p.Timed {
-			// A runner may sort by event time. Blocks of one time keep their order. Blocks
-			// of that time do not wait for timers either: the embedded runner holds back
-			// what is later than a timer of its cell, until the watermark has passed that.
-			// The source of a topic waits for the records that are held back, and the
-			// watermark for the source.
-			b.at = mtime.ZeroTimestamp
+		if p.cfg.Order == Arrival {
+			b.at = mtime.ZeroTimestamp // a runner may sort by event time
 		}
 		out := beginBlock(b.key, b.times, b.size)
 		for j := b.first; ; j = p.extents[j].next {

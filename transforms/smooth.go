@@ -301,8 +301,8 @@ func (fn *admitEachFn) FinishBundle(ctx context.Context, emit func(beam.EventTim
 	fn.finish(ctx, emit, fn.taken, int(fn.refused))
 }
 
-// gatherFn cuts a group into sessions: the windows are wider than the gap by the
-// span of a block, and the embedded runner merges windows that only touch.
+// gatherFn cuts a group into sessions: the windows are wider than the gap by the span of a
+// block.
 type gatherFn struct{ Gap time.Duration }
 
 func (fn *gatherFn) ProcessElement(key string, values func(*[]byte) bool, emit func(beam.EventTime, string, []byte)) error {
@@ -325,9 +325,8 @@ func (fn *gatherFn) ProcessElement(key string, values func(*[]byte) bool, emit f
 }
 
 // reviseFn keeps the sessions that may still grow, each with its revision, and
-// emits a session again, whole, when an observation of it comes late. It does not
-// rely on the runner's panes: the embedded runner fires the window of a late
-// observation alone, without its session.
+// emits a session again, whole, when an observation of it comes late. It does not rely on
+// the numbers of panes, which are not the same on every runner.
 type reviseFn struct {
 	Gap, AllowedLateness time.Duration
 	Kept                 state.Value[[]byte]

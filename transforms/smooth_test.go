@@ -18,7 +18,6 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/internal/dofn"
-	"hafvf/pipeline/direct"
 	"hafvf/transforms"
 )
 
@@ -45,7 +44,7 @@ func (*observeFn) ProcessElement(ts beam.EventTime, x float64, emit func(beam.Ev
 	emit(ts, "k", transforms.Value(mtime.Time(ts).ToTime().UTC(), "", x))
 }
 
-// runSmooth runs the node over a collection on the embedded runner.
+// runSmooth runs the node over a collection in this process, unless execute says otherwise.
 func runSmooth(t *testing.T, cfg transforms.SmoothConfig, in []keyed, source func(beam.Scope) beam.PCollection) *testCase {
 	t.Helper()
 	c := &testCase{in: in, smoothed: map[string][]transforms.Smoothed{}}
@@ -59,7 +58,7 @@ func runSmooth(t *testing.T, cfg transforms.SmoothConfig, in []keyed, source fun
 	smoothed, rejected := transforms.Smooth(s, cfg, source(s))
 	beam.ParDo(s, &collectSmoothedFn{Case: t.Name()}, smoothed)
 	beam.ParDo(s, &collectRejectedFn{Case: t.Name()}, rejected)
-	if _, err := direct.Execute(context.Background(), p); err != nil {
+	if _, err := execute(context.Background(), p); err != nil {
 		t.Fatal(err)
 	}
 	for _, list := range c.smoothed {
@@ -388,23 +387,26 @@ func TestSmoothLateDataRevises(t *testing.T) {
 	}
 }
 
-// The embedded runner fires each observation's own window, and so a part of a
-// session while it still goes on. With an allowed lateness the revisions repair
-// that; this test fails when the repair is no longer needed, too.
-func TestSmoothRepairsWhatFiresEarly(t *testing.T) {
+// A session of an endless source comes out once, whole, when the watermark has passed its
+// gap. Revisions are for what comes late.
+func TestSmoothOfEndlessSource(t *testing.T) {
 	cfg := sessions
 	cfg.AllowedLateness = time.Hour
 	source := func(s beam.Scope) beam.PCollection {
 		ts := teststream.NewConfig()
-		for _, second := range []int{0, 5, 8} {
-			if err := ts.AddElements(at(second).UnixMilli(), float64(second)); err != nil {
-				t.Fatal(err)
+		add := func(seconds ...int) {
+			for _, second := range seconds {
+				if err := ts.AddElements(at(second).UnixMilli(), float64(second)); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
-		ts.AdvanceWatermark(at(13).UnixMilli())
-		if err := ts.AddElements(at(14).UnixMilli(), 14.0); err != nil {
-			t.Fatal(err)
-		}
+		add(0, 5, 8)
+		ts.AdvanceWatermark(at(13).UnixMilli()) // the session of 8 may go on
+		add(14)
+		ts.AdvanceWatermark(at(30).UnixMilli())
+		add(40)
+		add(10) // late
 		ts.AdvanceWatermarkToInfinity()
 		return beam.ParDo(s, &observeFn{}, teststream.Create(s, ts))
 	}
@@ -412,7 +414,9 @@ func TestSmoothRepairsWhatFiresEarly(t *testing.T) {
 	for _, s := range runSmooth(t, cfg, nil, source).smoothed["k"] {
 		got = append(got, fmt.Sprintf("%g: %d/%d of %d", s.X[0][0], s.Revision, s.N, s.Session.N))
 	}
-	same(t, got, []string{"0: 0/1 of 1", "0: 1/1 of 4", "5: 1/2 of 4", "8: 1/3 of 4", "14: 1/4 of 4"})
+	same(t, got, []string{
+		"0: 0/1 of 4", "0: 1/1 of 5", "5: 0/2 of 4", "5: 1/2 of 5", "8: 0/3 of 4", "8: 1/3 of 5", "10: 1/4 of 5", "14: 0/4 of 4", "14: 1/5 of 5", "40: 0/1 of 1",
+	})
 }
 
 func TestSmoothSplitsLongSessions(t *testing.T) {

@@ -63,7 +63,7 @@ func TestFlinkRates(t *testing.T) {
 }
 
 // rates measures records per second from topic to topic: on Flink at parallelism 1 and
-// 2, on the embedded runner, and by a plain loop over decoded observations; and those of
+// 2, in this process, and by a plain loop over decoded observations; and those of
 // the node alone, in blocks. The rates are those of the last four fifths, and mean
 // something with millions of records.
 func (s *site) rates(t *testing.T, n int) {

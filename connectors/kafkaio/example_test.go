@@ -17,14 +17,13 @@ import (
 	"hafvf/pipeline/direct"
 )
 
-// show prints a record. It has an output because the embedded runner busily waits for
-// a stage without one.
-func show(r kafkaio.Record, _ func([]byte)) {
+// show prints a record.
+func show(r kafkaio.Record) {
 	fmt.Printf("offset %d: %s=%s\n", r.Offset, r.Key, r.Value)
 }
 
 // showID prints a record and the id that Write gave it.
-func showID(r kafkaio.Record, _ func([]byte)) {
+func showID(r kafkaio.Record) {
 	fmt.Printf("%s=%s (%s: %s)\n", r.Key, r.Value, r.Headers[0].Key, r.Headers[0].Value)
 }
 
@@ -41,8 +40,8 @@ func TestMain(m *testing.M) {
 }
 
 func init() {
-	register.Function2x0(show)
-	register.Function2x0(showID)
+	register.Function1x0(show)
+	register.Function1x0(showID)
 	register.Function2x0(toChunk)
 	register.Emitter1[[]byte]()
 }
@@ -79,7 +78,7 @@ func ExampleRead() {
 		Start:   kafkaio.Start{At: kafkaio.Earliest},
 		Bounded: true,
 	}, "") // without a ledger
-	connectors.End(s, beam.ParDo(s, show, records))
+	beam.ParDo0(s, show, records)
 	if _, err := direct.Execute(ctx, p); err != nil {
 		fmt.Println(err)
 	}
@@ -111,7 +110,7 @@ func ExampleWrite() {
 	records := kafkaio.Read(s, kafkaio.Source{
 		Cluster: cluster, Topics: []string{"lengths"}, Start: kafkaio.Start{At: kafkaio.Earliest}, Bounded: true,
 	}, "")
-	connectors.End(s, beam.ParDo(s, showID, records))
+	beam.ParDo0(s, showID, records)
 	if _, err := direct.Execute(ctx, p); err != nil {
 		fmt.Println(err)
 	}

@@ -12,9 +12,8 @@ import (
 )
 
 func init() {
-	register.Function3x1((&writeFn{}).ProcessElement)
+	register.Function2x1((&writeFn{}).ProcessElement)
 	dofn.Register(func(f *writeFn) any { return f.ProcessElement })
-	register.Emitter1[[]byte]()
 }
 
 // Write takes a PCollection<[]byte> of connectors.Chunks and writes each line, without its
@@ -25,7 +24,7 @@ func init() {
 // that name in this process learns how many lines were stored.
 func Write(s beam.Scope, sink Sink, ledger string, col beam.PCollection) {
 	s = s.Scope("kafkaio.Write")
-	connectors.End(s, beam.ParDo(s, &writeFn{Sink: sink, Ledger: ledger}, col))
+	beam.ParDo0(s, &writeFn{Sink: sink, Ledger: ledger}, col)
 }
 
 // writeBytes is how much a bundle gathers before it writes.
@@ -41,7 +40,7 @@ type writeFn struct {
 	stored  int
 }
 
-func (fn *writeFn) StartBundle(_ context.Context, _ func([]byte)) (err error) {
+func (fn *writeFn) StartBundle(context.Context) (err error) {
 	fn.waiting, fn.size, fn.stored = nil, 0, 0
 	if fn.writer == nil {
 		// openWriter does not connect: the run has begun, so Write waits for absent brokers.
@@ -50,7 +49,7 @@ func (fn *writeFn) StartBundle(_ context.Context, _ func([]byte)) (err error) {
 	return err
 }
 
-func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte, _ func([]byte)) error {
+func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte) error {
 	for line, err := range connectors.Chunk(chunk).Lines() {
 		if err != nil {
 			return err
@@ -74,7 +73,7 @@ func (fn *writeFn) flush(ctx context.Context) error {
 	return nil
 }
 
-func (fn *writeFn) FinishBundle(ctx context.Context, _ func([]byte)) error {
+func (fn *writeFn) FinishBundle(ctx context.Context) error {
 	if err := fn.flush(ctx); err != nil {
 		return err
 	}

@@ -12,9 +12,8 @@ import (
 )
 
 func init() {
-	register.Function4x1((&writeFn{}).ProcessElement)
+	register.Function3x1((&writeFn{}).ProcessElement)
 	dofn.Register(func(f *writeFn) any { return f.ProcessElement })
-	register.Emitter1[[]byte]()
 	register.Emitter1[Refused]()
 }
 
@@ -32,9 +31,7 @@ type Refused struct {
 // learns how many lines were taken.
 func Write(s beam.Scope, sink Sink, run string, col beam.PCollection) (refused beam.PCollection) {
 	s = s.Scope("webhook.Write")
-	none, refused := beam.ParDo2(s, &writeFn{Sink: sink, Account: run}, col)
-	connectors.End(s, none)
-	return refused
+	return beam.ParDo(s, &writeFn{Sink: sink, Account: run}, col)
 }
 
 type writeFn struct {
@@ -50,7 +47,7 @@ func (fn *writeFn) Setup() (err error) {
 	return err
 }
 
-func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte, _ func([]byte), refuse func(Refused)) error {
+func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte, refuse func(Refused)) error {
 	var batch []connectors.Line
 	for line, err := range connectors.Chunk(chunk).Lines() {
 		if err != nil {
@@ -90,7 +87,7 @@ func (fn *writeFn) send(ctx context.Context, batch []connectors.Line, refuse fun
 	return nil
 }
 
-func (fn *writeFn) FinishBundle(_ context.Context, _ func([]byte), _ func(Refused)) {
+func (fn *writeFn) FinishBundle(context.Context, func(Refused)) {
 	account.Of(fn.Account).Stored(fn.taken)
 	fn.taken = 0
 }

@@ -1,6 +1,6 @@
 // Package account keeps the books of a run in one process: what is in flight, which
-// states hold, and what was done. The embedded runner neither holds a source back
-// nor keeps state over a restart, so the program does both.
+// states hold, and what was done. A runner in the process neither waits until
+// outputs are stored nor keeps state over a restart, so the program does both.
 //
 // Source, nodes and sinks find the Run by its name. The balance of what is in flight
 // changes in four ways, and at no other place:
@@ -172,7 +172,7 @@ func Part[T any](r *Run, name string) (v T) {
 var errOver = errors.New("the run is over")
 
 // HandOver is called by the source before the runner sees a bundle of n records. It
-// waits until the bundle before is done with: on the embedded runner a bundle shows
+// waits until the bundle before is done with: a bundle shows
 // downstream only when it ends, so that at most two are in memory, one being read and
 // one being worked on. mark, if not nil, notes how far the source has come, in the
 // same step as the balance changes. HandOver fails with the error of ctx or mark, or

@@ -35,9 +35,6 @@ type Options struct {
 	Version string
 	// Savepoint is where the job resumes. Default: it starts anew.
 	Savepoint string
-	// Earlier gives the job the steps of earlier versions, so that it can resume from their
-	// savepoints.
-	Earlier bool
 	// Final is an error of the pipeline's functions that no restart cures, known by its text:
 	// Follow cancels a job that fails with it. Default: none.
 	Final error
@@ -81,20 +78,11 @@ func (o Options) flinkOptions() (*structpb.Struct, error) {
 	return structpb.NewStruct(named)
 }
 
-// endFn is the function of connectors.End, which the embedded runner needs and Flink does
-// not. Flink refuses a savepoint with a step that the job has not: with endFn, one more sink
-// or one less would be such a step.
-const endFn = "hafvf/connectors.endFn"
-
 // marshal encodes p for a job server. Flink finds an operator's state by the name of the
 // operator's input. marshal makes that name of the steps' names, which change less often
 // than their numbers.
 func marshal(p *beam.Pipeline, o Options) (*pipepb.Pipeline, error) {
-	var without []string
-	if !o.Earlier {
-		without = []string{endFn}
-	}
-	pb, err := portable.Marshal(p, o.Worker, map[string]string{versionParam: o.Version}, without...)
+	pb, err := portable.Marshal(p, o.Worker, map[string]string{versionParam: o.Version})
 	if err != nil {
 		return nil, err
 	}

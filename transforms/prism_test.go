@@ -1,0 +1,44 @@
+package transforms_test
+
+import (
+	"flag"
+	"testing"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/options/jobopts"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/runners/prism"
+
+	"hafvf/hafvf"
+	"hafvf/pipeline/direct"
+	"hafvf/transforms"
+)
+
+var onPrism = flag.Bool("prism", false, "run the nodes on Beam's Prism, which opens a port on all interfaces")
+
+// On Beam's own runner, over an input that ends, the nodes give what a plain loop gives. Prism
+// splits a bundle within a key unless it is told not to, and would lose updates of states.
+func TestPrism(t *testing.T) {
+	if !*onPrism {
+		t.Skip("Prism opens a port on all interfaces: give -prism")
+	}
+	execute = prism.Execute
+	*jobopts.Experiments = "prism_disable_sdf_split"
+	defer func() { execute, *jobopts.Experiments = direct.Execute, "" }()
+	for name, cfg := range map[string]transforms.Config{
+		"in order":  {Filter: twoLevels},
+		"late":      {Filter: twoLevels, Lateness: time.Hour},
+		"in cells":  {Filter: twoLevels, Cells: []string{"a", "b", "c"}},
+		"detection": {Filter: hafvf.Config{Family: "normal", Bank: hafvf.DefaultBank(), Forgetting: .999, Detect: &hafvf.Detect{}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := randomStream(2000, 7)
+			same(t, runFilter(t, cfg, in).out, loop(t, cfg, in))
+		})
+	}
+	for name, cfg := range map[string]transforms.SmoothConfig{"levels": sessions, "segments": segments} {
+		t.Run(name, func(t *testing.T) {
+			in := sessionStream(500, 5)
+			same(t, runSmooth(t, cfg, in, nil).smoothed, smoothLoop(t, cfg, in))
+		})
+	}
+}
