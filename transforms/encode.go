@@ -1,6 +1,9 @@
 package transforms
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // A Decoder turns the elements of a source into observations. Each copy of a node has its
 // own, which is used by one goroutine at a time.
@@ -101,8 +104,11 @@ func (c *chunk) add(lines []byte, emit func([]byte)) {
 	if len(lines) == 0 {
 		return
 	}
-	if *c == nil {
-		*c = make(chunk, 0, chunkBytes+chunkBytes/4)
+	switch {
+	case *c == nil:
+		*c = make(chunk, 0, 4*len(lines)) // there may be few in a bundle
+	case cap(*c)-len(*c) < len(lines):
+		*c = slices.Grow(*c, len(lines)+chunkBytes)
 	}
 	*c = append(*c, lines...)
 	if len(*c) >= chunkBytes {
