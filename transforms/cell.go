@@ -20,8 +20,8 @@ import (
 // of one hash. Reading or writing a state is a round trip to the runner, whatever its
 // size. Keys that share a cell share the trips.
 //
-// A small cell is rewritten whole, and one of which a bundle changes most. A larger one is a
-// log: a bundle appends the entities that it changed, and the last of a key counts. The log is read only by a worker that
+// A small cell is rewritten whole. A larger one is a log: a bundle appends the entities
+// that it changed, and the last of a key counts. The log is read only by a worker that
 // has not got its last version.
 type cell struct {
 	data   []byte            // entries: a key and its encoded entity
@@ -168,10 +168,9 @@ func (c *cell) load(entries []byte) error {
 	return nil
 }
 
-// compact drops the entries that are not the last of their keys, and makes room for so many
-// bytes more.
-func (c *cell) compact(room int) {
-	if len(c.data) == c.live && room == 0 {
+// compact drops the entries that are not the last of their keys.
+func (c *cell) compact() {
+	if len(c.data) == c.live {
 		return
 	}
 	all := make([]extent, 0, len(c.at))
@@ -181,18 +180,12 @@ func (c *cell) compact(room int) {
 		keys[x.end] = key
 	}
 	slices.SortFunc(all, func(a, b extent) int { return cmp.Compare(a.end, b.end) })
-	data := make([]byte, 0, c.live+room)
+	data := make([]byte, 0, c.live)
 	for _, x := range all {
 		data = append(data, c.data[x.end-x.entry:x.end]...)
 		c.at[keys[x.end]] = extent{len(data) - (x.end - x.start), len(data), x.entry}
 	}
 	c.data = data
-}
-
-// drop drops a key's entity.
-func (c *cell) drop(key string) {
-	c.live -= c.at[key].entry
-	delete(c.at, key)
 }
 
 // A cellState is how the runner keeps cells.
@@ -277,19 +270,7 @@ func (s cellState) readLog(p state.Provider, c *cell) error {
 
 // write writes the cell with the changed entities in it.
 func (s cellState) write(p state.Provider, c *cell, changed []*held) error {
-	tail, added, replaced := len(c.data), 0, 0
-	for _, e := range changed {
-		added += len(e.key) + len(e.state) + 2*binary.MaxVarintLen32
-		replaced += c.at[e.key].entry
-	}
-	// A log of entities that most bundles change would hold each of them several times.
-	whole := replaced > c.live/2
-	if whole {
-		for _, e := range changed {
-			c.drop(e.key)
-		}
-		c.compact(added)
-	}
+	tail := len(c.data)
 	for _, e := range changed {
 		c.put(e.key, e.state)
 	}
@@ -305,11 +286,11 @@ func (s cellState) write(p state.Provider, c *cell, changed []*held) error {
 		head = append([]byte{headSettings}, s.own[:]...)
 	}
 	if !c.logged && c.live <= smallCell {
-		c.compact(0)
+		c.compact()
 		return s.head.Write(p, append(append(head, headWhole), c.data...))
 	}
-	if !c.logged || others || whole || len(c.data) > 2*c.live+smallCell {
-		c.compact(0)
+	if !c.logged || others || len(c.data) > 2*c.live+smallCell {
+		c.compact()
 		tail = 0
 		if c.logged {
 			if err := s.log.Clear(p); err != nil {

@@ -227,7 +227,7 @@ func FuzzCell(f *testing.F) {
 			for key := range c.at {
 				waiting(c.entity(key))
 			}
-			c.compact(0)
+			c.compact()
 		}
 		c := &cell{at: map[string]extent{}}
 		_ = states.readLog(r, c)

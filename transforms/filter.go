@@ -852,22 +852,17 @@ func (fn *node) finish(ctx context.Context, out outlet) error {
 	}
 	fn.records.flush(out.record)
 	fn.alerts.flush(out.alert)
-	keeps := fn.account.Keeps()
-	err := roundTrip(fn.order, func(c *opened) error {
-		for _, e := range c.order {
-			e.state = e.append(make([]byte, 0, len(e.state)+256)) // it grows little
-		}
-		if err := fn.states.write(c.to, c.cell, c.order); err != nil || keeps {
-			return err
-		}
-		c.order, c.keys = nil, nil // the memory is needed for the other cells
-		return nil
-	})
+	var all []*held
 	for _, c := range fn.order {
-		for _, e := range c.order {
-			fn.report.States = append(fn.report.States, account.KeyState{Key: e.key, State: e.state, Waiting: e.places()})
-		}
+		all = append(all, c.order...)
 	}
+	fn.report.States = make([]account.KeyState, len(all))
+	parallel.Do(len(all), len(fn.workers), func(_, i int) {
+		e := all[i]
+		e.state = e.append(make([]byte, 0, len(e.state)+256)) // it grows little
+		fn.report.States[i] = account.KeyState{Key: e.key, State: e.state, Waiting: e.places()}
+	})
+	err := roundTrip(fn.order, func(c *opened) error { return fn.states.write(c.to, c.cell, c.order) })
 	addMetrics(ctx, fn.report.Counts)
 	for _, w := range fn.workers {
 		for _, n := range w.iterations {

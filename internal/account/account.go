@@ -43,7 +43,7 @@ type Report struct {
 	// Taken is the number of records that the bundle took up, and Emitted that of
 	// the records it put out.
 	Taken, Emitted int
-	// States are those of the keys in the bundle, where the run Keeps them.
+	// States are those of the keys in the bundle.
 	States []KeyState
 	Counts Counts
 }
@@ -201,9 +201,6 @@ func (r *Run) HandOver(ctx context.Context, n int, mark func() error) error {
 	return nil
 }
 
-// Keeps reports whether the run stores the states that are reported.
-func (r *Run) Keeps() bool { return r != nil && r.keeper.Settled != nil }
-
 // Report is called by a node at the end of a bundle, not while it processes
 // elements: it may run in the source's own bundle, the records of which come into
 // the balance only when the source's part of it is over.
@@ -218,8 +215,10 @@ func (r *Run) Report(b Report) {
 	if !r.counted {
 		return
 	}
-	for _, s := range b.States {
-		r.staged[s.Key] = s
+	if r.keeper.Settled != nil {
+		for _, s := range b.States {
+			r.staged[s.Key] = s
+		}
 	}
 	r.move(b.Emitted - b.Taken)
 }
