@@ -109,7 +109,7 @@ func (e *entity) repeats(o *Observation) bool {
 func (e *entity) places() (all []account.Place) {
 	for _, o := range e.waiting {
 		if o.Log != "" {
-			all = append(all, account.Place{Log: o.Log, Seq: o.Seq})
+			all = append(all, account.Place{Log: strings.Clone(o.Log), Seq: o.Seq})
 		}
 	}
 	return all

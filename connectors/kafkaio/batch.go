@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"time"
 
+	"hafvf/connectors/internal/wire"
 	"hafvf/internal/dofn"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -35,26 +36,25 @@ func (fn *recordsFn) ProcessElement(b Batch, emit func(beam.EventTime, Record)) 
 	}
 }
 
-// encodeBatch tells null from empty: of what may be null the length is one more.
+// encodeBatch tells null from empty, by a length of -1.
 func encodeBatch(b Batch) (out []byte) {
-	text := func(s string) { out = append(binary.AppendUvarint(out, uint64(len(s))), s...) }
-	nullable := func(s []byte) {
+	text := func(s []byte) {
 		if s == nil {
-			out = append(out, 0)
+			out = binary.AppendVarint(out, -1)
 			return
 		}
-		out = append(binary.AppendUvarint(out, uint64(len(s))+1), s...)
+		out = append(binary.AppendVarint(out, int64(len(s))), s...)
 	}
 	for i, r := range b.Records {
-		text(r.Topic)
+		text([]byte(r.Topic))
+		text(r.Key)
+		text(r.Value)
 		for _, n := range []int64{int64(r.Partition), r.Offset, r.Time.UnixMilli(), b.Times[i], int64(r.Oversized), int64(len(r.Headers))} {
 			out = binary.AppendVarint(out, n)
 		}
-		nullable(r.Key)
-		nullable(r.Value)
 		for _, h := range r.Headers {
-			text(h.Key)
-			nullable(h.Value)
+			text([]byte(h.Key))
+			text(h.Value)
 		}
 	}
 	return out
@@ -62,46 +62,20 @@ func encodeBatch(b Batch) (out []byte) {
 
 var errBatch = errors.New("kafkaio: a batch is malformed")
 
-func decodeBatch(b []byte) (Batch, error) {
-	bad := false
-	number := func() int64 {
-		n, k := binary.Varint(b)
-		if bad = bad || k <= 0; bad {
-			return 0
+func decodeBatch(b []byte) (out Batch, err error) {
+	for c := (wire.Cursor{B: b}); len(c.B) > 0; {
+		text := func() []byte { return c.Bytes(c.Varint()) }
+		r := Record{Position: Position{Topic: string(text())}, Key: text(), Value: text()}
+		r.Partition, r.Offset, r.Time = int(c.Varint()), c.Varint(), time.UnixMilli(c.Varint()).UTC()
+		at := c.Varint()
+		r.Oversized = int(c.Varint())
+		for n := c.Varint(); n > 0 && !c.Short; n-- {
+			r.Headers = append(r.Headers, Header{Key: string(text()), Value: text()})
 		}
-		b = b[k:]
-		return n
-	}
-	nullable := func(null uint64) []byte {
-		n, k := binary.Uvarint(b)
-		if bad = bad || k <= 0 || n > uint64(len(b)-k)+null; bad {
-			return nil
-		}
-		b = b[k:]
-		if n < null {
-			return nil
-		}
-		n -= null
-		s := append([]byte{}, b[:n]...)
-		b = b[n:]
-		return s
-	}
-	var out Batch
-	for len(b) > 0 && !bad {
-		var r Record
-		r.Topic = string(nullable(0))
-		r.Partition, r.Offset, r.Time = int(number()), number(), time.UnixMilli(number()).UTC()
-		at := number()
-		r.Oversized = int(number())
-		headers := number()
-		r.Key, r.Value = nullable(1), nullable(1)
-		for ; headers > 0 && !bad; headers-- {
-			r.Headers = append(r.Headers, Header{Key: string(nullable(0)), Value: nullable(1)})
+		if c.Short {
+			return Batch{}, errBatch
 		}
 		out.Records, out.Times = append(out.Records, r), append(out.Times, at)
-	}
-	if bad {
-		return Batch{}, errBatch
 	}
 	return out, nil
 }
