@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"strings"
 	_ "time/tzdata" // for detect.zone, where the machine has none
 
@@ -33,16 +32,10 @@ type usageError struct{ error }
 func (e usageError) Unwrap() error { return e.error }
 
 func main() {
-	// A runner starts this binary again as a worker, with flags of the standard
-	// set: Beam has to see them before any command is parsed.
-	if slices.ContainsFunc(os.Args[1:], func(a string) bool { return a == "--worker" || strings.HasPrefix(a, "--worker=") }) {
-		flag.Parse()
-		beam.Init() // does not return
-	}
-	flag.CommandLine.Parse(nil)
+	flag.CommandLine.Parse(nil) // Beam asks for its flags, of which the program has none
 	beam.Init()
-	// The runner logs every job's life, and each error at every layer; what is
-	// wrong with a run reaches the user once, as the command's error.
+	// Beam logs each error at every layer. What is wrong with a run reaches the user once, as
+	// the command's error.
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	os.Exit(run(os.Args[1:]))
 }
