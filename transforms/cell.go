@@ -102,8 +102,8 @@ const (
 	logPiece = 1 << 20
 )
 
-// The head of a cell starts with a byte that no entity starts with: before there were
-// cells, the state of a key was its entity.
+// The head of a cell starts with a byte that no entity starts with: the state of a key that
+// shares none is its entity.
 const (
 	headWhole    = 2 // the entries follow
 	headLogged   = 3 // the version follows
@@ -221,7 +221,8 @@ func (s cellState) read(p state.Provider, alone string) (*cell, error) {
 	case alone == "":
 		return c, errCell
 	}
-	c.put(alone, head)
+	c.data = head
+	c.index(alone, extent{end: len(head), entry: len(head)})
 	return c, nil
 }
 
@@ -268,8 +269,14 @@ func (s cellState) readLog(p state.Provider, c *cell) error {
 	return nil
 }
 
-// write writes the cell with the changed entities in it.
-func (s cellState) write(p state.Provider, c *cell, changed []*held) error {
+// write writes the cell with the changed entities in it. alone is as for read.
+func (s cellState) write(p state.Provider, c *cell, alone string, changed []*held) error {
+	if alone != "" {
+		if len(changed) == 0 {
+			return nil // a timer fired for nothing
+		}
+		return s.head.Write(p, changed[0].state)
+	}
 	tail := len(c.data)
 	for _, e := range changed {
 		c.put(e.key, e.state)

@@ -109,7 +109,7 @@ func TestCell(t *testing.T) {
 						want[e.key] = string(e.state)
 					}
 				}
-				if err := states.write(r, c, changed); err != nil {
+				if err := states.write(r, c, "", changed); err != nil {
 					t.Fatal(err)
 				}
 				if n := r.bytes(); n > 3*c.live+2*smallCell {
@@ -143,7 +143,7 @@ func TestCellIsKept(t *testing.T) {
 		for k := range 100 {
 			changed = append(changed, &held{key: fmt.Sprint(i, k), state: make([]byte, 100)})
 		}
-		if err := states.write(r, c, changed); err != nil {
+		if err := states.write(r, c, "", changed); err != nil {
 			t.Fatal(err)
 		}
 		for i := range r.bag {
@@ -161,7 +161,7 @@ func TestCellLacksPieces(t *testing.T) {
 	states, r := statesOfCells(), &runner{rng: rand.New(rand.NewPCG(1, 2))}
 	c := &cell{at: map[string]extent{}}
 	for i := range 3 {
-		if err := states.write(r, c, []*held{{key: fmt.Sprint(i), state: make([]byte, 2*smallCell)}}); err != nil {
+		if err := states.write(r, c, "", []*held{{key: fmt.Sprint(i), state: make([]byte, 2*smallCell)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -204,14 +204,14 @@ func TestCellOfOneKey(t *testing.T) {
 func FuzzCell(f *testing.F) {
 	states, r := statesOfCells(), &runner{}
 	c := &cell{at: map[string]extent{}}
-	if err := states.write(r, c, []*held{{key: "a", state: []byte("12")}, {key: "b", state: nil}}); err != nil {
+	if err := states.write(r, c, "", []*held{{key: "a", state: []byte("12")}, {key: "b", state: nil}}); err != nil {
 		f.Fatal(err)
 	}
 	whole := r.value.([]byte)
 	for i := range whole {
 		f.Add(whole[:i], []byte{})
 	}
-	if err := states.write(r, c, []*held{{key: "c", state: make([]byte, smallCell)}}); err != nil {
+	if err := states.write(r, c, "", []*held{{key: "c", state: make([]byte, smallCell)}}); err != nil {
 		f.Fatal(err)
 	}
 	f.Add(slices.Concat([]byte{headSettings}, make([]byte, 8), whole), []byte{})

@@ -16,7 +16,6 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/state"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/timers"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
-	"golang.org/x/sync/errgroup"
 
 	"hafvf/hafvf"
 	"hafvf/internal/account"
@@ -381,6 +380,14 @@ type opened struct {
 	order []*held
 }
 
+// alone names the only key of the cell, where it has but one.
+func (c *opened) alone(cfg Config) string {
+	if len(cfg.Cells) == 0 {
+		return c.name
+	}
+	return ""
+}
+
 // held is an entity during its bundle.
 type held struct {
 	entity
@@ -564,11 +571,7 @@ func (fn *node) read(queue []arrival) error {
 	}
 	fn.order = append(fn.order, unread...)
 	err := roundTrip(unread, func(c *opened) (err error) {
-		alone := ""
-		if len(fn.cfg.Cells) == 0 {
-			alone = c.name
-		}
-		if c.cell, err = fn.states.read(c.to, alone); err != nil {
+		if c.cell, err = fn.states.read(c.to, c.alone(fn.cfg)); err != nil {
 			return err
 		}
 		if err := fn.carry.over(fn.states, c, fn.cfg); err != nil {
@@ -629,17 +632,12 @@ func (e *held) open(est *Estimator) {
 // roundTrip calls f for every cell, roundTrips at a time, and returns the first error
 // with its cell.
 func roundTrip(list []*opened, f func(*opened) error) error {
-	var g errgroup.Group
-	g.SetLimit(roundTrips)
-	for _, c := range list {
-		g.Go(func() error {
-			if err := f(c); err != nil {
-				return fmt.Errorf("state %q: %w", c.name, err)
-			}
-			return nil
-		})
+	errs := make([]error, len(list))
+	parallel.Do(len(list), roundTrips, func(_, i int) { errs[i] = f(list[i]) })
+	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
+		return fmt.Errorf("state %q: %w", list[i].name, errs[i])
 	}
-	return g.Wait()
+	return nil
 }
 
 // step makes the key's next outputs, about roundSteps of them.
@@ -862,7 +860,7 @@ func (fn *node) finish(ctx context.Context, out outlet) error {
 		e.state = e.append(make([]byte, 0, len(e.state)+256)) // it grows little
 		fn.report.States[i] = account.KeyState{Key: e.key, State: e.state, Waiting: e.places()}
 	})
-	err := roundTrip(fn.order, func(c *opened) error { return fn.states.write(c.to, c.cell, c.order) })
+	err := roundTrip(fn.order, func(c *opened) error { return fn.states.write(c.to, c.cell, c.alone(fn.cfg), c.order) })
 	addMetrics(ctx, fn.report.Counts)
 	for _, w := range fn.workers {
 		for _, n := range w.iterations {

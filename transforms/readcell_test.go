@@ -35,7 +35,7 @@ func TestReadCell(t *testing.T) {
 				changed = append(changed, e)
 				want[e.key] = e.state
 			}
-			if err := states.write(r, c, changed); err != nil {
+			if err := states.write(r, c, "", changed); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -55,6 +55,7 @@ type shard struct {
 }
 
 func newEngine(ctx context.Context, t *translation, r Runner) *engine {
+	t.findKeys(r.Shards)
 	e := &engine{stages: t.stages, totals: newTotals(t.names), grace: r.Grace, done: make(chan struct{})}
 	e.ctx, e.cancel = context.WithCancelCause(ctx)
 	for _, s := range e.stages {

@@ -64,7 +64,7 @@ type stage struct {
 type collection struct {
 	id       string
 	coder    *coder.Coder
-	key      exec.ElementDecoder // of pairs, else nil
+	key      exec.ElementDecoder // of pairs whose key is asked for, else nil
 	winDec   exec.WindowDecoder
 	winEnc   exec.WindowEncoder
 	strategy *pipepb.WindowingStrategy
@@ -403,11 +403,24 @@ func (t *translation) collection(id string) (*collection, error) {
 		return nil, err
 	}
 	c := &collection{id: id, coder: elements, winDec: exec.MakeWindowDecoder(windows), winEnc: exec.MakeWindowEncoder(windows), strategy: t.strategy(pb)}
-	if coder.IsKV(elements) || coder.IsCoGBK(elements) {
-		c.key = exec.MakeElementDecoder(elements.Components[0])
-	}
 	t.collections[id] = c
 	return c, nil
+}
+
+// findKeys has the keys of elements decoded where somebody asks for them: a GroupByKey, a
+// side input by key, or several shards.
+func (t *translation) findKeys(shards int) {
+	var asked func(c *collection) bool
+	asked = func(c *collection) bool {
+		return slices.ContainsFunc(c.stages, func(s *stage) bool { return s.group != nil || s.keyed && shards > 1 }) ||
+			slices.ContainsFunc(c.sides, func(s *sideInput) bool { return s.byKey }) ||
+			slices.ContainsFunc(c.onward, func(o onward) bool { return asked(o.to) })
+	}
+	for _, c := range t.collections {
+		if asked(c) {
+			c.key = exec.MakeElementDecoder(c.coder.Components[0])
+		}
+	}
 }
 
 // describe writes the descriptor of which package exec makes the plans of a stage.
