@@ -30,12 +30,18 @@ type windowStates struct {
 	end    mtime.Time // and the allowed lateness
 	timers int        // that are set for the window
 
-	bags  map[stateName][]byte
-	maps  map[stateName]map[string][]byte
-	lists map[stateName][]listEntry
+	of map[stateName]*keyStates
 }
 
-type stateName struct{ step, state, key string }
+// A stateName names a state of a step.
+type stateName struct{ step, state string }
+
+// A keyStates holds a state by key.
+type keyStates struct {
+	bags  map[string][]byte
+	maps  map[string]map[string][]byte
+	lists map[string][]listEntry
+}
 
 // A listEntry is one of an ordered list, with its sort key.
 type listEntry struct {
@@ -57,8 +63,7 @@ func (s *states) of(stage *stage, window []byte) (*windowStates, error) {
 		return nil, err
 	}
 	states := &windowStates{
-		name: string(window), end: w.MaxTimestamp() + stage.lateness,
-		bags: map[stateName][]byte{}, maps: map[stateName]map[string][]byte{}, lists: map[stateName][]listEntry{},
+		name: string(window), end: w.MaxTimestamp() + stage.lateness, of: map[stateName]*keyStates{},
 	}
 	s.windows[states.name] = states
 	s.over.push(states, states.end)
@@ -96,30 +101,37 @@ func (w writer) Close() error                { return nil }
 
 func reader(b []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(b)) }
 
-// state calls f with the states of a window and the full name of one.
-func (b *bundle) state(id exec.StreamID, state string, key, window []byte, f func(w *windowStates, name stateName)) error {
-	s := b.shard.states
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	w, err := s.of(b.shard.stage, window)
-	if err == nil {
-		f(w, stateName{id.PtransformID, state, string(key)})
+// state calls f with a state in a window.
+func (b *bundle) state(id exec.StreamID, state string, window []byte, f func(s *keyStates)) error {
+	all := b.shard.states
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	w, err := all.of(b.shard.stage, window)
+	if err != nil {
+		return err
 	}
-	return err
+	name := stateName{id.PtransformID, state}
+	s := w.of[name]
+	if s == nil {
+		s = &keyStates{bags: map[string][]byte{}, maps: map[string]map[string][]byte{}, lists: map[string][]listEntry{}}
+		w.of[name] = s
+	}
+	f(s)
+	return nil
 }
 
 // read returns a reader of what f finds.
-func (b *bundle) read(id exec.StreamID, state string, key, window []byte, f func(w *windowStates, name stateName) []byte) (io.ReadCloser, error) {
+func (b *bundle) read(id exec.StreamID, state string, window []byte, f func(s *keyStates) []byte) (io.ReadCloser, error) {
 	var found []byte
-	err := b.state(id, state, key, window, func(w *windowStates, name stateName) { found = f(w, name) })
+	err := b.state(id, state, window, func(s *keyStates) { found = f(s) })
 	// What is appended later lies behind the end of found.
 	return reader(found), err
 }
 
 // change returns a writer that has f change a state with each write.
-func (b *bundle) change(id exec.StreamID, state string, key, window []byte, f func(w *windowStates, name stateName, p []byte)) (io.Writer, error) {
+func (b *bundle) change(id exec.StreamID, state string, window []byte, f func(s *keyStates, p []byte)) (io.Writer, error) {
 	return writer(func(p []byte) error {
-		return b.state(id, state, key, window, func(w *windowStates, name stateName) { f(w, name, p) })
+		return b.state(id, state, window, func(s *keyStates) { f(s, p) })
 	}), nil
 }
 
@@ -127,47 +139,45 @@ func (b *bundle) change(id exec.StreamID, state string, key, window []byte, f fu
 
 // OpenBagUserStateReader opens a bag. A value is a bag of one element.
 func (b *bundle) OpenBagUserStateReader(_ context.Context, id exec.StreamID, state string, key, window []byte) (io.ReadCloser, error) {
-	return b.read(id, state, key, window, func(w *windowStates, name stateName) []byte { return w.bags[name] })
+	return b.read(id, state, window, func(s *keyStates) []byte { return s.bags[string(key)] })
 }
 
 // OpenBagUserStateAppender appends to a bag.
 func (b *bundle) OpenBagUserStateAppender(_ context.Context, id exec.StreamID, state string, key, window []byte) (io.Writer, error) {
-	return b.change(id, state, key, window, func(w *windowStates, name stateName, p []byte) {
-		w.bags[name] = append(w.bags[name], p...)
-	})
+	return b.change(id, state, window, func(s *keyStates, p []byte) { s.bags[string(key)] = append(s.bags[string(key)], p...) })
 }
 
 // OpenBagUserStateClearer clears a bag.
 func (b *bundle) OpenBagUserStateClearer(_ context.Context, id exec.StreamID, state string, key, window []byte) (io.Writer, error) {
-	return b.change(id, state, key, window, func(w *windowStates, name stateName, _ []byte) { delete(w.bags, name) })
+	return b.change(id, state, window, func(s *keyStates, _ []byte) { delete(s.bags, string(key)) })
 }
 
 // OpenMultimapUserStateReader opens an entry of a map.
 func (b *bundle) OpenMultimapUserStateReader(_ context.Context, id exec.StreamID, state string, key, window, entry []byte) (io.ReadCloser, error) {
-	return b.read(id, state, key, window, func(w *windowStates, name stateName) []byte { return w.maps[name][string(entry)] })
+	return b.read(id, state, window, func(s *keyStates) []byte { return s.maps[string(key)][string(entry)] })
 }
 
 // OpenMultimapUserStateAppender appends to an entry of a map.
 func (b *bundle) OpenMultimapUserStateAppender(_ context.Context, id exec.StreamID, state string, key, window, entry []byte) (io.Writer, error) {
-	at := string(entry)
-	return b.change(id, state, key, window, func(w *windowStates, name stateName, p []byte) {
-		if w.maps[name] == nil {
-			w.maps[name] = map[string][]byte{}
+	return b.change(id, state, window, func(s *keyStates, p []byte) {
+		entries := s.maps[string(key)]
+		if entries == nil {
+			entries = map[string][]byte{}
+			s.maps[string(key)] = entries
 		}
-		w.maps[name][at] = append(w.maps[name][at], p...)
+		entries[string(entry)] = append(entries[string(entry)], p...)
 	})
 }
 
 // OpenMultimapUserStateClearer clears an entry of a map.
 func (b *bundle) OpenMultimapUserStateClearer(_ context.Context, id exec.StreamID, state string, key, window, entry []byte) (io.Writer, error) {
-	at := string(entry)
-	return b.change(id, state, key, window, func(w *windowStates, name stateName, _ []byte) { delete(w.maps[name], at) })
+	return b.change(id, state, window, func(s *keyStates, _ []byte) { delete(s.maps[string(key)], string(entry)) })
 }
 
 // OpenMultimapKeysUserStateReader opens the keys of a map.
 func (b *bundle) OpenMultimapKeysUserStateReader(_ context.Context, id exec.StreamID, state string, key, window []byte) (io.ReadCloser, error) {
-	return b.read(id, state, key, window, func(w *windowStates, name stateName) (keys []byte) {
-		for _, k := range slices.Sorted(maps.Keys(w.maps[name])) {
+	return b.read(id, state, window, func(s *keyStates) (keys []byte) {
+		for _, k := range slices.Sorted(maps.Keys(s.maps[string(key)])) {
 			keys = append(keys, k...)
 		}
 		return keys
@@ -176,14 +186,14 @@ func (b *bundle) OpenMultimapKeysUserStateReader(_ context.Context, id exec.Stre
 
 // OpenMultimapKeysUserStateClearer clears a map.
 func (b *bundle) OpenMultimapKeysUserStateClearer(_ context.Context, id exec.StreamID, state string, key, window []byte) (io.Writer, error) {
-	return b.change(id, state, key, window, func(w *windowStates, name stateName, _ []byte) { delete(w.maps, name) })
+	return b.change(id, state, window, func(s *keyStates, _ []byte) { delete(s.maps, string(key)) })
 }
 
 // OpenOrderedListUserStateReader opens the entries of an ordered list from start to before
 // end. The SDK means the largest key too if end is the largest number.
 func (b *bundle) OpenOrderedListUserStateReader(_ context.Context, id exec.StreamID, state string, key, window []byte, start, end int64) (io.ReadCloser, error) {
-	return b.read(id, state, key, window, func(w *windowStates, name stateName) (found []byte) {
-		for _, e := range w.lists[name] {
+	return b.read(id, state, window, func(s *keyStates) (found []byte) {
+		for _, e := range s.lists[string(key)] {
 			if e.within(start, end) {
 				found = append(found, e.bytes...)
 			}
@@ -200,10 +210,10 @@ func (b *bundle) OpenOrderedListUserStateAppender(_ context.Context, id exec.Str
 			return errors.New("an entry of an ordered list has no sort key")
 		}
 		entry := listEntry{int64(at), bytes.Clone(p)}
-		return b.state(id, state, key, window, func(w *windowStates, name stateName) {
-			list := w.lists[name]
+		return b.state(id, state, window, func(s *keyStates) {
+			list := s.lists[string(key)]
 			i, _ := slices.BinarySearchFunc(list, entry, func(a, b listEntry) int { return cmp.Or(cmp.Compare(a.at, b.at), -1) })
-			w.lists[name] = slices.Insert(list, i, entry)
+			s.lists[string(key)] = slices.Insert(list, i, entry)
 		})
 	}), nil
 }
@@ -211,8 +221,8 @@ func (b *bundle) OpenOrderedListUserStateAppender(_ context.Context, id exec.Str
 // OpenOrderedListUserStateClearer clears the entries of an ordered list from start to before
 // end.
 func (b *bundle) OpenOrderedListUserStateClearer(_ context.Context, id exec.StreamID, state string, key, window []byte, start, end int64) (io.Writer, error) {
-	return b.change(id, state, key, window, func(w *windowStates, name stateName, _ []byte) {
-		w.lists[name] = slices.DeleteFunc(w.lists[name], func(e listEntry) bool { return e.within(start, end) })
+	return b.change(id, state, window, func(s *keyStates, _ []byte) {
+		s.lists[string(key)] = slices.DeleteFunc(s.lists[string(key)], func(e listEntry) bool { return e.within(start, end) })
 	})
 }
 
