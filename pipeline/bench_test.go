@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"hafvf/hafvf/keyed"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/records"
-	"hafvf/transforms"
 )
 
 var benchRecords = flag.Int("records", 1_000_000, "records of the benchmark")
@@ -26,7 +26,7 @@ func BenchmarkRun(b *testing.B) {
 		lines := observations(n, keys)
 		b.Run(fmt.Sprintf("keys=%d/loop", keys), func(b *testing.B) {
 			for b.Loop() {
-				est, err := transforms.NewEstimator(transforms.Config{Filter: normalConfig, Order: transforms.EventTime})
+				est, err := keyed.NewEstimator(keyed.Config{Filter: normalConfig, Order: keyed.EventTime})
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -34,7 +34,7 @@ func BenchmarkRun(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				tracks := map[string]*transforms.Track{}
+				tracks := map[string]*keyed.Track{}
 				var out []byte
 				for _, line := range lines {
 					key, o, err := decodeJSON([]byte(line))

@@ -12,10 +12,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
 	"hafvf/internal/times"
 	"hafvf/pipeline/config"
-	"hafvf/transforms"
 )
 
 var (
@@ -55,14 +55,14 @@ type origin struct {
 // counts. A bare NaN, Infinity or -Infinity is accepted wherever JSON allows a value. A
 // numeric key is read as its text. The error is the reason for the rejection. X is read
 // into the memory that obs has for it.
-func (p *parser) json(line []byte, from origin, obs *transforms.Observation) (key string, err error) {
+func (p *parser) json(line []byte, from origin, obs *keyed.Observation) (key string, err error) {
 	var few [8][]byte
 	fields := few[:]
 	if len(p.names) > len(few) {
 		fields = make([][]byte, len(p.names))
 	}
 	fields = fields[:len(p.names)]
-	var o transforms.Observation
+	var o keyed.Observation
 	if err := p.scanObject(line, fields); err != nil {
 		return "", err
 	}
@@ -84,7 +84,7 @@ func (p *parser) json(line []byte, from origin, obs *transforms.Observation) (ke
 	if len(fields) == 1 {
 		o.X, o.Shape, err = p.jsonValue(fields[0], obs.X)
 	} else {
-		o.X, o.Shape = row(obs.X, len(fields)), transforms.Vector
+		o.X, o.Shape = row(obs.X, len(fields)), keyed.Vector
 		for i, f := range fields {
 			if o.X[0][i], err = p.jsonComponent(f); err != nil {
 				err = fmt.Errorf("field %s: %w", message.Quote(p.Values[i]), err)
@@ -112,7 +112,7 @@ func (p *parser) jsonClock(line []byte) (time.Time, bool) {
 // row reads an observation from the columns of a table: the key's, the time's (may be
 // empty) and the values'. Several values make one vector. The error is the reason for the
 // rejection. X is read into the memory that obs has for it.
-func (p *parser) row(fields []string, from origin, obs *transforms.Observation) (key string, err error) {
+func (p *parser) row(fields []string, from origin, obs *keyed.Observation) (key string, err error) {
 	values := len(p.Key) + 1 // where they begin
 	if len(fields) <= values {
 		return "", fmt.Errorf("%d fields; at least %d are needed", len(fields), values+1)
@@ -120,14 +120,14 @@ func (p *parser) row(fields []string, from origin, obs *transforms.Observation) 
 	if key, err = p.rowKey(fields[:len(p.Key)], from); err != nil {
 		return "", err
 	}
-	var o transforms.Observation
+	var o keyed.Observation
 	if o.Time, err = p.time(fields[len(p.Key)]); err != nil {
 		return "", err
 	}
 	fields = fields[values:]
 	o.X = row(obs.X, len(fields))
 	if len(fields) > 1 {
-		o.Shape = transforms.Vector
+		o.Shape = keyed.Vector
 	}
 	for i, f := range fields {
 		if o.X[0][i], err = p.number(f); err != nil {
@@ -429,12 +429,12 @@ func (p *parser) jsonTime(raw []byte) (time.Time, error) {
 
 // jsonValue reads x: a number, a vector, or a list of vectors. In a list of vectors, null
 // is a missing vector. A number is read into the memory of x.
-func (p *parser) jsonValue(raw []byte, x [][]float64) ([][]float64, transforms.Shape, error) {
+func (p *parser) jsonValue(raw []byte, x [][]float64) ([][]float64, keyed.Shape, error) {
 	if kindOf(raw) != jsonList {
 		x := row(x, 1)
 		var err error
 		x[0][0], err = p.jsonComponent(raw)
-		return x, transforms.Scalar, err
+		return x, keyed.Scalar, err
 	}
 
 	// The number of commas bounds the number of components: the rows share one array.
@@ -447,7 +447,7 @@ func (p *parser) jsonValue(raw []byte, x [][]float64) ([][]float64, transforms.S
 		if kindOf(element) != jsonList {
 			v, err := p.jsonComponent(element)
 			if err != nil {
-				return nil, transforms.List, err
+				return nil, keyed.List, err
 			}
 			numbers = numbers || !math.IsNaN(v)
 			all = append(all, v)
@@ -461,11 +461,11 @@ func (p *parser) jsonValue(raw []byte, x [][]float64) ([][]float64, transforms.S
 		for t := (scanner{b: element, i: 1}); t.next(); {
 			component := t.element()
 			if kindOf(component) == jsonList {
-				return nil, transforms.List, errors.New("x is nested too deep: at most a list of vectors")
+				return nil, keyed.List, errors.New("x is nested too deep: at most a list of vectors")
 			}
 			v, err := p.jsonComponent(component)
 			if err != nil {
-				return nil, transforms.List, err
+				return nil, keyed.List, err
 			}
 			all = append(all, v)
 		}
@@ -476,13 +476,13 @@ func (p *parser) jsonValue(raw []byte, x [][]float64) ([][]float64, transforms.S
 	}
 	switch {
 	case len(all) == 0:
-		return [][]float64{}, transforms.List, nil
+		return [][]float64{}, keyed.List, nil
 	case vectors && numbers:
-		return nil, transforms.List, errors.New("x mixes numbers and vectors")
+		return nil, keyed.List, errors.New("x mixes numbers and vectors")
 	case vectors:
-		return rows, transforms.List, nil
+		return rows, keyed.List, nil
 	}
-	return [][]float64{all}, transforms.Vector, nil
+	return [][]float64{all}, keyed.Vector, nil
 }
 
 // jsonComponent reads a number. null is NaN.

@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/times"
 	"hafvf/pipeline/config"
-	"hafvf/transforms"
 )
 
 var (
@@ -48,14 +48,14 @@ func parserFor(keys string) *parser {
 	return p
 }
 
-func decodeJSON(line []byte) (string, transforms.Observation, error) {
-	var o transforms.Observation
+func decodeJSON(line []byte) (string, keyed.Observation, error) {
+	var o keyed.Observation
 	key, err := plain.json(line, origin{}, &o)
 	return key, o, err
 }
 
-func decodeFields(fields []string) (string, transforms.Observation, error) {
-	var o transforms.Observation
+func decodeFields(fields []string) (string, keyed.Observation, error) {
+	var o keyed.Observation
 	key, err := plain.row(fields, origin{}, &o)
 	return key, o, err
 }
@@ -64,42 +64,42 @@ func TestDecodeJSON(t *testing.T) {
 	for _, test := range []struct {
 		line string
 		key  string
-		obs  transforms.Observation
+		obs  keyed.Observation
 	}{
-		{`{"key": "s1", "time": "2026-01-02T03:04:05Z", "x": 1.2}`, "s1", transforms.Observation{Time: instant, X: [][]float64{{1.2}}}},
-		{" {\"x\":-0.5e1,\"key\":\"s1\"}\r\n", "s1", transforms.Observation{X: [][]float64{{-5}}}},
-		{`{"key":"s1","x":[1,2]}`, "s1", transforms.Observation{X: [][]float64{{1, 2}}, Shape: transforms.Vector}},
-		{`{"key":"s1","x":[1]}`, "s1", transforms.Observation{X: [][]float64{{1}}, Shape: transforms.Vector}},
-		{`{"key":"s1","x":[ [1, 2] , [3] ]}`, "s1", transforms.Observation{X: [][]float64{{1, 2}, {3}}, Shape: transforms.List}},
+		{`{"key": "s1", "time": "2026-01-02T03:04:05Z", "x": 1.2}`, "s1", keyed.Observation{Time: instant, X: [][]float64{{1.2}}}},
+		{" {\"x\":-0.5e1,\"key\":\"s1\"}\r\n", "s1", keyed.Observation{X: [][]float64{{-5}}}},
+		{`{"key":"s1","x":[1,2]}`, "s1", keyed.Observation{X: [][]float64{{1, 2}}, Shape: keyed.Vector}},
+		{`{"key":"s1","x":[1]}`, "s1", keyed.Observation{X: [][]float64{{1}}, Shape: keyed.Vector}},
+		{`{"key":"s1","x":[ [1, 2] , [3] ]}`, "s1", keyed.Observation{X: [][]float64{{1, 2}, {3}}, Shape: keyed.List}},
 
 		// Missing.
-		{`{"key":"s1","x":null}`, "s1", transforms.Observation{X: [][]float64{{nan}}}},
-		{`{"key":"s1","x":""}`, "s1", transforms.Observation{X: [][]float64{{nan}}}},
-		{`{"key":"s1","x":" "}`, "s1", transforms.Observation{X: [][]float64{{nan}}}},
-		{`{"key":"s1","x":NaN}`, "s1", transforms.Observation{X: [][]float64{{nan}}}},
-		{`{"key":"s1","x":"nan"}`, "s1", transforms.Observation{X: [][]float64{{nan}}}},
-		{`{"key":"s1","x":"N\u0061N"}`, "s1", transforms.Observation{X: [][]float64{{nan}}}},
-		{`{"key":"s1","x":[]}`, "s1", transforms.Observation{X: [][]float64{}, Shape: transforms.List}},
-		{`{"key":"s1","x":[null]}`, "s1", transforms.Observation{X: [][]float64{{nan}}, Shape: transforms.Vector}},
-		{`{"key":"s1","x":[1,NaN,""]}`, "s1", transforms.Observation{X: [][]float64{{1, nan, nan}}, Shape: transforms.Vector}},
-		{`{"key":"s1","x":[[1,null],[],[2,3]]}`, "s1", transforms.Observation{X: [][]float64{{1, nan}, {nan}, {2, 3}}, Shape: transforms.List}},
-		{`{"key":"s1","x":[null,[1,2],""]}`, "s1", transforms.Observation{X: [][]float64{{nan}, {1, 2}, {nan}}, Shape: transforms.List}},
+		{`{"key":"s1","x":null}`, "s1", keyed.Observation{X: [][]float64{{nan}}}},
+		{`{"key":"s1","x":""}`, "s1", keyed.Observation{X: [][]float64{{nan}}}},
+		{`{"key":"s1","x":" "}`, "s1", keyed.Observation{X: [][]float64{{nan}}}},
+		{`{"key":"s1","x":NaN}`, "s1", keyed.Observation{X: [][]float64{{nan}}}},
+		{`{"key":"s1","x":"nan"}`, "s1", keyed.Observation{X: [][]float64{{nan}}}},
+		{`{"key":"s1","x":"N\u0061N"}`, "s1", keyed.Observation{X: [][]float64{{nan}}}},
+		{`{"key":"s1","x":[]}`, "s1", keyed.Observation{X: [][]float64{}, Shape: keyed.List}},
+		{`{"key":"s1","x":[null]}`, "s1", keyed.Observation{X: [][]float64{{nan}}, Shape: keyed.Vector}},
+		{`{"key":"s1","x":[1,NaN,""]}`, "s1", keyed.Observation{X: [][]float64{{1, nan, nan}}, Shape: keyed.Vector}},
+		{`{"key":"s1","x":[[1,null],[],[2,3]]}`, "s1", keyed.Observation{X: [][]float64{{1, nan}, {nan}, {2, 3}}, Shape: keyed.List}},
+		{`{"key":"s1","x":[null,[1,2],""]}`, "s1", keyed.Observation{X: [][]float64{{nan}, {1, 2}, {nan}}, Shape: keyed.List}},
 
 		// Keys.
-		{`{"key":"a\"\u00e9\n\ud83d\ude00/\/","x":1}`, "a\"é\n😀//", transforms.Observation{X: [][]float64{{1}}}},
-		{`{"key":12.50,"x":1}`, "12.50", transforms.Observation{X: [][]float64{{1}}}},
-		{`{"\u006bey":"s1","\u0078":1}`, "s1", transforms.Observation{X: [][]float64{{1}}}},
-		{`{"Key":"other","X":2,"key":"s1","x":1}`, "s1", transforms.Observation{X: [][]float64{{1}}}},
-		{`{"key":true,"x":{},"key":"s1","x":1}`, "s1", transforms.Observation{X: [][]float64{{1}}}},
-		{`{"key":"s1","unit":{"a":[1,{"b":[]}],"c":NaN,"d":-Infinity},"ok":true,"no":false,"x":1}`, "s1", transforms.Observation{X: [][]float64{{1}}}},
+		{`{"key":"a\"\u00e9\n\ud83d\ude00/\/","x":1}`, "a\"é\n😀//", keyed.Observation{X: [][]float64{{1}}}},
+		{`{"key":12.50,"x":1}`, "12.50", keyed.Observation{X: [][]float64{{1}}}},
+		{`{"\u006bey":"s1","\u0078":1}`, "s1", keyed.Observation{X: [][]float64{{1}}}},
+		{`{"Key":"other","X":2,"key":"s1","x":1}`, "s1", keyed.Observation{X: [][]float64{{1}}}},
+		{`{"key":true,"x":{},"key":"s1","x":1}`, "s1", keyed.Observation{X: [][]float64{{1}}}},
+		{`{"key":"s1","unit":{"a":[1,{"b":[]}],"c":NaN,"d":-Infinity},"ok":true,"no":false,"x":1}`, "s1", keyed.Observation{X: [][]float64{{1}}}},
 
 		// Times.
-		{`{"key":"s1","time":null,"x":1}`, "s1", transforms.Observation{X: [][]float64{{1}}}},
-		{`{"key":"s1","time":"","x":1}`, "s1", transforms.Observation{X: [][]float64{{1}}}},
-		{`{"key":"s1","time":NaN,"x":1}`, "s1", transforms.Observation{X: [][]float64{{1}}}},
-		{`{"key":"s1","time":1767323045,"x":1}`, "s1", transforms.Observation{Time: instant, X: [][]float64{{1}}}},
-		{`{"key":"s1","time":"1767323045000","x":1}`, "s1", transforms.Observation{Time: instant, X: [][]float64{{1}}}},
-		{`{"key":"s1","time":"2026-01-02T03:04:05\u005a","x":1}`, "s1", transforms.Observation{Time: instant, X: [][]float64{{1}}}},
+		{`{"key":"s1","time":null,"x":1}`, "s1", keyed.Observation{X: [][]float64{{1}}}},
+		{`{"key":"s1","time":"","x":1}`, "s1", keyed.Observation{X: [][]float64{{1}}}},
+		{`{"key":"s1","time":NaN,"x":1}`, "s1", keyed.Observation{X: [][]float64{{1}}}},
+		{`{"key":"s1","time":1767323045,"x":1}`, "s1", keyed.Observation{Time: instant, X: [][]float64{{1}}}},
+		{`{"key":"s1","time":"1767323045000","x":1}`, "s1", keyed.Observation{Time: instant, X: [][]float64{{1}}}},
+		{`{"key":"s1","time":"2026-01-02T03:04:05\u005a","x":1}`, "s1", keyed.Observation{Time: instant, X: [][]float64{{1}}}},
 	} {
 		t.Run(test.line, func(t *testing.T) {
 			key, obs, err := decodeJSON([]byte(test.line))
@@ -189,17 +189,17 @@ func TestDecodeJSONRejects(t *testing.T) {
 func TestDecodeFields(t *testing.T) {
 	for _, test := range []struct {
 		fields []string
-		obs    transforms.Observation
+		obs    keyed.Observation
 	}{
-		{[]string{"s1", "2026-01-02 03:04:05", "1.2"}, transforms.Observation{Time: instant, X: [][]float64{{1.2}}}},
-		{[]string{"s1", "1767323045", " +1.5e1\t"}, transforms.Observation{Time: instant, X: [][]float64{{15}}}},
-		{[]string{"s1", "", "1"}, transforms.Observation{X: [][]float64{{1}}}},
-		{[]string{"s1", "", "1.2"}, transforms.Observation{X: [][]float64{{1.2}}}},
-		{[]string{"s1", "", "1", "2"}, transforms.Observation{X: [][]float64{{1, 2}}, Shape: transforms.Vector}},
-		{[]string{"s1", "", ".5", "NAN", "", "5."}, transforms.Observation{X: [][]float64{{0.5, nan, nan, 5}}, Shape: transforms.Vector}},
-		{[]string{"s1", "", " "}, transforms.Observation{X: [][]float64{{nan}}}},
-		{[]string{"s1", "", "-0"}, transforms.Observation{X: [][]float64{{math.Copysign(0, -1)}}}},
-		{[]string{"s1", "", "1e-999"}, transforms.Observation{X: [][]float64{{0}}}},
+		{[]string{"s1", "2026-01-02 03:04:05", "1.2"}, keyed.Observation{Time: instant, X: [][]float64{{1.2}}}},
+		{[]string{"s1", "1767323045", " +1.5e1\t"}, keyed.Observation{Time: instant, X: [][]float64{{15}}}},
+		{[]string{"s1", "", "1"}, keyed.Observation{X: [][]float64{{1}}}},
+		{[]string{"s1", "", "1.2"}, keyed.Observation{X: [][]float64{{1.2}}}},
+		{[]string{"s1", "", "1", "2"}, keyed.Observation{X: [][]float64{{1, 2}}, Shape: keyed.Vector}},
+		{[]string{"s1", "", ".5", "NAN", "", "5."}, keyed.Observation{X: [][]float64{{0.5, nan, nan, 5}}, Shape: keyed.Vector}},
+		{[]string{"s1", "", " "}, keyed.Observation{X: [][]float64{{nan}}}},
+		{[]string{"s1", "", "-0"}, keyed.Observation{X: [][]float64{{math.Copysign(0, -1)}}}},
+		{[]string{"s1", "", "1e-999"}, keyed.Observation{X: [][]float64{{0}}}},
 	} {
 		t.Run(strings.Join(test.fields, ","), func(t *testing.T) {
 			key, obs, err := decodeFields(test.fields)
@@ -261,7 +261,7 @@ func FuzzDecodeJSON(f *testing.F) {
 		if err != nil && err.Error() == "" {
 			t.Fatal("rejected without a reason")
 		}
-		if err == nil && (key == "" || obs.Shape != transforms.List && len(obs.X) != 1) {
+		if err == nil && (key == "" || obs.Shape != keyed.List && len(obs.X) != 1) {
 			t.Fatalf("accepted as %q %+v", key, obs)
 		}
 		for _, row := range obs.X {
@@ -321,7 +321,7 @@ func keyByJSON(raw json.RawMessage) (string, bool) {
 	return "", false
 }
 
-func valueByJSON(raw json.RawMessage) (x [][]float64, shape transforms.Shape, ok bool) {
+func valueByJSON(raw json.RawMessage) (x [][]float64, shape keyed.Shape, ok bool) {
 	var v any
 	if raw == nil || json.Unmarshal(raw, &v) != nil {
 		return nil, 0, false
@@ -341,10 +341,10 @@ func valueByJSON(raw json.RawMessage) (x [][]float64, shape transforms.Shape, ok
 	list, isList := v.([]any)
 	if !isList {
 		c, ok := component(v)
-		return [][]float64{{c}}, transforms.Scalar, ok
+		return [][]float64{{c}}, keyed.Scalar, ok
 	}
 	if len(list) == 0 {
-		return [][]float64{}, transforms.List, true
+		return [][]float64{}, keyed.List, true
 	}
 	vector := []float64{}
 	vectors, numbers := false, false
@@ -370,9 +370,9 @@ func valueByJSON(raw json.RawMessage) (x [][]float64, shape transforms.Shape, ok
 		vector = append(vector, out...)
 	}
 	if !vectors {
-		return [][]float64{vector}, transforms.Vector, true
+		return [][]float64{vector}, keyed.Vector, true
 	}
-	return x, transforms.List, !numbers
+	return x, keyed.List, !numbers
 }
 
 func FuzzDecodeFields(f *testing.F) {
@@ -444,10 +444,10 @@ func BenchmarkDecodeFields(b *testing.B) {
 // TestFields decodes records that are not as the defaults have them, of files and topics.
 func TestFields(t *testing.T) {
 	const jsonPath = `{path: in.jsonl, key: [site.name, device.id], time: meta.at, values: [data.bar], zone: Europe/Berlin, missing: [NA, -999, null]}`
-	obs := func(t time.Time, x ...float64) transforms.Observation {
-		o := transforms.Observation{Time: t, X: [][]float64{x}}
+	obs := func(t time.Time, x ...float64) keyed.Observation {
+		o := keyed.Observation{Time: t, X: [][]float64{x}}
 		if len(x) > 1 {
-			o.Shape = transforms.Vector
+			o.Shape = keyed.Vector
 		}
 		return o
 	}
@@ -455,7 +455,7 @@ func TestFields(t *testing.T) {
 		keys, line string
 		from       origin
 		key        string
-		want       transforms.Observation
+		want       keyed.Observation
 		err        string
 	}{
 		{jsonPath, `{"site":{"name":"a"},"device":{"id":7,"x":[{"id":8}]},"meta":{"at":"2026-01-02 04:04:05"},"data":{"bar":1.5}}`, origin{}, "a/7", obs(instant, 1.5), ""},
@@ -463,24 +463,24 @@ func TestFields(t *testing.T) {
 		{jsonPath, `{"site":{"name":"a"},"device":{"id":7},"meta":{},"data":{"bar":"NA"}}`, origin{}, "a/7", obs(time.Time{}, nan), ""},
 		{jsonPath, `{"site":{"name":"a"},"device":{"\u0069d":"b"},"data":{"b\u0061r":-999}}`, origin{}, "a/b", obs(time.Time{}, nan), ""},
 		{jsonPath, `{"site":{"name":"a"},"device":{"id":7},"data":{"bar":[1,2]}}`, origin{}, "a/7", obs(time.Time{}, 1, 2), ""},
-		{jsonPath, `{"site":{"name":"a"},"device":7,"data":{"bar":1}}`, origin{key: []byte("k")}, "", transforms.Observation{}, `no key: no field "device.id", in its part "device.id"`},
-		{jsonPath, `{"site":{"name":""},"device":{"id":7},"data":{"bar":1}}`, origin{}, "", transforms.Observation{}, `the key is empty, in its part "site.name"`},
-		{jsonPath, `{"site":{"name":"a"},"device":{"id":7},"data":{}}`, origin{}, "", transforms.Observation{}, `no field "data.bar"`},
-		{jsonPath, `{"site":{"name":"a"},"device":{"id":7},"data":[{"bar":1}]}`, origin{}, "", transforms.Observation{}, `no field "data.bar"`},
+		{jsonPath, `{"site":{"name":"a"},"device":7,"data":{"bar":1}}`, origin{key: []byte("k")}, "", keyed.Observation{}, `no key: no field "device.id", in its part "device.id"`},
+		{jsonPath, `{"site":{"name":""},"device":{"id":7},"data":{"bar":1}}`, origin{}, "", keyed.Observation{}, `the key is empty, in its part "site.name"`},
+		{jsonPath, `{"site":{"name":"a"},"device":{"id":7},"data":{}}`, origin{}, "", keyed.Observation{}, `no field "data.bar"`},
+		{jsonPath, `{"site":{"name":"a"},"device":{"id":7},"data":[{"bar":1}]}`, origin{}, "", keyed.Observation{}, `no field "data.bar"`},
 		{`{key: none, values: [a, b]}`, `{"a":1,"b":2}`, origin{series: "in", key: []byte("k")}, "in", obs(time.Time{}, 1, 2), ""},
 		{`{key: none, values: [a, b]}`, `{"a":1,"b":null}`, origin{series: "in"}, "in", obs(time.Time{}, 1, nan), ""},
-		{`{key: none, values: [a, b]}`, `{"a":1}`, origin{series: "in"}, "", transforms.Observation{}, `no field "b"`},
-		{`{key: none, values: [a, b]}`, `{"a":1,"b":[2]}`, origin{series: "in"}, "", transforms.Observation{}, `field "b": a list where a number is due`},
+		{`{key: none, values: [a, b]}`, `{"a":1}`, origin{series: "in"}, "", keyed.Observation{}, `no field "b"`},
+		{`{key: none, values: [a, b]}`, `{"a":1,"b":[2]}`, origin{series: "in"}, "", keyed.Observation{}, `field "b": a list where a number is due`},
 		{`{key: [none]}`, `{"none":"n","x":1}`, origin{series: "in"}, "n", obs(time.Time{}, 1), ""},
 		{`{key: pump}`, `{"x":1}`, origin{key: []byte("k")}, "k", obs(time.Time{}, 1), ""},
-		{`{key: pump}`, `{"x":1}`, origin{key: []byte("k\xff")}, "", transforms.Observation{}, "the key is not UTF-8"},
-		{`{key: pump}`, `{"x":1}`, origin{}, "", transforms.Observation{}, `no key: no field "pump"`},
+		{`{key: pump}`, `{"x":1}`, origin{key: []byte("k\xff")}, "", keyed.Observation{}, "the key is not UTF-8"},
+		{`{key: pump}`, `{"x":1}`, origin{}, "", keyed.Observation{}, `no key: no field "pump"`},
 		{`{time: ""}`, `{"key":"k","":"noon","x":1}`, origin{}, "k", obs(time.Time{}, 1), ""},
 		{`{time_format: '%Y%m%d'}`, `{"key":"k","time":20260102,"x":1}`, origin{}, "k", obs(instant.Truncate(24*time.Hour), 1), ""},
 		{`{values: [a,b,c,d,e,f,g,h,i]}`, `{"key":"k","i":9,"a":1,"b":2,"c":3,"d":4,"e":5,"f":6,"g":7,"h":8}`, origin{}, "k", obs(time.Time{}, 1, 2, 3, 4, 5, 6, 7, 8, 9), ""},
 	} {
 		t.Run(test.keys+test.line, func(t *testing.T) {
-			var o transforms.Observation
+			var o keyed.Observation
 			key, err := parserFor(test.keys).json([]byte(test.line), test.from, &o)
 			reason := ""
 			if err != nil {
@@ -519,7 +519,7 @@ func TestFieldsOfTables(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var o transforms.Observation
+			var o keyed.Observation
 			key, err := p.row(strings.Split(test.row, ";"), origin{series: "series"}, &o)
 			reason := ""
 			if err != nil {

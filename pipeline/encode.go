@@ -7,6 +7,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/connectors/webhook"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/dofn"
 	"hafvf/pipeline/records"
 	"hafvf/transforms"
@@ -43,7 +44,7 @@ type encoder struct {
 
 func newEncoder(text string) *encoder { return &encoder{encoding: settingOf[encoding](text)} }
 
-func (e *encoder) Estimate(to *transforms.Encoded, key string, of *transforms.Estimate) {
+func (e *encoder) Estimate(to *transforms.Encoded, key string, of *keyed.Estimate) {
 	e.tally.estimate(key, of)
 	to.Records = e.Layout.AppendEstimate(connectors.Chunk(to.Records).Begin([]byte(key), of.ID), e.As, key, of)
 	to.Lines++
@@ -54,18 +55,18 @@ func (e *encoder) Estimate(to *transforms.Encoded, key string, of *transforms.Es
 	}
 }
 
-func (e *encoder) Silent(to *transforms.Encoded, key string, s transforms.Silent) {
-	if e.Alerts && slices.Contains(e.Kinds, transforms.SilentAlarm) {
+func (e *encoder) Silent(to *transforms.Encoded, key string, s keyed.Silent) {
+	if e.Alerts && slices.Contains(e.Kinds, keyed.SilentAlarm) {
 		e.alert(to, key, s.Alert(key))
 	}
 }
 
-func (e *encoder) alert(to *transforms.Encoded, key string, t transforms.Told) {
+func (e *encoder) alert(to *transforms.Encoded, key string, t keyed.Told) {
 	to.Alerts = e.Layout.AppendAlert(connectors.Chunk(to.Alerts).Begin([]byte(key), t.Of.ID), e.AlertsAs, key, t.Of, t.Alert)
 	to.Lines++
 }
 
-func (e *encoder) Smoothed(to *transforms.Encoded, key string, s *transforms.Smoothed) {
+func (e *encoder) Smoothed(to *transforms.Encoded, key string, s *keyed.Smoothed) {
 	e.tally.smoothed(key, s)
 	to.Records = e.Layout.AppendSmoothed(connectors.Chunk(to.Records).Begin([]byte(key), s.ID), e.As, key, s)
 	to.Lines++
@@ -75,16 +76,16 @@ func (e *encoder) Flush() { e.tally.flush(runOf(e.Run)) }
 
 // told are the alerts of an estimate, among them the alarms of these kinds. An alarm of a
 // change stands for the belief in it.
-func told(key string, e *transforms.Estimate, kinds []string) (all []transforms.Told) {
+func told(key string, e *keyed.Estimate, kinds []string) (all []keyed.Told) {
 	if e.Silence != nil {
-		all = slices.DeleteFunc(e.Silence.Alerts(key, e), func(t transforms.Told) bool { return !slices.Contains(kinds, t.Kind) })
+		all = slices.DeleteFunc(e.Silence.Alerts(key, e), func(t keyed.Told) bool { return !slices.Contains(kinds, t.Kind) })
 	}
 	alarmed := e.Alarm != nil && slices.Contains(kinds, e.Alarm.Kind)
 	if alarmed {
-		all = append(all, transforms.Told{Of: e, Alert: e.Alarm})
+		all = append(all, keyed.Told{Of: e, Alert: e.Alarm})
 	}
 	if e.Belief != nil && !(alarmed && e.Belief.Kind == e.Alarm.Kind) {
-		all = append(all, transforms.Told{Of: e, Alert: e.Belief})
+		all = append(all, keyed.Told{Of: e, Alert: e.Belief})
 	}
 	return all
 }
@@ -92,7 +93,7 @@ func told(key string, e *transforms.Estimate, kinds []string) (all []transforms.
 // encodeRejectedFn turns what the filter rejected into dead-letter records.
 type encodeRejectedFn struct{ Run string }
 
-func (fn *encodeRejectedFn) ProcessElement(r transforms.Rejected, emit func([]byte)) {
+func (fn *encodeRejectedFn) ProcessElement(r keyed.Rejected, emit func([]byte)) {
 	runOf(fn.Run).reject(r.Reason, r.ID, r.Raw)
 	emit(records.AppendReject(connectors.Chunk(nil).Begin([]byte(r.Key), r.ID), records.Place{ID: r.ID, Log: r.Log, Seq: r.Seq}, r.Raw, r.Reason))
 }

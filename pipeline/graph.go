@@ -13,7 +13,7 @@ import (
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf"
-	"hafvf/internal/account"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/flink"
@@ -82,11 +82,11 @@ func (g *Graph) String() string {
 func Compose(c *config.Config) (*Graph, error) {
 	g := &Graph{Runner: c.Runner, states: c.State, detects: c.Detect != nil, warmUp: c.Model.WarmUp}
 	base := filterConfig(c, c.Model.Prior, c.Model.WarmUp, c.Model.Season, c.Levels, c.Top, c.Bank)
-	var rules []transforms.Rule
+	var rules []keyed.Rule
 	all := []hafvf.Config{base}
 	for _, k := range c.Keys {
 		g.patterns = append(g.patterns, k.Match)
-		rules = append(rules, transforms.Rule{Match: k.Match, Filter: filterConfig(c, k.Prior, k.WarmUp, k.Season, k.Levels, k.Top, k.Bank)})
+		rules = append(rules, keyed.Rule{Match: k.Match, Filter: filterConfig(c, k.Prior, k.WarmUp, k.Season, k.Levels, k.Top, k.Bank)})
 		all = append(all, rules[len(rules)-1].Filter)
 	}
 	layout, err := records.NewLayout(all...)
@@ -101,21 +101,21 @@ func Compose(c *config.Config) (*Graph, error) {
 		layout.Revises = c.Session.AllowedLateness > 0
 		layout.Levels = 0
 		for _, f := range all {
-			if transforms.Segments(f) {
+			if keyed.Segments(f) {
 				layout.Segments = true
 			} else {
 				layout.Passes, layout.Levels = true, max(layout.Levels, len(f.Levels))
 			}
 		}
-		g.transform = smoothing{layout, transforms.SmoothConfig{
+		g.transform = smoothing{layout, transforms.SmoothConfig{SmoothConfig: keyed.SmoothConfig{
 			Filter: base, Keys: rules, Gap: c.Session.Gap, AllowedLateness: c.Session.AllowedLateness, Max: c.Session.Max, Odds: c.Odds,
-		}}
+		}}}
 	} else {
-		cfg := transforms.Config{Filter: base, Keys: rules, Order: transforms.Order(c.Order), Lateness: c.Lateness, TimeUnit: c.TimeUnit, Interval: c.Interval, Silence: c.Silence, Cells: cells(c.Runner)}
+		cfg := keyed.Config{Filter: base, Keys: rules, Order: keyed.Order(c.Order), Lateness: c.Lateness, TimeUnit: c.TimeUnit, Interval: c.Interval, Silence: c.Silence}
 		if d := c.Detect; d != nil {
 			cfg.Alarms, cfg.Alerts = d.AlarmConfig, d.AlertConfig
 		}
-		g.transform = filtering{layout, cfg, c.AlertKinds, c.Silence != nil && c.Source.Unending()}
+		g.transform = filtering{layout, transforms.Config{Config: cfg, Cells: cells(c.Runner)}, c.AlertKinds, c.Silence != nil && c.Source.Unending()}
 	}
 	g.sink = newSink(&c.Sink, g.transform.columns(layout, x), &c.Source)
 	if c.Alerts != nil {
@@ -153,7 +153,7 @@ func toldKinds(c *config.Config) []string {
 	var all []string
 	raised := map[string]bool{
 		string(hafvf.NoveltyAlarm): c.Detect != nil, string(hafvf.ChangeAlarm): c.Detect != nil,
-		transforms.SilentAlarm: c.Silence != nil, transforms.RecoveredAlarm: c.Silence != nil,
+		keyed.SilentAlarm: c.Silence != nil, keyed.RecoveredAlarm: c.Silence != nil,
 	}
 	for _, kind := range c.AlertKinds {
 		if raised[kind] {
@@ -218,12 +218,12 @@ func filterConfig(c *config.Config, prior map[string]any, warmUp int, season *ha
 	return f
 }
 
-func describeFilter(c hafvf.Config, rules []transforms.Rule) string {
+func describeFilter(c hafvf.Config, rules []keyed.Rule) string {
 	var b strings.Builder
 	b.WriteString(c.Family)
 	members := c.Bank
 	switch {
-	case transforms.Segments(c):
+	case keyed.Segments(c):
 		b.WriteString(", in segments")
 	case len(members) == 0:
 		members = []hafvf.Member{{Levels: c.Levels, Top: c.Top}}
@@ -363,7 +363,7 @@ func (filtering) columns(l records.Layout, x connectors.Kind) []connectors.Colum
 
 func (f filtering) steps() []Step {
 	order := "in the order of arrival"
-	if f.cfg.Order == transforms.EventTime {
+	if f.cfg.Order == keyed.EventTime {
 		order = fmt.Sprintf("in the order of event times, up to %v late", f.cfg.Lateness)
 	}
 	return []Step{
@@ -373,7 +373,7 @@ func (f filtering) steps() []Step {
 }
 
 // checkState says why a state is not one of the migrator's configuration.
-func checkState(m *transforms.Migrator, s kafkaio.Restored) (included []account.Place, err error) {
+func checkState(m *keyed.Migrator, s kafkaio.Restored) (included []keyed.Place, err error) {
 	if s.Err != nil {
 		return nil, s.Err
 	}
@@ -386,7 +386,7 @@ const badStates = 10
 // checkStates checks before a run starts that the states of a changelog belong to this
 // configuration and can be read.
 func (f filtering) checkStates(states []kafkaio.Restored) (included []kafkaio.Position, err error) {
-	migrator, err := transforms.NewMigrator(f.cfg)
+	migrator, err := keyed.NewMigrator(f.cfg.Config)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/kafkaio/kafkatest"
-	"hafvf/transforms"
+	"hafvf/hafvf/keyed"
 )
 
 // TestKafkaOffsetsBeforeStates: what the run before commits while this one starts,
@@ -76,7 +76,7 @@ func TestKafkaOffsetsBeforeStates(t *testing.T) {
 	b.put(t, lines[2000:]...)
 	b.await(t, "out", 3000, r)
 	r.halt(t)
-	equal(t, b.loop(t, transforms.Config{Filter: normalConfig}), byKey(t, b.values(t, "out")))
+	equal(t, b.loop(t, keyed.Config{Filter: normalConfig}), byKey(t, b.values(t, "out")))
 }
 
 // TestKafkaBadState: the error names the state and how to go on without it; then the
@@ -122,7 +122,7 @@ func TestKafkaBadState(t *testing.T) {
 	// All keys but that one are as if nothing had happened, and that one as if it had
 	// begun with the second half.
 	got := byKey(t, b.values(t, "out"))
-	for key, wanted := range b.loop(t, transforms.Config{Filter: normalConfig}) {
+	for key, wanted := range b.loop(t, keyed.Config{Filter: normalConfig}) {
 		if key != "k1" {
 			equal(t, wanted, got[key])
 			continue
@@ -205,5 +205,5 @@ func TestKafkaAwayAtFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal(t, int64(300), s.Records)
-	equal(t, b.loop(t, transforms.Config{Filter: normalConfig}), byKey(t, b.values(t, "out")))
+	equal(t, b.loop(t, keyed.Config{Filter: normalConfig}), byKey(t, b.values(t, "out")))
 }

@@ -22,9 +22,9 @@ import (
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/kafkaio/kafkatest"
 	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/records"
-	"hafvf/transforms"
 )
 
 // A bus is a cluster with a topic of observations.
@@ -95,21 +95,21 @@ func (b *bus) values(t testing.TB, topic string) (lines []string) {
 
 // loop is the plain loop over each key's records of in, in the order of their
 // offsets.
-func (b *bus) loop(t testing.TB, cfg transforms.Config) map[string][]string {
+func (b *bus) loop(t testing.TB, cfg keyed.Config) map[string][]string {
 	t.Helper()
 	l, err := records.NewLayout(cfg.Filter)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if cfg.Order == "" {
-		cfg.Order = transforms.EventTime
+		cfg.Order = keyed.EventTime
 	}
-	est, err := transforms.NewEstimator(cfg)
+	est, err := keyed.NewEstimator(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := map[string][]string{}
-	tracks := map[string]*transforms.Track{}
+	tracks := map[string]*keyed.Track{}
 	for _, r := range b.Consume(t, "in") {
 		key, o, err := decodeJSON(r.Value)
 		if err != nil {
@@ -138,7 +138,7 @@ func TestKafkaEqualsPlainLoop(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal(t, int64(20_000), s.Records)
-	equal(t, b.loop(t, transforms.Config{Filter: normalConfig, Order: transforms.Arrival}), byKey(t, b.values(t, "out")))
+	equal(t, b.loop(t, keyed.Config{Filter: normalConfig, Order: keyed.Arrival}), byKey(t, b.values(t, "out")))
 	for _, r := range b.Consume(t, "out") {
 		var e struct{ Key, ID string }
 		if err := json.Unmarshal(r.Value, &e); err != nil {
@@ -221,7 +221,7 @@ func TestKafkaGoesOn(t *testing.T) {
 		s := r.halt(t)
 		equal(t, [2]int64{2000, 0}, [2]int64{s.Records, s.Rejected})
 	}
-	equal(t, b.loop(t, transforms.Config{Filter: normalConfig}), byKey(t, b.values(t, "out")))
+	equal(t, b.loop(t, keyed.Config{Filter: normalConfig}), byKey(t, b.values(t, "out")))
 }
 
 // TestKafkaDetectsWithoutAlerts: alerts that nobody takes hold nothing up.

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"hafvf/connectors/kafkaio"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/flink/savepoint"
@@ -37,7 +38,7 @@ func ListStates(ctx context.Context, g *Graph, key string, w io.Writer, log *slo
 	if err != nil {
 		return err
 	}
-	return listStates(states, where, &f.cfg, key, w)
+	return listStates(states, where, &f.cfg.Config, key, w)
 }
 
 // ListStatesIn is ListStates for the states in a file or savepoint, without a config: states
@@ -61,7 +62,7 @@ func ListSavepoint(g *Graph, path, key string, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return listStates(states, "the savepoint "+path, &f.cfg, key, w)
+	return listStates(states, "the savepoint "+path, &f.cfg.Config, key, w)
 }
 
 // HasStates reports whether a path looks like a file of states, or a savepoint.
@@ -127,7 +128,7 @@ func isStateFile(path string) bool {
 
 // listStates reads each state under the settings that it was written with. One that does
 // not say is read under cfg, where that is not nil.
-func listStates(states []kafkaio.Restored, where string, cfg *transforms.Config, key string, w io.Writer) error {
+func listStates(states []kafkaio.Restored, where string, cfg *keyed.Config, key string, w io.Writer) error {
 	readers := map[string]*stateReader{}
 	var line []byte
 	found, bad := 0, 0
@@ -137,7 +138,7 @@ func listStates(states []kafkaio.Restored, where string, cfg *transforms.Config,
 			continue
 		}
 		found++
-		var snapshot transforms.Snapshot
+		var snapshot keyed.Snapshot
 		var r *stateReader
 		err := s.Err
 		if err == nil {
@@ -172,22 +173,22 @@ func listStates(states []kafkaio.Restored, where string, cfg *transforms.Config,
 
 // A stateReader reads the states of one configuration.
 type stateReader struct {
-	est    *transforms.Estimator
+	est    *keyed.Estimator
 	layout records.Layout
 }
 
 // readerOf returns the reader of a state, which it makes once for the settings.
-func readerOf(all map[string]*stateReader, s kafkaio.Restored, cfg *transforms.Config) (*stateReader, error) {
+func readerOf(all map[string]*stateReader, s kafkaio.Restored, cfg *keyed.Config) (*stateReader, error) {
 	if r := all[s.Settings]; r != nil {
 		return r, nil
 	}
-	var under transforms.Config
+	var under keyed.Config
 	if cfg != nil {
 		under = *cfg
 	}
 	switch {
 	case s.Settings != "":
-		written, err := transforms.ParseSettings(s.Settings)
+		written, err := keyed.ParseSettings(s.Settings)
 		if err != nil {
 			return nil, err
 		}
@@ -197,7 +198,7 @@ func readerOf(all map[string]*stateReader, s kafkaio.Restored, cfg *transforms.C
 	}
 	r := &stateReader{}
 	var err error
-	if r.est, err = transforms.NewEstimator(under); err != nil {
+	if r.est, err = keyed.NewEstimator(under); err != nil {
 		return nil, err
 	}
 	if r.layout, err = records.NewLayout(under.Filter); err != nil {

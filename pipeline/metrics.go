@@ -10,7 +10,7 @@ import (
 
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf"
-	"hafvf/transforms"
+	"hafvf/hafvf/keyed"
 )
 
 // Metrics is a Prometheus collector for one run at a time. A nil *Metrics does nothing.
@@ -64,7 +64,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	}{{readDesc, taken}, {outDesc, n.Records}, {rejectedDesc, n.Rejected}, {lateDesc, n.Late}, {missingDesc, n.Missing}, {failedDesc, n.NotConverged}, {changesDesc, n.Changes}, {outliersDesc, n.Outliers}} {
 		c <- prometheus.MustNewConstMetric(counter.desc, prometheus.CounterValue, float64(counter.n))
 	}
-	for kind, n := range map[string]int64{string(hafvf.NoveltyAlarm): n.NoveltyAlarms, string(hafvf.ChangeAlarm): n.ChangeAlarms, transforms.SilentAlarm: n.Silences} {
+	for kind, n := range map[string]int64{string(hafvf.NoveltyAlarm): n.NoveltyAlarms, string(hafvf.ChangeAlarm): n.ChangeAlarms, keyed.SilentAlarm: n.Silences} {
 		c <- prometheus.MustNewConstMetric(alarmsDesc, prometheus.CounterValue, float64(n), kind)
 	}
 	c <- prometheus.MustNewConstMetric(keysDesc, prometheus.GaugeValue, float64(n.Keys))

@@ -12,9 +12,9 @@ import (
 
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
 	"hafvf/pipeline/config"
-	"hafvf/transforms"
 )
 
 // KeepsStates reports whether runs of the graph begin with stored states: those of a
@@ -40,7 +40,7 @@ const asItIs = "unchanged"
 // another check reports. where is for messages.
 func (f filtering) migrate(states []kafkaio.Restored, where string) (m migration, err error) {
 	m = migration{map[string][]byte{}, map[string]int{}}
-	migrator, err := transforms.NewMigrator(f.cfg)
+	migrator, err := keyed.NewMigrator(f.cfg.Config)
 	if err != nil {
 		return m, err
 	}

@@ -21,9 +21,9 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/records"
-	"hafvf/transforms"
 )
 
 func TestMain(m *testing.M) {
@@ -65,19 +65,19 @@ func write(t testing.TB, name string, lines ...string) string {
 }
 
 // plainLoop is the filter without a pipeline: the records that it must equal.
-func plainLoop(t testing.TB, cfg transforms.Config, lines []string, name string) map[string][]string {
+func plainLoop(t testing.TB, cfg keyed.Config, lines []string, name string) map[string][]string {
 	t.Helper()
-	cfg.Order = transforms.EventTime
+	cfg.Order = keyed.EventTime
 	l, err := records.NewLayout(cfg.Filter)
 	if err != nil {
 		t.Fatal(err)
 	}
-	est, err := transforms.NewEstimator(cfg)
+	est, err := keyed.NewEstimator(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := map[string][]string{}
-	tracks := map[string]*transforms.Track{}
+	tracks := map[string]*keyed.Track{}
 	for i, line := range lines {
 		key, o, err := decodeJSON([]byte(line))
 		if err != nil {
@@ -134,7 +134,7 @@ func TestRunEqualsPlainLoop(t *testing.T) {
 	equal(t, []string{""}, rejected)
 	equal(t, int64(1000), s.Keys)
 	equal(t, int64(20_000), s.Records)
-	want := plainLoop(t, transforms.Config{Filter: normalConfig}, lines, "in.jsonl")
+	want := plainLoop(t, keyed.Config{Filter: normalConfig}, lines, "in.jsonl")
 	equal(t, want, byKey(t, estimates))
 }
 
@@ -224,7 +224,7 @@ func TestRunOverManyBundles(t *testing.T) {
 	s, estimates, _ := runConfig(t, "model: {family: bernoulli}\nlevels: []\ntop: 0.99\nsource: {jsonl: {path: "+path+"}}\n")
 	equal(t, int64(n), s.Records)
 	got := byKey(t, estimates)
-	want := plainLoop(t, transforms.Config{Filter: hafvf.Config{Family: "bernoulli", Prior: hafvf.Params{"alpha": 1.0, "beta": 1.0}, Levels: []hafvf.Beta{}, Top: .99}}, lines, "in.jsonl")
+	want := plainLoop(t, keyed.Config{Filter: hafvf.Config{Family: "bernoulli", Prior: hafvf.Params{"alpha": 1.0, "beta": 1.0}, Levels: []hafvf.Beta{}, Top: .99}}, lines, "in.jsonl")
 	for key, w := range want {
 		if len(got[key]) != len(w) {
 			t.Fatalf("%s: %d records, want %d", key, len(got[key]), len(w))
@@ -595,7 +595,7 @@ func TestRunOfSeason(t *testing.T) {
 	plain := hafvf.Config{Family: "normal", Prior: hafvf.Params{}}
 	filter := plain
 	filter.Season = &hafvf.RhythmConfig{Seasons: []hafvf.Season{{Period: 24 * time.Hour, Harmonics: 1}}, Zone: "Europe/Berlin", Holidays: []string{"2026-03-09"}}
-	cfg := transforms.Config{Filter: filter, Order: transforms.Arrival, Keys: []transforms.Rule{{Match: "b", Filter: plain}}}
+	cfg := keyed.Config{Filter: filter, Order: keyed.Arrival, Keys: []keyed.Rule{{Match: "b", Filter: plain}}}
 	got := byKey(t, estimates)
 	equal(t, plainLoop(t, cfg, lines, "in.jsonl"), got)
 	worst := map[string]float64{}
@@ -626,7 +626,7 @@ func TestRunDetects(t *testing.T) {
 	alerts := filepath.Join(t.TempDir(), "alerts.jsonl")
 	s, estimates, _ := runConfig(t, "model: {family: normal, prior: auto}\ndetect: true\nalerts: {jsonl: {path: "+alerts+"}, beliefs: [outlier, change, revision]}\nsource: {jsonl: {path: "+path+"}}\n")
 	cfg := hafvf.Config{Family: "normal", Prior: hafvf.Params{}, Dim: 0, Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}, WarmUp: 50}
-	equal(t, plainLoop(t, transforms.Config{Filter: cfg}, lines, "in.jsonl"), byKey(t, estimates))
+	equal(t, plainLoop(t, keyed.Config{Filter: cfg}, lines, "in.jsonl"), byKey(t, estimates))
 
 	type record struct {
 		Key    string

@@ -16,6 +16,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/parallel"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/records"
@@ -160,7 +161,7 @@ func newDecoder(text string) decoder {
 // memory is used again for another one.
 type decoded struct {
 	key       string
-	o         transforms.Observation
+	o         keyed.Observation
 	err       error
 	recordKey []byte // of a Kafka record
 	raw       []byte
@@ -183,7 +184,7 @@ func (d *decoder) decode(n int, each func(i int, to *decoded, text []byte) []byt
 		part := found[from:end]
 		for i := range part {
 			to := &part[i]
-			*to = decoded{o: transforms.Observation{X: to.o.X}}
+			*to = decoded{o: keyed.Observation{X: to.o.X}}
 			text = each(from+i, to, text)
 			to.id = len(text)
 			text = append(text, to.raw...)
@@ -202,7 +203,7 @@ func (d *decoder) decode(n int, each func(i int, to *decoded, text []byte) []byt
 }
 
 // pass passes observations on, and rejects what is none.
-func (d *decoder) pass(found []decoded, take func(key string, o *transforms.Observation) error, reject func([]byte)) {
+func (d *decoder) pass(found []decoded, take func(key string, o *keyed.Observation) error, reject func([]byte)) {
 	run := runOf(d.Run)
 	for i := range found {
 		e := &found[i]
@@ -221,7 +222,7 @@ func (d *decoder) pass(found []decoded, take func(key string, o *transforms.Obse
 // fileDecoder decodes batches of files.
 type fileDecoder struct{ decoder }
 
-func (d *fileDecoder) Decode(batch any, take func(key string, o *transforms.Observation) error, reject func([]byte)) {
+func (d *fileDecoder) Decode(batch any, take func(key string, o *keyed.Observation) error, reject func([]byte)) {
 	for part := range slices.Chunk(batch.(connectors.Batch).Records, together) {
 		d.pass(d.records(part), take, reject)
 	}
@@ -263,7 +264,7 @@ func seriesName(file string) string {
 // topicDecoder decodes batches of topics.
 type topicDecoder struct{ decoder }
 
-func (d *topicDecoder) Decode(batch any, take func(key string, o *transforms.Observation) error, reject func([]byte)) {
+func (d *topicDecoder) Decode(batch any, take func(key string, o *keyed.Observation) error, reject func([]byte)) {
 	for part := range slices.Chunk(batch.(kafkaio.Batch).Records, together) {
 		log := part[0].Log() // of all
 		d.pass(d.decode(len(part), func(i int, to *decoded, text []byte) []byte {
@@ -278,7 +279,7 @@ func (d *topicDecoder) Decode(batch any, take func(key string, o *transforms.Obs
 
 // decodeRecord reads an observation from the JSON of a record's value. A value without a
 // key has the key of the record.
-func decodeRecord(p *parser, r *kafkaio.Record, o *transforms.Observation) (key string, err error) {
+func decodeRecord(p *parser, r *kafkaio.Record, o *keyed.Observation) (key string, err error) {
 	switch v := r.Value; {
 	case r.Oversized > 0:
 		return "", fmt.Errorf("the record has %d bytes, and at most %d are read", r.Oversized, kafkaio.MaxRecord)

@@ -19,11 +19,11 @@ import (
 
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/account"
 	"hafvf/internal/atomicfile"
 	"hafvf/internal/message"
 	"hafvf/internal/seal"
-	"hafvf/transforms"
 )
 
 // A stateFile holds the states of a run's keys: those that it begins with, and later those
@@ -131,7 +131,7 @@ func (f *stateFile) sealed() (states []kafkaio.Restored) {
 // open opens the states, and says why they do not fit the configuration, or cannot be
 // read.
 func (f *stateFile) open(migrate bool, log *slog.Logger) error {
-	migrator, err := transforms.NewMigrator(f.filter.cfg)
+	migrator, err := keyed.NewMigrator(f.filter.cfg.Config)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"hafvf/transforms"
+	"hafvf/hafvf/keyed"
 )
 
 // nights runs a config over one file after another, with one file of states.
@@ -140,7 +140,7 @@ func TestStateFileWarmsUpATopic(t *testing.T) {
 			r.halt(t)
 
 			got := byKey(t, append(before, b.values(t, "out")...))
-			want := plainLoop(t, transforms.Config{Filter: normalConfig}, slices.Concat(lines[:1000], first, second), "in.jsonl")
+			want := plainLoop(t, keyed.Config{Filter: normalConfig}, slices.Concat(lines[:1000], first, second), "in.jsonl")
 			if diff := cmp.Diff(withoutID(want), withoutID(got)); diff != "" {
 				t.Errorf("(-want +got) %s", diff)
 			}

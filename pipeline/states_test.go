@@ -17,9 +17,9 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"hafvf/hafvf/keyed"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/records"
-	"hafvf/transforms"
 )
 
 // An oldState is a line of testdata/states-*.jsonl: the state of a key as a version
@@ -114,7 +114,7 @@ func (old oldState) resume(t *testing.T) {
 		t.Fatal(err)
 	}
 	filter := g.transform.(filtering)
-	est, err := transforms.NewEstimator(filter.cfg)
+	est, err := keyed.NewEstimator(filter.cfg.Config)
 	if err != nil {
 		t.Fatal(err)
 	}

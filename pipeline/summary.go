@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/account"
 	"hafvf/internal/message"
-	"hafvf/transforms"
 )
 
 // A Summary is what a run did.
@@ -252,7 +252,7 @@ type tally struct {
 	keys    map[string]seen // with detection
 }
 
-func (t *tally) estimate(key string, e *transforms.Estimate) {
+func (t *tally) estimate(key string, e *keyed.Estimate) {
 	t.records++
 	switch {
 	case e.Missing:
@@ -283,7 +283,7 @@ func (t *tally) estimate(key string, e *transforms.Estimate) {
 	}
 }
 
-func (t *tally) smoothed(key string, s *transforms.Smoothed) {
+func (t *tally) smoothed(key string, s *keyed.Smoothed) {
 	t.records++
 	if s.Change {
 		t.add(Break{Key: key, ID: s.ID, Time: s.Time, Size: s.ChangeEvidence, n: s.N}, func() string {

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
+	"hafvf/hafvf/keyed"
 	"hafvf/transforms"
 )
 
@@ -17,17 +18,17 @@ const toWatch = "watch"
 // A Watch is called with every estimate, in the order of its key, and with the alerts
 // that it raises. Several goroutines may call it at once. The estimate is valid until it
 // returns.
-type Watch func(key string, e *transforms.Estimate, told []transforms.Told)
+type Watch func(key string, e *keyed.Estimate, told []keyed.Told)
 
 // Alarms returns the settings by which the graph raises alarms; ok is false if it
 // raises none.
-func (g *Graph) Alarms() (c transforms.AlarmConfig, ok bool) {
+func (g *Graph) Alarms() (c keyed.AlarmConfig, ok bool) {
 	f, ok := g.transform.(filtering)
 	return f.cfg.Alarms, ok && g.detects
 }
 
 // Message is the sentence of an alert of an estimate, as in the alert's record.
-func (g *Graph) Message(key string, e *transforms.Estimate, told *transforms.Alert) string {
+func (g *Graph) Message(key string, e *keyed.Estimate, told *keyed.Alert) string {
 	f, _ := g.transform.(filtering)
 	return f.layout.Message(key, e, told)
 }
@@ -57,11 +58,11 @@ type watchEncoder struct {
 	tally tally
 }
 
-func (e *watchEncoder) Estimate(_ *transforms.Encoded, key string, of *transforms.Estimate) {
+func (e *watchEncoder) Estimate(_ *transforms.Encoded, key string, of *keyed.Estimate) {
 	e.tally.records++
 	runOf(e.Run).watch(key, of, told(key, of, e.Kinds))
 }
 
-func (e *watchEncoder) Silent(*transforms.Encoded, string, transforms.Silent) {}
+func (e *watchEncoder) Silent(*transforms.Encoded, string, keyed.Silent) {}
 
 func (e *watchEncoder) Flush() { e.tally.flush(runOf(e.Run)) }

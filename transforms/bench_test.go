@@ -15,6 +15,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/dofn"
 	"hafvf/pipeline/direct"
 )
@@ -26,18 +27,18 @@ func init() {
 	dofn.Register(func(f *emptyFn) any { return f.ProcessElement })
 	register.Function3x0((&countFn{}).ProcessElement)
 	dofn.Register(func(f *countFn) any { return f.ProcessElement })
-	register.Emitter3[beam.EventTime, string, Observation]()
+	register.Emitter3[beam.EventTime, string, keyed.Observation]()
 	register.Emitter1[string]()
 }
 
 // generateFn emits N observations over Keys keys.
 type generateFn struct{ N, Keys int }
 
-func (fn *generateFn) ProcessElement(_ []byte, emit func(beam.EventTime, string, Observation)) {
+func (fn *generateFn) ProcessElement(_ []byte, emit func(beam.EventTime, string, keyed.Observation)) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range fn.N {
 		t := time.Unix(int64(i), 0)
-		emit(mtime.FromTime(t), fmt.Sprint("k", rng.IntN(fn.Keys)), Value(t, "", rng.NormFloat64()))
+		emit(mtime.FromTime(t), fmt.Sprint("k", rng.IntN(fn.Keys)), keyed.Value(t, "", rng.NormFloat64()))
 	}
 }
 
@@ -55,7 +56,7 @@ type countFn struct{}
 
 var counted atomic.Int64
 
-func (fn *countFn) ProcessElement(string, Estimate, func(string)) { counted.Add(1) }
+func (fn *countFn) ProcessElement(string, keyed.Estimate, func(string)) { counted.Add(1) }
 
 // BenchmarkFilter measures observations per second through the node on the
 // direct runner, beside the same graph with a stateful node that does nothing
@@ -63,7 +64,7 @@ func (fn *countFn) ProcessElement(string, Estimate, func(string)) { counted.Add(
 func BenchmarkFilter(b *testing.B) {
 	const n = 250_000 // one bundle of the file source
 	for _, levels := range [][]hafvf.Beta{{}, {{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}} {
-		cfg := Config{Filter: hafvf.Config{Family: "normal", Levels: levels, Top: 1}, Order: EventTime}
+		cfg := Config{Config: keyed.Config{Filter: hafvf.Config{Family: "normal", Levels: levels, Top: 1}, Order: keyed.EventTime}}
 		for _, keys := range []int{1, 100, 100_000} {
 			name := fmt.Sprintf("levels=%d/keys=%d", len(levels), keys)
 			rate := func(b *testing.B) {
@@ -71,12 +72,12 @@ func BenchmarkFilter(b *testing.B) {
 			}
 			b.Run(name+"/loop", func(b *testing.B) {
 				for b.Loop() {
-					est, err := NewEstimator(cfg)
+					est, err := keyed.NewEstimator(cfg.Config)
 					if err != nil {
 						b.Fatal(err)
 					}
-					tracks := map[string]*Track{}
-					(&generateFn{n, keys}).ProcessElement(nil, func(_ beam.EventTime, key string, o Observation) {
+					tracks := map[string]*keyed.Track{}
+					(&generateFn{n, keys}).ProcessElement(nil, func(_ beam.EventTime, key string, o keyed.Observation) {
 						if tracks[key] == nil {
 							tracks[key] = est.NewTrack(key)
 						}

@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/state"
+
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/compact"
 )
 
 // A cell is what a runner keeps as one state: the entities of one key, or of all keys
@@ -65,8 +68,8 @@ func (c *cell) findWaits() {
 	}
 	c.waits = map[string]wait{}
 	for key := range c.at {
-		if w, ok := waiting(c.entity(key)); ok {
-			c.waits[key] = w
+		if first, last := keyed.Waiting(c.entity(key)); !first.IsZero() {
+			c.waits[key] = wait{first, last}
 		}
 	}
 	c.timers = c.wait()
@@ -138,7 +141,7 @@ func (c *cell) entity(key string) []byte {
 // put makes b the key's entity.
 func (c *cell) put(key string, b []byte) {
 	was := len(c.data)
-	c.data = appendString(c.data, key)
+	c.data = compact.AppendString(c.data, key)
 	c.data = binary.AppendUvarint(c.data, uint64(len(b)))
 	start := len(c.data)
 	c.data = append(c.data, b...)
@@ -153,16 +156,16 @@ func (c *cell) index(key string, x extent) {
 // load appends entries to the cell.
 func (c *cell) load(entries []byte) error {
 	c.data = append(c.data, entries...)
-	r := &reader{b: c.data[len(c.data)-len(entries):]}
-	for len(r.b) > 0 {
-		was := len(c.data) - len(r.b)
-		key := r.string()
-		n := r.count(1)
-		start := len(c.data) - len(r.b)
-		if r.bad {
+	r := &compact.Reader{B: c.data[len(c.data)-len(entries):]}
+	for len(r.B) > 0 {
+		was := len(c.data) - len(r.B)
+		key := r.Text()
+		n := r.Count(1)
+		start := len(c.data) - len(r.B)
+		if r.Bad {
 			return errCell
 		}
-		r.b = r.b[n:]
+		r.B = r.B[n:]
 		c.index(key, extent{start, start + n, start + n - was})
 	}
 	return nil
@@ -247,8 +250,8 @@ func (s cellState) readLog(p state.Provider, c *cell) error {
 	}
 	all := make([]piece, len(pieces))
 	for i, b := range pieces {
-		r := &reader{b: b}
-		if all[i] = (piece{r.uvarint(), r.b}); r.bad {
+		r := &compact.Reader{B: b}
+		if all[i] = (piece{r.Uvarint(), r.B}); r.Bad {
 			return errCell
 		}
 	}
@@ -317,12 +320,12 @@ func (s cellState) write(p state.Provider, c *cell, alone string, changed []*hel
 // append appends entries to the log, in pieces of whole entries.
 func (s cellState) append(p state.Provider, c *cell, entries []byte) error {
 	for len(entries) > 0 {
-		r := &reader{b: entries}
-		for len(r.b) > 0 && len(entries)-len(r.b) < logPiece {
-			r.string()
-			r.string()
+		r := &compact.Reader{B: entries}
+		for len(r.B) > 0 && len(entries)-len(r.B) < logPiece {
+			r.Text()
+			r.Text()
 		}
-		n := len(entries) - len(r.b)
+		n := len(entries) - len(r.B)
 		if err := s.log.Add(p, append(binary.AppendUvarint(nil, c.seq), entries[:n]...)); err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -182,12 +183,15 @@ func TestCellLacksPieces(t *testing.T) {
 // The state of a key from before there were cells is a cell of that key alone.
 func TestCellOfOneKey(t *testing.T) {
 	states := statesOfCells()
-	est, err := NewEstimator(Config{Filter: hafvf.Config{Family: "normal"}})
+	est, err := keyed.NewEstimator(keyed.Config{Filter: hafvf.Config{Family: "normal"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := entity{Track: est.NewTrack("k")}
-	old := e.append(nil)
+	e, err := est.Open("k", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, _ := e.AppendBinary(nil)
 	c, err := states.read(&runner{value: old}, "k")
 	if err != nil {
 		t.Fatal(err)
@@ -225,7 +229,7 @@ func FuzzCell(f *testing.F) {
 				continue
 			}
 			for key := range c.at {
-				waiting(c.entity(key))
+				keyed.Waiting(c.entity(key))
 			}
 			c.compact()
 		}

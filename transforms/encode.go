@@ -3,6 +3,8 @@ package transforms
 import (
 	"slices"
 	"sync"
+
+	"hafvf/hafvf/keyed"
 )
 
 // A Decoder turns the elements of a source into observations. Each copy of a node has its
@@ -11,7 +13,7 @@ type Decoder interface {
 	// Decode passes the observations of an element to take, in their order; take keeps
 	// nothing of them. It calls reject once for each record that is no observation, or
 	// that take has refused for the reason it returns: with bytes for the dead letter.
-	Decode(element any, take func(key string, o *Observation) error, reject func([]byte))
+	Decode(element any, take func(key string, o *keyed.Observation) error, reject func([]byte))
 }
 
 // An Encoder turns what FilterEncoded finds into bytes. Each goroutine has its own. A key
@@ -19,16 +21,16 @@ type Decoder interface {
 type Encoder interface {
 	// Estimate appends what is to be written of an estimate, which is valid until
 	// Estimate returns.
-	Estimate(to *Encoded, key string, e *Estimate)
+	Estimate(to *Encoded, key string, e *keyed.Estimate)
 	// Silent appends what is to be written of a key that is silent.
-	Silent(to *Encoded, key string, s Silent)
+	Silent(to *Encoded, key string, s keyed.Silent)
 	// Flush is called now and then, and after the last of a bundle.
 	Flush()
 }
 
 // A SmoothedEncoder is an Encoder for SmoothEncoded. A session is encoded by one of them.
 type SmoothedEncoder interface {
-	Smoothed(to *Encoded, key string, s *Smoothed)
+	Smoothed(to *Encoded, key string, s *keyed.Smoothed)
 	Flush()
 }
 

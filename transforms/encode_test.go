@@ -15,6 +15,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/teststream"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/dofn"
 	"hafvf/pipeline/direct"
 	"hafvf/transforms"
@@ -49,11 +50,11 @@ const undecodable = "undecodable"
 
 // decoder passes the observations of a batch on, all in the same memory.
 type decoder struct {
-	in []keyed
+	in []given
 	x  []float64
 }
 
-func (d *decoder) Decode(element any, take func(key string, o *transforms.Observation) error, reject func([]byte)) {
+func (d *decoder) Decode(element any, take func(key string, o *keyed.Observation) error, reject func([]byte)) {
 	from := element.(int) * batched
 	for _, k := range d.in[from:min(len(d.in), from+batched)] {
 		o := k.obs
@@ -72,9 +73,9 @@ func (d *decoder) Decode(element any, take func(key string, o *transforms.Observ
 // liveDecoder makes an observation of a key and a second.
 type liveDecoder struct{}
 
-func (liveDecoder) Decode(element any, take func(key string, o *transforms.Observation) error, _ func([]byte)) {
+func (liveDecoder) Decode(element any, take func(key string, o *keyed.Observation) error, _ func([]byte)) {
 	n := int(element.(float64))
-	o := transforms.Value(at(n/10), "", 1)
+	o := keyed.Value(at(n/10), "", 1)
 	if err := take(fmt.Sprint("k", n%10), &o); err != nil {
 		panic(err)
 	}
@@ -83,7 +84,7 @@ func (liveDecoder) Decode(element any, take func(key string, o *transforms.Obser
 // encoder writes all of an estimate, and then destroys it.
 type encoder struct{}
 
-func (encoder) Estimate(to *transforms.Encoded, key string, e *transforms.Estimate) {
+func (encoder) Estimate(to *transforms.Encoded, key string, e *keyed.Estimate) {
 	to.Records = fmt.Appendf(to.Records, "%s %s\n", key, text(*e))
 	to.Lines++
 	if e.Alarm != nil {
@@ -97,24 +98,24 @@ func (encoder) Estimate(to *transforms.Encoded, key string, e *transforms.Estima
 	}
 	clear(e.Bank)
 	if e.Detection != nil {
-		*e.Detection = transforms.Detection{}
+		*e.Detection = keyed.Detection{}
 	}
-	*e = transforms.Estimate{Missing: e.Missing, Iterations: e.Iterations}
+	*e = keyed.Estimate{Missing: e.Missing, Iterations: e.Iterations}
 }
 
-func (encoder) Silent(to *transforms.Encoded, key string, s transforms.Silent) {
+func (encoder) Silent(to *transforms.Encoded, key string, s keyed.Silent) {
 	to.Alerts = fmt.Appendf(to.Alerts, "%s since %d, %v, n %d, %d outputs\n", key, int(s.Since.Sub(begin).Seconds()), s.Bound, s.N, s.Outputs)
 	to.Lines++
 }
 
-func (encoder) Smoothed(to *transforms.Encoded, key string, s *transforms.Smoothed) {
+func (encoder) Smoothed(to *transforms.Encoded, key string, s *keyed.Smoothed) {
 	to.Records = fmt.Appendf(to.Records, "%s %s\n", key, smoothedText(*s))
 	to.Lines++
 }
 
 func (encoder) Flush() {}
 
-func text(e transforms.Estimate) string {
+func text(e keyed.Estimate) string {
 	var more string
 	if e.Detection != nil {
 		more += fmt.Sprintf(" %+v", *e.Detection)
@@ -129,7 +130,7 @@ func text(e transforms.Estimate) string {
 	return fmt.Sprintf("%+v", e) + more
 }
 
-func smoothedText(s transforms.Smoothed) string {
+func smoothedText(s keyed.Smoothed) string {
 	var more string
 	if s.Segment != nil {
 		more = fmt.Sprintf(" %+v", *s.Segment)
@@ -150,7 +151,7 @@ func (fn *collectLinesFn) ProcessElement(chunk []byte, _ func([]byte)) {
 
 // runEncoded runs the node with decoder and encoder over the observations. It returns the
 // case with the lines of each kind, by key.
-func runEncoded(t *testing.T, in []keyed, node func(s beam.Scope, in, out transforms.Registered, batches beam.PCollection) map[string]beam.PCollection) *testCase {
+func runEncoded(t *testing.T, in []given, node func(s beam.Scope, in, out transforms.Registered, batches beam.PCollection) map[string]beam.PCollection) *testCase {
 	t.Helper()
 	c := &testCase{in: in, lines: map[string][]string{}}
 	cases.Store(t.Name(), c)
@@ -177,12 +178,12 @@ func runEncoded(t *testing.T, in []keyed, node func(s beam.Scope, in, out transf
 func TestFilterEncodedIsFilter(t *testing.T) {
 	detects := hafvf.Config{Family: "normal", WarmUp: 20, Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}}
 	for name, cfg := range map[string]transforms.Config{
-		"arrival":  {Filter: twoLevels, Order: transforms.Arrival},
-		"in order": {Filter: twoLevels, Interval: .9},
-		"lateness": {Filter: twoLevels, Lateness: 20 * time.Second, Cells: []string{"a", "b"}},
-		"detects":  {Filter: detects, Lateness: 3 * time.Second, Keys: []transforms.Rule{{Match: "k1", Filter: hafvf.Config{Family: "normal"}}}},
-		"season":   {Filter: hafvf.Config{Family: "normal", WarmUp: 20, Season: &hafvf.RhythmConfig{Seasons: []hafvf.Season{{Period: time.Hour, Harmonics: 2}}}}},
-		"silence":  {Filter: twoLevels, Silence: &transforms.SilenceConfig{After: 30 * time.Second}},
+		"arrival":  {Config: keyed.Config{Filter: twoLevels, Order: keyed.Arrival}},
+		"in order": {Config: keyed.Config{Filter: twoLevels, Interval: .9}},
+		"lateness": {Config: keyed.Config{Filter: twoLevels, Lateness: 20 * time.Second}, Cells: []string{"a", "b"}},
+		"detects":  {Config: keyed.Config{Filter: detects, Lateness: 3 * time.Second, Keys: []keyed.Rule{{Match: "k1", Filter: hafvf.Config{Family: "normal"}}}}},
+		"season":   {Config: keyed.Config{Filter: hafvf.Config{Family: "normal", WarmUp: 20, Season: &hafvf.RhythmConfig{Seasons: []hafvf.Season{{Period: time.Hour, Harmonics: 2}}}}}},
+		"silence":  {Config: keyed.Config{Filter: twoLevels, Silence: &keyed.SilenceConfig{After: 30 * time.Second}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := randomStream(3000, 12)
@@ -202,7 +203,7 @@ func TestFilterEncodedIsFilter(t *testing.T) {
 				return map[string]beam.PCollection{"records": records, "alerts": alerts, "undecoded": undecoded}
 			})
 			late := c.rejected
-			decodable := slices.DeleteFunc(slices.Clone(in), func(k keyed) bool { return k.key == undecodable })
+			decodable := slices.DeleteFunc(slices.Clone(in), func(k given) bool { return k.key == undecodable })
 			var want, alerts []string
 			f := runFilterUnsorted(t, cfg, decodable)
 			for key, estimates := range f.out {
@@ -226,13 +227,13 @@ func TestFilterEncodedIsFilter(t *testing.T) {
 				t.Errorf("%d records, %d late, %d alerts", len(want), len(late), len(alerts))
 			}
 			same(t, len(c.lines["undecoded"]), 12)
-			var lateOfFilter []transforms.Rejected
+			var lateOfFilter []keyed.Rejected
 			for _, r := range f.rejected {
 				if r.Key != "" {
 					lateOfFilter = append(lateOfFilter, r)
 				}
 			}
-			byID := func(a, b transforms.Rejected) int { return strings.Compare(a.ID, b.ID) }
+			byID := func(a, b keyed.Rejected) int { return strings.Compare(a.ID, b.ID) }
 			slices.SortFunc(late, byID)
 			slices.SortFunc(lateOfFilter, byID)
 			same(t, late, lateOfFilter)
@@ -261,7 +262,7 @@ func TestFilterEncodedTellsSilences(t *testing.T) {
 	ts.AdvanceWatermark(at(40).UnixMilli())
 	ts.AdvanceWatermarkToInfinity()
 	p, s := beam.NewPipelineWithRoot()
-	cfg := transforms.Config{Filter: twoLevels, Cells: []string{"c"}, Silence: &transforms.SilenceConfig{After: 10 * time.Second}}
+	cfg := transforms.Config{Config: keyed.Config{Filter: twoLevels, Silence: &keyed.SilenceConfig{After: 10 * time.Second}}, Cells: []string{"c"}}
 	records, alerts, undecoded, late := transforms.FilterEncoded(s, cfg, true, transforms.Registered{Name: "test live"}, transforms.Registered{Name: "test"}, teststream.Create(s, ts))
 	beam.ParDo(s, &collectLinesFn{t.Name(), "records"}, records)
 	beam.ParDo(s, &collectLinesFn{t.Name(), "alerts"}, alerts)
@@ -279,7 +280,7 @@ func TestFilterEncodedTellsSilences(t *testing.T) {
 
 // What encoders are given of sessions is what Smooth emits.
 func TestSmoothEncodedIsSmooth(t *testing.T) {
-	for name, cfg := range map[string]transforms.SmoothConfig{"levels": sessions, "segments": {Filter: hafvf.Config{Family: "normal"}, Gap: 10 * time.Second}} {
+	for name, cfg := range map[string]transforms.SmoothConfig{"levels": sessions, "segments": {SmoothConfig: keyed.SmoothConfig{Filter: hafvf.Config{Family: "normal"}, Gap: 10 * time.Second}}} {
 		t.Run(name, func(t *testing.T) {
 			in := randomStream(3000, 5)
 			in[7].key, in[8].key = undecodable, ""
@@ -287,7 +288,7 @@ func TestSmoothEncodedIsSmooth(t *testing.T) {
 				records, undecoded := transforms.SmoothEncoded(s, cfg, in, out, batches)
 				return map[string]beam.PCollection{"records": records, "undecoded": undecoded}
 			})
-			decodable := slices.DeleteFunc(slices.Clone(in), func(k keyed) bool { return k.key == undecodable })
+			decodable := slices.DeleteFunc(slices.Clone(in), func(k given) bool { return k.key == undecodable })
 			var want []string
 			for key, all := range runSmooth(t, cfg, decodable, nil).smoothed {
 				for _, s := range all {

@@ -11,6 +11,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 	"hafvf/pipeline/direct"
 	"hafvf/transforms"
 )
@@ -23,18 +24,18 @@ type weighing struct {
 }
 
 // toObservation makes an observation of it.
-func toObservation(w weighing, emit func(beam.EventTime, string, transforms.Observation)) {
+func toObservation(w weighing, emit func(beam.EventTime, string, keyed.Observation)) {
 	t := time.Unix(w.Unix, 0)
-	emit(mtime.FromTime(t), w.Scale, transforms.Value(t, fmt.Sprint(w.Scale, "@", w.Unix), w.Grams))
+	emit(mtime.FromTime(t), w.Scale, keyed.Value(t, fmt.Sprint(w.Scale, "@", w.Unix), w.Grams))
 }
 
 // report is the user's own end of the pipeline.
-func report(scale string, e transforms.Estimate) {
+func report(scale string, e keyed.Estimate) {
 	fmt.Printf("%s %d: predicted %.1f, is %.1f, now %.1f ± %.1f\n", scale, e.N, e.Predicted.Mean[0], e.X[0][0], e.Estimate.Mean[0], e.Estimate.SD[0])
 }
 
 // reportChange tells where a finished session changed.
-func reportChange(scale string, e transforms.Smoothed) {
+func reportChange(scale string, e keyed.Smoothed) {
 	if e.Change {
 		fmt.Printf("%s changed at record %d of %d, evidence %.1f nats\n", scale, e.N, e.Session.N, e.ChangeEvidence)
 	}
@@ -59,9 +60,9 @@ func ExampleFilter() {
 		weighing{"kitchen", 0, 101}, weighing{"kitchen", 60, 99}, weighing{"kitchen", 120, 100}, weighing{"kitchen", 180, 98},
 		weighing{"kitchen", 240, 131}, weighing{"kitchen", 300, 130}, weighing{"kitchen", 360, 129})
 
-	estimates, rejected := transforms.Filter(s, transforms.Config{
+	estimates, rejected := transforms.Filter(s, transforms.Config{Config: keyed.Config{
 		Filter: hafvf.Config{Family: "normal", WarmUp: 3}, // location and scale from the first 3
-	}, beam.ParDo(s, toObservation, weighings))
+	}}, beam.ParDo(s, toObservation, weighings))
 
 	beam.ParDo0(s, report, estimates)
 	_ = rejected // late, or not an observation of the model
@@ -92,7 +93,7 @@ func ExampleSmooth() {
 	}
 	observations := beam.ParDo(s, toObservation, beam.CreateList(s, weighings))
 
-	smoothed, rejected := transforms.Smooth(s, transforms.SmoothConfig{
+	smoothed, rejected := transforms.Smooth(s, transforms.SmoothConfig{SmoothConfig: keyed.SmoothConfig{
 		Filter: hafvf.Config{
 			Family: "normal",
 			WarmUp: 1, // location and scale from the whole session
@@ -100,7 +101,7 @@ func ExampleSmooth() {
 			Top:    1,
 		},
 		Gap: time.Hour,
-	}, observations)
+	}}, observations)
 
 	beam.ParDo0(s, reportChange, smoothed)
 	_ = rejected
@@ -110,57 +111,6 @@ func ExampleSmooth() {
 	}
 	// Output:
 	// kitchen changed at record 19 of 30, evidence 26.7 nats
-}
-
-// A plain loop, without a pipeline: half of a series, save, restore in another
-// process, and go on as if nothing had happened.
-func ExampleEstimator_RestoreTrack() {
-	cfg := transforms.Config{Filter: hafvf.Config{Family: "poisson"}}
-	start := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
-	estimate := func(est *transforms.Estimator, track *transforms.Track, hours ...int) {
-		for _, h := range hours {
-			e := est.Estimate(track, transforms.Value(start.Add(time.Duration(h)*time.Hour), "", float64(3+h%3)))
-			fmt.Printf("n %d  predicted %.2f  memory %.2f\n", e.N, e.Predicted.Mean[0], e.Memory)
-		}
-	}
-
-	est, err := transforms.NewEstimator(cfg)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	track := est.NewTrack("shop")
-	estimate(est, track, 0, 1, 2)
-	saved, err := track.AppendBinary(nil)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-
-	there, err := transforms.NewEstimator(cfg)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	restored, err := there.RestoreTrack("shop", saved)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println("restored")
-	estimate(there, restored, 3, 4)
-	fmt.Println("uninterrupted")
-	estimate(est, track, 3, 4)
-	// Output:
-	// n 1  predicted 1.00  memory 1.00
-	// n 2  predicted 1.95  memory 1.92
-	// n 3  predicted 2.61  memory 2.79
-	// restored
-	// n 4  predicted 3.20  memory 3.60
-	// n 5  predicted 3.12  memory 4.35
-	// uninterrupted
-	// n 4  predicted 3.20  memory 3.60
-	// n 5  predicted 3.12  memory 4.35
 }
 
 // knownNoise is the user's own model: x ~ N(z, noise²), z ~ N(mean, 1/precision).
@@ -248,14 +198,14 @@ func ExampleFilter_ownFamily() {
 		weighing{"kitchen", 0, 101}, weighing{"kitchen", 60, 99}, weighing{"kitchen", 120, 100},
 		weighing{"kitchen", 180, 131}, weighing{"kitchen", 240, 130}, weighing{"kitchen", 300, 129})
 
-	estimates, rejected := transforms.Filter(s, transforms.Config{
+	estimates, rejected := transforms.Filter(s, transforms.Config{Config: keyed.Config{
 		Filter: hafvf.Config{
 			Family: "known-noise",
 			Prior:  hafvf.Params{"mean": 100.0, "precision": 1e-4, "noise": 2.0},
 			Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, // w, b
 			Top:    1,
 		},
-	}, beam.ParDo(s, toObservation, weighings))
+	}}, beam.ParDo(s, toObservation, weighings))
 
 	beam.ParDo0(s, report, estimates)
 	_ = rejected

@@ -3,12 +3,11 @@ package transforms
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
-	"path"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -18,7 +17,9 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/account"
+	"hafvf/internal/compact"
 	"hafvf/internal/dofn"
 	"hafvf/internal/parallel"
 )
@@ -30,149 +31,26 @@ func init() {
 	dofn.Register(func(f *encodeFn) any { return f.ProcessElement })
 	register.Function3x1((&resumeFn{}).ProcessElement)
 	dofn.Register(func(f *resumeFn) any { return f.ProcessElement })
-	register.Emitter3[beam.EventTime, string, Silent]()
-	register.Emitter3[beam.EventTime, string, Estimate]()
+	register.Emitter3[beam.EventTime, string, keyed.Silent]()
+	register.Emitter3[beam.EventTime, string, keyed.Estimate]()
 }
-
-// Order is the order in which a key's observations are learned.
-type Order string
-
-const (
-	// EventTime releases an observation once its key has seen a time Lateness
-	// later, the watermark has passed that time, or the input has ended. An
-	// observation before one that its key has released is rejected as late. Equal
-	// times keep their order of arrival.
-	EventTime Order = "event_time"
-	// Arrival takes observations as they come.
-	Arrival Order = "arrival"
-)
 
 // Config is the configuration of Filter.
 type Config struct {
-	// Filter needs a Family; the rest has defaults.
-	Filter hafvf.Config
-	// Keys are exceptions: the first rule whose pattern matches a key holds instead
-	// of Filter, whole. Family and dimension are those of Filter.
-	Keys     []Rule
-	Order    Order         // default EventTime
-	Lateness time.Duration // of EventTime, at least 0; default 0: a key's observations are in order
-	// TimeUnit makes the weight of memory act once per unit of time between
-	// observations. Default 0: once per observation.
-	TimeUnit time.Duration
-	// Interval adds the central predictive interval of this probability, in (0, 1), to
-	// every estimate. Default 0: none.
-	Interval float64
-	Alarms   AlarmConfig // with detection; its budget is that of silence too
-	Alerts   AlertConfig // with detection
-	// Silence tells of keys that have been silent for too long. Nil: it does not.
-	Silence *SilenceConfig
+	keyed.Config
 	// Cells names the states that keys share, by hash. Keys that have a record now and
 	// then cost less so, and a worker's memory. The names are the runner's keys. Default
 	// none: every key has a state of its own.
 	Cells []string
 	// Migrate has states in Cells that were written under another configuration carried over,
-	// as a Migrator does, when the first records come. Default: they are an error.
+	// as a keyed.Migrator does, when the first records come. Default: they are an error.
 	Migrate bool
 	// Account connects the node with package pipeline. Leave it empty.
 	Account string
 }
 
-// A Rule says how the keys that match a pattern are filtered.
-type Rule struct {
-	Match  string // as in path.Match, but * and ? match slashes too
-	Filter hafvf.Config
-}
-
-func (c Config) withDefaults() Config {
-	if c.Order == "" {
-		c.Order = EventTime
-	}
-	return c
-}
-
 // waits reports whether observations can wait for earlier ones.
-func (c Config) waits() bool { return c.Order == EventTime && c.Lateness > 0 }
-
-func (c Config) validate() error {
-	switch {
-	case c.Order != EventTime && c.Order != Arrival:
-		return fmt.Errorf("order %q is neither %q nor %q", c.Order, EventTime, Arrival)
-	case c.Lateness < 0:
-		return fmt.Errorf("lateness %v is negative", c.Lateness)
-	case c.TimeUnit < 0:
-		return fmt.Errorf("time unit %v is negative", c.TimeUnit)
-	case c.Interval != 0 && !hafvf.IntervalDomain.Contains(c.Interval):
-		return fmt.Errorf("interval must be %s, not %g", hafvf.IntervalDomain.Name, c.Interval)
-	}
-	if err := c.Alarms.validate(); err != nil {
-		return fmt.Errorf("alarms: %w", err)
-	}
-	if err := c.Silence.validate(c.withDefaults().Order); err != nil {
-		return fmt.Errorf("silence: %w", err)
-	}
-	if err := c.Alerts.validate(); err != nil {
-		return fmt.Errorf("alerts: %w", err)
-	}
-	return checkRules(c.Filter, c.Keys)
-}
-
-func checkRules(base hafvf.Config, rules []Rule) error {
-	for i, r := range rules {
-		if _, err := path.Match(r.Match, ""); err != nil {
-			return fmt.Errorf("keys.%d.match: %q is not a pattern", i, r.Match)
-		}
-		if r.Filter.Family != base.Family {
-			return fmt.Errorf("keys.%d: family %s, but %s for all other keys", i, r.Filter.Family, base.Family)
-		}
-	}
-	return nil
-}
-
-// ruled holds one value per rule, and one for all keys that match none.
-type ruled[T any] struct {
-	rules  []Rule
-	rest   T
-	byRule []T
-}
-
-func newRuled[T any](base hafvf.Config, rules []Rule, of func(hafvf.Config) (T, error)) (ruled[T], error) {
-	rest, err := of(base)
-	if err != nil {
-		return ruled[T]{}, err
-	}
-	r := ruled[T]{rules: rules, rest: rest}
-	for _, rule := range rules {
-		t, err := of(rule.Filter)
-		if err != nil {
-			return ruled[T]{}, err
-		}
-		r.byRule = append(r.byRule, t)
-	}
-	return r, nil
-}
-
-// of returns the value of the first rule that matches the key.
-func (r ruled[T]) of(key string) T {
-	if i := r.index(key); i >= 0 {
-		return r.byRule[i]
-	}
-	return r.rest
-}
-
-// index returns that of the first rule that matches the key, -1 where none does.
-func (r ruled[T]) index(key string) int {
-	return slices.IndexFunc(r.rules, func(rule Rule) bool { return rule.Matches(key) })
-}
-
-// Matches reports whether the rule is for the key.
-func (r Rule) Matches(key string) bool { return matches(r.Match, key) }
-
-// matches is path.Match for keys, in which a slash is a character as any other.
-func matches(pattern, key string) bool {
-	const other = "\x00"
-	ok, _ := path.Match(strings.ReplaceAll(pattern, "/", other), strings.ReplaceAll(key, "/", other))
-	return ok
-}
+func (c *Config) waits() bool { return c.Order != keyed.Arrival && c.Lateness > 0 }
 
 // Filter takes a PCollection<KV<string, Observation>> in the global window. It
 // returns a PCollection<KV<string, Estimate>>, one for every observation that the
@@ -199,7 +77,7 @@ func FilterLive(s beam.Scope, cfg Config, col beam.PCollection) (estimates, sile
 
 func filter(s beam.Scope, cfg Config, col beam.PCollection, live bool) (estimates, silent, rejected beam.PCollection) {
 	s, text := begin(s, cfg, col)
-	timed := live || cfg.withDefaults().waits()
+	timed := live || cfg.waits()
 	blocks, early := beam.ParDo2(s, &packEachFn{packer{Config: text}}, col)
 	blocks = resumed(s, text, live, timed, blocks)
 	estimates, silent, late := beam.ParDo3(s, &filterFn{node: node{Config: text, Live: live}, State: state.MakeValueState[[]byte]("entity"), Log: state.MakeBagState[[]byte]("log"), Settings: state.MakeValueState[[]byte]("settings"), Due: timers.InEventTime("due")}, blocks)
@@ -215,7 +93,7 @@ func filter(s beam.Scope, cfg Config, col beam.PCollection, live bool) (estimate
 func FilterEncoded(s beam.Scope, cfg Config, live bool, in, out Registered, col beam.PCollection) (records, alerts, undecoded, late beam.PCollection) {
 	s, text := begin(s, cfg, col)
 	live = live && cfg.Silence != nil
-	timed := live || cfg.withDefaults().waits()
+	timed := live || cfg.waits()
 	blocks, undecoded := beam.ParDo2(s, &packFn{packer: packer{Config: text}, Decoder: in}, col)
 	blocks = resumed(s, text, live, timed, blocks)
 	records, alerts, late = beam.ParDo3(s, &encodeFn{node: node{Config: text, Live: live}, Encoder: out, State: state.MakeValueState[[]byte]("entity"), Log: state.MakeBagState[[]byte]("log"), Settings: state.MakeValueState[[]byte]("settings"), Due: timers.InEventTime("due")}, blocks)
@@ -226,7 +104,7 @@ func FilterEncoded(s beam.Scope, cfg Config, live bool, in, out Registered, col 
 // configuration.
 func begin(s beam.Scope, cfg Config, col beam.PCollection) (beam.Scope, string) {
 	s = s.Scope("hafvf.Filter")
-	if _, err := NewEstimator(cfg); err != nil {
+	if _, err := keyed.NewEstimator(cfg.Config); err != nil {
 		panic("transforms.Filter: " + err.Error())
 	}
 	if w := col.WindowingStrategy(); w.Fn.Kind != "GLO" {
@@ -253,15 +131,15 @@ func resumed(s beam.Scope, text string, live, timed bool, blocks beam.PCollectio
 	return beam.Flatten(s, blocks, beam.ParDo(s, &resumeFn{Config: text, Live: live}, beam.Impulse(s)))
 }
 
-// parseEstimator makes the estimator of a Config that Filter put into a DoFn. It
-// travels as text, so that numbers, maps, and nil or empty lists come back as they
+// parseEstimator makes the estimator of a Config that Filter put into a DoFn, and returns
+// both. It travels as text, so that numbers, maps, and nil or empty lists come back as they
 // were.
-func parseEstimator(text string) (*Estimator, error) {
-	var cfg Config
+func parseEstimator(text string) (est *keyed.Estimator, cfg Config, err error) {
 	if err := json.Unmarshal([]byte(text), &cfg); err != nil {
-		return nil, err
+		return nil, cfg, err
 	}
-	return NewEstimator(cfg)
+	est, err = keyed.NewEstimator(cfg.Config)
+	return est, cfg, err
 }
 
 // filterFn emits the estimates of a node.
@@ -277,19 +155,19 @@ func (fn *filterFn) Setup() error {
 	return fn.setUp(cellState{head: &fn.State, log: &fn.Log, settings: &fn.Settings}, &fn.Due, func() Encoder { return nil })
 }
 
-func (fn *filterFn) StartBundle(func(beam.EventTime, string, Estimate), func(beam.EventTime, string, Silent), func(Rejected)) {
+func (fn *filterFn) StartBundle(func(beam.EventTime, string, keyed.Estimate), func(beam.EventTime, string, keyed.Silent), func(keyed.Rejected)) {
 	fn.start()
 }
 
-func (fn *filterFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, cell string, packed []byte, emit func(beam.EventTime, string, Estimate), tell func(beam.EventTime, string, Silent), reject func(Rejected)) error {
+func (fn *filterFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, cell string, packed []byte, emit func(beam.EventTime, string, keyed.Estimate), tell func(beam.EventTime, string, keyed.Silent), reject func(keyed.Rejected)) error {
 	return fn.take(sp, tp, cell, packed, outlet{estimate: emit, silent: tell, reject: reject})
 }
 
-func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, timer timers.Context, emit func(beam.EventTime, string, Estimate), tell func(beam.EventTime, string, Silent), reject func(Rejected)) error {
+func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, timer timers.Context, emit func(beam.EventTime, string, keyed.Estimate), tell func(beam.EventTime, string, keyed.Silent), reject func(keyed.Rejected)) error {
 	return fn.wakes(ts, sp, tp, cell, timer, outlet{estimate: emit, silent: tell, reject: reject})
 }
 
-func (fn *filterFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, Estimate), tell func(beam.EventTime, string, Silent), reject func(Rejected)) error {
+func (fn *filterFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, keyed.Estimate), tell func(beam.EventTime, string, keyed.Silent), reject func(keyed.Rejected)) error {
 	return fn.finish(ctx, outlet{estimate: emit, silent: tell, reject: reject})
 }
 
@@ -307,17 +185,17 @@ func (fn *encodeFn) Setup() error {
 	return fn.setUp(cellState{head: &fn.State, log: &fn.Log, settings: &fn.Settings}, &fn.Due, func() Encoder { return encoders.of(fn.Encoder) })
 }
 
-func (fn *encodeFn) StartBundle(_, _ func([]byte), _ func(Rejected)) { fn.start() }
+func (fn *encodeFn) StartBundle(_, _ func([]byte), _ func(keyed.Rejected)) { fn.start() }
 
-func (fn *encodeFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, cell string, packed []byte, emit, alert func([]byte), reject func(Rejected)) error {
+func (fn *encodeFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, cell string, packed []byte, emit, alert func([]byte), reject func(keyed.Rejected)) error {
 	return fn.take(sp, tp, cell, packed, outlet{record: emit, alert: alert, reject: reject})
 }
 
-func (fn *encodeFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, timer timers.Context, emit, alert func([]byte), reject func(Rejected)) error {
+func (fn *encodeFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, timer timers.Context, emit, alert func([]byte), reject func(keyed.Rejected)) error {
 	return fn.wakes(ts, sp, tp, cell, timer, outlet{record: emit, alert: alert, reject: reject})
 }
 
-func (fn *encodeFn) FinishBundle(ctx context.Context, emit, alert func([]byte), reject func(Rejected)) error {
+func (fn *encodeFn) FinishBundle(ctx context.Context, emit, alert func([]byte), reject func(keyed.Rejected)) error {
 	return fn.finish(ctx, outlet{record: emit, alert: alert, reject: reject})
 }
 
@@ -346,20 +224,20 @@ type node struct {
 // An outlet is where a node's results go in a call: estimates and silences as they are, or
 // records and alerts that encoders have made of them.
 type outlet struct {
-	estimate      func(beam.EventTime, string, Estimate)
-	silent        func(beam.EventTime, string, Silent)
+	estimate      func(beam.EventTime, string, keyed.Estimate)
+	silent        func(beam.EventTime, string, keyed.Silent)
 	record, alert func([]byte)
-	reject        func(Rejected)
+	reject        func(keyed.Rejected)
 }
 
 // A worker is what one goroutine works with.
 type worker struct {
-	*Estimator
+	*keyed.Estimator
 	encoder    Encoder // nil where estimates are emitted
 	encoded    Encoded // of all keys that it has worked on in a group
-	estimate   Estimate
-	memory     memory      // of estimate
-	x          [][]float64 // of the observation that is encoded
+	estimate   keyed.Estimate
+	memory     keyed.Memory // of estimate
+	x          [][]float64  // of the observation that is encoded
 	iterations []int64
 }
 
@@ -390,21 +268,21 @@ func (c *opened) alone(cfg Config) string {
 
 // held is an entity during its bundle.
 type held struct {
-	entity
+	keyed.Entity
 	key   string
 	state []byte // at the beginning of the bundle, and at its end
 	found bool   // the key had a state
 	warm  bool   // the account has the key among those that warm up
 
-	blocks   [][]byte // of the batch, that are not begun yet
-	reading  reader   // of the block before these
-	released []Observation
+	blocks   [][]byte           // of the batch, that are not begun yet
+	reading  keyed.Observations // of the block before these
+	released []keyed.Observation
 
 	// Of the round:
-	estimates []Estimate
+	estimates []keyed.Estimate
 	by        *worker // that has encoded the estimates, in from to end
 	from, end Encoded // as it was before and after
-	rejected  []Rejected
+	rejected  []keyed.Rejected
 	outputs   int
 	counts    account.Counts
 	taken     int
@@ -424,15 +302,16 @@ const (
 func (fn *node) setUp(states cellState, due *timers.EventTime, encoder func() Encoder) error {
 	fn.workers = make([]*worker, runtime.GOMAXPROCS(0))
 	for i := range fn.workers {
-		est, err := parseEstimator(fn.Config)
+		est, cfg, err := parseEstimator(fn.Config)
 		if err != nil {
 			return err
 		}
+		fn.cfg = cfg
 		fn.workers[i] = &worker{Estimator: est, encoder: encoder()}
 	}
-	fn.cfg, fn.states, fn.due = fn.workers[0].cfg, states, due
+	fn.states, fn.due = states, due
 	if len(fn.cfg.Cells) > 0 { // the text would be larger than the state of one key
-		fn.states.text = settingsText(fn.cfg.jobSettings())
+		fn.states.text = settingsOf(fn.cfg.Config).text()
 		fn.states.own = fingerprintOf(fn.states.text)
 	}
 	return nil
@@ -448,11 +327,11 @@ func (fn *node) start() {
 
 // take takes a block into the queue.
 func (fn *node) take(sp state.Provider, tp timers.Provider, cell string, packed []byte, out outlet) error {
-	r := &reader{b: packed}
-	a := arrival{cell: cell, key: r.string(), state: sp}
-	times := wait{r.time(), r.time()}
-	if a.block = r.b; r.bad {
-		return errCut
+	r := &compact.Reader{B: packed}
+	a := arrival{cell: cell, key: r.Text(), state: sp}
+	times := wait{r.Time(), r.Time()}
+	if a.block = r.B; r.Bad {
+		return compact.ErrCut
 	}
 	if len(a.block) == 0 && times == (wait{}) { // the cell is called, and no key of it
 		return fn.read([]arrival{a})
@@ -538,7 +417,7 @@ func (fn *node) work(active []*held, out outlet) error {
 					return fmt.Errorf("key %q: %w", e.key, e.err)
 				}
 				fn.emit(e, out)
-				if len(e.blocks) > 0 || len(e.reading.b) > 0 || len(e.released) > 0 {
+				if len(e.blocks) > 0 || e.reading.More() || len(e.released) > 0 {
 					rest = append(rest, e)
 				}
 			}
@@ -601,7 +480,8 @@ func (fn *node) open(unopened []*held) error {
 		}
 	}
 	parallel.Do(len(unopened), len(fn.workers), func(worker, i int) {
-		unopened[i].open(fn.workers[worker].Estimator)
+		e := unopened[i]
+		e.Entity, e.err = fn.workers[worker].Open(e.key, e.state)
 	})
 	for _, e := range unopened {
 		if e.err != nil {
@@ -610,23 +490,19 @@ func (fn *node) open(unopened []*held) error {
 		if !e.found {
 			fn.report.Counts.Keys++
 		}
-		if i := fn.workers[0].streams.index(e.key); i >= 0 {
-			fn.account.Matched(i)
-		}
-		if e.warm = e.warming(); e.warm {
+		matched(fn.account, fn.cfg.Keys, e.key)
+		if e.warm = e.WarmsUp(); e.warm {
 			fn.account.WarmsUp(e.key, true)
 		}
 	}
 	return nil
 }
 
-// open sets the entity to its state, or to that of a new key where there is none.
-func (e *held) open(est *Estimator) {
-	if e.state == nil {
-		e.entity = entity{Track: est.NewTrack(e.key)}
-		return
+// matched tells the account which rule the key matches.
+func matched(a *account.Run, rules []keyed.Rule, key string) {
+	if i := slices.IndexFunc(rules, func(r keyed.Rule) bool { return r.Matches(key) }); i >= 0 {
+		a.Matched(i)
 	}
-	e.entity, e.err = est.decodeEntity(e.key, e.state)
 }
 
 // roundTrip calls f for every cell, roundTrips at a time, and returns the first error
@@ -642,7 +518,7 @@ func roundTrip(list []*opened, f func(*opened) error) error {
 
 // step makes the key's next outputs, about roundSteps of them.
 func (e *held) step(w *worker) {
-	w.bind(e.key, e.Track)
+	e.Bind(w.Estimator)
 	e.by, e.from = w, w.encoded
 	defer func() { e.end = w.encoded }()
 	for e.outputs < roundSteps {
@@ -650,63 +526,59 @@ func (e *held) step(w *worker) {
 		case len(e.released) > 0:
 			e.learn(w, &e.released[0])
 			e.released = e.released[1:]
-		case len(e.reading.b) > 0:
+		case e.reading.More():
 			x := w.x
 			if w.encoder == nil {
 				x = nil // the estimate keeps it
 			}
-			o := e.reading.observationIn(x)
-			if e.reading.bad {
-				e.err = errCut
+			o, err := e.reading.Next(x)
+			if err != nil {
+				e.err = err
 				return
 			}
 			w.x = o.X
 			e.take(w, &o)
 		case len(e.blocks) > 0:
-			e.reading = reader{b: e.blocks[0], text: string(e.blocks[0])}
+			e.reading = keyed.ReadObservations(e.blocks[0], string(e.blocks[0]))
 			e.blocks = e.blocks[1:]
 		default:
-			e.blocks, e.reading = nil, reader{}
+			e.blocks, e.reading = nil, keyed.Observations{}
 			return
 		}
 	}
 }
 
-// take admits an observation, or rejects it, and releases what is due.
-func (e *held) take(w *worker, o *Observation) {
+// take learns an observation, or has it wait, or rejects it.
+func (e *held) take(w *worker, o *keyed.Observation) {
 	e.taken++
-	switch {
-	case e.repeats(o):
-	case w.cfg.Order == Arrival:
-		e.learn(w, o)
-	default:
-		due, err := e.admit(o, w.cfg.Lateness)
-		if err != nil {
-			e.outputs++
-			e.counts.Rejected++
-			e.counts.Late++
-			e.counts.Behind = max(e.counts.Behind, e.clock.Sub(o.Time))
-			e.rejected = append(e.rejected, Rejected{Key: e.key, Observation: o.clone(), Reason: err.Error()})
-			return
+	now, due, err := e.Take(o)
+	if err != nil {
+		e.outputs++
+		e.counts.Rejected++
+		e.counts.Late++
+		if late := (*keyed.Late)(nil); errors.As(err, &late) {
+			e.counts.Behind = max(e.counts.Behind, late.Behind)
 		}
-		if due {
-			e.learn(w, o)
-			return
-		}
-		e.released = e.due(e.clock.Add(-w.cfg.Lateness))
+		e.rejected = append(e.rejected, keyed.Rejected{Key: e.key, Observation: o.Clone(), Reason: err.Error()})
+		return
 	}
+	if now {
+		e.learn(w, o)
+		return
+	}
+	e.released = due
 }
 
 // learn makes the estimate of one observation: predict, then learn.
-func (e *held) learn(w *worker, o *Observation) {
+func (e *held) learn(w *worker, o *keyed.Observation) {
 	e.outputs++
 	out := &w.estimate
 	if w.encoder == nil {
-		e.estimates = append(e.estimates, w.Estimate(e.Track, *o))
+		e.estimates = append(e.estimates, keyed.Estimate{})
 		out = &e.estimates[len(e.estimates)-1]
+		e.Learn(nil, out, o)
 	} else {
-		w.memory.reset()
-		w.estimateIn(&w.memory, out, e.Track, o)
+		e.Learn(&w.memory, out, o)
 		w.encoder.Estimate(&w.encoded, e.key, out)
 	}
 	countEstimate(&e.counts, out)
@@ -728,7 +600,7 @@ func (fn *node) emit(e *held, out outlet) {
 	for _, r := range e.rejected {
 		out.reject(r)
 	}
-	if e.warm && !e.warming() {
+	if e.warm && !e.WarmsUp() {
 		e.warm = false
 		fn.account.WarmsUp(e.key, false)
 	}
@@ -751,13 +623,14 @@ func (fn *node) put(all, from, end Encoded, out outlet) {
 // note notes when a key of the cell has to be looked at again.
 func (fn *node) note(c *opened, e *held) {
 	if fn.cfg.waits() {
-		c.waits[e.key] = e.wait()
-		if len(e.waiting) == 0 {
+		if first, last := e.Waiting(); first.IsZero() {
 			delete(c.waits, e.key)
+		} else {
+			c.waits[e.key] = wait{first, last}
 		}
 	}
 	if fn.Live {
-		c.deadlines[e.key] = e.deadline(fn.cfg)
+		c.deadlines[e.key] = e.Deadline()
 		if c.deadlines[e.key].IsZero() {
 			delete(c.deadlines, e.key)
 		}
@@ -823,7 +696,7 @@ func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, 
 		return err
 	}
 	for _, e := range active {
-		e.released = e.due(horizon)
+		e.released = e.Release(horizon)
 	}
 	if err := fn.work(slices.Clone(active), out); err != nil {
 		return err
@@ -857,8 +730,12 @@ func (fn *node) finish(ctx context.Context, out outlet) error {
 	fn.report.States = make([]account.KeyState, len(all))
 	parallel.Do(len(all), len(fn.workers), func(_, i int) {
 		e := all[i]
-		e.state = e.append(make([]byte, 0, len(e.state)+256)) // it grows little
-		fn.report.States[i] = account.KeyState{Key: e.key, State: e.state, Waiting: e.places()}
+		e.state, _ = e.AppendBinary(make([]byte, 0, len(e.state)+256)) // it grows little
+		s := account.KeyState{Key: e.key, State: e.state}
+		for _, p := range e.Places() {
+			s.Waiting = append(s.Waiting, account.Place(p))
+		}
+		fn.report.States[i] = s
 	})
 	err := roundTrip(fn.order, func(c *opened) error { return fn.states.write(c.to, c.cell, c.alone(fn.cfg), c.order) })
 	addMetrics(ctx, fn.report.Counts)
@@ -894,7 +771,7 @@ var (
 )
 
 // countEstimate counts an estimate.
-func countEstimate(c *account.Counts, e *Estimate) {
+func countEstimate(c *account.Counts, e *keyed.Estimate) {
 	c.Records++
 	if e.Missing {
 		c.Missing++

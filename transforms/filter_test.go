@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/account"
 	"hafvf/internal/dofn"
 	"hafvf/pipeline/direct"
@@ -33,7 +34,7 @@ func init() {
 	dofn.Register(func(f *collectFn) any { return f.ProcessElement })
 	register.Function2x0((&collectRejectedFn{}).ProcessElement)
 	dofn.Register(func(f *collectRejectedFn) any { return f.ProcessElement })
-	register.Emitter3[beam.EventTime, string, transforms.Observation]()
+	register.Emitter3[beam.EventTime, string, keyed.Observation]()
 	register.Emitter1[[]byte]()
 }
 
@@ -43,22 +44,22 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// keyed is an observation with its key.
-type keyed struct {
+// given is an observation with its key.
+type given struct {
 	key string
-	obs transforms.Observation
+	obs keyed.Observation
 }
 
 // cases hands data to the DoFns of a test, which run in this process.
 var cases sync.Map
 
 type testCase struct {
-	in []keyed
+	in []given
 
 	mu       sync.Mutex
-	out      map[string][]transforms.Estimate
-	smoothed map[string][]transforms.Smoothed
-	rejected []transforms.Rejected
+	out      map[string][]keyed.Estimate
+	smoothed map[string][]keyed.Smoothed
+	rejected []keyed.Rejected
 	silent   []string
 	lines    map[string][]string // of chunks, by kind
 }
@@ -71,7 +72,7 @@ func caseOf(name string) *testCase {
 // emitFn emits the case's observations: all in one bundle.
 type emitFn struct{ Case string }
 
-func (fn *emitFn) ProcessElement(_ []byte, emit func(beam.EventTime, string, transforms.Observation)) {
+func (fn *emitFn) ProcessElement(_ []byte, emit func(beam.EventTime, string, keyed.Observation)) {
 	for _, k := range caseOf(fn.Case).in {
 		ts := mtime.ZeroTimestamp
 		if !k.obs.Time.IsZero() {
@@ -86,7 +87,7 @@ var execute = direct.Execute
 
 type collectFn struct{ Case string }
 
-func (fn *collectFn) ProcessElement(key string, e transforms.Estimate, _ func([]byte)) {
+func (fn *collectFn) ProcessElement(key string, e keyed.Estimate, _ func([]byte)) {
 	c := caseOf(fn.Case)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,7 +96,7 @@ func (fn *collectFn) ProcessElement(key string, e transforms.Estimate, _ func([]
 
 type collectRejectedFn struct{ Case string }
 
-func (fn *collectRejectedFn) ProcessElement(r transforms.Rejected, _ func([]byte)) {
+func (fn *collectRejectedFn) ProcessElement(r keyed.Rejected, _ func([]byte)) {
 	c := caseOf(fn.Case)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,9 +104,9 @@ func (fn *collectRejectedFn) ProcessElement(r transforms.Rejected, _ func([]byte
 }
 
 // runFilter runs the node over the observations in this process, unless execute says otherwise.
-func runFilter(t *testing.T, cfg transforms.Config, in []keyed) *testCase {
+func runFilter(t *testing.T, cfg transforms.Config, in []given) *testCase {
 	t.Helper()
-	c := &testCase{in: in, out: map[string][]transforms.Estimate{}}
+	c := &testCase{in: in, out: map[string][]keyed.Estimate{}}
 	cases.Store(t.Name(), c)
 	p, s := beam.NewPipelineWithRoot()
 	col := beam.ParDo(s, &emitFn{Case: t.Name()}, beam.Impulse(s))
@@ -125,14 +126,14 @@ func at(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.
 var twoLevels = hafvf.Config{Family: "normal", Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}
 
 // loop is the node's work as a plain loop over each key's observations.
-func loop(t *testing.T, cfg transforms.Config, in []keyed) map[string][]transforms.Estimate {
+func loop(t *testing.T, cfg transforms.Config, in []given) map[string][]keyed.Estimate {
 	t.Helper()
-	est, err := transforms.NewEstimator(cfg)
+	est, err := keyed.NewEstimator(cfg.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := map[string][]transforms.Estimate{}
-	tracks := map[string]*transforms.Track{}
+	out := map[string][]keyed.Estimate{}
+	tracks := map[string]*keyed.Track{}
 	for _, k := range in {
 		if tracks[k.key] == nil {
 			tracks[k.key] = est.NewTrack(k.key)
@@ -149,24 +150,24 @@ func same(t *testing.T, got, want any) {
 	}
 }
 
-func randomStream(n, keys int) []keyed {
+func randomStream(n, keys int) []given {
 	rng := rand.New(rand.NewPCG(1, 2))
-	in := make([]keyed, n)
+	in := make([]given, n)
 	for i := range in {
 		x := rng.NormFloat64() + float64(i/1000%2)*4
 		if rng.IntN(50) == 0 {
 			x = math.NaN()
 		}
-		in[i] = keyed{fmt.Sprintf("k%d", rng.IntN(keys)), transforms.Value(at(i), fmt.Sprintf("r%d", i), x)}
+		in[i] = given{fmt.Sprintf("k%d", rng.IntN(keys)), keyed.Value(at(i), fmt.Sprintf("r%d", i), x)}
 	}
 	return in
 }
 
 func TestFilterEqualsLoop(t *testing.T) {
 	in := randomStream(6000, 300)
-	want := loop(t, transforms.Config{Filter: twoLevels}, in)
+	want := loop(t, transforms.Config{Config: keyed.Config{Filter: twoLevels}}, in)
 	eachCells(t, func(t *testing.T, cells []string) {
-		c := runFilter(t, transforms.Config{Filter: twoLevels, Cells: cells}, in)
+		c := runFilter(t, transforms.Config{Config: keyed.Config{Filter: twoLevels}, Cells: cells}, in)
 		same(t, c.out, want)
 		same(t, len(c.rejected), 0)
 	})
@@ -197,8 +198,8 @@ func TestFilterLevels(t *testing.T) {
 		{"half", half, half, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := runFilter(t, transforms.Config{Filter: c.given}, in)
-			same(t, got.out, loop(t, transforms.Config{Filter: c.want}, in))
+			got := runFilter(t, transforms.Config{Config: keyed.Config{Filter: c.given}}, in)
+			same(t, got.out, loop(t, transforms.Config{Config: keyed.Config{Filter: c.want}}, in))
 			for _, e := range got.out["k1"][20:] {
 				if !e.Missing && (e.Memory == 1) != c.forgotten {
 					t.Fatalf("memory %g at record %d", e.Memory, e.N)
@@ -212,7 +213,7 @@ func TestFilterLevels(t *testing.T) {
 // exchanged.
 func TestFilterStateIsATrack(t *testing.T) {
 	in := randomStream(300, 3)
-	for _, order := range []transforms.Order{transforms.Arrival, transforms.EventTime} {
+	for _, order := range []keyed.Order{keyed.Arrival, keyed.EventTime} {
 		t.Run(string(order), func(t *testing.T) {
 			states := map[string][]byte{}
 			books := account.Open(t.Name(), account.Keeper{Settled: func(settled map[string]account.KeyState, _ time.Time) {
@@ -224,10 +225,10 @@ func TestFilterStateIsATrack(t *testing.T) {
 			if err := books.HandOver(t.Context(), len(in), nil); err != nil {
 				t.Fatal(err)
 			}
-			cfg := transforms.Config{Filter: hafvf.Config{Family: "normal"}, Order: order, Account: t.Name()}
+			cfg := transforms.Config{Config: keyed.Config{Filter: hafvf.Config{Family: "normal"}, Order: order}, Account: t.Name()}
 			runFilterUnsorted(t, cfg, in)
 			books.Stored(len(in))
-			est, err := transforms.NewEstimator(cfg)
+			est, err := keyed.NewEstimator(cfg.Config)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -243,7 +244,7 @@ func TestFilterStateIsATrack(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if order == transforms.Arrival {
+				if order == keyed.Arrival {
 					same(t, state, want)
 				}
 				restored, err := est.RestoreTrack(key, state)
@@ -262,24 +263,24 @@ func TestFilterStateIsATrack(t *testing.T) {
 
 func TestFilterSortsByEventTime(t *testing.T) {
 	in := randomStream(5000, 20)
-	shuffled := append([]keyed(nil), in...)
+	shuffled := append([]given(nil), in...)
 	rng := rand.New(rand.NewPCG(5, 6))
 	rng.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-	want := loop(t, transforms.Config{Filter: twoLevels}, in)
+	want := loop(t, transforms.Config{Config: keyed.Config{Filter: twoLevels}}, in)
 	eachCells(t, func(t *testing.T, cells []string) {
-		c := runFilter(t, transforms.Config{Filter: twoLevels, Lateness: 2 * time.Hour, Cells: cells}, shuffled)
+		c := runFilter(t, transforms.Config{Config: keyed.Config{Filter: twoLevels, Lateness: 2 * time.Hour}, Cells: cells}, shuffled)
 		same(t, c.out, want)
 		same(t, len(c.rejected), 0)
 	})
 }
 
 func TestFilterReleasesInOrder(t *testing.T) {
-	obs := func(seconds int, id string) keyed {
-		return keyed{"k", transforms.Value(at(seconds), id, 1)}
+	obs := func(seconds int, id string) given {
+		return given{"k", keyed.Value(at(seconds), id, 1)}
 	}
-	in := []keyed{obs(0, "a"), obs(20, "b"), obs(12, "c"), obs(20, "d"), obs(31, "e"), obs(15, "late"), obs(21, "f")}
+	in := []given{obs(0, "a"), obs(20, "b"), obs(12, "c"), obs(20, "d"), obs(31, "e"), obs(15, "late"), obs(21, "f")}
 	eachCells(t, func(t *testing.T, cells []string) {
-		c := runFilterUnsorted(t, transforms.Config{Filter: twoLevels, Lateness: 10 * time.Second, Cells: cells}, in)
+		c := runFilterUnsorted(t, transforms.Config{Config: keyed.Config{Filter: twoLevels, Lateness: 10 * time.Second}, Cells: cells}, in)
 		var ids []string
 		for _, e := range c.out["k"] {
 			ids = append(ids, e.ID)
@@ -293,9 +294,9 @@ func TestFilterReleasesInOrder(t *testing.T) {
 
 // runFilterUnsorted keeps the runner from sorting: without the reshuffle the
 // observations reach the node as they are emitted.
-func runFilterUnsorted(t *testing.T, cfg transforms.Config, in []keyed) *testCase {
+func runFilterUnsorted(t *testing.T, cfg transforms.Config, in []given) *testCase {
 	t.Helper()
-	c := &testCase{in: in, out: map[string][]transforms.Estimate{}}
+	c := &testCase{in: in, out: map[string][]keyed.Estimate{}}
 	cases.Store(t.Name(), c)
 	p, s := beam.NewPipelineWithRoot()
 	estimates, rejected := transforms.Filter(s, cfg, beam.ParDo(s, &emitFn{Case: t.Name()}, beam.Impulse(s)))
@@ -311,32 +312,32 @@ func TestFilterArrival(t *testing.T) {
 	in := randomStream(2000, 7)
 	rng := rand.New(rand.NewPCG(5, 6))
 	rng.Shuffle(len(in), func(i, j int) { in[i], in[j] = in[j], in[i] })
-	want := loop(t, transforms.Config{Filter: twoLevels}, in)
+	want := loop(t, transforms.Config{Config: keyed.Config{Filter: twoLevels}}, in)
 	eachCells(t, func(t *testing.T, cells []string) {
-		c := runFilterUnsorted(t, transforms.Config{Filter: twoLevels, Order: transforms.Arrival, Cells: cells}, in)
+		c := runFilterUnsorted(t, transforms.Config{Config: keyed.Config{Filter: twoLevels, Order: keyed.Arrival}, Cells: cells}, in)
 		same(t, c.out, want)
 	})
 }
 
 func TestFilterRejects(t *testing.T) {
-	value := func(x ...float64) transforms.Observation {
-		return transforms.Observation{Time: begin, ID: fmt.Sprint(x), X: [][]float64{x}}
+	value := func(x ...float64) keyed.Observation {
+		return keyed.Observation{Time: begin, ID: fmt.Sprint(x), X: [][]float64{x}}
 	}
 	bernoulli := hafvf.Config{Family: "bernoulli", Levels: []hafvf.Beta{}, Top: 1}
 	for _, c := range []struct {
 		name   string
 		cfg    transforms.Config
-		in     keyed
+		in     given
 		reason string
 	}{
-		{"domain", transforms.Config{Filter: bernoulli}, keyed{"k", value(2)}, "neither 0 nor 1"},
-		{"length", transforms.Config{Filter: twoLevels}, keyed{"k", value(1, 2)}, "x has 2 values, want 1"},
-		{"infinite", transforms.Config{Filter: twoLevels}, keyed{"k", value(math.Inf(1))}, "not finite"},
-		{"key", transforms.Config{Filter: twoLevels}, keyed{"", value(1)}, "empty key"},
-		{"time", transforms.Config{Filter: twoLevels}, keyed{"k", transforms.Value(time.Time{}, "x", 1)}, "no time"},
+		{"domain", transforms.Config{Config: keyed.Config{Filter: bernoulli}}, given{"k", value(2)}, "neither 0 nor 1"},
+		{"length", transforms.Config{Config: keyed.Config{Filter: twoLevels}}, given{"k", value(1, 2)}, "x has 2 values, want 1"},
+		{"infinite", transforms.Config{Config: keyed.Config{Filter: twoLevels}}, given{"k", value(math.Inf(1))}, "not finite"},
+		{"key", transforms.Config{Config: keyed.Config{Filter: twoLevels}}, given{"", value(1)}, "empty key"},
+		{"time", transforms.Config{Config: keyed.Config{Filter: twoLevels}}, given{"k", keyed.Value(time.Time{}, "x", 1)}, "no time"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := runFilter(t, c.cfg, []keyed{c.in, {"k", transforms.Value(at(1), "good", 1)}})
+			got := runFilter(t, c.cfg, []given{c.in, {"k", keyed.Value(at(1), "good", 1)}})
 			if len(got.rejected) != 1 || !strings.Contains(got.rejected[0].Reason, c.reason) {
 				t.Errorf("rejected %+v", got.rejected)
 			}
@@ -348,16 +349,16 @@ func TestFilterRejects(t *testing.T) {
 func TestFilterPanicsAtConstruction(t *testing.T) {
 	for name, build := range map[string]func(beam.Scope, beam.PCollection){
 		"top": func(s beam.Scope, c beam.PCollection) {
-			transforms.Filter(s, transforms.Config{Filter: hafvf.Config{Family: "normal", Top: 2}}, c)
+			transforms.Filter(s, transforms.Config{Config: keyed.Config{Filter: hafvf.Config{Family: "normal", Top: 2}}}, c)
 		},
 		"family": func(s beam.Scope, c beam.PCollection) {
-			transforms.Filter(s, transforms.Config{Filter: hafvf.Config{Family: "no"}}, c)
+			transforms.Filter(s, transforms.Config{Config: keyed.Config{Filter: hafvf.Config{Family: "no"}}}, c)
 		},
 		"order": func(s beam.Scope, c beam.PCollection) {
-			transforms.Filter(s, transforms.Config{Filter: twoLevels, Order: "x"}, c)
+			transforms.Filter(s, transforms.Config{Config: keyed.Config{Filter: twoLevels, Order: "x"}}, c)
 		},
 		"window": func(s beam.Scope, c beam.PCollection) {
-			transforms.Filter(s, transforms.Config{Filter: twoLevels}, beam.WindowInto(s, window.NewFixedWindows(time.Hour), c))
+			transforms.Filter(s, transforms.Config{Config: keyed.Config{Filter: twoLevels}}, beam.WindowInto(s, window.NewFixedWindows(time.Hour), c))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/teststream"
 
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/dofn"
 	"hafvf/pipeline/direct"
 	"hafvf/transforms"
@@ -23,13 +24,13 @@ func init() {
 }
 
 // speak is an observation of the key of that number.
-func speak(ts beam.EventTime, key float64) (string, transforms.Observation) {
-	return fmt.Sprint("k", key), transforms.Value(ts.ToTime(), "", 1)
+func speak(ts beam.EventTime, key float64) (string, keyed.Observation) {
+	return fmt.Sprint("k", key), keyed.Value(ts.ToTime(), "", 1)
 }
 
 type collectSilentFn struct{ Case string }
 
-func (fn *collectSilentFn) ProcessElement(key string, s transforms.Silent, _ func([]byte)) {
+func (fn *collectSilentFn) ProcessElement(key string, s keyed.Silent, _ func([]byte)) {
 	c := caseOf(fn.Case)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,7 +50,7 @@ func TestFilterLive(t *testing.T) {
 
 func testLive(t *testing.T, cells []string, lateness int) {
 	name := fmt.Sprint(t.Name(), lateness)
-	c := &testCase{out: map[string][]transforms.Estimate{}}
+	c := &testCase{out: map[string][]keyed.Estimate{}}
 	cases.Store(name, c)
 	ts := teststream.NewConfig()
 	add := func(key float64, second int) {
@@ -70,7 +71,7 @@ func testLive(t *testing.T, cells []string, lateness int) {
 	ts.AdvanceWatermarkToInfinity()
 
 	p, s := beam.NewPipelineWithRoot()
-	cfg := transforms.Config{Filter: twoLevels, Lateness: time.Duration(lateness) * time.Second, Cells: cells, Silence: &transforms.SilenceConfig{After: 10 * time.Second}}
+	cfg := transforms.Config{Config: keyed.Config{Filter: twoLevels, Lateness: time.Duration(lateness) * time.Second, Silence: &keyed.SilenceConfig{After: 10 * time.Second}}, Cells: cells}
 	estimates, silent, rejected := transforms.FilterLive(s, cfg, beam.ParDo(s, speak, teststream.Create(s, ts)))
 	beam.ParDo(s, &collectFn{Case: name}, estimates)
 	beam.ParDo(s, &collectSilentFn{Case: name}, silent)
@@ -83,12 +84,12 @@ func testLive(t *testing.T, cells []string, lateness int) {
 		"k1 since 1, 10s, n 2, 1 outputs", "k1 since 20, 10s, n 3, 1 outputs", "k2 since 0, 10s, n 1, 1 outputs", "k3 since 18, 10s, n 2, 1 outputs",
 	})
 	same(t, len(c.rejected), 0)
-	for key, want := range map[string][]*transforms.Silence{
+	for key, want := range map[string][]*keyed.Silence{
 		"k1": {nil, nil, {Since: at(1), Bound: 10 * time.Second, Told: true}},
 		"k2": {nil},
 		"k3": {nil, {Since: at(4), Bound: 10 * time.Second}},
 	} {
-		var got []*transforms.Silence
+		var got []*keyed.Silence
 		for _, e := range c.out[key] {
 			got = append(got, e.Silence)
 		}

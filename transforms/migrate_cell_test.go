@@ -6,14 +6,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 )
 
 // A job is the node on a runner of its own, one bundle at a time.
@@ -25,7 +28,7 @@ type job struct {
 // bundle hands a bundle of observations, by key, to the node under cfg. Without calls, only
 // the cells of these keys are read. It returns the estimates as bytes, by key. A bundle that
 // fails leaves the cells as they were.
-func (j *job) bundle(t *testing.T, cfg Config, calls bool, in map[string][]Observation) (map[string][][]byte, error) {
+func (j *job) bundle(t *testing.T, cfg Config, calls bool, in map[string][]keyed.Observation) (map[string][][]byte, error) {
 	t.Helper()
 	text, err := json.Marshal(cfg)
 	if err != nil {
@@ -43,7 +46,7 @@ func (j *job) bundle(t *testing.T, cfg Config, calls bool, in map[string][]Obser
 	}
 	var blocks []sent
 	send := func(_ beam.EventTime, cell string, block []byte) { blocks = append(blocks, sent{cell, block}) }
-	reject := func(r Rejected) { t.Errorf("rejected: %+v", r) }
+	reject := func(r keyed.Rejected) { t.Errorf("rejected: %+v", r) }
 	pack.StartBundle(send, reject)
 	for key, all := range in {
 		for _, o := range all {
@@ -63,7 +66,9 @@ func (j *job) bundle(t *testing.T, cfg Config, calls bool, in map[string][]Obser
 		before[b.cell] = *j.cells[b.cell]
 	}
 	out := map[string][][]byte{}
-	emit := func(_ beam.EventTime, key string, e Estimate) { out[key] = append(out[key], appendEstimate(nil, e)) }
+	emit := func(_ beam.EventTime, key string, e keyed.Estimate) {
+		out[key] = append(out[key], encoded(e))
+	}
 	filter.StartBundle(emit, nil, reject)
 	for _, b := range blocks {
 		if err = filter.ProcessElement(context.Background(), j.cells[b.cell], nil, b.cell, b.block, emit, nil, reject); err != nil {
@@ -81,12 +86,36 @@ func (j *job) bundle(t *testing.T, cfg Config, calls bool, in map[string][]Obser
 	return out, err
 }
 
+func encoded(e keyed.Estimate) []byte {
+	b, _ := e.AppendBinary(nil)
+	return b
+}
+
+// jumping returns 200 observations with gaps, an outlier at 80 and a change at 100.
+func jumping() []keyed.Observation {
+	rng := rand.New(rand.NewPCG(1, 3))
+	all := make([]keyed.Observation, 200)
+	for i := range all {
+		x := rng.NormFloat64()
+		switch {
+		case i%17 == 3:
+			x = math.NaN()
+		case i == 80:
+			x += 20
+		case i >= 100:
+			x += 8
+		}
+		all[i] = keyed.Value(time.Unix(int64(i+i/7), 0).UTC(), "id", x)
+	}
+	return all
+}
+
 // restart forgets the copies that this process has of cells.
 func restart() { kept = &copies{of: map[version]*cell{}, bound: 1 << 30} }
 
 // others are the names of cells that have other settings than cfg, or none.
 func (j *job) others(cfg Config) (all []string) {
-	own := fingerprintOf(settingsText(cfg.jobSettings()))
+	own := fingerprintOf(settingsOf(cfg.Config).text())
 	for name, r := range j.cells {
 		if head := r.value.([]byte); head[0] != headSettings || fingerprint(head[1:9]) != own {
 			all = append(all, name)
@@ -98,18 +127,20 @@ func (j *job) others(cfg Config) (all []string) {
 // A loop is the plain loop over the observations of one key.
 type loop struct{ state []byte }
 
-func (l *loop) learn(t *testing.T, cfg Config, key string, in []Observation) (out [][]byte) {
+func (l *loop) learn(t *testing.T, cfg Config, key string, in []keyed.Observation) (out [][]byte) {
 	t.Helper()
-	est := newEstimator(t, cfg)
+	est, err := keyed.NewEstimator(cfg.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
 	track := est.NewTrack(key)
 	if l.state != nil {
-		var err error
 		if track, err = est.RestoreTrack(key, l.state); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, o := range in {
-		out = append(out, appendEstimate(nil, est.Estimate(track, o)))
+		out = append(out, encoded(est.Estimate(track, o)))
 	}
 	l.state, _ = track.AppendBinary(nil)
 	return out
@@ -117,7 +148,7 @@ func (l *loop) learn(t *testing.T, cfg Config, key string, in []Observation) (ou
 
 func (l *loop) migrate(t *testing.T, from, to Config, key string) {
 	t.Helper()
-	m, err := NewMigrator(to)
+	m, err := keyed.NewMigrator(to.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,10 +164,10 @@ var threeCells = []string{"0", "1", "2"}
 var changed = func() (all [3]Config) {
 	for i, levels := range [][]hafvf.Beta{{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, {{Alpha: 2, Beta: 1}, {Alpha: 1, Beta: 1}}, {}} {
 		rule := hafvf.Config{Family: "normal", Prior: hafvf.Params{"kappa": float64(1 + i)}, Levels: []hafvf.Beta{}, Top: .9}
-		all[i] = Config{
+		all[i] = Config{Config: keyed.Config{
 			Filter: hafvf.Config{Family: "normal", Levels: levels, Top: .8, Bank: nil},
-			Keys:   []Rule{{Match: fmt.Sprintf("k*%d", i), Filter: rule}}, Cells: threeCells,
-		}
+			Keys:   []keyed.Rule{{Match: fmt.Sprintf("k*%d", i), Filter: rule}},
+		}, Cells: threeCells}
 	}
 	return all
 }()
@@ -156,8 +187,8 @@ func TestCellsAreCarriedOver(t *testing.T) {
 				restart()
 				j := &job{map[string]*runner{}, rand.New(rand.NewPCG(1, 2))}
 				in := jumping()
-				first, loops := map[string][]Observation{}, map[string]*loop{}
-				same := func(when string, cfg Config, in map[string][]Observation, got map[string][][]byte) {
+				first, loops := map[string][]keyed.Observation{}, map[string]*loop{}
+				same := func(when string, cfg Config, in map[string][]keyed.Observation, got map[string][][]byte) {
 					t.Helper()
 					for key, l := range loops {
 						if !slices.EqualFunc(got[key], l.learn(t, cfg, key, in[key]), bytes.Equal) {
@@ -179,7 +210,7 @@ func TestCellsAreCarriedOver(t *testing.T) {
 				}
 
 				again()
-				one := map[string][]Observation{"k5": in[60:70]}
+				one := map[string][]keyed.Observation{"k5": in[60:70]}
 				if _, err := j.bundle(t, changed[1], true, one); !errors.Is(err, hafvf.ErrOtherConfig) || !strings.Contains(err.Error(), "levels") {
 					t.Fatalf("without Migrate: %v", err)
 				}
@@ -207,7 +238,7 @@ func TestCellsAreCarriedOver(t *testing.T) {
 				again()
 				third := changed[2]
 				third.Migrate = true
-				one = map[string][]Observation{"k5": in[70:80]}
+				one = map[string][]keyed.Observation{"k5": in[70:80]}
 				if got, err = j.bundle(t, third, true, one); err != nil {
 					t.Fatal(err)
 				}
@@ -226,7 +257,7 @@ func TestCellsAreCarriedOver(t *testing.T) {
 				}
 
 				again()
-				last := map[string][]Observation{}
+				last := map[string][]keyed.Observation{}
 				for key := range loops {
 					last[key] = in[80:120]
 				}
@@ -247,7 +278,7 @@ func TestCellsWithoutSettings(t *testing.T) {
 		restart()
 		j := &job{map[string]*runner{}, rand.New(rand.NewPCG(1, 2))}
 		in := jumping()
-		first := map[string][]Observation{}
+		first := map[string][]keyed.Observation{}
 		for i := range n {
 			first[fmt.Sprint("k", i)] = in[:60]
 		}
@@ -258,7 +289,7 @@ func TestCellsWithoutSettings(t *testing.T) {
 			r.value, r.settings = r.value.([]byte)[9:], nil
 		}
 		restart()
-		one := map[string][]Observation{"k5": in[60:70]}
+		one := map[string][]keyed.Observation{"k5": in[60:70]}
 		other := changed[1]
 		other.Migrate = true
 		if _, err := j.bundle(t, other, true, one); !errors.Is(err, hafvf.ErrOtherConfig) {
@@ -284,19 +315,21 @@ func TestCellsWithoutSettings(t *testing.T) {
 func TestCellsThatFit(t *testing.T) {
 	defer func(all *copies) { kept = all }(kept)
 	restart()
-	from := detecting
-	from.Cells = threeCells
+	from := Config{Config: keyed.Config{
+		TimeUnit: time.Second,
+		Filter:   hafvf.Config{Family: "normal", Bank: hafvf.DefaultBank(), Detect: &hafvf.Detect{}, WarmUp: 8},
+	}, Cells: threeCells}
 	ruled := from
-	ruled.Keys = []Rule{{Match: "other-*", Filter: hafvf.Config{Family: "normal"}}}
-	more := lagging
-	more.Cells = threeCells
+	ruled.Keys = []keyed.Rule{{Match: "other-*", Filter: hafvf.Config{Family: "normal"}}}
+	more := from
+	more.Filter.Bank = hafvf.DefaultBankOf("normal") // with a member on the last value
 	in := jumping()
 	for name, to := range map[string]Config{"rule": ruled, "member": more} {
 		j := &job{map[string]*runner{}, rand.New(rand.NewPCG(1, 2))}
-		if _, err := j.bundle(t, from, true, map[string][]Observation{"a": in[:50], "b": in[:60]}); err != nil {
+		if _, err := j.bundle(t, from, true, map[string][]keyed.Observation{"a": in[:50], "b": in[:60]}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := j.bundle(t, to, true, map[string][]Observation{"a": in[50:60], "b": in[60:70]}); err != nil {
+		if _, err := j.bundle(t, to, true, map[string][]keyed.Observation{"a": in[50:60], "b": in[60:70]}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if others := j.others(to); others != nil {
@@ -310,13 +343,13 @@ func TestCellLacksSettings(t *testing.T) {
 	defer func(all *copies) { kept = all }(kept)
 	restart()
 	j := &job{map[string]*runner{}, rand.New(rand.NewPCG(1, 2))}
-	in := map[string][]Observation{"k5": jumping()[:10]}
+	in := map[string][]keyed.Observation{"k5": jumping()[:10]}
 	if _, err := j.bundle(t, changed[0], true, in); err != nil {
 		t.Fatal(err)
 	}
 	other := changed[1]
 	other.Migrate = true
-	for _, text := range []any{nil, []byte(settingsText(changed[2].jobSettings()))} {
+	for _, text := range []any{nil, []byte(settingsOf(changed[2].Config).text())} {
 		for _, r := range j.cells {
 			r.settings = text
 		}

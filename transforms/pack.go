@@ -2,14 +2,15 @@ package transforms
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/account"
+	"hafvf/internal/compact"
 	"hafvf/internal/dofn"
 )
 
@@ -20,7 +21,7 @@ func init() {
 	dofn.Register(func(f *packEachFn) any { return f.ProcessElement })
 	register.Emitter3[beam.EventTime, string, []byte]()
 	register.Emitter1[[]byte]()
-	register.Emitter1[Rejected]()
+	register.Emitter1[keyed.Rejected]()
 }
 
 // A packer checks the observations of a bundle and packs those of each key into a
@@ -29,7 +30,7 @@ type packer struct {
 	Config string
 
 	cfg       Config
-	estimator *Estimator
+	estimator *keyed.Estimator
 	data      []byte   // the observations of the bundle, encoded, in the order of arrival
 	extents   []packed // of each
 	blocks    []block  // in the order of their first observations
@@ -47,7 +48,7 @@ type packed struct {
 // A block gathers the observations of a key.
 type block struct {
 	key         string
-	stream      *stream
+	check       func(*keyed.Observation) error
 	at          mtime.Time // earliest event time
 	times       wait       // of all observations
 	first, last int        // in extents
@@ -58,11 +59,8 @@ type block struct {
 const packBytes = 64 << 20
 
 func (p *packer) setUp() (err error) {
-	if p.estimator, err = parseEstimator(p.Config); err != nil {
-		return err
-	}
-	p.cfg = p.estimator.cfg
-	return nil
+	p.estimator, p.cfg, err = parseEstimator(p.Config)
+	return err
 }
 
 func (p *packer) start() {
@@ -79,30 +77,31 @@ func (p *packer) reset() {
 }
 
 // add takes an observation, or says why it is refused. Nothing of it is kept.
-func (p *packer) add(at mtime.Time, key string, o *Observation, emit func(beam.EventTime, string, []byte)) error {
+func (p *packer) add(at mtime.Time, key string, o *keyed.Observation, emit func(beam.EventTime, string, []byte)) error {
 	i, known := p.of[key]
-	var st *stream
+	var check func(*keyed.Observation) error
 	if known {
-		st = p.blocks[i].stream
+		check = p.blocks[i].check
+	} else {
+		check = p.estimator.CheckOf(key)
 	}
-	st, err := p.check(st, key, o)
-	if err != nil {
+	if err := check(o); err != nil {
 		p.refused++
 		return err
 	}
 	from := len(p.data)
-	raw := o.Raw
-	if p.cfg.Order == Arrival {
-		raw = "" // only a rejection as late would need it
+	kept := *o
+	if p.cfg.Order == keyed.Arrival {
+		kept.Raw = "" // only a rejection as late would need it
 	}
-	p.data = appendFields(p.data, o, o.ID, raw)
+	p.data, _ = kept.AppendBinary(p.data)
 	p.extents = append(p.extents, packed{from: from, end: len(p.data)})
 	last := len(p.extents) - 1
 	if !known {
 		key = strings.Clone(key) // it may be part of a larger text
 		i = len(p.blocks)
 		p.of[key] = i
-		p.blocks = append(p.blocks, block{key: key, stream: st, at: at, first: last, last: last})
+		p.blocks = append(p.blocks, block{key: key, check: check, at: at, first: last, last: last})
 	}
 	b := &p.blocks[i]
 	p.extents[b.last].next = last
@@ -116,26 +115,11 @@ func (p *packer) add(at mtime.Time, key string, o *Observation, emit func(beam.E
 	return nil
 }
 
-// check says why o is not an observation of the key. It returns the key's stream, which it
-// looks for where st is nil.
-func (p *packer) check(st *stream, key string, o *Observation) (*stream, error) {
-	if p.cfg.Order == EventTime && o.Time.IsZero() {
-		return nil, fmt.Errorf("no time; observations without one need order: arrival")
-	}
-	if key == "" {
-		return nil, errEmptyKey
-	}
-	if st == nil {
-		st = p.estimator.streams.of(key)
-	}
-	return st, st.check(o)
-}
-
 // flush emits the blocks.
 func (p *packer) flush(emit func(beam.EventTime, string, []byte)) {
 	for i := range p.blocks {
 		b := &p.blocks[i]
-		if p.cfg.Order == Arrival {
+		if p.cfg.Order == keyed.Arrival {
 			b.at = mtime.ZeroTimestamp // a runner may sort by event time
 		}
 		out := beginBlock(b.key, b.times, b.size)
@@ -154,9 +138,9 @@ func (p *packer) flush(emit func(beam.EventTime, string, []byte)) {
 // many bytes.
 func beginBlock(key string, times wait, size int) []byte {
 	const header = 48 // bytes at most, but for the key
-	b := appendString(make([]byte, 0, header+len(key)+size), key)
-	b = appendTime(b, times.first)
-	return appendTime(b, times.last)
+	b := compact.AppendString(make([]byte, 0, header+len(key)+size), key)
+	b = compact.AppendTime(b, times.first)
+	return compact.AppendTime(b, times.last)
 }
 
 // callCells has every cell read, and so carried over, those too of which no key has a
@@ -201,9 +185,9 @@ func (fn *packFn) StartBundle(func(beam.EventTime, string, []byte), func([]byte)
 }
 
 func (fn *packFn) ProcessElement(_ context.Context, element beam.T, emit func(beam.EventTime, string, []byte), reject func([]byte)) {
-	take := func(key string, o *Observation) error {
+	take := func(key string, o *keyed.Observation) error {
 		at := mtime.ZeroTimestamp
-		if fn.cfg.Order == EventTime {
+		if fn.cfg.Order != keyed.Arrival {
 			at = mtime.FromTime(o.Time)
 		}
 		return fn.add(at, key, o, emit)
@@ -223,14 +207,16 @@ type packEachFn struct{ packer }
 
 func (fn *packEachFn) Setup() error { return fn.setUp() }
 
-func (fn *packEachFn) StartBundle(func(beam.EventTime, string, []byte), func(Rejected)) { fn.start() }
+func (fn *packEachFn) StartBundle(func(beam.EventTime, string, []byte), func(keyed.Rejected)) {
+	fn.start()
+}
 
-func (fn *packEachFn) ProcessElement(ts beam.EventTime, key string, o Observation, emit func(beam.EventTime, string, []byte), reject func(Rejected)) {
+func (fn *packEachFn) ProcessElement(ts beam.EventTime, key string, o keyed.Observation, emit func(beam.EventTime, string, []byte), reject func(keyed.Rejected)) {
 	if err := fn.add(ts, key, &o, emit); err != nil {
-		reject(Rejected{Key: key, Observation: o, Reason: err.Error()})
+		reject(keyed.Rejected{Key: key, Observation: o, Reason: err.Error()})
 	}
 }
 
-func (fn *packEachFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func(Rejected)) {
+func (fn *packEachFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func(keyed.Rejected)) {
 	fn.finish(ctx, emit, int(fn.refused))
 }

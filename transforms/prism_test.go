@@ -9,6 +9,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/runners/prism"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 	"hafvf/pipeline/direct"
 	"hafvf/transforms"
 )
@@ -25,10 +26,10 @@ func TestPrism(t *testing.T) {
 	*jobopts.Experiments = "prism_disable_sdf_split"
 	defer func() { execute, *jobopts.Experiments = direct.Execute, "" }()
 	for name, cfg := range map[string]transforms.Config{
-		"in order":  {Filter: twoLevels},
-		"late":      {Filter: twoLevels, Lateness: time.Hour},
-		"in cells":  {Filter: twoLevels, Cells: []string{"a", "b", "c"}},
-		"detection": {Filter: hafvf.Config{Family: "normal", Bank: hafvf.DefaultBank(), Forgetting: .999, Detect: &hafvf.Detect{}}},
+		"in order":  {Config: keyed.Config{Filter: twoLevels}},
+		"late":      {Config: keyed.Config{Filter: twoLevels, Lateness: time.Hour}},
+		"in cells":  {Config: keyed.Config{Filter: twoLevels}, Cells: []string{"a", "b", "c"}},
+		"detection": {Config: keyed.Config{Filter: hafvf.Config{Family: "normal", Bank: hafvf.DefaultBank(), Forgetting: .999, Detect: &hafvf.Detect{}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := randomStream(2000, 7)

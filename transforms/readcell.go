@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/state"
+
+	"hafvf/hafvf/keyed"
 )
 
 // CellStates are the names of the states that Filter keeps for a key of the runner, as
@@ -12,8 +14,8 @@ var CellStates = []string{"entity", "log", "settings"}
 
 // ReadCell decodes what a runner keeps for one key of Filter's: by the names of CellStates,
 // the elements of each state, a value being one. It returns the states of the keys of
-// observations in it, as Estimator.Snapshot takes them, and the function that gives the
-// settings that the state of a key was written with, as Migrator.Migrate takes them. The
+// observations in it, as keyed.Estimator.Snapshot takes them, and the function that gives the
+// settings that the state of a key was written with, as keyed.Migrator.Migrate takes them. The
 // error says that they are damaged.
 func ReadCell(key string, states map[string][][]byte) (entities map[string][]byte, written func(key string) string, err error) {
 	if len(states[CellStates[0]]) == 0 {
@@ -31,11 +33,11 @@ func ReadCell(key string, states map[string][][]byte) (entities map[string][]byt
 		if err != nil {
 			return nil, nil, err
 		}
-		from, err := parseSettings[jobSettings](text)
+		from, err := parseSettings(text)
 		if err != nil {
 			return nil, nil, err
 		}
-		settings := from.in(Config{}).Settings()
+		settings := from.in(keyed.Config{}).Settings()
 		written = func(key string) string {
 			_, text := settings(key)
 			return text

@@ -3,178 +3,15 @@ package transforms
 import (
 	"context"
 	"fmt"
-	"math"
-	"slices"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/timers"
 
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/account"
 )
-
-// Kinds of alarms of silence.
-const (
-	SilentAlarm    = "silent"    // a key has been silent for longer than its rhythm allows
-	RecoveredAlarm = "recovered" // it speaks again
-)
-
-// SilenceConfig says how long a key may be silent.
-type SilenceConfig struct {
-	// After is a fixed bound. Zero: the key's own gaps set it, such that calm ones pass
-	// it once per budget of AlarmConfig.
-	After time.Duration
-}
-
-// Settings of silence that aren't the user's.
-const (
-	leastGaps      = 10  // that a key must have shown before its own bound holds
-	gapForgetting  = .99 // per gap
-	leastPerBudget = 100 // gaps per budget, also of keys that speak rarely
-)
-
-// A Silence is one of a key.
-type Silence struct {
-	Since time.Time     // of the observation before it
-	Bound time.Duration // after which it was one
-	Told  bool          // FilterLive told of it while it lasted
-}
-
-// A Silent is a key that is silent, as FilterLive tells it.
-type Silent struct {
-	Silence
-	N       int64 // position of its last observation, from 1
-	Outputs int   // of its model
-}
-
-// A pulse is the rhythm in which a key speaks. Its gaps are exponential, of a rate that
-// changes: with the Gamma posterior of the gaps so far, forgotten by gapForgetting.
-type pulse struct {
-	last time.Time
-	gaps float64  // number
-	sum  float64  // seconds
-	told *Silence // that goes on; nil where there is none
-}
-
-// speak notes an observation, and returns the silence that it ends, nil where there was
-// none.
-func (p *pulse) speak(c SilenceConfig, alarms AlarmConfig, now time.Time) (s *Silence) {
-	if now.IsZero() || !p.last.IsZero() && !now.After(p.last) {
-		return nil
-	}
-	last := p.last
-	p.last = now
-	if last.IsZero() {
-		return nil
-	}
-	gap := now.Sub(last)
-	if s, p.told = p.told, nil; s != nil {
-		gap = min(gap, s.Bound)
-	} else if bound := p.bound(c, alarms); bound > 0 && gap > bound {
-		s = &Silence{Since: last, Bound: bound}
-		gap = bound // the rhythm does not learn how long the key was away
-	}
-	p.gaps = gapForgetting*p.gaps + 1
-	p.sum = gapForgetting*p.sum + gap.Seconds()
-	return s
-}
-
-// bound is the gap that is a silence; 0 where none is known. For exponential gaps with
-// n seen of the sum b it is exceeded with probability (b/(b+g))ⁿ.
-func (p *pulse) bound(c SilenceConfig, alarms AlarmConfig) time.Duration {
-	if c.After > 0 {
-		return c.After
-	}
-	if p.gaps < (1-math.Pow(gapForgetting, leastGaps))/(1-gapForgetting) {
-		return 0
-	}
-	perBudget := alarms.Budget
-	if perBudget == 0 {
-		perBudget = alarms.withDefaults().BudgetTime.Seconds() * p.gaps / p.sum
-	}
-	seconds := p.sum * math.Expm1(math.Log(math.Max(perBudget, leastPerBudget))/p.gaps)
-	if seconds > math.MaxInt64/1e9 {
-		return 0
-	}
-	return time.Duration(seconds * 1e9)
-}
-
-// deadline is when a key becomes silent that has spoken last at that time, zero where it
-// is so already, or no bound is known.
-func (p *pulse) deadline(c SilenceConfig, alarms AlarmConfig, last time.Time) time.Time {
-	bound := p.bound(c, alarms)
-	if bound == 0 || last.IsZero() || p.told != nil {
-		return time.Time{}
-	}
-	return last.Add(bound)
-}
-
-// tell notes that the key's silence is told, and returns it.
-func (p *pulse) tell(c SilenceConfig, alarms AlarmConfig) Silence {
-	p.told = &Silence{Since: p.last, Bound: p.bound(c, alarms), Told: true}
-	return *p.told
-}
-
-// append encodes the pulse. A third number is the bound of a silence that is told.
-func (p *pulse) append(b []byte) []byte {
-	numbers := []float64{p.gaps, p.sum}
-	if p.told != nil {
-		numbers = append(numbers, float64(p.told.Bound))
-	}
-	return appendFloats(appendTime(b, p.last), numbers)
-}
-
-func (p *pulse) read(r *reader) {
-	p.last = r.time()
-	numbers := r.floats()
-	if len(numbers) != 2 && len(numbers) != 3 || slices.ContainsFunc(numbers, func(v float64) bool { return !(v >= 0) || math.IsInf(v, 0) }) {
-		r.fail()
-		return
-	}
-	p.gaps, p.sum = numbers[0], numbers[1]
-	if len(numbers) == 3 {
-		p.told = &Silence{Since: p.last, Bound: time.Duration(numbers[2]), Told: true}
-	}
-}
-
-// Told is an alert with the estimate that it is told of, which gives it time, id and
-// values.
-type Told struct {
-	Of *Estimate
-	*Alert
-}
-
-// Alerts are what is told of a silence that the estimate of a key ends: that there was
-// one, unless that was told while it lasted, and that it is over.
-func (s *Silence) Alerts(key string, e *Estimate) (all []Told) {
-	outputs := len(e.Predicted.Mean)
-	if !s.Told {
-		all = append(all, Silent{*s, e.N, outputs}.Alert(key))
-	}
-	return append(all, s.alert(RecoveredAlarm, e.Time, e.ID, e.N, outputs))
-}
-
-// Alert is what is told of a key that is silent, dated when its bound was passed.
-func (s Silent) Alert(key string) Told {
-	passed := s.Since.Add(s.Bound)
-	return s.alert(SilentAlarm, passed, key+"/"+stamp(passed), s.N, s.Outputs)
-}
-
-// alert is one of a silence. What it is told of has no value.
-func (s *Silence) alert(kind string, at time.Time, id string, n int64, outputs int) Told {
-	unknown := func() Moments {
-		m := Moments{make([]float64, outputs), make([]float64, outputs)}
-		for i := range m.Mean {
-			m.Mean[i], m.SD[i] = math.NaN(), math.NaN()
-		}
-		return m
-	}
-	return Told{
-		&Estimate{Time: at, ID: id, N: n, Predicted: unknown(), Detection: &Detection{Score: math.NaN()}},
-		&Alert{Kind: kind, Start: s.Since, LogOdds: math.NaN(), Size: math.NaN(), Before: unknown(), After: unknown()},
-	}
-}
 
 // silentTag is the tag of the timers of silence; those of waiting observations have others.
 const silentTag = "silent"
@@ -186,11 +23,11 @@ func (fn *node) findDeadlines(c *cell) error {
 	}
 	c.deadlines = map[string]time.Time{}
 	for key := range c.at {
-		e, err := fn.workers[0].decodeEntity(key, c.entity(key))
+		e, err := fn.workers[0].Open(key, c.entity(key))
 		if err != nil {
 			return fmt.Errorf("key %q: %w", key, err)
 		}
-		if deadline := e.deadline(fn.cfg); !deadline.IsZero() {
+		if deadline := e.Deadline(); !deadline.IsZero() {
 			c.deadlines[key] = deadline
 		}
 	}
@@ -232,11 +69,10 @@ func (fn *node) wake(tp timers.Provider, c *opened, at time.Time) {
 
 // tell tells of a key that is silent by now.
 func (fn *node) tell(now time.Time, e *held, out outlet) {
-	deadline := e.deadline(fn.cfg)
-	if deadline.IsZero() || deadline.After(now) {
+	s, silent := e.Tell(now)
+	if !silent {
 		return
 	}
-	s := Silent{e.pulse.tell(*fn.cfg.Silence, fn.cfg.Alarms), e.n, e.stream.bank.Model().Outputs()}
 	fn.report.Counts.Silences++
 	w := fn.workers[0]
 	if w.encoder == nil {
@@ -249,65 +85,36 @@ func (fn *node) tell(now time.Time, e *held, out outlet) {
 	fn.flush()
 }
 
-// deadline is when the key has to be looked at: when it becomes silent, or, where it is so
-// already, when the observation that ends this has waited long enough. It is zero where
-// there is nothing to look for.
-func (e *entity) deadline(cfg Config) time.Time {
-	last := e.pulse.last
-	if e.clock.After(last) {
-		last = e.clock // an observation waits
-	}
-	deadline := e.pulse.deadline(*cfg.Silence, cfg.Alarms, last)
-	switch {
-	case !deadline.IsZero():
-		return deadline.Add(cfg.Lateness)
-	case len(e.waiting) > 0:
-		return last.Add(cfg.Lateness)
-	}
-	return time.Time{}
-}
-
 // resumeFn hands the keys whose states a run takes over to filterFn, in blocks without
 // observations, so that cells get the timers that they had. It takes an impulse.
 type resumeFn struct {
 	Config string
 	Live   bool
 
-	estimator *Estimator
+	cfg       Config
+	estimator *keyed.Estimator
 }
 
 func (fn *resumeFn) Setup() (err error) {
-	fn.estimator, err = parseEstimator(fn.Config)
+	fn.estimator, fn.cfg, err = parseEstimator(fn.Config)
 	return err
 }
 
 func (fn *resumeFn) ProcessElement(_ context.Context, _ []byte, emit func(beam.EventTime, string, []byte)) error {
-	cfg := fn.estimator.cfg
-	return account.Of(cfg.Account).RestoreTimers(func(key string, b []byte) error {
-		e, err := fn.estimator.decodeEntity(key, b)
+	return account.Of(fn.cfg.Account).RestoreTimers(func(key string, b []byte) error {
+		e, err := fn.estimator.Open(key, b)
 		if err != nil {
 			return err
 		}
-		times := e.wait()
-		if fn.Live && len(e.waiting) == 0 {
-			deadline := e.deadline(cfg)
-			times = wait{deadline, deadline}
+		first, last := e.Waiting()
+		if fn.Live && first.IsZero() {
+			first = e.Deadline()
+			last = first
 		}
+		times := wait{first, last}
 		if !times.first.IsZero() {
-			emit(mtime.ZeroTimestamp, cellName(key, cfg.Cells), beginBlock(key, times, 0))
+			emit(mtime.ZeroTimestamp, cellName(key, fn.cfg.Cells), beginBlock(key, times, 0))
 		}
 		return nil
 	})
-}
-
-func (c *SilenceConfig) validate(order Order) error {
-	switch {
-	case c == nil:
-		return nil
-	case c.After < 0:
-		return fmt.Errorf("after %v is negative", c.After)
-	case order != EventTime:
-		return fmt.Errorf("a key's rhythm is that of its times: order must be %q", EventTime)
-	}
-	return nil
 }

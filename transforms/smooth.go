@@ -1,13 +1,11 @@
 package transforms
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -20,8 +18,9 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/timers"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
-	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/account"
+	"hafvf/internal/compact"
 	"hafvf/internal/dofn"
 	"hafvf/internal/parallel"
 )
@@ -39,67 +38,15 @@ func init() {
 	dofn.Register(func(f *smoothFn) any { return f.ProcessElement })
 	register.Function4x1((&encodeSmoothedFn{}).ProcessElement)
 	dofn.Register(func(f *encodeSmoothedFn) any { return f.ProcessElement })
-	register.Emitter3[beam.EventTime, string, Smoothed]()
+	register.Emitter3[beam.EventTime, string, keyed.Smoothed]()
 	register.Iter1[[]byte]()
 }
 
 // SmoothConfig is the configuration of Smooth.
 type SmoothConfig struct {
-	// Filter needs a Family, and has neither bank nor detection. Where it has neither Levels
-	// nor Top, a hafvf.Smoother finds the segments of a session, less the Season if there is
-	// one. Where it has, there is no season, and the filter smooths by a forward and a backward pass, the smoother of the paper.
-	// It looks back: levels {9, 1}, {1, 1} and top 1 suit that better than the filter's
-	// default. With a WarmUp above zero the whole session sets its prior.
-	Filter hafvf.Config
-	// Keys are exceptions, as in Config.
-	Keys []Rule
-	// Gap ends a session: observations that are at least so far apart belong to
-	// different ones. Required; whole milliseconds.
-	Gap time.Duration
-	// AllowedLateness is how long after its end a session still takes late
-	// observations, and is emitted again. Default 0.
-	AllowedLateness time.Duration
-	// Max is the largest number of observations that are smoothed together; a
-	// longer session is cut. Default 10 million.
-	Max int
-	// Odds is the Bayes factor in favour of a change above which it is reported.
-	// Default 10.
-	Odds float64
+	keyed.SmoothConfig
 	// Account is as in Config.
 	Account string
-}
-
-func (c SmoothConfig) withDefaults() SmoothConfig {
-	c.Max = cmp.Or(c.Max, DefaultMax)
-	c.Odds = cmp.Or(c.Odds, DefaultOdds)
-	return c
-}
-
-// What zeros in a SmoothConfig stand for.
-const (
-	DefaultMax  = 10_000_000
-	DefaultOdds = 10.0
-)
-
-// OddsDomain is that of SmoothConfig.Odds, MinChangeDomain that of the least sizes
-// in an AlertConfig.
-var (
-	OddsDomain      = hafvf.Domain{Name: "greater than 0", Contains: func(v float64) bool { return v > 0 && v < math.Inf(1) }}
-	MinChangeDomain = hafvf.Domain{Name: "at least 0", Contains: func(v float64) bool { return v >= 0 && v < math.Inf(1) }}
-)
-
-func (c SmoothConfig) validate() error {
-	switch {
-	case c.Gap < time.Millisecond || c.Gap%time.Millisecond != 0:
-		return fmt.Errorf("gap %v is not a number of milliseconds above zero", c.Gap)
-	case c.AllowedLateness < 0:
-		return fmt.Errorf("allowed lateness %v is negative", c.AllowedLateness)
-	case c.Max < 1:
-		return fmt.Errorf("max %d is below 1", c.Max)
-	case !OddsDomain.Contains(c.Odds):
-		return fmt.Errorf("odds must be %s, not %g", OddsDomain.Name, c.Odds)
-	}
-	return checkRules(c.Filter, c.Keys)
 }
 
 // Smooth takes a PCollection<KV<string, Observation>> in any window. It returns a
@@ -130,7 +77,7 @@ func SmoothEncoded(s beam.Scope, cfg SmoothConfig, in, out Registered, col beam.
 
 // beginSmooth checks a configuration, and returns the scope of the node and its text.
 func beginSmooth(s beam.Scope, cfg SmoothConfig) (beam.Scope, string) {
-	if _, err := NewSmoother(cfg); err != nil {
+	if _, err := keyed.NewSmoother(cfg.SmoothConfig); err != nil {
 		panic("transforms.Smooth: " + err.Error())
 	}
 	text, err := json.Marshal(cfg)
@@ -155,12 +102,12 @@ func sessions(s beam.Scope, cfg SmoothConfig, admitted beam.PCollection) beam.PC
 	return sessions
 }
 
-func parseSmoother(text string) (*Smoother, error) {
-	var cfg SmoothConfig
+func parseSmoother(text string) (sm *keyed.Smoother, cfg SmoothConfig, err error) {
 	if err := json.Unmarshal([]byte(text), &cfg); err != nil {
-		return nil, err
+		return nil, cfg, err
 	}
-	return NewSmoother(cfg)
+	sm, err = keyed.NewSmoother(cfg.SmoothConfig)
+	return sm, cfg, err
 }
 
 // An admitter checks observations and packs them into blocks of one key, without the
@@ -170,7 +117,7 @@ func parseSmoother(text string) (*Smoother, error) {
 type admitter struct {
 	Config string
 
-	smoother *Smoother
+	smoother *keyed.Smoother
 	cfg      SmoothConfig
 	blocks   map[string]*admitted
 	size     int
@@ -187,11 +134,8 @@ type admitted struct {
 func span(gap time.Duration) time.Duration { return (gap / 10).Truncate(time.Millisecond) }
 
 func (a *admitter) setUp() (err error) {
-	if a.smoother, err = parseSmoother(a.Config); err != nil {
-		return err
-	}
-	a.cfg = a.smoother.cfg
-	return nil
+	a.smoother, a.cfg, err = parseSmoother(a.Config)
+	return err
 }
 
 func (a *admitter) start() {
@@ -200,8 +144,8 @@ func (a *admitter) start() {
 }
 
 // add takes an observation, or says why it is refused. Nothing of it is kept.
-func (a *admitter) add(key string, o *Observation, emit func(beam.EventTime, string, []byte)) error {
-	if err := a.smoother.check(key, o); err != nil {
+func (a *admitter) add(key string, o *keyed.Observation, emit func(beam.EventTime, string, []byte)) error {
+	if err := a.smoother.Check(key, *o); err != nil {
 		a.refused++
 		return err
 	}
@@ -216,7 +160,9 @@ func (a *admitter) add(key string, o *Observation, emit func(beam.EventTime, str
 		*b = admitted{at: ts}
 	}
 	was := len(b.bytes)
-	b.bytes = appendFields(b.bytes, o, "", "")
+	kept := *o
+	kept.ID, kept.Raw = "", ""
+	b.bytes, _ = kept.AppendBinary(b.bytes)
 	if a.size += len(b.bytes) - was; a.size > packBytes {
 		a.flush(emit)
 	}
@@ -259,7 +205,7 @@ func (fn *admitFn) StartBundle(func(beam.EventTime, string, []byte), func([]byte
 }
 
 func (fn *admitFn) ProcessElement(_ context.Context, element beam.T, emit func(beam.EventTime, string, []byte), reject func([]byte)) {
-	take := func(key string, o *Observation) error {
+	take := func(key string, o *keyed.Observation) error {
 		err := fn.add(key, o, emit)
 		if err == nil {
 			fn.taken++
@@ -284,20 +230,20 @@ type admitEachFn struct {
 
 func (fn *admitEachFn) Setup() error { return fn.setUp() }
 
-func (fn *admitEachFn) StartBundle(func(beam.EventTime, string, []byte), func(Rejected)) {
+func (fn *admitEachFn) StartBundle(func(beam.EventTime, string, []byte), func(keyed.Rejected)) {
 	fn.start()
 	fn.taken = 0
 }
 
-func (fn *admitEachFn) ProcessElement(key string, o Observation, emit func(beam.EventTime, string, []byte), reject func(Rejected)) {
+func (fn *admitEachFn) ProcessElement(key string, o keyed.Observation, emit func(beam.EventTime, string, []byte), reject func(keyed.Rejected)) {
 	if err := fn.add(key, &o, emit); err != nil {
-		reject(Rejected{Key: key, Observation: o, Reason: err.Error()})
+		reject(keyed.Rejected{Key: key, Observation: o, Reason: err.Error()})
 		return
 	}
 	fn.taken++
 }
 
-func (fn *admitEachFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func(Rejected)) {
+func (fn *admitEachFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func(keyed.Rejected)) {
 	fn.finish(ctx, emit, fn.taken, int(fn.refused))
 }
 
@@ -309,12 +255,8 @@ func (fn *gatherFn) ProcessElement(key string, values func(*[]byte) bool, emit f
 	var all session
 	var b []byte
 	for values(&b) {
-		r := &reader{b: b}
-		for len(r.b) > 0 {
-			all.observations = append(all.observations, r.observation())
-		}
-		if r.bad {
-			return errCut
+		if err := all.read(b); err != nil {
+			return err
 		}
 	}
 	all.sort()
@@ -376,8 +318,8 @@ func (fn *reviseFn) read(sp state.Provider) (kept []session, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for r := (&reader{b: b}); len(r.b) > 0; {
-		s, err := decodeSession([]byte(r.string()))
+	for r := (&compact.Reader{B: b}); len(r.B) > 0; {
+		s, err := decodeSession([]byte(r.Text()))
 		if err != nil {
 			return nil, err
 		}
@@ -395,7 +337,7 @@ func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, kept []session,
 	var over mtime.Time
 	for _, s := range kept {
 		if s.end() > horizon {
-			b = appendString(b, string(s.append(nil)))
+			b = compact.AppendString(b, string(s.append(nil)))
 			over = max(over, s.end().Add(fn.grace()))
 		}
 	}
@@ -413,13 +355,13 @@ func (fn *smoothFn) Setup() error {
 	return fn.setUp(func() SmoothedEncoder { return nil })
 }
 
-func (fn *smoothFn) StartBundle(_ func(beam.EventTime, string, Smoothed)) { fn.start() }
+func (fn *smoothFn) StartBundle(_ func(beam.EventTime, string, keyed.Smoothed)) { fn.start() }
 
-func (fn *smoothFn) ProcessElement(_ context.Context, key string, b []byte, emit func(beam.EventTime, string, Smoothed)) error {
+func (fn *smoothFn) ProcessElement(_ context.Context, key string, b []byte, emit func(beam.EventTime, string, keyed.Smoothed)) error {
 	return fn.take(key, b, smoothedOutlet{smoothed: emit})
 }
 
-func (fn *smoothFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, Smoothed)) error {
+func (fn *smoothFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, keyed.Smoothed)) error {
 	return fn.finish(ctx, smoothedOutlet{smoothed: emit})
 }
 
@@ -448,7 +390,8 @@ type sessionNode struct {
 	Config  string
 	Revises bool // sessions come with those of which they are the next revision
 
-	smoothers []*Smoother       // one for each goroutine
+	cfg       SmoothConfig
+	smoothers []*keyed.Smoother // one for each goroutine
 	encoders  []SmoothedEncoder // likewise; nil where what is smoothed is emitted
 	account   *account.Run
 	queue     []*pending
@@ -461,7 +404,7 @@ type sessionNode struct {
 // A smoothedOutlet is where a sessionNode's results go in a call: as they are, or as
 // records that encoders have made of them.
 type smoothedOutlet struct {
-	smoothed func(beam.EventTime, string, Smoothed)
+	smoothed func(beam.EventTime, string, keyed.Smoothed)
 	record   func([]byte)
 }
 
@@ -470,7 +413,7 @@ type pending struct {
 	key      string
 	session  []byte
 	revises  bool
-	smoothed []Smoothed // where these are emitted
+	smoothed []keyed.Smoothed // where these are emitted
 	encoded  Encoded
 	counts   account.Counts
 	err      error
@@ -481,16 +424,16 @@ type pending struct {
 const smoothBytes = 64 << 10
 
 func (fn *sessionNode) setUp(encoder func() SmoothedEncoder) error {
-	fn.smoothers = make([]*Smoother, runtime.GOMAXPROCS(0))
+	fn.smoothers = make([]*keyed.Smoother, runtime.GOMAXPROCS(0))
 	fn.encoders = make([]SmoothedEncoder, len(fn.smoothers))
 	for i := range fn.smoothers {
 		var err error
-		if fn.smoothers[i], err = parseSmoother(fn.Config); err != nil {
+		if fn.smoothers[i], fn.cfg, err = parseSmoother(fn.Config); err != nil {
 			return err
 		}
 		fn.encoders[i] = encoder()
 	}
-	fn.account = account.Of(fn.smoothers[0].cfg.Account)
+	fn.account = account.Of(fn.cfg.Account)
 	return nil
 }
 
@@ -506,8 +449,8 @@ func (fn *sessionNode) take(key string, b []byte, out smoothedOutlet) error {
 			return err
 		}
 		// A long session takes two goroutines by itself. No record is held back.
-		p.smoothed = make([]Smoothed, 0, 1)
-		p.smooth(fn.smoothers[0], func(s *Smoothed) {
+		p.smoothed = make([]keyed.Smoothed, 0, 1)
+		p.smooth(fn.smoothers[0], func(s *keyed.Smoothed) {
 			p.add(fn.encoders[0], s)
 			fn.emit(p, out)
 		})
@@ -524,7 +467,7 @@ func (fn *sessionNode) take(key string, b []byte, out smoothedOutlet) error {
 func (fn *sessionNode) drain(out smoothedOutlet) error {
 	parallel.Do(len(fn.queue), len(fn.smoothers), func(worker, i int) {
 		p := fn.queue[i]
-		p.smooth(fn.smoothers[worker], func(s *Smoothed) { p.add(fn.encoders[worker], s) })
+		p.smooth(fn.smoothers[worker], func(s *keyed.Smoothed) { p.add(fn.encoders[worker], s) })
 	})
 	for i, p := range fn.queue {
 		fn.emit(p, out)
@@ -543,7 +486,7 @@ func (fn *sessionNode) drain(out smoothedOutlet) error {
 }
 
 // smooth smooths the session, and calls emit for each record.
-func (p *pending) smooth(sm *Smoother, emit func(*Smoothed)) {
+func (p *pending) smooth(sm *keyed.Smoother, emit func(*keyed.Smoothed)) {
 	decode := decodeSession
 	if p.revises {
 		decode = decodeRevision
@@ -554,15 +497,19 @@ func (p *pending) smooth(sm *Smoother, emit func(*Smoothed)) {
 		return
 	}
 	p.counts.Sessions++
-	var record Smoothed // one for all records
-	p.counts.NotConverged += int64(sm.revise(p.key, s, func(s Smoothed) {
+	var record keyed.Smoothed // one for all records
+	var earlier [][]keyed.Observation
+	for _, e := range s.earlier {
+		earlier = append(earlier, e.observations)
+	}
+	p.counts.NotConverged += int64(sm.Revise(p.key, s.observations, s.revision, earlier, func(s keyed.Smoothed) {
 		record = s
 		emit(&record)
 	}))
 }
 
 // add counts a record, and encodes it if there is an encoder.
-func (p *pending) add(encoder SmoothedEncoder, s *Smoothed) {
+func (p *pending) add(encoder SmoothedEncoder, s *keyed.Smoothed) {
 	p.counts.Records++
 	if s.Missing {
 		p.counts.Missing++
@@ -575,7 +522,7 @@ func (p *pending) add(encoder SmoothedEncoder, s *Smoothed) {
 		return
 	}
 	if p.smoothed == nil {
-		p.smoothed = make([]Smoothed, 0, s.Session.N)
+		p.smoothed = make([]keyed.Smoothed, 0, s.Session.N)
 	}
 	p.smoothed = append(p.smoothed, *s)
 }
@@ -597,9 +544,7 @@ func (fn *sessionNode) done(p *pending) error {
 	if p.err != nil {
 		return p.err
 	}
-	if i := fn.smoothers[0].keys.index(p.key); i >= 0 {
-		fn.account.Matched(i)
-	}
+	matched(fn.account, fn.cfg.Keys, p.key)
 	fn.counts.Add(p.counts)
 	return nil
 }
@@ -619,7 +564,7 @@ func (fn *sessionNode) finish(ctx context.Context, out smoothedOutlet) error {
 type session struct {
 	revision     int64
 	earlier      []session
-	observations []Observation
+	observations []keyed.Observation
 }
 
 func (s *session) start() mtime.Time { return mtime.FromTime(s.observations[0].Time) }
@@ -634,7 +579,9 @@ func (s *session) near(o session, gap time.Duration) bool {
 	return s.start() < o.end().Add(gap) && o.start() < s.end().Add(gap)
 }
 
-func (s *session) sort() { sortByTime(s.observations) }
+func (s *session) sort() {
+	slices.SortStableFunc(s.observations, keyed.Observation.Compare)
+}
 
 // cut splits the session at every gap.
 func (s *session) cut(gap time.Duration) (parts []session) {
@@ -650,8 +597,8 @@ func (s *session) cut(gap time.Duration) (parts []session) {
 
 func (s *session) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(s.revision))
-	for _, o := range s.observations {
-		b = appendObservation(b, o)
+	for i := range s.observations {
+		b, _ = s.observations[i].AppendBinary(b)
 	}
 	return b
 }
@@ -660,37 +607,49 @@ func (s *session) append(b []byte) []byte {
 func (s *session) appendRevision(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(s.earlier)))
 	for _, e := range s.earlier {
-		b = appendString(b, string(e.append(nil)))
+		b = compact.AppendString(b, string(e.append(nil)))
 	}
 	return s.append(b)
 }
 
 func decodeRevision(b []byte) (s session, err error) {
-	r := &reader{b: b}
+	r := &compact.Reader{B: b}
 	var earlier []session
-	for range r.count(1) {
-		e, err := decodeSession([]byte(r.string()))
+	for range r.Count(1) {
+		e, err := decodeSession([]byte(r.Text()))
 		if err != nil {
 			return s, err
 		}
 		earlier = append(earlier, e)
 	}
-	if r.bad {
-		return s, errCut
+	if r.Bad {
+		return s, compact.ErrCut
 	}
-	s, err = decodeSession(r.b)
+	s, err = decodeSession(r.B)
 	s.earlier = earlier
 	return s, err
 }
 
 func decodeSession(b []byte) (s session, err error) {
-	r := &reader{b: b}
-	s.revision = int64(r.uvarint())
-	for len(r.b) > 0 {
-		s.observations = append(s.observations, r.observation())
+	r := &compact.Reader{B: b}
+	s.revision = int64(r.Uvarint())
+	if err := s.read(r.B); err != nil {
+		return s, err
 	}
-	if r.bad || len(s.observations) == 0 {
-		return s, errCut
+	if len(s.observations) == 0 {
+		return s, compact.ErrCut
 	}
 	return s, nil
+}
+
+// read adds the observations of b to the session.
+func (s *session) read(b []byte) error {
+	for all := keyed.ReadObservations(b, ""); all.More(); {
+		o, err := all.Next(nil)
+		if err != nil {
+			return err
+		}
+		s.observations = append(s.observations, o)
+	}
+	return nil
 }

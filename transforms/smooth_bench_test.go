@@ -11,15 +11,16 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 )
 
 // BenchmarkSmoothSessions measures observations per second through the node that smooths,
 // without a runner: many sessions of a hundred, and one long session. Run it with -cpu 1,2.
 func BenchmarkSmoothSessions(b *testing.B) {
-	text, err := json.Marshal(SmoothConfig{
+	text, err := json.Marshal(SmoothConfig{SmoothConfig: keyed.SmoothConfig{
 		Filter: hafvf.Config{Family: "normal", Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, Top: 1},
 		Gap:    time.Hour,
-	})
+	}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -30,7 +31,7 @@ func BenchmarkSmoothSessions(b *testing.B) {
 		for range n / length {
 			var s session
 			for j := range length {
-				s.observations = append(s.observations, Value(time.Unix(int64(j), 0), "", rng.NormFloat64()+float64(j/50%2*3)))
+				s.observations = append(s.observations, keyed.Value(time.Unix(int64(j), 0), "", rng.NormFloat64()+float64(j/50%2*3)))
 			}
 			sessions = append(sessions, s.append(nil))
 		}
@@ -39,7 +40,7 @@ func BenchmarkSmoothSessions(b *testing.B) {
 			if err := fn.Setup(); err != nil {
 				b.Fatal(err)
 			}
-			emit := func(beam.EventTime, string, Smoothed) {}
+			emit := func(beam.EventTime, string, keyed.Smoothed) {}
 			b.ReportAllocs()
 			for b.Loop() {
 				fn.StartBundle(emit)

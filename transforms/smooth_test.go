@@ -17,6 +17,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/teststream"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/dofn"
 	"hafvf/transforms"
 )
@@ -30,7 +31,7 @@ func init() {
 
 type collectSmoothedFn struct{ Case string }
 
-func (fn *collectSmoothedFn) ProcessElement(key string, s transforms.Smoothed, _ func([]byte)) {
+func (fn *collectSmoothedFn) ProcessElement(key string, s keyed.Smoothed, _ func([]byte)) {
 	c := caseOf(fn.Case)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,14 +41,14 @@ func (fn *collectSmoothedFn) ProcessElement(key string, s transforms.Smoothed, _
 // observeFn makes observations of the one key of a test stream.
 type observeFn struct{}
 
-func (*observeFn) ProcessElement(ts beam.EventTime, x float64, emit func(beam.EventTime, string, transforms.Observation)) {
-	emit(ts, "k", transforms.Value(mtime.Time(ts).ToTime().UTC(), "", x))
+func (*observeFn) ProcessElement(ts beam.EventTime, x float64, emit func(beam.EventTime, string, keyed.Observation)) {
+	emit(ts, "k", keyed.Value(mtime.Time(ts).ToTime().UTC(), "", x))
 }
 
 // runSmooth runs the node over a collection in this process, unless execute says otherwise.
-func runSmooth(t *testing.T, cfg transforms.SmoothConfig, in []keyed, source func(beam.Scope) beam.PCollection) *testCase {
+func runSmooth(t *testing.T, cfg transforms.SmoothConfig, in []given, source func(beam.Scope) beam.PCollection) *testCase {
 	t.Helper()
-	c := &testCase{in: in, smoothed: map[string][]transforms.Smoothed{}}
+	c := &testCase{in: in, smoothed: map[string][]keyed.Smoothed{}}
 	cases.Store(t.Name(), c)
 	p, s := beam.NewPipelineWithRoot()
 	if source == nil {
@@ -62,40 +63,40 @@ func runSmooth(t *testing.T, cfg transforms.SmoothConfig, in []keyed, source fun
 		t.Fatal(err)
 	}
 	for _, list := range c.smoothed {
-		slices.SortStableFunc(list, func(a, b transforms.Smoothed) int {
+		slices.SortStableFunc(list, func(a, b keyed.Smoothed) int {
 			return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Revision, b.Revision))
 		})
 	}
 	return c
 }
 
-var sessions = transforms.SmoothConfig{
+var sessions = transforms.SmoothConfig{SmoothConfig: keyed.SmoothConfig{
 	Filter: hafvf.Config{Family: "normal", Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, Top: 1},
 	Gap:    10 * time.Second,
-}
+}}
 
 // segments has no levels: sessions are smoothed in segments.
-var segments = transforms.SmoothConfig{Filter: hafvf.Config{Family: "normal"}, Gap: 10 * time.Second}
+var segments = transforms.SmoothConfig{SmoothConfig: keyed.SmoothConfig{Filter: hafvf.Config{Family: "normal"}, Gap: 10 * time.Second}}
 
 // smoothLoop is the node's work as a plain loop: it cuts each key's observations
 // at the gaps and smooths the parts.
-func smoothLoop(t *testing.T, cfg transforms.SmoothConfig, in []keyed) map[string][]transforms.Smoothed {
+func smoothLoop(t *testing.T, cfg transforms.SmoothConfig, in []given) map[string][]keyed.Smoothed {
 	t.Helper()
-	sm, err := transforms.NewSmoother(cfg)
+	sm, err := keyed.NewSmoother(cfg.SmoothConfig)
 	if err != nil {
 		t.Fatal(err)
 	}
-	byKey := map[string][]transforms.Observation{}
+	byKey := map[string][]keyed.Observation{}
 	for _, k := range in {
 		byKey[k.key] = append(byKey[k.key], k.obs)
 	}
-	out := map[string][]transforms.Smoothed{}
+	out := map[string][]keyed.Smoothed{}
 	for key, all := range byKey {
-		slices.SortStableFunc(all, func(a, b transforms.Observation) int { return a.Time.Compare(b.Time) })
+		slices.SortStableFunc(all, func(a, b keyed.Observation) int { return a.Time.Compare(b.Time) })
 		from := 0
 		for i := range all {
 			if i+1 == len(all) || all[i+1].Time.Sub(all[i].Time) >= cfg.Gap {
-				sm.Smooth(key, all[from:i+1], 0, func(s transforms.Smoothed) { out[key] = append(out[key], s) })
+				sm.Smooth(key, all[from:i+1], 0, func(s keyed.Smoothed) { out[key] = append(out[key], s) })
 				from = i + 1
 			}
 		}
@@ -105,16 +106,16 @@ func smoothLoop(t *testing.T, cfg transforms.SmoothConfig, in []keyed) map[strin
 
 // sessionStream is n observations out of order, with ties, gaps of exactly the
 // session gap, and sessions of one observation.
-func sessionStream(n, keys int) []keyed {
+func sessionStream(n, keys int) []given {
 	rng := rand.New(rand.NewPCG(3, 4))
 	clock := make([]int, keys)
-	in := make([]keyed, n)
+	in := make([]given, n)
 	for i := range in {
 		k := rng.IntN(keys)
 		clock[k] += []int{0, 1, 2, 9, 10, 30}[rng.IntN(6)]
-		o := transforms.Value(at(clock[k]), fmt.Sprint(i), rng.NormFloat64()+float64(clock[k]/40%2)*5)
+		o := keyed.Value(at(clock[k]), fmt.Sprint(i), rng.NormFloat64()+float64(clock[k]/40%2)*5)
 		o.Seq = int64(i)
-		in[i] = keyed{fmt.Sprintf("k%d", k), o}
+		in[i] = given{fmt.Sprintf("k%d", k), o}
 	}
 	return in
 }
@@ -147,110 +148,14 @@ func TestSmoothEqualsLoop(t *testing.T) {
 }
 
 // stepped are observations a second of noise about levels, each for so many of them.
-func stepped(length int, levels ...float64) (all []transforms.Observation) {
+func stepped(length int, levels ...float64) (all []keyed.Observation) {
 	rng := rand.New(rand.NewPCG(uint64(length), 7))
 	for _, level := range levels {
 		for range length {
-			all = append(all, transforms.Value(at(len(all)), "", level+rng.NormFloat64()))
+			all = append(all, keyed.Value(at(len(all)), "", level+rng.NormFloat64()))
 		}
 	}
 	return all
-}
-
-func smoothed(t *testing.T, cfg transforms.SmoothConfig, observations []transforms.Observation) (all []transforms.Smoothed) {
-	t.Helper()
-	sm, err := transforms.NewSmoother(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sm.Smooth("k", observations, 0, func(s transforms.Smoothed) { all = append(all, s) })
-	return all
-}
-
-// A segment goes on over the cuts of a long session, and an edge at a cut is one.
-func TestSegmentsGoOnOverCuts(t *testing.T) {
-	for name, c := range map[string]struct {
-		length  int
-		regimes []float64
-		max     int
-		edges   []int
-	}{
-		"no edge":           {100, []float64{0, 0, 0, 0}, 50, nil},
-		"at the cut":        {100, []float64{0, 0, 1, 1}, 100, []int{200}},
-		"not at a cut":      {100, []float64{0, 1, 1, 1}, 200, []int{100}},
-		"in every part":     {100, []float64{0, 1, 0, 1}, 150, []int{100, 200, 300}},
-		"also at the cut":   {100, []float64{0, 1, 0, 1}, 200, []int{100, 200, 300}},
-		"just after a cut":  {202, []float64{0, 1}, 200, []int{202}},
-		"just before a cut": {198, []float64{0, 1, 1}, 200, []int{198}},
-	} {
-		for _, f := range ofRegimes {
-			if f.family == "ar" && name == "in every part" {
-				continue // the 34 observations before the cut do not tell one regime from the other
-			}
-			t.Run(name+"/"+f.family, func(t *testing.T) {
-				rng := rand.New(rand.NewPCG(uint64(c.length), 7))
-				var observations []transforms.Observation
-				x := 0.
-				for _, regime := range c.regimes {
-					for range c.length {
-						x = f.next(rng, x, regime)
-						observations = append(observations, transforms.Value(at(len(observations)), "", x))
-					}
-				}
-				observations = observations[:400]
-				near := func(a, b int) bool { return max(a-b, b-a) <= f.within }
-				cfg := segments
-				cfg.Filter = hafvf.Config{Family: f.family, Prior: f.prior}
-				whole := smoothed(t, cfg, observations)
-				cfg.Max = c.max
-				var edges []int
-				for i, s := range smoothed(t, cfg, observations) {
-					if s.Change {
-						edges = append(edges, i)
-					}
-					w := whole[i]
-					same(t, s.Missing, w.Missing)
-					same(t, s.Split == "", false)
-					if i > 0 && math.IsNaN(s.ChangeEvidence) {
-						t.Errorf("no evidence at %d", i)
-					}
-					// What an autoregression predicts goes with its coefficients, which few
-					// observations more or less in a segment change.
-					far := math.Abs(s.Estimate.Mean[0] - w.Estimate.Mean[0])
-					if known := far == far || w.Missing; !known || f.family != "ar" && far > .3*w.Estimate.SD[0] {
-						t.Errorf("estimate %d is %g sd from that of the whole session", i, far/w.Estimate.SD[0])
-					}
-					if f.within == 0 {
-						same(t, s.Segment.Start, w.Segment.Start)
-						same(t, s.Segment.N, w.Segment.N)
-					}
-				}
-				if !slices.EqualFunc(edges, c.edges, near) {
-					t.Errorf("edges %v, want %v", edges, c.edges)
-				}
-			})
-		}
-	}
-}
-
-// ofRegimes draw values of two regimes, 0 and 1, each after the one before.
-var ofRegimes = []struct {
-	family string
-	prior  hafvf.Params
-	within int // observations, in which an edge is found
-	next   func(rng *rand.Rand, last, regime float64) float64
-}{
-	{"normal", nil, 0, func(rng *rand.Rand, _, regime float64) float64 { return 6*regime + rng.NormFloat64() }},
-	{"poisson", nil, 2, func(rng *rand.Rand, _, regime float64) float64 {
-		n := 0.
-		for at := rng.ExpFloat64(); at < 4+20*regime; at += rng.ExpFloat64() {
-			n++
-		}
-		return n
-	}},
-	{"ar", hafvf.Params{"order": 2}, 12, func(rng *rand.Rand, last, regime float64) float64 {
-		return (.95-1.9*regime)*last + rng.NormFloat64()
-	}},
 }
 
 // A revision tells which of its records say something new.
@@ -276,7 +181,7 @@ func TestRevisionsTellWhatChanged(t *testing.T) {
 		ts.AdvanceWatermarkToInfinity()
 		return beam.ParDo(s, &observeFn{}, teststream.Create(s, ts))
 	}
-	first, second := map[string]transforms.Smoothed{}, map[string]transforms.Smoothed{}
+	first, second := map[string]keyed.Smoothed{}, map[string]keyed.Smoothed{}
 	for _, s := range runSmooth(t, cfg, nil, source).smoothed["k"] {
 		if s.Revision == 0 {
 			first[s.ID] = s
@@ -303,10 +208,10 @@ func TestRevisionsTellWhatChanged(t *testing.T) {
 
 // The records are what hafvf.Smooth says of the session.
 func TestSmoothedRecord(t *testing.T) {
-	var in []keyed
+	var in []given
 	var steps [][][]float64
 	for i, x := range []float64{0, .3, -.2, .1, math.NaN(), .2, 9, 9.2, 8.9, 9.1, 9} {
-		in = append(in, keyed{"k", transforms.Value(at(i/2*2), fmt.Sprint(i), x)})
+		in = append(in, given{"k", keyed.Value(at(i/2*2), fmt.Sprint(i), x)})
 		in[i].obs.Seq = int64(i)
 		steps = append(steps, [][]float64{{x}})
 	}
@@ -321,7 +226,7 @@ func TestSmoothedRecord(t *testing.T) {
 	for i, s := range got {
 		same(t, s.ID, fmt.Sprintf("k/%s/%d", at(i/2*2).Format(time.RFC3339), i%2))
 		same(t, s.N, int64(i+1))
-		same(t, s.Session, transforms.Session{Start: at(0), End: at(10), N: 11})
+		same(t, s.Session, keyed.Session{Start: at(0), End: at(10), N: 11})
 		same(t, s.Memory, want.Memory(i))
 		same(t, s.Forward.Memory, want.Forward(i).Memory)
 		same(t, s.Backward.Weight, want.Backward(i).Weight)
@@ -332,7 +237,7 @@ func TestSmoothedRecord(t *testing.T) {
 		same(t, s.Split, "")
 		var mean, sd [1]float64
 		want.Estimate(mean[:], sd[:], i)
-		same(t, s.Estimate, transforms.Moments{Mean: mean[:], SD: sd[:]})
+		same(t, s.Estimate, keyed.Moments{Mean: mean[:], SD: sd[:]})
 	}
 	same(t, len(got), 11)
 }
@@ -359,7 +264,7 @@ func TestSmoothLateDataRevises(t *testing.T) {
 		return beam.ParDo(s, &observeFn{}, teststream.Create(s, ts))
 	}
 	var got []string
-	last := map[string]transforms.Smoothed{}
+	last := map[string]keyed.Smoothed{}
 	for _, s := range runSmooth(t, cfg, nil, source).smoothed["k"] {
 		got = append(got, fmt.Sprintf("%g@%d: %d/%d of %d", s.X[0][0], int(s.Time.Sub(begin).Seconds()), s.Revision, s.N, s.Session.N))
 		if s.Revision >= last[s.ID].Revision {
@@ -375,9 +280,9 @@ func TestSmoothLateDataRevises(t *testing.T) {
 		"3@40: 0/1 of 1", "3@40: 1/3 of 3",
 	})
 	// By id, with the last revision, it is as if nothing had been late.
-	want := smoothLoop(t, cfg, []keyed{
-		{"k", transforms.Value(at(0), "", 1)}, {"k", transforms.Value(at(5), "", 2)}, {"k", transforms.Value(at(8), "", 4)},
-		{"k", transforms.Value(at(25), "", 5)}, {"k", transforms.Value(at(33), "", 6)}, {"k", transforms.Value(at(40), "", 3)},
+	want := smoothLoop(t, cfg, []given{
+		{"k", keyed.Value(at(0), "", 1)}, {"k", keyed.Value(at(5), "", 2)}, {"k", keyed.Value(at(8), "", 4)},
+		{"k", keyed.Value(at(25), "", 5)}, {"k", keyed.Value(at(33), "", 6)}, {"k", keyed.Value(at(40), "", 3)},
 	})["k"]
 	same(t, len(last), len(want))
 	for _, w := range want {
@@ -422,9 +327,9 @@ func TestSmoothOfEndlessSource(t *testing.T) {
 func TestSmoothSplitsLongSessions(t *testing.T) {
 	cfg := sessions
 	cfg.Max = 4
-	var in []keyed
+	var in []given
 	for i := range 10 {
-		in = append(in, keyed{"k", transforms.Value(at(i), "", float64(i))})
+		in = append(in, given{"k", keyed.Value(at(i), "", float64(i))})
 	}
 	got := runSmooth(t, cfg, in, nil).smoothed["k"]
 	same(t, len(got), 10)
@@ -442,11 +347,11 @@ func TestSmoothSplitsLongSessions(t *testing.T) {
 }
 
 func TestSmoothRejects(t *testing.T) {
-	in := []keyed{
-		{"bad", transforms.Observation{Time: begin, X: [][]float64{{1, 2}}}},
-		{"bad", transforms.Value(time.Time{}, "", 1)},
-		{"", transforms.Value(begin, "", 1)},
-		{"good", transforms.Value(begin, "", 1)},
+	in := []given{
+		{"bad", keyed.Observation{Time: begin, X: [][]float64{{1, 2}}}},
+		{"bad", keyed.Value(time.Time{}, "", 1)},
+		{"", keyed.Value(begin, "", 1)},
+		{"good", keyed.Value(begin, "", 1)},
 	}
 	c := runSmooth(t, sessions, in, nil)
 	same(t, len(c.smoothed), 1)

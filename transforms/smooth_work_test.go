@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -14,16 +13,18 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/compact"
 )
 
 // What the node emits of sessions does not depend on the number of goroutines: neither the
 // records nor their order.
 func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
-	cfg := SmoothConfig{
+	cfg := SmoothConfig{SmoothConfig: keyed.SmoothConfig{
 		Filter: hafvf.Config{Family: "normal", WarmUp: 20, Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, Top: 1},
-		Keys:   []Rule{{Match: "k1*", Filter: hafvf.Config{Family: "normal", Top: 1}}},
+		Keys:   []keyed.Rule{{Match: "k1*", Filter: hafvf.Config{Family: "normal", Top: 1}}},
 		Gap:    time.Hour,
-	}
+	}}
 	text, err := json.Marshal(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +42,7 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 			n = 15_000
 		}
 		for j := range n {
-			s.observations = append(s.observations, Observation{
+			s.observations = append(s.observations, keyed.Observation{
 				Time: begin.Add(time.Duration(j) * time.Second), X: [][]float64{{rng.NormFloat64() + float64(j/300%2*4)}},
 			})
 		}
@@ -65,7 +66,7 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 		if len(fn.smoothers) != goroutines {
 			t.Fatalf("%d smoothers on %d goroutines", len(fn.smoothers), goroutines)
 		}
-		emit := func(ts beam.EventTime, key string, s Smoothed) {
+		emit := func(ts beam.EventTime, key string, s keyed.Smoothed) {
 			all = append(all, fmt.Sprintf("%v %s %+v", ts, key, s))
 		}
 		fn.StartBundle(emit)
@@ -93,7 +94,7 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 
 // A session that is cut short is an error, and it names the key.
 func TestSmoothOfABrokenSession(t *testing.T) {
-	text, err := json.Marshal(SmoothConfig{Filter: hafvf.Config{Family: "normal", Top: 1}, Gap: time.Hour})
+	text, err := json.Marshal(SmoothConfig{SmoothConfig: keyed.SmoothConfig{Filter: hafvf.Config{Family: "normal", Top: 1}, Gap: time.Hour}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,54 +102,24 @@ func TestSmoothOfABrokenSession(t *testing.T) {
 	if err := fn.Setup(); err != nil {
 		t.Fatal(err)
 	}
-	emit := func(beam.EventTime, string, Smoothed) { t.Error("a record") }
+	emit := func(beam.EventTime, string, keyed.Smoothed) { t.Error("a record") }
 	fn.StartBundle(emit)
 	if err := fn.ProcessElement(context.Background(), "k", []byte{0, 9, 9}, emit); err != nil {
 		t.Fatal(err)
 	}
-	if err := fn.drain(smoothedOutlet{smoothed: emit}); err == nil || err.Error() != `key "k": `+errCut.Error() {
+	if err := fn.drain(smoothedOutlet{smoothed: emit}); err == nil || err.Error() != `key "k": `+compact.ErrCut.Error() {
 		t.Errorf("error %v", err)
 	}
 }
 
-// Of a session that goes on, the records of the segment that grows are unchanged where
-// their estimates are: what its end adds to the segment's length and mean is no change.
-func TestSessionThatGoesOnChangesItsEnd(t *testing.T) {
-	sm, err := NewSmoother(SmoothConfig{Filter: hafvf.Config{Family: "normal"}, Gap: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	rng := rand.New(rand.NewPCG(1, 31))
-	var observations []Observation
-	for i := range 8020 {
-		level := 2 * math.Sin(float64(i)/80) // what is far tells nothing of it
-		observations = append(observations, Value(begin.Add(time.Duration(i)*time.Second), "", level+rng.NormFloat64()))
-	}
-	was := map[string]Smoothed{}
-	first := session{observations: slices.Clone(observations[:8000])}
-	sm.revise("k", first, func(s Smoothed) { was[s.ID] = s })
-	unchanged, grown := 0, 0
-	sm.revise("k", session{revision: 1, earlier: []session{first}, observations: observations}, func(s Smoothed) {
-		before, known := was[s.ID]
-		if !known || s.Changed {
-			if !s.Changed {
-				t.Errorf("%s is new and not changed", s.ID)
-			}
-			return
-		}
-		unchanged++
-		if s.Segment.N > before.Segment.N {
-			grown++
-		}
-		if !s.Segment.Start.Equal(before.Segment.Start) || s.Change != before.Change {
-			t.Errorf("%s is not changed, and in another segment", s.ID)
-		}
-		if far := math.Abs(s.Estimate.Mean[0] - before.Estimate.Mean[0]); far > .01*s.Estimate.SD[0] {
-			t.Errorf("%s is not changed, and off by %g sd", s.ID, far/s.Estimate.SD[0])
-		}
+// A session that is cut or changed is an error, or another one; it is no panic.
+func FuzzDecodeSession(f *testing.F) {
+	o := keyed.Value(time.Unix(1, 2), "id", 3)
+	s := session{revision: 1, observations: []keyed.Observation{o}}
+	f.Add(s.append(nil))
+	f.Add(s.appendRevision(nil))
+	f.Fuzz(func(_ *testing.T, b []byte) {
+		decodeSession(b)
+		decodeRevision(b)
 	})
-	if grown < 1000 {
-		t.Errorf("%d records unchanged, %d of them of the segment that grew", unchanged, grown)
-	}
 }

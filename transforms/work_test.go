@@ -10,15 +10,16 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 )
 
 // What the node emits of a batch does not depend on the number of goroutines: neither
 // the estimates nor their order.
 func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
-	cfg := Config{
+	cfg := Config{Config: keyed.Config{
 		Filter: hafvf.Config{Family: "normal", WarmUp: 20, Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}},
-		Keys:   []Rule{{Match: "k1*", Filter: hafvf.Config{Family: "normal"}}},
-	}
+		Keys:   []keyed.Rule{{Match: "k1*", Filter: hafvf.Config{Family: "normal"}}},
+	}}
 	text, err := json.Marshal(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -36,11 +37,11 @@ func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 			}
 			var block []byte
 			for j := range size {
-				o := Observation{Time: begin.Add(time.Duration(n*2000+j) * time.Minute), X: [][]float64{{rng.NormFloat64() + float64(n*i)}}}
+				o := keyed.Observation{Time: begin.Add(time.Duration(n*2000+j) * time.Minute), X: [][]float64{{rng.NormFloat64() + float64(n*i)}}}
 				if rng.IntN(50) == 0 {
 					o.Time = begin.Add(-time.Hour)
 				}
-				block = appendObservation(block, o)
+				block, _ = o.AppendBinary(block)
 			}
 			batches[n] = append(batches[n], arrival{key: fmt.Sprintf("k%d", i%20), block: block})
 		}
@@ -52,7 +53,7 @@ func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 		}
 		fn.workers = nil
 		for range goroutines {
-			est, err := NewEstimator(cfg)
+			est, err := keyed.NewEstimator(cfg.Config)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,7 +66,7 @@ func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 				e := entities[a.key]
 				if e == nil {
 					e = &held{key: a.key}
-					e.open(fn.workers[i%goroutines].Estimator)
+					e.Entity, e.err = fn.workers[i%goroutines].Open(e.key, nil)
 					entities[a.key] = e
 				}
 				if len(e.blocks) == 0 {
@@ -73,16 +74,17 @@ func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 				}
 				e.blocks = append(e.blocks, a.block)
 			}
-			err := fn.work(active, outlet{estimate: func(ts beam.EventTime, key string, e Estimate) {
+			err := fn.work(active, outlet{estimate: func(ts beam.EventTime, key string, e keyed.Estimate) {
 				detection, alarm := e.Detection, e.Alarm
 				e.Detection, e.Alarm = nil, nil
 				all = append(all, fmt.Sprintf("%v %s %+v %+v %+v", ts, key, e, detection, alarm))
-			}, reject: func(r Rejected) { all = append(all, fmt.Sprintf("%+v", r)) }})
+			}, reject: func(r keyed.Rejected) { all = append(all, fmt.Sprintf("%+v", r)) }})
 			if err != nil {
 				t.Fatal(err)
 			}
 			for i := range 20 {
-				all = append(all, fmt.Sprintf("%x", entities[fmt.Sprintf("k%d", i)].append(nil)))
+				b, _ := entities[fmt.Sprintf("k%d", i)].AppendBinary(nil)
+				all = append(all, fmt.Sprintf("%x", b))
 			}
 		}
 		if n := fn.report.Counts; n.Records < 3000 || n.Late < 40 || int(n.Records+n.Rejected) != fn.report.Taken || fn.report.Taken != fn.report.Emitted {

@@ -21,10 +21,10 @@ import (
 	"hafvf/cmd/hafvf/compare/methods"
 	"hafvf/cmd/hafvf/plot"
 	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
-	"hafvf/transforms"
 )
 
 // The streams of a comparison: in full, as long as the volatile kinds need, and quick.
@@ -211,7 +211,7 @@ func (o operation) keys(ctx context.Context, path string, set []string, labelFil
 	var mu sync.Mutex
 	records := map[string][]compare.Record{}
 	several := ""
-	watch := func(key string, e *transforms.Estimate, _ []transforms.Told) {
+	watch := func(key string, e *keyed.Estimate, _ []keyed.Told) {
 		if e.Missing {
 			return
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/dofn"
 	"hafvf/internal/e2e"
 	"hafvf/pipeline/config"
@@ -140,7 +141,7 @@ func init() {
 	register.Function2x0((&dropFn{}).ProcessElement)
 	dofn.Register(func(f *dropFn) any { return f.ProcessElement })
 	register.Emitter1[int]()
-	register.Emitter2[string, transforms.Observation]()
+	register.Emitter2[string, keyed.Observation]()
 }
 
 // drawn is how many observations come of a seed.
@@ -156,16 +157,16 @@ func (fn *seedFn) ProcessElement(_ []byte, emit func(int)) {
 
 type drawFn struct{ Keys int }
 
-func (fn *drawFn) ProcessElement(seed int, emit func(string, transforms.Observation)) {
+func (fn *drawFn) ProcessElement(seed int, emit func(string, keyed.Observation)) {
 	rng := rand.New(rand.NewPCG(5, uint64(seed)))
 	for range drawn {
-		emit(fmt.Sprint("k", rng.IntN(fn.Keys)), transforms.Observation{X: [][]float64{{rng.NormFloat64()}}})
+		emit(fmt.Sprint("k", rng.IntN(fn.Keys)), keyed.Observation{X: [][]float64{{rng.NormFloat64()}}})
 	}
 }
 
 type dropFn struct{}
 
-func (*dropFn) ProcessElement(string, transforms.Estimate) {}
+func (*dropFn) ProcessElement(string, keyed.Estimate) {}
 
 // inBlocks is the rate of a job that draws observations, filters them, and drops
 // the estimates, its start included.
@@ -173,7 +174,7 @@ func (s *site) inBlocks(t *testing.T, cfg hafvf.Config, keys, n, parallelism int
 	t.Helper()
 	p, root := beam.NewPipelineWithRoot()
 	seeds := beam.Reshuffle(root, beam.ParDo(root, &seedFn{max(n/drawn, 1)}, beam.Impulse(root)))
-	estimates, _ := transforms.Filter(root, transforms.Config{Filter: cfg, Order: transforms.Arrival}, beam.ParDo(root, &drawFn{keys}, seeds))
+	estimates, _ := transforms.Filter(root, transforms.Config{Config: keyed.Config{Filter: cfg, Order: keyed.Arrival}}, beam.ParDo(root, &drawFn{keys}, seeds))
 	beam.ParDo0(root, &dropFn{}, estimates)
 	version, _ := versions()
 	job, err := s.Jobs.Submit(t.Context(), func() (*beam.Pipeline, error) { return p, nil }, flink.Options{
@@ -231,11 +232,11 @@ func (s *site) rate(t *testing.T, d *e2e.Daemon, topic string, n int) float64 {
 
 func plainLoop(t *testing.T, cfg hafvf.Config, keys, n int) float64 {
 	t.Helper()
-	est, err := transforms.NewEstimator(transforms.Config{Filter: cfg, Order: transforms.Arrival})
+	est, err := keyed.NewEstimator(keyed.Config{Filter: cfg, Order: keyed.Arrival})
 	if err != nil {
 		t.Fatal(err)
 	}
-	tracks := make([]*transforms.Track, keys)
+	tracks := make([]*keyed.Track, keys)
 	for k := range tracks {
 		tracks[k] = est.NewTrack(fmt.Sprintf("k%d", k))
 	}
@@ -243,7 +244,7 @@ func plainLoop(t *testing.T, cfg hafvf.Config, keys, n int) float64 {
 	n = min(n, 500_000)
 	begin := time.Now()
 	for range n {
-		est.Estimate(tracks[rng.IntN(keys)], transforms.Observation{X: [][]float64{{rng.NormFloat64()}}})
+		est.Estimate(tracks[rng.IntN(keys)], keyed.Observation{X: [][]float64{{rng.NormFloat64()}}})
 	}
 	return float64(n) / time.Since(begin).Seconds()
 }

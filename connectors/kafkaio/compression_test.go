@@ -13,8 +13,8 @@ import (
 
 	"hafvf/connectors/kafkaio/kafkatest"
 	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 	layouts "hafvf/pipeline/records"
-	"hafvf/transforms"
 )
 
 // A batch is compressed as the sink says, and another client reads it.
@@ -62,7 +62,7 @@ func TestUnknownCompression(t *testing.T) {
 func BenchmarkCompression(b *testing.B) {
 	filter := hafvf.Config{Family: "normal", Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}
 	for _, brief := range []bool{true, false} {
-		est, err := transforms.NewEstimator(transforms.Config{Filter: filter, Order: transforms.Arrival})
+		est, err := keyed.NewEstimator(keyed.Config{Filter: filter, Order: keyed.Arrival})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -72,7 +72,7 @@ func BenchmarkCompression(b *testing.B) {
 		}
 		layout.Brief = brief
 		rng := rand.New(rand.NewPCG(1, 2))
-		tracks := map[string]*transforms.Track{}
+		tracks := map[string]*keyed.Track{}
 		begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 		var batch []*Message
 		size := 0
@@ -82,7 +82,7 @@ func BenchmarkCompression(b *testing.B) {
 				tracks[key] = est.NewTrack(key)
 			}
 			id := fmt.Sprintf("in-%d-%d", rng.IntN(4), i)
-			e := est.Estimate(tracks[key], transforms.Value(begin.Add(time.Duration(i)*time.Second), id, rng.NormFloat64()))
+			e := est.Estimate(tracks[key], keyed.Value(begin.Add(time.Duration(i)*time.Second), id, rng.NormFloat64()))
 			m := &Message{Key: []byte(key), ID: id, Value: bytes.TrimSpace(layout.AppendEstimate(nil, layouts.Object, key, &e))}
 			batch = append(batch, m)
 			size += m.size()

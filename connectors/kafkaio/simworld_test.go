@@ -29,8 +29,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/account"
-	"hafvf/transforms"
 )
 
 // The simulation runs source, ledger, owner and writer, unchanged, against a Kafka cluster
@@ -174,19 +174,19 @@ func (w *world) violation(format string, args ...any) {
 
 // A learner learns records by key, as a node of package transforms does.
 type learner struct {
-	estimator *transforms.Estimator
+	estimator *keyed.Estimator
 	repeats   bool // are learned
 	restore   func(key string) []byte
 	keys      map[string]*learned
 }
 
 type learned struct {
-	track *transforms.Track
+	track *keyed.Track
 	last  int64 // the offset of the last record that was learned
 }
 
 func newLearner(restore func(string) []byte) *learner {
-	e, err := transforms.NewEstimator(transforms.Config{Filter: hafvf.Config{Family: "poisson"}})
+	e, err := keyed.NewEstimator(keyed.Config{Filter: hafvf.Config{Family: "poisson"}})
 	if err != nil {
 		panic(err)
 	}
@@ -209,7 +209,7 @@ func (n *learner) learn(r Record) ([]byte, error) {
 	}
 	k.last = max(k.last, r.Offset)
 	x := float64(binary.BigEndian.Uint64(r.Value))
-	e := n.estimator.Estimate(k.track, transforms.Value(r.Time, r.String(), x))
+	e := n.estimator.Estimate(k.track, keyed.Value(r.Time, r.String(), x))
 	return fmt.Appendf(nil, "%s %s %d %x %x %x", e.ID, key, e.N, e.Estimate.Mean[0], e.Memory, e.LogPredictive), nil
 }
 

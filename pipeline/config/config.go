@@ -10,7 +10,7 @@ import (
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/webhook"
 	"hafvf/hafvf"
-	"hafvf/transforms"
+	"hafvf/hafvf/keyed"
 )
 
 // A Config says what a pipeline reads, which filter it runs, and where its
@@ -24,9 +24,9 @@ type Config struct {
 
 	Bank           []hafvf.Member // in place of Levels and Top; nil for one filter
 	BankForgetting float64
-	Detect         *Detect                   // nil: no detection
-	Silence        *transforms.SilenceConfig // nil: silence is not told
-	Keys           []KeyRule                 // exceptions; the first that matches a key holds
+	Detect         *Detect              // nil: no detection
+	Silence        *keyed.SilenceConfig // nil: silence is not told
+	Keys           []KeyRule            // exceptions; the first that matches a key holds
 
 	Order    string // EventTime or Arrival
 	Lateness time.Duration
@@ -92,8 +92,8 @@ type Model struct {
 // Detect are the settings of detection, of its alarms, and of which are permitted.
 type Detect struct {
 	hafvf.Detect
-	transforms.AlarmConfig
-	transforms.AlertConfig
+	keyed.AlarmConfig
+	keyed.AlertConfig
 }
 
 // A KeyRule is an exception for the keys that match a pattern.
@@ -200,8 +200,8 @@ func defaults() *Config {
 		Order:          EventTime,
 		Model:          Model{Scale: hafvf.Linear},
 		Records:        Brief,
-		Session:        Session{Gap: 30 * time.Minute, Max: transforms.DefaultMax},
-		Odds:           transforms.DefaultOdds,
+		Session:        Session{Gap: 30 * time.Minute, Max: keyed.DefaultMax},
+		Odds:           keyed.DefaultOdds,
 		Sink:           Sink{JSONL: &File{Path: "-"}},
 		AlertKinds:     alarmKinds(),
 		Runner:         Runner{Name: Direct},
@@ -210,14 +210,14 @@ func defaults() *Config {
 
 // alarmKinds are those that there are.
 func alarmKinds() []string {
-	return []string{string(hafvf.NoveltyAlarm), string(hafvf.ChangeAlarm), transforms.SilentAlarm, transforms.RecoveredAlarm}
+	return []string{string(hafvf.NoveltyAlarm), string(hafvf.ChangeAlarm), keyed.SilentAlarm, keyed.RecoveredAlarm}
 }
 
 func defaultDetect() *Detect {
 	return &Detect{
 		Detect:      hafvf.DefaultDetect(),
-		AlarmConfig: transforms.DefaultAlarms(),
-		AlertConfig: transforms.AlertConfig{Direction: transforms.Both},
+		AlarmConfig: keyed.DefaultAlarms(),
+		AlertConfig: keyed.AlertConfig{Direction: keyed.Both},
 	}
 }
 

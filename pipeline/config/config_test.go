@@ -15,8 +15,8 @@ import (
 
 	"hafvf/connectors/webhook"
 	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/secret"
-	"hafvf/transforms"
 )
 
 // with returns a config that is valid but for the lines added to it, which begin
@@ -73,14 +73,14 @@ func TestParseFillsInDefaults(t *testing.T) {
 func TestParseDetect(t *testing.T) {
 	const base = "model: {family: normal, prior: auto}\nsource: {jsonl: {path: in.jsonl}}\n"
 	c := parse(t, base+"detect: true\n")
-	if !reflect.DeepEqual(c.Bank, hafvf.DefaultBankOf("normal")) || c.Levels != nil || c.Model.WarmUp != 50 || !reflect.DeepEqual(c.Detect, &Detect{hafvf.Detect{Commit: 0.95, MinLength: 5}, transforms.DefaultAlarms(), transforms.AlertConfig{Direction: transforms.Both}}) {
+	if !reflect.DeepEqual(c.Bank, hafvf.DefaultBankOf("normal")) || c.Levels != nil || c.Model.WarmUp != 50 || !reflect.DeepEqual(c.Detect, &Detect{hafvf.Detect{Commit: 0.95, MinLength: 5}, keyed.DefaultAlarms(), keyed.AlertConfig{Direction: keyed.Both}}) {
 		t.Errorf("%+v", c)
 	}
 	if c = parse(t, base+"detect: true\n", "detect.commit=0.9"); c.Detect == nil || c.Detect.Commit != .9 {
 		t.Errorf("a key of what has all its defaults: %+v", c.Detect)
 	}
 	c = parse(t, base+"detect: {commit: 0.9, cooldown: 1h, min_change: 2}\nlevels: []\ntop: 0.98\nalerts: {csv: {path: a.csv}}\ntime_unit: 1m\n")
-	if c.Bank != nil || c.Top != 0.98 || !reflect.DeepEqual(c.Detect, &Detect{hafvf.Detect{Commit: 0.9, MinLength: 5}, transforms.DefaultAlarms(), transforms.AlertConfig{Cooldown: time.Hour, MinChange: 2, Direction: transforms.Both}}) || c.Alerts.CSV.Path != "a.csv" || c.TimeUnit != time.Minute {
+	if c.Bank != nil || c.Top != 0.98 || !reflect.DeepEqual(c.Detect, &Detect{hafvf.Detect{Commit: 0.9, MinLength: 5}, keyed.DefaultAlarms(), keyed.AlertConfig{Cooldown: time.Hour, MinChange: 2, Direction: keyed.Both}}) || c.Alerts.CSV.Path != "a.csv" || c.TimeUnit != time.Minute {
 		t.Errorf("%+v", c)
 	}
 	c = parse(t, base+"detect: {budget: 500, rest: 0, season: [168h, 1h], zone: Europe/Berlin, ar: 0, min_abs: 1, min_rel: 0.1, direction: up}\n"+
@@ -91,10 +91,10 @@ func TestParseDetect(t *testing.T) {
 		t.Errorf("%+v", bank)
 	}
 	seasons := []hafvf.Season{{Period: 168 * time.Hour, Harmonics: 3}, {Period: time.Hour, Harmonics: 3}}
-	if a := c.Detect.AlarmConfig; !reflect.DeepEqual(a, transforms.AlarmConfig{Budget: 500, BudgetTime: 168 * time.Hour, Rest: -1, Seasons: seasons, Zone: "Europe/Berlin", Order: -1}) {
+	if a := c.Detect.AlarmConfig; !reflect.DeepEqual(a, keyed.AlarmConfig{Budget: 500, BudgetTime: 168 * time.Hour, Rest: -1, Seasons: seasons, Zone: "Europe/Berlin", Order: -1}) {
 		t.Errorf("%+v", a)
 	}
-	if a := c.Detect.AlertConfig; !reflect.DeepEqual(a, transforms.AlertConfig{MinAbs: 1, MinRel: .1, Direction: transforms.Up, Beliefs: []hafvf.Kind{hafvf.Change}}) || !slices.Equal(c.AlertKinds, []string{"change"}) {
+	if a := c.Detect.AlertConfig; !reflect.DeepEqual(a, keyed.AlertConfig{MinAbs: 1, MinRel: .1, Direction: keyed.Up, Beliefs: []hafvf.Kind{hafvf.Change}}) || !slices.Equal(c.AlertKinds, []string{"change"}) {
 		t.Errorf("%+v", a)
 	}
 	if !reflect.DeepEqual(c.Bank, []hafvf.Member{{Levels: []hafvf.Beta{}, Top: .9}, {Levels: []hafvf.Beta{}, Top: .9998, AR: 2}}) {

@@ -10,8 +10,8 @@ import (
 
 	"hafvf/connectors/webhook"
 	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/times"
-	"hafvf/transforms"
 )
 
 // required is the default of a key whose absence check reports in its own words.
@@ -55,7 +55,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 			{name: "max", doc: "A longer session is cut into parts.", unit: "observations", read: whole(&c.Session.Max, 1)},
 		}},
 		{name: "change", doc: "smooth: what is reported as a change.", keys: []key{
-			{name: "odds", doc: "A change is reported where the odds in its favour are higher.", read: number(&c.Odds, transforms.OddsDomain)},
+			{name: "odds", doc: "A change is reported where the odds in its favour are higher.", read: number(&c.Odds, keyed.OddsDomain)},
 		}},
 		{name: "records", doc: "Fields of a record: brief leaves out those that few people read. The list of fields below names them.", read: choice(&c.Records, Brief, Full)},
 		{name: "interval", doc: "filter: adds lower and upper, the central predictive interval of this probability.", read: number(&c.Interval, hafvf.IntervalDomain)},
@@ -163,10 +163,10 @@ func detect(dst **Detect) reader {
 			{name: "commit", doc: "Posterior probability from which on a change is certain.", read: number(&v.Commit, hafvf.CommitDomain)},
 			{name: "min_length", doc: "Observations that a new regime must have.", unit: "observations", read: whole(&v.MinLength, 1)},
 			{name: "cooldown", doc: "A key raises no second alarm within this time.", read: duration(&v.Cooldown)},
-			{name: "min_change", doc: "A smaller change or deviation raises no alarm.", unit: "standard deviations", read: number(&v.MinChange, transforms.MinChangeDomain)},
-			{name: "min_abs", doc: "As min_change, in the values' own units.", read: number(&v.MinAbs, transforms.MinChangeDomain)},
-			{name: "min_rel", doc: "As min_change, relative to what was usual: 0.1 is ten percent.", read: number(&v.MinRel, transforms.MinChangeDomain)},
-			{name: "direction", doc: "Raise alarms of what goes up, or down, alone.", read: choice((*string)(&v.Direction), string(transforms.Both), string(transforms.Up), string(transforms.Down))},
+			{name: "min_change", doc: "A smaller change or deviation raises no alarm.", unit: "standard deviations", read: number(&v.MinChange, keyed.MinChangeDomain)},
+			{name: "min_abs", doc: "As min_change, in the values' own units.", read: number(&v.MinAbs, keyed.MinChangeDomain)},
+			{name: "min_rel", doc: "As min_change, relative to what was usual: 0.1 is ten percent.", read: number(&v.MinRel, keyed.MinChangeDomain)},
+			{name: "direction", doc: "Raise alarms of what goes up, or down, alone.", read: choice((*string)(&v.Direction), string(keyed.Both), string(keyed.Up), string(keyed.Down))},
 			{name: "budget", doc: "A key raises about one alarm per budget at most, be they true or false. Keys without times have 2000 observations by default.", read: budget(&v.AlarmConfig)},
 			{name: "rest", doc: "Observations after an alarm without another: what comes there belongs to the same incident.", unit: "observations", read: orNone(&v.Rest, whole(&v.Rest, 0))},
 			{name: "season", doc: "Cycles of what is usual, of keys with times: a list of periods, or a mapping of periods to numbers of harmonics. [] is none. Another season, zone or ar than before begins to learn anew what is usual.", read: seasons(&v.Seasons)},
@@ -177,9 +177,9 @@ func detect(dst **Detect) reader {
 }
 
 // silence reads true, false, or {after}.
-func silence(dst **transforms.SilenceConfig) reader {
-	fresh := func() *transforms.SilenceConfig { return &transforms.SilenceConfig{} }
-	return orSwitch(dst, "{after: 15m}", fresh, func(v *transforms.SilenceConfig) []key {
+func silence(dst **keyed.SilenceConfig) reader {
+	fresh := func() *keyed.SilenceConfig { return &keyed.SilenceConfig{} }
+	return orSwitch(dst, "{after: 15m}", fresh, func(v *keyed.SilenceConfig) []key {
 		return []key{{name: "after", doc: "A fixed bound in place of the key's rhythm.", read: milliseconds(&v.After)}}
 	})
 }

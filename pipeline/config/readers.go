@@ -13,9 +13,9 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
 	"hafvf/internal/times"
-	"hafvf/transforms"
 )
 
 // A reader checks a value and stores it, and says for the reference what it takes.
@@ -399,7 +399,7 @@ func choices(dst *[]string, names ...string) reader {
 }
 
 // budget reads a duration, or a number of observations.
-func budget(dst *transforms.AlarmConfig) reader {
+func budget(dst *keyed.AlarmConfig) reader {
 	const takes = "a duration such as 168h, or a number of observations"
 	return reader{takes: takes, initial: message.Duration(dst.BudgetTime), read: func(d *decoder, path string, n *yaml.Node) {
 		if _, ok := numberOf(n); ok {

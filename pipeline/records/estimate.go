@@ -8,14 +8,14 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
-	"hafvf/transforms"
 )
 
-// An estimate is a transforms.Estimate with its key.
+// An estimate is a keyed.Estimate with its key.
 type estimate struct {
 	key string
-	*transforms.Estimate
+	*keyed.Estimate
 }
 
 var estimates = []field[estimate]{
@@ -23,9 +23,9 @@ var estimates = []field[estimate]{
 	instant("time", "Time of the observation.", func(e estimate) time.Time { return e.Time }),
 	text("id", "Where the observation came from: file:line or topic-partition-offset. It is the same after a restart.", func(e estimate) string { return e.ID }),
 	count("n", "", "Sequence number within the key, from 1.", func(e estimate) (int64, bool) { return e.N, true }),
-	value(func(e estimate) ([][]float64, transforms.Shape) { return e.X, e.Shape }),
-	moments("predicted", "One step ahead, before x was seen, with the weight at its prior mean.", func(e estimate) transforms.Moments { return e.Predicted }),
-	moments("estimate", "Posterior of the likelihood's mean, after x was seen.", func(e estimate) transforms.Moments { return e.Estimate.Estimate },
+	value(func(e estimate) ([][]float64, keyed.Shape) { return e.X, e.Shape }),
+	moments("predicted", "One step ahead, before x was seen, with the weight at its prior mean.", func(e estimate) keyed.Moments { return e.Predicted }),
+	moments("estimate", "Posterior of the likelihood's mean, after x was seen.", func(e estimate) keyed.Moments { return e.Estimate.Estimate },
 		inJSON(only(regime, detects, mayDetect))),
 	only(outputs("lower", "Lower bound of the central predictive interval, one step ahead, before x was seen; with interval only.", func(e estimate) []float64 { return e.Lower }), bounded, mayBound),
 	only(outputs("upper", "Its upper bound; with interval only.", func(e estimate) []float64 { return e.Upper }), bounded, mayBound),
@@ -40,11 +40,11 @@ var estimates = []field[estimate]{
 	only(flag("warm_up", "true while prior: auto is setting the prior; absent otherwise.", func(e estimate) bool { return e.WarmUp }),
 		func(e estimate) bool { return e.WarmUp }, func(l *Layout) bool { return l.WarmUp }),
 	full(only(list("bank", "Members of the bank. weight, memory, levels and posterior above are those of the member with the largest posterior weight.", func(l *Layout) int { return l.Bank },
-		func(e estimate) int { return len(e.Bank) }, func(e estimate, i int) transforms.MemberStep { return e.Bank[i] },
-		number("weight_of_member", "", "Posterior weight of the member in the average.", func(m transforms.MemberStep) float64 { return m.Share }),
-		number("weight", "", "E[w] of the member.", func(m transforms.MemberStep) float64 { return m.Weight }),
-		number("memory", "observations", "Memory of the member.", func(m transforms.MemberStep) float64 { return m.Memory }),
-		number("log_predictive", "nats", "log p(x | past) by the member.", func(m transforms.MemberStep) float64 { return m.LogPredictive }),
+		func(e estimate) int { return len(e.Bank) }, func(e estimate, i int) keyed.MemberStep { return e.Bank[i] },
+		number("weight_of_member", "", "Posterior weight of the member in the average.", func(m keyed.MemberStep) float64 { return m.Share }),
+		number("weight", "", "E[w] of the member.", func(m keyed.MemberStep) float64 { return m.Weight }),
+		number("memory", "observations", "Memory of the member.", func(m keyed.MemberStep) float64 { return m.Memory }),
+		number("log_predictive", "nats", "log p(x | past) by the member.", func(m keyed.MemberStep) float64 { return m.LogPredictive }),
 	), func(e estimate) bool { return e.Bank != nil }, func(l *Layout) bool { return l.Bank > 0 })),
 	only(withRegime(object("detect", "Outlier or change; with detect only.",
 		text("kind", "none, outlier, change, or revision of a change.", func(e estimate) string { return string(e.Detection.Kind) }),
@@ -68,7 +68,7 @@ var estimates = []field[estimate]{
 	)), detects, mayDetect),
 }
 
-var regime = full(moments("regime", "The same of the running regime alone; with detect only.", func(e estimate) transforms.Moments { return e.Regime }))
+var regime = full(moments("regime", "The same of the running regime alone; with detect only.", func(e estimate) keyed.Moments { return e.Regime }))
 
 func bounded(e estimate) bool { return e.Lower != nil }
 func mayBound(l *Layout) bool { return l.Interval }
@@ -104,7 +104,7 @@ func withRegime(f field[estimate]) field[estimate] {
 }
 
 // AppendEstimate appends the record of an estimate.
-func (l *Layout) AppendEstimate(b []byte, as Form, key string, e *transforms.Estimate) []byte {
+func (l *Layout) AppendEstimate(b []byte, as Form, key string, e *keyed.Estimate) []byte {
 	return appendRecord(b, as, l, estimate{key, e}, estimates)
 }
 
@@ -114,10 +114,10 @@ func (l *Layout) EstimateColumns(x connectors.Kind) []connectors.Column {
 	return columnsOf("", l, x, estimates)
 }
 
-// An alert is a transforms.Alert with its estimate.
+// An alert is a keyed.Alert with its estimate.
 type alert struct {
 	estimate
-	told   *transforms.Alert
+	told   *keyed.Alert
 	values []string // see Layout
 }
 
@@ -131,16 +131,16 @@ var alerts = []field[alert]{
 	count("delay", "observations", "From start to time.", func(a alert) (int64, bool) { return a.told.Delay, true }),
 	number("odds", "nats", "Log-odds of the belief that it rests on; of a novelty, that the regime does not simply go on.", func(a alert) float64 { return a.told.LogOdds }),
 	number("score", "", "As detect.score.", func(a alert) float64 { return a.Detection.Score }),
-	value(func(a alert) ([][]float64, transforms.Shape) { return a.X, a.Shape }),
-	moments("predicted", "One step ahead, before x was seen.", func(a alert) transforms.Moments { return a.Predicted }),
+	value(func(a alert) ([][]float64, keyed.Shape) { return a.X, a.Shape }),
+	moments("predicted", "One step ahead, before x was seen.", func(a alert) keyed.Moments { return a.Predicted }),
 	number("size", "standard deviations", "Of a change from before to after, else of x from what the running regime predicted; of vectors the largest.", func(a alert) float64 { return a.told.Size }),
-	moments("before", "The running regime's mean before it.", func(a alert) transforms.Moments { return a.told.Before }),
-	moments("after", "The running regime's mean after it.", func(a alert) transforms.Moments { return a.told.After }),
+	moments("before", "The running regime's mean before it.", func(a alert) keyed.Moments { return a.told.Before }),
+	moments("after", "The running regime's mean after it.", func(a alert) keyed.Moments { return a.told.After }),
 	text("message", "All that in a sentence.", alert.message),
 }
 
 // Message is the sentence of an alert of an estimate, as in the alert's record.
-func (l *Layout) Message(key string, e *transforms.Estimate, told *transforms.Alert) string {
+func (l *Layout) Message(key string, e *keyed.Estimate, told *keyed.Alert) string {
 	return alert{estimate{key, e}, told, l.Values}.message()
 }
 
@@ -152,9 +152,9 @@ func (a alert) message() string {
 		since = " at " + a.told.Start.UTC().Format(time.RFC3339)
 	}
 	switch a.told.Kind {
-	case transforms.SilentAlarm:
+	case keyed.SilentAlarm:
 		return fmt.Sprintf("%s: nothing has come%s, for more than %v.", a.key, strings.Replace(since, " at ", " since ", 1), a.Time.Sub(a.told.Start).Round(time.Second))
-	case transforms.RecoveredAlarm:
+	case keyed.RecoveredAlarm:
 		return fmt.Sprintf("%s: it speaks again, after %v.", a.key, a.Time.Sub(a.told.Start).Round(time.Second))
 	}
 	what, before := a.what(), a.told.Before.Mean[i]
@@ -238,7 +238,7 @@ func probability(odds float64) string {
 }
 
 // AppendAlert appends the record of an alert of an estimate.
-func (l *Layout) AppendAlert(b []byte, as Form, key string, e *transforms.Estimate, told *transforms.Alert) []byte {
+func (l *Layout) AppendAlert(b []byte, as Form, key string, e *keyed.Estimate, told *keyed.Alert) []byte {
 	return appendRecord(b, as, l, alert{estimate{key, e}, told, l.Values}, alerts)
 }
 

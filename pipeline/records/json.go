@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"hafvf/hafvf"
-	"hafvf/transforms"
+	"hafvf/hafvf/keyed"
 )
 
 // appendCount appends n, or null where there is none.
@@ -43,13 +43,13 @@ func appendParam(b []byte, p hafvf.Param, v []float64) []byte {
 }
 
 // appendValue appends x in the form in which it came in.
-func appendValue(b []byte, x [][]float64, shape transforms.Shape) []byte {
+func appendValue(b []byte, x [][]float64, shape keyed.Shape) []byte {
 	switch {
-	case shape == transforms.Scalar && len(x) == 1 && len(x[0]) == 1:
+	case shape == keyed.Scalar && len(x) == 1 && len(x[0]) == 1:
 		return appendNumber(b, x[0][0])
-	case shape == transforms.Vector && len(x) == 1:
+	case shape == keyed.Vector && len(x) == 1:
 		return appendNumbers(b, x[0])
-	case shape != transforms.List:
+	case shape != keyed.List:
 		return append(b, "null"...)
 	}
 	b = append(b, '[')

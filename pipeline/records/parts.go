@@ -3,11 +3,11 @@ package records
 import (
 	"hafvf/connectors"
 	"hafvf/hafvf"
-	"hafvf/transforms"
+	"hafvf/hafvf/keyed"
 )
 
 // value is the observation as it came in.
-func value[T any](get func(T) ([][]float64, transforms.Shape)) field[T] {
+func value[T any](get func(T) ([][]float64, keyed.Shape)) field[T] {
 	return field[T]{
 		name: "x", takes: "number, or list of numbers", doc: "The observation as it came in; null where it is missing.",
 		json: func(b []byte, _ *Layout, v T) []byte {
@@ -25,7 +25,7 @@ func value[T any](get func(T) ([][]float64, transforms.Shape)) field[T] {
 }
 
 // moments are a mean and a sd, numbers or lists as the layout has them.
-func moments[T any](name, doc string, get func(T) transforms.Moments, more ...field[T]) field[T] {
+func moments[T any](name, doc string, get func(T) keyed.Moments, more ...field[T]) field[T] {
 	return object(name, doc, append([]field[T]{
 		outputs("mean", "Mean; null where there is none.", func(v T) []float64 { return get(v).Mean }),
 		outputs("sd", "Standard deviation; null where it is infinite.", func(v T) []float64 { return get(v).SD }),

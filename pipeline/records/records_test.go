@@ -14,7 +14,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/hafvf"
-	"hafvf/transforms"
+	"hafvf/hafvf/keyed"
 )
 
 var layouts = map[string]hafvf.Config{
@@ -37,33 +37,33 @@ func floats(n int) []float64 {
 // populated are records of the layout with a value in every field.
 func populated(l *Layout, outputs int, as Form) map[string][]byte {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	m := transforms.Moments{Mean: floats(outputs), SD: floats(outputs)}
+	m := keyed.Moments{Mean: floats(outputs), SD: floats(outputs)}
 	params := 0
 	for _, p := range l.Params {
 		params += p.Size()
 	}
-	e := transforms.Estimate{
-		Time: at, ID: "f:1", N: 1, X: [][]float64{floats(2)}, Shape: transforms.Vector, Predicted: m, Estimate: m, Regime: m,
+	e := keyed.Estimate{
+		Time: at, ID: "f:1", N: 1, X: [][]float64{floats(2)}, Shape: keyed.Vector, Predicted: m, Estimate: m, Regime: m,
 		Levels: floats(2 * l.Levels), Posterior: floats(params), WarmUp: l.WarmUp,
-		Alarm: &transforms.Alert{Kind: "change", Before: m, After: m}, Belief: &transforms.Alert{Kind: "revision", Corrects: "f:0", Start: at, Before: m, After: m},
+		Alarm: &keyed.Alert{Kind: "change", Before: m, After: m}, Belief: &keyed.Alert{Kind: "revision", Corrects: "f:0", Start: at, Before: m, After: m},
 	}
-	e.Bank = slices.Repeat([]transforms.MemberStep{{}}, l.Bank)
+	e.Bank = slices.Repeat([]keyed.MemberStep{{}}, l.Bank)
 	if l.Bank == 0 {
 		e.Bank = nil
 	}
 	told := e
-	told.Detection = &transforms.Detection{Kind: hafvf.Change, Start: at, StartN: 1}
+	told.Detection = &keyed.Detection{Kind: hafvf.Change, Start: at, StartN: 1}
 	if l.Detect {
 		e.Detection = told.Detection
 	}
-	pass := transforms.Pass{Levels: floats(2 * l.Levels)}
-	s := transforms.Smoothed{
-		Time: at, ID: "k/1", N: 1, X: [][]float64{floats(2)}, Shape: transforms.Vector, Estimate: m, Posterior: floats(params),
-		Forward: pass, Backward: pass, Session: transforms.Session{Start: at, End: at, N: 1}, Split: "max",
+	pass := keyed.Pass{Levels: floats(2 * l.Levels)}
+	s := keyed.Smoothed{
+		Time: at, ID: "k/1", N: 1, X: [][]float64{floats(2)}, Shape: keyed.Vector, Estimate: m, Posterior: floats(params),
+		Forward: pass, Backward: pass, Session: keyed.Session{Start: at, End: at, N: 1}, Split: "max",
 	}
 	if l.Segments {
-		s.Forward, s.Backward = transforms.Pass{}, transforms.Pass{}
-		s.Segment = &transforms.Segment{Start: at, N: 1, Estimate: m}
+		s.Forward, s.Backward = keyed.Pass{}, keyed.Pass{}
+		s.Segment = &keyed.Segment{Start: at, N: 1, Estimate: m}
 	}
 	if l.Revises {
 		s.Revision = 1
@@ -145,9 +145,9 @@ func TestRowsOfLessThanAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Levels, l.Segments, l.Passes, l.Revises = 3, true, true, true
-	m := transforms.Moments{Mean: floats(1), SD: floats(1)}
-	e := transforms.Estimate{Predicted: m, Estimate: m, Levels: floats(4), Posterior: floats(4)}
-	s := transforms.Smoothed{Estimate: m, Posterior: floats(4)}
+	m := keyed.Moments{Mean: floats(1), SD: floats(1)}
+	e := keyed.Estimate{Predicted: m, Estimate: m, Levels: floats(4), Posterior: floats(4)}
+	s := keyed.Smoothed{Estimate: m, Posterior: floats(4)}
 	for _, row := range []struct {
 		line    []byte
 		columns []connectors.Column

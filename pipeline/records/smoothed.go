@@ -4,13 +4,13 @@ import (
 	"time"
 
 	"hafvf/connectors"
-	"hafvf/transforms"
+	"hafvf/hafvf/keyed"
 )
 
-// A smoothed is a transforms.Smoothed with its key.
+// A smoothed is a keyed.Smoothed with its key.
 type smoothed struct {
 	key string
-	*transforms.Smoothed
+	*keyed.Smoothed
 }
 
 var smootheds = []field[smoothed]{
@@ -18,12 +18,12 @@ var smootheds = []field[smoothed]{
 	instant("time", "Time of the observation.", func(s smoothed) time.Time { return s.Time }),
 	text("id", "key/time/k: k counts equal times of the key from 0.", func(s smoothed) string { return s.ID }),
 	count("n", "", "Position in the session, from 1.", func(s smoothed) (int64, bool) { return s.N, true }),
-	value(func(s smoothed) ([][]float64, transforms.Shape) { return s.X, s.Shape }),
-	moments("estimate", "Posterior of the likelihood's mean, given the whole session.", func(s smoothed) transforms.Moments { return s.Estimate }),
+	value(func(s smoothed) ([][]float64, keyed.Shape) { return s.X, s.Shape }),
+	moments("estimate", "Posterior of the likelihood's mean, given the whole session.", func(s smoothed) keyed.Moments { return s.Estimate }),
 	number("memory", "observations", "Number of observations that the estimate rests on.", func(s smoothed) float64 { return s.Memory }),
 	full(posterior(func(s smoothed) []float64 { return s.Posterior })),
-	full(pass("forward", "With levels: the forward pass, which knows the past.", func(s smoothed) transforms.Pass { return s.Forward })),
-	full(pass("backward", "With levels: the backward pass, which knows the future.", func(s smoothed) transforms.Pass { return s.Backward })),
+	full(pass("forward", "With levels: the forward pass, which knows the past.", func(s smoothed) keyed.Pass { return s.Forward })),
+	full(pass("backward", "With levels: the backward pass, which knows the future.", func(s smoothed) keyed.Pass { return s.Backward })),
 	segmented(number("outlier", "", "Without levels: probability that the observation is an accident, which says nothing of its segment.", func(s smoothed) float64 { return s.Outlier })),
 	segmented(object("segment", "Without levels: the regime that the observation is in, between two changes.",
 		instant("start", "Its first observation.", func(s smoothed) time.Time { return s.Segment.Start }),
@@ -61,7 +61,7 @@ func passed(f field[smoothed]) field[smoothed] {
 	return only(f, func(s smoothed) bool { return s.Segment == nil }, func(l *Layout) bool { return l.Passes })
 }
 
-func pass(name, doc string, get func(smoothed) transforms.Pass) field[smoothed] {
+func pass(name, doc string, get func(smoothed) keyed.Pass) field[smoothed] {
 	return passed(object(name, doc,
 		number("weight", "", "E[w]: share of its past that this step kept.", func(s smoothed) float64 { return get(s).Weight }),
 		number("memory", "observations", "Number of observations that the pass rests on.", func(s smoothed) float64 { return get(s).Memory }),
@@ -70,7 +70,7 @@ func pass(name, doc string, get func(smoothed) transforms.Pass) field[smoothed] 
 }
 
 // AppendSmoothed appends the record of a smoothed estimate.
-func (l *Layout) AppendSmoothed(b []byte, as Form, key string, s *transforms.Smoothed) []byte {
+func (l *Layout) AppendSmoothed(b []byte, as Form, key string, s *keyed.Smoothed) []byte {
 	return appendRecord(b, as, l, smoothed{key, s}, smootheds)
 }
 

@@ -5,13 +5,13 @@ import (
 	"time"
 
 	"hafvf/connectors"
-	"hafvf/transforms"
+	"hafvf/hafvf/keyed"
 )
 
-// A state is a transforms.Snapshot with its key and place.
+// A state is a keyed.Snapshot with its key and place.
 type state struct {
 	key, place, settings string
-	*transforms.Snapshot
+	*keyed.Snapshot
 }
 
 var states = []field[state]{
@@ -24,20 +24,20 @@ var states = []field[state]{
 	count("n", "", "Observations so far.", func(s state) (int64, bool) { return s.N, true }),
 	count("waiting", "", "Observations that were read and not learned yet.", func(s state) (int64, bool) { return int64(s.Waiting), true }),
 	flag("warm_up", "prior: auto is still setting the prior.", func(s state) bool { return s.WarmUp }),
-	moments("estimate", "Posterior of the likelihood's mean.", func(s state) transforms.Moments { return s.Estimate }),
+	moments("estimate", "Posterior of the likelihood's mean.", func(s state) keyed.Moments { return s.Estimate }),
 	number("weight", "", "E[w]: share of the past that the last step kept.", func(s state) float64 { return s.Weight }),
 	number("memory", "observations", "Number of observations that the estimate rests on.", func(s state) float64 { return s.Memory }),
 	levels("Beta posteriors of the forgetting weights, bottom up.", func(s state) []float64 { return s.Levels }),
 	posterior(func(s state) []float64 { return s.Posterior }),
 	only(list("bank", "Members of the bank.", func(l *Layout) int { return l.Bank },
-		func(s state) int { return len(s.Bank) }, func(s state, i int) transforms.MemberStep { return s.Bank[i] },
-		number("weight_of_member", "", "Posterior weight of the member in the average.", func(m transforms.MemberStep) float64 { return m.Share }),
-		number("weight", "", "E[w] of the member.", func(m transforms.MemberStep) float64 { return m.Weight }),
-		number("memory", "observations", "Memory of the member.", func(m transforms.MemberStep) float64 { return m.Memory }),
+		func(s state) int { return len(s.Bank) }, func(s state, i int) keyed.MemberStep { return s.Bank[i] },
+		number("weight_of_member", "", "Posterior weight of the member in the average.", func(m keyed.MemberStep) float64 { return m.Share }),
+		number("weight", "", "E[w] of the member.", func(m keyed.MemberStep) float64 { return m.Weight }),
+		number("memory", "observations", "Memory of the member.", func(m keyed.MemberStep) float64 { return m.Memory }),
 	), func(s state) bool { return s.Bank != nil }, func(l *Layout) bool { return l.Bank > 0 }),
 }
 
 // AppendState appends what a state says, as a JSON object. place and settings may be empty.
-func (l *Layout) AppendState(b []byte, key, place, settings string, s *transforms.Snapshot) []byte {
+func (l *Layout) AppendState(b []byte, key, place, settings string, s *keyed.Snapshot) []byte {
 	return appendRecord(b, Object, l, state{key, place, settings, s}, states)
 }

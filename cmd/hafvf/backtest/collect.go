@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 	"hafvf/pipeline"
-	"hafvf/transforms"
 )
 
 // An Event is an alert that the run would have told.
@@ -29,8 +29,8 @@ type Event struct {
 
 // A Collector gathers what a run finds. Its zero value is not usable: see NewCollector.
 type Collector struct {
-	alarms  transforms.AlarmConfig
-	message func(key string, e *transforms.Estimate, told *transforms.Alert) string
+	alarms  keyed.AlarmConfig
+	message func(key string, e *keyed.Estimate, told *keyed.Alert) string
 
 	mu   sync.Mutex
 	keys map[string]*history
@@ -54,7 +54,7 @@ func NewCollector(g *pipeline.Graph) *Collector {
 }
 
 // Add is a pipeline.Watch.
-func (c *Collector) Add(key string, e *transforms.Estimate, told []transforms.Told) {
+func (c *Collector) Add(key string, e *keyed.Estimate, told []keyed.Told) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h := c.keys[key]

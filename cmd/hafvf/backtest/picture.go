@@ -9,7 +9,7 @@ import (
 
 	"hafvf/cmd/hafvf/chart"
 	"hafvf/hafvf"
-	"hafvf/transforms"
+	"hafvf/hafvf/keyed"
 )
 
 // picturedKeys is how many keys a picture shows.
@@ -113,7 +113,7 @@ var (
 // flagColors are those of alerts by kind.
 var flagColors = map[string]color.NRGBA{
 	string(hafvf.NoveltyAlarm): chart.Vermilion, string(hafvf.ChangeAlarm): chart.Blue, string(hafvf.Outlier): chart.Gray,
-	string(hafvf.Revision): chart.Gray, transforms.SilentAlarm: chart.Purple, transforms.RecoveredAlarm: chart.Green,
+	string(hafvf.Revision): chart.Gray, keyed.SilentAlarm: chart.Purple, keyed.RecoveredAlarm: chart.Green,
 }
 
 // steps are the numbers of alarms that are paid from the budget, by week of the key's

@@ -15,8 +15,8 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
-	"hafvf/transforms"
 )
 
 // A history is the records of a key.
@@ -167,7 +167,7 @@ func (c Choice) takes(key string) bool {
 	case len(c.Keys) > 0:
 		return slices.Contains(c.Keys, key)
 	case c.Pattern != "":
-		return transforms.Rule{Match: c.Pattern}.Matches(key)
+		return keyed.Rule{Match: c.Pattern}.Matches(key)
 	}
 	return true
 }

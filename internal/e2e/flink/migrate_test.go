@@ -11,9 +11,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/e2e"
 	"hafvf/pipeline/flink"
-	"hafvf/transforms"
 )
 
 // migrates stops a job and goes on under a changed config, which is refused without
@@ -84,8 +84,8 @@ func (s *site) migrates(t *testing.T) {
 	of2 := hafvf.Config{Family: "normal", Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, Top: 1, Detect: &hafvf.Detect{}}
 	rule1 := hafvf.Config{Family: "normal", Levels: []hafvf.Beta{}, Top: .9}
 	rule2 := hafvf.Config{Family: "normal", Levels: []hafvf.Beta{}, Top: .8, Detect: &hafvf.Detect{}}
-	from := transforms.Config{Filter: of1, Keys: []transforms.Rule{{Match: "k1*", Filter: rule1}}}
-	to := transforms.Config{Filter: of2, Keys: []transforms.Rule{{Match: "k2*", Filter: rule2}}, TimeUnit: time.Minute}
+	from := keyed.Config{Filter: of1, Keys: []keyed.Rule{{Match: "k1*", Filter: rule1}}}
+	to := keyed.Config{Filter: of2, Keys: []keyed.Rule{{Match: "k2*", Filter: rule2}}, TimeUnit: time.Minute}
 	want := s.loop(t, from, to, func(at time.Time) bool { return of(int(at.Sub(begin)/time.Second)) > 0 })
 	got, repeats := e2e.ByID(t, s.Broker, "moved-out")
 	for id, text := range got {
@@ -114,22 +114,22 @@ type result struct {
 
 // loop returns the results of a plain loop over each key's records in moved-in, by id. It
 // carries a key's state over at the first record that comes after the change.
-func (s *site) loop(t *testing.T, from, to transforms.Config, changed func(time.Time) bool) map[string]string {
+func (s *site) loop(t *testing.T, from, to keyed.Config, changed func(time.Time) bool) map[string]string {
 	t.Helper()
-	estimator := func(cfg transforms.Config) *transforms.Estimator {
-		est, err := transforms.NewEstimator(cfg)
+	estimator := func(cfg keyed.Config) *keyed.Estimator {
+		est, err := keyed.NewEstimator(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return est
 	}
 	before, after, settings := estimator(from), estimator(to), from.Settings()
-	migrator, err := transforms.NewMigrator(to)
+	migrator, err := keyed.NewMigrator(to)
 	if err != nil {
 		t.Fatal(err)
 	}
 	type of struct {
-		*transforms.Track
+		*keyed.Track
 		carried bool
 	}
 	keys, all := map[string]*of{}, map[string]string{}
@@ -170,7 +170,7 @@ func (s *site) loop(t *testing.T, from, to transforms.Config, changed func(time.
 		if key.carried {
 			est = after
 		}
-		e := est.Estimate(key.Track, transforms.Value(in.Time, id, in.X))
+		e := est.Estimate(key.Track, keyed.Value(in.Time, id, in.X))
 		out := result{Key: in.Key, N: e.N, LogPredictive: e.LogPredictive, Weight: e.Weight, Memory: e.Memory}
 		out.Estimate.Mean, out.Estimate.SD = e.Estimate.Mean[0], e.Estimate.SD[0]
 		all[id] = fmt.Sprint(out)

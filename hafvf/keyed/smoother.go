@@ -1,4 +1,4 @@
-package transforms
+package keyed
 
 import (
 	"cmp"
@@ -10,6 +10,63 @@ import (
 
 	"hafvf/hafvf"
 )
+
+// SmoothConfig says how the sessions of keys are smoothed.
+type SmoothConfig struct {
+	// Filter needs a Family, and has neither bank nor detection. Where it has neither Levels
+	// nor Top, a hafvf.Smoother finds the segments of a session, less the Season if there is
+	// one. Where it has, there is no season, and the filter smooths by a forward and a backward pass, the smoother of the paper.
+	// It looks back: levels {9, 1}, {1, 1} and top 1 suit that better than the filter's
+	// default. With a WarmUp above zero the whole session sets its prior.
+	Filter hafvf.Config
+	// Keys are exceptions, as in Config.
+	Keys []Rule
+	// Gap ends a session: observations that are at least so far apart belong to
+	// different ones. Required; whole milliseconds.
+	Gap time.Duration
+	// AllowedLateness is how long after its end a session still takes late
+	// observations, and is emitted again. Default 0.
+	AllowedLateness time.Duration
+	// Max is the largest number of observations that are smoothed together; a
+	// longer session is cut. Default 10 million.
+	Max int
+	// Odds is the Bayes factor in favour of a change above which it is reported.
+	// Default 10.
+	Odds float64
+}
+
+func (c SmoothConfig) withDefaults() SmoothConfig {
+	c.Max = cmp.Or(c.Max, DefaultMax)
+	c.Odds = cmp.Or(c.Odds, DefaultOdds)
+	return c
+}
+
+// What zeros in a SmoothConfig stand for.
+const (
+	DefaultMax  = 10_000_000
+	DefaultOdds = 10.0
+)
+
+// OddsDomain is that of SmoothConfig.Odds, MinChangeDomain that of the least sizes
+// in an AlertConfig.
+var (
+	OddsDomain      = hafvf.Domain{Name: "greater than 0", Contains: func(v float64) bool { return v > 0 && v < math.Inf(1) }}
+	MinChangeDomain = hafvf.Domain{Name: "at least 0", Contains: func(v float64) bool { return v >= 0 && v < math.Inf(1) }}
+)
+
+func (c SmoothConfig) validate() error {
+	switch {
+	case c.Gap < time.Millisecond || c.Gap%time.Millisecond != 0:
+		return fmt.Errorf("gap %v is not a number of milliseconds above zero", c.Gap)
+	case c.AllowedLateness < 0:
+		return fmt.Errorf("allowed lateness %v is negative", c.AllowedLateness)
+	case c.Max < 1:
+		return fmt.Errorf("max %d is below 1", c.Max)
+	case !OddsDomain.Contains(c.Odds):
+		return fmt.Errorf("odds must be %s, not %g", OddsDomain.Name, c.Odds)
+	}
+	return checkRules(c.Filter, c.Keys)
+}
 
 // A Smoothed is the posterior at one observation given its whole session. Numbers
 // that do not apply or are undefined are NaN; infinite ones are ±Inf.
@@ -73,8 +130,7 @@ type Session struct {
 	N          int64
 }
 
-// A Smoother smooths sessions without a pipeline, as Smooth does. It is not safe for
-// concurrent use.
+// A Smoother smooths the sessions of keys. It is not safe for concurrent use.
 type Smoother struct {
 	cfg  SmoothConfig
 	keys ruled[*smoothing]
@@ -175,7 +231,7 @@ func (sm *Smoother) check(key string, o *Observation) error {
 // and Seq, in place, and calls emit for each. It returns how many updates did not
 // converge.
 func (sm *Smoother) Smooth(key string, observations []Observation, revision int64, emit func(Smoothed)) (notConverged int) {
-	sortByTime(observations)
+	slices.SortStableFunc(observations, Observation.Compare)
 	z := sm.keys.of(key)
 	n := len(observations)
 	c := cut{n: n, parts: (n + sm.cfg.Max - 1) / sm.cfg.Max}
@@ -362,17 +418,18 @@ func (z *smoothing) segmented(g *hafvf.Segmentation, k, t int) Smoothed {
 	return out
 }
 
-// revise is Smooth of a session, with Changed of its records. It smooths the sessions of
-// the revision before once more: late observations are rare, and nothing else is kept.
-func (sm *Smoother) revise(key string, s session, emit func(Smoothed)) (notConverged int) {
-	if s.revision == 0 {
-		return sm.Smooth(key, s.observations, 0, emit)
+// Revise is Smooth of a session that takes the place of earlier ones, whose observations it
+// has too, with Changed of its records. It smooths the earlier ones once more: late
+// observations are rare, and nothing else is kept.
+func (sm *Smoother) Revise(key string, observations []Observation, revision int64, earlier [][]Observation, emit func(Smoothed)) (notConverged int) {
+	if revision == 0 {
+		return sm.Smooth(key, observations, 0, emit)
 	}
 	before := map[string]Smoothed{}
-	for _, e := range s.earlier {
-		sm.Smooth(key, e.observations, e.revision, func(was Smoothed) { before[was.ID] = was })
+	for _, e := range earlier {
+		sm.Smooth(key, e, 0, func(was Smoothed) { before[was.ID] = was })
 	}
-	return sm.Smooth(key, s.observations, s.revision, func(now Smoothed) {
+	return sm.Smooth(key, observations, revision, func(now Smoothed) {
 		was, known := before[now.ID]
 		now.Changed = !known || now.differs(was)
 		emit(now)
@@ -410,11 +467,4 @@ const tellable = .01
 // near reports whether two numbers are at most so far apart, or the same infinity or NaN.
 func near(a, b, far float64) bool {
 	return math.Abs(a-b) <= far || a == b || a != a && b != b
-}
-
-// sortByTime sorts by time and place in the source.
-func sortByTime(observations []Observation) {
-	slices.SortStableFunc(observations, func(a, b Observation) int {
-		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Seq, b.Seq))
-	})
 }

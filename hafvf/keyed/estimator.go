@@ -1,14 +1,15 @@
-package transforms
+package keyed
 
 import (
+	"cmp"
 	"errors"
 	"math"
 
 	"hafvf/hafvf"
 )
 
-// An Estimator makes the estimates of Filter without a pipeline, from observations
-// in their order. It is not safe for concurrent use.
+// An Estimator makes the estimates of the keys of a configuration, from their observations in
+// their order. It is not safe for concurrent use.
 type Estimator struct {
 	cfg     Config
 	streams ruled[*stream]
@@ -27,6 +28,7 @@ type stream struct {
 	scale       *scaling     // nil where values stay as they are
 	params      int
 	row         []float64
+	admits      func(*Observation) error // see CheckOf
 }
 
 // NewEstimator makes an estimator. An error names what is wrong with cfg.
@@ -35,7 +37,19 @@ func NewEstimator(cfg Config) (*Estimator, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	streams, err := newRuled(cfg.Filter, cfg.Keys, func(filter hafvf.Config) (*stream, error) { return newStream(filter, cfg.Alarms) })
+	streams, err := newRuled(cfg.Filter, cfg.Keys, func(filter hafvf.Config) (*stream, error) {
+		st, err := newStream(filter, cfg.Alarms)
+		if err != nil {
+			return nil, err
+		}
+		st.admits = func(o *Observation) error {
+			if err := cfg.timed(o); err != nil {
+				return err
+			}
+			return st.check(o)
+		}
+		return st, nil
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +93,27 @@ func (est *Estimator) Check(key string, o Observation) error {
 	return est.streams.of(key).check(&o)
 }
 
-var errEmptyKey = errors.New("empty key")
+// CheckOf returns the function that says why an observation of the key is none that
+// Entity.Take takes: Check, and whether it has the time that the order needs.
+func (est *Estimator) CheckOf(key string) func(*Observation) error {
+	if key == "" {
+		return func(o *Observation) error { return cmp.Or(est.cfg.timed(o), errEmptyKey) }
+	}
+	return est.streams.of(key).admits
+}
+
+// timed says whether the time of an observation is missing.
+func (c *Config) timed(o *Observation) error {
+	if c.Order == EventTime && o.Time.IsZero() {
+		return errNoTime
+	}
+	return nil
+}
+
+var (
+	errEmptyKey = errors.New("empty key")
+	errNoTime   = errors.New("no time; observations without one need order: arrival")
+)
 
 func (st *stream) check(o *Observation) error {
 	if st.season != nil && o.Time.IsZero() {
@@ -91,12 +125,12 @@ func (st *stream) check(o *Observation) error {
 // Estimate predicts the next observation of the track's key, which Check has
 // passed, and learns it.
 func (est *Estimator) Estimate(t *Track, o Observation) (e Estimate) {
-	est.estimateIn(&memory{}, &e, t, &o)
+	est.estimateIn(&Memory{}, &e, t, &o)
 	return e
 }
 
 // estimateIn is Estimate with the slices of the estimate from a memory.
-func (est *Estimator) estimateIn(m *memory, out *Estimate, t *Track, given *Observation) {
+func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Observation) {
 	o := *given
 	t.n++
 	st := t.stream
@@ -152,18 +186,19 @@ func (est *Estimator) estimateIn(m *memory, out *Estimate, t *Track, given *Obse
 	st.scale.back(out.Lower, out.Upper)
 }
 
-// A memory gives estimates their slices and the like. What it has given is given again
-// after reset.
-type memory struct {
+// A Memory gives estimates their slices and the like, so that none is allocated for each. Its
+// zero value is ready.
+type Memory struct {
 	floats    []float64
 	bank      []MemberStep
 	detection *Detection
 }
 
-func (m *memory) reset() { m.floats = m.floats[:0] }
+// reset gives what was given to the next estimate.
+func (m *Memory) reset() { m.floats = m.floats[:0] }
 
 // take returns n floats.
-func (m *memory) take(n int) []float64 {
+func (m *Memory) take(n int) []float64 {
 	if len(m.floats)+n > cap(m.floats) {
 		m.floats = make([]float64, 0, n+2*cap(m.floats)) // those of before are still in use
 	}
@@ -172,7 +207,7 @@ func (m *memory) take(n int) []float64 {
 	return m.floats[from : from+n : from+n]
 }
 
-func (m *memory) verdict() *Detection {
+func (m *Memory) verdict() *Detection {
 	if m.detection == nil {
 		m.detection = &Detection{}
 	}
@@ -180,7 +215,7 @@ func (m *memory) verdict() *Detection {
 }
 
 // blank makes out an estimate whose numbers are NaN.
-func (st *stream) blank(m *memory, out *Estimate, n int64, o *Observation, bounds bool) {
+func (st *stream) blank(m *Memory, out *Estimate, n int64, o *Observation, bounds bool) {
 	nan := math.NaN()
 	outputs := st.bank.Model().Outputs()
 	floats := m.take(8*outputs + st.params)
@@ -221,7 +256,7 @@ func (st *stream) score(out *Estimate, outcome hafvf.Outcome, known bool) {
 
 // describe fills in the posterior after the observation. Without a prior yet it
 // leaves out what depends on values.
-func (st *stream) describe(m *memory, out *Estimate, s hafvf.State, outcome hafvf.Outcome, row []float64, known bool) {
+func (st *stream) describe(m *Memory, out *Estimate, s hafvf.State, outcome hafvf.Outcome, row []float64, known bool) {
 	b := st.bank
 	f, member := b.Filter(outcome.Heaviest), b.Member(s, outcome.Heaviest)
 	if known {
@@ -258,7 +293,7 @@ type regime struct {
 	predicted, predictive []float64
 }
 
-func (st *stream) regime(m *memory, s hafvf.State, elapsed float64, row []float64) regime {
+func (st *stream) regime(m *Memory, s hafvf.State, elapsed float64, row []float64) regime {
 	n := st.bank.Model().Outputs()
 	cut := cutter(m.take(4 * n))
 	r := regime{Moments{cut(n), cut(n)}, cut(n), cut(n)}

@@ -1,4 +1,4 @@
-package transforms
+package keyed
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/internal/compact"
 )
 
 // AlertConfig says which alarms are permitted, and which beliefs raise alerts too.
@@ -228,9 +229,9 @@ func (c AlertConfig) permits(s shift) bool {
 }
 
 func (a *alerts) append(b []byte) []byte {
-	b = appendTime(b, a.outlier)
-	b = appendTime(b, a.change)
-	return appendString(b, a.id)
+	b = compact.AppendTime(b, a.outlier)
+	b = compact.AppendTime(b, a.change)
+	return compact.AppendString(b, a.id)
 }
 
-func (a *alerts) read(r *reader) { a.outlier, a.change, a.id = r.time(), r.time(), r.string() }
+func (a *alerts) read(r *reader) { a.outlier, a.change, a.id = r.Time(), r.Time(), r.Text() }

@@ -1,4 +1,4 @@
-package transforms
+package keyed
 
 import (
 	"math"
@@ -31,7 +31,7 @@ func (est *Estimator) Snapshot(key string, b []byte) (Snapshot, error) {
 	}
 	st := e.stream
 	var out Estimate
-	st.blank(&memory{}, &out, e.n, &Observation{}, false)
+	st.blank(&Memory{}, &out, e.n, &Observation{}, false)
 	s := Snapshot{
 		N: e.n, Waiting: len(e.waiting), WarmUp: e.warming(), Estimate: out.Estimate,
 		Weight: math.NaN(), Memory: math.NaN(), Posterior: out.Posterior,

@@ -1,4 +1,4 @@
-package transforms
+package keyed
 
 import (
 	"math"
@@ -60,7 +60,7 @@ func (se *sessionSeason) of(observations []Observation, steps [][][]float64) *se
 	if len(cfg.Seasons) > 0 {
 		rhythm, err := hafvf.NewRhythm(cfg, se.coordinates)
 		if err != nil {
-			panic("transforms: season: " + err.Error()) // a part of a config that NewBank has checked
+			panic("keyed: season: " + err.Error()) // a part of a config that NewBank has checked
 		}
 		rhythm.Lasting()
 		of.rhythm = rhythm

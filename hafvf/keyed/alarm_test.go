@@ -1,4 +1,4 @@
-package transforms
+package keyed
 
 import (
 	"bytes"
@@ -235,7 +235,7 @@ func TestRestoreRefusesDecisions(t *testing.T) {
 // of which there is no last value. So it finds the first change, at 80, six
 // observations after this one, and pays for its alarm as much later.
 func TestEstimatorOnGoldenTrace(t *testing.T) {
-	text, err := os.ReadFile("../hafvf/testdata/real/golden_season_shared.json")
+	text, err := os.ReadFile("../testdata/real/golden_season_shared.json")
 	if err != nil {
 		t.Fatal(err)
 	}

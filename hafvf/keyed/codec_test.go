@@ -1,4 +1,4 @@
-package transforms
+package keyed
 
 import (
 	"bytes"
@@ -48,13 +48,13 @@ func TestCodecKeepsEverything(t *testing.T) {
 }
 
 // keeping is an entity with something in every field.
-func keeping(t testing.TB, cfg Config) (*Estimator, entity) {
+func keeping(t testing.TB, cfg Config) (*Estimator, Entity) {
 	t.Helper()
 	est, err := NewEstimator(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := entity{Track: est.NewTrack("k"), clock: time.Unix(7, 0).UTC(), released: time.Unix(6, 0).UTC(), waiting: []Observation{Value(time.Unix(7, 0).UTC(), "w", 2)}}
+	e := Entity{Track: est.NewTrack("k"), clock: time.Unix(7, 0).UTC(), released: time.Unix(6, 0).UTC(), waiting: []Observation{Value(time.Unix(7, 0).UTC(), "w", 2)}}
 	for i := range 11 {
 		x := float64(i % 3)
 		if i > 8 {
@@ -79,7 +79,7 @@ func TestEntityResumes(t *testing.T) {
 			t.Fatal(err)
 		}
 		other, _ := NewEstimator(cfg)
-		straight, resumed := est.NewTrack("k"), entity{Track: other.NewTrack("k")}
+		straight, resumed := est.NewTrack("k"), Entity{Track: other.NewTrack("k")}
 		for i := range 60 {
 			x := float64(i%5) * float64(1+i/30*9)
 			if i%9 == 4 {
@@ -127,8 +127,6 @@ func FuzzDecode(f *testing.F) {
 		}
 		decodeAll(b, (*reader).estimate)
 		decodeAll(b, (*reader).smoothed)
-		decodeSession(b)
-		decodeRevision(b)
 	})
 }
 

@@ -1,4 +1,4 @@
-package transforms
+package keyed
 
 import (
 	"encoding/binary"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/internal/compact"
 )
 
 // A Track is what an estimator keeps of one key. AppendBinary saves it, and
@@ -151,7 +152,7 @@ func (t *Track) refit(o Observation) bool {
 	absent := len(complete(o.X)) == 0
 	// A key that shows nothing but gaps must not fill its state with them.
 	if !absent || len(t.warmUp) < 20*st.cfg.WarmUp {
-		t.warmUp = append(t.warmUp, numbered{t.n, o.clone()})
+		t.warmUp = append(t.warmUp, numbered{t.n, o.Clone()})
 	}
 	if absent {
 		return false
@@ -195,7 +196,7 @@ func (t *Track) replay(unit time.Duration) (out hafvf.Outcome) {
 // AppendBinary appends the encoded track to b, in the encoding of Filter's states. The
 // error is always nil.
 func (t *Track) AppendBinary(b []byte) ([]byte, error) {
-	e := entity{Track: t}
+	e := Entity{Track: t}
 	return e.append(b), nil
 }
 
@@ -218,9 +219,9 @@ func (est *Estimator) RestoreTrack(key string, b []byte) (*Track, error) {
 func (t *Track) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(t.n))
 	b = binary.AppendUvarint(b, uint64(t.steps))
-	b = appendTime(b, t.last)
-	b = appendFlags(b, t.settled, t.stream.decider != nil, t.pulse != nil)
-	b = appendFloats(b, t.locationScale)
+	b = compact.AppendTime(b, t.last)
+	b = compact.AppendFlags(b, t.settled, t.stream.decider != nil, t.pulse != nil)
+	b = compact.AppendFloats(b, t.locationScale)
 	b = binary.AppendUvarint(b, uint64(len(t.warmUp)))
 	for _, w := range t.warmUp {
 		b = binary.AppendUvarint(b, uint64(w.n))
@@ -230,7 +231,7 @@ func (t *Track) append(b []byte) []byte {
 	for _, s := range t.starts {
 		b = binary.AppendUvarint(b, uint64(s.step))
 		b = binary.AppendUvarint(b, uint64(s.n))
-		b = appendTime(b, s.time)
+		b = compact.AppendTime(b, s.time)
 	}
 	b = t.alerts.append(b)
 	if t.pulse != nil {
@@ -238,7 +239,7 @@ func (t *Track) append(b []byte) []byte {
 	}
 	b = t.state.Append(b, t.stream.fingerprint)
 	if t.stream.season != nil {
-		b = appendFloats(b, t.rhythm)
+		b = compact.AppendFloats(b, t.rhythm)
 	}
 	if d := t.stream.decider; d != nil {
 		b = t.decisions.append(b, d.fingerprint)
@@ -249,15 +250,15 @@ func (t *Track) append(b []byte) []byte {
 // decode reads what append wrote of the key's track, the rest of r.
 func (est *Estimator) decode(key string, r *reader) (*Track, error) {
 	st := est.streams.of(key)
-	t := &Track{stream: st, n: int64(r.uvarint()), steps: int64(r.uvarint()), last: r.time()}
+	t := &Track{stream: st, n: int64(r.Uvarint()), steps: int64(r.Uvarint()), last: r.Time()}
 	var decided, pulsed bool // not in states from before there were alarms, and silence
-	t.settled, decided, pulsed = r.flags()
-	t.locationScale = r.floats()
-	for range r.count(1) {
-		t.warmUp = append(t.warmUp, numbered{int64(r.uvarint()), r.observation()})
+	t.settled, decided, pulsed = r.Flags()
+	t.locationScale = r.Floats()
+	for range r.Count(1) {
+		t.warmUp = append(t.warmUp, numbered{int64(r.Uvarint()), r.observation()})
 	}
-	for range r.count(1) {
-		t.starts = append(t.starts, start{int64(r.uvarint()), int64(r.uvarint()), r.time()})
+	for range r.Count(1) {
+		t.starts = append(t.starts, start{int64(r.Uvarint()), int64(r.Uvarint()), r.Time()})
 	}
 	t.alerts.read(r)
 	var p pulse
@@ -267,20 +268,20 @@ func (est *Estimator) decode(key string, r *reader) (*Track, error) {
 	if est.cfg.Silence != nil {
 		t.pulse = &p
 	}
-	if r.bad {
-		return nil, errCut
+	if r.Bad {
+		return nil, compact.ErrCut
 	}
-	rest, err := t.decodeState(r.b, decided || st.season != nil)
+	rest, err := t.decodeState(r.B, decided || st.season != nil)
 	if err != nil {
 		return nil, err
 	}
 	if st.season != nil {
-		r := &reader{b: rest}
-		t.rhythm = r.floats()
-		if r.bad || !decided && len(r.b) > 0 {
-			return nil, errCut
+		r := read(rest)
+		t.rhythm = r.Floats()
+		if r.Bad || !decided && len(r.B) > 0 {
+			return nil, compact.ErrCut
 		}
-		rest = r.b
+		rest = r.B
 		if err := st.season.rhythm.Valid(t.rhythm); err != nil {
 			return nil, err
 		}

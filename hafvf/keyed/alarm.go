@@ -1,4 +1,4 @@
-package transforms
+package keyed
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/internal/compact"
 )
 
 // AlarmConfig says when detection raises an alarm; the zero value is the default.
@@ -107,11 +108,11 @@ func newDecider(cfg AlarmConfig, filter hafvf.Config, m hafvf.Model) *decider {
 	cfg = cfg.withDefaults()
 	zone, err := time.LoadLocation(cfg.Zone)
 	if err != nil {
-		panic("transforms: " + err.Error())
+		panic("keyed: " + err.Error())
 	}
 	text, err := json.Marshal([]any{cfg.Seasons, cfg.Zone, cfg.Order})
 	if err != nil {
-		panic("transforms: " + err.Error())
+		panic("keyed: " + err.Error())
 	}
 	h := fnv.New64a()
 	h.Write(text)
@@ -254,16 +255,16 @@ func (d *decider) setBudget(s *decisions) { d.alarm.SetBudget(s.alarm, d.cfg.Bud
 
 func (s *decisions) append(b []byte, fingerprint uint64) []byte {
 	b = binary.LittleEndian.AppendUint64(b, fingerprint)
-	b = appendFlags(b, s.timed, false)
+	b = compact.AppendFlags(b, s.timed, false)
 	b = binary.AppendVarint(b, int64(s.step))
-	b = appendTime(b, s.last)
+	b = compact.AppendTime(b, s.last)
 	b = binary.AppendUvarint(b, uint64(len(s.warmUp)))
 	for _, w := range s.warmUp {
-		b = appendTime(b, w.time)
-		b = appendFloats(b, w.y)
+		b = compact.AppendTime(b, w.time)
+		b = compact.AppendFloats(b, w.y)
 	}
 	for _, v := range [][]float64{s.standard, s.alarm, s.profile} {
-		b = appendFloats(b, v)
+		b = compact.AppendFloats(b, v)
 	}
 	return b
 }
@@ -273,17 +274,17 @@ var errDecisions = errors.New("state is corrupt: alarms")
 // decode reads what append wrote, the rest of b. A profile of other settings begins
 // anew; debt and rest of the alarms stay.
 func (d *decider) decode(b []byte) (s decisions, err error) {
-	r := &reader{b: b}
-	fingerprint := r.uint64()
-	s.timed, _, _ = r.flags()
-	s.step, s.last = time.Duration(r.varint()), r.time()
-	for range r.count(1) {
-		s.warmUp = append(s.warmUp, timedValues{r.time(), r.floats()})
+	r := read(b)
+	fingerprint := r.Uint64()
+	s.timed, _, _ = r.Flags()
+	s.step, s.last = time.Duration(r.Varint()), r.Time()
+	for range r.Count(1) {
+		s.warmUp = append(s.warmUp, timedValues{r.Time(), r.Floats()})
 	}
-	s.standard = r.floats()
-	s.alarm, s.profile = r.floats(), r.floats()
-	if r.bad || len(r.b) > 0 {
-		return s, errCut
+	s.standard = r.Floats()
+	s.alarm, s.profile = r.Floats(), r.Floats()
+	if r.Bad || len(r.B) > 0 {
+		return s, compact.ErrCut
 	}
 	if s.alarm != nil {
 		if err := d.alarm.Valid(s.alarm); err != nil {

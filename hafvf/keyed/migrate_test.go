@@ -1,4 +1,4 @@
-package transforms
+package keyed
 
 import (
 	"bytes"
@@ -174,7 +174,7 @@ func TestMigrateRefuses(t *testing.T) {
 	}
 
 	waits := Config{Filter: hafvf.Config{Family: "normal"}, Lateness: time.Hour}
-	e := entity{Track: newEstimator(t, waits).NewTrack("k")}
+	e := Entity{Track: newEstimator(t, waits).NewTrack("k")}
 	if _, err := e.admit(&in[0], time.Hour); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
-package transforms
+package keyed
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -41,14 +42,19 @@ type Observation struct {
 	Raw string
 }
 
-// clone returns a copy with an X of its own.
-func (o *Observation) clone() Observation {
+// Clone returns a copy with an X of its own.
+func (o *Observation) Clone() Observation {
 	c := *o
 	c.X = slices.Clone(o.X)
 	for i, x := range c.X {
 		c.X[i] = slices.Clone(x)
 	}
 	return c
+}
+
+// Compare orders observations by time and place in the source.
+func (o Observation) Compare(other Observation) int {
+	return cmp.Or(o.Time.Compare(other.Time), cmp.Compare(o.Seq, other.Seq))
 }
 
 // Value is an observation of one number; NaN stands for a missing one.

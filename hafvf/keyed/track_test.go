@@ -1,4 +1,4 @@
-package transforms
+package keyed
 
 import (
 	"bytes"
@@ -193,10 +193,10 @@ func TestRestoreTrackRefuses(t *testing.T) {
 			t.Errorf("%d of %d bytes are accepted", n, len(saved))
 		}
 	}
-	wide := entity{Track: est.NewTrack("k")}
+	wide := Entity{Track: est.NewTrack("k")}
 	wide.settled, wide.warmUp = false, []numbered{{1, Observation{X: [][]float64{{1, 2}}}}}
 	plain := newEstimator(t, Config{Filter: hafvf.Config{Family: "normal"}})
-	cold := entity{Track: plain.NewTrack("k")}
+	cold := Entity{Track: plain.NewTrack("k")}
 	cold.settled = false
 	for what, c := range map[string]struct {
 		est *Estimator

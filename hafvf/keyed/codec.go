@@ -1,0 +1,284 @@
+package keyed
+
+import (
+	"encoding/binary"
+	"time"
+
+	"hafvf/hafvf"
+	"hafvf/internal/compact"
+)
+
+// Observations and what becomes of them have a compact binary form, for states and for what
+// crosses the stages of a runner: JSON neither knows NaN nor is fast. The errors of
+// AppendBinary are always nil.
+
+// AppendBinary appends the encoded observation to b. Observations that are appended to each
+// other are read by Observations.
+func (o *Observation) AppendBinary(b []byte) ([]byte, error) {
+	return appendFields(b, o, o.ID, o.Raw), nil
+}
+
+// UnmarshalBinary decodes what AppendBinary encoded.
+func (o *Observation) UnmarshalBinary(b []byte) (err error) {
+	*o, err = decodeAll(b, (*reader).observation)
+	return err
+}
+
+// AppendBinary appends the encoded estimate to b.
+func (e *Estimate) AppendBinary(b []byte) ([]byte, error) { return appendEstimate(b, *e), nil }
+
+// UnmarshalBinary decodes what AppendBinary encoded.
+func (e *Estimate) UnmarshalBinary(b []byte) (err error) {
+	*e, err = decodeAll(b, (*reader).estimate)
+	return err
+}
+
+// AppendBinary appends the encoded silence to b.
+func (s *Silent) AppendBinary(b []byte) ([]byte, error) { return appendSilent(b, *s), nil }
+
+// UnmarshalBinary decodes what AppendBinary encoded.
+func (s *Silent) UnmarshalBinary(b []byte) (err error) {
+	*s, err = decodeAll(b, (*reader).silent)
+	return err
+}
+
+// AppendBinary appends the encoded posterior to b.
+func (s *Smoothed) AppendBinary(b []byte) ([]byte, error) { return appendSmoothed(b, *s), nil }
+
+// UnmarshalBinary decodes what AppendBinary encoded.
+func (s *Smoothed) UnmarshalBinary(b []byte) (err error) {
+	*s, err = decodeAll(b, (*reader).smoothed)
+	return err
+}
+
+// AppendBinary appends the encoded rejection to b.
+func (r *Rejected) AppendBinary(b []byte) ([]byte, error) {
+	b = compact.AppendString(b, r.Key)
+	b = compact.AppendString(b, r.Reason)
+	return appendObservation(b, r.Observation), nil
+}
+
+// UnmarshalBinary decodes what AppendBinary encoded.
+func (r *Rejected) UnmarshalBinary(b []byte) (err error) {
+	*r, err = decodeAll(b, func(from *reader) Rejected {
+		return Rejected{Key: from.Text(), Reason: from.Text(), Observation: from.observation()}
+	})
+	return err
+}
+
+// Observations reads observations that were appended to each other.
+type Observations struct{ r reader }
+
+// ReadObservations returns the observations of b. Their strings are cut from text, which is b
+// as one string, so that they take no memory of their own. They do where text is empty.
+func ReadObservations(b []byte, text string) Observations {
+	return Observations{reader{compact.Reader{B: b, Source: text}}}
+}
+
+// More reports whether there is another observation.
+func (all *Observations) More() bool { return len(all.r.B) > 0 }
+
+// Next returns the next observation. Its X is in the memory of x, which may be nil.
+func (all *Observations) Next(x [][]float64) (Observation, error) {
+	o := all.r.observationIn(x)
+	if all.r.Bad {
+		return o, compact.ErrCut
+	}
+	return o, nil
+}
+
+// A reader reads what states and records consist of.
+type reader struct{ compact.Reader }
+
+func read(b []byte) *reader { return &reader{compact.Reader{B: b}} }
+
+func decodeAll[T any](b []byte, decode func(*reader) T) (T, error) {
+	r := read(b)
+	v := decode(r)
+	if r.Bad || len(r.B) != 0 {
+		var zero T
+		return zero, compact.ErrCut
+	}
+	return v, nil
+}
+
+func appendObservation(b []byte, o Observation) []byte { return appendFields(b, &o, o.ID, o.Raw) }
+
+// appendFields appends an observation with another ID and Raw.
+func appendFields(b []byte, o *Observation, id, raw string) []byte {
+	b = compact.AppendTime(b, o.Time)
+	b = compact.AppendString(b, id)
+	b = binary.AppendVarint(b, o.Seq)
+	b = compact.AppendString(b, o.Log)
+	b = append(b, byte(o.Shape))
+	b = compact.AppendVectors(b, o.X)
+	return compact.AppendString(b, raw)
+}
+
+func (r *reader) observation() Observation { return r.observationIn(nil) }
+
+// observationIn reads an observation into the memory of x, which may be nil.
+func (r *reader) observationIn(x [][]float64) Observation {
+	return Observation{Time: r.Time(), ID: r.Text(), Seq: r.Varint(), Log: r.Text(), Shape: Shape(r.Byte()), X: r.Vectors(x), Raw: r.Text()}
+}
+
+func appendEstimate(b []byte, e Estimate) []byte {
+	b = compact.AppendTime(b, e.Time)
+	b = compact.AppendString(b, e.ID)
+	b = binary.AppendUvarint(b, uint64(e.N))
+	b = append(b, byte(e.Shape))
+	b = compact.AppendVectors(b, e.X)
+	b = appendMoments(b, e.Predicted)
+	b = appendMoments(b, e.Estimate)
+	for _, v := range [][]float64{e.Lower, e.Upper, e.Levels, e.Posterior, {e.LogPredictive, e.ELBO, e.Weight, e.Memory}} {
+		b = compact.AppendFloats(b, v)
+	}
+	b = binary.AppendUvarint(b, uint64(e.Iterations))
+	b = compact.AppendFlags(b, e.Converged, e.Missing, e.Silence != nil)
+	if e.Silence != nil {
+		b = appendSilence(b, e.Silence)
+	}
+	b = compact.AppendFlags(b, e.WarmUp, e.Detection != nil)
+	b = binary.AppendUvarint(b, uint64(len(e.Bank)))
+	for _, m := range e.Bank {
+		b = compact.AppendFloats(b, []float64{m.Share, m.Weight, m.Memory, m.LogPredictive})
+	}
+	d := e.Detection
+	if d == nil {
+		return b
+	}
+	b = appendMoments(b, e.Regime)
+	b = compact.AppendString(b, string(d.Kind))
+	b = compact.AppendFloats(b, []float64{d.Stay, d.Outlier, d.Change})
+	b = compact.AppendTime(b, d.Start)
+	for _, n := range []int64{d.StartN, d.Delay, d.Age} {
+		b = binary.AppendVarint(b, n)
+	}
+	b = compact.AppendFloats(b, []float64{d.Score, d.Threshold})
+	b = compact.AppendFlags(b, e.Alarm != nil, e.Belief != nil)
+	for _, a := range []*Alert{e.Alarm, e.Belief} {
+		if a != nil {
+			b = appendAlert(b, a)
+		}
+	}
+	return b
+}
+
+func appendAlert(b []byte, a *Alert) []byte {
+	b = compact.AppendString(b, a.Kind)
+	b = compact.AppendString(b, a.Corrects)
+	b = compact.AppendTime(b, a.Start)
+	b = binary.AppendVarint(b, a.Delay)
+	b = compact.AppendFloats(b, []float64{a.LogOdds, a.Size})
+	b = binary.AppendUvarint(b, uint64(a.Output))
+	b = appendMoments(b, a.Before)
+	return appendMoments(b, a.After)
+}
+
+func (r *reader) alert() *Alert {
+	a := &Alert{Kind: r.Text(), Corrects: r.Text(), Start: r.Time(), Delay: r.Varint()}
+	r.Numbers(&a.LogOdds, &a.Size)
+	a.Output = int(r.Uvarint())
+	a.Before, a.After = r.moments(), r.moments()
+	return a
+}
+
+func appendSilence(b []byte, s *Silence) []byte {
+	b = binary.AppendVarint(compact.AppendTime(b, s.Since), int64(s.Bound))
+	return compact.AppendFlags(b, s.Told)
+}
+
+func (r *reader) silence() *Silence {
+	s := &Silence{Since: r.Time(), Bound: time.Duration(r.Varint())}
+	s.Told, _, _ = r.Flags()
+	return s
+}
+
+func appendSilent(b []byte, s Silent) []byte {
+	b = binary.AppendVarint(appendSilence(b, &s.Silence), s.N)
+	return binary.AppendVarint(b, int64(s.Outputs))
+}
+
+func (r *reader) silent() Silent { return Silent{*r.silence(), r.Varint(), int(r.Varint())} }
+
+func (r *reader) estimate() Estimate {
+	e := Estimate{Time: r.Time(), ID: r.Text(), N: int64(r.Uvarint()), Shape: Shape(r.Byte()), X: r.Vectors(nil), Predicted: r.moments(), Estimate: r.moments()}
+	e.Lower, e.Upper = r.Floats(), r.Floats()
+	e.Levels, e.Posterior = r.Floats(), r.Floats()
+	r.Numbers(&e.LogPredictive, &e.ELBO, &e.Weight, &e.Memory)
+	e.Iterations = int(r.Uvarint())
+	var silent bool
+	if e.Converged, e.Missing, silent = r.Flags(); silent {
+		e.Silence = r.silence()
+	}
+	var detects bool
+	e.WarmUp, detects, _ = r.Flags()
+	for range r.Count(1) {
+		var m MemberStep
+		r.Numbers(&m.Share, &m.Weight, &m.Memory, &m.LogPredictive)
+		e.Bank = append(e.Bank, m)
+	}
+	if !detects {
+		return e
+	}
+	e.Regime = r.moments()
+	d := &Detection{Kind: hafvf.Kind(r.Text())}
+	r.Numbers(&d.Stay, &d.Outlier, &d.Change)
+	d.Start, d.StartN, d.Delay, d.Age = r.Time(), r.Varint(), r.Varint(), r.Varint()
+	r.Numbers(&d.Score, &d.Threshold)
+	e.Detection = d
+	alarm, belief, _ := r.Flags()
+	if alarm {
+		e.Alarm = r.alert()
+	}
+	if belief {
+		e.Belief = r.alert()
+	}
+	return e
+}
+
+func appendMoments(b []byte, m Moments) []byte {
+	return compact.AppendFloats(compact.AppendFloats(b, m.Mean), m.SD)
+}
+
+func (r *reader) moments() Moments { return Moments{r.Floats(), r.Floats()} }
+
+func appendSmoothed(b []byte, s Smoothed) []byte {
+	b = compact.AppendTime(b, s.Time)
+	b = compact.AppendString(b, s.ID)
+	b = append(b, byte(s.Shape))
+	b = compact.AppendVectors(b, s.X)
+	for _, v := range [][]float64{s.Estimate.Mean, s.Estimate.SD, s.Posterior, s.Forward.Levels, s.Backward.Levels,
+		{s.Memory, s.Forward.Weight, s.Forward.Memory, s.Backward.Weight, s.Backward.Memory, s.ChangeEvidence, s.Outlier}} {
+		b = compact.AppendFloats(b, v)
+	}
+	b = compact.AppendTime(b, s.Session.Start)
+	b = compact.AppendTime(b, s.Session.End)
+	for _, n := range []int64{s.N, s.Session.N, s.Revision} {
+		b = binary.AppendUvarint(b, uint64(n))
+	}
+	b = compact.AppendString(b, s.Split)
+	b = compact.AppendFlags(b, s.Change, s.Missing, s.Changed)
+	b = compact.AppendFlags(b, s.Segment != nil)
+	if g := s.Segment; g != nil {
+		b = binary.AppendUvarint(compact.AppendTime(b, g.Start), uint64(g.N))
+		b = compact.AppendFloats(appendMoments(b, g.Estimate), g.Before)
+	}
+	return b
+}
+
+func (r *reader) smoothed() Smoothed {
+	s := Smoothed{Time: r.Time(), ID: r.Text(), Shape: Shape(r.Byte()), X: r.Vectors(nil)}
+	for _, v := range []*[]float64{&s.Estimate.Mean, &s.Estimate.SD, &s.Posterior, &s.Forward.Levels, &s.Backward.Levels} {
+		*v = r.Floats()
+	}
+	r.Numbers(&s.Memory, &s.Forward.Weight, &s.Forward.Memory, &s.Backward.Weight, &s.Backward.Memory, &s.ChangeEvidence, &s.Outlier)
+	s.Session.Start, s.Session.End = r.Time(), r.Time()
+	s.N, s.Session.N, s.Revision = int64(r.Uvarint()), int64(r.Uvarint()), int64(r.Uvarint())
+	s.Split = r.Text()
+	s.Change, s.Missing, s.Changed = r.Flags()
+	if there, _, _ := r.Flags(); there {
+		s.Segment = &Segment{Start: r.Time(), N: int64(r.Uvarint()), Estimate: r.moments(), Before: r.Floats()}
+	}
+	return s
+}

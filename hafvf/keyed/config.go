@@ -1,0 +1,139 @@
+package keyed
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"hafvf/hafvf"
+)
+
+// Order is the order in which a key's observations are learned.
+type Order string
+
+const (
+	// EventTime releases an observation once its key has seen a time Lateness
+	// later, the watermark has passed that time, or the input has ended. An
+	// observation before one that its key has released is rejected as late. Equal
+	// times keep their order of arrival.
+	EventTime Order = "event_time"
+	// Arrival takes observations as they come.
+	Arrival Order = "arrival"
+)
+
+// Config says how keys are filtered.
+type Config struct {
+	// Filter needs a Family; the rest has defaults.
+	Filter hafvf.Config
+	// Keys are exceptions: the first rule whose pattern matches a key holds instead
+	// of Filter, whole. Family and dimension are those of Filter.
+	Keys     []Rule
+	Order    Order         // default EventTime
+	Lateness time.Duration // of EventTime, at least 0; default 0: a key's observations are in order
+	// TimeUnit makes the weight of memory act once per unit of time between
+	// observations. Default 0: once per observation.
+	TimeUnit time.Duration
+	// Interval adds the central predictive interval of this probability, in (0, 1), to
+	// every estimate. Default 0: none.
+	Interval float64
+	Alarms   AlarmConfig // with detection; its budget is that of silence too
+	Alerts   AlertConfig // with detection
+	// Silence tells of keys that have been silent for too long. Nil: it does not.
+	Silence *SilenceConfig
+}
+
+// A Rule says how the keys that match a pattern are filtered.
+type Rule struct {
+	Match  string // as in path.Match, but * and ? match slashes too
+	Filter hafvf.Config
+}
+
+func (c Config) withDefaults() Config {
+	if c.Order == "" {
+		c.Order = EventTime
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	switch {
+	case c.Order != EventTime && c.Order != Arrival:
+		return fmt.Errorf("order %q is neither %q nor %q", c.Order, EventTime, Arrival)
+	case c.Lateness < 0:
+		return fmt.Errorf("lateness %v is negative", c.Lateness)
+	case c.TimeUnit < 0:
+		return fmt.Errorf("time unit %v is negative", c.TimeUnit)
+	case c.Interval != 0 && !hafvf.IntervalDomain.Contains(c.Interval):
+		return fmt.Errorf("interval must be %s, not %g", hafvf.IntervalDomain.Name, c.Interval)
+	}
+	if err := c.Alarms.validate(); err != nil {
+		return fmt.Errorf("alarms: %w", err)
+	}
+	if err := c.Silence.validate(c.withDefaults().Order); err != nil {
+		return fmt.Errorf("silence: %w", err)
+	}
+	if err := c.Alerts.validate(); err != nil {
+		return fmt.Errorf("alerts: %w", err)
+	}
+	return checkRules(c.Filter, c.Keys)
+}
+
+func checkRules(base hafvf.Config, rules []Rule) error {
+	for i, r := range rules {
+		if _, err := path.Match(r.Match, ""); err != nil {
+			return fmt.Errorf("keys.%d.match: %q is not a pattern", i, r.Match)
+		}
+		if r.Filter.Family != base.Family {
+			return fmt.Errorf("keys.%d: family %s, but %s for all other keys", i, r.Filter.Family, base.Family)
+		}
+	}
+	return nil
+}
+
+// ruled holds one value per rule, and one for all keys that match none.
+type ruled[T any] struct {
+	rules  []Rule
+	rest   T
+	byRule []T
+}
+
+func newRuled[T any](base hafvf.Config, rules []Rule, of func(hafvf.Config) (T, error)) (ruled[T], error) {
+	rest, err := of(base)
+	if err != nil {
+		return ruled[T]{}, err
+	}
+	r := ruled[T]{rules: rules, rest: rest}
+	for _, rule := range rules {
+		t, err := of(rule.Filter)
+		if err != nil {
+			return ruled[T]{}, err
+		}
+		r.byRule = append(r.byRule, t)
+	}
+	return r, nil
+}
+
+// of returns the value of the first rule that matches the key.
+func (r ruled[T]) of(key string) T {
+	if i := r.index(key); i >= 0 {
+		return r.byRule[i]
+	}
+	return r.rest
+}
+
+// index returns that of the first rule that matches the key, -1 where none does.
+func (r ruled[T]) index(key string) int {
+	return slices.IndexFunc(r.rules, func(rule Rule) bool { return rule.Matches(key) })
+}
+
+// Matches reports whether the rule is for the key.
+func (r Rule) Matches(key string) bool { return matches(r.Match, key) }
+
+// matches is path.Match for keys, in which a slash is a character as any other.
+func matches(pattern, key string) bool {
+	const other = "\x00"
+	ok, _ := path.Match(strings.ReplaceAll(pattern, "/", other), strings.ReplaceAll(key, "/", other))
+	return ok
+}

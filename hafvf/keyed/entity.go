@@ -1,0 +1,258 @@
+package keyed
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"hafvf/internal/compact"
+)
+
+// An Entity is what is known of one key: its track, and the observations that wait for earlier
+// ones. It takes the observations of a key as they come, and says which of them are to be
+// learned now. It is not safe for concurrent use.
+type Entity struct {
+	*Track
+	est      *Estimator
+	key      string
+	clock    time.Time     // latest event time seen
+	released time.Time     // event time of the last observation released
+	waiting  []Observation // by time, ties in the order of arrival
+	seen     []Place       // per log, the last one learned or waiting
+}
+
+// A Place is the position of an observation in its log.
+type Place struct {
+	Log string
+	Seq int64
+}
+
+// Open returns the entity of a key whose state AppendBinary encoded; nil is the state of a
+// key before its first observation. If it was written under another configuration, the error
+// wraps hafvf.ErrOtherConfig.
+func (est *Estimator) Open(key string, state []byte) (Entity, error) {
+	if state == nil {
+		return Entity{Track: est.NewTrack(key), est: est, key: key}, nil
+	}
+	return est.decodeEntity(key, state)
+}
+
+// Bind gives the entity to another estimator of the same configuration, which goes on with
+// it. The estimator before may then work for other keys at the same time.
+func (e *Entity) Bind(est *Estimator) {
+	e.est = est
+	est.bind(e.key, e.Track)
+}
+
+// Take takes an observation that Estimator.CheckOf has passed, as it comes. If now is true, it
+// is to be learned at once, and nothing of it is kept. Otherwise due are the observations
+// that have waited for it, to be learned in their order, of which it may be one. An
+// observation that the entity includes already, as happens after a restart, is neither. The
+// error is a *Late.
+func (e *Entity) Take(o *Observation) (now bool, due []Observation, err error) {
+	switch {
+	case e.repeats(o):
+		return false, nil, nil
+	case e.est.cfg.Order == Arrival:
+		return true, nil, nil
+	}
+	if now, err = e.admit(o, e.est.cfg.Lateness); now || err != nil {
+		return now, nil, err
+	}
+	return false, e.Release(e.clock.Add(-e.est.cfg.Lateness)), nil
+}
+
+// Learn predicts an observation that is due, and learns it, as Estimator.Estimate does. The
+// estimate out has its slices in the memory m, until m is used again. They are its own where
+// m is nil.
+func (e *Entity) Learn(m *Memory, out *Estimate, o *Observation) {
+	if m == nil {
+		m = &Memory{}
+	}
+	m.reset()
+	e.est.estimateIn(m, out, e.Track, o)
+}
+
+// WarmsUp reports whether the first observations are still setting the key's prior.
+func (e *Entity) WarmsUp() bool { return e.warming() }
+
+// Deadline is when the key has to be looked at, with Config.Silence: when it becomes silent,
+// or, where it is so already, when the observation that ends this has waited long enough. It
+// is zero where there is nothing to look for.
+func (e *Entity) Deadline() time.Time {
+	cfg := &e.est.cfg
+	last := e.pulse.last
+	if e.clock.After(last) {
+		last = e.clock // an observation waits
+	}
+	deadline := e.pulse.deadline(*cfg.Silence, cfg.Alarms, last)
+	switch {
+	case !deadline.IsZero():
+		return deadline.Add(cfg.Lateness)
+	case len(e.waiting) > 0:
+		return last.Add(cfg.Lateness)
+	}
+	return time.Time{}
+}
+
+// Tell returns the silence of a key that is silent by now, with Config.Silence, and notes
+// that it is told. It reports whether there is one that was not told yet.
+func (e *Entity) Tell(now time.Time) (s Silent, silent bool) {
+	deadline := e.Deadline()
+	if deadline.IsZero() || deadline.After(now) {
+		return Silent{}, false
+	}
+	return Silent{e.pulse.tell(*e.est.cfg.Silence, e.est.cfg.Alarms), e.n, e.stream.bank.Model().Outputs()}, true
+}
+
+// AppendBinary appends the encoded entity to b. The error is always nil.
+func (e *Entity) AppendBinary(b []byte) ([]byte, error) { return e.append(b), nil }
+
+// append encodes the entity.
+func (e *Entity) append(b []byte) []byte {
+	b = compact.AppendTime(b, e.clock)
+	b = compact.AppendTime(b, e.released)
+	b = binary.AppendUvarint(b, uint64(len(e.waiting)))
+	for _, o := range e.waiting {
+		b = appendObservation(b, o)
+	}
+	b = binary.AppendUvarint(b, uint64(len(e.seen)))
+	for _, p := range e.seen {
+		b = compact.AppendString(b, p.Log)
+		b = binary.AppendVarint(b, p.Seq)
+	}
+	return e.Track.append(b)
+}
+
+// Waiting returns the times of the first and the last observation that waits, zero where
+// none does.
+func (e *Entity) Waiting() (first, last time.Time) {
+	if len(e.waiting) == 0 {
+		return time.Time{}, time.Time{}
+	}
+	return e.waiting[0].Time, e.waiting[len(e.waiting)-1].Time
+}
+
+// Waiting is Entity.Waiting of an encoded entity.
+func Waiting(state []byte) (first, last time.Time) {
+	e := read(state).buffer()
+	return e.Waiting()
+}
+
+// buffer reads the beginning of an encoded entity, up to what waits.
+func (r *reader) buffer() Entity {
+	e := Entity{clock: r.Time(), released: r.Time()}
+	for range r.Count(1) {
+		e.waiting = append(e.waiting, r.observation())
+	}
+	return e
+}
+
+// CheckState says why b is not a state of the key that Filter or Track.AppendBinary
+// wrote under the estimator's configuration. The error wraps hafvf.ErrOtherConfig
+// where the state belongs to another configuration. Of each log that the state
+// includes observations of it returns the last place.
+func (est *Estimator) CheckState(key string, b []byte) (included []Place, err error) {
+	e, err := est.decodeEntity(key, b)
+	return e.seen, err
+}
+
+func (est *Estimator) decodeEntity(key string, b []byte) (e Entity, err error) {
+	r := read(b)
+	e = r.buffer()
+	e.est, e.key = est, key
+	for range r.Count(2) {
+		e.seen = append(e.seen, Place{Log: r.Text(), Seq: r.Varint()})
+	}
+	if e.Track, err = est.decode(key, r); err != nil {
+		return e, err
+	}
+	for _, o := range e.waiting {
+		if err := e.stream.check(&o); err != nil {
+			return e, fmt.Errorf("state is corrupt: %w", err)
+		}
+	}
+	return e, nil
+}
+
+// repeats reports whether the state includes the observation already, as happens
+// after a restart, and notes that it does now.
+func (e *Entity) repeats(o *Observation) bool {
+	if o.Log == "" {
+		return false
+	}
+	for i := range e.seen {
+		if p := &e.seen[i]; p.Log == o.Log {
+			if o.Seq <= p.Seq {
+				return true
+			}
+			p.Seq = o.Seq
+			return false
+		}
+	}
+	e.seen = append(e.seen, Place{Log: strings.Clone(o.Log), Seq: o.Seq})
+	return false
+}
+
+// Places returns the places of the waiting observations.
+func (e *Entity) Places() (all []Place) {
+	for _, o := range e.waiting {
+		if o.Log != "" {
+			all = append(all, Place{Log: strings.Clone(o.Log), Seq: o.Seq})
+		}
+	}
+	return all
+}
+
+// admit adds an observation to those that wait, unless it is due at once, or says why it
+// is late. It keeps nothing of an observation that is due.
+func (e *Entity) admit(o *Observation, lateness time.Duration) (due bool, err error) {
+	if o.Time.Before(e.released) {
+		return false, &Late{o.Time, e.released, e.clock.Sub(o.Time)}
+	}
+	if o.Time.After(e.clock) {
+		e.clock = o.Time
+	}
+	if len(e.waiting) == 0 && !o.Time.After(e.clock.Add(-lateness)) {
+		e.released = o.Time
+		return true, nil
+	}
+	at, _ := slices.BinarySearchFunc(e.waiting, o.Time, func(w Observation, t time.Time) int {
+		if w.Time.After(t) {
+			return 1
+		}
+		return -1
+	})
+	e.waiting = slices.Insert(e.waiting, at, o.Clone())
+	return false, nil
+}
+
+// Late is the error of an observation that comes after a later one of its key was released.
+type Late struct {
+	Time     time.Time     // of the observation
+	Released time.Time     // of the last one that was released
+	Behind   time.Duration // from the observation to the latest that the key has shown
+}
+
+func (l *Late) Error() string {
+	return fmt.Sprintf("late: %s is before %s, which this key has already released", stamp(l.Time), stamp(l.Released))
+}
+
+// Release removes and returns the observations that are due where nothing before horizon is
+// to come.
+func (e *Entity) Release(horizon time.Time) []Observation {
+	n := 0
+	for n < len(e.waiting) && !e.waiting[n].Time.After(horizon) {
+		n++
+	}
+	out := e.waiting[:n:n]
+	e.waiting = e.waiting[n:]
+	if n > 0 {
+		e.released = out[n-1].Time
+	}
+	return out
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

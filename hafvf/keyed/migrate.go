@@ -1,0 +1,284 @@
+package keyed
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"hafvf/hafvf"
+	"hafvf/internal/message"
+)
+
+// Settings say what the meaning of a key's state depends on. They are stored with it.
+type Settings struct {
+	// In another order, observations that wait are never released, or late ones are
+	// learned.
+	Order Order `json:"order"`
+	// With another unit of time, the same pause is another share of the memory.
+	TimeUnit time.Duration `json:"time_unit,omitempty"`
+	// Filter is canonical.
+	Filter hafvf.Config `json:"filter"`
+}
+
+// Settings returns the function that gives the settings of the states of a key, and
+// their text.
+func (c Config) Settings() func(key string) (Settings, string) {
+	c = c.withDefaults()
+	type written struct {
+		Settings
+		text string
+	}
+	all, _ := newRuled(c.Filter, c.Keys, func(filter hafvf.Config) (written, error) {
+		s := Settings{c.Order, c.TimeUnit, filter.Canonical()}
+		return written{s, s.String()}, nil
+	})
+	return func(key string) (Settings, string) {
+		w := all.of(key)
+		return w.Settings, w.text
+	}
+}
+
+// In returns c with these settings for all keys.
+func (s Settings) In(c Config) Config {
+	c.Filter, c.Keys, c.Order, c.TimeUnit = s.Filter, nil, s.Order, s.TimeUnit
+	if c.Order == Arrival {
+		c.Lateness, c.Silence = 0, nil
+	}
+	return c
+}
+
+// String is the JSON form.
+func (s Settings) String() string {
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic("keyed: settings are not JSON: " + err.Error())
+	}
+	return string(text)
+}
+
+// ParseSettings reads the JSON form. It refuses settings that this program does not know.
+func ParseSettings(text string) (s Settings, err error) {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&s); err != nil {
+		return s, fmt.Errorf("the settings that it was written with cannot be read: %w", err)
+	}
+	return s, nil
+}
+
+// Differ names the settings in which s and other differ, as the keys of a config.
+func (s Settings) Differ(other Settings) (names []string) {
+	a, b := s.Filter, other.Filter
+	for _, part := range []struct {
+		name string
+		a, b any
+	}{
+		{"model.family", a.Family, b.Family}, {"model.dim", a.Dim, b.Dim}, {"model.scale", a.Scale, b.Scale},
+		{"model.prior", []any{a.Prior, a.WarmUp}, []any{b.Prior, b.WarmUp}}, {"model.season", a.Season, b.Season},
+		{"levels", a.Levels, b.Levels}, {"top", a.Top, b.Top}, {"bank", a.Bank, b.Bank}, {"bank_forgetting", a.Forgetting, b.Forgetting},
+		{"detect", a.Detect, b.Detect}, {"order", s.Order, other.Order}, {"time_unit", s.TimeUnit, other.TimeUnit},
+	} {
+		if !same(part.a, part.b) {
+			names = append(names, part.name)
+		}
+	}
+	return names
+}
+
+// same compares parts of settings by their JSON form.
+func same(a, b any) bool {
+	x, err := json.Marshal(a)
+	y, err2 := json.Marshal(b)
+	return err == nil && err2 == nil && bytes.Equal(x, y)
+}
+
+// A Migrator checks whether the states of keys are those of a configuration, and carries
+// them over from other settings. It is not safe for concurrent use.
+type Migrator struct {
+	cfg      Config
+	settings func(key string) (Settings, string)
+	est      *Estimator
+	changes  map[[2]string]*change // by the texts of the settings, those of the state first
+}
+
+// A change is one of settings.
+type change struct {
+	from  Settings
+	names []string   // of the settings that differ
+	est   *Estimator // of the settings before; nil until it is needed
+}
+
+// NewMigrator makes a migrator to the states of cfg. An error names what is wrong with cfg.
+func NewMigrator(cfg Config) (*Migrator, error) {
+	est, err := NewEstimator(cfg)
+	return &Migrator{cfg.withDefaults(), cfg.Settings(), est, map[[2]string]*change{}}, err
+}
+
+// Check says why b, a state of the key that was written with other settings, cannot go on
+// as it is. The error wraps hafvf.ErrOtherConfig where the settings are why, and names
+// those that differ. Empty settings are those of a version that did not store them: they
+// are taken for the configuration's. Check returns the last places that the state includes,
+// as Estimator.CheckState does.
+func (m *Migrator) Check(key string, b []byte, written string) (included []Place, err error) {
+	included, err = m.est.CheckState(key, b)
+	own, text := m.settings(key)
+	if written == "" || written == text || err != nil && !errors.Is(err, hafvf.ErrOtherConfig) {
+		return included, err
+	}
+	c, parseErr := m.change(written, own, text)
+	if parseErr != nil {
+		return included, cmp.Or(err, parseErr)
+	}
+	if err == nil && c.from.Order == own.Order && c.from.TimeUnit == own.TimeUnit {
+		return included, nil
+	}
+	return included, fmt.Errorf("%w: it was written with other %s", hafvf.ErrOtherConfig, message.List(c.names))
+}
+
+// change is that from the settings of the text written to own, whose text is to.
+func (m *Migrator) change(written string, own Settings, to string) (*change, error) {
+	key := [2]string{written, to}
+	if c := m.changes[key]; c != nil {
+		return c, nil
+	}
+	from, err := ParseSettings(written)
+	if err != nil {
+		return nil, err
+	}
+	c := &change{from: from, names: from.Differ(own)}
+	m.changes[key] = c
+	return c, nil
+}
+
+// Migrate returns the state that a key goes on with, and what of it was carried over. A
+// state that goes on as it is comes back as it is, with nothing said. The error wraps
+// hafvf.ErrOtherConfig where nothing of the state means the same.
+//
+// The layers of a state are carried over each by itself:
+//
+//   - the effective samples, unless the season differs, or the prior is to come of the data
+//     now (prior: auto);
+//   - levels, shares of a bank and detection as Bank.Carry says;
+//   - the profile and the debt of the alarms, which see the values and not the filter;
+//   - the number of observations, and those that wait.
+func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byte, carried string, err error) {
+	own, text := m.settings(key)
+	if _, err = m.Check(key, b, written); err == nil {
+		return b, "", nil
+	}
+	if !errors.Is(err, hafvf.ErrOtherConfig) || written == "" || written == text {
+		return nil, "", err
+	}
+	c, err := m.change(written, own, text)
+	if err != nil {
+		return nil, "", err
+	}
+	var other []string
+	for _, name := range c.names {
+		if slices.Contains([]string{"model.family", "model.scale"}, name) {
+			other = append(other, name)
+		}
+	}
+	if len(other) > 0 {
+		return nil, "", fmt.Errorf("%w: it has another %s, and nothing of it means the same", hafvf.ErrOtherConfig, message.List(other))
+	}
+	if c.est == nil {
+		if c.est, err = NewEstimator(c.from.In(m.cfg)); err != nil {
+			return nil, "", fmt.Errorf("the settings that it was written with: %w", err)
+		}
+	}
+	e, err := c.est.decodeEntity(key, b)
+	if err != nil {
+		return nil, "", err
+	}
+	if c.from.Order != own.Order && len(e.waiting) > 0 {
+		return nil, "", fmt.Errorf("%w: %s in it, which a run in the order %s would never learn: let a run with the old config end first",
+			hafvf.ErrOtherConfig, message.Count(len(e.waiting), "observation waits", "observations wait"), own.Order)
+	}
+	st := m.est.streams.of(key)
+	if a, b := c.est.streams.of(key).bank.Model(), st.bank.Model(); a.Len() != b.Len() || a.Dim() != b.Dim() {
+		return nil, "", fmt.Errorf("%w: its model has other dimensions, by model.dim or the prior", hafvf.ErrOtherConfig)
+	}
+	var parts carriedParts
+	e.Track, parts = st.carry(e.Track, c.from.TimeUnit == own.TimeUnit)
+	if m.cfg.Silence != nil && e.pulse == nil {
+		e.pulse = &pulse{}
+	}
+	return e.append(nil), parts.String(), nil
+}
+
+// carriedParts are the names of the parts of a state that were carried over, and of those
+// that begin anew.
+type carriedParts struct{ kept, anew []string }
+
+func (p *carriedParts) add(name string, kept bool) {
+	if kept {
+		p.kept = append(p.kept, name)
+	} else {
+		p.anew = append(p.anew, name)
+	}
+}
+
+func (p carriedParts) String() string {
+	var text []string
+	if len(p.kept) > 0 {
+		text = append(text, message.List(p.kept)+" kept")
+	}
+	if len(p.anew) > 0 {
+		verb := " begin anew"
+		if len(p.anew) == 1 && !strings.HasSuffix(p.anew[0], "s") {
+			verb = " begins anew"
+		}
+		text = append(text, message.List(p.anew)+verb)
+	}
+	return strings.Join(text, "; ")
+}
+
+// carry returns the track of this stream that goes on from one of another stream of the
+// same family, dimension and scale.
+func (st *stream) carry(from *Track, samePace bool) (*Track, carriedParts) {
+	old := from.stream
+	cfg, was := st.cfg.Canonical(), old.cfg.Canonical()
+	t := &Track{stream: st, n: from.n, last: from.last, settled: st.fitted == nil, pulse: from.pulse}
+	t.begin()
+	var parts carriedParts
+	fits := same(cfg.Season, was.Season) && (st.fitted == nil && from.settled || st.fitted != nil && old.fitted != nil)
+	samePrior := same(cfg.Prior, was.Prior) && (st.fitted == nil) == (old.fitted == nil)
+	if fits && st.fitted != nil {
+		// The prior is the one that the data has set, or is setting.
+		if fits = samePrior && (from.settled || cfg.WarmUp == was.WarmUp); fits {
+			t.settled, t.warmUp, t.locationScale = from.settled, from.warmUp, from.locationScale
+		}
+	}
+	var c hafvf.Carried
+	if fits {
+		old.usePrior(from)
+		t.state, c = st.bank.Carry(old.bank, from.state, samePrior, samePace)
+		t.rhythm = from.rhythm
+	}
+	parts.add("samples", fits)
+	if len(cfg.Levels) > 0 || slices.ContainsFunc(cfg.Bank, func(m hafvf.Member) bool { return len(m.Levels) > 0 }) {
+		parts.add("levels", c.Levels)
+	}
+	if st.bank.Members() > 1 {
+		parts.add("shares", c.Shares)
+	}
+	if st.season != nil {
+		parts.add("season", fits)
+	}
+	if st.bank.Detects() {
+		if parts.add("detection", c.Detection); c.Detection {
+			t.steps, t.starts = from.steps, from.starts
+		}
+		alarms := old.decider != nil && (from.decisions.standard != nil || len(from.decisions.warmUp) < st.decider.warmUp)
+		if parts.add("alarms", alarms); alarms {
+			t.decisions, t.alerts = from.decisions, from.alerts
+		}
+	}
+	return t, parts
+}

@@ -1,0 +1,53 @@
+package keyed
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"hafvf/hafvf"
+)
+
+// Of a session that goes on, the records of the segment that grows are unchanged where
+// their estimates are: what its end adds to the segment's length and mean is no change.
+func TestSessionThatGoesOnChangesItsEnd(t *testing.T) {
+	sm, err := NewSmoother(SmoothConfig{Filter: hafvf.Config{Family: "normal"}, Gap: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	rng := rand.New(rand.NewPCG(1, 31))
+	var observations []Observation
+	for i := range 8020 {
+		level := 2 * math.Sin(float64(i)/80) // what is far tells nothing of it
+		observations = append(observations, Value(begin.Add(time.Duration(i)*time.Second), "", level+rng.NormFloat64()))
+	}
+	was := map[string]Smoothed{}
+	first := slices.Clone(observations[:8000])
+	sm.Revise("k", first, 0, nil, func(s Smoothed) { was[s.ID] = s })
+	unchanged, grown := 0, 0
+	sm.Revise("k", observations, 1, [][]Observation{first}, func(s Smoothed) {
+		before, known := was[s.ID]
+		if !known || s.Changed {
+			if !s.Changed {
+				t.Errorf("%s is new and not changed", s.ID)
+			}
+			return
+		}
+		unchanged++
+		if s.Segment.N > before.Segment.N {
+			grown++
+		}
+		if !s.Segment.Start.Equal(before.Segment.Start) || s.Change != before.Change {
+			t.Errorf("%s is not changed, and in another segment", s.ID)
+		}
+		if far := math.Abs(s.Estimate.Mean[0] - before.Estimate.Mean[0]); far > .01*s.Estimate.SD[0] {
+			t.Errorf("%s is not changed, and off by %g sd", s.ID, far/s.Estimate.SD[0])
+		}
+	})
+	if grown < 1000 {
+		t.Errorf("%d records unchanged, %d of them of the segment that grew", unchanged, grown)
+	}
+}

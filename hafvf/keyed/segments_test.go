@@ -1,0 +1,109 @@
+package keyed
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"hafvf/hafvf"
+)
+
+func smoothed(t *testing.T, cfg SmoothConfig, observations []Observation) (all []Smoothed) {
+	t.Helper()
+	sm, err := NewSmoother(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sm.Smooth("k", observations, 0, func(s Smoothed) { all = append(all, s) })
+	return all
+}
+
+// A segment goes on over the cuts of a long session, and an edge at a cut is one.
+func TestSegmentsGoOnOverCuts(t *testing.T) {
+	for name, c := range map[string]struct {
+		length  int
+		regimes []float64
+		max     int
+		edges   []int
+	}{
+		"no edge":           {100, []float64{0, 0, 0, 0}, 50, nil},
+		"at the cut":        {100, []float64{0, 0, 1, 1}, 100, []int{200}},
+		"not at a cut":      {100, []float64{0, 1, 1, 1}, 200, []int{100}},
+		"in every part":     {100, []float64{0, 1, 0, 1}, 150, []int{100, 200, 300}},
+		"also at the cut":   {100, []float64{0, 1, 0, 1}, 200, []int{100, 200, 300}},
+		"just after a cut":  {202, []float64{0, 1}, 200, []int{202}},
+		"just before a cut": {198, []float64{0, 1, 1}, 200, []int{198}},
+	} {
+		for _, f := range ofRegimes {
+			if f.family == "ar" && name == "in every part" {
+				continue // the 34 observations before the cut do not tell one regime from the other
+			}
+			t.Run(name+"/"+f.family, func(t *testing.T) {
+				rng := rand.New(rand.NewPCG(uint64(c.length), 7))
+				begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+				var observations []Observation
+				x := 0.
+				for _, regime := range c.regimes {
+					for range c.length {
+						x = f.next(rng, x, regime)
+						observations = append(observations, Value(begin.Add(time.Duration(len(observations))*time.Second), "", x))
+					}
+				}
+				observations = observations[:400]
+				near := func(a, b int) bool { return max(a-b, b-a) <= f.within }
+				cfg := SmoothConfig{Filter: hafvf.Config{Family: f.family, Prior: f.prior}, Gap: 10 * time.Second}
+				whole := smoothed(t, cfg, observations)
+				cfg.Max = c.max
+				var edges []int
+				for i, s := range smoothed(t, cfg, observations) {
+					if s.Change {
+						edges = append(edges, i)
+					}
+					w := whole[i]
+					if s.Missing != w.Missing || s.Split == "" {
+						t.Errorf("missing %t, split %q at %d", s.Missing, s.Split, i)
+					}
+					if i > 0 && math.IsNaN(s.ChangeEvidence) {
+						t.Errorf("no evidence at %d", i)
+					}
+					// What an autoregression predicts goes with its coefficients, which few
+					// observations more or less in a segment change.
+					far := math.Abs(s.Estimate.Mean[0] - w.Estimate.Mean[0])
+					if known := far == far || w.Missing; !known || f.family != "ar" && far > .3*w.Estimate.SD[0] {
+						t.Errorf("estimate %d is %g sd from that of the whole session", i, far/w.Estimate.SD[0])
+					}
+					if f.within == 0 {
+						if !s.Segment.Start.Equal(w.Segment.Start) || s.Segment.N != w.Segment.N {
+							t.Errorf("segment %+v at %d, in the whole session %+v", s.Segment, i, w.Segment)
+						}
+					}
+				}
+				if !slices.EqualFunc(edges, c.edges, near) {
+					t.Errorf("edges %v, want %v", edges, c.edges)
+				}
+			})
+		}
+	}
+}
+
+// ofRegimes draw values of two regimes, 0 and 1, each after the one before.
+var ofRegimes = []struct {
+	family string
+	prior  hafvf.Params
+	within int // observations, in which an edge is found
+	next   func(rng *rand.Rand, last, regime float64) float64
+}{
+	{"normal", nil, 0, func(rng *rand.Rand, _, regime float64) float64 { return 6*regime + rng.NormFloat64() }},
+	{"poisson", nil, 2, func(rng *rand.Rand, _, regime float64) float64 {
+		n := 0.
+		for at := rng.ExpFloat64(); at < 4+20*regime; at += rng.ExpFloat64() {
+			n++
+		}
+		return n
+	}},
+	{"ar", hafvf.Params{"order": 2}, 12, func(rng *rand.Rand, last, regime float64) float64 {
+		return (.95-1.9*regime)*last + rng.NormFloat64()
+	}},
+}

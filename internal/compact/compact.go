@@ -1,0 +1,208 @@
+// Package compact is the binary form in which states, and what crosses stages, are stored:
+// numbers of variable length, floats by their bits, and lengths before what they are of.
+package compact
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"time"
+)
+
+// ErrCut is the error of bytes that are not what was appended.
+var ErrCut = errors.New("record is cut short or malformed")
+
+// AppendFlags appends up to three booleans as a byte.
+func AppendFlags(b []byte, all ...bool) []byte {
+	flags := byte(0)
+	for i, on := range all {
+		if on {
+			flags |= 1 << i
+		}
+	}
+	return append(b, flags)
+}
+
+// Flags reads what AppendFlags wrote.
+func (r *Reader) Flags() (first, second, third bool) {
+	flags := r.Byte()
+	return flags&1 != 0, flags&2 != 0, flags&4 != 0
+}
+
+// AppendTime appends a time without its zone; the zero time takes one byte.
+func AppendTime(b []byte, t time.Time) []byte {
+	if t.IsZero() {
+		return append(b, 0)
+	}
+	b = append(b, 1)
+	b = binary.AppendVarint(b, t.Unix())
+	return binary.AppendUvarint(b, uint64(t.Nanosecond()))
+}
+
+// AppendString appends a string after its length.
+func AppendString(b []byte, s string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(s)))
+	return append(b, s...)
+}
+
+// AppendFloats appends the floats after their number.
+func AppendFloats(b []byte, v []float64) []byte {
+	b = binary.AppendUvarint(b, uint64(len(v)))
+	for _, f := range v {
+		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(f))
+	}
+	return b
+}
+
+// AppendVectors appends vectors after their number.
+func AppendVectors(b []byte, x [][]float64) []byte {
+	b = binary.AppendUvarint(b, uint64(len(x)))
+	for _, v := range x {
+		b = AppendFloats(b, v)
+	}
+	return b
+}
+
+// A Reader takes values off the front of B. A value that does not fit sets Bad, and all
+// later values are zero.
+type Reader struct {
+	B      []byte
+	Source string // ends as B does, and strings are cut from it. Strings are copies if it is empty
+	Bad    bool
+}
+
+// Fail marks the bytes as bad: nothing more of them is read.
+func (r *Reader) Fail() {
+	r.Bad, r.B = true, nil
+}
+
+// Byte reads a byte.
+func (r *Reader) Byte() byte {
+	if len(r.B) == 0 {
+		r.Fail()
+		return 0
+	}
+	v := r.B[0]
+	r.B = r.B[1:]
+	return v
+}
+
+// Uvarint reads an unsigned number of variable length.
+func (r *Reader) Uvarint() uint64 {
+	v, n := binary.Uvarint(r.B)
+	if n <= 0 {
+		r.Fail()
+		return 0
+	}
+	r.B = r.B[n:]
+	return v
+}
+
+// Varint reads a number of variable length.
+func (r *Reader) Varint() int64 {
+	v, n := binary.Varint(r.B)
+	if n <= 0 {
+		r.Fail()
+		return 0
+	}
+	r.B = r.B[n:]
+	return v
+}
+
+// Uint64 reads eight bytes, the lowest first.
+func (r *Reader) Uint64() uint64 {
+	if len(r.B) < 8 {
+		r.Fail()
+		return 0
+	}
+	v := binary.LittleEndian.Uint64(r.B)
+	r.B = r.B[8:]
+	return v
+}
+
+// Count reads the number of entries of at least size bytes each.
+func (r *Reader) Count(size int) int {
+	n := r.Uvarint()
+	if n > uint64(len(r.B)/size) {
+		r.Fail()
+		return 0
+	}
+	return int(n)
+}
+
+// Text reads what AppendString wrote.
+func (r *Reader) Text() string {
+	n := r.Count(1)
+	rest := r.B
+	r.B = rest[n:]
+	if at := len(r.Source) - len(rest); at >= 0 {
+		return r.Source[at : at+n]
+	}
+	return string(rest[:n])
+}
+
+// Floats reads what AppendFloats wrote. None are nil.
+func (r *Reader) Floats() []float64 { return r.FloatsIn(nil) }
+
+// FloatsIn reads floats into the memory of v, which may be nil. None are nil.
+func (r *Reader) FloatsIn(v []float64) []float64 {
+	n := r.Count(8)
+	if n == 0 {
+		return nil
+	}
+	if cap(v) < n {
+		v = make([]float64, n)
+	}
+	v = v[:n]
+	for i := range v {
+		v[i] = math.Float64frombits(binary.LittleEndian.Uint64(r.B[8*i:]))
+	}
+	r.B = r.B[8*n:]
+	return v
+}
+
+// Vectors reads vectors into the memory of v, which may be nil.
+func (r *Reader) Vectors(v [][]float64) [][]float64 {
+	n := r.Count(1)
+	if n == 0 {
+		return nil
+	}
+	if cap(v) < n {
+		v = make([][]float64, n)
+	}
+	v = v[:n]
+	for i := range v {
+		v[i] = r.FloatsIn(v[i])
+	}
+	return v
+}
+
+// Time reads what AppendTime wrote, in UTC.
+func (r *Reader) Time() time.Time {
+	switch r.Byte() {
+	case 0:
+		return time.Time{}
+	case 1:
+		sec := r.Varint()
+		nsec := r.Uvarint()
+		if nsec >= 1e9 {
+			r.Fail()
+			return time.Time{}
+		}
+		return time.Unix(sec, int64(nsec)).UTC()
+	}
+	r.Fail()
+	return time.Time{}
+}
+
+// Numbers reads floats of a known number.
+func (r *Reader) Numbers(to ...*float64) {
+	v := r.Floats()
+	if len(v) != len(to) {
+		r.Fail()
+		return
+	}
+	for i, p := range to {
+		*p = v[i]
+	}
+}

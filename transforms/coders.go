@@ -1,0 +1,30 @@
+package transforms
+
+import (
+	"reflect"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
+	"hafvf/hafvf/keyed"
+)
+
+// What crosses stages does so in the binary form of package keyed: the runner's default for
+// structs neither knows NaN nor is fast. A worker finds each function by its name, which a
+// function of a generic one has not got.
+func init() {
+	beam.RegisterCoder(reflect.TypeFor[keyed.Observation](),
+		func(v keyed.Observation) ([]byte, error) { return v.AppendBinary(nil) },
+		func(b []byte) (v keyed.Observation, err error) { err = v.UnmarshalBinary(b); return v, err })
+	beam.RegisterCoder(reflect.TypeFor[keyed.Estimate](),
+		func(v keyed.Estimate) ([]byte, error) { return v.AppendBinary(nil) },
+		func(b []byte) (v keyed.Estimate, err error) { err = v.UnmarshalBinary(b); return v, err })
+	beam.RegisterCoder(reflect.TypeFor[keyed.Silent](),
+		func(v keyed.Silent) ([]byte, error) { return v.AppendBinary(nil) },
+		func(b []byte) (v keyed.Silent, err error) { err = v.UnmarshalBinary(b); return v, err })
+	beam.RegisterCoder(reflect.TypeFor[keyed.Smoothed](),
+		func(v keyed.Smoothed) ([]byte, error) { return v.AppendBinary(nil) },
+		func(b []byte) (v keyed.Smoothed, err error) { err = v.UnmarshalBinary(b); return v, err })
+	beam.RegisterCoder(reflect.TypeFor[keyed.Rejected](),
+		func(v keyed.Rejected) ([]byte, error) { return v.AppendBinary(nil) },
+		func(b []byte) (v keyed.Rejected, err error) { err = v.UnmarshalBinary(b); return v, err })
+}
