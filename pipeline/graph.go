@@ -96,7 +96,6 @@ func Compose(c *config.Config) (*Graph, error) {
 	layout.Brief, layout.Interval = c.Records == config.Brief, c.Interval != 0
 	var x connectors.Kind
 	g.source, x = newSource(c)
-	layout.Values = g.source.values()
 	if c.Transform == config.Smooth {
 		layout.Revises = c.Session.AllowedLateness > 0
 		layout.Levels = 0
@@ -111,7 +110,7 @@ func Compose(c *config.Config) (*Graph, error) {
 			Filter: base, Keys: rules, Gap: c.Session.Gap, AllowedLateness: c.Session.AllowedLateness, Max: c.Session.Max, Odds: c.Odds,
 		}}}
 	} else {
-		cfg := keyed.Config{Filter: base, Keys: rules, Order: keyed.Order(c.Order), Lateness: c.Lateness, TimeUnit: c.TimeUnit, Interval: c.Interval, Silence: c.Silence}
+		cfg := keyed.Config{Filter: base, Keys: rules, Order: keyed.Order(c.Order), Lateness: c.Lateness, TimeUnit: c.TimeUnit, Interval: c.Interval, Silence: c.Silence, Values: g.source.values()}
 		if d := c.Detect; d != nil {
 			cfg.Alarms, cfg.Alerts = d.AlarmConfig, d.AlertConfig
 		}

@@ -27,12 +27,6 @@ func (g *Graph) Alarms() (c keyed.AlarmConfig, ok bool) {
 	return f.cfg.Alarms, ok && g.detects
 }
 
-// Message is the sentence of an alert of an estimate, as in the alert's record.
-func (g *Graph) Message(key string, e *keyed.Estimate, told *keyed.Alert) string {
-	f, _ := g.transform.(filtering)
-	return f.layout.Message(key, e, told)
-}
-
 // watched returns the graph without its outputs and its file of states: its filters begin
 // anew.
 func (g *Graph) watched() *Graph {

@@ -86,7 +86,7 @@ func (c AlarmConfig) BudgetOf(step time.Duration) float64 {
 
 // warmUpOf is the number of a key's first observations that standardise its values
 // and tell whether it has times.
-func warmUpOf(cfg hafvf.Config) int { return cmp.Or(cfg.WarmUp, 50) }
+func warmUpOf(cfg hafvf.Config) int { return cmp.Or(cfg.WarmUp, DefaultWarmUp) }
 
 // A decider decides on the alarms of the keys of a stream.
 type decider struct {

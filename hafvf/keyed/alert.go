@@ -104,6 +104,9 @@ type Alert struct {
 	// Before and After are the running regime's mean, before the observation and
 	// after it.
 	Before, After Moments
+	// Score and Threshold are those of the Detection, NaN of a silence.
+	Score, Threshold float64
+	Message          string // all that in a sentence
 }
 
 // set sets out to d, with the observation at which its regime starts.

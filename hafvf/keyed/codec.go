@@ -169,17 +169,18 @@ func appendAlert(b []byte, a *Alert) []byte {
 	b = compact.AppendString(b, a.Corrects)
 	b = compact.AppendTime(b, a.Start)
 	b = binary.AppendVarint(b, a.Delay)
-	b = compact.AppendFloats(b, []float64{a.LogOdds, a.Size})
+	b = compact.AppendFloats(b, []float64{a.LogOdds, a.Size, a.Score, a.Threshold})
 	b = binary.AppendUvarint(b, uint64(a.Output))
 	b = appendMoments(b, a.Before)
-	return appendMoments(b, a.After)
+	b = appendMoments(b, a.After)
+	return compact.AppendString(b, a.Message)
 }
 
 func (r *reader) alert() *Alert {
 	a := &Alert{Kind: r.Text(), Corrects: r.Text(), Start: r.Time(), Delay: r.Varint()}
-	r.Numbers(&a.LogOdds, &a.Size)
+	r.Numbers(&a.LogOdds, &a.Size, &a.Score, &a.Threshold)
 	a.Output = int(r.Uvarint())
-	a.Before, a.After = r.moments(), r.moments()
+	a.Before, a.After, a.Message = r.moments(), r.moments(), r.Text()
 	return a
 }
 

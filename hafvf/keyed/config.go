@@ -40,8 +40,37 @@ type Config struct {
 	Interval float64
 	Alarms   AlarmConfig // with detection; its budget is that of silence too
 	Alerts   AlertConfig // with detection
+	// Values names the numbers of an observation, for the messages of alerts. Default: x.
+	Values []string
 	// Silence tells of keys that have been silent for too long. Nil: it does not.
 	Silence *SilenceConfig
+}
+
+// DefaultWarmUp is the number of first observations that Recommended takes for a prior.
+const DefaultWarmUp = 50
+
+// Recommended is the configuration to begin with: a key's first observations set its prior
+// (of the families bernoulli and categorical, whose values have no scale, the prior is the
+// family's own), a bank of filters follows it, and what is unusual for the key raises alarms
+// within a budget. It is that of a config of the program with prior: auto and detect: true,
+// and reads its states. Set Filter.Dim where observations are vectors; a regression and a
+// mvnormal need it, and a categorical needs the parameter alpha of Filter.Prior.
+func Recommended(family string) Config {
+	detect := hafvf.DefaultDetect()
+	cfg := Config{
+		Filter: hafvf.Config{
+			Family: family, Top: hafvf.DefaultMember().Top, Bank: hafvf.DefaultBankOf(family), Forgetting: hafvf.DefaultForgetting, Detect: &detect,
+		},
+		Order: EventTime, Alarms: DefaultAlarms(), Alerts: AlertConfig{Direction: Both},
+	}
+	for _, dim := range []int{0, 2} { // of vectors there are two
+		if m, err := hafvf.New(family, nil, dim); err == nil {
+			if _, ok := m.(hafvf.Fitted); ok {
+				cfg.Filter.WarmUp = DefaultWarmUp
+			}
+		}
+	}
+	return cfg
 }
 
 // A Rule says how the keys that match a pattern are filtered.

@@ -16,7 +16,6 @@ import (
 type Entity struct {
 	*Track
 	est      *Estimator
-	key      string
 	clock    time.Time     // latest event time seen
 	released time.Time     // event time of the last observation released
 	waiting  []Observation // by time, ties in the order of arrival
@@ -34,7 +33,7 @@ type Place struct {
 // wraps hafvf.ErrOtherConfig.
 func (est *Estimator) Open(key string, state []byte) (Entity, error) {
 	if state == nil {
-		return Entity{Track: est.NewTrack(key), est: est, key: key}, nil
+		return Entity{Track: est.NewTrack(key), est: est}, nil
 	}
 	return est.decodeEntity(key, state)
 }
@@ -43,7 +42,7 @@ func (est *Estimator) Open(key string, state []byte) (Entity, error) {
 // it. The estimator before may then work for other keys at the same time.
 func (e *Entity) Bind(est *Estimator) {
 	e.est = est
-	est.bind(e.key, e.Track)
+	est.bind(e.Track)
 }
 
 // Take takes an observation that Estimator.CheckOf has passed, as it comes. If now is true, it
@@ -162,7 +161,7 @@ func (est *Estimator) CheckState(key string, b []byte) (included []Place, err er
 func (est *Estimator) decodeEntity(key string, b []byte) (e Entity, err error) {
 	r := read(b)
 	e = r.buffer()
-	e.est, e.key = est, key
+	e.est = est
 	for range r.Count(2) {
 		e.seen = append(e.seen, Place{Log: r.Text(), Seq: r.Varint()})
 	}

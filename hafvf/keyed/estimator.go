@@ -184,6 +184,12 @@ func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Obse
 	}
 	st.scale.moments(out.Predicted, out.Estimate, out.Regime, before.estimate)
 	st.scale.back(out.Lower, out.Upper)
+	for _, a := range [...]*Alert{out.Alarm, out.Belief} {
+		if a != nil {
+			a.Score, a.Threshold = out.Detection.Score, out.Detection.Threshold
+			a.Message = a.sentence(t.key, out, est.cfg.Values)
+		}
+	}
 }
 
 // A Memory gives estimates their slices and the like, so that none is allocated for each. Its

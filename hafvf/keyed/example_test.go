@@ -2,11 +2,49 @@ package keyed_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
 )
+
+// A plain loop over the values of one key, every ten minutes, with the settings to begin
+// with: what is unusual raises an alarm.
+func Example() {
+	est, err := keyed.NewEstimator(keyed.Recommended("normal"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	track := est.NewTrack("pump-1")
+	rng := rand.New(rand.NewPCG(1, 1))
+	start := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
+	for i := range 1000 {
+		x := 20 + rng.NormFloat64()
+		if i >= 800 {
+			x += 6 // it has changed
+		}
+		o := keyed.Value(start.Add(time.Duration(i)*10*time.Minute), "", x)
+		if err := est.Check("pump-1", o); err != nil { // not a number, say
+			fmt.Println(err)
+			continue
+		}
+		e := est.Estimate(track, o)
+		if e.N%300 == 0 {
+			fmt.Printf("%s  predicted %.1f ± %.1f, is %.1f\n", e.Time.Format("Jan 2 15:04"), e.Predicted.Mean[0], e.Predicted.SD[0], x)
+		}
+		if a := e.Alarm; a != nil {
+			fmt.Printf("%s  %s: score %.1f, threshold %.1f\n%s\n", e.Time.Format("Jan 2 15:04"), a.Kind, a.Score, a.Threshold, a.Message)
+		}
+	}
+	// Output:
+	// Jan 7 01:50  predicted 20.0 ± 1.0, is 19.1
+	// Jan 9 03:50  predicted 20.0 ± 1.0, is 20.5
+	// Jan 10 13:30  novelty: score 7.1, threshold 3.0
+	// pump-1: x is 26.93 at 2026-01-10T13:30:00Z, usually 19.98 (+6.9 sd); score 7.1, an alarm from 3.0.
+	// Jan 11 05:50  predicted 25.9 ± 0.9, is 27.5
+}
 
 // A plain loop, without a pipeline: half of a series, save, restore in another
 // process, and go on as if nothing had happened.

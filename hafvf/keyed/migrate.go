@@ -244,7 +244,7 @@ func (p carriedParts) String() string {
 func (st *stream) carry(from *Track, samePace bool) (*Track, carriedParts) {
 	old := from.stream
 	cfg, was := st.cfg.Canonical(), old.cfg.Canonical()
-	t := &Track{stream: st, n: from.n, last: from.last, settled: st.fitted == nil, pulse: from.pulse}
+	t := &Track{key: from.key, stream: st, n: from.n, last: from.last, settled: st.fitted == nil, pulse: from.pulse}
 	t.begin()
 	var parts carriedParts
 	fits := same(cfg.Season, was.Season) && (st.fitted == nil && from.settled || st.fitted != nil && old.fitted != nil)

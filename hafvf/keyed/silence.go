@@ -147,17 +147,17 @@ func (s *Silence) Alerts(key string, e *Estimate) (all []Told) {
 	if !s.Told {
 		all = append(all, Silent{*s, e.N, outputs}.Alert(key))
 	}
-	return append(all, s.alert(RecoveredAlarm, e.Time, e.ID, e.N, outputs))
+	return append(all, s.alert(RecoveredAlarm, key, e.Time, e.ID, e.N, outputs))
 }
 
 // Alert is what is told of a key that is silent, dated when its bound was passed.
 func (s Silent) Alert(key string) Told {
 	passed := s.Since.Add(s.Bound)
-	return s.alert(SilentAlarm, passed, key+"/"+stamp(passed), s.N, s.Outputs)
+	return s.alert(SilentAlarm, key, passed, key+"/"+stamp(passed), s.N, s.Outputs)
 }
 
 // alert is one of a silence. What it is told of has no value.
-func (s *Silence) alert(kind string, at time.Time, id string, n int64, outputs int) Told {
+func (s *Silence) alert(kind, key string, at time.Time, id string, n int64, outputs int) Told {
 	unknown := func() Moments {
 		m := Moments{make([]float64, outputs), make([]float64, outputs)}
 		for i := range m.Mean {
@@ -165,10 +165,11 @@ func (s *Silence) alert(kind string, at time.Time, id string, n int64, outputs i
 		}
 		return m
 	}
-	return Told{
-		&Estimate{Time: at, ID: id, N: n, Predicted: unknown(), Detection: &Detection{Score: math.NaN()}},
-		&Alert{Kind: kind, Start: s.Since, LogOdds: math.NaN(), Size: math.NaN(), Before: unknown(), After: unknown()},
-	}
+	nan := math.NaN()
+	e := &Estimate{Time: at, ID: id, N: n, Predicted: unknown(), Detection: &Detection{Score: nan}}
+	a := &Alert{Kind: kind, Start: s.Since, LogOdds: nan, Size: nan, Before: unknown(), After: unknown(), Score: nan, Threshold: nan}
+	a.Message = a.sentence(key, e, nil)
+	return Told{e, a}
 }
 
 func (c *SilenceConfig) validate(order Order) error {

@@ -15,6 +15,7 @@ import (
 // A Track is what an estimator keeps of one key. AppendBinary saves it, and
 // Estimator.RestoreTrack goes on with it.
 type Track struct {
+	key    string
 	stream *stream
 	state  hafvf.State
 	n      int64     // observations so far
@@ -55,7 +56,7 @@ type start struct {
 // NewTrack returns the track of a key before its first observation.
 func (est *Estimator) NewTrack(key string) *Track {
 	st := est.streams.of(key)
-	t := &Track{stream: st, settled: st.fitted == nil}
+	t := &Track{key: key, stream: st, settled: st.fitted == nil}
 	if est.cfg.Silence != nil {
 		t.pulse = &pulse{}
 	}
@@ -73,8 +74,8 @@ func (t *Track) begin() {
 
 // bind gives the track to this estimator, which goes on with what another one of the
 // same configuration has learned.
-func (est *Estimator) bind(key string, t *Track) {
-	if st := est.streams.of(key); t.stream != st {
+func (est *Estimator) bind(t *Track) {
+	if st := est.streams.of(t.key); t.stream != st {
 		t.stream = st
 		st.priorOf = nil // its bank may have an earlier prior of the track
 	}
@@ -250,7 +251,7 @@ func (t *Track) append(b []byte) []byte {
 // decode reads what append wrote of the key's track, the rest of r.
 func (est *Estimator) decode(key string, r *reader) (*Track, error) {
 	st := est.streams.of(key)
-	t := &Track{stream: st, n: int64(r.Uvarint()), steps: int64(r.Uvarint()), last: r.Time()}
+	t := &Track{key: key, stream: st, n: int64(r.Uvarint()), steps: int64(r.Uvarint()), last: r.Time()}
 	var decided, pulsed bool // not in states from before there were alarms, and silence
 	t.settled, decided, pulsed = r.Flags()
 	t.locationScale = r.Floats()

@@ -27,7 +27,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 			{name: "family", doc: "Family of distributions.", initial: required, read: choice(&c.Model.Family, hafvf.Families()...)},
 			{name: "prior", doc: "Textbook parameters of the family; those that are absent have the family's defaults (go doc ./hafvf). auto sets them from a key's first observations, for smooth from the session; {auto: true, order: 3} does so beside parameters without a scale. A mapping without auto: true does not look at the data. For ar an absent prior is auto, of order 2.",
 				read: later("mapping of parameters, or auto", &nodes.model)},
-			{name: "warm_up", doc: "Number of first observations that prior: auto looks at.", unit: "observations", initial: fmt.Sprint(defaultWarmUp), read: whole(&nodes.warmUp, 2)},
+			{name: "warm_up", doc: "Number of first observations that prior: auto looks at.", unit: "observations", initial: fmt.Sprint(keyed.DefaultWarmUp), read: whole(&nodes.warmUp, 2)},
 			{name: "dim", doc: "Length of the observation vector, where neither prior nor columns fix it. For regression it counts regressors and target, for categorical the categories.",
 				read: whole(&c.Model.Dim, 1)},
 			{name: "scale", doc: "Values are taken to this scale before the filter: normal, mvnormal, regression (the target) and ar. predicted, estimate and bounds come back on the data's own scale: mean is the median there, and sd null. posterior stays on the scale. Another scale than before does not resume states.",

@@ -8,14 +8,12 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
 )
 
 // maxDim bounds model.dim.
 const maxDim = 1_000_000
-
-// defaultWarmUp is the number of observations that prior: auto looks at.
-const defaultWarmUp = 50
 
 // priors reads the priors, of the model and of every rule. Which parameters there
 // are, what they may be, and what stands for an absent one is the family's
@@ -26,7 +24,7 @@ func (d *decoder) priors(c *Config, nodes *priorNodes) {
 		return
 	}
 	if nodes.warmUp == 0 {
-		nodes.warmUp = defaultWarmUp
+		nodes.warmUp = keyed.DefaultWarmUp
 	}
 	before := len(d.errs)
 	var auto bool

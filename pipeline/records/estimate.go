@@ -1,15 +1,11 @@
 package records
 
 import (
-	"fmt"
-	"math"
-	"strings"
 	"time"
 
 	"hafvf/connectors"
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
-	"hafvf/internal/message"
 )
 
 // An estimate is a keyed.Estimate with its key.
@@ -117,8 +113,7 @@ func (l *Layout) EstimateColumns(x connectors.Kind) []connectors.Column {
 // An alert is a keyed.Alert with its estimate.
 type alert struct {
 	estimate
-	told   *keyed.Alert
-	values []string // see Layout
+	told *keyed.Alert
 }
 
 var alerts = []field[alert]{
@@ -130,116 +125,18 @@ var alerts = []field[alert]{
 	instant("start", "First observation of the new regime; of a novelty or an outlier the observation itself; of a silence the last observation before it.", func(a alert) time.Time { return a.told.Start }),
 	count("delay", "observations", "From start to time.", func(a alert) (int64, bool) { return a.told.Delay, true }),
 	number("odds", "nats", "Log-odds of the belief that it rests on; of a novelty, that the regime does not simply go on.", func(a alert) float64 { return a.told.LogOdds }),
-	number("score", "", "As detect.score.", func(a alert) float64 { return a.Detection.Score }),
+	number("score", "", "As detect.score.", func(a alert) float64 { return a.told.Score }),
 	value(func(a alert) ([][]float64, keyed.Shape) { return a.X, a.Shape }),
 	moments("predicted", "One step ahead, before x was seen.", func(a alert) keyed.Moments { return a.Predicted }),
 	number("size", "standard deviations", "Of a change from before to after, else of x from what the running regime predicted; of vectors the largest.", func(a alert) float64 { return a.told.Size }),
 	moments("before", "The running regime's mean before it.", func(a alert) keyed.Moments { return a.told.Before }),
 	moments("after", "The running regime's mean after it.", func(a alert) keyed.Moments { return a.told.After }),
-	text("message", "All that in a sentence.", alert.message),
-}
-
-// Message is the sentence of an alert of an estimate, as in the alert's record.
-func (l *Layout) Message(key string, e *keyed.Estimate, told *keyed.Alert) string {
-	return alert{estimate{key, e}, told, l.Values}.message()
-}
-
-// message says what happened, from what to what, since when, and how sure that is.
-func (a alert) message() string {
-	i := a.told.Output
-	since := ""
-	if !a.told.Start.IsZero() {
-		since = " at " + a.told.Start.UTC().Format(time.RFC3339)
-	}
-	switch a.told.Kind {
-	case keyed.SilentAlarm:
-		return fmt.Sprintf("%s: nothing has come%s, for more than %v.", a.key, strings.Replace(since, " at ", " since ", 1), a.Time.Sub(a.told.Start).Round(time.Second))
-	case keyed.RecoveredAlarm:
-		return fmt.Sprintf("%s: it speaks again, after %v.", a.key, a.Time.Sub(a.told.Start).Round(time.Second))
-	}
-	what, before := a.what(), a.told.Before.Mean[i]
-	x := what + " is "
-	if v, ok := a.seen(); ok {
-		x += fmt.Sprintf("%.4g", v)
-	} else {
-		x += "unusual"
-	}
-	x += fmt.Sprintf("%s, usually %.4g (%s sd)", since, before, deviations(a.told.Size))
-	switch hafvf.Kind(a.told.Kind) {
-	case hafvf.Change, hafvf.Revision:
-		after := a.told.After.Mean[i]
-		verb := "rose"
-		if after < before {
-			verb = "fell"
-		}
-		if a.told.Corrects != "" {
-			verb += ", as it turns out,"
-		}
-		return fmt.Sprintf("%s: %s %s from %.4g to %.4g (%s sd)%s, seen %s later, with a probability of %s.",
-			a.key, what, verb, before, after, deviations(a.told.Size), since, message.Count(a.told.Delay, "observation", "observations"), probability(a.told.LogOdds))
-	case hafvf.Outlier:
-		return fmt.Sprintf("%s: %s, an outlier with a probability of %s.", a.key, x, probability(a.told.LogOdds))
-	}
-	if math.Abs(a.told.Size) < 2 {
-		x += ", and the last values together are unusual"
-	}
-	if age := a.Detection.Age; age < youngRegime && age < a.N/2 {
-		x += fmt.Sprintf(", in a regime that began %s ago", message.Count(age, "observation", "observations"))
-	}
-	return fmt.Sprintf("%s: %s; score %.1f, an alarm from %.1f.", a.key, x, a.Detection.Score, a.Detection.Threshold)
-}
-
-// youngRegime is the age, in observations, below which a message tells how old a regime is.
-const youngRegime = 100
-
-// what names the value that the alert is about.
-func (a alert) what() string {
-	switch outputs, n := len(a.told.Before.Mean), len(a.values); {
-	case n == outputs:
-		return a.values[a.told.Output]
-	case n > 0 && outputs == 1:
-		return a.values[n-1] // the target, behind its regressors
-	case outputs == 1:
-		return "x"
-	}
-	return fmt.Sprintf("x[%d]", a.told.Output)
-}
-
-// seen is the observed value that the alert is about; ok is false where the observation
-// is of categories or several vectors.
-func (a alert) seen() (v float64, ok bool) {
-	if len(a.X) != 1 {
-		return 0, false
-	}
-	switch x := a.X[0]; {
-	case len(a.told.Before.Mean) == 1:
-		return x[len(x)-1], true
-	case len(x) == len(a.told.Before.Mean):
-		return x[a.told.Output], true
-	}
-	return 0, false
-}
-
-// deviations are a signed number of standard deviations as a person reads it.
-func deviations(size float64) string {
-	if math.Abs(size) >= 100 {
-		return fmt.Sprintf("%+.0f", size)
-	}
-	return fmt.Sprintf("%+.2g", size)
-}
-
-// probability is that of log-odds as a person reads it.
-func probability(odds float64) string {
-	p := 1 / (1 + math.Exp(-odds))
-	if p > .9999 {
-		return "more than 99.99 %"
-	}
-	return fmt.Sprintf("%.4g %%", 100*p)
+	text("message", "All that in a sentence.", func(a alert) string { return a.told.Message }),
 }
 
 // AppendAlert appends the record of an alert of an estimate.
 func (l *Layout) AppendAlert(b []byte, as Form, key string, e *keyed.Estimate, told *keyed.Alert) []byte {
-	return appendRecord(b, as, l, alert{estimate{key, e}, told, l.Values}, alerts)
+	return appendRecord(b, as, l, alert{estimate{key, e}, told}, alerts)
 }
 
 // AlertColumns are the record of an alert as a table; x is the kind of the column of

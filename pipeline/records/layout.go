@@ -13,12 +13,11 @@ type Layout struct {
 	Bank     int  // filters of the largest bank, 0 where there is none
 	Detect   bool
 	WarmUp   bool
-	Interval bool     // lower and upper
-	Segments bool     // of smoothed records: outlier and segment
-	Passes   bool     // of smoothed records: forward and backward
-	Revises  bool     // of smoothed records: changed
-	Brief    bool     // without the fields that few people read
-	Values   []string // names of the fields that make the value, for messages; may be empty
+	Interval bool // lower and upper
+	Segments bool // of smoothed records: outlier and segment
+	Passes   bool // of smoothed records: forward and backward
+	Revises  bool // of smoothed records: changed
+	Brief    bool // without the fields that few people read
 }
 
 // has reports whether the records have a field.

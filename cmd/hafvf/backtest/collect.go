@@ -29,8 +29,7 @@ type Event struct {
 
 // A Collector gathers what a run finds. Its zero value is not usable: see NewCollector.
 type Collector struct {
-	alarms  keyed.AlarmConfig
-	message func(key string, e *keyed.Estimate, told *keyed.Alert) string
+	alarms keyed.AlarmConfig
 
 	mu   sync.Mutex
 	keys map[string]*history
@@ -50,7 +49,7 @@ type history struct {
 // NewCollector returns a collector for runs of a graph that raises alarms.
 func NewCollector(g *pipeline.Graph) *Collector {
 	alarms, _ := g.Alarms()
-	return &Collector{alarms: alarms, message: g.Message, keys: map[string]*history{}}
+	return &Collector{alarms: alarms, keys: map[string]*history{}}
 }
 
 // Add is a pipeline.Watch.
@@ -89,7 +88,7 @@ func (c *Collector) Add(key string, e *keyed.Estimate, told []keyed.Told) {
 	for _, a := range told {
 		h.told = append(h.told, Event{
 			Key: key, Time: a.Of.Time, N: a.Of.N, ID: a.Of.ID, Kind: a.Kind, Start: a.Start, Delay: a.Delay,
-			Size: Number(a.Size), Message: c.message(key, a.Of, a.Alert),
+			Size: Number(a.Size), Message: a.Message,
 		})
 	}
 }
