@@ -32,12 +32,12 @@ type Config struct {
 	WarmUp int `json:"warm_up,omitempty"`
 
 	// Season makes the bank one of the values less their season, see Rhythm. A bank
-	// does not take the season out by itself; package transforms does. Nil: there is
+	// does not take the season out by itself; package keyed does. Nil: there is
 	// none.
 	Season *RhythmConfig `json:"season,omitempty"`
 
 	// Scale makes the bank one of the values on that scale. A bank does not scale
-	// values itself; package transforms does. The empty one is Linear.
+	// values itself; package keyed does. The empty one is Linear.
 	Scale Scale `json:"scale,omitempty"`
 }
 
@@ -70,9 +70,9 @@ func (c Config) Filter() (*Filter, error) {
 	case c.WarmUp != 0:
 		return nil, errors.New("warm_up: one filter has none; NewBank makes it")
 	case c.Season != nil:
-		return nil, errors.New("season: one filter has none; package transforms takes it out")
+		return nil, errors.New("season: one filter has none; package keyed takes it out")
 	case !c.Scale.linear():
-		return nil, errors.New("scale: one filter has none; package transforms scales")
+		return nil, errors.New("scale: one filter has none; package keyed scales")
 	}
 	c = c.withDefaults()
 	m, err := New(c.Family, c.Prior, c.Dim)

@@ -126,7 +126,7 @@
 // A Rhythm learns the part of the values that recurs with the local time: a Bayesian
 // regression on the harmonics of its Seasons, which keeps the season and forgets the
 // level where a new regime begins. It stands before a Filter or a Bank, which takes
-// the values less their season; package transforms does so where Config has a Season.
+// the values less their season; package keyed does so where Config has a Season.
 //
 // # Alarms
 //

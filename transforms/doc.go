@@ -1,22 +1,23 @@
 // Package transforms provides the filter of package hafvf as Beam transforms on
 // keyed observations. Filter follows unbounded or bounded streams, one observation
-// after another. Smooth looks back on finished sessions. Estimator and Smoother do
-// the same to one key in a plain loop, without a pipeline.
+// after another. Smooth looks back on finished sessions. What they do to one key is
+// package keyed, which does the same in a plain loop, without a pipeline: here are the
+// bundles, timers, states and windows of a runner.
 //
 // # Filter
 //
-// Filter takes a PCollection<KV<string, Observation>> in the global window. It
-// returns a PCollection<KV<string, Estimate>>, one for every observation that the
-// model takes, and a PCollection<Rejected> with the others:
+// Filter takes a PCollection<KV<string, keyed.Observation>> in the global window. It
+// returns a PCollection<KV<string, keyed.Estimate>>, one for every observation that the
+// model takes, and a PCollection<keyed.Rejected> with the others:
 //
 //   - those of an empty key or outside of the model's domain,
-//   - without a time, where Config.Order is EventTime or the key has a season,
+//   - without a time, where the order is keyed.EventTime or the key has a season,
 //   - late ones: before an observation of the key that is already released.
 //
 // Each estimate holds the prediction before the observation and the posterior after
 // it, and with detection outliers, changes and alarms. Outliers and changes are
 // beliefs. An alarm is a decision, by what is usual for the key and within a budget,
-// see AlarmConfig and AlertConfig. With a Season in the configuration the bank follows
+// see keyed.AlarmConfig and keyed.AlertConfig. With a Season in the configuration the bank follows
 // the values less their season. Estimates are on the scale of the values all the same,
 // but for the textbook parameters of Posterior. The node keeps the state of a key for
 // ever; its size does not grow with the number of observations. A state is read when a
@@ -25,13 +26,13 @@
 //
 // # Smooth
 //
-// Smooth takes a PCollection<KV<string, Observation>> in any window. It returns a
-// PCollection<KV<string, Smoothed>> in the global window and a
-// PCollection<Rejected>. A session of a key ends at a gap of SmoothConfig.Gap. Each
+// Smooth takes a PCollection<KV<string, keyed.Observation>> in any window. It returns a
+// PCollection<KV<string, keyed.Smoothed>> in the global window and a
+// PCollection<keyed.Rejected>. A session of a key ends at a gap of keyed.SmoothConfig.Gap. Each
 // of its observations comes out once, with the posterior given the whole session
 // and the evidence of a change before it. Where the configuration has no levels, a
 // hafvf.Smoother finds segments, which also go on over the cuts of sessions longer
-// than SmoothConfig.Max.
+// than keyed.SmoothConfig.Max.
 //
 // # Elements of a source, and bytes
 //
@@ -50,23 +51,23 @@
 // of zero nothing waits. Under Arrival, Filter takes observations as they come, and
 // they need no time.
 //
-// Smooth sorts a session by time and Observation.Seq. An observation that comes
-// late, within SmoothConfig.AllowedLateness, emits its session again, whole, with
-// the next Revision and the same ids. Smoothed.Changed tells which records say something
+// Smooth sorts a session by time and keyed.Observation.Seq. An observation that comes
+// late, within keyed.SmoothConfig.AllowedLateness, emits its session again, whole, with
+// the next Revision and the same ids. keyed.Smoothed.Changed tells which records say something
 // new. The runner drops later ones.
 //
 // # Determinism
 //
 // The estimates of a key depend on its observations and their order alone, not on
 // bundles, workers or other keys: the output equals that of the plain loop, bit by
-// bit. Observation.ID comes out again as Estimate.ID, so that a sink can recognise
-// repeated output. With Observation.Log and Seq, the places of observations in a
+// bit. keyed.Observation.ID comes out again as keyed.Estimate.ID, so that a sink can recognise
+// repeated output. With Log and Seq, the places of observations in a
 // log, a key's state recognises observations that it already includes after a
 // restart.
 //
 // A state belongs to the configuration that it was written under. Filter fails the
 // pipeline at a state of another one; the error wraps hafvf.ErrOtherConfig. With
-// Config.Migrate it carries states over that keys share, see Migrator.
+// Config.Migrate it carries states over that keys share, see keyed.Migrator.
 //
 // # What a runner must provide
 //

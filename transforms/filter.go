@@ -52,9 +52,9 @@ type Config struct {
 // waits reports whether observations can wait for earlier ones.
 func (c *Config) waits() bool { return c.Order != keyed.Arrival && c.Lateness > 0 }
 
-// Filter takes a PCollection<KV<string, Observation>> in the global window. It
-// returns a PCollection<KV<string, Estimate>>, one for every observation that the
-// model takes, and a PCollection<Rejected> with the others. An estimate has the
+// Filter takes a PCollection<KV<string, keyed.Observation>> in the global window. It
+// returns a PCollection<KV<string, keyed.Estimate>>, one for every observation that the
+// model takes, and a PCollection<keyed.Rejected> with the others. An estimate has the
 // event time of its observation, and the epoch where that has none. A state that was
 // written under another configuration fails the pipeline, or with Config.Migrate is carried
 // over.
@@ -67,7 +67,7 @@ func Filter(s beam.Scope, cfg Config, col beam.PCollection) (estimates, rejected
 }
 
 // FilterLive is Filter for an input without an end, the watermark of which goes on while
-// nothing comes. It also returns a PCollection<KV<string, Silent>> of the keys that
+// nothing comes. It also returns a PCollection<KV<string, keyed.Silent>> of the keys that
 // Config.Silence asks for, each told once the watermark has passed its bound. The estimate
 // that ends such a silence has Silence.Told. At its end, an input that ends makes all keys
 // silent.
@@ -88,7 +88,7 @@ func filter(s beam.Scope, cfg Config, col beam.PCollection, live bool) (estimate
 // decodes, and with out for what it finds. It takes a PCollection of what the decoder
 // takes, in the global window. It returns PCollections<[]byte>: records and alerts, in
 // chunks of what out has appended, each of whole keys or parts of them, and undecoded,
-// which in has rejected. The PCollection<Rejected> late has the observations that came
+// which in has rejected. The PCollection<keyed.Rejected> late has the observations that came
 // late.
 func FilterEncoded(s beam.Scope, cfg Config, live bool, in, out Registered, col beam.PCollection) (records, alerts, undecoded, late beam.PCollection) {
 	s, text := begin(s, cfg, col)

@@ -49,9 +49,9 @@ type SmoothConfig struct {
 	Account string
 }
 
-// Smooth takes a PCollection<KV<string, Observation>> in any window. It returns a
-// PCollection<KV<string, Smoothed>> in the global window, one for every observation
-// that the model takes, at the observation's own time, and a PCollection<Rejected>
+// Smooth takes a PCollection<KV<string, keyed.Observation>> in any window. It returns a
+// PCollection<KV<string, keyed.Smoothed>> in the global window, one for every observation
+// that the model takes, at the observation's own time, and a PCollection<keyed.Rejected>
 // with the others.
 //
 // Observations of a key are grouped into session windows, sorted by time, and

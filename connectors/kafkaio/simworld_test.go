@@ -40,7 +40,7 @@ import (
 // all that happens, and leave out the clients, the transactions and the retries; here a seed
 // gives a schedule, and what happens at one instant of the virtual clock is ordered by Go's
 // scheduler. The runner alone is another one: a plain loop that holds two bundles at a time and
-// learns by the Estimator of package transforms.
+// learns by the Estimator of package keyed.
 //
 // A clock that jumps is the op hold: the process finds that its clock is ahead by up to the
 // time that a transaction may be open. A clock that is set back changes nothing here. All

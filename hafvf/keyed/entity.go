@@ -149,8 +149,8 @@ func (r *reader) buffer() Entity {
 	return e
 }
 
-// CheckState says why b is not a state of the key that Filter or Track.AppendBinary
-// wrote under the estimator's configuration. The error wraps hafvf.ErrOtherConfig
+// CheckState says why b is not a state of the key that Entity.AppendBinary or
+// Track.AppendBinary wrote under the estimator's configuration. The error wraps hafvf.ErrOtherConfig
 // where the state belongs to another configuration. Of each log that the state
 // includes observations of it returns the last place.
 func (est *Estimator) CheckState(key string, b []byte) (included []Place, err error) {

@@ -29,8 +29,8 @@ type Observation struct {
 	// keeps one.
 	Seq int64
 	// Log names the log in which Seq is a position, where the source is one. The
-	// positions of a log grow: Filter skips an observation if the key's state
-	// includes its position or a later one. It may be empty.
+	// positions of a log grow: an Entity skips an observation if it includes its
+	// position or a later one. It may be empty.
 	Log string
 	// X holds the J vectors of the step. A vector with a NaN in it is missing; an
 	// observation without another vector is a missing observation.

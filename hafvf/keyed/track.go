@@ -194,8 +194,8 @@ func (t *Track) replay(unit time.Duration) (out hafvf.Outcome) {
 	return out
 }
 
-// AppendBinary appends the encoded track to b, in the encoding of Filter's states. The
-// error is always nil.
+// AppendBinary appends the encoded track to b, in the encoding of an Entity. The error is
+// always nil.
 func (t *Track) AppendBinary(b []byte) ([]byte, error) {
 	e := Entity{Track: t}
 	return e.append(b), nil
@@ -203,8 +203,8 @@ func (t *Track) AppendBinary(b []byte) ([]byte, error) {
 
 // RestoreTrack decodes a track that AppendBinary encoded. The track continues as if it had
 // never been saved. If it was written under another configuration, the error wraps
-// hafvf.ErrOtherConfig. RestoreTrack also reads a state of Filter, unless observations
-// wait in it.
+// hafvf.ErrOtherConfig. RestoreTrack also reads an Entity, unless observations wait
+// in it.
 func (est *Estimator) RestoreTrack(key string, b []byte) (*Track, error) {
 	e, err := est.decodeEntity(key, b)
 	if err != nil {
