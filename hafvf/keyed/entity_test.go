@@ -1,0 +1,165 @@
+package keyed
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"hafvf/hafvf"
+)
+
+// taken are the ids of the observations that an entity has learned when it has taken all of
+// them, of a log by their places, and those that came too late.
+func taken(t *testing.T, cfg Config, all []Observation) (learned, late []string, e Entity) {
+	t.Helper()
+	est := newEstimator(t, cfg)
+	e, err := est.Open("k", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m Memory
+	var out Estimate
+	learn := func(o *Observation) {
+		e.Learn(&m, &out, o)
+		learned = append(learned, out.ID)
+	}
+	for i := range all {
+		if err := est.CheckOf("k")(&all[i]); err != nil {
+			t.Fatal(err)
+		}
+		now, due, err := e.Take(&all[i])
+		if behind := (*Late)(nil); errors.As(err, &behind) {
+			late = append(late, all[i].ID)
+		}
+		if now {
+			learn(&all[i])
+		}
+		for i := range due {
+			learn(&due[i])
+		}
+		// A state goes on as the entity itself.
+		b, _ := e.AppendBinary(nil)
+		if e, err = est.Open("k", b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return learned, late, e
+}
+
+func TestEntityTakesInOrder(t *testing.T) {
+	at := func(id string, second, seq int64) Observation {
+		o := Value(time.Unix(second, 0).UTC(), id, float64(second))
+		o.Seq, o.Log = seq, "log"
+		return o
+	}
+	in := []Observation{
+		at("a", 100, 1), at("c", 120, 2), at("b", 110, 3), at("b", 110, 3), // the last one is read again
+		at("d", 131, 4), at("old", 105, 5), at("e", 145, 6),
+	}
+	filter := hafvf.Config{Family: "normal"}
+	for name, c := range map[string]struct {
+		cfg           Config
+		learned, late []string
+		first, last   int64 // that wait
+	}{
+		"arrival":  {Config{Filter: filter, Order: Arrival}, []string{"a", "c", "b", "d", "old", "e"}, nil, 0, 0},
+		"no delay": {Config{Filter: filter}, []string{"a", "c", "d", "e"}, []string{"b", "old"}, 0, 0},
+		"20 s":     {Config{Filter: filter, Lateness: 20 * time.Second}, []string{"a", "b", "c"}, []string{"old"}, 131, 145},
+	} {
+		learned, late, e := taken(t, c.cfg, slices.Clone(in))
+		if !slices.Equal(learned, c.learned) || !slices.Equal(late, c.late) {
+			t.Errorf("%s: learned %v, late %v; want %v, %v", name, learned, late, c.learned, c.late)
+		}
+		first, last := e.Waiting()
+		if c.first == 0 {
+			if !first.IsZero() || !last.IsZero() {
+				t.Errorf("%s: %v to %v wait", name, first, last)
+			}
+			continue
+		}
+		if first.Unix() != c.first || last.Unix() != c.last || len(e.Places()) != 2 {
+			t.Errorf("%s: %v to %v wait, want %d to %d; %v", name, first, last, c.first, c.last, e.Places())
+		}
+		if due := e.Release(time.Unix(140, 0)); len(due) != 1 || due[0].ID != "d" {
+			t.Errorf("%s: %v is due", name, due)
+		}
+	}
+}
+
+// A late observation says how far it is behind.
+func TestLate(t *testing.T) {
+	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "normal"}, Lateness: time.Second})
+	e, err := est.Open("k", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, second := range []int64{10, 12, 13} {
+		o := Value(time.Unix(second, 0).UTC(), "", 1)
+		if _, _, err := e.Take(&o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := Value(time.Unix(11, 0).UTC(), "", 1)
+	_, _, err = e.Take(&o)
+	var late *Late
+	if !errors.As(err, &late) || late.Behind != 2*time.Second || late.Released.Unix() != 12 ||
+		err.Error() != "late: 1970-01-01T00:00:11Z is before 1970-01-01T00:00:12Z, which this key has already released" {
+		t.Errorf("%v: %+v", err, late)
+	}
+}
+
+// CheckOf refuses what Check refuses, and what has no time where the order needs one.
+func TestCheckOf(t *testing.T) {
+	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "bernoulli"}})
+	dated := time.Unix(1, 0)
+	for _, c := range []struct {
+		key  string
+		o    Observation
+		want string
+	}{
+		{"k", Value(dated, "", 1), ""},
+		{"", Value(dated, "", 1), "empty key"},
+		{"", Value(time.Time{}, "", 1), "no time; observations without one need order: arrival"},
+		{"k", Value(time.Time{}, "", 1), "no time; observations without one need order: arrival"},
+		{"k", Value(dated, "", 2), "x = 2 is neither 0 nor 1"},
+	} {
+		got := ""
+		if err := est.CheckOf(c.key)(&c.o); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%q, %v: %q, want %q", c.key, c.o, got, c.want)
+		}
+	}
+}
+
+// A key that is silent is told once, at its deadline.
+func TestEntityTellsSilence(t *testing.T) {
+	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "normal"}, Lateness: time.Minute, Silence: &SilenceConfig{After: time.Hour}})
+	e, err := est.Open("k", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at := e.Deadline(); !at.IsZero() {
+		t.Errorf("a key that has not spoken is silent at %v", at)
+	}
+	spoke := time.Unix(100, 0).UTC()
+	var out Estimate
+	o := Value(spoke, "", 1)
+	e.Learn(nil, &out, &o)
+	deadline := spoke.Add(time.Hour + time.Minute)
+	if at := e.Deadline(); !at.Equal(deadline) {
+		t.Errorf("deadline %v, want %v", at, deadline)
+	}
+	if s, silent := e.Tell(deadline.Add(-1)); silent {
+		t.Errorf("told before its deadline: %+v", s)
+	}
+	want := Silent{Silence{spoke, time.Hour, true}, 1, 1}
+	if s, silent := e.Tell(deadline); !silent || s != want {
+		t.Errorf("%+v, %t", s, silent)
+	}
+	if s, silent := e.Tell(deadline.Add(time.Hour)); silent {
+		t.Errorf("told again: %+v", s)
+	}
+}
