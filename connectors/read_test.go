@@ -14,33 +14,23 @@ import (
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/options/jobopts"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
-	"hafvf/pipeline/direct"
 
 	"hafvf/internal/account"
 	"hafvf/internal/dofn"
+	"hafvf/pipeline/direct"
 )
 
 func init() {
 	register.Function2x0((&lineFn{}).ProcessElement)
 	dofn.Register(func(f *lineFn) any { return f.ProcessElement })
-	register.Function2x1((&sinkFn{}).ProcessElement)
+	register.Function1x1((&sinkFn{}).ProcessElement)
 	dofn.Register(func(f *sinkFn) any { return f.ProcessElement })
-	register.Function1x0((&endIntFn{}).ProcessElement)
-	dofn.Register(func(f *endIntFn) any { return f.ProcessElement })
-	register.Emitter1[int]()
 }
-
-// endIntFn is a consumer that gives the stage before it an output, see Write.
-type endIntFn struct{}
-
-func (*endIntFn) ProcessElement(int) {}
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // errors come back from the run as well
-	*jobopts.Experiments = "prism_disable_sdf_split"
 	beam.Init()
 	os.Exit(m.Run())
 }
@@ -109,9 +99,9 @@ type sinkFn struct {
 	n    int
 }
 
-func (fn *sinkFn) StartBundle(func(int)) { fn.n = 0 }
+func (fn *sinkFn) StartBundle() { fn.n = 0 }
 
-func (fn *sinkFn) ProcessElement(line []byte, _ func(int)) error {
+func (fn *sinkFn) ProcessElement(line []byte) error {
 	p := probeOf(fn.Test)
 	var at int64
 	fmt.Sscan(string(line), &at)
@@ -129,7 +119,7 @@ func (fn *sinkFn) ProcessElement(line []byte, _ func(int)) error {
 	return nil
 }
 
-func (fn *sinkFn) FinishBundle(func(int)) {
+func (fn *sinkFn) FinishBundle() {
 	probeOf(fn.Test).books.Stored(fn.n)
 }
 
@@ -157,8 +147,7 @@ func pipelineOf(t *testing.T, src Source, bundle int) *beam.Pipeline {
 	p, s := beam.NewPipelineWithRoot()
 	col := read(s, &readFn{Source: src, Account: t.Name(), MaxRecords: bundle})
 	lines := beam.ParDo(s, &lineFn{t.Name()}, col)
-	none := beam.ParDo(s, &sinkFn{Test: t.Name()}, beam.Reshuffle(s, lines))
-	beam.ParDo0(s, &endIntFn{}, beam.Reshuffle(s, none))
+	beam.ParDo0(s, &sinkFn{Test: t.Name()}, beam.Reshuffle(s, lines))
 	return p
 }
 

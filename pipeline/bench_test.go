@@ -51,7 +51,7 @@ func BenchmarkRun(b *testing.B) {
 			b.ReportMetric(float64(b.N)*float64(n)/b.Elapsed().Seconds(), "records/s")
 		})
 		path := write(b, "in.jsonl", lines...)
-		b.Run(fmt.Sprintf("keys=%d/prism", keys), func(b *testing.B) {
+		b.Run(fmt.Sprintf("keys=%d/direct", keys), func(b *testing.B) {
 			out := filepath.Join(b.TempDir(), "out.jsonl")
 			cfg, err := config.Parse("bench.yaml", []byte("model: {family: normal}\nsource: {jsonl: {path: "+path+"}}\nsink: {jsonl: {path: "+out+"}}\n"), nil)
 			if err != nil {

@@ -26,7 +26,7 @@ import (
 )
 
 func init() {
-	register.Function2x0((&countRecordsFn{}).ProcessElement)
+	register.Function1x0((&countRecordsFn{}).ProcessElement)
 	dofn.Register(func(f *countRecordsFn) any { return f.ProcessElement })
 }
 
@@ -35,7 +35,7 @@ type countRecordsFn struct{}
 
 var countedRecords atomic.Int64
 
-func (*countRecordsFn) ProcessElement(kafkaio.Record, func([]byte)) { countedRecords.Add(1) }
+func (*countRecordsFn) ProcessElement(kafkaio.Record) { countedRecords.Add(1) }
 
 // produceMany produces n observations of 10,000 keys.
 func (b *bus) produceMany(t testing.TB, n int) {

@@ -33,7 +33,7 @@ type site struct{ *e2e.Site }
 const detecting = "detect: true\nalerts: {kafka: {topic: %s-alerts}, beliefs: [outlier, change, revision]}\n"
 
 // complete waits until a job has written an estimate or a reject of every record,
-// and compares all that it wrote with a run of the embedded runner without faults.
+// and compares all that it wrote with a run in one process without faults.
 func (s *site) complete(t *testing.T, d *e2e.Daemon, job, more string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "whole.yaml")
@@ -334,7 +334,7 @@ func (s *site) silences(t *testing.T) {
 }
 
 // sessions smoothed on Flink from a topic, with an end and without, equal those from
-// a file on the embedded runner, by id.
+// a file in one process, by id.
 func (s *site) sessions(t *testing.T) {
 	const settings = "transform: smooth\nsession: {gap: 2m}\n"
 	dir := t.TempDir()
