@@ -77,11 +77,14 @@ func (e *Entity) Learn(m *Memory, out *Estimate, o *Observation) {
 // WarmsUp reports whether the first observations are still setting the key's prior.
 func (e *Entity) WarmsUp() bool { return e.warming() }
 
-// Deadline is when the key has to be looked at, with Config.Silence: when it becomes silent,
-// or, where it is so already, when the observation that ends this has waited long enough. It
-// is zero where there is nothing to look for.
+// Deadline is when the key has to be looked at: when it becomes silent, or, where it is so
+// already, when the observation that ends this has waited long enough. It is zero where there
+// is nothing to look for, as without Config.Silence.
 func (e *Entity) Deadline() time.Time {
 	cfg := &e.est.cfg
+	if cfg.Silence == nil {
+		return time.Time{}
+	}
 	last := e.pulse.last
 	if e.clock.After(last) {
 		last = e.clock // an observation waits
@@ -96,8 +99,7 @@ func (e *Entity) Deadline() time.Time {
 	return time.Time{}
 }
 
-// Tell returns the silence of a key that is silent by now, with Config.Silence, and notes
-// that it is told. It reports whether there is one that was not told yet.
+// Tell returns the silence of a key that is silent by now, and notes that it is told. It reports whether there is one that was not told yet.
 func (e *Entity) Tell(now time.Time) (s Silent, silent bool) {
 	deadline := e.Deadline()
 	if deadline.IsZero() || deadline.After(now) {

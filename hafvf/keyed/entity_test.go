@@ -134,8 +134,12 @@ func TestCheckOf(t *testing.T) {
 	}
 }
 
-// A key that is silent is told once, at its deadline.
+// A key that is silent is told once, at its deadline, and none where nobody asks.
 func TestEntityTellsSilence(t *testing.T) {
+	_, _, quiet := taken(t, Config{Filter: hafvf.Config{Family: "normal"}, Lateness: time.Minute}, []Observation{Value(time.Unix(1, 0), "", 1)})
+	if s, silent := quiet.Tell(time.Unix(1e9, 0)); silent || !quiet.Deadline().IsZero() {
+		t.Errorf("%+v of a key that nobody asks for", s)
+	}
 	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "normal"}, Lateness: time.Minute, Silence: &SilenceConfig{After: time.Hour}})
 	e, err := est.Open("k", nil)
 	if err != nil {
