@@ -1,0 +1,44 @@
+package transforms
+
+import (
+	"encoding/json"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
+)
+
+// A configuration travels to workers as text. Numbers, and nil or empty lists, come back as
+// they were.
+func TestConfigTravels(t *testing.T) {
+	third := 1 / 3.
+	full := Config{Config: keyed.Recommended("normal"), Cells: []string{"a", "b"}, Migrate: true, Account: "run"}
+	full.Keys = []keyed.Rule{{Match: "k*", Filter: hafvf.Config{Family: "normal", Levels: []hafvf.Beta{}, Top: third, Prior: hafvf.Params{"kappa": math.Nextafter(1, 2)}}}}
+	full.Lateness, full.TimeUnit, full.Interval = 3, time.Hour, .9
+	full.Values, full.Silence = []string{"x"}, &keyed.SilenceConfig{After: time.Minute}
+	none := full
+	none.Alarms.Seasons, none.Silence, none.Cells, none.Values = []hafvf.Season{}, &keyed.SilenceConfig{}, []string{}, []string{}
+	for name, want := range map[string]Config{"full": full, "empty lists": none, "nil": {Config: keyed.Config{Filter: hafvf.Config{Family: "poisson"}}}} {
+		text, err := json.Marshal(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, got, err := parseEstimator(string(text))
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v %s", name, err, diff)
+		}
+	}
+	want := SmoothConfig{SmoothConfig: keyed.SmoothConfig{Filter: hafvf.Config{Family: "normal", Levels: []hafvf.Beta{}, Top: third}, Gap: time.Second, Odds: third}, Account: "run"}
+	text, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, got, err := parseSmoother(string(text))
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v %s", err, diff)
+	}
+}
