@@ -231,9 +231,6 @@ func describeFilter(c hafvf.Config, rules []keyed.Rule) string {
 	}
 	for _, m := range members {
 		fmt.Fprintf(&b, ", %d levels %v, top %g", len(m.Levels), m.Levels, m.Top)
-		if m.Inference != "" && m.Inference != hafvf.Variational {
-			fmt.Fprintf(&b, ", %s", m.Inference)
-		}
 	}
 	if c.WarmUp > 0 {
 		b.WriteString(", prior from the data")
