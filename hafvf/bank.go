@@ -643,27 +643,16 @@ func (b *Bank) ExcursionStarts(dst []int64, s State) []int64 {
 	return dst
 }
 
-// layout has the first member's leads last, as the state has that member.
-func (b *Bank) layout() layout {
-	l := layout{floats: b.StateLen(), imputes: b.members[0].seq != nil}
-	for i := range b.members {
-		i = (i + 1) % len(b.members)
-		from, to := b.members[i].leadsAt()
-		l.leads = append(l.leads, [2]int{b.at[i] + from, b.at[i] + to})
-	}
-	return l
-}
-
 // SplitState returns the encoded state of this bank that bytes begins with, and what
 // follows. Where it begins with none, it returns all of it as the state, which
 // DecodeState refuses.
-func (b *Bank) SplitState(bytes []byte) (state, rest []byte) { return b.layout().split(bytes) }
+func (b *Bank) SplitState(bytes []byte) (state, rest []byte) { return splitState(bytes, b.StateLen()) }
 
 // DecodeState reads a state of this bank that Append wrote under the same
 // fingerprint: the error wraps ErrOtherConfig where it was another, and no state
 // is returned.
 func (b *Bank) DecodeState(bytes []byte, fingerprint uint64) (State, error) {
-	s, err := b.layout().decode(bytes, fingerprint)
+	s, err := decodeState(bytes, b.StateLen(), fingerprint)
 	if err != nil {
 		return nil, err
 	}
@@ -681,54 +670,4 @@ func (b *Bank) DecodeState(bytes []byte, fingerprint uint64) (State, error) {
 		}
 	}
 	return s, nil
-}
-
-// joining is the share of a member that joins a state, relative to that of the
-// members that are there. It is the prior probability of a change.
-const joining = changeMean
-
-// Extend returns the state of this bank that goes on from s, a state of a bank of
-// the same settings with the first members of this one. Members and excursions go on
-// as they are. What this bank has in addition is as in a new state: the samples of
-// the further members, also those in the excursions, and the last values. A further
-// member joins with a thousandth of the share of all that were there: it knows
-// nothing of the stream yet, and with a larger share it would pass a change that is
-// under way for the regime. Extend panics where the banks have other shapes, or s is
-// not a state of the other.
-func (b *Bank) Extend(other *Bank, s State) State {
-	other.checkState(s)
-	n := len(other.members)
-	if n > len(b.members) || len(other.views) > len(b.views) || other.Detects() != b.Detects() {
-		panic(badModel)
-	}
-	out := b.NewState()
-	for i, f := range other.members {
-		if f.StateLen() != b.members[i].StateLen() || other.of[i] != b.of[i] {
-			panic(badModel)
-		}
-		copy(b.Member(out, i), other.Member(s, i))
-	}
-	odds := b.oddsOf(out)
-	copy(odds, other.oddsOf(s))
-	top, sum := 0.0, 0.0
-	for _, o := range odds[:n-1] {
-		top = math.Max(top, o)
-	}
-	for _, o := range odds[:n-1] {
-		sum += math.Exp(o - top)
-	}
-	all := top + math.Log(math.Exp(-top)+sum)
-	for i := n - 1; i < len(odds); i++ {
-		odds[i] = all + math.Log(joining)
-	}
-	copy(b.lags(out), other.lags(s))
-	if b.detector == nil {
-		return out
-	}
-	to, from := b.detection(out), other.detection(s)
-	copy(to[:b.detector.first], from[:other.detector.first])
-	for j := range from.alive() {
-		copy(b.detector.excursion(to, j), other.detector.excursion(from, j))
-	}
-	return out
 }

@@ -13,6 +13,10 @@ type Carried struct {
 	Detection bool // excursions, and what outliers are like
 }
 
+// joining is the share of a member that joins without a sample, relative to that of the
+// first. It is the prior probability of a change.
+const joining = changeMean
+
 // Carry returns the state that this bank goes on with from s, a state of the bank other of
 // the same family, dimension and scale, and what of s it has besides the effective samples.
 // An effective sample θ − θ₀ means the same under any prior, levels and members:
@@ -20,7 +24,9 @@ type Carried struct {
 //   - A member has sample and levels of the member of other with the same settings. If
 //     there is none, it has the sample of the heaviest member, and naive levels.
 //   - A member with AR has a sample only from such a member under the same prior, whose
-//     units its regressors have. Without, it joins as in Extend.
+//     units its regressors have. Without, it joins with a thousandth of the share of the
+//     first member: it knows nothing of the stream yet, and with a larger share it would
+//     pass a change that is under way for the regime.
 //   - The shares stay if the members do. Else the members with a sample have equal ones.
 //   - The detection stays under the same prior, settings and AR.
 //

@@ -170,18 +170,6 @@ func (m Member) validAR(i int, model Model) error {
 	return nil
 }
 
-// WithoutAR returns the configuration without the members with AR at the end of its
-// bank, and whether there were any. Bank.Extend takes the states of its bank.
-func (c Config) WithoutAR() (Config, bool) {
-	n := len(c.Bank)
-	for n > 0 && c.Bank[n-1].AR != 0 {
-		n--
-	}
-	had := n < len(c.Bank)
-	c.Bank = c.Bank[:n:n]
-	return c, had
-}
-
 // withoutHolidays returns the configuration without the holidays of its season. A
 // state does not depend on them: new ones can be named as the years go by.
 func (c Config) withoutHolidays() Config {

@@ -183,14 +183,8 @@ func (f *Filter) Level(s State, i int) Beta {
 
 // leads are those of the levels, bottom up, two entries each.
 func (f *Filter) leads(s State) []float64 {
-	from, to := f.leadsAt()
-	return s[from:to]
-}
-
-// leadsAt is where the leads are in a state, from the first entry to before the last.
-func (f *Filter) leadsAt() (from, to int) {
-	from = f.model.Len() + 2*len(f.naive)
-	return from, from + 2*len(f.naive)
+	from := f.model.Len() + 2*len(f.naive)
+	return s[from : from+2*len(f.naive)]
 }
 
 // window is that of a Sequential model, else empty.

@@ -205,7 +205,7 @@ func newSource(c *config.Config) (graphSource, connectors.Kind) {
 // filterConfig returns the settings of the filter, or of the filter of one key rule.
 func filterConfig(c *config.Config, prior map[string]any, warmUp int, season *hafvf.RhythmConfig, levels []hafvf.Beta, top float64, bank []hafvf.Member) hafvf.Config {
 	f := hafvf.Config{Family: c.Model.Family, Prior: prior, Dim: c.Model.Dim, Levels: levels, Top: top, Bank: bank, WarmUp: warmUp, Season: season}
-	if c.Model.Scale != hafvf.Linear { // the names of steps and states stay those of before there were scales
+	if c.Model.Scale != hafvf.Linear { // linear is left out of the settings of states
 		f.Scale = c.Model.Scale
 	}
 	if bank != nil {
@@ -231,9 +231,6 @@ func describeFilter(c hafvf.Config, rules []keyed.Rule) string {
 	}
 	for _, m := range members {
 		fmt.Fprintf(&b, ", %d levels %v, top %g", len(m.Levels), m.Levels, m.Top)
-		if m.Inference != "" && m.Inference != hafvf.Variational {
-			fmt.Fprintf(&b, ", %s", m.Inference)
-		}
 	}
 	if c.WarmUp > 0 {
 		b.WriteString(", prior from the data")

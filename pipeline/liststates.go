@@ -42,7 +42,7 @@ func ListStates(ctx context.Context, g *Graph, key string, w io.Writer, log *slo
 }
 
 // ListStatesIn is ListStates for the states in a file or savepoint, without a config: states
-// that do not say what they were written with cannot be read.
+// of a job with cells: 0, which do not say what they were written with, cannot be read.
 func ListStatesIn(path, key string, w io.Writer) error {
 	states, err := statesIn(path)
 	if err != nil {
@@ -102,8 +102,7 @@ func savepointStates(path string) (states []kafkaio.Restored, err error) {
 			return nil, fmt.Errorf("the savepoint %s: the states that share the key %s cannot be read: %w", path, message.Quote(name), err)
 		}
 		for key, b := range entities {
-			settings := written(key)
-			states = append(states, kafkaio.Restored{Key: key, Bytes: b, Settings: settings, Sealed: settings != ""})
+			states = append(states, kafkaio.Restored{Key: key, Bytes: b, Settings: written(key)})
 		}
 	}
 	sortByKey(states)

@@ -50,8 +50,8 @@ func (f filtering) migrate(states []kafkaio.Restored, where string) (m migration
 		}
 		b, carried, err := migrator.Migrate(s.Key, s.Bytes, s.Settings)
 		switch {
-		case errors.Is(err, hafvf.ErrOtherConfig) && !s.Sealed:
-			return m, fmt.Errorf("the state of the key %s in %s cannot be carried over: it is of a version that did not store its config with it; run that config once more with this version, which does", message.Quote(s.Key), where)
+		case errors.Is(err, hafvf.ErrOtherConfig) && s.Settings == "":
+			return m, fmt.Errorf("the state of the key %s in %s cannot be carried over: it is of a job with cells: 0, whose states do not say what they were written with", message.Quote(s.Key), where)
 		case err != nil:
 			return m, fmt.Errorf("the state of the key %s in %s cannot be carried over: %w", message.Quote(s.Key), where, err)
 		case carried == "":

@@ -18,31 +18,28 @@ const (
 
 // What the states in a savepoint say is what the job's last records said.
 func TestListSavepoint(t *testing.T) {
-	for savepoint, records := range map[string]string{"settings": "hashmap", "hashmap": "hashmap", "rocksdb": "hashmap", "17e0a67": "17e0a67"} {
-		t.Run(savepoint, func(t *testing.T) {
-			text, err := os.ReadFile(savepoints + records + ".jsonl")
-			if err != nil {
-				t.Fatal(err)
-			}
-			fields := []string{"key", "n", "time", "estimate", "weight", "memory"}
-			want := fieldsOf(t, lines(string(text)), fields...)
-			g := compose(t, ofSavepoints+fromSomewhere)
-			var out bytes.Buffer
-			if err := ListSavepoint(g, savepoints+savepoint, "", &out); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(want, fieldsOf(t, lines(out.String()), fields...), rounded); diff != "" || len(want) != 115 {
-				t.Errorf("%d keys, (-last record +state) %s", len(want), diff)
-			}
-			var one bytes.Buffer
-			if err := ListSavepoint(g, savepoints+savepoint, strings.Repeat("k7 µ/", 50), &one); err != nil || strings.Count(one.String(), "\n") != 1 || !strings.Contains(out.String(), one.String()) {
-				t.Errorf("one key: %v, %s", err, one.String())
-			}
-			kept, err := CheckStates(t.Context(), g, savepoints+savepoint, quiet)
-			if err != nil || kept != "the savepoint "+savepoints+savepoint+": 115 keys: unchanged" {
-				t.Errorf("%s, %v", kept, err)
-			}
-		})
+	const path = savepoints + "settings"
+	text, err := os.ReadFile(savepoints + "hashmap.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := []string{"key", "n", "time", "estimate", "weight", "memory"}
+	want := fieldsOf(t, lines(string(text)), fields...)
+	g := compose(t, ofSavepoints+fromSomewhere)
+	var out bytes.Buffer
+	if err := ListSavepoint(g, path, "", &out); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, fieldsOf(t, lines(out.String()), fields...), rounded); diff != "" || len(want) != 115 {
+		t.Errorf("%d keys, (-last record +state) %s", len(want), diff)
+	}
+	var one bytes.Buffer
+	if err := ListSavepoint(g, path, strings.Repeat("k7 µ/", 50), &one); err != nil || strings.Count(one.String(), "\n") != 1 || !strings.Contains(out.String(), one.String()) {
+		t.Errorf("one key: %v, %s", err, one.String())
+	}
+	kept, err := CheckStates(t.Context(), g, path, quiet)
+	if err != nil || kept != "the savepoint "+path+": 115 keys: unchanged" {
+		t.Errorf("%s, %v", kept, err)
 	}
 }
 
@@ -78,7 +75,7 @@ func TestSavepointWithSettings(t *testing.T) {
 func lines(text string) []string { return strings.Split(strings.TrimSuffix(text, "\n"), "\n") }
 
 func TestListSavepointRefuses(t *testing.T) {
-	const one = savepoints + "hashmap"
+	const one, without = savepoints + "settings", savepoints + "hashmap" // whose cells do not say what they were written with
 	none := t.TempDir()
 	var out bytes.Buffer
 	list := func(text, path, key string) error {
@@ -94,10 +91,10 @@ func TestListSavepointRefuses(t *testing.T) {
 	}{
 		{list(ofSavepoints, one, "k200"), `has no state of the key "k200"; it has those of 115 other keys`},
 		{list(ofSavepoints, none, ""), "there is no _metadata"},
-		{list(ofSavepoints+"top: 0.5\n", one, ""), `the state of the key "k0" in the savepoint ` + one + " cannot be read: state belongs to another configuration"},
+		{list(ofSavepoints, without, ""), "begin anew"},
+		{ListStatesIn(without, "k8", &out), "begin anew"},
+		{check(ofSavepoints, without), "begin anew"},
 		{ListSavepoint(compose(t, "transform: smooth\nsession: {gap: 30m}\n"+ofSavepoints+"source: {jsonl: {path: in.jsonl}}\n"), one, "", &out), "they belong to transform: filter"},
-		{ListStatesIn(one, "k8", &out), "it does not say which config it was written with"},
-		{check(ofSavepoints+"top: 0.5\n", one), "cannot be carried over"},
 		{check(ofSavepoints+"sink: none\ndead_letter: {kafka: {topic: rejected}}\nrunner: {name: flink, endpoint: \"a:1\", rest: \"http://a:2\", worker: \"a:3\"}\n", ""), "on Flink the job keeps the states"},
 		{check(ofSavepoints, none), none + " is not a file of states, nor a savepoint on this machine"},
 	} {
@@ -110,41 +107,70 @@ func TestListSavepointRefuses(t *testing.T) {
 	}
 }
 
+// The states of a job with cells: 0 do not say what they were written with. They are read
+// under the config, and another one cannot be told what it keeps of them.
+func TestStatesWithoutSettings(t *testing.T) {
+	states, err := savepointStates(savepoints + "settings")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range states {
+		states[i].Settings = ""
+	}
+	of := func(text string) filtering { return compose(t, text+fromSomewhere).transform.(filtering) }
+	own, other := of(ofSavepoints), of(ofSavepoints+"top: 0.5\n")
+	var out bytes.Buffer
+	if err := listStates(states, "here", &own.cfg.Config, "", &out); err != nil || strings.Count(out.String(), `"written_with":null`) != 115 {
+		t.Errorf("%v, %.2000s", err, out.String())
+	}
+	out.Reset()
+	for want, err := range map[string]error{
+		"it does not say which config it was written with":                                              listStates(states, "here", nil, "", &out),
+		`the state of the key "k0" in here cannot be read: state belongs to another configuration`:      listStates(states, "here", &other.cfg.Config, "k0", &out),
+		`the state of the key "k0" in here cannot be carried over: it is of a job with cells: 0, whose`: second(other.migrate(states, "here")),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v\nwant %s", err, want)
+		}
+	}
+	if out.Len() > 0 {
+		t.Error(out.String())
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
 // A savepoint in which the name of a state is damaged does not look like one with fewer
 // keys.
 func TestListDamagedSavepoint(t *testing.T) {
-	for savepoint, damages := range map[string]map[string]string{
-		"hashmap": {
-			"\x00\x06entity": "\x00\x06Entity",
-			"\x00\x03log":    "\x00\x03Log",
-		},
-		"17e0a67": {"\x00\x06entity": "\x00\x06Entity"},
+	for from, to := range map[string]string{
+		"\x00\x06entity":   "\x00\x06Entity",
+		"\x00\x03log":      "\x00\x03Log",
+		"\x00\x08settings": "\x00\x08Settings",
 	} {
-		for from, to := range damages {
-			folder := t.TempDir()
-			if err := os.CopyFS(folder, os.DirFS(savepoints+savepoint)); err != nil {
-				t.Fatal(err)
-			}
-			files, err := filepath.Glob(folder + "/*-*")
-			if err != nil || len(files) != 1 {
-				t.Fatal(files, err)
-			}
-			data, err := os.ReadFile(files[0])
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Contains(data, []byte(from)) {
-				t.Fatalf("no %q", from)
-			}
-			if err := os.WriteFile(files[0], bytes.ReplaceAll(data, []byte(from), []byte(to)), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			var out bytes.Buffer
-			if err := ListSavepoint(compose(t, ofSavepoints+fromSomewhere), folder, "", &out); err == nil || out.Len() > 0 {
-				t.Errorf("%s, %q in place of %q: %v, %d keys", savepoint, to, from, err, strings.Count(out.String(), "\n"))
-			} else {
-				t.Log(err)
-			}
+		folder := t.TempDir()
+		if err := os.CopyFS(folder, os.DirFS(savepoints+"settings")); err != nil {
+			t.Fatal(err)
+		}
+		files, err := filepath.Glob(folder + "/*-*")
+		if err != nil || len(files) != 1 {
+			t.Fatal(files, err)
+		}
+		data, err := os.ReadFile(files[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(data, []byte(from)) {
+			t.Fatalf("no %q", from)
+		}
+		if err := os.WriteFile(files[0], bytes.ReplaceAll(data, []byte(from), []byte(to)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if err := ListSavepoint(compose(t, ofSavepoints+fromSomewhere), folder, "", &out); err == nil || out.Len() > 0 {
+			t.Errorf("%q in place of %q: %v, %d keys", to, from, err, strings.Count(out.String(), "\n"))
+		} else {
+			t.Log(err)
 		}
 	}
 }

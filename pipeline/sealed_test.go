@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -9,9 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/twmb/franz-go/pkg/kgo"
-
-	"hafvf/internal/seal"
 )
 
 // sealedIn are the last values of a changelog by key, without its head.
@@ -116,34 +116,32 @@ func TestStateOfAnotherKey(t *testing.T) {
 	}
 }
 
-// States without a seal go on, and the log says under what they are read.
+// A state without a seal is refused with what to do, in a changelog and in a file.
 func TestStatesWithoutSeal(t *testing.T) {
-	b := fakeBus(t, 1)
-	b.CreateTopic(t, "out", 1, nil)
-	lines := observations(200, 3)
-	b.put(t, lines[:100]...)
-	text := b.config("group: g, changelog: states, bounded: true", "time_unit: 1m\n")
-	if err := execute(t, text, quiet); err != nil {
+	b, text := afterARun(t)
+	b.Produce(t, &kgo.Record{Topic: "states", Key: []byte("k1"), Value: []byte("\x00\x01")})
+	err := execute(t, text, quiet)
+	if err == nil || !strings.Contains(err.Error(), `the state of the key "k1" in the changelog (topic states, partition`) ||
+		!strings.Contains(err.Error(), "it has no seal") || !strings.Contains(err.Error(), "--skip-state states-") {
+		t.Error(err)
+	}
+
+	states := filepath.Join(t.TempDir(), "states.bin")
+	var file bytes.Buffer
+	file.WriteString(stateMagic)
+	z, err := zstd.NewWriter(&file)
+	if err != nil {
 		t.Fatal(err)
 	}
-	for key, value := range sealedIn(t, b, "states") {
-		state, _, sealed, err := seal.Open(key, value)
-		if err != nil || !sealed {
-			t.Fatalf("the state of %s: %v, sealed %v", key, err, sealed)
-		}
-		b.Produce(t, &kgo.Record{Topic: "states", Key: []byte(key), Value: state})
-	}
-	b.put(t, lines[100:]...)
-	var log bytes.Buffer
-	if err := execute(t, text, slog.New(slog.NewTextHandler(&log, nil))); err != nil {
+	if _, err := z.Write([]byte("\x02k1\x02\x00\x01")); err != nil {
 		t.Fatal(err)
 	}
-	const want = "are taken for those of this config\" topic=states keys=3"
-	if !strings.Contains(log.String(), want) {
-		t.Errorf("nothing of %s in\n%s", want, log.String())
+	if err := errors.Join(z.Close(), os.WriteFile(states, file.Bytes(), 0o600)); err != nil {
+		t.Fatal(err)
 	}
-	log.Reset()
-	if err := execute(t, text, slog.New(slog.NewTextHandler(&log, nil))); err != nil || strings.Contains(log.String(), "earlier version") {
-		t.Errorf("the second time: %v\n%s", err, log.String())
+	in := write(t, "in.jsonl", observations(10, 1)...)
+	err = execute(t, "model: {family: normal}\nstate: "+states+"\nsource: {jsonl: {path: "+in+"}}\nsink: none\n", quiet)
+	if err == nil || !strings.Contains(err.Error(), "it has no seal") || !strings.Contains(err.Error(), "remove it to begin anew") {
+		t.Error(err)
 	}
 }

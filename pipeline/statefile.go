@@ -37,8 +37,7 @@ type stateFile struct {
 }
 
 // stateMagic begins a file of states. After it come, compressed and with a checksum, for
-// every key its length, itself, the length of its sealed state, and that. States of
-// earlier versions have no seal.
+// every key its length, itself, the length of its sealed state, and that.
 const stateMagic = "hafvf states 1\n"
 
 // maxState bounds a length in the file, so that a damaged one does not ask for all memory.
@@ -122,7 +121,7 @@ func readPart(r *bufio.Reader) ([]byte, error) {
 func (f *stateFile) sealed() (states []kafkaio.Restored) {
 	for _, key := range slices.Sorted(maps.Keys(f.all)) {
 		s := kafkaio.Restored{Key: key}
-		s.Bytes, s.Settings, s.Sealed, s.Err = seal.Open(key, f.all[key])
+		s.Bytes, s.Settings, s.Err = seal.Open(key, f.all[key])
 		states = append(states, s)
 	}
 	return states
@@ -145,15 +144,11 @@ func (f *stateFile) open(migrate bool, log *slog.Logger) error {
 			log.Info("states are carried over to this config", "file", f.path, "states", carried.String())
 		}
 	}
-	old := 0
 	for _, s := range states {
 		f.all[s.Key] = s.Bytes
 		if b, ok := carried.changed[s.Key]; ok {
 			f.all[s.Key] = b
 			continue
-		}
-		if !s.Sealed {
-			old++
 		}
 		switch _, err := checkState(migrator, s); {
 		case errors.Is(err, hafvf.ErrOtherConfig):
@@ -161,9 +156,6 @@ func (f *stateFile) open(migrate bool, log *slog.Logger) error {
 		case err != nil:
 			return fmt.Errorf("state: the state of the key %s in %s cannot be read: %w; restore the file, or remove it to begin anew", message.Quote(s.Key), f.path, err)
 		}
-	}
-	if old > 0 {
-		log.Info("states of an earlier version do not say what they were written under, and are taken for those of this config", "file", f.path, "keys", old)
 	}
 	return nil
 }

@@ -110,11 +110,11 @@ const (
 const (
 	headWhole    = 2 // the entries follow
 	headLogged   = 3 // the version follows
-	headSettings = 4 // the fingerprint of the settings follows, and then a head as above
+	headSettings = 4 // the fingerprint of the settings follows, and then one of the heads above
 )
 
 // A fingerprint identifies settings: it is the beginning of the SHA-256 of their text. It
-// is zero where they are not stored.
+// is zero for the state of a key that shares none, which is stored without.
 type fingerprint [8]byte
 
 func fingerprintOf(text string) (f fingerprint) {
@@ -122,6 +122,8 @@ func fingerprintOf(text string) (f fingerprint) {
 	copy(f[:], sum[:])
 	return f
 }
+
+var errFormat = errors.New("state has the format of another version, whose cells do not say what they were written with: begin anew, without the savepoint")
 
 var errCell = errors.New("state is corrupt: a cell is cut short or malformed")
 
@@ -198,7 +200,7 @@ type cellState struct {
 	// settings is the text of the settings that the entities were written with. It is written
 	// when they change, and read when they are not the job's.
 	settings *state.Value[[]byte]
-	text     string      // of the job's settings; empty: settings are not stored
+	text     string      // of the job's settings; empty if keys share no states
 	own      fingerprint // of text
 }
 
@@ -209,11 +211,21 @@ func (s cellState) read(p state.Provider, alone string) (*cell, error) {
 	if err != nil || !ok {
 		return c, err
 	}
-	if n := 1 + len(c.settings); len(head) > n && head[0] == headSettings {
+	n := 1 + len(c.settings)
+	switch {
+	case len(head) > 0 && (head[0] == headWhole || head[0] == headLogged):
+		return c, errFormat
+	case len(head) > n && head[0] == headSettings:
 		c.settings, head = fingerprint(head[1:n]), head[n:]
+	case alone == "" || len(head) > 0 && head[0] == headSettings:
+		return c, errCell
+	default:
+		c.data = head
+		c.index(alone, extent{end: len(head), entry: len(head)})
+		return c, nil
 	}
 	switch {
-	case len(head) > 0 && head[0] == headWhole:
+	case head[0] == headWhole:
 		return c, c.load(head[1:])
 	case len(head) == 1+len(version{}) && head[0] == headLogged:
 		v := version(head[1:])
@@ -221,12 +233,8 @@ func (s cellState) read(p state.Provider, alone string) (*cell, error) {
 			return kept, nil
 		}
 		return c, s.readLog(p, c)
-	case alone == "":
-		return c, errCell
 	}
-	c.data = head
-	c.index(alone, extent{end: len(head), entry: len(head)})
-	return c, nil
+	return c, errCell
 }
 
 // readSettings returns the text of the settings that a cell of others was written with.
@@ -284,7 +292,6 @@ func (s cellState) write(p state.Provider, c *cell, alone string, changed []*hel
 	for _, e := range changed {
 		c.put(e.key, e.state)
 	}
-	var head []byte
 	others := c.settings != s.own
 	if others {
 		if err := s.settings.Write(p, []byte(s.text)); err != nil {
@@ -292,9 +299,7 @@ func (s cellState) write(p state.Provider, c *cell, alone string, changed []*hel
 		}
 		c.settings = s.own
 	}
-	if s.text != "" {
-		head = append([]byte{headSettings}, s.own[:]...)
-	}
+	head := append([]byte{headSettings}, s.own[:]...)
 	if !c.logged && c.live <= smallCell {
 		c.compact()
 		return s.head.Write(p, append(append(head, headWhole), c.data...))

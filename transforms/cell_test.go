@@ -66,7 +66,8 @@ func (r *runner) bytes() (n int) {
 
 func statesOfCells() cellState {
 	head, log, settings := state.MakeValueState[[]byte]("entity"), state.MakeBagState[[]byte]("log"), state.MakeValueState[[]byte]("settings")
-	return cellState{head: &head, log: &log, settings: &settings}
+	text := settingsOf(changed[0].Config).text()
+	return cellState{head: &head, log: &log, settings: &settings, text: text, own: fingerprintOf(text)}
 }
 
 // A cell holds the last entity of every key, whichever copies workers have, also after
@@ -151,7 +152,7 @@ func TestCellIsKept(t *testing.T) {
 			r.bag[i] = []byte{0xff} // no log
 		}
 	}
-	kept.take(version(r.value.([]byte)[1:]))
+	kept.take(version(r.value.([]byte)[10:]))
 	if _, err := states.read(r, ""); !errors.Is(err, errCell) {
 		t.Errorf("without a copy: %v", err)
 	}
@@ -166,7 +167,7 @@ func TestCellLacksPieces(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	kept.take(version(r.value.([]byte)[1:]))
+	kept.take(version(r.value.([]byte)[10:]))
 	if len(r.bag) != 3 {
 		t.Fatalf("%d pieces", len(r.bag))
 	}
@@ -180,7 +181,7 @@ func TestCellLacksPieces(t *testing.T) {
 	}
 }
 
-// The state of a key from before there were cells is a cell of that key alone.
+// The state of a key that shares none is a cell of that key alone.
 func TestCellOfOneKey(t *testing.T) {
 	states := statesOfCells()
 	est, err := keyed.NewEstimator(keyed.Config{Filter: hafvf.Config{Family: "normal"}})
@@ -204,6 +205,18 @@ func TestCellOfOneKey(t *testing.T) {
 	}
 }
 
+// Cells without settings, which other versions wrote, are refused.
+func TestCellWithoutSettings(t *testing.T) {
+	states := statesOfCells()
+	for _, head := range [][]byte{{headWhole}, {headWhole, 1, 'a', 1, 'b'}, append([]byte{headLogged}, make([]byte, len(version{}))...)} {
+		for _, alone := range []string{"", "a"} {
+			if _, err := states.read(&runner{value: head}, alone); !errors.Is(err, errFormat) {
+				t.Errorf("%v: %v", head, err)
+			}
+		}
+	}
+}
+
 // A cell that is cut or changed is an error, or holds other entities; it is no panic.
 func FuzzCell(f *testing.F) {
 	states, r := statesOfCells(), &runner{}
@@ -218,9 +231,9 @@ func FuzzCell(f *testing.F) {
 	if err := states.write(r, c, "", []*held{{key: "c", state: make([]byte, smallCell)}}); err != nil {
 		f.Fatal(err)
 	}
-	f.Add(slices.Concat([]byte{headSettings}, make([]byte, 8), whole), []byte{})
+	f.Add(whole[9:], []byte{})
 	f.Add(make([]byte, 1), r.bag[0].([]byte))
-	f.Add([]byte{headLogged}, r.bag[0].([]byte)[:10])
+	f.Add(slices.Concat(whole[:9], []byte{headLogged}), r.bag[0].([]byte)[:10])
 	f.Fuzz(func(t *testing.T, head, piece []byte) {
 		r := &runner{value: head, bag: []any{piece}, rng: rand.New(rand.NewPCG(1, 2))}
 		for _, alone := range []string{"", "a"} {

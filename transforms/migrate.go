@@ -68,7 +68,7 @@ type carrying struct {
 // over carries the entities of a cell over to cfg. Without cfg.Migrate it says which of them
 // cannot go on as they are.
 func (a *carrying) over(states cellState, c *opened, cfg Config) error {
-	if c.settings == states.own || c.settings == (fingerprint{}) {
+	if c.settings == states.own || len(c.at) == 0 {
 		return nil
 	}
 	text, err := states.readSettings(c.to, c.cell)

@@ -113,11 +113,11 @@ func jumping() []keyed.Observation {
 // restart forgets the copies that this process has of cells.
 func restart() { kept = &copies{of: map[version]*cell{}, bound: 1 << 30} }
 
-// others are the names of cells that have other settings than cfg, or none.
+// others are the names of cells that have other settings than cfg.
 func (j *job) others(cfg Config) (all []string) {
 	own := fingerprintOf(settingsOf(cfg.Config).text())
 	for name, r := range j.cells {
-		if head := r.value.([]byte); head[0] != headSettings || fingerprint(head[1:9]) != own {
+		if head := r.value.([]byte); fingerprint(head[1:9]) != own {
 			all = append(all, name)
 		}
 	}
@@ -270,48 +270,7 @@ func TestCellsAreCarriedOver(t *testing.T) {
 	}
 }
 
-// Cells of versions that did not store settings are those of the config, and have its
-// settings once they are written.
-func TestCellsWithoutSettings(t *testing.T) {
-	defer func(all *copies) { kept = all }(kept)
-	for _, n := range []int{12, 300} {
-		restart()
-		j := &job{map[string]*runner{}, rand.New(rand.NewPCG(1, 2))}
-		in := jumping()
-		first := map[string][]keyed.Observation{}
-		for i := range n {
-			first[fmt.Sprint("k", i)] = in[:60]
-		}
-		if _, err := j.bundle(t, changed[0], true, first); err != nil {
-			t.Fatal(err)
-		}
-		for _, r := range j.cells {
-			r.value, r.settings = r.value.([]byte)[9:], nil
-		}
-		restart()
-		one := map[string][]keyed.Observation{"k5": in[60:70]}
-		other := changed[1]
-		other.Migrate = true
-		if _, err := j.bundle(t, other, true, one); !errors.Is(err, hafvf.ErrOtherConfig) {
-			t.Fatalf("%d keys under another config: %v", n, err)
-		}
-		got, err := j.bundle(t, changed[0], true, one)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l := &loop{}
-		l.learn(t, changed[0], "k5", first["k5"])
-		if !slices.EqualFunc(got["k5"], l.learn(t, changed[0], "k5", one["k5"]), bytes.Equal) {
-			t.Errorf("%d keys: not the estimates of the loop", n)
-		}
-		if others := j.others(changed[0]); len(others) != 2 {
-			t.Errorf("%d keys: %v have no settings", n, others)
-		}
-	}
-}
-
-// What a change leaves as it is needs no Migrate: a rule for other keys, or one more member
-// on the last value.
+// What a change leaves as it is needs no Migrate: a rule for other keys.
 func TestCellsThatFit(t *testing.T) {
 	defer func(all *copies) { kept = all }(kept)
 	restart()
@@ -321,20 +280,16 @@ func TestCellsThatFit(t *testing.T) {
 	}, Cells: threeCells}
 	ruled := from
 	ruled.Keys = []keyed.Rule{{Match: "other-*", Filter: hafvf.Config{Family: "normal"}}}
-	more := from
-	more.Filter.Bank = hafvf.DefaultBankOf("normal") // with a member on the last value
 	in := jumping()
-	for name, to := range map[string]Config{"rule": ruled, "member": more} {
-		j := &job{map[string]*runner{}, rand.New(rand.NewPCG(1, 2))}
-		if _, err := j.bundle(t, from, true, map[string][]keyed.Observation{"a": in[:50], "b": in[:60]}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := j.bundle(t, to, true, map[string][]keyed.Observation{"a": in[50:60], "b": in[60:70]}); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if others := j.others(to); others != nil {
-			t.Errorf("%s: the cells %v have other settings", name, others)
-		}
+	j := &job{map[string]*runner{}, rand.New(rand.NewPCG(1, 2))}
+	if _, err := j.bundle(t, from, true, map[string][]keyed.Observation{"a": in[:50], "b": in[:60]}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := j.bundle(t, ruled, true, map[string][]keyed.Observation{"a": in[50:60], "b": in[60:70]}); err != nil {
+		t.Error(err)
+	}
+	if others := j.others(ruled); others != nil {
+		t.Errorf("the cells %v have other settings", others)
 	}
 }
 

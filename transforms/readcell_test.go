@@ -3,6 +3,7 @@ package transforms
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 
 // stored is what the runner keeps, as ReadCell takes it.
 func (r *runner) stored() map[string][][]byte {
-	all := map[string][][]byte{"entity": {r.value.([]byte)}}
+	all := map[string][][]byte{"entity": {r.value.([]byte)}, "settings": {r.settings.([]byte)}}
 	for _, b := range r.bag {
 		all["log"] = append(all["log"], b.([]byte))
 	}
@@ -50,7 +51,7 @@ func TestReadCell(t *testing.T) {
 	}
 }
 
-// A state of before there were cells is that of its key.
+// A state that keys do not share is that of its key.
 func TestReadCellOfOneKey(t *testing.T) {
 	got, _, err := ReadCell("pump", map[string][][]byte{"entity": {{1, 2, 3}}})
 	if diff := cmp.Diff(map[string][]byte{"pump": {1, 2, 3}}, got); err != nil || diff != "" {
@@ -59,13 +60,17 @@ func TestReadCellOfOneKey(t *testing.T) {
 }
 
 func TestReadCellRefuses(t *testing.T) {
-	head := append([]byte{headLogged}, make([]byte, len(version{}))...)
+	settings := append([]byte{headSettings}, make([]byte, len(fingerprint{}))...)
+	whole := append(slices.Clone(settings), headWhole, 3, 'a')
+	head := append(append(slices.Clone(settings), headLogged), make([]byte, len(version{}))...)
 	for _, test := range []struct {
 		states map[string][][]byte
 		want   string
 	}{
 		{map[string][][]byte{"log": {{0}}}, errCell.Error()},
-		{map[string][][]byte{"entity": {{headWhole, 3, 'a'}}}, errCell.Error()},
+		{map[string][][]byte{"entity": {whole}}, errCell.Error()},
+		{map[string][][]byte{"entity": {settings}}, errCell.Error()},
+		{map[string][][]byte{"entity": {{headWhole, 1, 'a', 1, 'b'}}}, errFormat.Error()},
 		{map[string][][]byte{"entity": {head, head}}, "there are 2 values of entity"},
 		{map[string][][]byte{"entity": {head}}, errPieces.Error()},
 		{map[string][][]byte{"entity": {head}, "log": {{0}, {2}}}, errPieces.Error()},
@@ -77,8 +82,9 @@ func TestReadCellRefuses(t *testing.T) {
 }
 
 func FuzzReadCell(f *testing.F) {
-	f.Add([]byte{headWhole, 1, 'a', 1, 'b'}, []byte{})
-	f.Add(append([]byte{headLogged}, make([]byte, len(version{}))...), []byte{0, 1, 'a', 1, 'b'})
+	settings := append([]byte{headSettings}, make([]byte, len(fingerprint{}))...)
+	f.Add(append(slices.Clone(settings), headWhole, 1, 'a', 1, 'b'), []byte{})
+	f.Add(append(append(slices.Clone(settings), headLogged), make([]byte, len(version{}))...), []byte{0, 1, 'a', 1, 'b'})
 	f.Fuzz(func(t *testing.T, head, piece []byte) {
 		if all, _, err := ReadCell("pump", map[string][][]byte{"entity": {head}, "log": {piece}}); err != nil && len(all) > 0 {
 			t.Errorf("%d keys, and %v", len(all), err)

@@ -24,14 +24,12 @@ func statesCommand() *cobra.Command {
 changelog of its source or from its file of states. It writes what each says, one JSON
 object per key: observations so far, the latest time, how many observations wait,
 estimate, weight, memory, levels and posterior. It changes nothing, and a run may go
-on meanwhile. States of earlier versions do not say what they were written with: they
-need the config that they were written with.
+on meanwhile.
 
 A savepoint is one of a job on Flink, as hafvf stop --savepoint wrote it: its folder,
 or the file _metadata in it, on this machine. One on another machine or in an object
-store is copied here first, the whole folder. With --savepoint its states are read
-under the config where they do not say what they were written with: those of earlier
-versions, and of jobs with cells: 0.
+store is copied here first, the whole folder. States of jobs with cells: 0 do not say
+what they were written with: --savepoint reads them under the config.
 
 Exit: 0 fine, 1 a state cannot be read or there is none, 2 the config is wrong.`,
 		Example: `  hafvf states pump.yaml

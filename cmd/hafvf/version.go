@@ -14,30 +14,36 @@ func versionCommand() *cobra.Command {
 		Short: "Print the version of the program and of what it is built from",
 		Args:  cobra.NoArgs,
 		Run: func(cmd *cobra.Command, _ []string) {
-			version, beam := versions()
-			fmt.Fprintf(cmd.OutOrStdout(), "hafvf %s, Beam %s, %s %s/%s\n", version, beam, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			program, beam := versions()
+			fmt.Fprintf(cmd.OutOrStdout(), "hafvf %s, Beam %s, %s %s/%s\n", program, beam, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		},
 	}
 }
+
+// version is that of the program. CHANGELOG.md has a heading for it.
+const version = "0.1.0"
 
 // source tells programs apart that were built without the history, as the image is.
 // The linker sets it (deploy/Dockerfile).
 var source string
 
-// versions are the versions of the program and of Beam, "unknown" if the build lacks them.
+// versions are the versions of the program, with the commit that it is built from where the
+// build knows it, and of Beam, "unknown" if the build lacks it.
 func versions() (program, beam string) {
-	program, beam = "unknown", "unknown"
+	program, beam = version, "unknown"
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return program, beam
 	}
-	program = info.Main.Version
 	if source != "" {
 		program += " " + source
 	}
 	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
+		switch {
+		case s.Key == "vcs.revision":
 			program += " " + s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			program += "+dirty"
 		}
 	}
 	for _, d := range info.Deps {

@@ -90,13 +90,11 @@ func (l *Ledger) lost(exists bool) error {
 		case !exists:
 			what = "does not exist"
 		case n.Run == "" && states:
-			continue // of a version that had no heads
-		case l.head.ID == "" && !states:
+			continue // set by hand
+		case l.head.ID == "":
 			what = "is empty"
 		case n.Run == "":
 			what = "has no states"
-		case l.head.ID == "":
-			what = fmt.Sprintf("has no head, and that of the offsets has the id %s", n.Changelog)
 		case l.head.ID != n.Changelog:
 			what = fmt.Sprintf("has the id %s, and that of the offsets has the id %s", l.head.ID, n.Changelog)
 		default:

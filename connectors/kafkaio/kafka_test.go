@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"hafvf/connectors/kafkaio/kafkatest"
+	"hafvf/internal/seal"
 )
 
 // The tests of this file are of what the fake does otherwise than Kafka.
@@ -130,7 +131,7 @@ func TestKafka(t *testing.T) {
 	t.Run("owners", func(t *testing.T) {
 		b.CreateTopic(t, "owned", 2, map[string]string{"cleanup.policy": "compact"})
 		state := func(text string) iter.Seq[Message] {
-			return slices.Values([]Message{{Key: []byte("k"), Value: []byte(text)}})
+			return slices.Values([]Message{{Key: []byte("k"), Value: seal.Seal("k", "", []byte(text))}})
 		}
 		at := func(offset int64) map[string]committed { return map[string]committed{"owned-0": {offset, "note"}} }
 		begin := func() *owner {

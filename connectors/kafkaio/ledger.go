@@ -105,10 +105,8 @@ type Restored struct {
 	Position
 	Key   string
 	Bytes []byte
-	// Settings are those that the state was stored with. Sealed is false for a state of
-	// an earlier version, which was stored without.
+	// Settings are those that the state was stored with.
 	Settings string
-	Sealed   bool
 	// Err says why what was found is not a state of the key, or is damaged.
 	Err error
 }
@@ -343,10 +341,11 @@ func (l *Ledger) restore(ctx context.Context) (err error) {
 			return fmt.Errorf("the head of the changelog, at %s, the record with the empty key, is damaged: %w; restore the topic, or begin anew: %s", h.position(topic), err, anewHere)
 		}
 	}
-	l.cfg.Log.Info("states were restored", "topic", topic, "keys", len(l.restored), "took", time.Since(start).Round(time.Millisecond).String())
-	if old := open(l.restored); old > 0 && l.cfg.Settings != nil {
-		l.cfg.Log.Info("states of an earlier version do not say what they were written under, and are taken for those of this config", "topic", topic, "keys", old)
+	if len(l.restored) > 0 && l.head.ID == "" && !l.cfg.BeginAnew {
+		return fmt.Errorf("the changelog %s has no head, the record with the empty key: another version of this program wrote it, or another program; name another topic, or begin anew: %s", topic, anewHere)
 	}
+	l.cfg.Log.Info("states were restored", "topic", topic, "keys", len(l.restored), "took", time.Since(start).Round(time.Millisecond).String())
+	open(l.restored)
 	return nil
 }
 
@@ -393,7 +392,7 @@ func (l *Ledger) migrate() ([]Restored, error) {
 	}
 	for key, b := range l.migrated {
 		v := l.restored[key]
-		v.bytes, v.settings, v.sealed = b, l.settings(key), true
+		v.bytes, v.settings = b, l.settings(key)
 		l.restored[key] = v
 	}
 	return inOrder(l.cfg.Changelog, l.restored), nil
@@ -437,22 +436,19 @@ func ReadStates(ctx context.Context, client *Client, changelog string, log *slog
 	return inOrder(changelog, values), nil
 }
 
-// open opens states, and returns the number of those of earlier versions.
-func open(states map[string]lastValue) (old int) {
+// open opens states.
+func open(states map[string]lastValue) {
 	for key, v := range states {
-		if v.bytes, v.settings, v.sealed, v.err = seal.Open(key, v.bytes); !v.sealed {
-			old++
-		}
+		v.bytes, v.settings, v.err = seal.Open(key, v.bytes)
 		states[key] = v
 	}
-	return old
 }
 
 // inOrder are states by their positions.
 func inOrder(changelog string, states map[string]lastValue) []Restored {
 	all := make([]Restored, 0, len(states))
 	for key, s := range states {
-		all = append(all, Restored{s.position(changelog), key, s.bytes, s.settings, s.sealed, s.err})
+		all = append(all, Restored{s.position(changelog), key, s.bytes, s.settings, s.err})
 	}
 	slices.SortFunc(all, func(a, b Restored) int {
 		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
@@ -468,7 +464,6 @@ type lastValue struct {
 
 	// Of a state that was opened, as in Restored.
 	settings string
-	sealed   bool
 	err      error
 }
 

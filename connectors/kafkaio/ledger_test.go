@@ -76,7 +76,7 @@ func TestQuietMoments(t *testing.T) {
 			got := map[string]string{}
 			for _, r := range kafkatest.Dial(c.Brokers).Consume(t, "states") {
 				if string(r.Key) != headKey {
-					b, _, _, err := seal.Open(string(r.Key), r.Value)
+					b, _, err := seal.Open(string(r.Key), r.Value)
 					if err != nil {
 						t.Error(err)
 					}

@@ -20,7 +20,6 @@ type stream struct {
 	cfg         hafvf.Config
 	fingerprint uint64
 	bank        *hafvf.Bank
-	earlier     *stream      // of the same configuration without members on the last values, whose states go on; nil where there are none
 	fitted      hafvf.Fitted // the model, where a warm-up sets its prior
 	priorOf     *Track       // whose prior the bank has
 	decider     *decider     // nil without detection
@@ -76,11 +75,6 @@ func newStream(cfg hafvf.Config, alarms AlarmConfig) (*stream, error) {
 	}
 	if bank.Detects() {
 		st.decider = newDecider(alarms, cfg, bank.Model())
-	}
-	if earlier, ok := cfg.WithoutAR(); ok {
-		if st.earlier, err = newStream(earlier, alarms); err != nil {
-			return nil, err
-		}
 	}
 	return st, nil
 }

@@ -121,8 +121,8 @@ func NewMigrator(cfg Config) (*Migrator, error) {
 
 // Check says why b, a state of the key that was written with other settings, cannot go on
 // as it is. The error wraps hafvf.ErrOtherConfig where the settings are why, and names
-// those that differ. Empty settings are those of a version that did not store them: they
-// are taken for the configuration's. Check returns the last places that the state includes,
+// those that differ. Empty settings say nothing, and are taken for the configuration's:
+// states that are stored without are those of jobs with cells: 0. Check returns the last places that the state includes,
 // as Estimator.CheckState does.
 func (m *Migrator) Check(key string, b []byte, written string) (included []Place, err error) {
 	included, err = m.est.CheckState(key, b)

@@ -252,7 +252,7 @@ func (t *Track) append(b []byte) []byte {
 func (est *Estimator) decode(key string, r *reader) (*Track, error) {
 	st := est.streams.of(key)
 	t := &Track{key: key, stream: st, n: int64(r.Uvarint()), steps: int64(r.Uvarint()), last: r.Time()}
-	var decided, pulsed bool // not in states from before there were alarms, and silence
+	var decided, pulsed bool // by the settings of the state
 	t.settled, decided, pulsed = r.Flags()
 	t.locationScale = r.Floats()
 	for range r.Count(1) {
@@ -272,9 +272,16 @@ func (est *Estimator) decode(key string, r *reader) (*Track, error) {
 	if r.Bad {
 		return nil, compact.ErrCut
 	}
-	rest, err := t.decodeState(r.B, decided || st.season != nil)
-	if err != nil {
+	b, rest := r.B, []byte(nil)
+	if decided || st.season != nil {
+		b, rest = st.bank.SplitState(b)
+	}
+	var err error
+	if t.state, err = st.bank.DecodeState(b, st.fingerprint); err != nil {
 		return nil, err
+	}
+	if decided != (st.decider != nil) {
+		return nil, errDecisions
 	}
 	if st.season != nil {
 		r := read(rest)
@@ -295,39 +302,8 @@ func (est *Estimator) decode(key string, r *reader) (*Track, error) {
 			return nil, fmt.Errorf("state is corrupt: %w", err)
 		}
 	}
-	switch {
-	case st.decider == nil && decided:
-		err = errDecisions
-	case st.decider == nil:
-	case decided:
+	if decided {
 		t.decisions, err = st.decider.decode(rest)
-	default:
-		for _, w := range t.warmUp {
-			st.decider.update(&t.decisions, w.Time, st.decider.values(w.X), false, nil)
-		}
 	}
 	return t, err
-}
-
-// decodeState reads the state of the bank, also where it is from before the bank had
-// members on the last values. It returns what follows, where something does.
-func (t *Track) decodeState(b []byte, more bool) (rest []byte, err error) {
-	st := t.stream
-	if t.state, rest, err = st.bankState(b, more); st.earlier == nil || !errors.Is(err, hafvf.ErrOtherConfig) {
-		return rest, err
-	}
-	s, rest, earlier := st.earlier.bankState(b, more)
-	if earlier != nil {
-		return nil, err
-	}
-	t.state = st.bank.Extend(st.earlier.bank, s)
-	return rest, nil
-}
-
-func (st *stream) bankState(b []byte, more bool) (s hafvf.State, rest []byte, err error) {
-	if more {
-		b, rest = st.bank.SplitState(b)
-	}
-	s, err = st.bank.DecodeState(b, st.fingerprint)
-	return s, rest, err
 }

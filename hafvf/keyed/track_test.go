@@ -3,9 +3,7 @@ package keyed
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -91,62 +89,6 @@ func TestTrackRestores(t *testing.T) {
 				t.Errorf("%s, saved after %d: the tracks end different", name, split)
 			}
 		}
-	}
-}
-
-// A track from before the bank had a member on the last value goes on: in its
-// warm-up as if that member had always been there, and later with the regime, the
-// excursions and their starts as they were.
-func TestRestoreTrackWithoutLastValue(t *testing.T) {
-	in := jumping()
-	for _, split := range []int{0, 1, 5, 81, 102} {
-		before, after, always := newEstimator(t, detecting), newEstimator(t, lagging), newEstimator(t, lagging)
-		was, straight := before.NewTrack("k"), always.NewTrack("k")
-		for _, o := range in[:split] {
-			before.Estimate(was, o)
-			always.Estimate(straight, o)
-		}
-		saved, _ := was.AppendBinary(nil)
-		track, err := after.RestoreTrack("k", saved)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got, want []string
-		for _, o := range in[split:] {
-			e := after.Estimate(track, o)
-			if len(e.Bank) != 4 {
-				t.Fatalf("saved after %d: %d members", split, len(e.Bank))
-			}
-			if d := e.Detection; d.Kind == hafvf.Change {
-				got = append(got, fmt.Sprint(e.N, d.StartN, d.Age))
-			}
-			if d := before.Estimate(was, o).Detection; d.Kind == hafvf.Change {
-				want = append(want, fmt.Sprint(d.StartN+d.Delay, d.StartN, d.Age))
-			}
-			if split < 8 {
-				always.Estimate(straight, o)
-			}
-		}
-		if !slices.Equal(got, want) || len(got) != 1 {
-			t.Errorf("saved after %d: changes, their starts and ages are %v, without the member %v", split, got, want)
-		}
-		if split >= 8 {
-			continue
-		}
-		a, _ := straight.AppendBinary(nil)
-		if b, _ := track.AppendBinary(nil); !bytes.Equal(a, b) {
-			t.Errorf("saved after %d, in the warm-up: the tracks end different", split)
-		}
-	}
-	_, e := keeping(t, lagging)
-	saved, _ := e.Track.AppendBinary(nil)
-	if _, err := newEstimator(t, detecting).RestoreTrack("k", saved); !errors.Is(err, hafvf.ErrOtherConfig) {
-		t.Errorf("without the member: %v", err)
-	}
-	other := lagging
-	other.Filter.Bank = append(hafvf.DefaultBank()[1:], other.Filter.Bank[3])
-	if _, err := newEstimator(t, other).RestoreTrack("k", e.append(nil)); err == nil {
-		t.Error("the state of another bank is accepted")
 	}
 }
 

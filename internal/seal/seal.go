@@ -13,8 +13,7 @@ import (
 	"hafvf/internal/message"
 )
 
-// magic begins every sealed state. No state without a seal begins so: its first byte is 0
-// or 1.
+// magic begins every sealed state.
 const magic = "\xffHS"
 
 // version is the byte after magic. After it come the key and the settings, each with its
@@ -36,33 +35,33 @@ func Seal(key, settings string, state []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// Open returns what Seal was given for the key. A state from before there were seals is
-// returned as it is, with sealed false. The error says why b is not a state of the key.
-func Open(key string, b []byte) (state []byte, settings string, sealed bool, err error) {
+// Open returns what Seal was given for the key. The error says why b is not a state of the
+// key.
+func Open(key string, b []byte) (state []byte, settings string, err error) {
 	rest, sealed := bytes.CutPrefix(b, []byte(magic))
 	if !sealed {
-		return b, "", false, nil
+		return nil, "", errors.New("it has no seal: another version of this program wrote it, or another program, and this one has to begin anew")
 	}
 	if len(rest) < 1+crc32.Size {
-		return nil, "", true, errors.New("it is damaged: its end is missing")
+		return nil, "", errors.New("it is damaged: its end is missing")
 	}
 	if v := rest[0]; v != version {
-		return nil, "", true, fmt.Errorf("it has the version %d, and this program reads up to %d: it is of a later program, or damaged", v, version)
+		return nil, "", fmt.Errorf("it has the version %d, and this program reads the version %d: it is of another version of this program, or damaged", v, version)
 	}
 	end := len(b) - crc32.Size
 	if crc32.Checksum(b[:end], castagnoli) != binary.LittleEndian.Uint32(b[end:]) {
-		return nil, "", true, errors.New("it is damaged: its checksum is another")
+		return nil, "", errors.New("it is damaged: its checksum is another")
 	}
 	rest = rest[1 : len(rest)-crc32.Size]
 	of, rest, ok := cut(rest)
 	text, state, more := cut(rest)
 	switch {
 	case !ok || !more:
-		return nil, "", true, errors.New("it is damaged: it has no key or settings")
+		return nil, "", errors.New("it is damaged: it has no key or settings")
 	case string(of) != key:
-		return nil, "", true, fmt.Errorf("it is the state of another key, %s", message.Quote(string(of)))
+		return nil, "", fmt.Errorf("it is the state of another key, %s", message.Quote(string(of)))
 	}
-	return state, unique.Make(string(text)).Value(), true, nil // most keys have the same
+	return state, unique.Make(string(text)).Value(), nil // most keys have the same
 }
 
 // cut cuts a part with its length off b.

@@ -85,11 +85,6 @@ func TestParseDetect(t *testing.T) {
 	}
 	c = parse(t, base+"detect: {budget: 500, rest: 0, season: [168h, 1h], zone: Europe/Berlin, ar: 0, min_abs: 1, min_rel: 0.1, direction: up}\n"+
 		"bank: [{levels: [], top: .9}, {ar: 2, top: .9998}]\nalerts: {beliefs: [change], kinds: [change], kafka: {brokers: [b:1], topic: t}}\n")
-	if bank := parse(t, base+"bank: [{levels: [{alpha: 1, beta: 1}], top: .9, inference: collapsed}, {top: .99, inference: grid, weights: [0, 1]}]\n").Bank; !reflect.DeepEqual(bank, []hafvf.Member{
-		{Levels: []hafvf.Beta{{Alpha: 1, Beta: 1}}, Top: .9, Inference: hafvf.Collapsed}, {Levels: []hafvf.Beta{}, Top: .99, Inference: hafvf.Grid, Weights: []float64{0, 1}},
-	}) {
-		t.Errorf("%+v", bank)
-	}
 	seasons := []hafvf.Season{{Period: 168 * time.Hour, Harmonics: 3}, {Period: time.Hour, Harmonics: 3}}
 	if a := c.Detect.AlarmConfig; !reflect.DeepEqual(a, keyed.AlarmConfig{Budget: 500, BudgetTime: 168 * time.Hour, Rest: -1, Seasons: seasons, Zone: "Europe/Berlin", Order: -1}) {
 		t.Errorf("%+v", a)
@@ -455,14 +450,6 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:3: bank.2: must be a mapping, not the number 3`,
 			`pump.yaml:3: bank.1.levels: missing; it is required`,
 			`pump.yaml:4: bank_forgetting: must be in (0, 1], not 0`,
-		}},
-		{"inferences", with("bank: [{levels: [], top: 1, inference: exact}, {levels: [], top: 1, inference: collapsed}, {top: .99, inference: grid, weights: [.5]}, {levels: [], top: 1, weights: [.5, 2]}, {levels: [{alpha: 1, beta: 1}], top: 1, inference: grid}]"), []string{
-			`pump.yaml:3: bank.0.inference: unknown value "exact"; known here: variational, collapsed, grid`,
-			`pump.yaml:3: bank.3.weights.1: must be in [0, 1], not 2`,
-			`pump.yaml:3: bank.1.inference: collapsed is for one or two levels, not 0`,
-			`pump.yaml:3: bank.2.weights: must be two or more; for one, take levels: [] and top`,
-			`pump.yaml:3: bank.3.weights: belongs to inference: grid`,
-			`pump.yaml:3: bank.4.levels: belongs to another inference than grid`,
 		}},
 		{"empty bank", with("bank: []"), []string{`pump.yaml:3: bank: must hold at least one filter {levels, top}`}},
 		{"bank and levels", with("levels: []", "bank: [{levels: [], top: 1}]"), []string{`pump.yaml:4: bank: stands in place of levels`}},

@@ -88,25 +88,13 @@ func formatLevels(levels []hafvf.Beta) string {
 	return "[" + strings.Join(all, ", ") + "]"
 }
 
-// formatNumbers writes numbers as YAML.
-func formatNumbers(numbers []float64) string {
-	var all []string
-	for _, v := range numbers {
-		all = append(all, fmt.Sprint(v))
-	}
-	return "[" + strings.Join(all, ", ") + "]"
-}
-
 // members reads the filters of a bank; at least one.
 func members(dst *[]hafvf.Member) reader {
-	r := list("{levels, top}, {ar, top} or {inference: grid, top}", dst, func(m *hafvf.Member) []key {
+	r := list("{levels, top} or {ar, top}", dst, func(m *hafvf.Member) []key {
 		return []key{
-			{name: "levels", doc: "Beta priors of this member's weights. Required without ar, and none by default with it. inference: grid has none.", read: levels(&m.Levels)},
-			{name: "top", doc: "Fixed weight of this member's topmost level; with inference: grid, of what is known of the weights.", required: true, read: number(&m.Top, hafvf.TopDomain)},
+			{name: "levels", doc: "Beta priors of this member's weights. Required without ar, and none by default with it.", read: levels(&m.Levels)},
+			{name: "top", doc: "Fixed weight of this member's topmost level.", required: true, read: number(&m.Top, hafvf.TopDomain)},
 			{name: "ar", doc: "normal: the member predicts a value from as many last ones. Not for the first member.", read: upTo(&m.AR, hafvf.MaxAR)},
-			{name: "inference", doc: "How the member learns its forgetting. collapsed sums over the weights of one or two levels: it recovers sooner from outliers, remembers less where nothing happens, and takes about eight times as long. grid has a few values of the weight in place of levels.",
-				initial: string(hafvf.Variational), read: choice((*string)(&m.Inference), hafvf.Inferences()...)},
-			{name: "weights", doc: "inference: grid: the values of the weight, two or more.", initial: formatNumbers(hafvf.DefaultWeights()), read: numbers(&m.Weights, hafvf.TopDomain)},
 		}
 	})
 	read := r.read
@@ -118,14 +106,10 @@ func members(dst *[]hafvf.Member) reader {
 		for i := range *dst {
 			at := fmt.Sprintf("%s.%d", path, i)
 			m := &(*dst)[i]
-			if key, why := m.CheckInference(); key != "" && !d.failed(at) && !d.failed(at+".levels") && !d.failed(at+".inference") {
-				d.fail(at+"."+key, "%s", why)
-				continue
-			}
 			switch {
 			case d.failed(at):
 			case d.has(at + ".levels"):
-			case d.has(at+".ar") || m.Inference == hafvf.Grid:
+			case d.has(at + ".ar"):
 				m.Levels = []hafvf.Beta{}
 			default:
 				d.fail(at+".levels", "missing; it is required")

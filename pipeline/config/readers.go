@@ -340,24 +340,6 @@ func list[T any](of string, dst *[]T, keys func(*T) []key) reader {
 	}}
 }
 
-// numbers reads a list of numbers of a domain.
-func numbers(dst *[]float64, within hafvf.Domain) reader {
-	takes := "list of numbers " + within.Name
-	return reader{takes: takes, read: func(d *decoder, path string, n *yaml.Node) {
-		if n.Kind != yaml.SequenceNode {
-			d.wrongType(path, "a "+takes, n)
-			return
-		}
-		if len(n.Content) == 0 {
-			d.fail(path, "must hold at least one number")
-		}
-		*dst = make([]float64, len(n.Content))
-		for i, e := range n.Content {
-			d.number(d.entry(path, i, e), e, within, &(*dst)[i])
-		}
-	}}
-}
-
 // upTo reads a whole number from 0 to most.
 func upTo(dst *int, most int) reader {
 	return reader{takes: fmt.Sprintf("whole number from 0 to %d", most), initial: strconv.Itoa(*dst), read: func(d *decoder, path string, n *yaml.Node) {
