@@ -18,6 +18,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/metrics"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/sdf"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/state"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/timers"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/typex"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/io/rtrackers/offsetrange"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
@@ -35,6 +36,8 @@ func init() {
 	register.DoFn3x1[state.Provider, string, int, error](&sumFn{})
 	register.Function1x1(seen)
 	register.Function1x2(keyed)
+	register.Function1x2(ownKey)
+	register.DoFn3x1[timers.Provider, string, int, error](&alarmFn{})
 	register.Function4x0(noteGroup)
 	register.Function2x0(noteSides)
 	register.Function2x1(measure)
@@ -323,6 +326,38 @@ func TestStateOfLateElements(t *testing.T) {
 	})
 	if diff := cmp.Diff([]string{"1", "11", "1000"}, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// alarmFn sets a timer of each key, all for one time, and notes when it fires.
+type alarmFn struct{ At timers.EventTime }
+
+func (fn *alarmFn) ProcessElement(tp timers.Provider, _ string, _ int) error {
+	fn.At.Set(tp, time.Unix(100, 0))
+	return nil
+}
+
+func (fn *alarmFn) OnTimer(_ timers.Provider, key string, _ timers.Context) { note("%s", key) }
+
+func ownKey(i int) (string, int) { return fmt.Sprintf("k%02d", i), i }
+
+// Each run repeats the order of the one before, of timers too.
+func TestRepeats(t *testing.T) {
+	var first []string
+	for range 3 {
+		noted()
+		p, s := beam.NewPipelineWithRoot()
+		beam.ParDo0(s, &alarmFn{timers.InEventTime("at")}, beam.ParDo(s, ownKey, beam.ParDo(s, &countFn{N: 40}, beam.Impulse(s))))
+		if _, err := direct.Execute(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		got := noted()
+		if first == nil {
+			first = got
+		}
+		if len(got) != 40 || !slices.Equal(got, first) {
+			t.Errorf("timers %v, first %v", got, first)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package direct
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
@@ -427,6 +428,10 @@ func (e *engine) finish(b *bundle, err error) {
 	sh := b.shard
 	sh.busy = false
 	e.busy--
+	// The SDK hands them over in a random order. Those of one time fire in this one.
+	slices.SortFunc(b.set, func(t, o *timer) int {
+		return cmp.Or(cmp.Compare(t.family.step, o.family.step), cmp.Compare(t.family.name, o.family.name), cmp.Compare(t.of, o.of))
+	})
 	for _, t := range b.set {
 		if err != nil {
 			break
