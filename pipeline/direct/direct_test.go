@@ -344,10 +344,14 @@ func ownKey(i int) (string, int) { return fmt.Sprintf("k%02d", i), i }
 // Each run repeats the order of the one before, of timers too.
 func TestRepeats(t *testing.T) {
 	var first []string
+	var numbers []int
+	for i := range 40 {
+		numbers = append(numbers, i)
+	}
 	for range 3 {
 		noted()
 		p, s := beam.NewPipelineWithRoot()
-		beam.ParDo0(s, &alarmFn{timers.InEventTime("at")}, beam.ParDo(s, ownKey, beam.ParDo(s, &countFn{N: 40}, beam.Impulse(s))))
+		beam.ParDo0(s, &alarmFn{timers.InEventTime("at")}, beam.ParDo(s, ownKey, beam.CreateList(s, numbers)))
 		if _, err := direct.Execute(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}

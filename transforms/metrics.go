@@ -1,0 +1,75 @@
+package transforms
+
+import (
+	"context"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
+	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/account"
+)
+
+var (
+	recordsCounter      = beam.NewCounter("hafvf", "records")
+	rejectedCounter     = beam.NewCounter("hafvf", "rejected")
+	lateCounter         = beam.NewCounter("hafvf", "late")
+	missingCounter      = beam.NewCounter("hafvf", "missing")
+	notConvergedCounter = beam.NewCounter("hafvf", "not_converged")
+	keysCounter         = beam.NewCounter("hafvf", "keys")
+	sessionsCounter     = beam.NewCounter("hafvf", "sessions")
+	changesCounter      = beam.NewCounter("hafvf", "changes")
+	outliersCounter     = beam.NewCounter("hafvf", "outliers")
+	noveltyCounter      = beam.NewCounter("hafvf", "novelty_alarms")
+	changeAlarmCounter  = beam.NewCounter("hafvf", "change_alarms")
+	silencesCounter     = beam.NewCounter("hafvf", "silences")
+	migratedCounter     = beam.NewCounter("hafvf", "migrated")
+	iterationsDist      = beam.NewDistribution("hafvf", "iterations")
+)
+
+// countEstimate counts an estimate.
+func countEstimate(c *account.Counts, e *keyed.Estimate) {
+	c.Records++
+	if e.Missing {
+		c.Missing++
+	}
+	if !e.Converged {
+		c.NotConverged++
+	}
+	if d := e.Detection; d != nil {
+		switch d.Kind {
+		case hafvf.Outlier:
+			c.Outliers++
+		case hafvf.Change:
+			c.Changes++
+		}
+	}
+	if e.Silence != nil && !e.Silence.Told {
+		c.Silences++
+	}
+	if a := e.Alarm; a != nil {
+		switch hafvf.AlarmKind(a.Kind) {
+		case hafvf.NoveltyAlarm:
+			c.NoveltyAlarms++
+		case hafvf.ChangeAlarm:
+			c.ChangeAlarms++
+		}
+	}
+}
+
+// addMetrics adds a bundle's counts to the metrics.
+func addMetrics(ctx context.Context, c account.Counts) {
+	for _, m := range []struct {
+		counter beam.Counter
+		n       int64
+	}{
+		{recordsCounter, c.Records}, {rejectedCounter, c.Rejected}, {lateCounter, c.Late},
+		{missingCounter, c.Missing}, {notConvergedCounter, c.NotConverged}, {keysCounter, c.Keys},
+		{sessionsCounter, c.Sessions}, {changesCounter, c.Changes}, {outliersCounter, c.Outliers},
+		{noveltyCounter, c.NoveltyAlarms}, {changeAlarmCounter, c.ChangeAlarms}, {silencesCounter, c.Silences},
+	} {
+		if m.n > 0 {
+			m.counter.Inc(ctx, m.n)
+		}
+	}
+}

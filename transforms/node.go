@@ -1,0 +1,575 @@
+package transforms
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/state"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/timers"
+
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/account"
+	"hafvf/internal/compact"
+	"hafvf/internal/parallel"
+)
+
+// A node runs the filter over blocks of one key's observations, which come to it by
+// cells. Every read and write of a state is a round trip to the runner. So blocks are
+// processed in batches, and the cells of a batch are read in parallel, as those of a
+// bundle are written. The keys of a batch are worked in parallel too, each on one
+// goroutine at a time.
+type node struct {
+	Config string
+	Live   bool // keys are told that are silent
+
+	cfg             Config
+	states          cellState
+	due             *timers.EventTime
+	workers         []*worker // one per goroutine
+	carry           carrying
+	account         *account.Run
+	queue           []arrival
+	cells           map[string]*opened
+	order           []*opened
+	report          account.Report
+	records, alerts chunk // that are encoded and not emitted yet
+}
+
+// An outlet is where a node's results go in a call: estimates and silences as they are, or
+// records and alerts that encoders have made of them.
+type outlet struct {
+	estimate      func(beam.EventTime, string, keyed.Estimate)
+	silent        func(beam.EventTime, string, keyed.Silent)
+	record, alert func([]byte)
+	reject        func(keyed.Rejected)
+}
+
+// A worker is what one goroutine works with.
+type worker struct {
+	*keyed.Estimator
+	encoder    Encoder // nil where estimates are emitted
+	encoded    Encoded // of all keys that it has worked on in a group
+	estimate   keyed.Estimate
+	memory     keyed.Memory // of estimate
+	x          [][]float64  // of the observation that is encoded
+	iterations []int64
+}
+
+// arrival is a block in the queue, with access to its cell's state.
+type arrival struct {
+	cell  string
+	key   string
+	block []byte
+	state state.Provider
+}
+
+// opened is a cell during a bundle, with access to its state.
+type opened struct {
+	*cell
+	name  string
+	to    state.Provider
+	keys  map[string]*held
+	order []*held
+}
+
+// alone names the only key of the cell, where it has but one.
+func (c *opened) alone(cfg Config) string {
+	if len(cfg.Cells) == 0 {
+		return c.name
+	}
+	return ""
+}
+
+// held is an entity during its bundle.
+type held struct {
+	keyed.Entity
+	key   string
+	state []byte // at the beginning of the bundle, and at its end
+	found bool   // the key had a state
+	warm  bool   // the account has the key among those that warm up
+
+	blocks   [][]byte           // of the batch, that are not begun yet
+	reading  keyed.Observations // of the block before these
+	released []keyed.Observation
+
+	// Of the round:
+	estimates []keyed.Estimate
+	by        *worker // that has encoded the estimates, in from to end
+	from, end Encoded // as it was before and after
+	rejected  []keyed.Rejected
+	outputs   int
+	counts    account.Counts
+	taken     int
+	err       error
+}
+
+const (
+	batchBlocks = 512
+	roundTrips  = 16 // at the same time
+	// roundSteps bounds the outputs of a key that are held back until those of the keys
+	// before it are emitted.
+	roundSteps = 64
+	// groupKeys is the number of keys per goroutine of which outputs are held back.
+	groupKeys = 32
+)
+
+func (fn *node) setUp(states cellState, due *timers.EventTime, encoder func() Encoder) error {
+	fn.workers = make([]*worker, runtime.GOMAXPROCS(0))
+	for i := range fn.workers {
+		est, cfg, err := parseEstimator(fn.Config)
+		if err != nil {
+			return err
+		}
+		fn.cfg = cfg
+		fn.workers[i] = &worker{Estimator: est, encoder: encoder()}
+	}
+	fn.states, fn.due = states, due
+	if len(fn.cfg.Cells) > 0 { // the text would be larger than the state of one key
+		fn.states.text = settingsOf(fn.cfg.Config).text()
+		fn.states.own = fingerprintOf(fn.states.text)
+	}
+	return nil
+}
+
+func (fn *node) start() {
+	fn.queue, fn.order = fn.queue[:0], nil
+	fn.cells = map[string]*opened{}
+	fn.carry.outcomes = nil
+	fn.records, fn.alerts = nil, nil
+	fn.account = account.Of(fn.cfg.Account)
+}
+
+// take takes a block into the queue.
+func (fn *node) take(sp state.Provider, tp timers.Provider, cell string, packed []byte, out outlet) error {
+	r := &compact.Reader{B: packed}
+	a := arrival{cell: cell, key: r.Text(), state: sp}
+	times := wait{r.Time(), r.Time()}
+	if a.block = r.B; r.Bad {
+		return compact.ErrCut
+	}
+	if len(a.block) == 0 && times == (wait{}) { // the cell is called, and no key of it
+		return fn.read([]arrival{a})
+	}
+	fn.queue = append(fn.queue, a)
+	if fn.Live || fn.cfg.waits() {
+		// A timer can be set for the cell at hand only. What it is set for is known when
+		// the block is processed. Until then all its observations may wait, and the key
+		// may be silent as soon as it has spoken.
+		if err := fn.read(fn.queue[len(fn.queue)-1:]); err != nil {
+			return err
+		}
+		c := fn.cells[cell]
+		if fn.cfg.waits() && c.timers.add(times) {
+			fn.schedule(tp, c)
+		}
+		if fn.Live {
+			fn.guard(tp, c, a.key, times.first)
+		}
+	}
+	if len(fn.queue) < batchBlocks {
+		return nil
+	}
+	return fn.drain(out)
+}
+
+// drain processes the queue.
+func (fn *node) drain(out outlet) error {
+	if err := fn.read(fn.queue); err != nil {
+		return err
+	}
+	var unopened, active []*held
+	for _, a := range fn.queue {
+		e, known := fn.cells[a.cell].hold(a.key)
+		if !known {
+			unopened = append(unopened, e)
+		}
+		if len(e.blocks) == 0 {
+			active = append(active, e)
+		}
+		e.blocks = append(e.blocks, a.block)
+	}
+	if err := fn.open(unopened); err != nil {
+		return err
+	}
+	if err := fn.work(active, out); err != nil {
+		return err
+	}
+	for _, a := range fn.queue {
+		c := fn.cells[a.cell]
+		fn.note(c, c.keys[a.key])
+	}
+	clear(fn.queue)
+	fn.queue = fn.queue[:0]
+	return nil
+}
+
+// hold returns the entity of the key, and whether the bundle had it already.
+func (c *opened) hold(key string) (e *held, known bool) {
+	if e = c.keys[key]; e != nil {
+		return e, true
+	}
+	e = &held{key: key, state: c.entity(key)}
+	e.found = e.state != nil
+	c.keys[key] = e
+	c.order = append(c.order, e)
+	return e, false
+}
+
+// work processes the blocks of the keys in rounds. In a round every key makes its next
+// outputs, groups of them in parallel; then these are emitted, key by key in the order of
+// active. That order does not depend on the number of goroutines, and a key with most of
+// the observations comes last.
+func (fn *node) work(active []*held, out outlet) error {
+	for len(active) > 0 {
+		rest := active[:0]
+		for group := range slices.Chunk(active, groupKeys*len(fn.workers)) {
+			parallel.Do(len(group), len(fn.workers), func(worker, i int) {
+				group[i].step(fn.workers[worker])
+			})
+			for _, e := range group {
+				if e.err != nil {
+					return fmt.Errorf("key %q: %w", e.key, e.err)
+				}
+				fn.emit(e, out)
+				if len(e.blocks) > 0 || e.reading.More() || len(e.released) > 0 {
+					rest = append(rest, e)
+				}
+			}
+			fn.flush()
+		}
+		active = rest
+	}
+	return nil
+}
+
+// flush ends the work on a group: what the workers have encoded is in chunks.
+func (fn *node) flush() {
+	for _, w := range fn.workers {
+		w.encoded.reset()
+		if w.encoder != nil {
+			w.encoder.Flush()
+		}
+	}
+}
+
+// read reads the cells of arrivals that the bundle has not got.
+func (fn *node) read(queue []arrival) error {
+	var unread []*opened
+	for _, a := range queue {
+		if fn.cells[a.cell] == nil {
+			c := &opened{name: a.cell, to: a.state, keys: map[string]*held{}}
+			fn.cells[a.cell] = c
+			unread = append(unread, c)
+		}
+	}
+	fn.order = append(fn.order, unread...)
+	err := roundTrip(unread, func(c *opened) (err error) {
+		if c.cell, err = fn.states.read(c.to, c.alone(fn.cfg)); err != nil {
+			return err
+		}
+		if err := fn.carry.over(fn.states, c, fn.cfg); err != nil {
+			return err
+		}
+		if fn.cfg.waits() {
+			c.findWaits()
+		}
+		return nil
+	})
+	if err != nil || !fn.Live {
+		return err
+	}
+	for _, c := range unread {
+		if err := fn.findDeadlines(c.cell); err != nil {
+			return fmt.Errorf("state %q: %w", c.name, err)
+		}
+	}
+	return nil
+}
+
+// open decodes the states of entities, or those of the previous run where they have none.
+func (fn *node) open(unopened []*held) error {
+	for _, e := range unopened {
+		if !e.found {
+			e.state = fn.account.Restore(e.key)
+		}
+	}
+	parallel.Do(len(unopened), len(fn.workers), func(worker, i int) {
+		e := unopened[i]
+		e.Entity, e.err = fn.workers[worker].Open(e.key, e.state)
+	})
+	for _, e := range unopened {
+		if e.err != nil {
+			return fmt.Errorf("key %q: %w", e.key, e.err)
+		}
+		if !e.found {
+			fn.report.Counts.Keys++
+		}
+		matched(fn.account, fn.cfg.Keys, e.key)
+		if e.warm = e.WarmsUp(); e.warm {
+			fn.account.WarmsUp(e.key, true)
+		}
+	}
+	return nil
+}
+
+// matched tells the account which rule the key matches.
+func matched(a *account.Run, rules []keyed.Rule, key string) {
+	if i := slices.IndexFunc(rules, func(r keyed.Rule) bool { return r.Matches(key) }); i >= 0 {
+		a.Matched(i)
+	}
+}
+
+// roundTrip calls f for every cell, roundTrips at a time, and returns the first error
+// with its cell.
+func roundTrip(list []*opened, f func(*opened) error) error {
+	errs := make([]error, len(list))
+	parallel.Do(len(list), roundTrips, func(_, i int) { errs[i] = f(list[i]) })
+	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
+		return fmt.Errorf("state %q: %w", list[i].name, errs[i])
+	}
+	return nil
+}
+
+// step makes the key's next outputs, about roundSteps of them.
+func (e *held) step(w *worker) {
+	e.Bind(w.Estimator)
+	e.by, e.from = w, w.encoded
+	defer func() { e.end = w.encoded }()
+	for e.outputs < roundSteps {
+		switch {
+		case len(e.released) > 0:
+			e.learn(w, &e.released[0])
+			e.released = e.released[1:]
+		case e.reading.More():
+			x := w.x
+			if w.encoder == nil {
+				x = nil // the estimate keeps it
+			}
+			o, err := e.reading.Next(x)
+			if err != nil {
+				e.err = err
+				return
+			}
+			w.x = o.X
+			e.take(w, &o)
+		case len(e.blocks) > 0:
+			e.reading = keyed.ReadObservations(e.blocks[0], string(e.blocks[0]))
+			e.blocks = e.blocks[1:]
+		default:
+			e.blocks, e.reading = nil, keyed.Observations{}
+			return
+		}
+	}
+}
+
+// take learns an observation, or has it wait, or rejects it.
+func (e *held) take(w *worker, o *keyed.Observation) {
+	e.taken++
+	now, due, err := e.Take(o)
+	if err != nil {
+		e.outputs++
+		e.counts.Rejected++
+		e.counts.Late++
+		if late := (*keyed.Late)(nil); errors.As(err, &late) {
+			e.counts.Behind = max(e.counts.Behind, late.Behind)
+		}
+		e.rejected = append(e.rejected, keyed.Rejected{Key: e.key, Observation: o.Clone(), Reason: err.Error()})
+		return
+	}
+	if now {
+		e.learn(w, o)
+		return
+	}
+	e.released = due
+}
+
+// learn makes the estimate of one observation: predict, then learn.
+func (e *held) learn(w *worker, o *keyed.Observation) {
+	e.outputs++
+	out := &w.estimate
+	if w.encoder == nil {
+		e.estimates = append(e.estimates, keyed.Estimate{})
+		out = &e.estimates[len(e.estimates)-1]
+		e.Learn(nil, out, o)
+	} else {
+		e.Learn(&w.memory, out, o)
+		w.encoder.Estimate(&w.encoded, e.key, out)
+	}
+	countEstimate(&e.counts, out)
+	if !out.Missing {
+		w.iterations = append(w.iterations, int64(out.Iterations))
+	}
+}
+
+// emit emits the outputs of the key's round.
+func (fn *node) emit(e *held, out outlet) {
+	for i := range e.estimates {
+		ts := mtime.ZeroTimestamp
+		if at := e.estimates[i].Time; !at.IsZero() {
+			ts = mtime.FromTime(at)
+		}
+		out.estimate(ts, e.key, e.estimates[i])
+	}
+	fn.put(e.by.encoded, e.from, e.end, out)
+	for _, r := range e.rejected {
+		out.reject(r)
+	}
+	if e.warm && !e.WarmsUp() {
+		e.warm = false
+		fn.account.WarmsUp(e.key, false)
+	}
+	fn.report.Taken += e.taken
+	fn.report.Emitted += len(e.estimates) + len(e.rejected)
+	fn.report.Counts.Add(e.counts)
+	clear(e.estimates)
+	clear(e.rejected)
+	e.estimates, e.rejected, e.by = e.estimates[:0], e.rejected[:0], nil
+	e.outputs, e.counts, e.taken = 0, account.Counts{}, 0
+}
+
+// put adds what was encoded between two moments to the chunks.
+func (fn *node) put(all, from, end Encoded, out outlet) {
+	fn.report.Emitted += end.Lines - from.Lines
+	fn.records.add(all.Records[len(from.Records):len(end.Records)], out.record)
+	fn.alerts.add(all.Alerts[len(from.Alerts):len(end.Alerts)], out.alert)
+}
+
+// note notes when a key of the cell has to be looked at again.
+func (fn *node) note(c *opened, e *held) {
+	if fn.cfg.waits() {
+		if first, last := e.Waiting(); first.IsZero() {
+			delete(c.waits, e.key)
+		} else {
+			c.waits[e.key] = wait{first, last}
+		}
+	}
+	if fn.Live {
+		c.deadlines[e.key] = e.Deadline()
+		if c.deadlines[e.key].IsZero() {
+			delete(c.deadlines, e.key)
+		}
+	}
+}
+
+// schedule sets a timer for the earliest observation of a cell that may wait, and one for
+// the latest. At the end of a bounded input the watermark passes both at once, and the
+// second saves one timer for each observation between.
+func (fn *node) schedule(tp timers.Provider, c *opened) {
+	fn.set(tp, c.timers.first.Add(fn.cfg.Lateness), "first")
+	fn.set(tp, c.timers.last.Add(fn.cfg.Lateness), "last")
+}
+
+// set sets a timer of the cell at hand. Timers count milliseconds: it fires at the end of
+// the one that t is in.
+func (fn *node) set(tp timers.Provider, t time.Time, tag string) {
+	fn.due.Set(tp, t.Add(time.Millisecond-1), timers.WithTag(tag))
+}
+
+// wakes releases the observations that the watermark has passed, and tells of the keys
+// that are silent, when a timer of a cell fires.
+func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, timer timers.Context, out outlet) error {
+	silence := timer.Tag == silentTag
+	if silence {
+		select {
+		case <-fn.account.Stopped():
+			return nil // the input ends, and no key is silent for that
+		default:
+		}
+	}
+	if err := fn.drain(out); err != nil {
+		return err
+	}
+	if err := fn.read([]arrival{{cell: cell, state: sp}}); err != nil {
+		return err
+	}
+	c := fn.cells[cell]
+	now := ts.ToTime()
+	horizon := now.Add(-fn.cfg.Lateness)
+	due := map[string]bool{}
+	for key, w := range c.waits {
+		if !w.first.After(horizon) {
+			due[key] = true
+		}
+	}
+	if silence {
+		for key, deadline := range c.deadlines {
+			if !deadline.After(now) {
+				due[key] = true
+			}
+		}
+	}
+	var unopened, active []*held
+	for _, key := range slices.Sorted(maps.Keys(due)) { // the output has one order
+		e, known := c.hold(key)
+		if !known {
+			unopened = append(unopened, e)
+		}
+		active = append(active, e)
+	}
+	if err := fn.open(unopened); err != nil {
+		return err
+	}
+	for _, e := range active {
+		e.released = e.Release(horizon)
+	}
+	if err := fn.work(slices.Clone(active), out); err != nil {
+		return err
+	}
+	for _, e := range active {
+		if silence {
+			fn.tell(now, e, out)
+		}
+		fn.note(c, e)
+	}
+	if c.timers = c.wait(); len(c.waits) > 0 {
+		fn.schedule(tp, c)
+	}
+	if fn.Live {
+		fn.watch(tp, c)
+	}
+	return nil
+}
+
+// finish processes the rest of the queue and writes the cells of the bundle.
+func (fn *node) finish(ctx context.Context, out outlet) error {
+	if err := fn.drain(out); err != nil {
+		return err
+	}
+	fn.records.flush(out.record)
+	fn.alerts.flush(out.alert)
+	var all []*held
+	for _, c := range fn.order {
+		all = append(all, c.order...)
+	}
+	fn.report.States = make([]account.KeyState, len(all))
+	parallel.Do(len(all), len(fn.workers), func(_, i int) {
+		e := all[i]
+		e.state, _ = e.AppendBinary(make([]byte, 0, len(e.state)+256)) // it grows little
+		s := account.KeyState{Key: e.key, State: e.state}
+		for _, p := range e.Places() {
+			s.Waiting = append(s.Waiting, account.Place(p))
+		}
+		fn.report.States[i] = s
+	})
+	err := roundTrip(fn.order, func(c *opened) error { return fn.states.write(c.to, c.cell, c.alone(fn.cfg), c.order) })
+	addMetrics(ctx, fn.report.Counts)
+	for _, w := range fn.workers {
+		for _, n := range w.iterations {
+			iterationsDist.Update(ctx, n)
+		}
+		w.iterations = w.iterations[:0]
+	}
+	if err == nil {
+		fn.account.Report(fn.report)
+		fn.carry.report(ctx)
+	}
+	fn.cells, fn.order, fn.report = nil, nil, account.Report{}
+	return err
+}
