@@ -1,0 +1,31 @@
+// Package pipeline composes a config into a graph of Beam steps, and runs the graph in this
+// process or hands it to a Flink cluster.
+//
+//	cfg, err := config.Parse("pump.yaml", text, nil)
+//	graph, err := pipeline.Compose(cfg)
+//	summary, err := pipeline.Run{Graph: graph}.Execute(ctx, stop)
+//
+// # The way of one record
+//
+// A record passes these places, from the source to the sink:
+//
+//   - connectors.Read or kafkaio.ReadBatches reads it, in a batch with those beside it.
+//     Before a batch leaves the source, the source hands it over to the books of the run
+//     (internal/account) and waits until the batch before is done.
+//   - The decoder of source.go turns it into an observation of a key (decode.go), inside of
+//     the first step of transforms.FilterEncoded. That step packs the observations of each
+//     key into a block. A record that is no observation goes to the dead letter.
+//   - The node of transforms gets the block with the key's state. A keyed.Entity takes the
+//     observation: it skips a repeat, rejects what is late, and holds back what is early.
+//   - keyed.Estimator predicts the observation and learns it, and says whether it is an alarm.
+//   - The encoder of encode.go appends the estimate and its alerts to chunks of lines, as
+//     package records lays them out, and counts them for the summary.
+//   - sink.go writes the chunks: to a file, a topic or a webhook. When all that was handed
+//     over is stored, the run commits states and offsets (kafkaio.Ledger, statefile.go).
+//
+// With transform: smooth the observations of a session are gathered in a window first, and
+// a keyed.Smoother takes the place of the entity.
+//
+// Beside the graph, look.go and draft.go look at data for check and init, and liststates.go
+// and migrate.go read states without a run.
+package pipeline
