@@ -10,8 +10,8 @@
 // A record passes these places, from the source to the sink:
 //
 //   - connectors.Read or kafkaio.ReadBatches reads it, in a batch with those beside it.
-//     Before a batch leaves the source, the source hands it over to the books of the run
-//     (internal/account) and waits until the batch before is done.
+//     At the end of a bundle of batches the source hands its records over to the books of
+//     the run (internal/account), and waits until the bundle before is done.
 //   - The decoder of source.go turns it into an observation of a key (decode.go), inside of
 //     the first step of transforms.FilterEncoded. That step packs the observations of each
 //     key into a block. A record that is no observation goes to the dead letter.
