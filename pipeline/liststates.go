@@ -187,7 +187,7 @@ func readerOf(all map[string]*stateReader, s kafkaio.Restored, cfg *keyed.Config
 	}
 	switch {
 	case s.Settings != "":
-		written, err := keyed.ParseSettings(s.Settings)
+		written, err := keyed.ParseSettings[keyed.Settings](s.Settings)
 		if err != nil {
 			return nil, err
 		}

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -41,16 +40,6 @@ func (s jobSettings) text() string {
 	return string(text)
 }
 
-// parseSettings reads the JSON form. It refuses settings that this program does not know.
-func parseSettings(text string) (s jobSettings, err error) {
-	d := json.NewDecoder(strings.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&s); err != nil {
-		return s, fmt.Errorf("the settings that it was written with cannot be read: %w", err)
-	}
-	return s, nil
-}
-
 // in returns c with these settings.
 func (s jobSettings) in(c keyed.Config) keyed.Config {
 	c = s.In(c)
@@ -75,7 +64,7 @@ func (a *carrying) over(states cellState, c *opened, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	from, err := parseSettings(text)
+	from, err := keyed.ParseSettings[jobSettings](text)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func ReadCell(key string, states map[string][][]byte) (entities map[string][]byt
 		if err != nil {
 			return nil, nil, err
 		}
-		from, err := parseSettings(text)
+		from, err := keyed.ParseSettings[jobSettings](text)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -61,8 +61,9 @@ func (s Settings) String() string {
 	return string(text)
 }
 
-// ParseSettings reads the JSON form. It refuses settings that this program does not know.
-func ParseSettings(text string) (s Settings, err error) {
+// ParseSettings reads the JSON form of Settings, or of settings S that hold more. It refuses
+// settings that this program does not know.
+func ParseSettings[S any](text string) (s S, err error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&s); err != nil {
@@ -146,7 +147,7 @@ func (m *Migrator) change(written string, own Settings, to string) (*change, err
 	if c := m.changes[key]; c != nil {
 		return c, nil
 	}
-	from, err := ParseSettings(written)
+	from, err := ParseSettings[Settings](written)
 	if err != nil {
 		return nil, err
 	}
