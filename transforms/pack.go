@@ -186,11 +186,7 @@ func (fn *packFn) StartBundle(func(beam.EventTime, string, []byte), func([]byte)
 
 func (fn *packFn) ProcessElement(_ context.Context, element beam.T, emit func(beam.EventTime, string, []byte), reject func([]byte)) {
 	take := func(key string, o *keyed.Observation) error {
-		at := mtime.ZeroTimestamp
-		if fn.cfg.Order != keyed.Arrival {
-			at = mtime.FromTime(o.Time)
-		}
-		return fn.add(at, key, o, emit)
+		return fn.add(mtime.FromTime(o.Time), key, o, emit)
 	}
 	fn.decoder.Decode(element, take, func(b []byte) {
 		fn.rejected++

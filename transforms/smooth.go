@@ -120,6 +120,7 @@ type admitter struct {
 	cfg      SmoothConfig
 	blocks   map[string]*admitted
 	size     int
+	taken    int
 	refused  int64
 }
 
@@ -139,7 +140,7 @@ func (a *admitter) setUp() (err error) {
 
 func (a *admitter) start() {
 	a.blocks = map[string]*admitted{}
-	a.size, a.refused = 0, 0
+	a.size, a.taken, a.refused = 0, 0, 0
 }
 
 // add takes an observation, or says why it is refused. Nothing of it is kept.
@@ -148,6 +149,7 @@ func (a *admitter) add(key string, o *keyed.Observation, emit func(beam.EventTim
 		a.refused++
 		return err
 	}
+	a.taken++
 	ts := mtime.FromTime(o.Time)
 	b := a.blocks[key]
 	if b == nil {
@@ -176,12 +178,12 @@ func (a *admitter) flush(emit func(beam.EventTime, string, []byte)) {
 	a.size = 0
 }
 
-// finish emits what is left, and reports so many observations and the records that were
+// finish emits what is left, and reports the observations and the records that were
 // rejected, refused ones among them.
-func (a *admitter) finish(ctx context.Context, emit func(beam.EventTime, string, []byte), taken, rejected int) {
+func (a *admitter) finish(ctx context.Context, emit func(beam.EventTime, string, []byte), rejected int) {
 	a.flush(emit)
 	addMetrics(ctx, account.Counts{Rejected: a.refused})
-	account.Of(a.cfg.Account).Report(account.Report{Taken: taken + rejected, Emitted: rejected, Counts: account.Counts{Rejected: int64(rejected)}})
+	account.Of(a.cfg.Account).Report(account.Report{Taken: a.taken + rejected, Emitted: rejected, Counts: account.Counts{Rejected: int64(rejected)}})
 }
 
 // admitFn decodes elements of a source and admits their observations.
@@ -189,8 +191,8 @@ type admitFn struct {
 	admitter
 	Decoder Registered
 
-	decoder         Decoder
-	taken, rejected int
+	decoder  Decoder
+	rejected int
 }
 
 func (fn *admitFn) Setup() error {
@@ -200,17 +202,11 @@ func (fn *admitFn) Setup() error {
 
 func (fn *admitFn) StartBundle(func(beam.EventTime, string, []byte), func([]byte)) {
 	fn.start()
-	fn.taken, fn.rejected = 0, 0
+	fn.rejected = 0
 }
 
 func (fn *admitFn) ProcessElement(_ context.Context, element beam.T, emit func(beam.EventTime, string, []byte), reject func([]byte)) {
-	take := func(key string, o *keyed.Observation) error {
-		err := fn.add(key, o, emit)
-		if err == nil {
-			fn.taken++
-		}
-		return err
-	}
+	take := func(key string, o *keyed.Observation) error { return fn.add(key, o, emit) }
 	fn.decoder.Decode(element, take, func(b []byte) {
 		fn.rejected++
 		reject(b)
@@ -218,32 +214,26 @@ func (fn *admitFn) ProcessElement(_ context.Context, element beam.T, emit func(b
 }
 
 func (fn *admitFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func([]byte)) {
-	fn.finish(ctx, emit, fn.taken, fn.rejected)
+	fn.finish(ctx, emit, fn.rejected)
 }
 
 // admitEachFn admits observations, which come one by one.
-type admitEachFn struct {
-	admitter
-	taken int
-}
+type admitEachFn struct{ admitter }
 
 func (fn *admitEachFn) Setup() error { return fn.setUp() }
 
 func (fn *admitEachFn) StartBundle(func(beam.EventTime, string, []byte), func(keyed.Rejected)) {
 	fn.start()
-	fn.taken = 0
 }
 
 func (fn *admitEachFn) ProcessElement(key string, o keyed.Observation, emit func(beam.EventTime, string, []byte), reject func(keyed.Rejected)) {
 	if err := fn.add(key, &o, emit); err != nil {
 		reject(keyed.Rejected{Key: key, Observation: o, Reason: err.Error()})
-		return
 	}
-	fn.taken++
 }
 
 func (fn *admitEachFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func(keyed.Rejected)) {
-	fn.finish(ctx, emit, fn.taken, int(fn.refused))
+	fn.finish(ctx, emit, int(fn.refused))
 }
 
 // gatherFn cuts a group into sessions: the windows are wider than the gap by the span of a
