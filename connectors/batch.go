@@ -2,13 +2,13 @@ package connectors
 
 import (
 	"encoding/binary"
-	"errors"
+	"fmt"
 	"reflect"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
-	"hafvf/connectors/internal/wire"
+	"hafvf/internal/compact"
 )
 
 func init() {
@@ -23,33 +23,29 @@ type Batch struct{ Records []Record }
 
 func encodeBatch(b Batch) (out []byte) {
 	for _, r := range b.Records {
-		for _, text := range append([]string{r.Source, r.Path, string(r.Raw), r.Reason}, r.Fields...) {
-			out = append(binary.AppendVarint(out, int64(len(text))), text...)
+		for _, text := range []string{r.Source, r.Path, string(r.Raw), r.Reason} {
+			out = compact.AppendString(out, text)
 		}
-		out = binary.AppendVarint(out, -1) // no text
 		out = binary.AppendVarint(out, r.Position)
 		out = binary.AppendVarint(out, r.Index)
-		noTime := int64(0)
-		if r.NoTime {
-			noTime = 1
+		out = compact.AppendFlags(out, r.NoTime)
+		out = binary.AppendUvarint(out, uint64(len(r.Fields)))
+		for _, text := range r.Fields {
+			out = compact.AppendString(out, text)
 		}
-		out = binary.AppendVarint(out, noTime)
 	}
 	return out
 }
 
-var errBatch = errors.New("connectors: a batch is malformed")
-
 func decodeBatch(b []byte) (out Batch, err error) {
-	for c := (wire.Cursor{B: b}); len(c.B) > 0; {
-		text := func() string { return string(c.Bytes(c.Varint())) }
-		r := Record{Source: text(), Path: text(), Raw: []byte(text()), Reason: text()}
-		for n := c.Varint(); n >= 0 && !c.Short; n = c.Varint() {
-			r.Fields = append(r.Fields, string(c.Bytes(n)))
+	for c := (&compact.Reader{B: b}); len(c.B) > 0; {
+		r := Record{Source: c.Text(), Path: c.Text(), Raw: []byte(c.Text()), Reason: c.Text(), Position: c.Varint(), Index: c.Varint()}
+		r.NoTime, _, _ = c.Flags()
+		for range c.Count(1) {
+			r.Fields = append(r.Fields, c.Text())
 		}
-		r.Position, r.Index, r.NoTime = c.Varint(), c.Varint(), c.Varint() == 1
-		if c.Short {
-			return Batch{}, errBatch
+		if c.Bad {
+			return Batch{}, fmt.Errorf("connectors: a batch: %w", compact.ErrCut)
 		}
 		out.Records = append(out.Records, r)
 	}
