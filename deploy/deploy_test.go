@@ -27,7 +27,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.yaml.in/yaml/v3"
 
-	"hafvf/connectors/kafkaio/kafkatest"
+	"hafvf/internal/testing/kafkatest"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
 )

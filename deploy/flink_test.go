@@ -20,7 +20,7 @@ import (
 // versions of Flink and of Beam's runner, as the tests run them.
 func installed(t *testing.T) (dependencies []string, flink string) {
 	t.Helper()
-	return dependenciesOf(t, "../pipeline/flink/flinktest/install.go")
+	return dependenciesOf(t, "../internal/testing/flinktest/install.go")
 }
 
 // dependenciesOf are the elements of a POM that name what Maven fetches.

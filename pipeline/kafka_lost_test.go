@@ -16,8 +16,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"hafvf/connectors/kafkaio"
-	"hafvf/connectors/kafkaio/kafkatest"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/testing/kafkatest"
 )
 
 // TestKafkaOffsetsBeforeStates: what the run before commits while this one starts,

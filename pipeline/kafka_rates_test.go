@@ -20,8 +20,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"hafvf/connectors/kafkaio"
-	"hafvf/connectors/kafkaio/kafkatest"
 	"hafvf/internal/dofn"
+	"hafvf/internal/testing/kafkatest"
 	"hafvf/pipeline/direct"
 )
 

@@ -20,9 +20,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"hafvf/connectors/kafkaio"
-	"hafvf/connectors/kafkaio/kafkatest"
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/testing/kafkatest"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/records"
 )

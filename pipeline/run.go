@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"hafvf/connectors"
-	"hafvf/connectors/kafka/embedded"
 	"hafvf/connectors/kafkaio"
+	"hafvf/connectors/kafkaio/embedded"
 	"hafvf/internal/account"
 	"hafvf/pipeline/direct"
 )

@@ -17,10 +17,10 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/dofn"
-	"hafvf/internal/e2e"
+	"hafvf/internal/testing/e2e"
+	"hafvf/internal/testing/flinktest"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/flink"
-	"hafvf/pipeline/flink/flinktest"
 	"hafvf/transforms"
 )
 
@@ -43,7 +43,7 @@ var filters = []struct {
 
 type site struct{ *e2e.Site }
 
-// TestFlink holds what is measured on Flink, in its short form; internal/e2e/flink
+// TestFlink holds what is measured on Flink, in its short form; internal/testing/e2e/flink
 // holds what has no figures.
 func TestFlink(t *testing.T) {
 	s := startSite(t)

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"hafvf/connectors/kafkaio/kafkatest"
-	"hafvf/internal/e2e"
+	"hafvf/internal/testing/e2e"
+	"hafvf/internal/testing/kafkatest"
 )
 
 var kills = flag.Int("kills", 24, "kills of the long form of TestKafkaKills")

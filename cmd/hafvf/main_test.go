@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"hafvf/internal/e2e"
+	"hafvf/internal/testing/e2e"
 )
 
 // asProgram makes the test binary behave as the program, so that exit codes and

@@ -6,8 +6,8 @@ import (
 	"reflect"
 	"time"
 
-	"hafvf/connectors/internal/wire"
 	"hafvf/internal/dofn"
+	"hafvf/internal/wire"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"

@@ -20,7 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"hafvf/connectors/kafkaio/kafkatest"
+	"hafvf/internal/testing/kafkatest"
 )
 
 func writeFile(t testing.TB, text string) string {

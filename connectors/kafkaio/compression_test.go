@@ -11,9 +11,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"hafvf/connectors/kafkaio/kafkatest"
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/testing/kafkatest"
 	layouts "hafvf/pipeline/records"
 )
 

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"hafvf/connectors/kafka/recordbatch"
+	"hafvf/connectors/kafkaio/recordbatch"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
 )

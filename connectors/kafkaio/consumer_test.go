@@ -18,8 +18,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"hafvf/connectors/kafka/recordbatch"
-	"hafvf/connectors/kafkaio/kafkatest"
+	"hafvf/connectors/kafkaio/recordbatch"
+	"hafvf/internal/testing/kafkatest"
 )
 
 func TestAddedPartitions(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/connectors"
-	"hafvf/connectors/kafka/embedded"
 	"hafvf/connectors/kafkaio"
+	"hafvf/connectors/kafkaio/embedded"
 	"hafvf/pipeline/direct"
 )
 

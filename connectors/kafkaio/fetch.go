@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"hafvf/connectors/kafka/recordbatch"
+	"hafvf/connectors/kafkaio/recordbatch"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol/metadata"

@@ -15,7 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
-	"hafvf/connectors/kafkaio/kafkatest"
+	"hafvf/internal/testing/kafkatest"
 )
 
 // TestHoles reads what a real broker has left of topics: offsets are missing in

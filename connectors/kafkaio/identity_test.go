@@ -17,8 +17,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kversion"
 
-	"hafvf/connectors/kafkaio/kafkatest"
 	"hafvf/internal/seal"
+	"hafvf/internal/testing/kafkatest"
 )
 
 func described(t testing.TB, c Cluster, name string) topic {

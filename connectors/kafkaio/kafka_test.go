@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"hafvf/connectors/kafkaio/kafkatest"
 	"hafvf/internal/seal"
+	"hafvf/internal/testing/kafkatest"
 )
 
 // The tests of this file are of what the fake does otherwise than Kafka.

@@ -16,8 +16,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"hafvf/connectors/kafkaio/kafkatest"
 	"hafvf/internal/seal"
+	"hafvf/internal/testing/kafkatest"
 )
 
 // openLedger opens a ledger in the test's name.

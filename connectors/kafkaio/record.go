@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"hafvf/connectors/kafka/recordbatch"
+	"hafvf/connectors/kafkaio/recordbatch"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 )

@@ -18,8 +18,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
-	"hafvf/connectors/kafka/recordbatch"
-	"hafvf/connectors/kafkaio/kafkatest"
+	"hafvf/connectors/kafkaio/recordbatch"
+	"hafvf/internal/testing/kafkatest"
 )
 
 // A reading calls a source as a runner does, one call after the other.

@@ -7,8 +7,8 @@ import (
 	"io"
 	"time"
 
-	"hafvf/connectors/internal/wire"
-	"hafvf/connectors/kafka/recordbatch"
+	"hafvf/connectors/kafkaio/recordbatch"
+	"hafvf/internal/wire"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"

@@ -10,7 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"hafvf/connectors/kafkaio/kafkatest"
+	"hafvf/internal/testing/kafkatest"
 )
 
 // Observations are n records for a topic, of some keys, at random, with changes of

@@ -12,7 +12,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
-	"hafvf/internal/e2e"
+	"hafvf/internal/testing/e2e"
 	"hafvf/pipeline/flink"
 )
 

@@ -19,9 +19,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"hafvf/internal/e2e"
+	"hafvf/internal/testing/e2e"
+	"hafvf/internal/testing/flinktest"
 	"hafvf/pipeline/flink"
-	"hafvf/pipeline/flink/flinktest"
 )
 
 var program e2e.Program

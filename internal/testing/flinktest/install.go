@@ -3,7 +3,7 @@ package flinktest
 import (
 	"testing"
 
-	"hafvf/connectors/javatest"
+	"hafvf/internal/testing/javatest"
 )
 
 // flink is what Maven fetches: Beam's job server and runner, whose dependencies

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"hafvf/connectors/javatest"
+	"hafvf/internal/testing/javatest"
 )
 
 // Long asks for the long form of the tests of faults.

@@ -26,7 +26,7 @@ import (
 	"testing"
 	"time"
 
-	"hafvf/connectors/javatest"
+	"hafvf/internal/testing/javatest"
 )
 
 // A Config says what cluster to start.

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"hafvf/connectors/kafkaio/kafkatest"
+	"hafvf/internal/testing/flinktest"
+	"hafvf/internal/testing/kafkatest"
 	"hafvf/pipeline/flink"
-	"hafvf/pipeline/flink/flinktest"
 )
 
 var flinkBackend = flag.String("flink-backend", "hashmap", "state backend of Flink in the tests: hashmap or rocksdb")

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"hafvf/internal/e2e"
+	"hafvf/internal/testing/e2e"
+	"hafvf/internal/testing/flinktest"
 	"hafvf/pipeline/flink"
-	"hafvf/pipeline/flink/flinktest"
 )
 
 var (

@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"hafvf/pipeline/flink/flinktest"
+	"hafvf/internal/testing/flinktest"
 )
 
 // taskManagers returns those that the JobManager shows, and how many slots

@@ -3,7 +3,7 @@ package kafkatest
 import (
 	"testing"
 
-	"hafvf/connectors/javatest"
+	"hafvf/internal/testing/javatest"
 )
 
 // kafka is what Maven fetches. With the archive of its rehearsal a broker starts

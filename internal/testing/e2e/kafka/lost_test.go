@@ -16,8 +16,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"hafvf/connectors/kafkaio/kafkatest"
-	"hafvf/internal/e2e"
+	"hafvf/internal/testing/e2e"
+	"hafvf/internal/testing/kafkatest"
 )
 
 // lost: what a run would go on from is gone, or another's: the program says

@@ -26,8 +26,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"hafvf/connectors/kafkaio/kafkatest"
-	"hafvf/internal/e2e"
+	"hafvf/internal/testing/e2e"
+	"hafvf/internal/testing/kafkatest"
 )
 
 var program e2e.Program

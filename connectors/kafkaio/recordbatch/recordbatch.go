@@ -17,7 +17,7 @@ import (
 	"slices"
 	"time"
 
-	"hafvf/connectors/internal/wire"
+	"hafvf/internal/wire"
 )
 
 // A Fetch is what a broker answered to a fetch of one partition.

@@ -18,7 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
-	"hafvf/connectors/kafkaio/kafkatest"
+	"hafvf/internal/testing/kafkatest"
 )
 
 // numbered returns n records of a topic that differ in key, value and header.

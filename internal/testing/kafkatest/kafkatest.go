@@ -27,7 +27,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"hafvf/connectors/javatest"
+	"hafvf/internal/testing/javatest"
 )
 
 // Fake starts a cluster inside the process, of three nodes unless an option says
