@@ -12,7 +12,7 @@
 //   - connectors.Read or kafkaio.ReadBatches reads it, in a batch with those beside it.
 //     At the end of a bundle of batches the source hands its records over to the books of
 //     the run (internal/account), and waits until the bundle before is done.
-//   - The decoder of source.go turns it into an observation of a key (decode.go), inside of
+//   - The decoder of source.go turns it into an observation of a key (package observe), inside of
 //     the first step of transforms.FilterEncoded. That step packs the observations of each
 //     key into a block. A record that is no observation goes to the dead letter.
 //   - The node of transforms gets the block with the key's state. A keyed.Entity takes the
