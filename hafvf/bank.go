@@ -207,7 +207,11 @@ func viewModel(m Model, order int) Model {
 	if order == 0 {
 		return m
 	}
-	return newLagged(m.(normal), order)
+	lagged, ok := NewLagged(m, order)
+	if !ok {
+		panic(badModel)
+	}
+	return lagged
 }
 
 // order is the number of last values in a state.
@@ -223,9 +227,6 @@ func (b *Bank) Model() Model { return b.views[0].model }
 
 // Use makes m the model of all members, as Filter.Use.
 func (b *Bank) Use(m Model) {
-	if _, ok := m.(normal); len(b.views) > 1 && !ok {
-		panic(badModel)
-	}
 	for i := range b.views {
 		b.views[i].model = viewModel(m, b.views[i].order)
 	}
@@ -306,7 +307,7 @@ func (b *Bank) push(s State, xs [][]float64) {
 		}
 	}
 	copy(lags[1:], lags)
-	lags[0] = b.views[1].model.(lagged).standard(mean)
+	lags[0] = b.views[1].model.(Lagged).Standard(mean)
 }
 
 // regressors is what member i predicts from: x where it has the bank's model, else

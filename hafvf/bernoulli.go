@@ -20,7 +20,8 @@ type bernoulli struct {
 	alpha, beta float64
 }
 
-func (bernoulli) Dim() int { return 1 }
+func (bernoulli) Dim() int        { return 1 }
+func (bernoulli) Categories() int { return 2 }
 
 func (bernoulli) Check(x []float64) error {
 	if x[0] != 0 && x[0] != 1 {

@@ -68,7 +68,7 @@ func (b *Bank) Carry(other *Bank, s State, samePrior, samePace bool) (State, Car
 		if samePrior {
 			copy(f.Sample(to), sample)
 		} else {
-			rebase(f.Sample(to), sample, f.model, other.members[from].model)
+			Rebase(f.Sample(to), sample, f.model, other.members[from].model)
 		}
 	}
 	if c.Shares = sameMembers; sameMembers {
@@ -86,19 +86,6 @@ func (b *Bank) Carry(other *Bank, s State, samePrior, samePace bool) (State, Car
 		copy(b.detection(out), other.detection(s))
 	}
 	return out, c
-}
-
-// A relative model has samples in the coordinates of its prior.
-type relative interface{ core() gram }
-
-// rebase writes the sample d of the model from to dst, as one of m, which differs from it
-// in the prior only.
-func rebase(dst, d []float64, m, from Model) {
-	if to, ok := m.(relative); ok {
-		to.core().rebase(dst, d, from.(relative).core())
-		return
-	}
-	copy(dst, d)
 }
 
 // like reports whether levels of the two mean the same.

@@ -27,7 +27,8 @@ type categorical struct {
 	alpha []float64
 }
 
-func (categorical) Dim() int { return 1 }
+func (categorical) Dim() int          { return 1 }
+func (m categorical) Categories() int { return len(m.alpha) }
 
 func (m categorical) Check(x []float64) error {
 	if err := checkCount(x[0]); err != nil {

@@ -93,9 +93,8 @@ func (c Config) NewBank() (*Bank, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p, ok := m.(poisson); ok && c.Season != nil {
-		r := 1.
-		m = exposed{p, &r}
+	if e, ok := m.(Exposable); ok && c.Season != nil {
+		m = e.Exposed()
 	}
 	members := c.Bank
 	if len(members) == 0 {
@@ -157,7 +156,7 @@ func (m Member) valid(at string) error {
 
 // validAR says why member i of a bank of model m cannot have its AR.
 func (m Member) validAR(i int, model Model) error {
-	_, ok := model.(normal)
+	_, ok := NewLagged(model, 1)
 	switch {
 	case m.AR == 0:
 	case m.AR < 0 || m.AR > MaxAR:

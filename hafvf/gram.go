@@ -97,6 +97,19 @@ func (g gram) observe(d, v []float64, weight float64) {
 
 func (g gram) core() gram { return g }
 
+// A relative model has samples in the coordinates of its prior.
+type relative interface{ core() gram }
+
+// Rebase writes the sample d of the model from to dst, as a sample of m, which differs from
+// it in the prior only.
+func Rebase(dst, d []float64, m, from Model) {
+	if to, ok := m.(relative); ok {
+		to.core().rebase(dst, d, from.(relative).core())
+		return
+	}
+	copy(dst, d)
+}
+
 // rebase writes the sample d of a model with another prior to dst, in this prior's
 // coordinates. The rows of its factor are observations as good as those it came of.
 func (g gram) rebase(dst, d []float64, from gram) {

@@ -10,7 +10,7 @@ import (
 // MaxAR is the largest order of a member of a bank on the last values.
 const MaxAR = 8
 
-// lagged is the autoregression of order p that belongs to a normal model: the
+// A Lagged is the autoregression of order p that belongs to a normal model: the
 // values of the bank's stream regressed on its last values,
 //
 //	x ~ N(c₀ + Σ cᵢuᵢ, σ²),  uᵢ = (xₜ₋ᵢ − mu)/s,  s = √(beta/alpha)
@@ -20,19 +20,26 @@ const MaxAR = 8
 // units, under the prior in those units, give the same inference.
 //
 // A row is u₁, …, u_p, x. A sample is that of regression on u₁, …, u_p, 1.
-type lagged struct {
+type Lagged struct {
 	prior        normal
 	order        int
 	unit         float64 // s
 	rootK, rootL float64 // √kappa, √(2·beta)
 }
 
-func newLagged(m normal, order int) lagged {
-	return lagged{prior: m, order: order, unit: math.Sqrt(m.beta / m.alpha), rootK: math.Sqrt(m.kappa), rootL: math.Sqrt(2 * m.beta)}
+// NewLagged returns the autoregression of order 1 to MaxAR with the prior of the model m. It
+// reports false if m is not of the family normal.
+func NewLagged(m Model, order int) (Lagged, bool) {
+	n, ok := m.(normal)
+	return newLagged(n, order), ok
+}
+
+func newLagged(m normal, order int) Lagged {
+	return Lagged{prior: m, order: order, unit: math.Sqrt(m.beta / m.alpha), rootK: math.Sqrt(m.kappa), rootL: math.Sqrt(2 * m.beta)}
 }
 
 // regression is the same model with its matrices, which most steps do without.
-func (m lagged) regression() regression {
+func (m Lagged) regression() regression {
 	p := m.order + 1
 	rK, rL, mean := linear.NewTriangle(p), linear.NewTriangle(1), make([]float64, p)
 	for i := range m.order {
@@ -45,41 +52,41 @@ func (m lagged) regression() regression {
 }
 
 // gram has the layout of the samples, and none of the prior.
-func (m lagged) gram() gram { return gram{p: m.order + 1, m: 1} }
+func (m Lagged) gram() gram { return gram{p: m.order + 1, m: 1} }
 
 // Len implements Model, as do the methods below.
-func (m lagged) Len() int                     { return m.gram().Len() }
-func (m lagged) Dim() int                     { return m.order + 1 }
-func (m lagged) Check(x []float64) error      { return checkFinite(x) }
-func (m lagged) Scale(d []float64, w float64) { m.gram().Scale(d, w) }
-func (m lagged) Merge(d, e []float64)         { m.gram().Merge(d, e) }
-func (m lagged) Memory(d []float64) float64   { return d[0] }
-func (m lagged) PriorMemory() float64         { return 2 * m.prior.alpha }
-func (m lagged) LogBase(x []float64) float64  { return m.prior.LogBase(x) }
-func (m lagged) NewLine() Line                { return &laggedLine{m: m} }
-func (m lagged) Params() []Param              { return m.regression().Params() }
-func (m lagged) Posterior(dst, d []float64)   { m.regression().Posterior(dst, d) }
-func (m lagged) Outputs() int                 { return 1 }
+func (m Lagged) Len() int                     { return m.gram().Len() }
+func (m Lagged) Dim() int                     { return m.order + 1 }
+func (m Lagged) Check(x []float64) error      { return checkFinite(x) }
+func (m Lagged) Scale(d []float64, w float64) { m.gram().Scale(d, w) }
+func (m Lagged) Merge(d, e []float64)         { m.gram().Merge(d, e) }
+func (m Lagged) Memory(d []float64) float64   { return d[0] }
+func (m Lagged) PriorMemory() float64         { return 2 * m.prior.alpha }
+func (m Lagged) LogBase(x []float64) float64  { return m.prior.LogBase(x) }
+func (m Lagged) NewLine() Line                { return &laggedLine{m: m} }
+func (m Lagged) Params() []Param              { return m.regression().Params() }
+func (m Lagged) Posterior(dst, d []float64)   { m.regression().Posterior(dst, d) }
+func (m Lagged) Outputs() int                 { return 1 }
 
-func (m lagged) Estimate(mean, sd, d, row []float64) {
+func (m Lagged) Estimate(mean, sd, d, row []float64) {
 	mean[0], sd[0] = studentMoments(m.student(d, 1, row, 0))
 }
 
-func (m lagged) Predict(mean, sd, d []float64, s float64, row []float64) {
+func (m Lagged) Predict(mean, sd, d []float64, s float64, row []float64) {
 	mean[0], sd[0] = studentMoments(m.student(d, s, row, 1))
 }
 
-func (m lagged) Predictive(_ int, d []float64, s float64, row []float64) Distribution {
+func (m Lagged) Predictive(_ int, d []float64, s float64, row []float64) Distribution {
 	return student(m.student(d, s, row, 1))
 }
 
-// standard is x as a regressor.
-func (m lagged) standard(x float64) float64 { return (x - m.prior.mu) / m.unit }
+// Standard is x as a regressor.
+func (m Lagged) Standard(x float64) float64 { return (x - m.prior.mu) / m.unit }
 
 // A laggedRow is a row in the coordinates of the sample, see gram.
 type laggedRow [MaxAR + 2]float64
 
-func (m lagged) Observe(d, row []float64, weight float64) {
+func (m Lagged) Observe(d, row []float64, weight float64) {
 	var stack laggedRow
 	v := stack[:m.order+2]
 	copy(v, row[:m.order])
@@ -98,7 +105,7 @@ func (m lagged) Observe(d, row []float64, weight float64) {
 type laggedFactor [(MaxAR + 2) * (MaxAR + 3) / 2]float64
 
 // factor writes that of I + s·RᵀR, R the sample's, to f.
-func (m lagged) factor(f *laggedFactor, d []float64, s float64) linear.Triangle {
+func (m Lagged) factor(f *laggedFactor, d []float64, s float64) linear.Triangle {
 	var scratch laggedFactor
 	n := m.order + 2
 	r := linear.Triangle{N: n, V: f[:linear.TriangleLen(n)]}
@@ -107,7 +114,7 @@ func (m lagged) factor(f *laggedFactor, d []float64, s float64) linear.Triangle 
 }
 
 // add adds RᵀR, R the sample's, to the matrix of which r is the factor.
-func (m lagged) add(r linear.Triangle, d []float64) {
+func (m Lagged) add(r linear.Triangle, d []float64) {
 	var stack laggedRow
 	row := stack[:r.N]
 	q := linear.Triangle{N: r.N, V: d[1:]}
@@ -120,7 +127,7 @@ func (m lagged) add(r linear.Triangle, d []float64) {
 
 // student returns location, squared scale and degrees of freedom of the likelihood's
 // mean at the last values of row, or with noise = 1 of an observation there.
-func (m lagged) student(d []float64, s float64, row []float64, noise float64) (loc, scale2, dof float64) {
+func (m Lagged) student(d []float64, s float64, row []float64, noise float64) (loc, scale2, dof float64) {
 	var factor laggedFactor
 	var stack laggedRow
 	r := m.factor(&factor, d, s)
@@ -140,7 +147,7 @@ func (m lagged) student(d []float64, s float64, row []float64, noise float64) (l
 // laggedLine is the log-partition along the line, as gramLine, which it leaves the
 // derivatives to. A gain needs none of the prior's matrices, and no heap.
 type laggedLine struct {
-	m    lagged
+	m    Lagged
 	d, t []float64
 	jets *gramLine // for the derivatives, nil until they are asked for
 	set  bool      // jets is that of d and t

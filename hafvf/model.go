@@ -112,6 +112,20 @@ type Sequential interface {
 	Row(row, window []float64, x float64)
 }
 
+// Discrete is a model of categories. Its outputs are indicators.
+type Discrete interface {
+	Model
+	// Categories is their number.
+	Categories() int
+}
+
+// Regressive is a model whose mean depends on regressors in the row.
+type Regressive interface {
+	Model
+	// Regressors is their number.
+	Regressors() int
+}
+
 // Natural lays a sample out as N plain natural statistics. Embed it in a model that
 // needs no other layout.
 type Natural struct{ N int }

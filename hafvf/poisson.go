@@ -42,90 +42,65 @@ func (m poisson) Predictive(_ int, d []float64, s float64, _ []float64) Distribu
 	return negativeBinomial{m.shape + s*d[0], m.rate + s*d[1]}
 }
 
-// Exposed is a model of counts that come with an exposure: how much time or traffic, say,
-// a count is of.
+// Exposable is a model of counts that may come with an exposure: how much time or traffic,
+// say, a count is of.
+type Exposable interface {
+	Model
+	// Exposed is the model, with the same prior, of vectors of an exposure and a count.
+	Exposed() Exposed
+}
+
+// Exposed is a model of vectors of an exposure and a count. Its moments are of counts under
+// the exposure in the row.
 type Exposed interface {
 	Model
-	// Expose sets the exposure of the observations that follow, above zero, also for
-	// what Fit has made of the model.
-	Expose(r float64)
-	// Rows is the model of vectors of an exposure and a count.
-	Rows() Model
+	// Unit is the row of one unit of exposure.
+	Unit() []float64
 }
 
-// exposed has x ~ Poisson(λr) of the exposure r,
+func (m poisson) Exposed() Exposed { return exposed{m.gammaPrior} }
+
+// exposed has x ~ Poisson(λr) of the exposure r > 0, and rows (r, x).
 //
 //	T(x) = (x, r),  log h = x ln r − ln x!
-//
-// and moments of x under that exposure.
-type exposed struct {
-	poisson
-	r *float64
-}
+type exposed struct{ gammaPrior }
 
-func (m exposed) Expose(r float64) { *m.r = r }
+func (exposed) Dim() int                   { return 2 }
+func (exposed) Unit() []float64            { return []float64{1, 0} }
+func (m exposed) PriorMemory() float64     { return m.rate }
+func (exposed) Memory(d []float64) float64 { return d[1] }
 
-func (m exposed) Fit(ls []float64) Model {
-	m.poisson = m.poisson.Fit(ls).(poisson)
-	return m
-}
-
-func (m exposed) Observe(d, x []float64, weight float64) {
-	d[0] += weight * x[0]
-	d[1] += weight * *m.r
-}
-
-func (m exposed) LogBase(x []float64) float64 { return x[0]*math.Log(*m.r) - lgamma(x[0]+1) }
-
-func (m exposed) Estimate(mean, sd, d, x []float64) {
-	m.poisson.Estimate(mean, sd, d, x)
-	mean[0] *= *m.r
-	sd[0] *= *m.r
-}
-
-func (m exposed) Predict(mean, sd, d []float64, s float64, _ []float64) {
-	a, b, r := m.shape+s*d[0], m.rate+s*d[1], *m.r
-	mean[0], sd[0] = a/b*r, math.Sqrt(a*r*(b+r))/b
-}
-
-func (m exposed) Predictive(_ int, d []float64, s float64, _ []float64) Distribution {
-	return negativeBinomial{m.shape + s*d[0], (m.rate + s*d[1]) / *m.r}
-}
-
-// exposedRows is exposed with the exposure in the observation.
-type exposedRows struct{ poisson }
-
-func (m exposed) Rows() Model { return exposedRows{m.poisson} }
-
-func (exposedRows) Dim() int { return 2 }
-
-func (exposedRows) Check(x []float64) error {
+func (exposed) Check(x []float64) error {
 	if !(x[0] > 0 && x[0] < math.Inf(1)) {
 		return fmt.Errorf("exposure %g is not above zero", x[0])
 	}
 	return checkCount(x[1])
 }
 
-func (exposedRows) Observe(d, x []float64, weight float64) {
+func (exposed) Observe(d, x []float64, weight float64) {
 	d[0] += weight * x[1]
 	d[1] += weight * x[0]
 }
 
-func (exposedRows) LogBase(x []float64) float64 { return x[1]*math.Log(x[0]) - lgamma(x[1]+1) }
+func (exposed) LogBase(x []float64) float64 { return x[1]*math.Log(x[0]) - lgamma(x[1]+1) }
 
-func (m exposedRows) Estimate(mean, sd, d, x []float64) {
-	m.poisson.Estimate(mean, sd, d, nil)
+func (m exposed) Estimate(mean, sd, d, x []float64) {
+	poisson{m.gammaPrior}.Estimate(mean, sd, d, nil)
 	mean[0] *= x[0]
 	sd[0] *= x[0]
 }
 
-func (m exposedRows) Predict(mean, sd, d []float64, s float64, x []float64) {
+func (m exposed) Predict(mean, sd, d []float64, s float64, x []float64) {
 	a, b, r := m.shape+s*d[0], m.rate+s*d[1], x[0]
 	mean[0], sd[0] = a/b*r, math.Sqrt(a*r*(b+r))/b
 }
 
+func (m exposed) Predictive(_ int, d []float64, s float64, x []float64) Distribution {
+	return negativeBinomial{m.shape + s*d[0], (m.rate + s*d[1]) / x[0]}
+}
+
 // LocationScale returns the count per exposure, with half a count added.
-func (exposedRows) LocationScale(xs [][]float64) []float64 {
+func (exposed) LocationScale(xs [][]float64) []float64 {
 	counts, exposure := .5, 0.
 	for _, x := range xs {
 		counts += x[1]
@@ -137,7 +112,7 @@ func (exposedRows) LocationScale(xs [][]float64) []float64 {
 	return []float64{counts / exposure}
 }
 
-func (m exposedRows) Fit(ls []float64) Model { return exposedRows{m.poisson.Fit(ls).(poisson)} }
+func (exposed) Fit(ls []float64) Model { return exposed{newGamma(1, 1/ls[0])} }
 
 func lgamma(x float64) float64 {
 	v, _ := math.Lgamma(x)

@@ -47,6 +47,7 @@ func newRegression(p Prior, n int) regression {
 }
 
 func (r regression) Dim() int                { return r.p + 1 }
+func (r regression) Regressors() int         { return r.p }
 func (r regression) Check(x []float64) error { return checkFinite(x) }
 
 func (r regression) Observe(d, x []float64, weight float64) {
@@ -75,7 +76,7 @@ func (r regression) Outputs() int { return 1 }
 // regressors are those of the row x, whose target may be left out.
 func (r regression) regressors(x []float64) []float64 {
 	if len(x) < r.p {
-		panic(badRegressors)
+		panic("family: too few regressors")
 	}
 	return x[:r.p]
 }

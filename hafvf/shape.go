@@ -3,13 +3,12 @@ package hafvf
 // What the program gets wrong about lengths panics, with one of these. What data
 // get wrong, Check says.
 const (
-	badDim        = "hafvf: vector of the wrong length in a step"
-	badCount      = "hafvf: several vectors in a step of a sequential model"
-	badElapsed    = "hafvf: elapsed time is negative or not a number"
-	badState      = "hafvf: state of the wrong length"
-	badDst        = "hafvf: destination of the wrong length"
-	badRegressors = "hafvf: too few regressors"
-	badModel      = "hafvf: model of another shape"
+	badDim     = "hafvf: vector of the wrong length in a step"
+	badCount   = "hafvf: several vectors in a step of a sequential model"
+	badElapsed = "hafvf: elapsed time is negative or not a number"
+	badState   = "hafvf: state of the wrong length"
+	badDst     = "hafvf: destination of the wrong length"
+	badModel   = "hafvf: model of another shape"
 )
 
 // checkStep panics where s is not a state of n floats or xs are not the vectors of

@@ -33,11 +33,11 @@ const smallest = -25.
 func newSizes(m Model, blocks []block) *sizes {
 	n := m.Outputs()
 	z := &sizes{model: m, variance: make([]float64, n)}
-	switch m.(type) {
-	case regression, ar, bernoulli, categorical:
+	switch m := m.(type) {
+	case Regressive, Discrete:
 		return nil
-	case exposedRows:
-		z.row = []float64{1, 0} // counts of one unit of exposure
+	case Exposed:
+		z.row = m.Unit()
 	}
 	for i := range z.moments {
 		z.moments[i] = make([]float64, n)

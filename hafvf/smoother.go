@@ -87,11 +87,8 @@ func (s *Smoother) Use(m Model) {
 // hasAccidents reports whether an observation of the model can be an accident. A rare
 // category is none: without its rare heads a coin would have a lower rate.
 func hasAccidents(m Model) bool {
-	switch m.(type) {
-	case bernoulli, categorical:
-		return false
-	}
-	return true
+	_, discrete := m.(Discrete)
+	return !discrete
 }
 
 // Model returns the smoother's model.

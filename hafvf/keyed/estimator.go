@@ -20,11 +20,12 @@ type stream struct {
 	cfg         hafvf.Config
 	fingerprint uint64
 	bank        *hafvf.Bank
-	fitted      hafvf.Fitted // the model, where a warm-up sets its prior
-	priorOf     *Track       // whose prior the bank has
-	decider     *decider     // nil without detection
-	season      *season      // nil without one
-	scale       *scaling     // nil where values stay as they are
+	checks      *hafvf.Filter // of observations as they come
+	fitted      hafvf.Fitted  // the model of observations as they come, where a warm-up sets its prior
+	priorOf     *Track        // whose prior the bank has
+	decider     *decider      // nil without detection
+	season      *season       // nil without one
+	scale       *scaling      // nil where values stay as they are
 	params      int
 	row         []float64
 	admits      func(*Observation) error // see CheckOf
@@ -60,9 +61,13 @@ func newStream(cfg hafvf.Config, alarms AlarmConfig) (*stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	st := &stream{cfg: cfg, fingerprint: cfg.Fingerprint(), bank: bank}
+	checks, err := newChecks(cfg)
+	if err != nil {
+		return nil, err
+	}
+	st := &stream{cfg: cfg, fingerprint: cfg.Fingerprint(), bank: bank, checks: checks}
 	if cfg.WarmUp > 0 {
-		st.fitted = bank.Model().(hafvf.Fitted)
+		st.fitted = checks.Model().(hafvf.Fitted)
 	}
 	for _, p := range bank.Model().Params() {
 		st.params += p.Size()
@@ -77,6 +82,16 @@ func newStream(cfg hafvf.Config, alarms AlarmConfig) (*stream, error) {
 		st.decider = newDecider(alarms, cfg, bank.Model())
 	}
 	return st, nil
+}
+
+// newChecks makes the filter that checks observations as they come: that of a bank may take
+// rows with an exposure.
+func newChecks(cfg hafvf.Config) (*hafvf.Filter, error) {
+	m, err := hafvf.New(cfg.Family, cfg.Prior, cfg.Dim)
+	if err != nil {
+		return nil, err
+	}
+	return hafvf.NewFilter(m, nil, 1), nil
 }
 
 // Check says why o is not an observation of the key.
@@ -113,7 +128,7 @@ func (st *stream) check(o *Observation) error {
 	if st.season != nil && o.Time.IsZero() {
 		return errors.New("no time; a season needs that of every observation")
 	}
-	return st.scale.check(st.bank, o)
+	return st.scale.check(st.checks, o)
 }
 
 // Estimate predicts the next observation of the track's key, which Check has
@@ -136,10 +151,10 @@ func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Obse
 	o, jacobian := st.scale.to(o)
 	elapsed := t.elapsed(o, est.cfg.TimeUnit)
 	st.usePrior(t)
-	row := st.regressors(t.state, o)
 	if st.season != nil {
 		st.season.expose(t, o)
 	}
+	row := st.regressors(t.state, o)
 	known := !t.warming() || t.locationScale != nil // there is a prior
 	var before regime
 	if known {
@@ -238,6 +253,9 @@ func (st *stream) blank(m *Memory, out *Estimate, n int64, o *Observation, bound
 
 // regressors returns the row at which o is predicted, valid until the next call.
 func (st *stream) regressors(s hafvf.State, o Observation) []float64 {
+	if st.season != nil && st.season.counts {
+		return st.season.row
+	}
 	st.row = append(st.row[:0], st.bank.Regressors(s, o.X)...) // the update has its own row
 	return st.row
 }

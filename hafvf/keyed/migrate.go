@@ -202,7 +202,7 @@ func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byt
 			hafvf.ErrOtherConfig, message.Count(len(e.waiting), "observation waits", "observations wait"), own.Order)
 	}
 	st := m.est.streams.of(key)
-	if a, b := c.est.streams.of(key).bank.Model(), st.bank.Model(); a.Len() != b.Len() || a.Dim() != b.Dim() {
+	if a, b := c.est.streams.of(key).checks.Model(), st.checks.Model(); a.Len() != b.Len() || a.Dim() != b.Dim() {
 		return nil, "", fmt.Errorf("%w: its model has other dimensions, by model.dim or the prior", hafvf.ErrOtherConfig)
 	}
 	var parts carriedParts

@@ -26,10 +26,10 @@ import (
 // Counts have a factor too, which is their exposure: x ~ Poisson(λeˢ). Their season is
 // that of log(x + ½).
 type season struct {
-	rhythm  *hafvf.Rhythm
-	first   int           // of the coordinates that have a season
-	log     bool          // the season is a factor
-	exposed hafvf.Exposed // the model of counts; nil of other values
+	rhythm *hafvf.Rhythm
+	first  int  // of the coordinates that have a season
+	log    bool // the season is a factor
+	counts bool // the season is the exposure of counts, in the rows of the bank
 
 	// Of the last step:
 	at       []float64 // s
@@ -38,6 +38,7 @@ type season struct {
 	center   []float64 // m
 	noise    []float64 // standard deviation of y
 	learned  []float64 // what the rhythm learns of a vector
+	row      []float64 // of counts: the exposure, and no count
 	flat     []float64
 	steps    [][]float64
 }
@@ -56,15 +57,18 @@ func newSeason(cfg hafvf.Config, bank *hafvf.Bank) (*season, error) {
 	if cfg.Family == "regression" {
 		se.first = bank.Dim() - 1
 	}
-	se.exposed, _ = bank.Model().(hafvf.Exposed)
+	var exposed hafvf.Exposed
+	if exposed, se.counts = bank.Model().(hafvf.Exposed); se.counts {
+		se.row = exposed.Unit()
+	}
 	return se, nil
 }
 
-// expose tells the model of counts the season at the track's next observation.
+// expose sets the exposure of counts to the season at the track's next observation.
 func (se *season) expose(t *Track, o Observation) {
-	if se.exposed != nil {
+	if se.counts {
 		se.rhythm.Predict(se.at, t.rhythm, o.Time)
-		se.exposed.Expose(math.Exp(math.Max(-maxFactor, math.Min(se.at[0], maxFactor))))
+		se.row[0] = math.Exp(math.Max(-maxFactor, math.Min(se.at[0], maxFactor)))
 	}
 }
 
@@ -73,8 +77,8 @@ const maxFactor = 50.
 
 // remove returns the vectors of the track's next observation less their season.
 func (se *season) remove(t *Track, o Observation, elapsed float64) [][]float64 {
-	if se.exposed != nil {
-		return o.X // the model knows the season, see expose
+	if se.counts {
+		return se.exposures(o.X)
 	}
 	st := t.stream
 	se.variance = se.rhythm.Predict(se.at, t.rhythm, o.Time)
@@ -108,6 +112,18 @@ func (se *season) remove(t *Track, o Observation, elapsed float64) [][]float64 {
 	return se.steps
 }
 
+// exposures are counts with their exposure before them.
+func (se *season) exposures(counts [][]float64) [][]float64 {
+	se.flat, se.steps = se.flat[:0], se.steps[:0]
+	for _, x := range counts {
+		se.flat = append(se.flat, se.row[0], x[0])
+	}
+	for i := range counts {
+		se.steps = append(se.steps, se.flat[2*i:2*i+2])
+	}
+	return se.steps
+}
+
 // learn has the track's rhythm learn the observation that remove has had, by what the
 // bank has made of it, and makes the outcome one of the observation's own values.
 func (se *season) learn(t *Track, o Observation, out *hafvf.Outcome) {
@@ -119,7 +135,7 @@ func (se *season) learn(t *Track, o Observation, out *hafvf.Outcome) {
 	for _, x := range complete(o.X) {
 		copy(se.learned, x[se.first:])
 		switch {
-		case se.exposed != nil:
+		case se.counts:
 			se.learned[0] = math.Log(x[0] + .5)
 		case !se.log:
 			jacobian += float64(len(se.at)) * math.Log(se.root)
@@ -140,7 +156,7 @@ func (se *season) learn(t *Track, o Observation, out *hafvf.Outcome) {
 
 // predicted puts the season back into the moments of an observation.
 func (se *season) predicted(mean, sd []float64) {
-	if se.exposed != nil {
+	if se.counts {
 		return // they are of that exposure
 	}
 	se.bounds(mean)
@@ -155,7 +171,7 @@ func (se *season) predicted(mean, sd []float64) {
 
 // bounds puts the season back into values that an observation may have.
 func (se *season) bounds(y []float64) {
-	if se.exposed != nil {
+	if se.counts {
 		return
 	}
 	for i := range y {
@@ -170,7 +186,7 @@ func (se *season) bounds(y []float64) {
 // estimated puts the season back into the moments of the likelihood's mean. They have
 // the season's uncertainty too.
 func (se *season) estimated(m Moments) {
-	if se.exposed != nil {
+	if se.counts {
 		return
 	}
 	for i, s := range se.at {

@@ -28,7 +28,9 @@ type sessionSeason struct {
 
 func newSessionSeason(cfg hafvf.Config, bank *hafvf.Bank) *sessionSeason {
 	se := &sessionSeason{cfg: *cfg.Season, coordinates: bank.Dim(), log: cfg.Family == "exponential"}
-	_, se.counts = bank.Model().(hafvf.Exposed)
+	if _, se.counts = bank.Model().(hafvf.Exposed); se.counts {
+		se.coordinates = 1 // the other one is the exposure
+	}
 	return se
 }
 

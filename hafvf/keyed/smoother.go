@@ -173,12 +173,13 @@ func newSmoothing(cfg hafvf.Config, odds float64) (*smoothing, error) {
 	if err != nil {
 		return nil, err
 	}
-	z := &smoothing{checks: bank.Filter(0), model: bank.Model(), fits: cfg.WarmUp > 0, scale: newScaling(cfg, bank)}
+	checks, err := newChecks(cfg)
+	if err != nil {
+		return nil, err
+	}
+	z := &smoothing{checks: checks, model: bank.Model(), fits: cfg.WarmUp > 0, scale: newScaling(cfg, bank)}
 	if cfg.Season != nil {
 		z.season = newSessionSeason(cfg, bank)
-		if m, ok := z.model.(hafvf.Exposed); ok {
-			z.model = m.Rows()
-		}
 	}
 	if Segments(cfg) {
 		z.smoother = hafvf.NewSmoother(z.model, odds)

@@ -3,6 +3,8 @@ package keyed
 import (
 	"math"
 	"time"
+
+	"hafvf/hafvf"
 )
 
 // A Snapshot is what the state of a key says, between two observations.
@@ -62,7 +64,11 @@ func (est *Estimator) Snapshot(key string, b []byte) (Snapshot, error) {
 		}
 	}
 	f, member := bank.Filter(heaviest), bank.Member(e.state, heaviest)
-	bank.Estimate(s.Estimate.Mean, s.Estimate.SD, e.state, bank.Regressors(e.state, nil))
+	row := bank.Regressors(e.state, nil)
+	if m, ok := bank.Model().(hafvf.Exposed); ok {
+		row = m.Unit()
+	}
+	bank.Estimate(s.Estimate.Mean, s.Estimate.SD, e.state, row)
 	st.scale.moments(s.Estimate)
 	s.Weight, s.Memory = f.Weight(member), f.Model().Memory(f.Sample(member))
 	bank.Model().Posterior(s.Posterior, f.Sample(member))

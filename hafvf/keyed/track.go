@@ -87,7 +87,11 @@ func (t *Track) warming() bool { return !t.settled }
 // usePrior reparametrises the bank by the track's own prior.
 func (st *stream) usePrior(t *Track) {
 	if st.fitted != nil && t.locationScale != nil && st.priorOf != t {
-		st.bank.Use(st.fitted.Fit(t.locationScale))
+		m := st.fitted.Fit(t.locationScale)
+		if st.season != nil && st.season.counts {
+			m = m.(hafvf.Exposable).Exposed()
+		}
+		st.bank.Use(m)
 		st.priorOf = t
 	}
 }
@@ -298,7 +302,7 @@ func (est *Estimator) decode(key string, r *reader) (*Track, error) {
 		return nil, errors.New("state is corrupt: a warm-up that the configuration does not have")
 	}
 	for _, w := range t.warmUp {
-		if err := st.bank.Check(w.X); err != nil {
+		if err := st.checks.Check(w.X); err != nil {
 			return nil, fmt.Errorf("state is corrupt: %w", err)
 		}
 	}
