@@ -70,7 +70,7 @@ func TestExcursionsHostile(t *testing.T) {
 		members := make([]Member, 1+rng.IntN(3))
 		for i := range members {
 			members[i] = Member{Levels: randomLevels(rng, rng.IntN(3)), Top: 1 - logUniform(rng, 1e-6, 1)}
-			if _, ok := m.(normal); ok && i > 0 {
+			if _, ok := NewLagged(m, 1); ok && i > 0 {
 				members[i].AR = rng.IntN(3)
 			}
 		}

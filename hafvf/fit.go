@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"hafvf/internal/linear"
+	"hafvf/internal/median"
 )
 
 // Fitted is a model whose naive prior data can set (empirical Bayes): to their
@@ -24,12 +25,12 @@ type Fitted interface {
 // vague is what a fitted prior is worth, in observations.
 const vague = 0.01
 
-// locationScale returns the median, and the median absolute deviation from it in
-// units of a normal distribution's standard deviation. Where more than half of the
+// LocationScale returns the median of at least one value, and the median absolute deviation
+// from it in units of a normal distribution's standard deviation. Where more than half of the
 // values are equal, the scale is the mean absolute deviation, and where all are, a
 // thousandth of their size, or 1.
-func locationScale(x []float64) (location, scale float64) {
-	location = median(x)
+func LocationScale(x []float64) (location, scale float64) {
+	location = median.Of(x)
 	deviation := make([]float64, len(x))
 	mean := 0.0
 	for i, v := range x {
@@ -37,7 +38,7 @@ func locationScale(x []float64) (location, scale float64) {
 		mean += deviation[i] / float64(len(x))
 	}
 	const normalMedian = 0.67448975019608174 // of |x|, for x ~ N(0, 1)
-	switch scale = median(deviation) / normalMedian; {
+	switch scale = median.Of(deviation) / normalMedian; {
 	case scale > 0:
 	case mean > 0:
 		scale = mean * math.Sqrt(math.Pi/2)
@@ -47,12 +48,6 @@ func locationScale(x []float64) (location, scale float64) {
 		scale = 1
 	}
 	return location, scale
-}
-
-func median(x []float64) float64 {
-	s := slices.Sorted(slices.Values(x))
-	n := len(s)
-	return s[(n-1)/2] + (s[n/2]-s[(n-1)/2])/2
 }
 
 // coordinate returns coordinate i of every vector.
@@ -66,7 +61,7 @@ func coordinate(xs [][]float64, i int) []float64 {
 
 // LocationScale returns median and scale.
 func (normal) LocationScale(xs [][]float64) []float64 {
-	location, scale := locationScale(coordinate(xs, 0))
+	location, scale := LocationScale(coordinate(xs, 0))
 	return []float64{location, scale}
 }
 
@@ -78,7 +73,7 @@ func (normal) Fit(ls []float64) Model {
 // LocationScale returns median and scale of every coordinate.
 func (m mvnormal) LocationScale(xs [][]float64) (ls []float64) {
 	for i := range m.m {
-		location, scale := locationScale(coordinate(xs, i))
+		location, scale := LocationScale(coordinate(xs, i))
 		ls = append(ls, location, scale)
 	}
 	return ls
@@ -100,7 +95,7 @@ func (m mvnormal) Fit(ls []float64) Model {
 // xs, or where half of the values are zero, their mean.
 func (exponential) LocationScale(xs [][]float64) []float64 {
 	x := coordinate(xs, 0)
-	scale := median(x) / math.Ln2
+	scale := median.Of(x) / math.Ln2
 	if scale == 0 {
 		scale = mean(x)
 	}
@@ -137,7 +132,7 @@ func mean(x []float64) float64 {
 // LocationScale returns location and scale of the target, and for every regressor
 // its root mean square and its value where it is constant, 0 where it is not.
 func (r regression) LocationScale(xs [][]float64) []float64 {
-	location, scale := locationScale(coordinate(xs, r.p))
+	location, scale := LocationScale(coordinate(xs, r.p))
 	ls := []float64{location, scale}
 	for i := range r.p {
 		u := coordinate(xs, i)
@@ -187,7 +182,7 @@ func fitRegression(mean, size []float64, worth, scale float64) regression {
 
 // LocationScale returns median and scale of the values.
 func (a ar) LocationScale(xs [][]float64) []float64 {
-	location, scale := locationScale(coordinate(xs, 0))
+	location, scale := LocationScale(coordinate(xs, 0))
 	return []float64{location, scale}
 }
 

@@ -255,7 +255,7 @@ func TestInferencesHostile(t *testing.T) {
 	for i := range length(4000) {
 		m, draw := randomModel(t, rng)
 		family := ""
-		if _, ok := m.(normal); ok {
+		if _, ok := NewLagged(m, 1); ok {
 			family = "normal"
 		}
 		b := NewBank(m, inferred(family), DefaultForgetting, &Detect{})

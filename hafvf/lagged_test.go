@@ -86,74 +86,13 @@ func TestRealTraces(t *testing.T) {
 	}
 }
 
-// The autoregression is that of the family ar, where the prior's location is 0 and
-// its scale 1: log-partition, derivatives, posterior and moments.
-func TestLaggedIsAR(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 10))
-	for order := 1; order <= 3; order++ {
-		m := newLagged(normal{kappa: .2, alpha: 2, beta: 2}, order)
-		precision := make([][]float64, order+1)
-		for i := range precision {
-			precision[i] = make([]float64, order+1)
-			precision[i][i] = 1
-		}
-		precision[order][order] = .2
-		a, err := New("ar", Params{"order": order, "intercept": true, "precision": precision, "alpha": 2., "beta": 2.}, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		d, e := make([]float64, m.Len()), make([]float64, a.Len())
-		got, want := m.NewLine(), a.NewLine()
-		same := func(i int, got, want []float64) {
-			t.Helper()
-			for k := range want {
-				if math.Abs(got[k]-want[k]) > 1e-9*(1+math.Abs(want[k])) {
-					t.Fatalf("order %d, step %d: %v, want %v", order, i, got, want)
-				}
-			}
-		}
-		for i := range 40 {
-			u, v := make([]float64, m.Len()), make([]float64, a.Len())
-			var row []float64
-			for range 1 + i%2 {
-				row = row[:0]
-				for range order + 1 {
-					row = append(row, 3+rng.NormFloat64())
-				}
-				weight := 1 - .9*rng.Float64()
-				m.Observe(u, row, weight)
-				a.Observe(v, slices.Insert(slices.Clone(row), order, 1), weight)
-			}
-			x := slices.Insert(slices.Clone(row), order, 1)
-			got.Set(d, u)
-			want.Set(e, v)
-			for _, s := range []float64{0, .3, 1} {
-				p, q := got.Jet(s), want.Jet(s)
-				same(i, []float64{got.Gain(s), p.Q1, p.Q2, p.F2, p.F3, p.F4}, []float64{want.Gain(s), q.Q1, q.Q2, q.F2, q.F3, q.F4})
-				var p1, q1, p2, q2 [1]float64
-				m.Predict(p1[:], p2[:], d, s, row)
-				a.Predict(q1[:], q2[:], e, s, x)
-				same(i, []float64{p1[0], p2[0]}, []float64{q1[0], q2[0]})
-			}
-			m.Scale(d, .9)
-			a.Scale(e, .9)
-			m.Merge(d, u)
-			a.Merge(e, v)
-			same(i, d, e)
-			n := 0
-			for _, p := range a.Params() {
-				n += p.Size()
-			}
-			p, q := make([]float64, n), make([]float64, n)
-			m.Posterior(p, d)
-			a.Posterior(q, e)
-			same(i, p, q)
-			var p1, q1, p2, q2 [1]float64
-			m.Estimate(p1[:], p2[:], d, row)
-			a.Estimate(q1[:], q2[:], e, x)
-			same(i, []float64{p1[0], p2[0]}, []float64{q1[0], q2[0]})
-		}
+// normalOf is the model of the family normal with that prior.
+func normalOf(mu, kappa, alpha, beta float64) Model {
+	m, err := New("normal", Params{"mu": mu, "kappa": kappa, "alpha": alpha, "beta": beta}, 0)
+	if err != nil {
+		panic(err)
 	}
+	return m
 }
 
 // A bank with a member on the last value says the same of a stream in other units,
@@ -161,9 +100,9 @@ func TestLaggedIsAR(t *testing.T) {
 func TestLaggedUnits(t *testing.T) {
 	const scale, offset = 1e-3, 50.
 	model := func(scale, offset float64) Model {
-		return normal{mu: offset, kappa: .01, alpha: 2, beta: 3 * scale * scale}
+		return normalOf(offset, .01, 2, 3*scale*scale)
 	}
-	b, moved := NewBank(model(1, 0), DefaultBankOf("normal"), .999, &Detect{}), NewBank(normal{kappa: 1, alpha: 1, beta: 1}, DefaultBankOf("normal"), .999, &Detect{})
+	b, moved := NewBank(model(1, 0), DefaultBankOf("normal"), .999, &Detect{}), NewBank(normalOf(0, 1, 1, 1), DefaultBankOf("normal"), .999, &Detect{})
 	moved.Use(model(scale, offset))
 	s, u := b.NewState(), moved.NewState()
 	for i, x := range autocorrelated(rand.New(rand.NewPCG(1, 11)), 500, 1, .8).X {
@@ -183,7 +122,7 @@ func TestLaggedUnits(t *testing.T) {
 // The observations of one step have the same last value and no order among them,
 // and their mean is the next step's last value.
 func TestLaggedSteps(t *testing.T) {
-	m := normal{kappa: 1, alpha: 1, beta: 1}
+	m := normalOf(0, 1, 1, 1)
 	b := NewBank(m, DefaultBankOf("normal"), .999, &Detect{})
 	s, u := b.NewState(), b.NewState()
 	for _, xs := range [][2][][]float64{

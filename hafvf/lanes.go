@@ -183,8 +183,8 @@ func (l *lanes) evidence(before, after []float64, p *perLane) float64 {
 
 func (l *lanes) evidenceOf(lane int, before, after []float64) float64 {
 	l.line.Set(l.lane(before, lane), l.lane(after, lane))
-	if e, ok := l.line.(interface{ evidence() float64 }); ok {
-		return e.evidence()
+	if e, ok := l.line.(EvidenceLine); ok {
+		return e.Evidence()
 	}
 	return l.line.Gain(0) - l.line.Gain(1)
 }

@@ -112,32 +112,6 @@ func TestEvidenceIsTheBayesFactorByIntegration(t *testing.T) {
 	}
 }
 
-// The evidence of a normal is that which a line's gains have, for large and small samples
-// anywhere.
-func TestNormalEvidenceIsThatOfItsGains(t *testing.T) {
-	rng := rand.New(rand.NewPCG(2, 20))
-	for range 10_000 {
-		m := normal{mu: rng.NormFloat64(), kappa: math.Exp(3 * rng.NormFloat64()), alpha: math.Exp(2 * rng.NormFloat64()), beta: math.Exp(5 * rng.NormFloat64())}
-		sample := func() []float64 {
-			d := make([]float64, 3)
-			for range rng.IntN(40) {
-				m.Scale(d, rng.Float64())
-				m.Observe(d, []float64{5 * rng.NormFloat64()}, rng.Float64())
-			}
-			if rng.IntN(10) == 0 {
-				clear(d)
-			}
-			return d
-		}
-		l := m.NewLine().(*normalLine)
-		l.Set(sample(), sample())
-		want := l.Gain(0) - l.Gain(1)
-		if got := l.evidence(); math.Abs(got-want) > 1e-11*(100+math.Abs(want)) {
-			t.Fatalf("%+v: evidence %.17g, of the gains %.17g", l, got, want)
-		}
-	}
-}
-
 // The elimination, which joins blocks, comes to what joining over all observations anew
 // comes to.
 func TestEliminationJoinsTheLeastEvident(t *testing.T) {

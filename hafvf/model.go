@@ -69,6 +69,12 @@ type Line interface {
 	Jet(s float64) Jet
 }
 
+// An EvidenceLine is a Line that knows Gain(0) − Gain(1) in less time than two gains take.
+type EvidenceLine interface {
+	Line
+	Evidence() float64
+}
+
 // A Jet holds derivatives along a line. The log-partition's own value never
 // enters: differences keep the digits that values would lose.
 type Jet struct {

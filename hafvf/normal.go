@@ -152,9 +152,9 @@ func (l *normalLine) Gain(s float64) float64 {
 	return special.LgammaDelta(alpha, l.j/2) - (alpha+l.j/2)*special.Log1p(d*rb) - 0.5*(l.j*special.Log(beta)+special.Log1p(l.j*rk))
 }
 
-// evidence is Gain(0) − Gain(1) in a third of the time: B is a sum, and so is what four of
+// Evidence is Gain(0) − Gain(1) in a third of the time: B is a sum, and so is what four of
 // them make, in which the logarithms but one of each become one.
-func (l *normalLine) evidence() float64 {
+func (l *normalLine) Evidence() float64 {
 	m := &l.m
 	before, after, both := m.kappa+l.n, m.kappa+l.j, m.kappa+l.n+l.j
 	far := l.off + l.delta // x̄ − mu

@@ -166,11 +166,6 @@ func (c ProfileConfig) Valid() error {
 	return nil
 }
 
-// LocationScale returns location and scale that standardise the values of a
-// stream, of at least one: median and median absolute deviation, robust as those of
-// a Fitted model. Those of the first fifty values will do.
-func LocationScale(x []float64) (location, scale float64) { return locationScale(x) }
-
 // A state is the matrix A of the shared regressors, whose first entry is n, the total
 // weight of the running means, which is the same for all views, the views, and the
 // coordinates. A matrix is its lower triangle, packed by rows.

@@ -38,7 +38,7 @@ func TestEdgesOfServersAreThoseThatOneSees(t *testing.T) {
 		"rds_cpu_e47b3b": {658, 2297},
 	} {
 		xs := series[key]
-		m := normal{}
+		m := normalOf(0, 1, 1, 1).(Fitted)
 		steps := make([][][]float64, len(xs))
 		for i := range xs {
 			steps[i] = xs[i : i+1]
@@ -62,7 +62,10 @@ func sampleOf(m Model, values ...[]float64) []float64 {
 // The prior of sizes is that of its definition: of two levels δ apart, one of a quarter of
 // the observations, V is 3/16 of δ².
 func TestSizesOfLevels(t *testing.T) {
-	m := poisson{newGamma(1e-9, 1e-9)}
+	m, err := New("poisson", Params{"shape": 1e-9, "rate": 1e-9}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
 	level := func(v float64, n int) block {
 		var x [][]float64
 		for range n {
@@ -112,7 +115,7 @@ func TestSizesOfCoordinates(t *testing.T) {
 // A sensor's fault for a hundredth of a session does not hide a change of five standard
 // deviations, but one of a half.
 func TestFaultHidesNoClearChange(t *testing.T) {
-	m := normal{}
+	m := normalOf(0, 1, 1, 1).(Fitted)
 	rng := rand.New(rand.NewPCG(6, 20))
 	var xs [][]float64
 	var steps [][][]float64

@@ -2,6 +2,8 @@ package hafvf
 
 import "math"
 
+const logTwoPi = 1.8378770664093454836
+
 // normalEquivalent is about the z ≥ 0 for which P(|Z| > z), Z standard normal, is
 // P(|t| > |e|), t Student's with ν degrees of freedom (Wallace 1959, Annals of
 // Mathematical Statistics 30, 1121). For ν ≥ 10 and z < 4 it is off by less than
@@ -16,5 +18,5 @@ func minusLog10Tail(z float64) float64 {
 	if z < 25 {
 		return 0 - math.Log10(math.Erfc(z/math.Sqrt2)/2) // 0, not −0, where the tail is 1
 	}
-	return (z*z/2 + math.Log(z) + log2Pi/2 + math.Log1p(1/(z*z))) / math.Ln10
+	return (z*z/2 + math.Log(z) + logTwoPi/2 + math.Log1p(1/(z*z))) / math.Ln10
 }
