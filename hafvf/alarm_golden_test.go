@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"hafvf/hafvf/expfam"
 )
 
 // An alarmTrace is a file of testdata/real, which the README there describes.
@@ -51,7 +53,7 @@ func TestAlarmTraces(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			trace := readAlarmTrace(t, "testdata/real/golden_"+name+".json")
 			times := trace.times()
-			location, scale := LocationScale(trace.X[:warmUp])
+			location, scale := expfam.LocationScale(trace.X[:warmUp])
 			period := BudgetOver(DefaultBudgetTime, MedianStep(times[:warmUp]))
 			if location != trace.Location || math.Abs(scale-trace.Scale) > 1e-15*scale || period != trace.Period {
 				t.Fatalf("location %v, scale %v, period %v; want %v, %v, %v", location, scale, period, trace.Location, trace.Scale, trace.Period)

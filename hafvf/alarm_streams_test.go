@@ -12,6 +12,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 )
 
 // An alarmStream is what a kind of stream makes. Its values vary around mean, which is
@@ -218,7 +219,7 @@ func newAlarmRun(t testing.TB, kind alarmKind, warmUp []float64) *alarmRun {
 		c.Seasons = nil
 	}
 	r := &alarmRun{bank: defaultDetector(t, kind.family, nil, warmUp, len(warmUp)), profile: hafvf.NewProfile(c)}
-	r.location, r.scale = hafvf.LocationScale(warmUp)
+	r.location, r.scale = expfam.LocationScale(warmUp)
 	r.state = alarmRunState{bank: r.bank.NewState(), profile: r.profile.NewState()}
 	for _, p := range alarmBudgets {
 		a := hafvf.NewAlarm(hafvf.AlarmConfig{Budget: p})

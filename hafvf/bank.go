@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"hafvf/hafvf/expfam"
 	"hafvf/internal/special"
 )
 
@@ -207,7 +208,7 @@ func viewModel(m Model, order int) Model {
 	if order == 0 {
 		return m
 	}
-	lagged, ok := NewLagged(m, order)
+	lagged, ok := expfam.NewLagged(m, order)
 	if !ok {
 		panic(badModel)
 	}
@@ -307,7 +308,7 @@ func (b *Bank) push(s State, xs [][]float64) {
 		}
 	}
 	copy(lags[1:], lags)
-	lags[0] = b.views[1].model.(Lagged).Standard(mean)
+	lags[0] = b.views[1].model.(expfam.Lagged).Standard(mean)
 }
 
 // regressors is what member i predicts from: x where it has the bank's model, else

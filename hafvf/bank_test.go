@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"hafvf/hafvf/expfam"
 	"hafvf/internal/streams"
 )
 
@@ -82,7 +83,7 @@ func hiccups(rng *rand.Rand, m Model, draw func() []float64) [][]float64 {
 	case 1:
 		x[len(x)-1] = math.NaN()
 	case 2:
-		if _, ok := m.(Sequential); !ok {
+		if _, ok := m.(expfam.Sequential); !ok {
 			return [][]float64{x, draw(), draw()}
 		}
 	}

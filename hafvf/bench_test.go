@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 )
 
 // streams are the kinds of data on which the update is timed.
@@ -36,7 +37,7 @@ func levels(depth int) []hafvf.Beta {
 }
 
 func BenchmarkNormal(b *testing.B) {
-	m, err := hafvf.New("normal", nil, 0)
+	m, err := expfam.New("normal", nil, 0)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -84,7 +85,7 @@ func BenchmarkFamily(b *testing.B) {
 // BenchmarkBank times the default banks with and without detection, and the bank
 // of one beside its filter.
 func BenchmarkBank(b *testing.B) {
-	m, err := hafvf.New("normal", nil, 0)
+	m, err := expfam.New("normal", nil, 0)
 	if err != nil {
 		b.Fatal(err)
 	}

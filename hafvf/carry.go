@@ -3,6 +3,8 @@ package hafvf
 import (
 	"math"
 	"slices"
+
+	"hafvf/hafvf/expfam"
 )
 
 // Carried says what of a state means the same under another configuration, and was
@@ -68,7 +70,7 @@ func (b *Bank) Carry(other *Bank, s State, samePrior, samePace bool) (State, Car
 		if samePrior {
 			copy(f.Sample(to), sample)
 		} else {
-			Rebase(f.Sample(to), sample, f.model, other.members[from].model)
+			expfam.Rebase(f.Sample(to), sample, f.model, other.members[from].model)
 		}
 	}
 	if c.Shares = sameMembers; sameMembers {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+
+	"hafvf/hafvf/expfam"
 )
 
 // Config describes a filter, or a bank of filters, as data that can be sent to
@@ -93,7 +95,7 @@ func (c Config) NewBank() (*Bank, error) {
 	if err != nil {
 		return nil, err
 	}
-	if e, ok := m.(Exposable); ok && c.Season != nil {
+	if e, ok := m.(expfam.Exposable); ok && c.Season != nil {
 		m = e.Exposed()
 	}
 	members := c.Bank
@@ -119,7 +121,7 @@ func (c Config) NewBank() (*Bank, error) {
 	if err := ForgettingDomain.check("bank_forgetting", forgetting); err != nil {
 		return nil, err
 	}
-	if _, ok := m.(Fitted); c.WarmUp > 0 && !ok {
+	if _, ok := m.(expfam.Fitted); c.WarmUp > 0 && !ok {
 		return nil, fmt.Errorf("warm_up: %s has no location or scale that data could set", c.Family)
 	}
 	if c.Detect != nil {
@@ -156,11 +158,11 @@ func (m Member) valid(at string) error {
 
 // validAR says why member i of a bank of model m cannot have its AR.
 func (m Member) validAR(i int, model Model) error {
-	_, ok := NewLagged(model, 1)
+	_, ok := expfam.NewLagged(model, 1)
 	switch {
 	case m.AR == 0:
-	case m.AR < 0 || m.AR > MaxAR:
-		return fmt.Errorf("%d.ar: must be from 0 to %d, not %d", i, MaxAR, m.AR)
+	case m.AR < 0 || m.AR > expfam.MaxAR:
+		return fmt.Errorf("%d.ar: must be from 0 to %d, not %d", i, expfam.MaxAR, m.AR)
 	case !ok:
 		return fmt.Errorf("%d.ar: is for the family normal alone", i)
 	case i == 0:

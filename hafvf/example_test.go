@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 )
 
 // The filter of a family: everything else has a default.
@@ -73,7 +74,7 @@ func ExampleBank_Interval() {
 }
 
 // hours is a waiting time that is exponential in days, observed in hours.
-type hours struct{ hafvf.Model }
+type hours struct{ expfam.Model }
 
 func (h hours) LogBase([]float64) float64 { return -math.Log(24) }
 
@@ -82,8 +83,8 @@ func (h hours) Observe(d, x []float64, weight float64) {
 }
 
 func ExampleRegister() {
-	hafvf.Register("hours", func(p hafvf.Prior, dim int) (hafvf.Model, error) {
-		m, err := hafvf.New("exponential", hafvf.Params{"shape": p.Positive("shape", 2)}, 0)
+	expfam.Register("hours", func(p expfam.Prior, dim int) (expfam.Model, error) {
+		m, err := expfam.New("exponential", expfam.Params{"shape": p.Positive("shape", 2)}, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -142,7 +143,7 @@ func ExampleFilter_Smooth() {
 // step at which it started.
 func ExampleBank_Update() {
 	b, err := hafvf.Config{
-		Family: "normal", Prior: hafvf.Params{"kappa": .01},
+		Family: "normal", Prior: expfam.Params{"kappa": .01},
 		Bank: hafvf.DefaultBank(), Detect: &hafvf.Detect{},
 	}.NewBank()
 	if err != nil {
@@ -192,7 +193,7 @@ func ExampleProfile() {
 		}
 		times, xs = append(times, t), append(xs, x)
 	}
-	location, scale := hafvf.LocationScale(xs[:warmUp])
+	location, scale := expfam.LocationScale(xs[:warmUp])
 
 	profile, alarm := hafvf.NewProfile(hafvf.DefaultProfile()), hafvf.NewAlarm(hafvf.AlarmConfig{})
 	s, a := profile.NewState(), alarm.NewState()
@@ -233,7 +234,7 @@ func ExampleAlarm() {
 
 // A session with an outlier and a jump: the smoother tells one from the other.
 func ExampleSmoother() {
-	m, err := hafvf.New("normal", hafvf.Params{"kappa": .01, "beta": .1}, 0)
+	m, err := expfam.New("normal", expfam.Params{"kappa": .01, "beta": .1}, 0)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"hafvf/hafvf/expfam"
 	"hafvf/internal/special"
 )
 
@@ -62,7 +63,7 @@ const (
 	maxLearned      = 0.9
 	maxBoost        = 50. // nats by which the outlier class may surpass the naive prior
 	negligible      = 1e-4
-	oldest          = 200  // observations after which an excursion is dropped, see informed
+	oldest          = 200  // observations after which an excursion is dropped, see expfam.Informed
 	fullyInformed   = 0.6  // of informed: at least as much is as good as all
 	leastInformed   = 0.04 // of informed, squared: an excursion lives at most 5000 observations
 	leastStay       = 1e-12
@@ -131,24 +132,6 @@ const (
 	detectorHead
 )
 
-// informed is a model whose observations tell less the more one value prevails: of a
-// coin that shows heads in two tosses of a hundred, a hundred tosses tell as much as
-// eight of a fair one. Evidence for a change then takes longer to gather, so that
-// excursions live longer, and with less probability. What counts is the square of the
-// information under the running regime. A coin between .18 and .82 is as good as a fair
-// one: if it were not, false changes in volatile streams of such coins would go from
-// .14 to .42 in 10,000.
-type informed interface {
-	// information is what an observation tells under θ₀ + d, relative to the most
-	// that one can: in [0, 1].
-	information(d []float64) float64
-	// reference is the model with the prior that tells least, for excursions from a
-	// regime that tells little and has run long. Under a uniform prior 300 tosses
-	// without heads after a rate of .04 are found in one of five streams, and under this
-	// one in half of them.
-	reference() Model
-}
-
 // The entries of an excursion, before its samples.
 const (
 	outlier   = iota // posterior weight b
@@ -184,10 +167,10 @@ type detector struct {
 	stride    int    // floats in an excursion, which has a sample of every view
 	commit    float64
 	minLength float64
-	informed  informed // the bank's model, where it is one
-	line      Line
+	informed  expfam.Informed // the bank's model, where it is one
+	line      expfam.Line
 	rare      Model // with the reference prior; nil where the model isn't informed
-	rareLine  Line
+	rareLine  expfam.Line
 	scratch   []float64
 	gains     [maxExcursions]float64 // log p(x|excursion) − log h(x)
 
@@ -216,8 +199,8 @@ func newDetector(views []view, d Detect) *detector {
 // use makes m the model that weighs excursions and outliers.
 func (dr *detector) use(m Model) {
 	dr.line, dr.informed, dr.rare, dr.rareLine = m.NewLine(), nil, nil, nil
-	if i, ok := m.(informed); ok {
-		dr.informed, dr.rare = i, i.reference()
+	if i, ok := m.(expfam.Informed); ok {
+		dr.informed, dr.rare = i, i.Reference()
 		dr.rareLine = dr.rare.NewLine()
 	}
 }
@@ -230,7 +213,7 @@ func (dr *detector) model() Model { return dr.views[0].model }
 // runsRare reports whether excursions from the running regime, whose sample is the
 // last member's, have the reference prior.
 func (dr *detector) runsRare(l detectorState, regime []float64) bool {
-	return dr.informed != nil && l[atAge] >= oldest && dr.informed.information(regime) < fullyInformed
+	return dr.informed != nil && l[atAge] >= oldest && dr.informed.Information(regime) < fullyInformed
 }
 
 // excursions is the model that predicts under an excursion from the running regime.
@@ -501,7 +484,7 @@ func (dr *detector) decide(l detectorState, regime []float64) Detection {
 	}
 	dropped, told := false, 1.
 	if dr.informed != nil {
-		told = dr.informed.information(regime) / fullyInformed
+		told = dr.informed.Information(regime) / fullyInformed
 		told = math.Max(leastInformed, math.Min(1, told*told))
 	}
 	for j := l.alive() - 1; j >= 0; j-- {
@@ -535,7 +518,7 @@ func (dr *detector) clear(l detectorState) {
 func (dr *detector) valid(l detectorState) error {
 	corrupt := errors.New("state is corrupt: detection")
 	whole := func(v, least, most float64) bool { return v == math.Trunc(v) && v >= least && v <= most }
-	if !whole(l[atSteps], 0, maxCount) || !whole(l[atStart], 1, math.Max(l[atSteps], 1)) ||
+	if !whole(l[atSteps], 0, expfam.MaxCount) || !whole(l[atStart], 1, math.Max(l[atSteps], 1)) ||
 		!whole(l[atAge], -1, l[atSteps]-1) || !whole(l[atAlive], 0, maxExcursions) {
 		return corrupt
 	}

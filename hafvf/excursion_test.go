@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"hafvf/hafvf/expfam"
 )
 
 // fixedPair are members without levels, whose log predictive and forgetting are
@@ -70,7 +72,7 @@ func TestExcursionsHostile(t *testing.T) {
 		members := make([]Member, 1+rng.IntN(3))
 		for i := range members {
 			members[i] = Member{Levels: randomLevels(rng, rng.IntN(3)), Top: 1 - logUniform(rng, 1e-6, 1)}
-			if _, ok := NewLagged(m, 1); ok && i > 0 {
+			if _, ok := expfam.NewLagged(m, 1); ok && i > 0 {
 				members[i].AR = rng.IntN(3)
 			}
 		}

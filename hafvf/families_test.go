@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 )
 
 // A documented parameter is a row of the package doc's table of families.
@@ -59,12 +59,12 @@ func familyTable(t *testing.T) (table []documented) {
 // smallest are the models that the table's rows are tried on: the parameters that
 // have no default, and a dimension where the prior leaves it open.
 var smallest = map[string]struct {
-	params hafvf.Params
+	params expfam.Params
 	dim    int
 	x      []float64
 }{
 	"bernoulli":   {nil, 0, []float64{1}},
-	"categorical": {hafvf.Params{"alpha": []float64{1, 2, 3}}, 0, []float64{2}},
+	"categorical": {expfam.Params{"alpha": []float64{1, 2, 3}}, 0, []float64{2}},
 	"poisson":     {nil, 0, []float64{3}},
 	"exponential": {nil, 0, []float64{3}},
 	"normal":      {nil, 0, []float64{3}},
@@ -92,12 +92,12 @@ func TestFamilyTable(t *testing.T) {
 		names = append(names, d.family)
 	}
 	slices.Sort(names)
-	known := slices.DeleteFunc(hafvf.Families(), func(f string) bool { return f == "hours" }) // an example's
+	known := slices.DeleteFunc(expfam.Families(), func(f string) bool { return f == "hours" }) // an example's
 	if names = slices.Compact(names); !slices.Equal(names, known) {
 		t.Fatalf("families %v, documented %v", known, names)
 	}
 	for family, c := range smallest {
-		m, err := hafvf.New(family, c.params, c.dim)
+		m, err := expfam.New(family, c.params, c.dim)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +108,7 @@ func TestFamilyTable(t *testing.T) {
 			}
 		}
 		// A parameter that there isn't makes the family name those that there are.
-		_, err = hafvf.New(family, with(c.params, "nonsense", 1.), c.dim)
+		_, err = expfam.New(family, with(c.params, "nonsense", 1.), c.dim)
 		if err == nil {
 			t.Fatalf("%s knows a parameter nonsense", family)
 		}
@@ -122,12 +122,12 @@ func TestFamilyTable(t *testing.T) {
 				t.Errorf("%s, %s: unknown domain %q", family, d.parameter, d.domain)
 			}
 			for _, v := range domain.in {
-				if _, err := hafvf.New(family, with(c.params, d.parameter, v), c.dim); err != nil {
+				if _, err := expfam.New(family, with(c.params, d.parameter, v), c.dim); err != nil {
 					t.Errorf("%s, %s in %q: %v", family, d.parameter, d.domain, err)
 				}
 			}
 			for _, v := range domain.out {
-				if _, err := hafvf.New(family, with(c.params, d.parameter, v), c.dim); err == nil {
+				if _, err := expfam.New(family, with(c.params, d.parameter, v), c.dim); err == nil {
 					t.Errorf("%s: %s = %v is accepted, documented %q", family, d.parameter, v, d.domain)
 				}
 			}
@@ -141,8 +141,8 @@ func TestFamilyTable(t *testing.T) {
 	}
 }
 
-func with(params hafvf.Params, name string, value any) hafvf.Params {
-	out := hafvf.Params{name: value}
+func with(params expfam.Params, name string, value any) expfam.Params {
+	out := expfam.Params{name: value}
 	for k, v := range params {
 		if k != name {
 			out[k] = v
@@ -152,11 +152,11 @@ func with(params hafvf.Params, name string, value any) hafvf.Params {
 }
 
 // checkDefault compares the default with the prior of a model that has it.
-func checkDefault(t *testing.T, m hafvf.Model, d documented) {
+func checkDefault(t *testing.T, m expfam.Model, d documented) {
 	t.Helper()
 	c := smallest[d.family]
 	if d.parameter == "order" { // not one of the posterior
-		if s, ok := m.(hafvf.Sequential); !ok || strconv.Itoa(s.Window()) != d.value {
+		if s, ok := m.(expfam.Sequential); !ok || strconv.Itoa(s.Window()) != d.value {
 			t.Errorf("%s: order is not %s by default", d.family, d.value)
 		}
 		return
@@ -165,16 +165,16 @@ func checkDefault(t *testing.T, m hafvf.Model, d documented) {
 	case "required":
 		params := with(c.params, d.parameter, nil)
 		delete(params, d.parameter)
-		if _, err := hafvf.New(d.family, params, 3); err == nil {
+		if _, err := expfam.New(d.family, params, 3); err == nil {
 			t.Errorf("%s: %s has a default, documented as required", d.family, d.parameter)
 		}
 		return
 	case "false":
-		explicit, err := hafvf.New(d.family, with(c.params, d.parameter, false), c.dim)
+		explicit, err := expfam.New(d.family, with(c.params, d.parameter, false), c.dim)
 		if err != nil || explicit.Len() != m.Len() {
 			t.Errorf("%s: %s is not false by default (%v)", d.family, d.parameter, err)
 		}
-		other, err := hafvf.New(d.family, with(c.params, d.parameter, true), c.dim)
+		other, err := expfam.New(d.family, with(c.params, d.parameter, true), c.dim)
 		if err != nil || other.Len() == m.Len() {
 			t.Errorf("%s: %s means nothing (%v)", d.family, d.parameter, err)
 		}
@@ -204,7 +204,7 @@ func checkDefault(t *testing.T, m hafvf.Model, d documented) {
 }
 
 // parameter returns a parameter of the posterior of sample d.
-func parameter(m hafvf.Model, d []float64, name string) (shape hafvf.Param, values []float64) {
+func parameter(m expfam.Model, d []float64, name string) (shape expfam.Param, values []float64) {
 	all := posterior(m, d)
 	for _, p := range m.Params() {
 		if p.Name == name {
@@ -216,7 +216,7 @@ func parameter(m hafvf.Model, d []float64, name string) (shape hafvf.Param, valu
 }
 
 // checkMemory compares the unit of memory with the prior and with an observation.
-func checkMemory(t *testing.T, m hafvf.Model, x []float64, d documented) {
+func checkMemory(t *testing.T, m expfam.Model, x []float64, d documented) {
 	t.Helper()
 	count := func(sample []float64) (sum float64) {
 		for term := range strings.SplitSeq(d.memory, " + ") {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"hafvf/hafvf/expfam"
 	"hafvf/internal/beta"
 )
 
@@ -13,10 +14,10 @@ import (
 // the scratch: one filter per goroutine.
 type Filter struct {
 	model  Model
-	seq    Sequential // model, where it is one
+	seq    expfam.Sequential // model, where it is one
 	naive  []Beta
 	top    float64
-	line   Line
+	line   expfam.Line
 	levels []beta.Level
 	sys    beta.System
 
@@ -89,7 +90,7 @@ func NewFilter(model Model, levels []Beta, top float64) *Filter {
 		stats:  make([]float64, model.Len()),
 		row:    make([]float64, model.Dim()),
 	}
-	if f.seq, _ = model.(Sequential); f.seq != nil {
+	if f.seq, _ = model.(expfam.Sequential); f.seq != nil {
 		f.past = make([]float64, f.seq.Window())
 	}
 	f.unknown = slices.Repeat([]float64{math.NaN()}, f.Dim())
@@ -110,7 +111,7 @@ func (f *Filter) Use(m Model) {
 		panic(badModel)
 	}
 	f.model, f.line = m, m.NewLine()
-	f.seq, _ = m.(Sequential)
+	f.seq, _ = m.(expfam.Sequential)
 }
 
 // Model returns the filter's model.
@@ -299,7 +300,7 @@ func (f *Filter) Check(xs [][]float64) error {
 			continue
 		}
 		if f.seq != nil {
-			if err := checkFinite(x); err != nil {
+			if err := expfam.CheckFinite(x); err != nil {
 				return err
 			}
 			continue
@@ -435,8 +436,8 @@ func (f *Filter) update(step *Step, s State, elapsed float64, rows [][]float64, 
 	step.Weight, f.retained = f.top, over(f.top, elapsed)
 	fixed := (f.exact != nil || len(f.levels) > 0) && weight <= leastForForgetting
 	if weight != 1 && !fixed && !f.unbound {
-		if l, ok := f.line.(interface{ weigh(w float64) }); ok {
-			l.weigh(weight)
+		if l, ok := f.line.(expfam.WeighedLine); ok {
+			l.Weigh(weight)
 		} else {
 			f.line.Set(f.before, stats)
 		}
@@ -518,7 +519,7 @@ func (f *Filter) push(s State, xs [][]float64, predicted float64) {
 		*imputed = math.Max(0, *imputed-1)
 		return
 	}
-	if !(math.Abs(predicted) <= maxAbs) {
+	if !(math.Abs(predicted) <= expfam.MaxAbs) {
 		predicted = math.NaN()
 	}
 	w[0], *imputed = predicted, float64(len(w))

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 )
 
 // Data in other units give the same inference in those units: the log predictive
@@ -13,16 +14,16 @@ import (
 func TestFitIsEquivariant(t *testing.T) {
 	for _, c := range []struct {
 		family        string
-		prior         hafvf.Params
+		prior         expfam.Params
 		scale, offset float64
 		columns       int // of an observation
 	}{
 		{"normal", nil, 1e-3, 1e4, 1},
 		{"normal", nil, 1e6, -7, 1},
-		{"mvnormal", hafvf.Params{"mu": []float64{0, 0}}, 1e3, 5e3, 2},
+		{"mvnormal", expfam.Params{"mu": []float64{0, 0}}, 1e3, 5e3, 2},
 		{"exponential", nil, 1e-4, 0, 1},
-		{"regression", hafvf.Params{"mean": []float64{0, 0}}, 1e4, 0, 3},
-		{"ar", hafvf.Params{"order": 2}, 1e-5, 0, 1},
+		{"regression", expfam.Params{"mean": []float64{0, 0}}, 1e4, 0, 3},
+		{"ar", expfam.Params{"order": 2}, 1e-5, 0, 1},
 	} {
 		rng := rand.New(rand.NewPCG(1, 2))
 		var xs, ys [][]float64
@@ -42,7 +43,7 @@ func TestFitIsEquivariant(t *testing.T) {
 			}
 			xs, ys = append(xs, x), append(ys, y)
 		}
-		base := mustNew(t, c.family, c.prior).(hafvf.Fitted)
+		base := mustNew(t, c.family, c.prior).(expfam.Fitted)
 		m, n := base.Fit(base.LocationScale(xs[:50])), base.Fit(base.LocationScale(ys[:50]))
 		f, g := hafvf.NewFilter(m, levels(2), 1), hafvf.NewFilter(n, levels(2), 1)
 		s, u := f.NewState(), g.NewState()
@@ -70,7 +71,7 @@ func TestFitIsRobust(t *testing.T) {
 		}
 		xs = append(xs, []float64{x})
 	}
-	base := mustNew(t, "normal", nil).(hafvf.Fitted)
+	base := mustNew(t, "normal", nil).(expfam.Fitted)
 	p := posterior(base.Fit(base.LocationScale(xs)), make([]float64, 3))
 	if math.Abs(p[0]-7) > 1 || math.Sqrt(p[3]) < 1 || math.Sqrt(p[3]) > 4 {
 		t.Errorf("prior %v of data at 7 ± 2 with outliers", p)
@@ -80,11 +81,11 @@ func TestFitIsRobust(t *testing.T) {
 // What does not vary has a scale all the same.
 func TestFitOfConstants(t *testing.T) {
 	for _, x := range []float64{0, 3, -1e9} {
-		for family, prior := range map[string]hafvf.Params{"normal": nil, "exponential": nil, "poisson": nil, "ar": {"order": 1, "intercept": true}} {
+		for family, prior := range map[string]expfam.Params{"normal": nil, "exponential": nil, "poisson": nil, "ar": {"order": 1, "intercept": true}} {
 			if x < 0 && family != "normal" && family != "ar" {
 				continue
 			}
-			base := mustNew(t, family, prior).(hafvf.Fitted)
+			base := mustNew(t, family, prior).(expfam.Fitted)
 			m := base.Fit(base.LocationScale([][]float64{{x}, {x}, {x}}))
 			f := hafvf.NewFilter(m, levels(2), 1)
 			s := f.NewState()

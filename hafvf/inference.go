@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"hafvf/hafvf/expfam"
 	"hafvf/internal/beta"
 	"hafvf/internal/special"
 )
@@ -106,7 +107,7 @@ func newMember(model Model, m Member) *Filter {
 // An exact inference sums over the weight, in place of the search for its distribution.
 type exact interface {
 	// evidence is log ∫ p(w) e^q(w^Δ) dw with the line's q, after Δ = elapsed.
-	evidence(line Line, elapsed float64) float64
+	evidence(line expfam.Line, elapsed float64) float64
 	// learn writes the distribution given the evidence to the part of a state that follows
 	// the sample, and returns E[w] and E[w^Δ].
 	learn(dst []float64) (weight, retained float64)
@@ -120,7 +121,7 @@ type collapsed struct {
 	terms  []float64 // logs of the terms of the sum over w and b, a row for each b
 }
 
-func (c *collapsed) evidence(line Line, elapsed float64) float64 {
+func (c *collapsed) evidence(line expfam.Line, elapsed float64) float64 {
 	c.b.one(c.top)
 	if len(c.levels) == 2 {
 		p := c.levels[1].PriorAt(c.top)
@@ -234,7 +235,7 @@ func (g *grid) mean(elapsed float64) (mean float64) {
 	return mean
 }
 
-func (g *grid) evidence(line Line, elapsed float64) float64 {
+func (g *grid) evidence(line expfam.Line, elapsed float64) float64 {
 	g.prior(g.counts, g.top)
 	top := math.Inf(-1)
 	for i, w := range g.weights {

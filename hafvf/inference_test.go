@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"hafvf/hafvf/expfam"
 	"hafvf/internal/beta"
 	"hafvf/internal/special"
 )
@@ -255,7 +256,7 @@ func TestInferencesHostile(t *testing.T) {
 	for i := range length(4000) {
 		m, draw := randomModel(t, rng)
 		family := ""
-		if _, ok := NewLagged(m, 1); ok {
+		if _, ok := expfam.NewLagged(m, 1); ok {
 			family = "normal"
 		}
 		b := NewBank(m, inferred(family), DefaultForgetting, &Detect{})

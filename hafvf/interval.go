@@ -1,6 +1,10 @@
 package hafvf
 
-import "math"
+import (
+	"math"
+
+	"hafvf/hafvf/expfam"
+)
 
 // Interval writes the bounds of the central interval that holds the next observation
 // with probability level to slices of length Model.Outputs: the quantiles at
@@ -23,7 +27,7 @@ func (b *Bank) Interval(lower, upper []float64, level float64, s State, elapsed 
 	all := make(mixed, len(parts))
 	for i, mean := range lower {
 		for j, p := range parts {
-			all[j] = component{p.model.(Predictor).Predictive(i, p.sample, p.w, p.regressors), p.weight}
+			all[j] = component{p.model.(expfam.Predictor).Predictive(i, p.sample, p.w, p.regressors), p.weight}
 		}
 		sd := upper[i]
 		lower[i] = all.quantile((1-level)/2, mean, sd)
@@ -56,7 +60,7 @@ func (b *Bank) starting(parts []part, s State, x []float64) []part {
 
 // A component of a mixture is a distribution with a weight.
 type component struct {
-	Distribution
+	expfam.Distribution
 	weight float64
 }
 

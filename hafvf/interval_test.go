@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"hafvf/hafvf/expfam"
 )
 
 // tails are the probabilities, by the log predictive of a bank, of an observation up to
@@ -80,7 +82,7 @@ func TestIntervalIsOfThePredictive(t *testing.T) {
 // Every family has intervals, of every output; also before the first observation, where
 // moments are infinite or undefined.
 func TestIntervalOfEveryFamily(t *testing.T) {
-	for _, family := range Families() {
+	for _, family := range expfam.Families() {
 		m, draw := familyStream(t, family, rand.New(rand.NewPCG(*seed, 10)))
 		b := NewBank(m, DefaultBankOf(family), DefaultForgetting, &Detect{})
 		s := b.NewState()

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"hafvf/hafvf/expfam"
 	"hafvf/internal/special"
 )
 
@@ -26,7 +27,7 @@ type perLane [laneCount]float64
 type lanes struct {
 	filter *Filter // makes the rows of the steps
 	model  Model   // of rows
-	line   Line
+	line   expfam.Line
 	width  int       // floats of a sample
 	stats  []float64 // ΣT(x) of an observation
 	set    []float64 // of samples
@@ -54,7 +55,7 @@ func (l *lanes) use(m Model) {
 
 // rowsOf is m as a model of rows, without a window of past values.
 func rowsOf(m Model) Model {
-	if _, ok := m.(Sequential); ok {
+	if _, ok := m.(expfam.Sequential); ok {
 		return struct{ Model }{m}
 	}
 	return m
@@ -183,7 +184,7 @@ func (l *lanes) evidence(before, after []float64, p *perLane) float64 {
 
 func (l *lanes) evidenceOf(lane int, before, after []float64) float64 {
 	l.line.Set(l.lane(before, lane), l.lane(after, lane))
-	if e, ok := l.line.(EvidenceLine); ok {
+	if e, ok := l.line.(expfam.EvidenceLine); ok {
 		return e.Evidence()
 	}
 	return l.line.Gain(0) - l.line.Gain(1)

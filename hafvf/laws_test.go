@@ -8,12 +8,13 @@ import (
 	"pgregory.net/rapid"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/hafvftest"
 )
 
-func mustNew(t testing.TB, family string, prior hafvf.Params) hafvf.Model {
+func mustNew(t testing.TB, family string, prior expfam.Params) expfam.Model {
 	t.Helper()
-	m, err := hafvf.New(family, prior, 0)
+	m, err := expfam.New(family, prior, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,23 +23,23 @@ func mustNew(t testing.TB, family string, prior hafvf.Params) hafvf.Model {
 
 type law struct {
 	family string
-	prior  hafvf.Params
+	prior  expfam.Params
 	draw   func(rng *rand.Rand) []float64
 }
 
 // lawful is every family with a prior and a draw.
 var lawful = []law{
 	{"bernoulli", nil, func(rng *rand.Rand) []float64 { return []float64{float64(rng.IntN(2))} }},
-	{"categorical", hafvf.Params{"alpha": []float64{1, .5, 2}}, func(rng *rand.Rand) []float64 { return []float64{float64(rng.IntN(3))} }},
+	{"categorical", expfam.Params{"alpha": []float64{1, .5, 2}}, func(rng *rand.Rand) []float64 { return []float64{float64(rng.IntN(3))} }},
 	{"poisson", nil, func(rng *rand.Rand) []float64 { return []float64{math.Floor(5 * rng.ExpFloat64())} }},
 	{"exponential", nil, func(rng *rand.Rand) []float64 { return []float64{rng.ExpFloat64()} }},
-	{"normal", hafvf.Params{"mu": .5, "kappa": .1}, func(rng *rand.Rand) []float64 { return []float64{2 + rng.NormFloat64()} }},
-	{"mvnormal", hafvf.Params{"mu": []float64{0, 1}}, func(rng *rand.Rand) []float64 { return []float64{rng.NormFloat64(), 3 * rng.NormFloat64()} }},
-	{"regression", hafvf.Params{"mean": []float64{0, 1}}, func(rng *rand.Rand) []float64 {
+	{"normal", expfam.Params{"mu": .5, "kappa": .1}, func(rng *rand.Rand) []float64 { return []float64{2 + rng.NormFloat64()} }},
+	{"mvnormal", expfam.Params{"mu": []float64{0, 1}}, func(rng *rand.Rand) []float64 { return []float64{rng.NormFloat64(), 3 * rng.NormFloat64()} }},
+	{"regression", expfam.Params{"mean": []float64{0, 1}}, func(rng *rand.Rand) []float64 {
 		u := rng.NormFloat64()
 		return []float64{u, 1, 2*u + rng.NormFloat64()}
 	}},
-	{"ar", hafvf.Params{"order": 2, "intercept": true}, func(rng *rand.Rand) []float64 {
+	{"ar", expfam.Params{"order": 2, "intercept": true}, func(rng *rand.Rand) []float64 {
 		return []float64{rng.NormFloat64(), rng.NormFloat64(), 1, rng.NormFloat64()}
 	}},
 }
@@ -50,7 +51,7 @@ func TestModels(t *testing.T) {
 }
 
 // same runs two filters side by side on observations that mean the same.
-func same(t *testing.T, a, b hafvf.Model, xs, ys [][]float64, baseA, baseB float64) {
+func same(t *testing.T, a, b expfam.Model, xs, ys [][]float64, baseA, baseB float64) {
 	t.Helper()
 	f, g := hafvf.NewFilter(a, levels(2), 1), hafvf.NewFilter(b, levels(2), 1)
 	s, u := f.NewState(), g.NewState()
@@ -72,9 +73,9 @@ func TestNormalIsRegressionOnAnIntercept(t *testing.T) {
 		x := rng.NormFloat64() + 4*float64(i/50%2)
 		xs, rows = append(xs, []float64{x}), append(rows, []float64{1, x})
 	}
-	n := mustNew(t, "normal", hafvf.Params{"mu": .3, "kappa": .5, "alpha": 2., "beta": 3.})
-	same(t, n, mustNew(t, "mvnormal", hafvf.Params{"mu": []float64{.3}, "kappa": .5, "nu": 4., "scale": 6.}), xs, xs, 0, 0)
-	same(t, n, mustNew(t, "regression", hafvf.Params{"mean": []float64{.3}, "precision": .5, "alpha": 2., "beta": 3.}), xs, rows, 0, 0)
+	n := mustNew(t, "normal", expfam.Params{"mu": .3, "kappa": .5, "alpha": 2., "beta": 3.})
+	same(t, n, mustNew(t, "mvnormal", expfam.Params{"mu": []float64{.3}, "kappa": .5, "nu": 4., "scale": 6.}), xs, xs, 0, 0)
+	same(t, n, mustNew(t, "regression", expfam.Params{"mean": []float64{.3}, "precision": .5, "alpha": 2., "beta": 3.}), xs, rows, 0, 0)
 }
 
 func TestBernoulliIsCategoricalOfTwo(t *testing.T) {
@@ -84,7 +85,7 @@ func TestBernoulliIsCategoricalOfTwo(t *testing.T) {
 		xs = append(xs, []float64{float64(rng.IntN(2))})
 	}
 	// Bernoulli's alpha counts the ones.
-	same(t, mustNew(t, "bernoulli", hafvf.Params{"alpha": 2., "beta": .7}), mustNew(t, "categorical", hafvf.Params{"alpha": []float64{.7, 2}}), xs, xs, 0, 0)
+	same(t, mustNew(t, "bernoulli", expfam.Params{"alpha": 2., "beta": .7}), mustNew(t, "categorical", expfam.Params{"alpha": []float64{.7, 2}}), xs, xs, 0, 0)
 }
 
 // In a steady stream the same surprising x is forgiven more after a longer run.
@@ -126,7 +127,7 @@ func TestLemma1(t *testing.T) {
 
 // As θ₀ → 0, E[z] = Q + α(T(x) − Q) with α the learning rate (equation RL).
 func TestReinforcementLearning(t *testing.T) {
-	m := mustNew(t, "bernoulli", hafvf.Params{"alpha": 1e-12, "beta": 1e-12})
+	m := mustNew(t, "bernoulli", expfam.Params{"alpha": 1e-12, "beta": 1e-12})
 	f := hafvf.NewFilter(m, nil, 0.9)
 	rapid.Check(t, func(t *rapid.T) {
 		s := f.NewState()

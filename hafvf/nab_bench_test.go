@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 )
 
 // alarmWarmUp is the number of values to which prior, location, scale and budget are
@@ -28,7 +29,7 @@ func (s nabSeries) trace(t testing.TB) nabTrace {
 	out := nabTrace{nabSeries: s, week: hafvf.BudgetOver(hafvf.DefaultBudgetTime, hafvf.MedianStep(s.times[:alarmWarmUp]))}
 	b := defaultDetector(t, "normal", nil, s.x, alarmWarmUp)
 	state := b.NewState()
-	_, scale := hafvf.LocationScale(s.x[:alarmWarmUp])
+	_, scale := expfam.LocationScale(s.x[:alarmWarmUp])
 	for i := range s.x {
 		o := b.Update(state, s.x[i:i+1])
 		out.surprise = append(out.surprise, -o.LogPredictive-math.Log(scale))
@@ -42,7 +43,7 @@ func (s nabSeries) trace(t testing.TB) nabTrace {
 }
 
 func (s nabSeries) views(c hafvf.ProfileConfig) (steps [][]hafvf.ViewStep) {
-	location, scale := hafvf.LocationScale(s.x[:alarmWarmUp])
+	location, scale := expfam.LocationScale(s.x[:alarmWarmUp])
 	p := hafvf.NewProfile(c)
 	state := p.NewState()
 	for i, x := range s.x {

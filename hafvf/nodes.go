@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"hafvf/hafvf/expfam"
 	"hafvf/internal/beta"
 	"hafvf/internal/special"
 )
@@ -40,7 +41,7 @@ func (d logitDensity) log(l logistic) float64 { return d.a*l.lw + d.b*l.l1w - d.
 // observed gives the gains of an observation, Δ = elapsed after the last. Without a line
 // they are zero.
 type observed struct {
-	line    Line
+	line    expfam.Line
 	elapsed float64
 }
 

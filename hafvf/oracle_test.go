@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 )
 
 var oracleDir = flag.String("oracle", "", "folder with further oracle sequences to compare with")
@@ -36,7 +37,7 @@ type oracle struct {
 
 func (o oracle) filter(t *testing.T) *hafvf.Filter {
 	t.Helper()
-	m, err := hafvf.New(o.Model.Family, o.Model.Prior, 0)
+	m, err := expfam.New(o.Model.Family, o.Model.Prior, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package hafvf
 import (
 	"math"
 
+	"hafvf/hafvf/expfam"
 	"hafvf/internal/special"
 )
 
@@ -47,7 +48,7 @@ const (
 // A rule is the trapezoidal rule of logPredictive: nodes at k·h, and what is beyond
 // the last one on either side.
 type rule struct {
-	line        Line
+	line        expfam.Line
 	a, b        float64
 	elapsed     float64
 	h           float64

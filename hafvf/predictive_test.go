@@ -8,12 +8,13 @@ import (
 
 	"gonum.org/v1/gonum/integrate/quad"
 
+	"hafvf/hafvf/expfam"
 	"hafvf/internal/special"
 )
 
 // quadrature is log ∫ exp q(w) Beta(w; prior) dw by Gauss–Legendre panels in
 // logit w, about 10⁵ nodes, with the normaliser from lnΓ.
-func quadrature(line Line, prior Beta) float64 {
+func quadrature(line expfam.Line, prior Beta) float64 {
 	const points = 10
 	var xs, ws [points]float64
 	quad.Legendre{}.FixedLocations(xs[:], ws[:], -1, 1)
@@ -51,7 +52,7 @@ func quadrature(line Line, prior Beta) float64 {
 
 // randomLine sets a family's line to a random sample and new statistics, with
 // memory up to 10⁶ and outliers up to 10³ standard deviations.
-func randomLine(t *testing.T, rng *rand.Rand, family string, params Params) (Line, []float64, []float64) {
+func randomLine(t *testing.T, rng *rand.Rand, family string, params Params) (expfam.Line, []float64, []float64) {
 	t.Helper()
 	m, err := New(family, params, 0)
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat/distuv"
 	"pgregory.net/rapid"
+
+	"hafvf/hafvf/expfam"
 )
 
 // Wallace's approximation against the exact tail.
@@ -372,7 +374,7 @@ func TestProfileOfVectors(t *testing.T) {
 // A constant stream has no alarm, and the first other value is one.
 func TestProfileOfConstants(t *testing.T) {
 	for _, x := range []float64{0, 5, -1e300} {
-		location, scale := LocationScale([]float64{x, x, x})
+		location, scale := expfam.LocationScale([]float64{x, x, x})
 		p, a := NewProfile(DefaultProfile()), NewAlarm(AlarmConfig{})
 		s, u := p.NewState(), a.NewState()
 		at := time.Unix(0, 0)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 )
 
 // BenchmarkRegressors times the models on regressors: one fixed weight, two levels, and
@@ -13,14 +14,14 @@ import (
 func BenchmarkRegressors(b *testing.B) {
 	for _, c := range []struct {
 		name, family string
-		prior        hafvf.Params
+		prior        expfam.Params
 		dim          int
 	}{
 		{"regression on 16", "regression", nil, 17},
-		{"ar of order 2", "ar", hafvf.Params{"order": 2.}, 0},
-		{"ar of order 24", "ar", hafvf.Params{"order": 24.}, 0},
+		{"ar of order 2", "ar", expfam.Params{"order": 2.}, 0},
+		{"ar of order 24", "ar", expfam.Params{"order": 24.}, 0},
 	} {
-		m, err := hafvf.New(c.family, c.prior, c.dim)
+		m, err := expfam.New(c.family, c.prior, c.dim)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"hafvf/hafvf/expfam"
 )
 
 // Lengths that do not fit panic with the constant that names them, whatever the
@@ -61,7 +63,7 @@ func TestWrongLengthsPanic(t *testing.T) {
 		"bank regressors":                {badState, func() { b.Regressors(nil, nil) }},
 		"no regressors":                  {"family: too few regressors", func() { r.Predict(mean, sd, r.NewState(), nil) }},
 		"too few regressors":             {"family: too few regressors", func() { r.Estimate(mean, sd, r.NewState(), x) }},
-		"too few regressors, predictive": {"family: too few regressors", func() { line.(Predictor).Predictive(0, make([]float64, line.Len()), 1, room) }},
+		"too few regressors, predictive": {"family: too few regressors", func() { line.(expfam.Predictor).Predictive(0, make([]float64, line.Len()), 1, room) }},
 		"bank interval":                  {badDst, func() { b.Interval(mean, nil, .9, b.NewState(), 1, nil) }},
 		"model of another shape":         {badModel, func() { f.Use(pair) }},
 	} {

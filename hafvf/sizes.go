@@ -1,6 +1,10 @@
 package hafvf
 
-import "math"
+import (
+	"math"
+
+	"hafvf/hafvf/expfam"
+)
 
 // sizes are how far apart the levels of a session are, to which its changes are compared. A
 // level is the mean m and the standard deviation s of an observation in a segment, and the
@@ -34,9 +38,9 @@ func newSizes(m Model, blocks []block) *sizes {
 	n := m.Outputs()
 	z := &sizes{model: m, variance: make([]float64, n)}
 	switch m := m.(type) {
-	case Regressive, Discrete:
+	case expfam.Regressive, expfam.Discrete:
 		return nil
-	case Exposed:
+	case expfam.Exposed:
 		z.row = m.Unit()
 	}
 	for i := range z.moments {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+
+	"hafvf/hafvf/expfam"
 )
 
 // Edges of the bundled series of servers are where one sees them: in 825cc2 a fall and its
@@ -38,7 +40,7 @@ func TestEdgesOfServersAreThoseThatOneSees(t *testing.T) {
 		"rds_cpu_e47b3b": {658, 2297},
 	} {
 		xs := series[key]
-		m := normalOf(0, 1, 1, 1).(Fitted)
+		m := normalOf(0, 1, 1, 1).(expfam.Fitted)
 		steps := make([][][]float64, len(xs))
 		for i := range xs {
 			steps[i] = xs[i : i+1]
@@ -102,7 +104,7 @@ func TestSizesOfCoordinates(t *testing.T) {
 		x := []float64{1e3 * (rng.NormFloat64() + 40*float64(i/300%2)), 1e-3 * (rng.NormFloat64() + 6*float64(i/450))}
 		steps = append(steps, [][]float64{x})
 	}
-	f := m.(Fitted)
+	f := m.(expfam.Fitted)
 	var xs [][]float64
 	for _, step := range steps {
 		xs = append(xs, step[0])
@@ -115,7 +117,7 @@ func TestSizesOfCoordinates(t *testing.T) {
 // A sensor's fault for a hundredth of a session does not hide a change of five standard
 // deviations, but one of a half.
 func TestFaultHidesNoClearChange(t *testing.T) {
-	m := normalOf(0, 1, 1, 1).(Fitted)
+	m := normalOf(0, 1, 1, 1).(expfam.Fitted)
 	rng := rand.New(rand.NewPCG(6, 20))
 	var xs [][]float64
 	var steps [][][]float64

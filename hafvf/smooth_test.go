@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 )
 
 // natural are coordinates in which a posterior, given by its textbook
@@ -83,7 +84,7 @@ func statistics(family string, x []float64) []float64 {
 	return append(out, y*y)
 }
 
-func posterior(m hafvf.Model, d []float64) []float64 {
+func posterior(m expfam.Model, d []float64) []float64 {
 	n := 0
 	for _, p := range m.Params() {
 		n += p.Size()
@@ -104,7 +105,7 @@ func TestSmoothIsForwardPlusBackward(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/levels=%d", c.family, depth), func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(7, uint64(depth)))
 				m := mustNew(t, c.family, c.prior)
-				_, sequential := m.(hafvf.Sequential)
+				_, sequential := m.(expfam.Sequential)
 				f := hafvf.NewFilter(m, levels(min(depth, 3)), []float64{.9, .75, 1, .999}[depth])
 				var steps [][][]float64
 				for i := range 60 {
@@ -130,7 +131,7 @@ func TestSmoothIsForwardPlusBackward(t *testing.T) {
 				// Rows, which a model without memory of its own takes in any order.
 				rows, plain := steps, m
 				if sequential {
-					rows, plain = arRows(steps), mustNew(t, "regression", hafvf.Params{"mean": []float64{0, 0, 0}})
+					rows, plain = arRows(steps), mustNew(t, "regression", expfam.Params{"mean": []float64{0, 0, 0}})
 				}
 				g := hafvf.NewFilter(plain, levels(min(depth, 3)), []float64{.9, .75, 1, .999}[depth])
 				run := func(order []int) [][]float64 {
@@ -201,7 +202,7 @@ func TestSmoothWithoutForgettingIsTheFullPosterior(t *testing.T) {
 	for _, top := range []float64{0, 1} {
 		for _, c := range lawful {
 			m := mustNew(t, c.family, c.prior)
-			if _, ok := m.(hafvf.Sequential); ok {
+			if _, ok := m.(expfam.Sequential); ok {
 				continue // as regression
 			}
 			rng := rand.New(rand.NewPCG(8, 1))
@@ -232,7 +233,7 @@ func approx(tolerance float64) cmp.Option {
 
 // The evidence of the design's formula, from the normal's log-partition.
 func TestEvidence(t *testing.T) {
-	m := mustNew(t, "normal", hafvf.Params{"kappa": .5})
+	m := mustNew(t, "normal", expfam.Params{"kappa": .5})
 	logPartition := func(theta []float64) float64 {
 		kappa, alpha := theta[1], theta[3]/2
 		beta := (theta[2] - theta[0]*theta[0]/kappa) / 2
@@ -301,7 +302,7 @@ func TestChanges(t *testing.T) {
 
 // A long session is the same on one goroutine and on two, for every family.
 func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
-	sameOnAnyNumberOfGoroutines(t, 0, func(m hafvf.Model, steps [][][]float64) (all []string) {
+	sameOnAnyNumberOfGoroutines(t, 0, func(m expfam.Model, steps [][][]float64) (all []string) {
 		s := hafvf.NewFilter(m, levels(2), 1).Smooth(steps)
 		for i := range steps {
 			all = append(all, fmt.Sprint(s.Evidence[i], s.Missing[i], s.Sample(i), s.Forward(i), s.Backward(i)))
@@ -321,7 +322,7 @@ func singleStream(kind string, n int) [][][]float64 {
 
 // sameOnAnyNumberOfGoroutines compares what smooth says of a long session with missing
 // steps, for every family. That of normal shifts by shift and back every 370 steps.
-func sameOnAnyNumberOfGoroutines(t *testing.T, shift float64, smooth func(m hafvf.Model, steps [][][]float64) []string) {
+func sameOnAnyNumberOfGoroutines(t *testing.T, shift float64, smooth func(m expfam.Model, steps [][][]float64) []string) {
 	t.Helper()
 	before := runtime.GOMAXPROCS(0)
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
@@ -329,7 +330,7 @@ func sameOnAnyNumberOfGoroutines(t *testing.T, shift float64, smooth func(m hafv
 		t.Run(c.family, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(9, 10))
 			m := mustNew(t, c.family, c.prior)
-			_, sequential := m.(hafvf.Sequential)
+			_, sequential := m.(expfam.Sequential)
 			var steps [][][]float64
 			for i := range 1500 {
 				x := c.draw(rng)

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 
+	"hafvf/hafvf/expfam"
 	"hafvf/internal/parallel"
 )
 
@@ -87,7 +88,7 @@ func (s *Smoother) Use(m Model) {
 // hasAccidents reports whether an observation of the model can be an accident. A rare
 // category is none: without its rare heads a coin would have a lower rate.
 func hasAccidents(m Model) bool {
-	_, discrete := m.(Discrete)
+	_, discrete := m.(expfam.Discrete)
 	return !discrete
 }
 

@@ -12,12 +12,13 @@ import (
 	"testing"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 )
 
 // A smoothingTrace is what an independent implementation makes of a session.
 type smoothingTrace struct {
 	Family   string
-	Prior    hafvf.Params
+	Prior    expfam.Params
 	X        []float64
 	Mean, SD []float64
 	Changes  []int
@@ -179,7 +180,7 @@ func TestSegmentPosteriorIsConjugate(t *testing.T) {
 		t.Run(c.family, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(13, 1))
 			m := mustNew(t, c.family, c.prior)
-			_, sequential := m.(hafvf.Sequential)
+			_, sequential := m.(expfam.Sequential)
 			var steps [][][]float64
 			for i := range 150 {
 				x := c.draw(rng)
@@ -326,7 +327,7 @@ func TestSmootherOfHostileSessions(t *testing.T) {
 		"one value huge":  {repeat(300, func(i int) float64 { return rng.NormFloat64() + 1e100*float64(i/150*150/max(i, 1)*((i+1)%151/150)) }), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := mustNew(t, "normal", nil).(hafvf.Fitted)
+			m := mustNew(t, "normal", nil).(expfam.Fitted)
 			var xs [][]float64
 			for _, v := range c.x {
 				if v == v {
@@ -347,7 +348,7 @@ func TestSmootherOfHostileSessions(t *testing.T) {
 
 // Short sessions of one distribution have no edges, whatever prior they set themselves.
 func TestShortSessionsHaveNoEdges(t *testing.T) {
-	m := mustNew(t, "normal", nil).(hafvf.Fitted)
+	m := mustNew(t, "normal", nil).(expfam.Fitted)
 	rng := rand.New(rand.NewPCG(15, 1))
 	for _, n := range []int{1, 2, 3, 5, 8, 10, 20, 40} {
 		changes := 0
@@ -372,7 +373,7 @@ func TestJumpIsAnEdge(t *testing.T) {
 	for seed := range uint64(seeds) {
 		rng := rand.New(rand.NewPCG(seed, 19))
 		x := repeat(600, func(i int) float64 { return rng.NormFloat64() + 5*float64(i/300) })
-		g := hafvf.NewSmoother(mustNew(t, "normal", hafvf.Params{"kappa": .01}), 10).Smooth(single(x))
+		g := hafvf.NewSmoother(mustNew(t, "normal", expfam.Params{"kappa": .01}), 10).Smooth(single(x))
 		changes += len(g.Changes())
 		before += g.Mean(289)[0] / seeds
 		after += g.Mean(310)[0] / seeds
@@ -404,7 +405,7 @@ func TestSmootherOfEveryFamily(t *testing.T) {
 	for _, c := range lawful {
 		t.Run(c.family, func(t *testing.T) {
 			m := mustNew(t, c.family, c.prior)
-			_, sequential := m.(hafvf.Sequential)
+			_, sequential := m.(expfam.Sequential)
 			smoother := hafvf.NewSmoother(m, 10)
 			for _, n := range []int{0, 1, 2, 3, 10, 200} {
 				rng := rand.New(rand.NewPCG(15, uint64(n)))
@@ -440,7 +441,7 @@ func TestSmootherOfAnyParts(t *testing.T) {
 	for _, c := range lawful {
 		t.Run(c.family, func(t *testing.T) {
 			m := mustNew(t, c.family, c.prior)
-			_, sequential := m.(hafvf.Sequential)
+			_, sequential := m.(expfam.Sequential)
 			smoother := hafvf.NewSmoother(m, 10)
 			for seed := range uint64(20) {
 				rng := rand.New(rand.NewPCG(seed, 21))
@@ -513,7 +514,7 @@ var twoRegimes = map[string]func(rng *rand.Rand, regime float64) []float64{
 }
 
 // priorOf is that of lawful.
-func priorOf(family string) hafvf.Params {
+func priorOf(family string) expfam.Params {
 	return lawful[slices.IndexFunc(lawful, func(c law) bool { return c.family == family })].prior
 }
 
@@ -566,7 +567,7 @@ func BenchmarkSmoothedFamilies(b *testing.B) {
 			line := fmt.Sprintf("%-12s", family)
 			for _, setting := range []string{"given", "auto", "missing"} {
 				m := mustNew(b, family, priorOf(family))
-				fitted, fits := m.(hafvf.Fitted)
+				fitted, fits := m.(expfam.Fitted)
 				if setting == "auto" && !fits {
 					line += "    –      –"
 					continue
@@ -624,7 +625,7 @@ func TestSmootherIsEquivariant(t *testing.T) {
 		return v
 	})
 	run := func(scale, offset float64) *hafvf.Segmentation {
-		m := mustNew(t, "normal", nil).(hafvf.Fitted)
+		m := mustNew(t, "normal", nil).(expfam.Fitted)
 		y, xs := slices.Clone(x), [][]float64{}
 		for i := range y {
 			y[i] = scale*y[i] + offset
@@ -654,7 +655,7 @@ func TestSmootherIsEquivariant(t *testing.T) {
 func TestLargeCountsStayPrecise(t *testing.T) {
 	rng := rand.New(rand.NewPCG(18, 1))
 	x := repeat(300, func(i int) float64 { return 1e8 + math.Round(1e4*rng.NormFloat64()) + 1e6*float64(i/150) })
-	g := hafvf.NewSmoother(mustNew(t, "poisson", hafvf.Params{"shape": 1., "rate": 1e-8}), 10).Smooth(single(x))
+	g := hafvf.NewSmoother(mustNew(t, "poisson", expfam.Params{"shape": 1., "rate": 1e-8}), 10).Smooth(single(x))
 	if !slices.Equal(g.Changes(), []int{150}) {
 		t.Fatalf("changes %v", g.Changes())
 	}
@@ -667,7 +668,7 @@ func TestLargeCountsStayPrecise(t *testing.T) {
 
 // A long session is the same on one goroutine and on two, for every family.
 func TestSmootherIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
-	sameOnAnyNumberOfGoroutines(t, 6, func(m hafvf.Model, steps [][][]float64) (all []string) {
+	sameOnAnyNumberOfGoroutines(t, 6, func(m expfam.Model, steps [][][]float64) (all []string) {
 		g := hafvf.NewSmoother(m, 10).Smooth(steps)
 		for i := range steps {
 			all = append(all, fmt.Sprint(g.Evidence[i], g.Missing[i], g.Sample(i), g.Mean(i), g.SD(i), g.Outlier(i)))

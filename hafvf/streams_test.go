@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"hafvf/hafvf/expfam"
 	"hafvf/internal/streams"
 )
 
@@ -87,7 +88,7 @@ const warmUp = 50
 // The log predictive is that of the stream before.
 func scoreStream(s streams.Stream, b *Bank, scale, offset float64) score {
 	x, moved := s.X, 0.0
-	if base, ok := b.Model().(Fitted); ok && scale != 0 {
+	if base, ok := b.Model().(expfam.Fitted); ok && scale != 0 {
 		x, moved = make([]float64, len(s.X)), math.Log(scale)
 		for t, v := range s.X {
 			x[t] = scale*v + offset

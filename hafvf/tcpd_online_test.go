@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 )
 
 // findings are what the default bank with detection says of a series in one
@@ -18,10 +19,10 @@ type findings struct {
 
 // defaultDetector is the default bank with detection under the prior, or for n > 0
 // and a family that can be fitted, under the one that fits the first n values of x.
-func defaultDetector(t testing.TB, family string, prior hafvf.Params, x []float64, n int) *hafvf.Bank {
+func defaultDetector(t testing.TB, family string, prior expfam.Params, x []float64, n int) *hafvf.Bank {
 	t.Helper()
 	model := mustNew(t, family, prior)
-	if m, ok := model.(hafvf.Fitted); ok && n > 0 {
+	if m, ok := model.(expfam.Fitted); ok && n > 0 {
 		complete := slices.DeleteFunc(slices.Clone(x), math.IsNaN)
 		var first [][]float64
 		for i := range min(n, len(complete)) {
@@ -63,7 +64,7 @@ func BenchmarkTCPDOnline(b *testing.B) {
 		b.Skip("-tcpd DIR names no dataset")
 	}
 	series := tcpdSeries(b)
-	unit := hafvf.Params{"mu": 0., "kappa": 0.01, "alpha": 1., "beta": 1.}
+	unit := expfam.Params{"mu": 0., "kappa": 0.01, "alpha": 1., "beta": 1.}
 	for _, c := range []struct {
 		name string
 		find func(x []float64) findings

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
 )
 
@@ -25,7 +26,7 @@ func TestRecommendedIsDetect(t *testing.T) {
 		"mvnormal":    {"prior: auto, dim: 3", func(c *hafvf.Config) { c.Dim = 3 }},
 		"regression":  {"prior: auto, dim: 3", func(c *hafvf.Config) { c.Dim = 3 }},
 		"bernoulli":   {"prior: {}", nil},
-		"categorical": {"prior: {alpha: [1, 1, 1]}", func(c *hafvf.Config) { c.Prior = hafvf.Params{"alpha": []float64{1, 1, 1}} }},
+		"categorical": {"prior: {alpha: [1, 1, 1]}", func(c *hafvf.Config) { c.Prior = expfam.Params{"alpha": []float64{1, 1, 1}} }},
 	} {
 		known = append(known, family)
 		g := compose(t, "model: {family: "+family+", "+c.model+"}\ndetect: true\nsource: {jsonl: {path: in.jsonl}}\n")
@@ -46,7 +47,7 @@ func TestRecommendedIsDetect(t *testing.T) {
 		}
 	}
 	slices.Sort(known)
-	if all := slices.Sorted(slices.Values(hafvf.Families())); !slices.Equal(known, all) {
+	if all := slices.Sorted(slices.Values(expfam.Families())); !slices.Equal(known, all) {
 		t.Errorf("the families %v, of %v", known, all)
 	}
 }

@@ -22,6 +22,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/observe"
@@ -247,7 +248,7 @@ func TestRunOverManyBundles(t *testing.T) {
 	s, estimates, _ := runConfig(t, "model: {family: bernoulli}\nlevels: []\ntop: 0.99\nsource: {jsonl: {path: "+path+"}}\n")
 	equal(t, int64(n), s.Records)
 	got := byKey(t, estimates)
-	want := plainLoop(t, keyed.Config{Filter: hafvf.Config{Family: "bernoulli", Prior: hafvf.Params{"alpha": 1.0, "beta": 1.0}, Levels: []hafvf.Beta{}, Top: .99}}, lines, "in.jsonl")
+	want := plainLoop(t, keyed.Config{Filter: hafvf.Config{Family: "bernoulli", Prior: expfam.Params{"alpha": 1.0, "beta": 1.0}, Levels: []hafvf.Beta{}, Top: .99}}, lines, "in.jsonl")
 	for key, w := range want {
 		if len(got[key]) != len(w) {
 			t.Fatalf("%s: %d records, want %d", key, len(got[key]), len(w))
@@ -465,7 +466,7 @@ func runSessions(t *testing.T, levels string, each func(key string, session []se
 // TestRunSegments compares the records of the pipeline with hafvf.Smoother on each
 // session of each key.
 func TestRunSegments(t *testing.T) {
-	m, err := hafvf.New("normal", nil, 0)
+	m, err := expfam.New("normal", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -509,7 +510,7 @@ func TestRunSegments(t *testing.T) {
 // TestRunSmooths compares the records of the pipeline with Filter.Smooth on each session
 // of each key, where the config has levels.
 func TestRunSmooths(t *testing.T) {
-	m, err := hafvf.New("normal", nil, 0)
+	m, err := expfam.New("normal", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -615,7 +616,7 @@ func TestRunOfSeason(t *testing.T) {
 	if len(rejected) != 1 || !strings.Contains(rejected[0], "no time; a season needs that of every observation") {
 		t.Errorf("rejected %q", rejected)
 	}
-	plain := hafvf.Config{Family: "normal", Prior: hafvf.Params{}}
+	plain := hafvf.Config{Family: "normal", Prior: expfam.Params{}}
 	filter := plain
 	filter.Season = &hafvf.RhythmConfig{Seasons: []hafvf.Season{{Period: 24 * time.Hour, Harmonics: 1}}, Zone: "Europe/Berlin", Holidays: []string{"2026-03-09"}}
 	cfg := keyed.Config{Filter: filter, Order: keyed.Arrival, Keys: []keyed.Rule{{Match: "b", Filter: plain}}}
@@ -648,7 +649,7 @@ func TestRunDetects(t *testing.T) {
 	path := write(t, "in.jsonl", lines...)
 	alerts := filepath.Join(t.TempDir(), "alerts.jsonl")
 	s, estimates, _ := runConfig(t, "model: {family: normal, prior: auto}\ndetect: true\nalerts: {jsonl: {path: "+alerts+"}, beliefs: [outlier, change, revision]}\nsource: {jsonl: {path: "+path+"}}\n")
-	cfg := hafvf.Config{Family: "normal", Prior: hafvf.Params{}, Dim: 0, Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}, WarmUp: 50}
+	cfg := hafvf.Config{Family: "normal", Prior: expfam.Params{}, Dim: 0, Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}, WarmUp: 50}
 	equal(t, plainLoop(t, keyed.Config{Filter: cfg}, lines, "in.jsonl"), byKey(t, estimates))
 
 	type record struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
 	"hafvf/pipeline/direct"
 	"hafvf/transforms"
@@ -46,8 +47,8 @@ func init() {
 	register.Function2x0(report)
 	register.Function2x0(reportChange)
 	// Priors come by name, so that a worker in another process can read them.
-	hafvf.Register("known-noise", func(p hafvf.Prior, _ int) (hafvf.Model, error) {
-		m := knownNoise{Natural: hafvf.Natural{N: 2}, mean: p.Float("mean", 0), precision: p.Positive("precision", 1), noise: p.Positive("noise", 1)}
+	expfam.Register("known-noise", func(p expfam.Prior, _ int) (expfam.Model, error) {
+		m := knownNoise{Natural: expfam.Natural{N: 2}, mean: p.Float("mean", 0), precision: p.Positive("precision", 1), noise: p.Positive("noise", 1)}
 		return m, p.Done()
 	})
 }
@@ -116,7 +117,7 @@ func ExampleSmooth() {
 // knownNoise is the user's own model: x ~ N(z, noise²), z ~ N(mean, 1/precision).
 // With k the precision and μ the mean of z, θ = (k·μ, k) and B = ½ k·μ² − ½ ln k.
 type knownNoise struct {
-	hafvf.Natural
+	expfam.Natural
 	mean, precision, noise float64
 }
 
@@ -142,8 +143,8 @@ func (m knownNoise) LogBase(x []float64) float64 {
 func (m knownNoise) at(d []float64, s float64) (h, k float64) {
 	return m.mean*m.precision + s*d[0], m.precision + s*d[1]
 }
-func (knownNoise) Params() []hafvf.Param {
-	return []hafvf.Param{{Name: "mean"}, {Name: "precision"}}
+func (knownNoise) Params() []expfam.Param {
+	return []expfam.Param{{Name: "mean"}, {Name: "precision"}}
 }
 func (m knownNoise) Posterior(dst, d []float64) {
 	h, k := m.at(d, 1)
@@ -157,7 +158,7 @@ func (m knownNoise) Predict(mean, sd, d []float64, s float64, _ []float64) {
 	h, k := m.at(d, s)
 	mean[0], sd[0] = h/k, math.Sqrt(1/k+m.noise*m.noise)
 }
-func (m knownNoise) NewLine() hafvf.Line { return &noiseLine{m: m} }
+func (m knownNoise) NewLine() expfam.Line { return &noiseLine{m: m} }
 
 type noiseLine struct {
 	m    knownNoise
@@ -172,11 +173,11 @@ func (l *noiseLine) Gain(s float64) float64 {
 	return 0.5 * (hT*hT/kT - h*h/k - math.Log(kT/k))
 }
 
-func (l *noiseLine) Jet(s float64) hafvf.Jet {
+func (l *noiseLine) Jet(s float64) expfam.Jet {
 	h, k := l.m.at(l.d, s)
 	f1, f2, f3, f4 := l.derivatives(h, k)
 	g1, g2, _, _ := l.derivatives(h+l.t[0], k+l.t[1])
-	return hafvf.Jet{Q1: g1 - f1, Q2: g2 - f2, F2: f2, F3: f3, F4: f4}
+	return expfam.Jet{Q1: g1 - f1, Q2: g2 - f2, F2: f2, F3: f3, F4: f4}
 }
 
 // derivatives are those of B at (h, k) along d.
@@ -201,7 +202,7 @@ func ExampleFilter_ownFamily() {
 	estimates, rejected := transforms.Filter(s, transforms.Config{Config: keyed.Config{
 		Filter: hafvf.Config{
 			Family: "known-noise",
-			Prior:  hafvf.Params{"mean": 100.0, "precision": 1e-4, "noise": 2.0},
+			Prior:  expfam.Params{"mean": 100.0, "precision": 1e-4, "noise": 2.0},
 			Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, // w, b
 			Top:    1,
 		},

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestConfigTravels(t *testing.T) {
 	third := 1 / 3.
 	full := Config{Config: keyed.Recommended("normal"), Cells: []string{"a", "b"}, Migrate: true, Account: "run"}
-	full.Keys = []keyed.Rule{{Match: "k*", Filter: hafvf.Config{Family: "normal", Levels: []hafvf.Beta{}, Top: third, Prior: hafvf.Params{"kappa": math.Nextafter(1, 2)}}}}
+	full.Keys = []keyed.Rule{{Match: "k*", Filter: hafvf.Config{Family: "normal", Levels: []hafvf.Beta{}, Top: third, Prior: expfam.Params{"kappa": math.Nextafter(1, 2)}}}}
 	full.Lateness, full.TimeUnit, full.Interval = 3, time.Hour, .9
 	full.Values, full.Silence = []string{"x"}, &keyed.SilenceConfig{After: time.Minute}
 	none := full

@@ -10,12 +10,13 @@ import (
 	"gonum.org/v1/gonum/diff/fd"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 )
 
 // TestModel checks the laws of conjugate models for m on observations that draw
 // makes. Draw has to return vectors that m.Check accepts, for a Sequential model
 // whole rows.
-func TestModel(t *testing.T, m hafvf.Model, draw func(rng *rand.Rand) []float64) {
+func TestModel(t *testing.T, m expfam.Model, draw func(rng *rand.Rand) []float64) {
 	s := suite{m: m, draw: draw}
 	t.Run("Jet", s.jet)
 	t.Run("ScaleMergeObserve", s.addition)
@@ -28,7 +29,7 @@ func TestModel(t *testing.T, m hafvf.Model, draw func(rng *rand.Rand) []float64)
 }
 
 type suite struct {
-	m    hafvf.Model
+	m    expfam.Model
 	draw func(rng *rand.Rand) []float64
 }
 
@@ -142,7 +143,7 @@ func (s suite) addition(t *testing.T) {
 func (s suite) permutation(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 1))
 	f := hafvf.NewFilter(s.m, nil, 1)
-	if _, ok := s.m.(hafvf.Sequential); ok {
+	if _, ok := s.m.(expfam.Sequential); ok {
 		t.Skip("rows depend on the order")
 	}
 	xs := make([][]float64, 20)
@@ -201,7 +202,7 @@ func (s suite) levels() []hafvf.Beta {
 // row.
 func (s suite) stream(rng *rand.Rand) []float64 {
 	x := s.draw(rng)
-	if _, ok := s.m.(hafvf.Sequential); ok {
+	if _, ok := s.m.(expfam.Sequential); ok {
 		return x[len(x)-1:]
 	}
 	return x

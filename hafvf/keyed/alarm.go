@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 	"hafvf/internal/compact"
 )
 
@@ -104,7 +105,7 @@ type decider struct {
 }
 
 // newDecider makes a decider from settings that validate has passed.
-func newDecider(cfg AlarmConfig, filter hafvf.Config, m hafvf.Model) *decider {
+func newDecider(cfg AlarmConfig, filter hafvf.Config, m expfam.Model) *decider {
 	cfg = cfg.withDefaults()
 	zone, err := time.LoadLocation(cfg.Zone)
 	if err != nil {
@@ -228,7 +229,7 @@ func (d *decider) wait(s *decisions, at time.Time, y []float64) {
 		for t, w := range s.warmUp {
 			x[t] = w.y[i]
 		}
-		location, scale := hafvf.LocationScale(x)
+		location, scale := expfam.LocationScale(x)
 		s.standard = append(s.standard, location, scale)
 	}
 	s.timed = !slices.ContainsFunc(s.warmUp, func(w timedValues) bool { return w.time.IsZero() })

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 )
 
 // shifting are n standard normal values, one every five minutes, which are 8 higher
@@ -103,11 +104,11 @@ func TestAlarmsThatAreNotPermitted(t *testing.T) {
 // categories where a step has several.
 func TestScoresOfFamilies(t *testing.T) {
 	for family, c := range map[string]struct {
-		prior hafvf.Params
+		prior expfam.Params
 		dim   int
 	}{
-		"bernoulli": {nil, 1}, "categorical": {hafvf.Params{"alpha": []any{1., 1., 1.}}, 3}, "exponential": {nil, 1}, "poisson": {nil, 1},
-		"normal": {nil, 1}, "mvnormal": {nil, 3}, "regression": {nil, 3}, "ar": {hafvf.Params{"order": 2.}, 1},
+		"bernoulli": {nil, 1}, "categorical": {expfam.Params{"alpha": []any{1., 1., 1.}}, 3}, "exponential": {nil, 1}, "poisson": {nil, 1},
+		"normal": {nil, 1}, "mvnormal": {nil, 3}, "regression": {nil, 3}, "ar": {expfam.Params{"order": 2.}, 1},
 	} {
 		for _, timed := range []bool{true, false} {
 			rng := rand.New(rand.NewPCG(5, 6))
@@ -253,7 +254,7 @@ func TestEstimatorOnGoldenTrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	est := newEstimator(t, Config{Filter: hafvf.Config{
-		Family: "normal", Prior: hafvf.Params{"mu": trace.Location, "kappa": .01, "alpha": 1., "beta": trace.Scale * trace.Scale},
+		Family: "normal", Prior: expfam.Params{"mu": trace.Location, "kappa": .01, "alpha": 1., "beta": trace.Scale * trace.Scale},
 		Bank:   []hafvf.Member{{Levels: []hafvf.Beta{}, Top: .985}, {Levels: []hafvf.Beta{}, Top: .9998, AR: 1}, {Levels: []hafvf.Beta{}, Top: .9998}},
 		Detect: &hafvf.Detect{},
 	}})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 )
 
 // Order is the order in which a key's observations are learned.
@@ -64,8 +65,8 @@ func Recommended(family string) Config {
 		Order: EventTime, Alarms: DefaultAlarms(), Alerts: AlertConfig{Direction: Both},
 	}
 	for _, dim := range []int{0, 2} { // of vectors there are two
-		if m, err := hafvf.New(family, nil, dim); err == nil {
-			if _, ok := m.(hafvf.Fitted); ok {
+		if m, err := expfam.New(family, nil, dim); err == nil {
+			if _, ok := m.(expfam.Fitted); ok {
 				cfg.Filter.WarmUp = DefaultWarmUp
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 )
 
 // An Estimator makes the estimates of the keys of a configuration, from their observations in
@@ -21,7 +22,7 @@ type stream struct {
 	fingerprint uint64
 	bank        *hafvf.Bank
 	checks      *hafvf.Filter // of observations as they come
-	fitted      hafvf.Fitted  // the model of observations as they come, where a warm-up sets its prior
+	fitted      expfam.Fitted // the model of observations as they come, where a warm-up sets its prior
 	priorOf     *Track        // whose prior the bank has
 	decider     *decider      // nil without detection
 	season      *season       // nil without one
@@ -67,7 +68,7 @@ func newStream(cfg hafvf.Config, alarms AlarmConfig) (*stream, error) {
 	}
 	st := &stream{cfg: cfg, fingerprint: cfg.Fingerprint(), bank: bank, checks: checks}
 	if cfg.WarmUp > 0 {
-		st.fitted = checks.Model().(hafvf.Fitted)
+		st.fitted = checks.Model().(expfam.Fitted)
 	}
 	for _, p := range bank.Model().Params() {
 		st.params += p.Size()
@@ -87,7 +88,7 @@ func newStream(cfg hafvf.Config, alarms AlarmConfig) (*stream, error) {
 // newChecks makes the filter that checks observations as they come: that of a bank may take
 // rows with an exposure.
 func newChecks(cfg hafvf.Config) (*hafvf.Filter, error) {
-	m, err := hafvf.New(cfg.Family, cfg.Prior, cfg.Dim)
+	m, err := expfam.New(cfg.Family, cfg.Prior, cfg.Dim)
 	if err != nil {
 		return nil, err
 	}

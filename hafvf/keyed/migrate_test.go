@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 )
 
 // migrated has a key learn all under from, and carries its state over to to.
@@ -48,7 +49,7 @@ func TestMigrate(t *testing.T) {
 		"the same":       {normal, normal, ""},
 		"another alert":  {detecting, with(detecting, func(c *Config) { c.Alerts.Beliefs = nil }), ""},
 		"a rule":         {normal, with(normal, func(c *Config) { c.Keys = []Rule{{Match: "k", Filter: hafvf.Config{Family: "normal", Top: .9}}} }), "samples kept"},
-		"another prior":  {normal, with(normal, func(c *Config) { c.Filter.Prior = hafvf.Params{"kappa": 4.} }), "samples and levels kept"},
+		"another prior":  {normal, with(normal, func(c *Config) { c.Filter.Prior = expfam.Params{"kappa": 4.} }), "samples and levels kept"},
 		"more levels":    {normal, with(normal, func(c *Config) { c.Filter.Levels, c.Filter.Top = []hafvf.Beta{{Alpha: 2, Beta: 1}}, .9 }), "samples kept; levels begin anew"},
 		"a bank":         {normal, with(normal, func(c *Config) { c.Filter.Bank = hafvf.DefaultBank() }), "samples and levels kept; shares begin anew"},
 		"detection":      {normal, with(normal, func(c *Config) { c.Filter.Bank, c.Filter.Detect = hafvf.DefaultBank(), &hafvf.Detect{} }), "samples and levels kept; shares, detection and alarms begin anew"},
@@ -108,21 +109,21 @@ func TestMigratedSamples(t *testing.T) {
 	two := func(rng *rand.Rand) []float64 { return []float64{rng.NormFloat64(), 2 + rng.NormFloat64()} }
 	for family, c := range map[string]struct {
 		draw     func(rng *rand.Rand) []float64
-		from, to hafvf.Params
+		from, to expfam.Params
 		dim      int
 	}{
-		"normal":      {value, nil, hafvf.Params{"mu": 1., "kappa": 3., "alpha": 2., "beta": 5.}, 0},
-		"poisson":     {whole, nil, hafvf.Params{"shape": 2., "rate": 3.}, 0},
-		"exponential": {positive, nil, hafvf.Params{"shape": 2., "rate": 3.}, 0},
-		"bernoulli":   {whole, nil, hafvf.Params{"alpha": 2., "beta": 3.}, 0},
-		"categorical": {whole, hafvf.Params{"alpha": []any{1., 1.}}, hafvf.Params{"alpha": []any{2., 3.}}, 0},
-		"mvnormal":    {two, nil, hafvf.Params{"kappa": 3.}, 2},
-		"regression":  {two, nil, hafvf.Params{"precision": 3.}, 2},
-		"ar":          {value, hafvf.Params{"order": 2}, hafvf.Params{"order": 2, "precision": 3.}, 0},
+		"normal":      {value, nil, expfam.Params{"mu": 1., "kappa": 3., "alpha": 2., "beta": 5.}, 0},
+		"poisson":     {whole, nil, expfam.Params{"shape": 2., "rate": 3.}, 0},
+		"exponential": {positive, nil, expfam.Params{"shape": 2., "rate": 3.}, 0},
+		"bernoulli":   {whole, nil, expfam.Params{"alpha": 2., "beta": 3.}, 0},
+		"categorical": {whole, expfam.Params{"alpha": []any{1., 1.}}, expfam.Params{"alpha": []any{2., 3.}}, 0},
+		"mvnormal":    {two, nil, expfam.Params{"kappa": 3.}, 2},
+		"regression":  {two, nil, expfam.Params{"precision": 3.}, 2},
+		"ar":          {value, expfam.Params{"order": 2}, expfam.Params{"order": 2, "precision": 3.}, 0},
 	} {
 		t.Run(family, func(t *testing.T) {
 			in := series(c.draw)
-			under := func(prior hafvf.Params) Config {
+			under := func(prior expfam.Params) Config {
 				return Config{Filter: hafvf.Config{Family: family, Dim: c.dim, Prior: prior, Levels: []hafvf.Beta{}, Top: 1}}
 			}
 			b, carried, err := migrated(t, under(c.from), under(c.to), in[:40])
@@ -162,7 +163,7 @@ func TestMigrateRefuses(t *testing.T) {
 		}
 	}
 	ar := func(order int) Config {
-		return Config{Filter: hafvf.Config{Family: "ar", Prior: hafvf.Params{"order": order}}}
+		return Config{Filter: hafvf.Config{Family: "ar", Prior: expfam.Params{"order": order}}}
 	}
 	if _, _, err := migrated(t, ar(2), ar(3), in); !errors.Is(err, hafvf.ErrOtherConfig) || !strings.Contains(err.Error(), "other dimensions") {
 		t.Error(err)

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 )
 
 // A season takes the season out of the values of a stream's keys before the bank sees
@@ -57,8 +58,8 @@ func newSeason(cfg hafvf.Config, bank *hafvf.Bank) (*season, error) {
 	if cfg.Family == "regression" {
 		se.first = bank.Dim() - 1
 	}
-	var exposed hafvf.Exposed
-	if exposed, se.counts = bank.Model().(hafvf.Exposed); se.counts {
+	var exposed expfam.Exposed
+	if exposed, se.counts = bank.Model().(expfam.Exposed); se.counts {
 		se.row = exposed.Unit()
 	}
 	return se, nil

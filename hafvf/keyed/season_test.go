@@ -11,6 +11,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 )
 
 var daily = &hafvf.RhythmConfig{Seasons: []hafvf.Season{{Period: 24 * time.Hour, Harmonics: 2}}}
@@ -28,7 +29,7 @@ var seasonalConfigs = map[string]struct {
 }{
 	"normal":          {hafvf.Config{Family: "normal"}, func(rng *rand.Rand, s float64) []float64 { return []float64{100 + 3*s + rng.NormFloat64()} }},
 	"normal, detects": {hafvf.Config{Family: "normal", Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}}, func(rng *rand.Rand, s float64) []float64 { return []float64{3*s + rng.NormFloat64()} }},
-	"ar":              {hafvf.Config{Family: "ar", Prior: hafvf.Params{"order": 1., "intercept": true}}, func(rng *rand.Rand, s float64) []float64 { return []float64{3*s + rng.NormFloat64()} }},
+	"ar":              {hafvf.Config{Family: "ar", Prior: expfam.Params{"order": 1., "intercept": true}}, func(rng *rand.Rand, s float64) []float64 { return []float64{3*s + rng.NormFloat64()} }},
 	"regression": {hafvf.Config{Family: "regression", Dim: 2}, func(rng *rand.Rand, s float64) []float64 {
 		u := rng.NormFloat64()
 		return []float64{u, 3*s + 2*u + rng.NormFloat64()}

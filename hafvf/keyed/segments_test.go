@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 )
 
 func smoothed(t *testing.T, cfg SmoothConfig, observations []Observation) (all []Smoothed) {
@@ -91,7 +92,7 @@ func TestSegmentsGoOnOverCuts(t *testing.T) {
 // ofRegimes draw values of two regimes, 0 and 1, each after the one before.
 var ofRegimes = []struct {
 	family string
-	prior  hafvf.Params
+	prior  expfam.Params
 	within int // observations, in which an edge is found
 	next   func(rng *rand.Rand, last, regime float64) float64
 }{
@@ -103,7 +104,7 @@ var ofRegimes = []struct {
 		}
 		return n
 	}},
-	{"ar", hafvf.Params{"order": 2}, 12, func(rng *rand.Rand, last, regime float64) float64 {
+	{"ar", expfam.Params{"order": 2}, 12, func(rng *rand.Rand, last, regime float64) float64 {
 		return (.95-1.9*regime)*last + rng.NormFloat64()
 	}},
 }

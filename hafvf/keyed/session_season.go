@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 )
 
 // A sessionSeason takes the season out of the values of a session before the smoother looks
@@ -28,7 +29,7 @@ type sessionSeason struct {
 
 func newSessionSeason(cfg hafvf.Config, bank *hafvf.Bank) *sessionSeason {
 	se := &sessionSeason{cfg: *cfg.Season, coordinates: bank.Dim(), log: cfg.Family == "exponential"}
-	if _, se.counts = bank.Model().(hafvf.Exposed); se.counts {
+	if _, se.counts = bank.Model().(expfam.Exposed); se.counts {
 		se.coordinates = 1 // the other one is the exposure
 	}
 	return se

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 )
 
 // A daily rhythm is neither drift nor edges: with the season a session of ten days has the
@@ -28,13 +29,13 @@ func TestSessionsHaveSeasons(t *testing.T) {
 		return k
 	}
 	for family, c := range map[string]struct {
-		prior hafvf.Params
+		prior expfam.Params
 		mean  func(i int, after float64) float64 // after is 1 from the edge on
 		draw  func(rng *rand.Rand, mean float64) []float64
 	}{
 		"normal": {nil, func(i int, after float64) float64 { return 50 + 5*wave(i) + 3*after },
 			func(rng *rand.Rand, mean float64) []float64 { return []float64{mean + rng.NormFloat64()} }},
-		"mvnormal": {hafvf.Params{"mu": []float64{0, 0}}, func(i int, after float64) float64 { return 50 + 5*wave(i) + 3*after },
+		"mvnormal": {expfam.Params{"mu": []float64{0, 0}}, func(i int, after float64) float64 { return 50 + 5*wave(i) + 3*after },
 			func(rng *rand.Rand, mean float64) []float64 {
 				return []float64{mean + rng.NormFloat64(), rng.NormFloat64()}
 			}},
@@ -117,7 +118,7 @@ func TestSeasonsOfRegressors(t *testing.T) {
 			[2]float64{2, 2},
 		},
 		"ar": {
-			hafvf.Config{Family: "ar", Prior: hafvf.Params{"order": 1, "intercept": true}, Season: season},
+			hafvf.Config{Family: "ar", Prior: expfam.Params{"order": 1, "intercept": true}, Season: season},
 			func() func(rng *rand.Rand, i int) ([]float64, float64) {
 				last := 0.
 				return func(rng *rand.Rand, i int) ([]float64, float64) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 )
 
 // drawn draws observations of a family, standard ones, for its model with the given
@@ -48,19 +49,19 @@ func BenchmarkStateSize(b *testing.B) {
 	}
 	models := []struct {
 		name, family string
-		prior        hafvf.Params
+		prior        expfam.Params
 		dim          int
 	}{
 		{"bernoulli", "bernoulli", nil, 1},
-		{"categorical of 3", "categorical", hafvf.Params{"alpha": []any{1., 1., 1.}}, 3},
-		{"categorical of 10", "categorical", hafvf.Params{"alpha": []any{1., 1., 1., 1., 1., 1., 1., 1., 1., 1.}}, 10},
+		{"categorical of 3", "categorical", expfam.Params{"alpha": []any{1., 1., 1.}}, 3},
+		{"categorical of 10", "categorical", expfam.Params{"alpha": []any{1., 1., 1., 1., 1., 1., 1., 1., 1., 1.}}, 10},
 		{"exponential", "exponential", nil, 1},
 		{"poisson", "poisson", nil, 1},
 		{"normal", "normal", nil, 1},
 		{"mvnormal of 3", "mvnormal", nil, 3},
 		{"mvnormal of 10", "mvnormal", nil, 10},
 		{"regression on 2", "regression", nil, 3},
-		{"ar of order 2", "ar", hafvf.Params{"order": 2.}, 1},
+		{"ar of order 2", "ar", expfam.Params{"order": 2.}, 1},
 	}
 	for _, m := range models {
 		for _, f := range filters {
@@ -73,11 +74,11 @@ func BenchmarkStateSize(b *testing.B) {
 				if m.family != "categorical" {
 					cfg.Dim = m.dim
 				}
-				model, err := hafvf.New(cfg.Family, cfg.Prior, cfg.Dim)
+				model, err := expfam.New(cfg.Family, cfg.Prior, cfg.Dim)
 				if err != nil {
 					b.Fatal(err)
 				}
-				if _, ok := model.(hafvf.Fitted); ok {
+				if _, ok := model.(expfam.Fitted); ok {
 					cfg.WarmUp = 50 // prior: auto
 				}
 				for b.Loop() {

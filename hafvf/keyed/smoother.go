@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 )
 
 // SmoothConfig says how the sessions of keys are smoothed.
@@ -142,7 +143,7 @@ type smoothing struct {
 	filter   *hafvf.Filter // with levels
 	smoother *hafvf.Smoother
 	checks   *hafvf.Filter  // of observations as they come
-	model    hafvf.Model    // as configured
+	model    expfam.Model   // as configured
 	fits     bool           // each session sets its prior
 	season   *sessionSeason // nil without one
 	scale    *scaling
@@ -199,7 +200,7 @@ func Segments(cfg hafvf.Config) bool {
 }
 
 // fitted is the model with the prior that the steps set, or as configured.
-func (z *smoothing) fitted(steps [][][]float64, dim int) hafvf.Model {
+func (z *smoothing) fitted(steps [][][]float64, dim int) expfam.Model {
 	if !z.fits {
 		return z.model
 	}
@@ -210,7 +211,7 @@ func (z *smoothing) fitted(steps [][][]float64, dim int) hafvf.Model {
 	if len(xs) == 0 {
 		xs = [][]float64{make([]float64, dim)} // any prior will do: there is nothing to learn
 	}
-	base := z.model.(hafvf.Fitted)
+	base := z.model.(expfam.Fitted)
 	return base.Fit(base.LocationScale(xs))
 }
 

@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 )
 
 // A Snapshot is what the state of a key says, between two observations.
@@ -65,7 +65,7 @@ func (est *Estimator) Snapshot(key string, b []byte) (Snapshot, error) {
 	}
 	f, member := bank.Filter(heaviest), bank.Member(e.state, heaviest)
 	row := bank.Regressors(e.state, nil)
-	if m, ok := bank.Model().(hafvf.Exposed); ok {
+	if m, ok := bank.Model().(expfam.Exposed); ok {
 		row = m.Unit()
 	}
 	bank.Estimate(s.Estimate.Mean, s.Estimate.SD, e.state, row)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 	"hafvf/internal/compact"
 )
 
@@ -89,7 +90,7 @@ func (st *stream) usePrior(t *Track) {
 	if st.fitted != nil && t.locationScale != nil && st.priorOf != t {
 		m := st.fitted.Fit(t.locationScale)
 		if st.season != nil && st.season.counts {
-			m = m.(hafvf.Exposable).Exposed()
+			m = m.(expfam.Exposable).Exposed()
 		}
 		st.bank.Use(m)
 		st.priorOf = t

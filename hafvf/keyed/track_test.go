@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 )
 
 func newEstimator(t *testing.T, cfg Config) *Estimator {
@@ -54,7 +55,7 @@ func TestTrackRestores(t *testing.T) {
 		"default":              {Filter: hafvf.Config{Family: "normal"}},
 		"arrival":              {Filter: hafvf.Config{Family: "normal"}, Order: Arrival},
 		"rule":                 {Filter: hafvf.Config{Family: "normal"}, Keys: []Rule{{Match: "k*", Filter: hafvf.Config{Family: "normal", Top: .9}}}},
-		"sequence":             {Filter: hafvf.Config{Family: "ar", Prior: hafvf.Params{"order": 3}}},
+		"sequence":             {Filter: hafvf.Config{Family: "ar", Prior: expfam.Params{"order": 3}}},
 		"detecting":            detecting,
 		"last value":           lagging,
 		"season":               seasonal,

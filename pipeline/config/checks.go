@@ -7,13 +7,14 @@ import (
 	"strings"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 	"hafvf/internal/message"
 )
 
 // check holds what concerns more than one key.
 func (d *decoder) check(c *Config) {
 	if c.Model.Family == "" && !d.has("model.family") && !d.failed("model") && !d.failed("") {
-		d.fail("model.family", "missing; one of %s is required", strings.Join(hafvf.Families(), ", "))
+		d.fail("model.family", "missing; one of %s is required", strings.Join(expfam.Families(), ", "))
 	}
 	if err := hafvf.Scalable(c.Model.Family); err != nil && c.Model.Scale != hafvf.Linear && c.Model.Family != "" {
 		d.fail("model.scale", "%v", err)

@@ -15,6 +15,7 @@ import (
 
 	"hafvf/connectors/webhook"
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/secret"
 )
@@ -759,7 +760,7 @@ func TestPriors(t *testing.T) {
 			if c.Model.Dim != test.dim {
 				t.Errorf("dim %d, want %d", c.Model.Dim, test.dim)
 			}
-			if _, err := hafvf.New(c.Model.Family, c.Model.Prior, c.Model.Dim); err != nil {
+			if _, err := expfam.New(c.Model.Family, c.Model.Prior, c.Model.Dim); err != nil {
 				t.Errorf("the family takes it otherwise: %v", err)
 			}
 		})
@@ -769,7 +770,7 @@ func TestPriors(t *testing.T) {
 // A dirac is a family that only this test knows. It stands for one that a user
 // registers, with errors that are none of a parameter.
 func init() {
-	hafvf.Register("dirac", func(p hafvf.Prior, _ int) (hafvf.Model, error) {
+	expfam.Register("dirac", func(p expfam.Prior, _ int) (expfam.Model, error) {
 		at := p.Float("at", 0)
 		p.Bool("flat", false)
 		if err := p.Done(); err != nil {
@@ -778,7 +779,7 @@ func init() {
 		if at < 0 {
 			return nil, errors.New("no such point")
 		}
-		return hafvf.New("normal", nil, 0)
+		return expfam.New("normal", nil, 0)
 	})
 }
 
@@ -798,7 +799,7 @@ func TestColumnsFixDim(t *testing.T) {
 		if c.Model.Dim != test.dim {
 			t.Errorf("%s: dim %d, want %d", test.model, c.Model.Dim, test.dim)
 		}
-		if _, err := hafvf.New(c.Model.Family, c.Model.Prior, c.Model.Dim); err != nil {
+		if _, err := expfam.New(c.Model.Family, c.Model.Prior, c.Model.Dim); err != nil {
 			t.Errorf("%s: the family takes it otherwise: %v", test.model, err)
 		}
 	}
@@ -826,7 +827,7 @@ func TestNumberStandsForVectorAndMatrix(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m, err := hafvf.New(c.Model.Family, c.Model.Prior, c.Model.Dim)
+			m, err := expfam.New(c.Model.Family, c.Model.Prior, c.Model.Dim)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,6 +10,7 @@ import (
 
 	"hafvf/connectors/webhook"
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/times"
 )
@@ -24,7 +25,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 		{name: "transform", doc: "filter makes an estimate of every observation as it comes. smooth works on finished sessions, forward and backward.",
 			read: choice(&c.Transform, Filter, Smooth)},
 		{name: "model", doc: "What is assumed of the values.", keys: []key{
-			{name: "family", doc: "Family of distributions.", initial: required, read: choice(&c.Model.Family, hafvf.Families()...)},
+			{name: "family", doc: "Family of distributions.", initial: required, read: choice(&c.Model.Family, expfam.Families()...)},
 			{name: "prior", doc: "Textbook parameters of the family; those that are absent have the family's defaults (go doc ./hafvf). auto sets them from a key's first observations, for smooth from the session; {auto: true, order: 3} does so beside parameters without a scale. A mapping without auto: true does not look at the data. For ar an absent prior is auto, of order 2.",
 				read: later("mapping of parameters, or auto", &nodes.model)},
 			{name: "warm_up", doc: "Number of first observations that prior: auto looks at.", unit: "observations", initial: fmt.Sprint(keyed.DefaultWarmUp), read: whole(&nodes.warmUp, 2)},
@@ -94,7 +95,7 @@ func members(dst *[]hafvf.Member) reader {
 		return []key{
 			{name: "levels", doc: "Beta priors of this member's weights. Required without ar, and none by default with it.", read: levels(&m.Levels)},
 			{name: "top", doc: "Fixed weight of this member's topmost level.", required: true, read: number(&m.Top, hafvf.TopDomain)},
-			{name: "ar", doc: "normal: the member predicts a value from as many last ones. Not for the first member.", read: upTo(&m.AR, hafvf.MaxAR)},
+			{name: "ar", doc: "normal: the member predicts a value from as many last ones. Not for the first member.", read: upTo(&m.AR, expfam.MaxAR)},
 		}
 	})
 	read := r.read

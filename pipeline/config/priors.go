@@ -7,7 +7,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
 )
@@ -113,13 +113,13 @@ func (d *decoder) prior(path string, n *yaml.Node) (params map[string]any, auto 
 }
 
 // model makes the model, or records why there is none.
-func (d *decoder) model(path string, c *Config, prior map[string]any, auto bool) hafvf.Model {
-	m, err := hafvf.New(c.Model.Family, prior, c.Model.Dim)
+func (d *decoder) model(path string, c *Config, prior map[string]any, auto bool) expfam.Model {
+	m, err := expfam.New(c.Model.Family, prior, c.Model.Dim)
 	if err != nil {
 		d.params(path, err)
 		return nil
 	}
-	if _, ok := m.(hafvf.Fitted); auto && !ok {
+	if _, ok := m.(expfam.Fitted); auto && !ok {
 		d.fail(path, "auto: %s has no location or scale that data could set; leave out prior, or give its parameters", c.Model.Family)
 		return nil
 	}
@@ -127,8 +127,8 @@ func (d *decoder) model(path string, c *Config, prior map[string]any, auto bool)
 }
 
 // observationLength is how many numbers an observation of the model has.
-func observationLength(m hafvf.Model) int {
-	if _, ok := m.(hafvf.Sequential); ok {
+func observationLength(m expfam.Model) int {
+	if _, ok := m.(expfam.Sequential); ok {
 		return 1
 	}
 	return m.Dim()
@@ -143,7 +143,7 @@ func (d *decoder) params(path string, err error) {
 		}
 		return
 	}
-	var p *hafvf.ParamError
+	var p *expfam.ParamError
 	if !errors.As(err, &p) {
 		d.fail(path, "%v", err)
 		return

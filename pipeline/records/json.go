@@ -6,7 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
 )
 
@@ -25,7 +25,7 @@ func (l *Layout) appendOutputs(b []byte, v []float64) []byte {
 	return appendNumbers(b, v)
 }
 
-func appendParam(b []byte, p hafvf.Param, v []float64) []byte {
+func appendParam(b []byte, p expfam.Param, v []float64) []byte {
 	switch {
 	case p.Rows == 0:
 		return appendNumber(b, v[0])

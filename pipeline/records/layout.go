@@ -3,11 +3,14 @@
 // made.
 package records
 
-import "hafvf/hafvf"
+import (
+	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
+)
 
 // A Layout is the form that the estimates of one model take as records.
 type Layout struct {
-	Params   []hafvf.Param
+	Params   []expfam.Param
 	Vector   bool // means are lists, also of one entry
 	Levels   int  // of the filter that has most
 	Bank     int  // filters of the largest bank, 0 where there is none

@@ -9,6 +9,7 @@ import (
 
 	"hafvf/cmd/hafvf/chart"
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 	"hafvf/internal/median"
 )
 
@@ -101,7 +102,7 @@ func simulateAR(seed uint64) *arOutcome {
 func runAR(prior arPrior, xs []float64) (r arRun) {
 	f := newFilter(hafvf.Config{
 		Family: "ar",
-		Prior:  hafvf.Params{"order": arOrder, "precision": prior.precision, "alpha": prior.alpha, "beta": prior.beta},
+		Prior:  expfam.Params{"order": arOrder, "precision": prior.precision, "alpha": prior.alpha, "beta": prior.beta},
 		Levels: []hafvf.Beta{{Alpha: 4.5, Beta: 0.5}, {Alpha: 1, Beta: 1}}, Top: 1,
 	})
 	s := f.NewState()

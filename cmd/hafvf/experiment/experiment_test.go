@@ -13,6 +13,7 @@ import (
 
 	"hafvf/cmd/hafvf/chart"
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 )
 
 // outcomes are one of every experiment, for all tests.
@@ -104,7 +105,7 @@ func TestEverySeriesOfTheFigureIsInTheFile(t *testing.T) {
 
 // Fixed decay is one Beta level under a weight of 0.75, fed with the draws.
 func TestBinaryIsTheFilterOverTheDraws(t *testing.T) {
-	m, err := hafvf.New("bernoulli", hafvf.Params{"alpha": 1.0, "beta": 1.0}, 0)
+	m, err := expfam.New("bernoulli", expfam.Params{"alpha": 1.0, "beta": 1.0}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +191,7 @@ func TestSmoothedMemoryIsTheSumOfThePasses(t *testing.T) {
 // Λᵢᵢ/2), and μᵢ|Σ ~ N(m, Σᵢᵢ/κ): draws from that must lie in the interval 95 times
 // in 100.
 func TestMeanIntervalCovers(t *testing.T) {
-	m, err := hafvf.New("mvnormal", hafvf.Params{"mu": []any{1.0, -2.0}, "kappa": 0.4, "nu": 5.0, "scale": []any{[]any{2.0, 0.5}, []any{0.5, 3.0}}}, 0)
+	m, err := expfam.New("mvnormal", expfam.Params{"mu": []any{1.0, -2.0}, "kappa": 0.4, "nu": 5.0, "scale": []any{[]any{2.0, 0.5}, []any{0.5, 3.0}}}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +216,7 @@ func TestARPredictsFromTheRowsBefore(t *testing.T) {
 	x, predicted := series(t, "ar", "x"), series(t, "ar", "predicted")
 	f := newFilter(hafvf.Config{
 		Family: "regression",
-		Prior:  hafvf.Params{"mean": slices.Repeat([]any{0.0}, arOrder), "precision": arUsual.precision, "alpha": arUsual.alpha, "beta": arUsual.beta},
+		Prior:  expfam.Params{"mean": slices.Repeat([]any{0.0}, arOrder), "precision": arUsual.precision, "alpha": arUsual.alpha, "beta": arUsual.beta},
 		Levels: []hafvf.Beta{{Alpha: 4.5, Beta: 0.5}, {Alpha: 1, Beta: 1}}, Top: 1,
 	})
 	s := f.NewState()

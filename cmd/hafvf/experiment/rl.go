@@ -9,6 +9,7 @@ import (
 
 	"hafvf/cmd/hafvf/chart"
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 )
 
 var rl = Experiment{
@@ -94,7 +95,7 @@ func simulateRL(seed uint64, noise float64) *rlOutcome {
 func runRL(prior int, session [][][]float64) rlRun {
 	f := newFilter(hafvf.Config{
 		Family: "mvnormal",
-		Prior:  hafvf.Params{"mu": []any{0.0, 0.0}, "kappa": 0.1, "nu": 3.0, "scale": 1.0},
+		Prior:  expfam.Params{"mu": []any{0.0, 0.0}, "kappa": 0.1, "nu": 3.0, "scale": 1.0},
 		Levels: []hafvf.Beta{rlPriors[prior].w, {Alpha: 1, Beta: 1}}, Top: 1,
 	})
 	s := f.Smooth(session)
@@ -121,7 +122,7 @@ func runRL(prior int, session [][][]float64) rlRun {
 // meanInterval is the posterior mean of μᵢ, and half the width of its central
 // 95 % interval: under Σ ~ InvWishart(Λ, ν), μ|Σ ~ N(m, Σ/κ) in two dimensions μᵢ
 // is a Student's t with ν−1 degrees of freedom and squared scale Λᵢᵢ/(κ(ν−1)).
-func meanInterval(m hafvf.Model, sample []float64, i int) (mean, half float64) {
+func meanInterval(m expfam.Model, sample []float64, i int) (mean, half float64) {
 	var p [8]float64 // mu, kappa, nu, scale by rows
 	m.Posterior(p[:], sample)
 	kappa, nu, scale := p[2], p[3], p[4+3*i]

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 	"hafvf/internal/message"
 )
 
@@ -46,7 +46,7 @@ type Start struct {
 	Family string
 	// Model has the naive prior that the first observations give, where the family has
 	// location or scale.
-	Model hafvf.Model
+	Model expfam.Model
 	// Location and Scale are those of the first observations.
 	Location, Scale float64
 	// Period is the number of observations after which the values may recur; 1 where
@@ -118,17 +118,17 @@ func Own(name string) bool {
 func Begin(family string, first []float64) (Start, error) {
 	s := Start{Family: family, Period: 1}
 	var err error
-	if s.Model, err = hafvf.New(family, nil, 0); err != nil {
+	if s.Model, err = expfam.New(family, nil, 0); err != nil {
 		return s, err
 	}
-	if fitted, ok := s.Model.(hafvf.Fitted); ok {
+	if fitted, ok := s.Model.(expfam.Fitted); ok {
 		rows := make([][]float64, len(first))
 		for i, x := range first {
 			rows[i] = []float64{x}
 		}
 		s.Model = fitted.Fit(fitted.LocationScale(rows))
 	}
-	s.Location, s.Scale = hafvf.LocationScale(first)
+	s.Location, s.Scale = expfam.LocationScale(first)
 	if family != "normal" {
 		s.Location, s.Scale = moments(first)
 	}
@@ -177,8 +177,8 @@ const word = 8
 
 // A conjugate is the likelihood of a stream with its conjugate prior.
 type conjugate struct {
-	hafvf.Model
-	line  hafvf.Line
+	expfam.Model
+	line  expfam.Line
 	stats []float64
 	base  float64
 	row   [1]float64
@@ -186,7 +186,7 @@ type conjugate struct {
 	sd    [1]float64
 }
 
-func newConjugate(m hafvf.Model) conjugate {
+func newConjugate(m expfam.Model) conjugate {
 	return conjugate{Model: m, line: m.NewLine(), stats: make([]float64, m.Len())}
 }
 

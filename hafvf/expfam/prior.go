@@ -1,4 +1,4 @@
-package hafvf
+package expfam
 
 import (
 	"errors"
@@ -35,7 +35,7 @@ func Register(family string, build Build) {
 	familiesMu.Lock()
 	defer familiesMu.Unlock()
 	if _, taken := families[family]; taken {
-		panic("hafvf: family " + family + " registered twice")
+		panic("expfam: family " + family + " registered twice")
 	}
 	families[family] = build
 }

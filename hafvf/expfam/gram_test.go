@@ -1,4 +1,4 @@
-package hafvf
+package expfam
 
 import (
 	"fmt"
@@ -239,7 +239,7 @@ func TestGramLine(t *testing.T) {
 					if weighed.Gain(.7); warm {
 						weighed.Jet(.5)
 					}
-					weighed.weigh(w)
+					weighed.Weigh(w)
 					v := slices.Clone(u)
 					m.Scale(v, w)
 					set.Set(d, v)

@@ -1,4 +1,4 @@
-package hafvf
+package expfam
 
 import (
 	"math"
@@ -48,7 +48,7 @@ func newRegression(p Prior, n int) regression {
 
 func (r regression) Dim() int                { return r.p + 1 }
 func (r regression) Regressors() int         { return r.p }
-func (r regression) Check(x []float64) error { return checkFinite(x) }
+func (r regression) Check(x []float64) error { return CheckFinite(x) }
 
 func (r regression) Observe(d, x []float64, weight float64) {
 	var stack [64]float64

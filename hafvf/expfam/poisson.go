@@ -1,4 +1,4 @@
-package hafvf
+package expfam
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package hafvf
+package expfam
 
 import (
 	"fmt"
@@ -21,7 +21,7 @@ func (exponential) Check(x []float64) error {
 	if x[0] < 0 {
 		return fmt.Errorf("x = %g is below zero", x[0])
 	}
-	return checkFinite(x)
+	return CheckFinite(x)
 }
 
 func (exponential) Observe(d, x []float64, weight float64) {

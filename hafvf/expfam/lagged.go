@@ -1,4 +1,4 @@
-package hafvf
+package expfam
 
 import (
 	"math"
@@ -57,7 +57,7 @@ func (m Lagged) gram() gram { return gram{p: m.order + 1, m: 1} }
 // Len implements Model, as do the methods below.
 func (m Lagged) Len() int                     { return m.gram().Len() }
 func (m Lagged) Dim() int                     { return m.order + 1 }
-func (m Lagged) Check(x []float64) error      { return checkFinite(x) }
+func (m Lagged) Check(x []float64) error      { return CheckFinite(x) }
 func (m Lagged) Scale(d []float64, w float64) { m.gram().Scale(d, w) }
 func (m Lagged) Merge(d, e []float64)         { m.gram().Merge(d, e) }
 func (m Lagged) Memory(d []float64) float64   { return d[0] }

@@ -1,4 +1,4 @@
-package hafvf
+package expfam
 
 import (
 	"fmt"
@@ -40,7 +40,7 @@ func init() {
 type mvnormal struct{ gram }
 
 func (m mvnormal) Dim() int                { return m.m }
-func (m mvnormal) Check(x []float64) error { return checkFinite(x) }
+func (m mvnormal) Check(x []float64) error { return CheckFinite(x) }
 
 func (m mvnormal) Observe(d, x []float64, weight float64) {
 	var stack [64]float64

@@ -1,4 +1,4 @@
-package hafvf
+package expfam
 
 import (
 	"math"
@@ -292,8 +292,8 @@ func (l *gramLine) Set(d, t []float64) {
 	}
 }
 
-// weigh multiplies the new statistics by w.
-func (l *gramLine) weigh(w float64) {
+// Weigh multiplies the new statistics by w.
+func (l *gramLine) Weigh(w float64) {
 	root := math.Sqrt(w)
 	l.j *= w
 	scale := func(rows []float64) {

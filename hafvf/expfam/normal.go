@@ -1,4 +1,4 @@
-package hafvf
+package expfam
 
 import (
 	"hafvf/internal/special"
@@ -27,7 +27,7 @@ type normal struct{ mu, kappa, alpha, beta float64 }
 
 func (normal) Len() int                { return 3 }
 func (normal) Dim() int                { return 1 }
-func (normal) Check(x []float64) error { return checkFinite(x) }
+func (normal) Check(x []float64) error { return CheckFinite(x) }
 func (normal) Scale(d []float64, w float64) {
 	if w == 0 {
 		d[1] = 0

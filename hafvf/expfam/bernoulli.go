@@ -1,4 +1,4 @@
-package hafvf
+package expfam
 
 import (
 	"fmt"
@@ -72,15 +72,15 @@ func betaMoments(a, b float64) (mean, sd float64) {
 	return a / n, math.Sqrt(a / n * (b / n) / (n + 1))
 }
 
-// information is the variance of an observation relative to that of a fair coin.
-func (m bernoulli) information(d []float64) float64 {
+// Information is the variance of an observation relative to that of a fair coin.
+func (m bernoulli) Information(d []float64) float64 {
 	var mean, sd [1]float64
 	m.Predict(mean[:], sd[:], d, 1, nil)
 	return 4 * sd[0] * sd[0]
 }
 
-// reference has the prior of Jeffreys.
-func (m bernoulli) reference() Model {
+// Reference has the prior of Jeffreys.
+func (m bernoulli) Reference() Model {
 	m.alpha, m.beta = 0.5, 0.5
 	return m
 }

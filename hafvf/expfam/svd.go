@@ -1,4 +1,4 @@
-package hafvf
+package expfam
 
 import (
 	"math"
@@ -23,7 +23,7 @@ func (sp *spectrum) decompose() {
 	}
 	sp.bidiagonalise()
 	if !sp.iterate() {
-		panic("hafvf: singular values did not converge")
+		panic("expfam: singular values did not converge")
 	}
 	for i := range sp.sigma {
 		sp.sigma[i] *= most
