@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// An AlarmKind is the decision on a step. It differs from the Kind of a Detection,
+// An AlarmKind is the decision on a step. It differs from the Kind of Hypotheses,
 // which is a belief: an alarm is paid from a budget.
 type AlarmKind string
 

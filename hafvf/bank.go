@@ -96,7 +96,7 @@ type Bank struct {
 	forgetting float64
 
 	gains   []float64 // log p(x|past, i) − log h(x)
-	steps   []MemberStep
+	steps   []MemberOutcome
 	mixture mixture
 	parts   []part
 }
@@ -129,8 +129,8 @@ func (v *view) see(lags []float64, xs [][]float64) {
 	observe(v.model, v.stats, v.rows, 1)
 }
 
-// A MemberStep is the outcome of one step for one filter of a bank.
-type MemberStep struct {
+// A MemberOutcome is the outcome of one step for one filter of a bank.
+type MemberOutcome struct {
 	Share float64 // posterior weight of the member in the bank, after the step
 	Step
 }
@@ -138,10 +138,10 @@ type MemberStep struct {
 // An Outcome is that of one update of a bank.
 type Outcome struct {
 	Missing       bool
-	LogPredictive float64      // log p(x|past) of the whole mixture, nats; NaN if missing
-	Members       []MemberStep // valid until the next Update
-	Heaviest      int          // of the members of the bank's own model, the one of the largest share
-	Detection     Detection    // zero without detection
+	LogPredictive float64         // log p(x|past) of the whole mixture, nats; NaN if missing
+	Members       []MemberOutcome // valid until the next Update
+	Heaviest      int             // of the members of the bank's own model, the one of the largest share
+	Detection     Hypotheses      // zero without detection
 }
 
 // NewBank makes a bank of at least one member. The forgetting of the shares is
@@ -158,7 +158,7 @@ func NewBank(model Model, members []Member, forgetting float64, detect *Detect) 
 		at:         make([]int, len(members)),
 		forgetting: forgetting,
 		gains:      make([]float64, len(members)),
-		steps:      make([]MemberStep, len(members)),
+		steps:      make([]MemberOutcome, len(members)),
 		mixture:    newMixture(model.Outputs()),
 		parts:      make([]part, 0, len(members)+maxExcursions+2),
 	}
@@ -631,7 +631,7 @@ func (m *mixture) add(weight float64) {
 }
 
 // ExcursionStarts appends to dst the steps (from 1) at which the present excursions
-// started, oldest first. The Start of a later Detection is one of these or a later
+// started, oldest first. The Start of later Hypotheses is one of these or a later
 // step, so that a caller who wants the time of a Start keeps the times of these.
 func (b *Bank) ExcursionStarts(dst []int64, s State) []int64 {
 	b.checkState(s)

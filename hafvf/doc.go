@@ -105,7 +105,7 @@
 // the two samples of every step, the paper's fθ + bθ − ΣT − θ₀. Changes finds the
 // changepoints: steps where the samples before and after have two distributions.
 //
-// A Smoother tells accidents, edges and drift apart. It leaves out what detection finds
+// A Segmenter tells accidents, edges and drift apart. It leaves out what detection finds
 // odd from both sides, joins segments bottom up by the change evidence of their samples,
 // and inside of a segment averages five filters of fixed weights, forward and backward.
 //

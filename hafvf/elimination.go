@@ -40,7 +40,7 @@ type elimination struct {
 const minSegment = 5
 
 // blocks are those between cuts, and g has the lanes' shares under these.
-func (s *Smoother) blocks(g *Segmentation, b buffers, cuts []int) []block {
+func (s *Segmenter) blocks(g *Segmentation, b buffers, cuts []int) []block {
 	l := s.workers[0]
 	n := len(cuts) + 1
 	blocks := make([]block, n)

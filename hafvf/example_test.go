@@ -250,7 +250,7 @@ func ExampleSmoother() {
 		}
 		steps = append(steps, [][]float64{{x}})
 	}
-	g := hafvf.NewSmoother(m, 10).Smooth(steps)
+	g := hafvf.NewSegmenter(m, 10).Smooth(steps)
 	for k, s := range g.Segments {
 		var mean, sd [1]float64
 		g.SegmentEstimate(mean[:], sd[:], k, s.Start)

@@ -81,9 +81,9 @@ const (
 	Revision Kind = "revision" // the regime that just started began later than reported
 )
 
-// A Detection holds the posterior probabilities of the hypotheses after a step,
+// Hypotheses hold the posterior probabilities of the hypotheses after a step,
 // before a change resets them. They sum to one.
-type Detection struct {
+type Hypotheses struct {
 	Kind                  Kind
 	Stay, Outlier, Change float64
 	// Start is the changepoint, the first step (from 1) of the new regime. Without
@@ -96,7 +96,7 @@ type Detection struct {
 
 // LogOdds is the posterior log-odds, in nats, of an outlier where Kind is Outlier,
 // and of a change otherwise.
-func (d Detection) LogOdds() float64 {
+func (d Hypotheses) LogOdds() float64 {
 	p, rest := d.Change, d.Stay+d.Outlier
 	if d.Kind == Outlier {
 		p, rest = d.Outlier, d.Stay+d.Change
@@ -106,7 +106,7 @@ func (d Detection) LogOdds() float64 {
 }
 
 // Starts reports whether the bank has committed to a new regime at this step.
-func (d Detection) Starts() bool { return d.Kind == Change || d.Kind == Revision }
+func (d Hypotheses) Starts() bool { return d.Kind == Change || d.Kind == Revision }
 
 // A detectorState is the detection's part of a state: the head below, the sample of
 // the outlier class, the statistics of the last observation, and the excursions.
@@ -436,8 +436,8 @@ func (dr *detector) learn(l detectorState, w float64) {
 
 // current reports the probabilities, and the start of the excursion that is most
 // probably a change.
-func (dr *detector) current(l detectorState) Detection {
-	d := Detection{Kind: None, Stay: l[atStay], Age: int64(l[atSteps] - l[atStart])}
+func (dr *detector) current(l detectorState) Hypotheses {
+	d := Hypotheses{Kind: None, Stay: l[atStay], Age: int64(l[atSteps] - l[atStart])}
 	most := -1.0
 	for j := range l.alive() {
 		e := dr.excursion(l, j)
@@ -466,7 +466,7 @@ func (dr *detector) likeliest(l detectorState) []float64 {
 
 // decide gives the verdict on the step, where regime is the sample of the last member.
 // Unless it is a change, excursions that are too improbable or too old are dropped.
-func (dr *detector) decide(l detectorState, regime []float64) Detection {
+func (dr *detector) decide(l detectorState, regime []float64) Hypotheses {
 	d := dr.current(l)
 	e := dr.likeliest(l)
 	// Prior odds above the initial ones do not count: otherwise every change would

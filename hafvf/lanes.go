@@ -8,7 +8,7 @@ import (
 	"hafvf/internal/special"
 )
 
-// laneWeights are the fixed weights of a Smoother's lanes: memories of 5, 12, 40, 200 and
+// laneWeights are the fixed weights of a Segmenter's lanes: memories of 5, 12, 40, 200 and
 // 5000 observations.
 var laneWeights = [...]float64{.8, .92, .975, .995, .9998}
 
@@ -21,7 +21,7 @@ const (
 // perLane is a number for every lane.
 type perLane [laneCount]float64
 
-// lanes are the filters of fixed weight that a Smoother averages, with the scratch of one
+// lanes are the filters of fixed weight that a Segmenter averages, with the scratch of one
 // goroutine. A set of samples holds that of every lane, one after the other. An
 // observation is one of the steps of a Segmentation that have something to learn.
 type lanes struct {

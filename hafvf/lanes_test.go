@@ -89,7 +89,7 @@ func TestEvidenceIsTheBayesFactorByIntegration(t *testing.T) {
 					v := c.draw(rng, shift*float64(i/n))
 					values, x = append(values, v), append(x, [][]float64{{v}})
 				}
-				g := NewSmoother(m, 10).newSegmentation(nil, x)
+				g := NewSegmenter(m, 10).newSegmentation(nil, x)
 				g.regular[3] = .4
 				before, after := l.newSet(), l.newSet()
 				l.forward(before, g, 0, n)
@@ -126,7 +126,7 @@ func TestEliminationJoinsTheLeastEvident(t *testing.T) {
 		for i := range n {
 			x = append(x, [][]float64{{rng.NormFloat64() + 3*float64(i/30%2)}})
 		}
-		s := NewSmoother(m, 10)
+		s := NewSegmenter(m, 10)
 		g := s.newSegmentation(nil, x)
 		b := newBuffers(g.lanes, n)
 		var cuts []int
@@ -195,7 +195,7 @@ func TestSmootherMemory(t *testing.T) {
 	for i := range steps {
 		steps[i] = [][]float64{{rng.NormFloat64() + 5*float64(i/2000%3)}}
 	}
-	s := NewSmoother(m, 10)
+	s := NewSegmenter(m, 10)
 	var was, now runtime.MemStats
 	runtime.ReadMemStats(&was)
 	g := s.Smooth(steps)

@@ -8,7 +8,7 @@ import (
 )
 
 // join has segments go on over the cuts between the parts of a session.
-func (s *Smoother) join(parts []*Segmentation) {
+func (s *Segmenter) join(parts []*Segmentation) {
 	l := s.workers[0]
 	before, after := l.newSet(), make([][]float64, len(parts))
 	joined := make([]bool, len(parts)) // to the part before
@@ -91,9 +91,9 @@ func (l *lanes) unite(parts []*Segmentation, joined []bool, k int) int {
 }
 
 // Estimate does the second half of Smooth: it sets Evidence and the posteriors.
-func (s *Smoother) Estimate(g *Segmentation) { s.estimate(g, newBuffers(s.workers[0], len(g.at))) }
+func (s *Segmenter) Estimate(g *Segmentation) { s.estimate(g, newBuffers(s.workers[0], len(g.at))) }
 
-func (s *Smoother) estimate(g *Segmentation, b buffers) {
+func (s *Segmenter) estimate(g *Segmentation, b buffers) {
 	n, outputs := len(g.at), g.model.Outputs()
 	g.Evidence = make([]float64, len(g.steps))
 	g.mean, g.sd = make([]float64, len(g.steps)*outputs), make([]float64, len(g.steps)*outputs)

@@ -45,7 +45,7 @@ func TestEdgesOfServersAreThoseThatOneSees(t *testing.T) {
 		for i := range xs {
 			steps[i] = xs[i : i+1]
 		}
-		got := NewSmoother(m.Fit(m.LocationScale(xs)), 10).Smooth(steps).Changes()
+		got := NewSegmenter(m.Fit(m.LocationScale(xs)), 10).Smooth(steps).Changes()
 		if !slices.EqualFunc(got, want, func(a, b int) bool { return max(a-b, b-a) <= 2 }) {
 			t.Errorf("%s has edges at %v, want about %v", key, got, want)
 		}
@@ -109,7 +109,7 @@ func TestSizesOfCoordinates(t *testing.T) {
 	for _, step := range steps {
 		xs = append(xs, step[0])
 	}
-	if got := NewSmoother(f.Fit(f.LocationScale(xs)), 10).Smooth(steps).Changes(); !slices.Equal(got, []int{300, 450, 600}) {
+	if got := NewSegmenter(f.Fit(f.LocationScale(xs)), 10).Smooth(steps).Changes(); !slices.Equal(got, []int{300, 450, 600}) {
 		t.Errorf("edges %v", got)
 	}
 }
@@ -136,7 +136,7 @@ func TestFaultHidesNoClearChange(t *testing.T) {
 	for i := range xs {
 		steps = append(steps, xs[i:i+1])
 	}
-	got := NewSmoother(m.Fit(m.LocationScale(xs)), 10).Smooth(steps).Changes()
+	got := NewSegmenter(m.Fit(m.LocationScale(xs)), 10).Smooth(steps).Changes()
 	if !slices.Equal(got, []int{2000, 2040, 3000}) {
 		t.Errorf("edges %v", got)
 	}

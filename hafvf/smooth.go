@@ -7,10 +7,10 @@ import (
 	"hafvf/internal/parallel"
 )
 
-// Smoothed holds the smoothed posteriors of a finished session, merged from a
+// Posteriors holds the smoothed posteriors of a finished session, merged from a
 // forward and a backward pass (the paper's Forward-Backward algorithm). Its size
 // is linear in the session. Slices that its methods return alias it.
-type Smoothed struct {
+type Posteriors struct {
 	// Evidence[t] is the change evidence between the steps t−1 and t, in nats:
 	// the log Bayes factor of two distributions against one for the effective
 	// samples before and after,
@@ -31,9 +31,9 @@ type Smoothed struct {
 	sample            []float64
 }
 
-// A Pass is one direction's part in a smoothed step: the filter after it has
+// A PassAt is one direction's part in a smoothed step: the filter after it has
 // learned the step, coming from that direction.
-type Pass struct {
+type PassAt struct {
 	Weight float64 // E[w], or Top where there is no level
 	Memory float64 // θ^η − θ₀^η
 	State  State   // sample and levels; without the window of a Sequential model
@@ -65,12 +65,12 @@ func (f *Filter) newTrack(steps int) track {
 // Time and memory are linear in the number of steps. Long sessions are smoothed on two
 // goroutines where GOMAXPROCS allows that, with the same result. Smooth panics where a
 // vector has the wrong length.
-func (f *Filter) Smooth(steps [][][]float64) *Smoothed {
+func (f *Filter) Smooth(steps [][][]float64) *Posteriors {
 	for _, xs := range steps {
 		f.checkVectors(xs)
 	}
 	n, k := len(steps), f.model.Len()
-	out := &Smoothed{
+	out := &Posteriors{
 		Evidence: make([]float64, n),
 		Missing:  make([]bool, n),
 		filter:   f,
@@ -99,7 +99,7 @@ func (f *Filter) Smooth(steps [][][]float64) *Smoothed {
 // scratch that it needs.
 const stepsForTwo = 1000
 
-func (f *Filter) forward(out *Smoothed) {
+func (f *Filter) forward(out *Posteriors) {
 	s := f.NewState()
 	for t := range out.steps {
 		step := f.learn(s, 1, f.rowsAt(nil, out.steps, t), false)
@@ -107,7 +107,7 @@ func (f *Filter) forward(out *Smoothed) {
 	}
 }
 
-func (f *Filter) backward(out *Smoothed) {
+func (f *Filter) backward(out *Posteriors) {
 	s := f.NewState()
 	for t := len(out.steps) - 1; t >= 0; t-- {
 		step := f.learn(s, 1, f.rowsAt(nil, out.steps, t), false)
@@ -117,7 +117,7 @@ func (f *Filter) backward(out *Smoothed) {
 }
 
 // merge makes samples and evidence of the steps from, …, end−1 of the two passes.
-func (f *Filter) merge(out *Smoothed, from, end int) {
+func (f *Filter) merge(out *Posteriors, from, end int) {
 	before := make([]float64, f.model.Len())
 	for t := from; t < end; t++ {
 		// Without x_t, which the forward sample holds already.
@@ -183,23 +183,23 @@ func (tr *track) state(t int) State {
 }
 
 // Len is the number of steps.
-func (s *Smoothed) Len() int { return len(s.Evidence) }
+func (s *Posteriors) Len() int { return len(s.Evidence) }
 
 // Sample returns the effective sample of step t given the whole session. The
 // model's Posterior, Estimate and Memory of it are the smoothed ones.
-func (s *Smoothed) Sample(t int) []float64 {
+func (s *Posteriors) Sample(t int) []float64 {
 	k := s.filter.model.Len()
 	return s.sample[t*k : (t+1)*k : (t+1)*k]
 }
 
 // Memory is θ^η − θ₀^η of the smoothed posterior of step t: the sum of forward and
 // backward memory, less the observations of the step, which both count.
-func (s *Smoothed) Memory(t int) float64 { return s.filter.model.Memory(s.Sample(t)) }
+func (s *Posteriors) Memory(t int) float64 { return s.filter.model.Memory(s.Sample(t)) }
 
 // Estimate writes mean and standard deviation of the likelihood's mean at step t to
 // slices of length Model.Outputs. Regressors are those of the step's last
 // observation. What is undefined is NaN, what is infinite +Inf.
-func (s *Smoothed) Estimate(mean, sd []float64, t int) {
+func (s *Posteriors) Estimate(mean, sd []float64, t int) {
 	f := s.filter
 	if n := f.model.Outputs(); len(mean) != n || len(sd) != n {
 		panic(badDst)
@@ -208,14 +208,14 @@ func (s *Smoothed) Estimate(mean, sd []float64, t int) {
 }
 
 // Forward is the forward pass after step t.
-func (s *Smoothed) Forward(t int) Pass { return s.pass(&s.forward, t) }
+func (s *Posteriors) Forward(t int) PassAt { return s.pass(&s.forward, t) }
 
 // Backward is the backward pass after step t.
-func (s *Smoothed) Backward(t int) Pass { return s.pass(&s.backward, t) }
+func (s *Posteriors) Backward(t int) PassAt { return s.pass(&s.backward, t) }
 
-func (s *Smoothed) pass(tr *track, t int) Pass {
+func (s *Posteriors) pass(tr *track, t int) PassAt {
 	state := tr.state(t)
-	return Pass{Weight: tr.weights[t], Memory: s.filter.model.Memory(state[:s.filter.model.Len()]), State: state}
+	return PassAt{Weight: tr.weights[t], Memory: s.filter.model.Memory(state[:s.filter.model.Len()]), State: state}
 }
 
 // Changes returns the changepoints, in order: the steps at which a new regime

@@ -10,9 +10,9 @@ import (
 	"hafvf/internal/parallel"
 )
 
-// A Smoother smooths finished sessions in which regimes end and values may be accidents.
+// A Segmenter smooths finished sessions in which regimes end and values may be accidents.
 // The smoother of a Filter, see Filter.Smooth, lets one weight of memory answer three
-// questions, so that an edge becomes a slope and an outlier two edges. A Smoother answers
+// questions, so that an edge becomes a slope and an outlier two edges. A Segmenter answers
 // each by itself:
 //
 //   - Was this an accident? A detecting bank runs over the session and over its reverse.
@@ -32,9 +32,9 @@ import (
 // values none is an accident.
 //
 // Time and memory are linear in the session's length, up to the logarithm of the number of
-// candidates for edges. A Smoother owns its scratch: one per goroutine. It takes two
+// candidates for edges. A Segmenter owns its scratch: one per goroutine. It takes two
 // goroutines for long sessions where GOMAXPROCS allows that, with the same result.
-type Smoother struct {
+type Segmenter struct {
 	model   Model
 	odds    float64
 	workers [2]*lanes
@@ -57,11 +57,11 @@ var accidentBank = []Member{{Levels: []Beta{}, Top: .985}, {Levels: []Beta{}, To
 // NewSmoother makes a smoother. The odds in favour of a change, above zero, are what an
 // edge takes besides the prior of its place. The model's naive prior has to be of the
 // scale of the data.
-func NewSmoother(model Model, odds float64) *Smoother {
+func NewSegmenter(model Model, odds float64) *Segmenter {
 	if !(odds > 0) {
 		panic(fmt.Sprintf("hafvf: odds %g are not above zero", odds))
 	}
-	s := &Smoother{model: model, odds: odds}
+	s := &Segmenter{model: model, odds: odds}
 	for i := range s.workers {
 		s.workers[i] = newLanes(model)
 		if hasAccidents(model) {
@@ -75,7 +75,7 @@ func NewSmoother(model Model, odds float64) *Smoother {
 }
 
 // Use replaces the smoother's model by m, as Filter.Use.
-func (s *Smoother) Use(m Model) {
+func (s *Segmenter) Use(m Model) {
 	s.model = m
 	for i, l := range s.workers {
 		l.use(m)
@@ -93,20 +93,20 @@ func hasAccidents(m Model) bool {
 }
 
 // Model returns the smoother's model.
-func (s *Smoother) Model() Model { return s.model }
+func (s *Segmenter) Model() Model { return s.model }
 
 // Check says why xs are not observations of one step, as Filter.Check.
-func (s *Smoother) Check(xs [][]float64) error { return s.workers[0].filter.Check(xs) }
+func (s *Segmenter) Check(xs [][]float64) error { return s.workers[0].filter.Check(xs) }
 
 // Dim is the length of the observation vectors, as Filter.Dim.
-func (s *Smoother) Dim() int { return s.workers[0].filter.Dim() }
+func (s *Segmenter) Dim() int { return s.workers[0].filter.Dim() }
 
-// A Segmentation is what a Smoother makes of a session. Slices that its methods return
+// A Segmentation is what a Segmenter makes of a session. Slices that its methods return
 // alias it. It takes scratch of the smoother: use both on the same goroutine.
 type Segmentation struct {
 	// Segments are those of the session, in order. There is one where the session has no
 	// edge.
-	Segments []Segment
+	Segments []Span
 	// Evidence[t] is the change evidence between the steps t−1 and t, in nats: that of a
 	// change at t, averaged over the lanes, and where a segment begins that of a change
 	// at t or at one of the places near. NaN at the session's first step.
@@ -139,8 +139,8 @@ type Segmentation struct {
 	samples  []float64 // by observation, of the heaviest lane
 }
 
-// A Segment is a regime of a session.
-type Segment struct {
+// A Span is a regime of a session.
+type Span struct {
 	// Start is the step that it begins with: below zero where that is in a part before.
 	Start int
 	N     int       // steps, missing ones too
@@ -149,7 +149,7 @@ type Segment struct {
 
 // Smooth smooths the steps of a finished session, each with its J ≥ 0 observations, which
 // Check has passed. A step without any has the posterior of the one before.
-func (s *Smoother) Smooth(steps [][][]float64) *Segmentation {
+func (s *Segmenter) Smooth(steps [][][]float64) *Segmentation {
 	g := s.newSegmentation(nil, steps)
 	g.begins, g.ends = true, true
 	g.threshold = s.threshold(len(g.at), edgePrior)
@@ -167,7 +167,7 @@ func (s *Smoother) Smooth(steps [][][]float64) *Segmentation {
 // is searched for segments by itself: the scratch that this takes is that of the longest
 // part. A segment goes on over a cut unless the evidence of a change there is above the
 // threshold. Estimate does the second half for each part.
-func (s *Smoother) Segment(parts ...[][][]float64) []*Segmentation {
+func (s *Segmenter) Segment(parts ...[][][]float64) []*Segmentation {
 	all := make([]*Segmentation, len(parts))
 	n := 0
 	var earlier [][][]float64
@@ -200,7 +200,7 @@ func (s *Smoother) Segment(parts ...[][][]float64) []*Segmentation {
 // lastSteps are the last n steps, or all of them where there are fewer.
 func lastSteps(steps [][][]float64, n int) [][][]float64 { return steps[max(0, len(steps)-n):] }
 
-func (s *Smoother) newSegmentation(earlier, steps [][][]float64) *Segmentation {
+func (s *Segmenter) newSegmentation(earlier, steps [][][]float64) *Segmentation {
 	g := &Segmentation{lanes: s.workers[0], model: s.model, earlier: earlier, steps: steps, Missing: make([]bool, len(steps)), joint: math.NaN()}
 	n := 0
 	for t, xs := range steps {
@@ -221,12 +221,12 @@ func (s *Smoother) newSegmentation(earlier, steps [][][]float64) *Segmentation {
 }
 
 // threshold is the evidence that an edge takes in a session of n observations.
-func (s *Smoother) threshold(n int, prior float64) float64 {
+func (s *Segmenter) threshold(n int, prior float64) float64 {
 	return math.Log(s.odds) + prior*math.Log(float64(min(max(n, 1), edgeHorizon)))
 }
 
 // segment finds accidents and segments.
-func (s *Smoother) segment(g *Segmentation, b buffers) {
+func (s *Segmenter) segment(g *Segmentation, b buffers) {
 	if s.banks[0] != nil {
 		s.findAccidents(g, b)
 	}
@@ -254,7 +254,7 @@ func (g *Segmentation) goroutines() int {
 }
 
 // findAccidents sets what observations are regular.
-func (s *Smoother) findAccidents(g *Segmentation, b buffers) {
+func (s *Segmenter) findAccidents(g *Segmentation, b buffers) {
 	n := len(g.at)
 	parallel.Do(2, g.goroutines(), func(worker, pass int) {
 		bank := s.banks[worker]
@@ -292,7 +292,7 @@ func (g *Segmentation) keepLong(i, run int) {
 
 // findEdges sets the edges of the segments. The second sweep looks inside of the segments
 // that the first has found; a third one finds hardly anything.
-func (s *Smoother) findEdges(g *Segmentation, b buffers) {
+func (s *Segmenter) findEdges(g *Segmentation, b buffers) {
 	const sweeps = 2
 	l := s.workers[0]
 	if len(g.at) == 0 {
@@ -318,7 +318,7 @@ func (s *Smoother) findEdges(g *Segmentation, b buffers) {
 // anew at every candidate favour long memory, and so drift has edges before. A cut between
 // parts is an edge where the evidence says so. It returns whether the parts have their
 // segments, and the last of them the shares under its edges.
-func (s *Smoother) settle(parts []*Segmentation, b buffers) (shared bool) {
+func (s *Segmenter) settle(parts []*Segmentation, b buffers) (shared bool) {
 	if s.banks[0] == nil && len(parts) == 1 {
 		return false // a toss tells so little that drift explains every edge of a volatile coin
 	}
@@ -403,7 +403,7 @@ func (l *lanes) place(g *Segmentation, edges []int) {
 // to it and backward after it. Samples begin anew at the cuts. Shares do not: how a
 // stream drifts is the stream's, not the segment's. The blocks between the cuts, nil where
 // nobody asks for them, get their samples.
-func (s *Smoother) share(g *Segmentation, b buffers, cuts []int, blocks []block) {
+func (s *Segmenter) share(g *Segmentation, b buffers, cuts []int, blocks []block) {
 	n := len(g.at)
 	g.shares = b.shares
 	back := b.sets[:n*laneCount]
@@ -467,7 +467,7 @@ func (g *Segmentation) sharesAt(i int) (p perLane) {
 // maximum of each run of evidence above log(odds), and the edges. Those of segments that
 // there were before, between the edges before, are taken from that time's candidates; nil
 // where there was none.
-func (s *Smoother) candidates(g *Segmentation, b buffers, edges, before, was []int) []int {
+func (s *Segmenter) candidates(g *Segmentation, b buffers, edges, before, was []int) []int {
 	n := len(g.at)
 	old := make([]bool, len(edges)+1)
 	all := slices.Clone(edges)
@@ -523,7 +523,7 @@ func fill(dst []float64, v float64) {
 
 // run sets the sets of samples of b to those of the lanes after every observation, forward
 // from every edge, but of the segments to skip.
-func (s *Smoother) run(g *Segmentation, b buffers, edges []int, skip []bool) {
+func (s *Segmenter) run(g *Segmentation, b buffers, edges []int, skip []bool) {
 	l := s.workers[0]
 	for k := range len(edges) + 1 {
 		if skip != nil && skip[k] {
@@ -538,7 +538,7 @@ func (s *Smoother) run(g *Segmentation, b buffers, edges []int, skip []bool) {
 }
 
 // stretches calls f for one stretch of observations or two at once.
-func (s *Smoother) stretches(g *Segmentation, f func(l *lanes, from, end int)) {
+func (s *Segmenter) stretches(g *Segmentation, f func(l *lanes, from, end int)) {
 	parallel.Stretches(len(g.at), g.goroutines(), func(worker, from, end int) { f(s.workers[worker], from, end) })
 }
 
@@ -599,7 +599,7 @@ func (g *Segmentation) cut() {
 		for i := from; i < end; i++ {
 			l.observe(d, l.rows(g, i), g.regular[i])
 		}
-		g.Segments = append(g.Segments, Segment{start, stop - start, d})
+		g.Segments = append(g.Segments, Span{start, stop - start, d})
 		from, start = end, stop
 	}
 }

@@ -176,7 +176,7 @@ var smoothings = []struct {
 	smooth func(m Model, x []float64) smoothing
 }{
 	{"segments", func(m Model, x []float64) smoothing {
-		g := NewSmoother(m, 10).Smooth(stepsOf(x))
+		g := NewSegmenter(m, 10).Smooth(stepsOf(x))
 		return smoothing{g.mean, g.sd, g.Changes()}
 	}},
 	{"one weight, levels {9, 1}, {1, 1}", func(m Model, x []float64) smoothing {

@@ -160,7 +160,7 @@ func BenchmarkTCPD(b *testing.B) {
 	}
 	m := mustNew(b, "normal", nil)
 	f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
-	smoother := hafvf.NewSmoother(m, 10)
+	smoother := hafvf.NewSegmenter(m, 10)
 	series := tcpdSeries(b)
 	for _, method := range []struct {
 		name    string

@@ -463,14 +463,14 @@ func runSessions(t *testing.T, levels string, each func(key string, session []se
 	return s
 }
 
-// TestRunSegments compares the records of the pipeline with hafvf.Smoother on each
+// TestRunSegments compares the records of the pipeline with hafvf.Segmenter on each
 // session of each key.
 func TestRunSegments(t *testing.T) {
 	m, err := expfam.New("normal", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	smoother := hafvf.NewSmoother(m, 10)
+	smoother := hafvf.NewSegmenter(m, 10)
 	changes := 0
 	s := runSessions(t, "", func(_ string, session []sessionEntry, steps [][][]float64, records []sessionRecord) {
 		want := smoother.Smooth(steps)

@@ -31,7 +31,7 @@
 // PCollection<keyed.Rejected>. A session of a key ends at a gap of keyed.SmoothConfig.Gap. Each
 // of its observations comes out once, with the posterior given the whole session
 // and the evidence of a change before it. Where the configuration has no levels, a
-// hafvf.Smoother finds segments, which also go on over the cuts of sessions longer
+// hafvf.Segmenter finds segments, which also go on over the cuts of sessions longer
 // than keyed.SmoothConfig.Max.
 //
 // # Elements of a source, and bytes

@@ -110,7 +110,7 @@ type Alert struct {
 }
 
 // set sets out to d, with the observation at which its regime starts.
-func (out *Detection) set(d hafvf.Detection, warmUp bool, n int64, named start) {
+func (out *Detection) set(d hafvf.Hypotheses, warmUp bool, n int64, named start) {
 	*out = Detection{Kind: d.Kind, Stay: d.Stay, Outlier: d.Outlier, Change: d.Change, Start: named.time, StartN: named.n, Age: d.Age}
 	if warmUp {
 		out.Kind = hafvf.None
@@ -122,7 +122,7 @@ func (out *Detection) set(d hafvf.Detection, warmUp bool, n int64, named start) 
 
 // decide decides whether the estimate raises an alarm, and fills in what that
 // depends on. y are the values of the observation.
-func (t *Track) decide(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Detection, before regime) {
+func (t *Track) decide(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypotheses, before regime) {
 	found := e.Detection
 	sizeOf := func(kind hafvf.AlarmKind) shift {
 		if kind == hafvf.ChangeAlarm {
@@ -149,7 +149,7 @@ func (t *Track) decide(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Detect
 	e.Alarm = a
 }
 
-func newAlert(kind string, e *Estimate, d hafvf.Detection, before regime, s shift) *Alert {
+func newAlert(kind string, e *Estimate, d hafvf.Hypotheses, before regime, s shift) *Alert {
 	return &Alert{Kind: kind, Start: e.Time, LogOdds: d.LogOdds(), Size: s.size, Output: s.output, Before: before.estimate, After: e.Regime}
 }
 
@@ -161,7 +161,7 @@ type alerts struct {
 
 // believe returns the alert that the belief of an estimate raises, nil where it
 // raises none. y are the values of the observation.
-func (t *Track) believe(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Detection, before regime) *Alert {
+func (t *Track) believe(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypotheses, before regime) *Alert {
 	kind := e.Detection.Kind
 	if !slices.Contains(cfg.Beliefs, kind) {
 		return nil

@@ -15,7 +15,7 @@ import (
 // SmoothConfig says how the sessions of keys are smoothed.
 type SmoothConfig struct {
 	// Filter needs a Family, and has neither bank nor detection. Where it has neither Levels
-	// nor Top, a hafvf.Smoother finds the segments of a session, less the Season if there is
+	// nor Top, a hafvf.Segmenter finds the segments of a session, less the Season if there is
 	// one. Where it has, there is no season, and the filter smooths by a forward and a backward pass, the smoother of the paper.
 	// It looks back: levels {9, 1}, {1, 1} and top 1 suit that better than the filter's
 	// default. With a WarmUp above zero the whole session sets its prior.
@@ -141,7 +141,7 @@ type Smoother struct {
 // smoother.
 type smoothing struct {
 	filter   *hafvf.Filter // with levels
-	smoother *hafvf.Smoother
+	smoother *hafvf.Segmenter
 	checks   *hafvf.Filter  // of observations as they come
 	model    expfam.Model   // as configured
 	fits     bool           // each session sets its prior
@@ -183,7 +183,7 @@ func newSmoothing(cfg hafvf.Config, odds float64) (*smoothing, error) {
 		z.season = newSessionSeason(cfg, bank)
 	}
 	if Segments(cfg) {
-		z.smoother = hafvf.NewSmoother(z.model, odds)
+		z.smoother = hafvf.NewSegmenter(z.model, odds)
 	} else {
 		z.filter = bank.Filter(0)
 	}
@@ -312,7 +312,7 @@ func (z *smoothing) passes(observations []Observation, c cut, odds float64, reco
 }
 
 // passed returns the posterior at step t.
-func (z *smoothing) passed(s *hafvf.Smoothed, t int) Smoothed {
+func (z *smoothing) passed(s *hafvf.Posteriors, t int) Smoothed {
 	m := z.filter.Model()
 	outputs, levels := m.Outputs(), 2*z.filter.Levels()
 	cut := cutter(make([]float64, 2*outputs+2*levels+z.params))
@@ -324,7 +324,7 @@ func (z *smoothing) passed(s *hafvf.Smoothed, t int) Smoothed {
 	m.Posterior(out.Posterior, s.Sample(t))
 	for _, dir := range []struct {
 		to   *Pass
-		from hafvf.Pass
+		from hafvf.PassAt
 	}{{&out.Forward, s.Forward(t)}, {&out.Backward, s.Backward(t)}} {
 		*dir.to = Pass{dir.from.Weight, dir.from.Memory, cut(levels)}
 		copyLevels(dir.to.Levels, z.filter, dir.from.State)
