@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"hafvf/internal/domain"
 )
 
 // An AlarmKind is the decision on a step. It differs from the Kind of Hypotheses,
@@ -86,14 +88,11 @@ const (
 // NewAlarm makes an alarm. It panics where the budget is not a number of at least 1.
 func NewAlarm(c AlarmConfig) *Alarm {
 	a := &Alarm{budget: cmp.Or(c.Budget, DefaultBudget), rest: float64(max(0, cmp.Or(c.Rest, DefaultRest)))}
-	if err := BudgetDomain.check("budget", a.budget); err != nil {
+	if err := domain.Budget.Check("budget", a.budget); err != nil {
 		panic("hafvf: alarm: " + err.Error())
 	}
 	return a
 }
-
-// BudgetDomain is that of a budget in observations.
-var BudgetDomain = Domain{"at least 1", func(v float64) bool { return v >= 1 && v < math.Inf(1) }}
 
 // BudgetOver returns the number of observations that a stream takes in the time
 // budget: the budget over the step between two observations, but at least 10. A stream
@@ -136,7 +135,7 @@ func (a *Alarm) NewState() State {
 // not a number of at least 1, or the state has the wrong length.
 func (a *Alarm) SetBudget(s State, observations float64) {
 	a.check(s)
-	if err := BudgetDomain.check("budget", observations); err != nil {
+	if err := domain.Budget.Check("budget", observations); err != nil {
 		panic("hafvf: alarm: " + err.Error())
 	}
 	s[atBudget] = observations
@@ -199,7 +198,7 @@ func (a *Alarm) Valid(s State) error {
 	}
 	const most = 1/(1-commitForgetting) + 1 // of k and t
 	whole := s[atRest] == math.Trunc(s[atRest])
-	if slices.ContainsFunc(s, notFinite) || BudgetDomain.check("budget", s[atBudget]) != nil ||
+	if slices.ContainsFunc(s, notFinite) || domain.Budget.Check("budget", s[atBudget]) != nil ||
 		s[atDebt] < 0 || s[atDebt] > headroom+1 || s[atCommits] < 0 || s[atCommits] > most ||
 		s[atTrials] < 0 || s[atTrials] > most || !whole || s[atRest] < 0 {
 		return fmt.Errorf("state is corrupt: alarm")

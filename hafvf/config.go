@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/domain"
 )
 
 // Config describes a filter, or a bank of filters, as data that can be sent to
@@ -118,7 +119,7 @@ func (c Config) NewBank() (*Bank, error) {
 	if forgetting == 0 {
 		forgetting = DefaultForgetting
 	}
-	if err := ForgettingDomain.check("bank_forgetting", forgetting); err != nil {
+	if err := domain.Forgetting.Check("bank_forgetting", forgetting); err != nil {
 		return nil, err
 	}
 	if _, ok := m.(expfam.Fitted); c.WarmUp > 0 && !ok {
@@ -145,7 +146,7 @@ func (c Config) NewBank() (*Bank, error) {
 
 // valid names, under the path at, what is wrong with the member.
 func (m Member) valid(at string) error {
-	if err := TopDomain.check(at+"top", m.Top); err != nil {
+	if err := domain.Top.Check(at+"top", m.Top); err != nil {
 		return err
 	}
 	for i, l := range m.Levels {

@@ -233,7 +233,7 @@ func ExampleAlarm() {
 }
 
 // A session with an outlier and a jump: the smoother tells one from the other.
-func ExampleSmoother() {
+func ExampleSegmenter() {
 	m, err := expfam.New("normal", expfam.Params{"kappa": .01, "beta": .1}, 0)
 	if err != nil {
 		fmt.Println(err)

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/domain"
 	"hafvf/internal/special"
 )
 
@@ -237,7 +238,7 @@ func (d Detect) valid() error {
 	if d.MinLength < 1 {
 		return fmt.Errorf("min_length: must be at least 1, not %d", d.MinLength)
 	}
-	return CommitDomain.check("commit", d.Commit)
+	return domain.Commit.Check("commit", d.Commit)
 }
 
 func (dr *detector) size() int { return dr.first + maxExcursions*dr.stride }

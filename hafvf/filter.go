@@ -8,6 +8,7 @@ import (
 
 	"hafvf/hafvf/expfam"
 	"hafvf/internal/beta"
+	"hafvf/internal/domain"
 )
 
 // A Filter runs the update for any number of entities, one state each. It owns
@@ -43,7 +44,7 @@ type Beta struct{ Alpha, Beta float64 }
 // check returns an error where a parameter is outside its domain, with the name of
 // the distribution.
 func (b Beta) check(name string) error {
-	return cmp.Or(LevelDomain.check(name+".alpha", b.Alpha), LevelDomain.check(name+".beta", b.Beta), LevelDomain.check(name+".alpha + beta", b.Alpha+b.Beta))
+	return cmp.Or(domain.Level.Check(name+".alpha", b.Alpha), domain.Level.Check(name+".beta", b.Beta), domain.Level.Check(name+".alpha + beta", b.Alpha+b.Beta))
 }
 
 // Mean is alpha/(alpha+beta).

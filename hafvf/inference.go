@@ -7,6 +7,7 @@ import (
 
 	"hafvf/hafvf/expfam"
 	"hafvf/internal/beta"
+	"hafvf/internal/domain"
 	"hafvf/internal/special"
 )
 
@@ -66,7 +67,7 @@ func (m Member) validInference(at string) error {
 		return fmt.Errorf("%s%s: %s", at, key, why)
 	}
 	for i, w := range m.Weights {
-		if err := TopDomain.check(fmt.Sprintf("%sweights.%d", at, i), w); err != nil {
+		if err := domain.Top.Check(fmt.Sprintf("%sweights.%d", at, i), w); err != nil {
 			return err
 		}
 	}

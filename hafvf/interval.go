@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/domain"
 )
 
 // Interval writes the bounds of the central interval that holds the next observation
@@ -14,11 +15,11 @@ import (
 // that probability; it is exact to about 1e-9 of the scale of the prediction. elapsed and
 // x are as in PredictAfter.
 //
-// It panics where the level is not in IntervalDomain, lower or upper has another length,
+// It panics where the level is not in domain.Interval, lower or upper has another length,
 // or a model is not a Predictor; those of this package are.
 func (b *Bank) Interval(lower, upper []float64, level float64, s State, elapsed float64, x []float64) {
 	b.checkMoments(lower, upper, s)
-	if err := IntervalDomain.check("level", level); err != nil {
+	if err := domain.Interval.Check("level", level); err != nil {
 		panic("hafvf: interval." + err.Error())
 	}
 	parts := b.hypotheses(s, elapsed, x)

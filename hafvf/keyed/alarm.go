@@ -14,6 +14,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/internal/compact"
+	"hafvf/internal/domain"
 )
 
 // AlarmConfig says when detection raises an alarm; the zero value is the default.
@@ -65,8 +66,8 @@ func (c AlarmConfig) withDefaults() AlarmConfig {
 func (c AlarmConfig) validate() error {
 	c = c.withDefaults()
 	switch {
-	case c.Budget != 0 && !hafvf.BudgetDomain.Contains(c.Budget):
-		return fmt.Errorf("budget must be %s, not %g", hafvf.BudgetDomain.Name, c.Budget)
+	case c.Budget != 0 && !domain.Budget.Contains(c.Budget):
+		return fmt.Errorf("budget must be %s, not %g", domain.Budget.Name, c.Budget)
 	case c.BudgetTime < 0:
 		return fmt.Errorf("budget %v is negative", c.BudgetTime)
 	}

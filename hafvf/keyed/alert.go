@@ -9,6 +9,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/internal/compact"
+	"hafvf/internal/domain"
 )
 
 // AlertConfig says which alarms are permitted, and which beliefs raise alerts too.
@@ -48,8 +49,8 @@ func (c AlertConfig) validate() error {
 		name string
 		v    float64
 	}{{"change", c.MinChange}, {"distance", c.MinAbs}, {"relative distance", c.MinRel}} {
-		if !MinChangeDomain.Contains(least.v) {
-			return fmt.Errorf("least %s must be %s, not %g", least.name, MinChangeDomain.Name, least.v)
+		if !domain.MinChange.Contains(least.v) {
+			return fmt.Errorf("least %s must be %s, not %g", least.name, domain.MinChange.Name, least.v)
 		}
 	}
 	if c.Direction != "" && c.Direction != Both && c.Direction != Up && c.Direction != Down {

@@ -9,6 +9,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/domain"
 )
 
 // Order is the order in which a key's observations are learned.
@@ -95,8 +96,8 @@ func (c Config) validate() error {
 		return fmt.Errorf("lateness %v is negative", c.Lateness)
 	case c.TimeUnit < 0:
 		return fmt.Errorf("time unit %v is negative", c.TimeUnit)
-	case c.Interval != 0 && !hafvf.IntervalDomain.Contains(c.Interval):
-		return fmt.Errorf("interval must be %s, not %g", hafvf.IntervalDomain.Name, c.Interval)
+	case c.Interval != 0 && !domain.Interval.Contains(c.Interval):
+		return fmt.Errorf("interval must be %s, not %g", domain.Interval.Name, c.Interval)
 	}
 	if err := c.Alarms.validate(); err != nil {
 		return fmt.Errorf("alarms: %w", err)

@@ -10,6 +10,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/domain"
 )
 
 // SmoothConfig says how the sessions of keys are smoothed.
@@ -48,13 +49,6 @@ const (
 	DefaultOdds = 10.0
 )
 
-// OddsDomain is that of SmoothConfig.Odds, MinChangeDomain that of the least sizes
-// in an AlertConfig.
-var (
-	OddsDomain      = hafvf.Domain{Name: "greater than 0", Contains: func(v float64) bool { return v > 0 && v < math.Inf(1) }}
-	MinChangeDomain = hafvf.Domain{Name: "at least 0", Contains: func(v float64) bool { return v >= 0 && v < math.Inf(1) }}
-)
-
 func (c SmoothConfig) validate() error {
 	switch {
 	case c.Gap < time.Millisecond || c.Gap%time.Millisecond != 0:
@@ -63,8 +57,8 @@ func (c SmoothConfig) validate() error {
 		return fmt.Errorf("allowed lateness %v is negative", c.AllowedLateness)
 	case c.Max < 1:
 		return fmt.Errorf("max %d is below 1", c.Max)
-	case !OddsDomain.Contains(c.Odds):
-		return fmt.Errorf("odds must be %s, not %g", OddsDomain.Name, c.Odds)
+	case !domain.Odds.Contains(c.Odds):
+		return fmt.Errorf("odds must be %s, not %g", domain.Odds.Name, c.Odds)
 	}
 	return checkRules(c.Filter, c.Keys)
 }

@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"strings"
 
-	"hafvf/internal/message"
-
 	"go.yaml.in/yaml/v3"
+
+	"hafvf/internal/message"
 )
 
 // A KeyError is one mistake in a config.

@@ -12,6 +12,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/domain"
 	"hafvf/internal/times"
 )
 
@@ -40,10 +41,10 @@ func (c *Config) keys(nodes *priorNodes) []key {
 		}},
 		{name: "levels", doc: "Beta priors of the forgetting weights, bottom up: w, b, …. An empty list means no level. smooth has none by default: it looks for segments, and with levels it runs the filter forward and backward instead.",
 			initial: formatLevels(hafvf.DefaultMember().Levels), read: levels(&c.Levels)},
-		{name: "top", doc: "Fixed weight of the topmost level. 1 never forgets.", read: number(&c.Top, hafvf.TopDomain)},
+		{name: "top", doc: "Fixed weight of the topmost level. 1 never forgets.", read: number(&c.Top, domain.Top)},
 		{name: "bank", doc: "Several filters of the family in place of levels and top, combined by Bayesian model averaging. With detect and without levels there is a default bank.",
 			read: members(&c.Bank)},
-		{name: "bank_forgetting", doc: "Forgetting of the members' posterior weights, per observation.", read: number(&c.BankForgetting, hafvf.ForgettingDomain)},
+		{name: "bank_forgetting", doc: "Forgetting of the members' posterior weights, per observation.", read: number(&c.BankForgetting, domain.Forgetting)},
 		{name: "detect", doc: "true tells outliers from changes and raises alarms within a budget; a mapping does so with other settings.", initial: "false", read: detect(&c.Detect)},
 		{name: "silence", doc: "true raises an alarm, silent, where a key has been silent for longer than its rhythm allows, and another, recovered, when it speaks again; {after: 15m} where it was silent for that long. A topic raises silent while the key is silent, once the watermark has passed the bound and lateness; if nothing comes, the watermark is the clock less source.kafka.disorder. A file, and a topic with bounded: true, raise both alarms when the key speaks again. The time of silent is when the bound was passed. The end of the input is no silence.", initial: "false", read: silence(&c.Silence)},
 		{name: "keys", doc: "Exceptions for some keys. The first whose pattern matches a key holds.", read: keyRules(&c.Keys, nodes)},
@@ -56,10 +57,10 @@ func (c *Config) keys(nodes *priorNodes) []key {
 			{name: "max", doc: "A longer session is cut into parts.", unit: "observations", read: whole(&c.Session.Max, 1)},
 		}},
 		{name: "change", doc: "smooth: what is reported as a change.", keys: []key{
-			{name: "odds", doc: "A change is reported where the odds in its favour are higher.", read: number(&c.Odds, keyed.OddsDomain)},
+			{name: "odds", doc: "A change is reported where the odds in its favour are higher.", read: number(&c.Odds, domain.Odds)},
 		}},
 		{name: "records", doc: "Fields of a record: brief leaves out those that few people read. The list of fields below names them.", read: choice(&c.Records, Brief, Full)},
-		{name: "interval", doc: "filter: adds lower and upper, the central predictive interval of this probability.", read: number(&c.Interval, hafvf.IntervalDomain)},
+		{name: "interval", doc: "filter: adds lower and upper, the central predictive interval of this probability.", read: number(&c.Interval, domain.Interval)},
 		{name: "state", doc: "filter: file of the filters' states. A run of files goes on with the states in it, and replaces it at the end; it takes new records only, as those before the last of a key are late. A run of topics whose changelog is empty begins with these states, and does not write the file.", read: text(&c.State, notEmpty)},
 		{name: "source", doc: "Where records come from.", required: true, single: true, keys: c.Source.keys()},
 		{name: "sink", doc: "Where estimates go. none is for those who want alarms only.", initial: `{jsonl: {path: "-"}}`, single: true,
@@ -74,8 +75,8 @@ func (c *Config) keys(nodes *priorNodes) []key {
 func levels(dst *[]hafvf.Beta) reader {
 	return list("{alpha, beta}", dst, func(l *hafvf.Beta) []key {
 		return []key{
-			{name: "alpha", doc: "First parameter of the Beta prior; a large one keeps more.", required: true, read: number(&l.Alpha, hafvf.LevelDomain)},
-			{name: "beta", doc: "Second parameter of the Beta prior; a large one forgets more.", required: true, read: number(&l.Beta, hafvf.LevelDomain)},
+			{name: "alpha", doc: "First parameter of the Beta prior; a large one keeps more.", required: true, read: number(&l.Alpha, domain.Level)},
+			{name: "beta", doc: "Second parameter of the Beta prior; a large one forgets more.", required: true, read: number(&l.Beta, domain.Level)},
 		}
 	})
 }
@@ -94,7 +95,7 @@ func members(dst *[]hafvf.Member) reader {
 	r := list("{levels, top} or {ar, top}", dst, func(m *hafvf.Member) []key {
 		return []key{
 			{name: "levels", doc: "Beta priors of this member's weights. Required without ar, and none by default with it.", read: levels(&m.Levels)},
-			{name: "top", doc: "Fixed weight of this member's topmost level.", required: true, read: number(&m.Top, hafvf.TopDomain)},
+			{name: "top", doc: "Fixed weight of this member's topmost level.", required: true, read: number(&m.Top, domain.Top)},
 			{name: "ar", doc: "normal: the member predicts a value from as many last ones. Not for the first member.", read: upTo(&m.AR, expfam.MaxAR)},
 		}
 	})
@@ -135,7 +136,7 @@ func keyRules(dst *[]KeyRule, nodes *priorNodes) reader {
 				{name: "holidays", doc: "As model.holidays.", initial: "those of the model", read: dates(&season.holidays)},
 			}},
 			{name: "levels", doc: "As levels; by default those.", read: levels(&k.Levels)},
-			{name: "top", doc: "As top. Without levels it goes with those of the config.", initial: "that of the config", read: number(&k.Top, hafvf.TopDomain)},
+			{name: "top", doc: "As top. Without levels it goes with those of the config.", initial: "that of the config", read: number(&k.Top, domain.Top)},
 			{name: "bank", doc: "As bank; by default that.", read: members(&k.Bank)},
 		}
 	})
@@ -145,12 +146,12 @@ func keyRules(dst *[]KeyRule, nodes *priorNodes) reader {
 func detect(dst **Detect) reader {
 	return orSwitch(dst, "a mapping", defaultDetect, func(v *Detect) []key {
 		return []key{
-			{name: "commit", doc: "Posterior probability from which on a change is certain.", read: number(&v.Commit, hafvf.CommitDomain)},
+			{name: "commit", doc: "Posterior probability from which on a change is certain.", read: number(&v.Commit, domain.Commit)},
 			{name: "min_length", doc: "Observations that a new regime must have.", unit: "observations", read: whole(&v.MinLength, 1)},
 			{name: "cooldown", doc: "A key raises no second alarm within this time.", read: duration(&v.Cooldown)},
-			{name: "min_change", doc: "A smaller change or deviation raises no alarm.", unit: "standard deviations", read: number(&v.MinChange, keyed.MinChangeDomain)},
-			{name: "min_abs", doc: "As min_change, in the values' own units.", read: number(&v.MinAbs, keyed.MinChangeDomain)},
-			{name: "min_rel", doc: "As min_change, relative to what was usual: 0.1 is ten percent.", read: number(&v.MinRel, keyed.MinChangeDomain)},
+			{name: "min_change", doc: "A smaller change or deviation raises no alarm.", unit: "standard deviations", read: number(&v.MinChange, domain.MinChange)},
+			{name: "min_abs", doc: "As min_change, in the values' own units.", read: number(&v.MinAbs, domain.MinChange)},
+			{name: "min_rel", doc: "As min_change, relative to what was usual: 0.1 is ten percent.", read: number(&v.MinRel, domain.MinChange)},
 			{name: "direction", doc: "Raise alarms of what goes up, or down, alone.", read: choice((*string)(&v.Direction), string(keyed.Both), string(keyed.Up), string(keyed.Down))},
 			{name: "budget", doc: "A key raises about one alarm per budget at most, be they true or false. Keys without times have 2000 observations by default.", read: budget(&v.AlarmConfig)},
 			{name: "rest", doc: "Observations after an alarm without another: what comes there belongs to the same incident.", unit: "observations", read: orNone(&v.Rest, whole(&v.Rest, 0))},

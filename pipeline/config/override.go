@@ -4,9 +4,9 @@ import (
 	"strconv"
 	"strings"
 
-	"hafvf/internal/message"
-
 	"go.yaml.in/yaml/v3"
+
+	"hafvf/internal/message"
 )
 
 // override applies set[i], "a.b=c", to the tree. A key that is absent is added,

@@ -9,6 +9,7 @@ import (
 
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/domain"
 	"hafvf/internal/message"
 )
 
@@ -189,14 +190,14 @@ func (d *decoder) value(path string, n *yaml.Node) any {
 		return nil
 	}
 	var v float64
-	d.number(path, n, anyNumber, &v)
+	d.number(path, n, domain.Finite, &v)
 	return v
 }
 
 func (d *decoder) vector(path string, n *yaml.Node) []float64 {
 	v := make([]float64, len(n.Content))
 	for i, e := range n.Content {
-		d.number(d.entry(path, i, e), e, anyNumber, &v[i])
+		d.number(d.entry(path, i, e), e, domain.Finite, &v[i])
 	}
 	return v
 }

@@ -14,6 +14,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/domain"
 	"hafvf/internal/message"
 	"hafvf/internal/times"
 )
@@ -78,9 +79,7 @@ func text(dst *string, empty bool) reader {
 	}}
 }
 
-var anyNumber = hafvf.Domain{Name: "finite", Contains: func(float64) bool { return true }}
-
-func number(dst *float64, within hafvf.Domain) reader {
+func number(dst *float64, within domain.Domain) reader {
 	initial := ""
 	if within.Contains(*dst) {
 		initial = strconv.FormatFloat(*dst, 'g', -1, 64)
@@ -90,7 +89,7 @@ func number(dst *float64, within hafvf.Domain) reader {
 	}}
 }
 
-func (d *decoder) number(path string, n *yaml.Node, within hafvf.Domain, dst *float64) bool {
+func (d *decoder) number(path string, n *yaml.Node, within domain.Domain, dst *float64) bool {
 	v, ok := numberOf(n)
 	switch {
 	case !ok:
@@ -385,7 +384,7 @@ func budget(dst *keyed.AlarmConfig) reader {
 	const takes = "a duration such as 168h, or a number of observations"
 	return reader{takes: takes, initial: message.Duration(dst.BudgetTime), read: func(d *decoder, path string, n *yaml.Node) {
 		if _, ok := numberOf(n); ok {
-			d.number(path, n, hafvf.BudgetDomain, &dst.Budget)
+			d.number(path, n, domain.Budget, &dst.Budget)
 			return
 		}
 		v, err := durationOf(n)
