@@ -4,25 +4,25 @@ import (
 	"testing"
 	"time"
 
-	"hafvf/hafvf"
+	"hafvf/hafvf/usual"
 )
 
 // BenchmarkAlarm times an alarm alone, and with the profile of one view and of
 // three, with the bytes of state per key.
 func BenchmarkAlarm(b *testing.B) {
-	full := hafvf.DefaultProfile()
+	full := usual.DefaultProfile()
 	for _, c := range []struct {
 		name    string
-		profile *hafvf.ProfileConfig
+		profile *usual.ProfileConfig
 	}{
 		{"none", nil},
-		{"level", &hafvf.ProfileConfig{}},
-		{"level, ar", &hafvf.ProfileConfig{Order: full.Order}},
+		{"level", &usual.ProfileConfig{}},
+		{"level, ar", &usual.ProfileConfig{Order: full.Order}},
 		{"default", &full},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			xs := stream("outliers", 4096)
-			a := hafvf.NewAlarm(hafvf.AlarmConfig{})
+			a := alarmOf(usual.DefaultBudget, usual.DefaultRest)
 			s := a.NewState()
 			b.ReportAllocs()
 			bytes := 8 * len(s)
@@ -31,7 +31,7 @@ func BenchmarkAlarm(b *testing.B) {
 					a.Update(s, xs[i%len(xs)][0], i%500 == 0, nil)
 				}
 			} else {
-				p := hafvf.NewProfile(*c.profile)
+				p := profileOf(*c.profile)
 				u := p.NewState()
 				bytes += 8 * len(u)
 				t := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -13,6 +13,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/usual"
 )
 
 // An alarmStream is what a kind of stream makes. Its values vary around mean, which is
@@ -193,8 +194,8 @@ func (kind alarmKind) value(rng *rand.Rand, v float64) float64 {
 // An alarmRun is bank, profile and alarms of several budgets on one stream.
 type alarmRun struct {
 	bank            *hafvf.Bank
-	profile         *hafvf.Profile
-	alarms          []*hafvf.Alarm
+	profile         *usual.Profile
+	alarms          []*usual.Alarm
 	location, scale float64
 	state           alarmRunState
 }
@@ -214,15 +215,15 @@ func (s alarmRunState) clone() alarmRunState {
 
 // newAlarmRun fits the prior of a family that can be fitted to the warm-up.
 func newAlarmRun(t testing.TB, kind alarmKind, warmUp []float64) *alarmRun {
-	c := hafvf.DefaultProfile()
+	c := usual.DefaultProfile()
 	if !kind.timed {
 		c.Seasons = nil
 	}
-	r := &alarmRun{bank: defaultDetector(t, kind.family, nil, warmUp, len(warmUp)), profile: hafvf.NewProfile(c)}
+	r := &alarmRun{bank: defaultDetector(t, kind.family, nil, warmUp, len(warmUp)), profile: profileOf(c)}
 	r.location, r.scale = expfam.LocationScale(warmUp)
 	r.state = alarmRunState{bank: r.bank.NewState(), profile: r.profile.NewState()}
 	for _, p := range alarmBudgets {
-		a := hafvf.NewAlarm(hafvf.AlarmConfig{Budget: p})
+		a := alarmOf(p, usual.DefaultRest)
 		r.alarms = append(r.alarms, a)
 		r.state.alarms = append(r.state.alarms, a.NewState())
 	}
@@ -231,12 +232,12 @@ func newAlarmRun(t testing.TB, kind alarmKind, warmUp []float64) *alarmRun {
 
 // step writes the alarm of every budget at observation i to found. None is raised in
 // the warm-up.
-func (r *alarmRun) step(found []hafvf.AlarmKind, i int, x float64) {
+func (r *alarmRun) step(found []usual.AlarmKind, i int, x float64) {
 	change := r.bank.Update(r.state.bank, []float64{x}).Detection.Kind == hafvf.Change
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(i) * 5 * time.Minute)
 	q := r.profile.Update(r.state.profile, at, []float64{(x - r.location) / r.scale}).Score
 	for k, a := range r.alarms {
-		found[k] = hafvf.NoAlarm
+		found[k] = usual.NoAlarm
 		if i >= alarmWarmUp {
 			found[k], _ = a.Update(r.state.alarms[k], q, change, nil)
 		}
@@ -257,7 +258,7 @@ type alarmCounts struct {
 func (c *alarmCounts) stream(t testing.TB, kind alarmKind, seed uint64) {
 	s := kind.make(rand.New(rand.NewPCG(seed, 16)), alarmSteps)
 	r := newAlarmRun(t, kind, s.x[:alarmWarmUp])
-	alarms := make([]hafvf.AlarmKind, len(r.alarms))
+	alarms := make([]usual.AlarmKind, len(r.alarms))
 	c.incidents += len(s.incidents)
 	incident := -1 // the last one to begin
 	last := slices.Repeat([]int{-1}, len(r.alarms))
@@ -275,12 +276,12 @@ func (c *alarmCounts) stream(t testing.TB, kind alarmKind, seed uint64) {
 		}
 		for k, alarm := range alarms {
 			switch {
-			case alarm == hafvf.NoAlarm:
+			case alarm == usual.NoAlarm:
 			case inside && last[k] < incident:
 				last[k] = incident
 				c.found[k]++
 			case inside:
-			case alarm == hafvf.NoveltyAlarm:
+			case alarm == usual.NoveltyAlarm:
 				c.novelty[k]++
 			default:
 				c.changes[k]++
@@ -294,7 +295,7 @@ func (c *alarmCounts) stream(t testing.TB, kind alarmKind, seed uint64) {
 func (c *alarmCounts) plant(r *alarmRun, kind alarmKind, s alarmStream, i int) {
 	before := r.state
 	c.planted++
-	alarms := make([]hafvf.AlarmKind, len(r.alarms))
+	alarms := make([]usual.AlarmKind, len(r.alarms))
 	rng := rand.New(rand.NewPCG(uint64(i), 17))
 	for j, p := range plants {
 		r.state = before.clone()
@@ -306,7 +307,7 @@ func (c *alarmCounts) plant(r *alarmRun, kind alarmKind, s alarmStream, i int) {
 			}
 			r.step(alarms, i+k, kind.value(rng, p.change(s.x[i+k], mean, kind.unit, k)))
 			for b, alarm := range alarms {
-				if alarm != hafvf.NoAlarm && !seen[b] {
+				if alarm != usual.NoAlarm && !seen[b] {
 					seen[b] = true
 					c.delays[j][b] = append(c.delays[j][b], k)
 				}
@@ -365,4 +366,20 @@ func BenchmarkAlarmStreams(b *testing.B) {
 			fmt.Println(text.String())
 		})
 	}
+}
+
+func profileOf(c usual.ProfileConfig) *usual.Profile {
+	p, err := usual.NewProfile(c)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+func alarmOf(budget float64, rest int) *usual.Alarm {
+	a, err := usual.NewAlarm(budget, rest)
+	if err != nil {
+		panic(err)
+	}
+	return a
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/usual"
 	"hafvf/internal/domain"
 )
 
@@ -37,7 +38,7 @@ type Config struct {
 	// Season makes the bank one of the values less their season, see Rhythm. A bank
 	// does not take the season out by itself; package keyed does. Nil: there is
 	// none.
-	Season *RhythmConfig `json:"season,omitempty"`
+	Season *usual.RhythmConfig `json:"season,omitempty"`
 
 	// Scale makes the bank one of the values on that scale. A bank does not scale
 	// values itself; package keyed does. The empty one is Linear.
@@ -134,10 +135,10 @@ func (c Config) NewBank() (*Bank, error) {
 		return nil, fmt.Errorf("scale: %w", err)
 	}
 	if c.Season != nil {
-		if err := Seasonal(c.Family); err != nil {
+		if err := usual.Seasonal(c.Family); err != nil {
 			return nil, fmt.Errorf("season: %w", err)
 		}
-		if _, err := NewRhythm(*c.Season, m.Outputs()); err != nil {
+		if _, err := usual.NewRhythm(*c.Season, m.Outputs()); err != nil {
 			return nil, fmt.Errorf("season.%w", err)
 		}
 	}

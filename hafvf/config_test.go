@@ -3,9 +3,12 @@ package hafvf_test
 import (
 	"encoding/json"
 	"math"
+	"strings"
 	"testing"
+	"time"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/usual"
 )
 
 // weights runs the filter of a config and returns the weight and memory that it
@@ -109,6 +112,34 @@ func TestConfigFilterRefusesMore(t *testing.T) {
 	} {
 		if _, err := c.Filter(); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// Holidays do not belong to a state, and zones do.
+func TestFingerprintOfSeason(t *testing.T) {
+	c := hafvf.Config{Family: "normal", Season: &usual.RhythmConfig{Seasons: usual.DefaultSeasons()}}
+	of := func(change func(*usual.RhythmConfig)) uint64 {
+		season := *c.Season
+		change(&season)
+		d := c
+		d.Season = &season
+		return d.Fingerprint()
+	}
+	if of(func(s *usual.RhythmConfig) { s.Holidays = []string{"2026-12-25"} }) != c.Fingerprint() {
+		t.Error("holidays")
+	}
+	if of(func(s *usual.RhythmConfig) { s.Zone = "Europe/Berlin" }) == c.Fingerprint() || (hafvf.Config{Family: "normal"}).Fingerprint() == c.Fingerprint() {
+		t.Error("zone or season")
+	}
+}
+
+func TestSeasonOfFamilies(t *testing.T) {
+	day := []usual.Season{{Period: 24 * time.Hour, Harmonics: 1}}
+	for family, want := range map[string]string{"normal": "", "exponential": "", "poisson": "", "bernoulli": "categories"} {
+		_, err := hafvf.Config{Family: family, Season: &usual.RhythmConfig{Seasons: day}}.NewBank()
+		if want == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", family, err)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/usual"
 )
 
 // alarmWarmUp is the number of values to which prior, location, scale and budget are
@@ -19,14 +20,14 @@ type nabTrace struct {
 	nabSeries
 	surprise []float64 // −log p(x|past) of the bank, nats, for x in units of the scale
 	changes  []bool    // commits
-	timed    [][]hafvf.ViewStep
-	untimed  [][]hafvf.ViewStep // by a profile that does not know the times
+	timed    [][]usual.ViewStep
+	untimed  [][]usual.ViewStep // by a profile that does not know the times
 	week     float64            // in observations
 }
 
 func (s nabSeries) trace(t testing.TB) nabTrace {
 	t.Helper()
-	out := nabTrace{nabSeries: s, week: hafvf.BudgetOver(hafvf.DefaultBudgetTime, hafvf.MedianStep(s.times[:alarmWarmUp]))}
+	out := nabTrace{nabSeries: s, week: usual.BudgetOver(usual.DefaultBudgetTime, usual.MedianStep(s.times[:alarmWarmUp]))}
 	b := defaultDetector(t, "normal", nil, s.x, alarmWarmUp)
 	state := b.NewState()
 	_, scale := expfam.LocationScale(s.x[:alarmWarmUp])
@@ -35,16 +36,16 @@ func (s nabSeries) trace(t testing.TB) nabTrace {
 		out.surprise = append(out.surprise, -o.LogPredictive-math.Log(scale))
 		out.changes = append(out.changes, o.Detection.Kind == hafvf.Change)
 	}
-	c := hafvf.DefaultProfile()
+	c := usual.DefaultProfile()
 	out.timed = s.views(c)
 	c.Seasons = nil
 	out.untimed = s.views(c)
 	return out
 }
 
-func (s nabSeries) views(c hafvf.ProfileConfig) (steps [][]hafvf.ViewStep) {
+func (s nabSeries) views(c usual.ProfileConfig) (steps [][]usual.ViewStep) {
 	location, scale := expfam.LocationScale(s.x[:alarmWarmUp])
-	p := hafvf.NewProfile(c)
+	p := profileOf(c)
 	state := p.NewState()
 	for i, x := range s.x {
 		step := p.Update(state, s.times[i], []float64{(x - location) / scale})
@@ -66,7 +67,7 @@ func (s nabTrace) commits() []float64 {
 }
 
 // ofLevel is a number of the level view.
-func (s nabTrace) ofLevel(number func(hafvf.ViewStep) float64) []float64 {
+func (s nabTrace) ofLevel(number func(usual.ViewStep) float64) []float64 {
 	scores := make([]float64, len(s.x))
 	for i, views := range s.timed {
 		scores[i] = number(views[0])
@@ -75,7 +76,7 @@ func (s nabTrace) ofLevel(number func(hafvf.ViewStep) float64) []float64 {
 }
 
 // meanScore is the score of a profile that has the first n views.
-func meanScore(steps [][]hafvf.ViewStep, n int) []float64 {
+func meanScore(steps [][]usual.ViewStep, n int) []float64 {
 	scores := make([]float64, len(steps))
 	for i, views := range steps {
 		for _, v := range views[:n] {
@@ -99,7 +100,7 @@ type nabRow struct {
 }
 
 var nabRows = func() []nabRow {
-	level := func(number func(hafvf.ViewStep) float64) func(nabTrace) []float64 {
+	level := func(number func(usual.ViewStep) float64) func(nabTrace) []float64 {
 		return func(s nabTrace) []float64 { return s.ofLevel(number) }
 	}
 	timed := func(views int) func(nabTrace) []float64 {
@@ -110,14 +111,14 @@ var nabRows = func() []nabRow {
 	}
 	surprise := func(s nabTrace) []float64 { return s.surprise }
 	week := func(s nabTrace) float64 { return s.week }
-	untimedBudget := func(nabTrace) float64 { return hafvf.DefaultBudget }
+	untimedBudget := func(nabTrace) float64 { return usual.DefaultBudget }
 	return []nabRow{
 		{name: "kind change", scores: nabTrace.commits},
 		{name: "kind change, rest 60", scores: nabTrace.commits, rest: 60},
 		{name: "surprise", scores: surprise},
 		{name: "surprise, rest 60", scores: surprise, rest: 60},
-		{name: "level z", scores: level(func(v hafvf.ViewStep) float64 { return v.Surprise }), rest: 60},
-		{name: "running mean", scores: level(func(v hafvf.ViewStep) float64 { return v.Mean }), rest: 60},
+		{name: "level z", scores: level(func(v usual.ViewStep) float64 { return v.Surprise }), rest: 60},
+		{name: "running mean", scores: level(func(v usual.ViewStep) float64 { return v.Mean }), rest: 60},
 		{name: "calibrator", scores: timed(1), rest: 60},
 		{name: "budget", scores: timed(1), budget: week},
 		{name: "season", scores: timed(2), budget: week},
@@ -142,10 +143,10 @@ func (r nabRow) alarms(s nabTrace, scores []float64, threshold float64) (alarms 
 		}
 		return alarms
 	}
-	a := hafvf.NewAlarm(hafvf.AlarmConfig{Budget: r.budget(s)})
+	a := alarmOf(r.budget(s), usual.DefaultRest)
 	state := a.NewState()
 	for i := alarmWarmUp; i < len(scores); i++ {
-		if kind, _ := a.Update(state, scores[i]-threshold, r.changes && s.changes[i], nil); kind != hafvf.NoAlarm {
+		if kind, _ := a.Update(state, scores[i]-threshold, r.changes && s.changes[i], nil); kind != usual.NoAlarm {
 			alarms = append(alarms, i)
 		}
 	}

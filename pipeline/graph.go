@@ -14,6 +14,7 @@ import (
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/usual"
 	"hafvf/internal/message"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/flink"
@@ -113,7 +114,7 @@ func Compose(c *config.Config) (*Graph, error) {
 	} else {
 		cfg := keyed.Config{Filter: base, Keys: rules, Order: keyed.Order(c.Order), Lateness: c.Lateness, TimeUnit: c.TimeUnit, Interval: c.Interval, Silence: c.Silence, Values: g.source.values()}
 		if d := c.Detect; d != nil {
-			cfg.Alarms, cfg.Alerts = d.AlarmConfig, d.AlertConfig
+			cfg.Alarms, cfg.Alerts = &d.AlarmConfig, d.AlertConfig
 		}
 		g.transform = filtering{layout, transforms.Config{Config: cfg, Cells: cells(c.Runner)}, c.AlertKinds, c.Silence != nil && c.Source.Unending()}
 	}
@@ -152,7 +153,7 @@ func cells(r config.Runner) []string {
 func toldKinds(c *config.Config) []string {
 	var all []string
 	raised := map[string]bool{
-		string(hafvf.NoveltyAlarm): c.Detect != nil, string(hafvf.ChangeAlarm): c.Detect != nil,
+		string(usual.NoveltyAlarm): c.Detect != nil, string(usual.ChangeAlarm): c.Detect != nil,
 		keyed.SilentAlarm: c.Silence != nil, keyed.RecoveredAlarm: c.Silence != nil,
 	}
 	for _, kind := range c.AlertKinds {
@@ -191,7 +192,7 @@ func newSource(c *config.Config) (graphSource, connectors.Kind) {
 }
 
 // filterConfig returns the settings of the filter, or of the filter of one key rule.
-func filterConfig(c *config.Config, prior map[string]any, warmUp int, season *hafvf.RhythmConfig, levels []hafvf.Beta, top float64, bank []hafvf.Member) hafvf.Config {
+func filterConfig(c *config.Config, prior map[string]any, warmUp int, season *usual.RhythmConfig, levels []hafvf.Beta, top float64, bank []hafvf.Member) hafvf.Config {
 	f := hafvf.Config{Family: c.Model.Family, Prior: prior, Dim: c.Model.Dim, Levels: levels, Top: top, Bank: bank, WarmUp: warmUp, Season: season}
 	if c.Model.Scale != hafvf.Linear { // linear is left out of the settings of states
 		f.Scale = c.Model.Scale

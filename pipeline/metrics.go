@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"hafvf/connectors/kafkaio"
-	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/usual"
 )
 
 // Metrics is a Prometheus collector for one run at a time. A nil *Metrics does nothing.
@@ -64,7 +64,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	}{{readDesc, taken}, {outDesc, n.Records}, {rejectedDesc, n.Rejected}, {lateDesc, n.Late}, {missingDesc, n.Missing}, {failedDesc, n.NotConverged}, {changesDesc, n.Changes}, {outliersDesc, n.Outliers}} {
 		c <- prometheus.MustNewConstMetric(counter.desc, prometheus.CounterValue, float64(counter.n))
 	}
-	for kind, n := range map[string]int64{string(hafvf.NoveltyAlarm): n.NoveltyAlarms, string(hafvf.ChangeAlarm): n.ChangeAlarms, keyed.SilentAlarm: n.Silences} {
+	for kind, n := range map[string]int64{string(usual.NoveltyAlarm): n.NoveltyAlarms, string(usual.ChangeAlarm): n.ChangeAlarms, keyed.SilentAlarm: n.Silences} {
 		c <- prometheus.MustNewConstMetric(alarmsDesc, prometheus.CounterValue, float64(n), kind)
 	}
 	c <- prometheus.MustNewConstMetric(keysDesc, prometheus.GaugeValue, float64(n.Keys))

@@ -24,6 +24,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/usual"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/observe"
 	"hafvf/pipeline/records"
@@ -618,7 +619,7 @@ func TestRunOfSeason(t *testing.T) {
 	}
 	plain := hafvf.Config{Family: "normal", Prior: expfam.Params{}}
 	filter := plain
-	filter.Season = &hafvf.RhythmConfig{Seasons: []hafvf.Season{{Period: 24 * time.Hour, Harmonics: 1}}, Zone: "Europe/Berlin", Holidays: []string{"2026-03-09"}}
+	filter.Season = &usual.RhythmConfig{Seasons: []usual.Season{{Period: 24 * time.Hour, Harmonics: 1}}, Zone: "Europe/Berlin", Holidays: []string{"2026-03-09"}}
 	cfg := keyed.Config{Filter: filter, Order: keyed.Arrival, Keys: []keyed.Rule{{Match: "b", Filter: plain}}}
 	got := byKey(t, estimates)
 	equal(t, plainLoop(t, cfg, lines, "in.jsonl"), got)

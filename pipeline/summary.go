@@ -10,6 +10,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/usual"
 	"hafvf/internal/account"
 	"hafvf/internal/message"
 	"hafvf/pipeline/records"
@@ -194,7 +195,7 @@ func (t *tally) estimate(key string, e *keyed.Estimate) {
 		t.keys[key] = n
 		if a := e.Alarm; a != nil {
 			t.add(Break{Key: key, ID: e.ID, Time: a.Start, Size: math.Abs(a.Size), n: e.N}, func() string {
-				if a.Kind == string(hafvf.ChangeAlarm) {
+				if a.Kind == string(usual.ChangeAlarm) {
 					return fmt.Sprintf("change %.4g → %.4g, told %s later", a.Before.Mean[a.Output], a.After.Mean[a.Output], count(a.Delay, "observation"))
 				}
 				return fmt.Sprintf("novelty, usually %.4g", a.Before.Mean[a.Output])

@@ -24,7 +24,10 @@ type Watch func(key string, e *keyed.Estimate, told []keyed.Told)
 // raises none.
 func (g *Graph) Alarms() (c keyed.AlarmConfig, ok bool) {
 	f, ok := g.transform.(filtering)
-	return f.cfg.Alarms, ok && g.detects
+	if !ok || !g.detects {
+		return c, false
+	}
+	return *f.cfg.Alarms, true
 }
 
 // watched returns the graph without its outputs and its file of states: its filters begin

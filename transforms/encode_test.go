@@ -16,6 +16,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/usual"
 	"hafvf/internal/dofn"
 	"hafvf/pipeline/direct"
 	"hafvf/transforms"
@@ -182,7 +183,7 @@ func TestFilterEncodedIsFilter(t *testing.T) {
 		"in order": {Config: keyed.Config{Filter: twoLevels, Interval: .9}},
 		"lateness": {Config: keyed.Config{Filter: twoLevels, Lateness: 20 * time.Second}, Cells: []string{"a", "b"}},
 		"detects":  {Config: keyed.Config{Filter: detects, Lateness: 3 * time.Second, Keys: []keyed.Rule{{Match: "k1", Filter: hafvf.Config{Family: "normal"}}}}},
-		"season":   {Config: keyed.Config{Filter: hafvf.Config{Family: "normal", WarmUp: 20, Season: &hafvf.RhythmConfig{Seasons: []hafvf.Season{{Period: time.Hour, Harmonics: 2}}}}}},
+		"season":   {Config: keyed.Config{Filter: hafvf.Config{Family: "normal", WarmUp: 20, Season: &usual.RhythmConfig{Seasons: []usual.Season{{Period: time.Hour, Harmonics: 2}}}}}},
 		"silence":  {Config: keyed.Config{Filter: twoLevels, Silence: &keyed.SilenceConfig{After: 30 * time.Second}}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/usual"
 	"hafvf/internal/account"
 )
 
@@ -48,10 +49,10 @@ func countEstimate(c *account.Counts, e *keyed.Estimate) {
 		c.Silences++
 	}
 	if a := e.Alarm; a != nil {
-		switch hafvf.AlarmKind(a.Kind) {
-		case hafvf.NoveltyAlarm:
+		switch usual.AlarmKind(a.Kind) {
+		case usual.NoveltyAlarm:
 			c.NoveltyAlarms++
-		case hafvf.ChangeAlarm:
+		case usual.ChangeAlarm:
 			c.ChangeAlarms++
 		}
 	}

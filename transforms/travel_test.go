@@ -11,6 +11,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/usual"
 )
 
 // A configuration travels to workers as text. Numbers, and nil or empty lists, come back as
@@ -22,7 +23,10 @@ func TestConfigTravels(t *testing.T) {
 	full.Lateness, full.TimeUnit, full.Interval = 3, time.Hour, .9
 	full.Values, full.Silence = []string{"x"}, &keyed.SilenceConfig{After: time.Minute}
 	none := full
-	none.Alarms.Seasons, none.Silence, none.Cells, none.Values = []hafvf.Season{}, &keyed.SilenceConfig{}, []string{}, []string{}
+	alarms := *full.Alarms
+	alarms.Seasons = []usual.Season{}
+	none.Alarms = &alarms
+	none.Silence, none.Cells, none.Values = &keyed.SilenceConfig{}, []string{}, []string{}
 	for name, want := range map[string]Config{"full": full, "empty lists": none, "nil": {Config: keyed.Config{Filter: hafvf.Config{Family: "poisson"}}}} {
 		text, err := json.Marshal(want)
 		if err != nil {

@@ -13,68 +13,58 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/usual"
 	"hafvf/internal/compact"
 	"hafvf/internal/domain"
 )
 
-// AlarmConfig says when detection raises an alarm; the zero value is the default.
-// Other settings than before leave the states of keys as they are, but for Seasons,
-// Zone and Order: with those a key's profile begins anew, and raises no alarm until
-// it has seen as many observations as a warm-up has.
+// AlarmConfig says when detection raises an alarm. Begin with DefaultAlarms: every field
+// means what it says, and none has another default. Other settings than before leave the
+// states of keys as they are, but for Seasons, Zone and Order: with those a key's profile
+// begins again, and raises no alarm until it has seen as many observations as a warm-up has.
 type AlarmConfig struct {
-	// Budget is the number of observations per alarm, at least 1. Zero stands for
-	// BudgetTime.
+	// Budget is the number of observations per alarm, at least 1; zero if BudgetTime holds.
 	Budget float64
 	// BudgetTime is the time per alarm, for keys whose observations have times: it
 	// counts as many observations as come in it at the median step of the warm-up.
-	// Default hafvf.DefaultBudgetTime. A key without times has hafvf.DefaultBudget.
+	// A key without times has usual.DefaultBudget.
 	BudgetTime time.Duration
-	// Rest is the number of observations after an alarm in which no other is
-	// raised. Zero stands for 60, and a negative number for none. What comes in the
-	// rest belongs to the same incident: a change that is found there shows in
-	// Detection and raises no alarm of its own.
+	// Rest is the number of observations after an alarm in which no other is raised, at
+	// least 0. What comes in the rest belongs to the same incident: a change that is found
+	// there shows in Detection and raises no alarm of its own.
 	Rest int
-	// Seasons are those of the profile of a key whose observations have times.
-	// Default hafvf.DefaultSeasons; an empty list that is not nil means none.
-	Seasons []hafvf.Season
-	Zone    string // of the seasons, an IANA name; default UTC
-	// Order is that of the profile's autoregressive view. Zero stands for 3, and a
-	// negative number for no such view.
+	// Seasons are those of the profile of a key whose observations have times. An empty
+	// list is none.
+	Seasons []usual.Season
+	Zone    string // of the seasons, an IANA name; empty for UTC
+	// Order is that of the profile's autoregressive view; 0 for no such view.
 	Order int
 }
 
-// DefaultAlarms are the settings that zeros in an AlarmConfig stand for.
+// DefaultAlarms are the settings to begin with: about one alarm a week, a rest of 60
+// observations, and a profile of day, week and the last three values.
 func DefaultAlarms() AlarmConfig {
 	return AlarmConfig{
-		BudgetTime: hafvf.DefaultBudgetTime, Rest: hafvf.DefaultRest,
-		Seasons: hafvf.DefaultSeasons(), Zone: "UTC", Order: hafvf.DefaultProfile().Order,
+		BudgetTime: usual.DefaultBudgetTime, Rest: usual.DefaultRest,
+		Seasons: usual.DefaultSeasons(), Zone: "UTC", Order: usual.DefaultProfile().Order,
 	}
-}
-
-func (c AlarmConfig) withDefaults() AlarmConfig {
-	standard := DefaultAlarms()
-	if c.Seasons == nil {
-		c.Seasons = standard.Seasons
-	}
-	c.BudgetTime = cmp.Or(c.BudgetTime, standard.BudgetTime)
-	c.Rest = cmp.Or(c.Rest, standard.Rest)
-	c.Zone = cmp.Or(c.Zone, standard.Zone)
-	c.Order = max(0, cmp.Or(c.Order, standard.Order))
-	return c
 }
 
 func (c AlarmConfig) validate() error {
-	c = c.withDefaults()
 	switch {
 	case c.Budget != 0 && !domain.Budget.Contains(c.Budget):
 		return fmt.Errorf("budget must be %s, not %g", domain.Budget.Name, c.Budget)
-	case c.BudgetTime < 0:
-		return fmt.Errorf("budget %v is negative", c.BudgetTime)
+	case c.Budget == 0 && c.BudgetTime <= 0:
+		return fmt.Errorf("budget %v is not above zero", c.BudgetTime)
+	case c.Rest < 0:
+		return fmt.Errorf("rest %d is negative", c.Rest)
 	}
-	if _, err := time.LoadLocation(c.Zone); err != nil {
+	zone, err := time.LoadLocation(c.Zone)
+	if err != nil {
 		return fmt.Errorf("zone: %w", err)
 	}
-	return hafvf.ProfileConfig{Seasons: c.Seasons, Order: c.Order}.Valid()
+	_, err = usual.NewProfile(usual.ProfileConfig{Seasons: c.Seasons, Zone: zone, Order: c.Order})
+	return err
 }
 
 // BudgetOf returns the number of observations per alarm of a key whose warm-up has the
@@ -83,7 +73,7 @@ func (c AlarmConfig) BudgetOf(step time.Duration) float64 {
 	if c.Budget != 0 {
 		return c.Budget
 	}
-	return hafvf.BudgetOver(c.withDefaults().BudgetTime, step)
+	return usual.BudgetOver(c.BudgetTime, step)
 }
 
 // warmUpOf is the number of a key's first observations that standardise its values
@@ -95,40 +85,44 @@ type decider struct {
 	cfg         AlarmConfig
 	warmUp      int
 	outputs     int
-	timed       *hafvf.Profile // of keys with times
-	untimed     *hafvf.Profile // of keys without
+	timed       *usual.Profile // of keys with times
+	untimed     *usual.Profile // of keys without
 	fingerprint uint64         // of the profiles
-	alarm       *hafvf.Alarm
+	alarm       *usual.Alarm
 	y, standard []float64
 	// Whether the values are of categories, and whether those of the step at hand are of
 	// one observation.
 	categories, single bool
 }
 
-// newDecider makes a decider from settings that validate has passed.
-func newDecider(cfg AlarmConfig, filter hafvf.Config, m expfam.Model) *decider {
-	cfg = cfg.withDefaults()
+// newDecider makes a decider. An error names what is wrong with the settings.
+func newDecider(cfg AlarmConfig, filter hafvf.Config, m expfam.Model) (*decider, error) {
 	zone, err := time.LoadLocation(cfg.Zone)
 	if err != nil {
-		panic("keyed: " + err.Error())
+		return nil, fmt.Errorf("zone: %w", err)
 	}
 	text, err := json.Marshal([]any{cfg.Seasons, cfg.Zone, cfg.Order})
 	if err != nil {
-		panic("keyed: " + err.Error())
+		return nil, err
 	}
 	h := fnv.New64a()
 	h.Write(text)
 	n := m.Outputs()
-	settings := hafvf.ProfileConfig{Dim: n, Order: cfg.Order}
-	untimed := hafvf.NewProfile(settings)
-	settings.Seasons, settings.Zone = cfg.Seasons, zone
-	return &decider{
-		cfg: cfg, warmUp: warmUpOf(filter), outputs: n,
-		timed: hafvf.NewProfile(settings), untimed: untimed, fingerprint: h.Sum64(),
-		alarm: hafvf.NewAlarm(hafvf.AlarmConfig{Rest: cfg.Rest}),
-		y:     make([]float64, n), standard: make([]float64, n),
-		categories: filter.Family == "bernoulli" || filter.Family == "categorical",
+	_, categories := m.(expfam.Discrete)
+	d := &decider{
+		cfg: cfg, warmUp: warmUpOf(filter), outputs: n, fingerprint: h.Sum64(),
+		y: make([]float64, n), standard: make([]float64, n), categories: categories,
 	}
+	settings := usual.ProfileConfig{Dim: n, Order: cfg.Order}
+	if d.untimed, err = usual.NewProfile(settings); err != nil {
+		return nil, err
+	}
+	settings.Seasons, settings.Zone = cfg.Seasons, zone
+	if d.timed, err = usual.NewProfile(settings); err != nil {
+		return nil, err
+	}
+	d.alarm, err = usual.NewAlarm(usual.DefaultBudget, cfg.Rest)
+	return d, err
 }
 
 // values are what a step shows of the model's outputs, valid until the next call:
@@ -185,7 +179,7 @@ type timedValues struct {
 // update learns the values y of an observation, nil where it is missing. They are those
 // that values returned last. It returns
 // score and threshold, NaN where there is none, and the alarm that it raises.
-func (d *decider) update(s *decisions, at time.Time, y []float64, change bool, permit func(hafvf.AlarmKind) bool) (kind hafvf.AlarmKind, score, threshold float64) {
+func (d *decider) update(s *decisions, at time.Time, y []float64, change bool, permit func(usual.AlarmKind) bool) (kind usual.AlarmKind, score, threshold float64) {
 	switch {
 	case y == nil:
 	case s.standard == nil:
@@ -200,11 +194,11 @@ func (d *decider) update(s *decisions, at time.Time, y []float64, change bool, p
 		kind, threshold = d.alarm.Update(s.alarm, score, change, permit)
 		return kind, score, threshold
 	}
-	return hafvf.NoAlarm, math.NaN(), math.NaN()
+	return usual.NoAlarm, math.NaN(), math.NaN()
 }
 
 // profile is that of a key.
-func (d *decider) profile(s *decisions) *hafvf.Profile {
+func (d *decider) profile(s *decisions) *usual.Profile {
 	if s.timed {
 		return d.timed
 	}
@@ -239,7 +233,7 @@ func (d *decider) wait(s *decisions, at time.Time, y []float64) {
 		for i, w := range s.warmUp {
 			times[i] = w.time
 		}
-		s.step = hafvf.MedianStep(times)
+		s.step = usual.MedianStep(times)
 	}
 	s.profile = d.profile(s).NewState()
 	for _, w := range s.warmUp {

@@ -13,6 +13,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/usual"
 )
 
 // shifting are n standard normal values, one every five minutes, which are 8 higher
@@ -60,7 +61,7 @@ func alarmsOf(t *testing.T, cfg Config, in []Observation) (at []int64, threshold
 func TestAlarmsThatAreNotPermitted(t *testing.T) {
 	in := shifting(2000)
 	plain := alarming
-	plain.Alarms.Budget = 100
+	plain.Alarms = alarmsWith(func(c *AlarmConfig) { c.Budget = 100 })
 	all, debt := alarmsOf(t, plain, in)
 	if len(all) < 5 || debt <= 2 {
 		t.Fatalf("%d alarms, threshold %g", len(all), debt)
@@ -150,7 +151,7 @@ func TestScoresOfFamilies(t *testing.T) {
 func TestAlarmSettingsChange(t *testing.T) {
 	in := shifting(1000)
 	before := alarming
-	before.Alarms.Budget = 100
+	before.Alarms = alarmsWith(func(c *AlarmConfig) { c.Budget = 100 })
 	est := newEstimator(t, before)
 	track := est.NewTrack("k")
 	split := 0 // in the rest after an alarm
@@ -173,7 +174,7 @@ func TestAlarmSettingsChange(t *testing.T) {
 	same, _ := resume(before)
 
 	other := before
-	other.Alarms = AlarmConfig{Budget: 1000, Rest: 2, Zone: "UTC", Seasons: hafvf.DefaultSeasons(), Order: 3}
+	other.Alarms = &AlarmConfig{Budget: 1000, Rest: 2, Zone: "UTC", Seasons: usual.DefaultSeasons(), Order: 3}
 	other.Alerts = AlertConfig{MinChange: 1, Direction: Up}
 	got, _ := resume(other)
 	if got[0].Detection.Score != same[0].Detection.Score || math.Abs(got[0].Detection.Threshold-same[0].Detection.Threshold-1) > .1 {
@@ -181,7 +182,7 @@ func TestAlarmSettingsChange(t *testing.T) {
 	}
 
 	other = before
-	other.Alarms.Zone = "Europe/Berlin"
+	other.Alarms = alarmsWith(func(c *AlarmConfig) { c.Budget, c.Zone = 100, "Europe/Berlin" })
 	got, zoned := resume(other)
 	for i, e := range got {
 		if math.IsNaN(e.Detection.Score) != (i < 50) {
@@ -197,7 +198,7 @@ func TestAlarmSettingsChange(t *testing.T) {
 	if zoned.decisions.warmUp != nil {
 		t.Error("the warm-up is kept")
 	}
-	other.Alarms.Zone = "Nowhere"
+	other.Alarms = alarmsWith(func(c *AlarmConfig) { c.Zone = "Nowhere" })
 	if _, err := NewEstimator(other); err == nil {
 		t.Error("an unknown zone is accepted")
 	}
@@ -236,7 +237,7 @@ func TestRestoreRefusesDecisions(t *testing.T) {
 // of which there is no last value. So it finds the first change, at 80, six
 // observations after this one, and pays for its alarm as much later.
 func TestEstimatorOnGoldenTrace(t *testing.T) {
-	text, err := os.ReadFile("../testdata/real/golden_season_shared.json")
+	text, err := os.ReadFile("../usual/testdata/real/golden_season_shared.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,4 +320,11 @@ func TestAlarmsResume(t *testing.T) {
 			t.Fatalf("estimate %d is another", i)
 		}
 	}
+}
+
+// alarmsWith are the default settings of alarms, but for a change.
+func alarmsWith(change func(*AlarmConfig)) *AlarmConfig {
+	c := DefaultAlarms()
+	change(&c)
+	return &c
 }

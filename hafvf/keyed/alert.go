@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/usual"
 	"hafvf/internal/compact"
 	"hafvf/internal/domain"
 )
@@ -125,23 +126,23 @@ func (out *Detection) set(d hafvf.Hypotheses, warmUp bool, n int64, named start)
 // depends on. y are the values of the observation.
 func (t *Track) decide(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypotheses, before regime) {
 	found := e.Detection
-	sizeOf := func(kind hafvf.AlarmKind) shift {
-		if kind == hafvf.ChangeAlarm {
+	sizeOf := func(kind usual.AlarmKind) shift {
+		if kind == usual.ChangeAlarm {
 			return before.shift(before.estimate.Mean, e.Regime.Mean, t.stream.scale)
 		}
 		return before.shift(before.predicted, y, t.stream.scale)
 	}
-	permit := func(kind hafvf.AlarmKind) bool {
+	permit := func(kind usual.AlarmKind) bool {
 		return !within(cfg.Cooldown, t.decisions.last, e.Time) && cfg.permits(sizeOf(kind))
 	}
-	var kind hafvf.AlarmKind
+	var kind usual.AlarmKind
 	kind, found.Score, found.Threshold = t.stream.decider.update(&t.decisions, e.Time, y, found.Kind == hafvf.Change, permit)
-	if kind == hafvf.NoAlarm {
+	if kind == usual.NoAlarm {
 		return
 	}
 	t.decisions.last = e.Time
 	a := newAlert(string(kind), e, d, before, sizeOf(kind))
-	if kind == hafvf.ChangeAlarm {
+	if kind == usual.ChangeAlarm {
 		a.Start, a.Delay = found.Start, found.Delay
 	} else {
 		const least = 1e-300

@@ -40,8 +40,8 @@ type Config struct {
 	// Interval adds the central predictive interval of this probability, in (0, 1), to
 	// every estimate. Default 0: none.
 	Interval float64
-	Alarms   AlarmConfig // with detection; its budget is that of silence too
-	Alerts   AlertConfig // with detection
+	Alarms   *AlarmConfig // with detection; its budget is that of silence too. Nil: DefaultAlarms
+	Alerts   AlertConfig  // with detection
 	// Values names the numbers of an observation, for the messages of alerts. Default: x.
 	Values []string
 	// Silence tells of keys that have been silent for too long. Nil: it does not.
@@ -58,12 +58,12 @@ const DefaultWarmUp = 50
 // and reads its states. Set Filter.Dim where observations are vectors; a regression and a
 // mvnormal need it, and a categorical needs the parameter alpha of Filter.Prior.
 func Recommended(family string) Config {
-	detect := hafvf.DefaultDetect()
+	detect, alarms := hafvf.DefaultDetect(), DefaultAlarms()
 	cfg := Config{
 		Filter: hafvf.Config{
 			Family: family, Top: hafvf.DefaultMember().Top, Bank: hafvf.DefaultBankOf(family), Forgetting: hafvf.DefaultForgetting, Detect: &detect,
 		},
-		Order: EventTime, Alarms: DefaultAlarms(), Alerts: AlertConfig{Direction: Both},
+		Order: EventTime, Alarms: &alarms, Alerts: AlertConfig{Direction: Both},
 	}
 	for _, dim := range []int{0, 2} { // of vectors there are two
 		if m, err := expfam.New(family, nil, dim); err == nil {
@@ -84,6 +84,10 @@ type Rule struct {
 func (c Config) withDefaults() Config {
 	if c.Order == "" {
 		c.Order = EventTime
+	}
+	if c.Alarms == nil {
+		alarms := DefaultAlarms()
+		c.Alarms = &alarms
 	}
 	return c
 }

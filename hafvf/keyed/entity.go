@@ -89,7 +89,7 @@ func (e *Entity) Deadline() time.Time {
 	if e.clock.After(last) {
 		last = e.clock // an observation waits
 	}
-	deadline := e.pulse.deadline(*cfg.Silence, cfg.Alarms, last)
+	deadline := e.pulse.deadline(*cfg.Silence, *cfg.Alarms, last)
 	switch {
 	case !deadline.IsZero():
 		return deadline.Add(cfg.Lateness)
@@ -105,7 +105,7 @@ func (e *Entity) Tell(now time.Time) (s Silent, silent bool) {
 	if deadline.IsZero() || deadline.After(now) {
 		return Silent{}, false
 	}
-	return Silent{e.pulse.tell(*e.est.cfg.Silence, e.est.cfg.Alarms), e.n, e.stream.bank.Model().Outputs()}, true
+	return Silent{e.pulse.tell(*e.est.cfg.Silence, *e.est.cfg.Alarms), e.n, e.stream.bank.Model().Outputs()}, true
 }
 
 // AppendBinary appends the encoded entity to b. The error is always nil.

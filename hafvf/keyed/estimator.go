@@ -3,6 +3,7 @@ package keyed
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math"
 
 	"hafvf/hafvf"
@@ -39,7 +40,7 @@ func NewEstimator(cfg Config) (*Estimator, error) {
 		return nil, err
 	}
 	streams, err := newRuled(cfg.Filter, cfg.Keys, func(filter hafvf.Config) (*stream, error) {
-		st, err := newStream(filter, cfg.Alarms)
+		st, err := newStream(filter, *cfg.Alarms)
 		if err != nil {
 			return nil, err
 		}
@@ -80,7 +81,9 @@ func newStream(cfg hafvf.Config, alarms AlarmConfig) (*stream, error) {
 		}
 	}
 	if bank.Detects() {
-		st.decider = newDecider(alarms, cfg, bank.Model())
+		if st.decider, err = newDecider(alarms, cfg, bank.Model()); err != nil {
+			return nil, fmt.Errorf("alarms: %w", err)
+		}
 	}
 	return st, nil
 }
@@ -147,7 +150,7 @@ func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Obse
 	st.blank(m, out, t.n, &o, est.cfg.Interval != 0)
 	out.WarmUp = t.warming()
 	if t.pulse != nil {
-		out.Silence = t.pulse.speak(*est.cfg.Silence, est.cfg.Alarms, o.Time)
+		out.Silence = t.pulse.speak(*est.cfg.Silence, *est.cfg.Alarms, o.Time)
 	}
 	o, jacobian := st.scale.to(o)
 	elapsed := t.elapsed(o, est.cfg.TimeUnit)

@@ -12,6 +12,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/usual"
 )
 
 // migrated has a key learn all under from, and carries its state over to to.
@@ -41,7 +42,7 @@ func TestMigrate(t *testing.T) {
 		change(&c)
 		return c
 	}
-	daily := &hafvf.RhythmConfig{Seasons: hafvf.DefaultSeasons()}
+	daily := &usual.RhythmConfig{Seasons: usual.DefaultSeasons()}
 	for name, c := range map[string]struct {
 		from, to Config
 		want     string

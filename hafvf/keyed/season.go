@@ -6,6 +6,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/usual"
 )
 
 // A season takes the season out of the values of a stream's keys before the bank sees
@@ -27,7 +28,7 @@ import (
 // Counts have a factor too, which is their exposure: x ~ Poisson(λeˢ). Their season is
 // that of log(x + ½).
 type season struct {
-	rhythm *hafvf.Rhythm
+	rhythm *usual.Rhythm
 	first  int  // of the coordinates that have a season
 	log    bool // the season is a factor
 	counts bool // the season is the exposure of counts, in the rows of the bank
@@ -47,7 +48,7 @@ type season struct {
 // newSeason makes the season of a configuration that has one, and its bank.
 func newSeason(cfg hafvf.Config, bank *hafvf.Bank) (*season, error) {
 	n := bank.Model().Outputs()
-	rhythm, err := hafvf.NewRhythm(*cfg.Season, n)
+	rhythm, err := usual.NewRhythm(*cfg.Season, n)
 	if err != nil {
 		return nil, fmt.Errorf("season.%w", err)
 	}

@@ -12,9 +12,10 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/usual"
 )
 
-var daily = &hafvf.RhythmConfig{Seasons: []hafvf.Season{{Period: 24 * time.Hour, Harmonics: 2}}}
+var daily = &usual.RhythmConfig{Seasons: []usual.Season{{Period: 24 * time.Hour, Harmonics: 2}}}
 
 var seasonal = func() Config {
 	cfg := lagging
@@ -219,7 +220,7 @@ func TestSeasonOfTraffic(t *testing.T) {
 	}
 	cfg := Config{Filter: hafvf.Config{
 		Family: "normal", Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}, WarmUp: 50,
-		Season: &hafvf.RhythmConfig{Seasons: hafvf.DefaultSeasons()},
+		Season: &usual.RhythmConfig{Seasons: usual.DefaultSeasons()},
 	}}
 	est := newEstimator(t, cfg)
 	changes, outliers := 0, 0
@@ -265,7 +266,7 @@ func TestSeasonOfTraffic(t *testing.T) {
 // BenchmarkSeason measures an observation of the default bank with and without a season,
 // and the bytes of a key.
 func BenchmarkSeason(b *testing.B) {
-	for name, season := range map[string]*hafvf.RhythmConfig{"without": nil, "day and week": {Seasons: hafvf.DefaultSeasons()}} {
+	for name, season := range map[string]*usual.RhythmConfig{"without": nil, "day and week": {Seasons: usual.DefaultSeasons()}} {
 		b.Run(name, func(b *testing.B) {
 			cfg := hafvf.Config{Family: "normal", Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}, WarmUp: 50, Season: season}
 			est, err := NewEstimator(Config{Filter: cfg})

@@ -6,6 +6,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/usual"
 )
 
 // A sessionSeason takes the season out of the values of a session before the smoother looks
@@ -21,7 +22,7 @@ import (
 // forgotten as they come, so that its changes leave the season alone. Then the level begins
 // anew with each of the segments that were found, and outliers do not count.
 type sessionSeason struct {
-	cfg         hafvf.RhythmConfig
+	cfg         usual.RhythmConfig
 	coordinates int  // of an observation, all of which have a season
 	log         bool // the season is a factor of times
 	counts      bool // the season is the exposure of counts
@@ -44,7 +45,7 @@ type seasonOf struct {
 	*sessionSeason
 	observations []Observation
 	steps        [][][]float64 // the values on their scale
-	rhythm       *hafvf.Rhythm // nil where the session is too short for a season
+	rhythm       *usual.Rhythm // nil where the session is too short for a season
 	mean         []float64     // s by observation
 	variance     []float64     // of s, by observation, in units of the noise's
 }
@@ -61,7 +62,7 @@ func (se *sessionSeason) of(observations []Observation, steps [][][]float64) *se
 		}
 	}
 	if len(cfg.Seasons) > 0 {
-		rhythm, err := hafvf.NewRhythm(cfg, se.coordinates)
+		rhythm, err := usual.NewRhythm(cfg, se.coordinates)
 		if err != nil {
 			panic("keyed: season: " + err.Error()) // a part of a config that NewBank has checked
 		}

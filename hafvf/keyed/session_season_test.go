@@ -9,6 +9,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/usual"
 )
 
 // A daily rhythm is neither drift nor edges: with the season a session of ten days has the
@@ -59,7 +60,7 @@ func TestSessionsHaveSeasons(t *testing.T) {
 			}
 			for _, parts := range []int{1, 3} {
 				cfg := SmoothConfig{Gap: time.Hour, Max: (n + parts - 1) / parts, Filter: hafvf.Config{
-					Family: family, Prior: c.prior, WarmUp: 50, Season: &hafvf.RhythmConfig{Seasons: []hafvf.Season{{Period: 24 * time.Hour, Harmonics: 2}}},
+					Family: family, Prior: c.prior, WarmUp: 50, Season: &usual.RhythmConfig{Seasons: []usual.Season{{Period: 24 * time.Hour, Harmonics: 2}}},
 				}}
 				sm, err := NewSmoother(cfg)
 				if err != nil {
@@ -101,7 +102,7 @@ func TestSeasonsOfRegressors(t *testing.T) {
 	const perDay, days = 96, 10
 	const n, edge = perDay * days, 6*perDay + 30
 	wave := func(i int, shift float64) float64 { return math.Sin(2*math.Pi*float64(i)/perDay + shift) }
-	season := &hafvf.RhythmConfig{Seasons: []hafvf.Season{{Period: 24 * time.Hour, Harmonics: 2}}}
+	season := &usual.RhythmConfig{Seasons: []usual.Season{{Period: 24 * time.Hour, Harmonics: 2}}}
 	for name, c := range map[string]struct {
 		filter hafvf.Config
 		// step returns the observation and the mean that it has, given its regressors.
@@ -197,7 +198,7 @@ func TestShortSessionsHaveNoSeason(t *testing.T) {
 				observations[i].X[0][0] = math.Floor(math.Abs(observations[i].X[0][0]) * 5)
 			}
 		}
-		run := func(season *hafvf.RhythmConfig) (all []Smoothed) {
+		run := func(season *usual.RhythmConfig) (all []Smoothed) {
 			sm, err := NewSmoother(SmoothConfig{Gap: time.Hour, Filter: hafvf.Config{Family: family, WarmUp: 50, Season: season}})
 			if err != nil {
 				t.Fatal(err)
@@ -205,7 +206,7 @@ func TestShortSessionsHaveNoSeason(t *testing.T) {
 			sm.Smooth("k", observations, 0, func(s Smoothed) { all = append(all, s) })
 			return all
 		}
-		with, without := run(&hafvf.RhythmConfig{Seasons: hafvf.DefaultSeasons()}), run(nil)
+		with, without := run(&usual.RhythmConfig{Seasons: usual.DefaultSeasons()}), run(nil)
 		for i := range with {
 			if a, b := with[i], without[i]; math.Abs(a.Estimate.Mean[0]-b.Estimate.Mean[0]) > 1e-9 || a.Change != b.Change {
 				t.Fatalf("%s, %d: %+v, without a season %+v", family, i, a, b)

@@ -86,7 +86,7 @@ func (p *pulse) bound(c SilenceConfig, alarms AlarmConfig) time.Duration {
 	}
 	perBudget := alarms.Budget
 	if perBudget == 0 {
-		perBudget = alarms.withDefaults().BudgetTime.Seconds() * p.gaps / p.sum
+		perBudget = alarms.BudgetTime.Seconds() * p.gaps / p.sum
 	}
 	seconds := p.sum * math.Expm1(math.Log(math.Max(perBudget, leastPerBudget))/p.gaps)
 	if seconds > math.MaxInt64/1e9 {

@@ -96,7 +96,7 @@ func TestSilenceKeepsToTheBudget(t *testing.T) {
 	for i := range 2000 {
 		slower = append(slower, last.Add(time.Duration(i+1)*20*time.Minute))
 	}
-	if got := len(silences(t, Config{Silence: &SilenceConfig{}, Alarms: AlarmConfig{Budget: 2000}}, slower)); got == 0 || got > 30 {
+	if got := len(silences(t, Config{Silence: &SilenceConfig{}, Alarms: &AlarmConfig{Budget: 2000}}, slower)); got == 0 || got > 30 {
 		t.Errorf("%d silences of a key that speaks every 20 minutes in place of every minute", got)
 	}
 }
@@ -108,7 +108,7 @@ func TestToldSilenceSurvives(t *testing.T) {
 	track := est.NewTrack("k")
 	last := time.Unix(100, 0).UTC()
 	est.Estimate(track, Value(last, "", 1))
-	want := track.pulse.tell(*cfg.Silence, cfg.Alarms)
+	want := track.pulse.tell(*cfg.Silence, DefaultAlarms())
 	b, err := track.AppendBinary(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func TestToldSilenceSurvives(t *testing.T) {
 	if track, err = est.RestoreTrack("k", b); err != nil {
 		t.Fatal(err)
 	}
-	if at := track.pulse.deadline(*cfg.Silence, cfg.Alarms, last); !at.IsZero() {
+	if at := track.pulse.deadline(*cfg.Silence, DefaultAlarms(), last); !at.IsZero() {
 		t.Errorf("a key that is silent falls silent again at %v", at)
 	}
 	// It spoke before its bound had passed, which came too late to be known.

@@ -10,6 +10,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/usual"
 )
 
 func newEstimator(t *testing.T, cfg Config) *Estimator {
@@ -105,7 +106,7 @@ func TestRestoreTrackRefuses(t *testing.T) {
 	if _, err := newEstimator(t, other).RestoreTrack("k", saved); !errors.Is(err, hafvf.ErrOtherConfig) {
 		t.Errorf("another configuration: %v", err)
 	}
-	for name, other := range map[string]*hafvf.RhythmConfig{"none": nil, "of a week": {Seasons: hafvf.DefaultSeasons()}} {
+	for name, other := range map[string]*usual.RhythmConfig{"none": nil, "of a week": {Seasons: usual.DefaultSeasons()}} {
 		cfg := seasonal
 		_, e := keeping(t, cfg)
 		saved, _ := e.Track.AppendBinary(nil)

@@ -8,6 +8,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/usual"
 	"hafvf/internal/message"
 )
 
@@ -95,7 +96,7 @@ func (d *decoder) lastValues(c *Config, path string, bank []hafvf.Member) {
 
 // seasons settles the seasons, of the model and of every rule.
 func (d *decoder) seasons(c *Config, nodes *priorNodes) {
-	one := func(path string, given seasonKeys, levels []hafvf.Beta) *hafvf.RhythmConfig {
+	one := func(path string, given seasonKeys, levels []hafvf.Beta) *usual.RhythmConfig {
 		at := path + ".season"
 		switch {
 		case len(given.seasons) == 0:
@@ -104,10 +105,10 @@ func (d *decoder) seasons(c *Config, nodes *priorNodes) {
 			d.fail(at, "is for sessions with segments: those with levels have none")
 			return nil
 		}
-		if err := hafvf.Seasonal(c.Model.Family); err != nil && c.Model.Family != "" && d.has(at) {
+		if err := usual.Seasonal(c.Model.Family); err != nil && c.Model.Family != "" && d.has(at) {
 			d.fail(at, "%v", err)
 		}
-		return &hafvf.RhythmConfig{Seasons: given.seasons, Zone: given.zone, Holidays: given.holidays}
+		return &usual.RhythmConfig{Seasons: given.seasons, Zone: given.zone, Holidays: given.holidays}
 	}
 	of := nodes.season
 	c.Model.Season = one("model", of, c.Levels)

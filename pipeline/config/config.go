@@ -11,6 +11,7 @@ import (
 	"hafvf/connectors/webhook"
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/usual"
 )
 
 // A Config says what a pipeline reads, which filter it runs, and where its
@@ -85,7 +86,7 @@ type Model struct {
 	// WarmUp is the number of a key's first observations that set the prior; 0
 	// where the config gives it.
 	WarmUp int
-	Season *hafvf.RhythmConfig // nil for none
+	Season *usual.RhythmConfig // nil for none
 	Scale  hafvf.Scale
 }
 
@@ -101,7 +102,7 @@ type KeyRule struct {
 	Match  string
 	Prior  map[string]any // nil: as Model has it
 	WarmUp int            // as in Model
-	Season *hafvf.RhythmConfig
+	Season *usual.RhythmConfig
 	Levels []hafvf.Beta
 	Top    float64
 	Bank   []hafvf.Member
@@ -210,7 +211,7 @@ func defaults() *Config {
 
 // alarmKinds are those that there are.
 func alarmKinds() []string {
-	return []string{string(hafvf.NoveltyAlarm), string(hafvf.ChangeAlarm), keyed.SilentAlarm, keyed.RecoveredAlarm}
+	return []string{string(usual.NoveltyAlarm), string(usual.ChangeAlarm), keyed.SilentAlarm, keyed.RecoveredAlarm}
 }
 
 func defaultDetect() *Detect {
@@ -239,7 +240,7 @@ func newPriorNodes() *priorNodes {
 
 // seasonKeys are what a model says of its season.
 type seasonKeys struct {
-	seasons  []hafvf.Season
+	seasons  []usual.Season
 	zone     string
 	holidays []string
 }

@@ -17,6 +17,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/usual"
 	"hafvf/internal/secret"
 )
 
@@ -86,8 +87,8 @@ func TestParseDetect(t *testing.T) {
 	}
 	c = parse(t, base+"detect: {budget: 500, rest: 0, season: [168h, 1h], zone: Europe/Berlin, ar: 0, min_abs: 1, min_rel: 0.1, direction: up}\n"+
 		"bank: [{levels: [], top: .9}, {ar: 2, top: .9998}]\nalerts: {beliefs: [change], kinds: [change], kafka: {brokers: [b:1], topic: t}}\n")
-	seasons := []hafvf.Season{{Period: 168 * time.Hour, Harmonics: 3}, {Period: time.Hour, Harmonics: 3}}
-	if a := c.Detect.AlarmConfig; !reflect.DeepEqual(a, keyed.AlarmConfig{Budget: 500, BudgetTime: 168 * time.Hour, Rest: -1, Seasons: seasons, Zone: "Europe/Berlin", Order: -1}) {
+	seasons := []usual.Season{{Period: 168 * time.Hour, Harmonics: 3}, {Period: time.Hour, Harmonics: 3}}
+	if a := c.Detect.AlarmConfig; !reflect.DeepEqual(a, keyed.AlarmConfig{Budget: 500, BudgetTime: 168 * time.Hour, Rest: 0, Seasons: seasons, Zone: "Europe/Berlin", Order: 0}) {
 		t.Errorf("%+v", a)
 	}
 	if a := c.Detect.AlertConfig; !reflect.DeepEqual(a, keyed.AlertConfig{MinAbs: 1, MinRel: .1, Direction: keyed.Up, Beliefs: []hafvf.Kind{hafvf.Change}}) || !slices.Equal(c.AlertKinds, []string{"change"}) {
@@ -96,7 +97,7 @@ func TestParseDetect(t *testing.T) {
 	if !reflect.DeepEqual(c.Bank, []hafvf.Member{{Levels: []hafvf.Beta{}, Top: .9}, {Levels: []hafvf.Beta{}, Top: .9998, AR: 2}}) {
 		t.Errorf("%+v", c.Bank)
 	}
-	for season, want := range map[string][]hafvf.Season{"[]": {}, "{24h: 2}": {{Period: 24 * time.Hour, Harmonics: 2}}, "[24h]": {{Period: 24 * time.Hour, Harmonics: 4}}} {
+	for season, want := range map[string][]usual.Season{"[]": {}, "{24h: 2}": {{Period: 24 * time.Hour, Harmonics: 2}}, "[24h]": {{Period: 24 * time.Hour, Harmonics: 4}}} {
 		if got := parse(t, base+"detect: {season: "+season+", budget: 24h}\n").Detect; !reflect.DeepEqual(got.Seasons, want) || got.BudgetTime != 24*time.Hour {
 			t.Errorf("season %s: %+v", season, got)
 		}
@@ -137,14 +138,14 @@ keys:
   - {match: d, model: {holidays: []}}
 `)
 	holidays := []string{"2026-12-25"}
-	want := []*hafvf.RhythmConfig{
-		{Seasons: hafvf.DefaultSeasons(), Zone: "Europe/Berlin", Holidays: holidays},
-		{Seasons: hafvf.DefaultSeasons(), Zone: "Europe/Berlin", Holidays: holidays},
+	want := []*usual.RhythmConfig{
+		{Seasons: usual.DefaultSeasons(), Zone: "Europe/Berlin", Holidays: holidays},
+		{Seasons: usual.DefaultSeasons(), Zone: "Europe/Berlin", Holidays: holidays},
 		nil,
-		{Seasons: []hafvf.Season{{Period: 12 * time.Hour, Harmonics: 2}}, Zone: "UTC", Holidays: holidays},
-		{Seasons: hafvf.DefaultSeasons(), Zone: "Europe/Berlin", Holidays: []string{}},
+		{Seasons: []usual.Season{{Period: 12 * time.Hour, Harmonics: 2}}, Zone: "UTC", Holidays: holidays},
+		{Seasons: usual.DefaultSeasons(), Zone: "Europe/Berlin", Holidays: []string{}},
 	}
-	got := []*hafvf.RhythmConfig{c.Model.Season}
+	got := []*usual.RhythmConfig{c.Model.Season}
 	for _, k := range c.Keys {
 		got = append(got, k.Season)
 	}

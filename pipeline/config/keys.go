@@ -12,6 +12,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/usual"
 	"hafvf/internal/domain"
 	"hafvf/internal/times"
 )
@@ -154,10 +155,10 @@ func detect(dst **Detect) reader {
 			{name: "min_rel", doc: "As min_change, relative to what was usual: 0.1 is ten percent.", read: number(&v.MinRel, domain.MinChange)},
 			{name: "direction", doc: "Raise alarms of what goes up, or down, alone.", read: choice((*string)(&v.Direction), string(keyed.Both), string(keyed.Up), string(keyed.Down))},
 			{name: "budget", doc: "A key raises about one alarm per budget at most, be they true or false. Keys without times have 2000 observations by default.", read: budget(&v.AlarmConfig)},
-			{name: "rest", doc: "Observations after an alarm without another: what comes there belongs to the same incident.", unit: "observations", read: orNone(&v.Rest, whole(&v.Rest, 0))},
+			{name: "rest", doc: "Observations after an alarm without another: what comes there belongs to the same incident.", unit: "observations", read: whole(&v.Rest, 0)},
 			{name: "season", doc: "Cycles of what is usual, of keys with times: a list of periods, or a mapping of periods to numbers of harmonics. [] is none. Another season, zone or ar than before begins to learn anew what is usual.", read: seasons(&v.Seasons)},
 			{name: "zone", doc: "Time zone of the season. With model.season the default is model.zone.", read: zone(&v.Zone)},
-			{name: "ar", doc: "What is usual depends on as many last values; 0 is none.", unit: "observations", read: orNone(&v.Order, upTo(&v.Order, hafvf.MaxOrder))},
+			{name: "ar", doc: "What is usual depends on as many last values; 0 is none.", unit: "observations", read: upTo(&v.Order, usual.MaxOrder)},
 		}
 	})
 }

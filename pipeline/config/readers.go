@@ -12,8 +12,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/usual"
 	"hafvf/internal/domain"
 	"hafvf/internal/message"
 	"hafvf/internal/times"
@@ -353,18 +353,6 @@ func upTo(dst *int, most int) reader {
 	}}
 }
 
-// orNone is r, whose 0 becomes -1: that is none where 0 stands for a default.
-func orNone(dst *int, r reader) reader {
-	read := r.read
-	r.read = func(d *decoder, path string, n *yaml.Node) {
-		read(d, path, n)
-		if *dst == 0 {
-			*dst = -1
-		}
-	}
-	return r
-}
-
 // choices reads a list of some of the names, which may be empty.
 func choices(dst *[]string, names ...string) reader {
 	return reader{takes: "list of " + strings.Join(names, ", "), initial: "[" + strings.Join(*dst, ", ") + "]", read: func(d *decoder, path string, n *yaml.Node) {
@@ -404,7 +392,7 @@ func budget(dst *keyed.AlarmConfig) reader {
 const maxHarmonics = 48
 
 // seasons reads a list of periods, or a mapping of periods to harmonics.
-func seasons(dst *[]hafvf.Season) reader {
+func seasons(dst *[]usual.Season) reader {
 	const takes = "a list of durations, or a mapping of durations to harmonics"
 	var initial []string
 	for _, s := range *dst {
@@ -415,9 +403,9 @@ func seasons(dst *[]hafvf.Season) reader {
 		text = "{" + strings.Join(initial, ", ") + "}"
 	}
 	return reader{takes: takes, initial: text, read: func(d *decoder, path string, n *yaml.Node) {
-		all := []hafvf.Season{}
+		all := []usual.Season{}
 		add := func(p string, period, harmonics *yaml.Node) {
-			s := hafvf.Season{Harmonics: 3}
+			s := usual.Season{Harmonics: 3}
 			var err error
 			s.Period, err = durationOf(period)
 			switch {
@@ -427,11 +415,11 @@ func seasons(dst *[]hafvf.Season) reader {
 			case s.Period <= 0:
 				d.fail(p, "must be above 0, not %s", period.Value)
 				return
-			case slices.ContainsFunc(all, func(other hafvf.Season) bool { return other.Period == s.Period }):
+			case slices.ContainsFunc(all, func(other usual.Season) bool { return other.Period == s.Period }):
 				d.fail(p, "the period stands there already")
 				return
 			}
-			for _, standard := range hafvf.DefaultSeasons() {
+			for _, standard := range usual.DefaultSeasons() {
 				if standard.Period == s.Period {
 					s.Harmonics = standard.Harmonics
 				}

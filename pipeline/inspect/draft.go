@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"hafvf/connectors"
-	"hafvf/hafvf"
+	"hafvf/hafvf/usual"
 	"hafvf/internal/times"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/observe"
@@ -322,7 +322,7 @@ func (d *draft) yaml(l *Look) []byte {
 	if d.family != "bernoulli" {
 		line("  prior: auto", "from the first values of each key")
 	}
-	if l != nil && hafvf.Seasonal(d.family) == nil {
+	if l != nil && usual.Seasonal(d.family) == nil {
 		if season, note := l.rhythm(); season != "" {
 			line("  # season: "+season, note)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/hafvf"
+	"hafvf/hafvf/usual"
 	"hafvf/internal/message"
 	"hafvf/internal/times"
 	"hafvf/pipeline/config"
@@ -302,7 +303,7 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 	if c.Detect != nil && l.rare() && reflect.DeepEqual(c.Bank, hafvf.DefaultBankOf(c.Model.Family)) {
 		add("bank", "[{levels: [], top: 0.9998}]", "one of the values is rare: the default bank follows single ones")
 	}
-	if c.Transform == config.Filter && c.Model.Season == nil && hafvf.Seasonal(c.Model.Family) == nil {
+	if c.Transform == config.Filter && c.Model.Season == nil && usual.Seasonal(c.Model.Family) == nil {
 		if season, note := l.rhythm(); season != "" {
 			add("model.season", season, note)
 		}

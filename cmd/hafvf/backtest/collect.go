@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/usual"
 	"hafvf/pipeline"
 )
 
@@ -98,7 +98,7 @@ func medianStep(times []time.Time) time.Duration {
 	if slices.ContainsFunc(times, time.Time.IsZero) {
 		return 0
 	}
-	return hafvf.MedianStep(times)
+	return usual.MedianStep(times)
 }
 
 // bySize orders events from the largest; those of an unknown size come last.

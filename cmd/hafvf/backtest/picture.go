@@ -10,6 +10,7 @@ import (
 	"hafvf/cmd/hafvf/chart"
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/usual"
 )
 
 // picturedKeys is how many keys a picture shows.
@@ -112,7 +113,7 @@ var (
 
 // flagColors are those of alerts by kind.
 var flagColors = map[string]color.NRGBA{
-	string(hafvf.NoveltyAlarm): chart.Vermilion, string(hafvf.ChangeAlarm): chart.Blue, string(hafvf.Outlier): chart.Gray,
+	string(usual.NoveltyAlarm): chart.Vermilion, string(usual.ChangeAlarm): chart.Blue, string(hafvf.Outlier): chart.Gray,
 	string(hafvf.Revision): chart.Gray, keyed.SilentAlarm: chart.Purple, keyed.RecoveredAlarm: chart.Green,
 }
 
@@ -121,7 +122,7 @@ var flagColors = map[string]color.NRGBA{
 func (k Key) steps(events []Event) (x, counts []float64) {
 	paid := map[time.Time]float64{}
 	for _, e := range events {
-		if e.Kind == string(hafvf.NoveltyAlarm) || e.Kind == string(hafvf.ChangeAlarm) {
+		if e.Kind == string(usual.NoveltyAlarm) || e.Kind == string(usual.ChangeAlarm) {
 			paid[mondayOf(e.Time)]++
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"hafvf/cmd/hafvf/backtest"
-	"hafvf/hafvf"
+	"hafvf/hafvf/usual"
 	"hafvf/internal/streams"
 	"hafvf/internal/times"
 	"hafvf/testdata"
@@ -92,7 +92,7 @@ func period(all []Record) int {
 		}
 		at = append(at, r.Time)
 	}
-	step := hafvf.MedianStep(at)
+	step := usual.MedianStep(at)
 	if step <= 0 || step > day/2 || at[len(at)-1].Sub(at[0]) < 2*day {
 		return 1
 	}

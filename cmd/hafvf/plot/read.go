@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"hafvf/connectors"
-	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/usual"
 	"hafvf/internal/message"
 )
 
@@ -236,7 +236,7 @@ func (s *size) add(r *record) {
 		after = coordinates(r.Estimate.Regime.Mean)
 	}
 	if r.Detect.Alarm != nil {
-		if *r.Detect.Alarm == string(hafvf.ChangeAlarm) {
+		if *r.Detect.Alarm == string(usual.ChangeAlarm) {
 			s.compare(s.before, after, s.sd)
 		} else {
 			mean := coordinates(r.Predicted.Mean)

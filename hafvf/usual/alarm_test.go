@@ -1,4 +1,4 @@
-package hafvf
+package usual
 
 import (
 	"maps"
@@ -45,8 +45,8 @@ func TestAlarmBound(t *testing.T) {
 	names := slices.Sorted(maps.Keys(adversaries))
 	rapid.Check(t, func(t *rapid.T) {
 		budget := rapid.OneOf(rapid.Just(1.), rapid.Float64Range(1, 100), rapid.Float64Range(100, 1e6), rapid.Float64Range(1e6, 1e12)).Draw(t, "budget")
-		rest := rapid.SampledFrom([]int{-1, 0, 1, 5}).Draw(t, "rest")
-		a := NewAlarm(AlarmConfig{Budget: budget, Rest: rest})
+		rest := rapid.SampledFrom([]int{0, 1, 5}).Draw(t, "rest")
+		a := alarmOf(budget, rest)
 		s := a.NewState()
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		n, alarms := 0, 0
@@ -77,7 +77,7 @@ func TestAlarmBound(t *testing.T) {
 // The bound is attained but for one alarm: the budget is spent where there is need.
 func TestAlarmBoundIsAttained(t *testing.T) {
 	for _, name := range []string{"infinite scores", "both"} {
-		a := NewAlarm(AlarmConfig{Budget: 10, Rest: -1})
+		a := alarmOf(10, 0)
 		s := a.NewState()
 		alarms := 0
 		for range 10_000 {
@@ -93,8 +93,8 @@ func TestAlarmBoundIsAttained(t *testing.T) {
 }
 
 func TestAlarmRest(t *testing.T) {
-	for _, c := range []struct{ rest, want int }{{0, 60}, {5, 5}, {-1, 0}} {
-		a := NewAlarm(AlarmConfig{Rest: c.rest})
+	for _, c := range []struct{ rest, want int }{{60, 60}, {5, 5}, {0, 0}} {
+		a := alarmOf(DefaultBudget, c.rest)
 		s := a.NewState()
 		last := -1
 		for i := range 200 {
@@ -115,7 +115,7 @@ func TestAlarmRest(t *testing.T) {
 
 // A commit alarms where commits have been rare, and not where they are frequent.
 func TestAlarmOnChanges(t *testing.T) {
-	a := NewAlarm(AlarmConfig{Budget: 1000})
+	a := alarmOf(1000, DefaultRest)
 	for _, c := range []struct{ every, most, least int }{{2000, 10, 10}, {100, 4, 1}} {
 		s := a.NewState()
 		alarms := 0
@@ -141,7 +141,7 @@ func TestAlarmOnChanges(t *testing.T) {
 // What permit refuses has not happened, to the bit.
 func TestAlarmPermit(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 1))
-	a := NewAlarm(AlarmConfig{Budget: 50, Rest: 3})
+	a := alarmOf(50, 3)
 	s, u := a.NewState(), a.NewState()
 	refused := 0
 	for i := range 5000 {
@@ -159,7 +159,7 @@ func TestAlarmPermit(t *testing.T) {
 		if !novelty {
 			q = 0
 		}
-		if k, th := a.Update(u, q, change && commit, nil); k != kind || th != threshold || !sameBits(s, u) {
+		if k, th := a.Update(u, q, change && commit, nil); k != kind || th != threshold || !equalBits(s, u) {
 			t.Fatalf("observation %d: %q at %g, state %v; want %q at %g, state %v", i, kind, threshold, s, k, th, u)
 		}
 	}
@@ -202,7 +202,7 @@ func TestBudgetOver(t *testing.T) {
 
 // A state with any one entry made impossible is refused.
 func TestAlarmRefusesCorruptStates(t *testing.T) {
-	a := NewAlarm(AlarmConfig{Budget: 50})
+	a := alarmOf(50, DefaultRest)
 	s := a.NewState()
 	for i := range 40 {
 		a.Update(s, 9, i == 0, nil)
@@ -228,7 +228,7 @@ func TestAlarmRefusesCorruptStates(t *testing.T) {
 }
 
 func TestAlarmAllocatesNothing(t *testing.T) {
-	a := NewAlarm(AlarmConfig{Budget: 10, Rest: 1})
+	a := alarmOf(10, 1)
 	s := a.NewState()
 	alarms, refuse := 0, false
 	if n := testing.AllocsPerRun(1000, func() {

@@ -1,4 +1,4 @@
-package hafvf
+package usual
 
 import (
 	"encoding/json"
@@ -17,7 +17,7 @@ type alarmTrace struct {
 	Location, Scale, Period float64
 	Rows                    []struct {
 		I         int
-		Kind      Kind
+		Kind      string
 		Z, C      []float64
 		Score     float64
 		Threshold *float64
@@ -65,7 +65,7 @@ func TestAlarmTraces(t *testing.T) {
 			if trace.T == nil {
 				c.Seasons = nil
 			}
-			p, a := NewProfile(c), NewAlarm(AlarmConfig{})
+			p, a := profileOf(c), alarmOf(DefaultBudget, DefaultRest)
 			s, u := p.NewState(), a.NewState()
 			a.SetBudget(u, period)
 			rows, worst := trace.Rows, 0.0
@@ -82,7 +82,7 @@ func TestAlarmTraces(t *testing.T) {
 				step := p.Update(s, times[i], []float64{(x - location) / scale})
 				alarm, threshold := NoAlarm, math.NaN()
 				if i >= warmUp {
-					alarm, threshold = a.Update(u, step.Score, known && rows[0].Kind == Change, nil)
+					alarm, threshold = a.Update(u, step.Score, known && rows[0].Kind == "change", nil)
 				}
 				if !known {
 					if alarm != NoAlarm {

@@ -1,4 +1,4 @@
-package hafvf
+package usual
 
 import (
 	"fmt"
@@ -120,10 +120,10 @@ type ProfileStep struct {
 	Views []ViewStep // level, season, ar, those that there are; valid until the next Update
 }
 
-// NewProfile makes a profile. It panics where Valid returns an error.
-func NewProfile(c ProfileConfig) *Profile {
-	if err := c.Valid(); err != nil {
-		panic("hafvf: profile: " + err.Error())
+// NewProfile makes a profile. An error names what is wrong with c.
+func NewProfile(c ProfileConfig) (*Profile, error) {
+	if err := c.valid(); err != nil {
+		return nil, err
 	}
 	common := 1 + harmonics(c.Seasons)
 	p := &Profile{
@@ -147,11 +147,11 @@ func NewProfile(c ProfileConfig) *Profile {
 	p.precision[0], p.u[0] = constantPrecision, 1
 	p.factor, p.inverse = make([]float64, linear.TriangleLen(p.size)), make([]float64, p.size)
 	p.steps = make([]ViewStep, p.views)
-	return p
+	return p, nil
 }
 
-// Valid names what is wrong with the settings.
-func (c ProfileConfig) Valid() error {
+// valid names what is wrong with the settings.
+func (c ProfileConfig) valid() error {
 	if c.Dim < 0 {
 		return fmt.Errorf("dim: must be at least 1, not %d", c.Dim)
 	}
@@ -238,12 +238,12 @@ func (p *Profile) NewState() State { return make(State, p.StateLen()) }
 // Update allocates nothing. It panics where the state or y has the wrong length.
 func (p *Profile) Update(s State, t time.Time, y []float64) ProfileStep {
 	if len(s) != p.StateLen() {
-		panic(badState)
+		panic(wrongState)
 	}
 	if len(y) != p.dim {
-		panic(badDim)
+		panic(wrongDim)
 	}
-	if missing(y) {
+	if incomplete(y) {
 		for i := range p.steps {
 			p.steps[i] = ViewStep{math.NaN(), math.NaN(), math.NaN()}
 		}
@@ -411,7 +411,7 @@ func (p *Profile) Valid(s State) error {
 	}
 	const slack = 1 + 1e-9 // for rounding
 	n, total := p.matrix(s)[0], *p.total(s)
-	ok := !slices.ContainsFunc(s, notFinite) &&
+	ok := !slices.ContainsFunc(s, infinite) &&
 		n >= 0 && n <= slack/(1-profileForgetting) && total >= 0 && total <= slack/(1-meanForgetting)
 	// The square of a sum of products is at most the product of the sums of squares,
 	// which may have underflowed.

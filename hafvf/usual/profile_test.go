@@ -1,4 +1,4 @@
-package hafvf
+package usual
 
 import (
 	"math"
@@ -133,7 +133,7 @@ func TestProfileIsRegression(t *testing.T) {
 	const n = 120
 	times, ys := profileStream(1, n, 1)
 	c := DefaultProfile()
-	p := NewProfile(c)
+	p := profileOf(c)
 	s := p.NewState()
 	var rows [][]float64
 	for i, y := range ys {
@@ -184,9 +184,9 @@ func TestProfileViewsAreLeadingBlocks(t *testing.T) {
 	times, ys := profileStream(2, 600, 1)
 	full := DefaultProfile()
 	profiles := []*Profile{
-		NewProfile(full),
-		NewProfile(ProfileConfig{Seasons: full.Seasons}),
-		NewProfile(ProfileConfig{}),
+		profileOf(full),
+		profileOf(ProfileConfig{Seasons: full.Seasons}),
+		profileOf(ProfileConfig{}),
 	}
 	states := make([]State, len(profiles))
 	for i, p := range profiles {
@@ -212,9 +212,9 @@ func TestProfileViewsAreLeadingBlocks(t *testing.T) {
 func TestProfileCoordinates(t *testing.T) {
 	times, ys := profileStream(3, 600, 3)
 	c := DefaultProfile()
-	one := NewProfile(c)
+	one := profileOf(c)
 	c.Dim = 3
-	three := NewProfile(c)
+	three := profileOf(c)
 	s, u, v, w := three.NewState(), three.NewState(), three.NewState(), one.NewState()
 	different := false
 	for i, y := range ys {
@@ -238,7 +238,7 @@ func profileOfPairs(seed uint64, n int) (times []time.Time, ys [][]float64, p *P
 	times, ys = profileStream(seed, n, 2)
 	c := DefaultProfile()
 	c.Dim = 2
-	p = NewProfile(c)
+	p = profileOf(c)
 	return times, ys, p, p.NewState()
 }
 
@@ -252,7 +252,7 @@ func TestProfileMissing(t *testing.T) {
 		if !math.IsNaN(step.Score) || len(step.Views) != 3 || !math.IsNaN(step.Views[2].Surprise) {
 			t.Fatalf("a missing observation has %+v", step)
 		}
-		if !sameBits(before, s) {
+		if !equalBits(before, s) {
 			t.Fatal("a missing observation changes the state")
 		}
 	}
@@ -264,7 +264,7 @@ func TestProfileStateIsAll(t *testing.T) {
 	times, ys := profileStream(5, 400, 2)
 	c := DefaultProfile()
 	c.Dim = 2
-	p, other := NewProfile(c), NewProfile(c)
+	p, other := profileOf(c), profileOf(c)
 	s := p.NewState()
 	for i, y := range ys {
 		if err := p.Valid(s); err != nil {
@@ -272,7 +272,7 @@ func TestProfileStateIsAll(t *testing.T) {
 		}
 		u := slices.Clone(s)
 		want := p.Update(s, times[i], y)
-		if got := other.Update(u, times[i], y); got.Score != want.Score || !sameBits(s, u) {
+		if got := other.Update(u, times[i], y); got.Score != want.Score || !equalBits(s, u) {
 			t.Fatalf("observation %d: score %v, want %v", i, got.Score, want.Score)
 		}
 		other.Update(other.NewState(), times[len(times)-1-i], ys[len(ys)-1-i])
@@ -304,7 +304,7 @@ func TestProfileFinds(t *testing.T) {
 		}, 1, 2},
 	} {
 		rng := rand.New(rand.NewPCG(6, 6))
-		p, a := NewProfile(DefaultProfile()), NewAlarm(AlarmConfig{})
+		p, a := profileOf(DefaultProfile()), alarmOf(DefaultBudget, DefaultRest)
 		s, u := p.NewState(), a.NewState()
 		before, after := 0, 0
 		for i := range n {
@@ -334,7 +334,7 @@ func TestProfileFinds(t *testing.T) {
 func TestProfileOfVectors(t *testing.T) {
 	const dim, n, shift, streams = 10, 2600, 2500, 10
 	for _, common := range []float64{0, .8} {
-		p, a := NewProfile(ProfileConfig{Dim: dim, Order: 3}), NewAlarm(AlarmConfig{})
+		p, a := profileOf(ProfileConfig{Dim: dim, Order: 3}), alarmOf(DefaultBudget, DefaultRest)
 		before, found := 0, 0
 		for seed := range uint64(streams) {
 			rng := rand.New(rand.NewPCG(seed, 10))
@@ -375,7 +375,7 @@ func TestProfileOfVectors(t *testing.T) {
 func TestProfileOfConstants(t *testing.T) {
 	for _, x := range []float64{0, 5, -1e300} {
 		location, scale := expfam.LocationScale([]float64{x, x, x})
-		p, a := NewProfile(DefaultProfile()), NewAlarm(AlarmConfig{})
+		p, a := profileOf(DefaultProfile()), alarmOf(DefaultBudget, DefaultRest)
 		s, u := p.NewState(), a.NewState()
 		at := time.Unix(0, 0)
 		for i := range 1000 {
@@ -405,7 +405,7 @@ func TestProfileStaysFinite(t *testing.T) {
 		if rapid.Bool().Draw(t, "timed") {
 			c.Seasons = DefaultSeasons()
 		}
-		p, a := NewProfile(c), NewAlarm(AlarmConfig{})
+		p, a := profileOf(c), alarmOf(DefaultBudget, DefaultRest)
 		s, u := p.NewState(), a.NewState()
 		at := time.Unix(rapid.Int64Range(-1<<40, 1<<40).Draw(t, "time"), 0)
 		step := time.Duration(rapid.Int64().Draw(t, "step"))
@@ -423,7 +423,7 @@ func TestProfileStaysFinite(t *testing.T) {
 				}
 				out := p.Update(s, at, y)
 				_, threshold := a.Update(u, out.Score, rng.IntN(10) == 0, nil)
-				if notFinite(out.Score) || out.Score < 0 || notFinite(threshold) {
+				if infinite(out.Score) || out.Score < 0 || infinite(threshold) {
 					t.Fatalf("score %v, threshold %v at %v", out.Score, threshold, y)
 				}
 				for _, v := range out.Views {
@@ -447,7 +447,7 @@ func TestProfileOfDependentValues(t *testing.T) {
 		level, noise float64
 		length       int
 	}
-	p := NewProfile(ProfileConfig{Order: MaxOrder})
+	p := profileOf(ProfileConfig{Order: MaxOrder})
 	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(1, seed))
 		s := p.NewState()
@@ -490,12 +490,12 @@ func TestProfileRefusesCorruptStates(t *testing.T) {
 
 func TestProfileConfigValid(t *testing.T) {
 	for _, c := range []ProfileConfig{{}, {Dim: 4}, {Order: MaxOrder}, DefaultProfile(), {Zone: time.Local}} {
-		if err := c.Valid(); err != nil {
+		if err := c.valid(); err != nil {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
 	for _, c := range []ProfileConfig{{Dim: -1}, {Order: -1}, {Order: MaxOrder + 1}, {Seasons: []Season{{0, 3}}}, {Seasons: []Season{{-time.Hour, 3}}}, {Seasons: []Season{{time.Hour, 0}}}} {
-		if c.Valid() == nil {
+		if c.valid() == nil {
 			t.Errorf("%+v passes", c)
 		}
 	}
@@ -503,10 +503,10 @@ func TestProfileConfigValid(t *testing.T) {
 
 // The default takes at most 2 kB per key, and an update allocates nothing.
 func TestProfileCost(t *testing.T) {
-	if n := 8 * (NewProfile(DefaultProfile()).StateLen() + NewAlarm(AlarmConfig{}).StateLen()); n > 2048 {
+	if n := 8 * (profileOf(DefaultProfile()).StateLen() + alarmOf(DefaultBudget, DefaultRest).StateLen()); n > 2048 {
 		t.Errorf("%d bytes per key", n)
 	}
-	if n := NewProfile(ProfileConfig{}).StateLen(); n != 7 {
+	if n := profileOf(ProfileConfig{}).StateLen(); n != 7 {
 		t.Errorf("%d floats for the level view", n)
 	}
 	berlin, err := time.LoadLocation("Europe/Berlin")
@@ -515,7 +515,7 @@ func TestProfileCost(t *testing.T) {
 	}
 	times, ys := profileStream(9, 201, 2)
 	for _, c := range []ProfileConfig{{Dim: 2}, {Dim: 2, Seasons: DefaultSeasons(), Zone: berlin, Order: 3}} {
-		p := NewProfile(c)
+		p := profileOf(c)
 		s := p.NewState()
 		i := 0
 		if n := testing.AllocsPerRun(200, func() {
@@ -525,4 +525,24 @@ func TestProfileCost(t *testing.T) {
 			t.Errorf("%d views: %v allocations in an update", p.Views(), n)
 		}
 	}
+}
+
+func profileOf(c ProfileConfig) *Profile {
+	p, err := NewProfile(c)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+func alarmOf(budget float64, rest int) *Alarm {
+	a, err := NewAlarm(budget, rest)
+	if err != nil {
+		panic(err)
+	}
+	return a
+}
+
+func equalBits(a, b []float64) bool {
+	return slices.EqualFunc(a, b, func(v, w float64) bool { return math.Float64bits(v) == math.Float64bits(w) })
 }

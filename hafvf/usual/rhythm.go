@@ -1,4 +1,4 @@
-package hafvf
+package usual
 
 import (
 	"errors"
@@ -173,10 +173,10 @@ func (r *Rhythm) fade(s State, t time.Time) {
 // it has in units of that of the values around it. The state stays as it is.
 func (r *Rhythm) Predict(mean []float64, s State, t time.Time) (variance float64) {
 	if len(s) != r.StateLen() {
-		panic(badState)
+		panic(wrongState)
 	}
 	if len(mean) != r.dim {
-		panic(badDst)
+		panic(wrongDst)
 	}
 	copy(r.faded, s)
 	r.fade(r.faded, t)
@@ -205,12 +205,12 @@ func (r *Rhythm) Predict(mean []float64, s State, t time.Time) (variance float64
 // Learn allocates nothing. It panics where the state or x has the wrong length.
 func (r *Rhythm) Learn(s State, t time.Time, x []float64, weight float64) {
 	if len(s) != r.StateLen() {
-		panic(badState)
+		panic(wrongState)
 	}
 	if len(x) != r.dim {
-		panic(badDim)
+		panic(wrongDim)
 	}
-	if weight == 0 || missing(x) || r.Holiday(t) {
+	if weight == 0 || incomplete(x) || r.Holiday(t) {
 		return
 	}
 	r.fade(s, t)
@@ -235,7 +235,7 @@ func (r *Rhythm) Learn(s State, t time.Time, x []float64, weight float64) {
 // stays.
 func (r *Rhythm) ForgetLevel(s State) {
 	if len(s) != r.StateLen() {
-		panic(badState)
+		panic(wrongState)
 	}
 	clear(s[ofFactor : ofFactor+r.size+r.dim])
 }
@@ -254,7 +254,7 @@ func (r *Rhythm) Valid(s State) error {
 	if len(s) != r.StateLen() {
 		return fmt.Errorf("state is corrupt: season of %d floats, want %d", len(s), r.StateLen())
 	}
-	ok := !slices.ContainsFunc(s, notFinite) && s[priorShare] >= rhythmRestore && s[priorShare] <= 1
+	ok := !slices.ContainsFunc(s, infinite) && s[priorShare] >= rhythmRestore && s[priorShare] <= 1
 	f := r.factor(s)
 	for i := range r.size {
 		// The prior keeps all of them above zero but that of the level.

@@ -1,7 +1,6 @@
-package hafvf
+package usual
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -19,16 +18,6 @@ const (
 	NoveltyAlarm AlarmKind = "novelty" // the score reaches the threshold
 	ChangeAlarm  AlarmKind = "change"  // a change was committed to, and changes are rare
 )
-
-// AlarmConfig are the settings of an Alarm; the zero value is the default.
-type AlarmConfig struct {
-	// Budget is the number P of observations per alarm, at least 1. Zero stands for
-	// DefaultBudget.
-	Budget float64
-	// Rest is the number of observations after an alarm in which no other is
-	// raised. Zero stands for DefaultRest, and a negative number for none.
-	Rest int
-}
 
 const (
 	// DefaultBudget is the number of observations per alarm of a stream without
@@ -85,13 +74,17 @@ const (
 	alarmLen
 )
 
-// NewAlarm makes an alarm. It panics where the budget is not a number of at least 1.
-func NewAlarm(c AlarmConfig) *Alarm {
-	a := &Alarm{budget: cmp.Or(c.Budget, DefaultBudget), rest: float64(max(0, cmp.Or(c.Rest, DefaultRest)))}
-	if err := domain.Budget.Check("budget", a.budget); err != nil {
-		panic("hafvf: alarm: " + err.Error())
+// NewAlarm makes an alarm of a budget of P observations per alarm, at least 1, such as
+// DefaultBudget, and a rest of so many observations after an alarm, at least 0, such as
+// DefaultRest. An error names what is wrong.
+func NewAlarm(budget float64, rest int) (*Alarm, error) {
+	if err := domain.Budget.Check("budget", budget); err != nil {
+		return nil, err
 	}
-	return a
+	if rest < 0 {
+		return nil, fmt.Errorf("rest: must be at least 0, not %d", rest)
+	}
+	return &Alarm{budget: budget, rest: float64(rest)}, nil
 }
 
 // BudgetOver returns the number of observations that a stream takes in the time
@@ -186,7 +179,7 @@ func (a *Alarm) Update(s State, q float64, change bool, permit func(AlarmKind) b
 
 func (a *Alarm) check(s State) {
 	if len(s) != alarmLen {
-		panic(badState)
+		panic(wrongState)
 	}
 }
 
@@ -198,7 +191,7 @@ func (a *Alarm) Valid(s State) error {
 	}
 	const most = 1/(1-commitForgetting) + 1 // of k and t
 	whole := s[atRest] == math.Trunc(s[atRest])
-	if slices.ContainsFunc(s, notFinite) || domain.Budget.Check("budget", s[atBudget]) != nil ||
+	if slices.ContainsFunc(s, infinite) || domain.Budget.Check("budget", s[atBudget]) != nil ||
 		s[atDebt] < 0 || s[atDebt] > headroom+1 || s[atCommits] < 0 || s[atCommits] > most ||
 		s[atTrials] < 0 || s[atTrials] > most || !whole || s[atRest] < 0 {
 		return fmt.Errorf("state is corrupt: alarm")

@@ -1,11 +1,10 @@
-package hafvf
+package usual
 
 import (
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
@@ -252,12 +251,6 @@ func TestRhythmErrors(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	for family, want := range map[string]string{"normal": "", "exponential": "", "poisson": "", "bernoulli": "categories"} {
-		_, err := Config{Family: family, Season: &RhythmConfig{Seasons: day}}.NewBank()
-		if want == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", family, err)
-		}
-	}
 }
 
 // What is not a state of the rhythm is refused.
@@ -277,24 +270,6 @@ func TestRhythmValid(t *testing.T) {
 		if err := r.Valid(change(append(State{}, s...))); err == nil {
 			t.Errorf("%s is accepted", name)
 		}
-	}
-}
-
-// Holidays do not belong to a state, and zones do.
-func TestFingerprintOfSeason(t *testing.T) {
-	c := Config{Family: "normal", Season: &RhythmConfig{Seasons: DefaultSeasons()}}
-	of := func(change func(*RhythmConfig)) uint64 {
-		season := *c.Season
-		change(&season)
-		d := c
-		d.Season = &season
-		return d.Fingerprint()
-	}
-	if of(func(s *RhythmConfig) { s.Holidays = []string{"2026-12-25"} }) != c.Fingerprint() {
-		t.Error("holidays")
-	}
-	if of(func(s *RhythmConfig) { s.Zone = "Europe/Berlin" }) == c.Fingerprint() || (Config{Family: "normal"}).Fingerprint() == c.Fingerprint() {
-		t.Error("zone or season")
 	}
 }
 

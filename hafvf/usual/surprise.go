@@ -1,4 +1,4 @@
-package hafvf
+package usual
 
 import "math"
 

@@ -1,10 +1,26 @@
-package hafvf
+package usual
 
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
+
+// A State is what is kept of one stream: numbers, to be stored as they are.
+type State = []float64
+
+// Lengths that a program gets wrong panic with one of these.
+const (
+	wrongState = "usual: state of the wrong length"
+	wrongDim   = "usual: vector of the wrong length"
+	wrongDst   = "usual: destination of the wrong length"
+)
+
+func infinite(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
+
+// incomplete reports whether a coordinate is missing.
+func incomplete(x []float64) bool { return slices.ContainsFunc(x, math.IsNaN) }
 
 // A Season is a cycle of the local time, given by the first harmonics of its
 // period: cosines and sines of 2πkt/period, k = 1, …, Harmonics.
