@@ -239,6 +239,14 @@ func (b *Bank) Use(m Model) {
 	}
 }
 
+// WithoutELBO has members without levels leave the ELBO of their steps NaN, which saves time
+// if nobody reads it.
+func (b *Bank) WithoutELBO() {
+	for _, f := range b.members {
+		f.unbound = true
+	}
+}
+
 // Members returns the number of filters.
 func (b *Bank) Members() int { return len(b.members) }
 

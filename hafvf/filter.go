@@ -31,7 +31,7 @@ type Filter struct {
 	row                 []float64
 	moments             [2][1]float64 // mean and standard deviation of a prediction
 	single              [1][]float64  // row, as the rows of a step
-	past                []float64     // a window of Smooth, which has no state
+	session             *expfam.Rows  // of Smooth
 	unknown             []float64     // an observation of NaN, of length Dim
 	unbound             bool          // without levels: the ELBO is not asked for
 	exact               exact         // nil: variational
@@ -92,7 +92,6 @@ func NewFilter(model Model, levels []Beta, top float64) *Filter {
 		row:    make([]float64, model.Dim()),
 	}
 	if f.seq, _ = model.(expfam.Sequential); f.seq != nil {
-		f.past = make([]float64, f.seq.Window())
 	}
 	f.unknown = slices.Repeat([]float64{math.NaN()}, f.Dim())
 	for i, l := range levels {

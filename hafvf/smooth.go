@@ -4,6 +4,7 @@ import (
 	"math"
 	"runtime"
 
+	"hafvf/hafvf/expfam"
 	"hafvf/internal/parallel"
 )
 
@@ -83,6 +84,9 @@ func (f *Filter) Smooth(steps [][][]float64) *Posteriors {
 	if n >= stepsForTwo && runtime.GOMAXPROCS(0) > 1 {
 		filters = append(filters, NewFilter(f.model, f.naive, f.top))
 	}
+	for _, f := range filters {
+		f.session = expfam.NewRows(f.model)
+	}
 	parallel.Do(2, len(filters), func(worker, pass int) {
 		if pass == 0 {
 			filters[worker].forward(out)
@@ -102,7 +106,7 @@ const stepsForTwo = 1000
 func (f *Filter) forward(out *Posteriors) {
 	s := f.NewState()
 	for t := range out.steps {
-		step := f.learn(s, 1, f.rowsAt(nil, out.steps, t), false)
+		step := f.learn(s, 1, f.session.At(nil, out.steps, t), false)
 		out.forward.record(t, s, step)
 	}
 }
@@ -110,7 +114,7 @@ func (f *Filter) forward(out *Posteriors) {
 func (f *Filter) backward(out *Posteriors) {
 	s := f.NewState()
 	for t := len(out.steps) - 1; t >= 0; t-- {
-		step := f.learn(s, 1, f.rowsAt(nil, out.steps, t), false)
+		step := f.learn(s, 1, f.session.At(nil, out.steps, t), false)
 		out.backward.record(t, s, step)
 		out.Missing[t] = step.Missing
 	}
@@ -138,36 +142,6 @@ func (f *Filter) merge(out *Posteriors, from, end int) {
 		f.line.Set(f.Sample(out.forward.state(t-1)), f.Sample(out.backward.state(t)))
 		out.Evidence[t] = f.line.Gain(0) - f.line.Gain(1)
 	}
-}
-
-// rowsAt returns the rows of step t, which the steps earlier and the first t of steps come
-// before. They are valid until the next call.
-func (f *Filter) rowsAt(earlier, steps [][][]float64, t int) [][]float64 {
-	xs := steps[t]
-	if f.seq == nil || len(xs) == 0 {
-		return xs
-	}
-	f.single[0] = f.rowAt(earlier, steps, t, xs[0])
-	return f.single[:]
-}
-
-// rowAt is Row with the window of the values before step t.
-func (f *Filter) rowAt(earlier, steps [][][]float64, t int, x []float64) []float64 {
-	if f.seq == nil {
-		return x
-	}
-	for i := range f.past {
-		f.past[i] = math.NaN()
-		from, at := steps, t-1-i
-		if at < 0 {
-			from, at = earlier, at+len(earlier)
-		}
-		if at >= 0 && len(from[at]) > 0 {
-			f.past[i] = from[at][0][0]
-		}
-	}
-	f.seq.Row(f.row, f.past, x[0])
-	return f.row
 }
 
 func (tr *track) record(t int, s State, step Step) {
@@ -204,7 +178,7 @@ func (s *Posteriors) Estimate(mean, sd []float64, t int) {
 	if n := f.model.Outputs(); len(mean) != n || len(sd) != n {
 		panic(badDst)
 	}
-	f.model.Estimate(mean, sd, s.Sample(t), f.rowAt(nil, s.steps, t, f.lastOf(s.steps[t])))
+	f.model.Estimate(mean, sd, s.Sample(t), f.session.Last(nil, s.steps, t))
 }
 
 // Forward is the forward pass after step t.

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/segments"
 )
 
 var tcpdDir = flag.String("tcpd", "", "folder with series of the Turing Change Point Dataset, annotations.json and published_default_scores.json")
@@ -160,7 +161,7 @@ func BenchmarkTCPD(b *testing.B) {
 	}
 	m := mustNew(b, "normal", nil)
 	f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
-	smoother := hafvf.NewSegmenter(m, 10)
+	smoother := segments.NewSegmenter(m, 10)
 	series := tcpdSeries(b)
 	for _, method := range []struct {
 		name    string

@@ -24,6 +24,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/segments"
 	"hafvf/hafvf/usual"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/observe"
@@ -471,7 +472,7 @@ func TestRunSegments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	smoother := hafvf.NewSegmenter(m, 10)
+	smoother := segments.NewSegmenter(m, 10)
 	changes := 0
 	s := runSessions(t, "", func(_ string, session []sessionEntry, steps [][][]float64, records []sessionRecord) {
 		want := smoother.Smooth(steps)

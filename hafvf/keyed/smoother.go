@@ -10,6 +10,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/segments"
 	"hafvf/internal/domain"
 )
 
@@ -135,7 +136,7 @@ type Smoother struct {
 // smoother.
 type smoothing struct {
 	filter   *hafvf.Filter // with levels
-	smoother *hafvf.Segmenter
+	smoother *segments.Segmenter
 	checks   *hafvf.Filter  // of observations as they come
 	model    expfam.Model   // as configured
 	fits     bool           // each session sets its prior
@@ -177,7 +178,7 @@ func newSmoothing(cfg hafvf.Config, odds float64) (*smoothing, error) {
 		z.season = newSessionSeason(cfg, bank)
 	}
 	if Segments(cfg) {
-		z.smoother = hafvf.NewSegmenter(z.model, odds)
+		z.smoother = segments.NewSegmenter(z.model, odds)
 	} else {
 		z.filter = bank.Filter(0)
 	}
@@ -337,7 +338,7 @@ func (z *smoothing) segments(observations []Observation, c cut, record func(int,
 		if season.rhythm != nil {
 			z.use(steps)
 			parts := z.smoother.Segment(c.divide(steps)...)
-			at := func(i int) (*hafvf.Segmentation, int) {
+			at := func(i int) (*segments.Segmentation, int) {
 				from, _ := c.part(c.partOf(i))
 				return parts[c.partOf(i)], i - from
 			}
@@ -353,7 +354,7 @@ func (z *smoothing) segments(observations []Observation, c cut, record func(int,
 		}
 	}
 	z.use(steps)
-	var parts []*hafvf.Segmentation
+	var parts []*segments.Segmentation
 	if c.parts == 1 {
 		parts = append(parts, z.smoother.Smooth(steps))
 	} else {
@@ -398,7 +399,7 @@ func (z *smoothing) use(steps [][][]float64) {
 }
 
 // segmented returns the posterior at step t, which is in segment k.
-func (z *smoothing) segmented(g *hafvf.Segmentation, k, t int) Smoothed {
+func (z *smoothing) segmented(g *segments.Segmentation, k, t int) Smoothed {
 	m := z.smoother.Model()
 	outputs := m.Outputs()
 	cut := cutter(make([]float64, 4*outputs+z.params))

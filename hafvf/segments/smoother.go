@@ -1,4 +1,4 @@
-package hafvf
+package segments
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 
+	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/internal/parallel"
 )
@@ -35,10 +36,11 @@ import (
 // candidates for edges. A Segmenter owns its scratch: one per goroutine. It takes two
 // goroutines for long sessions where GOMAXPROCS allows that, with the same result.
 type Segmenter struct {
-	model   Model
+	model   expfam.Model
 	odds    float64
+	checks  *hafvf.Filter // of steps as they come
 	workers [2]*lanes
-	banks   [2]*Bank // that find accidents; nil where there are none
+	banks   [2]*hafvf.Bank // that find accidents; nil where there are none
 }
 
 const (
@@ -51,55 +53,57 @@ const (
 	leastShare  = 1e-12 // as leastPlace, of a lane
 )
 
+// twoWorkers is the length from which a session is worth a second goroutine.
+const twoWorkers = 1000
+
 // accidentBank finds accidents. Its memories are 67 and 5000 observations.
-var accidentBank = []Member{{Levels: []Beta{}, Top: .985}, {Levels: []Beta{}, Top: .9998}}
+var accidentBank = []hafvf.Member{{Levels: []hafvf.Beta{}, Top: .985}, {Levels: []hafvf.Beta{}, Top: .9998}}
 
 // NewSmoother makes a smoother. The odds in favour of a change, above zero, are what an
 // edge takes besides the prior of its place. The model's naive prior has to be of the
 // scale of the data.
-func NewSegmenter(model Model, odds float64) *Segmenter {
+func NewSegmenter(model expfam.Model, odds float64) *Segmenter {
 	if !(odds > 0) {
-		panic(fmt.Sprintf("hafvf: odds %g are not above zero", odds))
+		panic(fmt.Sprintf("segments: odds %g are not above zero", odds))
 	}
-	s := &Segmenter{model: model, odds: odds}
+	s := &Segmenter{model: model, odds: odds, checks: hafvf.NewFilter(model, nil, 1)}
 	for i := range s.workers {
 		s.workers[i] = newLanes(model)
 		if hasAccidents(model) {
-			s.banks[i] = NewBank(rowsOf(model), accidentBank, DefaultForgetting, &Detect{})
-			for _, f := range s.banks[i].members {
-				f.unbound = true
-			}
+			s.banks[i] = hafvf.NewBank(withoutWindow(model), accidentBank, hafvf.DefaultForgetting, &hafvf.Detect{})
+			s.banks[i].WithoutELBO()
 		}
 	}
 	return s
 }
 
 // Use replaces the smoother's model by m, as Filter.Use.
-func (s *Segmenter) Use(m Model) {
+func (s *Segmenter) Use(m expfam.Model) {
 	s.model = m
+	s.checks.Use(m)
 	for i, l := range s.workers {
 		l.use(m)
 		if s.banks[i] != nil {
-			s.banks[i].Use(rowsOf(m))
+			s.banks[i].Use(withoutWindow(m))
 		}
 	}
 }
 
 // hasAccidents reports whether an observation of the model can be an accident. A rare
 // category is none: without its rare heads a coin would have a lower rate.
-func hasAccidents(m Model) bool {
+func hasAccidents(m expfam.Model) bool {
 	_, discrete := m.(expfam.Discrete)
 	return !discrete
 }
 
 // Model returns the smoother's model.
-func (s *Segmenter) Model() Model { return s.model }
+func (s *Segmenter) Model() expfam.Model { return s.model }
 
 // Check says why xs are not observations of one step, as Filter.Check.
-func (s *Segmenter) Check(xs [][]float64) error { return s.workers[0].filter.Check(xs) }
+func (s *Segmenter) Check(xs [][]float64) error { return s.checks.Check(xs) }
 
 // Dim is the length of the observation vectors, as Filter.Dim.
-func (s *Segmenter) Dim() int { return s.workers[0].filter.Dim() }
+func (s *Segmenter) Dim() int { return s.checks.Dim() }
 
 // A Segmentation is what a Segmenter makes of a session. Slices that its methods return
 // alias it. It takes scratch of the smoother: use both on the same goroutine.
@@ -115,7 +119,7 @@ type Segmentation struct {
 	Missing []bool
 
 	lanes     *lanes // of the smoother
-	model     Model
+	model     expfam.Model
 	steps     [][][]float64
 	earlier   [][][]float64 // the steps of the part before, from which an autoregression takes values
 	threshold float64
@@ -171,7 +175,7 @@ func (s *Segmenter) Segment(parts ...[][][]float64) []*Segmentation {
 	all := make([]*Segmentation, len(parts))
 	n := 0
 	var earlier [][][]float64
-	window := len(s.workers[0].filter.past)
+	window := s.workers[0].rowsOf.Window()
 	for k, steps := range parts {
 		all[k] = s.newSegmentation(earlier, steps)
 		earlier = slices.Concat(earlier, lastSteps(steps, window))
@@ -204,9 +208,9 @@ func (s *Segmenter) newSegmentation(earlier, steps [][][]float64) *Segmentation 
 	g := &Segmentation{lanes: s.workers[0], model: s.model, earlier: earlier, steps: steps, Missing: make([]bool, len(steps)), joint: math.NaN()}
 	n := 0
 	for t, xs := range steps {
-		g.lanes.filter.checkVectors(xs)
-		rows := g.lanes.filter.rowsAt(earlier, steps, t)
-		if g.Missing[t] = !slices.ContainsFunc(rows, func(row []float64) bool { return !missing(row) }); !g.Missing[t] {
+		s.checkVectors(xs)
+		rows := g.lanes.rowsOf.At(earlier, steps, t)
+		if g.Missing[t] = !slices.ContainsFunc(rows, func(row []float64) bool { return !incomplete(row) }); !g.Missing[t] {
 			n++
 		}
 	}
@@ -218,6 +222,18 @@ func (s *Segmenter) newSegmentation(earlier, steps [][][]float64) *Segmentation 
 	}
 	g.regular = slices.Repeat([]float64{1}, n)
 	return g
+}
+
+// checkVectors panics if xs are not the vectors of a step.
+func (s *Segmenter) checkVectors(xs [][]float64) {
+	if _, sequential := s.model.(expfam.Sequential); sequential && len(xs) > 1 {
+		panic("segments: several vectors in a step of a sequential model")
+	}
+	for _, x := range xs {
+		if len(x) != s.Dim() && !(len(x) == 1 && x[0] != x[0]) {
+			panic("segments: vector of the wrong length in a step")
+		}
+	}
 }
 
 // threshold is the evidence that an edge takes in a session of n observations.
@@ -247,7 +263,7 @@ func newBuffers(l *lanes, n int) buffers {
 
 // goroutines is how many a session is worth.
 func (g *Segmentation) goroutines() int {
-	if len(g.at) >= stepsForTwo {
+	if len(g.at) >= twoWorkers {
 		return min(2, runtime.GOMAXPROCS(0))
 	}
 	return 1
@@ -509,7 +525,7 @@ func (s *Segmenter) candidates(g *Segmentation, b buffers, edges, before, was []
 		}
 	})
 	for j := range laneCount {
-		all = append(all, Changes(evidence[j*n:(j+1)*n], s.odds)...)
+		all = append(all, hafvf.Changes(evidence[j*n:(j+1)*n], s.odds)...)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)

@@ -1,4 +1,4 @@
-package hafvf
+package segments
 
 import (
 	"math"
@@ -25,8 +25,8 @@ type perLane [laneCount]float64
 // goroutine. A set of samples holds that of every lane, one after the other. An
 // observation is one of the steps of a Segmentation that have something to learn.
 type lanes struct {
-	filter *Filter // makes the rows of the steps
-	model  Model   // of rows
+	rowsOf *expfam.Rows
+	model  expfam.Model // of rows
 	line   expfam.Line
 	width  int       // floats of a sample
 	stats  []float64 // ΣT(x) of an observation
@@ -37,9 +37,8 @@ type lanes struct {
 	complete [][]float64 // rows that aren't missing
 }
 
-func newLanes(m Model) *lanes {
-	f := NewFilter(m, nil, 1)
-	l := &lanes{filter: f, model: rowsOf(m), width: m.Len(), stats: make([]float64, m.Len())}
+func newLanes(m expfam.Model) *lanes {
+	l := &lanes{rowsOf: expfam.NewRows(m), model: withoutWindow(m), width: m.Len(), stats: make([]float64, m.Len())}
 	l.line = l.model.NewLine()
 	l.set = l.newSet()
 	l.window = make([]float64, (2*placeReach+1)*len(l.set))
@@ -47,16 +46,16 @@ func newLanes(m Model) *lanes {
 }
 
 // use replaces the model.
-func (l *lanes) use(m Model) {
-	l.filter.Use(m)
-	l.model = rowsOf(m)
+func (l *lanes) use(m expfam.Model) {
+	l.rowsOf = expfam.NewRows(m)
+	l.model = withoutWindow(m)
 	l.line = l.model.NewLine()
 }
 
-// rowsOf is m as a model of rows, without a window of past values.
-func rowsOf(m Model) Model {
+// withoutWindow is m as a model of rows, without a window of past values.
+func withoutWindow(m expfam.Model) expfam.Model {
 	if _, ok := m.(expfam.Sequential); ok {
-		return struct{ Model }{m}
+		return struct{ expfam.Model }{m}
 	}
 	return m
 }
@@ -85,13 +84,13 @@ func begin(set, first []float64) {
 
 // rows are those of observation i that aren't missing, valid until the next call.
 func (l *lanes) rows(g *Segmentation, i int) [][]float64 {
-	rows := l.filter.rowsAt(g.earlier, g.steps, g.at[i])
-	if len(rows) == 1 || !slices.ContainsFunc(rows, missing) {
+	rows := l.rowsOf.At(g.earlier, g.steps, g.at[i])
+	if len(rows) == 1 || !slices.ContainsFunc(rows, incomplete) {
 		return rows
 	}
 	l.complete = l.complete[:0]
 	for _, row := range rows {
-		if !missing(row) {
+		if !incomplete(row) {
 			l.complete = append(l.complete, row)
 		}
 	}
@@ -240,3 +239,6 @@ func logSumExp(v []float64) float64 {
 	}
 	return top + special.Log(sum)
 }
+
+// incomplete reports whether a row has a missing value.
+func incomplete(row []float64) bool { return slices.ContainsFunc(row, math.IsNaN) }

@@ -1,4 +1,4 @@
-package hafvf
+package segments_test
 
 import (
 	"fmt"
@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/segments"
 	"hafvf/internal/streams"
 )
 
@@ -173,21 +176,21 @@ func stepsOf(x []float64) [][][]float64 {
 // smoothings are the methods that are compared.
 var smoothings = []struct {
 	name   string
-	smooth func(m Model, x []float64) smoothing
+	smooth func(m expfam.Model, x []float64) smoothing
 }{
-	{"segments", func(m Model, x []float64) smoothing {
-		g := NewSegmenter(m, 10).Smooth(stepsOf(x))
-		return smoothing{g.mean, g.sd, g.Changes()}
+	{"segments", func(m expfam.Model, x []float64) smoothing {
+		g := segments.NewSegmenter(m, 10).Smooth(stepsOf(x))
+		return smoothing{means(g), deviations(g), g.Changes()}
 	}},
-	{"one weight, levels {9, 1}, {1, 1}", func(m Model, x []float64) smoothing {
-		s := NewFilter(m, []Beta{{9, 1}, {1, 1}}, 1).Smooth(stepsOf(x))
-		out := smoothing{mean: make([]float64, len(x)), sd: make([]float64, len(x)), changes: Changes(s.Evidence, 10)}
+	{"one weight, levels {9, 1}, {1, 1}", func(m expfam.Model, x []float64) smoothing {
+		s := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1).Smooth(stepsOf(x))
+		out := smoothing{mean: make([]float64, len(x)), sd: make([]float64, len(x)), changes: hafvf.Changes(s.Evidence, 10)}
 		for t := range x {
 			s.Estimate(out.mean[t:t+1], out.sd[t:t+1], t)
 		}
 		return out
 	}},
-	{"Kalman, fitted noise", func(_ Model, x []float64) smoothing { return kalman(x) }},
+	{"Kalman, fitted noise", func(_ expfam.Model, x []float64) smoothing { return kalman(x) }},
 }
 
 // kalman is the Rauch-Tung-Striebel smoother of a random walk under noise, with the ratio

@@ -1,12 +1,15 @@
-package hafvf
+package segments
 
 import (
+	"flag"
 	"math"
 	"math/rand/v2"
 	"runtime"
 	"testing"
 
 	"gonum.org/v1/gonum/integrate/quad"
+
+	"hafvf/hafvf/expfam"
 )
 
 // The change evidence of a lane is the log Bayes factor of two samples against one. With
@@ -75,7 +78,7 @@ func TestEvidenceIsTheBayesFactorByIntegration(t *testing.T) {
 		},
 	} {
 		t.Run(family, func(t *testing.T) {
-			m, err := New(family, nil, 0)
+			m, err := expfam.New(family, nil, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -115,7 +118,7 @@ func TestEvidenceIsTheBayesFactorByIntegration(t *testing.T) {
 // The elimination, which joins blocks, comes to what joining over all observations anew
 // comes to.
 func TestEliminationJoinsTheLeastEvident(t *testing.T) {
-	m, err := New("normal", nil, 0)
+	m, err := expfam.New("normal", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,10 +186,10 @@ func TestEliminationJoinsTheLeastEvident(t *testing.T) {
 // A session takes at most thirty floats an observation, however long it is.
 func TestSmootherMemory(t *testing.T) {
 	n := 30_000
-	if *long {
+	if flag.Lookup("long").Value.String() == "true" {
 		n = 1_000_000
 	}
-	m, err := New("normal", nil, 0)
+	m, err := expfam.New("normal", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package hafvf_test
+package segments_test
 
 import (
 	"fmt"
@@ -13,6 +13,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/segments"
 )
 
 // A smoothingTrace is what an independent implementation makes of a session.
@@ -68,7 +69,7 @@ func (tr *smoothingTrace) renormalise(i int) (mean, sd float64) {
 }
 
 func TestSmootherReproducesTheTraces(t *testing.T) {
-	files, err := filepath.Glob("testdata/smoothing/*.json")
+	files, err := filepath.Glob("testdata/*.json")
 	if err != nil || len(files) != 4 {
 		t.Fatalf("%d traces, %v", len(files), err)
 	}
@@ -77,7 +78,7 @@ func TestSmootherReproducesTheTraces(t *testing.T) {
 			var want smoothingTrace
 			readJSON(t, file, &want)
 			m := mustNew(t, want.Family, want.Prior)
-			got := hafvf.NewSegmenter(m, 10).Smooth(single(want.X))
+			got := segments.NewSegmenter(m, 10).Smooth(single(want.X))
 			if !slices.Equal(got.Changes(), want.Changes) {
 				t.Errorf("changes %v, want %v", got.Changes(), want.Changes)
 			}
@@ -158,7 +159,7 @@ func TestSegmentsAreOptimalWhereEdgesAreClear(t *testing.T) {
 			}
 			level = 1 - level
 		}
-		g := hafvf.NewSegmenter(mustNew(t, family, nil), 10).Smooth(single(x))
+		g := segments.NewSegmenter(mustNew(t, family, nil), 10).Smooth(single(x))
 		want := optimal(family, x, math.Log(10)+.7*math.Log(float64(len(x))))
 		// The lanes weigh what is near an edge most, and so may place it one off.
 		if !slices.EqualFunc(g.Changes(), want, func(a, b int) bool { return max(a-b, b-a) <= 1 }) {
@@ -209,7 +210,7 @@ func TestSegmentPosteriorIsConjugate(t *testing.T) {
 			if sequential {
 				rows = arRows(steps)
 			}
-			g := hafvf.NewSegmenter(m, 10).Smooth(steps)
+			g := segments.NewSegmenter(m, 10).Smooth(steps)
 			if n := len(g.Changes()); (c.family == "normal" || c.family == "poisson") && n == 0 {
 				t.Error("no edge")
 			}
@@ -262,7 +263,7 @@ func TestSegmentPosteriorIsConjugate(t *testing.T) {
 }
 
 // wellFormed checks what holds of every segmentation.
-func wellFormed(t *testing.T, g *hafvf.Segmentation, n int) {
+func wellFormed(t *testing.T, g *segments.Segmentation, n int) {
 	t.Helper()
 	if g.Len() != n {
 		t.Fatalf("%d steps of %d", g.Len(), n)
@@ -337,7 +338,7 @@ func TestSmootherOfHostileSessions(t *testing.T) {
 			if len(xs) == 0 {
 				xs = [][]float64{{0}}
 			}
-			g := hafvf.NewSegmenter(m.Fit(m.LocationScale(xs)), 10).Smooth(single(c.x))
+			g := segments.NewSegmenter(m.Fit(m.LocationScale(xs)), 10).Smooth(single(c.x))
 			wellFormed(t, g, len(c.x))
 			if !slices.Equal(g.Changes(), c.changes) {
 				t.Errorf("changes %v, want %v", g.Changes(), c.changes)
@@ -358,7 +359,7 @@ func TestShortSessionsHaveNoEdges(t *testing.T) {
 			for i := range x {
 				xs = append(xs, x[i:i+1])
 			}
-			changes += len(hafvf.NewSegmenter(m.Fit(m.LocationScale(xs)), 10).Smooth(single(x)).Changes())
+			changes += len(segments.NewSegmenter(m.Fit(m.LocationScale(xs)), 10).Smooth(single(x)).Changes())
 		}
 		if changes > 1 {
 			t.Errorf("%d changes in 100 sessions of %d", changes, n)
@@ -373,7 +374,7 @@ func TestJumpIsAnEdge(t *testing.T) {
 	for seed := range uint64(seeds) {
 		rng := rand.New(rand.NewPCG(seed, 19))
 		x := repeat(600, func(i int) float64 { return rng.NormFloat64() + 5*float64(i/300) })
-		g := hafvf.NewSegmenter(mustNew(t, "normal", expfam.Params{"kappa": .01}), 10).Smooth(single(x))
+		g := segments.NewSegmenter(mustNew(t, "normal", expfam.Params{"kappa": .01}), 10).Smooth(single(x))
 		changes += len(g.Changes())
 		before += g.Mean(289)[0] / seeds
 		after += g.Mean(310)[0] / seeds
@@ -394,7 +395,7 @@ func TestRareEventsKeepTheirRate(t *testing.T) {
 		}
 		return 0
 	})
-	g := hafvf.NewSegmenter(mustNew(t, "bernoulli", nil), 10).Smooth(single(x))
+	g := segments.NewSegmenter(mustNew(t, "bernoulli", nil), 10).Smooth(single(x))
 	if rate := g.Mean(1000)[0]; len(g.Changes()) > 0 || math.Abs(rate-heads/2000) > .002 {
 		t.Errorf("%d changes, rate %.4f of %.4f", len(g.Changes()), rate, heads/2000)
 	}
@@ -406,7 +407,7 @@ func TestSmootherOfEveryFamily(t *testing.T) {
 		t.Run(c.family, func(t *testing.T) {
 			m := mustNew(t, c.family, c.prior)
 			_, sequential := m.(expfam.Sequential)
-			smoother := hafvf.NewSegmenter(m, 10)
+			smoother := segments.NewSegmenter(m, 10)
 			for _, n := range []int{0, 1, 2, 3, 10, 200} {
 				rng := rand.New(rand.NewPCG(15, uint64(n)))
 				var steps [][][]float64
@@ -442,7 +443,7 @@ func TestSmootherOfAnyParts(t *testing.T) {
 		t.Run(c.family, func(t *testing.T) {
 			m := mustNew(t, c.family, c.prior)
 			_, sequential := m.(expfam.Sequential)
-			smoother := hafvf.NewSegmenter(m, 10)
+			smoother := segments.NewSegmenter(m, 10)
 			for seed := range uint64(20) {
 				rng := rand.New(rand.NewPCG(seed, 21))
 				var parts [][][][]float64
@@ -534,7 +535,7 @@ func TestSmootherFindsChangesOfEveryFamily(t *testing.T) {
 					}
 					steps = append(steps, step)
 				}
-				for _, c := range hafvf.NewSegmenter(mustNew(t, family, prior), 10).Smooth(steps).Changes() {
+				for _, c := range segments.NewSegmenter(mustNew(t, family, prior), 10).Smooth(steps).Changes() {
 					if c >= 140 && c <= 160 {
 						found++
 					} else {
@@ -596,7 +597,7 @@ func BenchmarkSmoothedFamilies(b *testing.B) {
 						m = fitted.Fit(fitted.LocationScale(first))
 					}
 					hits, free := 0, slices.Clone(truth)
-					changes := hafvf.NewSegmenter(m, 10).Smooth(steps).Changes()
+					changes := segments.NewSegmenter(m, 10).Smooth(steps).Changes()
 					for _, c := range changes {
 						if i := slices.IndexFunc(free, func(f int) bool { return max(c-f, f-c) <= 5 }); i >= 0 {
 							free = slices.Delete(free, i, i+1)
@@ -624,14 +625,14 @@ func TestSmootherIsEquivariant(t *testing.T) {
 		}
 		return v
 	})
-	run := func(scale, offset float64) *hafvf.Segmentation {
+	run := func(scale, offset float64) *segments.Segmentation {
 		m := mustNew(t, "normal", nil).(expfam.Fitted)
 		y, xs := slices.Clone(x), [][]float64{}
 		for i := range y {
 			y[i] = scale*y[i] + offset
 			xs = append(xs, y[i:i+1])
 		}
-		return hafvf.NewSegmenter(m.Fit(m.LocationScale(xs)), 10).Smooth(single(y))
+		return segments.NewSegmenter(m.Fit(m.LocationScale(xs)), 10).Smooth(single(y))
 	}
 	want := run(1, 0)
 	if !slices.Equal(want.Changes(), []int{200, 400}) {
@@ -655,7 +656,7 @@ func TestSmootherIsEquivariant(t *testing.T) {
 func TestLargeCountsStayPrecise(t *testing.T) {
 	rng := rand.New(rand.NewPCG(18, 1))
 	x := repeat(300, func(i int) float64 { return 1e8 + math.Round(1e4*rng.NormFloat64()) + 1e6*float64(i/150) })
-	g := hafvf.NewSegmenter(mustNew(t, "poisson", expfam.Params{"shape": 1., "rate": 1e-8}), 10).Smooth(single(x))
+	g := segments.NewSegmenter(mustNew(t, "poisson", expfam.Params{"shape": 1., "rate": 1e-8}), 10).Smooth(single(x))
 	if !slices.Equal(g.Changes(), []int{150}) {
 		t.Fatalf("changes %v", g.Changes())
 	}
@@ -669,7 +670,7 @@ func TestLargeCountsStayPrecise(t *testing.T) {
 // A long session is the same on one goroutine and on two, for every family.
 func TestSmootherIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 	sameOnAnyNumberOfGoroutines(t, 6, func(m expfam.Model, steps [][][]float64) (all []string) {
-		g := hafvf.NewSegmenter(m, 10).Smooth(steps)
+		g := segments.NewSegmenter(m, 10).Smooth(steps)
 		for i := range steps {
 			all = append(all, fmt.Sprint(g.Evidence[i], g.Missing[i], g.Sample(i), g.Mean(i), g.SD(i), g.Outlier(i)))
 		}
@@ -693,7 +694,7 @@ func BenchmarkSmoother(b *testing.B) {
 		}
 		f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
 		run("one weight", func() { f.Smooth(steps) })
-		s := hafvf.NewSegmenter(m, 10)
+		s := segments.NewSegmenter(m, 10)
 		run("segments", func() { s.Smooth(steps) })
 	}
 }

@@ -1,4 +1,4 @@
-package hafvf
+package segments
 
 import (
 	"encoding/csv"
@@ -16,7 +16,7 @@ import (
 // end, in ac20cd a fall, its bottom, its end and the rise at the end. Shifts of a twentieth
 // of these, which the series have besides, are none.
 func TestEdgesOfServersAreThoseThatOneSees(t *testing.T) {
-	f, err := os.Open("../testdata/nab/cloud.csv")
+	f, err := os.Open("../../testdata/nab/cloud.csv")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestEdgesOfServersAreThoseThatOneSees(t *testing.T) {
 		"rds_cpu_e47b3b": {658, 2297},
 	} {
 		xs := series[key]
-		m := normalOf(0, 1, 1, 1).(expfam.Fitted)
+		m := standardNormal()
 		steps := make([][][]float64, len(xs))
 		for i := range xs {
 			steps[i] = xs[i : i+1]
@@ -53,7 +53,7 @@ func TestEdgesOfServersAreThoseThatOneSees(t *testing.T) {
 }
 
 // sampleOf is that of values.
-func sampleOf(m Model, values ...[]float64) []float64 {
+func sampleOf(m expfam.Model, values ...[]float64) []float64 {
 	d := make([]float64, m.Len())
 	for _, x := range values {
 		m.Observe(d, x, 1)
@@ -64,7 +64,7 @@ func sampleOf(m Model, values ...[]float64) []float64 {
 // The prior of sizes is that of its definition: of two levels δ apart, one of a quarter of
 // the observations, V is 3/16 of δ².
 func TestSizesOfLevels(t *testing.T) {
-	m, err := New("poisson", Params{"shape": 1e-9, "rate": 1e-9}, 0)
+	m, err := expfam.New("poisson", expfam.Params{"shape": 1e-9, "rate": 1e-9}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestSizesOfLevels(t *testing.T) {
 // In several coordinates a change counts in the one where it is the largest, and in other
 // units as much.
 func TestSizesOfCoordinates(t *testing.T) {
-	m, err := New("mvnormal", Params{"mu": []float64{0, 0}}, 0)
+	m, err := expfam.New("mvnormal", expfam.Params{"mu": []float64{0, 0}}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestSizesOfCoordinates(t *testing.T) {
 // A sensor's fault for a hundredth of a session does not hide a change of five standard
 // deviations, but one of a half.
 func TestFaultHidesNoClearChange(t *testing.T) {
-	m := normalOf(0, 1, 1, 1).(expfam.Fitted)
+	m := standardNormal()
 	rng := rand.New(rand.NewPCG(6, 20))
 	var xs [][]float64
 	var steps [][][]float64
@@ -140,4 +140,13 @@ func TestFaultHidesNoClearChange(t *testing.T) {
 	if !slices.Equal(got, []int{2000, 2040, 3000}) {
 		t.Errorf("edges %v", got)
 	}
+}
+
+// standardNormal is the model of the family normal with its default prior.
+func standardNormal() expfam.Fitted {
+	m, err := expfam.New("normal", nil, 0)
+	if err != nil {
+		panic(err)
+	}
+	return m.(expfam.Fitted)
 }

@@ -1,4 +1,4 @@
-package hafvf
+package segments
 
 import (
 	"math"
@@ -23,7 +23,7 @@ import (
 // changes beside a sensor's fault, whatever that makes of V. Of several outputs the one
 // counts in which the change is the largest.
 type sizes struct {
-	model    Model
+	model    expfam.Model
 	row      []float64    // at which the levels are
 	variance []float64    // V of the outputs
 	moments  [4][]float64 // scratch: mean and standard deviation on both sides
@@ -34,7 +34,7 @@ const smallest = -25.
 
 // newSizes are those of blocks; nil where a model has no levels, but what depends on
 // regressors or is a category.
-func newSizes(m Model, blocks []block) *sizes {
+func newSizes(m expfam.Model, blocks []block) *sizes {
 	n := m.Outputs()
 	z := &sizes{model: m, variance: make([]float64, n)}
 	switch m := m.(type) {

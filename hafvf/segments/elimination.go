@@ -1,4 +1,4 @@
-package hafvf
+package segments
 
 import (
 	"container/heap"

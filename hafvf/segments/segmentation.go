@@ -1,9 +1,10 @@
-package hafvf
+package segments
 
 import (
 	"math"
 	"slices"
 
+	"hafvf/hafvf/expfam"
 	"hafvf/internal/special"
 )
 
@@ -311,7 +312,7 @@ func (e *estimator) moments(i int) {
 
 // row is that of step t, at whose regressors its estimate is.
 func (l *lanes) row(g *Segmentation, t int) []float64 {
-	return l.filter.rowAt(g.earlier, g.steps, t, l.filter.lastOf(g.steps[t]))
+	return l.rowsOf.Last(g.earlier, g.steps, t)
 }
 
 // mixing is a mixture of posteriors.
@@ -334,7 +335,7 @@ func (m *mixing) add(weight float64, sample []float64) {
 
 // moments writes mean and standard deviation of the likelihood's mean, by the law of total
 // variance.
-func (m *mixing) moments(mean, sd []float64, model Model, row []float64) {
+func (m *mixing) moments(mean, sd []float64, model expfam.Model, row []float64) {
 	n := len(mean)
 	total := 0.0
 	for c, sample := range m.samples {
@@ -384,7 +385,7 @@ func (g *Segmentation) Sample(t int) []float64 {
 // as if it did not drift, to slices of length Model.Outputs. Regressors are those of step t.
 func (g *Segmentation) SegmentEstimate(mean, sd []float64, k, t int) {
 	if n := g.model.Outputs(); len(mean) != n || len(sd) != n {
-		panic(badDst)
+		panic("segments: destination of the wrong length")
 	}
 	g.model.Estimate(mean, sd, g.Segments[k].d, g.lanes.row(g, t))
 }
@@ -393,7 +394,7 @@ func (g *Segmentation) SegmentEstimate(mean, sd []float64, k, t int) {
 // session, to slices of length Model.Outputs, of the lane that weighs most there.
 func (g *Segmentation) Predict(mean, sd []float64, t int) {
 	if n := g.model.Outputs(); len(mean) != n || len(sd) != n {
-		panic(badDst)
+		panic("segments: destination of the wrong length")
 	}
 	g.model.Predict(mean, sd, g.Sample(t), 1, g.lanes.row(g, t))
 }

@@ -1,0 +1,71 @@
+package expfam
+
+import "math"
+
+// Rows makes the rows that a model takes for the steps of a finished session: the
+// observations themselves, or for a Sequential model the values before them, then the
+// observation. Rows owns its scratch: one per goroutine.
+type Rows struct {
+	seq     Sequential // nil for other models
+	past    []float64
+	row     []float64
+	one     [1][]float64
+	unknown []float64 // an observation of NaN
+}
+
+// NewRows makes the rows of a model.
+func NewRows(m Model) *Rows {
+	r := &Rows{unknown: []float64{math.NaN()}}
+	seq, ok := m.(Sequential)
+	if !ok {
+		for len(r.unknown) < m.Dim() {
+			r.unknown = append(r.unknown, math.NaN())
+		}
+		return r
+	}
+	r.seq, r.past, r.row = seq, make([]float64, seq.Window()), make([]float64, m.Dim())
+	return r
+}
+
+// Window is the number of past values that a row needs.
+func (r *Rows) Window() int { return len(r.past) }
+
+// At returns the rows of step t, before which the steps earlier and the first t of steps
+// come. They are valid until the next call.
+func (r *Rows) At(earlier, steps [][][]float64, t int) [][]float64 {
+	xs := steps[t]
+	if r.seq == nil || len(xs) == 0 {
+		return xs
+	}
+	r.one[0] = r.with(earlier, steps, t, xs[0])
+	return r.one[:]
+}
+
+// Last returns the row of the last vector of step t, or of NaNs if the step has no full
+// vector. It is valid until the next call.
+func (r *Rows) Last(earlier, steps [][][]float64, t int) []float64 {
+	x, xs := r.unknown, steps[t]
+	if n := len(xs); n > 0 && len(xs[n-1]) == len(r.unknown) {
+		x = xs[n-1]
+	}
+	return r.with(earlier, steps, t, x)
+}
+
+// with is the row of an observation x of step t.
+func (r *Rows) with(earlier, steps [][][]float64, t int, x []float64) []float64 {
+	if r.seq == nil {
+		return x
+	}
+	for i := range r.past {
+		r.past[i] = math.NaN()
+		from, at := steps, t-1-i
+		if at < 0 {
+			from, at = earlier, at+len(earlier)
+		}
+		if at >= 0 && len(from[at]) > 0 {
+			r.past[i] = from[at][0][0]
+		}
+	}
+	r.seq.Row(r.row, r.past, x[0])
+	return r.row
+}
