@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"gonum.org/v1/gonum/stat/distuv"
+
 	"hafvf/hafvf"
 )
 

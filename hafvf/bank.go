@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"hafvf/hafvf/internal/special"
+	"hafvf/internal/special"
 )
 
 // A Member is one filter of a bank, as NewFilter takes it.

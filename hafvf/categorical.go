@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"hafvf/hafvf/internal/special"
+	"hafvf/internal/special"
 )
 
 func init() {

@@ -3,7 +3,7 @@ package hafvf
 import (
 	"math"
 
-	"hafvf/hafvf/internal/beta"
+	"hafvf/internal/beta"
 )
 
 // Where observations come at irregular times, w is the weight of memory per unit

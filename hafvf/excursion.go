@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math"
 
-	"hafvf/hafvf/internal/special"
+	"hafvf/internal/special"
 )
 
 // Detect are the settings of detection; the zero value is the default.

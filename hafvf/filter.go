@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"hafvf/hafvf/internal/beta"
+	"hafvf/internal/beta"
 )
 
 // A Filter runs the update for any number of entities, one state each. It owns

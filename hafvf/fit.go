@@ -3,6 +3,8 @@ package hafvf
 import (
 	"math"
 	"slices"
+
+	"hafvf/internal/linear"
 )
 
 // Fitted is a model whose naive prior data can set (empirical Bayes): to their
@@ -84,12 +86,12 @@ func (m mvnormal) LocationScale(xs [][]float64) (ls []float64) {
 
 // Fit implements Fitted.
 func (m mvnormal) Fit(ls []float64) Model {
-	rK, rL := newTriangle(1), newTriangle(m.m)
-	rK.set(0, 0, math.Sqrt(vague))
+	rK, rL := linear.NewTriangle(1), linear.NewTriangle(m.m)
+	rK.Set(0, 0, math.Sqrt(vague))
 	mean := make([][]float64, m.m)
 	for i := range m.m {
 		mean[i] = []float64{ls[2*i]}
-		rL.set(i, i, ls[2*i+1])
+		rL.Set(i, i, ls[2*i+1])
 	}
 	return mvnormal{newGram(rK, rL, mean, float64(m.m+1))}
 }
@@ -175,11 +177,11 @@ func (r regression) Fit(ls []float64) Model {
 // of regressors of the given sizes and residuals of the given scale.
 func fitRegression(mean, size []float64, worth, scale float64) regression {
 	n := len(mean)
-	rK, rL := newTriangle(n), newTriangle(1)
+	rK, rL := linear.NewTriangle(n), linear.NewTriangle(1)
 	for i := range n {
-		rK.set(i, i, math.Sqrt(worth)*size[i])
+		rK.Set(i, i, math.Sqrt(worth)*size[i])
 	}
-	rL.set(0, 0, math.Sqrt2*scale)
+	rL.Set(0, 0, math.Sqrt2*scale)
 	return regression{newGram(rK, rL, [][]float64{mean}, 2)}
 }
 

@@ -3,7 +3,7 @@ package hafvf
 import (
 	"math"
 
-	"hafvf/hafvf/internal/special"
+	"hafvf/internal/special"
 )
 
 // gammaPrior is Gamma(shape, rate), the conjugate prior of poisson and

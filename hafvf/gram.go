@@ -3,7 +3,8 @@ package hafvf
 import (
 	"math"
 
-	"hafvf/hafvf/internal/special"
+	"hafvf/internal/linear"
+	"hafvf/internal/special"
 )
 
 // gram is the shared core of mvnormal, regression and ar: m targets y given p
@@ -22,21 +23,21 @@ import (
 // determinant along the line into a product: |I + s·RᵀR| = Π(1 + s·σ²).
 type gram struct {
 	p, m   int
-	rK     triangle    // RᵀR = K
-	rL     triangle    // RᵀR = Λ₀
-	mean   [][]float64 // M₀ by target
+	rK     linear.Triangle // RᵀR = K
+	rL     linear.Triangle // RᵀR = Λ₀
+	mean   [][]float64     // M₀ by target
 	nu     float64
 	perNat float64 // (m ln 2 − ln|Λ₀|)/2, the part of f linear in ν
 	plain  bool    // K is diagonal
 }
 
-func newGram(rK, rL triangle, mean [][]float64, nu float64) gram {
-	g := gram{p: rK.n, m: rL.n, rK: rK, rL: rL, mean: mean, nu: nu, plain: true}
+func newGram(rK, rL linear.Triangle, mean [][]float64, nu float64) gram {
+	g := gram{p: rK.N, m: rL.N, rK: rK, rL: rL, mean: mean, nu: nu, plain: true}
 	for i := range g.p {
-		g.plain = g.plain && zeros(rK.row(i)[1:])
+		g.plain = g.plain && linear.Zeros(rK.Row(i)[1:])
 	}
 	for i := range g.m {
-		g.perNat += 0.5*math.Ln2 - math.Log(rL.at(i, i))
+		g.perNat += 0.5*math.Ln2 - math.Log(rL.At(i, i))
 	}
 	return g
 }
@@ -44,9 +45,9 @@ func newGram(rK, rL triangle, mean [][]float64, nu float64) gram {
 func (g gram) size() int { return g.p + g.m }
 
 // Len implements Model.
-func (g gram) Len() int { return 1 + triangleLen(g.size()) }
+func (g gram) Len() int { return 1 + linear.TriangleLen(g.size()) }
 
-func (g gram) factor(d []float64) triangle { return triangle{n: g.size(), v: d[1:]} }
+func (g gram) factor(d []float64) linear.Triangle { return linear.Triangle{N: g.size(), V: d[1:]} }
 
 // Scale implements Model.
 func (g gram) Scale(d []float64, w float64) {
@@ -65,8 +66,8 @@ func (g gram) Merge(d, e []float64) {
 	row := append(stack[:0], make([]float64, g.size())...)
 	for i := range row {
 		clear(row[:i])
-		copy(row[i:], q.row(i))
-		r.add(row)
+		copy(row[i:], q.Row(i))
+		r.Add(row)
 	}
 }
 
@@ -80,10 +81,10 @@ func (g gram) LogBase([]float64) float64 { return -0.5 * float64(g.m) * log2Pi }
 func (g gram) observe(d, v []float64, weight float64) {
 	u, y := v[:g.p], v[g.p:]
 	for k := range y {
-		y[k] -= dot(g.mean[k], u)
+		y[k] -= linear.Dot(g.mean[k], u)
 	}
 	g.standardise(u)
-	g.rL.solveT(y)
+	g.rL.SolveT(y)
 	if weight != 1 {
 		root := math.Sqrt(weight)
 		for i := range v {
@@ -91,7 +92,7 @@ func (g gram) observe(d, v []float64, weight float64) {
 		}
 	}
 	d[0] += weight
-	g.factor(d).add(v)
+	g.factor(d).Add(v)
 }
 
 func (g gram) core() gram { return g }
@@ -101,19 +102,19 @@ func (g gram) core() gram { return g }
 func (g gram) rebase(dst, d []float64, from gram) {
 	clear(dst)
 	r := from.factor(d)
-	for i := range r.n {
-		white := append(make([]float64, i), r.row(i)...)
-		v := make([]float64, r.n)
+	for i := range r.N {
+		white := append(make([]float64, i), r.Row(i)...)
+		v := make([]float64, r.N)
 		u, y := v[:g.p], v[g.p:]
 		for j := range u {
 			for k := range j + 1 {
-				u[j] += from.rK.at(k, j) * white[k]
+				u[j] += from.rK.At(k, j) * white[k]
 			}
 		}
 		for j := range y {
-			y[j] = dot(from.mean[j], u)
+			y[j] = linear.Dot(from.mean[j], u)
 			for k := range j + 1 {
-				y[j] += from.rL.at(k, j) * white[g.p+k]
+				y[j] += from.rL.At(k, j) * white[g.p+k]
 			}
 		}
 		g.observe(dst, v, 1)
@@ -125,18 +126,18 @@ func (g gram) rebase(dst, d []float64, from gram) {
 // identity.
 func (g gram) standardise(u []float64) {
 	if !g.plain {
-		g.rK.solveT(u)
+		g.rK.SolveT(u)
 		return
 	}
 	for i := range u {
-		u[i] /= g.rK.v[g.rK.index(i, i)]
+		u[i] /= g.rK.V[g.rK.Index(i, i)]
 	}
 }
 
 // A gramPosterior is θ₀ + s·d: the factor of the Gram matrix, and ν.
 type gramPosterior struct {
 	gram
-	r  triangle
+	r  linear.Triangle
 	nu float64
 }
 
@@ -145,24 +146,24 @@ func (g gram) at(d []float64, s float64) gramPosterior {
 }
 
 // scratch is the number of floats that posterior takes.
-func (g gram) scratch() int { return 2 * triangleLen(g.size()) }
+func (g gram) scratch() int { return 2 * linear.TriangleLen(g.size()) }
 
 // posterior is at in scratch.
 func (g gram) posterior(d []float64, s float64, scratch []float64) gramPosterior {
-	n := triangleLen(g.size())
-	r := triangle{g.size(), scratch[:n]}
-	r.line(g.factor(d), s, scratch[n:])
+	n := linear.TriangleLen(g.size())
+	r := linear.Triangle{N: g.size(), V: scratch[:n]}
+	r.Line(g.factor(d), s, scratch[n:])
 	return gramPosterior{gram: g, r: r, nu: g.nu + s*d[0]}
 }
 
 // precision writes K of the posterior to dst, by rows, and returns its length.
 func (g gramPosterior) precision(dst []float64) int {
-	return productOfTriangles(g.r, 0, g.rK).square(dst)
+	return linear.ProductOfTriangles(g.r, 0, g.rK).Square(dst)
 }
 
 // scale writes Λ of the posterior to dst, by rows, and returns its length.
 func (g gramPosterior) scale(dst []float64) int {
-	return productOfTriangles(g.r, g.p, g.rL).square(dst)
+	return linear.ProductOfTriangles(g.r, g.p, g.rL).Square(dst)
 }
 
 // coefficients returns B of the posterior, by target.
@@ -172,17 +173,17 @@ func (g gramPosterior) coefficients() [][]float64 {
 	for k := range g.m {
 		white[k] = make([]float64, g.p)
 		for i := range g.p {
-			white[k][i] = g.r.at(i, g.p+k)
+			white[k][i] = g.r.At(i, g.p+k)
 		}
-		g.r.solve(white[k])
-		g.rK.solve(white[k])
+		g.r.Solve(white[k])
+		g.rK.Solve(white[k])
 	}
 	for k := range g.m {
 		out[k] = make([]float64, g.p)
 		for i := range g.p {
 			out[k][i] = g.mean[k][i]
 			for l := 0; l <= k; l++ {
-				out[k][i] += white[l][i] * g.rL.at(l, k)
+				out[k][i] += white[l][i] * g.rL.At(l, k)
 			}
 		}
 	}
@@ -215,25 +216,25 @@ func (g gram) predictive(k int, d []float64, s float64, u []float64) Distributio
 func (g gramPosterior) whiten(z, u []float64) {
 	copy(z, u)
 	g.standardise(z)
-	g.r.solveT(z)
+	g.r.SolveT(z)
 }
 
 // student returns the marginal Student distribution of target k at the regressors u,
 // which are z once whitened.
 func (g gramPosterior) student(z, u []float64, k int, noise float64) (loc, scale2, dof float64) {
-	loc, dof = dot(g.mean[k], u), g.nu-float64(g.m)+1
+	loc, dof = linear.Dot(g.mean[k], u), g.nu-float64(g.m)+1
 	for l := 0; l <= k; l++ {
 		white, scale := 0.0, 0.0
 		for i, v := range z {
-			white += g.r.at(i, g.p+l) * v
+			white += g.r.At(i, g.p+l) * v
 		}
 		for i := l; i <= k; i++ {
-			scale += g.r.at(g.p+l, g.p+i) * g.rL.at(i, k)
+			scale += g.r.At(g.p+l, g.p+i) * g.rL.At(i, k)
 		}
-		loc += white * g.rL.at(l, k)
+		loc += white * g.rL.At(l, k)
 		scale2 += scale * scale
 	}
-	return loc, scale2 * (dot(z, z) + noise) / dof, dof
+	return loc, scale2 * (linear.Dot(z, z) + noise) / dof, dof
 }
 
 // NewLine implements Model.
@@ -241,8 +242,8 @@ func (g gram) NewLine() Line {
 	n := g.size()
 	return &gramLine{
 		gram: g, uu: newSpectrum(g.p), all: newSpectrum(n),
-		rows: make([]float64, n*n), before: newTriangle(n), origin: newTriangle(n),
-		scratch: newTriangle(n), z: make([]float64, n),
+		rows: make([]float64, n*n), before: linear.NewTriangle(n), origin: linear.NewTriangle(n),
+		scratch: linear.NewTriangle(n), z: make([]float64, n),
 	}
 }
 
@@ -256,8 +257,8 @@ type gramLine struct {
 	rows []float64 // of the new statistics' factor that aren't zero, in full length
 	k    int       // the number of rows
 
-	s                       float64  // the weight of before, 0 until there is one
-	before, origin, scratch triangle // factors at s and at 0, without the new statistics
+	s                       float64         // the weight of before, 0 until there is one
+	before, origin, scratch linear.Triangle // factors at s and at 0, without the new statistics
 	z                       []float64
 
 	spectral bool // uu is that of d and the rows, and so is all unless schur holds
@@ -269,7 +270,7 @@ func (l *gramLine) Set(d, t []float64) {
 	l.k, l.s, l.spectral = 0, 0, false
 	n, q := l.size(), l.factor(t)
 	for i := range n {
-		if from := q.row(i); !zeros(from) {
+		if from := q.Row(i); !linear.Zeros(from) {
 			row := l.rows[l.k*n : (l.k+1)*n]
 			clear(row[:i])
 			copy(row[i:], from)
@@ -342,29 +343,29 @@ func (l *gramLine) factored(s float64) (uu, lambda, log float64) {
 	switch {
 	case s == 0:
 		f = l.origin
-		f.identity()
+		f.Identity()
 	case s != l.s:
 		l.s = s
-		f.line(l.factor(l.d), s, l.scratch.v)
+		f.Line(l.factor(l.d), s, l.scratch.V)
 	}
 	for i := p; i < n; i++ {
-		log += 2 * special.Log(f.at(i, i))
+		log += 2 * special.Log(f.At(i, i))
 	}
 	if l.k == 1 {
 		z := l.z
 		copy(z, l.rows[:n])
-		f.solveT(z)
-		leverage := 1 + dot(z[:p], z[:p])
-		return special.Log(leverage), special.Log1p(dot(z[p:], z[p:]) / leverage), log
+		f.SolveT(z)
+		leverage := 1 + linear.Dot(z[:p], z[:p])
+		return special.Log(leverage), special.Log1p(linear.Dot(z[p:], z[p:]) / leverage), log
 	}
 	g := l.scratch
-	copy(g.v, f.v)
+	copy(g.V, f.V)
 	for i := range l.k {
 		copy(l.z, l.rows[i*n:(i+1)*n])
-		g.add(l.z)
+		g.Add(l.z)
 	}
 	for i := range n {
-		gain := 2 * special.Log(g.at(i, i)/f.at(i, i))
+		gain := 2 * special.Log(g.At(i, i)/f.At(i, i))
 		if i < p {
 			uu += gain
 		} else {
@@ -508,26 +509,26 @@ func newSpectrum(n int) spectrum {
 	return spectrum{
 		n: n, sigma: v[:n], lambda: v[n : 2*n], c: v[2*n : 3*n], e: v[3*n : 4*n], w: v[4*n:],
 		a: make([]float64, n*n), rows: make([]float64, n*n), y: make([]float64, n*n),
-		f: make([]float64, triangleLen(n)),
+		f: make([]float64, linear.TriangleLen(n)),
 	}
 }
 
 // set takes the leading block of the sample's factor r, and rows of the given stride.
-func (sp *spectrum) set(r triangle, rows []float64, stride int) {
+func (sp *spectrum) set(r linear.Triangle, rows []float64, stride int) {
 	n := sp.n
 	for i := range n {
 		row := sp.a[i*n : (i+1)*n]
 		clear(row[:i])
-		copy(row[i:], r.row(i))
+		copy(row[i:], r.Row(i))
 		sp.c[i] = 0
-		if n < r.n {
-			sp.c[i] = r.at(i, n)
+		if n < r.N {
+			sp.c[i] = r.At(i, n)
 		}
 	}
 	sp.k = 0
 	clear(sp.rows[:n]) // the one row that schur has may be zero
 	for ; len(rows) > 0; rows = rows[stride:] {
-		if !zeros(rows[:n]) {
+		if !linear.Zeros(rows[:n]) {
 			copy(sp.rows[sp.k*n:(sp.k+1)*n], rows[:n])
 			sp.k++
 		}
@@ -576,10 +577,10 @@ func (sp *spectrum) at(s float64) determinants {
 	// The k×k matrix is FᵀF = I + Σ w·c·cᵀ over the columns c of rows, w = 1/(1+sλ)
 	// with w′ = −wr, w″ = 2wr², r = λw: with y = F⁻ᵀc·√w, the traces are sums of
 	// products of the y. Built as a factor, it stays definite at any scale.
-	f := triangle{k, sp.f[:triangleLen(k)]}
-	clear(f.v)
+	f := linear.Triangle{N: k, V: sp.f[:linear.TriangleLen(k)]}
+	clear(f.V)
 	for a := range k {
-		f.set(a, a, 1)
+		f.Set(a, a, 1)
 	}
 	column := func(i int) []float64 {
 		y, root := sp.y[i*k:(i+1)*k], 1/math.Sqrt(1+s*sp.lambda[i])
@@ -589,41 +590,23 @@ func (sp *spectrum) at(s float64) determinants {
 		return y
 	}
 	for i := range n {
-		f.add(column(i))
+		f.Add(column(i))
 	}
 	for a := range k {
-		out.gain += 2 * math.Log(f.at(a, a))
+		out.gain += 2 * math.Log(f.At(a, a))
 	}
 	for i, l := range sp.lambda {
 		y := column(i)
-		f.solveT(y)
+		f.SolveT(y)
 		r := l / (1 + s*l)
-		size := dot(y, y)
+		size := linear.Dot(y, y)
 		out.gain1 -= r * size
 		out.gain2 += r * r * (2*size - size*size)
 		for j := range i {
 			l := sp.lambda[j]
-			c := dot(y, sp.y[j*k:(j+1)*k])
+			c := linear.Dot(y, sp.y[j*k:(j+1)*k])
 			out.gain2 -= 2 * r * (l / (1 + s*l)) * c * c
 		}
 	}
 	return out
-}
-
-func dot(a, b []float64) float64 {
-	sum := 0.0
-	b = b[:len(a)]
-	for i, v := range a {
-		sum += v * b[i]
-	}
-	return sum
-}
-
-func zeros(v []float64) bool {
-	for _, f := range v {
-		if f != 0 {
-			return false
-		}
-	}
-	return true
 }

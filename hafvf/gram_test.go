@@ -8,14 +8,16 @@ import (
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
+
+	"hafvf/internal/linear"
 )
 
 // matrices are upper triangular factors of samples, well and badly conditioned.
-func matrices(rng *rand.Rand, n int) map[string]triangle {
-	draw := func(rows int, row func(i int) []float64) triangle {
-		t := newTriangle(n)
+func matrices(rng *rand.Rand, n int) map[string]linear.Triangle {
+	draw := func(rows int, row func(i int) []float64) linear.Triangle {
+		t := linear.NewTriangle(n)
 		for i := range rows {
-			t.add(row(i))
+			t.Add(row(i))
 		}
 		return t
 	}
@@ -35,8 +37,8 @@ func matrices(rng *rand.Rand, n int) map[string]triangle {
 			return x
 		}
 	}
-	return map[string]triangle{
-		"empty":   newTriangle(n),
+	return map[string]linear.Triangle{
+		"empty":   linear.NewTriangle(n),
 		"one row": draw(1, normals),
 		"full":    draw(3*n, normals),
 		"huge":    draw(3*n, scaled(func(int) float64 { return 1e120 })),
@@ -72,7 +74,7 @@ func TestSpectrum(t *testing.T) {
 				dense := mat.NewDense(n, n, nil)
 				for i := range n {
 					for j := range n {
-						dense.Set(i, j, r.at(i, j))
+						dense.Set(i, j, r.At(i, j))
 					}
 				}
 				var svd mat.SVD
@@ -125,7 +127,7 @@ func TestSpectrum(t *testing.T) {
 	}
 }
 
-func norm(v []float64) float64 { return math.Sqrt(dot(v, v)) }
+func norm(v []float64) float64 { return math.Sqrt(linear.Dot(v, v)) }
 
 // The factor of I + s·RᵀR by reflections is that by rotations of one row after another.
 func TestTriangleLine(t *testing.T) {
@@ -133,32 +135,32 @@ func TestTriangleLine(t *testing.T) {
 	for _, n := range []int{1, 2, 5, 17} {
 		for name, q := range matrices(rng, n) {
 			for _, s := range []float64{.3, 1} {
-				got, want := newTriangle(n), newTriangle(n)
-				got.line(q, s, make([]float64, len(q.v)))
-				want.identity()
+				got, want := linear.NewTriangle(n), linear.NewTriangle(n)
+				got.Line(q, s, make([]float64, len(q.V)))
+				want.Identity()
 				for i := range n {
 					row := make([]float64, n)
 					for j := i; j < n; j++ {
-						row[j] = math.Sqrt(s) * q.at(i, j)
+						row[j] = math.Sqrt(s) * q.At(i, j)
 					}
-					want.add(row)
+					want.Add(row)
 				}
 				for j := range n {
 					size := 0.0 // of the column, to which rounding is relative
 					for i := range j + 1 {
-						size = math.Hypot(size, want.at(i, j))
+						size = math.Hypot(size, want.At(i, j))
 					}
-					if !(got.at(j, j) >= 1) {
-						t.Errorf("%s, %d: diagonal %g", name, n, got.at(j, j))
+					if !(got.At(j, j) >= 1) {
+						t.Errorf("%s, %d: diagonal %g", name, n, got.At(j, j))
 					}
 					// The Gram matrix is unique to rounding, where nearly equal
 					// columns leave its factor free.
 					for i := range j + 1 {
 						a, b, left := 0.0, 0.0, 0.0
 						for k := range i + 1 {
-							a += got.at(k, i) / size * got.at(k, j)
-							b += want.at(k, i) / size * want.at(k, j)
-							left = math.Hypot(left, want.at(k, i))
+							a += got.At(k, i) / size * got.At(k, j)
+							b += want.At(k, i) / size * want.At(k, j)
+							left = math.Hypot(left, want.At(k, i))
 						}
 						if !(math.Abs(a-b) <= 1e-13*left*float64(n)) {
 							t.Fatalf("%s, %d: entry %d, %d of the Gram matrix is %g, want %g", name, n, i, j, a*size, b*size)

@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
-	"hafvf/hafvf/internal/beta"
-	"hafvf/hafvf/internal/special"
+	"hafvf/internal/beta"
+	"hafvf/internal/special"
 )
 
 // An Inference is how a member of a bank learns its forgetting. The empty one is

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"hafvf/hafvf/internal/beta"
-	"hafvf/hafvf/internal/special"
+	"hafvf/internal/beta"
+	"hafvf/internal/special"
 )
 
 // likely are families with data of the scale of their priors, and outliers.

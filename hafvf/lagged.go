@@ -3,7 +3,8 @@ package hafvf
 import (
 	"math"
 
-	"hafvf/hafvf/internal/special"
+	"hafvf/internal/linear"
+	"hafvf/internal/special"
 )
 
 // MaxAR is the largest order of a member of a bank on the last values.
@@ -33,12 +34,12 @@ func newLagged(m normal, order int) lagged {
 // regression is the same model with its matrices, which most steps do without.
 func (m lagged) regression() regression {
 	p := m.order + 1
-	rK, rL, mean := newTriangle(p), newTriangle(1), make([]float64, p)
+	rK, rL, mean := linear.NewTriangle(p), linear.NewTriangle(1), make([]float64, p)
 	for i := range m.order {
-		rK.set(i, i, 1)
+		rK.Set(i, i, 1)
 	}
-	rK.set(m.order, m.order, m.rootK)
-	rL.set(0, 0, m.rootL)
+	rK.Set(m.order, m.order, m.rootK)
+	rL.Set(0, 0, m.rootL)
 	mean[m.order] = m.prior.mu
 	return regression{newGram(rK, rL, [][]float64{mean}, 2*m.prior.alpha)}
 }
@@ -90,29 +91,29 @@ func (m lagged) Observe(d, row []float64, weight float64) {
 		}
 	}
 	d[0] += weight
-	m.gram().factor(d).add(v)
+	m.gram().factor(d).Add(v)
 }
 
 // A laggedFactor is the upper triangular factor of a Gram matrix.
 type laggedFactor [(MaxAR + 2) * (MaxAR + 3) / 2]float64
 
 // factor writes that of I + s·RᵀR, R the sample's, to f.
-func (m lagged) factor(f *laggedFactor, d []float64, s float64) triangle {
+func (m lagged) factor(f *laggedFactor, d []float64, s float64) linear.Triangle {
 	var scratch laggedFactor
 	n := m.order + 2
-	r := triangle{n, f[:triangleLen(n)]}
-	r.line(triangle{n, d[1:]}, s, scratch[:len(r.v)])
+	r := linear.Triangle{N: n, V: f[:linear.TriangleLen(n)]}
+	r.Line(linear.Triangle{N: n, V: d[1:]}, s, scratch[:len(r.V)])
 	return r
 }
 
 // add adds RᵀR, R the sample's, to the matrix of which r is the factor.
-func (m lagged) add(r triangle, d []float64) {
+func (m lagged) add(r linear.Triangle, d []float64) {
 	var stack laggedRow
-	row := stack[:r.n]
-	q := triangle{r.n, d[1:]}
+	row := stack[:r.N]
+	q := linear.Triangle{N: r.N, V: d[1:]}
 	for i := range row {
-		copy(row[i:], q.row(i))
-		r.add(row) // which leaves zeros up to entry i
+		copy(row[i:], q.Row(i))
+		r.Add(row) // which leaves zeros up to entry i
 		row[i] = 0
 	}
 }
@@ -126,14 +127,14 @@ func (m lagged) student(d []float64, s float64, row []float64, noise float64) (l
 	z := stack[:m.order+1]
 	copy(z, row[:m.order])
 	z[m.order] = 1 / m.rootK
-	r.solveT(z)
+	r.SolveT(z)
 	location := 0.0
 	for i, v := range z {
-		location += v * r.at(i, m.order+1)
+		location += v * r.At(i, m.order+1)
 	}
 	nu := 2*m.prior.alpha + s*d[0]
-	scale := m.rootL * r.at(m.order+1, m.order+1)
-	return m.prior.mu + m.rootL*location, scale * scale * (dot(z, z) + noise) / nu, nu
+	scale := m.rootL * r.At(m.order+1, m.order+1)
+	return m.prior.mu + m.rootL*location, scale * scale * (linear.Dot(z, z) + noise) / nu, nu
 }
 
 // laggedLine is the log-partition along the line, as gramLine, which it leaves the
@@ -156,15 +157,15 @@ func (l *laggedLine) Gain(s float64) float64 {
 	var before, after laggedFactor
 	f := m.factor(&before, l.d, s)
 	after = before
-	g := triangle{n, after[:triangleLen(n)]}
+	g := linear.Triangle{N: n, V: after[:linear.TriangleLen(n)]}
 	m.add(g, l.t)
 	leverage := 1.0
 	for i := range n - 1 {
-		leverage *= g.at(i, i) / f.at(i, i)
+		leverage *= g.At(i, i) / f.At(i, i)
 	}
-	y, j := f.at(n-1, n-1), l.t[0]
+	y, j := f.At(n-1, n-1), l.t[0]
 	nu := 2*m.prior.alpha + s*l.d[0]
-	return special.LgammaDelta(nu/2, j/2) - math.Log(leverage) - (nu+j)*math.Log(g.at(n-1, n-1)/y) - j*math.Log(y*m.rootL/math.Sqrt2)
+	return special.LgammaDelta(nu/2, j/2) - math.Log(leverage) - (nu+j)*math.Log(g.At(n-1, n-1)/y) - j*math.Log(y*m.rootL/math.Sqrt2)
 }
 
 func (l *laggedLine) Jet(s float64) Jet {

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"hafvf/hafvf/internal/special"
+	"hafvf/internal/special"
 )
 
 // laneWeights are the fixed weights of a Smoother's lanes: memories of 5, 12, 40, 200 and

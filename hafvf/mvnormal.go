@@ -3,6 +3,8 @@ package hafvf
 import (
 	"fmt"
 	"math"
+
+	"hafvf/internal/linear"
 )
 
 func init() {
@@ -22,8 +24,8 @@ func init() {
 		for i, v := range mu {
 			mean[i] = []float64{v}
 		}
-		rK := newTriangle(1)
-		rK.set(0, 0, math.Sqrt(p.Positive("kappa", 1)))
+		rK := linear.NewTriangle(1)
+		rK.Set(0, 0, math.Sqrt(p.Positive("kappa", 1)))
 		nu := p.Float("nu", float64(dim+1))
 		if nu <= float64(dim-1) {
 			p.Fail("nu", fmt.Sprintf("%g is not above dim − 1 = %d", nu, dim-1))
@@ -47,7 +49,7 @@ func (m mvnormal) Observe(d, x []float64, weight float64) {
 }
 
 // PriorMemory is kappa.
-func (m mvnormal) PriorMemory() float64 { return m.rK.at(0, 0) * m.rK.at(0, 0) }
+func (m mvnormal) PriorMemory() float64 { return m.rK.At(0, 0) * m.rK.At(0, 0) }
 
 func (m mvnormal) Params() []Param {
 	return []Param{{Name: "mu", Rows: m.m}, {Name: "kappa"}, {Name: "nu"}, {Name: "scale", Rows: m.m, Cols: m.m}}

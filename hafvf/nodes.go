@@ -4,8 +4,8 @@ import (
 	"math"
 	"slices"
 
-	"hafvf/hafvf/internal/beta"
-	"hafvf/hafvf/internal/special"
+	"hafvf/internal/beta"
+	"hafvf/internal/special"
 )
 
 // nodes are those of the trapezoidal rule over a weight, at equal steps of t, where

@@ -1,7 +1,7 @@
 package hafvf
 
 import (
-	"hafvf/hafvf/internal/special"
+	"hafvf/internal/special"
 )
 
 func init() {

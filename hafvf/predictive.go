@@ -3,7 +3,7 @@ package hafvf
 import (
 	"math"
 
-	"hafvf/hafvf/internal/special"
+	"hafvf/internal/special"
 )
 
 // logPredictive is log ∫ exp q(w) Beta(w; prior) dw, by the trapezoidal rule in

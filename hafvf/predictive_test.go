@@ -8,7 +8,7 @@ import (
 
 	"gonum.org/v1/gonum/integrate/quad"
 
-	"hafvf/hafvf/internal/special"
+	"hafvf/internal/special"
 )
 
 // quadrature is log ∫ exp q(w) Beta(w; prior) dw by Gauss–Legendre panels in

@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"gonum.org/v1/gonum/mat"
+
+	"hafvf/internal/linear"
 )
 
 // Params of a naive prior θ₀ by their textbook names: numbers, lists of numbers,
@@ -354,20 +356,20 @@ func (p Prior) Matrix(name string, n int, absent float64) *mat.SymDense {
 
 // cholesky reads a positive definite n×n matrix and returns its upper
 // triangular Cholesky factor R, RᵀR the matrix, by rows and packed.
-func (p Prior) cholesky(name string, n int, absent float64) triangle {
+func (p Prior) cholesky(name string, n int, absent float64) linear.Triangle {
 	m := p.Matrix(name, n, absent)
 	n = m.SymmetricDim()
 	if n == 0 {
-		return triangle{}
+		return linear.Triangle{}
 	}
 	var chol mat.Cholesky
 	chol.Factorize(m)
 	var u mat.TriDense
 	chol.UTo(&u)
-	r := newTriangle(n)
+	r := linear.NewTriangle(n)
 	for i := range n {
 		for j := i; j < n; j++ {
-			r.set(i, j, u.At(i, j))
+			r.Set(i, j, u.At(i, j))
 		}
 	}
 	return r

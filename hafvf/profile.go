@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"hafvf/internal/linear"
 )
 
 // ProfileConfig are the settings of a Profile. The zero value is a profile of one
@@ -143,7 +145,7 @@ func NewProfile(c ProfileConfig) *Profile {
 	p.u, p.v, p.zeta = make([]float64, p.size), make([]float64, p.size), make([]float64, p.size)
 	p.precision = slices.Repeat([]float64{otherPrecision}, p.size)
 	p.precision[0], p.u[0] = constantPrecision, 1
-	p.factor, p.inverse = make([]float64, triangleLen(p.size)), make([]float64, p.size)
+	p.factor, p.inverse = make([]float64, linear.TriangleLen(p.size)), make([]float64, p.size)
 	p.steps = make([]ViewStep, p.views)
 	return p
 }
@@ -186,7 +188,7 @@ func (p *Profile) order() int { return p.size - p.common }
 // coordinateLen is the number of floats for one coordinate: h, s, the last values,
 // latest first, and the rows of the matrix that belong to those.
 func (p *Profile) coordinateLen() int {
-	return p.size + 1 + p.order() + triangleLen(p.size) - triangleLen(p.common)
+	return p.size + 1 + p.order() + linear.TriangleLen(p.size) - linear.TriangleLen(p.common)
 }
 
 // A coordinateState is a coordinate's part of a state.
@@ -197,19 +199,19 @@ type coordinateState struct {
 	matrix []float64
 }
 
-func (p *Profile) matrix(s State) []float64 { return s[:triangleLen(p.common)] }
+func (p *Profile) matrix(s State) []float64 { return s[:linear.TriangleLen(p.common)] }
 
 // total is the total weight of the running means.
-func (p *Profile) total(s State) *float64 { return &s[triangleLen(p.common)] }
+func (p *Profile) total(s State) *float64 { return &s[linear.TriangleLen(p.common)] }
 
 func (p *Profile) view(s State, i int) []float64 {
-	at := triangleLen(p.common) + 1 + i*viewLen
+	at := linear.TriangleLen(p.common) + 1 + i*viewLen
 	return s[at : at+viewLen]
 }
 
 func (p *Profile) coordinate(s State, i int) coordinateState {
 	n := p.coordinateLen()
-	c := s[triangleLen(p.common)+1+p.views*viewLen+i*n:][:n]
+	c := s[linear.TriangleLen(p.common)+1+p.views*viewLen+i*n:][:n]
 	last := c[p.size+1:]
 	return coordinateState{h: c[:p.size], s: &c[p.size], last: last[:p.order()], matrix: last[p.order():]}
 }
@@ -223,7 +225,7 @@ func (p *Profile) Views() int { return p.views }
 // StateLen is the number of floats in a state: 203 for one coordinate under
 // DefaultProfile, and 7 with the level view alone.
 func (p *Profile) StateLen() int {
-	return triangleLen(p.common) + 1 + p.views*viewLen + p.dim*p.coordinateLen()
+	return linear.TriangleLen(p.common) + 1 + p.views*viewLen + p.dim*p.coordinateLen()
 }
 
 // NewState returns the state of a stream before its first observation.
@@ -354,7 +356,9 @@ func (p *Profile) factorize(rows []float64, from, to int) {
 }
 
 // row is row j of L.
-func (p *Profile) row(j int) []float64 { return p.factor[triangleLen(j):triangleLen(j+1)] }
+func (p *Profile) row(j int) []float64 {
+	return p.factor[linear.TriangleLen(j):linear.TriangleLen(j+1)]
+}
 
 // pivot completes row j of L, where a is the diagonal entry of A. Since A is positive
 // semidefinite, the pivot is at least π. A smaller one is rounding: the regressor
@@ -362,7 +366,7 @@ func (p *Profile) row(j int) []float64 { return p.factor[triangleLen(j):triangle
 // row and column of L are zero, and so are its entries of ζ and v.
 func (p *Profile) pivot(j int, a float64) {
 	l := p.row(j)
-	pivot := a + p.precision[j] - dot(l[:j], l)
+	pivot := a + p.precision[j] - linear.Dot(l[:j], l)
 	if !(pivot >= p.precision[j]/2) {
 		clear(l)
 		p.inverse[j] = 0
@@ -375,7 +379,7 @@ func (p *Profile) pivot(j int, a float64) {
 // substitute writes entries from, …, to−1 of L⁻¹a to x, which holds those before.
 func (p *Profile) substitute(x, a []float64, from, to int) {
 	for i := from; i < to; i++ {
-		x[i] = (a[i] - dot(x[:i], p.row(i))) * p.inverse[i]
+		x[i] = (a[i] - linear.Dot(x[:i], p.row(i))) * p.inverse[i]
 	}
 }
 
@@ -429,9 +433,9 @@ func (p *Profile) Valid(s State) error {
 		c := p.coordinate(s, i)
 		diagonal := func(j int) float64 {
 			if j < p.common {
-				return p.matrix(s)[triangleLen(j+1)-1]
+				return p.matrix(s)[linear.TriangleLen(j+1)-1]
 			}
-			return c.matrix[triangleLen(j+1)-triangleLen(p.common)-1]
+			return c.matrix[linear.TriangleLen(j+1)-linear.TriangleLen(p.common)-1]
 		}
 		rows := p.matrix(s)
 		for j := range p.size {

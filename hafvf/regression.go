@@ -1,6 +1,10 @@
 package hafvf
 
-import "math"
+import (
+	"math"
+
+	"hafvf/internal/linear"
+)
 
 func init() {
 	Register("regression", func(p Prior, dim int) (Model, error) {
@@ -37,8 +41,8 @@ func newRegression(p Prior, n int) regression {
 	mean := p.Vector("mean", n, 0)
 	rK := p.cholesky("precision", n, 1)
 	alpha, beta := p.Positive("alpha", 1), p.Positive("beta", 1)
-	rL := newTriangle(1)
-	rL.set(0, 0, math.Sqrt(2*beta))
+	rL := linear.NewTriangle(1)
+	rL.Set(0, 0, math.Sqrt(2*beta))
 	return regression{newGram(rK, rL, [][]float64{mean}, 2*alpha)}
 }
 

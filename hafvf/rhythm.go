@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"hafvf/internal/linear"
 )
 
 // RhythmConfig are the settings of a Rhythm. Their JSON form is stable.
@@ -123,7 +125,7 @@ func (r *Rhythm) Dim() int { return r.dim }
 
 // StateLen is the number of floats in a state: 137 for one coordinate under
 // DefaultSeasons.
-func (r *Rhythm) StateLen() int { return ofFactor + triangleLen(r.size) + r.size*r.dim }
+func (r *Rhythm) StateLen() int { return ofFactor + linear.TriangleLen(r.size) + r.size*r.dim }
 
 // NewState returns the state of a stream before its first observation.
 func (r *Rhythm) NewState() State {
@@ -132,7 +134,9 @@ func (r *Rhythm) NewState() State {
 	return s
 }
 
-func (r *Rhythm) factor(s State) triangle { return triangle{r.size + r.dim, s[ofFactor:]} }
+func (r *Rhythm) factor(s State) linear.Triangle {
+	return linear.Triangle{N: r.size + r.dim, V: s[ofFactor:]}
+}
 
 // restore puts back what has been forgotten of the prior.
 func (r *Rhythm) restore(s State) {
@@ -140,7 +144,7 @@ func (r *Rhythm) restore(s State) {
 	for i := 1; i < r.size; i++ {
 		clear(r.row)
 		r.row[i] = root
-		r.factor(s).addTop(r.row, r.size)
+		r.factor(s).AddTop(r.row, r.size)
 	}
 	s[priorShare] = 1
 }
@@ -181,7 +185,7 @@ func (r *Rhythm) Predict(mean []float64, s State, t time.Time) (variance float64
 	clear(mean)
 	f := r.factor(r.faded)
 	for i := 1; i < r.size; i++ { // z = R⁻ᵀu
-		row := f.v[f.index(i, i):f.index(i, f.n)]
+		row := f.V[f.Index(i, i):f.Index(i, f.N)]
 		z := u[i] / row[0]
 		variance += z * z
 		rest := u[i+1:]
@@ -212,8 +216,8 @@ func (r *Rhythm) Learn(s State, t time.Time, x []float64, weight float64) {
 	r.fade(s, t)
 	f := r.factor(s)
 	root := math.Sqrt(math.Pow(rhythmLevel, weight))
-	for i := range f.v[:f.n] {
-		f.v[i] *= root
+	for i := range f.V[:f.N] {
+		f.V[i] *= root
 	}
 	r.row[0] = 1
 	seasonal(r.row[1:r.size], r.seasons, r.zone, t)
@@ -224,7 +228,7 @@ func (r *Rhythm) Learn(s State, t time.Time, x []float64, weight float64) {
 			r.row[i] *= root
 		}
 	}
-	f.addTop(r.row, r.size)
+	f.AddTop(r.row, r.size)
 }
 
 // ForgetLevel makes the level unknown, as at the start of a new regime. The season
@@ -254,7 +258,7 @@ func (r *Rhythm) Valid(s State) error {
 	f := r.factor(s)
 	for i := range r.size {
 		// The prior keeps all of them above zero but that of the level.
-		ok = ok && (f.at(i, i) > 0 || i == 0 && f.at(0, 0) == 0)
+		ok = ok && (f.At(i, i) > 0 || i == 0 && f.At(0, 0) == 0)
 	}
 	if !ok {
 		return errors.New("state is corrupt: season")

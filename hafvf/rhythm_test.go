@@ -272,7 +272,7 @@ func TestRhythmValid(t *testing.T) {
 		"short":    func(s State) State { return s[1:] },
 		"NaN":      func(s State) State { s[9] = math.NaN(); return s },
 		"share":    func(s State) State { s[priorShare] = 2; return s },
-		"diagonal": func(s State) State { f := r.factor(s); f.set(3, 3, 0); return s },
+		"diagonal": func(s State) State { f := r.factor(s); f.Set(3, 3, 0); return s },
 	} {
 		if err := r.Valid(change(append(State{}, s...))); err == nil {
 			t.Errorf("%s is accepted", name)

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"hafvf/hafvf/internal/special"
+	"hafvf/internal/special"
 )
 
 // join has segments go on over the cuts between the parts of a session.

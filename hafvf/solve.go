@@ -3,8 +3,8 @@ package hafvf
 import (
 	"math"
 
-	"hafvf/hafvf/internal/beta"
-	"hafvf/hafvf/internal/special"
+	"hafvf/internal/beta"
+	"hafvf/internal/special"
 )
 
 // The update maximises, over the Beta levels together,

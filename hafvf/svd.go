@@ -1,6 +1,10 @@
 package hafvf
 
-import "math"
+import (
+	"math"
+
+	"hafvf/internal/linear"
+)
 
 // decompose writes the singular values of the matrix a to sigma, in no order, and turns
 // rows by the right and c by the left singular vectors, which it does not keep: for
@@ -50,7 +54,7 @@ func (sp *spectrum) bidiagonalise() {
 				w[l] = first * v
 			}
 			for i := j + 1; i < n; i++ {
-				axpy(w, a[i*n+j], a[i*n+j+1:(i+1)*n])
+				linear.Axpy(w, a[i*n+j], a[i*n+j+1:(i+1)*n])
 				c += a[i*n+j] * sp.c[i]
 			}
 			half := 1 / (beta * first)
@@ -58,10 +62,10 @@ func (sp *spectrum) bidiagonalise() {
 				w[l] *= half
 			}
 			c *= half
-			axpy(top[1:], -first, w)
+			linear.Axpy(top[1:], -first, w)
 			sp.c[j] -= first * c
 			for i := j + 1; i < n; i++ {
-				axpy(a[i*n+j+1:(i+1)*n], -a[i*n+j], w)
+				linear.Axpy(a[i*n+j+1:(i+1)*n], -a[i*n+j], w)
 				sp.c[i] -= a[i*n+j] * c
 			}
 		}
@@ -71,7 +75,7 @@ func (sp *spectrum) bidiagonalise() {
 		// From the right, of row j.
 		v := top[1:]
 		sp.e[j] = v[0]
-		size = dot(v[1:], v[1:])
+		size = linear.Dot(v[1:], v[1:])
 		if size <= vanishing {
 			continue
 		}
@@ -81,11 +85,11 @@ func (sp *spectrum) bidiagonalise() {
 		half := 1 / (beta * v[0])
 		for i := j + 1; i < n; i++ {
 			row := a[i*n+j+1 : (i+1)*n]
-			axpy(row, -half*dot(row, v), v)
+			linear.Axpy(row, -half*linear.Dot(row, v), v)
 		}
 		for i := range sp.k {
 			row := sp.rows[i*n+j+1 : (i+1)*n]
-			axpy(row, -half*dot(row, v), v)
+			linear.Axpy(row, -half*linear.Dot(row, v), v)
 		}
 	}
 }
@@ -205,26 +209,10 @@ func rotation(f, g float64) (c, t, r float64) {
 	if g == 0 {
 		return 1, 0, f
 	}
-	r = hypot(f, g)
+	r = linear.Hypot(f, g)
 	if r < 1e-300 { // the inverse could overflow
 		return f / r, g / r, r
 	}
 	over := 1 / r
 	return f * over, g * over, r
-}
-
-// hypot is math.Hypot, faster where squares neither overflow nor vanish.
-func hypot(a, b float64) float64 {
-	if r := a*a + b*b; r > 1e-280 && r < 1e280 {
-		return math.Sqrt(r)
-	}
-	return math.Hypot(a, b)
-}
-
-// axpy adds a·x to y.
-func axpy(y []float64, a float64, x []float64) {
-	x = x[:len(y)]
-	for i, v := range x {
-		y[i] += a * v
-	}
 }

@@ -9,12 +9,12 @@
 //
 // A record passes these places, from the source to the sink:
 //
-//   - connectors.Read or kafkaio.ReadBatches reads it, in a batch with those beside it.
+//   - connectors.Read or kafkaio.ReadBatches reads it, in a batch with its neighbours.
 //     At the end of a bundle of batches the source hands its records over to the books of
 //     the run (internal/account), and waits until the bundle before is done.
-//   - The decoder of source.go turns it into an observation of a key (decode.go), inside of
-//     the first step of transforms.FilterEncoded. That step packs the observations of each
-//     key into a block. A record that is no observation goes to the dead letter.
+//   - Package observe turns it into an observation of a key, inside of the first step of
+//     transforms.FilterEncoded (source.go). That step packs the observations of each key into
+//     a block. A record that is no observation goes to the dead letter.
 //   - The node of transforms gets the block with the key's state. A keyed.Entity takes the
 //     observation: it skips a repeat, rejects what is late, and holds back what is early.
 //   - keyed.Estimator predicts the observation and learns it, and says whether it is an alarm.
@@ -26,6 +26,6 @@
 // With transform: smooth the observations of a session are gathered in a window first, and
 // a keyed.Smoother takes the place of the entity.
 //
-// Beside the graph, look.go and draft.go look at data for check and init, and liststates.go
-// and migrate.go read states without a run.
+// Without a run, package inspect looks at data, for hafvf check and hafvf init, and
+// liststates.go and migrate.go read stored states.
 package pipeline

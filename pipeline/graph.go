@@ -17,6 +17,7 @@ import (
 	"hafvf/internal/message"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/flink"
+	"hafvf/pipeline/observe"
 	"hafvf/pipeline/records"
 	"hafvf/transforms"
 )
@@ -172,34 +173,21 @@ func toldKinds(c *config.Config) []string {
 
 // newSource returns the config's source, and the kind of column of its values.
 func newSource(c *config.Config) (graphSource, connectors.Kind) {
-	optional := c.Order == config.Arrival
-	var file fileSource
-	switch s := c.Source; {
-	case s.Kafka != nil:
-		t := topicSource{*s.Kafka}
-		if c.Transform == config.Smooth || !optional && (c.Lateness > 0 || c.Silence != nil) {
+	if s := c.Source.Kafka; s != nil {
+		t := topicSource{*s}
+		if c.Transform == config.Smooth || c.Order != config.Arrival && (c.Lateness > 0 || c.Silence != nil) {
 			t.Clock, t.ClockSetting = payloadClock, settingText(t.Fields) // only there does something wait for the watermark
 		}
 		if r := c.Runner; r.Name == config.Flink {
 			t.Readers, t.Poll = flink.Names(r.Parallelism, r.Parallelism, r.MaxParallelism), r.Poll
 		}
 		return t, connectors.String
-	case s.CSV != nil:
-		file.fields = s.CSV.Fields
-		file.Source = connectors.Source{Format: connectors.CSV, Path: s.CSV.Path, Delimiter: string(s.CSV.Delimiter)}
-	case s.Parquet != nil:
-		file.fields = s.Parquet.Fields
-		file.Source = connectors.Source{Format: connectors.Parquet, Path: s.Parquet.Path}
-	default:
-		file.fields = s.JSONL.Fields
-		file.Source = connectors.Source{Format: connectors.JSONLines, Path: s.JSONL.Path}
-		return file, connectors.String // x has any shape
 	}
-	file.Key, file.Time, file.Values, file.TimeOptional = file.fields.Key, file.fields.Time, file.fields.Values, optional
-	if len(file.Values) == 1 {
-		return file, connectors.Number
+	source, fields := observe.Files(c)
+	if source.Format != connectors.JSONLines && len(fields.Values) == 1 {
+		return fileSource{source, fields}, connectors.Number
 	}
-	return file, connectors.String
+	return fileSource{source, fields}, connectors.String // the x of JSON has any shape
 }
 
 // filterConfig returns the settings of the filter, or of the filter of one key rule.

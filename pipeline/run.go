@@ -14,6 +14,7 @@ import (
 	"hafvf/connectors/kafkaio/embedded"
 	"hafvf/internal/account"
 	"hafvf/pipeline/direct"
+	"hafvf/pipeline/records"
 )
 
 // Progress is how far a run has come.
@@ -187,7 +188,7 @@ type run struct {
 	written int64
 	stopped bool
 	largest []Break
-	rejects rejections
+	rejects records.Rejections
 	keys    map[string]seen
 }
 
@@ -361,7 +362,7 @@ func (r *run) summary() Summary {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, _ := r.account.Counts()
-	return Summary{Counts: c, Skipped: len(r.skip), Stopped: r.stopped, Largest: r.largest, Rejections: r.rejects.commonest(), Misfits: misfits(r.keys)}
+	return Summary{Counts: c, Skipped: len(r.skip), Stopped: r.stopped, Largest: r.largest, Rejections: r.rejects.Commonest(), Misfits: misfits(r.keys)}
 }
 
 // note adds a tally to the summary.
@@ -391,5 +392,5 @@ func (r *run) reject(reason, place, raw string) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.rejects.add(reason, place, raw)
+	r.rejects.Add(reason, place, raw)
 }

@@ -18,11 +18,13 @@ import (
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"hafvf/connectors"
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
 	"hafvf/pipeline/config"
+	"hafvf/pipeline/observe"
 	"hafvf/pipeline/records"
 )
 
@@ -105,6 +107,27 @@ func byKey(t testing.TB, lines []string) map[string][]string {
 		out[r.Key] = append(out[r.Key], strings.TrimSuffix(line, "\n"))
 	}
 	return out
+}
+
+func equal(t *testing.T, want, got any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// decodeJSON reads an observation from a line of the fields that a config has by default.
+func decodeJSON(line []byte) (string, keyed.Observation, error) {
+	c, err := config.Parse("test.yaml", []byte("{model: {family: normal}, order: arrival, source: {jsonl: {path: in.jsonl}}}"), nil)
+	if err != nil {
+		panic(err)
+	}
+	p, err := observe.NewParser(c.Source.JSONL.Fields)
+	if err != nil {
+		panic(err)
+	}
+	d := observe.NewDecoder(connectors.JSONLines, p).File([]connectors.Record{{Source: "in", Raw: line}})[0]
+	return d.Key, d.Observation, d.Err
 }
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -3,12 +3,8 @@ package pipeline
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"path/filepath"
-	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,8 +13,8 @@ import (
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf/keyed"
-	"hafvf/internal/parallel"
 	"hafvf/pipeline/config"
+	"hafvf/pipeline/observe"
 	"hafvf/pipeline/records"
 	"hafvf/transforms"
 )
@@ -28,7 +24,7 @@ func init() {
 	transforms.RegisterDecoder(ofTopics, func(text string) transforms.Decoder { return &topicDecoder{newDecoder(text)} })
 	kafkaio.RegisterClock(payloadClock, func(fields string) kafkaio.Clock {
 		p := parserOf(fields)
-		return func(r kafkaio.Record) (time.Time, bool) { return p.jsonClock(r.Value) }
+		return func(r kafkaio.Record) (time.Time, bool) { return p.Clock(r.Value) }
 	})
 }
 
@@ -44,10 +40,10 @@ const (
 const payloadClock = "payload"
 
 // parserOf returns the parser of fields that settingText has written.
-func parserOf(text string) *parser { return parserOfFields(settingOf[config.Fields](text)) }
+func parserOf(text string) *observe.Parser { return parserOfFields(settingOf[config.Fields](text)) }
 
-func parserOfFields(f config.Fields) *parser {
-	p, err := newParser(f)
+func parserOfFields(f config.Fields) *observe.Parser {
+	p, err := observe.NewParser(f)
 	if err != nil {
 		panic("pipeline: the config was not checked: " + err.Error())
 	}
@@ -143,79 +139,30 @@ type decoding struct {
 	Fields config.Fields
 }
 
-// A decoder turns records into observations or dead-letter records, many in parallel.
+// A decoder passes observations on, and rejects records that are none.
 type decoder struct {
-	decoding
-	parser *parser
-	found  []decoded
-	texts  [][]byte // one for each goroutine
+	*observe.Decoder
+	run string
 }
 
 func newDecoder(text string) decoder {
-	d := decoder{decoding: settingOf[decoding](text), texts: make([][]byte, runtime.GOMAXPROCS(0))}
-	d.parser = parserOfFields(d.Fields)
-	return d
+	setting := settingOf[decoding](text)
+	return decoder{observe.NewDecoder(setting.Format, parserOfFields(setting.Fields)), setting.Run}
 }
 
-// decoded is what a record becomes: an observation of a key, or the reason why not. Its
-// memory is used again for another one.
-type decoded struct {
-	key       string
-	o         keyed.Observation
-	err       error
-	recordKey []byte // of a Kafka record
-	raw       []byte
-	// Where the ID and then raw are in the text of several records.
-	id, end int
-}
-
-// together is the number of records that are decoded together, in parallel.
-const together = 1024
-
-// decode decodes n records, at most together, each goroutine a stretch of them. each
-// decodes one, and appends its ID to a text. What is returned is valid until the next call.
-func (d *decoder) decode(n int, each func(i int, to *decoded, text []byte) []byte) []decoded {
-	if d.found == nil {
-		d.found = make([]decoded, together)
-	}
-	found := d.found[:n]
-	parallel.Stretches(n, len(d.texts), func(worker, from, end int) {
-		text := d.texts[worker][:0]
-		part := found[from:end]
-		for i := range part {
-			to := &part[i]
-			*to = decoded{o: keyed.Observation{X: to.o.X}}
-			text = each(from+i, to, text)
-			to.id = len(text)
-			text = append(text, to.raw...)
-			to.end = len(text)
-		}
-		// One text for all: a small one of each record would cost more than its decoding.
-		all, begin := string(text), 0
-		for i := range part {
-			to := &part[i]
-			to.o.ID, to.o.Raw = all[begin:to.id], all[to.id:to.end]
-			begin = to.end
-		}
-		d.texts[worker] = text
-	})
-	return found
-}
-
-// pass passes observations on, and rejects what is none.
-func (d *decoder) pass(found []decoded, take func(key string, o *keyed.Observation) error, reject func([]byte)) {
-	run := runOf(d.Run)
+func (d *decoder) pass(found []observe.Decoded, take func(key string, o *keyed.Observation) error, reject func([]byte)) {
+	run := runOf(d.run)
 	for i := range found {
 		e := &found[i]
-		key, place, reason := e.recordKey, records.Place{ID: e.o.ID, Log: e.o.Log, Seq: e.o.Seq}, e.err
+		key, place, reason := e.RecordKey, records.Place{ID: e.ID, Log: e.Log, Seq: e.Seq}, e.Err
 		if reason == nil {
-			if reason = take(e.key, &e.o); reason == nil {
+			if reason = take(e.Key, &e.Observation); reason == nil {
 				continue
 			}
-			key = []byte(e.key)
+			key = []byte(e.Key)
 		}
-		run.reject(reason.Error(), e.o.ID, e.o.Raw)
-		reject(records.AppendReject(connectors.Chunk(nil).Begin(key, e.o.ID), place, e.o.Raw, reason.Error()))
+		run.reject(reason.Error(), e.ID, e.Raw)
+		reject(records.AppendReject(connectors.Chunk(nil).Begin(key, e.ID), place, e.Raw, reason.Error()))
 	}
 }
 
@@ -223,72 +170,16 @@ func (d *decoder) pass(found []decoded, take func(key string, o *keyed.Observati
 type fileDecoder struct{ decoder }
 
 func (d *fileDecoder) Decode(batch any, take func(key string, o *keyed.Observation) error, reject func([]byte)) {
-	for part := range slices.Chunk(batch.(connectors.Batch).Records, together) {
-		d.pass(d.records(part), take, reject)
+	for part := range slices.Chunk(batch.(connectors.Batch).Records, observe.Together) {
+		d.pass(d.File(part), take, reject)
 	}
-}
-
-// records decodes records.
-func (d *fileDecoder) records(all []connectors.Record) []decoded {
-	series := ""
-	if len(d.Fields.Key) == 0 {
-		series = seriesName(all[0].Source)
-	}
-	return d.decode(len(all), func(i int, to *decoded, text []byte) []byte {
-		r, from := &all[i], origin{series: series}
-		if series != "" && r.Source != all[0].Source {
-			from.series = seriesName(r.Source)
-		}
-		switch {
-		case r.Reason != "":
-			to.err = errors.New(r.Reason)
-		case d.Format == connectors.JSONLines:
-			to.key, to.err = d.parser.json(r.Raw, from, &to.o)
-		default:
-			to.key, to.err = d.parser.row(r.Fields, from, &to.o)
-		}
-		to.o.Seq, to.raw = r.Index, r.Raw
-		return strconv.AppendInt(append(append(text, r.Source...), ':'), r.Position, 10)
-	})
-}
-
-// seriesName is how the series of a file without keys is called: as the file, without
-// the extensions of its format and compression.
-func seriesName(file string) string {
-	for _, packed := range []string{".gz", ".zst"} {
-		file = strings.TrimSuffix(file, packed)
-	}
-	return strings.TrimSuffix(file, filepath.Ext(file))
 }
 
 // topicDecoder decodes batches of topics.
 type topicDecoder struct{ decoder }
 
 func (d *topicDecoder) Decode(batch any, take func(key string, o *keyed.Observation) error, reject func([]byte)) {
-	for part := range slices.Chunk(batch.(kafkaio.Batch).Records, together) {
-		log := part[0].Log() // of all
-		d.pass(d.decode(len(part), func(i int, to *decoded, text []byte) []byte {
-			r := &part[i]
-			to.key, to.err = decodeRecord(d.parser, r, &to.o)
-			to.o.Log, to.o.Seq = log, r.Offset
-			to.recordKey, to.raw = r.Key, r.Value[:min(len(r.Value), connectors.MaxRaw)]
-			return strconv.AppendInt(append(append(text, log...), '-'), r.Offset, 10)
-		}), take, reject)
+	for part := range slices.Chunk(batch.(kafkaio.Batch).Records, observe.Together) {
+		d.pass(d.Topic(part), take, reject)
 	}
-}
-
-// decodeRecord reads an observation from the JSON of a record's value. A value without a
-// key has the key of the record.
-func decodeRecord(p *parser, r *kafkaio.Record, o *keyed.Observation) (key string, err error) {
-	switch v := r.Value; {
-	case r.Oversized > 0:
-		return "", fmt.Errorf("the record has %d bytes, and at most %d are read", r.Oversized, kafkaio.MaxRecord)
-	case v == nil:
-		return "", errors.New("a tombstone: the record has no value")
-	case len(v) == 0:
-		return "", errors.New("the value is empty")
-	case len(v) > 4 && v[0] == 0:
-		return "", fmt.Errorf("the value is framed by a schema registry (schema %d), of which no format is read: give JSON", uint32(v[1])<<24|uint32(v[2])<<16|uint32(v[3])<<8|uint32(v[4]))
-	}
-	return p.json(r.Value, origin{series: r.Topic, key: r.Key}, o)
 }

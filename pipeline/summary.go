@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/account"
 	"hafvf/internal/message"
+	"hafvf/pipeline/records"
 )
 
 // A Summary is what a run did.
@@ -23,10 +23,10 @@ type Summary struct {
 	Stopped bool    // before the end of the input
 	Largest []Break // per key, the largest; a few keys, largest first
 
-	Rejections []Rejection // the commonest reasons, most first
-	WarmUps    []string    // keys that had fewer observations than their warm-up
-	Unmatched  []string    // patterns of exceptions that matched no key
-	Misfits    []Misfit    // keys whose values the family does not fit, the worst first; a few
+	Rejections []records.Rejection // the commonest reasons, most first
+	WarmUps    []string            // keys that had fewer observations than their warm-up
+	Unmatched  []string            // patterns of exceptions that matched no key
+	Misfits    []Misfit            // keys whose values the family does not fit, the worst first; a few
 
 	detects bool
 	resumes bool // from a file of states
@@ -125,7 +125,7 @@ func (s Summary) hints(b *strings.Builder) {
 	case s.Late > 0 && s.resumes:
 		fmt.Fprintf(b, "%s came before the last of the key, in this run or in the state: give a run with a state new records only\n", count(s.Late, "record"))
 	case s.Late > 0:
-		fmt.Fprintf(b, "%s came up to %v after a later one of the key: with lateness: %s nothing is late\n", count(s.Late, "record"), s.Behind, message.Duration(roundUp(s.Behind)))
+		fmt.Fprintf(b, "%s came up to %v after a later one of the key: with lateness: %s nothing is late\n", count(s.Late, "record"), s.Behind, message.Duration(message.RoundUp(s.Behind)))
 	}
 	if len(s.WarmUps) > 0 {
 		const named = 5
@@ -142,18 +142,6 @@ func (s Summary) hints(b *strings.Builder) {
 	for _, pattern := range s.Unmatched {
 		fmt.Fprintf(b, "warning: no key matches %s of keys\n", message.Quote(pattern))
 	}
-}
-
-// roundUp rounds a time up to whole seconds, minutes or hours.
-func roundUp(d time.Duration) time.Duration {
-	unit := time.Second
-	switch {
-	case d >= 6*time.Hour:
-		unit = time.Hour
-	case d >= time.Minute:
-		unit = time.Minute
-	}
-	return (d + unit - 1) / unit * unit
 }
 
 // A Misfit is a key of whose records more than misfitShare are outliers.
@@ -181,68 +169,6 @@ func misfits(keys map[string]seen) (all []Misfit) {
 	}
 	slices.SortFunc(all, func(a, b Misfit) int { return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Key, b.Key)) })
 	return all[:min(len(all), misfitKeys)]
-}
-
-// A Rejection is a reason for which records were rejected.
-type Rejection struct {
-	Reason     string // in the words for the first record
-	Count      int64
-	Place, Raw string // of the first record
-}
-
-// rejections counts rejected records by the kind of their reason.
-type rejections struct {
-	kinds map[string]*Rejection
-}
-
-const (
-	// maxKinds bounds the kinds that are told apart.
-	maxKinds = 100
-	// commonestKinds is how many a summary names.
-	commonestKinds = 5
-)
-
-func (r *rejections) add(reason, place, raw string) {
-	kind := kindOfReason(reason)
-	if r.kinds == nil {
-		r.kinds = map[string]*Rejection{}
-	}
-	if r.kinds[kind] == nil {
-		if len(r.kinds) == maxKinds {
-			return
-		}
-		r.kinds[kind] = &Rejection{Reason: reason, Place: place, Raw: strings.Clone(message.Shorten(raw))}
-	}
-	r.kinds[kind].Count++
-}
-
-// commonest returns the commonest kinds.
-func (r *rejections) commonest() (all []Rejection) {
-	for _, k := range r.kinds {
-		all = append(all, *k)
-	}
-	slices.SortFunc(all, func(a, b Rejection) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Reason, b.Reason))
-	})
-	return all[:min(len(all), commonestKinds)]
-}
-
-// kindOfReason returns a reason without what it quotes of the record, and without its
-// numbers.
-func kindOfReason(reason string) string {
-	var b strings.Builder
-	for rest := reason; rest != ""; {
-		if q, err := strconv.QuotedPrefix(rest); err == nil {
-			b.WriteByte('"')
-			rest = rest[len(q):]
-			continue
-		}
-		if c := rest[0]; c < '0' || c > '9' {
-			b.WriteByte(c)
-		}
-		rest = rest[1:]
-	}
-	return b.String()
 }
 
 // A tally is a part of the summary, counted without a lock.

@@ -145,20 +145,20 @@ func (fn *filterFn) Setup() error {
 	return fn.setUp(cellState{head: &fn.State, log: &fn.Log, settings: &fn.Settings}, &fn.Due, func() Encoder { return nil })
 }
 
-func (fn *filterFn) StartBundle(func(beam.EventTime, string, keyed.Estimate), func(beam.EventTime, string, keyed.Silent), func(keyed.Rejected)) {
-	fn.start()
+func (fn *filterFn) StartBundle(emit func(beam.EventTime, string, keyed.Estimate), tell func(beam.EventTime, string, keyed.Silent), reject func(keyed.Rejected)) {
+	fn.start(outlet{estimate: emit, silent: tell, reject: reject})
 }
 
-func (fn *filterFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, cell string, packed []byte, emit func(beam.EventTime, string, keyed.Estimate), tell func(beam.EventTime, string, keyed.Silent), reject func(keyed.Rejected)) error {
-	return fn.take(sp, tp, cell, packed, outlet{estimate: emit, silent: tell, reject: reject})
+func (fn *filterFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, cell string, packed []byte, _ func(beam.EventTime, string, keyed.Estimate), _ func(beam.EventTime, string, keyed.Silent), _ func(keyed.Rejected)) error {
+	return fn.take(sp, tp, cell, packed)
 }
 
-func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, timer timers.Context, emit func(beam.EventTime, string, keyed.Estimate), tell func(beam.EventTime, string, keyed.Silent), reject func(keyed.Rejected)) error {
-	return fn.wakes(ts, sp, tp, cell, timer, outlet{estimate: emit, silent: tell, reject: reject})
+func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, timer timers.Context, _ func(beam.EventTime, string, keyed.Estimate), _ func(beam.EventTime, string, keyed.Silent), _ func(keyed.Rejected)) error {
+	return fn.wakes(ts, sp, tp, cell, timer)
 }
 
-func (fn *filterFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, keyed.Estimate), tell func(beam.EventTime, string, keyed.Silent), reject func(keyed.Rejected)) error {
-	return fn.finish(ctx, outlet{estimate: emit, silent: tell, reject: reject})
+func (fn *filterFn) FinishBundle(ctx context.Context, _ func(beam.EventTime, string, keyed.Estimate), _ func(beam.EventTime, string, keyed.Silent), _ func(keyed.Rejected)) error {
+	return fn.finish(ctx)
 }
 
 // encodeFn emits what encoders make of the estimates of a node.
@@ -175,16 +175,18 @@ func (fn *encodeFn) Setup() error {
 	return fn.setUp(cellState{head: &fn.State, log: &fn.Log, settings: &fn.Settings}, &fn.Due, func() Encoder { return encoders.of(fn.Encoder) })
 }
 
-func (fn *encodeFn) StartBundle(_, _ func([]byte), _ func(keyed.Rejected)) { fn.start() }
-
-func (fn *encodeFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, cell string, packed []byte, emit, alert func([]byte), reject func(keyed.Rejected)) error {
-	return fn.take(sp, tp, cell, packed, outlet{record: emit, alert: alert, reject: reject})
+func (fn *encodeFn) StartBundle(emit, alert func([]byte), reject func(keyed.Rejected)) {
+	fn.start(outlet{record: emit, alert: alert, reject: reject})
 }
 
-func (fn *encodeFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, timer timers.Context, emit, alert func([]byte), reject func(keyed.Rejected)) error {
-	return fn.wakes(ts, sp, tp, cell, timer, outlet{record: emit, alert: alert, reject: reject})
+func (fn *encodeFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, cell string, packed []byte, _, _ func([]byte), _ func(keyed.Rejected)) error {
+	return fn.take(sp, tp, cell, packed)
 }
 
-func (fn *encodeFn) FinishBundle(ctx context.Context, emit, alert func([]byte), reject func(keyed.Rejected)) error {
-	return fn.finish(ctx, outlet{record: emit, alert: alert, reject: reject})
+func (fn *encodeFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, timer timers.Context, _, _ func([]byte), _ func(keyed.Rejected)) error {
+	return fn.wakes(ts, sp, tp, cell, timer)
+}
+
+func (fn *encodeFn) FinishBundle(ctx context.Context, _, _ func([]byte), _ func(keyed.Rejected)) error {
+	return fn.finish(ctx)
 }

@@ -29,12 +29,18 @@ type node struct {
 	Config string
 	Live   bool // keys are told that are silent
 
-	cfg             Config
-	states          cellState
-	due             *timers.EventTime
-	workers         []*worker // one per goroutine
-	carry           carrying
-	account         *account.Run
+	cfg     Config
+	states  cellState
+	due     *timers.EventTime
+	workers []*worker // one per goroutine
+	carry   carrying
+	account *account.Run
+	bundle
+}
+
+// A bundle is what a node works on from StartBundle to FinishBundle.
+type bundle struct {
+	out             outlet
 	queue           []arrival
 	cells           map[string]*opened
 	order           []*opened
@@ -42,8 +48,9 @@ type node struct {
 	records, alerts chunk // that are encoded and not emitted yet
 }
 
-// An outlet is where a node's results go in a call: estimates and silences as they are, or
-// records and alerts that encoders have made of them.
+// An outlet is where a bundle's results go: estimates and silences as they are, or records
+// and alerts that encoders have made of them. Beam hands a bundle's emitters to each call;
+// those of StartBundle serve until FinishBundle.
 type outlet struct {
 	estimate      func(beam.EventTime, string, keyed.Estimate)
 	silent        func(beam.EventTime, string, keyed.Silent)
@@ -138,16 +145,14 @@ func (fn *node) setUp(states cellState, due *timers.EventTime, encoder func() En
 	return nil
 }
 
-func (fn *node) start() {
-	fn.queue, fn.order = fn.queue[:0], nil
-	fn.cells = map[string]*opened{}
+func (fn *node) start(out outlet) {
+	fn.bundle = bundle{out: out, queue: fn.queue[:0], cells: map[string]*opened{}}
 	fn.carry.outcomes = nil
-	fn.records, fn.alerts = nil, nil
 	fn.account = account.Of(fn.cfg.Account)
 }
 
 // take takes a block into the queue.
-func (fn *node) take(sp state.Provider, tp timers.Provider, cell string, packed []byte, out outlet) error {
+func (fn *node) take(sp state.Provider, tp timers.Provider, cell string, packed []byte) error {
 	r := &compact.Reader{B: packed}
 	a := arrival{cell: cell, key: r.Text(), state: sp}
 	times := wait{r.Time(), r.Time()}
@@ -176,11 +181,11 @@ func (fn *node) take(sp state.Provider, tp timers.Provider, cell string, packed 
 	if len(fn.queue) < batchBlocks {
 		return nil
 	}
-	return fn.drain(out)
+	return fn.drain()
 }
 
 // drain processes the queue.
-func (fn *node) drain(out outlet) error {
+func (fn *node) drain() error {
 	if err := fn.read(fn.queue); err != nil {
 		return err
 	}
@@ -198,7 +203,7 @@ func (fn *node) drain(out outlet) error {
 	if err := fn.open(unopened); err != nil {
 		return err
 	}
-	if err := fn.work(active, out); err != nil {
+	if err := fn.work(active); err != nil {
 		return err
 	}
 	for _, a := range fn.queue {
@@ -226,7 +231,7 @@ func (c *opened) hold(key string) (e *held, known bool) {
 // outputs, groups of them in parallel; then these are emitted, key by key in the order of
 // active. That order does not depend on the number of goroutines, and a key with most of
 // the observations comes last.
-func (fn *node) work(active []*held, out outlet) error {
+func (fn *node) work(active []*held) error {
 	for len(active) > 0 {
 		rest := active[:0]
 		for group := range slices.Chunk(active, groupKeys*len(fn.workers)) {
@@ -237,7 +242,7 @@ func (fn *node) work(active []*held, out outlet) error {
 				if e.err != nil {
 					return fmt.Errorf("key %q: %w", e.key, e.err)
 				}
-				fn.emit(e, out)
+				fn.emit(e)
 				if len(e.blocks) > 0 || e.reading.More() || len(e.released) > 0 {
 					rest = append(rest, e)
 				}
@@ -409,17 +414,17 @@ func (e *held) learn(w *worker, o *keyed.Observation) {
 }
 
 // emit emits the outputs of the key's round.
-func (fn *node) emit(e *held, out outlet) {
+func (fn *node) emit(e *held) {
 	for i := range e.estimates {
 		ts := mtime.ZeroTimestamp
 		if at := e.estimates[i].Time; !at.IsZero() {
 			ts = mtime.FromTime(at)
 		}
-		out.estimate(ts, e.key, e.estimates[i])
+		fn.out.estimate(ts, e.key, e.estimates[i])
 	}
-	fn.put(e.by.encoded, e.from, e.end, out)
+	fn.put(e.by.encoded, e.from, e.end)
 	for _, r := range e.rejected {
-		out.reject(r)
+		fn.out.reject(r)
 	}
 	if e.warm && !e.WarmsUp() {
 		e.warm = false
@@ -435,10 +440,10 @@ func (fn *node) emit(e *held, out outlet) {
 }
 
 // put adds what was encoded between two moments to the chunks.
-func (fn *node) put(all, from, end Encoded, out outlet) {
+func (fn *node) put(all, from, end Encoded) {
 	fn.report.Emitted += end.Lines - from.Lines
-	fn.records.add(all.Records[len(from.Records):len(end.Records)], out.record)
-	fn.alerts.add(all.Alerts[len(from.Alerts):len(end.Alerts)], out.alert)
+	fn.records.add(all.Records[len(from.Records):len(end.Records)], fn.out.record)
+	fn.alerts.add(all.Alerts[len(from.Alerts):len(end.Alerts)], fn.out.alert)
 }
 
 // note notes when a key of the cell has to be looked at again.
@@ -474,7 +479,7 @@ func (fn *node) set(tp timers.Provider, t time.Time, tag string) {
 
 // wakes releases the observations that the watermark has passed, and tells of the keys
 // that are silent, when a timer of a cell fires.
-func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, timer timers.Context, out outlet) error {
+func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, timer timers.Context) error {
 	silence := timer.Tag == silentTag
 	if silence {
 		select {
@@ -483,7 +488,7 @@ func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, 
 		default:
 		}
 	}
-	if err := fn.drain(out); err != nil {
+	if err := fn.drain(); err != nil {
 		return err
 	}
 	if err := fn.read([]arrival{{cell: cell, state: sp}}); err != nil {
@@ -519,12 +524,12 @@ func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, 
 	for _, e := range active {
 		e.released = e.Release(horizon)
 	}
-	if err := fn.work(slices.Clone(active), out); err != nil {
+	if err := fn.work(slices.Clone(active)); err != nil {
 		return err
 	}
 	for _, e := range active {
 		if silence {
-			fn.tell(now, e, out)
+			fn.tell(now, e)
 		}
 		fn.note(c, e)
 	}
@@ -538,12 +543,12 @@ func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, 
 }
 
 // finish processes the rest of the queue and writes the cells of the bundle.
-func (fn *node) finish(ctx context.Context, out outlet) error {
-	if err := fn.drain(out); err != nil {
+func (fn *node) finish(ctx context.Context) error {
+	if err := fn.drain(); err != nil {
 		return err
 	}
-	fn.records.flush(out.record)
-	fn.alerts.flush(out.alert)
+	fn.records.flush(fn.out.record)
+	fn.alerts.flush(fn.out.alert)
 	var all []*held
 	for _, c := range fn.order {
 		all = append(all, c.order...)
@@ -570,6 +575,6 @@ func (fn *node) finish(ctx context.Context, out outlet) error {
 		fn.account.Report(fn.report)
 		fn.carry.report(ctx)
 	}
-	fn.cells, fn.order, fn.report = nil, nil, account.Report{}
+	fn.bundle = bundle{queue: fn.queue}
 	return err
 }

@@ -68,7 +68,7 @@ func (fn *node) wake(tp timers.Provider, c *opened, at time.Time) {
 }
 
 // tell tells of a key that is silent by now.
-func (fn *node) tell(now time.Time, e *held, out outlet) {
+func (fn *node) tell(now time.Time, e *held) {
 	s, silent := e.Tell(now)
 	if !silent {
 		return
@@ -77,11 +77,11 @@ func (fn *node) tell(now time.Time, e *held, out outlet) {
 	w := fn.workers[0]
 	if w.encoder == nil {
 		fn.report.Emitted++
-		out.silent(mtime.FromTime(s.Since.Add(s.Bound)), e.key, s)
+		fn.out.silent(mtime.FromTime(s.Since.Add(s.Bound)), e.key, s)
 		return
 	}
 	w.encoder.Silent(&w.encoded, e.key, s)
-	fn.put(w.encoded, Encoded{}, w.encoded, out)
+	fn.put(w.encoded, Encoded{}, w.encoded)
 	fn.flush()
 }
 

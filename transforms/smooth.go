@@ -344,14 +344,16 @@ func (fn *smoothFn) Setup() error {
 	return fn.setUp(func() SmoothedEncoder { return nil })
 }
 
-func (fn *smoothFn) StartBundle(_ func(beam.EventTime, string, keyed.Smoothed)) { fn.start() }
-
-func (fn *smoothFn) ProcessElement(_ context.Context, key string, b []byte, emit func(beam.EventTime, string, keyed.Smoothed)) error {
-	return fn.take(key, b, smoothedOutlet{smoothed: emit})
+func (fn *smoothFn) StartBundle(emit func(beam.EventTime, string, keyed.Smoothed)) {
+	fn.start(smoothedOutlet{smoothed: emit})
 }
 
-func (fn *smoothFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, keyed.Smoothed)) error {
-	return fn.finish(ctx, smoothedOutlet{smoothed: emit})
+func (fn *smoothFn) ProcessElement(_ context.Context, key string, b []byte, _ func(beam.EventTime, string, keyed.Smoothed)) error {
+	return fn.take(key, b)
+}
+
+func (fn *smoothFn) FinishBundle(ctx context.Context, _ func(beam.EventTime, string, keyed.Smoothed)) error {
+	return fn.finish(ctx)
 }
 
 // encodeSmoothedFn emits what encoders make of what a sessionNode has smoothed.
@@ -364,14 +366,16 @@ func (fn *encodeSmoothedFn) Setup() error {
 	return fn.setUp(func() SmoothedEncoder { return smoothedEncoders.of(fn.Encoder) })
 }
 
-func (fn *encodeSmoothedFn) StartBundle(_ func([]byte)) { fn.start() }
-
-func (fn *encodeSmoothedFn) ProcessElement(_ context.Context, key string, b []byte, emit func([]byte)) error {
-	return fn.take(key, b, smoothedOutlet{record: emit})
+func (fn *encodeSmoothedFn) StartBundle(emit func([]byte)) {
+	fn.start(smoothedOutlet{record: emit})
 }
 
-func (fn *encodeSmoothedFn) FinishBundle(ctx context.Context, emit func([]byte)) error {
-	return fn.finish(ctx, smoothedOutlet{record: emit})
+func (fn *encodeSmoothedFn) ProcessElement(_ context.Context, key string, b []byte, _ func([]byte)) error {
+	return fn.take(key, b)
+}
+
+func (fn *encodeSmoothedFn) FinishBundle(ctx context.Context, _ func([]byte)) error {
+	return fn.finish(ctx)
 }
 
 // A sessionNode smooths sessions, a batch of them in parallel.
@@ -383,15 +387,21 @@ type sessionNode struct {
 	smoothers []*keyed.Smoother // one for each goroutine
 	encoders  []SmoothedEncoder // likewise; nil where what is smoothed is emitted
 	account   *account.Run
-	queue     []*pending
-	size      int // of the sessions in the queue, in bytes
-	records   chunk
-	emitted   int
-	counts    account.Counts
+	sessionBundle
 }
 
-// A smoothedOutlet is where a sessionNode's results go in a call: as they are, or as
-// records that encoders have made of them.
+// A sessionBundle is what a sessionNode works on from StartBundle to FinishBundle.
+type sessionBundle struct {
+	out     smoothedOutlet
+	queue   []*pending
+	size    int // of the sessions in the queue, in bytes
+	records chunk
+	emitted int
+	counts  account.Counts
+}
+
+// A smoothedOutlet is where a sessionBundle's results go: as they are, or as records that
+// encoders have made of them.
 type smoothedOutlet struct {
 	smoothed func(beam.EventTime, string, keyed.Smoothed)
 	record   func([]byte)
@@ -426,22 +436,20 @@ func (fn *sessionNode) setUp(encoder func() SmoothedEncoder) error {
 	return nil
 }
 
-func (fn *sessionNode) start() {
-	fn.queue, fn.size, fn.records, fn.emitted, fn.counts = nil, 0, nil, 0, account.Counts{}
-}
+func (fn *sessionNode) start(out smoothedOutlet) { fn.sessionBundle = sessionBundle{out: out} }
 
 // take takes a session into the queue.
-func (fn *sessionNode) take(key string, b []byte, out smoothedOutlet) error {
+func (fn *sessionNode) take(key string, b []byte) error {
 	p := &pending{key: key, session: b, revises: fn.Revises}
 	if len(b) >= smoothBytes || len(fn.smoothers) == 1 {
-		if err := fn.drain(out); err != nil {
+		if err := fn.drain(); err != nil {
 			return err
 		}
 		// A long session takes two goroutines by itself. No record is held back.
 		p.smoothed = make([]keyed.Smoothed, 0, 1)
 		p.smooth(fn.smoothers[0], func(s *keyed.Smoothed) {
 			p.add(fn.encoders[0], s)
-			fn.emit(p, out)
+			fn.emit(p)
 		})
 		return fn.done(p)
 	}
@@ -449,17 +457,17 @@ func (fn *sessionNode) take(key string, b []byte, out smoothedOutlet) error {
 	if fn.size += len(b); fn.size < smoothBytes {
 		return nil
 	}
-	return fn.drain(out)
+	return fn.drain()
 }
 
 // drain smooths the sessions of the queue and emits their records in its order.
-func (fn *sessionNode) drain(out smoothedOutlet) error {
+func (fn *sessionNode) drain() error {
 	parallel.Do(len(fn.queue), len(fn.smoothers), func(worker, i int) {
 		p := fn.queue[i]
 		p.smooth(fn.smoothers[worker], func(s *keyed.Smoothed) { p.add(fn.encoders[worker], s) })
 	})
 	for i, p := range fn.queue {
-		fn.emit(p, out)
+		fn.emit(p)
 		if err := fn.done(p); err != nil {
 			return err
 		}
@@ -517,11 +525,11 @@ func (p *pending) add(encoder SmoothedEncoder, s *keyed.Smoothed) {
 }
 
 // emit emits the records of the session so far.
-func (fn *sessionNode) emit(p *pending, out smoothedOutlet) {
+func (fn *sessionNode) emit(p *pending) {
 	for _, s := range p.smoothed {
-		out.smoothed(mtime.FromTime(s.Time), p.key, s)
+		fn.out.smoothed(mtime.FromTime(s.Time), p.key, s)
 	}
-	fn.records.add(p.encoded.Records, out.record)
+	fn.records.add(p.encoded.Records, fn.out.record)
 	fn.emitted += len(p.smoothed) + p.encoded.Lines
 	clear(p.smoothed)
 	p.smoothed = p.smoothed[:0]
@@ -538,11 +546,11 @@ func (fn *sessionNode) done(p *pending) error {
 	return nil
 }
 
-func (fn *sessionNode) finish(ctx context.Context, out smoothedOutlet) error {
-	if err := fn.drain(out); err != nil {
+func (fn *sessionNode) finish(ctx context.Context) error {
+	if err := fn.drain(); err != nil {
 		return err
 	}
-	fn.records.flush(out.record)
+	fn.records.flush(fn.out.record)
 	addMetrics(ctx, fn.counts)
 	fn.account.Report(account.Report{Emitted: fn.emitted, Counts: fn.counts})
 	return nil

@@ -36,7 +36,7 @@ func BenchmarkSmoothSessions(b *testing.B) {
 			sessions = append(sessions, s.append(nil))
 		}
 		b.Run(fmt.Sprintf("length=%d", length), func(b *testing.B) {
-			fn := &smoothFn{sessionNode{Config: string(text)}}
+			fn := &smoothFn{sessionNode: sessionNode{Config: string(text)}}
 			if err := fn.Setup(); err != nil {
 				b.Fatal(err)
 			}
@@ -49,7 +49,7 @@ func BenchmarkSmoothSessions(b *testing.B) {
 						b.Fatal(err)
 					}
 				}
-				if err := fn.drain(smoothedOutlet{smoothed: emit}); err != nil {
+				if err := fn.drain(); err != nil {
 					b.Fatal(err)
 				}
 			}

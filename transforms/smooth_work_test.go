@@ -59,7 +59,7 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
 	run := func(goroutines int) (all []string) {
 		runtime.GOMAXPROCS(goroutines)
-		fn := &smoothFn{sessionNode{Config: string(text)}}
+		fn := &smoothFn{sessionNode: sessionNode{Config: string(text)}}
 		if err := fn.Setup(); err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +75,7 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := fn.drain(smoothedOutlet{smoothed: emit}); err != nil {
+		if err := fn.drain(); err != nil {
 			t.Fatal(err)
 		}
 		if int(fn.counts.Records) != records || len(all) != records || int(fn.counts.Sessions) != len(sessions) || fn.counts.Changes < 100 {
@@ -98,7 +98,7 @@ func TestSmoothOfABrokenSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fn := &smoothFn{sessionNode{Config: string(text)}}
+	fn := &smoothFn{sessionNode: sessionNode{Config: string(text)}}
 	if err := fn.Setup(); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestSmoothOfABrokenSession(t *testing.T) {
 	if err := fn.ProcessElement(context.Background(), "k", []byte{0, 9, 9}, emit); err != nil {
 		t.Fatal(err)
 	}
-	if err := fn.drain(smoothedOutlet{smoothed: emit}); err == nil || err.Error() != `key "k": `+compact.ErrCut.Error() {
+	if err := fn.drain(); err == nil || err.Error() != `key "k": `+compact.ErrCut.Error() {
 		t.Errorf("error %v", err)
 	}
 }

@@ -74,12 +74,12 @@ func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 				}
 				e.blocks = append(e.blocks, a.block)
 			}
-			err := fn.work(active, outlet{estimate: func(ts beam.EventTime, key string, e keyed.Estimate) {
+			fn.out = outlet{estimate: func(ts beam.EventTime, key string, e keyed.Estimate) {
 				detection, alarm := e.Detection, e.Alarm
 				e.Detection, e.Alarm = nil, nil
 				all = append(all, fmt.Sprintf("%v %s %+v %+v %+v", ts, key, e, detection, alarm))
-			}, reject: func(r keyed.Rejected) { all = append(all, fmt.Sprintf("%+v", r)) }})
-			if err != nil {
+			}, reject: func(r keyed.Rejected) { all = append(all, fmt.Sprintf("%+v", r)) }}
+			if err := fn.work(active); err != nil {
 				t.Fatal(err)
 			}
 			for i := range 20 {

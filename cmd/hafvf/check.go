@@ -14,6 +14,7 @@ import (
 
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
+	"hafvf/pipeline/inspect"
 )
 
 func checkCommand() *cobra.Command {
@@ -66,9 +67,9 @@ With --keys it lists every key of a config: type, unit, default, meaning.`,
 			if noData {
 				return nil
 			}
-			look, err := pipeline.LookAt(cfg)
+			look, err := inspect.LookAt(cfg)
 			switch {
-			case errors.Is(err, pipeline.ErrNotLookedAt):
+			case errors.Is(err, inspect.ErrNotLookedAt):
 				return nil
 			case errors.Is(err, fs.ErrNotExist):
 				// A config may be checked where its data is not.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"hafvf/pipeline"
+	"hafvf/pipeline/inspect"
 )
 
 func initCommand() *cobra.Command {
@@ -24,7 +24,7 @@ Exit: 0 done, 1 the file cannot be read or holds no numbers, 2 usage.`,
 		Example: "  hafvf init pressure.csv > pump.yaml\n  hafvf init pressure.csv -o pump.yaml",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := pipeline.Draft(args[0])
+			text, err := inspect.Draft(args[0])
 			if err != nil {
 				return err
 			}

@@ -30,7 +30,7 @@ import (
 	"math"
 
 	"hafvf/hafvf"
-	"hafvf/hafvf/internal/beta"
+	"hafvf/internal/beta"
 )
 
 // A Group is parameters that share their decays, such as one weight matrix or

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"hafvf/hafvf/internal/beta"
+	"hafvf/internal/beta"
 )
 
 // logEvidence is the mean over coordinates of log p(g) under the forgotten

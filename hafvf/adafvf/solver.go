@@ -3,8 +3,8 @@ package adafvf
 import (
 	"math"
 
-	"hafvf/hafvf/internal/beta"
-	"hafvf/hafvf/internal/special"
+	"hafvf/internal/beta"
+	"hafvf/internal/special"
 )
 
 // A solver learns the weights of a group from its gradient, before the gradient

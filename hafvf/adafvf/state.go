@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math"
 
-	"hafvf/hafvf/internal/beta"
+	"hafvf/internal/beta"
 )
 
 // An encoded state is a kind, a version, the settings without which its numbers

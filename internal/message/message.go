@@ -145,3 +145,15 @@ func Suggest(name string, known []string) string {
 	}
 	return fmt.Sprintf("did you mean %q?", best)
 }
+
+// RoundUp rounds a time up to whole seconds, minutes or hours.
+func RoundUp(d time.Duration) time.Duration {
+	unit := time.Second
+	switch {
+	case d >= 6*time.Hour:
+		unit = time.Hour
+	case d >= time.Minute:
+		unit = time.Minute
+	}
+	return (d + unit - 1) / unit * unit
+}

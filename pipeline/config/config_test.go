@@ -262,13 +262,6 @@ func TestParseTakesEmptyAndZeroAsValues(t *testing.T) {
 	}
 }
 
-func TestParseResolvesAliases(t *testing.T) {
-	c := parse(t, with("levels: [&l {alpha: 9, beta: &one 1}, *l, {alpha: *one, beta: 1}]"), "levels.1.alpha=8")
-	if diff := cmp.Diff([]hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 8, Beta: 1}, {Alpha: 1, Beta: 1}}, c.Levels); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-}
-
 func TestParseReadsEscapesOfJSON(t *testing.T) {
 	c := parse(t, `{"model": {"family": "normal"}, "source": {"jsonl": {"path": "a\/\\/\ud83d\ude00\u00e9\ud800\n\\u0041"}}}`)
 	if got, want := c.Source.JSONL.Path, "a/\\/😀é\uFFFD\n\\u0041"; got != want {
@@ -302,7 +295,7 @@ func TestParseErrors(t *testing.T) {
 		{"key that is a list", with("? [a, b]", ": 1"), []string{`pump.yaml:3: a key must be text, not a list`}},
 		{"duplicate key", with("top: 1", "order: arrival", "top: 0.5"), []string{`pump.yaml:5: top: duplicate key; it stands in line 3 already`}},
 		{"duplicate prior key", modelled("family: normal", "prior:", "  mu: 1", "  mu: 2"), []string{`pump.yaml:6: model.prior.mu: duplicate key; it stands in line 5 already`}},
-		{"merge key", with("levels: [&l {alpha: 1, beta: 1}, {<<: *l, alpha: 1, beta: 1}]"), []string{`pump.yaml:3: levels.1.<<: merge keys are not supported`}},
+		{"merge key", with("levels: [{<<: {alpha: 1}, alpha: 1, beta: 1}]"), []string{`pump.yaml:3: levels.0.<<: unknown key; known here: alpha, beta`}},
 
 		{"missing", "top: 1", []string{
 			`pump.yaml:1: source: missing; one of csv, jsonl, parquet, kafka is required`,
@@ -505,8 +498,8 @@ func TestParseErrors(t *testing.T) {
 		{"not YAML", with("top: [1", "order: arrival"), []string{`pump.yaml:3: not YAML: did not find expected ',' or ']'`}},
 		{"not YAML in line 1", "model: {family: normal", []string{`pump.yaml:1: not YAML: did not find expected ',' or '}'`}},
 		{"a tab for indentation", "model:\n\tfamily: normal\n", []string{`pump.yaml:2: not YAML: found character that cannot start any token`}},
-		{"unknown alias", with("top: *none"), []string{`pump.yaml: not YAML: an alias (*name) of no anchor (&name); if it is text, put it in quotes`}},
-		{"alias within itself", with("levels: &l [*l]"), []string{`pump.yaml:3: the alias *l stands within its own anchor`}},
+		{"unknown alias", with("top: *none"), []string{`pump.yaml: not YAML: an anchor (&name) or alias (*name), which a config does not have: write the value in each place; if it is text, put it in quotes`}},
+		{"anchor", with("levels: &l []"), []string{`pump.yaml:3: an anchor (&name) or alias (*name), which a config does not have: write the value in each place; if it is text, put it in quotes`}},
 		{"not UTF-8", with("order: \xff"), []string{`pump.yaml:3: not UTF-8`}},
 		{"too large", strings.Repeat("#", 10<<20), []string{`pump.yaml: the config has 10485760 bytes, more than the 1048576 that are allowed`}},
 

@@ -216,10 +216,6 @@ func (d *decoder) entries(path string, n *yaml.Node, read func(p string, k, v *y
 			continue
 		}
 		d.at[p] = pos
-		if k.ShortTag() == "!!merge" {
-			d.fail(p, "merge keys are not supported")
-			continue
-		}
 		read(p, k, v)
 	}
 	return true

@@ -147,7 +147,7 @@ func TestParseKafkaErrors(t *testing.T) {
 		{"password nowhere", login("mechanism: plain, username: u, password: {}"), []string{`pump.yaml:2: source.kafka.sasl.password: give one of env and file`}},
 		{"password in an empty place", login("mechanism: plain, username: u, password: {env: ''}"), []string{`pump.yaml:2: source.kafka.sasl.password.env: must not be empty`}},
 		{"password in two places", login("mechanism: plain, username: u, password: {env: P, file: p}"), []string{`pump.yaml:2: source.kafka.sasl.password: give one of env and file`}},
-		{"password as an alias", login("mechanism: plain, username: u, password: *hunter2"), []string{`pump.yaml: not YAML: an alias (*name) of no anchor (&name); if it is text, put it in quotes`}},
+		{"password as an alias", login("mechanism: plain, username: u, password: *hunter2"), []string{`pump.yaml: not YAML: an anchor (&name) or alias (*name), which a config does not have: write the value in each place; if it is text, put it in quotes`}},
 		{"password in place of a login", topics(someTopics + ", sasl: hunter2"), []string{`pump.yaml:2: source.kafka.sasl: must be a mapping, not what stands there`}},
 		{"password in a sink", topics(someTopics, "sink: {kafka: {topic: out, brokers: ['c:1'], sasl: {mechanism: plain, username: u, password: hunter2}}}"), []string{`pump.yaml:3: sink.kafka.sasl.password: ` + noSecret}},
 

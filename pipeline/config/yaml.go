@@ -27,8 +27,7 @@ var (
 	unknownAnchor = regexp.MustCompile(`^unknown anchor '(?s:.*)' referenced$`)
 )
 
-// parseYAML returns the value of the only document in text, with its aliases
-// replaced by what they stand for, or nil where there is no value.
+// parseYAML returns the value of the only document in text, or nil if there is no value.
 func parseYAML(text []byte) (*yaml.Node, *syntaxError) {
 	if len(text) > maxConfig {
 		return nil, &syntaxError{reason: fmt.Sprintf("the config has %d bytes, more than the %d that are allowed", len(text), maxConfig)}
@@ -47,9 +46,7 @@ func parseYAML(text []byte) (*yaml.Node, *syntaxError) {
 		}
 		// The end of the text may count as a line of its own.
 		line = min(line, 1+bytes.Count(bytes.TrimRight(text, "\n"), []byte("\n")))
-		// The name of an anchor may be a secret that stands there without quotes.
-		what := unknownAnchor.ReplaceAllString(m[2], "an alias (*name) of no anchor (&name); if it is text, put it in quotes")
-		return &syntaxError{line: line, reason: "not YAML: " + what, syntax: true}
+		return &syntaxError{line: line, reason: "not YAML: " + unknownAnchor.ReplaceAllString(m[2], noAliases), syntax: true}
 	}
 	if json.Valid(text) {
 		text = jsonToYAML(text)
@@ -72,7 +69,10 @@ func parseYAML(text []byte) (*yaml.Node, *syntaxError) {
 	if isNull(root) {
 		return nil, nil
 	}
-	return (&expansion{open: map[*yaml.Node]bool{}}).of(root)
+	if err := refuseAliases(root); err != nil {
+		return nil, err
+	}
+	return root, nil
 }
 
 // jsonEscapes are the escapes that JSON has and package yaml lacks.
@@ -100,39 +100,19 @@ func invalidUTF8(text []byte) int {
 	return -1
 }
 
-// maxExpansion bounds the values that aliases stand for, in all.
-const maxExpansion = 100_000
-
-// An expansion replaces aliases by copies, so that an override in one place
-// leaves the others alone.
-type expansion struct {
-	open   map[*yaml.Node]bool // the anchors that enclose the value at hand
-	copied int
+// refuseAliases finds the first alias or anchor. An override of the place that one names
+// would change other places too.
+func refuseAliases(n *yaml.Node) *syntaxError {
+	if n.Kind == yaml.AliasNode || n.Anchor != "" {
+		return &syntaxError{line: n.Line, reason: noAliases}
+	}
+	for _, child := range n.Content {
+		if err := refuseAliases(child); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (e *expansion) of(n *yaml.Node) (*yaml.Node, *syntaxError) {
-	if n.Kind == yaml.AliasNode {
-		if e.open[n.Alias] {
-			return nil, &syntaxError{line: n.Line, reason: fmt.Sprintf("the alias *%s stands within its own anchor", n.Value)}
-		}
-		return e.of(n.Alias)
-	}
-	if n.Anchor != "" {
-		e.open[n] = true
-		defer delete(e.open, n)
-	}
-	c := *n
-	c.Content = make([]*yaml.Node, len(n.Content))
-	for i, child := range n.Content {
-		if len(e.open) > 0 {
-			if e.copied++; e.copied > maxExpansion {
-				return nil, &syntaxError{line: child.Line, reason: fmt.Sprintf("aliases stand for more than %d values", maxExpansion)}
-			}
-		}
-		var err *syntaxError
-		if c.Content[i], err = e.of(child); err != nil {
-			return nil, err
-		}
-	}
-	return &c, nil
-}
+// noAliases does not repeat the name: it may be a secret that stands there without quotes.
+const noAliases = "an anchor (&name) or alias (*name), which a config does not have: write the value in each place; if it is text, put it in quotes"

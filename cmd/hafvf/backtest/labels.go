@@ -187,7 +187,7 @@ func (l Labels) score(keys map[string]*history) Score {
 		}
 		return strings.Compare(a.Key, b.Key)
 	})
-	s.MedianDelay, s.LargestDelay = median(delays)
+	s.MedianDelay, s.LargestDelay = middleAndLargest(delays)
 	return s
 }
 

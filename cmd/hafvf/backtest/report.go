@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"hafvf/internal/median"
 	"hafvf/pipeline"
 )
 
@@ -184,14 +185,13 @@ func mondayOf(t time.Time) time.Time {
 	return day.AddDate(0, 0, -(int(day.Weekday())+6)%7)
 }
 
-// median returns the median and the largest of v, NaN where there are none.
-func median(v []float64) (middle, largest Number) {
-	n := len(v)
-	if n == 0 {
-		return Number(math.NaN()), Number(math.NaN())
+// middleAndLargest returns the median and the largest of v, NaN where there are none.
+func middleAndLargest(v []float64) (middle, largest Number) {
+	largest = Number(math.NaN())
+	if len(v) > 0 {
+		largest = Number(slices.Max(v))
 	}
-	slices.Sort(v)
-	return Number((v[(n-1)/2] + v[n/2]) / 2), Number(v[n-1])
+	return Number(median.Of(v)), largest
 }
 
 // Against is where another config differs.

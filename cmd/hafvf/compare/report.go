@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"hafvf/cmd/hafvf/backtest"
+	"hafvf/internal/median"
 )
 
 // A Report is what each method made of each case.
@@ -205,7 +206,7 @@ func summary(values [][]float64, figure int) Figure {
 	}
 	f := Figure{Mean: backtest.Number(mean(all)), SE: backtest.Number(standardError(values))}
 	if figure == micros {
-		f.Mean, f.SE = backtest.Number(median(slices.Concat(values...))), backtest.Number(math.NaN())
+		f.Mean, f.SE = backtest.Number(median.Of(slices.Concat(values...))), backtest.Number(math.NaN())
 	}
 	return f
 }

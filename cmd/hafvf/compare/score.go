@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"hafvf/cmd/hafvf/compare/methods"
+	"hafvf/internal/median"
 )
 
 // The figures of a run.
@@ -92,7 +93,7 @@ func (s Series) score(m methods.Method, steps []methods.Step, truth Truth) outco
 		}
 	}
 	o[falseChanges] = 1e4 * float64(falsely) / n
-	o[delay] = median(delays)
+	o[delay] = median.Of(delays)
 	return o
 }
 
@@ -169,12 +170,4 @@ func match(truth, found []int, lo, hi int) (hits int, delays []float64) {
 		}
 	}
 	return hits, delays
-}
-
-func median(v []float64) float64 {
-	if len(v) == 0 {
-		return math.NaN()
-	}
-	s := slices.Sorted(slices.Values(v))
-	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }

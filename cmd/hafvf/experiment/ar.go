@@ -9,6 +9,7 @@ import (
 
 	"hafvf/cmd/hafvf/chart"
 	"hafvf/hafvf"
+	"hafvf/internal/median"
 )
 
 var ar = Experiment{
@@ -270,7 +271,7 @@ func (o *arOutcome) findings() []finding {
 	add("The model follows the first signal.", "r.m.s. error of the one-step prediction at t = 151 to 200, in % of the signal's standard deviation; below 25 supports it", v, v < 25)
 	v = missed(arPoints-50, arPoints)
 	add("The model follows the second signal.", "the same at t = 351 to 400; below 25 supports it", v, v < 25)
-	v = median(r.memory[0][arChange-50:arChange]) / median(expectedMemory(r.weight[0][arChange-50:arChange]))
+	v = median.Of(r.memory[0][arChange-50:arChange]) / median.Of(expectedMemory(r.weight[0][arChange-50:arChange]))
 	add("1/(1−E[w]) is the “corresponding expected effective memory”.",
 		"median forward memory at t = 151 to 200 over the median of 1/(1−E[w]); 0.8 to 1.25 supports it", v, v >= 0.8 && v <= 1.25)
 	return all

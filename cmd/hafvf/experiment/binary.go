@@ -9,6 +9,7 @@ import (
 
 	"hafvf/cmd/hafvf/chart"
 	"hafvf/hafvf"
+	"hafvf/internal/median"
 )
 
 var binary = Experiment{
@@ -266,13 +267,13 @@ func (o *binaryOutcome) findings() []finding {
 	v = slices.Max(decay.memory[n/2:]) / slices.Max(decay.memory[:n/2])
 	add("Fixed decay: the memory is bounded.",
 		"largest effective memory in trials 101 to 200 over that in trials 1 to 100; below 1.25 supports it", v, v < 1.25)
-	v = median(decay.memory[binaryBlock:])
+	v = median.Of(decay.memory[binaryBlock:])
 	add("Fixed decay: the bound is “approximately 5 trials”.",
 		"median effective memory over trials 41 to 200; 4 to 6.5 supports it", v, v >= 4 && v <= 6.5)
 	v = slices.Max(decay.memory)
 	add("The same, taken as the bound itself.",
 		"largest effective memory; 4 to 6.5 supports it", v, v >= 4 && v <= 6.5)
-	v = median(decay.weights[0][binaryBlock:])
+	v = median.Of(decay.weights[0][binaryBlock:])
 	add("Fixed decay: “E[w] ≈ 0.8”.",
 		"median E[w] over trials 41 to 200; 0.77 to 0.83 supports it", v, v >= 0.77 && v <= 0.83)
 	react := func(from, to int) float64 {

@@ -20,6 +20,7 @@ import (
 	"hafvf/cmd/hafvf/chart"
 	"hafvf/hafvf"
 	"hafvf/internal/atomicfile"
+	"hafvf/internal/median"
 )
 
 // An Experiment is one of the paper's.
@@ -163,7 +164,7 @@ func tabulate(all [][]finding) string {
 		row(strconv.Itoa(i+1), verdict(holds, len(values)), f.claim)
 		row("", "", f.measure)
 		row("", "", fmt.Sprintf("= %s (%s to %s), %d of %d",
-			number(median(values)), number(slices.Min(values)), number(slices.Max(values)), holds, len(values)))
+			number(median.Of(values)), number(slices.Min(values)), number(slices.Max(values)), holds, len(values)))
 	}
 	return b.String()
 }
@@ -237,11 +238,6 @@ func mean(v []float64) float64 {
 		s += x
 	}
 	return s / float64(len(v))
-}
-
-func median(v []float64) float64 {
-	s := slices.Sorted(slices.Values(v))
-	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }
 
 // share is for how many i below n ok holds, in percent.

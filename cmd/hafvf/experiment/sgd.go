@@ -21,6 +21,7 @@ import (
 
 	"hafvf/hafvf/adafvf"
 	"hafvf/internal/atomicfile"
+	"hafvf/internal/median"
 )
 
 // An SGD is the paper's experiment "Stochastic Gradient Descent": a variational
@@ -558,5 +559,5 @@ func (o *sgdOutcome) keptMemory(k, s int) float64 {
 	if len(left) == 0 {
 		return math.NaN()
 	}
-	return median(left)
+	return median.Of(left)
 }

@@ -3,7 +3,7 @@ package beta
 import (
 	"math"
 
-	"hafvf/hafvf/internal/special"
+	"hafvf/internal/special"
 )
 
 // LogMoment is log E[w^k] under Beta(a, b).

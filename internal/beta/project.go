@@ -3,7 +3,7 @@ package beta
 import (
 	"math"
 
-	"hafvf/hafvf/internal/special"
+	"hafvf/internal/special"
 )
 
 // OfLogs returns the Beta distribution with these E[log w] and E[log(1−w)], by Newton's

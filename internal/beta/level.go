@@ -8,7 +8,7 @@ package beta
 import (
 	"math"
 
-	"hafvf/hafvf/internal/special"
+	"hafvf/internal/special"
 )
 
 // Dist holds the parameters of a Beta distribution over a weight.

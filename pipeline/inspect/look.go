@@ -1,4 +1,4 @@
-package pipeline
+package inspect
 
 import (
 	"cmp"
@@ -17,6 +17,8 @@ import (
 	"hafvf/internal/message"
 	"hafvf/internal/times"
 	"hafvf/pipeline/config"
+	"hafvf/pipeline/observe"
+	"hafvf/pipeline/records"
 )
 
 // lookRows is how many records of a source a Look reads.
@@ -33,7 +35,7 @@ type Look struct {
 	Columns []string // of a table, or the fields of JSON objects
 
 	Parsed     int // records that are observations
-	Rejections []Rejection
+	Rejections []records.Rejection
 	Keys       []string // in the order of their first records
 
 	Timed       int // observations with a time
@@ -59,23 +61,25 @@ type Suggestion struct {
 // LookAt reads the first records of the config's source. It returns ErrNotLookedAt for
 // sources that are no files. Other errors are those of a run.
 func LookAt(c *config.Config) (*Look, error) {
-	source, _ := newSource(c)
-	file, ok := source.(fileSource)
-	if !ok || file.Path == "-" {
+	if c.Source.Kafka != nil {
 		return nil, ErrNotLookedAt
 	}
-	p, err := newParser(file.fields)
+	file, fields := observe.Files(c)
+	if file.Path == "-" {
+		return nil, ErrNotLookedAt
+	}
+	p, err := observe.NewParser(fields)
 	if err != nil {
 		return nil, err
 	}
-	rd, err := connectors.Open(file.Source)
+	rd, err := connectors.Open(file)
 	if err != nil {
 		return nil, err
 	}
 	defer rd.Close()
 	l := &Look{Path: file.Path, Columns: rd.Columns()}
 	s := sample{parser: p, look: l, ends: map[string]time.Time{}, last: map[string]float64{}, words: map[string]int{}}
-	d := fileDecoder{newDecoder(settingText(decoding{Format: file.Format, Fields: file.fields}))}
+	d := observe.NewDecoder(file.Format, p)
 	for l.Records < lookRows {
 		r, err := rd.Next()
 		if err == io.EOF {
@@ -84,9 +88,9 @@ func LookAt(c *config.Config) (*Look, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.add(r, &d.records([]connectors.Record{r})[0])
+		s.add(r, &d.File([]connectors.Record{r})[0])
 	}
-	l.Rejections = s.rejects.commonest()
+	l.Rejections = s.rejects.Commonest()
 	if len(s.steps) > 0 {
 		slices.Sort(s.steps)
 		l.Step = s.steps[len(s.steps)/2]
@@ -97,14 +101,14 @@ func LookAt(c *config.Config) (*Look, error) {
 
 // A sample is what a Look gathers on the way.
 type sample struct {
-	parser  *parser
+	parser  *observe.Parser
 	look    *Look
 	ends    map[string]time.Time // latest, by key
 	last    map[string]float64   // number, by key
 	squares float64              // sum of the squared differences of successive numbers of a key
 	sum     float64              // of the later number of each
 	steps   []time.Duration
-	rejects rejections
+	rejects records.Rejections
 
 	commas  int            // numbers with a decimal comma
 	words   map[string]int // texts in place of numbers
@@ -113,17 +117,17 @@ type sample struct {
 }
 
 // add adds a record and what it became.
-func (s *sample) add(r connectors.Record, d *decoded) {
+func (s *sample) add(r connectors.Record, d *observe.Decoded) {
 	l := s.look
 	l.Records++
 	at, values := s.texts(r)
-	if d.err != nil {
-		s.rejects.add(d.err.Error(), d.o.ID, d.o.Raw)
-		if _, err := s.parser.time(at); err != nil {
+	if d.Err != nil {
+		s.rejects.Add(d.Err.Error(), d.ID, d.Raw)
+		if _, err := s.parser.ParseTime(at); err != nil {
 			s.badTime = append(s.badTime, at)
 		}
 		for _, v := range values {
-			if _, err := s.parser.number(v); err == nil {
+			if _, err := s.parser.Number(v); err == nil {
 				continue
 			}
 			if decimalComma.MatchString(v) {
@@ -135,10 +139,10 @@ func (s *sample) add(r connectors.Record, d *decoded) {
 		return
 	}
 	l.Parsed++
-	if !slices.Contains(l.Keys, d.key) {
-		l.Keys = append(l.Keys, d.key)
+	if !slices.Contains(l.Keys, d.Key) {
+		l.Keys = append(l.Keys, d.Key)
 	}
-	if t := d.o.Time; !t.IsZero() {
+	if t := d.Time; !t.IsZero() {
 		if l.Timed == 0 || t.Before(l.First) {
 			l.First = t
 		}
@@ -149,7 +153,7 @@ func (s *sample) add(r connectors.Record, d *decoded) {
 		if t.Year() < 1973 {
 			s.oddTime = append(s.oddTime, at)
 		}
-		end, seen := s.ends[d.key]
+		end, seen := s.ends[d.Key]
 		switch {
 		case seen && t.Before(end):
 			l.Early++
@@ -158,19 +162,19 @@ func (s *sample) add(r connectors.Record, d *decoded) {
 			if seen {
 				s.steps = append(s.steps, t.Sub(end))
 			}
-			s.ends[d.key] = t
+			s.ends[d.Key] = t
 		}
 	}
-	for _, x := range d.o.X {
+	for _, x := range d.X {
 		for _, v := range x {
 			l.number(v)
 		}
 		if len(x) == 1 && !math.IsNaN(x[0]) {
-			if last, seen := s.last[d.key]; seen {
+			if last, seen := s.last[d.Key]; seen {
 				s.squares += (x[0] - last) * (x[0] - last)
 				s.sum += x[0]
 			}
-			s.last[d.key] = x[0]
+			s.last[d.Key] = x[0]
 		}
 	}
 }
@@ -206,49 +210,24 @@ func (s *sample) texts(r connectors.Record) (at string, values []string) {
 		}
 		return strings.TrimSpace(r.Fields[keys]), values
 	}
-	fields := make([][]byte, len(s.parser.names))
-	if r.Reason != "" || s.parser.scanObject(r.Raw, fields) != nil {
+	if r.Reason != "" {
+		return "", nil
+	}
+	leaves := map[string]string{}
+	var paths []string
+	if err := observe.Leaves(r.Raw, func(path, text string, scalar bool) {
+		leaves[path] = text
+		paths = append(paths, path)
+	}); err != nil {
 		return "", nil
 	}
 	if len(s.look.Columns) == 0 {
-		s.look.Columns = fieldPaths(r.Raw)
+		s.look.Columns = paths
 	}
-	for i, f := range fields[keys:] {
-		text := ""
-		switch {
-		case f == nil:
-		case kindOf(f) == jsonText:
-			text, _ = unquote(f)
-		case kindOf(f) == jsonNumber:
-			text = string(f)
-		}
-		if i == 0 {
-			at = strings.TrimSpace(text)
-		} else {
-			values = append(values, strings.TrimSpace(text))
-		}
+	for _, name := range s.parser.Values {
+		values = append(values, leaves[name])
 	}
-	return at, values
-}
-
-// fieldPaths returns the dotted paths of the fields of an object that has been scanned.
-func fieldPaths(line []byte) (paths []string) {
-	eachLeaf(line, "", func(path string, _ []byte) { paths = append(paths, path) })
-	return paths
-}
-
-// eachLeaf calls f with every field of an object that has been scanned, and with those of
-// objects in it, by their dotted paths.
-func eachLeaf(object []byte, prefix string, f func(path string, value []byte)) {
-	trimmed := object[slices.Index(object, '{'):]
-	eachField(trimmed, func(name, value []byte) {
-		path := prefix + string(name)
-		if value[0] == '{' {
-			eachLeaf(value, path+".", f)
-			return
-		}
-		f(path, value)
-	})
+	return leaves[s.parser.Fields.Time], values
 }
 
 var decimalComma = regexp.MustCompile(`^[-+]?[0-9]*,[0-9]+$`)
@@ -272,7 +251,7 @@ func formatsOf(texts []string) (fitting []string) {
 	for _, format := range commonFormats {
 		p, err := times.NewParser("", format)
 		if err != nil {
-			panic("pipeline: " + err.Error())
+			panic("inspect: " + err.Error())
 		}
 		if len(texts) > 0 && !slices.ContainsFunc(texts, func(s string) bool { return !p.Fits(s) }) {
 			fitting = append(fitting, format)
@@ -310,14 +289,14 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 		return all
 	}
 	if c.Transform == config.Filter && c.Order == config.EventTime && l.Behind > c.Lateness {
-		add("lateness", message.Duration(roundUp(l.Behind)), l.behind())
+		add("lateness", message.Duration(message.RoundUp(l.Behind)), l.behind())
 	}
 	if family := s.family(); family != "normal" && c.Model.Family == "normal" {
 		add("model.family", family, familyReasons[family])
 	}
 	if d := c.Detect; d != nil && l.Step > 0 && d.BudgetOf(l.Step) < leastBudget {
 		budget := leastBudget * l.Step
-		add("detect", fmt.Sprintf("{budget: %s, rest: %d}", message.Duration(roundUp(budget)), leastBudget/10),
+		add("detect", fmt.Sprintf("{budget: %s, rest: %d}", message.Duration(message.RoundUp(budget)), leastBudget/10),
 			fmt.Sprintf("about one alarm in %d records of a key; now one in %.0f, and none in the %d after it", leastBudget, d.BudgetOf(l.Step), d.Rest))
 	}
 	if c.Detect != nil && l.rare() && reflect.DeepEqual(c.Bank, hafvf.DefaultBankOf(c.Model.Family)) {

@@ -1,4 +1,4 @@
-package pipeline
+package inspect
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/internal/times"
 	"hafvf/pipeline/config"
+	"hafvf/pipeline/observe"
 )
 
 // Draft returns a config for the file at path, with comments that say what was found in
@@ -90,7 +91,7 @@ func readTable(path string) (*table, error) {
 		if names == nil {
 			return nil, err
 		}
-		if !slices.ContainsFunc(names, func(s string) bool { _, err := new(parser).number(s); return err != nil }) {
+		if !slices.ContainsFunc(names, func(s string) bool { _, err := new(observe.Parser).Number(s); return err != nil }) {
 			return nil, fmt.Errorf("%s begins with the numbers %s, where the names of the columns are due: put a header line before them", path, some(names, 8))
 		}
 	} else if names, records, err = connectors.Peek(src, lookRows); err != nil {
@@ -122,25 +123,16 @@ func (t *table) String() string {
 
 // addObject adds the fields of a JSON object.
 func (t *table) addObject(line []byte, records int) {
-	if err := (&parser{}).scanObject(line, nil); err != nil {
-		return
-	}
-	eachLeaf(line, "", func(path string, value []byte) {
+	// A line that is no object is a rejected record for the look.
+	_ = observe.Leaves(line, func(path, text string, scalar bool) {
 		i := slices.IndexFunc(t.columns, func(c *column) bool { return c.name == path })
 		if i < 0 {
 			i = len(t.columns)
 			t.columns = append(t.columns, &column{name: path, records: records})
 		}
-		c := t.columns[i]
-		switch kindOf(value) {
-		case jsonText:
-			text, _ := unquote(value)
-			c.texts = append(c.texts, strings.TrimSpace(text))
-		case jsonNumber:
-			c.texts = append(c.texts, string(value))
-		case jsonNull, jsonNaN:
-			c.texts = append(c.texts, "")
-		default:
+		if c := t.columns[i]; scalar {
+			c.texts = append(c.texts, text)
+		} else {
 			c.nested++
 		}
 	})
@@ -165,7 +157,7 @@ func (c *column) share(f func(string) bool) float64 {
 }
 
 func absent(s string) bool {
-	return missingText(s) || slices.Contains(missingWords, strings.ToLower(s))
+	return observe.Missing(s) || slices.Contains(missingWords, strings.ToLower(s))
 }
 
 // most is the share of a column's texts that have the form it is taken for, at least.
@@ -173,7 +165,7 @@ const most = .5
 
 func (c *column) numeric() bool {
 	return c.share(func(s string) bool {
-		_, err := new(parser).number(s)
+		_, err := new(observe.Parser).Number(s)
 		return err == nil || decimalComma.MatchString(s)
 	}) >= most
 }
@@ -293,11 +285,11 @@ func (d *draft) settle(l *Look) (changed bool) {
 			d.fields.Decimal = ','
 		case "missing":
 			if err := yaml.Unmarshal([]byte(s.Value), &d.fields.Missing); err != nil {
-				panic("pipeline: " + err.Error())
+				panic("inspect: " + err.Error())
 			}
 		case "time_format":
 			if err := yaml.Unmarshal([]byte(s.Value), &d.fields.TimeFormat); err != nil {
-				panic("pipeline: " + err.Error())
+				panic("inspect: " + err.Error())
 			}
 			d.formatNote = s.Why
 		case "lateness":
@@ -412,7 +404,7 @@ var familyComments = map[string]string{
 func yamlText(s string) string {
 	b, err := yaml.Marshal(&yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle, Content: []*yaml.Node{{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}}})
 	if err != nil {
-		panic("pipeline: " + err.Error())
+		panic("inspect: " + err.Error())
 	}
 	b = bytes.TrimSpace(b)
 	return string(b[1 : len(b)-1])

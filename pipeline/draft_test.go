@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"hafvf/pipeline/config"
+	"hafvf/pipeline/inspect"
 )
 
 // tableOf returns the lines of a file: a header and n records.
@@ -63,7 +63,7 @@ func TestDraft(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			path := write(t, test.name, test.lines...)
-			text, err := Draft(path)
+			text, err := inspect.Draft(path)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,7 +82,7 @@ func TestDraft(t *testing.T) {
 
 func TestDraftOfBundled(t *testing.T) {
 	for name, keys := range map[string]int64{"cloud.csv": 8, "tweets.csv": 5} {
-		text, err := Draft(filepath.Join("../testdata/nab", name))
+		text, err := inspect.Draft(filepath.Join("../testdata/nab", name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,68 +99,11 @@ func TestDraftRejects(t *testing.T) {
 		"begins with the numbers 1, 2":              "1,2\n3,4\n",
 		"is empty":                                  "",
 	} {
-		if text, err := Draft(write(t, "in.csv", lines)); err == nil || !strings.Contains(err.Error(), reason) {
+		if text, err := inspect.Draft(write(t, "in.csv", lines)); err == nil || !strings.Contains(err.Error(), reason) {
 			t.Errorf("%q: %s, %v", lines, text, err)
 		}
 	}
-	if _, err := Draft(filepath.Join(t.TempDir(), "no.csv")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := inspect.Draft(filepath.Join(t.TempDir(), "no.csv")); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
-	}
-}
-
-// A look tells what a config gets wrong of its data, and what mends it.
-func TestLook(t *testing.T) {
-	path := write(t, "in.csv", tableOf("key,time,x\n", 100, func(i int) string {
-		x := fmt.Sprint(i%4 - 1)
-		switch {
-		case i%20 == 0:
-			x = "NA"
-		case i%10 == 1:
-			x = ""
-		}
-		minute := i
-		if i == 50 {
-			minute = 45
-		}
-		return fmt.Sprintf("k%d,%s,%s\n", i%2, start.Add(time.Duration(minute)*time.Minute).Format(time.RFC3339), x)
-	})...)
-	c, err := config.Parse("test.yaml", []byte("{model: {family: normal}, source: {csv: {path: "+path+"}}}"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := LookAt(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// By hand: 5 of the 100 are "NA", the 10 with i%10 = 1 are empty; of the other 85,
-	// i%4 = 1 is zero and i%4 = 0 is negative.
-	zero, negative := 0, 0
-	for i := range 100 {
-		if i%20 != 0 && i%10 != 1 {
-			switch i % 4 {
-			case 0:
-				negative++
-			case 1:
-				zero++
-			}
-		}
-	}
-	want := fmt.Sprintf(`data     %s, the first 100 records
-columns  key, time, x
-keys     2: k1, k0
-times    2026-01-02T03:05:05Z to 2026-01-02T04:43:05Z, median step of a key 2m
-values   95 %% of the records parse, 10.5 %% are missing; -1 to 2, %s zero, %s negative
-rejected 5 × the text "NA" where a number is due
-         in.csv:2: k0,2026-01-02T03:04:05Z,NA
-suggest  source.csv.missing: [NA]  # if these texts stand for missing values
-suggest  lateness: 3m  # 1 record comes up to 3m0s after a later one of the key
-suggest  model.season: [24h, 168h]  # if the values have a rhythm of day and week
-`, path, percent(zero, 85), percent(negative, 85))
-	equal(t, want, l.String())
-}
-
-func TestPercent(t *testing.T) {
-	for want, of := range map[string][2]int{"0 %": {0, 5}, "100 %": {5, 5}, "< 0.1 %": {1, 5000}, "> 99.9 %": {4999, 5000}, "33.3 %": {1, 3}, "50 %": {1, 2}} {
-		equal(t, want, percent(of[0], of[1]))
 	}
 }

@@ -1,4 +1,4 @@
-package pipeline
+package observe
 
 import (
 	"encoding/json"
@@ -32,7 +32,7 @@ func equal(t *testing.T, want, got any) {
 var plain = parserFor("{}")
 
 // parserFor is the parser of a source of JSON Lines with these keys.
-func parserFor(keys string) *parser {
+func parserFor(keys string) *Parser {
 	family := "normal"
 	if strings.Contains(keys, "values: [a") {
 		family = "mvnormal"
@@ -41,7 +41,7 @@ func parserFor(keys string) *parser {
 	if err != nil {
 		panic(err)
 	}
-	p, err := newParser(c.Source.JSONL.Fields)
+	p, err := NewParser(c.Source.JSONL.Fields)
 	if err != nil {
 		panic(err)
 	}
@@ -515,7 +515,7 @@ func TestFieldsOfTables(t *testing.T) {
 		{config.Fields{Values: []string{"x"}, Missing: []string{"NA", "-"}}, ";na", "", 0, `the text "na" where a number is due`},
 	} {
 		t.Run(test.row, func(t *testing.T) {
-			p, err := newParser(test.fields)
+			p, err := NewParser(test.fields)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,0 +1,138 @@
+package observe
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"hafvf/connectors"
+	"hafvf/connectors/kafkaio"
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/parallel"
+)
+
+// A Decoder turns records into observations, many in parallel. One goroutine at a time uses
+// it.
+type Decoder struct {
+	format string // of files
+	parser *Parser
+	found  []Decoded
+	texts  [][]byte // one for each goroutine
+}
+
+// NewDecoder makes a decoder of records as the parser describes them, of files of a format of
+// package connectors, or of topics.
+func NewDecoder(format string, p *Parser) *Decoder {
+	return &Decoder{format: format, parser: p, texts: make([][]byte, runtime.GOMAXPROCS(0))}
+}
+
+// Decoded is what a record becomes: an observation of a key, or the reason why not. Its
+// memory is used again for another record.
+type Decoded struct {
+	keyed.Observation // ID and Raw of every record
+	Key               string
+	Err               error
+	RecordKey         []byte // of a Kafka record
+
+	raw []byte
+	// Where the ID and then raw are in the text of several records.
+	id, end int
+}
+
+// Together is the largest number of records that are decoded together.
+const Together = 1024
+
+// decode decodes n records, at most Together, each goroutine a stretch of them. each
+// decodes one, and appends its ID to a text. The result is valid until the next call.
+func (d *Decoder) decode(n int, each func(i int, to *Decoded, text []byte) []byte) []Decoded {
+	if d.found == nil {
+		d.found = make([]Decoded, Together)
+	}
+	found := d.found[:n]
+	parallel.Stretches(n, len(d.texts), func(worker, from, end int) {
+		text := d.texts[worker][:0]
+		part := found[from:end]
+		for i := range part {
+			to := &part[i]
+			*to = Decoded{Observation: keyed.Observation{X: to.X}}
+			text = each(from+i, to, text)
+			to.id = len(text)
+			text = append(text, to.raw...)
+			to.end = len(text)
+		}
+		// One text for all: a small one of each record would cost more than its decoding.
+		all, begin := string(text), 0
+		for i := range part {
+			to := &part[i]
+			to.ID, to.Raw = all[begin:to.id], all[to.id:to.end]
+			begin = to.end
+		}
+		d.texts[worker] = text
+	})
+	return found
+}
+
+// File decodes at most Together records of files. The result is valid until the next call.
+func (d *Decoder) File(all []connectors.Record) []Decoded {
+	series := ""
+	if len(d.parser.Key) == 0 {
+		series = seriesName(all[0].Source)
+	}
+	return d.decode(len(all), func(i int, to *Decoded, text []byte) []byte {
+		r, from := &all[i], origin{series: series}
+		if series != "" && r.Source != all[0].Source {
+			from.series = seriesName(r.Source)
+		}
+		switch {
+		case r.Reason != "":
+			to.Err = errors.New(r.Reason)
+		case d.format == connectors.JSONLines:
+			to.Key, to.Err = d.parser.json(r.Raw, from, &to.Observation)
+		default:
+			to.Key, to.Err = d.parser.row(r.Fields, from, &to.Observation)
+		}
+		to.Seq, to.raw = r.Index, r.Raw
+		return strconv.AppendInt(append(append(text, r.Source...), ':'), r.Position, 10)
+	})
+}
+
+// seriesName is how the series of a file without keys is called: as the file, without
+// the extensions of its format and compression.
+func seriesName(file string) string {
+	for _, packed := range []string{".gz", ".zst"} {
+		file = strings.TrimSuffix(file, packed)
+	}
+	return strings.TrimSuffix(file, filepath.Ext(file))
+}
+
+// Topic decodes at most Together records of one partition. The result is valid until the
+// next call.
+func (d *Decoder) Topic(part []kafkaio.Record) []Decoded {
+	log := part[0].Log() // of all
+	return d.decode(len(part), func(i int, to *Decoded, text []byte) []byte {
+		r := &part[i]
+		to.Key, to.Err = d.parser.record(r, &to.Observation)
+		to.Log, to.Seq = log, r.Offset
+		to.RecordKey, to.raw = r.Key, r.Value[:min(len(r.Value), connectors.MaxRaw)]
+		return strconv.AppendInt(append(append(text, log...), '-'), r.Offset, 10)
+	})
+}
+
+// record reads an observation from the JSON of a record's value. A value without a key has
+// the key of the record.
+func (p *Parser) record(r *kafkaio.Record, o *keyed.Observation) (key string, err error) {
+	switch v := r.Value; {
+	case r.Oversized > 0:
+		return "", fmt.Errorf("the record has %d bytes, and at most %d are read", r.Oversized, kafkaio.MaxRecord)
+	case v == nil:
+		return "", errors.New("a tombstone: the record has no value")
+	case len(v) == 0:
+		return "", errors.New("the value is empty")
+	case len(v) > 4 && v[0] == 0:
+		return "", fmt.Errorf("the value is framed by a schema registry (schema %d), of which no format is read: give JSON", uint32(v[1])<<24|uint32(v[2])<<16|uint32(v[3])<<8|uint32(v[4]))
+	}
+	return p.json(r.Value, origin{series: r.Topic, key: r.Key}, o)
+}

@@ -1,0 +1,29 @@
+// Package observe turns records of files and topics into observations of keys, as the source
+// of a config describes them.
+//
+// A Parser reads one record: the row of a table, or a JSON object. A Decoder reads many in
+// parallel, and gives each its ID. Leaves lists what there is in a JSON object.
+package observe
+
+import (
+	"hafvf/connectors"
+	"hafvf/pipeline/config"
+)
+
+// Files returns the source of a config that reads files, and how its records are read.
+func Files(c *config.Config) (connectors.Source, config.Fields) {
+	switch s := c.Source; {
+	case s.CSV != nil:
+		return columns(c, connectors.Source{Format: connectors.CSV, Path: s.CSV.Path, Delimiter: string(s.CSV.Delimiter)}, s.CSV.Fields)
+	case s.Parquet != nil:
+		return columns(c, connectors.Source{Format: connectors.Parquet, Path: s.Parquet.Path}, s.Parquet.Fields)
+	default:
+		return connectors.Source{Format: connectors.JSONLines, Path: s.JSONL.Path}, s.JSONL.Fields
+	}
+}
+
+// columns has the source read the columns that the fields name.
+func columns(c *config.Config, s connectors.Source, f config.Fields) (connectors.Source, config.Fields) {
+	s.Key, s.Time, s.Values, s.TimeOptional = f.Key, f.Time, f.Values, c.Order == config.Arrival
+	return s, f
+}

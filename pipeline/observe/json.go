@@ -1,0 +1,244 @@
+package observe
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/message"
+	"hafvf/internal/times"
+)
+
+// json reads an observation from one JSON object. If a field occurs twice, the last one
+// counts. A bare NaN, Infinity or -Infinity is accepted wherever JSON allows a value. A
+// numeric key is read as its text. The error is the reason for the rejection. X is read
+// into the memory that obs has for it.
+func (p *Parser) json(line []byte, from origin, obs *keyed.Observation) (key string, err error) {
+	var few [8][]byte
+	fields := few[:]
+	if len(p.names) > len(few) {
+		fields = make([][]byte, len(p.names))
+	}
+	fields = fields[:len(p.names)]
+	var o keyed.Observation
+	if err := p.scan(line, fields); err != nil {
+		return "", err
+	}
+	if key, err = p.jsonKey(fields[:len(p.Key)], from); err != nil {
+		return "", err
+	}
+	fields = fields[len(p.Key):]
+	if p.Time != "" {
+		if o.Time, err = p.jsonTime(fields[0]); err != nil {
+			return "", err
+		}
+	}
+	fields = fields[1:]
+	for i, name := range p.Values {
+		if fields[i] == nil {
+			return "", fmt.Errorf("no field %s", message.Quote(name))
+		}
+	}
+	if len(fields) == 1 {
+		o.X, o.Shape, err = p.jsonValue(fields[0], obs.X)
+	} else {
+		o.X, o.Shape = row(obs.X, len(fields)), keyed.Vector
+		for i, f := range fields {
+			if o.X[0][i], err = p.jsonComponent(f); err != nil {
+				err = fmt.Errorf("field %s: %w", message.Quote(p.Values[i]), err)
+				break
+			}
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	*obs = o
+	return key, nil
+}
+
+// Clock reads the time of a JSON object. It reports false if there is none.
+func (p *Parser) Clock(line []byte) (time.Time, bool) {
+	fields := make([][]byte, len(p.names))
+	if err := p.scan(line, fields); err != nil {
+		return time.Time{}, false
+	}
+	t, err := p.jsonTime(fields[len(p.Key)])
+	return t, err == nil && !t.IsZero()
+}
+
+// scan checks that line is one JSON object, and sets fields to the raw values of the
+// parser's names; nil for those that are absent.
+func (p *Parser) scan(line []byte, fields [][]byte) error {
+	return scanObject(line, func(name, value []byte) { p.assign(fields, name, value) })
+}
+
+// assign sets the fields of a quoted name, and those whose paths lead into the value.
+func (p *Parser) assign(fields [][]byte, name, value []byte) {
+	name = plainName(name)
+	for i, want := range p.names {
+		if string(name) == want {
+			fields[i] = value
+		} else if p.nested {
+			if v := follow(want, name, value); v != nil {
+				fields[i] = v
+			}
+		}
+	}
+}
+
+func (p *Parser) jsonKey(parts [][]byte, from origin) (string, error) {
+	switch {
+	case len(parts) == 0:
+		return from.series, nil
+	case len(parts) == 1 && parts[0] == nil && len(from.key) > 0:
+		if !utf8.Valid(from.key) {
+			return "", errKeyUTF8
+		}
+		return string(from.key), nil
+	case len(parts) == 1:
+		return p.jsonKeyPart(0, parts[0])
+	}
+	var key []string
+	for i, raw := range parts {
+		part, err := p.jsonKeyPart(i, raw)
+		if err != nil {
+			return "", p.ofPart(i, err)
+		}
+		key = append(key, part)
+	}
+	return strings.Join(key, keySeparator), nil
+}
+
+func (p *Parser) jsonKeyPart(i int, raw []byte) (string, error) {
+	if raw == nil {
+		if p.Key[i] == "key" {
+			return "", errNoKey
+		}
+		return "", fmt.Errorf("%w: no field %s", errNoKey, message.Quote(p.Key[i]))
+	}
+	switch kindOf(raw) {
+	case jsonNull:
+		return "", errors.New("the key is null")
+	case jsonText:
+		if len(raw) == len(`""`) {
+			return "", errEmptyKey
+		}
+		if !utf8.Valid(raw) {
+			// Replacement characters would merge different keys.
+			return "", errKeyUTF8
+		}
+		return unquote(raw)
+	case jsonNumber:
+		return string(raw), nil
+	}
+	return "", fmt.Errorf("the key is %s, not text", kindOf(raw))
+}
+
+func (p *Parser) jsonTime(raw []byte) (time.Time, error) {
+	if raw == nil {
+		return time.Time{}, nil
+	}
+	switch kindOf(raw) {
+	case jsonNull, jsonNaN:
+		return time.Time{}, nil
+	case jsonText:
+		if bytes.IndexByte(raw, '\\') < 0 {
+			return p.ParseTime(string(raw[1 : len(raw)-1]))
+		}
+		s, err := unquote(raw)
+		if err != nil {
+			return time.Time{}, times.Invalid(string(raw))
+		}
+		return p.ParseTime(s)
+	case jsonNumber:
+		return p.times.ParseNumber(string(raw))
+	}
+	return time.Time{}, fmt.Errorf("the time is %s, not text or a number", kindOf(raw))
+}
+
+// jsonValue reads x: a number, a vector, or a list of vectors. In a list of vectors, null
+// is a missing vector. A number is read into the memory of x.
+func (p *Parser) jsonValue(raw []byte, x [][]float64) ([][]float64, keyed.Shape, error) {
+	if kindOf(raw) != jsonList {
+		x := row(x, 1)
+		var err error
+		x[0][0], err = p.jsonComponent(raw)
+		return x, keyed.Scalar, err
+	}
+
+	// The number of commas bounds the number of components: the rows share one array.
+	all := make([]float64, 0, bytes.Count(raw, []byte(","))+1)
+	var rows [][]float64
+	nested := bytes.IndexByte(raw[1:], '[') >= 0 // or a text with a bracket, which is rejected
+	vectors, numbers := false, false
+	for s := (scanner{b: raw, i: 1}); s.next(); {
+		element := s.element()
+		if kindOf(element) != jsonList {
+			v, err := p.jsonComponent(element)
+			if err != nil {
+				return nil, keyed.List, err
+			}
+			numbers = numbers || !math.IsNaN(v)
+			all = append(all, v)
+			if nested {
+				rows = append(rows, all[len(all)-1:len(all):len(all)])
+			}
+			continue
+		}
+		vectors = true
+		from := len(all)
+		for t := (scanner{b: element, i: 1}); t.next(); {
+			component := t.element()
+			if kindOf(component) == jsonList {
+				return nil, keyed.List, errors.New("x is nested too deep: at most a list of vectors")
+			}
+			v, err := p.jsonComponent(component)
+			if err != nil {
+				return nil, keyed.List, err
+			}
+			all = append(all, v)
+		}
+		if len(all) == from {
+			all = append(all, math.NaN())
+		}
+		rows = append(rows, all[from:len(all):len(all)])
+	}
+	switch {
+	case len(all) == 0:
+		return [][]float64{}, keyed.List, nil
+	case vectors && numbers:
+		return nil, keyed.List, errors.New("x mixes numbers and vectors")
+	case vectors:
+		return rows, keyed.List, nil
+	}
+	return [][]float64{all}, keyed.Vector, nil
+}
+
+// jsonComponent reads a number. null is NaN.
+func (p *Parser) jsonComponent(raw []byte) (float64, error) {
+	switch kindOf(raw) {
+	case jsonNull, jsonNaN:
+		return math.NaN(), nil
+	case jsonNumber:
+		if p.Missing != nil && slices.Contains(p.Missing, string(raw)) {
+			return math.NaN(), nil
+		}
+		return parseNumber(string(raw))
+	case jsonInfinity:
+		return 0, errInfinite
+	case jsonText:
+		s, err := unquote(raw)
+		if err != nil || !p.missing(strings.TrimSpace(s)) {
+			return 0, notNumber(s)
+		}
+		return math.NaN(), nil
+	}
+	return 0, fmt.Errorf("%s where a number is due", kindOf(raw))
+}

@@ -1,0 +1,199 @@
+package observe
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/message"
+	"hafvf/internal/times"
+	"hafvf/pipeline/config"
+)
+
+var (
+	errNoKey    = errors.New("no key")
+	errEmptyKey = errors.New("the key is empty")
+	errKeyUTF8  = errors.New("the key is not UTF-8")
+)
+
+// A Parser reads observations of records as config.Fields describes them, of files and
+// topics alike. Of the zero Parser, Number alone is of use.
+type Parser struct {
+	config.Fields
+	times *times.Parser
+	// names are those of the fields of a JSON object: of the key, the time and the values.
+	names  []string
+	nested bool // some are paths into objects
+	comma  bool // decimal
+}
+
+// NewParser makes a parser. The error names a zone or a format of times that is none.
+func NewParser(f config.Fields) (*Parser, error) {
+	t, err := times.NewParser(f.Zone, f.TimeFormat)
+	if err != nil {
+		return nil, err
+	}
+	p := &Parser{Fields: f, times: t, names: slices.Concat(f.Key, []string{f.Time}, f.Values), comma: f.Decimal == ','}
+	p.nested = slices.ContainsFunc(p.names, func(name string) bool { return strings.Contains(name, ".") })
+	return p, nil
+}
+
+// An origin stands in for a key that a record does not have.
+type origin struct {
+	series string // where records have no keys: the name of the file or topic
+	key    []byte // of a topic's record
+}
+
+// row reads an observation from the columns of a table: the key's, the time's (may be
+// empty) and the values'. Several values make one vector. The error is the reason for the
+// rejection. X is read into the memory that obs has for it.
+func (p *Parser) row(fields []string, from origin, obs *keyed.Observation) (key string, err error) {
+	values := len(p.Key) + 1 // where they begin
+	if len(fields) <= values {
+		return "", fmt.Errorf("%d fields; at least %d are needed", len(fields), values+1)
+	}
+	if key, err = p.rowKey(fields[:len(p.Key)], from); err != nil {
+		return "", err
+	}
+	var o keyed.Observation
+	if o.Time, err = p.ParseTime(fields[len(p.Key)]); err != nil {
+		return "", err
+	}
+	fields = fields[values:]
+	o.X = row(obs.X, len(fields))
+	if len(fields) > 1 {
+		o.Shape = keyed.Vector
+	}
+	for i, f := range fields {
+		if o.X[0][i], err = p.Number(f); err != nil {
+			if len(fields) > 1 {
+				err = fmt.Errorf("value %d: %w", i+1, err)
+			}
+			return "", err
+		}
+	}
+	*obs = o
+	return key, nil
+}
+
+// keySeparator joins the parts of a key.
+const keySeparator = "/"
+
+func (p *Parser) rowKey(parts []string, from origin) (string, error) {
+	for i, part := range parts {
+		var err error
+		switch {
+		case part == "":
+			err = errEmptyKey
+		case !utf8.ValidString(part):
+			err = errKeyUTF8
+		default:
+			continue
+		}
+		return "", p.ofPart(i, err)
+	}
+	switch len(parts) {
+	case 0:
+		return from.series, nil
+	case 1:
+		return parts[0], nil
+	}
+	return strings.Join(parts, keySeparator), nil
+}
+
+// ofPart says to which of several parts of the key a reason belongs.
+func (p *Parser) ofPart(i int, err error) error {
+	if len(p.Key) == 1 {
+		return err
+	}
+	return fmt.Errorf("%w, in its part %s", err, message.Quote(p.Key[i]))
+}
+
+// row returns one vector of n numbers, in the memory of x where that has room, and else in
+// one allocation for a scalar.
+func row(x [][]float64, n int) [][]float64 {
+	if len(x) == 1 && cap(x[0]) >= n {
+		x[0] = x[0][:n]
+		return x
+	}
+	if n > 1 {
+		return [][]float64{make([]float64, n)}
+	}
+	one := new(struct {
+		rows   [1][]float64
+		values [1]float64
+	})
+	one.rows[0] = one.values[:]
+	return one.rows[:]
+}
+
+// Number reads a decimal number. A missing one is NaN.
+func (p *Parser) Number(s string) (float64, error) {
+	s = strings.TrimSpace(s)
+	if p.missing(s) {
+		return math.NaN(), nil
+	}
+	point := byte('.')
+	if p.comma {
+		point = ','
+	}
+	for i := range len(s) {
+		// ParseFloat alone would accept hexadecimal numbers and "inf" too.
+		if c := s[i]; (c < '0' || c > '9') && c != point && c != '-' && c != '+' && c != 'e' && c != 'E' {
+			return 0, notNumber(s)
+		}
+	}
+	if p.comma {
+		v, err := parseNumber(strings.Replace(s, ",", ".", 1))
+		if err != nil && strings.Contains(s, ",") {
+			err = notNumber(s)
+		}
+		return v, err
+	}
+	return parseNumber(s)
+}
+
+// missing reports whether a text stands for a missing value.
+func (p *Parser) missing(s string) bool {
+	return Missing(s) || p.Missing != nil && slices.Contains(p.Missing, s)
+}
+
+// Missing reports whether a text stands for a missing value everywhere.
+func Missing(s string) bool {
+	return s == "" || len(s) == 3 && strings.EqualFold(s, "nan")
+}
+
+func parseNumber(s string) (float64, error) {
+	v, err := strconv.ParseFloat(s, 64)
+	switch {
+	case err == nil:
+		return v, nil
+	case errors.Is(err, strconv.ErrRange):
+		// The clone keeps the caller's s off the heap.
+		return 0, fmt.Errorf("the number %s is out of range", strings.Clone(message.Shorten(s)))
+	}
+	return 0, notNumber(s)
+}
+
+func notNumber(s string) error {
+	if t := strings.ToLower(strings.TrimLeft(s, "+-")); t == "inf" || t == "infinity" {
+		return errInfinite
+	}
+	return fmt.Errorf("the text %s where a number is due", message.Quote(s))
+}
+
+var errInfinite = errors.New("the number is infinite")
+
+// ParseTime reads a time as times.Parser does. Empty text and "NaN" mean no time.
+func (p *Parser) ParseTime(s string) (time.Time, error) {
+	if Missing(strings.TrimSpace(s)) {
+		return time.Time{}, nil
+	}
+	return p.times.Parse(s)
+}
