@@ -23,25 +23,25 @@ func backtestCommand() *cobra.Command {
 	var o operation
 	cmd := &cobra.Command{
 		Use:   "backtest CONFIG",
-		Short: "Report what a config would have told of the data in a file",
-		Long: `Backtest runs a config with detect over its file, and reports on standard output
-what it would have told: alerts by kind and week, the ten noisiest keys, the ten
-largest events, the alarms that the budgets allow and those that were raised, and
-records per second. It writes none of the config's outputs: no records, no alerts, no
-dead letter, no state. Its filters begin anew. Weeks begin on Monday, in UTC.
+		Short: "Report the alarms that a config would have raised on the data in a file",
+		Long: `Backtest runs a config with detect over its file, and writes a report to standard
+output: alerts by kind and week, the ten noisiest keys, the ten largest events, the
+alarms that the budgets allow, the alarms that were raised, and records per second. It
+writes none of the config's outputs: no records, no alerts, no dead letter, no state.
+Its filters begin without a state. Weeks begin on Monday, in UTC.
 
---labels names a file of windows in which something is known to have happened: CSV
-with a header and the columns key, start, end, or the JSON of the Numenta Anomaly
-Benchmark, lists of [start, end] by file, whose base name without extension is the
-key. A window is hit by an alert in it; an alert outside all windows of its key is a
-false alarm; the delay is from the start of a window to its first alert.
+--labels names a file of windows of known incidents: CSV with a header and the columns
+key, start, end, or the JSON of the Numenta Anomaly Benchmark, lists of [start, end] by
+file, whose base name without extension is the key. An alert in a window hits it; an
+alert outside all windows of its key is a false alarm; the delay is from the start of a
+window to its first alert.
 
---against runs another config too, and says where the two differ. Two alerts are one
+--against runs another config too, and lists the alerts that differ. Two alerts are one
 event if key and kind are the same, and the stretches from start to alert overlap.
 --set overrides CONFIG alone, so that a config can be compared with itself.
 
---plot draws the alarms of the keys that have most, by week, against what the budget
-allows, with windows that were hit and missed, and with --against the other config's.
+--plot draws the alarms of the noisiest keys, by week, against the budget, with windows
+that were hit and missed. With --against it draws the alarms of both configs.
 
 The budget of a key is in observations: n observations allow n/P alarms. A key may be
 ahead of that by nine alarms.
@@ -113,8 +113,8 @@ the records were rejected; 2 usage or config.`,
 	}
 	addSet(cmd, &set)
 	o.flags(cmd)
-	cmd.Flags().StringVar(&against, "against", "", "another `CONFIG`, to say where the two differ")
-	cmd.Flags().StringVar(&labelFile, "labels", "", "a `FILE` of windows in which something happened: CSV or NAB's JSON")
+	cmd.Flags().StringVar(&against, "against", "", "another `CONFIG`, to list the alerts that differ")
+	cmd.Flags().StringVar(&labelFile, "labels", "", "a `FILE` of windows of known incidents: CSV or NAB's JSON")
 	cmd.Flags().StringVar(&picture, "plot", "", "also draw the alarms by key and week, with budget and labels, to `FILE`.svg or .png")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write the report as JSON, with all keys")
 	return cmd
@@ -161,7 +161,7 @@ func loadBacktest(path string, set []string) (*pipeline.Graph, error) {
 	case topics:
 		return nil, usageError{fmt.Errorf("%s: a backtest reads a file, not Kafka: give a config whose source is csv, jsonl or parquet", path)}
 	case !alarms:
-		return nil, usageError{fmt.Errorf("%s: without detect nothing is told: add detect: true, or give --set detect=true", path)}
+		return nil, usageError{fmt.Errorf("%s: without detect there are no alarms: add detect: true, or give --set detect=true", path)}
 	}
 	return graph, nil
 }

@@ -23,19 +23,19 @@ func checkCommand() *cobra.Command {
 	var states string
 	cmd := &cobra.Command{
 		Use:   "check CONFIG [--states WHERE] | check --keys",
-		Short: "Say what is wrong with a config, or what it does",
-		Long: `Check reads a config and says, for everything that is wrong, the line, the key,
-the reason and the nearest known key; where nothing is wrong, it lists the steps
-of the pipeline. Then it looks at the first thousand records of the source's files:
-columns, keys, times, values, what does not parse, and what the config might say
-besides. Topics and standard input are not looked at.
+		Short: "List the mistakes of a config, or its steps",
+		Long: `Check reads a config and gives, for each mistake, the line, the key, the reason and
+the nearest known key. If the config has no mistake, check lists the steps of the
+pipeline. Then it looks at the first thousand records of the source's files: columns,
+keys, times, values, records that do not parse, and further keys of a config that may
+help. Check does not look at topics and standard input.
 
-With --states it says what a run with --migrate would keep of the states that were
+With --states it lists what a run with --migrate would keep of states that were
 written under another config: in a file of states, in a savepoint of Flink on this
 machine, or in a changelog at the brokers of the config's source. It changes nothing.
 
-Exit: 0 fine, 1 the data cannot be read in this way, or nothing of a state can be
-kept, 2 the config is wrong.
+Exit: 0 fine, 1 the config cannot read the data, or no part of a state can be kept,
+2 the config has a mistake.
 
 With --keys it lists every key of a config: type, unit, default, meaning.`,
 		Example: "  hafvf check pump.yaml\n  hafvf check pump.yaml --no-data --set top=0.99\n  hafvf check pump.yaml --states pump.states\n  hafvf check --keys",
@@ -83,8 +83,8 @@ With --keys it lists every key of a config: type, unit, default, meaning.`,
 		},
 	}
 	addSet(cmd, &set)
-	cmd.Flags().BoolVar(&keys, "keys", false, "list the keys of a config in place of checking one")
-	cmd.Flags().StringVar(&states, "states", "", "say what --migrate keeps of the states in `WHERE`, a file of states, a savepoint or a changelog")
+	cmd.Flags().BoolVar(&keys, "keys", false, "list the keys of a config, and check none")
+	cmd.Flags().StringVar(&states, "states", "", "list what --migrate keeps of the states in `WHERE`: a file of states, a savepoint or a changelog")
 	cmd.Flags().BoolVar(&noData, "no-data", false, "do not look at the data")
 	return cmd
 }

@@ -53,20 +53,20 @@ bundled series with the windows of the Numenta Anomaly Benchmark. Of each kind i
 ` + fmt.Sprintf("%d streams of %d observations, with --quick %d of %d", compareSeeds, compareLength, compareQuickDraws, compareQuickLength) + `. With CONFIG they are the
 keys of its source, a file; the model's family holds, its prior and the rest do not.
 
-All methods are causal and see one observation at a time; those in hindsight, which say
+All methods are causal and see one observation at a time. Methods in hindsight, marked
 so, have seen the whole stream. The first ` + fmt.Sprint(compare.WarmUp) + ` observations set the units of all methods
-and are not scored. A change is found by the first statement of it in the 100 observations
-after it; one without a change in the 100 before it is false. F1 counts the first
-observation among the changes and among what is found. Where windows are known, a window is
-hit by a change said in it, and others are false. Where true means are not known, RMSE is
-that of the prediction, in standard deviations of the series.
+and are not scored. A change is found if a method reports it in the 100 observations after
+it. A report without a change in the 100 observations before it is false. F1 counts the
+first observation as a change that was found. If windows are known, a report in a window
+hits it, and other reports are false. If true means are not known, RMSE is that of the
+prediction, in standard deviations of the series.
 
 Methods for normal values (kalman, smoother, hgf2, hgf3) run on coins and counts as they
 are. They have no log predictive there: a density is not to be compared with a
 probability. Methods without a predictive distribution (adwin, page-hinkley, cusum, ewma,
 naive) have none anywhere.
 
-Methods, of which particle-10000 runs only where it is named:
+Methods; particle-10000 runs only if --methods names it:
 
   ` + strings.Join(methods.Names(), "\n  ") + `
 
@@ -158,7 +158,7 @@ Exit: 0 done, also when stopped by Ctrl-C; 1 the run failed; 2 usage or config.`
 	addSet(cmd, &set)
 	o.flags(cmd)
 	cmd.Flags().StringSliceVar(&names, "methods", nil, "only these `METHODS`, separated by commas")
-	cmd.Flags().StringVar(&labelFile, "labels", "", "a `FILE` of windows in which something happened, as of backtest: CSV or NAB's JSON")
+	cmd.Flags().StringVar(&labelFile, "labels", "", "a `FILE` of windows of known incidents, as for backtest: CSV or NAB's JSON")
 	cmd.Flags().StringVar(&picture, "plot", "", "also draw skill against cost to `FILE`.svg or .png")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write the report as JSON, with all standard errors")
 	cmd.Flags().BoolVar(&asMarkdown, "markdown", false, "write the report as Markdown")

@@ -30,7 +30,7 @@ and draws the paper's figure. It writes to DIR
   NAME.svg   the figure, and as NAME.png
   NAME.txt   the paper's statements, each with what is measured here
 
-and prints the last. The statements are measured on ` + fmt.Sprint(experiment.Seeds) + ` simulations (3 of sgd), SEED
+and prints NAME.txt. The statements are measured on ` + fmt.Sprint(experiment.Seeds) + ` simulations (3 of sgd), SEED
 and the seeds after it: one holds where at least nine in ten of them support it, and does
 not hold where at most one in ten does.`,
 		Example: "  hafvf experiment binary\n  hafvf experiment ar --seed 7 --out figures",
@@ -116,7 +116,7 @@ func sgdCommand(seed *uint32, out *string) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&e.Quick, "quick", false, "100 trials per subject in place of 500, and 3000 iterations in place of 10000")
-	cmd.Flags().StringVar(&e.Checkpoint, "checkpoint", "", "the folder that keeps what is done until all is, `DIR`; by default sgd.checkpoint beside the files")
+	cmd.Flags().StringVar(&e.Checkpoint, "checkpoint", "", "the folder of the finished parts until all are finished, `DIR`; by default sgd.checkpoint next to the files")
 	return cmd
 }
 

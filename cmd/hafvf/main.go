@@ -43,18 +43,18 @@ func main() {
 func run(args []string) int {
 	root := &cobra.Command{
 		Use:   "hafvf",
-		Short: "Tell what changed from what was one odd value, per entity, in streams",
+		Short: "Separate lasting changes from single odd values, per key, in streams",
 		Long: `hafvf runs one small Bayesian filter per key over streams of observations. Each
 filter follows the distribution of its key's values and learns how fast to
-forget: what it says of an observation is a prediction with its uncertainty, an
-estimate, and how much of the past still counts.`,
-		Example: `  hafvf run                      filter the bundled series and draw what was found
-  hafvf run pump.yaml            filter what the config says
+forget. For each observation it gives a prediction with its uncertainty, an
+estimate, and the share of the past that still counts.`,
+		Example: `  hafvf run                      filter the bundled series and draw the changes
+  hafvf run pump.yaml            filter the source of a config
   hafvf init pressure.csv        write a config for a file
-  hafvf check pump.yaml          say what is wrong with a config, and look at its data
-  hafvf backtest pump.yaml       report what it would have told of past data
+  hafvf check pump.yaml          list the mistakes of a config, and look at its data
+  hafvf backtest pump.yaml       report the alarms that past data would have raised
   hafvf compare --quick          compare the filter with other methods
-  hafvf states pump.yaml         show what the filters have learned
+  hafvf states pump.yaml         show the states of the filters
   hafvf plot out.jsonl -o a.svg  draw the records of a run
   hafvf experiment binary        repeat an experiment of the paper`,
 		SilenceErrors: true,

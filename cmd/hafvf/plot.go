@@ -24,23 +24,23 @@ deviations, the expected weights E[w] and E[b], the effective memory, and the
 surprise. With many keys, the data and the weights.
 
 Estimates of a run with detect: the data with the estimate of the running regime,
-and the band of the prediction; alarms as filled triangles on the time axis. What
-was found on the way, alarm or not: outliers in rings, and every change as a line
-at the start of the new regime, +n beside it where it was found n observations later.
-A change that was revised is drawn where the last revision puts it; observations
-that it turned into a regime's first are not drawn as outliers. Below, the
+and the band of the prediction; alarms as filled triangles on the time axis. Beliefs,
+alarm or not: outliers in rings, and every change as a line at the start of the new
+regime, with +n if it was found n observations later. A change that was revised is
+drawn at the place of the last revision. An observation that a revision made the
+first of a regime is not drawn as an outlier. Below, the
 probabilities of an outlier and of a change; then weights, memory and surprise.
 With many keys, the data and the probabilities.
 
 Smoothed records: per key the data with the smoothed estimate and its 95 % band
 (1.96 standard deviations), the memory, and the change evidence with log ODDS.
-Where the run found segments, the mean of each, and outliers in rings; an edge
-takes more evidence than log ODDS, as it could be anywhere. Where it had levels,
-E[w] and the memory of the forward and the backward pass; then log ODDS is the
-threshold of a change, so give --odds as the run had it. Vertical lines are the
+If the run found segments, the mean of each, and outliers in rings; an edge takes
+more evidence than log ODDS, as it could be anywhere. If the run had levels, E[w]
+and the memory of the forward and the backward pass; then log ODDS is the threshold
+of a change, so give the --odds of the run. Vertical lines are the
 changes that the records report. Lines break between sessions, and with levels
-between the parts of one that was cut. Of a record with several revisions, the
-latest is drawn. With many keys, the data and the evidence.
+between the parts of a session that was cut. If a record has several revisions, plot
+draws the latest. With many keys, the data and the evidence.
 
 A picture shows at most 20 keys. Keys with alarms or smoothed changes come first, from
 the largest, in standard deviations of the prediction or in nats of evidence; then the

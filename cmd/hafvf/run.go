@@ -36,23 +36,23 @@ appear when the run has ended well. Those of a topic without an end, and those o
 standard input ("-"), grow while records come; a topic's are added to, and standard
 input's are emptied first.
 
-Without CONFIG it filters the bundled series, real metrics of cloud servers,
-writes the estimates to ` + demoResults + `, what changed and what was one odd
-value to ` + demoAlerts + `, and draws them in ` + demoPicture + `, all
-in the current folder.
+Without CONFIG it filters the bundled series, real metrics of cloud servers. It
+writes the estimates to ` + demoResults + ` and the alarms to
+` + demoAlerts + `, and draws both in ` + demoPicture + `, all in the
+current folder.
 
 Ctrl-C or SIGTERM stops reading, finishes what was read, and exits with 0; a
-second one gives the run up at once. A source of Kafka whose offsets are
-committed goes on from there at the next start; --begin-anew discards what it knows
-and reads from the beginning. Exit: 0 done, also when records were rejected; 1 the
+second one gives the run up at once. If a source of Kafka commits offsets, the next
+start goes on from them; --begin-anew discards states and offsets and reads from the
+beginning. Exit: 0 done, also when records were rejected; 1 the
 run failed, more than half of the records were rejected, or somebody else cancelled
-it; 2 usage or config; 141 where standard output is a pipe that nobody reads any more.
+it; 2 usage or config; 141 if standard output is a pipe whose reader has gone.
 
 The run is one process of any user. It listens at the address of --listen and, with
-source.kafka.embedded: true, at that of the broker inside it, and at no other.
+source.kafka.embedded: true, at the address of the broker inside it, and nowhere else.
 
-With runner: {name: flink} the pipeline goes to a cluster, whose TaskManagers have
-hafvf worker beside them. Run then follows the job until it ends; Ctrl-C leaves the
+With runner: {name: flink} the pipeline goes to a cluster, with a hafvf worker next to
+each TaskManager. Run then follows the job until it ends; Ctrl-C leaves the
 job running. See hafvf status and hafvf stop.`,
 		Example: `  hafvf run
   hafvf run pump.yaml
@@ -113,7 +113,7 @@ type resumption struct {
 func (r *resumption) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&r.anew, "begin-anew", false, "kafka: discard the states in the changelog, do not look at the group's offsets, and read from the beginning; give it once, not to a service that starts again with it")
 	cmd.Flags().BoolVar(&r.migrate, "migrate", false, "carry states over that were written under another config, as far as they mean the same; hafvf check CONFIG --states WHERE says what is kept; flink: those of --savepoint")
-	cmd.Flags().StringArrayVar(&r.texts, "skip-state", nil, "kafka: discard the state at `TOPIC-PARTITION-OFFSET` of the changelog, whose filter then begins anew; may be repeated")
+	cmd.Flags().StringArrayVar(&r.texts, "skip-state", nil, "kafka: discard the state at `TOPIC-PARTITION-OFFSET` of the changelog, whose filter then begins without a state; may be repeated")
 }
 
 // check reads the positions, and refuses flags that are not for the graph; nil is the

@@ -18,16 +18,17 @@ func workerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "worker",
 		Short: "Work for the TaskManagers of a Flink cluster",
-		Long: `Worker runs the filters of jobs that hafvf run has submitted to a Flink cluster. One
-stands beside each TaskManager, on the same machine or in the same pod, and is the
-same version of hafvf as the one that submits; nothing is copied to it. What the
-config says of secrets (env, file) is looked up here, too.
+		Long: `Worker runs the filters of jobs that hafvf run has submitted to a Flink cluster. Each
+TaskManager has a worker next to it, on the same machine or in the same pod. The worker
+is the same version of hafvf as the program that submits; nothing is copied to it. The
+worker, too, looks up the secrets of the config (env, file).
 
-Whoever reaches the worker's address can have it run the program's functions: leave it
-on loopback, where its TaskManager is, or allow TaskManagers alone by a firewall.
+Every program that reaches the worker's address can have it run the program's functions.
+Leave the address on loopback, next to its TaskManager, or let a firewall admit
+TaskManagers alone.
 
 Rejects of a config without a dead letter go to standard error. Ctrl-C or SIGTERM
-ends it; Flink then restarts what it had from the last checkpoint.`,
+ends the worker; Flink then restarts its tasks from the last checkpoint.`,
 		Example: `  hafvf worker
   hafvf worker --listen 0.0.0.0:9090     # /metrics and /healthz`,
 		Args: cobra.NoArgs,
@@ -58,7 +59,7 @@ ends it; Flink then restarts what it had from the last checkpoint.`,
 			return (&flink.Worker{Version: version, Log: log}).Serve(ctx, l)
 		},
 	}
-	cmd.Flags().StringVar(&address, "address", address, "where TaskManagers ask for work to be done (the config's runner.worker); without a host on loopback")
+	cmd.Flags().StringVar(&address, "address", address, "address at which TaskManagers ask for work (the config's runner.worker); without a host on loopback")
 	o.flags(cmd)
 	return cmd
 }

@@ -36,13 +36,13 @@ func (s *Source) StandardInput() bool {
 // kafkaKey declares a source of topics.
 func (s *Source) kafkaKey() key {
 	k := &Kafka{Fields: defaultFields()}
-	return key{name: "kafka", doc: "Topics of Kafka, one JSON object per record. A value without the field of the key has the record's.", seen: func() { s.Kafka = k }, keys: slices.Concat(clusterKeys(&k.Cluster, ""), []key{
+	return key{name: "kafka", doc: "Topics of Kafka, one JSON object per record. If the value has no field of the key, the record's key is the key.", seen: func() { s.Kafka = k }, keys: slices.Concat(clusterKeys(&k.Cluster, ""), []key{
 		{name: "topics", doc: "Topics to read, with all their partitions.", required: true, read: texts("topics", &k.Topics)},
 	}, k.Fields.keys("Field"), []key{
-		{name: "group", doc: "Consumer group whose offsets are committed once the outputs are stored. By default none are.", read: text(&k.Group, notEmpty)},
+		{name: "group", doc: "Consumer group. Its offsets are committed once the outputs are stored. By default no offsets are committed.", read: text(&k.Group, notEmpty)},
 		{name: "start", doc: "Where reading begins in partitions that exist at the start.", initial: "committed with a group, else earliest", read: startAt(&k.Start)},
-		{name: "bounded", doc: "true ends the run where the partitions end at the start.", read: boolean(&k.Bounded)},
-		{name: "changelog", doc: "Compacted topic of the filters' states, with which a restart goes on exactly where the run was. By default there is none.", read: text(&k.Changelog, notEmpty)},
+		{name: "bounded", doc: "true ends the run at the ends that the partitions have at the start.", read: boolean(&k.Bounded)},
+		{name: "changelog", doc: "Compacted topic of the filters' states. With it a restart goes on exactly from the last commit. By default there is no changelog.", read: text(&k.Changelog, notEmpty)},
 		{name: "disorder", doc: "How far a record's time may be behind the latest of its partition.", read: duration(&k.Disorder)},
 		{name: "embedded", doc: "true starts a broker in this process, with an example to read, in place of a cluster.", read: boolean(&k.Embedded)},
 	})}
@@ -52,7 +52,7 @@ func (s *Source) kafkaKey() key {
 func (s *Sink) kafkaKey() key {
 	k := &kafkaio.Sink{Compression: kafkaio.DefaultCompression}
 	return key{name: "kafka", doc: "A topic of Kafka, one JSON object per record.", seen: func() { s.Kafka = k }, keys: slices.Concat(clusterKeys(&k.Cluster, "those of the source"), []key{
-		{name: "topic", doc: "Topic to write to. It is created where it does not exist.", required: true, read: text(&k.Topic, notEmpty)},
+		{name: "topic", doc: "Topic to write to. hafvf creates it if it does not exist.", required: true, read: text(&k.Topic, notEmpty)},
 		{name: "compression", doc: "How batches are compressed. zstd needs a broker of version 2.1 or newer.", read: choice(&k.Compression, kafkaio.Compressions...)},
 	})}
 }
@@ -62,15 +62,15 @@ func clusterKeys(c *kafkaio.Cluster, brokers string) []key {
 	tls, sasl := &kafkaio.TLS{}, &kafkaio.SASL{}
 	return []key{
 		{name: "brokers", doc: "host:port of some brokers of the cluster.", initial: brokers, read: someTexts("brokers", &c.Brokers)},
-		{name: "tls", doc: "Encrypts. {} trusts the system's authorities.", seen: func() { c.TLS = tls }, keys: []key{
+		{name: "tls", doc: "Encryption of the connection. {} trusts the system's authorities.", seen: func() { c.TLS = tls }, keys: []key{
 			{name: "ca", doc: "PEM file of the authorities to trust.", read: text(&tls.CA, notEmpty)},
 			{name: "cert", doc: "PEM file of the client's certificate. It needs key.", read: text(&tls.Cert, notEmpty)},
 			{name: "key", doc: "PEM file of the client's private key. It needs cert.", read: text(&tls.Key, notEmpty)},
 		}},
-		{name: "sasl", doc: "Logs in.", seen: func() { c.SASL = sasl }, keys: []key{
-			{name: "mechanism", doc: "How the password is shown to the broker.", required: true, read: mechanism(&sasl.Mechanism)},
+		{name: "sasl", doc: "Login to the brokers.", seen: func() { c.SASL = sasl }, keys: []key{
+			{name: "mechanism", doc: "How the client proves the password to the broker.", required: true, read: mechanism(&sasl.Mechanism)},
 			{name: "username", doc: "Name of the user.", required: true, read: text(&sasl.Username, notEmpty)},
-			{name: "password", doc: "Where the password is, never what it is.", required: true, read: secretAt(&sasl.Password)},
+			{name: "password", doc: "The place of the password; a config never has the password itself.", required: true, read: secretAt(&sasl.Password)},
 		}},
 	}
 }

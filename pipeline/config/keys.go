@@ -24,50 +24,50 @@ const required = "required"
 // c, priors into nodes. Defaults are what c holds before.
 func (c *Config) keys(nodes *priorNodes) []key {
 	return []key{
-		{name: "transform", doc: "filter makes an estimate of every observation as it comes. smooth works on finished sessions, forward and backward.",
+		{name: "transform", doc: "filter makes an estimate of every observation as it comes. smooth waits until a session has ended, and uses all of it for every estimate.",
 			read: choice(&c.Transform, Filter, Smooth)},
-		{name: "model", doc: "What is assumed of the values.", keys: []key{
+		{name: "model", doc: "The assumptions about the values.", keys: []key{
 			{name: "family", doc: "Family of distributions.", initial: required, read: choice(&c.Model.Family, expfam.Families()...)},
-			{name: "prior", doc: "Textbook parameters of the family; those that are absent have the family's defaults (go doc ./hafvf). auto sets them from a key's first observations, for smooth from the session; {auto: true, order: 3} does so beside parameters without a scale. A mapping without auto: true does not look at the data. For ar an absent prior is auto, of order 2.",
+			{name: "prior", doc: "Textbook parameters of the family. An absent parameter has the family's default (go doc ./hafvf). auto sets the parameters from a key's first observations, for smooth from the session. {auto: true, order: 3} is auto with a parameter that has no scale, here order. A mapping without auto: true does not look at the data. If the family is ar, an absent prior is auto, of order 2.",
 				read: later("mapping of parameters, or auto", &nodes.model)},
 			{name: "warm_up", doc: "Number of first observations that prior: auto looks at.", unit: "observations", initial: fmt.Sprint(keyed.DefaultWarmUp), read: whole(&nodes.warmUp, 2)},
-			{name: "dim", doc: "Length of the observation vector, where neither prior nor columns fix it. For regression it counts regressors and target, for categorical the categories.",
+			{name: "dim", doc: "Length of the observation vector, if neither prior nor columns fix it. For regression it counts regressors and target, for categorical the categories.",
 				read: whole(&c.Model.Dim, 1)},
-			{name: "scale", doc: "Values are taken to this scale before the filter: normal, mvnormal, regression (the target) and ar. predicted, estimate and bounds come back on the data's own scale: mean is the median there, and sd null. posterior stays on the scale. Another scale than before does not resume states.",
+			{name: "scale", doc: "The filter sees the values on this scale; for normal, mvnormal, regression (the target) and ar. predicted, estimate and bounds come back on the data's own scale: mean is the median there, and sd is null. posterior stays on the scale. If you change the scale, a run refuses the states.",
 				read: choice((*string)(&c.Model.Scale), hafvf.Scales()...)},
-			{name: "season", doc: "Cycles of the values, a list of periods or a mapping of periods to numbers of harmonics. The model learns them and filters the values less their season. For exponential and poisson a season is a factor. bernoulli and categorical have none. Every record needs a time. smooth has one season for a session of at least two periods, and none with levels. Another season or zone than before does not resume states.",
+			{name: "season", doc: "Cycles of the values: a list of periods, or a mapping of periods to numbers of harmonics. The model learns the season and filters the values less the season. For exponential and poisson a season is a factor. bernoulli and categorical have no season. Every record needs a time. smooth has a season if a session has at least two periods, and has no season with levels. If you change the season or the zone, a run refuses the states.",
 				read: seasons(&nodes.season.seasons)},
-			{name: "zone", doc: "Time zone of the season and its holidays. The season moves with the clock where that is put forward or back.", read: zone(&nodes.season.zone)},
-			{name: "holidays", doc: "Local dates that are not learned into the season.", read: dates(&nodes.season.holidays)},
+			{name: "zone", doc: "Time zone of the season and its holidays. The season follows the clock of the zone, also when summer time begins or ends.", read: zone(&nodes.season.zone)},
+			{name: "holidays", doc: "Local dates. The season does not learn from them.", read: dates(&nodes.season.holidays)},
 		}},
-		{name: "levels", doc: "Beta priors of the forgetting weights, bottom up: w, b, …. An empty list means no level. smooth has none by default: it looks for segments, and with levels it runs the filter forward and backward instead.",
+		{name: "levels", doc: "Beta priors of the forgetting weights, bottom up: w, b, …. An empty list means no level. smooth has no levels by default and looks for segments; with levels it runs the filter forward and backward instead.",
 			initial: formatLevels(hafvf.DefaultMember().Levels), read: levels(&c.Levels)},
 		{name: "top", doc: "Fixed weight of the topmost level. 1 never forgets.", read: number(&c.Top, domain.Top)},
-		{name: "bank", doc: "Several filters of the family in place of levels and top, combined by Bayesian model averaging. With detect and without levels there is a default bank.",
+		{name: "bank", doc: "Several filters of the family in place of levels and top, combined by Bayesian model averaging. If there is detect and are no levels, there is a default bank.",
 			read: members(&c.Bank)},
 		{name: "bank_forgetting", doc: "Forgetting of the members' posterior weights, per observation.", read: number(&c.BankForgetting, domain.Forgetting)},
-		{name: "detect", doc: "true tells outliers from changes and raises alarms within a budget; a mapping does so with other settings.", initial: "false", read: detect(&c.Detect)},
-		{name: "silence", doc: "true raises an alarm, silent, where a key has been silent for longer than its rhythm allows, and another, recovered, when it speaks again; {after: 15m} where it was silent for that long. A topic raises silent while the key is silent, once the watermark has passed the bound and lateness; if nothing comes, the watermark is the clock less source.kafka.disorder. A file, and a topic with bounded: true, raise both alarms when the key speaks again. The time of silent is when the bound was passed. The end of the input is no silence.", initial: "false", read: silence(&c.Silence)},
-		{name: "keys", doc: "Exceptions for some keys. The first whose pattern matches a key holds.", read: keyRules(&c.Keys, nodes)},
+		{name: "detect", doc: "true separates outliers from changes and raises alarms within a budget. A mapping gives other settings.", initial: "false", read: detect(&c.Detect)},
+		{name: "silence", doc: "true raises the alarm silent if a key has been silent for longer than its rhythm allows, and the alarm recovered when the key speaks again. {after: 15m} sets the bound itself. A topic raises silent while the key is silent, once the watermark has passed the bound and lateness. If nothing comes, the watermark is the clock less source.kafka.disorder. A file, and a topic with bounded: true, raise both alarms when the key speaks again. The time of silent is the time at which the bound was passed. The end of the input is not a silence.", initial: "false", read: silence(&c.Silence)},
+		{name: "keys", doc: "Exceptions for some keys. The first exception whose pattern matches a key holds.", read: keyRules(&c.Keys, nodes)},
 		{name: "order", doc: "Order in which a key's records are learned: by their times, or as they come.", read: choice(&c.Order, EventTime, Arrival)},
 		{name: "lateness", doc: "How long a record waits for earlier ones of its key.", read: duration(&c.Lateness)},
 		{name: "time_unit", doc: "The weight of memory acts once per this unit of time. By default it acts once per observation.", read: milliseconds(&c.TimeUnit)},
-		{name: "session", doc: "smooth: what is smoothed together.", keys: []key{
+		{name: "session", doc: "smooth: which records are smoothed together.", keys: []key{
 			{name: "gap", doc: "Time without an observation of the key that ends a session.", read: milliseconds(&c.Session.Gap)},
 			{name: "allowed_lateness", doc: "How long after its end a session is revised by late records.", read: duration(&c.Session.AllowedLateness)},
 			{name: "max", doc: "A longer session is cut into parts.", unit: "observations", read: whole(&c.Session.Max, 1)},
 		}},
-		{name: "change", doc: "smooth: what is reported as a change.", keys: []key{
-			{name: "odds", doc: "A change is reported where the odds in its favour are higher.", read: number(&c.Odds, domain.Odds)},
+		{name: "change", doc: "smooth: which changes are reported.", keys: []key{
+			{name: "odds", doc: "A change is reported if the odds in its favour are higher.", read: number(&c.Odds, domain.Odds)},
 		}},
-		{name: "records", doc: "Fields of a record: brief leaves out those that few people read. The list of fields below names them.", read: choice(&c.Records, Brief, Full)},
+		{name: "records", doc: "Fields of a record. brief leaves out the fields that few people read; the list of fields below marks these with full.", read: choice(&c.Records, Brief, Full)},
 		{name: "interval", doc: "filter: adds lower and upper, the central predictive interval of this probability.", read: number(&c.Interval, domain.Interval)},
-		{name: "state", doc: "filter: file of the filters' states. A run of files goes on with the states in it, and replaces it at the end; it takes new records only, as those before the last of a key are late. A run of topics whose changelog is empty begins with these states, and does not write the file.", read: text(&c.State, notEmpty)},
+		{name: "state", doc: "filter: file of the filters' states. A run of files goes on from the states in the file, and replaces the file at the end. It takes new records only: a record before the last one of its key is late. If the changelog is empty, a run of topics begins with these states; it does not write the file.", read: text(&c.State, notEmpty)},
 		{name: "source", doc: "Where records come from.", required: true, single: true, keys: c.Source.keys()},
-		{name: "sink", doc: "Where estimates go. none is for those who want alarms only.", initial: `{jsonl: {path: "-"}}`, single: true,
+		{name: "sink", doc: "Where estimates go. none writes no estimates: the run has alarms only.", initial: `{jsonl: {path: "-"}}`, single: true,
 			seen: func() { c.Sink = Sink{} }, none: func() { c.Sink.None = true }, keys: c.Sink.keys()},
 		{name: "dead_letter", doc: "Where rejected records go. By default they go to standard error as JSON Lines.", single: true, keys: c.deadLetterKeys()},
-		{name: "alerts", doc: "Where alarms go, with detect. By default they go nowhere.", single: true,
+		{name: "alerts", doc: "Where alarms go, with detect or silence. By default they go nowhere.", single: true,
 			seen: func() { c.Alerts = &Sink{} }, keys: c.alertKeys(nodes)},
 		{name: "runner", doc: "What executes the pipeline.", keys: c.Runner.keys()},
 	}
@@ -76,8 +76,8 @@ func (c *Config) keys(nodes *priorNodes) []key {
 func levels(dst *[]hafvf.Beta) reader {
 	return list("{alpha, beta}", dst, func(l *hafvf.Beta) []key {
 		return []key{
-			{name: "alpha", doc: "First parameter of the Beta prior; a large one keeps more.", required: true, read: number(&l.Alpha, domain.Level)},
-			{name: "beta", doc: "Second parameter of the Beta prior; a large one forgets more.", required: true, read: number(&l.Beta, domain.Level)},
+			{name: "alpha", doc: "First parameter of the Beta prior. A large value keeps more.", required: true, read: number(&l.Alpha, domain.Level)},
+			{name: "beta", doc: "Second parameter of the Beta prior. A large value forgets more.", required: true, read: number(&l.Beta, domain.Level)},
 		}
 	})
 }
@@ -95,9 +95,9 @@ func formatLevels(levels []hafvf.Beta) string {
 func members(dst *[]hafvf.Member) reader {
 	r := list("{levels, top} or {ar, top}", dst, func(m *hafvf.Member) []key {
 		return []key{
-			{name: "levels", doc: "Beta priors of this member's weights. Required without ar, and none by default with it.", read: levels(&m.Levels)},
+			{name: "levels", doc: "Beta priors of this member's weights. A member without ar requires them; with ar an absent list means no level.", read: levels(&m.Levels)},
 			{name: "top", doc: "Fixed weight of this member's topmost level.", required: true, read: number(&m.Top, domain.Top)},
-			{name: "ar", doc: "normal: the member predicts a value from as many last ones. Not for the first member.", read: upTo(&m.AR, expfam.MaxAR)},
+			{name: "ar", doc: "normal: the member predicts a value from this number of last values. The first member has no ar.", read: upTo(&m.AR, expfam.MaxAR)},
 		}
 	})
 	read := r.read
@@ -131,14 +131,14 @@ func keyRules(dst *[]KeyRule, nodes *priorNodes) reader {
 		return []key{
 			{name: "match", doc: "Keys that the exception is for.", required: true, read: pattern(&k.Match)},
 			{name: "model", doc: "What is assumed of the values of these keys.", keys: []key{
-				{name: "prior", doc: "As model.prior; by default that.", read: later("mapping of parameters, or auto", prior)},
+				{name: "prior", doc: "As model.prior, which is the default.", read: later("mapping of parameters, or auto", prior)},
 				{name: "season", doc: "As model.season. [] is none.", initial: "that of the model", read: seasons(&season.seasons)},
 				{name: "zone", doc: "As model.zone.", initial: "that of the model", read: zone(&season.zone)},
 				{name: "holidays", doc: "As model.holidays.", initial: "those of the model", read: dates(&season.holidays)},
 			}},
-			{name: "levels", doc: "As levels; by default those.", read: levels(&k.Levels)},
-			{name: "top", doc: "As top. Without levels it goes with those of the config.", initial: "that of the config", read: number(&k.Top, domain.Top)},
-			{name: "bank", doc: "As bank; by default that.", read: members(&k.Bank)},
+			{name: "levels", doc: "As levels, which are the default.", read: levels(&k.Levels)},
+			{name: "top", doc: "As top. If the exception has no levels, top goes with the levels of the config.", initial: "that of the config", read: number(&k.Top, domain.Top)},
+			{name: "bank", doc: "As bank, which is the default.", read: members(&k.Bank)},
 		}
 	})
 }
@@ -147,18 +147,18 @@ func keyRules(dst *[]KeyRule, nodes *priorNodes) reader {
 func detect(dst **Detect) reader {
 	return orSwitch(dst, "a mapping", defaultDetect, func(v *Detect) []key {
 		return []key{
-			{name: "commit", doc: "Posterior probability from which on a change is certain.", read: number(&v.Commit, domain.Commit)},
+			{name: "commit", doc: "Posterior probability from which a change counts as certain.", read: number(&v.Commit, domain.Commit)},
 			{name: "min_length", doc: "Observations that a new regime must have.", unit: "observations", read: whole(&v.MinLength, 1)},
 			{name: "cooldown", doc: "A key raises no second alarm within this time.", read: duration(&v.Cooldown)},
 			{name: "min_change", doc: "A smaller change or deviation raises no alarm.", unit: "standard deviations", read: number(&v.MinChange, domain.MinChange)},
 			{name: "min_abs", doc: "As min_change, in the values' own units.", read: number(&v.MinAbs, domain.MinChange)},
 			{name: "min_rel", doc: "As min_change, relative to what was usual: 0.1 is ten percent.", read: number(&v.MinRel, domain.MinChange)},
-			{name: "direction", doc: "Raise alarms of what goes up, or down, alone.", read: choice((*string)(&v.Direction), string(keyed.Both), string(keyed.Up), string(keyed.Down))},
-			{name: "budget", doc: "A key raises about one alarm per budget at most, be they true or false. Keys without times have 2000 observations by default.", read: budget(&v.AlarmConfig)},
-			{name: "rest", doc: "Observations after an alarm without another: what comes there belongs to the same incident.", unit: "observations", read: whole(&v.Rest, 0)},
-			{name: "season", doc: "Cycles of what is usual, of keys with times: a list of periods, or a mapping of periods to numbers of harmonics. [] is none. Another season, zone or ar than before begins to learn anew what is usual.", read: seasons(&v.Seasons)},
-			{name: "zone", doc: "Time zone of the season. With model.season the default is model.zone.", read: zone(&v.Zone)},
-			{name: "ar", doc: "What is usual depends on as many last values; 0 is none.", unit: "observations", read: upTo(&v.Order, usual.MaxOrder)},
+			{name: "direction", doc: "up raises alarms of rises alone, down of falls alone.", read: choice((*string)(&v.Direction), string(keyed.Both), string(keyed.Up), string(keyed.Down))},
+			{name: "budget", doc: "A key raises about one alarm per budget at most, true and false ones together. Keys without times have a budget of 2000 observations by default.", read: budget(&v.AlarmConfig)},
+			{name: "rest", doc: "Number of observations after an alarm in which the key raises no other alarm. They belong to the same incident.", unit: "observations", read: whole(&v.Rest, 0)},
+			{name: "season", doc: "Cycles of the usual value, of keys with times: a list of periods, or a mapping of periods to numbers of harmonics. [] is no cycle. If you change season, zone or ar, each key learns its usual values from the beginning.", read: seasons(&v.Seasons)},
+			{name: "zone", doc: "Time zone of the season. If there is a model.season, the default is model.zone.", read: zone(&v.Zone)},
+			{name: "ar", doc: "The usual value depends on this number of last values. 0 is none.", unit: "observations", read: upTo(&v.Order, usual.MaxOrder)},
 		}
 	})
 }
@@ -204,12 +204,12 @@ func (f *Fields) keys(what string) []key {
 		nested = " A dotted path leads into objects, as in sensor.id."
 	}
 	return []key{
-		{name: "key", doc: what + " of the key. A list joins several with \"/\". none makes all records of a file or topic one series, of its name." + nested, read: keyFields(&f.Key)},
-		{name: "time", doc: what + " of the time. An empty name means that there is none; this needs order: arrival.", read: text(&f.Time, mayBeEmpty)},
-		{name: "values", doc: what + "s that make the value. Several make a vector.", read: texts(strings.ToLower(what)+"s", &f.Values)},
-		{name: "zone", doc: "Time zone of times that name none.", read: zone(&f.Zone)},
-		{name: "time_format", doc: "Form of the times, as a Go layout or for strftime. Not needed for " + times.Understood + ".", read: timeFormat(&f.TimeFormat)},
-		{name: "missing", doc: "Texts that stand for a missing value. Empty ones, null and NaN always do.", read: missing(&f.Missing)},
+		{name: "key", doc: what + " of the key. A list joins several with \"/\". none makes one series of all records of a file or topic; its key is the name of the file or topic." + nested, read: keyFields(&f.Key)},
+		{name: "time", doc: what + " of the time. An empty name means that records have no time, which needs order: arrival.", read: text(&f.Time, mayBeEmpty)},
+		{name: "values", doc: what + "s of the value. Several make one vector.", read: texts(strings.ToLower(what)+"s", &f.Values)},
+		{name: "zone", doc: "Time zone of times that have no offset.", read: zone(&f.Zone)},
+		{name: "time_format", doc: "Form of the times, as a Go layout or for strftime. These forms need none: " + times.Understood + ".", read: timeFormat(&f.TimeFormat)},
+		{name: "missing", doc: "Texts that stand for a missing value. An empty text, null and NaN always stand for one.", read: missing(&f.Missing)},
 	}
 }
 
@@ -240,10 +240,10 @@ func (c *Config) alertKeys(nodes *priorNodes) []key {
 		}
 	}
 	return append(keys,
-		s.hookKey("webhook", "A URL. Alerts are sent to it as JSON arrays by POST, at least once: a receiver tells repeats by id and kind. What nobody takes for ten minutes, or is refused, goes to the dead letter.", c),
-		s.hookKey("alertmanager", "The URL of a Prometheus Alertmanager, which gets alerts by its API, version 2, with the labels alertname (hafvf), key and kind: group_by: [key] groups them. recovered resolves silent; other alerts are resolved after its resolve_timeout. For the rest as webhook.", c),
-		key{name: "kinds", doc: "Kinds of alarms that go there; silent and recovered are those of silence.", setting: true, read: choices(&c.AlertKinds, alarmKinds()...)},
-		key{name: "beliefs", doc: "Kinds of detections that go there too, whatever the budget.", setting: true, initial: "[]",
+		s.hookKey("webhook", "A URL. Alerts are sent to it as JSON arrays by POST, at least once: a receiver recognises repeats by id and kind. An alert that the receiver refuses, or has not accepted after ten minutes, goes to the dead letter.", c),
+		s.hookKey("alertmanager", "The URL of a Prometheus Alertmanager. It gets alerts by its API, version 2, with the labels alertname (hafvf), key and kind: group_by: [key] groups alerts. recovered resolves silent. The Alertmanager resolves other alerts after its resolve_timeout. All else is as for webhook.", c),
+		key{name: "kinds", doc: "Kinds of alarms that go to this receiver. silent and recovered need silence.", setting: true, read: choices(&c.AlertKinds, alarmKinds()...)},
+		key{name: "beliefs", doc: "Kinds of beliefs that go to this receiver too, whatever the budget.", setting: true, initial: "[]",
 			read: choices(&nodes.beliefs, string(hafvf.Outlier), string(hafvf.Change), string(hafvf.Revision))},
 	)
 }
@@ -257,7 +257,7 @@ func (s *Sink) hookKey(name, doc string, c *Config) key {
 			c.Alerts = s
 		},
 		keys: []key{
-			{name: "url", doc: "http:// or https://, or where it stands, if it is secret.", required: true, read: hookURL(&hook.URL)},
+			{name: "url", doc: "A URL with http:// or https://. If the URL is secret, the place of it.", required: true, read: hookURL(&hook.URL)},
 			{name: "headers", doc: "Headers of the requests, by name, such as {Authorization: {file: token}}.", read: headers(&hook.Headers)},
 			{name: "batch", doc: "Largest number of alerts in one request.", read: whole(&hook.Batch, 1)},
 			{name: "timeout", doc: "How long one request may take.", read: milliseconds(&hook.Timeout)},

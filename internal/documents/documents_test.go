@@ -1,0 +1,148 @@
+// Package documents checks the documents of this repository against each other.
+package documents
+
+import (
+	"encoding/csv"
+	"go/format"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// A figure is marked by a comment behind it, which readers do not see: 74.9<!--nab-->.
+var figure = regexp.MustCompile(`([^\s|(>]*)<!--([a-z0-9-]+)-->`)
+
+// code is what Markdown does not read as prose: blocks between fences, indented ones,
+// and words between backticks.
+var code = regexp.MustCompile("(?ms)^ *```.*?^ *```|^ {4,}.*?$|`[^`]*`")
+
+// TestFigures: each figure of README and GUIDE is the one of its row in BENCHMARKS.
+func TestFigures(t *testing.T) {
+	rows := map[string]string{}
+	for _, m := range figure.FindAllStringSubmatch(read(t, "BENCHMARKS.md"), -1) {
+		if _, twice := rows[m[2]]; twice || m[1] == "" {
+			t.Errorf("BENCHMARKS.md: %s marks no figure, or two", m[2])
+		}
+		rows[m[2]] = m[1]
+	}
+	quoted := map[string]bool{}
+	for _, name := range []string{"README.md", "GUIDE.md"} {
+		prose := code.ReplaceAllString(read(t, name), "")
+		for _, m := range figure.FindAllStringSubmatch(prose, -1) {
+			if quoted[m[2]] = true; m[1] != rows[m[2]] {
+				t.Errorf("%s: %s is %q, and %q in BENCHMARKS.md", name, m[2], m[1], rows[m[2]])
+			}
+		}
+		// What has a decimal point was measured, but for the version of Go.
+		for _, n := range regexp.MustCompile(`\d*\.\d+`).FindAllString(figure.ReplaceAllString(prose, ""), -1) {
+			if n != "1.26" {
+				t.Errorf("%s: the figure %s has no mark of its row in BENCHMARKS.md", name, n)
+			}
+		}
+	}
+	for id := range rows {
+		if !quoted[id] {
+			t.Errorf("BENCHMARKS.md marks %s, which neither README.md nor GUIDE.md quotes", id)
+		}
+	}
+}
+
+// TestTables: BENCHMARKS names each file of figures, and each has a header.
+func TestTables(t *testing.T) {
+	text := read(t, "BENCHMARKS.md")
+	files, err := filepath.Glob(filepath.Join(root, "testdata/benchmarks/*"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, name := range files {
+		if !strings.Contains(text, "](testdata/benchmarks/"+filepath.Base(name)+")") {
+			t.Errorf("BENCHMARKS.md does not name %s", name)
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rows, err := csv.NewReader(f).ReadAll(); err != nil || len(rows) < 2 {
+			t.Errorf("%s: %d rows, %v", name, len(rows), err)
+		}
+		f.Close()
+	}
+}
+
+// TestLinks: a link to a file or heading of the repository has somewhere to lead.
+func TestLinks(t *testing.T) {
+	for _, pattern := range []string{"*.md", "*/README.md"} {
+		files, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(files) == 0 {
+			t.Fatal(files, err)
+		}
+		for _, name := range files {
+			for _, m := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(read(t, name[len(root)+1:]), -1) {
+				path, anchor, _ := strings.Cut(m[1], "#")
+				if strings.Contains(path, "://") {
+					continue
+				}
+				target := name
+				if path != "" {
+					target = filepath.Join(filepath.Dir(name), path)
+				}
+				if _, err := os.Stat(target); err != nil {
+					t.Errorf("%s: %s: %v", name, m[1], err)
+				} else if anchor != "" && !headings(t, target)[anchor] {
+					t.Errorf("%s: %s: there is no such heading", name, m[1])
+				}
+			}
+		}
+	}
+}
+
+// headings returns the anchors of a document's headings.
+func headings(t *testing.T, name string) map[string]bool {
+	t.Helper()
+	all := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(read(t, name[len(root)+1:]), -1) {
+		letters := regexp.MustCompile(`[^\pL\pN_ -]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		all[strings.ReplaceAll(letters, " ", "-")] = true
+	}
+	return all
+}
+
+// TestExamples: the programs in README and GUIDE are formatted, and pass go vet.
+func TestExamples(t *testing.T) {
+	for _, name := range []string{"README.md", "GUIDE.md"} {
+		t.Run(name, func(t *testing.T) {
+			blocks := regexp.MustCompile("(?ms)^```go\n(.*?)^```").FindAllStringSubmatch(read(t, name), -1)
+			if len(blocks) == 0 {
+				t.Fatal("no program")
+			}
+			for _, m := range blocks {
+				if text, err := format.Source([]byte(m[1])); err != nil || string(text) != m[1] {
+					t.Errorf("not formatted: %v\n%s", err, m[1])
+				}
+				file := filepath.Join(t.TempDir(), "main.go")
+				if err := os.WriteFile(file, []byte(m[1]), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				cmd := exec.Command("go", "vet", file)
+				cmd.Dir = root
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Errorf("%v\n%s", err, out)
+				}
+			}
+		})
+	}
+}
