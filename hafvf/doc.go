@@ -105,9 +105,8 @@
 // the two samples of every step, the paper's fθ + bθ − ΣT − θ₀. Changes finds the
 // changepoints: steps where the samples before and after have two distributions.
 //
-// A Segmenter tells accidents, edges and drift apart. It leaves out what detection finds
-// odd from both sides, joins segments bottom up by the change evidence of their samples,
-// and inside of a segment averages five filters of fixed weights, forward and backward.
+// Package segments finds the segments of a session, and tells accidents, edges and drift
+// apart.
 //
 // # Banks, outliers and changes
 //
@@ -121,20 +120,10 @@
 // A Member of another Inference sums over its weights, in place of the search for their
 // distribution: by quadrature, or over a few values.
 //
-// # Seasons
+// # What is usual
 //
-// A Rhythm learns the part of the values that recurs with the local time: a Bayesian
-// regression on the harmonics of its Seasons, which keeps the season and forgets the
-// level where a new regime begins. It stands before a Filter or a Bank, which takes
-// the values less their season; package keyed does so where Config has a Season.
-//
-// # Alarms
-//
-// A Profile scores how unusual an observation is for its stream, under views of
-// level, season and autocorrelation. An Alarm decides which scores, and which
-// changes that a Bank has committed to, raise an alarm. It keeps to a budget: n
-// observations at P per alarm raise at most n/P + 9, whatever they are. Both stand
-// beside the Bank, and an Alarm takes scores of other detectors too.
+// Package usual has the season of a stream, which a Bank may stand behind, and the alarms that
+// keep to a budget. Package keyed puts them around a Bank, for streams with keys and times.
 //
 // # Results and errors
 //
