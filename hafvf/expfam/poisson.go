@@ -58,7 +58,7 @@ type Exposed interface {
 	Unit() []float64
 }
 
-func (m poisson) Exposed() Exposed { return exposed{m.gammaPrior} }
+func (m poisson) Exposed() Exposed { return exposed(m) }
 
 // exposed has x ~ Poisson(λr) of the exposure r > 0, and rows (r, x).
 //
@@ -85,7 +85,7 @@ func (exposed) Observe(d, x []float64, weight float64) {
 func (exposed) LogBase(x []float64) float64 { return x[1]*math.Log(x[0]) - lgamma(x[1]+1) }
 
 func (m exposed) Estimate(mean, sd, d, x []float64) {
-	poisson{m.gammaPrior}.Estimate(mean, sd, d, nil)
+	poisson(m).Estimate(mean, sd, d, nil)
 	mean[0] *= x[0]
 	sd[0] *= x[0]
 }
