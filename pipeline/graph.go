@@ -385,7 +385,7 @@ func (f filtering) checkStates(states []kafkaio.Restored) (included []kafkaio.Po
 		}
 		switch {
 		case err == nil:
-		case errors.Is(err, hafvf.ErrOtherConfig):
+		case errors.Is(err, keyed.ErrOtherConfig):
 			return nil, fmt.Errorf("the changelog %s does not fit the config, at the key %s: %w; take another changelog, the config that it was written with, or keep what can be kept with --migrate (hafvf check CONFIG --states %s says what)", s.Topic, message.Quote(s.Key), err, s.Topic)
 		case len(bad) < badStates:
 			if len(bad) == 0 {
