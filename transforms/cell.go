@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/fnv"
+	"maps"
 	"math"
 	"runtime/debug"
 	"slices"
@@ -16,6 +17,7 @@ import (
 
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/compact"
+	"hafvf/internal/states"
 )
 
 // A cell is what a runner keeps as one state: the entities of one key, or of all keys
@@ -129,6 +131,16 @@ func (c *cell) entity(key string) []byte {
 	return c.data[x.start:x.end]
 }
 
+// states are the entities, by key, with the settings that each was written with.
+func (c *cell) states(written func(key string) (keyed.Settings, string)) []states.State {
+	all := make([]states.State, 0, len(c.at))
+	for _, key := range slices.Sorted(maps.Keys(c.at)) {
+		_, text := written(key)
+		all = append(all, states.State{Key: key, Bytes: c.entity(key), Settings: text})
+	}
+	return all
+}
+
 // put makes b the key's entity.
 func (c *cell) put(key string, b []byte) {
 	was := len(c.data)
@@ -226,13 +238,16 @@ func (s cellState) read(p state.Provider, alone string) (*cell, error) {
 	return c, errCell
 }
 
-// readSettings returns the text of the settings that a cell of others was written with.
-func (s cellState) readSettings(p state.Provider, c *cell) (string, error) {
+// readSettings returns the settings that a cell was written with.
+func (s cellState) readSettings(p state.Provider, c *cell) (written keyed.AllSettings, err error) {
 	text, _, err := s.settings.Read(p)
-	if err == nil && keyed.FingerprintOf(string(text)) != c.settings {
-		err = errSettings
+	switch {
+	case err != nil:
+		return written, err
+	case keyed.FingerprintOf(string(text)) != c.settings:
+		return written, errSettings
 	}
-	return string(text), err
+	return keyed.ParseSettings[keyed.AllSettings](string(text))
 }
 
 func (s cellState) readLog(p state.Provider, c *cell) error {

@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 
@@ -23,19 +21,14 @@ type carrying struct {
 
 // over carries the entities of a cell over to cfg. Without cfg.Migrate it says which of them
 // cannot go on as they are.
-func (a *carrying) over(states cellState, c *opened, cfg Config) error {
-	if c.settings == states.own || len(c.at) == 0 {
+func (a *carrying) over(of cellState, c *opened, cfg Config) error {
+	if c.settings == of.own || len(c.at) == 0 {
 		return nil
 	}
-	text, err := states.readSettings(c.to, c.cell)
+	written, err := of.readSettings(c.to, c.cell)
 	if err != nil {
 		return err
 	}
-	from, err := keyed.ParseSettings[keyed.AllSettings](text)
-	if err != nil {
-		return err
-	}
-	written := from.In(cfg.Config).Settings()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.migrators == nil {
@@ -51,15 +44,14 @@ func (a *carrying) over(states cellState, c *opened, cfg Config) error {
 		carried string
 		err     error
 	}
-	keys := slices.Sorted(maps.Keys(c.at))
-	all := make([]outcome, len(keys))
-	parallel.Do(len(keys), len(a.migrators), func(worker, i int) {
-		m, o, b := a.migrators[worker], &all[i], c.entity(keys[i])
-		_, settings := written(keys[i])
+	stored := c.states(written.In(cfg.Config).Settings())
+	all := make([]outcome, len(stored))
+	parallel.Do(len(stored), len(a.migrators), func(worker, i int) {
+		m, o, s := a.migrators[worker], &all[i], stored[i]
 		if cfg.Migrate {
-			o.entity, o.carried, o.err = m.Migrate(keys[i], b, settings)
+			o.entity, o.carried, o.err = m.Migrate(s.Key, s.Bytes, s.Settings)
 		} else {
-			_, o.err = m.Check(keys[i], b, settings)
+			_, o.err = m.Check(s.Key, s.Bytes, s.Settings)
 		}
 	})
 	if a.outcomes == nil {
@@ -67,10 +59,10 @@ func (a *carrying) over(states cellState, c *opened, cfg Config) error {
 	}
 	for i, o := range all {
 		if o.err != nil {
-			return fmt.Errorf("key %q: %w", keys[i], o.err)
+			return fmt.Errorf("key %q: %w", stored[i].Key, o.err)
 		}
 		if o.carried != "" {
-			c.put(keys[i], o.entity)
+			c.put(stored[i].Key, o.entity)
 			a.outcomes[o.carried]++
 		}
 	}
