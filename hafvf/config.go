@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"slices"
 
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/usual"
@@ -155,7 +154,7 @@ func (m Member) valid(at string) error {
 			return err
 		}
 	}
-	return m.validInference(at)
+	return nil
 }
 
 // validAR says why member i of a bank of model m cannot have its AR.
@@ -190,10 +189,6 @@ func (c Config) Canonical() Config {
 	c = c.withDefaults().withoutHolidays()
 	if len(c.Prior) == 0 {
 		c.Prior = nil
-	}
-	c.Bank = slices.Clone(c.Bank)
-	for i := range c.Bank {
-		c.Bank[i] = c.Bank[i].canonical()
 	}
 	return c
 }
