@@ -89,8 +89,7 @@ func NewFilter(model Model, levels []Beta, top float64) *Filter {
 		stats:  make([]float64, model.Len()),
 		row:    make([]float64, model.Dim()),
 	}
-	if f.seq, _ = model.(expfam.Sequential); f.seq != nil {
-	}
+	f.seq, _ = model.(expfam.Sequential)
 	f.unknown = slices.Repeat([]float64{math.NaN()}, f.Dim())
 	for i, l := range levels {
 		if err := l.check(fmt.Sprintf("levels.%d", i)); err != nil {
