@@ -653,11 +653,10 @@ func (b *Bank) ExcursionStarts(dst []int64, s State) []int64 {
 // DecodeState refuses.
 func (b *Bank) SplitState(bytes []byte) (state, rest []byte) { return splitState(bytes, b.StateLen()) }
 
-// DecodeState reads a state of this bank that Append wrote under the same
-// fingerprint: the error wraps ErrOtherConfig where it was another, and no state
-// is returned.
-func (b *Bank) DecodeState(bytes []byte, fingerprint uint64) (State, error) {
-	s, err := decodeState(bytes, b.StateLen(), fingerprint)
+// DecodeState reads a state of a bank with the same settings that Append wrote. Whether the
+// settings are the same is for the caller to know: a state does not say it.
+func (b *Bank) DecodeState(bytes []byte) (State, error) {
+	s, err := decodeState(bytes, b.StateLen())
 	if err != nil {
 		return nil, err
 	}

@@ -1,10 +1,8 @@
 package hafvf
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
 
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/usual"
@@ -191,17 +189,4 @@ func (c Config) Canonical() Config {
 		c.Prior = nil
 	}
 	return c
-}
-
-// Fingerprint tells configurations apart: a state belongs to one of them. Defaults
-// of levels and top have the fingerprint of the values that they stand for. Holidays
-// do not matter.
-func (c Config) Fingerprint() uint64 {
-	text, err := json.Marshal(c.Canonical())
-	if err != nil {
-		panic("hafvf: configuration is not JSON: " + err.Error())
-	}
-	h := fnv.New64a()
-	h.Write(text)
-	return h.Sum64()
 }

@@ -7,13 +7,10 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
 	"hafvf/connectors"
-	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/account"
 	"hafvf/pipeline/flink"
 )
-
-// attended is the name of a worker's run, which counts the work of all jobs.
-const attended = "worker"
 
 // A Submission hands a graph to a Flink cluster.
 type Submission struct {
@@ -28,7 +25,7 @@ type Submission struct {
 
 // Start checks source, cluster and sinks, creates missing topics, and submits the graph. It
 // returns when the job runs. flink.Job.Follow reports later errors; one of a state that
-// does not fit the config wraps hafvf.ErrOtherConfig.
+// does not fit the config wraps keyed.ErrOtherConfig.
 func (s Submission) Start(ctx context.Context) (*flink.Job, error) {
 	g, r := s.Graph, s.Graph.Runner
 	if f, ok := g.transform.(filtering); ok {
@@ -52,11 +49,11 @@ func (s Submission) Start(ctx context.Context) (*flink.Job, error) {
 				return nil, err
 			}
 		}
-		return g.build(attended), nil
+		return g.build(), nil
 	}
 	job, err := r.Cluster.Submit(ctx, prepared, flink.Options{
 		Name: r.Job, Parallelism: r.Parallelism, MaxParallelism: r.MaxParallelism, CheckpointInterval: r.CheckpointInterval,
-		Worker: r.Worker, Version: s.Version, Savepoint: s.Savepoint, Bounded: source.Bounded, Final: hafvf.ErrOtherConfig,
+		Worker: r.Worker, Version: s.Version, Savepoint: s.Savepoint, Bounded: source.Bounded, Final: keyed.ErrOtherConfig,
 	})
 	if err != nil {
 		return nil, err
@@ -66,14 +63,14 @@ func (s Submission) Start(ctx context.Context) (*flink.Job, error) {
 }
 
 // Attend prepares this process to run the functions of submitted graphs, until release is
-// called.
-func Attend(log *slog.Logger, metrics *Metrics) (release func(), err error) {
-	r := &run{name: attended, log: log, metrics: metrics, account: account.Watch(attended)}
+// called. They have to be called with the context that it returns.
+func Attend(ctx context.Context, log *slog.Logger, metrics *Metrics) (_ context.Context, release func(), err error) {
+	r := &run{log: log, metrics: metrics, account: account.Watch()}
 	r.release = append(r.release, r.account.Close)
 	if err := r.create("rejected", connectors.Sink{Format: connectors.JSONLines, Path: connectors.Stderr, Append: true}); err != nil {
 		r.close(context.Background(), false)
-		return nil, err
+		return nil, nil, err
 	}
 	r.register()
-	return func() { r.close(context.Background(), false) }, nil
+	return r.account.In(ctx), func() { r.close(context.Background(), false) }, nil
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"hafvf/connectors/kafkaio"
-	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
 	"hafvf/pipeline/config"
@@ -50,7 +49,7 @@ func (f filtering) migrate(states []kafkaio.Restored, where string) (m migration
 		}
 		b, carried, err := migrator.Migrate(s.Key, s.Bytes, s.Settings)
 		switch {
-		case errors.Is(err, hafvf.ErrOtherConfig) && s.Settings == "":
+		case errors.Is(err, keyed.ErrOtherConfig) && s.Settings == "":
 			return m, fmt.Errorf("the state of the key %s in %s cannot be carried over: it is of a job with cells: 0, whose states do not say what they were written with", message.Quote(s.Key), where)
 		case err != nil:
 			return m, fmt.Errorf("the state of the key %s in %s cannot be carried over: %w", message.Quote(s.Key), where, err)

@@ -18,7 +18,6 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"hafvf/connectors/kafkaio"
-	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/account"
 	"hafvf/internal/atomicfile"
@@ -151,7 +150,7 @@ func (f *stateFile) open(migrate bool, log *slog.Logger) error {
 			continue
 		}
 		switch _, err := checkState(migrator, s); {
-		case errors.Is(err, hafvf.ErrOtherConfig):
+		case errors.Is(err, keyed.ErrOtherConfig):
 			return fmt.Errorf("state: %s does not fit the config, at the key %s: %w; give another file, the config that it was written with, or keep what can be kept with --migrate (hafvf check CONFIG --states %s says what)", f.path, message.Quote(s.Key), err, f.path)
 		case err != nil:
 			return fmt.Errorf("state: the state of the key %s in %s cannot be read: %w; restore the file, or remove it to begin anew", message.Quote(s.Key), f.path, err)

@@ -1,9 +1,7 @@
 package transforms
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -15,37 +13,6 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/parallel"
 )
-
-// jobSettings are the settings of all keys of a configuration. A cell is stored with them.
-type jobSettings struct {
-	keyed.Settings              // of the keys that match no rule
-	Keys           []keyed.Rule `json:"keys,omitempty"`
-}
-
-// settingsOf returns those of c.
-func settingsOf(c keyed.Config) jobSettings {
-	all := jobSettings{Settings: keyed.Settings{Order: cmp.Or(c.Order, keyed.EventTime), TimeUnit: c.TimeUnit, Filter: c.Filter.Canonical()}}
-	for _, r := range c.Keys {
-		all.Keys = append(all.Keys, keyed.Rule{Match: r.Match, Filter: r.Filter.Canonical()})
-	}
-	return all
-}
-
-// text is the JSON form.
-func (s jobSettings) text() string {
-	text, err := json.Marshal(s)
-	if err != nil {
-		panic("transforms: settings are not JSON: " + err.Error())
-	}
-	return string(text)
-}
-
-// in returns c with these settings.
-func (s jobSettings) in(c keyed.Config) keyed.Config {
-	c = s.In(c)
-	c.Keys = s.Keys
-	return c
-}
 
 // carrying carries cells over that were written with other settings.
 type carrying struct {
@@ -64,11 +31,11 @@ func (a *carrying) over(states cellState, c *opened, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	from, err := keyed.ParseSettings[jobSettings](text)
+	from, err := keyed.ParseSettings[keyed.AllSettings](text)
 	if err != nil {
 		return err
 	}
-	written := from.in(cfg.Config).Settings()
+	written := from.In(cfg.Config).Settings()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.migrators == nil {

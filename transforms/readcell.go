@@ -28,16 +28,16 @@ func ReadCell(key string, states map[string][][]byte) (entities map[string][]byt
 		return nil, nil, err
 	}
 	written = func(string) string { return "" }
-	if c.settings != (fingerprint{}) {
+	if c.settings != (keyed.Fingerprint{}) {
 		text, err := of.readSettings(stored, c)
 		if err != nil {
 			return nil, nil, err
 		}
-		from, err := keyed.ParseSettings[jobSettings](text)
+		from, err := keyed.ParseSettings[keyed.AllSettings](text)
 		if err != nil {
 			return nil, nil, err
 		}
-		settings := from.in(keyed.Config{}).Settings()
+		settings := from.In(keyed.Config{}).Settings()
 		written = func(key string) string {
 			_, text := settings(key)
 			return text

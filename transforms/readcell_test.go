@@ -2,6 +2,7 @@ package transforms
 
 import (
 	"fmt"
+	"hafvf/hafvf/keyed"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -60,7 +61,7 @@ func TestReadCellOfOneKey(t *testing.T) {
 }
 
 func TestReadCellRefuses(t *testing.T) {
-	settings := append([]byte{headSettings}, make([]byte, len(fingerprint{}))...)
+	settings := append([]byte{headSettings}, make([]byte, len(keyed.Fingerprint{}))...)
 	whole := append(slices.Clone(settings), headWhole, 3, 'a')
 	head := append(append(slices.Clone(settings), headLogged), make([]byte, len(version{}))...)
 	for _, test := range []struct {
@@ -82,7 +83,7 @@ func TestReadCellRefuses(t *testing.T) {
 }
 
 func FuzzReadCell(f *testing.F) {
-	settings := append([]byte{headSettings}, make([]byte, len(fingerprint{}))...)
+	settings := append([]byte{headSettings}, make([]byte, len(keyed.Fingerprint{}))...)
 	f.Add(append(slices.Clone(settings), headWhole, 1, 'a', 1, 'b'), []byte{})
 	f.Add(append(append(slices.Clone(settings), headLogged), make([]byte, len(version{}))...), []byte{0, 1, 'a', 1, 'b'})
 	f.Fuzz(func(t *testing.T, head, piece []byte) {
