@@ -18,11 +18,6 @@ type Member struct {
 	// bank's own model. Others are for the family normal alone, whose prior sets
 	// theirs, and not for the first member.
 	AR int `json:"ar,omitempty"`
-	// Inference is Variational where it is empty.
-	Inference Inference `json:"inference,omitempty"`
-	// Weights are the values of the weight with Grid, at least two in [0, 1]. Empty stands
-	// for DefaultWeights.
-	Weights []float64 `json:"weights,omitempty"`
 }
 
 // DefaultBank is the bank for a stream of unknown dynamics. Two members have fixed
@@ -169,7 +164,7 @@ func NewBank(model Model, members []Member, forgetting float64, detect *Detect) 
 		}
 		v := b.view(model, m.AR)
 		b.of = append(b.of, v)
-		b.members = append(b.members, newMember(b.views[v].model, m))
+		b.members = append(b.members, NewFilter(b.views[v].model, m.Levels, m.Top))
 	}
 	end := 0
 	for i, f := range b.members[1:] {

@@ -96,8 +96,6 @@ func BenchmarkBank(b *testing.B) {
 	}{
 		{"fixed", []hafvf.Member{{Top: .985}}, nil},
 		{"two levels", hafvf.DefaultBank()[:1], nil},
-		{"collapsed", []hafvf.Member{{Levels: levels(2), Top: 1, Inference: hafvf.Collapsed}}, nil},
-		{"grid", []hafvf.Member{{Top: .99, Inference: hafvf.Grid}}, nil},
 		{"default", hafvf.DefaultBank(), nil},
 		{"default, detection", hafvf.DefaultBank(), &hafvf.Detect{}},
 		{"default of normal", hafvf.DefaultBankOf("normal"), nil},

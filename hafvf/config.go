@@ -3,7 +3,6 @@ package hafvf
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/usual"
@@ -153,7 +152,7 @@ func (m Member) valid(at string) error {
 			return err
 		}
 	}
-	return m.validInference(at)
+	return nil
 }
 
 // validAR says why member i of a bank of model m cannot have its AR.
@@ -188,10 +187,6 @@ func (c Config) Canonical() Config {
 	c = c.withDefaults().withoutHolidays()
 	if len(c.Prior) == 0 {
 		c.Prior = nil
-	}
-	c.Bank = slices.Clone(c.Bank)
-	for i := range c.Bank {
-		c.Bank[i] = c.Bank[i].canonical()
 	}
 	return c
 }

@@ -125,9 +125,6 @@ func (f *Filter) valid(s State) error {
 			return fmt.Errorf("state is corrupt: %w", err)
 		}
 	}
-	if f.grid != nil && slices.ContainsFunc(f.counts(s), func(n float64) bool { return n < 0 }) {
-		return errors.New("state is corrupt: a weight has a negative count")
-	}
 	if f.model.Memory(f.Sample(s)) < 0 {
 		return errors.New("state is corrupt: negative memory")
 	}

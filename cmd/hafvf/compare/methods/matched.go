@@ -7,7 +7,7 @@ import (
 )
 
 // HAFVF's model with the weights integrated out and another projection than that of
-// hafvf.Collapsed: each step takes the exact mixture over w and b,
+// collapsed: each step takes the exact mixture over w and b,
 //
 //	p(z, w, b|x…x) ∝ p(b) p(w|b) p(z|θ₀ + w·d) p(x|z)
 //
@@ -105,10 +105,8 @@ func newNodes(n int) nodes {
 	var v nodes
 	for i := range n {
 		t := -end + h*float64(i)
-		u := math.Sinh(t)
-		v.w = append(v.w, 1/(1+math.Exp(-u)))
-		v.logW = append(v.logW, -math.Log1p(math.Exp(-math.Abs(u)))+min(u, 0))
-		v.log1W = append(v.log1W, -math.Log1p(math.Exp(-math.Abs(u)))-max(u, 0))
+		l := logisticAt(math.Sinh(t))
+		v.w, v.logW, v.log1W = append(v.w, l.w), append(v.logW, l.logW), append(v.log1W, l.log1W)
 		v.logStep = append(v.logStep, math.Log(h*math.Cosh(t)))
 	}
 	return v
@@ -116,9 +114,9 @@ func newNodes(n int) nodes {
 
 // logShares writes the logarithms of the shares that a Beta distribution gives the nodes.
 func (v nodes) logShares(dst []float64, p betaPrior) {
-	norm := mathext.Lbeta(p.a, p.b)
+	norm := mathext.Lbeta(p.Alpha, p.Beta)
 	for i := range dst {
-		dst[i] = p.a*v.logW[i] + p.b*v.log1W[i] - norm + v.logStep[i]
+		dst[i] = p.Alpha*v.logW[i] + p.Beta*v.log1W[i] - norm + v.logStep[i]
 	}
 	total := logSum(dst...)
 	for i := range dst {
@@ -207,14 +205,14 @@ func (betaLaw) match(dst []float64, mixture [][]float64, share []float64) {
 	var logP, log1P, a, b float64
 	for i, p := range share {
 		theta := mixture[i]
-		both := mathext.Digamma(theta[0] + theta[1])
-		logP += p * (mathext.Digamma(theta[0]) - both)
-		log1P += p * (mathext.Digamma(theta[1]) - both)
+		logX, log1X := betaPrior{theta[0], theta[1]}.meanLogs()
+		logP += p * logX
+		log1P += p * log1X
 		a += p * theta[0]
 		b += p * theta[1]
 	}
 	matched := betaOfLogs(logP, log1P, betaPrior{a, b})
-	dst[0], dst[1] = matched.a, matched.b
+	dst[0], dst[1] = matched.Alpha, matched.Beta
 }
 
 func (betaLaw) moments(theta []float64) (mean, sd float64) {
