@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/beta"
 	"hafvf/internal/special"
 )
 
@@ -120,7 +121,9 @@ func (c *collapsed) infer() (weight float64) {
 			logW += nodes[k].share * nodes[k].logW
 			log1W += nodes[k].share * nodes[k].log1W
 		}
-		c.posterior[i] = betaOfLogs(logW, log1W, c.prior(i, 1))
+		start := c.prior(i, 1)
+		d := beta.OfLogs(logW, log1W, beta.Dist{Alpha: start.a, Beta: start.b})
+		c.posterior[i] = betaPrior{d.Alpha, d.Beta}
 	}
 	return weight
 }
@@ -159,16 +162,11 @@ func logisticAt(u float64) logistic {
 }
 
 // A logitDensity is that of logit w under a Beta distribution.
-type logitDensity struct {
-	betaPrior
-	norm float64
-}
+type logitDensity struct{ a, b, norm float64 }
 
-func logitOf(p betaPrior) logitDensity {
-	return logitDensity{p, special.LogBeta(p.Alpha, p.Beta)}
-}
+func logitOf(p betaPrior) logitDensity { return logitDensity{p.a, p.b, special.LogBeta(p.a, p.b)} }
 
-func (d logitDensity) log(l logistic) float64 { return d.Alpha*l.logW + d.Beta*l.log1W - d.norm }
+func (d logitDensity) log(l logistic) float64 { return d.a*l.logW + d.b*l.log1W - d.norm }
 
 const (
 	knee     = 6
@@ -195,8 +193,8 @@ var tabledNodes = func() (t [2 * mostSide]struct{ x, logStep float64 }) {
 func (r *trapezoid) between(p, q betaPrior, stride int) {
 	// Mean and variance of logit w.
 	at := func(d betaPrior) (mean, variance float64) {
-		a0, a1, _, _ := special.Polygamma(d.Alpha)
-		b0, b1, _, _ := special.Polygamma(d.Beta)
+		a0, a1, _, _ := special.Polygamma(d.a)
+		b0, b1, _, _ := special.Polygamma(d.b)
 		return a0 - b0, a1 + b1
 	}
 	mean, variance := at(p)

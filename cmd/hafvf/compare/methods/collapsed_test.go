@@ -63,15 +63,15 @@ func summed(c *collapsed) (out marginals) {
 	total, most := 0.0, math.Inf(-1)
 	for x := -60.; x <= 60; x += h {
 		b := logisticAt(x)
-		share := ofB.Alpha*b.logW + ofB.Beta*b.log1W - special.LogBeta(ofB.Alpha, ofB.Beta) + math.Log(h)
+		share := ofB.a*b.logW + ofB.b*b.log1W - special.LogBeta(ofB.a, ofB.b) + math.Log(h)
 		if share < -25 {
 			continue
 		}
 		p := c.prior(0, b.w)
-		norm := share - special.LogBeta(p.Alpha, p.Beta) + math.Log(h)
+		norm := share - special.LogBeta(p.a, p.b) + math.Log(h)
 		for k, g := range gains {
 			w := at[k]
-			t := norm + p.Alpha*w.logW + p.Beta*w.log1W + g - top
+			t := norm + p.a*w.logW + p.b*w.log1W + g - top
 			if t < most-40 {
 				continue
 			}

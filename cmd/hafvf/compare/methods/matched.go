@@ -105,8 +105,10 @@ func newNodes(n int) nodes {
 	var v nodes
 	for i := range n {
 		t := -end + h*float64(i)
-		l := logisticAt(math.Sinh(t))
-		v.w, v.logW, v.log1W = append(v.w, l.w), append(v.logW, l.logW), append(v.log1W, l.log1W)
+		u := math.Sinh(t)
+		v.w = append(v.w, 1/(1+math.Exp(-u)))
+		v.logW = append(v.logW, -math.Log1p(math.Exp(-math.Abs(u)))+min(u, 0))
+		v.log1W = append(v.log1W, -math.Log1p(math.Exp(-math.Abs(u)))-max(u, 0))
 		v.logStep = append(v.logStep, math.Log(h*math.Cosh(t)))
 	}
 	return v
@@ -114,9 +116,9 @@ func newNodes(n int) nodes {
 
 // logShares writes the logarithms of the shares that a Beta distribution gives the nodes.
 func (v nodes) logShares(dst []float64, p betaPrior) {
-	norm := mathext.Lbeta(p.Alpha, p.Beta)
+	norm := mathext.Lbeta(p.a, p.b)
 	for i := range dst {
-		dst[i] = p.Alpha*v.logW[i] + p.Beta*v.log1W[i] - norm + v.logStep[i]
+		dst[i] = p.a*v.logW[i] + p.b*v.log1W[i] - norm + v.logStep[i]
 	}
 	total := logSum(dst...)
 	for i := range dst {
@@ -205,14 +207,14 @@ func (betaLaw) match(dst []float64, mixture [][]float64, share []float64) {
 	var logP, log1P, a, b float64
 	for i, p := range share {
 		theta := mixture[i]
-		logX, log1X := betaPrior{theta[0], theta[1]}.meanLogs()
-		logP += p * logX
-		log1P += p * log1X
+		both := mathext.Digamma(theta[0] + theta[1])
+		logP += p * (mathext.Digamma(theta[0]) - both)
+		log1P += p * (mathext.Digamma(theta[1]) - both)
 		a += p * theta[0]
 		b += p * theta[1]
 	}
 	matched := betaOfLogs(logP, log1P, betaPrior{a, b})
-	dst[0], dst[1] = matched.Alpha, matched.Beta
+	dst[0], dst[1] = matched.a, matched.b
 }
 
 func (betaLaw) moments(theta []float64) (mean, sd float64) {

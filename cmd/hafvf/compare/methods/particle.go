@@ -4,8 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"hafvf/internal/beta"
-	"hafvf/internal/special"
+	"gonum.org/v1/gonum/mathext"
 )
 
 // The Rao–Blackwellised particle filter of the paper's own model (Moens 2018, equation
@@ -33,12 +32,12 @@ func particleMethod(name, setting string, n int, onRequest bool) Method {
 		OnRequest: onRequest, Slow: n >= 1000, New: func(s Start) Follower { return newParticle(s, n) }}
 }
 
-// A betaPrior is the distribution of a weight.
-type betaPrior beta.Dist
+// A betaPrior has the parameters of a Beta distribution.
+type betaPrior struct{ a, b float64 }
 
 // towards is the distribution that forgetting leaves, with weight w, from p.
 func (naive betaPrior) towards(p betaPrior, w float64) betaPrior {
-	return betaPrior{naive.Alpha + w*(p.Alpha-naive.Alpha), naive.Beta + w*(p.Beta-naive.Beta)}
+	return betaPrior{naive.a + w*(p.a-naive.a), naive.b + w*(p.b-naive.b)}
 }
 
 type particle struct {
@@ -115,9 +114,9 @@ func (p *particle) Update(x float64) Step {
 func (p *particle) priorMeans(ofB betaPrior) (means [4]float64) {
 	means[2], means[3] = ofB.meanLogs()
 	const nodes = 16 // on either side
-	mid, step := means[2]-means[3], 8*math.Sqrt(trigamma(ofB.Alpha)+trigamma(ofB.Beta))/nodes
+	mid, step := means[2]-means[3], 8*math.Sqrt(trigamma(ofB.a)+trigamma(ofB.b))/nodes
 	density := func(u float64) float64 { // log, but for a constant
-		return -ofB.Alpha*softplus(-u) - ofB.Beta*softplus(u)
+		return -ofB.a*softplus(-u) - ofB.b*softplus(u)
 	}
 	sum := 0.0
 	for k := -nodes; k <= nodes; k++ {
@@ -138,9 +137,8 @@ func softplus(u float64) float64 { return max(u, 0) + math.Log1p(math.Exp(-math.
 
 // meanLogs are E[log w] and E[log(1−w)].
 func (p betaPrior) meanLogs() (logW, log1W float64) {
-	w, _ := special.DigammaDelta(p.Alpha, p.Beta)
-	w1, _ := special.DigammaDelta(p.Beta, p.Alpha)
-	return -w, -w1
+	both := mathext.Digamma(p.a + p.b)
+	return mathext.Digamma(p.a) - both, mathext.Digamma(p.b) - both
 }
 
 // resample draws systematically: particle i goes on ⌊nWᵢ⌋ or ⌈nWᵢ⌉ times.
@@ -163,8 +161,13 @@ func (p *particle) Bytes() int { return word * (len(p.samples)*len(p.samples[0])
 // rand draws w, log w and log(1−w) from the ratio of two gamma variables. The logarithms
 // keep what w and 1−w would round away.
 func (p betaPrior) rand(rng *rand.Rand) (w, logW, log1W float64) {
-	at := logisticAt(logGamma(p.Alpha, rng) - logGamma(p.Beta, rng))
-	return at.w, at.logW, at.log1W
+	odds := logGamma(p.a, rng) - logGamma(p.b, rng)
+	e := math.Exp(-math.Abs(odds))
+	l := -math.Log1p(e)
+	if odds < 0 {
+		return e / (1 + e), odds + l, l
+	}
+	return 1 / (1 + e), l, l - odds
 }
 
 // logGamma draws the logarithm of a gamma variable of scale 1 (Marsaglia and Tsang 2000).
@@ -190,14 +193,40 @@ func logGamma(shape float64, rng *rand.Rand) float64 {
 	}
 }
 
-// betaOfLogs is the Beta distribution with E[log w] and E[log(1−w)] as given, found from a
-// start.
+// betaOfLogs is the Beta distribution with E[log w] and E[log(1−w)] as given, by
+// Newton's method on log a and log b from a start.
 func betaOfLogs(logW, log1W float64, start betaPrior) betaPrior {
-	return betaPrior(beta.OfLogs(logW, log1W, beta.Dist(start)))
+	a, b := start.a, start.b
+	for range 100 {
+		both, slope := mathext.Digamma(a+b), trigamma(a+b)
+		f, g := mathext.Digamma(a)-both-logW, mathext.Digamma(b)-both-log1W
+		// The Jacobian of (f, g) by (log a, log b).
+		fa, fb := a*(trigamma(a)-slope), -b*slope
+		ga, gb := -a*slope, b*(trigamma(b)-slope)
+		det := fa*gb - fb*ga
+		da, db := (g*fb-f*gb)/det, (f*ga-g*fa)/det
+		const longest = 1.
+		if size := max(math.Abs(da), math.Abs(db)); size > longest {
+			da, db = da*longest/size, db*longest/size
+		}
+		a *= math.Exp(da)
+		b *= math.Exp(db)
+		if !(a < 1e8 && b < 1e8 && a > 1e-8 && b > 1e-8) {
+			return start // as certain as makes no difference
+		}
+		if max(math.Abs(da), math.Abs(db)) < 1e-10 {
+			break
+		}
+	}
+	return betaPrior{a, b}
 }
 
-// trigamma is ψ′.
+// trigamma is ψ′ for x > 0: by recurrence to where the asymptotic series holds.
 func trigamma(x float64) float64 {
-	_, p1, _, _ := special.Polygamma(x)
-	return p1
+	sum := 0.0
+	for ; x < 8; x++ {
+		sum += 1 / (x * x)
+	}
+	r := 1 / (x * x)
+	return sum + 1/x + r/2 + r/x*(1./6-r*(1./30-r*(1./42-r*(1./30-r*5/66))))
 }

@@ -357,7 +357,7 @@ func TestBetaOfLogs(t *testing.T) {
 	for _, want := range []betaPrior{{.9, .1}, {1, 1}, {30, 2}, {.05, 4}, {500, 3}} {
 		logW, log1W := want.meanLogs()
 		got := betaOfLogs(logW, log1W, betaPrior{1, 1})
-		if math.Abs(got.Alpha/want.Alpha-1) > 1e-7 || math.Abs(got.Beta/want.Beta-1) > 1e-7 {
+		if math.Abs(got.a/want.a-1) > 1e-7 || math.Abs(got.b/want.b-1) > 1e-7 {
 			t.Errorf("%v, want %v", got, want)
 		}
 	}
@@ -416,7 +416,7 @@ func particleGrid(s Start, x []float64) (densities []float64) {
 		return nodes
 	}
 	density := func(n node, p betaPrior) float64 { // by the log-odds
-		return math.Exp(p.Alpha*n.logW + p.Beta*n.log1W - mathext.Lbeta(p.Alpha, p.Beta))
+		return math.Exp(p.a*n.logW + p.b*n.log1W - mathext.Lbeta(p.a, p.b))
 	}
 	const stepW, stepB = 1.25, .5
 	ws, bs := grid(-30, 160, stepW), grid(-25, 25, stepB)
