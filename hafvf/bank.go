@@ -159,8 +159,8 @@ func NewBank(model Model, members []Member, forgetting float64, detect *Detect) 
 	}
 	b.view(model, 0)
 	for i, m := range members {
-		if err := m.validAR(i, model); err != nil {
-			panic("hafvf: bank." + err.Error())
+		if err := m.CheckAR(model, i); err != nil {
+			panic(fmt.Sprintf("hafvf: bank.%d.ar: %v", i, err))
 		}
 		v := b.view(model, m.AR)
 		b.of = append(b.of, v)

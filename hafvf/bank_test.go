@@ -433,15 +433,15 @@ func TestConfigBank(t *testing.T) {
 		}
 	}
 	for want, c := range map[string]Config{
-		"top: must be in [0, 1], not 2":                                               {Family: "normal", Top: 2},
-		"bank.1.top: must be in [0, 1], not 2":                                        {Family: "normal", Bank: []Member{{Top: 1}, {Top: 2}}},
-		"bank.0.levels.0.alpha: must be greater than 0, not 0":                        {Family: "normal", Bank: []Member{{Levels: []Beta{{0, 1}}}}},
-		"bank.1.ar: must be from 0 to 8, not 9":                                       {Family: "normal", Bank: []Member{{Top: 1}, {Top: 1, AR: 9}}},
-		"bank.1.ar: is for the family normal alone":                                   {Family: "poisson", Bank: []Member{{Top: 1}, {Top: 1, AR: 1}}},
-		"bank.0.ar: the first member has the bank's own model; put another before it": {Family: "normal", Bank: []Member{{Top: 1, AR: 1}}},
-		"bank_forgetting: must be in (0, 1], not 2":                                   {Family: "normal", Forgetting: 2},
-		"detect.commit: must be in (0, 1), not 1":                                     {Family: "normal", Detect: &Detect{Commit: 1}},
-		"detect.min_length: must be at least 1, not -1":                               {Family: "normal", Detect: &Detect{MinLength: -1}},
+		"top: must be in [0, 1], not 2":                                                 {Family: "normal", Top: 2},
+		"bank.1.top: must be in [0, 1], not 2":                                          {Family: "normal", Bank: []Member{{Top: 1}, {Top: 2}}},
+		"bank.0.levels.0.alpha: must be greater than 0, not 0":                          {Family: "normal", Bank: []Member{{Levels: []Beta{{0, 1}}}}},
+		"bank.1.ar: must be from 0 to 8, not 9":                                         {Family: "normal", Bank: []Member{{Top: 1}, {Top: 1, AR: 9}}},
+		"bank.1.ar: is for the family normal alone":                                     {Family: "poisson", Bank: []Member{{Top: 1}, {Top: 1, AR: 1}}},
+		"bank.0.ar: the first member has the family's own model; put another before it": {Family: "normal", Bank: []Member{{Top: 1, AR: 1}}},
+		"bank_forgetting: must be in (0, 1], not 2":                                     {Family: "normal", Forgetting: 2},
+		"detect.commit: must be in (0, 1), not 1":                                       {Family: "normal", Detect: &Detect{Commit: 1}},
+		"detect.min_length: must be at least 1, not -1":                                 {Family: "normal", Detect: &Detect{MinLength: -1}},
 	} {
 		if _, err := c.NewBank(); err == nil || err.Error() != want {
 			t.Errorf("%+v: %v, want %s", c, err, want)

@@ -109,8 +109,8 @@ func (c Config) NewBank() (*Bank, error) {
 		if err := member.valid(at); err != nil {
 			return nil, err
 		}
-		if err := member.validAR(i, m); err != nil {
-			return nil, fmt.Errorf("bank.%w", err)
+		if err := member.CheckAR(m, i); err != nil {
+			return nil, fmt.Errorf("bank.%d.ar: %w", i, err)
 		}
 	}
 	forgetting := c.Forgetting
@@ -155,17 +155,17 @@ func (m Member) valid(at string) error {
 	return nil
 }
 
-// validAR says why member i of a bank of model m cannot have its AR.
-func (m Member) validAR(i int, model Model) error {
+// CheckAR says why member i of a bank of that model cannot have its AR.
+func (m Member) CheckAR(model Model, i int) error {
 	_, ok := expfam.NewLagged(model, 1)
 	switch {
 	case m.AR == 0:
 	case m.AR < 0 || m.AR > expfam.MaxAR:
-		return fmt.Errorf("%d.ar: must be from 0 to %d, not %d", i, expfam.MaxAR, m.AR)
+		return fmt.Errorf("must be from 0 to %d, not %d", expfam.MaxAR, m.AR)
 	case !ok:
-		return fmt.Errorf("%d.ar: is for the family normal alone", i)
+		return errors.New("is for the family normal alone")
 	case i == 0:
-		return fmt.Errorf("%d.ar: the first member has the bank's own model; put another before it", i)
+		return errors.New("the first member has the family's own model; put another before it")
 	}
 	return nil
 }

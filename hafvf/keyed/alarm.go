@@ -57,7 +57,7 @@ func (c AlarmConfig) validate() error {
 	case c.Rest < 0:
 		return fmt.Errorf("rest %d is negative", c.Rest)
 	}
-	zone, err := time.LoadLocation(c.Zone)
+	zone, err := domain.Zone(c.Zone)
 	if err != nil {
 		return fmt.Errorf("zone: %w", err)
 	}
@@ -95,7 +95,7 @@ type decider struct {
 
 // newDecider makes a decider. An error names what is wrong with the settings.
 func newDecider(cfg AlarmConfig, filter hafvf.Config, m expfam.Model) (*decider, error) {
-	zone, err := time.LoadLocation(cfg.Zone)
+	zone, err := domain.Zone(cfg.Zone)
 	if err != nil {
 		return nil, fmt.Errorf("zone: %w", err)
 	}

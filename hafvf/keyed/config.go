@@ -117,8 +117,8 @@ func (c Config) validate() error {
 
 func checkRules(base hafvf.Config, rules []Rule) error {
 	for i, r := range rules {
-		if _, err := path.Match(r.Match, ""); err != nil {
-			return fmt.Errorf("keys.%d.match: %q is not a pattern", i, r.Match)
+		if err := domain.CheckPattern(r.Match); err != nil {
+			return fmt.Errorf("keys.%d.match: %w", i, err)
 		}
 		if r.Filter.Family != base.Family {
 			return fmt.Errorf("keys.%d: family %s, but %s for all other keys", i, r.Filter.Family, base.Family)

@@ -178,8 +178,14 @@ func (c *SilenceConfig) validate(order Order) error {
 		return nil
 	case c.After < 0:
 		return fmt.Errorf("after %v is negative", c.After)
-	case order != EventTime:
-		return fmt.Errorf("a key's rhythm is that of its times: order must be %q", EventTime)
+	}
+	return CheckSilence(order)
+}
+
+// CheckSilence says why keys cannot be silent under an order of observations.
+func CheckSilence(order Order) error {
+	if order != EventTime {
+		return fmt.Errorf("is by the times of records: order must be %s", EventTime)
 	}
 	return nil
 }

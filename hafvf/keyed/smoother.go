@@ -51,9 +51,10 @@ const (
 )
 
 func (c SmoothConfig) validate() error {
+	if err := domain.CheckGap(c.Gap); err != nil {
+		return fmt.Errorf("gap: %w", err)
+	}
 	switch {
-	case c.Gap < time.Millisecond || c.Gap%time.Millisecond != 0:
-		return fmt.Errorf("gap %v is not a number of milliseconds above zero", c.Gap)
 	case c.AllowedLateness < 0:
 		return fmt.Errorf("allowed lateness %v is negative", c.AllowedLateness)
 	case c.Max < 1:

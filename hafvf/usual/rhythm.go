@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"hafvf/internal/domain"
 	"hafvf/internal/linear"
 )
 
@@ -81,13 +82,13 @@ func NewRhythm(c RhythmConfig, dim int) (*Rhythm, error) {
 		r.memory = math.Max(r.memory, rhythmMemory*s.Period.Seconds())
 	}
 	var err error
-	if r.zone, err = time.LoadLocation(c.Zone); err != nil { // UTC where it is empty
+	if r.zone, err = domain.Zone(c.Zone); err != nil { // UTC where it is empty
 		return nil, fmt.Errorf("zone: %w", err)
 	}
 	for i, date := range c.Holidays {
-		t, err := time.Parse(time.DateOnly, date)
+		t, err := domain.Date(date)
 		if err != nil {
-			return nil, fmt.Errorf("holidays.%d: %q is not a date such as 2026-12-25", i, date)
+			return nil, fmt.Errorf("holidays.%d: %w", i, err)
 		}
 		r.holidays[t.Unix()/secondsOfDay] = true
 	}

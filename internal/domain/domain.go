@@ -1,10 +1,12 @@
-// Package domain has the sets of numbers that settings may have. Each is stated once, for the
-// library that checks a setting and for the config that explains it.
+// Package domain says which numbers and texts settings may have. Each constraint is stated
+// once, for the library that checks a setting and for the config that explains it.
 package domain
 
 import (
 	"fmt"
 	"math"
+	"path"
+	"time"
 )
 
 // A Domain is the set of numbers that a setting may have, all of them finite.
@@ -35,4 +37,42 @@ func (d Domain) Check(name string, v float64) error {
 		return nil
 	}
 	return fmt.Errorf("%s: must be %s, not %g", name, d.Name, v)
+}
+
+// Zone returns the time zone of an IANA name; UTC if it is empty. "Local" is none: the zone of
+// the machine would differ between workers.
+func Zone(name string) (*time.Location, error) {
+	zone, err := time.LoadLocation(name)
+	if err != nil || name == "Local" {
+		return nil, fmt.Errorf("%q is not a time zone; an IANA name is one, such as UTC or Europe/Berlin", name)
+	}
+	return zone, nil
+}
+
+// Date returns the midnight in UTC of a date.
+func Date(text string) (time.Time, error) {
+	t, err := time.Parse(time.DateOnly, text)
+	if err != nil {
+		return t, fmt.Errorf("%q is not a date such as 2026-12-25", text)
+	}
+	return t, nil
+}
+
+// Wildcards says what a pattern of keys may have.
+const Wildcards = "* stands for any text, ? for one character, [a-c] for one of them"
+
+// CheckPattern says why a text is not a pattern of keys.
+func CheckPattern(text string) error {
+	if _, err := path.Match(text, ""); err != nil {
+		return fmt.Errorf("%q is not a pattern: %s", text, Wildcards)
+	}
+	return nil
+}
+
+// CheckGap says why a duration cannot end sessions: windows of Beam are of whole milliseconds.
+func CheckGap(d time.Duration) error {
+	if d < time.Millisecond || d%time.Millisecond != 0 {
+		return fmt.Errorf("must be a number of milliseconds above zero, not %v", d)
+	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"hafvf/internal/domain"
 	"hafvf/internal/message"
 )
 
@@ -15,8 +16,8 @@ import (
 func NewParser(zone, format string) (_ *Parser, err error) {
 	var p Parser
 	if zone != "" && zone != "UTC" {
-		if p.zone, err = time.LoadLocation(zone); err != nil {
-			return nil, fmt.Errorf("%s is not a time zone", message.Quote(zone))
+		if p.zone, err = domain.Zone(zone); err != nil {
+			return nil, err
 		}
 	}
 	if format == "" {

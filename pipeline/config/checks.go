@@ -8,6 +8,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/message"
 )
@@ -82,14 +83,14 @@ func (d *decoder) filters(c *Config, nodes *priorNodes) {
 
 // lastValues refuses members on the last values where they cannot be.
 func (d *decoder) lastValues(c *Config, path string, bank []hafvf.Member) {
+	model, err := expfam.New(c.Model.Family, c.Model.Prior, c.Model.Dim)
+	if err != nil {
+		return // which is said of the prior
+	}
 	for i, m := range bank {
 		at := fmt.Sprintf("%s.%d.ar", path, i)
-		switch {
-		case m.AR == 0 || !d.has(at):
-		case c.Model.Family != "" && c.Model.Family != "normal":
-			d.fail(at, "is for the family normal, not %s", c.Model.Family)
-		case i == 0:
-			d.fail(at, "the first member has the family's own model; put another before it")
+		if err := m.CheckAR(model, i); err != nil && d.has(at) {
+			d.fail(at, "%v", err)
 		}
 	}
 }
@@ -189,8 +190,10 @@ func (d *decoder) checkTransform(c *Config) {
 		if d.has("alerts") && c.Detect == nil && c.Silence == nil && !d.failed("detect") && !d.failed("silence") {
 			d.fail("alerts", "there are none without detect or silence")
 		}
-		if c.Silence != nil && c.Order == Arrival {
-			d.fail("silence", "is by the times of records: order must be event_time")
+		if c.Silence != nil {
+			if err := keyed.CheckSilence(keyed.Order(c.Order)); err != nil {
+				d.fail("silence", "%v", err)
+			}
 		}
 		return
 	}

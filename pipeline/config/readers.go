@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -177,8 +176,11 @@ func milliseconds(dst *time.Duration) reader {
 	r.read = func(d *decoder, path string, n *yaml.Node) {
 		before := len(d.errs)
 		read(d, path, n)
-		if len(d.errs) == before && (*dst < time.Millisecond || *dst%time.Millisecond != 0) {
-			d.fail(path, "must be a number of milliseconds above zero, not %s", n.Value)
+		if len(d.errs) > before {
+			return
+		}
+		if err := domain.CheckGap(*dst); err != nil {
+			d.fail(path, "%v", err)
 		}
 	}
 	return r
@@ -316,13 +318,7 @@ func timeFormat(dst *string) reader {
 
 // pattern reads a pattern of keys.
 func pattern(dst *string) reader {
-	const means = "* stands for any text, ? for one character, [a-c] for one of them"
-	return checked(dst, "pattern: "+means, func(s string) error {
-		if _, err := path.Match(s, ""); err != nil {
-			return fmt.Errorf("%s is not a pattern: %s", message.Quote(s), means)
-		}
-		return nil
-	})
+	return checked(dst, "pattern: "+domain.Wildcards, domain.CheckPattern)
 }
 
 // list reads a list of mappings into dst, each entry by its keys.
@@ -453,11 +449,8 @@ func seasons(dst *[]usual.Season) reader {
 // zone reads the name of a time zone.
 func zone(dst *string) reader {
 	return checked(dst, "IANA name of a time zone, such as Europe/Berlin", func(s string) error {
-		// That of the machine would differ between workers.
-		if _, err := time.LoadLocation(s); err != nil || s == "Local" {
-			return fmt.Errorf("%s is not a time zone; an IANA name is one, such as UTC or Europe/Berlin", message.Quote(s))
-		}
-		return nil
+		_, err := domain.Zone(s)
+		return err
 	})
 }
 
@@ -475,8 +468,8 @@ func dates(dst *[]string) reader {
 			if !d.text(p, e, &(*dst)[i]) {
 				continue
 			}
-			if _, err := time.Parse(time.DateOnly, e.Value); err != nil {
-				d.fail(p, "%s is not a date such as 2026-12-25", message.Quote(e.Value))
+			if _, err := domain.Date(e.Value); err != nil {
+				d.fail(p, "%v", err)
 			}
 		}
 	}}
