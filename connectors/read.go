@@ -202,7 +202,7 @@ func (in *input) read(src Source, skip int64) {
 
 func (in *input) readAll(src Source, skip int64) error {
 	if skip > 0 && src.Path == stdio {
-		return fmt.Errorf("standard input cannot be read again after record %d: start the run anew", skip)
+		return fmt.Errorf("standard input cannot be read again after record %d: start the run again", skip)
 	}
 	rd, err := Open(src)
 	if err != nil {

@@ -98,7 +98,7 @@ func decodeState(b []byte, n int) (State, error) {
 		return nil, errors.New("state of 0 bytes is cut short")
 	}
 	if b[0] != stateVersion {
-		return nil, fmt.Errorf("state has the format %d, and this version reads the format %d: begin anew", b[0], stateVersion)
+		return nil, fmt.Errorf("state has the format %d, and this version reads the format %d: start without it", b[0], stateVersion)
 	}
 	s := make(State, 0, n)
 	rest, ok := runs(b[1:], n, func(floats []byte, zeros int) {

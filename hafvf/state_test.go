@@ -44,7 +44,7 @@ func TestStateIsEncoded(t *testing.T) {
 				t.Error("a byte more passed")
 			}
 			encoded[0] = 2
-			if _, err := b.DecodeState(encoded); err == nil || !strings.Contains(err.Error(), "begin anew") {
+			if _, err := b.DecodeState(encoded); err == nil || !strings.Contains(err.Error(), "start without it") {
 				t.Errorf("of another format: %v", err)
 			}
 			if state, rest := b.SplitState(encoded); len(state) != len(encoded) || rest != nil {

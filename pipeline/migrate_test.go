@@ -22,7 +22,7 @@ func TestMigrateStates(t *testing.T) {
 		return strings.Replace(b.config("group: g, changelog: states, bounded: true", rest), "model: {family: normal}\n", "", 1)
 	}
 	const before, after = "model: {family: normal}\n", "model: {family: normal, prior: {kappa: .1}}\nlevels: [{alpha: 9, beta: 1}]\ndetect: true\n"
-	const kept = "3 keys: samples kept; levels, detection and alarms begin anew"
+	const kept = "3 keys: samples kept; levels, detection and alarms start over"
 	for _, c := range []struct {
 		where string
 		text  func(part []string, rest string) string

@@ -288,9 +288,9 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 	switch {
 	case t.Changelog != "":
 	case t.Group != "":
-		r.log.Info("without a changelog: a restart loses no record and goes on at the group's offsets, with filters that begin anew", "group", t.Group)
+		r.log.Info("without a changelog: a restart loses no record and goes on at the group's offsets, with filters that start without states", "group", t.Group)
 	default:
-		r.log.Info("without a group and a changelog: a restart reads anew from where the source starts", "start", t.Start.At)
+		r.log.Info("without a group and a changelog: a restart reads again from where the source starts", "start", t.Start.At)
 	}
 	return partitions, nil
 }

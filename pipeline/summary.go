@@ -84,9 +84,9 @@ func (s Summary) String() string {
 	fmt.Fprintf(&b, "%s (%d missing), %d rejected, %d not converged, %.1f s", count(s.Records, "record"), s.Missing, s.Rejected, s.NotConverged, s.Elapsed.Seconds())
 	switch {
 	case s.Skipped == 1:
-		b.WriteString("; 1 state was skipped, its filter began anew")
+		b.WriteString("; 1 state was skipped, its filter started without it")
 	case s.Skipped > 1:
-		fmt.Fprintf(&b, "; %d states were skipped, their filters began anew", s.Skipped)
+		fmt.Fprintf(&b, "; %d states were skipped, their filters started without them", s.Skipped)
 	}
 	if s.Stopped {
 		b.WriteString("; stopped before the end of the input, nothing read was lost")
@@ -131,7 +131,7 @@ func (s Summary) hints(b *strings.Builder) {
 	if len(s.WarmUps) > 0 {
 		const named = 5
 		keys := s.WarmUps[:min(len(s.WarmUps), named)]
-		fmt.Fprintf(b, "fewer observations than warm_up (%d), in which nothing is told: %s, %s", s.warmUp, count(int64(len(s.WarmUps)), "key"), strings.Join(keys, ", "))
+		fmt.Fprintf(b, "fewer observations than warm_up (%d), in which no alarm is raised: %s, %s", s.warmUp, count(int64(len(s.WarmUps)), "key"), strings.Join(keys, ", "))
 		if len(s.WarmUps) > named {
 			b.WriteString(", …")
 		}
@@ -196,7 +196,7 @@ func (t *tally) estimate(key string, e *keyed.Estimate) {
 		if a := e.Alarm; a != nil {
 			t.add(Break{Key: key, ID: e.ID, Time: a.Start, Size: math.Abs(a.Size), n: e.N}, func() string {
 				if a.Kind == string(usual.ChangeAlarm) {
-					return fmt.Sprintf("change %.4g → %.4g, told %s later", a.Before.Mean[a.Output], a.After.Mean[a.Output], count(a.Delay, "observation"))
+					return fmt.Sprintf("change %.4g → %.4g, reported %s later", a.Before.Mean[a.Output], a.After.Mean[a.Output], count(a.Delay, "observation"))
 				}
 				return fmt.Sprintf("novelty, usually %.4g", a.Before.Mean[a.Output])
 			})

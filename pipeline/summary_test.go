@@ -38,7 +38,7 @@ func TestSummaryOfRejects(t *testing.T) {
 		"  1 × 2 fields where the header has 3\n      in.csv:67: plant/a,2026\n",
 		"  2 × late: ",
 		"2 records came up to 10m0s after a later one of the key: with lateness: 10m nothing is late\n",
-		"fewer observations than warm_up (50), in which nothing is told: 1 key, plant/b\n",
+		"fewer observations than warm_up (50), in which no alarm is raised: 1 key, plant/b\n",
 		"warning: no key matches \"pump-*\" of keys\n",
 	} {
 		if !strings.Contains(s.String(), want) {

@@ -134,7 +134,7 @@ func (r *resumption) check(graph *pipeline.Graph) error {
 	}
 	switch {
 	case !kafka:
-		return usageError{errors.New("--begin-anew and --skip-state are for a source of Kafka that this process reads; a job on Flink begins anew without a savepoint")}
+		return usageError{errors.New("--begin-anew and --skip-state are for a source of Kafka that this process reads; a job on Flink starts without states if it is given no savepoint")}
 	case len(r.texts) > 0 && source.Changelog == "":
 		return usageError{errors.New("--skip-state is for a source with a changelog (source.kafka.changelog)")}
 	case len(r.texts) > 0 && r.anew:

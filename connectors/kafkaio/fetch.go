@@ -134,7 +134,7 @@ func notify(c chan<- struct{}) {
 // How to begin anew, for errors.
 const (
 	anewHere    = "hafvf run CONFIG --begin-anew discards states and offsets and reads from the beginning"
-	anewOnFlink = "start the job without the savepoint or checkpoint, which reads from where the source starts, with filters that begin anew"
+	anewOnFlink = "start the job without the savepoint or checkpoint, which reads from where the source starts, with filters that start without states"
 )
 
 // anotherTopic is the error where a topic has another id than it had; nil where one of

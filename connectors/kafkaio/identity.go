@@ -100,7 +100,7 @@ func (l *Ledger) lost(exists bool) error {
 		default:
 			continue
 		}
-		return fmt.Errorf("the changelog %s %s, and group %s has offsets of a run that kept states (%s is at %d): with filters that begin anew there, every later estimate would differ; restore the topic, name the right one, or begin anew: %s",
+		return fmt.Errorf("the changelog %s %s, and group %s has offsets of a run that kept states (%s is at %d): with filters that start without states there, every later estimate would differ; restore the topic, name the right one, or begin anew: %s",
 			l.cfg.Changelog, what, l.cfg.Group, log, l.found[log].offset, anewHere)
 	}
 	return nil

@@ -144,9 +144,9 @@ func (p carriedParts) String() string {
 		text = append(text, message.List(p.kept)+" kept")
 	}
 	if len(p.anew) > 0 {
-		verb := " begin anew"
+		verb := " start over"
 		if len(p.anew) == 1 && !strings.HasSuffix(p.anew[0], "s") {
-			verb = " begins anew"
+			verb = " starts over"
 		}
 		text = append(text, message.List(p.anew)+verb)
 	}

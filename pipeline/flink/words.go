@@ -54,7 +54,7 @@ func words(trace string) string {
 		}
 	}
 	if strings.Contains(trace, "ExternalEnvironmentFactory") && strings.Contains(trace, "UNAVAILABLE") {
-		return "no worker answers where the TaskManager looks for it (runner.worker): run hafvf worker beside each TaskManager (" + cause + ")"
+		return "no worker answers where the TaskManager looks for it (runner.worker): run hafvf worker next to each TaskManager (" + cause + ")"
 	}
 	for _, sign := range []string{"call already cancelled", "SDK Harness connection lost", "Multiplexer hanging up"} {
 		if strings.Contains(trace, sign) {

@@ -46,7 +46,7 @@ const (
 
 // SGDShort and SGDLong describe the experiment.
 const (
-	SGDShort = "Stochastic gradient descent: AdaFVF beside Adam, with corrupt batches"
+	SGDShort = "Stochastic gradient descent: AdaFVF next to Adam, with corrupt batches"
 	SGDLong  = `The paper's experiment "Stochastic Gradient Descent": 64 simulated subjects make 500
 choices each between left and right; a variational recurrent auto-encoder, two GRUs
 of 16 units, predicts choice and reaction time through the first-passage density

@@ -274,11 +274,11 @@ func damagedState(t *testing.T, b *kafkatest.Broker) {
 	b.Produce(t, records[1000:]...)
 	d := program.Start(t, nil, "run", cfg)
 	d.Ends(t, 1)
-	says(t, d, fmt.Sprintf("hafvf: the state of the key %q in the changelog (topic damaged-states, partition ", records[0].Key), "restore the topic, or have a filter begin anew: --skip-state damaged-states-")
+	says(t, d, fmt.Sprintf("hafvf: the state of the key %q in the changelog (topic damaged-states, partition ", records[0].Key), "restore the topic, or let the filter start again without its state: --skip-state damaged-states-")
 	flag := regexp.MustCompile(`--skip-state damaged-states-\d+-\d+`).FindString(d.Log())
 	d = program.Start(t, nil, append([]string{"run", cfg}, strings.Fields(flag)...)...)
 	d.Ends(t, 0)
-	says(t, d, "; 1 state was skipped, its filter began anew")
+	says(t, d, "; 1 state was skipped, its filter started without it")
 	got, _ := e2e.ByID(t, b, name+"-out")
 	differs := map[string]bool{}
 	for id, whole := range oneRun(t, b, name, "damaged-whole") {
