@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
@@ -370,21 +369,21 @@ func (c *Client) Create(ctx context.Context, topic string, partitions int, confi
 		}
 	}
 	// Brokers learn of a new topic one after the other, and of its leaders last.
-	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+	err = requests(forEver).Do(ctx, func(ctx context.Context) error {
 		md, err := c.metadata(ctx, []string{topic})
 		if err != nil {
-			return true, fmt.Errorf("topic %q has been created, but is not ready yet: %w", topic, err)
+			return err
 		}
 		t := md.Topics[0]
-		if t.ErrorCode == 0 && !slices.ContainsFunc(t.Partitions, func(p metadata.ResponsePartition) bool { return p.ErrorCode != 0 }) {
-			return true, nil
+		if t.ErrorCode != 0 || slices.ContainsFunc(t.Partitions, func(p metadata.ResponsePartition) bool { return p.ErrorCode != 0 }) {
+			return kafka.LeaderNotAvailable
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return true, fmt.Errorf("topic %q has been created, but has no leader yet: %w", topic, context.Cause(ctx))
-		}
+		return nil
+	}, func(err error) bool { return err == kafka.LeaderNotAvailable })
+	if err != nil {
+		return true, fmt.Errorf("topic %q has been created, but is not ready yet: %w", topic, err)
 	}
+	return true, nil
 }
 
 // Config returns settings of a topic, as cleanup.policy, its own or those it

@@ -216,28 +216,29 @@ func (l *Ledger) commitOwned(ctx context.Context, messages iter.Seq[Message], of
 // successor is the run that the head of the changelog names, or nil if it is still this
 // one after a while: a run takes a changelog over before it writes the head.
 func (l *Ledger) successor(ctx context.Context) (*identity, error) {
-	for start := time.Now(); ; {
+	var h head
+	err := requests(startTimeout).Do(ctx, func(context.Context) error { // a large changelog may take longer
 		values, err := lastValues(ctx, l.cfg.Client, l.cfg.Changelog, l.cfg.Log)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		var h head
+		h = head{}
 		if err := json.Unmarshal(values[headKey].bytes, &h); err != nil {
-			return nil, fmt.Errorf("its head: %w", err)
+			return fmt.Errorf("its head: %w", err)
 		}
-		if h.Run != nil && h.Run.Run != l.run.Run {
-			return h.Run, nil
+		if h.Run == nil || h.Run.Run == l.run.Run {
+			return errStillOurs
 		}
-		if time.Since(start) > startTimeout {
-			return nil, nil
-		}
-		select {
-		case <-time.After(commitEvery):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
+		return nil
+	}, func(err error) bool { return err == errStillOurs })
+	if err == errStillOurs {
+		return nil, nil
 	}
+	return h.Run, err
 }
+
+// errStillOurs is the error for the head of a changelog that names this run.
+var errStillOurs = errors.New("the head names this run")
 
 // look fails if another run has committed offsets of the group: the two would overwrite
 // each other's states and offsets. The previous run may still commit before this one has
@@ -256,7 +257,7 @@ func (l *Ledger) look(ctx context.Context) error {
 	}
 	l.mu.Unlock()
 	var now map[string]committed
-	err := l.persist(ctx, "read", func() (err error) {
+	err := l.persist(ctx, "read", func(ctx context.Context) (err error) {
 		now, err = l.groupOffsets(ctx, partitions)
 		return err
 	})
@@ -292,25 +293,28 @@ func (l *Ledger) look(ctx context.Context) error {
 	return nil
 }
 
-// commitTries is how often a commit is tried. The growing pauses between the tries add up
-// to about two minutes.
-const commitTries = 30
-
 // persist repeats do while the group's coordinator is away.
-func (l *Ledger) persist(ctx context.Context, done string, do func() error) error {
+func (l *Ledger) persist(ctx context.Context, done string, do func(context.Context) error) error {
 	var trouble outage
-	for try := 0; ; try++ {
-		err := do()
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, kafka.UnknownMemberId) || errors.Is(err, kafka.IllegalGeneration) || errors.Is(err, kafka.RebalanceInProgress):
-			return fmt.Errorf("the offsets of group %s cannot be %s: other consumers are members of it; take a group of its own: %w", l.cfg.Group, done, err)
-		case refused(err) || try == commitTries || ctx.Err() != nil:
-			return fmt.Errorf("the offsets of group %s cannot be %s: %w", l.cfg.Group, done, err)
+	err := requests(deliveryTime).Do(ctx, do, func(err error) bool {
+		if members(err) || refused(err) {
+			return false
 		}
-		trouble.wait(ctx, l.cfg.Log, err, "offsets cannot be "+done, "group", l.cfg.Group)
+		trouble.warn(l.cfg.Log, err, "offsets cannot be "+done, "group", l.cfg.Group)
+		return true
+	})
+	switch {
+	case err == nil:
+		return nil
+	case members(err):
+		return fmt.Errorf("the offsets of group %s cannot be %s: other consumers are members of it; take a group of its own: %w", l.cfg.Group, done, err)
 	}
+	return fmt.Errorf("the offsets of group %s cannot be %s: %w", l.cfg.Group, done, err)
+}
+
+// members reports whether a group has members, which alone may commit its offsets.
+func members(err error) bool {
+	return errors.Is(err, kafka.UnknownMemberId) || errors.Is(err, kafka.IllegalGeneration) || errors.Is(err, kafka.RebalanceInProgress)
 }
 
 // skip drops the restored states at the configured positions. The first commit deletes

@@ -236,9 +236,7 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 
 // readOffsets reads the group's offsets.
 func (l *Ledger) readOffsets(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	return settle(ctx, l.cfg.Log, func() (err error) {
+	return settle(ctx, startTimeout, l.cfg.Log, func(ctx context.Context) (err error) {
 		l.found, err = l.groupOffsets(ctx, partitionsOf(l.topics))
 		return err
 	})
@@ -288,10 +286,6 @@ func (l *Ledger) beginWith(states map[string][]byte) {
 	}
 	l.cfg.Log.Info("filters begin with given states", "keys", len(states))
 }
-
-// startTimeout bounds how long a starting run waits for its group's coordinator, which
-// a new cluster has to create first.
-const startTimeout = 30 * time.Second
 
 // openChangelog creates the changelog where it does not exist. It returns the largest
 // batch that the topic takes, in bytes.
@@ -685,7 +679,7 @@ func (l *Ledger) store(ctx context.Context, states map[string][]byte, offsets ma
 		if len(notes) == 0 {
 			return nil
 		}
-		return l.persist(ctx, "committed", func() error { return l.cfg.Client.commit(ctx, l.cfg.Group, notes) })
+		return l.persist(ctx, "committed", func(ctx context.Context) error { return l.cfg.Client.commit(ctx, l.cfg.Group, notes) })
 	}
 	switch {
 	case len(states) > 0:

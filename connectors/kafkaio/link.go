@@ -95,12 +95,6 @@ func (c Cluster) open(ctx context.Context, addr string) (*link, error) {
 	return l, nil
 }
 
-// An away is the error for a broker that cannot be used now but may be usable later,
-// because it may be starting.
-type away struct{ error }
-
-func (a away) Unwrap() error { return a.error }
-
 // ask sends a request and waits for its answer.
 func ask[R protocol.Message](ctx context.Context, l *link, req protocol.Message) (r R, err error) {
 	deadline, _ := ctx.Deadline()

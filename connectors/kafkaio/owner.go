@@ -67,7 +67,7 @@ func own(ctx context.Context, c Cluster, changelog, group string, batch int32) (
 		kgo.DefaultProduceTopic(changelog), kgo.ProducerLinger(0), kgo.MaxBufferedBytes(bufferedBytes), kgo.ProducerBatchMaxBytes(batch),
 		kgo.ProducerBatchCompression(kgo.ZstdCompression(), kgo.NoCompression()),
 		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), // as a Writer
-		kgo.RecordDeliveryTimeout(deliveryTime), kgo.RetryTimeout(deliveryTime), kgo.RequestRetries(int(deliveryTime / leastWait)),
+		kgo.RecordDeliveryTimeout(deliveryTime), kgo.RetryTimeout(deliveryTime), kgo.RequestRetries(int(deliveryTime / firstPause)), kgo.RetryBackoffFn(requests(deliveryTime).Pause),
 	}
 	if sec.sasl != nil {
 		options = append(options, kgo.SASL(mechanism{sec.sasl}))
@@ -104,21 +104,18 @@ type dialer struct {
 // dial connects to the broker at addr. While the brokers that the config names are all away,
 // it repeats that for up to deliveryTime. When others are there, it returns the error at
 // once, because franz-go then asks one of them.
-func (d dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
-	for start := time.Now(); ; {
-		conn, err := d.connect(ctx, addr)
-		if err == nil || ctx.Err() != nil || time.Since(start) > deliveryTime {
-			return conn, err
+func (d dialer) dial(ctx context.Context, _, addr string) (conn net.Conn, err error) {
+	others := false
+	err = requests(deliveryTime).Do(ctx, func(ctx context.Context) (err error) {
+		if conn, err = d.connect(ctx, addr); err == nil {
+			return nil
 		}
-		if d.anyone(ctx) {
-			return d.connect(ctx, addr) // this one may have come back as well
+		if others = d.anyone(ctx); others {
+			conn, err = d.connect(ctx, addr) // this one may have come back as well
 		}
-		select {
-		case <-time.After(leastWait):
-		case <-ctx.Done():
-			return nil, err
-		}
-	}
+		return err
+	}, func(error) bool { return !others })
+	return conn, err
 }
 
 // anyone reports whether a broker accepts connections.
@@ -207,7 +204,7 @@ func (o *owner) addOffsets(ctx context.Context, offsets map[string]committed) er
 	}
 	begin := kmsg.NewPtrAddOffsetsToTxnRequest()
 	begin.TransactionalID, begin.ProducerID, begin.ProducerEpoch, begin.Group = transactionalID(o.changelog), id, epoch, o.group
-	err = retried(ctx, func() error {
+	err = retried(ctx, func(ctx context.Context) error {
 		res, err := begin.RequestWith(ctx, o.client)
 		if err != nil {
 			return err
@@ -231,7 +228,7 @@ func (o *owner) addOffsets(ctx context.Context, offsets map[string]committed) er
 		t.Topic, t.Partitions = name, partitions
 		req.Topics = append(req.Topics, t)
 	}
-	return retried(ctx, func() error {
+	return retried(ctx, func(ctx context.Context) error {
 		res, err := req.RequestWith(ctx, o.client)
 		if err != nil {
 			return err
@@ -247,19 +244,11 @@ func (o *owner) addOffsets(ctx context.Context, offsets map[string]committed) er
 	})
 }
 
-// retried repeats do for up to deliveryTime while the brokers ask for it in their answer.
-func retried(ctx context.Context, do func() error) error {
-	for start := time.Now(); ; {
-		err := do()
-		if err == nil || !kerr.IsRetriable(err) && !errors.Is(err, kerr.ConcurrentTransactions) || time.Since(start) > deliveryTime {
-			return err
-		}
-		select {
-		case <-time.After(leastWait):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+// retried repeats do while the brokers ask for it in their answer.
+func retried(ctx context.Context, do func(context.Context) error) error {
+	return requests(deliveryTime).Do(ctx, do, func(err error) bool {
+		return kerr.IsRetriable(err) || errors.Is(err, kerr.ConcurrentTransactions)
+	})
 }
 
 func (o *owner) close() { o.client.Close() }

@@ -29,7 +29,7 @@ func TestDialWaits(t *testing.T) {
 
 	back := make(chan net.Listener)
 	go func() {
-		time.Sleep(3 * leastWait)
+		time.Sleep(3 * firstPause)
 		l, _ := net.Listen("tcp", addr)
 		back <- l
 	}()

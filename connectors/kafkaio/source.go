@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/sdf"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
-	"github.com/segmentio/kafka-go"
 )
 
 func init() {
@@ -135,11 +133,8 @@ func (fn *readFn) CreateInitialRestriction([]byte) (restriction, error) {
 	return fn.Source.deal(context.Background(), ledgerOf(fn.Ledger), 0, 1)
 }
 
-// deal returns the partitions of one of several readers. It waits for absent brokers as
-// long as a Writer does.
+// deal returns the partitions of one of several readers.
 func (src Source) deal(ctx context.Context, ledger *Ledger, reader, readers int) (restriction, error) {
-	ctx, cancel := context.WithTimeout(ctx, deliveryTime)
-	defer cancel()
 	rest := restriction{Reader: reader, Readers: readers, Bounded: src.Bounded}
 	spans, err := src.spans(ctx, ledger)
 	for _, s := range spans {
@@ -303,20 +298,8 @@ func (c *consumer) emit(b batch, emit func(beam.EventTime, Batch)) (latest time.
 
 var errClosed = errors.New("the run is over: its ledger is closed")
 
-// settle repeats do until it succeeds, fails for good, or ctx ends. A cluster that is
-// starting needs a while to answer.
-func settle(ctx context.Context, log *slog.Logger, do func() error) error {
-	var trouble outage
-	for {
-		err := do()
-		// kafka-go reports one unreachable broker of several as Unknown.
-		if err == nil || !passes(err) && !errors.Is(err, kafka.Unknown) || !trouble.wait(ctx, log, err, "Kafka cannot be asked") {
-			return err
-		}
-	}
-}
-
-// spans returns all partitions with their start and end. With a ledger, committed offsets
+// spans returns all partitions with their start and end. It waits for absent brokers as
+// long as a Writer does. With a ledger, committed offsets
 // are those that the ledger has read.
 func (src Source) spans(ctx context.Context, ledger *Ledger) (all []span, err error) {
 	client := NewClient(src.Cluster)
@@ -325,7 +308,7 @@ func (src Source) spans(ctx context.Context, ledger *Ledger) (all []span, err er
 	} else {
 		defer client.Close()
 	}
-	err = settle(ctx, ledger.logger(), func() error {
+	err = settle(ctx, deliveryTime, ledger.logger(), func(ctx context.Context) (err error) {
 		all, err = src.findSpans(ctx, client, ledger)
 		return err
 	})

@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -18,15 +17,13 @@ import (
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/compress"
-	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/produce"
 	"golang.org/x/sync/errgroup"
+
+	"hafvf/connectors/internal/retry"
 )
 
 const (
-	// deliveryTime is how long a batch is tried, like delivery.timeout.ms of the Java
-	// client.
-	deliveryTime = 2 * time.Minute
 	// topicGrace is how long a topic may be unknown. Brokers learn of a new topic, and
 	// after a start of all topics, one after the other.
 	topicGrace = 10 * time.Second
@@ -38,8 +35,6 @@ const (
 	leaderTime = 2 * time.Second
 	// warnTime is how much time is between two warnings.
 	warnTime = 10 * time.Second
-
-	leastWait, mostWait = 100 * time.Millisecond, time.Second // between attempts
 
 	// batchBytes is how much goes into one request to a partition, before
 	// compression. A topic takes 1,048,588 bytes unless it is set otherwise.
@@ -98,7 +93,8 @@ type Writer struct {
 	close  func()
 	log    *slog.Logger
 
-	delivery, grace, wait time.Duration // deliveryTime, topicGrace, leastWait
+	retry retry.Policy
+	grace time.Duration // topicGrace
 
 	mu      sync.Mutex
 	warned  time.Time // the last time
@@ -136,14 +132,13 @@ func openWriter(s Sink, log *slog.Logger) (*Writer, error) {
 		return nil, err
 	}
 	return &Writer{
-		sink:     s,
-		codec:    codec,
-		client:   &kafka.Client{Addr: kafka.TCP(addrs...), Timeout: requestTime, Transport: t},
-		close:    t.CloseIdleConnections,
-		log:      log,
-		delivery: deliveryTime,
-		grace:    topicGrace,
-		wait:     leastWait,
+		sink:   s,
+		codec:  codec,
+		client: &kafka.Client{Addr: kafka.TCP(addrs...), Timeout: requestTime, Transport: t},
+		close:  t.CloseIdleConnections,
+		log:    log,
+		retry:  requests(deliveryTime),
+		grace:  topicGrace,
 	}, nil
 }
 
@@ -271,46 +266,37 @@ func (w *Writer) partitions(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// patiently repeats do until it succeeds, fails for good, or w.delivery has passed.
+// patiently repeats do until it succeeds, fails for good, or the policy's time is over.
 func (w *Writer) patiently(ctx context.Context, what string, do func(context.Context) error) error {
-	start := time.Now()
-	within, cancel := context.WithDeadline(ctx, start.Add(w.delivery))
-	defer cancel()
 	var unknown time.Time // since when the topic is
-	var last error
-	for wait := w.wait; ; wait = min(2*wait, mostWait) {
-		err := do(within)
-		if err == nil {
-			w.well()
-			return nil
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if isUnknown(err) {
+	var final error
+	err := w.retry.Do(ctx, do, func(err error) bool {
+		switch {
+		case isUnknown(err):
 			unknown = cmp.Or(unknown, time.Now())
-			if time.Since(unknown)+wait > w.grace {
-				return fmt.Errorf("topic %q does not exist, or no longer: create it (%w)", w.sink.Topic, err)
+			if time.Since(unknown) > w.grace {
+				final = fmt.Errorf("topic %q does not exist, or no longer: create it (%w)", w.sink.Topic, err)
+				return false
 			}
-		} else {
+		case !passes(err):
+			final = w.final(err)
+			return false
+		default:
 			unknown = time.Time{}
-			if !passes(err) {
-				return w.final(err)
-			}
-		}
-		if last == nil || !errors.Is(err, context.DeadlineExceeded) {
-			last = err // which says more than that the time is over
-		}
-		if time.Since(start)+wait > w.delivery {
-			return fmt.Errorf("topic %q, %s: Kafka did not take the messages within %s: %w", w.sink.Topic, what, w.delivery, last)
 		}
 		w.warn(what, err)
-		select {
-		case <-time.After(wait/2 + rand.N(wait/2)):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+		return true
+	})
+	switch {
+	case err == nil:
+		w.well()
+		return nil
+	case ctx.Err() != nil:
+		return err
+	case final != nil:
+		return final
 	}
+	return fmt.Errorf("topic %q, %s: Kafka did not take the messages within %s: %w", w.sink.Topic, what, w.retry.Budget, err)
 }
 
 // final turns an error that no retry mends into a sentence.
@@ -359,33 +345,6 @@ func bare(err error) error {
 		return cmp.Or(errors.Unwrap(err), err)
 	}
 	return err
-}
-
-// isUnknown reports whether err says that there is no such topic or partition.
-func isUnknown(err error) bool {
-	return errors.Is(err, kafka.UnknownTopicOrPartition) || errors.Is(err, protocol.ErrNoTopic) || errors.Is(err, protocol.ErrNoPartition)
-}
-
-// passes reports whether an attempt may succeed after it failed with err.
-func passes(err error) bool {
-	var (
-		code    kafka.Error
-		network net.Error
-		op      *net.OpError
-	)
-	switch {
-	case errors.As(err, new(away)):
-		return true
-	case errors.As(err, &code):
-		return code.Temporary() || code == kafka.BrokerNotAvailable || code == kafka.ReplicaNotAvailable
-	case errors.Is(err, protocol.ErrNoLeader):
-		return true
-	case errors.As(err, &op) && op.Op == "remote error":
-		return false // a TLS alert
-	case errors.As(err, &network):
-		return true
-	}
-	return hungUp(err) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe)
 }
 
 // records gives a batch to kafka-go.

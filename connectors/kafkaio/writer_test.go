@@ -191,7 +191,7 @@ func TestOrderUnderFaults(t *testing.T) {
 		t.Run(strconv.Itoa(int(seed)), func(t *testing.T) {
 			k, c := fake(t, kfake.SeedTopics(4, "out"))
 			w := newWriter(t, c, "out")
-			w.wait = time.Millisecond
+			w.retry.First = time.Millisecond
 
 			// Both run on the broker's one goroutine.
 			rng := rand.New(rand.NewPCG(seed, 0))
@@ -325,7 +325,7 @@ func TestWriteCancelled(t *testing.T) {
 	t.Run("while it tries again", func(t *testing.T) {
 		k, c := fake(t, kfake.SeedTopics(1, "out"))
 		w := newWriter(t, c, "out")
-		w.wait = time.Millisecond
+		w.retry.First = time.Millisecond
 		fault := k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
 		ctx, cancel := context.WithCancelCause(context30(t))
 		done := make(chan error, 1)
@@ -382,9 +382,9 @@ func TestWriteRefused(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWriter(t, c, "out")
-			w.wait, w.grace, w.delivery = time.Millisecond, time.Second, 3*time.Second
+			w.retry.First, w.grace, w.retry.Budget = time.Millisecond, time.Second, 3*time.Second
 			if test.want == "" {
-				w.grace, w.delivery = time.Minute, time.Minute
+				w.grace, w.retry.Budget = time.Minute, time.Minute
 			}
 			fault := k.Fault(test.fault)
 			defer fault.Remove()
