@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
@@ -25,6 +26,9 @@ import (
 
 	"hafvf/internal/message"
 )
+
+// answerTime is the limit of a Client's method.
+const answerTime = 10 * time.Second
 
 // A Client asks the brokers of a cluster about topics and groups. It connects to a
 // broker, and logs in, when it first needs it, and keeps the connection. Records do

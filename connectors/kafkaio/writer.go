@@ -121,20 +121,17 @@ func openWriter(s Sink, log *slog.Logger) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.Cluster.transport()
+	d, err := s.Cluster.dialer()
 	if err != nil {
 		return nil, err
 	}
+	t := d.transport()
 	t.MetadataTopics = []string{s.Topic}
 	t.MetadataTTL = leaderTime
-	addrs, err := s.Cluster.addresses()
-	if err != nil {
-		return nil, err
-	}
 	return &Writer{
 		sink:   s,
 		codec:  codec,
-		client: &kafka.Client{Addr: kafka.TCP(addrs...), Timeout: requestTime, Transport: t},
+		client: &kafka.Client{Addr: kafka.TCP(d.brokers...), Timeout: requestTime, Transport: t},
 		close:  t.CloseIdleConnections,
 		log:    log,
 		retry:  requests(deliveryTime),
