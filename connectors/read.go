@@ -36,10 +36,10 @@ const (
 const linger = 200 * time.Millisecond
 
 // Read reads src and returns a PCollection<Batch>, bounded, in the order of
-// the files, if the runner keeps an order. A run of that name in this process holds the
-// source back and can stop it.
-func Read(s beam.Scope, src Source, run string) beam.PCollection {
-	return read(s, &readFn{Source: src, Account: run, MaxRecords: BundleRecords})
+// the files, if the runner keeps an order. A run in this process holds the source back
+// and can stop it.
+func Read(s beam.Scope, src Source) beam.PCollection {
+	return read(s, &readFn{Source: src, MaxRecords: BundleRecords})
 }
 
 func read(s beam.Scope, fn *readFn) beam.PCollection {
@@ -53,7 +53,6 @@ func read(s beam.Scope, fn *readFn) beam.PCollection {
 // how many there are.
 type readFn struct {
 	Source     Source
-	Account    string // the run's name
 	Run        string // names the open source between calls
 	MaxRecords int
 }
@@ -92,7 +91,7 @@ func (t *tracker) GetProgress() (done, remaining float64) {
 }
 
 func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []byte, emit func(Batch)) (sdf.ProcessContinuation, error) {
-	run := account.Of(fn.Account)
+	run := account.From(ctx)
 	at := rt.GetRestriction().(offsetrange.Restriction).Start
 	in := fn.resume(at)
 	ended := false

@@ -35,11 +35,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func run(t *testing.T, p *beam.Pipeline) error {
+func run(t *testing.T, books *account.Run, p *beam.Pipeline) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
-	_, err := direct.Execute(ctx, p)
+	_, err := direct.Execute(books.In(ctx), p)
 	if ctx.Err() != nil {
 		t.Fatal("the pipeline does not end")
 	}
@@ -63,7 +63,7 @@ var probes sync.Map
 func newProbe(t *testing.T, held bool) *probe {
 	p := &probe{}
 	if held {
-		p.books = account.Open(t.Name(), account.Keeper{})
+		p.books = account.Open(account.Keeper{})
 		t.Cleanup(p.books.Close)
 	}
 	probes.Store(t.Name(), p)
@@ -145,7 +145,7 @@ func write(t *testing.T, path, text string) {
 
 func pipelineOf(t *testing.T, src Source, bundle int) *beam.Pipeline {
 	p, s := beam.NewPipelineWithRoot()
-	col := read(s, &readFn{Source: src, Account: t.Name(), MaxRecords: bundle})
+	col := read(s, &readFn{Source: src, MaxRecords: bundle})
 	lines := beam.ParDo(s, &lineFn{t.Name()}, col)
 	beam.ParDo0(s, &sinkFn{Test: t.Name()}, beam.Reshuffle(s, lines))
 	return p
@@ -157,7 +157,7 @@ func TestReadArrivesOnce(t *testing.T) {
 			const rows, bundle = 10_500, 1000
 			p := newProbe(t, gate)
 			p.delay = time.Millisecond
-			if err := run(t, pipelineOf(t, csvOf(t, rows), bundle)); err != nil {
+			if err := run(t, p.books, pipelineOf(t, csvOf(t, rows), bundle)); err != nil {
 				t.Fatal(err)
 			}
 			for line := int64(2); line < rows+2; line++ {
@@ -179,7 +179,7 @@ func TestReadArrivesOnce(t *testing.T) {
 
 func TestReadEmpty(t *testing.T) {
 	p := newProbe(t, true)
-	if err := run(t, pipelineOf(t, csvOf(t, 0), 10)); err != nil || p.taken.Load() != 0 {
+	if err := run(t, p.books, pipelineOf(t, csvOf(t, 0), 10)); err != nil || p.taken.Load() != 0 {
 		t.Fatal(p.taken.Load(), err)
 	}
 }
@@ -187,7 +187,7 @@ func TestReadEmpty(t *testing.T) {
 func TestReadStop(t *testing.T) {
 	p := newProbe(t, true)
 	p.stopAt = 2345
-	if err := run(t, pipelineOf(t, csvOf(t, 100_000), 1000)); err != nil {
+	if err := run(t, p.books, pipelineOf(t, csvOf(t, 100_000), 1000)); err != nil {
 		t.Fatal(err)
 	}
 	// The batch in which it was stopped is the last one.
@@ -200,7 +200,7 @@ func TestReadStop(t *testing.T) {
 func TestReadDownstreamFails(t *testing.T) {
 	p := newProbe(t, true)
 	p.fail = 1500
-	err := run(t, pipelineOf(t, csvOf(t, 100_000), 1000))
+	err := run(t, p.books, pipelineOf(t, csvOf(t, 100_000), 1000))
 	if err == nil || !strings.Contains(err.Error(), "cannot take line") {
 		t.Errorf("got %v", err)
 	}
@@ -210,7 +210,7 @@ func TestReadError(t *testing.T) {
 	newProbe(t, true)
 	src := csvOf(t, 10)
 	src.Values = []string{"y"}
-	if err := run(t, pipelineOf(t, src, 1000)); err == nil || !strings.Contains(err.Error(), `no column "y"`) {
+	if err := run(t, nil, pipelineOf(t, src, 1000)); err == nil || !strings.Contains(err.Error(), `no column "y"`) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -230,7 +230,7 @@ func TestReadStandardInput(t *testing.T) {
 	src.Path = stdio
 	fmt.Fprint(w, "key,time,x\na,t,1\n")
 	done := make(chan error)
-	go func() { done <- run(t, pipelineOf(t, src, 1000)) }()
+	go func() { done <- run(t, p.books, pipelineOf(t, src, 1000)) }()
 	for n := int64(1); n <= 3; n++ {
 		for deadline := time.Now().Add(20 * time.Second); p.taken.Load() < n; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {

@@ -17,25 +17,24 @@ func init() {
 }
 
 // Write takes a PCollection<[]byte> of Chunks and writes their lines to the Writer
-// of that name that is attached to the run in this process. Without a name they are
-// dropped. The first write that fails, fails the pipeline. Committing the Writer, after
+// of that name that is attached to the run. Without a name they are dropped. The first write that fails, fails the pipeline. Committing the Writer, after
 // the pipeline has ended well, is left to the caller.
-func Write(s beam.Scope, run, name string, col beam.PCollection) {
+func Write(s beam.Scope, name string, col beam.PCollection) {
 	s = s.Scope("connectors.Write")
-	beam.ParDo0(s, &writeFn{Account: run, Name: name}, col)
+	beam.ParDo0(s, &writeFn{Name: name}, col)
 }
 
 type writeFn struct {
-	Account, Name string // of the run, of the writer
+	Name string // of the writer
 
 	lines int
 	batch []byte
 }
 
-func (fn *writeFn) ProcessElement(_ context.Context, chunk []byte) error {
-	w := account.Part[*Writer](account.Of(fn.Account), fn.Name)
+func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte) error {
+	w := account.Part[*Writer](account.From(ctx), fn.Name)
 	if w == nil && fn.Name != "" {
-		return fmt.Errorf("connectors: the run %q has no writer %q in this process", fn.Account, fn.Name)
+		return fmt.Errorf("connectors: the run has no writer %q in this process", fn.Name)
 	}
 	batch, lines, err := Chunk(chunk).appendTexts(fn.batch[:0])
 	if err != nil {
@@ -49,7 +48,7 @@ func (fn *writeFn) ProcessElement(_ context.Context, chunk []byte) error {
 	return w.Write(fn.batch)
 }
 
-func (fn *writeFn) FinishBundle(context.Context) {
-	account.Of(fn.Account).Stored(fn.lines)
+func (fn *writeFn) FinishBundle(ctx context.Context) {
+	account.From(ctx).Stored(fn.lines)
 	fn.lines = 0
 }

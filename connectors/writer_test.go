@@ -448,15 +448,15 @@ func TestWriteTransform(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	books := account.Open(t.Name(), account.Keeper{})
+	books := account.Open(account.Keeper{})
 	defer books.Close()
 	account.Attach(books, "out", w)
 	if err := books.HandOver(t.Context(), 2, nil); err != nil {
 		t.Fatal(err)
 	}
 	p, s := beam.NewPipelineWithRoot()
-	Write(s, t.Name(), "out", beam.Create(s, chunkOf("{\"a\":1}\n"), chunkOf("{\"a\":2}\n")))
-	if err := run(t, p); err != nil {
+	Write(s, "out", beam.Create(s, chunkOf("{\"a\":1}\n"), chunkOf("{\"a\":2}\n")))
+	if err := run(t, books, p); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Commit(); err != nil {
@@ -470,8 +470,8 @@ func TestWriteTransform(t *testing.T) {
 	}
 	// The writer is committed: writing to it again must fail the pipeline.
 	p, s = beam.NewPipelineWithRoot()
-	Write(s, t.Name(), "out", beam.Create(s, chunkOf("{}\n")))
-	if err := run(t, p); err == nil || !strings.Contains(err.Error(), errClosed.Error()) {
+	Write(s, "out", beam.Create(s, chunkOf("{}\n")))
+	if err := run(t, books, p); err == nil || !strings.Contains(err.Error(), errClosed.Error()) {
 		t.Errorf("got %v", err)
 	}
 }

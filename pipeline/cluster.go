@@ -12,9 +12,6 @@ import (
 	"hafvf/pipeline/flink"
 )
 
-// attended is the name of a worker's run, which counts the work of all jobs.
-const attended = "worker"
-
 // A Submission hands a graph to a Flink cluster.
 type Submission struct {
 	Graph *Graph // with the runner Flink
@@ -52,7 +49,7 @@ func (s Submission) Start(ctx context.Context) (*flink.Job, error) {
 				return nil, err
 			}
 		}
-		return g.build(attended), nil
+		return g.build(), nil
 	}
 	job, err := r.Cluster.Submit(ctx, prepared, flink.Options{
 		Name: r.Job, Parallelism: r.Parallelism, MaxParallelism: r.MaxParallelism, CheckpointInterval: r.CheckpointInterval,
@@ -66,14 +63,14 @@ func (s Submission) Start(ctx context.Context) (*flink.Job, error) {
 }
 
 // Attend prepares this process to run the functions of submitted graphs, until release is
-// called.
-func Attend(log *slog.Logger, metrics *Metrics) (release func(), err error) {
-	r := &run{name: attended, log: log, metrics: metrics, account: account.Watch(attended)}
+// called. They have to be called with the context that it returns.
+func Attend(ctx context.Context, log *slog.Logger, metrics *Metrics) (_ context.Context, release func(), err error) {
+	r := &run{log: log, metrics: metrics, account: account.Watch()}
 	r.release = append(r.release, r.account.Close)
 	if err := r.create("rejected", connectors.Sink{Format: connectors.JSONLines, Path: connectors.Stderr, Append: true}); err != nil {
 		r.close(context.Background(), false)
-		return nil, err
+		return nil, nil, err
 	}
 	r.register()
-	return func() { r.close(context.Background(), false) }, nil
+	return r.account.In(ctx), func() { r.close(context.Background(), false) }, nil
 }

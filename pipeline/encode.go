@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"slices"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
@@ -14,11 +15,11 @@ import (
 )
 
 func init() {
-	transforms.RegisterEncoder(asRecords, func(text string) transforms.Encoder { return newEncoder(text) })
-	transforms.RegisterSmoothedEncoder(asRecords, func(text string) transforms.SmoothedEncoder { return newEncoder(text) })
-	register.Function2x0((&encodeRejectedFn{}).ProcessElement)
+	transforms.RegisterEncoder(asRecords, func(ctx context.Context, text string) transforms.Encoder { return newEncoder(ctx, text) })
+	transforms.RegisterSmoothedEncoder(asRecords, func(ctx context.Context, text string) transforms.SmoothedEncoder { return newEncoder(ctx, text) })
+	register.Function3x0((&encodeRejectedFn{}).ProcessElement)
 	dofn.Register(func(f *encodeRejectedFn) any { return f.ProcessElement })
-	register.Function2x0((&encodeRefusedFn{}).ProcessElement)
+	register.Function3x0((&encodeRefusedFn{}).ProcessElement)
 	dofn.Register(func(f *encodeRefusedFn) any { return f.ProcessElement })
 }
 
@@ -27,7 +28,6 @@ const asRecords = "records"
 
 // encoding is the setting of an encoder.
 type encoding struct {
-	Run      string
 	Layout   records.Layout
 	As       records.Form // of the records
 	Alerts   bool         // whether there is a sink for alerts
@@ -39,10 +39,13 @@ type encoding struct {
 // run's summary.
 type encoder struct {
 	encoding
+	run   *run
 	tally tally
 }
 
-func newEncoder(text string) *encoder { return &encoder{encoding: settingOf[encoding](text)} }
+func newEncoder(ctx context.Context, text string) *encoder {
+	return &encoder{encoding: settingOf[encoding](text), run: runOf(ctx)}
+}
 
 func (e *encoder) Estimate(to *transforms.Encoded, key string, of *keyed.Estimate) {
 	e.tally.estimate(key, of)
@@ -72,7 +75,7 @@ func (e *encoder) Smoothed(to *transforms.Encoded, key string, s *keyed.Smoothed
 	to.Lines++
 }
 
-func (e *encoder) Flush() { e.tally.flush(runOf(e.Run)) }
+func (e *encoder) Flush() { e.tally.flush(e.run) }
 
 // told are the alerts of an estimate, among them the alarms of these kinds. An alarm of a
 // change stands for the belief in it.
@@ -91,18 +94,18 @@ func told(key string, e *keyed.Estimate, kinds []string) (all []keyed.Told) {
 }
 
 // encodeRejectedFn turns what the filter rejected into dead-letter records.
-type encodeRejectedFn struct{ Run string }
+type encodeRejectedFn struct{}
 
-func (fn *encodeRejectedFn) ProcessElement(r keyed.Rejected, emit func([]byte)) {
-	runOf(fn.Run).reject(r.Reason, r.ID, r.Raw)
+func (fn *encodeRejectedFn) ProcessElement(ctx context.Context, r keyed.Rejected, emit func([]byte)) {
+	runOf(ctx).reject(r.Reason, r.ID, r.Raw)
 	emit(records.AppendReject(connectors.Chunk(nil).Begin([]byte(r.Key), r.ID), records.Place{ID: r.ID, Log: r.Log, Seq: r.Seq}, r.Raw, r.Reason))
 }
 
 // encodeRefusedFn turns what a webhook did not take into dead-letter records.
-type encodeRefusedFn struct{ Run string }
+type encodeRefusedFn struct{}
 
-func (fn *encodeRefusedFn) ProcessElement(r webhook.Refused, emit func([]byte)) {
-	if run := runOf(fn.Run); run != nil {
+func (fn *encodeRefusedFn) ProcessElement(ctx context.Context, r webhook.Refused, emit func([]byte)) {
+	if run := runOf(ctx); run != nil {
 		run.log.Error("an alert was not delivered; it is in the dead letter", "key", string(r.Key), "id", r.ID, "reason", r.Reason)
 	}
 	emit(records.AppendReject(connectors.Chunk(nil).Begin(r.Key, r.ID), records.Place{ID: r.ID}, string(r.Text), r.Reason))

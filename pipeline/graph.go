@@ -41,9 +41,8 @@ type Graph struct {
 
 // A graphTransform turns observations into lines, alerts and rejections.
 type graphTransform interface {
-	// build adds the transform to a pipeline, for a run of this process. in decodes the
-	// batches.
-	build(s beam.Scope, run string, as forms, in transforms.Registered, batches beam.PCollection) built
+	// build adds the transform to a pipeline. in decodes the batches.
+	build(s beam.Scope, as forms, in transforms.Registered, batches beam.PCollection) built
 	columns(l records.Layout, x connectors.Kind) []connectors.Column
 	steps() []Step
 	// name returns the name of the transform's step.
@@ -287,23 +286,23 @@ func (g *Graph) sinks() map[string]graphSink {
 // build returns the graph as a Beam pipeline, for a run of this process or of a worker. A
 // cluster finds a step's state by the step's name. The name therefore changes when nothing of
 // the state means the same any more.
-func (g *Graph) build(run string) *beam.Pipeline {
+func (g *Graph) build() *beam.Pipeline {
 	p, s := beam.NewPipelineWithRoot()
-	batches, decoder := g.source.read(s.Scope(named("Source", g.source.state())), run)
+	batches, decoder := g.source.read(s.Scope(named("Source", g.source.state())))
 	as := forms{records: g.sink.form()}
 	if g.alerts != nil {
 		as.alerts, as.alerted = g.alerts.form(), true
 	}
-	b := g.transform.build(s.Scope(g.transform.name()), run, as, decoder, batches)
-	g.sink.write(s, run, "records", b.lines)
+	b := g.transform.build(s.Scope(g.transform.name()), as, decoder, batches)
+	g.sink.write(s, "records", b.lines)
 	rejects := []beam.PCollection{b.undecoded}
 	if b.late.IsValid() {
-		rejects = append(rejects, beam.ParDo(s.Scope("Reject"), &encodeRejectedFn{Run: run}, b.late))
+		rejects = append(rejects, beam.ParDo(s.Scope("Reject"), &encodeRejectedFn{}, b.late))
 	}
 	if g.alerts != nil {
-		rejects = append(rejects, g.alerts.write(s, run, "alerts", b.alerts)...)
+		rejects = append(rejects, g.alerts.write(s, "alerts", b.alerts)...)
 	}
-	g.dead.write(s, run, "rejected", beam.Flatten(s, rejects...))
+	g.dead.write(s, "rejected", beam.Flatten(s, rejects...))
 	return p
 }
 
@@ -324,15 +323,14 @@ type filtering struct {
 	live   bool     // silence is told while it lasts
 }
 
-func (f filtering) build(s beam.Scope, run string, as forms, in transforms.Registered, batches beam.PCollection) built {
-	return f.filter(s, run, in, transforms.Registered{Name: asRecords, Setting: settingText(encoding{
-		Run: run, Layout: f.layout, As: as.records, Alerts: as.alerted, Kinds: f.kinds, AlertsAs: as.alerts,
+func (f filtering) build(s beam.Scope, as forms, in transforms.Registered, batches beam.PCollection) built {
+	return f.filter(s, in, transforms.Registered{Name: asRecords, Setting: settingText(encoding{
+		Layout: f.layout, As: as.records, Alerts: as.alerted, Kinds: f.kinds, AlertsAs: as.alerts,
 	})}, batches)
 }
 
 // filter adds the filter with an encoder.
-func (f filtering) filter(s beam.Scope, run string, in, out transforms.Registered, batches beam.PCollection) (b built) {
-	f.cfg.Account = run
+func (f filtering) filter(s beam.Scope, in, out transforms.Registered, batches beam.PCollection) (b built) {
 	b.lines, b.alerts, b.undecoded, b.late = transforms.FilterEncoded(s, f.cfg, f.live, in, out, batches)
 	return b
 }
@@ -411,10 +409,9 @@ type smoothing struct {
 	cfg    transforms.SmoothConfig
 }
 
-func (m smoothing) build(s beam.Scope, run string, as forms, in transforms.Registered, batches beam.PCollection) (b built) {
-	m.cfg.Account = run
+func (m smoothing) build(s beam.Scope, as forms, in transforms.Registered, batches beam.PCollection) (b built) {
 	b.lines, b.undecoded = transforms.SmoothEncoded(s, m.cfg, in, transforms.Registered{Name: asRecords, Setting: settingText(encoding{
-		Run: run, Layout: m.layout, As: as.records,
+		Layout: m.layout, As: as.records,
 	})}, batches)
 	return b
 }

@@ -116,7 +116,7 @@ func TestKafkaRates(t *testing.T) {
 	countedRecords.Store(0)
 	p, s := beam.NewPipelineWithRoot()
 	src := kafkaio.Source{Cluster: kafkaio.Cluster{Brokers: bus.brokers}, Topics: []string{"in"}, Start: kafkaio.Start{At: kafkaio.Earliest}, Bounded: true}
-	beam.ParDo0(s, &countRecordsFn{}, kafkaio.Read(s, src, ""))
+	beam.ParDo0(s, &countRecordsFn{}, kafkaio.Read(s, src))
 	if _, err := direct.Execute(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}

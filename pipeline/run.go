@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"log/slog"
 	"strings"
@@ -55,7 +54,7 @@ type Run struct {
 // during the run. When ctx ends, the run is aborted.
 func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err error) {
 	start := time.Now()
-	state := &run{name: "run-" + rand.Text(), log: r.Log, metrics: r.Metrics}
+	state := &run{log: r.Log, metrics: r.Metrics}
 	if state.log == nil {
 		state.log = slog.New(slog.DiscardHandler)
 	}
@@ -80,7 +79,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 		defer close(followed)
 		r.follow(running, state, stop, func() { cancel(errSuspended) })
 	}()
-	_, err = direct.Execute(running, graph.build(state.name))
+	_, err = direct.Execute(state.account.In(running), graph.build())
 	suspended := context.Cause(running) == errSuspended
 	cancel(nil)
 	<-followed
@@ -169,7 +168,6 @@ func (r Run) follow(ctx context.Context, state *run, stop <-chan struct{}, suspe
 
 // run is a run in this process, which its nodes share.
 type run struct {
-	name    string
 	log     *slog.Logger
 	metrics *Metrics
 	account *account.Run
@@ -192,8 +190,9 @@ type run struct {
 	keys    map[string]seen
 }
 
-// runOf returns the run of that name, nil where there is none in this process.
-func runOf(name string) *run { return account.Part[*run](account.Of(name), "") }
+// runOf returns the run that a node's context belongs to, nil if there is none in this
+// process.
+func runOf(ctx context.Context) *run { return account.Part[*run](account.From(ctx), "") }
 
 // open checks that the graph can run, and opens ledger and outputs.
 func (r *run) open(ctx context.Context, g *Graph) error {
@@ -207,13 +206,13 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 			return err
 		}
 		partitions = n
-		r.account = account.Of(r.name)
+		r.account = account.From(r.ledger.In(ctx))
 	} else {
 		keeper, err := r.openStates(g)
 		if err != nil {
 			return err
 		}
-		r.account = account.Open(r.name, keeper)
+		r.account = account.Open(keeper)
 		r.release = append(r.release, r.account.Close)
 	}
 	for name, s := range g.sinks() {
@@ -258,7 +257,7 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 		return 0, err
 	}
 	cfg := kafkaio.LedgerConfig{
-		Name: r.name, Client: r.clients.of(t.Cluster), Topics: t.Topics, Group: t.Group, Changelog: t.Changelog,
+		Client: r.clients.of(t.Cluster), Topics: t.Topics, Group: t.Group, Changelog: t.Changelog,
 		BeginAnew: r.beginAnew, Skip: r.skip, Log: r.log,
 	}
 	if f, ok := g.transform.(filtering); ok {

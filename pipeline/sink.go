@@ -65,18 +65,18 @@ func (s graphSink) form() records.Form {
 
 // write writes chunks, see connectors.Chunk; name is the sink's within the run. It returns
 // chunks for the dead letter: none, but of a webhook.
-func (s graphSink) write(scope beam.Scope, run, name string, chunks beam.PCollection) (rejects []beam.PCollection) {
+func (s graphSink) write(scope beam.Scope, name string, chunks beam.PCollection) (rejects []beam.PCollection) {
 	switch {
 	case s.topic != nil:
-		kafkaio.Write(scope, *s.topic, run, chunks)
+		kafkaio.Write(scope, *s.topic, chunks)
 		return nil
 	case s.hook != nil:
-		refused := webhook.Write(scope, *s.hook, run, chunks)
-		return []beam.PCollection{beam.ParDo(scope, &encodeRefusedFn{Run: run}, refused)}
+		refused := webhook.Write(scope, *s.hook, chunks)
+		return []beam.PCollection{beam.ParDo(scope, &encodeRefusedFn{}, refused)}
 	case s.file == nil:
 		name = "" // nobody wants them
 	}
-	connectors.Write(scope, run, name, chunks)
+	connectors.Write(scope, name, chunks)
 	return nil
 }
 

@@ -20,8 +20,8 @@ import (
 )
 
 func init() {
-	transforms.RegisterDecoder(ofFiles, func(text string) transforms.Decoder { return &fileDecoder{newDecoder(text)} })
-	transforms.RegisterDecoder(ofTopics, func(text string) transforms.Decoder { return &topicDecoder{newDecoder(text)} })
+	transforms.RegisterDecoder(ofFiles, func(ctx context.Context, text string) transforms.Decoder { return &fileDecoder{newDecoder(ctx, text)} })
+	transforms.RegisterDecoder(ofTopics, func(ctx context.Context, text string) transforms.Decoder { return &topicDecoder{newDecoder(ctx, text)} })
 	kafkaio.RegisterClock(payloadClock, func(fields string) kafkaio.Clock {
 		p := parserOf(fields)
 		return func(r kafkaio.Record) (time.Time, bool) { return p.Clock(r.Value) }
@@ -72,7 +72,7 @@ type graphSource interface {
 	check(ctx context.Context, to *clients) error
 	// read returns a PCollection of batches of records, for a run of this process, and what
 	// decodes them.
-	read(s beam.Scope, run string) (batches beam.PCollection, decoder transforms.Registered)
+	read(s beam.Scope) (batches beam.PCollection, decoder transforms.Registered)
 	describe() string
 	// values names the fields that make the value.
 	values() []string
@@ -91,8 +91,8 @@ func (f fileSource) describe() string                      { return f.Format + "
 func (f fileSource) values() []string                      { return f.fields.Values }
 func (f fileSource) state() any                            { return f.Path }
 
-func (f fileSource) read(s beam.Scope, run string) (batches beam.PCollection, decoder transforms.Registered) {
-	return connectors.Read(s, f.Source, run), transforms.Registered{Name: ofFiles, Setting: settingText(decoding{run, f.Format, f.fields})}
+func (f fileSource) read(s beam.Scope) (batches beam.PCollection, decoder transforms.Registered) {
+	return connectors.Read(s, f.Source), transforms.Registered{Name: ofFiles, Setting: settingText(decoding{f.Format, f.fields})}
 }
 
 // topicSource is a source of Kafka topics.
@@ -128,13 +128,12 @@ func (t topicSource) describe() string {
 	return text
 }
 
-func (t topicSource) read(s beam.Scope, run string) (batches beam.PCollection, decoder transforms.Registered) {
-	return kafkaio.ReadBatches(s, t.Source, run), transforms.Registered{Name: ofTopics, Setting: settingText(decoding{Run: run, Fields: t.Fields})}
+func (t topicSource) read(s beam.Scope) (batches beam.PCollection, decoder transforms.Registered) {
+	return kafkaio.ReadBatches(s, t.Source), transforms.Registered{Name: ofTopics, Setting: settingText(decoding{Fields: t.Fields})}
 }
 
 // decoding is the setting of a decoder.
 type decoding struct {
-	Run    string
 	Format string // of files
 	Fields config.Fields
 }
@@ -142,16 +141,15 @@ type decoding struct {
 // A decoder passes observations on, and rejects records that are none.
 type decoder struct {
 	*observe.Decoder
-	run string
+	run *run
 }
 
-func newDecoder(text string) decoder {
+func newDecoder(ctx context.Context, text string) decoder {
 	setting := settingOf[decoding](text)
-	return decoder{observe.NewDecoder(setting.Format, parserOfFields(setting.Fields)), setting.Run}
+	return decoder{observe.NewDecoder(setting.Format, parserOfFields(setting.Fields)), runOf(ctx)}
 }
 
 func (d *decoder) pass(found []observe.Decoded, take func(key string, o *keyed.Observation) error, reject func([]byte)) {
-	run := runOf(d.run)
 	for i := range found {
 		e := &found[i]
 		key, place, reason := e.RecordKey, records.Place{ID: e.ID, Log: e.Log, Seq: e.Seq}, e.Err
@@ -161,7 +159,7 @@ func (d *decoder) pass(found []observe.Decoded, take func(key string, o *keyed.O
 			}
 			key = []byte(e.Key)
 		}
-		run.reject(reason.Error(), e.ID, e.Raw)
+		d.run.reject(reason.Error(), e.ID, e.Raw)
 		reject(records.AppendReject(connectors.Chunk(nil).Begin(key, e.ID), place, e.Raw, reason.Error()))
 	}
 }

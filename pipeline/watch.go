@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"context"
+
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
 	"hafvf/hafvf/keyed"
@@ -8,7 +10,9 @@ import (
 )
 
 func init() {
-	transforms.RegisterEncoder(toWatch, func(text string) transforms.Encoder { return &watchEncoder{encoding: settingOf[encoding](text)} })
+	transforms.RegisterEncoder(toWatch, func(ctx context.Context, text string) transforms.Encoder {
+		return &watchEncoder{encoding: settingOf[encoding](text), run: runOf(ctx)}
+	})
 }
 
 // toWatch is the name of the encoder that calls the run's Watch. Its setting is the text of
@@ -44,22 +48,23 @@ func (g *Graph) watched() *Graph {
 // watching is filtering with a Watch in place of records.
 type watching struct{ filtering }
 
-func (w watching) build(s beam.Scope, run string, _ forms, in transforms.Registered, batches beam.PCollection) built {
+func (w watching) build(s beam.Scope, _ forms, in transforms.Registered, batches beam.PCollection) built {
 	w.live = false
-	return w.filter(s, run, in, transforms.Registered{Name: toWatch, Setting: settingText(encoding{Run: run, Kinds: w.kinds})}, batches)
+	return w.filter(s, in, transforms.Registered{Name: toWatch, Setting: settingText(encoding{Kinds: w.kinds})}, batches)
 }
 
 // watchEncoder passes estimates to the run's Watch. It appends nothing.
 type watchEncoder struct {
 	encoding
+	run   *run
 	tally tally
 }
 
 func (e *watchEncoder) Estimate(_ *transforms.Encoded, key string, of *keyed.Estimate) {
 	e.tally.records++
-	runOf(e.Run).watch(key, of, told(key, of, e.Kinds))
+	e.run.watch(key, of, told(key, of, e.Kinds))
 }
 
 func (e *watchEncoder) Silent(*transforms.Encoded, string, keyed.Silent) {}
 
-func (e *watchEncoder) Flush() { e.tally.flush(runOf(e.Run)) }
+func (e *watchEncoder) Flush() { e.tally.flush(e.run) }

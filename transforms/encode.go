@@ -1,6 +1,7 @@
 package transforms
 
 import (
+	"context"
 	"slices"
 	"sync"
 
@@ -64,35 +65,39 @@ var (
 	smoothedEncoders registry[SmoothedEncoder]
 )
 
-// RegisterDecoder registers under a name what makes a Decoder of a setting. Call it in an
-// init function, so that workers that run the same program know it too. It panics if the
-// name is taken.
-func RegisterDecoder(name string, of func(setting string) Decoder) { decoders.add(name, of) }
+// RegisterDecoder registers under a name what makes a Decoder of a setting, in the context of
+// the node that it is for. Call it in an init function, so that workers that run the same
+// program know it too. It panics if the name is taken.
+func RegisterDecoder(name string, of func(ctx context.Context, setting string) Decoder) {
+	decoders.add(name, of)
+}
 
 // RegisterEncoder is RegisterDecoder for an Encoder.
-func RegisterEncoder(name string, of func(setting string) Encoder) { encoders.add(name, of) }
+func RegisterEncoder(name string, of func(ctx context.Context, setting string) Encoder) {
+	encoders.add(name, of)
+}
 
 // RegisterSmoothedEncoder is RegisterDecoder for a SmoothedEncoder.
-func RegisterSmoothedEncoder(name string, of func(setting string) SmoothedEncoder) {
+func RegisterSmoothedEncoder(name string, of func(ctx context.Context, setting string) SmoothedEncoder) {
 	smoothedEncoders.add(name, of)
 }
 
 // A registry holds what makes a T of a setting, by name.
 type registry[T any] struct{ makers sync.Map }
 
-func (r *registry[T]) add(name string, of func(setting string) T) {
+func (r *registry[T]) add(name string, of func(ctx context.Context, setting string) T) {
 	if _, taken := r.makers.LoadOrStore(name, of); taken {
 		panic("transforms: " + name + " is registered already")
 	}
 }
 
 // of panics where nothing has that name.
-func (r *registry[T]) of(what Registered) T {
+func (r *registry[T]) of(ctx context.Context, what Registered) T {
 	of, ok := r.makers.Load(what.Name)
 	if !ok {
 		panic("transforms: " + what.Name + " is not registered in this program")
 	}
-	return of.(func(string) T)(what.Setting)
+	return of.(func(context.Context, string) T)(ctx, what.Setting)
 }
 
 // chunkBytes is the number of bytes of lines that are emitted at once.

@@ -35,8 +35,6 @@ type Config struct {
 	// Migrate has states in Cells that were written under another configuration carried over,
 	// as a keyed.Migrator does, when the first records come. Default: they are an error.
 	Migrate bool
-	// Account connects the node with package pipeline. Leave it empty.
-	Account string
 }
 
 // waits reports whether observations can wait for earlier ones.
@@ -141,8 +139,8 @@ type filterFn struct {
 	Due      timers.EventTime
 }
 
-func (fn *filterFn) Setup() error {
-	return fn.setUp(cellState{head: &fn.State, log: &fn.Log, settings: &fn.Settings}, &fn.Due, func() Encoder { return nil })
+func (fn *filterFn) Setup(ctx context.Context) error {
+	return fn.setUp(ctx, cellState{head: &fn.State, log: &fn.Log, settings: &fn.Settings}, &fn.Due, func() Encoder { return nil })
 }
 
 func (fn *filterFn) StartBundle(emit func(beam.EventTime, string, keyed.Estimate), tell func(beam.EventTime, string, keyed.Silent), reject func(keyed.Rejected)) {
@@ -171,8 +169,8 @@ type encodeFn struct {
 	Due      timers.EventTime
 }
 
-func (fn *encodeFn) Setup() error {
-	return fn.setUp(cellState{head: &fn.State, log: &fn.Log, settings: &fn.Settings}, &fn.Due, func() Encoder { return encoders.of(fn.Encoder) })
+func (fn *encodeFn) Setup(ctx context.Context) error {
+	return fn.setUp(ctx, cellState{head: &fn.State, log: &fn.Log, settings: &fn.Settings}, &fn.Due, func() Encoder { return encoders.of(ctx, fn.Encoder) })
 }
 
 func (fn *encodeFn) StartBundle(emit, alert func([]byte), reject func(keyed.Rejected)) {

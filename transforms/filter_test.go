@@ -113,7 +113,7 @@ func runFilter(t *testing.T, cfg transforms.Config, in []given) *testCase {
 	estimates, rejected := transforms.Filter(s, cfg, beam.Reshuffle(s, col))
 	beam.ParDo(s, &collectFn{Case: t.Name()}, estimates)
 	beam.ParDo(s, &collectRejectedFn{Case: t.Name()}, rejected)
-	if _, err := execute(context.Background(), p); err != nil {
+	if _, err := execute(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -216,7 +216,7 @@ func TestFilterStateIsATrack(t *testing.T) {
 	for _, order := range []keyed.Order{keyed.Arrival, keyed.EventTime} {
 		t.Run(string(order), func(t *testing.T) {
 			states := map[string][]byte{}
-			books := account.Open(t.Name(), account.Keeper{Settled: func(settled map[string]account.KeyState, _ time.Time) {
+			books := account.Open(account.Keeper{Settled: func(settled map[string]account.KeyState, _ time.Time) {
 				for key, s := range settled {
 					states[key] = s.State
 				}
@@ -225,8 +225,8 @@ func TestFilterStateIsATrack(t *testing.T) {
 			if err := books.HandOver(t.Context(), len(in), nil); err != nil {
 				t.Fatal(err)
 			}
-			cfg := transforms.Config{Config: keyed.Config{Filter: hafvf.Config{Family: "normal"}, Order: order}, Account: t.Name()}
-			runFilterUnsorted(t, cfg, in)
+			cfg := transforms.Config{Config: keyed.Config{Filter: hafvf.Config{Family: "normal"}, Order: order}}
+			runFilterIn(books.In(t.Context()), t, cfg, in)
 			books.Stored(len(in))
 			est, err := keyed.NewEstimator(cfg.Config)
 			if err != nil {
@@ -296,13 +296,18 @@ func TestFilterReleasesInOrder(t *testing.T) {
 // observations reach the node as they are emitted.
 func runFilterUnsorted(t *testing.T, cfg transforms.Config, in []given) *testCase {
 	t.Helper()
+	return runFilterIn(t.Context(), t, cfg, in)
+}
+
+func runFilterIn(ctx context.Context, t *testing.T, cfg transforms.Config, in []given) *testCase {
+	t.Helper()
 	c := &testCase{in: in, out: map[string][]keyed.Estimate{}}
 	cases.Store(t.Name(), c)
 	p, s := beam.NewPipelineWithRoot()
 	estimates, rejected := transforms.Filter(s, cfg, beam.ParDo(s, &emitFn{Case: t.Name()}, beam.Impulse(s)))
 	beam.ParDo(s, &collectFn{Case: t.Name()}, estimates)
 	beam.ParDo(s, &collectRejectedFn{Case: t.Name()}, rejected)
-	if _, err := execute(context.Background(), p); err != nil {
+	if _, err := execute(ctx, p); err != nil {
 		t.Fatal(err)
 	}
 	return c

@@ -38,7 +38,7 @@ func (j *job) bundle(t *testing.T, cfg Config, calls bool, in map[string][]keyed
 	pack, filter := &packEachFn{packer{Config: string(text)}}, &filterFn{
 		node: node{Config: string(text)}, State: *statesOfCells().head, Log: *statesOfCells().log, Settings: *statesOfCells().settings,
 	}
-	if err := errors.Join(pack.Setup(), filter.Setup()); err != nil {
+	if err := errors.Join(pack.Setup(), filter.Setup(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	type sent struct {

@@ -127,7 +127,8 @@ const (
 	groupKeys = 32
 )
 
-func (fn *node) setUp(states cellState, due *timers.EventTime, encoder func() Encoder) error {
+func (fn *node) setUp(ctx context.Context, states cellState, due *timers.EventTime, encoder func() Encoder) error {
+	fn.account = account.From(ctx)
 	fn.workers = make([]*worker, runtime.GOMAXPROCS(0))
 	for i := range fn.workers {
 		est, cfg, err := parseEstimator(fn.Config)
@@ -148,7 +149,6 @@ func (fn *node) setUp(states cellState, due *timers.EventTime, encoder func() En
 func (fn *node) start(out outlet) {
 	fn.bundle = bundle{out: out, queue: fn.queue[:0], cells: map[string]*opened{}}
 	fn.carry.outcomes = nil
-	fn.account = account.Of(fn.cfg.Account)
 }
 
 // take takes a block into the queue.

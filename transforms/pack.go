@@ -161,7 +161,7 @@ func (p *packer) finish(ctx context.Context, emit func(beam.EventTime, string, [
 	p.callCells(emit)
 	p.flush(emit)
 	addMetrics(ctx, account.Counts{Rejected: p.refused})
-	account.Of(p.cfg.Account).Report(account.Report{Taken: rejected, Emitted: rejected, Counts: account.Counts{Rejected: int64(rejected)}})
+	account.From(ctx).Report(account.Report{Taken: rejected, Emitted: rejected, Counts: account.Counts{Rejected: int64(rejected)}})
 }
 
 // packFn decodes elements of a source and packs their observations. Its name is that of
@@ -174,8 +174,8 @@ type packFn struct {
 	rejected int
 }
 
-func (fn *packFn) Setup() error {
-	fn.decoder = decoders.of(fn.Decoder)
+func (fn *packFn) Setup(ctx context.Context) error {
+	fn.decoder = decoders.of(ctx, fn.Decoder)
 	return fn.setUp()
 }
 

@@ -100,8 +100,8 @@ func (fn *resumeFn) Setup() (err error) {
 	return err
 }
 
-func (fn *resumeFn) ProcessElement(_ context.Context, _ []byte, emit func(beam.EventTime, string, []byte)) error {
-	return account.Of(fn.cfg.Account).RestoreTimers(func(key string, b []byte) error {
+func (fn *resumeFn) ProcessElement(ctx context.Context, _ []byte, emit func(beam.EventTime, string, []byte)) error {
+	return account.From(ctx).RestoreTimers(func(key string, b []byte) error {
 		e, err := fn.estimator.Open(key, b)
 		if err != nil {
 			return err

@@ -44,8 +44,6 @@ func init() {
 // SmoothConfig is the configuration of Smooth.
 type SmoothConfig struct {
 	keyed.SmoothConfig
-	// Account is as in Config.
-	Account string
 }
 
 // Smooth takes a PCollection<KV<string, keyed.Observation>> in any window. It returns a
@@ -183,7 +181,7 @@ func (a *admitter) flush(emit func(beam.EventTime, string, []byte)) {
 func (a *admitter) finish(ctx context.Context, emit func(beam.EventTime, string, []byte), rejected int) {
 	a.flush(emit)
 	addMetrics(ctx, account.Counts{Rejected: a.refused})
-	account.Of(a.cfg.Account).Report(account.Report{Taken: a.taken + rejected, Emitted: rejected, Counts: account.Counts{Rejected: int64(rejected)}})
+	account.From(ctx).Report(account.Report{Taken: a.taken + rejected, Emitted: rejected, Counts: account.Counts{Rejected: int64(rejected)}})
 }
 
 // admitFn decodes elements of a source and admits their observations.
@@ -195,8 +193,8 @@ type admitFn struct {
 	rejected int
 }
 
-func (fn *admitFn) Setup() error {
-	fn.decoder = decoders.of(fn.Decoder)
+func (fn *admitFn) Setup(ctx context.Context) error {
+	fn.decoder = decoders.of(ctx, fn.Decoder)
 	return fn.setUp()
 }
 
@@ -340,8 +338,8 @@ func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, kept []session,
 // smoothFn emits what a sessionNode has smoothed.
 type smoothFn struct{ sessionNode }
 
-func (fn *smoothFn) Setup() error {
-	return fn.setUp(func() SmoothedEncoder { return nil })
+func (fn *smoothFn) Setup(ctx context.Context) error {
+	return fn.setUp(ctx, func() SmoothedEncoder { return nil })
 }
 
 func (fn *smoothFn) StartBundle(emit func(beam.EventTime, string, keyed.Smoothed)) {
@@ -362,8 +360,8 @@ type encodeSmoothedFn struct {
 	Encoder Registered
 }
 
-func (fn *encodeSmoothedFn) Setup() error {
-	return fn.setUp(func() SmoothedEncoder { return smoothedEncoders.of(fn.Encoder) })
+func (fn *encodeSmoothedFn) Setup(ctx context.Context) error {
+	return fn.setUp(ctx, func() SmoothedEncoder { return smoothedEncoders.of(ctx, fn.Encoder) })
 }
 
 func (fn *encodeSmoothedFn) StartBundle(emit func([]byte)) {
@@ -422,7 +420,8 @@ type pending struct {
 // that are held back, each of which takes about fifty times the bytes of its observation.
 const smoothBytes = 64 << 10
 
-func (fn *sessionNode) setUp(encoder func() SmoothedEncoder) error {
+func (fn *sessionNode) setUp(ctx context.Context, encoder func() SmoothedEncoder) error {
+	fn.account = account.From(ctx)
 	fn.smoothers = make([]*keyed.Smoother, runtime.GOMAXPROCS(0))
 	fn.encoders = make([]SmoothedEncoder, len(fn.smoothers))
 	for i := range fn.smoothers {
@@ -432,7 +431,6 @@ func (fn *sessionNode) setUp(encoder func() SmoothedEncoder) error {
 		}
 		fn.encoders[i] = encoder()
 	}
-	fn.account = account.Of(fn.cfg.Account)
 	return nil
 }
 

@@ -37,7 +37,7 @@ func BenchmarkSmoothSessions(b *testing.B) {
 		}
 		b.Run(fmt.Sprintf("length=%d", length), func(b *testing.B) {
 			fn := &smoothFn{sessionNode: sessionNode{Config: string(text)}}
-			if err := fn.Setup(); err != nil {
+			if err := fn.Setup(b.Context()); err != nil {
 				b.Fatal(err)
 			}
 			emit := func(beam.EventTime, string, keyed.Smoothed) {}

@@ -60,7 +60,7 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 	run := func(goroutines int) (all []string) {
 		runtime.GOMAXPROCS(goroutines)
 		fn := &smoothFn{sessionNode: sessionNode{Config: string(text)}}
-		if err := fn.Setup(); err != nil {
+		if err := fn.Setup(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if len(fn.smoothers) != goroutines {
@@ -99,7 +99,7 @@ func TestSmoothOfABrokenSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	fn := &smoothFn{sessionNode: sessionNode{Config: string(text)}}
-	if err := fn.Setup(); err != nil {
+	if err := fn.Setup(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	emit := func(beam.EventTime, string, keyed.Smoothed) { t.Error("a record") }

@@ -48,7 +48,7 @@ func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 	}
 	run := func(goroutines int) (all []string) {
 		fn := &filterFn{node: node{Config: string(text)}}
-		if err := fn.Setup(); err != nil {
+		if err := fn.Setup(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		fn.workers = nil

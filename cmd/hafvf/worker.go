@@ -43,7 +43,9 @@ ends the worker; Flink then restarts its tasks from the last checkpoint.`,
 				return err
 			}
 			defer done()
-			release, err := pipeline.Attend(log, metrics)
+			ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			ctx, release, err := pipeline.Attend(ctx, log, metrics)
 			if err != nil {
 				return err
 			}
@@ -52,8 +54,6 @@ ends the worker; Flink then restarts its tasks from the last checkpoint.`,
 			if err != nil {
 				return err
 			}
-			ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-			defer stop()
 			version, beam := versions()
 			log.Info("a worker listens", "address", l.Addr().String(), "version", version, "beam", beam)
 			return (&flink.Worker{Version: version, Log: log}).Serve(ctx, l)

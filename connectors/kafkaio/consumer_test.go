@@ -27,7 +27,7 @@ func TestAddedPartitions(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(2, "in"))
 	m := manual(c)
 	m.Produce(t, ticking("in", 0, 3)...)
-	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}, Start: Start{At: Latest}, Readers: []string{"a", "b"}}, "")
+	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}, Start: Start{At: Latest}, Readers: []string{"a", "b"}}, nil)
 	m.AddPartitions(t, "in", 5)
 	for p := range 5 {
 		m.Produce(t, ticking("in", int32(p), 4)...)
@@ -50,7 +50,7 @@ func TestAddedPartitions(t *testing.T) {
 func TestRestart(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(2, "in"))
 	manual(c).Produce(t, slices.Concat(ticking("in", 0, 1000), ticking("in", 1, 1000))...)
-	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}, Bounded: true}, "")
+	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}, Bounded: true}, nil)
 	for more := true; more; {
 		var err error
 		if more, err = r.call(context30(t)); err != nil {
@@ -69,7 +69,7 @@ func TestLag(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(1, "lagging"))
 	const n = 20_000
 	manual(c).Produce(t, ticking("lagging", 0, n)...)
-	r := startReading(t, Source{Cluster: c, Topics: []string{"lagging"}, Poll: time.Nanosecond}, "")
+	r := startReading(t, Source{Cluster: c, Topics: []string{"lagging"}, Poll: time.Nanosecond}, nil)
 	for len(r.got) < n {
 		if _, err := r.call(context30(t)); err != nil {
 			t.Fatal(err)
@@ -88,7 +88,7 @@ func TestLag(t *testing.T) {
 func TestOutage(t *testing.T) {
 	k, c := fake(t, kfake.SeedTopics(3, "in"))
 	m := manual(c)
-	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, "")
+	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, nil)
 	n := int64(0)
 	for round := range 12 {
 		for p := range 3 {
@@ -181,7 +181,7 @@ func TestNothingLeft(t *testing.T) {
 	manual(c).Produce(t, ticking("in", 0, 10)...)
 	readAll(t, Source{Cluster: c, Topics: []string{"in"}, Group: "g", Start: Start{At: Committed}})
 	l := openLedger(t, LedgerConfig{Client: asks(t, c), Group: "g", Changelog: "states"})
-	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, l.cfg.Name)
+	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, l)
 	r.until(func() bool { return len(r.got) > 0 })
 	l.Add(-10)
 	if err := l.Close(context30(t), true); err != nil {
@@ -296,7 +296,7 @@ func TestWatermarkMoves(t *testing.T) {
 	at := base.Add(-time.Hour)
 	manual(c).Produce(t, &kgo.Record{Topic: "in", Value: []byte(at.Format(time.RFC3339)), Timestamp: base},
 		&kgo.Record{Topic: "in", Value: []byte("no time"), Timestamp: at.Add(-time.Hour)})
-	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}, Clock: "test", ClockSetting: time.RFC3339, Disorder: time.Minute}, "")
+	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}, Clock: "test", ClockSetting: time.RFC3339, Disorder: time.Minute}, nil)
 	r.until(func() bool { return len(r.got) == 2 })
 	if d := cmp.Diff([]mtime.Time{mtime.FromTime(at), mtime.FromTime(at.Add(-time.Hour))}, r.times); d != "" {
 		t.Errorf("event times (-want +got):\n%s", d)

@@ -77,7 +77,7 @@ func ExampleRead() {
 		Topics:  []string{"greetings"},
 		Start:   kafkaio.Start{At: kafkaio.Earliest},
 		Bounded: true,
-	}, "") // without a ledger
+	})
 	beam.ParDo0(s, show, records)
 	if _, err := direct.Execute(ctx, p); err != nil {
 		fmt.Println(err)
@@ -100,7 +100,7 @@ func ExampleWrite() {
 
 	p, s := beam.NewPipelineWithRoot()
 	chunks := beam.ParDo(s, toChunk, beam.Create(s, "change", "drift", "noise"))
-	kafkaio.Write(s, kafkaio.Sink{Cluster: cluster, Topic: "lengths"}, "", chunks)
+	kafkaio.Write(s, kafkaio.Sink{Cluster: cluster, Topic: "lengths"}, chunks)
 	if _, err := direct.Execute(ctx, p); err != nil {
 		fmt.Println(err)
 		return
@@ -109,7 +109,7 @@ func ExampleWrite() {
 	p, s = beam.NewPipelineWithRoot()
 	records := kafkaio.Read(s, kafkaio.Source{
 		Cluster: cluster, Topics: []string{"lengths"}, Start: kafkaio.Start{At: kafkaio.Earliest}, Bounded: true,
-	}, "")
+	})
 	beam.ParDo0(s, showID, records)
 	if _, err := direct.Execute(ctx, p); err != nil {
 		fmt.Println(err)

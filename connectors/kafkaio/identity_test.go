@@ -39,7 +39,7 @@ type run struct {
 
 func begin(t testing.TB, c Cluster, more func(*LedgerConfig)) (run, error) {
 	t.Helper()
-	cfg := LedgerConfig{Name: fmt.Sprint(t.Name(), time.Now().UnixNano()), Client: asks(t, c), Topics: []string{"in"}, Group: "g", Changelog: "states", AtEnd: true, Log: quiet}
+	cfg := LedgerConfig{Client: asks(t, c), Topics: []string{"in"}, Group: "g", Changelog: "states", AtEnd: true, Log: quiet}
 	if more != nil {
 		more(&cfg)
 	}
@@ -461,15 +461,16 @@ func TestTopicMadeAgainMeanwhile(t *testing.T) {
 	for _, ledger := range []bool{true, false} {
 		k, c := fake(t, kfake.SeedTopics(1, "in"))
 		manual(c).Produce(t, ticking("in", 0, 9)...)
-		name, want := "", "start the job without the savepoint"
+		var l *Ledger
+		want := "start the job without the savepoint"
 		if ledger {
-			l := openLedger(t, LedgerConfig{Client: asks(t, c), Topics: []string{"in"}, Group: "g"})
-			name, want = l.cfg.Name, "--begin-anew"
+			l = openLedger(t, LedgerConfig{Client: asks(t, c), Topics: []string{"in"}, Group: "g"})
+			want = "--begin-anew"
 		}
-		r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, name)
+		r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, l)
 		r.until(func() bool { return len(r.got) == 9 })
 		if ledger {
-			ledgerOf(name).Add(-9)
+			l.Add(-9)
 		}
 		k.DeleteTopic("in")
 		kafkatest.Dial(c.Brokers).CreateTopic(t, "in", 1, nil)

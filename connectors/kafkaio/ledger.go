@@ -61,7 +61,6 @@ type Ledger struct {
 
 // A LedgerConfig says what a ledger commits, and where.
 type LedgerConfig struct {
-	Name   string   // by which the source finds it
 	Client *Client  // of the topics' cluster; the caller closes it
 	Topics []string // that the source reads
 	Group  string   // that offsets are committed of; empty: none
@@ -139,15 +138,16 @@ const (
 	leastBatch = 512
 )
 
-// ledgerOf returns the ledger of that name, nil if there is none in this process.
-func ledgerOf(name string) *Ledger { return account.Part[*Ledger](account.Of(name), "") }
+// ledgerOf returns the ledger of the run that a node's context belongs to, nil if there is
+// none.
+func ledgerOf(ctx context.Context) *Ledger { return account.Part[*Ledger](account.From(ctx), "") }
 
 // OpenLedger opens a ledger. It reads the group's offsets first and the states second, so
 // that the states are at least as new even if another run commits in between. The source
 // starts at these offsets.
 //
 // OpenLedger returns an error if the changelog does not belong to the offsets, or if a
-// topic was deleted and created again since. It panics if the name is taken.
+// topic was deleted and created again since.
 func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	l := &Ledger{
 		cfg: cfg, run: newIdentity(), ready: map[string][]byte{}, waiting: map[string][]account.Place{},
@@ -159,7 +159,7 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	}
 	l.ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	l.commits, l.cut = context.WithCancel(context.WithoutCancel(ctx))
-	l.account = account.Open(cfg.Name, account.Keeper{Settled: l.settled, Restore: l.Restore, Restored: l.Restored})
+	l.account = account.Open(account.Keeper{Settled: l.settled, Restore: l.Restore, Restored: l.Restored})
 	account.Attach(l.account, "", l)
 	go l.commitAlways()
 	return l, nil
@@ -765,6 +765,9 @@ func (l *Ledger) Stop() {
 func (l *Ledger) Suspends() bool {
 	return (l.cfg.Group != "" || l.cfg.Changelog != "") && !l.cfg.Drain
 }
+
+// In returns a context for the runner, by which source and sinks find the ledger.
+func (l *Ledger) In(ctx context.Context) context.Context { return l.account.In(ctx) }
 
 // Idle is closed while nothing is in flight; ask anew after it was not.
 func (l *Ledger) Idle() <-chan struct{} { return l.account.Idle() }

@@ -314,7 +314,7 @@ func (p *process) run() error {
 	client := NewClient(cluster)
 	defer client.Close()
 	l, err := OpenLedger(p.ctx, LedgerConfig{
-		Name: name, Client: client, Topics: []string{simIn}, Group: simGroup, Changelog: simStates, Log: quiet, Check: p.restored,
+		Client: client, Topics: []string{simIn}, Group: simGroup, Changelog: simStates, Log: quiet, Check: p.restored,
 	})
 	if err != nil {
 		return err

@@ -99,38 +99,37 @@ const (
 // Read reads src and returns a PCollection<Record>, in the order of the offsets
 // within each partition, at the records' event times.
 //
-// A ledger of that name in this process holds the source back and can stop it. Without
-// one, a call emits the records that came while it polled.
-func Read(s beam.Scope, src Source, ledger string) beam.PCollection {
+// A ledger in this process holds the source back and can stop it. Without one, a call
+// emits the records that came while it polled.
+func Read(s beam.Scope, src Source) beam.PCollection {
 	s = s.Scope("kafkaio.Read")
-	return beam.ParDo(s, &recordsFn{}, readBatches(s, src, ledger))
+	return beam.ParDo(s, &recordsFn{}, readBatches(s, src))
 }
 
 // ReadBatches is Read without a collection of single records: it returns a
 // PCollection<Batch>, each of what one fetch brought, at the earliest of the times of its
 // records.
-func ReadBatches(s beam.Scope, src Source, ledger string) beam.PCollection {
-	return readBatches(s.Scope("kafkaio.Read"), src, ledger)
+func ReadBatches(s beam.Scope, src Source) beam.PCollection {
+	return readBatches(s.Scope("kafkaio.Read"), src)
 }
 
-func readBatches(s beam.Scope, src Source, ledger string) beam.PCollection {
+func readBatches(s beam.Scope, src Source) beam.PCollection {
 	begin := beam.Impulse(s)
 	if len(src.Readers) > 0 {
 		return beam.ParDo(s, newLoopFn(src, rand.Text()), beam.ParDo(s, &readersFn{src.Readers}, begin))
 	}
-	return beam.ParDo(s, &readFn{Source: src, Ledger: ledger, Run: rand.Text()}, begin)
+	return beam.ParDo(s, &readFn{Source: src, Run: rand.Text()}, begin)
 }
 
 // readFn reads all partitions. A call emits one bundle and defers the rest. Between calls
 // the partitions are read ahead.
 type readFn struct {
 	Source Source
-	Ledger string
 	Run    string // names the consumer between calls
 }
 
-func (fn *readFn) CreateInitialRestriction([]byte) (restriction, error) {
-	return fn.Source.deal(context.Background(), ledgerOf(fn.Ledger), 0, 1)
+func (fn *readFn) CreateInitialRestriction(ctx context.Context, _ []byte) (restriction, error) {
+	return fn.Source.deal(ctx, ledgerOf(ctx), 0, 1)
 }
 
 // deal returns the partitions of one of several readers.
@@ -175,7 +174,7 @@ func (fn *readFn) CreateWatermarkEstimator(ms int64) *watermark { return &waterm
 func (fn *readFn) WatermarkEstimatorState(w *watermark) int64   { return w.ms }
 
 func (fn *readFn) ProcessElement(ctx context.Context, w *watermark, rt *sdf.LockRTracker, _ []byte, emit func(beam.EventTime, Batch)) (sdf.ProcessContinuation, error) {
-	ended, at, err := fn.Source.call(ctx, fn.Run, ledgerOf(fn.Ledger), rt, emit)
+	ended, at, err := fn.Source.call(ctx, fn.Run, ledgerOf(ctx), rt, emit)
 	if err != nil || ended {
 		return sdf.StopProcessing(), err
 	}

@@ -24,20 +24,21 @@ import (
 
 // A reading calls a source as a runner does, one call after the other.
 type reading struct {
-	t     testing.TB
-	fn    *readFn
-	rests []restriction // of the readers
-	marks []int64       // their watermarks
-	got   []Record
-	times []mtime.Time
+	t      testing.TB
+	fn     *readFn
+	ledger *Ledger
+	rests  []restriction // of the readers
+	marks  []int64       // their watermarks
+	got    []Record
+	times  []mtime.Time
 }
 
-func startReading(t testing.TB, src Source, ledger string) *reading {
+func startReading(t testing.TB, src Source, ledger *Ledger) *reading {
 	t.Helper()
-	r := &reading{t: t, fn: &readFn{Source: src, Ledger: ledger, Run: t.Name()}}
+	r := &reading{t: t, fn: &readFn{Source: src, Run: t.Name()}, ledger: ledger}
 	readers := max(1, len(src.Readers))
 	for i := range readers {
-		rest, err := src.deal(t.Context(), ledgerOf(ledger), i, readers)
+		rest, err := src.deal(t.Context(), ledger, i, readers)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,6 +61,9 @@ func (r *reading) abandon() {
 // call calls every reader that has something left once; it reports whether one
 // has some still.
 func (r *reading) call(ctx context.Context) (more bool, err error) {
+	if r.ledger != nil {
+		ctx = r.ledger.In(ctx)
+	}
 	for i, rest := range r.rests {
 		if rest.Over {
 			continue
@@ -129,7 +133,7 @@ func (r *reading) all() []Record {
 func readAll(t testing.TB, src Source) []Record {
 	t.Helper()
 	src.Bounded = true
-	return startReading(t, src, "").all()
+	return startReading(t, src, nil).all()
 }
 
 // positions are the records', sorted by partition; within one they are as they came.
@@ -260,7 +264,7 @@ func TestBounded(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(2, "in"))
 	m := manual(c)
 	m.Produce(t, ticking("in", 0, 10)...)
-	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}, Bounded: true}, "")
+	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}, Bounded: true}, nil)
 	m.Produce(t, ticking("in", 0, 10)...)
 	m.Produce(t, ticking("in", 1, 10)...)
 	if d := cmp.Diff(stretch("in", 0, 0, 10), positions(r.all())); d != "" {
@@ -305,7 +309,7 @@ func TestRecords(t *testing.T) {
 			want = append(want, rec)
 		}
 	}
-	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}, Bounded: true}, "")
+	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}, Bounded: true}, nil)
 	got := r.all()
 	if d := cmp.Diff(want, got); d != "" { // which tells nil from empty
 		t.Errorf("(-want +got):\n%s", d)
@@ -356,7 +360,7 @@ func TestOversized(t *testing.T) {
 func TestWithoutLedger(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(1, "in"))
 	manual(c).Produce(t, ticking("in", 0, 10)...)
-	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, "")
+	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, nil)
 	r.until(func() bool { return len(r.got) == 10 })
 	for range 3 {
 		if more, err := r.call(context30(t)); err != nil || !more {

@@ -20,19 +20,18 @@ func init() {
 // line end, to a topic, at least once and with the id as the header "id". The lines of a
 // bundle are stored when the bundle ends.
 //
-// The topic must exist. Write waits for absent brokers as Writer.Write does. A ledger of
-// that name in this process learns how many lines were stored.
-func Write(s beam.Scope, sink Sink, ledger string, col beam.PCollection) {
+// The topic must exist. Write waits for absent brokers as Writer.Write does. A ledger in
+// this process learns how many lines were stored.
+func Write(s beam.Scope, sink Sink, col beam.PCollection) {
 	s = s.Scope("kafkaio.Write")
-	beam.ParDo0(s, &writeFn{Sink: sink, Ledger: ledger}, col)
+	beam.ParDo0(s, &writeFn{Sink: sink}, col)
 }
 
 // writeBytes is how much a bundle gathers before it writes.
 const writeBytes = 8 << 20
 
 type writeFn struct {
-	Sink   Sink
-	Ledger string
+	Sink Sink
 
 	writer  *Writer
 	waiting []Message
@@ -40,11 +39,11 @@ type writeFn struct {
 	stored  int
 }
 
-func (fn *writeFn) StartBundle(context.Context) (err error) {
+func (fn *writeFn) StartBundle(ctx context.Context) (err error) {
 	fn.waiting, fn.size, fn.stored = nil, 0, 0
 	if fn.writer == nil {
 		// openWriter does not connect: the run has begun, so Write waits for absent brokers.
-		fn.writer, err = openWriter(fn.Sink, ledgerOf(fn.Ledger).logger())
+		fn.writer, err = openWriter(fn.Sink, ledgerOf(ctx).logger())
 	}
 	return err
 }
@@ -77,7 +76,7 @@ func (fn *writeFn) FinishBundle(ctx context.Context) error {
 	if err := fn.flush(ctx); err != nil {
 		return err
 	}
-	account.Of(fn.Ledger).Stored(fn.stored)
+	account.From(ctx).Stored(fn.stored)
 	return nil
 }
 

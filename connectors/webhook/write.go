@@ -27,16 +27,15 @@ type Refused struct {
 
 // Write takes a PCollection<[]byte> of connectors.Chunks and sends each line to the sink,
 // at least once. It returns what the receiver did not take as a PCollection<Refused>; a
-// pipeline waits for a receiver that is away. The account of that name in this process
-// learns how many lines were taken.
-func Write(s beam.Scope, sink Sink, run string, col beam.PCollection) (refused beam.PCollection) {
+// pipeline waits for a receiver that is away. The run in this process learns how many lines
+// were taken.
+func Write(s beam.Scope, sink Sink, col beam.PCollection) (refused beam.PCollection) {
 	s = s.Scope("webhook.Write")
-	return beam.ParDo(s, &writeFn{Sink: sink, Account: run}, col)
+	return beam.ParDo(s, &writeFn{Sink: sink}, col)
 }
 
 type writeFn struct {
-	Sink    Sink
-	Account string
+	Sink Sink
 
 	client *Client
 	taken  int
@@ -87,7 +86,7 @@ func (fn *writeFn) send(ctx context.Context, batch []connectors.Line, refuse fun
 	return nil
 }
 
-func (fn *writeFn) FinishBundle(context.Context, func(Refused)) {
-	account.Of(fn.Account).Stored(fn.taken)
+func (fn *writeFn) FinishBundle(ctx context.Context, _ func(Refused)) {
+	account.From(ctx).Stored(fn.taken)
 	fn.taken = 0
 }

@@ -2,8 +2,8 @@
 // states hold, and what was done. A runner in the process neither waits until
 // outputs are stored nor keeps state over a restart, so the program does both.
 //
-// Source, nodes and sinks find the Run by its name. The balance of what is in flight
-// changes in four ways, and at no other place:
+// Source, nodes and sinks find the Run in the context that the runner calls them with. The
+// balance of what is in flight changes in four ways, and at no other place:
 //
 //	HandOver  the source hands n records over    +n
 //	Report    a node took t and put out e        e − t
@@ -89,7 +89,6 @@ func (c *Counts) Add(o Counts) {
 // A Run is the account of one run. The methods that nodes call do nothing on a nil
 // Run, which is that of a runner that keeps its own books.
 type Run struct {
-	name    string
 	keeper  Keeper
 	counted bool // whether there is a balance
 	parts   sync.Map
@@ -110,26 +109,20 @@ type Run struct {
 	stopped, gone <-chan struct{}
 }
 
-var runs sync.Map // of *Run by name
-
-// Open makes a run known by name to the nodes of this process. It panics if the name
-// is taken.
-func Open(name string, k Keeper) *Run {
-	r := &Run{name: name, keeper: k, counted: true, idle: make(chan struct{}), staged: map[string]KeyState{}}
+// Open opens the books of a run. Nodes find it if the runner has a context of Run.In.
+func Open(k Keeper) *Run {
+	r := Watch()
+	r.keeper, r.counted, r.idle, r.staged = k, true, make(chan struct{}), map[string]KeyState{}
 	close(r.idle)
-	return r.open()
+	return r
 }
 
 // Watch is Open for a process whose runner keeps the books, as the workers of a
 // cluster: the run adds up counts, and has no balance.
-func Watch(name string) *Run { return (&Run{name: name}).open() }
-
-func (r *Run) open() *Run {
+func Watch() *Run {
+	r := &Run{}
 	r.stop, r.stopped = latch()
 	r.over, r.gone = latch()
-	if _, taken := runs.LoadOrStore(r.name, r); taken {
-		panic("account: run " + r.name + " exists already")
-	}
 	return r
 }
 
@@ -139,18 +132,20 @@ func latch() (send func(), received <-chan struct{}) {
 	return sync.OnceFunc(func() { close(c) }), c
 }
 
-// Of returns the run of that name, nil where there is none.
-func Of(name string) *Run {
-	r, _ := runs.Load(name)
-	run, _ := r.(*Run)
-	return run
+// inContext is the key of the Run in a context.
+type inContext struct{}
+
+// In returns a context for a runner whose nodes belong to the run.
+func (r *Run) In(ctx context.Context) context.Context { return context.WithValue(ctx, inContext{}, r) }
+
+// From returns the run that a node's context belongs to, nil if there is none.
+func From(ctx context.Context) *Run {
+	r, _ := ctx.Value(inContext{}).(*Run)
+	return r
 }
 
-// Close forgets the run. A source that waits in HandOver fails.
-func (r *Run) Close() {
-	runs.CompareAndDelete(r.name, r)
-	r.over()
-}
+// Close closes the run. A source that waits in HandOver fails.
+func (r *Run) Close() { r.over() }
 
 // part is the key of what a run carries.
 type part[T any] struct{ name string }

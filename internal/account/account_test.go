@@ -9,11 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// books opens a run in the test's name, and returns what has settled, a map at a
+// books opens a run, and returns what has settled, a map at a
 // time.
 func books(t *testing.T) (*Run, *[]map[string]string) {
 	var settled []map[string]string
-	r := Open(t.Name(), Keeper{Settled: func(states map[string]KeyState, since time.Time) {
+	r := Open(Keeper{Settled: func(states map[string]KeyState, since time.Time) {
 		m := map[string]string{}
 		for key, s := range states {
 			m[key] = string(s.State)
@@ -98,9 +98,6 @@ func TestHandOver(t *testing.T) {
 	if err := <-over; err != errOver {
 		t.Errorf("after Close: %v", err)
 	}
-	if Of(t.Name()) != nil {
-		t.Error("a closed run is still known")
-	}
 }
 
 // TestParts: a run carries one thing for each type and name.
@@ -109,14 +106,14 @@ func TestParts(t *testing.T) {
 	Attach(r, "a", 1)
 	Attach(r, "b", 2)
 	Attach(r, "a", "text")
-	if Part[int](r, "a") != 1 || Part[int](r, "b") != 2 || Part[string](Of(t.Name()), "a") != "text" || Part[string](r, "b") != "" || Part[int](nil, "a") != 0 {
+	if Part[int](r, "a") != 1 || Part[int](r, "b") != 2 || Part[string](From(r.In(t.Context())), "a") != "text" || Part[string](r, "b") != "" || Part[int](From(t.Context()), "a") != 0 {
 		t.Error("parts are mixed up")
 	}
 }
 
 // TestWatched: where the runner keeps the books, only the counts add up.
 func TestWatched(t *testing.T) {
-	r := Watch(t.Name())
+	r := Watch()
 	defer r.Close()
 	r.Report(Report{Taken: 1, Counts: Counts{Records: 1}})
 	r.Stored(5)
