@@ -233,6 +233,7 @@ func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (s
 		defer to.close()
 		where = "the changelog " + changelog
 		states, err = kafkaio.ReadStates(ctx, to.of(t.Cluster), changelog, log)
+		err = advised(err)
 	case file != "":
 		where = file
 		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {

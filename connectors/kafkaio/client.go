@@ -587,9 +587,8 @@ func (c *Client) commit(ctx context.Context, group string, offsets map[string]co
 }
 
 // dialLeader connects to the leader of a partition, over a connection for the caller
-// alone. Where an id is given, the topic has to have it; anew is how to begin anew,
-// for the error.
-func (c *Client) dialLeader(ctx context.Context, at Position, id, anew string) (*link, error) {
+// alone. Where an id is given, the topic has to have it.
+func (c *Client) dialLeader(ctx context.Context, at Position, id string) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	md, err := c.metadata(ctx, []string{at.Topic})
@@ -601,7 +600,7 @@ func (c *Client) dialLeader(ctx context.Context, at Position, id, anew string) (
 		if err := c.identify(ctx, now); err != nil {
 			return nil, err
 		}
-		if err := anotherTopic(at.Topic, id, now[at.Topic].id, anew); err != nil {
+		if err := anotherTopic(at.Topic, id, now[at.Topic].id); err != nil {
 			return nil, err
 		}
 	}

@@ -9,7 +9,8 @@ import (
 )
 
 // A Cluster says how to reach Kafka. It is plain data that workers receive as JSON. It
-// holds no secrets, only their places.
+// holds no secrets, only their places. Errors write its fields in small letters: tls.ca is
+// TLS.CA.
 type Cluster struct {
 	// Brokers are some brokers of the cluster, host:port. The default port is 9092. They
 	// name all brokers, by their advertised.listeners, which must be reachable too.

@@ -50,7 +50,6 @@ type fetcher struct {
 	client   *Client
 	at       Position // of the next fetch
 	topic    string   // its id, see span.ID
-	anew     string   // how to begin anew, for an error
 	end      int64    // negative: without
 	limits   recordbatch.Limits
 	patience time.Duration
@@ -101,7 +100,7 @@ func (f *fetcher) run(ctx context.Context) {
 // attempt fetches once. It connects first if there is no connection.
 func (f *fetcher) attempt(ctx context.Context) (b batch, err error) {
 	if f.conn == nil {
-		f.conn, err = f.client.dialLeader(ctx, f.at, f.topic, f.anew)
+		f.conn, err = f.client.dialLeader(ctx, f.at, f.topic)
 	}
 	if err == nil {
 		if b, err = f.fetch(ctx, f.conn); err != nil {
@@ -136,21 +135,6 @@ func notify(c chan<- struct{}) {
 	case c <- struct{}{}:
 	default:
 	}
-}
-
-// How to begin anew, for errors.
-const (
-	anewHere    = "hafvf run CONFIG --begin-anew discards states and offsets and reads from the beginning"
-	anewOnFlink = "start the job without the savepoint or checkpoint, which reads from where the source starts, with filters that begin anew"
-)
-
-// anotherTopic is the error where a topic has another id than it had; nil where one of
-// the two is not known.
-func anotherTopic(name, was, is, anew string) error {
-	if was == "" || is == "" || was == is {
-		return nil
-	}
-	return permanent{fmt.Errorf("topic %q was deleted and created again (its id was %s and is %s): offsets and states are of the records that are gone; %s", name, was, is, anew)}
 }
 
 func leaderOf(md *metadata.Response, at Position) (metadata.ResponseBroker, error) {
@@ -230,12 +214,7 @@ func (f *fetcher) outOfRange(ctx context.Context) (batch, error) {
 		}
 		return batch{next: first}, nil
 	case f.at.Offset > last:
-		return batch{}, doubt{beyond(last, f.anew)}
+		return batch{}, doubt{beyond(last)}
 	}
 	return batch{}, kafka.OffsetOutOfRange
-}
-
-// beyond is the error for an offset after the end.
-func beyond(end int64, anew string) error {
-	return fmt.Errorf("its end is %d: records were lost, or the topic was deleted and created again; %s", end, anew)
 }

@@ -123,7 +123,7 @@ func checkStretch(t *testing.T, c Cluster, topic string, from, to int64, all []P
 func drain(t testing.TB, c Cluster, rest restriction) (got []Record, next int64) {
 	t.Helper()
 	ctx := context30(t)
-	cons := newConsumer(ctx, asks(t, c), Source{Cluster: c}, rest, readLimits, anewHere, quiet)
+	cons := newConsumer(ctx, asks(t, c), Source{Cluster: c}, rest, readLimits, quiet)
 	defer cons.close()
 	next = rest.Partitions[0].Offset
 	for end := rest.Partitions[0].End; next < end; {
@@ -247,7 +247,7 @@ func deleted(t *testing.T, c Cluster) {
 	log := &logged{warned: make(chan struct{}, 10)}
 	read := func(from, to int64) []Position {
 		ctx := context30(t)
-		cons := newConsumer(ctx, asks(t, c), Source{Cluster: c}, restriction{Readers: 1, Bounded: true, Partitions: []span{{Position{"del", 0, from}, to, ""}}}, readLimits, anewHere, slog.New(log))
+		cons := newConsumer(ctx, asks(t, c), Source{Cluster: c}, restriction{Readers: 1, Bounded: true, Partitions: []span{{Position{"del", 0, from}, to, ""}}}, readLimits, slog.New(log))
 		defer cons.close()
 		var got []Record
 		for next := from; next < to; {

@@ -100,8 +100,8 @@ func (l *Ledger) lost(exists bool) error {
 		default:
 			continue
 		}
-		return fmt.Errorf("the changelog %s %s, and group %s has offsets of a run that kept states (%s is at %d): with filters that begin anew there, every later estimate would differ; restore the topic, name the right one, or begin anew: %s",
-			l.cfg.Changelog, what, l.cfg.Group, log, l.found[log].offset, anewHere)
+		return &ResumeError{fmt.Errorf("the changelog %s %s, and group %s has offsets of a run that kept states (%s is at %d): with filters that begin anew there, every later estimate would differ; restore the topic, name the right one, or begin anew",
+			l.cfg.Changelog, what, l.cfg.Group, log, l.found[log].offset)}
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func (l *Ledger) lost(exists bool) error {
 // offsets were committed or the changelog was written.
 func (l *Ledger) checkTopics(ctx context.Context) error {
 	for name, t := range l.topics {
-		if err := anotherTopic(name, l.head.Topics[name], t.id, anewHere); err != nil {
+		if err := anotherTopic(name, l.head.Topics[name], t.id); err != nil {
 			return err
 		}
 	}
@@ -118,7 +118,7 @@ func (l *Ledger) checkTopics(ctx context.Context) error {
 		at := ParsePosition(log, l.found[log].offset)
 		n, t := readNote(l.found[log].metadata), l.topics[at.Topic]
 		if t.id != "" && n.Topic != "" {
-			if err := anotherTopic(at.Topic, n.Topic, t.id, anewHere); err != nil {
+			if err := anotherTopic(at.Topic, n.Topic, t.id); err != nil {
 				return err
 			}
 			continue
@@ -126,15 +126,15 @@ func (l *Ledger) checkTopics(ctx context.Context) error {
 		// Without ids, a new topic shows by an end before the offset, or by leader epochs
 		// that start again.
 		if t.epochs != nil && t.epochs[at.Partition] < n.Epoch {
-			return fmt.Errorf("topic %q was deleted and created again (the leader of %s had the epoch %d and has %d): offsets and states are of the records that are gone; %s",
-				at.Topic, log, n.Epoch, t.epochs[at.Partition], anewHere)
+			return &ResumeError{fmt.Errorf("topic %q was deleted and created again (the leader of %s had the epoch %d and has %d): offsets and states are of the records that are gone",
+				at.Topic, log, n.Epoch, t.epochs[at.Partition])}
 		}
 		end, err := l.end(ctx, log)
 		if err != nil {
 			return err
 		}
 		if at.Offset > end {
-			return fmt.Errorf("%s cannot be read at offset %d: %w", log, at.Offset, beyond(end, anewHere))
+			return fmt.Errorf("%s cannot be read at offset %d: %w", log, at.Offset, beyond(end))
 		}
 	}
 	return nil
@@ -152,7 +152,7 @@ func (l *Ledger) checkIncluded(ctx context.Context, included []Position) error {
 			return err
 		}
 		if p.Offset >= end {
-			return fmt.Errorf("states in the changelog %s include the record %s: %w", l.cfg.Changelog, p, beyond(end, anewHere))
+			return fmt.Errorf("states in the changelog %s include the record %s: %w", l.cfg.Changelog, p, beyond(end))
 		}
 	}
 	return nil

@@ -146,7 +146,7 @@ func ledgerOf(ctx context.Context) *Ledger { return account.Part[*Ledger](accoun
 // that the states are at least as new even if another run commits in between. The source
 // starts at these offsets.
 //
-// OpenLedger returns an error if the changelog does not belong to the offsets, or if a
+// OpenLedger returns a ResumeError if the changelog does not belong to the offsets, or if a
 // topic was deleted and created again since.
 func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	l := &Ledger{
@@ -332,11 +332,11 @@ func (l *Ledger) restore(ctx context.Context) (err error) {
 	if h, ok := l.restored[headKey]; ok {
 		delete(l.restored, headKey)
 		if err := json.Unmarshal(h.bytes, &l.head); err != nil && !l.cfg.BeginAnew {
-			return fmt.Errorf("the head of the changelog, at %s, the record with the empty key, is damaged: %w; restore the topic, or begin anew: %s", h.position(topic), err, anewHere)
+			return &ResumeError{fmt.Errorf("the head of the changelog, at %s, the record with the empty key, is damaged: %w; restore the topic, or begin anew", h.position(topic), err)}
 		}
 	}
 	if len(l.restored) > 0 && l.head.ID == "" && !l.cfg.BeginAnew {
-		return fmt.Errorf("the changelog %s has no head, the record with the empty key: another version of this program wrote it, or another program; name another topic, or begin anew: %s", topic, anewHere)
+		return &ResumeError{fmt.Errorf("the changelog %s has no head, the record with the empty key: another version of this program wrote it, or another program; name another topic, or begin anew", topic)}
 	}
 	l.cfg.Log.Info("states were restored", "topic", topic, "keys", len(l.restored), "took", time.Since(start).Round(time.Millisecond).String())
 	open(l.restored)
@@ -476,7 +476,7 @@ func lastValues(ctx context.Context, client *Client, topic string, log *slog.Log
 	rest := restriction{Readers: 1, Partitions: spans, Bounded: true}
 	limits := readLimits
 	limits.Record = math.MaxInt // a state may be larger
-	c := newConsumer(ctx, client, src, rest, limits, anewHere, log)
+	c := newConsumer(ctx, client, src, rest, limits, log)
 	defer c.close()
 	for t := (&tracker{rest: rest}); !t.IsDone(); {
 		i, b := c.take()
@@ -822,14 +822,6 @@ func (l *Ledger) idle() bool {
 	default:
 		return false
 	}
-}
-
-// anew tells the user how to begin anew.
-func (l *Ledger) anew() string {
-	if l == nil {
-		return anewOnFlink
-	}
-	return anewHere
 }
 
 func (l *Ledger) logger() *slog.Logger {

@@ -136,6 +136,9 @@ func (fn *readFn) CreateInitialRestriction(ctx context.Context, _ []byte) (restr
 func (src Source) deal(ctx context.Context, ledger *Ledger, reader, readers int) (restriction, error) {
 	rest := restriction{Reader: reader, Readers: readers, Bounded: src.Bounded}
 	spans, err := src.spans(ctx, ledger)
+	if ledger == nil {
+		err = ofRunner(err)
+	}
 	for _, s := range spans {
 		if s.Partition%readers == reader {
 			rest.Partitions = append(rest.Partitions, s)
@@ -190,6 +193,9 @@ func (src Source) call(ctx context.Context, run string, ledger *Ledger, rt *sdf.
 	c := resume(name, src, rest, ledger)
 	if ended, err = c.read(ctx, ledger, rt, emit); err != nil || ended {
 		c.close()
+		if ledger == nil {
+			err = ofRunner(err)
+		}
 		return ended, watermark, err
 	}
 	if ledger == nil {
@@ -371,7 +377,7 @@ func (src Source) findSpans(ctx context.Context, client *Client, ledger *Ledger)
 			}
 			if src.Bounded {
 				if s.End = ends[log]; src.Start.At == Committed && s.Offset > s.End {
-					return nil, fmt.Errorf("%s cannot be read at offset %d: %w", log, s.Offset, beyond(s.End, ledger.anew()))
+					return nil, fmt.Errorf("%s cannot be read at offset %d: %w", log, s.Offset, beyond(s.End))
 				}
 			}
 			all = append(all, s)
