@@ -3,21 +3,19 @@ package kafkaio
 import (
 	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/compress"
-	"github.com/segmentio/kafka-go/protocol/produce"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/rawproduce"
 	"golang.org/x/sync/errgroup"
 
 	"hafvf/connectors/internal/retry"
@@ -44,19 +42,6 @@ const (
 	inFlight = 16
 )
 
-// Compressions are those that a Sink knows.
-var Compressions = []string{"none", "gzip", "snappy", "lz4", "zstd"}
-
-// DefaultCompression is measured by BenchmarkCompression. Brokers before 2.1 do not know
-// it.
-const DefaultCompression = "zstd"
-
-// The levels are the fastest. kafka-go has one for the whole process, and none for lz4.
-func init() {
-	compress.ZstdCodec.Level = 1
-	compress.GzipCodec.Level = gzip.BestSpeed
-}
-
 // A Message is one to be written.
 type Message struct {
 	// Key chooses the partition, as in the Java client. Messages without a key (nil, not
@@ -76,19 +61,12 @@ type Sink struct {
 	Compression string
 }
 
-func (s Sink) codec() (c kafka.Compression, err error) {
-	if !slices.Contains(Compressions, cmp.Or(s.Compression, DefaultCompression)) {
-		return c, fmt.Errorf("compression %q of topic %q is unknown: give one of %s", s.Compression, s.Topic, strings.Join(Compressions, ", "))
-	}
-	return c, c.UnmarshalText([]byte(cmp.Or(s.Compression, DefaultCompression)))
-}
-
 // A Writer writes to a topic at least once. Within a partition, messages are first stored
 // in the order in which they were given. After a failed attempt some messages may be
 // stored again.
 type Writer struct {
 	sink   Sink
-	codec  kafka.Compression
+	codec  compress.Codec
 	client *kafka.Client
 	close  func()
 	log    *slog.Logger
@@ -234,12 +212,15 @@ func (w *Writer) deliver(ctx context.Context, p int, batch []*Message) error {
 }
 
 func (w *Writer) produce(ctx context.Context, p int, batch []*Message) error {
-	res, err := w.client.Produce(ctx, &kafka.ProduceRequest{
+	set, err := encode(w.codec, batch)
+	if err != nil {
+		return err
+	}
+	res, err := w.client.RawProduce(ctx, &kafka.RawProduceRequest{
 		Topic:        w.sink.Topic,
 		Partition:    p,
 		RequiredAcks: kafka.RequireAll,
-		Compression:  w.codec,
-		Records:      newRecords(batch),
+		RawRecords:   protocol.RawRecordSet{Reader: bytes.NewReader(set)},
 	})
 	if err != nil {
 		return bare(err)
@@ -334,7 +315,7 @@ func (w *Writer) well() {
 // bare removes kafka-go's prefix, which misleads: its errors of producing speak of
 // fetching.
 func bare(err error) error {
-	var p *produce.Error
+	var p *rawproduce.Error
 	if errors.As(err, &p) {
 		return p.Err
 	}
@@ -342,41 +323,4 @@ func bare(err error) error {
 		return cmp.Or(errors.Unwrap(err), err)
 	}
 	return err
-}
-
-// records gives a batch to kafka-go.
-type records struct {
-	rest       []*Message
-	record     kafka.Record
-	key, value payload
-	id         [1]kafka.Header
-}
-
-// payload is a kafka.Bytes that can be used again.
-type payload struct{ bytes.Reader }
-
-func (*payload) Close() error { return nil }
-
-func newRecords(batch []*Message) *records { return &records{rest: batch} }
-
-func (r *records) ReadRecord() (*kafka.Record, error) {
-	if len(r.rest) == 0 {
-		return nil, io.EOF
-	}
-	m := r.rest[0]
-	r.rest = r.rest[1:]
-	r.record = kafka.Record{}
-	if m.Key != nil {
-		r.key.Reset(m.Key)
-		r.record.Key = &r.key
-	}
-	if m.Value != nil {
-		r.value.Reset(m.Value)
-		r.record.Value = &r.value
-	}
-	if m.ID != "" {
-		r.id[0] = kafka.Header{Key: "id", Value: []byte(m.ID)}
-		r.record.Headers = r.id[:]
-	}
-	return &r.record, nil
 }

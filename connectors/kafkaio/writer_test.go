@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
-	"github.com/segmentio/kafka-go/protocol/produce"
+	"github.com/segmentio/kafka-go/protocol/rawproduce"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -496,7 +496,7 @@ func TestPasses(t *testing.T) {
 		err  error
 		want bool
 	}{
-		{produce.NewError(protocol.NewErrNoLeader("t", 1)), true}, // as kafka-go has it while a leader is elected
+		{rawproduce.NewError(protocol.NewErrNoLeader("t", 1)), true}, // as kafka-go has it while a leader is elected
 		{kafka.NotLeaderForPartition, true},
 		{fmt.Errorf("%w: more", kafka.BrokerNotAvailable), true},
 		{refused, true},
