@@ -106,7 +106,7 @@ func TestOutage(t *testing.T) {
 			k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Err: kerr.KafkaStorageError, Count: 3})
 		case 2:
 			k.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
-				return nil, errors.New("the connection is cut"), true
+				return nil, errors.New("the connection is lost"), true
 			})
 		}
 		r.until(func() bool { return len(r.got) >= int(3*n) })

@@ -28,7 +28,7 @@ const (
 	fetchTimeout = 20 * time.Second
 
 	// patience is how long a partition may be unreadable for a reason that goes
-	// away by itself only while a cluster settles: an unknown topic, an offset
+	// away by itself only if brokers have yet to learn of a change: an unknown topic, an offset
 	// beyond the end, damaged records.
 	patience = 30 * time.Second
 )
@@ -193,8 +193,8 @@ func (f *fetcher) fetch(ctx context.Context, conn *link) (batch, error) {
 }
 
 // outOfRange goes on at the first record that is still there where retention has
-// overtaken the reader, and says how many are gone. An offset beyond the end is
-// another topic's, unless a cluster is settling.
+// overtaken the source, and says how many are gone. An offset beyond the end is
+// another topic's, unless the leader has yet to learn of a change.
 func (f *fetcher) outOfRange(ctx context.Context) (batch, error) {
 	partition, log := map[string][]int{f.at.Topic: {f.at.Partition}}, f.at.Log()
 	firsts, err := f.client.offsets(ctx, partition, atFirst, false)

@@ -186,7 +186,7 @@ func transactions(t *testing.T, c Cluster) {
 	send(other, "no", "never")
 	send(one, "c")
 	end(one, kgo.TryCommit)
-	settled := func(want ...string) { // the marker is written some time after the end
+	arrive := func(want ...string) { // the marker is written some time after the end
 		t.Helper()
 		got := read()
 		for deadline := time.Now().Add(20 * time.Second); !slices.Equal(got, want) && time.Now().Before(deadline); {
@@ -196,18 +196,18 @@ func transactions(t *testing.T, c Cluster) {
 			t.Errorf("(-want +got):\n%s", d)
 		}
 	}
-	settled("a", "b") // and c when the transaction before it has ended
+	arrive("a", "b") // and c when the transaction before it has ended
 	begin(one)
 	send(one, "d")
 	end(other, kgo.TryAbort)
 	end(one, kgo.TryCommit) // its marker is the end of the partition
-	settled("a", "b", "c", "d")
+	arrive("a", "b", "c", "d")
 	begin(other)
 	send(other, "nor this")
 	end(other, kgo.TryAbort)
 	// What looks like a marker is a record.
 	dial.Produce(t, &kgo.Record{Topic: "tx", Key: []byte{0, 0, 0, 1}, Value: []byte{0, 0, 0, 0, 0, 0}})
-	settled("a", "b", "c", "d", "\x00\x00\x00\x00\x00\x00")
+	arrive("a", "b", "c", "d", "\x00\x00\x00\x00\x00\x00")
 	// From every offset, in the midst of the transactions, too.
 	var at []Position
 	for _, r := range readAll(t, Source{Cluster: c, Topics: []string{"tx"}}) {

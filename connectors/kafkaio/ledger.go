@@ -52,11 +52,11 @@ type Ledger struct {
 	err      error                      // of a commit; ends the run
 	told     bool                       // of it, the source
 
-	ctx     context.Context // of the readers
-	cancel  context.CancelFunc
-	commits context.Context // ends later than ctx, as a commit that is cut off cannot be repeated
-	cut     context.CancelFunc
-	done    chan struct{}
+	ctx         context.Context // of the consumers
+	cancel      context.CancelFunc
+	commits     context.Context // ends later than ctx, as a commit that is cancelled cannot be repeated
+	stopCommits context.CancelFunc
+	done        chan struct{}
 }
 
 // A LedgerConfig says what a ledger commits, and where.
@@ -158,7 +158,7 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 		return nil, err
 	}
 	l.ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	l.commits, l.cut = context.WithCancel(context.WithoutCancel(ctx))
+	l.commits, l.stopCommits = context.WithCancel(context.WithoutCancel(ctx))
 	l.account = account.Open(account.Keeper{Settled: l.settled, Restore: l.Restore, Restored: l.Restored})
 	account.Attach(l.account, "", l)
 	go l.commitAlways()
@@ -236,7 +236,7 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 
 // readOffsets reads the group's offsets.
 func (l *Ledger) readOffsets(ctx context.Context) error {
-	return settle(ctx, startTimeout, l.cfg.Log, func(ctx context.Context) (err error) {
+	return askPatiently(ctx, startTimeout, l.cfg.Log, func(ctx context.Context) (err error) {
 		l.found, err = l.groupOffsets(ctx, partitionsOf(l.topics))
 		return err
 	})
@@ -787,11 +787,11 @@ func (l *Ledger) Lag() map[string]int64 {
 // run went well.
 func (l *Ledger) Close(ctx context.Context, well bool) error {
 	l.cancel()
-	defer l.cut()
+	defer l.stopCommits()
 	if well {
-		defer context.AfterFunc(ctx, l.cut)()
+		defer context.AfterFunc(ctx, l.stopCommits)()
 	} else {
-		l.cut()
+		l.stopCommits()
 	}
 	<-l.done
 	l.account.Close()

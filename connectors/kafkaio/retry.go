@@ -37,9 +37,9 @@ func requests(budget time.Duration) retry.Policy {
 	return retry.Policy{First: firstPause, Last: lastPause, Budget: budget}
 }
 
-// settle repeats do until it succeeds, fails for good, or the budget is spent. A cluster
+// askPatiently repeats do until it succeeds, fails for good, or the budget is spent. A cluster
 // that is starting needs a while to answer.
-func settle(ctx context.Context, budget time.Duration, log *slog.Logger, do func(context.Context) error) error {
+func askPatiently(ctx context.Context, budget time.Duration, log *slog.Logger, do func(context.Context) error) error {
 	var trouble outage
 	return requests(budget).Do(ctx, do, func(err error) bool {
 		// kafka-go reports one unreachable broker of several as Unknown.
@@ -96,7 +96,7 @@ type away struct{ error }
 
 func (a away) Unwrap() error { return a.error }
 
-// doubt is an error that goes away by itself only while a cluster settles.
+// doubt is an error that goes away by itself only if brokers have yet to learn of a change.
 type doubt struct{ error }
 
 func (d doubt) Unwrap() error { return d.error }

@@ -313,7 +313,7 @@ func (src Source) spans(ctx context.Context, ledger *Ledger) (all []span, err er
 	} else {
 		defer client.Close()
 	}
-	err = settle(ctx, deliveryTime, ledger.logger(), func(ctx context.Context) (err error) {
+	err = askPatiently(ctx, deliveryTime, ledger.logger(), func(ctx context.Context) (err error) {
 		all, err = src.findSpans(ctx, client, ledger)
 		return err
 	})

@@ -47,7 +47,7 @@ type Message struct {
 	// Key chooses the partition, as in the Java client. Messages without a key (nil, not
 	// empty) are spread over the partitions.
 	Key []byte
-	// ID becomes the header "id". Readers recognise repeats by it.
+	// ID becomes the header "id". Consumers of the topic recognise repeats by it.
 	ID string
 	// Value nil (not empty) deletes the key from a compacted topic.
 	Value []byte

@@ -502,7 +502,7 @@ func TestPasses(t *testing.T) {
 		{refused, true},
 		{&net.DNSError{IsNotFound: true}, true}, // a container that is being replaced
 		{timeout.Err(), true},
-		{io.ErrUnexpectedEOF, true}, // also of a login that was cut off
+		{io.ErrUnexpectedEOF, true}, // also of a login that was broken off
 		{fmt.Errorf("no: %w", kafka.SASLAuthenticationFailed), false},
 		{kafka.InvalidTopic, false},
 		{kafka.UnsupportedForMessageFormat, false},
