@@ -9,11 +9,11 @@ import (
 )
 
 var (
-	passing = errors.New("passes")
-	final   = errors.New("is final")
+	errPasses = errors.New("passes")
+	errFinal   = errors.New("is errFinal")
 )
 
-func again(err error) bool { return !errors.Is(err, final) }
+func again(err error) bool { return !errors.Is(err, errFinal) }
 
 // asks is an error of a server that asks for a pause.
 type asks time.Duration
@@ -48,17 +48,17 @@ func TestDo(t *testing.T) {
 		{"succeeds", func(context.Context, int) error { return nil }, nil, 0, 0},
 		{"succeeds at last", func(_ context.Context, tries int) error {
 			if tries < 4 {
-				return passing
+				return errPasses
 			}
 			return nil
 		}, nil, 7 * time.Second, 10500 * time.Millisecond},
-		{"is final", func(_ context.Context, tries int) error {
+		{"is errFinal", func(_ context.Context, tries int) error {
 			if tries < 2 {
-				return passing
+				return errPasses
 			}
-			return final
-		}, final, time.Second, 1500 * time.Millisecond},
-		{"never succeeds", func(context.Context, int) error { return passing }, passing, 54 * time.Second, time.Minute},
+			return errFinal
+		}, errFinal, time.Second, 1500 * time.Millisecond},
+		{"never succeeds", func(context.Context, int) error { return errPasses }, errPasses, 54 * time.Second, time.Minute},
 		{"is asked for a pause", func(_ context.Context, tries int) error {
 			if tries < 2 {
 				return asks(20 * time.Second)
@@ -68,11 +68,11 @@ func TestDo(t *testing.T) {
 		{"is asked for too long a pause", func(context.Context, int) error { return asks(2 * time.Minute) }, asks(2 * time.Minute), 0, 0},
 		{"hangs after an error", func(ctx context.Context, tries int) error {
 			if tries < 2 {
-				return passing
+				return errPasses
 			}
 			<-ctx.Done()
 			return ctx.Err()
-		}, passing, time.Minute, time.Minute},
+		}, errPasses, time.Minute, time.Minute},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestDo(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(100*time.Millisecond, func() { cancel(gone) })
 			start := time.Now()
-			err := p.Do(ctx, func(context.Context) error { return passing }, again)
+			err := p.Do(ctx, func(context.Context) error { return errPasses }, again)
 			if took := time.Since(start); err != gone || took != 100*time.Millisecond {
 				t.Errorf("%v after %s", err, took)
 			}
