@@ -10,7 +10,7 @@ import (
 
 var (
 	errPasses = errors.New("passes")
-	errFinal   = errors.New("is errFinal")
+	errFinal  = errors.New("is final")
 )
 
 func again(err error) bool { return !errors.Is(err, errFinal) }
@@ -52,7 +52,7 @@ func TestDo(t *testing.T) {
 			}
 			return nil
 		}, nil, 7 * time.Second, 10500 * time.Millisecond},
-		{"is errFinal", func(_ context.Context, tries int) error {
+		{"is final", func(_ context.Context, tries int) error {
 			if tries < 2 {
 				return errPasses
 			}
