@@ -18,11 +18,6 @@ type Member struct {
 	// bank's own model. Others are for the family normal alone, whose prior sets
 	// theirs, and not for the first member.
 	AR int `json:"ar,omitempty"`
-	// Inference is Variational where it is empty.
-	Inference Inference `json:"inference,omitempty"`
-	// Weights are the values of the weight with Grid, at least two in [0, 1]. Empty stands
-	// for DefaultWeights.
-	Weights []float64 `json:"weights,omitempty"`
 }
 
 // DefaultBank is the bank for a stream of unknown dynamics. Two members have fixed
@@ -169,7 +164,7 @@ func NewBank(model Model, members []Member, forgetting float64, detect *Detect) 
 		}
 		v := b.view(model, m.AR)
 		b.of = append(b.of, v)
-		b.members = append(b.members, newMember(b.views[v].model, m))
+		b.members = append(b.members, NewFilter(b.views[v].model, m.Levels, m.Top))
 	}
 	end := 0
 	for i, f := range b.members[1:] {
@@ -658,11 +653,10 @@ func (b *Bank) ExcursionStarts(dst []int64, s State) []int64 {
 // DecodeState refuses.
 func (b *Bank) SplitState(bytes []byte) (state, rest []byte) { return splitState(bytes, b.StateLen()) }
 
-// DecodeState reads a state of this bank that Append wrote under the same
-// fingerprint: the error wraps ErrOtherConfig where it was another, and no state
-// is returned.
-func (b *Bank) DecodeState(bytes []byte, fingerprint uint64) (State, error) {
-	s, err := decodeState(bytes, b.StateLen(), fingerprint)
+// DecodeState reads a state of a bank with the same settings that Append wrote. Whether the
+// settings are the same is for the caller to know: a state does not say it.
+func (b *Bank) DecodeState(bytes []byte) (State, error) {
+	s, err := decodeState(bytes, b.StateLen())
 	if err != nil {
 		return nil, err
 	}

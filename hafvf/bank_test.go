@@ -309,8 +309,8 @@ func TestBankResumeAndAllocations(t *testing.T) {
 			s := b.NewState()
 			for i := range 200 {
 				var err error
-				before := s.Append(nil, 7)
-				u, err := b.DecodeState(before, 7)
+				before := s.Append(nil)
+				u, err := b.DecodeState(before)
 				if err != nil {
 					t.Fatalf("%s, step %d: %v", family, i, err)
 				}
@@ -358,7 +358,7 @@ func TestBankRefusesCorruptStates(t *testing.T) {
 		for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 			u := slices.Clone(s)
 			u[i] = v
-			if _, err := b.DecodeState(u.Append(nil, 7), 7); err == nil {
+			if _, err := b.DecodeState(u.Append(nil)); err == nil {
 				t.Errorf("entry %d = %g passed", i, v)
 			}
 		}
@@ -387,7 +387,7 @@ func TestBankRefusesCorruptStates(t *testing.T) {
 	} {
 		u := slices.Clone(s)
 		u[c.at] = c.v
-		if _, err := b.DecodeState(u.Append(nil, 7), 7); err == nil {
+		if _, err := b.DecodeState(u.Append(nil)); err == nil {
 			t.Errorf("%s passed", name)
 		}
 	}
@@ -400,14 +400,14 @@ func FuzzDecodeBankState(f *testing.F) {
 	for range 10 {
 		b.Update(s, draw())
 	}
-	f.Add(s.Append(nil, 7))
+	f.Add(s.Append(nil))
 	f.Add([]byte{1, 2, 3})
 	f.Fuzz(func(t *testing.T, bytes []byte) {
-		s, err := b.DecodeState(bytes, 7)
+		s, err := b.DecodeState(bytes)
 		if err != nil {
 			return
 		}
-		if back := s.Append(nil, 7); string(back) != string(bytes) {
+		if back := s.Append(nil); string(back) != string(bytes) {
 			t.Errorf("%x became %x", bytes, back)
 		}
 	})
@@ -415,11 +415,6 @@ func FuzzDecodeBankState(f *testing.F) {
 
 func TestConfigBank(t *testing.T) {
 	plain := Config{Family: "normal", Levels: []Beta{{.9, .1}}, Top: 1}
-	// Written by configurations that had no bank: their states stay readable.
-	if got := plain.Fingerprint(); got != plainFingerprint {
-		t.Errorf("fingerprint %#x, want %#x", got, uint64(plainFingerprint))
-	}
-	seen := map[uint64]bool{}
 	for _, c := range []Config{
 		plain,
 		{Family: "normal", Bank: DefaultBank()},
@@ -436,10 +431,6 @@ func TestConfigBank(t *testing.T) {
 		if want := max(len(c.Bank), 1); b.Members() != want || b.Detects() != (c.Detect != nil) {
 			t.Errorf("%+v: %d members", c, b.Members())
 		}
-		if seen[c.Fingerprint()] {
-			t.Errorf("%+v has another's fingerprint", c)
-		}
-		seen[c.Fingerprint()] = true
 	}
 	for want, c := range map[string]Config{
 		"top: must be in [0, 1], not 2":                                               {Family: "normal", Top: 2},
@@ -457,5 +448,3 @@ func TestConfigBank(t *testing.T) {
 		}
 	}
 }
-
-const plainFingerprint = 0xe7e6ef171a65264b

@@ -76,7 +76,7 @@ func BenchmarkFamily(b *testing.B) {
 				for i := 0; b.Loop(); i++ {
 					f.Update(s, xs[i%len(xs)])
 				}
-				b.ReportMetric(float64(len(s.Append(nil, 0))), "B/key")
+				b.ReportMetric(float64(len(s.Append(nil))), "B/key")
 			})
 		}
 	}
@@ -96,8 +96,6 @@ func BenchmarkBank(b *testing.B) {
 	}{
 		{"fixed", []hafvf.Member{{Top: .985}}, nil},
 		{"two levels", hafvf.DefaultBank()[:1], nil},
-		{"collapsed", []hafvf.Member{{Levels: levels(2), Top: 1, Inference: hafvf.Collapsed}}, nil},
-		{"grid", []hafvf.Member{{Top: .99, Inference: hafvf.Grid}}, nil},
 		{"default", hafvf.DefaultBank(), nil},
 		{"default, detection", hafvf.DefaultBank(), &hafvf.Detect{}},
 		{"default of normal", hafvf.DefaultBankOf("normal"), nil},
@@ -113,7 +111,7 @@ func BenchmarkBank(b *testing.B) {
 				for i := 0; b.Loop(); i++ {
 					bank.Update(s, xs[i%len(xs)])
 				}
-				b.ReportMetric(float64(len(s.Append(nil, 0))), "B/key")
+				b.ReportMetric(float64(len(s.Append(nil))), "B/key")
 			})
 		}
 	}

@@ -60,7 +60,7 @@ func (b *Bank) Carry(other *Bank, s State, samePrior, samePace bool) (State, Car
 		case j >= 0 && samePace:
 			copy(to[:f.stepLen()], other.Member(s, j))
 		default:
-			c.Levels = c.Levels && f.Levels() == 0 && f.grid == nil
+			c.Levels = c.Levels && f.Levels() == 0
 		}
 		from := heaviest
 		if j >= 0 {
@@ -92,8 +92,7 @@ func (b *Bank) Carry(other *Bank, s State, samePrior, samePace bool) (State, Car
 
 // like reports whether levels of the two mean the same.
 func (f *Filter) like(g *Filter) bool {
-	return g.top == f.top && slices.Equal(g.naive, f.naive) && (g.exact == nil) == (f.exact == nil) &&
-		(g.grid == nil) == (f.grid == nil) && (f.grid == nil || slices.Equal(f.grid.weights, g.grid.weights))
+	return g.top == f.top && slices.Equal(g.naive, f.naive)
 }
 
 // like is the first member with the settings of f and an AR of that order, -1 if there is

@@ -1,11 +1,8 @@
 package hafvf
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
-	"slices"
 
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/usual"
@@ -155,7 +152,7 @@ func (m Member) valid(at string) error {
 			return err
 		}
 	}
-	return m.validInference(at)
+	return nil
 }
 
 // validAR says why member i of a bank of model m cannot have its AR.
@@ -191,22 +188,5 @@ func (c Config) Canonical() Config {
 	if len(c.Prior) == 0 {
 		c.Prior = nil
 	}
-	c.Bank = slices.Clone(c.Bank)
-	for i := range c.Bank {
-		c.Bank[i] = c.Bank[i].canonical()
-	}
 	return c
-}
-
-// Fingerprint tells configurations apart: a state belongs to one of them. Defaults
-// of levels and top have the fingerprint of the values that they stand for. Holidays
-// do not matter.
-func (c Config) Fingerprint() uint64 {
-	text, err := json.Marshal(c.Canonical())
-	if err != nil {
-		panic("hafvf: configuration is not JSON: " + err.Error())
-	}
-	h := fnv.New64a()
-	h.Write(text)
-	return h.Sum64()
 }

@@ -65,41 +65,13 @@ func TestConfigDefaults(t *testing.T) {
 			t.Errorf("levels %#v, top %g: weight %g, memory %g; want %g and %g", c.cfg.Levels, c.cfg.Top, w, m, c.weight, c.memory)
 		}
 	}
-	levels, top := hafvf.Config{Family: "normal", Levels: paper.Levels}, hafvf.Config{Family: "normal", Levels: []hafvf.Beta{}}
+	levels := hafvf.Config{Family: "normal", Levels: paper.Levels}
 	f, err := levels.Filter()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if s := f.NewState(); f.Levels() != 2 || f.PriorWeight(s) != .9 {
 		t.Errorf("levels with top 0: %d levels, prior weight %g", f.Levels(), f.PriorWeight(s))
-	}
-	if a, b := (hafvf.Config{Family: "normal"}).Fingerprint(), paper.Fingerprint(); a != b {
-		t.Errorf("defaults have the fingerprint %x, the values that they stand for %x", a, b)
-	}
-	if a, b := (hafvf.Config{Family: "normal"}).Fingerprint(), top.Fingerprint(); a == b {
-		t.Error("defaults have the fingerprint of a filter that forgets all")
-	}
-}
-
-// Fingerprints of the configs that package pipeline makes: states that were
-// written under them stay readable.
-func TestFingerprintsStay(t *testing.T) {
-	paper := []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}
-	for name, c := range map[string]struct {
-		cfg  hafvf.Config
-		want uint64
-	}{
-		"default":    {hafvf.Config{Family: "normal", Levels: paper, Top: 1}, 0xdb5d0c42d33df831},
-		"levels: []": {hafvf.Config{Family: "normal", Levels: []hafvf.Beta{}, Top: 1}, 0x396e1c354bd5410f},
-		"top: 0":     {hafvf.Config{Family: "normal", Levels: paper}, 0xdb610842d341da3c},
-		"bank": {hafvf.Config{Family: "normal", Top: 1, Forgetting: hafvf.DefaultForgetting, Bank: []hafvf.Member{
-			{Levels: []hafvf.Beta{}, Top: .985}, {Levels: paper, Top: 1}}}, 0x9fe73a201520a51c},
-		"detect": {hafvf.Config{Family: "normal", Top: 1, Forgetting: hafvf.DefaultForgetting, Bank: hafvf.DefaultBank(),
-			Detect: &hafvf.Detect{Commit: .95, MinLength: 5}}, 0x7df63c8856119e1f},
-	} {
-		if got := c.cfg.Fingerprint(); got != c.want {
-			t.Errorf("%s: fingerprint %#x, want %#x", name, got, c.want)
-		}
 	}
 }
 
@@ -113,24 +85,6 @@ func TestConfigFilterRefusesMore(t *testing.T) {
 		if _, err := c.Filter(); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
 		}
-	}
-}
-
-// Holidays do not belong to a state, and zones do.
-func TestFingerprintOfSeason(t *testing.T) {
-	c := hafvf.Config{Family: "normal", Season: &usual.RhythmConfig{Seasons: usual.DefaultSeasons()}}
-	of := func(change func(*usual.RhythmConfig)) uint64 {
-		season := *c.Season
-		change(&season)
-		d := c
-		d.Season = &season
-		return d.Fingerprint()
-	}
-	if of(func(s *usual.RhythmConfig) { s.Holidays = []string{"2026-12-25"} }) != c.Fingerprint() {
-		t.Error("holidays")
-	}
-	if of(func(s *usual.RhythmConfig) { s.Zone = "Europe/Berlin" }) == c.Fingerprint() || (hafvf.Config{Family: "normal"}).Fingerprint() == c.Fingerprint() {
-		t.Error("zone or season")
 	}
 }
 

@@ -117,9 +117,6 @@
 // filter without detection is that filter. A Fitted model takes location and scale
 // of its naive prior from data.
 //
-// A Member of another Inference sums over its weights, in place of the search for their
-// distribution: by quadrature, or over a few values.
-//
 // # What is usual
 //
 // Package usual has the season of a stream, which a Bank may stand behind, and the alarms that

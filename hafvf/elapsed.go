@@ -39,10 +39,6 @@ func (f *Filter) UpdateAfter(s State, elapsed float64, xs ...[]float64) Step {
 // PriorWeightAfter is the mean weight of the memory, before the next observation,
 // when elapsed units of time have passed since the last.
 func (f *Filter) PriorWeightAfter(s State, elapsed float64) float64 {
-	if f.grid != nil {
-		f.grid.prior(f.counts(s), f.top)
-		return f.grid.mean(elapsed)
-	}
 	if len(f.naive) == 0 || elapsed == 1 {
 		return over(f.PriorWeight(s), elapsed)
 	}

@@ -106,7 +106,7 @@ func TestExcursionsHostile(t *testing.T) {
 				bad = bad || !(o.Weight >= 0 && o.Weight <= 1) || !(o.Memory >= 0) || !out.Missing && notFinite(o.LogPredictive)
 			}
 			bad = bad || math.Abs(shares-1) > 1e-9
-			_, err := b.DecodeState(s.Append(nil, 7), 7)
+			_, err := b.DecodeState(s.Append(nil))
 			if bad || err != nil {
 				t.Fatalf("%T %+v members %v step %d after %g xs %v: %v %+v\nstate %v\n -> %v", m, m, members, i, elapsed, xs, err, out, before, s)
 			}

@@ -26,7 +26,7 @@ type Filter struct {
 	best, other         mode
 	rule                rule
 	before, stats       []float64 // the sample before the step, and what it adds
-	gain, gain0, gain1  float64   // of the line: of the whole prior, where there is no search for the weight, or at 0 and 1
+	gain, gain0, gain1  float64   // of the line: at the fixed weight if there is no level, else at 0 and 1
 	retained            float64   // the factor by which the last step scaled the sample
 	row                 []float64
 	moments             [2][1]float64 // mean and standard deviation of a prediction
@@ -34,8 +34,6 @@ type Filter struct {
 	session             *expfam.Rows  // of Smooth
 	unknown             []float64     // an observation of NaN, of length Dim
 	unbound             bool          // without levels: the ELBO is not asked for
-	exact               exact         // nil: variational
-	grid                *grid         // exact, where it is one
 }
 
 // Beta holds the parameters of a Beta distribution over a weight.
@@ -91,8 +89,7 @@ func NewFilter(model Model, levels []Beta, top float64) *Filter {
 		stats:  make([]float64, model.Len()),
 		row:    make([]float64, model.Dim()),
 	}
-	if f.seq, _ = model.(expfam.Sequential); f.seq != nil {
-	}
+	f.seq, _ = model.(expfam.Sequential)
 	f.unknown = slices.Repeat([]float64{math.NaN()}, f.Dim())
 	for i, l := range levels {
 		if err := l.check(fmt.Sprintf("levels.%d", i)); err != nil {
@@ -139,13 +136,7 @@ type State []float64
 
 // stepLen is the number of floats in a state without the window of a Sequential
 // model.
-func (f *Filter) stepLen() int {
-	n := f.model.Len() + 4*len(f.naive)
-	if f.grid != nil {
-		n += len(f.grid.weights)
-	}
-	return n
-}
+func (f *Filter) stepLen() int { return f.model.Len() + 4*len(f.naive) }
 
 // StateLen is the number of floats in a state.
 func (f *Filter) StateLen() int {
@@ -207,19 +198,10 @@ func (f *Filter) imputed(s State) float64 {
 
 // Weight is E[w] of the state, or Top where there is no level.
 func (f *Filter) Weight(s State) float64 {
-	if f.grid != nil {
-		f.grid.prior(f.counts(s), 1)
-		return f.grid.mean(1)
-	}
 	if len(f.naive) == 0 {
 		return f.top
 	}
 	return f.Level(s, 0).Mean()
-}
-
-// counts are those of the weights of a grid.
-func (f *Filter) counts(s State) []float64 {
-	return s[f.model.Len() : f.model.Len()+len(f.grid.weights)]
 }
 
 // LearningRate is 1/(θ̂^η+1): the step with which the last observation moved the
@@ -231,9 +213,6 @@ func (f *Filter) LearningRate(s State) float64 {
 
 // PriorWeight is the mean of the weight before the next observation.
 func (f *Filter) PriorWeight(s State) float64 {
-	if f.grid != nil {
-		return f.PriorWeightAfter(s, 1)
-	}
 	w := f.top
 	for i := len(f.naive) - 1; i >= 0; i-- {
 		w = f.prior(s, i, w).Mean()
@@ -386,22 +365,16 @@ func (f *Filter) prepare(s State, elapsed float64, stats []float64) {
 	if len(f.levels) > 0 {
 		f.levels[0].Elapsed = elapsed
 	}
-	if f.grid != nil {
-		copy(f.grid.counts, f.counts(s))
-	}
 	f.line.Set(f.before, stats)
 	f.ends(elapsed)
 }
 
-// ends takes the gains from the line: that of the whole prior where there is no search for
-// the weight, else those at 0 and 1.
+// ends takes the gains from the line: that at the fixed weight if there is no level, else
+// those at 0 and 1.
 func (f *Filter) ends(elapsed float64) {
-	switch {
-	case f.exact != nil:
-		f.gain = f.exact.evidence(f.line, elapsed)
-	case len(f.levels) == 0:
+	if len(f.levels) == 0 {
 		f.gain = f.line.Gain(over(f.top, elapsed))
-	default:
+	} else {
 		f.gain0, f.gain1 = f.line.Gain(0), f.line.Gain(1)
 	}
 }
@@ -410,7 +383,7 @@ func (f *Filter) ends(elapsed float64) {
 // statistics that the filter is prepared for.
 func (f *Filter) predictive(elapsed float64) float64 {
 	switch {
-	case f.exact != nil || len(f.levels) == 0:
+	case len(f.levels) == 0:
 		return f.gain
 	case elapsed == 0:
 		return f.gain1
@@ -434,7 +407,7 @@ const (
 func (f *Filter) update(step *Step, s State, elapsed float64, rows [][]float64, stats []float64, base, weight float64) {
 	step.Missing, step.Iterations, step.Converged, step.Residual = false, 0, true, 0
 	step.Weight, f.retained = f.top, over(f.top, elapsed)
-	fixed := (f.exact != nil || len(f.levels) > 0) && weight <= leastForForgetting
+	fixed := len(f.levels) > 0 && weight <= leastForForgetting
 	if weight != 1 && !fixed && !f.unbound {
 		if l, ok := f.line.(expfam.WeighedLine); ok {
 			l.Weigh(weight)
@@ -453,9 +426,6 @@ func (f *Filter) update(step *Step, s State, elapsed float64, rows [][]float64, 
 		}
 	case f.unbound:
 		step.ELBO = math.NaN()
-	case f.exact != nil:
-		step.ELBO = f.gain + weight*base
-		step.Weight, f.retained = f.exact.learn(s[f.model.Len():f.stepLen()])
 	case len(f.levels) == 0:
 		step.ELBO = f.gain + weight*base
 	default:

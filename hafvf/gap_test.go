@@ -24,7 +24,7 @@ func TestGapOfAR(t *testing.T) {
 		first   *Filter
 		update  func(State, float64) (missing bool)
 		predict func(mean, sd []float64, s State, row []float64)
-		decode  func([]byte, uint64) (State, error)
+		decode  func([]byte) (State, error)
 	}{
 		"filter": {f.NewState(), f, func(s State, v float64) bool { x[0] = v; return f.Update(s, x).Missing }, func(mean, sd []float64, s State, row []float64) {
 			m.Predict(mean, sd, f.Sample(s), f.PriorWeight(s), row)
@@ -48,7 +48,7 @@ func TestGapOfAR(t *testing.T) {
 					t.Fatalf("missing value %d: %g in the window, predicted %g", i, window(s)[0], mean[0])
 				}
 			}
-			other, err := c.decode(s.Append(nil, 7), 7)
+			other, err := c.decode(s.Append(nil))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -86,11 +86,11 @@ func TestGapOfAR(t *testing.T) {
 			if c.update(s, 1) {
 				t.Error("nothing is learned after a long gap")
 			}
-			if _, err := c.decode(s.Append(nil, 7), 7); err != nil {
+			if _, err := c.decode(s.Append(nil)); err != nil {
 				t.Error(err)
 			}
 			s[len(s)-1] = order + 1
-			if _, err := c.decode(s.Append(nil, 7), 7); err == nil {
+			if _, err := c.decode(s.Append(nil)); err == nil {
 				t.Error("a state with more imputed lags than lags is accepted")
 			}
 		})

@@ -50,7 +50,7 @@ func BenchmarkRegressors(b *testing.B) {
 				for i, x := range xs {
 					bank.Update(s, x)
 					if i >= warmUp {
-						bytes += len(s.Append(nil, 0))
+						bytes += len(s.Append(nil))
 					}
 				}
 				b.ReportAllocs()

@@ -10,18 +10,13 @@ import (
 
 // stateVersion is the first byte of an encoded state. It changes whenever the encoding
 // or the meaning of a state's floats does.
-const stateVersion = 3
+const stateVersion = 4
 
-// ErrOtherConfig means that a state was written under another configuration.
-var ErrOtherConfig = errors.New("state belongs to another configuration")
-
-// Append appends the encoded state to b: version, fingerprint of the configuration,
-// and the floats in runs. A run is the number of floats that are not zero, those floats,
+// Append appends the encoded state to b: version and the floats in runs. A run is the number of floats that are not zero, those floats,
 // little endian, and unless it ends the state the number of zeros that follow. Numbers
 // are unsigned varints.
-func (s State) Append(b []byte, fingerprint uint64) []byte {
+func (s State) Append(b []byte) []byte {
 	b = append(b, stateVersion)
-	b = binary.LittleEndian.AppendUint64(b, fingerprint)
 	zero := func(v float64) bool { return math.Float64bits(v) == 0 }
 	for len(s) > 0 {
 		n := slices.IndexFunc(s, zero)
@@ -44,9 +39,6 @@ func (s State) Append(b []byte, fingerprint uint64) []byte {
 	}
 	return b
 }
-
-// stateHead is the bytes before the floats of an encoded state.
-const stateHead = 1 + 8
 
 // runs walks over the n floats of an encoded state at the front of b: it calls run with
 // those that are not zero, encoded, and the number of zeros after them. It returns what
@@ -76,10 +68,10 @@ func runs(b []byte, n int, run func(floats []byte, zeros int)) (rest []byte, ok 
 // splitState returns the encoded state of n floats that b begins with, and what follows.
 // It returns all of b where b begins with none.
 func splitState(b []byte, n int) (state, rest []byte) {
-	if len(b) < stateHead || b[0] != stateVersion {
+	if len(b) == 0 || b[0] != stateVersion {
 		return b, nil
 	}
-	rest, ok := runs(b[stateHead:], n, func([]byte, int) {})
+	rest, ok := runs(b[1:], n, func([]byte, int) {})
 	if !ok {
 		return b, nil
 	}
@@ -87,11 +79,10 @@ func splitState(b []byte, n int) (state, rest []byte) {
 	return b[:at], b[at:]
 }
 
-// DecodeState reads a state of this filter that Append wrote under the same
-// fingerprint: the error wraps ErrOtherConfig where it was another, and no state
-// is returned.
-func (f *Filter) DecodeState(b []byte, fingerprint uint64) (State, error) {
-	s, err := decodeState(b, f.StateLen(), fingerprint)
+// DecodeState reads a state of a filter with the same settings that Append wrote. Whether
+// the settings are the same is for the caller to know: a state does not say it.
+func (f *Filter) DecodeState(b []byte) (State, error) {
+	s, err := decodeState(b, f.StateLen())
 	if err != nil {
 		return nil, err
 	}
@@ -102,18 +93,15 @@ func (f *Filter) DecodeState(b []byte, fingerprint uint64) (State, error) {
 }
 
 // decodeState reads a state of n floats.
-func decodeState(b []byte, n int, fingerprint uint64) (State, error) {
-	if len(b) < stateHead {
-		return nil, fmt.Errorf("state of %d bytes is cut short", len(b))
+func decodeState(b []byte, n int) (State, error) {
+	if len(b) == 0 {
+		return nil, errors.New("state of 0 bytes is cut short")
 	}
 	if b[0] != stateVersion {
 		return nil, fmt.Errorf("state has the format %d, and this version reads the format %d: begin anew", b[0], stateVersion)
 	}
-	if got := binary.LittleEndian.Uint64(b[1:]); got != fingerprint {
-		return nil, fmt.Errorf("%w: fingerprint %016x, want %016x", ErrOtherConfig, got, fingerprint)
-	}
 	s := make(State, 0, n)
-	rest, ok := runs(b[stateHead:], n, func(floats []byte, zeros int) {
+	rest, ok := runs(b[1:], n, func(floats []byte, zeros int) {
 		for ; len(floats) > 0; floats = floats[8:] {
 			s = append(s, math.Float64frombits(binary.LittleEndian.Uint64(floats)))
 		}
@@ -136,9 +124,6 @@ func (f *Filter) valid(s State) error {
 		if err := f.Level(s, i).check(fmt.Sprintf("levels.%d", i)); err != nil {
 			return fmt.Errorf("state is corrupt: %w", err)
 		}
-	}
-	if f.grid != nil && slices.ContainsFunc(f.counts(s), func(n float64) bool { return n < 0 }) {
-		return errors.New("state is corrupt: a weight has a negative count")
 	}
 	if f.model.Memory(f.Sample(s)) < 0 {
 		return errors.New("state is corrupt: negative memory")

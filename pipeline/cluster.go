@@ -7,7 +7,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
 	"hafvf/connectors"
-	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/account"
 	"hafvf/pipeline/flink"
 )
@@ -25,7 +25,7 @@ type Submission struct {
 
 // Start checks source, cluster and sinks, creates missing topics, and submits the graph. It
 // returns when the job runs. flink.Job.Follow reports later errors; one of a state that
-// does not fit the config wraps hafvf.ErrOtherConfig.
+// does not fit the config wraps keyed.ErrOtherConfig.
 func (s Submission) Start(ctx context.Context) (*flink.Job, error) {
 	g, r := s.Graph, s.Graph.Runner
 	if f, ok := g.transform.(filtering); ok {
@@ -53,7 +53,7 @@ func (s Submission) Start(ctx context.Context) (*flink.Job, error) {
 	}
 	job, err := r.Cluster.Submit(ctx, prepared, flink.Options{
 		Name: r.Job, Parallelism: r.Parallelism, MaxParallelism: r.MaxParallelism, CheckpointInterval: r.CheckpointInterval,
-		Worker: r.Worker, Version: s.Version, Savepoint: s.Savepoint, Bounded: source.Bounded, Final: hafvf.ErrOtherConfig,
+		Worker: r.Worker, Version: s.Version, Savepoint: s.Savepoint, Bounded: source.Bounded, Final: keyed.ErrOtherConfig,
 	})
 	if err != nil {
 		return nil, err

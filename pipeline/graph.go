@@ -3,7 +3,6 @@ package pipeline
 import (
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
-	"hafvf/internal/message"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/flink"
 	"hafvf/pipeline/observe"
@@ -353,54 +351,6 @@ func (f filtering) steps() []Step {
 		{config.Filter, fmt.Sprintf("%s, keyed, %s", describeFilter(f.cfg.Filter, f.cfg.Keys), order), []string{"encode", "reject"}},
 		{"encode", "estimates as records", []string{"write"}},
 	}
-}
-
-// checkState says why a state is not one of the migrator's configuration.
-func checkState(m *keyed.Migrator, s kafkaio.Restored) (included []keyed.Place, err error) {
-	if s.Err != nil {
-		return nil, s.Err
-	}
-	return m.Check(s.Key, s.Bytes, s.Settings)
-}
-
-// badStates is the number of states that an error names.
-const badStates = 10
-
-// checkStates checks before a run starts that the states of a changelog belong to this
-// configuration and can be read.
-func (f filtering) checkStates(states []kafkaio.Restored) (included []kafkaio.Position, err error) {
-	migrator, err := keyed.NewMigrator(f.cfg.Config)
-	if err != nil {
-		return nil, err
-	}
-	last := map[string]int64{} // offset by partition
-	var bad []string
-	var why error
-	for _, s := range states {
-		places, err := checkState(migrator, s)
-		for _, p := range places {
-			if at, ok := last[p.Log]; !ok || p.Seq > at {
-				last[p.Log] = p.Seq
-			}
-		}
-		switch {
-		case err == nil:
-		case errors.Is(err, hafvf.ErrOtherConfig):
-			return nil, fmt.Errorf("the changelog %s does not fit the config, at the key %s: %w; take another changelog, the config that it was written with, or keep what can be kept with --migrate (hafvf check CONFIG --states %s says what)", s.Topic, message.Quote(s.Key), err, s.Topic)
-		case len(bad) < badStates:
-			if len(bad) == 0 {
-				why = fmt.Errorf("the state of the key %s in the changelog (topic %s, partition %d, offset %d) cannot be read: %w", message.Quote(s.Key), s.Topic, s.Partition, s.Offset, err)
-			}
-			bad = append(bad, "--skip-state "+s.String())
-		}
-	}
-	for log, offset := range last {
-		included = append(included, kafkaio.ParsePosition(log, offset))
-	}
-	if len(bad) == 0 {
-		return included, nil
-	}
-	return nil, fmt.Errorf("%w; restore the topic, or have a filter begin anew: %s", why, strings.Join(bad, " "))
 }
 
 // smoothing is transform: smooth.

@@ -20,7 +20,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"hafvf/connectors/kafkaio"
-	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/testing/kafkatest"
 	"hafvf/pipeline/config"
@@ -404,7 +403,7 @@ func TestKafkaOtherConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Run{Graph: compose(t, b.config("bounded: true, changelog: states", "top: .6"))}.Execute(t.Context(), nil)
-	if !errors.Is(err, hafvf.ErrOtherConfig) || !strings.Contains(err.Error(), "take another changelog") {
+	if !errors.Is(err, keyed.ErrOtherConfig) || !strings.Contains(err.Error(), "take another changelog") {
 		t.Error(err)
 	}
 }

@@ -39,7 +39,7 @@ func TestRecommendedIsDetect(t *testing.T) {
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s: recommended (-) and composed (+): %s", family, diff)
 		}
-		if want.Filter.Fingerprint() != got.Filter.Fingerprint() {
+		if want.AllSettings().String() != got.AllSettings().String() {
 			t.Errorf("%s: a state of one is not one of the other", family)
 		}
 		if _, err := keyed.NewEstimator(want); err != nil {

@@ -244,7 +244,7 @@ func (r *run) openStates(g *Graph) (k account.Keeper, err error) {
 	if g.states == "" {
 		return k, nil
 	}
-	if r.states, err = readStates(g, r.migrate, r.log); err != nil {
+	if r.states, err = openStateFile(g, r.migrate, r.log); err != nil {
 		return k, err
 	}
 	if n := len(r.states.all); n > 0 {
@@ -270,21 +270,13 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 		BeginAnew: r.beginAnew, Skip: r.skip, Log: r.log,
 	}
 	if f, ok := g.transform.(filtering); ok {
-		settings := f.cfg.Settings()
-		cfg.Settings = func(key string) string { _, text := settings(key); return text }
-		cfg.Check = f.checkStates
-		if r.migrate {
-			cfg.Migrate = func(states []kafkaio.Restored) (map[string][]byte, error) {
-				m, err := f.migrate(states, "the changelog "+t.Changelog)
-				if err == nil {
-					r.log.Info("states are carried over to this config", "topic", t.Changelog, "states", m.String())
-				}
-				return m.changed, err
-			}
+		cfg.Seal = f.seal()
+		cfg.Open = func(stored []kafkaio.Stored) ([]kafkaio.Position, error) {
+			return f.openChangelog(stored, r.migrate, r.log)
 		}
 	}
 	if g.states != "" {
-		states, err := readStates(g, r.migrate, r.log)
+		states, err := openStateFile(g, r.migrate, r.log)
 		if err != nil {
 			return 0, err
 		}

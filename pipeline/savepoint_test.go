@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"bytes"
+	"hafvf/internal/states"
 	"os"
 	"path/filepath"
 	"strings"
@@ -91,9 +92,9 @@ func TestListSavepointRefuses(t *testing.T) {
 	}{
 		{list(ofSavepoints, one, "k200"), `has no state of the key "k200"; it has those of 115 other keys`},
 		{list(ofSavepoints, none, ""), "there is no _metadata"},
-		{list(ofSavepoints, without, ""), "begin anew"},
-		{ListStatesIn(without, "k8", &out), "begin anew"},
-		{check(ofSavepoints, without), "begin anew"},
+		{list(ofSavepoints, without, ""), "without the savepoint"},
+		{ListStatesIn(without, "k8", &out), "without the savepoint"},
+		{check(ofSavepoints, without), "without the savepoint"},
 		{ListSavepoint(compose(t, "transform: smooth\nsession: {gap: 30m}\n"+ofSavepoints+"source: {jsonl: {path: in.jsonl}}\n"), one, "", &out), "they belong to transform: filter"},
 		{check(ofSavepoints+"sink: none\ndead_letter: {kafka: {topic: rejected}}\nrunner: {name: flink, endpoint: \"a:1\", rest: \"http://a:2\", worker: \"a:3\"}\n", ""), "on Flink the job keeps the states"},
 		{check(ofSavepoints, none), none + " is not a file of states, nor a savepoint on this machine"},
@@ -110,24 +111,24 @@ func TestListSavepointRefuses(t *testing.T) {
 // The states of a job with cells: 0 do not say what they were written with. They are read
 // under the config, and another one cannot be told what it keeps of them.
 func TestStatesWithoutSettings(t *testing.T) {
-	states, err := savepointStates(savepoints + "settings")
+	all, err := savepointStates(savepoints + "settings")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range states {
-		states[i].Settings = ""
+	for i := range all {
+		all[i].Settings = ""
 	}
 	of := func(text string) filtering { return compose(t, text+fromSomewhere).transform.(filtering) }
 	own, other := of(ofSavepoints), of(ofSavepoints+"top: 0.5\n")
 	var out bytes.Buffer
-	if err := listStates(states, "here", &own.cfg.Config, "", &out); err != nil || strings.Count(out.String(), `"written_with":null`) != 115 {
+	if err := listStates(all, "here", &own.cfg.Config, "", &out); err != nil || strings.Count(out.String(), `"written_with":null`) != 115 {
 		t.Errorf("%v, %.2000s", err, out.String())
 	}
 	out.Reset()
 	for want, err := range map[string]error{
-		"it does not say which config it was written with":                                              listStates(states, "here", nil, "", &out),
-		`the state of the key "k0" in here cannot be read: state belongs to another configuration`:      listStates(states, "here", &other.cfg.Config, "k0", &out),
-		`the state of the key "k0" in here cannot be carried over: it is of a job with cells: 0, whose`: second(other.migrate(states, "here")),
+		"it does not say which config it was written with":                                              listStates(all, "here", nil, "", &out),
+		`the state of the key "k0" in here cannot be read: state belongs to another configuration`:      listStates(all, "here", &other.cfg.Config, "k0", &out),
+		`the state of the key "k0" in here cannot be carried over: it is of a job with cells: 0, whose`: second(states.Adopt(other.cfg.Config, all, true, "here")),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v\nwant %s", err, want)

@@ -128,7 +128,7 @@ func TestStatesWithoutSeal(t *testing.T) {
 
 	states := filepath.Join(t.TempDir(), "states.bin")
 	var file bytes.Buffer
-	file.WriteString(stateMagic)
+	file.WriteString("hafvf states 1\n")
 	z, err := zstd.NewWriter(&file)
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ func TestStatesWithoutSeal(t *testing.T) {
 	}
 	in := write(t, "in.jsonl", observations(10, 1)...)
 	err = execute(t, "model: {family: normal}\nstate: "+states+"\nsource: {jsonl: {path: "+in+"}}\nsink: none\n", quiet)
-	if err == nil || !strings.Contains(err.Error(), "it has no seal") || !strings.Contains(err.Error(), "remove it to begin anew") {
+	if err == nil || !strings.Contains(err.Error(), "it has no seal") || !strings.Contains(err.Error(), "remove it to start without states") {
 		t.Error(err)
 	}
 }

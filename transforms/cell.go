@@ -3,10 +3,10 @@ package transforms
 import (
 	"cmp"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"hash/fnv"
+	"maps"
 	"math"
 	"runtime/debug"
 	"slices"
@@ -17,6 +17,7 @@ import (
 
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/compact"
+	"hafvf/internal/states"
 )
 
 // A cell is what a runner keeps as one state: the entities of one key, or of all keys
@@ -33,7 +34,7 @@ type cell struct {
 	logged bool              // the runner has the cell as a log
 	seq    uint64            // of the next piece of the log
 
-	settings fingerprint // of the settings that its entities were written with
+	settings keyed.Fingerprint // of the settings that its entities were written with; zero if it has one key alone
 
 	// When keys have to be looked at again; nil where that is not known.
 	waits     map[string]wait      // observations that wait
@@ -110,20 +111,10 @@ const (
 const (
 	headWhole    = 2 // the entries follow
 	headLogged   = 3 // the version follows
-	headSettings = 4 // the fingerprint of the settings follows, and then one of the heads above
+	headSettings = 5 // the fingerprint of the settings follows, and then one of the heads above
 )
 
-// A fingerprint identifies settings: it is the beginning of the SHA-256 of their text. It
-// is zero for the state of a key that shares none, which is stored without.
-type fingerprint [8]byte
-
-func fingerprintOf(text string) (f fingerprint) {
-	sum := sha256.Sum256([]byte(text))
-	copy(f[:], sum[:])
-	return f
-}
-
-var errFormat = errors.New("state has the format of another version, whose cells do not say what they were written with: begin anew, without the savepoint")
+var errFormat = errors.New("state has the format of another version of this program: start the job without the savepoint")
 
 var errCell = errors.New("state is corrupt: a cell is cut short or malformed")
 
@@ -138,6 +129,16 @@ func (c *cell) entity(key string) []byte {
 		return nil
 	}
 	return c.data[x.start:x.end]
+}
+
+// states are the entities, by key, with the settings that each was written with.
+func (c *cell) states(written func(key string) (keyed.Settings, string)) []states.State {
+	all := make([]states.State, 0, len(c.at))
+	for _, key := range slices.Sorted(maps.Keys(c.at)) {
+		_, text := written(key)
+		all = append(all, states.State{Key: key, Bytes: c.entity(key), Settings: text})
+	}
+	return all
 }
 
 // put makes b the key's entity.
@@ -200,8 +201,8 @@ type cellState struct {
 	// settings is the text of the settings that the entities were written with. It is written
 	// when they change, and read when they are not the job's.
 	settings *state.Value[[]byte]
-	text     string      // of the job's settings; empty if keys share no states
-	own      fingerprint // of text
+	text     string            // of the job's settings; empty if keys share no states
+	own      keyed.Fingerprint // of text
 }
 
 // read returns the cell. alone names the only key of the cell, where it has but one.
@@ -213,10 +214,10 @@ func (s cellState) read(p state.Provider, alone string) (*cell, error) {
 	}
 	n := 1 + len(c.settings)
 	switch {
-	case len(head) > 0 && (head[0] == headWhole || head[0] == headLogged):
+	case len(head) > 0 && head[0] >= headWhole && head[0] < headSettings:
 		return c, errFormat
 	case len(head) > n && head[0] == headSettings:
-		c.settings, head = fingerprint(head[1:n]), head[n:]
+		c.settings, head = keyed.Fingerprint(head[1:n]), head[n:]
 	case alone == "" || len(head) > 0 && head[0] == headSettings:
 		return c, errCell
 	default:
@@ -237,13 +238,16 @@ func (s cellState) read(p state.Provider, alone string) (*cell, error) {
 	return c, errCell
 }
 
-// readSettings returns the text of the settings that a cell of others was written with.
-func (s cellState) readSettings(p state.Provider, c *cell) (string, error) {
+// readSettings returns the settings that a cell was written with.
+func (s cellState) readSettings(p state.Provider, c *cell) (written keyed.AllSettings, err error) {
 	text, _, err := s.settings.Read(p)
-	if err == nil && fingerprintOf(string(text)) != c.settings {
-		err = errSettings
+	switch {
+	case err != nil:
+		return written, err
+	case keyed.FingerprintOf(string(text)) != c.settings:
+		return written, errSettings
 	}
-	return string(text), err
+	return keyed.ParseSettings[keyed.AllSettings](string(text))
 }
 
 func (s cellState) readLog(p state.Provider, c *cell) error {

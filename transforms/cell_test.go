@@ -66,8 +66,8 @@ func (r *runner) bytes() (n int) {
 
 func statesOfCells() cellState {
 	head, log, settings := state.MakeValueState[[]byte]("entity"), state.MakeBagState[[]byte]("log"), state.MakeValueState[[]byte]("settings")
-	text := settingsOf(changed[0].Config).text()
-	return cellState{head: &head, log: &log, settings: &settings, text: text, own: fingerprintOf(text)}
+	text := changed[0].Config.AllSettings().String()
+	return cellState{head: &head, log: &log, settings: &settings, text: text, own: keyed.FingerprintOf(text)}
 }
 
 // A cell holds the last entity of every key, whichever copies workers have, also after

@@ -66,7 +66,7 @@
 // restart.
 //
 // A state belongs to the configuration that it was written under. Filter fails the
-// pipeline at a state of another one; the error wraps hafvf.ErrOtherConfig. With
+// pipeline at a state of another one; the error wraps keyed.ErrOtherConfig. With
 // Config.Migrate it carries states over that keys share, see keyed.Migrator.
 //
 // # What a runner must provide

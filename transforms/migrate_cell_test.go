@@ -116,9 +116,9 @@ func restart() { kept = &copies{of: map[version]*cell{}, bound: 1 << 30} }
 
 // others are the names of cells that have other settings than cfg.
 func (j *job) others(cfg Config) (all []string) {
-	own := fingerprintOf(settingsOf(cfg.Config).text())
+	own := keyed.FingerprintOf(cfg.Config.AllSettings().String())
 	for name, r := range j.cells {
-		if head := r.value.([]byte); fingerprint(head[1:9]) != own {
+		if head := r.value.([]byte); keyed.Fingerprint(head[1:9]) != own {
 			all = append(all, name)
 		}
 	}
@@ -212,7 +212,7 @@ func TestCellsAreCarriedOver(t *testing.T) {
 
 				again()
 				one := map[string][]keyed.Observation{"k5": in[60:70]}
-				if _, err := j.bundle(t, changed[1], true, one); !errors.Is(err, hafvf.ErrOtherConfig) || !strings.Contains(err.Error(), "levels") {
+				if _, err := j.bundle(t, changed[1], true, one); !errors.Is(err, keyed.ErrOtherConfig) || !strings.Contains(err.Error(), "levels") {
 					t.Fatalf("without Migrate: %v", err)
 				}
 				if others := j.others(changed[0]); others != nil {
@@ -305,7 +305,7 @@ func TestCellLacksSettings(t *testing.T) {
 	}
 	other := changed[1]
 	other.Migrate = true
-	for _, text := range []any{nil, []byte(settingsOf(changed[2].Config).text())} {
+	for _, text := range []any{nil, []byte(changed[2].Config.AllSettings().String())} {
 		for _, r := range j.cells {
 			r.settings = text
 		}

@@ -140,8 +140,8 @@ func (fn *node) setUp(ctx context.Context, states cellState, due *timers.EventTi
 	}
 	fn.states, fn.due = states, due
 	if len(fn.cfg.Cells) > 0 { // the text would be larger than the state of one key
-		fn.states.text = settingsOf(fn.cfg.Config).text()
-		fn.states.own = fingerprintOf(fn.states.text)
+		fn.states.text = fn.cfg.Config.AllSettings().String()
+		fn.states.own = keyed.FingerprintOf(fn.states.text)
 	}
 	return nil
 }

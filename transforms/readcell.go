@@ -6,6 +6,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/state"
 
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/states"
 )
 
 // CellStates are the names of the states that Filter keeps for a key of the runner, as
@@ -14,40 +15,25 @@ var CellStates = []string{"entity", "log", "settings"}
 
 // ReadCell decodes what a runner keeps for one key of Filter's: by the names of CellStates,
 // the elements of each state, a value being one. It returns the states of the keys of
-// observations in it, as keyed.Estimator.Snapshot takes them, and the function that gives the
-// settings that the state of a key was written with, as keyed.Migrator.Migrate takes them. The
-// error says that they are damaged.
-func ReadCell(key string, states map[string][][]byte) (entities map[string][]byte, written func(key string) string, err error) {
-	if len(states[CellStates[0]]) == 0 {
-		return nil, nil, errCell
+// observations in it, by key. The error says that they are damaged.
+func ReadCell(key string, stored map[string][][]byte) ([]states.State, error) {
+	if len(stored[CellStates[0]]) == 0 {
+		return nil, errCell
 	}
-	head, log, settings := state.MakeValueState[[]byte](CellStates[0]), state.MakeBagState[[]byte](CellStates[1]), state.MakeValueState[[]byte](CellStates[2])
-	of, stored := cellState{head: &head, log: &log, settings: &settings}, storedStates{of: states}
-	c, err := of.read(stored, key)
+	head, log, text := state.MakeValueState[[]byte](CellStates[0]), state.MakeBagState[[]byte](CellStates[1]), state.MakeValueState[[]byte](CellStates[2])
+	of, provider := cellState{head: &head, log: &log, settings: &text}, storedStates{of: stored}
+	c, err := of.read(provider, key)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	written = func(string) string { return "" }
-	if c.settings != (fingerprint{}) {
-		text, err := of.readSettings(stored, c)
-		if err != nil {
-			return nil, nil, err
-		}
-		from, err := keyed.ParseSettings[jobSettings](text)
-		if err != nil {
-			return nil, nil, err
-		}
-		settings := from.in(keyed.Config{}).Settings()
-		written = func(key string) string {
-			_, text := settings(key)
-			return text
-		}
+	if c.settings == (keyed.Fingerprint{}) {
+		return c.states(func(string) (s keyed.Settings, text string) { return s, "" }), nil
 	}
-	entities = make(map[string][]byte, len(c.at))
-	for key := range c.at {
-		entities[key] = c.entity(key)
+	written, err := of.readSettings(provider, c)
+	if err != nil {
+		return nil, err
 	}
-	return entities, written, nil
+	return c.states(written.In(keyed.Config{}).Settings()), nil
 }
 
 // storedStates gives the states of a key as a runner does.

@@ -2,6 +2,8 @@ package transforms
 
 import (
 	"fmt"
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/states"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -41,7 +43,7 @@ func TestReadCell(t *testing.T) {
 			}
 		}
 		kept = &copies{of: map[version]*cell{}} // the log is read
-		got, _, err := ReadCell("", r.stored())
+		got, err := entities(ReadCell("", r.stored()))
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("%d keys: %v, (-want +got) %s", keys, err, diff)
 		}
@@ -51,16 +53,24 @@ func TestReadCell(t *testing.T) {
 	}
 }
 
+func entities(all []states.State, err error) (map[string][]byte, error) {
+	of := map[string][]byte{}
+	for _, s := range all {
+		of[s.Key] = s.Bytes
+	}
+	return of, err
+}
+
 // A state that keys do not share is that of its key.
 func TestReadCellOfOneKey(t *testing.T) {
-	got, _, err := ReadCell("pump", map[string][][]byte{"entity": {{1, 2, 3}}})
+	got, err := entities(ReadCell("pump", map[string][][]byte{"entity": {{1, 2, 3}}}))
 	if diff := cmp.Diff(map[string][]byte{"pump": {1, 2, 3}}, got); err != nil || diff != "" {
 		t.Errorf("%v, (-want +got) %s", err, diff)
 	}
 }
 
 func TestReadCellRefuses(t *testing.T) {
-	settings := append([]byte{headSettings}, make([]byte, len(fingerprint{}))...)
+	settings := append([]byte{headSettings}, make([]byte, len(keyed.Fingerprint{}))...)
 	whole := append(slices.Clone(settings), headWhole, 3, 'a')
 	head := append(append(slices.Clone(settings), headLogged), make([]byte, len(version{}))...)
 	for _, test := range []struct {
@@ -75,18 +85,18 @@ func TestReadCellRefuses(t *testing.T) {
 		{map[string][][]byte{"entity": {head}}, errPieces.Error()},
 		{map[string][][]byte{"entity": {head}, "log": {{0}, {2}}}, errPieces.Error()},
 	} {
-		if all, _, err := ReadCell("pump", test.states); err == nil || !strings.Contains(err.Error(), test.want) {
+		if all, err := ReadCell("pump", test.states); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%v, %v\nwant %s", all, err, test.want)
 		}
 	}
 }
 
 func FuzzReadCell(f *testing.F) {
-	settings := append([]byte{headSettings}, make([]byte, len(fingerprint{}))...)
+	settings := append([]byte{headSettings}, make([]byte, len(keyed.Fingerprint{}))...)
 	f.Add(append(slices.Clone(settings), headWhole, 1, 'a', 1, 'b'), []byte{})
 	f.Add(append(append(slices.Clone(settings), headLogged), make([]byte, len(version{}))...), []byte{0, 1, 'a', 1, 'b'})
 	f.Fuzz(func(t *testing.T, head, piece []byte) {
-		if all, _, err := ReadCell("pump", map[string][][]byte{"entity": {head}, "log": {piece}}); err != nil && len(all) > 0 {
+		if all, err := ReadCell("pump", map[string][][]byte{"entity": {head}, "log": {piece}}); err != nil && len(all) > 0 {
 			t.Errorf("%d keys, and %v", len(all), err)
 		}
 	})

@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/flink"
@@ -74,7 +74,7 @@ func (s submission) submit(ctx context.Context, graph *pipeline.Graph, log *slog
 // explained adds to the error of a job whose states were written under another config how
 // to keep what can be kept. They are in the last checkpoint, or else in the savepoint.
 func (s submission) explained(ctx context.Context, graph *pipeline.Graph, job *flink.Job, err error) error {
-	if s.migrate || graph.Runner.Cells == 0 || !errors.Is(err, hafvf.ErrOtherConfig) {
+	if s.migrate || graph.Runner.Cells == 0 || !errors.Is(err, keyed.ErrOtherConfig) {
 		return err
 	}
 	place := s.savepoint

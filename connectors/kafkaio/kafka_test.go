@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"hafvf/internal/seal"
 	"hafvf/internal/testing/kafkatest"
 )
 
@@ -131,7 +130,7 @@ func TestKafka(t *testing.T) {
 	t.Run("owners", func(t *testing.T) {
 		b.CreateTopic(t, "owned", 2, map[string]string{"cleanup.policy": "compact"})
 		state := func(text string) iter.Seq[Message] {
-			return slices.Values([]Message{{Key: []byte("k"), Value: seal.Seal("k", "", []byte(text))}})
+			return slices.Values([]Message{{Key: []byte("k"), Value: []byte(text)}})
 		}
 		at := func(offset int64) map[string]committed { return map[string]committed{"owned-0": {offset, "note"}} }
 		begin := func() *owner {
@@ -144,7 +143,7 @@ func TestKafka(t *testing.T) {
 		}
 		keeps := func(want string, offset int64) {
 			t.Helper()
-			states, err := ReadStates(context30(t), asks(t, c), "owned", quiet)
+			states, err := ReadStored(context30(t), asks(t, c), "owned", quiet)
 			if err != nil || len(states) != 1 || string(states[0].Bytes) != want {
 				t.Errorf("%v, %v: want %s", states, err, want)
 			}

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"hafvf/internal/account"
-	"hafvf/internal/seal"
 )
 
 // A Ledger commits the progress of a run in one process, for a runner that keeps no
@@ -42,7 +41,7 @@ type Ledger struct {
 	mu       sync.Mutex
 	stopped  bool
 	restored map[string]lastValue
-	migrated map[string][]byte          // of these, those that replace others
+	replaced map[string][]byte          // of these, those that the changelog has in another form
 	ready    map[string][]byte          // states to be committed, by key
 	waiting  map[string][]account.Place // by key, observations that are in no output yet
 	handed   map[string]Progress        // by partition
@@ -69,18 +68,16 @@ type LedgerConfig struct {
 	Changelog string
 	// BeginAnew discards the states of the changelog and ignores the group's offsets.
 	BeginAnew bool
-	// Settings, if set, returns what is stored with the state of a key: what its meaning
-	// depends on.
-	Settings func(key string) string
+	// Seal, if set, returns what is stored for the state of a key. It is called when the state
+	// is written: all sealed states at once would take as much memory again.
+	Seal func(key string, state []byte) []byte
 	// Skip are the positions of states in the changelog that are discarded.
 	Skip []Position
-	// Check, if set, inspects the restored states before anything is written. They come
-	// in the order of their positions. Check returns the last record of each partition
-	// that the states include. OpenLedger returns its error.
-	Check func([]Restored) (included []Position, err error)
-	// Migrate, if set, returns the states, by key, that replace restored ones before Check
-	// sees them. They go to the changelog with the first commit.
-	Migrate func([]Restored) (map[string][]byte, error)
+	// Open, if set, opens the stored states in place, before anything is written. They come in
+	// the order of their positions. Open returns the last record of each partition that the
+	// states include. OpenLedger returns its error. If another run commits meanwhile, Open is
+	// called again.
+	Open func([]Stored) (included []Position, err error)
 	// First are the states, by key, to begin with where the changelog is empty, or there is
 	// none.
 	First map[string][]byte
@@ -99,15 +96,14 @@ type LedgerConfig struct {
 	Stage func(name string, took time.Duration)
 }
 
-// A Restored is a state as it was found in the changelog.
-type Restored struct {
+// A Stored is what a changelog holds of a key.
+type Stored struct {
 	Position
 	Key   string
 	Bytes []byte
-	// Settings are those that the state was stored with.
-	Settings string
-	// Err says why what was found is not a state of the key, or is damaged.
-	Err error
+	// Replaced is set by LedgerConfig.Open if the changelog is to hold another state. The
+	// state goes there with the first commit.
+	Replaced bool
 }
 
 // A State is the state of a key.
@@ -226,7 +222,7 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 		if err := l.adopt(ctx); err != nil {
 			return err
 		}
-		maps.Copy(l.ready, l.migrated)
+		maps.Copy(l.ready, l.replaced)
 	}
 	if len(l.restored) == 0 && len(l.cfg.First) > 0 {
 		l.beginWith(l.cfg.First)
@@ -339,11 +335,10 @@ func (l *Ledger) restore(ctx context.Context) (err error) {
 		return &ResumeError{fmt.Errorf("the changelog %s has no head, the record with the empty key: another version of this program wrote it, or another program; name another topic, or begin anew", topic)}
 	}
 	l.cfg.Log.Info("states were restored", "topic", topic, "keys", len(l.restored), "took", time.Since(start).Round(time.Millisecond).String())
-	open(l.restored)
 	return nil
 }
 
-// checkStates checks the restored states.
+// checkStates opens and checks the restored states.
 func (l *Ledger) checkStates(ctx context.Context) error {
 	if err := l.lost(true); err != nil {
 		return err
@@ -354,42 +349,24 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 	if err := l.skip(); err != nil {
 		return err
 	}
-	states, err := l.migrate()
-	if err != nil {
-		return err
-	}
-	if l.cfg.Check == nil {
-		for _, s := range states {
-			if s.Err != nil {
-				return fmt.Errorf("the state of the key %q in the changelog, at %s: %w", s.Key, s.Position, s.Err)
-			}
-		}
+	if l.cfg.Open == nil {
 		return nil
 	}
-	included, err := l.cfg.Check(states)
+	states := inOrder(l.cfg.Changelog, l.restored)
+	included, err := l.cfg.Open(states)
 	if err != nil {
 		return err
 	}
+	l.replaced = map[string][]byte{}
+	for _, s := range states {
+		v := l.restored[s.Key]
+		v.bytes = s.Bytes
+		l.restored[s.Key] = v
+		if s.Replaced {
+			l.replaced[s.Key] = s.Bytes
+		}
+	}
 	return l.checkIncluded(ctx, included)
-}
-
-// migrate replaces the restored states that others replace, and returns all by their
-// positions.
-func (l *Ledger) migrate() ([]Restored, error) {
-	states := inOrder(l.cfg.Changelog, l.restored)
-	if l.cfg.Migrate == nil {
-		return states, nil
-	}
-	var err error
-	if l.migrated, err = l.cfg.Migrate(states); err != nil {
-		return nil, err
-	}
-	for key, b := range l.migrated {
-		v := l.restored[key]
-		v.bytes, v.settings = b, l.settings(key)
-		l.restored[key] = v
-	}
-	return inOrder(l.cfg.Changelog, l.restored), nil
 }
 
 // adopt writes the head of the changelog, which says whose it is now. A run that begins
@@ -415,9 +392,9 @@ func (l *Ledger) adopt(ctx context.Context) error {
 	return nil
 }
 
-// ReadStates returns the states of a changelog by their positions. It changes nothing, and
-// a run may go on meanwhile.
-func ReadStates(ctx context.Context, client *Client, changelog string, log *slog.Logger) ([]Restored, error) {
+// ReadStored returns what a changelog holds, by positions. It changes nothing, and a run may
+// go on meanwhile.
+func ReadStored(ctx context.Context, client *Client, changelog string, log *slog.Logger) ([]Stored, error) {
 	if _, err := client.describe(ctx, []string{changelog}); err != nil {
 		return nil, err
 	}
@@ -426,25 +403,16 @@ func ReadStates(ctx context.Context, client *Client, changelog string, log *slog
 		return nil, fmt.Errorf("the changelog cannot be read: %w", err)
 	}
 	delete(values, headKey)
-	open(values)
 	return inOrder(changelog, values), nil
 }
 
-// open opens states.
-func open(states map[string]lastValue) {
-	for key, v := range states {
-		v.bytes, v.settings, v.err = seal.Open(key, v.bytes)
-		states[key] = v
-	}
-}
-
 // inOrder are states by their positions.
-func inOrder(changelog string, states map[string]lastValue) []Restored {
-	all := make([]Restored, 0, len(states))
+func inOrder(changelog string, states map[string]lastValue) []Stored {
+	all := make([]Stored, 0, len(states))
 	for key, s := range states {
-		all = append(all, Restored{s.position(changelog), key, s.bytes, s.settings, s.err})
+		all = append(all, Stored{Position: s.position(changelog), Key: key, Bytes: s.bytes})
 	}
-	slices.SortFunc(all, func(a, b Restored) int {
+	slices.SortFunc(all, func(a, b Stored) int {
 		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
 	})
 	return all
@@ -455,10 +423,6 @@ type lastValue struct {
 	bytes     []byte
 	offset    int64
 	partition int32
-
-	// Of a state that was opened, as in Restored.
-	settings string
-	err      error
 }
 
 func (v lastValue) position(topic string) Position {
@@ -683,7 +647,7 @@ func (l *Ledger) store(ctx context.Context, states map[string][]byte, offsets ma
 	}
 	switch {
 	case len(states) > 0:
-		return l.commitOwned(ctx, l.sealed(states), notes)
+		return l.commitOwned(ctx, l.messages(states), notes)
 	case len(notes) == 0 && !renews:
 		return nil
 	}
@@ -694,28 +658,23 @@ func (l *Ledger) store(ctx context.Context, states map[string][]byte, offsets ma
 	return l.commitOwned(ctx, slices.Values([]Message{h}), notes)
 }
 
-// sealed are the messages of states, by key, and of deletions, which are nil. Each is made
+// messages are those of states, by key, and of deletions, which are nil. Each is made
 // when it is written: all at once would take as much memory again.
-func (l *Ledger) sealed(states map[string][]byte) iter.Seq[Message] {
+func (l *Ledger) messages(states map[string][]byte) iter.Seq[Message] {
 	return func(yield func(Message) bool) {
 		for key, state := range states {
 			m := Message{Key: []byte(key)}
 			if state != nil {
-				m.Value = seal.Seal(key, l.settings(key), state)
+				m.Value = state
+				if l.cfg.Seal != nil {
+					m.Value = l.cfg.Seal(key, state)
+				}
 			}
 			if !yield(m) {
 				return
 			}
 		}
 	}
-}
-
-// settings are those that are stored with the state of a key.
-func (l *Ledger) settings(key string) string {
-	if l.cfg.Settings == nil {
-		return ""
-	}
-	return l.cfg.Settings(key)
 }
 
 // offsets are the offsets to commit: all records before them are dealt with. Without a

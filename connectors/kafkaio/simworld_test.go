@@ -314,7 +314,7 @@ func (p *process) run() error {
 	client := NewClient(cluster)
 	defer client.Close()
 	l, err := OpenLedger(p.ctx, LedgerConfig{
-		Client: client, Topics: []string{simIn}, Group: simGroup, Changelog: simStates, Log: quiet, Check: p.restored,
+		Client: client, Topics: []string{simIn}, Group: simGroup, Changelog: simStates, Log: quiet, Open: p.restored,
 	})
 	if err != nil {
 		return err
@@ -434,18 +434,18 @@ func (p *process) work(ctx context.Context, c Cluster, l *Ledger, bundles <-chan
 }
 
 // restored checks that states are such as the loop without faults has had.
-func (p *process) restored(states []Restored) ([]Position, error) {
+func (p *process) restored(states []Stored) ([]Position, error) {
 	for _, s := range states {
 		p.prefix(s)
 	}
 	return nil, nil
 }
 
-func (w *world) prefix(s Restored) {
+func (w *world) prefix(s Stored) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if s.Err != nil || len(s.Bytes) < 8 {
-		w.bad = append(w.bad, fmt.Sprintf("the state of %s cannot be read: %v", s.Key, s.Err))
+	if len(s.Bytes) < 8 {
+		w.bad = append(w.bad, fmt.Sprintf("the state of %s has %d bytes", s.Key, len(s.Bytes)))
 		return
 	}
 	at := int64(binary.BigEndian.Uint64(s.Bytes))
@@ -892,7 +892,7 @@ func (w *world) check() {
 		defer h.die()
 		client := NewClient(h.cluster())
 		defer client.Close()
-		all, err := ReadStates(context.Background(), client, simStates, quiet)
+		all, err := ReadStored(context.Background(), client, simStates, quiet)
 		w.must(err)
 		for _, s := range all {
 			w.prefix(s)

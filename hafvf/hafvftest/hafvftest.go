@@ -210,7 +210,6 @@ func (s suite) stream(rng *rand.Rand) []float64 {
 
 // resume: encoded, decoded and resumed, a state goes on bit by bit.
 func (s suite) resume(t *testing.T) {
-	const fingerprint = 42
 	rng := rand.New(rand.NewPCG(6, 1))
 	f, g := hafvf.NewFilter(s.m, s.levels(), 1), hafvf.NewFilter(s.m, s.levels(), 1)
 	straight, resumed := f.NewState(), g.NewState()
@@ -219,7 +218,7 @@ func (s suite) resume(t *testing.T) {
 		f.Update(straight, x)
 		g.Update(resumed, x)
 		var err error
-		if resumed, err = g.DecodeState(resumed.Append(nil, fingerprint), fingerprint); err != nil {
+		if resumed, err = g.DecodeState(resumed.Append(nil)); err != nil {
 			t.Fatal(err)
 		}
 		for k := range straight {

@@ -3,10 +3,8 @@ package keyed
 import (
 	"cmp"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"math"
 	"slices"
 	"time"
@@ -87,7 +85,7 @@ type decider struct {
 	outputs     int
 	timed       *usual.Profile // of keys with times
 	untimed     *usual.Profile // of keys without
-	fingerprint uint64         // of the profiles
+	fingerprint Fingerprint    // of the settings of the profiles
 	alarm       *usual.Alarm
 	y, standard []float64
 	// Whether the values are of categories, and whether those of the step at hand are of
@@ -101,16 +99,10 @@ func newDecider(cfg AlarmConfig, filter hafvf.Config, m expfam.Model) (*decider,
 	if err != nil {
 		return nil, fmt.Errorf("zone: %w", err)
 	}
-	text, err := json.Marshal([]any{cfg.Seasons, cfg.Zone, cfg.Order})
-	if err != nil {
-		return nil, err
-	}
-	h := fnv.New64a()
-	h.Write(text)
 	n := m.Outputs()
 	_, categories := m.(expfam.Discrete)
 	d := &decider{
-		cfg: cfg, warmUp: warmUpOf(filter), outputs: n, fingerprint: h.Sum64(),
+		cfg: cfg, warmUp: warmUpOf(filter), outputs: n, fingerprint: FingerprintOf(textOf([]any{cfg.Seasons, cfg.Zone, cfg.Order})),
 		y: make([]float64, n), standard: make([]float64, n), categories: categories,
 	}
 	settings := usual.ProfileConfig{Dim: n, Order: cfg.Order}
@@ -249,8 +241,8 @@ func (d *decider) wait(s *decisions, at time.Time, y []float64) {
 // setBudget gives the key the budget of the configuration.
 func (d *decider) setBudget(s *decisions) { d.alarm.SetBudget(s.alarm, d.cfg.BudgetOf(s.step)) }
 
-func (s *decisions) append(b []byte, fingerprint uint64) []byte {
-	b = binary.LittleEndian.AppendUint64(b, fingerprint)
+func (s *decisions) append(b []byte, fingerprint Fingerprint) []byte {
+	b = append(b, fingerprint[:]...)
 	b = compact.AppendFlags(b, s.timed, false)
 	b = binary.AppendVarint(b, int64(s.step))
 	b = compact.AppendTime(b, s.last)
@@ -271,7 +263,7 @@ var errDecisions = errors.New("state is corrupt: alarms")
 // anew; debt and rest of the alarms stay.
 func (d *decider) decode(b []byte) (s decisions, err error) {
 	r := read(b)
-	fingerprint := r.Uint64()
+	fingerprint := r.fingerprint()
 	s.timed, _, _ = r.Flags()
 	s.step, s.last = time.Duration(r.Varint()), r.Time()
 	for range r.Count(1) {

@@ -283,3 +283,8 @@ func (r *reader) smoothed() Smoothed {
 	}
 	return s
 }
+
+func (r *reader) fingerprint() (f Fingerprint) {
+	r.Take(f[:])
+	return f
+}

@@ -110,7 +110,7 @@ func TestEntityOfOtherConfigIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := other.decodeEntity("k", b); !errors.Is(err, hafvf.ErrOtherConfig) {
+	if _, err := other.decodeEntity("k", b); !errors.Is(err, ErrOtherConfig) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -44,7 +44,7 @@
 // Track.AppendBinary and Entity.AppendBinary encode what is known of a key. The bytes
 // continue in another process as if they had never been saved, bit for bit. They belong to the
 // configuration that they were written under: another one gets an error that wraps
-// hafvf.ErrOtherConfig. A Migrator carries over what still means the same. A Snapshot is what
+// ErrOtherConfig. A Migrator carries over what still means the same. A Snapshot is what
 // a state says to a reader.
 //
 // # Sessions

@@ -30,7 +30,7 @@ type Place struct {
 
 // Open returns the entity of a key whose state AppendBinary encoded; nil is the state of a
 // key before its first observation. If it was written under another configuration, the error
-// wraps hafvf.ErrOtherConfig.
+// wraps ErrOtherConfig.
 func (est *Estimator) Open(key string, state []byte) (Entity, error) {
 	if state == nil {
 		return Entity{Track: est.NewTrack(key), est: est}, nil
@@ -152,7 +152,7 @@ func (r *reader) buffer() Entity {
 }
 
 // CheckState says why b is not a state of the key that Entity.AppendBinary or
-// Track.AppendBinary wrote under the estimator's configuration. The error wraps hafvf.ErrOtherConfig
+// Track.AppendBinary wrote under the estimator's configuration. The error wraps ErrOtherConfig
 // where the state belongs to another configuration. Of each log that the state
 // includes observations of it returns the last place.
 func (est *Estimator) CheckState(key string, b []byte) (included []Place, err error) {

@@ -20,7 +20,7 @@ type Estimator struct {
 // A stream filters the observations of the keys of one rule.
 type stream struct {
 	cfg         hafvf.Config
-	fingerprint uint64
+	fingerprint Fingerprint // of the settings
 	bank        *hafvf.Bank
 	checks      *hafvf.Filter // of observations as they come
 	fitted      expfam.Fitted // the model of observations as they come, where a warm-up sets its prior
@@ -40,7 +40,7 @@ func NewEstimator(cfg Config) (*Estimator, error) {
 		return nil, err
 	}
 	streams, err := newRuled(cfg.Filter, cfg.Keys, func(filter hafvf.Config) (*stream, error) {
-		st, err := newStream(filter, *cfg.Alarms)
+		st, err := newStream(filter, cfg)
 		if err != nil {
 			return nil, err
 		}
@@ -58,7 +58,8 @@ func NewEstimator(cfg Config) (*Estimator, error) {
 	return &Estimator{cfg, streams}, nil
 }
 
-func newStream(cfg hafvf.Config, alarms AlarmConfig) (*stream, error) {
+// newStream makes the stream of the keys of all that have the filter cfg.
+func newStream(cfg hafvf.Config, all Config) (*stream, error) {
 	bank, err := cfg.NewBank()
 	if err != nil {
 		return nil, err
@@ -67,7 +68,7 @@ func newStream(cfg hafvf.Config, alarms AlarmConfig) (*stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	st := &stream{cfg: cfg, fingerprint: cfg.Fingerprint(), bank: bank, checks: checks}
+	st := &stream{cfg: cfg, fingerprint: FingerprintOf(all.settingsOf(cfg).String()), bank: bank, checks: checks}
 	if cfg.WarmUp > 0 {
 		st.fitted = checks.Model().(expfam.Fitted)
 	}
@@ -81,7 +82,7 @@ func newStream(cfg hafvf.Config, alarms AlarmConfig) (*stream, error) {
 		}
 	}
 	if bank.Detects() {
-		if st.decider, err = newDecider(alarms, cfg, bank.Model()); err != nil {
+		if st.decider, err = newDecider(*all.Alarms, cfg, bank.Model()); err != nil {
 			return nil, fmt.Errorf("alarms: %w", err)
 		}
 	}

@@ -1,102 +1,15 @@
 package keyed
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"hafvf/hafvf"
 	"hafvf/internal/message"
 )
-
-// Settings say what the meaning of a key's state depends on. They are stored with it.
-type Settings struct {
-	// In another order, observations that wait are never released, or late ones are
-	// learned.
-	Order Order `json:"order"`
-	// With another unit of time, the same pause is another share of the memory.
-	TimeUnit time.Duration `json:"time_unit,omitempty"`
-	// Filter is canonical.
-	Filter hafvf.Config `json:"filter"`
-}
-
-// Settings returns the function that gives the settings of the states of a key, and
-// their text.
-func (c Config) Settings() func(key string) (Settings, string) {
-	c = c.withDefaults()
-	type written struct {
-		Settings
-		text string
-	}
-	all, _ := newRuled(c.Filter, c.Keys, func(filter hafvf.Config) (written, error) {
-		s := Settings{c.Order, c.TimeUnit, filter.Canonical()}
-		return written{s, s.String()}, nil
-	})
-	return func(key string) (Settings, string) {
-		w := all.of(key)
-		return w.Settings, w.text
-	}
-}
-
-// In returns c with these settings for all keys.
-func (s Settings) In(c Config) Config {
-	c.Filter, c.Keys, c.Order, c.TimeUnit = s.Filter, nil, s.Order, s.TimeUnit
-	if c.Order == Arrival {
-		c.Lateness, c.Silence = 0, nil
-	}
-	return c
-}
-
-// String is the JSON form.
-func (s Settings) String() string {
-	text, err := json.Marshal(s)
-	if err != nil {
-		panic("keyed: settings are not JSON: " + err.Error())
-	}
-	return string(text)
-}
-
-// ParseSettings reads the JSON form of Settings, or of settings S that hold more. It refuses
-// settings that this program does not know.
-func ParseSettings[S any](text string) (s S, err error) {
-	d := json.NewDecoder(strings.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&s); err != nil {
-		return s, fmt.Errorf("the settings that it was written with cannot be read: %w", err)
-	}
-	return s, nil
-}
-
-// Differ names the settings in which s and other differ, as the keys of a config.
-func (s Settings) Differ(other Settings) (names []string) {
-	a, b := s.Filter, other.Filter
-	for _, part := range []struct {
-		name string
-		a, b any
-	}{
-		{"model.family", a.Family, b.Family}, {"model.dim", a.Dim, b.Dim}, {"model.scale", a.Scale, b.Scale},
-		{"model.prior", []any{a.Prior, a.WarmUp}, []any{b.Prior, b.WarmUp}}, {"model.season", a.Season, b.Season},
-		{"levels", a.Levels, b.Levels}, {"top", a.Top, b.Top}, {"bank", a.Bank, b.Bank}, {"bank_forgetting", a.Forgetting, b.Forgetting},
-		{"detect", a.Detect, b.Detect}, {"order", s.Order, other.Order}, {"time_unit", s.TimeUnit, other.TimeUnit},
-	} {
-		if !same(part.a, part.b) {
-			names = append(names, part.name)
-		}
-	}
-	return names
-}
-
-// same compares parts of settings by their JSON form.
-func same(a, b any) bool {
-	x, err := json.Marshal(a)
-	y, err2 := json.Marshal(b)
-	return err == nil && err2 == nil && bytes.Equal(x, y)
-}
 
 // A Migrator checks whether the states of keys are those of a configuration, and carries
 // them over from other settings. It is not safe for concurrent use.
@@ -121,24 +34,24 @@ func NewMigrator(cfg Config) (*Migrator, error) {
 }
 
 // Check says why b, a state of the key that was written with other settings, cannot go on
-// as it is. The error wraps hafvf.ErrOtherConfig where the settings are why, and names
+// as it is. The error wraps ErrOtherConfig where the settings are why, and names
 // those that differ. Empty settings say nothing, and are taken for the configuration's:
 // states that are stored without are those of jobs with cells: 0. Check returns the last places that the state includes,
 // as Estimator.CheckState does.
 func (m *Migrator) Check(key string, b []byte, written string) (included []Place, err error) {
 	included, err = m.est.CheckState(key, b)
 	own, text := m.settings(key)
-	if written == "" || written == text || err != nil && !errors.Is(err, hafvf.ErrOtherConfig) {
+	if written == "" || written == text || err != nil && !errors.Is(err, ErrOtherConfig) {
 		return included, err
 	}
 	c, parseErr := m.change(written, own, text)
 	if parseErr != nil {
 		return included, cmp.Or(err, parseErr)
 	}
-	if err == nil && c.from.Order == own.Order && c.from.TimeUnit == own.TimeUnit {
-		return included, nil
+	if err == nil {
+		return included, nil // the text differs, and says the same
 	}
-	return included, fmt.Errorf("%w: it was written with other %s", hafvf.ErrOtherConfig, message.List(c.names))
+	return included, fmt.Errorf("%w: it was written with other %s", ErrOtherConfig, message.List(c.names))
 }
 
 // change is that from the settings of the text written to own, whose text is to.
@@ -158,7 +71,7 @@ func (m *Migrator) change(written string, own Settings, to string) (*change, err
 
 // Migrate returns the state that a key goes on with, and what of it was carried over. A
 // state that goes on as it is comes back as it is, with nothing said. The error wraps
-// hafvf.ErrOtherConfig where nothing of the state means the same.
+// ErrOtherConfig where nothing of the state means the same.
 //
 // The layers of a state are carried over each by itself:
 //
@@ -172,7 +85,7 @@ func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byt
 	if _, err = m.Check(key, b, written); err == nil {
 		return b, "", nil
 	}
-	if !errors.Is(err, hafvf.ErrOtherConfig) || written == "" || written == text {
+	if !errors.Is(err, ErrOtherConfig) || written == "" || written == text {
 		return nil, "", err
 	}
 	c, err := m.change(written, own, text)
@@ -186,7 +99,7 @@ func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byt
 		}
 	}
 	if len(other) > 0 {
-		return nil, "", fmt.Errorf("%w: it has another %s, and nothing of it means the same", hafvf.ErrOtherConfig, message.List(other))
+		return nil, "", fmt.Errorf("%w: it has another %s, and nothing of it means the same", ErrOtherConfig, message.List(other))
 	}
 	if c.est == nil {
 		if c.est, err = NewEstimator(c.from.In(m.cfg)); err != nil {
@@ -199,11 +112,11 @@ func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byt
 	}
 	if c.from.Order != own.Order && len(e.waiting) > 0 {
 		return nil, "", fmt.Errorf("%w: %s in it, which a run in the order %s would never learn: let a run with the old config end first",
-			hafvf.ErrOtherConfig, message.Count(len(e.waiting), "observation waits", "observations wait"), own.Order)
+			ErrOtherConfig, message.Count(len(e.waiting), "observation waits", "observations wait"), own.Order)
 	}
 	st := m.est.streams.of(key)
 	if a, b := c.est.streams.of(key).checks.Model(), st.checks.Model(); a.Len() != b.Len() || a.Dim() != b.Dim() {
-		return nil, "", fmt.Errorf("%w: its model has other dimensions, by model.dim or the prior", hafvf.ErrOtherConfig)
+		return nil, "", fmt.Errorf("%w: its model has other dimensions, by model.dim or the prior", ErrOtherConfig)
 	}
 	var parts carriedParts
 	e.Track, parts = st.carry(e.Track, c.from.TimeUnit == own.TimeUnit)

@@ -159,14 +159,14 @@ func TestMigrateRefuses(t *testing.T) {
 		"another model.family": {Filter: hafvf.Config{Family: "bernoulli"}},
 		"another model.scale":  {Filter: hafvf.Config{Family: "normal", Scale: hafvf.Log}},
 	} {
-		if _, _, err := migrated(t, normal, to, in); !errors.Is(err, hafvf.ErrOtherConfig) || !strings.Contains(err.Error(), want) {
+		if _, _, err := migrated(t, normal, to, in); !errors.Is(err, ErrOtherConfig) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
 	ar := func(order int) Config {
 		return Config{Filter: hafvf.Config{Family: "ar", Prior: expfam.Params{"order": order}}}
 	}
-	if _, _, err := migrated(t, ar(2), ar(3), in); !errors.Is(err, hafvf.ErrOtherConfig) || !strings.Contains(err.Error(), "other dimensions") {
+	if _, _, err := migrated(t, ar(2), ar(3), in); !errors.Is(err, ErrOtherConfig) || !strings.Contains(err.Error(), "other dimensions") {
 		t.Error(err)
 	}
 
@@ -182,7 +182,7 @@ func TestMigrateRefuses(t *testing.T) {
 	}
 	_, written := waits.Settings()("k")
 	m, _ := NewMigrator(Config{Filter: waits.Filter, Order: Arrival})
-	if _, _, err := m.Migrate("k", e.append(nil), written); !errors.Is(err, hafvf.ErrOtherConfig) || !strings.Contains(err.Error(), "1 observation waits in it") {
+	if _, _, err := m.Migrate("k", e.append(nil), written); !errors.Is(err, ErrOtherConfig) || !strings.Contains(err.Error(), "1 observation waits in it") {
 		t.Error(err)
 	}
 	if _, _, err := m.Migrate("k", e.append(nil), `{"order":"event_time","colour":1}`); err == nil || !strings.Contains(err.Error(), "colour") {

@@ -24,7 +24,7 @@ type Snapshot struct {
 	Bank              []MemberStep // without LogPredictive, which is NaN; nil without a bank
 }
 
-// Snapshot decodes a state of the key. The error wraps hafvf.ErrOtherConfig if the state
+// Snapshot decodes a state of the key. The error wraps ErrOtherConfig if the state
 // was written under another configuration.
 func (est *Estimator) Snapshot(key string, b []byte) (Snapshot, error) {
 	e, err := est.decodeEntity(key, b)

@@ -208,7 +208,7 @@ func (t *Track) AppendBinary(b []byte) ([]byte, error) {
 
 // RestoreTrack decodes a track that AppendBinary encoded. The track continues as if it had
 // never been saved. If it was written under another configuration, the error wraps
-// hafvf.ErrOtherConfig. RestoreTrack also reads an Entity, unless observations wait
+// ErrOtherConfig. RestoreTrack also reads an Entity, unless observations wait
 // in it.
 func (est *Estimator) RestoreTrack(key string, b []byte) (*Track, error) {
 	e, err := est.decodeEntity(key, b)
@@ -243,7 +243,8 @@ func (t *Track) append(b []byte) []byte {
 	if t.pulse != nil {
 		b = t.pulse.append(b)
 	}
-	b = t.state.Append(b, t.stream.fingerprint)
+	b = append(b, t.stream.fingerprint[:]...)
+	b = t.state.Append(b)
 	if t.stream.season != nil {
 		b = compact.AppendFloats(b, t.rhythm)
 	}
@@ -277,12 +278,15 @@ func (est *Estimator) decode(key string, r *reader) (*Track, error) {
 	if r.Bad {
 		return nil, compact.ErrCut
 	}
+	if written := r.fingerprint(); written != st.fingerprint {
+		return nil, fmt.Errorf("%w: fingerprint %x, want %x", ErrOtherConfig, written, st.fingerprint)
+	}
 	b, rest := r.B, []byte(nil)
 	if decided || st.season != nil {
 		b, rest = st.bank.SplitState(b)
 	}
 	var err error
-	if t.state, err = st.bank.DecodeState(b, st.fingerprint); err != nil {
+	if t.state, err = st.bank.DecodeState(b); err != nil {
 		return nil, err
 	}
 	if decided != (st.decider != nil) {

@@ -103,7 +103,7 @@ func TestRestoreTrackRefuses(t *testing.T) {
 	}
 	other := detecting
 	other.Filter.Bank = other.Filter.Bank[:2]
-	if _, err := newEstimator(t, other).RestoreTrack("k", saved); !errors.Is(err, hafvf.ErrOtherConfig) {
+	if _, err := newEstimator(t, other).RestoreTrack("k", saved); !errors.Is(err, ErrOtherConfig) {
 		t.Errorf("another configuration: %v", err)
 	}
 	for name, other := range map[string]*usual.RhythmConfig{"none": nil, "of a week": {Seasons: usual.DefaultSeasons()}} {
@@ -117,7 +117,7 @@ func TestRestoreTrackRefuses(t *testing.T) {
 			t.Error("a state cut short is accepted")
 		}
 		cfg.Filter.Season = other
-		if _, err := newEstimator(t, cfg).RestoreTrack("k", saved); !errors.Is(err, hafvf.ErrOtherConfig) {
+		if _, err := newEstimator(t, cfg).RestoreTrack("k", saved); !errors.Is(err, ErrOtherConfig) {
 			t.Errorf("season %s: %v", name, err)
 		}
 	}
@@ -126,7 +126,7 @@ func TestRestoreTrackRefuses(t *testing.T) {
 	if _, err := newEstimator(t, ruled).RestoreTrack("k", saved); err != nil {
 		t.Errorf("another key's rule: %v", err)
 	}
-	if _, err := newEstimator(t, ruled).RestoreTrack("r", saved); !errors.Is(err, hafvf.ErrOtherConfig) {
+	if _, err := newEstimator(t, ruled).RestoreTrack("r", saved); !errors.Is(err, ErrOtherConfig) {
 		t.Errorf("a key of another rule: %v", err)
 	}
 	if _, err := est.RestoreTrack("k", e.append(nil)); err == nil || !strings.Contains(err.Error(), "1 observations wait in the state") {

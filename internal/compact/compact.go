@@ -109,15 +109,13 @@ func passed[T int64 | uint64](r *Reader, v T, n int) T {
 	return v
 }
 
-// Uint64 reads eight bytes, the lowest first.
-func (r *Reader) Uint64() uint64 {
-	if len(r.B) < 8 {
+// Take fills b with the bytes that come next.
+func (r *Reader) Take(b []byte) {
+	if len(r.B) < len(b) {
 		r.Fail()
-		return 0
+		return
 	}
-	v := binary.LittleEndian.Uint64(r.B)
-	r.B = r.B[8:]
-	return v
+	r.B = r.B[copy(b, r.B):]
 }
 
 // Count reads the number of entries of at least size bytes each.

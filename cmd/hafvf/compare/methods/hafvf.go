@@ -2,8 +2,7 @@ package methods
 
 import "hafvf/hafvf"
 
-// The filter of this program (Moens 2018; see package hafvf), also with other inferences, as
-// the only member and as the first one of a bank.
+// The filter of this program (Moens 2018; see package hafvf), alone and in banks.
 var ours = []Method{
 	{Name: "hafvf", About: "HAFVF, two levels", Setting: "levels {.9, .1}, {1, 1}", Source: "Moens 2018",
 		New: func(s Start) Follower { return newBank(s, []hafvf.Member{hafvf.DefaultMember()}, nil) }},
@@ -15,30 +14,6 @@ var ours = []Method{
 		New: func(s Start) Follower { return newBank(s, hafvf.DefaultBankOf(s.Family), nil) }},
 	{Name: "detect", About: "HAFVF, the default bank with detection", Setting: "the same, detect: true; estimate of the running regime", Source: "hafvf.Detect",
 		Detects: true, Places: true, New: func(s Start) Follower { return newBank(s, hafvf.DefaultBankOf(s.Family), &hafvf.Detect{}) }},
-	{Name: "collapsed", About: "HAFVF, two levels, summed over the weights", Setting: "levels {.9, .1}, {1, 1}", Source: "Moens 2018, outlook; hafvf.Collapsed",
-		New: func(s Start) Follower { return newBank(s, []hafvf.Member{collapsed}, nil) }},
-	{Name: "grid", About: "HAFVF, a few weights in place of levels", Setting: "ten weights from 0 to 1, .99", Source: "Moens 2018, outlook; hafvf.Grid",
-		New: func(s Start) Follower { return newBank(s, []hafvf.Member{grid}, nil) }},
-	{Name: "bank-collapsed", About: "the default bank, its first member collapsed", Setting: "as bank", Source: "hafvf.Collapsed", OnRequest: true,
-		New: func(s Start) Follower { return newBank(s, bankWith(collapsed, s.Family), nil) }},
-	{Name: "bank-grid", About: "the default bank, its first member with a grid", Setting: "as bank", Source: "hafvf.Grid", OnRequest: true,
-		New: func(s Start) Follower { return newBank(s, bankWith(grid, s.Family), nil) }},
-	{Name: "detect-collapsed", About: "detect, the first member collapsed", Setting: "as detect", Source: "hafvf.Collapsed", OnRequest: true,
-		Detects: true, Places: true, New: func(s Start) Follower { return newBank(s, bankWith(collapsed, s.Family), &hafvf.Detect{}) }},
-	{Name: "detect-grid", About: "detect, the first member with a grid", Setting: "as detect", Source: "hafvf.Grid", OnRequest: true,
-		Detects: true, Places: true, New: func(s Start) Follower { return newBank(s, bankWith(grid, s.Family), &hafvf.Detect{}) }},
-}
-
-var (
-	collapsed = hafvf.Member{Levels: hafvf.DefaultMember().Levels, Top: hafvf.DefaultMember().Top, Inference: hafvf.Collapsed}
-	grid      = hafvf.Member{Top: .99, Inference: hafvf.Grid}
-)
-
-// bankWith is the default bank with another first member.
-func bankWith(first hafvf.Member, family string) []hafvf.Member {
-	bank := hafvf.DefaultBankOf(family)
-	bank[0] = first
-	return bank
 }
 
 type bank struct {

@@ -7,7 +7,7 @@ import (
 )
 
 // HAFVF's model with the weights integrated out and another projection than that of
-// hafvf.Collapsed: each step takes the exact mixture over w and b,
+// collapsed: each step takes the exact mixture over w and b,
 //
 //	p(z, w, b|x…x) ∝ p(b) p(w|b) p(z|θ₀ + w·d) p(x|z)
 //

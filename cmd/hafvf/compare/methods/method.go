@@ -80,8 +80,11 @@ type Step struct {
 
 var nan = math.NaN()
 
+// own are the forms of this program's filter.
+var own = slices.Concat(ours, collapseds, grids, matcheds)
+
 // All are the methods, in the order of a table.
-var All = slices.Concat(ours, matcheds, forgettings, truncateds, mixtures, particles, kalmans, gaussianFilters, runLengths, adwins, pageHinkleys, cusums, ewmas, naives)
+var All = slices.Concat(own, forgettings, truncateds, mixtures, particles, kalmans, gaussianFilters, runLengths, adwins, pageHinkleys, cusums, ewmas, naives)
 
 // Select returns the methods of the names, in the order of All. Without names it returns
 // all but those on request, and if quick without the slow ones. An error lists the names
@@ -111,7 +114,7 @@ func Names() (names []string) {
 
 // Own reports whether the method of the name is a form of this program's filter.
 func Own(name string) bool {
-	return slices.ContainsFunc(slices.Concat(ours, matcheds), func(m Method) bool { return m.Name == name })
+	return slices.ContainsFunc(own, func(m Method) bool { return m.Name == name })
 }
 
 // Begin returns the start of a stream of a family whose first observations are these.

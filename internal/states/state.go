@@ -1,6 +1,8 @@
-// Package seal wraps the stored state of a key, so that a damaged state and the state of
-// another key are not taken for it.
-package seal
+// Package states is what is stored of keys between runs: states, each with the settings that
+// it was written with. A state in a changelog or a file is sealed, so that a damaged state or
+// the state of another key is not taken for it. A runner's cells and the savepoints of a
+// cluster hold states too, and package transforms reads these.
+package states
 
 import (
 	"bytes"
@@ -13,34 +15,53 @@ import (
 	"hafvf/internal/message"
 )
 
+// A State is the stored state of a key.
+type State struct {
+	Key string
+	// Bytes are what keyed.Entity.AppendBinary has written.
+	Bytes []byte
+	// Settings are those that the state was written with, the text of keyed.Settings. They are
+	// empty if the state does not say it, as on a cluster with cells: 0.
+	Settings string
+	// Place is where a changelog has the state; empty elsewhere.
+	Place string
+	// Err says why what is stored is not a state of the key, or is damaged.
+	Err error
+}
+
 // magic begins every sealed state.
 const magic = "\xffHS"
 
 // version is the byte after magic. After it come the key and the settings, each with its
 // length as an unsigned varint, the state, and the CRC-32C of everything before it, little
 // endian.
-const version = 1
+const version = 2
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Seal returns the state as it is stored for a key. settings say what the meaning of the
-// state depends on and the state itself does not say; Open returns them.
-func Seal(key, settings string, state []byte) []byte {
-	b := make([]byte, 0, len(magic)+1+2*binary.MaxVarintLen32+len(key)+len(settings)+len(state)+crc32.Size)
+// Seal returns the bytes that are stored for the state.
+func (s State) Seal() []byte {
+	b := make([]byte, 0, len(magic)+1+2*binary.MaxVarintLen32+len(s.Key)+len(s.Settings)+len(s.Bytes)+crc32.Size)
 	b = append(append(b, magic...), version)
-	for _, s := range []string{key, settings} {
-		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
+	for _, text := range []string{s.Key, s.Settings} {
+		b = append(binary.AppendUvarint(b, uint64(len(text))), text...)
 	}
-	b = append(b, state...)
+	b = append(b, s.Bytes...)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// Open returns what Seal was given for the key. The error says why b is not a state of the
-// key.
-func Open(key string, b []byte) (state []byte, settings string, err error) {
+// Open returns the state that Seal has made bytes of. If they are not a state of the key, Err
+// of the state says why.
+func Open(key string, b []byte) State {
+	s := State{Key: key}
+	s.Bytes, s.Settings, s.Err = open(key, b)
+	return s
+}
+
+func open(key string, b []byte) (state []byte, settings string, err error) {
 	rest, sealed := bytes.CutPrefix(b, []byte(magic))
 	if !sealed {
-		return nil, "", errors.New("it has no seal: another version of this program wrote it, or another program, and this one has to begin anew")
+		return nil, "", errors.New("it has no seal: another version of this program wrote it, or another program")
 	}
 	if len(rest) < 1+crc32.Size {
 		return nil, "", errors.New("it is damaged: its end is missing")

@@ -1,4 +1,4 @@
-package seal
+package states
 
 import (
 	"bytes"
@@ -14,21 +14,20 @@ func TestSeal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		key, settings := rapid.String().Draw(t, "key"), rapid.String().Draw(t, "settings")
 		state := rapid.SliceOf(rapid.Byte()).Draw(t, "state")
-		b := Seal(key, settings, state)
-		got, text, err := Open(key, b)
-		if err != nil || text != settings || !bytes.Equal(got, state) {
-			t.Fatalf("%q, %q, %v", got, text, err)
+		b := State{Key: key, Settings: settings, Bytes: state}.Seal()
+		if got := Open(key, b); got.Err != nil || got.Key != key || got.Settings != settings || !bytes.Equal(got.Bytes, state) {
+			t.Fatalf("%+v", got)
 		}
-		if _, _, err := Open(key+"x", b); err == nil || !strings.Contains(err.Error(), "the state of another key") {
+		if err := Open(key+"x", b).Err; err == nil || !strings.Contains(err.Error(), "the state of another key") {
 			t.Fatalf("another key: %v", err)
 		}
 		bit := rapid.IntRange(0, 8*len(b)-1).Draw(t, "bit")
 		damaged := bytes.Clone(b)
 		damaged[bit/8] ^= 1 << (bit % 8)
-		if _, _, err := Open(key, damaged); err == nil {
+		if Open(key, damaged).Err == nil {
 			t.Fatalf("bit %d is changed, and nobody sees it", bit)
 		}
-		if _, _, err := Open(key, b[:rapid.IntRange(0, len(b)-1).Draw(t, "length")]); err == nil {
+		if Open(key, b[:rapid.IntRange(0, len(b)-1).Draw(t, "length")]).Err == nil {
 			t.Fatal("the end is missing, and nobody sees it")
 		}
 	})
@@ -36,21 +35,21 @@ func TestSeal(t *testing.T) {
 
 func TestOpenUnsealed(t *testing.T) {
 	for _, b := range []string{"", "\x00\x01", "\xff", "state"} {
-		if got, _, err := Open("k", []byte(b)); err == nil || got != nil || !strings.Contains(err.Error(), "begin anew") {
-			t.Errorf("%q: %q, %v", b, got, err)
+		if got := Open("k", []byte(b)); got.Err == nil || got.Bytes != nil || !strings.Contains(got.Err.Error(), "no seal") {
+			t.Errorf("%q: %+v", b, got)
 		}
 	}
 }
 
 func FuzzOpen(f *testing.F) {
-	f.Add("k", Seal("k", "order=arrival", []byte("state")))
+	f.Add("k", State{Key: "k", Settings: "order=arrival", Bytes: []byte("state")}.Seal())
 	f.Fuzz(func(t *testing.T, key string, b []byte) {
-		state, settings, err := Open(key, b)
-		if err != nil {
+		s := Open(key, b)
+		if s.Err != nil {
 			return
 		}
-		if again, text, err := Open(key, Seal(key, settings, state)); err != nil || text != settings || !bytes.Equal(again, state) {
-			t.Fatalf("%q, %q, %v", again, text, err)
+		if again := Open(key, s.Seal()); again.Err != nil || again.Settings != s.Settings || !bytes.Equal(again.Bytes, s.Bytes) {
+			t.Fatalf("%+v", again)
 		}
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
+	"hafvf/internal/states"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/flink/savepoint"
 	"hafvf/pipeline/records"
@@ -34,21 +35,21 @@ func ListStates(ctx context.Context, g *Graph, key string, w io.Writer, log *slo
 	if !ok {
 		return errSmoothing
 	}
-	states, where, err := g.statesAt(ctx, "", log)
+	all, where, err := g.statesAt(ctx, "", log)
 	if err != nil {
 		return err
 	}
-	return listStates(states, where, &f.cfg.Config, key, w)
+	return listStates(all, where, &f.cfg.Config, key, w)
 }
 
 // ListStatesIn is ListStates for the states in a file or savepoint, without a config: states
 // of a job with cells: 0, which do not say what they were written with, cannot be read.
 func ListStatesIn(path, key string, w io.Writer) error {
-	states, err := statesIn(path)
+	all, err := statesIn(path)
 	if err != nil {
 		return err
 	}
-	return listStates(states, path, nil, key, w)
+	return listStates(all, path, nil, key, w)
 }
 
 // ListSavepoint is ListStates for the states in a savepoint that a job of the graph's config
@@ -58,30 +59,26 @@ func ListSavepoint(g *Graph, path, key string, w io.Writer) error {
 	if !ok {
 		return errSmoothing
 	}
-	states, err := savepointStates(path)
+	all, err := savepointStates(path)
 	if err != nil {
 		return err
 	}
-	return listStates(states, "the savepoint "+path, &f.cfg.Config, key, w)
+	return listStates(all, "the savepoint "+path, &f.cfg.Config, key, w)
 }
 
 // HasStates reports whether a path looks like a file of states, or a savepoint.
-func HasStates(path string) bool { return isStateFile(path) || savepoint.Is(path) }
+func HasStates(path string) bool { return states.IsFile(path) || savepoint.Is(path) }
 
 // statesIn returns the states in a file or a savepoint, by key.
-func statesIn(path string) ([]kafkaio.Restored, error) {
+func statesIn(path string) ([]states.State, error) {
 	if savepoint.Is(path) {
 		return savepointStates(path)
 	}
-	f, err := loadStates(path)
-	if err != nil {
-		return nil, err
-	}
-	return f.sealed(), nil
+	return readStateFile(path)
 }
 
 // savepointStates returns the states of filters in a savepoint, by key.
-func savepointStates(path string) (states []kafkaio.Restored, err error) {
+func savepointStates(path string) (all []states.State, err error) {
 	stored, err := savepoint.Read(path, transforms.CellStates...)
 	if err != nil {
 		return nil, err
@@ -97,42 +94,28 @@ func savepointStates(path string) (states []kafkaio.Restored, err error) {
 		return nil, fmt.Errorf("the savepoint %s has no states of filters: it is of another job, or of one that had read nothing, or damaged", path)
 	}
 	for _, name := range slices.Sorted(maps.Keys(cells)) {
-		entities, written, err := transforms.ReadCell(name, cells[name])
+		in, err := transforms.ReadCell(name, cells[name])
 		if err != nil {
 			return nil, fmt.Errorf("the savepoint %s: the states that share the key %s cannot be read: %w", path, message.Quote(name), err)
 		}
-		for key, b := range entities {
-			states = append(states, kafkaio.Restored{Key: key, Bytes: b, Settings: written(key)})
-		}
+		all = append(all, in...)
 	}
-	sortByKey(states)
-	return states, nil
+	sortByKey(all)
+	return all, nil
 }
 
-func sortByKey(states []kafkaio.Restored) {
-	slices.SortFunc(states, func(a, b kafkaio.Restored) int { return strings.Compare(a.Key, b.Key) })
-}
-
-// isStateFile reports whether a file looks like a file of states.
-func isStateFile(path string) bool {
-	f, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	head := make([]byte, len(stateMagic))
-	_, err = io.ReadFull(f, head)
-	return err == nil && string(head) == stateMagic
+func sortByKey(all []states.State) {
+	slices.SortFunc(all, func(a, b states.State) int { return strings.Compare(a.Key, b.Key) })
 }
 
 // listStates reads each state under the settings that it was written with. One that does
 // not say is read under cfg, where that is not nil.
-func listStates(states []kafkaio.Restored, where string, cfg *keyed.Config, key string, w io.Writer) error {
+func listStates(all []states.State, where string, cfg *keyed.Config, key string, w io.Writer) error {
 	readers := map[string]*stateReader{}
 	var line []byte
 	found, bad := 0, 0
 	var why error
-	for _, s := range states {
+	for _, s := range all {
 		if key != "" && s.Key != key {
 			continue
 		}
@@ -152,18 +135,14 @@ func listStates(states []kafkaio.Restored, where string, cfg *keyed.Config, key 
 			}
 			continue
 		}
-		place := ""
-		if s.Topic != "" {
-			place = s.Position.String()
-		}
-		line = r.layout.AppendState(line[:0], s.Key, place, s.Settings, &snapshot)
+		line = r.layout.AppendState(line[:0], s.Key, s.Place, s.Settings, &snapshot)
 		if _, err := w.Write(line); err != nil {
 			return err
 		}
 	}
 	switch {
 	case key != "" && found == 0:
-		return fmt.Errorf("%s has no state of the key %s; it has those of %s", where, message.Quote(key), message.Count(len(states), "other key", "other keys"))
+		return fmt.Errorf("%s has no state of the key %s; it has those of %s", where, message.Quote(key), message.Count(len(all), "other key", "other keys"))
 	case bad > 1:
 		return fmt.Errorf("%w; nor can %s", why, message.Count(bad-1, "other", "others"))
 	}
@@ -177,7 +156,7 @@ type stateReader struct {
 }
 
 // readerOf returns the reader of a state, which it makes once for the settings.
-func readerOf(all map[string]*stateReader, s kafkaio.Restored, cfg *keyed.Config) (*stateReader, error) {
+func readerOf(all map[string]*stateReader, s states.State, cfg *keyed.Config) (*stateReader, error) {
 	if r := all[s.Settings]; r != nil {
 		return r, nil
 	}
@@ -210,15 +189,15 @@ func readerOf(all map[string]*stateReader, s kafkaio.Restored, cfg *keyed.Config
 // statesAt returns the stored states by key, and names their place: a file of states, a
 // savepoint, or a changelog at the brokers of the graph's source. If place is empty, it is
 // that of the graph's runs.
-func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (states []kafkaio.Restored, where string, err error) {
+func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (all []states.State, where string, err error) {
 	t, topics := g.source.(topicSource)
 	changelog, file := t.Changelog, g.states
 	switch {
 	case place == "":
 	case savepoint.Is(place):
-		states, err = savepointStates(place)
-		return states, "the savepoint " + place, err
-	case isStateFile(place):
+		all, err = savepointStates(place)
+		return all, "the savepoint " + place, err
+	case states.IsFile(place):
 		changelog, file = "", place
 	case topics && !strings.ContainsAny(place, "/:"): // which no topic has
 		changelog = place
@@ -232,23 +211,60 @@ func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (s
 		var to clients
 		defer to.close()
 		where = "the changelog " + changelog
-		states, err = kafkaio.ReadStates(ctx, to.of(t.Cluster), changelog, log)
+		var stored []kafkaio.Stored
+		stored, err = kafkaio.ReadStored(ctx, to.of(t.Cluster), changelog, log)
+		all = openStored(stored)
 		err = advised(err)
 	case file != "":
 		where = file
 		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 			return nil, "", fmt.Errorf("state: %s does not exist: no run has ended well yet", file)
 		}
-		f, err := loadStates(file)
-		if err != nil {
-			return nil, "", err
-		}
-		states = f.sealed()
+		all, err = readStateFile(file)
 	case g.Runner.Name == config.Flink:
 		err = errors.New("on Flink the job keeps the states: name a savepoint of it, as hafvf stop --savepoint writes one")
 	default:
 		err = errors.New("the config keeps no states: neither source.kafka.changelog nor state is set")
 	}
-	sortByKey(states)
-	return states, where, err
+	sortByKey(all)
+	return all, where, err
+}
+
+// KeepsStates reports whether runs of the graph begin with stored states: those of a
+// changelog, a file, or a job on Flink.
+func (g *Graph) KeepsStates() bool {
+	if _, filters := g.transform.(filtering); !filters {
+		return false
+	}
+	t, ok := g.source.(topicSource)
+	return ok && t.Changelog != "" || g.states != "" || g.Runner.Name == config.Flink
+}
+
+// CheckStates says what a run of the graph with Migrate would keep of the states at a
+// place: a file of states, a savepoint, or a changelog at the brokers of the graph's source.
+// It changes nothing. The error says why there are no such states, or why nothing of one can
+// be kept.
+func CheckStates(ctx context.Context, g *Graph, place string, log *slog.Logger) (string, error) {
+	f, ok := g.transform.(filtering)
+	if !ok {
+		return "", errSmoothing
+	}
+	all, where, err := g.statesAt(ctx, place, log)
+	if err != nil {
+		return "", err
+	}
+	for _, s := range all {
+		if s.Err != nil {
+			return "", fmt.Errorf("the state of the key %s in %s: %w", message.Quote(s.Key), where, s.Err)
+		}
+	}
+	a, err := states.Adopt(f.cfg.Config, all, true, where)
+	if err != nil {
+		return "", err
+	}
+	hint := ""
+	if len(a.Changed) > 0 {
+		hint = "; hafvf run does so with --migrate, and refuses them without"
+	}
+	return fmt.Sprintf("%s: %s%s", where, a, hint), nil
 }

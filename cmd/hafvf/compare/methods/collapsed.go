@@ -1,0 +1,276 @@
+package methods
+
+import (
+	"math"
+	"slices"
+
+	"hafvf/hafvf/expfam"
+	"hafvf/internal/beta"
+	"hafvf/internal/special"
+)
+
+// HAFVF's model with sums over the weights in place of the search for their distributions
+// (Moens 2018, outlook). With the gain q of expfam.Line and the sample d, an observation has
+// the evidence e^q(w) under the weight w. Each step takes
+//
+//	p(w, b|x…x) ∝ p(b) p(w|b) e^q(w)
+//
+// by quadrature, and keeps the Beta distributions of the same E[log w], E[log(1−w)],
+// E[log b] and E[log(1−b)], which are the nearest to it. The log predictive is exact for
+// these priors. The sample is scaled by E[w]: for given distributions of w and b, that
+// distribution of z is the nearest to the posterior.
+var collapseds = []Method{
+	{Name: "collapsed", About: "HAFVF, two levels, summed over the weights", Setting: "levels {.9, .1}, {1, 1}", Source: "Moens 2018, outlook",
+		New: func(s Start) Follower { return newCollapsed(s) }},
+}
+
+type collapsed struct {
+	conjugate
+	d                []float64
+	naive, posterior [2]betaPrior // of w, of b
+	w, b             trapezoid
+	terms            []float64 // logs of the terms of the sum over w and b, a row for each b
+}
+
+func newCollapsed(s Start) *collapsed {
+	c := &collapsed{conjugate: newConjugate(s.Model), d: make([]float64, s.Model.Len()), naive: [2]betaPrior{{.9, .1}, {1, 1}}}
+	c.posterior = c.naive
+	return c
+}
+
+func (c *collapsed) Update(x float64) Step {
+	c.see(x)
+	step := Step{LogPredictive: c.evidence() + c.base, Age: -1}
+	c.learn(c.d, c.infer())
+	step.Mean, step.SD = c.estimate(c.d)
+	return step
+}
+
+func (c *collapsed) Bytes() int { return word * (len(c.d) + 4) }
+
+// prior is the distribution of level i, 0 for w and 1 for b, under the weight above it.
+func (c *collapsed) prior(i int, weight float64) betaPrior {
+	return c.naive[i].towards(c.posterior[i], weight)
+}
+
+// refinements is how often the nodes of w are placed again.
+const refinements = 8
+
+// evidence is log ∫∫ p(b) p(w|b) e^q(w) dw db of the observation seen.
+func (c *collapsed) evidence() float64 {
+	c.line.Set(c.d, c.stats)
+	ofB := c.prior(1, 1)
+	c.b.between(ofB, ofB, 2)
+	c.b.place(nil)
+	c.w.between(c.naive[0], c.prior(0, 1), 1)
+	for round := 0; ; round++ {
+		c.w.place(c.line)
+		log := c.sum()
+		// An observation may be sharper than the prior.
+		if round == refinements || !c.w.sharpen() {
+			return log
+		}
+	}
+}
+
+// sum sets the shares of the nodes of w and b, and returns the log of the sum.
+func (c *collapsed) sum() float64 {
+	c.terms = c.terms[:0]
+	top := math.Inf(-1)
+	for j := range c.b.nodes {
+		b := &c.b.nodes[j]
+		b.share = 0
+		ofW := logitOf(c.prior(0, b.w))
+		logB := c.b.p.log(b.logistic) + b.logStep
+		for i := range c.w.nodes {
+			w := &c.w.nodes[i]
+			t := logB + ofW.log(w.logistic) + w.logStep + w.gain
+			top = max(top, t)
+			c.terms = append(c.terms, t)
+		}
+	}
+	for i := range c.w.nodes {
+		c.w.nodes[i].share = 0
+	}
+	total := 0.0
+	n := len(c.w.nodes)
+	for j := range c.b.nodes {
+		for i, t := range c.terms[j*n : (j+1)*n] {
+			if t < top-little {
+				continue
+			}
+			p := special.Exp(t - top)
+			c.w.nodes[i].share += p
+			c.b.nodes[j].share += p
+			total += p
+		}
+	}
+	c.w.normalise(total)
+	c.b.normalise(total)
+	return special.Log(total) + top
+}
+
+// infer sets the posteriors given the evidence, and returns E[w].
+func (c *collapsed) infer() (weight float64) {
+	for i := range c.w.nodes {
+		weight += c.w.nodes[i].share * c.w.nodes[i].w
+	}
+	for i, nodes := range [...][]node{c.w.nodes, c.b.nodes} {
+		var logW, log1W float64
+		for k := range nodes {
+			logW += nodes[k].share * nodes[k].logW
+			log1W += nodes[k].share * nodes[k].log1W
+		}
+		start := c.prior(i, 1)
+		d := beta.OfLogs(logW, log1W, beta.Dist{Alpha: start.a, Beta: start.b})
+		c.posterior[i] = betaPrior{d.Alpha, d.Beta}
+	}
+	return weight
+}
+
+// A trapezoid is the trapezoidal rule over a weight, at equal steps of t, where
+//
+//	logit w = centre + scale·knee·sinh(t/knee).
+//
+// Near the centre nodes are scale steps apart, and further out they reach where a Beta
+// distribution with a small parameter still has mass.
+type trapezoid struct {
+	p, q          logitDensity
+	stride        int // of tabledNodes
+	centre, scale float64
+	nodes         []node
+}
+
+type node struct {
+	logistic
+	logStep float64 // log of the distance to the next in logit w
+	gain    float64
+	share   float64 // of the posterior
+}
+
+// A logistic is w = 1/(1+e^−u) with the logarithms of w and 1−w.
+type logistic struct{ w, logW, log1W float64 }
+
+func logisticAt(u float64) logistic {
+	e := math.Exp(-math.Abs(u))
+	l := -math.Log1p(e)
+	w := 1 / (1 + e)
+	if u < 0 {
+		return logistic{w * e, l + u, l}
+	}
+	return logistic{w, l, l - u}
+}
+
+// A logitDensity is that of logit w under a Beta distribution.
+type logitDensity struct{ a, b, norm float64 }
+
+func logitOf(p betaPrior) logitDensity { return logitDensity{p.a, p.b, special.LogBeta(p.a, p.b)} }
+
+func (d logitDensity) log(l logistic) float64 { return d.a*l.logW + d.b*l.log1W - d.norm }
+
+const (
+	knee     = 6
+	finest   = .5  // step of tabledNodes
+	mostSide = 300 // nodes on one side of the centre
+	little   = 18  // nats below the largest term, where the rest is left out
+	// apart is the distance of nodes in standard deviations of what they sum: for a normal
+	// distribution the sum is right to 1e-10.
+	apart = .9
+)
+
+// tabledNodes have the nodes at steps finest, for the centre 0 and the scale 1, and the log
+// of their distance.
+var tabledNodes = func() (t [2 * mostSide]struct{ x, logStep float64 }) {
+	for k := range t {
+		at := float64(k) * finest / knee
+		t[k].x, t[k].logStep = knee*math.Sinh(at), math.Log(finest*math.Cosh(at))
+	}
+	return t
+}()
+
+// between says where the nodes are to be for distributions from p to q, at every
+// stride-th of tabledNodes.
+func (r *trapezoid) between(p, q betaPrior, stride int) {
+	// Mean and variance of logit w.
+	at := func(d betaPrior) (mean, variance float64) {
+		a0, a1, _, _ := special.Polygamma(d.a)
+		b0, b1, _, _ := special.Polygamma(d.b)
+		return a0 - b0, a1 + b1
+	}
+	mean, variance := at(p)
+	if m, v := at(q); v < variance {
+		mean, variance = m, v
+	}
+	r.p, r.q = logitOf(p), logitOf(q)
+	r.stride, r.centre, r.scale = stride, mean, min(1, apart*math.Sqrt(variance)/(finest*float64(stride)))
+	if r.scale == 1 {
+		r.centre = max(-knee, min(mean, knee))
+	}
+}
+
+// sharpen centres the nodes on the one of the largest share if the shares fall too fast
+// to either side. It reports whether they did.
+func (r *trapezoid) sharpen() bool {
+	top := 0
+	for i := range r.nodes {
+		if r.nodes[i].share > r.nodes[top].share {
+			top = i
+		}
+	}
+	if top == 0 || top == len(r.nodes)-1 {
+		return false
+	}
+	is := r.nodes[top]
+	// That of a normal distribution is −(distance/standard deviation)².
+	curvature := special.Log(r.nodes[top-1].share / is.share * (r.nodes[top+1].share / is.share))
+	if curvature > -1.2*apart*apart {
+		return false
+	}
+	distance := special.Exp(is.logStep)
+	r.centre = is.logW - is.log1W
+	r.scale = max(distance/math.Sqrt(-curvature)*apart, distance/16) / (finest * float64(r.stride))
+	return true
+}
+
+// place places the nodes about their centre, up to where the distributions from p to q,
+// times the evidence, have fallen to nothing. Without a line there is no evidence.
+func (r *trapezoid) place(line expfam.Line) {
+	r.nodes = r.nodes[:0]
+	top := math.Inf(-1)
+	r.side(0, 1, line, &top)
+	slices.Reverse(r.nodes)
+	r.side(1, -1, line, &top)
+}
+
+// side appends the nodes of one side. top is the largest term so far.
+func (r *trapezoid) side(from, direction int, line expfam.Line, top *float64) {
+	gain := func(w float64) float64 {
+		if line == nil {
+			return 0
+		}
+		return line.Gain(w)
+	}
+	end := gain(float64(max(direction, 0)))
+	logScale := special.Log(r.scale * float64(r.stride))
+	for k := from; k < mostSide; k++ {
+		at := &tabledNodes[k*r.stride]
+		is := node{logistic: logisticAt(r.centre + float64(direction)*r.scale*at.x), logStep: at.logStep + logScale}
+		if last := len(r.nodes) - 1; k > from && r.nodes[last].w == is.w {
+			is.gain = r.nodes[last].gain
+		} else {
+			is.gain = gain(is.w)
+		}
+		r.nodes = append(r.nodes, is)
+		// Distributions between p and q are between the two here.
+		prior := is.logStep + max(r.p.log(is.logistic), r.q.log(is.logistic))
+		if *top = max(*top, prior+is.gain); prior+max(is.gain, end) < *top-little {
+			return
+		}
+	}
+}
+
+func (r *trapezoid) normalise(total float64) {
+	for i := range r.nodes {
+		r.nodes[i].share /= total
+	}
+}

@@ -1,0 +1,174 @@
+package methods
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"hafvf/hafvf/expfam"
+	"hafvf/internal/special"
+)
+
+// drawn are the families with data of the scale of their default priors, and outliers.
+var drawn = []struct {
+	family string
+	draw   func(rng *rand.Rand) float64
+}{
+	{"bernoulli", func(rng *rand.Rand) float64 { return float64(rng.IntN(2)) }},
+	{"poisson", func(rng *rand.Rand) float64 { return math.Floor(math.Abs(5 * outlying(rng))) }},
+	{"exponential", func(rng *rand.Rand) float64 { return math.Abs(outlying(rng)) }},
+	{"normal", outlying},
+}
+
+func outlying(rng *rand.Rand) float64 {
+	x := rng.NormFloat64()
+	if rng.IntN(20) == 0 {
+		x *= 20
+	}
+	return x
+}
+
+// standard is the start of a family with its default prior.
+func standard(t *testing.T, family string) Start {
+	t.Helper()
+	m, err := expfam.New(family, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Start{Family: family, Model: m}
+}
+
+// logUniform draws from [lo, hi], uniform in the logarithm.
+func logUniform(rng *rand.Rand, lo, hi float64) float64 {
+	return lo * math.Exp(rng.Float64()*math.Log(hi/lo))
+}
+
+// marginals are the posterior of w and b by the trapezoidal rule in their logits, with many
+// nodes.
+type marginals struct {
+	log, w float64
+	logs   [2][2]float64 // E[log w] and E[log(1−w)], and of b
+}
+
+func summed(c *collapsed) (out marginals) {
+	const h, far = .1, 3000
+	gains, at := make([]float64, 2*far+1), make([]logistic, 2*far+1)
+	top := math.Inf(-1)
+	for k := range gains {
+		at[k] = logisticAt(h * float64(k-far))
+		gains[k] = c.line.Gain(at[k].w)
+		top = max(top, gains[k])
+	}
+	ofB := c.prior(1, 1)
+	total, most := 0.0, math.Inf(-1)
+	for x := -60.; x <= 60; x += h {
+		b := logisticAt(x)
+		share := ofB.a*b.logW + ofB.b*b.log1W - special.LogBeta(ofB.a, ofB.b) + math.Log(h)
+		if share < -25 {
+			continue
+		}
+		p := c.prior(0, b.w)
+		norm := share - special.LogBeta(p.a, p.b) + math.Log(h)
+		for k, g := range gains {
+			w := at[k]
+			t := norm + p.a*w.logW + p.b*w.log1W + g - top
+			if t < most-40 {
+				continue
+			}
+			most = max(most, t)
+			e := math.Exp(t)
+			total += e
+			out.w += e * w.w
+			for i, l := range [2]logistic{w, b} {
+				out.logs[i][0] += e * l.logW
+				out.logs[i][1] += e * l.log1W
+			}
+		}
+	}
+	out.log = math.Log(total) + top
+	for _, v := range []*float64{&out.w, &out.logs[0][0], &out.logs[0][1], &out.logs[1][0], &out.logs[1][1]} {
+		*v /= total
+	}
+	return out
+}
+
+// The sums are those over many times as many nodes, for every family, from flat priors to
+// sharp ones.
+func TestCollapsed(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 1))
+	for i := range 64 {
+		of := drawn[i%len(drawn)]
+		c := newCollapsed(standard(t, of.family))
+		c.naive = [2]betaPrior{{logUniform(rng, .1, 300), logUniform(rng, .1, 300)}, {logUniform(rng, .2, 20), logUniform(rng, .2, 20)}}
+		c.posterior = c.naive
+		for range 1 + rng.IntN(40) {
+			c.Update(of.draw(rng))
+		}
+		before := c.posterior
+		c.see(of.draw(rng))
+		got, want := c.evidence(), summed(c)
+		if d := math.Abs(got - want.log); d > 3e-4 {
+			t.Errorf("%d: %v %v: log evidence %v, want %v", i, c.naive, before, got, want.log)
+			continue
+		}
+		if w := c.infer(); math.Abs(w-want.w) > 1e-4 {
+			t.Errorf("%d: E[w] is %v, want %v", i, w, want.w)
+		}
+		for j, p := range c.posterior {
+			logW, log1W := p.meanLogs()
+			for k, v := range []float64{logW, log1W} {
+				if w := want.logs[j][k]; math.Abs(v-w) > 3e-3*max(.1, math.Abs(w)) {
+					t.Errorf("%d: level %d %v: expected log %v, want %v", i, j, p, v, w)
+				}
+			}
+		}
+	}
+}
+
+// Observations have the probabilities that the nodes give them: those of a coin sum to one.
+func TestCollapsedPredictive(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 3))
+	c := newCollapsed(standard(t, "bernoulli"))
+	for i := range 500 {
+		sum := 0.0
+		for x := range 2 {
+			c.see(float64(x))
+			sum += math.Exp(c.evidence() + c.base)
+		}
+		if math.Abs(sum-1) > 1e-4 {
+			t.Fatalf("step %d: the probabilities sum to %v", i, sum)
+		}
+		x := 0.
+		if rng.Float64() < []float64{.1, .7}[i/100%2] {
+			x = 1
+		}
+		c.Update(x)
+	}
+}
+
+// Sums over weights stay finite on whatever comes, of any scale, and allocate nothing.
+func TestSumsHostile(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 5))
+	for i := range 1000 {
+		of := drawn[i%len(drawn)]
+		scale := 1.
+		if of.family != "bernoulli" {
+			scale = math.Round(logUniform(rng, 1, 1e12))
+		}
+		s := standard(t, of.family)
+		for name, f := range map[string]Follower{"collapsed": newCollapsed(s), "grid": newGrid(s, []float64{0, .5, .99, 1}, .99)} {
+			for step := range 60 {
+				x := of.draw(rng)
+				if rng.IntN(2) == 0 {
+					x *= scale
+				}
+				if p := f.Update(x).LogPredictive; math.IsNaN(p) || math.IsInf(p, 0) {
+					t.Fatalf("%d, %s of %s: step %d: log predictive %v", i, name, of.family, step, p)
+				}
+			}
+			if n := testing.AllocsPerRun(10, func() { f.Update(1) }); n > 0 {
+				t.Errorf("%d, %s of %s: %g allocations", i, name, of.family, n)
+			}
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package keyed
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"hafvf/hafvf"
+)
+
+// ErrOtherConfig means that a state was written under another configuration.
+var ErrOtherConfig = errors.New("state belongs to another configuration")
+
+// A Fingerprint tells settings apart: it is the beginning of the SHA-256 of their text. Each
+// state carries that of the settings that it was written with, so that it is not read under
+// others.
+type Fingerprint [8]byte
+
+// FingerprintOf returns the fingerprint of settings, given as text.
+func FingerprintOf(text string) (f Fingerprint) {
+	sum := sha256.Sum256([]byte(text))
+	copy(f[:], sum[:])
+	return f
+}
+
+// Settings say what the meaning of a key's state depends on. They are stored with it.
+type Settings struct {
+	// In another order, observations that wait are never released, or late ones are
+	// learned.
+	Order Order `json:"order"`
+	// With another unit of time, the same pause is another share of the memory.
+	TimeUnit time.Duration `json:"time_unit,omitempty"`
+	// Filter is canonical.
+	Filter hafvf.Config `json:"filter"`
+}
+
+// Settings returns the function that gives the settings of the states of a key, and
+// their text.
+func (c Config) Settings() func(key string) (Settings, string) {
+	c = c.withDefaults()
+	type written struct {
+		Settings
+		text string
+	}
+	all, _ := newRuled(c.Filter, c.Keys, func(filter hafvf.Config) (written, error) {
+		s := c.settingsOf(filter)
+		return written{s, s.String()}, nil
+	})
+	return func(key string) (Settings, string) {
+		w := all.of(key)
+		return w.Settings, w.text
+	}
+}
+
+// settingsOf returns the settings of the keys that have this filter. c has its defaults.
+func (c Config) settingsOf(filter hafvf.Config) Settings {
+	return Settings{c.Order, c.TimeUnit, filter.Canonical()}
+}
+
+// In returns c with these settings for all keys.
+func (s Settings) In(c Config) Config {
+	c.Filter, c.Keys, c.Order, c.TimeUnit = s.Filter, nil, s.Order, s.TimeUnit
+	if c.Order == Arrival {
+		c.Lateness, c.Silence = 0, nil
+	}
+	return c
+}
+
+// String is the JSON form.
+func (s Settings) String() string { return textOf(s) }
+
+// textOf is the JSON form of settings.
+func textOf(settings any) string {
+	text, err := json.Marshal(settings)
+	if err != nil {
+		panic("keyed: settings are not JSON: " + err.Error())
+	}
+	return string(text)
+}
+
+// AllSettings are the settings of all keys of a configuration. States that a runner keeps
+// together are stored with them.
+type AllSettings struct {
+	Settings        // of the keys that match no rule
+	Keys     []Rule `json:"keys,omitempty"`
+}
+
+// AllSettings returns the settings of all keys.
+func (c Config) AllSettings() AllSettings {
+	c = c.withDefaults()
+	all := AllSettings{Settings: c.settingsOf(c.Filter)}
+	for _, r := range c.Keys {
+		all.Keys = append(all.Keys, Rule{Match: r.Match, Filter: r.Filter.Canonical()})
+	}
+	return all
+}
+
+// String is the JSON form.
+func (s AllSettings) String() string { return textOf(s) }
+
+// In returns c with these settings.
+func (s AllSettings) In(c Config) Config {
+	c = s.Settings.In(c)
+	c.Keys = s.Keys
+	return c
+}
+
+// ParseSettings reads the JSON form of Settings, or of settings S that hold more. It refuses
+// settings that this program does not know.
+func ParseSettings[S any](text string) (s S, err error) {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&s); err != nil {
+		return s, fmt.Errorf("the settings that it was written with cannot be read: %w", err)
+	}
+	return s, nil
+}
+
+// Differ names the settings in which s and other differ, as the keys of a config.
+func (s Settings) Differ(other Settings) (names []string) {
+	a, b := s.Filter, other.Filter
+	for _, part := range []struct {
+		name string
+		a, b any
+	}{
+		{"model.family", a.Family, b.Family}, {"model.dim", a.Dim, b.Dim}, {"model.scale", a.Scale, b.Scale},
+		{"model.prior", []any{a.Prior, a.WarmUp}, []any{b.Prior, b.WarmUp}}, {"model.season", a.Season, b.Season},
+		{"levels", a.Levels, b.Levels}, {"top", a.Top, b.Top}, {"bank", a.Bank, b.Bank}, {"bank_forgetting", a.Forgetting, b.Forgetting},
+		{"detect", a.Detect, b.Detect}, {"order", s.Order, other.Order}, {"time_unit", s.TimeUnit, other.TimeUnit},
+	} {
+		if !same(part.a, part.b) {
+			names = append(names, part.name)
+		}
+	}
+	return names
+}
+
+// same compares parts of settings by their JSON form.
+func same(a, b any) bool {
+	x, err := json.Marshal(a)
+	y, err2 := json.Marshal(b)
+	return err == nil && err2 == nil && bytes.Equal(x, y)
+}

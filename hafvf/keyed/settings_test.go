@@ -1,0 +1,53 @@
+package keyed_test
+
+import (
+	"fmt"
+	"testing"
+
+	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/usual"
+)
+
+func fingerprint(c keyed.Config) string {
+	_, text := c.Settings()("k")
+	return fmt.Sprintf("%x", keyed.FingerprintOf(text))
+}
+
+// TestFingerprint: settings under which a state means something else have another
+// fingerprint, and what stands for a default has that of the default.
+func TestFingerprint(t *testing.T) {
+	seen := map[string]keyed.Config{}
+	for _, f := range []hafvf.Config{
+		{Family: "normal"},
+		{Family: "normal", Levels: []hafvf.Beta{}},
+		{Family: "normal", Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}}, Top: 1},
+		{Family: "normal", Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}}, Top: 1, Detect: &hafvf.Detect{}},
+		{Family: "normal", Bank: hafvf.DefaultBank()},
+		{Family: "normal", Bank: hafvf.DefaultBankOf("normal")},
+		{Family: "normal", Bank: hafvf.DefaultBank(), Forgetting: .99},
+		{Family: "normal", Bank: hafvf.DefaultBank(), Detect: &hafvf.Detect{}},
+		{Family: "normal", Bank: hafvf.DefaultBank(), Detect: &hafvf.Detect{MinLength: 8}},
+		{Family: "normal", Season: &usual.RhythmConfig{Seasons: usual.DefaultSeasons()}},
+		{Family: "normal", Season: &usual.RhythmConfig{Seasons: usual.DefaultSeasons(), Zone: "Europe/Berlin"}},
+	} {
+		for _, c := range []keyed.Config{{Filter: f}, {Filter: f, Order: keyed.Arrival}, {Filter: f, TimeUnit: 1}} {
+			of := fingerprint(c)
+			if other, ok := seen[of]; ok {
+				t.Errorf("%+v and %+v have the fingerprint %s", c, other, of)
+			}
+			seen[of] = c
+		}
+	}
+	paper := hafvf.Config{Family: "normal", Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}
+	if a, b := fingerprint(keyed.Config{Filter: hafvf.Config{Family: "normal"}}), fingerprint(keyed.Config{Filter: paper, Order: keyed.EventTime}); a != b {
+		t.Errorf("defaults have the fingerprint %s, the values that they stand for %s", a, b)
+	}
+	// A state does not depend on holidays, which are named as the years go by.
+	season := hafvf.Config{Family: "normal", Season: &usual.RhythmConfig{Seasons: usual.DefaultSeasons()}}
+	holidays := season
+	holidays.Season = &usual.RhythmConfig{Seasons: usual.DefaultSeasons(), Holidays: []string{"2026-12-25"}}
+	if fingerprint(keyed.Config{Filter: season}) != fingerprint(keyed.Config{Filter: holidays}) {
+		t.Error("holidays change the fingerprint")
+	}
+}

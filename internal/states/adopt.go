@@ -1,0 +1,107 @@
+package states
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/message"
+)
+
+// Adopted is what becomes of stored states under a configuration.
+type Adopted struct {
+	// States are those that go on, by key, as keyed.Estimator.Open takes them.
+	States map[string][]byte
+	// Changed are the keys whose states are others than those stored.
+	Changed []string
+	// Included are the last observations that the states include, by log.
+	Included map[string]int64
+	// Damaged are the states that cannot be read. Err says why.
+	Damaged []State
+
+	outcomes map[string]int // the number of keys, by what is carried over
+}
+
+// Misfit is the error for a state of another configuration.
+type Misfit struct {
+	Key string
+	Err error
+}
+
+func (m *Misfit) Error() string {
+	return fmt.Sprintf("at the key %s: %v", message.Quote(m.Key), m.Err)
+}
+
+func (m *Misfit) Unwrap() error { return m.Err }
+
+// unchanged is the outcome of a state that fits the configuration.
+const unchanged = "unchanged"
+
+// Adopt looks at stored states for runs of cfg. If migrate is set, it carries states over that
+// were written under other settings, as far as they mean the same; if nothing of a state
+// does, that is an error. Without migrate, the error for such a state is a *Misfit. where names
+// the place of the states in errors.
+func Adopt(cfg keyed.Config, all []State, migrate bool, where string) (Adopted, error) {
+	a := Adopted{States: make(map[string][]byte, len(all)), Included: map[string]int64{}, outcomes: map[string]int{}}
+	migrator, err := keyed.NewMigrator(cfg)
+	if err != nil {
+		return a, err
+	}
+	for _, s := range all {
+		if s.Err != nil {
+			a.Damaged = append(a.Damaged, s)
+			continue
+		}
+		if migrate {
+			carried := ""
+			b := s.Bytes
+			if s.Bytes, carried, err = migrator.Migrate(s.Key, b, s.Settings); err != nil {
+				return a, s.notCarried(err, where)
+			}
+			if carried != "" {
+				a.Changed = append(a.Changed, s.Key)
+				s.Settings = "" // are those of cfg now
+			}
+			a.outcomes[cmp.Or(carried, unchanged)]++
+		}
+		included, err := migrator.Check(s.Key, s.Bytes, s.Settings)
+		for _, p := range included {
+			if at, ok := a.Included[p.Log]; !ok || p.Seq > at {
+				a.Included[p.Log] = p.Seq
+			}
+		}
+		switch {
+		case errors.Is(err, keyed.ErrOtherConfig):
+			return a, &Misfit{s.Key, err}
+		case err != nil:
+			s.Err = err
+			a.Damaged = append(a.Damaged, s)
+		default:
+			a.States[s.Key] = s.Bytes
+		}
+	}
+	return a, nil
+}
+
+// notCarried says why the state cannot be carried over to another configuration.
+func (s State) notCarried(err error, where string) error {
+	if errors.Is(err, keyed.ErrOtherConfig) && s.Settings == "" {
+		return fmt.Errorf("the state of the key %s in %s cannot be carried over: it is of a job with cells: 0, whose states do not say what they were written with", message.Quote(s.Key), where)
+	}
+	return fmt.Errorf("the state of the key %s in %s cannot be carried over: %w", message.Quote(s.Key), where, err)
+}
+
+// String says how many keys have which outcome of a migration, the most frequent one first.
+func (a Adopted) String() string {
+	var text []string
+	for _, outcome := range slices.SortedFunc(maps.Keys(a.outcomes), func(x, y string) int {
+		return cmp.Or(cmp.Compare(a.outcomes[y], a.outcomes[x]), strings.Compare(x, y))
+	}) {
+		text = append(text, message.Count(a.outcomes[outcome], "key", "keys")+": "+outcome)
+	}
+	return cmp.Or(strings.Join(text, " | "), "there are none")
+}

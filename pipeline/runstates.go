@@ -1,0 +1,167 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"hafvf/connectors/kafkaio"
+	"hafvf/internal/account"
+	"hafvf/internal/message"
+	"hafvf/internal/states"
+)
+
+// What a run begins with, and what it leaves: in a changelog, or in a file of states.
+
+// seal returns the function that makes what is stored of the state of a key.
+func (f filtering) seal() func(key string, state []byte) []byte {
+	settings := f.cfg.Settings()
+	return func(key string, state []byte) []byte {
+		_, text := settings(key)
+		return states.State{Key: key, Settings: text, Bytes: state}.Seal()
+	}
+}
+
+// openStored opens what a changelog holds.
+func openStored(stored []kafkaio.Stored) []states.State {
+	all := make([]states.State, len(stored))
+	for i, s := range stored {
+		all[i] = states.Open(s.Key, s.Bytes)
+		all[i].Place = s.Position.String()
+	}
+	return all
+}
+
+// badStates is the number of states that an error names.
+const badStates = 10
+
+// openChangelog opens what a changelog holds, in place, for a run of this configuration. It
+// returns the last record of each partition that the states include. The error says that
+// states belong to another configuration, or cannot be read.
+func (f filtering) openChangelog(stored []kafkaio.Stored, migrate bool, log *slog.Logger) (included []kafkaio.Position, err error) {
+	if len(stored) == 0 {
+		return nil, nil
+	}
+	topic := stored[0].Topic
+	a, err := states.Adopt(f.cfg.Config, openStored(stored), migrate, "the changelog "+topic)
+	if misfit := new(states.Misfit); errors.As(err, &misfit) {
+		return nil, fmt.Errorf("the changelog %s does not fit the config, %w; take another changelog, the config that it was written with, or keep what can be kept with --migrate (hafvf check CONFIG --states %s says what)", topic, misfit, topic)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(a.Damaged) > 0 {
+		first, skip := a.Damaged[0], ""
+		for _, s := range a.Damaged[:min(len(a.Damaged), badStates)] {
+			skip += " --skip-state " + s.Place
+		}
+		at, _ := kafkaio.PositionOf(first.Place)
+		return nil, fmt.Errorf("the state of the key %s in the changelog (topic %s, partition %d, offset %d) cannot be read: %w; restore the topic, or let the filter start again without its state:%s",
+			message.Quote(first.Key), at.Topic, at.Partition, at.Offset, first.Err, skip)
+	}
+	if migrate {
+		log.Info("states are carried over to this config", "topic", topic, "states", a.String())
+	}
+	changed := map[string]bool{}
+	for _, key := range a.Changed {
+		changed[key] = true
+	}
+	for i := range stored {
+		s := &stored[i]
+		s.Bytes, s.Replaced = a.States[s.Key], changed[s.Key]
+	}
+	for log, offset := range a.Included {
+		included = append(included, kafkaio.ParsePosition(log, offset))
+	}
+	return included, nil
+}
+
+// A stateFile holds the states of a run's keys: those that it begins with, and later those
+// that it ends with.
+type stateFile struct {
+	path   string
+	filter filtering
+
+	mu  sync.Mutex
+	all map[string][]byte // encoded, by key
+}
+
+// readStateFile reads a file of states.
+func readStateFile(path string) ([]states.State, error) {
+	all, err := states.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("state: %w", err)
+	}
+	return all, nil
+}
+
+// openStateFile opens the file of a graph's states for a run. The error says that states belong
+// to another configuration, or cannot be read.
+func openStateFile(g *Graph, migrate bool, log *slog.Logger) (*stateFile, error) {
+	f := g.transform.(filtering)
+	all, err := readStateFile(g.states)
+	if err != nil {
+		return nil, err
+	}
+	a, err := states.Adopt(f.cfg.Config, all, migrate, g.states)
+	if misfit := new(states.Misfit); errors.As(err, &misfit) {
+		return nil, fmt.Errorf("state: %s does not fit the config, %w; give another file, the config that it was written with, or keep what can be kept with --migrate (hafvf check CONFIG --states %s says what)", g.states, misfit, g.states)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("state: %w", err)
+	}
+	if len(a.Damaged) > 0 {
+		s := a.Damaged[0]
+		return nil, fmt.Errorf("state: the state of the key %s in %s cannot be read: %w; restore the file, or remove it to start without states", message.Quote(s.Key), g.states, s.Err)
+	}
+	if migrate && len(all) > 0 {
+		log.Info("states are carried over to this config", "file", g.states, "states", a.String())
+	}
+	return &stateFile{path: g.states, filter: f, all: a.States}, nil
+}
+
+// keeper hands the states out, and takes those that hold.
+func (f *stateFile) keeper() account.Keeper {
+	return account.Keeper{
+		Restore: func(key string) []byte {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return f.all[key]
+		},
+		Restored: func() map[string][]byte {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return maps.Clone(f.all)
+		},
+		Settled: func(settled map[string]account.KeyState, _ time.Time) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			for key, s := range settled {
+				f.all[key] = s.State
+			}
+		},
+	}
+}
+
+// write replaces the file.
+func (f *stateFile) write() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	settings := f.filter.cfg.Settings()
+	err := states.WriteFile(f.path, func(yield func(states.State) bool) {
+		for _, key := range slices.Sorted(maps.Keys(f.all)) {
+			_, text := settings(key)
+			if !yield(states.State{Key: key, Settings: text, Bytes: f.all[key]}) {
+				return
+			}
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("state: %w", err)
+	}
+	return nil
+}
