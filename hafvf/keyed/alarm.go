@@ -78,7 +78,7 @@ func (c AlarmConfig) BudgetOf(step time.Duration) float64 {
 // and tell whether it has times.
 func warmUpOf(cfg hafvf.Config) int { return cmp.Or(cfg.WarmUp, DefaultWarmUp) }
 
-// A decider decides on the alarms of the keys of a stream.
+// A decider decides on the alarms of the keys of a chain.
 type decider struct {
 	cfg         AlarmConfig
 	warmUp      int

@@ -128,15 +128,15 @@ func (t *Track) decide(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypoth
 	found := e.Detection
 	sizeOf := func(kind usual.AlarmKind) shift {
 		if kind == usual.ChangeAlarm {
-			return before.shift(before.estimate.Mean, e.Regime.Mean, t.stream.scale)
+			return before.shift(before.estimate.Mean, e.Regime.Mean, t.chain.scale)
 		}
-		return before.shift(before.predicted, y, t.stream.scale)
+		return before.shift(before.predicted, y, t.chain.scale)
 	}
 	permit := func(kind usual.AlarmKind) bool {
 		return !within(cfg.Cooldown, t.decisions.last, e.Time) && cfg.permits(sizeOf(kind))
 	}
 	var kind usual.AlarmKind
-	kind, found.Score, found.Threshold = t.stream.decider.update(&t.decisions, e.Time, y, found.Kind == hafvf.Change, permit)
+	kind, found.Score, found.Threshold = t.chain.decider.update(&t.decisions, e.Time, y, found.Kind == hafvf.Change, permit)
 	if kind == usual.NoAlarm {
 		return
 	}
@@ -172,9 +172,9 @@ func (t *Track) believe(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypot
 		if quiet(&t.alerts.outlier, e.Time, cfg.Cooldown) {
 			return nil
 		}
-		return newAlert(string(kind), e, d, before, before.shift(before.predicted, y, t.stream.scale))
+		return newAlert(string(kind), e, d, before, before.shift(before.predicted, y, t.chain.scale))
 	}
-	s := before.shift(before.estimate.Mean, e.Regime.Mean, t.stream.scale)
+	s := before.shift(before.estimate.Mean, e.Regime.Mean, t.chain.scale)
 	a := newAlert(string(hafvf.Change), e, d, before, s)
 	a.Start, a.Delay = e.Detection.Start, e.Detection.Delay
 	if kind == hafvf.Revision && t.alerts.id != "" {

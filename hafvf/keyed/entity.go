@@ -105,7 +105,7 @@ func (e *Entity) Tell(now time.Time) (s Silent, silent bool) {
 	if deadline.IsZero() || deadline.After(now) {
 		return Silent{}, false
 	}
-	return Silent{e.pulse.tell(*e.est.cfg.Silence, *e.est.cfg.Alarms), e.n, e.stream.bank.Model().Outputs()}, true
+	return Silent{e.pulse.tell(*e.est.cfg.Silence, *e.est.cfg.Alarms), e.n, e.chain.bank.Model().Outputs()}, true
 }
 
 // AppendBinary appends the encoded entity to b. The error is always nil.
@@ -171,7 +171,7 @@ func (est *Estimator) decodeEntity(key string, b []byte) (e Entity, err error) {
 		return e, err
 	}
 	for _, o := range e.waiting {
-		if err := e.stream.check(&o); err != nil {
+		if err := e.chain.check(&o); err != nil {
 			return e, fmt.Errorf("state is corrupt: %w", err)
 		}
 	}

@@ -114,12 +114,12 @@ func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byt
 		return nil, "", fmt.Errorf("%w: %s in it, which a run in the order %s would never learn: let a run with the old config end first",
 			ErrOtherConfig, message.Count(len(e.waiting), "observation waits", "observations wait"), own.Order)
 	}
-	st := m.est.streams.of(key)
-	if a, b := c.est.streams.of(key).checks.Model(), st.checks.Model(); a.Len() != b.Len() || a.Dim() != b.Dim() {
+	to := m.est.chains.of(key)
+	if a, b := c.est.chains.of(key).checks.Model(), to.checks.Model(); a.Len() != b.Len() || a.Dim() != b.Dim() {
 		return nil, "", fmt.Errorf("%w: its model has other dimensions, by model.dim or the prior", ErrOtherConfig)
 	}
 	var parts carriedParts
-	e.Track, parts = st.carry(e.Track, c.from.TimeUnit == own.TimeUnit)
+	e.Track, parts = to.carry(e.Track, c.from.TimeUnit == own.TimeUnit)
 	if m.cfg.Silence != nil && e.pulse == nil {
 		e.pulse = &pulse{}
 	}
@@ -153,43 +153,43 @@ func (p carriedParts) String() string {
 	return strings.Join(text, "; ")
 }
 
-// carry returns the track of this stream that goes on from one of another stream of the
+// carry returns the track of this chain that goes on from one of another chain of the
 // same family, dimension and scale.
-func (st *stream) carry(from *Track, samePace bool) (*Track, carriedParts) {
-	old := from.stream
-	cfg, was := st.cfg.Canonical(), old.cfg.Canonical()
-	t := &Track{key: from.key, stream: st, n: from.n, last: from.last, settled: st.fitted == nil, pulse: from.pulse}
+func (c *chain) carry(from *Track, samePace bool) (*Track, carriedParts) {
+	old := from.chain
+	cfg, was := c.cfg.Canonical(), old.cfg.Canonical()
+	t := &Track{key: from.key, chain: c, n: from.n, last: from.last, settled: c.fitted == nil, pulse: from.pulse}
 	t.begin()
 	var parts carriedParts
-	fits := same(cfg.Season, was.Season) && (st.fitted == nil && from.settled || st.fitted != nil && old.fitted != nil)
-	samePrior := same(cfg.Prior, was.Prior) && (st.fitted == nil) == (old.fitted == nil)
-	if fits && st.fitted != nil {
+	fits := same(cfg.Season, was.Season) && (c.fitted == nil && from.settled || c.fitted != nil && old.fitted != nil)
+	samePrior := same(cfg.Prior, was.Prior) && (c.fitted == nil) == (old.fitted == nil)
+	if fits && c.fitted != nil {
 		// The prior is the one that the data has set, or is setting.
 		if fits = samePrior && (from.settled || cfg.WarmUp == was.WarmUp); fits {
 			t.settled, t.warmUp, t.locationScale = from.settled, from.warmUp, from.locationScale
 		}
 	}
-	var c hafvf.Carried
+	var carried hafvf.Carried
 	if fits {
 		old.usePrior(from)
-		t.state, c = st.bank.Carry(old.bank, from.state, samePrior, samePace)
+		t.state, carried = c.bank.Carry(old.bank, from.state, samePrior, samePace)
 		t.rhythm = from.rhythm
 	}
 	parts.add("samples", fits)
 	if len(cfg.Levels) > 0 || slices.ContainsFunc(cfg.Bank, func(m hafvf.Member) bool { return len(m.Levels) > 0 }) {
-		parts.add("levels", c.Levels)
+		parts.add("levels", carried.Levels)
 	}
-	if st.bank.Members() > 1 {
-		parts.add("shares", c.Shares)
+	if c.bank.Members() > 1 {
+		parts.add("shares", carried.Shares)
 	}
-	if st.season != nil {
+	if c.season != nil {
 		parts.add("season", fits)
 	}
-	if st.bank.Detects() {
-		if parts.add("detection", c.Detection); c.Detection {
+	if c.bank.Detects() {
+		if parts.add("detection", carried.Detection); carried.Detection {
 			t.steps, t.starts = from.steps, from.starts
 		}
-		alarms := old.decider != nil && (from.decisions.standard != nil || len(from.decisions.warmUp) < st.decider.warmUp)
+		alarms := old.decider != nil && (from.decisions.standard != nil || len(from.decisions.warmUp) < c.decider.warmUp)
 		if parts.add("alarms", alarms); alarms {
 			t.decisions, t.alerts = from.decisions, from.alerts
 		}

@@ -9,7 +9,7 @@ import (
 	"hafvf/hafvf/usual"
 )
 
-// A season takes the season out of the values of a stream's keys before the bank sees
+// A season takes the season out of the values of a chain's keys before the bank sees
 // them, and puts it back into what the bank says of them. With the season's mean s and
 // variance h at the time of an observation x, in units of the noise's, the bank learns
 //
@@ -82,10 +82,10 @@ func (se *season) remove(t *Track, o Observation, elapsed float64) [][]float64 {
 	if se.counts {
 		return se.exposures(o.X)
 	}
-	st := t.stream
+	c := t.chain
 	se.variance = se.rhythm.Predict(se.at, t.rhythm, o.Time)
 	se.root = 1 / math.Sqrt(1+se.variance)
-	st.bank.PredictRegime(se.center, se.noise, t.state, elapsed, st.regressors(t.state, o))
+	c.bank.PredictRegime(se.center, se.noise, t.state, elapsed, c.regressors(t.state, o))
 	if se.log {
 		se.root, se.variance = 1, 0
 		se.at[0] = math.Max(-maxFactor, math.Min(se.at[0], maxFactor))
@@ -130,7 +130,7 @@ func (se *season) exposures(counts [][]float64) [][]float64 {
 // bank has made of it, and makes the outcome one of the observation's own values.
 func (se *season) learn(t *Track, o Observation, out *hafvf.Outcome) {
 	weight := 1.
-	if t.stream.bank.Detects() {
+	if t.chain.bank.Detects() {
 		weight = out.Detection.Stay
 	}
 	jacobian := 0.

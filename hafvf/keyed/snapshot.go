@@ -31,9 +31,9 @@ func (est *Estimator) Snapshot(key string, b []byte) (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, err
 	}
-	st := e.stream
+	c := e.chain
 	var out Estimate
-	st.blank(&Memory{}, &out, e.n, &Observation{}, false)
+	c.blank(&Memory{}, &out, e.n, &Observation{}, false)
 	s := Snapshot{
 		N: e.n, Waiting: len(e.waiting), WarmUp: e.warming(), Estimate: out.Estimate,
 		Weight: math.NaN(), Memory: math.NaN(), Posterior: out.Posterior,
@@ -50,15 +50,15 @@ func (est *Estimator) Snapshot(key string, b []byte) (Snapshot, error) {
 	if e.warming() && e.locationScale == nil {
 		return s, nil
 	}
-	st.usePrior(e.Track)
-	bank := st.bank
+	c.usePrior(e.Track)
+	bank := c.bank
 	shares, heaviest := make([]float64, bank.Members()), 0
 	bank.Shares(shares, e.state)
 	for i, share := range shares {
 		f, member := bank.Filter(i), bank.Member(e.state, i)
-		if len(st.cfg.Bank) > 0 {
+		if len(c.cfg.Bank) > 0 {
 			s.Bank = append(s.Bank, MemberStep{Share: share, Weight: f.Weight(member), Memory: f.Model().Memory(f.Sample(member)), LogPredictive: math.NaN()})
-			if st.cfg.Bank[i].AR == 0 && share > shares[heaviest] {
+			if c.cfg.Bank[i].AR == 0 && share > shares[heaviest] {
 				heaviest = i
 			}
 		}
@@ -69,7 +69,7 @@ func (est *Estimator) Snapshot(key string, b []byte) (Snapshot, error) {
 		row = m.Unit()
 	}
 	bank.Estimate(s.Estimate.Mean, s.Estimate.SD, e.state, row)
-	st.scale.moments(s.Estimate)
+	c.scale.moments(s.Estimate)
 	s.Weight, s.Memory = f.Weight(member), f.Model().Memory(f.Sample(member))
 	bank.Model().Posterior(s.Posterior, f.Sample(member))
 	s.Levels = make([]float64, 2*f.Levels())

@@ -9,18 +9,17 @@ import (
 	"time"
 
 	"hafvf/hafvf"
-	"hafvf/hafvf/expfam"
 	"hafvf/internal/compact"
 )
 
 // A Track is what an estimator keeps of one key. AppendBinary saves it, and
 // Estimator.RestoreTrack goes on with it.
 type Track struct {
-	key    string
-	stream *stream
-	state  hafvf.State
-	n      int64     // observations so far
-	last   time.Time // of the last observation that was not missing, with a time unit
+	key   string
+	chain *chain
+	state hafvf.State
+	n     int64     // observations so far
+	last  time.Time // of the last observation that was not missing, with a time unit
 
 	settled bool       // the prior is set: there is no warm-up, or it is over
 	warmUp  []numbered // its observations so far
@@ -56,8 +55,8 @@ type start struct {
 
 // NewTrack returns the track of a key before its first observation.
 func (est *Estimator) NewTrack(key string) *Track {
-	st := est.streams.of(key)
-	t := &Track{key: key, stream: st, settled: st.fitted == nil}
+	c := est.chains.of(key)
+	t := &Track{key: key, chain: c, settled: c.fitted == nil}
 	if est.cfg.Silence != nil {
 		t.pulse = &pulse{}
 	}
@@ -67,8 +66,8 @@ func (est *Estimator) NewTrack(key string) *Track {
 
 // begin sets the states to those before the first observation.
 func (t *Track) begin() {
-	t.state = t.stream.bank.NewState()
-	if se := t.stream.season; se != nil {
+	t.state = t.chain.bank.NewState()
+	if se := t.chain.season; se != nil {
 		t.rhythm = se.rhythm.NewState()
 	}
 }
@@ -76,26 +75,14 @@ func (t *Track) begin() {
 // bind gives the track to this estimator, which goes on with what another one of the
 // same configuration has learned.
 func (est *Estimator) bind(t *Track) {
-	if st := est.streams.of(t.key); t.stream != st {
-		t.stream = st
-		st.priorOf = nil // its bank may have an earlier prior of the track
+	if c := est.chains.of(t.key); t.chain != c {
+		t.chain = c
+		c.priorOf = nil // its bank may have an earlier prior of the track
 	}
 }
 
 // warming reports whether the prior is still being set.
 func (t *Track) warming() bool { return !t.settled }
-
-// usePrior reparametrises the bank by the track's own prior.
-func (st *stream) usePrior(t *Track) {
-	if st.fitted != nil && t.locationScale != nil && st.priorOf != t {
-		m := st.fitted.Fit(t.locationScale)
-		if st.season != nil && st.season.counts {
-			m = m.(expfam.Exposable).Exposed()
-		}
-		st.bank.Use(m)
-		st.priorOf = t
-	}
-}
 
 // elapsed returns how many units of time have passed since the last observation, 1
 // without a time unit.
@@ -123,41 +110,15 @@ func complete(step [][]float64) (xs [][]float64) {
 	return xs
 }
 
-// learn learns observation n. It returns the outcome, and the start of the regime
-// that its detection reports.
-func (t *Track) learn(n int64, o Observation, elapsed float64) (out hafvf.Outcome, named start) {
-	bank, se := t.stream.bank, t.stream.season
-	xs := o.X
-	if se != nil {
-		xs = se.remove(t, o, elapsed)
-	}
-	out = bank.UpdateAfter(t.state, elapsed, xs...)
-	if se != nil {
-		se.learn(t, o, &out)
-	}
-	t.steps++
-	if !bank.Detects() {
-		return out, named
-	}
-	t.starts = append(t.starts, start{t.steps, n, o.Time})
-	if i := slices.IndexFunc(t.starts, func(s start) bool { return s.step == out.Detection.Start }); i >= 0 {
-		named = t.starts[i]
-	}
-	var buf [16]int64
-	alive := bank.ExcursionStarts(buf[:0], t.state)
-	t.starts = slices.DeleteFunc(t.starts, func(s start) bool { return !slices.Contains(alive, s.step) })
-	return out, named
-}
-
 // refit adds an observation to the warm-up, and sets the prior where their number
 // is a power of two or the last. It reports whether it has set the prior: then
 // the observations have to be learned again.
 func (t *Track) refit(o Observation) bool {
-	st := t.stream
+	c := t.chain
 	o.ID, o.Raw = "", ""
 	absent := len(complete(o.X)) == 0
 	// A key that shows nothing but gaps must not fill its state with them.
-	if !absent || len(t.warmUp) < 20*st.cfg.WarmUp {
+	if !absent || len(t.warmUp) < 20*c.cfg.WarmUp {
 		t.warmUp = append(t.warmUp, numbered{t.n, o.Clone()})
 	}
 	if absent {
@@ -171,32 +132,12 @@ func (t *Track) refit(o Observation) bool {
 			xs = append(xs, step...)
 		}
 	}
-	if seen < st.cfg.WarmUp && seen&(seen-1) != 0 {
+	if seen < c.cfg.WarmUp && seen&(seen-1) != 0 {
 		return false
 	}
-	t.locationScale = st.fitted.LocationScale(xs)
-	t.settled = seen == st.cfg.WarmUp
+	t.locationScale = c.fitted.LocationScale(xs)
+	t.settled = seen == c.cfg.WarmUp
 	return true
-}
-
-// replay learns the warm-up again under the prior that it has set, and returns the
-// last outcome.
-func (t *Track) replay(unit time.Duration) (out hafvf.Outcome) {
-	st := t.stream
-	st.priorOf = nil
-	st.usePrior(t)
-	t.begin()
-	t.steps, t.starts, t.last = 0, nil, time.Time{}
-	for _, w := range t.warmUp {
-		if st.season != nil {
-			st.season.expose(t, w.Observation)
-		}
-		out, _ = t.learn(w.n, w.Observation, t.elapsed(w.Observation, unit))
-	}
-	if t.settled {
-		t.warmUp = nil
-	}
-	return out
 }
 
 // AppendBinary appends the encoded track to b, in the encoding of an Entity. The error is
@@ -226,7 +167,7 @@ func (t *Track) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(t.n))
 	b = binary.AppendUvarint(b, uint64(t.steps))
 	b = compact.AppendTime(b, t.last)
-	b = compact.AppendFlags(b, t.settled, t.stream.decider != nil, t.pulse != nil)
+	b = compact.AppendFlags(b, t.settled, t.chain.decider != nil, t.pulse != nil)
 	b = compact.AppendFloats(b, t.locationScale)
 	b = binary.AppendUvarint(b, uint64(len(t.warmUp)))
 	for _, w := range t.warmUp {
@@ -243,12 +184,12 @@ func (t *Track) append(b []byte) []byte {
 	if t.pulse != nil {
 		b = t.pulse.append(b)
 	}
-	b = append(b, t.stream.fingerprint[:]...)
+	b = append(b, t.chain.fingerprint[:]...)
 	b = t.state.Append(b)
-	if t.stream.season != nil {
+	if t.chain.season != nil {
 		b = compact.AppendFloats(b, t.rhythm)
 	}
-	if d := t.stream.decider; d != nil {
+	if d := t.chain.decider; d != nil {
 		b = t.decisions.append(b, d.fingerprint)
 	}
 	return b
@@ -256,8 +197,8 @@ func (t *Track) append(b []byte) []byte {
 
 // decode reads what append wrote of the key's track, the rest of r.
 func (est *Estimator) decode(key string, r *reader) (*Track, error) {
-	st := est.streams.of(key)
-	t := &Track{key: key, stream: st, n: int64(r.Uvarint()), steps: int64(r.Uvarint()), last: r.Time()}
+	c := est.chains.of(key)
+	t := &Track{key: key, chain: c, n: int64(r.Uvarint()), steps: int64(r.Uvarint()), last: r.Time()}
 	var decided, pulsed bool // by the settings of the state
 	t.settled, decided, pulsed = r.Flags()
 	t.locationScale = r.Floats()
@@ -278,41 +219,41 @@ func (est *Estimator) decode(key string, r *reader) (*Track, error) {
 	if r.Bad {
 		return nil, compact.ErrCut
 	}
-	if written := r.fingerprint(); written != st.fingerprint {
-		return nil, fmt.Errorf("%w: fingerprint %x, want %x", ErrOtherConfig, written, st.fingerprint)
+	if written := r.fingerprint(); written != c.fingerprint {
+		return nil, fmt.Errorf("%w: fingerprint %x, want %x", ErrOtherConfig, written, c.fingerprint)
 	}
 	b, rest := r.B, []byte(nil)
-	if decided || st.season != nil {
-		b, rest = st.bank.SplitState(b)
+	if decided || c.season != nil {
+		b, rest = c.bank.SplitState(b)
 	}
 	var err error
-	if t.state, err = st.bank.DecodeState(b); err != nil {
+	if t.state, err = c.bank.DecodeState(b); err != nil {
 		return nil, err
 	}
-	if decided != (st.decider != nil) {
+	if decided != (c.decider != nil) {
 		return nil, errDecisions
 	}
-	if st.season != nil {
+	if c.season != nil {
 		r := read(rest)
 		t.rhythm = r.Floats()
 		if r.Bad || !decided && len(r.B) > 0 {
 			return nil, compact.ErrCut
 		}
 		rest = r.B
-		if err := st.season.rhythm.Valid(t.rhythm); err != nil {
+		if err := c.season.rhythm.Valid(t.rhythm); err != nil {
 			return nil, err
 		}
 	}
-	if st.fitted == nil && (!t.settled || t.locationScale != nil || t.warmUp != nil) {
+	if c.fitted == nil && (!t.settled || t.locationScale != nil || t.warmUp != nil) {
 		return nil, errors.New("state is corrupt: a warm-up that the configuration does not have")
 	}
 	for _, w := range t.warmUp {
-		if err := st.checks.Check(w.X); err != nil {
+		if err := c.checks.Check(w.X); err != nil {
 			return nil, fmt.Errorf("state is corrupt: %w", err)
 		}
 	}
 	if decided {
-		t.decisions, err = st.decider.decode(rest)
+		t.decisions, err = c.decider.decode(rest)
 	}
 	return t, err
 }

@@ -1,0 +1,287 @@
+package keyed
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
+)
+
+// A chain is what the values of a key pass on their way into its state, and what the bank says
+// of them passes on its way out:
+//
+//	observation → scale → prior → season → bank
+//	   estimate ← scale ← decision ← season ←
+//
+// So the season and the prior are of values on their scale, the bank sees no season, and the
+// decision sees values with their season, on their scale. The steps are called here and nowhere
+// else: enter, predict, learn and leave are the way through the chain, of an observation and of
+// a warm-up that is learned again.
+//
+// One chain serves the keys of a rule. What it has learned of a key is in the key's Track.
+type chain struct {
+	cfg         hafvf.Config
+	fingerprint Fingerprint   // of the settings
+	checks      *hafvf.Filter // of observations as they come
+	params      int
+	row         []float64
+	admits      func(*Observation) error // see CheckOf
+
+	scale   *scaling      // nil if values stay as they are
+	fitted  expfam.Fitted // the model of observations as they come, if a warm-up sets its prior
+	priorOf *Track        // whose prior the bank has
+	season  *season       // nil without one
+	bank    *hafvf.Bank
+	decider *decider // nil without detection
+}
+
+// newChain makes the chain of the keys of all that have the filter cfg.
+func newChain(cfg hafvf.Config, all Config) (*chain, error) {
+	bank, err := cfg.NewBank()
+	if err != nil {
+		return nil, err
+	}
+	checks, err := newChecks(cfg)
+	if err != nil {
+		return nil, err
+	}
+	c := &chain{cfg: cfg, fingerprint: FingerprintOf(all.settingsOf(cfg).String()), bank: bank, checks: checks}
+	if cfg.WarmUp > 0 {
+		c.fitted = checks.Model().(expfam.Fitted)
+	}
+	for _, p := range bank.Model().Params() {
+		c.params += p.Size()
+	}
+	c.scale = newScaling(cfg, bank)
+	if cfg.Season != nil {
+		if c.season, err = newSeason(cfg, bank); err != nil {
+			return nil, err
+		}
+	}
+	if bank.Detects() {
+		if c.decider, err = newDecider(*all.Alarms, cfg, bank.Model()); err != nil {
+			return nil, fmt.Errorf("alarms: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// newChecks makes the filter that checks observations as they come: that of a bank may take
+// rows with an exposure.
+func newChecks(cfg hafvf.Config) (*hafvf.Filter, error) {
+	m, err := expfam.New(cfg.Family, cfg.Prior, cfg.Dim)
+	if err != nil {
+		return nil, err
+	}
+	return hafvf.NewFilter(m, nil, 1), nil
+}
+
+func (c *chain) check(o *Observation) error {
+	if c.season != nil && o.Time.IsZero() {
+		return errors.New("no time; a season needs that of every observation")
+	}
+	return c.scale.check(c.checks, o)
+}
+
+// usePrior reparametrises the bank by the track's own prior.
+func (c *chain) usePrior(t *Track) {
+	if c.fitted != nil && t.locationScale != nil && c.priorOf != t {
+		m := c.fitted.Fit(t.locationScale)
+		if c.season != nil && c.season.counts {
+			m = m.(expfam.Exposable).Exposed()
+		}
+		c.bank.Use(m)
+		c.priorOf = t
+	}
+}
+
+// enter brings the chain to the track's next observation, which is on its scale: the bank
+// gets the track's own prior, and the season is that of the observation's time. It returns how
+// many units of time have passed since the observation before.
+func (c *chain) enter(t *Track, o Observation, unit time.Duration) (elapsed float64) {
+	elapsed = t.elapsed(o, unit)
+	c.usePrior(t)
+	if c.season != nil {
+		c.season.expose(t, o)
+	}
+	return elapsed
+}
+
+// predict fills in what the bank predicts of the observation that has entered, without its
+// season, with bounds of that level unless it is 0. It returns the running regime.
+func (c *chain) predict(m *Memory, out *Estimate, t *Track, elapsed float64, row []float64, level float64) (before regime) {
+	c.bank.PredictAfter(out.Predicted.Mean, out.Predicted.SD, t.state, elapsed, row)
+	if level != 0 {
+		c.bank.Interval(out.Lower, out.Upper, level, t.state, elapsed, row)
+	}
+	if c.bank.Detects() {
+		before = c.regime(m, t.state, elapsed, row)
+	}
+	return before
+}
+
+// learn has the bank learn observation n of the track, which has entered, without its season,
+// and the season what the bank makes of it. It returns the outcome, and the start of the
+// regime that its detection reports.
+func (c *chain) learn(t *Track, n int64, o Observation, elapsed float64) (out hafvf.Outcome, named start) {
+	bank, se := c.bank, c.season
+	xs := o.X
+	if se != nil {
+		xs = se.remove(t, o, elapsed)
+	}
+	out = bank.UpdateAfter(t.state, elapsed, xs...)
+	if se != nil {
+		se.learn(t, o, &out)
+	}
+	t.steps++
+	if !bank.Detects() {
+		return out, named
+	}
+	t.starts = append(t.starts, start{t.steps, n, o.Time})
+	if i := slices.IndexFunc(t.starts, func(s start) bool { return s.step == out.Detection.Start }); i >= 0 {
+		named = t.starts[i]
+	}
+	var buf [16]int64
+	alive := bank.ExcursionStarts(buf[:0], t.state)
+	t.starts = slices.DeleteFunc(t.starts, func(s start) bool { return !slices.Contains(alive, s.step) })
+	return out, named
+}
+
+// restore puts the season back into what was predicted of the observation that was learned.
+func (c *chain) restore(out *Estimate, before regime, known bool) {
+	if c.season == nil {
+		return
+	}
+	c.season.predicted(out.Predicted.Mean, out.Predicted.SD)
+	c.season.bounds(out.Lower)
+	c.season.bounds(out.Upper)
+	if known && c.bank.Detects() {
+		c.season.predicted(before.predicted, before.predictive)
+		c.season.estimated(before.estimate)
+	}
+}
+
+// leave takes the estimate, decided on, to the scale of the data.
+func (c *chain) leave(out *Estimate, before regime) {
+	c.scale.moments(out.Predicted, out.Estimate, out.Regime, before.estimate)
+	c.scale.back(out.Lower, out.Upper)
+}
+
+// replay learns the warm-up again under the prior that it has set, and returns the
+// last outcome.
+func (c *chain) replay(t *Track, unit time.Duration) (out hafvf.Outcome) {
+	c.priorOf = nil // it is another one now
+	c.usePrior(t)
+	t.begin()
+	t.steps, t.starts, t.last = 0, nil, time.Time{}
+	for _, w := range t.warmUp {
+		out, _ = c.learn(t, w.n, w.Observation, c.enter(t, w.Observation, unit))
+	}
+	if t.settled {
+		t.warmUp = nil
+	}
+	return out
+}
+
+// blank makes out an estimate whose numbers are NaN.
+func (c *chain) blank(m *Memory, out *Estimate, n int64, o *Observation, bounds bool) {
+	nan := math.NaN()
+	outputs := c.bank.Model().Outputs()
+	floats := m.take(8*outputs + c.params)
+	for i := range floats {
+		floats[i] = nan
+	}
+	cut := cutter(floats)
+	*out = Estimate{
+		Time: o.Time, ID: o.ID, N: n, X: o.X, Shape: o.Shape,
+		Predicted: Moments{cut(outputs), cut(outputs)}, Estimate: Moments{cut(outputs), cut(outputs)}, Posterior: cut(c.params),
+		LogPredictive: nan, ELBO: nan, Weight: nan, Memory: nan, Converged: true,
+	}
+	if c.bank.Detects() {
+		out.Regime = Moments{cut(outputs), cut(outputs)}
+	}
+	if bounds {
+		out.Lower, out.Upper = cut(outputs), cut(outputs)
+	}
+}
+
+// regressors returns the row at which o is predicted, valid until the next call.
+func (c *chain) regressors(s hafvf.State, o Observation) []float64 {
+	if c.season != nil && c.season.counts {
+		return c.season.row
+	}
+	c.row = append(c.row[:0], c.bank.Regressors(s, o.X)...) // the update has its own row
+	return c.row
+}
+
+// score fills in how well the observation was predicted, where there was a prior
+// that did not come from it.
+func (c *chain) score(out *Estimate, outcome hafvf.Outcome, known bool) {
+	out.Missing = outcome.Missing
+	if !known {
+		return
+	}
+	step := outcome.Members[outcome.Heaviest]
+	out.LogPredictive, out.ELBO = outcome.LogPredictive, step.ELBO
+	out.Iterations, out.Converged = step.Iterations, step.Converged
+}
+
+// describe fills in the posterior after the observation. Without a prior yet it
+// leaves out what depends on values.
+func (c *chain) describe(m *Memory, out *Estimate, s hafvf.State, outcome hafvf.Outcome, row []float64, known bool) {
+	b := c.bank
+	f, member := b.Filter(outcome.Heaviest), b.Member(s, outcome.Heaviest)
+	if known {
+		b.Estimate(out.Estimate.Mean, out.Estimate.SD, s, row)
+		b.Model().Posterior(out.Posterior, f.Sample(member))
+		if b.Detects() {
+			b.Regime(out.Regime.Mean, out.Regime.SD, s, row)
+		}
+		if c.season != nil {
+			c.season.estimated(out.Estimate)
+			if b.Detects() {
+				c.season.estimated(out.Regime)
+			}
+		}
+	}
+	step := outcome.Members[outcome.Heaviest]
+	out.Weight, out.Memory = step.Weight, step.Memory
+	out.Levels = m.take(2 * f.Levels())
+	copyLevels(out.Levels, f, member)
+	if len(c.cfg.Bank) == 0 {
+		return
+	}
+	m.bank = m.bank[:0]
+	for _, s := range outcome.Members {
+		m.bank = append(m.bank, MemberStep{Share: s.Share, Weight: s.Weight, Memory: s.Memory, LogPredictive: s.LogPredictive})
+	}
+	out.Bank = m.bank
+}
+
+// A regime holds the running regime before an observation: mean and sd of its mean,
+// and those of one observation.
+type regime struct {
+	estimate              Moments
+	predicted, predictive []float64
+}
+
+func (c *chain) regime(m *Memory, s hafvf.State, elapsed float64, row []float64) regime {
+	n := c.bank.Model().Outputs()
+	cut := cutter(m.take(4 * n))
+	r := regime{Moments{cut(n), cut(n)}, cut(n), cut(n)}
+	c.bank.PredictRegime(r.predicted, r.predictive, s, elapsed, row)
+	c.bank.Regime(r.estimate.Mean, r.estimate.SD, s, row)
+	return r
+}
+
+// copyLevels writes alpha and beta of every level of s, bottom up, to dst.
+func copyLevels(dst []float64, f *hafvf.Filter, s hafvf.State) {
+	for i := range f.Levels() {
+		l := f.Level(s, i)
+		dst[2*i], dst[2*i+1] = l.Alpha, l.Beta
+	}
+}
