@@ -207,3 +207,34 @@ func TestKafkaAwayAtFirst(t *testing.T) {
 	equal(t, int64(300), s.Records)
 	equal(t, b.loop(t, keyed.Config{Filter: normalConfig}), byKey(t, b.values(t, "out")))
 }
+
+// TestKafkaTopicMadeAgain: a run ends if its topic is another one, and so does one that
+// starts. The error says how to begin anew.
+func TestKafkaTopicMadeAgain(t *testing.T) {
+	k := kafkatest.Fake(t)
+	b := &bus{kafkatest.Dial(k.ListenAddrs()), k.ListenAddrs(), t.TempDir()}
+	b.CreateTopic(t, "in", 1, nil)
+	b.CreateTopic(t, "out", 1, nil)
+	lines := observations(200, 10)
+	cfg := b.config("group: g, changelog: states", "")
+	b.put(t, lines[:100]...)
+	r := launch(t, compose(t, cfg))
+	b.await(t, "out", 100, r)
+	b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
+	if err := k.DeleteTopic("in"); err != nil {
+		t.Fatal(err)
+	}
+	b.CreateTopic(t, "in", 1, nil)
+	b.put(t, lines...)
+	for _, r := range []*running{r, launch(t, compose(t, cfg))} {
+		select {
+		case <-r.done:
+		case <-time.After(time.Minute):
+			t.Fatal("the run goes on")
+		}
+		const advice = ": offsets and states are of the records that are gone; hafvf run CONFIG --begin-anew discards states and offsets and reads from the beginning"
+		if r.err == nil || !strings.Contains(r.err.Error(), `topic "in" was deleted and created again (`) || !strings.HasSuffix(r.err.Error(), advice) {
+			t.Errorf("the run ends with %v", r.err)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -58,7 +59,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	if state.log == nil {
 		state.log = slog.New(slog.DiscardHandler)
 	}
-	defer func() { err = errors.Join(err, state.close(ctx, err == nil)) }()
+	defer func() { err = errors.Join(advised(err), advised(state.close(ctx, err == nil))) }()
 	graph := r.Graph
 	if t, ok := graph.source.(topicSource); ok && t.Embedded {
 		if graph, err = r.embed(ctx, state, t); err != nil {
@@ -113,6 +114,14 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 		}
 	}
 	return s, nil
+}
+
+// advised adds to an error what the user can do about it.
+func advised(err error) error {
+	if errors.As(err, new(*kafkaio.ResumeError)) {
+		return fmt.Errorf("%w; hafvf run CONFIG --begin-anew discards states and offsets and reads from the beginning", err)
+	}
+	return err
 }
 
 // embed starts a broker in this process, fills its topic, and returns the graph that reads

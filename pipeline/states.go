@@ -214,6 +214,7 @@ func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (a
 		var stored []kafkaio.Stored
 		stored, err = kafkaio.ReadStored(ctx, to.of(t.Cluster), changelog, log)
 		all = openStored(stored)
+		err = advised(err)
 	case file != "":
 		where = file
 		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {

@@ -16,8 +16,8 @@ var someBatch = Batch{
 	[]int64{1_800_000_000_000, -5},
 }
 
-// A batch that crosses stages is the same, null and empty told apart, and one that is cut
-// short is an error.
+// A batch that crosses stages is the same, null and empty told apart, and an
+// incomplete one is an error.
 func TestBatchCoder(t *testing.T) {
 	b := encodeBatch(someBatch)
 	got, err := decodeBatch(b)

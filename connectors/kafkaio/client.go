@@ -27,6 +27,9 @@ import (
 	"hafvf/internal/message"
 )
 
+// answerTime is the limit of a Client's method.
+const answerTime = 10 * time.Second
+
 // A Client asks the brokers of a cluster about topics and groups. It connects to a
 // broker, and logs in, when it first needs it, and keeps the connection. Records do
 // not come this way: each partition that is read and each Writer has connections of
@@ -370,21 +373,21 @@ func (c *Client) Create(ctx context.Context, topic string, partitions int, confi
 		}
 	}
 	// Brokers learn of a new topic one after the other, and of its leaders last.
-	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+	err = requests(forEver).Do(ctx, func(ctx context.Context) error {
 		md, err := c.metadata(ctx, []string{topic})
 		if err != nil {
-			return true, fmt.Errorf("topic %q has been created, but is not ready yet: %w", topic, err)
+			return err
 		}
 		t := md.Topics[0]
-		if t.ErrorCode == 0 && !slices.ContainsFunc(t.Partitions, func(p metadata.ResponsePartition) bool { return p.ErrorCode != 0 }) {
-			return true, nil
+		if t.ErrorCode != 0 || slices.ContainsFunc(t.Partitions, func(p metadata.ResponsePartition) bool { return p.ErrorCode != 0 }) {
+			return kafka.LeaderNotAvailable
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return true, fmt.Errorf("topic %q has been created, but has no leader yet: %w", topic, context.Cause(ctx))
-		}
+		return nil
+	}, func(err error) bool { return err == kafka.LeaderNotAvailable })
+	if err != nil {
+		return true, fmt.Errorf("topic %q has been created, but is not ready yet: %w", topic, err)
 	}
+	return true, nil
 }
 
 // Config returns settings of a topic, as cleanup.policy, its own or those it
@@ -584,9 +587,8 @@ func (c *Client) commit(ctx context.Context, group string, offsets map[string]co
 }
 
 // dialLeader connects to the leader of a partition, over a connection for the caller
-// alone. Where an id is given, the topic has to have it; anew is how to begin anew,
-// for the error.
-func (c *Client) dialLeader(ctx context.Context, at Position, id, anew string) (*link, error) {
+// alone. Where an id is given, the topic has to have it.
+func (c *Client) dialLeader(ctx context.Context, at Position, id string) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	md, err := c.metadata(ctx, []string{at.Topic})
@@ -598,7 +600,7 @@ func (c *Client) dialLeader(ctx context.Context, at Position, id, anew string) (
 		if err := c.identify(ctx, now); err != nil {
 			return nil, err
 		}
-		if err := anotherTopic(at.Topic, id, now[at.Topic].id, anew); err != nil {
+		if err := anotherTopic(at.Topic, id, now[at.Topic].id); err != nil {
 			return nil, err
 		}
 	}

@@ -6,22 +6,11 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"time"
-
-	"github.com/segmentio/kafka-go"
-)
-
-const (
-	// clientID is the name under which brokers log this program and apply quotas.
-	clientID = "hafvf"
-	// answerTime is the limit of a Client's method.
-	answerTime = 10 * time.Second
-	// dialTime is the limit of a connection with its login.
-	dialTime = 5 * time.Second
 )
 
 // A Cluster says how to reach Kafka. It is plain data that workers receive as JSON. It
-// holds no secrets, only their places.
+// holds no secrets, only their places. Errors write its fields in small letters: tls.ca is
+// TLS.CA.
 type Cluster struct {
 	// Brokers are some brokers of the cluster, host:port. The default port is 9092. They
 	// name all brokers, by their advertised.listeners, which must be reachable too.
@@ -30,20 +19,6 @@ type Cluster struct {
 	TLS *TLS
 	// SASL is nil for a port without login.
 	SASL *SASL
-}
-
-func (c Cluster) transport() (*kafka.Transport, error) {
-	sec, err := c.security()
-	if err != nil {
-		return nil, err
-	}
-	return &kafka.Transport{
-		ClientID:    clientID,
-		Dial:        dialTCP,
-		DialTimeout: dialTime,
-		TLS:         sec.tls,
-		SASL:        sec.sasl,
-	}, nil
 }
 
 // user names who is logged in, for messages.

@@ -36,7 +36,6 @@ type consumer struct {
 	turn    int     // whose turn it is to be asked first
 	arrived chan struct{}
 	known   chan discovered
-	anew    string      // how to begin anew, for errors
 	lease   *time.Timer // closes it between two calls
 	ctx     context.Context
 	close   context.CancelFunc
@@ -57,8 +56,8 @@ type part struct {
 }
 
 // newConsumer opens a consumer, which ends with ctx. client asks the brokers.
-func newConsumer(ctx context.Context, client *Client, src Source, rest restriction, limits recordbatch.Limits, anew string, log *slog.Logger) *consumer {
-	c := &consumer{src: src, client: client, limits: limits, log: log, clock: src.clock(), arrived: make(chan struct{}, 1), known: make(chan discovered, 1), anew: anew}
+func newConsumer(ctx context.Context, client *Client, src Source, rest restriction, limits recordbatch.Limits, log *slog.Logger) *consumer {
+	c := &consumer{src: src, client: client, limits: limits, log: log, clock: src.clock(), arrived: make(chan struct{}, 1), known: make(chan discovered, 1)}
 	c.ctx, c.close = context.WithCancel(ctx)
 	context.AfterFunc(c.ctx, func() { progresses.Delete(c) })
 	at := make([]string, len(rest.Partitions))
@@ -79,7 +78,7 @@ func newConsumer(ctx context.Context, client *Client, src Source, rest restricti
 
 func (c *consumer) add(spans []span) {
 	for _, s := range spans {
-		f := &fetcher{client: c.client, at: s.Position, topic: s.ID, anew: c.anew, end: s.End, limits: c.limits, patience: patience, log: c.log, batches: make(chan batch, 1), arrived: c.arrived}
+		f := &fetcher{client: c.client, at: s.Position, topic: s.ID, end: s.End, limits: c.limits, patience: patience, log: c.log, batches: make(chan batch, 1), arrived: c.arrived}
 		f.high.Store(-1)
 		c.parts = append(c.parts, &part{fetcher: f, next: s.Offset, quiet: time.Now()})
 		if !s.done() {
@@ -112,7 +111,7 @@ func (c *consumer) discover(have map[string]topic, reader, readers int) {
 		var more discovered
 		for _, name := range c.src.Topics {
 			was, is := have[name], now[name]
-			more.err = cmp.Or(more.err, anotherTopic(name, was.id, is.id, c.anew))
+			more.err = cmp.Or(more.err, anotherTopic(name, was.id, is.id))
 			for p := was.partitions; p < is.partitions; p++ {
 				if p%readers == reader {
 					more.spans = append(more.spans, span{Position{name, p, 0}, -1, is.id})
@@ -193,10 +192,10 @@ func resume(name string, src Source, rest restriction, ledger *Ledger) *consumer
 		c.close()
 	}
 	if ledger != nil {
-		return newConsumer(ledger.ctx, ledger.cfg.Client, src, rest, readLimits, anewHere, ledger.cfg.Log)
+		return newConsumer(ledger.ctx, ledger.cfg.Client, src, rest, readLimits, ledger.cfg.Log)
 	}
 	client := NewClient(src.Cluster)
-	c := newConsumer(context.Background(), client, src, rest, readLimits, anewOnFlink, slog.Default())
+	c := newConsumer(context.Background(), client, src, rest, readLimits, slog.Default())
 	context.AfterFunc(c.ctx, client.Close)
 	return c
 }

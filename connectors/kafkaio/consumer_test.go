@@ -106,7 +106,7 @@ func TestOutage(t *testing.T) {
 			k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Err: kerr.KafkaStorageError, Count: 3})
 		case 2:
 			k.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
-				return nil, errors.New("the connection is cut"), true
+				return nil, errors.New("the connection is lost"), true
 			})
 		}
 		r.until(func() bool { return len(r.got) >= int(3*n) })
@@ -126,17 +126,20 @@ func TestUnreadable(t *testing.T) {
 		topic string
 		want  string
 	}{
-		{Position{"in", 0, 7}, "", "in-0 cannot be read at offset 7: its end is 3: records were lost, or the topic was deleted and created again; " + anewHere},
+		{Position{"in", 0, 7}, "", "in-0 cannot be read at offset 7: its end is 3: records were lost, or the topic was deleted and created again"},
 		{Position{"gone", 0, 0}, "", "gone-0 cannot be read at offset 0: it does not exist any more"},
 		{Position{"in", 4, 0}, "", "in-4 cannot be read at offset 0: it does not exist any more"},
-		{Position{"in", 0, 0}, "another", `in-0 cannot be read at offset 0: topic "in" was deleted and created again (its id was another and is ` + id + "): offsets and states are of the records that are gone; " + anewHere},
+		{Position{"in", 0, 0}, "another", `in-0 cannot be read at offset 0: topic "in" was deleted and created again (its id was another and is ` + id + "): offsets and states are of the records that are gone"},
 	} {
-		f := &fetcher{client: asks(t, c), at: test.at, topic: test.topic, anew: anewHere, end: -1, patience: 50 * time.Millisecond, log: quiet, batches: make(chan batch, 1)}
+		f := &fetcher{client: asks(t, c), at: test.at, topic: test.topic, end: -1, patience: 50 * time.Millisecond, log: quiet, batches: make(chan batch, 1)}
 		f.run(context30(t))
 		select {
 		case b := <-f.batches:
 			if b.err == nil || b.err.Error() != test.want {
 				t.Errorf("%v\nwant %s", b.err, test.want)
+			}
+			if resume := strings.Contains(test.want, "created again"); errors.As(b.err, new(*ResumeError)) != resume {
+				t.Errorf("%v: a ResumeError is %t", b.err, !resume)
 			}
 		default:
 			t.Errorf("%s: nothing came", test.want)
@@ -211,7 +214,7 @@ func TestNothingLeft(t *testing.T) {
 func TestLease(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(1, "in"))
 	newOne := func() *consumer {
-		return newConsumer(context30(t), asks(t, c), Source{Cluster: c, Topics: []string{"in"}}, restriction{Readers: 1, Partitions: []span{{Position{"in", 0, 0}, -1, ""}}}, recordbatch.Limits{}, anewHere, quiet)
+		return newConsumer(context30(t), asks(t, c), Source{Cluster: c, Topics: []string{"in"}}, restriction{Readers: 1, Partitions: []span{{Position{"in", 0, 0}, -1, ""}}}, recordbatch.Limits{}, quiet)
 	}
 	one, other := newOne(), newOne()
 	one.put("lease")
@@ -319,7 +322,7 @@ func TestReadAhead(t *testing.T) {
 	for range 100 {
 		p.Produce(t, &kgo.Record{Topic: "in", Value: zeros}, &kgo.Record{Topic: "in", Value: zeros})
 	}
-	cons := newConsumer(context30(t), asks(t, c), Source{Cluster: c}, restriction{Bounded: true, Partitions: []span{{Position{"in", 0, 0}, 200, ""}}}, readLimits, anewHere, quiet)
+	cons := newConsumer(context30(t), asks(t, c), Source{Cluster: c}, restriction{Bounded: true, Partitions: []span{{Position{"in", 0, 0}, 200, ""}}}, readLimits, quiet)
 	defer cons.close()
 	n := 0
 	for n < 200 {

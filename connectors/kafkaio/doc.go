@@ -7,13 +7,13 @@
 // order of their offsets, at the event times that Source.Clock gives them. A bounded
 // source ends at the ends that the partitions have when it starts; another one never
 // ends and also reads partitions that are added later. ReadBatches returns the records
-// as they were fetched, in a PCollection<Batch>, which takes a
-// runner far less time than single records do.
+// as they were fetched, in a PCollection<Batch>, which takes a runner far less time than
+// single records do.
 //
 // Write takes a PCollection<[]byte>, in which each element is a connectors.Chunk of
 // messages: lines, each with a key and an id. It stores every message at least once.
-// A message that is stored again has the same id, in the header "id", so that readers
-// can drop repeats.
+// A message that is stored again has the same id, in the header "id", so that
+// consumers of the topic can drop repeats.
 //
 // Where a pipeline goes on after a failure depends on the runner. One with checkpoints,
 // such as Flink, keeps the source's offsets in them; what was read after the last
@@ -23,12 +23,17 @@
 // A Ledger is for runners without checkpoints, such as the embedded one. It keeps a
 // pipeline's states in a compacted topic and commits the group's offsets when
 // everything that was read is stored. It also keeps the source from reading faster than
-// the pipeline works. A pipeline without such a need passes "" for the name of a
-// ledger.
+// the pipeline works. Source and sinks find it in the context that Ledger.In returns.
 //
 // One process at a time owns a changelog. It commits states and offsets in one
 // transaction, by a transactional id that the changelog's name gives, and the next process
 // that takes the changelog over makes the brokers refuse the transactions of the one
 // before. Membership in the group would fence the offsets alone, and would leave it to
-// the reader of the changelog to sort out states by generation.
+// whatever reads the changelog to sort out states by generation.
+//
+// kafka-go is source and sink, and asks the brokers. franz-go does the transactions of an
+// owner and nothing else, as kafka-go has none that are fenced (owner.go). Of franz-go's
+// messages, that which asks for topics also serves the Client: kafka-go's is of a version
+// without ids of topics (wire.go). All connections come from one dialer (dial.go), and
+// requests are repeated by one policy (retry.go).
 package kafkaio

@@ -27,14 +27,10 @@ const (
 	// lost.
 	fetchTimeout = 20 * time.Second
 
-	firstBackoff = 100 * time.Millisecond
-	lastBackoff  = 5 * time.Second
 	// patience is how long a partition may be unreadable for a reason that goes
-	// away by itself only while a cluster settles: an unknown topic, an offset
+	// away by itself only if brokers have yet to learn of a change: an unknown topic, an offset
 	// beyond the end, damaged records.
 	patience = 30 * time.Second
-	// reminders are how far apart the warnings are of what lasts.
-	reminders = 30 * time.Second
 )
 
 // readLimits are those of a source's records. A fetch may be about 8 MiB when
@@ -54,11 +50,11 @@ type fetcher struct {
 	client   *Client
 	at       Position // of the next fetch
 	topic    string   // its id, see span.ID
-	anew     string   // how to begin anew, for an error
 	end      int64    // negative: without
 	limits   recordbatch.Limits
 	patience time.Duration
 	log      *slog.Logger
+	conn     *link // with the leader; nil while there is none
 	batches  chan batch
 	arrived  chan<- struct{}           // a token when there is a batch, shared by all partitions
 	high     atomic.Int64              // the offset after the partition's last record, as last seen; negative before
@@ -68,49 +64,59 @@ type fetcher struct {
 // run fetches until ctx ends or the span does. What a broker's absence or a new
 // leader breaks is retried for ever: a consumer outlives its brokers.
 func (f *fetcher) run(ctx context.Context) {
-	var conn *link
-	defer func() {
-		if conn != nil {
-			conn.Close()
-		}
-	}()
-	var trouble outage
+	defer f.hangUp()
 	for ctx.Err() == nil && (f.end < 0 || f.at.Offset < f.end) {
-		var err error
-		if conn == nil {
-			conn, err = f.client.dialLeader(ctx, f.at, f.topic, f.anew)
-		}
 		var b batch
-		if err == nil {
-			if b, err = f.fetch(ctx, conn); err != nil {
-				conn.Close()
-				conn = nil
+		var trouble outage
+		err := requests(forEver).Do(ctx, func(ctx context.Context) (err error) {
+			b, err = f.attempt(ctx)
+			return err
+		}, func(err error) bool {
+			if errors.As(err, new(permanent)) || refused(err) || trouble.doubted(err) > f.patience {
+				return false
 			}
-		}
-		if errors.Is(err, kafka.OffsetOutOfRange) {
-			b, err = f.outOfRange(ctx)
-		}
-		var lost permanent
+			trouble.warn(f.log, err, "a partition cannot be read", "partition", f.at.Log(), "offset", f.at.Offset)
+			return true
+		})
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err == nil:
-			if trouble.lasts() > 0 {
-				f.log.Info("the partition can be read again", "partition", f.at.Log(), "offset", f.at.Offset, "after", trouble.lasts().Round(time.Millisecond).String())
-				trouble = outage{}
-			}
-			if b.next > f.at.Offset {
-				if !f.send(ctx, b) {
-					return
-				}
-				f.at.Offset = b.next
-			}
-		case errors.As(err, &lost) || refused(err) || trouble.doubted(err) > f.patience:
+		case err != nil:
 			f.send(ctx, batch{err: fmt.Errorf("%s cannot be read at offset %d: %w", f.at.Log(), f.at.Offset, err)})
 			return
-		case !trouble.wait(ctx, f.log, err, "a partition cannot be read", "partition", f.at.Log(), "offset", f.at.Offset):
-			return
 		}
+		if trouble.lasts() > 0 {
+			f.log.Info("the partition can be read again", "partition", f.at.Log(), "offset", f.at.Offset, "after", trouble.lasts().Round(time.Millisecond).String())
+		}
+		if b.next > f.at.Offset {
+			if !f.send(ctx, b) {
+				return
+			}
+			f.at.Offset = b.next
+		}
+	}
+}
+
+// attempt fetches once. It connects first if there is no connection.
+func (f *fetcher) attempt(ctx context.Context) (b batch, err error) {
+	if f.conn == nil {
+		f.conn, err = f.client.dialLeader(ctx, f.at, f.topic)
+	}
+	if err == nil {
+		if b, err = f.fetch(ctx, f.conn); err != nil {
+			f.hangUp()
+		}
+	}
+	if errors.Is(err, kafka.OffsetOutOfRange) {
+		return f.outOfRange(ctx)
+	}
+	return b, err
+}
+
+func (f *fetcher) hangUp() {
+	if f.conn != nil {
+		f.conn.Close()
+		f.conn = nil
 	}
 }
 
@@ -129,21 +135,6 @@ func notify(c chan<- struct{}) {
 	case c <- struct{}{}:
 	default:
 	}
-}
-
-// How to begin anew, for errors.
-const (
-	anewHere    = "hafvf run CONFIG --begin-anew discards states and offsets and reads from the beginning"
-	anewOnFlink = "start the job without the savepoint or checkpoint, which reads from where the source starts, with filters that start without states"
-)
-
-// anotherTopic is the error where a topic has another id than it had; nil where one of
-// the two is not known.
-func anotherTopic(name, was, is, anew string) error {
-	if was == "" || is == "" || was == is {
-		return nil
-	}
-	return permanent{fmt.Errorf("topic %q was deleted and created again (its id was %s and is %s): offsets and states are of the records that are gone; %s", name, was, is, anew)}
 }
 
 func leaderOf(md *metadata.Response, at Position) (metadata.ResponseBroker, error) {
@@ -202,8 +193,8 @@ func (f *fetcher) fetch(ctx context.Context, conn *link) (batch, error) {
 }
 
 // outOfRange goes on at the first record that is still there where retention has
-// overtaken the reader, and says how many are gone. An offset beyond the end is
-// another topic's, unless a cluster is settling.
+// overtaken the source, and says how many are gone. An offset beyond the end is
+// another topic's, unless the leader has yet to learn of a change.
 func (f *fetcher) outOfRange(ctx context.Context) (batch, error) {
 	partition, log := map[string][]int{f.at.Topic: {f.at.Partition}}, f.at.Log()
 	firsts, err := f.client.offsets(ctx, partition, atFirst, false)
@@ -223,81 +214,7 @@ func (f *fetcher) outOfRange(ctx context.Context) (batch, error) {
 		}
 		return batch{next: first}, nil
 	case f.at.Offset > last:
-		return batch{}, doubt{beyond(last, f.anew)}
+		return batch{}, doubt{beyond(last)}
 	}
 	return batch{}, kafka.OffsetOutOfRange
-}
-
-// beyond is the error for an offset after the end.
-func beyond(end int64, anew string) error {
-	return fmt.Errorf("its end is %d: records were lost, or the topic was deleted and created again; %s", end, anew)
-}
-
-// doubt is an error that goes away by itself only while a cluster settles.
-type doubt struct{ error }
-
-func (d doubt) Unwrap() error { return d.error }
-
-// permanent is an error that no retry mends.
-type permanent struct{ error }
-
-func (p permanent) Unwrap() error { return p.error }
-
-// refused reports whether a broker has refused us for good.
-func refused(err error) bool {
-	for _, e := range []error{kafka.TopicAuthorizationFailed, kafka.GroupAuthorizationFailed, kafka.ClusterAuthorizationFailed, kafka.SASLAuthenticationFailed, kafka.UnsupportedSASLMechanism} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	var login *loginError
-	return errors.As(err, &login)
-}
-
-// An outage is a run of errors of one thing that is tried again.
-type outage struct {
-	since   time.Time // of the first; zero while there is none
-	doubts  time.Time // of the first of the last, all of which are doubts
-	told    time.Time
-	backoff time.Duration
-}
-
-func (o *outage) lasts() time.Duration {
-	if o.since.IsZero() {
-		return 0
-	}
-	return time.Since(o.since)
-}
-
-// doubted is for how long all errors have been doubts, err too.
-func (o *outage) doubted(err error) time.Duration {
-	var d doubt
-	switch unknown := errors.Is(err, kafka.UnknownTopicOrPartition); {
-	case !errors.As(err, &d) && !unknown:
-		o.doubts = time.Time{}
-		return 0
-	case o.doubts.IsZero():
-		o.doubts = time.Now()
-	}
-	return time.Since(o.doubts)
-}
-
-// wait backs off after an error, and warns of the first and of what lasts: what is
-// the matter, and where. It reports false where ctx ended.
-func (o *outage) wait(ctx context.Context, log *slog.Logger, err error, what string, where ...any) bool {
-	now := time.Now()
-	if o.since.IsZero() {
-		o.since = now
-	}
-	if now.Sub(o.told) >= reminders {
-		o.told = now
-		log.Warn(what+": trying again", append(where, "for", o.lasts().Round(time.Second).String(), "error", err)...)
-	}
-	o.backoff = min(max(2*o.backoff, firstBackoff), lastBackoff)
-	select {
-	case <-time.After(o.backoff):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

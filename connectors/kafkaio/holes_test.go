@@ -123,7 +123,7 @@ func checkStretch(t *testing.T, c Cluster, topic string, from, to int64, all []P
 func drain(t testing.TB, c Cluster, rest restriction) (got []Record, next int64) {
 	t.Helper()
 	ctx := context30(t)
-	cons := newConsumer(ctx, asks(t, c), Source{Cluster: c}, rest, readLimits, anewHere, quiet)
+	cons := newConsumer(ctx, asks(t, c), Source{Cluster: c}, rest, readLimits, quiet)
 	defer cons.close()
 	next = rest.Partitions[0].Offset
 	for end := rest.Partitions[0].End; next < end; {
@@ -186,7 +186,7 @@ func transactions(t *testing.T, c Cluster) {
 	send(other, "no", "never")
 	send(one, "c")
 	end(one, kgo.TryCommit)
-	settled := func(want ...string) { // the marker is written some time after the end
+	arrive := func(want ...string) { // the marker is written some time after the end
 		t.Helper()
 		got := read()
 		for deadline := time.Now().Add(20 * time.Second); !slices.Equal(got, want) && time.Now().Before(deadline); {
@@ -196,18 +196,18 @@ func transactions(t *testing.T, c Cluster) {
 			t.Errorf("(-want +got):\n%s", d)
 		}
 	}
-	settled("a", "b") // and c when the transaction before it has ended
+	arrive("a", "b") // and c when the transaction before it has ended
 	begin(one)
 	send(one, "d")
 	end(other, kgo.TryAbort)
 	end(one, kgo.TryCommit) // its marker is the end of the partition
-	settled("a", "b", "c", "d")
+	arrive("a", "b", "c", "d")
 	begin(other)
 	send(other, "nor this")
 	end(other, kgo.TryAbort)
 	// What looks like a marker is a record.
 	dial.Produce(t, &kgo.Record{Topic: "tx", Key: []byte{0, 0, 0, 1}, Value: []byte{0, 0, 0, 0, 0, 0}})
-	settled("a", "b", "c", "d", "\x00\x00\x00\x00\x00\x00")
+	arrive("a", "b", "c", "d", "\x00\x00\x00\x00\x00\x00")
 	// From every offset, in the midst of the transactions, too.
 	var at []Position
 	for _, r := range readAll(t, Source{Cluster: c, Topics: []string{"tx"}}) {
@@ -247,7 +247,7 @@ func deleted(t *testing.T, c Cluster) {
 	log := &logged{warned: make(chan struct{}, 10)}
 	read := func(from, to int64) []Position {
 		ctx := context30(t)
-		cons := newConsumer(ctx, asks(t, c), Source{Cluster: c}, restriction{Readers: 1, Bounded: true, Partitions: []span{{Position{"del", 0, from}, to, ""}}}, readLimits, anewHere, slog.New(log))
+		cons := newConsumer(ctx, asks(t, c), Source{Cluster: c}, restriction{Readers: 1, Bounded: true, Partitions: []span{{Position{"del", 0, from}, to, ""}}}, readLimits, slog.New(log))
 		defer cons.close()
 		var got []Record
 		for next := from; next < to; {

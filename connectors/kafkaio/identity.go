@@ -100,8 +100,8 @@ func (l *Ledger) lost(exists bool) error {
 		default:
 			continue
 		}
-		return fmt.Errorf("the changelog %s %s, and group %s has offsets of a run that kept states (%s is at %d): with filters that start without states there, every later estimate would differ; restore the topic, name the right one, or begin anew: %s",
-			l.cfg.Changelog, what, l.cfg.Group, log, l.found[log].offset, anewHere)
+		return &ResumeError{fmt.Errorf("the changelog %s %s, and group %s has offsets of a run that kept states (%s is at %d): with filters that start without states there, every later estimate would differ; restore the topic, name the right one, or begin anew",
+			l.cfg.Changelog, what, l.cfg.Group, log, l.found[log].offset)}
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func (l *Ledger) lost(exists bool) error {
 // offsets were committed or the changelog was written.
 func (l *Ledger) checkTopics(ctx context.Context) error {
 	for name, t := range l.topics {
-		if err := anotherTopic(name, l.head.Topics[name], t.id, anewHere); err != nil {
+		if err := anotherTopic(name, l.head.Topics[name], t.id); err != nil {
 			return err
 		}
 	}
@@ -118,7 +118,7 @@ func (l *Ledger) checkTopics(ctx context.Context) error {
 		at := ParsePosition(log, l.found[log].offset)
 		n, t := readNote(l.found[log].metadata), l.topics[at.Topic]
 		if t.id != "" && n.Topic != "" {
-			if err := anotherTopic(at.Topic, n.Topic, t.id, anewHere); err != nil {
+			if err := anotherTopic(at.Topic, n.Topic, t.id); err != nil {
 				return err
 			}
 			continue
@@ -126,15 +126,15 @@ func (l *Ledger) checkTopics(ctx context.Context) error {
 		// Without ids, a new topic shows by an end before the offset, or by leader epochs
 		// that start again.
 		if t.epochs != nil && t.epochs[at.Partition] < n.Epoch {
-			return fmt.Errorf("topic %q was deleted and created again (the leader of %s had the epoch %d and has %d): offsets and states are of the records that are gone; %s",
-				at.Topic, log, n.Epoch, t.epochs[at.Partition], anewHere)
+			return &ResumeError{fmt.Errorf("topic %q was deleted and created again (the leader of %s had the epoch %d and has %d): offsets and states are of the records that are gone",
+				at.Topic, log, n.Epoch, t.epochs[at.Partition])}
 		}
 		end, err := l.end(ctx, log)
 		if err != nil {
 			return err
 		}
 		if at.Offset > end {
-			return fmt.Errorf("%s cannot be read at offset %d: %w", log, at.Offset, beyond(end, anewHere))
+			return fmt.Errorf("%s cannot be read at offset %d: %w", log, at.Offset, beyond(end))
 		}
 	}
 	return nil
@@ -152,7 +152,7 @@ func (l *Ledger) checkIncluded(ctx context.Context, included []Position) error {
 			return err
 		}
 		if p.Offset >= end {
-			return fmt.Errorf("states in the changelog %s include the record %s: %w", l.cfg.Changelog, p, beyond(end, anewHere))
+			return fmt.Errorf("states in the changelog %s include the record %s: %w", l.cfg.Changelog, p, beyond(end))
 		}
 	}
 	return nil
@@ -216,28 +216,29 @@ func (l *Ledger) commitOwned(ctx context.Context, messages iter.Seq[Message], of
 // successor is the run that the head of the changelog names, or nil if it is still this
 // one after a while: a run takes a changelog over before it writes the head.
 func (l *Ledger) successor(ctx context.Context) (*identity, error) {
-	for start := time.Now(); ; {
+	var h head
+	err := requests(startTimeout).Do(ctx, func(context.Context) error { // a large changelog may take longer
 		values, err := lastValues(ctx, l.cfg.Client, l.cfg.Changelog, l.cfg.Log)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		var h head
+		h = head{}
 		if err := json.Unmarshal(values[headKey].bytes, &h); err != nil {
-			return nil, fmt.Errorf("its head: %w", err)
+			return fmt.Errorf("its head: %w", err)
 		}
-		if h.Run != nil && h.Run.Run != l.run.Run {
-			return h.Run, nil
+		if h.Run == nil || h.Run.Run == l.run.Run {
+			return errStillOurs
 		}
-		if time.Since(start) > startTimeout {
-			return nil, nil
-		}
-		select {
-		case <-time.After(commitEvery):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
+		return nil
+	}, func(err error) bool { return err == errStillOurs })
+	if err == errStillOurs {
+		return nil, nil
 	}
+	return h.Run, err
 }
+
+// errStillOurs is the error for the head of a changelog that names this run.
+var errStillOurs = errors.New("the head names this run")
 
 // look fails if another run has committed offsets of the group: the two would overwrite
 // each other's states and offsets. The previous run may still commit before this one has
@@ -256,7 +257,7 @@ func (l *Ledger) look(ctx context.Context) error {
 	}
 	l.mu.Unlock()
 	var now map[string]committed
-	err := l.persist(ctx, "read", func() (err error) {
+	err := l.persist(ctx, "read", func(ctx context.Context) (err error) {
 		now, err = l.groupOffsets(ctx, partitions)
 		return err
 	})
@@ -292,25 +293,28 @@ func (l *Ledger) look(ctx context.Context) error {
 	return nil
 }
 
-// commitTries is how often a commit is tried. The growing pauses between the tries add up
-// to about two minutes.
-const commitTries = 30
-
 // persist repeats do while the group's coordinator is away.
-func (l *Ledger) persist(ctx context.Context, done string, do func() error) error {
+func (l *Ledger) persist(ctx context.Context, done string, do func(context.Context) error) error {
 	var trouble outage
-	for try := 0; ; try++ {
-		err := do()
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, kafka.UnknownMemberId) || errors.Is(err, kafka.IllegalGeneration) || errors.Is(err, kafka.RebalanceInProgress):
-			return fmt.Errorf("the offsets of group %s cannot be %s: other consumers are members of it; take a group of its own: %w", l.cfg.Group, done, err)
-		case refused(err) || try == commitTries || ctx.Err() != nil:
-			return fmt.Errorf("the offsets of group %s cannot be %s: %w", l.cfg.Group, done, err)
+	err := requests(deliveryTime).Do(ctx, do, func(err error) bool {
+		if members(err) || refused(err) {
+			return false
 		}
-		trouble.wait(ctx, l.cfg.Log, err, "offsets cannot be "+done, "group", l.cfg.Group)
+		trouble.warn(l.cfg.Log, err, "offsets cannot be "+done, "group", l.cfg.Group)
+		return true
+	})
+	switch {
+	case err == nil:
+		return nil
+	case members(err):
+		return fmt.Errorf("the offsets of group %s cannot be %s: other consumers are members of it; take a group of its own: %w", l.cfg.Group, done, err)
 	}
+	return fmt.Errorf("the offsets of group %s cannot be %s: %w", l.cfg.Group, done, err)
+}
+
+// members reports whether a group has members, which alone may commit its offsets.
+func members(err error) bool {
+	return errors.Is(err, kafka.UnknownMemberId) || errors.Is(err, kafka.IllegalGeneration) || errors.Is(err, kafka.RebalanceInProgress)
 }
 
 // skip drops the restored states at the configured positions. The first commit deletes

@@ -51,11 +51,11 @@ type Ledger struct {
 	err      error                      // of a commit; ends the run
 	told     bool                       // of it, the source
 
-	ctx     context.Context // of the readers
-	cancel  context.CancelFunc
-	commits context.Context // ends later than ctx, as a commit that is cut off cannot be repeated
-	cut     context.CancelFunc
-	done    chan struct{}
+	ctx         context.Context // of the consumers
+	cancel      context.CancelFunc
+	commits     context.Context // ends later than ctx, as a commit that is cancelled cannot be repeated
+	stopCommits context.CancelFunc
+	done        chan struct{}
 }
 
 // A LedgerConfig says what a ledger commits, and where.
@@ -142,7 +142,7 @@ func ledgerOf(ctx context.Context) *Ledger { return account.Part[*Ledger](accoun
 // that the states are at least as new even if another run commits in between. The source
 // starts at these offsets.
 //
-// OpenLedger returns an error if the changelog does not belong to the offsets, or if a
+// OpenLedger returns a ResumeError if the changelog does not belong to the offsets, or if a
 // topic was deleted and created again since.
 func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	l := &Ledger{
@@ -154,7 +154,7 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 		return nil, err
 	}
 	l.ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	l.commits, l.cut = context.WithCancel(context.WithoutCancel(ctx))
+	l.commits, l.stopCommits = context.WithCancel(context.WithoutCancel(ctx))
 	l.account = account.Open(account.Keeper{Settled: l.settled, Restore: l.Restore, Restored: l.Restored})
 	account.Attach(l.account, "", l)
 	go l.commitAlways()
@@ -232,9 +232,7 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 
 // readOffsets reads the group's offsets.
 func (l *Ledger) readOffsets(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	return settle(ctx, l.cfg.Log, func() (err error) {
+	return askPatiently(ctx, startTimeout, l.cfg.Log, func(ctx context.Context) (err error) {
 		l.found, err = l.groupOffsets(ctx, partitionsOf(l.topics))
 		return err
 	})
@@ -285,10 +283,6 @@ func (l *Ledger) beginWith(states map[string][]byte) {
 	l.cfg.Log.Info("filters begin with given states", "keys", len(states))
 }
 
-// startTimeout bounds how long a starting run waits for its group's coordinator, which
-// a new cluster has to create first.
-const startTimeout = 30 * time.Second
-
 // openChangelog creates the changelog where it does not exist. It returns the largest
 // batch that the topic takes, in bytes.
 func (l *Ledger) openChangelog(ctx context.Context) (batch int, err error) {
@@ -334,11 +328,11 @@ func (l *Ledger) restore(ctx context.Context) (err error) {
 	if h, ok := l.restored[headKey]; ok {
 		delete(l.restored, headKey)
 		if err := json.Unmarshal(h.bytes, &l.head); err != nil && !l.cfg.BeginAnew {
-			return fmt.Errorf("the head of the changelog, at %s, the record with the empty key, is damaged: %w; restore the topic, or begin anew: %s", h.position(topic), err, anewHere)
+			return &ResumeError{fmt.Errorf("the head of the changelog, at %s, the record with the empty key, is damaged: %w; restore the topic, or begin anew", h.position(topic), err)}
 		}
 	}
 	if len(l.restored) > 0 && l.head.ID == "" && !l.cfg.BeginAnew {
-		return fmt.Errorf("the changelog %s has no head, the record with the empty key: another version of this program wrote it, or another program; name another topic, or begin anew: %s", topic, anewHere)
+		return &ResumeError{fmt.Errorf("the changelog %s has no head, the record with the empty key: another version of this program wrote it, or another program; name another topic, or begin anew", topic)}
 	}
 	l.cfg.Log.Info("states were restored", "topic", topic, "keys", len(l.restored), "took", time.Since(start).Round(time.Millisecond).String())
 	return nil
@@ -446,7 +440,7 @@ func lastValues(ctx context.Context, client *Client, topic string, log *slog.Log
 	rest := restriction{Readers: 1, Partitions: spans, Bounded: true}
 	limits := readLimits
 	limits.Record = math.MaxInt // a state may be larger
-	c := newConsumer(ctx, client, src, rest, limits, anewHere, log)
+	c := newConsumer(ctx, client, src, rest, limits, log)
 	defer c.close()
 	for t := (&tracker{rest: rest}); !t.IsDone(); {
 		i, b := c.take()
@@ -649,7 +643,7 @@ func (l *Ledger) store(ctx context.Context, states map[string][]byte, offsets ma
 		if len(notes) == 0 {
 			return nil
 		}
-		return l.persist(ctx, "committed", func() error { return l.cfg.Client.commit(ctx, l.cfg.Group, notes) })
+		return l.persist(ctx, "committed", func(ctx context.Context) error { return l.cfg.Client.commit(ctx, l.cfg.Group, notes) })
 	}
 	switch {
 	case len(states) > 0:
@@ -752,11 +746,11 @@ func (l *Ledger) Lag() map[string]int64 {
 // run went well.
 func (l *Ledger) Close(ctx context.Context, well bool) error {
 	l.cancel()
-	defer l.cut()
+	defer l.stopCommits()
 	if well {
-		defer context.AfterFunc(ctx, l.cut)()
+		defer context.AfterFunc(ctx, l.stopCommits)()
 	} else {
-		l.cut()
+		l.stopCommits()
 	}
 	<-l.done
 	l.account.Close()
@@ -787,14 +781,6 @@ func (l *Ledger) idle() bool {
 	default:
 		return false
 	}
-}
-
-// anew tells the user how to begin anew.
-func (l *Ledger) anew() string {
-	if l == nil {
-		return anewOnFlink
-	}
-	return anewHere
 }
 
 func (l *Ledger) logger() *slog.Logger {

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -95,12 +94,6 @@ func (c Cluster) open(ctx context.Context, addr string) (*link, error) {
 	return l, nil
 }
 
-// An away is the error for a broker that cannot be used now but may be usable later,
-// because it may be starting.
-type away struct{ error }
-
-func (a away) Unwrap() error { return a.error }
-
 // ask sends a request and waits for its answer.
 func ask[R protocol.Message](ctx context.Context, l *link, req protocol.Message) (r R, err error) {
 	deadline, _ := ctx.Deadline()
@@ -122,21 +115,21 @@ type loginError struct{ text string }
 
 func (e *loginError) Error() string { return e.text }
 
-// dialTCP opens every connection of this package. The simulation replaces it.
-var dialTCP = (&net.Dialer{Timeout: dialTime}).DialContext
-
 // connect opens a connection, with TLS handshake and login. Its errors name the broker and
 // say what to do.
 func (c Cluster) connect(ctx context.Context, addr string) (_ *link, err error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
-	sec, err := c.security()
+	d, err := c.dialer()
 	if err != nil {
 		return nil, permanent{err}
 	}
 	start := time.Now()
-	nc, err := dialTCP(ctx, "tcp", addr)
-	if err != nil {
+	nc, err := d.open(ctx, "tcp", addr)
+	switch {
+	case errors.As(err, new(handshakeError)):
+		return nil, c.tlsError(ctx, addr, start, err)
+	case err != nil:
 		return nil, dialError(ctx, addr, start, err)
 	}
 	defer func() {
@@ -144,13 +137,6 @@ func (c Cluster) connect(ctx context.Context, addr string) (_ *link, err error) 
 			nc.Close()
 		}
 	}()
-	if sec.tls != nil {
-		tc, err := handshake(ctx, nc, sec.tls, addr)
-		if err != nil {
-			return nil, c.tlsError(ctx, addr, start, err)
-		}
-		nc = tc
-	}
 	l := &link{Conn: protocol.NewConn(&greeted{Conn: nc}, clientID), addr: addr}
 	versions, err := ask[*apiversions.Response](ctx, l, new(apiversions.Request))
 	if err != nil {
@@ -165,19 +151,10 @@ func (c Cluster) connect(ctx context.Context, addr string) (_ *link, err error) 
 		}
 	}
 	l.SetVersions(known)
-	if sec.sasl == nil {
+	if d.login == nil {
 		return l, nil
 	}
-	return l, c.login(ctx, sec.sasl, l)
-}
-
-// handshake makes a connection with the broker at addr one with TLS. After an error the
-// caller closes nc.
-func handshake(ctx context.Context, nc net.Conn, config *tls.Config, addr string) (net.Conn, error) {
-	config = config.Clone()
-	config.ServerName, _, _ = net.SplitHostPort(addr)
-	tc := tls.Client(nc, config)
-	return tc, tc.HandshakeContext(ctx)
+	return l, c.login(ctx, d.login, l)
 }
 
 func (c Cluster) login(ctx context.Context, m sasl.Mechanism, l *link) error {
@@ -195,9 +172,7 @@ func (c Cluster) login(ctx context.Context, m sasl.Mechanism, l *link) error {
 		}
 		return fmt.Errorf("broker %s does not begin a login: %w", l.addr, code)
 	}
-	host, port, _ := net.SplitHostPort(l.addr)
-	n, _ := strconv.Atoi(port)
-	session, out, err := m.Start(sasl.WithMetadata(ctx, &sasl.Metadata{Host: host, Port: n}))
+	ctx, session, out, err := startLogin(ctx, m, l.addr)
 	for done := false; err == nil && !done; {
 		var res *saslauthenticate.Response
 		res, err = ask[*saslauthenticate.Response](ctx, l, &saslauthenticate.Request{AuthBytes: out})

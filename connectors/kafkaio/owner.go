@@ -3,12 +3,10 @@ package kafkaio
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"iter"
 	"net"
-	"strconv"
 	"sync"
 	"time"
 
@@ -48,16 +46,12 @@ func transactionalID(changelog string) string { return "hafvf-" + changelog }
 // own makes this process the owner of a changelog. What the owner before has not
 // committed is aborted. batch is the largest batch that the topic takes, in bytes.
 func own(ctx context.Context, c Cluster, changelog, group string, batch int32) (*owner, error) {
-	addrs, err := c.addresses()
-	if err != nil {
-		return nil, err
-	}
-	sec, err := c.security()
+	d, err := c.dialer()
 	if err != nil {
 		return nil, err
 	}
 	options := []kgo.Opt{
-		kgo.SeedBrokers(addrs...), kgo.ClientID(clientID), kgo.Dialer(dialer{addrs, sec.tls}.dial), kgo.DisableClientMetrics(),
+		kgo.SeedBrokers(d.brokers...), kgo.ClientID(clientID), kgo.Dialer(d.openPatiently), kgo.DisableClientMetrics(),
 		// A broker that stops may have accepted the connection. That the cluster can be
 		// talked to in this way is known from the client, which has read the changelog.
 		kgo.AlwaysRetryEOF(),
@@ -67,10 +61,10 @@ func own(ctx context.Context, c Cluster, changelog, group string, batch int32) (
 		kgo.DefaultProduceTopic(changelog), kgo.ProducerLinger(0), kgo.MaxBufferedBytes(bufferedBytes), kgo.ProducerBatchMaxBytes(batch),
 		kgo.ProducerBatchCompression(kgo.ZstdCompression(), kgo.NoCompression()),
 		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), // as a Writer
-		kgo.RecordDeliveryTimeout(deliveryTime), kgo.RetryTimeout(deliveryTime), kgo.RequestRetries(int(deliveryTime / leastWait)),
+		kgo.RecordDeliveryTimeout(deliveryTime), kgo.RetryTimeout(deliveryTime), kgo.RequestRetries(int(deliveryTime / firstPause)), kgo.RetryBackoffFn(requests(deliveryTime).Pause),
 	}
-	if sec.sasl != nil {
-		options = append(options, kgo.SASL(mechanism{sec.sasl}))
+	if d.login != nil {
+		options = append(options, kgo.SASL(mechanism{d.login}))
 	}
 	client, err := kgo.NewClient(options...)
 	if err != nil {
@@ -94,57 +88,33 @@ func own(ctx context.Context, c Cluster, changelog, group string, batch int32) (
 		changelog, startTimeout, err)
 }
 
-// A dialer connects franz-go with brokers. A request of franz-go fails as soon as no broker
-// accepts a connection, as while the only one restarts; so a dial waits until one does.
-type dialer struct {
-	addrs []string
-	tls   *tls.Config // nil: none
-}
-
-// dial connects to the broker at addr. While the brokers that the config names are all away,
-// it repeats that for up to deliveryTime. When others are there, it returns the error at
-// once, because franz-go then asks one of them.
-func (d dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
-	for start := time.Now(); ; {
-		conn, err := d.connect(ctx, addr)
-		if err == nil || ctx.Err() != nil || time.Since(start) > deliveryTime {
-			return conn, err
+// openPatiently is open for franz-go, of which a request fails as soon as no broker accepts
+// a connection, as while the only one restarts. While the brokers that the Cluster names are
+// all away, it repeats open for up to deliveryTime. When others are there, it returns the
+// error at once, because franz-go then asks one of them.
+func (d dialer) openPatiently(ctx context.Context, network, addr string) (conn net.Conn, err error) {
+	others := false
+	err = requests(deliveryTime).Do(ctx, func(ctx context.Context) (err error) {
+		if conn, err = d.open(ctx, network, addr); err == nil {
+			return nil
 		}
-		if d.anyone(ctx) {
-			return d.connect(ctx, addr) // this one may have come back as well
+		if others = d.anyone(ctx); others {
+			conn, err = d.open(ctx, network, addr) // this one may have come back as well
 		}
-		select {
-		case <-time.After(leastWait):
-		case <-ctx.Done():
-			return nil, err
-		}
-	}
+		return err
+	}, func(error) bool { return !others })
+	return conn, err
 }
 
 // anyone reports whether a broker accepts connections.
 func (d dialer) anyone(ctx context.Context) bool {
-	for _, addr := range d.addrs {
+	for _, addr := range d.brokers {
 		if conn, err := dialTCP(ctx, "tcp", addr); err == nil {
 			conn.Close()
 			return true
 		}
 	}
 	return false
-}
-
-func (d dialer) connect(ctx context.Context, addr string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTime)
-	defer cancel()
-	conn, err := dialTCP(ctx, "tcp", addr)
-	if err != nil || d.tls == nil {
-		return conn, err
-	}
-	secure, err := handshake(ctx, conn, d.tls, addr)
-	if err != nil {
-		conn.Close()
-		return nil, err
-	}
-	return secure, nil
 }
 
 // commit stores messages, by key in the changelog, and offsets of the group, by
@@ -207,7 +177,7 @@ func (o *owner) addOffsets(ctx context.Context, offsets map[string]committed) er
 	}
 	begin := kmsg.NewPtrAddOffsetsToTxnRequest()
 	begin.TransactionalID, begin.ProducerID, begin.ProducerEpoch, begin.Group = transactionalID(o.changelog), id, epoch, o.group
-	err = retried(ctx, func() error {
+	err = retried(ctx, func(ctx context.Context) error {
 		res, err := begin.RequestWith(ctx, o.client)
 		if err != nil {
 			return err
@@ -231,7 +201,7 @@ func (o *owner) addOffsets(ctx context.Context, offsets map[string]committed) er
 		t.Topic, t.Partitions = name, partitions
 		req.Topics = append(req.Topics, t)
 	}
-	return retried(ctx, func() error {
+	return retried(ctx, func(ctx context.Context) error {
 		res, err := req.RequestWith(ctx, o.client)
 		if err != nil {
 			return err
@@ -247,19 +217,11 @@ func (o *owner) addOffsets(ctx context.Context, offsets map[string]committed) er
 	})
 }
 
-// retried repeats do for up to deliveryTime while the brokers ask for it in their answer.
-func retried(ctx context.Context, do func() error) error {
-	for start := time.Now(); ; {
-		err := do()
-		if err == nil || !kerr.IsRetriable(err) && !errors.Is(err, kerr.ConcurrentTransactions) || time.Since(start) > deliveryTime {
-			return err
-		}
-		select {
-		case <-time.After(leastWait):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+// retried repeats do while the brokers ask for it in their answer.
+func retried(ctx context.Context, do func(context.Context) error) error {
+	return requests(deliveryTime).Do(ctx, do, func(err error) bool {
+		return kerr.IsRetriable(err) || errors.Is(err, kerr.ConcurrentTransactions)
+	})
 }
 
 func (o *owner) close() { o.client.Close() }
@@ -268,10 +230,7 @@ func (o *owner) close() { o.client.Close() }
 type mechanism struct{ kafkasasl.Mechanism }
 
 func (m mechanism) Authenticate(ctx context.Context, addr string) (sasl.Session, []byte, error) {
-	host, port, _ := net.SplitHostPort(addr)
-	n, _ := strconv.Atoi(port)
-	ctx = kafkasasl.WithMetadata(ctx, &kafkasasl.Metadata{Host: host, Port: n})
-	s, first, err := m.Start(ctx)
+	ctx, s, first, err := startLogin(ctx, m.Mechanism, addr)
 	return session{s, ctx}, first, err
 }
 

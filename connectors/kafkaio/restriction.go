@@ -60,13 +60,13 @@ type (
 // A tracker tracks a restriction. It splits off all that is unclaimed or
 // nothing: two readers of one partition would read it in no order.
 type tracker struct {
-	rest restriction
-	err  error
-	cut  bool // checkpointed: the rest belongs to another call
+	rest         restriction
+	err          error
+	checkpointed bool // the rest belongs to another call
 }
 
 func (t *tracker) TryClaim(claim any) bool {
-	if t.cut || t.rest.Over {
+	if t.checkpointed || t.rest.Over {
 		return false
 	}
 	switch c := claim.(type) {
@@ -88,11 +88,11 @@ func (t *tracker) TryClaim(claim any) bool {
 func (t *tracker) GetError() error { return t.err }
 
 func (t *tracker) TrySplit(fraction float64) (primary, residual any, err error) {
-	if fraction > 0 || t.cut || t.rest.done() {
+	if fraction > 0 || t.checkpointed || t.rest.done() {
 		return t.rest.clone(), nil, nil
 	}
 	rest := t.rest.clone()
-	t.cut = true
+	t.checkpointed = true
 	done := t.rest.clone()
 	done.Over = true
 	return done, rest, nil
@@ -107,6 +107,6 @@ func (t *tracker) GetProgress() (done, remaining float64) {
 	return 0, 1
 }
 
-func (t *tracker) IsDone() bool        { return t.cut || t.rest.done() }
+func (t *tracker) IsDone() bool        { return t.checkpointed || t.rest.done() }
 func (t *tracker) GetRestriction() any { return t.rest.clone() }
 func (t *tracker) IsBounded() bool     { return t.rest.Bounded }

@@ -110,17 +110,3 @@ func (s *SASL) mechanism() (sasl.Mechanism, error) {
 	}
 	return m, nil
 }
-
-// security is what TLS and SASL come to once their files are read.
-type security struct {
-	tls  *tls.Config
-	sasl sasl.Mechanism
-}
-
-func (c Cluster) security() (s security, err error) {
-	if s.tls, err = c.TLS.config(); err != nil {
-		return security{}, err
-	}
-	s.sasl, err = c.SASL.mechanism()
-	return s, err
-}

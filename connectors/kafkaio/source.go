@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/sdf"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
-	"github.com/segmentio/kafka-go"
 )
 
 func init() {
@@ -134,13 +132,13 @@ func (fn *readFn) CreateInitialRestriction(ctx context.Context, _ []byte) (restr
 	return fn.Source.deal(ctx, ledgerOf(ctx), 0, 1)
 }
 
-// deal returns the partitions of one of several readers. It waits for absent brokers as
-// long as a Writer does.
+// deal returns the partitions of one of several readers.
 func (src Source) deal(ctx context.Context, ledger *Ledger, reader, readers int) (restriction, error) {
-	ctx, cancel := context.WithTimeout(ctx, deliveryTime)
-	defer cancel()
 	rest := restriction{Reader: reader, Readers: readers, Bounded: src.Bounded}
 	spans, err := src.spans(ctx, ledger)
+	if ledger == nil {
+		err = ofRunner(err)
+	}
 	for _, s := range spans {
 		if s.Partition%readers == reader {
 			rest.Partitions = append(rest.Partitions, s)
@@ -195,6 +193,9 @@ func (src Source) call(ctx context.Context, run string, ledger *Ledger, rt *sdf.
 	c := resume(name, src, rest, ledger)
 	if ended, err = c.read(ctx, ledger, rt, emit); err != nil || ended {
 		c.close()
+		if ledger == nil {
+			err = ofRunner(err)
+		}
 		return ended, watermark, err
 	}
 	if ledger == nil {
@@ -302,20 +303,8 @@ func (c *consumer) emit(b batch, emit func(beam.EventTime, Batch)) (latest time.
 
 var errClosed = errors.New("the run is over: its ledger is closed")
 
-// settle repeats do until it succeeds, fails for good, or ctx ends. A cluster that is
-// starting needs a while to answer.
-func settle(ctx context.Context, log *slog.Logger, do func() error) error {
-	var trouble outage
-	for {
-		err := do()
-		// kafka-go reports one unreachable broker of several as Unknown.
-		if err == nil || !passes(err) && !errors.Is(err, kafka.Unknown) || !trouble.wait(ctx, log, err, "Kafka cannot be asked") {
-			return err
-		}
-	}
-}
-
-// spans returns all partitions with their start and end. With a ledger, committed offsets
+// spans returns all partitions with their start and end. It waits for absent brokers as
+// long as a Writer does. With a ledger, committed offsets
 // are those that the ledger has read.
 func (src Source) spans(ctx context.Context, ledger *Ledger) (all []span, err error) {
 	client := NewClient(src.Cluster)
@@ -324,7 +313,7 @@ func (src Source) spans(ctx context.Context, ledger *Ledger) (all []span, err er
 	} else {
 		defer client.Close()
 	}
-	err = settle(ctx, ledger.logger(), func() error {
+	err = askPatiently(ctx, deliveryTime, ledger.logger(), func(ctx context.Context) (err error) {
 		all, err = src.findSpans(ctx, client, ledger)
 		return err
 	})
@@ -388,7 +377,7 @@ func (src Source) findSpans(ctx context.Context, client *Client, ledger *Ledger)
 			}
 			if src.Bounded {
 				if s.End = ends[log]; src.Start.At == Committed && s.Offset > s.End {
-					return nil, fmt.Errorf("%s cannot be read at offset %d: %w", log, s.Offset, beyond(s.End, ledger.anew()))
+					return nil, fmt.Errorf("%s cannot be read at offset %d: %w", log, s.Offset, beyond(s.End))
 				}
 			}
 			all = append(all, s)

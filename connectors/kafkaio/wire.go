@@ -155,7 +155,7 @@ func (d *describedTopics) ApiKey() protocol.ApiKey { return protocol.Metadata }
 type fetched struct {
 	high    int64 // the offset after its last record
 	aborted []recordbatch.Aborted
-	batches []byte // the last of them may be cut off
+	batches []byte // the last of them may be incomplete
 }
 
 func (f *fetched) ApiKey() protocol.ApiKey { return protocol.Fetch }

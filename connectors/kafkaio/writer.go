@@ -3,15 +3,11 @@ package kafkaio
 import (
 	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
-	"net"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,14 +15,13 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/compress"
 	"github.com/segmentio/kafka-go/protocol"
-	"github.com/segmentio/kafka-go/protocol/produce"
+	"github.com/segmentio/kafka-go/protocol/rawproduce"
 	"golang.org/x/sync/errgroup"
+
+	"hafvf/connectors/internal/retry"
 )
 
 const (
-	// deliveryTime is how long a batch is tried, like delivery.timeout.ms of the Java
-	// client.
-	deliveryTime = 2 * time.Minute
 	// topicGrace is how long a topic may be unknown. Brokers learn of a new topic, and
 	// after a start of all topics, one after the other.
 	topicGrace = 10 * time.Second
@@ -39,8 +34,6 @@ const (
 	// warnTime is how much time is between two warnings.
 	warnTime = 10 * time.Second
 
-	leastWait, mostWait = 100 * time.Millisecond, time.Second // between attempts
-
 	// batchBytes is how much goes into one request to a partition, before
 	// compression. A topic takes 1,048,588 bytes unless it is set otherwise.
 	batchBytes = 1_000_000
@@ -49,25 +42,12 @@ const (
 	inFlight = 16
 )
 
-// Compressions are those that a Sink knows.
-var Compressions = []string{"none", "gzip", "snappy", "lz4", "zstd"}
-
-// DefaultCompression is measured by BenchmarkCompression. Brokers before 2.1 do not know
-// it.
-const DefaultCompression = "zstd"
-
-// The levels are the fastest. kafka-go has one for the whole process, and none for lz4.
-func init() {
-	compress.ZstdCodec.Level = 1
-	compress.GzipCodec.Level = gzip.BestSpeed
-}
-
 // A Message is one to be written.
 type Message struct {
 	// Key chooses the partition, as in the Java client. Messages without a key (nil, not
 	// empty) are spread over the partitions.
 	Key []byte
-	// ID becomes the header "id". Readers recognise repeats by it.
+	// ID becomes the header "id". Consumers of the topic recognise repeats by it.
 	ID string
 	// Value nil (not empty) deletes the key from a compacted topic.
 	Value []byte
@@ -81,24 +61,18 @@ type Sink struct {
 	Compression string
 }
 
-func (s Sink) codec() (c kafka.Compression, err error) {
-	if !slices.Contains(Compressions, cmp.Or(s.Compression, DefaultCompression)) {
-		return c, fmt.Errorf("compression %q of topic %q is unknown: give one of %s", s.Compression, s.Topic, strings.Join(Compressions, ", "))
-	}
-	return c, c.UnmarshalText([]byte(cmp.Or(s.Compression, DefaultCompression)))
-}
-
 // A Writer writes to a topic at least once. Within a partition, messages are first stored
 // in the order in which they were given. After a failed attempt some messages may be
 // stored again.
 type Writer struct {
 	sink   Sink
-	codec  kafka.Compression
+	codec  compress.Codec
 	client *kafka.Client
 	close  func()
 	log    *slog.Logger
 
-	delivery, grace, wait time.Duration // deliveryTime, topicGrace, leastWait
+	retry retry.Policy
+	grace time.Duration // topicGrace
 
 	mu      sync.Mutex
 	warned  time.Time // the last time
@@ -125,25 +99,21 @@ func openWriter(s Sink, log *slog.Logger) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.Cluster.transport()
+	d, err := s.Cluster.dialer()
 	if err != nil {
 		return nil, err
 	}
+	t := d.transport()
 	t.MetadataTopics = []string{s.Topic}
 	t.MetadataTTL = leaderTime
-	addrs, err := s.Cluster.addresses()
-	if err != nil {
-		return nil, err
-	}
 	return &Writer{
-		sink:     s,
-		codec:    codec,
-		client:   &kafka.Client{Addr: kafka.TCP(addrs...), Timeout: requestTime, Transport: t},
-		close:    t.CloseIdleConnections,
-		log:      log,
-		delivery: deliveryTime,
-		grace:    topicGrace,
-		wait:     leastWait,
+		sink:   s,
+		codec:  codec,
+		client: &kafka.Client{Addr: kafka.TCP(d.brokers...), Timeout: requestTime, Transport: t},
+		close:  t.CloseIdleConnections,
+		log:    log,
+		retry:  requests(deliveryTime),
+		grace:  topicGrace,
 	}, nil
 }
 
@@ -242,12 +212,15 @@ func (w *Writer) deliver(ctx context.Context, p int, batch []*Message) error {
 }
 
 func (w *Writer) produce(ctx context.Context, p int, batch []*Message) error {
-	res, err := w.client.Produce(ctx, &kafka.ProduceRequest{
+	set, err := encode(w.codec, batch)
+	if err != nil {
+		return err
+	}
+	res, err := w.client.RawProduce(ctx, &kafka.RawProduceRequest{
 		Topic:        w.sink.Topic,
 		Partition:    p,
 		RequiredAcks: kafka.RequireAll,
-		Compression:  w.codec,
-		Records:      newRecords(batch),
+		RawRecords:   protocol.RawRecordSet{Reader: bytes.NewReader(set)},
 	})
 	if err != nil {
 		return bare(err)
@@ -271,46 +244,37 @@ func (w *Writer) partitions(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// patiently repeats do until it succeeds, fails for good, or w.delivery has passed.
+// patiently repeats do until it succeeds, fails for good, or the policy's time is over.
 func (w *Writer) patiently(ctx context.Context, what string, do func(context.Context) error) error {
-	start := time.Now()
-	within, cancel := context.WithDeadline(ctx, start.Add(w.delivery))
-	defer cancel()
 	var unknown time.Time // since when the topic is
-	var last error
-	for wait := w.wait; ; wait = min(2*wait, mostWait) {
-		err := do(within)
-		if err == nil {
-			w.well()
-			return nil
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if isUnknown(err) {
+	var final error
+	err := w.retry.Do(ctx, do, func(err error) bool {
+		switch {
+		case isUnknown(err):
 			unknown = cmp.Or(unknown, time.Now())
-			if time.Since(unknown)+wait > w.grace {
-				return fmt.Errorf("topic %q does not exist, or no longer: create it (%w)", w.sink.Topic, err)
+			if time.Since(unknown) > w.grace {
+				final = fmt.Errorf("topic %q does not exist, or no longer: create it (%w)", w.sink.Topic, err)
+				return false
 			}
-		} else {
+		case !passes(err):
+			final = w.final(err)
+			return false
+		default:
 			unknown = time.Time{}
-			if !passes(err) {
-				return w.final(err)
-			}
-		}
-		if last == nil || !errors.Is(err, context.DeadlineExceeded) {
-			last = err // which says more than that the time is over
-		}
-		if time.Since(start)+wait > w.delivery {
-			return fmt.Errorf("topic %q, %s: Kafka did not take the messages within %s: %w", w.sink.Topic, what, w.delivery, last)
 		}
 		w.warn(what, err)
-		select {
-		case <-time.After(wait/2 + rand.N(wait/2)):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+		return true
+	})
+	switch {
+	case err == nil:
+		w.well()
+		return nil
+	case ctx.Err() != nil:
+		return err
+	case final != nil:
+		return final
 	}
+	return fmt.Errorf("topic %q, %s: Kafka did not take the messages within %s: %w", w.sink.Topic, what, w.retry.Budget, err)
 }
 
 // final turns an error that no retry mends into a sentence.
@@ -351,7 +315,7 @@ func (w *Writer) well() {
 // bare removes kafka-go's prefix, which misleads: its errors of producing speak of
 // fetching.
 func bare(err error) error {
-	var p *produce.Error
+	var p *rawproduce.Error
 	if errors.As(err, &p) {
 		return p.Err
 	}
@@ -359,68 +323,4 @@ func bare(err error) error {
 		return cmp.Or(errors.Unwrap(err), err)
 	}
 	return err
-}
-
-// isUnknown reports whether err says that there is no such topic or partition.
-func isUnknown(err error) bool {
-	return errors.Is(err, kafka.UnknownTopicOrPartition) || errors.Is(err, protocol.ErrNoTopic) || errors.Is(err, protocol.ErrNoPartition)
-}
-
-// passes reports whether an attempt may succeed after it failed with err.
-func passes(err error) bool {
-	var (
-		code    kafka.Error
-		network net.Error
-		op      *net.OpError
-	)
-	switch {
-	case errors.As(err, new(away)):
-		return true
-	case errors.As(err, &code):
-		return code.Temporary() || code == kafka.BrokerNotAvailable || code == kafka.ReplicaNotAvailable
-	case errors.Is(err, protocol.ErrNoLeader):
-		return true
-	case errors.As(err, &op) && op.Op == "remote error":
-		return false // a TLS alert
-	case errors.As(err, &network):
-		return true
-	}
-	return hungUp(err) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe)
-}
-
-// records gives a batch to kafka-go.
-type records struct {
-	rest       []*Message
-	record     kafka.Record
-	key, value payload
-	id         [1]kafka.Header
-}
-
-// payload is a kafka.Bytes that can be used again.
-type payload struct{ bytes.Reader }
-
-func (*payload) Close() error { return nil }
-
-func newRecords(batch []*Message) *records { return &records{rest: batch} }
-
-func (r *records) ReadRecord() (*kafka.Record, error) {
-	if len(r.rest) == 0 {
-		return nil, io.EOF
-	}
-	m := r.rest[0]
-	r.rest = r.rest[1:]
-	r.record = kafka.Record{}
-	if m.Key != nil {
-		r.key.Reset(m.Key)
-		r.record.Key = &r.key
-	}
-	if m.Value != nil {
-		r.value.Reset(m.Value)
-		r.record.Value = &r.value
-	}
-	if m.ID != "" {
-		r.id[0] = kafka.Header{Key: "id", Value: []byte(m.ID)}
-		r.record.Headers = r.id[:]
-	}
-	return &r.record, nil
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
-	"github.com/segmentio/kafka-go/protocol/produce"
+	"github.com/segmentio/kafka-go/protocol/rawproduce"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -191,7 +191,7 @@ func TestOrderUnderFaults(t *testing.T) {
 		t.Run(strconv.Itoa(int(seed)), func(t *testing.T) {
 			k, c := fake(t, kfake.SeedTopics(4, "out"))
 			w := newWriter(t, c, "out")
-			w.wait = time.Millisecond
+			w.retry.First = time.Millisecond
 
 			// Both run on the broker's one goroutine.
 			rng := rand.New(rand.NewPCG(seed, 0))
@@ -325,7 +325,7 @@ func TestWriteCancelled(t *testing.T) {
 	t.Run("while it tries again", func(t *testing.T) {
 		k, c := fake(t, kfake.SeedTopics(1, "out"))
 		w := newWriter(t, c, "out")
-		w.wait = time.Millisecond
+		w.retry.First = time.Millisecond
 		fault := k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
 		ctx, cancel := context.WithCancelCause(context30(t))
 		done := make(chan error, 1)
@@ -382,9 +382,9 @@ func TestWriteRefused(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWriter(t, c, "out")
-			w.wait, w.grace, w.delivery = time.Millisecond, time.Second, 3*time.Second
+			w.retry.First, w.grace, w.retry.Budget = time.Millisecond, time.Second, 3*time.Second
 			if test.want == "" {
-				w.grace, w.delivery = time.Minute, time.Minute
+				w.grace, w.retry.Budget = time.Minute, time.Minute
 			}
 			fault := k.Fault(test.fault)
 			defer fault.Remove()
@@ -496,13 +496,13 @@ func TestPasses(t *testing.T) {
 		err  error
 		want bool
 	}{
-		{produce.NewError(protocol.NewErrNoLeader("t", 1)), true}, // as kafka-go has it while a leader is elected
+		{rawproduce.NewError(protocol.NewErrNoLeader("t", 1)), true}, // as kafka-go has it while a leader is elected
 		{kafka.NotLeaderForPartition, true},
 		{fmt.Errorf("%w: more", kafka.BrokerNotAvailable), true},
 		{refused, true},
 		{&net.DNSError{IsNotFound: true}, true}, // a container that is being replaced
 		{timeout.Err(), true},
-		{io.ErrUnexpectedEOF, true}, // also of a login that was cut off
+		{io.ErrUnexpectedEOF, true}, // also of a login that was broken off
 		{fmt.Errorf("no: %w", kafka.SASLAuthenticationFailed), false},
 		{kafka.InvalidTopic, false},
 		{kafka.UnsupportedForMessageFormat, false},

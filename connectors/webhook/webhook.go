@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strconv"
 	"time"
 
+	"hafvf/connectors/internal/retry"
 	"hafvf/internal/message"
 	"hafvf/internal/secret"
 )
@@ -50,15 +50,8 @@ func (v Value) value(key string) (string, error) {
 	return v.Secret.Value(key)
 }
 
-// patience is how long a request is tried again.
-const patience = 10 * time.Minute
-
-// The pauses between attempts grow from the least to the most, each up to half longer by
-// chance, so that many senders do not come back together.
-const (
-	leastPause = 500 * time.Millisecond
-	mostPause  = 30 * time.Second
-)
+// requests is the policy by which requests are repeated.
+var requests = retry.Policy{First: 500 * time.Millisecond, Last: 30 * time.Second, Budget: 10 * time.Minute}
 
 // CheckURL says why text is no URL of a receiver. It does not repeat it: it may be secret.
 func CheckURL(text string) error {
@@ -76,13 +69,13 @@ func parseURL(text string) (*url.URL, error) {
 
 // A Client sends. It is safe for concurrent use.
 type Client struct {
-	url      string
-	place    string // of the URL, for messages: a path may be a secret
-	headers  http.Header
-	batch    int
-	http     *http.Client
-	patience time.Duration
-	encode   func(record []byte) ([]byte, error) // nil: as it is
+	url     string
+	place   string // of the URL, for messages: a path may be a secret
+	headers http.Header
+	batch   int
+	http    *http.Client
+	retry   retry.Policy
+	encode  func(record []byte) ([]byte, error) // nil: as it is
 }
 
 // NewClient makes a client of a sink. It does not connect.
@@ -97,7 +90,7 @@ func NewClient(s Sink) (*Client, error) {
 	}
 	c := &Client{
 		url: text, place: u.Scheme + "://" + u.Host, headers: http.Header{}, batch: max(s.Batch, 1),
-		http: &http.Client{Timeout: s.Timeout}, patience: patience,
+		http: &http.Client{Timeout: s.Timeout}, retry: requests,
 	}
 	if s.Alertmanager {
 		c.url, c.encode = u.JoinPath(alertmanagerPath).String(), forAlertmanager
@@ -115,7 +108,7 @@ func NewClient(s Sink) (*Client, error) {
 
 // Post sends JSON records as one array. It tries again, with growing pauses, where nobody
 // answers or the answer says that it may help: 408, 425, 429 and from 500 on. Every other
-// answer but 2xx, and the end of patience, is an error. The receiver may have taken
+// answer but 2xx, and the end of ten minutes, is an error. The receiver may have taken
 // records that Post sends again: it recognises them by their ids.
 func (c *Client) Post(ctx context.Context, records [][]byte) error {
 	if c.encode != nil {
@@ -130,52 +123,46 @@ func (c *Client) Post(ctx context.Context, records [][]byte) error {
 	}
 	body := append([]byte{'['}, bytes.Join(records, []byte{','})...)
 	body = append(body, ']')
-	begin, pause := time.Now(), leastPause
-	for {
-		again, wait, err := c.attempt(ctx, body)
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		wait = max(wait, pause+time.Duration(rand.Int64N(int64(pause/2))))
-		if !again || time.Since(begin)+wait > c.patience {
-			return err
-		}
-		pause = min(2*pause, mostPause)
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	return c.retry.Do(ctx, func(ctx context.Context) error { return c.send(ctx, body) }, func(err error) bool {
+		var f *failure
+		return errors.As(err, &f) && f.again
+	})
 }
 
-// attempt sends body once. Where that failed, again says whether another attempt may
-// help, and wait how long the receiver asks to be left alone.
-func (c *Client) attempt(ctx context.Context, body []byte) (again bool, wait time.Duration, err error) {
+// A failure is the error of one attempt.
+type failure struct {
+	error
+	again bool          // another attempt may help
+	wait  time.Duration // for which the receiver asks
+}
+
+func (f *failure) Unwrap() error             { return f.error }
+func (f *failure) RetryAfter() time.Duration { return f.wait }
+
+// send sends body once.
+func (c *Client) send(ctx context.Context, body []byte) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
 	if err != nil {
-		return false, 0, fmt.Errorf("%s: %w", c.place, withoutURL(err))
+		return fmt.Errorf("%s: %w", c.place, withoutURL(err))
 	}
 	r.Header = c.headers.Clone()
 	answer, err := c.http.Do(r)
 	if err != nil {
-		return true, 0, fmt.Errorf("%s does not answer: %w", c.place, withoutURL(err))
+		return &failure{error: fmt.Errorf("%s does not answer: %w", c.place, withoutURL(err)), again: true}
 	}
 	defer answer.Body.Close()
 	said, _ := io.ReadAll(io.LimitReader(answer.Body, 4<<10))
 	io.Copy(io.Discard, io.LimitReader(answer.Body, 1<<20)) // so that the connection can be used again
 	code := answer.StatusCode
 	if code/100 == 2 {
-		return false, 0, nil
+		return nil
 	}
+	f := &failure{error: fmt.Errorf("%s answers %s: %s", c.place, answer.Status, message.Printable(string(said)))}
+	f.again = code == http.StatusRequestTimeout || code == http.StatusTooEarly || code == http.StatusTooManyRequests || code >= 500
 	if seconds, err := strconv.Atoi(answer.Header.Get("Retry-After")); err == nil && seconds > 0 {
-		wait = min(time.Duration(seconds)*time.Second, mostPause)
+		f.wait = min(time.Duration(seconds)*time.Second, c.retry.Last)
 	}
-	err = fmt.Errorf("%s answers %s: %s", c.place, answer.Status, message.Printable(string(said)))
-	return code == http.StatusRequestTimeout || code == http.StatusTooEarly || code == http.StatusTooManyRequests || code >= 500, wait, err
+	return f
 }
 
 // withoutURL is an error of net/http without the URL, which may hold a secret.

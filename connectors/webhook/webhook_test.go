@@ -89,14 +89,14 @@ func TestPostGivesUp(t *testing.T) {
 		t.Errorf("refused: %v", err)
 	}
 	server.Close()
-	c.patience = time.Second
+	c.retry.Budget = time.Second
 	err = c.Post(context.Background(), [][]byte{[]byte(`{}`)})
 	if err == nil || !strings.Contains(err.Error(), "does not answer") || strings.Contains(err.Error(), "token") {
 		t.Errorf("away: %v", err)
 	}
 	why := errors.New("stopped")
 	ctx, cancel := context.WithCancelCause(context.Background())
-	c.patience = time.Hour
+	c.retry.Budget = time.Hour
 	time.AfterFunc(50*time.Millisecond, func() { cancel(why) })
 	if err := c.Post(ctx, [][]byte{[]byte(`{}`)}); err != why {
 		t.Errorf("stopped: %v", err)

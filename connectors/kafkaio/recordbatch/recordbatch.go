@@ -23,7 +23,7 @@ import (
 // A Fetch is what a broker answered to a fetch of one partition.
 type Fetch struct {
 	// Batches are record batches in the order of their offsets. The last one may be
-	// cut off; Decode leaves it out.
+	// incomplete; Decode leaves it out.
 	Batches []byte
 	// Aborted are the aborted transactions that the broker listed. Decode leaves out
 	// their records.
@@ -67,8 +67,8 @@ type Record struct {
 	Headers []Header
 	// Size is the number of bytes of key, value and headers as they came.
 	Size int
-	// Oversized reports whether Size is above Limits.Record, so that the record was
-	// cut.
+	// Oversized reports whether Size is above Limits.Record, so that Decode has
+	// shortened Key and Value.
 	Oversized bool
 }
 

@@ -1,0 +1,145 @@
+package kafkaio
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+
+	"hafvf/connectors/internal/retry"
+)
+
+const (
+	// deliveryTime is how long a request that stores something is repeated, like
+	// delivery.timeout.ms of the Java client.
+	deliveryTime = 2 * time.Minute
+	// startTimeout is how long a starting run repeats a request. A new cluster has to
+	// create a group's coordinator first.
+	startTimeout = 30 * time.Second
+	// forEver is the budget of a request that is repeated until its context ends.
+	forEver = 0
+
+	// firstPause and lastPause are retry.backoff.ms and retry.backoff.max.ms of the Java
+	// client.
+	firstPause, lastPause = 100 * time.Millisecond, time.Second
+
+	// reminders are how far apart the warnings are of what lasts.
+	reminders = 30 * time.Second
+)
+
+// requests is the policy by which all requests of this package are repeated.
+func requests(budget time.Duration) retry.Policy {
+	return retry.Policy{First: firstPause, Last: lastPause, Budget: budget}
+}
+
+// askPatiently repeats do until it succeeds, fails for good, or the budget is spent. A cluster
+// that is starting needs a while to answer.
+func askPatiently(ctx context.Context, budget time.Duration, log *slog.Logger, do func(context.Context) error) error {
+	var trouble outage
+	return requests(budget).Do(ctx, do, func(err error) bool {
+		// kafka-go reports one unreachable broker of several as Unknown.
+		if !passes(err) && !errors.Is(err, kafka.Unknown) {
+			return false
+		}
+		trouble.warn(log, err, "Kafka cannot be asked")
+		return true
+	})
+}
+
+// An outage is a run of errors of one request.
+type outage struct {
+	since  time.Time // of the first; zero while there is none
+	doubts time.Time // of the first of the last, all of which are doubts
+	told   time.Time
+}
+
+func (o *outage) lasts() time.Duration {
+	if o.since.IsZero() {
+		return 0
+	}
+	return time.Since(o.since)
+}
+
+// doubted is for how long all errors have been doubts, err too.
+func (o *outage) doubted(err error) time.Duration {
+	var d doubt
+	switch unknown := errors.Is(err, kafka.UnknownTopicOrPartition); {
+	case !errors.As(err, &d) && !unknown:
+		o.doubts = time.Time{}
+		return 0
+	case o.doubts.IsZero():
+		o.doubts = time.Now()
+	}
+	return time.Since(o.doubts)
+}
+
+// warn warns of the first error and of what lasts: what is the matter, and where.
+func (o *outage) warn(log *slog.Logger, err error, what string, where ...any) {
+	now := time.Now()
+	if o.since.IsZero() {
+		o.since = now
+	}
+	if now.Sub(o.told) >= reminders {
+		o.told = now
+		log.Warn(what+": trying again", append(where, "for", o.lasts().Round(time.Second).String(), "error", err)...)
+	}
+}
+
+// An away is the error for a broker that cannot be used now but may be usable later,
+// because it may be starting.
+type away struct{ error }
+
+func (a away) Unwrap() error { return a.error }
+
+// doubt is an error that goes away by itself only if brokers have yet to learn of a change.
+type doubt struct{ error }
+
+func (d doubt) Unwrap() error { return d.error }
+
+// permanent is an error that no retry mends.
+type permanent struct{ error }
+
+func (p permanent) Unwrap() error { return p.error }
+
+// refused reports whether a broker has refused us for good.
+func refused(err error) bool {
+	for _, e := range []error{kafka.TopicAuthorizationFailed, kafka.GroupAuthorizationFailed, kafka.ClusterAuthorizationFailed, kafka.SASLAuthenticationFailed, kafka.UnsupportedSASLMechanism} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	var login *loginError
+	return errors.As(err, &login)
+}
+
+// isUnknown reports whether err says that there is no such topic or partition.
+func isUnknown(err error) bool {
+	return errors.Is(err, kafka.UnknownTopicOrPartition) || errors.Is(err, protocol.ErrNoTopic) || errors.Is(err, protocol.ErrNoPartition)
+}
+
+// passes reports whether an attempt may succeed after it failed with err.
+func passes(err error) bool {
+	var (
+		code    kafka.Error
+		network net.Error
+		op      *net.OpError
+	)
+	switch {
+	case errors.As(err, new(away)):
+		return true
+	case errors.As(err, &code):
+		return code.Temporary() || code == kafka.BrokerNotAvailable || code == kafka.ReplicaNotAvailable
+	case errors.Is(err, protocol.ErrNoLeader):
+		return true
+	case errors.As(err, &op) && op.Op == "remote error":
+		return false // a TLS alert
+	case errors.As(err, &network):
+		return true
+	}
+	return hungUp(err) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe)
+}
