@@ -100,7 +100,7 @@ func (l *Ledger) lost(exists bool) error {
 		default:
 			continue
 		}
-		return &ResumeError{fmt.Errorf("the changelog %s %s, and group %s has offsets of a run that kept states (%s is at %d): with filters that start without states there, every later estimate would differ; restore the topic, name the right one, or begin anew",
+		return &ResumeError{fmt.Errorf("the changelog %s %s, and group %s has offsets of a run that kept states (%s is at %d): if keys start without states there, every later estimate would differ; restore the topic, name the right one, or begin anew",
 			l.cfg.Changelog, what, l.cfg.Group, log, l.found[log].offset)}
 	}
 	return nil
@@ -333,7 +333,7 @@ func (l *Ledger) skip() error {
 		}
 		delete(l.restored, key)
 		l.ready[key] = nil // a tombstone
-		l.cfg.Log.Warn("a state is skipped, and its filter begins anew", "at", p.String(), "key", key)
+		l.cfg.Log.Warn("a state is skipped, and its key starts without one", "at", p.String(), "key", key)
 	}
 	if len(unknown) > 0 {
 		return fmt.Errorf("the changelog %s holds no state at %s, which is to be skipped: a position is TOPIC-PARTITION-OFFSET, and one that was skipped before is deleted and must not be named again",

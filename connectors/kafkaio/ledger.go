@@ -280,7 +280,7 @@ func (l *Ledger) beginWith(states map[string][]byte) {
 			l.ready[key] = b
 		}
 	}
-	l.cfg.Log.Info("filters begin with given states", "keys", len(states))
+	l.cfg.Log.Info("keys begin with given states", "keys", len(states))
 }
 
 // openChangelog creates the changelog where it does not exist. It returns the largest
@@ -344,7 +344,7 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 		return err
 	}
 	if len(l.found) > 0 && len(l.restored) == 0 {
-		l.cfg.Log.Info("the run before kept no state: filters begin anew at the group's offsets", "group", l.cfg.Group)
+		l.cfg.Log.Info("the run before kept no state: keys start without states at the group's offsets", "group", l.cfg.Group)
 	}
 	if err := l.skip(); err != nil {
 		return err
@@ -728,7 +728,7 @@ func (l *Ledger) Suspends() bool {
 // In returns a context for the runner, by which source and sinks find the ledger.
 func (l *Ledger) In(ctx context.Context) context.Context { return l.account.In(ctx) }
 
-// Idle is closed while nothing is in flight; ask anew after it was not.
+// Idle is closed while nothing is in flight; ask again after it was not.
 func (l *Ledger) Idle() <-chan struct{} { return l.account.Idle() }
 
 // Busy is how long records have been in flight, 0 if none are.

@@ -32,7 +32,7 @@ func beyond(end int64) error {
 // ofRunner is the error of a source without a ledger. It adds how to begin anew.
 func ofRunner(err error) error {
 	if errors.As(err, new(*ResumeError)) {
-		return fmt.Errorf("%w; start the job without the savepoint or checkpoint, which reads from where the source starts, with filters that begin anew", err)
+		return fmt.Errorf("%w; start the job without the savepoint or checkpoint, which reads from where the source starts, with keys that start without states", err)
 	}
 	return err
 }
