@@ -11,8 +11,8 @@ import (
 
 // A Member is one filter of a bank, as NewFilter takes it.
 type Member struct {
-	Levels []Beta  `json:"levels"`
-	Top    float64 `json:"top"`
+	Levels []Beta  `json:"levels,omitempty"` // naive priors of w, b, …, bottom up; none: the weight is Top
+	Top    float64 `json:"top"`              // γ in [0, 1]: 1 never forgets, 0 forgets all
 	// AR makes the member an autoregression of that order, at most 8, with
 	// intercept: it predicts a value from the stream's last ones. Zero is the
 	// bank's own model. Others are for the family normal alone, whose prior sets
@@ -28,8 +28,8 @@ type Member struct {
 func DefaultBank() []Member {
 	return []Member{
 		DefaultMember(),
-		{Levels: []Beta{}, Top: .985},
-		{Levels: []Beta{}, Top: .9998},
+		{Top: .985},
+		{Top: .9998},
 	}
 }
 
@@ -48,7 +48,7 @@ func DefaultBank() []Member {
 func DefaultBankOf(family string) []Member {
 	bank := DefaultBank()
 	if family == "normal" {
-		bank = append(bank, Member{Levels: []Beta{}, Top: .9998, AR: 3})
+		bank = append(bank, Member{Top: .9998, AR: 3})
 	}
 	return bank
 }

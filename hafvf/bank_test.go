@@ -414,7 +414,7 @@ func FuzzDecodeBankState(f *testing.F) {
 }
 
 func TestConfigBank(t *testing.T) {
-	plain := Config{Family: "normal", Levels: []Beta{{.9, .1}}, Top: 1}
+	plain := Config{Family: "normal", Member: &Member{Levels: []Beta{{.9, .1}}, Top: 1}}
 	for _, c := range []Config{
 		plain,
 		{Family: "normal", Bank: DefaultBank()},
@@ -422,7 +422,7 @@ func TestConfigBank(t *testing.T) {
 		{Family: "normal", Bank: DefaultBank(), Forgetting: .99},
 		{Family: "normal", Bank: DefaultBank(), Detect: &Detect{}},
 		{Family: "normal", Bank: DefaultBank(), Detect: &Detect{MinLength: 8}},
-		{Family: "normal", Levels: []Beta{{.9, .1}}, Top: 1, Detect: &Detect{}},
+		{Family: "normal", Member: &Member{Levels: []Beta{{.9, .1}}, Top: 1}, Detect: &Detect{}},
 	} {
 		b, err := c.NewBank()
 		if err != nil {
@@ -433,7 +433,7 @@ func TestConfigBank(t *testing.T) {
 		}
 	}
 	for want, c := range map[string]Config{
-		"top: must be in [0, 1], not 2":                                                 {Family: "normal", Top: 2},
+		"top: must be in [0, 1], not 2":                                                 {Family: "normal", Member: &Member{Top: 2}},
 		"bank.1.top: must be in [0, 1], not 2":                                          {Family: "normal", Bank: []Member{{Top: 1}, {Top: 2}}},
 		"bank.0.levels.0.alpha: must be greater than 0, not 0":                          {Family: "normal", Bank: []Member{{Levels: []Beta{{0, 1}}}}},
 		"bank.1.ar: must be from 0 to 8, not 9":                                         {Family: "normal", Bank: []Member{{Top: 1}, {Top: 1, AR: 9}}},

@@ -12,18 +12,14 @@ import (
 // Config describes a filter, or a bank of filters, as data that can be sent to
 // another process. Its JSON form is stable. Family alone is enough: the rest has
 // defaults.
-//
-// Levels and Top take their defaults, those of DefaultMember, together: where
-// Levels is nil, Top is zero and there is no Bank. Empty Levels that are not nil
-// mean no level, and Top then is as given: 1 never forgets, 0 forgets all.
 type Config struct {
-	Family string  `json:"family"`
-	Prior  Params  `json:"prior,omitempty"`
-	Dim    int     `json:"dim,omitempty"` // only where the prior leaves it open
-	Levels []Beta  `json:"levels"`        // naive priors of w, b, …, bottom up
-	Top    float64 `json:"top"`           // γ in [0, 1]
+	Family string `json:"family"`
+	Prior  Params `json:"prior,omitempty"`
+	Dim    int    `json:"dim,omitempty"` // only where the prior leaves it open
+	// Member is the filter. Nil: DefaultMember, unless there is a Bank.
+	Member *Member `json:"member,omitempty"`
 
-	Bank       []Member `json:"bank,omitempty"`            // in place of Levels and Top, see DefaultBank
+	Bank       []Member `json:"bank,omitempty"`            // in place of Member, see DefaultBank
 	Forgetting float64  `json:"bank_forgetting,omitempty"` // of the bank's shares; zero stands for DefaultForgetting
 	Detect     *Detect  `json:"detect,omitempty"`          // nil: no detection
 
@@ -53,14 +49,22 @@ func (c Config) withDefaults() Config {
 	if c.Scale.linear() {
 		c.Scale = ""
 	}
-	if c.Levels == nil && c.Top == 0 && len(c.Bank) == 0 {
+	if c.Member == nil && len(c.Bank) == 0 {
 		m := DefaultMember()
-		c.Levels, c.Top = m.Levels, m.Top
+		c.Member = &m
 	}
 	return c
 }
 
-// Filter makes the filter of Levels and Top. An error names what is wrong, also
+// Members are the filters of the configuration: those of Bank, or Member alone.
+func (c Config) Members() []Member {
+	if c = c.withDefaults(); c.Member != nil && len(c.Bank) == 0 {
+		return []Member{*c.Member}
+	}
+	return c.Bank
+}
+
+// Filter makes the filter of Member. An error names what is wrong, also
 // Bank, Detect and WarmUp, which take NewBank.
 func (c Config) Filter() (*Filter, error) {
 	switch {
@@ -80,13 +84,13 @@ func (c Config) Filter() (*Filter, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := (Member{Levels: c.Levels, Top: c.Top}).valid(""); err != nil {
+	if err := c.Member.valid(""); err != nil {
 		return nil, err
 	}
-	return NewFilter(m, c.Levels, c.Top), nil
+	return NewFilter(m, c.Member.Levels, c.Member.Top), nil
 }
 
-// NewBank makes the bank: of Levels and Top alone where Bank is empty. With a Season
+// NewBank makes the bank: of Member alone if Bank is empty. With a Season
 // it is the bank of the values less their season. An error names what is wrong.
 func (c Config) NewBank() (*Bank, error) {
 	c = c.withDefaults()
@@ -97,10 +101,7 @@ func (c Config) NewBank() (*Bank, error) {
 	if e, ok := m.(expfam.Exposable); ok && c.Season != nil {
 		m = e.Exposed()
 	}
-	members := c.Bank
-	if len(members) == 0 {
-		members = []Member{{Levels: c.Levels, Top: c.Top}}
-	}
+	members := c.Members()
 	for i, member := range members {
 		at := ""
 		if len(c.Bank) > 0 {

@@ -45,9 +45,9 @@ func weights(t *testing.T, c hafvf.Config) (weight, memory float64) {
 	return weight, memory
 }
 
-// Levels and Top have a default where neither is said; what is said holds.
+// A configuration without a member has the default one; what a member says holds, zeros too.
 func TestConfigDefaults(t *testing.T) {
-	paper := hafvf.Config{Family: "normal", Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}
+	paper := hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}}
 	wantWeight, wantMemory := weights(t, paper)
 	if w, m := weights(t, hafvf.Config{Family: "normal"}); w != wantWeight || m != wantMemory {
 		t.Errorf("a config of the family alone ends with weight %g and memory %g; the paper's filter with %g and %g", w, m, wantWeight, wantMemory)
@@ -56,16 +56,16 @@ func TestConfigDefaults(t *testing.T) {
 		cfg            hafvf.Config
 		weight, memory float64
 	}{
-		{hafvf.Config{Family: "normal", Levels: []hafvf.Beta{}}, 0, 1},
-		{hafvf.Config{Family: "normal", Levels: []hafvf.Beta{}, Top: 1}, 1, 30},
-		{hafvf.Config{Family: "normal", Top: 1}, 1, 30},
-		{hafvf.Config{Family: "normal", Levels: []hafvf.Beta{}, Top: .5}, .5, 2 - math.Pow(2, -29)},
+		{hafvf.Config{Family: "normal", Member: &hafvf.Member{}}, 0, 1},
+		{hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{}, Top: 1}}, 1, 30},
+		{hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: 1}}, 1, 30},
+		{hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: .5}}, .5, 2 - math.Pow(2, -29)},
 	} {
 		if w, m := weights(t, c.cfg); w != c.weight || m != c.memory {
-			t.Errorf("levels %#v, top %g: weight %g, memory %g; want %g and %g", c.cfg.Levels, c.cfg.Top, w, m, c.weight, c.memory)
+			t.Errorf("%+v: weight %g, memory %g; want %g and %g", *c.cfg.Member, w, m, c.weight, c.memory)
 		}
 	}
-	levels := hafvf.Config{Family: "normal", Levels: paper.Levels}
+	levels := hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: paper.Member.Levels}}
 	f, err := levels.Filter()
 	if err != nil {
 		t.Fatal(err)

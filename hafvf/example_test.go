@@ -57,7 +57,7 @@ func ExampleFilter_Update() {
 
 // The interval that holds the next observation with a probability of 90 %.
 func ExampleBank_Interval() {
-	b, err := hafvf.Config{Family: "exponential", Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}}, Top: .9}.NewBank()
+	b, err := hafvf.Config{Family: "exponential", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}}, Top: .9}}.NewBank()
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -89,7 +89,7 @@ func ExampleRegister() {
 		}
 		return hours{m}, p.Done()
 	})
-	f, err := hafvf.Config{Family: "hours", Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}}, Top: 1}.Filter()
+	f, err := hafvf.Config{Family: "hours", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}}, Top: 1}}.Filter()
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -108,7 +108,7 @@ func ExampleRegister() {
 // the changepoint. A smoother looks back, so that its prior of w is stronger than a
 // filter's.
 func ExampleFilter_Smooth() {
-	f, err := hafvf.Config{Family: "normal", Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, Top: 1}.Filter()
+	f, err := hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, Top: 1}}.Filter()
 	if err != nil {
 		fmt.Println(err)
 		return

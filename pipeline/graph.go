@@ -102,7 +102,7 @@ func Compose(c *config.Config) (*Graph, error) {
 			if keyed.Segments(f) {
 				layout.Segments = true
 			} else {
-				layout.Passes, layout.Levels = true, max(layout.Levels, len(f.Levels))
+				layout.Passes, layout.Levels = true, max(layout.Levels, len(f.Members()[0].Levels))
 			}
 		}
 		g.transform = smoothing{layout, transforms.SmoothConfig{SmoothConfig: keyed.SmoothConfig{
@@ -190,7 +190,10 @@ func newSource(c *config.Config) (graphSource, connectors.Kind) {
 
 // filterConfig returns the settings of the filter, or of the filter of one key rule.
 func filterConfig(c *config.Config, prior map[string]any, warmUp int, season *usual.RhythmConfig, levels []hafvf.Beta, top float64, bank []hafvf.Member) hafvf.Config {
-	f := hafvf.Config{Family: c.Model.Family, Prior: prior, Dim: c.Model.Dim, Levels: levels, Top: top, Bank: bank, WarmUp: warmUp, Season: season}
+	f := hafvf.Config{Family: c.Model.Family, Prior: prior, Dim: c.Model.Dim, Bank: bank, WarmUp: warmUp, Season: season}
+	if bank == nil && (levels != nil || top != 0) {
+		f.Member = &hafvf.Member{Levels: levels, Top: top}
+	}
 	if c.Model.Scale != hafvf.Linear { // linear is left out of the settings of states
 		f.Scale = c.Model.Scale
 	}
@@ -206,13 +209,13 @@ func filterConfig(c *config.Config, prior map[string]any, warmUp int, season *us
 func describeFilter(c hafvf.Config, rules []keyed.Rule) string {
 	var b strings.Builder
 	b.WriteString(c.Family)
-	members := c.Bank
-	switch {
-	case keyed.Segments(c):
+	var members []hafvf.Member
+	if keyed.Segments(c) {
 		b.WriteString(", in segments")
-	case len(members) == 0:
-		members = []hafvf.Member{{Levels: c.Levels, Top: c.Top}}
-	default:
+	} else {
+		members = c.Members()
+	}
+	if len(c.Bank) > 0 {
 		fmt.Fprintf(&b, ", bank of %d", len(members))
 	}
 	for _, m := range members {

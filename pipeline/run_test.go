@@ -149,7 +149,7 @@ func observations(n, keys int) []string {
 	return lines
 }
 
-var normalConfig = hafvf.Config{Family: "normal", Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}
+var normalConfig = hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}}
 
 // TestRunEqualsPlainLoop compares the records of the pipeline with those of the
 // plain loop, byte for byte, with many keys in one bundle.
@@ -250,7 +250,7 @@ func TestRunOverManyBundles(t *testing.T) {
 	s, estimates, _ := runConfig(t, "model: {family: bernoulli}\nlevels: []\ntop: 0.99\nsource: {jsonl: {path: "+path+"}}\n")
 	equal(t, int64(n), s.Records)
 	got := byKey(t, estimates)
-	want := plainLoop(t, keyed.Config{Filter: hafvf.Config{Family: "bernoulli", Prior: expfam.Params{"alpha": 1.0, "beta": 1.0}, Levels: []hafvf.Beta{}, Top: .99}}, lines, "in.jsonl")
+	want := plainLoop(t, keyed.Config{Filter: hafvf.Config{Family: "bernoulli", Prior: expfam.Params{"alpha": 1.0, "beta": 1.0}, Member: &hafvf.Member{Top: .99}}}, lines, "in.jsonl")
 	for key, w := range want {
 		if len(got[key]) != len(w) {
 			t.Fatalf("%s: %d records, want %d", key, len(got[key]), len(w))

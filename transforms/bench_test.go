@@ -64,7 +64,7 @@ func (fn *countFn) ProcessElement(string, keyed.Estimate, func(string)) { counte
 func BenchmarkFilter(b *testing.B) {
 	const n = 250_000 // one bundle of the file source
 	for _, levels := range [][]hafvf.Beta{{}, {{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}} {
-		cfg := Config{Config: keyed.Config{Filter: hafvf.Config{Family: "normal", Levels: levels, Top: 1}, Order: keyed.EventTime}}
+		cfg := Config{Config: keyed.Config{Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: levels, Top: 1}}, Order: keyed.EventTime}}
 		for _, keys := range []int{1, 100, 100_000} {
 			name := fmt.Sprintf("levels=%d/keys=%d", len(levels), keys)
 			rate := func(b *testing.B) {

@@ -98,8 +98,7 @@ func ExampleSmooth() {
 		Filter: hafvf.Config{
 			Family: "normal",
 			WarmUp: 1, // location and scale from the whole session
-			Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}},
-			Top:    1,
+			Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, Top: 1},
 		},
 		Gap: time.Hour,
 	}}, observations)
@@ -203,8 +202,7 @@ func ExampleFilter_ownFamily() {
 		Filter: hafvf.Config{
 			Family: "known-noise",
 			Prior:  expfam.Params{"mean": 100.0, "precision": 1e-4, "noise": 2.0},
-			Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, // w, b
-			Top:    1,
+			Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}, // w, b
 		},
 	}}, beam.ParDo(s, toObservation, weighings))
 

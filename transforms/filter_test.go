@@ -123,7 +123,7 @@ var begin = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func at(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
 
-var twoLevels = hafvf.Config{Family: "normal", Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}
+var twoLevels = hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}}
 
 // loop is the node's work as a plain loop over each key's observations.
 func loop(t *testing.T, cfg transforms.Config, in []given) map[string][]keyed.Estimate {
@@ -185,8 +185,8 @@ func eachCells(t *testing.T, test func(t *testing.T, cells []string)) {
 // default, and an empty list is no level.
 func TestFilterLevels(t *testing.T) {
 	in := randomStream(500, 5)
-	none := hafvf.Config{Family: "normal", Levels: []hafvf.Beta{}}
-	half := hafvf.Config{Family: "normal", Levels: []hafvf.Beta{}, Top: .5}
+	none := hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{}}}
+	half := hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: .5}}
 	for _, c := range []struct {
 		name      string
 		given     hafvf.Config
@@ -328,7 +328,7 @@ func TestFilterRejects(t *testing.T) {
 	value := func(x ...float64) keyed.Observation {
 		return keyed.Observation{Time: begin, ID: fmt.Sprint(x), X: [][]float64{x}}
 	}
-	bernoulli := hafvf.Config{Family: "bernoulli", Levels: []hafvf.Beta{}, Top: 1}
+	bernoulli := hafvf.Config{Family: "bernoulli", Member: &hafvf.Member{Top: 1}}
 	for _, c := range []struct {
 		name   string
 		cfg    transforms.Config
@@ -354,7 +354,7 @@ func TestFilterRejects(t *testing.T) {
 func TestFilterPanicsAtConstruction(t *testing.T) {
 	for name, build := range map[string]func(beam.Scope, beam.PCollection){
 		"top": func(s beam.Scope, c beam.PCollection) {
-			transforms.Filter(s, transforms.Config{Config: keyed.Config{Filter: hafvf.Config{Family: "normal", Top: 2}}}, c)
+			transforms.Filter(s, transforms.Config{Config: keyed.Config{Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: 2}}}}, c)
 		},
 		"family": func(s beam.Scope, c beam.PCollection) {
 			transforms.Filter(s, transforms.Config{Config: keyed.Config{Filter: hafvf.Config{Family: "no"}}}, c)

@@ -164,9 +164,9 @@ var threeCells = []string{"0", "1", "2"}
 // changed are three configs, each with rules of its own for some keys.
 var changed = func() (all [3]Config) {
 	for i, levels := range [][]hafvf.Beta{{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, {{Alpha: 2, Beta: 1}, {Alpha: 1, Beta: 1}}, {}} {
-		rule := hafvf.Config{Family: "normal", Prior: expfam.Params{"kappa": float64(1 + i)}, Levels: []hafvf.Beta{}, Top: .9}
+		rule := hafvf.Config{Family: "normal", Prior: expfam.Params{"kappa": float64(1 + i)}, Member: &hafvf.Member{Top: .9}}
 		all[i] = Config{Config: keyed.Config{
-			Filter: hafvf.Config{Family: "normal", Levels: levels, Top: .8, Bank: nil},
+			Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: levels, Top: .8}, Bank: nil},
 			Keys:   []keyed.Rule{{Match: fmt.Sprintf("k*%d", i), Filter: rule}},
 		}, Cells: threeCells}
 	}

@@ -18,7 +18,7 @@ import (
 // without a runner: many sessions of a hundred, and one long session. Run it with -cpu 1,2.
 func BenchmarkSmoothSessions(b *testing.B) {
 	text, err := json.Marshal(SmoothConfig{SmoothConfig: keyed.SmoothConfig{
-		Filter: hafvf.Config{Family: "normal", Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, Top: 1},
+		Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, Top: 1}},
 		Gap:    time.Hour,
 	}})
 	if err != nil {

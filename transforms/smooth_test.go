@@ -71,7 +71,7 @@ func runSmooth(t *testing.T, cfg transforms.SmoothConfig, in []given, source fun
 }
 
 var sessions = transforms.SmoothConfig{SmoothConfig: keyed.SmoothConfig{
-	Filter: hafvf.Config{Family: "normal", Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, Top: 1},
+	Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, Top: 1}},
 	Gap:    10 * time.Second,
 }}
 

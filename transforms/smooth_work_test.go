@@ -21,8 +21,8 @@ import (
 // records nor their order.
 func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 	cfg := SmoothConfig{SmoothConfig: keyed.SmoothConfig{
-		Filter: hafvf.Config{Family: "normal", WarmUp: 20, Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, Top: 1},
-		Keys:   []keyed.Rule{{Match: "k1*", Filter: hafvf.Config{Family: "normal", Top: 1}}},
+		Filter: hafvf.Config{Family: "normal", WarmUp: 20, Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, Top: 1}},
+		Keys:   []keyed.Rule{{Match: "k1*", Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: 1}}}},
 		Gap:    time.Hour,
 	}}
 	text, err := json.Marshal(cfg)
@@ -94,7 +94,7 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 
 // A session that is cut short is an error, and it names the key.
 func TestSmoothOfABrokenSession(t *testing.T) {
-	text, err := json.Marshal(SmoothConfig{SmoothConfig: keyed.SmoothConfig{Filter: hafvf.Config{Family: "normal", Top: 1}, Gap: time.Hour}})
+	text, err := json.Marshal(SmoothConfig{SmoothConfig: keyed.SmoothConfig{Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: 1}}, Gap: time.Hour}})
 	if err != nil {
 		t.Fatal(err)
 	}

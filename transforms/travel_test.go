@@ -19,7 +19,7 @@ import (
 func TestConfigTravels(t *testing.T) {
 	third := 1 / 3.
 	full := Config{Config: keyed.Recommended("normal"), Cells: []string{"a", "b"}, Migrate: true}
-	full.Keys = []keyed.Rule{{Match: "k*", Filter: hafvf.Config{Family: "normal", Levels: []hafvf.Beta{}, Top: third, Prior: expfam.Params{"kappa": math.Nextafter(1, 2)}}}}
+	full.Keys = []keyed.Rule{{Match: "k*", Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: third}, Prior: expfam.Params{"kappa": math.Nextafter(1, 2)}}}}
 	full.Lateness, full.TimeUnit, full.Interval = 3, time.Hour, .9
 	full.Values, full.Silence = []string{"x"}, &keyed.SilenceConfig{After: time.Minute}
 	none := full
@@ -37,7 +37,7 @@ func TestConfigTravels(t *testing.T) {
 			t.Errorf("%s: %v %s", name, err, diff)
 		}
 	}
-	want := SmoothConfig{SmoothConfig: keyed.SmoothConfig{Filter: hafvf.Config{Family: "normal", Levels: []hafvf.Beta{}, Top: third}, Gap: time.Second, Odds: third}}
+	want := SmoothConfig{SmoothConfig: keyed.SmoothConfig{Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: third}}, Gap: time.Second, Odds: third}}
 	text, err := json.Marshal(want)
 	if err != nil {
 		t.Fatal(err)

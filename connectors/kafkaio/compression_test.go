@@ -67,7 +67,7 @@ func TestUnknownCompression(t *testing.T) {
 // BenchmarkCompression encodes batches of a megabyte of estimates. MB/s are of bytes
 // before compression; ratio is how many of them become one.
 func BenchmarkCompression(b *testing.B) {
-	filter := hafvf.Config{Family: "normal", Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}
+	filter := hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}}
 	for _, brief := range []bool{true, false} {
 		est, err := keyed.NewEstimator(keyed.Config{Filter: filter, Order: keyed.Arrival})
 		if err != nil {

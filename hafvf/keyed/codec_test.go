@@ -72,7 +72,7 @@ var detecting = Config{
 
 // An entity resumes where it was written, in every mode and also in mid warm-up.
 func TestEntityResumes(t *testing.T) {
-	plain := Config{Order: EventTime, Filter: hafvf.Config{Family: "normal", Levels: []hafvf.Beta{{Alpha: 1, Beta: 1}}, Top: 1}}
+	plain := Config{Order: EventTime, Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: 1, Beta: 1}}, Top: 1}}}
 	for name, cfg := range map[string]Config{"plain": plain, "detecting": detecting} {
 		est, err := NewEstimator(cfg)
 		if err != nil {

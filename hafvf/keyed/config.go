@@ -61,7 +61,7 @@ func Recommended(family string) Config {
 	detect, alarms := hafvf.DefaultDetect(), DefaultAlarms()
 	cfg := Config{
 		Filter: hafvf.Config{
-			Family: family, Top: hafvf.DefaultMember().Top, Bank: hafvf.DefaultBankOf(family), Forgetting: hafvf.DefaultForgetting, Detect: &detect,
+			Family: family, Bank: hafvf.DefaultBankOf(family), Forgetting: hafvf.DefaultForgetting, Detect: &detect,
 		},
 		Order: EventTime, Alarms: &alarms, Alerts: AlertConfig{Direction: Both},
 	}

@@ -176,7 +176,7 @@ func (c *chain) carry(from *Track, samePace bool) (*Track, carriedParts) {
 		t.rhythm = from.rhythm
 	}
 	parts.add("samples", fits)
-	if len(cfg.Levels) > 0 || slices.ContainsFunc(cfg.Bank, func(m hafvf.Member) bool { return len(m.Levels) > 0 }) {
+	if slices.ContainsFunc(cfg.Members(), func(m hafvf.Member) bool { return len(m.Levels) > 0 }) {
 		parts.add("levels", carried.Levels)
 	}
 	if c.bank.Members() > 1 {

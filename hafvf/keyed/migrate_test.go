@@ -47,11 +47,13 @@ func TestMigrate(t *testing.T) {
 		from, to Config
 		want     string
 	}{
-		"the same":       {normal, normal, ""},
-		"another alert":  {detecting, with(detecting, func(c *Config) { c.Alerts.Beliefs = nil }), ""},
-		"a rule":         {normal, with(normal, func(c *Config) { c.Keys = []Rule{{Match: "k", Filter: hafvf.Config{Family: "normal", Top: .9}}} }), "samples kept"},
+		"the same":      {normal, normal, ""},
+		"another alert": {detecting, with(detecting, func(c *Config) { c.Alerts.Beliefs = nil }), ""},
+		"a rule": {normal, with(normal, func(c *Config) {
+			c.Keys = []Rule{{Match: "k", Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: .9}}}}
+		}), "samples kept"},
 		"another prior":  {normal, with(normal, func(c *Config) { c.Filter.Prior = expfam.Params{"kappa": 4.} }), "samples and levels kept"},
-		"more levels":    {normal, with(normal, func(c *Config) { c.Filter.Levels, c.Filter.Top = []hafvf.Beta{{Alpha: 2, Beta: 1}}, .9 }), "samples kept; levels start over"},
+		"more levels":    {normal, with(normal, func(c *Config) { c.Filter.Member = &hafvf.Member{Levels: []hafvf.Beta{{Alpha: 2, Beta: 1}}, Top: .9} }), "samples kept; levels start over"},
 		"a bank":         {normal, with(normal, func(c *Config) { c.Filter.Bank = hafvf.DefaultBank() }), "samples and levels kept; shares start over"},
 		"detection":      {normal, with(normal, func(c *Config) { c.Filter.Bank, c.Filter.Detect = hafvf.DefaultBank(), &hafvf.Detect{} }), "samples and levels kept; shares, detection and alarms start over"},
 		"no detection":   {lagging, with(normal, func(c *Config) { c.TimeUnit = time.Second }), "samples and levels kept"},
@@ -125,7 +127,7 @@ func TestMigratedSamples(t *testing.T) {
 		t.Run(family, func(t *testing.T) {
 			in := series(c.draw)
 			under := func(prior expfam.Params) Config {
-				return Config{Filter: hafvf.Config{Family: family, Dim: c.dim, Prior: prior, Levels: []hafvf.Beta{}, Top: 1}}
+				return Config{Filter: hafvf.Config{Family: family, Dim: c.dim, Prior: prior, Member: &hafvf.Member{Top: 1}}}
 			}
 			b, carried, err := migrated(t, under(c.from), under(c.to), in[:40])
 			if err != nil || carried != "samples kept" {

@@ -35,7 +35,7 @@ var seasonalConfigs = map[string]struct {
 		u := rng.NormFloat64()
 		return []float64{u, 3*s + 2*u + rng.NormFloat64()}
 	}},
-	"mvnormal": {hafvf.Config{Family: "mvnormal", Dim: 2, Levels: []hafvf.Beta{}, Top: 1}, func(rng *rand.Rand, s float64) []float64 {
+	"mvnormal": {hafvf.Config{Family: "mvnormal", Dim: 2, Member: &hafvf.Member{Top: 1}}, func(rng *rand.Rand, s float64) []float64 {
 		return []float64{3*s + rng.NormFloat64(), 5 - 2*s + rng.NormFloat64()}
 	}},
 	"exponential": {hafvf.Config{Family: "exponential"}, func(rng *rand.Rand, s float64) []float64 { return []float64{math.Exp(s) * rng.ExpFloat64()} }},
@@ -52,7 +52,7 @@ func TestSeasonalPredictive(t *testing.T) {
 			cfg := c.cfg
 			cfg.Season = daily
 			if cfg.Detect == nil {
-				cfg.Levels, cfg.Top = []hafvf.Beta{}, 1 // with levels, moments are those at the mean weight
+				cfg.Member = &hafvf.Member{Top: 1} // with levels, moments are those at the mean weight
 			}
 			est := newEstimator(t, Config{Filter: cfg})
 			track, rng := est.NewTrack("k"), rand.New(rand.NewPCG(7, 8))
@@ -134,7 +134,7 @@ func TestSeasonComesBack(t *testing.T) {
 			continue
 		}
 		cfg := c.cfg
-		cfg.Season, cfg.Detect, cfg.Levels, cfg.Top, cfg.Bank = daily, &hafvf.Detect{}, nil, 0, hafvf.DefaultBank()
+		cfg.Season, cfg.Detect, cfg.Member, cfg.Bank = daily, &hafvf.Detect{}, nil, hafvf.DefaultBank()
 		est := newEstimator(t, Config{Filter: cfg})
 		track, rng := est.NewTrack("k"), rand.New(rand.NewPCG(2, 8))
 		squares, n := 0., 0.
@@ -174,7 +174,7 @@ func TestSeasonNeedsTimes(t *testing.T) {
 	if err := est.Check("k", Value(time.Unix(1, 0), "", 1)); err != nil {
 		t.Error(err)
 	}
-	sessions := SmoothConfig{Filter: hafvf.Config{Family: "normal", Season: daily, Levels: []hafvf.Beta{}, Top: 1}, Gap: time.Minute}
+	sessions := SmoothConfig{Filter: hafvf.Config{Family: "normal", Season: daily, Member: &hafvf.Member{Top: 1}}, Gap: time.Minute}
 	if _, err := NewSmoother(sessions); err == nil || !strings.Contains(err.Error(), "season") {
 		t.Errorf("sessions: %v", err)
 	}

@@ -129,7 +129,7 @@ func (s Settings) Differ(other Settings) (names []string) {
 	}{
 		{"model.family", a.Family, b.Family}, {"model.dim", a.Dim, b.Dim}, {"model.scale", a.Scale, b.Scale},
 		{"model.prior", []any{a.Prior, a.WarmUp}, []any{b.Prior, b.WarmUp}}, {"model.season", a.Season, b.Season},
-		{"levels", a.Levels, b.Levels}, {"top", a.Top, b.Top}, {"bank", a.Bank, b.Bank}, {"bank_forgetting", a.Forgetting, b.Forgetting},
+		{"levels", levels(a), levels(b)}, {"top", top(a, b), top(b, a)}, {"bank", a.Bank, b.Bank}, {"bank_forgetting", a.Forgetting, b.Forgetting},
 		{"detect", a.Detect, b.Detect}, {"order", s.Order, other.Order}, {"time_unit", s.TimeUnit, other.TimeUnit},
 	} {
 		if !same(part.a, part.b) {
@@ -137,6 +137,22 @@ func (s Settings) Differ(other Settings) (names []string) {
 		}
 	}
 	return names
+}
+
+// levels are those of the filter, nil of a bank.
+func levels(c hafvf.Config) []hafvf.Beta {
+	if c.Member == nil {
+		return nil
+	}
+	return c.Member.Levels
+}
+
+// top is that of the filter, and zero if one of the two is a bank.
+func top(c, other hafvf.Config) float64 {
+	if c.Member == nil || other.Member == nil {
+		return 0
+	}
+	return c.Member.Top
 }
 
 // same compares parts of settings by their JSON form.

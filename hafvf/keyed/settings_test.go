@@ -20,9 +20,9 @@ func TestFingerprint(t *testing.T) {
 	seen := map[string]keyed.Config{}
 	for _, f := range []hafvf.Config{
 		{Family: "normal"},
-		{Family: "normal", Levels: []hafvf.Beta{}},
-		{Family: "normal", Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}}, Top: 1},
-		{Family: "normal", Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}}, Top: 1, Detect: &hafvf.Detect{}},
+		{Family: "normal", Member: &hafvf.Member{}},
+		{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}}, Top: 1}},
+		{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}}, Top: 1}, Detect: &hafvf.Detect{}},
 		{Family: "normal", Bank: hafvf.DefaultBank()},
 		{Family: "normal", Bank: hafvf.DefaultBankOf("normal")},
 		{Family: "normal", Bank: hafvf.DefaultBank(), Forgetting: .99},
@@ -39,7 +39,7 @@ func TestFingerprint(t *testing.T) {
 			seen[of] = c
 		}
 	}
-	paper := hafvf.Config{Family: "normal", Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}
+	paper := hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}}
 	if a, b := fingerprint(keyed.Config{Filter: hafvf.Config{Family: "normal"}}), fingerprint(keyed.Config{Filter: paper, Order: keyed.EventTime}); a != b {
 		t.Errorf("defaults have the fingerprint %s, the values that they stand for %s", a, b)
 	}

@@ -42,9 +42,9 @@ func BenchmarkStateSize(b *testing.B) {
 		name string
 		cfg  hafvf.Config
 	}{
-		{"depth 0", hafvf.Config{Top: .99}},
-		{"depth 1", hafvf.Config{Levels: []hafvf.Beta{level}, Top: 1}},
-		{"depth 2", hafvf.Config{Levels: []hafvf.Beta{level, {Alpha: 1, Beta: 1}}, Top: 1}},
+		{"depth 0", hafvf.Config{Member: &hafvf.Member{Top: .99}}},
+		{"depth 1", hafvf.Config{Member: &hafvf.Member{Levels: []hafvf.Beta{level}, Top: 1}}},
+		{"depth 2", hafvf.Config{Member: &hafvf.Member{Levels: []hafvf.Beta{level, {Alpha: 1, Beta: 1}}, Top: 1}}},
 		{"detect", hafvf.Config{Bank: hafvf.DefaultBank(), Detect: &hafvf.Detect{}}},
 	}
 	models := []struct {

@@ -16,11 +16,12 @@ import (
 
 // SmoothConfig says how the sessions of keys are smoothed.
 type SmoothConfig struct {
-	// Filter needs a Family, and has neither bank nor detection. Where it has neither Levels
-	// nor Top, a hafvf.Segmenter finds the segments of a session, less the Season if there is
-	// one. Where it has, there is no season, and the filter smooths by a forward and a backward pass, the smoother of the paper.
-	// It looks back: levels {9, 1}, {1, 1} and top 1 suit that better than the filter's
-	// default. With a WarmUp above zero the whole session sets its prior.
+	// Filter needs a Family, and has neither bank nor detection. If it has no Member, a
+	// segments.Segmenter finds the segments of a session, less the Season if there is one. If
+	// it has one, there is no season, and the filter smooths by a forward and a backward pass,
+	// the smoother of the paper. That looks back: levels {9, 1}, {1, 1} and top 1 suit it
+	// better than the filter's default. With a WarmUp above zero the whole session sets its
+	// prior.
 	Filter hafvf.Config
 	// Keys are exceptions, as in Config.
 	Keys []Rule
@@ -192,7 +193,7 @@ func newSmoothing(cfg hafvf.Config, odds float64) (*smoothing, error) {
 // Segments reports whether Smooth looks for segments: whether the configuration gives no
 // filter.
 func Segments(cfg hafvf.Config) bool {
-	return cfg.Levels == nil && cfg.Top == 0 && len(cfg.Bank) == 0
+	return cfg.Member == nil && len(cfg.Bank) == 0
 }
 
 // fitted is the model with the prior that the steps set, or as configured.

@@ -55,7 +55,7 @@ func TestTrackRestores(t *testing.T) {
 	for name, cfg := range map[string]Config{
 		"default":              {Filter: hafvf.Config{Family: "normal"}},
 		"arrival":              {Filter: hafvf.Config{Family: "normal"}, Order: Arrival},
-		"rule":                 {Filter: hafvf.Config{Family: "normal"}, Keys: []Rule{{Match: "k*", Filter: hafvf.Config{Family: "normal", Top: .9}}}},
+		"rule":                 {Filter: hafvf.Config{Family: "normal"}, Keys: []Rule{{Match: "k*", Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: .9}}}}},
 		"sequence":             {Filter: hafvf.Config{Family: "ar", Prior: expfam.Params{"order": 3}}},
 		"detecting":            detecting,
 		"last value":           lagging,

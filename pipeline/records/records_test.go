@@ -19,11 +19,11 @@ import (
 )
 
 var layouts = map[string]hafvf.Config{
-	"scalar":          {Family: "normal", Levels: []hafvf.Beta{{Alpha: 1, Beta: 1}, {Alpha: 1, Beta: 1}}, Top: 1},
-	"without levels":  {Family: "poisson", Levels: []hafvf.Beta{}, Top: .9},
-	"vector":          {Family: "mvnormal", Dim: 2, Levels: []hafvf.Beta{{Alpha: 1, Beta: 1}}, Top: 1},
-	"probabilities":   {Family: "categorical", Prior: expfam.Params{"alpha": []float64{1, 1, 1}}, Levels: []hafvf.Beta{}, Top: 1},
-	"matrix":          {Family: "regression", Dim: 3, Levels: []hafvf.Beta{}, Top: 1},
+	"scalar":          {Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: 1, Beta: 1}, {Alpha: 1, Beta: 1}}, Top: 1}},
+	"without levels":  {Family: "poisson", Member: &hafvf.Member{Top: .9}},
+	"vector":          {Family: "mvnormal", Dim: 2, Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: 1, Beta: 1}}, Top: 1}},
+	"probabilities":   {Family: "categorical", Prior: expfam.Params{"alpha": []float64{1, 1, 1}}, Member: &hafvf.Member{Top: 1}},
+	"matrix":          {Family: "regression", Dim: 3, Member: &hafvf.Member{Top: 1}},
 	"bank, detection": {Family: "normal", Bank: hafvf.DefaultBank(), Detect: &hafvf.Detect{}, WarmUp: 9},
 }
 

@@ -103,7 +103,7 @@ func runAR(prior arPrior, xs []float64) (r arRun) {
 	f := newFilter(hafvf.Config{
 		Family: "ar",
 		Prior:  expfam.Params{"order": arOrder, "precision": prior.precision, "alpha": prior.alpha, "beta": prior.beta},
-		Levels: []hafvf.Beta{{Alpha: 4.5, Beta: 0.5}, {Alpha: 1, Beta: 1}}, Top: 1,
+		Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: 4.5, Beta: 0.5}, {Alpha: 1, Beta: 1}}, Top: 1},
 	})
 	s := f.NewState()
 	var m, sd [1]float64

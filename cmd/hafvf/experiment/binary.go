@@ -86,7 +86,7 @@ func simulateBinary(seed uint64) *binaryOutcome {
 
 func runBinary(config int, xs []float64) binaryRun {
 	c := binaryConfigs[config]
-	f := newFilter(hafvf.Config{Family: "bernoulli", Prior: expfam.Params{"alpha": 1.0, "beta": 1.0}, Levels: c.levels, Top: c.top})
+	f := newFilter(hafvf.Config{Family: "bernoulli", Prior: expfam.Params{"alpha": 1.0, "beta": 1.0}, Member: &hafvf.Member{Levels: c.levels, Top: c.top}})
 	s := f.NewState()
 	r := binaryRun{weights: make([][]float64, f.Levels()), u: make([][]float64, f.Levels()*len(binaryTerms))}
 	for _, x := range xs {

@@ -217,7 +217,7 @@ func TestARPredictsFromTheRowsBefore(t *testing.T) {
 	f := newFilter(hafvf.Config{
 		Family: "regression",
 		Prior:  expfam.Params{"mean": slices.Repeat([]any{0.0}, arOrder), "precision": arUsual.precision, "alpha": arUsual.alpha, "beta": arUsual.beta},
-		Levels: []hafvf.Beta{{Alpha: 4.5, Beta: 0.5}, {Alpha: 1, Beta: 1}}, Top: 1,
+		Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: 4.5, Beta: 0.5}, {Alpha: 1, Beta: 1}}, Top: 1},
 	})
 	s := f.NewState()
 	var mean, sd [1]float64

@@ -96,7 +96,7 @@ func runRL(prior int, session [][][]float64) rlRun {
 	f := newFilter(hafvf.Config{
 		Family: "mvnormal",
 		Prior:  expfam.Params{"mu": []any{0.0, 0.0}, "kappa": 0.1, "nu": 3.0, "scale": 1.0},
-		Levels: []hafvf.Beta{rlPriors[prior].w, {Alpha: 1, Beta: 1}}, Top: 1,
+		Member: &hafvf.Member{Levels: []hafvf.Beta{rlPriors[prior].w, {Alpha: 1, Beta: 1}}, Top: 1},
 	})
 	s := f.Smooth(session)
 	var r rlRun

@@ -80,10 +80,10 @@ func (s *site) migrates(t *testing.T) {
 	d = start(cfg, "--savepoint", savepoint)
 	estimated(d, 2)
 
-	of1 := hafvf.Config{Family: "normal", Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}}, Top: .98}
-	of2 := hafvf.Config{Family: "normal", Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, Top: 1, Detect: &hafvf.Detect{}}
-	rule1 := hafvf.Config{Family: "normal", Levels: []hafvf.Beta{}, Top: .9}
-	rule2 := hafvf.Config{Family: "normal", Levels: []hafvf.Beta{}, Top: .8, Detect: &hafvf.Detect{}}
+	of1 := hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}}, Top: .98}}
+	of2 := hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, Top: 1}, Detect: &hafvf.Detect{}}
+	rule1 := hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: .9}}
+	rule2 := hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: .8}, Detect: &hafvf.Detect{}}
 	from := keyed.Config{Filter: of1, Keys: []keyed.Rule{{Match: "k1*", Filter: rule1}}}
 	to := keyed.Config{Filter: of2, Keys: []keyed.Rule{{Match: "k2*", Filter: rule2}}, TimeUnit: time.Minute}
 	want := s.loop(t, from, to, func(at time.Time) bool { return of(int(at.Sub(begin)/time.Second)) > 0 })
