@@ -12,7 +12,6 @@ import (
 	"io/fs"
 	"math"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -104,7 +103,8 @@ type encoder interface {
 	close() error
 }
 
-// ErrReaderGone says that nobody reads standard output any more, as behind | head.
+// ErrReaderGone says that nobody reads standard output any more, as behind | head. A program
+// gets it if it ignores SIGPIPE, which ends it otherwise.
 var ErrReaderGone = errors.New("its reader has gone")
 
 var errClosed = errors.New("the writer has been committed or aborted")
@@ -168,8 +168,6 @@ func (w *Writer) open(path string) error {
 		if path == Stderr {
 			w.name, w.file = "standard error", os.Stderr
 		}
-		// Otherwise a reader that went away ends the process without a word.
-		signal.Ignore(syscall.SIGPIPE)
 		return nil
 	}
 	info, err := os.Stat(path)

@@ -129,6 +129,7 @@
 // state is valid either way.
 //
 // Settings and observations that come from users are checked by New, Config and
-// Check, which return errors. A vector or a state of the wrong length is a mistake
-// of the program and panics. Numbers that are undefined are NaN.
+// Check, which return errors. NewFilter and NewBank take values that a program names, and
+// panic if one is out of range, as all methods do at a vector or a state of the wrong length.
+// Numbers that are undefined are NaN.
 package hafvf

@@ -21,11 +21,11 @@
 //   - The encoder of encode.go appends the estimate and its alerts to chunks of lines, as
 //     package records lays them out, and counts them for the summary.
 //   - sink.go writes the chunks: to a file, a topic or a webhook. When all that was handed
-//     over is stored, the run commits states and offsets (kafkaio.Ledger, statefile.go).
+//     over is stored, the run commits states and offsets (kafkaio.Ledger, runstates.go).
 //
 // With transform: smooth the observations of a session are gathered in a window first, and
 // a keyed.Smoother takes the place of the entity.
 //
 // Without a run, package inspect looks at data, for hafvf check and hafvf init, and
-// liststates.go and migrate.go read stored states.
+// states.go reads stored states.
 package pipeline

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	_ "time/tzdata" // for detect.zone, where the machine has none
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -39,6 +41,10 @@ func main() {
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	os.Exit(run(os.Args[1:]))
 }
+
+// reportReaderGone makes a write to standard output whose reader has gone return
+// connectors.ErrReaderGone. Without it SIGPIPE ends the process, and no file is closed.
+func reportReaderGone() { signal.Ignore(syscall.SIGPIPE) }
 
 func run(args []string) int {
 	root := &cobra.Command{

@@ -171,6 +171,7 @@ func (o operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summar
 		return pipeline.Summary{}, err
 	}
 	defer done()
+	reportReaderGone()
 	stop := make(chan struct{})
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -45,6 +45,7 @@ ends the worker; Flink then restarts its tasks from the last checkpoint.`,
 			defer done()
 			ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
+			reportReaderGone()
 			ctx, release, err := pipeline.Attend(ctx, log, metrics)
 			if err != nil {
 				return err
