@@ -48,8 +48,8 @@ func (f filtering) openChangelog(stored []kafkaio.Stored, migrate bool, log *slo
 	}
 	topic := stored[0].Topic
 	a, err := states.Adopt(f.cfg.Config, openStored(stored), migrate, "the changelog "+topic)
-	if misfit := new(states.Misfit); errors.As(err, &misfit) {
-		return nil, fmt.Errorf("the changelog %s does not fit the config, %w; take another changelog, the config that it was written with, or keep what can be kept with --migrate (hafvf check CONFIG --states %s says what)", topic, misfit, topic)
+	if mismatch := new(states.Mismatch); errors.As(err, &mismatch) {
+		return nil, fmt.Errorf("the changelog %s does not fit the config, %w; take another changelog, the config that it was written with, or keep what can be kept with --migrate (hafvf check CONFIG --states %s says what)", topic, mismatch, topic)
 	}
 	if err != nil {
 		return nil, err
@@ -108,8 +108,8 @@ func openStateFile(g *Graph, migrate bool, log *slog.Logger) (*stateFile, error)
 		return nil, err
 	}
 	a, err := states.Adopt(f.cfg.Config, all, migrate, g.states)
-	if misfit := new(states.Misfit); errors.As(err, &misfit) {
-		return nil, fmt.Errorf("state: %s does not fit the config, %w; give another file, the config that it was written with, or keep what can be kept with --migrate (hafvf check CONFIG --states %s says what)", g.states, misfit, g.states)
+	if mismatch := new(states.Mismatch); errors.As(err, &mismatch) {
+		return nil, fmt.Errorf("state: %s does not fit the config, %w; give another file, the config that it was written with, or keep what can be kept with --migrate (hafvf check CONFIG --states %s says what)", g.states, mismatch, g.states)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("state: %w", err)

@@ -106,14 +106,6 @@ type Stored struct {
 	Replaced bool
 }
 
-// A State is the state of a key.
-type State struct {
-	Key   string
-	Bytes []byte
-	// Waiting are records in the state that have no output yet.
-	Waiting []Position
-}
-
 // Progress is how far a partition was read.
 type Progress struct {
 	Position       // of the next record
@@ -486,21 +478,6 @@ func (l *Ledger) Restored() map[string][]byte {
 		all[key] = s.bytes
 	}
 	return all
-}
-
-// Add changes the number of records in flight by n: a node that makes m records of
-// n adds m − n, and a sink that has stored m adds −m. With it come the states that
-// hold once nothing is in flight. Package transforms does so itself.
-func (l *Ledger) Add(n int, states ...State) {
-	r := account.Report{Emitted: n}
-	for _, s := range states {
-		k := account.KeyState{Key: s.Key, State: s.Bytes}
-		for _, w := range s.Waiting {
-			k.Waiting = append(k.Waiting, account.Place{Log: w.Log(), Seq: w.Offset})
-		}
-		r.States = append(r.States, k)
-	}
-	l.account.Report(r)
 }
 
 // settled notes what holds now that nothing is in flight.

@@ -16,8 +16,30 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"hafvf/internal/account"
 	"hafvf/internal/testing/kafkatest"
 )
+
+// A State is the state of a key, with the records in it that have no output yet.
+type State struct {
+	Key     string
+	Bytes   []byte
+	Waiting []Position
+}
+
+// Add does what nodes and sinks do: a node that makes m records of n adds m − n, and a sink
+// that has stored m adds −m. With it come the states that hold once nothing is in flight.
+func (l *Ledger) Add(n int, states ...State) {
+	r := account.Report{Emitted: n}
+	for _, s := range states {
+		k := account.KeyState{Key: s.Key, State: s.Bytes}
+		for _, w := range s.Waiting {
+			k.Waiting = append(k.Waiting, account.Place{Log: w.Log(), Seq: w.Offset})
+		}
+		r.States = append(r.States, k)
+	}
+	l.account.Report(r)
+}
 
 // openLedger opens a ledger that is closed when the test ends.
 func openLedger(t testing.TB, cfg LedgerConfig) *Ledger {

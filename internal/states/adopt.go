@@ -26,24 +26,24 @@ type Adopted struct {
 	outcomes map[string]int // the number of keys, by what is carried over
 }
 
-// Misfit is the error for a state of another configuration.
-type Misfit struct {
+// Mismatch is the error for a state of another configuration.
+type Mismatch struct {
 	Key string
 	Err error
 }
 
-func (m *Misfit) Error() string {
+func (m *Mismatch) Error() string {
 	return fmt.Sprintf("at the key %s: %v", message.Quote(m.Key), m.Err)
 }
 
-func (m *Misfit) Unwrap() error { return m.Err }
+func (m *Mismatch) Unwrap() error { return m.Err }
 
 // unchanged is the outcome of a state that fits the configuration.
 const unchanged = "unchanged"
 
 // Adopt looks at stored states for runs of cfg. If migrate is set, it carries states over that
 // were written under other settings, as far as they mean the same; if nothing of a state
-// does, that is an error. Without migrate, the error for such a state is a *Misfit. where names
+// does, that is an error. Without migrate, the error for such a state is a *Mismatch. where names
 // the place of the states in errors.
 func Adopt(cfg keyed.Config, all []State, migrate bool, where string) (Adopted, error) {
 	a := Adopted{States: make(map[string][]byte, len(all)), Included: map[string]int64{}, outcomes: map[string]int{}}
@@ -76,7 +76,7 @@ func Adopt(cfg keyed.Config, all []State, migrate bool, where string) (Adopted, 
 		}
 		switch {
 		case errors.Is(err, keyed.ErrOtherConfig):
-			return a, &Misfit{s.Key, err}
+			return a, &Mismatch{s.Key, err}
 		case err != nil:
 			s.Err = err
 			a.Damaged = append(a.Damaged, s)
