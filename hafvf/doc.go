@@ -2,13 +2,15 @@
 // (Moens 2018): a Bayesian filter that follows the distribution of a stream and
 // learns how fast to forget it.
 //
-// Config{Family: "normal"}.Filter() makes the filter of the paper, Filter.NewState
-// the state of one stream, and Filter.Update predicts an observation and learns it.
+// To raise alarms on the values of keys, begin with keyed.Recommended(family), the set-up
+// that package keyed runs. This package is the mathematics below it:
+// Config{Family: "normal"}.Filter() makes the filter of the paper, Filter.NewState the state
+// of one stream, and Filter.Update predicts an observation and learns it.
 //
 // # Families
 //
 // The model of a stream is one of these likelihoods with its conjugate prior, or
-// one of your own, see Register. What Params leaves out has the default. A number
+// one of your own, see expfam.Register. A parameter that Params leaves out has its default. A number
 // for a vector or a matrix stands for every entry, or for the diagonal. Memory is
 // counted in the units of the last column.
 //

@@ -204,7 +204,7 @@ func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (a
 	case topics:
 		return nil, "", fmt.Errorf("%s is not a file of states, nor a savepoint on this machine", place)
 	default:
-		return nil, "", fmt.Errorf("%s is not a file of states, nor a savepoint on this machine, and the config's source has no brokers where it could be a changelog", place)
+		return nil, "", fmt.Errorf("%s is not a file of states, nor a savepoint on this machine, and the config's source names no brokers that could hold it as a changelog", place)
 	}
 	switch {
 	case topics && changelog != "":

@@ -1,6 +1,6 @@
 // Package transforms provides the filter of package hafvf as Beam transforms on
 // keyed observations. Filter follows unbounded or bounded streams, one observation
-// after another. Smooth looks back on finished sessions. What they do to one key is
+// after another. Smooth looks back on finished sessions. The work on one key is
 // package keyed, which does the same in a plain loop, without a pipeline: here are the
 // bundles, timers, states and windows of a runner.
 //
@@ -11,7 +11,7 @@
 // model takes, and a PCollection<keyed.Rejected> with the others:
 //
 //   - those of an empty key or outside of the model's domain,
-//   - without a time, where the order is keyed.EventTime or the key has a season,
+//   - without a time, if the order is keyed.EventTime or the key has a season,
 //   - late ones: before an observation of the key that is already released.
 //
 // Each estimate holds the prediction before the observation and the posterior after
@@ -41,7 +41,7 @@
 // records, which a registered Decoder turns into observations. A registered Encoder
 // appends what is to be written of each estimate to bytes, which the node emits in
 // chunks. Nothing is made an element on the way but these, so that a record costs half
-// as much where the filter itself is cheap.
+// as much if the filter itself is cheap.
 //
 // # Order and lateness
 //
@@ -75,7 +75,7 @@
 // an allowed lateness, state and timers. The runner must not process one key twice at the
 // same time. Package hafvf/pipeline/direct runs both in this process.
 //
-// Beam's Prism can process a key twice at once where it splits a bundle, and then loses
+// Beam's Prism can process a key twice at once if it splits a bundle, and then loses
 // updates of states: give it the experiment prism_disable_sdf_split. It fires sessions of an
 // unbounded source before they are over.
 //

@@ -48,7 +48,7 @@ not hold where at most one in ten does.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().Uint32Var(&seed, "seed", 1, "of the first simulation, which the figure shows, as `SEED`")
-	cmd.PersistentFlags().StringVar(&out, "out", ".", "the folder for the files, `DIR`; it is made where there is none")
+	cmd.PersistentFlags().StringVar(&out, "out", ".", "the folder for the files, `DIR`; it is made if it does not exist")
 	cmd.AddCommand(sgdCommand(&seed, &out))
 	for _, e := range experiment.All {
 		cmd.AddCommand(&cobra.Command{

@@ -9,7 +9,7 @@
 //	e := est.Estimate(track, keyed.Value(time.Now(), "", 20.1))
 //
 // The estimate has the prediction before the observation and the posterior after it, and
-// Alarm where the observation raises one.
+// Alarm if the observation raises one.
 //
 // # The way of an observation
 //

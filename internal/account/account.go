@@ -10,7 +10,7 @@
 //	Stored    a sink has stored n                −n
 //
 // Where the balance is 0, every record that was handed over is in a state, and all
-// its outputs are stored. What was reported until then holds and may be committed.
+// its outputs are stored. The states that were reported until then hold and may be committed.
 package account
 
 import (

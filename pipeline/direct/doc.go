@@ -6,7 +6,7 @@
 // Beam's package exec executes the steps, from the same descriptors that a worker gets from
 // a runner. This package does what a runner does. It cuts the pipeline into stages, keeps
 // elements, states, timers and groups in memory, computes watermarks, and decides what runs
-// next. An element is encoded only where it passes from one stage to another.
+// next. An element is encoded only if it passes from one stage to another.
 //
 // # What is supported
 //

@@ -1,6 +1,6 @@
 // Package flink runs Beam pipelines on a Flink cluster. It submits them through Beam's job
 // server, watches and stops them through Flink's REST interface, and provides the worker
-// beside each TaskManager. It does not depend on what a pipeline does.
+// next to each TaskManager. It does not depend on what a pipeline does.
 package flink
 
 import (

@@ -37,7 +37,7 @@ func words(trace string) string {
 	cause := plain(trace)
 	for _, w := range []struct{ sign, means string }{
 		{"NoResourceAvailableException", "the cluster has no slots for the job: start more TaskManagers, or take a lower runner.parallelism"},
-		{"Cannot map checkpoint/savepoint state", ErrOtherSteps.Error() + "; go on with the topics, model.family, model.scale and runner.cells that it was taken with, and with lateness or silence where it had one of them, and only there, or begin without it"},
+		{"Cannot map checkpoint/savepoint state", ErrOtherSteps.Error() + "; go on with the topics, model.family, model.scale and runner.cells that it was taken with, and with lateness or silence if it had one of them, and only then, or start without the savepoint"},
 		{"Failed to rollback to checkpoint/savepoint", "the job cannot go on from the savepoint"},
 		{"Cannot find checkpoint or savepoint file/directory", "there is no savepoint there"},
 		{"Cannot find meta data file '_metadata'", "there is no savepoint there"},

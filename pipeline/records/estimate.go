@@ -25,7 +25,7 @@ var estimates = []field[estimate]{
 		inJSON(only(regime, detects, mayDetect))),
 	only(outputs("lower", "Lower bound of the central predictive interval, one step ahead, before x was seen; with interval only.", func(e estimate) []float64 { return e.Lower }), bounded, mayBound),
 	only(outputs("upper", "Its upper bound; with interval only.", func(e estimate) []float64 { return e.Upper }), bounded, mayBound),
-	number("log_predictive", "nats", "log p(x | past), integrated over the weight; of the whole bank where there is one.", func(e estimate) float64 { return e.LogPredictive }),
+	number("log_predictive", "nats", "log p(x | past), integrated over the weight; with a bank, of the whole bank.", func(e estimate) float64 { return e.LogPredictive }),
 	full(number("elbo", "nats", "Lower bound of the log evidence, the objective of the update.", func(e estimate) float64 { return e.ELBO })),
 	number("weight", "", "E[w]: share of the past that this step kept.", func(e estimate) float64 { return e.Weight }),
 	number("memory", "observations", "Number of observations that the estimate rests on.", func(e estimate) float64 { return e.Memory }),
@@ -53,9 +53,9 @@ var estimates = []field[estimate]{
 			return e.Detection.Delay, e.Detection.Kind == hafvf.Change || e.Detection.Kind == hafvf.Revision
 		})),
 		full(count("age", "observations", "Run length: since the running regime's start.", func(e estimate) (int64, bool) { return e.Detection.Age, true })),
-		number("score", "", "How unusual the last observations are for the key: minus the decimal logarithm of a tail probability. null in the first observations, where x is missing, and of a single category (bernoulli, categorical), which raises no novelty.", func(e estimate) float64 { return e.Detection.Score }),
+		number("score", "", "How unusual the last observations are for the key: minus the decimal logarithm of a tail probability. null in the first observations, if x is missing, and of a single category (bernoulli, categorical), which raises no novelty.", func(e estimate) float64 { return e.Detection.Score }),
 		full(number("threshold", "", "The score of an alarm. It rises with every alarm and falls with time, so that alarms keep to the budget.", func(e estimate) float64 { return e.Detection.Threshold })),
-		nullable("alarm", "novelty, where the score reached the threshold; change, where a rare change was found; else null. kind is a belief, an alarm a decision.", func(e estimate) string {
+		nullable("alarm", "novelty if the score reached the threshold; change if a rare change was found; else null. kind is a belief, an alarm a decision.", func(e estimate) string {
 			if e.Alarm == nil {
 				return ""
 			}

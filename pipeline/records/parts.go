@@ -9,7 +9,7 @@ import (
 // value is the observation as it came in.
 func value[T any](get func(T) ([][]float64, keyed.Shape)) field[T] {
 	return field[T]{
-		name: "x", takes: "number, or list of numbers", doc: "The observation as it came in; null where it is missing.",
+		name: "x", takes: "number, or list of numbers", doc: "The observation as it came in; null if it is missing.",
 		json: func(b []byte, _ *Layout, v T) []byte {
 			x, shape := get(v)
 			return appendValue(b, x, shape)
@@ -27,8 +27,8 @@ func value[T any](get func(T) ([][]float64, keyed.Shape)) field[T] {
 // moments are a mean and a sd, numbers or lists as the layout has them.
 func moments[T any](name, doc string, get func(T) keyed.Moments, more ...field[T]) field[T] {
 	return object(name, doc, append([]field[T]{
-		outputs("mean", "Mean; null where there is none.", func(v T) []float64 { return get(v).Mean }),
-		outputs("sd", "Standard deviation; null where it is infinite.", func(v T) []float64 { return get(v).SD }),
+		outputs("mean", "Mean; null if it does not exist.", func(v T) []float64 { return get(v).Mean }),
+		outputs("sd", "Standard deviation; null if it is infinite.", func(v T) []float64 { return get(v).SD }),
 	}, more...)...)
 }
 

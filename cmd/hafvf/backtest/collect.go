@@ -1,4 +1,4 @@
-// Package backtest reports what a config would have told of past data: its alarms, what
+// Package backtest reports what a config would have found in past data: its alarms, what
 // they cost of the budget, and how they compare with labels and with another config.
 package backtest
 

@@ -1,4 +1,4 @@
-// Package e2e runs the program for tests, as processes beside a real Kafka broker and
+// Package e2e runs the program for tests, as processes next to a real Kafka broker and
 // a real Flink cluster, and compares what it writes. Only tests import it.
 package e2e
 

@@ -1,6 +1,6 @@
 // Package flinktest starts a Flink cluster for tests, as Java processes on
 // loopback: a JobManager, TaskManagers, and Beam's job server, which takes
-// pipelines. The workers beside the TaskManagers are the test's own to start, at
+// pipelines. The workers next to the TaskManagers are the test's own to start, at
 // Cluster.Workers.
 //
 // Tests share a cluster by being subtests of the test that started it; every

@@ -1,6 +1,6 @@
 // Package javatest runs Java programs for tests: it fetches their jars by Maven
 // and keeps them, and ties their processes to the test's. A test that finds no
-// Java or Maven is skipped, or fails where the environment has CI=true.
+// Java or Maven is skipped, or fails if the environment has CI=true.
 package javatest
 
 import (

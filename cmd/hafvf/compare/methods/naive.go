@@ -3,7 +3,7 @@ package methods
 // Seasonal naive forecast (Hyndman and Athanasopoulos, Forecasting: Principles and Practice):
 // the value that was a period ago.
 var naives = []Method{
-	{Name: "naive", About: "seasonal naive forecast", Setting: "the value a period ago; the last value where there is no period", Source: "Hyndman and Athanasopoulos, Forecasting",
+	{Name: "naive", About: "seasonal naive forecast", Setting: "the value a period ago; the last value if there is no period", Source: "Hyndman and Athanasopoulos, Forecasting",
 		New: func(s Start) Follower { return &naive{period: s.Period} }},
 }
 
