@@ -10,6 +10,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/states"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -70,6 +71,9 @@ func statesOfCells() cellState {
 	return cellState{head: &head, log: &log, settings: &settings, text: text, own: keyed.FingerprintOf(text)}
 }
 
+// small is the size up to which a cell is rewritten whole.
+const small = 4 << 10
+
 // A cell holds the last entity of every key, whichever copies workers have, also after
 // bundles that were rolled back.
 func TestCell(t *testing.T) {
@@ -77,9 +81,9 @@ func TestCell(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 7))
 			defer func(all *copies) { kept = all }(kept)
-			workers := []*copies{{of: map[version]*cell{}, bound: 1 << 20}, {of: map[version]*cell{}, bound: 1 << 20}, {of: map[version]*cell{}}}
+			workers := []*copies{{of: map[states.Version]*cell{}, bound: 1 << 20}, {of: map[states.Version]*cell{}, bound: 1 << 20}, {of: map[states.Version]*cell{}}}
 			r := &runner{rng: rng}
-			states := statesOfCells()
+			of := statesOfCells()
 			want := map[string]string{}
 			type point struct {
 				runner
@@ -89,13 +93,13 @@ func TestCell(t *testing.T) {
 			keys, size := 1+rng.IntN(300), 1+rng.IntN(300)
 			for bundle := range 300 {
 				kept = workers[rng.IntN(len(workers))]
-				c, err := states.read(r, "")
+				c, err := of.read(r, "")
 				if err != nil {
 					t.Fatalf("bundle %d: %v", bundle, err)
 				}
 				got := map[string]string{}
-				for key := range c.at {
-					got[key] = string(c.entity(key))
+				for key := range c.Keys() {
+					got[key] = string(c.Entity(key))
 				}
 				if d := cmp.Diff(want, got); d != "" {
 					t.Fatalf("bundle %d: %s", bundle, d)
@@ -111,11 +115,11 @@ func TestCell(t *testing.T) {
 						want[e.key] = string(e.state)
 					}
 				}
-				if err := states.write(r, c, "", changed); err != nil {
+				if err := of.write(r, c, "", changed); err != nil {
 					t.Fatal(err)
 				}
-				if n := r.bytes(); n > 3*c.live+2*smallCell {
-					t.Fatalf("bundle %d: the log has %d bytes, of which %d live", bundle, n, c.live)
+				if n := r.bytes(); n > 3*c.Live()+2*small {
+					t.Fatalf("bundle %d: the log has %d bytes, of which %d live", bundle, n, c.Live())
 				}
 				switch rng.IntN(10) {
 				case 0:
@@ -132,58 +136,58 @@ func TestCell(t *testing.T) {
 
 // A worker that has the last version does not read the log.
 func TestCellIsKept(t *testing.T) {
-	states, r := statesOfCells(), &runner{rng: rand.New(rand.NewPCG(1, 2))}
+	of, r := statesOfCells(), &runner{rng: rand.New(rand.NewPCG(1, 2))}
 	for i := range 5 {
-		c, err := states.read(r, "")
+		c, err := of.read(r, "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(c.at) != i*100 {
-			t.Fatalf("%d keys after %d bundles of 100", len(c.at), i)
+		if c.Len() != i*100 {
+			t.Fatalf("%d keys after %d bundles of 100", c.Len(), i)
 		}
 		var changed []*held
 		for k := range 100 {
 			changed = append(changed, &held{key: fmt.Sprint(i, k), state: make([]byte, 100)})
 		}
-		if err := states.write(r, c, "", changed); err != nil {
+		if err := of.write(r, c, "", changed); err != nil {
 			t.Fatal(err)
 		}
 		for i := range r.bag {
 			r.bag[i] = []byte{0xff} // no log
 		}
 	}
-	kept.take(version(r.value.([]byte)[10:]))
-	if _, err := states.read(r, ""); !errors.Is(err, errCell) {
+	kept.take(states.Version(r.value.([]byte)[10:]))
+	if _, err := of.read(r, ""); !errors.Is(err, states.ErrCell) {
 		t.Errorf("without a copy: %v", err)
 	}
 }
 
 // A log that lacks a piece is an error: its keys would begin anew in silence.
 func TestCellLacksPieces(t *testing.T) {
-	states, r := statesOfCells(), &runner{rng: rand.New(rand.NewPCG(1, 2))}
-	c := &cell{at: map[string]extent{}}
+	of, r := statesOfCells(), &runner{rng: rand.New(rand.NewPCG(1, 2))}
+	c := &cell{Cell: states.NewCell()}
 	for i := range 3 {
-		if err := states.write(r, c, "", []*held{{key: fmt.Sprint(i), state: make([]byte, 2*smallCell)}}); err != nil {
+		if err := of.write(r, c, "", []*held{{key: fmt.Sprint(i), state: make([]byte, 2*small)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	kept.take(version(r.value.([]byte)[10:]))
+	kept.take(states.Version(r.value.([]byte)[10:]))
 	if len(r.bag) != 3 {
 		t.Fatalf("%d pieces", len(r.bag))
 	}
 	for _, bag := range [][]any{nil, {r.bag[0], r.bag[2]}, {r.bag[0], r.bag[1], r.bag[1], r.bag[2]}} {
-		if _, err := states.read(&runner{value: r.value, bag: bag, rng: r.rng}, ""); !errors.Is(err, errPieces) {
+		if _, err := of.read(&runner{value: r.value, bag: bag, rng: r.rng}, ""); !errors.Is(err, states.ErrPieces) {
 			t.Errorf("%d pieces: %v", len(bag), err)
 		}
 	}
-	if c, err := states.read(r, ""); err != nil || len(c.at) != 3 {
+	if c, err := of.read(r, ""); err != nil || c.Len() != 3 {
 		t.Errorf("all pieces: %v", err)
 	}
 }
 
 // The state of a key that shares none is a cell of that key alone.
 func TestCellOfOneKey(t *testing.T) {
-	states := statesOfCells()
+	of := statesOfCells()
 	est, err := keyed.NewEstimator(keyed.Config{Filter: hafvf.Config{Family: "normal"}})
 	if err != nil {
 		t.Fatal(err)
@@ -193,24 +197,24 @@ func TestCellOfOneKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	old, _ := e.AppendBinary(nil)
-	c, err := states.read(&runner{value: old}, "k")
+	c, err := of.read(&runner{value: old}, "k")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(c.entity("k")) != string(old) || len(c.at) != 1 {
-		t.Errorf("%d keys", len(c.at))
+	if string(c.Entity("k")) != string(old) || c.Len() != 1 {
+		t.Errorf("%d keys", c.Len())
 	}
-	if _, err := states.read(&runner{value: old}, ""); !errors.Is(err, errCell) {
+	if _, err := of.read(&runner{value: old}, ""); !errors.Is(err, states.ErrCell) {
 		t.Errorf("as a shared cell: %v", err)
 	}
 }
 
 // Cells without settings, which other versions wrote, are refused.
 func TestCellWithoutSettings(t *testing.T) {
-	states := statesOfCells()
-	for _, head := range [][]byte{{headWhole}, {headWhole, 1, 'a', 1, 'b'}, append([]byte{headLogged}, make([]byte, len(version{}))...)} {
+	of := statesOfCells()
+	for _, head := range [][]byte{{2}, {2, 1, 'a', 1, 'b'}, append([]byte{3}, make([]byte, len(states.Version{}))...)} {
 		for _, alone := range []string{"", "a"} {
-			if _, err := states.read(&runner{value: head}, alone); !errors.Is(err, errFormat) {
+			if _, err := of.read(&runner{value: head}, alone); !errors.Is(err, states.ErrFormat) {
 				t.Errorf("%v: %v", head, err)
 			}
 		}
@@ -219,46 +223,46 @@ func TestCellWithoutSettings(t *testing.T) {
 
 // A cell that is cut or changed is an error, or holds other entities; it is no panic.
 func FuzzCell(f *testing.F) {
-	states, r := statesOfCells(), &runner{}
-	c := &cell{at: map[string]extent{}}
-	if err := states.write(r, c, "", []*held{{key: "a", state: []byte("12")}, {key: "b", state: nil}}); err != nil {
+	of, r := statesOfCells(), &runner{}
+	c := &cell{Cell: states.NewCell()}
+	if err := of.write(r, c, "", []*held{{key: "a", state: []byte("12")}, {key: "b", state: nil}}); err != nil {
 		f.Fatal(err)
 	}
 	whole := r.value.([]byte)
 	for i := range whole {
 		f.Add(whole[:i], []byte{})
 	}
-	if err := states.write(r, c, "", []*held{{key: "c", state: make([]byte, smallCell)}}); err != nil {
+	if err := of.write(r, c, "", []*held{{key: "c", state: make([]byte, small)}}); err != nil {
 		f.Fatal(err)
 	}
 	f.Add(whole[9:], []byte{})
 	f.Add(make([]byte, 1), r.bag[0].([]byte))
-	f.Add(slices.Concat(whole[:9], []byte{headLogged}), r.bag[0].([]byte)[:10])
+	f.Add(slices.Concat(whole[:9], []byte{3}), r.bag[0].([]byte)[:10])
 	f.Fuzz(func(t *testing.T, head, piece []byte) {
 		r := &runner{value: head, bag: []any{piece}, rng: rand.New(rand.NewPCG(1, 2))}
 		for _, alone := range []string{"", "a"} {
-			c, err := states.read(r, alone)
+			c, err := of.read(r, alone)
 			if err != nil {
 				continue
 			}
-			for key := range c.at {
-				keyed.Waiting(c.entity(key))
+			for key := range c.Keys() {
+				keyed.Waiting(c.Entity(key))
 			}
-			c.compact()
+			_ = of.write(r, c, "", []*held{{key: "a", state: []byte("1")}})
 		}
-		c := &cell{at: map[string]extent{}}
-		_ = states.readLog(r, c)
+		logged := slices.Concat([]byte{5}, make([]byte, len(keyed.Fingerprint{})), []byte{3}, make([]byte, len(states.Version{})))
+		_, _ = of.read(&runner{value: logged, bag: []any{piece}, rng: r.rng}, "")
 	})
 }
 
 // Copies take no more than their bound, but for the last.
 func TestCopies(t *testing.T) {
-	k := &copies{of: map[version]*cell{}, bound: 10_000}
-	var all []version
+	k := &copies{of: map[states.Version]*cell{}, bound: 10_000}
+	var all []states.Version
 	for i := range 100 {
-		c := &cell{at: map[string]extent{}}
-		c.put(fmt.Sprint(i), make([]byte, 50+i))
-		all = append(all, newVersion())
+		c := &cell{Cell: states.NewCell()}
+		c.Put(fmt.Sprint(i), make([]byte, 50+i))
+		all = append(all, states.Version{byte(i)})
 		k.put(all[i], c)
 		if k.bytes > k.bound {
 			t.Fatalf("%d bytes after %d", k.bytes, i)
@@ -268,7 +272,7 @@ func TestCopies(t *testing.T) {
 	for _, v := range all {
 		if c := k.take(v); c != nil {
 			n++
-			bytes -= c.size()
+			bytes -= c.Size()
 		}
 	}
 	if n < 20 || bytes != 0 || k.bytes != 0 || len(k.of) != 0 {

@@ -68,7 +68,7 @@ func filter(s beam.Scope, cfg Config, col beam.PCollection, live bool) (estimate
 	timed := live || cfg.waits()
 	blocks, early := beam.ParDo2(s, &packEachFn{packer{Config: text}}, col)
 	blocks = resumed(s, text, live, timed, blocks)
-	estimates, silent, late := beam.ParDo3(s, &filterFn{node: node{Config: text, Live: live}, State: state.MakeValueState[[]byte]("entity"), Log: state.MakeBagState[[]byte]("log"), Settings: state.MakeValueState[[]byte]("settings"), Due: timers.InEventTime("due")}, blocks)
+	estimates, silent, late := beam.ParDo3(s, &filterFn{node: node{Config: text, Live: live}, State: state.MakeValueState[[]byte](headState), Log: state.MakeBagState[[]byte](logState), Settings: state.MakeValueState[[]byte](settingsState), Due: timers.InEventTime("due")}, blocks)
 	return estimates, silent, beam.Flatten(s, early, late)
 }
 
@@ -84,7 +84,7 @@ func FilterEncoded(s beam.Scope, cfg Config, live bool, in, out Registered, col 
 	timed := live || cfg.waits()
 	blocks, undecoded := beam.ParDo2(s, &packFn{packer: packer{Config: text}, Decoder: in}, col)
 	blocks = resumed(s, text, live, timed, blocks)
-	records, alerts, late = beam.ParDo3(s, &encodeFn{node: node{Config: text, Live: live}, Encoder: out, State: state.MakeValueState[[]byte]("entity"), Log: state.MakeBagState[[]byte]("log"), Settings: state.MakeValueState[[]byte]("settings"), Due: timers.InEventTime("due")}, blocks)
+	records, alerts, late = beam.ParDo3(s, &encodeFn{node: node{Config: text, Live: live}, Encoder: out, State: state.MakeValueState[[]byte](headState), Log: state.MakeBagState[[]byte](logState), Settings: state.MakeValueState[[]byte](settingsState), Due: timers.InEventTime("due")}, blocks)
 	return records, alerts, undecoded, late
 }
 

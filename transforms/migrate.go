@@ -22,10 +22,10 @@ type carrying struct {
 // over carries the entities of a cell over to cfg. Without cfg.Migrate it says which of them
 // cannot go on as they are.
 func (a *carrying) over(of cellState, c *opened, cfg Config) error {
-	if c.settings == of.own || len(c.at) == 0 {
+	if c.Settings == of.own || c.Len() == 0 {
 		return nil
 	}
-	written, err := of.readSettings(c.to, c.cell)
+	written, err := c.ReadSettings(of.in(c.to))
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (a *carrying) over(of cellState, c *opened, cfg Config) error {
 		carried string
 		err     error
 	}
-	stored := c.states(written.In(cfg.Config).Settings())
+	stored := c.States(written.In(cfg.Config).Settings())
 	all := make([]outcome, len(stored))
 	parallel.Do(len(stored), len(a.migrators), func(worker, i int) {
 		m, o, s := a.migrators[worker], &all[i], stored[i]
@@ -62,7 +62,7 @@ func (a *carrying) over(of cellState, c *opened, cfg Config) error {
 			return fmt.Errorf("key %q: %w", stored[i].Key, o.err)
 		}
 		if o.carried != "" {
-			c.put(stored[i].Key, o.entity)
+			c.Put(stored[i].Key, o.entity)
 			a.outcomes[o.carried]++
 		}
 	}

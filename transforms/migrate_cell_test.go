@@ -18,6 +18,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/states"
 )
 
 // A job is the node on a runner of its own, one bundle at a time.
@@ -112,7 +113,7 @@ func jumping() []keyed.Observation {
 }
 
 // restart forgets the copies that this process has of cells.
-func restart() { kept = &copies{of: map[version]*cell{}, bound: 1 << 30} }
+func restart() { kept = &copies{of: map[states.Version]*cell{}, bound: 1 << 30} }
 
 // others are the names of cells that have other settings than cfg.
 func (j *job) others(cfg Config) (all []string) {
@@ -309,7 +310,7 @@ func TestCellLacksSettings(t *testing.T) {
 		for _, r := range j.cells {
 			r.settings = text
 		}
-		if _, err := j.bundle(t, other, true, in); !errors.Is(err, errSettings) {
+		if _, err := j.bundle(t, other, true, in); !errors.Is(err, states.ErrSettings) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

@@ -220,7 +220,7 @@ func (c *opened) hold(key string) (e *held, known bool) {
 	if e = c.keys[key]; e != nil {
 		return e, true
 	}
-	e = &held{key: key, state: c.entity(key)}
+	e = &held{key: key, state: c.Entity(key)}
 	e.found = e.state != nil
 	c.keys[key] = e
 	c.order = append(c.order, e)

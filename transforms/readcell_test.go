@@ -25,10 +25,10 @@ func (r *runner) stored() map[string][][]byte {
 func TestReadCell(t *testing.T) {
 	defer func(all *copies) { kept = all }(kept)
 	for _, keys := range []int{1, 20, 400} {
-		r, states := &runner{rng: rand.New(rand.NewPCG(3, 4))}, statesOfCells()
+		r, of := &runner{rng: rand.New(rand.NewPCG(3, 4))}, statesOfCells()
 		want := map[string][]byte{}
 		for bundle := range 6 {
-			c, err := states.read(r, "")
+			c, err := of.read(r, "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -38,11 +38,11 @@ func TestReadCell(t *testing.T) {
 				changed = append(changed, e)
 				want[e.key] = e.state
 			}
-			if err := states.write(r, c, "", changed); err != nil {
+			if err := of.write(r, c, "", changed); err != nil {
 				t.Fatal(err)
 			}
 		}
-		kept = &copies{of: map[version]*cell{}} // the log is read
+		kept = &copies{of: map[states.Version]*cell{}} // the log is read
 		got, err := entities(ReadCell("", r.stored()))
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("%d keys: %v, (-want +got) %s", keys, err, diff)
@@ -70,20 +70,20 @@ func TestReadCellOfOneKey(t *testing.T) {
 }
 
 func TestReadCellRefuses(t *testing.T) {
-	settings := append([]byte{headSettings}, make([]byte, len(keyed.Fingerprint{}))...)
-	whole := append(slices.Clone(settings), headWhole, 3, 'a')
-	head := append(append(slices.Clone(settings), headLogged), make([]byte, len(version{}))...)
+	settings := append([]byte{5}, make([]byte, len(keyed.Fingerprint{}))...)
+	whole := append(slices.Clone(settings), 2, 3, 'a')
+	head := append(append(slices.Clone(settings), 3), make([]byte, len(states.Version{}))...)
 	for _, test := range []struct {
 		states map[string][][]byte
 		want   string
 	}{
-		{map[string][][]byte{"log": {{0}}}, errCell.Error()},
-		{map[string][][]byte{"entity": {whole}}, errCell.Error()},
-		{map[string][][]byte{"entity": {settings}}, errCell.Error()},
-		{map[string][][]byte{"entity": {{headWhole, 1, 'a', 1, 'b'}}}, errFormat.Error()},
+		{map[string][][]byte{"log": {{0}}}, states.ErrCell.Error()},
+		{map[string][][]byte{"entity": {whole}}, states.ErrCell.Error()},
+		{map[string][][]byte{"entity": {settings}}, states.ErrCell.Error()},
+		{map[string][][]byte{"entity": {{2, 1, 'a', 1, 'b'}}}, states.ErrFormat.Error()},
 		{map[string][][]byte{"entity": {head, head}}, "there are 2 values of entity"},
-		{map[string][][]byte{"entity": {head}}, errPieces.Error()},
-		{map[string][][]byte{"entity": {head}, "log": {{0}, {2}}}, errPieces.Error()},
+		{map[string][][]byte{"entity": {head}}, states.ErrPieces.Error()},
+		{map[string][][]byte{"entity": {head}, "log": {{0}, {2}}}, states.ErrPieces.Error()},
 	} {
 		if all, err := ReadCell("pump", test.states); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%v, %v\nwant %s", all, err, test.want)
@@ -92,9 +92,9 @@ func TestReadCellRefuses(t *testing.T) {
 }
 
 func FuzzReadCell(f *testing.F) {
-	settings := append([]byte{headSettings}, make([]byte, len(keyed.Fingerprint{}))...)
-	f.Add(append(slices.Clone(settings), headWhole, 1, 'a', 1, 'b'), []byte{})
-	f.Add(append(append(slices.Clone(settings), headLogged), make([]byte, len(version{}))...), []byte{0, 1, 'a', 1, 'b'})
+	settings := append([]byte{5}, make([]byte, len(keyed.Fingerprint{}))...)
+	f.Add(append(slices.Clone(settings), 2, 1, 'a', 1, 'b'), []byte{})
+	f.Add(append(append(slices.Clone(settings), 3), make([]byte, len(states.Version{}))...), []byte{0, 1, 'a', 1, 'b'})
 	f.Fuzz(func(t *testing.T, head, piece []byte) {
 		if all, err := ReadCell("pump", map[string][][]byte{"entity": {head}, "log": {piece}}); err != nil && len(all) > 0 {
 			t.Errorf("%d keys, and %v", len(all), err)

@@ -22,8 +22,8 @@ func (fn *node) findDeadlines(c *cell) error {
 		return nil
 	}
 	c.deadlines = map[string]time.Time{}
-	for key := range c.at {
-		e, err := fn.workers[0].Open(key, c.entity(key))
+	for key := range c.Keys() {
+		e, err := fn.workers[0].Open(key, c.Entity(key))
 		if err != nil {
 			return fmt.Errorf("key %q: %w", key, err)
 		}

@@ -1,0 +1,300 @@
+package states
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"iter"
+	"maps"
+	"slices"
+
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/compact"
+)
+
+// A Cell is what a runner keeps as one state: the entities of one key, or of all keys
+// of one hash. Reading or writing a state is a round trip to the runner, whatever its
+// size. Keys that share a cell share the trips.
+//
+// A small cell is rewritten whole. A larger one is a log: a bundle appends the entities
+// that it changed, and the last of a key counts. The log is read only by a worker that
+// has not got its last version.
+type Cell struct {
+	// Settings are those that the entities were written with; zero if the cell has one key
+	// alone.
+	Settings keyed.Fingerprint
+
+	data   []byte            // entries: a key and its encoded entity
+	at     map[string]extent // the last entry of each key
+	live   int               // bytes of the entries in at
+	logged bool              // the runner has the cell as a log
+	seq    uint64            // of the next piece of the log
+}
+
+// An extent is the place of an entity in the data of a cell.
+type extent struct{ start, end, entry int } // entry is the whole entry's size
+
+// A Store keeps a cell, as states of a runner.
+type Store interface {
+	// ReadHead returns the head; there is false if there is none.
+	ReadHead() (head []byte, there bool, err error)
+	WriteHead([]byte) error
+	// ReadLog returns the pieces of the log, in any order.
+	ReadLog() ([][]byte, error)
+	AddLog(piece []byte) error
+	ClearLog() error
+	// ReadSettings returns the text of the settings that the entities were written with. It is
+	// written when they change, and read if they are not the job's.
+	ReadSettings() (string, error)
+	WriteSettings(string) error
+}
+
+const (
+	// smallCell is the size in bytes up to which a cell is rewritten whole.
+	smallCell = 4 << 10
+	// logPiece bounds a piece of the log, a message to the runner.
+	logPiece = 1 << 20
+)
+
+// The head of a cell starts with a byte that no entity starts with: the state of a key that
+// shares none is its entity.
+const (
+	headWhole    = 2 // the entries follow
+	headLogged   = 3 // the version follows
+	headSettings = 5 // the fingerprint of the settings follows, and then one of the heads above
+)
+
+var ErrFormat = errors.New("state has the format of another version of this program: start the job without the savepoint")
+
+var ErrCell = errors.New("state is corrupt: a cell is cut short or malformed")
+
+var ErrPieces = errors.New("state is corrupt: pieces of a cell's log are missing; go on from an earlier savepoint")
+
+var ErrSettings = errors.New("state is corrupt: the settings of a cell are missing or others; go on from an earlier savepoint")
+
+// NewCell returns a cell without entities.
+func NewCell() *Cell { return &Cell{at: map[string]extent{}} }
+
+// Len is the number of entities.
+func (c *Cell) Len() int { return len(c.at) }
+
+// Live is the number of bytes of the entities, with their keys.
+func (c *Cell) Live() int { return c.live }
+
+// Keys are the keys of the entities, in any order.
+func (c *Cell) Keys() iter.Seq[string] { return maps.Keys(c.at) }
+
+// Size is about what a cell takes in memory: an index entry is counted as 100 bytes.
+func (c *Cell) Size() int { return cap(c.data) + 100*len(c.at) }
+
+// Entity returns the encoded entity of a key, nil if the cell has none.
+func (c *Cell) Entity(key string) []byte {
+	x, ok := c.at[key]
+	if !ok {
+		return nil
+	}
+	return c.data[x.start:x.end]
+}
+
+// States are the entities, by key, with the settings that each was written with.
+func (c *Cell) States(written func(key string) (keyed.Settings, string)) []State {
+	all := make([]State, 0, len(c.at))
+	for _, key := range slices.Sorted(maps.Keys(c.at)) {
+		_, text := written(key)
+		all = append(all, State{Key: key, Bytes: c.Entity(key), Settings: text})
+	}
+	return all
+}
+
+// Put makes b the key's entity.
+func (c *Cell) Put(key string, b []byte) {
+	was := len(c.data)
+	c.data = compact.AppendString(c.data, key)
+	c.data = binary.AppendUvarint(c.data, uint64(len(b)))
+	start := len(c.data)
+	c.data = append(c.data, b...)
+	c.index(key, extent{start, len(c.data), len(c.data) - was})
+}
+
+func (c *Cell) index(key string, x extent) {
+	c.live += x.entry - c.at[key].entry
+	c.at[key] = x
+}
+
+// load appends entries to the cell.
+func (c *Cell) load(entries []byte) error {
+	c.data = append(c.data, entries...)
+	r := &compact.Reader{B: c.data[len(c.data)-len(entries):]}
+	for len(r.B) > 0 {
+		was := len(c.data) - len(r.B)
+		key := r.Text()
+		n := r.Count(1)
+		start := len(c.data) - len(r.B)
+		if r.Bad {
+			return ErrCell
+		}
+		r.B = r.B[n:]
+		c.index(key, extent{start, start + n, start + n - was})
+	}
+	return nil
+}
+
+// compact drops the entries that are not the last of their keys.
+func (c *Cell) compact() {
+	if len(c.data) == c.live {
+		return
+	}
+	all := make([]extent, 0, len(c.at))
+	keys := make(map[int]string, len(c.at))
+	for key, x := range c.at {
+		all = append(all, x)
+		keys[x.end] = key
+	}
+	slices.SortFunc(all, func(a, b extent) int { return cmp.Compare(a.end, b.end) })
+	data := make([]byte, 0, c.live)
+	for _, x := range all {
+		data = append(data, c.data[x.end-x.entry:x.end]...)
+		c.at[keys[x.end]] = extent{len(data) - (x.end - x.start), len(data), x.entry}
+	}
+	c.data = data
+}
+
+// ReadCell returns the cell in a store. alone names the only key of the cell, if it has but
+// one. If the store has a log, and known returns a cell for its version, the log is not read.
+func ReadCell(s Store, alone string, known func(Version) *Cell) (*Cell, error) {
+	c := NewCell()
+	head, ok, err := s.ReadHead()
+	if err != nil || !ok {
+		return c, err
+	}
+	n := 1 + len(c.Settings)
+	switch {
+	case len(head) > 0 && head[0] >= headWhole && head[0] < headSettings:
+		return c, ErrFormat
+	case len(head) > n && head[0] == headSettings:
+		c.Settings, head = keyed.Fingerprint(head[1:n]), head[n:]
+	case alone == "" || len(head) > 0 && head[0] == headSettings:
+		return c, ErrCell
+	default:
+		c.data = head
+		c.index(alone, extent{end: len(head), entry: len(head)})
+		return c, nil
+	}
+	switch {
+	case head[0] == headWhole:
+		return c, c.load(head[1:])
+	case len(head) == 1+len(Version{}) && head[0] == headLogged:
+		if kept := known(Version(head[1:])); kept != nil {
+			return kept, nil
+		}
+		return c, c.loadLog(s)
+	}
+	return c, ErrCell
+}
+
+// ReadSettings returns the settings that the cell was written with.
+func (c *Cell) ReadSettings(s Store) (written keyed.AllSettings, err error) {
+	text, err := s.ReadSettings()
+	switch {
+	case err != nil:
+		return written, err
+	case keyed.FingerprintOf(text) != c.Settings:
+		return written, ErrSettings
+	}
+	return keyed.ParseSettings[keyed.AllSettings](text)
+}
+
+func (c *Cell) loadLog(s Store) error {
+	pieces, err := s.ReadLog()
+	if err != nil {
+		return err
+	}
+	c.logged = true
+	type piece struct {
+		seq     uint64
+		entries []byte
+	}
+	all := make([]piece, len(pieces))
+	for i, b := range pieces {
+		r := &compact.Reader{B: b}
+		if all[i] = (piece{r.Uvarint(), r.B}); r.Bad {
+			return ErrCell
+		}
+	}
+	if len(all) == 0 {
+		return ErrPieces
+	}
+	slices.SortFunc(all, func(a, b piece) int { return cmp.Compare(a.seq, b.seq) })
+	for i, b := range all {
+		if b.seq != all[0].seq+uint64(i) {
+			return ErrPieces
+		}
+		if err := c.load(b.entries); err != nil {
+			return err
+		}
+		c.seq = b.seq + 1
+	}
+	return nil
+}
+
+// Write makes the changed entities, by key, those of the cell, and writes it with the text of
+// the job's settings. It returns the version that the store has now; zero if it has no log.
+func (c *Cell) Write(s Store, settings string, changed iter.Seq2[string, []byte]) (v Version, err error) {
+	tail := len(c.data)
+	for key, b := range changed {
+		c.Put(key, b)
+	}
+	own := keyed.FingerprintOf(settings)
+	others := c.Settings != own
+	if others {
+		if err := s.WriteSettings(settings); err != nil {
+			return v, err
+		}
+		c.Settings = own
+	}
+	head := append([]byte{headSettings}, own[:]...)
+	if !c.logged && c.live <= smallCell {
+		c.compact()
+		return v, s.WriteHead(append(append(head, headWhole), c.data...))
+	}
+	if !c.logged || others || len(c.data) > 2*c.live+smallCell {
+		c.compact()
+		tail = 0
+		if c.logged {
+			if err := s.ClearLog(); err != nil {
+				return v, err
+			}
+		}
+		c.logged = true
+	}
+	if err := c.appendLog(s, c.data[tail:]); err != nil {
+		return v, err
+	}
+	rand.Read(v[:])
+	return v, s.WriteHead(append(append(head, headLogged), v[:]...))
+}
+
+// appendLog appends entries to the log, in pieces of whole entries.
+func (c *Cell) appendLog(s Store, entries []byte) error {
+	for len(entries) > 0 {
+		r := &compact.Reader{B: entries}
+		for len(r.B) > 0 && len(entries)-len(r.B) < logPiece {
+			r.Text()
+			r.Text()
+		}
+		n := len(entries) - len(r.B)
+		if err := s.AddLog(append(binary.AppendUvarint(nil, c.seq), entries[:n]...)); err != nil {
+			return err
+		}
+		c.seq++
+		entries = entries[n:]
+	}
+	return nil
+}
+
+// A Version names what a cell held after one write, among all cells and writes
+// anywhere. The runner has it in the cell's head. So a worker need not be told which of
+// its copies hold: a copy under the version that the runner has is the cell, also after
+// a restart from a checkpoint, on another worker, and if the write was rolled back.
+type Version [16]byte
