@@ -59,7 +59,7 @@ type SmoothConfig struct {
 func Smooth(s beam.Scope, cfg SmoothConfig, col beam.PCollection) (smoothed, rejected beam.PCollection) {
 	s, text := beginSmooth(s, cfg)
 	admitted, rejected := beam.ParDo2(s, &admitEachFn{admitter: admitter{Config: text}}, col)
-	return beam.ParDo(s, &smoothFn{sessionNode{Config: text, Revises: cfg.AllowedLateness > 0}}, sessions(s, cfg, admitted)), rejected
+	return beam.ParDo(s, &smoothFn{sessionNode{Config: text}}, sessions(s, cfg, admitted)), rejected
 }
 
 // SmoothEncoded is Smooth of the elements of a source, which in decodes, and with out for
@@ -69,7 +69,7 @@ func Smooth(s beam.Scope, cfg SmoothConfig, col beam.PCollection) (smoothed, rej
 func SmoothEncoded(s beam.Scope, cfg SmoothConfig, in, out Registered, col beam.PCollection) (records, undecoded beam.PCollection) {
 	s, text := beginSmooth(s, cfg)
 	admitted, undecoded := beam.ParDo2(s, &admitFn{admitter: admitter{Config: text}, Decoder: in}, col)
-	return beam.ParDo(s, &encodeSmoothedFn{sessionNode: sessionNode{Config: text, Revises: cfg.AllowedLateness > 0}, Encoder: out}, sessions(s, cfg, admitted)), undecoded
+	return beam.ParDo(s, &encodeSmoothedFn{sessionNode: sessionNode{Config: text}, Encoder: out}, sessions(s, cfg, admitted)), undecoded
 }
 
 // beginSmooth checks a configuration, and returns the scope of the node and its text.
@@ -239,16 +239,20 @@ func (fn *admitEachFn) FinishBundle(ctx context.Context, emit func(beam.EventTim
 type gatherFn struct{ Gap time.Duration }
 
 func (fn *gatherFn) ProcessElement(key string, values func(*[]byte) bool, emit func(beam.EventTime, string, []byte)) error {
-	var all session
+	var all []keyed.Observation
 	var b []byte
 	for values(&b) {
-		if err := all.read(b); err != nil {
-			return err
+		for block := keyed.ReadObservations(b, ""); block.More(); {
+			o, err := block.Next(nil)
+			if err != nil {
+				return err
+			}
+			all = append(all, o)
 		}
 	}
-	all.sort()
-	for _, s := range all.cut(fn.Gap) {
-		emit(s.end(), key, s.append(nil))
+	for _, s := range keyed.Gather(all, fn.Gap) {
+		b, _ := s.AppendBinary(nil)
+		emit(mtime.FromTime(s.End()), key, b)
 	}
 	return nil
 }
@@ -263,29 +267,22 @@ type reviseFn struct {
 }
 
 func (fn *reviseFn) ProcessElement(sp state.Provider, tp timers.Provider, key string, b []byte, emit func(beam.EventTime, string, []byte)) error {
-	s, err := decodeSession(b)
-	if err != nil {
+	var s keyed.Gathered
+	if err := s.UnmarshalBinary(b); err != nil {
 		return err
 	}
 	kept, err := fn.read(sp)
 	if err != nil {
 		return err
 	}
-	rest := kept[:0]
-	latest := s.end()
+	latest := mtime.FromTime(s.End())
 	for _, k := range kept {
-		latest = max(latest, k.end())
-		if !k.near(s, fn.Gap) {
-			rest = append(rest, k)
-			continue
-		}
-		s.revision = max(s.revision, k.revision+1)
-		s.earlier = append(s.earlier, k)
-		// Equal times keep their order: the earlier revision's come first.
-		s.observations = append(k.observations, s.observations...)
-		s.sort()
+		latest = max(latest, mtime.FromTime(k.End()))
 	}
-	emit(s.end(), key, s.appendRevision(nil))
+	rest := s.Join(kept, fn.Gap)
+	b, _ = s.AppendBinary(nil)
+	emit(mtime.FromTime(s.End()), key, b)
+	s.Earlier = nil
 	// The watermark has passed the window of the latest session, which ends no
 	// earlier than a gap after it.
 	return fn.write(sp, tp, append(rest, s), latest.Add(-fn.AllowedLateness-span(fn.Gap)))
@@ -300,14 +297,14 @@ func (fn *reviseFn) OnTimer(ts beam.EventTime, sp state.Provider, tp timers.Prov
 	return fn.write(sp, tp, kept, ts.Add(-fn.grace()))
 }
 
-func (fn *reviseFn) read(sp state.Provider) (kept []session, err error) {
+func (fn *reviseFn) read(sp state.Provider) (kept []keyed.Gathered, err error) {
 	b, _, err := fn.Kept.Read(sp)
 	if err != nil {
 		return nil, err
 	}
 	for r := (&compact.Reader{B: b}); len(r.B) > 0; {
-		s, err := decodeSession([]byte(r.Text()))
-		if err != nil {
+		var s keyed.Gathered
+		if err := s.UnmarshalBinary([]byte(r.Text())); err != nil {
 			return nil, err
 		}
 		kept = append(kept, s)
@@ -319,13 +316,14 @@ func (fn *reviseFn) read(sp state.Provider) (kept []session, err error) {
 func (fn *reviseFn) grace() time.Duration { return fn.Gap + span(fn.Gap) + fn.AllowedLateness }
 
 // write keeps the sessions that end after horizon.
-func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, kept []session, horizon mtime.Time) error {
+func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, kept []keyed.Gathered, horizon mtime.Time) error {
 	var b []byte
 	var over mtime.Time
 	for _, s := range kept {
-		if s.end() > horizon {
-			b = compact.AppendString(b, string(s.append(nil)))
-			over = max(over, s.end().Add(fn.grace()))
+		if end := mtime.FromTime(s.End()); end > horizon {
+			session, _ := s.AppendBinary(nil)
+			b = compact.AppendString(b, string(session))
+			over = max(over, end.Add(fn.grace()))
 		}
 	}
 	if b == nil {
@@ -378,8 +376,7 @@ func (fn *encodeSmoothedFn) FinishBundle(ctx context.Context, _ func([]byte)) er
 
 // A sessionNode smooths sessions, a batch of them in parallel.
 type sessionNode struct {
-	Config  string
-	Revises bool // sessions come with those of which they are the next revision
+	Config string
 
 	cfg       SmoothConfig
 	smoothers []*keyed.Smoother // one for each goroutine
@@ -409,7 +406,6 @@ type smoothedOutlet struct {
 type pending struct {
 	key      string
 	session  []byte
-	revises  bool
 	smoothed []keyed.Smoothed // where these are emitted
 	encoded  Encoded
 	counts   account.Counts
@@ -438,7 +434,7 @@ func (fn *sessionNode) start(out smoothedOutlet) { fn.sessionBundle = sessionBun
 
 // take takes a session into the queue.
 func (fn *sessionNode) take(key string, b []byte) error {
-	p := &pending{key: key, session: b, revises: fn.Revises}
+	p := &pending{key: key, session: b}
 	if len(b) >= smoothBytes || len(fn.smoothers) == 1 {
 		if err := fn.drain(); err != nil {
 			return err
@@ -482,22 +478,18 @@ func (fn *sessionNode) drain() error {
 
 // smooth smooths the session, and calls emit for each record.
 func (p *pending) smooth(sm *keyed.Smoother, emit func(*keyed.Smoothed)) {
-	decode := decodeSession
-	if p.revises {
-		decode = decodeRevision
-	}
-	s, err := decode(p.session)
-	if err != nil {
+	var s keyed.Gathered
+	if err := s.UnmarshalBinary(p.session); err != nil {
 		p.err = fmt.Errorf("key %q: %w", p.key, err)
 		return
 	}
 	p.counts.Sessions++
 	var record keyed.Smoothed // one for all records
 	var earlier [][]keyed.Observation
-	for _, e := range s.earlier {
-		earlier = append(earlier, e.observations)
+	for _, e := range s.Earlier {
+		earlier = append(earlier, e.Observations)
 	}
-	p.counts.NotConverged += int64(sm.Revise(p.key, s.observations, s.revision, earlier, func(s keyed.Smoothed) {
+	p.counts.NotConverged += int64(sm.Revise(p.key, s.Observations, s.Revision, earlier, func(s keyed.Smoothed) {
 		record = s
 		emit(&record)
 	}))

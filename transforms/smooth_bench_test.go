@@ -29,11 +29,12 @@ func BenchmarkSmoothSessions(b *testing.B) {
 		rng := rand.New(rand.NewPCG(1, 2))
 		var sessions [][]byte
 		for range n / length {
-			var s session
+			var s keyed.Gathered
 			for j := range length {
-				s.observations = append(s.observations, keyed.Value(time.Unix(int64(j), 0), "", rng.NormFloat64()+float64(j/50%2*3)))
+				s.Observations = append(s.Observations, keyed.Value(time.Unix(int64(j), 0), "", rng.NormFloat64()+float64(j/50%2*3)))
 			}
-			sessions = append(sessions, s.append(nil))
+			session, _ := s.AppendBinary(nil)
+			sessions = append(sessions, session)
 		}
 		b.Run(fmt.Sprintf("length=%d", length), func(b *testing.B) {
 			fn := &smoothFn{sessionNode: sessionNode{Config: string(text)}}

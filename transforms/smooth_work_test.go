@@ -36,18 +36,18 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 	sessions := make([][]byte, 100)
 	batched, records := 0, 0
 	for i := range sessions {
-		s := session{revision: int64(i % 3)}
+		s := keyed.Gathered{Revision: int64(i % 3)}
 		n := 1 + rng.IntN(800)
 		if i == alone {
 			n = 15_000
 		}
 		for j := range n {
-			s.observations = append(s.observations, keyed.Observation{
+			s.Observations = append(s.Observations, keyed.Observation{
 				Time: begin.Add(time.Duration(j) * time.Second), X: [][]float64{{rng.NormFloat64() + float64(j/300%2*4)}},
 			})
 		}
 		records += n
-		sessions[i] = s.append(nil)
+		sessions[i], _ = s.AppendBinary(nil)
 		if i != alone {
 			batched += len(sessions[i])
 		}
@@ -110,16 +110,4 @@ func TestSmoothOfABrokenSession(t *testing.T) {
 	if err := fn.drain(); err == nil || err.Error() != `key "k": `+compact.ErrCut.Error() {
 		t.Errorf("error %v", err)
 	}
-}
-
-// A session that is cut or changed is an error, or another one; it is no panic.
-func FuzzDecodeSession(f *testing.F) {
-	o := keyed.Value(time.Unix(1, 2), "id", 3)
-	s := session{revision: 1, observations: []keyed.Observation{o}}
-	f.Add(s.append(nil))
-	f.Add(s.appendRevision(nil))
-	f.Fuzz(func(_ *testing.T, b []byte) {
-		decodeSession(b)
-		decodeRevision(b)
-	})
 }

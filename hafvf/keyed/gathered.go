@@ -1,0 +1,113 @@
+package keyed
+
+import (
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"hafvf/internal/compact"
+)
+
+// Gathered are the observations of one session of a key, by time, as they are held until a
+// Smoother gets them.
+type Gathered struct {
+	Observations []Observation
+	// Revision is how often the session was emitted before, with less in it, and Earlier are
+	// the sessions that it takes the place of.
+	Revision int64
+	Earlier  []Gathered
+}
+
+// Gather sorts observations of a key, and divides them into sessions at every gap. It counts
+// in whole milliseconds, as Beam does.
+func Gather(observations []Observation, gap time.Duration) (sessions []Gathered) {
+	slices.SortStableFunc(observations, Observation.Compare)
+	from := 0
+	for i := 1; i <= len(observations); i++ {
+		if i == len(observations) || !joins(observations[i-1].Time, observations[i].Time, gap) {
+			sessions = append(sessions, Gathered{Observations: observations[from:i]})
+			from = i
+		}
+	}
+	return sessions
+}
+
+// joins reports whether b is less than a gap after a.
+func joins(a, b time.Time, gap time.Duration) bool {
+	return b.UnixMilli() < a.UnixMilli()+gap.Milliseconds()
+}
+
+// Start is the time of the first observation.
+func (g *Gathered) Start() time.Time { return g.Observations[0].Time }
+
+// End is the time of the last observation.
+func (g *Gathered) End() time.Time { return g.Observations[len(g.Observations)-1].Time }
+
+// Join takes sessions from those that were kept into g, if no gap lies between them: g is then
+// their next revision. It returns the sessions that are left.
+func (g *Gathered) Join(kept []Gathered, gap time.Duration) (rest []Gathered) {
+	for _, k := range kept {
+		if !joins(k.End(), g.Start(), gap) || !joins(g.End(), k.Start(), gap) {
+			rest = append(rest, k)
+			continue
+		}
+		g.Revision = max(g.Revision, k.Revision+1)
+		g.Earlier = append(g.Earlier, k)
+		// Equal times keep their order: the earlier revision's come first.
+		g.Observations = slices.Concat(k.Observations, g.Observations)
+		slices.SortStableFunc(g.Observations, Observation.Compare)
+	}
+	return rest
+}
+
+// AppendBinary appends the encoded session to b. The error is always nil.
+func (g *Gathered) AppendBinary(b []byte) ([]byte, error) {
+	b = binary.AppendUvarint(b, uint64(len(g.Earlier)))
+	for _, e := range g.Earlier {
+		b = compact.AppendString(b, string(e.append(nil)))
+	}
+	return g.append(b), nil
+}
+
+// append encodes the session without the earlier ones.
+func (g *Gathered) append(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(g.Revision))
+	for i := range g.Observations {
+		b, _ = g.Observations[i].AppendBinary(b)
+	}
+	return b
+}
+
+// UnmarshalBinary decodes what AppendBinary encoded.
+func (g *Gathered) UnmarshalBinary(b []byte) error {
+	r := &compact.Reader{B: b}
+	*g = Gathered{}
+	for range r.Count(1) {
+		var e Gathered
+		if err := e.read([]byte(r.Text())); err != nil {
+			return err
+		}
+		g.Earlier = append(g.Earlier, e)
+	}
+	if r.Bad {
+		return compact.ErrCut
+	}
+	return g.read(r.B)
+}
+
+// read reads what append wrote.
+func (g *Gathered) read(b []byte) error {
+	r := &compact.Reader{B: b}
+	g.Revision = int64(r.Uvarint())
+	for all := ReadObservations(r.B, ""); all.More(); {
+		o, err := all.Next(nil)
+		if err != nil {
+			return err
+		}
+		g.Observations = append(g.Observations, o)
+	}
+	if len(g.Observations) == 0 {
+		return compact.ErrCut
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package keyed_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hafvf/hafvf/keyed"
+)
+
+// at are observations at these seconds.
+func at(seconds ...int64) (all []keyed.Observation) {
+	for i, s := range seconds {
+		all = append(all, keyed.Value(time.Unix(s, 0).UTC(), "", float64(i)))
+	}
+	return all
+}
+
+func seconds(all []keyed.Observation) (of []int64) {
+	for _, o := range all {
+		of = append(of, o.Time.Unix())
+	}
+	return of
+}
+
+// Sessions end at gaps, and a late observation that closes a gap joins the sessions before and
+// after it to their next revision.
+func TestGather(t *testing.T) {
+	sessions := keyed.Gather(at(20, 1, 3, 12, 21), 9*time.Second)
+	var got [][]int64
+	for _, s := range sessions {
+		got = append(got, seconds(s.Observations))
+	}
+	if diff := cmp.Diff([][]int64{{1, 3}, {12, 20, 21}}, got); diff != "" { // 9 s after 3 is a gap
+		t.Fatal(diff)
+	}
+	sessions[1].Revision = 4
+	late := keyed.Gather(at(7), 9*time.Second)[0]
+	far := keyed.Gather(at(100), 9*time.Second)[0]
+	rest := late.Join(append(sessions, far), 9*time.Second)
+	if diff := cmp.Diff([]int64{1, 3, 7, 12, 20, 21}, seconds(late.Observations)); diff != "" {
+		t.Error(diff)
+	}
+	if late.Revision != 5 || len(late.Earlier) != 2 || len(rest) != 1 || !rest[0].End().Equal(far.End()) {
+		t.Errorf("revision %d in place of %d; %d are left", late.Revision, len(late.Earlier), len(rest))
+	}
+	b, _ := late.AppendBinary(nil)
+	var read keyed.Gathered
+	if err := read.UnmarshalBinary(b); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(late, read); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A session that is cut or changed is an error, or another one; it is no panic.
+func FuzzGathered(f *testing.F) {
+	s := keyed.Gathered{Revision: 1, Observations: at(1)}
+	b, _ := s.AppendBinary(nil)
+	f.Add(b)
+	s.Earlier = []keyed.Gathered{{Observations: at(2)}}
+	b, _ = s.AppendBinary(nil)
+	f.Add(b)
+	f.Fuzz(func(_ *testing.T, b []byte) {
+		_ = new(keyed.Gathered).UnmarshalBinary(b)
+	})
+}
