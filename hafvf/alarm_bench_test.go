@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"hafvf/hafvf/usual"
+	"hafvf/internal/testing/familytest"
 )
 
 // BenchmarkAlarm times an alarm alone, and with the profile of one view and of
@@ -21,7 +22,7 @@ func BenchmarkAlarm(b *testing.B) {
 		{"default", &full},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			xs := stream("outliers", 4096)
+			xs := familytest.Stream("outliers", 4096)
 			a := alarmOf(usual.DefaultBudget, usual.DefaultRest)
 			s := a.NewState()
 			b.ReportAllocs()

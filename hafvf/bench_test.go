@@ -7,30 +7,8 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/testing/familytest"
 )
-
-// streams are the kinds of data on which the update is timed.
-var streams = map[string]func(rng *rand.Rand, t int) float64{
-	"stationary": func(rng *rand.Rand, t int) float64 { return rng.NormFloat64() },
-	"jumping":    func(rng *rand.Rand, t int) float64 { return rng.NormFloat64() + 5*float64(t/200%3) },
-	"drifting":   func(rng *rand.Rand, t int) float64 { return rng.NormFloat64() + 0.01*float64(t) },
-	"outliers": func(rng *rand.Rand, t int) float64 {
-		x := rng.NormFloat64()
-		if rng.Float64() < 0.02 {
-			x += 8 * float64(2*rng.IntN(2)-1)
-		}
-		return x
-	},
-}
-
-func stream(kind string, n int) [][]float64 {
-	rng := rand.New(rand.NewPCG(1, 2))
-	xs := make([][]float64, n)
-	for t := range xs {
-		xs[t] = []float64{streams[kind](rng, t)}
-	}
-	return xs
-}
 
 func levels(depth int) []hafvf.Beta {
 	return []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}, {Alpha: 1, Beta: 1}}[:depth]
@@ -43,7 +21,7 @@ func BenchmarkNormal(b *testing.B) {
 	}
 	for _, kind := range []string{"stationary", "jumping", "drifting", "outliers"} {
 		for depth := range 3 {
-			xs := stream(kind, 4096)
+			xs := familytest.Stream(kind, 4096)
 			b.Run(fmt.Sprintf("%s/levels=%d", kind, depth), func(b *testing.B) {
 				f := hafvf.NewFilter(m, levels(depth), 1)
 				s := f.NewState()
@@ -60,15 +38,15 @@ func BenchmarkNormal(b *testing.B) {
 
 // BenchmarkFamily times every family by depth, with the bytes of state per key.
 func BenchmarkFamily(b *testing.B) {
-	for _, c := range lawful {
-		m := mustNew(b, c.family, c.prior)
+	for _, c := range familytest.Families {
+		m := c.New(b)
 		for depth := range 4 {
-			b.Run(fmt.Sprintf("%s/levels=%d", c.family, depth), func(b *testing.B) {
+			b.Run(fmt.Sprintf("%s/levels=%d", c.Name, depth), func(b *testing.B) {
 				f := hafvf.NewFilter(m, levels(depth), 1)
 				rng := rand.New(rand.NewPCG(1, 2))
 				xs := make([][]float64, 1024)
 				for i := range xs {
-					xs[i] = c.draw(rng)
+					xs[i] = c.Draw(rng)
 					xs[i] = xs[i][len(xs[i])-f.Dim():]
 				}
 				s := f.NewState()
@@ -103,7 +81,7 @@ func BenchmarkBank(b *testing.B) {
 		{"without two levels, detection", hafvf.DefaultBankOf("normal")[1:], &hafvf.Detect{}},
 	} {
 		for _, kind := range []string{"stationary", "jumping", "drifting", "outliers"} {
-			xs := stream(kind, 4096)
+			xs := familytest.Stream(kind, 4096)
 			b.Run(c.name+"/"+kind, func(b *testing.B) {
 				bank := hafvf.NewBank(m, c.members, hafvf.DefaultForgetting, c.detect)
 				s := bank.NewState()

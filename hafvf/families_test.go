@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/testing/familytest"
 )
 
 // A documented parameter is a row of the package doc's table of families.
@@ -205,7 +206,7 @@ func checkDefault(t *testing.T, m expfam.Model, d documented) {
 
 // parameter returns a parameter of the posterior of sample d.
 func parameter(m expfam.Model, d []float64, name string) (shape expfam.Param, values []float64) {
-	all := posterior(m, d)
+	all := familytest.Posterior(m, d)
 	for _, p := range m.Params() {
 		if p.Name == name {
 			return p, all[:p.Size()]

@@ -7,6 +7,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/testing/familytest"
 )
 
 // Data in other units give the same inference in those units: the log predictive
@@ -43,7 +44,7 @@ func TestFitIsEquivariant(t *testing.T) {
 			}
 			xs, ys = append(xs, x), append(ys, y)
 		}
-		base := mustNew(t, c.family, c.prior).(expfam.Fitted)
+		base := familytest.New(t, c.family, c.prior).(expfam.Fitted)
 		m, n := base.Fit(base.LocationScale(xs[:50])), base.Fit(base.LocationScale(ys[:50]))
 		f, g := hafvf.NewFilter(m, levels(2), 1), hafvf.NewFilter(n, levels(2), 1)
 		s, u := f.NewState(), g.NewState()
@@ -71,8 +72,8 @@ func TestFitIsRobust(t *testing.T) {
 		}
 		xs = append(xs, []float64{x})
 	}
-	base := mustNew(t, "normal", nil).(expfam.Fitted)
-	p := posterior(base.Fit(base.LocationScale(xs)), make([]float64, 3))
+	base := familytest.New(t, "normal", nil).(expfam.Fitted)
+	p := familytest.Posterior(base.Fit(base.LocationScale(xs)), make([]float64, 3))
 	if math.Abs(p[0]-7) > 1 || math.Sqrt(p[3]) < 1 || math.Sqrt(p[3]) > 4 {
 		t.Errorf("prior %v of data at 7 ± 2 with outliers", p)
 	}
@@ -85,7 +86,7 @@ func TestFitOfConstants(t *testing.T) {
 			if x < 0 && family != "normal" && family != "ar" {
 				continue
 			}
-			base := mustNew(t, family, prior).(expfam.Fitted)
+			base := familytest.New(t, family, prior).(expfam.Fitted)
 			m := base.Fit(base.LocationScale([][]float64{{x}, {x}, {x}}))
 			f := hafvf.NewFilter(m, levels(2), 1)
 			s := f.NewState()

@@ -10,43 +10,12 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/hafvftest"
+	"hafvf/internal/testing/familytest"
 )
 
-func mustNew(t testing.TB, family string, prior expfam.Params) expfam.Model {
-	t.Helper()
-	m, err := expfam.New(family, prior, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
-type law struct {
-	family string
-	prior  expfam.Params
-	draw   func(rng *rand.Rand) []float64
-}
-
-// lawful is every family with a prior and a draw.
-var lawful = []law{
-	{"bernoulli", nil, func(rng *rand.Rand) []float64 { return []float64{float64(rng.IntN(2))} }},
-	{"categorical", expfam.Params{"alpha": []float64{1, .5, 2}}, func(rng *rand.Rand) []float64 { return []float64{float64(rng.IntN(3))} }},
-	{"poisson", nil, func(rng *rand.Rand) []float64 { return []float64{math.Floor(5 * rng.ExpFloat64())} }},
-	{"exponential", nil, func(rng *rand.Rand) []float64 { return []float64{rng.ExpFloat64()} }},
-	{"normal", expfam.Params{"mu": .5, "kappa": .1}, func(rng *rand.Rand) []float64 { return []float64{2 + rng.NormFloat64()} }},
-	{"mvnormal", expfam.Params{"mu": []float64{0, 1}}, func(rng *rand.Rand) []float64 { return []float64{rng.NormFloat64(), 3 * rng.NormFloat64()} }},
-	{"regression", expfam.Params{"mean": []float64{0, 1}}, func(rng *rand.Rand) []float64 {
-		u := rng.NormFloat64()
-		return []float64{u, 1, 2*u + rng.NormFloat64()}
-	}},
-	{"ar", expfam.Params{"order": 2, "intercept": true}, func(rng *rand.Rand) []float64 {
-		return []float64{rng.NormFloat64(), rng.NormFloat64(), 1, rng.NormFloat64()}
-	}},
-}
-
 func TestModels(t *testing.T) {
-	for _, c := range lawful {
-		t.Run(c.family, func(t *testing.T) { hafvftest.TestModel(t, mustNew(t, c.family, c.prior), c.draw) })
+	for _, c := range familytest.Families {
+		t.Run(c.Name, func(t *testing.T) { hafvftest.TestModel(t, c.New(t), c.Draw) })
 	}
 }
 
@@ -73,9 +42,9 @@ func TestNormalIsRegressionOnAnIntercept(t *testing.T) {
 		x := rng.NormFloat64() + 4*float64(i/50%2)
 		xs, rows = append(xs, []float64{x}), append(rows, []float64{1, x})
 	}
-	n := mustNew(t, "normal", expfam.Params{"mu": .3, "kappa": .5, "alpha": 2., "beta": 3.})
-	same(t, n, mustNew(t, "mvnormal", expfam.Params{"mu": []float64{.3}, "kappa": .5, "nu": 4., "scale": 6.}), xs, xs, 0, 0)
-	same(t, n, mustNew(t, "regression", expfam.Params{"mean": []float64{.3}, "precision": .5, "alpha": 2., "beta": 3.}), xs, rows, 0, 0)
+	n := familytest.New(t, "normal", expfam.Params{"mu": .3, "kappa": .5, "alpha": 2., "beta": 3.})
+	same(t, n, familytest.New(t, "mvnormal", expfam.Params{"mu": []float64{.3}, "kappa": .5, "nu": 4., "scale": 6.}), xs, xs, 0, 0)
+	same(t, n, familytest.New(t, "regression", expfam.Params{"mean": []float64{.3}, "precision": .5, "alpha": 2., "beta": 3.}), xs, rows, 0, 0)
 }
 
 func TestBernoulliIsCategoricalOfTwo(t *testing.T) {
@@ -85,12 +54,12 @@ func TestBernoulliIsCategoricalOfTwo(t *testing.T) {
 		xs = append(xs, []float64{float64(rng.IntN(2))})
 	}
 	// Bernoulli's alpha counts the ones.
-	same(t, mustNew(t, "bernoulli", expfam.Params{"alpha": 2., "beta": .7}), mustNew(t, "categorical", expfam.Params{"alpha": []float64{.7, 2}}), xs, xs, 0, 0)
+	same(t, familytest.New(t, "bernoulli", expfam.Params{"alpha": 2., "beta": .7}), familytest.New(t, "categorical", expfam.Params{"alpha": []float64{.7, 2}}), xs, xs, 0, 0)
 }
 
 // In a steady stream the same surprising x is forgiven more after a longer run.
 func TestAssumption1AndCorollary1(t *testing.T) {
-	m := mustNew(t, "normal", nil)
+	m := familytest.New(t, "normal", nil)
 	last := 0.0
 	for _, run := range []int{10, 40, 160} {
 		f := hafvf.NewFilter(m, levels(1), 1)
@@ -109,7 +78,7 @@ func TestAssumption1AndCorollary1(t *testing.T) {
 
 // δL → 0 as θ^η → ∞: at w = 1, δL is the line's q′.
 func TestLemma1(t *testing.T) {
-	m := mustNew(t, "bernoulli", nil)
+	m := familytest.New(t, "bernoulli", nil)
 	last := math.Inf(1)
 	for n := 10.; n < 1e7; n *= 10 {
 		l := m.NewLine()
@@ -127,7 +96,7 @@ func TestLemma1(t *testing.T) {
 
 // As θ₀ → 0, E[z] = Q + α(T(x) − Q) with α the learning rate (equation RL).
 func TestReinforcementLearning(t *testing.T) {
-	m := mustNew(t, "bernoulli", expfam.Params{"alpha": 1e-12, "beta": 1e-12})
+	m := familytest.New(t, "bernoulli", expfam.Params{"alpha": 1e-12, "beta": 1e-12})
 	f := hafvf.NewFilter(m, nil, 0.9)
 	rapid.Check(t, func(t *rapid.T) {
 		s := f.NewState()
@@ -145,7 +114,7 @@ func TestReinforcementLearning(t *testing.T) {
 
 // Memory tends to 1/(1−w), the footnote to equation RL.
 func TestMemoryOfSteadyForgetting(t *testing.T) {
-	f := hafvf.NewFilter(mustNew(t, "normal", nil), nil, 0.95)
+	f := hafvf.NewFilter(familytest.New(t, "normal", nil), nil, 0.95)
 	s := f.NewState()
 	var step hafvf.Step
 	for i := range 1000 {
@@ -157,7 +126,7 @@ func TestMemoryOfSteadyForgetting(t *testing.T) {
 }
 
 func FuzzDecodeState(f *testing.F) {
-	flt := hafvf.NewFilter(mustNew(f, "normal", nil), levels(2), 1)
+	flt := hafvf.NewFilter(familytest.New(f, "normal", nil), levels(2), 1)
 	s := flt.NewState()
 	flt.Update(s, []float64{1})
 	f.Add(s.Append(nil))

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"testing"
 
@@ -12,105 +11,24 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/testing/familytest"
 )
-
-// natural are coordinates in which a posterior, given by its textbook
-// parameters, is linear in the statistics of the data.
-func natural(family string, p []float64) []float64 {
-	switch family {
-	case "normal":
-		mu, kappa, alpha, beta := p[0], p[1], p[2], p[3]
-		return []float64{kappa * mu, kappa, 2*beta + kappa*mu*mu, 2 * alpha}
-	case "mvnormal":
-		n := 2
-		mu, kappa, nu, scale := p[:n], p[n], p[n+1], p[n+2:]
-		out := []float64{kappa, nu}
-		for i := range n {
-			out = append(out, kappa*mu[i])
-			for j := range n {
-				out = append(out, scale[i*n+j]+kappa*mu[i]*mu[j])
-			}
-		}
-		return out
-	case "regression", "ar":
-		n := 2
-		if family == "ar" {
-			n = 3
-		}
-		mean, precision, alpha, beta := p[:n], p[n:n+n*n], p[n+n*n], p[n+n*n+1]
-		out := append([]float64{2 * alpha}, precision...)
-		square := 2 * beta
-		for i := range n {
-			sum := 0.0
-			for j := range n {
-				sum += precision[i*n+j] * mean[j]
-			}
-			out = append(out, sum)
-			square += mean[i] * sum
-		}
-		return append(out, square)
-	}
-	return p
-}
-
-// statistics are T(x) in the coordinates of natural.
-func statistics(family string, x []float64) []float64 {
-	switch family {
-	case "bernoulli":
-		return []float64{x[0], 1 - x[0]}
-	case "categorical":
-		out := make([]float64, 3)
-		out[int(x[0])] = 1
-		return out
-	case "poisson":
-		return []float64{x[0], 1}
-	case "exponential":
-		return []float64{1, x[0]}
-	case "normal":
-		return []float64{x[0], 1, x[0] * x[0], 1}
-	case "mvnormal":
-		return []float64{1, 1, x[0], x[0] * x[0], x[0] * x[1], x[1], x[1] * x[0], x[1] * x[1]}
-	}
-	u, y := x[:len(x)-1], x[len(x)-1]
-	out := []float64{1}
-	for i := range u {
-		for j := range u {
-			out = append(out, u[i]*u[j])
-		}
-	}
-	for i := range u {
-		out = append(out, u[i]*y)
-	}
-	return append(out, y*y)
-}
-
-func posterior(m expfam.Model, d []float64) []float64 {
-	n := 0
-	for _, p := range m.Params() {
-		n += p.Size()
-	}
-	out := make([]float64, n)
-	m.Posterior(out, d)
-	return out
-}
-
-func anyMissing(x []float64) bool { return slices.ContainsFunc(x, math.IsNaN) }
 
 // The smoothed posterior is fθ + bθ − ΣT − θ₀ of two filters that run on their
 // own, for every family and depth, with missing values and several observations
 // per step.
 func TestSmoothIsForwardPlusBackward(t *testing.T) {
-	for _, c := range lawful {
+	for _, c := range familytest.Families {
 		for depth := range 4 {
-			t.Run(fmt.Sprintf("%s/levels=%d", c.family, depth), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/levels=%d", c.Name, depth), func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(7, uint64(depth)))
-				m := mustNew(t, c.family, c.prior)
+				m := c.New(t)
 				_, sequential := m.(expfam.Sequential)
 				f := hafvf.NewFilter(m, levels(min(depth, 3)), []float64{.9, .75, 1, .999}[depth])
 				var steps [][][]float64
 				for i := range 60 {
-					x := c.draw(rng)
-					if i > 30 && c.family == "normal" {
+					x := c.Draw(rng)
+					if i > 30 && c.Name == "normal" {
 						x[0] += 6
 					}
 					switch {
@@ -124,14 +42,14 @@ func TestSmoothIsForwardPlusBackward(t *testing.T) {
 					case i%17 == 3:
 						step = nil
 					case i%11 == 7 && !sequential:
-						step = append(step, c.draw(rng), []float64{math.NaN()}, c.draw(rng))
+						step = append(step, c.Draw(rng), []float64{math.NaN()}, c.Draw(rng))
 					}
 					steps = append(steps, step)
 				}
 				// Rows, which a model without memory of its own takes in any order.
 				rows, plain := steps, m
 				if sequential {
-					rows, plain = arRows(steps), mustNew(t, "regression", expfam.Params{"mean": []float64{0, 0, 0}})
+					rows, plain = familytest.ARRows(steps), familytest.New(t, "regression", expfam.Params{"mean": []float64{0, 0, 0}})
 				}
 				g := hafvf.NewFilter(plain, levels(min(depth, 3)), []float64{.9, .75, 1, .999}[depth])
 				run := func(order []int) [][]float64 {
@@ -139,7 +57,7 @@ func TestSmoothIsForwardPlusBackward(t *testing.T) {
 					out := make([][]float64, len(rows))
 					for _, i := range order {
 						g.Update(s, rows[i]...)
-						out[i] = natural(c.family, posterior(plain, g.Sample(s)))
+						out[i] = familytest.Natural(c.Name, familytest.Posterior(plain, g.Sample(s)))
 					}
 					return out
 				}
@@ -151,7 +69,7 @@ func TestSmoothIsForwardPlusBackward(t *testing.T) {
 				slices.Reverse(order)
 				backward := run(order)
 
-				prior := natural(c.family, posterior(m, make([]float64, m.Len())))
+				prior := familytest.Natural(c.Name, familytest.Posterior(m, make([]float64, m.Len())))
 				got := f.Smooth(steps)
 				for i, step := range rows {
 					want := make([]float64, len(prior))
@@ -162,14 +80,14 @@ func TestSmoothIsForwardPlusBackward(t *testing.T) {
 					}
 					j := 0.0
 					for _, x := range step {
-						if !anyMissing(x) {
+						if !familytest.AnyMissing(x) {
 							j++
-							for k, v := range statistics(c.family, x) {
+							for k, v := range familytest.Statistics(c.Name, x) {
 								want[k] -= v
 							}
 						}
 					}
-					for k, v := range natural(c.family, posterior(m, got.Sample(i))) {
+					for k, v := range familytest.Natural(c.Name, familytest.Posterior(m, got.Sample(i))) {
 						if math.Abs(v-want[k]) > 1e-12*size[k] {
 							t.Fatalf("step %d: natural parameter %d is %.17g, want %.17g", i, k, v, want[k])
 						}
@@ -183,32 +101,17 @@ func TestSmoothIsForwardPlusBackward(t *testing.T) {
 	}
 }
 
-// arRows are the rows of the model of lawful: two past values and an intercept.
-func arRows(steps [][][]float64) [][][]float64 {
-	value := func(t int) float64 {
-		if t < 0 || len(steps[t]) == 0 {
-			return math.NaN()
-		}
-		return steps[t][0][0]
-	}
-	rows := make([][][]float64, len(steps))
-	for t := range steps {
-		rows[t] = [][]float64{{value(t - 1), value(t - 2), 1, value(t)}}
-	}
-	return rows
-}
-
 func TestSmoothWithoutForgettingIsTheFullPosterior(t *testing.T) {
 	for _, top := range []float64{0, 1} {
-		for _, c := range lawful {
-			m := mustNew(t, c.family, c.prior)
+		for _, c := range familytest.Families {
+			m := c.New(t)
 			if _, ok := m.(expfam.Sequential); ok {
 				continue // as regression
 			}
 			rng := rand.New(rand.NewPCG(8, 1))
 			var steps [][][]float64
 			for range 25 {
-				steps = append(steps, [][]float64{c.draw(rng)})
+				steps = append(steps, [][]float64{c.Draw(rng)})
 			}
 			got := hafvf.NewFilter(m, nil, top).Smooth(steps)
 			for i := range steps {
@@ -218,8 +121,8 @@ func TestSmoothWithoutForgettingIsTheFullPosterior(t *testing.T) {
 						m.Observe(want, step[0], 1)
 					}
 				}
-				if diff := cmp.Diff(posterior(m, want), posterior(m, got.Sample(i)), approx(1e-12)); diff != "" {
-					t.Fatalf("%s, top %g, step %d: %s", c.family, top, i, diff)
+				if diff := cmp.Diff(familytest.Posterior(m, want), familytest.Posterior(m, got.Sample(i)), approx(1e-12)); diff != "" {
+					t.Fatalf("%s, top %g, step %d: %s", c.Name, top, i, diff)
 				}
 			}
 		}
@@ -233,7 +136,7 @@ func approx(tolerance float64) cmp.Option {
 
 // The evidence of the design's formula, from the normal's log-partition.
 func TestEvidence(t *testing.T) {
-	m := mustNew(t, "normal", expfam.Params{"kappa": .5})
+	m := familytest.New(t, "normal", expfam.Params{"kappa": .5})
 	logPartition := func(theta []float64) float64 {
 		kappa, alpha := theta[1], theta[3]/2
 		beta := (theta[2] - theta[0]*theta[0]/kappa) / 2
@@ -247,7 +150,7 @@ func TestEvidence(t *testing.T) {
 	}
 	f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
 	s := f.Smooth(steps)
-	theta := func(d []float64) []float64 { return natural("normal", posterior(m, d)) }
+	theta := func(d []float64) []float64 { return familytest.Natural("normal", familytest.Posterior(m, d)) }
 	prior := theta(make([]float64, m.Len()))
 	for i := 1; i < s.Len(); i++ {
 		before, after := theta(f.Sample(s.Forward(i-1).State)), theta(f.Sample(s.Backward(i).State))
@@ -275,7 +178,7 @@ func TestEvidenceOverAGap(t *testing.T) {
 		}
 		steps = append(steps, [][]float64{{x + 0.1*float64(i%3)}})
 	}
-	f := hafvf.NewFilter(mustNew(t, "normal", nil), []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
+	f := hafvf.NewFilter(familytest.New(t, "normal", nil), []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
 	if got := hafvf.Changes(f.Smooth(steps).Evidence, 10); !slices.Equal(got, []int{25}) {
 		t.Errorf("changes %v, want [25]", got)
 	}
@@ -302,7 +205,7 @@ func TestChanges(t *testing.T) {
 
 // A long session is the same on one goroutine and on two, for every family.
 func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
-	sameOnAnyNumberOfGoroutines(t, 0, func(m expfam.Model, steps [][][]float64) (all []string) {
+	familytest.SameOnAnyNumberOfGoroutines(t, 0, func(m expfam.Model, steps [][][]float64) (all []string) {
 		s := hafvf.NewFilter(m, levels(2), 1).Smooth(steps)
 		for i := range steps {
 			all = append(all, fmt.Sprint(s.Evidence[i], s.Missing[i], s.Sample(i), s.Forward(i), s.Backward(i)))
@@ -311,58 +214,8 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 	})
 }
 
-// singleStream is a stream of normal observations, one in a step.
-func singleStream(kind string, n int) [][][]float64 {
-	x := make([]float64, n)
-	for i, v := range stream(kind, n) {
-		x[i] = v[0]
-	}
-	return single(x)
-}
-
-// sameOnAnyNumberOfGoroutines compares what smooth says of a long session with missing
-// steps, for every family. That of normal shifts by shift and back every 370 steps.
-func sameOnAnyNumberOfGoroutines(t *testing.T, shift float64, smooth func(m expfam.Model, steps [][][]float64) []string) {
-	t.Helper()
-	before := runtime.GOMAXPROCS(0)
-	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
-	for _, c := range lawful {
-		t.Run(c.family, func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(9, 10))
-			m := mustNew(t, c.family, c.prior)
-			_, sequential := m.(expfam.Sequential)
-			var steps [][][]float64
-			for i := range 1500 {
-				x := c.draw(rng)
-				if c.family == "normal" {
-					x[0] += shift * float64(i/370%2)
-				}
-				switch {
-				case i%13 == 5:
-					x = []float64{math.NaN()}
-				case sequential:
-					x = x[len(x)-1:]
-				}
-				steps = append(steps, [][]float64{x})
-			}
-			run := func(goroutines int) []string {
-				runtime.GOMAXPROCS(goroutines)
-				return smooth(m, steps)
-			}
-			want := run(1)
-			for _, goroutines := range []int{2, 8} {
-				for i, got := range run(goroutines) {
-					if got != want[i] {
-						t.Fatalf("step %d on %d goroutines: %s, on one %s", i, goroutines, got, want[i])
-					}
-				}
-			}
-		})
-	}
-}
-
 func TestSmoothOfNothing(t *testing.T) {
-	f := hafvf.NewFilter(mustNew(t, "normal", nil), levels(2), 1)
+	f := hafvf.NewFilter(familytest.New(t, "normal", nil), levels(2), 1)
 	if s := f.Smooth(nil); s.Len() != 0 {
 		t.Errorf("%d steps", s.Len())
 	}
@@ -374,10 +227,10 @@ func TestSmoothOfNothing(t *testing.T) {
 
 // BenchmarkSmooth shows that time per observation does not grow with length.
 func BenchmarkSmooth(b *testing.B) {
-	m := mustNew(b, "normal", nil)
+	m := familytest.New(b, "normal", nil)
 	for _, n := range []int{1e3, 1e4, 1e5, 1e6} {
 		for _, kind := range []string{"stationary", "jumping"} {
-			steps := singleStream(kind, n)
+			steps := familytest.SingleStream(kind, n)
 			b.Run(fmt.Sprintf("%s/n=%d", kind, n), func(b *testing.B) {
 				f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
 				b.ReportAllocs()
@@ -394,7 +247,7 @@ func BenchmarkSmooth(b *testing.B) {
 // deviations in generated ones, z-scored as those are: over 400 series 94 % of
 // them within 5, with 0.8 false ones per 1,000 observations, at odds of 10.
 func TestChangesOfGeneratedSeries(t *testing.T) {
-	f := hafvf.NewFilter(mustNew(t, "normal", nil), []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
+	f := hafvf.NewFilter(familytest.New(t, "normal", nil), []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
 	var found, missed, falsely, observations int
 	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(seed, 11))
@@ -409,7 +262,7 @@ func TestChangesOfGeneratedSeries(t *testing.T) {
 			level += 3 * float64(2*rng.IntN(2)-1)
 		}
 		zScore(x)
-		changes := hafvf.Changes(f.Smooth(single(x)).Evidence, 10)
+		changes := hafvf.Changes(f.Smooth(familytest.Single(x)).Evidence, 10)
 		observations += len(x)
 		for _, c := range truth[:len(truth)-1] {
 			near := func(x int) bool { return max(x-c, c-x) <= 5 }
@@ -426,15 +279,6 @@ func TestChangesOfGeneratedSeries(t *testing.T) {
 	if 10*missed > found+missed || 500*falsely > observations {
 		t.Errorf("%d changes found, %d missed, %d false in %d observations", found, missed, falsely, observations)
 	}
-}
-
-// single are steps of one observation each.
-func single(x []float64) [][][]float64 {
-	steps := make([][][]float64, len(x))
-	for i := range x {
-		steps[i] = [][]float64{x[i : i+1]}
-	}
-	return steps
 }
 
 // zScore brings the values that are not missing to mean 0 and variance 1.

@@ -7,6 +7,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/testing/familytest"
 )
 
 // findings are what the default bank with detection says of a series in one
@@ -21,7 +22,7 @@ type findings struct {
 // and a family that can be fitted, under the one that fits the first n values of x.
 func defaultDetector(t testing.TB, family string, prior expfam.Params, x []float64, n int) *hafvf.Bank {
 	t.Helper()
-	model := mustNew(t, family, prior)
+	model := familytest.New(t, family, prior)
 	if m, ok := model.(expfam.Fitted); ok && n > 0 {
 		complete := slices.DeleteFunc(slices.Clone(x), math.IsNaN)
 		var first [][]float64

@@ -14,6 +14,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/segments"
+	"hafvf/internal/testing/familytest"
 )
 
 var tcpdDir = flag.String("tcpd", "", "folder with series of the Turing Change Point Dataset, annotations.json and published_default_scores.json")
@@ -159,7 +160,7 @@ func BenchmarkTCPD(b *testing.B) {
 	if *tcpdDir == "" {
 		b.Skip("-tcpd DIR names no dataset")
 	}
-	m := mustNew(b, "normal", nil)
+	m := familytest.New(b, "normal", nil)
 	f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
 	smoother := segments.NewSegmenter(m, 10)
 	series := tcpdSeries(b)
@@ -174,7 +175,7 @@ func BenchmarkTCPD(b *testing.B) {
 			found := map[string][]int{}
 			for b.Loop() {
 				for name, x := range series {
-					found[name] = method.changes(single(x))
+					found[name] = method.changes(familytest.Single(x))
 				}
 			}
 			cover, score := tcpdTable(b, series, found)

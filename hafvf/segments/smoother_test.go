@@ -14,6 +14,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/segments"
+	"hafvf/internal/testing/familytest"
 )
 
 // A smoothingTrace is what an independent implementation makes of a session.
@@ -77,8 +78,8 @@ func TestSmootherReproducesTheTraces(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {
 			var want smoothingTrace
 			readJSON(t, file, &want)
-			m := mustNew(t, want.Family, want.Prior)
-			got := segments.NewSegmenter(m, 10).Smooth(single(want.X))
+			m := familytest.New(t, want.Family, want.Prior)
+			got := segments.NewSegmenter(m, 10).Smooth(familytest.Single(want.X))
 			if !slices.Equal(got.Changes(), want.Changes) {
 				t.Errorf("changes %v, want %v", got.Changes(), want.Changes)
 			}
@@ -159,7 +160,7 @@ func TestSegmentsAreOptimalWhereEdgesAreClear(t *testing.T) {
 			}
 			level = 1 - level
 		}
-		g := segments.NewSegmenter(mustNew(t, family, nil), 10).Smooth(single(x))
+		g := segments.NewSegmenter(familytest.New(t, family, nil), 10).Smooth(familytest.Single(x))
 		want := optimal(family, x, math.Log(10)+.7*math.Log(float64(len(x))))
 		// The lanes weigh what is near an edge most, and so may place it one off.
 		if !slices.EqualFunc(g.Changes(), want, func(a, b int) bool { return max(a-b, b-a) <= 1 }) {
@@ -177,18 +178,18 @@ func TestSegmentsAreOptimalWhereEdgesAreClear(t *testing.T) {
 // distance, in one of the lanes, and of its probability to be no accident: for every family,
 // with missing values and several observations in a step.
 func TestSegmentPosteriorIsConjugate(t *testing.T) {
-	for _, c := range lawful {
-		t.Run(c.family, func(t *testing.T) {
+	for _, c := range familytest.Families {
+		t.Run(c.Name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(13, 1))
-			m := mustNew(t, c.family, c.prior)
+			m := c.New(t)
 			_, sequential := m.(expfam.Sequential)
 			var steps [][][]float64
 			for i := range 150 {
-				x := c.draw(rng)
+				x := c.Draw(rng)
 				switch {
-				case i >= 75 && (c.family == "normal" || c.family == "ar"):
+				case i >= 75 && (c.Name == "normal" || c.Name == "ar"):
 					x[len(x)-1] += 12
-				case i >= 75 && c.family == "poisson":
+				case i >= 75 && c.Name == "poisson":
 					x[0] += 40
 				}
 				switch {
@@ -202,28 +203,28 @@ func TestSegmentPosteriorIsConjugate(t *testing.T) {
 				case i%17 == 3:
 					step = nil
 				case i%11 == 7 && !sequential:
-					step = append(step, c.draw(rng), []float64{math.NaN()})
+					step = append(step, c.Draw(rng), []float64{math.NaN()})
 				}
 				steps = append(steps, step)
 			}
 			rows := steps
 			if sequential {
-				rows = arRows(steps)
+				rows = familytest.ARRows(steps)
 			}
 			g := segments.NewSegmenter(m, 10).Smooth(steps)
-			if n := len(g.Changes()); (c.family == "normal" || c.family == "poisson") && n == 0 {
+			if n := len(g.Changes()); (c.Name == "normal" || c.Name == "poisson") && n == 0 {
 				t.Error("no edge")
 			}
 			var at []int // the steps that aren't missing
 			for i, step := range rows {
-				if g.Missing[i] == slices.ContainsFunc(step, func(x []float64) bool { return !anyMissing(x) }) {
+				if g.Missing[i] == slices.ContainsFunc(step, func(x []float64) bool { return !familytest.AnyMissing(x) }) {
 					t.Fatalf("step %d: missing %v", i, g.Missing[i])
 				}
 				if !g.Missing[i] {
 					at = append(at, i)
 				}
 			}
-			prior := natural(c.family, posterior(m, make([]float64, m.Len())))
+			prior := familytest.Natural(c.Name, familytest.Posterior(m, make([]float64, m.Len())))
 			for k, seg := range g.Segments {
 				from, _ := slices.BinarySearch(at, seg.Start)
 				end, _ := slices.BinarySearch(at, seg.Start+seg.N)
@@ -231,17 +232,17 @@ func TestSegmentPosteriorIsConjugate(t *testing.T) {
 					from = 0
 				}
 				for i := from; i < end; i++ {
-					got := natural(c.family, posterior(m, g.Sample(at[i])))
+					got := familytest.Natural(c.Name, familytest.Posterior(m, g.Sample(at[i])))
 					best := math.Inf(1)
 					for _, w := range []float64{.8, .92, .975, .995, .9998} {
 						want, size := slices.Clone(prior), make([]float64, len(prior))
 						for j := from; j < end; j++ {
 							weight := math.Pow(w, math.Abs(float64(i-j))) * (1 - g.Outlier(at[j]))
 							for _, x := range rows[at[j]] {
-								if anyMissing(x) {
+								if familytest.AnyMissing(x) {
 									continue
 								}
-								for p, v := range statistics(c.family, x) {
+								for p, v := range familytest.Statistics(c.Name, x) {
 									want[p] += weight * v
 									size[p] += weight * math.Abs(v)
 								}
@@ -328,7 +329,7 @@ func TestSmootherOfHostileSessions(t *testing.T) {
 		"one value huge":  {repeat(300, func(i int) float64 { return rng.NormFloat64() + 1e100*float64(i/150*150/max(i, 1)*((i+1)%151/150)) }), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := mustNew(t, "normal", nil).(expfam.Fitted)
+			m := familytest.New(t, "normal", nil).(expfam.Fitted)
 			var xs [][]float64
 			for _, v := range c.x {
 				if v == v {
@@ -338,7 +339,7 @@ func TestSmootherOfHostileSessions(t *testing.T) {
 			if len(xs) == 0 {
 				xs = [][]float64{{0}}
 			}
-			g := segments.NewSegmenter(m.Fit(m.LocationScale(xs)), 10).Smooth(single(c.x))
+			g := segments.NewSegmenter(m.Fit(m.LocationScale(xs)), 10).Smooth(familytest.Single(c.x))
 			wellFormed(t, g, len(c.x))
 			if !slices.Equal(g.Changes(), c.changes) {
 				t.Errorf("changes %v, want %v", g.Changes(), c.changes)
@@ -349,7 +350,7 @@ func TestSmootherOfHostileSessions(t *testing.T) {
 
 // Short sessions of one distribution have no edges, whatever prior they set themselves.
 func TestShortSessionsHaveNoEdges(t *testing.T) {
-	m := mustNew(t, "normal", nil).(expfam.Fitted)
+	m := familytest.New(t, "normal", nil).(expfam.Fitted)
 	rng := rand.New(rand.NewPCG(15, 1))
 	for _, n := range []int{1, 2, 3, 5, 8, 10, 20, 40} {
 		changes := 0
@@ -359,7 +360,7 @@ func TestShortSessionsHaveNoEdges(t *testing.T) {
 			for i := range x {
 				xs = append(xs, x[i:i+1])
 			}
-			changes += len(segments.NewSegmenter(m.Fit(m.LocationScale(xs)), 10).Smooth(single(x)).Changes())
+			changes += len(segments.NewSegmenter(m.Fit(m.LocationScale(xs)), 10).Smooth(familytest.Single(x)).Changes())
 		}
 		if changes > 1 {
 			t.Errorf("%d changes in 100 sessions of %d", changes, n)
@@ -374,7 +375,7 @@ func TestJumpIsAnEdge(t *testing.T) {
 	for seed := range uint64(seeds) {
 		rng := rand.New(rand.NewPCG(seed, 19))
 		x := repeat(600, func(i int) float64 { return rng.NormFloat64() + 5*float64(i/300) })
-		g := segments.NewSegmenter(mustNew(t, "normal", expfam.Params{"kappa": .01}), 10).Smooth(single(x))
+		g := segments.NewSegmenter(familytest.New(t, "normal", expfam.Params{"kappa": .01}), 10).Smooth(familytest.Single(x))
 		changes += len(g.Changes())
 		before += g.Mean(289)[0] / seeds
 		after += g.Mean(310)[0] / seeds
@@ -395,7 +396,7 @@ func TestRareEventsKeepTheirRate(t *testing.T) {
 		}
 		return 0
 	})
-	g := segments.NewSegmenter(mustNew(t, "bernoulli", nil), 10).Smooth(single(x))
+	g := segments.NewSegmenter(familytest.New(t, "bernoulli", nil), 10).Smooth(familytest.Single(x))
 	if rate := g.Mean(1000)[0]; len(g.Changes()) > 0 || math.Abs(rate-heads/2000) > .002 {
 		t.Errorf("%d changes, rate %.4f of %.4f", len(g.Changes()), rate, heads/2000)
 	}
@@ -403,16 +404,16 @@ func TestRareEventsKeepTheirRate(t *testing.T) {
 
 // Every family takes sessions that tell nothing, and such that tell one thing.
 func TestSmootherOfEveryFamily(t *testing.T) {
-	for _, c := range lawful {
-		t.Run(c.family, func(t *testing.T) {
-			m := mustNew(t, c.family, c.prior)
+	for _, c := range familytest.Families {
+		t.Run(c.Name, func(t *testing.T) {
+			m := c.New(t)
 			_, sequential := m.(expfam.Sequential)
 			smoother := segments.NewSegmenter(m, 10)
 			for _, n := range []int{0, 1, 2, 3, 10, 200} {
 				rng := rand.New(rand.NewPCG(15, uint64(n)))
 				var steps [][][]float64
 				for range n {
-					x := c.draw(rng)
+					x := c.Draw(rng)
 					if sequential {
 						x = x[len(x)-1:]
 					}
@@ -439,9 +440,9 @@ func TestSmootherOfEveryFamily(t *testing.T) {
 // However a session is cut into parts, these are its segments in order: parts of one step and
 // of missing values alone too, for every family.
 func TestSmootherOfAnyParts(t *testing.T) {
-	for _, c := range lawful {
-		t.Run(c.family, func(t *testing.T) {
-			m := mustNew(t, c.family, c.prior)
+	for _, c := range familytest.Families {
+		t.Run(c.Name, func(t *testing.T) {
+			m := c.New(t)
 			_, sequential := m.(expfam.Sequential)
 			smoother := segments.NewSegmenter(m, 10)
 			for seed := range uint64(20) {
@@ -451,7 +452,7 @@ func TestSmootherOfAnyParts(t *testing.T) {
 					var steps [][][]float64
 					missing := rng.IntN(4) == 0
 					for range []int{1, 2, 5, 30}[rng.IntN(4)] {
-						x := c.draw(rng)
+						x := c.Draw(rng)
 						if sequential {
 							x = x[len(x)-1:]
 						}
@@ -514,9 +515,9 @@ var twoRegimes = map[string]func(rng *rand.Rand, regime float64) []float64{
 	"ar": func(rng *rand.Rand, r float64) []float64 { return []float64{rng.NormFloat64() + 8*r} },
 }
 
-// priorOf is that of lawful.
+// priorOf is that of familytest.Families.
 func priorOf(family string) expfam.Params {
-	return lawful[slices.IndexFunc(lawful, func(c law) bool { return c.family == family })].prior
+	return familytest.Families[slices.IndexFunc(familytest.Families, func(c familytest.Family) bool { return c.Name == family })].Prior
 }
 
 // Changes of every family are found where they are, and outliers are not changes.
@@ -535,7 +536,7 @@ func TestSmootherFindsChangesOfEveryFamily(t *testing.T) {
 					}
 					steps = append(steps, step)
 				}
-				for _, c := range segments.NewSegmenter(mustNew(t, family, prior), 10).Smooth(steps).Changes() {
+				for _, c := range segments.NewSegmenter(familytest.New(t, family, prior), 10).Smooth(steps).Changes() {
 					if c >= 140 && c <= 160 {
 						found++
 					} else {
@@ -567,7 +568,7 @@ func BenchmarkSmoothedFamilies(b *testing.B) {
 		for _, family := range slices.Sorted(maps.Keys(twoRegimes)) {
 			line := fmt.Sprintf("%-12s", family)
 			for _, setting := range []string{"given", "auto", "missing"} {
-				m := mustNew(b, family, priorOf(family))
+				m := familytest.New(b, family, priorOf(family))
 				fitted, fits := m.(expfam.Fitted)
 				if setting == "auto" && !fits {
 					line += "    –      –"
@@ -626,13 +627,13 @@ func TestSmootherIsEquivariant(t *testing.T) {
 		return v
 	})
 	run := func(scale, offset float64) *segments.Segmentation {
-		m := mustNew(t, "normal", nil).(expfam.Fitted)
+		m := familytest.New(t, "normal", nil).(expfam.Fitted)
 		y, xs := slices.Clone(x), [][]float64{}
 		for i := range y {
 			y[i] = scale*y[i] + offset
 			xs = append(xs, y[i:i+1])
 		}
-		return segments.NewSegmenter(m.Fit(m.LocationScale(xs)), 10).Smooth(single(y))
+		return segments.NewSegmenter(m.Fit(m.LocationScale(xs)), 10).Smooth(familytest.Single(y))
 	}
 	want := run(1, 0)
 	if !slices.Equal(want.Changes(), []int{200, 400}) {
@@ -656,7 +657,7 @@ func TestSmootherIsEquivariant(t *testing.T) {
 func TestLargeCountsStayPrecise(t *testing.T) {
 	rng := rand.New(rand.NewPCG(18, 1))
 	x := repeat(300, func(i int) float64 { return 1e8 + math.Round(1e4*rng.NormFloat64()) + 1e6*float64(i/150) })
-	g := segments.NewSegmenter(mustNew(t, "poisson", expfam.Params{"shape": 1., "rate": 1e-8}), 10).Smooth(single(x))
+	g := segments.NewSegmenter(familytest.New(t, "poisson", expfam.Params{"shape": 1., "rate": 1e-8}), 10).Smooth(familytest.Single(x))
 	if !slices.Equal(g.Changes(), []int{150}) {
 		t.Fatalf("changes %v", g.Changes())
 	}
@@ -669,7 +670,7 @@ func TestLargeCountsStayPrecise(t *testing.T) {
 
 // A long session is the same on one goroutine and on two, for every family.
 func TestSmootherIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
-	sameOnAnyNumberOfGoroutines(t, 6, func(m expfam.Model, steps [][][]float64) (all []string) {
+	familytest.SameOnAnyNumberOfGoroutines(t, 6, func(m expfam.Model, steps [][][]float64) (all []string) {
 		g := segments.NewSegmenter(m, 10).Smooth(steps)
 		for i := range steps {
 			all = append(all, fmt.Sprint(g.Evidence[i], g.Missing[i], g.Sample(i), g.Mean(i), g.SD(i), g.Outlier(i)))
@@ -680,9 +681,9 @@ func TestSmootherIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 
 // BenchmarkSmoother times the segmenting smoother beside that of a filter.
 func BenchmarkSmoother(b *testing.B) {
-	m := mustNew(b, "normal", nil)
+	m := familytest.New(b, "normal", nil)
 	for _, kind := range []string{"stationary", "jumping", "drifting", "outliers"} {
-		steps := singleStream(kind, 100_000)
+		steps := familytest.SingleStream(kind, 100_000)
 		run := func(name string, smooth func()) {
 			b.Run(kind+"/"+name, func(b *testing.B) {
 				b.ReportAllocs()

@@ -1,0 +1,232 @@
+// Package familytest has, for tests, every family with a prior and observations, streams of
+// known kinds, and coordinates in which posteriors add up.
+package familytest
+
+import (
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+
+	"hafvf/hafvf/expfam"
+)
+
+// A Family is one with a prior.
+type Family struct {
+	Name  string
+	Prior expfam.Params
+	Draw  func(rng *rand.Rand) []float64 // draws an observation
+}
+
+// New makes the model of the family.
+func (f Family) New(t testing.TB) expfam.Model { return New(t, f.Name, f.Prior) }
+
+// Families are all of them.
+var Families = []Family{
+	{"bernoulli", nil, func(rng *rand.Rand) []float64 { return []float64{float64(rng.IntN(2))} }},
+	{"categorical", expfam.Params{"alpha": []float64{1, .5, 2}}, func(rng *rand.Rand) []float64 { return []float64{float64(rng.IntN(3))} }},
+	{"poisson", nil, func(rng *rand.Rand) []float64 { return []float64{math.Floor(5 * rng.ExpFloat64())} }},
+	{"exponential", nil, func(rng *rand.Rand) []float64 { return []float64{rng.ExpFloat64()} }},
+	{"normal", expfam.Params{"mu": .5, "kappa": .1}, func(rng *rand.Rand) []float64 { return []float64{2 + rng.NormFloat64()} }},
+	{"mvnormal", expfam.Params{"mu": []float64{0, 1}}, func(rng *rand.Rand) []float64 { return []float64{rng.NormFloat64(), 3 * rng.NormFloat64()} }},
+	{"regression", expfam.Params{"mean": []float64{0, 1}}, func(rng *rand.Rand) []float64 {
+		u := rng.NormFloat64()
+		return []float64{u, 1, 2*u + rng.NormFloat64()}
+	}},
+	{"ar", expfam.Params{"order": 2, "intercept": true}, func(rng *rand.Rand) []float64 {
+		return []float64{rng.NormFloat64(), rng.NormFloat64(), 1, rng.NormFloat64()}
+	}},
+}
+
+// New makes a model.
+func New(t testing.TB, family string, prior expfam.Params) expfam.Model {
+	t.Helper()
+	m, err := expfam.New(family, prior, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// Natural are coordinates in which a posterior, given by its textbook
+// parameters, is linear in the statistics of the data.
+func Natural(family string, p []float64) []float64 {
+	switch family {
+	case "normal":
+		mu, kappa, alpha, beta := p[0], p[1], p[2], p[3]
+		return []float64{kappa * mu, kappa, 2*beta + kappa*mu*mu, 2 * alpha}
+	case "mvnormal":
+		n := 2
+		mu, kappa, nu, scale := p[:n], p[n], p[n+1], p[n+2:]
+		out := []float64{kappa, nu}
+		for i := range n {
+			out = append(out, kappa*mu[i])
+			for j := range n {
+				out = append(out, scale[i*n+j]+kappa*mu[i]*mu[j])
+			}
+		}
+		return out
+	case "regression", "ar":
+		n := 2
+		if family == "ar" {
+			n = 3
+		}
+		mean, precision, alpha, beta := p[:n], p[n:n+n*n], p[n+n*n], p[n+n*n+1]
+		out := append([]float64{2 * alpha}, precision...)
+		square := 2 * beta
+		for i := range n {
+			sum := 0.0
+			for j := range n {
+				sum += precision[i*n+j] * mean[j]
+			}
+			out = append(out, sum)
+			square += mean[i] * sum
+		}
+		return append(out, square)
+	}
+	return p
+}
+
+// Statistics are T(x) in the coordinates of Natural.
+func Statistics(family string, x []float64) []float64 {
+	switch family {
+	case "bernoulli":
+		return []float64{x[0], 1 - x[0]}
+	case "categorical":
+		out := make([]float64, 3)
+		out[int(x[0])] = 1
+		return out
+	case "poisson":
+		return []float64{x[0], 1}
+	case "exponential":
+		return []float64{1, x[0]}
+	case "normal":
+		return []float64{x[0], 1, x[0] * x[0], 1}
+	case "mvnormal":
+		return []float64{1, 1, x[0], x[0] * x[0], x[0] * x[1], x[1], x[1] * x[0], x[1] * x[1]}
+	}
+	u, y := x[:len(x)-1], x[len(x)-1]
+	out := []float64{1}
+	for i := range u {
+		for j := range u {
+			out = append(out, u[i]*u[j])
+		}
+	}
+	for i := range u {
+		out = append(out, u[i]*y)
+	}
+	return append(out, y*y)
+}
+
+// Posterior are the textbook parameters of the posterior of a sample.
+func Posterior(m expfam.Model, d []float64) []float64 {
+	n := 0
+	for _, p := range m.Params() {
+		n += p.Size()
+	}
+	out := make([]float64, n)
+	m.Posterior(out, d)
+	return out
+}
+
+// ARRows are the rows of the model of ar in Families: two past values and an intercept.
+func ARRows(steps [][][]float64) [][][]float64 {
+	value := func(t int) float64 {
+		if t < 0 || len(steps[t]) == 0 {
+			return math.NaN()
+		}
+		return steps[t][0][0]
+	}
+	rows := make([][][]float64, len(steps))
+	for t := range steps {
+		rows[t] = [][]float64{{value(t - 1), value(t - 2), 1, value(t)}}
+	}
+	return rows
+}
+
+// AnyMissing reports whether a coordinate is NaN.
+func AnyMissing(x []float64) bool { return slices.ContainsFunc(x, math.IsNaN) }
+
+// Single are steps of one observation each.
+func Single(x []float64) [][][]float64 {
+	steps := make([][][]float64, len(x))
+	for i := range x {
+		steps[i] = [][]float64{x[i : i+1]}
+	}
+	return steps
+}
+
+// SingleStream is a stream of normal observations, one in a step.
+func SingleStream(kind string, n int) [][][]float64 {
+	x := make([]float64, n)
+	for i, v := range Stream(kind, n) {
+		x[i] = v[0]
+	}
+	return Single(x)
+}
+
+// Stream draws a stream of one of the Kinds.
+func Stream(kind string, n int) [][]float64 {
+	rng := rand.New(rand.NewPCG(1, 2))
+	xs := make([][]float64, n)
+	for t := range xs {
+		xs[t] = []float64{Kinds[kind](rng, t)}
+	}
+	return xs
+}
+
+// Kinds are the kinds of streams on which updates are timed.
+var Kinds = map[string]func(rng *rand.Rand, t int) float64{
+	"stationary": func(rng *rand.Rand, t int) float64 { return rng.NormFloat64() },
+	"jumping":    func(rng *rand.Rand, t int) float64 { return rng.NormFloat64() + 5*float64(t/200%3) },
+	"drifting":   func(rng *rand.Rand, t int) float64 { return rng.NormFloat64() + 0.01*float64(t) },
+	"outliers": func(rng *rand.Rand, t int) float64 {
+		x := rng.NormFloat64()
+		if rng.Float64() < 0.02 {
+			x += 8 * float64(2*rng.IntN(2)-1)
+		}
+		return x
+	},
+}
+
+// SameOnAnyNumberOfGoroutines compares what smooth says of a long session with missing
+// steps, for every family. That of normal shifts by shift and back every 370 steps.
+func SameOnAnyNumberOfGoroutines(t *testing.T, shift float64, smooth func(m expfam.Model, steps [][][]float64) []string) {
+	t.Helper()
+	before := runtime.GOMAXPROCS(0)
+	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
+	for _, c := range Families {
+		t.Run(c.Name, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(9, 10))
+			m := c.New(t)
+			_, sequential := m.(expfam.Sequential)
+			var steps [][][]float64
+			for i := range 1500 {
+				x := c.Draw(rng)
+				if c.Name == "normal" {
+					x[0] += shift * float64(i/370%2)
+				}
+				switch {
+				case i%13 == 5:
+					x = []float64{math.NaN()}
+				case sequential:
+					x = x[len(x)-1:]
+				}
+				steps = append(steps, [][]float64{x})
+			}
+			run := func(goroutines int) []string {
+				runtime.GOMAXPROCS(goroutines)
+				return smooth(m, steps)
+			}
+			want := run(1)
+			for _, goroutines := range []int{2, 8} {
+				for i, got := range run(goroutines) {
+					if got != want[i] {
+						t.Fatalf("step %d on %d goroutines: %s, on one %s", i, goroutines, got, want[i])
+					}
+				}
+			}
+		})
+	}
+}
