@@ -195,17 +195,17 @@ func (c *chain) blank(m *Memory, out *Estimate, n int64, o *Observation, bounds 
 	for i := range floats {
 		floats[i] = nan
 	}
-	cut := cutter(floats)
+	slice := slicer(floats)
 	*out = Estimate{
 		Time: o.Time, ID: o.ID, N: n, X: o.X, Shape: o.Shape,
-		Predicted: Moments{cut(outputs), cut(outputs)}, Estimate: Moments{cut(outputs), cut(outputs)}, Posterior: cut(c.params),
+		Predicted: Moments{slice(outputs), slice(outputs)}, Estimate: Moments{slice(outputs), slice(outputs)}, Posterior: slice(c.params),
 		LogPredictive: nan, ELBO: nan, Weight: nan, Memory: nan, Converged: true,
 	}
 	if c.bank.Detects() {
-		out.Regime = Moments{cut(outputs), cut(outputs)}
+		out.Regime = Moments{slice(outputs), slice(outputs)}
 	}
 	if bounds {
-		out.Lower, out.Upper = cut(outputs), cut(outputs)
+		out.Lower, out.Upper = slice(outputs), slice(outputs)
 	}
 }
 
@@ -271,8 +271,8 @@ type regime struct {
 
 func (c *chain) regime(m *Memory, s hafvf.State, elapsed float64, row []float64) regime {
 	n := c.bank.Model().Outputs()
-	cut := cutter(m.take(4 * n))
-	r := regime{Moments{cut(n), cut(n)}, cut(n), cut(n)}
+	slice := slicer(m.take(4 * n))
+	r := regime{Moments{slice(n), slice(n)}, slice(n), slice(n)}
 	c.bank.PredictRegime(r.predicted, r.predictive, s, elapsed, row)
 	c.bank.Regime(r.estimate.Mean, r.estimate.SD, s, row)
 	return r

@@ -147,9 +147,9 @@ func (m *Memory) verdict() *Detection {
 	return m.detection
 }
 
-// cutter returns a function that cuts slices off floats: the slices of a record
+// slicer returns a function that cuts slices off floats: the slices of a record
 // share one allocation.
-func cutter(floats []float64) func(n int) []float64 {
+func slicer(floats []float64) func(n int) []float64 {
 	return func(n int) []float64 {
 		v := floats[:n:n]
 		floats = floats[n:]

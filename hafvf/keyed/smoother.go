@@ -32,7 +32,7 @@ type SmoothConfig struct {
 	// observations, and is emitted again. Default 0.
 	AllowedLateness time.Duration
 	// Max is the largest number of observations that are smoothed together; a
-	// longer session is cut. Default 10 million.
+	// longer session is divided. Default 10 million.
 	Max int
 	// Odds is the Bayes factor in favour of a change above which it is reported.
 	// Default 10.
@@ -90,7 +90,7 @@ type Smoothed struct {
 
 	Session  Session
 	Revision int64 // how often the session was emitted before, with less in it
-	// Split says why the session was cut into parts, each smoothed on its own. It is
+	// Split says why the session was divided into parts, each smoothed on its own. It is
 	// "" where it was not.
 	Split string
 
@@ -233,7 +233,7 @@ func (sm *Smoother) Smooth(key string, observations []Observation, revision int6
 	slices.SortStableFunc(observations, Observation.Compare)
 	z := sm.keys.of(key)
 	n := len(observations)
-	c := cut{n: n, parts: (n + sm.cfg.Max - 1) / sm.cfg.Max}
+	c := division{n: n, parts: (n + sm.cfg.Max - 1) / sm.cfg.Max}
 	k := 0 // among equal times
 	record := func(i int, out Smoothed) {
 		o := observations[i]
@@ -258,16 +258,16 @@ func (sm *Smoother) Smooth(key string, observations []Observation, revision int6
 	return z.passes(observations, c, sm.cfg.Odds, record)
 }
 
-// A cut divides n observations into parts of about the same length.
-type cut struct{ n, parts int }
+// A division divides n observations into parts of about the same length.
+type division struct{ n, parts int }
 
-func (c cut) part(i int) (from, end int) { return i * c.n / c.parts, (i + 1) * c.n / c.parts }
+func (c division) part(i int) (from, end int) { return i * c.n / c.parts, (i + 1) * c.n / c.parts }
 
 // partOf is the part that observation i is in.
-func (c cut) partOf(i int) int { return ((i+1)*c.parts - 1) / c.n }
+func (c division) partOf(i int) int { return ((i+1)*c.parts - 1) / c.n }
 
 // divide divides the steps.
-func (c cut) divide(steps [][][]float64) (parts [][][][]float64) {
+func (c division) divide(steps [][][]float64) (parts [][][][]float64) {
 	for i := range c.parts {
 		from, end := c.part(i)
 		parts = append(parts, steps[from:end])
@@ -286,7 +286,7 @@ func (z *smoothing) steps(observations []Observation) [][][]float64 {
 }
 
 // passes smooths by a forward and a backward pass of the filter, each part on its own.
-func (z *smoothing) passes(observations []Observation, c cut, odds float64, record func(int, Smoothed)) (notConverged int) {
+func (z *smoothing) passes(observations []Observation, c division, odds float64, record func(int, Smoothed)) (notConverged int) {
 	for part := range c.parts {
 		from, end := c.part(part)
 		steps := z.steps(observations[from:end])
@@ -312,9 +312,9 @@ func (z *smoothing) passes(observations []Observation, c cut, odds float64, reco
 func (z *smoothing) passed(s *hafvf.Posteriors, t int) Smoothed {
 	m := z.filter.Model()
 	outputs, levels := m.Outputs(), 2*z.filter.Levels()
-	cut := cutter(make([]float64, 2*outputs+2*levels+z.params))
+	slice := slicer(make([]float64, 2*outputs+2*levels+z.params))
 	out := Smoothed{
-		Estimate: Moments{cut(outputs), cut(outputs)}, Posterior: cut(z.params),
+		Estimate: Moments{slice(outputs), slice(outputs)}, Posterior: slice(z.params),
 		Memory: s.Memory(t), ChangeEvidence: s.Evidence[t], Missing: s.Missing[t], Outlier: math.NaN(),
 	}
 	s.Estimate(out.Estimate.Mean, out.Estimate.SD, t)
@@ -323,14 +323,14 @@ func (z *smoothing) passed(s *hafvf.Posteriors, t int) Smoothed {
 		to   *Pass
 		from hafvf.PassAt
 	}{{&out.Forward, s.Forward(t)}, {&out.Backward, s.Backward(t)}} {
-		*dir.to = Pass{dir.from.Weight, dir.from.Memory, cut(levels)}
+		*dir.to = Pass{dir.from.Weight, dir.from.Memory, slice(levels)}
 		copyLevels(dir.to.Levels, z.filter, dir.from.State)
 	}
 	return out
 }
 
 // segments smooths inside of segments, which go on over the cuts between parts.
-func (z *smoothing) segments(observations []Observation, c cut, record func(int, Smoothed)) {
+func (z *smoothing) segments(observations []Observation, c division, record func(int, Smoothed)) {
 	steps := z.steps(observations)
 	var season *seasonOf
 	if z.season != nil {
@@ -404,11 +404,11 @@ func (z *smoothing) use(steps [][][]float64) {
 func (z *smoothing) segmented(g *segments.Segmentation, k, t int) Smoothed {
 	m := z.smoother.Model()
 	outputs := m.Outputs()
-	cut := cutter(make([]float64, 4*outputs+z.params))
+	slice := slicer(make([]float64, 4*outputs+z.params))
 	out := Smoothed{
-		Estimate: Moments{cut(outputs), cut(outputs)}, Posterior: cut(z.params),
+		Estimate: Moments{slice(outputs), slice(outputs)}, Posterior: slice(z.params),
 		Memory: m.Memory(g.Sample(t)), ChangeEvidence: g.Evidence[t], Missing: g.Missing[t], Outlier: g.Outlier(t),
-		Segment: &Segment{N: int64(g.Segments[k].N), Estimate: Moments{cut(outputs), cut(outputs)}},
+		Segment: &Segment{N: int64(g.Segments[k].N), Estimate: Moments{slice(outputs), slice(outputs)}},
 	}
 	copy(out.Estimate.Mean, g.Mean(t))
 	copy(out.Estimate.SD, g.SD(t))
