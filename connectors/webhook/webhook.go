@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"hafvf/connectors/internal/retry"
@@ -69,17 +70,23 @@ func parseURL(text string) (*url.URL, error) {
 
 // A Client sends. It is safe for concurrent use.
 type Client struct {
+	sink   Sink
+	to     atomic.Pointer[target]
+	batch  int
+	http   *http.Client
+	retry  retry.Policy
+	encode func(record []byte) ([]byte, error) // nil: as it is
+}
+
+// A target is where requests go, with the secrets that were read last.
+type target struct {
 	url     string
 	place   string // of the URL, for messages: a path may be a secret
 	headers http.Header
-	batch   int
-	http    *http.Client
-	retry   retry.Policy
-	encode  func(record []byte) ([]byte, error) // nil: as it is
 }
 
-// NewClient makes a client of a sink. It does not connect.
-func NewClient(s Sink) (*Client, error) {
+// target reads URL and headers.
+func (s Sink) target() (*target, error) {
 	text, err := s.URL.value(s.section() + ".url")
 	if err != nil {
 		return nil, err
@@ -88,50 +95,116 @@ func NewClient(s Sink) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s.url: %w", s.section(), err)
 	}
-	c := &Client{
-		url: text, place: u.Scheme + "://" + u.Host, headers: http.Header{}, batch: max(s.Batch, 1),
-		http: &http.Client{Timeout: s.Timeout}, retry: requests,
-	}
+	to := &target{url: text, place: placeOf(u), headers: http.Header{}}
 	if s.Alertmanager {
-		c.url, c.encode = u.JoinPath(alertmanagerPath).String(), forAlertmanager
+		to.url = u.JoinPath(alertmanagerPath).String()
 	}
 	for name, v := range s.Headers {
 		text, err := v.value(s.section() + ".headers." + name)
 		if err != nil {
 			return nil, err
 		}
-		c.headers.Set(name, text)
+		to.headers.Set(name, text)
 	}
-	c.headers.Set("Content-Type", "application/json")
+	to.headers.Set("Content-Type", "application/json")
+	return to, nil
+}
+
+// placeOf is what a message may say of a URL.
+func placeOf(u *url.URL) string { return u.Scheme + "://" + u.Host }
+
+// NewClient makes a client of a sink. It does not connect.
+func NewClient(s Sink) (*Client, error) {
+	to, err := s.target()
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{sink: s, batch: max(s.Batch, 1), retry: requests, http: &http.Client{
+		Timeout: s.Timeout,
+		// Some redirects turn a POST into a GET without a body, and secret headers would go to
+		// another host.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	c.to.Store(to)
+	if s.Alertmanager {
+		c.encode = forAlertmanager
+	}
 	return c, nil
 }
 
-// Post sends JSON records as one array. It tries again, with growing pauses, where nobody
-// answers or the answer says that it may help: 408, 425, 429 and from 500 on. Every other
-// answer but 2xx, and the end of ten minutes, is an error. The receiver may have taken
-// records that Post sends again: it recognises them by their ids.
-func (c *Client) Post(ctx context.Context, records [][]byte) error {
-	if c.encode != nil {
-		encoded := make([][]byte, len(records))
-		for i, r := range records {
-			var err error
-			if encoded[i], err = c.encode(r); err != nil {
-				return err
+// Post sends JSON records, as one array if it can. It returns for each record why it was not
+// taken; nil if it was. The other error is the cause of ctx, if that has ended.
+//
+// Post tries again, with growing pauses, if nobody answers or the answer says that it may
+// help: 408, 425, 429 and from 500 on. After 401 and 403 it reads the secrets again, and tries
+// once more. After 400 and 413 it divides the array, until a record that the receiver does not
+// take stands alone. Every other answer but 2xx, also a redirect, and the end of ten minutes
+// is final. The receiver may have taken records that Post sends again: it recognises them by
+// their ids.
+func (c *Client) Post(ctx context.Context, records [][]byte) (refused []error, err error) {
+	refused = make([]error, len(records))
+	bodies, at := make([][]byte, 0, len(records)), make([]int, 0, len(records))
+	for i, r := range records {
+		if c.encode != nil {
+			if r, refused[i] = c.encode(r); refused[i] != nil {
+				continue
 			}
 		}
-		records = encoded
+		bodies, at = append(bodies, r), append(at, i)
 	}
+	return refused, c.postAll(ctx, bodies, func(i int, err error) { refused[at[i]] = err })
+}
+
+// postAll posts records, and calls refuse for those that are not taken, by their index.
+func (c *Client) postAll(ctx context.Context, records [][]byte, refuse func(i int, err error)) error {
+	if len(records) == 0 {
+		return nil
+	}
+	err := c.post(ctx, records)
+	switch f := (*failure)(nil); {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return err
+	case len(records) > 1 && errors.As(err, &f) && (f.code == http.StatusBadRequest || f.code == http.StatusRequestEntityTooLarge):
+		half := len(records) / 2
+		if err := c.postAll(ctx, records[:half], refuse); err != nil {
+			return err
+		}
+		return c.postAll(ctx, records[half:], func(i int, err error) { refuse(half+i, err) })
+	}
+	for i := range records {
+		refuse(i, err)
+	}
+	return nil
+}
+
+// post sends records as one array.
+func (c *Client) post(ctx context.Context, records [][]byte) error {
 	body := append([]byte{'['}, bytes.Join(records, []byte{','})...)
 	body = append(body, ']')
-	return c.retry.Do(ctx, func(ctx context.Context) error { return c.send(ctx, body) }, func(err error) bool {
-		var f *failure
-		return errors.As(err, &f) && f.again
-	})
+	attempts := func() error {
+		return c.retry.Do(ctx, func(ctx context.Context) error { return c.send(ctx, c.to.Load(), body) }, func(err error) bool {
+			var f *failure
+			return errors.As(err, &f) && f.again
+		})
+	}
+	err := attempts()
+	if f := (*failure)(nil); !errors.As(err, &f) || f.code != http.StatusUnauthorized && f.code != http.StatusForbidden {
+		return err
+	}
+	to, changed := c.sink.target()
+	if changed != nil {
+		return fmt.Errorf("%w; and the secrets cannot be read again: %w", err, changed)
+	}
+	c.to.Store(to)
+	return attempts()
 }
 
 // A failure is the error of one attempt.
 type failure struct {
 	error
+	code  int           // of the answer; 0 if there was none
 	again bool          // another attempt may help
 	wait  time.Duration // for which the receiver asks
 }
@@ -140,15 +213,15 @@ func (f *failure) Unwrap() error             { return f.error }
 func (f *failure) RetryAfter() time.Duration { return f.wait }
 
 // send sends body once.
-func (c *Client) send(ctx context.Context, body []byte) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
+func (c *Client) send(ctx context.Context, to *target, body []byte) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to.url, bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("%s: %w", c.place, withoutURL(err))
+		return fmt.Errorf("%s: %w", to.place, withoutURL(err))
 	}
-	r.Header = c.headers.Clone()
+	r.Header = to.headers.Clone()
 	answer, err := c.http.Do(r)
 	if err != nil {
-		return &failure{error: fmt.Errorf("%s does not answer: %w", c.place, withoutURL(err)), again: true}
+		return &failure{error: fmt.Errorf("%s does not answer: %w", to.place, withoutURL(err)), again: true}
 	}
 	defer answer.Body.Close()
 	said, _ := io.ReadAll(io.LimitReader(answer.Body, 4<<10))
@@ -157,7 +230,10 @@ func (c *Client) send(ctx context.Context, body []byte) error {
 	if code/100 == 2 {
 		return nil
 	}
-	f := &failure{error: fmt.Errorf("%s answers %s: %s", c.place, answer.Status, message.Printable(string(said)))}
+	f := &failure{error: fmt.Errorf("%s answers %s: %s", to.place, answer.Status, message.Printable(string(said))), code: code}
+	if other, err := answer.Location(); err == nil && code/100 == 3 {
+		f.error = fmt.Errorf("%s answers %s, a redirect to %s, which is not followed: name the URL that it leads to", to.place, answer.Status, placeOf(other))
+	}
 	f.again = code == http.StatusRequestTimeout || code == http.StatusTooEarly || code == http.StatusTooManyRequests || code >= 500
 	if seconds, err := strconv.Atoi(answer.Header.Get("Retry-After")); err == nil && seconds > 0 {
 		f.wait = min(time.Duration(seconds)*time.Second, c.retry.Last)

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,8 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
+	"hafvf/connectors"
 	"hafvf/internal/secret"
 )
 
@@ -60,6 +62,11 @@ func client(t *testing.T, s Sink) *Client {
 	return c
 }
 
+// first is why Post has failed, or else why the first record was refused.
+func first(refused []error, err error) error {
+	return cmp.Or(err, refused[0])
+}
+
 func TestPostTriesAgain(t *testing.T) {
 	for name, codes := range map[string][]int{"overload": {503, 429, 200}, "at once": {200}} {
 		t.Run(name, func(t *testing.T) {
@@ -68,7 +75,7 @@ func TestPostTriesAgain(t *testing.T) {
 			server := httptest.NewServer(r)
 			defer server.Close()
 			c := client(t, Sink{URL: Value{Text: server.URL + "/hook"}, Timeout: time.Second})
-			if err := c.Post(context.Background(), [][]byte{[]byte(`{"id":"a"}`), []byte(`{"id":"b"}`)}); err != nil {
+			if err := first(c.Post(context.Background(), [][]byte{[]byte(`{"id":"a"}`), []byte(`{"id":"b"}`)})); err != nil {
 				t.Fatal(err)
 			}
 			if want := []string{`{"id":"a"}`, `{"id":"b"}`}; !slices.Equal(r.bodies, want) {
@@ -84,13 +91,13 @@ func TestPostGivesUp(t *testing.T) {
 	r := &receiver{codes: []int{400}}
 	server := httptest.NewServer(r)
 	c := client(t, Sink{URL: Value{Text: server.URL + "/token-1234"}, Timeout: time.Second})
-	err := c.Post(context.Background(), [][]byte{[]byte(`{}`)})
+	err := first(c.Post(context.Background(), [][]byte{[]byte(`{}`)}))
 	if err == nil || !strings.Contains(err.Error(), `answers 400 Bad Request: "line one\nline two"`) {
 		t.Errorf("refused: %v", err)
 	}
 	server.Close()
 	c.retry.Budget = time.Second
-	err = c.Post(context.Background(), [][]byte{[]byte(`{}`)})
+	err = first(c.Post(context.Background(), [][]byte{[]byte(`{}`)}))
 	if err == nil || !strings.Contains(err.Error(), "does not answer") || strings.Contains(err.Error(), "token") {
 		t.Errorf("away: %v", err)
 	}
@@ -98,7 +105,7 @@ func TestPostGivesUp(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	c.retry.Budget = time.Hour
 	time.AfterFunc(50*time.Millisecond, func() { cancel(why) })
-	if err := c.Post(ctx, [][]byte{[]byte(`{}`)}); err != why {
+	if err := first(c.Post(ctx, [][]byte{[]byte(`{}`)})); err != why {
 		t.Errorf("stopped: %v", err)
 	}
 }
@@ -120,7 +127,7 @@ func TestPostWaitsForAReceiver(t *testing.T) {
 		}
 	})
 	c := client(t, Sink{URL: Value{Text: "http://" + address}, Timeout: time.Second})
-	if err := c.Post(context.Background(), [][]byte{[]byte(`{}`)}); err != nil || len(r.bodies) != 1 {
+	if err := first(c.Post(context.Background(), [][]byte{[]byte(`{}`)})); err != nil || len(r.bodies) != 1 {
 		t.Errorf("%v; the receiver has %q", err, r.bodies)
 	}
 }
@@ -135,7 +142,7 @@ func TestHeadersMayBeSecret(t *testing.T) {
 	defer server.Close()
 	c := client(t, Sink{URL: Value{Text: server.URL}, Timeout: time.Second,
 		Headers: map[string]Value{"Authorization": {Secret: secret.Secret{File: file}}, "x-team": {Text: "ops"}}})
-	if err := c.Post(context.Background(), [][]byte{[]byte(`{}`)}); err != nil {
+	if err := first(c.Post(context.Background(), [][]byte{[]byte(`{}`)})); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"Authorization": "Bearer x", "X-Team": "ops", "Content-Type": "application/json"} {
@@ -173,12 +180,12 @@ func TestAlertmanager(t *testing.T) {
 	record := func(kind, time, start string) []byte {
 		return []byte(`{"key":"a \"b\"","time":"` + time + `","kind":"` + kind + `","id":"i","x":null,"start":` + start + `,"message":"m"}`)
 	}
-	err = c.Post(t.Context(), [][]byte{
+	err = first(c.Post(t.Context(), [][]byte{
 		record("change", "2026-01-01T00:05:00Z", `"2026-01-01T00:00:00Z"`),
 		record("novelty", "2026-01-01T00:05:00Z", "null"),
 		record("silent", "2026-01-01T00:15:00Z", `"2026-01-01T00:00:00Z"`),
 		record("recovered", "2026-01-01T01:00:00Z", `"2026-01-01T00:00:00Z"`),
-	})
+	}))
 	if err != nil || path != "/prefix/api/v2/alerts" {
 		t.Errorf("%s: %v", path, err)
 	}
@@ -200,7 +207,144 @@ func TestAlertmanager(t *testing.T) {
 		alert("change", "2026-01-01T00:00:00Z"), alert("novelty"),
 		alert("silent", "2026-01-01T00:00:00Z"), alert("silent", "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"),
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A redirect is a refusal that says where to. Nothing goes there, nor do secrets.
+func TestRedirect(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the request is redirected") }))
+	defer other.Close()
+	for _, code := range []int{301, 302, 303, 307, 308} {
+		server := httptest.NewServer(http.RedirectHandler(other.URL+"/token-1234", code))
+		c := client(t, Sink{URL: Value{Text: server.URL}})
+		err := first(c.Post(t.Context(), [][]byte{[]byte("{}")}))
+		if err == nil || !strings.Contains(err.Error(), "a redirect to "+other.URL+", which is not followed") || strings.Contains(err.Error(), "token") {
+			t.Errorf("%d: %v", code, err)
+		}
+		server.Close()
+	}
+}
+
+// A token is read again when the receiver does not know it any more.
+func TestTokenIsReadAgain(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "token")
+	write := func(text string) {
+		if err := os.WriteFile(token, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("old")
+	var valid string
+	requests := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if requests++; r.Header.Get("Authorization") != valid {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	defer server.Close()
+	c := client(t, Sink{URL: Value{Text: server.URL}, Headers: map[string]Value{"Authorization": {Secret: secret.Secret{File: token}}}})
+	for _, test := range []struct {
+		file, valid string
+		requests    int
+		want        string
+	}{
+		{"old", "old", 1, ""},
+		{"new", "new", 2, ""},
+		{"new", "new", 1, ""},
+		{"new", "newer", 2, "answers 401 Unauthorized"},
+	} {
+		write(test.file)
+		valid, requests = test.valid, 0
+		err := first(c.Post(t.Context(), [][]byte{[]byte("{}")}))
+		if requests != test.requests || (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%+v: %d requests, %v", test, requests, err)
+		}
+	}
+	valid = "newest"
+	if err := os.Remove(token); err != nil {
+		t.Fatal(err)
+	}
+	if err := first(c.Post(t.Context(), [][]byte{[]byte("{}")})); err == nil || !strings.Contains(err.Error(), "401") || !strings.Contains(err.Error(), "cannot be read again") {
+		t.Error(err)
+	}
+}
+
+// Of records that are sent together, those that the receiver does not take are refused, and no
+// others.
+func TestGuiltyRecordsAlone(t *testing.T) {
+	for _, code := range []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge} {
+		var taken []string
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var records []string
+			if err := json.NewDecoder(r.Body).Decode(&records); err != nil {
+				t.Error(err)
+			}
+			if slices.Contains(records, "bad") || code == http.StatusRequestEntityTooLarge && len(records) > 3 {
+				w.WriteHeader(code)
+				return
+			}
+			taken = append(taken, records...)
+		}))
+		c := client(t, Sink{URL: Value{Text: server.URL}})
+		var records [][]byte
+		var want []string
+		for i := range 21 {
+			text := fmt.Sprint(i)
+			if i == 0 || i == 13 {
+				text = "bad"
+			} else {
+				want = append(want, text)
+			}
+			records = append(records, []byte(`"`+text+`"`))
+		}
+		refused, err := c.Post(t.Context(), records)
+		if err != nil {
+			t.Error(err)
+		}
+		if diff := gocmp.Diff(want, taken); diff != "" {
+			t.Errorf("%d: %s", code, diff)
+		}
+		for i, why := range refused {
+			if (why != nil) != (i == 0 || i == 13) {
+				t.Errorf("%d: record %d: %v", code, i, why)
+			}
+		}
+		server.Close()
+	}
+}
+
+// Chunks of a bundle share requests, and what is left is sent when the bundle ends.
+func TestChunksShareRequests(t *testing.T) {
+	var sizes []int
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var records []json.RawMessage
+		if err := json.NewDecoder(r.Body).Decode(&records); err != nil {
+			t.Error(err)
+		}
+		sizes = append(sizes, len(records))
+	}))
+	defer server.Close()
+	fn := &writeFn{Sink: Sink{URL: Value{Text: server.URL}, Batch: 100}}
+	if err := fn.Setup(); err != nil {
+		t.Fatal(err)
+	}
+	refuse := func(r Refused) { t.Errorf("%s is refused: %s", r.ID, r.Reason) }
+	for range 2 {
+		sizes = nil
+		fn.StartBundle(t.Context(), refuse)
+		for i := range 230 {
+			chunk := append(connectors.Chunk(nil).Begin([]byte("k"), fmt.Sprint(i)), "{}\n"...)
+			if err := fn.ProcessElement(t.Context(), chunk, refuse); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := fn.FinishBundle(t.Context(), refuse); err != nil {
+			t.Fatal(err)
+		}
+		if want := []int{100, 100, 30}; !slices.Equal(sizes, want) || fn.taken != 230 {
+			t.Errorf("requests of %v, %d taken", sizes, fn.taken)
+		}
 	}
 }

@@ -37,8 +37,9 @@ func Write(s beam.Scope, sink Sink, col beam.PCollection) (refused beam.PCollect
 type writeFn struct {
 	Sink Sink
 
-	client *Client
-	taken  int
+	client  *Client
+	waiting []connectors.Line // of the bundle, fewer than a batch
+	taken   int
 }
 
 func (fn *writeFn) Setup() (err error) {
@@ -46,24 +47,22 @@ func (fn *writeFn) Setup() (err error) {
 	return err
 }
 
+func (fn *writeFn) StartBundle(context.Context, func(Refused)) { fn.waiting, fn.taken = nil, 0 }
+
 func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte, refuse func(Refused)) error {
-	var batch []connectors.Line
 	for line, err := range connectors.Chunk(chunk).Lines() {
 		if err != nil {
 			return err
 		}
-		if batch = append(batch, line); len(batch) < fn.client.batch {
+		if fn.waiting = append(fn.waiting, line); len(fn.waiting) < fn.client.batch {
 			continue
 		}
-		if err := fn.send(ctx, batch, refuse); err != nil {
+		if err := fn.send(ctx, fn.waiting, refuse); err != nil {
 			return err
 		}
-		batch = batch[:0]
+		fn.waiting = fn.waiting[:0]
 	}
-	if len(batch) == 0 {
-		return nil
-	}
-	return fn.send(ctx, batch, refuse)
+	return nil
 }
 
 // send sends a batch. The error is that of ctx.
@@ -72,21 +71,26 @@ func (fn *writeFn) send(ctx context.Context, batch []connectors.Line, refuse fun
 	for i, l := range batch {
 		texts[i] = l.Text[:len(l.Text)-1]
 	}
-	err := fn.client.Post(ctx, texts)
-	switch {
-	case err == nil:
-		fn.taken += len(batch)
-	case ctx.Err() != nil:
+	refused, err := fn.client.Post(ctx, texts)
+	if err != nil {
 		return err
-	default:
-		for i, l := range batch {
-			refuse(Refused{Key: l.Key, ID: l.ID, Text: texts[i], Reason: "webhook: " + err.Error()})
+	}
+	for i, why := range refused {
+		if why == nil {
+			fn.taken++
+			continue
 		}
+		refuse(Refused{Key: batch[i].Key, ID: batch[i].ID, Text: texts[i], Reason: "webhook: " + why.Error()})
 	}
 	return nil
 }
 
-func (fn *writeFn) FinishBundle(ctx context.Context, _ func(Refused)) {
+func (fn *writeFn) FinishBundle(ctx context.Context, refuse func(Refused)) error {
+	if len(fn.waiting) > 0 {
+		if err := fn.send(ctx, fn.waiting, refuse); err != nil {
+			return err
+		}
+	}
 	account.From(ctx).Stored(fn.taken)
-	fn.taken = 0
+	return nil
 }

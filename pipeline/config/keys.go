@@ -240,7 +240,7 @@ func (c *Config) alertKeys(nodes *priorNodes) []key {
 		}
 	}
 	return append(keys,
-		s.hookKey("webhook", "A URL. Alerts are sent to it as JSON arrays by POST, at least once: a receiver recognises repeats by id and kind. An alert that the receiver refuses, or has not accepted after ten minutes, goes to the dead letter.", c),
+		s.hookKey("webhook", "A URL. Alerts are sent to it as JSON arrays by POST, at least once: a receiver recognises repeats by id and kind. An alert that the receiver refuses, or has not accepted after ten minutes, goes to the dead letter. A redirect is a refusal. After 401 and 403 secrets are read again, for one more try.", c),
 		s.hookKey("alertmanager", "The URL of a Prometheus Alertmanager. It gets alerts by its API, version 2, with the labels alertname (hafvf), key and kind: group_by: [key] groups alerts. recovered resolves silent. The Alertmanager resolves other alerts after its resolve_timeout. All else is as for webhook.", c),
 		key{name: "kinds", doc: "Kinds of alarms that go to this receiver. silent and recovered need silence.", setting: true, read: choices(&c.AlertKinds, alarmKinds()...)},
 		key{name: "beliefs", doc: "Kinds of beliefs that go to this receiver too, whatever the budget.", setting: true, initial: "[]",
