@@ -102,7 +102,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	s.detects, s.warmUp = graph.detects, graph.warmUp
 	s.WarmUps = state.account.WarmUps()
 	for i, pattern := range graph.patterns {
-		if !state.account.HasMatched(i) {
+		if s.Records > 0 && !state.account.HasMatched(i) {
 			s.Unmatched = append(s.Unmatched, pattern)
 		}
 	}

@@ -102,10 +102,12 @@ func (s Summary) String() string {
 		if !f.Time.IsZero() {
 			at = f.Time.UTC().Format(time.RFC3339)
 		}
-		fmt.Fprintf(&b, "  %-24s %s  %s %.4g", f.Key, at, unit, f.Size)
-		if f.About != "" {
-			fmt.Fprintf(&b, ", %s", f.About)
+		fmt.Fprintf(&b, "  %-24s %s  ", message.Name(f.Key), at)
+		said := []string{fmt.Sprintf("%s %.4g", unit, f.Size), f.About}
+		if math.IsNaN(f.Size) { // of values on a scale without standard deviations
+			said = said[1:]
 		}
+		b.WriteString(strings.Join(slices.DeleteFunc(said, func(s string) bool { return s == "" }), ", "))
 		b.WriteByte('\n')
 	}
 	return b.String()
@@ -125,13 +127,18 @@ func (s Summary) hints(b *strings.Builder) {
 	switch {
 	case s.Late > 0 && s.resumes:
 		fmt.Fprintf(b, "%s came before the last of the key, in this run or in the state: give a run with a state new records only\n", count(s.Late, "record"))
+	case s.Behind > farBehind:
+		fmt.Fprintf(b, "%s came more than a year after a later one of the key, by their times: look at times that lie ahead\n", count(s.Late, "record"))
 	case s.Late > 0:
 		fmt.Fprintf(b, "%s came up to %v after a later one of the key: with lateness: %s nothing is late\n", count(s.Late, "record"), s.Behind, message.Duration(message.RoundUp(s.Behind)))
 	}
 	if len(s.WarmUps) > 0 {
 		const named = 5
-		keys := s.WarmUps[:min(len(s.WarmUps), named)]
-		fmt.Fprintf(b, "fewer observations than warm_up (%d), in which no alarm is raised: %s, %s", s.warmUp, count(int64(len(s.WarmUps)), "key"), strings.Join(keys, ", "))
+		var names []string
+		for _, key := range s.WarmUps[:min(len(s.WarmUps), named)] {
+			names = append(names, message.Name(key))
+		}
+		fmt.Fprintf(b, "fewer observations than warm_up (%d), in which no alarm is raised: %s, %s", s.warmUp, count(int64(len(s.WarmUps)), "key"), strings.Join(names, ", "))
 		if len(s.WarmUps) > named {
 			b.WriteString(", …")
 		}
@@ -144,6 +151,10 @@ func (s Summary) hints(b *strings.Builder) {
 		fmt.Fprintf(b, "warning: no key matches %s of keys\n", message.Quote(pattern))
 	}
 }
+
+// farBehind is how late a record may be by its times. Beyond it the time of another record is
+// wrong, and no lateness helps.
+const farBehind = 365 * 24 * time.Hour
 
 // A Misfit is a key of whose records more than misfitShare are outliers.
 type Misfit struct {
@@ -197,6 +208,9 @@ func (t *tally) estimate(key string, e *keyed.Estimate) {
 			t.add(Break{Key: key, ID: e.ID, Time: a.Start, Size: math.Abs(a.Size), n: e.N}, func() string {
 				if a.Kind == string(usual.ChangeAlarm) {
 					return fmt.Sprintf("change %.4g → %.4g, reported %s later", a.Before.Mean[a.Output], a.After.Mean[a.Output], count(a.Delay, "observation"))
+				}
+				if math.IsNaN(a.Before.Mean[a.Output]) {
+					return "novelty"
 				}
 				return fmt.Sprintf("novelty, usually %.4g", a.Before.Mean[a.Output])
 			})

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -88,5 +89,31 @@ func TestSummaryOfMisfits(t *testing.T) {
 	if len(s.Misfits) != 1 || s.Misfits[0].Key != "bad" || s.Misfits[0].Share < misfitShare ||
 		!strings.Contains(s.String(), " % of the records of bad are outliers: the family does not fit; try model.scale") {
 		t.Errorf("%+v\n%s", s.Misfits, s)
+	}
+}
+
+// What a summary says is true of odd data too: of times far ahead, of alarms without a size, of
+// keys that are no text for a terminal, and of a run that has seen nothing.
+func TestSummaryOfOddData(t *testing.T) {
+	s := Summary{Largest: []Break{{Key: "k\x1b[2J", ID: "id", Size: math.NaN(), About: "novelty"}, {Key: "plain", ID: "id", Size: 2}}, WarmUps: []string{"a\nb"}}
+	s.Late, s.Behind, s.detects, s.warmUp = 3, math.MaxInt64, true, 50
+	text := s.String()
+	for _, want := range []string{
+		"3 records came more than a year after a later one of the key, by their times: look at times that lie ahead\n",
+		`  "k\x1b[2J"               id  novelty` + "\n",
+		"  plain                    id  by 2\n",
+		`1 key, "a\nb"` + "\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if strings.ContainsAny(text, "\x1b") || strings.Contains(text, "NaN") {
+		t.Error(text)
+	}
+	path := write(t, "in.csv", "key,time,x\n")
+	s, _, _ = runConfig(t, "{model: {family: normal}, keys: [{match: 'pump-*', top: 1, levels: []}], source: {csv: {path: "+path+"}}}")
+	if strings.Contains(s.String(), "no key matches") {
+		t.Errorf("of nothing read it says\n%s", s)
 	}
 }
