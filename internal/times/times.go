@@ -31,7 +31,7 @@ func Parse(s string) (time.Time, error) { return new(Parser).Parse(s) }
 //   - RFC 3339 and ISO 8601: 2026-01-02T15:04:05Z, with a space in place of the T,
 //     without seconds, with an offset +01:00, +0100 or +01, with "UTC", without a
 //     zone, compact as in 20260102T150405Z
-//   - a date, which stands for its midnight
+//   - a date, which stands for its midnight; 20260102 is one
 //   - Unix time, as ParseUnix does
 //
 // Fractions of a second go down to nanoseconds.
@@ -50,7 +50,7 @@ func (p *Parser) Parse(s string) (time.Time, error) {
 			}
 		}
 	case isNumber(s):
-		return ParseUnix(s)
+		return p.parseNumber(s)
 	}
 	if t, ok := p.parseISO(s); ok {
 		return t, nil
@@ -68,18 +68,37 @@ func isNumber(s string) bool {
 	return true
 }
 
-// ParseNumber reads Unix time, unless the parser has a format that s has.
+// ParseNumber reads a day in eight digits or Unix time, unless the parser has a format that s
+// has.
 func (p *Parser) ParseNumber(s string) (time.Time, error) {
 	if p.layouts != nil {
 		if t, ok := p.parseLayouts(s); ok {
 			return t, nil
 		}
 	}
+	return p.parseNumber(s)
+}
+
+// parseNumber reads a day in eight digits, or Unix time.
+func (p *Parser) parseNumber(s string) (time.Time, error) {
+	if t, ok := p.parseDay(s); ok {
+		return t, nil
+	}
 	return ParseUnix(s)
 }
 
+// parseDay reads eight digits that are a date between 1900 and 2100. As Unix time they would be
+// a moment of 1970.
+func (p *Parser) parseDay(s string) (t time.Time, ok bool) {
+	day, ok := digits(s)
+	if len(s) != 8 || !ok || day < 1900_01_01 || day > 2100_12_31 {
+		return t, false
+	}
+	return civil{year: day / 1_00_00, month: day / 1_00 % 100, day: day % 100}.time(p.zone)
+}
+
 // Understood says what Parse reads.
-const Understood = "dates (2026-01-02), ISO 8601 (2026-01-02T15:04:05Z, 2026-01-02 15:04+01:00, 20260102T150405Z), and Unix seconds, milliseconds, microseconds, nanoseconds"
+const Understood = "dates (2026-01-02, 20260102), ISO 8601 (2026-01-02T15:04:05Z, 2026-01-02 15:04+01:00, 20260102T150405Z), and Unix seconds, milliseconds, microseconds, nanoseconds"
 
 // Invalid is the error for a text that is no time.
 func Invalid(s string) error {

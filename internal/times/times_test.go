@@ -41,6 +41,10 @@ func TestParse(t *testing.T) {
 		{"-62135596800000", time.Time{}},
 
 		{"2026-01-02", instant.Truncate(24 * time.Hour)},
+		{"20260102", instant.Truncate(24 * time.Hour)},
+		{"20260231", time.Unix(20260231, 0).UTC()}, // no date
+		{"18991231", time.Unix(18991231, 0).UTC()},
+		{"20260102.5", time.Unix(20260102, 5e8).UTC()},
 		{"2026-01-02T03:04:05", instant},
 		{"2026-01-02T03:04:05.123456", at(123456e3)},
 		{"2026-01-02 03:04:05,25", at(250e6)},
