@@ -438,9 +438,19 @@ const (
 // the first record at or after it, −1 where there is none. atFirst is the first record
 // that is left, and atEnd what follows the last one, with committed the last that is
 // in no open transaction.
-func (c *Client) offsets(ctx context.Context, partitions map[string][]int, at int64, committed bool) (map[string]int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
+func (c *Client) offsets(ctx context.Context, partitions map[string][]int, at int64, committed bool) (all map[string]int64, err error) {
+	err = requests(answerTime).Do(ctx, func(ctx context.Context) (err error) {
+		all, err = c.askOffsets(ctx, partitions, at, committed)
+		return err
+	}, func(err error) bool {
+		// The brokers name the leader of a new topic before the leader knows of it.
+		return errors.Is(err, kafka.NotLeaderForPartition) || errors.Is(err, kafka.LeaderNotAvailable)
+	})
+	return all, err
+}
+
+// askOffsets is one attempt of offsets.
+func (c *Client) askOffsets(ctx context.Context, partitions map[string][]int, at int64, committed bool) (map[string]int64, error) {
 	md, err := c.metadata(ctx, slices.Collect(maps.Keys(partitions)))
 	if err != nil {
 		return nil, err

@@ -310,6 +310,18 @@ func TestChangelogPolicy(t *testing.T) {
 	}
 }
 
+// TestLeadersOfANewChangelog: a run that creates its changelog waits until the leaders know of
+// it.
+func TestLeadersOfANewChangelog(t *testing.T) {
+	k, c := fake(t, kfake.SeedTopics(1, "in"))
+	k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Err: kerr.NotLeaderForPartition, Count: 3})
+	l := openLedger(t, LedgerConfig{Client: asks(t, c), Topics: []string{"in"}, Group: "g", Changelog: "states", AtEnd: true})
+	l.Add(0, State{Key: "k", Bytes: []byte("1")})
+	if err := l.Close(context30(t), true); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestCommitTriesAgain while the coordinator is away, and the source knows nothing
 // of it.
 func TestCommitTriesAgain(t *testing.T) {
