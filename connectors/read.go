@@ -201,8 +201,8 @@ func (in *input) read(src Source, skip int64) {
 }
 
 func (in *input) readAll(src Source, skip int64) error {
-	if skip > 0 && src.Path == stdio {
-		return fmt.Errorf("standard input cannot be read again after record %d: start the run again", skip)
+	if skip > 0 && readsOnce(src.Path) {
+		return fmt.Errorf("%s cannot be read again after record %d: start the run again", fileName(src.Path), skip)
 	}
 	rd, err := Open(src)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -252,5 +253,38 @@ func TestInputSkips(t *testing.T) {
 	records, err := in.next(t.Context(), nil, time.Minute)
 	if err != nil || len(in.take(1)) != 1 || records[0].Position != 44 || in.at != 43 {
 		t.Errorf("%+v, then at %d, %v", records, in.at, err)
+	}
+}
+
+// A pipe is opened once, and its first records are there.
+func TestReadAPipe(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there are no paths of pipes")
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	go func() {
+		defer w.Close()
+		for i := range 1000 {
+			fmt.Fprintf(w, "{\"x\":%d}\n", i)
+		}
+	}()
+	src := Source{Format: JSONLines, Path: fmt.Sprintf("/dev/fd/%d", r.Fd())}
+	if err := Check(src); err != nil {
+		t.Fatal(err)
+	}
+	rd, err := Open(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rd.Close()
+	for i := range 1000 {
+		rec, err := rd.Next()
+		if want := fmt.Sprintf("{\"x\":%d}", i); err != nil || strings.TrimSpace(string(rec.Raw)) != want {
+			t.Fatalf("%q, %v, want %s", rec.Raw, err, want)
+		}
 	}
 }

@@ -187,18 +187,28 @@ func (src Source) open(path string) (recordReader, error) {
 	return rr, nil
 }
 
+// readsOnce reports whether what is read at a path is gone then: standard input, a pipe, a
+// device.
+func readsOnce(path string) bool {
+	if path == stdio {
+		return true
+	}
+	info, err := os.Stat(path)
+	return err == nil && !info.Mode().IsRegular() && !info.IsDir()
+}
+
 // Check opens every file of src and reads its header, so that a run can fail
 // before it starts: on a pattern that matches nothing, a file that cannot be
 // read, a missing or ambiguous column, files that have different columns.
-// Standard input is not touched.
+// Standard input is not touched, nor is what can be read only once, such as a pipe.
 func Check(src Source) error {
 	paths, err := src.files()
 	if err != nil {
 		return err
 	}
 	var first []string
-	for i, path := range paths {
-		if path == stdio {
+	for _, path := range paths {
+		if readsOnce(path) {
 			continue
 		}
 		rr, err := src.open(path)
@@ -209,7 +219,7 @@ func Check(src Source) error {
 		if err := rr.close(); err != nil {
 			return err
 		}
-		if i == 0 {
+		if first == nil {
 			first = columns
 		}
 		if !slices.Equal(first, columns) {
