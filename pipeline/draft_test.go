@@ -47,7 +47,7 @@ func TestDraft(t *testing.T) {
 		}), []string{"time_format: '%d.%m.%Y %H:%M'", "missing: ['-', NA]"}, 1},
 		{"compact.tsv", tableOf("t\tid\tvalue\n", 40, func(i int) string {
 			return fmt.Sprintf("%s\t%d\t%d\n", start.AddDate(0, 0, i/2).Format("20060102"), i%2, (i+1)%2)
-		}), []string{`delimiter: "\t"`, "time_format: '%Y%m%d'", "key: id ", "family: bernoulli"}, 2},
+		}), []string{`delimiter: "\t"`, "time: t ", "key: id ", "family: bernoulli"}, 2},
 		{"nested.jsonl", tableOf("", 40, func(i int) string {
 			return fmt.Sprintf(`{"meta":{"dev":{"id":%d}},"ts":%q,"data":{"temp":%d.5,"hum":null}}`+"\n", i%3, start.Add(time.Duration(i)*time.Minute).Format("2006-01-02T15:04:05.000000"), i%5)
 		})[1:], []string{"key: meta.dev.id ", "time: ts ", "values: [data.temp]\n"}, 3},

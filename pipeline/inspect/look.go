@@ -243,7 +243,7 @@ var commonFormats = func() (all []string) {
 			all = append(all, date+clock)
 		}
 	}
-	return append(all, "%Y%m%d", "%Y%m%d%H%M", "%Y%m%d%H%M%S")
+	return append(all, "%Y%m%d%H%M", "%Y%m%d%H%M%S")
 }()
 
 // formatsOf returns the common formats that all texts have. Whole numbers have only

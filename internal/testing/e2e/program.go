@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,11 +48,34 @@ func withProgram(m *testing.M, p *Program) (code int, err error) {
 	}
 	defer os.RemoveAll(dir)
 	p.Path = filepath.Join(dir, "hafvf")
+	if err := countSources(); err != nil {
+		return 0, err
+	}
 	// The state of the repository changes nothing here, and git may be missing.
 	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", p.Path, "hafvf/cmd/hafvf").CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("the program cannot be built: %w\n%s", err, out)
 	}
 	return m.Run(), nil
+}
+
+// countSources looks at the sources of the program. go test repeats a result without running
+// the tests if they would look at the same files, and it sees not what they build.
+func countSources() error {
+	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return fmt.Errorf("the folder of the program is not known: %w", err)
+	}
+	return filepath.WalkDir(strings.TrimSpace(string(root)), func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (entry.Name() == ".git" || entry.Name() == "testdata"):
+			return filepath.SkipDir
+		case filepath.Ext(path) == ".go":
+			_, err = os.Stat(path)
+		}
+		return err
+	})
 }
 
 func (p Program) command(env []string, args ...string) *exec.Cmd {
