@@ -270,7 +270,8 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 		BeginAnew: r.beginAnew, Skip: r.skip, Log: r.log,
 	}
 	if f, ok := g.transform.(filtering); ok {
-		cfg.Seal = f.seal()
+		written := f.written()
+		cfg.Seal = func(key string, state []byte) []byte { return written(key, state).Seal() }
 		cfg.Open = func(stored []kafkaio.Stored) ([]kafkaio.Position, error) {
 			return f.openChangelog(stored, r.migrate, r.log)
 		}

@@ -17,12 +17,12 @@ import (
 
 // What a run begins with, and what it leaves: in a changelog, or in a file of states.
 
-// seal returns the function that makes what is stored of the state of a key.
-func (f filtering) seal() func(key string, state []byte) []byte {
+// written returns the function that makes what is stored of the state of a key.
+func (f filtering) written() func(key string, state []byte) states.State {
 	settings := f.cfg.Settings()
-	return func(key string, state []byte) []byte {
+	return func(key string, state []byte) states.State {
 		_, text := settings(key)
-		return states.State{Key: key, Settings: text, Bytes: state}.Seal()
+		return states.State{Key: key, Settings: text, Bytes: state}
 	}
 }
 
@@ -66,13 +66,9 @@ func (f filtering) openChangelog(stored []kafkaio.Stored, migrate bool, log *slo
 	if migrate {
 		log.Info("states are carried over to this config", "topic", topic, "states", a.String())
 	}
-	changed := map[string]bool{}
-	for _, key := range a.Changed {
-		changed[key] = true
-	}
 	for i := range stored {
 		s := &stored[i]
-		s.Bytes, s.Replaced = a.States[s.Key], changed[s.Key]
+		s.Bytes, s.Replaced = a.States[s.Key], a.Changed[s.Key]
 	}
 	for log, offset := range a.Included {
 		included = append(included, kafkaio.ParsePosition(log, offset))
@@ -151,11 +147,10 @@ func (f *stateFile) keeper() account.Keeper {
 func (f *stateFile) write() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	settings := f.filter.cfg.Settings()
+	written := f.filter.written()
 	err := states.WriteFile(f.path, func(yield func(states.State) bool) {
 		for _, key := range slices.Sorted(maps.Keys(f.all)) {
-			_, text := settings(key)
-			if !yield(states.State{Key: key, Settings: text, Bytes: f.all[key]}) {
+			if !yield(written(key, f.all[key])) {
 				return
 			}
 		}

@@ -102,7 +102,7 @@ func (s Summary) String() string {
 		if !f.Time.IsZero() {
 			at = f.Time.UTC().Format(time.RFC3339)
 		}
-		fmt.Fprintf(&b, "  %-24s %s  ", message.Name(f.Key), at)
+		fmt.Fprintf(&b, "  %-24s %s  ", message.Printable(f.Key), at)
 		said := []string{fmt.Sprintf("%s %.4g", unit, f.Size), f.About}
 		if math.IsNaN(f.Size) { // of values on a scale without standard deviations
 			said = said[1:]
@@ -136,7 +136,7 @@ func (s Summary) hints(b *strings.Builder) {
 		const named = 5
 		var names []string
 		for _, key := range s.WarmUps[:min(len(s.WarmUps), named)] {
-			names = append(names, message.Name(key))
+			names = append(names, message.Printable(key))
 		}
 		fmt.Fprintf(b, "fewer observations than warm_up (%d), in which no alarm is raised: %s, %s", s.warmUp, count(int64(len(s.WarmUps)), "key"), strings.Join(names, ", "))
 		if len(s.WarmUps) > named {

@@ -134,7 +134,7 @@ func (s cellState) write(p state.Provider, c *cell, alone string, changed []*hel
 		}
 		return s.head.Write(p, changed[0].state)
 	}
-	v, err := c.Write(s.in(p), s.text, func(yield func(string, []byte) bool) {
+	v, err := c.Write(s.in(p), s.text, s.own, func(yield func(string, []byte) bool) {
 		for _, e := range changed {
 			if !yield(e.key, e.state) {
 				return

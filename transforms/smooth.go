@@ -242,12 +242,9 @@ func (fn *gatherFn) ProcessElement(key string, values func(*[]byte) bool, emit f
 	var all []keyed.Observation
 	var b []byte
 	for values(&b) {
-		for block := keyed.ReadObservations(b, ""); block.More(); {
-			o, err := block.Next(nil)
-			if err != nil {
-				return err
-			}
-			all = append(all, o)
+		var err error
+		if all, err = keyed.AppendObservations(all, b); err != nil {
+			return err
 		}
 	}
 	for _, s := range keyed.Gather(all, fn.Gap) {

@@ -193,9 +193,9 @@ func (c *Client) post(ctx context.Context, records [][]byte) error {
 	if f := (*failure)(nil); !errors.As(err, &f) || f.code != http.StatusUnauthorized && f.code != http.StatusForbidden {
 		return err
 	}
-	to, changed := c.sink.target()
-	if changed != nil {
-		return fmt.Errorf("%w; and the secrets cannot be read again: %w", err, changed)
+	to, unread := c.sink.target()
+	if unread != nil {
+		return fmt.Errorf("%w; and the secrets cannot be read again: %w", err, unread)
 	}
 	c.to.Store(to)
 	return attempts()

@@ -99,15 +99,21 @@ func (g *Gathered) UnmarshalBinary(b []byte) error {
 func (g *Gathered) read(b []byte) error {
 	r := &compact.Reader{B: b}
 	g.Revision = int64(r.Uvarint())
-	for all := ReadObservations(r.B, ""); all.More(); {
-		o, err := all.Next(nil)
+	var err error
+	if g.Observations, err = AppendObservations(nil, r.B); err == nil && len(g.Observations) == 0 {
+		err = compact.ErrCut
+	}
+	return err
+}
+
+// AppendObservations appends the observations of b to all.
+func AppendObservations(all []Observation, b []byte) ([]Observation, error) {
+	for in := ReadObservations(b, ""); in.More(); {
+		o, err := in.Next(nil)
 		if err != nil {
-			return err
+			return all, err
 		}
-		g.Observations = append(g.Observations, o)
+		all = append(all, o)
 	}
-	if len(g.Observations) == 0 {
-		return compact.ErrCut
-	}
-	return nil
+	return all, nil
 }

@@ -147,15 +147,6 @@ func Suggest(name string, known []string) string {
 	return fmt.Sprintf("did you mean %q?", best)
 }
 
-// Name is a name from data for a terminal: as it is, or quoted if it has characters that are
-// not printed, such as those that move the cursor.
-func Name(name string) string {
-	if strings.ContainsFunc(name, func(r rune) bool { return !strconv.IsPrint(r) }) {
-		return Quote(name)
-	}
-	return name
-}
-
 // RoundUp rounds a time up to whole seconds, minutes or hours. The longest durations stay as
 // they are.
 func RoundUp(d time.Duration) time.Duration {

@@ -16,8 +16,8 @@ import (
 type Adopted struct {
 	// States are those that go on, by key, as keyed.Estimator.Open takes them.
 	States map[string][]byte
-	// Changed are the keys whose states are others than those stored.
-	Changed []string
+	// Changed has the keys whose states are others than those stored.
+	Changed map[string]bool
 	// Included are the last observations that the states include, by log.
 	Included map[string]int64
 	// Damaged are the states that cannot be read. Err says why.
@@ -46,7 +46,7 @@ const unchanged = "unchanged"
 // does, that is an error. Without migrate, the error for such a state is a *Mismatch. where names
 // the place of the states in errors.
 func Adopt(cfg keyed.Config, all []State, migrate bool, where string) (Adopted, error) {
-	a := Adopted{States: make(map[string][]byte, len(all)), Included: map[string]int64{}, outcomes: map[string]int{}}
+	a := Adopted{States: make(map[string][]byte, len(all)), Changed: map[string]bool{}, Included: map[string]int64{}, outcomes: map[string]int{}}
 	migrator, err := keyed.NewMigrator(cfg)
 	if err != nil {
 		return a, err
@@ -63,7 +63,7 @@ func Adopt(cfg keyed.Config, all []State, migrate bool, where string) (Adopted, 
 				return a, s.notCarried(err, where)
 			}
 			if carried != "" {
-				a.Changed = append(a.Changed, s.Key)
+				a.Changed[s.Key] = true
 				s.Settings = "" // are those of cfg now
 			}
 			a.outcomes[cmp.Or(carried, unchanged)]++

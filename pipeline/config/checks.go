@@ -83,13 +83,16 @@ func (d *decoder) filters(c *Config, nodes *priorNodes) {
 
 // lastValues refuses members on the last values where they cannot be.
 func (d *decoder) lastValues(c *Config, path string, bank []hafvf.Member) {
-	model, err := expfam.New(c.Model.Family, c.Model.Prior, c.Model.Dim)
-	if err != nil {
-		return // which is said of the prior
-	}
 	for i, m := range bank {
 		at := fmt.Sprintf("%s.%d.ar", path, i)
-		if err := m.CheckAR(model, i); err != nil && d.has(at) {
+		if m.AR == 0 || !d.has(at) {
+			continue
+		}
+		model, err := expfam.New(c.Model.Family, c.Model.Prior, c.Model.Dim)
+		if err != nil {
+			return // which is said of the prior
+		}
+		if err := m.CheckAR(model, i); err != nil {
 			d.fail(at, "%v", err)
 		}
 	}

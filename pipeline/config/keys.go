@@ -24,7 +24,7 @@ const required = "required"
 // c, priors into nodes. Defaults are what c holds before.
 func (c *Config) keys(nodes *priorNodes) []key {
 	return []key{
-		{name: "transform", doc: "filter makes an estimate of every observation as it comes. smooth waits until a session has ended, and uses all of it for every estimate.",
+		{name: "transform", doc: "filter makes an estimate of every observation as it comes. smooth waits until a session has ended. Each of its estimates then uses the whole session.",
 			read: choice(&c.Transform, Filter, Smooth)},
 		{name: "model", doc: "The assumptions about the values.", keys: []key{
 			{name: "family", doc: "Family of distributions.", initial: required, read: choice(&c.Model.Family, expfam.Families()...)},
