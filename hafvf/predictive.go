@@ -98,13 +98,8 @@ const poles = 0.864 // from a fit of decay to the gamma function
 type logistic struct{ w, lw, l1w float64 }
 
 func logisticAt(x float64) logistic {
-	e := math.Exp(-math.Abs(x))
-	l := -math.Log1p(e)
-	w := 1 / (1 + e)
-	if x < 0 {
-		return logistic{w * e, l + x, l}
-	}
-	return logistic{w, l, l - x}
+	w, lw, l1w := special.Logistic(x)
+	return logistic{w, lw, l1w}
 }
 
 // steps are the nodes k·h within ±tabled of one step.

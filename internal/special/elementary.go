@@ -90,3 +90,15 @@ func Log1p(x float64) float64 {
 	}
 	return Log(u) + (x-(u-1))/u
 }
+
+// Logistic returns w = 1/(1+e^−x) with log w and log(1−w), which keep what w and 1−w would
+// round away.
+func Logistic(x float64) (w, logW, log1W float64) {
+	e := math.Exp(-math.Abs(x))
+	l := -math.Log1p(e)
+	w = 1 / (1 + e)
+	if x < 0 {
+		return w * e, l + x, l
+	}
+	return w, l, l - x
+}

@@ -152,13 +152,8 @@ type node struct {
 type logistic struct{ w, logW, log1W float64 }
 
 func logisticAt(u float64) logistic {
-	e := math.Exp(-math.Abs(u))
-	l := -math.Log1p(e)
-	w := 1 / (1 + e)
-	if u < 0 {
-		return logistic{w * e, l + u, l}
-	}
-	return logistic{w, l, l - u}
+	w, logW, log1W := special.Logistic(u)
+	return logistic{w, logW, log1W}
 }
 
 // A logitDensity is that of logit w under a Beta distribution.
