@@ -364,6 +364,14 @@ func (b *Bank) shares(dst []float64, s State, temper float64) {
 // where the state or a vector has the wrong length.
 func (b *Bank) Update(s State, xs ...[]float64) Outcome { return b.UpdateAfter(s, 1, xs...) }
 
+// Recall replaces the value that the window of a Sequential model took at the last update. It
+// does nothing if the model is none.
+func (b *Bank) Recall(s State, last float64) {
+	if first := b.members[0]; first.seq != nil {
+		first.window(b.Member(s, 0))[0] = last
+	}
+}
+
 // UpdateAfter is Update where elapsed units of time have passed since the last
 // observation, as in Filter.UpdateAfter. Shares and detection go by observations.
 func (b *Bank) UpdateAfter(s State, elapsed float64, xs ...[]float64) Outcome {

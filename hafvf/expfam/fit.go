@@ -25,10 +25,13 @@ type Fitted interface {
 // vague is what a fitted prior is worth, in observations.
 const vague = 0.01
 
+// leastScale bounds scales from below, so that their squares are numbers.
+const leastScale = 1 / MaxAbs
+
 // LocationScale returns the median of at least one value, and the median absolute deviation
 // from it in units of a normal distribution's standard deviation. Where more than half of the
 // values are equal, the scale is the mean absolute deviation, and where all are, a
-// thousandth of their size, or 1.
+// thousandth of their size, or 1. It is at least 1e-140.
 func LocationScale(x []float64) (location, scale float64) {
 	location = median.Of(x)
 	deviation := make([]float64, len(x))
@@ -47,7 +50,7 @@ func LocationScale(x []float64) (location, scale float64) {
 	default:
 		scale = 1
 	}
-	return location, scale
+	return location, math.Max(scale, leastScale)
 }
 
 // coordinate returns coordinate i of every vector.
@@ -102,7 +105,7 @@ func (exponential) LocationScale(xs [][]float64) []float64 {
 	if scale == 0 {
 		scale = 1
 	}
-	return []float64{scale}
+	return []float64{math.Max(scale, leastScale)}
 }
 
 // Fit gives the rate a prior worth one observation: the predictive of one worth

@@ -14,7 +14,7 @@ import (
 // A chain is what the values of a key pass on their way into its state, and what the bank says
 // of them passes on its way out:
 //
-//	observation → scale → prior → season → bank
+//	observation → scale → prior → season → bound → bank
 //	   estimate ← scale ← decision ← season ←
 //
 // So the season and the prior are of values on their scale, the bank sees no season, and the
@@ -35,6 +35,7 @@ type chain struct {
 	fitted  expfam.Fitted // the model of observations as they come, if a warm-up sets its prior
 	priorOf *Track        // whose prior the bank has
 	season  *season       // nil without one
+	bound   *bound  // nil if values count as the formulas say
 	bank    *hafvf.Bank
 	decider *decider // nil without detection
 }
@@ -62,6 +63,7 @@ func newChain(cfg hafvf.Config, all Config) (*chain, error) {
 			return nil, err
 		}
 	}
+	c.bound = newBound(cfg, bank)
 	if bank.Detects() {
 		if c.decider, err = newDecider(*all.Alarms, cfg, bank.Model()); err != nil {
 			return nil, fmt.Errorf("alarms: %w", err)
@@ -133,7 +135,13 @@ func (c *chain) learn(t *Track, n int64, o Observation, elapsed float64) (out ha
 	if se != nil {
 		xs = se.remove(t, o, elapsed)
 	}
+	if c.bound != nil {
+		xs = c.bound.near(t, elapsed, xs)
+	}
 	out = bank.UpdateAfter(t.state, elapsed, xs...)
+	if c.bound != nil && !out.Missing {
+		c.bound.recall(t, xs)
+	}
 	if se != nil {
 		se.learn(t, o, &out)
 	}

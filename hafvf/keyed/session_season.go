@@ -79,7 +79,7 @@ func (of *seasonOf) learn(weight func(i int) float64, begins func(i int) bool) {
 		return
 	}
 	state := of.rhythm.NewState()
-	value := make([]float64, of.coordinates)
+	value, least := make([]float64, of.coordinates), make([]float64, of.coordinates)
 	for i, o := range of.observations {
 		if begins(i) {
 			of.rhythm.ForgetLevel(state)
@@ -94,7 +94,7 @@ func (of *seasonOf) learn(weight func(i int) float64, begins func(i int) bool) {
 			case of.log:
 				value[0] = math.Log(x[0])
 			}
-			of.rhythm.Learn(state, o.Time, value, weight(i))
+			of.rhythm.Learn(state, o.Time, value, weight(i), least)
 		}
 	}
 	var last time.Time

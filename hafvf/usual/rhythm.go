@@ -25,6 +25,8 @@ const (
 	rhythmLevel     = .985 // forgetting of the level, per observation
 	rhythmPrecision = 1.   // π
 	rhythmRestore   = .9   // share of the prior below which it is put back
+	rhythmBound     = 6.   // standard deviations from the expected value that are learned
+	rhythmKnown     = 8.   // observations after which a standard deviation bounds
 )
 
 // A Rhythm learns the season of a stream of vectors: the part of the values that
@@ -40,7 +42,8 @@ const (
 // The level is the stream's, not the season's: what follows it, a Filter or a Bank,
 // takes the values less their season.
 //
-// A season fades by e⁻¹ in five of its longest periods, towards its prior. The level
+// A season fades by e⁻¹ in five of its longest periods, towards its prior, and by no more
+// between two observations: one wrong time does not forget it. The level
 // fades by .985 an observation besides, so that a stream that drifts has a season
 // too. A rhythm holds the upper triangular factor R of the precision, RᵀR = K, in
 // which the constant stands first. It follows that
@@ -49,6 +52,12 @@ const (
 //
 // where all rows but the first are p(c), and the first is p(c₀|c): ForgetLevel clears
 // it, and a new regime begins with another level and the season as it is known.
+//
+// One value has a bounded influence. With the residual r of x from c₀ + cᵀu, and the variance
+// v·σ² of r, both as they are before x, a rhythm learns r up to 6·√(v·s) in place of r. Here s
+// is the mean of r²/v of what was learned, with the memory of the level. So an outlier of any
+// size counts as one of six standard deviations, and s can hardly double: values that differ for
+// good are learned after a few.
 //
 // The coordinates share the factor. An update takes about p² multiplications for the
 // p regressors, which are 15 under DefaultSeasons, and from time to time p³/6.
@@ -62,6 +71,7 @@ type Rhythm struct {
 	size     int            // p
 	memory   float64        // seconds
 	row      []float64      // regressors and values
+	solved   []float64      // scratch of bound
 	faded    State          // scratch of Predict
 }
 
@@ -92,7 +102,7 @@ func NewRhythm(c RhythmConfig, dim int) (*Rhythm, error) {
 		}
 		r.holidays[t.Unix()/secondsOfDay] = true
 	}
-	r.row = make([]float64, r.size+dim)
+	r.row, r.solved = make([]float64, r.size+dim), make([]float64, r.size)
 	r.faded = make(State, r.StateLen())
 	return r, nil
 }
@@ -118,15 +128,21 @@ const secondsOfDay = 24 * 60 * 60
 const (
 	lastAt     = iota // seconds since 1970 of the last observation
 	priorShare        // what is left of the prior since it was put back
+	residuals         // number of them, that were learned
 	ofFactor
 )
 
 // Dim is the length of the vectors that Learn takes.
 func (r *Rhythm) Dim() int { return r.dim }
 
-// StateLen is the number of floats in a state: 137 for one coordinate under
+// StateLen is the number of floats in a state: 139 for one coordinate under
 // DefaultSeasons.
-func (r *Rhythm) StateLen() int { return ofFactor + linear.TriangleLen(r.size) + r.size*r.dim }
+func (r *Rhythm) StateLen() int { return r.squaresAt() + r.dim }
+
+func (r *Rhythm) squaresAt() int { return ofFactor + linear.TriangleLen(r.size) + r.size*r.dim }
+
+// squares are, by coordinate, the sums of the squares of the residuals.
+func (r *Rhythm) squares(s State) []float64 { return s[r.squaresAt():] }
 
 // NewState returns the state of a stream before its first observation.
 func (r *Rhythm) NewState() State {
@@ -136,7 +152,7 @@ func (r *Rhythm) NewState() State {
 }
 
 func (r *Rhythm) factor(s State) linear.Triangle {
-	return linear.Triangle{N: r.size + r.dim, V: s[ofFactor:]}
+	return linear.Triangle{N: r.size + r.dim, V: s[ofFactor:r.squaresAt()]}
 }
 
 // restore puts back what has been forgotten of the prior.
@@ -153,17 +169,21 @@ func (r *Rhythm) restore(s State) {
 // fade makes s the state before an observation at t.
 func (r *Rhythm) fade(s State, t time.Time) {
 	now := float64(t.Unix()) + float64(t.Nanosecond())*1e-9
-	if now <= s[lastAt] {
+	if passed := now - s[lastAt]; passed <= 0 {
+		if passed < -r.memory {
+			s[lastAt] = now // the time before was wrong
+		}
 		return
 	}
-	w := math.Exp((s[lastAt] - now) / r.memory)
+	w := math.Exp(math.Max(-1, (s[lastAt]-now)/r.memory))
 	s[lastAt] = now
 	if w == 1 {
 		return
 	}
 	root := math.Sqrt(w)
-	for i := range s[ofFactor:] {
-		s[ofFactor+i] *= root
+	f := r.factor(s)
+	for i := range f.V {
+		f.V[i] *= root
 	}
 	if s[priorShare] *= w; s[priorShare] < rhythmRestore {
 		r.restore(s)
@@ -201,14 +221,16 @@ func (r *Rhythm) Predict(mean []float64, s State, t time.Time) (variance float64
 }
 
 // Learn learns the observation x at t with a weight in [0, 1]: the probability that it
-// belongs to the running regime. It does nothing on a holiday, and where x has a NaN.
+// belongs to the running regime. It does nothing on a holiday, and where x has a NaN. The
+// standard deviations that bound the influence of x are at least least, so that what follows
+// on equal values is learned too.
 //
 // Learn allocates nothing. It panics where the state or x has the wrong length.
-func (r *Rhythm) Learn(s State, t time.Time, x []float64, weight float64) {
+func (r *Rhythm) Learn(s State, t time.Time, x []float64, weight float64, least []float64) {
 	if len(s) != r.StateLen() {
 		panic(wrongState)
 	}
-	if len(x) != r.dim {
+	if len(x) != r.dim || len(least) != r.dim {
 		panic(wrongDim)
 	}
 	if weight == 0 || incomplete(x) || r.Holiday(t) {
@@ -216,13 +238,17 @@ func (r *Rhythm) Learn(s State, t time.Time, x []float64, weight float64) {
 	}
 	r.fade(s, t)
 	f := r.factor(s)
-	root := math.Sqrt(math.Pow(rhythmLevel, weight))
+	forget := math.Pow(rhythmLevel, weight)
+	root := math.Sqrt(forget)
 	for i := range f.V[:f.N] {
 		f.V[i] *= root
 	}
 	r.row[0] = 1
 	seasonal(r.row[1:r.size], r.seasons, r.zone, t)
 	copy(r.row[r.size:], x)
+	if !math.IsInf(r.memory, 1) { // the values of a session that is over are judged together
+		r.bound(s, weight, forget, least)
+	}
 	if weight != 1 {
 		root := math.Sqrt(weight)
 		for i := range r.row {
@@ -230,6 +256,62 @@ func (r *Rhythm) Learn(s State, t time.Time, x []float64, weight float64) {
 		}
 	}
 	f.AddTop(r.row, r.size)
+}
+
+// bound bounds the values in the row of an observation by those that were learned before. It
+// does nothing while the level is unknown.
+func (r *Rhythm) bound(s State, weight, forget float64, least []float64) {
+	f := r.factor(s)
+	if f.V[0] == 0 {
+		return
+	}
+	variance := 1.
+	copy(r.solved, r.row)
+	for i, z := range r.solved { // R⁻ᵀu
+		row := f.Row(i)
+		z /= row[0]
+		variance += z * z
+		r.solved[i] = z
+		rest := r.solved[i+1:]
+		for j := range rest {
+			rest[j] -= row[1+j] * z
+		}
+	}
+	root := math.Sqrt(variance)
+	n := &s[residuals]
+	for k, squares := 0, r.squares(s); k < r.dim; k++ {
+		x := &r.row[r.size+k]
+		expected := 0.
+		for i, z := range r.solved {
+			expected += z * f.At(i, r.size+k)
+		}
+		z := (*x - expected) / root
+		if *n >= rhythmKnown {
+			if most := rhythmBound * math.Max(math.Sqrt(squares[k] / *n), least[k]); math.Abs(z) > most {
+				z = math.Copysign(most, z)
+				*x = expected + z*root
+			}
+		}
+		squares[k] = forget*squares[k] + weight*z*z
+	}
+	*n = forget**n + weight
+}
+
+// Scale writes the standard deviation of what was learned about what was expected to scale, by
+// coordinate: the square root of s above. It is +Inf as long as it bounds nothing.
+func (r *Rhythm) Scale(scale []float64, s State) {
+	if len(s) != r.StateLen() {
+		panic(wrongState)
+	}
+	if len(scale) != r.dim {
+		panic(wrongDst)
+	}
+	for k, square := range r.squares(s) {
+		scale[k] = math.Inf(1)
+		if n := s[residuals]; n >= rhythmKnown {
+			scale[k] = math.Sqrt(square / n)
+		}
+	}
 }
 
 // ForgetLevel makes the level unknown, as at the start of a new regime. The season
@@ -255,7 +337,9 @@ func (r *Rhythm) Valid(s State) error {
 	if len(s) != r.StateLen() {
 		return fmt.Errorf("state is corrupt: season of %d floats, want %d", len(s), r.StateLen())
 	}
-	ok := !slices.ContainsFunc(s, infinite) && s[priorShare] >= rhythmRestore && s[priorShare] <= 1
+	negative := func(v float64) bool { return v < 0 }
+	ok := !slices.ContainsFunc(s, infinite) && s[priorShare] >= rhythmRestore && s[priorShare] <= 1 &&
+		s[residuals] >= 0 && !slices.ContainsFunc(r.squares(s), negative)
 	f := r.factor(s)
 	for i := range r.size {
 		// The prior keeps all of them above zero but that of the level.

@@ -11,6 +11,10 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
+// none are no least standard deviations, of one coordinate. Those of unbounded, of two, bound
+// nothing.
+var none, unbounded = make([]float64, 1), []float64{1e9, 1e9}
+
 func newRhythm(t testing.TB, c RhythmConfig, dim int) *Rhythm {
 	t.Helper()
 	r, err := NewRhythm(c, dim)
@@ -163,11 +167,11 @@ func TestRhythmIsTheDenseRegression(t *testing.T) {
 		}
 		switch {
 		case i%7 == 3:
-			r.Learn(s, at, []float64{math.NaN(), 1}, 1)
+			r.Learn(s, at, []float64{math.NaN(), 1}, 1, unbounded)
 		case i%11 == 3:
-			r.Learn(s, at, x, 0)
+			r.Learn(s, at, x, 0, unbounded)
 		default:
-			r.Learn(s, at, x, weight)
+			r.Learn(s, at, x, weight, unbounded)
 			dense.learn(at, x, weight)
 		}
 		if i%400 == 399 {
@@ -188,7 +192,7 @@ func TestForgetLevelKeepsTheSeason(t *testing.T) {
 	s := r.NewState()
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i := range 500 {
-		r.Learn(s, at, []float64{math.Cos(2 * math.Pi * float64(i) / 24)}, 1)
+		r.Learn(s, at, []float64{math.Cos(2 * math.Pi * float64(i) / 24)}, 1, none)
 		at = at.Add(time.Hour)
 	}
 	var before, after [1]float64
@@ -197,7 +201,7 @@ func TestForgetLevelKeepsTheSeason(t *testing.T) {
 	if is := r.Predict(after[:], s, at); is != was || before != after {
 		t.Errorf("season %g, variance %g, and before %g, %g", after[0], is, before[0], was)
 	}
-	r.Learn(s, at, []float64{1e6}, 1)
+	r.Learn(s, at, []float64{1e6}, 1, none)
 	is := r.Predict(after[:], s, at)
 	if math.Abs(is-was) > 1e-9*was || math.Abs(after[0]-before[0]) > 1e-6 {
 		t.Errorf("after the first observation of a regime: season %g, variance %g, want %g, %g", after[0], is, before[0], was)
@@ -221,7 +225,7 @@ func TestRhythmKeepsLocalTime(t *testing.T) {
 			t.Errorf("%v: season %g, want %g", at, mean[0], season(at))
 		}
 		if at.Before(switched) {
-			r.Learn(s, at, []float64{7 + season(at)}, 1)
+			r.Learn(s, at, []float64{7 + season(at)}, 1, none)
 		}
 	}
 }
@@ -232,7 +236,7 @@ func TestHolidaysAreNotLearned(t *testing.T) {
 	begin := time.Date(2026, 12, 24, 23, 0, 0, 0, time.UTC) // midnight in Berlin
 	for d, learned := range map[time.Duration]bool{-time.Second: true, 0: false, 23*time.Hour + 59*time.Minute: false, 24 * time.Hour: true} {
 		s := r.NewState()
-		r.Learn(s, begin.Add(d), []float64{1}, 1)
+		r.Learn(s, begin.Add(d), []float64{1}, 1, none)
 		if is := !reflect.DeepEqual(s, r.NewState()); is != learned {
 			t.Errorf("%v after midnight: learned %v, want %v", d, is, learned)
 		}
@@ -257,8 +261,8 @@ func TestRhythmErrors(t *testing.T) {
 func TestRhythmValid(t *testing.T) {
 	r := newRhythm(t, RhythmConfig{Seasons: DefaultSeasons()}, 1)
 	s := r.NewState()
-	r.Learn(s, time.Unix(1e9, 0), []float64{3}, 1)
-	if err := r.Valid(s); err != nil || len(s) != 137 {
+	r.Learn(s, time.Unix(1e9, 0), []float64{3}, 1, none)
+	if err := r.Valid(s); err != nil || len(s) != 139 {
 		t.Fatalf("%d floats: %v", len(s), err)
 	}
 	for name, change := range map[string]func(s State) State{
@@ -283,7 +287,7 @@ func BenchmarkRhythm(b *testing.B) {
 			for b.Loop() {
 				at = at.Add(time.Hour)
 				r.Predict(mean, s, at)
-				r.Learn(s, at, x, 1)
+				r.Learn(s, at, x, 1, none)
 			}
 			b.ReportMetric(float64(8*len(s)), "bytes/key")
 		})
@@ -297,7 +301,7 @@ func TestRhythmAllocatesNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(500, func() {
 		at = at.Add(time.Hour)
 		r.Predict(mean, s, at)
-		r.Learn(s, at, x, .5)
+		r.Learn(s, at, x, .5, none)
 	}); n != 0 {
 		t.Errorf("%g allocations", n)
 	}
