@@ -656,6 +656,30 @@ func (b *Bank) ExcursionStarts(dst []int64, s State) []int64 {
 	return dst
 }
 
+// Finite reports whether all numbers of a state are finite. The window of a Sequential model may
+// have none yet.
+func (b *Bank) Finite(s State) bool {
+	b.checkState(s)
+	for _, v := range s[:b.at[0]] {
+		if notFinite(v) {
+			return false
+		}
+	}
+	for i, f := range b.members {
+		for _, v := range b.Member(s, i)[:f.stepLen()] {
+			if notFinite(v) {
+				return false
+			}
+		}
+		for _, v := range f.window(b.Member(s, i)) {
+			if math.IsInf(v, 0) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // SplitState returns the encoded state of this bank that bytes begins with, and what
 // follows. Where it begins with none, it returns all of it as the state, which
 // DecodeState refuses.

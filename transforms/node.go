@@ -380,12 +380,11 @@ func (e *held) take(w *worker, o *keyed.Observation) {
 	now, due, err := e.Take(o)
 	if err != nil {
 		e.outputs++
-		e.counts.Rejected++
 		e.counts.Late++
 		if late := (*keyed.Late)(nil); errors.As(err, &late) {
 			e.counts.Behind = max(e.counts.Behind, late.Behind)
 		}
-		e.rejected = append(e.rejected, keyed.Rejected{Key: e.key, Observation: o.Clone(), Reason: err.Error()})
+		e.reject(o, err.Error())
 		return
 	}
 	if now {
@@ -395,6 +394,12 @@ func (e *held) take(w *worker, o *keyed.Observation) {
 	e.released = due
 }
 
+// reject rejects an observation.
+func (e *held) reject(o *keyed.Observation, why string) {
+	e.counts.Rejected++
+	e.rejected = append(e.rejected, keyed.Rejected{Key: e.key, Observation: o.Clone(), Reason: why})
+}
+
 // learn makes the estimate of one observation: predict, then learn.
 func (e *held) learn(w *worker, o *keyed.Observation) {
 	e.outputs++
@@ -402,10 +407,15 @@ func (e *held) learn(w *worker, o *keyed.Observation) {
 	if w.encoder == nil {
 		e.estimates = append(e.estimates, keyed.Estimate{})
 		out = &e.estimates[len(e.estimates)-1]
-		e.Learn(nil, out, o)
-	} else {
-		e.Learn(&w.memory, out, o)
+		if e.Learn(nil, out, o); out.Unlearned != "" {
+			e.estimates = e.estimates[:len(e.estimates)-1]
+		}
+	} else if e.Learn(&w.memory, out, o); out.Unlearned == "" {
 		w.encoder.Estimate(&w.encoded, e.key, out)
+	}
+	if out.Unlearned != "" {
+		e.reject(o, out.Unlearned)
+		return
 	}
 	countEstimate(&e.counts, out)
 	if !out.Missing {

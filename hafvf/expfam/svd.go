@@ -8,7 +8,8 @@ import (
 
 // decompose writes the singular values of the matrix a to sigma, in no order, and turns
 // rows by the right and c by the left singular vectors, which it does not keep: for
-// a = UΣVᵀ, rows become rows·V, and c becomes Uᵀc. It overwrites a.
+// a = UΣVᵀ, rows become rows·V, and c becomes Uᵀc. It overwrites a. If an entry is not finite,
+// the singular values are NaN.
 func (sp *spectrum) decompose() {
 	most := 0.0
 	for _, v := range sp.a {
@@ -23,7 +24,7 @@ func (sp *spectrum) decompose() {
 	}
 	sp.bidiagonalise()
 	if !sp.iterate() {
-		panic("expfam: singular values did not converge")
+		most = math.NaN()
 	}
 	for i := range sp.sigma {
 		sp.sigma[i] *= most

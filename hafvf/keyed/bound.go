@@ -19,7 +19,7 @@ const (
 	farAbove = 20
 	// farBack is that of values that serve as regressors of those that come. Few of them would
 	// decide over all coefficients.
-	farBack = 8
+	farBack = 6
 )
 
 // A bound takes values that are farther from what their key expects to that distance,

@@ -35,9 +35,10 @@ type chain struct {
 	fitted  expfam.Fitted // the model of observations as they come, if a warm-up sets its prior
 	priorOf *Track        // whose prior the bank has
 	season  *season       // nil without one
-	bound   *bound  // nil if values count as the formulas say
+	bound   *bound        // nil if values count as the formulas say
 	bank    *hafvf.Bank
 	decider *decider // nil without detection
+	guard   guard
 }
 
 // newChain makes the chain of the keys of all that have the filter cfg.

@@ -65,7 +65,7 @@ func (e *Entity) Take(o *Observation) (now bool, due []Observation, err error) {
 
 // Learn predicts an observation that is due, and learns it, as Estimator.Estimate does. The
 // estimate out has its slices in the memory m, until m is used again. They are its own where
-// m is nil.
+// m is nil. If out.Unlearned is set, the observation was not learned.
 func (e *Entity) Learn(m *Memory, out *Estimate, o *Observation) {
 	if m == nil {
 		m = &Memory{}

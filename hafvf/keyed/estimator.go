@@ -79,6 +79,7 @@ func (est *Estimator) Estimate(t *Track, o Observation) (e Estimate) {
 // estimateIn is Estimate with the slices of the estimate from a memory.
 func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Observation) {
 	c := t.chain
+	c.guard.keep(t)
 	t.n++
 	c.blank(m, out, t.n, given, est.cfg.Interval != 0)
 	out.WarmUp = t.warming()
@@ -110,6 +111,19 @@ func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Obse
 		t.decide(est.cfg.Alerts, out, y, outcome.Detection, before)
 		out.Belief = t.believe(est.cfg.Alerts, out, y, outcome.Detection, before)
 	}
+	if !t.finite() {
+		c.guard.takeBack(t)
+		if t.refused++; t.refused == blind {
+			t.beginAnew()
+			est.estimateIn(m, out, t, given)
+			out.Anew = true
+			return
+		}
+		c.blank(m, out, t.n+1, given, est.cfg.Interval != 0)
+		out.Unlearned = unlearned
+		return
+	}
+	t.refused = 0
 	c.leave(out, before)
 	for _, a := range [...]*Alert{out.Alarm, out.Belief} {
 		if a != nil {

@@ -93,8 +93,14 @@ type Estimate struct {
 
 	Silence *Silence // of the key, which this observation ends; nil where there was none
 	Missing bool
-	WarmUp  bool         // the first observations are still setting the prior
-	Bank    []MemberStep // where a bank is configured
+	// Unlearned says why the observation was not learned: its key is as before, and the numbers
+	// of the estimate are NaN. It is empty if the observation was learned.
+	Unlearned string
+	// Anew reports that the key began anew with this observation, because it could not learn
+	// those before.
+	Anew   bool
+	WarmUp bool         // the first observations are still setting the prior
+	Bank   []MemberStep // where a bank is configured
 
 	// With detection:
 	Detection *Detection

@@ -3,7 +3,6 @@ package keyed
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
@@ -17,13 +16,11 @@ import (
 //	y = m + (x − s − m)·√ω,  ω = 1/(1+h)
 //
 // m the mean that the running regime predicts. While the season is unknown it thus
-// sees little of what may be season, and later x − s. Where x − s is far from m, in units of the
-// standard deviation that the rhythm has seen, one of them says nothing of the other, and
-// y = x − s: see bend. Both s and m depend on the past alone: for each of the vectors of length k
+// sees little of what may be season, and later x − s. Where s + m is far from what the rhythm
+// expects of x, ω is 1. All of s, m and ω depend on the past alone: for each of the vectors of
+// length k
 //
 //	log p(x|past) = log p(y|past) + ½k·log ω
-//
-// where y is not bent.
 //
 // Times that are exponential have a factor for a season: it is that of log x, and
 //
@@ -42,8 +39,8 @@ type season struct {
 	root     float64   // √ω
 	variance float64   // h
 	center   []float64 // m
-	spread   []float64 // standard deviations that the rhythm has seen
-	jacobian float64   // log dy/dx of the vectors of the step
+	expected []float64 // by the rhythm
+	spread   []float64 // standard deviations of that
 	noise    []float64 // standard deviation of y
 	learned  []float64 // what the rhythm learns of a vector
 	least    []float64 // least standard deviations of what the rhythm learns
@@ -61,7 +58,7 @@ func newSeason(cfg hafvf.Config, bank *hafvf.Bank) (*season, error) {
 	}
 	se := &season{
 		rhythm: rhythm, log: cfg.Family == "exponential",
-		at: make([]float64, n), center: make([]float64, n), noise: make([]float64, n), spread: make([]float64, n), learned: make([]float64, n), least: make([]float64, n),
+		at: make([]float64, n), center: make([]float64, n), noise: make([]float64, n), expected: make([]float64, n), spread: make([]float64, n), learned: make([]float64, n), least: make([]float64, n),
 	}
 	if cfg.Family == "regression" {
 		se.first = bank.Dim() - 1
@@ -79,7 +76,6 @@ func (se *season) expose(t *Track, o Observation) {
 		se.rhythm.Predict(se.at, t.rhythm, o.Time)
 		se.row[0] = math.Exp(math.Max(-maxFactor, math.Min(se.at[0], maxFactor)))
 		se.setLeast(t)
-		se.jacobian = 0
 	}
 }
 
@@ -96,18 +92,15 @@ func (se *season) remove(t *Track, o Observation, elapsed float64) [][]float64 {
 	se.root = 1 / math.Sqrt(1+se.variance)
 	c.bank.PredictRegime(se.center, se.noise, t.state, elapsed, c.regressors(t.state, o))
 	se.setLeast(t)
-	se.rhythm.Scale(se.spread, t.rhythm)
-	for j, v := range se.least {
-		se.spread[j] = math.Max(v, se.spread[j])
-	}
-	se.jacobian = 0
-	if se.log {
+	switch {
+	case se.log:
 		se.root, se.variance = 1, 0
 		se.at[0] = math.Max(-maxFactor, math.Min(se.at[0], maxFactor))
-	}
-	if math.IsNaN(se.center[0]) { // a prior of less than one observation predicts no mean
+	case math.IsNaN(se.center[0]): // a prior of less than one observation predicts no mean
 		se.root = 1
 		clear(se.center)
+	default:
+		se.trust(t, o)
 	}
 	se.flat, se.steps = se.flat[:0], se.steps[:0]
 	for _, x := range o.X {
@@ -117,52 +110,33 @@ func (se *season) remove(t *Track, o Observation, elapsed float64) [][]float64 {
 		y := se.flat[at : at+len(o.X[i])]
 		at += len(y)
 		se.steps = append(se.steps, y)
-		if slices.ContainsFunc(y, math.IsNaN) {
-			continue
-		}
 		for j, s := range se.at {
 			v := &y[se.first+j]
 			if se.log {
 				*v *= math.Exp(-s)
 				continue
 			}
-			y, slope := se.bend(j, *v-s-se.center[j])
-			*v = se.center[j] + y
-			se.jacobian += math.Log(slope)
+			*v = se.center[j] + (*v-s-se.center[j])*se.root
 		}
 	}
 	return se.steps
 }
 
-// straight is the number of standard deviations from the regime's mean up to which a value is
-// shrunk towards it.
-const straight = 4.
+// agreed is the number of standard deviations between what the bank and the rhythm expect up to
+// which the bank's mean is taken for the center. Beyond twice of it there is none.
+const agreed = 4.
 
-// bend returns what the bank sees of the residual r = x − s − m of coordinate j, and its
-// derivative. Up to four standard deviations that is r·√ω, and from eight on r itself.
-func (se *season) bend(j int, r float64) (y, slope float64) {
-	size, knee := math.Abs(r), straight*se.spread[j]
-	switch {
-	case size <= knee || se.root == 1:
-		return r * se.root, se.root
-	case size >= 2*knee:
-		return r, 1
+// trust makes the root one if bank and rhythm do not agree on what comes: the center says
+// nothing of x then. An outlier that the bank still believes would otherwise come back to it
+// with each of the values that follow.
+func (se *season) trust(t *Track, o Observation) {
+	se.rhythm.Expect(se.expected, se.spread, t.rhythm, o.Time)
+	worst := 0.
+	for j, s := range se.at {
+		sd := math.Max(se.spread[j], se.least[j])
+		worst = math.Max(worst, math.Abs(s+se.center[j]-se.expected[j])/sd)
 	}
-	slope = 2 - se.root
-	return math.Copysign(knee*se.root+(size-knee)*slope, r), slope
-}
-
-// unbend returns the residual of which the bank sees y, and dy/dr.
-func (se *season) unbend(j int, y float64) (r, slope float64) {
-	size, knee := math.Abs(y), straight*se.spread[j]
-	switch {
-	case size <= knee*se.root || se.root == 1:
-		return y / se.root, se.root
-	case size >= 2*knee:
-		return y, 1
-	}
-	slope = 2 - se.root
-	return math.Copysign(knee+(size-knee*se.root)/slope, y), slope
+	se.root += (1 - se.root) * math.Max(0, math.Min(worst/agreed-1, 1))
 }
 
 // exposures are counts with their exposure before them.
@@ -184,13 +158,16 @@ func (se *season) learn(t *Track, o Observation, out *hafvf.Outcome) {
 	if t.chain.bank.Detects() {
 		weight = out.Detection.Stay
 	}
+	jacobian := 0.
 	for _, x := range complete(o.X) {
 		copy(se.learned, x[se.first:])
 		switch {
 		case se.counts:
 			se.learned[0] = math.Log(x[0] + .5)
-		case se.log:
-			se.jacobian -= se.at[0]
+		case !se.log:
+			jacobian += float64(len(se.at)) * math.Log(se.root)
+		default:
+			jacobian -= se.at[0]
 			se.learned[0] = math.Log(x[0])
 			if x[0] == 0 {
 				continue // tells nothing of a factor
@@ -199,7 +176,7 @@ func (se *season) learn(t *Track, o Observation, out *hafvf.Outcome) {
 		se.boundFirst(t)
 		se.rhythm.Learn(t.rhythm, o.Time, se.learned, weight, se.least)
 	}
-	addJacobian(out, se.jacobian)
+	addJacobian(out, jacobian)
 	if out.Detection.Starts() {
 		se.rhythm.ForgetLevel(t.rhythm)
 	}
@@ -250,15 +227,14 @@ func (se *season) predicted(mean, sd []float64) {
 	if se.counts {
 		return // they are of that exposure
 	}
+	se.bounds(mean)
 	for i, s := range se.at {
 		if se.log {
 			sd[i] *= math.Exp(s)
 		} else {
-			_, slope := se.unbend(i, mean[i]-se.center[i])
-			sd[i] /= slope
+			sd[i] /= se.root
 		}
 	}
-	se.bounds(mean)
 }
 
 // bounds puts the season back into values that an observation may have.
@@ -271,8 +247,7 @@ func (se *season) bounds(y []float64) {
 			y[i] *= math.Exp(se.at[i])
 			continue
 		}
-		r, _ := se.unbend(i, y[i]-se.center[i])
-		y[i] = se.at[i] + se.center[i] + r
+		y[i] = se.at[i] + se.center[i] + (y[i]-se.center[i])/se.root
 	}
 }
 

@@ -37,6 +37,8 @@ type Track struct {
 	decisions decisions
 
 	pulse *pulse // nil where nobody asks for silence
+
+	refused int // observations in a row that could not be learned
 }
 
 // numbered is an observation of a warm-up with its position.
@@ -62,6 +64,13 @@ func (est *Estimator) NewTrack(key string) *Track {
 	}
 	t.begin()
 	return t
+}
+
+// beginAnew makes the track one that has learned nothing. It goes on counting observations,
+// and knows when the key has spoken.
+func (t *Track) beginAnew() {
+	*t = Track{key: t.key, chain: t.chain, n: t.n, settled: t.chain.fitted == nil, pulse: t.pulse}
+	t.begin()
 }
 
 // begin sets the states to those before the first observation.
@@ -166,6 +175,7 @@ func (est *Estimator) RestoreTrack(key string, b []byte) (*Track, error) {
 func (t *Track) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(t.n))
 	b = binary.AppendUvarint(b, uint64(t.steps))
+	b = binary.AppendUvarint(b, uint64(t.refused))
 	b = compact.AppendTime(b, t.last)
 	b = compact.AppendFlags(b, t.settled, t.chain.decider != nil, t.pulse != nil)
 	b = compact.AppendFloats(b, t.locationScale)
@@ -198,7 +208,7 @@ func (t *Track) append(b []byte) []byte {
 // decode reads what append wrote of the key's track, the rest of r.
 func (est *Estimator) decode(key string, r *reader) (*Track, error) {
 	c := est.chains.of(key)
-	t := &Track{key: key, chain: c, n: int64(r.Uvarint()), steps: int64(r.Uvarint()), last: r.Time()}
+	t := &Track{key: key, chain: c, n: int64(r.Uvarint()), steps: int64(r.Uvarint()), refused: int(r.Uvarint()), last: r.Time()}
 	var decided, pulsed bool // by the settings of the state
 	t.settled, decided, pulsed = r.Flags()
 	t.locationScale = r.Floats()

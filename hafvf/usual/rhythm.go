@@ -71,7 +71,8 @@ type Rhythm struct {
 	size     int            // p
 	memory   float64        // seconds
 	row      []float64      // regressors and values
-	solved   []float64      // scratch of bound
+	solved   []float64      // scratch of expect
+	expected []float64      // scratch of bound
 	faded    State          // scratch of Predict
 }
 
@@ -102,7 +103,7 @@ func NewRhythm(c RhythmConfig, dim int) (*Rhythm, error) {
 		}
 		r.holidays[t.Unix()/secondsOfDay] = true
 	}
-	r.row, r.solved = make([]float64, r.size+dim), make([]float64, r.size)
+	r.row, r.solved, r.expected = make([]float64, r.size+dim), make([]float64, r.size), make([]float64, dim)
 	r.faded = make(State, r.StateLen())
 	return r, nil
 }
@@ -265,31 +266,15 @@ func (r *Rhythm) bound(s State, weight, forget float64, least []float64) {
 	if f.V[0] == 0 {
 		return
 	}
-	variance := 1.
-	copy(r.solved, r.row)
-	for i, z := range r.solved { // R⁻ᵀu
-		row := f.Row(i)
-		z /= row[0]
-		variance += z * z
-		r.solved[i] = z
-		rest := r.solved[i+1:]
-		for j := range rest {
-			rest[j] -= row[1+j] * z
-		}
-	}
-	root := math.Sqrt(variance)
+	root := math.Sqrt(r.expect(r.expected, f, r.row[:r.size]))
 	n := &s[residuals]
 	for k, squares := 0, r.squares(s); k < r.dim; k++ {
 		x := &r.row[r.size+k]
-		expected := 0.
-		for i, z := range r.solved {
-			expected += z * f.At(i, r.size+k)
-		}
-		z := (*x - expected) / root
+		z := (*x - r.expected[k]) / root
 		if *n >= rhythmKnown {
 			if most := rhythmBound * math.Max(math.Sqrt(squares[k] / *n), least[k]); math.Abs(z) > most {
 				z = math.Copysign(most, z)
-				*x = expected + z*root
+				*x = r.expected[k] + z*root
 			}
 		}
 		squares[k] = forget*squares[k] + weight*z*z
@@ -297,20 +282,52 @@ func (r *Rhythm) bound(s State, weight, forget float64, least []float64) {
 	*n = forget**n + weight
 }
 
-// Scale writes the standard deviation of what was learned about what was expected to scale, by
-// coordinate: the square root of s above. It is +Inf as long as it bounds nothing.
-func (r *Rhythm) Scale(scale []float64, s State) {
+// expect writes the mean that a factor expects at the regressors u, with the level, to mean.
+// It returns the variance v.
+func (r *Rhythm) expect(mean []float64, f linear.Triangle, u []float64) (variance float64) {
+	variance = 1
+	clear(mean)
+	copy(r.solved, u)
+	for i, z := range r.solved { // R⁻ᵀu
+		row := f.Row(i)
+		z /= row[0]
+		variance += z * z
+		rest := r.solved[i+1:]
+		for j := range rest {
+			rest[j] -= row[1+j] * z
+		}
+		for k, v := range row[1+len(rest):] {
+			mean[k] += z * v
+		}
+	}
+	return variance
+}
+
+// Expect writes the mean that the rhythm expects of an observation at t, level and season, and
+// the standard deviation of its residual. Where it does not know the level, or too few
+// residuals, the standard deviation is +Inf. The state stays as it is.
+func (r *Rhythm) Expect(mean, sd []float64, s State, t time.Time) {
 	if len(s) != r.StateLen() {
 		panic(wrongState)
 	}
-	if len(scale) != r.dim {
+	if len(mean) != r.dim || len(sd) != r.dim {
 		panic(wrongDst)
 	}
-	for k, square := range r.squares(s) {
-		scale[k] = math.Inf(1)
-		if n := s[residuals]; n >= rhythmKnown {
-			scale[k] = math.Sqrt(square / n)
+	copy(r.faded, s)
+	r.fade(r.faded, t)
+	f, n := r.factor(r.faded), s[residuals]
+	if f.V[0] == 0 || n < rhythmKnown {
+		for k := range mean {
+			mean[k], sd[k] = 0, math.Inf(1)
 		}
+		return
+	}
+	u := r.row[:r.size]
+	u[0] = 1
+	seasonal(u[1:], r.seasons, r.zone, t)
+	variance := r.expect(mean, f, u)
+	for k, square := range r.squares(s) {
+		sd[k] = math.Sqrt(variance * square / n)
 	}
 }
 

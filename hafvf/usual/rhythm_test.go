@@ -49,7 +49,7 @@ func (d *denseRhythm) fade(t time.Time) {
 	if d.last.IsZero() {
 		d.last = t
 	}
-	w := math.Exp(-t.Sub(d.last).Seconds() / d.memory)
+	w := math.Exp(math.Max(-1, -t.Sub(d.last).Seconds()/d.memory))
 	d.last = t
 	d.k.ScaleSym(w, d.k)
 	for _, h := range d.h {

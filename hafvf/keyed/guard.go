@@ -1,0 +1,63 @@
+package keyed
+
+import "hafvf/hafvf"
+
+// A guard keeps what a track was before an observation, so that one which would leave a number
+// in it that is not finite can be taken back.
+type guard struct {
+	track                         Track
+	state, rhythm, profile, alarm hafvf.State
+	starts                        []start
+	pulse                         pulse
+}
+
+// keep keeps the track as it is.
+func (g *guard) keep(t *Track) {
+	g.track = *t
+	g.state = append(g.state[:0], t.state...)
+	g.rhythm = append(g.rhythm[:0], t.rhythm...)
+	g.profile = append(g.profile[:0], t.decisions.profile...)
+	g.alarm = append(g.alarm[:0], t.decisions.alarm...)
+	g.starts = append(g.starts[:0], t.starts...)
+	if t.pulse != nil {
+		g.pulse = *t.pulse
+	}
+}
+
+// takeBack makes the track what it was. Its slices may have been replaced since, but what they
+// held is in the guard.
+func (g *guard) takeBack(t *Track) {
+	*t = g.track
+	copy(t.state, g.state)
+	copy(t.rhythm, g.rhythm)
+	copy(t.decisions.profile, g.profile)
+	copy(t.decisions.alarm, g.alarm)
+	copy(t.starts, g.starts)
+	if t.pulse != nil {
+		*t.pulse = g.pulse
+	}
+	t.chain.priorOf = nil
+}
+
+// finite reports whether all numbers of the track are finite, but for those that the window of
+// a model on past values lacks.
+func (t *Track) finite() bool {
+	return t.chain.bank.Finite(t.state) && finite(t.rhythm) && finite(t.decisions.profile) && finite(t.decisions.alarm) && finite(t.locationScale) && finite(t.decisions.standard)
+}
+
+func finite(all []float64) bool {
+	for _, v := range all {
+		if notFinite(v) {
+			return false
+		}
+	}
+	return true
+}
+
+// blind is the number of observations in a row that cannot be learned after which it is the
+// state that is out of proportion: the key begins anew.
+const blind = 3
+
+// unlearned is the reason of an observation with which the numbers of its key would not be
+// finite any more.
+const unlearned = "not learned: x is out of all proportion to the values of this key before, and with it the state of the key would not be finite; the key goes on as if it had not come"

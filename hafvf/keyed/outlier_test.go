@@ -1,0 +1,291 @@
+package keyed
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/usual"
+)
+
+var sequences = flag.Int("sequences", 700, "number of sequences of TestAnyFiniteValue")
+
+// A source is a stream of ordinary observations of a family.
+type source struct {
+	family string
+	prior  expfam.Params // what an automatic prior does not set
+	dim    int
+	place  int // of the coordinate that is an outlier
+	draw   func(r *rand.Rand, before float64) []float64
+}
+
+// draws returns a Poisson variate by products of uniform ones.
+func draws(r *rand.Rand, mean float64) (k float64) {
+	for p := r.Float64(); p > math.Exp(-mean); p *= r.Float64() {
+		k++
+	}
+	return k
+}
+
+var ordinary = []source{
+	{"normal", nil, 0, 0, func(r *rand.Rand, _ float64) []float64 { return []float64{5 + r.NormFloat64()} }},
+	{"poisson", nil, 0, 0, func(r *rand.Rand, _ float64) []float64 { return []float64{draws(r, 5)} }},
+	{"exponential", nil, 0, 0, func(r *rand.Rand, _ float64) []float64 { return []float64{5 * r.ExpFloat64()} }},
+	{"mvnormal", nil, 2, 0, func(r *rand.Rand, _ float64) []float64 { return []float64{5 + r.NormFloat64(), r.NormFloat64() - 3} }},
+	{"regression", nil, 3, 2, func(r *rand.Rand, _ float64) []float64 {
+		u := r.NormFloat64()
+		return []float64{1, u, 5 + 2*u + r.NormFloat64()}
+	}},
+	{"ar", expfam.Params{"order": 2, "intercept": true}, 0, 0, func(r *rand.Rand, before float64) []float64 {
+		return []float64{5 + .6*(before-5) + r.NormFloat64()}
+	}},
+	{"bernoulli", nil, 0, 0, func(r *rand.Rand, _ float64) []float64 { return []float64{float64(r.IntN(2))} }},
+	{"categorical", expfam.Params{"alpha": []float64{1, 1, 1}}, 0, 0, func(r *rand.Rand, _ float64) []float64 { return []float64{float64(r.IntN(3))} }},
+}
+
+// A stage feeds a source into tracks, one observation every five minutes.
+type stage struct {
+	source
+	est  *Estimator
+	rng  *rand.Rand
+	at   time.Time
+	last float64
+}
+
+func newStage(t testing.TB, s source, cfg Config, seed uint64) *stage {
+	t.Helper()
+	est, err := NewEstimator(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &stage{s, est, rand.New(rand.NewPCG(seed, 7)), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), 5}
+}
+
+func (st *stage) next() Observation {
+	st.at = st.at.Add(5 * time.Minute)
+	x := st.draw(st.rng, st.last)
+	st.last = x[len(x)-1]
+	return Observation{Time: st.at, X: [][]float64{x}}
+}
+
+// with is the configuration of a source: with an automatic prior, with detection or with the
+// default levels.
+func (s source) with(detect, season bool, scale hafvf.Scale) Config {
+	cfg := Recommended(s.family)
+	f := &cfg.Filter
+	f.Dim, f.Prior, f.Scale = s.dim, s.prior, scale
+	if !detect {
+		f.Bank, f.Forgetting, f.Detect = nil, 0, nil
+	}
+	if season {
+		f.Season = &usual.RhythmConfig{Seasons: usual.DefaultSeasons()}
+	}
+	return cfg
+}
+
+// One outlier of any size moves what is predicted by less than half a standard deviation, in
+// the root mean square over streams, once ten ordinary observations have followed it; two more
+// for an AR of order 2. With detection the outlier is kept out. Without, a filter with the default
+// levels gives up what it knew, as it does from 10 standard deviations on, and what ten
+// observations say of a mean is .3 to 1.2 standard deviations away: a larger outlier then moves no
+// more. A regression has more to learn again than ten observations tell, and an exponential
+// distribution finds large values likely: without detection they have no such bound.
+func TestOneOutlier(t *testing.T) {
+	sizes := []float64{5e-324, 15, 255, math.MaxUint32, math.MaxUint64, 9.97e36, 1e139, -9999, -1e12}
+	scales := map[string][]hafvf.Scale{"normal": {hafvf.Linear, hafvf.Log1p}, "exponential": {hafvf.Linear}}
+	for _, s := range ordinary[:6] {
+		for _, detect := range []bool{false, true} {
+			if !detect && (s.family == "exponential" || s.family == "regression") {
+				continue
+			}
+			for _, season := range []bool{false, true} {
+				for _, scale := range append(scales[s.family], hafvf.Linear)[:max(1, len(scales[s.family]))] {
+					t.Run(fmt.Sprintf("%s/detect=%v/season=%v/%s", s.family, detect, season, scale), func(t *testing.T) {
+						t.Parallel()
+						cfg := s.with(detect, season, scale)
+						for _, n := range []int{51, 300} {
+							bound := .5
+							if !detect {
+								bound = 1.5
+							}
+							for _, size := range sizes {
+								if moved := s.moves(t, cfg, n, size); !(moved < bound) {
+									t.Errorf("after %d observations: an outlier of %g moves predictions by %.3g standard deviations", n, size, moved)
+								}
+							}
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// moves is the root mean square of moved over streams.
+func (s source) moves(t *testing.T, cfg Config, n int, size float64) float64 {
+	t.Helper()
+	const streams = 5
+	squares := 0.
+	for seed := range uint64(streams) {
+		d := s.moved(t, cfg, n, size, seed)
+		squares += d * d / streams
+	}
+	return math.Sqrt(squares)
+}
+
+// moved is how far an outlier in place of observation n has moved the predictions, ten
+// observations and the order later, in their standard deviations; 0 if it is no observation.
+func (s source) moved(t *testing.T, cfg Config, n int, size float64, seed uint64) (most float64) {
+	t.Helper()
+	st := newStage(t, s, cfg, seed)
+	with, without := st.est.NewTrack("k"), st.est.NewTrack("k")
+	for range n {
+		o := st.next()
+		st.est.Estimate(with, o)
+		st.est.Estimate(without, o)
+	}
+	o := st.next()
+	st.est.Estimate(without, o)
+	x := slices.Clone(o.X[0])
+	x[s.place] = size
+	o.X = [][]float64{x}
+	if st.est.Check("k", o) != nil {
+		return 0
+	}
+	st.est.Estimate(with, o)
+	later := 10
+	if s.family == "ar" {
+		later = 12
+	}
+	for range later {
+		o := st.next()
+		st.est.Estimate(with, o)
+		st.est.Estimate(without, o)
+	}
+	o = st.next()
+	a, b := st.est.Estimate(with, o).Predicted, st.est.Estimate(without, o).Predicted
+	for j, mean := range b.Mean {
+		sd := b.SD[j]
+		if math.IsNaN(sd) || math.IsInf(sd, 0) {
+			sd = mean // of a scale, or of a distribution without variance
+		}
+		if d := math.Abs(a.Mean[j]-mean) / sd; !(d <= most) {
+			most = d
+		}
+	}
+	return most
+}
+
+// odd are values that programs and sensors write, and the ends of what floats can say.
+var odd = []float64{
+	0, math.Copysign(0, -1), 5e-324, -5e-324, 1e-310, 1e-200, 1e-160, -1e-160, 1e-20, 1, 2, -1, -9999, 255, 32767, 65535,
+	math.MaxUint32, math.MaxInt64, math.MaxUint64, 1 << 53, 1e12, 1e25, -1e25, 9.97e36, -9.97e36, 1e100, -1e100, 1e139, -1e139, 1e154, 1e200,
+	math.MaxFloat64, -math.MaxFloat64, math.NaN(),
+}
+
+// variety are settings of all kinds.
+func (s source) variety() (all []Config) {
+	for _, detect := range []bool{false, true} {
+		for _, season := range []bool{false, true} {
+			if season && usual.Seasonal(s.family) != nil {
+				continue
+			}
+			for _, scale := range []hafvf.Scale{hafvf.Linear, hafvf.Log, hafvf.Log1p, hafvf.Sqrt} {
+				cfg := s.with(detect, season, scale)
+				if _, err := NewEstimator(cfg); err != nil {
+					continue // of a family without that scale
+				}
+				all = append(all, cfg)
+				given := cfg
+				given.Filter.WarmUp = 0
+				all = append(all, given)
+				if detect {
+					continue
+				}
+				for _, m := range []hafvf.Member{{Top: 1}, {Top: .999}, {Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}}, Top: .9}, {Levels: []hafvf.Beta{{Alpha: 9, Beta: .1}, {Alpha: 1, Beta: 1}, {Alpha: 2, Beta: 1}}, Top: 1}} {
+					with := cfg
+					with.Filter.Member = &m
+					all = append(all, with)
+				}
+				timed := cfg
+				timed.TimeUnit = time.Minute
+				all = append(all, timed)
+			}
+		}
+	}
+	return all
+}
+
+// Whatever finite values come, in any order, of any family under any settings: what is learned
+// is finite, the state can be read again, and a key with an automatic prior and levels or
+// detection predicts ordinary values once some have come.
+func TestAnyFiniteValue(t *testing.T) {
+	type setting struct {
+		source
+		cfg Config
+	}
+	var all []setting
+	for _, s := range ordinary {
+		for _, cfg := range s.variety() {
+			all = append(all, setting{s, cfg})
+		}
+	}
+	t.Logf("%d settings", len(all))
+	each := max(1, *sequences/len(all))
+	unlearned := 0
+	for i, s := range all {
+		for k := range each {
+			seed := uint64(i*each + k)
+			st := newStage(t, s.source, s.cfg, seed)
+			name := fmt.Sprintf("%s, %+v, season %v, sequence %d", s.family, s.cfg.Filter, s.cfg.Filter.Season != nil, seed)
+			track := st.est.NewTrack("k")
+			share := []float64{.05, .3, 1}[seed%3]
+			counter := 0.
+			for step := range 10 + st.rng.IntN(60) {
+				o := st.next()
+				if st.rng.Float64() < share {
+					v := odd[st.rng.IntN(len(odd))]
+					if seed%5 == 0 { // a counter that wraps
+						counter = math.Mod(counter+1e9*st.rng.Float64(), math.MaxUint32)
+						v = math.Floor(counter)
+					}
+					o.X[0][st.rng.IntN(len(o.X[0]))] = v
+				}
+				if st.est.Check("k", o) != nil {
+					continue
+				}
+				e := st.est.Estimate(track, o)
+				if e.Unlearned != "" {
+					unlearned++
+				}
+				if !track.finite() {
+					t.Fatalf("%s: step %d, x = %v: the state is not finite", name, step, o.X)
+				}
+				if step%10 == 0 {
+					b, _ := track.AppendBinary(nil)
+					again, err := st.est.RestoreTrack("k", b)
+					if err != nil {
+						t.Fatalf("%s: step %d, x = %v: %v", name, step, o.X, err)
+					}
+					track = again
+				}
+			}
+			refused := 0
+			for range 20 {
+				if e := st.est.Estimate(track, st.next()); e.Unlearned != "" {
+					refused++
+				}
+			}
+			if refused > 5 {
+				t.Fatalf("%s: of 20 ordinary values afterwards %d are not learned", name, refused)
+			}
+		}
+	}
+	t.Logf("%d values were not learned", unlearned)
+}
