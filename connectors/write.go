@@ -24,6 +24,15 @@ func Write(s beam.Scope, name string, col beam.PCollection) {
 	beam.ParDo0(s, &writeFn{Name: name}, col)
 }
 
+// WriteChunk writes the lines of a chunk to a writer, outside of a pipeline.
+func WriteChunk(w *Writer, c Chunk) error {
+	lines, _, err := c.appendTexts(nil)
+	if err != nil {
+		return err
+	}
+	return w.Write(lines)
+}
+
 type writeFn struct {
 	Name string // of the writer
 

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
@@ -19,6 +20,8 @@ func init() {
 	transforms.RegisterSmoothedEncoder(asRecords, func(ctx context.Context, text string) transforms.SmoothedEncoder { return newEncoder(ctx, text) })
 	register.Function3x0((&encodeRejectedFn{}).ProcessElement)
 	dofn.Register(func(f *encodeRejectedFn) any { return f.ProcessElement })
+	register.Function2x1((&pickFn{}).ProcessElement)
+	dofn.Register(func(f *pickFn) any { return f.ProcessElement })
 	register.Function3x0((&encodeRefusedFn{}).ProcessElement)
 	dofn.Register(func(f *encodeRefusedFn) any { return f.ProcessElement })
 }
@@ -28,11 +31,39 @@ const asRecords = "records"
 
 // encoding is the setting of an encoder.
 type encoding struct {
-	Layout   records.Layout
-	As       records.Form // of the records
-	Alerts   bool         // whether there is a sink for alerts
-	Kinds    []string     // of the alarms among them
-	AlertsAs records.Form
+	Layout    records.Layout
+	As        records.Form // of the records
+	Receivers []receiver   // of alerts
+}
+
+// A receiver says which alerts go to a receiver, and in what form.
+type receiver struct {
+	As      records.Form
+	Kinds   []string // of alarms
+	Beliefs []string
+	Keys    string            // pattern; empty: all
+	Labels  map[string]string `json:",omitempty"`
+}
+
+// wants reports whether an alert of the key goes to the receiver.
+func (r *receiver) wants(key, kind string, kinds []string) bool {
+	return slices.Contains(kinds, kind) && (r.Keys == "" || keyed.Rule{Match: r.Keys}.Matches(key))
+}
+
+// told are the alerts of an estimate that go to the receiver. An alarm of a change stands for
+// the belief in it.
+func (r *receiver) told(key string, e *keyed.Estimate) (all []keyed.Told) {
+	if e.Silence != nil {
+		all = slices.DeleteFunc(e.Silence.Alerts(key, e), func(t keyed.Told) bool { return !r.wants(key, t.Kind, r.Kinds) })
+	}
+	alarmed := e.Alarm != nil && r.wants(key, e.Alarm.Kind, r.Kinds)
+	if alarmed {
+		all = append(all, keyed.Told{Of: e, Alert: e.Alarm})
+	}
+	if e.Belief != nil && r.wants(key, e.Belief.Kind, r.Beliefs) && !(alarmed && e.Belief.Kind == e.Alarm.Kind) {
+		all = append(all, keyed.Told{Of: e, Alert: e.Belief})
+	}
+	return all
 }
 
 // An encoder turns estimates into lines, each with its key and id, and counts them for the
@@ -51,22 +82,53 @@ func (e *encoder) Estimate(to *transforms.Encoded, key string, of *keyed.Estimat
 	e.tally.estimate(key, of)
 	to.Records = e.Layout.AppendEstimate(connectors.Chunk(to.Records).Begin([]byte(key), of.ID), e.As, key, of)
 	to.Lines++
-	if e.Alerts {
-		for _, told := range told(key, of, e.Kinds) {
-			e.alert(to, key, told)
+	if of.Silence == nil && of.Alarm == nil && of.Belief == nil {
+		return
+	}
+	for i := range e.Receivers {
+		for _, told := range e.Receivers[i].told(key, of) {
+			e.alert(to, i, key, told)
 		}
 	}
 }
 
 func (e *encoder) Silent(to *transforms.Encoded, key string, s keyed.Silent) {
-	if e.Alerts && slices.Contains(e.Kinds, keyed.SilentAlarm) {
-		e.alert(to, key, s.Alert(key))
+	for i := range e.Receivers {
+		if r := &e.Receivers[i]; r.wants(key, keyed.SilentAlarm, r.Kinds) {
+			e.alert(to, i, key, s.Alert(key))
+		}
 	}
 }
 
-func (e *encoder) alert(to *transforms.Encoded, key string, t keyed.Told) {
-	to.Alerts = e.Layout.AppendAlert(connectors.Chunk(to.Alerts).Begin([]byte(key), t.Of.ID), e.AlertsAs, key, t.Of, t.Alert)
+// alert appends an alert for a receiver. If there are several, the receiver stands before the
+// id.
+func (e *encoder) alert(to *transforms.Encoded, receiver int, key string, t keyed.Told) {
+	id := t.Of.ID
+	if len(e.Receivers) > 1 {
+		id = string(rune(receiver)) + id
+	}
+	r := &e.Receivers[receiver]
+	to.Alerts = e.Layout.AppendAlert(connectors.Chunk(to.Alerts).Begin([]byte(key), id), r.As, key, t.Of, t.Alert, r.Labels)
 	to.Lines++
+}
+
+// pickFn picks the alerts of one receiver of several.
+type pickFn struct{ Receiver int }
+
+func (fn *pickFn) ProcessElement(chunk []byte, emit func([]byte)) error {
+	var picked connectors.Chunk
+	for line, err := range connectors.Chunk(chunk).Lines() {
+		if err != nil {
+			return err
+		}
+		if receiver, size := utf8.DecodeRuneInString(line.ID); int(receiver) == fn.Receiver {
+			picked = append(picked.Begin(line.Key, line.ID[size:]), line.Text...)
+		}
+	}
+	if len(picked) > 0 {
+		emit(picked)
+	}
+	return nil
 }
 
 func (e *encoder) Smoothed(to *transforms.Encoded, key string, s *keyed.Smoothed) {
@@ -76,22 +138,6 @@ func (e *encoder) Smoothed(to *transforms.Encoded, key string, s *keyed.Smoothed
 }
 
 func (e *encoder) Flush() { e.tally.flush(e.run) }
-
-// told are the alerts of an estimate, among them the alarms of these kinds. An alarm of a
-// change stands for the belief in it.
-func told(key string, e *keyed.Estimate, kinds []string) (all []keyed.Told) {
-	if e.Silence != nil {
-		all = slices.DeleteFunc(e.Silence.Alerts(key, e), func(t keyed.Told) bool { return !slices.Contains(kinds, t.Kind) })
-	}
-	alarmed := e.Alarm != nil && slices.Contains(kinds, e.Alarm.Kind)
-	if alarmed {
-		all = append(all, keyed.Told{Of: e, Alert: e.Alarm})
-	}
-	if e.Belief != nil && !(alarmed && e.Belief.Kind == e.Alarm.Kind) {
-		all = append(all, keyed.Told{Of: e, Alert: e.Belief})
-	}
-	return all
-}
 
 // encodeRejectedFn turns what the filter rejected into dead-letter records.
 type encodeRejectedFn struct{}
@@ -106,7 +152,12 @@ type encodeRefusedFn struct{}
 
 func (fn *encodeRefusedFn) ProcessElement(ctx context.Context, r webhook.Refused, emit func([]byte)) {
 	if run := runOf(ctx); run != nil {
-		run.log.Error("an alert was not delivered; it is in the dead letter", "key", string(r.Key), "id", r.ID, "reason", r.Reason)
+		run.undelivered(r)
 	}
-	emit(records.AppendReject(connectors.Chunk(nil).Begin(r.Key, r.ID), records.Place{ID: r.ID}, string(r.Text), r.Reason))
+	emit(appendRefused(nil, r))
+}
+
+// appendRefused appends the dead-letter record of an alert.
+func appendRefused(to connectors.Chunk, r webhook.Refused) connectors.Chunk {
+	return records.AppendReject(to.Begin(r.Key, r.ID), records.Place{ID: r.ID}, string(r.Text), r.Reason)
 }

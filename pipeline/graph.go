@@ -30,8 +30,8 @@ type Graph struct {
 	transform graphTransform
 	sink      graphSink
 	dead      graphSink
-	alerts    *graphSink
-	states    string // file of the states, "" for none
+	alerts    []graphSink // of the receivers
+	states    string      // file of the states, "" for none
 	detects   bool
 	patterns  []string // of the exceptions
 	warmUp    int      // of the keys without one; 0 for none
@@ -40,7 +40,7 @@ type Graph struct {
 // A graphTransform turns observations into lines, alerts and rejections.
 type graphTransform interface {
 	// build adds the transform to a pipeline. in decodes the batches.
-	build(s beam.Scope, as forms, in transforms.Registered, batches beam.PCollection) built
+	build(s beam.Scope, as records.Form, in transforms.Registered, batches beam.PCollection) built
 	columns(l records.Layout, x connectors.Kind) []connectors.Column
 	steps() []Step
 	// name returns the name of the transform's step.
@@ -51,12 +51,6 @@ type graphTransform interface {
 // for the dead letter, and a PCollection<Rejected> of what came late. alerts and late are
 // invalid if the transform has none.
 type built struct{ lines, alerts, undecoded, late beam.PCollection }
-
-// forms are the forms of records that the sinks take.
-type forms struct {
-	records, alerts records.Form
-	alerted         bool // whether there is a sink of alerts
-}
 
 // A Step is one node of a graph, with where its outputs go.
 type Step struct {
@@ -95,6 +89,15 @@ func Compose(c *config.Config) (*Graph, error) {
 	layout.Brief, layout.Interval = c.Records == config.Brief, c.Interval != 0
 	var x connectors.Kind
 	g.source, x = newSource(c)
+	var alerts []graphSink
+	var receivers []receiver
+	for i := range c.Alerts {
+		r := &c.Alerts[i]
+		s := newSink(&r.Sink, layout.AlertColumns(x), &c.Source)
+		s.maxAge = r.MaxAge
+		alerts = append(alerts, s)
+		receivers = append(receivers, receiver{As: s.form(), Kinds: r.Kinds, Beliefs: r.Beliefs, Keys: r.Keys, Labels: r.Labels})
+	}
 	if c.Transform == config.Smooth {
 		layout.Revises = c.Session.AllowedLateness > 0
 		layout.Levels = 0
@@ -113,13 +116,10 @@ func Compose(c *config.Config) (*Graph, error) {
 		if d := c.Detect; d != nil {
 			cfg.Alarms, cfg.Alerts = &d.AlarmConfig, d.AlertConfig
 		}
-		g.transform = filtering{layout, transforms.Config{Config: cfg, Cells: cells(c.Runner)}, c.AlertKinds, c.Silence != nil && c.Source.Unending()}
+		g.transform = filtering{layout, transforms.Config{Config: cfg, Cells: cells(c.Runner)}, receivers, c.Silence != nil && c.Source.Unending()}
 	}
 	g.sink = newSink(&c.Sink, g.transform.columns(layout, x), &c.Source)
-	if c.Alerts != nil {
-		alerts := newSink(c.Alerts, layout.AlertColumns(x), &c.Source)
-		g.alerts = &alerts
-	}
+	g.alerts = alerts
 	g.dead = graphSink{file: &connectors.Sink{Format: connectors.JSONLines, Path: connectors.Stderr}}
 	if c.DeadLetter != nil {
 		g.dead = newSink(c.DeadLetter, nil, &c.Source)
@@ -131,8 +131,8 @@ func Compose(c *config.Config) (*Graph, error) {
 		{"write", g.sink.describe(), nil},
 		{"reject", "reason, place, raw input to " + g.dead.describe(), nil},
 	})
-	if g.alerts != nil {
-		g.Steps = append(g.Steps, Step{"alert", strings.Join(toldKinds(c), ", ") + " to " + g.alerts.describe(), nil})
+	for i, s := range g.alerts {
+		g.Steps = append(g.Steps, Step{"alert", strings.Join(toldKinds(c, &c.Alerts[i]), ", ") + " to " + s.describe(), nil})
 	}
 	return g, nil
 }
@@ -146,21 +146,21 @@ func cells(r config.Runner) []string {
 	return flink.Names(r.Cells, r.MaxParallelism, r.MaxParallelism)
 }
 
-// toldKinds names what goes to the alerts.
-func toldKinds(c *config.Config) []string {
+// toldKinds names what goes to a receiver.
+func toldKinds(c *config.Config, r *config.Receiver) []string {
 	var all []string
 	raised := map[string]bool{
 		string(usual.NoveltyAlarm): c.Detect != nil, string(usual.ChangeAlarm): c.Detect != nil,
 		keyed.SilentAlarm: c.Silence != nil, keyed.RecoveredAlarm: c.Silence != nil,
 	}
-	for _, kind := range c.AlertKinds {
+	for _, kind := range r.Kinds {
 		if raised[kind] {
 			all = append(all, kind+" alarms")
 		}
 	}
 	if c.Detect != nil {
-		for _, kind := range c.Detect.Beliefs {
-			all = append(all, string(kind)+" beliefs")
+		for _, kind := range r.Beliefs {
+			all = append(all, kind+" beliefs")
 		}
 	}
 	if all == nil {
@@ -268,9 +268,9 @@ func (g *Graph) on(c kafkaio.Cluster) *Graph {
 		return s
 	}
 	here.sink, here.dead = move(g.sink), move(g.dead)
-	if g.alerts != nil {
-		alerts := move(*g.alerts)
-		here.alerts = &alerts
+	here.alerts = nil
+	for _, s := range g.alerts {
+		here.alerts = append(here.alerts, move(s))
 	}
 	return &here
 }
@@ -278,11 +278,14 @@ func (g *Graph) on(c kafkaio.Cluster) *Graph {
 // sinks are the graph's, by name.
 func (g *Graph) sinks() map[string]graphSink {
 	all := map[string]graphSink{"records": g.sink, "rejected": g.dead}
-	if g.alerts != nil {
-		all["alerts"] = *g.alerts
+	for i, s := range g.alerts {
+		all[alertsName(i)] = s
 	}
 	return all
 }
+
+// alertsName is the name of the sink of a receiver within the run.
+func alertsName(receiver int) string { return fmt.Sprint("alerts ", receiver) }
 
 // build returns the graph as a Beam pipeline, for a run of this process or of a worker. A
 // cluster finds a step's state by the step's name. The name therefore changes when nothing of
@@ -290,18 +293,18 @@ func (g *Graph) sinks() map[string]graphSink {
 func (g *Graph) build() *beam.Pipeline {
 	p, s := beam.NewPipelineWithRoot()
 	batches, decoder := g.source.read(s.Scope(named("Source", g.source.state())))
-	as := forms{records: g.sink.form()}
-	if g.alerts != nil {
-		as.alerts, as.alerted = g.alerts.form(), true
-	}
-	b := g.transform.build(s.Scope(g.transform.name()), as, decoder, batches)
+	b := g.transform.build(s.Scope(g.transform.name()), g.sink.form(), decoder, batches)
 	g.sink.write(s, "records", b.lines)
 	rejects := []beam.PCollection{b.undecoded}
 	if b.late.IsValid() {
 		rejects = append(rejects, beam.ParDo(s.Scope("Reject"), &encodeRejectedFn{}, b.late))
 	}
-	if g.alerts != nil {
-		rejects = append(rejects, g.alerts.write(s, "alerts", b.alerts)...)
+	for i, sink := range g.alerts {
+		alerts := b.alerts
+		if len(g.alerts) > 1 {
+			alerts = beam.ParDo(s.Scope(alertsName(i)), &pickFn{i}, alerts)
+		}
+		rejects = append(rejects, sink.write(s, alertsName(i), alerts)...)
 	}
 	g.dead.write(s, "rejected", beam.Flatten(s, rejects...))
 	return p
@@ -318,15 +321,15 @@ func named(step string, state any) string {
 
 // filtering is transform: filter.
 type filtering struct {
-	layout records.Layout
-	cfg    transforms.Config
-	kinds  []string // of the alarms that are told
-	live   bool     // silence is told while it lasts
+	layout    records.Layout
+	cfg       transforms.Config
+	receivers []receiver // of alerts
+	live      bool       // silence is told while it lasts
 }
 
-func (f filtering) build(s beam.Scope, as forms, in transforms.Registered, batches beam.PCollection) built {
+func (f filtering) build(s beam.Scope, as records.Form, in transforms.Registered, batches beam.PCollection) built {
 	return f.filter(s, in, transforms.Registered{Name: asRecords, Setting: settingText(encoding{
-		Layout: f.layout, As: as.records, Alerts: as.alerted, Kinds: f.kinds, AlertsAs: as.alerts,
+		Layout: f.layout, As: as, Receivers: f.receivers,
 	})}, batches)
 }
 
@@ -362,9 +365,9 @@ type smoothing struct {
 	cfg    transforms.SmoothConfig
 }
 
-func (m smoothing) build(s beam.Scope, as forms, in transforms.Registered, batches beam.PCollection) (b built) {
+func (m smoothing) build(s beam.Scope, as records.Form, in transforms.Registered, batches beam.PCollection) (b built) {
 	b.lines, b.undecoded = transforms.SmoothEncoded(s, m.cfg, in, transforms.Registered{Name: asRecords, Setting: settingText(encoding{
-		Layout: m.layout, As: as.records,
+		Layout: m.layout, As: as,
 	})}, batches)
 	return b
 }

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
+	"hafvf/internal/message"
 )
 
 // Metrics is a Prometheus collector for one run at a time. A nil *Metrics does nothing.
@@ -32,8 +34,17 @@ var (
 	changesDesc  = prometheus.NewDesc("hafvf_changes_total", "Changes detected.", nil, nil)
 	outliersDesc = prometheus.NewDesc("hafvf_outliers_total", "Outliers detected.", nil, nil)
 	keysDesc     = prometheus.NewDesc("hafvf_keys", "Keys seen by this run.", nil, nil)
+	sentDesc     = prometheus.NewDesc("hafvf_alerts_sent_total", "Alerts that the receiver took.", receiverLabels, nil)
+	failedToDesc = prometheus.NewDesc("hafvf_alerts_failed_total", "Alerts that the receiver did not take. They are in the dead letter.", receiverLabels, nil)
+	expiredDesc  = prometheus.NewDesc("hafvf_alerts_expired_total", "Alerts that were not sent, because they were older than max_age.", receiverLabels, nil)
+	waitingDesc  = prometheus.NewDesc("hafvf_alerts_waiting", "Alerts that wait for the receiver.", receiverLabels, nil)
+	oldestDesc   = prometheus.NewDesc("hafvf_alerts_oldest_waiting_seconds", "For how long the first of them has been waiting.", receiverLabels, nil)
 	lagDesc      = prometheus.NewDesc("hafvf_lag_records", "Records of a partition that have not been taken up.", []string{"partition"}, nil)
 )
+
+// receiverLabels are those of metrics of receivers: the place in the list of receivers, and what
+// may be said of the URL.
+var receiverLabels = []string{"receiver", "host"}
 
 // NewMetrics returns metrics to register with Prometheus.
 func NewMetrics() *Metrics {
@@ -68,6 +79,23 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 		c <- prometheus.MustNewConstMetric(alarmsDesc, prometheus.CounterValue, float64(n), kind)
 	}
 	c <- prometheus.MustNewConstMetric(keysDesc, prometheus.GaugeValue, float64(n.Keys))
+	for i, box := range r.outboxes {
+		s, oldest := box.Stats(), 0.
+		if !s.Oldest.IsZero() {
+			oldest = time.Since(s.Oldest).Seconds()
+		}
+		for _, v := range []struct {
+			desc *prometheus.Desc
+			kind prometheus.ValueType
+			v    float64
+		}{
+			{sentDesc, prometheus.CounterValue, float64(s.Sent)}, {failedToDesc, prometheus.CounterValue, float64(s.Failed)},
+			{expiredDesc, prometheus.CounterValue, float64(s.Expired)}, {waitingDesc, prometheus.GaugeValue, float64(s.Waiting)},
+			{oldestDesc, prometheus.GaugeValue, oldest},
+		} {
+			c <- prometheus.MustNewConstMetric(v.desc, v.kind, v.v, strconv.Itoa(i), box.Place())
+		}
+	}
 	lags := kafkaio.Lag // of a worker's sources
 	if r.ledger != nil {
 		lags = r.ledger.Lag
@@ -91,6 +119,22 @@ func (m *Metrics) Health() error {
 		return fmt.Errorf("the same records have been worked on for %v", m.run.account.Busy().Round(time.Second))
 	}
 	return nil
+}
+
+// Note says what is wrong outside of a run that is well: receivers that take no alerts. It is
+// empty if nothing is.
+func (m *Metrics) Note() (note string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.run == nil {
+		return ""
+	}
+	for _, box := range m.run.outboxes {
+		if s := box.Stats(); !s.Away.IsZero() {
+			note += fmt.Sprintf("%s has taken no alerts for %v, and %s: %s\n", box.Place(), time.Since(s.Away).Round(time.Second), message.Count(s.Waiting, "waits", "wait"), s.Reason)
+		}
+	}
+	return note
 }
 
 func (m *Metrics) follow(r *run) {

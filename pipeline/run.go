@@ -12,6 +12,7 @@ import (
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/kafkaio/embedded"
+	"hafvf/connectors/webhook"
 	"hafvf/internal/account"
 	"hafvf/pipeline/direct"
 	"hafvf/pipeline/records"
@@ -59,7 +60,12 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	if state.log == nil {
 		state.log = slog.New(slog.DiscardHandler)
 	}
-	defer func() { err = errors.Join(advised(err), advised(state.close(ctx, err == nil))) }()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, state.closeOutboxes(true))
+		}
+		err = errors.Join(advised(err), advised(state.close(ctx, err == nil)))
+	}()
 	graph := r.Graph
 	if t, ok := graph.source.(topicSource); ok && t.Embedded {
 		if graph, err = r.embed(ctx, state, t); err != nil {
@@ -91,6 +97,9 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 		return s, err
 	}
 	if err := state.account.Balanced(); err != nil {
+		return s, err
+	}
+	if err := state.closeOutboxes(state.isStopped()); err != nil {
 		return s, err
 	}
 	for _, w := range state.writers {
@@ -177,26 +186,33 @@ func (r Run) follow(ctx context.Context, state *run, stop <-chan struct{}, suspe
 
 // run is a run in this process, which its nodes share.
 type run struct {
-	log     *slog.Logger
-	metrics *Metrics
-	account *account.Run
-	ledger  *kafkaio.Ledger // of topics
-	clients clients
-	writers []*connectors.Writer
-	states  *stateFile // of a run of files; nil without one
-	release []func()
+	log      *slog.Logger
+	metrics  *Metrics
+	account  *account.Run
+	ledger   *kafkaio.Ledger // of topics
+	clients  clients
+	writers  []*connectors.Writer
+	outboxes []*webhook.Outbox
+	dead     graphSink
+
+	delivered bool       // the outboxes are closed
+	states    *stateFile // of a run of files; nil without one
+	release   []func()
 
 	beginAnew bool               // see Run
 	skip      []kafkaio.Position // see Run.SkipStates
 	migrate   bool               // see Run
 	watch     Watch
 
-	mu      sync.Mutex
-	written int64
-	stopped bool
-	largest []Break
-	rejects records.Rejections
-	keys    map[string]seen
+	mu       sync.Mutex
+	lost     int64     // alerts that were not delivered
+	lostTold time.Time // when the log last said so
+	buried   error     // of the dead letter
+	written  int64
+	stopped  bool
+	largest  []Break
+	rejects  records.Rejections
+	keys     map[string]seen
 }
 
 // runOf returns the run that a node's context belongs to, nil if there is none in this
@@ -224,12 +240,20 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 		r.account = account.Open(keeper)
 		r.release = append(r.release, r.account.Close)
 	}
+	r.dead = g.dead
 	for name, s := range g.sinks() {
 		if err := s.prepare(ctx, &r.clients, partitions, r.log); err != nil {
 			return err
 		}
 		if s.file != nil {
 			if err := r.create(name, *s.file); err != nil {
+				return err
+			}
+		}
+	}
+	for i, s := range g.alerts {
+		if s.hook != nil {
+			if err := r.openOutbox(alertsName(i), s); err != nil {
 				return err
 			}
 		}
@@ -352,6 +376,12 @@ func (r *run) stop() bool {
 	return r.ledger.Suspends()
 }
 
+func (r *run) isStopped() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stopped
+}
+
 func (r *run) progress() Progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -363,7 +393,7 @@ func (r *run) summary() Summary {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, _ := r.account.Counts()
-	return Summary{Counts: c, Skipped: len(r.skip), Stopped: r.stopped, Largest: r.largest, Rejections: r.rejects.Commonest(), Misfits: misfits(r.keys)}
+	return Summary{Counts: c, Undelivered: r.lost, Skipped: len(r.skip), Stopped: r.stopped, Largest: r.largest, Rejections: r.rejects.Commonest(), Misfits: misfits(r.keys)}
 }
 
 // note adds a tally to the summary.

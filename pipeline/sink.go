@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
@@ -18,6 +19,8 @@ type graphSink struct {
 	file  *connectors.Sink
 	topic *kafkaio.Sink
 	hook  *webhook.Sink
+
+	maxAge time.Duration // of alerts
 }
 
 // newSink makes a sink of a graph with that source. Its files grow while records come.
@@ -71,7 +74,7 @@ func (s graphSink) write(scope beam.Scope, name string, chunks beam.PCollection)
 		kafkaio.Write(scope, *s.topic, chunks)
 		return nil
 	case s.hook != nil:
-		refused := webhook.Write(scope, *s.hook, chunks)
+		refused := webhook.Write(scope, name, chunks)
 		return []beam.PCollection{beam.ParDo(scope, &encodeRefusedFn{}, refused)}
 	case s.file == nil:
 		name = "" // nobody wants them

@@ -19,10 +19,11 @@ import (
 // A Summary is what a run did.
 type Summary struct {
 	account.Counts
-	Skipped int // states that were discarded, see Run.SkipStates
-	Elapsed time.Duration
-	Stopped bool    // before the end of the input
-	Largest []Break // per key, the largest; a few keys, largest first
+	Skipped     int // states that were discarded, see Run.SkipStates
+	Elapsed     time.Duration
+	Undelivered int64   // alerts that are in the dead letter, because the receiver did not take them
+	Stopped     bool    // before the end of the input
+	Largest     []Break // per key, the largest; a few keys, largest first
 
 	Rejections []records.Rejection // the commonest reasons, most first
 	WarmUps    []string            // keys that had fewer observations than their warm-up
@@ -123,6 +124,9 @@ func (s Summary) hints(b *strings.Builder) {
 		for _, r := range s.Rejections {
 			fmt.Fprintf(b, "  %d × %s\n      %s: %s\n", r.Count, r.Reason, r.Place, message.Printable(r.Raw))
 		}
+	}
+	if s.Undelivered > 0 {
+		fmt.Fprintf(b, "warning: %s not delivered: the dead letter has the reasons\n", message.Count(s.Undelivered, "alert was", "alerts were"))
 	}
 	switch {
 	case s.Late > 0 && s.resumes:

@@ -6,6 +6,8 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
 	"hafvf/hafvf/keyed"
+	"hafvf/pipeline/config"
+	"hafvf/pipeline/records"
 	"hafvf/transforms"
 )
 
@@ -48,9 +50,21 @@ func (g *Graph) watched() *Graph {
 // watching is filtering with a Watch in place of records.
 type watching struct{ filtering }
 
-func (w watching) build(s beam.Scope, _ forms, in transforms.Registered, batches beam.PCollection) built {
+func (w watching) build(s beam.Scope, _ records.Form, in transforms.Registered, batches beam.PCollection) built {
 	w.live = false
-	return w.filter(s, in, transforms.Registered{Name: toWatch, Setting: settingText(encoding{Kinds: w.kinds})}, batches)
+	return w.filter(s, in, transforms.Registered{Name: toWatch, Setting: settingText(encoding{Receivers: []receiver{everyone(w.receivers)}})}, batches)
+}
+
+// everyone is a receiver of what goes to any receiver, or if there is none of all alarms.
+func everyone(all []receiver) (one receiver) {
+	if len(all) == 0 {
+		return receiver{Kinds: config.AlarmKinds()}
+	}
+	for _, r := range all {
+		one.Kinds = append(one.Kinds, r.Kinds...)
+		one.Beliefs = append(one.Beliefs, r.Beliefs...)
+	}
+	return one
 }
 
 // watchEncoder passes estimates to the run's Watch. It appends nothing.
@@ -62,7 +76,7 @@ type watchEncoder struct {
 
 func (e *watchEncoder) Estimate(_ *transforms.Encoded, key string, of *keyed.Estimate) {
 	e.tally.records++
-	e.run.watch(key, of, told(key, of, e.Kinds))
+	e.run.watch(key, of, e.Receivers[0].told(key, of))
 }
 
 func (e *watchEncoder) Silent(*transforms.Encoded, string, keyed.Silent) {}

@@ -203,7 +203,7 @@ func (o operation) keys(ctx context.Context, path string, set []string, labelFil
 	}
 	// Of the config only the source and the order of its records matter: nothing is forgotten
 	// or detected on the way.
-	cfg.Levels, cfg.Top, cfg.Bank, cfg.Detect, cfg.Silence, cfg.Alerts, cfg.AlertKinds, cfg.Keys = []hafvf.Beta{}, 1, nil, nil, nil, nil, nil, nil
+	cfg.Levels, cfg.Top, cfg.Bank, cfg.Detect, cfg.Silence, cfg.Alerts, cfg.Keys = []hafvf.Beta{}, 1, nil, nil, nil, nil, nil
 	cfg.Model.Season, cfg.Model.Scale, cfg.TimeUnit, cfg.Interval = nil, hafvf.Linear, 0, 0
 	if graph, err = pipeline.Compose(cfg); err != nil {
 		return group, usageError{fmt.Errorf("%s: %w", path, err)}

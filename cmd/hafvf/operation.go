@@ -54,7 +54,7 @@ func (o operation) serve(log *slog.Logger) (metrics *pipeline.Metrics, done func
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		fmt.Fprintln(w, "ok")
+		fmt.Fprint(w, "ok\n", metrics.Note())
 	})
 	server := &http.Server{Handler: mux}
 	go server.Serve(listener)

@@ -2,6 +2,8 @@ package kafkaio
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
@@ -27,6 +29,30 @@ func Write(s beam.Scope, sink Sink, col beam.PCollection) {
 	beam.ParDo0(s, &writeFn{Sink: sink}, col)
 }
 
+// WriteChunk writes the lines of a chunk to a topic, outside of a pipeline.
+func WriteChunk(ctx context.Context, sink Sink, c connectors.Chunk, log *slog.Logger) error {
+	messages, err := messagesOf(nil, c)
+	if err != nil {
+		return err
+	}
+	w, err := openWriter(sink, log)
+	if err != nil {
+		return err
+	}
+	return errors.Join(w.Write(ctx, messages), w.Close())
+}
+
+// messagesOf appends the lines of a chunk as messages.
+func messagesOf(to []Message, c connectors.Chunk) ([]Message, error) {
+	for line, err := range c.Lines() {
+		if err != nil {
+			return to, err
+		}
+		to = append(to, Message{Key: line.Key, ID: line.ID, Value: line.Text[:len(line.Text)-1]})
+	}
+	return to, nil
+}
+
 // writeBytes is how much a bundle gathers before it writes.
 const writeBytes = 8 << 20
 
@@ -49,13 +75,13 @@ func (fn *writeFn) StartBundle(ctx context.Context) (err error) {
 }
 
 func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte) error {
-	for line, err := range connectors.Chunk(chunk).Lines() {
-		if err != nil {
-			return err
-		}
-		m := Message{Key: line.Key, ID: line.ID, Value: line.Text[:len(line.Text)-1]}
-		fn.waiting = append(fn.waiting, m)
-		fn.size += m.size()
+	n := len(fn.waiting)
+	var err error
+	if fn.waiting, err = messagesOf(fn.waiting, chunk); err != nil {
+		return err
+	}
+	for i := range fn.waiting[n:] {
+		fn.size += fn.waiting[n+i].size()
 	}
 	if fn.size < writeBytes {
 		return nil

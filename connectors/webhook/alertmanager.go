@@ -3,6 +3,7 @@ package webhook
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"time"
 )
 
@@ -28,15 +29,18 @@ func forAlertmanager(record []byte) ([]byte, error) {
 	var r struct {
 		Key, ID, Kind, Message string
 		Time, Start            time.Time
+		Labels                 map[string]string
 	}
 	if err := json.Unmarshal(record, &r); err != nil {
 		return nil, fmt.Errorf("the record is no alert: %w", err)
 	}
 	p := posted{
-		Labels:      map[string]string{"alertname": "hafvf", "key": r.Key, "kind": r.Kind},
+		Labels:      map[string]string{},
 		Annotations: map[string]string{"summary": r.Message, "id": r.ID},
 		StartsAt:    r.Start,
 	}
+	maps.Copy(p.Labels, r.Labels)
+	p.Labels["alertname"], p.Labels["key"], p.Labels["kind"] = "hafvf", r.Key, r.Kind
 	switch r.Kind {
 	case "silent":
 		p.EndsAt = time.Now().Add(lasting)

@@ -51,8 +51,8 @@ func (v Value) value(key string) (string, error) {
 	return v.Secret.Value(key)
 }
 
-// requests is the policy by which requests are repeated.
-var requests = retry.Policy{First: 500 * time.Millisecond, Last: 30 * time.Second, Budget: 10 * time.Minute}
+// requests is the policy by which requests are repeated, for as long as it takes.
+var requests = retry.Policy{First: 500 * time.Millisecond, Last: 30 * time.Second}
 
 // CheckURL says why text is no URL of a receiver. It does not repeat it: it may be secret.
 func CheckURL(text string) error {
@@ -132,64 +132,53 @@ func NewClient(s Sink) (*Client, error) {
 	return c, nil
 }
 
-// Post sends JSON records, as one array if it can. It returns for each record why it was not
-// taken; nil if it was. The other error is the cause of ctx, if that has ended.
+// Post sends JSON records once, as one array if it can. It returns for each record why it was
+// not taken; nil if it was. Temporary errors are those after which another attempt may help: if
+// nobody answers, or the answer is 408, 425, 429, or 500 and above.
 //
-// Post tries again, with growing pauses, if nobody answers or the answer says that it may
-// help: 408, 425, 429 and from 500 on. After 401 and 403 it reads the secrets again, and tries
-// once more. After 400 and 413 it divides the array, until a record that the receiver does not
-// take stands alone. Every other answer but 2xx, also a redirect, and the end of ten minutes
-// is final. The receiver may have taken records that Post sends again: it recognises them by
-// their ids.
-func (c *Client) Post(ctx context.Context, records [][]byte) (refused []error, err error) {
-	refused = make([]error, len(records))
+// After 401 and 403 Post reads the secrets again, and tries once more. After 400 and 413 it
+// divides the array, until a record that the receiver does not take stands alone. Every other
+// answer but 2xx, also a redirect, is final. The receiver may have taken records of which Post
+// says otherwise: it recognises them by their ids.
+func (c *Client) Post(ctx context.Context, records [][]byte) (results []error) {
+	results = make([]error, len(records))
 	bodies, at := make([][]byte, 0, len(records)), make([]int, 0, len(records))
 	for i, r := range records {
 		if c.encode != nil {
-			if r, refused[i] = c.encode(r); refused[i] != nil {
+			if r, results[i] = c.encode(r); results[i] != nil {
 				continue
 			}
 		}
 		bodies, at = append(bodies, r), append(at, i)
 	}
-	return refused, c.postAll(ctx, bodies, func(i int, err error) { refused[at[i]] = err })
+	c.postAll(ctx, bodies, func(i int, err error) { results[at[i]] = err })
+	return results
 }
 
 // postAll posts records, and calls refuse for those that are not taken, by their index.
-func (c *Client) postAll(ctx context.Context, records [][]byte, refuse func(i int, err error)) error {
+func (c *Client) postAll(ctx context.Context, records [][]byte, refuse func(i int, err error)) {
 	if len(records) == 0 {
-		return nil
+		return
 	}
 	err := c.post(ctx, records)
-	switch f := (*failure)(nil); {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return err
-	case len(records) > 1 && errors.As(err, &f) && (f.code == http.StatusBadRequest || f.code == http.StatusRequestEntityTooLarge):
+	if f := (*failure)(nil); len(records) > 1 && errors.As(err, &f) && (f.code == http.StatusBadRequest || f.code == http.StatusRequestEntityTooLarge) {
 		half := len(records) / 2
-		if err := c.postAll(ctx, records[:half], refuse); err != nil {
-			return err
+		c.postAll(ctx, records[:half], refuse)
+		c.postAll(ctx, records[half:], func(i int, err error) { refuse(half+i, err) })
+		return
+	}
+	if err != nil {
+		for i := range records {
+			refuse(i, err)
 		}
-		return c.postAll(ctx, records[half:], func(i int, err error) { refuse(half+i, err) })
 	}
-	for i := range records {
-		refuse(i, err)
-	}
-	return nil
 }
 
 // post sends records as one array.
 func (c *Client) post(ctx context.Context, records [][]byte) error {
 	body := append([]byte{'['}, bytes.Join(records, []byte{','})...)
 	body = append(body, ']')
-	attempts := func() error {
-		return c.retry.Do(ctx, func(ctx context.Context) error { return c.send(ctx, c.to.Load(), body) }, func(err error) bool {
-			var f *failure
-			return errors.As(err, &f) && f.again
-		})
-	}
-	err := attempts()
+	err := c.send(ctx, c.to.Load(), body)
 	if f := (*failure)(nil); !errors.As(err, &f) || f.code != http.StatusUnauthorized && f.code != http.StatusForbidden {
 		return err
 	}
@@ -198,7 +187,22 @@ func (c *Client) post(ctx context.Context, records [][]byte) error {
 		return fmt.Errorf("%w; and the secrets cannot be read again: %w", err, unread)
 	}
 	c.to.Store(to)
-	return attempts()
+	return c.send(ctx, to, body)
+}
+
+// temporary reports whether another attempt may help after an error of Post.
+func temporary(err error) bool {
+	f := (*failure)(nil)
+	return errors.As(err, &f) && f.again
+}
+
+// pause is how long to wait after so many attempts, the last of which had that error.
+func (c *Client) pause(tries int, err error) time.Duration {
+	pause := c.retry.Pause(tries)
+	if asker := (retry.Asker)(nil); errors.As(err, &asker) {
+		pause = max(pause, asker.RetryAfter())
+	}
+	return pause
 }
 
 // A failure is the error of one attempt.

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
@@ -25,72 +26,39 @@ type Refused struct {
 	Reason string
 }
 
-// Write takes a PCollection<[]byte> of connectors.Chunks and sends each line to the sink,
-// at least once. It returns what the receiver did not take as a PCollection<Refused>; a
-// pipeline waits for a receiver that is away. The run in this process learns how many lines
-// were taken.
-func Write(s beam.Scope, sink Sink, col beam.PCollection) (refused beam.PCollection) {
-	s = s.Scope("webhook.Write")
-	return beam.ParDo(s, &writeFn{Sink: sink}, col)
+// Write takes a PCollection<[]byte> of connectors.Chunks and puts each line into the Outbox of
+// that name that is attached to the run in this process. It does not wait for the receiver. It
+// returns the lines that find no place there as a PCollection<Refused>.
+func Write(s beam.Scope, name string, col beam.PCollection) (refused beam.PCollection) {
+	return beam.ParDo(s.Scope("webhook.Write"), &writeFn{Name: name}, col)
 }
 
 type writeFn struct {
-	Sink Sink
+	Name string // of the outbox
 
-	client  *Client
-	waiting []connectors.Line // of the bundle, fewer than a batch
-	taken   int
+	taken int
 }
-
-func (fn *writeFn) Setup() (err error) {
-	fn.client, err = NewClient(fn.Sink)
-	return err
-}
-
-func (fn *writeFn) StartBundle(context.Context, func(Refused)) { fn.waiting, fn.taken = nil, 0 }
 
 func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte, refuse func(Refused)) error {
+	box := account.Part[*Outbox](account.From(ctx), fn.Name)
+	if box == nil {
+		return fmt.Errorf("webhook: the run has no outbox %q in this process", fn.Name)
+	}
 	for line, err := range connectors.Chunk(chunk).Lines() {
 		if err != nil {
 			return err
 		}
-		if fn.waiting = append(fn.waiting, line); len(fn.waiting) < fn.client.batch {
+		a := Alert{Key: line.Key, ID: line.ID, Text: line.Text[:len(line.Text)-1]}
+		if err := box.Put(a); err != nil {
+			refuse(Refused{Key: a.Key, ID: a.ID, Text: a.Text, Reason: "webhook: " + err.Error()})
 			continue
 		}
-		if err := fn.send(ctx, fn.waiting, refuse); err != nil {
-			return err
-		}
-		fn.waiting = fn.waiting[:0]
+		fn.taken++
 	}
 	return nil
 }
 
-// send sends a batch. The error is that of ctx.
-func (fn *writeFn) send(ctx context.Context, batch []connectors.Line, refuse func(Refused)) error {
-	texts := make([][]byte, len(batch))
-	for i, l := range batch {
-		texts[i] = l.Text[:len(l.Text)-1]
-	}
-	refused, err := fn.client.Post(ctx, texts)
-	if err != nil {
-		return err
-	}
-	for i, why := range refused {
-		if why == nil {
-			fn.taken++
-			continue
-		}
-		refuse(Refused{Key: batch[i].Key, ID: batch[i].ID, Text: texts[i], Reason: "webhook: " + why.Error()})
-	}
-	return nil
-}
-
-func (fn *writeFn) FinishBundle(ctx context.Context, refuse func(Refused)) error {
-	if len(fn.waiting) > 0 {
-		if err := fn.send(ctx, fn.waiting, refuse); err != nil {
-			return err
-		}
-	}
+func (fn *writeFn) FinishBundle(ctx context.Context, _ func(Refused)) {
 	account.From(ctx).Stored(fn.taken)
-	return nil
+	fn.taken = 0
 }

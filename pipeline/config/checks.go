@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
@@ -166,18 +167,36 @@ func (d *decoder) needSeason(path string, there bool) {
 	}
 }
 
-// beliefs hands the beliefs that raise alerts to the detection.
-func (d *decoder) beliefs(c *Config, nodes *priorNodes) {
-	if slices.Contains(nodes.beliefs, string(hafvf.Revision)) && !slices.Contains(nodes.beliefs, string(hafvf.Change)) {
-		d.fail("alerts.beliefs", "a revision corrects a change; name change too")
-	}
-	if c.Detect == nil {
-		return
-	}
-	for _, kind := range nodes.beliefs {
-		c.Detect.Beliefs = append(c.Detect.Beliefs, hafvf.Kind(kind))
+// receivers settles what the receivers of alerts get. The detection is told which beliefs they
+// ask for.
+func (d *decoder) receivers(c *Config) {
+	for i := range c.Alerts {
+		r := &c.Alerts[i]
+		if slices.Contains(r.Beliefs, string(hafvf.Revision)) && !slices.Contains(r.Beliefs, string(hafvf.Change)) {
+			d.fail(join(r.At, "beliefs"), "a revision corrects a change; name change too")
+		}
+		if len(r.Labels) > 0 && (r.CSV != nil || r.Parquet != nil) {
+			d.fail(join(r.At, "labels"), "a table has no column for them")
+		}
+		if r.MaxAge < 0 {
+			r.MaxAge = 0
+			if c.Source.Unending() {
+				r.MaxAge = defaultMaxAge
+			}
+		}
+		if c.Detect == nil {
+			continue
+		}
+		for _, kind := range r.Beliefs {
+			if k := hafvf.Kind(kind); !slices.Contains(c.Detect.Beliefs, k) {
+				c.Detect.Beliefs = append(c.Detect.Beliefs, k)
+			}
+		}
 	}
 }
+
+// defaultMaxAge is the age above which alerts of a topic are not sent.
+const defaultMaxAge = 24 * time.Hour
 
 // checkTransform refuses keys of one transform under the other.
 func (d *decoder) checkTransform(c *Config) {
@@ -252,10 +271,10 @@ func (d *decoder) checkFiles(c *Config) {
 	if c.DeadLetter != nil && c.DeadLetter.JSONL != nil {
 		add("dead_letter.jsonl.path", c.DeadLetter.JSONL)
 	}
-	if a := c.Alerts; a != nil {
-		add("alerts.csv.path", a.CSV)
-		add("alerts.jsonl.path", a.JSONL)
-		add("alerts.parquet.path", a.Parquet)
+	for _, r := range c.Alerts {
+		add(join(r.At, "csv.path"), r.CSV)
+		add(join(r.At, "jsonl.path"), r.JSONL)
+		add(join(r.At, "parquet.path"), r.Parquet)
 	}
 	add("state", &File{c.State})
 	for i, o := range out {

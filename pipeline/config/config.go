@@ -41,9 +41,8 @@ type Config struct {
 
 	Source     Source
 	Sink       Sink
-	DeadLetter *Sink    // nil: standard error, as JSON Lines
-	Alerts     *Sink    // nil: nowhere
-	AlertKinds []string // of the alarms that go to Alerts
+	DeadLetter *Sink // nil: standard error, as JSON Lines
+	Alerts     []Receiver
 	Runner     Runner
 }
 
@@ -126,6 +125,17 @@ type Sink struct {
 	None    bool          // records are not written
 }
 
+// A Receiver is where alerts go, and which do.
+type Receiver struct {
+	Sink
+	At      string            // the path of its keys in the config: alerts, or alerts.0
+	Kinds   []string          // of alarms
+	Beliefs []string          // kinds of beliefs
+	Keys    string            // pattern; empty: all
+	Labels  map[string]string // that each alert has besides its own
+	MaxAge  time.Duration     // above which an alert is not sent; 0: none is too old
+}
+
 // Fields say where in a record the parts of an observation stand, and how they are
 // written: columns of a table, or fields of a JSON object, whose names may be dotted paths.
 type Fields struct {
@@ -183,7 +193,7 @@ func Parse(name string, text []byte, set []string) (*Config, error) {
 		d.filters(c, nodes)
 		d.seasons(c, nodes)
 		d.check(c)
-		d.beliefs(c, nodes)
+		d.receivers(c)
 		d.priors(c, nodes)
 	}
 	if len(d.errs) > 0 {
@@ -204,13 +214,12 @@ func defaults() *Config {
 		Session:        Session{Gap: 30 * time.Minute, Max: keyed.DefaultMax},
 		Odds:           keyed.DefaultOdds,
 		Sink:           Sink{JSONL: &File{Path: "-"}},
-		AlertKinds:     alarmKinds(),
 		Runner:         Runner{Name: Direct},
 	}
 }
 
-// alarmKinds are those that there are.
-func alarmKinds() []string {
+// AlarmKinds are those that there are.
+func AlarmKinds() []string {
 	return []string{string(usual.NoveltyAlarm), string(usual.ChangeAlarm), keyed.SilentAlarm, keyed.RecoveredAlarm}
 }
 
@@ -229,7 +238,6 @@ type priorNodes struct {
 	model   *yaml.Node
 	keys    map[*KeyRule]**yaml.Node
 	warmUp  int
-	beliefs []string
 	season  seasonKeys // of the model
 	seasons map[*KeyRule]*seasonKeys
 }

@@ -63,9 +63,8 @@ func TestParseFillsInDefaults(t *testing.T) {
 			Fields:    Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}, Zone: "UTC", Decimal: '.'},
 			Delimiter: ',',
 		}},
-		Sink:       Sink{JSONL: &File{Path: "-"}},
-		AlertKinds: []string{"novelty", "change", "silent", "recovered"},
-		Runner:     Runner{Name: "direct"},
+		Sink:   Sink{JSONL: &File{Path: "-"}},
+		Runner: Runner{Name: "direct"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -82,7 +81,7 @@ func TestParseDetect(t *testing.T) {
 		t.Errorf("a key of what has all its defaults: %+v", c.Detect)
 	}
 	c = parse(t, base+"detect: {commit: 0.9, cooldown: 1h, min_change: 2}\nlevels: []\ntop: 0.98\nalerts: {csv: {path: a.csv}}\ntime_unit: 1m\n")
-	if c.Bank != nil || c.Top != 0.98 || !reflect.DeepEqual(c.Detect, &Detect{hafvf.Detect{Commit: 0.9, MinLength: 5}, keyed.DefaultAlarms(), keyed.AlertConfig{Cooldown: time.Hour, MinChange: 2, Direction: keyed.Both}}) || c.Alerts.CSV.Path != "a.csv" || c.TimeUnit != time.Minute {
+	if c.Bank != nil || c.Top != 0.98 || !reflect.DeepEqual(c.Detect, &Detect{hafvf.Detect{Commit: 0.9, MinLength: 5}, keyed.DefaultAlarms(), keyed.AlertConfig{Cooldown: time.Hour, MinChange: 2, Direction: keyed.Both}}) || c.Alerts[0].CSV.Path != "a.csv" || c.TimeUnit != time.Minute {
 		t.Errorf("%+v", c)
 	}
 	c = parse(t, base+"detect: {budget: 500, rest: 0, season: [168h, 1h], zone: Europe/Berlin, ar: 0, min_abs: 1, min_rel: 0.1, direction: up}\n"+
@@ -91,7 +90,7 @@ func TestParseDetect(t *testing.T) {
 	if a := c.Detect.AlarmConfig; !reflect.DeepEqual(a, keyed.AlarmConfig{Budget: 500, BudgetTime: 168 * time.Hour, Rest: 0, Seasons: seasons, Zone: "Europe/Berlin", Order: 0}) {
 		t.Errorf("%+v", a)
 	}
-	if a := c.Detect.AlertConfig; !reflect.DeepEqual(a, keyed.AlertConfig{MinAbs: 1, MinRel: .1, Direction: keyed.Up, Beliefs: []hafvf.Kind{hafvf.Change}}) || !slices.Equal(c.AlertKinds, []string{"change"}) {
+	if a := c.Detect.AlertConfig; !reflect.DeepEqual(a, keyed.AlertConfig{MinAbs: 1, MinRel: .1, Direction: keyed.Up, Beliefs: []hafvf.Kind{hafvf.Change}}) || !slices.Equal(c.Alerts[0].Kinds, []string{"change"}) {
 		t.Errorf("%+v", a)
 	}
 	if !reflect.DeepEqual(c.Bank, []hafvf.Member{{Levels: []hafvf.Beta{}, Top: .9}, {Levels: []hafvf.Beta{}, Top: .9998, AR: 2}}) {
@@ -214,7 +213,6 @@ func TestParseReadsEveryKey(t *testing.T) {
 		}},
 		Sink:       Sink{CSV: &File{Path: "out.csv.gz"}},
 		DeadLetter: &Sink{JSONL: &File{Path: "rejected.jsonl"}},
-		AlertKinds: []string{"novelty", "change", "silent", "recovered"},
 		Runner:     Runner{Name: "direct"},
 	}
 	got := parse(t, `
@@ -888,8 +886,8 @@ func TestParseWebhook(t *testing.T) {
 		URL: webhook.Value{Text: "https://alerts.example/in"}, Batch: 5, Timeout: 3 * time.Second,
 		Headers: map[string]webhook.Value{"Authorization": {Secret: secret.Secret{File: "token"}}, "x-team": {Text: "ops"}},
 	}
-	if !reflect.DeepEqual(c.Alerts.Webhook, want) || !reflect.DeepEqual(c.AlertKinds, []string{"change"}) {
-		t.Errorf("%+v, %v", c.Alerts.Webhook, c.AlertKinds)
+	if r := c.Alerts[0]; !reflect.DeepEqual(r.Webhook, want) || !reflect.DeepEqual(r.Kinds, []string{"change"}) {
+		t.Errorf("%+v, %v", r.Webhook, r.Kinds)
 	}
 	for text, reason := range map[string]string{
 		"alerts: {webhook: {url: \"smtp://hidden\"}}\n":                                `alerts.webhook.url: must be http://… or https://… with a host`,
@@ -902,6 +900,46 @@ func TestParseWebhook(t *testing.T) {
 		_, err := Parse("c.yaml", []byte(base+text), nil)
 		if err == nil || !strings.Contains(err.Error(), reason) || strings.Contains(err.Error(), "hidden") {
 			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// There may be several receivers, each with alerts of its own.
+func TestParseReceivers(t *testing.T) {
+	const base = "model: {family: normal}\ndetect: true\nsource: {jsonl: {path: a}}\n"
+	c := parse(t, base+`alerts:
+  - {jsonl: {path: all}, beliefs: [outlier, change]}
+  - {alertmanager: {url: "http://a"}, kinds: [change], keys: "pump-*", labels: {severity: page}, max_age: 1h, beliefs: [change]}
+`)
+	want := []Receiver{
+		{Sink: Sink{JSONL: &File{Path: "all"}}, At: "alerts.0", Kinds: AlarmKinds(), Beliefs: []string{"outlier", "change"}},
+		{Sink: Sink{Webhook: &webhook.Sink{URL: webhook.Value{Text: "http://a"}, Batch: 100, Timeout: 10 * time.Second, Alertmanager: true}}, At: "alerts.1",
+			Kinds: []string{"change"}, Beliefs: []string{"change"}, Keys: "pump-*", Labels: map[string]string{"severity": "page"}, MaxAge: time.Hour},
+	}
+	if diff := cmp.Diff(want, c.Alerts); diff != "" {
+		t.Error(diff)
+	}
+	if got := c.Detect.Beliefs; !slices.Equal(got, []hafvf.Kind{hafvf.Outlier, hafvf.Change}) {
+		t.Errorf("beliefs %v", got)
+	}
+	topic := "model: {family: normal}\ndetect: true\nsource: {kafka: {brokers: [a:1], topics: [t], group: g}}\nalerts: {webhook: {url: \"http://a\"}%s}\n"
+	for setting, age := range map[string]time.Duration{"": 24 * time.Hour, ", max_age: none": 0, ", max_age: 5m": 5 * time.Minute} {
+		if c := parse(t, fmt.Sprintf(topic, setting)); c.Alerts[0].MaxAge != age {
+			t.Errorf("%s: %v", setting, c.Alerts[0].MaxAge)
+		}
+	}
+	for text, reason := range map[string]string{
+		"alerts: [{jsonl: {path: b}}, {jsonl: {path: b}}]\n":     `alerts.1.jsonl.path: "b" is also written, by alerts.0.jsonl.path`,
+		"alerts: [{jsonl: {path: b}}, {kinds: [change]}]\n":      `alerts.1: names no connector`,
+		"alerts: [{csv: {path: b}, labels: {severity: page}}]\n": `alerts.0.labels: a table has no column for them`,
+		"alerts: {jsonl: {path: b}, labels: {kind: page}}\n":     `alerts.labels.kind: is a label that every alert has`,
+		"alerts: {jsonl: {path: b}, labels: {a-b: page}}\n":      `alerts.labels.a-b: is no name of a label`,
+		"alerts: [{jsonl: {path: b}, beliefs: [revision]}]\n":    `alerts.0.beliefs: a revision corrects a change; name change too`,
+		"alerts: {jsonl: {path: b}, max_age: 0s}\n":              `alerts.max_age: must be`,
+		"alerts: [{jsonl: {path: b}}, {jsonl: {path: a}}]\n":     `alerts.1.jsonl.path: "a" is also read`,
+	} {
+		if _, err := Parse("c.yaml", []byte(base+text), nil); err == nil || !strings.Contains(err.Error(), reason) {
+			t.Errorf("%s: %v, want %s", text, err, reason)
 		}
 	}
 }

@@ -203,10 +203,15 @@ func (d *decoder) checkKafka(c *Config) {
 		sink *kafkaio.Sink
 	}
 	var written []topic
-	for _, s := range []struct {
+	type section struct {
 		key  string
 		sink *Sink
-	}{{"sink", &c.Sink}, {"dead_letter", c.DeadLetter}, {"alerts", c.Alerts}} {
+	}
+	sections := []section{{"sink", &c.Sink}, {"dead_letter", c.DeadLetter}}
+	for i := range c.Alerts {
+		sections = append(sections, section{c.Alerts[i].At, &c.Alerts[i].Sink})
+	}
+	for _, s := range sections {
 		if s.sink == nil {
 			continue
 		}

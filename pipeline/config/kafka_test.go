@@ -59,7 +59,7 @@ func TestSinksInheritTheCluster(t *testing.T) {
 		"sink: {kafka: {topic: out}}",
 		"alerts: {kafka: {topic: alerts}}",
 		"dead_letter: {kafka: {topic: rejected, brokers: ['c:1', 'd:2'], tls: {}, compression: lz4}}"))
-	for name, s := range map[string]*Sink{"out": &c.Sink, "alerts": c.Alerts} {
+	for name, s := range map[string]*Sink{"out": &c.Sink, "alerts": &c.Alerts[0].Sink} {
 		if diff := cmp.Diff(&kafkaio.Sink{Cluster: c.Source.Kafka.Cluster, Topic: name, Compression: "zstd"}, s.Kafka); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", name, diff)
 		}

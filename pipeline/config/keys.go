@@ -67,8 +67,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 		{name: "sink", doc: "Where estimates go. none writes no estimates: the run has alarms only.", initial: `{jsonl: {path: "-"}}`, single: true,
 			seen: func() { c.Sink = Sink{} }, none: func() { c.Sink.None = true }, keys: c.Sink.keys()},
 		{name: "dead_letter", doc: "Where rejected records go. By default they go to standard error as JSON Lines.", single: true, keys: c.deadLetterKeys()},
-		{name: "alerts", doc: "Where alarms go, with detect or silence. By default they go nowhere.", single: true,
-			seen: func() { c.Alerts = &Sink{} }, keys: c.alertKeys(nodes)},
+		{name: "alerts", doc: "Where alarms go, with detect or silence: a receiver, or a list of receivers. By default they go nowhere.", read: receivers(&c.Alerts)},
 		{name: "runner", doc: "What executes the pipeline.", keys: c.Runner.keys()},
 	}
 }
@@ -228,34 +227,52 @@ func (s *Sink) keys() []key {
 	}
 }
 
-// alertKeys are those of a sink that need not be there, and of what goes there.
-// Beliefs are read into nodes, as detect may come later.
-func (c *Config) alertKeys(nodes *priorNodes) []key {
-	s := &Sink{}
-	keys := s.keys()
-	for i, k := range keys {
-		keys[i].seen = func() {
-			k.seen()
-			c.Alerts = s
+// receivers reads a receiver of alerts, or a list of them.
+func receivers(dst *[]Receiver) reader {
+	fresh := func(path string) Receiver { return Receiver{At: path, Kinds: AlarmKinds(), MaxAge: -1} }
+	example := fresh("")
+	one := func(d *decoder, path string, n *yaml.Node) {
+		r := fresh(path)
+		keys := r.keys()
+		d.mapping(path, n, keys)
+		if n.Kind == yaml.MappingNode {
+			d.single(path, n, keys)
 		}
+		*dst = append(*dst, r)
 	}
-	return append(keys,
-		s.hookKey("webhook", "A URL. Alerts are sent to it as JSON arrays by POST, at least once: a receiver recognises repeats by id and kind. An alert that the receiver refuses, or has not accepted after ten minutes, goes to the dead letter. A redirect is a refusal. After 401 and 403 secrets are read again, for one more try.", c),
-		s.hookKey("alertmanager", "The URL of a Prometheus Alertmanager. It gets alerts by its API, version 2, with the labels alertname (hafvf), key and kind: group_by: [key] groups alerts. recovered resolves silent. The Alertmanager resolves other alerts after its resolve_timeout. All else is as for webhook.", c),
-		key{name: "kinds", doc: "Kinds of alarms that go to this receiver. silent and recovered need silence.", setting: true, read: choices(&c.AlertKinds, alarmKinds()...)},
+	return reader{
+		takes: "one of " + strings.Join(alternatives(example.keys()), ", ") + ", or a list of such",
+		keys:  example.keys(),
+		read: func(d *decoder, path string, n *yaml.Node) {
+			if n.Kind != yaml.SequenceNode {
+				one(d, path, n)
+				return
+			}
+			for i, e := range n.Content {
+				one(d, d.entry(path, i, e), e)
+			}
+		},
+	}
+}
+
+func (r *Receiver) keys() []key {
+	return append(r.Sink.keys(),
+		r.hookKey("webhook", "A URL. Alerts are sent to it as JSON arrays by POST, at least once: a receiver recognises repeats by id and kind. Alerts wait beside the pipeline for a receiver that is away: at most 10,000, with a changelog also over restarts. An alert that the receiver refuses, or that finds no place, goes to the dead letter, and so do those that wait when a run without a changelog ends. A redirect is a refusal. After 401 and 403 secrets are read again, for one more try."),
+		r.hookKey("alertmanager", "The URL of a Prometheus Alertmanager. It gets alerts by its API, version 2, with the labels alertname (hafvf), key and kind, and those of labels: group_by: [key] groups alerts. recovered resolves silent. The Alertmanager resolves other alerts after its resolve_timeout. All else is as for webhook."),
+		key{name: "kinds", doc: "Kinds of alarms that go to this receiver. silent and recovered need silence.", setting: true, read: choices(&r.Kinds, AlarmKinds()...)},
 		key{name: "beliefs", doc: "Kinds of beliefs that go to this receiver too, whatever the budget.", setting: true, initial: "[]",
-			read: choices(&nodes.beliefs, string(hafvf.Outlier), string(hafvf.Change), string(hafvf.Revision))},
+			read: choices(&r.Beliefs, string(hafvf.Outlier), string(hafvf.Change), string(hafvf.Revision))},
+		key{name: "keys", doc: "Pattern of the keys whose alerts go to this receiver: " + domain.Wildcards + ". By default all do.", setting: true, read: pattern(&r.Keys)},
+		key{name: "labels", doc: "Labels that every alert has besides its own, such as {severity: page}: for an Alertmanager among its labels, elsewhere in the field labels. Tables have none.", setting: true, read: labels(&r.Labels)},
+		key{name: "max_age", doc: "Alerts of observations that are older are not sent, and counted. By default 24h if the source is a topic without end, else none is too old.", setting: true, read: age(&r.MaxAge)},
 	)
 }
 
 // hookKey declares a sink of alerts by HTTP.
-func (s *Sink) hookKey(name, doc string, c *Config) key {
+func (s *Sink) hookKey(name, doc string) key {
 	hook := &webhook.Sink{Batch: 100, Timeout: 10 * time.Second, Alertmanager: name == "alertmanager"}
 	return key{name: name, doc: doc,
-		seen: func() {
-			s.Webhook = hook
-			c.Alerts = s
-		},
+		seen: func() { s.Webhook = hook },
 		keys: []key{
 			{name: "url", doc: "A URL with http:// or https://. If the URL is secret, the place of it.", required: true, read: hookURL(&hook.URL)},
 			{name: "headers", doc: "Headers of the requests, by name, such as {Authorization: {file: token}}.", read: headers(&hook.Headers)},

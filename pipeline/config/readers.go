@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -333,6 +334,48 @@ func list[T any](of string, dst *[]T, keys func(*T) []key) reader {
 			d.mapping(d.entry(path, i, e), e, keys(&(*dst)[i]))
 		}
 	}}
+}
+
+// labels reads names with texts.
+func labels(dst *map[string]string) reader {
+	const takes = "mapping of names to texts"
+	return reader{takes: takes, initial: "{}", read: func(d *decoder, path string, n *yaml.Node) {
+		all := map[string]string{}
+		d.entries(path, n, func(p string, k, v *yaml.Node) {
+			var s string
+			switch {
+			case !labelName.MatchString(k.Value):
+				d.fail(p, "is no name of a label: letters, digits and _, and no digit first")
+			case slices.Contains(ownLabels, k.Value):
+				d.fail(p, "is a label that every alert has; name another")
+			case d.text(p, v, &s):
+				all[k.Value] = s
+			}
+		})
+		*dst = all
+	}}
+}
+
+// labelName is what Prometheus takes for the name of a label.
+var labelName = regexp.MustCompile("^[a-zA-Z_][a-zA-Z0-9_]*$")
+
+// ownLabels are those of every alert.
+var ownLabels = []string{"alertname", "key", "kind"}
+
+// age reads a duration above 0, or none.
+func age(dst *time.Duration) reader {
+	r := milliseconds(dst)
+	read := r.read
+	r.initial = ""
+	r.takes += ", or none"
+	r.read = func(d *decoder, path string, n *yaml.Node) {
+		if n.Kind == yaml.ScalarNode && n.Value == "none" {
+			*dst = 0
+			return
+		}
+		read(d, path, n)
+	}
+	return r
 }
 
 // upTo reads a whole number from 0 to most.

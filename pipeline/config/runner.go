@@ -110,7 +110,9 @@ func (d *decoder) checkRunner(c *Config) {
 	if c.DeadLetter != nil && c.DeadLetter.Kafka == nil {
 		d.fail("dead_letter", files+"; without one, rejects go to the workers' standard error")
 	}
-	if c.Alerts != nil && c.Alerts.Kafka == nil && c.Alerts.Webhook == nil {
-		d.fail("alerts", files)
+	for _, r := range c.Alerts {
+		if r.Kafka == nil && r.Webhook == nil {
+			d.fail(r.At, files)
+		}
 	}
 }

@@ -1,6 +1,8 @@
 package records
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"hafvf/connectors"
@@ -134,9 +136,21 @@ var alerts = []field[alert]{
 	text("message", "All that in a sentence.", func(a alert) string { return a.told.Message }),
 }
 
-// AppendAlert appends the record of an alert of an estimate.
-func (l *Layout) AppendAlert(b []byte, as Form, key string, e *keyed.Estimate, told *keyed.Alert) []byte {
-	return appendRecord(b, as, l, alert{estimate{key, e}, told}, alerts)
+// AppendAlert appends the record of an alert of an estimate. A JSON object has the labels.
+func (l *Layout) AppendAlert(b []byte, as Form, key string, e *keyed.Estimate, told *keyed.Alert, labels map[string]string) []byte {
+	b = appendRecord(b, as, l, alert{estimate{key, e}, told}, alerts)
+	if len(labels) == 0 || as != Object {
+		return b
+	}
+	b = append(b[:len(b)-len("}\n")], `,"labels":{`...)
+	for i, name := range slices.Sorted(maps.Keys(labels)) {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(appendText(b, name), ':')
+		b = appendText(b, labels[name])
+	}
+	return append(b, "}}\n"...)
 }
 
 // AlertColumns are the record of an alert as a table; x is the kind of the column of

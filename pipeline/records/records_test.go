@@ -70,7 +70,7 @@ func populated(l *Layout, outputs int, as Form) map[string][]byte {
 		s.Revision = 1
 	}
 	return map[string][]byte{
-		"estimate": l.AppendEstimate(nil, as, "k", &e), "alert": l.AppendAlert(nil, as, "k", &told, told.Belief), "smoothed": l.AppendSmoothed(nil, as, "k", &s),
+		"estimate": l.AppendEstimate(nil, as, "k", &e), "alert": l.AppendAlert(nil, as, "k", &told, told.Belief, nil), "smoothed": l.AppendSmoothed(nil, as, "k", &s),
 	}
 }
 

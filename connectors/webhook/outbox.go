@@ -1,0 +1,318 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"hafvf/internal/message"
+)
+
+// An Alert is a record on its way to a receiver.
+type Alert struct {
+	Key  []byte
+	ID   string
+	Text []byte // without its line end
+}
+
+// An OutboxConfig says what an outbox does with its alerts.
+type OutboxConfig struct {
+	Sink Sink
+	// MaxAge is the age above which an alert is not sent, by its field time. Zero is none.
+	MaxAge time.Duration
+	// Keep, if set, stores alerts that wait, until Done is called with them.
+	Keep, Done func(Alert)
+	// Bury gets the alerts that the receiver refuses.
+	Bury func([]Refused)
+	Log  *slog.Logger
+}
+
+// An Outbox holds alerts that wait for a receiver, and sends them beside the pipeline. Nothing
+// but the outbox waits for a receiver that is away. It sends an alert at least once: a receiver
+// recognises repeats by their ids.
+type Outbox struct {
+	cfg    OutboxConfig
+	client *Client
+	ctx    context.Context // of the requests
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu      sync.Mutex
+	waiting []entry
+	bytes   int
+	closing bool
+	stats   Stats
+	told    time.Time     // when the log last said that the receiver is away
+	changed chan struct{} // closed when something came or the outbox is closing
+}
+
+// entry is an alert that waits.
+type entry struct {
+	Alert
+	since time.Time
+}
+
+// Stats are what became of alerts.
+type Stats struct {
+	Sent    int64
+	Failed  int64 // refused, without a place, or given up
+	Expired int64 // older than MaxAge
+	Waiting int
+	Oldest  time.Time // since when the first that waits does; zero if none does
+	Away    time.Time // since when the receiver takes nothing; zero if it does
+	Reason  string    // for which it takes nothing
+}
+
+const (
+	// most alerts, and bytes of them, wait for a receiver.
+	most      = 10_000
+	mostBytes = 64 << 20
+	// linger is how long an alert waits for others, to share a request with them.
+	linger = 200 * time.Millisecond
+	// repeats is the time after which the log says again that a receiver is away.
+	repeats = time.Minute
+)
+
+// OpenOutbox makes an outbox with alerts that wait since an earlier run. Close ends it.
+func OpenOutbox(cfg OutboxConfig, kept []Alert) (*Outbox, error) {
+	client, err := NewClient(cfg.Sink)
+	if err != nil {
+		return nil, err
+	}
+	o := &Outbox{cfg: cfg, client: client, done: make(chan struct{}), changed: make(chan struct{})}
+	o.ctx, o.cancel = context.WithCancel(context.Background())
+	for _, a := range kept {
+		o.append(a)
+	}
+	go o.send()
+	return o, nil
+}
+
+// Put takes an alert. The error says why there is no place for it.
+func (o *Outbox) Put(a Alert) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.old(a):
+		o.stats.Expired++
+		return nil
+	case len(o.waiting) >= most || o.bytes+len(a.Text) > mostBytes:
+		o.stats.Failed++
+		return fmt.Errorf("%s wait for the receiver, which is all that find a place: %s", message.Count(len(o.waiting), "alert", "alerts"), o.stats.Reason)
+	}
+	if o.cfg.Keep != nil {
+		o.cfg.Keep(a)
+	}
+	o.append(a)
+	return nil
+}
+
+// append has an alert wait. It owns the alert's bytes then.
+func (o *Outbox) append(a Alert) {
+	a.Key, a.Text = slices.Clone(a.Key), slices.Clone(a.Text)
+	o.waiting = append(o.waiting, entry{a, time.Now()})
+	o.bytes += len(a.Text)
+	o.wake()
+}
+
+func (o *Outbox) wake() {
+	close(o.changed)
+	o.changed = make(chan struct{})
+}
+
+// old reports whether an alert is too old to be sent.
+func (o *Outbox) old(a Alert) bool {
+	if o.cfg.MaxAge == 0 {
+		return false
+	}
+	var of struct{ Time time.Time }
+	return json.Unmarshal(a.Text, &of) == nil && !of.Time.IsZero() && time.Since(of.Time) > o.cfg.MaxAge
+}
+
+// Stats returns what became of the alerts so far.
+func (o *Outbox) Stats() Stats {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s := o.stats
+	if s.Waiting = len(o.waiting); s.Waiting > 0 {
+		s.Oldest = o.waiting[0].since
+	}
+	return s
+}
+
+// Place is what messages may say of the receiver's URL.
+func (o *Outbox) Place() string { return o.client.to.Load().place }
+
+// send sends what waits, until the outbox is closing and nothing does.
+func (o *Outbox) send() {
+	defer close(o.done)
+	tries := 0
+	for {
+		batch, ok := o.next()
+		if !ok {
+			return
+		}
+		texts := make([][]byte, len(batch))
+		for i, e := range batch {
+			texts[i] = e.Text
+		}
+		again := o.settle(batch, o.client.Post(o.ctx, texts))
+		if again == nil {
+			tries = 0
+			continue
+		}
+		tries++
+		select {
+		case <-time.After(o.client.pause(tries, again)):
+		case <-o.ctx.Done():
+			return
+		}
+	}
+}
+
+// next waits for alerts, and returns the next ones to send. ok is false if the outbox is
+// closing and there is none, or was closed.
+func (o *Outbox) next() (batch []entry, ok bool) {
+	var soon <-chan time.Time
+	for {
+		o.mu.Lock()
+		n, closing, changed := len(o.waiting), o.closing, o.changed
+		if n >= o.client.batch || n > 0 && (closing || soon != nil && !time.Now().Before(o.waiting[0].since.Add(linger))) {
+			batch = slices.Clone(o.waiting[:min(n, o.client.batch)])
+		}
+		o.mu.Unlock()
+		switch {
+		case o.ctx.Err() != nil || n == 0 && closing:
+			return nil, false
+		case batch != nil:
+			return batch, true
+		case n > 0 && soon == nil:
+			soon = time.After(linger)
+		}
+		select {
+		case <-changed:
+		case <-soon:
+		case <-o.ctx.Done():
+		}
+	}
+}
+
+// settle notes what became of the first alerts that wait. It returns why some of them wait on,
+// nil if none does.
+func (o *Outbox) settle(batch []entry, results []error) (again error) {
+	var left []entry
+	var refused []Refused
+	bytes, sent := 0, int64(0)
+	for i, e := range batch {
+		why := results[i]
+		if why != nil && (temporary(why) || o.ctx.Err() != nil) {
+			left, again = append(left, e), why
+			continue
+		}
+		bytes += len(e.Text)
+		if why == nil {
+			sent++
+		} else {
+			refused = append(refused, Refused{Key: e.Key, ID: e.ID, Text: e.Text, Reason: "webhook: " + why.Error()})
+		}
+	}
+	if len(refused) > 0 {
+		o.cfg.Bury(refused)
+	}
+	if o.cfg.Done != nil {
+		for i, e := range batch {
+			if results[i] == nil || !temporary(results[i]) && o.ctx.Err() == nil {
+				o.cfg.Done(e.Alert)
+			}
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.waiting = append(left, o.waiting[len(batch):]...)
+	o.bytes -= bytes
+	o.stats.Sent += sent
+	o.stats.Failed += int64(len(refused))
+	o.outage(again)
+	return again
+}
+
+// outage notes whether the receiver takes alerts, and says so in the log: at once, and once a
+// minute as long as it does not.
+func (o *Outbox) outage(why error) {
+	now := time.Now()
+	switch {
+	case why == nil && o.stats.Away.IsZero():
+	case why == nil:
+		o.cfg.Log.Info("the receiver of alerts takes them again", "receiver", o.Place(), "after", now.Sub(o.stats.Away).Round(time.Second).String())
+		o.stats.Away, o.stats.Reason, o.told = time.Time{}, "", time.Time{}
+	case o.ctx.Err() != nil:
+	default:
+		if o.stats.Away.IsZero() {
+			o.stats.Away = now
+		}
+		o.stats.Reason = why.Error()
+		if now.Sub(o.told) >= repeats {
+			o.told = now
+			o.cfg.Log.Warn("the receiver of alerts takes none; they wait, and the pipeline goes on", "receiver", o.Place(), "waiting", len(o.waiting), "reason", o.stats.Reason)
+		}
+	}
+}
+
+// Close sends what waits, as long as the receiver takes it. It gives up once the receiver has
+// taken nothing for the time patience, or after the time limit if that is not zero. It returns
+// the alerts that still wait.
+func (o *Outbox) Close(patience, limit time.Duration) (left []Alert) {
+	o.mu.Lock()
+	o.closing = true
+	o.wake()
+	o.mu.Unlock()
+	var over <-chan time.Time
+	if limit > 0 {
+		over = time.After(limit)
+	}
+	tick := time.NewTicker(linger)
+	defer tick.Stop()
+	for begun, waits := time.Now(), true; waits; {
+		select {
+		case <-o.done:
+			waits = false
+		case <-over:
+			waits = false
+		case <-tick.C:
+			away := o.Stats().Away
+			if away.Before(begun) && !away.IsZero() {
+				away = begun
+			}
+			waits = away.IsZero() || time.Since(away) < patience
+		}
+	}
+	o.cancel()
+	<-o.done
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, e := range o.waiting {
+		left = append(left, e.Alert)
+	}
+	return left
+}
+
+// GiveUp counts alerts that Close has left and that are not kept, and returns them for the
+// dead letter.
+func (o *Outbox) GiveUp(left []Alert) (refused []Refused) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	why := "the run ended before the receiver took it"
+	if o.stats.Reason != "" {
+		why += ": " + o.stats.Reason
+	}
+	for _, a := range left {
+		refused = append(refused, Refused{Key: a.Key, ID: a.ID, Text: a.Text, Reason: "webhook: " + why})
+	}
+	o.stats.Failed += int64(len(left))
+	o.waiting, o.bytes = nil, 0
+	return refused
+}

@@ -1,0 +1,189 @@
+package webhook
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// open opens an outbox, and returns what it has buried.
+func open(t *testing.T, cfg OutboxConfig, kept ...Alert) (*Outbox, func() []Refused) {
+	t.Helper()
+	var mu sync.Mutex
+	var buried []Refused
+	cfg.Bury = func(all []Refused) {
+		mu.Lock()
+		defer mu.Unlock()
+		buried = append(buried, all...)
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	cfg.Sink.Timeout = time.Second
+	o, err := OpenOutbox(cfg, kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { o.Close(0, time.Millisecond) })
+	return o, func() []Refused {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(buried)
+	}
+}
+
+func alert(i int) Alert { return Alert{ID: fmt.Sprint(i), Text: fmt.Appendf(nil, `{"id":"%d"}`, i)} }
+
+// away is a URL where nobody answers yet, and a function that has a receiver answer there.
+func away(t *testing.T, h http.Handler) (url string, come func()) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	server := &http.Server{Handler: h}
+	t.Cleanup(func() { server.Close() })
+	return "http://" + address, func() {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		go server.Serve(l)
+	}
+}
+
+// Nobody waits for a receiver that is away. It gets everything when it comes back, in the order
+// in which it came, and in few requests.
+func TestOutboxWaitsBeside(t *testing.T) {
+	r := &receiver{codes: []int{503, 429, 200}}
+	url, come := away(t, r)
+	var log strings.Builder
+	o, buried := open(t, OutboxConfig{Sink: Sink{URL: Value{Text: url}, Batch: 100}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	var want []string
+	for i := range 250 {
+		if err := o.Put(alert(i)); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, string(alert(i).Text))
+	}
+	for o.Stats().Away.IsZero() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if s := o.Stats(); s.Waiting != 250 || s.Oldest.IsZero() || s.Sent != 0 || !strings.Contains(s.Reason, "does not answer") {
+		t.Errorf("%+v", s)
+	}
+	come()
+	if left := o.Close(time.Minute, 0); len(left) > 0 || len(buried()) > 0 {
+		t.Errorf("%d are left, %d refused", len(left), len(buried()))
+	}
+	if !slices.Equal(r.bodies, want) {
+		t.Errorf("the receiver has %d alerts: %q", len(r.bodies), r.bodies)
+	}
+	if s := o.Stats(); s.Sent != 250 || s.Failed != 0 || !s.Away.IsZero() {
+		t.Errorf("%+v", s)
+	}
+	if text := log.String(); strings.Count(text, "takes none") != 1 || strings.Count(text, "takes them again") != 1 {
+		t.Errorf("the log: %s", text)
+	}
+}
+
+// Alerts that come one by one share requests.
+func TestOutboxGathers(t *testing.T) {
+	requests := 0
+	r := &receiver{codes: []int{200}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		requests++
+		r.ServeHTTP(w, q)
+	}))
+	defer server.Close()
+	o, _ := open(t, OutboxConfig{Sink: Sink{URL: Value{Text: server.URL}, Batch: 100}})
+	for i := range 300 {
+		if err := o.Put(alert(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.Close(time.Minute, 0)
+	if requests > 10 || len(r.bodies) != 300 {
+		t.Errorf("%d alerts came in %d requests", len(r.bodies), requests)
+	}
+}
+
+// What a receiver refuses is buried with the reason, and does not hold up the others.
+func TestOutboxBuries(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
+	defer server.Close()
+	o, buried := open(t, OutboxConfig{Sink: Sink{URL: Value{Text: server.URL}, Batch: 2}})
+	for i := range 3 {
+		o.Put(alert(i))
+	}
+	o.Close(time.Minute, 0)
+	all := buried()
+	if s := o.Stats(); len(all) != 3 || all[2].ID != "2" || !strings.Contains(all[0].Reason, "403 Forbidden") || s.Failed != 3 || s.Waiting != 0 {
+		t.Errorf("%+v, %+v", all, s)
+	}
+}
+
+// What finds no place is refused at once. A stop gives up at once, and says what is left.
+func TestOutboxIsBounded(t *testing.T) {
+	url, _ := away(t, nil)
+	o, _ := open(t, OutboxConfig{Sink: Sink{URL: Value{Text: url}, Batch: 100}})
+	for i := range most {
+		if err := o.Put(alert(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for o.Stats().Away.IsZero() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := o.Put(alert(most)); err == nil || !strings.Contains(err.Error(), "10000 alerts wait for the receiver") || !strings.Contains(err.Error(), "does not answer") {
+		t.Errorf("one more: %v", err)
+	}
+	left := o.Close(0, time.Minute)
+	if len(left) != most {
+		t.Fatalf("%d are left", len(left))
+	}
+	if all := o.GiveUp(left); len(all) != most || !strings.Contains(all[0].Reason, "the run ended before the receiver took it") || o.Stats().Failed != most+1 {
+		t.Errorf("%+v, %+v", all[0], o.Stats())
+	}
+}
+
+// Alerts that are too old are counted and not sent. Those that were kept are sent, and no longer
+// kept then.
+func TestOutboxKeepsAndExpires(t *testing.T) {
+	r := &receiver{codes: []int{200}}
+	server := httptest.NewServer(r)
+	defer server.Close()
+	kept := map[string]bool{"0": true}
+	var mu sync.Mutex
+	note := func(keep bool) func(Alert) {
+		return func(a Alert) {
+			mu.Lock()
+			defer mu.Unlock()
+			kept[a.ID] = keep
+		}
+	}
+	o, _ := open(t, OutboxConfig{Sink: Sink{URL: Value{Text: server.URL}, Batch: 100}, MaxAge: time.Hour, Keep: note(true), Done: note(false)}, alert(0))
+	now := time.Now()
+	for i, age := range []time.Duration{2 * time.Hour, time.Minute, -time.Minute} {
+		o.Put(Alert{ID: fmt.Sprint(i + 1), Text: fmt.Appendf(nil, `{"id":"%d","time":%q}`, i+1, now.Add(-age).Format(time.RFC3339))})
+	}
+	o.Close(time.Minute, 0)
+	mu.Lock()
+	defer mu.Unlock()
+	if s := o.Stats(); s.Expired != 1 || s.Sent != 3 || len(r.bodies) != 3 {
+		t.Errorf("%+v: %q", s, r.bodies)
+	}
+	if want := map[string]bool{"0": false, "2": false, "3": false}; fmt.Sprint(kept) != fmt.Sprint(want) {
+		t.Errorf("kept %v, want %v", kept, want)
+	}
+}
