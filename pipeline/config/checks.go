@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -10,7 +9,6 @@ import (
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
-	"hafvf/internal/message"
 )
 
 // check holds what concerns more than one key.
@@ -217,58 +215,4 @@ func (d *decoder) checkTransform(c *Config) {
 func section(key string) string {
 	name, _, _ := strings.Cut(key, ".")
 	return name
-}
-
-// checkFiles refuses a file that would be overwritten while it is read or
-// written by another part.
-func (d *decoder) checkFiles(c *Config) {
-	type file struct{ key, path string }
-	var in []file
-	if s := c.Source.CSV; s != nil {
-		in = append(in, file{"source.csv.path", s.Path})
-	}
-	if s := c.Source.JSONL; s != nil {
-		in = append(in, file{"source.jsonl.path", s.Path})
-	}
-	if s := c.Source.Parquet; s != nil {
-		in = append(in, file{"source.parquet.path", s.Path})
-	}
-	var out []file
-	standardOut := ""
-	add := func(key string, f *File) {
-		switch {
-		case f == nil || f.Path == "":
-		case f.Path != "-":
-			out = append(out, file{key, filepath.Clean(f.Path)})
-		case standardOut == "" || section(standardOut) == section(key): // of a section with two files only one counts
-			standardOut = key
-		default:
-			d.fail(key, "standard output is also written, by %s: give one of them a file, or sink: none", standardOut)
-		}
-	}
-	add("sink.csv.path", c.Sink.CSV)
-	add("sink.jsonl.path", c.Sink.JSONL)
-	add("sink.parquet.path", c.Sink.Parquet)
-	if c.DeadLetter != nil && c.DeadLetter.JSONL != nil {
-		add("dead_letter.jsonl.path", c.DeadLetter.JSONL)
-	}
-	if a := c.Alerts; a != nil {
-		add("alerts.csv.path", a.CSV)
-		add("alerts.jsonl.path", a.JSONL)
-		add("alerts.parquet.path", a.Parquet)
-	}
-	add("state", &File{c.State})
-	for i, o := range out {
-		for _, s := range in {
-			// A malformed pattern matches nothing; the source will say so.
-			if match, _ := filepath.Match(filepath.Clean(s.path), o.path); match {
-				d.fail(o.key, "%s is also read, by %s", message.Quote(o.path), s.key)
-			}
-		}
-		for _, p := range out[:i] {
-			if o.path == p.path {
-				d.fail(o.key, "%s is also written, by %s", message.Quote(o.path), p.key)
-			}
-		}
-	}
 }
