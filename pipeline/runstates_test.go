@@ -147,3 +147,42 @@ func TestStateFileWarmsUpATopic(t *testing.T) {
 		})
 	}
 }
+
+// Of two runs with one file of states, the second says who has it; a run that has ended, or was
+// killed, blocks none.
+func TestStateFileIsLocked(t *testing.T) {
+	dir := t.TempDir()
+	state, link := filepath.Join(dir, "state"), filepath.Join(dir, "link")
+	in := write(t, "in.jsonl", observations(100, 3)...)
+	text := func(state string) string {
+		return "model: {family: normal}\nstate: " + state + "\nsource: {jsonl: {path: " + in + "}}\nsink: none\n"
+	}
+	runWell(t, text(state))
+	if err := os.Symlink(state, link); err != nil {
+		t.Skip(err)
+	}
+	before := readFile(t, state)
+	unlock, err := lockStates(state, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{state, link} {
+		_, err := Run{Graph: compose(t, text(path))}.Execute(context.Background(), nil)
+		if want := fmt.Sprintf("state: %s: another run holds it: process %d on ", path, os.Getpid()); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, not %s…", err, want)
+		}
+	}
+	unlock()
+	if err := os.WriteFile(filepath.Join(dir, ".state.lock"), []byte("process 1 on a machine that has crashed"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if readFile(t, state) != before {
+		t.Error("a run that was refused changed the file")
+	}
+	if _, err := (Run{Graph: compose(t, text(link))}).Execute(context.Background(), nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, ".state.lock")); err == nil {
+		t.Error("the lock was left")
+	}
+}

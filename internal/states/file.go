@@ -98,13 +98,13 @@ func readPart(r *bufio.Reader) ([]byte, error) {
 	return b, nil
 }
 
-// WriteFile replaces a file of states.
-func WriteFile(path string, all iter.Seq[State]) error {
+// PrepareFile writes a file of states, which replaces the one at path when it is committed.
+func PrepareFile(path string, all iter.Seq[State]) (*atomicfile.File, error) {
 	var out bytes.Buffer
 	out.WriteString(fileMagic)
 	z, err := zstd.NewWriter(&out)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var b []byte
 	for s := range all {
@@ -113,11 +113,11 @@ func WriteFile(path string, all iter.Seq[State]) error {
 			b = append(binary.AppendUvarint(b, uint64(len(part))), part...)
 		}
 		if _, err := z.Write(b); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if err := z.Close(); err != nil {
-		return err
+		return nil, err
 	}
-	return atomicfile.Write(path, out.Bytes())
+	return atomicfile.Prepare(path, out.Bytes())
 }
