@@ -37,7 +37,7 @@ const linger = 200 * time.Millisecond
 
 // Read reads src and returns a PCollection<Batch>, bounded, in the order of
 // the files, if the runner keeps an order. A run in this process holds the source back
-// and can stop it.
+// and can stop it. It may carry Marks of what is to be passed over.
 func Read(s beam.Scope, src Source) beam.PCollection {
 	return read(s, &readFn{Source: src, MaxRecords: BundleRecords})
 }
@@ -93,7 +93,7 @@ func (t *tracker) GetProgress() (done, remaining float64) {
 func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []byte, emit func(Batch)) (sdf.ProcessContinuation, error) {
 	run := account.From(ctx)
 	at := rt.GetRestriction().(offsetrange.Restriction).Start
-	in := fn.resume(at)
+	in := fn.resume(at, account.Part[*Marks](run, ""))
 	ended := false
 	n, size := 0, 0
 	for !ended && n < fn.MaxRecords && size < BundleBytes {
@@ -151,7 +151,7 @@ var inputs sync.Map // of *input
 
 // resume returns the input of this run if it is open and at record at. Otherwise, on a
 // first call or after a restart, it opens the source.
-func (fn *readFn) resume(at int64) *input {
+func (fn *readFn) resume(at int64, marks *Marks) *input {
 	if v, ok := inputs.LoadAndDelete(fn.Run); ok {
 		in := v.(*input)
 		if in.at == at {
@@ -159,7 +159,7 @@ func (fn *readFn) resume(at int64) *input {
 		}
 		in.close()
 	}
-	return newInput(fn.Source, at)
+	return newInput(fn.Source, at, marks)
 }
 
 // An input reads a source ahead in a goroutine. A caller that waits for a record can
@@ -184,27 +184,27 @@ const (
 	aheadBytes   = 4 << 20
 )
 
-func newInput(src Source, at int64) *input {
+func newInput(src Source, at int64, marks *Marks) *input {
 	in := &input{at: at, ready: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 	closed := make(chan struct{})
 	in.closed, in.close = closed, sync.OnceFunc(func() { close(closed) })
-	go in.read(src, at)
+	go in.read(src, at, marks)
 	return in
 }
 
-func (in *input) read(src Source, skip int64) {
-	err := in.readAll(src, skip)
+func (in *input) read(src Source, skip int64, marks *Marks) {
+	err := in.readAll(src, skip, marks)
 	in.mu.Lock()
 	in.err = err
 	in.mu.Unlock()
 	notify(in.ready)
 }
 
-func (in *input) readAll(src Source, skip int64) error {
+func (in *input) readAll(src Source, skip int64, marks *Marks) error {
 	if skip > 0 && readsOnce(src.Path) {
 		return fmt.Errorf("%s cannot be read again after record %d: start the run again", fileName(src.Path), skip)
 	}
-	rd, err := Open(src)
+	rd, err := openBehind(src, marks)
 	if err != nil {
 		return err
 	}

@@ -233,13 +233,17 @@ func Check(src Source) error {
 // A Reader reads the records of all files of a source, in order.
 type Reader struct {
 	src   Source
+	marks *Marks   // nil for none
 	paths []string // that are still to be opened
 	cur   recordReader
 }
 
 // Open makes the checks of Check and opens the source. From standard input it
 // reads as far as the header of a CSV.
-func Open(src Source) (*Reader, error) {
+func Open(src Source) (*Reader, error) { return openBehind(src, nil) }
+
+// openBehind is Open for a source of which marks, if not nil, were read before.
+func openBehind(src Source, marks *Marks) (*Reader, error) {
 	if err := Check(src); err != nil {
 		return nil, err
 	}
@@ -247,7 +251,7 @@ func Open(src Source) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	rd := &Reader{src: src, paths: paths}
+	rd := &Reader{src: src, marks: marks, paths: paths}
 	if err := rd.advance(); err != nil {
 		return nil, err
 	}
@@ -255,7 +259,12 @@ func Open(src Source) (*Reader, error) {
 }
 
 func (rd *Reader) advance() error {
-	cur, err := rd.src.open(rd.paths[0])
+	path := rd.paths[0]
+	open := rd.src.open
+	if rd.marks != nil && !readsOnce(path) {
+		open = func(path string) (recordReader, error) { return rd.marks.open(rd.src, path) }
+	}
+	cur, err := open(path)
 	if err != nil {
 		return err
 	}

@@ -111,7 +111,9 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 		}
 	}
 	s.Elapsed = time.Since(start)
-	s.resumes = state.states != nil
+	if state.states != nil {
+		s.resumes, s.Passed = true, state.states.marks.Passed()
+	}
 	if s.part = state.isPart(graph, s); s.part {
 		s.Partial, err = state.keep()
 		return s, err
@@ -264,6 +266,9 @@ func (r *run) openStates(g *Graph) (k account.Keeper, err error) {
 // register makes the run known to the nodes of this process, and to the metrics.
 func (r *run) register() {
 	account.Attach(r.account, "", r)
+	if r.states != nil {
+		account.Attach(r.account, "", r.states.marks)
+	}
 	r.metrics.follow(r)
 }
 

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/internal/account"
 	"hafvf/internal/filelock"
@@ -80,31 +81,27 @@ func (f filtering) openChangelog(stored []kafkaio.Stored, migrate bool, log *slo
 }
 
 // A stateFile holds the states of a run's keys: those that it begins with, and later those
-// that it ends with.
+// that it ends with; and with them how far the files of the source were read.
 type stateFile struct {
 	path   string
 	filter filtering
+	marks  *connectors.Marks
 
 	mu  sync.Mutex
 	all map[string][]byte // encoded, by key
-}
-
-// readStateFile reads a file of states.
-func readStateFile(path string) ([]states.State, error) {
-	all, err := states.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("state: %w", err)
-	}
-	return all, nil
 }
 
 // openStateFile opens the file of a graph's states for a run. The error says that states belong
 // to another configuration, or cannot be read.
 func openStateFile(g *Graph, migrate bool, log *slog.Logger) (*stateFile, error) {
 	f := g.transform.(filtering)
-	all, err := readStateFile(g.states)
+	all, source, err := states.ReadFile(g.states)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("state: %w", err)
+	}
+	marks, err := connectors.ParseMarks(source, log)
+	if err != nil {
+		return nil, fmt.Errorf("state: %s: %w; restore the file, or remove it to start without states", g.states, err)
 	}
 	a, err := states.Adopt(f.cfg.Config, all, migrate, g.states)
 	if mismatch := new(states.Mismatch); errors.As(err, &mismatch) {
@@ -120,7 +117,7 @@ func openStateFile(g *Graph, migrate bool, log *slog.Logger) (*stateFile, error)
 	if migrate && len(all) > 0 {
 		log.Info("states are carried over to this config", "file", g.states, "states", a.String())
 	}
-	return &stateFile{path: g.states, filter: f, all: a.States}, nil
+	return &stateFile{path: g.states, filter: f, marks: marks, all: a.States}, nil
 }
 
 // keeper hands the states out, and takes those that hold.
@@ -152,7 +149,8 @@ func (f *stateFile) prepare() (replace func() error, discard func(), err error) 
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	written := f.filter.written()
-	file, err := states.PrepareFile(f.path, func(yield func(states.State) bool) {
+	source, _ := f.marks.AppendBinary(nil) // which never fails
+	file, err := states.PrepareFile(f.path, source, func(yield func(states.State) bool) {
 		for _, key := range slices.Sorted(maps.Keys(f.all)) {
 			if !yield(written(key, f.all[key])) {
 				return

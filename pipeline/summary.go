@@ -19,7 +19,8 @@ import (
 // A Summary is what a run did.
 type Summary struct {
 	account.Counts
-	Skipped int // states that were discarded, see Run.SkipStates
+	Skipped int   // states that were discarded, see Run.SkipStates
+	Passed  int64 // records that were passed over: with a file of states, those that the run before has read
 	Elapsed time.Duration
 	Stopped bool // before the end of the input
 	// Partial are the files that hold what was written, of a run whose outputs stay as they
@@ -91,6 +92,9 @@ func (s Summary) String() string {
 		b.WriteString("; 1 state was skipped, its filter started without it")
 	case s.Skipped > 1:
 		fmt.Fprintf(&b, "; %d states were skipped, their filters started without them", s.Skipped)
+	}
+	if s.Passed > 0 {
+		fmt.Fprintf(&b, "; %s of the run before passed over", count(s.Passed, "record"))
 	}
 	switch {
 	case s.Stopped && s.part:

@@ -62,7 +62,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 		}},
 		{name: "records", doc: "Fields of a record. brief leaves out the fields that few people read; the list of fields below marks these with full.", read: choice(&c.Records, Brief, Full)},
 		{name: "interval", doc: "filter: adds lower and upper, the central predictive interval of this probability.", read: number(&c.Interval, domain.Interval)},
-		{name: "state", doc: "filter: file of the filters' states. A run of files goes on from the states in the file, and replaces the file at the end. It takes new records only: a record before the last one of its key is late. If the changelog is empty, a run of topics begins with these states; it does not write the file.", read: text(&c.State, notEmpty)},
+		{name: "state", doc: "filter: file of the filters' states. A run of files goes on from the states in the file, and replaces the file at the end, together with the outputs. The file says how far each input file was read: a run passes over these records, and its outputs hold the new ones. An input file that does not begin as it did is read whole, and a record before the last one of its key is late. A second run with the same file is refused while the first one has it. If the changelog is empty, a run of topics begins with these states; it does not write the file.", read: text(&c.State, notEmpty)},
 		{name: "source", doc: "Where records come from.", required: true, single: true, keys: c.Source.keys()},
 		{name: "sink", doc: "Where estimates go. none writes no estimates: the run has alarms only.", initial: `{jsonl: {path: "-"}}`, single: true,
 			seen: func() { c.Sink = Sink{} }, none: func() { c.Sink.None = true }, keys: c.Sink.keys()},
