@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -492,7 +493,8 @@ func (e *jsonlEncoder) write(lines []byte) error {
 func (e *jsonlEncoder) flush() error { return nil }
 func (e *jsonlEncoder) close() error { return nil }
 
-// csvEncoder writes rows.
+// csvEncoder writes rows. A text that a spreadsheet would take for a formula, such as a key of
+// somebody else's making, has an apostrophe in front.
 type csvEncoder struct {
 	csv *csv.Writer
 	row []string
@@ -524,10 +526,22 @@ func (e *csvEncoder) write(lines []byte) error {
 			if err != nil {
 				return err
 			}
+			if len(v) > 0 && v[0] == '"' && isFormula(s) {
+				s = "'" + s
+			}
 			e.row[i] = s
 		}
 		return e.csv.Write(e.row)
 	})
+}
+
+// isFormula reports whether a spreadsheet would take a text for a formula. A number is none.
+func isFormula(s string) bool {
+	if s == "" || strings.IndexByte("=+-@\t\r", s[0]) < 0 {
+		return false
+	}
+	_, err := strconv.ParseFloat(s, 64)
+	return err != nil
 }
 
 func (e *csvEncoder) flush() error {

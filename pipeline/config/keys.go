@@ -221,7 +221,7 @@ func (s *Sink) keys() []key {
 		}}
 	}
 	return []key{
-		connector("csv", "Delimited text with a header line.", &s.CSV),
+		connector("csv", "Delimited text with a header line. A text that a spreadsheet would take for a formula, as it begins with =, +, -, @, a tab or a carriage return and is no number, has an apostrophe in front. hafvf does not take it off when it reads the file; JSON Lines and Parquet have the text as it is.", &s.CSV),
 		connector("jsonl", "One JSON object per line.", &s.JSONL),
 		connector("parquet", "One Parquet file.", &s.Parquet),
 		s.kafkaKey(),
