@@ -318,6 +318,22 @@ func (rd *Reader) Close() error {
 // that cannot be read are left out. JSON Lines have no columns and no Fields.
 func Peek(src Source, n int) (columns []string, records []Record, err error) {
 	src.every, src.Key, src.Time, src.Values = true, nil, "", []string{"every"}
+	return src.first(n)
+}
+
+// Head returns the first n records of the source's first file. There are none of standard input
+// and of what else can be read only once.
+func Head(src Source, n int) (records []Record, err error) {
+	paths, err := src.files()
+	if err != nil || readsOnce(paths[0]) {
+		return nil, err
+	}
+	_, records, err = src.first(n)
+	return records, err
+}
+
+// first returns columns and first records of the first file.
+func (src Source) first(n int) (columns []string, records []Record, err error) {
 	paths, err := src.files()
 	if err != nil {
 		return nil, nil, err

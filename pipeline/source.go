@@ -86,10 +86,16 @@ type fileSource struct {
 	fields config.Fields
 }
 
-func (f fileSource) check(context.Context, *clients) error { return connectors.Check(f.Source) }
-func (f fileSource) describe() string                      { return f.Format + " " + f.Path }
-func (f fileSource) values() []string                      { return f.fields.Values }
-func (f fileSource) state() any                            { return f.Path }
+func (f fileSource) check(context.Context, *clients) error {
+	if err := connectors.Check(f.Source); err != nil {
+		return err
+	}
+	return observe.CheckTimes(f.Source, parserOfFields(f.fields))
+}
+
+func (f fileSource) describe() string { return f.Format + " " + f.Path }
+func (f fileSource) values() []string { return f.fields.Values }
+func (f fileSource) state() any       { return f.Path }
 
 func (f fileSource) read(s beam.Scope) (batches beam.PCollection, decoder transforms.Registered) {
 	return connectors.Read(s, f.Source), transforms.Registered{Name: ofFiles, Setting: settingText(decoding{f.Format, f.fields})}

@@ -12,7 +12,7 @@ import (
 
 // NewParser returns a parser for times of which those without a zone are in that of the
 // IANA name zone, "" being UTC, and of which some have a format: a layout of package time,
-// or one of strftime; "" is none.
+// or one of strftime, or the way to read numbers, Unix or Spreadsheet; "" is none.
 func NewParser(zone, format string) (_ *Parser, err error) {
 	var p Parser
 	if zone != "" && zone != "UTC" {
@@ -21,6 +21,10 @@ func NewParser(zone, format string) (_ *Parser, err error) {
 		}
 	}
 	if format == "" {
+		return &p, nil
+	}
+	if format == Unix || format == Spreadsheet {
+		p.numbers = format
 		return &p, nil
 	}
 	layout := format
