@@ -159,7 +159,9 @@ func (fn *readFn) resume(at int64, marks *Marks) *input {
 		}
 		in.close()
 	}
-	return newInput(fn.Source, at, marks)
+	src := fn.Source
+	src.marks = marks
+	return newInput(src, at)
 }
 
 // An input reads a source ahead in a goroutine. A caller that waits for a record can
@@ -184,27 +186,27 @@ const (
 	aheadBytes   = 4 << 20
 )
 
-func newInput(src Source, at int64, marks *Marks) *input {
+func newInput(src Source, at int64) *input {
 	in := &input{at: at, ready: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 	closed := make(chan struct{})
 	in.closed, in.close = closed, sync.OnceFunc(func() { close(closed) })
-	go in.read(src, at, marks)
+	go in.read(src, at)
 	return in
 }
 
-func (in *input) read(src Source, skip int64, marks *Marks) {
-	err := in.readAll(src, skip, marks)
+func (in *input) read(src Source, skip int64) {
+	err := in.readAll(src, skip)
 	in.mu.Lock()
 	in.err = err
 	in.mu.Unlock()
 	notify(in.ready)
 }
 
-func (in *input) readAll(src Source, skip int64, marks *Marks) error {
+func (in *input) readAll(src Source, skip int64) error {
 	if skip > 0 && readsOnce(src.Path) {
 		return fmt.Errorf("%s cannot be read again after record %d: start the run again", fileName(src.Path), skip)
 	}
-	rd, err := openBehind(src, marks)
+	rd, err := Open(src)
 	if err != nil {
 		return err
 	}

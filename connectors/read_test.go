@@ -248,7 +248,7 @@ func TestReadStandardInput(t *testing.T) {
 
 // After a restart the source is opened again and goes on where it was.
 func TestInputSkips(t *testing.T) {
-	in := newInput(csvOf(t, 100), 42, nil)
+	in := newInput(csvOf(t, 100), 42)
 	defer in.close()
 	records, err := in.next(t.Context(), nil, time.Minute)
 	if err != nil || len(in.take(1)) != 1 || records[0].Position != 44 || in.at != 43 {

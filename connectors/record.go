@@ -83,7 +83,8 @@ type Source struct {
 	// Delimiter separates the fields of a CSV, one rune. Default ",".
 	Delimiter string
 
-	every bool // all columns that can be read, in the order of the file, for Peek
+	marks *Marks // what was read before; nil for none
+	every bool   // all columns that can be read, in the order of the file, for Peek
 }
 
 // columns returns the names that a record's Fields come from, in their order.
@@ -233,17 +234,13 @@ func Check(src Source) error {
 // A Reader reads the records of all files of a source, in order.
 type Reader struct {
 	src   Source
-	marks *Marks   // nil for none
 	paths []string // that are still to be opened
 	cur   recordReader
 }
 
 // Open makes the checks of Check and opens the source. From standard input it
 // reads as far as the header of a CSV.
-func Open(src Source) (*Reader, error) { return openBehind(src, nil) }
-
-// openBehind is Open for a source of which marks, if not nil, were read before.
-func openBehind(src Source, marks *Marks) (*Reader, error) {
+func Open(src Source) (*Reader, error) {
 	if err := Check(src); err != nil {
 		return nil, err
 	}
@@ -251,7 +248,7 @@ func openBehind(src Source, marks *Marks) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	rd := &Reader{src: src, marks: marks, paths: paths}
+	rd := &Reader{src: src, paths: paths}
 	if err := rd.advance(); err != nil {
 		return nil, err
 	}
@@ -261,8 +258,8 @@ func openBehind(src Source, marks *Marks) (*Reader, error) {
 func (rd *Reader) advance() error {
 	path := rd.paths[0]
 	open := rd.src.open
-	if rd.marks != nil && !readsOnce(path) {
-		open = func(path string) (recordReader, error) { return rd.marks.open(rd.src, path) }
+	if m := rd.src.marks; m != nil && !readsOnce(path) {
+		open = func(path string) (recordReader, error) { return m.open(rd.src, path) }
 	}
 	cur, err := open(path)
 	if err != nil {

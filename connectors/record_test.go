@@ -304,7 +304,7 @@ func BenchmarkReader(b *testing.B) {
 	src := ktx
 	src.Path = path
 	for b.Loop() {
-		in := newInput(src, 0, nil)
+		in := newInput(src, 0)
 		for {
 			if _, err := in.next(b.Context(), nil, time.Minute); err == io.EOF {
 				break

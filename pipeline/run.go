@@ -16,6 +16,7 @@ import (
 	"hafvf/connectors/kafkaio/embedded"
 	"hafvf/internal/account"
 	"hafvf/pipeline/direct"
+	"hafvf/pipeline/observe"
 	"hafvf/pipeline/records"
 )
 
@@ -195,6 +196,7 @@ type run struct {
 	skip      []kafkaio.Position // see Run.SkipStates
 	migrate   bool               // see Run
 	watch     Watch
+	folds     observe.Folds // of the source
 
 	mu      sync.Mutex
 	written int64

@@ -950,3 +950,24 @@ func TestRunLeavesTheTemporaryFolderAlone(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// When clocks go back, no record of local times is late, and each has a moment of its own.
+func TestRunWhenClocksGoBack(t *testing.T) {
+	zone, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := []string{"key,time,x\n"}
+	from := time.Date(2026, 10, 24, 20, 0, 0, 0, time.UTC)
+	const minutes = 10 * 60
+	for i := range minutes {
+		lines = append(lines, fmt.Sprintf("k,%s,%d\n", from.Add(time.Duration(i)*time.Minute).In(zone).Format("2006-01-02 15:04"), i%7))
+	}
+	s, out, _ := runConfig(t, "model: {family: normal}\nlevels: []\nsource: {csv: {path: "+write(t, "in.csv", lines...)+", zone: Europe/Berlin}}\n")
+	equal(t, [3]int64{minutes, 0, 0}, [3]int64{s.Records, s.Rejected, s.Late})
+	for i, line := range out {
+		if want := fmt.Sprintf(`"time":%q`, from.Add(time.Duration(i)*time.Minute).Format(time.RFC3339)); !strings.Contains(line, want) {
+			t.Fatalf("record %d has no %s: %s", i, want, line)
+		}
+	}
+}

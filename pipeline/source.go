@@ -152,7 +152,11 @@ type decoder struct {
 
 func newDecoder(ctx context.Context, text string) decoder {
 	setting := settingOf[decoding](text)
-	return decoder{observe.NewDecoder(setting.Format, parserOfFields(setting.Fields)), runOf(ctx)}
+	d := decoder{observe.NewDecoder(setting.Format, parserOfFields(setting.Fields)), runOf(ctx)}
+	if d.run != nil {
+		d.Folds = &d.run.folds
+	}
+	return d
 }
 
 func (d *decoder) pass(found []observe.Decoded, take func(key string, o *keyed.Observation) error, reject func([]byte)) {

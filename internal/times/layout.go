@@ -111,7 +111,10 @@ func (p *Parser) parseLayouts(s string) (t time.Time, ok bool) {
 	for _, layout := range p.layouts {
 		if t, err := time.ParseInLocation(layout, s, zone); err == nil {
 			unix := t.Unix()
-			return t.UTC(), unix >= minSecond && unix <= maxSecond
+			if strings.Contains(layout, "Z07") || strings.Contains(layout, "-07") { // the text has an offset
+				t = t.UTC()
+			}
+			return t, unix >= minSecond && unix <= maxSecond
 		}
 	}
 	return t, false

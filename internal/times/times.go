@@ -53,6 +53,13 @@ func Parse(s string) (time.Time, error) { return new(Parser).Parse(s) }
 //
 // Fractions of a second go down to nanoseconds.
 func (p *Parser) Parse(s string) (time.Time, error) {
+	t, err := p.ParseLocal(s)
+	return t.UTC(), err
+}
+
+// ParseLocal is Parse, but if the text has no offset, the time is in the parser's zone. Of two
+// moments that a clock shows alike, as it goes back, it is one.
+func (p *Parser) ParseLocal(s string) (time.Time, error) {
 	s = strings.TrimSpace(s)
 	if p.layouts != nil {
 		if t, ok := p.parseLayouts(s); ok {
@@ -88,6 +95,12 @@ func isNumber(s string) bool {
 // ParseNumber reads a day in eight digits or Unix time, unless the parser has a format that s
 // has.
 func (p *Parser) ParseNumber(s string) (time.Time, error) {
+	t, err := p.ParseLocalNumber(s)
+	return t.UTC(), err
+}
+
+// ParseLocalNumber is to ParseNumber as ParseLocal to Parse.
+func (p *Parser) ParseLocalNumber(s string) (time.Time, error) {
 	if p.layouts != nil {
 		if t, ok := p.parseLayouts(s); ok {
 			return t, nil
@@ -132,7 +145,7 @@ func (p *Parser) parseDays(s string) (time.Time, error) {
 	}
 	day, part := math.Modf(v)
 	clock := time.Duration(math.Round(part*86_400_000)) * time.Millisecond
-	return time.Date(1899, 12, 30+int(day), 0, 0, 0, int(clock), zone).UTC(), nil
+	return time.Date(1899, 12, 30+int(day), 0, 0, 0, int(clock), zone), nil
 }
 
 // Understood says what Parse reads.
@@ -172,7 +185,11 @@ func (c civil) time(zone *time.Location) (t time.Time, ok bool) {
 	if unix < minSecond || unix > maxSecond {
 		return t, false
 	}
-	return time.Unix(unix, int64(c.nano)).UTC(), true
+	t = time.Unix(unix, int64(c.nano))
+	if !c.zoned && zone != nil {
+		return t.In(zone), true
+	}
+	return t.UTC(), true
 }
 
 // parseDateTime reads a text of at least 19 bytes: RFC 3339, and the same without a zone.
