@@ -37,7 +37,7 @@ const linger = 200 * time.Millisecond
 
 // Read reads src and returns a PCollection<Batch>, bounded, in the order of
 // the files, if the runner keeps an order. A run in this process holds the source back
-// and can stop it.
+// and can stop it. It may carry Marks of what is to be passed over.
 func Read(s beam.Scope, src Source) beam.PCollection {
 	return read(s, &readFn{Source: src, MaxRecords: BundleRecords})
 }
@@ -93,7 +93,7 @@ func (t *tracker) GetProgress() (done, remaining float64) {
 func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []byte, emit func(Batch)) (sdf.ProcessContinuation, error) {
 	run := account.From(ctx)
 	at := rt.GetRestriction().(offsetrange.Restriction).Start
-	in := fn.resume(at)
+	in := fn.resume(at, account.Part[*Marks](run, ""))
 	ended := false
 	n, size := 0, 0
 	for !ended && n < fn.MaxRecords && size < BundleBytes {
@@ -151,7 +151,7 @@ var inputs sync.Map // of *input
 
 // resume returns the input of this run if it is open and at record at. Otherwise, on a
 // first call or after a restart, it opens the source.
-func (fn *readFn) resume(at int64) *input {
+func (fn *readFn) resume(at int64, marks *Marks) *input {
 	if v, ok := inputs.LoadAndDelete(fn.Run); ok {
 		in := v.(*input)
 		if in.at == at {
@@ -159,7 +159,9 @@ func (fn *readFn) resume(at int64) *input {
 		}
 		in.close()
 	}
-	return newInput(fn.Source, at)
+	src := fn.Source
+	src.marks = marks
+	return newInput(src, at)
 }
 
 // An input reads a source ahead in a goroutine. A caller that waits for a record can

@@ -83,7 +83,8 @@ type Source struct {
 	// Delimiter separates the fields of a CSV, one rune. Default ",".
 	Delimiter string
 
-	every bool // all columns that can be read, in the order of the file, for Peek
+	marks *Marks // what was read before; nil for none
+	every bool   // all columns that can be read, in the order of the file, for Peek
 }
 
 // columns returns the names that a record's Fields come from, in their order.
@@ -255,7 +256,12 @@ func Open(src Source) (*Reader, error) {
 }
 
 func (rd *Reader) advance() error {
-	cur, err := rd.src.open(rd.paths[0])
+	path := rd.paths[0]
+	open := rd.src.open
+	if m := rd.src.marks; m != nil && !readsOnce(path) {
+		open = func(path string) (recordReader, error) { return m.open(rd.src, path) }
+	}
+	cur, err := open(path)
 	if err != nil {
 		return err
 	}
@@ -309,6 +315,22 @@ func (rd *Reader) Close() error {
 // that cannot be read are left out. JSON Lines have no columns and no Fields.
 func Peek(src Source, n int) (columns []string, records []Record, err error) {
 	src.every, src.Key, src.Time, src.Values = true, nil, "", []string{"every"}
+	return src.first(n)
+}
+
+// Head returns the first n records of the source's first file. There are none of standard input
+// and of what else can be read only once.
+func Head(src Source, n int) (records []Record, err error) {
+	paths, err := src.files()
+	if err != nil || readsOnce(paths[0]) {
+		return nil, err
+	}
+	_, records, err = src.first(n)
+	return records, err
+}
+
+// first returns columns and first records of the first file.
+func (src Source) first(n int) (columns []string, records []Record, err error) {
 	paths, err := src.files()
 	if err != nil {
 		return nil, nil, err

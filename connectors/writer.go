@@ -3,11 +3,9 @@ package connectors
 import (
 	"bufio"
 	"bytes"
-	"crypto/rand"
 	"encoding/csv"
 	"errors"
 	"fmt"
-	"hafvf/internal/message"
 	"io"
 	"io/fs"
 	"math"
@@ -15,12 +13,16 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 	"unicode/utf8"
 
 	"github.com/parquet-go/parquet-go"
+
+	"hafvf/internal/atomicfile"
+	"hafvf/internal/message"
 )
 
 // A Kind is the type of a Parquet column. A CSV has no use for it.
@@ -78,21 +80,24 @@ func (s Sink) whole() bool {
 }
 
 // A Writer writes records to a sink. Its file has a temporary name in the
-// same folder until Commit, so that it appears complete or not at all. What is
+// same folder until Commit, so that it appears complete or not at all; Keep gives
+// the part of a run that has not come to its end a name of its own. What is
 // not a regular file (standard output, a device, a named pipe) is written
 // directly, and each Write is passed on at once.
 type Writer struct {
 	name string // for messages
 
-	mu     sync.Mutex
-	file   *os.File
-	final  string // the path that file gets; "" when written directly
-	buf    *bufio.Writer
-	zip    io.WriteCloser
-	enc    encoder
-	direct bool
-	err    error // the first failure, which stays
-	closed bool
+	mu       sync.Mutex
+	file     *os.File
+	whole    *atomicfile.File // file, nil when written directly
+	buf      *bufio.Writer
+	zip      io.WriteCloser
+	enc      encoder
+	direct   bool
+	written  bool  // something was
+	finished bool  // written out: nothing more can be written
+	err      error // the first failure, which stays
+	closed   bool
 }
 
 // An encoder turns lines into a format.
@@ -160,7 +165,7 @@ func newEncoder(out io.Writer, sink Sink, fresh bool) (encoder, error) {
 	return nil, fmt.Errorf("format %q is not known: it is one of %s, %s, %s", sink.Format, CSV, JSONLines, Parquet)
 }
 
-// open sets file, final and direct.
+// open sets file, whole and direct.
 func (w *Writer) open(path string) error {
 	if path == stdio || path == Stderr {
 		w.name = "standard output"
@@ -177,28 +182,12 @@ func (w *Writer) open(path string) error {
 	case err == nil && !info.Mode().IsRegular():
 		w.direct = true
 		w.file, err = os.OpenFile(path, os.O_WRONLY, 0)
-	case err == nil:
-		// Renaming would replace a link, and a file that may not be written.
-		if w.final, err = filepath.EvalSymlinks(path); err != nil {
-			break
+	default:
+		if w.whole, err = atomicfile.Create(path); err == nil {
+			w.file = w.whole.File
 		}
-		var old *os.File
-		if old, err = os.OpenFile(w.final, os.O_WRONLY, 0); err != nil {
-			break
-		}
-		old.Close()
-		w.file, err = createBeside(w.final, info.Mode().Perm())
-		if err == nil {
-			err = w.file.Chmod(info.Mode().Perm())
-		}
-	case errors.Is(err, fs.ErrNotExist):
-		w.final = path
-		w.file, err = createBeside(path, 0o666)
 	}
 	if err != nil {
-		if w.file != nil {
-			w.Abort()
-		}
 		return cannotWrite(path, err)
 	}
 	return nil
@@ -323,12 +312,6 @@ func sameHeader(f *os.File, sink Sink) error {
 	return nil
 }
 
-// createBeside creates a file in the folder of path under a name of its own.
-func createBeside(path string, perm fs.FileMode) (*os.File, error) {
-	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+rand.Text()[:8]+".tmp")
-	return os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
-}
-
 // Write appends records, one per line, each ended by '\n': JSON objects, or for a
 // table rows, whose cells are JSON values, or nothing, with tabs between them. It
 // may be called from several goroutines; the lines of one call stay together.
@@ -336,12 +319,13 @@ func createBeside(path string, perm fs.FileMode) (*os.File, error) {
 func (w *Writer) Write(lines []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed {
+	if w.closed || w.finished {
 		return fmt.Errorf("%s: %w", w.name, errClosed)
 	}
 	if w.err != nil {
 		return w.err
 	}
+	w.written = w.written || len(lines) > 0
 	err := w.enc.write(lines)
 	if err == nil && w.direct {
 		err = w.flush()
@@ -371,34 +355,68 @@ func (w *Writer) fail(err error) {
 	}
 }
 
-// Commit writes everything out and gives the file its name. When it, or an
-// earlier Write, failed there is no file and the error is returned.
-func (w *Writer) Commit() error {
+// Finish writes everything out, and leaves to Commit or Keep the name of the file. When it, or
+// an earlier Write, failed there is no file and the error is returned.
+func (w *Writer) Finish() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.end()
+}
+
+// end is Finish, if that was not done yet.
+func (w *Writer) end() error {
 	if w.closed {
 		return fmt.Errorf("%s: %w", w.name, errClosed)
 	}
-	if w.err == nil {
+	if w.err == nil && !w.finished {
+		w.finished = true
 		w.fail(w.finish())
 	}
 	if w.err != nil {
 		w.discard()
-		return w.err
-	}
-	w.closed = true
-	if w.file != os.Stdout && w.file != os.Stderr {
-		w.fail(w.file.Close())
-	}
-	if w.final != "" {
-		if w.err == nil {
-			w.fail(os.Rename(w.file.Name(), w.final))
-		}
-		if w.err != nil {
-			os.Remove(w.file.Name())
-		}
 	}
 	return w.err
+}
+
+// Commit finishes the file and gives it its name. A part that Keep has left before is removed.
+// When it, or an earlier Write, failed there is no file and the error is returned.
+func (w *Writer) Commit() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.end(); err != nil {
+		return err
+	}
+	w.closed = true
+	switch {
+	case w.whole != nil:
+		w.fail(w.whole.Commit())
+	case w.file != os.Stdout && w.file != os.Stderr:
+		w.fail(w.file.Close())
+	}
+	return w.err
+}
+
+// Keep finishes the file and gives it the name of its sink with .partial behind it, which it
+// returns. The file of the sink stays as it is. The name is empty if there is no such part:
+// nothing was written, or it was written directly, or Commit was called. After an error there is
+// none either.
+func (w *Writer) Keep() (name string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return "", nil
+	}
+	if w.whole == nil || !w.written {
+		w.discard()
+		return "", nil
+	}
+	if err := w.end(); err != nil {
+		return "", err
+	}
+	w.closed = true
+	name, err = w.whole.Keep()
+	w.fail(err)
+	return name, w.err
 }
 
 // finish writes out what is still held.
@@ -414,6 +432,9 @@ func (w *Writer) finish() error {
 	}
 	return w.sync()
 }
+
+// Whole reports whether the file appears with Commit alone.
+func (w *Writer) Whole() bool { return w.whole != nil }
 
 // Err is the first failure, nil where there was none.
 func (w *Writer) Err() error {
@@ -453,11 +474,11 @@ func (w *Writer) discard() {
 		return
 	}
 	w.closed = true
-	if w.file != os.Stdout && w.file != os.Stderr {
+	switch {
+	case w.whole != nil:
+		w.whole.Discard()
+	case w.file != os.Stdout && w.file != os.Stderr:
 		w.file.Close()
-	}
-	if w.final != "" {
-		os.Remove(w.file.Name())
 	}
 }
 
@@ -472,7 +493,8 @@ func (e *jsonlEncoder) write(lines []byte) error {
 func (e *jsonlEncoder) flush() error { return nil }
 func (e *jsonlEncoder) close() error { return nil }
 
-// csvEncoder writes rows.
+// csvEncoder writes rows. A text that a spreadsheet would take for a formula, such as a key of
+// somebody else's making, has an apostrophe in front.
 type csvEncoder struct {
 	csv *csv.Writer
 	row []string
@@ -504,10 +526,22 @@ func (e *csvEncoder) write(lines []byte) error {
 			if err != nil {
 				return err
 			}
+			if len(v) > 0 && v[0] == '"' && isFormula(s) {
+				s = "'" + s
+			}
 			e.row[i] = s
 		}
 		return e.csv.Write(e.row)
 	})
+}
+
+// isFormula reports whether a spreadsheet would take a text for a formula. A number is none.
+func isFormula(s string) bool {
+	if s == "" || strings.IndexByte("=+-@\t\r", s[0]) < 0 {
+		return false
+	}
+	_, err := strconv.ParseFloat(s, 64)
+	return err != nil
 }
 
 func (e *csvEncoder) flush() error {

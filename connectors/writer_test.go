@@ -1,6 +1,7 @@
 package connectors
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -82,6 +83,36 @@ func TestWriter(t *testing.T) {
 		if err := w.Write(nil); err == nil {
 			t.Error("Write after Commit succeeds")
 		}
+	}
+}
+
+// A spreadsheet that opens a CSV runs no text of it as a formula.
+func TestCSVHasNoFormulas(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "o.csv")
+	w, err := Create(Sink{Format: CSV, Path: path, Columns: []Column{{"key", String}, {"x", Number}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "key,x\n"
+	for _, c := range []struct{ key, want string }{
+		{"=1+1", "'=1+1"}, {"+a", "'+a"}, {"-a", "'-a"}, {"@a", "'@a"}, {"\ta", "'\ta"}, {"\ra", "\"'\ra\""}, {"-1-1", "'-1-1"},
+		{`=HYPERLINK("a")`, `"'=HYPERLINK(""a"")"`},
+		{"-5", "-5"}, {"+4e3", "+4e3"}, {"a=b", "a=b"}, {"'=a", "'=a"}, {"", ""},
+	} {
+		key, err := json.Marshal(c.key)
+		if err == nil {
+			err = w.Write(append(key, "\t-2.5\n"...))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		want += c.want + ",-2.5\n"
+	}
+	if err := w.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if _, text := content(t, path); text != want {
+		t.Error(cmp.Diff(want, text))
 	}
 }
 

@@ -1,10 +1,12 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"hafvf/connectors/webhook"
 	"hafvf/internal/account"
 	"hafvf/pipeline/direct"
+	"hafvf/pipeline/observe"
 	"hafvf/pipeline/records"
 )
 
@@ -52,8 +55,10 @@ type Run struct {
 // Execute runs the graph to the end of its input. When stop is closed, the source ends as
 // if its input ended there, and the records that were read are processed to the end. A
 // topic whose offsets are committed is suspended instead: the next run resumes there.
-// Output files appear when the run has ended well. For a topic without an end they grow
-// during the run. When ctx ends, the run is aborted.
+// Output files appear when the run has ended well, and the file of states with them. If a run
+// of files is stopped, or fails, they stay as they were, and what was written is kept beside
+// them, see Summary.Partial. For a topic without an end and for standard input they grow
+// during the run, and a stop is the end of standard input. When ctx ends, the run is aborted.
 func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err error) {
 	start := time.Now()
 	state := &run{log: r.Log, metrics: r.Metrics}
@@ -63,8 +68,9 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, state.closeOutboxes(true))
+			s.Partial, _ = state.keep() // what cannot be kept is less than what err says
 		}
-		err = errors.Join(advised(err), advised(state.close(ctx, err == nil)))
+		err = errors.Join(advised(err), advised(state.close(ctx, err == nil && !s.part)))
 	}()
 	graph := r.Graph
 	if t, ok := graph.source.(topicSource); ok && t.Embedded {
@@ -102,11 +108,6 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	if err := state.closeOutboxes(state.isStopped()); err != nil {
 		return s, err
 	}
-	for _, w := range state.writers {
-		if err := w.Commit(); err != nil {
-			return s, err
-		}
-	}
 	s = state.summary()
 	s.detects, s.warmUp = graph.detects, graph.warmUp
 	s.WarmUps = state.account.WarmUps()
@@ -117,12 +118,13 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	}
 	s.Elapsed = time.Since(start)
 	if state.states != nil {
-		s.resumes = true
-		if s.Err() == nil { // else the run failed, and the next one begins where this one did
-			return s, state.states.write()
-		}
+		s.resumes, s.Passed = true, state.states.marks.Passed()
 	}
-	return s, nil
+	if s.part = state.isPart(graph, s); s.part {
+		s.Partial, err = state.keep()
+		return s, err
+	}
+	return s, state.commit()
 }
 
 // advised adds to an error what the user can do about it.
@@ -203,6 +205,7 @@ type run struct {
 	skip      []kafkaio.Position // see Run.SkipStates
 	migrate   bool               // see Run
 	watch     Watch
+	folds     observe.Folds // of the source
 
 	mu       sync.Mutex
 	lost     int64     // alerts that were not delivered
@@ -262,12 +265,17 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 	return nil
 }
 
-// openStates reads the file of states of a run of files, and returns the keeper of the
-// account.
+// openStates locks and reads the file of states of a run of files, and returns the keeper of
+// the account.
 func (r *run) openStates(g *Graph) (k account.Keeper, err error) {
 	if g.states == "" {
 		return k, nil
 	}
+	unlock, err := lockStates(g.states, r.log)
+	if err != nil {
+		return k, err
+	}
+	r.release = append(r.release, unlock)
 	if r.states, err = openStateFile(g, r.migrate, r.log); err != nil {
 		return k, err
 	}
@@ -280,6 +288,9 @@ func (r *run) openStates(g *Graph) (k account.Keeper, err error) {
 // register makes the run known to the nodes of this process, and to the metrics.
 func (r *run) register() {
 	account.Attach(r.account, "", r)
+	if r.states != nil {
+		account.Attach(r.account, "", r.states.marks)
+	}
 	r.metrics.follow(r)
 }
 
@@ -339,6 +350,55 @@ func (r *run) create(name string, file connectors.Sink) error {
 	account.Attach(r.account, name, w)
 	r.release = append(r.release, w.Abort)
 	return nil
+}
+
+// isPart reports whether a run that has come to its end leaves its outputs and the file of
+// states as they were: its input has not come to an end, or most of it was of no use.
+func (r *run) isPart(g *Graph, s Summary) bool {
+	if !s.Stopped && s.Err() == nil {
+		return false
+	}
+	if _, files := g.source.(fileSource); files {
+		return !s.Stopped || !g.StandardInput() // nobody can read the rest of that
+	}
+	return slices.ContainsFunc(r.writers, (*connectors.Writer).Whole)
+}
+
+// commit gives the outputs and the file of states their names. What can fail for lack of space
+// comes first.
+func (r *run) commit() error {
+	for _, w := range r.writers {
+		if err := w.Finish(); err != nil {
+			return err
+		}
+	}
+	replace := func() error { return nil }
+	if r.states != nil {
+		var err error
+		var discard func()
+		if replace, discard, err = r.states.prepare(); err != nil {
+			return err
+		}
+		defer discard()
+	}
+	for _, w := range r.writers {
+		if err := w.Commit(); err != nil {
+			return err
+		}
+	}
+	return replace()
+}
+
+// keep keeps what was written beside the outputs. It returns the names of these files.
+func (r *run) keep() (names []string, err error) {
+	for _, w := range r.writers {
+		name, e := w.Keep()
+		if name != "" {
+			names = append(names, name)
+		}
+		err = cmp.Or(err, e)
+	}
+	return names, err
 }
 
 func (r *run) sync() error {

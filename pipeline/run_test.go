@@ -2,10 +2,12 @@ package pipeline
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"math/rand/v2"
@@ -13,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,7 +41,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runConfig runs a config and returns the lines of its sink and its dead letter.
+// runConfig runs a config and returns the lines of its sink and its dead letter. Those of a run
+// that has failed are in files of other names.
 func runConfig(t testing.TB, text string) (s Summary, estimates, rejected []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -47,6 +51,15 @@ func runConfig(t testing.TB, text string) (s Summary, estimates, rejected []stri
 	s, err := Run{Graph: g}.Execute(context.Background(), nil)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if s.part {
+		read := func(path string) []string {
+			if path += ".partial"; !slices.Contains(s.Partial, path) {
+				return []string{""}
+			}
+			return readLines(t, path)
+		}
+		return s, read(out), read(dead)
 	}
 	return s, readLines(t, out), readLines(t, dead)
 }
@@ -334,34 +347,142 @@ func TestRunFails(t *testing.T) {
 	}
 }
 
-// TestRunStops closes stop in mid-run: what was read is worked on to the end.
-func TestRunStops(t *testing.T) {
-	lines := observations(600_000, 3)
-	path := write(t, "in.jsonl", lines...)
-	out := filepath.Join(t.TempDir(), "out.jsonl")
-	cfg, err := config.Parse("test.yaml", []byte("model: {family: normal}\nlevels: []\ntop: 0.99\nsource: {jsonl: {path: "+path+"}}\nsink: {jsonl: {path: "+out+"}}\n"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, err := Compose(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+// stopEarly runs a config, and stops it when it has written something.
+func stopEarly(t *testing.T, text string) Summary {
+	t.Helper()
 	stop := make(chan struct{})
-	closed := false
-	s, err := Run{Graph: g, Progress: func(p Progress) {
-		if p.Records > 0 && !closed {
-			closed = true
-			close(stop)
+	once := sync.OnceFunc(func() { close(stop) })
+	s, err := Run{Graph: compose(t, text), Progress: func(p Progress) {
+		if p.Records > 0 {
+			once()
 		}
 	}}.Execute(context.Background(), stop)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if closed != s.Stopped {
-		t.Errorf("stopped %v, summary says %v", closed, s.Stopped)
+	if !s.Stopped {
+		t.Skip("the run was too fast to stop it")
 	}
-	equal(t, s.Records, int64(len(readLines(t, out))))
+	return s
+}
+
+// A run that is stopped works on to the end what it has read. It leaves the outputs and the
+// state as they were, until a run that comes to its end.
+func TestRunStops(t *testing.T) {
+	dir := t.TempDir()
+	in, out, state := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "out"), filepath.Join(dir, "state")
+	lines := observations(600_000, 3)
+	put := func(path string, lines ...string) {
+		if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, sink := range []struct{ format, ext string }{{"jsonl", ".jsonl"}, {"jsonl", ".jsonl.gz"}, {"parquet", ".parquet"}} {
+		t.Run(sink.ext, func(t *testing.T) {
+			os.Remove(state)
+			path := out + sink.ext
+			text := "model: {family: normal}\nlevels: []\ntop: 0.99\nstate: " + state + "\nsource: {jsonl: {path: " + in + "}}\nsink: {" + sink.format + ": {path: " + path + "}}\n"
+			put(in, lines[:10]...)
+			runWell(t, text)
+			before, stateBefore := readFile(t, path), readFile(t, state)
+
+			put(in, lines...)
+			s := stopEarly(t, text)
+			equal(t, []string{path + ".partial"}, s.Partial)
+			if !strings.Contains(s.String(), "outputs and state are as they were; what this run wrote is in "+path+".partial") {
+				t.Errorf("the summary is %s", s)
+			}
+			if readFile(t, path) != before || readFile(t, state) != stateBefore {
+				t.Error("the output or the state was replaced")
+			}
+			whole := filepath.Join(dir, "part"+sink.ext) // its extension says how it is read
+			if err := os.Rename(path+".partial", whole); err != nil {
+				t.Fatal(err)
+			}
+			rd, err := connectors.Open(connectors.Source{Format: sink.format, Path: whole, Key: []string{"key"}, Values: []string{"n"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer rd.Close()
+			n := int64(0)
+			for ; err == nil; n++ {
+				_, err = rd.Next()
+			}
+			if err != io.EOF {
+				t.Error(err)
+			}
+			equal(t, s.Records, n-1)
+
+			put(path+".partial", "of a run before")
+			put(in, lines[:20]...)
+			runWell(t, text)
+			if readFile(t, path) == before || readFile(t, state) == stateBefore {
+				t.Error("a whole run replaced nothing")
+			}
+			if _, err := os.Stat(path + ".partial"); err == nil {
+				t.Error("the part is still there")
+			}
+		})
+	}
+}
+
+// A run that fails in its middle keeps what it has written beside the output of the run
+// before.
+func TestRunFailsInTheMiddle(t *testing.T) {
+	dir := t.TempDir()
+	out, state := filepath.Join(dir, "out.csv"), filepath.Join(dir, "state")
+	in := filepath.Join(dir, "in.jsonl.gz")
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	for _, line := range observations(100_000, 3) {
+		z.Write([]byte(line))
+	}
+	z.Close()
+	if err := os.WriteFile(in, packed.Bytes()[:packed.Len()/2], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(out, []byte("of the run before"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Run{Graph: compose(t, "model: {family: normal}\nlevels: []\nstate: "+state+"\nsource: {jsonl: {path: "+in+"}}\nsink: {csv: {path: "+out+"}}\n")}.Execute(context.Background(), nil)
+	if err == nil || !strings.Contains(err.Error(), "cut off") {
+		t.Errorf("the error is %v", err)
+	}
+	if !strings.Contains(s.Kept(), out+".partial") {
+		t.Errorf("kept: %s", s.Kept())
+	}
+	if got := readFile(t, out); got != "of the run before" {
+		t.Errorf("the output is %q", got)
+	}
+	if part := readFile(t, out+".partial"); !strings.HasPrefix(part, "key,time,id,") || !strings.HasSuffix(part, "\n") {
+		t.Errorf("the part is %.100q", part)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 3 {
+		t.Errorf("the folder holds %v, %v", entries, err)
+	}
+}
+
+// runWell runs a config to its end.
+func runWell(t *testing.T, text string) Summary {
+	t.Helper()
+	s, err := Run{Graph: compose(t, text)}.Execute(context.Background(), nil)
+	if err == nil {
+		err = s.Err()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // sessionEntry is a record of a session: its Unix time and value.
@@ -827,5 +948,26 @@ func TestRunLeavesTheTemporaryFolderAlone(t *testing.T) {
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
 	if _, err := (Run{Graph: graph}).Execute(t.Context(), nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// When clocks go back, no record of local times is late, and each has a moment of its own.
+func TestRunWhenClocksGoBack(t *testing.T) {
+	zone, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := []string{"key,time,x\n"}
+	from := time.Date(2026, 10, 24, 20, 0, 0, 0, time.UTC)
+	const minutes = 10 * 60
+	for i := range minutes {
+		lines = append(lines, fmt.Sprintf("k,%s,%d\n", from.Add(time.Duration(i)*time.Minute).In(zone).Format("2006-01-02 15:04"), i%7))
+	}
+	s, out, _ := runConfig(t, "model: {family: normal}\nlevels: []\nsource: {csv: {path: "+write(t, "in.csv", lines...)+", zone: Europe/Berlin}}\n")
+	equal(t, [3]int64{minutes, 0, 0}, [3]int64{s.Records, s.Rejected, s.Late})
+	for i, line := range out {
+		if want := fmt.Sprintf(`"time":%q`, from.Add(time.Duration(i)*time.Minute).Format(time.RFC3339)); !strings.Contains(line, want) {
+			t.Fatalf("record %d has no %s: %s", i, want, line)
+		}
 	}
 }

@@ -3,14 +3,18 @@ package pipeline
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
+	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/internal/account"
+	"hafvf/internal/filelock"
 	"hafvf/internal/message"
 	"hafvf/internal/states"
 )
@@ -77,31 +81,27 @@ func (f filtering) openChangelog(stored []kafkaio.Stored, migrate bool, log *slo
 }
 
 // A stateFile holds the states of a run's keys: those that it begins with, and later those
-// that it ends with.
+// that it ends with; and with them how far the files of the source were read.
 type stateFile struct {
 	path   string
 	filter filtering
+	marks  *connectors.Marks
 
 	mu  sync.Mutex
 	all map[string][]byte // encoded, by key
-}
-
-// readStateFile reads a file of states.
-func readStateFile(path string) ([]states.State, error) {
-	all, err := states.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("state: %w", err)
-	}
-	return all, nil
 }
 
 // openStateFile opens the file of a graph's states for a run. The error says that states belong
 // to another configuration, or cannot be read.
 func openStateFile(g *Graph, migrate bool, log *slog.Logger) (*stateFile, error) {
 	f := g.transform.(filtering)
-	all, err := readStateFile(g.states)
+	all, source, err := states.ReadFile(g.states)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("state: %w", err)
+	}
+	marks, err := connectors.ParseMarks(source, log)
+	if err != nil {
+		return nil, fmt.Errorf("state: %s: %w; restore the file, or remove it to start without states", g.states, err)
 	}
 	a, err := states.Adopt(f.cfg.Config, all, migrate, g.states)
 	if mismatch := new(states.Mismatch); errors.As(err, &mismatch) {
@@ -117,7 +117,7 @@ func openStateFile(g *Graph, migrate bool, log *slog.Logger) (*stateFile, error)
 	if migrate && len(all) > 0 {
 		log.Info("states are carried over to this config", "file", g.states, "states", a.String())
 	}
-	return &stateFile{path: g.states, filter: f, all: a.States}, nil
+	return &stateFile{path: g.states, filter: f, marks: marks, all: a.States}, nil
 }
 
 // keeper hands the states out, and takes those that hold.
@@ -143,12 +143,14 @@ func (f *stateFile) keeper() account.Keeper {
 	}
 }
 
-// write replaces the file.
-func (f *stateFile) write() error {
+// prepare writes the states that hold. replace replaces the file by them, and discard gives
+// them up unless that was done.
+func (f *stateFile) prepare() (replace func() error, discard func(), err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	written := f.filter.written()
-	err := states.WriteFile(f.path, func(yield func(states.State) bool) {
+	source, _ := f.marks.AppendBinary(nil) // which never fails
+	file, err := states.PrepareFile(f.path, source, func(yield func(states.State) bool) {
 		for _, key := range slices.Sorted(maps.Keys(f.all)) {
 			if !yield(written(key, f.all[key])) {
 				return
@@ -156,7 +158,43 @@ func (f *stateFile) write() error {
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("state: %w", err)
+		return nil, nil, fmt.Errorf("state: %w", err)
 	}
-	return nil
+	replaced := false
+	replace = func() error {
+		replaced = true
+		if err := file.Commit(); err != nil {
+			return fmt.Errorf("state: %s cannot be written: %w", f.path, message.Cause(err))
+		}
+		return nil
+	}
+	discard = func() {
+		if !replaced {
+			file.Discard()
+		}
+	}
+	return replace, discard, nil
+}
+
+// lockStates keeps other runs from the file of states at path, until unlock is called. The error
+// says which run has it.
+func lockStates(path string, log *slog.Logger) (unlock func(), err error) {
+	at := path
+	if to, err := filepath.EvalSymlinks(path); err == nil {
+		at = to // two links to one file have one lock
+	}
+	lock, err := filelock.Acquire(filepath.Join(filepath.Dir(at), "."+filepath.Base(at)+".lock"))
+	held, isHeld := errors.AsType[*filelock.Held](err)
+	switch {
+	case err == nil:
+		return lock.Release, nil
+	case isHeld:
+		return nil, fmt.Errorf("state: %s: %w; wait for its end, or give this run a state of its own", path, held)
+	case errors.Is(err, errors.ErrUnsupported):
+		log.Warn("the file of states cannot be locked: let no two runs use it at a time", "file", path, "error", err)
+		return func() {}, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("state: %s cannot be written: its folder %s does not exist; create it first", path, filepath.Dir(path))
+	}
+	return nil, fmt.Errorf("state: %s cannot be locked by a file beside it: %w", path, message.Cause(err))
 }

@@ -1,16 +1,20 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"hafvf/connectors"
 	"hafvf/hafvf/keyed"
 )
 
@@ -62,22 +66,143 @@ func TestStateFileGoesOn(t *testing.T) {
 	}
 }
 
-// A run that was given yesterday's file again fails, says why, and leaves the states.
+// A file that holds records of yesterday in another order is read whole: the run fails, says
+// why, and leaves the states.
 func TestStateFileOfTheSameNight(t *testing.T) {
 	states := filepath.Join(t.TempDir(), "states.bin")
-	path := write(t, "in.jsonl", observations(100, 3)...)
-	text := "model: {family: normal}\nstate: " + states + "\nsource: {jsonl: {path: " + path + "}}\n"
-	runConfig(t, text)
-	before, err := os.ReadFile(states)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, _, _ := runConfig(t, text)
+	lines := observations(100, 3)
+	text := "model: {family: normal}\nstate: " + states + "\nsource: {jsonl: {path: "
+	runConfig(t, text+write(t, "in.jsonl", lines...)+"}}\n")
+	before := readFile(t, states)
+	s, _, _ := runConfig(t, text+write(t, "in.jsonl", lines...)+"}}\n")
 	if s.Err() == nil || !strings.Contains(s.String(), "give a run with a state new records only") {
 		t.Errorf("error %v, summary %s", s.Err(), s)
 	}
-	if after, err := os.ReadFile(states); err != nil || string(after) != string(before) {
-		t.Errorf("the states were replaced: %v", err)
+	if readFile(t, states) != before {
+		t.Error("the states were replaced")
+	}
+}
+
+// A growing is a file that grows between runs with one file of states.
+type growing struct {
+	config string
+	put    func(t *testing.T, lines []string) // makes the file one of these lines
+}
+
+func growingFiles(dir string) map[string]growing {
+	path := func(name string) string { return filepath.Join(dir, name) }
+	save := func(t *testing.T, name string, text []byte) {
+		if err := os.WriteFile(path(name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	table := func(t *testing.T, name string, lines []string, w *connectors.Sink) {
+		w.Path, w.Columns = path(name), []connectors.Column{{Path: "key"}, {Path: "time"}, {Path: "x", Kind: connectors.Number}}
+		out, err := connectors.Create(*w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range lines {
+			key, o, err := decodeJSON([]byte(line))
+			if err == nil {
+				err = out.Write(fmt.Appendf(nil, "%q\t%q\t%.17g\n", key, o.Time.Format(time.RFC3339), o.X[0][0]))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := out.Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return map[string]growing{
+		"jsonl": {"jsonl: {path: " + path("in.jsonl") + "}", func(t *testing.T, lines []string) {
+			save(t, "in.jsonl", []byte(strings.Join(lines, "")))
+		}},
+		"without a last line end": {"jsonl: {path: " + path("in.jsonl") + "}", func(t *testing.T, lines []string) {
+			save(t, "in.jsonl", []byte(strings.TrimSuffix(strings.Join(lines, ""), "\n")))
+		}},
+		"csv": {"csv: {path: " + path("in.csv") + "}", func(t *testing.T, lines []string) {
+			table(t, "in.csv", lines, &connectors.Sink{Format: connectors.CSV})
+		}},
+		"csv.gz": {"csv: {path: " + path("in.csv.gz") + "}", func(t *testing.T, lines []string) {
+			table(t, "in.csv.gz", lines, &connectors.Sink{Format: connectors.CSV})
+		}},
+		"parquet": {"parquet: {path: " + path("in.parquet") + "}", func(t *testing.T, lines []string) {
+			table(t, "in.parquet", lines, &connectors.Sink{Format: connectors.Parquet})
+		}},
+		"glob": {"jsonl: {path: " + path("*.log") + "}", func(t *testing.T, lines []string) {
+			for i := 0; i*70 < len(lines); i++ {
+				save(t, fmt.Sprintf("%02d.log", i), []byte(strings.Join(lines[i*70:min((i+1)*70, len(lines))], "")))
+			}
+		}},
+	}
+}
+
+// A file that grows is read on where the run before has ended: each record is learned once, also
+// of records at one time, and none is rejected.
+func TestStateFileOfAGrowingFile(t *testing.T) {
+	lines := observations(300, 3)
+	// The boundary between two nights, 100, stands between equal times of one key.
+	for i := 90; i < 110; i++ {
+		lines[i] = fmt.Sprintf("{\"key\":\"k0\",\"time\":%q,\"x\":%d.5}\n", start.Add(90*time.Second).Format(time.RFC3339), i)
+	}
+	for name, file := range growingFiles(t.TempDir()) {
+		t.Run(name, func(t *testing.T) {
+			text := "model: {family: normal}\nsource: {" + file.config + "}\nstate: " + filepath.Join(t.TempDir(), "states")
+			var all []string
+			read := 0
+			for _, n := range []int{100, 150, 150, 290, 300} { // at the end, a tenth is new
+				file.put(t, lines[:n])
+				s, estimates, _ := runConfig(t, text+"\n")
+				equal(t, [3]int64{int64(n - read), int64(read), 0}, [3]int64{s.Records, s.Passed, s.Rejected})
+				if n > read {
+					all = append(all, estimates...)
+				}
+				read = n
+			}
+			want := plainLoop(t, keyed.Config{Filter: normalConfig}, lines, "in.jsonl")
+			if diff := cmp.Diff(withoutID(want), withoutID(byKey(t, all))); diff != "" {
+				t.Errorf("one night (-) and five (+): %s", diff)
+			}
+		})
+	}
+}
+
+// A file that was replaced is read whole, and a last line that was half written is read again
+// when it is whole.
+func TestStateFileOfAnotherFile(t *testing.T) {
+	lines := observations(30, 1)
+	later := observations(60, 1)[30:]
+	for _, test := range []struct {
+		name           string
+		first, second  []string
+		records, times int64 // of the second run
+		log            string
+	}{
+		{"replaced", lines, later, 30, 0, "the file is another than in the run before, and is read from its beginning"},
+		{"shorter", lines, later[:3], 3, 0, "the file is another than in the run before, and is read from its beginning"},
+		{"half a line", append(lines[:29:29], lines[29][:len(lines[29])/2]), lines, 1, 29, "the last record is another than in the run before, and is read again"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			in, state := filepath.Join(t.TempDir(), "in.jsonl"), filepath.Join(t.TempDir(), "state")
+			var told bytes.Buffer
+			var s Summary
+			for _, lines := range [][]string{test.first, test.second} {
+				if err := os.WriteFile(in, []byte(strings.Join(lines, "")), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				g := compose(t, "model: {family: normal}\nsource: {jsonl: {path: "+in+"}}\nstate: "+state+"\nsink: none\ndead_letter: {jsonl: {path: "+state+".rejected}}\n")
+				var err error
+				if s, err = (Run{Graph: g, Log: slog.New(slog.NewTextHandler(&told, nil))}).Execute(context.Background(), nil); err != nil || s.Err() != nil {
+					t.Fatal(err, s.Err())
+				}
+			}
+			equal(t, [3]int64{test.records, test.times, 0}, [3]int64{s.Records, s.Passed, s.Rejected})
+			if !strings.Contains(told.String(), test.log) {
+				t.Errorf("the log has no %q: %s", test.log, &told)
+			}
+		})
 	}
 }
 
@@ -145,5 +270,44 @@ func TestStateFileWarmsUpATopic(t *testing.T) {
 				t.Errorf("(-want +got) %s", diff)
 			}
 		})
+	}
+}
+
+// Of two runs with one file of states, the second says who has it; a run that has ended, or was
+// killed, blocks none.
+func TestStateFileIsLocked(t *testing.T) {
+	dir := t.TempDir()
+	state, link := filepath.Join(dir, "state"), filepath.Join(dir, "link")
+	in := write(t, "in.jsonl", observations(100, 3)...)
+	text := func(state string) string {
+		return "model: {family: normal}\nstate: " + state + "\nsource: {jsonl: {path: " + in + "}}\nsink: none\n"
+	}
+	runWell(t, text(state))
+	if err := os.Symlink(state, link); err != nil {
+		t.Skip(err)
+	}
+	before := readFile(t, state)
+	unlock, err := lockStates(state, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{state, link} {
+		_, err := Run{Graph: compose(t, text(path))}.Execute(context.Background(), nil)
+		if want := fmt.Sprintf("state: %s: another run holds it: process %d on ", path, os.Getpid()); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, not %s…", err, want)
+		}
+	}
+	unlock()
+	if err := os.WriteFile(filepath.Join(dir, ".state.lock"), []byte("process 1 on a machine that has crashed"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if readFile(t, state) != before {
+		t.Error("a run that was refused changed the file")
+	}
+	if _, err := (Run{Graph: compose(t, text(link))}).Execute(context.Background(), nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, ".state.lock")); err == nil {
+		t.Error("the lock was left")
 	}
 }

@@ -86,10 +86,16 @@ type fileSource struct {
 	fields config.Fields
 }
 
-func (f fileSource) check(context.Context, *clients) error { return connectors.Check(f.Source) }
-func (f fileSource) describe() string                      { return f.Format + " " + f.Path }
-func (f fileSource) values() []string                      { return f.fields.Values }
-func (f fileSource) state() any                            { return f.Path }
+func (f fileSource) check(context.Context, *clients) error {
+	if err := connectors.Check(f.Source); err != nil {
+		return err
+	}
+	return observe.CheckTimes(f.Source, parserOfFields(f.fields))
+}
+
+func (f fileSource) describe() string { return f.Format + " " + f.Path }
+func (f fileSource) values() []string { return f.fields.Values }
+func (f fileSource) state() any       { return f.Path }
 
 func (f fileSource) read(s beam.Scope) (batches beam.PCollection, decoder transforms.Registered) {
 	return connectors.Read(s, f.Source), transforms.Registered{Name: ofFiles, Setting: settingText(decoding{f.Format, f.fields})}
@@ -146,7 +152,11 @@ type decoder struct {
 
 func newDecoder(ctx context.Context, text string) decoder {
 	setting := settingOf[decoding](text)
-	return decoder{observe.NewDecoder(setting.Format, parserOfFields(setting.Fields)), runOf(ctx)}
+	d := decoder{observe.NewDecoder(setting.Format, parserOfFields(setting.Fields)), runOf(ctx)}
+	if d.run != nil {
+		d.Folds = &d.run.folds
+	}
+	return d
 }
 
 func (d *decoder) pass(found []observe.Decoded, take func(key string, o *keyed.Observation) error, reject func([]byte)) {

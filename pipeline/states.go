@@ -77,6 +77,15 @@ func statesIn(path string) ([]states.State, error) {
 	return readStateFile(path)
 }
 
+// readStateFile reads the states in a file of them.
+func readStateFile(path string) ([]states.State, error) {
+	all, _, err := states.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("state: %w", err)
+	}
+	return all, nil
+}
+
 // savepointStates returns the states of filters in a savepoint, by key.
 func savepointStates(path string) (all []states.State, err error) {
 	stored, err := savepoint.Read(path, transforms.CellStates...)

@@ -19,17 +19,22 @@ import (
 // A Summary is what a run did.
 type Summary struct {
 	account.Counts
-	Skipped     int // states that were discarded, see Run.SkipStates
+	Skipped     int   // states that were discarded, see Run.SkipStates
+	Passed      int64 // records that were passed over: with a file of states, those that the run before has read
 	Elapsed     time.Duration
-	Undelivered int64   // alerts that are in the dead letter, because the receiver did not take them
-	Stopped     bool    // before the end of the input
-	Largest     []Break // per key, the largest; a few keys, largest first
+	Undelivered int64 // alerts that are in the dead letter, because the receiver did not take them
+	Stopped     bool  // before the end of the input
+	// Partial are the files that hold what was written, of a run whose outputs stay as they
+	// were before it: one that was stopped, or has failed.
+	Partial []string
+	Largest []Break // per key, the largest; a few keys, largest first
 
 	Rejections []records.Rejection // the commonest reasons, most first
 	WarmUps    []string            // keys that had fewer observations than their warm-up
 	Unmatched  []string            // patterns of exceptions that matched no key
 	Misfits    []Misfit            // keys whose values the family does not fit, the worst first; a few
 
+	part    bool // outputs and file of states stay as they were
 	detects bool
 	resumes bool // from a file of states
 	warmUp  int
@@ -89,10 +94,17 @@ func (s Summary) String() string {
 	case s.Skipped > 1:
 		fmt.Fprintf(&b, "; %d states were skipped, their filters started without them", s.Skipped)
 	}
-	if s.Stopped {
+	if s.Passed > 0 {
+		fmt.Fprintf(&b, "; %s of the run before passed over", count(s.Passed, "record"))
+	}
+	switch {
+	case s.Stopped && s.part:
+		b.WriteString("; stopped before the end of the input")
+	case s.Stopped:
 		b.WriteString("; stopped before the end of the input, nothing read was lost")
 	}
 	b.WriteByte('\n')
+	b.WriteString(s.Kept())
 	s.hints(&b)
 	if len(s.Largest) == 0 {
 		return b.String()
@@ -112,6 +124,20 @@ func (s Summary) String() string {
 		b.WriteByte('\n')
 	}
 	return b.String()
+}
+
+// Kept says in a line what is left of a run whose outputs stay as they were. It is empty if
+// there is nothing to say.
+func (s Summary) Kept() string {
+	switch {
+	case len(s.Partial) > 0 && s.resumes:
+		return "outputs and state are as they were; what this run wrote is in " + strings.Join(s.Partial, ", ") + "\n"
+	case len(s.Partial) > 0:
+		return "outputs are as they were; what this run wrote is in " + strings.Join(s.Partial, ", ") + "\n"
+	case s.part && s.resumes:
+		return "the state is as it was\n"
+	}
+	return ""
 }
 
 // count is n of what has a plural in s.

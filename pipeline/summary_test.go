@@ -1,9 +1,11 @@
 package pipeline
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -115,5 +117,36 @@ func TestSummaryOfOddData(t *testing.T) {
 	s, _, _ = runConfig(t, "{model: {family: normal}, keys: [{match: 'pump-*', top: 1, levels: []}], source: {csv: {path: "+path+"}}}")
 	if strings.Contains(s.String(), "no key matches") {
 		t.Errorf("of nothing read it says\n%s", s)
+	}
+}
+
+// A file whose times are days of a spreadsheet is refused by name, unless the config says what
+// they are; times of 1970 are read as ever.
+func TestSpreadsheetTimes(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		lines []string
+		ok    bool
+	}{
+		{"in.csv", []string{"key,time,x\n", "a,,1\n", "a,46000.5,1\n", "a,46000.75,2\n"}, false},
+		{"in.jsonl", []string{`{"key":"a","time":46000.5,"x":1}` + "\n", `{"key":"a","time":"46001","x":1}` + "\n"}, false},
+		{"in.csv", []string{"key,time,x\n", "a,0,1\n", "a,60,1\n", "a,46000,2\n"}, true},
+		{"in.csv", []string{"key,time,x\n", "a,46000,1\n", "a,2026-01-02,2\n"}, true},
+		{"in.csv", []string{"key,time,x\n"}, true},
+	} {
+		path := write(t, test.name, test.lines...)
+		format := strings.TrimPrefix(filepath.Ext(path), ".")
+		run := func(more string) error {
+			_, err := Run{Graph: compose(t, "model: {family: normal}\nsource: {"+format+": {path: "+path+more+"}}\nsink: none\n")}.Execute(context.Background(), nil)
+			return err
+		}
+		if err := run(""); (err == nil) != test.ok || err != nil && !strings.Contains(err.Error(), "such as 46000.5: say time_format: spreadsheet in the source if they are, and time_format: unix") {
+			t.Errorf("%q: %v", test.lines, err)
+		}
+		for _, format := range []string{"unix", "spreadsheet"} {
+			if err := run(", time_format: " + format); err != nil {
+				t.Errorf("%q as %s: %v", test.lines, format, err)
+			}
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"hafvf/cmd/hafvf/plot"
+	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
@@ -32,17 +33,19 @@ func runCommand() *cobra.Command {
 		Long: `Run reads observations, filters them per key, or with transform: smooth smooths
 their sessions, and writes one estimate per observation. A record that cannot be
 used goes to the dead letter with the reason, and the run goes on. Output files
-appear when the run has ended well. Those of a topic without an end, and those of
-standard input ("-"), grow while records come; a topic's are added to, and standard
-input's are emptied first.
+appear when the run has ended well, and replace those of the run before. Those of a
+topic without an end, and those of standard input ("-"), grow while records come; a
+topic's are added to, and standard input's are emptied first.
 
 Without CONFIG it filters the bundled series, real metrics of cloud servers. It
 writes the estimates to ` + demoResults + ` and the alarms to
 ` + demoAlerts + `, and draws both in ` + demoPicture + `, all in the
 current folder.
 
-Ctrl-C or SIGTERM stops reading, finishes what was read, and exits with 0; a
-second one gives the run up at once. If a source of Kafka commits offsets, the next
+Ctrl-C, SIGTERM or SIGHUP stops reading, finishes what was read, and exits with 0; a
+second one gives the run up at once. If files were not read to their end, or the run
+fails, outputs and state stay as they were, and what was written is in files of the
+same names with .partial behind them. If a source of Kafka commits offsets, the next
 start goes on from them; --begin-anew discards states and offsets and reads from the
 beginning. Exit: 0 done, also when records were rejected; 1 the
 run failed, more than half of the records were rejected, or somebody else cancelled
@@ -177,6 +180,9 @@ func (o operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summar
 	defer cancel(nil)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	defer signal.Stop(signals)
 	go func() {
 		select {
@@ -214,6 +220,9 @@ func (o operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summar
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
+		}
+		if !errors.Is(err, connectors.ErrReaderGone) {
+			fmt.Fprint(os.Stderr, s.Kept())
 		}
 		return s, err
 	}

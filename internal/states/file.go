@@ -16,9 +16,13 @@ import (
 	"hafvf/internal/atomicfile"
 )
 
-// fileMagic begins a file of states. After it come, compressed and with a checksum, for
-// every key its length, itself, the length of its sealed state, and that.
-const fileMagic = "hafvf states 1\n"
+// fileMagic begins a file of states. After it come, compressed and with a checksum, parts, each
+// behind its length: how far the source was read, and for every key itself and its sealed state.
+// Version 1 of the file does not say how far.
+const (
+	fileMagic  = "hafvf states 2\n"
+	fileMagic1 = "hafvf states 1\n"
+)
 
 // maxPart bounds a length in the file, so that a damaged one does not ask for all memory.
 const maxPart = 1 << 30
@@ -32,54 +36,66 @@ func IsFile(path string) bool {
 	defer f.Close()
 	head := make([]byte, len(fileMagic))
 	_, err = io.ReadFull(f, head)
-	return err == nil && string(head) == fileMagic
+	return err == nil && (string(head) == fileMagic || string(head) == fileMagic1)
 }
 
-// ReadFile reads a file of states. There are none if it does not exist.
-func ReadFile(path string) ([]State, error) {
+// ReadFile reads a file of states, and how far the source of its run was read, as PrepareFile
+// got it; nil if the file does not say it. There are no states if it does not exist.
+func ReadFile(path string) (all []State, source []byte, err error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer f.Close()
-	all, err := read(bufio.NewReaderSize(f, 1<<20))
+	all, source, err = read(bufio.NewReaderSize(f, 1<<20))
 	if err != nil {
-		return nil, fmt.Errorf("%s is no file of states, or it is damaged: %w; restore it, or remove it to start without states", path, err)
+		return nil, nil, fmt.Errorf("%s is no file of states, or it is damaged: %w; restore it, or remove it to start without states", path, err)
 	}
-	return all, nil
+	return all, source, nil
 }
 
-func read(r *bufio.Reader) (all []State, err error) {
+func read(r *bufio.Reader) (all []State, source []byte, err error) {
 	magic := make([]byte, len(fileMagic))
-	if _, err := io.ReadFull(r, magic); err != nil || string(magic) != fileMagic {
-		return nil, fmt.Errorf("it does not begin with %q", fileMagic)
+	if _, err := io.ReadFull(r, magic); err != nil || string(magic) != fileMagic && string(magic) != fileMagic1 {
+		return nil, nil, fmt.Errorf("it does not begin with %q", fileMagic)
 	}
 	z, err := zstd.NewReader(r)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer z.Close()
 	in := bufio.NewReader(z)
+	if string(magic) == fileMagic {
+		if source, err = readRest(in); err != nil {
+			return nil, nil, err
+		}
+	}
 	for {
 		key, err := readPart(in)
 		if err == io.EOF {
-			return all, nil
+			return all, source, nil
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		state, err := readPart(in)
-		if err == io.EOF {
-			err = io.ErrUnexpectedEOF
-		}
+		state, err := readRest(in)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		all = append(all, Open(string(key), state))
 	}
+}
+
+// readRest is readPart for a part that has to be there.
+func readRest(r *bufio.Reader) ([]byte, error) {
+	b, err := readPart(r)
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return b, err
 }
 
 // readPart reads a length and as many bytes. The error is io.EOF if nothing is left.
@@ -98,26 +114,31 @@ func readPart(r *bufio.Reader) ([]byte, error) {
 	return b, nil
 }
 
-// WriteFile replaces a file of states.
-func WriteFile(path string, all iter.Seq[State]) error {
+// PrepareFile writes a file of states, which replaces the one at path when it is committed.
+// source says how far the source was read.
+func PrepareFile(path string, source []byte, all iter.Seq[State]) (*atomicfile.File, error) {
 	var out bytes.Buffer
 	out.WriteString(fileMagic)
 	z, err := zstd.NewWriter(&out)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	if _, err := z.Write(appendPart(nil, source)); err != nil {
+		return nil, err
 	}
 	var b []byte
 	for s := range all {
-		b = b[:0]
-		for _, part := range [][]byte{[]byte(s.Key), s.Seal()} {
-			b = append(binary.AppendUvarint(b, uint64(len(part))), part...)
-		}
+		b = appendPart(appendPart(b[:0], []byte(s.Key)), s.Seal())
 		if _, err := z.Write(b); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if err := z.Close(); err != nil {
-		return err
+		return nil, err
 	}
-	return atomicfile.Write(path, out.Bytes())
+	return atomicfile.Prepare(path, out.Bytes())
+}
+
+func appendPart(b, part []byte) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(part))), part...)
 }

@@ -12,7 +12,7 @@ import (
 
 // NewParser returns a parser for times of which those without a zone are in that of the
 // IANA name zone, "" being UTC, and of which some have a format: a layout of package time,
-// or one of strftime; "" is none.
+// or one of strftime, or the way to read numbers, Unix or Spreadsheet; "" is none.
 func NewParser(zone, format string) (_ *Parser, err error) {
 	var p Parser
 	if zone != "" && zone != "UTC" {
@@ -21,6 +21,10 @@ func NewParser(zone, format string) (_ *Parser, err error) {
 		}
 	}
 	if format == "" {
+		return &p, nil
+	}
+	if format == Unix || format == Spreadsheet {
+		p.numbers = format
 		return &p, nil
 	}
 	layout := format
@@ -107,7 +111,10 @@ func (p *Parser) parseLayouts(s string) (t time.Time, ok bool) {
 	for _, layout := range p.layouts {
 		if t, err := time.ParseInLocation(layout, s, zone); err == nil {
 			unix := t.Unix()
-			return t.UTC(), unix >= minSecond && unix <= maxSecond
+			if strings.Contains(layout, "Z07") || strings.Contains(layout, "-07") { // the text has an offset
+				t = t.UTC()
+			}
+			return t, unix >= minSecond && unix <= maxSecond
 		}
 	}
 	return t, false

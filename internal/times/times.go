@@ -22,6 +22,23 @@ const (
 type Parser struct {
 	zone    *time.Location // nil: UTC
 	layouts []string       // of package time, tried first
+	numbers string         // what they are: Unix or Spreadsheet; "" tells it by their size
+}
+
+// The formats of numbers.
+const (
+	// Unix takes each number as the time since 1970, also small ones and eight digits.
+	Unix = "unix"
+	// Spreadsheet takes a number as days since 1899-12-30, on the clock of the parser's zone. The
+	// time is rounded to milliseconds: days have no more digits.
+	Spreadsheet = "spreadsheet"
+)
+
+// MaybeDays reports whether a number is more likely a date of a spreadsheet than a Unix time: days
+// of the years 1954 to 2118, or else a moment of the first day of 1970.
+func MaybeDays(s string) bool {
+	v, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
+	return err == nil && v >= 20_000 && v < 80_000
 }
 
 // Parse is that of the zero Parser.
@@ -32,10 +49,17 @@ func Parse(s string) (time.Time, error) { return new(Parser).Parse(s) }
 //     without seconds, with an offset +01:00, +0100 or +01, with "UTC", without a
 //     zone, compact as in 20260102T150405Z
 //   - a date, which stands for its midnight; 20260102 is one
-//   - Unix time, as ParseUnix does
+//   - Unix time, as ParseUnix does, or what the parser's format says of numbers
 //
 // Fractions of a second go down to nanoseconds.
 func (p *Parser) Parse(s string) (time.Time, error) {
+	t, err := p.ParseLocal(s)
+	return t.UTC(), err
+}
+
+// ParseLocal is Parse, but if the text has no offset, the time is in the parser's zone. Of two
+// moments that a clock shows alike, as it goes back, it is one.
+func (p *Parser) ParseLocal(s string) (time.Time, error) {
 	s = strings.TrimSpace(s)
 	if p.layouts != nil {
 		if t, ok := p.parseLayouts(s); ok {
@@ -71,6 +95,12 @@ func isNumber(s string) bool {
 // ParseNumber reads a day in eight digits or Unix time, unless the parser has a format that s
 // has.
 func (p *Parser) ParseNumber(s string) (time.Time, error) {
+	t, err := p.ParseLocalNumber(s)
+	return t.UTC(), err
+}
+
+// ParseLocalNumber is to ParseNumber as ParseLocal to Parse.
+func (p *Parser) ParseLocalNumber(s string) (time.Time, error) {
 	if p.layouts != nil {
 		if t, ok := p.parseLayouts(s); ok {
 			return t, nil
@@ -79,22 +109,43 @@ func (p *Parser) ParseNumber(s string) (time.Time, error) {
 	return p.parseNumber(s)
 }
 
-// parseNumber reads a day in eight digits, or Unix time.
+// parseNumber reads a number as the parser's format of numbers says. Without one, it reads a day
+// in eight digits, or Unix time.
 func (p *Parser) parseNumber(s string) (time.Time, error) {
-	if t, ok := p.parseDay(s); ok {
-		return t, nil
+	switch p.numbers {
+	case Unix:
+		return ParseUnix(s)
+	case Spreadsheet:
+		return p.parseDays(s)
 	}
-	return ParseUnix(s)
-}
-
-// parseDay reads eight digits that are a date between 1900 and 2100. As Unix time they would be
-// a moment of 1970.
-func (p *Parser) parseDay(s string) (t time.Time, ok bool) {
 	day, ok := digits(s)
 	if len(s) != 8 || !ok || day < 1900_01_01 || day > 2100_12_31 {
-		return t, false
+		return ParseUnix(s)
 	}
-	return civil{year: day / 1_00_00, month: day / 1_00 % 100, day: day % 100}.time(p.zone)
+	// As Unix time it would be a moment of 1970.
+	c := civil{year: day / 1_00_00, month: day / 1_00 % 100, day: day % 100}
+	if t, ok := c.time(p.zone); ok {
+		return t, nil
+	}
+	return time.Time{}, fmt.Errorf("the time %s is no date; if it is a Unix time, say time_format: %s", message.Quote(s), Unix)
+}
+
+// parseDays reads days since 1899-12-30.
+func (p *Parser) parseDays(s string) (time.Time, error) {
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		return time.Time{}, Invalid(s)
+	}
+	if v < 0 || v >= 2_958_466 { // the year 10000
+		return time.Time{}, fmt.Errorf("the time %s is outside of the days 0 to 2958465 of a spreadsheet", message.Quote(s))
+	}
+	zone := p.zone
+	if zone == nil {
+		zone = time.UTC
+	}
+	day, part := math.Modf(v)
+	clock := time.Duration(math.Round(part*86_400_000)) * time.Millisecond
+	return time.Date(1899, 12, 30+int(day), 0, 0, 0, int(clock), zone), nil
 }
 
 // Understood says what Parse reads.
@@ -134,7 +185,11 @@ func (c civil) time(zone *time.Location) (t time.Time, ok bool) {
 	if unix < minSecond || unix > maxSecond {
 		return t, false
 	}
-	return time.Unix(unix, int64(c.nano)).UTC(), true
+	t = time.Unix(unix, int64(c.nano))
+	if !c.zoned && zone != nil {
+		return t.In(zone), true
+	}
+	return t.UTC(), true
 }
 
 // parseDateTime reads a text of at least 19 bytes: RFC 3339, and the same without a zone.

@@ -42,7 +42,6 @@ func TestParse(t *testing.T) {
 
 		{"2026-01-02", instant.Truncate(24 * time.Hour)},
 		{"20260102", instant.Truncate(24 * time.Hour)},
-		{"20260231", time.Unix(20260231, 0).UTC()}, // no date
 		{"18991231", time.Unix(18991231, 0).UTC()},
 		{"20260102.5", time.Unix(20260102, 5e8).UTC()},
 		{"2026-01-02T03:04:05", instant},
@@ -210,5 +209,44 @@ func TestFormatRejects(t *testing.T) {
 	}
 	if _, err := NewParser("Mars/Base", ""); err == nil {
 		t.Error("a zone of Mars was accepted")
+	}
+}
+
+// What numbers are can be said.
+func TestNumbers(t *testing.T) {
+	day := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	for _, test := range []struct {
+		zone, format, text string
+		want               time.Time
+	}{
+		{"", Unix, "20260102", time.Unix(20260102, 0).UTC()},
+		{"", Unix, "20260231", time.Unix(20260231, 0).UTC()},
+		{"", Unix, "46024", time.Unix(46024, 0).UTC()},
+		{"", Unix, "2026-01-02", day},
+		{"", Spreadsheet, "46024", day}, // 46023 is 2026-01-01 in Excel, LibreOffice and Google Sheets
+		{"", Spreadsheet, "46024.5", day.Add(12 * time.Hour)},
+		{"", Spreadsheet, "46024.1278356481", instant},
+		{"", Spreadsheet, "2026-01-02", day},
+		{"Europe/Berlin", Spreadsheet, "46024.5", day.Add(11 * time.Hour)},
+		{"Europe/Berlin", Spreadsheet, "46204.5", time.Date(2026, 7, 1, 10, 0, 0, 0, time.UTC)},
+	} {
+		p, err := NewParser(test.zone, test.format)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := p.Parse(test.text); err != nil || !got.Equal(test.want) {
+			t.Errorf("%s of %s in %s: %v, %v", test.text, test.format, test.zone, got, err)
+		}
+		if !strings.Contains(test.text, "-") {
+			if got, err := p.ParseNumber(test.text); err != nil || !got.Equal(test.want) {
+				t.Errorf("the number %s of %s in %s: %v, %v", test.text, test.format, test.zone, got, err)
+			}
+		}
+	}
+	for format, text := range map[string]string{"": "20260231", Spreadsheet: "1767323045"} {
+		p, _ := NewParser("", format)
+		if got, err := p.Parse(text); err == nil {
+			t.Errorf("%s of %q is %v", text, format, got)
+		}
 	}
 }

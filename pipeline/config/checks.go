@@ -2,8 +2,8 @@ package config
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -11,7 +11,6 @@ import (
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
-	"hafvf/internal/message"
 )
 
 // check holds what concerns more than one key.
@@ -234,60 +233,10 @@ func (d *decoder) checkTransform(c *Config) {
 
 // section is the first name of a key's path.
 func section(key string) string {
-	name, _, _ := strings.Cut(key, ".")
+	name, rest, _ := strings.Cut(key, ".")
+	entry, _, _ := strings.Cut(rest, ".")
+	if _, err := strconv.Atoi(entry); err == nil { // of a list
+		return join(name, entry)
+	}
 	return name
-}
-
-// checkFiles refuses a file that would be overwritten while it is read or
-// written by another part.
-func (d *decoder) checkFiles(c *Config) {
-	type file struct{ key, path string }
-	var in []file
-	if s := c.Source.CSV; s != nil {
-		in = append(in, file{"source.csv.path", s.Path})
-	}
-	if s := c.Source.JSONL; s != nil {
-		in = append(in, file{"source.jsonl.path", s.Path})
-	}
-	if s := c.Source.Parquet; s != nil {
-		in = append(in, file{"source.parquet.path", s.Path})
-	}
-	var out []file
-	standardOut := ""
-	add := func(key string, f *File) {
-		switch {
-		case f == nil || f.Path == "":
-		case f.Path != "-":
-			out = append(out, file{key, filepath.Clean(f.Path)})
-		case standardOut == "" || section(standardOut) == section(key): // of a section with two files only one counts
-			standardOut = key
-		default:
-			d.fail(key, "standard output is also written, by %s: give one of them a file, or sink: none", standardOut)
-		}
-	}
-	add("sink.csv.path", c.Sink.CSV)
-	add("sink.jsonl.path", c.Sink.JSONL)
-	add("sink.parquet.path", c.Sink.Parquet)
-	if c.DeadLetter != nil && c.DeadLetter.JSONL != nil {
-		add("dead_letter.jsonl.path", c.DeadLetter.JSONL)
-	}
-	for _, r := range c.Alerts {
-		add(join(r.At, "csv.path"), r.CSV)
-		add(join(r.At, "jsonl.path"), r.JSONL)
-		add(join(r.At, "parquet.path"), r.Parquet)
-	}
-	add("state", &File{c.State})
-	for i, o := range out {
-		for _, s := range in {
-			// A malformed pattern matches nothing; the source will say so.
-			if match, _ := filepath.Match(filepath.Clean(s.path), o.path); match {
-				d.fail(o.key, "%s is also read, by %s", message.Quote(o.path), s.key)
-			}
-		}
-		for _, p := range out[:i] {
-			if o.path == p.path {
-				d.fail(o.key, "%s is also written, by %s", message.Quote(o.path), p.key)
-			}
-		}
-	}
 }

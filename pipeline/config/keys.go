@@ -62,7 +62,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 		}},
 		{name: "records", doc: "Fields of a record. brief leaves out the fields that few people read; the list of fields below marks these with full.", read: choice(&c.Records, Brief, Full)},
 		{name: "interval", doc: "filter: adds lower and upper, the central predictive interval of this probability.", read: number(&c.Interval, domain.Interval)},
-		{name: "state", doc: "filter: file of the filters' states. A run of files goes on from the states in the file, and replaces the file at the end. It takes new records only: a record before the last one of its key is late. If the changelog is empty, a run of topics begins with these states; it does not write the file.", read: text(&c.State, notEmpty)},
+		{name: "state", doc: "filter: file of the filters' states. A run of files goes on from the states in the file, and replaces the file at the end, together with the outputs. The file says how far each input file was read: a run passes over these records, and its outputs hold the new ones. An input file that does not begin as it did is read whole, and a record before the last one of its key is late. A second run with the same file is refused while the first one has it. If the changelog is empty, a run of topics begins with these states; it does not write the file.", read: text(&c.State, notEmpty)},
 		{name: "source", doc: "Where records come from.", required: true, single: true, keys: c.Source.keys()},
 		{name: "sink", doc: "Where estimates go. none writes no estimates: the run has alarms only.", initial: `{jsonl: {path: "-"}}`, single: true,
 			seen: func() { c.Sink = Sink{} }, none: func() { c.Sink.None = true }, keys: c.Sink.keys()},
@@ -206,8 +206,8 @@ func (f *Fields) keys(what string) []key {
 		{name: "key", doc: what + " of the key. A list joins several with \"/\". none makes one series of all records of a file or topic; its key is the name of the file or topic." + nested, read: keyFields(&f.Key)},
 		{name: "time", doc: what + " of the time. An empty name means that records have no time, which needs order: arrival.", read: text(&f.Time, mayBeEmpty)},
 		{name: "values", doc: what + "s of the value. Several make one vector.", read: texts(strings.ToLower(what)+"s", &f.Values)},
-		{name: "zone", doc: "Time zone of times that have no offset.", read: zone(&f.Zone)},
-		{name: "time_format", doc: "Form of the times, as a Go layout or for strftime. These forms need none: " + times.Understood + ".", read: timeFormat(&f.TimeFormat)},
+		{name: "zone", doc: "Time zone of times that have no offset. In the hour that its clock shows twice, as it goes back, the order of the records of a key tells which time is which.", read: zone(&f.Zone)},
+		{name: "time_format", doc: "Form of the times, as a Go layout or for strftime. These forms need none: " + times.Understood + ". Of numbers: " + times.Unix + " takes them as Unix times, " + times.Spreadsheet + " as days since 1899-12-30 on the clock of zone. Without a form, a run refuses a file whose first 100 times are all between 20,000 and 80,000: they are more likely days of a spreadsheet than seconds of 1970-01-01. It does not look at standard input and topics.", read: timeFormat(&f.TimeFormat)},
 		{name: "missing", doc: "Texts that stand for a missing value. An empty text, null and NaN always stand for one.", read: missing(&f.Missing)},
 	}
 }
@@ -220,7 +220,7 @@ func (s *Sink) keys() []key {
 		}}
 	}
 	return []key{
-		connector("csv", "Delimited text with a header line.", &s.CSV),
+		connector("csv", "Delimited text with a header line. A text that a spreadsheet would take for a formula, as it begins with =, +, -, @, a tab or a carriage return and is no number, has an apostrophe in front. hafvf does not take it off when it reads the file; JSON Lines and Parquet have the text as it is.", &s.CSV),
 		connector("jsonl", "One JSON object per line.", &s.JSONL),
 		connector("parquet", "One Parquet file.", &s.Parquet),
 		s.kafkaKey(),

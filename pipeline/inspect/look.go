@@ -78,6 +78,9 @@ func LookAt(c *config.Config) (*Look, error) {
 		return nil, err
 	}
 	defer rd.Close()
+	if err := observe.CheckTimes(file, p); err != nil {
+		return nil, err
+	}
 	l := &Look{Path: file.Path, Columns: rd.Columns()}
 	s := sample{parser: p, look: l, ends: map[string]time.Time{}, last: map[string]float64{}, words: map[string]int{}}
 	d := observe.NewDecoder(file.Format, p)

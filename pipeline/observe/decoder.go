@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
@@ -17,6 +18,8 @@ import (
 // A Decoder turns records into observations, many in parallel. One goroutine at a time uses
 // it.
 type Decoder struct {
+	Folds *Folds // the decoders of one source share them
+
 	format string // of files
 	parser *Parser
 	found  []Decoded
@@ -26,7 +29,7 @@ type Decoder struct {
 // NewDecoder makes a decoder of records as the parser describes them, of files of a format of
 // package connectors, or of topics.
 func NewDecoder(format string, p *Parser) *Decoder {
-	return &Decoder{format: format, parser: p, texts: make([][]byte, runtime.GOMAXPROCS(0))}
+	return &Decoder{Folds: &Folds{}, format: format, parser: p, texts: make([][]byte, runtime.GOMAXPROCS(0))}
 }
 
 // Decoded is what a record becomes: an observation of a key, or the reason why not. Its
@@ -72,6 +75,11 @@ func (d *Decoder) decode(n int, each func(i int, to *Decoded, text []byte) []byt
 		}
 		d.texts[worker] = text
 	})
+	for i := range found {
+		if to := &found[i]; to.Err == nil && to.Time.Location() != time.UTC {
+			to.Time = d.Folds.resolve(to.Key, to.Time)
+		}
+	}
 	return found
 }
 

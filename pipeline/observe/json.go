@@ -158,7 +158,7 @@ func (p *Parser) jsonTime(raw []byte) (time.Time, error) {
 		}
 		return p.ParseTime(s)
 	case jsonNumber:
-		return p.times.ParseNumber(string(raw))
+		return p.times.ParseLocalNumber(string(raw))
 	}
 	return time.Time{}, fmt.Errorf("the time is %s, not text or a number", kindOf(raw))
 }

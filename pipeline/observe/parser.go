@@ -190,10 +190,10 @@ func notNumber(s string) error {
 
 var errInfinite = errors.New("the number is infinite")
 
-// ParseTime reads a time as times.Parser does. Empty text and "NaN" mean no time.
+// ParseTime reads a time as times.Parser.ParseLocal does. Empty text and "NaN" mean no time.
 func (p *Parser) ParseTime(s string) (time.Time, error) {
 	if Missing(strings.TrimSpace(s)) {
 		return time.Time{}, nil
 	}
-	return p.times.Parse(s)
+	return p.times.ParseLocal(s)
 }

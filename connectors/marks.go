@@ -1,0 +1,183 @@
+package connectors
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"hafvf/internal/compact"
+)
+
+// Marks are how far the files of a source were read to their ends: by the run before, whose
+// records are passed over, and by this one. A run that carries Marks, see account.Attach, has
+// Read follow them. Standard input, and what else can be read only once, has no mark.
+type Marks struct {
+	log *slog.Logger
+
+	mu     sync.Mutex
+	files  map[string]mark // by absolute path
+	passed int64
+}
+
+// A mark knows the beginning of a file again. Its sums are of the records as they stand in the
+// file.
+type mark struct {
+	records int64  // in the beginning
+	before  uint32 // sum of the columns and of all of these records but the last
+	last    uint32 // sum of the last
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// add adds a record.
+func (m *mark) add(raw []byte) {
+	if m.records > 0 {
+		m.before = crc32.Update(m.before, castagnoli, binary.LittleEndian.AppendUint32(nil, m.last))
+	}
+	m.last = crc32.Checksum(raw, castagnoli)
+	m.records++
+}
+
+// ParseMarks reads what Marks.AppendBinary has written; nil is no marks. log is told of files
+// that are not what they were.
+func ParseMarks(b []byte, log *slog.Logger) (*Marks, error) {
+	m := &Marks{log: log, files: map[string]mark{}}
+	if b == nil {
+		return m, nil
+	}
+	r := &compact.Reader{B: b}
+	for range r.Count(4) {
+		path := r.Text()
+		m.files[path] = mark{int64(r.Uvarint()), uint32(r.Uvarint()), uint32(r.Uvarint())}
+	}
+	if r.Bad || len(r.B) > 0 {
+		return nil, errors.New("how far the files were read is damaged")
+	}
+	return m, nil
+}
+
+// AppendBinary appends the encoded marks to b. A file that is no longer there has none. The
+// error is always nil.
+func (m *Marks) AppendBinary(b []byte) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.files, func(path string, _ mark) bool {
+		_, err := os.Stat(path)
+		return errors.Is(err, os.ErrNotExist)
+	})
+	b = binary.AppendUvarint(b, uint64(len(m.files)))
+	for _, path := range slices.Sorted(maps.Keys(m.files)) {
+		f := m.files[path]
+		b = compact.AppendString(b, path)
+		for _, v := range []uint64{uint64(f.records), uint64(f.before), uint64(f.last)} {
+			b = binary.AppendUvarint(b, v)
+		}
+	}
+	return b, nil
+}
+
+// Passed is how many records were passed over.
+func (m *Marks) Passed() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.passed
+}
+
+// open opens a file of src behind what the run before has read of it. A file that does not begin
+// as it did then is read whole.
+func (m *Marks) open(src Source, path string) (recordReader, error) {
+	id, err := filepath.Abs(path)
+	if err != nil {
+		id = path
+	}
+	m.mu.Lock()
+	was, known := m.files[id]
+	m.mu.Unlock()
+	for {
+		cur, err := src.open(path)
+		if err != nil {
+			return nil, err
+		}
+		r := &markedReader{recordReader: cur, marks: m, id: id}
+		r.mark.before = crc32.Checksum([]byte(strings.Join(cur.columns(), "\x00")), castagnoli)
+		if !known {
+			return r, nil
+		}
+		same, err := r.passOver(was)
+		if err != nil {
+			cur.close()
+			return nil, err
+		}
+		if same {
+			return r, nil
+		}
+		if err := cur.close(); err != nil {
+			return nil, err
+		}
+		m.log.Warn("the file is another than in the run before, and is read from its beginning", "file", path, "records read then", was.records)
+		known = false
+	}
+}
+
+// A markedReader notes how far it has read when it comes to the end.
+type markedReader struct {
+	recordReader
+	marks *Marks
+	id    string
+	mark  mark
+	ahead *Record // read already, the next
+}
+
+func (r *markedReader) next() (Record, error) {
+	if rec := r.ahead; rec != nil {
+		r.ahead = nil
+		return *rec, nil
+	}
+	rec, err := r.recordReader.next()
+	switch err {
+	case nil:
+		r.mark.add(rec.Raw)
+	case io.EOF:
+		r.marks.mu.Lock()
+		r.marks.files[r.id] = r.mark
+		r.marks.mu.Unlock()
+	}
+	return rec, err
+}
+
+// passOver passes over the records of a mark. It reports false if they are not the beginning of
+// the file. Another last one is passed on: a line that was read while it was being written is
+// whole now.
+func (r *markedReader) passOver(was mark) (same bool, err error) {
+	var rec Record
+	for r.mark.records < was.records {
+		if rec, err = r.recordReader.next(); err == io.EOF {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		r.mark.add(rec.Raw)
+	}
+	if r.mark.before != was.before {
+		return false, nil
+	}
+	passed := was.records
+	if r.mark.last != was.last {
+		r.ahead = &rec
+		passed--
+		r.marks.log.Warn("the last record is another than in the run before, and is read again", "file", rec.Path, "line", rec.Position)
+	}
+	r.marks.mu.Lock()
+	r.marks.passed += passed
+	r.marks.mu.Unlock()
+	return true, nil
+}

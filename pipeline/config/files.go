@@ -1,0 +1,185 @@
+package config
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"hafvf/internal/message"
+)
+
+// A place is a file that a config names.
+type place struct {
+	key  string      // of the config
+	path string      // clean; stdio, or one of the streams below
+	info fs.FileInfo // nil if there is no regular file yet
+}
+
+// stdio is the path that stands for standard input and standard output.
+const stdio = "-"
+
+// What checkFiles calls the streams of the process.
+const (
+	standardInput  = "standard input"
+	standardOutput = "standard output"
+	standardError  = "standard error"
+)
+
+// placeOf returns the place of a file. Two places are one if their files are, whatever their
+// paths.
+func placeOf(key, path string) place {
+	path = filepath.Clean(path)
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		info = nil
+	}
+	return place{key, path, info}
+}
+
+// streamOf returns the place of a stream of the process, which may be a file.
+func streamOf(key, name string, f *os.File) place {
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		info = nil
+	}
+	return place{key, name, info}
+}
+
+func (p place) stream() bool {
+	return p.path == standardInput || p.path == standardOutput || p.path == standardError
+}
+
+// String names the place in errors.
+func (p place) String() string {
+	if p.stream() {
+		return p.path
+	}
+	return message.Quote(p.path)
+}
+
+// is reports whether both places are one file.
+func (p place) is(o place) bool {
+	switch {
+	case p.info != nil && o.info != nil:
+		return os.SameFile(p.info, o.info)
+	case p.stream() || o.stream():
+		return false
+	}
+	return p.path == o.path || filepath.Base(p.path) == filepath.Base(o.path) && sameFolder(filepath.Dir(p.path), filepath.Dir(o.path))
+}
+
+// sameFolder reports whether both paths lead to one folder.
+func sameFolder(a, b string) bool {
+	x, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	y, err := os.Stat(b)
+	return err == nil && os.SameFile(x, y)
+}
+
+// An input is what a source reads.
+type input struct {
+	place
+	matches []place // if the path is a pattern, its files
+}
+
+func inputOf(key, path string) input {
+	if path == stdio {
+		return input{place: streamOf(key, standardInput, os.Stdin)}
+	}
+	in := input{place: placeOf(key, path)}
+	// A malformed pattern matches nothing; the source will say so.
+	matches, _ := filepath.Glob(path)
+	for _, m := range matches {
+		in.matches = append(in.matches, placeOf(key, m))
+	}
+	return in
+}
+
+// reads reports whether the input has the file of a place, or will have it once there is one.
+func (in input) reads(out place) bool {
+	if in.is(out) {
+		return true
+	}
+	for _, m := range in.matches {
+		if m.is(out) {
+			return true
+		}
+	}
+	if in.stream() || out.stream() || !strings.ContainsAny(in.path, "*?[") {
+		return false
+	}
+	if match, _ := filepath.Match(in.path, out.path); match {
+		return true
+	}
+	if match, _ := filepath.Match(filepath.Base(in.path), filepath.Base(out.path)); !match {
+		return false
+	}
+	folders, _ := filepath.Glob(filepath.Dir(in.path))
+	for _, folder := range folders {
+		if sameFolder(folder, filepath.Dir(out.path)) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkFiles refuses a file that would be overwritten while it is read or written by another
+// part. Files are compared as such: a link or another path to one is the same.
+func (d *decoder) checkFiles(c *Config) {
+	var in []input
+	if s := c.Source.CSV; s != nil {
+		in = append(in, inputOf("source.csv.path", s.Path))
+	}
+	if s := c.Source.JSONL; s != nil {
+		in = append(in, inputOf("source.jsonl.path", s.Path))
+	}
+	if s := c.Source.Parquet; s != nil {
+		in = append(in, inputOf("source.parquet.path", s.Path))
+	}
+	var out []place
+	standardOut := ""
+	add := func(key string, f *File) {
+		switch {
+		case f == nil || f.Path == "":
+		case f.Path != stdio:
+			out = append(out, placeOf(key, f.Path))
+		case standardOut == "":
+			standardOut = key
+			out = append(out, streamOf(key, standardOutput, os.Stdout))
+		case section(standardOut) == section(key): // of a section with two files only one counts
+		default:
+			d.fail(key, "standard output is also written, by %s: give one of them a file, or sink: none", standardOut)
+		}
+	}
+	add("sink.csv.path", c.Sink.CSV)
+	add("sink.jsonl.path", c.Sink.JSONL)
+	add("sink.parquet.path", c.Sink.Parquet)
+	switch {
+	case c.DeadLetter == nil:
+		out = append(out, streamOf("dead_letter", standardError, os.Stderr))
+	case c.DeadLetter.JSONL != nil:
+		add("dead_letter.jsonl.path", c.DeadLetter.JSONL)
+	}
+	for _, r := range c.Alerts {
+		add(join(r.At, "csv.path"), r.CSV)
+		add(join(r.At, "jsonl.path"), r.JSONL)
+		add(join(r.At, "parquet.path"), r.Parquet)
+	}
+	add("state", &File{c.State})
+	for i, o := range out {
+		for _, s := range in {
+			if s.reads(o) {
+				d.fail(o.key, "%s is also read, by %s", o, s.key)
+			}
+		}
+		for _, p := range out[:i] {
+			// A shell's 2>&1 sends both streams to one file, of whole lines.
+			if o.is(p) && !(o.stream() && p.stream()) {
+				d.fail(o.key, "%s is also written, by %s", o, p.key)
+			}
+		}
+	}
+}

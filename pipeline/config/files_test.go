@@ -1,0 +1,84 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// An output is refused if it is a file that is read or written by another part, by whatever
+// path.
+func TestOutputIsAnotherFile(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	in := filepath.Join(dir, "d", "in.csv")
+	for _, err := range []error{
+		os.Mkdir("d", 0o700), os.WriteFile(in, []byte("key,time,x\n"), 0o600), os.WriteFile("other.csv", nil, 0o600),
+		os.Link(in, "hard.csv"), os.Symlink(in, "soft.csv"), os.Symlink("d", "folder"),
+	} {
+		if err != nil {
+			t.Skip("the file system has no links: ", err)
+		}
+	}
+	for _, test := range []struct{ source, sink, more, want string }{
+		{"d/in.csv", in, "", `is also read, by source.csv.path`},
+		{in, "d/in.csv", "", `is also read, by source.csv.path`},
+		{"d/in.csv", "hard.csv", "", `sink.jsonl.path: "hard.csv" is also read, by source.csv.path`},
+		{"d/in.csv", "soft.csv", "", `sink.jsonl.path: "soft.csv" is also read, by source.csv.path`},
+		{"soft.csv", "folder/in.csv", "", `"folder/in.csv" is also read, by source.csv.path`},
+		{"d/*.csv", "soft.csv", "", `"soft.csv" is also read, by source.csv.path`},
+		{"d/*.csv", "folder/new.csv", "", `"folder/new.csv" is also read, by source.csv.path`},
+		{"fold*/*.csv", filepath.Join(dir, "d", "new.csv"), "", `is also read, by source.csv.path`},
+		{"d/in.csv", "-", "state: soft.csv", `state: "soft.csv" is also read, by source.csv.path`},
+		{"d/in.csv", "-", "dead_letter: {jsonl: {path: folder/in.csv}}", `dead_letter.jsonl.path: "folder/in.csv" is also read, by source.csv.path`},
+		{"d/in.csv", "new", "dead_letter: {jsonl: {path: " + filepath.Join(dir, "new") + "}}", `is also written, by sink.jsonl.path`},
+		{"d/in.csv", "d/new", "state: folder/new", `state: "folder/new" is also written, by sink.jsonl.path`},
+		{"d/in.csv", "other.csv", "", ""},
+		{"d/*.csv", "folder/new.jsonl", "", ""},
+		{"d/*.csv", "new.csv", "state: d/new.bin", ""},
+		{"d/in.csv", "/dev/null", "", ""},
+	} {
+		text := fmt.Sprintf("model: {family: normal}\nsource: {csv: {path: %q}}\nsink: {jsonl: {path: %q}}\n%s\n", test.source, test.sink, test.more)
+		_, err := Parse("pump.yaml", []byte(text), nil)
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s → %s %s: %v", test.source, test.sink, test.more, err)
+		}
+	}
+}
+
+// The streams of a process may be files, by which it would read what it writes.
+func TestStreamIsAnotherFile(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	streams := []**os.File{&os.Stdin, &os.Stdout, &os.Stderr}
+	for i, name := range []string{"in", "out", "err"} {
+		f, err := os.Create(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		was := *streams[i]
+		*streams[i] = f
+		defer func() { *streams[i] = was }()
+	}
+	for _, test := range []struct{ source, sink, want string }{
+		{"-", "in", `sink.jsonl.path: "in" is also read, by source.jsonl.path`},
+		{"out", "-", `standard output is also read, by source.jsonl.path`},
+		{"err", "-", `standard error is also read, by source.jsonl.path`},
+		{"-", "err", `standard error is also written, by sink.jsonl.path`},
+		{"-", "-", ""},
+		{"-", "new", ""},
+	} {
+		text := fmt.Sprintf("model: {family: normal}\nsource: {jsonl: {path: %q}}\nsink: {jsonl: {path: %q}}\n", test.source, test.sink)
+		_, err := Parse("pump.yaml", []byte(text), nil)
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s → %s: %v", test.source, test.sink, err)
+		}
+	}
+	os.Stderr = os.Stdout // 2>&1
+	if _, err := Parse("pump.yaml", []byte("model: {family: normal}\nsource: {jsonl: {path: a}}\n"), nil); err != nil {
+		t.Error(err)
+	}
+}

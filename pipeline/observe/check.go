@@ -1,0 +1,67 @@
+package observe
+
+import (
+	"fmt"
+
+	"hafvf/connectors"
+	"hafvf/internal/message"
+	"hafvf/internal/times"
+)
+
+// lookedAt is how many records CheckTimes looks at.
+const lookedAt = 100
+
+// CheckTimes looks at the first records of a source of files. The error says that their times
+// are numbers that seem to be days of a spreadsheet, and that the config does not say what they
+// are. As Unix times they would all be moments of one day in 1970.
+func CheckTimes(src connectors.Source, p *Parser) error {
+	if p.Time == "" || p.TimeFormat != "" {
+		return nil
+	}
+	records, err := connectors.Head(src, lookedAt)
+	if err != nil {
+		return err
+	}
+	first := ""
+	for i := range records {
+		text := p.timeText(&records[i])
+		switch {
+		case Missing(text):
+		case !times.MaybeDays(text):
+			return nil
+		case first == "":
+			first = text
+		}
+	}
+	if first == "" {
+		return nil
+	}
+	return fmt.Errorf("the times of %s seem to be days of a spreadsheet, such as %s: say time_format: %s in the source if they are, and time_format: %s if they are seconds since 1970",
+		message.Quote(src.Path), first, times.Spreadsheet, times.Unix)
+}
+
+// timeText is the text of a record's time, empty if there is none that can be told.
+func (p *Parser) timeText(r *connectors.Record) string {
+	switch {
+	case r.Reason != "":
+		return ""
+	case r.Fields != nil:
+		return r.Fields[len(p.Key)]
+	}
+	fields := make([][]byte, len(p.names))
+	if err := p.scan(r.Raw, fields); err != nil {
+		return ""
+	}
+	raw := fields[len(p.Key)]
+	if raw == nil {
+		return ""
+	}
+	switch kindOf(raw) {
+	case jsonNumber:
+		return string(raw)
+	case jsonText:
+		text, _ := unquote(raw)
+		return text
+	}
+	return ""
+}
