@@ -158,11 +158,14 @@ type running struct {
 	read atomic.Int64 // records so far
 }
 
-func launch(t testing.TB, g *Graph) *running {
+func launch(t testing.TB, g *Graph) *running { return launchRun(t, Run{Graph: g}) }
+
+func launchRun(t testing.TB, run Run) *running {
 	r := &running{stop: make(chan struct{}), done: make(chan struct{})}
+	run.Log, run.Progress = quiet, func(p Progress) { r.read.Store(p.Read) }
 	go func() {
 		defer close(r.done)
-		r.sum, r.err = Run{Graph: g, Log: quiet, Progress: func(p Progress) { r.read.Store(p.Read) }}.Execute(context.Background(), r.stop)
+		r.sum, r.err = run.Execute(context.Background(), r.stop)
 	}()
 	return r
 }

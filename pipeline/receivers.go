@@ -52,6 +52,14 @@ func (r *run) closeOutboxes(stopped bool) error {
 	return r.buried
 }
 
+// expired is the number of alerts that were too old.
+func (r *run) expired() (n int64) {
+	for _, box := range r.outboxes {
+		n += box.Stats().Expired
+	}
+	return n
+}
+
 // bury writes alerts that were not delivered to the dead letter.
 func (r *run) bury(all []webhook.Refused) {
 	var chunk connectors.Chunk

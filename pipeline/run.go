@@ -453,7 +453,7 @@ func (r *run) summary() Summary {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, _ := r.account.Counts()
-	return Summary{Counts: c, Undelivered: r.lost, Skipped: len(r.skip), Stopped: r.stopped, Largest: r.largest, Rejections: r.rejects.Commonest(), Misfits: misfits(r.keys)}
+	return Summary{Counts: c, Undelivered: r.lost, Expired: r.expired(), Skipped: len(r.skip), Stopped: r.stopped, Largest: r.largest, Rejections: r.rejects.Commonest(), Misfits: misfits(r.keys)}
 }
 
 // note adds a tally to the summary.

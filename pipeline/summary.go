@@ -23,6 +23,7 @@ type Summary struct {
 	Passed      int64 // records that were passed over: with a file of states, those that the run before has read
 	Elapsed     time.Duration
 	Undelivered int64 // alerts that are in the dead letter, because the receiver did not take them
+	Expired     int64 // alerts that were not sent, because they were too old
 	Stopped     bool  // before the end of the input
 	// Partial are the files that hold what was written, of a run whose outputs stay as they
 	// were before it: one that was stopped, or has failed.
@@ -150,6 +151,9 @@ func (s Summary) hints(b *strings.Builder) {
 		for _, r := range s.Rejections {
 			fmt.Fprintf(b, "  %d × %s\n      %s: %s\n", r.Count, r.Reason, r.Place, message.Printable(r.Raw))
 		}
+	}
+	if s.Expired > 0 {
+		fmt.Fprintf(b, "%s older than alerts.max_age and not sent\n", message.Count(s.Expired, "alert was", "alerts were"))
 	}
 	if s.Undelivered > 0 {
 		fmt.Fprintf(b, "warning: %s not delivered: the dead letter has the reasons\n", message.Count(s.Undelivered, "alert was", "alerts were"))

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -134,7 +135,7 @@ func TestWebhookOfATopic(t *testing.T) {
 	runConfig(t, hookConfig+"source: {jsonl: {path: "+path+"}}\nalerts: {jsonl: {path: "+told+"}}\n")
 	want := len(readLines(t, told))
 
-	cfg := strings.Replace(b.config("group: g, changelog: states", "alerts: {webhook: {url: \"http://"+address+"\"}}\n"), "model: {family: normal}\n", hookConfig, 1)
+	cfg := strings.Replace(b.config("group: g, changelog: states", "alerts: {webhook: {url: \"http://"+address+"\"}, max_age: none}\n"), "model: {family: normal}\n", hookConfig, 1)
 	r := launch(t, compose(t, cfg))
 	b.put(t, lines[:2000]...)
 	b.await(t, "out", 2000, r)
@@ -151,5 +152,80 @@ func TestWebhookOfATopic(t *testing.T) {
 	s := r.halt(t)
 	if n := int(s.NoveltyAlarms + s.ChangeAlarms); len(box.got()) != want || n != want || want < 10 {
 		t.Errorf("%d alerts came, %d were raised, %d of the file", len(box.got()), n, want)
+	}
+}
+
+// A receiver that is away holds nothing up: estimates go on, the run stops at once, and the
+// alerts are in the dead letter. The log says so, and the metrics.
+func TestWebhookIsAway(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	b := fakeBus(t, 1)
+	b.CreateTopic(t, "out", 1, nil)
+	b.CreateTopic(t, "rejected", 1, nil)
+	cfg := strings.Replace(b.config("group: g", "alerts: {webhook: {url: \"http://"+address+"\"}, max_age: none}\n"), "model: {family: normal}\n", hookConfig, 1)
+	g := compose(t, cfg)
+	m := NewMetrics()
+	r := launchRun(t, Run{Graph: g, Metrics: m})
+	b.put(t, jumps(4000, 4)...)
+	b.await(t, "out", 4000, r)
+	for m.Note() == "" {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if note, err := m.Note(), m.Health(); err != nil || !strings.Contains(note, "http://"+address+" has taken no alerts") {
+		t.Errorf("%v, %q", err, note)
+	}
+	stopped := time.Now()
+	s := r.halt(t)
+	if took := time.Since(stopped); took > 8*time.Second {
+		t.Errorf("the stop took %v", took)
+	}
+	n := s.NoveltyAlarms + s.ChangeAlarms
+	if rejected := b.values(t, "rejected"); n < 10 || int64(len(rejected)) != n || s.Undelivered != n || s.Rejected != 0 || !strings.Contains(rejected[0], "the run ended before the receiver took it") {
+		t.Errorf("%d alarms, %d in the dead letter, %d undelivered, %d rejected", n, len(rejected), s.Undelivered, s.Rejected)
+	}
+}
+
+// Keys that become silent together share requests. Of several receivers each gets what it asks
+// for.
+func TestReceivers(t *testing.T) {
+	box, other := &inbox{ids: map[string]int{}}, &inbox{ids: map[string]int{}}
+	requests := 0
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		requests++
+		box.ServeHTTP(w, q)
+	}))
+	defer hook.Close()
+	second := httptest.NewServer(other)
+	defer second.Close()
+	b := fakeBus(t, 1)
+	b.CreateTopic(t, "out", 1, nil)
+	b.CreateTopic(t, "alerts", 1, nil)
+	b.CreateTopic(t, "rejected", 1, nil)
+	r := launch(t, compose(t, b.config("group: g, changelog: states", "silence: {after: 1s}\nalerts:\n  - {webhook: {url: \""+hook.URL+"\", batch: 100}, labels: {severity: page}}\n"+
+		"  - {webhook: {url: \""+second.URL+"\"}, keys: \"k1?\"}\n  - {kafka: {topic: alerts}, kinds: [recovered]}\n")))
+	var lines []string
+	for k := range 300 {
+		lines = append(lines, fmt.Sprintf("{\"key\":\"k%d\",\"time\":%q,\"x\":1}", k, time.Now().UTC().Format(time.RFC3339Nano)))
+	}
+	b.put(t, lines...)
+	for len(box.got()) < 300 {
+		time.Sleep(50 * time.Millisecond)
+	}
+	b.put(t, fmt.Sprintf("{\"key\":\"k7\",\"time\":%q,\"x\":1}", time.Now().UTC().Format(time.RFC3339Nano)))
+	b.await(t, "alerts", 1, r)
+	r.halt(t)
+	if requests > 30 {
+		t.Errorf("%d alerts in %d requests", len(box.got()), requests)
+	}
+	if got := other.got(); len(got) != 10 || !strings.HasPrefix(got[0], "k10") {
+		t.Errorf("k1? got %q", got)
+	}
+	if got := b.values(t, "alerts"); len(got) != 1 || !strings.Contains(got[0], `"kind":"recovered"`) {
+		t.Errorf("the topic has %q", got)
 	}
 }

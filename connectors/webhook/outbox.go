@@ -40,13 +40,14 @@ type Outbox struct {
 	ctx    context.Context // of the requests
 	cancel context.CancelFunc
 	done   chan struct{}
+	closes chan struct{} // closed when the outbox is closing
 
 	mu      sync.Mutex
 	waiting []entry
 	bytes   int
-	closing bool
 	stats   Stats
-	told    time.Time     // when the log last said that the receiver is away
+	failed  time.Time     // when the receiver last took nothing
+	told    time.Time     // when the log last said so
 	changed chan struct{} // closed when something came or the outbox is closing
 }
 
@@ -83,7 +84,7 @@ func OpenOutbox(cfg OutboxConfig, kept []Alert) (*Outbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Outbox{cfg: cfg, client: client, done: make(chan struct{}), changed: make(chan struct{})}
+	o := &Outbox{cfg: cfg, client: client, done: make(chan struct{}), closes: make(chan struct{}), changed: make(chan struct{})}
 	o.ctx, o.cancel = context.WithCancel(context.Background())
 	for _, a := range kept {
 		o.append(a)
@@ -150,7 +151,7 @@ func (o *Outbox) Place() string { return o.client.to.Load().place }
 // send sends what waits, until the outbox is closing and nothing does.
 func (o *Outbox) send() {
 	defer close(o.done)
-	tries := 0
+	tries, closes := 0, o.closes
 	for {
 		batch, ok := o.next()
 		if !ok {
@@ -168,6 +169,8 @@ func (o *Outbox) send() {
 		tries++
 		select {
 		case <-time.After(o.client.pause(tries, again)):
+		case <-closes:
+			closes = nil // one attempt at once; those after it pause
 		case <-o.ctx.Done():
 			return
 		}
@@ -180,7 +183,7 @@ func (o *Outbox) next() (batch []entry, ok bool) {
 	var soon <-chan time.Time
 	for {
 		o.mu.Lock()
-		n, closing, changed := len(o.waiting), o.closing, o.changed
+		n, closing, changed := len(o.waiting), o.closing(), o.changed
 		if n >= o.client.batch || n > 0 && (closing || soon != nil && !time.Now().Before(o.waiting[0].since.Add(linger))) {
 			batch = slices.Clone(o.waiting[:min(n, o.client.batch)])
 		}
@@ -198,6 +201,15 @@ func (o *Outbox) next() (batch []entry, ok bool) {
 		case <-soon:
 		case <-o.ctx.Done():
 		}
+	}
+}
+
+func (o *Outbox) closing() bool {
+	select {
+	case <-o.closes:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -254,7 +266,7 @@ func (o *Outbox) outage(why error) {
 		if o.stats.Away.IsZero() {
 			o.stats.Away = now
 		}
-		o.stats.Reason = why.Error()
+		o.stats.Reason, o.failed = why.Error(), now
 		if now.Sub(o.told) >= repeats {
 			o.told = now
 			o.cfg.Log.Warn("the receiver of alerts takes none; they wait, and the pipeline goes on", "receiver", o.Place(), "waiting", len(o.waiting), "reason", o.stats.Reason)
@@ -263,11 +275,12 @@ func (o *Outbox) outage(why error) {
 }
 
 // Close sends what waits, as long as the receiver takes it. It gives up once the receiver has
-// taken nothing for the time patience, or after the time limit if that is not zero. It returns
-// the alerts that still wait.
+// taken nothing for the time patience, after one attempt at least, or after the time limit if
+// that is not zero. It returns the alerts that still wait. It is called once.
 func (o *Outbox) Close(patience, limit time.Duration) (left []Alert) {
+	begun := time.Now()
 	o.mu.Lock()
-	o.closing = true
+	close(o.closes)
 	o.wake()
 	o.mu.Unlock()
 	var over <-chan time.Time
@@ -276,18 +289,16 @@ func (o *Outbox) Close(patience, limit time.Duration) (left []Alert) {
 	}
 	tick := time.NewTicker(linger)
 	defer tick.Stop()
-	for begun, waits := time.Now(), true; waits; {
+	for waits := true; waits; {
 		select {
 		case <-o.done:
 			waits = false
 		case <-over:
 			waits = false
 		case <-tick.C:
-			away := o.Stats().Away
-			if away.Before(begun) && !away.IsZero() {
-				away = begun
-			}
-			waits = away.IsZero() || time.Since(away) < patience
+			o.mu.Lock()
+			waits = o.stats.Away.IsZero() || !o.failed.After(begun) || time.Since(begun) < patience
+			o.mu.Unlock()
 		}
 	}
 	o.cancel()

@@ -31,7 +31,6 @@ func open(t *testing.T, cfg OutboxConfig, kept ...Alert) (*Outbox, func() []Refu
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { o.Close(0, time.Millisecond) })
 	return o, func() []Refused {
 		mu.Lock()
 		defer mu.Unlock()
