@@ -276,6 +276,7 @@ func (g *Graph) on(c kafkaio.Cluster) *Graph {
 }
 
 // sinks are the graph's, by name.
+// The names are those of sinkKeys.
 func (g *Graph) sinks() map[string]graphSink {
 	all := map[string]graphSink{"records": g.sink, "rejected": g.dead}
 	if g.alerts != nil {
@@ -283,6 +284,9 @@ func (g *Graph) sinks() map[string]graphSink {
 	}
 	return all
 }
+
+// sinkKeys are the keys of a config that say where records go, by the names of sinks.
+var sinkKeys = map[string]string{"records": "sink", "alerts": "alerts", "rejected": "dead_letter"}
 
 // build returns the graph as a Beam pipeline, for a run of this process or of a worker. A
 // cluster finds a step's state by the step's name. The name therefore changes when nothing of

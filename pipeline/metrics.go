@@ -32,6 +32,8 @@ var (
 	changesDesc  = prometheus.NewDesc("hafvf_changes_total", "Changes detected.", nil, nil)
 	outliersDesc = prometheus.NewDesc("hafvf_outliers_total", "Outliers detected.", nil, nil)
 	keysDesc     = prometheus.NewDesc("hafvf_keys", "Keys seen by this run.", nil, nil)
+	deletedDesc  = prometheus.NewDesc("hafvf_records_deleted_total", "Records of a topic that were deleted before they were read, at most.", []string{"topic"}, nil)
+	lagAgeDesc   = prometheus.NewDesc("hafvf_lag_age_seconds", "Time since the brokers said last where the partitions end.", nil, nil)
 	lagDesc      = prometheus.NewDesc("hafvf_lag_records", "Records of a partition that have not been taken up.", []string{"partition"}, nil)
 )
 
@@ -68,11 +70,18 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 		c <- prometheus.MustNewConstMetric(alarmsDesc, prometheus.CounterValue, float64(n), kind)
 	}
 	c <- prometheus.MustNewConstMetric(keysDesc, prometheus.GaugeValue, float64(n.Keys))
-	lags := kafkaio.Lag // of a worker's sources
-	if r.ledger != nil {
-		lags = r.ledger.Lag
+	for topic, n := range r.account.DeletedByTopic() {
+		c <- prometheus.MustNewConstMetric(deletedDesc, prometheus.CounterValue, float64(n), topic)
 	}
-	for partition, lag := range lags() {
+	lag := kafkaio.Lag // of a worker's sources
+	if r.ledger != nil {
+		lag = r.ledger.Lag
+	}
+	lags, age := lag()
+	if len(lags) > 0 {
+		c <- prometheus.MustNewConstMetric(lagAgeDesc, prometheus.GaugeValue, age.Seconds())
+	}
+	for partition, lag := range lags {
 		c <- prometheus.MustNewConstMetric(lagDesc, prometheus.GaugeValue, float64(lag), partition)
 	}
 }

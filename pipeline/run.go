@@ -267,7 +267,10 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 	}
 	cfg := kafkaio.LedgerConfig{
 		Client: r.clients.of(t.Cluster), Topics: t.Topics, Group: t.Group, Changelog: t.Changelog,
-		BeginAnew: r.beginAnew, Skip: r.skip, Log: r.log,
+		BeginAnew: r.beginAnew, Skip: r.skip, Migrate: r.migrate, Log: r.log, Outputs: map[string]string{},
+	}
+	for name, s := range g.sinks() {
+		cfg.Outputs[sinkKeys[name]] = s.describe()
 	}
 	if f, ok := g.transform.(filtering); ok {
 		written := f.written()
@@ -363,7 +366,7 @@ func (r *run) summary() Summary {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, _ := r.account.Counts()
-	return Summary{Counts: c, Skipped: len(r.skip), Stopped: r.stopped, Largest: r.largest, Rejections: r.rejects.Commonest(), Misfits: misfits(r.keys)}
+	return Summary{Counts: c, Skipped: len(r.skip), Stopped: r.stopped, Largest: r.largest, Deleted: r.account.DeletedByTopic(), Rejections: r.rejects.Commonest(), Misfits: misfits(r.keys)}
 }
 
 // note adds a tally to the summary.

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -21,7 +22,9 @@ type Summary struct {
 	account.Counts
 	Skipped int // states that were discarded, see Run.SkipStates
 	Elapsed time.Duration
-	Stopped bool    // before the end of the input
+	Stopped bool // before the end of the input
+	// Deleted are, by topic, at most how many records were deleted before they were read.
+	Deleted map[string]int64
 	Largest []Break // per key, the largest; a few keys, largest first
 
 	Rejections []records.Rejection // the commonest reasons, most first
@@ -89,7 +92,13 @@ func (s Summary) String() string {
 		fmt.Fprintf(&b, "; %d states were skipped, their filters started without them", s.Skipped)
 	}
 	if s.Stopped {
-		b.WriteString("; stopped before the end of the input, nothing read was lost")
+		b.WriteString("; stopped before the end of the input")
+		if len(s.Deleted) == 0 {
+			b.WriteString(", nothing read was lost")
+		}
+	}
+	for _, topic := range slices.Sorted(maps.Keys(s.Deleted)) {
+		fmt.Fprintf(&b, "; up to %s of topic %s were deleted before they were read: they are in no estimate; give the topic a longer retention", count(s.Deleted[topic], "record"), topic)
 	}
 	b.WriteByte('\n')
 	s.hints(&b)

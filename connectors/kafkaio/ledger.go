@@ -739,11 +739,12 @@ func (l *Ledger) Idle() <-chan struct{} { return l.account.Idle() }
 // Busy is how long records have been in flight, 0 if none are.
 func (l *Ledger) Busy() time.Duration { return l.account.Busy() }
 
-// Lag is the number of records per partition that were not handed over yet.
-func (l *Ledger) Lag() map[string]int64 {
+// Lag is Lag for the ledger's source: the records count that were not handed over yet.
+func (l *Ledger) Lag() (records map[string]int64, age time.Duration) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	return lags(l.handed)
+	handed := maps.Clone(l.handed)
+	l.mu.Unlock()
+	return l.cfg.Client.lag(l.ctx, handed)
 }
 
 // Close closes the ledger. If the run went well, it commits for the last time. An

@@ -129,7 +129,8 @@ func TestQuietMoments(t *testing.T) {
 		check("with its output on the way", held, map[string]string{"a": "a2", "b": "b1"})
 		l.Add(-2)
 		check("when nothing waits", 7, map[string]string{"a": "a3", "b": "b1"})
-		if d := cmp.Diff(map[string]int64{"in-0": 93}, l.Lag()); d != "" {
+		lags, _ := l.Lag()
+		if d := cmp.Diff(map[string]int64{"in-0": 93}, lags); d != "" {
 			t.Errorf("lag (-want +got):\n%s", d)
 		}
 		hand(1, 8)
@@ -264,6 +265,34 @@ func TestOwnerJoins(t *testing.T) {
 	}
 }
 
+// TestLagOfAStuckRun: the lag grows with the topic while a run takes nothing up, and stays as
+// last known while brokers do not answer.
+func TestLagOfAStuckRun(t *testing.T) {
+	k, c := fake(t, kfake.SeedTopics(1, "in"))
+	l := openLedger(t, LedgerConfig{Client: asks(t, c), Topics: []string{"in"}, AtEnd: true})
+	if err := l.handOver(t.Context(), []Progress{{Position{"in", 0, 3}, 3}}, 3, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	check := func(when string, want int64) time.Duration {
+		t.Helper()
+		l.cfg.Client.ends.asked = time.Time{} // long ago
+		lags, age := l.Lag()
+		if d := cmp.Diff(map[string]int64{"in-0": want}, lags); d != "" {
+			t.Errorf("%s (-want +got):\n%s", when, d)
+		}
+		return age
+	}
+	manual(c).Produce(t, ticking("in", 0, 10)...)
+	check("with ten records", 7)
+	manual(c).Produce(t, ticking("in", 0, 10)...)
+	check("with twenty", 17)
+	k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Err: kerr.UnknownServerError})
+	l.cfg.Client.ends.answered = time.Now().Add(-time.Hour)
+	if age := check("when no broker answers", 17); age < time.Hour {
+		t.Errorf("an answer of an hour ago has the age %v", age)
+	}
+}
+
 func TestChangelogPolicy(t *testing.T) {
 	_, c := fake(t)
 	for _, policy := range []string{"delete", "compact,delete"} {
@@ -386,7 +415,8 @@ func TestInFlight(t *testing.T) {
 		if n := len(r.got) - first; n > 2*BundleRecords {
 			t.Errorf("%d records were read while %d were in flight", n, first)
 		}
-		if lag := l.Lag()["in-0"]; lag != int64(200_000-first) {
+		lags, _ := l.Lag()
+		if lag := lags["in-0"]; lag != int64(200_000-first) {
 			t.Errorf("the lag is %d with %d handed over", lag, first)
 		}
 	})
