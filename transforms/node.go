@@ -381,8 +381,8 @@ func (e *held) take(w *worker, o *keyed.Observation) {
 	if err != nil {
 		e.outputs++
 		e.counts.Rejected++
-		e.counts.Late++
 		if late := (*keyed.Late)(nil); errors.As(err, &late) {
+			e.counts.Late++
 			e.counts.Behind = max(e.counts.Behind, late.Behind)
 		}
 		e.rejected = append(e.rejected, keyed.Rejected{Key: e.key, Observation: o.Clone(), Reason: err.Error()})
