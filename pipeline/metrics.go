@@ -39,6 +39,8 @@ var (
 	expiredDesc  = prometheus.NewDesc("hafvf_alerts_expired_total", "Alerts that were not sent, because they were older than max_age.", receiverLabels, nil)
 	waitingDesc  = prometheus.NewDesc("hafvf_alerts_waiting", "Alerts that wait for the receiver.", receiverLabels, nil)
 	oldestDesc   = prometheus.NewDesc("hafvf_alerts_oldest_waiting_seconds", "For how long the first of them has been waiting.", receiverLabels, nil)
+	deletedDesc  = prometheus.NewDesc("hafvf_records_deleted_total", "Records of a topic that were deleted before they were read, at most.", []string{"topic"}, nil)
+	lagAgeDesc   = prometheus.NewDesc("hafvf_lag_age_seconds", "Time since the brokers said last where the partitions end.", nil, nil)
 	lagDesc      = prometheus.NewDesc("hafvf_lag_records", "Records of a partition that have not been taken up.", []string{"partition"}, nil)
 )
 
@@ -96,11 +98,18 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 			c <- prometheus.MustNewConstMetric(v.desc, v.kind, v.v, strconv.Itoa(i), box.Place())
 		}
 	}
-	lags := kafkaio.Lag // of a worker's sources
-	if r.ledger != nil {
-		lags = r.ledger.Lag
+	for topic, n := range r.account.DeletedByTopic() {
+		c <- prometheus.MustNewConstMetric(deletedDesc, prometheus.CounterValue, float64(n), topic)
 	}
-	for partition, lag := range lags() {
+	lag := kafkaio.Lag // of a worker's sources
+	if r.ledger != nil {
+		lag = r.ledger.Lag
+	}
+	lags, age := lag()
+	if len(lags) > 0 {
+		c <- prometheus.MustNewConstMetric(lagAgeDesc, prometheus.GaugeValue, age.Seconds())
+	}
+	for partition, lag := range lags {
 		c <- prometheus.MustNewConstMetric(lagDesc, prometheus.GaugeValue, float64(lag), partition)
 	}
 }

@@ -88,3 +88,23 @@ func TestMigrateSilentKeys(t *testing.T) {
 		}
 	}
 }
+
+// A changelog belongs to the outputs of its run: those of another config are refused, until the
+// user says that they are meant.
+func TestChangelogOfOtherOutputs(t *testing.T) {
+	_, text := afterARun(t)
+	other := strings.Replace(text, "topic: out", "topic: estimates", 1)
+	err := execute(t, other, quiet)
+	if err == nil || !strings.Contains(err.Error(), "this config is another: sink was kafka out and is kafka estimates;") {
+		t.Errorf("another sink: %v", err)
+	}
+	if err := execute(t, text, quiet); err != nil {
+		t.Errorf("the same sink: %v", err)
+	}
+	if _, err := (Run{Graph: compose(t, other), Migrate: true}).Execute(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+	if err := execute(t, other, quiet); err != nil {
+		t.Errorf("another sink, after --migrate: %v", err)
+	}
+}

@@ -2,6 +2,9 @@ package pipeline
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"hafvf/connectors"
@@ -21,20 +24,78 @@ const (
 	stopTime = 5 * time.Second
 )
 
-// openOutbox opens the outbox of a receiver.
-func (r *run) openOutbox(name string, s graphSink) error {
-	cfg := webhook.OutboxConfig{Sink: *s.hook, MaxAge: s.maxAge, Bury: r.bury, Log: r.log}
-	box, err := webhook.OpenOutbox(cfg, nil)
-	if err != nil {
-		return err
+// openOutboxes opens the outboxes of the graph's receivers. With a changelog it holds what waits
+// in them: a run that is killed loses nothing, and the next one sends it.
+func (r *run) openOutboxes(g *Graph) error {
+	begun, durable := time.Now(), r.ledger != nil && r.ledger.Durable()
+	kept := map[int][]webhook.Alert{}
+	if durable {
+		kept = keptAlerts(r.ledger.Kept())
 	}
-	r.outboxes = append(r.outboxes, box)
-	account.Attach(r.account, name, box)
+	for i, s := range g.alerts {
+		if s.hook == nil {
+			continue
+		}
+		cfg := webhook.OutboxConfig{Sink: *s.hook, MaxAge: s.maxAge, Bury: r.bury, Log: r.log}
+		if durable {
+			n := 0
+			cfg.Keep = func(a webhook.Alert) string {
+				n++
+				id := fmt.Sprintf("%d/%016x-%08x", i, begun.UnixNano(), n)
+				line := append(connectors.Chunk(nil).Begin(a.Key, a.ID), a.Text...)
+				r.ledger.Keep(id, append(line, '\n'))
+				return id
+			}
+			cfg.Done = func(id string) { r.ledger.Keep(id, nil) }
+		}
+		box, err := webhook.OpenOutbox(cfg, kept[i])
+		if err != nil {
+			return err
+		}
+		if n := len(kept[i]); n > 0 {
+			r.log.Info("alerts that an earlier run has not delivered are sent", "receiver", box.Place(), "alerts", n)
+		}
+		delete(kept, i)
+		r.outboxes = append(r.outboxes, outbox{box, durable})
+		account.Attach(r.account, alertsName(i), box)
+	}
+	for _, all := range kept { // of a receiver that the config has no more
+		var refused []webhook.Refused
+		for _, a := range all {
+			refused = append(refused, webhook.Refused{Key: a.Key, ID: a.ID, Text: a.Text, Reason: "webhook: the config has no longer the receiver that an earlier run could not deliver this to"})
+			r.ledger.Keep(a.Kept, nil)
+		}
+		r.bury(refused)
+	}
 	return nil
 }
 
-// closeOutboxes ends the outboxes. What they have not delivered goes to the dead letter. It does
-// nothing when called again.
+// An outbox is one of a run.
+type outbox struct {
+	*webhook.Outbox
+	durable bool // the changelog holds what waits
+}
+
+// keptAlerts are what a changelog holds, by receiver, in the order in which they were put there:
+// their ids have the receiver, the beginning of the run, and a number.
+func keptAlerts(stored map[string][]byte) map[int][]webhook.Alert {
+	all := map[int][]webhook.Alert{}
+	for _, id := range slices.Sorted(maps.Keys(stored)) {
+		var receiver int
+		if _, err := fmt.Sscanf(id, "%d/", &receiver); err != nil {
+			continue
+		}
+		for line, err := range connectors.Chunk(stored[id]).Lines() {
+			if err == nil {
+				all[receiver] = append(all[receiver], webhook.Alert{Key: line.Key, ID: line.ID, Text: line.Text[:len(line.Text)-1], Kept: id})
+			}
+		}
+	}
+	return all
+}
+
+// closeOutboxes ends the outboxes. What they have not delivered goes to the dead letter, unless
+// the changelog holds it. It does nothing when called again.
 func (r *run) closeOutboxes(stopped bool) error {
 	if r.delivered {
 		return r.buried
@@ -45,7 +106,10 @@ func (r *run) closeOutboxes(stopped bool) error {
 		if stopped {
 			wait, limit = 0, stopTime
 		}
-		if left := box.Close(wait, limit); len(left) > 0 {
+		switch left := box.Close(wait, limit); {
+		case len(left) > 0 && box.durable:
+			r.log.Warn("alerts wait in the changelog for the next run", "receiver", box.Place(), "alerts", len(left))
+		case len(left) > 0:
 			r.bury(box.GiveUp(left))
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/kafkaio/embedded"
-	"hafvf/connectors/webhook"
 	"hafvf/internal/account"
 	"hafvf/pipeline/direct"
 	"hafvf/pipeline/observe"
@@ -194,7 +193,7 @@ type run struct {
 	ledger   *kafkaio.Ledger // of topics
 	clients  clients
 	writers  []*connectors.Writer
-	outboxes []*webhook.Outbox
+	outboxes []outbox
 	dead     graphSink
 
 	delivered bool       // the outboxes are closed
@@ -254,12 +253,8 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 			}
 		}
 	}
-	for i, s := range g.alerts {
-		if s.hook != nil {
-			if err := r.openOutbox(alertsName(i), s); err != nil {
-				return err
-			}
-		}
+	if err := r.openOutboxes(g); err != nil {
+		return err
 	}
 	r.register()
 	return nil
@@ -302,8 +297,10 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 	}
 	cfg := kafkaio.LedgerConfig{
 		Client: r.clients.of(t.Cluster), Topics: t.Topics, Group: t.Group, Changelog: t.Changelog,
-		BeginAnew: r.beginAnew, Skip: r.skip, Log: r.log,
+		BeginAnew: r.beginAnew, Skip: r.skip, Migrate: r.migrate, Log: r.log, Outputs: map[string]string{},
 	}
+	// Receivers of alerts come and go, and two configs may share them.
+	cfg.Outputs["sink"], cfg.Outputs["dead_letter"] = g.sink.describe(), g.dead.describe()
 	if f, ok := g.transform.(filtering); ok {
 		written := f.written()
 		cfg.Seal = func(key string, state []byte) []byte { return written(key, state).Seal() }
@@ -453,7 +450,7 @@ func (r *run) summary() Summary {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, _ := r.account.Counts()
-	return Summary{Counts: c, Undelivered: r.lost, Expired: r.expired(), Skipped: len(r.skip), Stopped: r.stopped, Largest: r.largest, Rejections: r.rejects.Commonest(), Misfits: misfits(r.keys)}
+	return Summary{Counts: c, Undelivered: r.lost, Expired: r.expired(), Skipped: len(r.skip), Stopped: r.stopped, Largest: r.largest, Deleted: r.account.DeletedByTopic(), Rejections: r.rejects.Commonest(), Misfits: misfits(r.keys)}
 }
 
 // note adds a tally to the summary.

@@ -19,7 +19,7 @@ func sealedIn(t *testing.T, b *bus, topic string) map[string][]byte {
 	t.Helper()
 	all := map[string][]byte{}
 	for _, r := range b.Consume(t, topic) {
-		if len(r.Key) > 0 {
+		if len(r.Key) > 0 && r.Key[0] != 0 {
 			all[string(r.Key)] = r.Value
 		}
 	}

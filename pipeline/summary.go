@@ -3,6 +3,7 @@ package pipeline
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -28,6 +29,8 @@ type Summary struct {
 	// Partial are the files that hold what was written, of a run whose outputs stay as they
 	// were before it: one that was stopped, or has failed.
 	Partial []string
+	// Deleted are, by topic, at most how many records were deleted before they were read.
+	Deleted map[string]int64
 	Largest []Break // per key, the largest; a few keys, largest first
 
 	Rejections []records.Rejection // the commonest reasons, most first
@@ -98,11 +101,14 @@ func (s Summary) String() string {
 	if s.Passed > 0 {
 		fmt.Fprintf(&b, "; %s of the run before passed over", count(s.Passed, "record"))
 	}
-	switch {
-	case s.Stopped && s.part:
+	if s.Stopped {
 		b.WriteString("; stopped before the end of the input")
-	case s.Stopped:
-		b.WriteString("; stopped before the end of the input, nothing read was lost")
+		if !s.part && len(s.Deleted) == 0 {
+			b.WriteString(", nothing read was lost")
+		}
+	}
+	for _, topic := range slices.Sorted(maps.Keys(s.Deleted)) {
+		fmt.Fprintf(&b, "; up to %s of topic %s were deleted before they were read: they are in no estimate; give the topic a longer retention", count(s.Deleted[topic], "record"), topic)
 	}
 	b.WriteByte('\n')
 	b.WriteString(s.Kept())

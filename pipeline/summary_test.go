@@ -94,6 +94,14 @@ func TestSummaryOfMisfits(t *testing.T) {
 	}
 }
 
+// Records that were deleted before they were read are lost, and the summary says so.
+func TestSummaryOfDeletedRecords(t *testing.T) {
+	s := Summary{Stopped: true, Deleted: map[string]int64{"in": 1200}}
+	if text := s.String(); strings.Contains(text, "nothing read was lost") || !strings.Contains(text, "; up to 1200 records of topic in were deleted before they were read") {
+		t.Error(text)
+	}
+}
+
 // What a summary says is true of odd data too: of times far ahead, of alarms without a size, of
 // keys that are no text for a terminal, and of a run that has seen nothing.
 func TestSummaryOfOddData(t *testing.T) {

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -227,5 +228,85 @@ func TestReceivers(t *testing.T) {
 	}
 	if got := b.values(t, "alerts"); len(got) != 1 || !strings.Contains(got[0], `"kind":"recovered"`) {
 		t.Errorf("the topic has %q", got)
+	}
+}
+
+// With a changelog, alerts that wait outlast the run: the next one sends them, after a stop and
+// after a run that was cut off.
+func TestAlertsOutlastTheRun(t *testing.T) {
+	for _, cut := range []bool{false, true} {
+		t.Run(fmt.Sprintf("cut off %v", cut), func(t *testing.T) {
+			t.Parallel()
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			address := l.Addr().String()
+			l.Close()
+			b := fakeBus(t, 1)
+			for _, topic := range []string{"out", "rejected", "states"} {
+				b.CreateTopic(t, topic, 1, map[string]string{"cleanup.policy": "compact"})
+			}
+			text := strings.Replace(b.config("group: g, changelog: states", "alerts: {webhook: {url: \"http://"+address+"\"}, max_age: none}\n"), "model: {family: normal}\n", hookConfig, 1)
+			lines := jumps(4000, 4)
+			b.put(t, lines...)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			stop, done := make(chan struct{}), make(chan struct{})
+			var s Summary
+			go func() {
+				defer close(done)
+				s, _ = Run{Graph: compose(t, text), Log: quiet}.Execute(ctx, stop)
+			}()
+			deadline := time.Now().Add(time.Minute)
+			for held := 0; held < 30; time.Sleep(50 * time.Millisecond) { // all 36 come in one commit or two
+				held = 0
+				for _, r := range b.Consume(t, "states") {
+					if strings.Contains(string(r.Value), `"message"`) {
+						held++
+					}
+				}
+				if time.Now().After(deadline) {
+					t.Fatalf("the changelog holds %d alerts", held)
+				}
+			}
+			if cut {
+				cancel()
+			} else {
+				close(stop)
+			}
+			<-done
+			if s.Undelivered != 0 || len(b.values(t, "rejected")) != 0 {
+				t.Errorf("%d undelivered, %q", s.Undelivered, b.values(t, "rejected"))
+			}
+			box := &inbox{ids: map[string]int{}}
+			if l, err = net.Listen("tcp", address); err != nil {
+				t.Fatal(err)
+			}
+			server := &http.Server{Handler: box}
+			defer server.Close()
+			go server.Serve(l)
+			r := launch(t, compose(t, text))
+			for len(box.got()) < 36 {
+				select {
+				case <-r.done:
+					t.Fatalf("the run ended: %v", r.err)
+				case <-time.After(50 * time.Millisecond):
+				}
+			}
+			r.halt(t)
+			if all := box.got(); len(all) != 36 {
+				t.Errorf("%d alerts came", len(all))
+			}
+			time.Sleep(100 * time.Millisecond)
+			r = launch(t, compose(t, text))
+			b.put(t, lines[:1]...)
+			r.halt(t)
+			for id, n := range box.ids {
+				if n > 2 || !cut && n > 1 {
+					t.Errorf("%s came %d times", id, n)
+				}
+			}
+		})
 	}
 }

@@ -380,8 +380,8 @@ func (e *held) take(w *worker, o *keyed.Observation) {
 	now, due, err := e.Take(o)
 	if err != nil {
 		e.outputs++
-		e.counts.Late++
 		if late := (*keyed.Late)(nil); errors.As(err, &late) {
+			e.counts.Late++
 			e.counts.Behind = max(e.counts.Behind, late.Behind)
 		}
 		e.reject(o, err.Error())

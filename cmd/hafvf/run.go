@@ -115,7 +115,7 @@ type resumption struct {
 
 func (r *resumption) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&r.anew, "begin-anew", false, "kafka: discard the states in the changelog, do not look at the group's offsets, and read from the beginning; give it once, not to a service that starts again with it")
-	cmd.Flags().BoolVar(&r.migrate, "migrate", false, "carry states over that were written under another config, as far as they mean the same; hafvf check CONFIG --states WHERE says what is kept; flink: those of --savepoint")
+	cmd.Flags().BoolVar(&r.migrate, "migrate", false, "carry states over that were written under another config, as far as they mean the same, and accept another group, other topics and outputs; hafvf check CONFIG --states WHERE says what is kept; flink: those of --savepoint")
 	cmd.Flags().StringArrayVar(&r.texts, "skip-state", nil, "kafka: discard the state at `TOPIC-PARTITION-OFFSET` of the changelog, whose filter then begins without a state; may be repeated")
 }
 

@@ -42,6 +42,8 @@ type Client struct {
 	home  *held            // with the broker that is asked what every broker knows
 	named string           // its address, as of the last time
 	links map[string]*held // by address
+
+	ends ends
 }
 
 // held is a link that a client keeps, for one request at a time.

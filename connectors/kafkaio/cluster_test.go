@@ -425,3 +425,29 @@ func TestClusterOfAWriter(t *testing.T) {
 		})
 	}
 }
+
+// TestNewPassword: clients that were made before a password was changed log in with the new
+// one.
+func TestNewPassword(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "password")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("old")
+	d, err := Cluster{Brokers: []string{"b:9092"}, SASL: &SASL{Mechanism: "PLAIN", Username: "ann", Password: Secret{File: file}}}.dialer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, password := range []string{"old", "new"} {
+		write(password)
+		want := "\x00ann\x00" + password
+		if _, ofOwner, err := (mechanism{d.login}).Authenticate(t.Context(), "b:9092"); string(ofOwner) != want || err != nil {
+			t.Errorf("franz-go says %q, %v", ofOwner, err)
+		}
+		if _, _, ofTransport, err := startLogin(t.Context(), d.transport().SASL, "b:9092"); string(ofTransport) != want || err != nil {
+			t.Errorf("kafka-go says %q, %v", ofTransport, err)
+		}
+	}
+}

@@ -212,34 +212,6 @@ func (c *consumer) put(name string) {
 	}
 }
 
-// progresses holds the progress of consumers without a ledger, as of their last call:
-// []Progress by *consumer.
-var progresses sync.Map
-
-// Lag is the number of records per partition that were not handed over yet, for sources
-// of this process without a ledger.
-func Lag() map[string]int64 {
-	latest := map[string]Progress{}
-	progresses.Range(func(_, v any) bool {
-		for _, p := range v.([]Progress) {
-			// A reader that left this process keeps its consumer for a while.
-			if was, ok := latest[p.Log()]; !ok || p.Offset > was.Offset {
-				latest[p.Log()] = p
-			}
-		}
-		return true
-	})
-	return lags(latest)
-}
-
-func lags(progress map[string]Progress) map[string]int64 {
-	all := map[string]int64{}
-	for log, p := range progress {
-		all[log] = max(0, p.High-p.Offset)
-	}
-	return all
-}
-
 // progress returns how far each partition was taken.
 func (c *consumer) progress() []Progress {
 	all := make([]Progress, len(c.parts))

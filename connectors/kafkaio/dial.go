@@ -19,23 +19,45 @@ const (
 )
 
 // A dialer opens all connections of this package: those of links, of kafka-go's transport
-// and of franz-go.
+// and of franz-go. Clients outlive passwords and certificates, so these are read again for
+// each connection.
 type dialer struct {
 	brokers []string       // of the Cluster, each with a port
-	tls     *tls.Config    // nil: none
+	tls     *TLS           // nil: none
 	login   sasl.Mechanism // nil: none
 }
 
-// dialer reads the files that the cluster names.
+// dialer returns the cluster's dialer. It reads the files that the cluster names, to see that
+// they can be used.
 func (c Cluster) dialer() (d dialer, err error) {
 	if d.brokers, err = c.addresses(); err != nil {
 		return d, err
 	}
-	if d.tls, err = c.TLS.config(); err != nil {
+	if _, err = c.TLS.config(); err != nil {
 		return d, err
 	}
-	d.login, err = c.SASL.mechanism()
+	d.tls = c.TLS
+	m, err := c.SASL.mechanism()
+	if m != nil {
+		d.login = login{m.Name(), c.SASL}
+	}
 	return d, err
+}
+
+// A login is a mechanism that reads the password each time.
+type login struct {
+	name string
+	sasl *SASL
+}
+
+func (l login) Name() string { return l.name }
+
+func (l login) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
+	m, err := l.sasl.mechanism()
+	if err != nil {
+		return nil, nil, err
+	}
+	return m.Start(ctx)
 }
 
 // dialTCP opens every connection of this package. The simulation replaces it.
@@ -54,7 +76,11 @@ func (d dialer) open(ctx context.Context, network, addr string) (net.Conn, error
 	if err != nil || d.tls == nil {
 		return conn, err
 	}
-	config := d.tls.Clone()
+	config, err := d.tls.config()
+	if err != nil {
+		conn.Close()
+		return nil, permanent{err}
+	}
 	config.ServerName, _, _ = net.SplitHostPort(addr)
 	secure := tls.Client(conn, config)
 	if err := secure.HandshakeContext(ctx); err != nil {

@@ -42,6 +42,7 @@ type batch struct {
 	records []Record
 	bytes   int
 	next    int64 // the offset after it: offsets may be missing in between
+	deleted int64 // at most how many records before it were deleted before they were read
 	err     error // why the partition cannot be read; then there is no more
 }
 
@@ -212,7 +213,7 @@ func (f *fetcher) outOfRange(ctx context.Context) (batch, error) {
 		if f.end >= 0 {
 			first = min(first, f.end)
 		}
-		return batch{next: first}, nil
+		return batch{next: first, deleted: first - f.at.Offset}, nil
 	case f.at.Offset > last:
 		return batch{}, doubt{beyond(last)}
 	}

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"os"
 	"slices"
@@ -40,6 +39,7 @@ type note struct {
 	Topic     string `json:"topic,omitempty"`     // its id
 	Epoch     int32  `json:"epoch"`               // of the partition's leader, at least
 	Changelog string `json:"changelog,omitempty"` // the id of the changelog's head
+	Commit    int64  `json:"commit,omitempty"`    // the number of the commit to the changelog
 }
 
 // readNote parses metadata. A note without a run means that it is not ours.
@@ -48,25 +48,6 @@ func readNote(metadata string) (n note) {
 		return note{}
 	}
 	return n
-}
-
-// headKey is the key of the changelog's head. Entities have no empty key.
-const headKey = ""
-
-// A head is the record that identifies a changelog.
-type head struct {
-	// ID is at first the id of the changelog's topic, so that two runs that start at once
-	// agree on it. It is random if the topic has no id or the states were discarded.
-	ID string `json:"id"`
-	// Topics are the ids of the topics that were read into the states, by name.
-	Topics map[string]string `json:"topics,omitempty"`
-	// Run is the run that started last, the owner of the changelog.
-	Run *identity `json:"run,omitempty"`
-}
-
-func (h head) message() (Message, error) {
-	text, err := json.Marshal(h)
-	return Message{Key: []byte(headKey), Value: text}, err
 }
 
 // groupOffsets returns the group's committed offsets of the partitions.
@@ -78,7 +59,7 @@ func (l *Ledger) groupOffsets(ctx context.Context, partitions map[string][]int) 
 }
 
 // lost returns an error if the changelog does not belong to the group's offsets: it is
-// missing, empty, or another one.
+// missing, empty, older, or another one.
 func (l *Ledger) lost(exists bool) error {
 	for _, log := range slices.Sorted(maps.Keys(l.found)) {
 		n := readNote(l.found[log].metadata)
@@ -97,6 +78,8 @@ func (l *Ledger) lost(exists bool) error {
 			what = "has no states"
 		case l.head.ID != n.Changelog:
 			what = fmt.Sprintf("has the id %s, and that of the offsets has the id %s", l.head.ID, n.Changelog)
+		case n.Commit > l.head.Commit:
+			what = fmt.Sprintf("is older than the offsets (its last commit has the number %d, and that of the offsets has the number %d)", l.head.Commit, n.Commit)
 		default:
 			continue
 		}
@@ -172,17 +155,21 @@ func (l *Ledger) end(ctx context.Context, log string) (int64, error) {
 	return ends[log], nil
 }
 
-// newHead is the head of a changelog that this run takes over.
-func (l *Ledger) newHead(ctx context.Context) (Message, error) {
-	if l.head.ID == "" {
+// newHead makes the head that of a run that takes the changelog over.
+func (l *Ledger) newHead(ctx context.Context) error {
+	id := l.head.ID
+	if l.cfg.BeginAnew {
+		id = rand.Text()
+	}
+	if id == "" {
 		own, err := l.cfg.Client.describe(ctx, []string{l.cfg.Changelog})
 		if err != nil {
-			return Message{}, err
+			return err
 		}
-		l.head.ID = cmp.Or(own[l.cfg.Changelog].id, rand.Text())
+		id = cmp.Or(own[l.cfg.Changelog].id, rand.Text())
 	}
-	if l.cfg.BeginAnew {
-		l.head = head{ID: rand.Text()}
+	if id != l.head.ID {
+		l.head = head{ID: id, Commit: l.head.Commit, Marks: make([]int64, l.partitions)}
 	}
 	for name, t := range l.topics {
 		if t.id != "" {
@@ -192,14 +179,25 @@ func (l *Ledger) newHead(ctx context.Context) (Message, error) {
 			l.head.Topics[name] = t.id
 		}
 	}
-	l.head.Run = &l.run
-	return l.head.message()
+	l.head.Run, l.head.Use = &l.run, l.use()
+	return nil
 }
 
-// commitOwned commits to the changelog and the group in one transaction. The error names
-// the run that owns the changelog if this one does not.
-func (l *Ledger) commitOwned(ctx context.Context, messages iter.Seq[Message], offsets map[string]committed) error {
-	err := l.owner.commit(ctx, messages, offsets)
+// commitOwned commits to the changelog and the group in one transaction: what do yields, with
+// the marks and the head. The error names the run that owns the changelog if this one does
+// not.
+func (l *Ledger) commitOwned(ctx context.Context, do func(e *entries, yield func(entry) bool) bool, offsets map[string]committed) error {
+	l.head.Commit++
+	e := &entries{head: &l.head, parts: l.parts, most: int(l.owner.batch), wrote: map[int32]bool{}}
+	var wrong error
+	err := l.owner.commit(ctx, func(yield func(entry) bool) {
+		if do(e, yield) {
+			wrong = e.end(yield)
+		}
+	}, offsets)
+	if err = cmp.Or(wrong, err); err == nil {
+		return nil
+	}
 	if !errors.Is(err, errDisowned) {
 		return err
 	}
@@ -218,14 +216,11 @@ func (l *Ledger) commitOwned(ctx context.Context, messages iter.Seq[Message], of
 func (l *Ledger) successor(ctx context.Context) (*identity, error) {
 	var h head
 	err := requests(startTimeout).Do(ctx, func(context.Context) error { // a large changelog may take longer
-		values, err := lastValues(ctx, l.cfg.Client, l.cfg.Changelog, l.cfg.Log)
+		s, err := readStored(ctx, l.cfg.Client, l.cfg.Changelog, l.cfg.Log)
 		if err != nil {
 			return err
 		}
-		h = head{}
-		if err := json.Unmarshal(values[headKey].bytes, &h); err != nil {
-			return fmt.Errorf("its head: %w", err)
-		}
+		h = s.head
 		if h.Run == nil || h.Run.Run == l.run.Run {
 			return errStillOurs
 		}

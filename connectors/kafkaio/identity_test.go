@@ -38,11 +38,16 @@ type run struct {
 
 func begin(t testing.TB, c Cluster, more func(*LedgerConfig)) (run, error) {
 	t.Helper()
+	return beginIn(context30(t), t, c, more)
+}
+
+func beginIn(ctx context.Context, t testing.TB, c Cluster, more func(*LedgerConfig)) (run, error) {
+	t.Helper()
 	cfg := LedgerConfig{Client: asks(t, c), Topics: []string{"in"}, Group: "g", Changelog: "states", AtEnd: true, Log: quiet}
 	if more != nil {
 		more(&cfg)
 	}
-	l, err := OpenLedger(context30(t), cfg)
+	l, err := OpenLedger(ctx, cfg)
 	if err == nil {
 		t.Cleanup(func() { l.Close(context.Background(), false) })
 	}
@@ -79,13 +84,13 @@ func (r run) must(offset int64) {
 func kept(t testing.TB, c Cluster) (state string, offset int64, h head) {
 	t.Helper()
 	for _, r := range kafkatest.Dial(c.Brokers).Consume(t, "states") {
-		switch string(r.Key) {
-		case "k":
+		switch {
+		case string(r.Key) == "k":
 			if state = ""; r.Value == nil {
 				continue // discarded
 			}
 			state = string(r.Value)
-		case headKey:
+		case string(r.Key) == headKey && r.Partition == 0:
 			h = head{}
 			if err := json.Unmarshal(r.Value, &h); err != nil {
 				t.Logf("the head %s: %v", r.Value, err)
@@ -156,7 +161,7 @@ func TestOtherRuns(t *testing.T) {
 		c := two(t)
 		a := begun(t, c, nil)
 		a.must(5)
-		if err := errors.Join(a.owner.client.BeginTransaction(), a.owner.write(t.Context(), slices.Values([]Message{{Key: []byte("k"), Value: []byte("6")}}))); err != nil {
+		if err := errors.Join(a.owner.client.BeginTransaction(), a.owner.write(t.Context(), slices.Values([]entry{{key: []byte("k"), value: []byte("6")}}))); err != nil {
 			t.Fatal(err)
 		}
 		b := begun(t, c, nil)
@@ -176,7 +181,7 @@ func TestOtherRuns(t *testing.T) {
 		a.must(5)
 		b := begun(t, c, nil)
 		b.must(7)
-		refuses(t, a.store(context30(t), map[string][]byte{"k": []byte("6")}, map[string]Position{"in-0": {"in", 0, 6}}, false), names(b)...)
+		refuses(t, a.store(context30(t), map[string][]byte{"k": []byte("6")}, nil, map[string]Position{"in-0": {"in", 0, 6}}, false), names(b)...)
 		keeps(t, c, 7)
 	})
 	t.Run("without a group", func(t *testing.T) {
@@ -252,7 +257,7 @@ func TestHead(t *testing.T) {
 	if err := a.Close(context30(t), true); err != nil {
 		t.Fatal(err)
 	}
-	b := begun(t, c, func(cfg *LedgerConfig) { cfg.Topics = []string{"more", "in"} })
+	b := begun(t, c, func(cfg *LedgerConfig) { cfg.Topics, cfg.Migrate = []string{"more", "in"}, true })
 	if got := b.Restored(); len(got) != 1 || string(got["k"]) != "5" {
 		t.Errorf("%d states are restored", len(got))
 	}
@@ -261,15 +266,15 @@ func TestHead(t *testing.T) {
 	}
 	b.must(6)
 	n := readNote(b.foundNow(t)["in-0"].metadata)
-	if want := (note{b.run, described(t, c, "in").id, 0, was.ID}); n != want {
+	if want := (note{b.run, described(t, c, "in").id, 0, was.ID, b.head.Commit}); n != want {
 		t.Errorf("the offset's metadata is %+v instead of %+v", n, want)
 	}
-	kafkatest.Dial(c.Brokers).Produce(t, &kgo.Record{Topic: "states", Key: []byte{}, Value: []byte("{")})
+	manual(c).Produce(t, &kgo.Record{Topic: "states", Key: []byte{}, Value: []byte("{")})
 	_, err := begin(t, c, nil)
 	refuses(t, err, "the head of the changelog, at states-", "is damaged")
 	begun(t, c, func(cfg *LedgerConfig) { cfg.BeginAnew = true })
 	// Without a group the run is in the head.
-	alone := func(cfg *LedgerConfig) { cfg.Group = "" }
+	alone := func(cfg *LedgerConfig) { cfg.Group, cfg.Migrate = "", true }
 	d := begun(t, c, alone)
 	if _, _, h := kept(t, c); h.Run == nil || *h.Run != d.run {
 		t.Errorf("without a group the head is %+v", h)

@@ -80,7 +80,7 @@ func TestKafkaSecured(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer o.close()
-		if err := o.commit(context30(t), slices.Values(msgs[:1]), map[string]committed{"out-0": {1, "note"}}); err != nil {
+		if err := o.commit(context30(t), slices.Values([]entry{{key: msgs[0].Key, value: msgs[0].Value}}), map[string]committed{"out-0": {1, "note"}}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -129,8 +129,8 @@ func TestKafka(t *testing.T) {
 	// What an owner that was paused at any point of a commit does when it wakes is refused.
 	t.Run("owners", func(t *testing.T) {
 		b.CreateTopic(t, "owned", 2, map[string]string{"cleanup.policy": "compact"})
-		state := func(text string) iter.Seq[Message] {
-			return slices.Values([]Message{{Key: []byte("k"), Value: []byte(text)}})
+		state := func(text string) iter.Seq[entry] {
+			return slices.Values([]entry{{key: []byte("k"), value: []byte(text)}})
 		}
 		at := func(offset int64) map[string]committed { return map[string]committed{"owned-0": {offset, "note"}} }
 		begin := func() *owner {

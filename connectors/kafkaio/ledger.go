@@ -1,16 +1,13 @@
 package kafkaio
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"sync"
@@ -36,13 +33,21 @@ type Ledger struct {
 	found  map[string]committed // by the group, by partition
 	start  map[string]committed // that the source starts at: found, unless it begins anew
 	ends   map[string]int64     // of the partitions when it began; nil before they were asked for
-	head   head                 // of the changelog
+
+	// Of the changelog. They change in the goroutine that commits alone.
+	head       head
+	partitions int               // of its topic
+	places     []place           // of its records, if the run begins anew
+	parts      map[string]int    // of states that have several
+	carried    map[string][]byte // states that the first commit stores in portions, by key
 
 	mu       sync.Mutex
 	stopped  bool
 	restored map[string]lastValue
-	replaced map[string][]byte          // of these, those that the changelog has in another form
 	ready    map[string][]byte          // states to be committed, by key
+	keeping  map[string][]byte          // of Keep, to be committed
+	kept     map[string][]byte          // that the changelog held at the beginning
+	holds    map[string]bool            // ids that the changelog has
 	waiting  map[string][]account.Place // by key, observations that are in no output yet
 	handed   map[string]Progress        // by partition
 	reached  map[string]Progress        // to be committed
@@ -66,6 +71,12 @@ type LedgerConfig struct {
 	// Changelog is the compacted topic of the states; empty: none. It is created
 	// where it does not exist.
 	Changelog string
+	// Outputs describe what the run writes beside the changelog, by what they are called. The
+	// head of the changelog has them, with group and topics, and a run that differs is
+	// refused.
+	Outputs map[string]string
+	// Migrate accepts a changelog of a run with another group, other topics or outputs.
+	Migrate bool
 	// BeginAnew discards the states of the changelog and ignores the group's offsets.
 	BeginAnew bool
 	// Seal, if set, returns what is stored for the state of a key. It is called when the state
@@ -138,7 +149,7 @@ func ledgerOf(ctx context.Context) *Ledger { return account.Part[*Ledger](accoun
 // topic was deleted and created again since.
 func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	l := &Ledger{
-		cfg: cfg, run: newIdentity(), ready: map[string][]byte{}, waiting: map[string][]account.Place{},
+		cfg: cfg, run: newIdentity(), ready: map[string][]byte{}, keeping: map[string][]byte{}, holds: map[string]bool{}, waiting: map[string][]account.Place{},
 		handed: map[string]Progress{}, reached: map[string]Progress{}, stored: map[string]int64{},
 		done: make(chan struct{}),
 	}
@@ -179,12 +190,18 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 			l.owner.close()
 		}
 	}()
-	for {
-		before, err := l.changelogEnds(ctx)
+	for begun := time.Now(); ; {
+		before, err := l.changelogEnds(ctx, true)
 		if err != nil {
 			return err
 		}
 		if err := l.read(ctx); err != nil {
+			if l.owner == nil && errors.As(err, new(*ResumeError)) && time.Since(begun) < answerTime && l.moves(ctx, before) {
+				if err := l.readOffsets(ctx); err != nil {
+					return err
+				}
+				continue
+			}
 			return err
 		}
 		if l.cfg.Changelog == "" || l.owner != nil {
@@ -193,7 +210,7 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 		if l.owner, err = own(ctx, l.cfg.Client.cluster, l.cfg.Changelog, l.cfg.Group, int32(batch)); err != nil {
 			return err
 		}
-		after, err := l.changelogEnds(ctx)
+		after, err := l.changelogEnds(ctx, true)
 		if err != nil {
 			return err
 		}
@@ -210,13 +227,13 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 		l.start = nil
 		l.cfg.Log.Warn("beginning anew: the group's offsets are not looked at", "group", l.cfg.Group, "partitions", len(l.found))
 	}
+	gives := len(l.cfg.First) > 0 && (len(l.restored) == 0 || l.cfg.BeginAnew || l.head.Unfinished == beginning)
 	if l.owner != nil {
-		if err := l.adopt(ctx); err != nil {
+		if err := l.adopt(ctx, gives); err != nil {
 			return err
 		}
-		maps.Copy(l.ready, l.replaced)
 	}
-	if len(l.restored) == 0 && len(l.cfg.First) > 0 {
+	if gives {
 		l.beginWith(l.cfg.First)
 	}
 	return nil
@@ -230,8 +247,25 @@ func (l *Ledger) readOffsets(ctx context.Context) error {
 	})
 }
 
-// changelogEnds are the ends of the changelog's partitions, without an open transaction.
-func (l *Ledger) changelogEnds(ctx context.Context) (map[string]int64, error) {
+// moves reports whether another run commits, and waits a moment if it does. Of a commit that
+// is under way, brokers may show the offsets before the states, and one partition before
+// another. ends are what changelogEnds returned before the changelog was read.
+func (l *Ledger) moves(ctx context.Context, ends map[string]int64) bool {
+	open, err := l.changelogEnds(ctx, false)
+	if err != nil || maps.Equal(ends, open) {
+		return false
+	}
+	select {
+	case <-time.After(firstPause):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// changelogEnds are the ends of the changelog's partitions, with committed those without an
+// open transaction.
+func (l *Ledger) changelogEnds(ctx context.Context, committed bool) (map[string]int64, error) {
 	if l.cfg.Changelog == "" {
 		return nil, nil
 	}
@@ -239,7 +273,7 @@ func (l *Ledger) changelogEnds(ctx context.Context) (map[string]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.cfg.Client.offsets(ctx, partitionsOf(own), atEnd, true)
+	return l.cfg.Client.offsets(ctx, partitionsOf(own), atEnd, committed)
 }
 
 // read reads the states, and checks them and the offsets.
@@ -265,12 +299,17 @@ func (l *Ledger) read(ctx context.Context) error {
 // beginWith makes states, by key, those that the run begins with. With a changelog they
 // go there, so that a restart has also those of keys that this run has not met.
 func (l *Ledger) beginWith(states map[string][]byte) {
+	if l.owner != nil {
+		l.carried = maps.Clone(states)
+		for key := range l.restored {
+			if _, ok := states[key]; !ok {
+				l.carried[key] = nil // of a run that was given other states
+			}
+		}
+	}
 	l.restored = make(map[string]lastValue, len(states))
 	for key, b := range states {
 		l.restored[key] = lastValue{bytes: b}
-		if l.owner != nil {
-			l.ready[key] = b
-		}
 	}
 	l.cfg.Log.Info("keys begin with given states", "keys", len(states))
 }
@@ -310,21 +349,25 @@ func (l *Ledger) openChangelog(ctx context.Context) (batch int, err error) {
 }
 
 // restore reads the changelog.
-func (l *Ledger) restore(ctx context.Context) (err error) {
+func (l *Ledger) restore(ctx context.Context) error {
 	topic, start := l.cfg.Changelog, time.Now()
-	l.restored, err = lastValues(ctx, l.cfg.Client, topic, l.cfg.Log)
+	s, err := readStored(ctx, l.cfg.Client, topic, l.cfg.Log)
 	if err != nil {
-		return fmt.Errorf("the changelog cannot be read: %w", err)
+		return err
 	}
-	l.head = head{}
-	if h, ok := l.restored[headKey]; ok {
-		delete(l.restored, headKey)
-		if err := json.Unmarshal(h.bytes, &l.head); err != nil && !l.cfg.BeginAnew {
-			return &ResumeError{fmt.Errorf("the head of the changelog, at %s, the record with the empty key, is damaged: %w; restore the topic, or begin anew", h.position(topic), err)}
+	l.restored, l.head, l.partitions, l.parts = s.states, s.head, s.partitions, s.parts
+	if l.cfg.BeginAnew {
+		l.places = slices.Collect(s.places())
+		return nil
+	}
+	l.kept = s.kept
+	for id := range s.kept {
+		l.holds[id] = true
+	}
+	if len(s.states) > 0 || s.headAt.bytes != nil || len(s.marks) > 0 {
+		if err := s.check(topic); err != nil {
+			return &ResumeError{err}
 		}
-	}
-	if len(l.restored) > 0 && l.head.ID == "" && !l.cfg.BeginAnew {
-		return &ResumeError{fmt.Errorf("the changelog %s has no head, the record with the empty key: another version of this program wrote it, or another program; name another topic, or begin anew", topic)}
 	}
 	l.cfg.Log.Info("states were restored", "topic", topic, "keys", len(l.restored), "took", time.Since(start).Round(time.Millisecond).String())
 	return nil
@@ -334,6 +377,11 @@ func (l *Ledger) restore(ctx context.Context) (err error) {
 func (l *Ledger) checkStates(ctx context.Context) error {
 	if err := l.lost(true); err != nil {
 		return err
+	}
+	if l.head.ID != "" {
+		if err := cmp.Or(l.refuseUnfinished(), l.refuseUse()); err != nil {
+			return err
+		}
 	}
 	if len(l.found) > 0 && len(l.restored) == 0 {
 		l.cfg.Log.Info("the run before kept no state: keys start without states at the group's offsets", "group", l.cfg.Group)
@@ -349,114 +397,102 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.replaced = map[string][]byte{}
+	l.carried = map[string][]byte{}
 	for _, s := range states {
 		v := l.restored[s.Key]
 		v.bytes = s.Bytes
 		l.restored[s.Key] = v
 		if s.Replaced {
-			l.replaced[s.Key] = s.Bytes
+			l.carried[s.Key] = s.Bytes
 		}
 	}
 	return l.checkIncluded(ctx, included)
 }
 
 // adopt writes the head of the changelog, which says whose it is now. A run that begins
-// anew also deletes the states.
-func (l *Ledger) adopt(ctx context.Context) error {
-	h, err := l.newHead(ctx)
-	if err != nil {
+// anew also deletes the states. With gives the run begins with the states that it is given.
+func (l *Ledger) adopt(ctx context.Context, gives bool) error {
+	was := l.head.ID
+	if err := l.newHead(ctx); err != nil {
 		return err
 	}
-	messages := []Message{h}
-	if l.cfg.BeginAnew {
-		for key := range l.restored {
-			messages = append(messages, Message{Key: []byte(key)})
+	next, discards := "", len(l.places) > 0
+	if gives {
+		next = beginning
+	}
+	if l.head.Unfinished = next; discards {
+		l.head.Unfinished = discarding
+	}
+	err := l.commitOwned(ctx, func(e *entries, yield func(entry) bool) bool {
+		for p := range len(l.head.Marks) {
+			if l.head.ID == was {
+				break
+			}
+			e.wrote[int32(p)] = true
+			if !yield(entry{partition: int32(p), key: []byte(bottomKey), value: []byte{}}) {
+				return false
+			}
 		}
-	}
-	if err := l.commitOwned(ctx, slices.Values(messages), nil); err != nil {
+		return true
+	}, nil)
+	if err != nil || !discards {
 		return err
 	}
-	if l.cfg.BeginAnew {
-		l.cfg.Log.Warn("beginning anew: states were discarded", "topic", l.cfg.Changelog, "keys", len(l.restored))
-		clear(l.restored)
+	if err := l.discard(ctx, next); err != nil {
+		return err
+	}
+	l.cfg.Log.Warn("beginning anew: states were discarded", "topic", l.cfg.Changelog, "keys", len(l.restored))
+	clear(l.restored)
+	clear(l.parts)
+	return nil
+}
+
+// discard deletes the states, in transactions of bounded size. The last one makes next what is
+// unfinished.
+func (l *Ledger) discard(ctx context.Context, next string) error {
+	for len(l.places) > 0 {
+		n, size := 0, 0
+		for n < len(l.places) && size < portionBytes {
+			size += len(l.places[n].key) + recordOverhead
+			n++
+		}
+		portion := l.places[:n]
+		if l.places = l.places[n:]; len(l.places) == 0 {
+			l.head.Unfinished = next
+		}
+		err := l.commitOwned(ctx, func(e *entries, yield func(entry) bool) bool {
+			for _, at := range portion {
+				e.wrote[at.partition] = true
+				if !yield(entry{partition: at.partition, key: []byte(at.key)}) {
+					return false
+				}
+			}
+			return true
+		}, nil)
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// ReadStored returns what a changelog holds, by positions. It changes nothing, and a run may
-// go on meanwhile.
-func ReadStored(ctx context.Context, client *Client, changelog string, log *slog.Logger) ([]Stored, error) {
-	if _, err := client.describe(ctx, []string{changelog}); err != nil {
-		return nil, err
-	}
-	values, err := lastValues(ctx, client, changelog, log)
-	if err != nil {
-		return nil, fmt.Errorf("the changelog cannot be read: %w", err)
-	}
-	delete(values, headKey)
-	return inOrder(changelog, values), nil
-}
-
-// inOrder are states by their positions.
-func inOrder(changelog string, states map[string]lastValue) []Stored {
-	all := make([]Stored, 0, len(states))
-	for key, s := range states {
-		all = append(all, Stored{Position: s.position(changelog), Key: key, Bytes: s.bytes})
-	}
-	slices.SortFunc(all, func(a, b Stored) int {
-		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
-	})
-	return all
-}
-
-// A lastValue is the last value of a key in a topic, with its position.
-type lastValue struct {
-	bytes     []byte
-	offset    int64
-	partition int32
-}
-
-func (v lastValue) position(topic string) Position {
-	return Position{topic, int(v.partition), v.offset}
-}
-
-// lastValues reads the last value of every key of a topic.
-func lastValues(ctx context.Context, client *Client, topic string, log *slog.Logger) (map[string]lastValue, error) {
-	src := Source{Cluster: client.cluster, Topics: []string{topic}, Start: Start{At: Earliest}, Bounded: true}
-	spans, err := src.findSpans(ctx, client, nil)
-	if err != nil {
-		return nil, err
-	}
-	all := map[string]lastValue{}
-	rest := restriction{Readers: 1, Partitions: spans, Bounded: true}
-	limits := readLimits
-	limits.Record = math.MaxInt // a state may be larger
-	c := newConsumer(ctx, client, src, rest, limits, log)
-	defer c.close()
-	for t := (&tracker{rest: rest}); !t.IsDone(); {
-		i, b := c.take()
-		if i < 0 {
-			select {
-			case <-c.arrived:
-			case <-ctx.Done():
-				return nil, context.Cause(ctx)
-			}
+// carry stores states that need not be stored together, in transactions of bounded size.
+func (l *Ledger) carry(ctx context.Context, states map[string][]byte) error {
+	portion, size := map[string][]byte{}, 0
+	for key, state := range states {
+		portion[key] = state
+		if size += len(key) + len(state) + recordOverhead; size < portionBytes {
 			continue
 		}
-		if b.err != nil {
-			return nil, b.err
+		if err := l.commitOwned(ctx, l.entries(portion), nil); err != nil {
+			return err
 		}
-		t.TryClaim(taken{i, b.next})
-		for _, r := range b.records {
-			if r.Value == nil {
-				delete(all, string(r.Key))
-			} else {
-				all[string(r.Key)] = lastValue{bytes: bytes.Clone(r.Value), offset: r.Offset, partition: int32(r.Partition)} // not to keep its whole batch
-			}
-		}
+		portion, size = map[string][]byte{}, 0
 	}
-	return all, nil
+	if len(portion) == 0 {
+		return nil
+	}
+	return l.commitOwned(ctx, l.entries(portion), nil)
 }
 
 // Restore returns the state that a key had when the ledger was opened, or nil. A second
@@ -569,13 +605,13 @@ func (l *Ledger) commit(ctx context.Context) error {
 		return err
 	}
 	l.mu.Lock()
-	states := l.ready
-	l.ready = map[string][]byte{}
+	states, keeping := l.ready, l.keeping
+	l.ready, l.keeping = map[string][]byte{}, map[string][]byte{}
 	start := time.Now()
 	renews := start.Sub(l.renewed) >= renewEvery
 	offsets := l.offsets(renews)
 	l.mu.Unlock()
-	if len(states) == 0 && len(offsets) == 0 && !(renews && l.owner != nil) {
+	if len(states) == 0 && len(keeping) == 0 && len(offsets) == 0 && !(renews && l.owner != nil) {
 		return nil
 	}
 	defer l.stage("commit", start)
@@ -583,15 +619,29 @@ func (l *Ledger) commit(ctx context.Context) error {
 	if err == nil && l.cfg.Sync != nil {
 		err = l.cfg.Sync()
 	}
+	if err == nil && len(l.carried) > 0 {
+		for key := range states {
+			delete(l.carried, key)
+		}
+		if err = l.carry(ctx, l.carried); err == nil {
+			l.carried, l.head.Unfinished = nil, ""
+		}
+	}
 	if err == nil {
-		err = l.store(ctx, states, offsets, renews)
+		err = l.store(ctx, states, keeping, offsets, renews)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {
 		maps.Copy(states, l.ready) // what came since holds
-		l.ready = states
+		maps.Copy(keeping, l.keeping)
+		l.ready, l.keeping = states, keeping
 		return err
+	}
+	for id, value := range keeping {
+		if l.holds[id] = true; value == nil {
+			delete(l.holds, id)
+		}
 	}
 	for log, p := range offsets {
 		l.stored[log] = p.Offset
@@ -604,53 +654,73 @@ func (l *Ledger) commit(ctx context.Context) error {
 
 // store writes states and offsets, and if it renews to the changelog in any case. Without a changelog nothing refuses a run that another
 // one has replaced: it moves offsets, which repeats records, and has no states to spoil.
-func (l *Ledger) store(ctx context.Context, states map[string][]byte, offsets map[string]Position, renews bool) error {
+func (l *Ledger) store(ctx context.Context, states, keeping map[string][]byte, offsets map[string]Position, renews bool) error {
 	notes := map[string]committed{}
 	if l.cfg.Group != "" {
 		for log, p := range offsets {
 			t := l.topics[p.Topic]
-			text, err := json.Marshal(note{l.run, t.id, t.epochs[p.Partition], l.head.ID})
+			n := note{identity: l.run, Topic: t.id, Epoch: t.epochs[p.Partition], Changelog: l.head.ID}
+			if l.owner != nil {
+				n.Commit = l.head.Commit + 1
+			}
+			text, err := json.Marshal(n)
 			if err != nil {
 				return err
 			}
 			notes[log] = committed{p.Offset, string(text)}
 		}
 	}
-	if l.owner == nil {
-		if len(notes) == 0 {
-			return nil
-		}
+	switch {
+	case len(states) == 0 && len(keeping) == 0 && len(notes) == 0 && !(renews && l.owner != nil):
+		return nil
+	case l.owner == nil:
 		return l.persist(ctx, "committed", func(ctx context.Context) error { return l.cfg.Client.commit(ctx, l.cfg.Group, notes) })
 	}
-	switch {
-	case len(states) > 0:
-		return l.commitOwned(ctx, l.messages(states), notes)
-	case len(notes) == 0 && !renews:
-		return nil
-	}
-	h, err := l.head.message()
-	if err != nil {
-		return err
-	}
-	return l.commitOwned(ctx, slices.Values([]Message{h}), notes)
-}
-
-// messages are those of states, by key, and of deletions, which are nil. Each is made
-// when it is written: all at once would take as much memory again.
-func (l *Ledger) messages(states map[string][]byte) iter.Seq[Message] {
-	return func(yield func(Message) bool) {
-		for key, state := range states {
-			m := Message{Key: []byte(key)}
-			if state != nil {
-				m.Value = state
-				if l.cfg.Seal != nil {
-					m.Value = l.cfg.Seal(key, state)
-				}
-			}
-			if !yield(m) {
-				return
+	write := l.entries(states)
+	return l.commitOwned(ctx, func(e *entries, yield func(entry) bool) bool {
+		for id, value := range keeping {
+			if !e.keep(id, value, yield) {
+				return false
 			}
 		}
+		return write(e, yield)
+	}, notes)
+}
+
+// Durable reports whether there is a changelog, which Keep needs.
+func (l *Ledger) Durable() bool { return l.owner != nil }
+
+// Keep has the changelog hold a value under an id from the next commit on, until Keep is called
+// with nil. It does nothing without a changelog.
+func (l *Ledger) Keep(id string, value []byte) {
+	if l.owner == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, pending := l.keeping[id]; value == nil && pending && !l.holds[id] {
+		delete(l.keeping, id) // nobody has to know
+		return
+	}
+	l.keeping[id] = value
+}
+
+// Kept is what the changelog held of Keep when the run began, by id.
+func (l *Ledger) Kept() map[string][]byte { return l.kept }
+
+// entries yields those of states, by key, and of deletions, which are nil. Each is made
+// when it is written: all at once would take as much memory again.
+func (l *Ledger) entries(states map[string][]byte) func(*entries, func(entry) bool) bool {
+	return func(e *entries, yield func(entry) bool) bool {
+		for key, state := range states {
+			if state != nil && l.cfg.Seal != nil {
+				state = l.cfg.Seal(key, state)
+			}
+			if !e.state(key, state, yield) {
+				return false
+			}
+		}
+		return true
 	}
 }
 
@@ -711,11 +781,12 @@ func (l *Ledger) Idle() <-chan struct{} { return l.account.Idle() }
 // Busy is how long records have been in flight, 0 if none are.
 func (l *Ledger) Busy() time.Duration { return l.account.Busy() }
 
-// Lag is the number of records per partition that were not handed over yet.
-func (l *Ledger) Lag() map[string]int64 {
+// Lag is Lag for the ledger's source: the records count that were not handed over yet.
+func (l *Ledger) Lag() (records map[string]int64, age time.Duration) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	return lags(l.handed)
+	handed := maps.Clone(l.handed)
+	l.mu.Unlock()
+	return l.cfg.Client.lag(l.ctx, handed)
 }
 
 // Close closes the ledger. If the run went well, it commits for the last time. An

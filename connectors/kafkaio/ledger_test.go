@@ -91,7 +91,7 @@ func TestQuietMoments(t *testing.T) {
 			}
 			got := map[string]string{}
 			for _, r := range kafkatest.Dial(c.Brokers).Consume(t, "states") {
-				if string(r.Key) != headKey {
+				if _, _, ok := ofPart(string(r.Key)); ok {
 					got[string(r.Key)] = string(r.Value)
 				}
 			}
@@ -129,7 +129,8 @@ func TestQuietMoments(t *testing.T) {
 		check("with its output on the way", held, map[string]string{"a": "a2", "b": "b1"})
 		l.Add(-2)
 		check("when nothing waits", 7, map[string]string{"a": "a3", "b": "b1"})
-		if d := cmp.Diff(map[string]int64{"in-0": 93}, l.Lag()); d != "" {
+		lags, _ := l.Lag()
+		if d := cmp.Diff(map[string]int64{"in-0": 93}, lags); d != "" {
 			t.Errorf("lag (-want +got):\n%s", d)
 		}
 		hand(1, 8)
@@ -255,7 +256,7 @@ func TestOwnerJoins(t *testing.T) {
 	}
 	defer o.close()
 	for range 3 {
-		if err := o.commit(context30(t), slices.Values([]Message{{Key: []byte("k"), Value: []byte("1")}}), nil); err != nil {
+		if err := o.commit(context30(t), slices.Values([]entry{{key: []byte("k"), value: []byte("1")}}), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -264,37 +265,31 @@ func TestOwnerJoins(t *testing.T) {
 	}
 }
 
-// TestOwnerPartitions: an owner writes a key to the partition of a Writer, which earlier
-// versions wrote changelogs by; in another one, the old state would stay beside the new.
-func TestOwnerPartitions(t *testing.T) {
-	_, c := fake(t, kfake.SeedTopics(7, "states"))
-	var messages []Message
-	for _, m := range numbered(200, []byte("x")) {
-		messages = append(messages, Message{Key: []byte("key of " + m.ID), Value: m.Value})
-	}
-	messages = append(messages, Message{Key: []byte(headKey), Value: []byte("{}")})
-	if err := newWriter(t, c, "states").Write(context30(t), messages); err != nil {
+// TestLagOfAStuckRun: the lag grows with the topic while a run takes nothing up, and stays as
+// last known while brokers do not answer.
+func TestLagOfAStuckRun(t *testing.T) {
+	k, c := fake(t, kfake.SeedTopics(1, "in"))
+	l := openLedger(t, LedgerConfig{Client: asks(t, c), Topics: []string{"in"}, AtEnd: true})
+	if err := l.handOver(t.Context(), []Progress{{Position{"in", 0, 3}, 3}}, 3, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	o, err := own(context30(t), c, "states", "", batchBytes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer o.close()
-	if err := o.commit(context30(t), slices.Values(messages), nil); err != nil {
-		t.Fatal(err)
-	}
-	at := map[string][]int32{}
-	for _, r := range kafkatest.Dial(c.Brokers).Consume(t, "states") {
-		at[string(r.Key)] = append(at[string(r.Key)], r.Partition)
-	}
-	for key, partitions := range at {
-		if len(partitions) != 2 || partitions[0] != partitions[1] {
-			t.Errorf("%q is in the partitions %v", key, partitions)
+	check := func(when string, want int64) time.Duration {
+		t.Helper()
+		l.cfg.Client.ends.asked = time.Time{} // long ago
+		lags, age := l.Lag()
+		if d := cmp.Diff(map[string]int64{"in-0": want}, lags); d != "" {
+			t.Errorf("%s (-want +got):\n%s", when, d)
 		}
+		return age
 	}
-	if len(at) != len(messages) {
-		t.Errorf("%d keys of %d", len(at), len(messages))
+	manual(c).Produce(t, ticking("in", 0, 10)...)
+	check("with ten records", 7)
+	manual(c).Produce(t, ticking("in", 0, 10)...)
+	check("with twenty", 17)
+	k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Err: kerr.UnknownServerError})
+	l.cfg.Client.ends.answered = time.Now().Add(-time.Hour)
+	if age := check("when no broker answers", 17); age < time.Hour {
+		t.Errorf("an answer of an hour ago has the age %v", age)
 	}
 }
 
@@ -420,7 +415,8 @@ func TestInFlight(t *testing.T) {
 		if n := len(r.got) - first; n > 2*BundleRecords {
 			t.Errorf("%d records were read while %d were in flight", n, first)
 		}
-		if lag := l.Lag()["in-0"]; lag != int64(200_000-first) {
+		lags, _ := l.Lag()
+		if lag := lags["in-0"]; lag != int64(200_000-first) {
 			t.Errorf("the lag is %d with %d handed over", lag, first)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"net"
+	"strconv"
 	"sync"
 	"time"
 
@@ -26,6 +27,7 @@ type owner struct {
 	client    *kgo.Client
 	changelog string
 	group     string // empty: there are no offsets
+	batch     int32  // the largest that the topic takes, in bytes
 	err       error  // of the transaction that failed; none follows it
 }
 
@@ -62,7 +64,7 @@ func own(ctx context.Context, c Cluster, changelog, group string, batch int32) (
 		kgo.TransactionalID(transactionalID(changelog)), kgo.TransactionTimeout(transactionTime),
 		kgo.DefaultProduceTopic(changelog), kgo.ProducerLinger(0), kgo.MaxBufferedBytes(bufferedBytes), kgo.ProducerBatchMaxBytes(batch),
 		kgo.ProducerBatchCompression(kgo.ZstdCompression(), kgo.NoCompression()),
-		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), // as a Writer
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.RecordDeliveryTimeout(deliveryTime), kgo.RetryTimeout(deliveryTime), kgo.RequestRetries(int(deliveryTime / firstPause)), kgo.RetryBackoffFn(requests(deliveryTime).Pause),
 	}
 	if d.login != nil {
@@ -75,7 +77,7 @@ func own(ctx context.Context, c Cluster, changelog, group string, batch int32) (
 	within, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if _, _, err = client.ProducerID(within); err == nil {
-		return &owner{client: client, changelog: changelog, group: group}, nil
+		return &owner{client: client, changelog: changelog, group: group, batch: batch}, nil
 	}
 	client.Close()
 	switch {
@@ -119,21 +121,21 @@ func (d dialer) anyone(ctx context.Context) bool {
 	return false
 }
 
-// commit stores messages, by key in the changelog, and offsets of the group, by
-// Position.Log: all of them or none. There has to be a message. The error wraps
+// commit stores entries of the changelog and offsets of the group, by
+// Position.Log: all of them or none. There has to be an entry. The error wraps
 // errDisowned if the process is not the owner any more. After an error, later calls return
 // it again.
-func (o *owner) commit(ctx context.Context, messages iter.Seq[Message], offsets map[string]committed) error {
+func (o *owner) commit(ctx context.Context, all iter.Seq[entry], offsets map[string]committed) error {
 	if o.err == nil {
-		o.err = o.transact(ctx, messages, offsets)
+		o.err = o.transact(ctx, all, offsets)
 	}
 	return o.err
 }
 
-func (o *owner) transact(ctx context.Context, messages iter.Seq[Message], offsets map[string]committed) error {
+func (o *owner) transact(ctx context.Context, all iter.Seq[entry], offsets map[string]committed) error {
 	err := o.client.BeginTransaction()
 	if err == nil {
-		err = o.write(ctx, messages)
+		err = o.write(ctx, all)
 	}
 	if err == nil && o.group != "" && len(offsets) > 0 {
 		err = o.addOffsets(ctx, offsets)
@@ -152,18 +154,22 @@ func (o *owner) transact(ctx context.Context, messages iter.Seq[Message], offset
 	return fmt.Errorf("states and offsets cannot be committed to the changelog %s: %w", o.changelog, err)
 }
 
-func (o *owner) write(ctx context.Context, messages iter.Seq[Message]) error {
+func (o *owner) write(ctx context.Context, all iter.Seq[entry]) error {
 	var mu sync.Mutex
 	var first error
 	stored := func(r *kgo.Record, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if first = cmp.Or(first, err); errors.Is(err, kerr.MessageTooLarge) {
-			first = fmt.Errorf("the state of the key %q has %d bytes: set max.message.bytes of the topic to more: %w", r.Key, len(r.Value), err)
+			first = fmt.Errorf("a record with the key %q has %d bytes: set max.message.bytes of the topic to more: %w", r.Key, len(r.Value), err)
 		}
 	}
-	for m := range messages {
-		o.client.Produce(ctx, &kgo.Record{Key: m.Key, Value: m.Value}, stored)
+	for e := range all {
+		r := &kgo.Record{Key: e.key, Value: e.value, Partition: e.partition}
+		if e.parts > 0 {
+			r.Headers = []kgo.RecordHeader{{Key: partsHeader, Value: strconv.AppendInt(nil, int64(e.parts), 10)}}
+		}
+		o.client.Produce(ctx, r, stored)
 	}
 	err := o.client.Flush(ctx)
 	mu.Lock()

@@ -25,7 +25,7 @@ const outlasting = transactionTime + 5*time.Minute
 var drawn = func() *rapid.Generator[schedule] {
 	pause := rapid.SampledFrom([]time.Duration{0, 0, 10 * time.Millisecond, 300 * time.Millisecond, time.Second, 1100 * time.Millisecond, 3 * time.Second, 10 * time.Second})
 	lasts := rapid.SampledFrom([]time.Duration{100 * time.Millisecond, time.Second, 5 * time.Second, 15 * time.Second, 45 * time.Second, 5 * time.Minute, outlasting})
-	common := rapid.SampledFrom([]op{feed, feed, feed, start, start, start, stop, kill, trapped, trapped, trapped, trapped, hold, refuse, brokers, brokers, move, grow, compact, look, reset})
+	common := rapid.SampledFrom([]op{feed, feed, feed, start, start, start, stop, kill, trapped, trapped, trapped, trapped, hold, refuse, brokers, brokers, move, grow, compact, look, reset, widen, backup, backup, copied})
 	request := rapid.OneOf(rapid.IntRange(0, 4), rapid.IntRange(0, len(trappable)-1)) // the first five are those of a commit
 	one := rapid.Custom(func(t *rapid.T) step {
 		s := step{Op: common.Draw(t, "op"), Then: pause.Draw(t, "then")}
@@ -56,8 +56,8 @@ var drawn = func() *rapid.Generator[schedule] {
 		}
 		s = append(s, rapid.SliceOfN(one, 0, 14).Draw(t, "steps")...)
 		// A run has to be refused after these, and nothing more is to be seen.
-		if last := rapid.SampledFrom([]op{feed, feed, feed, feed, feed, feed, recreate, lose}).Draw(t, "last"); last != feed {
-			s = append(s, step{Op: last, A: 5})
+		if last := rapid.SampledFrom([]op{feed, feed, feed, feed, feed, feed, recreate, lose, rollback, halve}).Draw(t, "last"); last != feed {
+			s = append(s, step{Op: last, A: rapid.IntRange(4, 5).Draw(t, "A")})
 		}
 		return s
 	})
@@ -121,6 +121,12 @@ func TestSimulationFinds(t *testing.T) {
 			`has the output ""`},
 		{learnsRepeats, schedule{{feed, 10, 0, 0, 0, 0}, {start, 0, 0, 0, 0, 3 * time.Second}, {reset, 0, 5, 0, 0, 0}},
 			"is none that a run without faults has had"},
+		{blindToAge, schedule{{feed, 10, 0, 0, 0, 0}, {start, 0, 0, 0, 0, 3 * time.Second}, {backup, 0, 0, 0, 0, 0}, {feed, 10, 1, 0, 0, 3 * time.Second}, {rollback, 0, 0, 0, 0, 0}},
+			"a start was to be refused, because is older than the offsets"},
+		{blindToGaps, schedule{{feed, 10, 0, 0, 0, 0}, {start, 0, 0, 0, 0, 3 * time.Second}, {halve, 1, 0, 0, 0, 0}},
+			"includes records up to -1"},
+		{followsCount, schedule{{feed, 10, 0, 0, 0, 0}, {start, 0, 0, 0, 0, 3 * time.Second}, {widen, 0, 0, 0, 0, 0}, {feed, 10, 1, 0, 0, 0}},
+			"where it does not belong"},
 	} {
 		t.Run(string(c.bug), func(t *testing.T) {
 			if bad := strings.Join(simulate(t, c.schedule, c.bug), "\n"); !strings.Contains(bad, c.shows) {
@@ -162,7 +168,7 @@ func TestSimulationRates(t *testing.T) {
 		t.Skip("a measurement: run it with -rates")
 	}
 	const seeds, most = 10, 400
-	for _, b := range []bug{offsetsFirst, noFence, blindToTopic, blindToStates, impatientFirst, storedTooSoon, learnsRepeats} {
+	for _, b := range []bug{offsetsFirst, noFence, blindToTopic, blindToStates, impatientFirst, storedTooSoon, learnsRepeats, blindToAge, blindToGaps, followsCount} {
 		var took []int
 		var shortest schedule
 		said := ""

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -54,7 +55,8 @@ import (
 //   - what is restored is a state that the loop without faults has had;
 //   - a run that has begun does not end by faults that pass within passingTime;
 //   - when the faults are over, a run starts and deals with all records, or is refused where
-//     the topic was created again or the changelog is lost.
+//     the topic was created again, or the changelog is lost, older than the offsets, or not
+//     whole. Partitions that are added to the changelog, and a copy of it, change nothing.
 
 const (
 	simIn, simOut, simStates, simGroup = "in", "out", "states", "g"
@@ -81,10 +83,15 @@ const (
 	reset              // kills all processes and sets the group's offset of partition A back by B
 	recreate           // kills all processes, creates the topic again and appends A records
 	lose               // kills all processes and deletes the changelog
+	widen              // adds a partition to the changelog
+	backup             // copies the changelog
+	rollback           // kills all processes and puts the copy of the changelog in its place
+	halve              // kills all processes and leaves one partition of the changelog empty: A says which
+	copied             // kills all processes and puts a copy of the changelog as it is in its place
 )
 
 func (o op) String() string {
-	return [...]string{"feed", "start", "stop", "kill", "trapped", "hold", "refuse", "brokers", "move", "grow", "compact", "look", "reset", "recreate", "lose"}[o]
+	return [...]string{"feed", "start", "stop", "kill", "trapped", "hold", "refuse", "brokers", "move", "grow", "compact", "look", "reset", "recreate", "lose", "widen", "backup", "rollback", "halve", "copied"}[o]
 }
 
 // A step is an op, and the time until the next.
@@ -143,6 +150,9 @@ const (
 	impatientFirst bug = "the first bundle does not wait for a broker"
 	storedTooSoon  bug = "outputs count as stored before they are"
 	learnsRepeats  bug = "records that a state includes are learned again"
+	blindToAge     bug = "a changelog that is older than the offsets is not noticed"
+	blindToGaps    bug = "a partition of the changelog that was emptied is not noticed"
+	followsCount   bug = "keys move when the changelog gets partitions"
 )
 
 // A world is one simulation.
@@ -161,6 +171,8 @@ type world struct {
 	states    map[string]map[int64]string // of truth, by key and offset
 	topics    [][16]byte                  // the ids that the topic has had
 	refusal   string                      // what a start has to say, if it must be refused
+	saved     []*kgo.Record               // a backup of the changelog
+	logs      int32                       // partitions of the changelog, when there is one
 
 	mu  sync.Mutex
 	bad []string // what contradicts the claim
@@ -512,7 +524,7 @@ func (w *world) failed() bool {
 }
 
 func newWorld(t *testing.T, b bug) *world {
-	w := &world{net: &kfake.VirtualNetwork{}, bug: b, outputs: map[string]string{}, states: map[string]map[int64]string{}}
+	w := &world{net: &kfake.VirtualNetwork{}, bug: b, logs: 2, outputs: map[string]string{}, states: map[string]map[int64]string{}}
 	var err error
 	// Without zstd, which version 7 of Produce brings: kfake's and franz-go's decoders have
 	// finalizers, which close channels of a bubble outside of it.
@@ -620,6 +632,19 @@ func (w *world) do(s step) {
 	case lose:
 		w.killAll()
 		w.lose()
+	case widen:
+		w.widen()
+	case backup:
+		w.saved = w.copy()
+	case rollback:
+		w.killAll()
+		w.rollback()
+	case halve:
+		w.killAll()
+		w.halve(s.A)
+	case copied:
+		w.killAll()
+		w.replace(w.copy())
 	}
 }
 
@@ -694,6 +719,18 @@ func (w *world) grow() {
 
 // committed are the group's offsets.
 func (w *world) committed() map[string]int64 {
+	at, _ := w.offsets()
+	return at
+}
+
+// notes are the metadata of the group's offsets.
+func (w *world) notes() map[string]string {
+	_, notes := w.offsets()
+	return notes
+}
+
+// offsets are the group's offsets, with their metadata.
+func (w *world) offsets() (at map[string]int64, notes map[string]string) {
 	req := kmsg.NewPtrOffsetFetchRequest()
 	req.Group = simGroup
 	t := kmsg.NewOffsetFetchRequestTopic()
@@ -706,17 +743,21 @@ func (w *world) committed() map[string]int64 {
 		res, err := req.RequestWith(context.Background(), w.admin)
 		w.must(err)
 		err = kerr.ErrorForCode(res.ErrorCode)
-		at := map[string]int64{}
+		at, notes = map[string]int64{}, map[string]string{}
 		for _, t := range res.Topics {
 			for _, p := range t.Partitions {
 				err = cmp.Or(err, kerr.ErrorForCode(p.ErrorCode))
 				if p.Offset >= 0 {
-					at[Position{Topic: t.Topic, Partition: int(p.Partition)}.Log()] = p.Offset
+					log := Position{Topic: t.Topic, Partition: int(p.Partition)}.Log()
+					at[log] = p.Offset
+					if p.Metadata != nil {
+						notes[log] = *p.Metadata
+					}
 				}
 			}
 		}
 		if err != kerr.CoordinatorLoadInProgress && err != kerr.NotCoordinator {
-			return at // no group is one without offsets
+			return at, notes // no group is one without offsets
 		}
 		time.Sleep(100 * time.Millisecond) // a fault that was meant for a process
 	}
@@ -777,6 +818,106 @@ func (w *world) lose() {
 	}
 }
 
+// copy copies the changelog.
+func (w *world) copy() (all []*kgo.Record) {
+	if w.cluster.TopicInfo(simStates) == nil {
+		return nil
+	}
+	for _, r := range w.consume(simStates) {
+		all = append(all, &kgo.Record{Topic: simStates, Partition: r.Partition, Key: r.Key, Value: r.Value, Headers: r.Headers})
+	}
+	return all
+}
+
+// replace makes the changelog one of these records, at other offsets.
+func (w *world) replace(records []*kgo.Record) {
+	if w.cluster.TopicInfo(simStates) == nil || w.refusal != "" {
+		return
+	}
+	w.must(w.cluster.DeleteTopic(simStates))
+	w.must(w.cluster.CreateTopic(simStates, w.logs, map[string]string{"cleanup.policy": "compact"}))
+	w.admin.ForceMetadataRefresh()
+	w.admin.PurgeTopicsFromClient(simStates)
+	time.Sleep(6 * time.Second)
+	for _, r := range records {
+		r := *r
+		w.must(w.admin.ProduceSync(context.Background(), &r).FirstErr())
+	}
+}
+
+// headIn is the last head among records of a changelog.
+func headIn(records []*kgo.Record) (h head) {
+	for _, r := range records {
+		if r.Partition == 0 && string(r.Key) == headKey {
+			h = head{}
+			json.Unmarshal(r.Value, &h)
+		}
+	}
+	return h
+}
+
+// rollback puts the backup in the place of the changelog.
+func (w *world) rollback() {
+	if w.cluster.TopicInfo(simStates) == nil || len(w.saved) == 0 || w.refusal != "" {
+		return
+	}
+	newest := int64(0) // commit of the offsets
+	for _, text := range w.notes() {
+		newest = max(newest, readNote(text).Commit)
+	}
+	w.replace(w.saved)
+	if headIn(w.saved).Commit < newest {
+		w.refusal = "is older than the offsets"
+	}
+}
+
+// halve leaves a partition of the changelog empty.
+func (w *world) halve(partition int) {
+	all := w.copy()
+	h := headIn(all)
+	if len(h.Marks) == 0 || w.refusal != "" {
+		return
+	}
+	p := int32(partition % len(h.Marks))
+	w.replace(slices.DeleteFunc(all, func(r *kgo.Record) bool {
+		control := string(r.Key) == headKey || string(r.Key) == bottomKey
+		return r.Partition == p && !(control && w.bug == blindToGaps)
+	}))
+	w.refusal = "the changelog"
+	if w.bug == blindToGaps {
+		w.refusal = ""
+	}
+}
+
+// widen adds a partition to the changelog.
+func (w *world) widen() {
+	if w.cluster.TopicInfo(simStates) == nil || w.logs >= 4 || w.refusal != "" {
+		return
+	}
+	req := kmsg.NewPtrCreatePartitionsRequest()
+	t := kmsg.NewCreatePartitionsRequestTopic()
+	t.Topic, t.Count = simStates, w.logs+1
+	req.Topics, req.TimeoutMillis = append(req.Topics, t), 1000
+	_, err := req.RequestWith(context.Background(), w.admin)
+	w.must(err)
+	w.logs++
+	w.admin.ForceMetadataRefresh()
+	time.Sleep(6 * time.Second)
+	if w.bug != followsCount {
+		return
+	}
+	w.killAll()
+	h := headIn(w.copy())
+	h.Marks = append(h.Marks, h.Commit)
+	bottom, err := json.Marshal(mark{h.Commit})
+	w.must(err)
+	text, err := json.Marshal(h)
+	w.must(err)
+	p := w.logs - 1
+	w.must(w.admin.ProduceSync(context.Background(), &kgo.Record{Topic: simStates, Partition: p, Key: []byte(bottomKey), Value: []byte{}},
+		&kgo.Record{Topic: simStates, Partition: p, Key: []byte(headKey), Value: bottom}, &kgo.Record{Topic: simStates, Key: []byte(headKey), Value: text}).FirstErr())
+}
+
 // mangleRequest and mangleAnswer put bugs in that show in what is sent.
 func (w *world) mangleRequest(key kmsg.Key, frame []byte) []byte {
 	if w.bug == offsetsFirst && key == kmsg.TxnOffsetCommit {
@@ -808,6 +949,8 @@ func (w *world) mangleAnswer(key kmsg.Key, frame []byte) []byte {
 	case w.bug == blindToTopic && key == kmsg.Metadata:
 		first, last := w.topics[0], w.topics[len(w.topics)-1]
 		return bytes.ReplaceAll(frame, last[:], first[:])
+	case w.bug == blindToAge && key == kmsg.OffsetFetch:
+		return bytes.ReplaceAll(frame, []byte(`"commit"`), []byte(`"number"`))
 	case w.bug == blindToStates && key == kmsg.OffsetFetch:
 		return bytes.ReplaceAll(frame, []byte(`"changelog"`), []byte(`"no longer"`))
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"hafvf/internal/account"
 	"hafvf/internal/dofn"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -245,6 +246,9 @@ func (c *consumer) read(ctx context.Context, ledger *Ledger, rt *sdf.LockRTracke
 			}
 			if n == 0 {
 				since = time.Now()
+			}
+			if b.deleted > 0 {
+				account.From(ctx).Deleted(c.parts[i].at.Topic, b.deleted)
 			}
 			c.parts[i].took(b, c.emit(b, emit))
 			n += len(b.records)

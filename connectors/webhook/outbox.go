@@ -17,6 +17,7 @@ type Alert struct {
 	Key  []byte
 	ID   string
 	Text []byte // without its line end
+	Kept string // the id under which it is stored, of OutboxConfig.Keep; empty if it is not
 }
 
 // An OutboxConfig says what an outbox does with its alerts.
@@ -24,8 +25,10 @@ type OutboxConfig struct {
 	Sink Sink
 	// MaxAge is the age above which an alert is not sent, by its field time. Zero is none.
 	MaxAge time.Duration
-	// Keep, if set, stores alerts that wait, until Done is called with them.
-	Keep, Done func(Alert)
+	// Keep, if set, stores an alert that waits, and returns the id under which it does so until
+	// Done is called with the id.
+	Keep func(Alert) (id string)
+	Done func(id string)
 	// Bury gets the alerts that the receiver refuses.
 	Bury func([]Refused)
 	Log  *slog.Logger
@@ -106,7 +109,7 @@ func (o *Outbox) Put(a Alert) error {
 		return fmt.Errorf("%s wait for the receiver, which is all that find a place: %s", message.Count(len(o.waiting), "alert", "alerts"), o.stats.Reason)
 	}
 	if o.cfg.Keep != nil {
-		o.cfg.Keep(a)
+		a.Kept = o.cfg.Keep(a)
 	}
 	o.append(a)
 	return nil
@@ -238,7 +241,7 @@ func (o *Outbox) settle(batch []entry, results []error) (again error) {
 	if o.cfg.Done != nil {
 		for i, e := range batch {
 			if results[i] == nil || !temporary(results[i]) && o.ctx.Err() == nil {
-				o.cfg.Done(e.Alert)
+				o.cfg.Done(e.Kept)
 			}
 		}
 	}

@@ -164,14 +164,15 @@ func TestOutboxKeepsAndExpires(t *testing.T) {
 	defer server.Close()
 	kept := map[string]bool{"0": true}
 	var mu sync.Mutex
-	note := func(keep bool) func(Alert) {
-		return func(a Alert) {
-			mu.Lock()
-			defer mu.Unlock()
-			kept[a.ID] = keep
-		}
+	note := func(id string, is bool) string {
+		mu.Lock()
+		defer mu.Unlock()
+		kept[id] = is
+		return id
 	}
-	o, _ := open(t, OutboxConfig{Sink: Sink{URL: Value{Text: server.URL}, Batch: 100}, MaxAge: time.Hour, Keep: note(true), Done: note(false)}, alert(0))
+	old := alert(0)
+	old.Kept = "0"
+	o, _ := open(t, OutboxConfig{Sink: Sink{URL: Value{Text: server.URL}, Batch: 100}, MaxAge: time.Hour, Keep: func(a Alert) string { return note(a.ID, true) }, Done: func(id string) { note(id, false) }}, old)
 	now := time.Now()
 	for i, age := range []time.Duration{2 * time.Hour, time.Minute, -time.Minute} {
 		o.Put(Alert{ID: fmt.Sprint(i + 1), Text: fmt.Appendf(nil, `{"id":"%d","time":%q}`, i+1, now.Add(-age).Format(time.RFC3339))})

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -49,7 +50,7 @@ func (e *Entity) Bind(est *Estimator) {
 // is to be learned at once, and nothing of it is kept. Otherwise due are the observations
 // that have waited for it, to be learned in their order, of which it may be one. An
 // observation that the entity includes already, as happens after a restart, is neither. The
-// error is a *Late.
+// error is a *Late or a *Full.
 func (e *Entity) Take(o *Observation) (now bool, due []Observation, err error) {
 	switch {
 	case e.repeats(o):
@@ -117,6 +118,9 @@ func (e *Entity) append(b []byte) []byte {
 	b = compact.AppendTime(b, e.released)
 	b = binary.AppendUvarint(b, uint64(len(e.waiting)))
 	for _, o := range e.waiting {
+		if o.ID == placeID(&o) {
+			o.ID = sameID
+		}
 		b = appendObservation(b, o)
 	}
 	b = binary.AppendUvarint(b, uint64(len(e.seen)))
@@ -146,9 +150,24 @@ func Waiting(state []byte) (first, last time.Time) {
 func (r *reader) buffer() Entity {
 	e := Entity{clock: r.Time(), released: r.Time()}
 	for range r.Count(1) {
-		e.waiting = append(e.waiting, r.observation())
+		o := r.observation()
+		if o.ID == sameID {
+			o.ID = placeID(&o)
+		}
+		e.waiting = append(e.waiting, o)
 	}
 	return e
+}
+
+// sameID stands in a state for the ID of an observation that is its placeID.
+const sameID = "\x00"
+
+// placeID is the ID that the observations of a topic have: log and position.
+func placeID(o *Observation) string {
+	if o.Log == "" {
+		return ""
+	}
+	return o.Log + "-" + strconv.FormatInt(o.Seq, 10)
 }
 
 // CheckState says why b is not a state of the key that Entity.AppendBinary or
@@ -208,7 +227,7 @@ func (e *Entity) Places() (all []Place) {
 }
 
 // admit adds an observation to those that wait, unless it is due at once, or says why it
-// is late. It keeps nothing of an observation that is due.
+// is late or not kept. It keeps nothing of an observation that is due.
 func (e *Entity) admit(o *Observation, lateness time.Duration) (due bool, err error) {
 	if o.Time.Before(e.released) {
 		return false, &Late{o.Time, e.released, e.clock.Sub(o.Time)}
@@ -220,14 +239,29 @@ func (e *Entity) admit(o *Observation, lateness time.Duration) (due bool, err er
 		e.released = o.Time
 		return true, nil
 	}
+	if len(e.waiting) >= mostWaiting && e.waiting[0].Time.After(e.clock.Add(-lateness)) {
+		return false, &Full{lateness}
+	}
 	at, _ := slices.BinarySearchFunc(e.waiting, o.Time, func(w Observation, t time.Time) int {
 		if w.Time.After(t) {
 			return 1
 		}
 		return -1
 	})
-	e.waiting = slices.Insert(e.waiting, at, o.Clone())
+	w := o.Clone()
+	w.Raw = "" // only a rejection would need it
+	e.waiting = slices.Insert(e.waiting, at, w)
 	return false, nil
+}
+
+// mostWaiting is how many observations of a key wait at most.
+const mostWaiting = 100_000
+
+// Full is the error of an observation that would wait, of a key of which mostWaiting wait.
+type Full struct{ Lateness time.Duration }
+
+func (f *Full) Error() string {
+	return fmt.Sprintf("too many wait: %d records of this key are within %v of its latest one; set a smaller lateness, or more keys", mostWaiting, f.Lateness)
 }
 
 // Late is the error of an observation that comes after a later one of its key was released.

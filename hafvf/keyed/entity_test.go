@@ -2,7 +2,9 @@ package keyed
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -106,6 +108,47 @@ func TestLate(t *testing.T) {
 	if !errors.As(err, &late) || late.Behind != 2*time.Second || late.Released.Unix() != 12 ||
 		err.Error() != "late: 1970-01-01T00:00:11Z is before 1970-01-01T00:00:12Z, which this key has already released" {
 		t.Errorf("%v: %+v", err, late)
+	}
+}
+
+// What waits is kept without its text, up to a number for each key.
+func TestManyWait(t *testing.T) {
+	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "normal"}, Lateness: 24 * time.Hour})
+	e, err := est.Open("k", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := strings.Repeat("a record as it came; ", 20)
+	take := func(i int) error {
+		o := Value(time.Unix(1_700_000_000+int64(i)/10, 0).UTC(), fmt.Sprint("sensors-3-", 5_000_000+i), float64(i))
+		o.Log, o.Seq, o.Raw = "sensors-3", 5_000_000+int64(i), raw
+		_, _, err := e.Take(&o)
+		return err
+	}
+	for i := range mostWaiting {
+		if err := take(i); err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	const each = 45 // bytes
+	b, _ := e.AppendBinary(nil)
+	if len(b) > each*mostWaiting {
+		t.Errorf("%d bytes for each observation that waits", len(b)/mostWaiting)
+	}
+	again, err := est.Open("k", b)
+	if err != nil || len(again.waiting) != mostWaiting || again.waiting[7].ID != "sensors-3-5000007" || again.waiting[7].Raw != "" {
+		t.Errorf("%d wait after a restart, %v", len(again.waiting), err)
+	}
+	var full *Full
+	if err := take(mostWaiting); !errors.As(err, &full) || err.Error() != "too many wait: 100000 records of this key are within 24h0m0s of its latest one; set a smaller lateness, or more keys" {
+		t.Errorf("one more: %v", err)
+	}
+	late := Value(time.Unix(1_700_000_000+24*3600, 0).UTC(), "", 1) // ten are due
+	if _, due, err := e.Take(&late); err != nil || len(due) != 10 {
+		t.Errorf("%d are due, %v", len(due), err)
+	}
+	if err := take(mostWaiting); err != nil {
+		t.Errorf("with room again: %v", err)
 	}
 }
 

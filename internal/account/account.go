@@ -102,8 +102,9 @@ type Run struct {
 	taken    int64
 	counts   Counts
 	fault    error
-	matched  map[int]bool    // exceptions that some key has
-	warmUps  map[string]bool // keys that warm up
+	matched  map[int]bool     // exceptions that some key has
+	warmUps  map[string]bool  // keys that warm up
+	deleted  map[string]int64 // see Deleted
 
 	stop, over    func()
 	stopped, gone <-chan struct{}
@@ -335,6 +336,26 @@ func (r *Run) WarmUps() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Sorted(maps.Keys(r.warmUps))
+}
+
+// Deleted notes that n records of a topic were deleted before the source read them.
+func (r *Run) Deleted(topic string, n int64) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.deleted == nil {
+		r.deleted = map[string]int64{}
+	}
+	r.deleted[topic] += n
+}
+
+// DeletedByTopic returns how many records were deleted before the source read them.
+func (r *Run) DeletedByTopic() map[string]int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.deleted)
 }
 
 // Stop asks the source to end at its next record, as if its input ended there. What

@@ -50,7 +50,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 		{name: "silence", doc: "true raises the alarm silent if a key has been silent for longer than its rhythm allows, and the alarm recovered when the key speaks again. {after: 15m} sets the bound itself. A topic raises silent while the key is silent, once the watermark has passed the bound and lateness. If nothing comes, the watermark is the clock less source.kafka.disorder. A file, and a topic with bounded: true, raise both alarms when the key speaks again. The time of silent is the time at which the bound was passed. The end of the input is not a silence.", initial: "false", read: silence(&c.Silence)},
 		{name: "keys", doc: "Exceptions for some keys. The first exception whose pattern matches a key holds.", read: keyRules(&c.Keys, nodes)},
 		{name: "order", doc: "Order in which a key's records are learned: by their times, or as they come.", read: choice(&c.Order, EventTime, Arrival)},
-		{name: "lateness", doc: "How long a record waits for earlier ones of its key.", read: duration(&c.Lateness)},
+		{name: "lateness", doc: "How long a record waits for earlier ones of its key. At most 100,000 records of a key wait; further ones are rejected.", read: duration(&c.Lateness)},
 		{name: "time_unit", doc: "The weight of memory acts once per this unit of time. By default it acts once per observation.", read: milliseconds(&c.TimeUnit)},
 		{name: "session", doc: "smooth: which records are smoothed together.", keys: []key{
 			{name: "gap", doc: "Time without an observation of the key that ends a session.", read: milliseconds(&c.Session.Gap)},

@@ -1,0 +1,483 @@
+package kafkaio
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// A changelog is a compacted topic with these keys:
+//
+//	""             the head in partition 0, a mark in each other partition
+//	"\x00"         the bottom of a partition, its first record
+//	"\x00" i key   the part i of a state that does not fit into one record; i is a uvarint
+//	"\x00\x00" key the state of a key that begins with a zero byte, or its part 0
+//	keptKey id     what Ledger.Keep holds, in partition 0
+//	key            the state of any other key, or its part 0
+//
+// Every commit has a number, and writes the head with it. A commit that writes to a partition
+// renews the mark of the partition, and the head has the numbers that all marks have. So
+// a partition that was emptied or is older than the others shows. A partition without its
+// bottom has lost its beginning. The states of keys go to the partitions that the head counts;
+// those that were added to the topic later stay empty.
+const (
+	headKey     = ""
+	bottomKey   = "\x00"
+	keptKey     = "\x00\xff\xff\xff\xff\x7f" // no part has so large a number
+	partsHeader = "parts"                    // how many parts a state has, at part 0, if there are several
+
+	// recordOverhead is more than a record has beside key and value, in bytes.
+	recordOverhead = 512
+)
+
+// portionBytes bounds a transaction of states that need not be stored together. Tests change
+// it.
+var portionBytes = 64 << 20
+
+// A head is the record that identifies a changelog.
+type head struct {
+	// ID is at first the id of the changelog's topic, so that two runs that start at once
+	// agree on it. It is random if the topic has no id or the states were discarded.
+	ID string `json:"id"`
+	// Commit is the number of the last commit.
+	Commit int64 `json:"commit"`
+	// Marks are the numbers of the last commits that wrote to each partition.
+	Marks []int64 `json:"marks"`
+	// Topics are the ids of the topics that were read into the states, by name.
+	Topics map[string]string `json:"topics,omitempty"`
+	// Run is the run that started last, the owner of the changelog.
+	Run *identity `json:"run,omitempty"`
+	// Use is what the changelog is used for.
+	Use use `json:"use"`
+	// Unfinished says what has to be stored before the states are complete.
+	Unfinished string `json:"unfinished,omitempty"`
+}
+
+// The values of head.Unfinished.
+const (
+	discarding = "discarding" // the states before a run that begins anew
+	beginning  = "beginning"  // LedgerConfig.First
+)
+
+// A use is what a run reads and writes beside the changelog.
+type use struct {
+	Group   string            `json:"group,omitempty"`
+	Topics  []string          `json:"topics,omitempty"`  // sorted
+	Outputs map[string]string `json:"outputs,omitempty"` // see LedgerConfig.Outputs
+}
+
+func (l *Ledger) use() use {
+	return use{l.cfg.Group, slices.Sorted(slices.Values(l.cfg.Topics)), l.cfg.Outputs}
+}
+
+// differences are those between two uses, in words.
+func (u use) differences(o use) (all []string) {
+	differ := func(what, was, is string) {
+		if was != is {
+			all = append(all, fmt.Sprintf("%s was %s and is %s", what, cmp.Or(was, "none"), cmp.Or(is, "none")))
+		}
+	}
+	differ("group", u.Group, o.Group)
+	differ("topics", fmt.Sprint(u.Topics), fmt.Sprint(o.Topics))
+	names := slices.Collect(maps.Keys(u.Outputs))
+	for name := range o.Outputs {
+		if _, both := u.Outputs[name]; !both {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		differ(name, u.Outputs[name], o.Outputs[name])
+	}
+	return all
+}
+
+// A mark is the record of a partition's last commit.
+type mark struct {
+	Commit int64 `json:"commit"`
+}
+
+// byKey is the partition of a key, that of the Java client.
+var byKey = kgo.StickyKeyPartitioner(nil).ForTopic("")
+
+func partitionFor(key string, partitions int) int32 {
+	return int32(byKey.Partition(&kgo.Record{Key: []byte(key)}, partitions))
+}
+
+// partKey is the key of a part of a state in the changelog.
+func partKey(key string, part int) []byte {
+	if part == 0 && key[0] != 0 {
+		return []byte(key)
+	}
+	return append(binary.AppendUvarint([]byte{0}, uint64(part)), key...)
+}
+
+// ofPart is the inverse of partKey. It reports false for a key that partKey does not make.
+func ofPart(b string) (key string, part int, ok bool) {
+	if b == "" || b == bottomKey {
+		return "", 0, false
+	}
+	if b[0] != 0 {
+		return b, 0, true
+	}
+	n, size := binary.Uvarint([]byte(b[1:]))
+	if size <= 0 || n > math.MaxInt32 || len(b) == 1+size {
+		return "", 0, false
+	}
+	return b[1+size:], int(n), true
+}
+
+// An entry is a record for a changelog.
+type entry struct {
+	partition  int32
+	key, value []byte // a value of nil deletes the key
+	parts      int    // of a state, at its part 0
+}
+
+// A place is the place of a key in a changelog.
+type place struct {
+	partition int32
+	key       string // as in the record
+}
+
+// contents are what a changelog holds.
+type contents struct {
+	partitions int // of the topic
+	head       head
+	headAt     lastValue            // its record; nil bytes: there is none
+	marks      map[int32][]byte     // by partition
+	bottoms    map[int32]bool       // partitions that have one
+	states     map[string]lastValue // by key
+	parts      map[string]int       // of states that have several
+	kept       map[string][]byte    // by id
+	strays     map[place]bool       // records where their keys do not belong
+	broken     map[string]lastValue // states of which parts are missing
+}
+
+// readStored reads a changelog.
+func readStored(ctx context.Context, client *Client, topic string, log *slog.Logger) (*contents, error) {
+	topics, err := client.describe(ctx, []string{topic})
+	if err != nil {
+		return nil, err
+	}
+	s := &contents{partitions: topics[topic].partitions, marks: map[int32][]byte{}, bottoms: map[int32]bool{}, states: map[string]lastValue{}, parts: map[string]int{}, kept: map[string][]byte{}, strays: map[place]bool{}, broken: map[string]lastValue{}}
+	if err := eachRecord(ctx, client, topic, log, s.add); err != nil {
+		return nil, fmt.Errorf("the changelog cannot be read: %w", err)
+	}
+	s.join()
+	return s, nil
+}
+
+// add adds a record. The states have the keys of their records until join.
+func (s *contents) add(r Record) {
+	p := int32(r.Partition)
+	switch key := string(r.Key); {
+	case key == headKey && p == 0:
+		s.headAt = lastValue{bytes: bytes.Clone(r.Value), offset: r.Offset}
+	case key == headKey:
+		s.marks[p] = bytes.Clone(r.Value)
+	case key == bottomKey:
+		s.bottoms[p] = r.Value != nil
+	case p == 0 && strings.HasPrefix(key, keptKey) && r.Value == nil:
+		delete(s.kept, key[len(keptKey):])
+	case p == 0 && strings.HasPrefix(key, keptKey):
+		s.kept[key[len(keptKey):]] = bytes.Clone(r.Value)
+	default:
+		was, known := s.states[key]
+		switch elsewhere := known && was.partition != p; {
+		case elsewhere && r.Value != nil:
+			s.strays[place{p, key}] = true
+		case elsewhere:
+			delete(s.strays, place{p, key})
+		case r.Value == nil:
+			delete(s.states, key)
+		default:
+			v := lastValue{bytes: bytes.Clone(r.Value), offset: r.Offset, partition: p} // not to keep its whole batch
+			for _, h := range r.Headers {
+				if n, err := strconv.ParseInt(string(h.Value), 10, 32); h.Key == partsHeader && err == nil {
+					v.parts = int32(n)
+				}
+			}
+			s.states[key] = v
+		}
+	}
+}
+
+// join reads the head, and makes states of their parts.
+func (s *contents) join() {
+	json.Unmarshal(s.headAt.bytes, &s.head) // a head that cannot be read is refused by check
+	parts := map[string]map[int][]byte{}
+	var rewritten []string
+	for raw, v := range s.states {
+		key, part, ok := ofPart(raw)
+		if n := len(s.head.Marks); !ok || n > 0 && partitionFor(key, n) != v.partition {
+			s.strays[place{v.partition, raw}] = true
+		}
+		if ok && part > 0 {
+			if parts[key] == nil {
+				parts[key] = map[int][]byte{}
+			}
+			parts[key][part] = v.bytes
+			s.parts[key] = max(s.parts[key], part+1)
+		}
+		if raw != key {
+			rewritten = append(rewritten, raw)
+		}
+	}
+	plain := map[string]lastValue{}
+	for _, raw := range rewritten {
+		if key, part, ok := ofPart(raw); ok && part == 0 {
+			plain[key] = s.states[raw]
+		}
+		delete(s.states, raw)
+	}
+	maps.Copy(s.states, plain)
+	for key, v := range s.states {
+		for i := 1; i < int(v.parts); i++ {
+			b, ok := parts[key][i]
+			if !ok {
+				s.broken[key] = v
+			}
+			v.bytes = append(v.bytes, b...)
+		}
+		s.states[key] = v
+	}
+}
+
+// check reports what is wrong with a changelog that has states or a head.
+func (s *contents) check(topic string) error {
+	const copied = "a changelog that is copied keeps the partitions of its records; restore the topic, or begin anew"
+	n := len(s.head.Marks)
+	switch {
+	case s.headAt.bytes != nil && !json.Valid(s.headAt.bytes):
+		return fmt.Errorf("the head of the changelog, at %s, the record with the empty key, is damaged; restore the topic, or begin anew", s.headAt.position(topic))
+	case s.head.ID == "" || n == 0:
+		return fmt.Errorf("the changelog %s has no head, the record with the empty key in partition 0: another version of this program wrote it, or another program, or the partition was emptied; name another topic, restore this one, or begin anew", topic)
+	case s.partitions < n:
+		return fmt.Errorf("the changelog %s has %d partitions, and its states are in %d: %s", topic, s.partitions, n, copied)
+	}
+	for p, number := range s.head.Marks {
+		at := Position{Topic: topic, Partition: p}.Log()
+		var m mark
+		if p == 0 {
+			m.Commit = s.head.Commit
+			number = s.head.Commit
+		} else if b := s.marks[int32(p)]; b != nil {
+			if err := json.Unmarshal(b, &m); err != nil {
+				return fmt.Errorf("the mark of %s, the record with the empty key, is damaged: %w; restore the topic, or begin anew", at, err)
+			}
+		}
+		switch {
+		case !s.bottoms[int32(p)]:
+			return fmt.Errorf("the partition %s of the changelog has lost its first records, and with them the states of keys: restore the topic, or begin anew", at)
+		case m.Commit != number:
+			return fmt.Errorf("the partition %s of the changelog has the commit %d, and by the head its last one is %d: the partitions are not of one time, as after a backup that restored a part of them; restore the topic, or begin anew", at, m.Commit, number)
+		}
+	}
+	for at := range s.strays {
+		return fmt.Errorf("the changelog %s has the key %q in partition %d, where it does not belong: %s", topic, at.key, at.partition, copied)
+	}
+	for key, v := range s.broken {
+		return fmt.Errorf("the changelog %s has not all parts of the state of the key %q, at %s; restore the topic, or begin anew", topic, key, v.position(topic))
+	}
+	return nil
+}
+
+// places are those of all records of states.
+func (s *contents) places() iter.Seq[place] {
+	return func(yield func(place) bool) {
+		for at := range s.strays {
+			if !yield(at) {
+				return
+			}
+		}
+		for id := range s.kept {
+			if !yield(place{0, keptKey + id}) {
+				return
+			}
+		}
+		for key, v := range s.states {
+			for i := range max(1, s.parts[key], int(v.parts)) {
+				if at := (place{v.partition, string(partKey(key, i))}); !s.strays[at] && !yield(at) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// entries makes those of one commit to a changelog, and notes which partitions they go to.
+type entries struct {
+	head  *head
+	parts map[string]int // of states that have several, as they are stored
+	most  int            // bytes of a batch
+	wrote map[int32]bool
+}
+
+// state yields the entries of a key's state, in parts if it is large; those of nil delete it.
+func (e *entries) state(key string, value []byte, yield func(entry) bool) bool {
+	p := partitionFor(key, len(e.head.Marks))
+	e.wrote[p] = true
+	was, n := e.parts[key], 0
+	room := max(1, e.most-len(key)-recordOverhead)
+	if value != nil {
+		n = max(1, (len(value)+room-1)/room)
+	}
+	if delete(e.parts, key); n > 1 {
+		e.parts[key] = n
+	}
+	for i := range n {
+		part := entry{partition: p, key: partKey(key, i), value: value[i*room : min(len(value), (i+1)*room)]}
+		if i == 0 && n > 1 {
+			part.parts = n
+		}
+		if !yield(part) {
+			return false
+		}
+	}
+	for i := n; i < max(was, 1); i++ {
+		if !yield(entry{partition: p, key: partKey(key, i)}) {
+			return false
+		}
+	}
+	return true
+}
+
+// keep yields the entry of what Ledger.Keep holds; nil deletes it.
+func (e *entries) keep(id string, value []byte, yield func(entry) bool) bool {
+	e.wrote[0] = true
+	return yield(entry{key: []byte(keptKey + id), value: value})
+}
+
+// end yields the marks and the head.
+func (e *entries) end(yield func(entry) bool) error {
+	for p := range e.wrote {
+		if int(p) < len(e.head.Marks) {
+			e.head.Marks[p] = e.head.Commit
+		}
+	}
+	text, err := json.Marshal(mark{e.head.Commit})
+	if err != nil {
+		return err
+	}
+	for p := range e.wrote {
+		if p != 0 && !yield(entry{partition: p, key: []byte(headKey), value: text}) {
+			return nil
+		}
+	}
+	if text, err = json.Marshal(e.head); err == nil {
+		yield(entry{key: []byte(headKey), value: text})
+	}
+	return err
+}
+
+// ReadStored returns what a changelog holds, by positions. It changes nothing, and a run may
+// go on meanwhile.
+func ReadStored(ctx context.Context, client *Client, changelog string, log *slog.Logger) ([]Stored, error) {
+	s, err := readStored(ctx, client, changelog, log)
+	if err != nil {
+		return nil, err
+	}
+	return inOrder(changelog, s.states), nil
+}
+
+// inOrder are states by their positions.
+func inOrder(changelog string, states map[string]lastValue) []Stored {
+	all := make([]Stored, 0, len(states))
+	for key, s := range states {
+		all = append(all, Stored{Position: s.position(changelog), Key: key, Bytes: s.bytes})
+	}
+	slices.SortFunc(all, func(a, b Stored) int {
+		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
+	})
+	return all
+}
+
+// A lastValue is the last value of a key in a topic, with its position.
+type lastValue struct {
+	bytes     []byte
+	offset    int64
+	partition int32
+	parts     int32 // see partsHeader
+}
+
+func (v lastValue) position(topic string) Position {
+	return Position{topic, int(v.partition), v.offset}
+}
+
+// eachRecord calls do with each record of a topic, up to its present end.
+func eachRecord(ctx context.Context, client *Client, topic string, log *slog.Logger, do func(Record)) error {
+	src := Source{Cluster: client.cluster, Topics: []string{topic}, Start: Start{At: Earliest}, Bounded: true}
+	spans, err := src.findSpans(ctx, client, nil)
+	if err != nil {
+		return err
+	}
+	rest := restriction{Readers: 1, Partitions: spans, Bounded: true}
+	limits := readLimits
+	limits.Record = math.MaxInt // a state may be larger
+	c := newConsumer(ctx, client, src, rest, limits, log)
+	defer c.close()
+	for t := (&tracker{rest: rest}); !t.IsDone(); {
+		i, b := c.take()
+		if i < 0 {
+			select {
+			case <-c.arrived:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+			continue
+		}
+		if b.err != nil {
+			return b.err
+		}
+		t.TryClaim(taken{i, b.next})
+		for _, r := range b.records {
+			do(r)
+		}
+	}
+	return nil
+}
+
+// refuseUse refuses a changelog that a run of another config wrote.
+func (l *Ledger) refuseUse() error {
+	differ := l.head.Use.differences(l.use())
+	if len(differ) == 0 || l.cfg.Migrate {
+		return nil
+	}
+	of := "a run of another config"
+	if l.head.Run != nil {
+		of = l.head.Run.String()
+	}
+	text := differ[0]
+	for _, d := range differ[1:] {
+		text += ", " + d
+	}
+	return fmt.Errorf("the changelog %s is that of %s, and this config is another: %s; two configs on one changelog would take each other's states and records for their own; name another changelog, or, if the config was changed on purpose, go on with --migrate",
+		l.cfg.Changelog, of, text)
+}
+
+// refuseUnfinished refuses states that a run before has not stored completely.
+func (l *Ledger) refuseUnfinished() error {
+	switch l.head.Unfinished {
+	case discarding:
+		return &ResumeError{errors.New("a run that began anew ended before it had discarded all states of the changelog " + l.cfg.Changelog + ": begin anew once more")}
+	case beginning:
+		if len(l.cfg.First) == 0 {
+			return &ResumeError{errors.New("a run ended before it had stored all states that it was given in the changelog " + l.cfg.Changelog + ": start it with the same file of states, or begin anew")}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,410 @@
+package kafkaio
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"pgregory.net/rapid"
+
+	"hafvf/internal/testing/kafkatest"
+)
+
+// TestPartKeys: the keys of parts are told apart, and name their state.
+func TestPartKeys(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		some := rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 2, 128, 'a'}), 1, 4)
+		draw := func(n string) (string, int) {
+			return string(some.Draw(t, "key"+n)), rapid.SampledFrom([]int{0, 1, 2, 127, 128, 300}).Draw(t, "part"+n)
+		}
+		key, part := draw("")
+		b := partKey(key, part)
+		if k, p, ok := ofPart(string(b)); k != key || p != part || !ok {
+			t.Fatalf("%q, %d is %q, which is %q, %d", key, part, b, k, p)
+		}
+		if k, p := draw("2"); (k != key || p != part) && bytes.Equal(partKey(k, p), b) {
+			t.Fatalf("%q is of %q, %d and %q, %d", b, key, part, k, p)
+		}
+	})
+	for _, b := range []string{headKey, bottomKey, "\x00\x80", "\x00\x01"} {
+		if key, part, ok := ofPart(b); ok {
+			t.Errorf("%q is part %d of %q", b, part, key)
+		}
+	}
+}
+
+// TestPartitionFor: a key has the partition that a Writer gives it.
+func TestPartitionFor(t *testing.T) {
+	for i := range 100 {
+		key := fmt.Sprint("key", i)
+		if got, want := partitionFor(key, 5), (kafka.Murmur2Balancer{}).Balance(kafka.Message{Key: []byte(key)}, 0, 1, 2, 3, 4); int(got) != want {
+			t.Errorf("%s: %d, not %d", key, got, want)
+		}
+	}
+}
+
+// filled is a cluster with a changelog of 3 partitions, in which a run has left the states of
+// 20 keys, and the group's offset 5.
+func filled(t *testing.T) (*kfake.Cluster, Cluster) {
+	t.Helper()
+	k, c := fake(t, kfake.SeedTopics(1, "in"))
+	changelogOf(t, c, 3)
+	manual(c).Produce(t, ticking("in", 0, 9)...)
+	stepped(t, c, nil, 5)
+	return k, c
+}
+
+func changelogOf(t *testing.T, c Cluster, partitions int) {
+	t.Helper()
+	kafkatest.Dial(c.Brokers).CreateTopic(t, "states", partitions, map[string]string{"cleanup.policy": "compact"})
+}
+
+// stepped is a run that makes the state of k and of 20 other keys that of the offset.
+func stepped(t *testing.T, c Cluster, more func(*LedgerConfig), offset int64) {
+	t.Helper()
+	r := begun(t, c, more)
+	for i := range 20 {
+		r.Add(0, State{Key: fmt.Sprint("k", i), Bytes: fmt.Append(nil, offset)})
+	}
+	r.must(offset)
+	if err := r.Close(context30(t), true); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// restoredAll checks that all 21 states are those of the offset.
+func restoredAll(t *testing.T, c Cluster, offset int64) {
+	t.Helper()
+	r := begun(t, c, nil)
+	want := map[string][]byte{"k": fmt.Append(nil, offset)}
+	for i := range 20 {
+		want[fmt.Sprint("k", i)] = fmt.Append(nil, offset)
+	}
+	if d := cmp.Diff(want, r.Restored()); d != "" || r.start["in-0"].offset != offset {
+		t.Errorf("at %v (-want +got):\n%s", r.start, d)
+	}
+	r.Close(context30(t), false)
+}
+
+// TestChangelogGrows: partitions that are added to a changelog change nothing.
+func TestChangelogGrows(t *testing.T) {
+	_, c := filled(t)
+	req := kmsg.NewPtrCreatePartitionsRequest()
+	topic := kmsg.NewCreatePartitionsRequestTopic()
+	topic.Topic, topic.Count = "states", 7
+	req.Topics, req.TimeoutMillis = append(req.Topics, topic), 1000
+	if err := kerr.ErrorForCode(request[*kmsg.CreatePartitionsResponse](t, c, req).Topics[0].ErrorCode); err != nil {
+		t.Fatal(err)
+	}
+	stepped(t, c, nil, 7)
+	restoredAll(t, c, 7)
+}
+
+// copies are the records of the changelog, by partition.
+func copies(t *testing.T, c Cluster) []*kgo.Record {
+	t.Helper()
+	var all []*kgo.Record
+	for _, r := range kafkatest.Dial(c.Brokers).Consume(t, "states") {
+		all = append(all, &kgo.Record{Topic: "states", Partition: r.Partition, Key: r.Key, Value: r.Value, Headers: r.Headers})
+	}
+	return all
+}
+
+// TestChangelogCopied: a changelog that was restored goes on if it is whole and as new as the
+// offsets, and is refused otherwise.
+func TestChangelogCopied(t *testing.T) {
+	const backup, now = 0, 1
+	without := func(p int32) func(*kgo.Record) bool { return func(r *kgo.Record) bool { return r.Partition != p } }
+	whole := func(*kgo.Record) bool { return true }
+	for _, test := range []struct {
+		name       string
+		from       int
+		keeps      func(*kgo.Record) bool
+		partitions int
+		want       string // "" where it goes on
+	}{
+		{"as it is", now, whole, 3, ""},
+		{"to more partitions", now, whole, 4, ""},
+		{"a backup", backup, whole, 3, "is older than the offsets (its last commit has the number 2, and that of the offsets has the number 4)"},
+		{"without partition 0", now, without(0), 3, "has no head"},
+		{"without partition 1", now, without(1), 3, "the partition states-1 of the changelog has lost its first records"},
+		{"without partition 2", now, without(2), 3, "the partition states-2 of the changelog has lost its first records"},
+		{"without bottoms", now, func(r *kgo.Record) bool { return string(r.Key) != bottomKey }, 3, "has lost its first records"},
+		{"to two partitions", now, func(r *kgo.Record) bool {
+			p := r.Partition
+			r.Partition %= 2
+			return string(r.Key) != headKey || p != 2
+		}, 2, "has 2 partitions, and its states are in 3"},
+		{"mixed", now, func(r *kgo.Record) bool {
+			if _, _, ok := ofPart(string(r.Key)); ok {
+				r.Partition = (r.Partition + 1) % 3
+			}
+			return true
+		}, 3, "where it does not belong"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			k, c := filled(t)
+			all := [][]*kgo.Record{copies(t, c), nil}
+			stepped(t, c, nil, 7)
+			all[now] = copies(t, c)
+			k.DeleteTopic("states")
+			changelogOf(t, c, test.partitions)
+			restore(t, c, all[test.from], test.keeps)
+			if test.want == "" {
+				restoredAll(t, c, 7)
+				return
+			}
+			_, err := begin(t, c, nil)
+			cannotResume(t, err, test.want, "begin anew")
+			begun(t, c, func(cfg *LedgerConfig) { cfg.BeginAnew = true }).Close(context30(t), true)
+			_, err = begin(t, c, nil)
+			cannotResume(t, err, "the changelog states has the id ")
+			stepped(t, c, func(cfg *LedgerConfig) { cfg.BeginAnew = true }, 3)
+			restoredAll(t, c, 3)
+		})
+	}
+	t.Run("a partition of a backup", func(t *testing.T) {
+		k, c := filled(t)
+		old := copies(t, c)
+		stepped(t, c, nil, 7)
+		now := copies(t, c)
+		k.DeleteTopic("states")
+		changelogOf(t, c, 3)
+		restore(t, c, old, func(r *kgo.Record) bool { return r.Partition == 1 })
+		restore(t, c, now, without(1))
+		_, err := begin(t, c, nil)
+		cannotResume(t, err, "the partition states-1 of the changelog has the commit 2, and by the head its last one is 4")
+	})
+	t.Run("deleted from the front", func(t *testing.T) {
+		_, c := filled(t)
+		req := kmsg.NewPtrDeleteRecordsRequest()
+		req.TimeoutMillis = 1000
+		req.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: "states", Partitions: []kmsg.DeleteRecordsRequestTopicPartition{{Partition: 1, Offset: 2}}}}
+		if err := kerr.ErrorForCode(request[*kmsg.DeleteRecordsResponse](t, c, req).Topics[0].Partitions[0].ErrorCode); err != nil {
+			t.Fatal(err)
+		}
+		_, err := begin(t, c, nil)
+		cannotResume(t, err, "has lost its first records")
+	})
+}
+
+func restore(t *testing.T, c Cluster, records []*kgo.Record, keeps func(*kgo.Record) bool) {
+	t.Helper()
+	var kept []*kgo.Record
+	for _, r := range records {
+		if r := *r; keeps(&r) {
+			kept = append(kept, &r)
+		}
+	}
+	manual(c).Produce(t, kept...)
+}
+
+// TestChangelogOfAnotherConfig is refused, and says how the two differ.
+func TestChangelogOfAnotherConfig(t *testing.T) {
+	_, c := fake(t, kfake.SeedTopics(1, "in"), kfake.SeedTopics(1, "more"))
+	manual(c).Produce(t, ticking("in", 0, 9)...)
+	with := func(group string, outputs map[string]string, topics ...string) func(*LedgerConfig) {
+		return func(cfg *LedgerConfig) { cfg.Group, cfg.Outputs, cfg.Topics = group, outputs, topics }
+	}
+	out := map[string]string{"sink": "kafka out", "alerts": "a webhook"}
+	a := begun(t, c, with("g", out, "in"))
+	a.must(5)
+	a.Close(context30(t), true)
+	for _, other := range []struct {
+		config func(*LedgerConfig)
+		want   string
+	}{
+		{with("h", out, "in"), "group was g and is h"},
+		{with("", out, "in"), "group was g and is none"},
+		{with("g", out, "in", "more"), "topics was [in] and is [in more]"},
+		{with("g", map[string]string{"sink": "kafka two", "rejects": "jsonl r"}, "in"), "alerts was a webhook and is none, rejects was none and is jsonl r, sink was kafka out and is kafka two"},
+	} {
+		_, err := begin(t, c, other.config)
+		refuses(t, err, "the changelog states is that of run "+a.run.Run, other.want+";", "name another changelog", "--migrate")
+	}
+	begun(t, c, with("g", out, "in")).Close(context30(t), true)
+	b := begun(t, c, func(cfg *LedgerConfig) {
+		with("g", out, "more", "in")(cfg)
+		cfg.Migrate = true
+	})
+	b.must(6)
+	b.Close(context30(t), true)
+	begun(t, c, with("g", out, "in", "more"))
+}
+
+// TestLargeStates: a state that does not fit into a record is stored in several, of which
+// none stays behind.
+func TestLargeStates(t *testing.T) {
+	const most = 4096
+	_, c := fake(t, kfake.SeedTopics(1, "in"))
+	kafkatest.Dial(c.Brokers).CreateTopic(t, "states", 2, map[string]string{"cleanup.policy": "compact", "max.message.bytes": fmt.Sprint(most)})
+	want := map[string][]byte{}
+	put := func(r run, key string, size int) {
+		want[key] = bytes.Repeat([]byte{byte(size), 'x'}, size/2)
+		r.Add(0, State{Key: key, Bytes: want[key]})
+	}
+	sizes := []int{10, 5 * most, most, 40, 3 * most, 70 * most, 0, 2 * most}
+	for i, size := range sizes {
+		r := begun(t, c, nil)
+		put(r, "k", size)
+		put(r, "\x00k", sizes[len(sizes)-1-i])
+		if err := r.Close(context30(t), true); err != nil {
+			t.Fatal(err)
+		}
+		next := begun(t, c, nil)
+		if got := next.Restored(); !maps.EqualFunc(want, got, bytes.Equal) {
+			t.Fatalf("after %v: %d states, k of %d bytes, the other of %d", sizes[:i+1], len(got), len(got["k"]), len(got["\x00k"]))
+		}
+		stored, err := ReadStored(context30(t), asks(t, c), "states", quiet)
+		if err != nil || len(stored) != 2 || !bytes.Equal(stored[0].Bytes, want[stored[0].Key]) {
+			t.Fatalf("%d stored, %v", len(stored), err)
+		}
+		next.Close(context30(t), false)
+	}
+	put(begun(t, c, nil), "k", 10)
+	a := begun(t, c, nil)
+	a.Add(0, State{Key: "k"}, State{Key: "\x00k"}) // deleted
+	if err := a.Close(context30(t), true); err != nil {
+		t.Fatal(err)
+	}
+	left := map[string]bool{}
+	for _, r := range kafkatest.Dial(c.Brokers).Consume(t, "states") {
+		left[string(r.Key)] = r.Value != nil
+	}
+	maps.DeleteFunc(left, func(key string, there bool) bool {
+		_, _, ok := ofPart(key)
+		return !ok || !there
+	})
+	if len(left) > 0 {
+		t.Errorf("%d records of no state are left", len(left))
+	}
+}
+
+// portions has transactions of portions take few states, for a test. crash returns a context
+// that ends at the n-th commit from then on, which the broker then leaves open.
+func portions(t *testing.T, k *kfake.Cluster) (crash func(n int) context.Context, commits *int) {
+	t.Helper()
+	was := portionBytes
+	portionBytes = 5 * (recordOverhead + 10)
+	t.Cleanup(func() { portionBytes = was })
+	commits = new(int)
+	var left int
+	var end context.CancelFunc
+	k.ControlKey(int16(kmsg.EndTxn), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		k.KeepControl()
+		*commits++
+		if left--; left >= 0 || end == nil || !r.(*kmsg.EndTxnRequest).Commit {
+			return nil, nil, false
+		}
+		end()
+		res := r.ResponseKind().(*kmsg.EndTxnResponse)
+		res.ErrorCode = kerr.ConcurrentTransactions.Code
+		return res, nil, true
+	})
+	return func(n int) (ctx context.Context) {
+		left = n
+		ctx, end = context.WithCancel(context30(t))
+		return ctx
+	}, commits
+}
+
+func given(text string) map[string][]byte {
+	all := map[string][]byte{}
+	for i := range 100 {
+		all[fmt.Sprint("k", i)] = []byte(text)
+	}
+	return all
+}
+
+// TestPortions: states that a run begins with, and those that it replaces or discards, are
+// stored in several transactions. What a crash leaves of them is never taken for all.
+func TestPortions(t *testing.T) {
+	migrating := func(cfg *LedgerConfig) {
+		cfg.Open = func(all []Stored) ([]Position, error) {
+			for i := range all {
+				if string(all[i].Bytes) == "old" {
+					all[i].Bytes, all[i].Replaced = []byte("new"), true
+				}
+			}
+			return nil, nil
+		}
+	}
+	giving := func(cfg *LedgerConfig) { cfg.First = given("old") }
+	anew := func(cfg *LedgerConfig) { cfg.BeginAnew = true }
+	for _, test := range []struct {
+		name   string
+		begun  bool // with the states given before
+		config func(*LedgerConfig)
+		after  string // what a run says that does without, after a crash
+		want   map[string][]byte
+	}{
+		{"given", false, giving, "a run ended before it had stored all states that it was given in the changelog states", given("old")},
+		{"replaced", true, migrating, "", given("new")},
+		{"discarded", true, anew, "has the id ", map[string][]byte{}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			k, c := fake(t, kfake.SeedTopics(1, "in"))
+			changelogOf(t, c, 2)
+			manual(c).Produce(t, ticking("in", 0, 9)...)
+			if test.begun {
+				a := begun(t, c, giving)
+				a.Add(0, State{Key: "k0", Bytes: []byte("old")})
+				if err := a.handOver(context30(t), []Progress{{Position{"in", 0, 1}, 9}}, 0, base); err != nil {
+					t.Fatal(err)
+				}
+				if err := a.Close(context30(t), true); err != nil {
+					t.Fatal(err)
+				}
+			}
+			crash, commits := portions(t, k)
+			for n := 1; n < 5; n++ {
+				ctx := crash(n)
+				r, err := beginIn(ctx, t, c, test.config)
+				if err == nil {
+					err = r.commit(ctx)
+				}
+				if !errors.Is(err, context.Canceled) {
+					t.Fatalf("the crash is %v", err)
+				}
+				crash(1000)
+				// Else the run below waits for the end of the transaction.
+				o, err := own(context30(t), c, "states", "g", batchBytes)
+				if err != nil {
+					t.Fatal(err)
+				}
+				o.close()
+				_, err = begin(t, c, nil)
+				if test.after != "" {
+					cannotResume(t, err, test.after)
+				} else if err != nil {
+					t.Error(err)
+				}
+			}
+			*commits = 0
+			r := begun(t, c, test.config)
+			if err := r.Close(context30(t), true); err != nil {
+				t.Fatal(err)
+			}
+			if *commits < 4 {
+				t.Errorf("all in %d transactions", *commits)
+			}
+			stored, err := ReadStored(context30(t), asks(t, c), "states", quiet)
+			got := map[string][]byte{}
+			for _, s := range stored {
+				got[s.Key] = s.Bytes
+			}
+			if d := cmp.Diff(test.want, got); d != "" || err != nil {
+				t.Errorf("%v (-want +got):\n%s", err, d)
+			}
+		})
+	}
+}

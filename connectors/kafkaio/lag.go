@@ -1,0 +1,80 @@
+package kafkaio
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+)
+
+const (
+	// endsFresh is how long an answer about the ends of partitions serves.
+	endsFresh = time.Second
+	// endsTime is how long Lag waits for brokers.
+	endsTime = 2 * time.Second
+)
+
+// ends are where partitions end, as brokers have said last.
+type ends struct {
+	mu       sync.Mutex
+	at       map[string]int64 // by partition
+	asked    time.Time
+	answered time.Time
+}
+
+// lag is how far the ends of the partitions are ahead of progress. If brokers do not answer
+// within endsTime, their last answer counts, of that age.
+func (c *Client) lag(ctx context.Context, progress map[string]Progress) (records map[string]int64, age time.Duration) {
+	records = map[string]int64{}
+	if len(progress) == 0 {
+		return records, 0
+	}
+	e := &c.ends
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.answered.IsZero() {
+		e.answered = time.Now()
+	}
+	if time.Since(e.asked) > endsFresh {
+		partitions := map[string][]int{}
+		for _, p := range progress {
+			partitions[p.Topic] = append(partitions[p.Topic], p.Partition)
+		}
+		within, cancel := context.WithTimeout(ctx, endsTime)
+		defer cancel()
+		if now, err := c.offsets(within, partitions, atEnd, false); err == nil {
+			e.at, e.answered = now, time.Now()
+		}
+		e.asked = time.Now()
+	}
+	for log, p := range progress {
+		records[log] = max(0, p.High-p.Offset, e.at[log]-p.Offset)
+	}
+	return records, time.Since(e.answered)
+}
+
+// progresses holds the progress of consumers without a ledger, as of their last call:
+// []Progress by *consumer.
+var progresses sync.Map
+
+// Lag is the number of records per partition that were not taken up yet, for sources of this
+// process without a ledger, and the age of what brokers have said of the partitions' ends.
+func Lag() (records map[string]int64, age time.Duration) {
+	records = map[string]int64{}
+	latest := map[string]Progress{}
+	progresses.Range(func(key, v any) bool {
+		progress := map[string]Progress{}
+		for _, p := range v.([]Progress) {
+			// A reader that left this process keeps its consumer for a while.
+			if was, ok := latest[p.Log()]; !ok || p.Offset > was.Offset {
+				latest[p.Log()], progress[p.Log()] = p, p
+			}
+		}
+		c := key.(*consumer)
+		more, old := c.client.lag(c.ctx, progress)
+		maps.Copy(records, more)
+		age = max(age, old)
+		return true
+	})
+	return records, age
+}
