@@ -317,7 +317,7 @@ func topicMadeAgain(t *testing.T, b *kafkatest.Broker) {
 	e2e.Same(t, "remade-anew", oneRun(t, b, name, "remade-whole"), got, repeats)
 
 	// While a run goes on.
-	d = program.Start(t, nil, "run", cfg, "--set", "source.kafka.bounded=false")
+	d = program.Start(t, nil, "run", cfg, "--set", "source.kafka.bounded=false", "--migrate") // it has another sink than the run before
 	d.Eventually(t, "reading", func() bool { return strings.Contains(d.Log(), "msg=reading reader=0 at=\"remade") })
 	deleteTopic(t, b, name)
 	b.CreateTopic(t, name, 2, nil)
@@ -343,5 +343,8 @@ func changelogLost(t *testing.T, b *kafkatest.Broker) {
 	d.Ends(t, 0)
 	got, repeats := e2e.ByID(t, b, "kept-anew")
 	e2e.Same(t, "kept-anew", oneRun(t, b, name, "kept-whole"), got, repeats)
-	program.Start(t, nil, "run", cfg).Ends(t, 0)
+	d = program.Start(t, nil, "run", cfg)
+	d.Ends(t, 1)
+	says(t, d, "this config is another: sink was kafka kept-anew and is kafka kept-out", "--migrate")
+	program.Start(t, nil, "run", cfg, "--migrate").Ends(t, 0)
 }
