@@ -94,7 +94,7 @@ func Compose(c *config.Config) (*Graph, error) {
 	for i := range c.Alerts {
 		r := &c.Alerts[i]
 		s := newSink(&r.Sink, layout.AlertColumns(x), &c.Source)
-		s.maxAge = r.MaxAge
+		s.maxAge, s.held = r.MaxAge, c.Runner.Name == config.Flink
 		alerts = append(alerts, s)
 		receivers = append(receivers, receiver{As: s.form(), Kinds: r.Kinds, Beliefs: r.Beliefs, Keys: r.Keys, Labels: r.Labels})
 	}

@@ -81,7 +81,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 		c <- prometheus.MustNewConstMetric(alarmsDesc, prometheus.CounterValue, float64(n), kind)
 	}
 	c <- prometheus.MustNewConstMetric(keysDesc, prometheus.GaugeValue, float64(n.Keys))
-	for i, box := range r.outboxes {
+	for i, box := range r.receivers() {
 		s, oldest := box.Stats(), 0.
 		if !s.Oldest.IsZero() {
 			oldest = time.Since(s.Oldest).Seconds()
@@ -138,7 +138,7 @@ func (m *Metrics) Note() (note string) {
 	if m.run == nil {
 		return ""
 	}
-	for _, box := range m.run.outboxes {
+	for _, box := range m.run.receivers() {
 		if s := box.Stats(); !s.Away.IsZero() {
 			note += fmt.Sprintf("%s has taken no alerts for %v, and %s: %s\n", box.Place(), time.Since(s.Away).Round(time.Second), message.Count(s.Waiting, "waits", "wait"), s.Reason)
 		}

@@ -36,7 +36,8 @@ func (r *run) openOutboxes(g *Graph) error {
 		if s.hook == nil {
 			continue
 		}
-		cfg := webhook.OutboxConfig{Sink: *s.hook, MaxAge: s.maxAge, Bury: r.bury, Log: r.log}
+		cfg := webhook.OutboxConfig{Sink: *s.hook, MaxAge: s.maxAge, Log: r.log}
+		cfg.Settled = func(all []webhook.Settled) { r.settle(all, durable) }
 		if durable {
 			n := 0
 			cfg.Keep = func(a webhook.Alert) string {
@@ -46,7 +47,6 @@ func (r *run) openOutboxes(g *Graph) error {
 				r.ledger.Keep(id, append(line, '\n'))
 				return id
 			}
-			cfg.Done = func(id string) { r.ledger.Keep(id, nil) }
 		}
 		box, err := webhook.OpenOutbox(cfg, kept[i])
 		if err != nil {
@@ -60,14 +60,21 @@ func (r *run) openOutboxes(g *Graph) error {
 		account.Attach(r.account, alertsName(i), box)
 	}
 	for _, all := range kept { // of a receiver that the config has no more
-		var refused []webhook.Refused
+		var given []webhook.Settled
 		for _, a := range all {
-			refused = append(refused, webhook.Refused{Key: a.Key, ID: a.ID, Text: a.Text, Reason: "webhook: the config has no longer the receiver that an earlier run could not deliver this to"})
-			r.ledger.Keep(a.Kept, nil)
+			given = append(given, webhook.Settled{Alert: a, Refused: "an earlier run could not deliver it, and the config has no such receiver any more"})
 		}
-		r.bury(refused)
+		r.settle(given, true)
 	}
 	return nil
+}
+
+// receivers are the outboxes of the run, or if it is a worker's those of its steps.
+func (r *run) receivers() (all []*webhook.Outbox) {
+	for _, box := range r.outboxes {
+		all = append(all, box.Outbox)
+	}
+	return append(all, webhook.Shared()...)
 }
 
 // An outbox is one of a run.
@@ -110,7 +117,7 @@ func (r *run) closeOutboxes(stopped bool) error {
 		case len(left) > 0 && box.durable:
 			r.log.Warn("alerts wait in the changelog for the next run", "receiver", box.Place(), "alerts", len(left))
 		case len(left) > 0:
-			r.bury(box.GiveUp(left))
+			r.settle(box.GiveUp(left), false)
 		}
 	}
 	return r.buried
@@ -124,18 +131,27 @@ func (r *run) expired() (n int64) {
 	return n
 }
 
-// bury writes alerts that were not delivered to the dead letter.
-func (r *run) bury(all []webhook.Refused) {
+// settle notes what became of alerts: those that were refused go to the dead letter, and the
+// changelog holds none of them any more.
+func (r *run) settle(all []webhook.Settled, durable bool) {
 	var chunk connectors.Chunk
-	for _, a := range all {
+	for _, a := range webhook.Refusals(all) {
 		r.undelivered(a)
 		chunk = appendRefused(chunk, a)
 	}
-	if err := r.writeDead(chunk); err != nil {
-		r.log.Error("alerts are neither delivered nor in the dead letter", "alerts", len(all), "reason", err)
-		r.mu.Lock()
-		r.buried = err
-		r.mu.Unlock()
+	if len(chunk) > 0 {
+		if err := r.writeDead(chunk); err != nil {
+			r.log.Error("alerts are neither delivered nor in the dead letter", "reason", err)
+			r.mu.Lock()
+			r.buried = err
+			r.mu.Unlock()
+			return
+		}
+	}
+	if durable {
+		for _, a := range all {
+			r.ledger.Keep(a.Kept, nil)
+		}
 	}
 }
 

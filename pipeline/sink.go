@@ -21,6 +21,7 @@ type graphSink struct {
 	hook  *webhook.Sink
 
 	maxAge time.Duration // of alerts
+	held   bool          // the runner keeps the alerts that wait
 }
 
 // newSink makes a sink of a graph with that source. Its files grow while records come.
@@ -74,7 +75,12 @@ func (s graphSink) write(scope beam.Scope, name string, chunks beam.PCollection)
 		kafkaio.Write(scope, *s.topic, chunks)
 		return nil
 	case s.hook != nil:
-		refused := webhook.Write(scope, name, chunks)
+		var refused beam.PCollection
+		if s.held {
+			refused = webhook.WriteHeld(scope, *s.hook, s.maxAge, chunks)
+		} else {
+			refused = webhook.Write(scope, name, chunks)
+		}
 		return []beam.PCollection{beam.ParDo(scope, &encodeRefusedFn{}, refused)}
 	case s.file == nil:
 		name = "" // nobody wants them

@@ -25,13 +25,18 @@ type OutboxConfig struct {
 	Sink Sink
 	// MaxAge is the age above which an alert is not sent, by its field time. Zero is none.
 	MaxAge time.Duration
-	// Keep, if set, stores an alert that waits, and returns the id under which it does so until
-	// Done is called with the id.
+	// Keep, if set, stores an alert that waits, and returns the id under which it does so.
 	Keep func(Alert) (id string)
-	Done func(id string)
-	// Bury gets the alerts that the receiver refuses.
-	Bury func([]Refused)
-	Log  *slog.Logger
+	// Settled is called with the alerts that do not wait any more, because the receiver has taken
+	// or refused them.
+	Settled func([]Settled)
+	Log     *slog.Logger
+}
+
+// Settled is an alert of which a receiver has said what it makes of it.
+type Settled struct {
+	Alert
+	Refused string // why; empty if the receiver has taken it
 }
 
 // An Outbox holds alerts that wait for a receiver, and sends them beside the pipeline. Nothing
@@ -96,23 +101,24 @@ func OpenOutbox(cfg OutboxConfig, kept []Alert) (*Outbox, error) {
 	return o, nil
 }
 
-// Put takes an alert. The error says why there is no place for it.
-func (o *Outbox) Put(a Alert) error {
+// Put takes an alert. It reports whether the alert waits: one that is too old does not. The
+// error says why there is no place for it.
+func (o *Outbox) Put(a Alert) (waits bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
 	case o.old(a):
 		o.stats.Expired++
-		return nil
+		return false, nil
 	case len(o.waiting) >= most || o.bytes+len(a.Text) > mostBytes:
 		o.stats.Failed++
-		return fmt.Errorf("%s wait for the receiver, which is all that find a place: %s", message.Count(len(o.waiting), "alert", "alerts"), o.stats.Reason)
+		return false, fmt.Errorf("%s wait for the receiver, which is all that find a place: %s", message.Count(len(o.waiting), "alert", "alerts"), o.stats.Reason)
 	}
-	if o.cfg.Keep != nil {
+	if o.cfg.Keep != nil && a.Kept == "" {
 		a.Kept = o.cfg.Keep(a)
 	}
 	o.append(a)
-	return nil
+	return true, nil
 }
 
 // append has an alert wait. It owns the alert's bytes then.
@@ -220,7 +226,7 @@ func (o *Outbox) closing() bool {
 // nil if none does.
 func (o *Outbox) settle(batch []entry, results []error) (again error) {
 	var left []entry
-	var refused []Refused
+	var settled []Settled
 	bytes, sent := 0, int64(0)
 	for i, e := range batch {
 		why := results[i]
@@ -229,28 +235,23 @@ func (o *Outbox) settle(batch []entry, results []error) (again error) {
 			continue
 		}
 		bytes += len(e.Text)
+		s := Settled{Alert: e.Alert}
 		if why == nil {
 			sent++
 		} else {
-			refused = append(refused, Refused{Key: e.Key, ID: e.ID, Text: e.Text, Reason: "webhook: " + why.Error()})
+			s.Refused = why.Error()
 		}
+		settled = append(settled, s)
 	}
-	if len(refused) > 0 {
-		o.cfg.Bury(refused)
-	}
-	if o.cfg.Done != nil {
-		for i, e := range batch {
-			if results[i] == nil || !temporary(results[i]) && o.ctx.Err() == nil {
-				o.cfg.Done(e.Kept)
-			}
-		}
+	if len(settled) > 0 {
+		o.cfg.Settled(settled)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.waiting = append(left, o.waiting[len(batch):]...)
 	o.bytes -= bytes
 	o.stats.Sent += sent
-	o.stats.Failed += int64(len(refused))
+	o.stats.Failed += int64(len(settled)) - sent
 	o.outage(again)
 	return again
 }
@@ -314,9 +315,9 @@ func (o *Outbox) Close(patience, limit time.Duration) (left []Alert) {
 	return left
 }
 
-// GiveUp counts alerts that Close has left and that are not kept, and returns them for the
-// dead letter.
-func (o *Outbox) GiveUp(left []Alert) (refused []Refused) {
+// GiveUp counts alerts that Close has left and that are not kept, and says why they are given
+// up.
+func (o *Outbox) GiveUp(left []Alert) (all []Settled) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	why := "the run ended before the receiver took it"
@@ -324,9 +325,9 @@ func (o *Outbox) GiveUp(left []Alert) (refused []Refused) {
 		why += ": " + o.stats.Reason
 	}
 	for _, a := range left {
-		refused = append(refused, Refused{Key: a.Key, ID: a.ID, Text: a.Text, Reason: "webhook: " + why})
+		all = append(all, Settled{a, why})
 	}
 	o.stats.Failed += int64(len(left))
 	o.waiting, o.bytes = nil, 0
-	return refused
+	return all
 }

@@ -18,10 +18,14 @@ func open(t *testing.T, cfg OutboxConfig, kept ...Alert) (*Outbox, func() []Refu
 	t.Helper()
 	var mu sync.Mutex
 	var buried []Refused
-	cfg.Bury = func(all []Refused) {
+	settled := cfg.Settled
+	cfg.Settled = func(all []Settled) {
 		mu.Lock()
 		defer mu.Unlock()
-		buried = append(buried, all...)
+		buried = append(buried, Refusals(all)...)
+		if settled != nil {
+			settled(all)
+		}
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -70,7 +74,7 @@ func TestOutboxWaitsBeside(t *testing.T) {
 	o, buried := open(t, OutboxConfig{Sink: Sink{URL: Value{Text: url}, Batch: 100}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	var want []string
 	for i := range 250 {
-		if err := o.Put(alert(i)); err != nil {
+		if _, err := o.Put(alert(i)); err != nil {
 			t.Fatal(err)
 		}
 		want = append(want, string(alert(i).Text))
@@ -107,7 +111,7 @@ func TestOutboxGathers(t *testing.T) {
 	defer server.Close()
 	o, _ := open(t, OutboxConfig{Sink: Sink{URL: Value{Text: server.URL}, Batch: 100}})
 	for i := range 300 {
-		if err := o.Put(alert(i)); err != nil {
+		if _, err := o.Put(alert(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -137,21 +141,21 @@ func TestOutboxIsBounded(t *testing.T) {
 	url, _ := away(t, nil)
 	o, _ := open(t, OutboxConfig{Sink: Sink{URL: Value{Text: url}, Batch: 100}})
 	for i := range most {
-		if err := o.Put(alert(i)); err != nil {
+		if _, err := o.Put(alert(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for o.Stats().Away.IsZero() {
 		time.Sleep(10 * time.Millisecond)
 	}
-	if err := o.Put(alert(most)); err == nil || !strings.Contains(err.Error(), "10000 alerts wait for the receiver") || !strings.Contains(err.Error(), "does not answer") {
+	if _, err := o.Put(alert(most)); err == nil || !strings.Contains(err.Error(), "10000 alerts wait for the receiver") || !strings.Contains(err.Error(), "does not answer") {
 		t.Errorf("one more: %v", err)
 	}
 	left := o.Close(0, time.Minute)
 	if len(left) != most {
 		t.Fatalf("%d are left", len(left))
 	}
-	if all := o.GiveUp(left); len(all) != most || !strings.Contains(all[0].Reason, "the run ended before the receiver took it") || o.Stats().Failed != most+1 {
+	if all := o.GiveUp(left); len(all) != most || !strings.Contains(all[0].Refused, "the run ended before the receiver took it") || o.Stats().Failed != most+1 {
 		t.Errorf("%+v, %+v", all[0], o.Stats())
 	}
 }
@@ -172,7 +176,11 @@ func TestOutboxKeepsAndExpires(t *testing.T) {
 	}
 	old := alert(0)
 	old.Kept = "0"
-	o, _ := open(t, OutboxConfig{Sink: Sink{URL: Value{Text: server.URL}, Batch: 100}, MaxAge: time.Hour, Keep: func(a Alert) string { return note(a.ID, true) }, Done: func(id string) { note(id, false) }}, old)
+	o, _ := open(t, OutboxConfig{Sink: Sink{URL: Value{Text: server.URL}, Batch: 100}, MaxAge: time.Hour, Keep: func(a Alert) string { return note(a.ID, true) }, Settled: func(all []Settled) {
+		for _, a := range all {
+			note(a.Kept, false)
+		}
+	}}, old)
 	now := time.Now()
 	for i, age := range []time.Duration{2 * time.Hour, time.Minute, -time.Minute} {
 		o.Put(Alert{ID: fmt.Sprint(i + 1), Text: fmt.Appendf(nil, `{"id":"%d","time":%q}`, i+1, now.Add(-age).Format(time.RFC3339))})

@@ -18,7 +18,7 @@ func init() {
 	register.Emitter1[Refused]()
 }
 
-// A Refused is a record that the receiver did not take.
+// A Refused is an alert that the receiver did not take.
 type Refused struct {
 	Key    []byte
 	ID     string
@@ -33,6 +33,32 @@ func Write(s beam.Scope, name string, col beam.PCollection) (refused beam.PColle
 	return beam.ParDo(s.Scope("webhook.Write"), &writeFn{Name: name}, col)
 }
 
+// refused is the alert for the dead letter.
+func (a Alert) refused(why string) Refused {
+	return Refused{Key: a.Key, ID: a.ID, Text: a.Text, Reason: "webhook: " + why}
+}
+
+// Refusals are the alerts, of these, that a receiver has refused.
+func Refusals(all []Settled) (refused []Refused) {
+	for _, s := range all {
+		if s.Refused != "" {
+			refused = append(refused, s.refused(s.Refused))
+		}
+	}
+	return refused
+}
+
+// alerts are the lines of a chunk.
+func alerts(chunk []byte) (all []Alert, err error) {
+	for line, err := range connectors.Chunk(chunk).Lines() {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, Alert{Key: line.Key, ID: line.ID, Text: line.Text[:len(line.Text)-1]})
+	}
+	return all, nil
+}
+
 type writeFn struct {
 	Name string // of the outbox
 
@@ -44,13 +70,13 @@ func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte, refuse func
 	if box == nil {
 		return fmt.Errorf("webhook: the run has no outbox %q in this process", fn.Name)
 	}
-	for line, err := range connectors.Chunk(chunk).Lines() {
-		if err != nil {
-			return err
-		}
-		a := Alert{Key: line.Key, ID: line.ID, Text: line.Text[:len(line.Text)-1]}
-		if err := box.Put(a); err != nil {
-			refuse(Refused{Key: a.Key, ID: a.ID, Text: a.Text, Reason: "webhook: " + err.Error()})
+	all, err := alerts(chunk)
+	if err != nil {
+		return err
+	}
+	for _, a := range all {
+		if _, err := box.Put(a); err != nil {
+			refuse(a.refused(err.Error()))
 			continue
 		}
 		fn.taken++

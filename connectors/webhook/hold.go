@@ -1,0 +1,245 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/state"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/timers"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+
+	"hafvf/connectors"
+	"hafvf/internal/dofn"
+)
+
+func init() {
+	register.Function2x0((&toReceiverFn{}).ProcessElement)
+	dofn.Register(func(f *toReceiverFn) any { return f.ProcessElement })
+	register.Function6x1((&holdFn{}).ProcessElement)
+	dofn.Register(func(f *holdFn) any { return f.ProcessElement })
+	register.Emitter2[string, []byte]()
+}
+
+// WriteHeld is Write for a runner that keeps states. Alerts that wait for the receiver are the
+// state of a step of their own, so that the runner's checkpoints hold them. An outbox in the
+// worker's process sends them. The step looks every second at what has become of them. It
+// returns the lines that the receiver does not take.
+func WriteHeld(s beam.Scope, sink Sink, maxAge time.Duration, col beam.PCollection) (refused beam.PCollection) {
+	s = s.Scope("webhook.WriteHeld")
+	keyed := beam.ParDo(s, &toReceiverFn{}, col)
+	return beam.ParDo(s, &holdFn{Sink: sink, MaxAge: maxAge, Waiting: state.MakeBagState[[]byte]("waiting"), Next: timers.InProcessingTime("next")}, keyed)
+}
+
+// toReceiverFn gives all alerts one key: one task sends them, in their order.
+type toReceiverFn struct{}
+
+func (fn *toReceiverFn) ProcessElement(chunk []byte, emit func(string, []byte)) {
+	emit("receiver", chunk)
+}
+
+// holdFn holds alerts. An element of Waiting is a Chunk of alerts with the ids under which they
+// are kept in place of their own, which are the keys of its lines.
+type holdFn struct {
+	Sink    Sink
+	MaxAge  time.Duration
+	Waiting state.Bag[[]byte]
+	Next    timers.ProcessingTime
+
+	name string // of the outbox
+}
+
+// lookEvery is the time between looks at what has become of alerts that wait.
+const lookEvery = time.Second
+
+func (fn *holdFn) Setup() error {
+	text, err := json.Marshal([]any{fn.Sink, fn.MaxAge})
+	fn.name = string(text)
+	return err
+}
+
+func (fn *holdFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, _ string, chunk []byte, refuse func(Refused)) error {
+	box, err := fn.outbox()
+	if err != nil {
+		return err
+	}
+	all, err := alerts(chunk)
+	if err != nil {
+		return err
+	}
+	var held []byte
+	for _, a := range all {
+		a.Kept = fmt.Sprintf("%016x%016x", time.Now().UnixNano(), rand.Uint64())
+		waits, err := box.Put(a)
+		switch {
+		case err != nil:
+			refuse(a.refused(err.Error()))
+		case waits:
+			held = appendHeld(held, a)
+		}
+	}
+	if len(held) == 0 {
+		return nil
+	}
+	fn.Next.Set(tp, time.Now().Add(lookEvery))
+	return fn.Waiting.Add(sp, held)
+}
+
+// OnTimer drops the alerts that wait no more.
+func (fn *holdFn) OnTimer(_ context.Context, _ beam.EventTime, sp state.Provider, tp timers.Provider, _ string, _ timers.Context, refuse func(Refused)) error {
+	box, err := fn.outbox()
+	if err != nil {
+		return err
+	}
+	held, _, err := fn.Waiting.Read(sp)
+	if err != nil {
+		return err
+	}
+	var left []byte
+	dropped, here := false, box.ids()
+	for _, chunk := range held {
+		all, err := heldIn(chunk)
+		if err != nil {
+			return err
+		}
+		for _, a := range all {
+			s, settled := box.settled(a.Kept)
+			waits := !settled
+			if waits && !here[a.Kept] { // it comes from a process that has gone
+				if waits, err = box.Put(a); err != nil {
+					s.Refused = err.Error()
+				}
+			}
+			if s.Refused != "" {
+				refuse(a.refused(s.Refused))
+			}
+			if waits {
+				left = appendHeld(left, a)
+			} else {
+				dropped = true
+			}
+		}
+	}
+	if len(left) > 0 {
+		fn.Next.Set(tp, time.Now().Add(lookEvery))
+	}
+	if !dropped && len(held) <= 1 {
+		return nil
+	}
+	if err := fn.Waiting.Clear(sp); err != nil || len(left) == 0 {
+		return err
+	}
+	return fn.Waiting.Add(sp, left)
+}
+
+// appendHeld appends an alert to an element of Waiting.
+func appendHeld(to []byte, a Alert) []byte {
+	line := append(connectors.Chunk(nil).Begin(a.Key, a.ID), a.Text...)
+	line = append(line, '\n')
+	return append(connectors.Chunk(to).Begin(line, a.Kept), '\n')
+}
+
+// heldIn are the alerts of an element of Waiting.
+func heldIn(chunk []byte) (all []Alert, err error) {
+	for line, err := range connectors.Chunk(chunk).Lines() {
+		if err != nil {
+			return nil, err
+		}
+		one, err := alerts(line.Key)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range one {
+			a.Kept = line.ID
+			all = append(all, a)
+		}
+	}
+	return all, nil
+}
+
+// A shared is an outbox that the steps of a process share: a step may run in any of its copies.
+type shared struct {
+	*Outbox
+
+	mu   sync.Mutex
+	over map[string]Settled // by id, until the step has looked
+	used time.Time
+}
+
+var (
+	sharedMu sync.Mutex
+	boxes    = map[string]*shared{}
+)
+
+// unused is the time after which an outbox that no step asks for ends: its job has gone.
+const unused = 5 * time.Minute
+
+// outbox returns the outbox of the step in this process.
+func (fn *holdFn) outbox() (*shared, error) {
+	sharedMu.Lock()
+	defer sharedMu.Unlock()
+	for name, b := range boxes {
+		if name != fn.name && time.Since(b.used) > unused {
+			delete(boxes, name)
+			go b.Close(0, time.Second)
+		}
+	}
+	b := boxes[fn.name]
+	if b == nil {
+		b = &shared{over: map[string]Settled{}}
+		box, err := OpenOutbox(OutboxConfig{Sink: fn.Sink, MaxAge: fn.MaxAge, Settled: b.settle, Log: slog.Default()}, nil)
+		if err != nil {
+			return nil, err
+		}
+		b.Outbox = box
+		boxes[fn.name] = b
+	}
+	b.used = time.Now()
+	return b, nil
+}
+
+func (b *shared) settle(all []Settled) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range all {
+		b.over[s.Kept] = s
+	}
+}
+
+// settled returns what became of an alert, once.
+func (b *shared) settled(id string) (s Settled, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s, ok = b.over[id]
+	delete(b.over, id)
+	return s, ok
+}
+
+// ids are those under which alerts that wait are kept. What has become of an alert is known
+// before it is no longer among them.
+func (o *Outbox) ids() map[string]bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := make(map[string]bool, len(o.waiting))
+	for _, e := range o.waiting {
+		all[e.Kept] = true
+	}
+	return all
+}
+
+// Shared are the outboxes of the steps of WriteHeld in this process.
+func Shared() (all []*Outbox) {
+	sharedMu.Lock()
+	defer sharedMu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(boxes)) {
+		all = append(all, boxes[name].Outbox)
+	}
+	return all
+}
