@@ -7,11 +7,13 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +23,7 @@ import (
 
 	"hafvf/internal/testing/e2e"
 	"hafvf/internal/testing/flinktest"
+	"hafvf/internal/testing/kafkatest"
 	"hafvf/pipeline/flink"
 )
 
@@ -64,6 +67,44 @@ dead_letter: {kafka: {topic: %[2]s-whole-rejected}}
 	}
 }
 
+// A receiver notes the alerts that it gets at /killed-hook, by id and kind.
+type receiver struct {
+	mu  sync.Mutex
+	ids map[string]bool
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	var all []struct{ ID, Kind string }
+	if json.NewDecoder(q.Body).Decode(&all) != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, a := range all {
+		if q.URL.Path == "/killed-hook" {
+			r.ids[a.ID+" "+a.Kind] = true
+		}
+	}
+}
+
+// lacks are the alerts of a topic that the receiver has not got.
+func (r *receiver) lacks(t *testing.T, b *kafkatest.Broker, topic string) (all []string) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, record := range b.Consume(t, topic) {
+		var a struct{ ID, Kind string }
+		if err := json.Unmarshal(record.Value, &a); err != nil {
+			t.Fatal(err)
+		}
+		if id := a.ID + " " + a.Kind; !r.ids[id] {
+			all = append(all, id)
+		}
+	}
+	return all
+}
+
 // TestFlink is what has to hold on a cluster when something fails, stops or is late.
 // cmd/hafvf has what is measured there.
 func TestFlink(t *testing.T) {
@@ -88,7 +129,16 @@ func (s *site) kills(t *testing.T) {
 	if *e2e.Long {
 		n, keys, faults, over, checkpoints = 400_000, 3_000, 4, 4*time.Minute, 3
 	}
-	more := fmt.Sprintf(detecting, "killed")
+	// The receiver of alerts is away until the faults are over: checkpoints hold what waits.
+	hook := &receiver{ids: map[string]bool{}}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	listener.Close()
+	more := fmt.Sprintf("detect: true\nalerts:\n  - {kafka: {topic: killed-alerts}, beliefs: [outlier, change, revision]}\n"+
+		"  - {webhook: {url: \"http://%s/killed-hook\"}, beliefs: [outlier, change, revision], max_age: none}\n", address)
 	s.Broker.CreateTopic(t, "killed-in", 8, nil)
 	cfg := s.Config(t, "killed", "", ", parallelism: 2", more)
 	d := program.Start(t, nil, "run", cfg)
@@ -142,7 +192,24 @@ func (s *site) kills(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	hook.mu.Lock()
+	early := len(hook.ids)
+	hook.mu.Unlock()
+	if listener, err = net.Listen("tcp", address); err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: hook}
+	defer server.Close()
+	go server.Serve(listener)
 	s.complete(t, d, "killed", more)
+	var lacks []string
+	d.Eventually(t, "the receiver has all alerts", func() bool {
+		lacks = hook.lacks(t, s.Broker, "killed-alerts")
+		return len(lacks) == 0
+	})
+	if early > 0 || len(hook.ids) < 100 {
+		t.Errorf("%d alerts came before the receiver, %d in all", early, len(hook.ids))
+	}
 	for i := range s.Workers {
 		resume(i)
 	}
