@@ -143,7 +143,11 @@ func (e *encoder) Flush() { e.tally.flush(e.run) }
 type encodeRejectedFn struct{}
 
 func (fn *encodeRejectedFn) ProcessElement(ctx context.Context, r keyed.Rejected, emit func([]byte)) {
-	runOf(ctx).reject(r.Reason, r.ID, r.Raw)
+	if run := runOf(ctx); !r.Reset {
+		run.reject(r.Reason, r.ID, r.Raw)
+	} else if run != nil {
+		run.log.Warn("a key begins anew", "key", r.Key, "reason", r.Reason)
+	}
 	emit(records.AppendReject(connectors.Chunk(nil).Begin([]byte(r.Key), r.ID), records.Place{ID: r.ID, Log: r.Log, Seq: r.Seq}, r.Raw, r.Reason))
 }
 

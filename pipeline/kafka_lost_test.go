@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net"
 	"strconv"
@@ -15,7 +14,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/testing/kafkatest"
 )
@@ -79,45 +77,40 @@ func TestKafkaOffsetsBeforeStates(t *testing.T) {
 	equal(t, b.loop(t, keyed.Config{Filter: normalConfig}), byKey(t, b.values(t, "out")))
 }
 
-// TestKafkaBadState: the error names the state and how to go on without it; then the
-// filter of that key alone begins anew.
+// TestKafkaBadState: a state that cannot be read costs its own key, which begins anew. The log,
+// the summary and the dead letter say so.
 func TestKafkaBadState(t *testing.T) {
 	b := fakeBus(t, 1)
 	b.CreateTopic(t, "states", 1, map[string]string{"cleanup.policy": "compact"})
+	b.CreateTopic(t, "rejected", 1, nil)
 	lines := observations(400, 4)
 	cfg := compose(t, b.config("group: g, changelog: states, bounded: true", ""))
 	b.put(t, lines[:200]...)
-	run := func(skip ...kafkaio.Position) (Summary, error) {
-		return Run{Graph: cfg, Log: quiet, SkipStates: skip}.Execute(t.Context(), nil)
-	}
-	if _, err := run(); err != nil {
+	if _, err := (Run{Graph: cfg, Log: quiet}).Execute(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	whole := map[string][]byte{}
 	for _, r := range b.Consume(t, "states") {
 		whole[string(r.Key)] = r.Value
 	}
-	cut := &kgo.Record{Topic: "states", Key: []byte("k1"), Value: whole["k1"][:len(whole["k1"])-1]}
-	b.Produce(t, cut)
-	at := kafkaio.Position{Topic: "states", Offset: cut.Offset}
+	b.Produce(t, &kgo.Record{Topic: "states", Key: []byte("k1"), Value: whole["k1"][:len(whole["k1"])-1]})
 	b.put(t, lines[200:]...)
-	_, err := run()
-	want := fmt.Sprintf(`the state of the key "k1" in the changelog (topic states, partition 0, offset %d) cannot be read: `, at.Offset)
-	if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.HasSuffix(err.Error(), "--skip-state "+at.String()) {
-		t.Errorf("%v\nwant %s", err, want)
-	}
-	s, err := run(at)
+	var log strings.Builder
+	s, err := Run{Graph: cfg, Log: slog.New(slog.NewTextHandler(&log, nil))}.Execute(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(s.String(), "1 state was skipped") {
+	if s.Reset != 1 || s.Rejected != 0 || !strings.Contains(s.String(), "1 key began anew") {
 		t.Error(s)
 	}
-	if _, err := run(at); err == nil || !strings.Contains(err.Error(), "holds no state at "+at.String()) {
-		t.Errorf("skipped twice: %v", err)
+	if text := log.String(); !strings.Contains(text, "a state cannot be read: its key begins anew when it speaks") || !strings.Contains(text, "key=k1") {
+		t.Error(text)
 	}
-	if _, err := run(); err != nil {
-		t.Error(err)
+	if rejected := b.values(t, "rejected"); len(rejected) != 1 || !strings.Contains(rejected[0], `the state of the key \"k1\" cannot be read, and the key begins anew: it is damaged`) {
+		t.Errorf("%q", rejected)
+	}
+	if s, err := (Run{Graph: cfg, Log: quiet}).Execute(t.Context(), nil); err != nil || s.Reset != 0 {
+		t.Error(s, err)
 	}
 	// All keys but that one are as if nothing had happened, and that one as if it had
 	// begun with the second half.

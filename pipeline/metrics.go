@@ -33,6 +33,7 @@ var (
 	alarmsDesc   = prometheus.NewDesc("hafvf_alarms_total", "Alarms raised.", []string{"kind"}, nil)
 	changesDesc  = prometheus.NewDesc("hafvf_changes_total", "Changes detected.", nil, nil)
 	outliersDesc = prometheus.NewDesc("hafvf_outliers_total", "Outliers detected.", nil, nil)
+	resetDesc    = prometheus.NewDesc("hafvf_keys_reset_total", "Keys that began anew, because the state could not be read or could learn nothing.", nil, nil)
 	keysDesc     = prometheus.NewDesc("hafvf_keys", "Keys seen by this run.", nil, nil)
 	sentDesc     = prometheus.NewDesc("hafvf_alerts_sent_total", "Alerts that the receiver took.", receiverLabels, nil)
 	failedToDesc = prometheus.NewDesc("hafvf_alerts_failed_total", "Alerts that the receiver did not take. They are in the dead letter.", receiverLabels, nil)
@@ -74,7 +75,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	for _, counter := range []struct {
 		desc *prometheus.Desc
 		n    int64
-	}{{readDesc, taken}, {outDesc, n.Records}, {rejectedDesc, n.Rejected}, {lateDesc, n.Late}, {missingDesc, n.Missing}, {failedDesc, n.NotConverged}, {changesDesc, n.Changes}, {outliersDesc, n.Outliers}} {
+	}{{readDesc, taken}, {outDesc, n.Records}, {rejectedDesc, n.Rejected}, {lateDesc, n.Late}, {resetDesc, n.Reset}, {missingDesc, n.Missing}, {failedDesc, n.NotConverged}, {changesDesc, n.Changes}, {outliersDesc, n.Outliers}} {
 		c <- prometheus.MustNewConstMetric(counter.desc, prometheus.CounterValue, float64(counter.n))
 	}
 	for kind, n := range map[string]int64{string(usual.NoveltyAlarm): n.NoveltyAlarms, string(usual.ChangeAlarm): n.ChangeAlarms, keyed.SilentAlarm: n.Silences} {

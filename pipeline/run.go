@@ -38,9 +38,6 @@ type Run struct {
 	// BeginAnew discards the states of the changelog and ignores the group's offsets. It
 	// needs a source of topics.
 	BeginAnew bool
-	// SkipStates are the positions of states in the changelog to discard. Their filters
-	// begin anew.
-	SkipStates []kafkaio.Position
 	// Migrate carries states over that were written under another config, as far as they mean
 	// the same.
 	Migrate bool
@@ -80,7 +77,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	if r.Watch != nil {
 		graph, state.watch = graph.watched(), r.Watch
 	}
-	state.beginAnew, state.skip, state.migrate = r.BeginAnew, r.SkipStates, r.Migrate
+	state.beginAnew, state.migrate = r.BeginAnew, r.Migrate
 	if err := state.open(ctx, graph); err != nil {
 		return s, err
 	}
@@ -200,9 +197,8 @@ type run struct {
 	states    *stateFile // of a run of files; nil without one
 	release   []func()
 
-	beginAnew bool               // see Run
-	skip      []kafkaio.Position // see Run.SkipStates
-	migrate   bool               // see Run
+	beginAnew bool // see Run
+	migrate   bool // see Run
 	watch     Watch
 	folds     observe.Folds // of the source
 
@@ -297,7 +293,7 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 	}
 	cfg := kafkaio.LedgerConfig{
 		Client: r.clients.of(t.Cluster), Topics: t.Topics, Group: t.Group, Changelog: t.Changelog,
-		BeginAnew: r.beginAnew, Skip: r.skip, Migrate: r.migrate, Log: r.log, Outputs: map[string]string{},
+		BeginAnew: r.beginAnew, Migrate: r.migrate, Log: r.log, Outputs: map[string]string{},
 	}
 	// Receivers of alerts come and go, and two configs may share them.
 	cfg.Outputs["sink"], cfg.Outputs["dead_letter"] = g.sink.describe(), g.dead.describe()
@@ -450,7 +446,7 @@ func (r *run) summary() Summary {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, _ := r.account.Counts()
-	return Summary{Counts: c, Undelivered: r.lost, Expired: r.expired(), Skipped: len(r.skip), Stopped: r.stopped, Largest: r.largest, Deleted: r.account.DeletedByTopic(), Rejections: r.rejects.Commonest(), Misfits: misfits(r.keys)}
+	return Summary{Counts: c, Undelivered: r.lost, Expired: r.expired(), Stopped: r.stopped, Largest: r.largest, Deleted: r.account.DeletedByTopic(), Rejections: r.rejects.Commonest(), Misfits: misfits(r.keys)}
 }
 
 // note adds a tally to the summary.

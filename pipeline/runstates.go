@@ -40,12 +40,9 @@ func openStored(stored []kafkaio.Stored) []states.State {
 	return all
 }
 
-// badStates is the number of states that an error names.
-const badStates = 10
-
 // openChangelog opens what a changelog holds, in place, for a run of this configuration. It
 // returns the last record of each partition that the states include. The error says that
-// states belong to another configuration, or cannot be read.
+// states belong to another configuration. Those that cannot be read have errors of their own.
 func (f filtering) openChangelog(stored []kafkaio.Stored, migrate bool, log *slog.Logger) (included []kafkaio.Position, err error) {
 	if len(stored) == 0 {
 		return nil, nil
@@ -58,21 +55,13 @@ func (f filtering) openChangelog(stored []kafkaio.Stored, migrate bool, log *slo
 	if err != nil {
 		return nil, err
 	}
-	if len(a.Damaged) > 0 {
-		first, skip := a.Damaged[0], ""
-		for _, s := range a.Damaged[:min(len(a.Damaged), badStates)] {
-			skip += " --skip-state " + s.Place
-		}
-		at, _ := kafkaio.PositionOf(first.Place)
-		return nil, fmt.Errorf("the state of the key %s in the changelog (topic %s, partition %d, offset %d) cannot be read: %w; restore the topic, or let the filter start again without its state:%s",
-			message.Quote(first.Key), at.Topic, at.Partition, at.Offset, first.Err, skip)
-	}
+	damaged := a.Reset(topic, log)
 	if migrate {
 		log.Info("states are carried over to this config", "topic", topic, "states", a.String())
 	}
 	for i := range stored {
 		s := &stored[i]
-		s.Bytes, s.Replaced = a.States[s.Key], a.Changed[s.Key]
+		s.Bytes, s.Replaced, s.Err = a.States[s.Key], a.Changed[s.Key], damaged[s.Key]
 	}
 	for log, offset := range a.Included {
 		included = append(included, kafkaio.ParsePosition(log, offset))
@@ -89,6 +78,8 @@ type stateFile struct {
 
 	mu  sync.Mutex
 	all map[string][]byte // encoded, by key
+
+	damaged map[string]error // by key, why its state cannot be read
 }
 
 // openStateFile opens the file of a graph's states for a run. The error says that states belong
@@ -110,23 +101,19 @@ func openStateFile(g *Graph, migrate bool, log *slog.Logger) (*stateFile, error)
 	if err != nil {
 		return nil, fmt.Errorf("state: %w", err)
 	}
-	if len(a.Damaged) > 0 {
-		s := a.Damaged[0]
-		return nil, fmt.Errorf("state: the state of the key %s in %s cannot be read: %w; restore the file, or remove it to start without states", message.Quote(s.Key), g.states, s.Err)
-	}
 	if migrate && len(all) > 0 {
 		log.Info("states are carried over to this config", "file", g.states, "states", a.String())
 	}
-	return &stateFile{path: g.states, filter: f, marks: marks, all: a.States}, nil
+	return &stateFile{path: g.states, filter: f, marks: marks, all: a.States, damaged: a.Reset(g.states, log)}, nil
 }
 
 // keeper hands the states out, and takes those that hold.
 func (f *stateFile) keeper() account.Keeper {
 	return account.Keeper{
-		Restore: func(key string) []byte {
+		Restore: func(key string) ([]byte, error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			return f.all[key]
+			return f.all[key], f.damaged[key]
 		},
 		Restored: func() map[string][]byte {
 			f.mu.Lock()

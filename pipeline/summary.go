@@ -20,7 +20,6 @@ import (
 // A Summary is what a run did.
 type Summary struct {
 	account.Counts
-	Skipped     int   // states that were discarded, see Run.SkipStates
 	Passed      int64 // records that were passed over: with a file of states, those that the run before has read
 	Elapsed     time.Duration
 	Undelivered int64 // alerts that are in the dead letter, because the receiver did not take them
@@ -92,12 +91,6 @@ func (s Summary) String() string {
 		fmt.Fprintf(&b, "%s, ", count(s.Silences, "silence"))
 	}
 	fmt.Fprintf(&b, "%s (%d missing), %d rejected, %d not converged, %.1f s", count(s.Records, "record"), s.Missing, s.Rejected, s.NotConverged, s.Elapsed.Seconds())
-	switch {
-	case s.Skipped == 1:
-		b.WriteString("; 1 state was skipped, its filter started without it")
-	case s.Skipped > 1:
-		fmt.Fprintf(&b, "; %d states were skipped, their filters started without them", s.Skipped)
-	}
 	if s.Passed > 0 {
 		fmt.Fprintf(&b, "; %s of the run before passed over", count(s.Passed, "record"))
 	}
@@ -157,6 +150,9 @@ func (s Summary) hints(b *strings.Builder) {
 		for _, r := range s.Rejections {
 			fmt.Fprintf(b, "  %d × %s\n      %s: %s\n", r.Count, r.Reason, r.Place, message.Printable(r.Raw))
 		}
+	}
+	if s.Reset > 0 {
+		fmt.Fprintf(b, "warning: %s anew, because the state could not be read or could learn nothing: the dead letter has the reasons\n", message.Count(s.Reset, "key began", "keys began"))
 	}
 	if s.Expired > 0 {
 		fmt.Fprintf(b, "%s older than alerts.max_age and not sent\n", message.Count(s.Expired, "alert was", "alerts were"))

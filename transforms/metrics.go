@@ -24,6 +24,7 @@ var (
 	noveltyCounter      = beam.NewCounter("hafvf", "novelty_alarms")
 	changeAlarmCounter  = beam.NewCounter("hafvf", "change_alarms")
 	silencesCounter     = beam.NewCounter("hafvf", "silences")
+	resetCounter        = beam.NewCounter("hafvf", "reset_keys")
 	migratedCounter     = beam.NewCounter("hafvf", "migrated")
 	iterationsDist      = beam.NewDistribution("hafvf", "iterations")
 )
@@ -68,6 +69,7 @@ func addMetrics(ctx context.Context, c account.Counts) {
 		{missingCounter, c.Missing}, {notConvergedCounter, c.NotConverged}, {keysCounter, c.Keys},
 		{sessionsCounter, c.Sessions}, {changesCounter, c.Changes}, {outliersCounter, c.Outliers},
 		{noveltyCounter, c.NoveltyAlarms}, {changeAlarmCounter, c.ChangeAlarms}, {silencesCounter, c.Silences},
+		{resetCounter, c.Reset},
 	} {
 		if m.n > 0 {
 			m.counter.Inc(ctx, m.n)

@@ -302,12 +302,17 @@ func (fn *node) read(queue []arrival) error {
 func (fn *node) open(unopened []*held) error {
 	for _, e := range unopened {
 		if !e.found {
-			e.state = fn.account.Restore(e.key)
+			e.state, e.err = fn.account.Restore(e.key)
 		}
 	}
 	parallel.Do(len(unopened), len(fn.workers), func(worker, i int) {
 		e := unopened[i]
-		e.Entity, e.err = fn.workers[worker].Open(e.key, e.state)
+		if e.err == nil {
+			e.Entity, e.err = fn.workers[worker].Open(e.key, e.state)
+		}
+		if e.err != nil && !errors.Is(e.err, keyed.ErrOtherConfig) {
+			e.reset(fn.workers[worker])
+		}
 	})
 	for _, e := range unopened {
 		if e.err != nil {
@@ -322,6 +327,14 @@ func (fn *node) open(unopened []*held) error {
 		}
 	}
 	return nil
+}
+
+// reset has a key begin anew whose state cannot be read, and says so in the dead letter. One
+// state must not stop the others.
+func (e *held) reset(w *worker) {
+	e.rejected = append(e.rejected, keyed.Rejected{Key: e.key, Reason: fmt.Sprintf("the state of the key %q cannot be read, and the key begins anew: %v", e.key, e.err), Reset: true})
+	e.counts.Reset++
+	e.Entity, e.err = w.Open(e.key, nil)
 }
 
 // matched tells the account which rule the key matches.
@@ -412,6 +425,9 @@ func (e *held) learn(w *worker, o *keyed.Observation) {
 		}
 	} else if e.Learn(&w.memory, out, o); out.Unlearned == "" {
 		w.encoder.Estimate(&w.encoded, e.key, out)
+	}
+	if out.Anew {
+		e.counts.Reset++
 	}
 	if out.Unlearned != "" {
 		e.reject(o, out.Unlearned)

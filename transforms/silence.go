@@ -2,6 +2,7 @@ package transforms
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -24,8 +25,11 @@ func (fn *node) findDeadlines(c *cell) error {
 	c.deadlines = map[string]time.Time{}
 	for key := range c.Keys() {
 		e, err := fn.workers[0].Open(key, c.Entity(key))
-		if err != nil {
+		if errors.Is(err, keyed.ErrOtherConfig) {
 			return fmt.Errorf("key %q: %w", key, err)
+		}
+		if err != nil {
+			continue // the key begins anew when it speaks
 		}
 		if deadline := e.Deadline(); !deadline.IsZero() {
 			c.deadlines[key] = deadline
@@ -103,8 +107,11 @@ func (fn *resumeFn) Setup() (err error) {
 func (fn *resumeFn) ProcessElement(ctx context.Context, _ []byte, emit func(beam.EventTime, string, []byte)) error {
 	return account.From(ctx).RestoreTimers(func(key string, b []byte) error {
 		e, err := fn.estimator.Open(key, b)
-		if err != nil {
+		if errors.Is(err, keyed.ErrOtherConfig) {
 			return err
+		}
+		if err != nil {
+			return nil // the key begins anew when it speaks
 		}
 		first, last := e.Waiting()
 		if fn.Live && first.IsZero() {

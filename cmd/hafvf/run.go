@@ -15,7 +15,6 @@ import (
 
 	"hafvf/cmd/hafvf/plot"
 	"hafvf/connectors"
-	"hafvf/connectors/kafkaio"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
 	"hafvf/testdata"
@@ -92,7 +91,7 @@ job running. See hafvf status and hafvf stop.`,
 				sub.migrate = again.migrate
 				return sub.submit(cmd.Context(), graph, log)
 			}
-			_, err = o.execute(cmd.Context(), pipeline.Run{Graph: graph, BeginAnew: again.anew, SkipStates: again.skip, Migrate: again.migrate})
+			_, err = o.execute(cmd.Context(), pipeline.Run{Graph: graph, BeginAnew: again.anew, Migrate: again.migrate})
 			return err
 		},
 	}
@@ -109,48 +108,29 @@ job running. See hafvf status and hafvf stop.`,
 type resumption struct {
 	anew    bool
 	migrate bool
-	texts   []string
-	skip    []kafkaio.Position
 }
 
 func (r *resumption) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&r.anew, "begin-anew", false, "kafka: discard the states in the changelog, do not look at the group's offsets, and read from the beginning; give it once, not to a service that starts again with it")
 	cmd.Flags().BoolVar(&r.migrate, "migrate", false, "carry states over that were written under another config, as far as they mean the same, and accept another group, other topics and outputs; hafvf check CONFIG --states WHERE says what is kept; flink: those of --savepoint")
-	cmd.Flags().StringArrayVar(&r.texts, "skip-state", nil, "kafka: discard the state at `TOPIC-PARTITION-OFFSET` of the changelog, whose filter then begins without a state; may be repeated")
 }
 
-// check reads the positions, and refuses flags that are not for the graph; nil is the
-// demo's.
+// check refuses flags that are not for the graph; nil is the demo's.
 func (r *resumption) check(graph *pipeline.Graph) error {
 	if r.migrate {
 		if err := r.checkMigrate(graph); err != nil {
 			return err
 		}
 	}
-	if !r.anew && len(r.texts) == 0 {
+	if !r.anew {
 		return nil
 	}
-	var source config.Kafka
-	kafka := false
 	if graph != nil && graph.Runner.Name != config.Flink {
-		source, kafka = graph.Topics()
-	}
-	switch {
-	case !kafka:
-		return usageError{errors.New("--begin-anew and --skip-state are for a source of Kafka that this process reads; a job on Flink starts without states if it is given no savepoint")}
-	case len(r.texts) > 0 && source.Changelog == "":
-		return usageError{errors.New("--skip-state is for a source with a changelog (source.kafka.changelog)")}
-	case len(r.texts) > 0 && r.anew:
-		return usageError{errors.New("--begin-anew discards all states: leave out --skip-state")}
-	}
-	for _, text := range r.texts {
-		p, err := kafkaio.PositionOf(text)
-		if err != nil {
-			return usageError{fmt.Errorf("--skip-state: %w", err)}
+		if _, kafka := graph.Topics(); kafka {
+			return nil
 		}
-		r.skip = append(r.skip, p)
 	}
-	return nil
+	return usageError{errors.New("--begin-anew is for a source of Kafka that this process reads; a job on Flink starts without states if it is given no savepoint")}
 }
 
 func (r *resumption) checkMigrate(graph *pipeline.Graph) error {

@@ -412,6 +412,7 @@ type lastValue struct {
 	offset    int64
 	partition int32
 	parts     int32 // see partsHeader
+	err       error // see Stored.Err
 }
 
 func (v lastValue) position(topic string) Position {

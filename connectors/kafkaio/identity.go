@@ -10,7 +10,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -310,29 +309,4 @@ func (l *Ledger) persist(ctx context.Context, done string, do func(context.Conte
 // members reports whether a group has members, which alone may commit its offsets.
 func members(err error) bool {
 	return errors.Is(err, kafka.UnknownMemberId) || errors.Is(err, kafka.IllegalGeneration) || errors.Is(err, kafka.RebalanceInProgress)
-}
-
-// skip drops the restored states at the configured positions. The first commit deletes
-// them from the changelog.
-func (l *Ledger) skip() error {
-	at := map[Position]string{}
-	for key, s := range l.restored {
-		at[s.position(l.cfg.Changelog)] = key
-	}
-	var unknown []string
-	for _, p := range l.cfg.Skip {
-		key, ok := at[p]
-		if !ok {
-			unknown = append(unknown, p.String())
-			continue
-		}
-		delete(l.restored, key)
-		l.ready[key] = nil // a tombstone
-		l.cfg.Log.Warn("a state is skipped, and its key starts without one", "at", p.String(), "key", key)
-	}
-	if len(unknown) > 0 {
-		return fmt.Errorf("the changelog %s holds no state at %s, which is to be skipped: a position is TOPIC-PARTITION-OFFSET, and one that was skipped before is deleted and must not be named again",
-			l.cfg.Changelog, strings.Join(unknown, ", "))
-	}
-	return nil
 }

@@ -82,8 +82,6 @@ type LedgerConfig struct {
 	// Seal, if set, returns what is stored for the state of a key. It is called when the state
 	// is written: all sealed states at once would take as much memory again.
 	Seal func(key string, state []byte) []byte
-	// Skip are the positions of states in the changelog that are discarded.
-	Skip []Position
 	// Open, if set, opens the stored states in place, before anything is written. They come in
 	// the order of their positions. Open returns the last record of each partition that the
 	// states include. OpenLedger returns its error. If another run commits meanwhile, Open is
@@ -112,6 +110,8 @@ type Stored struct {
 	Position
 	Key   string
 	Bytes []byte
+	// Err is set by LedgerConfig.Open if the state cannot be read. Restore returns it.
+	Err error
 	// Replaced is set by LedgerConfig.Open if the changelog is to hold another state. The
 	// state goes there with the first commit.
 	Replaced bool
@@ -386,9 +386,6 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 	if len(l.found) > 0 && len(l.restored) == 0 {
 		l.cfg.Log.Info("the run before kept no state: keys start without states at the group's offsets", "group", l.cfg.Group)
 	}
-	if err := l.skip(); err != nil {
-		return err
-	}
 	if l.cfg.Open == nil {
 		return nil
 	}
@@ -400,7 +397,7 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 	l.carried = map[string][]byte{}
 	for _, s := range states {
 		v := l.restored[s.Key]
-		v.bytes = s.Bytes
+		v.bytes, v.err = s.Bytes, s.Err
 		l.restored[s.Key] = v
 		if s.Replaced {
 			l.carried[s.Key] = s.Bytes
@@ -495,14 +492,14 @@ func (l *Ledger) carry(ctx context.Context, states map[string][]byte) error {
 	return l.commitOwned(ctx, l.entries(portion), nil)
 }
 
-// Restore returns the state that a key had when the ledger was opened, or nil. A second
-// call for the key returns nil.
-func (l *Ledger) Restore(key string) []byte {
+// Restore returns the state that a key had when the ledger was opened, or nil. The error is
+// Stored.Err. A second call for the key returns nil.
+func (l *Ledger) Restore(key string) ([]byte, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.restored[key]
 	delete(l.restored, key)
-	return s.bytes
+	return s.bytes, s.err
 }
 
 // Restored are the states that have not been taken by Restore.
@@ -511,7 +508,9 @@ func (l *Ledger) Restored() map[string][]byte {
 	defer l.mu.Unlock()
 	all := make(map[string][]byte, len(l.restored))
 	for key, s := range l.restored {
-		all[key] = s.bytes
+		if s.err == nil {
+			all[key] = s.bytes
+		}
 	}
 	return all
 }

@@ -2,7 +2,6 @@ package kafkaio
 
 import (
 	"encoding/json"
-	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
@@ -66,18 +65,6 @@ func ParsePosition(log string, offset int64) Position {
 		panic("kafkaio: " + log + " names no partition")
 	}
 	return Position{log[:i], n, offset}
-}
-
-// PositionOf reads a position's id, as String writes it.
-func PositionOf(id string) (Position, error) {
-	i := strings.LastIndexByte(id, '-')
-	j := strings.LastIndexByte(id[:max(i, 0)], '-')
-	partition, bad := strconv.Atoi(id[j+1 : max(i, j+1)])
-	offset, worse := strconv.ParseInt(id[i+1:], 10, 64)
-	if j <= 0 || bad != nil || worse != nil || partition < 0 || offset < 0 {
-		return Position{}, fmt.Errorf("%q is not of the form TOPIC-PARTITION-OFFSET", id)
-	}
-	return Position{id[:j], partition, offset}, nil
 }
 
 // String is the position's id, topic-partition-offset.

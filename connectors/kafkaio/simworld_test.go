@@ -394,7 +394,10 @@ func (p *process) read(ctx context.Context, c Cluster, l *Ledger, bundles chan<-
 // work learns bundles and stores their outputs.
 func (p *process) work(ctx context.Context, c Cluster, l *Ledger, bundles <-chan []Record) error {
 	var writer *Writer
-	n := newLearner(l.Restore)
+	n := newLearner(func(key string) []byte {
+		b, _ := l.Restore(key) // no state of the simulation is damaged
+		return b
+	})
 	n.repeats = p.bug == learnsRepeats
 	for {
 		var records []Record

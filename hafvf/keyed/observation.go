@@ -125,4 +125,5 @@ type Rejected struct {
 	Key string
 	Observation
 	Reason string
+	Reset  bool // there is no observation: the key has begun anew
 }

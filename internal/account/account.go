@@ -31,8 +31,8 @@ type Keeper struct {
 	// flight; zero where nothing was. It must not call the Run.
 	Settled func(states map[string]KeyState, since time.Time)
 	// Restore returns the state that a key had in the previous run, nil where it
-	// had none.
-	Restore func(key string) []byte
+	// had none. The error says why the state cannot be read.
+	Restore func(key string) ([]byte, error)
 	// Restored returns all states that Restore can return. The timers of waiting
 	// observations are restored from these.
 	Restored func() map[string][]byte
@@ -65,6 +65,9 @@ type Place struct {
 // Counts are what the nodes count, also as Beam metrics.
 type Counts struct {
 	Records, Rejected, Late, Missing, NotConverged, Keys, Sessions, Changes, Outliers, NoveltyAlarms, ChangeAlarms, Silences int64
+	// Reset is the number of keys that began anew, because their states could not be read or
+	// could learn nothing.
+	Reset int64
 	// Behind is the farthest that a late record was behind the latest of its key.
 	Behind time.Duration
 }
@@ -83,6 +86,7 @@ func (c *Counts) Add(o Counts) {
 	c.NoveltyAlarms += o.NoveltyAlarms
 	c.ChangeAlarms += o.ChangeAlarms
 	c.Silences += o.Silences
+	c.Reset += o.Reset
 	c.Behind = max(c.Behind, o.Behind)
 }
 
@@ -370,10 +374,11 @@ func (r *Run) Stopped() <-chan struct{} {
 	return r.stopped
 }
 
-// Restore returns the state that a key had in the previous run, or nil.
-func (r *Run) Restore(key string) []byte {
+// Restore returns the state that a key had in the previous run, or nil. The error says why the
+// state cannot be read.
+func (r *Run) Restore(key string) ([]byte, error) {
 	if r == nil || r.keeper.Restore == nil {
-		return nil
+		return nil, nil
 	}
 	return r.keeper.Restore(key)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -20,7 +21,7 @@ type Adopted struct {
 	Changed map[string]bool
 	// Included are the last observations that the states include, by log.
 	Included map[string]int64
-	// Damaged are the states that cannot be read. Err says why.
+	// Damaged are the states that cannot be read. Err says why. Their keys begin anew.
 	Damaged []State
 
 	outcomes map[string]int // the number of keys, by what is carried over
@@ -84,7 +85,28 @@ func Adopt(cfg keyed.Config, all []State, migrate bool, where string) (Adopted, 
 			a.States[s.Key] = s.Bytes
 		}
 	}
+	foreign := func(s State) bool { return errors.Is(s.Err, errForeign) }
+	if len(a.Damaged) > 0 && len(a.Damaged) == len(all) && foreign(a.Damaged[0]) {
+		return a, fmt.Errorf("no state in %s can be read; the first one, of the key %s: %w; restore the states, or start without: remove the file, or begin anew with --begin-anew", where, message.Quote(all[0].Key), all[0].Err)
+	}
 	return a, nil
+}
+
+// Reset returns, by key, why the damaged states cannot be read, and says so in the log. where
+// names the place of the states.
+func (a Adopted) Reset(where string, log *slog.Logger) map[string]error {
+	const named = 10
+	why := map[string]error{}
+	for i, s := range a.Damaged {
+		why[s.Key] = s.Err
+		if i < named {
+			log.Warn("a state cannot be read: its key begins anew when it speaks", "in", cmp.Or(s.Place, where), "key", s.Key, "reason", s.Err)
+		}
+	}
+	if n := len(a.Damaged) - named; n > 0 {
+		log.Warn("and other states cannot be read", "in", where, "states", n)
+	}
+	return why
 }
 
 // notCarried says why the state cannot be carried over to another configuration.

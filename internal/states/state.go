@@ -39,6 +39,10 @@ const version = 2
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// errForeign is the error of a state that is in another form. If all states are, they are not
+// damaged.
+var errForeign = errors.New("another version of this program wrote it, or another program")
+
 // Seal returns the bytes that are stored for the state.
 func (s State) Seal() []byte {
 	b := make([]byte, 0, len(magic)+1+2*binary.MaxVarintLen32+len(s.Key)+len(s.Settings)+len(s.Bytes)+crc32.Size)
@@ -61,13 +65,13 @@ func Open(key string, b []byte) State {
 func open(key string, b []byte) (state []byte, settings string, err error) {
 	rest, sealed := bytes.CutPrefix(b, []byte(magic))
 	if !sealed {
-		return nil, "", errors.New("it has no seal: another version of this program wrote it, or another program")
+		return nil, "", fmt.Errorf("it has no seal: %w", errForeign)
 	}
 	if len(rest) < 1+crc32.Size {
 		return nil, "", errors.New("it is damaged: its end is missing")
 	}
 	if v := rest[0]; v != version {
-		return nil, "", fmt.Errorf("it has the version %d, and this program reads the version %d: it is of another version of this program, or damaged", v, version)
+		return nil, "", fmt.Errorf("it has the version %d, and this program reads the version %d: %w", v, version, errForeign)
 	}
 	end := len(b) - crc32.Size
 	if crc32.Checksum(b[:end], castagnoli) != binary.LittleEndian.Uint32(b[end:]) {
