@@ -25,7 +25,7 @@ const outlasting = transactionTime + 5*time.Minute
 var drawn = func() *rapid.Generator[schedule] {
 	pause := rapid.SampledFrom([]time.Duration{0, 0, 10 * time.Millisecond, 300 * time.Millisecond, time.Second, 1100 * time.Millisecond, 3 * time.Second, 10 * time.Second})
 	lasts := rapid.SampledFrom([]time.Duration{100 * time.Millisecond, time.Second, 5 * time.Second, 15 * time.Second, 45 * time.Second, 5 * time.Minute, outlasting})
-	common := rapid.SampledFrom([]op{feed, feed, feed, start, start, start, stop, kill, trapped, trapped, trapped, trapped, hold, refuse, brokers, brokers, move, grow, compact, look, reset, widen, backup, backup, copied})
+	common := rapid.SampledFrom([]op{feed, feed, feed, start, start, start, stop, kill, trapped, trapped, trapped, trapped, hold, refuse, brokers, brokers, move, grow, compact, look, reset, widen, backup, backup, copied, flip, flip})
 	request := rapid.OneOf(rapid.IntRange(0, 4), rapid.IntRange(0, len(trappable)-1)) // the first five are those of a commit
 	one := rapid.Custom(func(t *rapid.T) step {
 		s := step{Op: common.Draw(t, "op"), Then: pause.Draw(t, "then")}
@@ -127,6 +127,9 @@ func TestSimulationFinds(t *testing.T) {
 			"includes records up to -1"},
 		{followsCount, schedule{{feed, 10, 0, 0, 0, 0}, {start, 0, 0, 0, 0, 3 * time.Second}, {widen, 0, 0, 0, 0, 0}, {feed, 10, 1, 0, 0, 0}},
 			"where it does not belong"},
+		// The process dies while the receiver is away.
+		{forgetsAlerts, schedule{{flip, 0, 0, 0, 0, 0}, {feed, 10, 0, 0, 0, 0}, {start, 0, 0, 0, 0, 3 * time.Second}, {kill, 0, 0, 0, 0, 0}},
+			`the receiver has "" for the alert of`},
 	} {
 		t.Run(string(c.bug), func(t *testing.T) {
 			if bad := strings.Join(simulate(t, c.schedule, c.bug), "\n"); !strings.Contains(bad, c.shows) {
@@ -168,7 +171,7 @@ func TestSimulationRates(t *testing.T) {
 		t.Skip("a measurement: run it with -rates")
 	}
 	const seeds, most = 10, 400
-	for _, b := range []bug{offsetsFirst, noFence, blindToTopic, blindToStates, impatientFirst, storedTooSoon, learnsRepeats, blindToAge, blindToGaps, followsCount} {
+	for _, b := range []bug{offsetsFirst, noFence, blindToTopic, blindToStates, impatientFirst, storedTooSoon, learnsRepeats, blindToAge, blindToGaps, followsCount, forgetsAlerts} {
 		var took []int
 		var shortest schedule
 		said := ""

@@ -56,7 +56,8 @@ import (
 //   - a run that has begun does not end by faults that pass within passingTime;
 //   - when the faults are over, a run starts and deals with all records, or is refused where
 //     the topic was created again, or the changelog is lost, older than the offsets, or not
-//     whole. Partitions that are added to the changelog, and a copy of it, change nothing.
+//     whole. Partitions that are added to the changelog, and a copy of it, change nothing;
+//   - a receiver that comes and goes gets every alert, however the runs end.
 
 const (
 	simIn, simOut, simStates, simGroup = "in", "out", "states", "g"
@@ -88,10 +89,11 @@ const (
 	rollback           // kills all processes and puts the copy of the changelog in its place
 	halve              // kills all processes and leaves one partition of the changelog empty: A says which
 	copied             // kills all processes and puts a copy of the changelog as it is in its place
+	flip               // takes the receiver of alerts away, or brings it back
 )
 
 func (o op) String() string {
-	return [...]string{"feed", "start", "stop", "kill", "trapped", "hold", "refuse", "brokers", "move", "grow", "compact", "look", "reset", "recreate", "lose", "widen", "backup", "rollback", "halve", "copied"}[o]
+	return [...]string{"feed", "start", "stop", "kill", "trapped", "hold", "refuse", "brokers", "move", "grow", "compact", "look", "reset", "recreate", "lose", "widen", "backup", "rollback", "halve", "copied", "flip"}[o]
 }
 
 // A step is an op, and the time until the next.
@@ -153,6 +155,7 @@ const (
 	blindToAge     bug = "a changelog that is older than the offsets is not noticed"
 	blindToGaps    bug = "a partition of the changelog that was emptied is not noticed"
 	followsCount   bug = "keys move when the changelog gets partitions"
+	forgetsAlerts  bug = "alerts that wait are in the process alone"
 )
 
 // A world is one simulation.
@@ -173,6 +176,8 @@ type world struct {
 	refusal   string                      // what a start has to say, if it must be refused
 	saved     []*kgo.Record               // a backup of the changelog
 	logs      int32                       // partitions of the changelog, when there is one
+	away      atomic.Bool                 // the receiver of alerts
+	delivered map[string]string           // to it, by id
 
 	mu  sync.Mutex
 	bad []string // what contradicts the claim
@@ -337,7 +342,9 @@ func (p *process) run() error {
 	ctx, cancel := context.WithCancel(ctx)
 	bundles := make(chan []Record, 1)
 	g.Go(func() error { return p.read(ctx, cluster, l, bundles) })
-	g.Go(func() error { return p.work(ctx, cluster, l, bundles) })
+	alerts := make(chan alertOf, 10_000)
+	g.Go(func() error { return p.work(ctx, cluster, l, bundles, alerts) })
+	g.Go(func() error { return p.deliver(ctx, l, alerts) })
 	stopped := false
 	select {
 	case <-p.leave:
@@ -391,8 +398,40 @@ func (p *process) read(ctx context.Context, c Cluster, l *Ledger, bundles chan<-
 	return err
 }
 
+// An alertOf is an alert on its way to the receiver: one output in three raises one.
+type alertOf struct{ id, text string }
+
+func alarms(offset int64) bool { return offset%3 == 0 }
+
+// deliver gives the receiver the alerts that earlier runs have left, and those that come.
+func (p *process) deliver(ctx context.Context, l *Ledger, alerts <-chan alertOf) error {
+	waiting := map[string]string{}
+	for id, text := range l.Kept() {
+		waiting[id] = string(text)
+	}
+	for {
+		select {
+		case a := <-alerts:
+			waiting[a.id] = a.text
+		case <-time.After(300 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		for id, text := range waiting {
+			if p.away.Load() || p.dead() {
+				break
+			}
+			p.mu.Lock()
+			p.delivered[id] = text
+			p.mu.Unlock()
+			l.Keep(id, nil)
+			delete(waiting, id)
+		}
+	}
+}
+
 // work learns bundles and stores their outputs.
-func (p *process) work(ctx context.Context, c Cluster, l *Ledger, bundles <-chan []Record) error {
+func (p *process) work(ctx context.Context, c Cluster, l *Ledger, bundles <-chan []Record, alerts chan<- alertOf) error {
 	var writer *Writer
 	n := newLearner(func(key string) []byte {
 		b, _ := l.Restore(key) // no state of the simulation is damaged
@@ -429,6 +468,12 @@ func (p *process) work(ctx context.Context, c Cluster, l *Ledger, bundles <-chan
 			touched[string(r.Key)] = true
 			if out != nil {
 				outputs = append(outputs, Message{Key: r.Key, ID: r.String(), Value: out})
+				if alarms(r.Offset) {
+					if p.bug != forgetsAlerts {
+						l.Keep(r.String(), out)
+					}
+					alerts <- alertOf{r.String(), string(out)}
+				}
 			}
 		}
 		for _, key := range slices.Sorted(maps.Keys(touched)) {
@@ -527,7 +572,7 @@ func (w *world) failed() bool {
 }
 
 func newWorld(t *testing.T, b bug) *world {
-	w := &world{net: &kfake.VirtualNetwork{}, bug: b, logs: 2, outputs: map[string]string{}, states: map[string]map[int64]string{}}
+	w := &world{net: &kfake.VirtualNetwork{}, bug: b, logs: 2, outputs: map[string]string{}, states: map[string]map[int64]string{}, delivered: map[string]string{}}
 	var err error
 	// Without zstd, which version 7 of Produce brings: kfake's and franz-go's decoders have
 	// finalizers, which close channels of a bubble outside of it.
@@ -555,6 +600,7 @@ func (w *world) begin(partitions int) {
 	w.truth = newLearner(func(string) []byte { return nil })
 	clear(w.outputs)
 	clear(w.states)
+	clear(w.delivered)
 	w.topics = append(w.topics, w.cluster.TopicInfo(simIn).TopicID)
 }
 
@@ -648,6 +694,8 @@ func (w *world) do(s step) {
 	case copied:
 		w.killAll()
 		w.replace(w.copy())
+	case flip:
+		w.away.Store(!w.away.Load())
 	}
 }
 
@@ -975,6 +1023,7 @@ func (w *world) finish() {
 		return
 	}
 	p := w.startProcess()
+	w.away.Store(false)
 	deadline := time.Now().Add(15 * time.Minute)
 	for !p.ended() && (w.refusal != "" || !w.dealt()) && time.Now().Before(deadline) {
 		time.Sleep(time.Second)
@@ -990,13 +1039,37 @@ func (w *world) finish() {
 		w.violation("when all is well, a run does not deal with all records: it ended %v, %v", p.ended(), p.err)
 		return
 	}
+	time.Sleep(time.Second) // the receiver gets what has waited
 	p.stop()
 	<-p.over
 	if p.err != nil {
 		w.violation("when all is well, a run does not end well: %v", p.err)
 	}
+	w.checkAlerts()
 	w.check()
 	w.checkOutputs()
+}
+
+// checkAlerts checks that the receiver has got all alerts, and that the changelog holds none.
+func (w *world) checkAlerts() {
+	w.mu.Lock()
+	for p, keys := range w.produced {
+		for offset := range int64(len(keys)) {
+			id := Position{simIn, p, offset}.String()
+			if alarms(offset) && w.delivered[id] != w.outputs[id] {
+				w.bad = append(w.bad, fmt.Sprintf("the receiver has %q for the alert of %s", w.delivered[id], id))
+			}
+		}
+	}
+	w.mu.Unlock()
+	h := w.newHost(func() {})
+	defer h.die()
+	client := NewClient(h.cluster())
+	defer client.Close()
+	s, err := readStored(context.Background(), client, simStates, quiet)
+	if err != nil || len(s.kept) > 0 {
+		w.violation("at the end the changelog holds %d alerts: %v", len(s.kept), err)
+	}
 }
 
 // dealt reports whether all offsets are committed.
