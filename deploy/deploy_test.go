@@ -368,7 +368,8 @@ func TestScram(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := graph(t, "scram-sha-512.yaml", "source.kafka.brokers=[\""+b.Addr()+"\"]",
-		"source.kafka.tls.ca="+b.Certificates.CA, "source.kafka.sasl.password.file="+secret)
+		"source.kafka.tls.ca="+b.Certificates.CA, "source.kafka.sasl.password.file="+secret,
+		"alerts=[{kafka: {topic: alerts}}, {webhook: {url: \"http://127.0.0.1:1\"}}]")
 	_, err := pipeline.Run{Graph: g}.Execute(t.Context(), nil)
 	if err == nil || !strings.Contains(err.Error(), `user "hafvf" may not see topic "observations"`) {
 		t.Fatalf("without rights: %v", err)

@@ -20,7 +20,8 @@
 //   - keyed.Estimator predicts the observation and learns it, and says whether it is an alarm.
 //   - The encoder of encode.go appends the estimate and its alerts to chunks of lines, as
 //     package records lays them out, and counts them for the summary.
-//   - sink.go writes the chunks: to a file, a topic or a webhook. When all that was handed
+//   - sink.go writes the chunks: to a file or a topic, or for a webhook to an outbox, which
+//     sends alerts beside the pipeline (receivers.go). When all that was handed
 //     over is stored, the run commits states and offsets (kafkaio.Ledger, runstates.go).
 //
 // With transform: smooth the observations of a session are gathered in a window first, and
