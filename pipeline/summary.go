@@ -158,7 +158,7 @@ func (s Summary) hints(b *strings.Builder) {
 	case s.Late > 0 && s.resumes:
 		fmt.Fprintf(b, "%s came before the last of the key, in this run or in the state: give a run with a state new records only\n", count(s.Late, "record"))
 	case s.Behind > farBehind:
-		fmt.Fprintf(b, "%s came more than a year after a later one of the key, by their times: look at times that lie ahead\n", count(s.Late, "record"))
+		fmt.Fprintf(b, "%s came more than a year after a later one of the key, by their times: look at times that lie ahead: max_ahead of the source rejects them\n", count(s.Late, "record"))
 	case s.Late > 0:
 		fmt.Fprintf(b, "%s came up to %v after a later one of the key: with lateness: %s nothing is late\n", count(s.Late, "record"), s.Behind, message.Duration(message.RoundUp(s.Behind)))
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -36,6 +37,7 @@ func (s *Source) StandardInput() bool {
 // kafkaKey declares a source of topics.
 func (s *Source) kafkaKey() key {
 	k := &Kafka{Fields: defaultFields()}
+	k.MaxAhead = time.Hour // records of a topic were made before they are read
 	return key{name: "kafka", doc: "Topics of Kafka, one JSON object per record. If the value has no field of the key, the record's key is the key.", seen: func() { s.Kafka = k }, keys: slices.Concat(clusterKeys(&k.Cluster, ""), []key{
 		{name: "topics", doc: "Topics to read, with all their partitions.", required: true, read: texts("topics", &k.Topics)},
 	}, k.Fields.keys("Field"), []key{

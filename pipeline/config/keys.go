@@ -202,12 +202,17 @@ func (f *Fields) keys(what string) []key {
 	if what == "Field" {
 		nested = " A dotted path leads into objects, as in sensor.id."
 	}
+	none := ""
+	if f.MaxAhead == 0 {
+		none = "none"
+	}
 	return []key{
 		{name: "key", doc: what + " of the key. A list joins several with \"/\". none makes one series of all records of a file or topic; its key is the name of the file or topic." + nested, read: keyFields(&f.Key)},
 		{name: "time", doc: what + " of the time. An empty name means that records have no time, which needs order: arrival.", read: text(&f.Time, mayBeEmpty)},
 		{name: "values", doc: what + "s of the value. Several make one vector.", read: texts(strings.ToLower(what)+"s", &f.Values)},
 		{name: "zone", doc: "Time zone of times that have no offset. In the hour that its clock shows twice, as it goes back, the order of the records of a key tells which time is which.", read: zone(&f.Zone)},
 		{name: "time_format", doc: "Form of the times, as a Go layout or for strftime. These forms need none: " + times.Understood + ". Of numbers: " + times.Unix + " takes them as Unix times, " + times.Spreadsheet + " as days since 1899-12-30 on the clock of zone. Without a form, a run refuses a file whose first 100 times are all between 20,000 and 80,000: they are more likely days of a spreadsheet than seconds of 1970-01-01. It does not look at standard input and topics.", read: timeFormat(&f.TimeFormat)},
+		{name: "max_ahead", doc: "How far a time may be ahead of the clock of this computer. A record whose time is further ahead is rejected: it would make all later records of its key late. none takes every time.", initial: none, read: age(&f.MaxAhead)},
 		{name: "missing", doc: "Texts that stand for a missing value. An empty text, null and NaN always stand for one.", read: missing(&f.Missing)},
 	}
 }

@@ -63,14 +63,15 @@ func (p *Parser) json(line []byte, from origin, obs *keyed.Observation) (key str
 	return key, nil
 }
 
-// Clock reads the time of a JSON object. It reports false if there is none.
+// Clock reads the time of a JSON object. It reports false if there is none, or if it is too
+// far ahead of the clock.
 func (p *Parser) Clock(line []byte) (time.Time, bool) {
 	fields := make([][]byte, len(p.names))
 	if err := p.scan(line, fields); err != nil {
 		return time.Time{}, false
 	}
 	t, err := p.jsonTime(fields[len(p.Key)])
-	return t, err == nil && !t.IsZero()
+	return t, err == nil && !t.IsZero() && p.checkAhead(t, time.Now()) == nil
 }
 
 // scan checks that line is one JSON object, and sets fields to the raw values of the

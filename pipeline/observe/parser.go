@@ -190,6 +190,16 @@ func notNumber(s string) error {
 
 var errInfinite = errors.New("the number is infinite")
 
+// checkAhead returns why a time is too far ahead of the clock, which shows now; nil if it is
+// not.
+func (p *Parser) checkAhead(t, now time.Time) error {
+	if p.MaxAhead <= 0 || !t.After(now.Add(p.MaxAhead)) {
+		return nil
+	}
+	ahead := float64(t.Unix()-now.Unix()) / 3600 // a Duration would not hold 300 years
+	return fmt.Errorf("the time %s is %.1f h ahead of the clock: max_ahead of the source allows %s", t.UTC().Format(time.RFC3339), ahead, message.Duration(p.MaxAhead))
+}
+
 // ParseTime reads a time as times.Parser.ParseLocal does. Empty text and "NaN" mean no time.
 func (p *Parser) ParseTime(s string) (time.Time, error) {
 	if Missing(strings.TrimSpace(s)) {
