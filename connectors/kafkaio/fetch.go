@@ -41,8 +41,10 @@ var readLimits = recordbatch.Limits{Record: MaxRecord, Fetch: 8 << 20, Batch: 1 
 type batch struct {
 	records []Record
 	bytes   int
-	next    int64 // the offset after it: offsets may be missing in between
-	err     error // why the partition cannot be read; then there is no more
+	next    int64     // the offset after it: offsets may be missing in between
+	at      time.Time // when it came
+	live    bool      // its records were waited for: none of them is older in its partition
+	err     error     // why the partition cannot be read; then there is no more
 }
 
 // A fetcher reads a partition ahead, one batch beyond the one that waits.
@@ -59,6 +61,7 @@ type fetcher struct {
 	arrived  chan<- struct{}           // a token when there is a batch, shared by all partitions
 	high     atomic.Int64              // the offset after the partition's last record, as last seen; negative before
 	drained  atomic.Pointer[time.Time] // when the last fetch began that found nothing more; nil: none has
+	answered time.Time                 // when the last fetch ended
 }
 
 // run fetches until ctx ends or the span does. What a broker's absence or a new
@@ -170,6 +173,9 @@ func (f *fetcher) fetch(ctx context.Context, conn *link) (batch, error) {
 	if err != nil {
 		return b, err
 	}
+	b.at = time.Now()
+	b.live = f.at.Offset == f.high.Load() && start.Sub(f.answered) < idle
+	f.answered = b.at
 	b.next, err = recordbatch.Fetch{Batches: in.batches, Aborted: in.aborted, From: f.at.Offset, End: f.end}.Decode(f.limits, func(r recordbatch.Record) {
 		record := Record{Position: f.at, Time: r.Time, Key: r.Key, Value: r.Value, Headers: r.Headers}
 		record.Offset = r.Offset

@@ -40,6 +40,8 @@ type note struct {
 	Topic     string `json:"topic,omitempty"`     // its id
 	Epoch     int32  `json:"epoch"`               // of the partition's leader, at least
 	Changelog string `json:"changelog,omitempty"` // the id of the changelog's head
+	// Lag is the usual one of the records, in nanoseconds; 0 if it is not known.
+	Lag time.Duration `json:"lag,omitempty"`
 }
 
 // readNote parses metadata. A note without a run means that it is not ours.

@@ -110,6 +110,7 @@ type Stored struct {
 type Progress struct {
 	Position       // of the next record
 	High     int64 // the offset after the last record there is
+	Lag      EventLag
 }
 
 const (
@@ -447,7 +448,7 @@ func lastValues(ctx context.Context, client *Client, topic string, log *slog.Log
 		if b.err != nil {
 			return nil, b.err
 		}
-		t.TryClaim(taken{i, b.next})
+		t.TryClaim(taken{partition: i, before: b.next})
 		for _, r := range b.records {
 			if r.Value == nil {
 				delete(all, string(r.Key))
@@ -609,7 +610,7 @@ func (l *Ledger) store(ctx context.Context, states map[string][]byte, offsets ma
 	if l.cfg.Group != "" {
 		for log, p := range offsets {
 			t := l.topics[p.Topic]
-			text, err := json.Marshal(note{l.run, t.id, t.epochs[p.Partition], l.head.ID})
+			text, err := json.Marshal(note{l.run, t.id, t.epochs[p.Partition], l.head.ID, l.usualLag(log)})
 			if err != nil {
 				return err
 			}
