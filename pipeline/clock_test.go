@@ -40,3 +40,38 @@ func TestTimesAhead(t *testing.T) {
 		}
 	}
 }
+
+// Records that come behind their times, with pauses in which the partition is idle, are not late
+// within the lateness, and a key that goes on is not told as silent. A restart knows the lag.
+func TestKafkaLag(t *testing.T) {
+	for _, delay := range []time.Duration{0, 40 * time.Second, 10 * time.Minute} {
+		t.Run(delay.String(), func(t *testing.T) {
+			t.Parallel()
+			b := fakeBus(t, 2)
+			b.CreateTopic(t, "out", 1, nil)
+			b.CreateTopic(t, "rejected", 1, nil)
+			b.CreateTopic(t, "alerts", 1, nil)
+			text := b.config("group: g, changelog: states", "lateness: 30s\nsilence: {after: 2m}\nalerts: {kafka: {topic: alerts}}\n")
+			line := func(key string, behind time.Duration) string {
+				return fmt.Sprintf(`{"key":%q,"time":%q,"x":1}`, key, time.Now().Add(-delay-behind).UTC().Format(time.RFC3339Nano))
+			}
+			var sum Summary
+			for range 2 {
+				r := launch(t, compose(t, text))
+				time.Sleep(3 * idlePartition / 2) // a start with nothing to read
+				b.put(t, line("a", 0), line("b", 0), line("c", 0))
+				time.Sleep(2 * idlePartition)
+				b.put(t, line("a", 10*time.Second), line("b", 20*time.Second))
+				b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
+				s := r.halt(t)
+				sum.Counts.Add(s.Counts)
+			}
+			if sum.Late != 0 || sum.Silences != 0 {
+				t.Errorf("%d late, %d silences", sum.Late, sum.Silences)
+			}
+		})
+	}
+}
+
+// idlePartition is how long a partition has nothing new before it counts as idle.
+const idlePartition = time.Second
