@@ -44,7 +44,7 @@ func TestTimesAhead(t *testing.T) {
 // Records that come behind their times, with pauses in which the partition is idle, are not late
 // within the lateness, and a key that goes on is not told as silent. A restart knows the lag.
 func TestKafkaLag(t *testing.T) {
-	for _, delay := range []time.Duration{0, 40 * time.Second, 10 * time.Minute} {
+	for _, delay := range []time.Duration{40 * time.Second, 10 * time.Minute} {
 		t.Run(delay.String(), func(t *testing.T) {
 			t.Parallel()
 			b := fakeBus(t, 2)

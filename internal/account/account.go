@@ -65,8 +65,12 @@ type Place struct {
 // Counts are what the nodes count, also as Beam metrics.
 type Counts struct {
 	Records, Rejected, Late, Missing, NotConverged, Keys, Sessions, Changes, Outliers, NoveltyAlarms, ChangeAlarms, Silences int64
-	// Behind is the farthest that a late record was behind the latest of its key.
+	// LateIdle are the late ones that were within the lateness of their key.
+	LateIdle int64
+	// Behind is the farthest that one of the others was behind the latest of its key.
 	Behind time.Duration
+	// TurnedBack is how often a key went back from a wrong time.
+	TurnedBack int64
 }
 
 // Add adds the counts of o.
@@ -83,7 +87,9 @@ func (c *Counts) Add(o Counts) {
 	c.NoveltyAlarms += o.NoveltyAlarms
 	c.ChangeAlarms += o.ChangeAlarms
 	c.Silences += o.Silences
+	c.LateIdle += o.LateIdle
 	c.Behind = max(c.Behind, o.Behind)
+	c.TurnedBack += o.TurnedBack
 }
 
 // A Run is the account of one run. The methods that nodes call do nothing on a nil
