@@ -1,10 +1,15 @@
 package pipeline
 
 import (
+	"context"
 	"fmt"
+	"hafvf/connectors/kafkaio"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // A record of the future is rejected with its reason, and costs no other record: in a topic by
@@ -75,3 +80,97 @@ func TestKafkaLag(t *testing.T) {
 
 // idlePartition is how long a partition has nothing new before it counts as idle.
 const idlePartition = time.Second
+
+// A file without max_ahead: a time of the next century costs its key four records, also where it
+// stands in the state of a run before; and other keys none.
+func TestFileTurnsBack(t *testing.T) {
+	lines := func(from int) (all []string) {
+		for i := from; i < from+20; i++ {
+			at := start.Add(time.Duration(i) * time.Minute)
+			for _, key := range []string{"a", "b"} {
+				all = append(all, fmt.Sprintf("%s,%s,1\n", key, at.Format(time.RFC3339)))
+			}
+		}
+		return all
+	}
+	header, wrong := "key,time,x\n", "a,2126-01-02T00:00:00Z,1\n"
+	run := func(state string, files ...string) (s Summary, rejected []string) {
+		t.Helper()
+		path := write(t, "in.csv", files...)
+		s, _, rejected = runConfig(t, "model: {family: normal}\nsource: {csv: {path: "+path+"}}\nstate: "+state+"\n")
+		return s, rejected
+	}
+	const told = "1 key with a time ahead of the clock went back from it"
+	s, rejected := run(filepath.Join(t.TempDir(), "states"), header, strings.Join(lines(0), ""), wrong, strings.Join(lines(20), ""))
+	if s.Late != 4 || s.TurnedBack != 1 || s.Records != 77 || !strings.Contains(rejected[0], "which this key has already released ahead of the clock: the key goes on from the 5th such record in a row") || !strings.Contains(s.String(), told) {
+		t.Errorf("%d late, %d turned back, of %d: %q\n%s", s.Late, s.TurnedBack, s.Records, rejected, s)
+	}
+	state := filepath.Join(t.TempDir(), "states")
+	if s, _ := run(state, header, strings.Join(lines(0), ""), wrong); s.Late != 0 || s.TurnedBack != 0 {
+		t.Errorf("%d late, %d turned back", s.Late, s.TurnedBack)
+	}
+	if s, _ := run(state, header, strings.Join(lines(20), "")); s.Late != 4 || s.TurnedBack != 1 {
+		t.Errorf("on the state of a run before: %d late, %d turned back", s.Late, s.TurnedBack)
+	}
+}
+
+// The summary has the lag of a topic's records, and what is late names the key that mends it.
+func TestSummaryOfLag(t *testing.T) {
+	var s Summary
+	s.Late, s.LateIdle, s.Behind = 7, 5, 90*time.Second
+	s.Lag = kafkaio.EventLag{Usual: 10*time.Minute + 300*time.Millisecond, Most: 12*time.Minute + time.Second}
+	want := "99 % of the records came within 10m0s of their times, all of them within 12m1s\n" +
+		"2 records came up to 1m30s after a later one of the key: with lateness: 2m nothing is late\n" +
+		"5 records came within the lateness of the key, but after the watermark: with source.kafka.disorder: 13m the watermark waits\n"
+	if text := s.String(); !strings.HasSuffix(text, want) {
+		t.Errorf("no %q in\n%s", want, text)
+	}
+}
+
+// Records that a partition's watermark has overtaken are counted as such, and the lag is
+// measured.
+func TestKafkaLateBehindTheWatermark(t *testing.T) {
+	b := fakeBus(t, 1)
+	b.CreateTopic(t, "out", 1, nil)
+	b.CreateTopic(t, "rejected", 1, nil)
+	line := func(at time.Time) string {
+		return fmt.Sprintf(`{"key":"a","time":%q,"x":1}`, at.UTC().Format(time.RFC3339Nano))
+	}
+	metrics := NewMetrics()
+	r := &running{stop: make(chan struct{}), done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		r.sum, r.err = Run{Graph: compose(t, b.config("group: g", "lateness: 2s\n")), Log: quiet, Metrics: metrics}.Execute(context.Background(), r.stop)
+	}()
+	now := time.Now()
+	b.put(t, line(now.Add(-time.Second)))
+	b.await(t, "out", 1, r) // when the watermark has passed it, as nothing else comes
+	b.put(t, line(now.Add(-2*time.Second)))
+	b.await(t, "rejected", 1, r)
+	all, err := gather(metrics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := r.halt(t)
+	if s.Late != 1 || s.LateIdle != 1 || s.Lag.Usual < 2*time.Second || !strings.Contains(s.String(), "with source.kafka.disorder: ") {
+		t.Errorf("%d late, %d of them behind the watermark, lag %+v:\n%s", s.Late, s.LateIdle, s.Lag, s)
+	}
+	if lag := all["hafvf_event_lag_seconds"]; lag < 1 || lag > s.Lag.Usual.Seconds() {
+		t.Errorf("the metric of the lag is %v", lag)
+	}
+	if text := strings.Join(b.values(t, "rejected"), ""); !strings.Contains(text, "which this key has already released, as the watermark had passed it") {
+		t.Error(text)
+	}
+}
+
+// gather returns metrics of one label at most, by name.
+func gather(m *Metrics) (map[string]float64, error) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(m)
+	families, err := registry.Gather()
+	all := map[string]float64{}
+	for _, f := range families {
+		all[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue()
+	}
+	return all, err
+}

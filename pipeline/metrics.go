@@ -28,6 +28,8 @@ var (
 	outDesc      = prometheus.NewDesc("hafvf_records_out_total", "Estimates made.", nil, nil)
 	rejectedDesc = prometheus.NewDesc("hafvf_records_rejected_total", "Records that could not be used.", nil, nil)
 	lateDesc     = prometheus.NewDesc("hafvf_records_late_total", "Rejected records that came after their turn.", nil, nil)
+	turnedDesc   = prometheus.NewDesc("hafvf_keys_turned_back_total", "How often a key went back from a time ahead of the clock.", nil, nil)
+	eventLagDesc = prometheus.NewDesc("hafvf_event_lag_seconds", "How far records of a partition are behind the clock when they arrive: 99 % of them, of late.", []string{"partition"}, nil)
 	missingDesc  = prometheus.NewDesc("hafvf_records_missing_total", "Records without a value.", nil, nil)
 	failedDesc   = prometheus.NewDesc("hafvf_not_converged_total", "Estimates whose iteration did not converge.", nil, nil)
 	alarmsDesc   = prometheus.NewDesc("hafvf_alarms_total", "Alarms raised.", []string{"kind"}, nil)
@@ -72,7 +74,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	for _, counter := range []struct {
 		desc *prometheus.Desc
 		n    int64
-	}{{readDesc, taken}, {outDesc, n.Records}, {rejectedDesc, n.Rejected}, {lateDesc, n.Late}, {missingDesc, n.Missing}, {failedDesc, n.NotConverged}, {changesDesc, n.Changes}, {outliersDesc, n.Outliers}} {
+	}{{readDesc, taken}, {outDesc, n.Records}, {rejectedDesc, n.Rejected}, {lateDesc, n.Late}, {turnedDesc, n.TurnedBack}, {missingDesc, n.Missing}, {failedDesc, n.NotConverged}, {changesDesc, n.Changes}, {outliersDesc, n.Outliers}} {
 		c <- prometheus.MustNewConstMetric(counter.desc, prometheus.CounterValue, float64(counter.n))
 	}
 	for kind, n := range map[string]int64{string(usual.NoveltyAlarm): n.NoveltyAlarms, string(usual.ChangeAlarm): n.ChangeAlarms, keyed.SilentAlarm: n.Silences} {
@@ -96,9 +98,12 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 			c <- prometheus.MustNewConstMetric(v.desc, v.kind, v.v, strconv.Itoa(i), box.Place())
 		}
 	}
-	lags := kafkaio.Lag // of a worker's sources
+	lags, eventLags := kafkaio.Lag, kafkaio.EventLags // of a worker's sources
 	if r.ledger != nil {
-		lags = r.ledger.Lag
+		lags, eventLags = r.ledger.Lag, r.ledger.EventLags
+	}
+	for partition, lag := range eventLags() {
+		c <- prometheus.MustNewConstMetric(eventLagDesc, prometheus.GaugeValue, lag.Usual.Seconds(), partition)
 	}
 	for partition, lag := range lags() {
 		c <- prometheus.MustNewConstMetric(lagDesc, prometheus.GaugeValue, float64(lag), partition)
