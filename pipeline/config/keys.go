@@ -207,7 +207,7 @@ func (f *Fields) keys(what string) []key {
 		none = "none"
 	}
 	return []key{
-		{name: "key", doc: what + " of the key. A list joins several with \"/\". none makes one series of all records of a file or topic; its key is the name of the file or topic." + nested, read: keyFields(&f.Key)},
+		{name: "key", doc: what + " of the key. A list joins several with \"/\"; in the parts % becomes %25 and / becomes %2F, so that different parts make different keys. none makes one series of all records of a file or topic; its key is the name of the file or topic." + nested, read: keyFields(&f.Key)},
 		{name: "time", doc: what + " of the time. An empty name means that records have no time, which needs order: arrival.", read: text(&f.Time, mayBeEmpty)},
 		{name: "values", doc: what + "s of the value. Several make one vector.", read: texts(strings.ToLower(what)+"s", &f.Values)},
 		{name: "zone", doc: "Time zone of times that have no offset. In the hour that its clock shows twice, as it goes back, the order of the records of a key tells which time is which.", read: zone(&f.Zone)},
