@@ -2,9 +2,13 @@ package pipeline
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"hafvf/connectors/kafkaio"
+	"math"
+	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -173,4 +177,37 @@ func gather(m *Metrics) (map[string]float64, error) {
 		all[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue()
 	}
 	return all, err
+}
+
+// In the order of arrival one time of the next century does not forget the season of its key.
+func TestSeasonOutlivesAWrongTime(t *testing.T) {
+	var lines []string
+	rng := rand.New(rand.NewPCG(3, 4))
+	value := func(hour int) float64 { return 10*math.Sin(2*math.Pi*float64(hour)/24) + .1*rng.NormFloat64() }
+	const before, after = 10 * 24, 2 * 24
+	for i := range before + after {
+		at := start.Add(time.Duration(i) * time.Hour)
+		lines = append(lines, fmt.Sprintf("k,%s,%g\n", at.Format(time.RFC3339), value(i)))
+	}
+	// distance is how far predictions are from the values after the wrong time, on average.
+	distance := func(lines []string) (sum float64) {
+		path := write(t, "in.csv", append([]string{"key,time,x\n"}, lines...)...)
+		_, estimates, _ := runConfig(t, "order: arrival\nmodel: {family: normal, prior: auto, season: [24h]}\nsource: {csv: {path: "+path+"}}\n")
+		for _, line := range estimates[len(estimates)-after:] {
+			var e struct {
+				X         float64
+				Predicted struct{ Mean float64 }
+			}
+			if err := json.Unmarshal([]byte(line), &e); err != nil {
+				t.Fatal(err)
+			}
+			sum += math.Abs(e.X-e.Predicted.Mean) / after
+		}
+		return sum
+	}
+	without, with := distance(lines), distance(slices.Insert(slices.Clone(lines), before, "k,2126-01-02T00:00:00Z,0\n"))
+	// A season that was forgotten would be off by more than 1: the values change by 1.7 an hour.
+	if without > .3 || with > .5 {
+		t.Errorf("predictions are off by %.2f, without the wrong time by %.2f", with, without)
+	}
 }
