@@ -187,8 +187,8 @@ func (c *consumer) look(p *part, b batch) Batch {
 // partitions. A partition counts with its latest record time, less the disorder. One that has
 // had no new records for a while counts with the time at which that was last seen, less its
 // usual lag. In no case is a partition nearer to the clock than its usual lag, which is at
-// least the disorder. So a wrong time holds for as long as it is ahead of the others, and no
-// longer. A partition that cannot be read does not advance.
+// least the disorder: a time that is ahead of the others does not take the watermark past them.
+// A partition that cannot be read does not advance.
 func (c *consumer) watermark(now time.Time) time.Time {
 	least := now.Add(-c.src.Disorder)
 	for _, p := range c.parts {

@@ -43,7 +43,7 @@ type batch struct {
 	bytes   int
 	next    int64     // the offset after it: offsets may be missing in between
 	at      time.Time // when it came
-	live    bool      // its records were waited for: none of them is older in its partition
+	live    bool      // its records were waited for
 	err     error     // why the partition cannot be read; then there is no more
 }
 
@@ -174,7 +174,8 @@ func (f *fetcher) fetch(ctx context.Context, conn *link) (batch, error) {
 		return b, err
 	}
 	b.at = time.Now()
-	b.live = f.at.Offset == f.high.Load() && start.Sub(f.answered) < idle
+	high := f.high.Load()
+	b.live = high >= 0 && f.at.Offset >= high && start.Sub(f.answered) < idle
 	f.answered = b.at
 	b.next, err = recordbatch.Fetch{Batches: in.batches, Aborted: in.aborted, From: f.at.Offset, End: f.end}.Decode(f.limits, func(r recordbatch.Record) {
 		record := Record{Position: f.at, Time: r.Time, Key: r.Key, Value: r.Value, Headers: r.Headers}

@@ -74,14 +74,15 @@ func sizeOf(d time.Duration) int {
 	if d <= time.Millisecond {
 		return 0
 	}
-	return int(math.Ceil(lagSteps * math.Log2(float64(d)/float64(time.Millisecond))))
+	const rounding = 1e-6 // so that a usual lag, as it is stored, keeps its size
+	return int(math.Ceil(lagSteps*math.Log2(float64(d)/float64(time.Millisecond)) - rounding))
 }
 
 // EventLag is how far the times of a partition's records are behind the clock when the records
 // arrive.
 type EventLag struct {
 	Usual time.Duration // at most this for 99 % of the records of late; 0 if it is not known
-	Most  time.Duration // of all records that came while they were waited for
+	Most  time.Duration // of all records since the start, without history
 }
 
 // EventLags are those of the partitions of a source with a clock, by Position.Log.

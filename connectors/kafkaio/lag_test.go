@@ -30,6 +30,10 @@ func TestUsualLag(t *testing.T) {
 		if l.usual < usual || l.usual > usual+usual/20 {
 			t.Fatalf("%v, want %v", l.usual, usual)
 		}
+		var again lag
+		if again.add(base, []time.Duration{l.usual}); again.usual != l.usual {
+			t.Fatalf("%v is %v after a restart", l.usual, again.usual)
+		}
 		if l.most != lagHistory-time.Millisecond {
 			t.Fatalf("at most %v", l.most)
 		}

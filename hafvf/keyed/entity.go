@@ -61,13 +61,13 @@ func (e *Entity) Bind(est *Estimator) {
 // observation that the entity includes already, as happens after a restart, is neither. The
 // error is a *Late.
 //
-// A wrong time must not make a key late for ever. If the key has released a time ahead of the
-// clock, and five observations in a row are late and in order among themselves, then the
-// released time was wrong, and the key goes back to the fifth: see TurnedBack. What is late
-// has to be nearer to the clock than the released time, unless that is more than an hour
-// ahead. So a device whose clock is a little fast can send what it has buffered. Where no time
-// is ahead of the clock, nothing tells a wrong time from a device that sends its last
-// observation first: the key stays, until it has come as far.
+// A wrong time must not make a key late for ever. If the key has released a time more than a
+// minute ahead of the clock, and five observations in a row are late, not ahead of the clock,
+// and in order among themselves, then the released time was wrong, and the key goes back to the
+// fifth: see TurnedBack. What is late has to be nearer to the clock than the released time,
+// unless that is more than an hour ahead. So a device whose clock is fast can send what it has
+// buffered. If the released time is not ahead of the clock, nothing tells a wrong time from a
+// device that sends its last observation first: the key stays where it is.
 func (e *Entity) Take(o *Observation) (now bool, due []Observation, err error) {
 	e.turned = false
 	switch {
@@ -140,8 +140,9 @@ func (e *Entity) AppendBinary(b []byte) ([]byte, error) { return e.append(b), ni
 func (e *Entity) TurnedBack() bool { return e.turned }
 
 const (
-	turnsBack = 5         // late observations in a row
-	farAhead  = time.Hour // of the clock, as no clock of a device is by chance
+	turnsBack = 5           // late observations in a row
+	skew      = time.Minute // by which clocks that are right differ
+	farAhead  = time.Hour   // of the clock, as no clock of a device is by chance
 )
 
 // isWrong notes that an observation is late, and reports whether what the key has released is
@@ -149,7 +150,7 @@ const (
 func (e *Entity) isWrong(late *Late) bool {
 	now := e.est.now()
 	ahead := late.Released.Sub(now)
-	late.Ahead = ahead > 0 && (ahead > farAhead || now.Sub(late.Time) < ahead)
+	late.Ahead = ahead > skew && late.Time.Sub(now) <= skew && (ahead > farAhead || now.Sub(late.Time) < ahead)
 	if !late.Ahead || late.Time.Before(e.behind.last) {
 		e.behind = run{}
 	}
@@ -286,7 +287,7 @@ func (e *Entity) Places() (all []Place) {
 func (e *Entity) admit(o *Observation, lateness time.Duration) (due bool, err error) {
 	if o.Time.Before(e.released) {
 		behind := e.clock.Sub(o.Time)
-		return false, &Late{Time: o.Time, Released: e.released, Behind: behind, Idle: behind < lateness}
+		return false, &Late{Time: o.Time, Released: e.released, Behind: behind, Idle: behind <= lateness}
 	}
 	e.behind = run{}
 	if o.Time.After(e.clock) {
