@@ -267,7 +267,7 @@ func TestKafkaWaits(t *testing.T) {
 			equal(t, int64(0), s.Rejected)
 
 			// The future lies beyond any watermark: these wait.
-			future := time.Now().Add(24 * time.Hour).UTC()
+			future := time.Now().Add(30 * time.Minute).UTC()
 			line := func(i int) string {
 				return fmt.Sprintf("{\"key\":\"k1\",\"time\":%q,\"x\":%d}\n", future.Add(time.Duration(i)*time.Second).Format(time.RFC3339), i)
 			}

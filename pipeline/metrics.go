@@ -28,6 +28,8 @@ var (
 	outDesc      = prometheus.NewDesc("hafvf_records_out_total", "Estimates made.", nil, nil)
 	rejectedDesc = prometheus.NewDesc("hafvf_records_rejected_total", "Records that could not be used.", nil, nil)
 	lateDesc     = prometheus.NewDesc("hafvf_records_late_total", "Rejected records that came after their turn.", nil, nil)
+	turnedDesc   = prometheus.NewDesc("hafvf_keys_turned_back_total", "How often a key went back from a time ahead of the clock.", nil, nil)
+	eventLagDesc = prometheus.NewDesc("hafvf_event_lag_seconds", "How far records of a partition are behind the clock when they arrive: 99 % of them, of late.", []string{"partition"}, nil)
 	missingDesc  = prometheus.NewDesc("hafvf_records_missing_total", "Records without a value.", nil, nil)
 	failedDesc   = prometheus.NewDesc("hafvf_not_converged_total", "Estimates whose iteration did not converge.", nil, nil)
 	alarmsDesc   = prometheus.NewDesc("hafvf_alarms_total", "Alarms raised.", []string{"kind"}, nil)
@@ -75,7 +77,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	for _, counter := range []struct {
 		desc *prometheus.Desc
 		n    int64
-	}{{readDesc, taken}, {outDesc, n.Records}, {rejectedDesc, n.Rejected}, {lateDesc, n.Late}, {resetDesc, n.Reset}, {missingDesc, n.Missing}, {failedDesc, n.NotConverged}, {changesDesc, n.Changes}, {outliersDesc, n.Outliers}} {
+	}{{readDesc, taken}, {outDesc, n.Records}, {rejectedDesc, n.Rejected}, {lateDesc, n.Late}, {resetDesc, n.Reset}, {turnedDesc, n.TurnedBack}, {missingDesc, n.Missing}, {failedDesc, n.NotConverged}, {changesDesc, n.Changes}, {outliersDesc, n.Outliers}} {
 		c <- prometheus.MustNewConstMetric(counter.desc, prometheus.CounterValue, float64(counter.n))
 	}
 	for kind, n := range map[string]int64{string(usual.NoveltyAlarm): n.NoveltyAlarms, string(usual.ChangeAlarm): n.ChangeAlarms, keyed.SilentAlarm: n.Silences} {
@@ -101,6 +103,13 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	}
 	for topic, n := range r.account.DeletedByTopic() {
 		c <- prometheus.MustNewConstMetric(deletedDesc, prometheus.CounterValue, float64(n), topic)
+	}
+	eventLags := kafkaio.EventLags // of a worker's sources
+	if r.ledger != nil {
+		eventLags = r.ledger.EventLags
+	}
+	for partition, lag := range eventLags() {
+		c <- prometheus.MustNewConstMetric(eventLagDesc, prometheus.GaugeValue, lag.Usual.Seconds(), partition)
 	}
 	lag := kafkaio.Lag // of a worker's sources
 	if r.ledger != nil {

@@ -446,7 +446,13 @@ func (r *run) summary() Summary {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, _ := r.account.Counts()
-	return Summary{Counts: c, Undelivered: r.lost, Expired: r.expired(), Stopped: r.stopped, Largest: r.largest, Deleted: r.account.DeletedByTopic(), Rejections: r.rejects.Commonest(), Misfits: misfits(r.keys)}
+	s := Summary{Counts: c, Undelivered: r.lost, Expired: r.expired(), Stopped: r.stopped, Largest: r.largest, Deleted: r.account.DeletedByTopic(), Rejections: r.rejects.Commonest(), Misfits: misfits(r.keys)}
+	if r.ledger != nil {
+		for _, lag := range r.ledger.EventLags() {
+			s.Lag.Usual, s.Lag.Most = max(s.Lag.Usual, lag.Usual), max(s.Lag.Most, lag.Most)
+		}
+	}
+	return s
 }
 
 // note adds a tally to the summary.

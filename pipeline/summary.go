@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
@@ -25,6 +26,9 @@ type Summary struct {
 	Undelivered int64 // alerts that are in the dead letter, because the receiver did not take them
 	Expired     int64 // alerts that were not sent, because they were too old
 	Stopped     bool  // before the end of the input
+	// Lag is that of the partition whose records are farthest behind the clock. It is zero for
+	// files, and where nothing waits for the watermark.
+	Lag kafkaio.EventLag
 	// Partial are the files that hold what was written, of a run whose outputs stay as they
 	// were before it: one that was stopped, or has failed.
 	Partial []string
@@ -160,13 +164,28 @@ func (s Summary) hints(b *strings.Builder) {
 	if s.Undelivered > 0 {
 		fmt.Fprintf(b, "warning: %s not delivered: the dead letter has the reasons\n", message.Count(s.Undelivered, "alert was", "alerts were"))
 	}
+	if s.Lag.Usual > 0 {
+		fmt.Fprintf(b, "99 %% of the records came within %v of their times, all of them within %v\n", roundLag(s.Lag.Usual), roundLag(s.Lag.Most))
+	}
+	if s.TurnedBack > 0 {
+		fmt.Fprintf(b, "%s with a time ahead of the clock went back from it, when the next records were late in a row: max_ahead of the source rejects such times\n", message.Count(s.TurnedBack, "key", "keys"))
+	}
+	inTurn := s.Late - s.LateIdle
 	switch {
 	case s.Late > 0 && s.resumes:
 		fmt.Fprintf(b, "%s came before the last of the key, in this run or in the state: give a run with a state new records only\n", count(s.Late, "record"))
 	case s.Behind > farBehind:
-		fmt.Fprintf(b, "%s came more than a year after a later one of the key, by their times: look at times that lie ahead\n", count(s.Late, "record"))
-	case s.Late > 0:
-		fmt.Fprintf(b, "%s came up to %v after a later one of the key: with lateness: %s nothing is late\n", count(s.Late, "record"), s.Behind, message.Duration(message.RoundUp(s.Behind)))
+		fmt.Fprintf(b, "%s came more than a year after a later one of the key, by their times: look at times that lie ahead: max_ahead of the source rejects them\n", count(inTurn, "record"))
+	case inTurn > 0:
+		fmt.Fprintf(b, "%s came up to %v after a later one of the key: with lateness: %s nothing is late\n", count(inTurn, "record"), s.Behind, message.Duration(message.RoundUp(s.Behind)))
+	}
+	if s.LateIdle > 0 && !s.resumes {
+		fmt.Fprintf(b, "%s came within the lateness of the key, but after the watermark: ", count(s.LateIdle, "record"))
+		if s.Lag.Most > 0 {
+			fmt.Fprintf(b, "with source.kafka.disorder: %s the watermark waits\n", message.Duration(message.RoundUp(s.Lag.Most)))
+		} else {
+			b.WriteString("raise source.kafka.disorder\n")
+		}
 	}
 	if len(s.WarmUps) > 0 {
 		const named = 5
@@ -186,6 +205,14 @@ func (s Summary) hints(b *strings.Builder) {
 	for _, pattern := range s.Unmatched {
 		fmt.Fprintf(b, "warning: no key matches %s of keys\n", message.Quote(pattern))
 	}
+}
+
+// roundLag rounds a lag to what a person reads.
+func roundLag(d time.Duration) time.Duration {
+	if d < time.Second {
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(time.Second)
 }
 
 // farBehind is how late a record may be by its times. Beyond it the time of another record is

@@ -109,7 +109,7 @@ func TestSummaryOfOddData(t *testing.T) {
 	s.Late, s.Behind, s.detects, s.warmUp = 3, math.MaxInt64, true, 50
 	text := s.String()
 	for _, want := range []string{
-		"3 records came more than a year after a later one of the key, by their times: look at times that lie ahead\n",
+		"3 records came more than a year after a later one of the key, by their times: look at times that lie ahead: max_ahead of the source rejects them\n",
 		`  "k\x1b[2J"               id  novelty` + "\n",
 		"  plain                    id  by 2\n",
 		`1 key, "a\nb"` + "\n",

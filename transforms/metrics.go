@@ -15,6 +15,8 @@ var (
 	recordsCounter      = beam.NewCounter("hafvf", "records")
 	rejectedCounter     = beam.NewCounter("hafvf", "rejected")
 	lateCounter         = beam.NewCounter("hafvf", "late")
+	lateIdleCounter     = beam.NewCounter("hafvf", "late_idle")
+	turnedBackCounter   = beam.NewCounter("hafvf", "turned_back")
 	missingCounter      = beam.NewCounter("hafvf", "missing")
 	notConvergedCounter = beam.NewCounter("hafvf", "not_converged")
 	keysCounter         = beam.NewCounter("hafvf", "keys")
@@ -65,7 +67,7 @@ func addMetrics(ctx context.Context, c account.Counts) {
 		counter beam.Counter
 		n       int64
 	}{
-		{recordsCounter, c.Records}, {rejectedCounter, c.Rejected}, {lateCounter, c.Late},
+		{recordsCounter, c.Records}, {rejectedCounter, c.Rejected}, {lateCounter, c.Late}, {lateIdleCounter, c.LateIdle}, {turnedBackCounter, c.TurnedBack},
 		{missingCounter, c.Missing}, {notConvergedCounter, c.NotConverged}, {keysCounter, c.Keys},
 		{sessionsCounter, c.Sessions}, {changesCounter, c.Changes}, {outliersCounter, c.Outliers},
 		{noveltyCounter, c.NoveltyAlarms}, {changeAlarmCounter, c.ChangeAlarms}, {silencesCounter, c.Silences},

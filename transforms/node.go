@@ -395,10 +395,17 @@ func (e *held) take(w *worker, o *keyed.Observation) {
 		e.outputs++
 		if late := (*keyed.Late)(nil); errors.As(err, &late) {
 			e.counts.Late++
-			e.counts.Behind = max(e.counts.Behind, late.Behind)
+			if late.Idle {
+				e.counts.LateIdle++
+			} else {
+				e.counts.Behind = max(e.counts.Behind, late.Behind)
+			}
 		}
 		e.reject(o, err.Error())
 		return
+	}
+	if e.TurnedBack() {
+		e.counts.TurnedBack++
 	}
 	if now {
 		e.learn(w, o)

@@ -444,7 +444,7 @@ func eachRecord(ctx context.Context, client *Client, topic string, log *slog.Log
 		if b.err != nil {
 			return b.err
 		}
-		t.TryClaim(taken{i, b.next})
+		t.TryClaim(taken{partition: i, before: b.next})
 		for _, r := range b.records {
 			do(r)
 		}

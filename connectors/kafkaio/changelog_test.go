@@ -358,7 +358,7 @@ func TestPortions(t *testing.T) {
 			if test.begun {
 				a := begun(t, c, giving)
 				a.Add(0, State{Key: "k0", Bytes: []byte("old")})
-				if err := a.handOver(context30(t), []Progress{{Position{"in", 0, 1}, 9}}, 0, base); err != nil {
+				if err := a.handOver(context30(t), []Progress{{Position: Position{"in", 0, 1}, High: 9}}, 0, base); err != nil {
 					t.Fatal(err)
 				}
 				if err := a.Close(context30(t), true); err != nil {

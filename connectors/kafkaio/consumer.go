@@ -51,8 +51,9 @@ type discovered struct {
 type part struct {
 	*fetcher
 	next   int64     // offset after what was taken
-	latest time.Time // of its records' times
+	latest time.Time // of its records' times, none of them beyond the clock
 	quiet  time.Time // since when nothing has come
+	lag    lag
 }
 
 // newConsumer opens a consumer, which ends with ctx. client asks the brokers.
@@ -80,7 +81,11 @@ func (c *consumer) add(spans []span) {
 	for _, s := range spans {
 		f := &fetcher{client: c.client, at: s.Position, topic: s.ID, end: s.End, limits: c.limits, patience: patience, log: c.log, batches: make(chan batch, 1), arrived: c.arrived}
 		f.high.Store(-1)
-		c.parts = append(c.parts, &part{fetcher: f, next: s.Offset, quiet: time.Now()})
+		p := &part{fetcher: f, next: s.Offset, quiet: time.Now()}
+		if s.Lag > 0 {
+			p.lag.add(p.quiet, []time.Duration{s.Lag})
+		}
+		c.parts = append(c.parts, p)
 		if !s.done() {
 			go f.run(c.ctx)
 		}
@@ -114,7 +119,7 @@ func (c *consumer) discover(have map[string]topic, reader, readers int) {
 			more.err = cmp.Or(more.err, anotherTopic(name, was.id, is.id))
 			for p := was.partitions; p < is.partitions; p++ {
 				if p%readers == reader {
-					more.spans = append(more.spans, span{Position{name, p, 0}, -1, is.id})
+					more.spans = append(more.spans, span{Position: Position{name, p, 0}, End: -1, ID: is.id})
 				}
 			}
 			have[name] = topic{partitions: max(was.partitions, is.partitions), id: cmp.Or(was.id, is.id)}
@@ -146,37 +151,83 @@ func (c *consumer) take() (int, batch) {
 	return -1, batch{}
 }
 
-// took records that a batch was taken, and its latest time.
-func (p *part) took(b batch, latest time.Time) {
-	p.next, p.quiet = b.next, time.Now()
-	if latest.After(p.latest) {
-		p.latest = latest
+// look returns the batch with the times of its records. It notes what they say of the
+// partition: the latest time, and the lag. The lag of a record that was waited for is that of
+// its arrival. A record of a backlog has been in the topic for as long as nobody knows; its lag
+// is that of the topic's timestamp, unless both times are the same.
+func (c *consumer) look(p *part, b batch) Batch {
+	out := Batch{b.records, make([]int64, len(b.records))}
+	var lags []time.Duration
+	for i, r := range b.records {
+		t, ok := c.clock(r)
+		if !ok {
+			t = r.Time
+		}
+		out.Times[i] = int64(mtime.FromTime(t))
+		if arrived := r.Time; ok && c.src.Clock != "" {
+			if b.live {
+				arrived = b.at
+			}
+			if b.live || arrived.UnixMilli() > 0 && arrived.UnixMilli() != t.UnixMilli() {
+				lags = append(lags, arrived.Sub(t))
+			}
+		}
+		if t.After(b.at) {
+			t = b.at
+		}
+		if t.After(p.latest) {
+			p.latest = t
+		}
 	}
+	p.lag.add(b.at, lags)
+	return out
 }
 
 // watermark is the time before which no more records are expected: the least over the
-// partitions, less the disorder. A partition counts with its latest record time. One that
-// has had no new records for a while counts with the time at which that was last seen; a
-// partition that cannot be read does not advance.
+// partitions. A partition counts with its latest record time, less the disorder. One that has
+// had no new records for a while counts with the time at which that was last seen, less its
+// usual lag. In no case is a partition nearer to the clock than its usual lag, which is at
+// least the disorder: a time that is ahead of the others does not take the watermark past them.
+// A partition that cannot be read does not advance.
 func (c *consumer) watermark(now time.Time) time.Time {
-	least := now
+	least := now.Add(-c.src.Disorder)
 	for _, p := range c.parts {
 		if p.end >= 0 && p.next >= p.end {
 			continue
 		}
 		high, drained := p.high.Load(), p.drained.Load()
+		at := now.Add(-c.lagOf(p))
 		switch {
 		case high >= 0 && p.next >= high && drained != nil && drained.Sub(p.quiet) > idle:
-			if drained.Before(least) {
-				least = *drained
-			}
+			at = drained.Add(-c.lagOf(p))
 		case p.latest.IsZero():
 			return time.UnixMilli(mtime.MinTimestamp.Milliseconds())
-		case p.latest.Before(least):
-			least = p.latest
+		case p.latest.Add(-c.src.Disorder).Before(at):
+			at = p.latest.Add(-c.src.Disorder)
+		}
+		if at.Before(least) {
+			least = at
 		}
 	}
-	return least.Add(-c.src.Disorder)
+	return least
+}
+
+// lagOf is the usual lag of a partition, at least the disorder. If nothing is known of it, that
+// of the other partitions counts.
+func (c *consumer) lagOf(p *part) time.Duration {
+	usual := p.lag.usual
+	if usual == 0 {
+		for _, other := range c.parts {
+			usual = max(usual, other.lag.usual)
+		}
+	}
+	switch {
+	case c.src.Clock == "":
+		usual = 0 // nobody has said what the time of a record is
+	case usual == 0:
+		usual = lagUnknown
+	}
+	return max(usual, c.src.Disorder)
 }
 
 var consumers sync.Map // of *consumer by reader, between two calls
@@ -216,7 +267,7 @@ func (c *consumer) put(name string) {
 func (c *consumer) progress() []Progress {
 	all := make([]Progress, len(c.parts))
 	for i, p := range c.parts {
-		all[i] = Progress{Position{p.at.Topic, p.at.Partition, p.next}, p.high.Load()}
+		all[i] = Progress{Position{p.at.Topic, p.at.Partition, p.next}, p.high.Load(), EventLag{p.lag.usual, p.lag.most}}
 	}
 	return all
 }

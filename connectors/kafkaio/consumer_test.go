@@ -219,7 +219,7 @@ func TestNothingLeft(t *testing.T) {
 func TestLease(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(1, "in"))
 	newOne := func() *consumer {
-		return newConsumer(context30(t), asks(t, c), Source{Cluster: c, Topics: []string{"in"}}, restriction{Readers: 1, Partitions: []span{{Position{"in", 0, 0}, -1, ""}}}, recordbatch.Limits{}, quiet)
+		return newConsumer(context30(t), asks(t, c), Source{Cluster: c, Topics: []string{"in"}}, restriction{Readers: 1, Partitions: []span{{Position: Position{"in", 0, 0}, End: -1}}}, recordbatch.Limits{}, quiet)
 	}
 	one, other := newOne(), newOne()
 	one.put("lease")
@@ -302,7 +302,7 @@ func TestWatermarkMoves(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(2, "in"))
 	start := time.Now()
 	at := base.Add(-time.Hour)
-	manual(c).Produce(t, &kgo.Record{Topic: "in", Value: []byte(at.Format(time.RFC3339)), Timestamp: base},
+	manual(c).Produce(t, &kgo.Record{Topic: "in", Value: []byte(at.Format(time.RFC3339)), Timestamp: at.Add(time.Second)},
 		&kgo.Record{Topic: "in", Value: []byte("no time"), Timestamp: at.Add(-time.Hour)})
 	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}, Clock: "test", ClockSetting: time.RFC3339, Disorder: time.Minute}, nil)
 	r.until(func() bool { return len(r.got) == 2 })
@@ -327,7 +327,7 @@ func TestReadAhead(t *testing.T) {
 	for range 100 {
 		p.Produce(t, &kgo.Record{Topic: "in", Value: zeros}, &kgo.Record{Topic: "in", Value: zeros})
 	}
-	cons := newConsumer(context30(t), asks(t, c), Source{Cluster: c}, restriction{Bounded: true, Partitions: []span{{Position{"in", 0, 0}, 200, ""}}}, readLimits, quiet)
+	cons := newConsumer(context30(t), asks(t, c), Source{Cluster: c}, restriction{Bounded: true, Partitions: []span{{Position: Position{"in", 0, 0}, End: 200}}}, readLimits, quiet)
 	defer cons.close()
 	n := 0
 	for n < 200 {

@@ -41,9 +41,11 @@ var readLimits = recordbatch.Limits{Record: MaxRecord, Fetch: 8 << 20, Batch: 1 
 type batch struct {
 	records []Record
 	bytes   int
-	next    int64 // the offset after it: offsets may be missing in between
-	deleted int64 // at most how many records before it were deleted before they were read
-	err     error // why the partition cannot be read; then there is no more
+	next    int64     // the offset after it: offsets may be missing in between
+	deleted int64     // at most how many records before it were deleted before they were read
+	at      time.Time // when it came
+	live    bool      // its records were waited for
+	err     error     // why the partition cannot be read; then there is no more
 }
 
 // A fetcher reads a partition ahead, one batch beyond the one that waits.
@@ -60,6 +62,7 @@ type fetcher struct {
 	arrived  chan<- struct{}           // a token when there is a batch, shared by all partitions
 	high     atomic.Int64              // the offset after the partition's last record, as last seen; negative before
 	drained  atomic.Pointer[time.Time] // when the last fetch began that found nothing more; nil: none has
+	answered time.Time                 // when the last fetch ended
 }
 
 // run fetches until ctx ends or the span does. What a broker's absence or a new
@@ -171,6 +174,10 @@ func (f *fetcher) fetch(ctx context.Context, conn *link) (batch, error) {
 	if err != nil {
 		return b, err
 	}
+	b.at = time.Now()
+	high := f.high.Load()
+	b.live = high >= 0 && f.at.Offset >= high && start.Sub(f.answered) < idle
+	f.answered = b.at
 	b.next, err = recordbatch.Fetch{Batches: in.batches, Aborted: in.aborted, From: f.at.Offset, End: f.end}.Decode(f.limits, func(r recordbatch.Record) {
 		record := Record{Position: f.at, Time: r.Time, Key: r.Key, Value: r.Value, Headers: r.Headers}
 		record.Offset = r.Offset

@@ -106,7 +106,7 @@ func compacted(t *testing.T, b *kafkatest.Broker, c Cluster) {
 // checkStretch reads a stretch of a partition that ends anywhere.
 func checkStretch(t *testing.T, c Cluster, topic string, from, to int64, all []Position) {
 	t.Helper()
-	rest := restriction{Readers: 1, Bounded: true, Partitions: []span{{Position{topic, 0, from}, to, ""}}}
+	rest := restriction{Readers: 1, Bounded: true, Partitions: []span{{Position: Position{topic, 0, from}, End: to}}}
 	got, next := drain(t, c, rest)
 	var want []Position
 	for _, p := range all {
@@ -247,7 +247,7 @@ func deleted(t *testing.T, c Cluster) {
 	log := &logged{warned: make(chan struct{}, 10)}
 	read := func(from, to int64) []Position {
 		ctx := context30(t)
-		cons := newConsumer(ctx, asks(t, c), Source{Cluster: c}, restriction{Readers: 1, Bounded: true, Partitions: []span{{Position{"del", 0, from}, to, ""}}}, readLimits, slog.New(log))
+		cons := newConsumer(ctx, asks(t, c), Source{Cluster: c}, restriction{Readers: 1, Bounded: true, Partitions: []span{{Position: Position{"del", 0, from}, End: to}}}, readLimits, slog.New(log))
 		defer cons.close()
 		var got []Record
 		for next := from; next < to; {

@@ -66,7 +66,7 @@ func begun(t testing.TB, c Cluster, more func(*LedgerConfig)) run {
 // to works in all records before the offset and commits.
 func (r run) to(offset int64) error {
 	r.t.Helper()
-	if err := r.handOver(context30(r.t), []Progress{{Position{"in", 0, offset}, offset}}, 1, time.Now()); err != nil {
+	if err := r.handOver(context30(r.t), []Progress{{Position: Position{"in", 0, offset}, High: offset}}, 1, time.Now()); err != nil {
 		r.t.Fatal(err)
 	}
 	r.Add(-1, State{Key: "k", Bytes: fmt.Append(nil, offset)})
@@ -266,7 +266,7 @@ func TestHead(t *testing.T) {
 	}
 	b.must(6)
 	n := readNote(b.foundNow(t)["in-0"].metadata)
-	if want := (note{b.run, described(t, c, "in").id, 0, was.ID, b.head.Commit}); n != want {
+	if want := (note{b.run, described(t, c, "in").id, 0, was.ID, b.head.Commit, 0}); n != want {
 		t.Errorf("the offset's metadata is %+v instead of %+v", n, want)
 	}
 	manual(c).Produce(t, &kgo.Record{Topic: "states", Key: []byte{}, Value: []byte("{")})
@@ -512,7 +512,7 @@ func TestSpanOfASavepoint(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"Reader":0,"Readers":1,"Partitions":[{"Topic":"in","Partition":2,"Offset":7,"End":-1}],"Bounded":false,"Over":false}`), &r); err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff([]span{{Position{"in", 2, 7}, -1, ""}}, r.Partitions); d != "" {
+	if d := cmp.Diff([]span{{Position: Position{"in", 2, 7}, End: -1}}, r.Partitions); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	if text, err := json.Marshal(r); err != nil || strings.Contains(string(text), "ID") {

@@ -121,6 +121,7 @@ type Stored struct {
 type Progress struct {
 	Position       // of the next record
 	High     int64 // the offset after the last record there is
+	Lag      EventLag
 }
 
 const (
@@ -658,7 +659,7 @@ func (l *Ledger) store(ctx context.Context, states, keeping map[string][]byte, o
 	if l.cfg.Group != "" {
 		for log, p := range offsets {
 			t := l.topics[p.Topic]
-			n := note{identity: l.run, Topic: t.id, Epoch: t.epochs[p.Partition], Changelog: l.head.ID}
+			n := note{identity: l.run, Topic: t.id, Epoch: t.epochs[p.Partition], Changelog: l.head.ID, Lag: l.usualLag(log)}
 			if l.owner != nil {
 				n.Commit = l.head.Commit + 1
 			}

@@ -58,7 +58,7 @@ func openLedger(t testing.TB, cfg LedgerConfig) *Ledger {
 // TestQuietMoments: with records in flight nothing of their states and offsets is
 // committed.
 func TestQuietMoments(t *testing.T) {
-	at := func(offset int64) []Progress { return []Progress{{Position{"in", 0, offset}, 100}} }
+	at := func(offset int64) []Progress { return []Progress{{Position: Position{"in", 0, offset}, High: 100}} }
 	state := func(key, text string, waiting ...int64) State {
 		s := State{Key: key, Bytes: []byte(text)}
 		for _, w := range waiting {
@@ -177,7 +177,7 @@ func TestQuietDays(t *testing.T) {
 			t.Errorf("%s, offsets (-want +got):\n%s", when, d)
 		}
 	}
-	if err := l.handOver(t.Context(), []Progress{{Position{"in", 0, 4}, 100}}, 1, time.Now()); err != nil {
+	if err := l.handOver(t.Context(), []Progress{{Position: Position{"in", 0, 4}, High: 100}}, 1, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	l.Add(-1)
@@ -277,7 +277,7 @@ func TestOwnerJoins(t *testing.T) {
 func TestLagOfAStuckRun(t *testing.T) {
 	k, c := fake(t, kfake.SeedTopics(1, "in"))
 	l := openLedger(t, LedgerConfig{Client: asks(t, c), Topics: []string{"in"}, AtEnd: true})
-	if err := l.handOver(t.Context(), []Progress{{Position{"in", 0, 3}, 3}}, 3, time.Now()); err != nil {
+	if err := l.handOver(t.Context(), []Progress{{Position: Position{"in", 0, 3}, High: 3}}, 3, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	check := func(when string, want int64) time.Duration {
@@ -331,7 +331,7 @@ func TestCommitTriesAgain(t *testing.T) {
 	l := openLedger(t, LedgerConfig{Client: asks(t, c), Group: "g", AtEnd: true})
 	k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.NotCoordinator, Count: 1})
 	k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.CoordinatorLoadInProgress, Count: 2})
-	if err := l.handOver(context30(t), []Progress{{Position{"in", 0, 5}, 5}}, 0, time.Time{}); err != nil {
+	if err := l.handOver(context30(t), []Progress{{Position: Position{"in", 0, 5}, High: 5}}, 0, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Close(context30(t), true); err != nil {
@@ -347,7 +347,7 @@ func TestSync(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(1, "in"))
 	full := errors.New("no space left on the disk")
 	l := openLedger(t, LedgerConfig{Client: asks(t, c), Group: "g", AtEnd: true, Sync: func() error { return full }})
-	if err := l.handOver(context30(t), []Progress{{Position{"in", 0, 5}, 5}}, 0, time.Time{}); err != nil {
+	if err := l.handOver(context30(t), []Progress{{Position: Position{"in", 0, 5}, High: 5}}, 0, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.commit(context30(t)); !errors.Is(err, full) {

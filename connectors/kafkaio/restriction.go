@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 )
@@ -33,6 +34,8 @@ type span struct {
 	// ID is the topic's, as a topic has it; a topic of the same name and another id
 	// is not read on. It is not checked where it is empty.
 	ID string `json:",omitempty"`
+	// Lag is the usual one of the records, as far as they were read; 0 if it is not known.
+	Lag time.Duration `json:",omitempty"`
 }
 
 func (s span) done() bool { return s.End >= 0 && s.Offset >= s.End }
@@ -52,6 +55,7 @@ type (
 	taken struct {
 		partition int // index into the restriction's
 		before    int64
+		lag       time.Duration // see span.Lag
 	}
 	found []span   // claims nothing: adds partitions
 	over  struct{} // claims the rest, unread
@@ -76,7 +80,7 @@ func (t *tracker) TryClaim(claim any) bool {
 			t.err = fmt.Errorf("kafkaio: claimed %s up to %d after %d", s.Log(), c.before, s.Offset)
 			return false
 		}
-		s.Offset = c.before
+		s.Offset, s.Lag = c.before, c.lag
 	case found:
 		t.rest.Partitions = append(t.rest.Partitions, c...)
 	case over:

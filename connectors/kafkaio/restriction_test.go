@@ -15,7 +15,7 @@ import (
 func anyRestriction(t *rapid.T) restriction {
 	r := restriction{Readers: 1, Bounded: rapid.Bool().Draw(t, "bounded")}
 	for p := range rapid.IntRange(0, 3).Draw(t, "partitions") {
-		s := span{Position{"in", p, rapid.Int64Range(0, 5).Draw(t, "offset")}, -1, ""}
+		s := span{Position: Position{"in", p, rapid.Int64Range(0, 5).Draw(t, "offset")}, End: -1}
 		if r.Bounded {
 			s.End = s.Offset + rapid.Int64Range(0, 5).Draw(t, "length")
 		}
@@ -45,7 +45,7 @@ func TestTracker(t *testing.T) {
 				if s.End >= 0 {
 					before = min(before, s.End)
 				}
-				if ok := tr.TryClaim(taken{i, before}); ok == over1 {
+				if ok := tr.TryClaim(taken{partition: i, before: before}); ok == over1 {
 					t.Fatalf("a claim is granted: %v", ok)
 				} else if ok {
 					s.Offset = before
@@ -54,7 +54,7 @@ func TestTracker(t *testing.T) {
 				if want.Bounded {
 					continue
 				}
-				s := span{Position{"in", len(want.Partitions), 0}, -1, ""}
+				s := span{Position: Position{"in", len(want.Partitions), 0}, End: -1}
 				if ok := tr.TryClaim(found{s}); ok == over1 {
 					t.Fatalf("a found partition is taken: %v", ok)
 				} else if ok {
@@ -107,8 +107,8 @@ func TestTracker(t *testing.T) {
 }
 
 func TestTrackerBackwards(t *testing.T) {
-	tr := &tracker{rest: restriction{Partitions: []span{{Position{"in", 0, 5}, -1, ""}}}}
-	if tr.TryClaim(taken{0, 4}) || tr.GetError() == nil {
+	tr := &tracker{rest: restriction{Partitions: []span{{Position: Position{"in", 0, 5}, End: -1}}}}
+	if tr.TryClaim(taken{partition: 0, before: 4}) || tr.GetError() == nil {
 		t.Error("what was taken can be taken again")
 	}
 }

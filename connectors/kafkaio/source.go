@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -54,10 +55,12 @@ type Source struct {
 	// Bounded ends the source where the partitions end at its start.
 	Bounded bool
 	// Disorder is how far a record's time may be behind the latest of its partition. The
-	// watermark lags by as much.
+	// watermark lags by as much. The watermark of a partition in which nothing comes follows
+	// the clock by the usual lag of the partition's records, at least Disorder.
 	Disorder time.Duration
 	// Clock is the name of a registered Clock, and ClockSetting what it is made with.
-	// Default: the record's timestamp.
+	// Default: the record's timestamp. A time beyond the present holds as the present, and the
+	// usual lag is known of sources with a Clock only.
 	Clock, ClockSetting string
 	// Readers are the names of readers that share the partitions. With readers the source
 	// is a stateful function with these names as keys, for runners whose splittable
@@ -241,16 +244,21 @@ func (c *consumer) read(ctx context.Context, ledger *Ledger, rt *sdf.LockRTracke
 			if b.err != nil {
 				return false, b.err
 			}
-			if !rt.TryClaim(taken{i, b.next}) {
+			p := c.parts[i]
+			out := c.look(p, b)
+			if !rt.TryClaim(taken{i, b.next, p.lag.usual}) {
 				break // the runner has put the rest off; the next call opens a new consumer
 			}
 			if n == 0 {
 				since = time.Now()
 			}
 			if b.deleted > 0 {
-				account.From(ctx).Deleted(c.parts[i].at.Topic, b.deleted)
+				account.From(ctx).Deleted(p.at.Topic, b.deleted)
 			}
-			c.parts[i].took(b, c.emit(b, emit))
+			p.next, p.quiet = b.next, time.Now()
+			if len(out.Times) > 0 {
+				emit(beam.EventTime(slices.Min(out.Times)), out)
+			}
 			n += len(b.records)
 			size += b.bytes
 			if !ledger.idle() {
@@ -280,29 +288,6 @@ func (c *consumer) read(ctx context.Context, ledger *Ledger, rt *sdf.LockRTracke
 		break
 	}
 	return rt.IsDone(), ledger.handOver(ctx, c.progress(), n, since)
-}
-
-// emit emits a batch at the earliest time among its records, and returns the latest.
-func (c *consumer) emit(b batch, emit func(beam.EventTime, Batch)) (latest time.Time) {
-	if len(b.records) == 0 {
-		return latest
-	}
-	out := Batch{b.records, make([]int64, len(b.records))}
-	earliest := mtime.MaxTimestamp
-	for i, r := range b.records {
-		t, ok := c.clock(r)
-		if !ok {
-			t = r.Time
-		}
-		if t.After(latest) {
-			latest = t
-		}
-		at := mtime.FromTime(t)
-		out.Times[i] = int64(at)
-		earliest = min(earliest, at)
-	}
-	emit(earliest, out)
-	return latest
 }
 
 var errClosed = errors.New("the run is over: its ledger is closed")
@@ -338,7 +323,7 @@ func (src Source) findSpans(ctx context.Context, client *Client, ledger *Ledger)
 	if err != nil {
 		return nil, err
 	}
-	starts := map[string]int64{}
+	starts, lagged := map[string]int64{}, map[string]time.Duration{}
 	switch {
 	case src.Start.At == AtTime:
 		if starts, err = client.offsets(ctx, partitions, src.Start.Time.UnixMilli(), true); err != nil {
@@ -352,7 +337,7 @@ func (src Source) findSpans(ctx context.Context, client *Client, ledger *Ledger)
 			return nil, err
 		}
 		for log, o := range was {
-			starts[log] = o.offset
+			starts[log], lagged[log] = o.offset, readNote(o.metadata).Lag
 		}
 	}
 	var all []span
@@ -362,8 +347,9 @@ func (src Source) findSpans(ctx context.Context, client *Client, ledger *Ledger)
 			id = cmp.Or(ledger.topics[topic].id, id) // the one whose offsets these are
 		}
 		for p := range topics[topic].partitions {
-			s := span{Position{Topic: topic, Partition: p}, -1, id}
+			s := span{Position: Position{Topic: topic, Partition: p}, End: -1, ID: id}
 			log := s.Log()
+			s.Lag = lagged[log]
 			s.Offset = firsts[log]
 			switch src.Start.At {
 			case Latest:

@@ -2,6 +2,7 @@ package keyed
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -21,6 +22,15 @@ type Entity struct {
 	released time.Time     // event time of the last observation released
 	waiting  []Observation // by time, ties in the order of arrival
 	seen     []Place       // per log, the last one learned or waiting
+	behind   run           // of late observations, that ends here
+	turned   bool          // back from a wrong time, by the last observation
+}
+
+// A run is one of observations of a key that came one after the other, each no earlier than
+// the one before.
+type run struct {
+	n    int
+	last time.Time
 }
 
 // A Place is the position of an observation in its log.
@@ -51,14 +61,28 @@ func (e *Entity) Bind(est *Estimator) {
 // that have waited for it, to be learned in their order, of which it may be one. An
 // observation that the entity includes already, as happens after a restart, is neither. The
 // error is a *Late or a *Full.
+//
+// A wrong time must not make a key late for ever. If the key has released a time more than a
+// minute ahead of the clock, and five observations in a row are late, not ahead of the clock,
+// and in order among themselves, then the released time was wrong, and the key goes back to the
+// fifth: see TurnedBack. What is late has to be nearer to the clock than the released time,
+// unless that is more than an hour ahead. So a device whose clock is fast can send what it has
+// buffered. If the released time is not ahead of the clock, nothing tells a wrong time from a
+// device that sends its last observation first: the key stays where it is.
 func (e *Entity) Take(o *Observation) (now bool, due []Observation, err error) {
+	e.turned = false
 	switch {
 	case e.repeats(o):
 		return false, nil, nil
 	case e.est.cfg.Order == Arrival:
 		return true, nil, nil
 	}
-	if now, err = e.admit(o, e.est.cfg.Lateness); now || err != nil {
+	now, err = e.admit(o, e.est.cfg.Lateness)
+	if late := (*Late)(nil); errors.As(err, &late) && e.isWrong(late) {
+		e.turnBack()
+		now, err = e.admit(o, e.est.cfg.Lateness)
+	}
+	if now || err != nil {
 		return now, nil, err
 	}
 	return false, e.Release(e.clock.Add(-e.est.cfg.Lateness)), nil
@@ -112,8 +136,52 @@ func (e *Entity) Tell(now time.Time) (s Silent, silent bool) {
 // AppendBinary appends the encoded entity to b. The error is always nil.
 func (e *Entity) AppendBinary(b []byte) ([]byte, error) { return e.append(b), nil }
 
+// TurnedBack reports whether the observation that Take took last has turned the key back from
+// a time that was wrong.
+func (e *Entity) TurnedBack() bool { return e.turned }
+
+const (
+	turnsBack = 5           // late observations in a row
+	skew      = time.Minute // by which clocks that are right differ
+	farAhead  = time.Hour   // of the clock, as no clock of a device is by chance
+)
+
+// isWrong notes that an observation is late, and reports whether what the key has released is
+// known to be wrong by now.
+func (e *Entity) isWrong(late *Late) bool {
+	now := e.est.now()
+	ahead := late.Released.Sub(now)
+	late.Ahead = ahead > skew && late.Time.Sub(now) <= skew && (ahead > farAhead || now.Sub(late.Time) < ahead)
+	if !late.Ahead || late.Time.Before(e.behind.last) {
+		e.behind = run{}
+	}
+	if late.Ahead {
+		e.behind = run{e.behind.n + 1, late.Time}
+	}
+	return e.behind.n == turnsBack
+}
+
+// turnBack has the key go back to the observation that comes next.
+func (e *Entity) turnBack() {
+	e.clock, e.released, e.turned = time.Time{}, time.Time{}, true
+	if p := e.pulse; p != nil {
+		*p = pulse{gaps: p.gaps, sum: p.sum}
+		if p.bound(*e.est.cfg.Silence, *e.est.cfg.Alarms) == 0 {
+			*p = pulse{} // nothing has bounded the gap before the wrong time
+		}
+	}
+}
+
+// behindTag is where the time of an encoded entity begins, by compact.AppendTime, in one whose
+// last observation was late. Then the run stands before the time.
+const behindTag = 2
+
 // append encodes the entity.
 func (e *Entity) append(b []byte) []byte {
+	if e.behind.n > 0 {
+		b = binary.AppendUvarint(append(b, behindTag), uint64(e.behind.n))
+		b = compact.AppendTime(b, e.behind.last)
+	}
 	b = compact.AppendTime(b, e.clock)
 	b = compact.AppendTime(b, e.released)
 	b = binary.AppendUvarint(b, uint64(len(e.waiting)))
@@ -148,7 +216,14 @@ func Waiting(state []byte) (first, last time.Time) {
 
 // buffer reads the beginning of an encoded entity, up to what waits.
 func (r *reader) buffer() Entity {
-	e := Entity{clock: r.Time(), released: r.Time()}
+	var behind run
+	if len(r.B) > 0 && r.B[0] == behindTag {
+		r.Byte()
+		if behind = (run{int(r.Uvarint()), r.Time()}); behind.n < 1 || behind.n >= turnsBack {
+			r.Fail()
+		}
+	}
+	e := Entity{clock: r.Time(), released: r.Time(), behind: behind}
 	for range r.Count(1) {
 		o := r.observation()
 		if o.ID == sameID {
@@ -230,8 +305,10 @@ func (e *Entity) Places() (all []Place) {
 // is late or not kept. It keeps nothing of an observation that is due.
 func (e *Entity) admit(o *Observation, lateness time.Duration) (due bool, err error) {
 	if o.Time.Before(e.released) {
-		return false, &Late{o.Time, e.released, e.clock.Sub(o.Time)}
+		behind := e.clock.Sub(o.Time)
+		return false, &Late{Time: o.Time, Released: e.released, Behind: behind, Idle: behind <= lateness}
 	}
+	e.behind = run{}
 	if o.Time.After(e.clock) {
 		e.clock = o.Time
 	}
@@ -269,10 +346,23 @@ type Late struct {
 	Time     time.Time     // of the observation
 	Released time.Time     // of the last one that was released
 	Behind   time.Duration // from the observation to the latest that the key has shown
+	// Idle reports that the observation is within the lateness of its key. What is released was
+	// released because the watermark had passed it.
+	Idle bool
+	// Ahead reports that what is released is ahead of the clock. After some such observations
+	// the key goes back to them.
+	Ahead bool
 }
 
 func (l *Late) Error() string {
-	return fmt.Sprintf("late: %s is before %s, which this key has already released", stamp(l.Time), stamp(l.Released))
+	text := fmt.Sprintf("late: %s is before %s, which this key has already released", stamp(l.Time), stamp(l.Released))
+	switch {
+	case l.Ahead:
+		return text + fmt.Sprintf(" ahead of the clock: the key goes on from the %dth such record in a row", turnsBack)
+	case l.Idle:
+		return text + ", as the watermark had passed it"
+	}
+	return text
 }
 
 // Release removes and returns the observations that are due where nothing before horizon is

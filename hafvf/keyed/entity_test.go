@@ -210,3 +210,68 @@ func TestEntityTellsSilence(t *testing.T) {
 		t.Errorf("told again: %+v", s)
 	}
 }
+
+// A wrong time ahead of the clock costs a key four records: the fifth that is late in a row, in
+// order, turns it back. The state knows how many there were. A device that sends what it has
+// buffered, also in order and also with a fast clock, turns nothing back; nor does disorder.
+func TestTurnBack(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	series := func(from time.Time, n int) (all []time.Time) {
+		for i := range n {
+			all = append(all, from.Add(time.Duration(i)*time.Second))
+		}
+		return all
+	}
+	day := 24 * time.Hour
+	for _, test := range []struct {
+		name         string
+		times        []time.Time
+		late, turned int
+	}{
+		{"a century ahead", slices.Concat(series(now.Add(-time.Hour), 10), series(now.Add(36500*day), 1), series(now.Add(-time.Minute), 30)), 4, 1},
+		{"an old file", slices.Concat(series(now.Add(-4000*day), 10), series(now.Add(2000*day), 1), series(now.Add(-3999*day), 30)), 4, 1},
+		{"a clock that was ahead for a while", slices.Concat(series(now.Add(30*time.Minute), 20), series(now.Add(-time.Minute), 30)), 4, 1},
+		{"twice", slices.Concat(series(now.Add(2*day), 1), series(now, 10), series(now.Add(3*day), 1), series(now.Add(10*time.Second), 10)), 8, 2},
+		{"a buffer", slices.Concat(series(now.Add(-time.Second), 1), series(now.Add(-day), 1000), series(now, 10)), 1000, 0},
+		{"a buffer of a fast clock", slices.Concat(series(now.Add(10*time.Minute), 1), series(now.Add(-day), 1000), series(now.Add(11*time.Minute), 10)), 1000, 0},
+		{"disorder of a fast clock", slices.Concat(series(now.Add(10*time.Minute), 1), series(now.Add(9*time.Minute), 10)), 10, 0},
+		{"disorder of clocks that differ", slices.Concat(series(now.Add(40*time.Second), 1), series(now.Add(-10*time.Second), 10)), 10, 0},
+		{"a buffer in between", slices.Concat(series(now.Add(-day), 10), series(now, 1), series(now.Add(-day/2), 1000)), 1000, 0},
+		{"four", slices.Concat(series(now.Add(2*day), 1), series(now, 4), series(now.Add(2*day), 1), series(now, 4)), 8, 0},
+		{"not in order", slices.Concat(series(now.Add(2*day), 1), series(now, 3), series(now.Add(-time.Minute), 3)), 6, 0},
+	} {
+		est := newEstimator(t, Config{Filter: hafvf.Config{Family: "normal"}, Silence: &SilenceConfig{}})
+		est.now = func() time.Time { return now }
+		e, err := est.Open("k", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		late, turned := 0, 0
+		for _, at := range test.times {
+			o := Value(at, "", 1)
+			_, _, err := e.Take(&o)
+			if of := (*Late)(nil); errors.As(err, &of) {
+				if late++; of.Ahead != strings.Contains(err.Error(), "ahead of the clock: the key goes on from the 5th such record in a row") {
+					t.Errorf("%s: %v", test.name, err)
+				}
+			} else {
+				var m Memory
+				var out Estimate
+				e.Learn(&m, &out, &o)
+			}
+			if e.TurnedBack() {
+				turned++
+			}
+			b, _ := e.AppendBinary(nil)
+			if e, err = est.Open("k", b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if late != test.late || turned != test.turned {
+			t.Errorf("%s: %d late, turned back %d times; want %d and %d", test.name, late, turned, test.late, test.turned)
+		}
+		if last := test.times[len(test.times)-1]; test.turned > 0 && (!e.clock.Equal(last) || !e.pulse.last.Equal(last)) {
+			t.Errorf("%s: the key is at %v, its rhythm at %v", test.name, e.clock, e.pulse.last)
+		}
+	}
+}

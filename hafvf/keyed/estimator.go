@@ -3,6 +3,7 @@ package keyed
 import (
 	"cmp"
 	"errors"
+	"time"
 
 	"hafvf/hafvf"
 )
@@ -12,6 +13,7 @@ import (
 type Estimator struct {
 	cfg    Config
 	chains ruled[*chain]
+	now    func() time.Time
 }
 
 // NewEstimator makes an estimator. An error names what is wrong with cfg.
@@ -36,7 +38,7 @@ func NewEstimator(cfg Config) (*Estimator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Estimator{cfg, chains}, nil
+	return &Estimator{cfg, chains, time.Now}, nil
 }
 
 // Check says why o is not an observation of the key.

@@ -68,8 +68,12 @@ type Counts struct {
 	// Reset is the number of keys that began anew, because their states could not be read or
 	// could learn nothing.
 	Reset int64
-	// Behind is the farthest that a late record was behind the latest of its key.
+	// LateIdle are the late ones that were within the lateness of their key.
+	LateIdle int64
+	// Behind is the farthest that one of the others was behind the latest of its key.
 	Behind time.Duration
+	// TurnedBack is how often a key went back from a wrong time.
+	TurnedBack int64
 }
 
 // Add adds the counts of o.
@@ -87,7 +91,9 @@ func (c *Counts) Add(o Counts) {
 	c.ChangeAlarms += o.ChangeAlarms
 	c.Silences += o.Silences
 	c.Reset += o.Reset
+	c.LateIdle += o.LateIdle
 	c.Behind = max(c.Behind, o.Behind)
+	c.TurnedBack += o.TurnedBack
 }
 
 // A Run is the account of one run. The methods that nodes call do nothing on a nil

@@ -147,6 +147,8 @@ type Fields struct {
 	TimeFormat string // of times that are not understood without it
 	Missing    []string
 	Decimal    rune // of CSV
+	// MaxAhead is how far a time may be ahead of the clock; if 0, no time is too far.
+	MaxAhead time.Duration
 }
 
 // CSV is a source of delimited text with a header line. The path may be a

@@ -23,6 +23,7 @@ func TestParseKafka(t *testing.T) {
 	cluster := kafkaio.Cluster{Brokers: []string{"b:9092"}}
 	source := func(set func(*Kafka)) *Kafka {
 		k := &Kafka{Fields: defaultFields(), Source: kafkaio.Source{Cluster: cluster, Topics: []string{"in"}, Start: kafkaio.Start{At: kafkaio.Earliest}}}
+		k.MaxAhead = time.Hour
 		set(k)
 		return k
 	}
@@ -44,6 +45,8 @@ func TestParseKafka(t *testing.T) {
 			k.Cluster.TLS = &kafkaio.TLS{CA: "ca.pem", Cert: "c.pem", Key: "k.pem"}
 			k.Cluster.SASL = &kafkaio.SASL{Mechanism: "SCRAM-SHA-512", Username: "u", Password: kafkaio.Secret{File: "p"}}
 		})},
+		{someTopics + ", max_ahead: 5m", source(func(k *Kafka) { k.MaxAhead = 5 * time.Minute })},
+		{someTopics + ", max_ahead: none", source(func(k *Kafka) { k.MaxAhead = 0 })},
 	} {
 		got := parse(t, topics(test.keys)).Source
 		if diff := cmp.Diff(Source{Kafka: test.want}, got); diff != "" {
@@ -101,6 +104,7 @@ func TestParseKafkaErrors(t *testing.T) {
 		}},
 		{"a topic twice", topics("brokers: ['b:1'], topics: [a, b, a]"), []string{`pump.yaml:2: source.kafka.topics.2: "a" stands here twice`}},
 		{"bounded", topics(someTopics + ", bounded: 1"), []string{`pump.yaml:2: source.kafka.bounded: must be true or false, not the number 1`}},
+		{"max_ahead", topics(someTopics + ", max_ahead: 0s"), []string{`pump.yaml:2: source.kafka.max_ahead: must be a number of milliseconds above zero, not 0s`}},
 		{"disorder", topics(someTopics + ", disorder: 5"), []string{`pump.yaml:2: source.kafka.disorder: must be a duration such as 30m or 0s, not the number 5`}},
 
 		{"start", topics(someTopics + ", start: earlist"), []string{`pump.yaml:2: source.kafka.start: unknown value "earlist"; did you mean "earliest"?`}},

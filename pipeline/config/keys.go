@@ -47,7 +47,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 			read: members(&c.Bank)},
 		{name: "bank_forgetting", doc: "Forgetting of the members' posterior weights, per observation.", read: number(&c.BankForgetting, domain.Forgetting)},
 		{name: "detect", doc: "true separates outliers from changes and raises alarms within a budget. A mapping gives other settings.", initial: "false", read: detect(&c.Detect)},
-		{name: "silence", doc: "true raises the alarm silent if a key has been silent for longer than its rhythm allows, and the alarm recovered when the key speaks again. {after: 15m} sets the bound itself. A topic raises silent while the key is silent, once the watermark has passed the bound and lateness. If nothing comes, the watermark is the clock less source.kafka.disorder. A file, and a topic with bounded: true, raise both alarms when the key speaks again. The time of silent is the time at which the bound was passed. The end of the input is not a silence.", initial: "false", read: silence(&c.Silence)},
+		{name: "silence", doc: "true raises the alarm silent if a key has been silent for longer than its rhythm allows, and the alarm recovered when the key speaks again. {after: 15m} sets the bound itself. A topic raises silent while the key is silent, once the watermark has passed the bound and lateness. If nothing comes, the watermark follows the clock, as source.kafka.disorder says. A file, and a topic with bounded: true, raise both alarms when the key speaks again. The time of silent is the time at which the bound was passed. The end of the input is not a silence.", initial: "false", read: silence(&c.Silence)},
 		{name: "keys", doc: "Exceptions for some keys. The first exception whose pattern matches a key holds.", read: keyRules(&c.Keys, nodes)},
 		{name: "order", doc: "Order in which a key's records are learned: by their times, or as they come.", read: choice(&c.Order, EventTime, Arrival)},
 		{name: "lateness", doc: "How long a record waits for earlier ones of its key. At most 100,000 records of a key wait; further ones are rejected.", read: duration(&c.Lateness)},
@@ -202,12 +202,17 @@ func (f *Fields) keys(what string) []key {
 	if what == "Field" {
 		nested = " A dotted path leads into objects, as in sensor.id."
 	}
+	none := ""
+	if f.MaxAhead == 0 {
+		none = "none"
+	}
 	return []key{
-		{name: "key", doc: what + " of the key. A list joins several with \"/\". none makes one series of all records of a file or topic; its key is the name of the file or topic." + nested, read: keyFields(&f.Key)},
+		{name: "key", doc: what + " of the key. A list joins several with \"/\"; in the parts % becomes %25 and / becomes %2F, so that different parts make different keys. none makes one series of all records of a file or topic; its key is the name of the file or topic." + nested, read: keyFields(&f.Key)},
 		{name: "time", doc: what + " of the time. An empty name means that records have no time, which needs order: arrival.", read: text(&f.Time, mayBeEmpty)},
 		{name: "values", doc: what + "s of the value. Several make one vector.", read: texts(strings.ToLower(what)+"s", &f.Values)},
 		{name: "zone", doc: "Time zone of times that have no offset. In the hour that its clock shows twice, as it goes back, the order of the records of a key tells which time is which.", read: zone(&f.Zone)},
 		{name: "time_format", doc: "Form of the times, as a Go layout or for strftime. These forms need none: " + times.Understood + ". Of numbers: " + times.Unix + " takes them as Unix times, " + times.Spreadsheet + " as days since 1899-12-30 on the clock of zone. Without a form, a run refuses a file whose first 100 times are all between 20,000 and 80,000: they are more likely days of a spreadsheet than seconds of 1970-01-01. It does not look at standard input and topics.", read: timeFormat(&f.TimeFormat)},
+		{name: "max_ahead", doc: "How far a time may be ahead of the clock of this computer. A record whose time is further ahead is rejected: it would make the later records of its key late. none takes every time. A key that has learned a time ahead of the clock goes back when five of its records in a row, in order, are late; four are rejected.", initial: none, read: age(&f.MaxAhead)},
 		{name: "missing", doc: "Texts that stand for a missing value. An empty text, null and NaN always stand for one.", read: missing(&f.Missing)},
 	}
 }

@@ -366,7 +366,9 @@ var ownLabels = []string{"alertname", "key", "kind"}
 func age(dst *time.Duration) reader {
 	r := milliseconds(dst)
 	read := r.read
-	r.initial = ""
+	if *dst <= 0 {
+		r.initial = ""
+	}
 	r.takes += ", or none"
 	r.read = func(d *decoder, path string, n *yaml.Node) {
 		if n.Kind == yaml.ScalarNode && n.Value == "none" {

@@ -41,6 +41,8 @@ type Look struct {
 
 	Timed       int // observations with a time
 	First, Last time.Time
+	Far         int           // observations with a time far beyond the others
+	FirstFar    string        // the place of the first of these
 	Step        time.Duration // median, between observations of a key
 	Early       int           // observations before an earlier record's time of their key
 	Behind      time.Duration // the farthest of these
@@ -95,6 +97,7 @@ func LookAt(c *config.Config) (*Look, error) {
 		s.add(r, &d.File([]connectors.Record{r})[0])
 	}
 	l.Rejections = s.rejects.Commonest()
+	s.findFar(time.Now())
 	if len(s.steps) > 0 {
 		slices.Sort(s.steps)
 		l.Step = s.steps[len(s.steps)/2]
@@ -112,12 +115,46 @@ type sample struct {
 	squares float64              // sum of the squared differences of successive numbers of a key
 	sum     float64              // of the later number of each
 	steps   []time.Duration
+	times   []placed
 	rejects records.Rejections
 
 	commas  int            // numbers with a decimal comma
 	words   map[string]int // texts in place of numbers
 	badTime []string       // texts in place of times
 	oddTime []string       // numbers that are times before 1973
+	ahead   bool           // some of the far times are in the future
+}
+
+// placed is the time of an observation and where it stands.
+type placed struct {
+	at    time.Time
+	place string
+}
+
+// findFar counts the observations whose times lie far beyond the bulk, which is the earlier 95 %.
+// Far is more than ten times what the bulk spans and more than a day, or in the future if the
+// bulk is not.
+func (s *sample) findFar(now time.Time) {
+	const few = 5                              // times, of which none is a bulk
+	const century = 100 * 365 * 24 * time.Hour // a Duration holds almost three
+	if len(s.times) < few {
+		return
+	}
+	sorted := slices.SortedFunc(slices.Values(s.times), func(a, b placed) int { return a.at.Compare(b.at) })
+	end := sorted[(len(sorted)-1)*95/100].at
+	far := end.Add(max(24*time.Hour, 10*min(end.Sub(sorted[0].at), century/10)))
+	if soon := now.Add(time.Hour); end.Before(now) && soon.Before(far) {
+		far = soon
+	}
+	for _, t := range s.times {
+		if !t.at.After(far) {
+			continue
+		}
+		if s.look.Far++; s.look.Far == 1 {
+			s.look.FirstFar = t.place
+		}
+		s.ahead = s.ahead || t.at.After(now.Add(time.Hour))
+	}
 }
 
 // add adds a record and what it became.
@@ -154,6 +191,7 @@ func (s *sample) add(r connectors.Record, d *observe.Decoded) {
 			l.Last = t
 		}
 		l.Timed++
+		s.times = append(s.times, placed{t, d.ID})
 		if t.Year() < 1973 {
 			s.oddTime = append(s.oddTime, at)
 		}
@@ -292,7 +330,10 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 	if l.Parsed == 0 {
 		return all
 	}
-	if c.Transform == config.Filter && c.Order == config.EventTime && l.Behind > c.Lateness {
+	if s.ahead && s.parser.MaxAhead == 0 {
+		add(source+"max_ahead", "1h", "if times in the future are wrong")
+	}
+	if c.Transform == config.Filter && c.Order == config.EventTime && l.Behind > c.Lateness && l.Far == 0 {
 		add("lateness", message.Duration(message.RoundUp(l.Behind)), l.behind())
 	}
 	if family := s.family(); family != "normal" && c.Model.Family == "normal" {
@@ -393,6 +434,9 @@ func (l *Look) String() string {
 		line("times", "%s to %s%s", l.First.Format(time.RFC3339), l.Last.Format(time.RFC3339), step)
 	case l.Parsed > 0:
 		line("times", "none")
+	}
+	if l.Far > 0 {
+		line("far", "%s far beyond the others, the first at %s", message.Count(l.Far, "time lies", "times lie"), l.FirstFar)
 	}
 	if l.Records > 0 {
 		text := fmt.Sprintf("%s of the records parse", percent(l.Parsed, l.Records))

@@ -91,6 +91,45 @@ suggest  model.season: [24h, 168h]  # if the values have a rhythm of day and wee
 	equal(t, want, l.String())
 }
 
+// A look names the times that lie far beyond the others, and what rejects those ahead of the
+// clock. It does not take them for a lateness.
+func TestLookFindsFarTimes(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		wrong map[int]time.Time
+		want  string // no such line if empty
+		mends bool
+	}{
+		{"none", nil, "", false},
+		{"ahead", map[int]time.Time{40: start.AddDate(100, 0, 0), 60: start.AddDate(7000, 0, 0)}, "2 times lie far beyond the others, the first at in.csv:42\n", true},
+		{"past", map[int]time.Time{99: start.Add(48 * time.Hour)}, "1 time lies far beyond the others, the first at in.csv:101\n", false},
+		{"a gap", map[int]time.Time{99: start.Add(12 * time.Hour)}, "", false},
+	} {
+		path := write(t, "in.csv", tableOf("key,time,x\n", 100, func(i int) string {
+			at, wrong := test.wrong[i]
+			if !wrong {
+				at = start.Add(time.Duration(i) * time.Minute)
+			}
+			return fmt.Sprintf("k,%s,1\n", at.Format(time.RFC3339))
+		})...)
+		c, err := config.Parse("test.yaml", []byte("{model: {family: normal}, source: {csv: {path: "+path+"}}}"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := LookAt(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := l.String()
+		if test.want == "" && strings.Contains(text, "far ") || !strings.Contains(text, test.want) || strings.Contains(text, "suggest  source.csv.max_ahead: 1h") != test.mends {
+			t.Errorf("%s: %s", test.name, text)
+		}
+		if test.want != "" && strings.Contains(text, "suggest  lateness") {
+			t.Errorf("%s: a wrong time is taken for lateness: %s", test.name, text)
+		}
+	}
+}
+
 func TestPercent(t *testing.T) {
 	for want, of := range map[string][2]int{"0 %": {0, 5}, "100 %": {5, 5}, "< 0.1 %": {1, 5000}, "> 99.9 %": {4999, 5000}, "33.3 %": {1, 3}, "50 %": {1, 2}} {
 		equal(t, want, percent(of[0], of[1]))

@@ -75,10 +75,16 @@ func (d *Decoder) decode(n int, each func(i int, to *Decoded, text []byte) []byt
 		}
 		d.texts[worker] = text
 	})
+	now := time.Now()
 	for i := range found {
-		if to := &found[i]; to.Err == nil && to.Time.Location() != time.UTC {
+		to := &found[i]
+		if to.Err != nil {
+			continue
+		}
+		if to.Time.Location() != time.UTC {
 			to.Time = d.Folds.resolve(to.Key, to.Time)
 		}
+		to.Err = d.parser.checkAhead(to.Time, now)
 	}
 	return found
 }

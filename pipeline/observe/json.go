@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"hafvf/hafvf/keyed"
@@ -63,14 +65,15 @@ func (p *Parser) json(line []byte, from origin, obs *keyed.Observation) (key str
 	return key, nil
 }
 
-// Clock reads the time of a JSON object. It reports false if there is none.
+// Clock reads the time of a JSON object. It reports false if there is none, or if it is too
+// far ahead of the clock.
 func (p *Parser) Clock(line []byte) (time.Time, bool) {
 	fields := make([][]byte, len(p.names))
 	if err := p.scan(line, fields); err != nil {
 		return time.Time{}, false
 	}
 	t, err := p.jsonTime(fields[len(p.Key)])
-	return t, err == nil && !t.IsZero()
+	return t, err == nil && !t.IsZero() && p.checkAhead(t, time.Now()) == nil
 }
 
 // scan checks that line is one JSON object, and sets fields to the raw values of the
@@ -113,7 +116,7 @@ func (p *Parser) jsonKey(parts [][]byte, from origin) (string, error) {
 		}
 		key = append(key, part)
 	}
-	return strings.Join(key, keySeparator), nil
+	return joinKey(key), nil
 }
 
 func (p *Parser) jsonKeyPart(i int, raw []byte) (string, error) {
@@ -134,11 +137,45 @@ func (p *Parser) jsonKeyPart(i int, raw []byte) (string, error) {
 			// Replacement characters would merge different keys.
 			return "", errKeyUTF8
 		}
+		if hasHalf(raw) {
+			return "", errKeyHalf // as above
+		}
 		return unquote(raw)
 	case jsonNumber:
 		return string(raw), nil
 	}
 	return "", fmt.Errorf("the key is %s, not text", kindOf(raw))
+}
+
+// hasHalf reports whether a JSON text has half of a surrogate pair.
+func hasHalf(raw []byte) bool {
+	// unit returns the UTF-16 code unit that raw begins with if it begins with \uXXXX.
+	unit := func(raw []byte) (u rune, ok bool) {
+		if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
+			return 0, false
+		}
+		n, err := strconv.ParseUint(string(raw[2:6]), 16, 16)
+		return rune(n), err == nil
+	}
+	for i := bytes.IndexByte(raw, '\\'); i >= 0 && i < len(raw); i++ {
+		if raw[i] != '\\' {
+			continue
+		}
+		u, ok := unit(raw[i:])
+		if !ok {
+			i++ // what is escaped
+			continue
+		}
+		if utf16.IsSurrogate(u) {
+			low, _ := unit(raw[i+6:])
+			if utf16.DecodeRune(u, low) == utf8.RuneError {
+				return true
+			}
+			i += 6
+		}
+		i += 5
+	}
+	return false
 }
 
 func (p *Parser) jsonTime(raw []byte) (time.Time, error) {

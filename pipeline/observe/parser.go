@@ -20,6 +20,7 @@ var (
 	errNoKey    = errors.New("no key")
 	errEmptyKey = errors.New("the key is empty")
 	errKeyUTF8  = errors.New("the key is not UTF-8")
+	errKeyHalf  = errors.New("the key has half of a surrogate pair, which is no character")
 )
 
 // A Parser reads observations of records as config.Fields describes them, of files and
@@ -85,6 +86,18 @@ func (p *Parser) row(fields []string, from origin, obs *keyed.Observation) (key 
 // keySeparator joins the parts of a key.
 const keySeparator = "/"
 
+// escapeKey escapes a part of several, so that different parts make different keys.
+var escapeKey = strings.NewReplacer("%", "%25", keySeparator, "%2F")
+
+// joinKey joins the parts of a key, of which there are several.
+func joinKey(parts []string) string {
+	escaped := make([]string, len(parts))
+	for i, part := range parts {
+		escaped[i] = escapeKey.Replace(part)
+	}
+	return strings.Join(escaped, keySeparator)
+}
+
 func (p *Parser) rowKey(parts []string, from origin) (string, error) {
 	for i, part := range parts {
 		var err error
@@ -104,7 +117,7 @@ func (p *Parser) rowKey(parts []string, from origin) (string, error) {
 	case 1:
 		return parts[0], nil
 	}
-	return strings.Join(parts, keySeparator), nil
+	return joinKey(parts), nil
 }
 
 // ofPart says to which of several parts of the key a reason belongs.
@@ -189,6 +202,16 @@ func notNumber(s string) error {
 }
 
 var errInfinite = errors.New("the number is infinite")
+
+// checkAhead returns why a time is too far ahead of the clock, which shows now; nil if it is
+// not.
+func (p *Parser) checkAhead(t, now time.Time) error {
+	if p.MaxAhead <= 0 || !t.After(now.Add(p.MaxAhead)) {
+		return nil
+	}
+	ahead := float64(t.Unix()-now.Unix()) / 3600 // a Duration would not hold 300 years
+	return fmt.Errorf("the time %s is %.1f h ahead of the clock: max_ahead of the source allows %s", t.UTC().Format(time.RFC3339), ahead, message.Duration(p.MaxAhead))
+}
 
 // ParseTime reads a time as times.Parser.ParseLocal does. Empty text and "NaN" mean no time.
 func (p *Parser) ParseTime(s string) (time.Time, error) {

@@ -1,0 +1,131 @@
+package kafkaio
+
+import (
+	"math"
+	"time"
+)
+
+const (
+	// lagShare is the share of records whose lag is at most the usual one.
+	lagShare = .99
+	// The usual lag is that of the last records and of the last time, whichever is longer: a
+	// record weighs half when as many have come after it and as much time has passed.
+	lagRecords = 500
+	lagTime    = time.Hour
+	// lagHistory is the age from which a record is history that somebody writes into a topic.
+	// It says nothing of the lag of others.
+	lagHistory = 24 * time.Hour
+	// lagUnknown stands for the lag while nothing is known of it.
+	lagUnknown = time.Hour
+	// lagSteps is the number of sizes that are told apart between a lag and its double.
+	lagSteps = 16
+)
+
+// A lag is how far the times of a partition's records are behind the clock when the records
+// arrive. A lag is known to 5 %, rounded up, and is at least a millisecond. The zero lag knows
+// nothing.
+type lag struct {
+	weights []float64 // of the records, by size
+	total   float64
+	at      time.Time     // of the last records
+	usual   time.Duration // 0: not known
+	most    time.Duration // of all records
+}
+
+// add adds the lags of records that arrived together. Those of history are left out, and what
+// is ahead of the clock has none.
+func (l *lag) add(at time.Time, lags []time.Duration) {
+	n := 0
+	for _, d := range lags {
+		if d < lagHistory {
+			n++
+		}
+	}
+	if n == 0 {
+		return
+	}
+	if l.weights == nil {
+		l.weights = make([]float64, sizeOf(lagHistory)+1)
+	}
+	kept := math.Max(math.Exp2(-float64(n)/lagRecords), math.Exp2(-at.Sub(l.at).Seconds()/lagTime.Seconds()))
+	l.at, l.total = at, l.total*kept
+	for i := range l.weights {
+		l.weights[i] *= kept
+	}
+	for _, d := range lags {
+		if d < lagHistory {
+			l.weights[sizeOf(d)]++
+			l.total++
+			l.most = max(l.most, d)
+		}
+	}
+	beyond := 0.
+	for i := len(l.weights) - 1; i >= 0; i-- {
+		if beyond += l.weights[i]; beyond > (1-lagShare)*l.total {
+			l.usual = time.Duration(math.Exp2(float64(i)/lagSteps) * float64(time.Millisecond))
+			return
+		}
+	}
+}
+
+// sizeOf is the index of a lag's weight: of the lags above 2^((i−1)/16) and up to 2^(i/16)
+// milliseconds.
+func sizeOf(d time.Duration) int {
+	if d <= time.Millisecond {
+		return 0
+	}
+	const rounding = 1e-6 // so that a usual lag, as it is stored, keeps its size
+	return int(math.Ceil(lagSteps*math.Log2(float64(d)/float64(time.Millisecond)) - rounding))
+}
+
+// EventLag is how far the times of a partition's records are behind the clock when the records
+// arrive.
+type EventLag struct {
+	Usual time.Duration // at most this for 99 % of the records of late; 0 if it is not known
+	Most  time.Duration // of all records since the start, without history
+}
+
+// EventLags are those of the partitions of a source with a clock, by Position.Log.
+func (l *Ledger) EventLags() map[string]EventLag {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return eventLags(l.handed)
+}
+
+// usualLag is that of a partition, as it is committed.
+func (l *Ledger) usualLag(log string) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p, ok := l.handed[log]; ok {
+		return p.Lag.Usual
+	}
+	return readNote(l.start[log].metadata).Lag
+}
+
+// EventLags are those of the sources of this process without a ledger.
+func EventLags() map[string]EventLag { return eventLags(latestProgress()) }
+
+// latestProgress is the progress of sources of this process without a ledger, by partition.
+func latestProgress() map[string]Progress {
+	latest := map[string]Progress{}
+	progresses.Range(func(_, v any) bool {
+		for _, p := range v.([]Progress) {
+			// A reader that left this process keeps its consumer for a while.
+			if was, ok := latest[p.Log()]; !ok || p.Offset > was.Offset {
+				latest[p.Log()] = p
+			}
+		}
+		return true
+	})
+	return latest
+}
+
+func eventLags(progress map[string]Progress) map[string]EventLag {
+	all := map[string]EventLag{}
+	for log, p := range progress {
+		if p.Lag.Usual > 0 {
+			all[log] = p.Lag
+		}
+	}
+	return all
+}

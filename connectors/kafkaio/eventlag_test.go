@@ -1,0 +1,181 @@
+package kafkaio
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// The usual lag is what 99 % of the records keep to, rounded up by less than 5 %. One that
+// stands out does not count, nor does history.
+func TestUsualLag(t *testing.T) {
+	var none lag
+	none.add(base, nil)
+	none.add(base, []time.Duration{48 * time.Hour, 300 * 24 * time.Hour})
+	if none.usual != 0 || none.most != 0 {
+		t.Errorf("of history %v", none.usual)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		var l lag
+		usual := time.Duration(rapid.Int64Range(int64(time.Millisecond), int64(lagHistory/2)).Draw(t, "lag"))
+		for i := range 300 {
+			d := usual
+			if i == 200 {
+				d = lagHistory - time.Millisecond
+			}
+			l.add(base.Add(time.Duration(i)*time.Second), []time.Duration{d})
+		}
+		if l.usual < usual || l.usual > usual+usual/20 {
+			t.Fatalf("%v, want %v", l.usual, usual)
+		}
+		var again lag
+		if again.add(base, []time.Duration{l.usual}); again.usual != l.usual {
+			t.Fatalf("%v is %v after a restart", l.usual, again.usual)
+		}
+		if l.most != lagHistory-time.Millisecond {
+			t.Fatalf("at most %v", l.most)
+		}
+	})
+}
+
+// A lag that is over is forgotten: after a time where many records come, and after a number of
+// records where few do. A pause alone forgets nothing.
+func TestUsualLagForgets(t *testing.T) {
+	was := func() lag {
+		var l lag
+		for range 1000 {
+			l.add(base, []time.Duration{10 * time.Minute})
+		}
+		return l
+	}
+	many := was()
+	for i := range 200 {
+		at := base.Add(time.Duration(i) * time.Second)
+		if many.add(at, make([]time.Duration, 1000)); i == 0 && many.usual < 10*time.Minute {
+			t.Errorf("a thousand records of one moment leave %v", many.usual)
+		}
+	}
+	if many.usual > time.Second {
+		t.Errorf("after 200,000 records it is %v", many.usual)
+	}
+	few := was()
+	few.add(base.Add(1000*time.Hour), []time.Duration{0})
+	if few.usual < 10*time.Minute {
+		t.Errorf("a pause leaves %v", few.usual)
+	}
+	for i := range 10 * lagRecords {
+		few.add(base.Add(time.Duration(1000+i)*time.Hour), []time.Duration{0})
+	}
+	if few.usual > time.Second {
+		t.Errorf("after %d records it is %v", 10*lagRecords, few.usual)
+	}
+}
+
+// TestWatermarkFollowsLag: records that come behind their times, with pauses, are rarely behind
+// the watermark by more than a lateness; and a key that goes on is never taken for silent. A
+// wrong time within what is allowed changes neither.
+func TestWatermarkFollowsLag(t *testing.T) {
+	const lateness, silence = 30 * time.Second, 5 * time.Minute
+	for _, test := range []struct {
+		name   string
+		delays []time.Duration // of records, one of them by chance
+		wrong  time.Duration   // by which some times are ahead
+	}{
+		{"none", []time.Duration{0}, 0},
+		{"40 s", []time.Duration{40 * time.Second}, 0},
+		{"10 min", []time.Duration{10 * time.Minute}, 0},
+		{"all of these", []time.Duration{0, 40 * time.Second, 10 * time.Minute}, 0},
+		{"10 min, and some ahead", []time.Duration{10 * time.Minute}, 30 * time.Minute},
+	} {
+		rng := rand.New(rand.NewPCG(1, 2))
+		c := &consumer{src: Source{Clock: "test"}}
+		f := &fetcher{end: -1}
+		c.clock = func(r Record) (time.Time, bool) { return time.UnixMilli(r.Offset), true } // the time, in this test
+		p := &part{fetcher: f, quiet: base}
+		c.parts = []*part{p}
+		mark, records, late, least := time.Time{}, 0, 0, time.Duration(1<<62)
+		for now := base; now.Before(base.Add(3 * time.Hour)); now = now.Add(time.Second) {
+			at := now
+			f.drained.Store(&at)
+			if now.Unix()%60 >= 20 { // a pause of 40 s every minute
+				if w := c.watermark(now); w.After(mark) {
+					mark = w
+				}
+				continue
+			}
+			b := batch{at: now, live: true}
+			for range 5 {
+				delay := test.delays[rng.IntN(len(test.delays))] + time.Duration(rng.IntN(10_000))*time.Millisecond
+				if test.wrong > 0 && rng.IntN(500) == 0 {
+					delay = -test.wrong
+				}
+				t := now.Add(-delay)
+				if delay >= 0 {
+					records++
+					if t.Add(lateness).Before(mark) {
+						late++
+					}
+				}
+				// The key of the last delay has shown a time that is this old.
+				least = min(least, now.Add(-test.delays[len(test.delays)-1]-50*time.Second).Add(silence).Sub(mark))
+				b.records = append(b.records, Record{Position: Position{Offset: t.UnixMilli()}, Time: now})
+			}
+			c.look(p, b)
+			p.next++
+			p.quiet = now
+			f.high.Store(p.next)
+			if w := c.watermark(now); w.After(mark) {
+				mark = w
+			}
+		}
+		if late*100 > records {
+			t.Errorf("%s: %d of %d records are late", test.name, late, records)
+		}
+		if least < 0 {
+			t.Errorf("%s: keys that go on are taken for silent, by %v", test.name, -least)
+		}
+		if behind, usual := base.Add(3*time.Hour).Sub(mark), test.delays[len(test.delays)-1]; behind > usual+usual/10+20*time.Second {
+			t.Errorf("%s: the watermark is %v behind", test.name, behind)
+		}
+	}
+}
+
+// TestLagOfABacklog: by the topic's timestamps, unless these are the times themselves; not by
+// the clock, which shows for how long nobody has read. A time beyond the clock is worth no more
+// than the clock.
+func TestLagOfABacklog(t *testing.T) {
+	times := map[int64]time.Time{}
+	c := &consumer{src: Source{Clock: "test"}, clock: func(r Record) (time.Time, bool) { at, ok := times[r.Offset]; return at, ok }}
+	p := &part{fetcher: &fetcher{}}
+	at := base.Add(5 * time.Hour)
+	stamped := func(offset int64, t time.Time, lag time.Duration) Record {
+		times[offset] = t
+		return Record{Position: Position{Offset: offset}, Time: t.Add(lag)}
+	}
+	c.look(p, batch{at: at, records: []Record{stamped(0, base, 0), {Position: Position{Offset: 1}, Time: base}}})
+	if p.lag.usual != 0 {
+		t.Errorf("equal times show a lag of %v", p.lag.usual)
+	}
+	if got := c.lagOf(p); got != lagUnknown {
+		t.Errorf("without any it is %v", got)
+	}
+	other := &part{}
+	other.lag.add(base, []time.Duration{time.Minute})
+	c.parts = []*part{p, other}
+	if got := c.lagOf(p); got != other.lag.usual {
+		t.Errorf("with that of others it is %v", got)
+	}
+	c.look(p, batch{at: at, records: []Record{stamped(2, base, time.Minute), stamped(3, at.Add(time.Hour), 0)}})
+	if got := p.lag.usual; got < time.Minute || got > 63*time.Second {
+		t.Errorf("timestamps show a lag of %v", got)
+	}
+	if !p.latest.Equal(at) {
+		t.Errorf("the latest time is %v, want that of the clock", p.latest)
+	}
+	c.src.Disorder = time.Hour
+	if got := c.lagOf(p); got != time.Hour {
+		t.Errorf("less than the disorder: %v", got)
+	}
+}

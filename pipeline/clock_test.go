@@ -1,0 +1,215 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"hafvf/connectors/kafkaio"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// A record of the future is rejected with its reason, and costs no other record: in a topic by
+// default, in a file where the config says so, with either transform.
+func TestTimesAhead(t *testing.T) {
+	at := func(minute int) string { return start.Add(time.Duration(minute) * time.Minute).Format(time.RFC3339) }
+	var lines []string
+	for i := range 40 {
+		if i == 10 {
+			lines = append(lines, `{"key":"k","time":"2126-01-02T00:00:00Z","x":1}`)
+		}
+		lines = append(lines, fmt.Sprintf(`{"key":"k","time":%q,"x":1}`, at(i)))
+	}
+	path := write(t, "in.jsonl", strings.Join(lines, "\n")+"\n")
+	for _, transform := range []string{"filter", "smooth"} {
+		more := "transform: " + transform + "\n"
+		if transform == "filter" {
+			more += "lateness: 5m\n"
+		}
+		s, estimates, rejected := runConfig(t, "model: {family: normal}\nsource: {jsonl: {path: "+path+", max_ahead: 1h}}\n"+more)
+		if len(estimates) != 40 || s.Rejected != 1 || s.Late != 0 || !strings.Contains(rejected[0], "h ahead of the clock: max_ahead of the source allows 1h") {
+			t.Errorf("%s of a file: %d estimates, rejected %q, %d late", transform, len(estimates), rejected, s.Late)
+		}
+		b := fakeBus(t, 1)
+		b.put(t, lines...)
+		s, err := Run{Graph: compose(t, b.config("bounded: true", more)), Log: quiet}.Execute(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rejected = b.values(t, "rejected")
+		if len(b.values(t, "out")) != 40 || s.Rejected != 1 || s.Late != 0 || !strings.Contains(rejected[0], `"id":"in-0-10"`) || !strings.Contains(rejected[0], "h ahead of the clock") {
+			t.Errorf("%s of a topic: %d estimates, rejected %q, %d late", transform, len(b.values(t, "out")), rejected, s.Late)
+		}
+	}
+}
+
+// Records that come behind their times, with pauses in which the partition is idle, are not late
+// within the lateness, and a key that goes on is not told as silent. A restart knows the lag. One
+// time ahead of the clock changes nothing for the others.
+func TestKafkaLag(t *testing.T) {
+	for _, delay := range []time.Duration{40 * time.Second, 10 * time.Minute} {
+		t.Run(delay.String(), func(t *testing.T) {
+			t.Parallel()
+			b := fakeBus(t, 2)
+			b.CreateTopic(t, "out", 1, nil)
+			b.CreateTopic(t, "rejected", 1, nil)
+			b.CreateTopic(t, "alerts", 1, nil)
+			text := b.config("group: g, changelog: states", "lateness: 30s\nsilence: {after: 2m}\nalerts: {kafka: {topic: alerts}}\n")
+			line := func(key string, behind time.Duration) string {
+				return fmt.Sprintf(`{"key":%q,"time":%q,"x":1}`, key, time.Now().Add(-delay-behind).UTC().Format(time.RFC3339Nano))
+			}
+			var sum Summary
+			for range 2 {
+				r := launch(t, compose(t, text))
+				time.Sleep(3 * idlePartition / 2) // a start with nothing to read
+				// A time that is wrong, and not by so much that it is rejected, is the partition's latest.
+				b.put(t, line("a", 0), line("b", 0), line("c", 0), line("ahead", -delay-30*time.Minute))
+				time.Sleep(2 * idlePartition)
+				b.put(t, line("a", 10*time.Second), line("b", 20*time.Second))
+				b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
+				s := r.halt(t)
+				sum.Counts.Add(s.Counts)
+			}
+			if sum.Late != 0 || sum.Silences != 0 {
+				t.Errorf("%d late, %d silences", sum.Late, sum.Silences)
+			}
+		})
+	}
+}
+
+// idlePartition is how long a partition has nothing new before it counts as idle.
+const idlePartition = time.Second
+
+// A file without max_ahead: a time of the next century costs its key four records, also where it
+// stands in the state of a run before; and other keys none.
+func TestFileTurnsBack(t *testing.T) {
+	lines := func(from int) (all []string) {
+		for i := from; i < from+20; i++ {
+			at := start.Add(time.Duration(i) * time.Minute)
+			for _, key := range []string{"a", "b"} {
+				all = append(all, fmt.Sprintf("%s,%s,1\n", key, at.Format(time.RFC3339)))
+			}
+		}
+		return all
+	}
+	header, wrong := "key,time,x\n", "a,2126-01-02T00:00:00Z,1\n"
+	run := func(state string, files ...string) (s Summary, rejected []string) {
+		t.Helper()
+		path := write(t, "in.csv", files...)
+		s, _, rejected = runConfig(t, "model: {family: normal}\nsource: {csv: {path: "+path+"}}\nstate: "+state+"\n")
+		return s, rejected
+	}
+	const told = "1 key with a time ahead of the clock went back from it"
+	s, rejected := run(filepath.Join(t.TempDir(), "states"), header, strings.Join(lines(0), ""), wrong, strings.Join(lines(20), ""))
+	if s.Late != 4 || s.TurnedBack != 1 || s.Records != 77 || !strings.Contains(rejected[0], "which this key has already released ahead of the clock: the key goes on from the 5th such record in a row") || !strings.Contains(s.String(), told) {
+		t.Errorf("%d late, %d turned back, of %d: %q\n%s", s.Late, s.TurnedBack, s.Records, rejected, s)
+	}
+	state := filepath.Join(t.TempDir(), "states")
+	if s, _ := run(state, header, strings.Join(lines(0), ""), wrong); s.Late != 0 || s.TurnedBack != 0 {
+		t.Errorf("%d late, %d turned back", s.Late, s.TurnedBack)
+	}
+	if s, _ := run(state, header, strings.Join(lines(20), "")); s.Late != 4 || s.TurnedBack != 1 {
+		t.Errorf("on the state of a run before: %d late, %d turned back", s.Late, s.TurnedBack)
+	}
+}
+
+// The summary has the lag of a topic's records, and what is late names the key that mends it.
+func TestSummaryOfLag(t *testing.T) {
+	var s Summary
+	s.Late, s.LateIdle, s.Behind = 7, 5, 90*time.Second
+	s.Lag = kafkaio.EventLag{Usual: 10*time.Minute + 300*time.Millisecond, Most: 12*time.Minute + time.Second}
+	want := "99 % of the records came within 10m0s of their times, all of them within 12m1s\n" +
+		"2 records came up to 1m30s after a later one of the key: with lateness: 2m nothing is late\n" +
+		"5 records came within the lateness of the key, but after the watermark: with source.kafka.disorder: 13m the watermark waits\n"
+	if text := s.String(); !strings.HasSuffix(text, want) {
+		t.Errorf("no %q in\n%s", want, text)
+	}
+}
+
+// Records that a partition's watermark has overtaken are counted as such, and the lag is
+// measured.
+func TestKafkaLateBehindTheWatermark(t *testing.T) {
+	b := fakeBus(t, 1)
+	b.CreateTopic(t, "out", 1, nil)
+	b.CreateTopic(t, "rejected", 1, nil)
+	line := func(at time.Time) string {
+		return fmt.Sprintf(`{"key":"a","time":%q,"x":1}`, at.UTC().Format(time.RFC3339Nano))
+	}
+	metrics := NewMetrics()
+	r := &running{stop: make(chan struct{}), done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		r.sum, r.err = Run{Graph: compose(t, b.config("group: g", "lateness: 2s\n")), Log: quiet, Metrics: metrics}.Execute(context.Background(), r.stop)
+	}()
+	now := time.Now()
+	b.put(t, line(now.Add(-time.Second)))
+	b.await(t, "out", 1, r) // when the watermark has passed it, as nothing else comes
+	b.put(t, line(now.Add(-2*time.Second)))
+	b.await(t, "rejected", 1, r)
+	all, err := gather(metrics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := r.halt(t)
+	if s.Late != 1 || s.LateIdle != 1 || s.Lag.Usual < 2*time.Second || !strings.Contains(s.String(), "with source.kafka.disorder: ") {
+		t.Errorf("%d late, %d of them behind the watermark, lag %+v:\n%s", s.Late, s.LateIdle, s.Lag, s)
+	}
+	if lag := all["hafvf_event_lag_seconds"]; lag < 1 || lag > s.Lag.Usual.Seconds() {
+		t.Errorf("the metric of the lag is %v", lag)
+	}
+	if text := strings.Join(b.values(t, "rejected"), ""); !strings.Contains(text, "which this key has already released, as the watermark had passed it") {
+		t.Error(text)
+	}
+}
+
+// gather returns metrics of one label at most, by name.
+func gather(m *Metrics) (map[string]float64, error) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(m)
+	families, err := registry.Gather()
+	all := map[string]float64{}
+	for _, f := range families {
+		all[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue()
+	}
+	return all, err
+}
+
+// In the order of arrival one time of the next century does not forget the season of its key.
+func TestSeasonOutlivesAWrongTime(t *testing.T) {
+	var lines []string
+	rng := rand.New(rand.NewPCG(3, 4))
+	value := func(hour int) float64 { return 10*math.Sin(2*math.Pi*float64(hour)/24) + .1*rng.NormFloat64() }
+	const before, after = 10 * 24, 2 * 24
+	for i := range before + after {
+		at := start.Add(time.Duration(i) * time.Hour)
+		lines = append(lines, fmt.Sprintf("k,%s,%g\n", at.Format(time.RFC3339), value(i)))
+	}
+	// distance is how far predictions are from the values after the wrong time, on average.
+	distance := func(lines []string) (sum float64) {
+		path := write(t, "in.csv", append([]string{"key,time,x\n"}, lines...)...)
+		_, estimates, _ := runConfig(t, "order: arrival\nmodel: {family: normal, prior: auto, season: [24h]}\nsource: {csv: {path: "+path+"}}\n")
+		for _, line := range estimates[len(estimates)-after:] {
+			var e struct {
+				X         float64
+				Predicted struct{ Mean float64 }
+			}
+			if err := json.Unmarshal([]byte(line), &e); err != nil {
+				t.Fatal(err)
+			}
+			sum += math.Abs(e.X-e.Predicted.Mean) / after
+		}
+		return sum
+	}
+	without, with := distance(lines), distance(slices.Insert(slices.Clone(lines), before, "k,2126-01-02T00:00:00Z,0\n"))
+	// A season that was forgotten would be off by more than 1: the values change by 1.7 an hour.
+	if without > .3 || with > .5 {
+		t.Errorf("predictions are off by %.2f, without the wrong time by %.2f", with, without)
+	}
+}

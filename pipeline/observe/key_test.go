@@ -1,0 +1,72 @@
+package observe
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"hafvf/connectors"
+	"hafvf/pipeline/config"
+)
+
+// Different parts make different keys, in tables and JSON alike; ordinary parts stay as they are.
+func TestJoinedKeys(t *testing.T) {
+	p, err := NewParser(config.Fields{Key: []string{"site", "pump"}, Time: "time", Values: []string{"x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := func(site, pump string) string {
+		line, _ := json.Marshal(map[string]any{"site": site, "pump": pump, "x": 1})
+		all := []string{
+			NewDecoder(connectors.CSV, p).File([]connectors.Record{{Source: "in", Fields: []string{site, pump, "", "1"}}})[0].Key,
+			NewDecoder(connectors.JSONLines, p).File([]connectors.Record{{Source: "in", Raw: line}})[0].Key,
+		}
+		if all[0] != all[1] {
+			t.Errorf("%q and %q: %q in a table, %q in JSON", site, pump, all[0], all[1])
+		}
+		return all[0]
+	}
+	for want, parts := range map[string][2]string{"north/7": {"north", "7"}, "a%2Fb/c": {"a/b", "c"}, "a/b%2Fc": {"a", "b/c"}, "a%252Fb/c": {"a%2Fb", "c"}} {
+		if got := key(parts[0], parts[1]); got != want {
+			t.Errorf("%q: %q, want %q", parts, got, want)
+		}
+	}
+	part := rapid.StringMatching(`[ab/%2F5]{1,5}`)
+	seen := map[string][2]string{}
+	rapid.Check(t, func(t *rapid.T) {
+		parts := [2]string{part.Draw(t, "site"), part.Draw(t, "pump")}
+		joined := joinKey(parts[:])
+		if other, ok := seen[joined]; ok && other != parts {
+			t.Fatalf("%q and %q are both %q", other, parts, joined)
+		}
+		seen[joined] = parts
+	})
+	// A single part is the key as it is.
+	if p, err = NewParser(config.Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := NewDecoder(connectors.CSV, p).File([]connectors.Record{{Source: "in", Fields: []string{"50%/b", "", "1"}}})[0].Key; got != "50%/b" {
+		t.Errorf("one part is %q", got)
+	}
+}
+
+// A key with half of a surrogate pair is rejected: as a replacement character it would be one key
+// with others.
+func TestHalfSurrogates(t *testing.T) {
+	p, err := NewParser(config.Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		`a\ud800`: "", `\udc00a`: "", `\ud800\ud800`: "", `\ud800x`: "", `\ud83d\\udE00`: "",
+		`\ud83d\ude00`: "😀", `\\ud800`: `\ud800`, `\u00e9\n`: "é\n", `\\\u0041`: `\A`, `plain`: "plain", `\ufffd`: "\ufffd",
+	} {
+		got := NewDecoder(connectors.JSONLines, p).File([]connectors.Record{{Source: "in", Raw: fmt.Appendf(nil, `{"key":"%s","x":1}`, text)}})[0]
+		if (got.Err != nil) != (want == "") || got.Key != want || got.Err != nil && !strings.Contains(got.Err.Error(), "half of a surrogate pair") {
+			t.Errorf("%s: %q, %v", text, got.Key, got.Err)
+		}
+	}
+}
