@@ -132,8 +132,8 @@ type placed struct {
 }
 
 // findFar counts the observations whose times lie far beyond the bulk, which is the earlier 95 %.
-// Far is more than ten times what the bulk spans and more than a day, or in the future if the
-// bulk is not.
+// Far is more than ten times what the bulk spans and more than a day, or more than once if it is
+// in the future and the bulk is not.
 func (s *sample) findFar(now time.Time) {
 	const few = 5                              // times, of which none is a bulk
 	const century = 100 * 365 * 24 * time.Hour // a Duration holds almost three
@@ -142,9 +142,12 @@ func (s *sample) findFar(now time.Time) {
 	}
 	sorted := slices.SortedFunc(slices.Values(s.times), func(a, b placed) int { return a.at.Compare(b.at) })
 	end := sorted[(len(sorted)-1)*95/100].at
-	far := end.Add(max(24*time.Hour, 10*min(end.Sub(sorted[0].at), century/10)))
-	if soon := now.Add(time.Hour); end.Before(now) && soon.Before(far) {
-		far = soon
+	span := min(end.Sub(sorted[0].at), century/10)
+	far := end.Add(max(24*time.Hour, 10*span))
+	if once := end.Add(span); end.Before(now) && once.Before(far) && far.After(now.Add(time.Hour)) {
+		if far = once; far.Before(now.Add(time.Hour)) {
+			far = now.Add(time.Hour)
+		}
 	}
 	for _, t := range s.times {
 		if !t.at.After(far) {
