@@ -19,7 +19,7 @@ const (
 	farAbove = 20
 	// farBack is that of values that serve as regressors of those that come. Few of them would
 	// decide over all coefficients.
-	farBack = 6
+	farBack = 4
 )
 
 // A bound takes values that are farther from what their key expects to that distance,
@@ -99,7 +99,7 @@ func (b *bound) recall(t *Track, xs [][]float64) {
 // expect sets what the key expects: after the warm-up what the running regime predicts, and in
 // it, once there is one, location and scale.
 func (b *bound) expect(t *Track, elapsed float64, xs [][]float64) {
-	if !t.warming() {
+	if !t.warming() && len(t.warmUp) == 0 { // nor is a warm-up learned again
 		b.bank.PredictRegime(b.mean, b.sd, t.state, elapsed, t.chain.regressors(t.state, Observation{X: xs}))
 		return
 	}

@@ -206,7 +206,7 @@ func (se *season) setLeast(t *Track) {
 // boundFirst bounds what the rhythm learns of a warm-up that is learned again, as long as it
 // does not know yet how far the values lie from each other.
 func (se *season) boundFirst(t *Track) {
-	if !t.warming() || t.locationScale == nil {
+	if len(t.warmUp) == 0 || t.locationScale == nil {
 		return
 	}
 	for j := range se.learned {
