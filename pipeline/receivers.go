@@ -113,6 +113,9 @@ func (r *run) closeOutboxes(stopped bool) error {
 		if stopped {
 			wait, limit = 0, stopTime
 		}
+		if s := box.Stats(); !s.Away.IsZero() && !stopped {
+			r.log.Info("the input has ended; the run waits for the receiver of alerts", "receiver", box.Place(), "waiting", s.Waiting, "at_most", wait.String())
+		}
 		switch left := box.Close(wait, limit); {
 		case len(left) > 0 && box.durable:
 			r.log.Warn("alerts wait in the changelog for the next run", "receiver", box.Place(), "alerts", len(left))
