@@ -89,7 +89,7 @@ func (a *Alert) seen(step [][]float64) (v float64, ok bool) {
 
 // deviations are a signed number of standard deviations as a person reads it.
 func deviations(size float64) string {
-	if math.Abs(size) >= 100 {
+	if d := math.Abs(size); d >= 100 && d < 1e6 {
 		return fmt.Sprintf("%+.0f", size)
 	}
 	return fmt.Sprintf("%+.2g", size)
