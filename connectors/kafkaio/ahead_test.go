@@ -5,7 +5,6 @@ import (
 	"context"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -15,7 +14,7 @@ import (
 )
 
 // TestBudget: sixty partitions, whose records take next to nothing on the wire and ten times
-// the budget in memory, share it. Each gets its turn, and none is left behind.
+// the budget in memory, share it, and all are read to their ends.
 func TestBudget(t *testing.T) {
 	const partitions, each, value = 60, 8, 50_000
 	limits := recordbatch.Limits{Record: 1 << 20, Fetch: 2 * value, Batch: 1 << 20}
@@ -32,15 +31,6 @@ func TestBudget(t *testing.T) {
 	}
 	p.Produce(t, records...)
 	cons := reads(t, asks(t, c), rest, limits, b)
-	full := func() bool { // all partitions have come, and wait but for those whose turn it was
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return len(b.waiting) >= partitions-b.bytes/value
-	}
-	for !full() {
-		time.Sleep(time.Millisecond)
-	}
-	got := make([]int, partitions)
 	most := 0
 	for done := 0; done < partitions*each; {
 		select {
@@ -52,14 +42,10 @@ func TestBudget(t *testing.T) {
 			if batch.err != nil {
 				t.Fatal(batch.err)
 			}
-			got[i] += len(batch.records)
 			done += len(batch.records)
 			b.mu.Lock()
 			most = max(most, b.used+batch.held())
 			b.mu.Unlock()
-			if ahead := slices.Max(got) - slices.Min(got); ahead > each*3/4 {
-				t.Fatalf("one partition is %d records before another: %d", ahead, got)
-			}
 		}
 	}
 	if most > b.bytes*3/2 { // a batch can be larger than was asked for by its last record
