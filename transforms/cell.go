@@ -1,6 +1,7 @@
 package transforms
 
 import (
+	"container/list"
 	"hash/fnv"
 	"math"
 	"runtime/debug"
@@ -23,6 +24,11 @@ type cell struct {
 	// What the timers of the cell are set for. A timer may be too early, and never late.
 	timers  wait
 	watched time.Time
+}
+
+// size is about what the cell takes in memory.
+func (c *cell) size() int {
+	return c.Size() + states.MapSize(c.waits) + states.MapSize(c.deadlines)
 }
 
 // A wait spans the times of observations that wait; zero where none does.
@@ -149,7 +155,7 @@ func (s cellState) write(p state.Provider, c *cell, alone string, changed []*hel
 
 // kept are the copies of cells of this process: 512 MB of them, or a quarter of GOMEMLIMIT
 // where that is set.
-var kept = &copies{of: map[states.Version]*cell{}, bound: copiesBound(debug.SetMemoryLimit(-1))}
+var kept = newCopies(copiesBound(debug.SetMemoryLimit(-1)))
 
 func copiesBound(limit int64) int {
 	if limit == math.MaxInt64 {
@@ -160,37 +166,50 @@ func copiesBound(limit int64) int {
 
 type copies struct {
 	mu    sync.Mutex
-	of    map[states.Version]*cell
+	of    map[states.Version]*list.Element // of used, whose values are copies
+	used  list.List                        // the last used copy first
 	bytes int
 	bound int // of bytes
+}
+
+// A copied is a cell that is kept.
+type copied struct {
+	*cell
+	version states.Version
+	size    int
+}
+
+func newCopies(bound int) *copies {
+	return &copies{of: map[states.Version]*list.Element{}, bound: bound}
 }
 
 // take removes and returns the copy, nil where there is none.
 func (k *copies) take(v states.Version) *cell {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	c := k.of[v]
-	if c != nil {
-		delete(k.of, v)
-		k.bytes -= c.Size()
+	e := k.of[v]
+	if e == nil {
+		return nil
 	}
-	return c
+	return k.remove(e)
 }
 
-// put keeps the copy, and drops any others where that is too much. A copy that was
-// dropped costs a reading of the log.
+func (k *copies) remove(e *list.Element) *cell {
+	c := k.used.Remove(e).(copied)
+	delete(k.of, c.version)
+	k.bytes -= c.size
+	return c.cell
+}
+
+// put keeps the copy. If that is too much, it drops those that were not used for longest, one
+// by one. A copy that was dropped costs a reading of the log.
 func (k *copies) put(v states.Version, c *cell) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.of[v] = c
-	k.bytes += c.Size()
-	for other, o := range k.of {
-		if k.bytes <= k.bound {
-			return
-		}
-		if other != v {
-			delete(k.of, other)
-			k.bytes -= o.Size()
-		}
+	size := c.size()
+	k.of[v] = k.used.PushFront(copied{c, v, size})
+	k.bytes += size
+	for k.bytes > k.bound && k.used.Len() > 1 {
+		k.remove(k.used.Back())
 	}
 }

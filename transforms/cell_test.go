@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
+	"time"
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
@@ -81,7 +83,7 @@ func TestCell(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 7))
 			defer func(all *copies) { kept = all }(kept)
-			workers := []*copies{{of: map[states.Version]*cell{}, bound: 1 << 20}, {of: map[states.Version]*cell{}, bound: 1 << 20}, {of: map[states.Version]*cell{}}}
+			workers := []*copies{newCopies(1 << 20), newCopies(1 << 20), newCopies(0)}
 			r := &runner{rng: rng}
 			of := statesOfCells()
 			want := map[string]string{}
@@ -255,9 +257,9 @@ func FuzzCell(f *testing.F) {
 	})
 }
 
-// Copies take no more than their bound, but for the last.
+// Copies take no more than their bound, but for the last; those used last are kept.
 func TestCopies(t *testing.T) {
-	k := &copies{of: map[states.Version]*cell{}, bound: 10_000}
+	k := newCopies(10_000)
 	var all []states.Version
 	for i := range 100 {
 		c := &cell{Cell: states.NewCell()}
@@ -267,15 +269,55 @@ func TestCopies(t *testing.T) {
 		if k.bytes > k.bound {
 			t.Fatalf("%d bytes after %d", k.bytes, i)
 		}
-	}
-	n, bytes := 0, k.bytes
-	for _, v := range all {
-		if c := k.take(v); c != nil {
-			n++
-			bytes -= c.Size()
+		if i >= 10 { // this one is used again and again
+			k.put(all[0], k.take(all[0]))
 		}
 	}
-	if n < 20 || bytes != 0 || k.bytes != 0 || len(k.of) != 0 {
-		t.Errorf("%d copies, %d bytes left by their sizes, %d by its own count", n, bytes, k.bytes)
+	var left []int
+	bytes := k.bytes
+	for i, v := range all {
+		if c := k.take(v); c != nil {
+			left = append(left, i)
+			bytes -= c.size()
+		}
+	}
+	want := []int{0}
+	for i := 100 - (len(left) - 1); i < 100; i++ {
+		want = append(want, i)
+	}
+	if len(left) < 10 || !slices.Equal(left, want) || bytes != 0 || k.bytes != 0 || len(k.of) != 0 || k.used.Len() != 0 {
+		t.Errorf("%v are left, %d bytes by their sizes, %d by their own count", left, bytes, k.bytes)
+	}
+}
+
+// TestCopySize: a copy counts as what it takes, of few keys and of many, with waiting
+// observations and deadlines and without.
+func TestCopySize(t *testing.T) {
+	for _, n := range []int{3000, 10_000, 60_000} {
+		for _, timed := range []bool{false, true} {
+			heap := func() int {
+				var m runtime.MemStats
+				runtime.GC()
+				runtime.ReadMemStats(&m)
+				return int(m.HeapAlloc)
+			}
+			before := heap()
+			c := &cell{Cell: states.NewCell()}
+			if timed {
+				c.waits, c.deadlines = map[string]wait{}, map[string]time.Time{}
+			}
+			for i := range n {
+				key := fmt.Sprintf("pump-%08d", i)
+				c.Put(key, make([]byte, 100))
+				if timed {
+					c.deadlines[key], c.waits[key] = time.Now(), wait{time.Now(), time.Now()}
+				}
+			}
+			takes := heap() - before
+			if counted := c.size(); counted < takes*85/100 || counted > takes*115/100 {
+				t.Errorf("%d keys, timed %v: %d bytes are counted, %d taken", n, timed, counted/n, takes/n)
+			}
+			runtime.KeepAlive(c)
+		}
 	}
 }

@@ -113,7 +113,7 @@ func jumping() []keyed.Observation {
 }
 
 // restart forgets the copies that this process has of cells.
-func restart() { kept = &copies{of: map[states.Version]*cell{}, bound: 1 << 30} }
+func restart() { kept = newCopies(1 << 30) }
 
 // others are the names of cells that have other settings than cfg.
 func (j *job) others(cfg Config) (all []string) {

@@ -42,7 +42,7 @@ func TestReadCell(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		kept = &copies{of: map[states.Version]*cell{}} // the log is read
+		kept = newCopies(0) // the log is read
 		got, err := entities(ReadCell("", r.stored()))
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("%d keys: %v, (-want +got) %s", keys, err, diff)

@@ -136,7 +136,7 @@ func TestUnreadable(t *testing.T) {
 		{Position{"in", 4, 0}, "", "in-4 cannot be read at offset 0: it does not exist any more"},
 		{Position{"in", 0, 0}, "another", `in-0 cannot be read at offset 0: topic "in" was deleted and created again (its id was another and is ` + id + "): offsets and states are of the records that are gone"},
 	} {
-		f := &fetcher{client: asks(t, c), at: test.at, topic: test.topic, end: -1, patience: 50 * time.Millisecond, log: quiet, batches: make(chan batch, 1)}
+		f := &fetcher{client: asks(t, c), at: test.at, topic: test.topic, end: -1, patience: 50 * time.Millisecond, log: quiet, ahead: &ahead{budget: aheadOfAll}, batches: make(chan batch, 1)}
 		f.run(context30(t))
 		select {
 		case b := <-f.batches:
@@ -171,7 +171,7 @@ func TestDoubts(t *testing.T) {
 func TestPromptEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	log := &logged{warned: make(chan struct{}, 1)}
-	f := &fetcher{client: asks(t, Cluster{Brokers: []string{nobody(t)}}), at: Position{"in", 0, 0}, end: -1, patience: time.Hour, log: slog.New(log), batches: make(chan batch, 1)}
+	f := &fetcher{client: asks(t, Cluster{Brokers: []string{nobody(t)}}), at: Position{"in", 0, 0}, end: -1, patience: time.Hour, log: slog.New(log), ahead: &ahead{budget: aheadOfAll}, batches: make(chan batch, 1)}
 	done := make(chan struct{})
 	go func() { f.run(ctx); close(done) }()
 	<-log.warned

@@ -21,8 +21,7 @@ const (
 	// by default.
 	MaxRecord = 256 << 10
 
-	fetchBytes = 1 << 20                // of one fetch, compressed, and so of what a partition reads ahead
-	fetchWait  = 500 * time.Millisecond // of the broker, for something to come
+	fetchWait = 500 * time.Millisecond // of the broker, for something to come
 	// fetchTimeout is how long a fetch may take before the connection counts as
 	// lost.
 	fetchTimeout = 20 * time.Second
@@ -48,7 +47,8 @@ type batch struct {
 	err     error     // why the partition cannot be read; then there is no more
 }
 
-// A fetcher reads a partition ahead, one batch beyond the one that waits.
+// A fetcher reads a partition ahead, one batch beyond the one that waits, if the budget of
+// its reader has room for it.
 type fetcher struct {
 	client   *Client
 	at       Position // of the next fetch
@@ -58,6 +58,7 @@ type fetcher struct {
 	patience time.Duration
 	log      *slog.Logger
 	conn     *link // with the leader; nil while there is none
+	ahead    *ahead
 	batches  chan batch
 	arrived  chan<- struct{}           // a token when there is a batch, shared by all partitions
 	high     atomic.Int64              // the offset after the partition's last record, as last seen; negative before
@@ -166,18 +167,34 @@ func leaderOf(md *metadata.Response, at Position) (metadata.ResponseBroker, erro
 
 // fetch reads what follows the fetcher's offset; nothing where nothing came.
 func (f *fetcher) fetch(ctx context.Context, conn *link) (batch, error) {
-	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	asking, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	start := time.Now()
-	var b batch
-	in, err := ask[*fetched](ctx, conn, &fetchRequest{topic: f.at.Topic, partition: f.at.Partition, offset: f.at.Offset, bytes: fetchBytes, wait: fetchWait})
+	in, err := ask[*fetched](asking, conn, &fetchRequest{topic: f.at.Topic, partition: f.at.Partition, offset: f.at.Offset, bytes: f.ahead.fetchBytes(), wait: fetchWait})
 	if err != nil {
-		return b, err
+		return batch{}, err
 	}
-	b.at = time.Now()
-	high := f.high.Load()
-	b.live = high >= 0 && f.at.Offset >= high && start.Sub(f.answered) < idle
-	f.answered = b.at
+	now, high := time.Now(), f.high.Load()
+	live := high >= 0 && f.at.Offset >= high && start.Sub(f.answered) < idle
+	f.answered = now
+	f.high.Store(in.high) // before it waits: what has come holds the watermark back
+	if f.at.Offset >= in.high {
+		f.drained.Store(&start)
+	}
+	if len(in.batches) == 0 {
+		return batch{next: f.at.Offset, at: now, live: live}, nil
+	}
+	if !f.ahead.claim(ctx, f.limits.Fetch) {
+		return batch{}, context.Cause(ctx)
+	}
+	b, err := f.decode(in)
+	b.at, b.live = now, live
+	f.ahead.add(b.held() - f.limits.Fetch)
+	return b, err
+}
+
+// decode returns the records of an answer.
+func (f *fetcher) decode(in *fetched) (b batch, err error) {
 	b.next, err = recordbatch.Fetch{Batches: in.batches, Aborted: in.aborted, From: f.at.Offset, End: f.end}.Decode(f.limits, func(r recordbatch.Record) {
 		record := Record{Position: f.at, Time: r.Time, Key: r.Key, Value: r.Value, Headers: r.Headers}
 		record.Offset = r.Offset
@@ -189,13 +206,9 @@ func (f *fetcher) fetch(ctx context.Context, conn *link) (batch, error) {
 	})
 	switch {
 	case errors.As(err, new(*recordbatch.Unsupported)):
-		return b, permanent{err}
+		return batch{}, permanent{err}
 	case err != nil:
-		return b, doubt{err}
-	}
-	f.high.Store(in.high)
-	if f.at.Offset >= in.high {
-		f.drained.Store(&start)
+		return batch{}, doubt{err}
 	}
 	return b, nil
 }

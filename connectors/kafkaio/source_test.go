@@ -368,3 +368,33 @@ func TestWithoutLedger(t *testing.T) {
 		}
 	}
 }
+
+// TestAddedWhileSplit: a partition that is found when the rest belongs to another call
+// already is found again by that call.
+func TestAddedWhileSplit(t *testing.T) {
+	t.Parallel()
+	_, c := fake(t, kfake.SeedTopics(2, "in"))
+	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}, Poll: time.Nanosecond}, nil)
+	if _, err := r.call(context30(t)); err != nil {
+		t.Fatal(err)
+	}
+	name := t.Name() + "/0"
+	v, _ := consumers.Load(name)
+	before := v.(*consumer)
+	before.known <- discovered{spans: []span{{Position: Position{"in", 2, 0}, End: -1}}}
+	rt := r.fn.CreateTracker(r.rests[0])
+	if _, rest, err := rt.TrySplit(0); rest == nil || err != nil {
+		t.Fatalf("a split leaves %v, %v", rest, err)
+	}
+	ended, _, err := r.fn.Source.call(context30(t), r.fn.Run, nil, rt, nil)
+	if _, kept := consumers.Load(name); !ended || kept || err != nil || before.ctx.Err() == nil {
+		t.Fatalf("after the split: ended %v, kept %v, %v", ended, kept, err)
+	}
+	m := manual(c)
+	m.AddPartitions(t, "in", 3)
+	m.Produce(t, ticking("in", 2, 4)...)
+	r.until(func() bool { return len(r.got) >= 4 })
+	if d := cmp.Diff(stretch("in", 2, 0, 4), positions(r.got)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}

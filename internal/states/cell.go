@@ -8,6 +8,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"unsafe"
 
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/compact"
@@ -28,6 +29,7 @@ type Cell struct {
 	data   []byte            // entries: a key and its encoded entity
 	at     map[string]extent // the last entry of each key
 	live   int               // bytes of the entries in at
+	keys   int               // bytes of the keys of at
 	logged bool              // the runner has the cell as a log
 	seq    uint64            // of the next piece of the log
 }
@@ -85,8 +87,25 @@ func (c *Cell) Live() int { return c.live }
 // Keys are the keys of the entities, in any order.
 func (c *Cell) Keys() iter.Seq[string] { return maps.Keys(c.at) }
 
-// Size is about what a cell takes in memory: an index entry is counted as 100 bytes.
-func (c *Cell) Size() int { return cap(c.data) + 100*len(c.at) }
+// Size is about what a cell takes in memory.
+func (c *Cell) Size() int { return cap(c.data) + c.keys + MapSize(c.at) }
+
+// MapSize is about what a map takes in memory, without what its keys and values point to. A
+// map has room for a power of two of entries, of which it fills 7/8 at most.
+func MapSize[K comparable, V any](m map[K]V) int {
+	var slot struct {
+		key   K
+		value V
+	}
+	if m == nil {
+		return 0
+	}
+	slots := 8
+	for slots*7/8 < len(m) {
+		slots *= 2
+	}
+	return slots * (int(unsafe.Sizeof(slot)) + 1)
+}
 
 // Entity returns the encoded entity of a key, nil if the cell has none.
 func (c *Cell) Entity(key string) []byte {
@@ -118,7 +137,12 @@ func (c *Cell) Put(key string, b []byte) {
 }
 
 func (c *Cell) index(key string, x extent) {
-	c.live += x.entry - c.at[key].entry
+	was, known := c.at[key]
+	if !known {
+		const allocated = 16 // bytes, at least
+		c.keys += (len(key) + allocated - 1) &^ (allocated - 1)
+	}
+	c.live += x.entry - was.entry
 	c.at[key] = x
 }
 

@@ -19,6 +19,10 @@ import (
 // maxQueued is the size in bytes of waiting elements from which sources wait.
 const maxQueued = 64 << 20
 
+// maxKeyed is the number of elements that a function with states takes in one bundle. Such a
+// function may hold every state that a bundle touches until it ends.
+const maxKeyed = 2048
+
 // An engine is a run. Its stages run in bundles, each on a goroutine. All else happens
 // under one lock, whenever a bundle ends or a time has come.
 type engine struct {
@@ -391,7 +395,8 @@ func (e *engine) start(sh *shard, now time.Time) {
 	}()
 }
 
-// take moves elements of the queue to a bundle: one restriction, or all elements.
+// take moves elements of the queue to a bundle: one restriction, or all elements, up to
+// maxKeyed where they have keys.
 func (e *engine) take(b *bundle, now time.Time) {
 	sh := b.shard
 	if sh.stage.splits {
@@ -400,7 +405,11 @@ func (e *engine) take(b *bundle, now time.Time) {
 			sh.queue = slices.Delete(sh.queue, i, i+1)
 		}
 	} else {
-		b.elements, sh.queue = sh.queue, nil
+		n := len(sh.queue)
+		if sh.stage.keyed && sh.stage.group == nil {
+			n = min(n, maxKeyed)
+		}
+		b.elements, sh.queue = sh.queue[:n:n], sh.queue[n:]
 		for _, el := range b.elements {
 			e.queued -= len(el.bytes)
 		}
@@ -428,6 +437,7 @@ func (e *engine) finish(b *bundle, err error) {
 	sh := b.shard
 	sh.busy = false
 	e.busy--
+	clear(b.elements) // the queue may go on in the same array
 	// The SDK hands them over in a random order. Those of one time fire in this one.
 	slices.SortFunc(b.set, func(t, o *timer) int {
 		return cmp.Or(cmp.Compare(t.family.step, o.family.step), cmp.Compare(t.family.name, o.family.name), cmp.Compare(t.of, o.of))

@@ -237,3 +237,22 @@ func TestTimeQueue(t *testing.T) {
 		}
 	})
 }
+
+// TestKeyedBundles: a function with states takes a part of what waits, and the rest holds the
+// watermark.
+func TestKeyedBundles(t *testing.T) {
+	sh := &shard{stage: &stage{keyed: true}}
+	for i := range mtime.Time(maxKeyed + 2) {
+		sh.queue = append(sh.queue, element{windows: window.SingleGlobalWindow, hold: i, bytes: []byte{0}})
+	}
+	e := &engine{queued: len(sh.queue)}
+	b := &bundle{shard: sh}
+	e.take(b, time.Time{})
+	if len(b.elements) != maxKeyed || len(sh.queue) != 2 || sh.least != maxKeyed || e.queued != 2 {
+		t.Errorf("%d are taken, %d wait and hold at %d, %d bytes", len(b.elements), len(sh.queue), sh.least, e.queued)
+	}
+	sh.queue = append(sh.queue, element{windows: window.SingleGlobalWindow})
+	if e.take(b, time.Time{}); len(b.elements) != 3 || len(sh.queue) != 0 || sh.least != mtime.MaxTimestamp {
+		t.Errorf("%d are taken, %d wait and hold at %d", len(b.elements), len(sh.queue), sh.least)
+	}
+}

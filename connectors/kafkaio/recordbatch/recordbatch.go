@@ -47,13 +47,16 @@ type Limits struct {
 	// larger record comes without its headers, and with at most Kept bytes of its key
 	// and of its value; see Record.Oversized.
 	Record int
-	// Fetch bounds the sum of Record.Size: Decode stops after the batch that exceeds
-	// it.
+	// Fetch bounds what the records take, Record.Size and Overhead each: Decode stops
+	// after the batch that exceeds it.
 	Fetch int
 	// Batch is how large one batch may be after decompression, and how large a window
 	// zstd may use for it. A larger one is an Unsupported error.
 	Batch int
 }
+
+// Overhead is about how many bytes a record takes in memory beside its Size.
+const Overhead = 128
 
 // Kept is how many bytes remain of the key and of the value of an oversized record.
 const Kept = 64 << 10
@@ -158,8 +161,8 @@ func (f Fetch) Decode(limits Limits, add func(Record)) (next int64, err error) {
 	return next, nil
 }
 
-// records calls add for the wanted records of one batch and returns the sum of their
-// sizes.
+// records calls add for the wanted records of one batch and returns the sum of what
+// they take.
 func (f Fetch) records(data []byte, limits Limits, add func(Record)) (sum int, err error) {
 	big := binary.BigEndian
 	attributes := big.Uint16(data[21:])
@@ -203,7 +206,7 @@ func (f Fetch) records(data []byte, limits Limits, add func(Record)) (sum int, e
 		for _, h := range record.Headers {
 			record.Size += len(h.Key) + len(h.Value)
 		}
-		sum += record.Size
+		sum += record.Size + Overhead
 		if record.Size > limits.Record {
 			// The copies let go of the batch, which is large.
 			record.Oversized, record.Headers = true, nil

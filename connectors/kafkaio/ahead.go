@@ -1,0 +1,117 @@
+package kafkaio
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+)
+
+// What the readers of a process hold ahead of their calls, in bytes.
+const (
+	// aheadBytes are of records that nobody has taken yet.
+	aheadBytes = 24 << 20
+	// arrivingBytes are of one reader's answers that are not decoded yet.
+	arrivingBytes = 16 << 20
+	// leastFetch and mostFetch bound what one fetch asks for, compressed. A broker
+	// answers with one batch at least, however large.
+	leastFetch, mostFetch = 64 << 10, 1 << 20
+)
+
+// aheadOfAll is shared by all readers of the process.
+var aheadOfAll = &budget{bytes: aheadBytes}
+
+// A budget bounds the records that readers hold. A fetcher asks for as much as it may
+// decode at once, and gives back what it did not need. Claims are granted in the order
+// in which they came: no partition is left behind. A reader that holds nothing is granted
+// its claim at once, whatever the others hold. Thus every reader goes on, and all
+// together may hold one claim per reader more.
+type budget struct {
+	bytes int
+
+	mu      sync.Mutex
+	used    int
+	waiting []*claim
+}
+
+// A claim is one that waits.
+type claim struct {
+	of      *ahead
+	bytes   int
+	granted chan struct{} // closed when it is granted, or its reader ends
+}
+
+// ahead is what one reader holds of a budget.
+type ahead struct {
+	*budget
+	partitions atomic.Int32 // that are fetched
+
+	held  int // under the budget's lock, as is ended
+	ended bool
+}
+
+// fetchBytes is what a fetch of one partition asks for: the answers of all partitions may
+// come at the same time.
+func (a *ahead) fetchBytes() int {
+	return min(max(arrivingBytes/max(int(a.partitions.Load()), 1), leastFetch), mostFetch)
+}
+
+// claim takes n bytes as soon as they are there. It reports false if ctx ends first.
+func (a *ahead) claim(ctx context.Context, n int) bool {
+	c := &claim{a, n, make(chan struct{})}
+	a.mu.Lock()
+	a.waiting = append(a.waiting, c)
+	a.grant()
+	a.mu.Unlock()
+	select {
+	case <-c.granted:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// add changes what the reader holds by n bytes.
+func (a *ahead) add(n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ended {
+		return
+	}
+	a.held += n
+	a.used += n
+	a.grant()
+}
+
+// end gives back all that the reader holds.
+func (a *ahead) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.used -= a.held
+	a.held, a.ended = 0, true
+	a.grant()
+}
+
+// grant grants what can be granted.
+func (b *budget) grant() {
+	full := false
+	rest := b.waiting[:0]
+	for _, c := range b.waiting {
+		full = full || b.used+c.bytes > b.bytes
+		switch {
+		case c.of.ended:
+		case full && c.of.held > 0:
+			rest = append(rest, c)
+			continue
+		default:
+			c.of.held += c.bytes
+			b.used += c.bytes
+		}
+		close(c.granted)
+	}
+	clear(b.waiting[len(rest):])
+	b.waiting = rest
+}
+
+// held is about what the records of a batch take in memory.
+func (b batch) held() int { return b.bytes + cap(b.records)*int(unsafe.Sizeof(Record{})) }

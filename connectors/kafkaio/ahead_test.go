@@ -1,0 +1,146 @@
+package kafkaio
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"hafvf/connectors/kafkaio/recordbatch"
+	"hafvf/internal/testing/kafkatest"
+)
+
+// TestBudget: sixty partitions, whose records take next to nothing on the wire and ten times
+// the budget in memory, share it, and all are read to their ends.
+func TestBudget(t *testing.T) {
+	const partitions, each, value = 60, 8, 50_000
+	limits := recordbatch.Limits{Record: 1 << 20, Fetch: 2 * value, Batch: 1 << 20}
+	b := &budget{bytes: 8 * limits.Fetch}
+	_, c := fake(t, kfake.SeedTopics(partitions, "in"))
+	p := kafkatest.Dial(c.Brokers, kgo.ProducerBatchCompression(kgo.ZstdCompression()), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchMaxBytes(value*3/2))
+	var records []*kgo.Record
+	rest := restriction{Readers: 1, Bounded: true}
+	for n := range int32(partitions) {
+		for range each {
+			records = append(records, &kgo.Record{Topic: "in", Partition: n, Value: bytes.Repeat([]byte("y"), value)})
+		}
+		rest.Partitions = append(rest.Partitions, span{Position: Position{"in", int(n), 0}, End: each})
+	}
+	p.Produce(t, records...)
+	cons := reads(t, asks(t, c), rest, limits, b)
+	most := 0
+	for done := 0; done < partitions*each; {
+		select {
+		case <-cons.arrived:
+		case <-context30(t).Done():
+			t.Fatalf("%d of %d records came", done, partitions*each)
+		}
+		for i, batch := cons.take(); i >= 0; i, batch = cons.take() {
+			if batch.err != nil {
+				t.Fatal(batch.err)
+			}
+			done += len(batch.records)
+			b.mu.Lock()
+			most = max(most, b.used+batch.held())
+			b.mu.Unlock()
+		}
+	}
+	if most > b.bytes*3/2 { // a batch can be larger than was asked for by its last record
+		t.Errorf("%d bytes were held at once, with a budget of %d", most, b.bytes)
+	}
+	if b.used != 0 || len(b.waiting) != 0 {
+		t.Errorf("at the end %d bytes are held, %d claims wait", b.used, len(b.waiting))
+	}
+}
+
+// reads returns a consumer with a budget of its own.
+func reads(t *testing.T, client *Client, rest restriction, limits recordbatch.Limits, b *budget) *consumer {
+	t.Helper()
+	spans := rest.Partitions
+	rest.Partitions = nil
+	cons := newConsumer(context30(t), client, Source{}, rest, limits, quiet)
+	t.Cleanup(cons.close)
+	cons.ahead.budget = b
+	cons.add(spans)
+	return cons
+}
+
+// TestBudgetLargeBatch: what is larger than the budget comes, alone.
+func TestBudgetLargeBatch(t *testing.T) {
+	const value = 100_000
+	_, c := fake(t, kfake.SeedTopics(2, "in"))
+	for n := range int32(2) {
+		for range 3 {
+			manual(c).Produce(t, &kgo.Record{Topic: "in", Partition: n, Value: make([]byte, value)})
+		}
+	}
+	b := &budget{bytes: 1000}
+	cons := reads(t, asks(t, c), restriction{Readers: 1, Bounded: true, Partitions: []span{{Position: Position{"in", 0, 0}, End: 3}, {Position: Position{"in", 1, 0}, End: 3}}}, recordbatch.Limits{Record: 1 << 20, Fetch: 2000, Batch: 1 << 20}, b)
+	for done := 0; done < 6; {
+		select {
+		case <-cons.arrived:
+		case <-context30(t).Done():
+			t.Fatalf("%d of 6 records came", done)
+		}
+		for i, batch := cons.take(); i >= 0; i, batch = cons.take() {
+			if len(batch.records) != 1 {
+				t.Fatalf("%d records at once, %v", len(batch.records), batch.err)
+			}
+			done++
+		}
+	}
+}
+
+// TestBudgetOrder: claims are granted in their order, except that a reader without
+// anything does not wait for others, and one that ends gives back what it held.
+func TestBudgetOrder(t *testing.T) {
+	b := &budget{bytes: 10}
+	one, other := &ahead{budget: b}, &ahead{budget: b}
+	if !one.claim(t.Context(), 8) || !other.claim(t.Context(), 8) {
+		t.Fatal("the first claim of a reader waits")
+	}
+	var granted []string
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	// A context that has ended leaves the claim where it stands.
+	for _, c := range []struct {
+		of *ahead
+		n  int
+	}{{one, 5}, {other, 1}, {one, 1}} {
+		c.of.claim(ended, c.n)
+	}
+	claims := slices.Clone(b.waiting)
+	see := func() []string {
+		granted = nil
+		for i, c := range claims {
+			select {
+			case <-c.granted:
+				granted = append(granted, string(rune('a'+i)))
+			default:
+			}
+		}
+		return granted
+	}
+	if len(claims) != 3 {
+		t.Fatalf("%d claims wait", len(claims))
+	}
+	one.add(-7) // 9 of 10 are held, and the first in the row wants 5
+	if got := see(); len(got) > 0 {
+		t.Errorf("%v were granted", got)
+	}
+	other.end() // one holds 1
+	if got := see(); !slices.Equal(got, []string{"a", "b", "c"}) {
+		t.Errorf("%v were granted, used %d", got, b.used)
+	}
+	if b.used != 7 {
+		t.Errorf("%d bytes are used", b.used)
+	}
+	one.end()
+	one.add(5)
+	if b.used != 0 {
+		t.Errorf("%d bytes are used at the end", b.used)
+	}
+}
