@@ -10,7 +10,7 @@ import (
 // What the readers of a process hold ahead of their calls, in bytes.
 const (
 	// aheadBytes are of records that nobody has taken yet.
-	aheadBytes = 24 << 20
+	aheadBytes = 32 << 20
 	// arrivingBytes are of one reader's answers that are not decoded yet.
 	arrivingBytes = 16 << 20
 	// leastFetch and mostFetch bound what one fetch asks for, compressed. A broker
