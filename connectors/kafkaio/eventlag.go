@@ -16,7 +16,7 @@ const (
 	// It says nothing of the lag of others.
 	lagHistory = 24 * time.Hour
 	// lagUnknown stands for the lag while nothing is known of it.
-	lagUnknown = time.Hour
+	lagUnknown = 15 * time.Minute
 	// lagSteps is the number of sizes that are told apart between a lag and its double.
 	lagSteps = 16
 )

@@ -45,7 +45,7 @@ func (s *Source) kafkaKey() key {
 		{name: "start", doc: "Where reading begins in partitions that exist at the start.", initial: "committed with a group, else earliest", read: startAt(&k.Start)},
 		{name: "bounded", doc: "true ends the run at the ends that the partitions have at the start.", read: boolean(&k.Bounded)},
 		{name: "changelog", doc: "Compacted topic of the filters' states. With it a restart goes on exactly from the last commit. By default there is no changelog.", read: text(&k.Changelog, notEmpty)},
-		{name: "disorder", doc: "How far a record's time may be behind the latest of its partition. While nothing comes, the watermark of a partition is behind the clock by as much as 99 % of its last records were when they came, and at least by disorder. A record that was older than a day does not count. As long as no record of any partition has shown a lag, it is taken for an hour.", read: duration(&k.Disorder)},
+		{name: "disorder", doc: "How far a record's time may be behind the latest of its partition. While nothing comes, the watermark of a partition is behind the clock by as much as 99 % of its last records were when they came, and at least by disorder. A record that was older than a day does not count. As long as no record of any partition has shown a lag, it is taken for a quarter of an hour.", read: duration(&k.Disorder)},
 		{name: "embedded", doc: "true starts a broker in this process, with an example to read, in place of a cluster.", read: boolean(&k.Embedded)},
 	})}
 }
