@@ -97,6 +97,9 @@ func (s source) with(detect, season bool, scale hafvf.Scale) Config {
 // more. A regression has more to learn again than ten observations tell, and an exponential
 // distribution finds large values likely: without detection they have no such bound.
 func TestOneOutlier(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long under the race detector, which it gives nothing to see")
+	}
 	sizes := []float64{5e-324, 15, 255, math.MaxUint32, math.MaxUint64, 9.97e36, 1e139, -9999, -1e12}
 	scales := map[string][]hafvf.Scale{"normal": {hafvf.Linear, hafvf.Log1p}, "exponential": {hafvf.Linear}}
 	for _, s := range ordinary[:6] {
@@ -232,6 +235,9 @@ func (s source) variety() (all []Config) {
 // is finite, the state can be read again, and a key with an automatic prior and levels or
 // detection predicts ordinary values once some have come.
 func TestAnyFiniteValue(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long under the race detector, which it gives nothing to see")
+	}
 	type setting struct {
 		source
 		cfg Config
