@@ -660,24 +660,13 @@ func (b *Bank) ExcursionStarts(dst []int64, s State) []int64 {
 // have none yet.
 func (b *Bank) Finite(s State) bool {
 	b.checkState(s)
-	for _, v := range s[:b.at[0]] {
-		if notFinite(v) {
-			return false
-		}
-	}
+	bad := slices.ContainsFunc(s[:b.at[0]], notFinite)
 	for i, f := range b.members {
-		for _, v := range b.Member(s, i)[:f.stepLen()] {
-			if notFinite(v) {
-				return false
-			}
-		}
-		for _, v := range f.window(b.Member(s, i)) {
-			if math.IsInf(v, 0) {
-				return false
-			}
-		}
+		m := b.Member(s, i)
+		bad = bad || slices.ContainsFunc(m[:f.stepLen()], notFinite) ||
+			slices.ContainsFunc(f.window(m), func(v float64) bool { return math.IsInf(v, 0) })
 	}
-	return true
+	return !bad
 }
 
 // SplitState returns the encoded state of this bank that bytes begins with, and what

@@ -43,8 +43,7 @@ func (r *run) openOutboxes(g *Graph) error {
 			cfg.Keep = func(a webhook.Alert) string {
 				n++
 				id := fmt.Sprintf("%d/%016x-%08x", i, begun.UnixNano(), n)
-				line := append(connectors.Chunk(nil).Begin(a.Key, a.ID), a.Text...)
-				r.ledger.Keep(id, append(line, '\n'))
+				r.ledger.Keep(id, a.Chunk())
 				return id
 			}
 		}
@@ -92,10 +91,10 @@ func keptAlerts(stored map[string][]byte) map[int][]webhook.Alert {
 		if _, err := fmt.Sscanf(id, "%d/", &receiver); err != nil {
 			continue
 		}
-		for line, err := range connectors.Chunk(stored[id]).Lines() {
-			if err == nil {
-				all[receiver] = append(all[receiver], webhook.Alert{Key: line.Key, ID: line.ID, Text: line.Text[:len(line.Text)-1], Kept: id})
-			}
+		alerts, _ := webhook.Alerts(stored[id])
+		for _, a := range alerts {
+			a.Kept = id
+			all[receiver] = append(all[receiver], a)
 		}
 	}
 	return all

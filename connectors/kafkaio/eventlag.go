@@ -1,6 +1,7 @@
 package kafkaio
 
 import (
+	"maps"
 	"math"
 	"time"
 )
@@ -103,21 +104,12 @@ func (l *Ledger) usualLag(log string) time.Duration {
 }
 
 // EventLags are those of the sources of this process without a ledger.
-func EventLags() map[string]EventLag { return eventLags(latestProgress()) }
-
-// latestProgress is the progress of sources of this process without a ledger, by partition.
-func latestProgress() map[string]Progress {
-	latest := map[string]Progress{}
-	progresses.Range(func(_, v any) bool {
-		for _, p := range v.([]Progress) {
-			// A reader that left this process keeps its consumer for a while.
-			if was, ok := latest[p.Log()]; !ok || p.Offset > was.Offset {
-				latest[p.Log()] = p
-			}
-		}
-		return true
-	})
-	return latest
+func EventLags() map[string]EventLag {
+	all := map[string]Progress{}
+	for _, progress := range latestProgress() {
+		maps.Copy(all, progress)
+	}
+	return eventLags(all)
 }
 
 func eventLags(progress map[string]Progress) map[string]EventLag {

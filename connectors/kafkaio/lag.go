@@ -61,20 +61,33 @@ var progresses sync.Map
 // process without a ledger, and the age of what brokers have said of the partitions' ends.
 func Lag() (records map[string]int64, age time.Duration) {
 	records = map[string]int64{}
-	latest := map[string]Progress{}
-	progresses.Range(func(key, v any) bool {
-		progress := map[string]Progress{}
-		for _, p := range v.([]Progress) {
-			// A reader that left this process keeps its consumer for a while.
-			if was, ok := latest[p.Log()]; !ok || p.Offset > was.Offset {
-				latest[p.Log()], progress[p.Log()] = p, p
-			}
-		}
-		c := key.(*consumer)
+	for c, progress := range latestProgress() {
 		more, old := c.client.lag(c.ctx, progress)
 		maps.Copy(records, more)
 		age = max(age, old)
+	}
+	return records, age
+}
+
+// latestProgress is the progress of sources of this process without a ledger, by consumer and
+// partition. A reader that left this process keeps its consumer for a while: of a partition
+// the one that has come farthest counts.
+func latestProgress() map[*consumer]map[string]Progress {
+	all, reader := map[*consumer]map[string]Progress{}, map[string]*consumer{}
+	progresses.Range(func(key, v any) bool {
+		c := key.(*consumer)
+		all[c] = map[string]Progress{}
+		for _, p := range v.([]Progress) {
+			log := p.Log()
+			if was := reader[log]; was != nil {
+				if p.Offset <= all[was][log].Offset {
+					continue
+				}
+				delete(all[was], log)
+			}
+			reader[log], all[c][log] = c, p
+		}
 		return true
 	})
-	return records, age
+	return all
 }

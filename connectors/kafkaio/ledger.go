@@ -652,8 +652,9 @@ func (l *Ledger) commit(ctx context.Context) error {
 	return nil
 }
 
-// store writes states and offsets, and if it renews to the changelog in any case. Without a changelog nothing refuses a run that another
-// one has replaced: it moves offsets, which repeats records, and has no states to spoil.
+// store writes states, what Keep holds, and offsets; if it renews, to the changelog in any case.
+// Without a changelog nothing refuses a run that another one has replaced: it moves offsets,
+// which repeats records, and has no states to spoil.
 func (l *Ledger) store(ctx context.Context, states, keeping map[string][]byte, offsets map[string]Position, renews bool) error {
 	notes := map[string]committed{}
 	if l.cfg.Group != "" {

@@ -70,7 +70,7 @@ func (fn *holdFn) ProcessElement(_ context.Context, sp state.Provider, tp timers
 	if err != nil {
 		return err
 	}
-	all, err := alerts(chunk)
+	all, err := Alerts(chunk)
 	if err != nil {
 		return err
 	}
@@ -141,9 +141,7 @@ func (fn *holdFn) OnTimer(_ context.Context, _ beam.EventTime, sp state.Provider
 
 // appendHeld appends an alert to an element of Waiting.
 func appendHeld(to []byte, a Alert) []byte {
-	line := append(connectors.Chunk(nil).Begin(a.Key, a.ID), a.Text...)
-	line = append(line, '\n')
-	return append(connectors.Chunk(to).Begin(line, a.Kept), '\n')
+	return append(connectors.Chunk(to).Begin(a.Chunk(), a.Kept), '\n')
 }
 
 // heldIn are the alerts of an element of Waiting.
@@ -152,7 +150,7 @@ func heldIn(chunk []byte) (all []Alert, err error) {
 		if err != nil {
 			return nil, err
 		}
-		one, err := alerts(line.Key)
+		one, err := Alerts(line.Key)
 		if err != nil {
 			return nil, err
 		}

@@ -48,8 +48,13 @@ func Refusals(all []Settled) (refused []Refused) {
 	return refused
 }
 
-// alerts are the lines of a chunk.
-func alerts(chunk []byte) (all []Alert, err error) {
+// Chunk is the alert as a connectors.Chunk of one line, without Kept.
+func (a Alert) Chunk() connectors.Chunk {
+	return append(append(connectors.Chunk(nil).Begin(a.Key, a.ID), a.Text...), '\n')
+}
+
+// Alerts are the lines of a connectors.Chunk.
+func Alerts(chunk []byte) (all []Alert, err error) {
 	for line, err := range connectors.Chunk(chunk).Lines() {
 		if err != nil {
 			return nil, err
@@ -70,7 +75,7 @@ func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte, refuse func
 	if box == nil {
 		return fmt.Errorf("webhook: the run has no outbox %q in this process", fn.Name)
 	}
-	all, err := alerts(chunk)
+	all, err := Alerts(chunk)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,10 @@
 package keyed
 
-import "hafvf/hafvf"
+import (
+	"slices"
+
+	"hafvf/hafvf"
+)
 
 // A guard keeps what a track was before an observation, so that one which would leave a number
 // in it that is not finite can be taken back.
@@ -46,12 +50,7 @@ func (t *Track) finite() bool {
 }
 
 func finite(all []float64) bool {
-	for _, v := range all {
-		if notFinite(v) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(all, notFinite)
 }
 
 // blind is the number of observations in a row that cannot be learned after which it is the

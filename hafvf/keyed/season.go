@@ -67,6 +67,11 @@ func newSeason(cfg hafvf.Config, bank *hafvf.Bank) (*season, error) {
 	if exposed, se.counts = bank.Model().(expfam.Exposed); se.counts {
 		se.row = exposed.Unit()
 	}
+	if se.log || se.counts {
+		for j := range se.least { // of logarithms
+			se.least[j] = leastScale
+		}
+	}
 	return se, nil
 }
 
@@ -75,7 +80,6 @@ func (se *season) expose(t *Track, o Observation) {
 	if se.counts {
 		se.rhythm.Predict(se.at, t.rhythm, o.Time)
 		se.row[0] = math.Exp(math.Max(-maxFactor, math.Min(se.at[0], maxFactor)))
-		se.setLeast(t)
 	}
 }
 
@@ -91,7 +95,9 @@ func (se *season) remove(t *Track, o Observation, elapsed float64) [][]float64 {
 	se.variance = se.rhythm.Predict(se.at, t.rhythm, o.Time)
 	se.root = 1 / math.Sqrt(1+se.variance)
 	c.bank.PredictRegime(se.center, se.noise, t.state, elapsed, c.regressors(t.state, o))
-	se.setLeast(t)
+	if !se.log {
+		se.setLeast(t)
+	}
 	switch {
 	case se.log:
 		se.root, se.variance = 1, 0
@@ -187,12 +193,11 @@ const (
 	firstBound = 10.  // scales from the location of the warm-up that the rhythm learns of it
 )
 
-// setLeast sets the least standard deviations of what the rhythm learns.
+// setLeast sets the least standard deviations of what the rhythm learns of values that are
+// no logarithms.
 func (se *season) setLeast(t *Track) {
 	for j := range se.least {
 		switch {
-		case se.counts || se.log:
-			se.least[j] = leastScale
 		case t.locationScale != nil:
 			se.least[j] = leastScale * t.locationScale[2*j+1]
 		case se.noise[j] < math.Inf(1):

@@ -263,7 +263,8 @@ func (c *Cell) loadLog(s Store) error {
 }
 
 // Write makes the changed entities, by key, those of the cell, and writes it with the text of
-// the job's settings, whose fingerprint is own. It returns the version that the store has now; zero if it has no log.
+// the job's settings, whose fingerprint is own. It returns the version that the store has now;
+// zero if it has no log.
 func (c *Cell) Write(s Store, settings string, own keyed.Fingerprint, changed iter.Seq2[string, []byte]) (v Version, err error) {
 	tail := len(c.data)
 	for key, b := range changed {
