@@ -5,7 +5,9 @@ package javatest
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"hafvf/internal/filelock"
 	mathrand "math/rand/v2"
 	"net"
 	"os"
@@ -193,23 +195,36 @@ func Ending(log string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// FreePorts returns n ports that nobody listens on. They
+// FreePorts returns n ports that nobody listens on. No other test of this machine is given
+// them until t ends: a server takes seconds until it listens, and a killed one comes back. They
 // are below those that systems give to outgoing connections: a client
 // that dials a killed server again and again could otherwise be given the
 // server's own port, connect to itself and keep the server from coming back.
 func FreePorts(t testing.TB, n int) []int {
 	t.Helper()
+	locks := filepath.Join(os.TempDir(), "hafvf-ports")
+	if err := os.MkdirAll(locks, 0o777); err != nil {
+		t.Fatal(err)
+	}
 	var ports []int
 	for tries := 0; len(ports) < n; tries++ {
+		if tries == 1000 {
+			t.Fatal("no free port on the loopback")
+		}
 		port := 20000 + mathrand.IntN(12000)
+		lock, err := filelock.Acquire(filepath.Join(locks, strconv.Itoa(port)))
+		if _, held := errors.AsType[*filelock.Held](err); held {
+			continue
+		} else if err != nil {
+			t.Fatal(err)
+		}
 		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		if err != nil {
-			if tries == 1000 {
-				t.Fatalf("no free port on the loopback: %v", err)
-			}
+			lock.Release()
 			continue
 		}
-		defer l.Close()
+		l.Close()
+		t.Cleanup(lock.Release)
 		ports = append(ports, port)
 	}
 	return ports
