@@ -94,7 +94,7 @@ func (src Source) clock() Clock {
 
 const (
 	// BundleRecords and BundleBytes are how much a source emits in one bundle.
-	BundleRecords = 1 << 16
+	BundleRecords = 1 << 14
 	BundleBytes   = 16 << 20
 	// breath is the default of Source.Poll.
 	breath = 100 * time.Millisecond
