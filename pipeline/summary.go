@@ -272,10 +272,7 @@ func (t *tally) estimate(key string, e *keyed.Estimate) {
 				if a.Kind == string(usual.ChangeAlarm) {
 					return fmt.Sprintf("change %.4g → %.4g, reported %s later", a.Before.Mean[a.Output], a.After.Mean[a.Output], count(a.Delay, "observation"))
 				}
-				if math.IsNaN(a.Before.Mean[a.Output]) {
-					return "novelty"
-				}
-				return fmt.Sprintf("novelty, usually %.4g", a.Before.Mean[a.Output])
+				return fmt.Sprintf("novelty, usually %.4g", a.Usual.Mean[a.Output])
 			})
 		}
 	default:

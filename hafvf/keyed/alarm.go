@@ -88,6 +88,9 @@ type decider struct {
 	fingerprint Fingerprint    // of the settings of the profiles
 	alarm       *usual.Alarm
 	y, standard []float64
+	zone        *time.Location // of the times in messages
+	usual       Moments        // of the last step, on the scale of the filter; NaN where it has none
+	moves       bool           // the autoregressive view found the last step the least usual
 	// Whether the values are of categories, and whether those of the step at hand are of
 	// one observation.
 	categories, single bool
@@ -103,7 +106,8 @@ func newDecider(cfg AlarmConfig, filter hafvf.Config, m expfam.Model) (*decider,
 	_, categories := m.(expfam.Discrete)
 	d := &decider{
 		cfg: cfg, warmUp: warmUpOf(filter), outputs: n, fingerprint: FingerprintOf(textOf([]any{cfg.Seasons, cfg.Zone, cfg.Order})),
-		y: make([]float64, n), standard: make([]float64, n), categories: categories,
+		y: make([]float64, n), standard: make([]float64, n), categories: categories, zone: zone,
+		usual: Moments{make([]float64, n), make([]float64, n)},
 	}
 	settings := usual.ProfileConfig{Dim: n, Order: cfg.Order}
 	if d.untimed, err = usual.NewProfile(settings); err != nil {
@@ -161,6 +165,7 @@ type decisions struct {
 	profile  hafvf.State   // nil in the warm-up
 	alarm    hafvf.State   // nil in the first warm-up
 	last     time.Time     // of the last alarm
+	lately   []stretch     // of every output
 }
 
 type timedValues struct {
@@ -172,6 +177,9 @@ type timedValues struct {
 // that values returned last. It returns
 // score and threshold, NaN where there is none, and the alarm that it raises.
 func (d *decider) update(s *decisions, at time.Time, y []float64, change bool, permit func(usual.AlarmKind) bool) (kind usual.AlarmKind, score, threshold float64) {
+	for i := range d.usual.Mean {
+		d.usual.Mean[i], d.usual.SD[i] = math.NaN(), math.NaN()
+	}
 	switch {
 	case y == nil:
 	case s.standard == nil:
@@ -201,7 +209,21 @@ func (d *decider) score(s *decisions, at time.Time, y []float64) float64 {
 	for i, v := range y {
 		d.standard[i] = (v - s.standard[2*i]) / s.standard[2*i+1]
 	}
-	return d.profile(s).Update(s.profile, at, d.standard).Score
+	step := d.profile(s).Update(s.profile, at, d.standard)
+	if s.lately == nil {
+		s.lately = make([]stretch, d.outputs)
+	}
+	for i, v := range y {
+		location, scale := s.standard[2*i], s.standard[2*i+1]
+		d.usual.Mean[i], d.usual.SD[i] = location+scale*step.Mean[i], scale*step.SD[i]
+		s.lately[i].add(at, v, d.usual.Mean[i], d.usual.SD[i])
+	}
+	last := len(step.Views) - 1
+	d.moves = d.cfg.Order > 0
+	for _, v := range step.Views[:last] {
+		d.moves = d.moves && step.Views[last].Score > v.Score
+	}
+	return step.Score
 }
 
 // wait adds an observation to the warm-up. The last one standardises the values, and
@@ -238,6 +260,15 @@ func (d *decider) wait(s *decisions, at time.Time, y []float64) {
 	d.setBudget(s)
 }
 
+// told notes that the alarm was raised.
+func (s *decisions) told(a *Alert) {
+	if a.Output < len(s.lately) {
+		if l := &s.lately[a.Output]; !l.returns(a.Size) {
+			l.alarmed = true
+		}
+	}
+}
+
 // setBudget gives the key the budget of the configuration.
 func (d *decider) setBudget(s *decisions) { d.alarm.SetBudget(s.alarm, d.cfg.BudgetOf(s.step)) }
 
@@ -253,6 +284,9 @@ func (s *decisions) append(b []byte, fingerprint Fingerprint) []byte {
 	}
 	for _, v := range [][]float64{s.standard, s.alarm, s.profile} {
 		b = compact.AppendFloats(b, v)
+	}
+	for i := range s.lately {
+		b = s.lately[i].append(b)
 	}
 	return b
 }
@@ -271,6 +305,11 @@ func (d *decider) decode(b []byte) (s decisions, err error) {
 	}
 	s.standard = r.Floats()
 	s.alarm, s.profile = r.Floats(), r.Floats()
+	for len(r.B) > 0 {
+		var l stretch
+		l.read(r)
+		s.lately = append(s.lately, l)
+	}
 	if r.Bad || len(r.B) > 0 {
 		return s, compact.ErrCut
 	}
@@ -296,7 +335,7 @@ func (d *decider) decode(b []byte) (s decisions, err error) {
 		}
 		return s, nil
 	}
-	if len(s.standard) != 2*d.outputs || slices.ContainsFunc(s.standard, notFinite) || s.warmUp != nil || s.alarm == nil {
+	if len(s.standard) != 2*d.outputs || len(s.lately) != d.outputs || slices.ContainsFunc(s.standard, notFinite) || s.warmUp != nil || s.alarm == nil {
 		return s, errDecisions
 	}
 	for i := range d.outputs {

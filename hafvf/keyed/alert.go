@@ -84,6 +84,9 @@ type Detection struct {
 	// that of an alarm, both minus decimal logarithms of a tail probability. NaN in
 	// the warm-up and where the observation is missing. A single category has no Score.
 	Score, Threshold float64
+	// Usual is what the key's profile expected of the observation, by its level and its
+	// seasons. It is NaN where there is no Score.
+	Usual Moments
 }
 
 // An Alert reports an alarm, or a belief. It has the key, time and id of its
@@ -100,20 +103,23 @@ type Alert struct {
 	Start   time.Time
 	Delay   int64   // observations from the start to the alert
 	LogOdds float64 // of the belief that it rests on, nats: for a novelty that the regime does not simply go on
-	// Size is as in AlertConfig, with its sign, of the coordinate Output.
+	// Size is in standard deviations, with its sign, of the coordinate Output: of a change
+	// from before to after, of a novelty from what is usual, of an outlier from what the
+	// running regime predicted.
 	Size   float64
 	Output int
 	// Before and After are the running regime's mean, before the observation and
 	// after it.
 	Before, After Moments
-	// Score and Threshold are those of the Detection, NaN of a silence.
+	// Score, Threshold and Usual are those of the Detection, NaN of a silence.
 	Score, Threshold float64
+	Usual            Moments
 	Message          string // all that in a sentence
 }
 
 // set sets out to d, with the observation at which its regime starts.
 func (out *Detection) set(d hafvf.Hypotheses, warmUp bool, n int64, named start) {
-	*out = Detection{Kind: d.Kind, Stay: d.Stay, Outlier: d.Outlier, Change: d.Change, Start: named.time, StartN: named.n, Age: d.Age}
+	*out = Detection{Kind: d.Kind, Stay: d.Stay, Outlier: d.Outlier, Change: d.Change, Start: named.time, StartN: named.n, Age: d.Age, Usual: out.Usual}
 	if warmUp {
 		out.Kind = hafvf.None
 	}
@@ -125,18 +131,20 @@ func (out *Detection) set(d hafvf.Hypotheses, warmUp bool, n int64, named start)
 // decide decides whether the estimate raises an alarm, and fills in what that
 // depends on. y are the values of the observation.
 func (t *Track) decide(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypotheses, before regime) {
-	found := e.Detection
+	found, decider := e.Detection, t.chain.decider
 	sizeOf := func(kind usual.AlarmKind) shift {
 		if kind == usual.ChangeAlarm {
-			return before.shift(before.estimate.Mean, e.Regime.Mean, t.chain.scale)
+			return before.moved(e.Regime.Mean, t.chain.scale)
 		}
-		return before.shift(before.predicted, y, t.chain.scale)
+		return decider.usual.shift(y, t.chain.scale)
 	}
 	permit := func(kind usual.AlarmKind) bool {
 		return !within(cfg.Cooldown, t.decisions.last, e.Time) && cfg.permits(sizeOf(kind))
 	}
 	var kind usual.AlarmKind
-	kind, found.Score, found.Threshold = t.chain.decider.update(&t.decisions, e.Time, y, found.Kind == hafvf.Change, permit)
+	kind, found.Score, found.Threshold = decider.update(&t.decisions, e.Time, y, found.Kind == hafvf.Change, permit)
+	copy(found.Usual.Mean, decider.usual.Mean)
+	copy(found.Usual.SD, decider.usual.SD)
 	if kind == usual.NoAlarm {
 		return
 	}
@@ -172,9 +180,9 @@ func (t *Track) believe(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypot
 		if quiet(&t.alerts.outlier, e.Time, cfg.Cooldown) {
 			return nil
 		}
-		return newAlert(string(kind), e, d, before, before.shift(before.predicted, y, t.chain.scale))
+		return newAlert(string(kind), e, d, before, Moments{before.predicted, before.predictive}.shift(y, t.chain.scale))
 	}
-	s := before.shift(before.estimate.Mean, e.Regime.Mean, t.chain.scale)
+	s := before.moved(e.Regime.Mean, t.chain.scale)
 	a := newAlert(string(hafvf.Change), e, d, before, s)
 	a.Start, a.Delay = e.Detection.Start, e.Detection.Delay
 	if kind == hafvf.Revision && t.alerts.id != "" {
@@ -204,8 +212,8 @@ func quiet(last *time.Time, now time.Time, cooldown time.Duration) bool {
 	return false
 }
 
-// A shift is the distance of a value from what the running regime had, of the output
-// where it is largest in standard deviations of what the regime predicted.
+// A shift is the distance of a value from another one, of the output where it is largest in
+// standard deviations.
 type shift struct {
 	size   float64 // standard deviations, on the filter's scale, signed
 	by     float64 // units of the data, signed
@@ -213,10 +221,17 @@ type shift struct {
 	output int
 }
 
-func (r regime) shift(from, to []float64, sc *scaling) (most shift) {
+// moved is the shift of the mean of the running regime to another one, in standard deviations
+// of what the regime predicted.
+func (r regime) moved(to []float64, sc *scaling) shift {
+	return Moments{r.estimate.Mean, r.predictive}.shift(to, sc)
+}
+
+// shift is that to the values, in standard deviations of the moments.
+func (m Moments) shift(to []float64, sc *scaling) (most shift) {
 	for i, v := range to {
-		if size := (v - from[i]) / r.predictive[i]; i == 0 || math.IsNaN(most.size) || math.Abs(size) > math.Abs(most.size) {
-			was := sc.value(from[i])
+		if size := (v - m.Mean[i]) / m.SD[i]; i == 0 || math.IsNaN(most.size) || math.Abs(size) > math.Abs(most.size) {
+			was := sc.value(m.Mean[i])
 			most = shift{size, sc.value(v) - was, was, i}
 		}
 	}

@@ -177,6 +177,9 @@ func (c *chain) restore(out *Estimate, before regime, known bool) {
 // leave takes the estimate, decided on, to the scale of the data.
 func (c *chain) leave(out *Estimate, before regime) {
 	c.scale.moments(out.Predicted, out.Estimate, out.Regime, before.estimate)
+	if out.Detection != nil {
+		c.scale.moments(out.Detection.Usual)
+	}
 	c.scale.back(out.Lower, out.Upper)
 }
 
@@ -200,7 +203,7 @@ func (c *chain) replay(t *Track, unit time.Duration) (out hafvf.Outcome) {
 func (c *chain) blank(m *Memory, out *Estimate, n int64, o *Observation, bounds bool) {
 	nan := math.NaN()
 	outputs := c.bank.Model().Outputs()
-	floats := m.take(8*outputs + c.params)
+	floats := m.take(10*outputs + c.params)
 	for i := range floats {
 		floats[i] = nan
 	}
@@ -212,6 +215,8 @@ func (c *chain) blank(m *Memory, out *Estimate, n int64, o *Observation, bounds 
 	}
 	if c.bank.Detects() {
 		out.Regime = Moments{slice(outputs), slice(outputs)}
+		out.Detection = m.verdict()
+		*out.Detection = Detection{Score: nan, Threshold: nan, Usual: Moments{slice(outputs), slice(outputs)}}
 	}
 	if bounds {
 		out.Lower, out.Upper = slice(outputs), slice(outputs)

@@ -154,7 +154,7 @@ func appendEstimate(b []byte, e Estimate) []byte {
 	for _, n := range []int64{d.StartN, d.Delay, d.Age} {
 		b = binary.AppendVarint(b, n)
 	}
-	b = compact.AppendFloats(b, []float64{d.Score, d.Threshold})
+	b = appendMoments(compact.AppendFloats(b, []float64{d.Score, d.Threshold}), d.Usual)
 	b = compact.AppendFlags(b, e.Alarm != nil, e.Belief != nil)
 	for _, a := range []*Alert{e.Alarm, e.Belief} {
 		if a != nil {
@@ -173,6 +173,7 @@ func appendAlert(b []byte, a *Alert) []byte {
 	b = binary.AppendUvarint(b, uint64(a.Output))
 	b = appendMoments(b, a.Before)
 	b = appendMoments(b, a.After)
+	b = appendMoments(b, a.Usual)
 	return compact.AppendString(b, a.Message)
 }
 
@@ -180,7 +181,7 @@ func (r *reader) alert() *Alert {
 	a := &Alert{Kind: r.Text(), Corrects: r.Text(), Start: r.Time(), Delay: r.Varint()}
 	r.Numbers(&a.LogOdds, &a.Size, &a.Score, &a.Threshold)
 	a.Output = int(r.Uvarint())
-	a.Before, a.After, a.Message = r.moments(), r.moments(), r.Text()
+	a.Before, a.After, a.Usual, a.Message = r.moments(), r.moments(), r.moments(), r.Text()
 	return a
 }
 
@@ -227,6 +228,7 @@ func (r *reader) estimate() Estimate {
 	r.Numbers(&d.Stay, &d.Outlier, &d.Change)
 	d.Start, d.StartN, d.Delay, d.Age = r.Time(), r.Varint(), r.Varint(), r.Varint()
 	r.Numbers(&d.Score, &d.Threshold)
+	d.Usual = r.moments()
 	e.Detection = d
 	alarm, belief, _ := r.Flags()
 	if alarm {

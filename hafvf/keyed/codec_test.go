@@ -33,9 +33,9 @@ func TestCodecKeepsEverything(t *testing.T) {
 		LogPredictive: -1, ELBO: -2, Weight: .5, Memory: 7, Levels: []float64{1, 2}, Posterior: []float64{3, 4, 5}, Iterations: 3, Converged: true, Missing: true,
 		Silence: &Silence{time.Unix(5, 0).UTC(), time.Minute, true}, Lower: []float64{-1}, Upper: []float64{nan},
 		WarmUp: true, Bank: []MemberStep{{1, 2, 3, nan}, {4, 5, 6, 7}}, Regime: Moments{[]float64{8}, []float64{9}},
-		Detection: &Detection{Kind: hafvf.Revision, Stay: .1, Outlier: .2, Change: .7, Start: o.Time, StartN: 3, Delay: 4, Age: 5, Score: 6, Threshold: 7},
+		Detection: &Detection{Kind: hafvf.Revision, Stay: .1, Outlier: .2, Change: .7, Start: o.Time, StartN: 3, Delay: 4, Age: 5, Score: 6, Threshold: 7, Usual: Moments{[]float64{8}, []float64{9}}},
 		Alarm:     &Alert{Kind: "novelty", LogOdds: 1, Size: 2, Score: 3, Threshold: nan, Message: "k: x"},
-		Belief:    &Alert{Kind: "revision", Corrects: "c", Start: o.Time, Delay: 4, LogOdds: -1, Size: 6, Output: 7, Before: Moments{[]float64{1}, []float64{2}}, After: Moments{[]float64{3}, []float64{4}}}}
+		Belief:    &Alert{Kind: "revision", Corrects: "c", Start: o.Time, Delay: 4, LogOdds: -1, Size: 6, Output: 7, Before: Moments{[]float64{1}, []float64{2}}, After: Moments{[]float64{3}, []float64{4}}, Usual: Moments{[]float64{5}, []float64{6}}}}
 	silent := Silent{*e.Silence, 7, 2}
 	gotL, err := decodeAll(appendSilent(nil, silent), (*reader).silent)
 	if diff := cmp.Diff(silent, gotL); diff != "" || err != nil {

@@ -107,7 +107,6 @@ func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Obse
 	}
 	c.describe(m, out, t.state, outcome, row, known)
 	if c.bank.Detects() {
-		out.Detection = m.verdict()
 		out.Detection.set(outcome.Detection, out.WarmUp, t.n, started)
 		y := c.decider.values(o.X)
 		t.decide(est.cfg.Alerts, out, y, outcome.Detection, before)
@@ -129,9 +128,12 @@ func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Obse
 	c.leave(out, before)
 	for _, a := range [...]*Alert{out.Alarm, out.Belief} {
 		if a != nil {
-			a.Score, a.Threshold = out.Detection.Score, out.Detection.Threshold
-			a.Message = a.sentence(t.key, out, est.cfg.Values)
+			a.Score, a.Threshold, a.Usual = out.Detection.Score, out.Detection.Threshold, out.Detection.Usual
+			a.Message = t.sentence(a, out, est.cfg.Values)
 		}
+	}
+	if out.Alarm != nil {
+		t.decisions.told(out.Alarm)
 	}
 }
 

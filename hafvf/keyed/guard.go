@@ -12,6 +12,7 @@ type guard struct {
 	track                         Track
 	state, rhythm, profile, alarm hafvf.State
 	starts                        []start
+	lately                        []stretch
 	pulse                         pulse
 }
 
@@ -23,6 +24,7 @@ func (g *guard) keep(t *Track) {
 	g.profile = append(g.profile[:0], t.decisions.profile...)
 	g.alarm = append(g.alarm[:0], t.decisions.alarm...)
 	g.starts = append(g.starts[:0], t.starts...)
+	g.lately = append(g.lately[:0], t.decisions.lately...)
 	if t.pulse != nil {
 		g.pulse = *t.pulse
 	}
@@ -37,6 +39,7 @@ func (g *guard) takeBack(t *Track) {
 	copy(t.decisions.profile, g.profile)
 	copy(t.decisions.alarm, g.alarm)
 	copy(t.starts, g.starts)
+	copy(t.decisions.lately, g.lately)
 	if t.pulse != nil {
 		*t.pulse = g.pulse
 	}

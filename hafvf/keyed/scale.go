@@ -8,7 +8,8 @@ import (
 )
 
 // A scaling takes observations to the scale that their filter has, and what the filter
-// says of them back. Means are medians then, and standard deviations have no counterpart.
+// says of them back. Means are medians then, and standard deviations are those of the
+// delta method: sd(x) ≈ sd(y)·dx/dy at the median.
 type scaling struct {
 	hafvf.Scale
 	first int // of the coordinates that are scaled: of a regression the target alone
@@ -94,7 +95,7 @@ func (sc *scaling) moments(all ...Moments) {
 	for _, m := range all {
 		sc.back(m.Mean)
 		for i := range m.SD {
-			m.SD[i] = math.NaN()
+			m.SD[i] *= math.Exp(-sc.LogSlope(m.Mean[i]))
 		}
 	}
 }

@@ -62,8 +62,10 @@ func TestScaleIsThatOfTheValues(t *testing.T) {
 			near(i, "lower", got.Lower[0], back(want.Lower[0]))
 			near(i, "upper", got.Upper[0], back(want.Upper[0]))
 			near(i, "score", got.Detection.Score, want.Detection.Score)
-			if !math.IsNaN(got.Predicted.SD[0]) || !math.IsNaN(got.Estimate.SD[0]) || !math.IsNaN(got.Regime.SD[0]) {
-				t.Fatalf("%s, step %d: there is a standard deviation", scale, i)
+			near(i, "usual", got.Detection.Usual.Mean[0], back(want.Detection.Usual.Mean[0]))
+			for _, m := range [][2]Moments{{got.Predicted, want.Predicted}, {got.Estimate, want.Estimate}, {got.Regime, want.Regime}, {got.Detection.Usual, want.Detection.Usual}} {
+				y, h := m[1].Mean[0], 1e-5
+				near(i, "standard deviation", m[0].SD[0]/m[1].SD[0], (back(y+h)-back(y-h))/(2*h))
 			}
 			if x := got.X[0][0]; !math.IsNaN(x) && x != math.Exp(math.Log(x)) && math.Abs(x-got.X[0][0]) > 0 {
 				t.Fatalf("x changed")
@@ -178,7 +180,8 @@ func TestScaleOfRegressionAndSessions(t *testing.T) {
 	for i, p := range plain {
 		s := scaled[i]
 		if math.Abs(s.ChangeEvidence-p.ChangeEvidence) > 1e-6 || s.Change != p.Change ||
-			math.Abs(math.Log(s.Estimate.Mean[0])-p.Estimate.Mean[0]) > 1e-9 || !math.IsNaN(s.Estimate.SD[0]) {
+			math.Abs(math.Log(s.Estimate.Mean[0])-p.Estimate.Mean[0]) > 1e-9 ||
+			math.Abs(s.Estimate.SD[0]/s.Estimate.Mean[0]-p.Estimate.SD[0]) > 1e-9 {
 			t.Fatalf("step %d: %+v, want that of %+v", i, s, p)
 		}
 	}

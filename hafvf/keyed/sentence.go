@@ -3,61 +3,144 @@ package keyed
 import (
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"hafvf/hafvf"
 	"hafvf/internal/message"
 )
 
-// sentence says what happened to a key, from what to what, since when, and how sure that is:
-// the message of the alert of an estimate. Values are as in Config.
-func (a *Alert) sentence(key string, e *Estimate, values []string) string {
-	i := a.Output
-	since := ""
-	if !a.Start.IsZero() {
-		since = " at " + a.Start.UTC().Format(time.RFC3339)
+// silence says how long nothing came from a key: the message of a silence.
+func (a *Alert) silence(key string, e *Estimate) string {
+	gap := e.Time.Sub(a.Start).Round(time.Second)
+	if a.Kind == RecoveredAlarm {
+		return fmt.Sprintf("%s: it speaks again, after %v.", key, gap)
 	}
-	switch a.Kind {
-	case SilentAlarm:
-		return fmt.Sprintf("%s: nothing has come%s, for more than %v.", key, strings.Replace(since, " at ", " since ", 1), e.Time.Sub(a.Start).Round(time.Second))
-	case RecoveredAlarm:
-		return fmt.Sprintf("%s: it speaks again, after %v.", key, e.Time.Sub(a.Start).Round(time.Second))
-	}
-	what, before := a.what(values), a.Before.Mean[i]
-	x := what + " is "
-	if v, ok := a.seen(e.X); ok {
-		x += fmt.Sprintf("%.4g", v)
-	} else {
-		x += "unusual"
-	}
-	x += fmt.Sprintf("%s, usually %.4g (%s sd)", since, before, deviations(a.Size))
-	switch hafvf.Kind(a.Kind) {
-	case hafvf.Change, hafvf.Revision:
-		after := a.After.Mean[i]
-		verb := "rose"
-		if after < before {
-			verb = "fell"
-		}
-		if a.Corrects != "" {
-			verb += ", as it turns out,"
-		}
-		return fmt.Sprintf("%s: %s %s from %.4g to %.4g (%s sd)%s, seen %s later, with a probability of %s.",
-			key, what, verb, before, after, deviations(a.Size), since, message.Count(a.Delay, "observation", "observations"), probability(a.LogOdds))
-	case hafvf.Outlier:
-		return fmt.Sprintf("%s: %s, an outlier with a probability of %s.", key, x, probability(a.LogOdds))
-	}
-	if math.Abs(a.Size) < 2 {
-		x += ", and the last values together are unusual"
-	}
-	if age := e.Detection.Age; age < youngRegime && age < e.N/2 {
-		x += fmt.Sprintf(", in a regime that began %s ago", message.Count(age, "observation", "observations"))
-	}
-	return fmt.Sprintf("%s: %s; score %.1f, an alarm from %.1f.", key, x, a.Score, a.Threshold)
+	return fmt.Sprintf("%s: nothing has come since %s, for more than %v.", key, a.Start.UTC().Format(time.RFC3339), gap)
 }
 
-// youngRegime is the age, in observations, below which a message tells how old a regime is.
-const youngRegime = 100
+// sentence says what happened to the track, since when, how far from usual, and how sure that
+// is: the message of the alert of an estimate, which has left the chain. Values are as in
+// Config.
+func (t *Track) sentence(a *Alert, e *Estimate, values []string) string {
+	what, kind := t.key+": "+a.what(values), hafvf.Kind(a.Kind)
+	if kind == hafvf.Change || kind == hafvf.Revision {
+		return what + " " + t.moved(a, e)
+	}
+	is, now := "is unusual", ""
+	x, seen := a.seen(e.X)
+	if seen {
+		is, now = fmt.Sprintf("is %.4g", x), fmt.Sprintf(", now %.4g", x)
+	}
+	if !e.Time.IsZero() {
+		is += " at " + t.clock(e.Time, e.Time)
+	}
+	expected := t.expected(a)
+	if kind == hafvf.Outlier {
+		return fmt.Sprintf("%s %s%s, an outlier with a probability of %s.", what, is, expected, probability(a.LogOdds))
+	}
+	var lately stretch
+	if a.Output < len(t.decisions.lately) {
+		lately = t.decisions.lately[a.Output]
+	}
+	switch {
+	case !seen:
+		what += " " + is + expected
+	case lately.returns(a.Size):
+		what += " is back to usual" + now + expected
+	case lately.equal >= stuck:
+		values := fmt.Sprintf("%d equal values", lately.equal)
+		if !lately.repeat.IsZero() {
+			values = fmt.Sprintf("%s (%s)", message.Duration(e.Time.Sub(lately.repeat).Round(time.Second)), values)
+		}
+		what += fmt.Sprintf(" has been %.4g for %s", x, values)
+		if unremarkable(a.Size) {
+			expected = fmt.Sprintf("; usual scatter %.2g", a.Usual.SD[a.Output])
+		}
+		what += expected
+	case lately.n > 1 && lately.side != 0 && !lately.gap:
+		side, since := "below", fmt.Sprintf("for %d observations", lately.n)
+		if lately.side > 0 {
+			side = "above"
+		}
+		if !lately.since.IsZero() {
+			since = "since " + t.clock(lately.since, e.Time)
+		}
+		what += " has been " + side + " usual " + since + now + expected
+	case !unremarkable(a.Size):
+		what += " " + is + expected
+	case t.chain.decider.moves:
+		what += " moves from value to value more than usual" + now + expected
+	default:
+		what += " scatters more than usual" + now + expected
+	}
+	return fmt.Sprintf("%s; score %.1f, an alarm from %.1f.", what, a.Score, a.Threshold)
+}
+
+// moved says from what to what a regime went, and when.
+func (t *Track) moved(a *Alert, e *Estimate) string {
+	i := a.Output
+	before, after := a.Before.Mean[i], a.After.Mean[i]
+	moved, since := "rose", ""
+	if after < before {
+		moved = "fell"
+	}
+	if a.Corrects != "" {
+		moved += ", as it turns out,"
+	}
+	moved += fmt.Sprintf(" from %.4g to %.4g", before, after)
+	if !a.Start.IsZero() {
+		since = " at " + t.clock(a.Start, e.Time)
+	}
+	back := ""
+	if i < len(t.decisions.lately) && t.decisions.lately[i].returns((after-a.Usual.Mean[i])/a.Usual.SD[i]) {
+		back = ", back to usual"
+	}
+	return fmt.Sprintf("%s (%s sd)%s%s, seen %s later, with a probability of %s.",
+		moved, deviations(a.Size), since, back, message.Count(a.Delay, "observation", "observations"), probability(a.LogOdds))
+}
+
+// expected says what is usual, with its standard deviation. It is empty where that is not known.
+func (t *Track) expected(a *Alert) string {
+	mean, sd := a.Usual.Mean[a.Output], a.Usual.SD[a.Output]
+	if math.IsNaN(mean) {
+		return ""
+	}
+	usually := "usually"
+	if d := &t.decisions; d.timed && len(t.chain.decider.cfg.Seasons) > 0 {
+		usually = "usual at this hour"
+		if d.step >= day {
+			usually = "usual on such a day"
+		}
+	}
+	return ", " + usually + " " + between(mean, sd)
+}
+
+// between writes mean ± sd, with two digits of sd.
+func between(mean, sd float64) string {
+	if !(sd >= 1e-6 && sd < 1e6 && math.Abs(mean) < 1e9) {
+		return fmt.Sprintf("%.4g ± %.2g", mean, sd)
+	}
+	decimals := max(0, 1-int(math.Floor(math.Log10(sd))))
+	return fmt.Sprintf("%.*f ± %.*f", decimals, mean, decimals, sd)
+}
+
+const day = 24 * time.Hour
+
+// clock is the time at as a person reads it at the time now, in the zone of the alarms.
+func (t *Track) clock(at, now time.Time) string {
+	at, now = at.In(t.chain.decider.zone), now.In(t.chain.decider.zone)
+	if t.decisions.step >= day {
+		return at.Format(time.DateOnly)
+	}
+	text := at.Format("15:04")
+	if at.Second() != 0 {
+		text = at.Format(time.TimeOnly)
+	}
+	if at.Format(time.DateOnly) != now.Format(time.DateOnly) {
+		text = at.Format(time.DateOnly) + " " + text
+	}
+	return text
+}
 
 // what names the value that the alert is about.
 func (a *Alert) what(values []string) string {

@@ -166,9 +166,9 @@ func (s *Silence) alert(kind, key string, at time.Time, id string, n int64, outp
 		return m
 	}
 	nan := math.NaN()
-	e := &Estimate{Time: at, ID: id, N: n, Predicted: unknown(), Detection: &Detection{Score: nan}}
-	a := &Alert{Kind: kind, Start: s.Since, LogOdds: nan, Size: nan, Before: unknown(), After: unknown(), Score: nan, Threshold: nan}
-	a.Message = a.sentence(key, e, nil)
+	e := &Estimate{Time: at, ID: id, N: n, Predicted: unknown(), Detection: &Detection{Score: nan, Usual: unknown()}}
+	a := &Alert{Kind: kind, Start: s.Since, LogOdds: nan, Size: nan, Before: unknown(), After: unknown(), Score: nan, Threshold: nan, Usual: unknown()}
+	a.Message = a.silence(key, e)
 	return Told{e, a}
 }
 

@@ -104,6 +104,8 @@ type Profile struct {
 	factor     []float64 // L, lower triangle packed by rows
 	inverse    []float64 // of the diagonal of L
 	steps      []ViewStep
+	expects    int       // the view that says what is usual: level, or season if there is one
+	mean, sd   []float64 // what it expects
 }
 
 // A ViewStep is the outcome of one step for one view.
@@ -118,6 +120,10 @@ type ViewStep struct {
 type ProfileStep struct {
 	Score float64
 	Views []ViewStep // level, season, ar, those that there are; valid until the next Update
+	// Mean and SD are what the level and the seasons let expect of each coordinate, before
+	// it was seen. SD is infinite before the first observation. They are valid until the
+	// next Update.
+	Mean, SD []float64
 }
 
 // NewProfile makes a profile. An error names what is wrong with c.
@@ -147,6 +153,8 @@ func NewProfile(c ProfileConfig) (*Profile, error) {
 	p.precision[0], p.u[0] = constantPrecision, 1
 	p.factor, p.inverse = make([]float64, linear.TriangleLen(p.size)), make([]float64, p.size)
 	p.steps = make([]ViewStep, p.views)
+	p.expects = slices.Index(p.sizes[:], common)
+	p.mean, p.sd = make([]float64, p.dim), make([]float64, p.dim)
 	return p, nil
 }
 
@@ -247,7 +255,10 @@ func (p *Profile) Update(s State, t time.Time, y []float64) ProfileStep {
 		for i := range p.steps {
 			p.steps[i] = ViewStep{math.NaN(), math.NaN(), math.NaN()}
 		}
-		return ProfileStep{math.NaN(), p.steps}
+		for i := range y {
+			p.mean[i], p.sd[i] = math.NaN(), math.NaN()
+		}
+		return ProfileStep{math.NaN(), p.steps, p.mean, p.sd}
 	}
 	if len(p.seasons) > 0 {
 		seasonal(p.u[1:p.common], p.seasons, p.zone, t)
@@ -258,7 +269,7 @@ func (p *Profile) Update(s State, t time.Time, y []float64) ProfileStep {
 		p.steps[i].Surprise = 0
 	}
 	for i, v := range y {
-		p.learn(p.coordinate(s, i), p.matrix(s)[0], max(-maxStandardized, min(v, maxStandardized)))
+		p.learn(p.coordinate(s, i), i, p.matrix(s)[0], max(-maxStandardized, min(v, maxStandardized)))
 	}
 	n := p.matrix(s)[0]
 	p.add(p.matrix(s), 0, p.common)
@@ -270,12 +281,12 @@ func (p *Profile) Update(s State, t time.Time, y []float64) ProfileStep {
 		p.calibrate(&p.steps[i], p.view(s, i), *total, n)
 		sum += p.steps[i].Score
 	}
-	return ProfileStep{sum / float64(p.views), p.steps}
+	return ProfileStep{sum / float64(p.views), p.steps, p.mean, p.sd}
 }
 
-// learn scores the value y of a coordinate under all views, and learns it. n is Σ1
+// learn scores the value y of coordinate number at under all views, and learns it. n is Σ1
 // before it.
-func (p *Profile) learn(c coordinateState, n, y float64) {
+func (p *Profile) learn(c coordinateState, at int, n, y float64) {
 	copy(p.u[p.common:], c.last)
 	for i := range c.h {
 		c.h[i] *= profileForgetting
@@ -295,7 +306,11 @@ func (p *Profile) learn(c coordinateState, n, y float64) {
 			leverage += p.v[k] * p.v[k]
 		}
 		b := profileRate + max(0, (*c.s-fit)/2)
-		z := normalEquivalent((y-mean)/math.Sqrt(b/a*(1+leverage)), 2*a)
+		scale := math.Sqrt(b / a * (1 + leverage))
+		if i == p.expects {
+			p.mean[at], p.sd[at] = mean, scale*math.Sqrt(a/(a-1)) // of Student's t
+		}
+		z := normalEquivalent((y-mean)/scale, 2*a)
 		p.steps[i].Surprise = max(p.steps[i].Surprise, min(z, maxSurprise))
 	}
 

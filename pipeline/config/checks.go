@@ -134,11 +134,15 @@ func (d *decoder) seasons(c *Config, nodes *priorNodes) {
 		d.needSeason(path, k.Season != nil)
 	}
 	d.needSeason("model", some)
+	if c.Detect != nil && !d.has("detect.zone") {
+		if c.Model.Season != nil {
+			c.Detect.Zone = of.zone
+		} else if f, path := c.Source.fields(); path != "" {
+			c.Detect.Zone = f.Zone
+		}
+	}
 	if !some {
 		return
-	}
-	if c.Detect != nil && c.Model.Season != nil && !d.has("detect.zone") {
-		c.Detect.Zone = of.zone
 	}
 	if c.Order == Arrival {
 		d.needTime(c, "an empty name means that there is no time, which a season needs")

@@ -158,6 +158,10 @@ keys:
 	if c.Detect.Zone != "UTC" {
 		t.Errorf("zone of the alarms: %s", c.Detect.Zone)
 	}
+	c = parse(t, "source: {jsonl: {path: a, zone: Asia/Tokyo}}\nmodel: {family: normal}\ndetect: true\n")
+	if c.Detect.Zone != "Asia/Tokyo" {
+		t.Errorf("zone of the alarms: %s", c.Detect.Zone)
+	}
 	c = parse(t, "source: {jsonl: {path: a}}\nmodel: {family: normal, zone: Asia/Tokyo}\nkeys: [{match: a, model: {season: [24h]}}]\n")
 	if c.Model.Season != nil || c.Keys[0].Season.Zone != "Asia/Tokyo" {
 		t.Errorf("%+v", c.Keys)

@@ -33,7 +33,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 			{name: "warm_up", doc: "Number of first observations that prior: auto looks at.", unit: "observations", initial: fmt.Sprint(keyed.DefaultWarmUp), read: whole(&nodes.warmUp, 2)},
 			{name: "dim", doc: "Length of the observation vector, if neither prior nor columns fix it. For regression it counts regressors and target, for categorical the categories.",
 				read: whole(&c.Model.Dim, 1)},
-			{name: "scale", doc: "The filter sees the values on this scale; for normal, mvnormal, regression (the target) and ar. predicted, estimate and bounds come back on the data's own scale: mean is the median there, and sd is null. posterior stays on the scale. If you change the scale, a run refuses the states.",
+			{name: "scale", doc: "The filter sees the values on this scale; for normal, mvnormal, regression (the target) and ar. predicted, estimate and bounds come back on the data's own scale: mean is the median there, and sd is that of the delta method. posterior stays on the scale. If you change the scale, a run refuses the states.",
 				read: choice((*string)(&c.Model.Scale), hafvf.Scales()...)},
 			{name: "season", doc: "Cycles of the values: a list of periods, or a mapping of periods to numbers of harmonics. The model learns the season and filters the values less the season. For exponential and poisson a season is a factor. bernoulli and categorical have no season. Every record needs a time. smooth has a season if a session has at least two periods, and has no season with levels. If you change the season or the zone, a run refuses the states.",
 				read: seasons(&nodes.season.seasons)},
@@ -156,7 +156,7 @@ func detect(dst **Detect) reader {
 			{name: "budget", doc: "A key raises about one alarm per budget at most, true and false ones together. Keys without times have a budget of 2000 observations by default.", read: budget(&v.AlarmConfig)},
 			{name: "rest", doc: "Number of observations after an alarm in which the key raises no other alarm. They belong to the same incident.", unit: "observations", read: whole(&v.Rest, 0)},
 			{name: "season", doc: "Cycles of the usual value, of keys with times: a list of periods, or a mapping of periods to numbers of harmonics. [] is no cycle. If you change season, zone or ar, each key learns its usual values from the beginning.", read: seasons(&v.Seasons)},
-			{name: "zone", doc: "Time zone of the season. If there is a model.season, the default is model.zone.", read: zone(&v.Zone)},
+			{name: "zone", doc: "Time zone of the season, and of the times in messages. The default is model.zone if there is a model.season, else the zone of the source.", read: zone(&v.Zone)},
 			{name: "ar", doc: "The usual value depends on this number of last values. 0 is none.", unit: "observations", read: upTo(&v.Order, usual.MaxOrder)},
 		}
 	})

@@ -55,6 +55,7 @@ var estimates = []field[estimate]{
 			return e.Detection.Delay, e.Detection.Kind == hafvf.Change || e.Detection.Kind == hafvf.Revision
 		})),
 		full(count("age", "observations", "Run length: since the running regime's start.", func(e estimate) (int64, bool) { return e.Detection.Age, true })),
+		moments("usual", "What the level of the key and its seasons let expect of x; of vectors of each coordinate. null where score is.", func(e estimate) keyed.Moments { return e.Detection.Usual }),
 		number("score", "", "How unusual the last observations are for the key: minus the decimal logarithm of a tail probability. null in the first observations, if x is missing, and of a single category (bernoulli, categorical), which raises no novelty.", func(e estimate) float64 { return e.Detection.Score }),
 		full(number("threshold", "", "The score of an alarm. It rises with every alarm and falls with time, so that alarms keep to the budget.", func(e estimate) float64 { return e.Detection.Threshold })),
 		nullable("alarm", "novelty if the score reached the threshold; change if a rare change was found; else null. kind is a belief, an alarm a decision.", func(e estimate) string {
@@ -128,9 +129,11 @@ var alerts = []field[alert]{
 	count("delay", "observations", "From start to time.", func(a alert) (int64, bool) { return a.told.Delay, true }),
 	number("odds", "nats", "Log-odds of the belief that it rests on; of a novelty, that the regime does not simply go on.", func(a alert) float64 { return a.told.LogOdds }),
 	number("score", "", "As detect.score.", func(a alert) float64 { return a.told.Score }),
+	number("threshold", "", "As detect.threshold.", func(a alert) float64 { return a.told.Threshold }),
 	value(func(a alert) ([][]float64, keyed.Shape) { return a.X, a.Shape }),
 	moments("predicted", "One step ahead, before x was seen.", func(a alert) keyed.Moments { return a.Predicted }),
-	number("size", "standard deviations", "Of a change from before to after, else of x from what the running regime predicted; of vectors the largest.", func(a alert) float64 { return a.told.Size }),
+	moments("usual", "As detect.usual.", func(a alert) keyed.Moments { return a.told.Usual }),
+	number("size", "standard deviations", "Of a change from before to after, of a novelty from what is usual to x, of an outlier from what the running regime predicted to x; of vectors the largest.", func(a alert) float64 { return a.told.Size }),
 	moments("before", "The running regime's mean before it.", func(a alert) keyed.Moments { return a.told.Before }),
 	moments("after", "The running regime's mean after it.", func(a alert) keyed.Moments { return a.told.After }),
 	text("message", "All that in a sentence.", func(a alert) string { return a.told.Message }),

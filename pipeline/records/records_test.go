@@ -46,14 +46,15 @@ func populated(l *Layout, outputs int, as Form) map[string][]byte {
 	e := keyed.Estimate{
 		Time: at, ID: "f:1", N: 1, X: [][]float64{floats(2)}, Shape: keyed.Vector, Predicted: m, Estimate: m, Regime: m,
 		Levels: floats(2 * l.Levels), Posterior: floats(params), WarmUp: l.WarmUp,
-		Alarm: &keyed.Alert{Kind: "change", Before: m, After: m}, Belief: &keyed.Alert{Kind: "revision", Corrects: "f:0", Start: at, Before: m, After: m},
+		Alarm:  &keyed.Alert{Kind: "change", Before: m, After: m, Usual: m},
+		Belief: &keyed.Alert{Kind: "revision", Corrects: "f:0", Start: at, Before: m, After: m, Usual: m},
 	}
 	e.Bank = slices.Repeat([]keyed.MemberStep{{}}, l.Bank)
 	if l.Bank == 0 {
 		e.Bank = nil
 	}
 	told := e
-	told.Detection = &keyed.Detection{Kind: hafvf.Change, Start: at, StartN: 1}
+	told.Detection = &keyed.Detection{Kind: hafvf.Change, Start: at, StartN: 1, Usual: m}
 	if l.Detect {
 		e.Detection = told.Detection
 	}

@@ -1,0 +1,83 @@
+package keyed
+
+import (
+	"math"
+	"math/rand/v2"
+	"regexp"
+	"testing"
+	"time"
+
+	"hafvf/hafvf/usual"
+)
+
+// A message says what is unusual about the values: since when, how far from usual, or how the
+// last ones lie together.
+func TestSentences(t *testing.T) {
+	const n, at = 3000, 2500
+	for _, c := range []struct {
+		name string
+		step time.Duration
+		zone string
+		with func(i int, usual float64) float64 // the values from at on
+		want []string                           // of the alarms from at on
+	}{
+		{"shift", 5 * time.Minute, "", func(_ int, x float64) float64 { return x + 3.5 },
+			[]string{`^k: x has been above usual since 16:20, now 24\.\d+, usual at this hour 19\.9 ± 1\.0; score \d+\.\d, an alarm from \d\.\d\.$`}},
+		{"in a zone", 5 * time.Minute, "Asia/Tokyo", func(_ int, x float64) float64 { return x + 3.5 },
+			[]string{`since 01:20, now`}},
+		{"one value", 5 * time.Minute, "", func(i int, x float64) float64 {
+			if i == 0 {
+				return 60
+			}
+			return x
+		}, []string{`^k: x is 60 at 16:20, usual at this hour 19\.\d+ ± 1\.0; score`}},
+		{"stuck", 5 * time.Minute, "", func(int, float64) float64 { return 24 },
+			[]string{`usual`, `^k: x has been 24 for \d+h\d+m \(\d+ equal values\), usual at this hour 2`}},
+		{"there and back", 5 * time.Minute, "", func(i int, x float64) float64 {
+			if i < 200 {
+				return x - 30
+			}
+			return x
+		}, []string{`^k: x has been below usual since 16:15, now -1`, `^k: x is back to usual, now \d+\.\d+, usual at this hour`}},
+		{"scatter", 5 * time.Minute, "", func(i int, x float64) float64 { return 20 + 2.2*(x-20) }, []string{`usual`}},
+		{"days", 24 * time.Hour, "", func(_ int, x float64) float64 { return x + 8 },
+			[]string{`^k: x (is \S+ at|has been above usual since) \d{4}-\d\d-\d\d, .*usual on such a day \d`}},
+		{"no times", 0, "", func(_ int, x float64) float64 { return x + 3.5 },
+			[]string{`^k: x has been above usual for 2 observations, now 24\.\d+, usually 20\.0 ± 1\.0; score`}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := Recommended("normal")
+			cfg.Alarms.Zone = c.zone
+			if c.step == 0 {
+				cfg.Order = Arrival
+			}
+			est := newEstimator(t, cfg)
+			track := est.NewTrack("k")
+			rng := rand.New(rand.NewPCG(2, 3))
+			begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			var got []string
+			for i := range n {
+				x := 20 + rng.NormFloat64()
+				if i >= at {
+					x = c.with(i-at, x)
+				}
+				o := Value(time.Time{}, "", x)
+				if c.step != 0 {
+					o.Time = begin.Add(time.Duration(i) * c.step)
+				}
+				e := est.Estimate(track, o)
+				if i >= at && e.Alarm != nil && e.Alarm.Kind == string(usual.NoveltyAlarm) {
+					got = append(got, e.Alarm.Message)
+					if u := e.Alarm.Usual; math.Abs(e.Alarm.Size-(x-u.Mean[0])/u.SD[0]) > 1e-9 {
+						t.Errorf("the size %g is not that of %g from %v", e.Alarm.Size, x, u)
+					}
+				}
+			}
+			for i, want := range c.want {
+				if i >= len(got) || !regexp.MustCompile(want).MatchString(got[i]) {
+					t.Fatalf("messages %q, want %q", got, c.want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,101 @@
+package keyed
+
+import (
+	"encoding/binary"
+	"time"
+
+	"hafvf/internal/compact"
+)
+
+const (
+	// stuck is the number of equal values from which an alert tells of them.
+	stuck = 6
+	// aftermath is the number of observations in which the end of an alarmed stretch can be
+	// the cause of an alarm: about the length of the profile's running mean.
+	aftermath = 12
+	// far is the distance from usual, in standard deviations, that an alert gives as its cause.
+	far = 2.
+)
+
+// A stretch is how the last values of an output lie: further than one standard deviation from
+// what is usual, on one side, and equal to each other. Alerts tell of it. A single value
+// elsewhere does not end it, once it has three.
+type stretch struct {
+	side  int       // 1 above usual, -1 below, 0 if the last values are usual
+	n     int64     // observations
+	since time.Time // of the first
+	gap   bool      // the last observation was not on the side
+
+	last   float64
+	equal  int64     // observations in a row with that value
+	repeat time.Time // of the first of them
+
+	alarmed bool // it has raised an alarm that was not of an end
+	ended   int  // observations since the end of the alarmed one before, itself the first; 0 after aftermath
+}
+
+// add notes the value x, where mean and sd are usual.
+func (s *stretch) add(at time.Time, x, mean, sd float64) {
+	if s.ended > 0 {
+		s.ended = (s.ended + 1) % aftermath
+	}
+	if s.equal == 0 || x != s.last {
+		if s.equal >= stuck {
+			s.end()
+		}
+		s.last, s.equal, s.repeat = x, 0, at
+	}
+	s.equal++
+
+	side := 0
+	switch {
+	case x > mean+sd:
+		side = 1
+	case x < mean-sd:
+		side = -1
+	}
+	switch {
+	case side == s.side && side != 0:
+		s.n, s.gap = s.n+1, false
+	case s.side != 0 && !s.gap && s.n >= 3:
+		s.n, s.gap = s.n+1, true
+	default:
+		if s.side != 0 {
+			s.end()
+		}
+		s.side, s.n, s.since, s.gap = side, 1, at, false
+	}
+}
+
+// end ends what the stretch has raised an alarm of.
+func (s *stretch) end() {
+	if s.alarmed {
+		s.alarmed, s.ended = false, 1
+	}
+}
+
+// returns reports whether an alarm at the last observation, so many standard deviations from
+// usual, is about the end of an alarmed stretch.
+func (s *stretch) returns(size float64) bool { return unremarkable(size) && (s.alarmed || s.ended > 0) }
+
+func unremarkable(size float64) bool { return size > -far && size < far }
+
+func (s *stretch) append(b []byte) []byte {
+	b = compact.AppendFlags(b, s.gap, s.alarmed)
+	b = binary.AppendVarint(b, int64(s.side))
+	b = binary.AppendUvarint(b, uint64(s.n))
+	b = binary.AppendUvarint(b, uint64(s.equal))
+	b = binary.AppendUvarint(b, uint64(s.ended))
+	b = compact.AppendFloats(b, []float64{s.last})
+	return compact.AppendTime(compact.AppendTime(b, s.since), s.repeat)
+}
+
+func (s *stretch) read(r *reader) {
+	s.gap, s.alarmed, _ = r.Flags()
+	s.side, s.n, s.equal, s.ended = int(r.Varint()), int64(r.Uvarint()), int64(r.Uvarint()), int(r.Uvarint())
+	r.Numbers(&s.last)
+	s.since, s.repeat = r.Time(), r.Time()
+	if s.side < -1 || s.side > 1 || s.n < 0 || s.equal < 0 || s.ended < 0 || s.ended >= aftermath || notFinite(s.last) {
+		r.Fail()
+	}
+}
