@@ -58,7 +58,7 @@ the records were rejected; 2 usage or config.`,
 				return usageError{errors.New("standard input holds one config: give the other one as a file")}
 			}
 			if picture != "" {
-				if err := plot.Check(picture, plot.Choice{}); err != nil {
+				if err := plot.CheckFile(picture); err != nil {
 					return usageError{err}
 				}
 			}

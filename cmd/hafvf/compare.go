@@ -93,7 +93,7 @@ Exit: 0 done, also when stopped by Ctrl-C; 1 the run failed; 2 usage or config.`
 				return usageError{errors.New("--quick, --seeds and --seed are for synthetic streams: leave out CONFIG")}
 			}
 			if picture != "" {
-				if err := plot.Check(picture, plot.Choice{}); err != nil {
+				if err := plot.CheckFile(picture); err != nil {
 					return usageError{err}
 				}
 			}

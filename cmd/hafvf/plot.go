@@ -3,17 +3,21 @@ package main
 import (
 	"errors"
 	"fmt"
-	"math"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"hafvf/cmd/hafvf/plot"
+	"hafvf/internal/message"
+	"hafvf/internal/times"
 )
 
 func plotCommand() *cobra.Command {
 	var out string
-	var keys plot.Choice
-	var odds float64
+	var c plot.Choice
+	var from, to, last string
 	cmd := &cobra.Command{
 		Use:   "plot RESULTS -o FILE",
 		Short: "Draw the estimates, or the smoothed sessions, of a run",
@@ -24,13 +28,16 @@ deviations, the expected weights E[w] and E[b], the effective memory, and the
 surprise. With many keys, the data and the weights.
 
 Estimates of a run with detect: the data with the estimate of the running regime,
-and the band of the prediction; alarms as filled triangles on the time axis. Beliefs,
+and the band of what is usual, or with --band predicted that of the prediction;
+alarms as filled triangles on the time axis. The second panel is the score, with the
+threshold of an alarm if the records are full. Stretches in which nothing came are
+shaded: they are ten times as long as the median step. Beliefs,
 alarm or not: outliers in rings, and every change as a line at the start of the new
 regime, with +n if it was found n observations later. A change that was revised is
 drawn at the place of the last revision. An observation that a revision made the
 first of a regime is not drawn as an outlier. Below, the
 probabilities of an outlier and of a change; then weights, memory and surprise.
-With many keys, the data and the probabilities.
+With many keys, the data and the score.
 
 Smoothed records: per key the data with the smoothed estimate and its 95 % band
 (1.96 standard deviations), the memory, and the change evidence with log ODDS.
@@ -42,33 +49,66 @@ changes that the records report. Lines break between sessions, and with levels
 between the parts of a session that was cut. If a record has several revisions, plot
 draws the latest. With many keys, the data and the evidence.
 
+--from, --to and --last draw a part of the records, and --alarm N the records about
+the N-th largest alarm.
+
 A picture shows at most 20 keys. Keys with alarms or smoothed changes come first, from
-the largest, in standard deviations of the prediction or in nats of evidence; then the
+the largest, in standard deviations from what is usual or in nats of evidence; then the
 others by name.
 
 Values that are zeros and ones are drawn as rates: the estimate with a band of two
 standard deviations inside [0, 1], on an axis of its own range, and arrows at the
 observations of the rarer value.`,
-		Example: "  hafvf plot out.jsonl -o out.svg\n  hafvf plot out.jsonl -o pump.png --key pump-1 --key pump-2\n  hafvf plot out.jsonl -o hall.svg --keys 'hall-3/*'",
+		Example: "  hafvf plot out.jsonl -o out.svg\n  hafvf plot out.jsonl -o pump.png --key pump-1 --key pump-2\n  hafvf plot out.jsonl -o hall.svg --keys 'hall-3/*'\n  hafvf plot out.jsonl -o week.png --last 7d\n  hafvf plot out.jsonl -o worst.png --alarm 1",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
 				return usageError{errors.New("plot needs -o FILE.svg or -o FILE.png")}
 			}
-			if !(odds > 0 && odds < math.Inf(1)) {
-				return usageError{fmt.Errorf("--odds %g: odds are finite and above zero", odds)}
+			for flag, read := range map[string]func() error{
+				"from": func() (err error) { c.From, err = times.Parse(from); return err },
+				"to":   func() (err error) { c.To, err = times.Parse(to); return err },
+				"last": func() (err error) { c.Last, err = length(last); return err },
+			} {
+				if cmd.Flags().Changed(flag) {
+					if err := read(); err != nil {
+						return usageError{fmt.Errorf("--%s: %w", flag, err)}
+					}
+				}
 			}
-			if err := plot.Check(out, keys); err != nil {
+			if cmd.Flags().Changed("alarm") && c.Alarm == 0 {
+				c.Alarm = -1
+			}
+			if err := plot.Check(args[0], out, c); err != nil {
 				return usageError{err}
 			}
-			return plot.Results(cmd.Context(), args[0], out, keys, odds)
+			return plot.Results(cmd.Context(), args[0], out, c)
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the picture to write, `FILE`.svg or .png")
-	cmd.Flags().StringArrayVar(&keys.Keys, "key", nil, "draw only this key; may be repeated")
-	cmd.Flags().StringVar(&keys.Pattern, "keys", "", "draw only keys that match `PATTERN`: * and ? match any character")
-	cmd.Flags().Float64Var(&odds, "odds", defaultOdds, "of smoothed records: the threshold of the change evidence, as `ODDS`")
+	cmd.Flags().StringArrayVar(&c.Keys, "key", nil, "draw only this key; may be repeated")
+	cmd.Flags().StringVar(&c.Pattern, "keys", "", "draw only keys that match `PATTERN`: * and ? match any character")
+	cmd.Flags().StringVar(&from, "from", "", "draw the records from this `TIME`: a date, or RFC 3339")
+	cmd.Flags().StringVar(&to, "to", "", "draw the records until this `TIME`")
+	cmd.Flags().StringVar(&last, "last", "", "draw the records of this time before the last one: 7d, 36h, …")
+	cmd.Flags().IntVar(&c.Alarm, "alarm", 0, "draw the key and the records about the `N`-th largest alarm, from 1")
+	cmd.Flags().StringVar((*string)(&c.Band), "band", string(plot.Usual), "of filtered records: the band of what is usual, or predicted")
+	cmd.Flags().Float64Var(&c.Odds, "odds", defaultOdds, "of smoothed records: the threshold of the change evidence, as `ODDS`")
 	return cmd
+}
+
+// length reads a time span, which may have days.
+func length(s string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		if n, err := strconv.ParseFloat(days, 64); err == nil && n > 0 && n < 1e5 {
+			return time.Duration(n * 24 * float64(time.Hour)), nil
+		}
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("%s is no time span: 7d, 36h, 90m", message.Quote(s))
+	}
+	return d, nil
 }
 
 // defaultOdds is what a smoothing run asks of a change, where its config says

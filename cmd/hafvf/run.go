@@ -250,7 +250,7 @@ func demo(ctx context.Context, o operation, set []string, explain bool) error {
 	if _, err := o.execute(ctx, pipeline.Run{Graph: graph}); err != nil {
 		return err
 	}
-	if err := plot.Results(ctx, demoResults, demoPicture, plot.Choice{Keys: demoKeys}, defaultOdds); err != nil {
+	if err := plot.Results(ctx, demoResults, demoPicture, plot.Choice{Keys: demoKeys, Odds: defaultOdds}); err != nil {
 		return err
 	}
 	fmt.Fprintln(os.Stderr, "estimates:", demoResults)

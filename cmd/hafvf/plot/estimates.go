@@ -27,15 +27,21 @@ type estimates struct {
 	weights   [][]float64 // E[w], E[b], …: one slice per level
 	memory    []float64
 	surprise  []float64 // −log p(x|past), nats
+	quiet     [][2]float64
 
 	rates   bool // the observations are zeros and ones
 	bounded bool // the records have intervals
 	bank    bool // weights and memory are those of the heaviest filter of a bank
+	usually bool // the band is that of what is usual
 	*detected
 }
 
 // detected is what a picture shows of detection; nil where there was none.
 type detected struct {
+	score, threshold []float64
+	usual            []float64 // the mean
+	lowest, highest  []float64 // two standard deviations off
+
 	regime          []float64 // the mean; NaN from the start of the next to where it is found
 	outlier, change []float64 // probabilities
 	alarms          []float64
@@ -51,7 +57,7 @@ type found struct {
 	delay     int64 // observations between the two
 }
 
-func newEstimates(h history) *estimates {
+func newEstimates(h history, band Band) *estimates {
 	s, records := &estimates{key: h.key, timed: true}, h.records
 	outputs, levels := 1, 1
 	for _, r := range records {
@@ -119,10 +125,40 @@ func newEstimates(h history) *estimates {
 	s.bank = slices.ContainsFunc(records, func(r record) bool { return len(r.Bank) > 1 })
 	if slices.ContainsFunc(records, func(r record) bool { return r.Detect != nil }) {
 		s.detected = newDetected(records, s.at, s.timed)
+		s.usually = band != Predicted && !s.rates && some(s.usual)
 		notes = append(notes, count(len(s.alarms), "alarm"), count(len(s.changes), "change"), count(len(s.outliers), "outlier"))
 	}
 	s.note = strings.Join(notes, ", ")
+	if s.timed {
+		s.quiet = quiet(s.at)
+	}
 	return s
+}
+
+// some reports whether there is a number.
+func some(v []float64) bool {
+	return slices.ContainsFunc(v, func(x float64) bool { return !math.IsNaN(x) })
+}
+
+// quiet are the stretches without observations: ten times as long as the median step.
+func quiet(at []float64) (all [][2]float64) {
+	var steps []float64
+	for i := 1; i < len(at); i++ {
+		if step := at[i] - at[i-1]; step > 0 {
+			steps = append(steps, step)
+		}
+	}
+	if len(steps) == 0 {
+		return nil
+	}
+	slices.Sort(steps)
+	least := 10 * steps[len(steps)/2]
+	for i := 1; i < len(at); i++ {
+		if at[i]-at[i-1] > least {
+			all = append(all, [2]float64{at[i-1], at[i]})
+		}
+	}
+	return all
 }
 
 func count(n int, what string) string {
@@ -140,9 +176,14 @@ func newDetected(records []record, at []float64, timed bool) *detected {
 			d.warm = at[i]
 		}
 		regime, outlier, change := math.NaN(), math.NaN(), math.NaN()
+		score, threshold, usual := math.NaN(), math.NaN(), &moments{}
 		if r.Detect != nil {
 			outlier, change = orNaN(r.Detect.Outlier), orNaN(r.Detect.Change)
+			score, threshold, usual = orNaN(r.Detect.Score), orNaN(r.Detect.Threshold), cmp.Or(r.Detect.Usual, usual)
 		}
+		mean, off := first(usual.Mean), 2*first(usual.SD)
+		d.score, d.threshold = append(d.score, score), append(d.threshold, threshold)
+		d.usual, d.lowest, d.highest = append(d.usual, mean), append(d.lowest, mean-off), append(d.highest, mean+off)
 		switch {
 		case r.Estimate != nil && r.Estimate.Regime != nil:
 			regime = first(r.Estimate.Regime.Mean)
@@ -223,7 +264,13 @@ func (s *estimates) stack(large bool) chart.Stack {
 	panels := []chart.Panel{s.dataPanel()}
 	if s.detected != nil {
 		panels[0] = s.regimePanel(large)
-		panels = append(panels, s.probabilityPanel())
+		scored := some(s.score)
+		if scored {
+			panels = append(panels, s.scorePanel())
+		}
+		if large || !scored {
+			panels = append(panels, s.probabilityPanel())
+		}
 	}
 	if large || s.detected == nil {
 		panels = append(panels, s.weightPanel())
@@ -233,6 +280,15 @@ func (s *estimates) stack(large bool) chart.Stack {
 	} else {
 		panels[1].Share, panels[1].Ticks = 0.6, 2
 	}
+	for i := range panels {
+		if len(s.quiet) > 0 {
+			silence := chart.Spans{X: s.quiet, Color: color.NRGBA{0xd5, 0x5e, 0x00, 0x22}}
+			if i == 0 {
+				silence.Name = "nothing came"
+			}
+			panels[i].Layers = append(panels[i].Layers, silence)
+		}
+	}
 	if s.detected != nil {
 		for i := range panels {
 			panels[i].Layers = append(panels[i].Layers, s.marks(i == 0, large)...)
@@ -241,9 +297,12 @@ func (s *estimates) stack(large bool) chart.Stack {
 	return chart.Stack{Title: s.key, Note: s.note, X: x, Panels: panels}
 }
 
-// band is the prediction's: its interval where the records have one, else two standard
-// deviations.
+// band is that of what is usual, or the prediction's: its interval where the records have one,
+// else two standard deviations.
 func (s *estimates) band() chart.Band {
+	if s.usually {
+		return chart.Band{Name: "usual ± 2 sd", X: s.at, Low: s.lowest, High: s.highest, Color: chart.Blue}
+	}
 	name := "predicted ± 2 sd"
 	switch {
 	case s.rates:
@@ -342,6 +401,22 @@ func (s *estimates) marks(first, large bool) []chart.Layer {
 		return []chart.Layer{changes, warm, regimes}
 	}
 	return []chart.Layer{changes, search, warm, regimes}
+}
+
+// scorePanel is the score with its threshold, if the records have it.
+func (s *estimates) scorePanel() chart.Panel {
+	_, hi := chart.Extent(s.score, 10)
+	for _, t := range s.threshold {
+		if t > hi {
+			hi = t
+		}
+	}
+	hi *= 1.08
+	return chart.Panel{Share: 1.2, Min: -.04 * hi, Max: hi, Ticks: 3, Layers: []chart.Layer{
+		chart.Line{Name: "score", X: s.at, Y: s.score, Color: chart.Gray, Width: 0.8},
+		chart.Line{Name: "threshold of an alarm", X: s.at, Y: s.threshold, Color: alarmColor, Width: 0.9, Dashed: true},
+		chart.Arrows{Points: chart.Points(s.at, s.score), Color: chart.Black},
+	}}
 }
 
 func (s *estimates) probabilityPanel() chart.Panel {

@@ -2,6 +2,7 @@
 package plot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"hafvf/cmd/hafvf/chart"
 	"hafvf/internal/message"
@@ -18,38 +20,150 @@ import (
 // maxKeys is how many keys one picture shows.
 const maxKeys = 20
 
-// A Choice says which keys are drawn: those of Keys, in that order, or those that match
+// A Choice says what is drawn. The keys are those of Keys, in that order, or those that match
 // Pattern, or without both all. Of more than maxKeys the first by rank are drawn: keys with
 // alarms or changes come first, from the largest, then the others by name.
 type Choice struct {
 	Keys    []string
 	Pattern string // as match of a config's keys
+	Window
+	Band Band    // of filtered records; default Usual
+	Odds float64 // of smoothed records: the threshold of the evidence of a change
 }
 
-// Check says why a picture of the keys cannot be drawn to out.
-func Check(out string, keys Choice) error {
-	if ext := filepath.Ext(out); ext != ".svg" && ext != ".png" {
-		return fmt.Errorf("%s: a picture is an .svg or a .png file", out)
-	}
-	if len(keys.Keys) > maxKeys {
-		return fmt.Errorf("%d keys are too many for one picture, which shows at most %d", len(keys.Keys), maxKeys)
-	}
-	if len(keys.Keys) > 0 && keys.Pattern != "" {
-		return errors.New("--key and --keys exclude each other")
-	}
-	if _, err := path.Match(keys.Pattern, ""); err != nil {
-		return fmt.Errorf("--keys %s is no pattern: * stands for any text, ? for a character, [ab] for one of several", message.Quote(keys.Pattern))
+// A Window is the part of the records that is drawn. Its zero value is all of them.
+type Window struct {
+	From, To time.Time     // inclusive; zero for open
+	Last     time.Duration // before the last record of the file; zero for none
+	// Alarm is the rank of an alarm among those that are drawn, from 1 for the largest: its
+	// key is drawn about it. Zero is none.
+	Alarm int
+}
+
+// about is the number of records on each side of the alarm that a window is about.
+const about = 150
+
+// check says why the window of a file cannot be drawn.
+func (w Window) check(file string) error {
+	switch {
+	case !w.From.IsZero() && !w.To.IsZero() && w.To.Before(w.From):
+		return errors.New("--to is before --from")
+	case w.Last < 0:
+		return errors.New("--last is a time above 0, such as 7d")
+	case w.Last > 0 && (!w.From.IsZero() || !w.To.IsZero()):
+		return errors.New("--last excludes --from and --to")
+	case w.Last > 0 && file == "-":
+		return errors.New("--last needs a file: standard input is read only once")
+	case w.Alarm < 0 || w.Alarm > maxKeys:
+		return fmt.Errorf("--alarm is 1 for the largest alarm, and at most %d", maxKeys)
 	}
 	return nil
 }
 
+// holds reports whether the window has a record. One without a time is in every window.
+func (w Window) holds(r *record) bool {
+	return r.Time == nil || !r.Time.Before(w.From) && (w.To.IsZero() || !r.Time.After(w.To))
+}
+
+func (w Window) name() (text string) {
+	if !w.From.IsZero() {
+		text += " from " + w.From.Format(time.RFC3339)
+	}
+	if !w.To.IsZero() {
+		text += " until " + w.To.Format(time.RFC3339)
+	}
+	return text
+}
+
+// largest returns the key with the alarm of the n-th rank, with the records about it.
+func largest(all []history, n int) ([]history, error) {
+	type alarm struct {
+		key, record int
+		size        float64
+	}
+	var alarms []alarm
+	for i, h := range all {
+		s := newSize()
+		for j := range h.records {
+			if s.add(&h.records[j]); s.last >= 0 {
+				alarms = append(alarms, alarm{i, j, s.last})
+			}
+		}
+	}
+	if n > len(alarms) {
+		return nil, fmt.Errorf("--alarm %d: the records have %s", n, count(len(alarms), "alarm"))
+	}
+	slices.SortStableFunc(alarms, func(a, b alarm) int { return cmp.Compare(b.size, a.size) })
+	a := alarms[n-1]
+	h := all[a.key]
+	h.records = h.records[max(0, a.record-about):min(len(h.records), a.record+about+1)]
+	return []history{h}, nil
+}
+
+// CheckFile says why out is no file for a picture.
+func CheckFile(out string) error {
+	if ext := filepath.Ext(out); ext != ".svg" && ext != ".png" {
+		return fmt.Errorf("%s: a picture is an .svg or a .png file", out)
+	}
+	return nil
+}
+
+// Check says why a picture of the results cannot be drawn to out.
+func Check(results, out string, c Choice) error {
+	if err := CheckFile(out); err != nil {
+		return err
+	}
+	if len(c.Keys) > maxKeys {
+		return fmt.Errorf("%d keys are too many for one picture, which shows at most %d", len(c.Keys), maxKeys)
+	}
+	if len(c.Keys) > 0 && c.Pattern != "" {
+		return errors.New("--key and --keys exclude each other")
+	}
+	if _, err := path.Match(c.Pattern, ""); err != nil {
+		return fmt.Errorf("--keys %s is no pattern: * stands for any text, ? for a character, [ab] for one of several", message.Quote(c.Pattern))
+	}
+	if c.Band != "" && c.Band != Usual && c.Band != Predicted {
+		return fmt.Errorf("--band %s: it is %s or %s", message.Quote(string(c.Band)), Usual, Predicted)
+	}
+	if !(c.Odds > 0 && c.Odds < math.Inf(1)) {
+		return fmt.Errorf("--odds %g: odds are finite and above zero", c.Odds)
+	}
+	return c.check(results)
+}
+
+// A Band is the one over the data of filtered records.
+type Band string
+
+const (
+	Usual     Band = "usual"     // what is usual for the key, if the records have it
+	Predicted Band = "predicted" // what the filter predicts
+)
+
 // Results draws the records of results, JSON Lines, to out, which Check has passed
 // and which appears complete or not at all. It says on standard error how many keys it left
 // out. One key is drawn large, with all its panels; several are drawn small.
-func Results(ctx context.Context, results, out string, keys Choice, odds float64) error {
-	all, left, err := readRecords(ctx, results, keys)
+func Results(ctx context.Context, results, out string, c Choice) error {
+	if c.Last > 0 {
+		var latest time.Time
+		err := eachRecord(ctx, results, func(r record) {
+			if r.Time != nil && r.Time.After(latest) && c.takes(*r.Key) {
+				latest = *r.Time
+			}
+		})
+		if err != nil {
+			return err
+		}
+		c.From = latest.Add(-c.Last)
+	}
+	all, left, err := readRecords(ctx, results, c)
 	if err != nil {
 		return err
+	}
+	if c.Alarm > 0 {
+		if all, err = largest(all, c.Alarm); err != nil {
+			return err
+		}
+		left = 0
 	}
 	if left > 0 {
 		fmt.Fprintf(os.Stderr, "hafvf: the picture shows %d of %d keys, those with the largest changes first; --keys PATTERN or --key KEY chooses others\n", len(all), len(all)+left)
@@ -58,9 +172,9 @@ func Results(ctx context.Context, results, out string, keys Choice, odds float64
 	var stacks []chart.Stack
 	for _, h := range all {
 		if h.records[0].smoothed() {
-			stacks = append(stacks, newSmoothed(h).stack(large, odds))
+			stacks = append(stacks, newSmoothed(h).stack(large, c.Odds))
 		} else {
-			stacks = append(stacks, newEstimates(h).stack(large))
+			stacks = append(stacks, newEstimates(h, c.Band).stack(large))
 		}
 	}
 	if err := ctx.Err(); err != nil {
@@ -73,6 +187,8 @@ func Results(ctx context.Context, results, out string, keys Choice, odds float64
 func figure(all []chart.Stack) *chart.Figure {
 	cols, width, height := 1, 760.0, 600.0
 	switch n := len(all); {
+	case n == 1 && len(all[0].Panels) > 5:
+		height = 690
 	case n == 1:
 	case n == 2:
 		width, height = 720, 270

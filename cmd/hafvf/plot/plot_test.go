@@ -36,7 +36,7 @@ func results(t *testing.T, lines ...string) string {
 func readEstimates(path string) (all []*estimates, left int, err error) {
 	histories, left, err := readRecords(context.Background(), path, Choice{})
 	for _, h := range histories {
-		all = append(all, newEstimates(h))
+		all = append(all, newEstimates(h, Usual))
 	}
 	return all, left, err
 }
@@ -52,7 +52,7 @@ func TestPlotDrawsEveryKey(t *testing.T) {
 		path := results(t, lines...)
 		for _, ext := range []string{"svg", "png"} {
 			out := filepath.Join(t.TempDir(), "out."+ext)
-			if err := Results(context.Background(), path, out, Choice{}, 10); err != nil {
+			if err := Results(context.Background(), path, out, Choice{Odds: 10}); err != nil {
 				t.Fatal(err)
 			}
 			text, err := os.ReadFile(out)
@@ -93,7 +93,7 @@ func TestPlotErrors(t *testing.T) {
 		{"folder", good, "/no/such/o.svg", nil, "/no/such/o.svg cannot be written"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if err := Results(context.Background(), c.results, c.out, Choice{Keys: c.keys}, 10); err == nil || !strings.Contains(err.Error(), c.want) {
+			if err := Results(context.Background(), c.results, c.out, Choice{Keys: c.keys, Odds: 10}); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want %q in it", err, c.want)
 			}
 		})
@@ -105,13 +105,13 @@ func TestPlotErrors(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	if err := Check("o.pdf", Choice{}); err == nil || !strings.Contains(err.Error(), "an .svg or a .png file") {
+	if err := Check("r", "o.pdf", Choice{Odds: 1}); err == nil || !strings.Contains(err.Error(), "an .svg or a .png file") {
 		t.Error(err)
 	}
-	if err := Check("o.svg", Choice{Keys: make([]string, maxKeys+1)}); err == nil || !strings.Contains(err.Error(), "21 keys are too many") {
+	if err := Check("r", "o.svg", Choice{Keys: make([]string, maxKeys+1), Odds: 1}); err == nil || !strings.Contains(err.Error(), "21 keys are too many") {
 		t.Error(err)
 	}
-	if err := Check("o.png", Choice{Keys: make([]string, maxKeys)}); err != nil {
+	if err := Check("r", "o.png", Choice{Keys: make([]string, maxKeys), Odds: 1}); err != nil {
 		t.Error(err)
 	}
 }
@@ -121,7 +121,7 @@ func TestPlotIsDeterministic(t *testing.T) {
 	var pictures [2][]byte
 	for i := range pictures {
 		out := filepath.Join(t.TempDir(), "o.svg")
-		if err := Results(context.Background(), path, out, Choice{Keys: []string{"b", "a"}}, 10); err != nil {
+		if err := Results(context.Background(), path, out, Choice{Keys: []string{"b", "a"}, Odds: 10}); err != nil {
 			t.Fatal(err)
 		}
 		var err error
@@ -141,7 +141,7 @@ func TestPlotDrawsKeysAsText(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "o.svg")
 	key := "a<b>&\"\n\x01" + strings.Repeat("long ", 100)
 	line := strings.Replace(estimateLine("k", 1, "1"), `"k"`, strings.ReplaceAll(fmt.Sprintf("%q", key), `\x01`, `\u0001`), 1)
-	if err := Results(context.Background(), results(t, line), out, Choice{}, 10); err != nil {
+	if err := Results(context.Background(), results(t, line), out, Choice{Odds: 10}); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(out)
@@ -163,14 +163,14 @@ func TestPlotDrawsKeysAsText(t *testing.T) {
 // A second picture replaces the first, and one that cannot be made leaves it.
 func TestPlotKeepsAPictureThatIsThere(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "o.svg")
-	if err := Results(context.Background(), results(t, estimateLine("k", 1, "1")), out, Choice{}, 10); err != nil {
+	if err := Results(context.Background(), results(t, estimateLine("k", 1, "1")), out, Choice{Odds: 10}); err != nil {
 		t.Fatal(err)
 	}
 	before, err := os.ReadFile(out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Results(context.Background(), results(t, "{}\n"), out, Choice{}, 10); err == nil {
+	if err := Results(context.Background(), results(t, "{}\n"), out, Choice{Odds: 10}); err == nil {
 		t.Fatal("no error")
 	}
 	if after, err := os.ReadFile(out); err != nil || !bytes.Equal(before, after) {
@@ -274,7 +274,7 @@ func TestKeysRankByAlarm(t *testing.T) {
 	if _, _, err := readRecords(context.Background(), path, Choice{Pattern: "noveltx*"}); err == nil || !strings.Contains(err.Error(), `no key that matches "noveltx*"; the nearest is "novelty"`) {
 		t.Error(err)
 	}
-	if err := Check("o.svg", Choice{Pattern: "[a"}); err == nil || !strings.Contains(err.Error(), "is no pattern") {
+	if err := Check("r", "o.svg", Choice{Pattern: "[a", Odds: 1}); err == nil || !strings.Contains(err.Error(), "is no pattern") {
 		t.Error(err)
 	}
 }
@@ -347,7 +347,7 @@ func TestPlotDrawsSmoothedSessions(t *testing.T) {
 		{nil, []string{">a<", ">b<", "threshold, log 100", ">change<"}},
 	} {
 		out := filepath.Join(t.TempDir(), "o.svg")
-		if err := Results(context.Background(), results(t, lines...), out, Choice{Keys: c.keys}, 100); err != nil {
+		if err := Results(context.Background(), results(t, lines...), out, Choice{Keys: c.keys, Odds: 100}); err != nil {
 			t.Fatal(err)
 		}
 		text, err := os.ReadFile(out)
@@ -472,7 +472,7 @@ func TestPlotDrawsDetection(t *testing.T) {
 		{"no detection", []string{estimateLine("a", 1, "1"), estimateLine("a", 2, "1")}, []string{">predicted<", ">predicted ± 2 sd<", ">E[w]<"}, append(both, "heaviest", "outliers")},
 	} {
 		out := filepath.Join(t.TempDir(), "o.svg")
-		if err := Results(context.Background(), results(t, c.lines...), out, Choice{}, 10); err != nil {
+		if err := Results(context.Background(), results(t, c.lines...), out, Choice{Odds: 10}); err != nil {
 			t.Fatal(err)
 		}
 		text, err := os.ReadFile(out)
@@ -507,7 +507,7 @@ func TestPlotBriefRecords(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	out := filepath.Join(t.TempDir(), "o.svg")
-	if err := Results(context.Background(), path, out, Choice{}, 10); err != nil {
+	if err := Results(context.Background(), path, out, Choice{Odds: 10}); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(out)
@@ -530,7 +530,7 @@ func TestPlotRefusesToMixKinds(t *testing.T) {
 		{[]string{smoothedLine("b", 0, 0, 1, 0, 1, ""), estimateLine("a", 1, "1")}, "line 2 is an estimate and line 1 a smoothed record"},
 		{[]string{strings.Replace(smoothedLine("b", 0, 0, 1, 0, 1, ""), `"estimate"`, `"estimation"`, 1)}, "line 1 is neither"},
 	} {
-		err := Results(context.Background(), results(t, c.lines...), filepath.Join(t.TempDir(), "o.svg"), Choice{}, 10)
+		err := Results(context.Background(), results(t, c.lines...), filepath.Join(t.TempDir(), "o.svg"), Choice{Odds: 10})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("error %v, want %q in it", err, c.want)
 		}
@@ -607,5 +607,128 @@ func TestRates(t *testing.T) {
 	arrows, ok := p.Layers[len(p.Layers)-1].(chart.Arrows)
 	if !ok || arrows.Name != "observed 1" || len(arrows.Points) != 2 {
 		t.Errorf("%+v", p.Layers[len(p.Layers)-1])
+	}
+}
+
+// A window leaves out what is before and after it; --alarm takes what is about an alarm.
+func TestWindow(t *testing.T) {
+	line := func(key string, n int, x float64) string {
+		alarm := "null"
+		if x > 13 {
+			alarm = `"novelty"`
+		}
+		return fmt.Sprintf(`{"key":%q,"time":"2026-01-%02dT%02d:00:00Z","n":%d,"x":%g,"predicted":{"mean":10,"sd":5},"estimate":{"mean":10,"sd":1},"detect":{"kind":"none","p_outlier":0,"p_change":0,"usual":{"mean":10,"sd":1},"score":2.5,"threshold":3.5,"alarm":%s}}`+"\n", key, 1+n/24, n%24, n, x, alarm)
+	}
+	var lines []string
+	for n := range 480 {
+		a, b := 10., 10.
+		switch n {
+		case 100:
+			a = 15
+		case 300:
+			b = 20
+		case 400:
+			a = 17
+		}
+		lines = append(lines, line("a", n, a))
+		if n < 350 || n > 370 {
+			lines = append(lines, line("b", n, b))
+		}
+	}
+	path := results(t, lines...)
+	day := func(d int) time.Time { return time.Date(2026, 1, d, 0, 0, 0, 0, time.UTC) }
+	for _, c := range []struct {
+		name        string
+		in          Window
+		keys        []string // in the order of the picture
+		first, last int64    // n of the first key
+	}{
+		{"all", Window{}, []string{"b", "a"}, 0, 479},
+		{"from", Window{From: day(15)}, []string{"a", "b"}, 336, 479},
+		{"from and to", Window{From: day(3), To: day(4)}, []string{"a", "b"}, 48, 72},
+	} {
+		all, _, err := readRecords(context.Background(), path, Choice{Window: c.in})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var keys []string
+		for _, h := range all {
+			keys = append(keys, h.key)
+		}
+		got := all[0].records
+		if !slices.Equal(keys, c.keys) || got[0].N != c.first || got[len(got)-1].N != c.last {
+			t.Errorf("%s: keys %v from %d to %d, want %v from %d to %d", c.name, keys, got[0].N, got[len(got)-1].N, c.keys, c.first, c.last)
+		}
+	}
+	all, _, err := readRecords(context.Background(), path, Choice{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, want := range map[int]struct {
+		key         string
+		first, last int64
+	}{1: {"b", 150, 471}, 2: {"a", 250, 479}, 3: {"a", 0, 250}} {
+		some, err := largest(all, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := some[0].records
+		if len(some) != 1 || some[0].key != want.key || got[0].N != want.first || got[len(got)-1].N != want.last {
+			t.Errorf("alarm %d: key %s from %d to %d, want %+v", n, some[0].key, got[0].N, got[len(got)-1].N, want)
+		}
+	}
+	if _, err := largest(all, 4); err == nil || !strings.Contains(err.Error(), "3 alarms") {
+		t.Errorf("alarm 4: %v", err)
+	}
+	out := filepath.Join(t.TempDir(), "o.svg")
+	for _, c := range []struct {
+		choice    Choice
+		want, not []string
+	}{
+		{Choice{Keys: []string{"b"}}, []string{"threshold of an alarm", "usual ± 2 sd", "nothing came", "surprise"}, []string{"predicted ± 2 sd"}},
+		{Choice{Keys: []string{"a"}, Band: Predicted}, []string{"predicted ± 2 sd"}, []string{"nothing came", "usual ±"}},
+		{Choice{Window: Window{Last: 48 * time.Hour}}, []string{"19 Jan", ">a<", ">b<", "score"}, []string{"17 Jan", "p_change"}},
+		{Choice{Window: Window{Alarm: 1}}, []string{">b<"}, []string{">a<"}},
+	} {
+		c.choice.Odds = 10
+		if err := Results(context.Background(), path, out, c.choice); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%+v: no %q", c.choice, want)
+			}
+		}
+		for _, not := range c.not {
+			if strings.Contains(string(text), not) {
+				t.Errorf("%+v: there is %q", c.choice, not)
+			}
+		}
+	}
+	if err := Results(context.Background(), path, out, Choice{Window: Window{From: day(30)}, Odds: 10}); err == nil || !strings.Contains(err.Error(), "no records from 2026-01-30T00:00:00Z") {
+		t.Errorf("nothing in the window: %v", err)
+	}
+}
+
+func TestCheckOfWindows(t *testing.T) {
+	day := func(d int) time.Time { return time.Date(2026, 1, d, 0, 0, 0, 0, time.UTC) }
+	for want, c := range map[string]Choice{
+		"--to is before --from": {Window: Window{From: day(2), To: day(1)}},
+		"--last excludes":       {Window: Window{From: day(2), Last: time.Hour}},
+		"--last is a time":      {Window: Window{Last: -1}},
+		"--alarm is 1":          {Window: Window{Alarm: -1}},
+		"--band":                {Band: "none"},
+	} {
+		c.Odds = 10
+		if err := Check("r", "o.svg", c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", c, err, want)
+		}
+	}
+	if err := Check("-", "o.svg", Choice{Odds: 10, Window: Window{Last: time.Hour}}); err == nil {
+		t.Error("--last of standard input passes")
 	}
 }

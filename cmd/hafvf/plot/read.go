@@ -78,9 +78,13 @@ type detection struct {
 	Alarm   *string
 	Outlier *float64 `json:"p_outlier"`
 	Change  *float64 `json:"p_change"`
-	Start   *time.Time
-	StartN  int64 `json:"start_n"`
-	Delay   int64
+	Usual   *moments
+	Score   *float64
+	// Not in brief records.
+	Threshold *float64
+	Start     *time.Time
+	StartN    int64 `json:"start_n"`
+	Delay     int64
 }
 
 // starts reports whether a new regime is found here.
@@ -91,7 +95,7 @@ func (r *record) smoothed() bool { return r.Session != nil }
 
 // readRecords reads the records of the keys that are drawn, in the order in which they are
 // drawn. Left is how many keys of the choice it left out.
-func readRecords(ctx context.Context, path string, keys Choice) (all []history, left int, err error) {
+func readRecords(ctx context.Context, path string, c Choice) (all []history, left int, err error) {
 	for _, name := range []string{"csv", "parquet"} {
 		base := strings.TrimSuffix(strings.TrimSuffix(path, ".gz"), ".zst")
 		if filepath.Ext(base) == "."+name {
@@ -103,17 +107,20 @@ func readRecords(ctx context.Context, path string, keys Choice) (all []history, 
 	sizes := map[string]*size{}
 	records := map[string][]record{}
 	err = eachRecord(ctx, path, func(r record) {
+		if !c.holds(&r) {
+			return
+		}
 		key := *r.Key
 		s := sizes[key]
 		if s == nil {
 			s = newSize()
 			sizes[key] = s
 		}
-		if !keys.takes(key) {
+		if !c.takes(key) {
 			return
 		}
 		s.add(&r)
-		if records[key] != nil || len(keys.Keys) > 0 || len(records) < maxKeys || path == "-" {
+		if records[key] != nil || len(c.Keys) > 0 || len(records) < maxKeys || path == "-" {
 			records[key] = append(records[key], r)
 		}
 	})
@@ -121,17 +128,17 @@ func readRecords(ctx context.Context, path string, keys Choice) (all []history, 
 		return nil, 0, err
 	}
 	if len(sizes) == 0 {
-		return nil, 0, fmt.Errorf("%s holds no records", path)
+		return nil, 0, fmt.Errorf("%s holds no records%s", path, c.name())
 	}
-	names := keys.Keys
+	names := c.Keys
 	if len(names) == 0 {
 		for key := range sizes {
-			if keys.takes(key) {
+			if c.takes(key) {
 				names = append(names, key)
 			}
 		}
 		if len(names) == 0 {
-			return nil, 0, fmt.Errorf("%s has no key that matches %q; the nearest is %q", path, keys.Pattern, message.Closest(keys.Pattern, slices.Collect(maps.Keys(sizes))))
+			return nil, 0, fmt.Errorf("%s has no key that matches %q; the nearest is %q", path, c.Pattern, message.Closest(c.Pattern, slices.Collect(maps.Keys(sizes))))
 		}
 		slices.SortFunc(names, func(a, b string) int {
 			return cmp.Or(cmp.Compare(sizes[b].largest, sizes[a].largest), cmp.Compare(a, b))
@@ -147,7 +154,7 @@ func readRecords(ctx context.Context, path string, keys Choice) (all []history, 
 	if slices.ContainsFunc(names, func(k string) bool { return records[k] == nil }) {
 		records = map[string][]record{}
 		err := eachRecord(ctx, path, func(r record) {
-			if slices.Contains(names, *r.Key) {
+			if slices.Contains(names, *r.Key) && c.holds(&r) {
 				records[*r.Key] = append(records[*r.Key], r)
 			}
 		})
@@ -209,11 +216,12 @@ func eachRecord(ctx context.Context, path string, f func(record)) error {
 	}
 }
 
-// A size is that of a key's largest alarm, in standard deviations of the prediction, or of
-// smoothed records the largest evidence of a change in nats. Brief records do not give the
-// size of an alarm, so it is taken from what was predicted and estimated.
+// A size is that of a key's largest alarm, in standard deviations, or of smoothed records the
+// largest evidence of a change in nats. Records do not give the size of an alarm, so it is taken
+// from what was usual, predicted and estimated.
 type size struct {
 	largest float64 // −1 where there is none
+	last    float64 // of the last record; −1 if it has none
 	// The last prediction and estimate before a change was suspected.
 	sd, before []float64
 }
@@ -222,6 +230,7 @@ func newSize() *size { return &size{largest: -1} }
 
 // add takes up the next record of the key.
 func (s *size) add(r *record) {
+	s.last = -1
 	if r.smoothed() {
 		if r.Change {
 			s.note(orNaN(r.Evidence))
@@ -239,12 +248,16 @@ func (s *size) add(r *record) {
 		if *r.Detect.Alarm == string(usual.ChangeAlarm) {
 			s.compare(s.before, after, s.sd)
 		} else {
-			mean := coordinates(r.Predicted.Mean)
-			x := values(r.X, r.Predicted.Mean)
+			expected := r.Predicted
+			if u := r.Detect.Usual; u != nil && !math.IsNaN(first(u.Mean)) {
+				expected = u
+			}
+			mean := coordinates(expected.Mean)
+			x := values(r.X, expected.Mean)
 			if v := coordinates(r.X); len(v) == len(mean) {
 				x = v
 			}
-			s.compare(mean, x, coordinates(r.Predicted.SD))
+			s.compare(mean, x, coordinates(expected.SD))
 		}
 	}
 	// At a commit most of the weight is on the new regime already, some steps before it too.
@@ -263,8 +276,8 @@ func (s *size) compare(from, to, sd []float64) {
 }
 
 func (s *size) note(v float64) {
-	if v > s.largest && !math.IsInf(v, 1) {
-		s.largest = v
+	if !math.IsInf(v, 1) && !math.IsNaN(v) {
+		s.last, s.largest = max(s.last, v), max(s.largest, v)
 	}
 }
 
