@@ -35,6 +35,7 @@ type Graph struct {
 	detects   bool
 	patterns  []string // of the exceptions
 	warmUp    int      // of the keys without one; 0 for none
+	advice    advice
 }
 
 // A graphTransform turns observations into lines, alerts and rejections.
@@ -73,7 +74,7 @@ func (g *Graph) String() string {
 
 // Compose composes the steps of a config. It reads no data.
 func Compose(c *config.Config) (*Graph, error) {
-	g := &Graph{Runner: c.Runner, states: c.State, detects: c.Detect != nil, warmUp: c.Model.WarmUp}
+	g := &Graph{Runner: c.Runner, states: c.State, detects: c.Detect != nil, warmUp: c.Model.WarmUp, advice: adviceOf(c)}
 	base := filterConfig(c, c.Model.Prior, c.Model.WarmUp, c.Model.Season, c.Levels, c.Top, c.Bank)
 	var rules []keyed.Rule
 	all := []hafvf.Config{base}

@@ -105,7 +105,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 		return s, err
 	}
 	s = state.summary()
-	s.detects, s.warmUp = graph.detects, graph.warmUp
+	s.detects, s.warmUp, s.advice = graph.detects, graph.warmUp, graph.advice
 	s.WarmUps = state.account.WarmUps()
 	for i, pattern := range graph.patterns {
 		if s.Records > 0 && !state.account.HasMatched(i) {
@@ -471,7 +471,7 @@ func (r *run) note(t *tally) {
 		if !known && len(r.keys) == countedKeys {
 			continue
 		}
-		r.keys[key] = seen{was.records + n.records, was.outliers + n.outliers}
+		r.keys[key] = was.and(n)
 	}
 }
 

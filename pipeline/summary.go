@@ -15,6 +15,7 @@ import (
 	"hafvf/hafvf/usual"
 	"hafvf/internal/account"
 	"hafvf/internal/message"
+	"hafvf/pipeline/config"
 	"hafvf/pipeline/records"
 )
 
@@ -45,6 +46,7 @@ type Summary struct {
 	detects bool
 	resumes bool // from a file of states
 	warmUp  int
+	advice  advice
 }
 
 // Err is the error of a run that could not use most of what it read. A run that was
@@ -200,7 +202,7 @@ func (s Summary) hints(b *strings.Builder) {
 		b.WriteByte('\n')
 	}
 	for _, m := range s.Misfits {
-		fmt.Fprintf(b, "warning: %.0f %% of the records of %s are outliers: the family does not fit; try model.scale: log or log1p, or a season\n", 100*m.Share, message.Printable(m.Key))
+		fmt.Fprintf(b, "warning: %.0f %% of the records of %s are outliers: the family does not fit%s\n", 100*m.Share, message.Printable(m.Key), s.advice.of(m))
 	}
 	for _, pattern := range s.Unmatched {
 		fmt.Fprintf(b, "warning: no key matches %s of keys\n", message.Quote(pattern))
@@ -221,8 +223,45 @@ const farBehind = 365 * 24 * time.Hour
 
 // A Misfit is a key of whose records more than misfitShare are outliers.
 type Misfit struct {
-	Key   string
-	Share float64 // of the key's records
+	Key             string
+	Share           float64 // of the key's records
+	Whole, Positive bool    // all values are whole; all are above zero
+	Negative        bool    // some value is below zero
+}
+
+// An advice is what a config has not tried for values that its family does not fit.
+type advice struct {
+	family, scale, season bool
+}
+
+func adviceOf(c *config.Config) advice {
+	return advice{
+		family: c.Model.Family == "normal",
+		scale:  c.Model.Scale == hafvf.Linear && hafvf.Scalable(c.Model.Family) == nil,
+		season: c.Model.Season == nil && usual.Seasonal(c.Model.Family) == nil && c.Order == config.EventTime,
+	}
+}
+
+// of is the advice for a key, empty if there is nothing left to try.
+func (a advice) of(m Misfit) string {
+	var try []string
+	if a.family && m.Whole && !m.Negative {
+		try = append(try, "model.family: poisson")
+	}
+	switch {
+	case !a.scale || m.Negative:
+	case m.Positive:
+		try = append(try, "model.scale: log")
+	default:
+		try = append(try, "model.scale: log1p")
+	}
+	if a.season {
+		try = append(try, "model.season")
+	}
+	if len(try) == 0 {
+		return ""
+	}
+	return "; try " + strings.Join(try, ", or ")
 }
 
 const (
@@ -232,14 +271,31 @@ const (
 	countedKeys   = 100_000 // whose outliers are counted
 )
 
-// seen counts the records of a key.
-type seen struct{ records, outliers int64 }
+// seen counts the records of a key, and says whether some of its values are fractions, zero or
+// negative.
+type seen struct {
+	records, outliers         int64
+	fractions, zero, negative bool
+}
+
+func (n seen) and(m seen) seen {
+	return seen{n.records + m.records, n.outliers + m.outliers, n.fractions || m.fractions, n.zero || m.zero, n.negative || m.negative}
+}
+
+func (n *seen) values(step [][]float64) {
+	for _, x := range step {
+		v := x[len(x)-1]
+		n.fractions = n.fractions || v != math.Trunc(v)
+		n.zero = n.zero || v == 0
+		n.negative = n.negative || v < 0
+	}
+}
 
 // misfits returns the keys with most outliers.
 func misfits(keys map[string]seen) (all []Misfit) {
 	for key, n := range keys {
 		if share := float64(n.outliers) / float64(n.records); n.records >= misfitRecords && share > misfitShare {
-			all = append(all, Misfit{key, share})
+			all = append(all, Misfit{Key: key, Share: share, Whole: !n.fractions, Positive: !n.zero && !n.negative, Negative: n.negative})
 		}
 	}
 	slices.SortFunc(all, func(a, b Misfit) int { return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Key, b.Key)) })
@@ -263,6 +319,7 @@ func (t *tally) estimate(key string, e *keyed.Estimate) {
 		}
 		n := t.keys[key]
 		n.records++
+		n.values(e.X)
 		if e.Detection.Kind == hafvf.Outlier {
 			n.outliers++
 		}

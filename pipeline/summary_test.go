@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"hafvf/pipeline/config"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
@@ -89,8 +90,33 @@ func TestSummaryOfMisfits(t *testing.T) {
 	}
 	s, _, _ := runConfig(t, "{model: {family: normal, prior: auto}, detect: true, source: {csv: {path: "+write(t, "in.csv", lines...)+"}}}")
 	if len(s.Misfits) != 1 || s.Misfits[0].Key != "bad" || s.Misfits[0].Share < misfitShare ||
-		!strings.Contains(s.String(), " % of the records of bad are outliers: the family does not fit; try model.scale") {
+		!strings.Contains(s.String(), " % of the records of bad are outliers: the family does not fit; try model.season\n") {
 		t.Errorf("%+v\n%s", s.Misfits, s)
+	}
+}
+
+// The advice for a family that does not fit is what the values allow and the config does not
+// have yet.
+func TestAdvice(t *testing.T) {
+	for _, c := range []struct {
+		model string
+		of    Misfit
+		want  string
+	}{
+		{"{family: normal}", Misfit{Positive: true}, "; try model.scale: log, or model.season"},
+		{"{family: normal}", Misfit{}, "; try model.scale: log1p, or model.season"},
+		{"{family: normal}", Misfit{Negative: true}, "; try model.season"},
+		{"{family: normal}", Misfit{Whole: true}, "; try model.family: poisson, or model.scale: log1p, or model.season"},
+		{"{family: normal, scale: log}", Misfit{Positive: true}, "; try model.season"},
+		{"{family: normal, scale: log, season: [24h]}", Misfit{Positive: true}, ""},
+		{"{family: poisson}", Misfit{Whole: true}, "; try model.season"},
+		{"{family: poisson, season: [24h]}", Misfit{Whole: true}, ""},
+	} {
+		cfg, err := config.Parse("test.yaml", []byte("{model: "+c.model+", detect: true, source: {csv: {path: a.csv}}}"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, c.want, adviceOf(cfg).of(c.of))
 	}
 }
 

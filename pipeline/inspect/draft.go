@@ -230,6 +230,7 @@ type draft struct {
 	others   []string // numeric columns that are left out
 	family   string
 	lateness string
+	scale    Suggestion
 	detect   Suggestion // in place of true
 	bank     Suggestion // in place of the default
 	// formatNote says which other time_format fits.
@@ -278,7 +279,7 @@ func (t *table) guess() *draft {
 // that is something new.
 func (d *draft) settle(l *Look) (changed bool) {
 	was := d.fields
-	lateness, family, detect, bank := d.lateness, d.family, d.detect, d.bank
+	lateness, family, scale, detect, bank := d.lateness, d.family, d.scale, d.detect, d.bank
 	for _, s := range l.Suggestions {
 		switch name := s.Key[strings.LastIndex(s.Key, ".")+1:]; name {
 		case "decimal":
@@ -296,13 +297,15 @@ func (d *draft) settle(l *Look) (changed bool) {
 			d.lateness = s.Value
 		case "family":
 			d.family = s.Value
+		case "scale":
+			d.scale = s
 		case "detect":
 			d.detect = s
 		case "bank":
 			d.bank = s
 		}
 	}
-	return was.Decimal != d.fields.Decimal || len(was.Missing) != len(d.fields.Missing) || was.TimeFormat != d.fields.TimeFormat || lateness != d.lateness || family != d.family || detect != d.detect || bank != d.bank
+	return was.Decimal != d.fields.Decimal || len(was.Missing) != len(d.fields.Missing) || was.TimeFormat != d.fields.TimeFormat || lateness != d.lateness || family != d.family || scale != d.scale || detect != d.detect || bank != d.bank
 }
 
 // yaml writes the config, with comments if there is a look.
@@ -321,6 +324,9 @@ func (d *draft) yaml(l *Look) []byte {
 	line("  family: "+d.family, familyComments[d.family])
 	if d.family != "bernoulli" {
 		line("  prior: auto", "from the first values of each key")
+	}
+	if d.scale.Value != "" {
+		line("  scale: "+d.scale.Value, d.scale.Why)
 	}
 	if l != nil && usual.Seasonal(d.family) == nil {
 		if season, note := l.rhythm(); season != "" {

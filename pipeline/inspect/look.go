@@ -84,7 +84,7 @@ func LookAt(c *config.Config) (*Look, error) {
 		return nil, err
 	}
 	l := &Look{Path: file.Path, Columns: rd.Columns()}
-	s := sample{parser: p, look: l, ends: map[string]time.Time{}, last: map[string]float64{}, words: map[string]int{}}
+	s := sample{parser: p, look: l, ends: map[string]time.Time{}, last: map[string]float64{}, words: map[string]int{}, numbers: map[string][]float64{}}
 	d := observe.NewDecoder(file.Format, p)
 	for l.Records < lookRows {
 		r, err := rd.Next()
@@ -114,6 +114,7 @@ type sample struct {
 	last    map[string]float64   // number, by key
 	squares float64              // sum of the squared differences of successive numbers of a key
 	sum     float64              // of the later number of each
+	numbers map[string][]float64 // of observations of one number, by key
 	steps   []time.Duration
 	times   []placed
 	rejects records.Rejections
@@ -220,6 +221,7 @@ func (s *sample) add(r connectors.Record, d *observe.Decoded) {
 				s.sum += x[0]
 			}
 			s.last[d.Key] = x[0]
+			s.numbers[d.Key] = append(s.numbers[d.Key], x[0])
 		}
 	}
 }
@@ -339,8 +341,12 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 	if c.Transform == config.Filter && c.Order == config.EventTime && l.Behind > c.Lateness && l.Far == 0 {
 		add("lateness", message.Duration(message.RoundUp(l.Behind)), l.behind())
 	}
-	if family := s.family(); family != "normal" && c.Model.Family == "normal" {
+	family := s.family()
+	if family != "normal" && c.Model.Family == "normal" {
 		add("model.family", family, familyReasons[family])
+	}
+	if scale := s.scale(); scale != "" && c.Model.Family == "normal" && family == "normal" && c.Model.Scale == hafvf.Linear {
+		add("model.scale", string(scale), "the values scatter by factors: their upper tail is the long one")
 	}
 	if d := c.Detect; d != nil && l.Step > 0 && d.BudgetOf(l.Step) < leastBudget {
 		budget := leastBudget * l.Step
@@ -389,6 +395,52 @@ func (s *sample) family() string {
 		return "normal"
 	}
 	return "poisson"
+}
+
+// scale returns that on which the values of most keys are about symmetric, if they are far from
+// it as they are; else it is empty. By the quartile skewness of Bowley, with the quantiles .05
+// and .95: 0 of symmetric values, .58 of exponential ones.
+func (s *sample) scale() hafvf.Scale {
+	const (
+		few    = 30 // numbers of a key
+		skewed = .4
+	)
+	if s.look.Negative > 0 {
+		return ""
+	}
+	scale := hafvf.Log
+	if s.look.Zero > 0 {
+		scale = hafvf.Log1p
+	}
+	keys, votes := 0, 0
+	for _, x := range s.numbers {
+		if len(x) < few {
+			continue
+		}
+		keys++
+		plain := skewness(x)
+		for i, v := range x {
+			x[i] = scale.Of(v)
+		}
+		if scaled := skewness(x); plain > skewed && math.Abs(scaled) < plain/2 {
+			votes++
+		}
+	}
+	if 2*votes > keys {
+		return scale
+	}
+	return ""
+}
+
+// skewness sorts x.
+func skewness(x []float64) float64 {
+	slices.Sort(x)
+	at := func(p float64) float64 { return x[int(p*float64(len(x)-1))] }
+	low, middle, high := at(.05), at(.5), at(.95)
+	if !(high > low) {
+		return 0
+	}
+	return (high + low - 2*middle) / (high - low)
 }
 
 // behind says that records come late.

@@ -2,6 +2,8 @@ package inspect
 
 import (
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -126,6 +128,40 @@ func TestLookFindsFarTimes(t *testing.T) {
 		}
 		if test.want != "" && strings.Contains(text, "suggest  lateness") {
 			t.Errorf("%s: a wrong time is taken for lateness: %s", test.name, text)
+		}
+	}
+}
+
+// Values that scatter by factors get a scale, unless the config has one, and only those.
+func TestLookSuggestsScale(t *testing.T) {
+	for name, c := range map[string]struct {
+		model string
+		x     func(z float64) float64
+		want  string
+	}{
+		"amounts":    {"{family: normal}", func(z float64) float64 { return 30 * math.Exp(z) }, "suggest  model.scale: log  # "},
+		"with zeros": {"{family: normal}", func(z float64) float64 { return max(0, math.Expm1(1+1.2*z)) }, "suggest  model.scale: log1p  # "},
+		"set":        {"{family: normal, scale: log}", func(z float64) float64 { return 30 * math.Exp(z) }, ""},
+		"symmetric":  {"{family: normal}", func(z float64) float64 { return 30 + 3*z }, ""},
+		"heavy":      {"{family: normal}", func(z float64) float64 { return 50 + z*z*z }, ""},
+		"negative":   {"{family: normal}", func(z float64) float64 { return math.Exp(z) - .5 }, ""},
+	} {
+		rng := rand.New(rand.NewPCG(1, 2))
+		path := write(t, "in.csv", tableOf("key,time,x\n", 600, func(i int) string {
+			// Keys of different levels are not skewed by themselves.
+			return fmt.Sprintf("k%d,%s,%g\n", i%2, start.Add(time.Duration(i)*time.Minute).Format(time.RFC3339), c.x(rng.NormFloat64())*math.Pow(20, float64(i%2)))
+		})...)
+		cfg, err := config.Parse("test.yaml", []byte("{model: "+c.model+", source: {csv: {path: "+path+"}}}"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := LookAt(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := l.String()
+		if c.want == "" && strings.Contains(text, "model.scale") || !strings.Contains(text, c.want) {
+			t.Errorf("%s: %s", name, text)
 		}
 	}
 }
