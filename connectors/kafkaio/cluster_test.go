@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -512,10 +513,10 @@ func TestNewPassword(t *testing.T) {
 // then gives the reason.
 func TestPasswordRefused(t *testing.T) {
 	k, c := fake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "ann", "known"), kfake.SeedTopics(1, "states"))
-	logins := 0
+	var logins atomic.Int32
 	k.ControlKey(int16(kmsg.SASLAuthenticate), func(kmsg.Request) (kmsg.Response, error, bool) {
 		k.KeepControl()
-		logins++
+		logins.Add(1)
 		return nil, nil, false
 	})
 	c.SASL = &SASL{Mechanism: "PLAIN", Username: "ann", Password: Secret{File: writeFile(t, "other")}}
@@ -528,9 +529,9 @@ func TestPasswordRefused(t *testing.T) {
 		"kafka-go": func() error { _, err := d.transport().Dial(t.Context(), "tcp", c.Brokers[0]); return err },
 		"franz-go": func() error { _, err := d.dialPatiently(t.Context(), "tcp", c.Brokers[0]); return err },
 	} {
-		logins = 0
-		if err := connect(); err == nil || !like(err.Error(), `broker … refuses the login of user "ann" by PLAIN: …`) || logins != 2 {
-			t.Errorf("%s: %d logins, and the error %v", name, logins, err)
+		logins.Store(0)
+		if err := connect(); err == nil || !like(err.Error(), `broker … refuses the login of user "ann" by PLAIN: …`) || logins.Load() != 2 {
+			t.Errorf("%s: %d logins, and the error %v", name, logins.Load(), err)
 		}
 	}
 }
