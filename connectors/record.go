@@ -318,15 +318,32 @@ func Peek(src Source, n int) (columns []string, records []Record, err error) {
 	return src.first(n)
 }
 
-// Head returns the first n records of the source's first file. There are none of standard input
-// and of what else can be read only once.
-func Head(src Source, n int) (records []Record, err error) {
+// Heads calls see with the first n records of each of the source's files. It leaves out standard
+// input and what else can be read only once.
+func Heads(src Source, n int, see func(path string, records []Record) error) error {
 	paths, err := src.files()
-	if err != nil || readsOnce(paths[0]) {
-		return nil, err
+	if err != nil {
+		return err
 	}
-	_, records, err = src.first(n)
-	return records, err
+	for _, path := range paths {
+		if readsOnce(path) {
+			continue
+		}
+		_, records, err := src.head(path, n)
+		if err == nil {
+			err = see(path, records)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Once reports whether the source can be read only once, as standard input.
+func (src Source) Once() bool {
+	paths, err := src.files()
+	return err == nil && readsOnce(paths[0])
 }
 
 // first returns columns and first records of the first file.
@@ -335,7 +352,12 @@ func (src Source) first(n int) (columns []string, records []Record, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	rr, err := src.open(paths[0])
+	return src.head(paths[0], n)
+}
+
+// head returns columns and first records of a file.
+func (src Source) head(path string, n int) (columns []string, records []Record, err error) {
+	rr, err := src.open(path)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,16 +1,19 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"hafvf/connectors/kafkaio"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -118,6 +121,56 @@ func TestFileTurnsBack(t *testing.T) {
 	if s, _ := run(state, header, strings.Join(lines(20), "")); s.Late != 4 || s.TurnedBack != 1 {
 		t.Errorf("on the state of a run before: %d late, %d turned back", s.Late, s.TurnedBack)
 	}
+}
+
+// A key that turns back is named in the log once, with the times, by a run and by a worker
+// without one.
+func TestLogOfTurns(t *testing.T) {
+	var lines strings.Builder
+	lines.WriteString("key,time,x\n")
+	for i, at := range []string{"2126-01-02T00:00:00Z", "2026-01-02T00:00:00Z"} {
+		for range 1 + 9*i {
+			fmt.Fprintf(&lines, "a,%s,1\n", at)
+		}
+	}
+	const want = ` level=WARN msg="a key with a time ahead of the clock goes back from it, as its next records were late in a row" key=a from=2126-01-02T00:00:00.000Z to=2026-01-02T00:00:00.000Z`
+	told := func(name, log string) {
+		t.Helper()
+		if strings.Count(log, "goes back") != 1 || !strings.Contains(log, want) {
+			t.Errorf("%s: no %q once in\n%s", name, want, log)
+		}
+	}
+	var log bytes.Buffer
+	text := "model: {family: normal}\nsource: {csv: {path: " + write(t, "in.csv", lines.String()) + "}}\nsink: none\n"
+	if err := execute(t, text, slog.New(slog.NewTextHandler(&log, nil))); err != nil {
+		t.Fatal(err)
+	}
+	told("a run", log.String())
+
+	log.Reset()
+	was := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(was)
+	newEncoder(t.Context(), settingText(encoding{})).TurnedBack("a", time.Date(2126, 1, 2, 0, 0, 0, 0, time.UTC), time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC))
+	told("a worker", log.String())
+}
+
+// Of keys that turn back at once the log names a few in a minute, and how many others there
+// were.
+func TestManyTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		var turns turnLog
+		for minute, want := range []string{"key=k9", "key=k0 from=1970-01-01T00:00:00.000Z to=1970-01-01T00:00:00.000Z others=990\n"} {
+			for i := range 1000 {
+				turns.tell(slog.New(slog.NewTextHandler(&log, nil)), fmt.Sprint("k", i), time.Unix(0, 0).UTC(), time.Unix(0, 0).UTC())
+			}
+			if n := strings.Count(log.String(), "\n"); n != turnsTold*(minute+1) || !strings.Contains(log.String(), want) {
+				t.Errorf("%d lines in minute %d, without %q:\n%s", n, minute, want, log.String())
+			}
+			time.Sleep(time.Minute)
+		}
+	})
 }
 
 // The summary has the lag of a topic's records, and what is late names the key that mends it.

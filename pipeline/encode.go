@@ -2,7 +2,10 @@ package pipeline
 
 import (
 	"context"
+	"log/slog"
 	"slices"
+	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
@@ -135,6 +138,50 @@ func (e *encoder) Smoothed(to *transforms.Encoded, key string, s *keyed.Smoothed
 	e.tally.smoothed(key, s)
 	to.Records = e.Layout.AppendSmoothed(connectors.Chunk(to.Records).Begin([]byte(key), s.ID), e.As, key, s)
 	to.Lines++
+}
+
+func (e *encoder) TurnedBack(key string, from, to time.Time) { e.run.turnedBack(key, from, to) }
+
+// turnedBack notes that a key has turned back, also without a run.
+func (r *run) turnedBack(key string, from, to time.Time) {
+	if r == nil {
+		workerTurns.tell(slog.Default(), key, from, to)
+		return
+	}
+	r.turns.tell(r.log, key, from, to)
+}
+
+// A turnLog says in the log which keys have turned back from wrong times. After the first
+// few of a minute it counts them for the next minute, as thousands may turn back at once.
+type turnLog struct {
+	mu     sync.Mutex
+	since  time.Time // when the minute began
+	told   int       // in this minute
+	untold int       // since the last line
+}
+
+// turnsTold is how many keys a turnLog names in a minute.
+const turnsTold = 10
+
+// workerTurns is that of a process without a run: a worker of a cluster.
+var workerTurns turnLog
+
+func (l *turnLog) tell(log *slog.Logger, key string, from, to time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now := time.Now(); now.Sub(l.since) >= time.Minute {
+		l.since, l.told = now, 0
+	}
+	if l.told == turnsTold {
+		l.untold++
+		return
+	}
+	about := []any{"key", key, "from", from, "to", to}
+	if l.untold > 0 {
+		about = append(about, "others", l.untold)
+	}
+	log.Warn("a key with a time ahead of the clock goes back from it, as its next records were late in a row", about...)
+	l.told, l.untold = l.told+1, 0
 }
 
 func (e *encoder) Flush() { e.tally.flush(e.run) }

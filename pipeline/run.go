@@ -201,6 +201,7 @@ type run struct {
 	migrate   bool // see Run
 	watch     Watch
 	folds     observe.Folds // of the source
+	turns     turnLog
 
 	mu       sync.Mutex
 	lost     int64     // alerts that were not delivered

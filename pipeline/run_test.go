@@ -426,6 +426,30 @@ func TestRunStops(t *testing.T) {
 	}
 }
 
+// So does a run of a topic up to its end, if its output is a file.
+func TestBoundedTopicStops(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "out.csv")
+	const before = "of the run before"
+	if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := fakeBus(t, 1)
+	b.put(t, observations(10_000, 3)...)
+	brokers, _ := json.Marshal(b.brokers)
+	text := fmt.Sprintf("model: {family: normal}\nsource: {kafka: {brokers: %s, topics: [in], bounded: true}}\nsink: {csv: {path: %s}}\n", brokers, path)
+	s := stopEarly(t, text)
+	equal(t, []string{path + ".partial"}, s.Partial)
+	equal(t, before, readFile(t, path))
+	equal(t, int(s.Records)+1, len(readLines(t, path+".partial"))) // and the header
+	whole := runWell(t, text)
+	equal(t, 10_000, int(whole.Records))
+	equal(t, 10_001, len(readLines(t, path)))
+	if _, err := os.Stat(path + ".partial"); err == nil {
+		t.Error("the part is still there")
+	}
+}
+
 // A run that fails in its middle keeps what it has written beside the output of the run
 // before.
 func TestRunFailsInTheMiddle(t *testing.T) {

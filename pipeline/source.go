@@ -24,6 +24,7 @@ func init() {
 	transforms.RegisterDecoder(ofTopics, func(ctx context.Context, text string) transforms.Decoder { return &topicDecoder{newDecoder(ctx, text)} })
 	kafkaio.RegisterClock(payloadClock, func(fields string) kafkaio.Clock {
 		p := parserOf(fields)
+		p.RefuseDays()
 		return func(r kafkaio.Record) (time.Time, bool) { return p.Clock(r.Value) }
 	})
 }
@@ -98,7 +99,7 @@ func (f fileSource) values() []string { return f.fields.Values }
 func (f fileSource) state() any       { return f.Path }
 
 func (f fileSource) read(s beam.Scope) (batches beam.PCollection, decoder transforms.Registered) {
-	return connectors.Read(s, f.Source), transforms.Registered{Name: ofFiles, Setting: settingText(decoding{f.Format, f.fields})}
+	return connectors.Read(s, f.Source), transforms.Registered{Name: ofFiles, Setting: settingText(decoding{f.Format, f.fields, f.Once()})}
 }
 
 // topicSource is a source of Kafka topics.
@@ -135,13 +136,14 @@ func (t topicSource) describe() string {
 }
 
 func (t topicSource) read(s beam.Scope) (batches beam.PCollection, decoder transforms.Registered) {
-	return kafkaio.ReadBatches(s, t.Source), transforms.Registered{Name: ofTopics, Setting: settingText(decoding{Fields: t.Fields})}
+	return kafkaio.ReadBatches(s, t.Source), transforms.Registered{Name: ofTopics, Setting: settingText(decoding{Fields: t.Fields, Unseen: true})}
 }
 
 // decoding is the setting of a decoder.
 type decoding struct {
 	Format string // of files
 	Fields config.Fields
+	Unseen bool // nobody can look at the times before: see observe.Parser.RefuseDays
 }
 
 // A decoder passes observations on, and rejects records that are none.
@@ -152,7 +154,11 @@ type decoder struct {
 
 func newDecoder(ctx context.Context, text string) decoder {
 	setting := settingOf[decoding](text)
-	d := decoder{observe.NewDecoder(setting.Format, parserOfFields(setting.Fields)), runOf(ctx)}
+	p := parserOfFields(setting.Fields)
+	if setting.Unseen {
+		p.RefuseDays()
+	}
+	d := decoder{observe.NewDecoder(setting.Format, p), runOf(ctx)}
 	if d.run != nil {
 		d.Folds = &d.run.folds
 	}

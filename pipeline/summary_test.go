@@ -6,7 +6,9 @@ import (
 	"hafvf/pipeline/config"
 	"math"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -180,6 +182,51 @@ func TestSpreadsheetTimes(t *testing.T) {
 		for _, format := range []string{"unix", "spreadsheet"} {
 			if err := run(", time_format: " + format); err != nil {
 				t.Errorf("%q as %s: %v", test.lines, format, err)
+			}
+		}
+	}
+}
+
+// So are days in a later file of a pattern. Those of standard input and of a topic are rejected,
+// record by record.
+func TestSpreadsheetTimesElsewhere(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"a.csv": "key,time,x\na,2026-01-02,1\n", "b.csv": "key,time,x\na,46000.5,1\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := Run{Graph: compose(t, "model: {family: normal}\nsource: {csv: {path: '"+filepath.Join(dir, "*.csv")+"'}}\nsink: none\n")}.Execute(t.Context(), nil)
+	if want := "the times of \"" + filepath.Join(dir, "b.csv") + "\" seem to be days"; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+
+	const want = "the time 46000.5 seems to be days of a spreadsheet: say time_format: spreadsheet in the source if it is, and time_format: unix"
+	days := []string{`{"key":"a","time":46000.5,"x":1}`, `{"key":"a","time":"46000.5","x":1}`}
+	others := []string{`{"key":"a","time":"1970-01-01T12:46:40Z","x":1}`, `{"key":"a","time":"2026-01-02","x":1}`}
+	for _, test := range []struct {
+		more    string
+		lines   []string
+		rejects int
+	}{{"", slices.Concat(days, others), 2}, {", time_format: unix", days, 0}, {", time_format: spreadsheet", days, 0}} {
+		in, err := os.Open(write(t, "in.jsonl", strings.Join(test.lines, "\n")+"\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stdin := os.Stdin
+		os.Stdin = in
+		_, estimates, rejected := runConfig(t, "model: {family: normal}\nsource: {jsonl: {path: '-'"+test.more+"}}\n")
+		os.Stdin = stdin
+		in.Close()
+		b := fakeBus(t, 1)
+		b.put(t, test.lines...)
+		if _, err := (Run{Graph: compose(t, b.config("bounded: true"+test.more, "")), Log: quiet}).Execute(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		for where, got := range map[string][2][]string{"standard input": {estimates, rejected}, "topic": {b.values(t, "out"), b.values(t, "rejected")}} {
+			dead := strings.Join(got[1], "")
+			if len(got[0]) != len(test.lines)-test.rejects || strings.Count(dead, `"reason":`) != test.rejects || strings.Count(dead, want) != test.rejects {
+				t.Errorf("%s%s: %d estimates, rejected %s", where, test.more, len(got[0]), dead)
 			}
 		}
 	}

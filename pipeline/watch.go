@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
@@ -80,5 +81,7 @@ func (e *watchEncoder) Estimate(_ *transforms.Encoded, key string, of *keyed.Est
 }
 
 func (e *watchEncoder) Silent(*transforms.Encoded, string, keyed.Silent) {}
+
+func (e *watchEncoder) TurnedBack(key string, from, to time.Time) { e.run.turnedBack(key, from, to) }
 
 func (e *watchEncoder) Flush() { e.tally.flush(e.run) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"hafvf/hafvf/keyed"
 )
@@ -25,6 +26,9 @@ type Encoder interface {
 	Estimate(to *Encoded, key string, e *keyed.Estimate)
 	// Silent appends what is to be written of a key that is silent.
 	Silent(to *Encoded, key string, s keyed.Silent)
+	// TurnedBack is called when a key has turned back from a wrong time, before its next
+	// estimate. A runner that repeats a bundle calls it again.
+	TurnedBack(key string, from, to time.Time)
 	// Flush is called now and then, and after the last of a bundle.
 	Flush()
 }

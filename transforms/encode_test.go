@@ -114,6 +114,8 @@ func (encoder) Smoothed(to *transforms.Encoded, key string, s *keyed.Smoothed) {
 	to.Lines++
 }
 
+func (encoder) TurnedBack(string, time.Time, time.Time) {}
+
 func (encoder) Flush() {}
 
 func text(e keyed.Estimate) string {

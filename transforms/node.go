@@ -404,8 +404,11 @@ func (e *held) take(w *worker, o *keyed.Observation) {
 		e.reject(o, err.Error())
 		return
 	}
-	if e.TurnedBack() {
+	if from, turned := e.TurnedBack(); turned {
 		e.counts.TurnedBack++
+		if w.encoder != nil {
+			w.encoder.TurnedBack(e.key, from, o.Time)
+		}
 	}
 	if now {
 		e.learn(w, o)

@@ -6,11 +6,16 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -181,6 +186,9 @@ func TestCheck(t *testing.T) {
 		{"none of two", Cluster{Brokers: []string{gone, web.Brokers[0]}}, nil, nil, `none of the 2 brokers can be used: broker GONE refuses the connection: …; WEB is no Kafka broker: its answer begins with "HTTP"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			if strings.HasPrefix(test.name, "wrong password") {
+				t.Parallel() // each waits for another password
+			}
 			c := test.cluster
 			c.TLS, c.SASL = test.tls, test.sasl
 			patience := 30 * time.Second
@@ -426,28 +434,104 @@ func TestClusterOfAWriter(t *testing.T) {
 	}
 }
 
-// TestNewPassword: clients that were made before a password was changed log in with the new
-// one.
+// TestNewPassword: a reader, a writer and the owner of a changelog go on when the password
+// changes at the broker, and in the file only after the broker has refused the old one.
 func TestNewPassword(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "password")
-	write := func(text string) {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
+	file := writeFile(t, "0")
+	k, c := fake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "ann", "known"), kfake.SeedTopics(1, "in", "out", "states"))
+	var mu sync.Mutex
+	password, cut, logins := 0, false, 0
+	k.Control(func(r kmsg.Request) (kmsg.Response, error, bool) {
+		k.KeepControl()
+		mu.Lock()
+		defer mu.Unlock()
+		switch r := r.(type) {
+		case *kmsg.SASLAuthenticateRequest:
+			logins++
+			if string(r.SASLAuthBytes) == fmt.Sprintf("\x00ann\x00%d", password) {
+				r.SASLAuthBytes = []byte("\x00ann\x00known")
+				return nil, nil, false
+			}
+			time.AfterFunc(3*firstPause, func() { os.WriteFile(file, fmt.Append(nil, password), 0o600) })
+			answer := r.ResponseKind().(*kmsg.SASLAuthenticateResponse)
+			answer.ErrorCode = kerr.SaslAuthenticationFailed.Code
+			return answer, nil, true
+		case *kmsg.FetchRequest, *kmsg.ProduceRequest:
+			if cut {
+				cut = false
+				return nil, errors.New("the connection is cut"), true
+			}
 		}
-	}
-	write("old")
-	d, err := Cluster{Brokers: []string{"b:9092"}, SASL: &SASL{Mechanism: "PLAIN", Username: "ann", Password: Secret{File: file}}}.dialer()
+		return nil, nil, false
+	})
+	c.SASL = &SASL{Mechanism: "PLAIN", Username: "ann", Password: Secret{File: file}}
+
+	w, r := newWriter(t, c, "out"), startReading(t, Source{Cluster: c, Topics: []string{"in"}}, nil)
+	o, err := own(context30(t), c, "states", "", batchBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, password := range []string{"old", "new"} {
-		write(password)
-		want := "\x00ann\x00" + password
-		if _, ofOwner, err := (mechanism{d.login}).Authenticate(t.Context(), "b:9092"); string(ofOwner) != want || err != nil {
-			t.Errorf("franz-go says %q, %v", ofOwner, err)
+	defer o.close()
+	in := newWriter(t, c, "in")
+	for i := range 3 {
+		for name, use := range map[string]func(){
+			"writer": func() {
+				if err := w.Write(context30(t), []Message{{Value: []byte("x")}}); err != nil {
+					t.Error(err)
+				}
+			},
+			"owner": func() {
+				if err := o.commit(context30(t), slices.Values([]entry{{key: []byte("k"), value: []byte("1")}}), nil); err != nil {
+					t.Error(err)
+				}
+			},
+			"reader": func() {
+				n := len(r.got)
+				if err := in.Write(context30(t), []Message{{Value: []byte("x")}}); err != nil {
+					t.Error(err)
+				}
+				r.until(func() bool { return len(r.got) > n })
+			},
+		} {
+			mu.Lock()
+			if cut = i > 0; cut {
+				password++
+			}
+			before := logins
+			mu.Unlock()
+			use()
+			mu.Lock()
+			if i > 0 && logins < before+2 {
+				t.Errorf("%s: %d logins with a new password", name, logins-before)
+			}
+			mu.Unlock()
 		}
-		if _, _, ofTransport, err := startLogin(t.Context(), d.transport().SASL, "b:9092"); string(ofTransport) != want || err != nil {
-			t.Errorf("kafka-go says %q, %v", ofTransport, err)
+	}
+}
+
+// TestPasswordRefused: each client logs in twice if the broker refuses the password, and
+// then gives the reason.
+func TestPasswordRefused(t *testing.T) {
+	k, c := fake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "ann", "known"), kfake.SeedTopics(1, "states"))
+	var logins atomic.Int32
+	k.ControlKey(int16(kmsg.SASLAuthenticate), func(kmsg.Request) (kmsg.Response, error, bool) {
+		k.KeepControl()
+		logins.Add(1)
+		return nil, nil, false
+	})
+	c.SASL = &SASL{Mechanism: "PLAIN", Username: "ann", Password: Secret{File: writeFile(t, "other")}}
+	d, err := c.dialer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, connect := range map[string]func() error{
+		"link":     func() error { _, err := c.connect(t.Context(), c.Brokers[0]); return err },
+		"kafka-go": func() error { _, err := d.transport().Dial(t.Context(), "tcp", c.Brokers[0]); return err },
+		"franz-go": func() error { _, err := d.dialPatiently(t.Context(), "tcp", c.Brokers[0]); return err },
+	} {
+		logins.Store(0)
+		if err := connect(); err == nil || !like(err.Error(), `broker … refuses the login of user "ann" by PLAIN: …`) || logins.Load() != 2 {
+			t.Errorf("%s: %d logins, and the error %v", name, logins.Load(), err)
 		}
 	}
 }

@@ -3,12 +3,11 @@ package kafkaio
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
-	"strconv"
 	"time"
 
 	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/sasl"
 )
 
 const (
@@ -16,48 +15,30 @@ const (
 	clientID = "hafvf"
 	// dialTime is the limit of a connection with its login.
 	dialTime = 5 * time.Second
+	// loginPause is the longest time between two logins, if a broker refuses the first.
+	loginPause = 2 * time.Second
 )
 
 // A dialer opens all connections of this package: those of links, of kafka-go's transport
 // and of franz-go. Clients outlive passwords and certificates, so these are read again for
 // each connection.
 type dialer struct {
-	brokers []string       // of the Cluster, each with a port
-	tls     *TLS           // nil: none
-	login   sasl.Mechanism // nil: none
+	cluster Cluster
+	brokers []string // of the Cluster, each with a port
 }
 
 // dialer returns the cluster's dialer. It reads the files that the cluster names, to see that
 // they can be used.
 func (c Cluster) dialer() (d dialer, err error) {
+	d.cluster = c
 	if d.brokers, err = c.addresses(); err != nil {
 		return d, err
 	}
 	if _, err = c.TLS.config(); err != nil {
 		return d, err
 	}
-	d.tls = c.TLS
-	m, err := c.SASL.mechanism()
-	if m != nil {
-		d.login = login{m.Name(), c.SASL}
-	}
+	_, _, err = c.SASL.mechanism()
 	return d, err
-}
-
-// A login is a mechanism that reads the password each time.
-type login struct {
-	name string
-	sasl *SASL
-}
-
-func (l login) Name() string { return l.name }
-
-func (l login) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
-	m, err := l.sasl.mechanism()
-	if err != nil {
-		return nil, nil, err
-	}
-	return m.Start(ctx)
 }
 
 // dialTCP opens every connection of this package. The simulation replaces it.
@@ -73,10 +54,10 @@ func (d dialer) open(ctx context.Context, network, addr string) (net.Conn, error
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
 	conn, err := dialTCP(ctx, network, addr)
-	if err != nil || d.tls == nil {
+	if err != nil || d.cluster.TLS == nil {
 		return conn, err
 	}
-	config, err := d.tls.config()
+	config, err := d.cluster.TLS.config()
 	if err != nil {
 		conn.Close()
 		return nil, permanent{err}
@@ -90,17 +71,59 @@ func (d dialer) open(ctx context.Context, network, addr string) (net.Conn, error
 	return secure, nil
 }
 
-// transport is that of a kafka.Client.
-func (d dialer) transport() *kafka.Transport {
-	return &kafka.Transport{ClientID: clientID, Dial: d.open, DialTimeout: dialTime, SASL: d.login}
+// dial is open for clients of other packages: if the cluster asks for a login, the broker
+// has accepted it. By themselves these clients would end at the first refusal.
+func (d dialer) dial(ctx context.Context, network, addr string) (conn net.Conn, err error) {
+	if d.cluster.SASL == nil {
+		return d.open(ctx, network, addr)
+	}
+	err = twice(ctx, func(ctx context.Context) error {
+		if conn, err = d.open(ctx, network, addr); err != nil {
+			return err
+		}
+		l := newLink(conn, addr)
+		if err = l.greet(ctx); err == nil {
+			err = d.cluster.login(ctx, l)
+		}
+		if err == nil {
+			err = conn.SetDeadline(time.Time{})
+		}
+		if err != nil {
+			conn.Close()
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return conn, nil
 }
 
-// startLogin begins a login with the broker at addr. The session goes on in the context
-// that is returned.
-func startLogin(ctx context.Context, m sasl.Mechanism, addr string) (context.Context, sasl.StateMachine, []byte, error) {
-	host, port, _ := net.SplitHostPort(addr)
-	n, _ := strconv.Atoi(port)
-	ctx = sasl.WithMetadata(ctx, &sasl.Metadata{Host: host, Port: n})
-	session, first, err := m.Start(ctx)
-	return ctx, session, first, err
+// twice calls connect, and again if a broker refuses the login: as soon as the password that
+// can be read is another one, or after loginPause. A password may change at the brokers
+// first.
+func twice(ctx context.Context, connect func(context.Context) error) error {
+	try := func() error {
+		ctx, cancel := context.WithTimeout(ctx, dialTime)
+		defer cancel()
+		return connect(ctx)
+	}
+	err := try()
+	var refused *loginError
+	if !errors.As(err, &refused) {
+		return err
+	}
+	for start := time.Now(); time.Since(start) < loginPause && !refused.outdated(); {
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(firstPause):
+		}
+	}
+	return try()
+}
+
+// transport is that of a kafka.Client.
+func (d dialer) transport() *kafka.Transport {
+	return &kafka.Transport{ClientID: clientID, Dial: d.dial, DialTimeout: 2*dialTime + loginPause}
 }

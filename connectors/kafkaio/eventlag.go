@@ -23,8 +23,8 @@ const (
 )
 
 // A lag is how far the times of a partition's records are behind the clock when the records
-// arrive. A lag is known to 5 %, rounded up, and is at least a millisecond. The zero lag knows
-// nothing.
+// arrive. A lag is at least a millisecond. The usual one is known to 5 %, rounded up, but never
+// above the longest. The zero lag knows nothing.
 type lag struct {
 	weights []float64 // of the records, by size
 	total   float64
@@ -57,13 +57,13 @@ func (l *lag) add(at time.Time, lags []time.Duration) {
 		if d < lagHistory {
 			l.weights[sizeOf(d)]++
 			l.total++
-			l.most = max(l.most, d)
+			l.most = max(l.most, d, time.Millisecond)
 		}
 	}
 	beyond := 0.
 	for i := len(l.weights) - 1; i >= 0; i-- {
 		if beyond += l.weights[i]; beyond > (1-lagShare)*l.total {
-			l.usual = time.Duration(math.Exp2(float64(i)/lagSteps) * float64(time.Millisecond))
+			l.usual = min(time.Duration(math.Exp2(float64(i)/lagSteps)*float64(time.Millisecond)), l.most)
 			return
 		}
 	}

@@ -17,6 +17,10 @@ func TestUsualLag(t *testing.T) {
 	if none.usual != 0 || none.most != 0 {
 		t.Errorf("of history %v", none.usual)
 	}
+	var ahead lag
+	if ahead.add(base, []time.Duration{-time.Hour}); ahead.usual != time.Millisecond || ahead.most != time.Millisecond {
+		t.Errorf("of a time ahead of the clock %v, at most %v", ahead.usual, ahead.most)
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		var l lag
 		usual := time.Duration(rapid.Int64Range(int64(time.Millisecond), int64(lagHistory/2)).Draw(t, "lag"))
@@ -26,6 +30,9 @@ func TestUsualLag(t *testing.T) {
 				d = lagHistory - time.Millisecond
 			}
 			l.add(base.Add(time.Duration(i)*time.Second), []time.Duration{d})
+			if l.usual > l.most {
+				t.Fatalf("99 %% are within %v, all of them within %v", l.usual, l.most)
+			}
 		}
 		if l.usual < usual || l.usual > usual+usual/20 {
 			t.Fatalf("%v, want %v", l.usual, usual)

@@ -21,7 +21,6 @@ import (
 	"github.com/segmentio/kafka-go/protocol/metadata"
 	"github.com/segmentio/kafka-go/protocol/saslauthenticate"
 	"github.com/segmentio/kafka-go/protocol/saslhandshake"
-	"github.com/segmentio/kafka-go/sasl"
 )
 
 // A link is a connection to one broker. kafka-go's Client does not do here: it answers
@@ -111,15 +110,31 @@ func ask[R protocol.Message](ctx context.Context, l *link, req protocol.Message)
 }
 
 // A loginError says that a broker refused the login.
-type loginError struct{ text string }
+type loginError struct {
+	text     string
+	sasl     *SASL
+	password string // that was refused
+}
 
 func (e *loginError) Error() string { return e.text }
 
+// outdated reports whether another password can be read than the one that was refused.
+func (e *loginError) outdated() bool {
+	_, password, err := e.sasl.mechanism()
+	return err == nil && password != e.password
+}
+
 // connect opens a connection, with TLS handshake and login. Its errors name the broker and
 // say what to do.
-func (c Cluster) connect(ctx context.Context, addr string) (_ *link, err error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTime)
-	defer cancel()
+func (c Cluster) connect(ctx context.Context, addr string) (l *link, err error) {
+	err = twice(ctx, func(ctx context.Context) error {
+		l, err = c.connectOnce(ctx, addr)
+		return err
+	})
+	return l, err
+}
+
+func (c Cluster) connectOnce(ctx context.Context, addr string) (_ *link, err error) {
 	d, err := c.dialer()
 	if err != nil {
 		return nil, permanent{err}
@@ -137,10 +152,25 @@ func (c Cluster) connect(ctx context.Context, addr string) (_ *link, err error) 
 			nc.Close()
 		}
 	}()
-	l := &link{Conn: protocol.NewConn(&greeted{Conn: nc}, clientID), addr: addr}
+	l := newLink(nc, addr)
+	if err := l.greet(ctx); err != nil {
+		return nil, c.greetingError(ctx, addr, start, err)
+	}
+	if c.SASL == nil {
+		return l, nil
+	}
+	return l, c.login(ctx, l)
+}
+
+func newLink(conn net.Conn, addr string) *link {
+	return &link{Conn: protocol.NewConn(&greeted{Conn: conn}, clientID), addr: addr}
+}
+
+// greet sends the first request: which versions of requests the broker knows.
+func (l *link) greet(ctx context.Context) error {
 	versions, err := ask[*apiversions.Response](ctx, l, new(apiversions.Request))
 	if err != nil {
-		return nil, c.greetingError(ctx, addr, start, err)
+		return err
 	}
 	known := map[protocol.ApiKey]int16{}
 	for _, k := range versions.ApiKeys {
@@ -151,13 +181,16 @@ func (c Cluster) connect(ctx context.Context, addr string) (_ *link, err error) 
 		}
 	}
 	l.SetVersions(known)
-	if d.login == nil {
-		return l, nil
-	}
-	return l, c.login(ctx, d.login, l)
+	return nil
 }
 
-func (c Cluster) login(ctx context.Context, m sasl.Mechanism, l *link) error {
+// login logs in, by the password as it is now. If the broker refuses, the error is a
+// loginError.
+func (c Cluster) login(ctx context.Context, l *link) error {
+	m, password, err := c.SASL.mechanism()
+	if err != nil {
+		return permanent{err}
+	}
 	hello, err := ask[*saslhandshake.Response](ctx, l, &saslhandshake.Request{Mechanism: m.Name()})
 	switch code := kafka.Error(0); {
 	case err != nil:
@@ -172,13 +205,13 @@ func (c Cluster) login(ctx context.Context, m sasl.Mechanism, l *link) error {
 		}
 		return fmt.Errorf("broker %s does not begin a login: %w", l.addr, code)
 	}
-	ctx, session, out, err := startLogin(ctx, m, l.addr)
+	session, out, err := m.Start(ctx)
 	for done := false; err == nil && !done; {
 		var res *saslauthenticate.Response
 		res, err = ask[*saslauthenticate.Response](ctx, l, &saslauthenticate.Request{AuthBytes: out})
 		// Old brokers say no by hanging up.
 		if err == nil && kafka.Error(res.ErrorCode) == kafka.SASLAuthenticationFailed || hungUp(err) {
-			return &loginError{fmt.Sprintf("broker %s refuses the login of %s by %s: the name or the password (in %s) is wrong, or the user is not set up for this mechanism",
+			return &loginError{sasl: c.SASL, password: password, text: fmt.Sprintf("broker %s refuses the login of %s by %s: the name or the password (in %s) is wrong, or the user is not set up for this mechanism",
 				l.addr, c.user(), m.Name(), c.SASL.Password.Where())}
 		}
 		if err == nil && res.ErrorCode != 0 {

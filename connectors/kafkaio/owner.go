@@ -11,12 +11,10 @@ import (
 	"sync"
 	"time"
 
-	kafkasasl "github.com/segmentio/kafka-go/sasl"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
-	"github.com/twmb/franz-go/pkg/sasl"
 )
 
 // An owner writes to a changelog and commits the offsets that belong to it, both in one
@@ -53,7 +51,7 @@ func own(ctx context.Context, c Cluster, changelog, group string, batch int32) (
 		return nil, err
 	}
 	options := []kgo.Opt{
-		kgo.SeedBrokers(d.brokers...), kgo.ClientID(clientID), kgo.Dialer(d.openPatiently), kgo.DisableClientMetrics(),
+		kgo.SeedBrokers(d.brokers...), kgo.ClientID(clientID), kgo.Dialer(d.dialPatiently), kgo.DisableClientMetrics(),
 		// A broker that stops may have accepted the connection. That the cluster can be
 		// talked to in this way is known from the client, which has read the changelog.
 		kgo.AlwaysRetryEOF(),
@@ -66,9 +64,6 @@ func own(ctx context.Context, c Cluster, changelog, group string, batch int32) (
 		kgo.ProducerBatchCompression(kgo.ZstdCompression(), kgo.NoCompression()),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.RecordDeliveryTimeout(deliveryTime), kgo.RetryTimeout(deliveryTime), kgo.RequestRetries(int(deliveryTime / firstPause)), kgo.RetryBackoffFn(requests(deliveryTime).Pause),
-	}
-	if d.login != nil {
-		options = append(options, kgo.SASL(mechanism{d.login}))
 	}
 	client, err := kgo.NewClient(options...)
 	if err != nil {
@@ -92,21 +87,22 @@ func own(ctx context.Context, c Cluster, changelog, group string, batch int32) (
 		changelog, startTimeout, err)
 }
 
-// openPatiently is open for franz-go, of which a request fails as soon as no broker accepts
+// dialPatiently is dial for franz-go, of which a request fails as soon as no broker accepts
 // a connection, as while the only one restarts. While the brokers that the Cluster names are
-// all away, it repeats open for up to deliveryTime. When others are there, it returns the
-// error at once, because franz-go then asks one of them.
-func (d dialer) openPatiently(ctx context.Context, network, addr string) (conn net.Conn, err error) {
-	others := false
+// all away, it repeats dial for up to deliveryTime. When others are there, it returns the
+// error at once, because franz-go then asks one of them. So it does with a refused login.
+func (d dialer) dialPatiently(ctx context.Context, network, addr string) (conn net.Conn, err error) {
+	final := false
 	err = requests(deliveryTime).Do(ctx, func(ctx context.Context) (err error) {
-		if conn, err = d.open(ctx, network, addr); err == nil {
+		if conn, err = d.dial(ctx, network, addr); err == nil {
 			return nil
 		}
-		if others = d.anyone(ctx); others {
-			conn, err = d.open(ctx, network, addr) // this one may have come back as well
+		if final = refused(err); !final && d.anyone(ctx) {
+			final = true
+			conn, err = d.dial(ctx, network, addr) // this one may have come back as well
 		}
 		return err
-	}, func(error) bool { return !others })
+	}, func(error) bool { return !final })
 	return conn, err
 }
 
@@ -233,20 +229,3 @@ func retried(ctx context.Context, do func(context.Context) error) error {
 }
 
 func (o *owner) close() { o.client.Close() }
-
-// mechanism is a login of kafka-go for franz-go.
-type mechanism struct{ kafkasasl.Mechanism }
-
-func (m mechanism) Authenticate(ctx context.Context, addr string) (sasl.Session, []byte, error) {
-	ctx, s, first, err := startLogin(ctx, m.Mechanism, addr)
-	return session{s, ctx}, first, err
-}
-
-type session struct {
-	kafkasasl.StateMachine
-	ctx context.Context
-}
-
-func (s session) Challenge(b []byte) (done bool, response []byte, err error) {
-	return s.Next(s.ctx, b)
-}

@@ -23,7 +23,7 @@ func TestDialWaits(t *testing.T) {
 	l.Close()
 	other := listen("127.0.0.1:0")
 	defer other.Close()
-	if _, err := (dialer{brokers: []string{addr, other.Addr().String()}}).openPatiently(t.Context(), "tcp", addr); !errors.Is(err, syscall.ECONNREFUSED) {
+	if _, err := (dialer{brokers: []string{addr, other.Addr().String()}}).dialPatiently(t.Context(), "tcp", addr); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Fatalf("with another broker there: %v", err)
 	}
 
@@ -33,7 +33,7 @@ func TestDialWaits(t *testing.T) {
 		l, _ := net.Listen("tcp", addr)
 		back <- l
 	}()
-	conn, err := dialer{brokers: []string{addr}}.openPatiently(t.Context(), "tcp", addr)
+	conn, err := dialer{brokers: []string{addr}}.dialPatiently(t.Context(), "tcp", addr)
 	if l := <-back; l == nil {
 		t.Skip("something else took the port in between")
 	} else {

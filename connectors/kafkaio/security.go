@@ -79,34 +79,33 @@ func (t *TLS) config() (*tls.Config, error) {
 	return config, nil
 }
 
-// mechanism reads the password.
-func (s *SASL) mechanism() (sasl.Mechanism, error) {
+// mechanism reads the password, which it returns too. It is nil without a login.
+func (s *SASL) mechanism() (m sasl.Mechanism, password string, err error) {
 	if s == nil {
-		return nil, nil
+		return nil, "", nil
 	}
 	const plainName = "PLAIN"
 	known := []string{plainName, scram.SHA256.Name(), scram.SHA512.Name()}
 	if !slices.Contains(known, s.Mechanism) {
-		return nil, fmt.Errorf("sasl.mechanism %q is not known: it is one of %s", s.Mechanism, strings.Join(known, ", "))
+		return nil, "", fmt.Errorf("sasl.mechanism %q is not known: it is one of %s", s.Mechanism, strings.Join(known, ", "))
 	}
 	if s.Username == "" {
-		return nil, errors.New("sasl.username is missing")
+		return nil, "", errors.New("sasl.username is missing")
 	}
-	password, err := s.Password.Value("sasl.password")
-	if err != nil {
-		return nil, err
+	if password, err = s.Password.Value("sasl.password"); err != nil {
+		return nil, "", err
 	}
 	algorithm := scram.SHA512
 	switch s.Mechanism {
 	case plainName:
-		return plain.Mechanism{Username: s.Username, Password: password}, nil
+		return plain.Mechanism{Username: s.Username, Password: password}, password, nil
 	case scram.SHA256.Name():
 		algorithm = scram.SHA256
 	}
-	m, err := scram.Mechanism(algorithm, s.Username, password)
+	m, err = scram.Mechanism(algorithm, s.Username, password)
 	if err != nil {
 		// The library's error might quote what it refused.
-		return nil, fmt.Errorf("sasl.username, or the password in %s, has characters that %s forbids", s.Password.Where(), s.Mechanism)
+		return nil, "", fmt.Errorf("sasl.username, or the password in %s, has characters that %s forbids", s.Password.Where(), s.Mechanism)
 	}
-	return m, nil
+	return m, password, nil
 }

@@ -32,6 +32,7 @@ var drawn = func() *rapid.Generator[schedule] {
 		switch s.Op {
 		case feed:
 			s.A, s.B = rapid.IntRange(1, 20).Draw(t, "records"), rapid.IntRange(0, 9).Draw(t, "seed")
+			s.C = int(rapid.SampledFrom([]misdate{noClock, noClock, noClock, noClock, noClock, noClock, aPartitions, aKeys, farAhead}).Draw(t, "wrong"))
 		case trapped:
 			s.A, s.B, s.C = request.Draw(t, "request"), rapid.IntRange(0, 2).Draw(t, "nth"), rapid.IntRange(0, int(faults)-2).Draw(t, "fault")
 			s.D = lasts.Draw(t, "delay")
@@ -130,6 +131,10 @@ func TestSimulationFinds(t *testing.T) {
 		// The process dies while the receiver is away.
 		{forgetsAlerts, schedule{{flip, 0, 0, 0, 0, 0}, {feed, 10, 0, 0, 0, 0}, {start, 0, 0, 0, 0, 3 * time.Second}, {kill, 0, 0, 0, 0, 0}},
 			`the receiver has "" for the alert of`},
+		{trustsTimes, schedule{{start, 0, 0, 0, 0, time.Second}, {feed, 10, 0, int(aKeys), 0, 3 * time.Second}},
+			"the watermark is ahead of the clock by 29m5"},
+		{followsClock, schedule{{start, 0, 0, 0, 0, time.Second}, {feed, 10, 0, int(farAhead), 0, 3 * time.Second}},
+			"with the right time is behind the watermark by 2m"},
 	} {
 		t.Run(string(c.bug), func(t *testing.T) {
 			if bad := strings.Join(simulate(t, c.schedule, c.bug), "\n"); !strings.Contains(bad, c.shows) {
@@ -171,7 +176,7 @@ func TestSimulationRates(t *testing.T) {
 		t.Skip("a measurement: run it with -rates")
 	}
 	const seeds, most = 10, 400
-	for _, b := range []bug{offsetsFirst, noFence, blindToTopic, blindToStates, impatientFirst, storedTooSoon, learnsRepeats, blindToAge, blindToGaps, followsCount, forgetsAlerts} {
+	for _, b := range []bug{offsetsFirst, noFence, blindToTopic, blindToStates, impatientFirst, storedTooSoon, learnsRepeats, blindToAge, blindToGaps, followsCount, forgetsAlerts, trustsTimes, followsClock} {
 		var took []int
 		var shortest schedule
 		said := ""

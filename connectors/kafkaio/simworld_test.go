@@ -48,6 +48,9 @@ import (
 // durations are those of the monotonic clock, and the time of day enters the watermark alone,
 // which never goes back.
 //
+// The clocks of devices are in the records: their times are simDelay before they arrive, and
+// those of some keys and partitions stand wrong for a while, by less or more than simMaxAhead.
+//
 // The claim is:
 //   - outputs without repeats equal those of a loop without faults, byte for byte, and
 //     repeats are equal;
@@ -57,19 +60,56 @@ import (
 //   - when the faults are over, a run starts and deals with all records, or is refused where
 //     the topic was created again, or the changelog is lost, older than the offsets, or not
 //     whole. Partitions that are added to the changelog, and a copy of it, change nothing;
-//   - a receiver that comes and goes gets every alert, however the runs end.
+//   - a receiver that comes and goes gets every alert, however the runs end;
+//   - no watermark passes the clock, and simDelay after the last wrong time, with the learning
+//     of the lag, no record with a right time is behind the watermark.
 
 const (
 	simIn, simOut, simStates, simGroup = "in", "out", "states", "g"
 
 	simKeys = 5
+
+	simDelay    = 2 * time.Minute
+	simDisorder = 5 * time.Second
+	simMaxAhead = time.Hour
+	simClock    = "simulation"
 )
+
+func init() {
+	RegisterClock(simClock, func(string) Clock {
+		return func(r Record) (time.Time, bool) {
+			t := time.UnixMilli(int64(binary.BigEndian.Uint64(r.Value[8:])))
+			return t, !t.After(time.Now().Add(simMaxAhead))
+		}
+	})
+}
+
+// A misdate says whose clock is wrong while records are fed, and by how much.
+type misdate int
+
+const (
+	noClock     misdate = iota
+	aPartitions         // of all keys of a partition, within simMaxAhead
+	aKeys               // of some keys, within simMaxAhead
+	farAhead            // of some keys, beyond simMaxAhead
+)
+
+// time is the time in a record of a partition and a key that arrives at now.
+func (m misdate) time(partition, key int, now time.Time) time.Time {
+	switch {
+	case m == aPartitions && partition == 0, m == aKeys && key/10%2 == 0:
+		return now.Add(simMaxAhead / 2)
+	case m == farAhead && key/10%2 == 0:
+		return now.AddDate(100, 0, 0)
+	}
+	return now.Add(-simDelay)
+}
 
 // An op is one thing that happens.
 type op int
 
 const (
-	feed     op = iota // appends A records, drawn with the seed B, to the topic
+	feed     op = iota // appends A records, drawn with the seed B, to the topic; C says whose clock is wrong
 	start              // starts a process, beside up to one other
 	stop               // stops a process, as SIGTERM does
 	kill               // kills a process
@@ -156,6 +196,8 @@ const (
 	blindToGaps    bug = "a partition of the changelog that was emptied is not noticed"
 	followsCount   bug = "keys move when the changelog gets partitions"
 	forgetsAlerts  bug = "alerts that wait are in the process alone"
+	trustsTimes    bug = "the latest time of a record is the watermark"
+	followsClock   bug = "the watermark is the clock"
 )
 
 // A world is one simulation.
@@ -178,6 +220,8 @@ type world struct {
 	logs      int32                       // partitions of the changelog, when there is one
 	away      atomic.Bool                 // the receiver of alerts
 	delivered map[string]string           // to it, by id
+	astray    bool                        // some times were wrong
+	prompt    map[string]bool             // ids of records that must not be behind the watermark
 
 	mu  sync.Mutex
 	bad []string // what contradicts the claim
@@ -374,13 +418,36 @@ func (p *process) run() error {
 
 // read calls the source, as a runner does.
 func (p *process) read(ctx context.Context, c Cluster, l *Ledger, bundles chan<- []Record) error {
-	src := Source{Cluster: c, Topics: []string{simIn}, Group: simGroup, Start: Start{At: Committed}, Poll: time.Second}
+	src := Source{Cluster: c, Topics: []string{simIn}, Group: simGroup, Start: Start{At: Committed}, Poll: time.Second, Clock: simClock, Disorder: simDisorder}
 	rest, err := src.deal(ctx, l, 0, 1)
+	var mark, latest time.Time
 	for err == nil {
 		var got []Record
 		rt := sdf.NewLockRTracker(&tracker{rest: rest.clone()})
-		if _, _, err = src.call(ctx, p.host.name, l, rt, func(_ beam.EventTime, b Batch) { got = append(got, b.Records...) }); err != nil {
+		_, watermark, failure := src.call(ctx, p.host.name, l, rt, func(_ beam.EventTime, b Batch) {
+			got = append(got, b.Records...)
+			for i, ms := range b.Times {
+				t := time.UnixMilli(ms)
+				if t.After(latest) {
+					latest = t
+				}
+				p.onTime(b.Records[i].String(), t, mark)
+			}
+		})
+		if err = failure; err != nil {
 			break
+		}
+		switch p.bug {
+		case trustsTimes:
+			watermark = latest
+		case followsClock:
+			watermark = time.Now()
+		}
+		if watermark.After(mark) {
+			mark = watermark
+		}
+		if now := time.Now(); mark.After(now) {
+			p.violation("the watermark is ahead of the clock by %v", mark.Sub(now))
 		}
 		var residual any
 		if _, residual, err = rt.TrySplit(0); err != nil {
@@ -396,6 +463,16 @@ func (p *process) read(ctx context.Context, c Cluster, l *Ledger, bundles chan<-
 		err = context.Cause(ctx)
 	}
 	return err
+}
+
+// onTime checks that a record is not behind the watermark, if it must not be.
+func (w *world) onTime(id string, t, mark time.Time) {
+	w.mu.Lock()
+	prompt := w.prompt[id]
+	w.mu.Unlock()
+	if prompt && t.Before(mark) {
+		w.violation("the record %s with the right time is behind the watermark by %v", id, mark.Sub(t))
+	}
 }
 
 // An alertOf is an alert on its way to the receiver: one output in three raises one.
@@ -572,7 +649,7 @@ func (w *world) failed() bool {
 }
 
 func newWorld(t *testing.T, b bug) *world {
-	w := &world{net: &kfake.VirtualNetwork{}, bug: b, logs: 2, outputs: map[string]string{}, states: map[string]map[int64]string{}, delivered: map[string]string{}}
+	w := &world{net: &kfake.VirtualNetwork{}, bug: b, logs: 2, outputs: map[string]string{}, states: map[string]map[int64]string{}, delivered: map[string]string{}, prompt: map[string]bool{}}
 	var err error
 	// Without zstd, which version 7 of Produce brings: kfake's and franz-go's decoders have
 	// finalizers, which close channels of a bubble outside of it.
@@ -601,6 +678,7 @@ func (w *world) begin(partitions int) {
 	clear(w.outputs)
 	clear(w.states)
 	clear(w.delivered)
+	clear(w.prompt)
 	w.topics = append(w.topics, w.cluster.TopicInfo(simIn).TopicID)
 }
 
@@ -633,7 +711,7 @@ func (w *world) do(s step) {
 	}
 	switch s.Op {
 	case feed:
-		w.produce(s.A, s.B)
+		w.produce(s.A, s.B, misdate(s.C), false)
 	case start:
 		if len(w.alive()) < 2 {
 			w.startProcess()
@@ -717,24 +795,28 @@ func (w *world) must(err error) {
 	}
 }
 
-// produce appends n records to the topic. Each key has one partition.
-func (w *world) produce(n, seed int) {
+// produce appends n records to the topic, which must be on time if they are prompt. Each key
+// has one partition.
+func (w *world) produce(n, seed int, wrong misdate, prompt bool) {
 	if w.refusal != "" {
 		return
 	}
 	r := rand.New(rand.NewPCG(uint64(seed), uint64(n)))
 	records := make([]*kgo.Record, n)
 	w.mu.Lock()
+	w.astray = w.astray || wrong != noClock
 	for i := range records {
 		partition := r.IntN(len(w.produced))
 		key := partition + 10*r.IntN(simKeys)
 		value := binary.BigEndian.AppendUint64(nil, uint64(r.IntN(20)))
+		value = binary.BigEndian.AppendUint64(value, uint64(wrong.time(partition, key, time.Now()).UnixMilli()))
 		at := Position{simIn, partition, int64(len(w.produced[partition]))}
 		records[i] = &kgo.Record{Topic: simIn, Partition: int32(partition), Key: []byte(keyName(key)), Value: value}
 		w.produced[partition] = append(w.produced[partition], key)
 		out, err := w.truth.learn(Record{Position: at, Key: records[i].Key, Value: value})
 		w.must(err)
 		w.outputs[at.String()] = string(out)
+		w.prompt[at.String()] = prompt
 		if w.states[keyName(key)] == nil {
 			w.states[keyName(key)] = map[int64]string{}
 		}
@@ -852,7 +934,7 @@ func (w *world) recreate(n int) {
 		w.must(w.cluster.CreateTopic(simOut, 1, nil))
 	}
 	w.begin(2)
-	w.produce(n, n)
+	w.produce(n, n, noClock, false)
 	if known {
 		w.refusal = "was deleted and created again"
 	}
@@ -1039,6 +1121,9 @@ func (w *world) finish() {
 		w.violation("when all is well, a run does not deal with all records: it ended %v, %v", p.ended(), p.err)
 		return
 	}
+	if w.astray {
+		w.settle()
+	}
 	time.Sleep(time.Second) // the receiver gets what has waited
 	p.stop()
 	<-p.over
@@ -1048,6 +1133,22 @@ func (w *world) finish() {
 	w.checkAlerts()
 	w.check()
 	w.checkOutputs()
+}
+
+// settle feeds records with right times. After simDelay, with the 5 % by which a lag is rounded
+// up, they are on time.
+func (w *world) settle() {
+	const every, learning = 30 * time.Second, time.Minute
+	for since := time.Duration(0); since < simDelay+simDelay/20+learning+2*time.Minute; since += every {
+		w.produce(8, int(since/every), noClock, since > simDelay+simDelay/20+learning)
+		time.Sleep(every)
+	}
+	for deadline := time.Now().Add(time.Minute); !w.dealt() && time.Now().Before(deadline); {
+		time.Sleep(time.Second)
+	}
+	if !w.dealt() {
+		w.violation("a run does not deal with the last records")
+	}
 }
 
 // checkAlerts checks that the receiver has got all alerts, and that the changelog holds none.

@@ -23,7 +23,7 @@ type Entity struct {
 	waiting  []Observation // by time, ties in the order of arrival
 	seen     []Place       // per log, the last one learned or waiting
 	behind   run           // of late observations, that ends here
-	turned   bool          // back from a wrong time, by the last observation
+	turned   time.Time     // from which the last observation has turned the key back; zero: not
 }
 
 // A run is one of observations of a key that came one after the other, each no earlier than
@@ -70,7 +70,7 @@ func (e *Entity) Bind(est *Estimator) {
 // buffered. If the released time is not ahead of the clock, nothing tells a wrong time from a
 // device that sends its last observation first: the key stays where it is.
 func (e *Entity) Take(o *Observation) (now bool, due []Observation, err error) {
-	e.turned = false
+	e.turned = time.Time{}
 	switch {
 	case e.repeats(o):
 		return false, nil, nil
@@ -136,9 +136,9 @@ func (e *Entity) Tell(now time.Time) (s Silent, silent bool) {
 // AppendBinary appends the encoded entity to b. The error is always nil.
 func (e *Entity) AppendBinary(b []byte) ([]byte, error) { return e.append(b), nil }
 
-// TurnedBack reports whether the observation that Take took last has turned the key back from
-// a time that was wrong.
-func (e *Entity) TurnedBack() bool { return e.turned }
+// TurnedBack reports whether the observation that Take took last has turned the key back to
+// its own time, and returns the wrong time from which it has.
+func (e *Entity) TurnedBack() (from time.Time, turned bool) { return e.turned, !e.turned.IsZero() }
 
 const (
 	turnsBack = 5           // late observations in a row
@@ -163,7 +163,7 @@ func (e *Entity) isWrong(late *Late) bool {
 
 // turnBack has the key go back to the observation that comes next.
 func (e *Entity) turnBack() {
-	e.clock, e.released, e.turned = time.Time{}, time.Time{}, true
+	e.clock, e.released, e.turned = time.Time{}, time.Time{}, e.released
 	if p := e.pulse; p != nil {
 		*p = pulse{gaps: p.gaps, sum: p.sum}
 		if p.bound(*e.est.cfg.Silence, *e.est.cfg.Alarms) == 0 {

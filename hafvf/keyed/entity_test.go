@@ -259,8 +259,10 @@ func TestTurnBack(t *testing.T) {
 				var out Estimate
 				e.Learn(&m, &out, &o)
 			}
-			if e.TurnedBack() {
-				turned++
+			if from, back := e.TurnedBack(); back {
+				if turned++; !from.After(now) {
+					t.Errorf("%s: back from %v", test.name, from)
+				}
 			}
 			b, _ := e.AppendBinary(nil)
 			if e, err = est.Open("k", b); err != nil {

@@ -8,20 +8,20 @@ import (
 	"hafvf/internal/times"
 )
 
-// lookedAt is how many records CheckTimes looks at.
+// lookedAt is how many records CheckTimes looks at in a file.
 const lookedAt = 100
 
-// CheckTimes looks at the first records of a source of files. The error says that their times
-// are numbers that seem to be days of a spreadsheet, and that the config does not say what they
-// are. As Unix times they would all be moments of one day in 1970.
+// CheckTimes looks at the first records of each file of a source. The error says that their
+// times are numbers that seem to be days of a spreadsheet, and that the config does not say what
+// they are. As Unix times they would all be moments of one day in 1970.
 func CheckTimes(src connectors.Source, p *Parser) error {
 	if p.Time == "" || p.TimeFormat != "" {
 		return nil
 	}
-	records, err := connectors.Head(src, lookedAt)
-	if err != nil {
-		return err
-	}
+	return connectors.Heads(src, lookedAt, p.checkTimes)
+}
+
+func (p *Parser) checkTimes(path string, records []connectors.Record) error {
 	first := ""
 	for i := range records {
 		text := p.timeText(&records[i])
@@ -37,7 +37,7 @@ func CheckTimes(src connectors.Source, p *Parser) error {
 		return nil
 	}
 	return fmt.Errorf("the times of %s seem to be days of a spreadsheet, such as %s: say time_format: %s in the source if they are, and time_format: %s if they are seconds since 1970",
-		message.Quote(src.Path), first, times.Spreadsheet, times.Unix)
+		message.Quote(path), first, times.Spreadsheet, times.Unix)
 }
 
 // timeText is the text of a record's time, empty if there is none that can be told.

@@ -195,7 +195,8 @@ func (p *Parser) jsonTime(raw []byte) (time.Time, error) {
 		}
 		return p.ParseTime(s)
 	case jsonNumber:
-		return p.times.ParseLocalNumber(string(raw))
+		t, err := p.times.ParseLocalNumber(string(raw))
+		return p.told(string(raw), t, err)
 	}
 	return time.Time{}, fmt.Errorf("the time is %s, not text or a number", kindOf(raw))
 }

@@ -31,6 +31,7 @@ type Parser struct {
 	// names are those of the fields of a JSON object: of the key, the time and the values.
 	names  []string
 	nested bool // some are paths into objects
+	unseen bool // see RefuseDays
 	comma  bool // decimal
 }
 
@@ -218,5 +219,19 @@ func (p *Parser) ParseTime(s string) (time.Time, error) {
 	if Missing(strings.TrimSpace(s)) {
 		return time.Time{}, nil
 	}
-	return p.times.ParseLocal(s)
+	t, err := p.times.ParseLocal(s)
+	return p.told(s, t, err)
 }
+
+// told is the time t that the text s has been read as, unless it seems to be days.
+func (p *Parser) told(s string, t time.Time, err error) (time.Time, error) {
+	const day = 24 * 60 * 60
+	if p.unseen && err == nil && t.Unix() >= 0 && t.Unix() < day && times.MaybeDays(s) {
+		return time.Time{}, fmt.Errorf("the time %s seems to be days of a spreadsheet: say time_format: %s in the source if it is, and time_format: %s if it is seconds since 1970", strings.TrimSpace(s), times.Spreadsheet, times.Unix)
+	}
+	return t, err
+}
+
+// RefuseDays makes the parser refuse each time that seems to be days of a spreadsheet, if the
+// config does not say what it is. It is for records that CheckTimes cannot look at.
+func (p *Parser) RefuseDays() { p.unseen = p.TimeFormat == "" }
