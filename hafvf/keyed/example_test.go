@@ -42,7 +42,7 @@ func Example() {
 	// Jan 7 01:50  predicted 20.0 ± 1.0, is 19.1
 	// Jan 9 03:50  predicted 20.0 ± 1.0, is 20.5
 	// Jan 10 13:30  novelty: score 7.1, threshold 3.0
-	// pump-1: x has been above usual since 13:20, now 26.93, usual at this hour 20.05 ± 1; score 7.1, an alarm from 3.0.
+	// pump-1: x has been above usual since 13:20, now 26.93, usual at this hour 20.1 ± 1.0; score 7.1, an alarm from 3.0.
 	// Jan 11 05:50  predicted 25.9 ± 0.9, is 27.5
 }
 
