@@ -84,6 +84,9 @@ type Detection struct {
 	// that of an alarm, both minus decimal logarithms of a tail probability. NaN in
 	// the warm-up and where the observation is missing. A single category has no Score.
 	Score, Threshold float64
+	// Muted reports that the debt of earlier alarms alone stands against an alarm, as
+	// usual.Decision has it: of an incident the first observation, and one after every rest.
+	Muted bool
 }
 
 // An Alert reports an alarm, or a belief. It has the key, time and id of its
@@ -135,8 +138,10 @@ func (t *Track) decide(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypoth
 	permit := func(kind usual.AlarmKind) bool {
 		return !within(cfg.Cooldown, t.decisions.last, e.Time) && cfg.permits(sizeOf(kind))
 	}
-	var kind usual.AlarmKind
-	kind, found.Score, found.Threshold = t.chain.decider.update(&t.decisions, e.Time, y, found.Kind == hafvf.Change, permit)
+	var decision usual.Decision
+	decision, found.Score = t.chain.decider.update(&t.decisions, e.Time, y, found.Kind == hafvf.Change, permit)
+	found.Threshold, found.Muted = decision.Threshold, decision.Muted
+	kind := decision.Alarm
 	if kind == usual.NoAlarm {
 		return
 	}

@@ -155,7 +155,7 @@ func appendEstimate(b []byte, e Estimate) []byte {
 		b = binary.AppendVarint(b, n)
 	}
 	b = compact.AppendFloats(b, []float64{d.Score, d.Threshold})
-	b = compact.AppendFlags(b, e.Alarm != nil, e.Belief != nil)
+	b = compact.AppendFlags(b, e.Alarm != nil, e.Belief != nil, d.Muted)
 	for _, a := range []*Alert{e.Alarm, e.Belief} {
 		if a != nil {
 			b = appendAlert(b, a)
@@ -228,7 +228,8 @@ func (r *reader) estimate() Estimate {
 	d.Start, d.StartN, d.Delay, d.Age = r.Time(), r.Varint(), r.Varint(), r.Varint()
 	r.Numbers(&d.Score, &d.Threshold)
 	e.Detection = d
-	alarm, belief, _ := r.Flags()
+	var alarm, belief bool
+	alarm, belief, d.Muted = r.Flags()
 	if alarm {
 		e.Alarm = r.alert()
 	}
