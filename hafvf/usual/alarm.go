@@ -72,7 +72,8 @@ type Decision struct {
 	Alarm AlarmKind // that it raises
 	// Muted reports that debt alone stands against an alarm: it is permitted, no alarm rests,
 	// and one would be raised with b = 0. An incident has many such observations. Only the
-	// first is muted, with those that follow a muted one by more than the rest.
+	// first is muted, and those that follow a muted one by more than the rest. A score that
+	// rises on may raise an alarm after all.
 	Muted     bool
 	Threshold float64 // T
 }
