@@ -45,8 +45,9 @@ const (
 // from 2 to 0 over the first four days, while the score is learning what is usual. A
 // change raises no alarm in the first half day, none in the 60 observations after an
 // alarm, and none without a score of at least (1 + w)/2·log₁₀ P in the last 61
-// observations. No alarm is raised in the rest after another. A commit there belongs to
-// the same incident.
+// observations, unless its own observation has no score: streams of single categories have
+// none at all. No alarm is raised in the rest after another. A commit there belongs to the
+// same incident.
 //
 // Just before an alarm of either kind b ≤ 8. An alarm adds 1 to b, and an
 // observation takes at most 1/P off. Hence the first n observations of a stream
@@ -89,8 +90,8 @@ func (a Alarm) StateLen() int { return alarmLen }
 func (a Alarm) NewState() State { return make(State, alarmLen) }
 
 // Update decides on one observation, whose score is q; change says that the
-// stream has committed to a change at it. A NaN is a score below every threshold. Call
-// Update once for every observation after the warm-up that is not missing.
+// stream has committed to a change at it. A NaN is no score: it reaches no threshold.
+// Call Update once for every observation after the warm-up that is not missing.
 //
 // What permit refuses has not happened: it costs no budget, begins no rest, is not muted,
 // and a refused commit does not count as one. Its score may still be the unusual one that a
@@ -125,7 +126,7 @@ func (a Alarm) Update(s State, q float64, change bool, permit func(AlarmKind) bo
 	if change && (permit == nil || permit(ChangeAlarm)) {
 		rare := s[atCommits]*p.period <= weightOf(n, commitForgetting)+p.period
 		s[atCommits]++
-		if rare && n > p.half && within(atLoud, window) && !within(atAlarm, afterAlarm+1) {
+		if rare && n > p.half && (math.IsNaN(q) || within(atLoud, window)) && !within(atAlarm, afterAlarm+1) {
 			due = ChangeAlarm
 			if debt <= headroom {
 				d.Alarm = ChangeAlarm

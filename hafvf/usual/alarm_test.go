@@ -212,6 +212,7 @@ func TestAlarmGateOfChanges(t *testing.T) {
 		{true, .99, 0, 900, 0, NoAlarm},
 		{true, 1, 60, 900, 100, ChangeAlarm},
 		{true, 1, 60, 900, 59, NoAlarm},
+		{false, math.NaN(), 0, 900, 0, ChangeAlarm}, // there is no score
 	} {
 		pace := paceOf(2000, time.Minute, 3)
 		if c.slow {
