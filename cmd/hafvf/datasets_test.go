@@ -106,7 +106,7 @@ alerts: {jsonl: {path: alerts.jsonl}}
 		// A table with a line per day and shop.
 		name: "days", file: "sales.csv", text: days,
 		config: `model: {family: normal, prior: auto, season: [168h]}
-detect: {budget: 2400h, rest: 10}
+detect: {budget: 2400h}
 source: {csv: {path: sales.csv, key: shop, time: date, values: [sales], missing: [NA]}}
 sink: {jsonl: {path: out.jsonl}}
 alerts: {jsonl: {path: alerts.jsonl}}
