@@ -23,7 +23,8 @@ func BenchmarkAlarm(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			xs := familytest.Stream("outliers", 4096)
-			a := alarmOf(usual.DefaultBudget, usual.DefaultRest)
+			pace := paceOf(usual.DefaultBudget, 0)
+			a := usual.NewAlarm(pace)
 			s := a.NewState()
 			b.ReportAllocs()
 			bytes := 8 * len(s)
@@ -37,7 +38,7 @@ func BenchmarkAlarm(b *testing.B) {
 				bytes += 8 * len(u)
 				t := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 				for i := 0; b.Loop(); i++ {
-					step := p.Update(u, t, xs[i%len(xs)])
+					step := p.Update(u, pace, t, xs[i%len(xs)])
 					a.Update(s, step.Score, i%500 == 0, nil)
 					t = t.Add(time.Minute)
 				}

@@ -191,41 +191,42 @@ func (kind alarmKind) value(rng *rand.Rand, v float64) float64 {
 	return v
 }
 
-// An alarmRun is bank, profile and alarms of several budgets on one stream.
+// An alarmRun is the bank, and profiles and alarms of several budgets, on one stream.
 type alarmRun struct {
 	bank            *hafvf.Bank
 	profile         *usual.Profile
-	alarms          []*usual.Alarm
+	paces           []usual.Pace
 	location, scale float64
 	state           alarmRunState
 }
 
 type alarmRunState struct {
-	bank, profile hafvf.State
-	alarms        []hafvf.State
+	bank             hafvf.State
+	profiles, alarms []hafvf.State // by budget
 }
 
 func (s alarmRunState) clone() alarmRunState {
-	c := alarmRunState{bank: slices.Clone(s.bank), profile: slices.Clone(s.profile)}
-	for _, a := range s.alarms {
-		c.alarms = append(c.alarms, slices.Clone(a))
+	c := alarmRunState{bank: slices.Clone(s.bank)}
+	for k := range s.alarms {
+		c.profiles, c.alarms = append(c.profiles, slices.Clone(s.profiles[k])), append(c.alarms, slices.Clone(s.alarms[k]))
 	}
 	return c
 }
 
 // newAlarmRun fits the prior of a family that can be fitted to the warm-up.
 func newAlarmRun(t testing.TB, kind alarmKind, warmUp []float64) *alarmRun {
-	c := usual.DefaultProfile()
+	c, step := usual.DefaultProfile(), 5*time.Minute
 	if !kind.timed {
-		c.Seasons = nil
+		c.Seasons, step = nil, 0
 	}
 	r := &alarmRun{bank: defaultDetector(t, kind.family, nil, warmUp, len(warmUp)), profile: profileOf(c)}
 	r.location, r.scale = expfam.LocationScale(warmUp)
-	r.state = alarmRunState{bank: r.bank.NewState(), profile: r.profile.NewState()}
+	r.state.bank = r.bank.NewState()
 	for _, p := range alarmBudgets {
-		a := alarmOf(p, usual.DefaultRest)
-		r.alarms = append(r.alarms, a)
-		r.state.alarms = append(r.state.alarms, a.NewState())
+		pace := paceOf(p, step)
+		r.paces = append(r.paces, pace)
+		r.state.profiles = append(r.state.profiles, r.profile.NewState())
+		r.state.alarms = append(r.state.alarms, usual.NewAlarm(pace).NewState())
 	}
 	return r
 }
@@ -235,11 +236,11 @@ func newAlarmRun(t testing.TB, kind alarmKind, warmUp []float64) *alarmRun {
 func (r *alarmRun) step(found []usual.AlarmKind, i int, x float64) {
 	change := r.bank.Update(r.state.bank, []float64{x}).Detection.Kind == hafvf.Change
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(i) * 5 * time.Minute)
-	q := r.profile.Update(r.state.profile, at, []float64{(x - r.location) / r.scale}).Score
-	for k, a := range r.alarms {
+	for k, pace := range r.paces {
+		q := r.profile.Update(r.state.profiles[k], pace, at, []float64{(x - r.location) / r.scale}).Score
 		found[k] = usual.NoAlarm
 		if i >= alarmWarmUp {
-			found[k], _ = a.Update(r.state.alarms[k], q, change, nil)
+			found[k] = usual.NewAlarm(pace).Update(r.state.alarms[k], q, change, nil).Alarm
 		}
 	}
 }
@@ -258,10 +259,10 @@ type alarmCounts struct {
 func (c *alarmCounts) stream(t testing.TB, kind alarmKind, seed uint64) {
 	s := kind.make(rand.New(rand.NewPCG(seed, 16)), alarmSteps)
 	r := newAlarmRun(t, kind, s.x[:alarmWarmUp])
-	alarms := make([]usual.AlarmKind, len(r.alarms))
+	alarms := make([]usual.AlarmKind, len(r.paces))
 	c.incidents += len(s.incidents)
 	incident := -1 // the last one to begin
-	last := slices.Repeat([]int{-1}, len(r.alarms))
+	last := slices.Repeat([]int{-1}, len(r.paces))
 	for i, x := range s.x {
 		if incident+1 < len(s.incidents) && s.incidents[incident+1] == i {
 			incident++
@@ -295,11 +296,11 @@ func (c *alarmCounts) stream(t testing.TB, kind alarmKind, seed uint64) {
 func (c *alarmCounts) plant(r *alarmRun, kind alarmKind, s alarmStream, i int) {
 	before := r.state
 	c.planted++
-	alarms := make([]usual.AlarmKind, len(r.alarms))
+	alarms := make([]usual.AlarmKind, len(r.paces))
 	rng := rand.New(rand.NewPCG(uint64(i), 17))
 	for j, p := range plants {
 		r.state = before.clone()
-		seen := make([]bool, len(r.alarms))
+		seen := make([]bool, len(r.paces))
 		for k := range p.length {
 			mean := s.x[i-1]
 			if s.mean != nil {
@@ -376,10 +377,10 @@ func profileOf(c usual.ProfileConfig) *usual.Profile {
 	return p
 }
 
-func alarmOf(budget float64, rest int) *usual.Alarm {
-	a, err := usual.NewAlarm(budget, rest)
+func paceOf(budget float64, step time.Duration) usual.Pace {
+	p, err := usual.NewPace(budget, step, usual.AutoRest)
 	if err != nil {
 		panic(err)
 	}
-	return a
+	return p
 }

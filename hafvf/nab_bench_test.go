@@ -18,16 +18,18 @@ const alarmWarmUp = 50
 // A nabTrace is what bank and profile make of a series, by observation.
 type nabTrace struct {
 	nabSeries
-	surprise []float64 // −log p(x|past) of the bank, nats, for x in units of the scale
-	changes  []bool    // commits
-	timed    [][]usual.ViewStep
-	untimed  [][]usual.ViewStep // by a profile that does not know the times
-	week     float64            // in observations
+	surprise []float64           // −log p(x|past) of the bank, nats, for x in units of the scale
+	changes  []bool              // commits
+	timed    []usual.ProfileStep // at the pace of a week
+	untimed  []usual.ProfileStep // by a profile that does not know the times, at the pace of 2,000 observations
+	week     usual.Pace          // the budget of a week
+	fixed    usual.Pace          // that of 2,000 observations, without times
 }
 
 func (s nabSeries) trace(t testing.TB) nabTrace {
 	t.Helper()
-	out := nabTrace{nabSeries: s, week: usual.BudgetOver(usual.DefaultBudgetTime, usual.MedianStep(s.times[:alarmWarmUp]))}
+	step := usual.MedianStep(s.times[:alarmWarmUp])
+	out := nabTrace{nabSeries: s, week: paceOf(usual.BudgetOver(usual.DefaultBudgetTime, step), step), fixed: paceOf(usual.DefaultBudget, 0)}
 	b := defaultDetector(t, "normal", nil, s.x, alarmWarmUp)
 	state := b.NewState()
 	_, scale := expfam.LocationScale(s.x[:alarmWarmUp])
@@ -37,19 +39,20 @@ func (s nabSeries) trace(t testing.TB) nabTrace {
 		out.changes = append(out.changes, o.Detection.Kind == hafvf.Change)
 	}
 	c := usual.DefaultProfile()
-	out.timed = s.views(c)
+	out.timed = s.steps(c, out.week)
 	c.Seasons = nil
-	out.untimed = s.views(c)
+	out.untimed = s.steps(c, out.fixed)
 	return out
 }
 
-func (s nabSeries) views(c usual.ProfileConfig) (steps [][]usual.ViewStep) {
+func (s nabSeries) steps(c usual.ProfileConfig, pace usual.Pace) (steps []usual.ProfileStep) {
 	location, scale := expfam.LocationScale(s.x[:alarmWarmUp])
 	p := profileOf(c)
 	state := p.NewState()
 	for i, x := range s.x {
-		step := p.Update(state, s.times[i], []float64{(x - location) / scale})
-		steps = append(steps, slices.Clone(step.Views))
+		step := p.Update(state, pace, s.times[i], []float64{(x - location) / scale})
+		step.Views = slices.Clone(step.Views)
+		steps = append(steps, step)
 	}
 	return steps
 }
@@ -69,17 +72,25 @@ func (s nabTrace) commits() []float64 {
 // ofLevel is a number of the level view.
 func (s nabTrace) ofLevel(number func(usual.ViewStep) float64) []float64 {
 	scores := make([]float64, len(s.x))
-	for i, views := range s.timed {
-		scores[i] = number(views[0])
+	for i, step := range s.timed {
+		scores[i] = number(step.Views[0])
 	}
 	return scores
 }
 
-// meanScore is the score of a profile that has the first n views.
-func meanScore(steps [][]usual.ViewStep, n int) []float64 {
+// scoresOf are the scores of the steps.
+func scoresOf(steps []usual.ProfileStep) (scores []float64) {
+	for _, step := range steps {
+		scores = append(scores, step.Score)
+	}
+	return scores
+}
+
+// meanScore is the mean score of the first n views.
+func meanScore(steps []usual.ProfileStep, n int) []float64 {
 	scores := make([]float64, len(steps))
-	for i, views := range steps {
-		for _, v := range views[:n] {
+	for i, step := range steps {
+		for _, v := range step.Views[:n] {
 			scores[i] += v.Score / float64(n)
 		}
 	}
@@ -93,9 +104,9 @@ type nabRow struct {
 	// rest is the number of observations after an alarm without another, of a rule
 	// that compares the scores with a threshold.
 	rest int
-	// budget is in observations, of a rule that is a hafvf.Alarm, and changes says
-	// whether commits may raise its alarms.
-	budget  func(nabTrace) float64
+	// pace is that of a rule that is a usual.Alarm, and changes says whether commits may
+	// raise its alarms.
+	pace    func(nabTrace) usual.Pace
 	changes bool
 }
 
@@ -110,8 +121,9 @@ var nabRows = func() []nabRow {
 		return func(s nabTrace) []float64 { return meanScore(s.untimed, views) }
 	}
 	surprise := func(s nabTrace) []float64 { return s.surprise }
-	week := func(s nabTrace) float64 { return s.week }
-	untimedBudget := func(nabTrace) float64 { return usual.DefaultBudget }
+	all := func(s nabTrace) []float64 { return scoresOf(s.timed) }
+	week := func(s nabTrace) usual.Pace { return s.week }
+	fixed := func(s nabTrace) usual.Pace { return s.fixed }
 	return []nabRow{
 		{name: "kind change", scores: nabTrace.commits},
 		{name: "kind change, rest 60", scores: nabTrace.commits, rest: 60},
@@ -120,22 +132,22 @@ var nabRows = func() []nabRow {
 		{name: "level z", scores: level(func(v usual.ViewStep) float64 { return v.Surprise }), rest: 60},
 		{name: "running mean", scores: level(func(v usual.ViewStep) float64 { return v.Mean }), rest: 60},
 		{name: "calibrator", scores: timed(1), rest: 60},
-		{name: "budget", scores: timed(1), budget: week},
-		{name: "season", scores: timed(2), budget: week},
-		{name: "season, changes", scores: timed(2), budget: week, changes: true},
-		{name: "three views", scores: timed(3), budget: week},
-		{name: "default", scores: timed(3), budget: week, changes: true},
-		{name: "season, changes, 2000 observations", scores: timed(2), budget: untimedBudget, changes: true},
-		{name: "default, 2000 observations", scores: timed(3), budget: untimedBudget, changes: true},
-		{name: "level, changes, no times", scores: untimed(1), budget: untimedBudget, changes: true},
-		{name: "default, no times", scores: untimed(2), budget: untimedBudget, changes: true},
+		{name: "budget", scores: timed(1), pace: week},
+		{name: "season", scores: timed(2), pace: week},
+		{name: "season, changes", scores: timed(2), pace: week, changes: true},
+		{name: "three views", scores: timed(3), pace: week},
+		{name: "three views, changes", scores: timed(3), pace: week, changes: true},
+		{name: "default", scores: all, pace: week, changes: true},
+		{name: "season, changes, 2000 observations", scores: timed(2), pace: fixed, changes: true},
+		{name: "level, changes, no times", scores: untimed(1), pace: fixed, changes: true},
+		{name: "default, no times", scores: func(s nabTrace) []float64 { return scoresOf(s.untimed) }, pace: fixed, changes: true},
 	}
 }()
 
 // alarms are those of the row on a series with the given scores. A row with a budget
 // adds threshold to the one of its own.
 func (r nabRow) alarms(s nabTrace, scores []float64, threshold float64) (alarms []int) {
-	if r.budget == nil {
+	if r.pace == nil {
 		for i, v := range scores {
 			if i >= alarmWarmUp && v >= threshold && (len(alarms) == 0 || i-alarms[len(alarms)-1] > r.rest) {
 				alarms = append(alarms, i)
@@ -143,10 +155,10 @@ func (r nabRow) alarms(s nabTrace, scores []float64, threshold float64) (alarms 
 		}
 		return alarms
 	}
-	a := alarmOf(r.budget(s), usual.DefaultRest)
+	a := usual.NewAlarm(r.pace(s))
 	state := a.NewState()
 	for i := alarmWarmUp; i < len(scores); i++ {
-		if kind, _ := a.Update(state, scores[i]-threshold, r.changes && s.changes[i], nil); kind != usual.NoAlarm {
+		if a.Update(state, scores[i]-threshold, r.changes && s.changes[i], nil).Alarm != usual.NoAlarm {
 			alarms = append(alarms, i)
 		}
 	}
@@ -169,7 +181,7 @@ func (r nabRow) sweep(traces []nabTrace) (best, fixed nabTally) {
 		}
 		return c
 	}
-	if r.budget != nil {
+	if r.pace != nil {
 		fixed = tally(0)
 		thresholds = nil
 		for k := -40; k <= 80; k++ {
@@ -190,7 +202,7 @@ func (r nabRow) sweep(traces []nabTrace) (best, fixed nabTally) {
 			best = c
 		}
 	}
-	if r.budget == nil {
+	if r.pace == nil {
 		fixed = best
 	}
 	return best, fixed

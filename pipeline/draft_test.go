@@ -35,7 +35,7 @@ func TestDraft(t *testing.T) {
 		}), []string{"delimiter: ;\n", "decimal: ','\n", "key: Pumpe ", "time: Zeitpunkt ", "values: [Druck]\n", "family: normal"}, 2},
 		{"days.csv", tableOf("day,visitors\n", 40, func(i int) string {
 			return fmt.Sprintf("%s,%d\n", start.AddDate(0, 0, i).Format(time.DateOnly), 10+i%7)
-		}), []string{"key: none ", "time: day ", "family: poisson", "detect: {budget: 2400h, rest: 10} ", "# season: [168h] "}, 1},
+		}), []string{"key: none ", "time: day ", "family: poisson", "detect: {budget: 2400h} ", "# season: [168h] "}, 1},
 		{"visits.csv", tableOf("at,variant,bought\n", 300, func(i int) string {
 			return fmt.Sprintf("%s,%c,%d\n", start.Add(time.Duration(i/2)*time.Minute).Format(time.RFC3339), 'a'+i%2, (i%30)/29)
 		}), []string{"key: variant ", "family: bernoulli", "bank: [{levels: [], top: 0.9998}] "}, 2},

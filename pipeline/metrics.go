@@ -33,6 +33,7 @@ var (
 	missingDesc  = prometheus.NewDesc("hafvf_records_missing_total", "Records without a value.", nil, nil)
 	failedDesc   = prometheus.NewDesc("hafvf_not_converged_total", "Estimates whose iteration did not converge.", nil, nil)
 	alarmsDesc   = prometheus.NewDesc("hafvf_alarms_total", "Alarms raised.", []string{"kind"}, nil)
+	mutedDesc    = prometheus.NewDesc("hafvf_alarms_muted_total", "Alarms that were not raised, because the debt of earlier alarms of their keys stood against them.", nil, nil)
 	changesDesc  = prometheus.NewDesc("hafvf_changes_total", "Changes detected.", nil, nil)
 	outliersDesc = prometheus.NewDesc("hafvf_outliers_total", "Outliers detected.", nil, nil)
 	resetDesc    = prometheus.NewDesc("hafvf_keys_reset_total", "Keys that began anew, because the state could not be read or could learn nothing.", nil, nil)
@@ -77,7 +78,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	for _, counter := range []struct {
 		desc *prometheus.Desc
 		n    int64
-	}{{readDesc, taken}, {outDesc, n.Records}, {rejectedDesc, n.Rejected}, {lateDesc, n.Late}, {resetDesc, n.Reset}, {turnedDesc, n.TurnedBack}, {missingDesc, n.Missing}, {failedDesc, n.NotConverged}, {changesDesc, n.Changes}, {outliersDesc, n.Outliers}} {
+	}{{readDesc, taken}, {outDesc, n.Records}, {rejectedDesc, n.Rejected}, {lateDesc, n.Late}, {resetDesc, n.Reset}, {turnedDesc, n.TurnedBack}, {missingDesc, n.Missing}, {failedDesc, n.NotConverged}, {mutedDesc, n.Muted}, {changesDesc, n.Changes}, {outliersDesc, n.Outliers}} {
 		c <- prometheus.MustNewConstMetric(counter.desc, prometheus.CounterValue, float64(counter.n))
 	}
 	for kind, n := range map[string]int64{string(usual.NoveltyAlarm): n.NoveltyAlarms, string(usual.ChangeAlarm): n.ChangeAlarms, keyed.SilentAlarm: n.Silences} {

@@ -88,8 +88,8 @@ func (s Summary) String() string {
 		fmt.Fprintf(&b, "%s, %s, ", count(s.Sessions, "session"), count(s.Changes, "change"))
 	case s.detects:
 		title, unit = "alarmed, the largest alarm of each key (in standard deviations)", "by"
-		fmt.Fprintf(&b, "%s, %s (%s, %s), found %s and %s, ", count(s.Keys, "key"), count(s.NoveltyAlarms+s.ChangeAlarms, "alarm"),
-			message.Count(s.NoveltyAlarms, "novelty", "novelties"), count(s.ChangeAlarms, "change"), count(s.Changes, "change"), count(s.Outliers, "outlier"))
+		fmt.Fprintf(&b, "%s, %s (%s, %s), %d muted, found %s and %s, ", count(s.Keys, "key"), count(s.NoveltyAlarms+s.ChangeAlarms, "alarm"),
+			message.Count(s.NoveltyAlarms, "novelty", "novelties"), count(s.ChangeAlarms, "change"), s.Muted, count(s.Changes, "change"), count(s.Outliers, "outlier"))
 	default:
 		fmt.Fprintf(&b, "%s, ", count(s.Keys, "key"))
 	}

@@ -82,7 +82,7 @@
 // # Metrics
 //
 // Counters in the namespace hafvf: records, rejected, late, missing, not_converged,
-// keys, migrated, novelty_alarms, change_alarms, silences, outliers and changes of Filter;
+// keys, migrated, novelty_alarms, change_alarms, muted_alarms, silences, outliers and changes of Filter;
 // records, rejected, missing, not_converged, sessions and changes of Smooth. Filter also has the
 // distribution iterations.
 package transforms

@@ -25,6 +25,7 @@ var (
 	outliersCounter     = beam.NewCounter("hafvf", "outliers")
 	noveltyCounter      = beam.NewCounter("hafvf", "novelty_alarms")
 	changeAlarmCounter  = beam.NewCounter("hafvf", "change_alarms")
+	mutedCounter        = beam.NewCounter("hafvf", "muted_alarms")
 	silencesCounter     = beam.NewCounter("hafvf", "silences")
 	resetCounter        = beam.NewCounter("hafvf", "reset_keys")
 	migratedCounter     = beam.NewCounter("hafvf", "migrated")
@@ -46,6 +47,9 @@ func countEstimate(c *account.Counts, e *keyed.Estimate) {
 			c.Outliers++
 		case hafvf.Change:
 			c.Changes++
+		}
+		if d.Muted {
+			c.Muted++
 		}
 	}
 	if e.Silence != nil && !e.Silence.Told {
@@ -70,7 +74,7 @@ func addMetrics(ctx context.Context, c account.Counts) {
 		{recordsCounter, c.Records}, {rejectedCounter, c.Rejected}, {lateCounter, c.Late}, {lateIdleCounter, c.LateIdle}, {turnedBackCounter, c.TurnedBack},
 		{missingCounter, c.Missing}, {notConvergedCounter, c.NotConverged}, {keysCounter, c.Keys},
 		{sessionsCounter, c.Sessions}, {changesCounter, c.Changes}, {outliersCounter, c.Outliers},
-		{noveltyCounter, c.NoveltyAlarms}, {changeAlarmCounter, c.ChangeAlarms}, {silencesCounter, c.Silences},
+		{noveltyCounter, c.NoveltyAlarms}, {changeAlarmCounter, c.ChangeAlarms}, {mutedCounter, c.Muted}, {silencesCounter, c.Silences},
 		{resetCounter, c.Reset},
 	} {
 		if m.n > 0 {

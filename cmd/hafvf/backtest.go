@@ -26,9 +26,9 @@ func backtestCommand() *cobra.Command {
 		Short: "Report the alarms that a config would have raised on the data in a file",
 		Long: `Backtest runs a config with detect over its file, and writes a report to standard
 output: alerts by kind and week, the ten noisiest keys, the ten largest events, the
-alarms that the budgets allow, the alarms that were raised, and records per second. It
-writes none of the config's outputs: no records, no alerts, no dead letter, no state.
-Its filters begin without a state. Weeks begin on Monday, in UTC.
+alarms that the budgets allow, the alarms that were raised and those that were muted, and
+records per second. It writes none of the config's outputs: no records, no alerts, no
+dead letter, no state. Its filters begin without a state. Weeks begin on Monday, in UTC.
 
 --labels names a file of windows of known incidents: CSV with a header and the columns
 key, start, end, or the JSON of the Numenta Anomaly Benchmark, lists of [start, end] by
@@ -44,7 +44,9 @@ event if key and kind are the same, and the stretches from start to alert overla
 that were hit and missed. With --against it draws the alarms of both configs.
 
 The budget of a key is in observations: n observations allow n/P alarms. A key may be
-ahead of that by nine alarms.
+ahead of that by nine alarms. An alarm of a key that has spent its budget is muted if its
+score reaches the threshold that the key had without the alarms before it. An incident
+counts as one muted alarm, and as one more after every rest.
 
 Exit: 0 done, also when records were rejected; 1 the run failed, or more than half of
 the records were rejected; 2 usage or config.`,

@@ -50,7 +50,7 @@ alerts: {jsonl: {path: alerts.jsonl}}
 dead_letter: {jsonl: {path: rejected.jsonl}}
 `,
 		events: []dataEvent{
-			{"a pressure rises for good", `Nord/Pumpe 2; "alt"`, day(12.5), day(12.55), `Druck \(bar\) has been above usual since 12:\d0, now 6\.9\d*, usual at this hour 6\.5`},
+			{"a pressure rises for good", `Nord/Pumpe 2; "alt"`, day(12.5), day(12.55), `Druck \(bar\) is 6\.9\d* at 12:\d0, usual at this hour 6\.(49|5)`},
 			{"a valve is shut for 100 minutes", "Süd/Pumpe 1", day(17), day(17.1), `Druck \(bar\) is 0\.\d+.*, usual at this hour 4\.(19|2)`},
 		},
 	},
@@ -68,8 +68,8 @@ alerts: {jsonl: {path: alerts.jsonl}}
 			{"a sensor is away for seven hours", "attic", day(15.25), day(15.55), `nothing has come since`},
 			{"a sensor is back", "attic", day(15.5), day(15.6), `speaks again`},
 			{"a sensor is stuck", "cellar", day(18), day(18.2), `data\.temperature has been 10\.9 for 1h.* \(\d+ equal values\), usual at this hour 11\.7`},
-			{"a sensor is swapped for another one's", "hall", day(16), day(16.1), `data\.temperature has been below usual since 00:\d\d:\d\d, now 19\.8, usual at this hour 22`},
-			{"and that one for it", "kitchen", day(16), day(16.3), `has been above usual since 00:\d\d:\d\d, now 23\.4, usual at this hour 21\.8`},
+			{"a sensor is swapped for another one's", "hall", day(16), day(16.1), `data\.temperature is 20\.2 at 00:\d\d:\d\d, usual at this hour (21\.9|22)`},
+			{"and that one for it", "kitchen", day(16), day(16.3), `has been above usual since 00:\d\d:\d\d, now 23\.5, usual at this hour 21\.\d`},
 			{"a sensor turns to Fahrenheit", "office", day(19), day(19.1), `data\.temperature is 70\.4.*, usual at this hour 21`},
 		},
 	},
@@ -106,7 +106,7 @@ alerts: {jsonl: {path: alerts.jsonl}}
 		// A table with a line per day and shop.
 		name: "days", file: "sales.csv", text: days,
 		config: `model: {family: normal, prior: auto, season: [168h]}
-detect: {budget: 2400h, rest: 10}
+detect: {budget: 2400h}
 source: {csv: {path: sales.csv, key: shop, time: date, values: [sales], missing: [NA]}}
 sink: {jsonl: {path: out.jsonl}}
 alerts: {jsonl: {path: alerts.jsonl}}

@@ -28,9 +28,14 @@ type AlarmConfig struct {
 	// A key without times has usual.DefaultBudget.
 	BudgetTime time.Duration
 	// Rest is the number of observations after an alarm in which no other is raised, at
-	// least 0. What comes in the rest belongs to the same incident: a change that is found
-	// there shows in Detection and raises no alarm of its own.
+	// least 0, or usual.AutoRest: seven hours, within 6 to 60 observations. What comes in the
+	// rest belongs to the same incident: a change that is found there shows in Detection and
+	// raises no alarm of its own.
 	Rest int
+	// RestTime, if not zero, takes the place of Rest for keys whose observations have times: it
+	// counts as many observations as come in it at the median step of the warm-up. A key
+	// without times has usual.AutoRest then.
+	RestTime time.Duration
 	// Seasons are those of the profile of a key whose observations have times. An empty
 	// list is none.
 	Seasons []usual.Season
@@ -39,11 +44,11 @@ type AlarmConfig struct {
 	Order int
 }
 
-// DefaultAlarms are the settings to begin with: about one alarm a week, a rest of 60
-// observations, and a profile of day, week and the last three values.
+// DefaultAlarms are the settings to begin with: about one alarm a week, a rest of seven hours,
+// and a profile of day, week and the last three values.
 func DefaultAlarms() AlarmConfig {
 	return AlarmConfig{
-		BudgetTime: usual.DefaultBudgetTime, Rest: usual.DefaultRest,
+		BudgetTime: usual.DefaultBudgetTime, Rest: usual.AutoRest,
 		Seasons: usual.DefaultSeasons(), Zone: "UTC", Order: usual.DefaultProfile().Order,
 	}
 }
@@ -54,8 +59,10 @@ func (c AlarmConfig) validate() error {
 		return fmt.Errorf("budget must be %s, not %g", domain.Budget.Name, c.Budget)
 	case c.Budget == 0 && c.BudgetTime <= 0:
 		return fmt.Errorf("budget %v is not above zero", c.BudgetTime)
-	case c.Rest < 0:
+	case c.Rest < usual.AutoRest:
 		return fmt.Errorf("rest %d is negative", c.Rest)
+	case c.RestTime < 0:
+		return fmt.Errorf("rest %v is negative", c.RestTime)
 	}
 	zone, err := domain.Zone(c.Zone)
 	if err != nil {
@@ -74,6 +81,22 @@ func (c AlarmConfig) BudgetOf(step time.Duration) float64 {
 	return usual.BudgetOver(c.BudgetTime, step)
 }
 
+// PaceOf returns the pace of the alarms of such a key.
+func (c AlarmConfig) PaceOf(step time.Duration) usual.Pace {
+	rest := c.Rest
+	switch {
+	case c.RestTime > 0 && step > 0:
+		rest = int(c.RestTime / step)
+	case c.RestTime > 0:
+		rest = usual.AutoRest
+	}
+	p, err := usual.NewPace(c.BudgetOf(step), step, rest)
+	if err != nil {
+		panic("hafvf: alarms: " + err.Error()) // validate has passed the settings
+	}
+	return p
+}
+
 // warmUpOf is the number of a key's first observations that standardise its values
 // and tell whether it has times.
 func warmUpOf(cfg hafvf.Config) int { return cmp.Or(cfg.WarmUp, DefaultWarmUp) }
@@ -86,7 +109,6 @@ type decider struct {
 	timed       *usual.Profile // of keys with times
 	untimed     *usual.Profile // of keys without
 	fingerprint Fingerprint    // of the settings of the profiles
-	alarm       *usual.Alarm
 	y, standard []float64
 	zone        *time.Location // of the times in messages
 	usual       Moments        // of the last step, on the scale of the filter; NaN where it has none
@@ -114,10 +136,7 @@ func newDecider(cfg AlarmConfig, filter hafvf.Config, m expfam.Model) (*decider,
 		return nil, err
 	}
 	settings.Seasons, settings.Zone = cfg.Seasons, zone
-	if d.timed, err = usual.NewProfile(settings); err != nil {
-		return nil, err
-	}
-	d.alarm, err = usual.NewAlarm(usual.DefaultBudget, cfg.Rest)
+	d.timed, err = usual.NewProfile(settings)
 	return d, err
 }
 
@@ -162,6 +181,7 @@ type decisions struct {
 	standard []float64     // location and scale of every output, one after the other; nil in the warm-up
 	timed    bool          // all observations of the warm-up had times
 	step     time.Duration // median of the steps between them; 0 where there was none
+	pace     usual.Pace    // by step and configuration; not in the warm-up
 	profile  hafvf.State   // nil in the warm-up
 	alarm    hafvf.State   // nil in the first warm-up
 	last     time.Time     // of the last alarm
@@ -174,9 +194,9 @@ type timedValues struct {
 }
 
 // update learns the values y of an observation, nil where it is missing. They are those
-// that values returned last. It returns
-// score and threshold, NaN where there is none, and the alarm that it raises.
-func (d *decider) update(s *decisions, at time.Time, y []float64, change bool, permit func(usual.AlarmKind) bool) (kind usual.AlarmKind, score, threshold float64) {
+// that values returned last. It returns the decision, and the score. The score and the threshold
+// are NaN where there is none.
+func (d *decider) update(s *decisions, at time.Time, y []float64, change bool, permit func(usual.AlarmKind) bool) (decision usual.Decision, score float64) {
 	for i := range d.usual.Mean {
 		d.usual.Mean[i], d.usual.SD[i] = math.NaN(), math.NaN()
 	}
@@ -191,10 +211,9 @@ func (d *decider) update(s *decisions, at time.Time, y []float64, change bool, p
 		if !(d.categories && d.single) {
 			score = d.score(s, at, y)
 		}
-		kind, threshold = d.alarm.Update(s.alarm, score, change, permit)
-		return kind, score, threshold
+		return usual.NewAlarm(s.pace).Update(s.alarm, score, change, permit), score
 	}
-	return usual.NoAlarm, math.NaN(), math.NaN()
+	return usual.Decision{Threshold: math.NaN()}, math.NaN()
 }
 
 // profile is that of a key.
@@ -209,7 +228,7 @@ func (d *decider) score(s *decisions, at time.Time, y []float64) float64 {
 	for i, v := range y {
 		d.standard[i] = (v - s.standard[2*i]) / s.standard[2*i+1]
 	}
-	step := d.profile(s).Update(s.profile, at, d.standard)
+	step := d.profile(s).Update(s.profile, s.pace, at, d.standard)
 	if s.lately == nil {
 		s.lately = make([]stretch, d.outputs)
 	}
@@ -221,7 +240,7 @@ func (d *decider) score(s *decisions, at time.Time, y []float64) float64 {
 	last := len(step.Views) - 1
 	d.moves = d.cfg.Order > 0
 	for _, v := range step.Views[:last] {
-		d.moves = d.moves && step.Views[last].Score > v.Score
+		d.moves = d.moves && max(step.Views[last].Score, step.Fast) > v.Score
 	}
 	return step.Score
 }
@@ -249,15 +268,15 @@ func (d *decider) wait(s *decisions, at time.Time, y []float64) {
 		}
 		s.step = usual.MedianStep(times)
 	}
+	s.pace = d.cfg.PaceOf(s.step)
 	s.profile = d.profile(s).NewState()
 	for _, w := range s.warmUp {
 		d.score(s, w.time, w.y)
 	}
 	s.warmUp = nil
 	if s.alarm == nil {
-		s.alarm = d.alarm.NewState()
+		s.alarm = usual.NewAlarm(s.pace).NewState()
 	}
-	d.setBudget(s)
 }
 
 // told notes that the alarm was raised.
@@ -268,9 +287,6 @@ func (s *decisions) told(a *Alert) {
 		}
 	}
 }
-
-// setBudget gives the key the budget of the configuration.
-func (d *decider) setBudget(s *decisions) { d.alarm.SetBudget(s.alarm, d.cfg.BudgetOf(s.step)) }
 
 func (s *decisions) append(b []byte, fingerprint Fingerprint) []byte {
 	b = append(b, fingerprint[:]...)
@@ -314,7 +330,7 @@ func (d *decider) decode(b []byte) (s decisions, err error) {
 		return s, compact.ErrCut
 	}
 	if s.alarm != nil {
-		if err := d.alarm.Valid(s.alarm); err != nil {
+		if err := (usual.Alarm{}).Valid(s.alarm); err != nil {
 			return s, err
 		}
 	}
@@ -346,7 +362,7 @@ func (d *decider) decode(b []byte) (s decisions, err error) {
 	if err := d.profile(&s).Valid(s.profile); err != nil {
 		return s, err
 	}
-	d.setBudget(&s)
+	s.pace = d.cfg.PaceOf(s.step)
 	return s, nil
 }
 

@@ -33,11 +33,21 @@ func shifting(n int) []Observation {
 
 var alarming = Config{Filter: hafvf.Config{Family: "normal", Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}, WarmUp: 50}}
 
-// alarmsOf returns the positions of the alarms, and the last threshold.
-func alarmsOf(t *testing.T, cfg Config, in []Observation) (at []int64, threshold float64) {
+// alarmsOf returns the positions of the alarms, and what debt adds to the last threshold.
+func alarmsOf(t *testing.T, cfg Config, in []Observation) (at []int64, debt float64) {
 	t.Helper()
 	est := newEstimator(t, cfg)
 	track := est.NewTrack("k")
+	settings := DefaultAlarms()
+	if cfg.Alarms != nil {
+		settings = *cfg.Alarms
+	}
+	var times []time.Time
+	for _, o := range in[:50] {
+		times = append(times, o.Time)
+	}
+	calm := usual.NewAlarm(settings.PaceOf(usual.MedianStep(times)))
+	state := calm.NewState()
 	for i, o := range in {
 		e := est.Estimate(track, o)
 		// A row of ar with a missing last value counts as missing, and has a score.
@@ -48,13 +58,16 @@ func alarmsOf(t *testing.T, cfg Config, in []Observation) (at []int64, threshold
 		if d := e.Detection; math.IsNaN(d.Score) != (i < 50 || absent || category) || math.IsNaN(d.Threshold) != (i < 50 || absent) {
 			t.Fatalf("observation %d: score %g, threshold %g", i, d.Score, d.Threshold)
 		} else if !absent {
-			threshold = d.Threshold
+			debt = d.Threshold
+			if i >= 50 {
+				debt -= calm.Update(state, 0, false, nil).Threshold
+			}
 		}
 		if e.Alarm != nil {
 			at = append(at, e.N)
 		}
 	}
-	return at, threshold
+	return at, debt
 }
 
 // What AlertConfig does not permit raises no alarm and costs no budget.
@@ -63,8 +76,8 @@ func TestAlarmsThatAreNotPermitted(t *testing.T) {
 	plain := alarming
 	plain.Alarms = alarmsWith(func(c *AlarmConfig) { c.Budget = 100 })
 	all, debt := alarmsOf(t, plain, in)
-	if len(all) < 5 || debt <= 2 {
-		t.Fatalf("%d alarms, threshold %g", len(all), debt)
+	if len(all) < 5 || debt <= 0 {
+		t.Fatalf("%d alarms, debt %g", len(all), debt)
 	}
 	for name, c := range map[string]AlertConfig{
 		"change":    {MinChange: 50},
@@ -75,13 +88,13 @@ func TestAlarmsThatAreNotPermitted(t *testing.T) {
 	} {
 		cfg := plain
 		cfg.Alerts = c
-		at, threshold := alarmsOf(t, cfg, in)
+		at, debt := alarmsOf(t, cfg, in)
 		// The way back from the shift is down, and no novelty.
 		if name == "direction" && len(at) < len(all) {
 			continue
 		}
-		if len(at) != 0 || threshold != 2 {
-			t.Errorf("%s: alarms %v, threshold %g", name, at, threshold)
+		if len(at) != 0 || debt != 0 {
+			t.Errorf("%s: alarms %v, debt %g", name, at, debt)
 		}
 	}
 	cfg := plain
@@ -132,13 +145,9 @@ func TestScoresOfFamilies(t *testing.T) {
 				filter.Dim = c.dim
 			}
 			t.Run(fmt.Sprint(family, ", times ", timed), func(t *testing.T) {
-				at, threshold := alarmsOf(t, Config{Filter: filter, Order: Arrival}, in)
-				period := 2000.
-				if timed { // an hour a step
-					period = 168
-				}
-				if debt := threshold - math.Log10(period); (len(at) > 0) != (debt > 1e-12) || debt < 0 {
-					t.Errorf("alarms %v, threshold %g", at, threshold)
+				at, debt := alarmsOf(t, Config{Filter: filter, Order: Arrival}, in)
+				if (len(at) > 0) != (debt > 1e-12) || debt < 0 {
+					t.Errorf("alarms %v, debt %g", at, debt)
 				}
 			})
 		}
@@ -174,10 +183,10 @@ func TestAlarmSettingsChange(t *testing.T) {
 	same, _ := resume(before)
 
 	other := before
-	other.Alarms = &AlarmConfig{Budget: 1000, Rest: 2, Zone: "UTC", Seasons: usual.DefaultSeasons(), Order: 3}
+	other.Alarms = &AlarmConfig{Budget: 400, Rest: 2, Zone: "UTC", Seasons: usual.DefaultSeasons(), Order: 3}
 	other.Alerts = AlertConfig{MinChange: 1, Direction: Up}
 	got, _ := resume(other)
-	if got[0].Detection.Score != same[0].Detection.Score || math.Abs(got[0].Detection.Threshold-same[0].Detection.Threshold-1) > .1 {
+	if got[0].Detection.Score != same[0].Detection.Score || math.Abs(got[0].Detection.Threshold-same[0].Detection.Threshold-math.Log10(4)) > .01 {
 		t.Errorf("another budget: %+v, as it was %+v", got[0].Detection, same[0].Detection)
 	}
 
@@ -233,11 +242,9 @@ func TestRestoreRefusesDecisions(t *testing.T) {
 }
 
 // An estimator with the lanes of the reference as its bank gives the scores of its
-// trace, and its alarms. The bank of the reference leaves out the first observation,
-// of which there is no last value. So it finds the first change, at 80, six
-// observations after this one, and pays for its alarm as much later.
+// trace, and its alarms.
 func TestEstimatorOnGoldenTrace(t *testing.T) {
-	text, err := os.ReadFile("../usual/testdata/real/golden_season_shared.json")
+	text, err := os.ReadFile("../usual/testdata/real/golden2_season.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +268,6 @@ func TestEstimatorOnGoldenTrace(t *testing.T) {
 	}})
 	track := est.NewTrack("k")
 	rows, alarms := trace.Rows, 0
-	sooner := 0. // thresholds, in debt
 	for i, x := range trace.X {
 		e := est.Estimate(track, Value(time.Unix(0, int64(trace.T[i]*1e9)).UTC(), "", x))
 		got, want := "", ""
@@ -272,12 +278,6 @@ func TestEstimatorOnGoldenTrace(t *testing.T) {
 		known := len(rows) > 0 && rows[0].I == i
 		if known {
 			want = rows[0].Alarm
-		}
-		switch i {
-		case 74:
-			want = "change"
-		case 80:
-			want, sooner = "", 6/trace.Period
 		}
 		if got != want {
 			t.Errorf("observation %d: alarm %q, want %q", i, got, want)
@@ -293,11 +293,11 @@ func TestEstimatorOnGoldenTrace(t *testing.T) {
 		if !(math.Abs(d.Score-row.Score) <= 1e-8) {
 			t.Errorf("observation %d: score %v, want %v", i, d.Score, row.Score)
 		}
-		if i != 80 && !(math.Abs(d.Threshold+sooner-*row.Threshold) <= 1e-8) {
-			t.Errorf("observation %d: threshold %v, want %v", i, d.Threshold, *row.Threshold-sooner)
+		if !(math.Abs(d.Threshold-*row.Threshold) <= 1e-8) {
+			t.Errorf("observation %d: threshold %v, want %v", i, d.Threshold, *row.Threshold)
 		}
 	}
-	if alarms != 3 || len(rows) > 0 {
+	if alarms != 2 || len(rows) > 0 {
 		t.Errorf("%d alarms, %d rows left", alarms, len(rows))
 	}
 }
@@ -319,6 +319,63 @@ func TestAlarmsResume(t *testing.T) {
 		if !bytes.Equal(a, b) {
 			t.Fatalf("estimate %d is another", i)
 		}
+	}
+}
+
+// A rest is in observations, or a time at the key's step, or what suits the key.
+func TestPaceOf(t *testing.T) {
+	for _, c := range []struct {
+		cfg    AlarmConfig
+		step   time.Duration
+		budget float64
+		rest   int
+	}{
+		{DefaultAlarms(), time.Minute, 10080, 60},
+		{DefaultAlarms(), time.Hour, 168, 7},
+		{DefaultAlarms(), 24 * time.Hour, 10, 6},
+		{DefaultAlarms(), 0, 2000, 60},
+		{AlarmConfig{Budget: 240, Rest: usual.AutoRest}, 0, 240, 10},
+		{AlarmConfig{Budget: 500, Rest: 0}, time.Hour, 500, 0},
+		{AlarmConfig{BudgetTime: 24 * time.Hour, Rest: 90}, time.Hour, 24, 90},
+		{AlarmConfig{BudgetTime: 24 * time.Hour, RestTime: 7 * time.Hour}, time.Minute, 1440, 420},
+		{AlarmConfig{BudgetTime: 24 * time.Hour, RestTime: 7 * time.Hour}, 24 * time.Hour, 10, 0},
+		{AlarmConfig{Budget: 240, RestTime: 7 * time.Hour}, 0, 240, 10},
+	} {
+		if p := c.cfg.PaceOf(c.step); p.Budget() != c.budget || p.Rest() != c.rest {
+			t.Errorf("%+v at %v: budget %g, rest %d; want %g, %d", c.cfg, c.step, p.Budget(), p.Rest(), c.budget, c.rest)
+		}
+	}
+}
+
+// Incidents that come more often than the budget are muted, once or, where they outlast the
+// rest, now and then. An alarm is not.
+func TestMutedIncidents(t *testing.T) {
+	cfg := alarming
+	cfg.Alarms = alarmsWith(func(c *AlarmConfig) { c.Budget = 1e6 })
+	est := newEstimator(t, cfg)
+	track := est.NewTrack("k")
+	rng := rand.New(rand.NewPCG(3, 5))
+	alarms, muted := 0, 0
+	for i := range 10_000 {
+		x := rng.NormFloat64()
+		if i%600 >= 590 {
+			x += 4
+		}
+		e := est.Estimate(track, Value(time.Unix(int64(300*i), 0).UTC(), "", x))
+		switch d := e.Detection; {
+		case e.Alarm != nil && d.Muted:
+			t.Fatalf("observation %d raises an alarm and is muted", i)
+		case e.Alarm != nil:
+			alarms++
+		case d.Muted:
+			muted++
+		}
+		if muted > 0 && alarms == 0 {
+			t.Fatalf("observation %d is muted without an alarm before it", i)
+		}
+	}
+	if alarms < 2 || muted < 5 || muted > 16 {
+		t.Errorf("%d alarms and %d muted of 16 incidents", alarms, muted)
 	}
 }
 

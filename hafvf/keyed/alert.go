@@ -87,6 +87,9 @@ type Detection struct {
 	// Usual is what the key's profile expected of the observation, by its level and its
 	// seasons. It is NaN where there is no Score.
 	Usual Moments
+	// Muted reports that the debt of earlier alarms alone stands against an alarm, as
+	// usual.Decision has it: of an incident the first observation, and one after every rest.
+	Muted bool
 }
 
 // An Alert reports an alarm, or a belief. It has the key, time and id of its
@@ -141,8 +144,10 @@ func (t *Track) decide(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypoth
 	permit := func(kind usual.AlarmKind) bool {
 		return !within(cfg.Cooldown, t.decisions.last, e.Time) && cfg.permits(sizeOf(kind))
 	}
-	var kind usual.AlarmKind
-	kind, found.Score, found.Threshold = decider.update(&t.decisions, e.Time, y, found.Kind == hafvf.Change, permit)
+	var decision usual.Decision
+	decision, found.Score = decider.update(&t.decisions, e.Time, y, found.Kind == hafvf.Change, permit)
+	found.Threshold, found.Muted = decision.Threshold, decision.Muted
+	kind := decision.Alarm
 	copy(found.Usual.Mean, decider.usual.Mean)
 	copy(found.Usual.SD, decider.usual.SD)
 	if kind == usual.NoAlarm {

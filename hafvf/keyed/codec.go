@@ -155,7 +155,7 @@ func appendEstimate(b []byte, e Estimate) []byte {
 		b = binary.AppendVarint(b, n)
 	}
 	b = appendMoments(compact.AppendFloats(b, []float64{d.Score, d.Threshold}), d.Usual)
-	b = compact.AppendFlags(b, e.Alarm != nil, e.Belief != nil)
+	b = compact.AppendFlags(b, e.Alarm != nil, e.Belief != nil, d.Muted)
 	for _, a := range []*Alert{e.Alarm, e.Belief} {
 		if a != nil {
 			b = appendAlert(b, a)
@@ -230,7 +230,8 @@ func (r *reader) estimate() Estimate {
 	r.Numbers(&d.Score, &d.Threshold)
 	d.Usual = r.moments()
 	e.Detection = d
-	alarm, belief, _ := r.Flags()
+	var alarm, belief bool
+	alarm, belief, d.Muted = r.Flags()
 	if alarm {
 		e.Alarm = r.alert()
 	}

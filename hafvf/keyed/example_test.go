@@ -41,8 +41,8 @@ func Example() {
 	// Output:
 	// Jan 7 01:50  predicted 20.0 ± 1.0, is 19.1
 	// Jan 9 03:50  predicted 20.0 ± 1.0, is 20.5
-	// Jan 10 13:30  novelty: score 7.1, threshold 3.0
-	// pump-1: x has been above usual since 13:20, now 26.93, usual at this hour 20.1 ± 1.0; score 7.1, an alarm from 3.0.
+	// Jan 10 13:20  novelty: score 3.6, threshold 3.0
+	// pump-1: x is 25.02 at 13:20, usual at this hour 19.9 ± 1.0; score 3.6, an alarm from 3.0.
 	// Jan 11 05:50  predicted 25.9 ± 0.9, is 27.5
 }
 

@@ -1,12 +1,10 @@
 package usual
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
-	"time"
-
-	"hafvf/internal/domain"
 )
 
 // An AlarmKind is the decision on a step. It differs from the Kind of Hypotheses,
@@ -19,21 +17,13 @@ const (
 	ChangeAlarm  AlarmKind = "change"  // a change was committed to, and changes are rare
 )
 
-const (
-	// DefaultBudget is the number of observations per alarm of a stream without
-	// times.
-	DefaultBudget = 2000.
-	// DefaultBudgetTime is the time per alarm of a stream with times.
-	DefaultBudgetTime = 168 * time.Hour
-	// DefaultRest is the number of observations after an alarm without another.
-	DefaultRest = 60
-	leastBudget = 10. // of BudgetOver
-)
-
 // Settings that aren't the user's: those of the reference, see testdata/real.
 const (
 	headroom         = 8.    // the largest debt, in alarms, at which another may be raised
 	commitForgetting = .9998 // of the frequency of commits, per observation
+	firstDays        = 2.    // by which the threshold is higher at first
+	window           = 61    // observations, of which one has to be unusual where a change alarms
+	afterAlarm       = 60    // observations after an alarm in which no change alarms
 )
 
 // An Alarm decides which observations of a stream raise an alarm, so that their
@@ -41,160 +31,144 @@ const (
 // of a tail probability: a score of 3 is one in a thousand. A Profile makes such
 // scores, and so may other detectors.
 //
-// With a budget of P observations per alarm, debt b and commits k in t
-// observations, all zero at first, and w = .9998, an observation goes through
+// With P and w of the Pace, debt b and commits k, which are zero at first, t = Σvʲ, j <
+// n, and v = .9998, the n-th observation goes through
 //
-//	b ← max(0, b − 1/P),  k ← w·k,  t ← w·t + 1
-//	threshold T = log₁₀ P + b
+//	b ← max(0, b − 1/P),  k ← v·k
+//	threshold T = log₁₀ P + e + (1 − w/2)·b
 //	novelty alarm where b ≤ 8 and q ≥ T
 //	change alarm  where b ≤ 8, a change is committed to, and k·P ≤ t + P
 //	k ← k + 1     where a change is committed to
 //	b ← b + 1     where an alarm is raised
 //
-// and an observation at which both are due raises the novelty alarm. No alarm is
-// raised in the rest after another. A commit there belongs to the same incident.
+// and an observation at which both are due raises the novelty alarm. The extra e falls
+// from 2 to 0 over the first four days, while the score is learning what is usual. A
+// change raises no alarm in the first half day, none in the 60 observations after an
+// alarm, and none without a score of at least (1 + w)/2·log₁₀ P in the last 61
+// observations, unless its own observation has no score: streams of single categories have
+// none at all. No alarm is raised in the rest after another. A commit there belongs to the
+// same incident.
 //
 // Just before an alarm of either kind b ≤ 8. An alarm adds 1 to b, and an
 // observation takes at most 1/P off. Hence the first n observations of a stream
 // raise at most n/P + 9 alarms, whatever the scores and the commits are.
 //
 // An Alarm holds settings only. It is immutable and safe for concurrent use.
-type Alarm struct {
-	budget float64
-	rest   float64
-}
+type Alarm struct{ pace Pace }
 
 // The entries of an alarm's state.
 const (
-	atBudget  = iota // P
-	atDebt           // b
+	atDebt    = iota // b
 	atCommits        // k
-	atTrials         // t
-	atRest           // observations of the rest that are left
+	atCount          // n, observations so far
+	// Which observations were the last of their kind, counted from 1; 0 where there was none.
+	atAlarm // with an alarm
+	atMuted // muted
+	atLoud  // with a score that is unusual enough for a change
 	alarmLen
 )
 
-// NewAlarm makes an alarm of a budget of P observations per alarm, at least 1, such as
-// DefaultBudget, and a rest of so many observations after an alarm, at least 0, such as
-// DefaultRest. An error names what is wrong.
-func NewAlarm(budget float64, rest int) (*Alarm, error) {
-	if err := domain.Budget.Check("budget", budget); err != nil {
-		return nil, err
-	}
-	if rest < 0 {
-		return nil, fmt.Errorf("rest: must be at least 0, not %d", rest)
-	}
-	return &Alarm{budget: budget, rest: float64(rest)}, nil
+// A Decision is the outcome of one observation.
+type Decision struct {
+	Alarm AlarmKind // that it raises
+	// Muted reports that debt alone stands against an alarm: it is permitted, no alarm rests,
+	// and one would be raised with b = 0. An incident has many such observations. Only the
+	// first is muted, and those that follow a muted one by more than the rest. A score that
+	// rises on may raise an alarm after all.
+	Muted     bool
+	Threshold float64 // T
 }
 
-// BudgetOver returns the number of observations that a stream takes in the time
-// budget: the budget over the step between two observations, but at least 10. A stream
-// without a step has DefaultBudget.
-func BudgetOver(budget, step time.Duration) float64 {
-	if step <= 0 {
-		return DefaultBudget
-	}
-	return max(float64(budget)/float64(step), leastBudget)
-}
-
-// MedianStep returns the median step forward between times, 0 where there is none.
-func MedianStep(times []time.Time) time.Duration {
-	var steps []time.Duration
-	for i := 1; i < len(times); i++ {
-		if step := times[i].Sub(times[i-1]); step > 0 {
-			steps = append(steps, step)
-		}
-	}
-	if len(steps) == 0 {
-		return 0
-	}
-	slices.Sort(steps)
-	n := len(steps)
-	return steps[(n-1)/2] + (steps[n/2]-steps[(n-1)/2])/2
-}
+// NewAlarm makes the alarm of a stream of that pace.
+func NewAlarm(pace Pace) Alarm { return Alarm{pace} }
 
 // StateLen is the number of floats in a state.
-func (a *Alarm) StateLen() int { return alarmLen }
+func (a Alarm) StateLen() int { return alarmLen }
 
-// NewState returns the state of a stream before its first observation.
-func (a *Alarm) NewState() State {
-	s := make(State, alarmLen)
-	s[atBudget] = a.budget
-	return s
-}
-
-// SetBudget gives the stream of the state a budget of its own, in observations per
-// alarm: that of BudgetOver, once the step is known. It panics where the budget is
-// not a number of at least 1, or the state has the wrong length.
-func (a *Alarm) SetBudget(s State, observations float64) {
-	a.check(s)
-	if err := domain.Budget.Check("budget", observations); err != nil {
-		panic("hafvf: alarm: " + err.Error())
-	}
-	s[atBudget] = observations
-}
+// NewState returns the state of a stream before its first observation. It does not depend
+// on the pace: a stream may go on at another one, such as that of another budget.
+func (a Alarm) NewState() State { return make(State, alarmLen) }
 
 // Update decides on one observation, whose score is q; change says that the
-// stream has committed to a change at it. Update returns the alarm, if any, and the
-// threshold T that the score was compared with. A NaN is a score below it. Call
-// Update once for every observation after the warm-up that is not missing.
+// stream has committed to a change at it. A NaN is no score: it reaches no threshold.
+// Call Update once for every observation after the warm-up that is not missing.
 //
-// What permit refuses has not happened: it costs no budget, and a refused commit
-// does not count as one. Update asks permit at most once about each kind, also
-// about an alarm that is not raised then, so that permit must have no effects. A
-// nil permit permits all.
+// What permit refuses has not happened: it costs no budget, begins no rest, is not muted,
+// and a refused commit does not count as one. Its score may still be the unusual one that a
+// change needs. Update asks permit at most once about each kind, also about an alarm that
+// is not raised then, so that permit must have no effects. A nil permit permits all.
 //
 // Update allocates nothing. It panics where the state has the wrong length.
-func (a *Alarm) Update(s State, q float64, change bool, permit func(AlarmKind) bool) (kind AlarmKind, threshold float64) {
-	a.check(s)
-	period := s[atBudget]
-	s[atDebt] = max(0, s[atDebt]-1/period)
-	s[atCommits] *= commitForgetting
-	s[atTrials] = s[atTrials]*commitForgetting + 1
-	s[atRest] = min(s[atRest], a.rest) // it may come from an alarm of a longer one
-	resting := s[atRest] > 0
-	if resting {
-		s[atRest]--
-	}
-
-	threshold = math.Log10(period) + s[atDebt]
-	affordable := s[atDebt] <= headroom
-	if change && (permit == nil || permit(ChangeAlarm)) {
-		rare := s[atCommits]*period <= s[atTrials]+period
-		s[atCommits]++
-		if affordable && rare {
-			kind = ChangeAlarm
-		}
-	}
-	if affordable && q >= threshold && (permit == nil || permit(NoveltyAlarm)) {
-		kind = NoveltyAlarm
-	}
-	if resting || kind == NoAlarm {
-		return NoAlarm, threshold
-	}
-	s[atDebt]++
-	s[atRest] = a.rest
-	return kind, threshold
-}
-
-func (a *Alarm) check(s State) {
+func (a Alarm) Update(s State, q float64, change bool, permit func(AlarmKind) bool) (d Decision) {
 	if len(s) != alarmLen {
 		panic(wrongState)
 	}
+	p := &a.pace
+	s[atDebt] = max(0, s[atDebt]-1/p.period)
+	s[atCommits] *= commitForgetting
+	s[atCount]++
+	n, debt := s[atCount], s[atDebt]
+	if q >= p.level*(1+p.slow)/2 {
+		s[atLoud] = n
+	}
+	// within reports whether an observation of that kind was among the last so many.
+	within := func(last int, observations float64) bool {
+		return s[last] > 0 && n-s[last] < observations
+	}
+	resting := within(atAlarm, p.rest+1)
+
+	free := p.level // the threshold without debt
+	if n <= p.four {
+		free += firstDays * (1 - (n-1)/p.four)
+	}
+	d.Threshold = free + debt*(1-p.slow/2)
+	var due AlarmKind // without debt
+	if change && (permit == nil || permit(ChangeAlarm)) {
+		rare := s[atCommits]*p.period <= weightOf(n, commitForgetting)+p.period
+		s[atCommits]++
+		if rare && n > p.half && (math.IsNaN(q) || within(atLoud, window)) && !within(atAlarm, afterAlarm+1) {
+			due = ChangeAlarm
+			if debt <= headroom {
+				d.Alarm = ChangeAlarm
+			}
+		}
+	}
+	if q >= free && (permit == nil || permit(NoveltyAlarm)) {
+		due = NoveltyAlarm
+		if debt <= headroom && q >= d.Threshold {
+			d.Alarm = NoveltyAlarm
+		}
+	}
+	switch {
+	case resting:
+		d.Alarm = NoAlarm
+	case d.Alarm != NoAlarm:
+		s[atDebt]++
+		s[atAlarm] = n
+	case due != NoAlarm && !within(atMuted, p.rest+1):
+		d.Muted = true
+		s[atMuted] = n
+	}
+	return d
 }
 
-// Valid says why s, which was decoded from bytes, is not a state of an alarm. States
-// of alarms of another rest are: a shorter rest holds at once.
-func (a *Alarm) Valid(s State) error {
+// weightOf is Σ vʲ, j < n.
+func weightOf(n, v float64) float64 { return -math.Expm1(n*math.Log(v)) / (1 - v) }
+
+// Valid says why s, which was decoded from bytes, is not a state of an alarm. States of
+// alarms of another pace are.
+func (a Alarm) Valid(s State) error {
 	if len(s) != alarmLen {
 		return fmt.Errorf("state is corrupt: alarm of %d floats, want %d", len(s), alarmLen)
 	}
-	const most = 1/(1-commitForgetting) + 1 // of k and t
-	whole := s[atRest] == math.Trunc(s[atRest])
-	if slices.ContainsFunc(s, infinite) || domain.Budget.Check("budget", s[atBudget]) != nil ||
-		s[atDebt] < 0 || s[atDebt] > headroom+1 || s[atCommits] < 0 || s[atCommits] > most ||
-		s[atTrials] < 0 || s[atTrials] > most || !whole || s[atRest] < 0 {
-		return fmt.Errorf("state is corrupt: alarm")
+	const most = 1/(1-commitForgetting) + 1 // of k
+	ok := !slices.ContainsFunc(s, infinite) &&
+		s[atDebt] >= 0 && s[atDebt] <= headroom+1 && s[atCommits] >= 0 && s[atCommits] <= most
+	for _, v := range s[atCount:] {
+		ok = ok && v == math.Trunc(v) && v >= 0 && v <= s[atCount]
+	}
+	if !ok {
+		return errors.New("state is corrupt: alarm")
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,15 +14,16 @@ import (
 
 // An alarmTrace is a file of testdata/real, which the README there describes.
 type alarmTrace struct {
-	X, T                    []float64
-	Location, Scale, Period float64
-	Rows                    []struct {
-		I         int
-		Kind      string
-		Z, C      []float64
-		Score     float64
-		Threshold *float64
-		Alarm     AlarmKind
+	X, T                             []float64
+	Location, Scale, Period, W, Rest float64
+	Rows                             []struct {
+		I          int
+		Kind       string
+		Z          []float64
+		Slow, Fast float64
+		Score      float64
+		Threshold  *float64
+		Alarm      AlarmKind
 	}
 }
 
@@ -49,25 +51,29 @@ func (tr alarmTrace) times() []time.Time {
 // Profile and alarm give the scores and alarms of the reference, under its commits.
 func TestAlarmTraces(t *testing.T) {
 	const warmUp = 50
-	for _, name := range []string{"iid", "ar", "season", "iid_shared", "ar_shared", "season_shared"} {
-		t.Run(name, func(t *testing.T) {
-			trace := readAlarmTrace(t, "testdata/real/golden_"+name+".json")
+	files, err := filepath.Glob("testdata/real/*.json")
+	if err != nil || len(files) != 11 {
+		t.Fatalf("%d traces: %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {
+			trace := readAlarmTrace(t, file)
 			times := trace.times()
 			location, scale := expfam.LocationScale(trace.X[:warmUp])
-			period := BudgetOver(DefaultBudgetTime, MedianStep(times[:warmUp]))
-			if location != trace.Location || math.Abs(scale-trace.Scale) > 1e-15*scale || period != trace.Period {
-				t.Fatalf("location %v, scale %v, period %v; want %v, %v, %v", location, scale, period, trace.Location, trace.Scale, trace.Period)
+			step := MedianStep(times[:warmUp])
+			pace := paceOf(BudgetOver(DefaultBudgetTime, step), step, AutoRest)
+			if strings.HasSuffix(file, "golden2_hour.json") {
+				pace.slow = 0
+			}
+			if location != trace.Location || math.Abs(scale-trace.Scale) > 1e-15*scale || pace.Budget() != trace.Period || pace.slow != trace.W || pace.rest != trace.Rest {
+				t.Fatalf("location %v, scale %v, pace %+v; want %v, %v, period %v, w %v, rest %v", location, scale, pace, trace.Location, trace.Scale, trace.Period, trace.W, trace.Rest)
 			}
 			c := DefaultProfile()
-			if !strings.HasSuffix(name, "_shared") {
-				c.Order = 0
-			}
 			if trace.T == nil {
 				c.Seasons = nil
 			}
-			p, a := profileOf(c), alarmOf(DefaultBudget, DefaultRest)
+			p, a := profileOf(c), NewAlarm(pace)
 			s, u := p.NewState(), a.NewState()
-			a.SetBudget(u, period)
 			rows, worst := trace.Rows, 0.0
 			compare := func(what string, got, want float64) {
 				t.Helper()
@@ -79,35 +85,38 @@ func TestAlarmTraces(t *testing.T) {
 			alarms := 0
 			for i, x := range trace.X {
 				known := len(rows) > 0 && rows[0].I == i
-				step := p.Update(s, times[i], []float64{(x - location) / scale})
-				alarm, threshold := NoAlarm, math.NaN()
+				step := p.Update(s, pace, times[i], []float64{(x - location) / scale})
+				d := Decision{Threshold: math.NaN()}
 				if i >= warmUp {
-					alarm, threshold = a.Update(u, step.Score, known && rows[0].Kind == "change", nil)
+					d = a.Update(u, step.Score, known && rows[0].Kind == "change", nil)
 				}
 				if !known {
-					if alarm != NoAlarm {
-						t.Fatalf("observation %d: %s, want no alarm", i, alarm)
+					if d.Alarm != NoAlarm {
+						t.Fatalf("observation %d: %s, want no alarm", i, d.Alarm)
 					}
 					continue
-				}
-				if alarm != rows[0].Alarm {
-					t.Fatalf("observation %d: alarm %q, want %q", i, alarm, rows[0].Alarm)
-				}
-				if alarm != NoAlarm {
-					alarms++
-				}
-				compare("score", step.Score, rows[0].Score)
-				if want := rows[0].Threshold; want != nil {
-					compare("threshold", threshold, *want)
-				} else if i >= warmUp {
-					t.Fatalf("observation %d has no threshold", i)
 				}
 				if len(rows[0].Z) != p.Views() {
 					t.Fatalf("%d views, want %d", p.Views(), len(rows[0].Z))
 				}
+				slow := 0.
 				for k, v := range step.Views {
 					compare("surprise", v.Surprise, rows[0].Z[k])
-					compare("mean", v.Mean, rows[0].C[k])
+					slow += v.Score / float64(p.Views())
+				}
+				compare("mean of the views", slow, rows[0].Slow)
+				compare("fast", step.Fast, rows[0].Fast)
+				compare("score", step.Score, rows[0].Score)
+				if want := rows[0].Threshold; want != nil {
+					compare("threshold", d.Threshold, *want)
+				} else if i >= warmUp {
+					t.Fatalf("observation %d has no threshold", i)
+				}
+				if d.Alarm != rows[0].Alarm {
+					t.Fatalf("observation %d: alarm %q, want %q", i, d.Alarm, rows[0].Alarm)
+				}
+				if d.Alarm != NoAlarm {
+					alarms++
 				}
 				rows = rows[1:]
 			}

@@ -13,58 +13,64 @@ import (
 
 // An adversary chooses scores and commits to raise as many alarms as it can. It
 // sees the state.
-type adversary func(rng *rand.Rand, s State) (q float64, change bool)
+type adversary func(rng *rand.Rand, p Pace, s State) (q float64, change bool)
 
 // rareCommit reports whether a commit at the next observation is rare enough to alarm.
-func rareCommit(s State) bool {
-	return s[atCommits]*commitForgetting*s[atBudget] <= s[atTrials]*commitForgetting+1+s[atBudget]
+func rareCommit(p Pace, s State) bool {
+	return s[atCommits]*commitForgetting*p.period <= weightOf(s[atCount]+1, commitForgetting)+p.period
 }
 
 var adversaries = map[string]adversary{
-	"infinite scores":      func(*rand.Rand, State) (float64, bool) { return math.Inf(1), false },
-	"commits all the time": func(*rand.Rand, State) (float64, bool) { return 0, true },
-	"rare commits":         func(_ *rand.Rand, s State) (float64, bool) { return math.NaN(), rareCommit(s) },
-	"both":                 func(_ *rand.Rand, s State) (float64, bool) { return 1e300, rareCommit(s) },
-	"at the threshold": func(_ *rand.Rand, s State) (float64, bool) {
-		return math.Log10(s[atBudget]) + max(0, s[atDebt]-1/s[atBudget]), rareCommit(s)
+	"infinite scores":      func(*rand.Rand, Pace, State) (float64, bool) { return math.Inf(1), false },
+	"commits all the time": func(_ *rand.Rand, p Pace, _ State) (float64, bool) { return p.level, true },
+	"rare commits":         func(_ *rand.Rand, p Pace, s State) (float64, bool) { return p.level, rareCommit(p, s) },
+	"scores that are none": func(_ *rand.Rand, p Pace, s State) (float64, bool) { return math.NaN(), rareCommit(p, s) },
+	"both":                 func(_ *rand.Rand, p Pace, s State) (float64, bool) { return 1e300, rareCommit(p, s) },
+	"at the threshold": func(_ *rand.Rand, p Pace, s State) (float64, bool) {
+		return p.level + (1-p.slow/2)*max(0, s[atDebt]-1/p.period), rareCommit(p, s)
 	},
-	"in debt": func(_ *rand.Rand, s State) (float64, bool) {
+	"in debt": func(_ *rand.Rand, p Pace, s State) (float64, bool) {
 		if s[atDebt] < headroom { // up to the headroom by scores, then by commits
 			return math.Inf(1), false
 		}
-		return 0, rareCommit(s)
+		return p.level, rareCommit(p, s)
 	},
-	"at random": func(rng *rand.Rand, s State) (float64, bool) {
-		return math.Log10(s[atBudget]) + 20*rng.NormFloat64(), rng.IntN(20) == 0
+	"at random": func(rng *rand.Rand, p Pace, s State) (float64, bool) {
+		return p.level + 20*rng.NormFloat64(), rng.IntN(20) == 0
 	},
-	"nothing": func(*rand.Rand, State) (float64, bool) { return -1, false },
+	"nothing": func(*rand.Rand, Pace, State) (float64, bool) { return -1, false },
 }
 
-// The first n observations raise at most n/P + 9 alarms, whatever comes.
+// The first n observations raise at most n/P + 9 alarms, whatever comes, also where the pace
+// changes on the way.
 func TestAlarmBound(t *testing.T) {
 	names := slices.Sorted(maps.Keys(adversaries))
 	rapid.Check(t, func(t *rapid.T) {
 		budget := rapid.OneOf(rapid.Just(1.), rapid.Float64Range(1, 100), rapid.Float64Range(100, 1e6), rapid.Float64Range(1e6, 1e12)).Draw(t, "budget")
-		rest := rapid.SampledFrom([]int{0, 1, 5}).Draw(t, "rest")
-		a := alarmOf(budget, rest)
-		s := a.NewState()
+		step := rapid.SampledFrom([]time.Duration{0, time.Minute, time.Hour, 24 * time.Hour}).Draw(t, "step")
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		var s State
 		n, alarms := 0, 0
 		for range rapid.IntRange(1, 4).Draw(t, "blocks") {
+			pace := paceOf(budget, step, rapid.SampledFrom([]int{0, 1, 5, AutoRest}).Draw(t, "rest"))
+			a := NewAlarm(pace)
+			if s == nil {
+				s = a.NewState()
+			}
 			name := rapid.SampledFrom(names).Draw(t, "adversary")
 			length := rapid.SampledFrom([]int{10, 100, 1000, 60_000}).Draw(t, "length")
 			for range length {
-				q, change := adversaries[name](rng, s)
-				kind, threshold := a.Update(s, q, change, nil)
+				q, change := adversaries[name](rng, pace, s)
+				d := a.Update(s, q, change, nil)
 				n++
-				if kind != NoAlarm {
+				if d.Alarm != NoAlarm {
 					alarms++
 				}
 				if bound := float64(n)/budget + headroom + 1; float64(alarms) > bound {
 					t.Fatalf("%d alarms in %d observations at a budget of %g, at most %g are due", alarms, n, budget, bound)
 				}
-				if !(threshold >= math.Log10(budget) && threshold <= math.Log10(budget)+headroom+1) {
-					t.Fatalf("threshold %g at a budget of %g", threshold, budget)
+				if most := math.Log10(budget) + headroom + 1 + firstDays; !(d.Threshold >= math.Log10(budget) && d.Threshold <= most) {
+					t.Fatalf("threshold %g at a budget of %g", d.Threshold, budget)
 				}
 			}
 			if err := a.Valid(s); err != nil {
@@ -77,12 +83,13 @@ func TestAlarmBound(t *testing.T) {
 // The bound is attained but for one alarm: the budget is spent where there is need.
 func TestAlarmBoundIsAttained(t *testing.T) {
 	for _, name := range []string{"infinite scores", "both"} {
-		a := alarmOf(10, 0)
+		pace := paceOf(10, 0, 0)
+		a := NewAlarm(pace)
 		s := a.NewState()
 		alarms := 0
 		for range 10_000 {
-			q, change := adversaries[name](nil, s)
-			if kind, _ := a.Update(s, q, change, nil); kind != NoAlarm {
+			q, change := adversaries[name](nil, pace, s)
+			if a.Update(s, q, change, nil).Alarm != NoAlarm {
 				alarms++
 			}
 		}
@@ -92,14 +99,58 @@ func TestAlarmBoundIsAttained(t *testing.T) {
 	}
 }
 
+// A day, how slow a stream is, and its rest, by budget and step.
+func TestPace(t *testing.T) {
+	for _, c := range []struct {
+		budget     float64
+		step       time.Duration
+		slow       float64
+		rest       int
+		half, four float64
+		fine       bool
+	}{
+		{10080, time.Minute, 0, 60, 720, 5760, true},
+		{5040, 2 * time.Minute, 0, 60, 360, 2880, true},
+		{2016, 5 * time.Minute, 0, 60, 144, 1152, false},
+		{672, 15 * time.Minute, .3644, 28, 48, 384, false},
+		{336, 30 * time.Minute, 1, 14, 24, 192, false},
+		{168, time.Hour, 1, 7, 12, 96, false},
+		{10, 24 * time.Hour, 1, 6, 0, 4, false},
+		{100, time.Second, 1, 60, 43200, 345600, true}, // slow by P alone
+		{2000, 0, 0, 60, 720, 5760, false},
+		{1760, 0, .0203, 60, 125, 1005, false},
+		{700, 0, .3224, 29, 50, 400, false},
+		{70, 0, 1, 6, 5, 40, false},
+		{1, 0, 1, 6, 0, 0, false},
+	} {
+		p := paceOf(c.budget, c.step, AutoRest)
+		if math.Abs(p.slow-c.slow) > 5e-5 || p.Rest() != c.rest || p.half != c.half || p.four != c.four || p.fine != c.fine || p.Budget() != c.budget {
+			t.Errorf("%+v, want %+v", p, c)
+		}
+		if p := paceOf(c.budget, c.step, 3); p.Rest() != 3 {
+			t.Errorf("a rest of %d, want 3", p.Rest())
+		}
+	}
+	for _, c := range []struct {
+		budget float64
+		rest   int
+	}{{.5, 0}, {math.NaN(), 0}, {math.Inf(1), 0}, {10, -2}} {
+		if _, err := NewPace(c.budget, 0, c.rest); err == nil {
+			t.Errorf("%+v passes", c)
+		}
+	}
+}
+
 func TestAlarmRest(t *testing.T) {
-	for _, c := range []struct{ rest, want int }{{60, 60}, {5, 5}, {0, 0}} {
-		a := alarmOf(DefaultBudget, c.rest)
+	for _, c := range []struct {
+		step       time.Duration
+		rest, want int
+	}{{0, AutoRest, 60}, {time.Hour, AutoRest, 7}, {time.Hour, 20, 20}, {0, 5, 5}, {0, 0, 0}} {
+		a := NewAlarm(paceOf(DefaultBudget, c.step, c.rest))
 		s := a.NewState()
 		last := -1
 		for i := range 200 {
-			kind, _ := a.Update(s, math.Inf(1), i%2 == 0, nil)
-			if kind == NoAlarm {
+			if a.Update(s, math.Inf(1), i%2 == 0, nil).Alarm == NoAlarm {
 				continue
 			}
 			if last >= 0 && i-last != c.want+1 {
@@ -115,16 +166,17 @@ func TestAlarmRest(t *testing.T) {
 
 // A commit alarms where commits have been rare, and not where they are frequent.
 func TestAlarmOnChanges(t *testing.T) {
-	a := alarmOf(1000, DefaultRest)
+	pace := paceOf(1000, time.Hour, AutoRest)
+	a := NewAlarm(pace)
 	for _, c := range []struct{ every, most, least int }{{2000, 10, 10}, {100, 4, 1}} {
 		s := a.NewState()
 		alarms := 0
 		for i := range 10 * c.every {
-			kind, _ := a.Update(s, 0, i%c.every == c.every-1, nil)
-			if kind == NoveltyAlarm {
-				t.Fatal("a novelty alarm at a score of 0")
+			d := a.Update(s, pace.level*.9, i%c.every == c.every-1, nil)
+			if d.Alarm == NoveltyAlarm {
+				t.Fatal("a novelty alarm at a score below every threshold")
 			}
-			if kind == ChangeAlarm {
+			if d.Alarm == ChangeAlarm {
 				alarms++
 			}
 		}
@@ -133,22 +185,82 @@ func TestAlarmOnChanges(t *testing.T) {
 		}
 	}
 	s := a.NewState()
-	if kind, _ := a.Update(s, math.Inf(1), true, nil); kind != NoveltyAlarm {
-		t.Errorf("an observation due both alarms raises %q", kind)
+	if d := a.Update(s, math.Inf(1), true, nil); d.Alarm != NoveltyAlarm {
+		t.Errorf("an observation due both alarms raises %q", d.Alarm)
 	}
 }
 
-// What permit refuses has not happened, to the bit.
+// A change alarms only with an unusual score among the last 61, not in the first half day, and
+// not within 60 observations of an alarm, also if the rest is shorter.
+func TestAlarmGateOfChanges(t *testing.T) {
+	for _, c := range []struct {
+		slow  bool
+		scale float64 // of the score, in log₁₀ P
+		since int     // observations from the score to the commit
+		at    int     // the commit
+		after int     // observations from a novelty alarm to the commit; 0 for none
+		want  AlarmKind
+	}{
+		{false, .5, 0, 900, 0, ChangeAlarm},
+		{false, .5, 60, 900, 0, ChangeAlarm},
+		{false, .5, 61, 900, 0, NoAlarm},
+		{false, .49, 0, 900, 0, NoAlarm},
+		{false, .5, 0, 720, 0, ChangeAlarm},
+		{false, .5, 0, 719, 0, NoAlarm},
+		{false, .5, 0, 900, 61, ChangeAlarm},
+		{false, .5, 0, 900, 60, NoAlarm},
+		{true, .99, 0, 900, 0, NoAlarm},
+		{true, 1, 60, 900, 100, ChangeAlarm},
+		{true, 1, 60, 900, 59, NoAlarm},
+		{false, math.NaN(), 0, 900, 0, ChangeAlarm}, // there is no score
+	} {
+		pace := paceOf(2000, time.Minute, 3)
+		if c.slow {
+			pace = paceOf(100, time.Minute, 3)
+		}
+		a := NewAlarm(pace)
+		s := a.NewState()
+		for i := range c.at + 1 {
+			q := 0.
+			if i == c.at-c.since {
+				q = c.scale * pace.level
+			}
+			if c.after > 0 && i == c.at-c.after {
+				q = 100
+			}
+			d := a.Update(s, q, i == c.at, nil)
+			if i == c.at && d.Alarm != c.want {
+				t.Errorf("%+v: %q", c, d.Alarm)
+			}
+		}
+	}
+}
+
+// The threshold falls to log₁₀ P over four days, without alarms.
+func TestAlarmFirstDays(t *testing.T) {
+	a := NewAlarm(paceOf(168, time.Hour, AutoRest))
+	s := a.NewState()
+	for i := range 200 {
+		want := math.Log10(168) + max(0, 2*(1-float64(i)/96))
+		if d := a.Update(s, 0, false, nil); math.Abs(d.Threshold-want) > 1e-12 {
+			t.Fatalf("observation %d: threshold %v, want %v", i, d.Threshold, want)
+		}
+	}
+}
+
+// What permit refuses has not happened, to the bit: a refused commit is none, and a refused
+// novelty is a score below the threshold.
 func TestAlarmPermit(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 1))
-	a := alarmOf(50, 3)
+	pace := paceOf(1000, 0, 3)
+	a := NewAlarm(pace)
 	s, u := a.NewState(), a.NewState()
-	refused := 0
+	refused, muted := 0, 0
 	for i := range 5000 {
 		q, change := 3*rng.ExpFloat64(), rng.IntN(30) == 0
 		novelty, commit := rng.IntN(2) == 0, rng.IntN(2) == 0
 		asked := map[AlarmKind]int{}
-		kind, threshold := a.Update(s, q, change, func(kind AlarmKind) bool {
+		got := a.Update(s, q, change, func(kind AlarmKind) bool {
 			asked[kind]++
 			return kind == NoveltyAlarm && novelty || kind == ChangeAlarm && commit
 		})
@@ -156,15 +268,75 @@ func TestAlarmPermit(t *testing.T) {
 			t.Fatalf("observation %d: permit was asked %v", i, asked)
 		}
 		refused += asked[NoveltyAlarm] + asked[ChangeAlarm]
-		if !novelty {
-			q = 0
+		if got.Muted {
+			muted++
 		}
-		if k, th := a.Update(u, q, change && commit, nil); k != kind || th != threshold || !equalBits(s, u) {
-			t.Fatalf("observation %d: %q at %g, state %v; want %q at %g, state %v", i, kind, threshold, s, k, th, u)
+		if asked[NoveltyAlarm] > 0 && !novelty {
+			free := pace.level + max(0, firstDays*(1-float64(i)/pace.four))
+			q = math.Nextafter(free, 0)
+		}
+		if d := a.Update(u, q, change && commit, nil); d != got || !equalBits(s, u) {
+			t.Fatalf("observation %d: %+v, state %v; want %+v, state %v", i, got, s, d, u)
 		}
 	}
-	if refused == 0 {
-		t.Fatal("permit was never asked")
+	if refused == 0 || muted == 0 {
+		t.Fatalf("%d refused, %d muted", refused, muted)
+	}
+}
+
+// Debt mutes what would be an alarm without it: once per rest, and nothing in a rest, in the
+// first days' threshold, or that permit refuses.
+func TestAlarmMuted(t *testing.T) {
+	const rest = 10
+	a := NewAlarm(paceOf(1e6, time.Minute, rest))
+	none := func(AlarmKind) bool { return false }
+	s := a.NewState()
+	s[atCount] = 1e5 // after the first days
+	step := func(q float64, change bool, permit func(AlarmKind) bool) Decision {
+		return a.Update(s, q, change, permit)
+	}
+	if d := step(6.5, false, nil); d.Alarm != NoveltyAlarm || d.Muted {
+		t.Fatalf("%+v at first", d)
+	}
+	for i := range rest {
+		if d := step(100, i == 0, nil); d.Alarm != NoAlarm || d.Muted {
+			t.Fatalf("%+v in the rest, after %d", d, i)
+		}
+	}
+	if d := step(6.5, false, none); d.Muted {
+		t.Fatal("what permit refuses is muted")
+	}
+	var muted []int
+	for i := range 30 {
+		if d := step(6.5, false, nil); d.Muted {
+			muted = append(muted, i)
+		} else if d.Alarm != NoAlarm {
+			t.Fatalf("%+v in debt", d)
+		}
+	}
+	if !slices.Equal(muted, []int{0, 11, 22}) {
+		t.Errorf("muted are %v, want each after a rest", muted)
+	}
+	if d := step(5.9, false, nil); d.Muted {
+		t.Error("a score below the threshold without debt is muted")
+	}
+	// Beyond the headroom debt mutes the largest score, and changes.
+	s[atDebt] = 8.5
+	for range 61 {
+		step(math.NaN(), false, nil)
+	}
+	if d := step(100, false, nil); d.Alarm != NoAlarm || !d.Muted {
+		t.Errorf("%+v of the largest score", d)
+	}
+	for range rest {
+		step(math.NaN(), false, nil)
+	}
+	if d := step(math.NaN(), true, nil); d.Alarm != NoAlarm || !d.Muted {
+		t.Errorf("%+v of a change", d)
+	}
+	s = a.NewState()
+	if d := step(6.5, false, nil); d.Muted {
+		t.Error("the first days mute")
 	}
 }
 
@@ -202,7 +374,7 @@ func TestBudgetOver(t *testing.T) {
 
 // A state with any one entry made impossible is refused.
 func TestAlarmRefusesCorruptStates(t *testing.T) {
-	a := alarmOf(50, DefaultRest)
+	a := NewAlarm(paceOf(50, 0, 2))
 	s := a.NewState()
 	for i := range 40 {
 		a.Update(s, 9, i == 0, nil)
@@ -212,9 +384,6 @@ func TestAlarmRefusesCorruptStates(t *testing.T) {
 	}
 	for i := range s {
 		for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 1e9 + .5} {
-			if i == atBudget && v > 1 && !math.IsInf(v, 0) {
-				continue // any budget is possible
-			}
 			bad := slices.Clone(s)
 			bad[i] = v
 			if a.Valid(bad) == nil {
@@ -228,12 +397,11 @@ func TestAlarmRefusesCorruptStates(t *testing.T) {
 }
 
 func TestAlarmAllocatesNothing(t *testing.T) {
-	a := alarmOf(10, 1)
+	a := NewAlarm(paceOf(10, 0, 1))
 	s := a.NewState()
 	alarms, refuse := 0, false
 	if n := testing.AllocsPerRun(1000, func() {
-		kind, _ := a.Update(s, 20, true, func(AlarmKind) bool { return !refuse })
-		if kind != NoAlarm {
+		if a.Update(s, 20, true, func(AlarmKind) bool { return !refuse }).Alarm != NoAlarm {
 			alarms++
 		}
 		refuse = !refuse

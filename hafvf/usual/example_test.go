@@ -28,43 +28,45 @@ func ExampleProfile() {
 	if err != nil {
 		panic(err)
 	}
-	alarm, err := usual.NewAlarm(usual.DefaultBudget, usual.DefaultRest)
+	step := usual.MedianStep(times[:warmUp])
+	pace, err := usual.NewPace(usual.BudgetOver(usual.DefaultBudgetTime, step), step, usual.AutoRest)
 	if err != nil {
 		panic(err)
 	}
+	alarm := usual.NewAlarm(pace)
 	s, a := profile.NewState(), alarm.NewState()
-	alarm.SetBudget(a, usual.BudgetOver(usual.DefaultBudgetTime, usual.MedianStep(times[:warmUp])))
 	for i, x := range xs {
-		score := profile.Update(s, times[i], []float64{(x - location) / scale}).Score
+		score := profile.Update(s, pace, times[i], []float64{(x - location) / scale}).Score
 		if i < warmUp {
 			continue
 		}
-		if kind, threshold := alarm.Update(a, score, false, nil); kind != usual.NoAlarm {
-			fmt.Printf("%s  %s  score %.1f, threshold %.1f\n", times[i].Format(time.DateTime), kind, score, threshold)
+		if d := alarm.Update(a, score, false, nil); d.Alarm != usual.NoAlarm {
+			fmt.Printf("%s  %s  score %.1f, threshold %.1f\n", times[i].Format(time.DateTime), d.Alarm, score, d.Threshold)
 		}
 	}
 	// Output:
-	// 2026-06-20 10:00:00  novelty  score 8.8, threshold 2.8
+	// 2026-06-20 10:00:00  novelty  score 9.0, threshold 2.8
 }
 
 func ExampleAlarm() {
-	alarm, err := usual.NewAlarm(100, 10)
+	pace, err := usual.NewPace(100, time.Hour, 10)
 	if err != nil {
 		panic(err)
 	}
+	alarm := usual.NewAlarm(pace)
 	s := alarm.NewState()
 	atNight := func(hour int) bool { return hour < 6 }
-	for hour := range 24 {
-		score := 1.0
-		if hour%5 == 3 { // 3, 8, 13, 18, 23
+	for i := range 120 {
+		score, hour := 1.0, i%24
+		if i >= 96 && hour%5 == 3 { // 3, 8, 13, 18, 23
 			score = 4
 		}
-		kind, threshold := alarm.Update(s, score, hour == 21, func(usual.AlarmKind) bool { return !atNight(hour) })
-		if kind != usual.NoAlarm {
-			fmt.Printf("%02d:00  %s  threshold %.2f\n", hour, kind, threshold)
+		d := alarm.Update(s, score, false, func(usual.AlarmKind) bool { return !atNight(hour) })
+		if d.Alarm != usual.NoAlarm {
+			fmt.Printf("%02d:00  %s  threshold %.2f\n", hour, d.Alarm, d.Threshold)
 		}
 	}
 	// Output:
 	// 08:00  novelty  threshold 2.00
-	// 21:00  change  threshold 2.87
+	// 23:00  novelty  threshold 2.42
 }

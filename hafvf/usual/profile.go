@@ -36,6 +36,10 @@ const (
 	calibratorShape   = 1.   // of the prior of σ², and of the mean
 	calibratorRate    = .01
 	calibratorWorth   = .01
+	fastBehind        = .3 // of the score by the last value alone
+	movePart          = .5 // at most, of the score by a move
+	moveAhead         = 1. // of a new value's score, at most, where values repeat
+	calm              = 1. // surprise of a value that is not unusual
 )
 
 const (
@@ -77,14 +81,30 @@ const (
 //	score q       −log₁₀ P(Z > e), e the normal equivalent of c under the calibrator
 //
 // The calibrator is such a regression on 1 alone, of c, which learns what values
-// the running mean has in this stream. The score of the observation is the mean of
-// the views' scores. It is meant for an Alarm.
+// the running mean has in this stream. At steps of two minutes or less the last view's mean
+// is a root mean square: an incident of few observations is not diluted.
+//
+// Two more scores are of the observation alone: fast, by the last view's surprise and its
+// learned tail, and move, by |y − previous value| and the residual of the last view. Which
+// count how much depends on the Pace, which is slow by w, and on the share r of values that
+// repeated the one before:
+//
+//	g = max(mean of the views' scores, fast − .3)
+//	q = (1 − u)·g + u·move,  u = w/2·(1 − r²)
+//	score (1 − r)·q + r·cap
+//
+// where cap is, of a new value, at most move + 1, and of a repeated one whose surprises are all
+// below 1 at most 0. Where no value repeats and the stream is not slow, the score is g. It is
+// meant for an Alarm.
+//
+// The last view is ar by default, season if Order is zero, and level if there are no seasons
+// either.
 //
 // A vector's coordinates share constant and seasons, and each has its last values
 // to itself. The surprise of a view is the largest of the coordinates: an incident
 // often shows in few of them, and the calibrator learns what the largest of so many
-// usually is, dependent as they may be. What breaks only the dependence between the
-// coordinates goes unseen.
+// usually is, dependent as they may be. So are move and residual; a vector is repeated if all
+// of its coordinates are. What breaks only the dependence between the coordinates goes unseen.
 //
 // An update takes about k³/6 multiplications for the k regressors of the largest
 // view, which are 18 by default, and as many for the rest.
@@ -119,6 +139,7 @@ type ViewStep struct {
 // are NaN.
 type ProfileStep struct {
 	Score float64
+	Fast  float64    // the score of the last view's surprise alone
 	Views []ViewStep // level, season, ar, those that there are; valid until the next Update
 	// Mean and SD are what the level and the seasons let expect of each coordinate, before
 	// it was seen. SD is infinite before the first observation. They are valid until the
@@ -175,12 +196,12 @@ func (c ProfileConfig) valid() error {
 }
 
 // A state is the matrix A of the shared regressors, whose first entry is n, the total
-// weight of the running means, which is the same for all views, the views, and the
-// coordinates. A matrix is its lower triangle, packed by rows.
+// weight of the running means, which is the same for all views, the views, the tail, the move,
+// and the coordinates. A matrix is its lower triangle, packed by rows.
 
 // The entries of a view's part of a state.
 const (
-	sumOfMean   = iota // Σz, forgotten by meanForgetting
+	sumOfMean   = iota // Σz, or Σz² of a root mean square, forgotten by meanForgetting
 	calibratorH        // Σc
 	calibratorS        // Σc²
 	viewLen
@@ -188,10 +209,13 @@ const (
 
 func (p *Profile) order() int { return p.size - p.common }
 
+// kept is the number of last values that are kept: those of the ar view, and at least one.
+func (p *Profile) kept() int { return max(1, p.order()) }
+
 // coordinateLen is the number of floats for one coordinate: h, s, the last values,
-// latest first, and the rows of the matrix that belong to those.
+// latest first, and the rows of the matrix that belong to the ar view.
 func (p *Profile) coordinateLen() int {
-	return p.size + 1 + p.order() + linear.TriangleLen(p.size) - linear.TriangleLen(p.common)
+	return p.size + 1 + p.kept() + linear.TriangleLen(p.size) - linear.TriangleLen(p.common)
 }
 
 // A coordinateState is a coordinate's part of a state.
@@ -212,11 +236,17 @@ func (p *Profile) view(s State, i int) []float64 {
 	return s[at : at+viewLen]
 }
 
+// alone are tail and move, the parts of a state whose scores are of one observation.
+func (p *Profile) alone(s State) (tail, move) {
+	s = s[linear.TriangleLen(p.common)+1+p.views*viewLen:]
+	return tail(s[:tailLen]), move(s[tailLen : tailLen+moveLen])
+}
+
 func (p *Profile) coordinate(s State, i int) coordinateState {
 	n := p.coordinateLen()
-	c := s[linear.TriangleLen(p.common)+1+p.views*viewLen+i*n:][:n]
+	c := s[linear.TriangleLen(p.common)+1+p.views*viewLen+tailLen+moveLen+i*n:][:n]
 	last := c[p.size+1:]
-	return coordinateState{h: c[:p.size], s: &c[p.size], last: last[:p.order()], matrix: last[p.order():]}
+	return coordinateState{h: c[:p.size], s: &c[p.size], last: last[:p.kept()], matrix: last[p.kept():]}
 }
 
 // Dim is the length of the vectors that Update takes.
@@ -225,16 +255,17 @@ func (p *Profile) Dim() int { return p.dim }
 // Views returns the number of views.
 func (p *Profile) Views() int { return p.views }
 
-// StateLen is the number of floats in a state: 203 for one coordinate under
-// DefaultProfile, and 7 with the level view alone.
+// StateLen is the number of floats in a state: 213 for one coordinate under
+// DefaultProfile, and 18 with the level view alone.
 func (p *Profile) StateLen() int {
-	return linear.TriangleLen(p.common) + 1 + p.views*viewLen + p.dim*p.coordinateLen()
+	return linear.TriangleLen(p.common) + 1 + p.views*viewLen + tailLen + moveLen + p.dim*p.coordinateLen()
 }
 
 // NewState returns the state of a stream before its first observation.
 func (p *Profile) NewState() State { return make(State, p.StateLen()) }
 
-// Update scores the observation y at time t and learns it. The values are
+// Update scores the observation y at time t and learns it. The stream goes at the pace, whose
+// step is the same for all of its observations. The values are
 // standardised, by a location and a scale that stay the same for the stream, such
 // as those of LocationScale over its warm-up; the observations of the warm-up are
 // learned too, but their scores are not for an Alarm. Values above 1e20 in
@@ -244,7 +275,7 @@ func (p *Profile) NewState() State { return make(State, p.StateLen()) }
 // come: the last values stay those of the last observations.
 //
 // Update allocates nothing. It panics where the state or y has the wrong length.
-func (p *Profile) Update(s State, t time.Time, y []float64) ProfileStep {
+func (p *Profile) Update(s State, pace Pace, t time.Time, y []float64) ProfileStep {
 	if len(s) != p.StateLen() {
 		panic(wrongState)
 	}
@@ -258,8 +289,9 @@ func (p *Profile) Update(s State, t time.Time, y []float64) ProfileStep {
 		for i := range y {
 			p.mean[i], p.sd[i] = math.NaN(), math.NaN()
 		}
-		return ProfileStep{math.NaN(), p.steps, p.mean, p.sd}
+		return ProfileStep{math.NaN(), math.NaN(), p.steps, p.mean, p.sd}
 	}
+	before := p.matrix(s)[0] // the weight of the observations so far
 	if len(p.seasons) > 0 {
 		seasonal(p.u[1:p.common], p.seasons, p.zone, t)
 	}
@@ -268,25 +300,56 @@ func (p *Profile) Update(s State, t time.Time, y []float64) ProfileStep {
 	for i := range p.steps {
 		p.steps[i].Surprise = 0
 	}
+	repeated := before > 0
+	var sizes [2]float64 // of move and residual
 	for i, v := range y {
-		p.learn(p.coordinate(s, i), i, p.matrix(s)[0], max(-maxStandardized, min(v, maxStandardized)))
+		c := p.coordinate(s, i)
+		v = max(-maxStandardized, min(v, maxStandardized))
+		if before > 0 {
+			repeated = repeated && v == c.last[0]
+			sizes[0] = max(sizes[0], math.Abs(v-c.last[0]))
+		}
+		residual := p.learn(c, i, p.matrix(s)[0], v)
+		sizes[1] = max(sizes[1], min(math.Abs(residual), 2*maxStandardized))
 	}
 	n := p.matrix(s)[0]
 	p.add(p.matrix(s), 0, p.common)
 
 	total := p.total(s)
 	*total = meanForgetting**total + 1
-	sum := 0.0
+	sum, most := 0.0, 0.0
 	for i := range p.steps {
-		p.calibrate(&p.steps[i], p.view(s, i), *total, n)
-		sum += p.steps[i].Score
+		step := &p.steps[i]
+		p.calibrate(step, p.view(s, i), *total, n, pace.fine && i == p.views-1)
+		sum += step.Score
+		most = max(most, step.Surprise)
 	}
-	return ProfileStep{sum / float64(p.views), p.steps, p.mean, p.sd}
+	tail, move := p.alone(s)
+	fast := tail.update(p.steps[p.views-1].Surprise, before)
+	score := max(sum/float64(p.views), fast-fastBehind)
+
+	share := move.repeats(before)
+	part := movePart * pace.slow * (1 - share*share)
+	moved := 0.
+	if repeated {
+		move.forget()
+	} else {
+		moved = move.update(sizes, share, part > 0 || share > 0)
+	}
+	score = (1-part)*score + part*moved
+	limit := score
+	switch {
+	case !repeated:
+		limit = min(score, moved+moveAhead)
+	case most < calm:
+		limit = min(score, 0)
+	}
+	return ProfileStep{(1-share)*score + share*limit, fast, p.steps, p.mean, p.sd}
 }
 
 // learn scores the value y of coordinate number at under all views, and learns it. n is Σ1
-// before it.
-func (p *Profile) learn(c coordinateState, at int, n, y float64) {
+// before it. It returns what the last view leaves of y.
+func (p *Profile) learn(c coordinateState, at int, n, y float64) (residual float64) {
 	copy(p.u[p.common:], c.last)
 	for i := range c.h {
 		c.h[i] *= profileForgetting
@@ -319,16 +382,23 @@ func (p *Profile) learn(c coordinateState, at int, n, y float64) {
 		c.h[i] += u * y
 	}
 	*c.s += y * y
-	if len(c.last) > 0 {
-		copy(c.last[1:], c.last)
-		c.last[0] = y
-	}
+	copy(c.last[1:], c.last)
+	c.last[0] = y
+	return y - mean
 }
 
-// calibrate goes from the surprise of a view to its score.
-func (p *Profile) calibrate(step *ViewStep, view []float64, total, n float64) {
-	view[sumOfMean] = meanForgetting*view[sumOfMean] + step.Surprise
+// calibrate goes from the surprise of a view to its score. root says that its mean is a root
+// mean square.
+func (p *Profile) calibrate(step *ViewStep, view []float64, total, n float64, root bool) {
+	z := step.Surprise
+	if root {
+		z *= z
+	}
+	view[sumOfMean] = meanForgetting*view[sumOfMean] + z
 	c := view[sumOfMean] / total
+	if root {
+		c = math.Sqrt(c)
+	}
 	view[calibratorH] *= profileForgetting
 	view[calibratorS] *= profileForgetting
 	h, s := view[calibratorH], view[calibratorS]
@@ -433,9 +503,11 @@ func (p *Profile) Valid(s State) error {
 	product := func(sum, x, y float64) bool {
 		return x >= 0 && y >= 0 && sum*sum <= x*y*slack+1e-300*(1+x+y)
 	}
+	tail, move := p.alone(s)
+	ok = ok && tail.valid(n) && move.valid(n)
 	for i := range p.views {
 		v := p.view(s, i)
-		ok = ok && v[sumOfMean] >= 0 && v[sumOfMean] <= maxSurprise*total*slack &&
+		ok = ok && v[sumOfMean] >= 0 && v[sumOfMean] <= maxSurprise*maxSurprise*total*slack &&
 			v[calibratorS] <= n*maxSurprise*maxSurprise*slack && product(v[calibratorH], n, v[calibratorS])
 	}
 	most := n * maxStandardized * maxStandardized * slack

@@ -137,7 +137,7 @@ func TestProfileIsRegression(t *testing.T) {
 	s := p.NewState()
 	var rows [][]float64
 	for i, y := range ys {
-		step := p.Update(s, times[i], y)
+		step := p.Update(s, anyPace, times[i], y)
 		u := make([]float64, p.size)
 		u[0] = 1
 		seasonal(u[1:p.common], c.Seasons, time.UTC, times[i])
@@ -196,9 +196,9 @@ func TestProfileViewsAreLeadingBlocks(t *testing.T) {
 		states[i] = p.NewState()
 	}
 	for i, y := range ys {
-		want := profiles[0].Update(states[0], times[i], y).Views
+		want := profiles[0].Update(states[0], anyPace, times[i], y).Views
 		for k, p := range profiles[1:] {
-			for v, got := range p.Update(states[k+1], times[i], y).Views {
+			for v, got := range p.Update(states[k+1], anyPace, times[i], y).Views {
 				if math.Abs(got.Score-want[v].Score) > 1e-10*(1+want[v].Score) {
 					t.Fatalf("observation %d: view %d of %d has score %v, of 3 %v", i, v, p.Views(), got.Score, want[v].Score)
 				}
@@ -218,12 +218,12 @@ func TestProfileCoordinates(t *testing.T) {
 	s, u, v, w := three.NewState(), three.NewState(), three.NewState(), one.NewState()
 	different := false
 	for i, y := range ys {
-		want := three.Update(s, times[i], y).Score
-		if got := three.Update(u, times[i], []float64{y[2], y[0], y[1]}).Score; got != want {
+		want := three.Update(s, anyPace, times[i], y).Score
+		if got := three.Update(u, anyPace, times[i], []float64{y[2], y[0], y[1]}).Score; got != want {
 			t.Fatalf("observation %d: score %v in another order, want %v", i, got, want)
 		}
-		alone := one.Update(w, times[i], y[:1]).Score
-		if got := three.Update(v, times[i], []float64{y[0], y[0], y[0]}).Score; got != alone {
+		alone := one.Update(w, anyPace, times[i], y[:1]).Score
+		if got := three.Update(v, anyPace, times[i], []float64{y[0], y[0], y[0]}).Score; got != alone {
 			t.Fatalf("observation %d: score %v of a coordinate thrice, %v of it once", i, got, alone)
 		}
 		different = different || alone != want
@@ -246,9 +246,9 @@ func profileOfPairs(seed uint64, n int) (times []time.Time, ys [][]float64, p *P
 func TestProfileMissing(t *testing.T) {
 	times, ys, p, s := profileOfPairs(4, 300)
 	for i, y := range ys {
-		p.Update(s, times[i], y)
+		p.Update(s, anyPace, times[i], y)
 		before := slices.Clone(s)
-		step := p.Update(s, times[i].Add(time.Minute), []float64{y[0], math.NaN()})
+		step := p.Update(s, anyPace, times[i].Add(time.Minute), []float64{y[0], math.NaN()})
 		if !math.IsNaN(step.Score) || len(step.Views) != 3 || !math.IsNaN(step.Views[2].Surprise) {
 			t.Fatalf("a missing observation has %+v", step)
 		}
@@ -271,11 +271,11 @@ func TestProfileStateIsAll(t *testing.T) {
 			t.Fatalf("before observation %d: %v", i, err)
 		}
 		u := slices.Clone(s)
-		want := p.Update(s, times[i], y)
-		if got := other.Update(u, times[i], y); got.Score != want.Score || !equalBits(s, u) {
+		want := p.Update(s, anyPace, times[i], y)
+		if got := other.Update(u, anyPace, times[i], y); got.Score != want.Score || !equalBits(s, u) {
 			t.Fatalf("observation %d: score %v, want %v", i, got.Score, want.Score)
 		}
-		other.Update(other.NewState(), times[len(times)-1-i], ys[len(ys)-1-i])
+		other.Update(other.NewState(), anyPace, times[len(times)-1-i], ys[len(ys)-1-i])
 	}
 }
 
@@ -304,17 +304,17 @@ func TestProfileFinds(t *testing.T) {
 		}, 1, 2},
 	} {
 		rng := rand.New(rand.NewPCG(6, 6))
-		p, a := profileOf(DefaultProfile()), alarmOf(DefaultBudget, DefaultRest)
+		p, a := profileOf(DefaultProfile()), NewAlarm(anyPace)
 		s, u := p.NewState(), a.NewState()
 		before, after := 0, 0
 		for i := range n {
 			at := time.Unix(int64(i)*1200, 0)
 			y := 3*math.Sin(2*math.Pi*float64(i)/72) + .4*rng.NormFloat64()
-			score := p.Update(s, at, []float64{c.shape(y, i)}).Score
+			score := p.Update(s, anyPace, at, []float64{c.shape(y, i)}).Score
 			if i < 50 {
 				continue
 			}
-			if kind, _ := a.Update(u, score, false, nil); kind == NoAlarm {
+			if d := a.Update(u, score, false, nil); d.Alarm == NoAlarm {
 				continue
 			}
 			if i < n-100 {
@@ -334,7 +334,7 @@ func TestProfileFinds(t *testing.T) {
 func TestProfileOfVectors(t *testing.T) {
 	const dim, n, shift, streams = 10, 2600, 2500, 10
 	for _, common := range []float64{0, .8} {
-		p, a := profileOf(ProfileConfig{Dim: dim, Order: 3}), alarmOf(DefaultBudget, DefaultRest)
+		p, a := profileOf(ProfileConfig{Dim: dim, Order: 3}), NewAlarm(anyPace)
 		before, found := 0, 0
 		for seed := range uint64(streams) {
 			rng := rand.New(rand.NewPCG(seed, 10))
@@ -349,7 +349,7 @@ func TestProfileOfVectors(t *testing.T) {
 				if i >= shift {
 					y[seed%dim] += 3
 				}
-				score := p.Update(s, time.Time{}, y).Score
+				score := p.Update(s, anyPace, time.Time{}, y).Score
 				if i < 50 {
 					continue
 				}
@@ -357,7 +357,7 @@ func TestProfileOfVectors(t *testing.T) {
 					before += alarms
 					alarms = 0
 				}
-				if kind, _ := a.Update(u, score, false, nil); kind != NoAlarm {
+				if d := a.Update(u, score, false, nil); d.Alarm != NoAlarm {
 					alarms++
 				}
 			}
@@ -375,18 +375,18 @@ func TestProfileOfVectors(t *testing.T) {
 func TestProfileOfConstants(t *testing.T) {
 	for _, x := range []float64{0, 5, -1e300} {
 		location, scale := expfam.LocationScale([]float64{x, x, x})
-		p, a := profileOf(DefaultProfile()), alarmOf(DefaultBudget, DefaultRest)
+		p, a := profileOf(DefaultProfile()), NewAlarm(anyPace)
 		s, u := p.NewState(), a.NewState()
 		at := time.Unix(0, 0)
 		for i := range 1000 {
-			score := p.Update(s, at, []float64{(x - location) / scale}).Score
-			if kind, _ := a.Update(u, score, false, nil); kind != NoAlarm || score > 1 {
-				t.Fatalf("%g: %q at observation %d, score %g", x, kind, i, score)
+			score := p.Update(s, anyPace, at, []float64{(x - location) / scale}).Score
+			if d := a.Update(u, score, false, nil); d.Alarm != NoAlarm || score > 1 {
+				t.Fatalf("%g: %q at observation %d, score %g", x, d.Alarm, i, score)
 			}
 			at = at.Add(time.Minute)
 		}
-		score := p.Update(s, at, []float64{(x + 10*scale - location) / scale}).Score
-		if kind, _ := a.Update(u, score, false, nil); kind != NoveltyAlarm {
+		score := p.Update(s, anyPace, at, []float64{(x + 10*scale - location) / scale}).Score
+		if d := a.Update(u, score, false, nil); d.Alarm != NoveltyAlarm {
 			t.Errorf("%g: no alarm at ten times the scale, score %g", x, score)
 		}
 	}
@@ -405,7 +405,8 @@ func TestProfileStaysFinite(t *testing.T) {
 		if rapid.Bool().Draw(t, "timed") {
 			c.Seasons = DefaultSeasons()
 		}
-		p, a := profileOf(c), alarmOf(DefaultBudget, DefaultRest)
+		pace := paceOf(rapid.SampledFrom([]float64{10, 700, 1e4}).Draw(t, "budget"), rapid.SampledFrom([]time.Duration{0, time.Minute, time.Hour}).Draw(t, "pace"), AutoRest)
+		p, a := profileOf(c), NewAlarm(pace)
 		s, u := p.NewState(), a.NewState()
 		at := time.Unix(rapid.Int64Range(-1<<40, 1<<40).Draw(t, "time"), 0)
 		step := time.Duration(rapid.Int64().Draw(t, "step"))
@@ -421,9 +422,9 @@ func TestProfileStaysFinite(t *testing.T) {
 						y[k] = level
 					}
 				}
-				out := p.Update(s, at, y)
-				_, threshold := a.Update(u, out.Score, rng.IntN(10) == 0, nil)
-				if infinite(out.Score) || out.Score < 0 || infinite(threshold) {
+				out := p.Update(s, pace, at, y)
+				threshold := a.Update(u, out.Score, rng.IntN(10) == 0, nil).Threshold
+				if infinite(out.Score) || out.Score < 0 || infinite(out.Fast) || infinite(threshold) {
 					t.Fatalf("score %v, threshold %v at %v", out.Score, threshold, y)
 				}
 				for _, v := range out.Views {
@@ -455,7 +456,7 @@ func TestProfileOfDependentValues(t *testing.T) {
 		rng.Shuffle(len(blocks), func(i, j int) { blocks[i], blocks[j] = blocks[j], blocks[i] })
 		for _, b := range blocks {
 			for range b.length {
-				p.Update(s, time.Time{}, []float64{b.level + b.noise*rng.NormFloat64()})
+				p.Update(s, anyPace, time.Time{}, []float64{b.level + b.noise*rng.NormFloat64()})
 				for _, x := range [][]float64{p.factor, p.zeta, p.v} {
 					for _, v := range x {
 						if !(math.Abs(v) < 1e3*maxStandardized) {
@@ -472,7 +473,7 @@ func TestProfileOfDependentValues(t *testing.T) {
 func TestProfileRefusesCorruptStates(t *testing.T) {
 	times, ys, p, s := profileOfPairs(8, 200)
 	for i, y := range ys {
-		p.Update(s, times[i], y)
+		p.Update(s, anyPace, times[i], y)
 	}
 	for i := range s {
 		for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e200, -1e200} {
@@ -503,10 +504,10 @@ func TestProfileConfigValid(t *testing.T) {
 
 // The default takes at most 2 kB per key, and an update allocates nothing.
 func TestProfileCost(t *testing.T) {
-	if n := 8 * (profileOf(DefaultProfile()).StateLen() + alarmOf(DefaultBudget, DefaultRest).StateLen()); n > 2048 {
+	if n := 8 * (profileOf(DefaultProfile()).StateLen() + NewAlarm(anyPace).StateLen()); n > 2048 {
 		t.Errorf("%d bytes per key", n)
 	}
-	if n := profileOf(ProfileConfig{}).StateLen(); n != 7 {
+	if n := profileOf(ProfileConfig{}).StateLen(); n != 18 {
 		t.Errorf("%d floats for the level view", n)
 	}
 	berlin, err := time.LoadLocation("Europe/Berlin")
@@ -519,7 +520,7 @@ func TestProfileCost(t *testing.T) {
 		s := p.NewState()
 		i := 0
 		if n := testing.AllocsPerRun(200, func() {
-			p.Update(s, times[i], ys[i])
+			p.Update(s, anyPace, times[i], ys[i])
 			i++
 		}); n != 0 {
 			t.Errorf("%d views: %v allocations in an update", p.Views(), n)
@@ -535,14 +536,17 @@ func profileOf(c ProfileConfig) *Profile {
 	return p
 }
 
-func alarmOf(budget float64, rest int) *Alarm {
-	a, err := NewAlarm(budget, rest)
+func equalBits(a, b []float64) bool {
+	return slices.EqualFunc(a, b, func(v, w float64) bool { return math.Float64bits(v) == math.Float64bits(w) })
+}
+
+// anyPace is that of a stream without times.
+var anyPace = paceOf(DefaultBudget, 0, AutoRest)
+
+func paceOf(budget float64, step time.Duration, rest int) Pace {
+	p, err := NewPace(budget, step, rest)
 	if err != nil {
 		panic(err)
 	}
-	return a
-}
-
-func equalBits(a, b []float64) bool {
-	return slices.EqualFunc(a, b, func(v, w float64) bool { return math.Float64bits(v) == math.Float64bits(w) })
+	return p
 }

@@ -65,6 +65,9 @@ type Place struct {
 // Counts are what the nodes count, also as Beam metrics.
 type Counts struct {
 	Records, Rejected, Late, Missing, NotConverged, Keys, Sessions, Changes, Outliers, NoveltyAlarms, ChangeAlarms, Silences int64
+	// Muted is how often the debt of earlier alarms alone stood against an alarm: see
+	// usual.Decision.
+	Muted int64
 	// Reset is the number of keys that began anew, because their states could not be read or
 	// could learn nothing.
 	Reset int64
@@ -90,6 +93,7 @@ func (c *Counts) Add(o Counts) {
 	c.NoveltyAlarms += o.NoveltyAlarms
 	c.ChangeAlarms += o.ChangeAlarms
 	c.Silences += o.Silences
+	c.Muted += o.Muted
 	c.Reset += o.Reset
 	c.LateIdle += o.LateIdle
 	c.Behind = max(c.Behind, o.Behind)

@@ -90,6 +90,11 @@ func TestParseDetect(t *testing.T) {
 	if a := c.Detect.AlarmConfig; !reflect.DeepEqual(a, keyed.AlarmConfig{Budget: 500, BudgetTime: 168 * time.Hour, Rest: 0, Seasons: seasons, Zone: "Europe/Berlin", Order: 0}) {
 		t.Errorf("%+v", a)
 	}
+	for text, want := range map[string]keyed.AlarmConfig{"7h": {Rest: usual.AutoRest, RestTime: 7 * time.Hour}, "90m": {Rest: usual.AutoRest, RestTime: 90 * time.Minute}, "12": {Rest: 12}, "0s": {Rest: 0}} {
+		if a := parse(t, base+"detect: {rest: "+text+"}\n").Detect.AlarmConfig; a.Rest != want.Rest || a.RestTime != want.RestTime {
+			t.Errorf("rest %s: %d, %v", text, a.Rest, a.RestTime)
+		}
+	}
 	if a := c.Detect.AlertConfig; !reflect.DeepEqual(a, keyed.AlertConfig{MinAbs: 1, MinRel: .1, Direction: keyed.Up, Beliefs: []hafvf.Kind{hafvf.Change}}) || !slices.Equal(c.Alerts[0].Kinds, []string{"change"}) {
 		t.Errorf("%+v", a)
 	}
@@ -386,6 +391,9 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:3: detect.min_rel: must be a number, not the text "x"`,
 		}},
 		{"no duration as budget", with("detect: {budget: often}"), []string{`pump.yaml:3: detect.budget: must be a duration such as 168h, or a number of observations, not the text "often"`}},
+		{"no duration as rest", with("detect: {rest: long}"), []string{`pump.yaml:3: detect.rest: must be a duration such as 7h, or a number of observations, not the text "long"`}},
+		{"half a rest", with("detect: {rest: 1.5}"), []string{`pump.yaml:3: detect.rest: must be a whole number, not the number 1.5`}},
+		{"rest below 0", with("detect: {rest: -1h}"), []string{`pump.yaml:3: detect.rest: must be at least 0, not -1h`}},
 		{"budget below 0", with("detect: {budget: -1h}"), []string{`pump.yaml:3: detect.budget: must be above 0, not -1h`}},
 		{"seasons", with("detect:", "  season:", "    24h: 0", "    1440m: 2", "    day: 1", "    168h: 49", "    0h: 1"), []string{
 			`pump.yaml:5: detect.season.24h: must be at least 1, not 0`,

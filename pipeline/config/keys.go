@@ -154,7 +154,7 @@ func detect(dst **Detect) reader {
 			{name: "min_rel", doc: "As min_change, relative to what was usual: 0.1 is ten percent.", read: number(&v.MinRel, domain.MinChange)},
 			{name: "direction", doc: "up raises alarms of rises alone, down of falls alone.", read: choice((*string)(&v.Direction), string(keyed.Both), string(keyed.Up), string(keyed.Down))},
 			{name: "budget", doc: "A key raises about one alarm per budget at most, true and false ones together. Keys without times have a budget of 2000 observations by default.", read: budget(&v.AlarmConfig)},
-			{name: "rest", doc: "Number of observations after an alarm in which the key raises no other alarm. They belong to the same incident.", unit: "observations", read: whole(&v.Rest, 0)},
+			{name: "rest", doc: "Time or number of observations after an alarm in which the key raises no other alarm. They belong to the same incident. A time counts as many observations as come in it at the key's median step. A key without times rests for a 24th of its budget, within 6 to 60 observations, in place of a time.", read: rest(&v.AlarmConfig)},
 			{name: "season", doc: "Cycles of the usual value, of keys with times: a list of periods, or a mapping of periods to numbers of harmonics. [] is no cycle. If you change season, zone or ar, each key learns its usual values from the beginning.", read: seasons(&v.Seasons)},
 			{name: "zone", doc: "Time zone of the season, and of the times in messages. The default is model.zone if there is a model.season, else the zone of the source.", read: zone(&v.Zone)},
 			{name: "ar", doc: "The usual value depends on this number of last values. 0 is none.", unit: "observations", read: upTo(&v.Order, usual.MaxOrder)},

@@ -410,21 +410,49 @@ func choices(dst *[]string, names ...string) reader {
 
 // budget reads a duration, or a number of observations.
 func budget(dst *keyed.AlarmConfig) reader {
-	const takes = "a duration such as 168h, or a number of observations"
-	return reader{takes: takes, initial: message.Duration(dst.BudgetTime), read: func(d *decoder, path string, n *yaml.Node) {
+	r := timeOrNumber("168h", func(d *decoder, path string, n *yaml.Node) { d.number(path, n, domain.Budget, &dst.Budget) },
+		func(d *decoder, path string, n *yaml.Node, v time.Duration) {
+			if v <= 0 {
+				d.fail(path, "must be above 0, not %s", n.Value)
+				return
+			}
+			dst.BudgetTime = v
+		})
+	r.initial = message.Duration(dst.BudgetTime)
+	return r
+}
+
+// rest reads a duration, or a number of observations.
+func rest(dst *keyed.AlarmConfig) reader {
+	r := timeOrNumber("7h", func(d *decoder, path string, n *yaml.Node) { d.whole(path, n, 0, &dst.Rest) },
+		func(d *decoder, path string, n *yaml.Node, v time.Duration) {
+			switch {
+			case v < 0:
+				d.fail(path, "must be at least 0, not %s", n.Value)
+			case v == 0:
+				dst.Rest = 0
+			default:
+				dst.RestTime = v
+			}
+		})
+	r.initial = "7h within 6 to 60 observations"
+	return r
+}
+
+// timeOrNumber reads a duration, or a number of observations.
+func timeOrNumber(example string, number func(*decoder, string, *yaml.Node), duration func(*decoder, string, *yaml.Node, time.Duration)) reader {
+	takes := "a duration such as " + example + ", or a number of observations"
+	return reader{takes: takes, read: func(d *decoder, path string, n *yaml.Node) {
 		if _, ok := numberOf(n); ok {
-			d.number(path, n, domain.Budget, &dst.Budget)
+			number(d, path, n)
 			return
 		}
 		v, err := durationOf(n)
-		switch {
-		case err != nil:
+		if err != nil {
 			d.wrongType(path, takes, n)
-		case v <= 0:
-			d.fail(path, "must be above 0, not %s", n.Value)
-		default:
-			dst.BudgetTime = v
+			return
 		}
+		duration(d, path, n, v)
 	}}
 }
 

@@ -334,7 +334,7 @@ func (d *draft) yaml(l *Look) []byte {
 		}
 	}
 	if d.detect.Value == "" {
-		line("detect: true", "tells outliers from changes; about one alarm a week for each key at most")
+		line("detect: true", "tells outliers from changes; a key raises at most ten alarms in its first week, later about one a week")
 	} else {
 		line("detect: "+d.detect.Value, "tells outliers from changes; "+d.detect.Why)
 	}

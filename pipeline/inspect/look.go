@@ -350,8 +350,8 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 	}
 	if d := c.Detect; d != nil && l.Step > 0 && d.BudgetOf(l.Step) < leastBudget {
 		budget := leastBudget * l.Step
-		add("detect", fmt.Sprintf("{budget: %s, rest: %d}", message.Duration(message.RoundUp(budget)), leastBudget/10),
-			fmt.Sprintf("about one alarm in %d records of a key; now one in %.0f, and none in the %d after it", leastBudget, d.BudgetOf(l.Step), d.Rest))
+		add("detect", fmt.Sprintf("{budget: %s}", message.Duration(message.RoundUp(budget))),
+			fmt.Sprintf("about one alarm in %d records of a key, at most ten in the first %d; now one in %.0f", leastBudget, leastBudget, d.BudgetOf(l.Step)))
 	}
 	if c.Detect != nil && l.rare() && reflect.DeepEqual(c.Bank, hafvf.DefaultBankOf(c.Model.Family)) {
 		add("bank", "[{levels: [], top: 0.9998}]", "one of the values is rare: the default bank follows single ones")

@@ -41,7 +41,8 @@ type history struct {
 	first, last      time.Time // zero for records without times
 	scored           int64     // observations that could raise an alarm
 	alarms           int       // that were paid from the budget
-	budget           float64   // observations per alarm; 0 in the warm-up
+	muted            Muted
+	budget           float64 // observations per alarm; 0 in the warm-up
 	warmUp           []time.Time
 	told             []Event
 }
@@ -84,6 +85,9 @@ func (c *Collector) Add(key string, e *keyed.Estimate, told []keyed.Told) {
 	}
 	if e.Alarm != nil {
 		h.alarms++
+	}
+	if d := e.Detection; d.Muted {
+		h.muted.add(Muted{Count: 1, Key: key, Score: Number(d.Score), Time: e.Time, N: e.N})
 	}
 	for _, a := range told {
 		h.told = append(h.told, Event{

@@ -48,6 +48,7 @@ type Report struct {
 	Told   Counts `json:"told"`
 	Weeks  []Week `json:"weeks"` // those with alerts
 	Budget Budget `json:"budget"`
+	Muted  Muted  `json:"muted"`
 	// ByKey are the keys from the noisiest, which has most alerts.
 	ByKey   []Key    `json:"by_key"`
 	Largest []Event  `json:"largest"` // the largest few, from the largest
@@ -83,6 +84,7 @@ type Key struct {
 	// ObservationsPerAlarm is the budget; null in the warm-up.
 	ObservationsPerAlarm Number `json:"observations_per_alarm"`
 	Budget               Budget `json:"budget"`
+	Muted                Muted  `json:"muted"`
 
 	first, last time.Time // zero for records without times
 	events      []Event
@@ -94,6 +96,25 @@ type Key struct {
 type Budget struct {
 	Allowed float64 `json:"allowed"`
 	Spent   int     `json:"spent"`
+}
+
+// Muted counts how often the debt of earlier alarms alone stood against an alarm, as
+// keyed.Detection has it. The rest says which of these had the largest score.
+type Muted struct {
+	Count int       `json:"count"`
+	Key   string    `json:"key,omitempty"`
+	Score Number    `json:"score,omitempty"` // null of a change without a score
+	Time  time.Time `json:"time,omitzero"`
+	N     int64     `json:"n,omitempty"` // position within the key, from 1
+}
+
+// add adds o. Of equal scores the earlier one stays.
+func (m *Muted) add(o Muted) {
+	n := m.Count + o.Count
+	if o.Count > 0 && (m.Count == 0 || o.Score.magnitude() > m.Score.magnitude()) {
+		*m = o
+	}
+	m.Count = n
 }
 
 // most is how many keys and events a report shows.
@@ -128,7 +149,7 @@ func (c *Collector) Report(config string, s pipeline.Summary, labels Labels) (*R
 		if span := h.last.Sub(h.first); span > 0 {
 			k.PerWeek = Number(float64(len(h.told)) / (span.Hours() / week.Hours()))
 		}
-		k.Budget.Spent = h.alarms
+		k.Budget.Spent, k.Muted = h.alarms, h.muted
 		if h.budget > 0 {
 			k.ObservationsPerAlarm = Number(h.budget)
 			k.Budget.Allowed = float64(h.scored) / h.budget
@@ -142,6 +163,7 @@ func (c *Collector) Report(config string, s pipeline.Summary, labels Labels) (*R
 	})
 	for _, k := range r.ByKey { // in a fixed order, for the last digit of the sum
 		r.Budget.Allowed += k.Budget.Allowed
+		r.Muted.add(k.Muted)
 	}
 	slices.SortFunc(r.events, byTime)
 	r.Weeks = weeksOf(r.events)

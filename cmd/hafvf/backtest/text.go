@@ -32,6 +32,7 @@ func (r *Report) String() string {
 	})
 	fmt.Fprintf(&b, "\ntold: %s\n", r.Told.text(shown))
 	fmt.Fprintf(&b, "budget: %s alarms over these records, %d raised; a key may be ahead of its budget by nine\n", decimal(r.Budget.Allowed), r.Budget.Spent)
+	r.Muted.write(&b)
 	r.Labels.write(&b)
 
 	if len(r.Weeks) > 0 {
@@ -52,7 +53,7 @@ func (r *Report) String() string {
 	}
 	fmt.Fprintf(&b, "\nthe noisiest keys\n")
 	table(&b, func(w io.Writer) {
-		fmt.Fprintf(w, "key\t%s\ta week\tbudget\traised\tby week\n", strings.Join(shown, "\t"))
+		fmt.Fprintf(w, "key\t%s\ta week\tbudget\traised\tmuted\tby week\n", strings.Join(shown, "\t"))
 		for _, k := range r.ByKey[:min(len(r.ByKey), most)] {
 			if k.Told.total() == 0 {
 				break
@@ -68,7 +69,7 @@ func (r *Report) String() string {
 			if n := len(weeks); n > shownWeeks {
 				weeks = append(weeks[:shownWeeks], fmt.Sprintf("… %d more", n-shownWeeks))
 			}
-			fmt.Fprintf(w, "\t%s\t%s\t%d\t%s\n", decimal(float64(k.PerWeek)), decimal(k.Budget.Allowed), k.Budget.Spent, strings.Join(weeks, ", "))
+			fmt.Fprintf(w, "\t%s\t%s\t%d\t%d\t%s\n", decimal(float64(k.PerWeek)), decimal(k.Budget.Allowed), k.Budget.Spent, k.Muted.Count, strings.Join(weeks, ", "))
 		}
 	})
 	fmt.Fprintf(&b, "\nthe largest events\n")
@@ -91,11 +92,7 @@ func table(b *strings.Builder, write func(w io.Writer)) {
 
 func writeEvents(b *strings.Builder, events []Event) {
 	for _, e := range events[:min(len(events), most)] {
-		at := fmt.Sprintf("observation %d", e.N)
-		if !e.Time.IsZero() {
-			at = e.Time.UTC().Format(time.RFC3339)
-		}
-		fmt.Fprintf(b, "  %s  %s  %s\n", at, e.Kind, e.sentence())
+		fmt.Fprintf(b, "  %s  %s  %s\n", place(e.Time, e.N), e.Kind, e.sentence())
 	}
 	if n := len(events); n > most {
 		fmt.Fprintf(b, "  … %d more\n", n-most)
@@ -124,6 +121,26 @@ func decimal(v float64) string {
 		return "-"
 	}
 	return fmt.Sprintf("%.1f", v)
+}
+
+// write writes how many alarms the debt muted, if it did.
+func (m Muted) write(b *strings.Builder) {
+	if m.Count == 0 {
+		return
+	}
+	fmt.Fprintf(b, "muted: %s of keys that had spent their budget, the largest of %s at %s", message.Count(m.Count, "alarm", "alarms"), message.Printable(m.Key), place(m.Time, m.N))
+	if s := float64(m.Score); !math.IsNaN(s) {
+		fmt.Fprintf(b, ", score %.1f", s)
+	}
+	b.WriteByte('\n')
+}
+
+// place is when an observation was, or which one it was if it has no time.
+func place(at time.Time, n int64) string {
+	if at.IsZero() {
+		return fmt.Sprintf("observation %d", n)
+	}
+	return at.UTC().Format(time.RFC3339)
 }
 
 func (s *Score) write(b *strings.Builder) {

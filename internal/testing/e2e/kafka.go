@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -69,7 +70,8 @@ func Held(t testing.TB, b *kafkatest.Broker, topics ...string) (n int64) {
 	return n
 }
 
-// ByID are a topic's values by the header "id". Repeats have to be equal.
+// ByID are a topic's values by the header "id", of alerts by id and kind: an observation may
+// raise an alarm and be told as an outlier. Repeats have to be equal.
 func ByID(t testing.TB, b *kafkatest.Broker, topic string) (values map[string]string, repeats int) {
 	t.Helper()
 	values = map[string]string{}
@@ -78,6 +80,10 @@ func ByID(t testing.TB, b *kafkatest.Broker, topic string) (values map[string]st
 			t.Fatalf("headers %v of %s", r.Headers, r.Value)
 		}
 		id := string(r.Headers[0].Value)
+		var alert struct{ Kind string }
+		if json.Unmarshal(r.Value, &alert) == nil && alert.Kind != "" {
+			id += " " + alert.Kind
+		}
 		if old, ok := values[id]; ok {
 			repeats++
 			if old != string(r.Value) {

@@ -1,0 +1,121 @@
+package usual
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"hafvf/internal/domain"
+)
+
+const (
+	// DefaultBudget is the number of observations per alarm of a stream without
+	// times.
+	DefaultBudget = 2000.
+	// DefaultBudgetTime is the time per alarm of a stream with times.
+	DefaultBudgetTime = 168 * time.Hour
+	leastBudget       = 10. // of BudgetOver
+)
+
+// AutoRest is the rest of seven hours, within 6 to 60 observations.
+const AutoRest = -1
+
+// Settings that aren't the user's: those of the reference, see testdata/real.
+const (
+	restTime   = 7 * time.Hour
+	leastRest  = 6
+	mostRest   = 60
+	untimedDay = 1440.           // observations, of a stream without times that isn't slow
+	fineStep   = 2 * time.Minute // at most: an incident of a few minutes is short
+	slowBudget = 480.            // P from which on down a stream is slow
+	leastSlow  = .02
+)
+
+// A Pace tells how fast a stream goes, and how often it may raise an alarm. Profiles and
+// alarms depend on it: at half an hour between two observations a mean of ten of them is
+// longer than most incidents, and at a minute it is not.
+//
+// With P observations per alarm, a stream is slow by
+//
+//	w = min(1, 480/P)³,  0 where that is less than .02
+//
+// With a budget of a week w is 1 at half an hour and slower, .36 at a quarter of an hour,
+// and 0 at five minutes. A day is as many observations as come in it. Without a step it is
+// P/7 observations where w > 0, and else 1440.
+//
+// A Pace is made by NewPace, and immutable.
+type Pace struct {
+	period     float64 // P
+	level      float64 // log₁₀ P
+	slow       float64 // w
+	rest       float64 // observations
+	half, four float64 // observations of half a day and of four days, whole
+	fine       bool    // the step is at most two minutes
+}
+
+// NewPace makes the pace of a stream with a budget of so many observations per alarm, at
+// least 1, such as that of BudgetOver, the median step between its observations, 0 where
+// it has no times, and a rest of so many observations after an alarm, at least 0, or
+// AutoRest. Without a step, AutoRest is 7/24 of a day. An error names what is wrong.
+func NewPace(budget float64, step time.Duration, rest int) (Pace, error) {
+	if err := domain.Budget.Check("budget", budget); err != nil {
+		return Pace{}, err
+	}
+	if rest < AutoRest {
+		return Pace{}, fmt.Errorf("rest: must be at least 0, not %d", rest)
+	}
+	p := Pace{period: budget, level: math.Log10(budget), rest: float64(rest)}
+	if w := math.Pow(min(1, slowBudget/budget), 3); w >= leastSlow {
+		p.slow = w
+	}
+	day := untimedDay
+	switch {
+	case step > 0:
+		day = float64(24*time.Hour) / float64(step)
+		p.fine = step <= fineStep
+	case p.slow > 0:
+		day = budget / 7
+	}
+	p.half, p.four = math.Floor(day/2), math.Floor(4*day)
+	if rest == AutoRest {
+		p.rest = day * float64(restTime) / float64(24*time.Hour)
+		if step > 0 {
+			p.rest = float64(restTime / step) // without rounding
+		}
+		p.rest = max(leastRest, min(math.Floor(p.rest), mostRest))
+	}
+	return p, nil
+}
+
+// Budget is P, the number of observations per alarm.
+func (p Pace) Budget() float64 { return p.period }
+
+// Rest is the number of observations after an alarm without another.
+func (p Pace) Rest() int { return int(p.rest) }
+
+// BudgetOver returns the number of observations that a stream takes in the time
+// budget: the budget over the step between two observations, but at least 10. A stream
+// without a step has DefaultBudget.
+func BudgetOver(budget, step time.Duration) float64 {
+	if step <= 0 {
+		return DefaultBudget
+	}
+	return max(float64(budget)/float64(step), leastBudget)
+}
+
+// MedianStep returns the median step forward between times, 0 where there is none.
+func MedianStep(times []time.Time) time.Duration {
+	var steps []time.Duration
+	for i := 1; i < len(times); i++ {
+		if step := times[i].Sub(times[i-1]); step > 0 {
+			steps = append(steps, step)
+		}
+	}
+	if len(steps) == 0 {
+		return 0
+	}
+	slices.Sort(steps)
+	n := len(steps)
+	return steps[(n-1)/2] + (steps[n/2]-steps[(n-1)/2])/2
+}
