@@ -179,6 +179,7 @@ func (d *decider) values(step [][]float64) []float64 {
 type decisions struct {
 	warmUp   []timedValues // the first observations, until there are enough
 	standard []float64     // location and scale of every output, one after the other; nil in the warm-up
+	units    []float64     // to which the values of every output are rounded, 0 where they are not; as long as lately
 	timed    bool          // all observations of the warm-up had times
 	step     time.Duration // median of the steps between them; 0 where there was none
 	pace     usual.Pace    // by step and configuration; not in the warm-up
@@ -234,7 +235,7 @@ func (d *decider) score(s *decisions, at time.Time, y []float64) float64 {
 	}
 	for i, v := range y {
 		location, scale := s.standard[2*i], s.standard[2*i+1]
-		d.usual.Mean[i], d.usual.SD[i] = location+scale*step.Mean[i], scale*step.SD[i]
+		d.usual.Mean[i], d.usual.SD[i] = location+scale*step.Mean[i], max(scale*step.SD[i], s.units[i]*rounding)
 		s.lately[i].add(at, v, d.usual.Mean[i], d.usual.SD[i])
 	}
 	last := len(step.Views) - 1
@@ -259,6 +260,7 @@ func (d *decider) wait(s *decisions, at time.Time, y []float64) {
 		}
 		location, scale := expfam.LocationScale(x)
 		s.standard = append(s.standard, location, scale)
+		s.units = append(s.units, unitOf(x))
 	}
 	s.timed = !slices.ContainsFunc(s.warmUp, func(w timedValues) bool { return w.time.IsZero() })
 	if s.timed {
@@ -277,6 +279,22 @@ func (d *decider) wait(s *decisions, at time.Time, y []float64) {
 	if s.alarm == nil {
 		s.alarm = usual.NewAlarm(s.pace).NewState()
 	}
+}
+
+// rounding is the standard deviation of values of a unit that are rounded to it.
+var rounding = 1 / math.Sqrt(12)
+
+// unitOf is the largest of 1, .1, …, 1e-6 to which all values are rounded; 0 if they are not.
+func unitOf(x []float64) float64 {
+	for scale := 1.; scale <= 1e6; scale *= 10 {
+		if !slices.ContainsFunc(x, func(v float64) bool {
+			v *= scale
+			return math.Abs(v-math.Round(v)) > 1e-9*max(1, math.Abs(v))
+		}) {
+			return 1 / scale
+		}
+	}
+	return 0
 }
 
 // told notes that the alarm was raised.
@@ -298,7 +316,7 @@ func (s *decisions) append(b []byte, fingerprint Fingerprint) []byte {
 		b = compact.AppendTime(b, w.time)
 		b = compact.AppendFloats(b, w.y)
 	}
-	for _, v := range [][]float64{s.standard, s.alarm, s.profile} {
+	for _, v := range [][]float64{s.standard, s.units, s.alarm, s.profile} {
 		b = compact.AppendFloats(b, v)
 	}
 	for i := range s.lately {
@@ -319,7 +337,7 @@ func (d *decider) decode(b []byte) (s decisions, err error) {
 	for range r.Count(1) {
 		s.warmUp = append(s.warmUp, timedValues{r.Time(), r.Floats()})
 	}
-	s.standard = r.Floats()
+	s.standard, s.units = r.Floats(), r.Floats()
 	s.alarm, s.profile = r.Floats(), r.Floats()
 	for len(r.B) > 0 {
 		var l stretch
@@ -351,11 +369,11 @@ func (d *decider) decode(b []byte) (s decisions, err error) {
 		}
 		return s, nil
 	}
-	if len(s.standard) != 2*d.outputs || len(s.lately) != d.outputs || slices.ContainsFunc(s.standard, notFinite) || s.warmUp != nil || s.alarm == nil {
+	if len(s.standard) != 2*d.outputs || len(s.lately) != d.outputs || len(s.units) != d.outputs || slices.ContainsFunc(s.standard, notFinite) || s.warmUp != nil || s.alarm == nil {
 		return s, errDecisions
 	}
 	for i := range d.outputs {
-		if s.standard[2*i+1] <= 0 {
+		if s.standard[2*i+1] <= 0 || !(s.units[i] >= 0 && s.units[i] <= 1) {
 			return s, errDecisions
 		}
 	}

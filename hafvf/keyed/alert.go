@@ -137,7 +137,7 @@ func (t *Track) decide(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypoth
 	found, decider := e.Detection, t.chain.decider
 	sizeOf := func(kind usual.AlarmKind) shift {
 		if kind == usual.ChangeAlarm {
-			return before.moved(e.Regime.Mean, t.chain.scale)
+			return t.moved(before, e.Regime.Mean)
 		}
 		return decider.usual.shift(y, t.chain.scale)
 	}
@@ -185,9 +185,9 @@ func (t *Track) believe(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypot
 		if quiet(&t.alerts.outlier, e.Time, cfg.Cooldown) {
 			return nil
 		}
-		return newAlert(string(kind), e, d, before, Moments{before.predicted, before.predictive}.shift(y, t.chain.scale))
+		return newAlert(string(kind), e, d, before, Moments{before.predicted, t.rounded(before.predictive)}.shift(y, t.chain.scale))
 	}
-	s := before.moved(e.Regime.Mean, t.chain.scale)
+	s := t.moved(before, e.Regime.Mean)
 	a := newAlert(string(hafvf.Change), e, d, before, s)
 	a.Start, a.Delay = e.Detection.Start, e.Detection.Delay
 	if kind == hafvf.Revision && t.alerts.id != "" {
@@ -228,8 +228,16 @@ type shift struct {
 
 // moved is the shift of the mean of the running regime to another one, in standard deviations
 // of what the regime predicted.
-func (r regime) moved(to []float64, sc *scaling) shift {
-	return Moments{r.estimate.Mean, r.predictive}.shift(to, sc)
+func (t *Track) moved(r regime, to []float64) shift {
+	return Moments{r.estimate.Mean, t.rounded(r.predictive)}.shift(to, t.chain.scale)
+}
+
+// rounded are standard deviations that are at least what the rounding of the values explains.
+func (t *Track) rounded(sd []float64) []float64 {
+	for i, unit := range t.decisions.units {
+		sd[i] = max(sd[i], unit*rounding)
+	}
+	return sd
 }
 
 // shift is that to the values, in standard deviations of the moments.

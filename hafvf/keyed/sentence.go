@@ -24,7 +24,7 @@ func (a *Alert) silence(key string, e *Estimate) string {
 func (t *Track) sentence(a *Alert, e *Estimate, values []string) string {
 	what, kind := t.key+": "+a.what(values), hafvf.Kind(a.Kind)
 	if kind == hafvf.Change || kind == hafvf.Revision {
-		return what + " " + t.moved(a, e)
+		return what + " " + t.regimes(a, e)
 	}
 	is, now := "is unusual", ""
 	x, seen := a.seen(e.X)
@@ -76,10 +76,10 @@ func (t *Track) sentence(a *Alert, e *Estimate, values []string) string {
 	return fmt.Sprintf("%s; score %.1f, an alarm from %.1f.", what, a.Score, a.Threshold)
 }
 
-// moved says from what to what a regime went, and when.
-func (t *Track) moved(a *Alert, e *Estimate) string {
+// regimes says from what to what the key went, and when.
+func (t *Track) regimes(a *Alert, e *Estimate) string {
 	i := a.Output
-	before, after := a.Before.Mean[i], a.After.Mean[i]
+	before, after := t.digits(i, a.Before.Mean[i]), t.digits(i, a.After.Mean[i])
 	moved, since := "rose", ""
 	if after < before {
 		moved = "fell"
@@ -97,6 +97,14 @@ func (t *Track) moved(a *Alert, e *Estimate) string {
 	}
 	return fmt.Sprintf("%s (%s sd)%s%s, seen %s later, with a probability of %s.",
 		moved, deviations(a.Size), since, back, message.Count(a.Delay, "observation", "observations"), probability(a.LogOdds))
+}
+
+// digits is the mean of an output without what is far below the unit of its values.
+func (t *Track) digits(output int, v float64) float64 {
+	if output < len(t.decisions.units) && math.Abs(v) < t.decisions.units[output]/1e3 {
+		return 0
+	}
+	return v
 }
 
 // expected says what is usual, with its standard deviation. It is empty where that is not known.

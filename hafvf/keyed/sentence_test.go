@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"hafvf/hafvf"
 	"hafvf/hafvf/usual"
 )
 
@@ -79,5 +80,36 @@ func TestSentences(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Values that are rounded scatter by their rounding at least: the distance of the first other
+// value from equal ones is not that of a standard deviation of 0.
+func TestRoundedValues(t *testing.T) {
+	for _, c := range []struct{ from, to, unit float64 }{{0, 1, 1}, {14.5, 14.6, .1}, {3, 1e9, 1}} {
+		cfg := Recommended("normal")
+		cfg.Alerts.Beliefs = []hafvf.Kind{hafvf.Outlier, hafvf.Change}
+		est := newEstimator(t, cfg)
+		track := est.NewTrack("k")
+		told := 0
+		for i := range 1100 {
+			x := c.from
+			if i >= 1000 {
+				x = c.to
+			}
+			e := est.Estimate(track, Value(time.Unix(int64(300*i), 0), "", x))
+			for _, a := range []*Alert{e.Alarm, e.Belief} {
+				if a == nil {
+					continue
+				}
+				told++
+				if most := 1.01 * (c.to - c.from) / (c.unit / math.Sqrt(12)); math.Abs(a.Size) > most || regexp.MustCompile(`e-\d`).MatchString(a.Message) {
+					t.Errorf("from %g to %g: size %g, want at most %g; %s", c.from, c.to, a.Size, most, a.Message)
+				}
+			}
+		}
+		if told == 0 {
+			t.Errorf("from %g to %g: nothing is told", c.from, c.to)
+		}
 	}
 }
