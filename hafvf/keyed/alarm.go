@@ -116,6 +116,7 @@ type decider struct {
 	// Whether the values are of categories, and whether those of the step at hand are of
 	// one observation.
 	categories, single bool
+	measured           bool // the family learns how values scatter: counts and rates scatter as they do
 }
 
 // newDecider makes a decider. An error names what is wrong with the settings.
@@ -129,6 +130,7 @@ func newDecider(cfg AlarmConfig, filter hafvf.Config, m expfam.Model) (*decider,
 	d := &decider{
 		cfg: cfg, warmUp: warmUpOf(filter), outputs: n, fingerprint: FingerprintOf(textOf([]any{cfg.Seasons, cfg.Zone, cfg.Order})),
 		y: make([]float64, n), standard: make([]float64, n), categories: categories, zone: zone,
+		measured: hafvf.Scalable(filter.Family) == nil,
 		usual: Moments{make([]float64, n), make([]float64, n)},
 	}
 	settings := usual.ProfileConfig{Dim: n, Order: cfg.Order}
@@ -260,7 +262,11 @@ func (d *decider) wait(s *decisions, at time.Time, y []float64) {
 		}
 		location, scale := expfam.LocationScale(x)
 		s.standard = append(s.standard, location, scale)
-		s.units = append(s.units, unitOf(x))
+		unit := 0.
+		if d.measured {
+			unit = unitOf(x)
+		}
+		s.units = append(s.units, unit)
 	}
 	s.timed = !slices.ContainsFunc(s.warmUp, func(w timedValues) bool { return w.time.IsZero() })
 	if s.timed {
