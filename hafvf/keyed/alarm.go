@@ -131,7 +131,7 @@ func newDecider(cfg AlarmConfig, filter hafvf.Config, m expfam.Model) (*decider,
 		cfg: cfg, warmUp: warmUpOf(filter), outputs: n, fingerprint: FingerprintOf(textOf([]any{cfg.Seasons, cfg.Zone, cfg.Order})),
 		y: make([]float64, n), standard: make([]float64, n), categories: categories, zone: zone,
 		measured: hafvf.Scalable(filter.Family) == nil,
-		usual: Moments{make([]float64, n), make([]float64, n)},
+		usual:    Moments{make([]float64, n), make([]float64, n)},
 	}
 	settings := usual.ProfileConfig{Dim: n, Order: cfg.Order}
 	if d.untimed, err = usual.NewProfile(settings); err != nil {
