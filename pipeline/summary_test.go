@@ -6,9 +6,15 @@ import (
 	"math"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"hafvf/hafvf/keyed"
 )
 
 // A summary names what was not used of the input, and what to do about it.
@@ -91,6 +97,42 @@ func TestSummaryOfMisfits(t *testing.T) {
 	if len(s.Misfits) != 1 || s.Misfits[0].Key != "bad" || s.Misfits[0].Share < misfitShare ||
 		!strings.Contains(s.String(), " % of the records of bad are outliers: the family does not fit; try model.scale") {
 		t.Errorf("%+v\n%s", s.Misfits, s)
+	}
+}
+
+// What a key's debt mutes is in the summary and among the metrics.
+func TestSummaryOfMutedAlarms(t *testing.T) {
+	lines, rng := []string{"key,time,x\n"}, rand.New(rand.NewPCG(3, 5))
+	for i := range 6000 {
+		x := rng.NormFloat64()
+		if i%600 >= 590 {
+			x += 4
+		}
+		lines = append(lines, fmt.Sprintf("a,%s,%g\n", start.Add(time.Duration(i)*5*time.Minute).Format(time.RFC3339), x))
+	}
+	g := compose(t, "{model: {family: normal, prior: auto}, detect: {budget: 1000000}, sink: none, source: {csv: {path: "+write(t, "in.csv", lines...)+"}}}")
+	muted := 0
+	m := NewMetrics()
+	s, err := Run{Graph: g, Metrics: m, Watch: func(_ string, e *keyed.Estimate, _ []keyed.Told) {
+		if e.Detection.Muted {
+			muted++
+		}
+	}}.Execute(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if muted < 2 || s.Muted != int64(muted) || !strings.Contains(s.String(), fmt.Sprintf("), %d muted, ", muted)) {
+		t.Errorf("%d muted, %d in the summary: %s", muted, s.Muted, s)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(m)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "hafvf_alarms_muted_total" })
+	if i < 0 || families[i].GetMetric()[0].GetCounter().GetValue() != float64(muted) {
+		t.Errorf("metric %v, want %d", families, muted)
 	}
 }
 
