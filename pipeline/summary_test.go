@@ -12,6 +12,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"hafvf/hafvf/keyed"
 )
 
 // A summary names what was not used of the input, and what to do about it.
@@ -119,6 +124,42 @@ func TestAdvice(t *testing.T) {
 			t.Fatal(err)
 		}
 		equal(t, c.want, adviceOf(cfg).of(c.of))
+	}
+}
+
+// What a key's debt mutes is in the summary and among the metrics.
+func TestSummaryOfMutedAlarms(t *testing.T) {
+	lines, rng := []string{"key,time,x\n"}, rand.New(rand.NewPCG(3, 5))
+	for i := range 6000 {
+		x := rng.NormFloat64()
+		if i%600 >= 590 {
+			x += 4
+		}
+		lines = append(lines, fmt.Sprintf("a,%s,%g\n", start.Add(time.Duration(i)*5*time.Minute).Format(time.RFC3339), x))
+	}
+	g := compose(t, "{model: {family: normal, prior: auto}, detect: {budget: 1000000}, sink: none, source: {csv: {path: "+write(t, "in.csv", lines...)+"}}}")
+	muted := 0
+	m := NewMetrics()
+	s, err := Run{Graph: g, Metrics: m, Watch: func(_ string, e *keyed.Estimate, _ []keyed.Told) {
+		if e.Detection.Muted {
+			muted++
+		}
+	}}.Execute(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if muted < 2 || s.Muted != int64(muted) || !strings.Contains(s.String(), fmt.Sprintf("), %d muted, ", muted)) {
+		t.Errorf("%d muted, %d in the summary: %s", muted, s.Muted, s)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(m)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "hafvf_alarms_muted_total" })
+	if i < 0 || families[i].GetMetric()[0].GetCounter().GetValue() != float64(muted) {
+		t.Errorf("metric %v, want %d", families, muted)
 	}
 }
 

@@ -112,6 +112,14 @@ func TestBacktestOfBundled(t *testing.T) {
 	compareGolden(t, filepath.Join("testdata", "backtest-nab.txt"), all.String())
 }
 
+// mutedRecord is what the tests read of muted alarms.
+type mutedRecord struct {
+	Count, N int
+	Key      string
+	Score    *float64
+	Time     time.Time
+}
+
 // backtestReport is what the tests read of a report in JSON.
 type backtestReport struct {
 	Keys, Records, Rejected int
@@ -120,9 +128,11 @@ type backtestReport struct {
 		Allowed float64
 		Spent   int
 	}
+	Muted mutedRecord
 	ByKey []struct {
 		Key     string
 		Records int
+		Muted   mutedRecord
 		Told    map[string]int
 		Weeks   []struct {
 			Monday time.Time
@@ -230,6 +240,16 @@ func TestBacktestTellsWhatARunTells(t *testing.T) {
 	}
 	if diff := cmp.Diff(told, r.Told); diff != "" {
 		t.Error(diff)
+	}
+	muted := 0
+	for _, k := range r.ByKey {
+		muted += k.Muted.Count
+		if m := k.Muted; m.Count > 0 && (m.Key != k.Key || m.N == 0 || m.Time.IsZero() || *m.Score > *r.Muted.Score) {
+			t.Errorf("%s: muted %+v, of all %+v", k.Key, m, r.Muted)
+		}
+	}
+	if muted == 0 || r.Muted.Count != muted {
+		t.Errorf("%+v, by key %d", r.Muted, muted)
 	}
 	last := len(alerts)
 	for _, k := range r.ByKey {
