@@ -53,7 +53,8 @@ const (
 // observation takes at most 1/P off. Hence the first n observations of a stream
 // raise at most n/P + 9 alarms, whatever the scores and the commits are.
 //
-// An Alarm holds settings only. It is immutable and safe for concurrent use.
+// An Alarm holds settings only. It is immutable and safe for concurrent use. The zero Alarm
+// makes and checks states, and decides nothing.
 type Alarm struct{ pace Pace }
 
 // The entries of an alarm's state.

@@ -23,6 +23,9 @@ func Observations(topic string, n, keys int, seed uint64) []*kgo.Record {
 	for i := range records {
 		k := rng.IntN(keys)
 		x := rng.NormFloat64() + 4*float64((i*5/n+k)%3)
+		if i%47 == 0 {
+			x += 100 // an alarm, also in a key's first days
+		}
 		key := fmt.Sprintf("k%d", k)
 		value := fmt.Sprintf(`{"key":%q,"time":%q,"x":%.9g}`, key, begin.Add(time.Duration(i)*time.Second).Format(time.RFC3339), x)
 		if rng.IntN(500) == 0 {
