@@ -19,7 +19,7 @@ import (
 func TestRealTraces(t *testing.T) {
 	for _, name := range []string{"iid", "ar", "season"} {
 		t.Run(name, func(t *testing.T) {
-			text, err := os.ReadFile("usual/testdata/real/golden_" + name + "_shared.json")
+			text, err := os.ReadFile("testdata/lanes_" + name + ".json")
 			if err != nil {
 				t.Fatal(err)
 			}
