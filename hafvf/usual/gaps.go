@@ -25,8 +25,8 @@ import (
 // One gap in N exceeds the bound of Λ at which that is 1/N.
 //
 // The slots of a stream are unknown at first: an hour that has not been seen twice on weekdays,
-// or once on a Saturday or Sunday, counts as 1/72 of the bound. Therefore what ends in the first
-// hours is silent after three days, and a first night or weekend is no silence. A gap that
+// or once on a Saturday or Sunday, counts as 1/96 of the bound. Therefore what ends in the first
+// hours is silent after four days, and a first night or weekend is no silence. A gap that
 // includes such hours does not teach the tail.
 //
 // Silence is not learned as a part of the rhythm: the time of a gap beyond the bound does not
@@ -59,19 +59,20 @@ const (
 	weekendMemory  = 8.         // the same, of a Saturday or Sunday
 	knownWeekday   = 1.5        // hours after which a slot is known
 	knownWeekend   = .75        // the same, of a Saturday or Sunday
-	firstHours     = 72.        // that are not known, and make a silence
+	firstHours     = 96.        // that are not known, and make a silence
 	exposureUnit   = 1. / 12    // hours
 	tailFrom       = 3.         // u, nats
 	tailPrior      = 10.        // n at first
 	tailForgetting = .99        // of n and S, per excess
+	tailCertain    = 2.         // standard deviations of S from n, below which the mean is 1
 	shareMemory    = .998       // of p, per gap
 	paceForgetting = .99        // per gap
 	paceKept       = .3         // of the pace, over a gap beyond the bound
 	slowPace       = .75        // of the slots' pace, below which g is not 1
 	pauseBounds    = 5.         // a silence of as many may be a pause
-	pauseRoom      = 1.25       // of the bound over such a pause
+	pauseRoom      = 1.1        // of the bound over such a pause
 	pauseSeconds   = 28 * 86400 // that it holds
-	margin         = 3.4        // nats, beyond one gap per budget
+	margin         = 4.6        // nats, beyond one gap per budget
 	mostHours      = 8 * 7 * 24 // of a walk over slots
 	weekdays       = 5.
 )
@@ -129,17 +130,17 @@ func (m *GapModel) Next(g *Gaps, last, now, told time.Time) (silent time.Time) {
 	g.expected *= paceForgetting
 	learned := gap
 	if !silent.IsZero() {
-		if base := m.tailBound(g); gap.nats <= pauseBounds*base && gap.unknown == 0 {
-			g.pause, g.pauseUntil = float32(pauseRoom*gap.nats), now.Unix()+pauseSeconds
+		if base := m.tailBound(g); gap.known <= pauseBounds*base && gap.unknown == 0 {
+			g.pause, g.pauseUntil = float32(pauseRoom*gap.known), now.Unix()+pauseSeconds
 		}
 		learned = m.size(g, last, silent)
 		g.paceGaps *= paceKept
 		g.expected *= paceKept
 	}
-	if gap.unknown == 0 {
+	if !gap.unseen {
 		g.paceGaps++
 		g.expected += float32(learned.expected)
-		g.learnTail(learned.nats)
+		g.learnTail(min(learned.nats, m.tailBound(g)))
 	}
 	g.n = min(g.n+1, leastGaps)
 	m.expose(g, last, now, silent)
@@ -157,17 +158,16 @@ func (m *GapModel) Deadline(g *Gaps, last time.Time) (at time.Time) {
 	pace := g.pace()
 	m.walk(last, last.Add(mostHours*time.Hour), func(from time.Time, i int, hours float64, _ bool) bool {
 		next := sum
-		next.add(g.slots[i], i, hours, pace)
+		next.add(g, i, hours, pace)
 		if !next.reaches(bound) {
 			sum = next
 			return true
 		}
-		rest := bound*(1-sum.unknown/firstHours) - sum.nats
-		if s := g.slots[i]; !s.known(i) {
-			hours = rest / bound * firstHours
+		rest := bound*(1-sum.unknown/firstHours) - sum.known
+		if x := g.slots[i].hours(); g.known(i) {
+			hours = x * math.Expm1(rest/(g.rate(i)*x)) / pace
 		} else {
-			x := s.hours()
-			hours = x * math.Expm1(rest/(float64(s.rate)*x)) / pace
+			hours = rest / bound * firstHours
 		}
 		at = from.Add(time.Duration(hours * float64(time.Hour)))
 		return false
@@ -178,11 +178,10 @@ func (m *GapModel) Deadline(g *Gaps, last time.Time) (at time.Time) {
 // Usual is the mean gap in the hour of a time, 0 where that is not known.
 func (m *GapModel) Usual(g *Gaps, at time.Time) time.Duration {
 	i, _ := m.slot(at)
-	s := g.slots[i]
-	if !s.known(i) || s.rate < 1./mostHours {
+	if !g.known(i) || g.rate(i) < 1./mostHours {
 		return 0
 	}
-	return time.Duration(float64(time.Hour) / float64(s.rate))
+	return time.Duration(float64(time.Hour) / g.rate(i))
 }
 
 // Restart forgets the hour at hand, after a last event whose time was wrong. It reports whether
@@ -196,38 +195,59 @@ func (g *Gaps) Restart() {
 
 // A gapSize is what a gap amounts to.
 type gapSize struct {
-	nats     float64 // of hours that are known
-	expected float64 // events in them, by the slots
+	nats     float64 // Λ of the hours that have been seen
+	known    float64 // Λ of those that are known
+	expected float64 // events in the hours that have been seen, by their slots
+	unseen   bool    // there are others
 	unknown  float64 // hours
 }
 
-func (s *gapSize) add(slot gapSlot, i int, hours, pace float64) {
-	if !slot.known(i) {
-		s.unknown += hours
-		return
+// add adds hours of slot i.
+func (s *gapSize) add(g *Gaps, i int, hours, pace float64) {
+	x := g.slots[i].hours()
+	s.unseen = s.unseen || x == 0
+	if x > 0 {
+		rate := g.rate(i)
+		nats := rate * x * math.Log1p(pace*hours/x)
+		s.nats += nats
+		s.expected += rate * hours
+		if g.known(i) {
+			s.known += nats
+			return
+		}
 	}
-	x := slot.hours()
-	s.nats += float64(slot.rate) * x * math.Log1p(pace*hours/x)
-	s.expected += float64(slot.rate) * hours
+	s.unknown += hours
 }
 
-func (s *gapSize) reaches(bound float64) bool { return s.nats+bound*s.unknown/firstHours >= bound }
+func (s *gapSize) reaches(bound float64) bool { return s.known+bound*s.unknown/firstHours >= bound }
+
+// rate is that of slot i, per hour. One that has been seen once is bounded by those before and
+// behind it, as it may be that of a burst.
+func (g *Gaps) rate(i int) float64 {
+	rate := g.slots[i].rate
+	if g.slots[i].hours() < knownWeekday {
+		day := i - i%slotsPerDay
+		before, behind := g.slots[day+(i+slotsPerDay-1)%slotsPerDay], g.slots[day+(i+1)%slotsPerDay]
+		rate = min(rate, 2*max(before.rate, behind.rate)+3)
+	}
+	return float64(rate)
+}
 
 func (m *GapModel) size(g *Gaps, from, to time.Time) (sum gapSize) {
 	pace := g.pace()
 	m.walk(from, to, func(_ time.Time, i int, hours float64, _ bool) bool {
-		sum.add(g.slots[i], i, hours, pace)
+		sum.add(g, i, hours, pace)
 		return true
 	})
 	return sum
 }
 
 // known reports whether slot i has been seen for long enough.
-func (s gapSlot) known(i int) bool {
+func (g *Gaps) known(i int) bool {
 	if i < slotsPerDay {
-		return s.hours() >= knownWeekday
+		return g.slots[i].hours() >= knownWeekday
 	}
-	return s.hours() >= knownWeekend
+	return g.slots[i].hours() >= knownWeekend
 }
 
 // pace is g.
@@ -244,6 +264,10 @@ func (g *Gaps) learnTail(nats float64) {
 		g.share += 1 - shareMemory
 		g.tailN = tailForgetting*g.tailN + 1
 		g.tailS = tailForgetting*g.tailS + float32(nats-tailFrom)
+	} else if expected := float32(math.Exp(-tailFrom)); g.share < expected/2 {
+		// Hardly one is as large: the tail is no longer than that of an exponential.
+		g.tailN += expected * (1 - (1-tailForgetting)*g.tailN)
+		g.tailS += expected * (1 - (1-tailForgetting)*g.tailS)
 	}
 }
 
@@ -268,7 +292,11 @@ func (m *GapModel) tailBound(g *Gaps) float64 {
 	n := float64(g.tailN)
 	share := max(float64(g.share), math.Exp(-tailFrom))
 	odds := math.Log(max(perBudget, leastPerBudget)*share) + margin
-	return tailFrom + max(float64(g.tailS), n)*math.Expm1(odds/n)
+	sum := float64(g.tailS)
+	if sum < n+tailCertain*math.Sqrt(n) {
+		sum = n
+	}
+	return tailFrom + sum*math.Expm1(odds/n)
 }
 
 // meanRate is that of the week, per hour, of the slots that have been seen.
@@ -321,7 +349,10 @@ func (g *Gaps) learnHour(i int) {
 	}
 	s := &g.slots[i]
 	rate := float64(s.rate)
-	if s.known(i) {
+	switch few := func(rate float64) float64 { return 1.5*rate + 3 }; {
+	case s.exposure > 0 && s.hours() < knownWeekday && seen > .5: // one of two hours may be of a burst
+		rate, events = min(rate, few(events/seen)), min(events, few(rate)*seen)
+	case g.known(i):
 		events = min(events, 2*rate*seen+10)
 	}
 	memory := weekdayMemory
