@@ -260,6 +260,13 @@ func (d *decider) wait(s *decisions, at time.Time, y []float64) {
 	d.setBudget(s)
 }
 
+// pays has the budget of the key's alarms pay another one, and reports whether it does. Without
+// a budget, as in the warm-up and without detection, all are paid.
+func (t *Track) pays() bool {
+	s := t.decisions.alarm
+	return s == nil || t.chain.decider.alarm.Pay(s)
+}
+
 // told notes that the alarm was raised.
 func (s *decisions) told(a *Alert) {
 	if a.Output < len(s.lately) {

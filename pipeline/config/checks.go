@@ -134,12 +134,14 @@ func (d *decoder) seasons(c *Config, nodes *priorNodes) {
 		d.needSeason(path, k.Season != nil)
 	}
 	d.needSeason("model", some)
+	c.Zone = "UTC"
+	if c.Model.Season != nil {
+		c.Zone = of.zone
+	} else if f, path := c.Source.fields(); path != "" {
+		c.Zone = f.Zone
+	}
 	if c.Detect != nil && !d.has("detect.zone") {
-		if c.Model.Season != nil {
-			c.Detect.Zone = of.zone
-		} else if f, path := c.Source.fields(); path != "" {
-			c.Detect.Zone = f.Zone
-		}
+		c.Detect.Zone = c.Zone
 	}
 	if !some {
 		return
