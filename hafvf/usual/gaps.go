@@ -62,7 +62,7 @@ const (
 	firstHours     = 96.        // that are not known, and make a silence
 	exposureUnit   = 1. / 12    // hours
 	tailFrom       = 3.         // u, nats
-	tailPrior      = 10.        // n at first
+	tailPrior      = 20.        // n at first
 	tailForgetting = .99        // of n and S, per excess
 	tailCertain    = 2.         // standard deviations of S from n, below which the mean is 1
 	shareMemory    = .998       // of p, per gap
@@ -228,7 +228,7 @@ func (g *Gaps) rate(i int) float64 {
 	if g.slots[i].hours() < knownWeekday {
 		day := i - i%slotsPerDay
 		before, behind := g.slots[day+(i+slotsPerDay-1)%slotsPerDay], g.slots[day+(i+1)%slotsPerDay]
-		rate = min(rate, 2*max(before.rate, behind.rate)+3)
+		rate = min(rate, 1.25*max(before.rate, behind.rate)+3)
 	}
 	return float64(rate)
 }
