@@ -134,14 +134,17 @@ func (d *decoder) seasons(c *Config, nodes *priorNodes) {
 		d.needSeason(path, k.Season != nil)
 	}
 	d.needSeason("model", some)
-	c.Zone = "UTC"
+	zone := "UTC"
 	if c.Model.Season != nil {
-		c.Zone = of.zone
+		zone = of.zone
 	} else if f, path := c.Source.fields(); path != "" {
-		c.Zone = f.Zone
+		zone = f.Zone
 	}
 	if c.Detect != nil && !d.has("detect.zone") {
-		c.Detect.Zone = c.Zone
+		c.Detect.Zone = zone
+	}
+	if c.Silence != nil {
+		c.Zone = zone
 	}
 	if !some {
 		return
