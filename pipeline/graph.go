@@ -116,8 +116,14 @@ func Compose(c *config.Config) (*Graph, error) {
 		cfg := keyed.Config{Filter: base, Keys: rules, Order: keyed.Order(c.Order), Lateness: c.Lateness, TimeUnit: c.TimeUnit, Interval: c.Interval, Silence: c.Silence, Values: g.source.values()}
 		if d := c.Detect; d != nil {
 			cfg.Alarms, cfg.Alerts = &d.AlarmConfig, d.AlertConfig
+		} else if c.Silence != nil {
+			alarms := keyed.DefaultAlarms()
+			alarms.Zone = c.Zone
+			cfg.Alarms = &alarms
 		}
-		g.transform = filtering{layout, transforms.Config{Config: cfg, Cells: cells(c.Runner)}, receivers, c.Silence != nil && c.Source.Unending()}
+		live := c.Silence != nil && c.Source.Unending()
+		atEnd := c.Silence != nil && !live && c.Runner.Name != config.Flink
+		g.transform = filtering{layout, transforms.Config{Config: cfg, Cells: cells(c.Runner), AtEnd: atEnd}, receivers, live}
 	}
 	g.sink = newSink(&c.Sink, g.transform.columns(layout, x), &c.Source)
 	g.alerts = alerts

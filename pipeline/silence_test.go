@@ -3,8 +3,10 @@ package pipeline
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,22 +14,34 @@ import (
 )
 
 // In a file a gap is told: that the key fell silent, dated when the bound was passed, and
-// that it spoke again. The end of the input is no silence.
+// that it spoke again. At the end those are told that are silent by the time of the last record
+// of any key, once: tomorrow's run on the grown file tells that one of them speaks again.
 func TestSilenceIsTold(t *testing.T) {
 	var lines []string
+	record := func(key string, minute int) {
+		lines = append(lines, fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":1}\n", key, start.Add(time.Duration(minute)*time.Minute).Format(time.RFC3339)))
+	}
 	for i := range 300 {
-		for _, key := range []string{"a", "b"} {
-			if key == "b" && i >= 100 && i < 160 || key == "a" && i > 250 {
-				continue
-			}
-			lines = append(lines, fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":1}\n", key, start.Add(time.Duration(i)*time.Minute).Format(time.RFC3339)))
+		record("a", i)
+		if i < 100 || i >= 160 && i < 280 {
+			record("b", i)
+		}
+		if i < 290 {
+			record("c", i)
 		}
 	}
-	path, told := write(t, "in.jsonl", lines...), filepath.Join(t.TempDir(), "alerts.jsonl")
-	run := func(text string) (s Summary, alerts []map[string]any) {
-		s, _, _ = runConfig(t, "model: {family: normal}\nsource: {jsonl: {path: "+path+"}}\nalerts: {jsonl: {path: "+told+"}}\n"+text)
+	dir := t.TempDir()
+	path, told := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "alerts.jsonl")
+	text := "model: {family: normal}\nsource: {jsonl: {path: " + path + ", zone: Europe/Berlin}}\nalerts: {jsonl: {path: " + told + "}}\nstate: " + filepath.Join(dir, "states.bin") + "\nsilence: {after: 15m}\n"
+	type alert struct{ Key, Time, Kind, ID, Start, Message string }
+	run := func() (silences int64, alerts []alert) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, _, _ := runConfig(t, text)
 		for _, line := range readLines(t, told) {
-			var a map[string]any
+			var a alert
 			if line == "" {
 				continue
 			}
@@ -36,26 +50,65 @@ func TestSilenceIsTold(t *testing.T) {
 			}
 			alerts = append(alerts, a)
 		}
-		return s, alerts
+		return s.Silences, alerts
 	}
 	at := func(minute int) string { return start.Add(time.Duration(minute) * time.Minute).Format(time.RFC3339) }
-	none := map[string]any{"mean": nil, "sd": nil}
-	alert := func(kind string, minute int, id, message string) map[string]any {
-		return map[string]any{
-			"key": "b", "time": at(minute), "kind": kind, "id": id, "corrects": nil, "start": at(99), "delay": 0., "odds": nil,
-			"score": nil, "x": nil, "predicted": none, "size": nil, "before": none, "after": none, "message": message,
+	clock := func(minute int) string {
+		return start.Add(time.Duration(minute) * time.Minute).In(berlin(t)).Format(time.TimeOnly)
+	}
+	silent := func(key string, since int) alert {
+		return alert{key, at(since + 15), "silent", key + "/" + at(since+15), at(since), key + ": nothing has come since " + clock(since) + "; more than 15m."}
+	}
+	silences, got := run()
+	want := []alert{
+		silent("b", 99), {"b", at(160), "recovered", "in.jsonl:422", at(99), "b: speaks again, after 1h1m."}, silent("b", 279),
+	}
+	if diff := cmp.Diff(want, got); diff != "" || silences != 2 {
+		t.Errorf("%d silences; (-want +got) %s", silences, diff)
+	}
+	record("a", 320) // and c is silent since 289, of which nothing comes any more
+	record("b", 320)
+	silences, got = run()
+	want = []alert{{"b", at(320), "recovered", fmt.Sprintf("in.jsonl:%d", len(lines)), at(279), "b: speaks again, after 41m."}, silent("a", 299), {"a", at(320), "recovered", fmt.Sprintf("in.jsonl:%d", len(lines)-1), at(299), "a: speaks again, after 21m."}, silent("c", 289)}
+	byKey := func(x, y alert) int { return strings.Compare(x.Key+x.Time, y.Key+y.Time) }
+	slices.SortFunc(want, byKey)
+	slices.SortFunc(got, byKey)
+	if diff := cmp.Diff(want, got); diff != "" || silences != 2 {
+		t.Errorf("the grown file: %d silences; (-want +got) %s", silences, diff)
+	}
+	if silences, got = run(); silences != 0 || len(got) != 0 {
+		t.Errorf("the same file again: %d silences, %v", silences, got)
+	}
+}
+
+func berlin(t *testing.T) *time.Location {
+	t.Helper()
+	zone, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return zone
+}
+
+// By its own rhythm a key that sleeps at night is not silent, and one that ends by day is.
+func TestSilenceByRhythm(t *testing.T) {
+	var lines []string
+	for i := range 6*24*60 + 14*60 {
+		hour := i / 60
+		if h := hour % 24; h < 6 || h >= 20 {
+			continue
+		}
+		for _, key := range []string{"a", "b"} {
+			if key == "b" && hour >= 5*24+12 {
+				continue
+			}
+			lines = append(lines, fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":1}\n", key, start.Add(time.Duration(i)*time.Minute).Format(time.RFC3339)))
 		}
 	}
-	s, got := run("silence: {after: 15m}\n")
-	want := []map[string]any{
-		alert("silent", 114, "b/"+at(114), "b: nothing has come since "+at(99)+", for more than 15m0s."),
-		alert("recovered", 160, "in.jsonl:262", "b: it speaks again, after 1h1m0s."),
-	}
-	if diff := cmp.Diff(want, got); diff != "" || s.Silences != 1 {
-		t.Errorf("%d silences; (-want +got) %s", s.Silences, diff)
-	}
-	if s, got := run("silence: true\ndetect: true\n"); s.Silences != 1 || len(got) != 2 {
-		t.Errorf("by its own rhythm: %d silences, alerts %v", s.Silences, got)
+	told := filepath.Join(t.TempDir(), "alerts.jsonl")
+	s, _, _ := runConfig(t, "model: {family: normal}\nsource: {jsonl: {path: "+write(t, "in.jsonl", lines...)+"}}\nalerts: {jsonl: {path: "+told+"}}\nsilence: true\n")
+	if got := readLines(t, told); s.Silences != 1 || !strings.Contains(strings.Join(got, ""), "usually every 1m at this hour") {
+		t.Errorf("%d silences: %v", s.Silences, got)
 	}
 }
 

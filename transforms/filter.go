@@ -35,6 +35,10 @@ type Config struct {
 	// Migrate has states in Cells that were written under another configuration carried over,
 	// as a keyed.Migrator does, when the first records come. Default: they are an error.
 	Migrate bool
+	// AtEnd is for an input that ends, of a run in one process with an account.Run. At its end
+	// the keys that Silence asks for are told, by the time of the last observation of any key.
+	// Default: the end is no silence.
+	AtEnd bool
 }
 
 // waits reports whether observations can wait for earlier ones.
@@ -65,7 +69,7 @@ func FilterLive(s beam.Scope, cfg Config, col beam.PCollection) (estimates, sile
 
 func filter(s beam.Scope, cfg Config, col beam.PCollection, live bool) (estimates, silent, rejected beam.PCollection) {
 	s, text := begin(s, cfg, col)
-	timed := live || cfg.waits()
+	timed := live || cfg.waits() || cfg.AtEnd
 	blocks, early := beam.ParDo2(s, &packEachFn{packer{Config: text}}, col)
 	blocks = resumed(s, text, live, timed, blocks)
 	estimates, silent, late := beam.ParDo3(s, &filterFn{node: node{Config: text, Live: live}, State: state.MakeValueState[[]byte](headState), Log: state.MakeBagState[[]byte](logState), Settings: state.MakeValueState[[]byte](settingsState), Due: timers.InEventTime("due")}, blocks)
@@ -81,7 +85,7 @@ func filter(s beam.Scope, cfg Config, col beam.PCollection, live bool) (estimate
 func FilterEncoded(s beam.Scope, cfg Config, live bool, in, out Registered, col beam.PCollection) (records, alerts, undecoded, late beam.PCollection) {
 	s, text := begin(s, cfg, col)
 	live = live && cfg.Silence != nil
-	timed := live || cfg.waits()
+	timed := live || cfg.waits() || cfg.AtEnd
 	blocks, undecoded := beam.ParDo2(s, &packFn{packer: packer{Config: text}, Decoder: in}, col)
 	blocks = resumed(s, text, live, timed, blocks)
 	records, alerts, late = beam.ParDo3(s, &encodeFn{node: node{Config: text, Live: live}, Encoder: out, State: state.MakeValueState[[]byte](headState), Log: state.MakeBagState[[]byte](logState), Settings: state.MakeValueState[[]byte](settingsState), Due: timers.InEventTime("due")}, blocks)

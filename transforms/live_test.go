@@ -85,9 +85,9 @@ func testLive(t *testing.T, cells []string, lateness int) {
 	})
 	same(t, len(c.rejected), 0)
 	for key, want := range map[string][]*keyed.Silence{
-		"k1": {nil, nil, {Since: at(1), Bound: 10 * time.Second, Told: true}},
+		"k1": {nil, nil, {Since: at(1), Bound: 10 * time.Second, Zone: "UTC", Told: true}},
 		"k2": {nil},
-		"k3": {nil, {Since: at(4), Bound: 10 * time.Second}},
+		"k3": {nil, {Since: at(4), Bound: 10 * time.Second, Zone: "UTC"}},
 	} {
 		var got []*keyed.Silence
 		for _, e := range c.out[key] {

@@ -163,6 +163,9 @@ func (fn *node) take(sp state.Provider, tp timers.Provider, cell string, packed 
 		return fn.read([]arrival{a})
 	}
 	fn.queue = append(fn.queue, a)
+	if fn.cfg.AtEnd {
+		fn.awaitEnd(tp)
+	}
 	if fn.Live || fn.cfg.waits() {
 		// A timer can be set for the cell at hand only. What it is set for is known when
 		// the block is processed. Until then all its observations may wait, and the key
@@ -492,10 +495,7 @@ func (fn *node) note(c *opened, e *held) {
 		}
 	}
 	if fn.Live {
-		c.deadlines[e.key] = e.Deadline()
-		if c.deadlines[e.key].IsZero() {
-			delete(c.deadlines, e.key)
-		}
+		c.noteDeadline(e)
 	}
 }
 
@@ -533,6 +533,12 @@ func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, 
 	c := fn.cells[cell]
 	now := ts.ToTime()
 	horizon := now.Add(-fn.cfg.Lateness)
+	if silence && fn.cfg.AtEnd {
+		now = fn.account.Latest()
+		if err := fn.findEnded(c); err != nil {
+			return err
+		}
+	}
 	due := map[string]bool{}
 	for key, w := range c.waits {
 		if !w.first.After(horizon) {

@@ -3,6 +3,7 @@ package transforms
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
@@ -37,6 +38,7 @@ type packer struct {
 	of        map[string]int
 	called    bool  // all cells are, to be carried over
 	refused   int64 // observations that were not taken
+	latest    time.Time
 }
 
 // packed is the place of an observation in a packer's data.
@@ -103,6 +105,9 @@ func (p *packer) add(at mtime.Time, key string, o *keyed.Observation, emit func(
 		p.of[key] = i
 		p.blocks = append(p.blocks, block{key: key, check: check, at: at, first: last, last: last})
 	}
+	if o.Time.After(p.latest) {
+		p.latest = o.Time
+	}
 	b := &p.blocks[i]
 	p.extents[b.last].next = last
 	b.last = last
@@ -161,6 +166,7 @@ func (p *packer) finish(ctx context.Context, emit func(beam.EventTime, string, [
 	p.callCells(emit)
 	p.flush(emit)
 	addMetrics(ctx, account.Counts{Rejected: p.refused})
+	account.From(ctx).Saw(p.latest)
 	account.From(ctx).Report(account.Report{Taken: rejected, Emitted: rejected, Counts: account.Counts{Rejected: int64(rejected)}})
 }
 

@@ -71,6 +71,30 @@ func (fn *node) wake(tp timers.Provider, c *opened, at time.Time) {
 	}
 }
 
+// awaitEnd sets the timer of a cell for the end of the input.
+func (fn *node) awaitEnd(tp timers.Provider) {
+	fn.due.Set(tp, mtime.EndOfGlobalWindowTime.ToTime(), timers.WithTag(silentTag))
+}
+
+// findEnded finds out when the keys of a cell become silent whose input has ended.
+func (fn *node) findEnded(c *opened) error {
+	c.deadlines = nil
+	if err := fn.findDeadlines(c.cell); err != nil {
+		return fmt.Errorf("state %q: %w", c.name, err)
+	}
+	for _, e := range c.order {
+		c.noteDeadline(e)
+	}
+	return nil
+}
+
+// noteDeadline notes when a key of the cell becomes silent.
+func (c *opened) noteDeadline(e *held) {
+	if c.deadlines[e.key] = e.Deadline(); c.deadlines[e.key].IsZero() {
+		delete(c.deadlines, e.key)
+	}
+}
+
 // tell tells of a key that is silent by now.
 func (fn *node) tell(now time.Time, e *held) {
 	s, silent := e.Tell(now)
@@ -114,7 +138,7 @@ func (fn *resumeFn) ProcessElement(ctx context.Context, _ []byte, emit func(beam
 			return nil // the key begins anew when it speaks
 		}
 		first, last := e.Waiting()
-		if fn.Live && first.IsZero() {
+		if (fn.Live || fn.cfg.AtEnd) && first.IsZero() {
 			first = e.Deadline()
 			last = first
 		}

@@ -303,6 +303,13 @@ func unitOf(x []float64) float64 {
 	return 0
 }
 
+// pays has the budget of the key's alarms pay another one, and reports whether it does. Without
+// a budget, as in the warm-up and without detection, all are paid.
+func (t *Track) pays() bool {
+	s := t.decisions.alarm
+	return s == nil || usual.NewAlarm(t.decisions.pace).Pay(s)
+}
+
 // told notes that the alarm was raised.
 func (s *decisions) told(a *Alert) {
 	if a.Output < len(s.lately) {

@@ -187,11 +187,12 @@ func (r *reader) alert() *Alert {
 
 func appendSilence(b []byte, s *Silence) []byte {
 	b = binary.AppendVarint(compact.AppendTime(b, s.Since), int64(s.Bound))
+	b = compact.AppendString(binary.AppendVarint(b, int64(s.Usual)), s.Zone)
 	return compact.AppendFlags(b, s.Told)
 }
 
 func (r *reader) silence() *Silence {
-	s := &Silence{Since: r.Time(), Bound: time.Duration(r.Varint())}
+	s := &Silence{Since: r.Time(), Bound: time.Duration(r.Varint()), Usual: time.Duration(r.Varint()), Zone: r.Text()}
 	s.Told, _, _ = r.Flags()
 	return s
 }

@@ -17,7 +17,7 @@
 // these steps, in this order:
 //
 //   - Silence: the key's rhythm learns the gap before the observation, and says whether that
-//     was a silence (Config.Silence).
+//     was a silence (Config.Silence), which the budget of alarms pays.
 //   - Scale: the values go to the scale on which they are modelled, such as their logarithm
 //     (hafvf.Config.Scale). What follows sees the scaled values, and the estimate is taken
 //     back at the end.

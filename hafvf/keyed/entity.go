@@ -114,7 +114,7 @@ func (e *Entity) Deadline() time.Time {
 	if e.clock.After(last) {
 		last = e.clock // an observation waits
 	}
-	deadline := e.pulse.deadline(*cfg.Silence, *cfg.Alarms, last)
+	deadline := e.est.listener.deadline(e.pulse, last)
 	switch {
 	case !deadline.IsZero():
 		return deadline.Add(cfg.Lateness)
@@ -124,13 +124,18 @@ func (e *Entity) Deadline() time.Time {
 	return time.Time{}
 }
 
-// Tell returns the silence of a key that is silent by now, and notes that it is told. It reports whether there is one that was not told yet.
+// Tell returns the silence of a key that is silent by now, and notes that it is told. It reports
+// whether there is one that was not told yet. With detection the budget of the key's alarms pays
+// it. If that is used up, it is not told.
 func (e *Entity) Tell(now time.Time) (s Silent, silent bool) {
 	deadline := e.Deadline()
 	if deadline.IsZero() || deadline.After(now) {
 		return Silent{}, false
 	}
-	return Silent{e.pulse.tell(*e.est.cfg.Silence, *e.est.cfg.Alarms), e.n, e.chain.bank.Model().Outputs()}, true
+	if !e.est.listener.tell(e.pulse, e.pays) {
+		return Silent{}, false
+	}
+	return Silent{*e.pulse.told, e.n, e.chain.bank.Model().Outputs()}, true
 }
 
 // AppendBinary appends the encoded entity to b. The error is always nil.
@@ -164,11 +169,8 @@ func (e *Entity) isWrong(late *Late) bool {
 // turnBack has the key go back to the observation that comes next.
 func (e *Entity) turnBack() {
 	e.clock, e.released, e.turned = time.Time{}, time.Time{}, e.released
-	if p := e.pulse; p != nil {
-		*p = pulse{gaps: p.gaps, sum: p.sum}
-		if p.bound(*e.est.cfg.Silence, *e.est.cfg.Alarms) == 0 {
-			*p = pulse{} // nothing has bounded the gap before the wrong time
-		}
+	if e.pulse != nil {
+		e.pulse.turnBack()
 	}
 }
 

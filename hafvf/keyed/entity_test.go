@@ -202,7 +202,7 @@ func TestEntityTellsSilence(t *testing.T) {
 	if s, silent := e.Tell(deadline.Add(-1)); silent {
 		t.Errorf("told before its deadline: %+v", s)
 	}
-	want := Silent{Silence{spoke, time.Hour, true}, 1, 1}
+	want := Silent{Silence{Since: spoke, Bound: time.Hour, Zone: "UTC", Told: true}, 1, 1}
 	if s, silent := e.Tell(deadline); !silent || s != want {
 		t.Errorf("%+v, %t", s, silent)
 	}

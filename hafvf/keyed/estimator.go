@@ -3,6 +3,7 @@ package keyed
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"time"
 
 	"hafvf/hafvf"
@@ -11,9 +12,10 @@ import (
 // An Estimator makes the estimates of the keys of a configuration, from their observations in
 // their order. It is not safe for concurrent use.
 type Estimator struct {
-	cfg    Config
-	chains ruled[*chain]
-	now    func() time.Time
+	cfg      Config
+	chains   ruled[*chain]
+	listener *listener // nil without Config.Silence
+	now      func() time.Time
 }
 
 // NewEstimator makes an estimator. An error names what is wrong with cfg.
@@ -38,7 +40,11 @@ func NewEstimator(cfg Config) (*Estimator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Estimator{cfg, chains, time.Now}, nil
+	l, err := newListener(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("alarms: %w", err)
+	}
+	return &Estimator{cfg, chains, l, time.Now}, nil
 }
 
 // Check says why o is not an observation of the key.
@@ -86,7 +92,7 @@ func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Obse
 	c.blank(m, out, t.n, given, est.cfg.Interval != 0)
 	out.WarmUp = t.warming()
 	if t.pulse != nil {
-		out.Silence = t.pulse.speak(*est.cfg.Silence, *est.cfg.Alarms, given.Time)
+		out.Silence = est.listener.speak(t.pulse, given.Time, t.pays)
 	}
 	o, jacobian := c.scale.to(*given)
 	elapsed := c.enter(t, o, est.cfg.TimeUnit)

@@ -6,16 +6,38 @@ import (
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/internal/domain"
 	"hafvf/internal/message"
 )
 
-// silence says how long nothing came from a key: the message of a silence.
-func (a *Alert) silence(key string, e *Estimate) string {
-	gap := e.Time.Sub(a.Start).Round(time.Second)
-	if a.Kind == RecoveredAlarm {
-		return fmt.Sprintf("%s: it speaks again, after %v.", key, gap)
+// message says since when nothing came from a key, or for how long nothing had come, of an alert
+// of the silence at a time.
+func (s *Silence) message(kind, key string, at time.Time) string {
+	if kind == RecoveredAlarm {
+		return fmt.Sprintf("%s: speaks again, after %s.", key, message.Duration(at.Sub(s.Since).Round(time.Second)))
 	}
-	return fmt.Sprintf("%s: nothing has come since %s, for more than %v.", key, a.Start.UTC().Format(time.RFC3339), gap)
+	zone, err := domain.Zone(s.Zone)
+	if err != nil {
+		zone = time.UTC // the state comes from a computer that knows more zones
+	}
+	usually := fmt.Sprintf("more than %s", message.Duration(s.Bound.Round(time.Second)))
+	if s.Usual > 0 {
+		usually = fmt.Sprintf("usually every %s at this hour", message.Duration(roughly(s.Usual)))
+	}
+	return fmt.Sprintf("%s: nothing has come since %s; %s.", key, clock(s.Since, at, zone), usually)
+}
+
+// roughly rounds a duration to about two digits.
+func roughly(d time.Duration) time.Duration {
+	for _, unit := range []time.Duration{time.Hour, time.Minute, time.Second} {
+		if d >= 10*unit {
+			return d.Round(unit)
+		}
+		if d >= 2*unit {
+			return d.Round(unit / 10)
+		}
+	}
+	return max(d.Round(10*time.Millisecond), time.Millisecond)
 }
 
 // sentence says what happened to the track, since when, how far from usual, and how sure that
@@ -136,10 +158,15 @@ const day = 24 * time.Hour
 
 // clock is the time at as a person reads it at the time now, in the zone of the alarms.
 func (t *Track) clock(at, now time.Time) string {
-	at, now = at.In(t.chain.decider.zone), now.In(t.chain.decider.zone)
 	if t.decisions.step >= day {
-		return at.Format(time.DateOnly)
+		return at.In(t.chain.decider.zone).Format(time.DateOnly)
 	}
+	return clock(at, now, t.chain.decider.zone)
+}
+
+// clock is the time at as a person in a zone reads it at the time now.
+func clock(at, now time.Time, zone *time.Location) string {
+	at, now = at.In(zone), now.In(zone)
 	text := at.Format("15:04")
 	if at.Second() != 0 {
 		text = at.Format(time.TimeOnly)

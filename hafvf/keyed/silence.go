@@ -3,10 +3,11 @@ package keyed
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
+	"hafvf/hafvf/usual"
 	"hafvf/internal/compact"
+	"hafvf/internal/domain"
 )
 
 // Kinds of alarms of silence.
@@ -17,22 +18,17 @@ const (
 
 // SilenceConfig says how long a key may be silent.
 type SilenceConfig struct {
-	// After is a fixed bound. Zero: the key's own gaps set it, such that calm ones pass
-	// it once per budget of AlarmConfig.
+	// After is a fixed bound. Zero: the rhythm of the key sets it, as usual.GapModel says, for
+	// the budget of AlarmConfig, with hours of its zone.
 	After time.Duration
 }
-
-// Settings of silence that aren't the user's.
-const (
-	leastGaps      = 10  // that a key must have shown before its own bound holds
-	gapForgetting  = .99 // per gap
-	leastPerBudget = 100 // gaps per budget, also of keys that speak rarely
-)
 
 // A Silence is one of a key.
 type Silence struct {
 	Since time.Time     // of the observation before it
 	Bound time.Duration // after which it was one
+	Usual time.Duration // mean gap of the key at the hour of Since; 0 where that is not known
+	Zone  string        // of the times in messages, an IANA name; empty for UTC
 	Told  bool          // it was told while it lasted
 }
 
@@ -43,94 +39,115 @@ type Silent struct {
 	Outputs int   // of its model
 }
 
-// A pulse is the rhythm in which a key speaks. Its gaps are exponential, of a rate that
-// changes: with the Gamma posterior of the gaps so far, forgotten by gapForgetting.
+// A pulse is the rhythm in which a key speaks.
 type pulse struct {
-	last time.Time
-	gaps float64  // number
-	sum  float64  // seconds
-	told *Silence // that goes on; nil where there is none
+	last  time.Time
+	gaps  usual.Gaps
+	told  *Silence // that goes on; nil where there is none
+	muted bool     // told is one that the budget did not pay
 }
 
-// speak notes an observation, and returns the silence that it ends, nil where there was
-// none.
-func (p *pulse) speak(c SilenceConfig, alarms AlarmConfig, now time.Time) (s *Silence) {
+// A listener finds the silences of keys.
+type listener struct {
+	after time.Duration
+	zone  string
+	gaps  *usual.GapModel
+}
+
+// newListener makes the listener of a configuration, nil without Config.Silence.
+func newListener(c Config) (*listener, error) {
+	if c.Silence == nil {
+		return nil, nil
+	}
+	zone, err := domain.Zone(c.Alarms.Zone)
+	if err != nil {
+		return nil, err
+	}
+	return &listener{c.Silence.After, c.Alarms.Zone, usual.NewGapModel(zone, c.Alarms.Budget, c.Alarms.BudgetTime)}, nil
+}
+
+// speak notes an observation, and returns the silence that it ends, nil where there was none.
+// Of one that was not told, pays says whether the budget pays it. If not, it is no silence.
+func (l *listener) speak(p *pulse, now time.Time, pays func() bool) *Silence {
 	if now.IsZero() || !p.last.IsZero() && !now.After(p.last) {
 		return nil
 	}
-	last := p.last
-	p.last = now
+	last, told, muted := p.last, p.told, p.muted
+	p.last, p.told, p.muted = now, nil, false
 	if last.IsZero() {
 		return nil
 	}
-	gap := now.Sub(last)
-	if s, p.told = p.told, nil; s != nil {
-		gap = min(gap, s.Bound)
-	} else if bound := p.bound(c, alarms); bound > 0 && gap > bound {
-		s = &Silence{Since: last, Bound: bound}
-		gap = bound // the rhythm does not learn how long the key was away
+	var ended time.Time
+	if told != nil {
+		ended = told.Since.Add(told.Bound)
 	}
-	p.gaps = gapForgetting*p.gaps + 1
-	p.sum = gapForgetting*p.sum + gap.Seconds()
-	return s
-}
-
-// bound is the gap that is a silence; 0 where none is known. For exponential gaps with
-// n seen of the sum b it is exceeded with probability (b/(b+g))ⁿ.
-func (p *pulse) bound(c SilenceConfig, alarms AlarmConfig) time.Duration {
-	if c.After > 0 {
-		return c.After
+	usually := l.gaps.Usual(&p.gaps, last)
+	if l.after == 0 {
+		ended = l.gaps.Next(&p.gaps, last, now, ended)
+	} else if told == nil && now.Sub(last) > l.after {
+		ended = last.Add(l.after)
 	}
-	if p.gaps < (1-math.Pow(gapForgetting, leastGaps))/(1-gapForgetting) {
-		return 0
+	switch {
+	case ended.IsZero() || muted:
+		return nil
+	case told != nil:
+		return told
+	case !pays():
+		return nil
 	}
-	perBudget := alarms.Budget
-	if perBudget == 0 {
-		perBudget = alarms.BudgetTime.Seconds() * p.gaps / p.sum
-	}
-	seconds := p.sum * math.Expm1(math.Log(math.Max(perBudget, leastPerBudget))/p.gaps)
-	if seconds > math.MaxInt64/1e9 {
-		return 0
-	}
-	return time.Duration(seconds * 1e9)
+	return &Silence{Since: last, Bound: ended.Sub(last), Usual: usually, Zone: l.zone}
 }
 
 // deadline is when a key becomes silent that has spoken last at that time, zero where it
 // is so already, or no bound is known.
-func (p *pulse) deadline(c SilenceConfig, alarms AlarmConfig, last time.Time) time.Time {
-	bound := p.bound(c, alarms)
-	if bound == 0 || last.IsZero() || p.told != nil {
+func (l *listener) deadline(p *pulse, last time.Time) time.Time {
+	switch {
+	case last.IsZero() || p.told != nil:
 		return time.Time{}
+	case l.after > 0:
+		return last.Add(l.after)
 	}
-	return last.Add(bound)
+	return l.gaps.Deadline(&p.gaps, last)
 }
 
-// tell notes that the key's silence is told, and returns it.
-func (p *pulse) tell(c SilenceConfig, alarms AlarmConfig) Silence {
-	p.told = &Silence{Since: p.last, Bound: p.bound(c, alarms), Told: true}
-	return *p.told
+// tell notes that the key's silence is told, unless the budget does not pay it, and reports
+// whether it is.
+func (l *listener) tell(p *pulse, pays func() bool) bool {
+	p.told = &Silence{
+		Since: p.last, Bound: l.deadline(p, p.last).Sub(p.last), Usual: l.gaps.Usual(&p.gaps, p.last), Zone: l.zone, Told: true,
+	}
+	p.muted = !pays()
+	return !p.muted
 }
 
-// append encodes the pulse. A third number is the bound of a silence that is told.
+// turnBack forgets the last time, which was wrong.
+func (p *pulse) turnBack() {
+	gaps := p.gaps
+	gaps.Restart()
+	*p = pulse{gaps: gaps}
+}
+
 func (p *pulse) append(b []byte) []byte {
-	numbers := []float64{p.gaps, p.sum}
+	b = compact.AppendTime(b, p.last)
+	b = compact.AppendFlags(b, p.told != nil, p.muted)
 	if p.told != nil {
-		numbers = append(numbers, float64(p.told.Bound))
+		b = appendSilence(b, p.told)
 	}
-	return compact.AppendFloats(compact.AppendTime(b, p.last), numbers)
+	return p.gaps.Append(b)
 }
 
 func (p *pulse) read(r *reader) {
 	p.last = r.Time()
-	numbers := r.Floats()
-	if len(numbers) != 2 && len(numbers) != 3 || slices.ContainsFunc(numbers, func(v float64) bool { return !(v >= 0) || math.IsInf(v, 0) }) {
+	var told bool
+	if told, p.muted, _ = r.Flags(); told {
+		p.told = r.silence()
+	}
+	rest, err := p.gaps.Read(r.B)
+	if err != nil || told && p.told.Bound < 0 || p.muted && !told {
 		r.Fail()
 		return
 	}
-	p.gaps, p.sum = numbers[0], numbers[1]
-	if len(numbers) == 3 {
-		p.told = &Silence{Since: p.last, Bound: time.Duration(numbers[2]), Told: true}
-	}
+	r.B = rest
 }
 
 // Told is an alert with the estimate that it is told of, which gives it time, id and
@@ -168,7 +185,7 @@ func (s *Silence) alert(kind, key string, at time.Time, id string, n int64, outp
 	nan := math.NaN()
 	e := &Estimate{Time: at, ID: id, N: n, Predicted: unknown(), Detection: &Detection{Score: nan, Usual: unknown()}}
 	a := &Alert{Kind: kind, Start: s.Since, LogOdds: nan, Size: nan, Before: unknown(), After: unknown(), Score: nan, Threshold: nan, Usual: unknown()}
-	a.Message = a.silence(key, e)
+	a.Message = s.message(kind, key, at)
 	return Told{e, a}
 }
 

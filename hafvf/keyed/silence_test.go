@@ -1,8 +1,6 @@
 package keyed
 
 import (
-	"math"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -43,61 +41,94 @@ func regular(n int, drop func(i int) bool) (times []time.Time) {
 }
 
 func TestSilence(t *testing.T) {
-	away := func(i int) bool { return i > 100 && i < 130 }
+	const day = 24 * 60
+	away := func(i int) bool { return i > 5*day && i < 5*day+30 }
 	own := Config{Silence: &SilenceConfig{}}
 	fixed := Config{Silence: &SilenceConfig{After: 10 * time.Minute}}
 	short := Config{Silence: &SilenceConfig{After: 90 * time.Second}}
-	since := time.Unix(100*60, 0).UTC()
+	since := time.Unix(5*day*60, 0).UTC()
 	for name, c := range map[string]struct {
 		cfg   Config
 		times []time.Time
 		want  int
 	}{
-		"regular":                 {own, regular(1000, nil), 0},
-		"a gap of 30 minutes":     {own, regular(1000, away), 1},
-		"the same, fixed":         {fixed, regular(1000, away), 1},
+		"regular":                 {own, regular(6*day, nil), 0},
+		"a gap of 30 minutes":     {own, regular(6*day, away), 1},
+		"the same, fixed":         {fixed, regular(6*day, away), 1},
 		"few gaps so far":         {own, regular(12, func(i int) bool { return i > 6 && i < 11 }), 0},
-		"single ones missing":     {own, regular(1000, func(i int) bool { return i%10 == 5 }), 0},
+		"a first night":           {own, regular(2*day, func(i int) bool { return i > 600 && i < 1200 }), 0},
+		"single ones missing":     {own, regular(6*day, func(i int) bool { return i%10 == 5 }), 0},
 		"the same, fixed at 90 s": {short, regular(100, func(i int) bool { return i%10 == 5 }), 10},
-		"nobody asks":             {Config{}, regular(1000, away), 0},
+		"nobody asks":             {Config{}, regular(1000, nil), 0},
 	} {
-		got := silences(t, c.cfg, c.times)
-		if len(got) != c.want {
-			t.Errorf("%s: %d silences, want %d: %v", name, len(got), c.want, got)
-		}
-		if c.want == 1 && (!got[0].Since.Equal(since) || got[0].Bound < 5*time.Minute || got[0].Bound > 15*time.Minute) {
-			t.Errorf("%s: %+v", name, got[0])
-		}
+		t.Run(name, func(t *testing.T) {
+			got := silences(t, c.cfg, c.times)
+			if len(got) != c.want {
+				t.Fatalf("%d silences, want %d: %v", len(got), c.want, got)
+			}
+			if c.want == 1 && (!got[0].Since.Equal(since) || got[0].Bound < 5*time.Minute || got[0].Bound > 16*time.Minute) {
+				t.Errorf("%+v", got[0])
+			}
+		})
 	}
 }
 
-// Calm gaps pass their bound about once per budget, and a key that has become slower is
-// silent a few times, not for ever.
-func TestSilenceKeepsToTheBudget(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 6))
-	now, times := 0., []time.Time(nil)
-	const n = 200_000
-	for range n {
-		now += 60 * rng.ExpFloat64()
-		times = append(times, time.Unix(0, int64(now*1e9)))
+// A silence is paid from the budget of the key's alarms: if that is used up, it is not told, and
+// its end neither.
+func TestSilenceIsPaid(t *testing.T) {
+	detect := hafvf.DefaultDetect()
+	cfg := Config{Filter: hafvf.Config{Family: "normal", Bank: hafvf.DefaultBank(), Detect: &detect}, Silence: &SilenceConfig{After: time.Minute}}
+	est := newEstimator(t, cfg)
+	e, err := est.Open("k", nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	var p pulse
-	got := 0
-	for _, at := range times {
-		if p.speak(SilenceConfig{}, AlarmConfig{Budget: 2000}, at) != nil {
-			got++
+	at := time.Unix(0, 0).UTC()
+	told, ended := 0, 0
+	for i := range 200 {
+		o := Value(at, "", float64(i%7))
+		var out Estimate
+		e.Learn(nil, &out, &o)
+		if out.Silence != nil {
+			ended++
+		}
+		at = at.Add(time.Second)
+		if i >= 100 {
+			if s, silent := e.Tell(at.Add(time.Minute)); silent {
+				told++
+				if !s.Since.Equal(o.Time) {
+					t.Errorf("%+v", s)
+				}
+			}
+			if b, err := e.AppendBinary(nil); err != nil {
+				t.Fatal(err)
+			} else if e, err = est.Open("k", b); err != nil {
+				t.Fatal(err)
+			}
+			if deadline := e.Deadline(); !deadline.IsZero() {
+				t.Fatalf("a key that is silent is so again at %v", deadline)
+			}
+			at = at.Add(2 * time.Minute)
 		}
 	}
-	if want := n / 2000; math.Abs(float64(got-want)) > 4*math.Sqrt(float64(want)) {
-		t.Errorf("%d silences of exponential gaps, want about %d", got, want)
+	if told != 9 || ended != 9 {
+		t.Errorf("%d silences told and %d ended, want 9 each: 8 in debt, and one more", told, ended)
 	}
-	slower := regular(500, nil)
-	last := slower[len(slower)-1]
-	for i := range 2000 {
-		slower = append(slower, last.Add(time.Duration(i+1)*20*time.Minute))
+}
+
+func TestSilenceSays(t *testing.T) {
+	since := time.Date(2026, 1, 5, 13, 5, 0, 0, time.UTC)
+	s := Silence{Since: since, Bound: 15 * time.Minute, Usual: 61 * time.Second, Zone: "Europe/Berlin"}
+	e := Estimate{Time: since.Add(3*time.Hour + 20*time.Minute)}
+	want := []string{"S04: nothing has come since 14:05; usually every 1m1s at this hour.", "S04: speaks again, after 3h20m."}
+	for i, told := range s.Alerts("S04", &e) {
+		if told.Message != want[i] {
+			t.Errorf("%q, want %q", told.Message, want[i])
+		}
 	}
-	if got := len(silences(t, Config{Silence: &SilenceConfig{}, Alarms: &AlarmConfig{Budget: 2000}}, slower)); got == 0 || got > 30 {
-		t.Errorf("%d silences of a key that speaks every 20 minutes in place of every minute", got)
+	s.Usual = 0
+	if got, want := (Silent{Silence: s}).Alert("S04").Message, "S04: nothing has come since 14:05; more than 15m."; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
@@ -108,7 +139,10 @@ func TestToldSilenceSurvives(t *testing.T) {
 	track := est.NewTrack("k")
 	last := time.Unix(100, 0).UTC()
 	est.Estimate(track, Value(last, "", 1))
-	want := track.pulse.tell(*cfg.Silence, DefaultAlarms())
+	if !est.listener.tell(track.pulse, track.pays) {
+		t.Fatal("a silence was not paid, without a budget")
+	}
+	want := *track.pulse.told
 	b, err := track.AppendBinary(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +150,7 @@ func TestToldSilenceSurvives(t *testing.T) {
 	if track, err = est.RestoreTrack("k", b); err != nil {
 		t.Fatal(err)
 	}
-	if at := track.pulse.deadline(*cfg.Silence, DefaultAlarms(), last); !at.IsZero() {
+	if at := est.listener.deadline(track.pulse, last); !at.IsZero() {
 		t.Errorf("a key that is silent falls silent again at %v", at)
 	}
 	// It spoke before its bound had passed, which came too late to be known.

@@ -153,6 +153,21 @@ func (a Alarm) Update(s State, q float64, change bool, permit func(AlarmKind) bo
 	return d
 }
 
+// Pay pays an alarm that is not of an observation, as of a silence: b ← b + 1 where b ≤ 8. It
+// reports whether it does. Alarms that were paid count in the bound n/P + 9 with the others,
+// as that holds where b ≤ 8 before every alarm and only observations lower b. Pay panics where
+// the state has the wrong length.
+func (a Alarm) Pay(s State) bool {
+	if len(s) != alarmLen {
+		panic(wrongState)
+	}
+	if s[atDebt] > headroom {
+		return false
+	}
+	s[atDebt]++
+	return true
+}
+
 // weightOf is Σ vʲ, j < n.
 func weightOf(n, v float64) float64 { return -math.Expm1(n*math.Log(v)) / (1 - v) }
 

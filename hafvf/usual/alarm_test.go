@@ -409,3 +409,33 @@ func TestAlarmAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations in an update, %d alarms", n, alarms)
 	}
 }
+
+// TestAlarmPays has alarms paid between observations: with those the alarms of n observations
+// keep to n/P + 9.
+func TestAlarmPays(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		budget := rapid.Float64Range(1, 50).Draw(t, "budget")
+		a := NewAlarm(paceOf(budget, 0, 0))
+		s := a.NewState()
+		paid, n := 0, 0
+		for _, kind := range rapid.SliceOfN(rapid.IntRange(0, 2), 1, 400).Draw(t, "steps") {
+			switch kind {
+			case 0:
+				if a.Pay(s) {
+					paid++
+				}
+			default:
+				n++
+				if a.Update(s, 20*float64(kind-1), false, nil).Alarm != NoAlarm {
+					paid++
+				}
+			}
+			if float64(paid) > float64(n)/budget+9 {
+				t.Fatalf("%d alarms in %d observations, budget %g", paid, n, budget)
+			}
+			if err := a.Valid(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

@@ -119,6 +119,7 @@ type Run struct {
 	matched  map[int]bool     // exceptions that some key has
 	warmUps  map[string]bool  // keys that warm up
 	deleted  map[string]int64 // see Deleted
+	latest   time.Time        // see Saw
 
 	stop, over    func()
 	stopped, gone <-chan struct{}
@@ -370,6 +371,28 @@ func (r *Run) DeletedByTopic() map[string]int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.deleted)
+}
+
+// Saw notes the time of an observation of any key, as a node has taken it.
+func (r *Run) Saw(t time.Time) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t.After(r.latest) {
+		r.latest = t
+	}
+}
+
+// Latest is the latest time that Saw has noted; zero where there is none.
+func (r *Run) Latest() time.Time {
+	if r == nil {
+		return time.Time{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.latest
 }
 
 // Stop asks the source to end at its next record, as if its input ended there. What

@@ -134,12 +134,17 @@ func (d *decoder) seasons(c *Config, nodes *priorNodes) {
 		d.needSeason(path, k.Season != nil)
 	}
 	d.needSeason("model", some)
+	zone := "UTC"
+	if c.Model.Season != nil {
+		zone = of.zone
+	} else if f, path := c.Source.fields(); path != "" {
+		zone = f.Zone
+	}
 	if c.Detect != nil && !d.has("detect.zone") {
-		if c.Model.Season != nil {
-			c.Detect.Zone = of.zone
-		} else if f, path := c.Source.fields(); path != "" {
-			c.Detect.Zone = f.Zone
-		}
+		c.Detect.Zone = zone
+	}
+	if c.Silence != nil {
+		c.Zone = zone
 	}
 	if !some {
 		return

@@ -27,6 +27,7 @@ type Config struct {
 	BankForgetting float64
 	Detect         *Detect              // nil: no detection
 	Silence        *keyed.SilenceConfig // nil: silence is not told
+	Zone           string               // with silence: that of the season of the model, else of the source
 	Keys           []KeyRule            // exceptions; the first that matches a key holds
 
 	Order    string // EventTime or Arrival

@@ -1,0 +1,460 @@
+package usual
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"time"
+)
+
+// A GapModel says how improbable it is that a stream of events is silent. Events come at a rate
+// λ that is constant within a slot: an hour of the local day, of a weekday, of a Saturday or of
+// a Sunday. A slot has seen rate·X events in X hours, both forgotten with about four weeks.
+// That is the Gamma posterior of its λ, and no event comes in x hours of the slot with
+// probability (X/(X+x))^(rate·X). A gap between two events so has the size
+//
+//	Λ = −log P(no event) = Σ rateᵢ·Xᵢ·log(1 + g·xᵢ/Xᵢ), over its slots i
+//
+// in nats: that of an exponential variable of mean 1, where the model holds. g ≤ 1 is the pace
+// of late (below). Streams that burst have larger gaps. Therefore the tail of Λ above u = 3 is
+// learned: the probability p of a gap there, at least e⁻³, and the sum S of the excesses over u
+// of n of them, with a prior of ten of mean 1. Of an exponential excess with that posterior
+//
+//	P(Λ > u + y) = p·(S/(S+y))ⁿ
+//
+// One gap in N exceeds the bound of Λ at which that is 1/N.
+//
+// The slots of a stream are unknown at first: an hour that has not been seen twice on weekdays,
+// or once on a Saturday or Sunday, counts as 1/96 of the bound. Therefore what ends in the first
+// hours is silent after four days, and a first night or weekend is no silence. A gap that
+// includes such hours does not teach the tail.
+//
+// Silence is not learned as a part of the rhythm: the time of a gap beyond the bound does not
+// count, so that one outage leaves the slots as they are. The events that follow it may be
+// fewer: the pace g is that of the last hundred gaps where that is below ¾ of what the slots
+// say, a gap beyond the bound among them, at its bound. A rate that falls for good makes one
+// silence so. A pace above the slots' does not count: after a burst the calm is no silence. For
+// the same reason one hour teaches its slot at most twice the events that the slot expects, and
+// ten, once the slot is known. A silence of up to five bounds after which the stream goes on is
+// taken for a pause of its own, and as long a one is no silence in the four weeks after it.
+//
+// A GapModel holds settings only.
+type GapModel struct {
+	zone   *time.Location
+	budget float64       // events
+	time   time.Duration // where budget is 0
+}
+
+// NewGapModel makes a model with slots of the zone, whose bound one gap in a budget exceeds:
+// one of so many events, or, if that is 0, of the events in a time.
+func NewGapModel(zone *time.Location, budget float64, budgetTime time.Duration) *GapModel {
+	return &GapModel{zone, budget, budgetTime}
+}
+
+// Settings of a GapModel that aren't the user's.
+const (
+	leastGaps      = 10         // before which no bound is known
+	leastPerBudget = 100.       // gaps in a budget, also of streams that are rare
+	weekdayMemory  = 20.        // hours of a slot, after which one weighs 1/e
+	weekendMemory  = 8.         // the same, of a Saturday or Sunday
+	knownWeekday   = 1.5        // hours after which a slot is known
+	knownWeekend   = .75        // the same, of a Saturday or Sunday
+	firstHours     = 96.        // that are not known, and make a silence
+	exposureUnit   = 1. / 12    // hours
+	tailFrom       = 3.         // u, nats
+	gapTailPrior   = 20.        // n at first
+	tailForgetting = .99        // of n and S, per excess
+	tailCertain    = 2.         // standard deviations of S from n, below which the mean is 1
+	shareMemory    = .998       // of p, per gap
+	paceForgetting = .99        // per gap
+	paceKept       = .3         // of the pace, over a gap beyond the bound
+	slowPace       = .75        // of the slots' pace, below which g is not 1
+	pauseBounds    = 5.         // a silence of as many may be a pause
+	pauseRoom      = 1.1        // of the bound over such a pause
+	pauseSeconds   = 28 * 86400 // that it holds
+	margin         = 4.6        // nats, beyond one gap per budget
+	mostHours      = 8 * 7 * 24 // of a walk over slots
+	weekdays       = 5.
+)
+
+const (
+	slotsPerDay = 24
+	slotDays    = 3 // weekday, Saturday, Sunday
+	gapSlots    = slotDays * slotsPerDay
+)
+
+// A gapSlot is what is known of λ in an hour of the week.
+type gapSlot struct {
+	rate     float32 // per hour, of 24 bits
+	exposure uint8   // X in units of exposureUnit
+}
+
+func (s gapSlot) hours() float64 { return float64(s.exposure) * exposureUnit }
+
+// Gaps is what is kept of the gaps of one stream. Its zero value is that before the first
+// event.
+type Gaps struct {
+	slots [gapSlots]gapSlot
+
+	// Of the hour that the last event lies in: events, and hours that the stream was seen.
+	events, seen float32
+
+	n                  uint8 // gaps, up to leastGaps
+	tailN, tailS       float32
+	share              float32 // of the gaps above u
+	paceGaps, expected float32 // of late: gaps, and events that the slots expect in them
+	pause              float32 // nats
+	pauseUntil         int64   // Unix seconds
+}
+
+// Next learns that an event at now follows one at last. It returns when the stream became
+// silent between them, zero if it did not. If told is not zero, that was known by then, and
+// Next returns told.
+func (m *GapModel) Next(g *Gaps, last, now, told time.Time) (silent time.Time) {
+	if g.n == 0 {
+		g.tailN, g.tailS, g.share = gapTailPrior, gapTailPrior, float32(math.Exp(-tailFrom))
+		g.paceGaps, g.expected = gapTailPrior, gapTailPrior
+	}
+	if now.Sub(last) > mostHours*time.Hour && told.IsZero() {
+		if told = m.Deadline(g, last); told.IsZero() { // a stream that has shown nothing yet
+			*g = Gaps{}
+			return time.Time{}
+		}
+	}
+	bound := m.bound(g, last)
+	gap := m.size(g, last, now)
+	if silent = told; silent.IsZero() && bound > 0 && gap.reaches(bound) {
+		silent = m.Deadline(g, last)
+	}
+	g.paceGaps *= paceForgetting
+	g.expected *= paceForgetting
+	learned := gap
+	if !silent.IsZero() {
+		if base := m.tailBound(g); gap.known <= pauseBounds*base && gap.unknown == 0 {
+			g.pause, g.pauseUntil = float32(pauseRoom*gap.known), now.Unix()+pauseSeconds
+		}
+		learned = m.size(g, last, silent)
+		g.paceGaps *= paceKept
+		g.expected *= paceKept
+	}
+	if !gap.unseen {
+		g.paceGaps++
+		g.expected += float32(learned.expected)
+		g.learnTail(min(learned.nats, m.tailBound(g)))
+	}
+	g.n = min(g.n+1, leastGaps)
+	m.expose(g, last, now, silent)
+	return silent
+}
+
+// Deadline is when a stream becomes silent that has spoken last at that time, zero where that
+// is not known, or later than in eight weeks.
+func (m *GapModel) Deadline(g *Gaps, last time.Time) (at time.Time) {
+	bound := m.bound(g, last)
+	if bound == 0 {
+		return time.Time{}
+	}
+	var sum gapSize
+	pace := g.pace()
+	m.walk(last, last.Add(mostHours*time.Hour), func(from time.Time, i int, hours float64, _ bool) bool {
+		next := sum
+		next.add(g, i, hours, pace)
+		if !next.reaches(bound) {
+			sum = next
+			return true
+		}
+		rest := bound*(1-sum.unknown/firstHours) - sum.known
+		if x := g.slots[i].hours(); g.known(i) {
+			hours = x * math.Expm1(rest/(g.rate(i)*x)) / pace
+		} else {
+			hours = rest / bound * firstHours
+		}
+		at = from.Add(time.Duration(hours * float64(time.Hour)))
+		return false
+	})
+	return at
+}
+
+// Usual is the mean gap in the hour of a time, 0 where that is not known.
+func (m *GapModel) Usual(g *Gaps, at time.Time) time.Duration {
+	i, _ := m.slot(at)
+	if !g.known(i) || g.rate(i) < 1./mostHours {
+		return 0
+	}
+	return time.Duration(float64(time.Hour) / g.rate(i))
+}
+
+// Restart forgets the hour at hand, after a last event whose time was wrong. It reports whether
+// the stream has a bound: without one it begins anew, as nothing has bounded the gap before
+// that time.
+func (g *Gaps) Restart() {
+	if g.events, g.seen = 0, 0; g.n < leastGaps {
+		*g = Gaps{}
+	}
+}
+
+// A gapSize is what a gap amounts to.
+type gapSize struct {
+	nats     float64 // Λ of the hours that have been seen
+	known    float64 // Λ of those that are known
+	expected float64 // events in the hours that have been seen, by their slots
+	unseen   bool    // there are others
+	unknown  float64 // hours
+}
+
+// add adds hours of slot i.
+func (s *gapSize) add(g *Gaps, i int, hours, pace float64) {
+	x := g.slots[i].hours()
+	s.unseen = s.unseen || x == 0
+	if x > 0 {
+		rate := g.rate(i)
+		nats := rate * x * math.Log1p(pace*hours/x)
+		s.nats += nats
+		s.expected += rate * hours
+		if g.known(i) {
+			s.known += nats
+			return
+		}
+	}
+	s.unknown += hours
+}
+
+func (s *gapSize) reaches(bound float64) bool { return s.known+bound*s.unknown/firstHours >= bound }
+
+// rate is that of slot i, per hour. One that has been seen once is bounded by those before and
+// behind it, as it may be that of a burst.
+func (g *Gaps) rate(i int) float64 {
+	rate := g.slots[i].rate
+	if g.slots[i].hours() < knownWeekday {
+		day := i - i%slotsPerDay
+		before, behind := g.slots[day+(i+slotsPerDay-1)%slotsPerDay], g.slots[day+(i+1)%slotsPerDay]
+		rate = min(rate, 1.25*max(before.rate, behind.rate)+3)
+	}
+	return float64(rate)
+}
+
+func (m *GapModel) size(g *Gaps, from, to time.Time) (sum gapSize) {
+	pace := g.pace()
+	m.walk(from, to, func(_ time.Time, i int, hours float64, _ bool) bool {
+		sum.add(g, i, hours, pace)
+		return true
+	})
+	return sum
+}
+
+// known reports whether slot i has been seen for long enough.
+func (g *Gaps) known(i int) bool {
+	if i < slotsPerDay {
+		return g.slots[i].hours() >= knownWeekday
+	}
+	return g.slots[i].hours() >= knownWeekend
+}
+
+// pace is g.
+func (g *Gaps) pace() float64 {
+	if pace := float64(g.paceGaps / g.expected); pace < slowPace {
+		return pace
+	}
+	return 1
+}
+
+func (g *Gaps) learnTail(nats float64) {
+	g.share *= shareMemory
+	if nats > tailFrom {
+		g.share += 1 - shareMemory
+		g.tailN = tailForgetting*g.tailN + 1
+		g.tailS = tailForgetting*g.tailS + float32(nats-tailFrom)
+	} else if expected := float32(math.Exp(-tailFrom)); g.share < expected/2 {
+		// Hardly one is as large: the tail is no longer than that of an exponential.
+		g.tailN += expected * (1 - (1-tailForgetting)*g.tailN)
+		g.tailS += expected * (1 - (1-tailForgetting)*g.tailS)
+	}
+}
+
+// bound is the bound of a gap that begins at a time, 0 where none is known.
+func (m *GapModel) bound(g *Gaps, last time.Time) float64 {
+	if g.n < leastGaps {
+		return 0
+	}
+	bound := m.tailBound(g)
+	if last.Unix() < g.pauseUntil {
+		bound = max(bound, float64(g.pause))
+	}
+	return bound
+}
+
+// tailBound is the bound by the tail.
+func (m *GapModel) tailBound(g *Gaps) float64 {
+	perBudget := m.budget
+	if perBudget == 0 {
+		perBudget = m.time.Hours() * g.meanRate()
+	}
+	n := float64(g.tailN)
+	share := max(float64(g.share), math.Exp(-tailFrom))
+	odds := math.Log(max(perBudget, leastPerBudget)*share) + margin
+	sum := float64(g.tailS)
+	if sum < n+tailCertain*math.Sqrt(n) {
+		sum = n
+	}
+	return tailFrom + sum*math.Expm1(odds/n)
+}
+
+// meanRate is that of the week, per hour, of the slots that have been seen.
+func (g *Gaps) meanRate() float64 {
+	sum, hours := 0., 0.
+	for i, s := range g.slots {
+		if s.exposure == 0 {
+			continue
+		}
+		days := 1.
+		if i < slotsPerDay {
+			days = weekdays
+		}
+		sum += days * float64(s.rate)
+		hours += days
+	}
+	if hours == 0 {
+		return 0
+	}
+	return sum / hours
+}
+
+// expose has the slots learn the gap before an event, up to when it became a silence.
+func (m *GapModel) expose(g *Gaps, last, now, silent time.Time) {
+	to := now
+	if !silent.IsZero() {
+		to = silent
+	}
+	at := -1
+	m.walk(last, to, func(_ time.Time, i int, hours float64, ends bool) bool {
+		at = i
+		if g.seen += float32(hours); ends {
+			g.learnHour(i)
+		}
+		return true
+	})
+	if silent.IsZero() {
+		g.events++
+	} else if at >= 0 {
+		g.learnHour(at)
+	}
+}
+
+// learnHour has slot i learn the hour at hand, which is over.
+func (g *Gaps) learnHour(i int) {
+	events, seen := float64(g.events), min(float64(g.seen), 1)
+	g.events, g.seen = 0, 0
+	if seen < exposureUnit/2 {
+		return
+	}
+	s := &g.slots[i]
+	rate := float64(s.rate)
+	switch few := func(rate float64) float64 { return 1.5*rate + 3 }; {
+	case s.exposure > 0 && s.hours() < knownWeekday && seen > .5: // one of two hours may be of a burst
+		rate, events = min(rate, few(events/seen)), min(events, few(rate)*seen)
+	case g.known(i):
+		events = min(events, 2*rate*seen+10)
+	}
+	memory := weekdayMemory
+	if i >= slotsPerDay {
+		memory = weekendMemory
+	}
+	before := s.hours() * math.Exp(-seen/memory)
+	rate = (rate*before + events) / (before + seen)
+	s.rate = math.Float32frombits(math.Float32bits(float32(rate)) &^ 0xff)
+	s.exposure = uint8(min(max(math.Round((before+seen)/exposureUnit), 1), math.MaxUint8))
+}
+
+// slot is that of a time, and how long it goes on.
+func (m *GapModel) slot(t time.Time) (i int, rest time.Duration) {
+	t = t.In(m.zone)
+	hour, minute, second := t.Clock()
+	switch t.Weekday() {
+	case time.Saturday:
+		i = slotsPerDay
+	case time.Sunday:
+		i = 2 * slotsPerDay
+	}
+	into := time.Duration(minute)*time.Minute + time.Duration(second)*time.Second + time.Duration(t.Nanosecond())
+	return i + hour, time.Hour - into
+}
+
+// walk calls f with the slots from one time to another: where each begins, the hours of it, and
+// whether it ends with them. It stops where f returns false.
+func (m *GapModel) walk(from, to time.Time, f func(from time.Time, i int, hours float64, ends bool) bool) {
+	for from.Before(to) {
+		i, rest := m.slot(from)
+		step := min(rest, to.Sub(from))
+		if !f(from, i, step.Hours(), step == rest) {
+			return
+		}
+		from = from.Add(step)
+	}
+}
+
+// Append encodes the gaps: a mask of the slots that have been seen, these, and the rest.
+func (g *Gaps) Append(b []byte) []byte {
+	var mask [gapSlots / 8]byte
+	for i, s := range g.slots {
+		if s.exposure > 0 {
+			mask[i/8] |= 1 << (i % 8)
+		}
+	}
+	b = append(b, mask[:]...)
+	for _, s := range g.slots {
+		if s.exposure > 0 {
+			b = binary.BigEndian.AppendUint32(b, math.Float32bits(s.rate)|uint32(s.exposure))
+		}
+	}
+	b = append(b, g.n)
+	for _, v := range g.floats() {
+		b = binary.BigEndian.AppendUint32(b, math.Float32bits(*v))
+	}
+	return binary.AppendVarint(b, g.pauseUntil)
+}
+
+func (g *Gaps) floats() [8]*float32 {
+	return [8]*float32{&g.events, &g.seen, &g.tailN, &g.tailS, &g.share, &g.paceGaps, &g.expected, &g.pause}
+}
+
+// Read decodes what Append wrote, and returns the rest of b.
+func (g *Gaps) Read(b []byte) (rest []byte, err error) {
+	corrupt := errors.New("state is corrupt: gaps")
+	if len(b) < gapSlots/8 {
+		return nil, corrupt
+	}
+	mask, ok := b[:gapSlots/8], true
+	b = b[gapSlots/8:]
+	take := func() (bits uint32) {
+		if len(b) < 4 {
+			ok = false
+			return 0
+		}
+		bits, b = binary.BigEndian.Uint32(b), b[4:]
+		return bits
+	}
+	*g = Gaps{}
+	valid := func(v float32) bool { return v >= 0 && v <= math.MaxFloat32 }
+	for i := range g.slots {
+		if mask[i/8]&(1<<(i%8)) == 0 {
+			continue
+		}
+		bits := take()
+		g.slots[i] = gapSlot{math.Float32frombits(bits &^ 0xff), uint8(bits)}
+		ok = ok && valid(g.slots[i].rate) && g.slots[i].exposure > 0
+	}
+	if len(b) == 0 {
+		return nil, corrupt
+	}
+	g.n, b = b[0], b[1:]
+	for _, v := range g.floats() {
+		*v = math.Float32frombits(take())
+		ok = ok && valid(*v)
+	}
+	until, n := binary.Varint(b)
+	if !ok || n <= 0 || g.n > leastGaps || g.n > 0 && (g.tailN < 1 || g.expected <= 0) {
+		return nil, corrupt
+	}
+	g.pauseUntil = until
+	return b[n:], nil
+}

@@ -1,0 +1,236 @@
+package usual
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+const gapWeeks = 8
+
+// gapStreams draw streams of events of eight weeks that begin on a Monday in UTC.
+var gapStreams = map[string]func(rng *rand.Rand) []time.Time{
+	"day and night": func(rng *rand.Rand) []time.Time { return poisson(rng, dayNight) },
+	"week": func(rng *rand.Rand) []time.Time {
+		return poisson(rng, func(h int) float64 {
+			if h/24%7 >= 5 {
+				return 2
+			}
+			return dayNight(h)
+		})
+	},
+	"office": func(rng *rand.Rand) []time.Time {
+		return poisson(rng, func(h int) float64 {
+			if d := h / 24 % 7; d >= 5 || h%24 < 8 || h%24 >= 18 {
+				return 0
+			}
+			return 60
+		})
+	},
+	"rare": func(rng *rand.Rand) []time.Time { return poisson(rng, func(int) float64 { return 1 }) },
+	"beat": func(rng *rand.Rand) (all []time.Time) {
+		for i := range gapWeeks * 7 * 24 * 60 {
+			all = append(all, monday.Add(time.Duration(i)*time.Minute+time.Duration(rng.IntN(2000))*time.Millisecond))
+		}
+		return all
+	},
+	// Every quarter of an hour or so, a burst of twenty events.
+	"bursts": func(rng *rand.Rand) (all []time.Time) {
+		for _, at := range poisson(rng, func(int) float64 { return 4 }) {
+			for i := range 20 {
+				all = append(all, at.Add(time.Duration(i)*time.Second+time.Duration(rng.IntN(900))*time.Millisecond))
+			}
+		}
+		slices.SortFunc(all, time.Time.Compare)
+		return all
+	},
+	// By day now and then twenty times as many for ten minutes.
+	"now and then bursts": func(rng *rand.Rand) []time.Time {
+		all := poisson(rng, dayNight)
+		for _, at := range poisson(rng, func(h int) float64 { return dayNight(h) / 60 / 24 }) {
+			for range 200 {
+				all = append(all, at.Add(time.Duration(rng.Float64()*600e9)))
+			}
+		}
+		slices.SortFunc(all, time.Time.Compare)
+		return all
+	},
+	"holidays": func(rng *rand.Rand) []time.Time {
+		return poisson(rng, func(h int) float64 {
+			if day := h / 24; day == 17 || day == 45 {
+				return 0
+			}
+			return dayNight(h)
+		})
+	},
+}
+
+var monday = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
+
+// dayNight is the rate in hour h, per hour: 60 by day, 2 by night.
+func dayNight(h int) float64 {
+	if h%24 < 6 || h%24 >= 22 {
+		return 2
+	}
+	return 60
+}
+
+// poisson draws events at a rate per hour.
+func poisson(rng *rand.Rand, rate func(hour int) float64) (all []time.Time) {
+	for h := range gapWeeks * 7 * 24 {
+		r := rate(h)
+		for x := rng.ExpFloat64() / max(r, 1e-9); x < 1; x += rng.ExpFloat64() / r {
+			all = append(all, monday.Add(time.Duration((float64(h)+x)*3600e9)))
+		}
+	}
+	return all
+}
+
+// usually is the mean gap by day of the streams whose events are independent.
+var usually = map[string]time.Duration{
+	"day and night": time.Minute, "week": time.Minute, "office": time.Minute, "beat": time.Minute, "holidays": time.Minute, "rare": time.Hour,
+}
+
+// TestGaps has streams of events with a rhythm, which raise at most one false silence in four
+// weeks each. If they end by day, that is told within log(events in four weeks) + 5 usual gaps:
+// nineteen ends in twenty, the others at most 1.3 times as late. The log says what a bound by exponential gaps alone would do.
+func TestGaps(t *testing.T) {
+	seeds := 3
+	if testing.Verbose() {
+		seeds = 20
+	}
+	m := NewGapModel(time.UTC, 0, DefaultBudgetTime)
+	for name, draw := range gapStreams {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			total, most, flat, ends, late := 0, 0, 0, 0, 0
+			longest := 0.
+			for seed := range seeds {
+				all := draw(rand.New(rand.NewPCG(uint64(seed), 1)))
+				allowed := math.Log(float64(len(all))/2) + 5
+				flat += flatSilences(all)
+				var g Gaps
+				var silences [2]int
+				for i := 1; i < len(all); i++ {
+					at := m.Next(&g, all[i-1], all[i], time.Time{})
+					if !at.IsZero() {
+						silences[min(1, int(all[i].Sub(monday).Hours())/(4*7*24))]++
+						if !at.After(all[i-1]) || !at.Before(all[i]) {
+							t.Fatalf("silent at %v between %v and %v", at, all[i-1], all[i])
+						}
+					}
+					week, hour := all[i].Sub(monday).Hours()/(7*24), all[i].Hour()
+					if usual := usually[name]; usual > 0 && i%97 == 0 && week > 2 && week-math.Floor(week) < 5./7 && hour >= 9 && hour < 15 {
+						gaps := float64(m.Deadline(&g, all[i]).Sub(all[i])) / float64(usual) / allowed
+						longest = max(longest, gaps)
+						if ends++; gaps > 1 {
+							late++
+						}
+					}
+				}
+				total += silences[0] + silences[1]
+				most = max(most, silences[0], silences[1])
+			}
+			t.Logf("%d silences of %d keys in eight weeks, at most %d of a key in four; %d by exponential gaps; of %d ends %d are told late, at most %.2f times the time", total, seeds, most, flat, ends, late, longest)
+			allowed, lateShare := 1, .05
+			switch name {
+			case "now and then bursts": // one in the first hour of a Sunday's slot raises its rate
+				allowed = 2
+			case "rare": // 168 events a week say less of the tail
+				lateShare = .1
+			}
+			if most > allowed {
+				t.Errorf("%d false silences in four weeks", most)
+			}
+			if float64(late) > lateShare*float64(ends) || longest > 1.3 {
+				t.Errorf("of %d ends %d are told late, by up to %.2f times the time", ends, late, longest)
+			}
+		})
+	}
+}
+
+// flatSilences counts the silences by a rate without a rhythm: that of the last hundred gaps,
+// of which one in a week exceeds the bound.
+func flatSilences(all []time.Time) (silences int) {
+	n, sum := 0., 0.
+	for i := 1; i < len(all); i++ {
+		gap := all[i].Sub(all[i-1]).Seconds()
+		if n >= 9.56 {
+			perWeek := math.Max(7*86400*n/sum, leastPerBudget)
+			if bound := sum * math.Expm1(math.Log(perWeek)/n); gap > bound {
+				silences++
+				gap = bound
+			}
+		}
+		n, sum = .99*n+1, .99*sum+gap
+	}
+	return silences
+}
+
+// A key that ends in its first hours is told after some days, and one that has shown less than
+// ten gaps never.
+func TestGapsOfAYoungStream(t *testing.T) {
+	m := NewGapModel(time.UTC, 0, DefaultBudgetTime)
+	var g Gaps
+	at := monday
+	for i := range 600 {
+		next := at.Add(time.Minute)
+		m.Next(&g, at, next, time.Time{})
+		at = next
+		if deadline := m.Deadline(&g, at); deadline.IsZero() != (i < 9) || i >= 9 && deadline.Sub(at).Round(time.Second) != 96*time.Hour {
+			t.Fatalf("after %d gaps: %v", i+1, deadline.Sub(at))
+		}
+	}
+}
+
+// A rate that falls for good makes few silences.
+func TestGapsThatGrow(t *testing.T) {
+	m := NewGapModel(time.UTC, 0, DefaultBudgetTime)
+	for seed := range 10 {
+		rng := rand.New(rand.NewPCG(uint64(seed), 2))
+		all := poisson(rng, func(h int) float64 {
+			if h > 3*7*24 {
+				return 2
+			}
+			return 60
+		})
+		var g Gaps
+		silences := 0
+		for i := 1; i < len(all); i++ {
+			if !m.Next(&g, all[i-1], all[i], time.Time{}).IsZero() {
+				silences++
+			}
+		}
+		if silences > 3 {
+			t.Errorf("seed %d: %d silences of a key that speaks every half hour in place of every minute", seed, silences)
+		}
+	}
+}
+
+// Gaps go on from their encoding, and one that is cut is refused.
+func TestGapsEncoding(t *testing.T) {
+	m := NewGapModel(time.UTC, 2000, 0)
+	var g Gaps
+	all := gapStreams["holidays"](rand.New(rand.NewPCG(1, 3)))
+	for i := 1; i < len(all); i++ {
+		m.Next(&g, all[i-1], all[i], time.Time{})
+		if i%5000 != 0 && i > 20 {
+			continue
+		}
+		b := g.Append(nil)
+		var read Gaps
+		if rest, err := read.Read(append(b, 7)); err != nil || len(rest) != 1 || read != g {
+			t.Fatalf("%v, %d bytes left: %+v, want %+v", err, len(rest), read, g)
+		}
+		for n := range b {
+			if _, err := read.Read(b[:n]); err == nil {
+				t.Fatalf("%d of %d bytes are read", n, len(b))
+			}
+		}
+		if len(b) > 350 {
+			t.Errorf("%d bytes", len(b))
+		}
+	}
+}
