@@ -20,7 +20,7 @@ const (
 // What the states in a savepoint say is what the job's last records said.
 func TestListSavepoint(t *testing.T) {
 	const path = savepoints + "settings"
-	text, err := os.ReadFile(savepoints + "hashmap.jsonl")
+	text, err := os.ReadFile(savepoints + "settings.jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}
