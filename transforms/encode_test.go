@@ -198,6 +198,8 @@ func TestFilterEncodedIsFilter(t *testing.T) {
 					in[i].key = undecodable
 				case i%500 == 8:
 					in[i].key = ""
+				case i%311 == 310:
+					in[i].obs.X = [][]float64{{100}} // an alarm
 				}
 			}
 			c := runEncoded(t, in, func(s beam.Scope, in, out transforms.Registered, batches beam.PCollection) map[string]beam.PCollection {
