@@ -637,7 +637,9 @@ func simulate(t *testing.T, s schedule, b bug) (bad []string) {
 		if !w.failed() {
 			w.finish()
 		}
-		bad = w.bad
+		w.mu.Lock() // processes may still run
+		defer w.mu.Unlock()
+		bad = slices.Clone(w.bad)
 	})
 	return bad
 }
