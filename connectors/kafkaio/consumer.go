@@ -216,12 +216,15 @@ func (c *consumer) watermark(now time.Time) time.Time {
 }
 
 // lagOf is the usual lag of a partition, at least the disorder. If nothing is known of it, that
-// of the other partitions counts.
+// of the other partitions counts, unless it is that of times ahead of the clock: these say
+// nothing of other records.
 func (c *consumer) lagOf(p *part) time.Duration {
 	usual := p.lag.usual
 	if usual == 0 {
 		for _, other := range c.parts {
-			usual = max(usual, other.lag.usual)
+			if other.lag.usual > leastLag {
+				usual = max(usual, other.lag.usual)
+			}
 		}
 	}
 	switch {

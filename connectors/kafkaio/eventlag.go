@@ -16,6 +16,8 @@ const (
 	// lagHistory is the age from which a record is history that somebody writes into a topic.
 	// It says nothing of the lag of others.
 	lagHistory = 24 * time.Hour
+	// leastLag is that of records whose times are ahead of the clock, or not behind it.
+	leastLag = time.Millisecond
 	// lagUnknown stands for the lag while nothing is known of it.
 	lagUnknown = 15 * time.Minute
 	// lagSteps is the number of sizes that are told apart between a lag and its double.
@@ -23,7 +25,7 @@ const (
 )
 
 // A lag is how far the times of a partition's records are behind the clock when the records
-// arrive. A lag is at least a millisecond. The usual one is known to 5 %, rounded up, but never
+// arrive, at least leastLag. The usual one is known to 5 %, rounded up, but never
 // above the longest. The zero lag knows nothing.
 type lag struct {
 	weights []float64 // of the records, by size
@@ -57,26 +59,26 @@ func (l *lag) add(at time.Time, lags []time.Duration) {
 		if d < lagHistory {
 			l.weights[sizeOf(d)]++
 			l.total++
-			l.most = max(l.most, d, time.Millisecond)
+			l.most = max(l.most, d, leastLag)
 		}
 	}
 	beyond := 0.
 	for i := len(l.weights) - 1; i >= 0; i-- {
 		if beyond += l.weights[i]; beyond > (1-lagShare)*l.total {
-			l.usual = min(time.Duration(math.Exp2(float64(i)/lagSteps)*float64(time.Millisecond)), l.most)
+			l.usual = min(time.Duration(math.Exp2(float64(i)/lagSteps)*float64(leastLag)), l.most)
 			return
 		}
 	}
 }
 
 // sizeOf is the index of a lag's weight: of the lags above 2^((i−1)/16) and up to 2^(i/16)
-// milliseconds.
+// times leastLag.
 func sizeOf(d time.Duration) int {
-	if d <= time.Millisecond {
+	if d <= leastLag {
 		return 0
 	}
 	const rounding = 1e-6 // so that a usual lag, as it is stored, keeps its size
-	return int(math.Ceil(lagSteps*math.Log2(float64(d)/float64(time.Millisecond)) - rounding))
+	return int(math.Ceil(lagSteps*math.Log2(float64(d)/float64(leastLag)) - rounding))
 }
 
 // EventLag is how far the times of a partition's records are behind the clock when the records

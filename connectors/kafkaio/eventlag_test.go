@@ -168,9 +168,14 @@ func TestLagOfABacklog(t *testing.T) {
 	if got := c.lagOf(p); got != lagUnknown {
 		t.Errorf("without any it is %v", got)
 	}
-	other := &part{}
+	other, ahead := &part{}, &part{}
+	ahead.lag.add(base, []time.Duration{-time.Hour})
+	c.parts = []*part{p, ahead}
+	if got := c.lagOf(p); got != lagUnknown {
+		t.Errorf("with that of a time ahead of the clock it is %v", got)
+	}
 	other.lag.add(base, []time.Duration{time.Minute})
-	c.parts = []*part{p, other}
+	c.parts = []*part{p, other, ahead}
 	if got := c.lagOf(p); got != other.lag.usual {
 		t.Errorf("with that of others it is %v", got)
 	}
