@@ -313,9 +313,7 @@ func (t *Track) pays() bool {
 // told notes that the alarm was raised.
 func (s *decisions) told(a *Alert) {
 	if a.Output < len(s.lately) {
-		if l := &s.lately[a.Output]; !l.returns(a.Size) {
-			l.alarmed = true
-		}
+		s.lately[a.Output].told(a.Size)
 	}
 }
 

@@ -79,7 +79,7 @@ func (t *Track) sentence(a *Alert, e *Estimate, values []string) string {
 			expected = fmt.Sprintf("; usual scatter %.2g", a.Usual.SD[a.Output])
 		}
 		what += expected
-	case lately.n > 1 && lately.side != 0 && !lately.gap:
+	case lately.n > 1 && !lately.gap:
 		side, since := "below", fmt.Sprintf("for %d observations", lately.n)
 		if lately.side > 0 {
 			side = "above"

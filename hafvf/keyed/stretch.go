@@ -30,7 +30,7 @@ type stretch struct {
 	equal  int64     // observations in a row with that value
 	repeat time.Time // of the first of them
 
-	alarmed bool // it has raised an alarm that was not of an end
+	alarmed bool // it has raised an alarm
 	ended   int  // observations since the end of the alarmed one before, itself the first; 0 after aftermath
 }
 
@@ -74,9 +74,19 @@ func (s *stretch) end() {
 	}
 }
 
+// told notes an alarm at the last observation, so many standard deviations from usual, if its
+// cause is the stretch.
+func (s *stretch) told(size float64) {
+	if s.equal >= stuck || s.side != 0 && !unremarkable(size) {
+		s.alarmed = true
+	}
+}
+
 // returns reports whether an alarm at the last observation, so many standard deviations from
 // usual, is about the end of an alarmed stretch.
-func (s *stretch) returns(size float64) bool { return unremarkable(size) && (s.alarmed || s.ended > 0) }
+func (s *stretch) returns(size float64) bool {
+	return unremarkable(size) && (s.alarmed && s.gap || s.ended > 0)
+}
 
 func unremarkable(size float64) bool { return size > -far && size < far }
 
