@@ -121,16 +121,17 @@ func (m *GapModel) Next(g *Gaps, last, now, told time.Time) (silent time.Time) {
 			return time.Time{}
 		}
 	}
-	bound := m.bound(g, last)
+	tail := m.tailBound(g)
+	bound := g.bound(last, tail)
 	gap := m.size(g, last, now)
 	if silent = told; silent.IsZero() && bound > 0 && gap.reaches(bound) {
-		silent = m.Deadline(g, last)
+		silent = m.deadline(g, last, bound)
 	}
 	g.paceGaps *= paceForgetting
 	g.expected *= paceForgetting
 	learned := gap
 	if !silent.IsZero() {
-		if base := m.tailBound(g); gap.known <= pauseBounds*base && gap.unknown == 0 {
+		if gap.known <= pauseBounds*tail && gap.unknown == 0 {
 			g.pause, g.pauseUntil = float32(pauseRoom*gap.known), now.Unix()+pauseSeconds
 		}
 		learned = m.size(g, last, silent)
@@ -140,7 +141,7 @@ func (m *GapModel) Next(g *Gaps, last, now, told time.Time) (silent time.Time) {
 	if !gap.unseen {
 		g.paceGaps++
 		g.expected += float32(learned.expected)
-		g.learnTail(min(learned.nats, m.tailBound(g)))
+		g.learnTail(min(learned.nats, tail))
 	}
 	g.n = min(g.n+1, leastGaps)
 	m.expose(g, last, now, silent)
@@ -149,11 +150,15 @@ func (m *GapModel) Next(g *Gaps, last, now, told time.Time) (silent time.Time) {
 
 // Deadline is when a stream becomes silent that has spoken last at that time, zero where that
 // is not known, or later than in eight weeks.
-func (m *GapModel) Deadline(g *Gaps, last time.Time) (at time.Time) {
-	bound := m.bound(g, last)
-	if bound == 0 {
+func (m *GapModel) Deadline(g *Gaps, last time.Time) time.Time {
+	if g.n < leastGaps {
 		return time.Time{}
 	}
+	return m.deadline(g, last, g.bound(last, m.tailBound(g)))
+}
+
+// deadline is when the size of a gap from last on reaches the bound.
+func (m *GapModel) deadline(g *Gaps, last time.Time, bound float64) (at time.Time) {
 	var sum gapSize
 	pace := g.pace()
 	m.walk(last, last.Add(mostHours*time.Hour), func(from time.Time, i int, hours float64, _ bool) bool {
@@ -271,16 +276,15 @@ func (g *Gaps) learnTail(nats float64) {
 	}
 }
 
-// bound is the bound of a gap that begins at a time, 0 where none is known.
-func (m *GapModel) bound(g *Gaps, last time.Time) float64 {
+// bound is the bound of a gap that begins at a time, by that of the tail; 0 where none is known.
+func (g *Gaps) bound(last time.Time, tail float64) float64 {
 	if g.n < leastGaps {
 		return 0
 	}
-	bound := m.tailBound(g)
 	if last.Unix() < g.pauseUntil {
-		bound = max(bound, float64(g.pause))
+		return max(tail, float64(g.pause))
 	}
-	return bound
+	return tail
 }
 
 // tailBound is the bound by the tail.
