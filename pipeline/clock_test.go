@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"hafvf/connectors/kafkaio"
 	"log/slog"
 	"math"
 	"math/rand/v2"
@@ -17,6 +16,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"hafvf/connectors/kafkaio"
 )
 
 // A record of the future is rejected with its reason, and costs no other record: in a topic by

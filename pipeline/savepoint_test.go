@@ -2,13 +2,14 @@ package pipeline
 
 import (
 	"bytes"
-	"hafvf/internal/states"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"hafvf/internal/states"
 )
 
 const (

@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"fmt"
-	"hafvf/pipeline/config"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -17,6 +16,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"hafvf/hafvf/keyed"
+	"hafvf/pipeline/config"
 )
 
 // A summary names what was not used of the input, and what to do about it.

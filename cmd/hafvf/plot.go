@@ -17,7 +17,6 @@ import (
 func plotCommand() *cobra.Command {
 	var out string
 	var c plot.Choice
-	var from, to, last string
 	cmd := &cobra.Command{
 		Use:   "plot RESULTS -o FILE",
 		Short: "Draw the estimates, or the smoothed sessions, of a run",
@@ -65,16 +64,8 @@ observations of the rarer value.`,
 			if out == "" {
 				return usageError{errors.New("plot needs -o FILE.svg or -o FILE.png")}
 			}
-			for flag, read := range map[string]func() error{
-				"from": func() (err error) { c.From, err = times.Parse(from); return err },
-				"to":   func() (err error) { c.To, err = times.Parse(to); return err },
-				"last": func() (err error) { c.Last, err = length(last); return err },
-			} {
-				if cmd.Flags().Changed(flag) {
-					if err := read(); err != nil {
-						return usageError{fmt.Errorf("--%s: %w", flag, err)}
-					}
-				}
+			if err := errors.Join(given(cmd, "from", &c.From, times.Parse), given(cmd, "to", &c.To, times.Parse), given(cmd, "last", &c.Last, length)); err != nil {
+				return usageError{err}
 			}
 			if cmd.Flags().Changed("alarm") && c.Alarm == 0 {
 				c.Alarm = -1
@@ -88,13 +79,25 @@ observations of the rarer value.`,
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the picture to write, `FILE`.svg or .png")
 	cmd.Flags().StringArrayVar(&c.Keys, "key", nil, "draw only this key; may be repeated")
 	cmd.Flags().StringVar(&c.Pattern, "keys", "", "draw only keys that match `PATTERN`: * and ? match any character")
-	cmd.Flags().StringVar(&from, "from", "", "draw the records from this `TIME`: a date, or RFC 3339")
-	cmd.Flags().StringVar(&to, "to", "", "draw the records until this `TIME`")
-	cmd.Flags().StringVar(&last, "last", "", "draw the records of this time before the last one: 7d, 36h, …")
+	cmd.Flags().String("from", "", "draw the records from this `TIME`: a date, or RFC 3339")
+	cmd.Flags().String("to", "", "draw the records until this `TIME`")
+	cmd.Flags().String("last", "", "draw the records of this time before the last one: 7d, 36h, …")
 	cmd.Flags().IntVar(&c.Alarm, "alarm", 0, "draw the key and the records about the `N`-th largest alarm, from 1")
 	cmd.Flags().StringVar((*string)(&c.Band), "band", string(plot.Usual), "of filtered records: the band of what is usual, or predicted")
 	cmd.Flags().Float64Var(&c.Odds, "odds", defaultOdds, "of smoothed records: the threshold of the change evidence, as `ODDS`")
 	return cmd
+}
+
+// given reads a flag into dst, if it is given.
+func given[T any](cmd *cobra.Command, name string, dst *T, read func(string) (T, error)) (err error) {
+	flag := cmd.Flags().Lookup(name)
+	if !flag.Changed {
+		return nil
+	}
+	if *dst, err = read(flag.Value.String()); err != nil {
+		return fmt.Errorf("--%s: %w", name, err)
+	}
+	return nil
 }
 
 // length reads a time span, which may have days.

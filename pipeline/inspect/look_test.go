@@ -42,6 +42,20 @@ func tableOf(header string, n int, line func(i int) string) []string {
 	return lines
 }
 
+// look looks at a table by a config with the model.
+func look(t *testing.T, model, path string) *Look {
+	t.Helper()
+	c, err := config.Parse("test.yaml", []byte("{model: "+model+", source: {csv: {path: "+path+"}}}"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := LookAt(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
 // A look tells what a config gets wrong of its data, and what mends it.
 func TestLook(t *testing.T) {
 	path := write(t, "in.csv", tableOf("key,time,x\n", 100, func(i int) string {
@@ -58,14 +72,7 @@ func TestLook(t *testing.T) {
 		}
 		return fmt.Sprintf("k%d,%s,%s\n", i%2, start.Add(time.Duration(minute)*time.Minute).Format(time.RFC3339), x)
 	})...)
-	c, err := config.Parse("test.yaml", []byte("{model: {family: normal}, source: {csv: {path: "+path+"}}}"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := LookAt(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := look(t, "{family: normal}", path)
 	// By hand: 5 of the 100 are "NA", the 10 with i%10 = 1 are empty; of the other 85,
 	// i%4 = 1 is zero and i%4 = 0 is negative.
 	zero, negative := 0, 0
@@ -114,15 +121,7 @@ func TestLookFindsFarTimes(t *testing.T) {
 			}
 			return fmt.Sprintf("k,%s,1\n", at.Format(time.RFC3339))
 		})...)
-		c, err := config.Parse("test.yaml", []byte("{model: {family: normal}, source: {csv: {path: "+path+"}}}"), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := LookAt(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := l.String()
+		text := look(t, "{family: normal}", path).String()
 		if test.want == "" && strings.Contains(text, "far ") || !strings.Contains(text, test.want) || strings.Contains(text, "suggest  source.csv.max_ahead: 1h") != test.mends {
 			t.Errorf("%s: %s", test.name, text)
 		}
@@ -151,15 +150,7 @@ func TestLookSuggestsScale(t *testing.T) {
 			// Keys of different levels are not skewed by themselves.
 			return fmt.Sprintf("k%d,%s,%g\n", i%2, start.Add(time.Duration(i)*time.Minute).Format(time.RFC3339), c.x(rng.NormFloat64())*math.Pow(20, float64(i%2)))
 		})...)
-		cfg, err := config.Parse("test.yaml", []byte("{model: "+c.model+", source: {csv: {path: "+path+"}}}"), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := LookAt(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := l.String()
+		text := look(t, c.model, path).String()
 		if c.want == "" && strings.Contains(text, "model.scale") || !strings.Contains(text, c.want) {
 			t.Errorf("%s: %s", name, text)
 		}

@@ -149,7 +149,8 @@ func (p *Parser) jsonKeyPart(i int, raw []byte) (string, error) {
 
 // hasHalf reports whether a JSON text has half of a surrogate pair.
 func hasHalf(raw []byte) bool {
-	// unit returns the UTF-16 code unit that raw begins with if it begins with \uXXXX.
+	// unit returns the UTF-16 code unit that raw begins with if it begins with an escape of four
+	// hexadecimal digits.
 	unit := func(raw []byte) (u rune, ok bool) {
 		if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
 			return 0, false

@@ -337,6 +337,29 @@ func TestSmoothedKeepsTheHighestRevision(t *testing.T) {
 	}
 }
 
+// shows checks which texts are in the picture of a file, and which are not.
+func shows(t *testing.T, path string, c Choice, want, not []string) {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "o.svg")
+	if err := Results(context.Background(), path, out, c); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range want {
+		if !strings.Contains(string(text), w) {
+			t.Errorf("%+v: no %q", c, w)
+		}
+	}
+	for _, n := range not {
+		if strings.Contains(string(text), n) {
+			t.Errorf("%+v: there is %q", c, n)
+		}
+	}
+}
+
 func TestPlotDrawsSmoothedSessions(t *testing.T) {
 	lines := []string{smoothedLine("a", 0, 0, 2, 0, 1, ""), smoothedLine("a", 0, 1, 2, 0, 2, ""), smoothedLine("b", 0, 0, 1, 0, 1, "")}
 	for _, c := range []struct {
@@ -346,19 +369,7 @@ func TestPlotDrawsSmoothedSessions(t *testing.T) {
 		{[]string{"a"}, []string{"95 % (± 1.96 sd)", "E[w] backward", "memory (observations) forward", "threshold, log 100"}},
 		{nil, []string{">a<", ">b<", "threshold, log 100", ">change<"}},
 	} {
-		out := filepath.Join(t.TempDir(), "o.svg")
-		if err := Results(context.Background(), results(t, lines...), out, Choice{Keys: c.keys, Odds: 100}); err != nil {
-			t.Fatal(err)
-		}
-		text, err := os.ReadFile(out)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, want := range c.want {
-			if !strings.Contains(string(text), want) {
-				t.Errorf("keys %v: no %q", c.keys, want)
-			}
-		}
+		shows(t, results(t, lines...), Choice{Keys: c.keys, Odds: 100}, c.want, nil)
 	}
 }
 
@@ -680,7 +691,6 @@ func TestWindow(t *testing.T) {
 	if _, err := largest(all, 4); err == nil || !strings.Contains(err.Error(), "3 alarms") {
 		t.Errorf("alarm 4: %v", err)
 	}
-	out := filepath.Join(t.TempDir(), "o.svg")
 	for _, c := range []struct {
 		choice    Choice
 		want, not []string
@@ -691,25 +701,9 @@ func TestWindow(t *testing.T) {
 		{Choice{Window: Window{Alarm: 1}}, []string{">b<"}, []string{">a<"}},
 	} {
 		c.choice.Odds = 10
-		if err := Results(context.Background(), path, out, c.choice); err != nil {
-			t.Fatal(err)
-		}
-		text, err := os.ReadFile(out)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, want := range c.want {
-			if !strings.Contains(string(text), want) {
-				t.Errorf("%+v: no %q", c.choice, want)
-			}
-		}
-		for _, not := range c.not {
-			if strings.Contains(string(text), not) {
-				t.Errorf("%+v: there is %q", c.choice, not)
-			}
-		}
+		shows(t, path, c.choice, c.want, c.not)
 	}
-	if err := Results(context.Background(), path, out, Choice{Window: Window{From: day(30)}, Odds: 10}); err == nil || !strings.Contains(err.Error(), "no records from 2026-01-30T00:00:00Z") {
+	if err := Results(context.Background(), path, filepath.Join(t.TempDir(), "o.svg"), Choice{Window: Window{From: day(30)}, Odds: 10}); err == nil || !strings.Contains(err.Error(), "no records from 2026-01-30T00:00:00Z") {
 		t.Errorf("nothing in the window: %v", err)
 	}
 }

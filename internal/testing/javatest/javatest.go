@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hafvf/internal/filelock"
 	mathrand "math/rand/v2"
 	"net"
 	"os"
@@ -17,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"hafvf/internal/filelock"
 )
 
 // copyDependencies is the goal of Maven that puts the jars into a folder. Maven
