@@ -1116,7 +1116,11 @@ func (w *world) finish() {
 		if p.ended() && p.err != nil && strings.Contains(p.err.Error(), w.refusal) {
 			return
 		}
-		w.violation("a start was to be refused, because %s: %v", w.refusal, p.err)
+		in := map[int32]int{}
+		for _, r := range w.saved {
+			in[r.Partition]++
+		}
+		w.violation("a start was to be refused, because %s: %v; the backup has so many records by partition: %v", w.refusal, p.err, in)
 		return
 	}
 	if p.ended() || !w.dealt() {
@@ -1188,7 +1192,8 @@ func (w *world) dealt() bool {
 
 // consume returns the records of a topic that are in no open or aborted transaction.
 func (w *world) consume(topic string) (all []*kgo.Record) {
-	c, err := kgo.NewClient(kgo.SeedBrokers(virtualHost+":9092"), kgo.Dialer(w.net.DialContext), kgo.DisableClientMetrics(), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	c, err := kgo.NewClient(kgo.SeedBrokers(virtualHost+":9092"), kgo.Dialer(w.net.DialContext), kgo.DisableClientMetrics(), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.FetchMaxWait(time.Second), kgo.MetadataMinAge(time.Second)) // shorter than a poll, so that a poll without records is the end
 	w.must(err)
 	defer c.Close()
 	for {
