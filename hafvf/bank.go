@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/linear"
 	"hafvf/internal/special"
 )
 
@@ -637,7 +638,7 @@ func (m *mixture) add(weight float64) {
 		delta := m.mean[i] - m.toMean[i]
 		m.toMean[i] += w * delta
 		spread := math.Sqrt(w*(1-w)) * delta
-		m.toSD[i] = math.Hypot(spread, math.Hypot(math.Sqrt(1-w)*m.toSD[i], math.Sqrt(w)*m.sd[i]))
+		m.toSD[i] = linear.Hypot(spread, linear.Hypot(math.Sqrt(1-w)*m.toSD[i], math.Sqrt(w)*m.sd[i]))
 	}
 }
 
@@ -660,13 +661,13 @@ func (b *Bank) ExcursionStarts(dst []int64, s State) []int64 {
 // have none yet.
 func (b *Bank) Finite(s State) bool {
 	b.checkState(s)
-	bad := slices.ContainsFunc(s[:b.at[0]], notFinite)
+	ok := linear.Finite(s[:b.at[0]])
 	for i, f := range b.members {
 		m := b.Member(s, i)
-		bad = bad || slices.ContainsFunc(m[:f.stepLen()], notFinite) ||
-			slices.ContainsFunc(f.window(m), func(v float64) bool { return math.IsInf(v, 0) })
+		ok = ok && linear.Finite(m[:f.stepLen()]) &&
+			!slices.ContainsFunc(f.window(m), func(v float64) bool { return math.IsInf(v, 0) })
 	}
-	return !bad
+	return ok
 }
 
 // SplitState returns the encoded state of this bank that bytes begins with, and what
@@ -686,7 +687,7 @@ func (b *Bank) DecodeState(bytes []byte) (State, error) {
 			return nil, err
 		}
 	}
-	if slices.ContainsFunc(s[:b.at[0]], notFinite) {
+	if !linear.Finite(s[:b.at[0]]) {
 		return nil, fmt.Errorf("state is corrupt: not finite")
 	}
 	if b.detector != nil {

@@ -14,6 +14,7 @@ import (
 	"hafvf/hafvf/usual"
 	"hafvf/internal/compact"
 	"hafvf/internal/domain"
+	"hafvf/internal/linear"
 )
 
 // AlarmConfig says when detection raises an alarm. Begin with DefaultAlarms: every field
@@ -370,7 +371,7 @@ func (d *decider) decode(b []byte) (s decisions, err error) {
 		return s, errDecisions
 	}
 	for _, w := range s.warmUp {
-		if len(w.y) != d.outputs || slices.ContainsFunc(w.y, notFinite) {
+		if len(w.y) != d.outputs || !linear.Finite(w.y) {
 			return s, errDecisions
 		}
 	}
@@ -380,7 +381,7 @@ func (d *decider) decode(b []byte) (s decisions, err error) {
 		}
 		return s, nil
 	}
-	if len(s.standard) != 2*d.outputs || len(s.lately) != d.outputs || len(s.units) != d.outputs || slices.ContainsFunc(s.standard, notFinite) || s.warmUp != nil || s.alarm == nil {
+	if len(s.standard) != 2*d.outputs || len(s.lately) != d.outputs || len(s.units) != d.outputs || !linear.Finite(s.standard) || s.warmUp != nil || s.alarm == nil {
 		return s, errDecisions
 	}
 	for i := range d.outputs {

@@ -1,9 +1,8 @@
 package keyed
 
 import (
-	"slices"
-
 	"hafvf/hafvf"
+	"hafvf/internal/linear"
 )
 
 // A guard keeps what a track was before an observation, so that one which would leave a number
@@ -49,11 +48,8 @@ func (g *guard) takeBack(t *Track) {
 // finite reports whether all numbers of the track are finite, but for those that the window of
 // a model on past values lacks.
 func (t *Track) finite() bool {
-	return t.chain.bank.Finite(t.state) && finite(t.rhythm) && finite(t.decisions.profile) && finite(t.decisions.alarm) && finite(t.locationScale) && finite(t.decisions.standard)
-}
-
-func finite(all []float64) bool {
-	return !slices.ContainsFunc(all, notFinite)
+	return t.chain.bank.Finite(t.state) && linear.Finite(t.rhythm) && linear.Finite(t.decisions.profile) && linear.Finite(t.decisions.alarm) &&
+		linear.Finite(t.locationScale) && linear.Finite(t.decisions.standard)
 }
 
 // blind is the number of observations in a row that cannot be learned after which it is the

@@ -22,6 +22,17 @@ func Zeros(v []float64) bool {
 	return true
 }
 
+// Finite reports whether all entries are finite.
+func Finite(v []float64) bool {
+	const exponent = 0x7ff << 52 // all its bits are set in infinities and NaNs alone
+	for _, f := range v {
+		if math.Float64bits(f)&exponent == exponent {
+			return false
+		}
+	}
+	return true
+}
+
 // Axpy adds a·x to y.
 func Axpy(y []float64, a float64, x []float64) {
 	x = x[:len(y)]
