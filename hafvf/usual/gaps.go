@@ -35,7 +35,7 @@ import (
 // say, a gap beyond the bound among them, at its bound. A rate that falls for good makes one
 // silence so. A pace above the slots' does not count: after a burst the calm is no silence. For
 // the same reason one hour teaches its slot at most twice the events that the slot expects, and
-// ten, once the slot is known. A silence of up to five bounds after which the stream goes on is
+// ten, once the slot is known. A silence of 1¼ to five bounds after which the stream goes on is
 // taken for a pause of its own, and as long a one is no silence in the four weeks after it.
 //
 // A GapModel holds settings only.
@@ -64,12 +64,13 @@ const (
 	tailFrom       = 3.         // u, nats
 	gapTailPrior   = 20.        // n at first
 	tailForgetting = .99        // of n and S, per excess
-	tailCertain    = 2.         // standard deviations of S from n, below which the mean is 1
+	tailCertain    = 2.5        // standard deviations of S from n, below which the mean is 1
 	shareMemory    = .998       // of p, per gap
 	paceForgetting = .99        // per gap
 	paceKept       = .3         // of the pace, over a gap beyond the bound
 	slowPace       = .75        // of the slots' pace, below which g is not 1
-	pauseBounds    = 5.         // a silence of as many may be a pause
+	pauseFrom      = 1.25       // bounds, of a pause; a shorter silence is one by chance
+	pauseBounds    = 5.         // of the longest pause
 	pauseRoom      = 1.1        // of the bound over such a pause
 	pauseSeconds   = 28 * 86400 // that it holds
 	margin         = 4.6        // nats, beyond one gap per budget
@@ -131,7 +132,7 @@ func (m *GapModel) Next(g *Gaps, last, now, told time.Time) (silent time.Time) {
 	g.expected *= paceForgetting
 	learned := gap
 	if !silent.IsZero() {
-		if gap.known <= pauseBounds*tail && gap.unknown == 0 {
+		if gap.known >= pauseFrom*tail && gap.known <= pauseBounds*tail && gap.unknown == 0 {
 			g.pause, g.pauseUntil = float32(pauseRoom*gap.known), now.Unix()+pauseSeconds
 		}
 		learned = m.size(g, last, silent)
@@ -183,10 +184,11 @@ func (m *GapModel) deadline(g *Gaps, last time.Time, bound float64) (at time.Tim
 // Usual is the mean gap in the hour of a time, 0 where that is not known.
 func (m *GapModel) Usual(g *Gaps, at time.Time) time.Duration {
 	i, _ := m.slot(at)
-	if !g.known(i) || g.rate(i) < 1./mostHours {
+	rate := float64(g.slots[i].rate)
+	if !g.known(i) || rate < 1./mostHours {
 		return 0
 	}
-	return time.Duration(float64(time.Hour) / g.rate(i))
+	return time.Duration(float64(time.Hour) / rate)
 }
 
 // Restart forgets the hour at hand, after a last event whose time was wrong. It reports whether
@@ -226,16 +228,12 @@ func (s *gapSize) add(g *Gaps, i int, hours, pace float64) {
 
 func (s *gapSize) reaches(bound float64) bool { return s.known+bound*s.unknown/firstHours >= bound }
 
-// rate is that of slot i, per hour. One that has been seen once is bounded by those before and
-// behind it, as it may be that of a burst.
+// rate is that of slot i, per hour. It is bounded by those before and behind it: a higher one
+// may be that of a burst, and if it is not, what ends is told an hour later at most.
 func (g *Gaps) rate(i int) float64 {
-	rate := g.slots[i].rate
-	if g.slots[i].hours() < knownWeekday {
-		day := i - i%slotsPerDay
-		before, behind := g.slots[day+(i+slotsPerDay-1)%slotsPerDay], g.slots[day+(i+1)%slotsPerDay]
-		rate = min(rate, 1.25*max(before.rate, behind.rate)+3)
-	}
-	return float64(rate)
+	day := i - i%slotsPerDay
+	before, behind := g.slots[day+(i+slotsPerDay-1)%slotsPerDay], g.slots[day+(i+1)%slotsPerDay]
+	return float64(min(g.slots[i].rate, 1.25*max(before.rate, behind.rate)+3))
 }
 
 func (m *GapModel) size(g *Gaps, from, to time.Time) (sum gapSize) {
