@@ -9,12 +9,13 @@ import (
 // make one in constant time: in every lane, with the samples f that a forward pass leaves
 // and b that a backward pass leaves, and ω the weight that memory keeps over the block,
 //
-//	f = ω_C·f_A + f_C,  b = b_A + ω_A·b_C,  ω = ω_A·ω_C
+//	f = ω_C·f_A + f_C,  b = b_A + ω_A·b_C,  ω = ω_A·ω_C,  log L = log L_A + log L_C − E
 type block struct {
 	from, end  int
 	regular    float64 // observations that are no accidents
 	f, b       []float64
 	omega      perLane
+	likelihood perLane   // log L of its observations, by what the lanes predict of them alone
 	shares     perLane   // the lanes' log shares where it begins
 	d          []float64 // Σ r·T(x), where the sizes of changes count
 	prev, next int       // its neighbours, −1 where there is none
@@ -33,6 +34,7 @@ type elimination struct {
 	boundaries   queue     // by evidence
 	short        queue     // the blocks of fewer than minSegment observations, by length
 	accidents    bool      // whether there were any
+	discrete     bool      // nothing is an accident, and values tell little
 }
 
 // minSegment is the least number of observations of a segment beside another one, each
@@ -106,11 +108,11 @@ func (e *elimination) run() {
 		case b.prev < 0 || b.next < 0:
 			// What the session begins or ends with is too short to be told from an accident,
 			// where there is a regime beside it.
-			if e.longNeighbour(k) {
+			if !e.discrete && e.longNeighbour(k) {
 				e.accident(k)
 			}
 			e.join(max(b.prev, 0))
-		case e.lanes.evidence(e.blocks[b.prev].f, e.blocks[b.next].b, &e.blocks[k].shares) < e.threshold:
+		case !e.discrete && e.lanes.evidence(e.blocks[b.prev].f, e.blocks[b.next].b, &e.blocks[k].shares) < e.threshold:
 			// Its neighbours agree: the block is an accident.
 			e.accident(k)
 			e.join(b.prev)
@@ -139,6 +141,11 @@ func (e *elimination) join(k int) {
 	a := &e.blocks[k]
 	gone := a.next
 	c := &e.blocks[gone]
+	if e.discrete {
+		for j, evidence := range e.evidences(a.f, c.b) {
+			a.likelihood[j] += c.likelihood[j] - evidence
+		}
+	}
 	for j := range laneWeights {
 		f, b := e.lane(a.f, j), e.lane(c.b, j)
 		e.model.Scale(f, c.omega[j])
@@ -168,7 +175,12 @@ func (e *elimination) join(k int) {
 func (e *elimination) settle(k int) {
 	b := &e.blocks[k]
 	if b.prev >= 0 {
-		e.evidence[k] = e.lanes.evidence(e.blocks[b.prev].f, b.b, &b.shares)
+		a := &e.blocks[b.prev]
+		each := e.evidences(a.f, b.b)
+		e.evidence[k] = each.average(&b.shares)
+		if e.discrete {
+			e.evidence[k] = max(e.evidence[k], each.ofBlocks(&a.likelihood, &b.likelihood))
+		}
 		if e.sizes != nil {
 			e.evidence[k] += e.sizes.logPrior(&e.blocks[b.prev], b)
 		}

@@ -130,9 +130,9 @@ func (l *lanes) backward(set []float64, g *Segmentation, from, end int) {
 	}
 }
 
-// score is advance, and adds to every lane's log share what it predicted of the
-// observation.
-func (l *lanes) score(share *perLane, set []float64, g *Segmentation, i int) {
+// score is advance, and adds to every lane's log share, and to its log likelihood, what it
+// predicted of the observation.
+func (l *lanes) score(share, likelihood *perLane, set []float64, g *Segmentation, i int) {
 	rows, regular := l.rows(g, i), g.regular[i]
 	clear(l.stats)
 	l.observe(l.stats, rows, 1)
@@ -142,7 +142,9 @@ func (l *lanes) score(share *perLane, set []float64, g *Segmentation, i int) {
 		l.model.Scale(d, w)
 		if regular > 0 {
 			l.line.Set(d, l.stats)
-			share[j] += regular * l.line.Gain(1)
+			gain := regular * l.line.Gain(1)
+			share[j] += gain
+			likelihood[j] += gain
 			l.observe(d, rows, regular)
 		}
 		top = math.Max(top, share[j])
@@ -174,11 +176,51 @@ func (p *perLane) normalise() {
 //
 // Where one plausible lane explains both sides, by drift, there is no change.
 func (l *lanes) evidence(before, after []float64, p *perLane) float64 {
+	each := l.evidences(before, after)
+	return each.average(p)
+}
+
+// evidences are the Eᵢ.
+func (l *lanes) evidences(before, after []float64) (each perLane) {
+	for j := range each {
+		each[j] = l.evidenceOf(j, before, after)
+	}
+	return each
+}
+
+// average is E of the Eᵢ under the log shares p.
+func (each *perLane) average(p *perLane) float64 {
 	var terms perLane
 	for j := range terms {
-		terms[j] = p[j] - l.evidenceOf(j, before, after)
+		terms[j] = p[j] - each[j]
 	}
 	return -logSumExp(terms[:])
+}
+
+// constantPrior are the lanes' log shares before a block: regimes hardly drift.
+var constantPrior = func() (p perLane) {
+	const constant = .99 // of the longest lane
+	for j := range p {
+		p[j] = math.Log((1 - constant) / float64(laneCount-1))
+	}
+	p[laneCount-1] = math.Log(constant)
+	return p
+}()
+
+// ofBlocks is the change evidence of two blocks with the lanes' log likelihoods a and c, by
+// these alone, with the Eᵢ between them and π the constantPrior:
+//
+//	log Σ πᵢLᵢ(A) + log Σ πᵢLᵢ(C) − log Σ πᵢLᵢ(A)Lᵢ(C)exp(−Eᵢ)
+//
+// Of values that tell little, like tosses, a lane of middling memory is neither refuted nor
+// does it see a change. It bounds the average of the Eᵢ, but not this.
+func (each *perLane) ofBlocks(a, c *perLane) float64 {
+	var before, after, joined perLane
+	for j, p := range constantPrior {
+		before[j], after[j] = p+a[j], p+c[j]
+		joined[j] = p + a[j] + c[j] - each[j]
+	}
+	return logSumExp(before[:]) + logSumExp(after[:]) - logSumExp(joined[:])
 }
 
 func (l *lanes) evidenceOf(lane int, before, after []float64) float64 {

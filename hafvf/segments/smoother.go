@@ -320,7 +320,7 @@ func (s *Segmenter) findEdges(g *Segmentation, b buffers) {
 		if sweep > 0 && slices.Equal(cuts, tried) {
 			return // it would do as the one before
 		}
-		e := elimination{lanes: l, regular: g.regular, begins: g.begins, ends: g.ends, threshold: g.threshold, blocks: s.blocks(g, b, cuts)}
+		e := elimination{lanes: l, regular: g.regular, begins: g.begins, ends: g.ends, threshold: g.threshold, blocks: s.blocks(g, b, cuts), discrete: s.banks[0] == nil}
 		before, g.edges = g.edges, e.eliminate()
 		l.place(g, g.edges)
 		if tried = cuts; e.accidents {
@@ -345,7 +345,7 @@ func (s *Segmenter) settle(parts []*Segmentation, b buffers) (shared bool) {
 	}
 	regular := make([]float64, 0, n)
 	for range maxJudged {
-		e := elimination{lanes: l, regular: regular, begins: true, ends: true, threshold: s.threshold(n, keptPrior)}
+		e := elimination{lanes: l, regular: regular, begins: true, ends: true, threshold: s.threshold(n, keptPrior), discrete: s.banks[0] == nil}
 		tried := 0
 		for _, g := range parts {
 			if len(g.at) == 0 {
@@ -427,6 +427,7 @@ func (s *Segmenter) share(g *Segmentation, b buffers, cuts []int, blocks []block
 		l := s.workers[worker]
 		share := g.seeds[pass]
 		defer func() { g.outcomes[pass] = share }()
+		var likelihood perLane
 		if pass == 0 {
 			begin(l.set, g.before)
 			k := 0
@@ -434,11 +435,13 @@ func (s *Segmenter) share(g *Segmentation, b buffers, cuts []int, blocks []block
 				if k < len(cuts) && cuts[k] == i {
 					if blocks != nil {
 						copy(blocks[k].f, l.set)
+						blocks[k].likelihood = likelihood
 					}
 					clear(l.set)
+					likelihood = perLane{}
 					k++
 				}
-				l.score(&share, l.set, g, i)
+				l.score(&share, &likelihood, l.set, g, i)
 				if i+1 < n {
 					share.decay()
 				}
@@ -446,6 +449,7 @@ func (s *Segmenter) share(g *Segmentation, b buffers, cuts []int, blocks []block
 			}
 			if blocks != nil {
 				copy(blocks[k].f, l.set)
+				blocks[k].likelihood = likelihood
 			}
 			return
 		}
@@ -461,7 +465,7 @@ func (s *Segmenter) share(g *Segmentation, b buffers, cuts []int, blocks []block
 			}
 			share.decay()
 			copy(back[i*laneCount:], share[:])
-			l.score(&share, l.set, g, i)
+			l.score(&share, &likelihood, l.set, g, i)
 		}
 		if blocks != nil {
 			copy(blocks[0].b, l.set)
