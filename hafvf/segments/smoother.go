@@ -30,7 +30,8 @@ import (
 //
 // Near an edge the estimate is a mixture over where the edge is. Evidence and estimates
 // are of natural parameters alone, and so for every family. Of bernoulli and categorical
-// values none is an accident.
+// values none is an accident, and as one tells little, E is also taken from what the lanes
+// predict of two segments apart and together; the larger E counts.
 //
 // Time and memory are linear in the session's length, up to the logarithm of the number of
 // candidates for edges. A Segmenter owns its scratch: one per goroutine. It takes two
