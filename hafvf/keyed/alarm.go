@@ -395,5 +395,3 @@ func (d *decider) decode(b []byte) (s decisions, err error) {
 	s.pace = d.cfg.PaceOf(s.step)
 	return s, nil
 }
-
-func notFinite(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }

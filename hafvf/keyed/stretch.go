@@ -2,6 +2,7 @@ package keyed
 
 import (
 	"encoding/binary"
+	"math"
 	"time"
 
 	"hafvf/internal/compact"
@@ -105,7 +106,7 @@ func (s *stretch) read(r *reader) {
 	s.side, s.n, s.equal, s.ended = int(r.Varint()), int64(r.Uvarint()), int64(r.Uvarint()), int(r.Uvarint())
 	r.Numbers(&s.last)
 	s.since, s.repeat = r.Time(), r.Time()
-	if s.side < -1 || s.side > 1 || s.n < 0 || s.equal < 0 || s.ended < 0 || s.ended >= aftermath || notFinite(s.last) {
+	if s.side < -1 || s.side > 1 || s.n < 0 || s.equal < 0 || s.ended < 0 || s.ended >= aftermath || math.IsNaN(s.last) || math.IsInf(s.last, 0) {
 		r.Fail()
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"hafvf/hafvf/segments"
+	"hafvf/internal/streams"
 )
 
 // coins are what a Segmenter and an enumeration find in coins of one change, within 30 tosses
@@ -15,10 +16,10 @@ import (
 type coins struct{ streams, tosses, found, elsewhere, enumerated, enumeratedElsewhere float64 }
 
 // toss makes streams of n tosses whose p changes from before to after in the middle half.
-func (c *coins) toss(t testing.TB, before, after float64, n, streams int) {
+func (c *coins) toss(t testing.TB, before, after float64, n, seeds int) {
 	t.Helper()
 	s := segments.NewSegmenter(streamModel(t, "bernoulli"), 10)
-	for i := range streams {
+	for i := range seeds {
 		rng := rand.New(rand.NewPCG(*seed, uint64(i)))
 		change := n/4 + rng.IntN(n/2)
 		x := make([]float64, n)
@@ -27,9 +28,7 @@ func (c *coins) toss(t testing.TB, before, after float64, n, streams int) {
 			if j >= change {
 				p = after
 			}
-			if rng.Float64() < p {
-				x[j] = 1
-			}
+			x[j] = streams.Toss(rng, p)
 		}
 		near := func(at int) bool { return before != after && max(at-change, change-at) <= 30 }
 		g := s.Smooth(stepsOf(x))

@@ -74,6 +74,7 @@ func (e *elimination) eliminate() (edges []int) {
 	}
 	e.blocks[len(e.blocks)-1].next = -1
 	e.evidence = make([]float64, len(e.blocks))
+	e.discrete = !hasAccidents(e.model)
 	e.run()
 	for k := e.blocks[0].next; k >= 0; k = e.blocks[k].next {
 		edges = append(edges, e.blocks[k].from)

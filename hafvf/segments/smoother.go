@@ -321,7 +321,7 @@ func (s *Segmenter) findEdges(g *Segmentation, b buffers) {
 		if sweep > 0 && slices.Equal(cuts, tried) {
 			return // it would do as the one before
 		}
-		e := elimination{lanes: l, regular: g.regular, begins: g.begins, ends: g.ends, threshold: g.threshold, blocks: s.blocks(g, b, cuts), discrete: s.banks[0] == nil}
+		e := elimination{lanes: l, regular: g.regular, begins: g.begins, ends: g.ends, threshold: g.threshold, blocks: s.blocks(g, b, cuts)}
 		before, g.edges = g.edges, e.eliminate()
 		l.place(g, g.edges)
 		if tried = cuts; e.accidents {
@@ -346,7 +346,7 @@ func (s *Segmenter) settle(parts []*Segmentation, b buffers) (shared bool) {
 	}
 	regular := make([]float64, 0, n)
 	for range maxJudged {
-		e := elimination{lanes: l, regular: regular, begins: true, ends: true, threshold: s.threshold(n, keptPrior), discrete: s.banks[0] == nil}
+		e := elimination{lanes: l, regular: regular, begins: true, ends: true, threshold: s.threshold(n, keptPrior)}
 		tried := 0
 		for _, g := range parts {
 			if len(g.at) == 0 {
@@ -430,14 +430,17 @@ func (s *Segmenter) share(g *Segmentation, b buffers, cuts []int, blocks []block
 		defer func() { g.outcomes[pass] = share }()
 		var likelihood perLane
 		if pass == 0 {
+			leave := func(k int) {
+				if blocks != nil {
+					copy(blocks[k].f, l.set)
+					blocks[k].likelihood = likelihood
+				}
+			}
 			begin(l.set, g.before)
 			k := 0
 			for i := range n {
 				if k < len(cuts) && cuts[k] == i {
-					if blocks != nil {
-						copy(blocks[k].f, l.set)
-						blocks[k].likelihood = likelihood
-					}
+					leave(k)
 					clear(l.set)
 					likelihood = perLane{}
 					k++
@@ -448,10 +451,7 @@ func (s *Segmenter) share(g *Segmentation, b buffers, cuts []int, blocks []block
 				}
 				copy(g.shares[i*laneCount:], share[:])
 			}
-			if blocks != nil {
-				copy(blocks[k].f, l.set)
-				blocks[k].likelihood = likelihood
-			}
+			leave(k)
 			return
 		}
 		begin(l.set, g.after)

@@ -3,8 +3,8 @@ package usual
 import (
 	"errors"
 	"fmt"
+	"hafvf/internal/linear"
 	"math"
-	"slices"
 )
 
 // An AlarmKind is the decision on a step. It differs from the Kind of Hypotheses,
@@ -178,7 +178,7 @@ func (a Alarm) Valid(s State) error {
 		return fmt.Errorf("state is corrupt: alarm of %d floats, want %d", len(s), alarmLen)
 	}
 	const most = 1/(1-commitForgetting) + 1 // of k
-	ok := !slices.ContainsFunc(s, infinite) &&
+	ok := linear.Finite(s) &&
 		s[atDebt] >= 0 && s[atDebt] <= headroom+1 && s[atCommits] >= 0 && s[atCommits] <= most
 	for _, v := range s[atCount:] {
 		ok = ok && v == math.Trunc(v) && v >= 0 && v <= s[atCount]

@@ -95,7 +95,8 @@ var usually = map[string]time.Duration{
 
 // TestGaps has streams of events with a rhythm, which raise at most one false silence in four
 // weeks each. If they end by day, that is told within log(events in four weeks) + 5 usual gaps:
-// 98 ends in a hundred, the others at most 1.3 times as late. The log says what a bound by exponential gaps alone would do.
+// 98 ends in a hundred, the others at most 1.3 times as late. The log says what a bound by
+// exponential gaps alone would do.
 func TestGaps(t *testing.T) {
 	seeds := 3
 	if testing.Verbose() {

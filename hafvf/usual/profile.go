@@ -496,7 +496,7 @@ func (p *Profile) Valid(s State) error {
 	}
 	const slack = 1 + 1e-9 // for rounding
 	n, total := p.matrix(s)[0], *p.total(s)
-	ok := !slices.ContainsFunc(s, infinite) &&
+	ok := linear.Finite(s) &&
 		n >= 0 && n <= slack/(1-profileForgetting) && total >= 0 && total <= slack/(1-meanForgetting)
 	// The square of a sum of products is at most the product of the sums of squares,
 	// which may have underflowed.

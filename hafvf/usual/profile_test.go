@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/linear"
 )
 
 // Wallace's approximation against the exact tail.
@@ -424,7 +425,7 @@ func TestProfileStaysFinite(t *testing.T) {
 				}
 				out := p.Update(s, pace, at, y)
 				threshold := a.Update(u, out.Score, rng.IntN(10) == 0, nil).Threshold
-				if infinite(out.Score) || out.Score < 0 || infinite(out.Fast) || infinite(threshold) {
+				if !linear.Finite([]float64{out.Score, out.Fast, threshold}) || out.Score < 0 {
 					t.Fatalf("score %v, threshold %v at %v", out.Score, threshold, y)
 				}
 				for _, v := range out.Views {

@@ -355,7 +355,7 @@ func (r *Rhythm) Valid(s State) error {
 		return fmt.Errorf("state is corrupt: season of %d floats, want %d", len(s), r.StateLen())
 	}
 	negative := func(v float64) bool { return v < 0 }
-	ok := !slices.ContainsFunc(s, infinite) && s[priorShare] >= rhythmRestore && s[priorShare] <= 1 &&
+	ok := linear.Finite(s) && s[priorShare] >= rhythmRestore && s[priorShare] <= 1 &&
 		s[residuals] >= 0 && !slices.ContainsFunc(r.squares(s), negative)
 	f := r.factor(s)
 	for i := range r.size {

@@ -17,8 +17,6 @@ const (
 	wrongDst   = "usual: destination of the wrong length"
 )
 
-func infinite(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
-
 // incomplete reports whether a coordinate is missing.
 func incomplete(x []float64) bool { return slices.ContainsFunc(x, math.IsNaN) }
 
