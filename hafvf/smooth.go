@@ -3,6 +3,7 @@ package hafvf
 import (
 	"math"
 	"runtime"
+	"slices"
 
 	"hafvf/hafvf/expfam"
 	"hafvf/internal/parallel"
@@ -169,6 +170,18 @@ func (s *Posteriors) Sample(t int) []float64 {
 // Memory is θ^η − θ₀^η of the smoothed posterior of step t: the sum of forward and
 // backward memory, less the observations of the step, which both count.
 func (s *Posteriors) Memory(t int) float64 { return s.filter.model.Memory(s.Sample(t)) }
+
+// Places are those of changes, in order, as the function Places has them.
+func (s *Posteriors) Places(changes []int) []Place {
+	f := s.filter
+	return Places(f.model, s.Len(), changes, func(d []float64, t int) {
+		for _, row := range f.session.At(nil, s.steps, t) {
+			if !slices.ContainsFunc(row, math.IsNaN) {
+				f.model.Observe(d, row, 1)
+			}
+		}
+	})
+}
 
 // Estimate writes mean and standard deviation of the likelihood's mean at step t to
 // slices of length Model.Outputs. Regressors are those of the step's last

@@ -264,7 +264,12 @@ func appendSmoothed(b []byte, s Smoothed) []byte {
 	}
 	b = compact.AppendString(b, s.Split)
 	b = compact.AppendFlags(b, s.Change, s.Missing, s.Changed)
-	b = compact.AppendFlags(b, s.Segment != nil)
+	b = compact.AppendFlags(b, s.Segment != nil, s.Place != nil)
+	if p := s.Place; p != nil {
+		b = compact.AppendTime(compact.AppendTime(b, p.From), p.To)
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(p.FromN)), uint64(p.ToN))
+		b = compact.AppendFloats(b, []float64{p.Probability})
+	}
 	if g := s.Segment; g != nil {
 		b = binary.AppendUvarint(compact.AppendTime(b, g.Start), uint64(g.N))
 		b = compact.AppendFloats(appendMoments(b, g.Estimate), g.Before)
@@ -282,7 +287,12 @@ func (r *reader) smoothed() Smoothed {
 	s.N, s.Session.N, s.Revision = int64(r.Uvarint()), int64(r.Uvarint()), int64(r.Uvarint())
 	s.Split = r.Text()
 	s.Change, s.Missing, s.Changed = r.Flags()
-	if there, _, _ := r.Flags(); there {
+	segment, place, _ := r.Flags()
+	if place {
+		s.Place = &ChangePlace{From: r.Time(), To: r.Time(), FromN: int64(r.Uvarint()), ToN: int64(r.Uvarint())}
+		r.Numbers(&s.Place.Probability)
+	}
+	if segment {
 		s.Segment = &Segment{Start: r.Time(), N: int64(r.Uvarint()), Estimate: r.moments(), Before: r.Floats()}
 	}
 	return s

@@ -94,8 +94,9 @@ type Smoothed struct {
 	// "" where it was not.
 	Split string
 
-	ChangeEvidence float64 // log Bayes factor, nats, of a change between the observation before and this one; NaN on the first
-	Change         bool    // on the first observation of a new regime
+	ChangeEvidence float64      // log Bayes factor, nats, of a change between the observation before and this one; NaN on the first
+	Change         bool         // on the first observation of a new regime
+	Place          *ChangePlace // nil without
 
 	// Changed says, where Revision is above 0, that the revision before had no record of
 	// this ID, or one of another observation, place, outlier or change, of a segment that
@@ -113,6 +114,20 @@ type Segment struct {
 	N        int64     // observations
 	Estimate Moments   // of the likelihood's mean, as if that did not drift in it
 	Before   []float64 // mean of the segment before, on the first observation; nil on the others
+}
+
+// A ChangePlace is where a change is, as far as the session tells: the new regime begins, if there
+// is one, with an observation From, …, To, with a probability of 95 %.
+type ChangePlace struct {
+	From, To    time.Time
+	FromN, ToN  int64   // positions in the session, from 1
+	Probability float64 // of a change
+}
+
+// placeOf is a place of steps, of which the first is observation from.
+func placeOf(observations []Observation, from int, p hafvf.Place) *ChangePlace {
+	first, last := from+p.From, from+p.To
+	return &ChangePlace{observations[first].Time, observations[last].Time, int64(first + 1), int64(last + 1), p.Probability}
 }
 
 // A Pass is one direction's part in a smoothed observation.
@@ -296,11 +311,13 @@ func (z *smoothing) passes(observations []Observation, c division, odds float64,
 		s := z.filter.Smooth(steps)
 		notConverged += s.NotConverged
 		changes := hafvf.Changes(s.Evidence, odds)
+		places := s.Places(changes)
 		for t := range steps {
 			out := z.passed(s, t)
 			z.scale.moments(out.Estimate)
 			if len(changes) > 0 && changes[0] == t {
-				out.Change, changes = true, changes[1:]
+				out.Change, out.Place = true, placeOf(observations, from, places[0])
+				changes, places = changes[1:], places[1:]
 			}
 			record(from+t, out)
 		}
@@ -368,7 +385,7 @@ func (z *smoothing) segments(observations []Observation, c division, record func
 		if c.parts > 1 {
 			z.smoother.Estimate(g)
 		}
-		changes := g.Changes()
+		changes, places := g.Changes(), g.Places()
 		k := 0
 		for t := range g.Len() {
 			for k+1 < len(g.Segments) && g.Segments[k+1].Start <= t {
@@ -383,7 +400,8 @@ func (z *smoothing) segments(observations []Observation, c division, record func
 			z.scale.moments(out.Estimate, out.Segment.Estimate)
 			out.Segment.Start = observations[from+g.Segments[k].Start].Time
 			if len(changes) > 0 && changes[0] == t {
-				out.Change, changes = true, changes[1:]
+				out.Change, out.Place = true, placeOf(observations, from, places[0])
+				changes, places = changes[1:], places[1:]
 				out.Segment.Before = before
 			}
 			before = out.Segment.Estimate.Mean

@@ -408,3 +408,7 @@ func (g *Segmentation) Changes() (all []int) {
 	}
 	return all
 }
+
+// Places are those of the Changes, in steps: below zero, or from Len on, where they are in
+// another part of the session.
+func (g *Segmentation) Places() []Place { return g.places }

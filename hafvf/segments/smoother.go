@@ -142,7 +142,11 @@ type Segmentation struct {
 
 	mean, sd []float64 // by step
 	samples  []float64 // by observation, of the heaviest lane
+	places   []Place   // of the changes
 }
+
+// A Place is where a change is, as hafvf.Place.
+type Place = hafvf.Place
 
 // A Span is a regime of a session.
 type Span struct {
@@ -165,6 +169,7 @@ func (s *Segmenter) Smooth(steps [][][]float64) *Segmentation {
 		g.cut()
 	}
 	s.estimate(g, b)
+	s.findPlaces([]*Segmentation{g})
 	return g
 }
 
@@ -199,7 +204,48 @@ func (s *Segmenter) Segment(parts ...[][][]float64) []*Segmentation {
 		g.cut()
 	}
 	s.join(all)
+	s.findPlaces(all)
 	return all
+}
+
+// findPlaces sets the places of the changes of a session.
+func (s *Segmenter) findPlaces(parts []*Segmentation) {
+	l := s.workers[0]
+	n := 0
+	offsets := make([]int, len(parts)) // observations before a part
+	var changes []int
+	for k, g := range parts {
+		offsets[k] = n
+		if g.opens {
+			changes = append(changes, n)
+		}
+		for _, e := range g.edges {
+			changes = append(changes, n+e)
+		}
+		n += len(g.at)
+	}
+	if len(changes) == 0 {
+		return
+	}
+	partOf := func(i int) int { // that has observation i: of several that begin there, the last has any
+		k, _ := slices.BinarySearch(offsets, i+1)
+		return k - 1
+	}
+	places := hafvf.Places(l.model, n, changes, func(d []float64, i int) {
+		k := partOf(i)
+		g := parts[k]
+		l.observe(d, l.rows(g, i-offsets[k]), g.regular[i-offsets[k]])
+	})
+	steps := make([]int, len(parts)) // before a part
+	for k, g := range parts[:len(parts)-1] {
+		steps[k+1] = steps[k] + len(g.steps)
+	}
+	stepOf := func(i int) int { k := partOf(i); return steps[k] + parts[k].at[i-offsets[k]] }
+	for i, p := range places {
+		k := partOf(changes[i])
+		p.From, p.To = stepOf(p.From)-steps[k], stepOf(p.To)-steps[k]
+		parts[k].places = append(parts[k].places, p)
+	}
 }
 
 // lastSteps are the last n steps, or all of them where there are fewer.

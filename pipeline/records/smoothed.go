@@ -41,10 +41,22 @@ var smootheds = []field[smoothed]{
 	revised(flag("changed", "On revisions above 0 alone: whether the revision before had no record of this id, or one of another x, n, outlier or change, of a segment that begins elsewhere, or of an estimate that is off by more than a hundredth of its sd. n, mean and sd of the segment do not count: its last record has them as they are.", func(s smoothed) bool { return s.Changed })),
 	number("change_evidence", "nats", "Log Bayes factor of a change between the observation before and this one; null on the first. Without levels, on the first observation of a segment, of a change there or at a place near.", func(s smoothed) float64 { return s.ChangeEvidence }),
 	flag("change", "true on the first observation of a new regime.", func(s smoothed) bool { return s.Change }),
+	onChange(number("change_probability", "", "On a change alone: its posterior probability. Before, a change at any of the session's observations is as probable as none.", func(s smoothed) float64 { return s.Place.Probability })),
+	onChange(object("change_interval", "On a change alone: the first observation of the new regime is one of these, with a probability of 95 % if there is a change.",
+		instant("from", "The first of them.", func(s smoothed) time.Time { return s.Place.From }),
+		instant("to", "The last of them.", func(s smoothed) time.Time { return s.Place.To }),
+		count("from_n", "", "Position of the first in the session, from 1.", func(s smoothed) (int64, bool) { return s.Place.FromN, true }),
+		count("to_n", "", "Position of the last.", func(s smoothed) (int64, bool) { return s.Place.ToN, true }),
+	)),
 }
 
 func present(f field[smoothed]) field[smoothed] {
 	return only(f, func(s smoothed) bool { return s.Split != "" }, func(*Layout) bool { return true })
+}
+
+// onChange is a field of records with a change.
+func onChange(f field[smoothed]) field[smoothed] {
+	return only(f, func(s smoothed) bool { return s.Place != nil }, func(*Layout) bool { return true })
 }
 
 // revised is a field of records that replace others.
