@@ -14,8 +14,8 @@ type Place struct {
 	// begin: the central interval of 95 % of the posterior probability, given that there is
 	// a change.
 	From, To int
-	// Probability is that of a change.
-	Probability float64
+	// Probability is that of a change, and Evidence, in nats, that of one at any place.
+	Probability, Evidence float64
 }
 
 // Places says where the changes of a session of n observations are, and how sure they are.
@@ -26,8 +26,8 @@ type Place struct {
 //	E(s) = B(d[l, s)) + B(d[s, u)) − B(d[l, u)) − B(0)
 //
 // in nats, with the sample d of observations that all count the same. Its place has the
-// posterior q(s) ∝ exp E(s). The log odds of a change are log Σ exp E(s) − log(n − 1): that
-// it may be at any observation but the first is its prior.
+// posterior q(s) ∝ exp E(s), and Evidence is log Σ exp E(s). The log odds of a change are
+// Evidence − log(n − 1): by its prior it is at any observation but the first.
 func Places(m expfam.Model, n int, changes []int, observe func(d []float64, i int)) []Place {
 	p := placing{model: m, line: m.NewLine(), zero: make([]float64, m.Len()), sample: make([]float64, m.Len()), observe: observe}
 	all := make([]Place, len(changes))
@@ -82,14 +82,15 @@ func (p *placing) place(n, from, c, end int) Place {
 		top = math.Max(top, e)
 	}
 	if math.IsInf(top, 0) {
-		return Place{c, c, math.NaN()}
+		return Place{c, c, math.NaN(), top}
 	}
 	const tail = .025
 	sum := 0.
 	for _, e := range p.evidence {
 		sum += special.Exp(e - top)
 	}
-	out := Place{From: -1, Probability: 1 / (1 + math.Exp(math.Log(float64(n-1))-top-math.Log(sum)))}
+	out := Place{From: -1, To: c, Evidence: top + special.Log(sum)}
+	out.Probability = 1 / (1 + math.Exp(math.Log(float64(n-1))-out.Evidence))
 	below := 0.
 	for i, e := range p.evidence {
 		q := special.Exp(e-top) / sum

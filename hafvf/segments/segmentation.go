@@ -133,6 +133,12 @@ func (s *Segmenter) estimate(g *Segmentation, b buffers) {
 		}
 	}
 	g.Evidence[0] = g.joint
+	if !hasAccidents(g.model) {
+		// The lanes see little of a change that is found by what its blocks tell alone.
+		for i, t := range g.Changes() {
+			g.Evidence[t] = math.Max(g.Evidence[t], g.places[i].Evidence)
+		}
+	}
 }
 
 // estimateNothing is for steps that are all missing.

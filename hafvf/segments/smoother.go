@@ -114,7 +114,8 @@ type Segmentation struct {
 	Segments []Span
 	// Evidence[t] is the change evidence between the steps t−1 and t, in nats: that of a
 	// change at t, averaged over the lanes, and where a segment begins that of a change
-	// at t or at one of the places near. NaN at the session's first step.
+	// at t or at one of the places near. Of bernoulli and categorical values it is that of
+	// the Place there if that is larger. NaN at the session's first step.
 	Evidence []float64
 	// Missing[t] says that step t had no observation to learn.
 	Missing []bool
@@ -161,15 +162,15 @@ type Span struct {
 func (s *Segmenter) Smooth(steps [][][]float64) *Segmentation {
 	g := s.newSegmentation(nil, steps)
 	g.begins, g.ends = true, true
-	g.threshold = s.threshold(len(g.at), edgePrior)
+	g.threshold = Threshold(s.odds, len(g.at))
 	b := newBuffers(g.lanes, len(g.at))
 	s.segment(g, b)
 	if !s.settle([]*Segmentation{g}, b) {
 		g.shares = nil
 		g.cut()
 	}
-	s.estimate(g, b)
 	s.findPlaces([]*Segmentation{g})
+	s.estimate(g, b)
 	return g
 }
 
@@ -190,7 +191,7 @@ func (s *Segmenter) Segment(parts ...[][][]float64) []*Segmentation {
 	}
 	for k, g := range all {
 		g.begins, g.ends = k == 0, k == len(all)-1
-		g.threshold = s.threshold(n, edgePrior)
+		g.threshold = Threshold(s.odds, n)
 		s.segment(g, newBuffers(g.lanes, len(g.at)))
 	}
 	longest := 0
@@ -283,9 +284,12 @@ func (s *Segmenter) checkVectors(xs [][]float64) {
 	}
 }
 
-// threshold is the evidence that an edge takes in a session of n observations.
-func (s *Segmenter) threshold(n int, prior float64) float64 {
-	return math.Log(s.odds) + prior*math.Log(float64(min(max(n, 1), edgeHorizon)))
+// Threshold is the evidence in nats that an edge takes in a session of n observations, at odds
+// in favour of a change.
+func Threshold(odds float64, n int) float64 { return threshold(odds, n, edgePrior) }
+
+func threshold(odds float64, n int, prior float64) float64 {
+	return math.Log(odds) + prior*math.Log(float64(min(max(n, 1), edgeHorizon)))
 }
 
 // segment finds accidents and segments.
@@ -392,7 +396,7 @@ func (s *Segmenter) settle(parts []*Segmentation, b buffers) (shared bool) {
 	}
 	regular := make([]float64, 0, n)
 	for range maxJudged {
-		e := elimination{lanes: l, regular: regular, begins: true, ends: true, threshold: s.threshold(n, keptPrior)}
+		e := elimination{lanes: l, regular: regular, begins: true, ends: true, threshold: threshold(s.odds, n, keptPrior)}
 		tried := 0
 		for _, g := range parts {
 			if len(g.at) == 0 {

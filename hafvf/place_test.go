@@ -1,0 +1,86 @@
+package hafvf_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
+	"hafvf/internal/testing/familytest"
+)
+
+// Places are those of a plain sum over the places of every change, for every family.
+func TestPlaces(t *testing.T) {
+	const n = 50
+	changes := []int{12, 30, 31}
+	for _, c := range familytest.Families {
+		t.Run(c.Name, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(5, 5))
+			m := c.New(t)
+			var steps [][][]float64
+			for range n {
+				x := c.Draw(rng)
+				if _, sequential := m.(expfam.Sequential); sequential {
+					x = x[len(x)-1:]
+				}
+				steps = append(steps, [][]float64{x})
+			}
+			rows := expfam.NewRows(m)
+			observe := func(d []float64, i int) {
+				for _, row := range rows.At(nil, steps, i) {
+					if !familytest.AnyMissing(row) {
+						m.Observe(d, row, 1)
+					}
+				}
+			}
+			logPartition := func(from, end int) float64 { // less that of no observation
+				d := make([]float64, m.Len())
+				for i := from; i < end; i++ {
+					observe(d, i)
+				}
+				line := m.NewLine()
+				line.Set(make([]float64, m.Len()), d)
+				return line.Gain(1)
+			}
+			got := hafvf.Places(m, n, changes, observe)
+			for k, at := range changes {
+				from, end := 0, n
+				if k > 0 {
+					from = changes[k-1]
+				}
+				if k+1 < len(changes) {
+					end = changes[k+1]
+				}
+				sum, q := 0., make([]float64, end)
+				for s := from + 1; s < end; s++ {
+					q[s] = math.Exp(logPartition(from, s) + logPartition(s, end) - logPartition(from, end))
+					sum += q[s]
+				}
+				p := got[k]
+				if want := math.Log(sum); math.Abs(p.Evidence-want) > 1e-9 {
+					t.Errorf("evidence %g, want %g", p.Evidence, want)
+				}
+				if want := sum / (sum + n - 1); math.Abs(p.Probability-want) > 1e-9 {
+					t.Errorf("probability %g, want %g", p.Probability, want)
+				}
+				if !(p.From > from && p.From <= at && at <= p.To && p.To < end) {
+					t.Errorf("from %d to %d, a change at %d between %d and %d", p.From, p.To, at, from, end)
+				}
+				// Half of what is at the bounds counts, but where the change itself is one.
+				before, after := q[p.From]/2, q[p.To]/2
+				for s := range q {
+					if s < p.From {
+						before += q[s]
+					}
+					if s > p.To {
+						after += q[s]
+					}
+				}
+				if p.From < at && before <= .025*sum || p.To > at && after <= .025*sum {
+					t.Errorf("from %d to %d leaves %g and %g", p.From, p.To, before/sum, after/sum)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,241 @@
+package segments_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/segments"
+	"hafvf/internal/streams"
+)
+
+// placedKinds are streams that change once, or hardly ever, in the middle half.
+var placedKinds = func() (all []streams.Kind) {
+	add := func(family string, draw func(rng *rand.Rand, level float64) float64, before float64, levels ...float64) {
+		for _, after := range levels {
+			all = append(all, streams.Kind{Name: fmt.Sprintf("%s %g → %g", family, before, after), Family: family, Make: func(rng *rand.Rand, n int) streams.Stream {
+				change := n/4 + rng.IntN(n/2)
+				s := streams.Stream{X: make([]float64, n), Mean: make([]float64, n)}
+				if before != after {
+					s.Changes = []int{change}
+				}
+				for t := range n {
+					if s.Mean[t] = before; t >= change {
+						s.Mean[t] = after
+					}
+					s.X[t] = draw(rng, s.Mean[t])
+				}
+				return s
+			}})
+		}
+	}
+	add("bernoulli", streams.Toss, .5, .5, .7, .8)
+	add("bernoulli", streams.Toss, .65, .8)
+	add("bernoulli", streams.Toss, .95, .95, .75)
+	add("normal", func(rng *rand.Rand, mean float64) float64 { return mean + rng.NormFloat64() }, 0, 0, .64, 1, 1.5, 3)
+	add("poisson", poisson, .3, .3, .8, 3)
+	add("exponential", func(rng *rand.Rand, mean float64) float64 { return mean * rng.ExpFloat64() }, 1, 1, 1.9, 4)
+	return all
+}()
+
+// poisson is a count of a small mean, by Knuth's product of uniforms.
+func poisson(rng *rand.Rand, mean float64) float64 {
+	count := 0.
+	for p := rng.Float64(); p > math.Exp(-mean); p *= rng.Float64() {
+		count++
+	}
+	return count
+}
+
+// A placeScore counts changes that are reported.
+type placeScore struct {
+	all, within      float64     // true ones within 30 of what is reported, or within the interval, and those within
+	wide, wideWithin float64     // the same of intervals of five places or more
+	said             [2]struct { // of the changes with a probability of .9 to .99, and above
+		all, right, probability float64
+	}
+}
+
+func (c *placeScore) add(places []segments.Place, changes, truth []int) {
+	for k, p := range places {
+		far, within := math.MaxInt, false
+		for _, at := range truth {
+			far = min(far, max(at-changes[k], changes[k]-at))
+			within = within || p.From <= at && at <= p.To
+		}
+		right := 0.
+		if within {
+			right = 1
+		}
+		if within || far <= 30 {
+			c.all++
+			c.within += right
+			if p.To-p.From >= 4 {
+				c.wide++
+				c.wideWithin += right
+			}
+		}
+		if p.Probability >= .9 {
+			said := &c.said[0]
+			if p.Probability > .99 {
+				said = &c.said[1]
+			}
+			said.all++
+			said.right += right
+			said.probability += p.Probability
+		}
+	}
+}
+
+func (c *placeScore) plus(o *placeScore) {
+	c.all, c.within, c.wide, c.wideWithin = c.all+o.all, c.within+o.within, c.wide+o.wide, c.wideWithin+o.wideWithin
+	for i, s := range o.said {
+		c.said[i].all += s.all
+		c.said[i].right += s.right
+		c.said[i].probability += s.probability
+	}
+}
+
+func (c *placeScore) String() string {
+	said := ""
+	for _, s := range c.said {
+		said += fmt.Sprintf(" %6.0f %6.3f %6.3f", s.all, s.probability/s.all, s.right/s.all)
+	}
+	return fmt.Sprintf("%6.0f %6.3f %6.0f %6.3f %s", c.all, c.within/c.all, c.wide, c.wideWithin/c.wide, said)
+}
+
+// placed scores a smoother on streams of a kind.
+func placed(t testing.TB, kind streams.Kind, at uint64, lengths []int, seeds int, levels bool) (c placeScore) {
+	m := streamModel(t, kind.Family)
+	smooth := bySegments(m)
+	if levels {
+		smooth = byLevels(m)
+	}
+	for _, n := range lengths {
+		for k := range seeds {
+			truth := kind.Make(rand.New(rand.NewPCG(*seed+uint64(k), at)), n)
+			changes, places := smooth(truth.X)
+			c.add(places, changes, truth.Changes)
+		}
+	}
+	return c
+}
+
+func bySegments(m expfam.Model) func(x []float64) ([]int, []segments.Place) {
+	s := segments.NewSegmenter(m, 10)
+	return func(x []float64) ([]int, []segments.Place) {
+		g := s.Smooth(stepsOf(x))
+		return g.Changes(), g.Places()
+	}
+}
+
+func byLevels(m expfam.Model) func(x []float64) ([]int, []segments.Place) {
+	f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
+	return func(x []float64) ([]int, []segments.Place) {
+		s := f.Smooth(stepsOf(x))
+		changes := hafvf.Changes(s.Evidence, 10)
+		return changes, s.Places(changes)
+	}
+}
+
+// Of one change of a coin, evidence, probability and interval are those of an enumeration.
+func TestPlacesOfACoin(t *testing.T) {
+	s := segments.NewSegmenter(streamModel(t, "bernoulli"), 10)
+	n := 0
+	for k := range 10 {
+		x := placedKinds[2].Make(rand.New(rand.NewPCG(*seed, uint64(k))), 400).X
+		g := s.Smooth(stepsOf(x))
+		if len(g.Changes()) != 1 {
+			continue
+		}
+		n++
+		_, logOdds := enumerate(x)
+		p := g.Places()[0]
+		if math.Abs(p.Evidence-math.Log(399)-logOdds) > 1e-9 || math.Abs(p.Probability-1/(1+math.Exp(-logOdds))) > 1e-9 {
+			t.Errorf("stream %d: %+v, enumeration's log odds %g", k, p, logOdds)
+		}
+		if at := g.Changes()[0]; g.Evidence[at] < p.Evidence {
+			t.Errorf("stream %d: evidence %g at the change, of its place %g", k, g.Evidence[at], p.Evidence)
+		}
+	}
+	if n < 5 {
+		t.Errorf("%d streams of one change", n)
+	}
+}
+
+// The interval of a change holds the true one about as often as it says, and so does the
+// probability of a change: bounds far from what is usual.
+func TestPlacesAreCalibrated(t *testing.T) {
+	var all placeScore
+	for i, kind := range placedKinds {
+		c := placed(t, kind, uint64(i), []int{400}, 30, false)
+		all.plus(&c)
+	}
+	t.Logf("%v", &all)
+	if !(all.all > 150) || !(all.within/all.all > .92) || !(all.said[1].right/all.said[1].all > .9) {
+		t.Errorf("%v", &all)
+	}
+}
+
+// Edges of a session that is cut have their places over the cuts.
+func TestPlacesInParts(t *testing.T) {
+	x := make([]float64, 900)
+	rng := rand.New(rand.NewPCG(3, 3))
+	for i := range x {
+		x[i] = rng.NormFloat64()
+		if i >= 299 && i < 640 {
+			x[i] += 1.5
+		}
+	}
+	s := segments.NewSegmenter(streamModel(t, "normal"), 10)
+	whole := s.Smooth(stepsOf(x))
+	parts := s.Segment(stepsOf(x[:300]), nil, stepsOf(x[300:600]), stepsOf(x[600:]))
+	var got []segments.Place
+	offset := 0
+	for _, g := range parts {
+		for _, p := range g.Places() {
+			p.From, p.To = p.From+offset, p.To+offset
+			got = append(got, p)
+		}
+		offset += g.Len()
+	}
+	if len(got) != 2 || len(whole.Places()) != 2 {
+		t.Fatalf("places %v, of the whole %v", got, whole.Places())
+	}
+	for k, p := range whole.Places() {
+		q := got[k]
+		if max(p.From-q.From, q.From-p.From, p.To-q.To, q.To-p.To) > 1 || math.Abs(p.Evidence-q.Evidence) > .1*p.Evidence {
+			t.Errorf("place %d of parts %+v, of the whole %+v", k, q, p)
+		}
+	}
+}
+
+// BenchmarkPlaces prints how often the intervals of changes hold the true one: the true
+// changes within 30 of a reported one or in its interval, the share of them in it; the same of
+// intervals of five places or more; and of changes said .9 to .99, and above .99, how many
+// there are, what is said and how often it is right.
+//
+//	go test ./hafvf/segments -run - -bench Places -benchtime 1x -seeds 50 -seed 1000
+func BenchmarkPlaces(b *testing.B) {
+	for b.Loop() {
+		for _, levels := range []bool{false, true} {
+			name := map[bool]string{false: "segments", true: "levels {9, 1}, {1, 1}"}[levels]
+			fmt.Printf("\n%-26s %6s %6s %6s %6s  %20s %20s\n", name, "true", "within", "wide", "within", ".9 to .99, said, true", "above, said, true")
+			var all placeScore
+			for i, kind := range smoothedKinds {
+				c := placed(b, kind, uint64(i), []int{6000}, int(*seeds), levels)
+				fmt.Printf("%-26s %v\n", kind.Name, &c)
+				all.plus(&c)
+			}
+			for i, kind := range placedKinds {
+				c := placed(b, kind, uint64(100+i), []int{100, 400, 1600}, 10*int(*seeds), levels)
+				fmt.Printf("%-26s %v\n", kind.Name, &c)
+				all.plus(&c)
+			}
+			fmt.Printf("%-26s %v\n", "all", &all)
+		}
+	}
+}
