@@ -39,12 +39,12 @@ probabilities of an outlier and of a change; then weights, memory and surprise.
 With many keys, the data and the score.
 
 Smoothed records: per key the data with the smoothed estimate and its 95 % band
-(1.96 standard deviations), the memory, and the change evidence with log ODDS.
-If the run found segments, the mean of each, and outliers in rings; an edge takes
-more evidence than log ODDS, as it could be anywhere. If the run had levels, E[w]
-and the memory of the forward and the backward pass; then log ODDS is the threshold
-of a change, so give the --odds of the run. Vertical lines are the
-changes that the records report. Lines break between sessions, and with levels
+(1.96 standard deviations), the memory, and the change evidence with the evidence
+that a change takes at ODDS: give the --odds of the run. If the run found segments,
+the mean of each, and outliers in rings. If the run had levels, E[w] and the memory
+of the forward and the backward pass. Vertical lines are the changes that the
+records report, with their probabilities; the place of each is shaded, its interval
+of 95 %. Lines break between sessions, and with levels
 between the parts of a session that was cut. If a record has several revisions, plot
 draws the latest. With many keys, the data and the evidence.
 
@@ -84,7 +84,7 @@ observations of the rarer value.`,
 	cmd.Flags().String("last", "", "draw the records of this time before the last one: 7d, 36h, …")
 	cmd.Flags().IntVar(&c.Alarm, "alarm", 0, "draw the key and the records about the `N`-th largest alarm, from 1")
 	cmd.Flags().StringVar((*string)(&c.Band), "band", string(plot.Usual), "of filtered records: the band of what is usual, or predicted")
-	cmd.Flags().Float64Var(&c.Odds, "odds", defaultOdds, "of smoothed records: the threshold of the change evidence, as `ODDS`")
+	cmd.Flags().Float64Var(&c.Odds, "odds", defaultOdds, "of smoothed records: the `ODDS` in favour of a change that the run asked for")
 	return cmd
 }
 

@@ -172,7 +172,7 @@ func Results(ctx context.Context, results, out string, c Choice) error {
 	var stacks []chart.Stack
 	for _, h := range all {
 		if h.records[0].smoothed() {
-			stacks = append(stacks, newSmoothed(h).stack(large, c.Odds))
+			stacks = append(stacks, newSmoothed(h, c.Odds).stack(large))
 		} else {
 			stacks = append(stacks, newEstimates(h, c.Band).stack(large))
 		}

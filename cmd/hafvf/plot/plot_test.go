@@ -295,7 +295,7 @@ func readSmoothed(t *testing.T, lines ...string) *smoothed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newSmoothed(all[0])
+	return newSmoothed(all[0], 10)
 }
 
 func equalWithNaN(a, b []float64) bool {
@@ -366,8 +366,8 @@ func TestPlotDrawsSmoothedSessions(t *testing.T) {
 		keys []string
 		want []string
 	}{
-		{[]string{"a"}, []string{"95 % (± 1.96 sd)", "E[w] backward", "memory (observations) forward", "threshold, log 100"}},
-		{nil, []string{">a<", ">b<", "threshold, log 100", ">change<"}},
+		{[]string{"a"}, []string{"95 % (± 1.96 sd)", "E[w] backward", "memory (observations) forward", "what a change takes"}},
+		{nil, []string{">a<", ">b<", "what a change takes", ">change<"}},
 	} {
 		shows(t, results(t, lines...), Choice{Keys: c.keys, Odds: 100}, c.want, nil)
 	}

@@ -57,8 +57,13 @@ type record struct {
 	Split    string
 	Evidence *float64 `json:"change_evidence"`
 	Change   bool
-	Outlier  *float64 // not with levels
-	Segment  *struct {
+	// Of a change.
+	Probability *float64 `json:"change_probability"`
+	Interval    *struct {
+		From, To *time.Time
+	} `json:"change_interval"`
+	Outlier *float64 // not with levels
+	Segment *struct {
 		Start *time.Time
 		Mean  any
 	} // not with levels

@@ -3,16 +3,18 @@ package plot
 import (
 	"cmp"
 	"fmt"
+	"image/color"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"hafvf/cmd/hafvf/chart"
+	"hafvf/hafvf/segments"
 )
 
 // smoothed is what a picture shows of the smoothed records of a key. All slices
-// but data and changes have one entry per record, and one of NaN where lines
+// but data and those of changes have one entry per record, and one of NaN where lines
 // break: between two sessions, and between the parts of one that was cut.
 type smoothed struct {
 	key  string
@@ -20,7 +22,9 @@ type smoothed struct {
 
 	at      []float64 // Unix seconds, not decreasing
 	data    []chart.Point
-	changes []float64 // the places of the first observations of new regimes
+	changes []float64    // the places of the first observations of new regimes
+	sure    []string     // how probable each of them is
+	places  [][2]float64 // their intervals
 
 	mean, sd []float64
 	segments struct{ at, mean []float64 } // means of the segments, with NaN between two
@@ -28,12 +32,13 @@ type smoothed struct {
 	weights  [2][]float64                 // forward, backward
 	memory   [3][]float64                 // forward, backward, both
 	evidence []float64
+	enough   []float64 // evidence for a change
 }
 
-func newSmoothed(h history) *smoothed {
+func newSmoothed(h history, odds float64) *smoothed {
 	s := &smoothed{key: h.key}
 	records := latest(h.records)
-	at := func(r record) float64 { return float64(r.Time.UnixMicro()) / 1e6 }
+	at := func(r record) float64 { return unixSeconds(*r.Time) }
 	slices.SortStableFunc(records, func(a, b record) int {
 		return cmp.Or(a.Session.Start.Compare(*b.Session.Start), cmp.Compare(at(a), at(b)), cmp.Compare(a.N, b.N))
 	})
@@ -46,7 +51,7 @@ func newSmoothed(h history) *smoothed {
 		}
 		// Segments go on over the cuts of a long session, and the smoothed line with them.
 		if i > 0 && (!r.sameSession(&records[i-1]) || r.Split != records[i-1].Split && r.Segment == nil) {
-			s.add(s.at[len(s.at)-1], nan, nan, [2]float64{nan, nan}, [3]float64{nan, nan, nan}, nan)
+			s.add(s.at[len(s.at)-1], nan, nan, [2]float64{nan, nan}, [3]float64{nan, nan, nan}, nan, nan)
 		}
 		if g := r.Segment; g != nil && g.Start != nil {
 			if segment != nil && !segment.Equal(*g.Start) {
@@ -68,14 +73,21 @@ func newSmoothed(h history) *smoothed {
 			}
 		}
 		if r.Change {
-			s.changes = append(s.changes, at(r))
+			s.changes, s.sure = append(s.changes, at(r)), append(s.sure, percent(orNaN(r.Probability)))
+			if p := r.Interval; p != nil && p.From != nil && p.To != nil {
+				s.places = append(s.places, [2]float64{unixSeconds(*p.From), unixSeconds(*p.To)})
+			}
+		}
+		enough := math.Log(odds)
+		if r.Segment != nil {
+			enough = segments.Threshold(odds, int(r.Session.N))
 		}
 		if m, ok := r.Estimate.Mean.([]any); ok {
 			outputs = max(outputs, len(m))
 		}
 		s.add(at(r), first(r.Estimate.Mean), first(r.Estimate.SD),
 			[2]float64{orNaN(r.Forward.Weight), orNaN(r.Backward.Weight)},
-			[3]float64{orNaN(r.Forward.Memory), orNaN(r.Backward.Memory), orNaN(r.Memory)}, orNaN(r.Evidence))
+			[3]float64{orNaN(r.Forward.Memory), orNaN(r.Backward.Memory), orNaN(r.Memory)}, orNaN(r.Evidence), enough)
 	}
 	var notes []string
 	if outputs > 1 {
@@ -94,13 +106,26 @@ func newSmoothed(h history) *smoothed {
 	return s
 }
 
+func unixSeconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
+
+// percent is a probability to be read beside a line.
+func percent(p float64) string {
+	switch {
+	case p != p:
+		return ""
+	case p > .99:
+		return "> 99 %"
+	}
+	return fmt.Sprintf("%.0f %%", 100*p)
+}
+
 func (r *record) sameSession(other *record) bool {
 	return r.Session.Start.Equal(*other.Session.Start)
 }
 
-func (s *smoothed) add(at, mean, sd float64, weights [2]float64, memory [3]float64, evidence float64) {
+func (s *smoothed) add(at, mean, sd float64, weights [2]float64, memory [3]float64, evidence, enough float64) {
 	s.at, s.mean, s.sd = append(s.at, at), append(s.mean, mean), append(s.sd, sd)
-	s.evidence = append(s.evidence, evidence)
+	s.evidence, s.enough = append(s.evidence, evidence), append(s.enough, enough)
 	for i, v := range weights {
 		s.weights[i] = append(s.weights[i], v)
 	}
@@ -129,7 +154,7 @@ func latest(records []record) []record {
 
 // stack is the panels of a key: all of them, or where the picture is small, only
 // data and evidence.
-func (s *smoothed) stack(large bool, odds float64) chart.Stack {
+func (s *smoothed) stack(large bool) chart.Stack {
 	panels := []chart.Panel{s.dataPanel()}
 	passes := slices.ContainsFunc(s.weights[0], func(w float64) bool { return !math.IsNaN(w) }) // not in brief records
 	if large && passes {
@@ -138,7 +163,7 @@ func (s *smoothed) stack(large bool, odds float64) chart.Stack {
 	if large {
 		panels = append(panels, s.memoryPanel(passes))
 	}
-	panels = append(panels, s.evidencePanel(odds))
+	panels = append(panels, s.evidencePanel())
 	if !large {
 		panels[1].Share, panels[1].Ticks = 0.6, 2
 	}
@@ -146,8 +171,18 @@ func (s *smoothed) stack(large bool, odds float64) chart.Stack {
 		changes := chart.Rules{X: s.changes, Color: chart.Purple}
 		if i == 0 {
 			changes.Name = "change"
+			if large {
+				changes.Labels = s.sure
+			}
 		}
 		panels[i].Layers = append(panels[i].Layers, changes)
+		if len(s.places) > 0 {
+			places := chart.Spans{X: s.places, Color: color.NRGBA{0xcc, 0x79, 0xa7, 0x50}}
+			if i == 0 {
+				places.Name = "its place (95 %)"
+			}
+			panels[i].Layers = append(panels[i].Layers, places)
+		}
 	}
 	return chart.Stack{
 		Title: s.key, Note: s.note, Panels: panels,
@@ -222,13 +257,17 @@ func (s *smoothed) memoryPanel(passes bool) chart.Panel {
 	return p
 }
 
-func (s *smoothed) evidencePanel(odds float64) chart.Panel {
-	threshold := math.Log(odds)
+func (s *smoothed) evidencePanel() chart.Panel {
 	lo, hi := chart.Extent(s.evidence, 10)
-	lo, hi = chart.Pad(min(lo, threshold), max(hi, threshold))
+	for _, e := range s.enough {
+		if e == e {
+			lo, hi = min(lo, e), max(hi, e)
+		}
+	}
+	lo, hi = chart.Pad(lo, hi)
 	return chart.Panel{Share: 1, Min: lo, Max: hi, Layers: []chart.Layer{
 		chart.Line{Name: "evidence of a change (nats)", X: s.at, Y: s.evidence, Color: chart.Gray, Width: 0.8},
-		chart.Threshold{Name: fmt.Sprintf("threshold, log %g", odds), Y: threshold, Color: chart.Black},
+		chart.Line{Name: "what a change takes", X: s.at, Y: s.enough, Color: chart.Black, Width: 0.8, Dashed: true},
 		chart.Arrows{Points: chart.Points(s.at, s.evidence), Color: chart.Black},
 	}}
 }
