@@ -14,8 +14,10 @@ type Place struct {
 	// begin: the central interval of 95 % of the posterior probability, given that there is
 	// a change.
 	From, To int
-	// Probability is that of a change, and Evidence, in nats, that of one at any place.
-	Probability, Evidence float64
+	// Probability is that of a change which begins there.
+	Probability float64
+	// Evidence is that of a change, wherever it is, in nats.
+	Evidence float64
 }
 
 // Places says where the changes of a session of n observations are, and how sure they are.
@@ -27,7 +29,8 @@ type Place struct {
 //
 // in nats, with the sample d of observations that all count the same. Its place has the
 // posterior q(s) ∝ exp E(s), and Evidence is log Σ exp E(s). The log odds of a change are
-// Evidence − log(n − 1): by its prior it is at any observation but the first.
+// Evidence − log(n − 1): by its prior it is at any observation but the first. Its
+// Probability is that of a change times the sum of q over the interval.
 func Places(m expfam.Model, n int, changes []int, observe func(d []float64, i int)) []Place {
 	p := placing{model: m, line: m.NewLine(), zero: make([]float64, m.Len()), sample: make([]float64, m.Len()), observe: observe}
 	all := make([]Place, len(changes))
@@ -61,6 +64,33 @@ func (p *placing) logPartition() float64 {
 
 // place is that of a change at c in the stretch [from, end) of n observations.
 func (p *placing) place(n, from, c, end int) Place {
+	p.weigh(from, end)
+	total := special.LogSumExp(p.evidence)
+	if math.IsNaN(total) || math.IsInf(total, 0) {
+		return Place{c, c, math.NaN(), total}
+	}
+	// An observation is in the interval if the middle of its share is.
+	const tail = .025
+	first := from + 1
+	out := Place{From: c, To: c, Evidence: total}
+	below := 0.
+	for i, e := range p.evidence {
+		q := special.Exp(e - total)
+		if middle := below + q/2; middle > tail && middle < 1-tail {
+			out.From, out.To = min(out.From, first+i), max(out.To, first+i)
+		}
+		below += q
+	}
+	within := 0.
+	for _, e := range p.evidence[out.From-first : out.To-first+1] {
+		within += special.Exp(e - total)
+	}
+	out.Probability = within / (1 + math.Exp(math.Log(float64(n-1))-total))
+	return out
+}
+
+// weigh sets the evidence of every place in the stretch [from, end).
+func (p *placing) weigh(from, end int) {
 	first := from + 1
 	p.evidence = slices.Grow(p.evidence[:0], end-first)[:end-first]
 	clear(p.sample)
@@ -71,37 +101,12 @@ func (p *placing) place(n, from, c, end int) Place {
 	p.observe(p.sample, from)
 	whole := p.logPartition()
 	clear(p.sample)
-	top := math.Inf(-1)
 	for s := first; s < end; s++ {
 		p.observe(p.sample, s-1)
 		e := p.evidence[s-first] + p.logPartition() - whole
-		if e != e {
+		if math.IsNaN(e) {
 			e = math.Inf(-1) // of samples that hold no numbers nothing is evident
 		}
 		p.evidence[s-first] = e
-		top = math.Max(top, e)
 	}
-	if math.IsInf(top, 0) {
-		return Place{c, c, math.NaN(), top}
-	}
-	const tail = .025
-	sum := 0.
-	for _, e := range p.evidence {
-		sum += special.Exp(e - top)
-	}
-	out := Place{From: -1, To: c, Evidence: top + special.Log(sum)}
-	out.Probability = 1 / (1 + math.Exp(math.Log(float64(n-1))-out.Evidence))
-	below := 0.
-	for i, e := range p.evidence {
-		q := special.Exp(e-top) / sum
-		if out.From < 0 && below+q/2 > tail {
-			out.From = first + i
-		}
-		if below+q/2 < 1-tail {
-			out.To = first + i
-		}
-		below += q
-	}
-	out.From, out.To = min(out.From, c), max(out.To, c)
-	return out
 }

@@ -121,7 +121,7 @@ type Segment struct {
 type ChangePlace struct {
 	From, To    time.Time
 	FromN, ToN  int64   // positions in the session, from 1
-	Probability float64 // of a change
+	Probability float64 // of a change that begins there
 }
 
 // placeOf is a place of steps, of which the first is observation from.

@@ -163,7 +163,7 @@ func (p *perLane) decay() {
 
 // normalise makes the shares, of which p holds logarithms, sum to one.
 func (p *perLane) normalise() {
-	sum := logSumExp(p[:])
+	sum := special.LogSumExp(p[:])
 	for j := range p {
 		p[j] -= sum
 	}
@@ -194,7 +194,7 @@ func (each *perLane) average(p *perLane) float64 {
 	for j := range terms {
 		terms[j] = p[j] - each[j]
 	}
-	return -logSumExp(terms[:])
+	return -special.LogSumExp(terms[:])
 }
 
 // constantPrior are the lanes' log shares before a block: regimes hardly drift.
@@ -220,7 +220,7 @@ func (each *perLane) ofBlocks(a, c *perLane) float64 {
 		before[j], after[j] = p+a[j], p+c[j]
 		joined[j] = p + a[j] + c[j] - each[j]
 	}
-	return logSumExp(before[:]) + logSumExp(after[:]) - logSumExp(joined[:])
+	return special.LogSumExp(before[:]) + special.LogSumExp(after[:]) - special.LogSumExp(joined[:])
 }
 
 func (l *lanes) evidenceOf(lane int, before, after []float64) float64 {
@@ -264,22 +264,6 @@ func (l *lanes) locate(g *Segmentation, sets []float64, from, c, end int, p *per
 // have.
 func reach(from, c, end int) (first, last int) {
 	return max(from+1, c-placeReach), min(end-1, c+placeReach)
-}
-
-// logSumExp is log Σ exp v.
-func logSumExp(v []float64) float64 {
-	top := math.Inf(-1)
-	for _, x := range v {
-		top = math.Max(top, x)
-	}
-	if math.IsInf(top, 0) {
-		return top
-	}
-	sum := 0.0
-	for _, x := range v {
-		sum += special.Exp(x - top)
-	}
-	return top + special.Log(sum)
 }
 
 // incomplete reports whether a row has a missing value.

@@ -183,7 +183,7 @@ func (l *lanes) locateAll(g *Segmentation, sets []float64) []edgePlace {
 	for k, c := range g.edges {
 		p := g.sharesAt(c)
 		first, evidence := l.locate(g, sets, from, c, endOf(g.edges, k+1, len(g.at)), &p)
-		sum := logSumExp(evidence)
+		sum := special.LogSumExp(evidence)
 		total := 0.0
 		until := make([]float64, len(evidence))
 		for j, e := range evidence {

@@ -91,6 +91,22 @@ func Log1p(x float64) float64 {
 	return Log(u) + (x-(u-1))/u
 }
 
+// LogSumExp is log Σ exp v, of one number or more.
+func LogSumExp(v []float64) float64 {
+	top := math.Inf(-1)
+	for _, x := range v {
+		top = math.Max(top, x)
+	}
+	if math.IsInf(top, 0) {
+		return top
+	}
+	sum := 0.0
+	for _, x := range v {
+		sum += Exp(x - top)
+	}
+	return top + Log(sum)
+}
+
 // Logistic returns w = 1/(1+e^−x) with log w and log(1−w), which keep what w and 1−w would
 // round away.
 func Logistic(x float64) (w, logW, log1W float64) {

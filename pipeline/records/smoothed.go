@@ -41,7 +41,7 @@ var smootheds = []field[smoothed]{
 	revised(flag("changed", "On revisions above 0 alone: whether the revision before had no record of this id, or one of another x, n, outlier or change, of a segment that begins elsewhere, or of an estimate that is off by more than a hundredth of its sd. n, mean and sd of the segment do not count: its last record has them as they are.", func(s smoothed) bool { return s.Changed })),
 	number("change_evidence", "nats", "Log Bayes factor of a change between the observation before and this one; null on the first. Without levels, on the first observation of a segment, of a change there or at a place near.", func(s smoothed) float64 { return s.ChangeEvidence }),
 	flag("change", "true on the first observation of a new regime.", func(s smoothed) bool { return s.Change }),
-	onChange(number("change_probability", "", "On a change alone: its posterior probability. Before, a change at any of the session's observations is as probable as none.", func(s smoothed) float64 { return s.Place.Probability })),
+	onChange(number("change_probability", "", "On a change alone: posterior probability that one begins within change_interval. By the prior, a change is at any of the session's observations, and as probable as none.", func(s smoothed) float64 { return s.Place.Probability })),
 	onChange(object("change_interval", "On a change alone: the first observation of the new regime is one of these, with a probability of 95 % if there is a change.",
 		instant("from", "The first of them.", func(s smoothed) time.Time { return s.Place.From }),
 		instant("to", "The last of them.", func(s smoothed) time.Time { return s.Place.To }),
