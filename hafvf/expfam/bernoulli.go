@@ -17,6 +17,7 @@ func init() {
 //	T(x) = (x, 1−x),  B = lnΓ(α) + lnΓ(β) − lnΓ(α+β),  log h = 0
 type bernoulli struct {
 	Natural
+	noScale
 	alpha, beta float64
 }
 

@@ -24,6 +24,7 @@ func init() {
 //	T(x) = onehot(x),  B = Σ lnΓ(αᵢ) − lnΓ(Σαᵢ),  log h = 0
 type categorical struct {
 	Natural
+	noScale
 	alpha []float64
 }
 

@@ -10,6 +10,7 @@ import (
 // exponential. A sample is (increment of the shape, increment of the rate).
 type gammaPrior struct {
 	Natural
+	noScale
 	shape, rate float64
 }
 

@@ -133,6 +133,18 @@ type Discrete interface {
 	Categories() int
 }
 
+// Scaleless is a model without a parameter of scale: the mean of its observations says how far
+// they spread. So one of them tells little of whether the mean has changed.
+type Scaleless interface {
+	Model
+	Scaleless()
+}
+
+// noScale makes a model Scaleless.
+type noScale struct{}
+
+func (noScale) Scaleless() {}
+
 // Informed is a model whose observations tell less the more one value prevails: of a
 // coin that shows heads in two tosses of a hundred, a hundred tosses tell as much as
 // eight of a fair one. Evidence for a change then takes longer to gather, so that

@@ -3,6 +3,8 @@ package segments
 import (
 	"container/heap"
 	"math"
+
+	"hafvf/hafvf/expfam"
 )
 
 // A block is a stretch of observations as the elimination sees it. Two neighbours A and C
@@ -34,7 +36,9 @@ type elimination struct {
 	boundaries   queue     // by evidence
 	short        queue     // the blocks of fewer than minSegment observations, by length
 	accidents    bool      // whether there were any
-	discrete     bool      // nothing is an accident, and values tell little
+	discrete     bool      // nothing is an accident
+	scaleless    bool      // values tell little, and blocks are judged by what they tell alone as well
+	lead         float64   // of the evidence of blocks alone, which has a lower threshold
 }
 
 // minSegment is the least number of observations of a segment beside another one, each
@@ -75,6 +79,7 @@ func (e *elimination) eliminate() (edges []int) {
 	e.blocks[len(e.blocks)-1].next = -1
 	e.evidence = make([]float64, len(e.blocks))
 	e.discrete = !hasAccidents(e.model)
+	_, e.scaleless = e.model.(expfam.Scaleless)
 	e.run()
 	for k := e.blocks[0].next; k >= 0; k = e.blocks[k].next {
 		edges = append(edges, e.blocks[k].from)
@@ -134,6 +139,7 @@ func (e *elimination) accident(k int) {
 	clear(b.f)
 	clear(b.b)
 	clear(b.d)
+	b.likelihood = perLane{}
 	b.regular = 0
 }
 
@@ -142,7 +148,7 @@ func (e *elimination) join(k int) {
 	a := &e.blocks[k]
 	gone := a.next
 	c := &e.blocks[gone]
-	if e.discrete {
+	if e.scaleless {
 		for j, evidence := range e.evidences(a.f, c.b) {
 			a.likelihood[j] += c.likelihood[j] - evidence
 		}
@@ -179,8 +185,8 @@ func (e *elimination) settle(k int) {
 		a := &e.blocks[b.prev]
 		each := e.evidences(a.f, b.b)
 		e.evidence[k] = each.average(&b.shares)
-		if e.discrete {
-			e.evidence[k] = max(e.evidence[k], each.ofBlocks(&a.likelihood, &b.likelihood))
+		if e.scaleless {
+			e.evidence[k] = max(e.evidence[k], each.ofBlocks(&a.likelihood, &b.likelihood)+e.lead)
 		}
 		if e.sizes != nil {
 			e.evidence[k] += e.sizes.logPrior(&e.blocks[b.prev], b)

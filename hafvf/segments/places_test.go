@@ -14,9 +14,9 @@ import (
 
 // placedKinds are streams that change once, or hardly ever, in the middle half.
 var placedKinds = func() (all []streams.Kind) {
-	add := func(family string, draw func(rng *rand.Rand, level float64) float64, before float64, levels ...float64) {
+	add := func(f family, before float64, levels ...float64) {
 		for _, after := range levels {
-			all = append(all, streams.Kind{Name: fmt.Sprintf("%s %g → %g", family, before, after), Family: family, Make: func(rng *rand.Rand, n int) streams.Stream {
+			all = append(all, streams.Kind{Name: fmt.Sprintf("%s %g → %g", f.name, before, after), Family: f.name, Make: func(rng *rand.Rand, n int) streams.Stream {
 				change := n/4 + rng.IntN(n/2)
 				s := streams.Stream{X: make([]float64, n), Mean: make([]float64, n)}
 				if before != after {
@@ -26,18 +26,18 @@ var placedKinds = func() (all []streams.Kind) {
 					if s.Mean[t] = before; t >= change {
 						s.Mean[t] = after
 					}
-					s.X[t] = draw(rng, s.Mean[t])
+					s.X[t] = f.draw(rng, s.Mean[t])
 				}
 				return s
 			}})
 		}
 	}
-	add("bernoulli", streams.Toss, .5, .5, .7, .8)
-	add("bernoulli", streams.Toss, .65, .8)
-	add("bernoulli", streams.Toss, .95, .95, .75)
-	add("normal", func(rng *rand.Rand, mean float64) float64 { return mean + rng.NormFloat64() }, 0, 0, .64, 1, 1.5, 3)
-	add("poisson", poisson, .3, .3, .8, 3)
-	add("exponential", func(rng *rand.Rand, mean float64) float64 { return mean * rng.ExpFloat64() }, 1, 1, 1.9, 4)
+	add(tosses, .5, .5, .7, .8)
+	add(tosses, .65, .8)
+	add(tosses, .95, .95, .75)
+	add(family{name: "normal", draw: func(rng *rand.Rand, mean float64) float64 { return mean + rng.NormFloat64() }}, 0, 0, .64, 1, 1.5, 3)
+	add(counts, .3, .3, .8, 3)
+	add(waits, 1, 1, 1.9, 4)
 	return all
 }()
 
@@ -164,7 +164,7 @@ func TestPlacesOfACoin(t *testing.T) {
 			continue
 		}
 		n++
-		_, logOdds := enumerate(x)
+		_, logOdds := tosses.enumerate(x)
 		p := g.Places()[0]
 		if math.Abs(p.Evidence-math.Log(399)-logOdds) > 1e-9 || !(p.Probability > .95/(1+math.Exp(-logOdds))-.03) {
 			t.Errorf("stream %d: %+v, enumeration's log odds %g", k, p, logOdds)

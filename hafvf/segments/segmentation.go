@@ -133,7 +133,7 @@ func (s *Segmenter) estimate(g *Segmentation, b buffers) {
 		}
 	}
 	g.Evidence[0] = g.joint
-	if !hasAccidents(g.model) {
+	if _, scaleless := g.model.(expfam.Scaleless); scaleless {
 		// The lanes see little of a change that is found by what its blocks tell alone.
 		for i, t := range g.Changes() {
 			g.Evidence[t] = math.Max(g.Evidence[t], g.places[i].Evidence)

@@ -29,9 +29,10 @@ import (
 //     the lanes, run forward and backward and are averaged by what they predict.
 //
 // Near an edge the estimate is a mixture over where the edge is. Evidence and estimates
-// are of natural parameters alone, and so for every family. Of bernoulli and categorical
-// values none is an accident, and as one tells little, E is also taken from what the lanes
-// predict of two segments apart and together; the larger E counts.
+// are of natural parameters alone, and so for every family. Values of a Scaleless family tell
+// little each. There E is also taken from what the lanes predict of two segments apart and
+// together, with the threshold log(odds) + 0.58·log(min(n, 1000)); either is enough. Of
+// bernoulli and categorical values none is an accident.
 //
 // Time and memory are linear in the session's length, up to the logarithm of the number of
 // candidates for edges. A Segmenter owns its scratch: one per goroutine. It takes two
@@ -46,6 +47,7 @@ type Segmenter struct {
 
 const (
 	edgePrior   = .7    // of the logarithm of the session's length, in the threshold
+	blocksPrior = .58   // the same of evidence from two blocks alone
 	keptPrior   = .4    // the same of edges that have been found, each of which may be at any of the places near
 	edgeHorizon = 1000  // observations, above which a length no longer counts there
 	longRun     = 8     // observations in a row that are no accidents, however odd each of them is
@@ -114,8 +116,8 @@ type Segmentation struct {
 	Segments []Span
 	// Evidence[t] is the change evidence between the steps t−1 and t, in nats: that of a
 	// change at t, averaged over the lanes, and where a segment begins that of a change
-	// at t or at one of the places near. Of bernoulli and categorical values it is that of
-	// the Place there if that is larger. NaN at the session's first step.
+	// at t or at one of the places near. In a Scaleless family it is that of the Place there
+	// if that is larger. NaN at the session's first step.
 	Evidence []float64
 	// Missing[t] says that step t had no observation to learn.
 	Missing []bool
@@ -125,6 +127,7 @@ type Segmentation struct {
 	steps     [][][]float64
 	earlier   [][][]float64 // the steps of the part before, from which an autoregression takes values
 	threshold float64
+	lead      float64 // threshold, less that of evidence from blocks alone
 
 	// By observation, that is by step that isn't missing:
 	at      []int     // its step
@@ -162,7 +165,7 @@ type Span struct {
 func (s *Segmenter) Smooth(steps [][][]float64) *Segmentation {
 	g := s.newSegmentation(nil, steps)
 	g.begins, g.ends = true, true
-	g.threshold = Threshold(s.odds, len(g.at))
+	g.expect(s.odds, len(g.at))
 	b := newBuffers(g.lanes, len(g.at))
 	s.segment(g, b)
 	if !s.settle([]*Segmentation{g}, b) {
@@ -191,7 +194,7 @@ func (s *Segmenter) Segment(parts ...[][][]float64) []*Segmentation {
 	}
 	for k, g := range all {
 		g.begins, g.ends = k == 0, k == len(all)-1
-		g.threshold = Threshold(s.odds, n)
+		g.expect(s.odds, n)
 		s.segment(g, newBuffers(g.lanes, len(g.at)))
 	}
 	longest := 0
@@ -292,6 +295,12 @@ func threshold(odds float64, n int, prior float64) float64 {
 	return math.Log(odds) + prior*math.Log(float64(min(max(n, 1), edgeHorizon)))
 }
 
+// expect sets the thresholds for a session of n observations.
+func (g *Segmentation) expect(odds float64, n int) {
+	g.threshold = Threshold(odds, n)
+	g.lead = g.threshold - threshold(odds, n, blocksPrior)
+}
+
 // segment finds accidents and segments.
 func (s *Segmenter) segment(g *Segmentation, b buffers) {
 	if s.banks[0] != nil {
@@ -371,7 +380,7 @@ func (s *Segmenter) findEdges(g *Segmentation, b buffers) {
 		if sweep > 0 && slices.Equal(cuts, tried) {
 			return // it would do as the one before
 		}
-		e := elimination{lanes: l, regular: g.regular, begins: g.begins, ends: g.ends, threshold: g.threshold, blocks: s.blocks(g, b, cuts)}
+		e := elimination{lanes: l, regular: g.regular, begins: g.begins, ends: g.ends, threshold: g.threshold, lead: g.lead, blocks: s.blocks(g, b, cuts)}
 		before, g.edges = g.edges, e.eliminate()
 		l.place(g, g.edges)
 		if tried = cuts; e.accidents {

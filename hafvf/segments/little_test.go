@@ -1,0 +1,176 @@
+package segments_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"hafvf/hafvf/segments"
+	"hafvf/internal/streams"
+)
+
+// A family is one without a scale of its own, whose observations tell little.
+type family struct {
+	name string
+	draw func(rng *rand.Rand, level float64) float64
+	// marginal is the log marginal likelihood of n observations of a sum, but for what
+	// does not depend on how they are divided, under the default prior.
+	marginal func(n, sum float64) float64
+}
+
+var (
+	tosses = family{"bernoulli", streams.Toss, func(n, sum float64) float64 {
+		return lgamma(sum+1) + lgamma(n-sum+1) - lgamma(n+2)
+	}}
+	counts = family{"poisson", poisson, func(n, sum float64) float64 { return lgamma(sum+1) - (sum+1)*math.Log(n+1) }}
+	waits  = family{"exponential", func(rng *rand.Rand, mean float64) float64 { return mean * rng.ExpFloat64() }, func(n, sum float64) float64 {
+		return lgamma(n+1) - (n+1)*math.Log(sum+1)
+	}}
+)
+
+func lgamma(x float64) float64 { v, _ := math.Lgamma(x); return v }
+
+// found are the changes of streams that a Segmenter finds within 30 observations, and those
+// that it has elsewhere; and the same of an enumeration.
+type found struct{ streams, observations, changes, found, elsewhere, enumerated, enumeratedElsewhere float64 }
+
+// add makes streams of n observations in so many levels. One change is in the middle half,
+// three are near the quarters.
+func (c *found) add(t testing.TB, f family, levels []float64, n, seeds int) {
+	t.Helper()
+	s := segments.NewSegmenter(streamModel(t, f.name), 10)
+	for i := range seeds {
+		rng := rand.New(rand.NewPCG(*seed, uint64(i)))
+		changes := []int{n/4 + rng.IntN(n/2)}
+		if len(levels) == 4 {
+			changes = []int{n/4 + rng.IntN(n/8) - n/16, n/2 + rng.IntN(n/8) - n/16, 3*n/4 + rng.IntN(n/8) - n/16}
+		}
+		x := make([]float64, n)
+		level := 0
+		for j := range x {
+			if level < len(changes) && j == changes[level] {
+				level++
+			}
+			x[j] = f.draw(rng, levels[level])
+		}
+		c.streams++
+		c.observations += float64(n)
+		if levels[0] == levels[1] {
+			changes = nil
+		}
+		c.changes += float64(len(changes))
+		near := func(at, change int) bool { return max(at-change, change-at) <= 30 }
+		reported := s.Smooth(stepsOf(x)).Changes()
+		for k, change := range changes {
+			if slices.ContainsFunc(reported, func(at int) bool { return near(at, change) }) {
+				c.found++
+			}
+			// What is before and after the neighbours is known to the enumeration.
+			from, end := 0, n
+			if k > 0 {
+				from = changes[k-1]
+			}
+			if k+1 < len(changes) {
+				end = changes[k+1]
+			}
+			switch at, logOdds := f.enumerate(x[from:end]); {
+			case logOdds <= math.Log(10):
+			case near(from+at, change):
+				c.enumerated++
+			default:
+				c.enumeratedElsewhere++
+			}
+		}
+		for _, at := range reported {
+			if !slices.ContainsFunc(changes, func(change int) bool { return near(at, change) }) {
+				c.elsewhere++
+			}
+		}
+		if len(changes) == 0 {
+			if _, logOdds := f.enumerate(x); logOdds > math.Log(10) {
+				c.enumeratedElsewhere++
+			}
+		}
+	}
+}
+
+// enumerate is the best place of one change, and the log odds for a change against none,
+// averaged over the places.
+func (f family) enumerate(x []float64) (best int, logOdds float64) {
+	prefix := make([]float64, len(x)+1)
+	for i, v := range x {
+		prefix[i+1] = prefix[i] + v
+	}
+	marginal := func(from, end int) float64 { return f.marginal(float64(end-from), prefix[end]-prefix[from]) }
+	evidence := make([]float64, len(x)-1)
+	for i := range evidence {
+		evidence[i] = marginal(0, i+1) + marginal(i+1, len(x)) - marginal(0, len(x))
+	}
+	top := slices.Max(evidence)
+	sum := 0.
+	for _, e := range evidence {
+		sum += math.Exp(e - top)
+	}
+	return slices.Index(evidence, top) + 1, top + math.Log(sum/float64(len(evidence)))
+}
+
+// A change of values that tell little is found about as often as by enumeration of its places,
+// and where there is none hardly any is.
+func TestLittleInformation(t *testing.T) {
+	var clear, same found
+	clear.add(t, tosses, []float64{.5, .8}, 400, 60)
+	clear.add(t, tosses, []float64{.95, .75}, 400, 60)
+	clear.add(t, tosses, []float64{.8, .6}, 400, 60)
+	clear.add(t, counts, []float64{.3, .6}, 400, 60)
+	clear.add(t, waits, []float64{1, 1.6}, 400, 60)
+	clear.add(t, tosses, []float64{.5, .8, .5, .8}, 800, 60)
+	for _, level := range []float64{.5, .8} {
+		same.add(t, tosses, []float64{level, level}, 400, 60)
+		same.add(t, counts, []float64{level, level}, 400, 60)
+		same.add(t, waits, []float64{level, level}, 400, 60)
+	}
+	if clear.found < .85*clear.enumerated || clear.enumerated < .65*clear.changes || clear.elsewhere > 1.5*clear.enumeratedElsewhere || same.elsewhere > 4 {
+		t.Errorf("changes %+v, none %+v", clear, same)
+	}
+}
+
+// BenchmarkLittleInformation prints what is found of the changes of values that tell little,
+// beside an enumeration of their places, and what is found elsewhere per 10,000:
+//
+//	go test ./hafvf/segments -run - -bench LittleInformation -benchtime 1x
+func BenchmarkLittleInformation(b *testing.B) {
+	for b.Loop() {
+		fmt.Println("family      levels                  n  found  enumeration  elsewhere per 10,000, enumeration")
+		row := func(f family, n int, levels ...float64) {
+			var c found
+			c.add(b, f, levels, n, 200)
+			fmt.Printf("%-11s %-20s %5d %6.3f %12.3f %9.2f %9.2f\n", f.name, fmt.Sprint(levels), n, c.found/c.changes, c.enumerated/c.changes, 1e4*c.elsewhere/c.observations, 1e4*c.enumeratedElsewhere/c.observations)
+		}
+		for _, n := range []int{100, 200, 400, 1600} {
+			for _, p := range []float64{.5, .65, .8, .95} {
+				for _, change := range []float64{0, .1, .2, .3, .4} {
+					q := p + change
+					if q > .95 {
+						q = p - change
+					}
+					row(tosses, n, p, q)
+					if n >= 400 && change > 0 {
+						row(tosses, n, p, q, p, q)
+					}
+				}
+			}
+			for _, after := range []float64{.3, .6, .8, 1.5} {
+				row(counts, n, .3, after)
+			}
+			row(counts, n, .1, .3)
+			for _, after := range []float64{3, 4, 6} {
+				row(counts, n, 3, after)
+			}
+			for _, after := range []float64{1, 1.6, 1.9, 3} {
+				row(waits, n, 1, after)
+			}
+		}
+	}
+}
