@@ -61,39 +61,37 @@ func (c *found) add(t testing.TB, f family, levels []float64, n, seeds int) {
 			changes = nil
 		}
 		c.changes += float64(len(changes))
-		near := func(at, change int) bool { return max(at-change, change-at) <= 30 }
-		reported := s.Smooth(stepsOf(x)).Changes()
-		for k, change := range changes {
-			if slices.ContainsFunc(reported, func(at int) bool { return near(at, change) }) {
-				c.found++
+		near := func(all []int, at int) bool {
+			return slices.ContainsFunc(all, func(c int) bool { return max(c-at, at-c) <= 30 })
+		}
+		count := func(reported []int, found, elsewhere *float64) {
+			for _, change := range changes {
+				if near(reported, change) {
+					*found++
+				}
 			}
-			// What is before and after the neighbours is known to the enumeration.
-			from, end := 0, n
-			if k > 0 {
-				from = changes[k-1]
-			}
-			if k+1 < len(changes) {
-				end = changes[k+1]
-			}
-			switch at, logOdds := f.enumerate(x[from:end]); {
-			case logOdds <= math.Log(10):
-			case near(from+at, change):
-				c.enumerated++
-			default:
-				c.enumeratedElsewhere++
+			for _, at := range reported {
+				if !near(changes, at) {
+					*elsewhere++
+				}
 			}
 		}
-		for _, at := range reported {
-			if !slices.ContainsFunc(changes, func(change int) bool { return near(at, change) }) {
-				c.elsewhere++
-			}
-		}
-		if len(changes) == 0 {
-			if _, logOdds := f.enumerate(x); logOdds > math.Log(10) {
-				c.enumeratedElsewhere++
-			}
-		}
+		count(s.Smooth(stepsOf(x)).Changes(), &c.found, &c.elsewhere)
+		count(f.divide(x, 0), &c.enumerated, &c.enumeratedElsewhere)
 	}
+}
+
+// divide divides x at the best place of a change if the log odds are above those of 10, and so
+// on in both parts.
+func (f family) divide(x []float64, from int) (changes []int) {
+	if len(x) < 2 {
+		return nil
+	}
+	at, logOdds := f.enumerate(x)
+	if logOdds <= math.Log(10) {
+		return nil
+	}
+	return slices.Concat(f.divide(x[:at], from), []int{from + at}, f.divide(x[at:], from+at))
 }
 
 // enumerate is the best place of one change, and the log odds for a change against none,
@@ -155,6 +153,7 @@ func BenchmarkLittleInformation(b *testing.B) {
 					if q > .95 {
 						q = p - change
 					}
+					q = math.Round(100*q) / 100
 					row(tosses, n, p, q)
 					if n >= 400 && change > 0 {
 						row(tosses, n, p, q, p, q)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"hafvf/cmd/hafvf/chart"
+	"hafvf/cmd/hafvf/output"
 )
 
 // estimates are what a picture shows of the estimate records of a key. All slices
@@ -67,13 +68,13 @@ func newEstimates(h history, band Band) *estimates {
 			outputs = max(outputs, len(m))
 		}
 	}
-	at := func(r record) float64 {
+	at := func(r output.Record) float64 {
 		if s.timed {
 			return seconds(*r.Time)
 		}
 		return float64(r.N)
 	}
-	slices.SortStableFunc(records, func(a, b record) int {
+	slices.SortStableFunc(records, func(a, b output.Record) int {
 		return cmp.Or(cmp.Compare(at(a), at(b)), cmp.Compare(a.N, b.N))
 	})
 	s.weights = make([][]float64, levels)
@@ -84,23 +85,23 @@ func newEstimates(h history, band Band) *estimates {
 				s.data = append(s.data, chart.Point{X: at(r), Y: v})
 			}
 		}
-		s.mean = append(s.mean, first(r.Predicted.Mean))
-		low, high := first(r.Lower), first(r.Upper)
+		s.mean = append(s.mean, output.First(r.Predicted.Mean))
+		low, high := output.First(r.Lower), output.First(r.Upper)
 		if r.Lower == nil {
-			sd := first(r.Predicted.SD)
-			low, high = first(r.Predicted.Mean)-2*sd, first(r.Predicted.Mean)+2*sd
+			sd := output.First(r.Predicted.SD)
+			low, high = output.First(r.Predicted.Mean)-2*sd, output.First(r.Predicted.Mean)+2*sd
 		}
 		s.low, s.high = append(s.low, low), append(s.high, high)
 		s.bounded = s.bounded || r.Lower != nil
-		s.memory = append(s.memory, orNaN(r.Memory))
-		s.surprise = append(s.surprise, -orNaN(r.LogP))
+		s.memory = append(s.memory, output.OrNaN(r.Memory))
+		s.surprise = append(s.surprise, -output.OrNaN(r.LogP))
 		for i := range s.weights {
 			w := math.NaN()
 			switch {
 			case i == 0:
-				w = orNaN(r.Weight)
+				w = output.OrNaN(r.Weight)
 			case i < len(r.Levels):
-				a, b := orNaN(r.Levels[i].Alpha), orNaN(r.Levels[i].Beta)
+				a, b := output.OrNaN(r.Levels[i].Alpha), output.OrNaN(r.Levels[i].Beta)
 				w = a / (a + b)
 			}
 			s.weights[i] = append(s.weights[i], w)
@@ -108,22 +109,22 @@ func newEstimates(h history, band Band) *estimates {
 	}
 	if s.rates = areRates(s.data, s.mean); s.rates {
 		for i, r := range records {
-			e := moments{}
+			e := output.Moments{}
 			if r.Estimate != nil {
-				e = r.Estimate.moments
+				e = r.Estimate.Moments
 				if r.Estimate.Regime != nil {
 					e = *r.Estimate.Regime
 				}
 			}
-			s.low[i], s.high[i] = rateBand(first(e.Mean), 2*first(e.SD))
+			s.low[i], s.high[i] = rateBand(output.First(e.Mean), 2*output.First(e.SD))
 		}
 	}
 	var notes []string
 	if outputs > 1 {
 		notes = append(notes, fmt.Sprintf("first of %d values", outputs))
 	}
-	s.bank = slices.ContainsFunc(records, func(r record) bool { return len(r.Bank) > 1 })
-	if slices.ContainsFunc(records, func(r record) bool { return r.Detect != nil }) {
+	s.bank = slices.ContainsFunc(records, func(r output.Record) bool { return len(r.Bank) > 1 })
+	if slices.ContainsFunc(records, func(r output.Record) bool { return r.Detect != nil }) {
 		s.detected = newDetected(records, s.at, s.timed)
 		s.usually = band != Predicted && !s.rates && some(s.usual)
 		notes = append(notes, count(len(s.alarms), "alarm"), count(len(s.changes), "change"), count(len(s.outliers), "outlier"))
@@ -169,34 +170,34 @@ func count(n int, what string) string {
 }
 
 // newDetected reads the detections of records in their order, at the places at.
-func newDetected(records []record, at []float64, timed bool) *detected {
+func newDetected(records []output.Record, at []float64, timed bool) *detected {
 	d := &detected{warm: math.Inf(-1)}
 	for i, r := range records {
 		if r.WarmUp {
 			d.warm = at[i]
 		}
 		regime, outlier, change := math.NaN(), math.NaN(), math.NaN()
-		score, threshold, usual := math.NaN(), math.NaN(), &moments{}
+		score, threshold, usual := math.NaN(), math.NaN(), &output.Moments{}
 		if r.Detect != nil {
-			outlier, change = orNaN(r.Detect.Outlier), orNaN(r.Detect.Change)
-			score, threshold, usual = orNaN(r.Detect.Score), orNaN(r.Detect.Threshold), cmp.Or(r.Detect.Usual, usual)
+			outlier, change = output.OrNaN(r.Detect.Outlier), output.OrNaN(r.Detect.Change)
+			score, threshold, usual = output.OrNaN(r.Detect.Score), output.OrNaN(r.Detect.Threshold), cmp.Or(r.Detect.Usual, usual)
 		}
-		mean, off := first(usual.Mean), 2*first(usual.SD)
+		mean, off := output.First(usual.Mean), 2*output.First(usual.SD)
 		d.score, d.threshold = append(d.score, score), append(d.threshold, threshold)
 		d.usual, d.lowest, d.highest = append(d.usual, mean), append(d.lowest, mean-off), append(d.highest, mean+off)
 		switch {
 		case r.Estimate != nil && r.Estimate.Regime != nil:
-			regime = first(r.Estimate.Regime.Mean)
+			regime = output.First(r.Estimate.Regime.Mean)
 		case r.Estimate != nil:
 			d.brief = true
-			regime = first(r.Estimate.Mean)
+			regime = output.First(r.Estimate.Mean)
 		}
 		if r.Detect != nil && r.Detect.Alarm != nil {
 			d.alarms = append(d.alarms, at[i])
 		}
 		d.regime, d.outlier, d.change = append(d.regime, regime), append(d.outlier, outlier), append(d.change, change)
 		switch {
-		case r.Detect.starts():
+		case r.Detect.Starts():
 			start := at[i] // brief records do not say it
 			switch {
 			case timed && r.Detect.Start != nil:

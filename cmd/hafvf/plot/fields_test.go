@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"hafvf/cmd/hafvf/output"
 	"hafvf/pipeline/records"
 )
 
@@ -44,5 +45,5 @@ func TestFieldsAreOfRecords(t *testing.T) {
 			}
 		}
 	}
-	check("", reflect.TypeFor[record]())
+	check("", reflect.TypeFor[output.Record]())
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"hafvf/cmd/hafvf/chart"
+	"hafvf/cmd/hafvf/output"
 	"hafvf/internal/message"
 )
 
@@ -61,7 +62,7 @@ func (w Window) check(file string) error {
 }
 
 // holds reports whether the window has a record. One without a time is in every window.
-func (w Window) holds(r *record) bool {
+func (w Window) holds(r *output.Record) bool {
 	return r.Time == nil || !r.Time.Before(w.From) && (w.To.IsZero() || !r.Time.After(w.To))
 }
 
@@ -145,10 +146,11 @@ const (
 func Results(ctx context.Context, results, out string, c Choice) error {
 	if c.Last > 0 {
 		var latest time.Time
-		err := eachRecord(ctx, results, func(r record) {
+		err := output.Each(ctx, results, func(r output.Record) error {
 			if r.Time != nil && r.Time.After(latest) && c.takes(*r.Key) {
 				latest = *r.Time
 			}
+			return nil
 		})
 		if err != nil {
 			return err
@@ -171,7 +173,7 @@ func Results(ctx context.Context, results, out string, c Choice) error {
 	large := len(all) == 1
 	var stacks []chart.Stack
 	for _, h := range all {
-		if h.records[0].smoothed() {
+		if h.records[0].Smoothed() {
 			stacks = append(stacks, newSmoothed(h, c.Odds).stack(large))
 		} else {
 			stacks = append(stacks, newEstimates(h, c.Band).stack(large))

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"hafvf/cmd/hafvf/chart"
+	"hafvf/cmd/hafvf/output"
 	"hafvf/pipeline/records"
 )
 
@@ -584,7 +585,7 @@ func TestPlotReadsWhatRunsWrite(t *testing.T) {
 			}
 		}
 	}
-	check("", reflect.TypeFor[record]())
+	check("", reflect.TypeFor[output.Record]())
 	if n < 30 {
 		t.Errorf("only %d fields were compared", n)
 	}

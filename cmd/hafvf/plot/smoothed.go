@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"hafvf/cmd/hafvf/chart"
+	"hafvf/cmd/hafvf/output"
 	"hafvf/hafvf/segments"
 )
 
@@ -38,26 +39,26 @@ type smoothed struct {
 func newSmoothed(h history, odds float64) *smoothed {
 	s := &smoothed{key: h.key}
 	records := latest(h.records)
-	at := func(r record) float64 { return unixSeconds(*r.Time) }
-	slices.SortStableFunc(records, func(a, b record) int {
+	at := func(r output.Record) float64 { return unixSeconds(*r.Time) }
+	slices.SortStableFunc(records, func(a, b output.Record) int {
 		return cmp.Or(a.Session.Start.Compare(*b.Session.Start), cmp.Compare(at(a), at(b)), cmp.Compare(a.N, b.N))
 	})
 	nan := math.NaN()
 	sessions, cut, outputs := 1, map[int]bool{}, 1
 	var segment *time.Time // where that of the record before begins
 	for i, r := range records {
-		if i > 0 && !r.sameSession(&records[i-1]) {
+		if i > 0 && !sameSession(&r, &records[i-1]) {
 			sessions++
 		}
 		// Segments go on over the cuts of a long session, and the smoothed line with them.
-		if i > 0 && (!r.sameSession(&records[i-1]) || r.Split != records[i-1].Split && r.Segment == nil) {
+		if i > 0 && (!sameSession(&r, &records[i-1]) || r.Split != records[i-1].Split && r.Segment == nil) {
 			s.add(s.at[len(s.at)-1], nan, nan, [2]float64{nan, nan}, [3]float64{nan, nan, nan}, nan, nan)
 		}
 		if g := r.Segment; g != nil && g.Start != nil {
 			if segment != nil && !segment.Equal(*g.Start) {
 				s.segments.at, s.segments.mean = append(s.segments.at, at(r)), append(s.segments.mean, nan)
 			}
-			s.segments.at, s.segments.mean = append(s.segments.at, at(r)), append(s.segments.mean, first(g.Mean))
+			s.segments.at, s.segments.mean = append(s.segments.at, at(r)), append(s.segments.mean, output.First(g.Mean))
 			segment = g.Start
 		}
 		if r.Split != "" {
@@ -68,12 +69,12 @@ func newSmoothed(h history, odds float64) *smoothed {
 				continue
 			}
 			s.data = append(s.data, chart.Point{X: at(r), Y: v})
-			if orNaN(r.Outlier) > .5 {
+			if output.OrNaN(r.Outlier) > .5 {
 				s.outliers = append(s.outliers, chart.Point{X: at(r), Y: v})
 			}
 		}
 		if r.Change {
-			s.changes, s.sure = append(s.changes, at(r)), append(s.sure, percent(orNaN(r.Probability)))
+			s.changes, s.sure = append(s.changes, at(r)), append(s.sure, percent(output.OrNaN(r.Probability)))
 			if p := r.Interval; p != nil && p.From != nil && p.To != nil {
 				s.places = append(s.places, [2]float64{unixSeconds(*p.From), unixSeconds(*p.To)})
 			}
@@ -85,9 +86,9 @@ func newSmoothed(h history, odds float64) *smoothed {
 		if m, ok := r.Estimate.Mean.([]any); ok {
 			outputs = max(outputs, len(m))
 		}
-		s.add(at(r), first(r.Estimate.Mean), first(r.Estimate.SD),
-			[2]float64{orNaN(r.Forward.Weight), orNaN(r.Backward.Weight)},
-			[3]float64{orNaN(r.Forward.Memory), orNaN(r.Backward.Memory), orNaN(r.Memory)}, orNaN(r.Evidence), enough)
+		s.add(at(r), output.First(r.Estimate.Mean), output.First(r.Estimate.SD),
+			[2]float64{output.OrNaN(r.Forward.Weight), output.OrNaN(r.Backward.Weight)},
+			[3]float64{output.OrNaN(r.Forward.Memory), output.OrNaN(r.Backward.Memory), output.OrNaN(r.Memory)}, output.OrNaN(r.Evidence), enough)
 	}
 	var notes []string
 	if outputs > 1 {
@@ -119,7 +120,7 @@ func percent(p float64) string {
 	return fmt.Sprintf("%.0f %%", 100*p)
 }
 
-func (r *record) sameSession(other *record) bool {
+func sameSession(r, other *output.Record) bool {
 	return r.Session.Start.Equal(*other.Session.Start)
 }
 
@@ -136,9 +137,9 @@ func (s *smoothed) add(at, mean, sd float64, weights [2]float64, memory [3]float
 
 // latest keeps of the records with one id that of the highest revision. Sessions
 // that have grown together may have the same; then the larger one is the later.
-func latest(records []record) []record {
+func latest(records []output.Record) []output.Record {
 	at := map[string]int{}
-	var kept []record
+	var kept []output.Record
 	for _, r := range records {
 		i, known := at[r.ID]
 		switch {

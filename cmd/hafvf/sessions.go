@@ -1,0 +1,60 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"hafvf/cmd/hafvf/sessions"
+	"hafvf/internal/message"
+)
+
+func sessionsCommand() *cobra.Command {
+	var out string
+	var interval float64
+	cmd := &cobra.Command{
+		Use:   "sessions SMOOTHED -o FILE",
+		Short: "Write a table of the segments of smoothed sessions, a row each",
+		Long: `Sessions writes a table, FILE.csv or FILE.parquet, from the smoothed records in
+SMOOTHED, JSON Lines as run writes them. It has a row for each segment: key, session
+(its start), segment (its number in the session), start, end, n, mean, sd, lower and
+upper. Lower and upper are the interval of the segment's mean under a normal
+approximation, for the probability --interval. Of vectors the columns are mean.0,
+mean.1 and so on.
+
+If a change begins the segment, change_interval says where it is (95 %), as times and
+as positions in the session; change_probability says how probable a change there is,
+and evidence is its log Bayes factor in nats. outliers counts the observations that are
+more probably accidents than not.
+
+If the run had levels, the segments are the stretches between the changes, mean is the
+average of the estimates, and sd, lower and upper are empty.
+
+If a session has several revisions, the table has the latest. Memory holds a row for
+each segment, not the records.`,
+		Example: "  hafvf sessions smoothed.jsonl -o sessions.csv\n  hafvf sessions smoothed.jsonl -o sessions.parquet --interval 0.8",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if out == "" {
+				return usageError{errors.New("sessions needs -o FILE.csv or -o FILE.parquet")}
+			}
+			if err := sessions.Check(out, interval); err != nil {
+				return usageError{err}
+			}
+			t, err := sessions.Write(cmd.Context(), args[0], out, interval)
+			if errors.As(err, new(sessions.NotSmoothed)) {
+				return usageError{err}
+			}
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(os.Stderr, "%s of %s of %s: %s\n", message.Count(t.Segments, "segment", "segments"), message.Count(t.Sessions, "session", "sessions"), message.Count(t.Keys, "key", "keys"), out)
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", "", "the table to write, `FILE`.csv or .parquet")
+	cmd.Flags().Float64Var(&interval, "interval", 0.95, "the `PROBABILITY` of lower to upper")
+	return cmd
+}

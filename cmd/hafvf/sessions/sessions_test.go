@@ -1,0 +1,203 @@
+package sessions
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// record is a smoothed record of a session from minute 0 of 1 January 2026 on, of n records.
+func record(key string, start, at, n, revision int, rest string) string {
+	minute := func(m int) string { return fmt.Sprintf("2026-01-01T%02d:%02d:00Z", m/60, m%60) }
+	return fmt.Sprintf(`{"key":%q,"time":%q,"id":"%s/%d","n":%d,"x":1,"session":{"start":%q,"end":%q,"n":%d},"revision":%d,%s}`,
+		key, minute(at), key, at, at-start+1, minute(start), minute(start+n-1), n, revision, rest)
+}
+
+func inSegment(mean, sd string, n int) string {
+	return fmt.Sprintf(`"estimate":{"mean":%s,"sd":%s},"outlier":0.75,"segment":{"start":"2026-01-01T00:00:00Z","n":%d,"mean":%s,"sd":%s}`, mean, sd, n, mean, sd)
+}
+
+const same = `,"change_evidence":null,"change":false`
+
+const changed = `,"change_evidence":12.5,"change":true,"change_probability":0.96,"change_interval":{"from":"2026-01-01T00:01:00Z","to":"2026-01-01T00:03:00Z","from_n":2,"to_n":4}`
+
+// table writes the records as a table and reads that.
+func table(t *testing.T, lines ...string) (Tally, [][]string) {
+	t.Helper()
+	in, out := filepath.Join(t.TempDir(), "in.jsonl"), filepath.Join(t.TempDir(), "out.csv")
+	if err := os.WriteFile(in, []byte(strings.Join(lines, "\n")), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	tally, err := Write(context.Background(), in, out, .95)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	rows, err := csv.NewReader(f).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tally, rows
+}
+
+var header = strings.Split("key,session,segment,start,end,n,mean,sd,lower,upper,change_interval.from,change_interval.to,change_interval.from_n,change_interval.to_n,change_probability,evidence,outliers", ",")
+
+func TestTable(t *testing.T) {
+	none := strings.Split(",,,,,", ",")
+	change := strings.Split("2026-01-01T00:01:00Z,2026-01-01T00:03:00Z,2,4,0.96,12.5", ",")
+	row := func(text string, change []string, outliers string) []string {
+		return append(append(strings.Split(text, ","), change...), outliers)
+	}
+	for name, c := range map[string]struct {
+		lines []string
+		want  [][]string
+		tally Tally
+	}{
+		"two segments, keys in order, no formula": {
+			[]string{
+				record("b", 0, 0, 4, 0, inSegment("1", "0.5", 2)+same),
+				record("=a", 0, 0, 1, 0, inSegment("3", "null", 1)+same),
+				record("b", 0, 1, 4, 0, inSegment("1", "0.5", 2)+same),
+				record("b", 0, 2, 4, 0, inSegment("2", "0", 2)+changed),
+				record("b", 0, 3, 4, 0, inSegment("2", "0", 2)+same),
+			},
+			[][]string{
+				row("'=a,2026-01-01T00:00:00Z,1,2026-01-01T00:00:00Z,2026-01-01T00:00:00Z,1,3,,,", none, "1"),
+				row("b,2026-01-01T00:00:00Z,1,2026-01-01T00:00:00Z,2026-01-01T00:01:00Z,2,1,0.5,0.020018007729972976,1.979981992270027", none, "2"),
+				row("b,2026-01-01T00:00:00Z,2,2026-01-01T00:02:00Z,2026-01-01T00:03:00Z,2,2,0,2,2", change, "2"),
+			},
+			Tally{2, 2, 3},
+		},
+		"sessions that a late record joins": {
+			[]string{
+				record("k", 10, 10, 1, 0, inSegment("1", "0", 1)+same),
+				record("k", 12, 12, 1, 0, inSegment("2", "0", 1)+same),
+				record("k", 10, 10, 3, 1, inSegment("5", "0", 3)+same),
+				record("k", 10, 11, 3, 1, inSegment("5", "0", 3)+same),
+				record("k", 10, 12, 3, 1, inSegment("5", "0", 3)+same),
+				record("k", 80, 80, 1, 0, inSegment("7", "0", 1)+same),
+			},
+			[][]string{
+				row("k,2026-01-01T00:10:00Z,1,2026-01-01T00:10:00Z,2026-01-01T00:12:00Z,3,5,0,5,5", none, "3"),
+				row("k,2026-01-01T01:20:00Z,1,2026-01-01T01:20:00Z,2026-01-01T01:20:00Z,1,7,0,7,7", none, "1"),
+			},
+			Tally{1, 2, 2},
+		},
+		"levels": {
+			[]string{
+				record("k", 0, 0, 3, 0, `"estimate":{"mean":1,"sd":1}`+same),
+				record("k", 0, 1, 3, 0, `"estimate":{"mean":2,"sd":1}`+same),
+				record("k", 0, 2, 3, 0, `"estimate":{"mean":6,"sd":1}`+changed),
+			},
+			[][]string{
+				row("k,2026-01-01T00:00:00Z,1,2026-01-01T00:00:00Z,2026-01-01T00:01:00Z,2,1.5,,,", none, "0"),
+				row("k,2026-01-01T00:00:00Z,2,2026-01-01T00:02:00Z,2026-01-01T00:02:00Z,1,6,,,", change, "0"),
+			},
+			Tally{1, 1, 2},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tally, rows := table(t, c.lines...)
+			if diff := cmp.Diff(append([][]string{header}, c.want...), rows); diff != "" || tally != c.tally {
+				t.Errorf("%+v, want %+v; rows (+) other than wanted (-): %s", tally, c.tally, diff)
+			}
+		})
+	}
+}
+
+func TestTableOfVectors(t *testing.T) {
+	_, rows := table(t, record("a", 0, 0, 1, 0, inSegment("[1,2]", "[0,null]", 1)+same), record("b", 0, 0, 1, 0, inSegment("3", "0", 1)+same))
+	got := [][]string{rows[0][6:14], rows[1][6:14], rows[2][6:14]}
+	want := [][]string{
+		{"mean.0", "mean.1", "sd.0", "sd.1", "lower.0", "lower.1", "upper.0", "upper.1"},
+		{"1", "2", "0", "", "1", "", "1", ""},
+		{"3", "", "0", "", "3", "", "3", ""},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestWhatIsNoTable(t *testing.T) {
+	in := filepath.Join(t.TempDir(), "in.jsonl")
+	write := func(text string) {
+		if err := os.WriteFile(in, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := filepath.Join(t.TempDir(), "out.csv")
+	write(`{"key":"a","time":"2026-01-01T00:00:00Z","n":1,"x":1,"predicted":{"mean":1,"sd":1}}`)
+	if _, err := Write(context.Background(), in, out, .95); !errors.As(err, new(NotSmoothed)) {
+		t.Errorf("estimates: %v", err)
+	}
+	write("")
+	if _, err := Write(context.Background(), in, out, .95); err == nil || !strings.Contains(err.Error(), "no records") {
+		t.Errorf("an empty file: %v", err)
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Error("a table was written")
+	}
+	if Check("a.xlsx", .95) == nil || Check("a.csv", 1) == nil || Check("a.csv.gz", .5) != nil || Check("a.parquet", .5) != nil {
+		t.Error("Check of names and intervals")
+	}
+}
+
+// What reads tables reads times as times and numbers as numbers.
+func TestForeignReaders(t *testing.T) {
+	dir := t.TempDir()
+	in, out := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "out.csv")
+	lines := record("k", 0, 0, 2, 0, inSegment("1", "0.5", 1)+same) + "\n" + record("k", 0, 1, 2, 0, inSegment("2", "0.5", 1)+changed)
+	if err := os.WriteFile(in, []byte(lines), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Write(context.Background(), in, out, .95); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("pandas", func(t *testing.T) {
+		if err := exec.Command("python3", "-c", "import pandas").Run(); err != nil {
+			if os.Getenv("CI") == "true" {
+				t.Fatal("python3 has no pandas")
+			}
+			t.Skip("SKIPPED: python3 has no pandas, which reads the table in this test: pip install pandas")
+		}
+		text, err := exec.Command("python3", "-c", `
+import pandas, sys
+times = ["session", "start", "end", "change_interval.from", "change_interval.to"]
+t = pandas.read_csv(sys.argv[1], parse_dates=times)
+for c in times:
+    assert isinstance(t[c].dtype, pandas.DatetimeTZDtype), (c, t[c].dtype)
+for c in t.columns.drop(times + ["key"]):
+    assert t[c].dtype.kind in "if", (c, t[c].dtype)
+assert t["end"][1] == pandas.Timestamp("2026-01-01T00:01:00Z")
+assert t["change_interval.to_n"][1] == 4
+`, out).CombinedOutput()
+		if err != nil {
+			t.Errorf("%v: %s", err, text)
+		}
+	})
+	t.Run("R", func(t *testing.T) {
+		if _, err := exec.LookPath("Rscript"); err != nil {
+			t.Skip("SKIPPED: there is no R, which reads the table in this test")
+		}
+		text, err := exec.Command("Rscript", "-e", `
+t <- read.csv(commandArgs(TRUE)[1])
+end <- as.POSIXct(t$end, format = "%Y-%m-%dT%H:%M:%OSZ", tz = "UTC")
+stopifnot(end[2] == as.POSIXct("2026-01-01 00:01:00", tz = "UTC"), is.numeric(t$mean), t$change_interval.to_n[2] == 4)
+`, out).CombinedOutput()
+		if err != nil {
+			t.Errorf("%v: %s", err, text)
+		}
+	})
+}
