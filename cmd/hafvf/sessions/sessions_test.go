@@ -5,9 +5,11 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -67,15 +69,15 @@ func TestTable(t *testing.T) {
 	}{
 		"two segments, keys in order, no formula": {
 			[]string{
-				record("b", 0, 0, 4, 0, inSegment("1", "0.5", 2)+same),
+				record("b", 0, 0, 4, 0, inSegment("1", "0", 2)+same),
 				record("=a", 0, 0, 1, 0, inSegment("3", "null", 1)+same),
-				record("b", 0, 1, 4, 0, inSegment("1", "0.5", 2)+same),
+				record("b", 0, 1, 4, 0, inSegment("1", "0", 2)+same),
 				record("b", 0, 2, 4, 0, inSegment("2", "0", 2)+changed),
 				record("b", 0, 3, 4, 0, inSegment("2", "0", 2)+same),
 			},
 			[][]string{
 				row("'=a,2026-01-01T00:00:00Z,1,2026-01-01T00:00:00Z,2026-01-01T00:00:00Z,1,3,,,", none, "1"),
-				row("b,2026-01-01T00:00:00Z,1,2026-01-01T00:00:00Z,2026-01-01T00:01:00Z,2,1,0.5,0.020018007729972976,1.979981992270027", none, "2"),
+				row("b,2026-01-01T00:00:00Z,1,2026-01-01T00:00:00Z,2026-01-01T00:01:00Z,2,1,0,1,1", none, "2"),
 				row("b,2026-01-01T00:00:00Z,2,2026-01-01T00:02:00Z,2026-01-01T00:03:00Z,2,2,0,2,2", change, "2"),
 			},
 			Tally{2, 2, 3},
@@ -114,6 +116,16 @@ func TestTable(t *testing.T) {
 				t.Errorf("%+v, want %+v; rows (+) other than wanted (-): %s", tally, c.tally, diff)
 			}
 		})
+	}
+}
+
+// Lower and upper are the quantiles of a normal distribution.
+func TestInterval(t *testing.T) {
+	_, rows := table(t, record("k", 0, 0, 1, 0, inSegment("1", "0.5", 1)+same))
+	for i, want := range []float64{1 - .5*1.959963984540054, 1 + .5*1.959963984540054} {
+		if got, err := strconv.ParseFloat(rows[1][8+i], 64); err != nil || math.Abs(got-want) > 1e-12 {
+			t.Errorf("%s, want %g", rows[1][8+i], want)
+		}
 	}
 }
 
