@@ -453,6 +453,11 @@ func (r *run) summary() Summary {
 			s.Lag.Usual, s.Lag.Most = max(s.Lag.Usual, lag.Usual), max(s.Lag.Most, lag.Most)
 		}
 	}
+	for _, n := range r.keys {
+		if n.breaks > 0 {
+			s.Breaking++
+		}
+	}
 	return s
 }
 

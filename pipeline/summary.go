@@ -36,6 +36,9 @@ type Summary struct {
 	// Deleted are, by topic, at most how many records were deleted before they were read.
 	Deleted map[string]int64
 	Largest []Break // per key, the largest; a few keys, largest first
+	// Breaking is how many keys had an alarm, or a change that the smoother found, of the
+	// first 100,000 keys.
+	Breaking int
 
 	Rejections []records.Rejection // the commonest reasons, most first
 	WarmUps    []string            // keys that had fewer observations than their warm-up
@@ -127,6 +130,13 @@ func (s Summary) String() string {
 			said = said[1:]
 		}
 		b.WriteString(strings.Join(slices.DeleteFunc(said, func(s string) bool { return s == "" }), ", "))
+		b.WriteByte('\n')
+	}
+	if more := s.Breaking - len(s.Largest); more > 0 {
+		fmt.Fprintf(&b, "  and %s", message.Count(more, "more key", "more keys"))
+		if s.Sessions > 0 {
+			b.WriteString("; hafvf sessions makes a table of all")
+		}
 		b.WriteByte('\n')
 	}
 	return b.String()
@@ -268,18 +278,18 @@ const (
 	misfitShare   = 0.05
 	misfitRecords = 200     // of a key, below which the share says little
 	misfitKeys    = 5       // that a summary names
-	countedKeys   = 100_000 // whose outliers are counted
+	countedKeys   = 100_000 // whose outliers and breaks are counted
 )
 
-// seen counts the records of a key, and says whether some of its values are fractions, zero or
+// seen counts records and breaks of a key, and says whether some of its values are fractions, zero or
 // negative.
 type seen struct {
-	records, outliers         int64
+	records, outliers, breaks int64
 	fractions, zero, negative bool
 }
 
 func (n seen) and(m seen) seen {
-	return seen{n.records + m.records, n.outliers + m.outliers, n.fractions || m.fractions, n.zero || m.zero, n.negative || m.negative}
+	return seen{n.records + m.records, n.outliers + m.outliers, n.breaks + m.breaks, n.fractions || m.fractions, n.zero || m.zero, n.negative || m.negative}
 }
 
 func (n *seen) values(step [][]float64) {
@@ -306,7 +316,7 @@ func misfits(keys map[string]seen) (all []Misfit) {
 type tally struct {
 	records int64
 	largest []Break
-	keys    map[string]seen // with detection
+	keys    map[string]seen // with detection, and of smoothed ones those with changes
 }
 
 func (t *tally) estimate(key string, e *keyed.Estimate) {
@@ -314,14 +324,14 @@ func (t *tally) estimate(key string, e *keyed.Estimate) {
 	switch {
 	case e.Missing:
 	case e.Detection != nil:
-		if t.keys == nil {
-			t.keys = map[string]seen{}
-		}
-		n := t.keys[key]
+		n := t.of(key)
 		n.records++
 		n.values(e.X)
 		if e.Detection.Kind == hafvf.Outlier {
 			n.outliers++
+		}
+		if e.Alarm != nil {
+			n.breaks++
 		}
 		t.keys[key] = n
 		if a := e.Alarm; a != nil {
@@ -344,6 +354,9 @@ func (t *tally) estimate(key string, e *keyed.Estimate) {
 func (t *tally) smoothed(key string, s *keyed.Smoothed) {
 	t.records++
 	if s.Change {
+		n := t.of(key)
+		n.breaks++
+		t.keys[strings.Clone(key)] = n
 		t.add(Break{Key: key, ID: s.ID, Time: s.Time, Size: s.ChangeEvidence, n: s.N}, func() string {
 			if g := s.Segment; g != nil && len(g.Before) == 1 {
 				return fmt.Sprintf("%.4g → %.4g for %d observations", g.Before[0], g.Estimate.Mean[0], g.N)
@@ -351,6 +364,14 @@ func (t *tally) smoothed(key string, s *keyed.Smoothed) {
 			return ""
 		})
 	}
+}
+
+// of is what the tally has seen of a key.
+func (t *tally) of(key string) seen {
+	if t.keys == nil {
+		t.keys = map[string]seen{}
+	}
+	return t.keys[key]
 }
 
 // add adds b, of which about says what else there is to say, if it is among the largest.

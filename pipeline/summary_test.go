@@ -272,3 +272,27 @@ func TestSpreadsheetTimesElsewhere(t *testing.T) {
 		}
 	}
 }
+
+// The summary says how many keys with changes there are beside those that it names.
+func TestSummaryOfManyChanges(t *testing.T) {
+	for _, c := range []struct {
+		keys int
+		want string
+	}{{10, ""}, {11, "  and 1 more key; hafvf sessions makes a table of all\n"}, {13, "  and 3 more keys; hafvf sessions makes a table of all\n"}} {
+		lines := []string{"key,time,x\n"}
+		rng := rand.New(rand.NewPCG(1, 1))
+		for i := range 80 {
+			for key := range c.keys + 2 {
+				x := rng.NormFloat64()
+				if i >= 40 && key >= 2 { // the first two keys do not change
+					x += 6
+				}
+				lines = append(lines, fmt.Sprintf("k%02d,%s,%.4f\n", key, start.Add(time.Duration(i)*time.Second).Format(time.RFC3339), x))
+			}
+		}
+		s, _, _ := runConfig(t, "{transform: smooth, model: {family: normal, prior: auto}, session: {gap: 1h}, source: {csv: {path: "+write(t, "in.csv", lines...)+"}}}")
+		if text := s.String(); s.Breaking != c.keys || !strings.HasSuffix(text, c.want) || c.want == "" && strings.Contains(text, "more key") {
+			t.Errorf("%d keys with changes, %d counted:\n%s", c.keys, s.Breaking, text)
+		}
+	}
+}
