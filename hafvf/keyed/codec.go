@@ -264,8 +264,8 @@ func appendSmoothed(b []byte, s Smoothed) []byte {
 	}
 	b = compact.AppendString(b, s.Split)
 	b = compact.AppendFlags(b, s.Change, s.Missing, s.Changed)
-	b = compact.AppendFlags(b, s.Segment != nil, s.Place != nil)
-	if p := s.Place; p != nil {
+	b = compact.AppendFlags(b, s.Segment != nil)
+	if p := s.Place; s.Change {
 		b = compact.AppendTime(compact.AppendTime(b, p.From), p.To)
 		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(p.FromN)), uint64(p.ToN))
 		b = compact.AppendFloats(b, []float64{p.Probability})
@@ -287,9 +287,9 @@ func (r *reader) smoothed() Smoothed {
 	s.N, s.Session.N, s.Revision = int64(r.Uvarint()), int64(r.Uvarint()), int64(r.Uvarint())
 	s.Split = r.Text()
 	s.Change, s.Missing, s.Changed = r.Flags()
-	segment, place, _ := r.Flags()
-	if place {
-		s.Place = &ChangePlace{From: r.Time(), To: r.Time(), FromN: int64(r.Uvarint()), ToN: int64(r.Uvarint())}
+	segment, _, _ := r.Flags()
+	if s.Change {
+		s.Place = ChangePlace{From: r.Time(), To: r.Time(), FromN: int64(r.Uvarint()), ToN: int64(r.Uvarint())}
 		r.Numbers(&s.Place.Probability)
 	}
 	if segment {

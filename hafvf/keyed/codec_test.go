@@ -24,7 +24,7 @@ func TestCodecKeepsEverything(t *testing.T) {
 	s := Smoothed{Time: o.Time, ID: "k/t/0", N: 3, X: [][]float64{{1}}, Shape: Vector, Estimate: Moments{[]float64{1}, []float64{nan}}, Memory: 5,
 		Posterior: []float64{3, 4}, Forward: Pass{.5, 6, []float64{1, 2}}, Backward: Pass{.25, 7, []float64{3, 4}},
 		Session: Session{o.Time, o.Time.Add(1), 9}, Revision: 2, Split: "long", ChangeEvidence: -1, Change: true, Missing: true, Changed: true,
-		Place: &ChangePlace{o.Time, o.Time.Add(1), 2, 3, .75}, Outlier: .5, Segment: &Segment{o.Time, 7, Moments{[]float64{1}, []float64{nan}}, []float64{2}}}
+		Place: ChangePlace{o.Time, o.Time.Add(1), 2, 3, .75}, Outlier: .5, Segment: &Segment{o.Time, 7, Moments{[]float64{1}, []float64{nan}}, []float64{2}}}
 	gotS, err := decodeAll(appendSmoothed(nil, s), (*reader).smoothed)
 	if diff := cmp.Diff(s, gotS, cmpopts.EquateNaNs()); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)

@@ -94,9 +94,9 @@ type Smoothed struct {
 	// "" where it was not.
 	Split string
 
-	ChangeEvidence float64      // log Bayes factor, nats, of a change between the observation before and this one; NaN on the first
-	Change         bool         // on the first observation of a new regime
-	Place          *ChangePlace // nil without
+	ChangeEvidence float64     // log Bayes factor, nats, of a change between the observation before and this one; NaN on the first
+	Change         bool        // on the first observation of a new regime
+	Place          ChangePlace // of the change
 
 	// Changed says, where Revision is above 0, that the revision before had no record of
 	// this ID, or one of another observation, place, outlier or change, of a segment that
@@ -125,9 +125,9 @@ type ChangePlace struct {
 }
 
 // placeOf is a place of steps, of which the first is observation from.
-func placeOf(observations []Observation, from int, p hafvf.Place) *ChangePlace {
+func placeOf(observations []Observation, from int, p hafvf.Place) ChangePlace {
 	first, last := from+p.From, from+p.To
-	return &ChangePlace{observations[first].Time, observations[last].Time, int64(first + 1), int64(last + 1), p.Probability}
+	return ChangePlace{observations[first].Time, observations[last].Time, int64(first + 1), int64(last + 1), p.Probability}
 }
 
 // A Pass is one direction's part in a smoothed observation.

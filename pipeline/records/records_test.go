@@ -62,7 +62,7 @@ func populated(l *Layout, outputs int, as Form) map[string][]byte {
 	s := keyed.Smoothed{
 		Time: at, ID: "k/1", N: 1, X: [][]float64{floats(2)}, Shape: keyed.Vector, Estimate: m, Posterior: floats(params),
 		Forward: pass, Backward: pass, Session: keyed.Session{Start: at, End: at, N: 1}, Split: "max",
-		Change: true, Place: &keyed.ChangePlace{From: at, To: at, FromN: 1, ToN: 2, Probability: .5},
+		Change: true, Place: keyed.ChangePlace{From: at, To: at, FromN: 1, ToN: 2, Probability: .5},
 	}
 	if l.Segments {
 		s.Forward, s.Backward = keyed.Pass{}, keyed.Pass{}

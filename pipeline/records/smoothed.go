@@ -56,7 +56,7 @@ func present(f field[smoothed]) field[smoothed] {
 
 // onChange is a field of records with a change.
 func onChange(f field[smoothed]) field[smoothed] {
-	return only(f, func(s smoothed) bool { return s.Place != nil }, func(*Layout) bool { return true })
+	return only(f, func(s smoothed) bool { return s.Change }, func(*Layout) bool { return true })
 }
 
 // revised is a field of records that replace others.
