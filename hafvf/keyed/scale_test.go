@@ -181,7 +181,8 @@ func TestScaleOfRegressionAndSessions(t *testing.T) {
 		s := scaled[i]
 		if math.Abs(s.ChangeEvidence-p.ChangeEvidence) > 1e-6 || s.Change != p.Change ||
 			math.Abs(math.Log(s.Estimate.Mean[0])-p.Estimate.Mean[0]) > 1e-9 ||
-			math.Abs(s.Estimate.SD[0]/s.Estimate.Mean[0]-p.Estimate.SD[0]) > 1e-9 {
+			math.Abs(s.Estimate.SD[0]/s.Estimate.Mean[0]-p.Estimate.SD[0]) > 1e-9 ||
+			math.Abs(s.Segment.Estimate.SD[0]/s.Segment.Estimate.Mean[0]-p.Segment.Estimate.SD[0]) > 1e-9 {
 			t.Fatalf("step %d: %+v, want that of %+v", i, s, p)
 		}
 	}
