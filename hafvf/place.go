@@ -85,7 +85,7 @@ func (p *placing) place(n, from, c, end int) Place {
 	for _, e := range p.evidence[out.From-first : out.To-first+1] {
 		within += special.Exp(e - total)
 	}
-	out.Probability = within / (1 + math.Exp(math.Log(float64(n-1))-total))
+	out.Probability = math.Min(1, within) / (1 + math.Exp(math.Log(float64(n-1))-total))
 	return out
 }
 

@@ -247,7 +247,8 @@ func (s *Segmenter) findPlaces(parts []*Segmentation) {
 	stepOf := func(i int) int { k := partOf(i); return steps[k] + parts[k].at[i-offsets[k]] }
 	for i, p := range places {
 		k := partOf(changes[i])
-		p.From, p.To = stepOf(p.From)-steps[k], stepOf(p.To)-steps[k]
+		// A change is after the observation before, perhaps in a gap.
+		p.From, p.To = stepOf(p.From-1)+1-steps[k], stepOf(p.To)-steps[k]
 		parts[k].places = append(parts[k].places, p)
 	}
 }
