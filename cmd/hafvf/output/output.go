@@ -47,10 +47,10 @@ type Record struct {
 	Evidence *float64 `json:"change_evidence"`
 	Change   bool
 	// Of a change.
-	Probability *float64 `json:"change_probability"`
+	Probability *float64  `json:"change_probability"`
 	Interval    *Interval `json:"change_interval"`
-	Outlier *float64 // not with levels
-	Segment *struct {
+	Outlier     *float64  // not with levels
+	Segment     *struct {
 		Start *time.Time
 		N     int64
 		Moments
