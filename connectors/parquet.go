@@ -66,7 +66,7 @@ func openParquet(path string, src Source) (_ *parquetReader, err error) {
 	p := &parquetReader{path: path, name: sourceName(path), file: f, groups: pf.RowGroups()}
 	p.rawCSV = csv.NewWriter(&p.raw)
 	columns := pf.Root().Columns()
-	if src.every {
+	if src.every || src.Wide {
 		columns = slices.DeleteFunc(slices.Clone(columns), func(col *parquet.Column) bool { return parquetText(col) == nil })
 	}
 	for _, col := range columns {

@@ -78,6 +78,10 @@ type Source struct {
 	Key    []string
 	Time   string
 	Values []string
+	// Wide says that each column of Values is a series, whose name is a part of the key: a
+	// row makes a record for each, with the Fields key, name of the column, time and value.
+	// Values may be patterns then, in which * stands for any text and ? for a character.
+	Wide bool
 	// TimeOptional lets a file do without the column Time, see Record.NoTime.
 	TimeOptional bool
 	// Delimiter separates the fields of a CSV, one rune. Default ",".
@@ -169,7 +173,11 @@ func (noMatch) Is(target error) bool { return target == fs.ErrNotExist }
 // open opens one file and reads its header.
 func (src Source) open(path string) (recordReader, error) {
 	if src.Format == Parquet {
-		return openParquet(path, src)
+		rr, err := openParquet(path, src)
+		if err != nil {
+			return nil, err
+		}
+		return src.shaped(rr, path)
 	}
 	r, err := openText(path)
 	if err != nil {
@@ -185,7 +193,20 @@ func (src Source) open(path string) (recordReader, error) {
 		r.Close()
 		return nil, err
 	}
-	return rr, nil
+	return src.shaped(rr, path)
+}
+
+// shaped is a reader of the table as it is, or if it is wide, of its long records.
+func (src Source) shaped(rr recordReader, path string) (recordReader, error) {
+	if !src.Wide || src.every {
+		return rr, nil
+	}
+	w, err := newWide(rr, src, path)
+	if err != nil {
+		rr.close()
+		return nil, err
+	}
+	return w, nil
 }
 
 // readsOnce reports whether what is read at a path is gone then: standard input, a pipe, a
@@ -400,6 +421,12 @@ func (src Source) locate(path string, names []string) ([]int, error) {
 			index = append(index, i)
 		}
 		return index, nil
+	}
+	if src.Wide {
+		var err error
+		if src.Values, err = src.spread(path, names); err != nil {
+			return nil, err
+		}
 	}
 	for i, want := range src.columns() {
 		isTime := i == len(src.Key)

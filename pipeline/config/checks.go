@@ -98,6 +98,20 @@ func (d *decoder) lastValues(c *Config, path string, bank []hafvf.Member) {
 	}
 }
 
+// layout settles the columns of a wide table.
+func (d *decoder) layout(c *Config) {
+	f, path := c.Source.fields()
+	if f.Layout != Wide {
+		return
+	}
+	if !d.has(path + ".key") {
+		f.Key = nil
+	}
+	if !d.has(path + ".values") {
+		f.Values = []string{"*"}
+	}
+}
+
 // seasons settles the seasons, of the model and of every rule.
 func (d *decoder) seasons(c *Config, nodes *priorNodes) {
 	one := func(path string, given seasonKeys, levels []hafvf.Beta) *usual.RhythmConfig {

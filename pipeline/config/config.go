@@ -137,12 +137,19 @@ type Receiver struct {
 	MaxAge  time.Duration     // above which an alert is not sent; 0: none is too old
 }
 
+// Layouts of a table.
+const (
+	Long = "long" // a row is an observation
+	Wide = "wide" // a row has an observation in each column of values, a key each
+)
+
 // Fields say where in a record the parts of an observation stand, and how they are
 // written: columns of a table, or fields of a JSON object, whose names may be dotted paths.
 type Fields struct {
 	Key    []string // joined with "/"; empty: all records are one series
 	Time   string   // empty: records have no time
 	Values []string // several make one vector
+	Layout string   // of a table: Long or Wide
 
 	Zone       string // of times without one
 	TimeFormat string // of times that are not understood without it
@@ -193,6 +200,7 @@ func Parse(name string, text []byte, set []string) (*Config, error) {
 		nodes := newPriorNodes()
 		d.at[""] = root.Line
 		d.mapping("", root, c.keys(nodes))
+		d.layout(c)
 		d.filters(c, nodes)
 		d.seasons(c, nodes)
 		d.check(c)

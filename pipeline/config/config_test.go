@@ -60,7 +60,7 @@ func TestParseFillsInDefaults(t *testing.T) {
 		Odds:           10,
 		Source: Source{CSV: &CSV{
 			Path:      "in.csv",
-			Fields:    Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}, Zone: "UTC", Decimal: '.'},
+			Fields:    Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}, Layout: Long, Zone: "UTC", Decimal: '.'},
 			Delimiter: ',',
 		}},
 		Sink:   Sink{JSONL: &File{Path: "-"}},
@@ -217,7 +217,7 @@ func TestParseReadsEveryKey(t *testing.T) {
 		Odds:           10,
 		Source: Source{CSV: &CSV{
 			Path:      "data/*.csv",
-			Fields:    Fields{Key: []string{"pump"}, Values: []string{"a", "b"}, Zone: "UTC", Decimal: '.'},
+			Fields:    Fields{Key: []string{"pump"}, Values: []string{"a", "b"}, Layout: Long, Zone: "UTC", Decimal: '.'},
 			Delimiter: '\t',
 		}},
 		Sink:       Sink{CSV: &File{Path: "out.csv.gz"}},
@@ -334,7 +334,9 @@ func TestParseErrors(t *testing.T) {
 		{"null for a mapping", with("sink:", "runner: {}"), []string{`pump.yaml:3: sink: must be a mapping, not null`}},
 		{"mapping for a list", with("levels: {alpha: 1, beta: 1}"), []string{`pump.yaml:3: levels: must be a list of {alpha, beta}, not a mapping`}},
 		{"number in a list of mappings", with("levels:", "  - 1"), []string{`pump.yaml:4: levels.0: must be a mapping, not the number 1`}},
-		{"text for a list", "model: {family: normal}\nsource: {csv: {path: a, values: x}}", []string{`pump.yaml:2: source.csv.values: must be a list of columns, not the text "x"`}},
+		{"unknown layout", "model: {family: normal}\nsource: {csv: {path: a, layout: tall}}", []string{`pump.yaml:2: source.csv.layout: unknown value "tall"; known here: long, wide`}},
+		{"no values", "model: {family: normal}\nsource: {csv: {path: a, values: ''}}", []string{`pump.yaml:2: source.csv.values: must name at least one of the columns`}},
+		{"text for a list", "model: {family: normal}\nsource: {csv: {path: a, missing: x}}", []string{`pump.yaml:2: source.csv.missing: must be a list of texts, such as [NA, -, -999], not the text "x"`}},
 		{"number for a duration", with("lateness: 5"), []string{`pump.yaml:3: lateness: must be a duration such as 30m or 0s, not the number 5`}},
 		{"text for a duration", with("lateness: soon"), []string{`pump.yaml:3: lateness: must be a duration such as 30m or 0s, not the text "soon"`}},
 		{"list for a duration", with("lateness: []"), []string{`pump.yaml:3: lateness: must be a duration such as 30m or 0s, not a list`}},

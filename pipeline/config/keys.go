@@ -177,13 +177,14 @@ func (s *Source) keys() []key {
 	return []key{
 		{name: "csv", doc: "Delimited text with a header line.", seen: func() { s.CSV = csv },
 			keys: slices.Concat([]key{sourcePath(&csv.Path)}, csv.Fields.keys("Column"), []key{
+				csv.Fields.layout(),
 				{name: "delimiter", doc: "Separates the fields of a line.", read: delimiter(&csv.Delimiter)},
 				{name: "decimal", doc: "Separates the whole part of a number from its fraction.", read: decimal(&csv.Decimal)},
 			})},
 		{name: "jsonl", doc: "One JSON object per line.", seen: func() { s.JSONL = jsonl },
 			keys: slices.Concat([]key{sourcePath(&jsonl.Path)}, jsonl.Fields.keys("Field"))},
 		{name: "parquet", doc: "Parquet files.", seen: func() { s.Parquet = parquet },
-			keys: slices.Concat([]key{sourcePath(&parquet.Path)}, parquet.Fields.keys("Column"))},
+			keys: slices.Concat([]key{sourcePath(&parquet.Path)}, parquet.Fields.keys("Column"), []key{parquet.Fields.layout()})},
 		s.kafkaKey(),
 	}
 }
@@ -193,7 +194,12 @@ func sourcePath(dst *string) key {
 }
 
 func defaultFields() Fields {
-	return Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}, Zone: "UTC", Decimal: '.'}
+	return Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}, Layout: Long, Zone: "UTC", Decimal: '.'}
+}
+
+// layout declares the layout of a table.
+func (f *Fields) layout() key {
+	return key{name: "layout", doc: "long: a row is an observation. wide: each column of values is a key of its own, named by the column, behind the key's parts if key is given; an empty cell is a missing observation of that key. Then values are names, or patterns in which * stands for any text and ? for a character; a pattern takes the columns of numbers, by the first 1,000 rows, and of standard input by the first one. In the wide layout key is none by default, and values is [\"*\"].", read: choice(&f.Layout, Long, Wide)}
 }
 
 // keys declare what a record looks like. It has columns or fields.
@@ -209,7 +215,7 @@ func (f *Fields) keys(what string) []key {
 	return []key{
 		{name: "key", doc: what + " of the key. A list joins several with \"/\"; in the parts % becomes %25 and / becomes %2F, so that different parts make different keys. none makes one series of all records of a file or topic; its key is the name of the file or topic." + nested, read: keyFields(&f.Key)},
 		{name: "time", doc: what + " of the time. An empty name means that records have no time, which needs order: arrival.", read: text(&f.Time, mayBeEmpty)},
-		{name: "values", doc: what + "s of the value. Several make one vector.", read: texts(strings.ToLower(what)+"s", &f.Values)},
+		{name: "values", doc: what + "s of the value. Several make one vector.", read: oneOrMore(strings.ToLower(what)+"s", &f.Values)},
 		{name: "zone", doc: "Time zone of times that have no offset. In the hour that its clock shows twice, as it goes back, the order of the records of a key tells which time is which.", read: zone(&f.Zone)},
 		{name: "time_format", doc: "Form of the times, as a Go layout or for strftime. These forms need none: " + times.Understood + ". Of numbers: " + times.Unix + " takes them as Unix times, " + times.Spreadsheet + " as days since 1899-12-30 on the clock of zone. Without a form, a run refuses a file whose first 100 times are all between 20,000 and 80,000: they are more likely days of a spreadsheet than seconds of 1970-01-01. Of standard input and topics it rejects each record with such a time.", read: timeFormat(&f.TimeFormat)},
 		{name: "max_ahead", doc: "How far a time may be ahead of the clock of this computer. A record whose time is further ahead is rejected: it would make the later records of its key late. none takes every time. A key that has learned a time ahead of the clock goes back when five of its records in a row, in order, are late; four are rejected.", initial: none, read: age(&f.MaxAhead)},
@@ -322,7 +328,7 @@ func (s *Source) fields() (f *Fields, path string) {
 // source whose records bring their own shape.
 func (s *Source) columns() (values []string, path string) {
 	f, path := s.fields()
-	if path == "" || len(f.Values) == 1 && (s.JSONL != nil || s.Kafka != nil) {
+	if path == "" || f.Layout == Wide || len(f.Values) == 1 && (s.JSONL != nil || s.Kafka != nil) {
 		return nil, ""
 	}
 	return f.Values, path + ".values"

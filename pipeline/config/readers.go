@@ -270,6 +270,26 @@ func keyFields(dst *[]string) reader {
 	}}
 }
 
+// oneOrMore reads a name or a list of names.
+func oneOrMore(what string, dst *[]string) reader {
+	r := texts(what, dst)
+	several := r.read
+	r.takes = "name or " + r.takes
+	r.read = func(d *decoder, path string, n *yaml.Node) {
+		var name string
+		switch {
+		case n.Kind != yaml.ScalarNode:
+			several(d, path, n)
+		case !d.text(path, n, &name):
+		case name == "":
+			d.fail(path, "must name at least one of the %s", what)
+		default:
+			*dst = []string{name}
+		}
+	}
+	return r
+}
+
 // missing reads texts, of which YAML takes some for numbers or null.
 func missing(dst *[]string) reader {
 	const takes = "list of texts, such as [NA, -, -999]"

@@ -248,7 +248,7 @@ func (t *table) guess() *draft {
 	repeats := func(c *column) bool { return 3*c.distinct() <= max(c.records, 3) }
 	key := t.best(keyNames, func(c *column) bool {
 		switch {
-		case c == at || c.nested > 0 || len(c.texts) == 0:
+		case c == at || c.nested > 0 || !slices.ContainsFunc(c.texts, func(s string) bool { return !absent(s) }):
 			return false
 		case !c.numeric():
 			return repeats(c) || usualKey(c) && c.distinct() < c.records
@@ -260,19 +260,70 @@ func (t *table) guess() *draft {
 	} else {
 		key = nil
 	}
-	x := t.best(valueNames, func(c *column) bool {
+	value := func(c *column) bool {
 		return c != at && c != key && (c.numeric() || c.nested > 0 && strings.EqualFold(c.name, "x"))
-	})
+	}
+	x := t.best(valueNames, func(c *column) bool { return value(c) && !c.sequence() })
+	if x == nil { // better a sequence than nothing
+		x = t.best(valueNames, value)
+	}
 	if x == nil {
 		return d
 	}
 	d.fields.Values = []string{x.name}
+	if at != nil && key == nil && t.wide(at, x) {
+		d.fields.Layout, d.fields.Values = config.Wide, []string{"*"}
+		if values, all := t.series(at); len(values) < all {
+			d.fields.Values = values
+		}
+		return d
+	}
 	for _, c := range t.columns {
 		if c != at && c != key && c != x && c.numeric() {
 			d.others = append(d.others, c.name)
 		}
 	}
 	return d
+}
+
+// wide reports whether a table with times has a series in each column: several columns of
+// numbers, of which none is called as a value is.
+func (t *table) wide(at, x *column) bool {
+	if t.format == connectors.JSONLines || rank(x.name, valueNames) < unusual {
+		return false
+	}
+	values, _ := t.series(at)
+	return len(values) >= 3
+}
+
+// series are the columns of numbers that are no sequence, and the number of all.
+func (t *table) series(at *column) (values []string, all int) {
+	for _, c := range t.columns {
+		if c == at || !c.numeric() {
+			continue
+		}
+		if all++; !c.sequence() {
+			values = append(values, c.name)
+		}
+	}
+	return values, all
+}
+
+// sequence reports whether numbers rise by the same from each record to the next.
+func (c *column) sequence() bool {
+	if len(c.texts) < 3 {
+		return false
+	}
+	step := 0.
+	for i := range c.texts[1:] {
+		a, err := new(observe.Parser).Number(c.texts[i])
+		b, err2 := new(observe.Parser).Number(c.texts[i+1])
+		if err != nil || err2 != nil || !(b > a) || i > 0 && b-a != step {
+			return false
+		}
+		step = b - a
+	}
+	return true
 }
 
 // settle takes over what a look found of how records are to be read. It reports whether
@@ -361,9 +412,12 @@ func (d *draft) yaml(l *Look) []byte {
 	if d.fields.Decimal == ',' {
 		at("decimal", yamlText(","), "")
 	}
-	if len(d.fields.Key) == 0 {
+	switch {
+	case d.fields.Layout == config.Wide:
+		at("layout", config.Wide, found(l)+"; long: one value in a row")
+	case len(d.fields.Key) == 0:
 		at("key", "none", "one series; or the name of the column that tells series apart")
-	} else {
+	default:
 		at("key", yamlText(d.fields.Key[0]), found(l))
 	}
 	times := ""

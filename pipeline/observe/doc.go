@@ -6,6 +6,8 @@
 package observe
 
 import (
+	"slices"
+
 	"hafvf/connectors"
 	"hafvf/pipeline/config"
 )
@@ -25,5 +27,9 @@ func Files(c *config.Config) (connectors.Source, config.Fields) {
 // columns has the source read the columns that the fields name.
 func columns(c *config.Config, s connectors.Source, f config.Fields) (connectors.Source, config.Fields) {
 	s.Key, s.Time, s.Values, s.TimeOptional = f.Key, f.Time, f.Values, c.Order == config.Arrival
+	if f.Layout == config.Wide {
+		s.Wide = true
+		f.Key, f.Values = append(slices.Clone(f.Key), "column"), []string{"value"}
+	}
 	return s, f
 }

@@ -1,0 +1,155 @@
+package connectors
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A wide table has a series in each column of values, and a row for each time. It is read as
+// the long table that says the same: a row makes a record for every series, whose Fields are
+// the key's, the name of the column, the time and the value.
+
+// wideLook is how many rows are looked at to tell columns of numbers.
+const wideLook = 1000
+
+// spread returns the columns of values that are among the names: those that Values name, and
+// those that match its patterns. Key and time are never among the latter.
+func (src Source) spread(file string, names []string) (values []string, err error) {
+	for _, want := range src.Values {
+		if slices.Contains(names, want) || !isPattern(want) {
+			values = append(values, want)
+			continue
+		}
+		matched := false
+		for _, name := range names {
+			if name == src.Time || slices.Contains(src.Key, name) || !matches(want, name) {
+				continue
+			}
+			if matched = true; !slices.Contains(values, name) {
+				values = append(values, name)
+			}
+		}
+		if !matched {
+			return nil, fmt.Errorf("%s has no column of values that matches %q; its columns are %s", fileName(file), want, list(names))
+		}
+	}
+	return values, nil
+}
+
+func isPattern(s string) bool { return strings.ContainsAny(s, "*?") }
+
+// matches reports whether a name matches a pattern, in which * stands for any text and ? for a
+// character.
+func matches(pattern, name string) bool {
+	escape := strings.NewReplacer(`\`, `\\`, "[", `\[`, "/", "\x00")
+	ok, err := path.Match(escape.Replace(pattern), strings.ReplaceAll(name, "/", "\x00"))
+	return err == nil && ok
+}
+
+// A wideReader makes long records of the rows of a wide table.
+type wideReader struct {
+	recordReader
+	src    Source
+	file   string
+	values []string // the columns of values
+	series []int    // which of them are read
+
+	ahead []Record // that were looked at
+	err   error    // after them
+	known bool     // which columns are read
+
+	row Record
+	at  int // which series of the row comes next
+}
+
+// newWide makes a reader of the long records of rr, which reads the columns of src.
+func newWide(rr recordReader, src Source, file string) (*wideReader, error) {
+	values, err := src.spread(file, rr.columns())
+	if err != nil {
+		return nil, err
+	}
+	w := &wideReader{recordReader: rr, src: src, file: file, values: values}
+	if readsOnce(file) {
+		return w, nil // what is looked at cannot be looked at again
+	}
+	return w, w.choose(wideLook)
+}
+
+// choose looks at the first rows, and reads the columns that Values name, and those that match
+// a pattern and are of numbers.
+func (w *wideReader) choose(rows int) error {
+	w.known = true
+	if slices.ContainsFunc(w.src.Values, isPattern) {
+		for len(w.ahead) < rows && w.err == nil {
+			r, err := w.recordReader.next()
+			if w.err = err; err == nil {
+				w.ahead = append(w.ahead, r)
+			}
+		}
+	}
+	for i, name := range w.values {
+		if slices.Contains(w.src.Values, name) || w.numeric(i) {
+			w.series = append(w.series, i)
+		}
+	}
+	if len(w.series) == 0 {
+		return fmt.Errorf("%s has no column of numbers that matches %s; its columns are %s", fileName(w.file), list(w.src.Values), list(w.columns()))
+	}
+	return nil
+}
+
+// numeric reports whether most of what was looked at in a column of values is numbers. Of a
+// column without anything nothing is known: it may be one of numbers.
+func (w *wideReader) numeric(i int) bool {
+	texts, numbers := 0, 0
+	for _, r := range w.ahead {
+		if r.Reason != "" {
+			continue
+		}
+		s := strings.TrimSpace(r.Fields[len(w.src.Key)+1+i])
+		if s == "" {
+			continue
+		}
+		if _, err := strconv.ParseFloat(strings.Replace(s, ",", ".", 1), 64); err == nil {
+			numbers++
+		} else {
+			texts++
+		}
+	}
+	return numbers >= texts
+}
+
+func (w *wideReader) nextRow() (r Record, err error) {
+	if len(w.ahead) > 0 {
+		r, w.ahead = w.ahead[0], w.ahead[1:]
+		return r, nil
+	}
+	if w.err != nil {
+		return Record{}, w.err
+	}
+	return w.recordReader.next()
+}
+
+func (w *wideReader) next() (Record, error) {
+	if !w.known {
+		if err := w.choose(1); err != nil {
+			return Record{}, err
+		}
+	}
+	if w.at == len(w.series) || w.row.Fields == nil {
+		r, err := w.nextRow()
+		if err != nil || r.Reason != "" {
+			w.row = Record{}
+			return r, err
+		}
+		w.row, w.at = r, 0
+	}
+	keys, i := len(w.src.Key), w.series[w.at]
+	w.at++
+	long := w.row
+	long.Fields = append(slices.Clone(w.row.Fields[:keys]), w.values[i], w.row.Fields[keys], w.row.Fields[keys+1+i])
+	return long, nil
+}
