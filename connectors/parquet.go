@@ -1,7 +1,6 @@
 package connectors
 
 import (
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
@@ -26,8 +25,7 @@ type parquetReader struct {
 	left       int64              // rows of the current group
 	row        int64
 	cols       []*parquetColumn // nil for a time that is not there
-	raw        strings.Builder
-	rawCSV     *csv.Writer
+	raw        rowText
 }
 
 // parquetColumn is the cursor in one column.
@@ -64,7 +62,6 @@ func openParquet(path string, src Source) (_ *parquetReader, err error) {
 		return nil, fmt.Errorf("%s is not a complete parquet file: %w", path, err)
 	}
 	p := &parquetReader{path: path, name: sourceName(path), file: f, groups: pf.RowGroups()}
-	p.rawCSV = csv.NewWriter(&p.raw)
 	columns := pf.Root().Columns()
 	if src.every || src.Wide {
 		columns = slices.DeleteFunc(slices.Clone(columns), func(col *parquet.Column) bool { return parquetText(col) == nil })
@@ -244,11 +241,7 @@ func (p *parquetReader) next() (Record, error) {
 	p.left--
 	p.row++
 	rec.Position = p.row
-	p.raw.Reset()
-	p.rawCSV.Write(rec.Fields)
-	p.rawCSV.Flush()
-	raw := strings.TrimSuffix(p.raw.String(), "\n")
-	rec.Raw = []byte(raw[:min(len(raw), MaxRaw)])
+	rec.Raw = p.raw.of(rec.Fields)
 	for _, f := range rec.Fields {
 		if rec.Reason = textFault([]byte(f)); rec.Reason != "" {
 			rec.Fields = nil

@@ -53,7 +53,7 @@ type Record struct {
 	Index int64
 	// Raw is the record as it stood in the file, without its line end, cut at
 	// MaxRaw bytes; a usable record of JSON Lines is complete. A Parquet row is
-	// given as the CSV of its Fields.
+	// given as the CSV of its Fields, and so is a record of a wide table.
 	Raw []byte
 	// Fields holds key, time and values in the order of the Source's columns;
 	// nil for JSON Lines and where Reason is set. A null of Parquet is "".

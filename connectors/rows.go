@@ -2,9 +2,11 @@ package connectors
 
 import (
 	"bytes"
+	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // The rows of a table come as lines of cells with a tab between them, as many as the
@@ -64,4 +66,22 @@ func text(v []byte) (string, error) {
 		return "", errJSON
 	}
 	return s, nil
+}
+
+// A rowText writes the fields of a record as CSV, for Record.Raw.
+type rowText struct {
+	text strings.Builder
+	csv  *csv.Writer
+}
+
+// of is the text of the fields, cut at MaxRaw bytes.
+func (t *rowText) of(fields []string) []byte {
+	if t.csv == nil {
+		t.csv = csv.NewWriter(&t.text)
+	}
+	t.text.Reset()
+	t.csv.Write(fields) // to a Builder, which does not fail
+	t.csv.Flush()
+	raw := strings.TrimSuffix(t.text.String(), "\n")
+	return []byte(raw[:min(len(raw), MaxRaw)])
 }

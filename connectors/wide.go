@@ -19,13 +19,13 @@ const wideLook = 1000
 // those that match its patterns. Key and time are never among the latter.
 func (src Source) spread(file string, names []string) (values []string, err error) {
 	for _, want := range src.Values {
-		if slices.Contains(names, want) || !isPattern(want) {
+		if slices.Contains(names, want) || !IsPattern(want) {
 			values = append(values, want)
 			continue
 		}
 		matched := false
 		for _, name := range names {
-			if name == src.Time || slices.Contains(src.Key, name) || !matches(want, name) {
+			if name == src.Time || slices.Contains(src.Key, name) || !Matches(want, name) {
 				continue
 			}
 			if matched = true; !slices.Contains(values, name) {
@@ -39,11 +39,12 @@ func (src Source) spread(file string, names []string) (values []string, err erro
 	return values, nil
 }
 
-func isPattern(s string) bool { return strings.ContainsAny(s, "*?") }
+// IsPattern reports whether a name of a column is a pattern.
+func IsPattern(s string) bool { return strings.ContainsAny(s, "*?") }
 
-// matches reports whether a name matches a pattern, in which * stands for any text and ? for a
+// Matches reports whether a name matches a pattern, in which * stands for any text and ? for a
 // character.
-func matches(pattern, name string) bool {
+func Matches(pattern, name string) bool {
 	escape := strings.NewReplacer(`\`, `\\`, "[", `\[`, "/", "\x00")
 	ok, err := path.Match(escape.Replace(pattern), strings.ReplaceAll(name, "/", "\x00"))
 	return err == nil && ok
@@ -63,6 +64,7 @@ type wideReader struct {
 
 	row Record
 	at  int // which series of the row comes next
+	raw rowText
 }
 
 // newWide makes a reader of the long records of rr, which reads the columns of src.
@@ -82,7 +84,7 @@ func newWide(rr recordReader, src Source, file string) (*wideReader, error) {
 // a pattern and are of numbers.
 func (w *wideReader) choose(rows int) error {
 	w.known = true
-	if slices.ContainsFunc(w.src.Values, isPattern) {
+	if slices.ContainsFunc(w.src.Values, IsPattern) {
 		for len(w.ahead) < rows && w.err == nil {
 			r, err := w.recordReader.next()
 			if w.err = err; err == nil {
@@ -151,5 +153,6 @@ func (w *wideReader) next() (Record, error) {
 	w.at++
 	long := w.row
 	long.Fields = append(slices.Clone(w.row.Fields[:keys]), w.values[i], w.row.Fields[keys], w.row.Fields[keys+1+i])
+	long.Raw = w.raw.of(long.Fields) // not the row, of which each series would have a copy
 	return long, nil
 }

@@ -142,8 +142,11 @@ func decodeJSON(line []byte) (string, keyed.Observation, error) {
 	if err != nil {
 		panic(err)
 	}
-	d := observe.NewDecoder(connectors.JSONLines, p).File([]connectors.Record{{Source: "in", Raw: line}})[0]
-	return d.Key, d.Observation, d.Err
+	var one observe.Decoded
+	observe.NewDecoder(connectors.JSONLines, p).File([]connectors.Record{{Source: "in", Raw: line}}, func(found []observe.Decoded) {
+		one = found[0]
+	})
+	return one.Key, one.Observation, one.Err
 }
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

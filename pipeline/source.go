@@ -183,17 +183,21 @@ func (d *decoder) pass(found []observe.Decoded, take func(key string, o *keyed.O
 // fileDecoder decodes batches of files.
 type fileDecoder struct{ decoder }
 
-func (d *fileDecoder) Decode(batch any, take func(key string, o *keyed.Observation) error, reject func([]byte)) {
-	for part := range slices.Chunk(batch.(connectors.Batch).Records, observe.Together) {
-		d.pass(d.File(part), take, reject)
+func (d *fileDecoder) Decode(batch any, take func(key string, o *keyed.Observation) error, reject func([]byte)) (records int) {
+	all := batch.(connectors.Batch).Records
+	for part := range slices.Chunk(all, observe.Together) {
+		d.File(part, func(found []observe.Decoded) { d.pass(found, take, reject) })
 	}
+	return len(all)
 }
 
 // topicDecoder decodes batches of topics.
 type topicDecoder struct{ decoder }
 
-func (d *topicDecoder) Decode(batch any, take func(key string, o *keyed.Observation) error, reject func([]byte)) {
-	for part := range slices.Chunk(batch.(kafkaio.Batch).Records, observe.Together) {
+func (d *topicDecoder) Decode(batch any, take func(key string, o *keyed.Observation) error, reject func([]byte)) (records int) {
+	all := batch.(kafkaio.Batch).Records
+	for part := range slices.Chunk(all, observe.Together) {
 		d.pass(d.Topic(part), take, reject)
 	}
+	return len(all)
 }

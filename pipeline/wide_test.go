@@ -70,3 +70,38 @@ func TestWideTable(t *testing.T) {
 		t.Error(err) // a column that is named is read, whatever it holds
 	}
 }
+
+// Objects with several observations, or with none, have the records of the lines that say the
+// same, filtered and smoothed.
+func TestObjectsOfSeveral(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 5))
+	var long, series []string
+	for k := range 3 {
+		var times, values []string
+		for i := range 40 {
+			at, x := start.Unix()+int64(60*i), fmt.Sprintf("%.4f", rng.NormFloat64()+float64(i/20*6))
+			times, values = append(times, fmt.Sprint(at)), append(values, x)
+			long = append(long, fmt.Sprintf(`{"key":"up{job=\"%d\"}","time":%d,"x":%s}`+"\n", k, at, x))
+		}
+		labels := fmt.Sprintf(`{"__name__":"up","job":"%d"}`, k)
+		series = append(series, `{"metric":`+labels+`,"t":[],"v":[]}`+"\n", `{"metric":`+labels+`,"t":[`+strings.Join(times, ",")+`],"v":[`+strings.Join(values, ",")+`]}`+"\n")
+	}
+	plain := func(lines []string) (all []string) {
+		for _, line := range lines {
+			before, after, _ := strings.Cut(line, `"id":"`)
+			_, after, _ = strings.Cut(after, `","n"`)
+			all = append(all, strings.TrimSpace(before+after))
+		}
+		slices.Sort(all)
+		return all
+	}
+	for _, transform := range []string{"filter", "smooth"} {
+		text := "{transform: " + transform + ", model: {family: normal, prior: auto}, source: {jsonl: {path: %s%s}}}"
+		_, want, _ := runConfig(t, fmt.Sprintf(text, write(t, "long.jsonl", long...), ""))
+		s, got, _ := runConfig(t, fmt.Sprintf(text, write(t, "series.jsonl", series...), ", layout: series, key: metric, time: t, values: v"))
+		equal(t, plain(want), plain(got))
+		if s.Records != 120 || s.Rejected != 0 {
+			t.Errorf("%d records, %d rejected", s.Records, s.Rejected)
+		}
+	}
+}

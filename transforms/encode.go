@@ -14,8 +14,34 @@ import (
 type Decoder interface {
 	// Decode passes the observations of an element to take, in their order; take keeps
 	// nothing of them. It calls reject once for each record that is no observation, or
-	// that take has refused for the reason it returns: with bytes for the dead letter.
-	Decode(element any, take func(key string, o *keyed.Observation) error, reject func([]byte))
+	// that take has refused for the reason it returns: with bytes for the dead letter. It
+	// returns how many records of the source the element has, each of which may hold none
+	// or several observations.
+	Decode(element any, take func(key string, o *keyed.Observation) error, reject func([]byte)) (records int)
+}
+
+// decoding is what a bundle has decoded.
+type decoding struct {
+	decoder  Decoder
+	rejected int
+	more     int // observations and rejected ones than there were records
+}
+
+func (d *decoding) start() { d.rejected, d.more = 0, 0 }
+
+func (d *decoding) decode(element any, take func(key string, o *keyed.Observation) error, reject func([]byte)) {
+	taken, rejected := 0, d.rejected
+	records := d.decoder.Decode(element, func(key string, o *keyed.Observation) error {
+		err := take(key, o)
+		if err == nil {
+			taken++
+		}
+		return err
+	}, func(b []byte) {
+		d.rejected++
+		reject(b)
+	})
+	d.more += taken + d.rejected - rejected - records
 }
 
 // An Encoder turns what FilterEncoded finds into bytes. Each goroutine has its own. A key

@@ -55,9 +55,10 @@ type decoder struct {
 	x  []float64
 }
 
-func (d *decoder) Decode(element any, take func(key string, o *keyed.Observation) error, reject func([]byte)) {
+func (d *decoder) Decode(element any, take func(key string, o *keyed.Observation) error, reject func([]byte)) (records int) {
 	from := element.(int) * batched
-	for _, k := range d.in[from:min(len(d.in), from+batched)] {
+	part := d.in[from:min(len(d.in), from+batched)]
+	for _, k := range part {
 		o := k.obs
 		d.x = append(d.x[:0], o.X[0]...)
 		o.X = [][]float64{d.x}
@@ -69,17 +70,19 @@ func (d *decoder) Decode(element any, take func(key string, o *keyed.Observation
 			reject([]byte(o.ID + ": " + err.Error() + "\n"))
 		}
 	}
+	return len(part)
 }
 
 // liveDecoder makes an observation of a key and a second.
 type liveDecoder struct{}
 
-func (liveDecoder) Decode(element any, take func(key string, o *keyed.Observation) error, _ func([]byte)) {
+func (liveDecoder) Decode(element any, take func(key string, o *keyed.Observation) error, _ func([]byte)) (records int) {
 	n := int(element.(float64))
 	o := keyed.Value(at(n/10), "", 1)
 	if err := take(fmt.Sprint("k", n%10), &o); err != nil {
 		panic(err)
 	}
+	return 1
 }
 
 // encoder writes all of an estimate, and then destroys it.

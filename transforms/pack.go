@@ -161,13 +161,13 @@ func (p *packer) callCells(emit func(beam.EventTime, string, []byte)) {
 }
 
 // finish emits what is left, and reports the records that were rejected, refused ones
-// among them.
-func (p *packer) finish(ctx context.Context, emit func(beam.EventTime, string, []byte), rejected int) {
+// among them. More is how many more observations than records there were.
+func (p *packer) finish(ctx context.Context, emit func(beam.EventTime, string, []byte), rejected, more int) {
 	p.callCells(emit)
 	p.flush(emit)
 	addMetrics(ctx, account.Counts{Rejected: p.refused})
 	account.From(ctx).Saw(p.latest)
-	account.From(ctx).Report(account.Report{Taken: rejected, Emitted: rejected, Counts: account.Counts{Rejected: int64(rejected)}})
+	account.From(ctx).Report(account.Report{Taken: rejected, Emitted: rejected + more, Counts: account.Counts{Rejected: int64(rejected)}})
 }
 
 // packFn decodes elements of a source and packs their observations. Its name is that of
@@ -176,32 +176,28 @@ type packFn struct {
 	packer
 	Decoder Registered
 
-	decoder  Decoder
-	rejected int
+	in decoding
 }
 
 func (fn *packFn) Setup(ctx context.Context) error {
-	fn.decoder = decoders.of(ctx, fn.Decoder)
+	fn.in.decoder = decoders.of(ctx, fn.Decoder)
 	return fn.setUp()
 }
 
 func (fn *packFn) StartBundle(func(beam.EventTime, string, []byte), func([]byte)) {
 	fn.start()
-	fn.rejected = 0
+	fn.in.start()
 }
 
 func (fn *packFn) ProcessElement(_ context.Context, element beam.T, emit func(beam.EventTime, string, []byte), reject func([]byte)) {
 	take := func(key string, o *keyed.Observation) error {
 		return fn.add(mtime.FromTime(o.Time), key, o, emit)
 	}
-	fn.decoder.Decode(element, take, func(b []byte) {
-		fn.rejected++
-		reject(b)
-	})
+	fn.in.decode(element, take, reject)
 }
 
 func (fn *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func([]byte)) {
-	fn.finish(ctx, emit, fn.rejected)
+	fn.finish(ctx, emit, fn.in.rejected, fn.in.more)
 }
 
 // packEachFn packs observations, which come one by one.
@@ -220,5 +216,5 @@ func (fn *packEachFn) ProcessElement(ts beam.EventTime, key string, o keyed.Obse
 }
 
 func (fn *packEachFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func(keyed.Rejected)) {
-	fn.finish(ctx, emit, int(fn.refused))
+	fn.finish(ctx, emit, int(fn.refused), 0)
 }

@@ -177,11 +177,11 @@ func (a *admitter) flush(emit func(beam.EventTime, string, []byte)) {
 }
 
 // finish emits what is left, and reports the observations and the records that were
-// rejected, refused ones among them.
-func (a *admitter) finish(ctx context.Context, emit func(beam.EventTime, string, []byte), rejected int) {
+// rejected, refused ones among them. More is how many more observations than records there were.
+func (a *admitter) finish(ctx context.Context, emit func(beam.EventTime, string, []byte), rejected, more int) {
 	a.flush(emit)
 	addMetrics(ctx, account.Counts{Rejected: a.refused})
-	account.From(ctx).Report(account.Report{Taken: a.taken + rejected, Emitted: rejected, Counts: account.Counts{Rejected: int64(rejected)}})
+	account.From(ctx).Report(account.Report{Taken: a.taken + rejected, Emitted: rejected + more, Counts: account.Counts{Rejected: int64(rejected)}})
 }
 
 // admitFn decodes elements of a source and admits their observations.
@@ -189,30 +189,26 @@ type admitFn struct {
 	admitter
 	Decoder Registered
 
-	decoder  Decoder
-	rejected int
+	in decoding
 }
 
 func (fn *admitFn) Setup(ctx context.Context) error {
-	fn.decoder = decoders.of(ctx, fn.Decoder)
+	fn.in.decoder = decoders.of(ctx, fn.Decoder)
 	return fn.setUp()
 }
 
 func (fn *admitFn) StartBundle(func(beam.EventTime, string, []byte), func([]byte)) {
 	fn.start()
-	fn.rejected = 0
+	fn.in.start()
 }
 
 func (fn *admitFn) ProcessElement(_ context.Context, element beam.T, emit func(beam.EventTime, string, []byte), reject func([]byte)) {
 	take := func(key string, o *keyed.Observation) error { return fn.add(key, o, emit) }
-	fn.decoder.Decode(element, take, func(b []byte) {
-		fn.rejected++
-		reject(b)
-	})
+	fn.in.decode(element, take, reject)
 }
 
 func (fn *admitFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func([]byte)) {
-	fn.finish(ctx, emit, fn.rejected)
+	fn.finish(ctx, emit, fn.in.rejected, fn.in.more)
 }
 
 // admitEachFn admits observations, which come one by one.
@@ -231,7 +227,7 @@ func (fn *admitEachFn) ProcessElement(key string, o keyed.Observation, emit func
 }
 
 func (fn *admitEachFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func(keyed.Rejected)) {
-	fn.finish(ctx, emit, int(fn.refused))
+	fn.finish(ctx, emit, int(fn.refused), 0)
 }
 
 // gatherFn cuts a group into sessions: the windows are wider than the gap by the span of a

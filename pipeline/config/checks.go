@@ -98,17 +98,22 @@ func (d *decoder) lastValues(c *Config, path string, bank []hafvf.Member) {
 	}
 }
 
-// layout settles the columns of a wide table.
+// layout settles what the layouts wide and series need.
 func (d *decoder) layout(c *Config) {
 	f, path := c.Source.fields()
-	if f.Layout != Wide {
-		return
-	}
-	if !d.has(path + ".key") {
-		f.Key = nil
-	}
-	if !d.has(path + ".values") {
-		f.Values = []string{"*"}
+	switch f.Layout {
+	case Wide:
+		if !d.has(path + ".key") {
+			f.Key = nil
+		}
+		if !d.has(path + ".values") {
+			f.Values = []string{"*"}
+		}
+		f.Columns, f.Values = f.Values, []string{"value"}
+	case Series:
+		if len(f.Values) != 1 {
+			d.fail(path+".values", "the layout series has one list of values")
+		}
 	}
 }
 

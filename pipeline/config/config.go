@@ -137,10 +137,11 @@ type Receiver struct {
 	MaxAge  time.Duration     // above which an alert is not sent; 0: none is too old
 }
 
-// Layouts of a table.
+// Layouts of records.
 const (
-	Long = "long" // a row is an observation
-	Wide = "wide" // a row has an observation in each column of values, a key each
+	Long   = "long"   // a record is an observation
+	Wide   = "wide"   // a record has an observation in each column of values, a key each
+	Series = "series" // a record has lists of times and values, of one key
 )
 
 // Fields say where in a record the parts of an observation stand, and how they are
@@ -149,7 +150,10 @@ type Fields struct {
 	Key    []string // joined with "/"; empty: all records are one series
 	Time   string   // empty: records have no time
 	Values []string // several make one vector
-	Layout string   // of a table: Long or Wide
+	Layout string   // Long, Wide or Series
+	// Columns are those of the layout wide, names or patterns. Then Values is what one of
+	// them holds.
+	Columns []string
 
 	Zone       string // of times without one
 	TimeFormat string // of times that are not understood without it

@@ -335,6 +335,7 @@ func TestParseErrors(t *testing.T) {
 		{"mapping for a list", with("levels: {alpha: 1, beta: 1}"), []string{`pump.yaml:3: levels: must be a list of {alpha, beta}, not a mapping`}},
 		{"number in a list of mappings", with("levels:", "  - 1"), []string{`pump.yaml:4: levels.0: must be a mapping, not the number 1`}},
 		{"unknown layout", "model: {family: normal}\nsource: {csv: {path: a, layout: tall}}", []string{`pump.yaml:2: source.csv.layout: unknown value "tall"; known here: long, wide`}},
+		{"a series of two lists", "model: {family: normal}\nsource: {jsonl: {path: a, layout: series, values: [a, b]}}", []string{`pump.yaml:2: source.jsonl.values: the layout series has one list of values`}},
 		{"no values", "model: {family: normal}\nsource: {csv: {path: a, values: ''}}", []string{`pump.yaml:2: source.csv.values: must name at least one of the columns`}},
 		{"text for a list", "model: {family: normal}\nsource: {csv: {path: a, missing: x}}", []string{`pump.yaml:2: source.csv.missing: must be a list of texts, such as [NA, -, -999], not the text "x"`}},
 		{"number for a duration", with("lateness: 5"), []string{`pump.yaml:3: lateness: must be a duration such as 30m or 0s, not the number 5`}},

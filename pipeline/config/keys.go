@@ -177,14 +177,14 @@ func (s *Source) keys() []key {
 	return []key{
 		{name: "csv", doc: "Delimited text with a header line.", seen: func() { s.CSV = csv },
 			keys: slices.Concat([]key{sourcePath(&csv.Path)}, csv.Fields.keys("Column"), []key{
-				csv.Fields.layout(),
+				csv.Fields.layout("column", "row"),
 				{name: "delimiter", doc: "Separates the fields of a line.", read: delimiter(&csv.Delimiter)},
 				{name: "decimal", doc: "Separates the whole part of a number from its fraction.", read: decimal(&csv.Decimal)},
 			})},
 		{name: "jsonl", doc: "One JSON object per line.", seen: func() { s.JSONL = jsonl },
-			keys: slices.Concat([]key{sourcePath(&jsonl.Path)}, jsonl.Fields.keys("Field"))},
+			keys: slices.Concat([]key{sourcePath(&jsonl.Path)}, jsonl.Fields.keys("Field"), []key{jsonl.Fields.layout("field", "record")})},
 		{name: "parquet", doc: "Parquet files.", seen: func() { s.Parquet = parquet },
-			keys: slices.Concat([]key{sourcePath(&parquet.Path)}, parquet.Fields.keys("Column"), []key{parquet.Fields.layout()})},
+			keys: slices.Concat([]key{sourcePath(&parquet.Path)}, parquet.Fields.keys("Column"), []key{parquet.Fields.layout("column", "row")})},
 		s.kafkaKey(),
 	}
 }
@@ -197,16 +197,24 @@ func defaultFields() Fields {
 	return Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}, Layout: Long, Zone: "UTC", Decimal: '.'}
 }
 
-// layout declares the layout of a table.
-func (f *Fields) layout() key {
-	return key{name: "layout", doc: "long: a row is an observation. wide: each column of values is a key of its own, named by the column, behind the key's parts if key is given; an empty cell is a missing observation of that key. Then values are names, or patterns in which * stands for any text and ? for a character; a pattern takes the columns of numbers, by the first 1,000 rows, and of standard input by the first one. In the wide layout key is none by default, and values is [\"*\"].", read: choice(&f.Layout, Long, Wide)}
+// layout declares the layout of columns or fields.
+func (f *Fields) layout(what string, rows string) key {
+	doc := "long: a " + rows + " is an observation. wide: each " + what + " of values is a key of its own, named by the " + what + ", behind the key's parts if key is given; an empty one is a missing observation of that key. Then values are names, or patterns in which * stands for any text and ? for a character. A pattern takes what holds numbers"
+	names := []string{Long, Wide}
+	if what == "field" {
+		doc += ". In the wide layout key is none by default, and values is [\"*\"]. series: values names a list of numbers, and time a list of as many times, all of one key; without times, values is a list of pairs of a time and a number. The id of such an observation is file:line/k, with k from 0."
+		names = append(names, Series)
+	} else {
+		doc += ", by the first 1,000 rows, and of standard input by the first one. In the wide layout key is none by default, and values is [\"*\"]."
+	}
+	return key{name: "layout", doc: doc, read: choice(&f.Layout, names...)}
 }
 
 // keys declare what a record looks like. It has columns or fields.
 func (f *Fields) keys(what string) []key {
 	nested := ""
 	if what == "Field" {
-		nested = " A dotted path leads into objects, as in sensor.id."
+		nested = " A dotted path leads into objects, as in sensor.id. An object of labels is the key that Prometheus writes: name{a=\"b\",…}."
 	}
 	none := ""
 	if f.MaxAhead == 0 {
@@ -328,7 +336,7 @@ func (s *Source) fields() (f *Fields, path string) {
 // source whose records bring their own shape.
 func (s *Source) columns() (values []string, path string) {
 	f, path := s.fields()
-	if path == "" || f.Layout == Wide || len(f.Values) == 1 && (s.JSONL != nil || s.Kafka != nil) {
+	if path == "" || len(f.Values) == 1 && (s.JSONL != nil || s.Kafka != nil) {
 		return nil, ""
 	}
 	return f.Values, path + ".values"

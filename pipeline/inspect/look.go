@@ -94,7 +94,11 @@ func LookAt(c *config.Config) (*Look, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.add(r, &d.File([]connectors.Record{r})[0])
+		d.File([]connectors.Record{r}, func(found []observe.Decoded) {
+			for i := range found {
+				s.add(r, &found[i])
+			}
+		})
 	}
 	l.Rejections = s.rejects.Commonest()
 	s.findFar(time.Now())

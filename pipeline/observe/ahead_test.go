@@ -38,8 +38,8 @@ func TestTimesAhead(t *testing.T) {
 		}
 		value := fmt.Appendf(nil, `{"key":"k","time":%q,"x":1}`, at)
 		for name, got := range map[string]Decoded{
-			"table": NewDecoder(connectors.CSV, p).File([]connectors.Record{{Source: "in", Fields: []string{"k", at, "1"}}})[0],
-			"lines": NewDecoder(connectors.JSONLines, p).File([]connectors.Record{{Source: "in", Raw: value}})[0],
+			"table": fileOf(NewDecoder(connectors.CSV, p), []connectors.Record{{Source: "in", Fields: []string{"k", at, "1"}}}),
+			"lines": fileOf(NewDecoder(connectors.JSONLines, p), []connectors.Record{{Source: "in", Raw: value}}),
 			"topic": NewDecoder("", p).Topic([]kafkaio.Record{{Value: value}})[0],
 		} {
 			if (got.Err != nil) != (test.want != "") || got.Err != nil && !strings.Contains(got.Err.Error(), test.want) {

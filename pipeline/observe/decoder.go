@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,6 +25,7 @@ type Decoder struct {
 	parser *Parser
 	found  []Decoded
 	texts  [][]byte // one for each goroutine
+	parts  []part   // of JSON objects that hold several observations
 }
 
 // NewDecoder makes a decoder of records as the parser describes them, of files of a format of
@@ -89,13 +91,18 @@ func (d *Decoder) decode(n int, each func(i int, to *Decoded, text []byte) []byt
 	return found
 }
 
-// File decodes at most Together records of files. The result is valid until the next call.
-func (d *Decoder) File(all []connectors.Record) []Decoded {
+// File decodes at most Together records of files, and calls take with what they become, once or
+// several times. That is valid during the call.
+func (d *Decoder) File(all []connectors.Record, take func([]Decoded)) {
 	series := ""
 	if len(d.parser.Key) == 0 {
 		series = seriesName(all[0].Source)
 	}
-	return d.decode(len(all), func(i int, to *Decoded, text []byte) []byte {
+	if d.format == connectors.JSONLines && d.parser.splits() {
+		d.parted(all, take)
+		return
+	}
+	take(d.decode(len(all), func(i int, to *Decoded, text []byte) []byte {
 		r, from := &all[i], origin{series: series}
 		if series != "" && r.Source != all[0].Source {
 			from.series = seriesName(r.Source)
@@ -110,7 +117,36 @@ func (d *Decoder) File(all []connectors.Record) []Decoded {
 		}
 		to.Seq, to.raw = r.Index, r.Raw
 		return strconv.AppendInt(append(append(text, r.Source...), ':'), r.Position, 10)
-	})
+	}))
+}
+
+// parted decodes records that hold several observations each.
+func (d *Decoder) parted(all []connectors.Record, take func([]Decoded)) {
+	d.parts = d.parts[:0]
+	for i := range all {
+		if r := &all[i]; r.Reason != "" {
+			d.parts = append(d.parts, part{record: i, number: -1, err: errors.New(r.Reason)})
+		} else {
+			d.parts = d.parser.split(d.parts, i, r.Raw)
+		}
+	}
+	for some := range slices.Chunk(d.parts, Together) {
+		take(d.decode(len(some), func(i int, to *Decoded, text []byte) []byte {
+			o := &some[i]
+			r := &all[o.record]
+			raw := r.Raw
+			if to.Err = o.err; o.err == nil {
+				raw = o.raw
+				to.Key, to.Err = d.parser.observation(o.fields, origin{series: seriesName(r.Source)}, &to.Observation)
+			}
+			to.Seq, to.raw = r.Index, raw[:min(len(raw), connectors.MaxRaw)]
+			text = strconv.AppendInt(append(append(text, r.Source...), ':'), r.Position, 10)
+			if o.number >= 0 {
+				text = strconv.AppendInt(append(text, '/'), int64(o.number), 10)
+			}
+			return text
+		}))
+	}
 }
 
 // seriesName is how the series of a file without keys is called: as the file, without

@@ -6,8 +6,6 @@
 package observe
 
 import (
-	"slices"
-
 	"hafvf/connectors"
 	"hafvf/pipeline/config"
 )
@@ -28,8 +26,7 @@ func Files(c *config.Config) (connectors.Source, config.Fields) {
 func columns(c *config.Config, s connectors.Source, f config.Fields) (connectors.Source, config.Fields) {
 	s.Key, s.Time, s.Values, s.TimeOptional = f.Key, f.Time, f.Values, c.Order == config.Arrival
 	if f.Layout == config.Wide {
-		s.Wide = true
-		f.Key, f.Values = append(slices.Clone(f.Key), "column"), []string{"value"}
+		s.Wide, s.Values = true, f.Columns
 	}
 	return s, f
 }

@@ -19,7 +19,7 @@ func localSeries(t *testing.T, zone string, records ...[2]string) (all []time.Ti
 	d := NewDecoder(connectors.CSV, p)
 	for i, r := range records {
 		// One by one: the decoder remembers.
-		got := d.File([]connectors.Record{{Source: "in", Fields: []string{r[0], r[1], "1"}, Position: int64(i)}})[0]
+		got := fileOf(d, []connectors.Record{{Source: "in", Fields: []string{r[0], r[1], "1"}, Position: int64(i)}})
 		if got.Err != nil {
 			t.Fatal(got.Err)
 		}

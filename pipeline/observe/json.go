@@ -28,10 +28,15 @@ func (p *Parser) json(line []byte, from origin, obs *keyed.Observation) (key str
 		fields = make([][]byte, len(p.names))
 	}
 	fields = fields[:len(p.names)]
-	var o keyed.Observation
 	if err := p.scan(line, fields); err != nil {
 		return "", err
 	}
+	return p.observation(fields, from, obs)
+}
+
+// observation reads an observation from the raw values of the parser's names.
+func (p *Parser) observation(fields [][]byte, from origin, obs *keyed.Observation) (key string, err error) {
+	var o keyed.Observation
 	if key, err = p.jsonKey(fields[:len(p.Key)], from); err != nil {
 		return "", err
 	}
@@ -143,6 +148,8 @@ func (p *Parser) jsonKeyPart(i int, raw []byte) (string, error) {
 		return unquote(raw)
 	case jsonNumber:
 		return string(raw), nil
+	case jsonObject:
+		return labels(raw)
 	}
 	return "", fmt.Errorf("the key is %s, not text", kindOf(raw))
 }

@@ -21,8 +21,8 @@ func TestJoinedKeys(t *testing.T) {
 	key := func(site, pump string) string {
 		line, _ := json.Marshal(map[string]any{"site": site, "pump": pump, "x": 1})
 		all := []string{
-			NewDecoder(connectors.CSV, p).File([]connectors.Record{{Source: "in", Fields: []string{site, pump, "", "1"}}})[0].Key,
-			NewDecoder(connectors.JSONLines, p).File([]connectors.Record{{Source: "in", Raw: line}})[0].Key,
+			fileOf(NewDecoder(connectors.CSV, p), []connectors.Record{{Source: "in", Fields: []string{site, pump, "", "1"}}}).Key,
+			fileOf(NewDecoder(connectors.JSONLines, p), []connectors.Record{{Source: "in", Raw: line}}).Key,
 		}
 		if all[0] != all[1] {
 			t.Errorf("%q and %q: %q in a table, %q in JSON", site, pump, all[0], all[1])
@@ -48,7 +48,7 @@ func TestJoinedKeys(t *testing.T) {
 	if p, err = NewParser(config.Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}}); err != nil {
 		t.Fatal(err)
 	}
-	if got := NewDecoder(connectors.CSV, p).File([]connectors.Record{{Source: "in", Fields: []string{"50%/b", "", "1"}}})[0].Key; got != "50%/b" {
+	if got := fileOf(NewDecoder(connectors.CSV, p), []connectors.Record{{Source: "in", Fields: []string{"50%/b", "", "1"}}}).Key; got != "50%/b" {
 		t.Errorf("one part is %q", got)
 	}
 }
@@ -64,7 +64,7 @@ func TestHalfSurrogates(t *testing.T) {
 		`a\ud800`: "", `\udc00a`: "", `\ud800\ud800`: "", `\ud800x`: "", `\ud83d\\udE00`: "",
 		`\ud83d\ude00`: "😀", `\\ud800`: `\ud800`, `\u00e9\n`: "é\n", `\\\u0041`: `\A`, `plain`: "plain", `\ufffd`: "\ufffd",
 	} {
-		got := NewDecoder(connectors.JSONLines, p).File([]connectors.Record{{Source: "in", Raw: fmt.Appendf(nil, `{"key":"%s","x":1}`, text)}})[0]
+		got := fileOf(NewDecoder(connectors.JSONLines, p), []connectors.Record{{Source: "in", Raw: fmt.Appendf(nil, `{"key":"%s","x":1}`, text)}})
 		if (got.Err != nil) != (want == "") || got.Key != want || got.Err != nil && !strings.Contains(got.Err.Error(), "half of a surrogate pair") {
 			t.Errorf("%s: %q, %v", text, got.Key, got.Err)
 		}

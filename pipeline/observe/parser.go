@@ -30,9 +30,10 @@ type Parser struct {
 	times *times.Parser
 	// names are those of the fields of a JSON object: of the key, the time and the values.
 	names  []string
-	nested bool // some are paths into objects
-	unseen bool // see RefuseDays
-	comma  bool // decimal
+	nested bool    // some are paths into objects
+	shared *Parser // of the layout wide: of what the observations of a record have in common
+	unseen bool    // see RefuseDays
+	comma  bool    // decimal
 }
 
 // NewParser makes a parser. The error names a zone or a format of times that is none.
@@ -41,10 +42,19 @@ func NewParser(f config.Fields) (*Parser, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Parser{Fields: f, times: t, names: slices.Concat(f.Key, []string{f.Time}, f.Values), comma: f.Decimal == ','}
-	p.nested = slices.ContainsFunc(p.names, func(name string) bool { return strings.Contains(name, ".") })
+	var shared *Parser
+	if f.Layout == config.Wide {
+		shared = &Parser{names: append(slices.Clone(f.Key), f.Time)}
+		shared.nested = slices.ContainsFunc(shared.names, isPath)
+		f.Key = append(slices.Clone(f.Key), "column")
+	}
+	p := &Parser{Fields: f, shared: shared, times: t, names: slices.Concat(f.Key, []string{f.Time}, f.Values), comma: f.Decimal == ','}
+	p.nested = slices.ContainsFunc(p.names, isPath)
 	return p, nil
 }
+
+// isPath reports whether a name is a path into an object.
+func isPath(name string) bool { return strings.Contains(name, ".") }
 
 // An origin stands in for a key that a record does not have.
 type origin struct {

@@ -154,7 +154,7 @@ func TestDecodeJSONRejects(t *testing.T) {
 		{`{"key":"","x":1}`, "the key is empty"},
 		{`{"key":true,"x":1}`, "the key is a boolean, not text"},
 		{`{"key":["s1"],"x":1}`, "the key is a list, not text"},
-		{`{"key":{},"x":1}`, "the key is an object, not text"},
+		{`{"key":{},"x":1}`, "the key is empty"},
 		{`{"key":NaN,"x":1}`, "the key is NaN, not text"},
 		{"{\"key\":\"s\xff\",\"x\":1}", "the key is not UTF-8"},
 

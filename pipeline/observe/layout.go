@@ -1,0 +1,182 @@
+package observe
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"hafvf/connectors"
+	"hafvf/pipeline/config"
+)
+
+// A JSON object of the layout wide or series holds several observations. Each is read from
+// the fields that an object of its own would have.
+
+// A part is one observation of an object: the raw values of key, time and value, in the order
+// of a parser's names.
+type part struct {
+	record int // of those that are decoded together
+	fields [][]byte
+	number int    // in a series, from 0; −1 otherwise
+	raw    []byte // what of the object is this observation's; nil with an error
+	err    error
+}
+
+// splits reports whether a JSON object holds several observations.
+func (p *Parser) splits() bool { return p.Layout == config.Wide || p.Layout == config.Series }
+
+// split appends the observations of a JSON object to parts, or the reason why there are none.
+func (p *Parser) split(parts []part, record int, line []byte) []part {
+	n := len(parts)
+	var err error
+	if p.Layout == config.Wide {
+		parts, err = p.splitWide(parts, record, line)
+	} else {
+		parts, err = p.splitSeries(parts, record, line)
+	}
+	if err != nil {
+		return append(parts[:n], part{record: record, number: -1, err: err})
+	}
+	return parts
+}
+
+// splitWide makes an observation of each field of values, whose name is the last part of the
+// key. A pattern takes fields of numbers; null is a missing one.
+func (p *Parser) splitWide(parts []part, record int, line []byte) ([]part, error) {
+	keys := len(p.Key) - 1
+	given := make([][]byte, keys+1) // key and time
+	n := len(parts)
+	err := scanObject(line, func(quoted, value []byte) {
+		p.shared.assign(given, quoted, value)
+		name := string(plainName(quoted))
+		if name == p.Time || slices.Contains(p.Key[:keys], name) {
+			return
+		}
+		named := slices.Contains(p.Columns, name)
+		if !named && !slices.ContainsFunc(p.Columns, func(want string) bool { return connectors.IsPattern(want) && connectors.Matches(want, name) }) {
+			return
+		}
+		if kind := kindOf(value); !named && kind != jsonNumber && kind != jsonNaN && kind != jsonNull {
+			return
+		}
+		same := slices.IndexFunc(parts[n:], func(o part) bool { return bytes.Equal(o.fields[keys], quoted) })
+		raw := slices.Concat(quoted, []byte(":"), value)
+		if same >= 0 { // the last one counts
+			parts[n+same].fields[keys+2], parts[n+same].raw = value, raw
+			return
+		}
+		fields := make([][]byte, keys+3)
+		fields[keys], fields[keys+2] = quoted, value
+		parts = append(parts, part{record: record, fields: fields, number: -1, raw: raw})
+	})
+	if err != nil {
+		return parts, err
+	}
+	for _, o := range parts[n:] {
+		copy(o.fields, given[:keys])
+		o.fields[keys+1] = given[keys]
+	}
+	if len(parts) == n {
+		return parts, fmt.Errorf("no field of a number is among %s", strings.Join(p.Columns, ", "))
+	}
+	return parts, nil
+}
+
+// splitSeries makes an observation of each element of the lists of times and values, or of
+// each pair of a time and a value. A value may be a number in quotes.
+func (p *Parser) splitSeries(parts []part, record int, line []byte) ([]part, error) {
+	fields := make([][]byte, len(p.names))
+	if err := p.scan(line, fields); err != nil {
+		return parts, err
+	}
+	keys := len(p.Key)
+	values, err := listOf(fields[keys+1], p.Values[0])
+	if err != nil {
+		return parts, err
+	}
+	var times [][]byte
+	switch {
+	case p.Time == "" || fields[keys] == nil:
+		for i, pair := range values {
+			two, err := listOf(pair, p.Values[0])
+			if err != nil || len(two) != 2 {
+				return parts, fmt.Errorf("no list of times %q, and the elements of %q are no pairs of a time and a value", p.Time, p.Values[0])
+			}
+			times = append(times, two[0])
+			values[i] = two[1]
+		}
+	default:
+		if times, err = listOf(fields[keys], p.Time); err != nil {
+			return parts, err
+		}
+	}
+	if len(times) != len(values) {
+		return parts, fmt.Errorf("%d times in %q and %d values in %q", len(times), p.Time, len(values), p.Values[0])
+	}
+	for i := range values {
+		own := append(slices.Clone(fields[:keys]), times[i], unquotedNumber(values[i]))
+		raw := slices.Concat([]byte("["), times[i], []byte(","), values[i], []byte("]"))
+		parts = append(parts, part{record: record, fields: own, number: i, raw: raw})
+	}
+	return parts, nil
+}
+
+// listOf returns the elements of a list.
+func listOf(raw []byte, name string) (all [][]byte, err error) {
+	switch {
+	case raw == nil:
+		return nil, fmt.Errorf("no field %q", name)
+	case kindOf(raw) != jsonList:
+		return nil, fmt.Errorf("the field %q is %s, where the layout series has a list", name, kindOf(raw))
+	}
+	for s := (scanner{b: raw, i: 1}); s.next(); {
+		all = append(all, s.element())
+	}
+	return all, nil
+}
+
+// unquotedNumber is a value without its quotes, if it is a number in quotes.
+func unquotedNumber(raw []byte) []byte {
+	if kindOf(raw) != jsonText || len(raw) < 3 {
+		return raw
+	}
+	inner := raw[1 : len(raw)-1]
+	s := scanner{b: inner}
+	if s.number() == nil && s.i == len(inner) {
+		return inner
+	}
+	return raw
+}
+
+// labels are an object of labels as Prometheus writes a series: name{a="b",…}.
+func labels(object []byte) (string, error) {
+	name := ""
+	var all []string
+	var err error
+	eachField(object, func(label, value []byte) {
+		text, ok := scalarText(value)
+		switch {
+		case !ok:
+			err = fmt.Errorf("the label %q of the key is %s, not text", label, kindOf(value))
+		case string(label) == "__name__":
+			name = text
+		default:
+			all = append(all, string(label)+"="+quoteLabel(text))
+		}
+	})
+	if err != nil {
+		return "", err
+	}
+	if slices.Sort(all); len(all) > 0 {
+		name += "{" + strings.Join(all, ",") + "}"
+	}
+	if name == "" {
+		return "", errEmptyKey
+	}
+	return name, nil
+}
+
+var labelEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
+func quoteLabel(s string) string { return `"` + labelEscapes.Replace(s) + `"` }
