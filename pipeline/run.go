@@ -212,6 +212,9 @@ type run struct {
 	largest  []Break
 	rejects  records.Rejections
 	keys     map[string]seen
+	breaking map[string]bool // keys with a break, at most countedKeys
+	// uncounted says that more keys have one.
+	uncounted bool
 }
 
 // runOf returns the run that a node's context belongs to, nil if there is none in this
@@ -453,11 +456,7 @@ func (r *run) summary() Summary {
 			s.Lag.Usual, s.Lag.Most = max(s.Lag.Usual, lag.Usual), max(s.Lag.Most, lag.Most)
 		}
 	}
-	for _, n := range r.keys {
-		if n.breaks > 0 {
-			s.Breaking++
-		}
-	}
+	s.Breaking, s.uncounted = len(r.breaking), r.uncounted
 	return s
 }
 
@@ -470,9 +469,19 @@ func (r *run) note(t *tally) {
 		r.largest = keepLargest(r.largest, b)
 	}
 	if r.keys == nil {
-		r.keys = map[string]seen{}
+		r.keys, r.breaking = map[string]seen{}, map[string]bool{}
 	}
 	for key, n := range t.keys {
+		switch {
+		case !n.breaks || r.breaking[key]:
+		case len(r.breaking) < countedKeys:
+			r.breaking[key] = true
+		default:
+			r.uncounted = true
+		}
+		if n.records == 0 {
+			continue
+		}
 		was, known := r.keys[key]
 		if !known && len(r.keys) == countedKeys {
 			continue

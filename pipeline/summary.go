@@ -36,14 +36,16 @@ type Summary struct {
 	// Deleted are, by topic, at most how many records were deleted before they were read.
 	Deleted map[string]int64
 	Largest []Break // per key, the largest; a few keys, largest first
-	// Breaking is how many keys had an alarm, or a change that the smoother found, of the
-	// first 100,000 keys.
+	// Breaking is how many keys had an alarm, or a change that the smoother found. It counts no
+	// further than 100,000.
 	Breaking int
 
 	Rejections []records.Rejection // the commonest reasons, most first
 	WarmUps    []string            // keys that had fewer observations than their warm-up
 	Unmatched  []string            // patterns of exceptions that matched no key
 	Misfits    []Misfit            // keys whose values the family does not fit, the worst first; a few
+
+	uncounted bool // more keys than Breaking had one
 
 	part    bool // outputs and file of states stay as they were
 	detects bool
@@ -133,7 +135,11 @@ func (s Summary) String() string {
 		b.WriteByte('\n')
 	}
 	if more := s.Breaking - len(s.Largest); more > 0 {
-		fmt.Fprintf(&b, "  and %s", message.Count(more, "more key", "more keys"))
+		b.WriteString("  and ")
+		if s.uncounted {
+			b.WriteString("over ")
+		}
+		b.WriteString(message.Count(more, "more key", "more keys"))
 		if s.Sessions > 0 {
 			b.WriteString("; hafvf sessions makes a table of all")
 		}
@@ -278,18 +284,19 @@ const (
 	misfitShare   = 0.05
 	misfitRecords = 200     // of a key, below which the share says little
 	misfitKeys    = 5       // that a summary names
-	countedKeys   = 100_000 // whose outliers and breaks are counted
+	countedKeys   = 100_000 // whose outliers are counted; and with a break, as many
 )
 
-// seen counts records and breaks of a key, and says whether some of its values are fractions, zero or
-// negative.
+// seen counts the records of a key with detection, and says whether some of its values are
+// fractions, zero or negative. Breaks says that the key had a break, also without detection.
 type seen struct {
-	records, outliers, breaks int64
+	records, outliers         int64
 	fractions, zero, negative bool
+	breaks                    bool
 }
 
 func (n seen) and(m seen) seen {
-	return seen{n.records + m.records, n.outliers + m.outliers, n.breaks + m.breaks, n.fractions || m.fractions, n.zero || m.zero, n.negative || m.negative}
+	return seen{n.records + m.records, n.outliers + m.outliers, n.fractions || m.fractions, n.zero || m.zero, n.negative || m.negative, n.breaks || m.breaks}
 }
 
 func (n *seen) values(step [][]float64) {
@@ -330,9 +337,7 @@ func (t *tally) estimate(key string, e *keyed.Estimate) {
 		if e.Detection.Kind == hafvf.Outlier {
 			n.outliers++
 		}
-		if e.Alarm != nil {
-			n.breaks++
-		}
+		n.breaks = n.breaks || e.Alarm != nil
 		t.keys[key] = n
 		if a := e.Alarm; a != nil {
 			t.add(Break{Key: key, ID: e.ID, Time: a.Start, Size: math.Abs(a.Size), n: e.N}, func() string {
@@ -354,9 +359,9 @@ func (t *tally) estimate(key string, e *keyed.Estimate) {
 func (t *tally) smoothed(key string, s *keyed.Smoothed) {
 	t.records++
 	if s.Change {
-		n := t.of(key)
-		n.breaks++
-		t.keys[strings.Clone(key)] = n
+		if !t.of(key).breaks {
+			t.keys[strings.Clone(key)] = seen{breaks: true}
+		}
 		t.add(Break{Key: key, ID: s.ID, Time: s.Time, Size: s.ChangeEvidence, n: s.N}, func() string {
 			if g := s.Segment; g != nil && len(g.Before) == 1 {
 				return fmt.Sprintf("%.4g → %.4g for %d observations", g.Before[0], g.Estimate.Mean[0], g.N)

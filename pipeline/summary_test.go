@@ -296,3 +296,26 @@ func TestSummaryOfManyChanges(t *testing.T) {
 		}
 	}
 }
+
+// The summary counts keys with alarms or changes up to a bound, whatever other keys there are.
+func TestSummaryCountsBreakingKeysToABound(t *testing.T) {
+	r := &run{}
+	for i := range countedKeys + 5 {
+		r.note(&tally{records: 1, keys: map[string]seen{fmt.Sprint("quiet", i): {records: 1}}})
+	}
+	for range 2 {
+		for i := range 30 {
+			r.note(&tally{records: 1, keys: map[string]seen{fmt.Sprint("loud", i): {records: 1, breaks: true}}})
+		}
+	}
+	equal(t, 30, len(r.breaking))
+	equal(t, false, r.uncounted)
+	for i := range countedKeys - 29 {
+		r.note(&tally{records: 1, keys: map[string]seen{fmt.Sprint("smoothed", i): {breaks: true}}})
+	}
+	equal(t, countedKeys, len(r.breaking))
+	s := Summary{Largest: []Break{{Key: "a", Size: 1}}, Breaking: len(r.breaking), uncounted: r.uncounted}
+	if text := s.String(); !strings.HasSuffix(text, "\n  and over 99999 more keys\n") {
+		t.Error(text)
+	}
+}
