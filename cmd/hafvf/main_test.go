@@ -53,14 +53,19 @@ const (
 
 func TestExitCodes(t *testing.T) {
 	dir := folder(t, map[string]string{
-		"in.csv":     goodCSV,
-		"ok.yaml":    goodYAML,
-		"bad.yaml":   "model: {famly: normal}\n",
-		"stdin.yaml": "model: {family: normal}\ndetect: true\nsource: {csv: {path: '-'}}\n",
-		"big.yaml":   strings.Repeat("#", 10<<20),
+		"in.csv":          goodCSV,
+		"estimates.jsonl": `{"key":"a","time":"2026-01-01T00:00:00Z","n":1,"x":1,"predicted":{"mean":1,"sd":1}}` + "\n",
+		"empty.jsonl":     "",
+		"ok.yaml":         goodYAML,
+		"bad.yaml":        "model: {famly: normal}\n",
+		"stdin.yaml":      "model: {family: normal}\ndetect: true\nsource: {csv: {path: '-'}}\n",
+		"big.yaml":        strings.Repeat("#", 10<<20),
 		"topics.yaml": "model: {family: normal}\nsource: {kafka: {brokers: [b], topics: [in], group: g, sasl: {mechanism: plain, username: u, password: {env: P}}}}\n" +
 			"sink: {kafka: {topic: out}}\n",
 	})
+	if err := os.Symlink("estimates.jsonl", filepath.Join(dir, "linked.csv")); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name   string
 		args   string
@@ -110,6 +115,10 @@ func TestExitCodes(t *testing.T) {
 		{"migrate on Flink without cells", "run topics.yaml --migrate --savepoint s --set runner.name=flink --set runner.endpoint=a:1 --set runner.cells=0", 2, "runner.cells is 0"},
 		{"check of no states", "check ok.yaml --states none.bin", 1, "none.bin is not a file of states"},
 		{"plot without a picture", "plot out.jsonl", 2, "-o"},
+		{"sessions without a table", "sessions estimates.jsonl", 2, "sessions needs -o"},
+		{"sessions of estimates", "sessions -o a.csv estimates.jsonl", 2, "estimates.jsonl holds estimates"},
+		{"sessions of nothing", "sessions empty.jsonl -o a.csv", 1, "holds no records"},
+		{"sessions over their records", "sessions estimates.jsonl -o linked.csv", 2, "linked.csv is what is read"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			code, _, stderr := program.Run(t, dir, "model: {family: normal}\nsource: {csv: {path: '-'}}\n", strings.Fields(c.args)...)

@@ -30,17 +30,18 @@ and evidence is its log Bayes factor in nats. outliers counts the observations t
 more probably accidents than not.
 
 If the run had levels, the segments are the stretches between the changes, mean is the
-average of the estimates, and sd, lower and upper are empty.
+average of the estimates, and sd, lower, upper and outliers are empty.
 
-If a session has several revisions, the table has the latest. Memory holds a row for
-each segment, not the records.`,
+If a session has several revisions, the table has the latest, which needs all its
+records: also those that the revision has not changed. Sessions that lack records are
+counted on standard error. Memory holds a row for each segment, not the records.`,
 		Example: "  hafvf sessions smoothed.jsonl -o sessions.csv\n  hafvf sessions smoothed.jsonl -o sessions.parquet --interval 0.8",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
 				return usageError{errors.New("sessions needs -o FILE.csv or -o FILE.parquet")}
 			}
-			if err := sessions.Check(out, interval); err != nil {
+			if err := sessions.Check(args[0], out, interval); err != nil {
 				return usageError{err}
 			}
 			t, err := sessions.Write(cmd.Context(), args[0], out, interval)
@@ -49,6 +50,9 @@ each segment, not the records.`,
 			}
 			if err != nil {
 				return err
+			}
+			if t.Incomplete > 0 {
+				fmt.Fprintf(os.Stderr, "warning: the file has not all records of %s: segments may be missing there\n", message.Count(t.Incomplete, "session", "sessions"))
 			}
 			fmt.Fprintf(os.Stderr, "%s of %s of %s: %s\n", message.Count(t.Segments, "segment", "segments"), message.Count(t.Sessions, "session", "sessions"), message.Count(t.Keys, "key", "keys"), out)
 			return nil

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,6 +22,8 @@ type session struct {
 	id
 	end      time.Time
 	segments []*segment
+	records  int64 // that were read, of the n
+	last     int64 // position of the last one
 }
 
 // An id tells the sessions of a file apart, and their revisions.
@@ -36,11 +39,18 @@ type segment struct {
 	n          int64
 	mean, sd   []float64 // sd is empty with levels
 	change     *output.Record
-	outliers   int
+	outliers   *int // nil with levels
+
+	means []int64 // with levels: how many numbers each mean is of
 }
 
 // A Tally is what a table holds.
-type Tally struct{ Keys, Sessions, Segments int }
+type Tally struct {
+	Keys, Sessions, Segments int
+	// Incomplete are the sessions of which the file does not have all records of the latest
+	// revision. Segments may be missing from them.
+	Incomplete int
+}
 
 // NotSmoothed is the error of a file with records of a filter.
 type NotSmoothed struct{ Path string }
@@ -49,15 +59,35 @@ func (e NotSmoothed) Error() string {
 	return fmt.Sprintf("%s holds estimates, which have no sessions: let run write smoothed records, with transform: smooth", e.Path)
 }
 
-// Check says why out is no file for a table.
-func Check(out string, interval float64) error {
+// Check says why out is no file for a table of results.
+func Check(results, out string, interval float64) error {
 	if _, err := formatOf(out); err != nil {
 		return err
+	}
+	if reads(results, out) {
+		return fmt.Errorf("%s is what is read: give another file to write", out)
 	}
 	if !(interval > 0 && interval < 1) {
 		return fmt.Errorf("--interval %g: a probability is above 0 and below 1", interval)
 	}
 	return nil
+}
+
+// reads reports whether out is the file of results, by whatever path.
+func reads(results, out string) bool {
+	old, err := os.Stat(out)
+	if err != nil {
+		return false
+	}
+	if results == "-" {
+		in, err := os.Stdin.Stat()
+		return err == nil && os.SameFile(in, old)
+	}
+	paths, _ := filepath.Glob(results) // a source may be a pattern
+	return slices.ContainsFunc(append(paths, results), func(path string) bool {
+		in, err := os.Stat(path)
+		return err == nil && os.SameFile(in, old)
+	})
 }
 
 func formatOf(out string) (string, error) {
@@ -88,6 +118,9 @@ func Write(ctx context.Context, results, out string, interval float64) (Tally, e
 		if t.Sessions++; i == 0 || all[i-1].key != s.key {
 			t.Keys++
 		}
+		if s.records < s.n {
+			t.Incomplete++
+		}
 		t.Segments += len(s.segments)
 		for _, g := range s.segments {
 			outputs = max(outputs, len(g.mean))
@@ -103,9 +136,10 @@ func Write(ctx context.Context, results, out string, interval float64) (Tally, e
 		return t, err
 	}
 	defer w.Abort()
+	layout := timeLayout(all)
 	for _, s := range all {
 		for k, g := range s.segments {
-			if err := w.Write(appendRow(nil, columns, row{s, k + 1, g})); err != nil {
+			if err := w.Write(appendRow(nil, columns, layout, row{s, k + 1, g})); err != nil {
 				return t, err
 			}
 		}
@@ -155,6 +189,11 @@ func read(ctx context.Context, results string) (all []*session, err error) {
 
 // add takes up the next record of the session.
 func (s *session) add(r *output.Record) {
+	if r.N <= s.last { // a run that has crashed writes the session once more
+		s.segments, s.records = nil, 0
+	}
+	s.last = r.N
+	s.records++
 	if r.Change || len(s.segments) == 0 {
 		g := &segment{start: *r.Time}
 		if r.Change {
@@ -168,20 +207,32 @@ func (s *session) add(r *output.Record) {
 	if r.Session.End != nil {
 		s.end = *r.Session.End
 	}
-	if output.OrNaN(r.Outlier) > .5 {
-		g.outliers++
-	}
 	if r.Segment != nil {
+		if g.outliers == nil {
+			g.outliers = new(int)
+		}
+		if output.OrNaN(r.Outlier) > .5 {
+			*g.outliers++
+		}
 		g.n, g.mean, g.sd = r.Segment.N, output.Coordinates(r.Segment.Mean), output.Coordinates(r.Segment.SD)
 		return
 	}
 	g.n++
 	mean := output.Coordinates(r.Estimate.Mean)
 	if g.mean == nil {
-		g.mean = make([]float64, len(mean))
+		g.means = make([]int64, len(mean))
+		for range mean {
+			g.mean = append(g.mean, math.NaN())
+		}
 	}
 	for o := range min(len(mean), len(g.mean)) {
-		g.mean[o] += (mean[o] - g.mean[o]) / float64(g.n)
+		if math.IsNaN(mean[o]) {
+			continue
+		}
+		if g.means[o]++; g.means[o] == 1 {
+			g.mean[o] = 0
+		}
+		g.mean[o] += (mean[o] - g.mean[o]) / float64(g.means[o])
 	}
 }
 
@@ -206,8 +257,8 @@ func columnsOf(outputs int, z float64) []column {
 		{"key", connectors.String, func(r row) any { return r.key }},
 		{"session", connectors.Time, func(r row) any { return r.session.start }},
 		{"segment", connectors.Number, func(r row) any { return r.number }},
-		{"start", connectors.Time, func(r row) any { return r.segment.start.UTC() }},
-		{"end", connectors.Time, func(r row) any { return r.segment.end.UTC() }},
+		{"start", connectors.Time, func(r row) any { return r.segment.start }},
+		{"end", connectors.Time, func(r row) any { return r.segment.end }},
 		{"n", connectors.Number, func(r row) any { return r.segment.n }},
 	}
 	for _, c := range []struct {
@@ -244,14 +295,60 @@ func columnsOf(outputs int, z float64) []column {
 		})
 	}
 	return append(all,
-		ofInterval("from", connectors.Time, func(i *output.Interval) any { return i.From }),
-		ofInterval("to", connectors.Time, func(i *output.Interval) any { return i.To }),
+		ofInterval("from", connectors.Time, func(i *output.Interval) any { return instant(i.From) }),
+		ofInterval("to", connectors.Time, func(i *output.Interval) any { return instant(i.To) }),
 		ofInterval("from_n", connectors.Number, func(i *output.Interval) any { return i.FromN }),
 		ofInterval("to_n", connectors.Number, func(i *output.Interval) any { return i.ToN }),
 		ofChange("change_probability", connectors.Number, func(r *output.Record) any { return output.OrNaN(r.Probability) }),
 		ofChange("evidence", connectors.Number, func(r *output.Record) any { return output.OrNaN(r.Evidence) }),
-		column{"outliers", connectors.Number, func(r row) any { return r.outliers }},
+		column{"outliers", connectors.Number, func(r row) any {
+			if r.outliers == nil {
+				return nil
+			}
+			return *r.outliers
+		}},
 	)
+}
+
+// instant is the cell of a time; nil has none.
+func instant(t *time.Time) any {
+	if t == nil {
+		return nil
+	}
+	return *t
+}
+
+// timeLayout is the one of all times of the table, as fine as the finest needs. pandas takes the
+// layout of a column from its first time, and reads the column as text if another one differs.
+func timeLayout(all []*session) string {
+	digits := 0
+	see := func(t time.Time) {
+		for k, unit := range []int{1e9, 1e6, 1e3, 1} {
+			if t.Nanosecond()%unit == 0 {
+				digits = max(digits, 3*k)
+				return
+			}
+		}
+	}
+	for _, s := range all {
+		see(s.start)
+		for _, g := range s.segments {
+			see(g.start)
+			see(g.end)
+			if g.change == nil || g.change.Interval == nil {
+				continue
+			}
+			for _, t := range []*time.Time{g.change.Interval.From, g.change.Interval.To} {
+				if t != nil {
+					see(*t)
+				}
+			}
+		}
+	}
+	if digits == 0 {
+		return "2006-01-02T15:04:05Z"
+	}
+	return "2006-01-02T15:04:05." + strings.Repeat("0", digits) + "Z"
 }
 
 // at is v[i], NaN where there is none.
@@ -263,7 +360,7 @@ func at(v []float64, i int) float64 {
 }
 
 // appendRow appends a row of JSON cells with a tab between two.
-func appendRow(b []byte, columns []column, r row) []byte {
+func appendRow(b []byte, columns []column, layout string, r row) []byte {
 	for i, c := range columns {
 		if i > 0 {
 			b = append(b, '\t')
@@ -272,9 +369,12 @@ func appendRow(b []byte, columns []column, r row) []byte {
 		if f, ok := v.(float64); v == nil || ok && (math.IsNaN(f) || math.IsInf(f, 0)) {
 			continue
 		}
+		if t, ok := v.(time.Time); ok {
+			v = t.UTC().Format(layout)
+		}
 		text, err := json.Marshal(v)
 		if err != nil {
-			panic(err) // texts, times and finite numbers
+			panic(err) // texts and finite numbers
 		}
 		b = append(b, text...)
 	}

@@ -80,7 +80,7 @@ func TestTable(t *testing.T) {
 				row("b,2026-01-01T00:00:00Z,1,2026-01-01T00:00:00Z,2026-01-01T00:01:00Z,2,1,0,1,1", none, "2"),
 				row("b,2026-01-01T00:00:00Z,2,2026-01-01T00:02:00Z,2026-01-01T00:03:00Z,2,2,0,2,2", change, "2"),
 			},
-			Tally{2, 2, 3},
+			Tally{2, 2, 3, 0},
 		},
 		"sessions that a late record joins": {
 			[]string{
@@ -95,19 +95,24 @@ func TestTable(t *testing.T) {
 				row("k,2026-01-01T00:10:00Z,1,2026-01-01T00:10:00Z,2026-01-01T00:12:00Z,3,5,0,5,5", none, "3"),
 				row("k,2026-01-01T01:20:00Z,1,2026-01-01T01:20:00Z,2026-01-01T01:20:00Z,1,7,0,7,7", none, "1"),
 			},
-			Tally{1, 2, 2},
+			Tally{1, 2, 2, 0},
 		},
 		"levels": {
 			[]string{
 				record("k", 0, 0, 3, 0, `"estimate":{"mean":1,"sd":1}`+same),
 				record("k", 0, 1, 3, 0, `"estimate":{"mean":2,"sd":1}`+same),
 				record("k", 0, 2, 3, 0, `"estimate":{"mean":6,"sd":1}`+changed),
+				record("l", 0, 0, 3, 0, `"estimate":{"mean":null,"sd":1}`+same),
+				record("l", 0, 1, 3, 0, `"estimate":{"mean":2,"sd":1}`+same),
+				record("l", 0, 2, 3, 0, `"estimate":{"mean":null,"sd":1}`+changed),
 			},
 			[][]string{
-				row("k,2026-01-01T00:00:00Z,1,2026-01-01T00:00:00Z,2026-01-01T00:01:00Z,2,1.5,,,", none, "0"),
-				row("k,2026-01-01T00:00:00Z,2,2026-01-01T00:02:00Z,2026-01-01T00:02:00Z,1,6,,,", change, "0"),
+				row("k,2026-01-01T00:00:00Z,1,2026-01-01T00:00:00Z,2026-01-01T00:01:00Z,2,1.5,,,", none, ""),
+				row("k,2026-01-01T00:00:00Z,2,2026-01-01T00:02:00Z,2026-01-01T00:02:00Z,1,6,,,", change, ""),
+				row("l,2026-01-01T00:00:00Z,1,2026-01-01T00:00:00Z,2026-01-01T00:01:00Z,2,2,,,", none, ""),
+				row("l,2026-01-01T00:00:00Z,2,2026-01-01T00:02:00Z,2026-01-01T00:02:00Z,1,,,,", change, ""),
 			},
-			Tally{1, 1, 2},
+			Tally{2, 2, 4, 0},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -116,6 +121,34 @@ func TestTable(t *testing.T) {
 				t.Errorf("%+v, want %+v; rows (+) other than wanted (-): %s", tally, c.tally, diff)
 			}
 		})
+	}
+}
+
+// A run that has crashed writes records once more, with the same ids.
+func TestRecordsThatComeTwice(t *testing.T) {
+	lines := []string{
+		record("k", 0, 0, 3, 0, inSegment("1", "0", 1)+same),
+		record("k", 0, 1, 3, 0, inSegment("2", "0", 2)+changed),
+		record("k", 0, 2, 3, 0, inSegment("2", "0", 2)+same),
+	}
+	_, once := table(t, lines...)
+	for _, again := range [][]string{append(lines[:3:3], lines...), append(lines[:2:2], lines...)} {
+		tally, rows := table(t, again...)
+		if diff := cmp.Diff(once, rows); diff != "" || tally != (Tally{1, 1, 2, 0}) {
+			t.Errorf("%+v %s", tally, diff)
+		}
+	}
+}
+
+// A session of whose latest revision the file lacks records is counted.
+func TestIncompleteSessions(t *testing.T) {
+	if tally, _ := table(t,
+		record("k", 0, 0, 2, 0, inSegment("1", "0", 2)+same),
+		record("k", 0, 1, 2, 0, inSegment("1", "0", 2)+same),
+		record("k", 0, 2, 3, 1, inSegment("1", "0", 3)+same), // the others of revision 1 are not kept
+		record("l", 0, 0, 1, 0, inSegment("1", "0", 1)+same),
+	); tally != (Tally{2, 2, 2, 1}) {
+		t.Errorf("%+v", tally)
 	}
 }
 
@@ -161,8 +194,16 @@ func TestWhatIsNoTable(t *testing.T) {
 	if _, err := os.Stat(out); err == nil {
 		t.Error("a table was written")
 	}
-	if Check("a.xlsx", .95) == nil || Check("a.csv", 1) == nil || Check("a.csv.gz", .5) != nil || Check("a.parquet", .5) != nil {
+	if Check(in, "a.xlsx", .95) == nil || Check(in, "a.csv", 1) == nil || Check(in, "a.csv.gz", .5) != nil || Check(in, "a.parquet", .5) != nil {
 		t.Error("Check of names and intervals")
+	}
+	if err := os.Symlink(in, out); err != nil {
+		t.Fatal(err)
+	}
+	for _, results := range []string{in, filepath.Join(filepath.Dir(in), "*.jsonl")} {
+		if err := Check(results, out, .95); err == nil || !strings.Contains(err.Error(), "is what is read") {
+			t.Errorf("a link to the records: %v", err)
+		}
 	}
 }
 
@@ -170,7 +211,8 @@ func TestWhatIsNoTable(t *testing.T) {
 func TestForeignReaders(t *testing.T) {
 	dir := t.TempDir()
 	in, out := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "out.csv")
-	lines := record("k", 0, 0, 2, 0, inSegment("1", "0.5", 1)+same) + "\n" + record("k", 0, 1, 2, 0, inSegment("2", "0.5", 1)+changed)
+	lines := record("k", 0, 0, 2, 0, inSegment("1", "0.5", 1)+same) + "\n" + record("k", 0, 1, 2, 0, inSegment("2", "0.5", 1)+changed) + "\n" +
+		strings.ReplaceAll(record("l", 0, 0, 1, 0, inSegment("1", "0.5", 1)+same), "00Z", "00.25+01:00") // not all times have fractions
 	if err := os.WriteFile(in, []byte(lines), 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -193,6 +235,7 @@ for c in times:
 for c in t.columns.drop(times + ["key"]):
     assert t[c].dtype.kind in "if", (c, t[c].dtype)
 assert t["end"][1] == pandas.Timestamp("2026-01-01T00:01:00Z")
+assert t["start"][2] == pandas.Timestamp("2025-12-31T23:00:00.25Z")
 assert t["change_interval.to_n"][1] == 4
 `, out).CombinedOutput()
 		if err != nil {
