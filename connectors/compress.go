@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -84,3 +85,8 @@ func compressor(w io.Writer, path string) (io.WriteCloser, error) {
 type uncompressed struct{ io.Writer }
 
 func (uncompressed) Close() error { return nil }
+
+// Unpacked is a path without the extension of its compression.
+func Unpacked(path string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(path, ".gz"), ".zst")
+}

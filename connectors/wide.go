@@ -2,7 +2,7 @@ package connectors
 
 import (
 	"fmt"
-	"path"
+	"hafvf/internal/domain"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,7 +19,7 @@ const wideLook = 1000
 // those that match its patterns. Key and time are never among the latter.
 func (src Source) spread(file string, names []string) (values []string, err error) {
 	for _, want := range src.Values {
-		if slices.Contains(names, want) || !IsPattern(want) {
+		if slices.Contains(names, want) || !isPattern(want) {
 			values = append(values, want)
 			continue
 		}
@@ -39,16 +39,15 @@ func (src Source) spread(file string, names []string) (values []string, err erro
 	return values, nil
 }
 
-// IsPattern reports whether a name of a column is a pattern.
-func IsPattern(s string) bool { return strings.ContainsAny(s, "*?") }
+func isPattern(s string) bool { return strings.ContainsAny(s, "*?") }
 
-// Matches reports whether a name matches a pattern, in which * stands for any text and ? for a
-// character.
-func Matches(pattern, name string) bool {
-	escape := strings.NewReplacer(`\`, `\\`, "[", `\[`, "/", "\x00")
-	ok, err := path.Match(escape.Replace(pattern), strings.ReplaceAll(name, "/", "\x00"))
-	return err == nil && ok
+// Matches reports whether a column has the name, or matches it as a pattern, in which * stands
+// for any text and ? for a character. Brackets are those of a unit.
+func Matches(pattern, column string) bool {
+	return domain.Matches(literal.Replace(pattern), column)
 }
+
+var literal = strings.NewReplacer(`\`, `\\`, "[", `\[`)
 
 // A wideReader makes long records of the rows of a wide table.
 type wideReader struct {
@@ -84,7 +83,7 @@ func newWide(rr recordReader, src Source, file string) (*wideReader, error) {
 // a pattern and are of numbers.
 func (w *wideReader) choose(rows int) error {
 	w.known = true
-	if slices.ContainsFunc(w.src.Values, IsPattern) {
+	if slices.ContainsFunc(w.src.Values, isPattern) {
 		for len(w.ahead) < rows && w.err == nil {
 			r, err := w.recordReader.next()
 			if w.err = err; err == nil {

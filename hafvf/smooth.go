@@ -3,7 +3,6 @@ package hafvf
 import (
 	"math"
 	"runtime"
-	"slices"
 
 	"hafvf/hafvf/expfam"
 	"hafvf/internal/parallel"
@@ -176,7 +175,7 @@ func (s *Posteriors) Places(changes []int) []Place {
 	f := s.filter
 	return Places(f.model, s.Len(), changes, func(d []float64, t int) {
 		for _, row := range f.session.At(nil, s.steps, t) {
-			if !slices.ContainsFunc(row, math.IsNaN) {
+			if !expfam.Incomplete(row) {
 				f.model.Observe(d, row, 1)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"hafvf/internal/streams"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -228,18 +229,10 @@ func counts(noise *rand.Rand) string {
 			case service == "search" && !at.Before(day(12.25)):
 				rate /= 2
 			}
-			fmt.Fprintf(&b, "%s,%s,%d\n", service, at.Format("2006-01-02 15:04"), poisson(noise, rate))
+			fmt.Fprintf(&b, "%s,%s,%.0f\n", service, at.Format("2006-01-02 15:04"), streams.Poisson(noise, rate))
 		}
 	}
 	return b.String()
-}
-
-// poisson draws a count by the product of uniform numbers (Knuth).
-func poisson(noise *rand.Rand, rate float64) (n int) {
-	for p := noise.Float64(); p > math.Exp(-rate); p *= noise.Float64() {
-		n++
-	}
-	return n
 }
 
 func days(noise *rand.Rand) string {

@@ -1,6 +1,9 @@
 package expfam
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Rows makes the rows that a model takes for the steps of a finished session: the
 // observations themselves, or for a Sequential model the values before them, then the
@@ -29,6 +32,9 @@ func NewRows(m Model) *Rows {
 
 // Window is the number of past values that a row needs.
 func (r *Rows) Window() int { return len(r.past) }
+
+// Incomplete reports whether a row has a missing value.
+func Incomplete(row []float64) bool { return slices.ContainsFunc(row, math.IsNaN) }
 
 // At returns the rows of step t, before which the steps earlier and the first t of steps
 // come. They are valid until the next call.

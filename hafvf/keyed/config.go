@@ -2,9 +2,7 @@ package keyed
 
 import (
 	"fmt"
-	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"hafvf/hafvf"
@@ -164,11 +162,4 @@ func (r ruled[T]) index(key string) int {
 }
 
 // Matches reports whether the rule is for the key.
-func (r Rule) Matches(key string) bool { return matches(r.Match, key) }
-
-// matches is path.Match for keys, in which a slash is a character as any other.
-func matches(pattern, key string) bool {
-	const other = "\x00"
-	ok, _ := path.Match(strings.ReplaceAll(pattern, "/", other), strings.ReplaceAll(key, "/", other))
-	return ok
-}
+func (r Rule) Matches(key string) bool { return domain.Matches(r.Match, key) }

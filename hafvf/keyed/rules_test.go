@@ -22,7 +22,7 @@ func TestMatches(t *testing.T) {
 		{`a\*`, "ab", false},
 		{"pump", "pump/", false},
 	} {
-		if got := matches(test.pattern, test.key); got != test.want {
+		if got := (Rule{Match: test.pattern}).Matches(test.key); got != test.want {
 			t.Errorf("matches(%q, %q) = %t", test.pattern, test.key, got)
 		}
 	}

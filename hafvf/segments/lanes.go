@@ -85,12 +85,12 @@ func begin(set, first []float64) {
 // rows are those of observation i that aren't missing, valid until the next call.
 func (l *lanes) rows(g *Segmentation, i int) [][]float64 {
 	rows := l.rowsOf.At(g.earlier, g.steps, g.at[i])
-	if len(rows) == 1 || !slices.ContainsFunc(rows, incomplete) {
+	if len(rows) == 1 || !slices.ContainsFunc(rows, expfam.Incomplete) {
 		return rows
 	}
 	l.complete = l.complete[:0]
 	for _, row := range rows {
-		if !incomplete(row) {
+		if !expfam.Incomplete(row) {
 			l.complete = append(l.complete, row)
 		}
 	}
@@ -265,6 +265,3 @@ func (l *lanes) locate(g *Segmentation, sets []float64, from, c, end int, p *per
 func reach(from, c, end int) (first, last int) {
 	return max(from+1, c-placeReach), min(end-1, c+placeReach)
 }
-
-// incomplete reports whether a row has a missing value.
-func incomplete(row []float64) bool { return slices.ContainsFunc(row, math.IsNaN) }

@@ -24,7 +24,7 @@ var (
 	tosses = family{"bernoulli", streams.Toss, func(n, sum float64) float64 {
 		return lgamma(sum+1) + lgamma(n-sum+1) - lgamma(n+2)
 	}}
-	counts = family{"poisson", poisson, func(n, sum float64) float64 { return lgamma(sum+1) - (sum+1)*math.Log(n+1) }}
+	counts = family{"poisson", streams.Poisson, func(n, sum float64) float64 { return lgamma(sum+1) - (sum+1)*math.Log(n+1) }}
 	waits  = family{"exponential", func(rng *rand.Rand, mean float64) float64 { return mean * rng.ExpFloat64() }, func(n, sum float64) float64 {
 		return lgamma(n+1) - (n+1)*math.Log(sum+1)
 	}}
@@ -36,30 +36,37 @@ func lgamma(x float64) float64 { v, _ := math.Lgamma(x); return v }
 // that it has elsewhere; and the same of an enumeration.
 type found struct{ streams, observations, changes, found, elsewhere, enumerated, enumeratedElsewhere float64 }
 
-// add makes streams of n observations in so many levels. One change is in the middle half,
-// three are near the quarters.
+// stream has n observations in two or four levels. One change is in the middle half, three are
+// near the quarters. Between equal levels there is none.
+func (f family) stream(rng *rand.Rand, n int, levels ...float64) streams.Stream {
+	changes := []int{n/4 + rng.IntN(n/2)}
+	if len(levels) == 4 {
+		changes = []int{n/4 + rng.IntN(n/8) - n/16, n/2 + rng.IntN(n/8) - n/16, 3*n/4 + rng.IntN(n/8) - n/16}
+	}
+	s := streams.Stream{X: make([]float64, n), Mean: make([]float64, n)}
+	level := 0
+	for t := range n {
+		if level < len(changes) && t == changes[level] {
+			level++
+		}
+		s.Mean[t] = levels[level]
+		s.X[t] = f.draw(rng, s.Mean[t])
+	}
+	if levels[0] != levels[1] {
+		s.Changes = changes
+	}
+	return s
+}
+
+// add makes streams of n observations in so many levels.
 func (c *found) add(t testing.TB, f family, levels []float64, n, seeds int) {
 	t.Helper()
 	s := segments.NewSegmenter(streamModel(t, f.name), 10)
 	for i := range seeds {
-		rng := rand.New(rand.NewPCG(*seed, uint64(i)))
-		changes := []int{n/4 + rng.IntN(n/2)}
-		if len(levels) == 4 {
-			changes = []int{n/4 + rng.IntN(n/8) - n/16, n/2 + rng.IntN(n/8) - n/16, 3*n/4 + rng.IntN(n/8) - n/16}
-		}
-		x := make([]float64, n)
-		level := 0
-		for j := range x {
-			if level < len(changes) && j == changes[level] {
-				level++
-			}
-			x[j] = f.draw(rng, levels[level])
-		}
+		truth := f.stream(rand.New(rand.NewPCG(*seed, uint64(i))), n, levels...)
+		x, changes := truth.X, truth.Changes
 		c.streams++
 		c.observations += float64(n)
-		if levels[0] == levels[1] {
-			changes = nil
-		}
 		c.changes += float64(len(changes))
 		near := func(all []int, at int) bool {
 			return slices.ContainsFunc(all, func(c int) bool { return max(c-at, at-c) <= 30 })

@@ -17,18 +17,7 @@ var placedKinds = func() (all []streams.Kind) {
 	add := func(f family, before float64, levels ...float64) {
 		for _, after := range levels {
 			all = append(all, streams.Kind{Name: fmt.Sprintf("%s %g → %g", f.name, before, after), Family: f.name, Make: func(rng *rand.Rand, n int) streams.Stream {
-				change := n/4 + rng.IntN(n/2)
-				s := streams.Stream{X: make([]float64, n), Mean: make([]float64, n)}
-				if before != after {
-					s.Changes = []int{change}
-				}
-				for t := range n {
-					if s.Mean[t] = before; t >= change {
-						s.Mean[t] = after
-					}
-					s.X[t] = f.draw(rng, s.Mean[t])
-				}
-				return s
+				return f.stream(rng, n, before, after)
 			}})
 		}
 	}
@@ -41,15 +30,6 @@ var placedKinds = func() (all []streams.Kind) {
 	return all
 }()
 
-// poisson is a count of a small mean, by Knuth's product of uniforms.
-func poisson(rng *rand.Rand, mean float64) float64 {
-	count := 0.
-	for p := rng.Float64(); p > math.Exp(-mean); p *= rng.Float64() {
-		count++
-	}
-	return count
-}
-
 // A placeScore counts changes that are reported.
 type placeScore struct {
 	all, within      float64     // true ones within 30 of what is reported, or within the interval, and those within
@@ -59,7 +39,7 @@ type placeScore struct {
 	}
 }
 
-func (c *placeScore) add(places []segments.Place, changes, truth []int) {
+func (c *placeScore) add(places []hafvf.Place, changes, truth []int) {
 	for k, p := range places {
 		far, within := math.MaxInt, false
 		for _, at := range truth {
@@ -136,17 +116,17 @@ func placed(t testing.TB, kind streams.Kind, at uint64, lengths []int, seeds int
 	return c
 }
 
-func bySegments(m expfam.Model) func(x []float64) ([]int, []segments.Place) {
+func bySegments(m expfam.Model) func(x []float64) ([]int, []hafvf.Place) {
 	s := segments.NewSegmenter(m, 10)
-	return func(x []float64) ([]int, []segments.Place) {
+	return func(x []float64) ([]int, []hafvf.Place) {
 		g := s.Smooth(stepsOf(x))
 		return g.Changes(), g.Places()
 	}
 }
 
-func byLevels(m expfam.Model) func(x []float64) ([]int, []segments.Place) {
+func byLevels(m expfam.Model) func(x []float64) ([]int, []hafvf.Place) {
 	f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
-	return func(x []float64) ([]int, []segments.Place) {
+	return func(x []float64) ([]int, []hafvf.Place) {
 		s := f.Smooth(stepsOf(x))
 		changes := hafvf.Changes(s.Evidence, 10)
 		return changes, s.Places(changes)
@@ -205,7 +185,7 @@ func TestPlacesInParts(t *testing.T) {
 	s := segments.NewSegmenter(streamModel(t, "normal"), 10)
 	whole := s.Smooth(stepsOf(x))
 	parts := s.Segment(stepsOf(x[:300]), nil, stepsOf(x[300:600]), stepsOf(x[600:]))
-	var got []segments.Place
+	var got []hafvf.Place
 	offset := 0
 	for _, g := range parts {
 		for _, p := range g.Places() {

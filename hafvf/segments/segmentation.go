@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/internal/special"
 )
@@ -417,4 +418,4 @@ func (g *Segmentation) Changes() (all []int) {
 
 // Places are those of the Changes, in steps: below zero, or from Len on, where they are in
 // another part of the session.
-func (g *Segmentation) Places() []Place { return g.places }
+func (g *Segmentation) Places() []hafvf.Place { return g.places }

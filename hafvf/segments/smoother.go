@@ -116,7 +116,7 @@ type Segmentation struct {
 	Segments []Span
 	// Evidence[t] is the change evidence between the steps t−1 and t, in nats: that of a
 	// change at t, averaged over the lanes, and where a segment begins that of a change
-	// at t or at one of the places near. In a Scaleless family it is that of the Place there
+	// at t or at one of the places near. In a Scaleless family it is that of its Place
 	// if that is larger. NaN at the session's first step.
 	Evidence []float64
 	// Missing[t] says that step t had no observation to learn.
@@ -144,13 +144,10 @@ type Segmentation struct {
 	begins, ends    bool       // whether the session begins or ends with this part
 	opens           bool       // whether this part begins with an edge
 
-	mean, sd []float64 // by step
-	samples  []float64 // by observation, of the heaviest lane
-	places   []Place   // of the changes
+	mean, sd []float64     // by step
+	samples  []float64     // by observation, of the heaviest lane
+	places   []hafvf.Place // of the changes
 }
-
-// A Place is where a change is, as hafvf.Place.
-type Place = hafvf.Place
 
 // A Span is a regime of a session.
 type Span struct {
@@ -262,7 +259,7 @@ func (s *Segmenter) newSegmentation(earlier, steps [][][]float64) *Segmentation 
 	for t, xs := range steps {
 		s.checkVectors(xs)
 		rows := g.lanes.rowsOf.At(earlier, steps, t)
-		if g.Missing[t] = !slices.ContainsFunc(rows, func(row []float64) bool { return !incomplete(row) }); !g.Missing[t] {
+		if g.Missing[t] = !slices.ContainsFunc(rows, func(row []float64) bool { return !expfam.Incomplete(row) }); !g.Missing[t] {
 			n++
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"path"
+	"strings"
 	"time"
 )
 
@@ -67,6 +68,13 @@ func CheckPattern(text string) error {
 		return fmt.Errorf("%q is not a pattern: %s", text, Wildcards)
 	}
 	return nil
+}
+
+// Matches reports whether a text matches a pattern. A slash is a character as any other.
+func Matches(pattern, text string) bool {
+	const other = "\x00"
+	ok, _ := path.Match(strings.ReplaceAll(pattern, "/", other), strings.ReplaceAll(text, "/", other))
+	return ok
 }
 
 // CheckGap says why a duration cannot end sessions: windows of Beam are of whole milliseconds.

@@ -185,6 +185,15 @@ func foreign(rng *rand.Rand, n, changes int, noise string) Stream {
 	return s
 }
 
+// Poisson is a count of a small mean, by Knuth's product of uniforms.
+func Poisson(rng *rand.Rand, mean float64) float64 {
+	count := 0.
+	for p := rng.Float64(); p > math.Exp(-mean); p *= rng.Float64() {
+		count++
+	}
+	return count
+}
+
 // Toss is 1 with probability p, else 0.
 func Toss(rng *rand.Rand, p float64) float64 {
 	if rng.Float64() < p {

@@ -67,7 +67,7 @@ type column struct {
 // readTable reads the first records of a file, whose format its name tells.
 func readTable(path string) (*table, error) {
 	t := &table{path: path, format: connectors.CSV}
-	switch strings.ToLower(filepath.Ext(strings.TrimSuffix(strings.TrimSuffix(path, ".gz"), ".zst"))) {
+	switch strings.ToLower(filepath.Ext(connectors.Unpacked(path))) {
 	case ".jsonl", ".ndjson", ".json":
 		t.format = connectors.JSONLines
 	case ".parquet", ".pq":
@@ -271,12 +271,15 @@ func (t *table) guess() *draft {
 		return d
 	}
 	d.fields.Values = []string{x.name}
-	if at != nil && key == nil && t.wide(at, x) {
-		d.fields.Layout, d.fields.Values = config.Wide, []string{"*"}
-		if values, all := t.series(at); len(values) < all {
-			d.fields.Values = values
+	// Several columns of numbers, of which none is called as a value is, are a series each.
+	if at != nil && key == nil && t.format != connectors.JSONLines && rank(x.name, valueNames) == unusual {
+		if values, all := t.series(at); len(values) >= 3 {
+			if len(values) == all {
+				values = []string{"*"}
+			}
+			d.fields.Layout, d.fields.Values = config.Wide, values
+			return d
 		}
-		return d
 	}
 	for _, c := range t.columns {
 		if c != at && c != key && c != x && c.numeric() {
@@ -284,16 +287,6 @@ func (t *table) guess() *draft {
 		}
 	}
 	return d
-}
-
-// wide reports whether a table with times has a series in each column: several columns of
-// numbers, of which none is called as a value is.
-func (t *table) wide(at, x *column) bool {
-	if t.format == connectors.JSONLines || rank(x.name, valueNames) < unusual {
-		return false
-	}
-	values, _ := t.series(at)
-	return len(values) >= 3
 }
 
 // series are the columns of numbers that are no sequence, and the number of all.

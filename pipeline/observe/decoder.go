@@ -152,9 +152,7 @@ func (d *Decoder) parted(all []connectors.Record, take func([]Decoded)) {
 // seriesName is how the series of a file without keys is called: as the file, without
 // the extensions of its format and compression.
 func seriesName(file string) string {
-	for _, packed := range []string{".gz", ".zst"} {
-		file = strings.TrimSuffix(file, packed)
-	}
+	file = connectors.Unpacked(file)
 	return strings.TrimSuffix(file, filepath.Ext(file))
 }
 

@@ -54,7 +54,7 @@ func (p *Parser) splitWide(parts []part, record int, line []byte) ([]part, error
 			return
 		}
 		named := slices.Contains(p.Columns, name)
-		if !named && !slices.ContainsFunc(p.Columns, func(want string) bool { return connectors.IsPattern(want) && connectors.Matches(want, name) }) {
+		if !named && !slices.ContainsFunc(p.Columns, func(want string) bool { return connectors.Matches(want, name) }) {
 			return
 		}
 		if kind := kindOf(value); !named && kind != jsonNumber && kind != jsonNaN && kind != jsonNull {

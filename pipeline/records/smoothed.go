@@ -41,12 +41,12 @@ var smootheds = []field[smoothed]{
 	revised(flag("changed", "On revisions above 0 alone: whether the revision before had no record of this id, or one of another x, n, outlier or change, of a segment that begins elsewhere, or of an estimate that is off by more than a hundredth of its sd. n, mean and sd of the segment do not count: its last record has them as they are.", func(s smoothed) bool { return s.Changed })),
 	number("change_evidence", "nats", "Log Bayes factor of a change between the observation before and this one; null on the first. Without levels, on the first observation of a segment, of a change there or at a place near; in the families bernoulli, categorical, poisson and exponential at any place between the changes beside it.", func(s smoothed) float64 { return s.ChangeEvidence }),
 	flag("change", "true on the first observation of a new regime.", func(s smoothed) bool { return s.Change }),
-	onChange(number("change_probability", "", "On a change alone: posterior probability that one begins within change_interval. By the prior, a change is at any of the session's observations, and as probable as none.", func(s smoothed) float64 { return s.Place.Probability })),
-	onChange(object("change_interval", "On a change alone: the first observation of the new regime is one of these, with a probability of 95 % if there is a change.",
-		instant("from", "The first of them.", func(s smoothed) time.Time { return s.Place.From }),
-		instant("to", "The last of them.", func(s smoothed) time.Time { return s.Place.To }),
-		count("from_n", "", "Position of the first in the session, from 1.", func(s smoothed) (int64, bool) { return s.Place.FromN, true }),
-		count("to_n", "", "Position of the last.", func(s smoothed) (int64, bool) { return s.Place.ToN, true }),
+	onChange(number("change_probability", "", "How probable a change within change_interval is. Only on a change. Before the data count, a change is as probable as none, and equally probable at each observation of the session.", func(s smoothed) float64 { return s.Place.Probability })),
+	onChange(object("change_interval", "Where the new regime begins, with a probability of 95 %. Only on a change.",
+		instant("from", "Time of the first observation with which it may begin.", func(s smoothed) time.Time { return s.Place.From }),
+		instant("to", "Time of the last one.", func(s smoothed) time.Time { return s.Place.To }),
+		count("from_n", "", "Position of the first one in the session, from 1.", func(s smoothed) (int64, bool) { return s.Place.FromN, true }),
+		count("to_n", "", "Position of the last one.", func(s smoothed) (int64, bool) { return s.Place.ToN, true }),
 	)),
 }
 

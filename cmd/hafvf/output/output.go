@@ -8,7 +8,6 @@ import (
 	"io"
 	"math"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"hafvf/connectors"
@@ -97,11 +96,9 @@ func (r *Record) Smoothed() bool { return r.Session != nil }
 
 // Each calls f with every record of a file in JSON Lines, which has records of one kind.
 func Each(ctx context.Context, path string, f func(Record) error) error {
-	for _, name := range []string{"csv", "parquet"} {
-		base := strings.TrimSuffix(strings.TrimSuffix(path, ".gz"), ".zst")
-		if filepath.Ext(base) == "."+name {
-			return fmt.Errorf("%s: records are read from JSON Lines, not %s: let run write them, with sink: {jsonl: {path: …}}", path, name)
-		}
+	switch ext := filepath.Ext(connectors.Unpacked(path)); ext {
+	case ".csv", ".parquet":
+		return fmt.Errorf("%s: records are read from JSON Lines, not %s: let run write them, with sink: {jsonl: {path: …}}", path, ext[1:])
 	}
 	in, err := connectors.Open(connectors.Source{Format: connectors.JSONLines, Path: path})
 	if err != nil {

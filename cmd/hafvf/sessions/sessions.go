@@ -41,7 +41,8 @@ type segment struct {
 	change     *output.Record
 	outliers   *int // nil with levels
 
-	means []int64 // with levels: how many numbers each mean is of
+	// With levels: of the estimates, where there are some.
+	sums, counts []float64
 }
 
 // A Tally is what a table holds.
@@ -91,7 +92,7 @@ func reads(results, out string) bool {
 }
 
 func formatOf(out string) (string, error) {
-	switch filepath.Ext(strings.TrimSuffix(strings.TrimSuffix(out, ".gz"), ".zst")) {
+	switch filepath.Ext(connectors.Unpacked(out)) {
 	case ".csv":
 		return connectors.CSV, nil
 	case ".parquet":
@@ -220,19 +221,14 @@ func (s *session) add(r *output.Record) {
 	g.n++
 	mean := output.Coordinates(r.Estimate.Mean)
 	if g.mean == nil {
-		g.means = make([]int64, len(mean))
-		for range mean {
-			g.mean = append(g.mean, math.NaN())
-		}
+		g.mean, g.sums, g.counts = make([]float64, len(mean)), make([]float64, len(mean)), make([]float64, len(mean))
 	}
 	for o := range min(len(mean), len(g.mean)) {
-		if math.IsNaN(mean[o]) {
-			continue
+		if !math.IsNaN(mean[o]) {
+			g.sums[o] += mean[o]
+			g.counts[o]++
 		}
-		if g.means[o]++; g.means[o] == 1 {
-			g.mean[o] = 0
-		}
-		g.mean[o] += (mean[o] - g.mean[o]) / float64(g.means[o])
+		g.mean[o] = g.sums[o] / g.counts[o]
 	}
 }
 
