@@ -97,8 +97,11 @@ func (e *encoder) Estimate(to *transforms.Encoded, key string, of *keyed.Estimat
 
 func (e *encoder) Silent(to *transforms.Encoded, key string, s keyed.Silent) {
 	for i := range e.Receivers {
-		if r := &e.Receivers[i]; r.wants(key, keyed.SilentAlarm, r.Kinds) {
-			e.alert(to, i, key, s.Alert(key))
+		r := &e.Receivers[i]
+		for _, told := range s.Alerts(key) {
+			if r.wants(key, told.Kind, r.Kinds) {
+				e.alert(to, i, key, told)
+			}
 		}
 	}
 }

@@ -87,7 +87,7 @@ func Compose(c *config.Config) (*Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	layout.Brief, layout.Interval = c.Records == config.Brief, c.Interval != 0
+	layout.Brief, layout.Interval, layout.Events = c.Records == config.Brief, c.Interval != 0, c.Aggregate != nil
 	var x connectors.Kind
 	g.source, x = newSource(c)
 	var alerts []graphSink
@@ -110,10 +110,10 @@ func Compose(c *config.Config) (*Graph, error) {
 			}
 		}
 		g.transform = smoothing{layout, transforms.SmoothConfig{SmoothConfig: keyed.SmoothConfig{
-			Filter: base, Keys: rules, Gap: c.Session.Gap, AllowedLateness: c.Session.AllowedLateness, Max: c.Session.Max, Odds: c.Odds,
+			Filter: base, Keys: rules, Aggregate: aggregation(c), Gap: c.Session.Gap, AllowedLateness: c.Session.AllowedLateness, Max: c.Session.Max, Odds: c.Odds,
 		}}}
 	} else {
-		cfg := keyed.Config{Filter: base, Keys: rules, Order: keyed.Order(c.Order), Lateness: c.Lateness, TimeUnit: c.TimeUnit, Interval: c.Interval, Silence: c.Silence, Values: g.source.values()}
+		cfg := keyed.Config{Filter: base, Keys: rules, Order: keyed.Order(c.Order), Lateness: c.Lateness, TimeUnit: c.TimeUnit, Interval: c.Interval, Silence: c.Silence, Aggregate: c.Aggregate, Values: valueNames(c, g.source.values())}
 		if d := c.Detect; d != nil {
 			cfg.Alarms, cfg.Alerts = &d.AlarmConfig, d.AlertConfig
 		} else if c.Silence != nil {
@@ -122,8 +122,8 @@ func Compose(c *config.Config) (*Graph, error) {
 			cfg.Alarms = &alarms
 		}
 		live := c.Silence != nil && c.Source.Unending()
-		atEnd := c.Silence != nil && !live && c.Runner.Name != config.Flink
-		g.transform = filtering{layout, transforms.Config{Config: cfg, Cells: cells(c.Runner), AtEnd: atEnd}, receivers, live}
+		atEnd := (c.Silence != nil || c.Aggregate != nil) && !c.Source.Unending() && c.Runner.Name != config.Flink
+		g.transform = filtering{layout, transforms.Config{Config: cfg, Cells: cells(c.Runner), AtEnd: atEnd, GoesOn: atEnd && c.State != ""}, receivers, live}
 	}
 	g.sink = newSink(&c.Sink, g.transform.columns(layout, x), &c.Source)
 	g.alerts = alerts
@@ -142,6 +142,28 @@ func Compose(c *config.Config) (*Graph, error) {
 		g.Steps = append(g.Steps, Step{"alert", strings.Join(toldKinds(c, &c.Alerts[i]), ", ") + " to " + s.describe(), nil})
 	}
 	return g, nil
+}
+
+// aggregation is that of sessions, nil if there is none.
+func aggregation(c *config.Config) *keyed.Aggregation {
+	if c.Aggregate == nil {
+		return nil
+	}
+	return &c.Aggregate.Aggregation
+}
+
+// valueNames names the numbers of an observation in messages.
+func valueNames(c *config.Config, values []string) (names []string) {
+	switch {
+	case c.Aggregate == nil || c.Aggregate.Value == keyed.Share:
+		return values
+	case c.Aggregate.Value.Counts():
+		return []string{string(c.Aggregate.Value)}
+	}
+	for _, v := range values {
+		names = append(names, string(c.Aggregate.Value)+" of "+v)
+	}
+	return names
 }
 
 // cells names the states that keys share. In this process each key has a state of its own,
@@ -180,7 +202,7 @@ func toldKinds(c *config.Config, r *config.Receiver) []string {
 func newSource(c *config.Config) (graphSource, connectors.Kind) {
 	if s := c.Source.Kafka; s != nil {
 		t := topicSource{*s}
-		if c.Transform == config.Smooth || c.Order != config.Arrival && (c.Lateness > 0 || c.Silence != nil) {
+		if c.Transform == config.Smooth || c.Order != config.Arrival && (c.Lateness > 0 || c.Silence != nil || c.Aggregate != nil) {
 			t.Clock, t.ClockSetting = payloadClock, settingText(t.Fields) // only there does something wait for the watermark
 		}
 		if r := c.Runner; r.Name == config.Flink {
@@ -189,7 +211,7 @@ func newSource(c *config.Config) (graphSource, connectors.Kind) {
 		return t, connectors.String
 	}
 	source, fields := observe.Files(c)
-	if source.Format != connectors.JSONLines && len(fields.Values) == 1 {
+	if source.Format != connectors.JSONLines && len(fields.Values) == 1 || c.Aggregate != nil && len(fields.Values) == 0 {
 		return fileSource{source, fields}, connectors.Number
 	}
 	return fileSource{source, fields}, connectors.String // the x of JSON has any shape
@@ -346,9 +368,21 @@ func (f filtering) filter(s beam.Scope, in, out transforms.Registered, batches b
 	return b
 }
 
+func describeAggregation(a *keyed.Aggregation) string {
+	empty := "missing"
+	if a.Zero {
+		empty = "0"
+	}
+	return fmt.Sprintf("the %s of every %v, %s if empty", a.Value, a.Every, empty)
+}
+
 // name: a state is carried over to another config of the same family and scale.
 func (f filtering) name() string {
-	return named("Transform", []any{config.Filter, f.cfg.Filter.Family, f.cfg.Filter.Scale})
+	means := []any{config.Filter, f.cfg.Filter.Family, f.cfg.Filter.Scale}
+	if a := f.cfg.Aggregate; a != nil {
+		means = append(means, a.Aggregation)
+	}
+	return named("Transform", means)
 }
 
 func (filtering) columns(l records.Layout, x connectors.Kind) []connectors.Column {
@@ -359,6 +393,9 @@ func (f filtering) steps() []Step {
 	order := "in the order of arrival"
 	if f.cfg.Order == keyed.EventTime {
 		order = fmt.Sprintf("in the order of event times, up to %v late", f.cfg.Lateness)
+	}
+	if a := f.cfg.Aggregate; a != nil {
+		order = describeAggregation(&a.Aggregation) + ", " + order
 	}
 	return []Step{
 		{config.Filter, fmt.Sprintf("%s, keyed, %s", describeFilter(f.cfg.Filter, f.cfg.Keys), order), []string{"encode", "reject"}},
@@ -388,9 +425,13 @@ func (smoothing) columns(l records.Layout, x connectors.Kind) []connectors.Colum
 }
 
 func (m smoothing) steps() []Step {
+	of := describeFilter(m.cfg.Filter, m.cfg.Keys)
+	if m.cfg.Aggregate != nil {
+		of += ", of " + describeAggregation(m.cfg.Aggregate)
+	}
 	return []Step{
 		{config.Smooth, fmt.Sprintf("%s, keyed, over sessions with gaps of %v, revised up to %v late, cut at %d observations; changes at odds of %g",
-			describeFilter(m.cfg.Filter, m.cfg.Keys), m.cfg.Gap, m.cfg.AllowedLateness, m.cfg.Max, m.cfg.Odds), []string{"encode", "reject"}},
+			of, m.cfg.Gap, m.cfg.AllowedLateness, m.cfg.Max, m.cfg.Odds), []string{"encode", "reject"}},
 		{"encode", "smoothed estimates as records", []string{"write"}},
 	}
 }

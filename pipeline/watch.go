@@ -52,7 +52,7 @@ func (g *Graph) watched() *Graph {
 type watching struct{ filtering }
 
 func (w watching) build(s beam.Scope, _ records.Form, in transforms.Registered, batches beam.PCollection) built {
-	w.live, w.cfg.AtEnd = false, false
+	w.live, w.cfg.AtEnd = false, w.cfg.Aggregate != nil
 	return w.filter(s, in, transforms.Registered{Name: toWatch, Setting: settingText(encoding{Receivers: []receiver{everyone(w.receivers)}})}, batches)
 }
 

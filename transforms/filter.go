@@ -36,13 +36,22 @@ type Config struct {
 	// as a keyed.Migrator does, when the first records come. Default: they are an error.
 	Migrate bool
 	// AtEnd is for an input that ends, of a run in one process with an account.Run. At its end
-	// the keys that Silence asks for are told, by the time of the last observation of any key.
-	// Default: the end is no silence.
+	// the keys that Silence asks for are told, by the time of the last observation of any key,
+	// and intervals without events go on up to that time. Default: the end is no silence.
 	AtEnd bool
+	// GoesOn is for AtEnd and an input that another run goes on with: intervals that are not
+	// over by the last observation of any key stay open. Default: they end with the input.
+	GoesOn bool
 }
 
-// waits reports whether observations can wait for earlier ones.
-func (c *Config) waits() bool { return c.Order != keyed.Arrival && c.Lateness > 0 }
+// waits reports whether observations can wait for earlier ones, or for the end of an interval.
+// With AtEnd an interval that does not wait for the watermark waits for the end of the input.
+func (c *Config) waits() bool {
+	if c.Aggregate != nil {
+		return !c.AtEnd || c.Aggregate.Watermark
+	}
+	return c.Order != keyed.Arrival && c.Lateness > 0
+}
 
 // Filter takes a PCollection<KV<string, keyed.Observation>> in the global window. It
 // returns a PCollection<KV<string, keyed.Estimate>>, one for every observation that the

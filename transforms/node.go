@@ -102,12 +102,13 @@ type held struct {
 	found bool   // the key had a state
 	warm  bool   // the account has the key among those that warm up
 
-	blocks   [][]byte           // of the batch, that are not begun yet
-	reading  keyed.Observations // of the block before these
-	released []keyed.Observation
+	blocks  [][]byte           // of the batch, that are not begun yet
+	reading keyed.Observations // of the block before these
+	more    bool               // there may be outputs for another round
 
 	// Of the round:
 	estimates []keyed.Estimate
+	silences  []keyed.Silent
 	by        *worker // that has encoded the estimates, in from to end
 	from, end Encoded // as it was before and after
 	rejected  []keyed.Rejected
@@ -174,7 +175,11 @@ func (fn *node) take(sp state.Provider, tp timers.Provider, cell string, packed 
 			return err
 		}
 		c := fn.cells[cell]
-		if fn.cfg.waits() && c.timers.add(times) {
+		due := times
+		if len(a.block) > 0 { // otherwise these are times that timers had
+			due = wait{fn.workers[0].Closing(times.first), fn.workers[0].Closing(times.last)}
+		}
+		if fn.cfg.waits() && c.timers.add(due) {
 			fn.schedule(tp, c)
 		}
 		if fn.Live {
@@ -246,7 +251,7 @@ func (fn *node) work(active []*held) error {
 					return fmt.Errorf("key %q: %w", e.key, e.err)
 				}
 				fn.emit(e)
-				if len(e.blocks) > 0 || e.reading.More() || len(e.released) > 0 {
+				if e.more {
 					rest = append(rest, e)
 				}
 			}
@@ -361,13 +366,14 @@ func roundTrip(list []*opened, f func(*opened) error) error {
 // step makes the key's next outputs, about roundSteps of them.
 func (e *held) step(w *worker) {
 	e.Bind(w.Estimator)
-	e.by, e.from = w, w.encoded
+	e.by, e.from, e.more = w, w.encoded, true
 	defer func() { e.end = w.encoded }()
 	for e.outputs < roundSteps {
+		o, due := e.Due()
+		e.tellEnded(w)
 		switch {
-		case len(e.released) > 0:
-			e.learn(w, &e.released[0])
-			e.released = e.released[1:]
+		case due:
+			e.learn(w, &o)
 		case e.reading.More():
 			x := w.x
 			if w.encoder == nil {
@@ -384,8 +390,23 @@ func (e *held) step(w *worker) {
 			e.reading = keyed.ReadObservations(e.blocks[0], string(e.blocks[0]))
 			e.blocks = e.blocks[1:]
 		default:
-			e.blocks, e.reading = nil, keyed.Observations{}
+			e.blocks, e.reading, e.more = nil, keyed.Observations{}, false
 			return
+		}
+	}
+}
+
+// tellEnded tells of the silences that events have ended.
+func (e *held) tellEnded(w *worker) {
+	for _, s := range e.Ended() {
+		e.outputs++
+		if !s.Told {
+			e.counts.Silences++
+		}
+		if w.encoder == nil {
+			e.silences = append(e.silences, s)
+		} else {
+			w.encoder.Silent(&w.encoded, e.key, s)
 		}
 	}
 }
@@ -393,7 +414,7 @@ func (e *held) step(w *worker) {
 // take learns an observation, or has it wait, or rejects it.
 func (e *held) take(w *worker, o *keyed.Observation) {
 	e.taken++
-	now, due, err := e.Take(o)
+	now, err := e.Take(o)
 	if err != nil {
 		e.outputs++
 		if late := (*keyed.Late)(nil); errors.As(err, &late) {
@@ -415,9 +436,7 @@ func (e *held) take(w *worker, o *keyed.Observation) {
 	}
 	if now {
 		e.learn(w, o)
-		return
 	}
-	e.released = due
 }
 
 // reject rejects an observation.
@@ -461,6 +480,9 @@ func (fn *node) emit(e *held) {
 		}
 		fn.out.estimate(ts, e.key, e.estimates[i])
 	}
+	for _, s := range e.silences {
+		fn.out.silent(mtime.FromTime(s.Until), e.key, s)
+	}
 	fn.put(e.by.encoded, e.from, e.end)
 	for _, r := range e.rejected {
 		fn.out.reject(r)
@@ -470,11 +492,11 @@ func (fn *node) emit(e *held) {
 		fn.account.WarmsUp(e.key, false)
 	}
 	fn.report.Taken += e.taken
-	fn.report.Emitted += len(e.estimates) + len(e.rejected)
+	fn.report.Emitted += len(e.estimates) + len(e.silences) + len(e.rejected)
 	fn.report.Counts.Add(e.counts)
 	clear(e.estimates)
 	clear(e.rejected)
-	e.estimates, e.rejected, e.by = e.estimates[:0], e.rejected[:0], nil
+	e.estimates, e.silences, e.rejected, e.by = e.estimates[:0], nil, e.rejected[:0], nil
 	e.outputs, e.counts, e.taken = 0, account.Counts{}, 0
 }
 
@@ -503,8 +525,9 @@ func (fn *node) note(c *opened, e *held) {
 // the latest. At the end of a bounded input the watermark passes both at once, and the
 // second saves one timer for each observation between.
 func (fn *node) schedule(tp timers.Provider, c *opened) {
-	fn.set(tp, c.timers.first.Add(fn.cfg.Lateness), "first")
-	fn.set(tp, c.timers.last.Add(fn.cfg.Lateness), "last")
+	patience := fn.workers[0].Patience()
+	fn.set(tp, c.timers.first.Add(patience), "first")
+	fn.set(tp, c.timers.last.Add(patience), "last")
 }
 
 // set sets a timer of the cell at hand. Timers count milliseconds: it fires at the end of
@@ -517,12 +540,12 @@ func (fn *node) set(tp timers.Provider, t time.Time, tag string) {
 // that are silent, when a timer of a cell fires.
 func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, timer timers.Context) error {
 	silence := timer.Tag == silentTag
-	if silence {
-		select {
-		case <-fn.account.Stopped():
-			return nil // the input ends, and no key is silent for that
-		default:
-		}
+	stopped := fn.account.IsStopped()
+	switch {
+	case fn.account.Suspended():
+		return nil // what waits goes on waiting in the next run
+	case silence && stopped:
+		return nil // the input ends, and no key is silent for that
 	}
 	if err := fn.drain(); err != nil {
 		return err
@@ -532,8 +555,9 @@ func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, 
 	}
 	c := fn.cells[cell]
 	now := ts.ToTime()
-	horizon := now.Add(-fn.cfg.Lateness)
-	if silence && fn.cfg.AtEnd {
+	horizon := now.Add(-fn.workers[0].Patience())
+	ends := silence && fn.cfg.AtEnd
+	if ends {
 		now = fn.account.Latest()
 		if err := fn.findEnded(c); err != nil {
 			return err
@@ -552,6 +576,14 @@ func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, 
 			}
 		}
 	}
+	if ends && fn.cfg.Aggregate != nil {
+		for key := range c.Keys() {
+			due[key] = true
+		}
+		for key := range c.keys {
+			due[key] = true
+		}
+	}
 	var unopened, active []*held
 	for _, key := range slices.Sorted(maps.Keys(due)) { // the output has one order
 		e, known := c.hold(key)
@@ -564,16 +596,34 @@ func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, 
 		return err
 	}
 	for _, e := range active {
-		e.released = e.Release(horizon)
+		switch {
+		case stopped: // the input has ended
+			e.End(time.Time{})
+		case ends && fn.cfg.GoesOn:
+			e.Release(now.Add(-fn.workers[0].Patience()))
+		case ends:
+			e.End(now)
+		default:
+			e.Release(horizon)
+		}
 	}
 	if err := fn.work(slices.Clone(active)); err != nil {
 		return err
 	}
-	for _, e := range active {
-		if silence {
+	if silence {
+		for _, e := range active {
 			fn.tell(now, e)
 		}
+		// Intervals without events go on after a silence that is not told.
+		if err := fn.work(slices.Clone(active)); err != nil {
+			return err
+		}
+	}
+	for _, e := range active {
 		fn.note(c, e)
+		if stopped {
+			delete(c.waits, e.key)
+		}
 	}
 	if c.timers = c.wait(); len(c.waits) > 0 {
 		fn.schedule(tp, c)

@@ -39,6 +39,8 @@ type packer struct {
 	called    bool  // all cells are, to be carried over
 	refused   int64 // observations that were not taken
 	latest    time.Time
+	ahead     time.Time // latest of the times ahead of now
+	now       time.Time
 }
 
 // packed is the place of an observation in a packer's data.
@@ -66,6 +68,7 @@ func (p *packer) setUp() (err error) {
 }
 
 func (p *packer) start() {
+	p.now = time.Now().Add(time.Hour) // clocks differ
 	p.of = map[string]int{}
 	p.reset()
 	p.refused = 0
@@ -105,7 +108,11 @@ func (p *packer) add(at mtime.Time, key string, o *keyed.Observation, emit func(
 		p.of[key] = i
 		p.blocks = append(p.blocks, block{key: key, check: check, at: at, first: last, last: last})
 	}
-	if o.Time.After(p.latest) {
+	if o.Time.After(p.now) {
+		if o.Time.After(p.ahead) {
+			p.ahead = o.Time
+		}
+	} else if o.Time.After(p.latest) {
 		p.latest = o.Time
 	}
 	b := &p.blocks[i]
@@ -166,7 +173,7 @@ func (p *packer) finish(ctx context.Context, emit func(beam.EventTime, string, [
 	p.callCells(emit)
 	p.flush(emit)
 	addMetrics(ctx, account.Counts{Rejected: p.refused})
-	account.From(ctx).Saw(p.latest)
+	account.From(ctx).Saw(p.latest, p.ahead)
 	account.From(ctx).Report(account.Report{Taken: rejected, Emitted: rejected + more, Counts: account.Counts{Rejected: int64(rejected)}})
 }
 

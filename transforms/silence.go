@@ -142,6 +142,10 @@ func (fn *resumeFn) ProcessElement(ctx context.Context, _ []byte, emit func(beam
 			first = e.Deadline()
 			last = first
 		}
+		if fn.cfg.AtEnd && fn.cfg.Aggregate != nil && first.IsZero() {
+			first = time.Unix(0, 0) // any time: intervals without events may go on
+			last = first
+		}
 		times := wait{first, last}
 		if !times.first.IsZero() {
 			emit(mtime.ZeroTimestamp, cellName(key, fn.cfg.Cells), beginBlock(key, times, 0))

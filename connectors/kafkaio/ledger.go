@@ -159,7 +159,7 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	}
 	l.ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	l.commits, l.stopCommits = context.WithCancel(context.WithoutCancel(ctx))
-	l.account = account.Open(account.Keeper{Settled: l.settled, Restore: l.Restore, Restored: l.Restored})
+	l.account = account.Open(account.Keeper{Settled: l.settled, Restore: l.Restore, Restored: l.Restored, Suspends: l.Suspends()})
 	account.Attach(l.account, "", l)
 	go l.commitAlways()
 	return l, nil

@@ -72,7 +72,7 @@ type Observations struct{ r reader }
 // ReadObservations returns the observations of b. Their strings are cut from text, which is b
 // as one string, so that they take no memory of their own. They do where text is empty.
 func ReadObservations(b []byte, text string) Observations {
-	return Observations{reader{compact.Reader{B: b, Source: text}}}
+	return Observations{reader{Reader: compact.Reader{B: b, Source: text}}}
 }
 
 // More reports whether there is another observation.
@@ -88,9 +88,17 @@ func (all *Observations) Next(x [][]float64) (Observation, error) {
 }
 
 // A reader reads what states and records consist of.
-type reader struct{ compact.Reader }
+type reader struct {
+	compact.Reader
+	// Of an entity with intervals, as buffer has found them:
+	waiting   span
+	intervals string
+}
 
-func read(b []byte) *reader { return &reader{compact.Reader{B: b}} }
+// A span is between two times.
+type span struct{ first, last time.Time }
+
+func read(b []byte) *reader { return &reader{Reader: compact.Reader{B: b}} }
 
 func decodeAll[T any](b []byte, decode func(*reader) T) (T, error) {
 	r := read(b)
@@ -110,23 +118,44 @@ func appendFields(b []byte, o *Observation, id, raw string) []byte {
 	b = compact.AppendString(b, id)
 	b = binary.AppendVarint(b, o.Seq)
 	b = compact.AppendString(b, o.Log)
-	b = append(b, byte(o.Shape))
+	b = appendShape(b, o.Shape, o.Aggregated, o.Events)
 	b = compact.AppendVectors(b, o.X)
 	return compact.AppendString(b, raw)
+}
+
+// aggregatedBit stands beside the shape: the number of events follows.
+const aggregatedBit = 0x80
+
+func appendShape(b []byte, shape Shape, aggregated bool, events int64) []byte {
+	if !aggregated {
+		return append(b, byte(shape))
+	}
+	return binary.AppendUvarint(append(b, byte(shape)|aggregatedBit), uint64(events))
+}
+
+func (r *reader) shape() (shape Shape, aggregated bool, events int64) {
+	s := r.Byte()
+	if aggregated = s&aggregatedBit != 0; aggregated {
+		events = int64(r.Uvarint())
+	}
+	return Shape(s &^ aggregatedBit), aggregated, events
 }
 
 func (r *reader) observation() Observation { return r.observationIn(nil) }
 
 // observationIn reads an observation into the memory of x, which may be nil.
 func (r *reader) observationIn(x [][]float64) Observation {
-	return Observation{Time: r.Time(), ID: r.Text(), Seq: r.Varint(), Log: r.Text(), Shape: Shape(r.Byte()), X: r.Vectors(x), Raw: r.Text()}
+	o := Observation{Time: r.Time(), ID: r.Text(), Seq: r.Varint(), Log: r.Text()}
+	o.Shape, o.Aggregated, o.Events = r.shape()
+	o.X, o.Raw = r.Vectors(x), r.Text()
+	return o
 }
 
 func appendEstimate(b []byte, e Estimate) []byte {
 	b = compact.AppendTime(b, e.Time)
 	b = compact.AppendString(b, e.ID)
 	b = binary.AppendUvarint(b, uint64(e.N))
-	b = append(b, byte(e.Shape))
+	b = appendShape(b, e.Shape, e.Aggregated, e.Events)
 	b = compact.AppendVectors(b, e.X)
 	b = appendMoments(b, e.Predicted)
 	b = appendMoments(b, e.Estimate)
@@ -199,13 +228,17 @@ func (r *reader) silence() *Silence {
 
 func appendSilent(b []byte, s Silent) []byte {
 	b = binary.AppendVarint(appendSilence(b, &s.Silence), s.N)
-	return binary.AppendVarint(b, int64(s.Outputs))
+	return compact.AppendTime(binary.AppendVarint(b, int64(s.Outputs)), s.Until)
 }
 
-func (r *reader) silent() Silent { return Silent{*r.silence(), r.Varint(), int(r.Varint())} }
+func (r *reader) silent() Silent {
+	return Silent{*r.silence(), r.Varint(), int(r.Varint()), r.Time()}
+}
 
 func (r *reader) estimate() Estimate {
-	e := Estimate{Time: r.Time(), ID: r.Text(), N: int64(r.Uvarint()), Shape: Shape(r.Byte()), X: r.Vectors(nil), Predicted: r.moments(), Estimate: r.moments()}
+	e := Estimate{Time: r.Time(), ID: r.Text(), N: int64(r.Uvarint())}
+	e.Shape, e.Aggregated, e.Events = r.shape()
+	e.X, e.Predicted, e.Estimate = r.Vectors(nil), r.moments(), r.moments()
 	e.Lower, e.Upper = r.Floats(), r.Floats()
 	e.Levels, e.Posterior = r.Floats(), r.Floats()
 	r.Numbers(&e.LogPredictive, &e.ELBO, &e.Weight, &e.Memory)
@@ -251,7 +284,7 @@ func (r *reader) moments() Moments { return Moments{r.Floats(), r.Floats()} }
 func appendSmoothed(b []byte, s Smoothed) []byte {
 	b = compact.AppendTime(b, s.Time)
 	b = compact.AppendString(b, s.ID)
-	b = append(b, byte(s.Shape))
+	b = appendShape(b, s.Shape, s.Aggregated, s.Events)
 	b = compact.AppendVectors(b, s.X)
 	for _, v := range [][]float64{s.Estimate.Mean, s.Estimate.SD, s.Posterior, s.Forward.Levels, s.Backward.Levels,
 		{s.Memory, s.Forward.Weight, s.Forward.Memory, s.Backward.Weight, s.Backward.Memory, s.ChangeEvidence, s.Outlier}} {
@@ -278,7 +311,9 @@ func appendSmoothed(b []byte, s Smoothed) []byte {
 }
 
 func (r *reader) smoothed() Smoothed {
-	s := Smoothed{Time: r.Time(), ID: r.Text(), Shape: Shape(r.Byte()), X: r.Vectors(nil)}
+	s := Smoothed{Time: r.Time(), ID: r.Text()}
+	s.Shape, s.Aggregated, s.Events = r.shape()
+	s.X = r.Vectors(nil)
 	for _, v := range []*[]float64{&s.Estimate.Mean, &s.Estimate.SD, &s.Posterior, &s.Forward.Levels, &s.Backward.Levels} {
 		*v = r.Floats()
 	}

@@ -32,6 +32,9 @@ type Config struct {
 	Keys     []Rule
 	Order    Order         // default EventTime
 	Lateness time.Duration // of EventTime, at least 0; default 0: a key's observations are in order
+	// Aggregate makes the observations of intervals from events, which is what an Entity takes
+	// then. It needs EventTime. Nil: what comes are observations.
+	Aggregate *AggregateConfig
 	// TimeUnit makes the weight of memory act once per unit of time between
 	// observations. Default 0: once per observation.
 	TimeUnit time.Duration
@@ -100,6 +103,9 @@ func (c Config) validate() error {
 		return fmt.Errorf("time unit %v is negative", c.TimeUnit)
 	case c.Interval != 0 && !domain.Interval.Contains(c.Interval):
 		return fmt.Errorf("interval must be %s, not %g", domain.Interval.Name, c.Interval)
+	}
+	if err := c.Aggregate.validate(c.withDefaults().Order); err != nil {
+		return fmt.Errorf("aggregate: %w", err)
 	}
 	if err := c.Alarms.validate(); err != nil {
 		return fmt.Errorf("alarms: %w", err)

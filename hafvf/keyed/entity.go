@@ -24,6 +24,10 @@ type Entity struct {
 	seen     []Place       // per log, the last one learned or waiting
 	behind   run           // of late observations, that ends here
 	turned   time.Time     // from which the last observation has turned the key back; zero: not
+	horizon  time.Time     // up to which nothing earlier than what waits is to come
+
+	intervals intervals // of Config.Aggregate
+	ended     []Silent  // silences that events have ended, to be told
 }
 
 // A run is one of observations of a key that came one after the other, each no earlier than
@@ -57,10 +61,11 @@ func (e *Entity) Bind(est *Estimator) {
 }
 
 // Take takes an observation that Estimator.CheckOf has passed, as it comes. If now is true, it
-// is to be learned at once, and nothing of it is kept. Otherwise due are the observations
-// that have waited for it, to be learned in their order, of which it may be one. An
-// observation that the entity includes already, as happens after a restart, is neither. The
-// error is a *Late or a *Full.
+// is to be learned at once, and nothing of it is kept. Otherwise Due returns the observations
+// that have waited for it, of which it may be one. An observation that the entity includes
+// already, as happens after a restart, is neither. The error is a *Late or a *Full.
+//
+// With Config.Aggregate what comes are events, and Due returns the observations of intervals.
 //
 // A wrong time must not make a key late for ever. If the key has released a time more than a
 // minute ahead of the clock, and five observations in a row are late, not ahead of the clock,
@@ -69,23 +74,53 @@ func (e *Entity) Bind(est *Estimator) {
 // unless that is more than an hour ahead. So a device whose clock is fast can send what it has
 // buffered. If the released time is not ahead of the clock, nothing tells a wrong time from a
 // device that sends its last observation first: the key stays where it is.
-func (e *Entity) Take(o *Observation) (now bool, due []Observation, err error) {
+func (e *Entity) Take(o *Observation) (now bool, err error) {
 	e.turned = time.Time{}
 	switch {
 	case e.repeats(o):
-		return false, nil, nil
+		return false, nil
 	case e.est.cfg.Order == Arrival:
-		return true, nil, nil
+		return true, nil
 	}
-	now, err = e.admit(o, e.est.cfg.Lateness)
+	now, err = e.admit(o)
 	if late := (*Late)(nil); errors.As(err, &late) && e.isWrong(late) {
 		e.turnBack()
-		now, err = e.admit(o, e.est.cfg.Lateness)
+		now, err = e.admit(o)
 	}
-	if now || err != nil {
-		return now, nil, err
+	e.horizon = e.clock.Add(-e.est.cfg.Lateness)
+	return now, err
+}
+
+// Due removes and returns the next observation that is to be learned by now. ok is false if
+// there is none.
+func (e *Entity) Due() (o Observation, ok bool) {
+	if e.est.aggregator != nil {
+		return e.close()
 	}
-	return false, e.Release(e.clock.Add(-e.est.cfg.Lateness)), nil
+	if len(e.waiting) == 0 || e.waiting[0].Time.After(e.horizon) {
+		return o, false
+	}
+	o = e.waiting[0]
+	e.waiting = e.waiting[1:]
+	e.released = o.Time
+	return o, true
+}
+
+// Release has Due return what is due if nothing before horizon is to come.
+func (e *Entity) Release(horizon time.Time) { e.horizon, e.intervals.until = horizon, horizon }
+
+// End has Due return what is due if nothing is to come any more. The last event of any key was
+// at that time; zero if that is not known.
+func (e *Entity) End(last time.Time) {
+	e.horizon = e.clock
+	e.intervals.ended, e.intervals.last = true, last
+}
+
+// Ended removes and returns the silences that events have ended, with Config.Aggregate. Without
+// it they are in estimates.
+func (e *Entity) Ended() (all []Silent) {
+	all, e.ended = e.ended, nil
+	return all
 }
 
 // Learn predicts an observation that is due, and learns it, as Estimator.Estimate does. The
@@ -117,9 +152,9 @@ func (e *Entity) Deadline() time.Time {
 	deadline := e.est.listener.deadline(e.pulse, last)
 	switch {
 	case !deadline.IsZero():
-		return deadline.Add(cfg.Lateness)
-	case len(e.waiting) > 0:
-		return last.Add(cfg.Lateness)
+		return deadline.Add(e.est.Patience())
+	case len(e.waiting) > 0 || len(e.intervals.heard) > 0:
+		return last.Add(e.est.Patience())
 	}
 	return time.Time{}
 }
@@ -135,7 +170,7 @@ func (e *Entity) Tell(now time.Time) (s Silent, silent bool) {
 	if !e.est.listener.tell(e.pulse, e.pays) {
 		return Silent{}, false
 	}
-	return Silent{*e.pulse.told, e.n, e.chain.bank.Model().Outputs()}, true
+	return Silent{Silence: *e.pulse.told, N: e.n, Outputs: e.chain.bank.Model().Outputs()}, true
 }
 
 // AppendBinary appends the encoded entity to b. The error is always nil.
@@ -169,6 +204,10 @@ func (e *Entity) isWrong(late *Late) bool {
 // turnBack has the key go back to the observation that comes next.
 func (e *Entity) turnBack() {
 	e.clock, e.released, e.turned = time.Time{}, time.Time{}, e.released
+	if in := &e.intervals; !in.next.IsZero() {
+		e.turned, in.next, in.until, in.busy = in.next, time.Time{}, time.Time{}, time.Time{}
+		in.heard = nil
+	}
 	if e.pulse != nil {
 		e.pulse.turnBack()
 	}
@@ -178,8 +217,14 @@ func (e *Entity) turnBack() {
 // last observation was late. Then the run stands before the time.
 const behindTag = 2
 
+// intervalsTag is where an encoded entity begins that has intervals.
+const intervalsTag = 3
+
 // append encodes the entity.
 func (e *Entity) append(b []byte) []byte {
+	if e.est != nil && e.est.aggregator != nil {
+		b = e.appendIntervals(append(b, intervalsTag))
+	}
 	if e.behind.n > 0 {
 		b = binary.AppendUvarint(append(b, behindTag), uint64(e.behind.n))
 		b = compact.AppendTime(b, e.behind.last)
@@ -193,17 +238,31 @@ func (e *Entity) append(b []byte) []byte {
 		}
 		b = appendObservation(b, o)
 	}
-	b = binary.AppendUvarint(b, uint64(len(e.seen)))
-	for _, p := range e.seen {
+	return e.Track.append(appendPlaces(b, e.seen))
+}
+
+func appendPlaces(b []byte, all []Place) []byte {
+	b = binary.AppendUvarint(b, uint64(len(all)))
+	for _, p := range all {
 		b = compact.AppendString(b, p.Log)
 		b = binary.AppendVarint(b, p.Seq)
 	}
-	return e.Track.append(b)
+	return b
+}
+
+func (r *reader) places() (all []Place) {
+	for range r.Count(2) {
+		all = append(all, Place{Log: r.Text(), Seq: r.Varint()})
+	}
+	return all
 }
 
 // Waiting returns the times of the first and the last observation that waits, zero where
-// none does.
+// none does. With Config.Aggregate they are the ends of the first and the last interval.
 func (e *Entity) Waiting() (first, last time.Time) {
+	if e.est != nil && e.est.aggregator != nil {
+		return e.span()
+	}
 	if len(e.waiting) == 0 {
 		return time.Time{}, time.Time{}
 	}
@@ -212,12 +271,20 @@ func (e *Entity) Waiting() (first, last time.Time) {
 
 // Waiting is Entity.Waiting of an encoded entity.
 func Waiting(state []byte) (first, last time.Time) {
-	e := read(state).buffer()
-	return e.Waiting()
+	r := read(state)
+	if e := r.buffer(); r.waiting == (span{}) {
+		return e.Waiting()
+	}
+	return r.waiting.first, r.waiting.last
 }
 
 // buffer reads the beginning of an encoded entity, up to what waits.
 func (r *reader) buffer() Entity {
+	if len(r.B) > 0 && r.B[0] == intervalsTag {
+		r.Byte()
+		r.waiting = span{r.Time(), r.Time()}
+		r.intervals = r.Text()
+	}
 	var behind run
 	if len(r.B) > 0 && r.B[0] == behindTag {
 		r.Byte()
@@ -260,11 +327,17 @@ func (est *Estimator) decodeEntity(key string, b []byte) (e Entity, err error) {
 	r := read(b)
 	e = r.buffer()
 	e.est = est
-	for range r.Count(2) {
-		e.seen = append(e.seen, Place{Log: r.Text(), Seq: r.Varint()})
-	}
+	e.seen = r.places()
 	if e.Track, err = est.decode(key, r); err != nil {
 		return e, err
+	}
+	if (r.intervals != "") != (est.aggregator != nil) {
+		return e, errors.New("state is corrupt: intervals that the configuration does not have, or none")
+	}
+	if est.aggregator != nil {
+		if err := e.readIntervals(r.intervals); err != nil {
+			return e, err
+		}
 	}
 	for _, o := range e.waiting {
 		if err := e.chain.check(&o); err != nil {
@@ -293,8 +366,12 @@ func (e *Entity) repeats(o *Observation) bool {
 	return false
 }
 
-// Places returns the places of the waiting observations.
+// Places returns the places of the waiting observations, and of each open interval the first
+// place in each log.
 func (e *Entity) Places() (all []Place) {
+	for i := range e.intervals.open {
+		all = append(all, e.intervals.open[i].places...)
+	}
 	for _, o := range e.waiting {
 		if o.Log != "" {
 			all = append(all, Place{Log: strings.Clone(o.Log), Seq: o.Seq})
@@ -305,7 +382,11 @@ func (e *Entity) Places() (all []Place) {
 
 // admit adds an observation to those that wait, unless it is due at once, or says why it
 // is late or not kept. It keeps nothing of an observation that is due.
-func (e *Entity) admit(o *Observation, lateness time.Duration) (due bool, err error) {
+func (e *Entity) admit(o *Observation) (due bool, err error) {
+	if e.est.aggregator != nil {
+		return false, e.gather(o)
+	}
+	lateness := e.est.cfg.Lateness
 	if o.Time.Before(e.released) {
 		behind := e.clock.Sub(o.Time)
 		return false, &Late{Time: o.Time, Released: e.released, Behind: behind, Idle: behind <= lateness}
@@ -354,10 +435,15 @@ type Late struct {
 	// Ahead reports that what is released is ahead of the clock. After some such observations
 	// the key goes back to them.
 	Ahead bool
+	// Closed reports that Released is the time up to which intervals are closed.
+	Closed bool
 }
 
 func (l *Late) Error() string {
 	text := fmt.Sprintf("late: %s is before %s, which this key has already released", stamp(l.Time), stamp(l.Released))
+	if l.Closed {
+		text = fmt.Sprintf("late: %s is before %s, up to which the intervals of this key are closed", stamp(l.Time), stamp(l.Released))
+	}
 	switch {
 	case l.Ahead:
 		return text + fmt.Sprintf(" ahead of the clock: the key goes on from the %dth such record in a row", turnsBack)
@@ -365,21 +451,6 @@ func (l *Late) Error() string {
 		return text + ", as the watermark had passed it"
 	}
 	return text
-}
-
-// Release removes and returns the observations that are due where nothing before horizon is
-// to come.
-func (e *Entity) Release(horizon time.Time) []Observation {
-	n := 0
-	for n < len(e.waiting) && !e.waiting[n].Time.After(horizon) {
-		n++
-	}
-	out := e.waiting[:n:n]
-	e.waiting = e.waiting[n:]
-	if n > 0 {
-		e.released = out[n-1].Time
-	}
-	return out
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

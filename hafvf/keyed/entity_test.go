@@ -30,15 +30,15 @@ func taken(t *testing.T, cfg Config, all []Observation) (learned, late []string,
 		if err := est.CheckOf("k")(&all[i]); err != nil {
 			t.Fatal(err)
 		}
-		now, due, err := e.Take(&all[i])
+		now, err := e.Take(&all[i])
 		if behind := (*Late)(nil); errors.As(err, &behind) {
 			late = append(late, all[i].ID)
 		}
 		if now {
 			learn(&all[i])
 		}
-		for i := range due {
-			learn(&due[i])
+		for _, o := range due(&e) {
+			learn(&o)
 		}
 		// A state goes on as the entity itself.
 		b, _ := e.AppendBinary(nil)
@@ -47,6 +47,14 @@ func taken(t *testing.T, cfg Config, all []Observation) (learned, late []string,
 		}
 	}
 	return learned, late, e
+}
+
+// due are all observations that are due.
+func due(e *Entity) (all []Observation) {
+	for o, ok := e.Due(); ok; o, ok = e.Due() {
+		all = append(all, o)
+	}
+	return all
 }
 
 func TestEntityTakesInOrder(t *testing.T) {
@@ -83,7 +91,8 @@ func TestEntityTakesInOrder(t *testing.T) {
 		if first.Unix() != c.first || last.Unix() != c.last || len(e.Places()) != 2 {
 			t.Errorf("%s: %v to %v wait, want %d to %d; %v", name, first, last, c.first, c.last, e.Places())
 		}
-		if due := e.Release(time.Unix(140, 0)); len(due) != 1 || due[0].ID != "d" {
+		e.Release(time.Unix(140, 0))
+		if due := due(&e); len(due) != 1 || due[0].ID != "d" {
 			t.Errorf("%s: %v is due", name, due)
 		}
 	}
@@ -98,12 +107,13 @@ func TestLate(t *testing.T) {
 	}
 	for _, second := range []int64{10, 12, 13} {
 		o := Value(time.Unix(second, 0).UTC(), "", 1)
-		if _, _, err := e.Take(&o); err != nil {
+		if _, err := e.Take(&o); err != nil {
 			t.Fatal(err)
 		}
+		due(&e)
 	}
 	o := Value(time.Unix(11, 0).UTC(), "", 1)
-	_, _, err = e.Take(&o)
+	_, err = e.Take(&o)
 	var late *Late
 	if !errors.As(err, &late) || late.Behind != 2*time.Second || late.Released.Unix() != 12 ||
 		err.Error() != "late: 1970-01-01T00:00:11Z is before 1970-01-01T00:00:12Z, which this key has already released" {
@@ -122,7 +132,7 @@ func TestManyWait(t *testing.T) {
 	take := func(i int) error {
 		o := Value(time.Unix(1_700_000_000+int64(i)/10, 0).UTC(), fmt.Sprint("sensors-3-", 5_000_000+i), float64(i))
 		o.Log, o.Seq, o.Raw = "sensors-3", 5_000_000+int64(i), raw
-		_, _, err := e.Take(&o)
+		_, err := e.Take(&o)
 		return err
 	}
 	for i := range mostWaiting {
@@ -144,7 +154,8 @@ func TestManyWait(t *testing.T) {
 		t.Errorf("one more: %v", err)
 	}
 	late := Value(time.Unix(1_700_000_000+24*3600, 0).UTC(), "", 1) // ten are due
-	if _, due, err := e.Take(&late); err != nil || len(due) != 10 {
+	_, err = e.Take(&late)
+	if due := due(&e); err != nil || len(due) != 10 {
 		t.Errorf("%d are due, %v", len(due), err)
 	}
 	if err := take(mostWaiting); err != nil {
@@ -202,7 +213,7 @@ func TestEntityTellsSilence(t *testing.T) {
 	if s, silent := e.Tell(deadline.Add(-1)); silent {
 		t.Errorf("told before its deadline: %+v", s)
 	}
-	want := Silent{Silence{Since: spoke, Bound: time.Hour, Zone: "UTC", Told: true}, 1, 1}
+	want := Silent{Silence{Since: spoke, Bound: time.Hour, Zone: "UTC", Told: true}, 1, 1, time.Time{}}
 	if s, silent := e.Tell(deadline); !silent || s != want {
 		t.Errorf("%+v, %t", s, silent)
 	}
@@ -249,7 +260,7 @@ func TestTurnBack(t *testing.T) {
 		late, turned := 0, 0
 		for _, at := range test.times {
 			o := Value(at, "", 1)
-			_, _, err := e.Take(&o)
+			_, err := e.Take(&o)
 			if of := (*Late)(nil); errors.As(err, &of) {
 				if late++; of.Ahead != strings.Contains(err.Error(), "ahead of the clock: the key goes on from the 5th such record in a row") {
 					t.Errorf("%s: %v", test.name, err)

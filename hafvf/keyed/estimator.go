@@ -12,10 +12,11 @@ import (
 // An Estimator makes the estimates of the keys of a configuration, from their observations in
 // their order. It is not safe for concurrent use.
 type Estimator struct {
-	cfg      Config
-	chains   ruled[*chain]
-	listener *listener // nil without Config.Silence
-	now      func() time.Time
+	cfg        Config
+	chains     ruled[*chain]
+	listener   *listener   // nil without Config.Silence
+	aggregator *aggregator // nil without Config.Aggregate
+	now        func() time.Time
 }
 
 // NewEstimator makes an estimator. An error names what is wrong with cfg.
@@ -33,6 +34,9 @@ func NewEstimator(cfg Config) (*Estimator, error) {
 			if err := cfg.timed(o); err != nil {
 				return err
 			}
+			if cfg.Aggregate != nil && cfg.Aggregate.Value.Counts() {
+				return nil
+			}
 			return c.check(o)
 		}
 		return c, nil
@@ -44,7 +48,30 @@ func NewEstimator(cfg Config) (*Estimator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("alarms: %w", err)
 	}
-	return &Estimator{cfg, chains, l, time.Now}, nil
+	a, err := newAggregator(cfg.Aggregate)
+	if err != nil {
+		return nil, fmt.Errorf("aggregate: %w", err)
+	}
+	return &Estimator{cfg, chains, l, a, time.Now}, nil
+}
+
+// Patience is how long after a time the last observations before it are taken: the lateness, and
+// with Config.Aggregate what an interval waits.
+func (est *Estimator) Patience() time.Duration {
+	if est.aggregator != nil {
+		return est.cfg.Lateness + est.aggregator.Wait
+	}
+	return est.cfg.Lateness
+}
+
+// Closing is when what is shown at a time is due, less the patience: at once, and with
+// Config.Aggregate at the end of its interval.
+func (est *Estimator) Closing(t time.Time) time.Time {
+	if est.aggregator == nil || t.IsZero() {
+		return t
+	}
+	_, end := est.aggregator.of(t)
+	return end
 }
 
 // Check says why o is not an observation of the key.
@@ -91,7 +118,7 @@ func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Obse
 	t.n++
 	c.blank(m, out, t.n, given, est.cfg.Interval != 0)
 	out.WarmUp = t.warming()
-	if t.pulse != nil {
+	if t.pulse != nil && est.aggregator == nil { // otherwise it has heard the events
 		out.Silence = est.listener.speak(t.pulse, given.Time, t.pays)
 	}
 	o, jacobian := c.scale.to(*given)

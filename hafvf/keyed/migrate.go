@@ -94,7 +94,7 @@ func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byt
 	}
 	var other []string
 	for _, name := range c.names {
-		if slices.Contains([]string{"model.family", "model.scale"}, name) {
+		if slices.Contains([]string{"model.family", "model.scale", "aggregate"}, name) {
 			other = append(other, name)
 		}
 	}
@@ -120,6 +120,7 @@ func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byt
 	}
 	var parts carriedParts
 	e.Track, parts = to.carry(e.Track, c.from.TimeUnit == own.TimeUnit)
+	e.est = m.est
 	if m.cfg.Silence != nil && e.pulse == nil {
 		e.pulse = &pulse{}
 	}

@@ -178,8 +178,9 @@ func TestMigrateRefuses(t *testing.T) {
 	}
 
 	waits := Config{Filter: hafvf.Config{Family: "normal"}, Lateness: time.Hour}
-	e := Entity{Track: newEstimator(t, waits).NewTrack("k")}
-	if _, err := e.admit(&in[0], time.Hour); err != nil {
+	est := newEstimator(t, waits)
+	e := Entity{Track: est.NewTrack("k"), est: est}
+	if _, err := e.admit(&in[0]); err != nil {
 		t.Fatal(err)
 	}
 	_, written := waits.Settings()("k")

@@ -37,6 +37,9 @@ type Observation struct {
 	X [][]float64
 	// Shape is the form in which X was given.
 	Shape Shape
+	// Aggregated reports that the observation is that of an interval, which had so many Events.
+	Aggregated bool
+	Events     int64
 	// Raw is the input that the observation was read from, for the record of its
 	// rejection. It may be empty.
 	Raw string
@@ -70,6 +73,8 @@ type Estimate struct {
 	N    int64 // position among the key's observations, from 1
 	X    [][]float64
 	Shape
+	Aggregated bool
+	Events     int64
 
 	// Predicted is mean and standard deviation of one observation, before X was
 	// seen and with the weight at its prior mean.

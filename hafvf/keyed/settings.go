@@ -34,6 +34,8 @@ type Settings struct {
 	Order Order `json:"order"`
 	// With another unit of time, the same pause is another share of the memory.
 	TimeUnit time.Duration `json:"time_unit,omitempty"`
+	// Of other intervals, or another value of them, nothing means the same.
+	Aggregate *Aggregation `json:"aggregate,omitempty"`
 	// Filter is canonical.
 	Filter hafvf.Config `json:"filter"`
 }
@@ -58,7 +60,11 @@ func (c Config) Settings() func(key string) (Settings, string) {
 
 // settingsOf returns the settings of the keys that have this filter. c has its defaults.
 func (c Config) settingsOf(filter hafvf.Config) Settings {
-	return Settings{c.Order, c.TimeUnit, filter.Canonical()}
+	s := Settings{Order: c.Order, TimeUnit: c.TimeUnit, Filter: filter.Canonical()}
+	if c.Aggregate != nil {
+		s.Aggregate = &c.Aggregate.Aggregation
+	}
+	return s
 }
 
 // In returns c with these settings for all keys.
@@ -66,6 +72,9 @@ func (s Settings) In(c Config) Config {
 	c.Filter, c.Keys, c.Order, c.TimeUnit = s.Filter, nil, s.Order, s.TimeUnit
 	if c.Order == Arrival {
 		c.Lateness, c.Silence = 0, nil
+	}
+	if c.Aggregate = nil; s.Aggregate != nil {
+		c.Aggregate = &AggregateConfig{Aggregation: *s.Aggregate}
 	}
 	return c
 }
@@ -131,6 +140,7 @@ func (s Settings) Differ(other Settings) (names []string) {
 		{"model.prior", []any{a.Prior, a.WarmUp}, []any{b.Prior, b.WarmUp}}, {"model.season", a.Season, b.Season},
 		{"levels", levels(a), levels(b)}, {"top", top(a, b), top(b, a)}, {"bank", a.Bank, b.Bank}, {"bank_forgetting", a.Forgetting, b.Forgetting},
 		{"detect", a.Detect, b.Detect}, {"order", s.Order, other.Order}, {"time_unit", s.TimeUnit, other.TimeUnit},
+		{"aggregate", s.Aggregate, other.Aggregate},
 	} {
 		if !same(part.a, part.b) {
 			names = append(names, part.name)

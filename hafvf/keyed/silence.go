@@ -32,11 +32,12 @@ type Silence struct {
 	Told  bool          // it was told while it lasted
 }
 
-// A Silent is a key that is silent, as Entity.Tell tells it.
+// A Silent is a key that is silent, as Entity.Tell tells it, or was, as Entity.Ended does.
 type Silent struct {
 	Silence
-	N       int64 // position of its last observation, from 1
-	Outputs int   // of its model
+	N       int64     // position of its last observation, from 1
+	Outputs int       // of its model
+	Until   time.Time // of the event that ended it; zero while it lasts
 }
 
 // A pulse is the rhythm in which a key speaks.
@@ -162,15 +163,27 @@ type Told struct {
 func (s *Silence) Alerts(key string, e *Estimate) (all []Told) {
 	outputs := len(e.Predicted.Mean)
 	if !s.Told {
-		all = append(all, Silent{*s, e.N, outputs}.Alert(key))
+		all = append(all, s.silent(key, e.N, outputs))
 	}
 	return append(all, s.alert(RecoveredAlarm, key, e.Time, e.ID, e.N, outputs))
 }
 
-// Alert is what is told of a key that is silent, dated when its bound was passed.
-func (s Silent) Alert(key string) Told {
+// silent is the alert that a key is silent, dated when its bound was passed.
+func (s *Silence) silent(key string, n int64, outputs int) Told {
 	passed := s.Since.Add(s.Bound)
-	return s.alert(SilentAlarm, key, passed, key+"/"+stamp(passed), s.N, s.Outputs)
+	return s.alert(SilentAlarm, key, passed, key+"/"+stamp(passed), n, outputs)
+}
+
+// Alerts are what is told of a key that is silent: that, and of a silence that has ended what
+// Silence.Alerts tells.
+func (s *Silent) Alerts(key string) (all []Told) {
+	if s.Until.IsZero() {
+		return []Told{s.silent(key, s.N, s.Outputs)}
+	}
+	if !s.Told {
+		all = append(all, s.silent(key, s.N, s.Outputs))
+	}
+	return append(all, s.alert(RecoveredAlarm, key, s.Until, key+"/"+stamp(s.Until), s.N, s.Outputs))
 }
 
 // alert is one of a silence. What it is told of has no value.

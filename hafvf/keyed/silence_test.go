@@ -127,7 +127,7 @@ func TestSilenceSays(t *testing.T) {
 		}
 	}
 	s.Usual = 0
-	if got, want := (Silent{Silence: s}).Alert("S04").Message, "S04: nothing has come since 14:05; more than 15m."; got != want {
+	if got, want := (&Silent{Silence: s}).Alerts("S04")[0].Message, "S04: nothing has come since 14:05; more than 15m."; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

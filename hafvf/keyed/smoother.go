@@ -25,6 +25,9 @@ type SmoothConfig struct {
 	Filter hafvf.Config
 	// Keys are exceptions, as in Config.
 	Keys []Rule
+	// Aggregate makes the observations of intervals from the events of a session. Intervals
+	// without events go on up to its last event. Nil: what comes are observations.
+	Aggregate *Aggregation
 	// Gap ends a session: observations that are at least so far apart belong to
 	// different ones. Required; whole milliseconds.
 	Gap time.Duration
@@ -63,6 +66,14 @@ func (c SmoothConfig) validate() error {
 	case !domain.Odds.Contains(c.Odds):
 		return fmt.Errorf("odds must be %s, not %g", domain.Odds.Name, c.Odds)
 	}
+	if a := c.Aggregate; a != nil {
+		if err := a.Check(); err != nil {
+			return fmt.Errorf("aggregate: %w", err)
+		}
+		if c.Gap < a.Every {
+			return fmt.Errorf("gap %v is below the %v of an interval, which two sessions would share", c.Gap, a.Every)
+		}
+	}
 	return checkRules(c.Filter, c.Keys)
 }
 
@@ -77,6 +88,8 @@ type Smoothed struct {
 	N  int64 // position in the session, from 1
 	X  [][]float64
 	Shape
+	Aggregated bool
+	Events     int64
 
 	Estimate          Moments   // of the likelihood's mean
 	Memory            float64   // θ^η − θ₀^η: forward + backward − J
@@ -147,6 +160,8 @@ type Session struct {
 type Smoother struct {
 	cfg  SmoothConfig
 	keys ruled[*smoothing]
+
+	aggregator *aggregator // nil without SmoothConfig.Aggregate
 }
 
 // A smoothing smooths the sessions of the keys of one rule. It has one of filter and
@@ -172,7 +187,13 @@ func NewSmoother(cfg SmoothConfig) (*Smoother, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Smoother{cfg, keys}, nil
+	var a *aggregator
+	if cfg.Aggregate != nil {
+		if a, err = newAggregator(&AggregateConfig{Aggregation: *cfg.Aggregate}); err != nil {
+			return nil, fmt.Errorf("aggregate: %w", err)
+		}
+	}
+	return &Smoother{cfg, keys, a}, nil
 }
 
 func newSmoothing(cfg hafvf.Config, odds float64) (*smoothing, error) {
@@ -237,6 +258,9 @@ func (sm *Smoother) check(key string, o *Observation) error {
 	case o.Time.IsZero():
 		return errors.New("no time; a session needs one")
 	}
+	if sm.aggregator != nil && sm.aggregator.Value.Counts() {
+		return nil
+	}
 	z := sm.keys.of(key)
 	return z.scale.check(z.checks, o)
 }
@@ -247,6 +271,9 @@ func (sm *Smoother) check(key string, o *Observation) error {
 func (sm *Smoother) Smooth(key string, observations []Observation, revision int64, emit func(Smoothed)) (notConverged int) {
 	slices.SortStableFunc(observations, Observation.Compare)
 	z := sm.keys.of(key)
+	if sm.aggregator != nil {
+		observations = sm.aggregator.all(key, observations, z.checks.Dim())
+	}
 	n := len(observations)
 	c := division{n: n, parts: (n + sm.cfg.Max - 1) / sm.cfg.Max}
 	k := 0 // among equal times
@@ -258,6 +285,7 @@ func (sm *Smoother) Smooth(key string, observations []Observation, revision int6
 			k = 0
 		}
 		out.Time, out.N, out.X, out.Shape = o.Time, int64(i+1), o.X, o.Shape
+		out.Aggregated, out.Events = o.Aggregated, o.Events
 		out.ID = fmt.Sprintf("%s/%s/%d", key, stamp(o.Time), k)
 		out.Session = Session{observations[0].Time, observations[n-1].Time, int64(n)}
 		out.Revision = revision

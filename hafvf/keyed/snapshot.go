@@ -35,7 +35,7 @@ func (est *Estimator) Snapshot(key string, b []byte) (Snapshot, error) {
 	var out Estimate
 	c.blank(&Memory{}, &out, e.n, &Observation{}, false)
 	s := Snapshot{
-		N: e.n, Waiting: len(e.waiting), WarmUp: e.warming(), Estimate: out.Estimate,
+		N: e.n, Waiting: len(e.waiting) + e.intervals.events(), WarmUp: e.warming(), Estimate: out.Estimate,
 		Weight: math.NaN(), Memory: math.NaN(), Posterior: out.Posterior,
 	}
 	times := []time.Time{e.clock, e.last}

@@ -36,6 +36,9 @@ type Keeper struct {
 	// Restored returns all states that Restore can return. The timers of waiting
 	// observations are restored from these.
 	Restored func() map[string][]byte
+	// Suspends says that Run.Stop suspends the source, rather than ends it: what waits in the
+	// states goes on waiting.
+	Suspends bool
 }
 
 // A Report is what a bundle of a node did.
@@ -120,6 +123,7 @@ type Run struct {
 	warmUps  map[string]bool  // keys that warm up
 	deleted  map[string]int64 // see Deleted
 	latest   time.Time        // see Saw
+	ahead    time.Time        // likewise, of times ahead of the clock
 
 	stop, over    func()
 	stopped, gone <-chan struct{}
@@ -373,25 +377,33 @@ func (r *Run) DeletedByTopic() map[string]int64 {
 	return maps.Clone(r.deleted)
 }
 
-// Saw notes the time of an observation of any key, as a node has taken it.
-func (r *Run) Saw(t time.Time) {
+// Saw notes the latest time of some observations, as a node has taken them, and the latest of
+// those that are ahead of the clock.
+func (r *Run) Saw(latest, ahead time.Time) {
 	if r == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if t.After(r.latest) {
-		r.latest = t
+	if latest.After(r.latest) {
+		r.latest = latest
+	}
+	if ahead.After(r.ahead) {
+		r.ahead = ahead
 	}
 }
 
-// Latest is the latest time that Saw has noted; zero where there is none.
+// Latest is the latest time that Saw has noted; zero where there is none. A time ahead of the
+// clock may be wrong: it counts if there is no other.
 func (r *Run) Latest() time.Time {
 	if r == nil {
 		return time.Time{}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.latest.IsZero() {
+		return r.ahead
+	}
 	return r.latest
 }
 
@@ -406,6 +418,19 @@ func (r *Run) Stopped() <-chan struct{} {
 	}
 	return r.stopped
 }
+
+// IsStopped reports whether Stop was called.
+func (r *Run) IsStopped() bool {
+	select {
+	case <-r.Stopped():
+		return true
+	default:
+		return false
+	}
+}
+
+// Suspended reports whether the source was stopped and will go on in another run.
+func (r *Run) Suspended() bool { return r.IsStopped() && r.keeper.Suspends }
 
 // Restore returns the state that a key had in the previous run, or nil. The error says why the
 // state cannot be read.

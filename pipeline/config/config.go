@@ -30,6 +30,8 @@ type Config struct {
 	Zone           string               // with silence: that of the season of the model, else of the source
 	Keys           []KeyRule            // exceptions; the first that matches a key holds
 
+	Aggregate *keyed.AggregateConfig // nil: a record is an observation
+
 	Order    string // EventTime or Arrival
 	Lateness time.Duration
 	TimeUnit time.Duration // in which the weight acts once; 0: per observation
@@ -205,6 +207,7 @@ func Parse(name string, text []byte, set []string) (*Config, error) {
 		d.at[""] = root.Line
 		d.mapping("", root, c.keys(nodes))
 		d.layout(c)
+		d.aggregate(c, nodes.aggregate)
 		d.filters(c, nodes)
 		d.seasons(c, nodes)
 		d.check(c)
@@ -255,10 +258,12 @@ type priorNodes struct {
 	warmUp  int
 	season  seasonKeys // of the model
 	seasons map[*KeyRule]*seasonKeys
+	// aggregate are keys of aggregate that others decide on.
+	aggregate *aggregateKeys
 }
 
 func newPriorNodes() *priorNodes {
-	return &priorNodes{keys: map[*KeyRule]**yaml.Node{}, season: seasonKeys{zone: "UTC"}, seasons: map[*KeyRule]*seasonKeys{}}
+	return &priorNodes{keys: map[*KeyRule]**yaml.Node{}, season: seasonKeys{zone: "UTC"}, seasons: map[*KeyRule]*seasonKeys{}, aggregate: &aggregateKeys{}}
 }
 
 // seasonKeys are what a model says of its season.

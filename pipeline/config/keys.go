@@ -40,6 +40,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 			{name: "zone", doc: "Time zone of the season and its holidays. The season follows the clock of the zone, also when summer time begins or ends.", read: zone(&nodes.season.zone)},
 			{name: "holidays", doc: "Local dates. The season does not learn from them.", read: dates(&nodes.season.holidays)},
 		}},
+		c.aggregateKey(nodes.aggregate),
 		{name: "levels", doc: "Beta priors of the forgetting weights, bottom up: w, b, …. An empty list means no level. smooth has no levels by default and looks for segments; with levels it runs the filter forward and backward instead.",
 			initial: formatLevels(hafvf.DefaultMember().Levels), read: levels(&c.Levels)},
 		{name: "top", doc: "Fixed weight of the topmost level. 1 never forgets.", read: number(&c.Top, domain.Top)},
@@ -336,7 +337,7 @@ func (s *Source) fields() (f *Fields, path string) {
 // source whose records bring their own shape.
 func (s *Source) columns() (values []string, path string) {
 	f, path := s.fields()
-	if path == "" || len(f.Values) == 1 && (s.JSONL != nil || s.Kafka != nil) {
+	if path == "" || f.Values == nil || len(f.Values) == 1 && (s.JSONL != nil || s.Kafka != nil) {
 		return nil, ""
 	}
 	return f.Values, path + ".values"

@@ -52,9 +52,11 @@ func (p *Parser) observation(fields [][]byte, from origin, obs *keyed.Observatio
 			return "", fmt.Errorf("no field %s", message.Quote(name))
 		}
 	}
-	if len(fields) == 1 {
+	switch len(fields) {
+	case 0:
+	case 1:
 		o.X, o.Shape, err = p.jsonValue(fields[0], obs.X)
-	} else {
+	default:
 		o.X, o.Shape = row(obs.X, len(fields)), keyed.Vector
 		for i, f := range fields {
 			if o.X[0][i], err = p.jsonComponent(f); err != nil {

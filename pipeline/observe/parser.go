@@ -67,8 +67,8 @@ type origin struct {
 // rejection. X is read into the memory that obs has for it.
 func (p *Parser) row(fields []string, from origin, obs *keyed.Observation) (key string, err error) {
 	values := len(p.Key) + 1 // where they begin
-	if len(fields) <= values {
-		return "", fmt.Errorf("%d fields; at least %d are needed", len(fields), values+1)
+	if least := values + min(len(p.Values), 1); len(fields) < least {
+		return "", fmt.Errorf("%d fields; at least %d are needed", len(fields), least)
 	}
 	if key, err = p.rowKey(fields[:len(p.Key)], from); err != nil {
 		return "", err
@@ -77,7 +77,10 @@ func (p *Parser) row(fields []string, from origin, obs *keyed.Observation) (key 
 	if o.Time, err = p.ParseTime(fields[len(p.Key)]); err != nil {
 		return "", err
 	}
-	fields = fields[values:]
+	if fields = fields[values:]; len(fields) == 0 {
+		*obs = o
+		return key, nil
+	}
 	o.X = row(obs.X, len(fields))
 	if len(fields) > 1 {
 		o.Shape = keyed.Vector

@@ -19,9 +19,10 @@ type estimate struct {
 var estimates = []field[estimate]{
 	text("key", "Key of the observation.", func(e estimate) string { return e.key }),
 	instant("time", "Time of the observation.", func(e estimate) time.Time { return e.Time }),
-	text("id", "Where the observation came from: file:line or topic-partition-offset. It is the same after a restart.", func(e estimate) string { return e.ID }),
+	text("id", "Where the observation came from: file:line or topic-partition-offset; with aggregate key/time. It is the same after a restart.", func(e estimate) string { return e.ID }),
 	count("n", "", "Sequence number within the key, from 1.", func(e estimate) (int64, bool) { return e.N, true }),
 	value(func(e estimate) ([][]float64, keyed.Shape) { return e.X, e.Shape }),
+	events(func(e estimate) (int64, bool) { return e.Events, e.Aggregated }),
 	moments("predicted", "One step ahead, before x was seen, with the weight at its prior mean.", func(e estimate) keyed.Moments { return e.Predicted }),
 	moments("estimate", "Posterior of the likelihood's mean, after x was seen.", func(e estimate) keyed.Moments { return e.Estimate.Estimate },
 		inJSON(only(regime, detects, mayDetect))),

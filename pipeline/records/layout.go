@@ -19,6 +19,7 @@ type Layout struct {
 	Interval bool // lower and upper
 	Segments bool // of smoothed records: outlier and segment
 	Passes   bool // of smoothed records: forward and backward
+	Events   bool // of aggregated observations
 	Revises  bool // of smoothed records: changed
 	Brief    bool // without the fields that few people read
 }

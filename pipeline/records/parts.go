@@ -24,6 +24,12 @@ func value[T any](get func(T) ([][]float64, keyed.Shape)) field[T] {
 	}
 }
 
+// events is the number of events of an aggregated observation.
+func events[T any](get func(T) (n int64, aggregated bool)) field[T] {
+	aggregated := func(v T) bool { _, is := get(v); return is }
+	return only(count("events", "events", "Number of events in the interval; with aggregate only.", get), aggregated, func(l *Layout) bool { return l.Events })
+}
+
 // moments are a mean and a sd, numbers or lists as the layout has them.
 func moments[T any](name, doc string, get func(T) keyed.Moments, more ...field[T]) field[T] {
 	return object(name, doc, append([]field[T]{

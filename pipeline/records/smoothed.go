@@ -19,6 +19,7 @@ var smootheds = []field[smoothed]{
 	text("id", "key/time/k: k counts equal times of the key from 0.", func(s smoothed) string { return s.ID }),
 	count("n", "", "Position in the session, from 1.", func(s smoothed) (int64, bool) { return s.N, true }),
 	value(func(s smoothed) ([][]float64, keyed.Shape) { return s.X, s.Shape }),
+	events(func(s smoothed) (int64, bool) { return s.Events, s.Aggregated }),
 	moments("estimate", "Posterior of the likelihood's mean, given the whole session.", func(s smoothed) keyed.Moments { return s.Estimate }),
 	number("memory", "observations", "Number of observations that the estimate rests on.", func(s smoothed) float64 { return s.Memory }),
 	full(posterior(func(s smoothed) []float64 { return s.Posterior })),

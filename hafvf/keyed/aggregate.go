@@ -1,0 +1,168 @@
+package keyed
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"hafvf/internal/domain"
+	"hafvf/internal/message"
+)
+
+// An Aggregation makes one observation of the events of an interval.
+type Aggregation struct {
+	// Every is the length of an interval, LeastEvery to MostEvery. Intervals begin at multiples
+	// of it on the clock of Zone, counted from a Monday at midnight.
+	Every time.Duration `json:"every"`
+	Value Aggregate     `json:"value"`
+	// Zero makes an interval without events an observation of zeros. Default: a missing one.
+	Zero bool   `json:"zero,omitempty"`
+	Zone string `json:"zone,omitempty"` // an IANA name; empty for UTC
+}
+
+// An AggregateConfig says how events become the observations of a Config.
+type AggregateConfig struct {
+	Aggregation
+	// Wait is how long an interval stays open after its end, besides Config.Lateness.
+	Wait time.Duration
+	// Watermark closes intervals by the watermark alone. Default: also by the key's own latest
+	// event, as for files, of which nothing is late by another key's clock.
+	Watermark bool
+	// Endless has intervals without events go on with the watermark. Default: they go on up to
+	// the key's next event, and with transforms.Config.AtEnd up to the last one of any key.
+	Endless bool
+}
+
+// An Aggregate is what an Aggregation takes of the values of an interval.
+type Aggregate string
+
+const (
+	Count Aggregate = "count" // events
+	Rate  Aggregate = "rate"  // events per second of Every
+	Sum   Aggregate = "sum"
+	Mean  Aggregate = "mean"
+	Min   Aggregate = "min"
+	Max   Aggregate = "max"
+	Last  Aggregate = "last" // by time
+	// Median and the percentiles are values of a DDSketch: that of rank ⌊q·(n−1)⌋, from 0, to
+	// within QuantileError of it.
+	Median Aggregate = "median"
+	P90    Aggregate = "p90"
+	P95    Aggregate = "p95"
+	P99    Aggregate = "p99"
+	// Share adds up pairs (k, n), for the family binomial.
+	Share Aggregate = "share"
+)
+
+// Aggregates are those that there are.
+func Aggregates() []Aggregate {
+	return []Aggregate{Count, Sum, Mean, Min, Max, Last, Median, P90, P95, P99, Rate, Share}
+}
+
+// quantiles are those of a sketch.
+var quantiles = map[Aggregate]float64{Median: .5, P90: .9, P95: .95, P99: .99}
+
+// Counts reports whether the values of events are of no account.
+func (a Aggregate) Counts() bool { return a == Count || a == Rate }
+
+// EmptyIsZero reports whether an interval without events is one of zero, unless the user says
+// otherwise.
+func (a Aggregate) EmptyIsZero() bool { return a.Counts() || a == Sum }
+
+// Bounds of Aggregation.Every.
+const (
+	LeastEvery = time.Second
+	MostEvery  = 31 * 24 * time.Hour
+)
+
+// mostEmpty is how many intervals without events a key has in a row at most. It bounds what one
+// wrong time in the future costs.
+const mostEmpty = 100_000
+
+// Check says what is wrong with the aggregation.
+func (a *Aggregation) Check() error {
+	switch {
+	case a.Every < LeastEvery || a.Every > MostEvery:
+		return fmt.Errorf("every %v must be within %s and %s", a.Every, message.Duration(LeastEvery), message.Duration(MostEvery))
+	case !slices.Contains(Aggregates(), a.Value):
+		return fmt.Errorf("value %q is none of %v", a.Value, Aggregates())
+	}
+	_, err := domain.Zone(a.Zone)
+	return err
+}
+
+func (a *AggregateConfig) validate(order Order) error {
+	switch {
+	case a == nil:
+		return nil
+	case order != EventTime:
+		return errors.New("intervals are by the times of events: order must be " + string(EventTime))
+	case a.Wait < 0:
+		return fmt.Errorf("wait %v is negative", a.Wait)
+	}
+	return a.Check()
+}
+
+// A grid are the intervals of a clock.
+type grid struct {
+	every time.Duration
+	zone  *time.Location
+}
+
+func (a *Aggregation) grid() (grid, error) {
+	zone, err := domain.Zone(a.Zone)
+	return grid{a.Every, zone}, err
+}
+
+// monday is where the multiples of all lengths begin, on any clock.
+const monday = 4 * 24 * 60 * 60 // 1970-01-05, in Unix seconds
+
+// floor is the beginning of the interval of t on the clock of the zone, in nanoseconds since
+// monday, and how far behind it t is.
+func (g grid) floor(t time.Time) (wall int64, behind time.Duration) {
+	_, offset := t.Zone()
+	since := time.Duration(t.Unix()+int64(offset)-monday)*time.Second + time.Duration(t.Nanosecond())
+	if behind = since % g.every; behind < 0 {
+		behind += g.every
+	}
+	return int64(since - behind), behind
+}
+
+// start is the beginning of the interval that t lies in: the last moment not after t at which
+// the clock showed a multiple of the length, or passed over one as it went forward. An interval
+// over a change of the clock is so shorter or longer; the hour that the clock shows twice makes
+// two intervals of an hour.
+func (g grid) start(t time.Time) time.Time {
+	t = t.In(g.zone)
+	for {
+		wall, behind := g.floor(t)
+		at := t.Add(-behind)
+		from, _ := t.ZoneBounds()
+		if from.IsZero() || !at.Before(from) {
+			return at.UTC()
+		}
+		before := from.Add(-1)
+		if earlier, _ := g.floor(before); earlier != wall {
+			return from.UTC()
+		}
+		t = before
+	}
+}
+
+// next is the beginning of the interval after the one that begins at t.
+func (g grid) next(t time.Time) time.Time {
+	t = t.In(g.zone)
+	for {
+		_, behind := g.floor(t)
+		at := t.Add(g.every - behind)
+		_, to := t.ZoneBounds()
+		if to.IsZero() || !at.After(to) {
+			return at.UTC()
+		}
+		if g.start(to).Equal(to) {
+			return to.UTC()
+		}
+		t = to
+	}
+}

@@ -1,0 +1,368 @@
+package keyed
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"hafvf/hafvf"
+)
+
+// Intervals begin and end as the clock of the zone says.
+func TestGrid(t *testing.T) {
+	for _, c := range []struct {
+		zone      string
+		every     time.Duration
+		at        string
+		from, end string
+	}{
+		{"UTC", 5 * time.Minute, "2026-01-05T16:13:07Z", "2026-01-05T16:10:00Z", "2026-01-05T16:15:00Z"},
+		{"UTC", time.Second, "1969-12-31T23:59:59.5Z", "1969-12-31T23:59:59Z", "1970-01-01T00:00:00Z"},
+		{"UTC", 7 * 24 * time.Hour, "2026-01-11T23:59:59Z", "2026-01-05T00:00:00Z", "2026-01-12T00:00:00Z"},
+		{"Europe/Berlin", 24 * time.Hour, "2026-03-29T12:00:00Z", "2026-03-28T23:00:00Z", "2026-03-29T22:00:00Z"}, // 23 h
+		{"Europe/Berlin", 24 * time.Hour, "2026-10-25T20:00:00Z", "2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z"}, // 25 h
+		{"Europe/Berlin", time.Hour, "2026-10-25T00:30:00Z", "2026-10-25T00:00:00Z", "2026-10-25T01:00:00Z"},
+		{"Europe/Berlin", time.Hour, "2026-10-25T01:30:00Z", "2026-10-25T01:00:00Z", "2026-10-25T02:00:00Z"},
+		{"Europe/Berlin", 2 * time.Hour, "2026-03-29T01:30:00Z", "2026-03-29T01:00:00Z", "2026-03-29T02:00:00Z"}, // 02:00 is passed over
+		{"Asia/Kolkata", time.Hour, "2026-01-05T10:10:00Z", "2026-01-05T09:30:00Z", "2026-01-05T10:30:00Z"},
+	} {
+		a := Aggregation{Every: c.every, Zone: c.zone}
+		g, err := a.grid()
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, _ := time.Parse(time.RFC3339, c.at)
+		from := g.start(at)
+		if got := []string{stamp(from), stamp(g.next(from))}; !slices.Equal(got, []string{c.from, c.end}) {
+			t.Errorf("%s, %v, %s: %v, want %s to %s", c.zone, c.every, c.at, got, c.from, c.end)
+		}
+	}
+}
+
+// The intervals of a zone follow each other without gaps, and each of its times has the same
+// beginning.
+func TestGridCoversTime(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a := Aggregation{
+			Every: time.Duration(rapid.IntRange(1, 31*24*60).Draw(t, "minutes")) * time.Minute,
+			Zone:  rapid.SampledFrom([]string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca", "Asia/Kathmandu"}).Draw(t, "zone"),
+		}
+		g, err := a.grid()
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := time.Unix(rapid.Int64Range(1_600_000_000, 1_800_000_000).Draw(t, "at"), 0)
+		from := g.start(at)
+		end := g.next(from)
+		if from.After(at) || !end.After(at) {
+			t.Fatalf("%v is not within %v and %v", at, from, end)
+		}
+		if !g.start(end).Equal(end) || !g.start(end.Add(-1)).Equal(from) || !g.start(from).Equal(from) {
+			t.Fatalf("%v to %v: %v, %v, %v", from, end, g.start(end), g.start(end.Add(-1)), g.start(from))
+		}
+	})
+}
+
+// A sum is the exact one, rounded, whatever the order.
+func TestExactSum(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		all := rapid.SliceOfN(rapid.Float64Range(-1e300, 1e300), 1, 40).Draw(t, "values")
+		all = append(all, rapid.SliceOfN(rapid.Float64Range(-1, 1), 1, 40).Draw(t, "small")...)
+		exact := new(big.Float).SetPrec(4000)
+		var s exactSum
+		for _, v := range all {
+			exact.Add(exact, big.NewFloat(v))
+			s.add(v)
+		}
+		if want, _ := exact.Float64(); s.value() != want {
+			t.Fatalf("%v, want %v", s.value(), want)
+		}
+	})
+	var s exactSum
+	for _, v := range []float64{math.MaxFloat64, math.MaxFloat64, -math.MaxFloat64} {
+		s.add(v)
+	}
+	if !math.IsInf(s.value(), 1) {
+		t.Errorf("a sum that overflows is %v", s.value())
+	}
+}
+
+// plainly makes the observations of a key's events by sorting and grouping: those of all
+// intervals from the first event to the one that last lies in.
+func plainly(key string, a *Aggregation, events []Observation, last time.Time) (all []Observation) {
+	events = slices.Clone(events)
+	slices.SortStableFunc(events, Observation.Compare)
+	every := int64(a.Every.Seconds())
+	start := func(t time.Time) time.Time { return time.Unix(t.Unix()/every*every, 0).UTC() }
+	for at := start(events[0].Time); !at.After(last); at = at.Add(a.Every) {
+		var xs []float64
+		n := 0
+		for _, e := range events {
+			if start(e.Time).Equal(at) {
+				n++
+				if v := e.X[0][0]; v == v {
+					xs = append(xs, v)
+				}
+			}
+		}
+		x := math.NaN()
+		if n == 0 && a.Zero {
+			x = 0
+		}
+		sum := new(big.Float).SetPrec(4000)
+		for _, v := range xs {
+			sum.Add(sum, big.NewFloat(v))
+		}
+		total, _ := sum.Float64()
+		sorted := slices.Sorted(slices.Values(xs))
+		switch {
+		case a.Value == Count && n > 0:
+			x = float64(n)
+		case a.Value == Rate && n > 0:
+			x = float64(n) / a.Every.Seconds()
+		case len(xs) == 0:
+		case a.Value == Sum:
+			x = total
+		case a.Value == Mean:
+			x = total / float64(len(xs))
+		case a.Value == Min:
+			x = sorted[0]
+		case a.Value == Max:
+			x = sorted[len(xs)-1]
+		case a.Value == Last:
+			x = xs[len(xs)-1]
+		default:
+			x = sorted[int(quantiles[a.Value]*float64(len(xs)-1))]
+		}
+		all = append(all, Observation{Time: at, ID: key + "/" + stamp(at), X: [][]float64{{x}}, Aggregated: true, Events: int64(n)})
+	}
+	return all
+}
+
+// Events in any order, with restarts between any two of them, make the observations that a
+// plain loop over the sorted events makes.
+func TestEntityAggregates(t *testing.T) {
+	within := cmp.Options{cmpopts.EquateNaNs(), cmpopts.EquateApprox(QuantileError, 0)}
+	for _, value := range Aggregates() {
+		if value == Share {
+			continue
+		}
+		for _, watermark := range []bool{false, true} {
+			a := AggregateConfig{Aggregation: Aggregation{Every: time.Minute, Value: value, Zero: value.EmptyIsZero()}, Wait: 24 * time.Hour, Watermark: watermark}
+			noise := rand.New(rand.NewPCG(1, 2))
+			var events []Observation
+			at := time.Date(2026, 1, 5, 16, 0, 30, 0, time.UTC)
+			for i := range 300 {
+				at = at.Add(time.Duration(noise.ExpFloat64() * float64(20*time.Second)))
+				if i == 200 {
+					at = at.Add(10 * time.Minute) // nothing comes
+				}
+				x := 100 * noise.NormFloat64()
+				if noise.IntN(20) == 0 {
+					x = math.NaN()
+				}
+				o := Value(at, fmt.Sprint(i), x)
+				o.Log, o.Seq = "events-0", int64(i)
+				events = append(events, o)
+			}
+			want := plainly("k", &a.Aggregation, events, at)
+			noise.Shuffle(len(events), func(i, j int) { events[i], events[j] = events[j], events[i] })
+			for i := range events {
+				events[i].Seq = int64(i) // as they come
+			}
+			est := newEstimator(t, Config{Filter: hafvf.Config{Family: "normal"}, Aggregate: &a})
+			e, err := est.Open("k", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []Observation
+			for i := range events {
+				if now, err := e.Take(&events[i]); now || err != nil {
+					t.Fatal(now, err)
+				}
+				got = append(got, due(&e)...)
+				b, _ := e.AppendBinary(nil)
+				if e, err = est.Open("k", b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if p := e.Places(); len(p) == 0 || !slices.Contains(p, Place{"events-0", 0}) {
+				t.Errorf("%s: places %v", value, p)
+			}
+			if _, err := e.Take(&events[7]); err != nil { // it is included
+				t.Error(err)
+			}
+			e.End(at)
+			got = append(got, due(&e)...)
+			exact := cmp.Options{cmpopts.EquateNaNs()}
+			if quantiles[value] > 0 {
+				exact = within
+			}
+			if diff := cmp.Diff(want, got, exact); diff != "" {
+				t.Errorf("%s, by the watermark %t: %s", value, watermark, diff)
+			}
+		}
+	}
+}
+
+// An interval is closed by its key's own clock, or by the watermark, and what comes later is
+// late.
+func TestIntervalsClose(t *testing.T) {
+	at := func(clock string) time.Time {
+		at, err := time.Parse("15:04:05", clock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return at.AddDate(2026, 0, 4)
+	}
+	take := func(e *Entity, clock string) error {
+		o := Observation{Time: at(clock)}
+		_, err := e.Take(&o)
+		return err
+	}
+	said := func(all []Observation) string {
+		var text []string
+		for _, o := range all {
+			text = append(text, fmt.Sprintf("%s %g", o.Time.Format("15:04"), o.X[0][0]))
+		}
+		return strings.Join(text, ", ")
+	}
+	for _, c := range []struct {
+		name      string
+		watermark bool
+		want      []string
+	}{
+		{"own clock", false, []string{"16:00 2, 16:05 0, 16:10 0", ""}},
+		{"watermark", true, []string{"", "16:00 3"}},
+	} {
+		est := newEstimator(t, Config{Filter: hafvf.Config{Family: "poisson"}, Aggregate: &AggregateConfig{
+			Aggregation: Aggregation{Every: 5 * time.Minute, Value: Count, Zero: true}, Watermark: c.watermark, Endless: c.watermark,
+		}})
+		e, err := est.Open("k", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, clock := range []string{"16:01:00", "16:04:59", "16:16:00"} {
+			if err := take(&e, clock); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := said(due(&e)); got != c.want[0] {
+			t.Errorf("%s: %s", c.name, got)
+		}
+		late := take(&e, "16:03:00")
+		if (late != nil) != !c.watermark || late != nil && late.Error() != "late: 2026-01-05T16:03:00Z is before 2026-01-05T16:15:00Z, up to which the intervals of this key are closed" {
+			t.Errorf("%s: %v", c.name, late)
+		}
+		e.Release(at("16:06:00"))
+		if got := said(due(&e)); got != c.want[1] {
+			t.Errorf("%s: %s", c.name, got)
+		}
+		if !c.watermark {
+			continue
+		}
+		if first, last := e.Waiting(); !first.Equal(at("16:20:00")) || !last.Equal(first) {
+			t.Errorf("looked at between %v and %v", first, last)
+		}
+		e.Release(at("16:31:00"))
+		if got := said(due(&e)); got != "16:05 0, 16:10 0, 16:15 1, 16:20 0, 16:25 0" {
+			t.Error(got)
+		}
+		if first, _ := e.Waiting(); !first.Equal(at("16:35:00")) {
+			t.Errorf("looked at next at %v", first)
+		}
+	}
+}
+
+// Silence looks at events. Once it is told, intervals without events stop, until the next event.
+func TestSilenceStopsIntervals(t *testing.T) {
+	begin := time.Date(2026, 1, 5, 16, 0, 0, 0, time.UTC)
+	at := func(minute float64) time.Time { return begin.Add(time.Duration(minute * float64(time.Minute))) }
+	for _, live := range []bool{false, true} {
+		est := newEstimator(t, Config{
+			Filter: hafvf.Config{Family: "poisson"}, Silence: &SilenceConfig{After: 12 * time.Minute},
+			Aggregate: &AggregateConfig{Aggregation: Aggregation{Every: 5 * time.Minute, Value: Count, Zero: true}, Watermark: live, Endless: live},
+		})
+		e, err := est.Open("k", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		note := func() {
+			for _, o := range due(&e) {
+				got = append(got, fmt.Sprintf("%s %g", o.Time.Format("15:04"), o.X[0][0]))
+			}
+			for _, s := range e.Ended() {
+				got = append(got, fmt.Sprintf("silent since %s, told %t, until %s", s.Since.Format("15:04"), s.Told, s.Until.Format("15:04")))
+			}
+			b, _ := e.AppendBinary(nil)
+			if e, err = est.Open("k", b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := []string{"16:00 4", "16:05 3", "16:10 0", "16:15 0", "silent since 16:09, told false, until 16:41", "16:40 2", "16:45 1"}
+		if live {
+			want[4] = "silent since 16:09, told true, until 16:41"
+		}
+		for _, minute := range []float64{1, 2, 3, 4, 6, 8, 9, 41, 42, 46} {
+			if live {
+				// The watermark follows.
+				for w := e.clock; w.Before(at(minute)) && !e.clock.IsZero(); w = w.Add(time.Minute) {
+					e.Release(w)
+					note()
+					e.Tell(w)
+				}
+			}
+			o := Observation{Time: at(minute)}
+			if _, err := e.Take(&o); err != nil {
+				t.Fatal(err)
+			}
+			note()
+		}
+		e.End(at(46))
+		note()
+		if !slices.Equal(got, want) {
+			t.Errorf("live %t: %q, want %q", live, got, want)
+		}
+	}
+}
+
+// The state of other intervals is another one's.
+func TestAggregateSettings(t *testing.T) {
+	with := func(every time.Duration) Config {
+		return Config{Filter: hafvf.Config{Family: "poisson"}, Aggregate: &AggregateConfig{Aggregation: Aggregation{Every: every, Value: Count, Zero: true}}}
+	}
+	e, err := newEstimator(t, with(time.Minute)).Open("k", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Observation{Time: time.Unix(1e9, 0)}
+	if _, err := e.Take(&o); err != nil {
+		t.Fatal(err)
+	}
+	b, _ := e.AppendBinary(nil)
+	for _, other := range []Config{with(time.Hour), {Filter: hafvf.Config{Family: "poisson"}}} {
+		m, err := NewMigrator(other)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, text := with(time.Minute).Settings()("k")
+		if _, _, err := m.Migrate("k", b, text); err == nil || !strings.Contains(err.Error(), "other aggregate") && !strings.Contains(err.Error(), "another aggregate") {
+			t.Error(err)
+		}
+	}
+	detail, _ := json.Marshal(with(time.Minute).AllSettings())
+	if !strings.Contains(string(detail), `"aggregate":{"every":60000000000,"value":"count","zero":true}`) {
+		t.Errorf("%s", detail)
+	}
+}

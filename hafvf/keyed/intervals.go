@@ -1,0 +1,291 @@
+package keyed
+
+import (
+	"encoding/binary"
+	"slices"
+	"strings"
+	"time"
+
+	"hafvf/internal/compact"
+)
+
+// intervals are what an aggregation keeps of one key.
+type intervals struct {
+	next time.Time  // from which on intervals are open; zero before the first is closed
+	busy time.Time  // start of the last closed interval with events
+	open []interval // with events, by time
+	// heard are the times of events that the pulse has not heard yet, sorted. They wait until no
+	// earlier one is to come.
+	heard []time.Time
+
+	until   time.Time // up to which nothing is to come any more
+	ended   bool      // nothing is to come at all
+	last    time.Time // if ended, the time of the last event of any key
+	cleared time.Time // up to which it is known that the key was not silent
+}
+
+// An interval gathers its events.
+type interval struct {
+	start time.Time
+	total
+	places []Place // of each log, the first place of its events
+}
+
+// An aggregator closes the intervals of the keys of an estimator.
+type aggregator struct {
+	AggregateConfig
+	grid
+	// The interval of the event before, of any key: events come in stretches.
+	at, to time.Time
+}
+
+func newAggregator(cfg *AggregateConfig) (*aggregator, error) {
+	if cfg == nil {
+		return nil, nil
+	}
+	g, err := cfg.grid()
+	return &aggregator{AggregateConfig: *cfg, grid: g}, err
+}
+
+// of is the interval that t lies in.
+func (a *aggregator) of(t time.Time) (start, end time.Time) {
+	if t.Before(a.at) || !t.Before(a.to) {
+		a.at = a.start(t)
+		a.to = a.grid.next(a.at)
+	}
+	return a.at, a.to
+}
+
+// gather takes in an event, unless its interval is closed.
+func (e *Entity) gather(o *Observation) error {
+	a, in := e.est.aggregator, &e.intervals
+	start, _ := a.of(o.Time)
+	if start.Before(in.next) {
+		return &Late{Time: o.Time, Released: in.next, Behind: e.clock.Sub(o.Time), Closed: true}
+	}
+	e.behind = run{}
+	if o.Time.After(e.clock) {
+		e.clock = o.Time
+	}
+	i := len(in.open)
+	for i > 0 && start.Before(in.open[i-1].start) {
+		i--
+	}
+	if i == 0 || !in.open[i-1].start.Equal(start) {
+		in.open = slices.Insert(in.open, i, interval{start: start})
+		i++
+	}
+	b := &in.open[i-1]
+	b.add(a.Value, o)
+	b.note(o)
+	if e.pulse != nil {
+		i, _ := slices.BinarySearchFunc(in.heard, o.Time, time.Time.Compare)
+		in.heard = slices.Insert(in.heard, i, o.Time)
+	}
+	if !a.Watermark {
+		// A time that lies ahead may be wrong, and closes nothing.
+		in.until = e.clock
+		if now := e.est.now(); in.until.After(now) {
+			in.until = now
+		}
+		in.until = in.until.Add(-e.est.Patience())
+	}
+	return nil
+}
+
+// events is how many are in open intervals.
+func (in *intervals) events() (n int) {
+	for i := range in.open {
+		n += int(in.open[i].total.events)
+	}
+	return n
+}
+
+// note notes the place of an event.
+func (b *interval) note(o *Observation) {
+	if o.Log == "" {
+		return
+	}
+	for i := range b.places {
+		if p := &b.places[i]; p.Log == o.Log {
+			p.Seq = min(p.Seq, o.Seq)
+			return
+		}
+	}
+	b.places = append(b.places, Place{Log: strings.Clone(o.Log), Seq: o.Seq})
+}
+
+// close closes the key's next interval that is to be closed by now, and returns its
+// observation. ok is false if there is none.
+func (e *Entity) close() (o Observation, ok bool) {
+	a, in := e.est.aggregator, &e.intervals
+	for {
+		at := in.next
+		if at.IsZero() {
+			if len(in.open) == 0 {
+				return o, false
+			}
+			at = in.open[0].start
+		}
+		_, end := a.of(at)
+		over := in.ended || !end.After(in.until)
+		for len(in.heard) > 0 && in.heard[0].Before(end) && (over || !in.heard[0].After(in.until)) {
+			e.hear()
+		}
+		switch {
+		case len(in.open) > 0 && !at.Before(in.open[0].start):
+			if !over {
+				return o, false
+			}
+			b := in.open[0]
+			in.open = slices.Delete(in.open, 0, 1)
+			in.next, in.busy = end, at
+			return e.observation(at, &b.total), true
+		case in.ended && len(in.open) == 0 && at.After(in.last), !over:
+			return o, false
+		case e.stops(end):
+			if len(in.open) == 0 {
+				return o, false
+			}
+			in.next = in.open[0].start
+		case !e.silentBy(end):
+			in.next = end
+			return e.observation(at, &total{}), true
+		case len(in.heard) == 0 || !in.ended && in.heard[0].After(in.until):
+			return o, false // who tells of the silence decides
+		default:
+			if at := in.heard[0]; e.hear() {
+				in.next = in.open[0].start
+			} else {
+				in.cleared = at
+			}
+		}
+	}
+}
+
+// stops reports whether the intervals without events stop before one that ends then: a silence
+// is told, or there have been too many.
+func (e *Entity) stops(end time.Time) bool {
+	if e.pulse != nil && e.pulse.told != nil && !e.pulse.muted && end.After(e.pulse.told.Since.Add(e.pulse.told.Bound)) {
+		return true
+	}
+	return end.Sub(e.intervals.busy)/e.est.aggregator.Every > mostEmpty
+}
+
+// silentBy reports whether the key is silent before then, and it is not decided whether that is
+// told.
+func (e *Entity) silentBy(end time.Time) bool {
+	if e.pulse == nil || e.pulse.told != nil || !end.After(e.intervals.cleared) {
+		return false
+	}
+	deadline := e.est.listener.deadline(e.pulse, e.pulse.last)
+	if e.intervals.ended && len(e.intervals.heard) == 0 && deadline.After(e.intervals.last) {
+		return false
+	}
+	return !deadline.IsZero() && end.After(deadline)
+}
+
+// hear has the pulse hear the first event that it has not heard. It reports whether that ends a
+// silence.
+func (e *Entity) hear() bool {
+	at := e.intervals.heard[0]
+	e.intervals.heard = slices.Delete(e.intervals.heard, 0, 1)
+	s := e.est.listener.speak(e.pulse, at, e.pays)
+	if s != nil {
+		e.ended = append(e.ended, Silent{*s, e.n, e.chain.bank.Model().Outputs(), at})
+	}
+	return s != nil
+}
+
+// observation is that of an interval.
+func (e *Entity) observation(at time.Time, t *total) Observation {
+	return e.est.aggregator.observation(e.key, at, t, e.chain.checks.Dim())
+}
+
+// observation is that of the interval of a key, in so many dimensions.
+func (a *aggregator) observation(key string, at time.Time, t *total, dim int) Observation {
+	o := Observation{
+		Time: at, ID: key + "/" + stamp(at), Aggregated: true, Events: t.events,
+		X: [][]float64{t.value(make([]float64, 0, dim), &a.Aggregation, dim)},
+	}
+	if dim > 1 {
+		o.Shape = Vector
+	}
+	return o
+}
+
+// all returns the observations of the intervals of a key's events, which are in order.
+func (a *aggregator) all(key string, events []Observation, dim int) (all []Observation) {
+	var t total
+	at, end := a.of(events[0].Time)
+	for i := range events {
+		for !events[i].Time.Before(end) {
+			all = append(all, a.observation(key, at, &t, dim))
+			t = total{}
+			at, end = a.of(end)
+		}
+		t.add(a.Value, &events[i])
+	}
+	return append(all, a.observation(key, at, &t, dim))
+}
+
+// span does not use the memory of the aggregator, which another goroutine may have. It returns between which times the key has to be looked at, less the patience: the ends of
+// the first interval to be closed and of the last. They are zero if there is none.
+func (e *Entity) span() (first, last time.Time) {
+	a, in := e.est.aggregator, &e.intervals
+	if n := len(in.open); n > 0 {
+		return a.grid.next(in.open[0].start), a.grid.next(in.open[n-1].start)
+	}
+	if !a.Endless || in.next.IsZero() {
+		return first, last
+	}
+	if end := a.grid.next(in.next); !e.stops(end) && !e.silentBy(end) {
+		return end, end
+	}
+	return first, last
+}
+
+// append encodes the intervals. The times of span are in front, so that Waiting finds them.
+func (e *Entity) appendIntervals(b []byte) []byte {
+	in, of := &e.intervals, e.est.aggregator.Value
+	first, last := e.span()
+	b = compact.AppendTime(compact.AppendTime(b, first), last)
+	s := compact.AppendTime(compact.AppendTime(nil, in.next), in.busy)
+	s = binary.AppendUvarint(s, uint64(len(in.open)))
+	for i := range in.open {
+		o := &in.open[i]
+		s = compact.AppendTime(s, o.start)
+		s = appendPlaces(o.append(s, of), o.places)
+	}
+	s = binary.AppendUvarint(s, uint64(len(in.heard)))
+	for _, t := range in.heard {
+		s = compact.AppendTime(s, t)
+	}
+	return compact.AppendString(b, string(s))
+}
+
+// readIntervals reads what appendIntervals wrote behind the times.
+func (e *Entity) readIntervals(text string) error {
+	a, in, r := e.est.aggregator, &e.intervals, read([]byte(text))
+	in.next, in.busy = r.Time(), r.Time()
+	before := in.next
+	for range r.Count(1) {
+		o := interval{start: r.Time(), total: r.total(a.Value)}
+		o.places = r.places()
+		dim := e.chain.checks.Dim()
+		if o.events < 1 || o.start.Before(before) || !a.start(o.start).Equal(o.start) || o.dim() != 0 && o.dim() != dim || o.n > 0 && o.dim() == 0 {
+			r.Fail()
+		}
+		if r.Bad {
+			return compact.ErrCut
+		}
+		in.open, before = append(in.open, o), o.start.Add(1)
+	}
+	for range r.Count(1) {
+		in.heard = append(in.heard, r.Time())
+	}
+	if r.Bad || len(r.B) > 0 || !slices.IsSortedFunc(in.heard, time.Time.Compare) || len(in.heard) > 0 && e.pulse == nil {
+		return compact.ErrCut
+	}
+	return nil
+}

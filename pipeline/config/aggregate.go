@@ -1,0 +1,128 @@
+package config
+
+import (
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/message"
+)
+
+// aggregateKeys are what a config says of an aggregation besides keyed.AggregateConfig.
+type aggregateKeys struct{ empty, of, to string }
+
+// What an interval without events is.
+const (
+	emptyZero    = "0"
+	emptyMissing = "missing"
+)
+
+func (c *Config) aggregateKey(more *aggregateKeys) key {
+	a := &keyed.AggregateConfig{}
+	var values []string
+	for _, v := range keyed.Aggregates() {
+		values = append(values, string(v))
+	}
+	return key{
+		name: "aggregate", doc: "Raw events become one observation per key and interval. The observation has the time at which its interval begins, the id key/time, and the number of its events in events. A file closes an interval when an event of its key comes that is later by wait, or at its end. With state, intervals that are not over by the last event of any key stay open for the next run. A topic closes an interval when the watermark has passed its end by wait. A later event of a closed interval is rejected as late. From the first event of a key on every interval is an observation, in a file up to the last event of any key, in a topic up to the watermark, on Flink with bounded: true up to the key's last event. silence looks at events. Intervals without events stop if a silence is told, or after 100,000 of them, and go on with the next event of the key. With smooth the events of a session are aggregated.",
+		seen: func() { c.Aggregate = a },
+		keys: []key{
+			{name: "every", doc: "Length of an interval, 1s to 744h (31 days). Intervals begin at multiples of it on the clock of zone, those of days and weeks on Mondays and at midnight.", required: true, read: milliseconds(&a.Every)},
+			{name: "value", doc: "What of the events is the observation. count and rate (events per second of every) need no values. median, p90, p95 and p99 are within 0.1 percent of the value of that rank. share is for the family binomial: the sums of the fields of and to.", required: true, read: choice((*string)(&a.Value), values...)},
+			{name: "of", doc: "share: field of the number of successes, such as errors.", read: text(&more.of, notEmpty)},
+			{name: "to", doc: "share: field of the number of trials, such as requests.", read: text(&more.to, notEmpty)},
+			{name: "empty", doc: "What an interval without events is: 0, or missing.", initial: "0 for count, sum and rate, else missing", read: emptyOrZero(&more.empty)},
+			{name: "wait", doc: "How long an interval stays open after its end, besides lateness.", read: duration(&a.Wait)},
+			{name: "zone", doc: "Time zone of the clock on which intervals begin.", initial: "UTC", read: zone(&a.Zone)},
+		},
+	}
+}
+
+// emptyOrZero reads 0 or missing.
+func emptyOrZero(dst *string) reader {
+	return reader{takes: emptyZero + " or " + emptyMissing, read: func(d *decoder, path string, n *yaml.Node) {
+		if n.Kind != yaml.ScalarNode || n.Value != emptyZero && n.Value != emptyMissing {
+			d.wrongType(path, emptyZero+" or "+emptyMissing, n)
+			return
+		}
+		*dst = n.Value
+	}}
+}
+
+// aggregate settles an aggregation: what of a record it needs, and what it cannot be of.
+func (d *decoder) aggregate(c *Config, more *aggregateKeys) {
+	a := c.Aggregate
+	if a == nil {
+		return
+	}
+	d.aggregateValues(c, more)
+	a.Zero = more.empty == emptyZero || more.empty == "" && a.Value.EmptyIsZero()
+	if a.Zone == "UTC" { // the default, in one form
+		a.Zone = ""
+	}
+	a.Watermark, a.Endless = c.Source.Kafka != nil, c.Source.Unending()
+	if a.Every != 0 && (a.Every < keyed.LeastEvery || a.Every > keyed.MostEvery) && !d.failed("aggregate.every") {
+		d.fail("aggregate.every", "must be within %s and %s (31 days), not %s", message.Duration(keyed.LeastEvery), message.Duration(keyed.MostEvery), message.Duration(a.Every))
+	}
+	if c.Order == Arrival {
+		d.fail("aggregate", "intervals are by the times of events: order must be %s", EventTime)
+	}
+	if a.Zero && (c.Model.Scale == hafvf.Log) {
+		d.fail("model.scale", "an interval without events is 0, which has no logarithm: scale log1p, or aggregate.empty: missing")
+	}
+	if c.Transform == Smooth {
+		if d.has("aggregate.wait") {
+			d.fail("aggregate.wait", "is for transform: filter; sessions have session.allowed_lateness")
+		}
+		if c.Session.Gap < a.Every {
+			d.fail("session.gap", "must be at least aggregate.every, %s: two sessions would share an interval", message.Duration(a.Every))
+		}
+	}
+}
+
+// aggregateValues settles which values an aggregation has, and for which families.
+func (d *decoder) aggregateValues(c *Config, more *aggregateKeys) {
+	const at = "aggregate.value"
+	f, path := c.Source.fields()
+	value := c.Aggregate.Value
+	if value == keyed.Share {
+		for name, field := range map[string]string{"of": more.of, "to": more.to} {
+			if field == "" && !d.failed("aggregate."+name) {
+				d.fail("aggregate."+name, "missing; a share is of one field to another")
+			}
+		}
+		if d.has(path + ".values") {
+			d.fail(path+".values", "a share is of the fields aggregate.of and aggregate.to")
+		}
+		if f.Layout != Long && f.Layout != "" {
+			d.fail(path+".layout", "a share takes two fields of a record: layout long")
+		}
+		f.Values = []string{more.of, more.to}
+	} else {
+		for _, name := range []string{"of", "to"} {
+			if d.has("aggregate." + name) {
+				d.fail("aggregate."+name, "belongs to value: share")
+			}
+		}
+	}
+	if value.Counts() && f.Layout == Long {
+		f.Values = nil
+	}
+	family := c.Model.Family
+	switch {
+	case value == "" || family == "":
+	case (value == keyed.Share) != (family == "binomial") && (value == keyed.Share || value != keyed.Sum):
+		d.fail(at, "%s and the family binomial belong together", keyed.Share)
+	case value == keyed.Rate && slices.Contains(wholeFamilies, family):
+		d.fail(at, "a rate is no whole number: the family %s takes count", family)
+	case value.Counts() && slices.Contains([]string{"mvnormal", "regression", "bernoulli", "categorical"}, family):
+		d.fail(at, "a %s is one number, which is nothing for the family %s", value, family)
+	case slices.Contains(wholeFamilies, family) && !slices.Contains([]keyed.Aggregate{keyed.Count, keyed.Sum, keyed.Min, keyed.Max, keyed.Last}, value):
+		d.fail(at, "a %s is no whole number, which the family %s takes", value, family)
+	}
+}
+
+// wholeFamilies take whole numbers.
+var wholeFamilies = []string{"bernoulli", "categorical", "poisson"}
