@@ -124,8 +124,8 @@ type recordReader interface {
 func (src Source) files() ([]string, error) {
 	switch src.Format {
 	case CSV, Parquet:
-		if len(src.Values) == 0 {
-			return nil, fmt.Errorf("a %s source needs at least one value column", src.Format)
+		if src.Wide && len(src.Values) == 0 {
+			return nil, fmt.Errorf("a wide %s source needs at least one value column", src.Format)
 		}
 		if slices.Contains(src.Values, "") || slices.Contains(src.Key, "") {
 			return nil, fmt.Errorf("a column of the %s source has an empty name", src.Format)

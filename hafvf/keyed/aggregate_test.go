@@ -144,7 +144,7 @@ func plainly(key string, a *Aggregation, events []Observation, last time.Time) (
 		default:
 			x = sorted[int(quantiles[a.Value]*float64(len(xs)-1))]
 		}
-		all = append(all, Observation{Time: at, ID: key + "/" + stamp(at), X: [][]float64{{x}}, Aggregated: true, Events: int64(n)})
+		all = append(all, Observation{Time: at, ID: key + "/" + stamp(at), X: [][]float64{{x}}, Aggregated: true, Events: int64(n), Partial: at.Add(a.Every).After(last)})
 	}
 	return all
 }
@@ -310,9 +310,9 @@ func TestSilenceStopsIntervals(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		want := []string{"16:00 4", "16:05 3", "16:10 0", "16:15 0", "silent since 16:09, told false, until 16:41", "16:40 2", "16:45 1"}
+		want := []string{"16:00 4", "16:05 3", "16:10 0", "16:15 0", "16:20 0", "silent since 16:09, told false, until 16:41", "16:40 2", "16:45 1"}
 		if live {
-			want[4] = "silent since 16:09, told true, until 16:41"
+			want[5] = "silent since 16:09, told true, until 16:41"
 		}
 		for _, minute := range []float64{1, 2, 3, 4, 6, 8, 9, 41, 42, 46} {
 			if live {

@@ -215,10 +215,11 @@ func (e *Entity) turnBack() {
 
 // behindTag is where the time of an encoded entity begins, by compact.AppendTime, in one whose
 // last observation was late. Then the run stands before the time.
-const behindTag = 2
+const behindTag = 6
 
-// intervalsTag is where an encoded entity begins that has intervals.
-const intervalsTag = 3
+// intervalsTag is where an encoded entity begins that has intervals. The tags are no heads of
+// cells, see package states.
+const intervalsTag = 7
 
 // append encodes the entity.
 func (e *Entity) append(b []byte) []byte {

@@ -141,9 +141,10 @@ func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Obse
 	c.describe(m, out, t.state, outcome, row, known)
 	if c.bank.Detects() {
 		out.Detection.set(outcome.Detection, out.WarmUp, t.n, started)
-		y := c.decider.values(o.X)
-		t.decide(est.cfg.Alerts, out, y, outcome.Detection, before)
-		out.Belief = t.believe(est.cfg.Alerts, out, y, outcome.Detection, before)
+		if y := c.decider.values(o.X); !given.Partial {
+			t.decide(est.cfg.Alerts, out, y, outcome.Detection, before)
+			out.Belief = t.believe(est.cfg.Alerts, out, y, outcome.Detection, before)
+		}
 	}
 	if !t.finite() {
 		c.guard.takeBack(t)

@@ -140,17 +140,21 @@ func (e *Entity) close() (o Observation, ok bool) {
 			b := in.open[0]
 			in.open = slices.Delete(in.open, 0, 1)
 			in.next, in.busy = end, at
-			return e.observation(at, &b.total), true
+			o = e.observation(at, &b.total)
+			o.Partial = in.ended && end.After(in.last) && !in.last.IsZero()
+			return o, true
 		case in.ended && len(in.open) == 0 && at.After(in.last), !over:
 			return o, false
-		case e.stops(end):
+		case e.stops(at):
 			if len(in.open) == 0 {
 				return o, false
 			}
 			in.next = in.open[0].start
-		case !e.silentBy(end):
+		case !e.silentBy(at):
 			in.next = end
-			return e.observation(at, &total{}), true
+			o = e.observation(at, &total{})
+			o.Partial = in.ended && end.After(in.last)
+			return o, true
 		case len(in.heard) == 0 || !in.ended && in.heard[0].After(in.until):
 			return o, false // who tells of the silence decides
 		default:
@@ -163,26 +167,26 @@ func (e *Entity) close() (o Observation, ok bool) {
 	}
 }
 
-// stops reports whether the intervals without events stop before one that ends then: a silence
+// stops reports whether the intervals without events stop before one that begins then: a silence
 // is told, or there have been too many.
-func (e *Entity) stops(end time.Time) bool {
-	if e.pulse != nil && e.pulse.told != nil && !e.pulse.muted && end.After(e.pulse.told.Since.Add(e.pulse.told.Bound)) {
+func (e *Entity) stops(start time.Time) bool {
+	if e.pulse != nil && e.pulse.told != nil && !e.pulse.muted && start.After(e.pulse.told.Since.Add(e.pulse.told.Bound)) {
 		return true
 	}
-	return end.Sub(e.intervals.busy)/e.est.aggregator.Every > mostEmpty
+	return start.Sub(e.intervals.busy)/e.est.aggregator.Every > mostEmpty
 }
 
 // silentBy reports whether the key is silent before then, and it is not decided whether that is
 // told.
-func (e *Entity) silentBy(end time.Time) bool {
-	if e.pulse == nil || e.pulse.told != nil || !end.After(e.intervals.cleared) {
+func (e *Entity) silentBy(start time.Time) bool {
+	if e.pulse == nil || e.pulse.told != nil || !start.After(e.intervals.cleared) {
 		return false
 	}
 	deadline := e.est.listener.deadline(e.pulse, e.pulse.last)
 	if e.intervals.ended && len(e.intervals.heard) == 0 && deadline.After(e.intervals.last) {
 		return false
 	}
-	return !deadline.IsZero() && end.After(deadline)
+	return !deadline.IsZero() && start.After(deadline)
 }
 
 // hear has the pulse hear the first event that it has not heard. It reports whether that ends a
@@ -239,7 +243,8 @@ func (e *Entity) span() (first, last time.Time) {
 	if !a.Endless || in.next.IsZero() {
 		return first, last
 	}
-	if end := a.grid.next(in.next); !e.stops(end) && !e.silentBy(end) {
+	if !e.stops(in.next) && !e.silentBy(in.next) {
+		end := a.grid.next(in.next)
 		return end, end
 	}
 	return first, last

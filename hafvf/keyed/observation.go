@@ -40,6 +40,9 @@ type Observation struct {
 	// Aggregated reports that the observation is that of an interval, which had so many Events.
 	Aggregated bool
 	Events     int64
+	// Partial reports that the input ended before the interval. It raises no alarm: that there
+	// is less in it means nothing.
+	Partial bool
 	// Raw is the input that the observation was read from, for the record of its
 	// rejection. It may be empty.
 	Raw string

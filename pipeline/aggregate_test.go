@@ -1,0 +1,305 @@
+package pipeline
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// An event is one of a file or topic.
+type event struct {
+	key string
+	at  time.Time
+	x   float64
+}
+
+func (e event) json() string {
+	return fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":%v}\n", e.key, e.at.Format(time.RFC3339Nano), e.x)
+}
+
+// manyEvents are those of three keys within some time, sorted. One key pauses.
+func manyEvents(from time.Time, within time.Duration) (all []event) {
+	noise := rand.New(rand.NewPCG(6, 7))
+	for _, key := range []string{"a", "b", "c"} {
+		for at := from; ; {
+			at = at.Add(time.Duration(noise.ExpFloat64() * float64(10*time.Second))).Truncate(time.Microsecond)
+			if at.Sub(from) > within {
+				break
+			}
+			if pause := at.Sub(from) - within/2; key == "b" && pause > 0 && pause < 10*time.Minute {
+				continue
+			}
+			all = append(all, event{key, at, noise.ExpFloat64()})
+		}
+	}
+	slices.SortFunc(all, func(a, b event) int { return a.at.Compare(b.at) })
+	return all
+}
+
+// counted are the counts of events per minute, by a plain loop: of each key from its first event
+// to the minute of last, as the fields of records that say it.
+func counted(events []event, last time.Time) (lines []string) {
+	counts := map[string]map[time.Time]int{}
+	for _, e := range events {
+		if counts[e.key] == nil {
+			counts[e.key] = map[time.Time]int{}
+		}
+		counts[e.key][e.at.Truncate(time.Minute)]++
+	}
+	for key, of := range counts {
+		first := last
+		for at := range of {
+			if at.Before(first) {
+				first = at
+			}
+		}
+		n := 0
+		for at := first.Truncate(time.Minute); !at.After(last); at = at.Add(time.Minute) {
+			n++
+			stamp := at.UTC().Format(time.RFC3339)
+			lines = append(lines, fmt.Sprintf("%s %s %s/%s %d %d %d", key, stamp, key, stamp, n, of[at], of[at]))
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// trimmed are lines without their ends, sorted.
+func trimmed(lines []string) (all []string) {
+	for _, line := range lines {
+		if line = strings.TrimSpace(line); line != "" {
+			all = append(all, line)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// saidCounts are the fields of records that counted gives.
+func saidCounts(t *testing.T, records []string) (lines []string) {
+	t.Helper()
+	for _, line := range records {
+		if line == "" {
+			continue
+		}
+		var r struct {
+			Key, Time, ID string
+			N             int
+			X             *float64
+			Events        *int
+		}
+		if err := json.Unmarshal([]byte(line), &r); err != nil || r.X == nil || r.Events == nil {
+			t.Fatal(line, err)
+		}
+		lines = append(lines, fmt.Sprintf("%s %s %s %d %v %d", r.Key, r.Time, r.ID, r.N, *r.X, *r.Events))
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// Events of a file, in order and shuffled, in one run and in two, make the records of a plain loop
+// that sorts and groups.
+func TestAggregate(t *testing.T) {
+	events := manyEvents(start, 3*time.Hour)
+	last := events[len(events)-1].at
+	want := counted(events, last)
+	lines := func(all []event) (lines []string) {
+		for _, e := range all {
+			lines = append(lines, e.json())
+		}
+		return lines
+	}
+	const text = "{model: {family: poisson, prior: auto}, detect: true, aggregate: {every: 1m, value: count%s}, source: {jsonl: {path: %s}}%s}"
+	s, sorted, rejected := runConfig(t, fmt.Sprintf(text, "", write(t, "in.jsonl", lines(events)...), ""))
+	equal(t, want, saidCounts(t, sorted))
+	if s.Rejected != 0 || len(rejected) != 1 || s.Records != int64(len(want)) {
+		t.Errorf("%d records, %d rejected", s.Records, s.Rejected)
+	}
+
+	shuffled := slices.Clone(events)
+	rand.New(rand.NewPCG(8, 9)).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+	_, got, _ := runConfig(t, fmt.Sprintf(text, ", wait: 3h", write(t, "in.jsonl", lines(shuffled)...), ""))
+	equal(t, trimmed(sorted), trimmed(got))
+
+	// With a state, in two runs, the second of which begins within an interval.
+	file, state := filepath.Join(t.TempDir(), "in.jsonl"), filepath.Join(t.TempDir(), "s.bin")
+	got = nil
+	for _, n := range []int{len(events) / 2, len(events)} {
+		if err := os.WriteFile(file, []byte(strings.Join(lines(events[:n]), "")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, part, _ := runConfig(t, fmt.Sprintf(text, "", file, ", state: "+state))
+		got = append(got, part...)
+	}
+	over := last.Truncate(time.Minute).UTC().Format(time.RFC3339) // the interval that stays open
+	complete := slices.DeleteFunc(slices.Clone(sorted), func(line string) bool { return strings.Contains(line, `"time":"`+over) })
+	equal(t, trimmed(complete), trimmed(got))
+	s, _, _ = runConfig(t, fmt.Sprintf(text, "", file, ", state: "+state))
+	if s.Records != 0 || s.Rejected != 0 {
+		t.Errorf("the same file again: %+v", s)
+	}
+}
+
+// A column of values is not needed to count, and other aggregates are of it.
+func TestAggregateTable(t *testing.T) {
+	table := write(t, "in.csv", "at,who,ms\n", "2026-01-05 16:00:01,a,3\n", "2026-01-05 16:00:30,a,1\n", "2026-01-05 16:00:31,a,\n", "2026-01-05 16:02:00,a,5\n", "2026-01-05 16:01:00,a,x\n")
+	for _, c := range []struct{ aggregate, want string }{
+		{"count, wait: 5m", "16:00 3 of 3, 16:01 1 of 1, 16:02 1 of 1"},
+		{"rate, wait: 5m", "16:00 0.05 of 3, 16:01 0.016666666666666666 of 1, 16:02 0.016666666666666666 of 1"},
+		{"count", "16:00 3 of 3, 16:01 0 of 0, 16:02 1 of 1"},
+		{"mean", "16:00 2 of 3, 16:01 null of 0, 16:02 5 of 1"},
+		{"sum", "16:00 4 of 3, 16:01 0 of 0, 16:02 5 of 1"},
+		{"sum, empty: missing", "16:00 4 of 3, 16:01 null of 0, 16:02 5 of 1"},
+		{"max, empty: 0", "16:00 3 of 3, 16:01 0 of 0, 16:02 5 of 1"},
+		{"last", "16:00 1 of 3, 16:01 null of 0, 16:02 5 of 1"},
+	} {
+		_, records, _ := runConfig(t, "{model: {family: normal}, aggregate: {every: 1m, value: "+c.aggregate+"}, source: {csv: {path: "+table+", key: who, time: at, values: ms}}}")
+		var said []string
+		for _, line := range records {
+			var r struct {
+				Time   time.Time
+				X      json.RawMessage
+				Events int
+			}
+			if err := json.Unmarshal([]byte(line), &r); err != nil {
+				t.Fatal(err)
+			}
+			said = append(said, fmt.Sprintf("%s %s of %d", r.Time.Format("15:04"), r.X, r.Events))
+		}
+		if got := strings.Join(said, ", "); got != c.want {
+			t.Errorf("%s: %s, want %s", c.aggregate, got, c.want)
+		}
+	}
+}
+
+// A key that stops has intervals of zero, and alarms before it goes on.
+func TestAggregateOfAStop(t *testing.T) {
+	var lines []string
+	noise := rand.New(rand.NewPCG(10, 11))
+	stop := start.Add(5*24*time.Hour + 16*time.Hour).Truncate(5 * time.Minute)
+	for _, key := range []string{"on", "off"} {
+		for at := start; at.Before(stop.Add(4 * time.Hour)); {
+			at = at.Add(time.Duration(noise.ExpFloat64() * float64(20*time.Second)))
+			if pause := at.Sub(stop); key == "off" && pause >= 0 && pause < 30*time.Minute {
+				continue
+			}
+			lines = append(lines, event{key, at, 1}.json())
+		}
+	}
+	for _, silence := range []string{"", ", silence: true"} {
+		told := filepath.Join(t.TempDir(), "alerts.jsonl")
+		_, records, _ := runConfig(t, "{model: {family: poisson, prior: auto}, detect: true, aggregate: {every: 5m, value: count}, source: {jsonl: {path: "+write(t, "in.jsonl", lines...)+"}}, alerts: {jsonl: {path: "+told+"}}"+silence+"}")
+		zero := fmt.Sprintf(`"key":"off","time":%q`, stop.Format(time.RFC3339))
+		if !slices.ContainsFunc(records, func(r string) bool { return strings.Contains(r, zero) && strings.Contains(r, `"x":0,"events":0`) }) {
+			t.Errorf("%s: no record of 0 at the stop", silence)
+		}
+		early := false
+		for _, line := range readLines(t, told) {
+			var a struct {
+				Key  string
+				Time time.Time
+			}
+			if json.Unmarshal([]byte(line), &a) == nil && a.Key == "off" && !a.Time.Before(stop) && a.Time.Before(stop.Add(20*time.Minute)) {
+				early = true
+			}
+		}
+		if !early {
+			t.Errorf("%s: no alarm within 20 minutes: %q", silence, readLines(t, told))
+		}
+	}
+}
+
+// The events of a session are aggregated, and smoothed as the observations that a table has of
+// them.
+func TestAggregateSessions(t *testing.T) {
+	events := manyEvents(start, 2*time.Hour)
+	var lines, table []string
+	last := map[string]time.Time{}
+	for _, e := range events {
+		lines = append(lines, e.json())
+		last[e.key] = e.at
+	}
+	for _, line := range counted(events, events[len(events)-1].at) {
+		var key, at, id string
+		var n, x, all int
+		if _, err := fmt.Sscan(line, &key, &at, &id, &n, &x, &all); err != nil {
+			t.Fatal(err)
+		}
+		if at <= last[key].Format(time.RFC3339) { // a session has no minutes after its last event
+			table = append(table, fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":%d}\n", key, at, x))
+		}
+	}
+	const text = "{transform: smooth, model: {family: poisson, prior: auto}, session: {gap: 30m}, source: {jsonl: {path: %s}}%s}"
+	_, want, _ := runConfig(t, fmt.Sprintf(text, write(t, "table.jsonl", table...), ""))
+	_, got, _ := runConfig(t, fmt.Sprintf(text, write(t, "in.jsonl", lines...), ", aggregate: {every: 1m, value: count}"))
+	sum := 0
+	for i, line := range got {
+		before, after, found := strings.Cut(line, `"events":`)
+		n, rest, _ := strings.Cut(after, ",")
+		count := 0
+		if _, err := fmt.Sscan(n, &count); !found || err != nil {
+			t.Fatal(line)
+		}
+		got[i] = before + rest
+		sum += count
+	}
+	equal(t, trimmed(want), trimmed(got))
+	equal(t, len(events), sum)
+}
+
+// On a topic the watermark closes intervals, of keys that are in both partitions and out of order,
+// over a restart within an interval, and goes on to close those in which nothing comes. What comes
+// later is late.
+func TestKafkaAggregate(t *testing.T) {
+	b := fakeBus(t, 2)
+	b.CreateTopic(t, "out", 1, nil)
+	b.CreateTopic(t, "rejected", 1, nil)
+	text := b.config("group: g, changelog: states, disorder: 5m", "aggregate: {every: 1m, value: count}\n")
+	now := time.Now().UTC().Truncate(time.Minute)
+	events := manyEvents(now.Add(-2*time.Hour), time.Hour)
+	noise := rand.New(rand.NewPCG(12, 13))
+	arrival := func(e event) time.Time { return e.at.Add(time.Duration(noise.IntN(200)) * time.Second) }
+	order := map[event]time.Time{}
+	for _, e := range events {
+		order[e] = arrival(e)
+	}
+	slices.SortFunc(events, func(x, y event) int { return order[x].Compare(order[y]) })
+	put := func(events []event) {
+		var all []*kgo.Record
+		for i, e := range events {
+			all = append(all, &kgo.Record{Topic: "in", Partition: int32(i % 2), Value: []byte(e.json())})
+		}
+		b.Produce(t, all...)
+	}
+	half := len(events) / 2
+	put(events[:half])
+	r := launch(t, compose(t, text))
+	b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
+	r.halt(t)
+
+	put(events[half:])
+	// Then nothing comes, and the watermark follows the clock.
+	until := now.Add(-10 * time.Minute)
+	want := counted(events, until.Add(-time.Minute))
+	r = launch(t, compose(t, text))
+	b.await(t, "out", len(want), r)
+	late := event{"a", events[0].at, 1}
+	put([]event{late})
+	b.await(t, "rejected", 1, r)
+	r.halt(t)
+	got := slices.DeleteFunc(saidCounts(t, b.values(t, "out")), func(line string) bool {
+		return strings.Fields(line)[1] >= until.Format(time.RFC3339)
+	})
+	equal(t, want, got)
+	if rejected := b.values(t, "rejected"); len(rejected) != 1 || !strings.Contains(rejected[0], "up to which the intervals of this key are closed") {
+		t.Errorf("rejected: %q", rejected)
+	}
+}
