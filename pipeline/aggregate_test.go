@@ -256,26 +256,24 @@ func TestAggregateSessions(t *testing.T) {
 }
 
 // On a topic the watermark closes intervals, of keys that are in both partitions and out of order,
-// over a restart within an interval, and goes on to close those in which nothing comes. What comes
-// later is late.
+// over a restart within an interval.
 func TestKafkaAggregate(t *testing.T) {
 	b := fakeBus(t, 2)
 	b.CreateTopic(t, "out", 1, nil)
 	b.CreateTopic(t, "rejected", 1, nil)
 	text := b.config("group: g, changelog: states, disorder: 5m", "aggregate: {every: 1m, value: count}\n")
-	now := time.Now().UTC().Truncate(time.Minute)
-	events := manyEvents(now.Add(-2*time.Hour), time.Hour)
+	events := manyEvents(time.Now().UTC().Truncate(time.Minute).Add(-2*time.Hour), time.Hour)
+	last := events[len(events)-1].at
 	noise := rand.New(rand.NewPCG(12, 13))
-	arrival := func(e event) time.Time { return e.at.Add(time.Duration(noise.IntN(200)) * time.Second) }
-	order := map[event]time.Time{}
+	arrival := map[event]time.Time{}
 	for _, e := range events {
-		order[e] = arrival(e)
+		arrival[e] = e.at.Add(time.Duration(noise.IntN(200)) * time.Second)
 	}
-	slices.SortFunc(events, func(x, y event) int { return order[x].Compare(order[y]) })
+	slices.SortFunc(events, func(x, y event) int { return arrival[x].Compare(arrival[y]) })
 	put := func(events []event) {
-		var all []*kgo.Record
+		all := make([]*kgo.Record, len(events))
 		for i, e := range events {
-			all = append(all, &kgo.Record{Topic: "in", Partition: int32(i % 2), Value: []byte(e.json())})
+			all[i] = &kgo.Record{Topic: "in", Key: fmt.Append(nil, i%7), Value: []byte(e.json())} // to any partition
 		}
 		b.Produce(t, all...)
 	}
@@ -284,22 +282,49 @@ func TestKafkaAggregate(t *testing.T) {
 	r := launch(t, compose(t, text))
 	b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
 	r.halt(t)
-
 	put(events[half:])
-	// Then nothing comes, and the watermark follows the clock.
-	until := now.Add(-10 * time.Minute)
-	want := counted(events, until.Add(-time.Minute))
+	r = launch(t, compose(t, text, "source.kafka.bounded=true"))
+	<-r.done
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	equal(t, counted(events, last), saidCounts(t, b.values(t, "out")))
+	if n := len(b.values(t, "rejected")); n != 0 {
+		t.Errorf("%d rejected", n)
+	}
+}
+
+// Intervals without events go on while nothing comes at all, over a restart, and what comes for
+// them later is late.
+func TestKafkaAggregateOfNothing(t *testing.T) {
+	b := fakeBus(t, 1)
+	b.CreateTopic(t, "out", 1, nil)
+	b.CreateTopic(t, "rejected", 1, nil)
+	text := b.config("group: g, changelog: states", "aggregate: {every: 1s, value: count}\n")
+	at := time.Now().UTC().Add(-time.Second)
+	line := event{"a", at, 1}.json()
+	b.put(t, line, line, line)
+	r := launch(t, compose(t, text))
+	b.await(t, "out", 4, r)
+	r.halt(t)
+	written := len(b.values(t, "out"))
 	r = launch(t, compose(t, text))
-	b.await(t, "out", len(want), r)
-	late := event{"a", events[0].at, 1}
-	put([]event{late})
+	b.await(t, "out", written+3, r)
+	b.put(t, line)
 	b.await(t, "rejected", 1, r)
 	r.halt(t)
-	got := slices.DeleteFunc(saidCounts(t, b.values(t, "out")), func(line string) bool {
-		return strings.Fields(line)[1] >= until.Format(time.RFC3339)
-	})
+	var want []string
+	got := saidCounts(t, b.values(t, "out"))
+	for n := range got {
+		of := at.Truncate(time.Second).Add(time.Duration(n) * time.Second).Format(time.RFC3339)
+		count := 0
+		if n == 0 {
+			count = 3
+		}
+		want = append(want, fmt.Sprintf("a %s a/%s %d %d %d", of, of, n+1, count, count))
+	}
 	equal(t, want, got)
-	if rejected := b.values(t, "rejected"); len(rejected) != 1 || !strings.Contains(rejected[0], "up to which the intervals of this key are closed") {
+	if rejected := b.values(t, "rejected"); !strings.Contains(rejected[0], "up to which the intervals of this key are closed") {
 		t.Errorf("rejected: %q", rejected)
 	}
 }
