@@ -93,7 +93,7 @@ func (fn *aggregateFn) OnTimer(ts beam.EventTime, sp state.Provider, tp timers.P
 	if err != nil {
 		return err
 	}
-	e.Release(ts.ToTime().Add(-fn.est.Patience()))
+	e.Release(ts.ToTime().Add(fn.held())) // the SDK calls with the time that the timer holds
 	return fn.write(sp, tp, key, &e, emit)
 }
 
@@ -108,16 +108,18 @@ func (fn *aggregateFn) read(sp state.Provider, key string) (keyed.Entity, error)
 	return fn.est.Open(key, b)
 }
 
+// held is how long before the end of an interval a timer holds the watermark of the output, since
+// what it emits has the time at which the interval begins. A clock that goes back makes an
+// interval longer by an hour.
+func (fn *aggregateFn) held() time.Duration { return fn.est.Every() + time.Hour }
+
 // write emits what is due, and keeps the rest.
 func (fn *aggregateFn) write(sp state.Provider, tp timers.Provider, key string, e *keyed.Entity, emit func(beam.EventTime, string, keyed.Observation)) error {
 	for o, due := e.Due(); due; o, due = e.Due() {
 		emit(mtime.FromTime(o.Time), key, o)
 	}
 	if first, _ := e.Waiting(); !first.IsZero() {
-		// What is emitted then has the time at which its interval begins. The clock of a zone may
-		// make that longer by an hour. Timers count milliseconds.
-		begins := first.Add(-fn.est.Every() - time.Hour)
-		fn.Due.Set(tp, first.Add(fn.est.Patience()+time.Millisecond-1), timers.WithOutputTimestamp(begins))
+		fn.Due.Set(tp, first.Add(fn.est.Patience()+time.Millisecond-1), timers.WithOutputTimestamp(first.Add(-fn.held()))) // timers count milliseconds
 	}
 	b, _ := e.AppendBinary(nil)
 	return fn.Open.Write(sp, b)
