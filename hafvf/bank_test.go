@@ -56,6 +56,12 @@ func familyStream(t testing.TB, family string, rng *rand.Rand) (Model, func() []
 		switch family {
 		case "bernoulli":
 			return []float64{streams.Toss(rng, 1/(1+math.Exp(-level)))}
+		case "binomial":
+			k, n := 0., 1+rng.IntN(40)
+			for range n {
+				k += streams.Toss(rng, 1/(1+math.Exp(-level)))
+			}
+			return []float64{k, float64(n)}
 		case "categorical":
 			return []float64{math.Mod(math.Abs(math.Trunc(x)), 3)}
 		case "poisson":

@@ -17,6 +17,8 @@
 //	family       observation              parameter  default   domain             memory
 //	bernoulli    0 or 1                   alpha      1         > 0                alpha + beta
 //	                                      beta       1         > 0
+//	binomial     k of n trials: k, n      alpha      1         > 0                alpha + beta
+//	                                      beta       1         > 0
 //	categorical  0, …, K−1                alpha      required  > 0, K ≥ 2         alpha
 //	poisson      0, 1, …                  shape      1         > 0                rate
 //	                                      rate       1         > 0
@@ -44,6 +46,7 @@
 // Their likelihoods and priors are
 //
 //	bernoulli    x ~ Bernoulli(p), p ~ Beta(alpha, beta)
+//	binomial     k ~ Binomial(n, p), p ~ Beta(alpha, beta)
 //	categorical  x ~ Categorical(p), p ~ Dirichlet(alpha)
 //	poisson      x ~ Poisson(λ), λ ~ Gamma(shape, rate)
 //	exponential  x ~ Exponential(λ), λ its rate, λ ~ Gamma(shape, rate)

@@ -14,13 +14,14 @@ import (
 // A Filter runs the update for any number of entities, one state each. It owns
 // the scratch: one filter per goroutine.
 type Filter struct {
-	model  Model
-	seq    expfam.Sequential // model, where it is one
-	naive  []Beta
-	top    float64
-	line   expfam.Line
-	levels []beta.Level
-	sys    beta.System
+	model   Model
+	seq     expfam.Sequential // model, where it is one
+	counted expfam.Counted    // likewise
+	naive   []Beta
+	top     float64
+	line    expfam.Line
+	levels  []beta.Level
+	sys     beta.System
 
 	delta, trial, start [][2]float64
 	best, other         mode
@@ -90,6 +91,7 @@ func NewFilter(model Model, levels []Beta, top float64) *Filter {
 		row:    make([]float64, model.Dim()),
 	}
 	f.seq, _ = model.(expfam.Sequential)
+	f.counted, _ = model.(expfam.Counted)
 	f.unknown = slices.Repeat([]float64{math.NaN()}, f.Dim())
 	for i, l := range levels {
 		if err := l.check(fmt.Sprintf("levels.%d", i)); err != nil {
@@ -338,7 +340,7 @@ func (f *Filter) learn(s State, elapsed float64, rows [][]float64, predict bool)
 func (f *Filter) statistics(stats []float64, rows [][]float64) (base float64, ok bool) {
 	clear(stats)
 	for _, row := range rows {
-		if missing(row) {
+		if missing(row) || f.counted != nil && f.counted.Trials(row) == 0 {
 			continue
 		}
 		f.model.Observe(stats, row, 1)

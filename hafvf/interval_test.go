@@ -98,7 +98,11 @@ func TestIntervalOfEveryFamily(t *testing.T) {
 					t.Fatalf("%s, step %d, output %d: [%g, %g] of mean %g, sd %g", family, i, k, lower[k], upper[k], mean[k], sd[k])
 				}
 			}
-			if y := x[len(x)-1]; i > 50 && m.Outputs() == 1 && !missing(x) {
+			y := x[len(x)-1]
+			if c, ok := m.(expfam.Counted); ok {
+				y = c.Share(x)
+			}
+			if i > 50 && m.Outputs() == 1 && !missing(x) {
 				n++
 				if lower[0] <= y && y <= upper[0] {
 					inside++

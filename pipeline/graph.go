@@ -155,7 +155,9 @@ func aggregation(c *config.Config) *keyed.Aggregation {
 // valueNames names the numbers of an observation in messages.
 func valueNames(c *config.Config, values []string) (names []string) {
 	switch {
-	case c.Aggregate == nil || c.Aggregate.Value == keyed.Share:
+	case c.Model.Family == "binomial" && len(values) == 2:
+		return []string{values[0] + "/" + values[1]}
+	case c.Aggregate == nil:
 		return values
 	case c.Aggregate.Value.Counts():
 		return []string{string(c.Aggregate.Value)}

@@ -104,6 +104,7 @@ func warmUpOf(cfg hafvf.Config) int { return cmp.Or(cfg.WarmUp, DefaultWarmUp) }
 
 // A decider decides on the alarms of the keys of a chain.
 type decider struct {
+	counted     expfam.Counted // nil of other models
 	cfg         AlarmConfig
 	warmUp      int
 	outputs     int
@@ -128,9 +129,10 @@ func newDecider(cfg AlarmConfig, filter hafvf.Config, m expfam.Model) (*decider,
 	}
 	n := m.Outputs()
 	_, categories := m.(expfam.Discrete)
+	counted, _ := m.(expfam.Counted)
 	d := &decider{
 		cfg: cfg, warmUp: warmUpOf(filter), outputs: n, fingerprint: FingerprintOf(textOf([]any{cfg.Seasons, cfg.Zone, cfg.Order})),
-		y: make([]float64, n), standard: make([]float64, n), categories: categories, zone: zone,
+		y: make([]float64, n), standard: make([]float64, n), categories: categories, counted: counted, zone: zone,
 		measured: hafvf.Scalable(filter.Family) == nil,
 		usual:    Moments{make([]float64, n), make([]float64, n)},
 	}
@@ -144,8 +146,8 @@ func newDecider(cfg AlarmConfig, filter hafvf.Config, m expfam.Model) (*decider,
 }
 
 // values are what a step shows of the model's outputs, valid until the next call:
-// the mean of its vectors, of a category the indicator of each, of a regression the
-// target. Nil where the step is missing.
+// the mean of its vectors, of trials of their shares, of a category the indicator of each, of a
+// regression the target. Nil where the step is missing.
 func (d *decider) values(step [][]float64) []float64 {
 	clear(d.y)
 	n := 0.0
@@ -155,6 +157,12 @@ func (d *decider) values(step [][]float64) []float64 {
 		}
 		n++
 		switch {
+		case d.counted != nil:
+			if d.counted.Trials(x) == 0 {
+				n--
+				continue
+			}
+			d.y[0] += (d.counted.Share(x) - d.y[0]) / n
 		case d.outputs == 1:
 			d.y[0] += (x[len(x)-1] - d.y[0]) / n
 		case len(x) == 1:

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 	"hafvf/internal/domain"
 	"hafvf/internal/message"
 )
@@ -50,6 +51,9 @@ func (t *Track) sentence(a *Alert, e *Estimate, values []string) string {
 	}
 	is, now := "is unusual", ""
 	x, seen := a.seen(e.X)
+	if m, ok := t.chain.checks.Model().(expfam.Counted); ok && seen {
+		x = m.Share(e.X[0])
+	}
 	if seen {
 		is, now = fmt.Sprintf("is %.4g", x), fmt.Sprintf(", now %.4g", x)
 	}

@@ -116,6 +116,8 @@ func Seasonal(family string) error {
 	switch family {
 	case "normal", "mvnormal", "regression", "ar", "exponential", "poisson":
 		return nil
+	case "binomial":
+		return errors.New("shares of trials have none: a season is added to a number, and a share ends at 0 and 1")
 	case "bernoulli", "categorical":
 		return fmt.Errorf("values of %s have none: a season is added to a number, and these are categories", family)
 	}

@@ -25,6 +25,10 @@ func (f Family) New(t testing.TB) expfam.Model { return New(t, f.Name, f.Prior) 
 // Families are all of them.
 var Families = []Family{
 	{"bernoulli", nil, func(rng *rand.Rand) []float64 { return []float64{float64(rng.IntN(2))} }},
+	{"binomial", expfam.Params{"alpha": 2.0}, func(rng *rand.Rand) []float64 {
+		n := float64(1 + rng.IntN(50))
+		return []float64{math.Floor(rng.Float64() * (n + 1)), n}
+	}},
 	{"categorical", expfam.Params{"alpha": []float64{1, .5, 2}}, func(rng *rand.Rand) []float64 { return []float64{float64(rng.IntN(3))} }},
 	{"poisson", nil, func(rng *rand.Rand) []float64 { return []float64{math.Floor(5 * rng.ExpFloat64())} }},
 	{"exponential", nil, func(rng *rand.Rand) []float64 { return []float64{rng.ExpFloat64()} }},
@@ -93,6 +97,8 @@ func Statistics(family string, x []float64) []float64 {
 	switch family {
 	case "bernoulli":
 		return []float64{x[0], 1 - x[0]}
+	case "binomial":
+		return []float64{x[0], x[1] - x[0]}
 	case "categorical":
 		out := make([]float64, 3)
 		out[int(x[0])] = 1

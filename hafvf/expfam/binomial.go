@@ -1,0 +1,163 @@
+package expfam
+
+import (
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/mathext"
+)
+
+func init() {
+	Register("binomial", func(p Prior, _ int) (Model, error) {
+		m := newBinomial(p.Positive("alpha", 1), p.Positive("beta", 1), 0)
+		return m, p.Done()
+	})
+}
+
+// binomial has pairs (k, n) of k successes in n trials, z = logit p, and a Beta(alpha, beta) prior
+// on p. What it says of an observation is said of its share k/n.
+//
+//	T(x) = w·(k, n−k),  B = lnΓ(α) + lnΓ(β) − lnΓ(α+β),  log h = ln w + ln C(wn, wk)
+//
+// w = 1 is the binomial distribution. If the p of the trials varies between observations, their
+// shares scatter more than that: with correlation ρ of two trials of one observation, the variance
+// of k is n·p(1−p)·(1+(n−1)ρ). Then w = 1/(1+(n−1)ρ), a quasi-likelihood (McCullagh & Nelder,
+// Generalized linear models, 2nd edition, section 4.5): n trials tell as much as wn independent
+// ones. C is continued by the gamma function, and the sum over k of what results is about 1.
+type binomial struct {
+	Natural
+	noScale
+	alpha, beta float64
+	rho         float64 // in [0, 1)
+}
+
+func newBinomial(alpha, beta, rho float64) binomial {
+	return binomial{Natural: Natural{2}, alpha: alpha, beta: beta, rho: rho}
+}
+
+// A Counted model has observations of some trials, none of which is no observation.
+type Counted interface {
+	Model
+	// Trials is the number of trials of x.
+	Trials(x []float64) float64
+	// Share is that of successes: NaN without trials.
+	Share(x []float64) float64
+}
+
+func (binomial) Trials(x []float64) float64 { return x[1] }
+func (binomial) Share(x []float64) float64  { return x[0] / x[1] }
+
+func (binomial) Dim() int { return 2 }
+
+func (binomial) Check(x []float64) error {
+	for i, name := range [...]string{"successes", "trials"} {
+		switch v := x[i]; {
+		case v != math.Trunc(v) || v > MaxCount:
+			return fmt.Errorf("%g %s are no whole number up to 2^53", v, name)
+		case v < 0:
+			return fmt.Errorf("%g %s are below zero", v, name)
+		}
+	}
+	if x[0] > x[1] {
+		return fmt.Errorf("%g successes of %g trials", x[0], x[1])
+	}
+	return nil
+}
+
+// weight is w of n trials.
+func (m binomial) weight(n float64) float64 { return 1 / (1 + max(0, n-1)*m.rho) }
+
+func (m binomial) Observe(d, x []float64, weight float64) {
+	weight *= m.weight(x[1])
+	d[0] += weight * x[0]
+	d[1] += weight * (x[1] - x[0])
+}
+
+func (m binomial) PriorMemory() float64     { return m.alpha + m.beta }
+func (binomial) Memory(d []float64) float64 { return d[0] + d[1] }
+
+func (m binomial) LogBase(x []float64) float64 {
+	w := m.weight(x[1])
+	return math.Log(w) + lgamma(w*x[1]+1) - lgamma(w*x[0]+1) - lgamma(w*(x[1]-x[0])+1)
+}
+
+func (m binomial) NewLine() Line { return newDirichletLine([]float64{m.alpha, m.beta}) }
+
+func (binomial) Params() []Param { return []Param{{Name: "alpha"}, {Name: "beta"}} }
+
+func (m binomial) Posterior(dst, d []float64) { dst[0], dst[1] = m.alpha+d[0], m.beta+d[1] }
+
+func (binomial) Outputs() int { return 1 }
+
+func (m binomial) Estimate(mean, sd, d, _ []float64) {
+	mean[0], sd[0] = betaMoments(m.alpha+d[0], m.beta+d[1])
+}
+
+// Predict is of the share of the trials in the row; without these, of very many.
+func (m binomial) Predict(mean, sd, d []float64, s float64, x []float64) {
+	a, b := m.alpha+s*d[0], m.beta+s*d[1]
+	each := m.rho // 1/(wn), of many trials
+	if len(x) == 2 && x[1] > 0 {
+		each = 1 / (x[1] * m.weight(x[1]))
+	}
+	mean[0] = a / (a + b)
+	sd[0] = math.Sqrt(mean[0] * (b / (a + b)) * (each*(a+b) + 1) / (a + b + 1))
+}
+
+func (m binomial) Predictive(_ int, d []float64, s float64, x []float64) Distribution {
+	var mean, sd [1]float64
+	m.Predict(mean[:], sd[:], d, s, x)
+	half := 0.
+	if len(x) == 2 && x[1] > 0 {
+		half = .5 / x[1]
+	}
+	p := mean[0]
+	return betaShare{p, math.Max(p*(1-p)/(sd[0]*sd[0])-1, 1e-9), half}
+}
+
+// betaShare is the Beta distribution that has the mean and the variance of a share, which itself
+// is a multiple of 2·half.
+type betaShare struct{ p, total, half float64 }
+
+func (s betaShare) CDF(x float64) float64 {
+	switch x += s.half; {
+	case x <= 0:
+		return 0
+	case x >= 1:
+		return 1
+	}
+	return mathext.RegIncBeta(s.p*s.total, (1-s.p)*s.total, x)
+}
+
+// LocationScale returns the share of all trials, with half a success added, and the moment
+// estimate of ρ from Pearson's statistic X² = Σ (k−np)²/(np(1−p)), whose mean is about
+// m−1 + ρ·Σ(n−1)(1−n/N) of m observations with N trials.
+func (binomial) LocationScale(xs [][]float64) []float64 {
+	k, n, m := .5, 1., 0.
+	for _, x := range xs {
+		k, n = k+x[0], n+x[1]
+		if x[1] > 0 {
+			m++
+		}
+	}
+	p := k / n
+	square, more := 0., 0.
+	for _, x := range xs {
+		if x[1] > 0 {
+			rest := x[0] - x[1]*p
+			square += rest * rest / (x[1] * p * (1 - p))
+			more += (x[1] - 1) * (1 - x[1]/n)
+		}
+	}
+	rho := 0.
+	if more > 0 {
+		rho = min(max(0, (square-(m-1))/more), mostCorrelation)
+	}
+	return []float64{p, rho}
+}
+
+// mostCorrelation bounds ρ.
+const mostCorrelation = 0.9
+
+// Fit has the prior of one trial.
+func (binomial) Fit(ls []float64) Model { return newBinomial(ls[0], 1-ls[0], ls[1]) }
