@@ -328,3 +328,54 @@ func TestKafkaAggregateOfNothing(t *testing.T) {
 		t.Errorf("rejected: %q", rejected)
 	}
 }
+
+// Shares of events are those of a table with two columns, and a pair that is none is rejected.
+func TestShares(t *testing.T) {
+	noise := rand.New(rand.NewPCG(14, 15))
+	var lines []string
+	table := []string{"key,time,errors,requests\n"}
+	for minute := range 90 {
+		at := start.Truncate(time.Minute).Add(time.Duration(minute) * time.Minute)
+		var errors, requests int
+		for event := range noise.IntN(4) {
+			k, n := noise.IntN(3), 3+noise.IntN(5)
+			errors, requests = errors+k, requests+n
+			lines = append(lines, fmt.Sprintf("{\"key\":\"a\",\"time\":%q,\"failed\":%d,\"all\":%d}\n", at.Add(time.Duration(event)*time.Second).Format(time.RFC3339), k, n))
+		}
+		table = append(table, fmt.Sprintf("a,%s,%d,%d\n", at.Format(time.RFC3339), errors, requests))
+	}
+	first := slices.IndexFunc(table, func(line string) bool { return !strings.HasSuffix(line, ",0,0\n") && line != table[0] })
+	table = slices.Delete(table, 1, first) // from the first event on
+	last := len(table)
+	for strings.HasSuffix(table[last-1], ",0,0\n") {
+		last--
+	}
+	const model = "model: {family: binomial, prior: auto}, detect: true"
+	_, want, _ := runConfig(t, "{"+model+", source: {csv: {path: "+write(t, "t.csv", table[:last]...)+", values: [errors, requests]}}}")
+	s, got, rejected := runConfig(t, "{"+model+", aggregate: {every: 1m, value: share, of: failed, to: all}, source: {jsonl: {path: "+
+		write(t, "e.jsonl", append(lines, "{\"key\":\"a\",\"time\":1,\"failed\":4,\"all\":3}\n")...)+"}}}")
+	if len(rejected) != 1 || !strings.Contains(rejected[0], "4 successes of 3 trials") || s.Missing == 0 {
+		t.Errorf("rejected %q, %d missing", rejected, s.Missing)
+	}
+	type record struct {
+		Time      time.Time
+		N         int
+		Predicted struct{ Mean, SD *float64 }
+		Estimate  struct{ Mean, SD *float64 }
+		Memory    float64
+	}
+	parsed := func(lines []string) (all []record) {
+		for _, line := range lines {
+			var r record
+			if err := json.Unmarshal([]byte(line), &r); err != nil {
+				t.Fatal(line, err)
+			}
+			all = append(all, r)
+		}
+		return all
+	}
+	if len(want) < 60 {
+		t.Fatal(len(want))
+	}
+	equal(t, parsed(want), parsed(got))
+}

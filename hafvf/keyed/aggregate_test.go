@@ -366,3 +366,44 @@ func TestAggregateSettings(t *testing.T) {
 		t.Errorf("%s", detail)
 	}
 }
+
+// Shares of pages whose probabilities vary by 30 percent between hours raise fewer alarms than the
+// budget allows, and a share that doubles is found within ten hours.
+func TestSharesThatVary(t *testing.T) {
+	const pages, hours, errors, lasts = 24, 24 * 7 * 6, 50, 48
+	rng := rand.New(rand.NewPCG(3, 3))
+	est := newEstimator(t, Recommended("binomial"))
+	wrong, found := 0, 0
+	for page := range pages {
+		p := .01 * math.Pow(10, rng.Float64())
+		doubles := 24*7*4 + rng.IntN(24*7)
+		track := est.NewTrack(fmt.Sprint(page))
+		seen := false
+		for hour := range hours {
+			n := math.Round(errors / p * math.Exp(.2*rng.NormFloat64()))
+			q := p * math.Exp(.3*rng.NormFloat64()-.045)
+			if hour >= doubles && hour < doubles+lasts {
+				q *= 2
+			}
+			k := math.Round(n*q + math.Sqrt(n*q*(1-q))*rng.NormFloat64()) // many trials
+			o := Observation{Time: time.Unix(int64(1_767_571_200+3600*hour), 0).UTC(), X: [][]float64{{max(0, k), n}}, Shape: Vector}
+			if err := est.Check("page", o); err != nil {
+				t.Fatal(err)
+			}
+			if e := est.Estimate(track, o); e.Alarm != nil {
+				switch {
+				case hour < doubles || hour >= doubles+2*lasts:
+					wrong++
+				case hour < doubles+10:
+					seen = true
+				}
+			}
+		}
+		if seen {
+			found++
+		}
+	}
+	if weeks := pages * hours / (24. * 7); float64(wrong) > weeks || found < pages*9/10 {
+		t.Errorf("%d false alarms in %g weeks; %d of %d doublings found within ten hours", wrong, weeks, found, pages)
+	}
+}

@@ -158,10 +158,6 @@ func (d *decider) values(step [][]float64) []float64 {
 		n++
 		switch {
 		case d.counted != nil:
-			if d.counted.Trials(x) == 0 {
-				n--
-				continue
-			}
 			d.y[0] += (d.counted.Share(x) - d.y[0]) / n
 		case d.outputs == 1:
 			d.y[0] += (x[len(x)-1] - d.y[0]) / n

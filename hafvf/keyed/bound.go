@@ -42,6 +42,9 @@ func newBound(cfg hafvf.Config, bank *hafvf.Bank) *bound {
 	if cfg.WarmUp == 0 || !adapts(bank) {
 		return nil
 	}
+	if _, ok := bank.Model().(expfam.Counted); ok { // a share is never far
+		return nil
+	}
 	n := bank.Model().Outputs()
 	b := &bound{bank: bank, far: farAway, mean: make([]float64, n), sd: make([]float64, n)}
 	switch cfg.Family {

@@ -130,6 +130,7 @@ func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Obse
 		out.Silence = est.listener.speak(t.pulse, given.Time, t.pays)
 	}
 	o, jacobian := c.scale.to(*given)
+	o.X = tried(c.checks.Model(), o.X)
 	elapsed := c.enter(t, o, est.cfg.TimeUnit)
 	row := c.regressors(t.state, o)
 	known := !t.warming() || t.locationScale != nil // there is a prior

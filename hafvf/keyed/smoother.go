@@ -323,7 +323,7 @@ func (z *smoothing) steps(observations []Observation) [][][]float64 {
 	steps := make([][][]float64, len(observations))
 	for i, o := range observations {
 		scaled, _ := z.scale.to(o)
-		steps[i] = scaled.X
+		steps[i] = tried(z.model, scaled.X)
 	}
 	return steps
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 	"hafvf/internal/compact"
 )
 
@@ -117,6 +118,25 @@ func complete(step [][]float64) (xs [][]float64) {
 		}
 	}
 	return xs
+}
+
+// tried returns a step of the model in which observations without a trial are missing.
+func tried(m expfam.Model, step [][]float64) [][]float64 {
+	counted, ok := m.(expfam.Counted)
+	if !ok {
+		return step
+	}
+	none := func(x []float64) bool { return len(x) == m.Dim() && counted.Trials(x) == 0 }
+	if !slices.ContainsFunc(step, none) {
+		return step
+	}
+	step = slices.Clone(step)
+	for i, x := range step {
+		if none(x) {
+			step[i] = []float64{math.NaN()}
+		}
+	}
+	return step
 }
 
 // refit adds an observation to the warm-up, and sets the prior where their number
