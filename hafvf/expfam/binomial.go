@@ -107,20 +107,24 @@ func (m binomial) Predict(mean, sd, d []float64, s float64, x []float64) {
 func (m binomial) Predictive(_ int, d []float64, s float64, x []float64) Distribution {
 	var mean, sd [1]float64
 	m.Predict(mean[:], sd[:], d, s, x)
-	half := 0.
+	trials := 0.
 	if len(x) == 2 && x[1] > 0 {
-		half = .5 / x[1]
+		trials = x[1]
 	}
 	p := mean[0]
-	return betaShare{p, math.Max(p*(1-p)/(sd[0]*sd[0])-1, 1e-9), half}
+	return betaShare{p, math.Max(p*(1-p)/(sd[0]*sd[0])-1, 1e-9), trials}
 }
 
-// betaShare is the Beta distribution that has the mean and the variance of a share, which itself
-// is a multiple of 2·half.
-type betaShare struct{ p, total, half float64 }
+// betaShare has the probabilities of a Beta distribution, of the mean and the variance of a share:
+// those within half a success of k successes are k's. Trials are 0 if there are very many.
+type betaShare struct{ p, total, trials float64 }
 
 func (s betaShare) CDF(x float64) float64 {
-	switch x += s.half; {
+	if s.trials > 0 {
+		const rounding = 1e-9 // of x, which is k/n
+		x = (math.Floor(x*s.trials*(1+rounding)) + .5) / s.trials
+	}
+	switch {
 	case x <= 0:
 		return 0
 	case x >= 1:

@@ -13,7 +13,7 @@ import (
 	"hafvf/hafvf/usual"
 )
 
-func newEstimator(t *testing.T, cfg Config) *Estimator {
+func newEstimator(t testing.TB, cfg Config) *Estimator {
 	t.Helper()
 	est, err := NewEstimator(cfg)
 	if err != nil {

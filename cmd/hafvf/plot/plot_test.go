@@ -191,7 +191,8 @@ func TestReadSeriesTakesTheCoordinateThatIsPredicted(t *testing.T) {
 		{"missing", "null", "1", nil},
 		{"several", "[[3],[null],[4]]", "1", []float64{3, 4}},
 		{"vector", "[3,4]", "[1,2]", []float64{3}},
-		{"target behind regressors", "[3,4]", "1", []float64{4}},
+		{"target behind regressors", "[3,4]", "2", []float64{4}},
+		{"share", "[3,4]", "0.5", []float64{.75}},
 		{"category 0", "0", "[0.5,0.5]", []float64{1}},
 		{"category 1", "[1]", "[0.5,0.5]", []float64{0}},
 	} {

@@ -167,6 +167,19 @@ func (s *size) note(v float64) {
 	}
 }
 
+// shareOf returns k/n of a list of successes and trials. Records do not name the family: two whole
+// numbers, of which the first is at most the second, with a mean between 0 and 1 are taken for such.
+func shareOf(list []any, mean float64) (share float64, ok bool) {
+	if len(list) != 2 || mean < 0 || mean > 1 {
+		return 0, false
+	}
+	k, n := output.First(list[0]), output.First(list[1])
+	if k != math.Trunc(k) || n != math.Trunc(n) || k < 0 || k > n {
+		return 0, false
+	}
+	return k / n, true
+}
+
 // values returns the coordinate of x that the first coordinate of mean predicts,
 // for every vector of the step.
 func values(x, mean any) []float64 {
@@ -192,6 +205,9 @@ func values(x, mean any) []float64 {
 		}
 		return []float64{0}
 	case len(list) > 1 && !vector:
+		if share, ok := shareOf(list, output.First(mean)); ok {
+			return []float64{share}
+		}
 		// Regressors, and the target behind them.
 		return []float64{output.First(list[len(list)-1])}
 	}

@@ -1,0 +1,65 @@
+package config
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hafvf/hafvf/keyed"
+)
+
+const aggregateText = "{model: {family: %family}, aggregate: {%aggregate}, source: {csv: {path: events.csv}}%more}"
+
+func parseAggregate(family, aggregate, more string) (*Config, error) {
+	text := strings.NewReplacer("%family", family, "%aggregate", aggregate, "%more", more).Replace(aggregateText)
+	return Parse("a.yaml", []byte(text), nil)
+}
+
+func TestAggregate(t *testing.T) {
+	for _, c := range []struct {
+		family, aggregate string
+		want              keyed.AggregateConfig
+		values            []string
+	}{
+		{"poisson", "every: 5m, value: count", keyed.AggregateConfig{Aggregation: keyed.Aggregation{Every: 5 * time.Minute, Value: keyed.Count, Zero: true}}, nil},
+		{"normal", "every: 24h, value: sum, empty: missing, zone: Europe/Berlin", keyed.AggregateConfig{Aggregation: keyed.Aggregation{Every: 24 * time.Hour, Value: keyed.Sum, Zone: "Europe/Berlin"}}, []string{"x"}},
+		{"normal", "every: 1s, value: p95, empty: 0, wait: 1m, zone: UTC", keyed.AggregateConfig{Aggregation: keyed.Aggregation{Every: time.Second, Value: keyed.P95, Zero: true}, Wait: time.Minute}, []string{"x"}},
+		{"binomial", "every: 744h, value: share, of: errors, to: requests", keyed.AggregateConfig{Aggregation: keyed.Aggregation{Every: 31 * 24 * time.Hour, Value: keyed.Share}}, []string{"errors", "requests"}},
+	} {
+		got, err := parseAggregate(c.family, c.aggregate, "")
+		if err != nil {
+			t.Errorf("%s: %v", c.aggregate, err)
+			continue
+		}
+		if *got.Aggregate != c.want || !slices.Equal(got.Source.CSV.Values, c.values) {
+			t.Errorf("%s: %+v of %q", c.aggregate, *got.Aggregate, got.Source.CSV.Values)
+		}
+	}
+}
+
+func TestAggregateErrors(t *testing.T) {
+	for _, c := range []struct{ family, aggregate, more, want string }{
+		{"poisson", "every: 500ms, value: count", "", "aggregate.every: must be within 1s and 744h (31 days), not 500ms"},
+		{"poisson", "every: 745h, value: count", "", "aggregate.every: must be within 1s and 744h (31 days), not 745h"},
+		{"poisson", "value: count", "", "aggregate.every: missing"},
+		{"poisson", "every: 1m", "", "aggregate.value: missing"},
+		{"normal", "every: 1m, value: p50", "", "aggregate.value: unknown value"},
+		{"normal", "every: 1m, value: mean, empty: 1", "", "aggregate.empty: must be 0 or missing"},
+		{"normal", "every: 1m, value: mean, wait: -1s", "", "aggregate.wait: must not be negative"},
+		{"normal", "every: 1m, value: mean", ", order: arrival", "aggregate: intervals are by the times of events"},
+		{"normal", "every: 1m, value: mean, of: a", "", "aggregate.of: belongs to value: share"},
+		{"binomial", "every: 1m, value: share, of: a", "", "aggregate.to: missing; a share is of one field to another"},
+		{"binomial", "every: 1m, value: mean", "", "share and the family binomial belong together"},
+		{"normal", "every: 1m, value: share, of: a, to: b", "", "share and the family binomial belong together"},
+		{"poisson", "every: 1m, value: p95", "", "a p95 is no whole number, which the family poisson takes"},
+		{"poisson", "every: 1m, value: rate", "", "a rate is no whole number: the family poisson takes count"},
+		{"normal, scale: log", "every: 1m, value: count", "", "an interval without events is 0, which has no logarithm"},
+		{"normal", "every: 1h, value: mean", ", transform: smooth", "session.gap: must be at least aggregate.every, 1h"},
+		{"normal", "every: 1m, value: mean, wait: 1m", ", transform: smooth", "aggregate.wait: is for transform: filter"},
+	} {
+		if _, err := parseAggregate(c.family, c.aggregate, c.more); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s, %s%s: %v, want %s", c.family, c.aggregate, c.more, err, c.want)
+		}
+	}
+}
