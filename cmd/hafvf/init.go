@@ -17,8 +17,9 @@ func initCommand() *cobra.Command {
 		Use:   "init FILE",
 		Short: "Write a config for a file of observations",
 		Long: `Init looks at the first records of a CSV, JSON Lines or Parquet file. It guesses the
-columns of key, time and value, and their forms, and writes a config with comments to
-standard output. The extension gives the format.
+columns of key, time and value, and their forms, also of wide tables, exports of metrics,
+shares and raw events. It writes a config with comments to standard output. The
+extension gives the format.
 
 Exit: 0 done, 1 the file cannot be read or holds no numbers, 2 usage.`,
 		Example: "  hafvf init pressure.csv > pump.yaml\n  hafvf init pressure.csv -o pump.yaml",

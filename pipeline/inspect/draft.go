@@ -25,7 +25,10 @@ func Draft(path string) ([]byte, error) {
 		return nil, err
 	}
 	d := t.guess()
-	if d.fields.Values == nil {
+	if t.records == 0 {
+		return nil, fmt.Errorf("%s has no records; its columns are %s", path, t)
+	}
+	if d.fields.Values == nil && d.aggregate == "" {
 		return nil, fmt.Errorf("%s: no column of numbers was found among %s", path, t)
 	}
 	// A look reads the file with the guess, and finds what a guess cannot. It may find more
@@ -54,6 +57,7 @@ type table struct {
 	path, format string
 	delimiter    string // of CSV
 	columns      []*column
+	records      int // that were read
 }
 
 // A column holds the texts of the records that have it.
@@ -97,6 +101,7 @@ func readTable(path string) (*table, error) {
 	} else if names, records, err = connectors.Peek(src, lookRows); err != nil {
 		return nil, err
 	}
+	t.records = len(records)
 	for _, name := range names {
 		t.columns = append(t.columns, &column{name: name, records: len(records)})
 	}
@@ -190,7 +195,7 @@ func (c *column) distinct() int {
 // Names that columns usually have, the surest first.
 var (
 	timeNames  = []string{"time", "timestamp", "ts", "datetime", "date", "day", "at", "when", "zeit", "datum"}
-	keyNames   = []string{"key", "id", "name", "series", "entity", "device", "sensor", "host", "machine", "station", "site", "customer", "user", "account", "symbol", "metric", "item", "product"}
+	keyNames   = []string{"key", "id", "name", "series", "entity", "device", "sensor", "host", "machine", "station", "service", "page", "site", "customer", "user", "account", "symbol", "metric", "item", "product"}
 	valueNames = []string{"x", "value", "val", "y", "reading", "measurement", "count", "amount"}
 )
 
@@ -226,13 +231,14 @@ func (t *table) best(usual []string, f func(*column) bool) (found *column) {
 // A draft is a guess of what a config says.
 type draft struct {
 	*table
-	fields   config.Fields
-	others   []string // numeric columns that are left out
-	family   string
-	lateness string
-	scale    Suggestion
-	detect   Suggestion // in place of true
-	bank     Suggestion // in place of the default
+	fields    config.Fields
+	others    []string // numeric columns that are left out
+	family    string
+	aggregate string // "" of observations
+	lateness  string
+	scale     Suggestion
+	detect    Suggestion // in place of true
+	bank      Suggestion // in place of the default
 	// formatNote says which other time_format fits.
 	formatNote string
 }
@@ -251,26 +257,47 @@ func (t *table) guess() *draft {
 		case c == at || c.nested > 0 || !slices.ContainsFunc(c.texts, func(s string) bool { return !absent(s) }):
 			return false
 		case !c.numeric():
-			return repeats(c) || usualKey(c) && c.distinct() < c.records
+			return repeats(c) || usualKey(c) && 10*c.distinct() <= 9*c.records // more are ids of records
 		}
 		return repeats(c) && usualKey(c)
 	})
+	if d.exported() {
+		return d
+	}
+	var keys []*column
 	if key != nil && rank(key.name, valueNames) > 0 {
-		d.fields.Key = []string{key.name}
-	} else {
-		key = nil
+		keys = []*column{key}
+	}
+	if at != nil {
+		keys = t.complete(at, keys)
+	}
+	key = nil
+	for _, c := range keys {
+		key = c
+		d.fields.Key = append(d.fields.Key, c.name)
 	}
 	value := func(c *column) bool {
-		return c != at && c != key && (c.numeric() || c.nested > 0 && strings.EqualFold(c.name, "x"))
+		return c != at && !slices.Contains(keys, c) && (c.numeric() || c.nested > 0 && strings.EqualFold(c.name, "x"))
 	}
 	x := t.best(valueNames, func(c *column) bool { return value(c) && !c.sequence() })
 	if x == nil { // better a sequence than nothing
 		x = t.best(valueNames, value)
 	}
 	if x == nil {
+		if at != nil { // events
+			d.aggregate, d.family = fmt.Sprintf("{every: %s, value: count}", t.interval(at, keys)), "poisson"
+		}
 		return d
 	}
 	d.fields.Values = []string{x.name}
+	if k, n := t.ratio(); k != nil {
+		d.family, d.fields.Values = "binomial", []string{k.name, n.name}
+		return d
+	}
+	if pattern := t.numbered(append(keys, at)...); key != nil && pattern != "" && t.format != connectors.JSONLines {
+		d.fields.Layout, d.fields.Values = config.Wide, []string{pattern}
+		return d
+	}
 	// Several columns of numbers, of which none is called as a value is, are a series each.
 	if at != nil && key == nil && t.format != connectors.JSONLines && rank(x.name, valueNames) == unusual {
 		if values, all := t.series(at); len(values) >= 3 {
@@ -282,11 +309,25 @@ func (t *table) guess() *draft {
 		}
 	}
 	for _, c := range t.columns {
-		if c != at && c != key && c != x && c.numeric() {
+		if c != at && !slices.Contains(keys, c) && c != x && c.numeric() {
 			d.others = append(d.others, c.name)
 		}
 	}
 	return d
+}
+
+// exported takes the lines that a database of metrics exports, if they are such: labels, and a list
+// of values.
+func (d *draft) exported() bool {
+	values, at := d.named("values"), d.named("timestamps")
+	if d.format != connectors.JSONLines || values == nil || values.nested == 0 || !slices.ContainsFunc(d.columns, func(c *column) bool { return strings.HasPrefix(c.name, "metric") }) {
+		return false
+	}
+	d.fields.Layout, d.fields.Key, d.fields.Values, d.fields.Time = config.Series, []string{"metric"}, []string{"values"}, ""
+	if at != nil && at.nested > 0 {
+		d.fields.Time = "timestamps"
+	}
+	return true
 }
 
 // series are the columns of numbers that are no sequence, and the number of all.
@@ -386,7 +427,7 @@ func (d *draft) yaml(l *Look) []byte {
 		line("bank: "+d.bank.Value, d.bank.Why)
 	}
 	switch {
-	case d.fields.Time == "":
+	case d.fields.Time == "" && d.fields.Layout != config.Series:
 		line("order: arrival", "no column of times was found")
 	case d.lateness != "":
 		comment := ""
@@ -394,6 +435,9 @@ func (d *draft) yaml(l *Look) []byte {
 			comment = l.behind()
 		}
 		line("lateness: "+d.lateness, comment)
+	}
+	if d.aggregate != "" {
+		line("aggregate: "+d.aggregate, "events per interval, as there is no column of numbers")
 	}
 	line("source:", "")
 	line("  "+d.table.format+":", "")
@@ -408,16 +452,24 @@ func (d *draft) yaml(l *Look) []byte {
 	switch {
 	case d.fields.Layout == config.Wide:
 		at("layout", config.Wide, found(l)+"; long: one value in a row")
+		if len(d.fields.Key) > 0 {
+			at("key", yamlKey(d.fields.Key), "")
+		}
+	case d.fields.Layout == config.Series:
+		at("layout", config.Series, "lists of times and values in each line")
+		at("key", yamlKey(d.fields.Key), found(l))
 	case len(d.fields.Key) == 0:
 		at("key", "none", "one series; or the name of the column that tells series apart")
 	default:
-		at("key", yamlText(d.fields.Key[0]), found(l))
+		at("key", yamlKey(d.fields.Key), found(l))
 	}
 	times := ""
 	if l != nil && l.Timed > 0 {
 		times = fmt.Sprintf("%s to %s", l.First.Format("2006-01-02 15:04"), l.Last.Format("2006-01-02 15:04"))
 	}
-	at("time", cmp.Or(yamlText(d.fields.Time), `""`), times)
+	if d.fields.Time != "" || d.fields.Layout != config.Series { // else times stand beside the values
+		at("time", cmp.Or(yamlText(d.fields.Time), `""`), times)
+	}
 	if d.fields.TimeFormat != "" {
 		at("time_format", yamlText(d.fields.TimeFormat), d.formatNote)
 	}
@@ -425,7 +477,9 @@ func (d *draft) yaml(l *Look) []byte {
 	if len(d.others) > 0 {
 		others = "or " + some(d.others, 8)
 	}
-	at("values", yamlList(d.fields.Values), others)
+	if d.aggregate == "" {
+		at("values", yamlList(d.fields.Values), others)
+	}
 	if d.fields.Missing != nil {
 		at("missing", yamlList(d.fields.Missing), "")
 	}
@@ -451,6 +505,7 @@ var familyComments = map[string]string{
 	"normal":    "numbers",
 	"poisson":   "counts; normal for other numbers",
 	"bernoulli": "0 or 1",
+	"binomial":  "how many, and of how many",
 }
 
 // yamlText writes a text as a scalar that stands anywhere in YAML.

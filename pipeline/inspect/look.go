@@ -46,6 +46,7 @@ type Look struct {
 	Step        time.Duration // median, between observations of a key
 	Early       int           // observations before an earlier record's time of their key
 	Behind      time.Duration // the farthest of these
+	Tied        int           // observations with the time of the record before of their key
 	Components  int           // numbers of the observations, missing ones too
 	Missing     int
 	Zero        int
@@ -107,6 +108,9 @@ func LookAt(c *config.Config) (*Look, error) {
 		l.Step = s.steps[len(s.steps)/2]
 	}
 	l.Suggestions = s.suggestions(c, file.Format)
+	if key, ok := s.missingKey(c, file, fields); ok {
+		l.Suggestions = append([]Suggestion{key}, l.Suggestions...)
+	}
 	return l, nil
 }
 
@@ -209,6 +213,9 @@ func (s *sample) add(r connectors.Record, d *observe.Decoded) {
 			l.Early++
 			l.Behind = max(l.Behind, end.Sub(t))
 		default:
+			if seen && t.Equal(end) {
+				l.Tied++
+			}
 			if seen {
 				s.steps = append(s.steps, t.Sub(end))
 			}
@@ -477,7 +484,11 @@ func (l *Look) String() string {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-8s %s\n", name, fmt.Sprintf(format, args...))
 	}
-	line("data", "%s, the first %d records", l.Path, l.Records)
+	if l.Records == 0 {
+		line("data", "%s has no records", l.Path)
+	} else {
+		line("data", "%s, the first %d records", l.Path, l.Records)
+	}
 	if len(l.Columns) > 0 {
 		line("columns", "%s", some(l.Columns, 20))
 	}

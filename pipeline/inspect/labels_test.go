@@ -1,0 +1,129 @@
+package inspect
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"hafvf/pipeline/config"
+)
+
+// What is in a file is what its draft says, and the draft passes a check of the file without a
+// suggestion of another key.
+func TestDraftSeesWhatIsThere(t *testing.T) {
+	noise := rand.New(rand.NewPCG(1, 1))
+	clock := func(minute int) string {
+		return time.Date(2026, 1, 5, 0, minute, 0, 0, time.UTC).Format(time.RFC3339)
+	}
+	for _, c := range []struct {
+		name, file, header string
+		n                  int
+		line               func(i int) string
+		want               []string
+	}{
+		{"many devices, by time", "devices.csv", "ts,device,temperature", 2000,
+			func(i int) string {
+				return fmt.Sprintf("%s,dev-%04d,%.2f", clock(i/700), i%700, 20+noise.NormFloat64())
+			},
+			[]string{"key: device", "values: [temperature]"}},
+		{"labels", "metrics.csv", "time,metric,instance,job,value", 1200,
+			func(i int) string {
+				return fmt.Sprintf("%s,%s,host-%d,web,%.3f", clock(i/12), []string{"cpu", "memory", "disk"}[i%3], i/3%4, noise.Float64())
+			},
+			[]string{"key: [metric, instance]", "values: [value]"}},
+		{"requests with errors", "pages.csv", "page,hour,requests,errors", 600,
+			func(i int) string {
+				n := 100 + noise.IntN(500)
+				return fmt.Sprintf("/p%d,%s,%d,%d", i%6, clock(i/6*60), n, noise.IntN(n/10))
+			},
+			[]string{"family: binomial", "key: page", "values: [errors, requests]"}},
+		{"raw events", "events.csv", "when,service,user", 1000,
+			func(i int) string {
+				at := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC).Add(time.Duration(i) * 1234 * time.Millisecond)
+				return fmt.Sprintf("%s,%s,u%05d", at.Format("2006-01-02T15:04:05.000Z"), []string{"shop", "login", "pay"}[noise.IntN(3)], noise.IntN(90000))
+			},
+			[]string{"family: poisson", "aggregate: {every: 1m, value: count}", "key: service"}},
+		{"a wide spreadsheet of sites", "rooms.csv", "site,day,room1,room2,room3,room4", 200,
+			func(i int) string {
+				return fmt.Sprintf("%s,%s,%.1f,%.1f,,%.1f", []string{"north", "south"}[i%2], clock(i/2), 20+noise.NormFloat64(), 21+noise.NormFloat64(), 22+noise.NormFloat64())
+			},
+			[]string{"layout: wide", "key: site", "values: [room*]"}},
+		{"an export", "export.jsonl", "", 5,
+			func(i int) string {
+				var values, times []string
+				for k := range 30 {
+					values, times = append(values, fmt.Sprintf("%.2f", noise.Float64())), append(times, fmt.Sprint(1767571200000+60000*k))
+				}
+				return fmt.Sprintf(`{"metric":{"__name__":"up","instance":"h%d"},"values":[%s],"timestamps":[%s]}`, i, strings.Join(values, ","), strings.Join(times, ","))
+			},
+			[]string{"layout: series", "key: metric", "time: timestamps", "values: [values]"}},
+	} {
+		var lines []string
+		if c.header != "" {
+			lines = append(lines, c.header+"\n")
+		}
+		for i := range c.n {
+			lines = append(lines, c.line(i)+"\n")
+		}
+		path := write(t, c.file, lines...)
+		draft, err := Draft(path)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		for _, want := range c.want {
+			if !strings.Contains(string(draft), want) {
+				t.Errorf("%s: no %s in\n%s", c.name, want, draft)
+			}
+		}
+		cfg, err := config.Parse(path, draft, nil)
+		if err != nil {
+			t.Errorf("%s: %v\n%s", c.name, err, draft)
+			continue
+		}
+		look, err := LookAt(cfg)
+		if err != nil {
+			t.Fatal(c.name, err)
+		}
+		if look.Parsed < look.Records || len(look.Rejections) > 0 {
+			t.Errorf("%s: %d of %d records parse", c.name, look.Parsed, look.Records)
+		}
+		for _, s := range look.Suggestions {
+			if s.Key != "model.season" {
+				t.Errorf("%s: suggests %s: %s, %s", c.name, s.Key, s.Value, s.Why)
+			}
+		}
+	}
+}
+
+// A check names the column that is missing in the key, or says that events want an interval.
+func TestLookFindsTiedKeys(t *testing.T) {
+	lines := []string{"time,metric,instance,x\n"}
+	for i := range 400 {
+		lines = append(lines, fmt.Sprintf("2026-01-05T%02d:%02d:00Z,cpu,h%d,%d\n", i/4/60, i/4%60, i%4, i%17))
+	}
+	path := write(t, "m.csv", lines...)
+	for key, want := range map[string]string{"metric": "source.csv.key [metric, instance]", "none": "source.csv.key instance"} {
+		cfg, err := config.Parse("c.yaml", fmt.Appendf(nil, "{model: {family: normal}, source: {csv: {path: %s, key: %s}}}", path, key), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		look, err := LookAt(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(look.Suggestions) == 0 || look.Suggestions[0].Key+" "+look.Suggestions[0].Value != want {
+			t.Errorf("key %s: %+v", key, look.Suggestions)
+		}
+	}
+}
+
+func TestDraftOfNoRecords(t *testing.T) {
+	for name, lines := range map[string][]string{"a.csv": {"time,key,x\n"}, "b.jsonl": {}} {
+		if _, err := Draft(write(t, name, lines...)); err == nil || !strings.Contains(err.Error(), "has no records") && !strings.Contains(err.Error(), "is empty") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
