@@ -25,6 +25,7 @@ func TestRecommendedIsDetect(t *testing.T) {
 		"ar":          {"prior: auto", nil},
 		"mvnormal":    {"prior: auto, dim: 3", func(c *hafvf.Config) { c.Dim = 3 }},
 		"regression":  {"prior: auto, dim: 3", func(c *hafvf.Config) { c.Dim = 3 }},
+		"binomial":    {"prior: auto", nil},
 		"bernoulli":   {"prior: {}", nil},
 		"categorical": {"prior: {alpha: [1, 1, 1]}", func(c *hafvf.Config) { c.Prior = expfam.Params{"alpha": []float64{1, 1, 1}} }},
 	} {
