@@ -1,6 +1,7 @@
 package connectors
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -39,7 +40,7 @@ const linger = 200 * time.Millisecond
 // the files, if the runner keeps an order. A run in this process holds the source back
 // and can stop it. It may carry Marks of what is to be passed over.
 func Read(s beam.Scope, src Source) beam.PCollection {
-	return read(s, &readFn{Source: src, MaxRecords: BundleRecords})
+	return read(s, &readFn{Source: src, MaxRecords: cmp.Or(src.BundleRecords, BundleRecords)})
 }
 
 func read(s beam.Scope, fn *readFn) beam.PCollection {

@@ -82,6 +82,9 @@ type Source struct {
 	// row makes a record for each, with the Fields key, name of the column, time and value.
 	// Values may be patterns then, in which * stands for any text and ? for a character.
 	Wide bool
+	// BundleRecords is the largest number of records that Read emits in one bundle. Default: the
+	// constant BundleRecords.
+	BundleRecords int
 	// TimeOptional lets a file do without the column Time, see Record.NoTime.
 	TimeOptional bool
 	// Delimiter separates the fields of a CSV, one rune. Default ",".

@@ -195,7 +195,7 @@ func (s Summary) hints(b *strings.Builder) {
 	case s.Behind > farBehind:
 		fmt.Fprintf(b, "%s came more than a year after a later one of the key, by their times: look at times that lie ahead: max_ahead of the source rejects them\n", count(inTurn, "record"))
 	case inTurn > 0:
-		fmt.Fprintf(b, "%s came up to %v after a later one of the key: with lateness: %s nothing is late\n", count(inTurn, "record"), s.Behind, message.Duration(message.RoundUp(s.Behind)))
+		fmt.Fprintf(b, "%s came up to %v after a later one of the key: with %s: %s nothing is late\n", count(inTurn, "record"), s.Behind, s.advice.wait, message.Duration(message.RoundUp(s.Behind)))
 	}
 	if s.LateIdle > 0 && !s.resumes {
 		fmt.Fprintf(b, "%s came within the lateness of the key, but after the watermark: ", count(s.LateIdle, "record"))
@@ -248,10 +248,17 @@ type Misfit struct {
 // An advice is what a config has not tried for values that its family does not fit.
 type advice struct {
 	family, scale, season bool
+	// wait is the setting by which late records find their place.
+	wait string
 }
 
 func adviceOf(c *config.Config) advice {
+	wait := "lateness"
+	if c.Aggregate != nil {
+		wait = "aggregate.wait"
+	}
 	return advice{
+		wait:   wait,
 		family: c.Model.Family == "normal",
 		scale:  c.Model.Scale == hafvf.Linear && hafvf.Scalable(c.Model.Family) == nil,
 		season: c.Model.Season == nil && usual.Seasonal(c.Model.Family) == nil && c.Order == config.EventTime,

@@ -250,7 +250,7 @@ func (e *Entity) span() (first, last time.Time) {
 	return first, last
 }
 
-// append encodes the intervals. The times of span are in front, so that Waiting finds them.
+// appendIntervals encodes the intervals. The times of span are in front, so that Waiting finds them.
 func (e *Entity) appendIntervals(b []byte) []byte {
 	in, of := &e.intervals, e.est.aggregator.Value
 	first, last := e.span()

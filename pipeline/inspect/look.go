@@ -350,7 +350,11 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 		add(source+"max_ahead", "1h", "if times in the future are wrong")
 	}
 	if c.Transform == config.Filter && c.Order == config.EventTime && l.Behind > c.Lateness && l.Far == 0 {
-		add("lateness", message.Duration(message.RoundUp(l.Behind)), l.behind())
+		setting := "lateness"
+		if c.Aggregate != nil {
+			setting = "aggregate.wait"
+		}
+		add(setting, message.Duration(message.RoundUp(l.Behind)), l.behind())
 	}
 	family := s.family()
 	if family != "normal" && c.Model.Family == "normal" {

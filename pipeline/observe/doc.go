@@ -12,6 +12,15 @@ import (
 
 // Files returns the source of a config that reads files, and how its records are read.
 func Files(c *config.Config) (connectors.Source, config.Fields) {
+	src, fields := files(c)
+	if c.Aggregate != nil {
+		// An event costs less than the state of its key does, once in a bundle.
+		src.BundleRecords = 8 * connectors.BundleRecords
+	}
+	return src, fields
+}
+
+func files(c *config.Config) (connectors.Source, config.Fields) {
 	switch s := c.Source; {
 	case s.CSV != nil:
 		return columns(c, connectors.Source{Format: connectors.CSV, Path: s.CSV.Path, Delimiter: string(s.CSV.Delimiter)}, s.CSV.Fields)
