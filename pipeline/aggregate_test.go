@@ -379,3 +379,46 @@ func TestShares(t *testing.T) {
 	}
 	equal(t, parsed(want), parsed(got))
 }
+
+// Silence looks at events, and stops the intervals without them until the key's next event. The
+// end of the silence is told at once.
+func TestKafkaAggregateAndSilence(t *testing.T) {
+	b := fakeBus(t, 1)
+	b.CreateTopic(t, "out", 1, nil)
+	b.CreateTopic(t, "alerts", 1, nil)
+	b.CreateTopic(t, "rejected", 1, nil)
+	text := b.config("group: g, changelog: states", "aggregate: {every: 1s, value: count}\nsilence: {after: 2500ms}\nalerts: {kafka: {topic: alerts}}\n")
+	at := time.Now().UTC().Truncate(time.Second)
+	b.put(t, event{"a", at, 1}.json(), event{"a", at.Add(time.Millisecond), 1}.json())
+	r := launch(t, compose(t, text))
+	b.await(t, "alerts", 1, r)
+	r.halt(t)
+	r = launch(t, compose(t, text))
+	again := time.Now().UTC().Add(5 * time.Second).Truncate(time.Second)
+	b.put(t, event{"a", again, 1}.json())
+	b.await(t, "out", 6, r)
+	r.halt(t)
+	got := saidCounts(t, b.values(t, "out"))
+	var want []string
+	for n, count := range []int{2, 0, 0, 1} {
+		of := at.Add(time.Duration(n) * time.Second)
+		if n == 3 {
+			of = again
+		}
+		stamp := of.Format(time.RFC3339)
+		want = append(want, fmt.Sprintf("a %s a/%s %d %d %d", stamp, stamp, n+1, count, count))
+	}
+	if len(got) < len(want) {
+		t.Fatalf("%q", got)
+	}
+	equal(t, want, got[:len(want)])
+	alerts := b.values(t, "alerts")
+	for i, want := range []string{`"kind":"silent"`, `"kind":"recovered"`} {
+		if i >= len(alerts) || !strings.Contains(alerts[i], want) {
+			t.Fatalf("alerts %q", alerts)
+		}
+	}
+	if !strings.Contains(alerts[1], `"time":"`+again.Format(time.RFC3339)) {
+		t.Error(alerts[1])
+	}
+}

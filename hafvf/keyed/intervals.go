@@ -238,16 +238,17 @@ func (a *aggregator) all(key string, events []Observation, dim int) (all []Obser
 func (e *Entity) span() (first, last time.Time) {
 	a, in := e.est.aggregator, &e.intervals
 	if n := len(in.open); n > 0 {
-		return a.grid.next(in.open[0].start), a.grid.next(in.open[n-1].start)
+		first, last = a.grid.next(in.open[0].start), a.grid.next(in.open[n-1].start)
 	}
-	if !a.Endless || in.next.IsZero() {
+	// The next interval without events.
+	if in.next.IsZero() || first.IsZero() && !a.Endless || e.stops(in.next) || e.silentBy(in.next) {
 		return first, last
 	}
-	if !e.stops(in.next) && !e.silentBy(in.next) {
-		end := a.grid.next(in.next)
+	end := a.grid.next(in.next)
+	if first.IsZero() {
 		return end, end
 	}
-	return first, last
+	return end, last
 }
 
 // appendIntervals encodes the intervals. The times of span are in front, so that Waiting finds them.
