@@ -195,7 +195,7 @@ func (s Summary) hints(b *strings.Builder) {
 	case s.Behind > farBehind:
 		fmt.Fprintf(b, "%s came more than a year after a later one of the key, by their times: look at times that lie ahead: max_ahead of the source rejects them\n", count(inTurn, "record"))
 	case inTurn > 0:
-		fmt.Fprintf(b, "%s came up to %v after a later one of the key: with %s: %s nothing is late\n", count(inTurn, "record"), s.Behind, s.advice.wait, message.Duration(message.RoundUp(s.Behind)))
+		fmt.Fprintf(b, "%s came up to %v after a later one of the key: with %s: %s nothing is late\n", count(inTurn, "record"), s.Behind, cmp.Or(s.advice.wait, "lateness"), message.Duration(message.RoundUp(s.Behind)))
 	}
 	if s.LateIdle > 0 && !s.resumes {
 		fmt.Fprintf(b, "%s came within the lateness of the key, but after the watermark: ", count(s.LateIdle, "record"))
@@ -248,12 +248,12 @@ type Misfit struct {
 // An advice is what a config has not tried for values that its family does not fit.
 type advice struct {
 	family, scale, season bool
-	// wait is the setting by which late records find their place.
+	// wait is the setting by which late records find their place, if it is not lateness.
 	wait string
 }
 
 func adviceOf(c *config.Config) advice {
-	wait := "lateness"
+	wait := ""
 	if c.Aggregate != nil {
 		wait = "aggregate.wait"
 	}
