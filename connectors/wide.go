@@ -2,10 +2,11 @@ package connectors
 
 import (
 	"fmt"
-	"hafvf/internal/domain"
 	"slices"
 	"strconv"
 	"strings"
+
+	"hafvf/internal/domain"
 )
 
 // A wide table has a series in each column of values, and a row for each time. It is read as

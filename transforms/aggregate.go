@@ -65,12 +65,17 @@ type aggregateFn struct {
 	Open   state.Value[[]byte]
 	Due    timers.EventTime
 
-	est *keyed.Estimator
+	est   *keyed.Estimator
+	every time.Duration
 }
 
-func (fn *aggregateFn) Setup() (err error) {
-	fn.est, _, err = parseEstimator(fn.Config)
-	return err
+func (fn *aggregateFn) Setup() error {
+	est, cfg, err := parseEstimator(fn.Config)
+	if err != nil {
+		return err
+	}
+	fn.est, fn.every = est, cfg.Aggregate.Every
+	return nil
 }
 
 func (fn *aggregateFn) ProcessElement(sp state.Provider, tp timers.Provider, key string, event keyed.Observation, emit func(beam.EventTime, string, keyed.Observation), reject func(keyed.Rejected)) error {
@@ -111,7 +116,7 @@ func (fn *aggregateFn) read(sp state.Provider, key string) (keyed.Entity, error)
 // held is how long before the end of an interval a timer holds the watermark of the output, since
 // what it emits has the time at which the interval begins. A clock that goes back makes an
 // interval longer by an hour.
-func (fn *aggregateFn) held() time.Duration { return fn.est.Every() + time.Hour }
+func (fn *aggregateFn) held() time.Duration { return fn.every + time.Hour }
 
 // write emits what is due, and keeps the rest.
 func (fn *aggregateFn) write(sp state.Provider, tp timers.Provider, key string, e *keyed.Entity, emit func(beam.EventTime, string, keyed.Observation)) error {

@@ -540,11 +540,12 @@ func (fn *node) set(tp timers.Provider, t time.Time, tag string) {
 // that are silent, when a timer of a cell fires.
 func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, timer timers.Context) error {
 	silence := timer.Tag == silentTag
+	ends := silence && fn.cfg.AtEnd
 	stopped := fn.account.IsStopped()
 	switch {
 	case fn.account.Suspended():
 		return nil // what waits goes on waiting in the next run
-	case silence && stopped:
+	case silence && stopped && !(ends && fn.cfg.Aggregate != nil):
 		return nil // the input ends, and no key is silent for that
 	}
 	if err := fn.drain(); err != nil {
@@ -556,7 +557,6 @@ func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, 
 	c := fn.cells[cell]
 	now := ts.ToTime()
 	horizon := now.Add(-fn.workers[0].Patience())
-	ends := silence && fn.cfg.AtEnd
 	if ends {
 		now = fn.account.Latest()
 		if err := fn.findEnded(c); err != nil {
@@ -597,24 +597,27 @@ func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, 
 	}
 	for _, e := range active {
 		switch {
-		case stopped: // the input has ended
-			e.End(time.Time{})
-		case ends && fn.cfg.GoesOn:
-			e.Release(now.Add(-fn.workers[0].Patience()))
-		case ends:
-			e.End(now)
-		default:
+		case fn.cfg.Aggregate == nil || !ends && !stopped:
 			e.Release(horizon)
+		case stopped: // the input ends there, and nothing is known of the time after it
+			e.End(time.Time{})
+		case fn.cfg.GoesOn:
+			e.Release(now.Add(-fn.workers[0].Patience()))
+		default:
+			e.End(now)
 		}
 	}
 	if err := fn.work(slices.Clone(active)); err != nil {
 		return err
 	}
-	if silence {
+	if silence && !stopped {
 		for _, e := range active {
 			fn.tell(now, e)
 		}
-		// Intervals without events go on after a silence that is not told.
+	}
+	if ends && fn.cfg.Aggregate != nil {
+		// Intervals without events go on after a silence that is not told. In an input without an
+		// end a timer sees to that.
 		if err := fn.work(slices.Clone(active)); err != nil {
 			return err
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"hafvf/internal/streams"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -16,6 +15,8 @@ import (
 	"time"
 
 	godiff "github.com/google/go-cmp/cmp"
+
+	"hafvf/internal/streams"
 )
 
 // A dataSet is a file as somebody has it, with the config that leads from it to alarms and

@@ -295,3 +295,33 @@ func TestReaderGone(t *testing.T) {
 		}
 	}
 }
+
+// A stop is the end of standard input: intervals that are open then have their records, and no
+// silence is told for it.
+func TestStopEndsIntervals(t *testing.T) {
+	dir := folder(t, map[string]string{"c.yaml": `model: {family: poisson}
+aggregate: {every: 1h, value: count}
+silence: {after: 1s}
+source: {csv: {path: "-"}}
+sink: {csv: {path: out.csv}}
+alerts: {jsonl: {path: alerts.jsonl}}
+dead_letter: {jsonl: {path: rejected.jsonl}}
+`})
+	d := program.Pipe(t, dir, "run", "c.yaml")
+	d.Say(t, "key,time\na,2026-01-01T00:00:00Z\na,2026-01-01T00:00:01Z\nb,2026-01-01T00:00:10Z\nb,oops\n")
+	read := func(name string) string {
+		text, _ := os.ReadFile(filepath.Join(dir, name))
+		return string(text)
+	}
+	d.Eventually(t, "the last line is read", func() bool { return strings.Contains(read("rejected.jsonl"), "oops") })
+	d.Stop(t)
+	out := read("out.csv")
+	for _, want := range []string{"a,2026-01-01T00:00:00Z,a/2026-01-01T00:00:00Z,1,2,2,", "b,2026-01-01T00:00:00Z,b/2026-01-01T00:00:00Z,1,1,1,"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %s in %s", want, out)
+		}
+	}
+	if alerts := read("alerts.jsonl"); alerts != "" {
+		t.Errorf("alerts: %s", alerts)
+	}
+}

@@ -1,7 +1,7 @@
 package keyed
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -82,26 +82,40 @@ const mostEmpty = 100_000
 
 // Check says what is wrong with the aggregation.
 func (a *Aggregation) Check() error {
-	switch {
-	case a.Every < LeastEvery || a.Every > MostEvery:
-		return fmt.Errorf("every %v must be within %s and %s", a.Every, message.Duration(LeastEvery), message.Duration(MostEvery))
-	case !slices.Contains(Aggregates(), a.Value):
+	if err := CheckEvery(a.Every); err != nil {
+		return fmt.Errorf("every %w", err)
+	}
+	if !slices.Contains(Aggregates(), a.Value) {
 		return fmt.Errorf("value %q is none of %v", a.Value, Aggregates())
 	}
 	_, err := domain.Zone(a.Zone)
 	return err
 }
 
+// CheckEvery says why a duration is no length of an interval.
+func CheckEvery(every time.Duration) error {
+	if every < LeastEvery || every > MostEvery {
+		return fmt.Errorf("must be within %s and %s (31 days), not %s", message.Duration(LeastEvery), message.Duration(MostEvery), message.Duration(every))
+	}
+	return nil
+}
+
+// CheckAggregate says why there are no intervals under an order of observations.
+func CheckAggregate(order Order) error {
+	if order != EventTime {
+		return fmt.Errorf("intervals are by the times of events: order must be %s", EventTime)
+	}
+	return nil
+}
+
 func (a *AggregateConfig) validate(order Order) error {
 	switch {
 	case a == nil:
 		return nil
-	case order != EventTime:
-		return errors.New("intervals are by the times of events: order must be " + string(EventTime))
 	case a.Wait < 0:
 		return fmt.Errorf("wait %v is negative", a.Wait)
 	}
-	return a.Check()
+	return cmp.Or(CheckAggregate(order), a.Check())
 }
 
 // A grid are the intervals of a clock.

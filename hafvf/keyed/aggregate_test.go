@@ -366,3 +366,18 @@ func TestAggregateSettings(t *testing.T) {
 		t.Errorf("%s", detail)
 	}
 }
+
+// A track alone is restored under a configuration with intervals, too: it has none open.
+func TestTrackOfAggregates(t *testing.T) {
+	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "normal"}, Aggregate: &AggregateConfig{Aggregation: Aggregation{Every: time.Minute, Value: Mean}}})
+	track := est.NewTrack("k")
+	est.Estimate(track, Value(time.Unix(1e9, 0), "", 1))
+	b, _ := track.AppendBinary(nil)
+	again, err := est.RestoreTrack("k", b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := est.Estimate(again, Value(time.Unix(1e9+60, 0), "", 2)); e.N != 2 {
+		t.Errorf("observation %d", e.N)
+	}
+}

@@ -332,10 +332,10 @@ func (est *Estimator) decodeEntity(key string, b []byte) (e Entity, err error) {
 	if e.Track, err = est.decode(key, r); err != nil {
 		return e, err
 	}
-	if (r.intervals != "") != (est.aggregator != nil) {
-		return e, errors.New("state is corrupt: intervals that the configuration does not have, or none")
-	}
-	if est.aggregator != nil {
+	if r.intervals != "" { // a Track has none
+		if est.aggregator == nil {
+			return e, errors.New("state is corrupt: intervals that the configuration does not have")
+		}
 		if err := e.readIntervals(r.intervals); err != nil {
 			return e, err
 		}

@@ -64,14 +64,6 @@ func (est *Estimator) Patience() time.Duration {
 	return est.cfg.Lateness
 }
 
-// Every is the length of an interval, 0 without Config.Aggregate.
-func (est *Estimator) Every() time.Duration {
-	if est.aggregator == nil {
-		return 0
-	}
-	return est.aggregator.Every
-}
-
 // Closing is when what is shown at a time is due, less the patience: at once, and with
 // Config.Aggregate at the end of its interval.
 func (est *Estimator) Closing(t time.Time) time.Time {

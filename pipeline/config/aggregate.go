@@ -63,13 +63,13 @@ func (d *decoder) aggregate(c *Config, more *aggregateKeys) {
 		a.Zone = ""
 	}
 	a.Watermark, a.Endless = c.Source.Kafka != nil, c.Source.Unending()
-	if a.Every != 0 && (a.Every < keyed.LeastEvery || a.Every > keyed.MostEvery) && !d.failed("aggregate.every") {
-		d.fail("aggregate.every", "must be within %s and %s (31 days), not %s", message.Duration(keyed.LeastEvery), message.Duration(keyed.MostEvery), message.Duration(a.Every))
+	if err := keyed.CheckEvery(a.Every); err != nil && a.Every != 0 && !d.failed("aggregate.every") {
+		d.fail("aggregate.every", "%v", err)
 	}
-	if c.Order == Arrival {
-		d.fail("aggregate", "intervals are by the times of events: order must be %s", EventTime)
+	if err := keyed.CheckAggregate(keyed.Order(c.Order)); err != nil {
+		d.fail("aggregate", "%v", err)
 	}
-	if a.Zero && (c.Model.Scale == hafvf.Log) {
+	if a.Zero && c.Model.Scale == hafvf.Log {
 		d.fail("model.scale", "an interval without events is 0, which has no logarithm: scale log1p, or aggregate.empty: missing")
 	}
 	if c.Transform == Smooth {
@@ -88,9 +88,10 @@ func (d *decoder) aggregateValues(c *Config, more *aggregateKeys) {
 	f, path := c.Source.fields()
 	value := c.Aggregate.Value
 	if value == keyed.Share {
-		for name, field := range map[string]string{"of": more.of, "to": more.to} {
-			if field == "" && !d.failed("aggregate."+name) {
-				d.fail("aggregate."+name, "missing; a share is of one field to another")
+		f.Values = []string{more.of, more.to}
+		for i, at := range []string{"aggregate.of", "aggregate.to"} {
+			if f.Values[i] == "" && !d.failed(at) {
+				d.fail(at, "missing; a share is of one field to another")
 			}
 		}
 		if d.has(path + ".values") {
@@ -99,7 +100,6 @@ func (d *decoder) aggregateValues(c *Config, more *aggregateKeys) {
 		if f.Layout != Long && f.Layout != "" {
 			d.fail(path+".layout", "a share takes two fields of a record: layout long")
 		}
-		f.Values = []string{more.of, more.to}
 	} else {
 		for _, name := range []string{"of", "to"} {
 			if d.has("aggregate." + name) {
@@ -113,7 +113,7 @@ func (d *decoder) aggregateValues(c *Config, more *aggregateKeys) {
 	family := c.Model.Family
 	switch {
 	case value == "" || family == "":
-	case (value == keyed.Share) != (family == "binomial") && (value == keyed.Share || value != keyed.Sum):
+	case (value == keyed.Share) != (family == "binomial") && value != keyed.Sum:
 		d.fail(at, "%s and the family binomial belong together", keyed.Share)
 	case value == keyed.Rate && slices.Contains(wholeFamilies, family):
 		d.fail(at, "a rate is no whole number: the family %s takes count", family)

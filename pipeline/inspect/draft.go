@@ -271,9 +271,7 @@ func (t *table) guess() *draft {
 	if at != nil {
 		keys = t.complete(at, keys)
 	}
-	key = nil
 	for _, c := range keys {
-		key = c
 		d.fields.Key = append(d.fields.Key, c.name)
 	}
 	value := func(c *column) bool {
@@ -294,12 +292,12 @@ func (t *table) guess() *draft {
 		d.family, d.fields.Values = "binomial", []string{k.name, n.name}
 		return d
 	}
-	if pattern := t.numbered(append(keys, at)...); key != nil && pattern != "" && t.format != connectors.JSONLines {
+	if pattern := t.numbered(append(keys, at)...); len(keys) > 0 && pattern != "" && t.format != connectors.JSONLines {
 		d.fields.Layout, d.fields.Values = config.Wide, []string{pattern}
 		return d
 	}
 	// Several columns of numbers, of which none is called as a value is, are a series each.
-	if at != nil && key == nil && t.format != connectors.JSONLines && rank(x.name, valueNames) == unusual {
+	if at != nil && keys == nil && t.format != connectors.JSONLines && rank(x.name, valueNames) == unusual {
 		if values, all := t.series(at); len(values) >= 3 {
 			if len(values) == all {
 				values = []string{"*"}

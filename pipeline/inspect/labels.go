@@ -23,16 +23,21 @@ const (
 	longLabel = 64
 )
 
+// keyAt tells the key of record i from others, by its columns.
+func keyAt(key []*column, i int) string {
+	var parts []string
+	for _, c := range key {
+		parts = append(parts, c.texts[i])
+	}
+	return strings.Join(parts, "\x00")
+}
+
 // tied is the share of the records that do not come after the record before of their key.
 func (t *table) tied(at *column, key []*column) float64 {
 	last := map[string]string{}
 	n := 0
 	for i, text := range at.texts {
-		var parts []string
-		for _, c := range key {
-			parts = append(parts, c.texts[i])
-		}
-		k := strings.Join(parts, "\x00")
+		k := keyAt(key, i)
 		if was, seen := last[k]; seen && text == was {
 			n++
 		}
@@ -144,11 +149,7 @@ func (t *table) interval(at *column, key []*column) string {
 		if err != nil {
 			continue
 		}
-		var parts []string
-		for _, c := range key {
-			parts = append(parts, c.texts[i])
-		}
-		k := strings.Join(parts, "\x00")
+		k := keyAt(key, i)
 		if was, seen := last[k]; seen {
 			steps = append(steps, when.Sub(was).Abs())
 		}
