@@ -53,6 +53,7 @@ type Look struct {
 	Negative    int
 	Fractions   int // not whole
 	Min, Max    float64
+	Counters    []string // keys whose numbers rise and hardly ever fall
 	Suggestions []Suggestion
 }
 
@@ -102,6 +103,15 @@ func LookAt(c *config.Config) (*Look, error) {
 		})
 	}
 	l.Rejections = s.rejects.Commonest()
+	for _, key := range l.Keys {
+		var c climb
+		for _, x := range s.numbers[key] {
+			c.add(x)
+		}
+		if c.rises() {
+			l.Counters = append(l.Counters, key)
+		}
+	}
 	s.findFar(time.Now())
 	if len(s.steps) > 0 {
 		slices.Sort(s.steps)
@@ -518,6 +528,9 @@ func (l *Look) String() string {
 			text += fmt.Sprintf(", %s are missing; %g to %g, %s zero, %s negative", percent(l.Missing, l.Components), l.Min, l.Max, percent(l.Zero, n), percent(l.Negative, n))
 		}
 		line("values", "%s", text)
+	}
+	if len(l.Counters) > 0 {
+		line("counters", "the values of %s rise and do not fall, as those of a counter: give its increases; %s", message.Count(len(l.Counters), "key", "keys"), some(l.Counters, 4))
 	}
 	for _, r := range l.Rejections {
 		line("rejected", "%d × %s", r.Count, r.Reason)
