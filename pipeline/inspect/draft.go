@@ -327,7 +327,7 @@ func (t *table) guess() *draft {
 		}
 	}
 	for _, c := range t.columns {
-		if c != at && !slices.Contains(keys, c) && c != x && c.numeric() {
+		if c != x && number(c) && !c.identifies() && !t.rises(c, keys) {
 			d.others = append(d.others, c.name)
 		}
 	}
@@ -352,13 +352,15 @@ func (d *draft) exported() bool {
 	return true
 }
 
-// series are the columns of numbers that are no sequence, and the number of all.
+// series are the columns of measurements. all is how many the pattern * would read, also those
+// that have nothing yet.
 func (t *table) series(at *column) (values []string, all int) {
 	for _, c := range t.columns {
-		if c == at || !c.numeric() {
+		empty := c.present() == 0
+		if c == at || !c.numeric() && !empty {
 			continue
 		}
-		if all++; !c.identifies() && !t.rises(c, nil) {
+		if all++; !empty && !c.identifies() && !t.rises(c, nil) {
 			values = append(values, c.name)
 		}
 	}

@@ -255,16 +255,21 @@ func (c *column) identifies() bool {
 }
 
 // idNames are words for numbers that identify.
-var idNames = []string{"id", "uid", "pid", "no", "nr", "code", "zip", "port", "index", "row", "line", "seq", "sequence"}
+var idNames = []string{"id", "uid", "pid", "no", "nr", "code", "zip", "port", "index", "row", "line", "seq", "sequence", "version", "firmware"}
 
 // units matches a name that ends with a unit, as that of a measurement does.
 var units = regexp.MustCompile(`(?i:[_ ./](ns|us|ms|s|secs?|seconds?|min|minutes|hours|bytes|kb|mb|gb|wh|kwh|w|kw|mw|v|mv|ma|hz|rpm|bar|mbar|pa|hpa|kpa|psi|c|celsius|fahrenheit|kelvin|mm|cm|km|kg|l|m3|ppm|ppb|db|dbm|lux|usd|eur|gbp|percent|pct|ratio))$|[a-z](Ms|Seconds|Bytes|Celsius|Percent)$|°[CFK]?\]?$|%$|\([^()]+\)$|\[[^\[\]]+\]$`)
 
+// quantityNames are words for what is measured.
+var quantityNames = []string{"temperature", "temp", "pressure", "humidity", "voltage", "power", "energy", "flow", "speed", "latency", "duration", "elapsed", "usage", "load", "cpu", "bytes", "size", "price", "sales", "revenue", "cost"}
+
 // value returns the column that is called most like a value among those for which f holds: as
-// values usually are, then with a unit, then as any.
+// values usually are, then as a quantity, then with a unit, then as any.
 func (t *table) value(f func(*column) bool) *column {
-	if c := t.best(valueNames, f); c == nil || rank(c.name, valueNames) < unusual {
-		return c
+	for _, usual := range [][]string{valueNames, quantityNames} {
+		if c := t.best(usual, f); c == nil || rank(c.name, usual) < unusual {
+			return c
+		}
 	}
 	return cmp.Or(t.best(nil, func(c *column) bool { return f(c) && units.MatchString(c.name) }), t.best(nil, f))
 }
