@@ -53,7 +53,7 @@ type Member struct {
 	Size  float64 // as the Alarm's
 	P     float64 // probability that it belongs to the incident rather than being chance
 
-	step moment // of the key
+	at, step moment // Time, and the step of the key
 }
 
 func byScore(a, b Member) int {

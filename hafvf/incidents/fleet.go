@@ -59,7 +59,7 @@ type Alarm struct {
 	// ID is that of the record that raised it. Records of one line have one id, and one record may
 	// raise alarms of two kinds, so ID, Key and Kind name an alarm together.
 	ID, Key, Kind string
-	// Time is that of the record. It is held to the years from 1717 to 2223.
+	// Time is that of the record. It is held to the years from 1844 to 2096.
 	Time  time.Time
 	Score float64 // decades, the clearest member has the largest; NaN counts as 0
 	Size  float64 // standard deviations, signed; it is passed on
@@ -115,11 +115,11 @@ func New(cfg Config) (*Fleet, error) {
 	}, nil
 }
 
-// A moment is a time in nanoseconds of Unix, far enough from the ends of int64 for windows of the
-// longest steps.
+// A moment is a time in nanoseconds of Unix. Those of a fleet are so near that int64 has their
+// distances, and windows of the longest steps beyond them.
 type moment int64
 
-const farthest = moment(8e18)
+const farthest = moment(4e18)
 
 func momentOf(t time.Time) moment {
 	switch sec := t.Unix(); {
@@ -162,13 +162,14 @@ func (r registration) before(other registration) bool {
 // Register says that a key's warm-up ended at a time, how far its observations are apart, and in
 // which time its own alarms have a budget of one. Keys that never alarm count as well: they say
 // what is usual of their groups. A step or a budget that is not positive is a minute or a week.
-// Steps are held to a year, budgets to a minute and ten years.
+// Steps are held to a year, budgets to a minute and ten years. Without a time nothing is registered.
 //
-// It holds from that time on, as alarms do. Of several the first holds. A key that has alarmed
+// It holds from that time on, whenever it comes before the watermark. Of several the earliest
+// holds. A key that has alarmed
 // before has had a step of a minute and a budget of a week; these are replaced, also in what its
 // groups are allowed.
 func (f *Fleet) Register(name string, at time.Time, step, budget time.Duration) {
-	if k := f.keys[name]; k != nil && !k.assumed {
+	if k := f.keys[name]; at.IsZero() || k != nil && !k.assumed {
 		return
 	}
 	r := registration{at: momentOf(at), name: strings.Clone(name)}

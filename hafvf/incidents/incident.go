@@ -235,7 +235,7 @@ func (f *Fleet) join(inc *incident, a *alarm, p float64) {
 		weight = 1 - p
 	}
 	f.count(a, a.at, weight)
-	inc.enter(Member{Key: a.name, Time: a.time.time(), Score: a.score, Size: a.size, P: p, step: a.key.step})
+	inc.enter(Member{Key: a.name, Time: a.time.time(), Score: a.score, Size: a.size, P: p, at: a.time, step: a.key.step})
 	inc.last = max(inc.last, a.at)
 	if !inc.page && len(inc.members) > 2*inc.usual && f.debt <= headroom {
 		inc.page = true
