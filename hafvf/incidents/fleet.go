@@ -74,7 +74,8 @@ type Step struct {
 
 // An Assignment says to which incident an alarm belongs. Every alarm has one when it is taken. A
 // later one of the same alarm replaces it: an alarm that was alone is joined by an incident that
-// is found up to 32 steps later, and one of a long incident may leave it for a new one.
+// is found up to 32 steps later, and one of a long incident may leave it for a new one. The alarms
+// of a Merged incident are those of Event.Into without another assignment.
 type Assignment struct {
 	ID, Key, Kind string // of the alarm
 	Incident      string // id of an incident; empty for an alarm that is alone
