@@ -269,7 +269,7 @@ func (r *reader) span() moment { return moment(r.Varint()) }
 // step reads a step of a key.
 func (r *reader) step() moment {
 	m := r.span()
-	r.check(m > 0 && m <= moment(slowest))
+	r.check(m > 0 && m <= moment(longestStep))
 	return m
 }
 
@@ -431,7 +431,7 @@ func (r *reader) incidents(f *Fleet) (explaining []*incident) {
 		inc.page, inc.weekly, unused = r.Flags()
 		inc.recurs, inc.usual, inc.told = r.number(), r.number(), r.number()
 		inc.step = r.step()
-		r.check(!unused && inc.window > 0 && inc.window <= longest*moment(slowest))
+		r.check(!unused && inc.window > 0 && inc.window <= longest*moment(longestStep))
 		inc.members, inc.steps = map[string]Member{}, map[moment]int{}
 		most, before := inc.step, ""
 		for i := range r.more(4 + 3*8) {
