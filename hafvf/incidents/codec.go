@@ -22,8 +22,9 @@ var errState = errors.New("incidents: state is cut short or malformed")
 // learned, the alarms that wait or are recent, and the incidents. Equal states have equal bytes.
 // The error is always nil.
 //
-// Of every key there are about ten bytes, of every group at most 224, of the alarms of the last
-// day 20 and of those of the last 32 steps about 60 and the id.
+// There are about ten bytes for a key, at most 240 for a group, 20 for an alarm of the last day,
+// about 60 and the id for one of the last 32 steps, of which a group keeps the latest 32,768, and
+// about 40 for a member of an open incident, which has every key at most once.
 func (f *Fleet) AppendBinary(b []byte) ([]byte, error) {
 	w := writer{b: append(b, format)}
 	w.text(f.cfg.Separators)
@@ -268,7 +269,7 @@ func (r *reader) span() moment { return moment(r.Varint()) }
 // step reads a step of a key.
 func (r *reader) step() moment {
 	m := r.span()
-	r.check(m > 0 && m <= moment(slowest))
+	r.check(m > 0 && m <= moment(longestStep))
 	return m
 }
 
@@ -430,7 +431,7 @@ func (r *reader) incidents(f *Fleet) (explaining []*incident) {
 		inc.page, inc.weekly, unused = r.Flags()
 		inc.recurs, inc.usual, inc.told = r.number(), r.number(), r.number()
 		inc.step = r.step()
-		r.check(!unused && inc.window > 0 && inc.window <= longest*moment(slowest))
+		r.check(!unused && inc.window > 0 && inc.window <= longest*moment(longestStep))
 		inc.members, inc.steps = map[string]Member{}, map[moment]int{}
 		most, before := inc.step, ""
 		for i := range r.more(4 + 3*8) {

@@ -44,16 +44,16 @@
 //   - Join. An alarm joins the most specific open incident that has one of its groups, if at
 //     least one other key of the group alarmed in the last w (that at which the incident was found,
 //     at least 8δ), and at least half of these m are not chance: p = 1 − λw/m ≥ ½.
-//   - Grow. What is found inside the group of an open incident, around it, or while that is at
-//     most 32 steps old becomes one with it, at their common prefix.
+//   - Grow. What is found in a group that has the group of an open incident, or anywhere while
+//     that is at most 32 steps old, becomes one with it, at their common prefix.
 //   - Part. An incident that is older explains nothing in its parts. Alarms that gather in one of
 //     them leave it for one of their own.
 //   - Learn. n_gh counts an alarm outside by 1, a member by 1 − p, and by 1 again once the
 //     incident is older than 32 steps. What lasts becomes usual.
 //   - Close. After 32 steps without a member.
 //   - Rhythm. Where the same prefix, one above it or one below it had an incident within half an
-//     hour of this time of the day on two of the last seven days, or of the same days of the last
-//     four weeks, it is told and is no page. More than twice as many keys as then are a page.
+//     hour of this time of the day on two of the last seven days, or of the last four weeks' like
+//     days, it is told and is no page. More than twice as many keys as then are a page after all.
 //
 // # Guarantees
 //
@@ -61,7 +61,7 @@
 //     Before each page b ≤ 8, each adds 1, and time removes 7/B at most.
 //  2. Where alarms without a common cause are Poisson, or mixed as the predictive says, there is
 //     at most one false incident in a budget on average, by the union bound.
-//  3. Repeats, and any order of arrival before the watermark, change nothing. Alarms are taken in
+//  3. Repeats of a day, and any order of arrival before the watermark, change nothing. Alarms are taken in
 //     the order of time, id, key and kind.
 //
 // Bursts that all keys share, and that the hour of the day does not explain, are beyond the second.

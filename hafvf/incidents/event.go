@@ -15,7 +15,7 @@ type State string
 
 const (
 	Opened State = "opened"
-	Update State = "update" // it has grown by half since it was last told, or is wider
+	Update State = "update" // it has grown by half since it was last told, is wider, or is now a page
 	Merged State = "merged" // it is part of an older one
 	Closed State = "closed" // 32 steps have gone by without a member
 )

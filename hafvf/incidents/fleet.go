@@ -12,14 +12,15 @@ import (
 )
 
 const (
-	longest   = 32                   // steps of the largest window, and until an incident without alarms closes
-	nearby    = 8                    // steps, at least, in which an alarm looks for others of an incident
-	headroom  = 8.                   // the largest debt, in pages, at which there may be another
-	repaid    = 7.                   // pages that a budget of time pays: one a day by default
-	remembers = 24 * time.Hour       // in which a repeat is recognised
-	usually   = 7 * 24 * time.Hour   // budget of a key, and of incidents
-	minutely  = time.Minute          // step of a key that does not say it
-	slowest   = 365 * 24 * time.Hour // step
+	longest   = 32             // steps of the largest window, and until an incident without alarms closes
+	nearby    = 8              // steps, at least, in which an alarm looks for others of an incident
+	headroom  = 8.             // the largest debt, in pages, at which there may be another
+	repaid    = 7.             // pages that a budget of time pays: one a day by default
+	remembers = 24 * time.Hour // in which a repeat is recognised
+
+	defaultBudget = 7 * 24 * time.Hour // of incidents, and of a key
+	defaultStep   = time.Minute
+	longestStep   = 365 * 24 * time.Hour
 )
 
 // Budgets of keys are at least a minute and at most ten years, so that what a group may alarm is
@@ -48,7 +49,7 @@ func (c Config) Validate() error {
 }
 
 func (c Config) withDefaults() Config {
-	c.Budget = cmp.Or(c.Budget, usually)
+	c.Budget = cmp.Or(c.Budget, defaultBudget)
 	c.Separators = cmp.Or(c.Separators, "/:")
 	c.Zone = cmp.Or(c.Zone, time.UTC)
 	return c
@@ -73,8 +74,9 @@ type Step struct {
 }
 
 // An Assignment says to which incident an alarm belongs. Every alarm has one when it is taken. A
-// later one of the same alarm replaces it: an alarm that was alone is joined by an incident that
-// is found up to 32 steps later, and one of a long incident may leave it for a new one.
+// later one of the same alarm replaces it: an incident that is found with the alarm of another key
+// takes what was alone in the last 32 steps of that key, and may take what belonged to a long and
+// wider incident. The alarms of a Merged incident are those of Event.Into without another one.
 type Assignment struct {
 	ID, Key, Kind string // of the alarm
 	Incident      string // id of an incident; empty for an alarm that is alone
@@ -179,15 +181,15 @@ func (f *Fleet) Register(name string, at time.Time, step, budget time.Duration) 
 
 func stepOf(step time.Duration) moment {
 	if step <= 0 {
-		step = minutely
+		step = defaultStep
 	}
-	return moment(min(step, slowest))
+	return moment(min(step, longestStep))
 }
 
 // allowance is the rate of alarms that a budget allows, per second.
 func allowance(budget time.Duration) float64 {
 	if budget <= 0 {
-		budget = usually
+		budget = defaultBudget
 	}
 	return 1 / min(max(budget, leastBudget), mostBudget).Seconds()
 }
@@ -284,15 +286,15 @@ func (f *Fleet) Advance(watermark time.Time) Step {
 	w := momentOf(watermark)
 	for len(f.waiting) > 0 && f.waiting[0].time <= w {
 		a := f.waiting.pop()
-		f.register(a.time)
-		a.key = f.registered(registration{a.time, a.name, stepOf(0), allowance(0)}, true)
-		a.name = a.key.name
 		a.at = a.time
 		late := f.started && a.time < f.at
 		if late {
 			a.at = f.at
 		}
 		f.close(a.at)
+		f.register(a.time)
+		a.key = f.registered(registration{a.time, a.name, stepOf(0), allowance(0)}, true)
+		a.name = a.key.name
 		if late && f.at-a.time > nearby*a.key.step {
 			f.count(a, a.time, 1)
 			f.assign(a, "")
@@ -301,8 +303,8 @@ func (f *Fleet) Advance(watermark time.Time) Step {
 		}
 		f.remember(a)
 	}
-	f.register(w)
 	f.close(w)
+	f.register(w)
 	step := f.step
 	f.step = Step{}
 	return step

@@ -87,36 +87,45 @@ func differ(t fataler, what string, got, want any) {
 	}
 }
 
-// Neither the order of arrival within the lateness nor repeats nor the pace of the watermark
-// change what is told.
+// Neither the order of arrival within the lateness, also of registrations, nor repeats nor the pace
+// of the watermark change what is told.
 func TestAnyOrder(t *testing.T) {
 	const lateness = 10 * time.Minute
 	rapid.Check(t, func(t *rapid.T) {
 		all := stream(t)
 		plain, other := newFleet(t, incidents.Config{}), newFleet(t, incidents.Config{})
-		register(plain)
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 2))
+		type arrival struct {
+			at time.Time
+			incidents.Alarm
+			registers bool
+		}
+		var arrivals []arrival
+		delayed := func(at time.Time) time.Time { return at.Add(time.Duration(rng.Int64N(int64(lateness)))) }
+		for _, k := range tree {
+			at := begin.Add(time.Duration(rng.IntN(48)) * time.Hour)
+			plain.Register(k, at, time.Minute, week)
+			arrivals = append(arrivals, arrival{delayed(at), incidents.Alarm{Key: k, Time: at}, true})
+		}
 		var want, got told
 		for _, a := range all {
 			plain.Add(a)
 		}
 		want.add(plain.Advance(begin.Add(4000 * time.Hour)))
 
-		type arrival struct {
-			at time.Time
-			incidents.Alarm
-		}
-		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 2))
-		var arrivals []arrival
 		for _, a := range all {
 			for range 1 + rng.IntN(2) {
-				arrivals = append(arrivals, arrival{a.Time.Add(time.Duration(rng.Int64N(int64(lateness)))), a})
+				arrivals = append(arrivals, arrival{delayed(a.Time), a, false})
 			}
 		}
 		slices.SortFunc(arrivals, func(a, b arrival) int { return a.at.Compare(b.at) })
 		every := rapid.IntRange(1, 30).Draw(t, "every")
-		register(other)
 		for i, a := range arrivals {
-			other.Add(a.Alarm)
+			if a.registers {
+				other.Register(a.Key, a.Time, time.Minute, week)
+			} else {
+				other.Add(a.Alarm)
+			}
 			if i%every == 0 {
 				got.add(other.Advance(a.at.Add(-lateness - 1)))
 			}

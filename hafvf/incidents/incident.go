@@ -86,8 +86,9 @@ func (f *Fleet) take(a *alarm) {
 	rates := f.learned(a.key, t)
 
 	if inc, p := f.joinable(a, rates); inc != nil {
+		was := inc.page
 		f.join(inc, a, p)
-		if float64(len(inc.members)) >= 1.5*float64(inc.told) {
+		if inc.page != was || float64(len(inc.members)) >= 1.5*float64(inc.told) {
 			f.tell(Update, inc, t)
 		}
 		return
@@ -294,6 +295,7 @@ func (f *Fleet) close(t moment) {
 	})
 	slices.SortStableFunc(over, func(a, b *incident) int { return cmp.Compare(a.end(), b.end()) })
 	for _, inc := range over {
+		f.register(inc.end())
 		f.past = append(f.past, episode{inc.group, inc.opened, len(inc.members)})
 		f.tell(Closed, inc, inc.end())
 		inc.members, inc.steps = nil, nil

@@ -279,7 +279,8 @@ func chains(all []labelled, gap time.Duration, keys, level int, fixed bool) (out
 // A tally is what a method made of the causes.
 type tally struct {
 	alarms, causes, found, once, right, false, night, told int
-	precision, recall                                      float64 // sums over what was found
+	precision, recall                                      float64   // sums over what was found
+	delays                                                 []float64 // minutes from the cause to the first page
 }
 
 func (y *tally) add(o tally) {
@@ -293,6 +294,7 @@ func (y *tally) add(o tally) {
 	y.told += o.told
 	y.precision += o.precision
 	y.recall += o.recall
+	y.delays = append(y.delays, o.delays...)
 }
 
 // f1 has a cause that was told more than once as half.
@@ -353,6 +355,8 @@ func score(all []labelled, truth []cause, told []grouped) (y tally) {
 		if len(hits[c]) == 1 {
 			y.once++
 		}
+		first := slices.MinFunc(hits[c], func(a, b hit) int { return a.g.opened.Compare(b.g.opened) })
+		y.delays = append(y.delays, first.g.opened.Sub(cause.start).Minutes())
 		best := slices.MaxFunc(hits[c], func(a, b hit) int { return cmp.Compare(a.n, b.n) })
 		if best.g.group == cause.prefix {
 			y.right++
@@ -371,7 +375,7 @@ const similar = 324 * time.Second // intervals of ±5 minutes whose overlap is .
 func BenchmarkIncidents(b *testing.B) {
 	for b.Loop() {
 		out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(out, "keys\tmethod\talarms\tcauses\tfound\tonce\tright prefix\tfalse\tnight\ttold\tprecision\trecall")
+		fmt.Fprintln(out, "keys\tmethod\talarms\tcauses\tfound\tonce\tright prefix\tfalse\tnight\ttold\tprecision\trecall\tminutes")
 		for _, keys := range []int{200, 2000, 20_000} {
 			s := simulation{keys: keys, causes: 20, job: true, shape: 5, daily: .5}
 			rivals := []struct {
@@ -421,8 +425,12 @@ func BenchmarkIncidents(b *testing.B) {
 }
 
 func row(out *tabwriter.Writer, keys int, method string, y tally) {
-	fmt.Fprintf(out, "%d\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.2f\t%.2f\n", keys, method, y.alarms, y.causes, y.found, y.once, y.right,
-		y.false, y.night, y.told, y.precision/float64(y.found), y.recall/float64(y.found))
+	minutes := math.NaN()
+	if slices.Sort(y.delays); len(y.delays) > 0 {
+		minutes = y.delays[len(y.delays)/2]
+	}
+	fmt.Fprintf(out, "%d\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.2f\t%.2f\t%.0f\n", keys, method, y.alarms, y.causes, y.found, y.once, y.right,
+		y.false, y.night, y.told, y.precision/float64(y.found), y.recall/float64(y.found), minutes)
 }
 
 // best is the rival with the settings that have the best F1 on these alarms.
