@@ -23,6 +23,15 @@ const (
 	longestStep   = 365 * 24 * time.Hour
 )
 
+// What a Config has by default.
+const (
+	DefaultBudget     = 7 * 24 * time.Hour
+	DefaultSeparators = "/:"
+)
+
+// Kind is that of the alerts of incidents, among those of alarms.
+const Kind = "incident"
+
 // Budgets of keys are at least a minute and at most ten years, so that what a group may alarm is
 // a sum that survives the going of any of its keys.
 const (
@@ -50,7 +59,7 @@ func (c Config) Validate() error {
 
 func (c Config) withDefaults() Config {
 	c.Budget = cmp.Or(c.Budget, defaultBudget)
-	c.Separators = cmp.Or(c.Separators, "/:")
+	c.Separators = cmp.Or(c.Separators, DefaultSeparators)
 	c.Zone = cmp.Or(c.Zone, time.UTC)
 	return c
 }
