@@ -93,7 +93,7 @@ func (e *encoder) Estimate(to *transforms.Encoded, key string, of *keyed.Estimat
 	e.tally.estimate(key, of)
 	to.Records = e.Layout.AppendEstimate(connectors.Chunk(to.Records).Begin([]byte(key), of.ID), e.As, key, of)
 	to.Lines++
-	if of.Silence == nil && of.Alarm == nil && of.Belief == nil && of.Pace == nil {
+	if of.Silence == nil && of.Alarm == nil && of.Belief == nil && of.Pace == (keyed.Pace{}) {
 		return
 	}
 	if e.notifies() {
@@ -109,16 +109,16 @@ func (e *encoder) Estimate(to *transforms.Encoded, key string, of *keyed.Estimat
 
 // notice appends what incidents are made of, in place of the alerts.
 func (e *encoder) notice(to *transforms.Encoded, key string, of *keyed.Estimate) {
-	add := func(t keyed.Told, role transforms.Role, pace *keyed.Pace) {
+	add := func(t keyed.Told, role transforms.Role, pace keyed.Pace) {
 		to.Alerts = transforms.AppendNotice(to.Alerts, key, t, role, pace)
 		to.Lines++
 	}
 	if of.Silence != nil {
 		for _, t := range of.Silence.Alerts(key, of) {
-			add(t, transforms.Decision, nil)
+			add(t, transforms.Decision, keyed.Pace{})
 		}
 	}
-	if of.Alarm != nil || of.Pace != nil {
+	if of.Alarm != nil || of.Pace != (keyed.Pace{}) {
 		add(keyed.Told{Of: of, Alert: of.Alarm}, transforms.Decision, of.Pace)
 	}
 	if of.Belief != nil {
@@ -126,14 +126,14 @@ func (e *encoder) notice(to *transforms.Encoded, key string, of *keyed.Estimate)
 		if of.Alarm != nil && of.Alarm.Kind == of.Belief.Kind {
 			role = transforms.BesideAlarm
 		}
-		add(keyed.Told{Of: of, Alert: of.Belief}, role, nil)
+		add(keyed.Told{Of: of, Alert: of.Belief}, role, keyed.Pace{})
 	}
 }
 
 func (e *encoder) Silent(to *transforms.Encoded, key string, s keyed.Silent) {
 	if e.notifies() {
 		for _, told := range s.Alerts(key) {
-			to.Alerts = transforms.AppendNotice(to.Alerts, key, told, transforms.Decision, nil)
+			to.Alerts = transforms.AppendNotice(to.Alerts, key, told, transforms.Decision, keyed.Pace{})
 			to.Lines++
 		}
 		return

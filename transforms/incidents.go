@@ -119,10 +119,10 @@ func (fn *noticeFn) ProcessElement(key string, e keyed.Estimate, emit func([]byt
 	var b []byte
 	if e.Silence != nil {
 		for _, t := range e.Silence.Alerts(key, &e) {
-			b = AppendNotice(b, key, t, Decision, nil)
+			b = AppendNotice(b, key, t, Decision, keyed.Pace{})
 		}
 	}
-	if e.Alarm != nil || e.Pace != nil {
+	if e.Alarm != nil || e.Pace != (keyed.Pace{}) {
 		b = AppendNotice(b, key, keyed.Told{Of: &e, Alert: e.Alarm}, Decision, e.Pace)
 	}
 	if b != nil {
@@ -140,14 +140,12 @@ const (
 )
 
 // AppendNotice appends what Incidents has to know of a key: an alert, or none where t has no Alert,
-// and the pace of the key, or none. Of an alert only that is kept which its record has.
-func AppendNotice(b []byte, key string, t keyed.Told, role Role, pace *keyed.Pace) []byte {
-	n := append(compact.AppendFlags(nil, t.Alert != nil, pace != nil), byte(role))
+// and the pace of the key, or zero. Of an alert only that is kept which its record has.
+func AppendNotice(b []byte, key string, t keyed.Told, role Role, pace keyed.Pace) []byte {
+	n := append(compact.AppendFlags(nil, t.Alert != nil), byte(role))
 	n = compact.AppendString(n, key)
 	n = compact.AppendTime(n, t.Of.Time)
-	if pace != nil {
-		n = binary.AppendVarint(binary.AppendVarint(n, int64(pace.Step)), int64(pace.Budget))
-	}
+	n = binary.AppendVarint(binary.AppendVarint(n, int64(pace.Step)), int64(pace.Budget))
 	if t.Alert != nil {
 		n, _ = t.AppendBinary(n) // which never fails
 	}
@@ -158,7 +156,7 @@ func AppendNotice(b []byte, key string, t keyed.Told, role Role, pace *keyed.Pac
 type notice struct {
 	key  string
 	at   time.Time
-	pace *keyed.Pace
+	pace keyed.Pace
 	told []byte // nil if there is no alert
 	role Role
 }
@@ -169,12 +167,10 @@ func eachNotice(b []byte, f func(notice) error) error {
 	for len(all.B) > 0 {
 		r := compact.Reader{B: []byte(all.Text())}
 		var n notice
-		alerts, paced, _ := r.Flags()
+		alerts, _, _ := r.Flags()
 		n.role = Role(r.Byte())
 		n.key, n.at = r.Text(), r.Time()
-		if paced {
-			n.pace = &keyed.Pace{Step: time.Duration(r.Varint()), Budget: time.Duration(r.Varint())}
-		}
+		n.pace = keyed.Pace{Step: time.Duration(r.Varint()), Budget: time.Duration(r.Varint())}
 		if alerts {
 			n.told = r.B
 		}
@@ -255,7 +251,7 @@ func (fn *fleetNode) take(sp state.Provider, tp timers.Provider, notices []byte,
 	}
 	err := eachNotice(notices, func(n notice) error {
 		fn.taken++
-		if n.pace != nil {
+		if n.pace != (keyed.Pace{}) {
 			fn.of.Register(n.key, n.at, n.pace.Step, n.pace.Budget)
 		}
 		if n.told == nil {
@@ -341,13 +337,30 @@ func (fn *fleetNode) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provi
 		}
 		tell.alert(a.Key, t, Decision, a.Incident)
 	}
-	for i := range step.Events {
-		tell.event(&step.Events[i])
+	for _, e := range together(step.Events) {
+		tell.event(&e)
 	}
 	if !fn.cfg.AtEnd {
 		fn.schedule(tp)
 	}
 	return nil
+}
+
+// together makes one event of those that an incident has at one time, as keys that alarm together
+// have it grow several times. The watermark passes them together.
+func together(all []incidents.Event) (told []incidents.Event) {
+	last := map[string]int{} // in told, by id
+	for _, e := range all {
+		i, seen := last[e.ID]
+		if seen && e.State == incidents.Update && told[i].Time.Equal(e.Time) && told[i].State != incidents.Merged {
+			e.State = told[i].State
+			told[i] = e
+			continue
+		}
+		last[e.ID] = len(told)
+		told = append(told, e)
+	}
+	return told
 }
 
 // read reads the state of the fleet, at first that of the run before.

@@ -121,7 +121,7 @@ func (f *Fleet) sentence(e *Event, inc *incident, first Member) string {
 	default:
 		fmt.Fprintf(&s, " alarmed from %s to %s", clock(e.Start), clock(e.End))
 	}
-	fmt.Fprintf(&s, "; %.2g would by chance in %s.", e.Expected, message.Duration(e.Window))
+	fmt.Fprintf(&s, "; %.2g expected by chance in %s.", e.Expected, message.Duration(e.Window))
 	fmt.Fprintf(&s, " First %s, clearest %s.", message.Printable(first.Key), message.Printable(e.Members[0].Key))
 	if inc.recurs >= recurring {
 		last := "last seven days"

@@ -292,10 +292,10 @@ func (d *decider) wait(s *decisions, at time.Time, y []float64) {
 	}
 }
 
-// paceOf is the pace of a key after its warm-up.
-func (d *decider) paceOf(s *decisions) *Pace {
+// paceOf is the pace of a key after its warm-up, zero if its observations have no times.
+func (d *decider) paceOf(s *decisions) Pace {
 	const longest = 1 << 62 // ns
-	return &Pace{Step: s.step, Budget: time.Duration(min(d.cfg.BudgetOf(s.step)*float64(s.step), longest))}
+	return Pace{Step: s.step, Budget: time.Duration(min(d.cfg.BudgetOf(s.step)*float64(s.step), longest))}
 }
 
 // rounding is the standard deviation of values of a unit that are rounded to it.

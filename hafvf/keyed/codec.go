@@ -204,11 +204,7 @@ func appendEstimate(b []byte, e Estimate) []byte {
 			b = appendAlert(b, a)
 		}
 	}
-	b = compact.AppendFlags(b, e.Pace != nil)
-	if e.Pace != nil {
-		b = binary.AppendVarint(binary.AppendVarint(b, int64(e.Pace.Step)), int64(e.Pace.Budget))
-	}
-	return b
+	return binary.AppendVarint(binary.AppendVarint(b, int64(e.Pace.Step)), int64(e.Pace.Budget))
 }
 
 func appendAlert(b []byte, a *Alert) []byte {
@@ -290,9 +286,7 @@ func (r *reader) estimate() Estimate {
 	if belief {
 		e.Belief = r.alert()
 	}
-	if paced, _, _ := r.Flags(); paced {
-		e.Pace = &Pace{time.Duration(r.Varint()), time.Duration(r.Varint())}
-	}
+	e.Pace = Pace{time.Duration(r.Varint()), time.Duration(r.Varint())}
 	return e
 }
 

@@ -164,7 +164,7 @@ type incident = *incidents.Event
 var incidentFields = []field[incident]{
 	text("key", "Its group; empty for all keys.", func(e incident) string { return e.Group }),
 	instant("time", "When that happened, by the times of the alarms.", func(e incident) time.Time { return e.Time }),
-	text("kind", "incident", func(incident) string { return incidents.Kind }),
+	text("kind", "incident, as the kind of an alert.", func(incident) string { return incidents.Kind }),
 	text("id", "Group and time at which it opened. All records of an incident have the same.", func(e incident) string { return e.ID }),
 	text("state", "opened; update, if it has grown by half or is wider; merged, if it is part of an older one; closed, after 32 steps without an alarm of a further key.", func(e incident) string { return string(e.State) }),
 	only(text("into", "id of the incident that it is part of; of merged.", func(e incident) string { return e.Into }), func(e incident) bool { return e.Into != "" }, nil),
@@ -175,7 +175,7 @@ var incidentFields = []field[incident]{
 	count("keys", "", "Number of keys in the group.", func(e incident) (int64, bool) { return int64(e.Keys), true }),
 	count("alarmed", "", "Number of keys that have alarmed.", func(e incident) (int64, bool) { return int64(e.NumMembers), true }),
 	list("members", "The keys with the highest scores, at most 20.", nil, func(e incident) int { return len(e.Members) }, func(e incident, i int) incidents.Member { return e.Members[i] },
-		text("key", "", func(m incidents.Member) string { return m.Key }),
+		text("key", "Key of the member.", func(m incidents.Member) string { return m.Key }),
 		instant("time", "Time of its first alarm in the incident.", func(m incidents.Member) time.Time { return m.Time }),
 		number("score", "", "That of the alarm.", func(m incidents.Member) float64 { return m.Score }),
 		number("size", "standard deviations", "Likewise; null of a silence.", func(m incidents.Member) float64 { return m.Size }),

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"hafvf/connectors"
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 )
 
@@ -72,7 +74,58 @@ func populated(l *Layout, outputs int, as Form) map[string][]byte {
 		s.Revision = 1
 	}
 	return map[string][]byte{
-		"estimate": l.AppendEstimate(nil, as, "k", &e), "alert": l.AppendAlert(nil, as, "k", &told, told.Belief, nil), "smoothed": l.AppendSmoothed(nil, as, "k", &s),
+		"estimate": l.AppendEstimate(nil, as, "k", &e), "alert": l.AppendAlert(nil, as, "k", keyed.Told{Of: &told, Alert: told.Belief}, "", nil), "smoothed": l.AppendSmoothed(nil, as, "k", &s),
+	}
+}
+
+// Alerts say which incident they belong to, and the row of an incident has cells of its own behind
+// those of an alert.
+func TestIncidents(t *testing.T) {
+	l, err := NewLayout(layouts["scalar"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Incidents = true
+	columns := l.AlertColumns(connectors.Number)
+	row := func(b []byte) map[string]string {
+		cells := strings.Split(strings.TrimSuffix(string(b), "\n"), "\t")
+		if len(cells) != len(columns) {
+			t.Fatalf("%d cells for %d columns: %q", len(cells), len(columns), b)
+		}
+		all := map[string]string{}
+		for i, c := range columns {
+			if cells[i] != "" && cells[i] != "null" {
+				all[c.Path] = cells[i]
+			}
+		}
+		return all
+	}
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	e := &incidents.Event{
+		ID: "a@1", State: incidents.Closed, Page: true, Time: start.Add(time.Hour), Start: start, End: start.Add(time.Minute), Group: "a", Keys: 7, NumMembers: 2,
+		Members: []incidents.Member{{Key: "a/b", Time: start, Score: 4, Size: math.NaN(), P: .5}}, Expected: .25, Score: 9, Threshold: 3, Message: "two",
+	}
+	want := map[string]string{
+		"key": `"a"`, "time": `"2026-01-02T04:04:05Z"`, "kind": `"incident"`, "id": `"a@1"`, "start": `"2026-01-02T03:04:05Z"`, "delay": "0", "score": "9", "threshold": "3", "message": `"two"`,
+		"state": `"closed"`, "page": "true", "end": `"2026-01-02T03:05:05Z"`, "keys": "7", "alarmed": "2", "expected": "0.25",
+	}
+	if diff := cmp.Diff(want, row(l.AppendIncident(nil, Row, e, nil))); diff != "" {
+		t.Error(diff)
+	}
+	object := `{"key":"a","time":"2026-01-02T04:04:05Z","kind":"incident","id":"a@1","state":"closed","page":true,"start":"2026-01-02T03:04:05Z","end":"2026-01-02T03:05:05Z","group":"a","keys":7,"alarmed":2,` +
+		`"members":[{"key":"a/b","time":"2026-01-02T03:04:05Z","score":4,"size":null,"p":0.5}],"expected":0.25,"score":9,"threshold":3,"message":"two","labels":{"severity":"page"}}` + "\n"
+	if diff := cmp.Diff(object, string(l.AppendIncident(nil, Object, e, map[string]string{"severity": "page"}))); diff != "" {
+		t.Error(diff)
+	}
+	m := keyed.Moments{Mean: floats(1), SD: floats(1)}
+	told := keyed.Told{Of: &keyed.Estimate{Time: start, ID: "f:1", X: [][]float64{{1}}, Predicted: m}, Alert: &keyed.Alert{Kind: "novelty", Before: m, After: m, Usual: m}}
+	if got := row(l.AppendAlert(nil, Row, "a/b", told, "a@1", nil)); got["incident"] != `"a@1"` || got["state"] != "" {
+		t.Error(got)
+	}
+	for _, incident := range []string{"", "a@1"} {
+		if got := string(l.AppendAlert(nil, Object, "a/b", told, incident, nil)); strings.Contains(got, `,"incident":"a@1"}`) != (incident != "") || strings.Contains(got, `"incident"`) != (incident != "") {
+			t.Error(got)
+		}
 	}
 }
 
