@@ -1,0 +1,206 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hafvf/hafvf/incidents"
+	"hafvf/hafvf/keyed"
+	"hafvf/pipeline/records"
+)
+
+// fleetLines are the observations of 30 keys in six racks, one in ten minutes over twelve days from
+// a time on, as JSON: of a rack that goes high on the eighth day, and of all keys on the tenth.
+func fleetLines(from time.Time) (lines []string) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	for i := range 12 * 144 {
+		at := from.Add(time.Duration(i) * 10 * time.Minute)
+		for k := range 30 {
+			key := fmt.Sprintf("s%d/r%d:m%d", k/15, k/5%3, k%5)
+			x := rng.NormFloat64()
+			switch {
+			case k/5 == 1 && i >= 8*144 && i < 8*144+6, i >= 10*144 && i < 10*144+4 && k%3 > 0:
+				x += 9
+			}
+			lines = append(lines, fmt.Sprintf(`{"key":%q,"time":%q,"x":%.4f}`+"\n", key, at.Format(time.RFC3339), x))
+		}
+	}
+	return lines
+}
+
+const fleetConfig = "model: {family: normal, prior: auto}\ndetect: true\nsilence: true\nincidents: true\n"
+
+// plainFleet is a plain loop over the observations of a graph: each key by itself, and then all
+// alarms together. It returns the alerts as a receiver gets them.
+func plainFleet(t *testing.T, g *Graph, ids []string, lines []string) (alerts []string) {
+	t.Helper()
+	f := g.transform.(filtering)
+	est, err := keyed.NewEstimator(f.cfg.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fleet, err := incidents.New(incidents.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	type name struct{ key, id, kind string }
+	told := map[name]keyed.Told{}
+	tracks := map[string]*keyed.Track{}
+	for i, line := range lines {
+		key, at, x := parseLine(t, line)
+		if tracks[key] == nil {
+			tracks[key] = est.NewTrack(key)
+		}
+		e := est.Estimate(tracks[key], keyed.Value(at, ids[i], x))
+		if e.Pace != (keyed.Pace{}) {
+			fleet.Register(key, e.Time, e.Pace.Step, e.Pace.Budget)
+		}
+		if a := e.Alarm; a != nil {
+			fleet.Add(incidents.Alarm{ID: e.ID, Key: key, Kind: a.Kind, Time: e.Time, Score: a.Score, Size: a.Size})
+			told[name{key, e.ID, a.Kind}] = keyed.Told{Of: &e, Alert: a}
+		}
+	}
+	_, last, _ := parseLine(t, lines[len(lines)-1])
+	step := fleet.Advance(last)
+	for _, a := range step.Assigned {
+		n := name{a.Key, a.ID, a.Kind}
+		if of, first := told[n]; first { // later ones are of incidents that were found later
+			alerts = append(alerts, string(f.layout.AppendAlert(nil, records.Object, a.Key, of, a.Incident, nil)))
+			delete(told, n)
+		}
+	}
+	for i := range step.Events {
+		e := &step.Events[i]
+		grows := i+1 < len(step.Events) && step.Events[i+1].ID == e.ID && step.Events[i+1].Time.Equal(e.Time) && step.Events[i+1].State == incidents.Update
+		if grows { // what happens at one time is told once
+			if e.State == incidents.Opened {
+				step.Events[i+1].State = incidents.Opened
+			}
+			continue
+		}
+		alerts = append(alerts, string(f.layout.AppendIncident(nil, records.Object, e, nil)))
+	}
+	return alerts
+}
+
+func parseLine(t *testing.T, line string) (key string, at time.Time, x float64) {
+	t.Helper()
+	var stamp string
+	if _, err := fmt.Sscanf(strings.NewReplacer(`{"key":`, "", `,"time":`, " ", `,"x":`, " ", "}", "").Replace(line), "%q %q %g", &key, &stamp, &x); err != nil {
+		t.Fatal(err)
+	}
+	at, err := time.Parse(time.RFC3339, stamp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key, at, x
+}
+
+func placesOf(file string, lines []string) (ids []string) {
+	for i := range lines {
+		ids = append(ids, fmt.Sprintf("%s:%d", file, i+1))
+	}
+	return ids
+}
+
+// The alerts of a file, in one run and in two that a state joins within an incident, are those of
+// a plain loop: alarms with the incidents that they belong to, and what becomes of these.
+func TestIncidentsOfAFile(t *testing.T) {
+	lines := fleetLines(start)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "in.jsonl")
+	run := func(name string, lines []string, set ...string) (Summary, []string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(strings.Join(lines, "")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		alerts := filepath.Join(dir, name)
+		g := compose(t, fleetConfig+"source: {jsonl: {path: "+file+"}}\nsink: none\nalerts: {jsonl: {path: "+alerts+"}}\n", set...)
+		s, err := Run{Graph: g}.Execute(context.Background(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s, readLines(t, alerts)
+	}
+	s, got := run("once.jsonl", lines)
+	want := plainFleet(t, compose(t, fleetConfig+"source: {jsonl: {path: x}}\n"), placesOf("in.jsonl", lines), lines)
+	sameAlerts(t, want, got)
+	if len(s.Incidents) != 2 || s.Incidents[0].NumMembers < 15 || s.Incidents[1].Group != "s0/r1" || !strings.Contains(s.String(), "2 incidents, ") {
+		t.Errorf("%s", s)
+	}
+	if text := strings.Join(got, ""); strings.Count(text, `"state":"opened"`) != 2 || strings.Count(text, `"incident":"s0/r1@`) < 3 {
+		t.Error(text)
+	}
+	var all []string
+	state := "state=" + filepath.Join(dir, "s.bin")
+	within := (10*144 + 1) * 30
+	for i, lines := range [][]string{lines[:within], lines} {
+		_, part := run(fmt.Sprint("part", i), lines, state)
+		all = append(all, part...)
+	}
+	sameAlerts(t, want, all)
+}
+
+// sameAlerts compares alerts in any order.
+func sameAlerts(t *testing.T, want, got []string) {
+	t.Helper()
+	count := map[string]int{}
+	for _, line := range want {
+		count[strings.TrimSpace(line)]++
+	}
+	for _, line := range got {
+		count[strings.TrimSpace(line)]--
+	}
+	wrong := 0
+	for _, line := range slices.Sorted(maps.Keys(count)) {
+		if n := count[line]; n != 0 {
+			if wrong++; wrong < 6 {
+				t.Errorf("%d too few: %s", n, line)
+			}
+		}
+	}
+	if wrong > 0 || len(want) == 0 {
+		t.Errorf("%d of %d alerts differ", wrong, len(want))
+	}
+}
+
+// The same alerts come from a topic, with a restart within an incident. A changelog holds the
+// alarms that wait.
+func TestKafkaIncidents(t *testing.T) {
+	b := fakeBus(t, 2)
+	b.CreateTopic(t, "out", 1, nil)
+	b.CreateTopic(t, "alerts", 1, nil)
+	b.CreateTopic(t, "rejected", 1, nil)
+	lines := fleetLines(time.Now().UTC().Truncate(time.Hour).Add(-14 * 24 * time.Hour))
+	text := b.config("group: g, changelog: states", strings.TrimPrefix(fleetConfig, "model: {family: normal, prior: auto}\n")+"alerts: {kafka: {topic: alerts}, kinds: [novelty, change, incident]}\n")
+	set := []string{"model.prior=auto", "sink=none"}
+	within := (10*144 + 1) * 30
+	b.put(t, lines[:within]...)
+	r := launch(t, compose(t, text, set...))
+	b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
+	r.halt(t)
+	b.put(t, lines[within:]...)
+	r = launch(t, compose(t, text, append(set, "source.kafka.bounded=true")...))
+	<-r.done
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	ids := make([]string, len(lines))
+	at := map[string]int{}
+	for i, line := range lines {
+		at[line] = i
+	}
+	for _, record := range b.Consume(t, "in") {
+		ids[at[string(record.Value)]] = fmt.Sprintf("in-%d-%d", record.Partition, record.Offset)
+	}
+	want := plainFleet(t, compose(t, text, set...), ids, lines)
+	sameAlerts(t, want, b.values(t, "alerts"))
+}
