@@ -1,0 +1,114 @@
+package transforms_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+
+	"hafvf/hafvf/incidents"
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/dofn"
+	"hafvf/transforms"
+)
+
+func init() {
+	register.Function2x0((&collectEventFn{}).ProcessElement)
+	dofn.Register(func(f *collectEventFn) any { return f.ProcessElement })
+}
+
+var (
+	happenedMu sync.Mutex
+	happened   = map[string][]string{} // events of tests, by their names
+)
+
+type collectEventFn struct{ Case string }
+
+func (fn *collectEventFn) ProcessElement(e incidents.Event, _ func([]byte)) {
+	happenedMu.Lock()
+	defer happenedMu.Unlock()
+	happened[fn.Case] = append(happened[fn.Case], eventText(e))
+}
+
+func eventText(e incidents.Event) string {
+	return fmt.Sprintf("%s %s %s %v %d of %d keys, %v: %s", e.Time.Format(time.RFC3339), e.State, e.ID, e.Page, e.NumMembers, e.Keys, e.Members[0], e.Message)
+}
+
+// Incidents behind Filter finds, on a runner, what a plain loop finds: at the end of an input, and
+// as its watermark passes the alarms.
+func TestIncidents(t *testing.T) {
+	cfg := keyed.Recommended("normal")
+	est, err := keyed.NewEstimator(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fleet, err := incidents.New(incidents.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(9, 9))
+	var in []given
+	tracks := map[string]*keyed.Track{}
+	for i := range 6 * 144 {
+		for k := range 12 {
+			key, x := fmt.Sprintf("s%d/m%d", k/4, k), rng.NormFloat64()
+			if k/4 == 1 && i >= 5*144 && i < 5*144+5 {
+				x += 9
+			}
+			o := keyed.Value(at(600*i), fmt.Sprintf("f:%d", len(in)), x)
+			in = append(in, given{key, o})
+			if tracks[key] == nil {
+				tracks[key] = est.NewTrack(key)
+			}
+			e := est.Estimate(tracks[key], o)
+			if e.Pace != (keyed.Pace{}) {
+				fleet.Register(key, e.Time, e.Pace.Step, e.Pace.Budget)
+			}
+			if a := e.Alarm; a != nil {
+				fleet.Add(incidents.Alarm{ID: e.ID, Key: key, Kind: a.Kind, Time: e.Time, Score: a.Score, Size: a.Size})
+			}
+		}
+	}
+	last := map[string]incidents.Event{} // what happens to an incident at one time is told once
+	var order []string
+	for _, e := range fleet.Advance(at(600 * 6 * 144)).Events {
+		name := e.ID + e.Time.String()
+		if was, seen := last[name]; seen && was.State == incidents.Opened {
+			e.State = incidents.Opened
+		} else if !seen {
+			order = append(order, name)
+		}
+		last[name] = e
+	}
+	var want []string
+	for _, name := range order {
+		want = append(want, eventText(last[name]))
+	}
+	if len(want) < 2 {
+		t.Fatalf("the plain loop finds %q", want)
+	}
+	for _, atEnd := range []bool{false, true} {
+		name := fmt.Sprint(t.Name(), atEnd)
+		cases.Store(name, &testCase{in: in})
+		p, s := beam.NewPipelineWithRoot()
+		observations := beam.ParDo(s, &emitFn{Case: name}, beam.Impulse(s))
+		estimates, _ := transforms.Filter(s, transforms.Config{Config: cfg}, observations)
+		events := transforms.Incidents(s, transforms.IncidentsConfig{AtEnd: atEnd}, estimates)
+		beam.ParDo(s, &collectEventFn{Case: name}, events)
+		if _, err := execute(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		got := happened[name]
+		if atEnd { // there is no account that knows the last time, so nothing after the last alarm is known
+			want = slices.DeleteFunc(slices.Clone(want), func(s string) bool { return !slices.Contains(got, s) && slices.Index(want, s) == len(want)-1 })
+		}
+		if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+			t.Errorf("at the end %v: %q, want %q", atEnd, got, want)
+		}
+	}
+}
