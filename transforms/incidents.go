@@ -102,8 +102,7 @@ func beginIncidents(s beam.Scope, cfg IncidentsConfig, col beam.PCollection) (be
 // toFleet gives all notices one key. An empty one comes first: the step reads the state that a
 // run takes over, and sets its timers.
 func toFleet(s beam.Scope, notices beam.PCollection) beam.PCollection {
-	all := beam.Flatten(s, notices, beam.Impulse(s))
-	return beam.ParDo(s, &toFleetFn{}, all)
+	return beam.Flatten(s, beam.ParDo(s, &toFleetFn{}, notices), beam.ParDo(s, &toFleetFn{}, beam.Impulse(s)))
 }
 
 type toFleetFn struct{}

@@ -115,6 +115,7 @@ func TestFlink(t *testing.T) {
 	t.Run("lateness", s.lateness)
 	t.Run("silences", s.silences)
 	t.Run("aggregates", s.aggregates)
+	t.Run("incidents", s.incidents)
 	t.Run("sessions", s.sessions)
 	t.Run("errors", s.errors)
 }
@@ -426,6 +427,57 @@ func (s *site) aggregates(t *testing.T) {
 	}
 	if rejected := s.Broker.Consume(t, "counted-rejected"); len(rejected) > 0 {
 		t.Errorf("%d rejected, the first: %s", len(rejected), rejected[0].Value)
+	}
+	s.Halt(t, cfg, d)
+}
+
+// incidents are those of one process: one task has the alarms of all keys, and a checkpoint holds
+// what waits when a worker is killed.
+func (s *site) incidents(t *testing.T) {
+	const (
+		more  = "detect: true\nincidents: true\nalerts: {kafka: {topic: fleet-alerts}}\n"
+		keys  = 24
+		steps = 600
+	)
+	rng := rand.New(rand.NewPCG(19, 4))
+	from := time.Now().UTC().Truncate(time.Hour).Add(-10 * 24 * time.Hour)
+	var records []*kgo.Record
+	for i := range steps {
+		for k := range keys {
+			x := rng.NormFloat64()
+			if k/6 == 2 && i >= 450 && i < 454 {
+				x += 9
+			}
+			key := fmt.Sprintf("r%d/m%d", k/6, k)
+			text := fmt.Sprintf(`{"key":%q,"time":%q,"x":%.6g}`, key, from.Add(time.Duration(i)*10*time.Minute).Format(time.RFC3339), x)
+			records = append(records, &kgo.Record{Topic: "fleet-in", Key: []byte(key), Value: []byte(text)})
+		}
+	}
+	records = append(records, &kgo.Record{Topic: "fleet-in", Value: []byte("no object")})
+	for _, topic := range []string{"in", "out", "alerts", "rejected"} {
+		s.Broker.CreateTopic(t, "fleet-"+topic, 4, nil)
+	}
+	within := 451 * keys
+	s.Broker.Produce(t, records[:within]...)
+	cfg := s.Config(t, "fleet", "", ", parallelism: 2", more)
+	d := program.Start(t, nil, "run", cfg)
+	s.Leaves(t, cfg)
+	d.Eventually(t, "the job runs", func() bool { return strings.Contains(d.Log(), "the job runs") })
+	d.Eventually(t, "all estimates are written", func() bool { return e2e.Held(t, s.Broker, "fleet-out", "fleet-rejected") >= int64(within) })
+	completed := s.Status(t, "fleet").Completed
+	s.Await(t, d, "fleet", "a checkpoint has the fleet", func(is flink.Status) bool { return is.Completed >= completed+2 })
+	s.Workers[0].Kill()
+	s.StartWorker(0)
+	s.Broker.Produce(t, records[within:]...)
+	s.complete(t, d, "fleet", more)
+	opened := 0
+	for _, r := range s.Broker.Consume(t, "fleet-whole-alerts") {
+		if strings.Contains(string(r.Value), `"state":"opened"`) && strings.Contains(string(r.Value), `"group":"r2"`) {
+			opened++
+		}
+	}
+	if opened != 1 {
+		t.Errorf("%d incidents of the rack opened", opened)
 	}
 	s.Halt(t, cfg, d)
 }
