@@ -1,0 +1,342 @@
+package report
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"hafvf/cmd/hafvf/output"
+	"hafvf/connectors"
+	"hafvf/internal/message"
+)
+
+// Since says from when on a page shows what happened. The zero value is from the beginning.
+type Since struct {
+	Last time.Duration // before the last time of all files
+	From time.Time
+}
+
+// A NoRecords is the error of a file that holds something else.
+type NoRecords struct {
+	Path   string
+	Line   int64
+	Reason string
+}
+
+func (e NoRecords) Error() string {
+	return fmt.Sprintf("%s, line %d is neither an alert nor an estimate: %s; give the alerts and estimates that run has written, in JSON Lines, or a config that ends with .yaml", e.Path, e.Line, e.Reason)
+}
+
+// Files gathers what is in files of alerts and of estimates, in any order.
+func Files(ctx context.Context, paths []string, since Since) (*Collector, error) {
+	from := since.From
+	if since.Last > 0 {
+		if slices.Contains(paths, "-") {
+			return nil, errors.New("a time span before the last record needs the input twice, and standard input comes once: give --since a date, or a file")
+		}
+		var last time.Time
+		for _, path := range paths {
+			err := each(ctx, path, func(r *line) error {
+				if r.time.After(last) {
+					last = r.time
+				}
+				return nil
+			}, nil)
+			if err != nil {
+				return nil, err
+			}
+		}
+		if !last.IsZero() {
+			from = last.Add(-since.Last)
+		}
+	}
+	c := NewCollector(from)
+	// Alerts come first: they tell which keys get a series.
+	first := map[string]bool{}
+	for _, path := range paths {
+		c.Source(path)
+		if path != "-" {
+			holds, err := holdsAlerts(ctx, path)
+			if err != nil {
+				return nil, err
+			}
+			first[path] = holds
+		}
+	}
+	ordered := slices.Clone(paths)
+	slices.SortStableFunc(ordered, func(a, b string) int {
+		switch {
+		case first[a] == first[b]:
+			return 0
+		case first[a]:
+			return -1
+		}
+		return 1
+	})
+	read := map[string]bool{}
+	for _, path := range ordered {
+		if read[path] {
+			c.Note(fmt.Sprintf("%s was given twice, and is read once.", path))
+			continue
+		}
+		read[path] = true
+		if !first[path] && !c.narrowed {
+			c.Narrow()
+		}
+		records := 0
+		err := each(ctx, path, func(r *line) error {
+			records++
+			if r.alert {
+				a, err := parseAlert(r.raw)
+				if err != nil {
+					return NoRecords{r.path, r.at, err.Error()}
+				}
+				c.AddAlert(&a)
+				return nil
+			}
+			if r.quick && c.skip(r.key, r.time) {
+				return nil
+			}
+			e, reason := output.Parse(connectors.Record{Raw: r.raw})
+			switch {
+			case reason != "":
+				return NoRecords{r.path, r.at, reason}
+			case e.Smoothed():
+				return NoRecords{r.path, r.at, "it is a smoothed record: hafvf plot draws it, and hafvf sessions makes a table of it"}
+			}
+			one := estimateOf(&e)
+			c.AddEstimate(&one)
+			return nil
+		}, c)
+		if err != nil {
+			return nil, err
+		}
+		if records == 0 {
+			c.Note(fmt.Sprintf("%s is empty.", path))
+		}
+	}
+	return c, nil
+}
+
+// holdsAlerts looks at the first record of a file.
+func holdsAlerts(ctx context.Context, path string) (alerts bool, err error) {
+	enough := errors.New("enough")
+	err = each(ctx, path, func(r *line) error {
+		alerts = r.alert
+		return enough
+	}, nil)
+	if err == enough {
+		err = nil
+	}
+	return alerts, err
+}
+
+// A line is a record that has been looked at, and not parsed in full.
+type line struct {
+	path  string
+	at    int64
+	raw   []byte
+	key   []byte
+	time  time.Time
+	alert bool
+	quick bool // it begins as run writes it, so that key and time are known
+}
+
+// each calls f with every record of a file. A last line that is cut off, as of a file that still
+// grows, is left out; notes hears of it, if it is not nil.
+func each(ctx context.Context, path string, f func(*line) error, notes *Collector) error {
+	switch ext := filepath.Ext(connectors.Unpacked(path)); ext {
+	case ".csv", ".parquet":
+		return fmt.Errorf("%s: alerts and estimates are read from JSON Lines, not %s: let run write them, with alerts: {jsonl: {path: …}} and sink: {jsonl: {path: …}}", path, ext[1:])
+	}
+	in, err := connectors.Open(connectors.Source{Format: connectors.JSONLines, Path: path})
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	var broken error
+	for n := 0; ; n++ {
+		if n%4096 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		raw, err := in.Next()
+		switch {
+		case err == io.EOF && broken != nil && n > 1:
+			if notes != nil {
+				notes.Note(fmt.Sprintf("The last line of %s is cut off, and left out.", path))
+			}
+			return nil
+		case broken != nil:
+			return broken
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		case raw.Reason != "":
+			return NoRecords{raw.Path, raw.Position, raw.Reason}
+		}
+		r := line{path: raw.Path, at: raw.Position, raw: raw.Raw}
+		if !r.look() {
+			if err := r.parse(); err != nil {
+				wrong := NoRecords{raw.Path, raw.Position, err.Error()}
+				if n == 0 || json.Valid(raw.Raw) || raw.Raw[0] != '{' {
+					return wrong
+				}
+				broken = wrong
+				continue
+			}
+		} else if n > 0 && raw.Raw[len(raw.Raw)-1] != '}' {
+			broken = NoRecords{raw.Path, raw.Position, "it is cut off"}
+			continue
+		}
+		if err := f(&r); err != nil {
+			return err
+		}
+	}
+}
+
+var (
+	keyFirst  = []byte(`{"key":"`)
+	timeNext  = []byte(`","time":"`)
+	kindNext  = []byte(`","kind":"`)
+	idNext    = []byte(`","id":`)
+	countNext = []byte(`","n":`)
+)
+
+// look reads key, time and kind of a record that begins as run writes it. It reports false for
+// any other one.
+func (r *line) look() bool {
+	rest, ok := bytes.CutPrefix(r.raw, keyFirst)
+	if !ok {
+		return false
+	}
+	end := bytes.IndexByte(rest, '"')
+	if end < 0 || bytes.IndexByte(rest[:end], '\\') >= 0 {
+		return false
+	}
+	r.key = rest[:end]
+	rest, ok = bytes.CutPrefix(rest[end:], timeNext)
+	if !ok {
+		return false
+	}
+	if end = bytes.IndexByte(rest, '"'); end < 0 || end > 40 {
+		return false
+	}
+	at, err := time.Parse(time.RFC3339, string(rest[:end]))
+	if err != nil {
+		return false
+	}
+	r.time = at
+	rest = rest[end:]
+	switch {
+	case bytes.HasPrefix(rest, kindNext):
+		r.alert = true
+	case bytes.HasPrefix(rest, idNext) || bytes.HasPrefix(rest, countNext):
+	default:
+		return false
+	}
+	r.quick = true
+	return true
+}
+
+// parse reads key, time and kind of any other record.
+func (r *line) parse() error {
+	var head struct {
+		Key       *string
+		Kind      *string
+		Time      *time.Time
+		Predicted json.RawMessage
+		Session   json.RawMessage
+	}
+	if err := json.Unmarshal(r.raw, &head); err != nil {
+		return errors.New(reasonOf(err))
+	}
+	switch {
+	case head.Key == nil:
+		return errors.New("it has no key")
+	case head.Kind == nil && head.Predicted == nil && head.Session == nil:
+		return errors.New("it has neither kind nor prediction")
+	}
+	r.key, r.alert = []byte(*head.Key), head.Kind != nil
+	if head.Time != nil {
+		r.time = *head.Time
+	}
+	return nil
+}
+
+// reasonOf is an error of encoding/json without the types of Go.
+func reasonOf(err error) string {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Sprintf("%s is a %s", cmp.Or(wrong.Field, "it"), wrong.Value)
+	}
+	if wrong, ok := errors.AsType[*time.ParseError](err); ok {
+		return fmt.Sprintf("the time %s is not RFC 3339", message.Quote(wrong.Value))
+	}
+	return "it is no JSON object: " + err.Error()
+}
+
+func parseAlert(raw []byte) (Alert, error) {
+	a := newAlert()
+	if err := json.Unmarshal(raw, &a); err != nil {
+		return a, errors.New(reasonOf(err))
+	}
+	return a, nil
+}
+
+// estimateOf is what a page needs of a record.
+func estimateOf(r *output.Record) Estimate {
+	nan := math.NaN()
+	e := Estimate{Key: *r.Key, X: nan, Score: nan, Threshold: nan}
+	if r.Time != nil {
+		e.Time = *r.Time
+	}
+	e.Predicted.Mean, e.Predicted.SD = output.First(r.Predicted.Mean), output.First(r.Predicted.SD)
+	if v := output.Observed(r.X, r.Predicted.Mean); len(v) > 0 {
+		e.X = v[0]
+	}
+	e.Usual.Mean, e.Usual.SD = nan, nan
+	if d := r.Detect; d != nil {
+		if d.Usual != nil {
+			e.Usual.Mean, e.Usual.SD = output.First(d.Usual.Mean), output.First(d.Usual.SD)
+		}
+		e.Score, e.Threshold, e.Alarm = output.OrNaN(d.Score), output.OrNaN(d.Threshold), d.Alarm != nil
+	}
+	return e
+}
+
+// Check says why out is no file for a page of these inputs.
+func Check(inputs []string, out string) error {
+	if inputs = slices.DeleteFunc(slices.Clone(inputs), func(in string) bool { return !reads(in, out) }); len(inputs) > 0 {
+		return fmt.Errorf("%s is what is read: give another file to write", out)
+	}
+	if info, err := os.Stat(out); err == nil && info.IsDir() {
+		return fmt.Errorf("%s is a folder: give a file to write", out)
+	}
+	return nil
+}
+
+// reads reports whether out is the file of an input, by whatever path.
+func reads(input, out string) bool {
+	old, err := os.Stat(out)
+	if err != nil {
+		return false
+	}
+	if input == "-" {
+		in, err := os.Stdin.Stat()
+		return err == nil && os.SameFile(in, old)
+	}
+	paths, _ := filepath.Glob(input) // a source may be a pattern
+	return slices.ContainsFunc(append(paths, input), func(path string) bool {
+		in, err := os.Stat(path)
+		return err == nil && os.SameFile(in, old)
+	})
+}
