@@ -117,7 +117,7 @@ func Each(ctx context.Context, path string, f func(Record) error) error {
 		if err != nil {
 			return err
 		}
-		r, reason := Parse(raw)
+		r, reason := parseRecord(raw)
 		if reason != "" {
 			return fmt.Errorf("%s, line %d is neither an estimate nor a smoothed record: %s; the records of a run are read as it writes them, in JSON Lines", raw.Path, raw.Position, reason)
 		}
@@ -137,9 +137,8 @@ func Each(ctx context.Context, path string, f func(Record) error) error {
 	}
 }
 
-// Parse reads a record. It returns the reason why raw is neither an estimate nor a smoothed record,
-// or "".
-func Parse(raw connectors.Record) (r Record, reason string) {
+// parseRecord returns the reason why raw is neither an estimate nor a smoothed record, or "".
+func parseRecord(raw connectors.Record) (r Record, reason string) {
 	if raw.Reason != "" {
 		return r, raw.Reason
 	}

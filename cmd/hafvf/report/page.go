@@ -22,8 +22,7 @@ type Page struct {
 	Notes   []string
 
 	First, Last time.Time // zero where no record has a time
-	Headline    []Count
-	Counts      []Count // all alerts by kind
+	Counts      []Count   // all alerts by kind
 	Alerts      int64
 	Alarms      int64
 	Alarmed     int   // keys with alarms
@@ -34,6 +33,8 @@ type Page struct {
 	IncidentsLeft int
 	IncidentCount int // distinct, without those merged into others
 	Merged        int
+	OpenCount     int // of IncidentCount, not closed
+	PageCount     int // of IncidentCount, with page: true
 	Silent        []Silent
 	SilentLeft    int
 	SilentCount   int
@@ -131,7 +132,7 @@ type Map struct {
 type Tick struct {
 	At    float64 // percent
 	Label string
-	Fine  bool // not on narrow screens
+	Class string // of those that narrow screens have no room for
 }
 
 // A Group is the keys of one prefix.
@@ -165,11 +166,11 @@ type Cells struct{ Class, Path string }
 const (
 	shownIncidents = 100
 	shownMembers   = 20
-	shownSingles   = 20
+	shownSingles   = 10
 	shownSilent    = 200
 	shownNoisy     = 10
 	shownKeys      = 1000 // rows of the map
-	shownGroups    = 40
+	shownGroups    = 64
 	openRows       = 60    // of groups that are unfolded from the start
 	keyAlarms      = 50    // of a key in the data of a click
 	pagePoints     = 60000 // of all series
@@ -193,7 +194,11 @@ func (c *Collector) Page() *Page {
 	}
 	for _, kind := range slices.Sorted(maps.Keys(c.counts)) {
 		if !slices.Contains(kinds, kind) {
-			p.Counts = append(p.Counts, Count{c.counts[kind], kind})
+			name := kind
+			if kind == "incident" {
+				name = "incident records"
+			}
+			p.Counts = append(p.Counts, Count{c.counts[kind], shortened(name)})
 		}
 	}
 	happened := c.happened()
@@ -209,7 +214,6 @@ func (c *Collector) Page() *Page {
 	c.addNoisy(p, happened, ids)
 	c.addData(p, happened)
 	c.addNotes(p)
-	p.Headline = []Count{{int64(p.IncidentCount), "incident"}, {p.Alarms, "alarm"}, {int64(p.Alarmed), "key"}}
 	return p
 }
 
@@ -270,6 +274,14 @@ func (c *Collector) addIncidents(p *Page, ids map[*key]int) map[membership]bool 
 		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(b.Keys, a.Keys), cmp.Compare(a.ID, b.ID))
 	})
 	p.IncidentCount = len(all)
+	for _, one := range all {
+		if one.State != "closed" {
+			p.OpenCount++
+		}
+		if one.Alert.Page {
+			p.PageCount++
+		}
+	}
 	for _, one := range all[:min(len(all), shownIncidents)] {
 		i := Incident{
 			ID: shortened(one.ID), Group: one.Group, State: one.State, Message: shortened(one.Message), Start: one.Start, End: one.End,
@@ -425,7 +437,7 @@ func (g grid) ticks() (all []Tick) {
 				t = t.Add(24 * time.Hour)
 			}
 		}
-		all = append(all, Tick{g.percent(t), t.Format(layout), i%3 != 0})
+		all = append(all, Tick{g.percent(t), t.Format(layout), [...]string{"", "fine", "mid", "fine"}[i%4]})
 	}
 	return all
 }
@@ -442,7 +454,7 @@ func classOf(score float64) int {
 
 var (
 	scoreClasses = []float64{6, 10, 20, 50}
-	countClasses = []int{2, 4, 10, 30}
+	countClasses = []float64{1.5, 2, 3, 5} // times the average of the row
 )
 
 // silentOnly is the class of a cell with nothing but silences.
@@ -470,7 +482,14 @@ func stripOf(cells []uint8) (s Strip) {
 	return s
 }
 
+// countStrip draws how many alarms several keys have, against the average of the row: a hundred
+// keys have some alarm on every day.
 func countStrip(counts []int) Strip {
+	all := 0
+	for _, n := range counts {
+		all += n
+	}
+	average := max(float64(all)/float64(len(counts)), 1)
 	cells := make([]uint8, len(counts))
 	for i, n := range counts {
 		if n == 0 {
@@ -478,7 +497,7 @@ func countStrip(counts []int) Strip {
 		}
 		cells[i] = uint8(len(countClasses) + 1)
 		for class, limit := range countClasses {
-			if n < limit {
+			if float64(n) < limit*average {
 				cells[i] = uint8(class + 1)
 				break
 			}
@@ -620,13 +639,12 @@ func (c *Collector) addMap(p *Page, happened []*key) {
 	})
 	open := 0
 	for i, t := range all {
-		if i >= 2*shownGroups && len(t.Rows) == 0 {
+		if i >= shownGroups && len(t.Rows) == 0 {
 			continue // its keys are among those left
 		}
 		t.Strip = countStrip(t.counts)
-		if open += len(t.Rows); open <= openRows || i == 0 {
-			t.Open = true
-		}
+		open += len(t.Rows)
+		t.Open = open <= openRows
 		t.Name = shown(t.Name)
 		if t.Name == `""` {
 			t.Name = "no prefix"

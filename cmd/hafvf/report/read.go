@@ -106,15 +106,11 @@ func Files(ctx context.Context, paths []string, since Since) (*Collector, error)
 			if r.quick && c.skip(r.key, r.time) {
 				return nil
 			}
-			e, reason := output.Parse(connectors.Record{Raw: r.raw})
-			switch {
-			case reason != "":
-				return NoRecords{r.path, r.at, reason}
-			case e.Smoothed():
-				return NoRecords{r.path, r.at, "it is a smoothed record: hafvf plot draws it, and hafvf sessions makes a table of it"}
+			e, err := parseEstimate(r.raw)
+			if err != nil {
+				return NoRecords{r.path, r.at, err.Error()}
 			}
-			one := estimateOf(&e)
-			c.AddEstimate(&one)
+			c.AddEstimate(&e)
 			return nil
 		}, c)
 		if err != nil {
@@ -151,8 +147,8 @@ type line struct {
 	quick bool // it begins as run writes it, so that key and time are known
 }
 
-// each calls f with every record of a file. A last line that is cut off, as of a file that still
-// grows, is left out; notes hears of it, if it is not nil.
+// each calls f with every record of a file, in order. A last line that is cut off, as of a file
+// that still grows, is left out; notes hears of it, if it is not nil.
 func each(ctx context.Context, path string, f func(*line) error, notes *Collector) error {
 	switch ext := filepath.Ext(connectors.Unpacked(path)); ext {
 	case ".csv", ".parquet":
@@ -162,46 +158,103 @@ func each(ctx context.Context, path string, f func(*line) error, notes *Collecto
 	if err != nil {
 		return err
 	}
-	defer in.Close()
-	var broken error
-	for n := 0; ; n++ {
-		if n%4096 == 0 && ctx.Err() != nil {
+	// One goroutine reads and looks at the lines, this one takes them: most of a large file is
+	// looked at only.
+	batches, stop, done := make(chan []line, 4), make(chan struct{}), make(chan struct{})
+	var failed error
+	cut := false
+	go func() {
+		defer close(done)
+		defer in.Close()
+		defer close(batches)
+		batch := make([]line, 0, batchLines)
+		send := func() bool {
+			if len(batch) == 0 {
+				return true
+			}
+			select {
+			case batches <- batch:
+				batch = make([]line, 0, batchLines)
+				return true
+			case <-stop:
+				return false
+			}
+		}
+		for n := 0; ; n++ {
+			r, err := next(in)
+			if wrong, ok := errors.AsType[cutOff](err); ok && n > 0 {
+				if _, err := in.Next(); err == io.EOF {
+					cut = true
+				} else {
+					failed = wrong.NoRecords
+				}
+				break
+			}
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				failed = err
+				break
+			}
+			if batch = append(batch, r); len(batch) == batchLines && !send() {
+				return
+			}
+		}
+		send()
+	}()
+	defer func() { close(stop); <-done }()
+	for batch := range batches {
+		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		raw, err := in.Next()
-		switch {
-		case err == io.EOF && broken != nil && n > 1:
-			if notes != nil {
-				notes.Note(fmt.Sprintf("The last line of %s is cut off, and left out.", path))
+		for i := range batch {
+			if err := f(&batch[i]); err != nil {
+				return err
 			}
-			return nil
-		case broken != nil:
-			return broken
-		case err == io.EOF:
-			return nil
-		case err != nil:
-			return err
-		case raw.Reason != "":
-			return NoRecords{raw.Path, raw.Position, raw.Reason}
-		}
-		r := line{path: raw.Path, at: raw.Position, raw: raw.Raw}
-		if !r.look() {
-			if err := r.parse(); err != nil {
-				wrong := NoRecords{raw.Path, raw.Position, err.Error()}
-				if n == 0 || json.Valid(raw.Raw) || raw.Raw[0] != '{' {
-					return wrong
-				}
-				broken = wrong
-				continue
-			}
-		} else if n > 0 && raw.Raw[len(raw.Raw)-1] != '}' {
-			broken = NoRecords{raw.Path, raw.Position, "it is cut off"}
-			continue
-		}
-		if err := f(&r); err != nil {
-			return err
 		}
 	}
+	<-done
+	if cut && notes != nil {
+		notes.Note(fmt.Sprintf("The last line of %s is cut off, and left out.", path))
+	}
+	if wrong, ok := errors.AsType[cutOff](failed); ok {
+		return wrong.NoRecords
+	}
+	return failed
+}
+
+const batchLines = 256
+
+// cutOff is the error of a line that ends too early.
+type cutOff struct{ NoRecords }
+
+// next reads a line and looks at it.
+func next(in *connectors.Reader) (line, error) {
+	raw, err := in.Next()
+	if err != nil {
+		return line{}, err
+	}
+	r := line{path: raw.Path, at: raw.Position, raw: raw.Raw}
+	wrong := NoRecords{raw.Path, raw.Position, raw.Reason}
+	if raw.Reason != "" {
+		return r, wrong
+	}
+	if r.look() {
+		if raw.Raw[len(raw.Raw)-1] != '}' && !json.Valid(raw.Raw) {
+			wrong.Reason = "it is cut off"
+			return r, cutOff{wrong}
+		}
+		return r, nil
+	}
+	if err := r.parse(); err != nil {
+		wrong.Reason = err.Error()
+		if raw.Raw[0] == '{' && !json.Valid(raw.Raw) {
+			return r, cutOff{wrong}
+		}
+		return r, wrong
+	}
+	return r, nil
 }
 
 var (
@@ -292,10 +345,35 @@ func parseAlert(raw []byte) (Alert, error) {
 	return a, nil
 }
 
-// estimateOf is what a page needs of a record.
-func estimateOf(r *output.Record) Estimate {
+// parseEstimate reads what a page needs of an estimate, which is a part of output.Record: there
+// may be millions.
+func parseEstimate(raw []byte) (Estimate, error) {
+	var r struct {
+		Key       *string
+		Time      *time.Time
+		X         any
+		Predicted *output.Moments
+		Session   json.RawMessage
+		Detect    *struct {
+			Alarm            *string
+			Usual            *output.Moments
+			Score, Threshold *float64
+		}
+	}
 	nan := math.NaN()
-	e := Estimate{Key: *r.Key, X: nan, Score: nan, Threshold: nan}
+	e := Estimate{X: nan, Score: nan, Threshold: nan}
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return e, errors.New(reasonOf(err))
+	}
+	switch {
+	case r.Key == nil:
+		return e, errors.New("it has no key")
+	case r.Session != nil:
+		return e, errors.New("it is a smoothed record: hafvf plot draws it, and hafvf sessions makes a table of it")
+	case r.Predicted == nil:
+		return e, errors.New("it has no prediction")
+	}
+	e.Key = *r.Key
 	if r.Time != nil {
 		e.Time = *r.Time
 	}
@@ -310,7 +388,7 @@ func estimateOf(r *output.Record) Estimate {
 		}
 		e.Score, e.Threshold, e.Alarm = output.OrNaN(d.Score), output.OrNaN(d.Threshold), d.Alarm != nil
 	}
-	return e
+	return e, nil
 }
 
 // Check says why out is no file for a page of these inputs.
