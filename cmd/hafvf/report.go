@@ -185,7 +185,7 @@ func reportRun(ctx context.Context, path, out string, set []string, since report
 		advice[m.Key] = fmt.Sprintf("%.0f %% of its records are outliers: the family does not fit%s.", 100*m.Share, summary.Advice(m))
 	}
 	c.Ran(report.Run{
-		Config: path, Allowed: all.Budget.Allowed, Raised: all.Budget.Spent, Keys: all.Keys, Advice: advice,
+		Config: filepath.Base(path), Allowed: all.Budget.Allowed, Raised: all.Budget.Spent, Keys: all.Keys, Advice: advice,
 		Rejected: summary.Rejected, Stopped: summary.Stopped,
 	})
 	return c, nil

@@ -236,6 +236,14 @@ func shown(name string) string {
 	return message.Printable(name)
 }
 
+// groupName is a group of keys in a sentence.
+func groupName(name string) string {
+	if name == "" {
+		return "all keys"
+	}
+	return shown(name)
+}
+
 // A membership says which alarm a member is.
 type membership struct {
 	key string
@@ -294,7 +302,7 @@ func (c *Collector) addIncidents(p *Page, ids map[*key]int) map[membership]bool 
 			i.Start = one.Time
 		}
 		if i.Message == "" {
-			i.Message = fmt.Sprintf("%s of %s alarmed.", message.Count(one.Keys, "key", "keys"), cmp.Or(shown(i.Group), "all keys"))
+			i.Message = fmt.Sprintf("%s of %s alarmed.", message.Count(one.Keys, "key", "keys"), groupName(i.Group))
 		}
 		for _, m := range one.Members[:min(len(one.Members), shownMembers)] {
 			i.Members = append(i.Members, Row{Key: shown(m.Key), ID: c.idOf(m.Key, ids), Time: m.Time, Score: float64(m.Score), Size: float64(m.Size), Chance: float64(m.P)})
@@ -652,9 +660,6 @@ func (c *Collector) addMap(p *Page, happened []*key) {
 		m.Groups = append(m.Groups, t.Group)
 	}
 	m.Nested = len(all) > 1
-	if !m.Nested {
-		m.Groups[0].Open = true
-	}
 	m.Fleet = countStrip(fleet)
 	for i := range p.Incidents {
 		one := &p.Incidents[i]

@@ -190,7 +190,8 @@
   function follow() {
     const row = /^#k\d+$/.test(location.hash) && document.getElementById(location.hash.slice(1));
     if (!row) return;
-    row.closest("details").open = true;
+    const group = row.closest("details");
+    if (group) group.open = true;
     const button = row.querySelector("button.name");
     if (!open || open.button !== button) show(button);
     button.focus({ preventScroll: true });

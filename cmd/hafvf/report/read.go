@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"hafvf/cmd/hafvf/output"
@@ -63,7 +64,7 @@ func Files(ctx context.Context, paths []string, since Since) (*Collector, error)
 	// Alerts come first: they tell which keys get a series.
 	first := map[string]bool{}
 	for _, path := range paths {
-		c.Source(path)
+		c.Source(filepath.Base(path))
 		if path != "-" {
 			holds, err := holdsAlerts(ctx, path)
 			if err != nil {
@@ -85,7 +86,7 @@ func Files(ctx context.Context, paths []string, since Since) (*Collector, error)
 	read := map[string]bool{}
 	for _, path := range ordered {
 		if read[path] {
-			c.Note(fmt.Sprintf("%s was given twice, and is read once.", path))
+			c.Note(fmt.Sprintf("%s was given twice, and is read once.", filepath.Base(path)))
 			continue
 		}
 		read[path] = true
@@ -117,7 +118,7 @@ func Files(ctx context.Context, paths []string, since Since) (*Collector, error)
 			return nil, err
 		}
 		if records == 0 {
-			c.Note(fmt.Sprintf("%s is empty.", path))
+			c.Note(fmt.Sprintf("%s is empty.", filepath.Base(path)))
 		}
 	}
 	return c, nil
@@ -216,7 +217,7 @@ func each(ctx context.Context, path string, f func(*line) error, notes *Collecto
 	}
 	<-done
 	if cut && notes != nil {
-		notes.Note(fmt.Sprintf("The last line of %s is cut off, and left out.", path))
+		notes.Note(fmt.Sprintf("The last line of %s is cut off, and left out.", filepath.Base(path)))
 	}
 	if wrong, ok := errors.AsType[cutOff](failed); ok {
 		return wrong.NoRecords
@@ -329,7 +330,7 @@ func (r *line) parse() error {
 // reasonOf is an error of encoding/json without the types of Go.
 func reasonOf(err error) string {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Sprintf("%s is a %s", cmp.Or(wrong.Field, "it"), wrong.Value)
+		return fmt.Sprintf("%s is a %s", strings.ToLower(cmp.Or(wrong.Field, "it")), wrong.Value)
 	}
 	if wrong, ok := errors.AsType[*time.ParseError](err); ok {
 		return fmt.Sprintf("the time %s is not RFC 3339", message.Quote(wrong.Value))
