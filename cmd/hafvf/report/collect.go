@@ -8,6 +8,7 @@ import (
 	"hash/maphash"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -54,6 +55,10 @@ type Number float64
 
 // UnmarshalJSON takes whatever stands there.
 func (n *Number) UnmarshalJSON(b []byte) error {
+	if v, err := strconv.ParseFloat(string(b), 64); err == nil { // most are plain, and there may be millions
+		*n = Number(v)
+		return nil
+	}
 	var v any
 	if err := json.Unmarshal(b, &v); err != nil {
 		return err
@@ -411,15 +416,19 @@ func (c *Collector) skip(name []byte, at time.Time) bool {
 }
 
 // Narrow keeps series of the keys to which most has happened so far, and of no other one: for
-// estimates that come behind all alerts.
-func (c *Collector) Narrow() {
+// estimates that come behind all alerts. It returns these keys, and nil if nothing has happened.
+func (c *Collector) Narrow() map[string]bool {
 	if len(c.alarms) == 0 {
-		return
+		return nil
 	}
 	c.narrowed = true
-	for _, k := range c.happened()[:min(maxFollowed, len(c.happened()))] {
+	followed := map[string]bool{}
+	happened := c.happened()
+	for _, k := range happened[:min(maxFollowed, len(happened))] {
 		k.series = &series{}
+		followed[k.name] = true
 	}
+	return followed
 }
 
 // happened are the keys with alarms, those first to which most happened.

@@ -51,7 +51,7 @@ func Files(ctx context.Context, paths []string, since Since) (*Collector, error)
 					last = r.time
 				}
 				return nil
-			}, nil)
+			}, nil, nil)
 			if err != nil {
 				return nil, err
 			}
@@ -84,6 +84,7 @@ func Files(ctx context.Context, paths []string, since Since) (*Collector, error)
 		return 1
 	})
 	read := map[string]bool{}
+	var followed map[string]bool
 	for _, path := range ordered {
 		if read[path] {
 			c.Note(fmt.Sprintf("%s was given twice, and is read once.", filepath.Base(path)))
@@ -91,29 +92,34 @@ func Files(ctx context.Context, paths []string, since Since) (*Collector, error)
 		}
 		read[path] = true
 		if !first[path] && !c.narrowed {
-			c.Narrow()
+			followed = c.Narrow()
 		}
 		records := 0
+		parse := func(r *line) (err error) {
+			switch {
+			case r.alert:
+				r.told, err = parseAlert(r.raw)
+			case followed == nil || !r.quick || followed[string(r.key)]:
+				r.estimate, err = parseEstimate(r.raw)
+			}
+			return err
+		}
 		err := each(ctx, path, func(r *line) error {
 			records++
-			if r.alert {
-				a, err := parseAlert(r.raw)
+			switch {
+			case r.told != nil:
+				c.AddAlert(r.told)
+			case r.estimate != nil:
+				c.AddEstimate(r.estimate)
+			case !c.skip(r.key, r.time): // of a key that is new
+				e, err := parseEstimate(r.raw)
 				if err != nil {
 					return NoRecords{r.path, r.at, err.Error()}
 				}
-				c.AddAlert(&a)
-				return nil
+				c.AddEstimate(e)
 			}
-			if r.quick && c.skip(r.key, r.time) {
-				return nil
-			}
-			e, err := parseEstimate(r.raw)
-			if err != nil {
-				return NoRecords{r.path, r.at, err.Error()}
-			}
-			c.AddEstimate(&e)
 			return nil
-		}, c)
+		}, parse, c)
 		if err != nil {
 			return nil, err
 		}
@@ -130,7 +136,7 @@ func holdsAlerts(ctx context.Context, path string) (alerts bool, err error) {
 	err = each(ctx, path, func(r *line) error {
 		alerts = r.alert
 		return enough
-	}, nil)
+	}, nil, nil)
 	if err == enough {
 		err = nil
 	}
@@ -146,11 +152,23 @@ type line struct {
 	time  time.Time
 	alert bool
 	quick bool // it begins as run writes it, so that key and time are known
+
+	// What a parse made of it.
+	told     *Alert
+	estimate *Estimate
 }
 
-// each calls f with every record of a file, in order. A last line that is cut off, as of a file
-// that still grows, is left out; notes hears of it, if it is not nil.
-func each(ctx context.Context, path string, f func(*line) error, notes *Collector) error {
+// A batch is lines that are parsed together.
+type batch struct {
+	lines []line
+	done  chan struct{}
+	err   error // of a line that is no record
+}
+
+// each calls f with every record of a file, in order. Several goroutines call parse before that,
+// if it is not nil. A last line that is cut off, as of a file that still grows, is left out; notes
+// hears of it, if it is not nil.
+func each(ctx context.Context, path string, f, parse func(*line) error, notes *Collector) error {
 	switch ext := filepath.Ext(connectors.Unpacked(path)); ext {
 	case ".csv", ".parquet":
 		return fmt.Errorf("%s: alerts and estimates are read from JSON Lines, not %s: let run write them, with alerts: {jsonl: {path: …}} and sink: {jsonl: {path: …}}", path, ext[1:])
@@ -159,58 +177,54 @@ func each(ctx context.Context, path string, f func(*line) error, notes *Collecto
 	if err != nil {
 		return err
 	}
-	// One goroutine reads and looks at the lines, this one takes them: most of a large file is
-	// looked at only.
-	batches, stop, done := make(chan []line, 4), make(chan struct{}), make(chan struct{})
+	batches, stop, done := make(chan *batch, 4), make(chan struct{}), make(chan struct{})
 	var failed error
 	cut := false
 	go func() {
 		defer close(done)
 		defer in.Close()
 		defer close(batches)
-		batch := make([]line, 0, batchLines)
-		send := func() bool {
-			if len(batch) == 0 {
-				return true
-			}
-			select {
-			case batches <- batch:
-				batch = make([]line, 0, batchLines)
-				return true
-			case <-stop:
-				return false
-			}
-		}
-		for n := 0; ; n++ {
-			r, err := next(in)
-			if wrong, ok := errors.AsType[cutOff](err); ok && n > 0 {
-				if _, err := in.Next(); err == io.EOF {
-					cut = true
-				} else {
-					failed = wrong.NoRecords
+		for n, more := 0, true; more; {
+			b := &batch{done: make(chan struct{}), lines: make([]line, 0, batchLines)}
+			for more && len(b.lines) < batchLines {
+				r, err := next(in)
+				if err == nil {
+					b.lines = append(b.lines, r)
+					n++
+					continue
 				}
-				break
+				more = false
+				wrong, ends := errors.AsType[cutOff](err)
+				switch {
+				case err == io.EOF:
+				case ends:
+					failed = wrong.NoRecords
+					if _, err := in.Next(); err == io.EOF && n > 0 {
+						failed, cut = nil, true
+					}
+				default:
+					failed = err
+				}
 			}
-			if err == io.EOF {
-				break
-			}
-			if err != nil {
-				failed = err
-				break
-			}
-			if batch = append(batch, r); len(batch) == batchLines && !send() {
+			go b.parse(parse)
+			select {
+			case batches <- b:
+			case <-stop:
 				return
 			}
 		}
-		send()
 	}()
 	defer func() { close(stop); <-done }()
-	for batch := range batches {
+	for b := range batches {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		for i := range batch {
-			if err := f(&batch[i]); err != nil {
+		<-b.done
+		if b.err != nil {
+			return b.err
+		}
+		for i := range b.lines {
+			if err := f(&b.lines[i]); err != nil {
 				return err
 			}
 		}
@@ -219,10 +233,22 @@ func each(ctx context.Context, path string, f func(*line) error, notes *Collecto
 	if cut && notes != nil {
 		notes.Note(fmt.Sprintf("The last line of %s is cut off, and left out.", filepath.Base(path)))
 	}
-	if wrong, ok := errors.AsType[cutOff](failed); ok {
-		return wrong.NoRecords
-	}
 	return failed
+}
+
+// parse parses the lines of a batch up to the first that is no record.
+func (b *batch) parse(parse func(*line) error) {
+	defer close(b.done)
+	if parse == nil {
+		return
+	}
+	for i := range b.lines {
+		r := &b.lines[i]
+		if err := parse(r); err != nil {
+			b.err = NoRecords{r.path, r.at, err.Error()}
+			return
+		}
+	}
 }
 
 const batchLines = 256
@@ -338,17 +364,17 @@ func reasonOf(err error) string {
 	return "it is no JSON object: " + err.Error()
 }
 
-func parseAlert(raw []byte) (Alert, error) {
+func parseAlert(raw []byte) (*Alert, error) {
 	a := newAlert()
 	if err := json.Unmarshal(raw, &a); err != nil {
-		return a, errors.New(reasonOf(err))
+		return nil, errors.New(reasonOf(err))
 	}
-	return a, nil
+	return &a, nil
 }
 
 // parseEstimate reads what a page needs of an estimate, which is a part of output.Record: there
 // may be millions.
-func parseEstimate(raw []byte) (Estimate, error) {
+func parseEstimate(raw []byte) (*Estimate, error) {
 	var r struct {
 		Key       *string
 		Time      *time.Time
@@ -364,15 +390,15 @@ func parseEstimate(raw []byte) (Estimate, error) {
 	nan := math.NaN()
 	e := Estimate{X: nan, Score: nan, Threshold: nan}
 	if err := json.Unmarshal(raw, &r); err != nil {
-		return e, errors.New(reasonOf(err))
+		return nil, errors.New(reasonOf(err))
 	}
 	switch {
 	case r.Key == nil:
-		return e, errors.New("it has no key")
+		return nil, errors.New("it has no key")
 	case r.Session != nil:
-		return e, errors.New("it is a smoothed record: hafvf plot draws it, and hafvf sessions makes a table of it")
+		return nil, errors.New("it is a smoothed record: hafvf plot draws it, and hafvf sessions makes a table of it")
 	case r.Predicted == nil:
-		return e, errors.New("it has no prediction")
+		return nil, errors.New("it has no prediction")
 	}
 	e.Key = *r.Key
 	if r.Time != nil {
@@ -389,7 +415,7 @@ func parseEstimate(raw []byte) (Estimate, error) {
 		}
 		e.Score, e.Threshold, e.Alarm = output.OrNaN(d.Score), output.OrNaN(d.Threshold), d.Alarm != nil
 	}
-	return e, nil
+	return &e, nil
 }
 
 // Check says why out is no file for a page of these inputs.
