@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -80,6 +81,8 @@ config.`,
 				return usageError{errors.New("report takes either one config, or files of alerts and estimates")}
 			case configs > 0:
 				c, err = reportRun(cmd.Context(), args[0], out, set, since, o)
+			case since.Last > 0 && slices.Contains(args, "-"):
+				return usageError{errors.New("--since a time span needs the input twice, and standard input comes once: give a date, or a file")}
 			case len(set) > 0:
 				return usageError{errors.New("--set is for a config, and files of records were given")}
 			default:

@@ -37,13 +37,11 @@ func (e NoRecords) Error() string {
 	return fmt.Sprintf("%s, line %d is neither an alert nor an estimate: %s; give the alerts and estimates that run has written, in JSON Lines, or a config that ends with .yaml", e.Path, e.Line, e.Reason)
 }
 
-// Files gathers what is in files of alerts and of estimates, in any order.
+// Files gathers what is in files of alerts and of estimates, in any order. With Since.Last it reads
+// them twice, which standard input cannot be.
 func Files(ctx context.Context, paths []string, since Since) (*Collector, error) {
 	from := since.From
 	if since.Last > 0 {
-		if slices.Contains(paths, "-") {
-			return nil, errors.New("a time span before the last record needs the input twice, and standard input comes once: give --since a date, or a file")
-		}
 		var last time.Time
 		for _, path := range paths {
 			err := each(ctx, path, func(r *line) error {
