@@ -265,10 +265,6 @@ func adviceOf(c *config.Config) advice {
 	}
 }
 
-// Advice is what to try for a key whose values the family does not fit, as "; try model.scale: log".
-// It is empty if there is nothing left to try.
-func (s Summary) Advice(m Misfit) string { return s.advice.of(m) }
-
 // of is the advice for a key, empty if there is nothing left to try.
 func (a advice) of(m Misfit) string {
 	var try []string

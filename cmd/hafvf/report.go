@@ -183,12 +183,8 @@ func reportRun(ctx context.Context, path, out string, set []string, since report
 	if err != nil {
 		return nil, err
 	}
-	advice := map[string]string{}
-	for _, m := range summary.Misfits {
-		advice[m.Key] = fmt.Sprintf("%.0f %% of its records are outliers: the family does not fit%s.", 100*m.Share, summary.Advice(m))
-	}
 	c.Ran(report.Run{
-		Config: filepath.Base(path), Allowed: all.Budget.Allowed, Raised: all.Budget.Spent, Keys: all.Keys, Advice: advice,
+		Config: filepath.Base(path), Allowed: all.Budget.Allowed, Raised: all.Budget.Spent, Keys: all.Keys,
 		Rejected: summary.Rejected, Stopped: summary.Stopped,
 	})
 	return c, nil

@@ -18,6 +18,50 @@ type habits struct {
 	noveltyish int // novelties and outliers
 }
 
+// fit is how well the family of a key fits its values.
+type fit struct {
+	values, outliers          int
+	fractions, zero, negative bool
+}
+
+func (f *fit) see(e *Estimate) {
+	if math.IsNaN(e.X) {
+		return
+	}
+	f.values++
+	if e.Outlier {
+		f.outliers++
+	}
+	f.fractions = f.fractions || e.X != math.Trunc(e.X)
+	f.zero, f.negative = f.zero || e.X == 0, f.negative || e.X < 0
+}
+
+// A family does not fit if more than misfitShare of misfitValues or more are outliers, as the
+// summary of a run has it.
+const (
+	misfitShare  = 0.05
+	misfitValues = 200
+)
+
+// advice says whether the family does not fit, and what may fit better.
+func (f *fit) advice() string {
+	share := float64(f.outliers) / float64(f.values)
+	if f.values < misfitValues || share < misfitShare {
+		return ""
+	}
+	try := "model.season"
+	switch {
+	case f.negative:
+	case !f.fractions:
+		try = "model.family: poisson, model.scale: log1p or " + try
+	case f.zero:
+		try = "model.scale: log1p or " + try
+	default:
+		try = "model.scale: log or " + try
+	}
+	return fmt.Sprintf("%.0f %% of its records are outliers, so the family does not fit: look whether %s does.", 100*share, try)
+}
+
 func (h *habits) note(a *Alert, kind int) {
 	if !a.Time.IsZero() && h.hours[a.Time.UTC().Hour()] < math.MaxUint16 {
 		h.hours[a.Time.UTC().Hour()]++
@@ -49,6 +93,9 @@ func (h *habits) note(a *Alert, kind int) {
 // advice says what a key's alarms have in common, and which setting leaves such alarms out.
 func (k *key) advice() string {
 	var all []string
+	if misfit := k.fit.advice(); misfit != "" {
+		all = append(all, misfit)
+	}
 	valued := k.changes + k.noveltyish
 	if k.sized >= 3 && 2*k.small >= k.sized {
 		all = append(all, fmt.Sprintf("%d of %s moved by less than a tenth: detect.min_rel: 0.1 leaves such out.", k.small, message.Count(valued, "alarm", "alarms")))

@@ -86,6 +86,7 @@ type Estimate struct {
 	Predicted, Usual struct{ Mean, SD float64 }
 	Score, Threshold float64
 	Alarm            bool
+	Outlier          bool // is believed to be one
 	Muted            bool // known of a run only
 }
 
@@ -161,6 +162,7 @@ type key struct {
 	muted      int
 	mutedScore float64 // the largest
 	habits
+	fit
 	series *series
 }
 
@@ -210,7 +212,6 @@ type Run struct {
 	Allowed  float64 // alarms by the budgets
 	Raised   int
 	Keys     int
-	Advice   map[string]string // by key: what its values show, and what to try
 	Rejected int64
 	Stopped  bool // before the end of the input
 }
@@ -372,6 +373,7 @@ func (c *Collector) AddEstimate(e *Estimate) {
 	if e.Alarm {
 		c.marked++
 	}
+	k.fit.see(e)
 	if e.Muted {
 		if k.muted == 0 || e.Score > k.mutedScore {
 			k.mutedScore = e.Score

@@ -365,10 +365,7 @@ func (c *Collector) addNoisy(p *Page, happened []*key, ids map[*key]int) {
 		if weeks >= 1 {
 			n.PerWeek = float64(k.alarms) / weeks
 		}
-		if c.run != nil {
-			n.Advice = c.run.Advice[k.name]
-		}
-		n.Advice = strings.TrimSpace(n.Advice + " " + k.advice())
+		n.Advice = k.advice()
 		return n
 	}
 	byNumber := slices.Clone(happened)
@@ -571,7 +568,6 @@ func (c *Collector) addMap(p *Page, happened []*key) {
 		Group
 		counts []int
 		weight float64
-		rows   map[*key]bool
 	}
 	groups := map[string]*tally{}
 	of := func(k *key) *tally {

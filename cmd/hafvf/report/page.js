@@ -267,7 +267,7 @@
       });
     });
     heads[4].setAttribute("aria-sort", "descending"); // as the page has it
-    const filter = document.getElementById("filter"), kind = document.getElementById("kind"), where = document.getElementById("where"), matches = document.getElementById("matches");
+    const filter = document.getElementById("filter"), kind = document.getElementById("kind"), where = document.getElementById("where"), count = document.getElementById("count");
     [...new Set(rows.map((row) => row.cells[2].textContent))].sort().forEach((k) => kind.append(make("option", { value: k }, k)));
     const choose = () => {
       const word = filter.value.trim().toLowerCase();
@@ -278,7 +278,7 @@
         row.hidden = !fits;
         shown += fits;
       }
-      matches.textContent = grouped(shown) + " of " + grouped(rows.length) + " rows";
+      count.textContent = grouped(shown) + " of " + grouped(rows.length) + " rows";
     };
     [filter, kind, where].forEach((e) => e.addEventListener("input", choose));
     filter.form.addEventListener("submit", (event) => event.preventDefault());

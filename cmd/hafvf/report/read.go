@@ -17,6 +17,7 @@ import (
 
 	"hafvf/cmd/hafvf/output"
 	"hafvf/connectors"
+	"hafvf/hafvf"
 	"hafvf/internal/message"
 )
 
@@ -380,6 +381,7 @@ func parseEstimate(raw []byte) (*Estimate, error) {
 		Predicted *output.Moments
 		Session   json.RawMessage
 		Detect    *struct {
+			Kind             string
 			Alarm            *string
 			Usual            *output.Moments
 			Score, Threshold *float64
@@ -412,6 +414,7 @@ func parseEstimate(raw []byte) (*Estimate, error) {
 			e.Usual.Mean, e.Usual.SD = output.First(d.Usual.Mean), output.First(d.Usual.SD)
 		}
 		e.Score, e.Threshold, e.Alarm = output.OrNaN(d.Score), output.OrNaN(d.Threshold), d.Alarm != nil
+		e.Outlier = d.Kind == string(hafvf.Outlier)
 	}
 	return &e, nil
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"hafvf/cmd/hafvf/output"
+	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
 )
 
@@ -20,7 +21,7 @@ func (c *Collector) AddWatched(name string, e *keyed.Estimate, told []keyed.Told
 	}
 	one.Usual.Mean, one.Usual.SD = math.NaN(), math.NaN()
 	if d := e.Detection; d != nil {
-		one.Score, one.Threshold, one.Muted = d.Score, d.Threshold, d.Muted
+		one.Score, one.Threshold, one.Muted, one.Outlier = d.Score, d.Threshold, d.Muted, d.Kind == hafvf.Outlier
 		one.Usual.Mean, one.Usual.SD = first(d.Usual.Mean), first(d.Usual.SD)
 	}
 	c.AddEstimate(&one)
