@@ -178,8 +178,8 @@ const (
 	longestText    = 400
 )
 
-// Page returns the page of what has been gathered. Series are thinned to the size of a page by
-// it.
+// Page returns the page of what has been gathered so far. It thins the series to the size of a
+// page; more records may follow.
 func (c *Collector) Page() *Page {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -213,6 +213,12 @@ func (c *Collector) Page() *Page {
 	c.addSilent(p)
 	c.addNoisy(p, happened, ids)
 	c.addData(p, happened)
+	c.points = 0
+	for _, k := range c.order {
+		if k.series != nil {
+			c.points += len(k.series.points)
+		}
+	}
 	c.addNotes(p)
 	return p
 }

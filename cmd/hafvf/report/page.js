@@ -139,7 +139,7 @@
       box.replaceChildren();
       const width = box.clientWidth, ink = color("--faint"), grid = { stroke: color("--line"), width: 1 };
       const axes = [
-        { stroke: ink, grid, ticks: grid, space: 90, values: (u, all, axis, space, step) => all.map((t) => (step >= 86400 ? iso(t).slice(0, 10) : t % 86400 ? iso(t).slice(11, step < 60 ? 19 : 16) : iso(t).slice(5, 10))) },
+        { stroke: ink, grid, ticks: grid, space: 90, size: 32, values: (u, all, axis, space, step) => all.map((t) => (step >= 86400 ? iso(t).slice(0, 10) : t % 86400 ? iso(t).slice(11, step < 60 ? 19 : 16) : iso(t).slice(5, 10))) },
         { stroke: ink, grid, ticks: grid, size: 58, values: (u, all) => all.map((v) => (Math.abs(v) >= 1e6 || (v && Math.abs(v) < 1e-3) ? v.toExponential(1) : v.toLocaleString("en", { maximumSignificantDigits: 6 }))) },
       ];
       const shared = { width, tzDate: (t) => uPlot.tzDate(new Date(t * 1000), "Etc/UTC"), cursor: { sync: { key: "key" }, drag: { x: true, y: false } } };
