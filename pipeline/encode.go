@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/connectors/webhook"
+	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/dofn"
 	"hafvf/pipeline/records"
@@ -19,6 +21,9 @@ import (
 )
 
 func init() {
+	transforms.RegisterIncidentEncoder(asRecords, func(ctx context.Context, text string) transforms.IncidentEncoder {
+		return &incidentEncoder{settingOf[encoding](text), runOf(ctx)}
+	})
 	transforms.RegisterEncoder(asRecords, func(ctx context.Context, text string) transforms.Encoder { return newEncoder(ctx, text) })
 	transforms.RegisterSmoothedEncoder(asRecords, func(ctx context.Context, text string) transforms.SmoothedEncoder { return newEncoder(ctx, text) })
 	register.Function3x0((&encodeRejectedFn{}).ProcessElement)
@@ -38,6 +43,9 @@ type encoding struct {
 	As        records.Form // of the records
 	Receivers []receiver   // of alerts
 }
+
+// notifies reports whether alerts go by way of incidents.
+func (e *encoding) notifies() bool { return e.Layout.Incidents }
 
 // A receiver says which alerts go to a receiver, and in what form.
 type receiver struct {
@@ -85,37 +93,115 @@ func (e *encoder) Estimate(to *transforms.Encoded, key string, of *keyed.Estimat
 	e.tally.estimate(key, of)
 	to.Records = e.Layout.AppendEstimate(connectors.Chunk(to.Records).Begin([]byte(key), of.ID), e.As, key, of)
 	to.Lines++
-	if of.Silence == nil && of.Alarm == nil && of.Belief == nil {
+	if of.Silence == nil && of.Alarm == nil && of.Belief == nil && of.Pace == nil {
+		return
+	}
+	if e.notifies() {
+		e.notice(to, key, of)
 		return
 	}
 	for i := range e.Receivers {
 		for _, told := range e.Receivers[i].told(key, of) {
-			e.alert(to, i, key, told)
+			e.alert(to, i, key, told, "")
 		}
 	}
 }
 
+// notice appends what incidents are made of, in place of the alerts.
+func (e *encoder) notice(to *transforms.Encoded, key string, of *keyed.Estimate) {
+	add := func(t keyed.Told, role transforms.Role, pace *keyed.Pace) {
+		to.Alerts = transforms.AppendNotice(to.Alerts, key, t, role, pace)
+		to.Lines++
+	}
+	if of.Silence != nil {
+		for _, t := range of.Silence.Alerts(key, of) {
+			add(t, transforms.Decision, nil)
+		}
+	}
+	if of.Alarm != nil || of.Pace != nil {
+		add(keyed.Told{Of: of, Alert: of.Alarm}, transforms.Decision, of.Pace)
+	}
+	if of.Belief != nil {
+		role := transforms.Belief
+		if of.Alarm != nil && of.Alarm.Kind == of.Belief.Kind {
+			role = transforms.BesideAlarm
+		}
+		add(keyed.Told{Of: of, Alert: of.Belief}, role, nil)
+	}
+}
+
 func (e *encoder) Silent(to *transforms.Encoded, key string, s keyed.Silent) {
+	if e.notifies() {
+		for _, told := range s.Alerts(key) {
+			to.Alerts = transforms.AppendNotice(to.Alerts, key, told, transforms.Decision, nil)
+			to.Lines++
+		}
+		return
+	}
 	for i := range e.Receivers {
 		r := &e.Receivers[i]
 		for _, told := range s.Alerts(key) {
 			if r.wants(key, told.Kind, r.Kinds) {
-				e.alert(to, i, key, told)
+				e.alert(to, i, key, told, "")
 			}
 		}
 	}
 }
 
-// alert appends an alert for a receiver. If there are several, the receiver stands before the
-// id.
-func (e *encoder) alert(to *transforms.Encoded, receiver int, key string, t keyed.Told) {
-	id := t.Of.ID
+// alert appends an alert for a receiver.
+func (e *encoding) alert(to *transforms.Encoded, receiver int, key string, t keyed.Told, incident string) {
+	r := &e.Receivers[receiver]
+	to.Alerts = e.Layout.AppendAlert(e.begin(to, receiver, key, t.Of.ID), r.As, key, t, incident, r.Labels)
+	to.Lines++
+}
+
+// begin begins the line of an alert. If there are several receivers, the receiver stands before
+// the id.
+func (e *encoding) begin(to *transforms.Encoded, receiver int, key, id string) []byte {
 	if len(e.Receivers) > 1 {
 		id = string(rune(receiver)) + id
 	}
-	r := &e.Receivers[receiver]
-	to.Alerts = e.Layout.AppendAlert(connectors.Chunk(to.Alerts).Begin([]byte(key), id), r.As, key, t.Of, t.Alert, r.Labels)
-	to.Lines++
+	return connectors.Chunk(to.Alerts).Begin([]byte(key), id)
+}
+
+// An incidentEncoder turns alerts, and what becomes of incidents, into lines, and counts the
+// incidents for the run's summary.
+type incidentEncoder struct {
+	encoding
+	run *run
+}
+
+func (e *incidentEncoder) Alert(to *transforms.Encoded, key string, t keyed.Told, role transforms.Role, incident string) {
+	for i := range e.Receivers {
+		r := &e.Receivers[i]
+		kinds := r.Beliefs
+		if role == transforms.Decision {
+			kinds = r.Kinds
+		}
+		if r.wants(key, t.Kind, kinds) && !(role == transforms.BesideAlarm && r.wants(key, t.Kind, r.Kinds)) {
+			e.alert(to, i, key, t, incident)
+		}
+	}
+}
+
+func (e *incidentEncoder) Incident(to *transforms.Encoded, of *incidents.Event) {
+	e.run.incident(of)
+	// Records of an incident have one id. What a consumer recognises repeats by is this.
+	id := fmt.Sprintf("%s/%s/%s", of.ID, of.State, of.Time.Format(time.RFC3339Nano))
+	for i := range e.Receivers {
+		if r := &e.Receivers[i]; r.wantsIncident(of) {
+			to.Alerts = e.Layout.AppendIncident(e.begin(to, i, of.Group, id), r.As, of, r.Labels)
+			to.Lines++
+		}
+	}
+}
+
+func (*incidentEncoder) Flush() {}
+
+// wantsIncident reports whether an incident goes to the receiver: its group, or one of the members
+// that it names, has to match the pattern of keys.
+func (r *receiver) wantsIncident(e *incidents.Event) bool {
+	return r.wants(e.Group, incidents.Kind, r.Kinds) || slices.ContainsFunc(e.Members, func(m incidents.Member) bool { return r.wants(m.Key, incidents.Kind, r.Kinds) })
 }
 
 // pickFn picks the alerts of one receiver of several.

@@ -6,14 +6,17 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf"
+	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
+	"hafvf/internal/message"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/flink"
 	"hafvf/pipeline/observe"
@@ -33,6 +36,7 @@ type Graph struct {
 	alerts    []graphSink // of the receivers
 	states    string      // file of the states, "" for none
 	detects   bool
+	groups    bool     // alarms into incidents
 	patterns  []string // of the exceptions
 	warmUp    int      // of the keys without one; 0 for none
 	advice    advice
@@ -74,7 +78,7 @@ func (g *Graph) String() string {
 
 // Compose composes the steps of a config. It reads no data.
 func Compose(c *config.Config) (*Graph, error) {
-	g := &Graph{Runner: c.Runner, states: c.State, detects: c.Detect != nil, warmUp: c.Model.WarmUp, advice: adviceOf(c)}
+	g := &Graph{Runner: c.Runner, states: c.State, detects: c.Detect != nil, groups: c.Incidents != nil, warmUp: c.Model.WarmUp, advice: adviceOf(c)}
 	base := filterConfig(c, c.Model.Prior, c.Model.WarmUp, c.Model.Season, c.Levels, c.Top, c.Bank)
 	var rules []keyed.Rule
 	all := []hafvf.Config{base}
@@ -87,7 +91,7 @@ func Compose(c *config.Config) (*Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	layout.Brief, layout.Interval, layout.Events = c.Records == config.Brief, c.Interval != 0, c.Aggregate != nil
+	layout.Brief, layout.Interval, layout.Events, layout.Incidents = c.Records == config.Brief, c.Interval != 0, c.Aggregate != nil, c.Incidents != nil
 	var x connectors.Kind
 	g.source, x = newSource(c)
 	var alerts []graphSink
@@ -123,7 +127,7 @@ func Compose(c *config.Config) (*Graph, error) {
 		}
 		live := c.Silence != nil && c.Source.Unending()
 		atEnd := (c.Silence != nil || c.Aggregate != nil) && !c.Source.Unending() && c.Runner.Name != config.Flink
-		g.transform = filtering{layout, transforms.Config{Config: cfg, Cells: cells(c.Runner), AtEnd: atEnd, GoesOn: atEnd && c.State != ""}, receivers, live}
+		g.transform = filtering{layout, transforms.Config{Config: cfg, Cells: cells(c.Runner), AtEnd: atEnd, GoesOn: atEnd && c.State != ""}, receivers, live, groupingOf(c)}
 	}
 	g.sink = newSink(&c.Sink, g.transform.columns(layout, x), &c.Source)
 	g.alerts = alerts
@@ -142,6 +146,19 @@ func Compose(c *config.Config) (*Graph, error) {
 		g.Steps = append(g.Steps, Step{"alert", strings.Join(toldKinds(c, &c.Alerts[i]), ", ") + " to " + s.describe(), nil})
 	}
 	return g, nil
+}
+
+// groupingOf says how alarms become incidents, nil if they do not.
+func groupingOf(c *config.Config) *transforms.IncidentsConfig {
+	i := c.Incidents
+	if i == nil {
+		return nil
+	}
+	g := &transforms.IncidentsConfig{Budget: i.Budget, Separators: i.Separators, Zone: i.Zone, Lateness: c.Lateness, AtEnd: !c.Source.Unending() && c.Runner.Name != config.Flink}
+	if a := c.Aggregate; a != nil {
+		g.Lateness += a.Every + time.Hour + a.Wait // a clock that goes back makes an interval longer
+	}
+	return g
 }
 
 // aggregation is that of sessions, nil if there is none.
@@ -187,6 +204,8 @@ func toldKinds(c *config.Config, r *config.Receiver) []string {
 	for _, kind := range r.Kinds {
 		if raised[kind] {
 			all = append(all, kind+" alarms")
+		} else if kind == incidents.Kind && c.Incidents != nil {
+			all = append(all, "incidents")
 		}
 	}
 	if c.Detect != nil {
@@ -204,7 +223,7 @@ func toldKinds(c *config.Config, r *config.Receiver) []string {
 func newSource(c *config.Config) (graphSource, connectors.Kind) {
 	if s := c.Source.Kafka; s != nil {
 		t := topicSource{*s}
-		if c.Transform == config.Smooth || c.Order != config.Arrival && (c.Lateness > 0 || c.Silence != nil || c.Aggregate != nil) {
+		if c.Transform == config.Smooth || c.Order != config.Arrival && (c.Lateness > 0 || c.Silence != nil || c.Aggregate != nil || c.Incidents != nil) {
 			t.Clock, t.ClockSetting = payloadClock, settingText(t.Fields) // only there does something wait for the watermark
 		}
 		if r := c.Runner; r.Name == config.Flink {
@@ -330,6 +349,9 @@ func (g *Graph) build() *beam.Pipeline {
 	if b.late.IsValid() {
 		rejects = append(rejects, beam.ParDo(s.Scope("Reject"), &encodeRejectedFn{}, b.late))
 	}
+	if len(g.alerts) == 0 && b.alerts.IsValid() {
+		graphSink{}.write(s, "", b.alerts) // incidents are counted all the same
+	}
 	for i, sink := range g.alerts {
 		alerts := b.alerts
 		if len(g.alerts) > 1 {
@@ -354,14 +376,18 @@ func named(step string, state any) string {
 type filtering struct {
 	layout    records.Layout
 	cfg       transforms.Config
-	receivers []receiver // of alerts
-	live      bool       // silence is told while it lasts
+	receivers []receiver                  // of alerts
+	live      bool                        // silence is told while it lasts
+	incidents *transforms.IncidentsConfig // nil: alarms are not grouped
 }
 
 func (f filtering) build(s beam.Scope, as records.Form, in transforms.Registered, batches beam.PCollection) built {
-	return f.filter(s, in, transforms.Registered{Name: asRecords, Setting: settingText(encoding{
-		Layout: f.layout, As: as, Receivers: f.receivers,
-	})}, batches)
+	records := transforms.Registered{Name: asRecords, Setting: settingText(encoding{Layout: f.layout, As: as, Receivers: f.receivers})}
+	b := f.filter(s, in, records, batches)
+	if f.incidents != nil {
+		b.alerts = transforms.IncidentsEncoded(s, *f.incidents, records, b.alerts)
+	}
+	return b
 }
 
 // filter adds the filter with an encoder.
@@ -399,10 +425,14 @@ func (f filtering) steps() []Step {
 	if a := f.cfg.Aggregate; a != nil {
 		order = describeAggregation(&a.Aggregation) + ", " + order
 	}
-	return []Step{
+	steps := []Step{
 		{config.Filter, fmt.Sprintf("%s, keyed, %s", describeFilter(f.cfg.Filter, f.cfg.Keys), order), []string{"encode", "reject"}},
 		{"encode", "estimates as records", []string{"write"}},
 	}
+	if i := f.incidents; i != nil {
+		steps = append(steps, Step{"group", fmt.Sprintf("the alarms of all keys, by prefixes that end at one of %s, into incidents, one by chance in %s", i.Separators, message.Duration(i.Budget)), []string{"alert"}})
+	}
+	return steps
 }
 
 // smoothing is transform: smooth.

@@ -14,6 +14,7 @@ import (
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/kafkaio/embedded"
+	"hafvf/hafvf/incidents"
 	"hafvf/internal/account"
 	"hafvf/pipeline/direct"
 	"hafvf/pipeline/observe"
@@ -105,7 +106,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 		return s, err
 	}
 	s = state.summary()
-	s.detects, s.warmUp, s.advice = graph.detects, graph.warmUp, graph.advice
+	s.detects, s.groups, s.warmUp, s.advice = graph.detects, graph.groups, graph.warmUp, graph.advice
 	s.WarmUps = state.account.WarmUps()
 	for i, pattern := range graph.patterns {
 		if s.Records > 0 && !state.account.HasMatched(i) {
@@ -203,16 +204,17 @@ type run struct {
 	folds     observe.Folds // of the source
 	turns     turnLog
 
-	mu       sync.Mutex
-	lost     int64     // alerts that were not delivered
-	lostTold time.Time // when the log last said so
-	buried   error     // of the dead letter
-	written  int64
-	stopped  bool
-	largest  []Break
-	rejects  records.Rejections
-	keys     map[string]seen
-	breaking map[string]bool // keys with a break, at most countedKeys
+	mu        sync.Mutex
+	lost      int64     // alerts that were not delivered
+	lostTold  time.Time // when the log last said so
+	buried    error     // of the dead letter
+	written   int64
+	stopped   bool
+	incidents map[string]incidents.Event // by id, as last told
+	largest   []Break
+	rejects   records.Rejections
+	keys      map[string]seen
+	breaking  map[string]bool // keys with a break, at most countedKeys
 	// uncounted says that more keys have one.
 	uncounted bool
 }
@@ -318,6 +320,9 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 	for _, s := range g.sinks() {
 		// Files of a bounded run appear at its end.
 		cfg.AtEnd = cfg.AtEnd || t.Bounded && s.file != nil && !s.file.Direct()
+	}
+	if f, ok := g.transform.(filtering); ok && f.incidents != nil && t.Changelog == "" {
+		cfg.Drain = true // no state holds the alerts that wait
 	}
 	if _, ok := g.transform.(smoothing); ok {
 		cfg.AtEnd, cfg.Drain = true, true // sessions are in the runner until they are over
@@ -457,7 +462,34 @@ func (r *run) summary() Summary {
 		}
 	}
 	s.Breaking, s.uncounted = len(r.breaking), r.uncounted
+	for _, e := range r.incidents {
+		s.Incidents = append(s.Incidents, e)
+	}
+	slices.SortFunc(s.Incidents, func(a, b incidents.Event) int {
+		return cmp.Or(cmp.Compare(b.Score, a.Score), a.Start.Compare(b.Start), cmp.Compare(a.ID, b.ID))
+	})
 	return s
+}
+
+// incident notes what became of an incident, for the summary. It does nothing on a nil run.
+func (r *run) incident(e *incidents.Event) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e.State == incidents.Merged {
+		delete(r.incidents, e.ID)
+		return
+	}
+	if r.incidents == nil {
+		r.incidents = map[string]incidents.Event{}
+	}
+	if _, known := r.incidents[e.ID]; known || len(r.incidents) < countedKeys {
+		of := *e
+		of.Members = nil
+		r.incidents[e.ID] = of
+	}
 }
 
 // note adds a tally to the summary.

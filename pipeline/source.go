@@ -95,8 +95,14 @@ func (f fileSource) check(context.Context, *clients) error {
 }
 
 func (f fileSource) describe() string { return f.Format + " " + f.Path }
-func (f fileSource) values() []string { return f.fields.Values }
 func (f fileSource) state() any       { return f.Path }
+
+func (f fileSource) values() []string {
+	if f.fields.Layout == config.Series { // the field is a list of them
+		return []string{"value"}
+	}
+	return f.fields.Values
+}
 
 func (f fileSource) read(s beam.Scope) (batches beam.PCollection, decoder transforms.Registered) {
 	return connectors.Read(s, f.Source), transforms.Registered{Name: ofFiles, Setting: settingText(decoding{f.Format, f.fields, f.Once()})}

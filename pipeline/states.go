@@ -125,7 +125,7 @@ func listStates(all []states.State, where string, cfg *keyed.Config, key string,
 	found, bad := 0, 0
 	var why error
 	for _, s := range all {
-		if key != "" && s.Key != key {
+		if key != "" && s.Key != key || s.Key == states.FleetKey {
 			continue
 		}
 		found++

@@ -11,6 +11,7 @@ import (
 
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf"
+	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/account"
@@ -40,6 +41,9 @@ type Summary struct {
 	// further than 100,000.
 	Breaking int
 
+	// Incidents are those that opened, the least probable by chance first, each as it was told last.
+	Incidents []incidents.Event
+
 	Rejections []records.Rejection // the commonest reasons, most first
 	WarmUps    []string            // keys that had fewer observations than their warm-up
 	Unmatched  []string            // patterns of exceptions that matched no key
@@ -47,6 +51,7 @@ type Summary struct {
 
 	uncounted bool // more keys than Breaking had one
 
+	groups  bool // alarms into incidents
 	part    bool // outputs and file of states stay as they were
 	detects bool
 	resumes bool // from a file of states
@@ -98,6 +103,9 @@ func (s Summary) String() string {
 	default:
 		fmt.Fprintf(&b, "%s, ", count(s.Keys, "key"))
 	}
+	if s.groups {
+		fmt.Fprintf(&b, "%s, ", count(int64(len(s.Incidents)), "incident"))
+	}
 	if s.Silences > 0 {
 		fmt.Fprintf(&b, "%s, ", count(s.Silences, "silence"))
 	}
@@ -117,6 +125,7 @@ func (s Summary) String() string {
 	b.WriteByte('\n')
 	b.WriteString(s.Kept())
 	s.hints(&b)
+	s.incidents(&b)
 	if len(s.Largest) == 0 {
 		return b.String()
 	}
@@ -146,6 +155,25 @@ func (s Summary) String() string {
 		b.WriteByte('\n')
 	}
 	return b.String()
+}
+
+// incidents lists the first incidents.
+func (s Summary) incidents(b *strings.Builder) {
+	if len(s.Incidents) == 0 {
+		return
+	}
+	const named = 10
+	b.WriteString("incidents, the least probable by chance first:\n")
+	for _, e := range s.Incidents[:min(len(s.Incidents), named)] {
+		note := ""
+		if !e.Page {
+			note = ", no page"
+		}
+		fmt.Fprintf(b, "  %s  score %.1f%s: %s\n", e.Start.Format(time.RFC3339), e.Score, note, e.Message)
+	}
+	if more := len(s.Incidents) - named; more > 0 {
+		fmt.Fprintf(b, "  and %s\n", message.Count(more, "more incident", "more incidents"))
+	}
 }
 
 // Kept says in a line what is left of a run whose outputs stay as they were. It is empty if

@@ -12,6 +12,7 @@ import (
 
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/account"
+	"hafvf/internal/states"
 )
 
 // silentTag is the tag of the timers of silence; those of waiting observations have others.
@@ -130,6 +131,9 @@ func (fn *resumeFn) Setup() (err error) {
 
 func (fn *resumeFn) ProcessElement(ctx context.Context, _ []byte, emit func(beam.EventTime, string, []byte)) error {
 	return account.From(ctx).RestoreTimers(func(key string, b []byte) error {
+		if key == states.FleetKey {
+			return nil
+		}
 		e, err := fn.estimator.Open(key, b)
 		if errors.Is(err, keyed.ErrOtherConfig) {
 			return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -15,12 +16,13 @@ import (
 	"time"
 
 	godiff "github.com/google/go-cmp/cmp"
+	"github.com/parquet-go/parquet-go"
 
 	"hafvf/internal/streams"
 )
 
 // A dataSet is a file as somebody has it, with the config that leads from it to alarms and
-// a picture, and what is known to have happened in it.
+// a picture, and what is known to have happened in it. Without a config, that of init is taken.
 type dataSet struct {
 	name, file, config string
 	text               func(noise *rand.Rand) string
@@ -118,6 +120,174 @@ alerts: {jsonl: {path: alerts.jsonl}}
 			{"a day of half price", "Graz", day(620), day(620), `sales is 3803 .*, usual on such a day 2310`},
 		},
 	},
+	{
+		// A spreadsheet with a column for each room.
+		name: "rooms", file: "rooms.csv", text: rooms,
+		events: []dataEvent{
+			{"a window is left open", "Lab 3 (°C)", day(16.25), day(16.3), `value is 1[45].*, usual at this hour 20`},
+			{"a freezer warms up", "Freezer (°C)", day(18), day(18.6), `usual at this hour -18`},
+		},
+	},
+	{
+		// A table of 120 devices as a warehouse exports it, sorted by time.
+		name: "devices", file: "devices.parquet", text: devices,
+		events: []dataEvent{
+			{"a device runs hot", "dev-0017", day(20), day(20.5), `temperature_c `},
+			{"and another one", "dev-0102", day(23.5), day(24), `temperature_c `},
+		},
+	},
+	{
+		// Series with labels, as VictoriaMetrics exports them.
+		name: "export", file: "export.jsonl", text: export,
+		events: []dataEvent{
+			{"an index is lost", `query_seconds{instance="db-0",job="postgres"}`, day(18), day(18.2), `usual at this hour 0\.00`},
+			{"a table grows", `query_seconds{instance="db-5",job="postgres"}`, day(15.5), day(16.5), `has been above usual since`},
+		},
+	},
+	{
+		// Requests and errors of pages, by the hour.
+		name: "errors", file: "pages.csv", text: pageErrors,
+		events: []dataEvent{
+			{"a release breaks a page", "/cart", day(40), day(41), `errors`},
+		},
+	},
+	{
+		// A log of logins, one line each.
+		name: "events", file: "logins.csv", text: logins,
+		events: []dataEvent{
+			{"nothing comes for half an hour", "web", day(16).Add(16*time.Hour + 10*time.Minute), day(16).Add(16*time.Hour + 30*time.Minute), `now 0, usual at this hour 25`},
+			{"an attack", "app", day(19.1), day(19.12), `usual at this hour`},
+		},
+	},
+}
+
+func rooms(noise *rand.Rand) string {
+	var b strings.Builder
+	names := []string{"Freezer (°C)"}
+	for i := range 11 {
+		names = append(names, fmt.Sprintf("Lab %d (°C)", i+1))
+	}
+	b.WriteString("Time," + strings.Join(names, ",") + ",Comment\n")
+	for i := range 21 * 144 {
+		at := firstMonday.Add(time.Duration(i) * 10 * time.Minute)
+		b.WriteString(at.Format("2006-01-02 15:04"))
+		for room := range names {
+			x := 20 + .2*float64(room) + math.Sin(2*math.Pi*at.Sub(day(.3)).Hours()/24) + .3*noise.NormFloat64()
+			switch {
+			case room == 0 && at.Before(day(18)):
+				x = -18 + .4*noise.NormFloat64()
+			case room == 0:
+				x = -18 + at.Sub(day(18)).Hours()/2 + .4*noise.NormFloat64()
+			case room == 3 && !at.Before(day(16.25)) && at.Before(day(16.3)):
+				x -= 5
+			}
+			if room == 5 && i%500 > 480 { // its logger is away at times
+				b.WriteString(",")
+				continue
+			}
+			fmt.Fprintf(&b, ",%.1f", x)
+		}
+		b.WriteString(",\n")
+	}
+	return b.String()
+}
+
+func devices(noise *rand.Rand) string {
+	type row struct {
+		At          int64   `parquet:"recorded_at,timestamp(millisecond)"`
+		Device      string  `parquet:"device,dict"`
+		Firmware    string  `parquet:"firmware,dict"`
+		Sequence    int64   `parquet:"seq"`
+		Temperature float64 `parquet:"temperature_c"`
+	}
+	var b bytes.Buffer
+	w := parquet.NewGenericWriter[row](&b)
+	rows := make([]row, 120)
+	for hour := range 25 * 24 {
+		at := firstMonday.Add(time.Duration(hour) * time.Hour)
+		for i := range rows {
+			x := 40 + float64(i%7) + 1.5*noise.NormFloat64()
+			if i == 17 && !at.Before(day(20)) || i == 102 && !at.Before(day(23.5)) {
+				x += 15
+			}
+			rows[i] = row{at.UnixMilli(), fmt.Sprintf("dev-%04d", i), []string{"1.2", "1.3"}[i%2], int64(hour), math.Round(10*x) / 10}
+		}
+		if _, err := w.Write(rows); err != nil {
+			panic(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		panic(err)
+	}
+	return b.String()
+}
+
+func export(noise *rand.Rand) string {
+	var b strings.Builder
+	for i := range 6 {
+		var values, times []string
+		for step := range 21 * 288 {
+			at := firstMonday.Add(time.Duration(step) * 5 * time.Minute)
+			x := .004 * math.Exp(.3*math.Sin(2*math.Pi*at.Sub(day(.25)).Hours()/24)+.4*noise.NormFloat64())
+			switch {
+			case i == 0 && !at.Before(day(18)):
+				x *= 5
+			case i == 5 && !at.Before(day(15.5)) && at.Before(day(16.5)):
+				x *= math.Exp(2 * at.Sub(day(15.5)).Hours() / 24)
+			}
+			values, times = append(values, fmt.Sprintf("%.5g", x)), append(times, fmt.Sprint(at.UnixMilli()))
+		}
+		fmt.Fprintf(&b, `{"metric":{"__name__":"query_seconds","job":"postgres","instance":"db-%d"},"values":[%s],"timestamps":[%s]}`+"\n", i, strings.Join(values, ","), strings.Join(times, ","))
+	}
+	return b.String()
+}
+
+func pageErrors(noise *rand.Rand) string {
+	var b strings.Builder
+	b.WriteString("page,hour,requests,errors\n")
+	for hour := range 56 * 24 {
+		at := firstMonday.Add(time.Duration(hour) * time.Hour)
+		for i, page := range []string{"/", "/cart", "/login", "/search", "/item", "/help"} {
+			mean := 3000 * math.Exp(math.Sin(2*math.Pi*at.Sub(day(.25)).Hours()/24)) / float64(i+1)
+			share := .01 * math.Exp(.3*noise.NormFloat64())
+			if page == "/cart" && !at.Before(day(40)) && at.Before(day(41)) {
+				share *= 3
+			}
+			n := streams.Poisson(noise, mean)
+			fmt.Fprintf(&b, "%s,%s,%.0f,%.0f\n", page, at.Format(time.RFC3339), n, min(n, streams.Poisson(noise, share*n)))
+		}
+	}
+	return b.String()
+}
+
+func logins(noise *rand.Rand) string {
+	var b strings.Builder
+	b.WriteString("time,client,user,result\n")
+	for minute := range 21 * 24 * 60 {
+		at := firstMonday.Add(time.Duration(minute) * time.Minute)
+		type login struct {
+			at     time.Time
+			client string
+		}
+		var all []login
+		for _, client := range []string{"web", "app"} {
+			rate := 4 * math.Exp(.5*math.Sin(2*math.Pi*at.Sub(day(.25)).Hours()/24))
+			switch since := at.Sub(day(16)); {
+			case client == "web" && since >= 16*time.Hour+10*time.Minute && since < 16*time.Hour+40*time.Minute:
+				rate = 0
+			case client == "app" && !at.Before(day(19.1)) && at.Before(day(19.12)):
+				rate *= 5
+			}
+			for range int(streams.Poisson(noise, rate)) {
+				all = append(all, login{at.Add(time.Duration(noise.Int64N(int64(time.Minute)))), client})
+			}
+		}
+		slices.SortFunc(all, func(a, b login) int { return a.at.Compare(b.at) })
+		for _, l := range all {
+			fmt.Fprintf(&b, "%s,%s,u%05d,%s\n", l.at.Format("2006-01-02T15:04:05.000Z"), l.client, noise.IntN(60000), []string{"ok", "ok", "ok", "wrong password"}[noise.IntN(4)])
+		}
+	}
+	return b.String()
 }
 
 func spreadsheet(noise *rand.Rand) string {
@@ -260,9 +430,9 @@ func days(noise *rand.Rand) string {
 	return b.String()
 }
 
-// Data sets as new users have them lead from a config of a few lines to a look at the data,
-// alarms, and a picture. What is known to have happened is told. The golden files hold what
-// the program says on the way; times of the clock are left out.
+// Data sets as new users have them lead from init, or from a config of a few lines, to a look at
+// the data, alarms, and a picture. What is known to have happened is told. The golden files hold
+// what the program says on the way; times of the clock are left out.
 func TestDataSets(t *testing.T) {
 	for i, d := range dataSets {
 		t.Run(d.name, func(t *testing.T) {
@@ -271,13 +441,31 @@ func TestDataSets(t *testing.T) {
 			}
 			dir := folder(t, map[string]string{d.file: d.text(rand.New(rand.NewPCG(18, uint64(i)))), "c.yaml": d.config})
 			var said strings.Builder
-			for _, args := range []string{"check c.yaml", "run c.yaml", "plot out.jsonl -o out.svg"} {
+			hafvf := func(args string) (stdout string) {
 				code, stdout, stderr := program.Run(t, dir, "", strings.Fields(args)...)
 				if code != 0 {
 					t.Fatalf("hafvf %s: exit %d: %s", args, code, stderr)
 				}
 				fmt.Fprintf(&said, "$ hafvf %s\n%s%s", args, stdout, stderr)
+				return stdout
 			}
+			draft, out := hafvf("init "+d.file), "out.jsonl"
+			if err := os.WriteFile(filepath.Join(dir, "init.yaml"), []byte(draft), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			// A season is a suggestion for values that have one, which a look at the beginning cannot tell.
+			if checked := hafvf("check init.yaml"); warnings.MatchString(strings.ReplaceAll(checked, "suggest  model.season:", "season")) {
+				t.Errorf("what init writes does not pass check without a warning:\n%s%s", draft, checked)
+			}
+			if d.config == "" {
+				out = "estimates.jsonl"
+				hafvf("run init.yaml")
+				hafvf("backtest init.yaml")
+			} else {
+				hafvf("check c.yaml")
+				hafvf("run c.yaml")
+			}
+			hafvf("plot " + out + " -o out.svg")
 			if picture, err := os.ReadFile(filepath.Join(dir, "out.svg")); err != nil || !strings.Contains(string(picture), "</svg>") {
 				t.Errorf("%v: no picture", err)
 			}
@@ -295,10 +483,16 @@ func TestDataSets(t *testing.T) {
 					t.Errorf("%s (%s, from %v) is not told", e.what, e.key, e.from)
 				}
 			}
-			compareGolden(t, filepath.Join("testdata", d.name+".txt"), regexp.MustCompile(`[0-9.]+ s\b`).ReplaceAllString(said.String(), "(time)"))
+			compareGolden(t, filepath.Join("testdata", d.name+".txt"), clockTimes.ReplaceAllString(said.String(), "(time)"))
 		})
 	}
 }
+
+// warnings match the lines of a look that something is not as it should be.
+var warnings = regexp.MustCompile(`(?m)^(rejected|far|counters|suggest) `)
+
+// clockTimes are what a run takes: seconds, and records per second.
+var clockTimes = regexp.MustCompile(`[0-9.]+ s\b|[0-9]+ records/s|[0-9]+ records per second`)
 
 // compareGolden compares a text with that in a file, or with -update writes it there.
 func compareGolden(t *testing.T, golden, got string) {

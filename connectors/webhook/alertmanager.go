@@ -23,11 +23,13 @@ type posted struct {
 }
 
 // forAlertmanager turns the record of an alert into an alert of an Alertmanager. The end of
-// a silence resolves the alert of its beginning. The others have no end, and are resolved
+// a silence resolves the alert of its beginning, and an incident that closes or merges the one that
+// opened. The others have no end, and are resolved
 // after the Alertmanager's resolve_timeout.
 func forAlertmanager(record []byte) ([]byte, error) {
 	var r struct {
 		Key, ID, Kind, Message string
+		State                  string // of an incident
 		Time, Start            time.Time
 		Labels                 map[string]string
 	}
@@ -46,6 +48,13 @@ func forAlertmanager(record []byte) ([]byte, error) {
 		p.EndsAt = time.Now().Add(lasting)
 	case "recovered":
 		p.Labels["kind"], p.EndsAt = "silent", r.Time
+	case "incident":
+		// Its group may become wider, so the id alone names it.
+		p.Labels["key"], p.Labels["id"], p.EndsAt = "", r.ID, time.Now().Add(lasting)
+		p.Annotations["group"] = r.Key
+		if r.State == "closed" || r.State == "merged" {
+			p.EndsAt = r.Time
+		}
 	}
 	return json.Marshal(p)
 }

@@ -292,6 +292,12 @@ func (d *decider) wait(s *decisions, at time.Time, y []float64) {
 	}
 }
 
+// paceOf is the pace of a key after its warm-up.
+func (d *decider) paceOf(s *decisions) *Pace {
+	const longest = 1 << 62 // ns
+	return &Pace{Step: s.step, Budget: time.Duration(min(d.cfg.BudgetOf(s.step)*float64(s.step), longest))}
+}
+
 // rounding is the standard deviation of values of a unit that are rounded to it.
 var rounding = 1 / math.Sqrt(12)
 

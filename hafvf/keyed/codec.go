@@ -42,6 +42,20 @@ func (s *Silent) UnmarshalBinary(b []byte) (err error) {
 	return err
 }
 
+// AppendBinary appends the alert to b, with what its record has of the estimate.
+func (t *Told) AppendBinary(b []byte) ([]byte, error) {
+	of := Estimate{Time: t.Of.Time, ID: t.Of.ID, N: t.Of.N, X: t.Of.X, Shape: t.Of.Shape, Predicted: t.Of.Predicted}
+	return appendAlert(appendEstimate(b, of), t.Alert), nil
+}
+
+// ParseTold decodes what AppendBinary has appended of an alert.
+func ParseTold(b []byte) (Told, error) {
+	return decodeAll(b, func(r *reader) Told {
+		of := r.estimate()
+		return Told{&of, r.alert()}
+	})
+}
+
 // AppendBinary appends the encoded posterior to b.
 func (s *Smoothed) AppendBinary(b []byte) ([]byte, error) { return appendSmoothed(b, *s), nil }
 
@@ -190,6 +204,10 @@ func appendEstimate(b []byte, e Estimate) []byte {
 			b = appendAlert(b, a)
 		}
 	}
+	b = compact.AppendFlags(b, e.Pace != nil)
+	if e.Pace != nil {
+		b = binary.AppendVarint(binary.AppendVarint(b, int64(e.Pace.Step)), int64(e.Pace.Budget))
+	}
 	return b
 }
 
@@ -271,6 +289,9 @@ func (r *reader) estimate() Estimate {
 	}
 	if belief {
 		e.Belief = r.alert()
+	}
+	if paced, _, _ := r.Flags(); paced {
+		e.Pace = &Pace{time.Duration(r.Varint()), time.Duration(r.Varint())}
 	}
 	return e
 }

@@ -140,6 +140,7 @@ func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Obse
 		known = true
 	}
 	c.describe(m, out, t.state, outcome, row, known)
+	begins := t.decisions.standard == nil
 	if c.bank.Detects() {
 		out.Detection.set(outcome.Detection, out.WarmUp, t.n, started)
 		if y := c.decider.values(o.X); !given.Partial {
@@ -169,6 +170,9 @@ func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Obse
 	}
 	if out.Alarm != nil {
 		t.decisions.told(out.Alarm)
+	}
+	if t.decisions.standard != nil && (begins || out.Alarm != nil || t.n&(t.n-1) == 0) {
+		out.Pace = c.decider.paceOf(&t.decisions)
 	}
 }
 

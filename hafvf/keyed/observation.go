@@ -115,6 +115,15 @@ type Estimate struct {
 	Regime    Moments // of the likelihood's mean in the running regime alone
 	Alarm     *Alert  // the decision; nil where there is none
 	Belief    *Alert  // what AlertConfig.Beliefs asks for; nil where there is nothing to tell
+	// Pace is that of the key, for those who look at the alarms of many keys. It is there when the
+	// warm-up ends, with every alarm, and where N is a power of two; else nil.
+	Pace *Pace
+}
+
+// A Pace says how far the observations of a key are apart, and how often it may raise an alarm.
+type Pace struct {
+	Step   time.Duration // median of the warm-up; 0 where the observations have no times
+	Budget time.Duration // of one alarm; 0 likewise
 }
 
 // A MemberStep is the step of one filter of a bank.

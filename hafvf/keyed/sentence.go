@@ -25,7 +25,7 @@ func (s *Silence) message(kind, key string, at time.Time) string {
 	if s.Usual > 0 {
 		usually = fmt.Sprintf("usually every %s at this hour", message.Duration(roughly(s.Usual)))
 	}
-	return fmt.Sprintf("%s: nothing has come since %s; %s.", key, clock(s.Since, at, zone), usually)
+	return fmt.Sprintf("%s: nothing has come since %s; %s.", key, message.Clock(s.Since, at, zone), usually)
 }
 
 // roughly rounds a duration to about two digits.
@@ -165,20 +165,7 @@ func (t *Track) clock(at, now time.Time) string {
 	if t.decisions.step >= day {
 		return at.In(t.chain.decider.zone).Format(time.DateOnly)
 	}
-	return clock(at, now, t.chain.decider.zone)
-}
-
-// clock is the time at as a person in a zone reads it at the time now.
-func clock(at, now time.Time, zone *time.Location) string {
-	at, now = at.In(zone), now.In(zone)
-	text := at.Format("15:04")
-	if at.Second() != 0 {
-		text = at.Format(time.TimeOnly)
-	}
-	if at.Format(time.DateOnly) != now.Format(time.DateOnly) {
-		text = at.Format(time.DateOnly) + " " + text
-	}
-	return text
+	return message.Clock(at, now, t.chain.decider.zone)
 }
 
 // what names the value that the alert is about.

@@ -54,6 +54,19 @@ func Duration(d time.Duration) string {
 	return s
 }
 
+// Clock is the time at as a person in a zone reads it at the time now.
+func Clock(at, now time.Time, zone *time.Location) string {
+	at, now = at.In(zone), now.In(zone)
+	text := at.Format("15:04")
+	if at.Second() != 0 {
+		text = at.Format(time.TimeOnly)
+	}
+	if at.Format(time.DateOnly) != now.Format(time.DateOnly) {
+		text = at.Format(time.DateOnly) + " " + text
+	}
+	return text
+}
+
 // Count is n of something, by its singular and its plural.
 func Count[N int | int64](n N, one, many string) string {
 	if n != 1 {

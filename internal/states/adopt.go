@@ -53,6 +53,10 @@ func Adopt(cfg keyed.Config, all []State, migrate bool, where string) (Adopted, 
 		return a, err
 	}
 	for _, s := range all {
+		if s.Key == FleetKey && s.Err == nil {
+			a.States[s.Key] = s.Bytes
+			continue
+		}
 		if s.Err != nil {
 			a.Damaged = append(a.Damaged, s)
 			continue

@@ -29,6 +29,10 @@ type State struct {
 	Err error
 }
 
+// FleetKey is the key of the state of all keys together, which transforms.Incidents has. It is not
+// UTF-8, and so the key of no observation.
+const FleetKey = "\x00\xffincidents"
+
 // magic begins every sealed state.
 const magic = "\xffHS"
 

@@ -225,6 +225,25 @@ func (d *decoder) receivers(c *Config) {
 // defaultMaxAge is the age above which alerts of a topic are not sent.
 const defaultMaxAge = 24 * time.Hour
 
+// checkIncidents settles the zone of incidents, and refuses them without alarms or times.
+func (d *decoder) checkIncidents(c *Config) {
+	i := c.Incidents
+	if i == nil {
+		return
+	}
+	if c.Detect == nil && c.Silence == nil && !d.failed("detect") && !d.failed("silence") {
+		d.fail("incidents", "there are none without detect or silence")
+	}
+	if c.Order == Arrival {
+		d.fail("incidents", "alarms come together in time: order: event_time")
+	}
+	if i.Zone == "" {
+		if i.Zone = c.Zone; c.Detect != nil {
+			i.Zone = c.Detect.Zone
+		}
+	}
+}
+
 // checkTransform refuses keys of one transform under the other.
 func (d *decoder) checkTransform(c *Config) {
 	if d.failed("transform") {
@@ -239,6 +258,7 @@ func (d *decoder) checkTransform(c *Config) {
 		if d.has("alerts") && c.Detect == nil && c.Silence == nil && !d.failed("detect") && !d.failed("silence") {
 			d.fail("alerts", "there are none without detect or silence")
 		}
+		d.checkIncidents(c)
 		if c.Silence != nil {
 			if err := keyed.CheckSilence(keyed.Order(c.Order)); err != nil {
 				d.fail("silence", "%v", err)
@@ -246,7 +266,7 @@ func (d *decoder) checkTransform(c *Config) {
 		}
 		return
 	}
-	for _, name := range []string{"detect", "bank", "time_unit", "alerts", "interval", "state", "silence"} {
+	for _, name := range []string{"detect", "bank", "time_unit", "alerts", "interval", "state", "silence", "incidents"} {
 		if d.has(name) {
 			d.fail(name, "belongs to transform: filter")
 		}

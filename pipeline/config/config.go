@@ -10,6 +10,7 @@ import (
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/webhook"
 	"hafvf/hafvf"
+	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
 )
@@ -28,6 +29,7 @@ type Config struct {
 	Detect         *Detect              // nil: no detection
 	Silence        *keyed.SilenceConfig // nil: silence is not told
 	Zone           string               // with silence: that of the season of the model, else of the source
+	Incidents      *Incidents           // nil: alarms of several keys are not grouped
 	Keys           []KeyRule            // exceptions; the first that matches a key holds
 
 	Aggregate *keyed.AggregateConfig // nil: a record is an observation
@@ -54,6 +56,13 @@ const (
 	Filter = "filter" // online: every observation as it comes
 	Smooth = "smooth" // finished sessions, forward and backward
 )
+
+// Incidents says how alarms of many keys become incidents, as package incidents does.
+type Incidents struct {
+	Budget     time.Duration // in which one false incident is allowed on average
+	Separators string        // of the prefixes of keys
+	Zone       string        // of the hours of the day; empty for UTC
+}
 
 // Values of Config.Records.
 const (
@@ -238,7 +247,7 @@ func defaults() *Config {
 
 // AlarmKinds are those that there are.
 func AlarmKinds() []string {
-	return []string{string(usual.NoveltyAlarm), string(usual.ChangeAlarm), keyed.SilentAlarm, keyed.RecoveredAlarm}
+	return []string{string(usual.NoveltyAlarm), string(usual.ChangeAlarm), keyed.SilentAlarm, keyed.RecoveredAlarm, incidents.Kind}
 }
 
 func defaultDetect() *Detect {

@@ -11,6 +11,7 @@ import (
 	"hafvf/connectors/webhook"
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/domain"
@@ -49,6 +50,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 		{name: "bank_forgetting", doc: "Forgetting of the members' posterior weights, per observation.", read: number(&c.BankForgetting, domain.Forgetting)},
 		{name: "detect", doc: "true separates outliers from changes and raises alarms within a budget. A mapping gives other settings.", initial: "false", read: detect(&c.Detect)},
 		{name: "silence", doc: "true raises the alarm silent if a key has been silent for longer than its rhythm allows, and the alarm recovered when the key speaks again. The rhythm is a rate of records for each hour of weekdays, of Saturdays and of Sundays, in detect.zone or what that would be. A key that ends is silent after about log(n) + 5 of its usual gaps, with n records in four weeks. Before an hour of the day is known, after two days, it counts little: a key that ends on its first day is silent after four days. With detect, detect.budget pays silent with the other alarms, and a silence beyond it is not told. {after: 15m} sets the bound itself. A topic raises silent while the key is silent, once the watermark has passed the bound and lateness. If nothing comes, the watermark follows the clock, as source.kafka.disorder says. A file, and a topic with bounded: true, raise both alarms when the key speaks again. At their end they raise silent for the keys that are silent by the time of the last record of any key, except on Flink. With state the next run knows that. The time of silent is the time at which the bound was passed.", initial: "false", read: silence(&c.Silence)},
+		{name: "incidents", doc: "true groups the alarms of many keys that have one cause: those that come together in time and under one prefix of their keys, more often than chance lets them. An incident is an alert of kind incident, which opens, grows and closes under one id. The alarms that belong to it have its id in the field incident. Alarms wait until the watermark has passed their times; alarms of files wait for the end of the input.", initial: "false", read: incidentsKey(&c.Incidents)},
 		{name: "keys", doc: "Exceptions for some keys. The first exception whose pattern matches a key holds.", read: keyRules(&c.Keys, nodes)},
 		{name: "order", doc: "Order in which a key's records are learned: by their times, or as they come.", read: choice(&c.Order, EventTime, Arrival)},
 		{name: "lateness", doc: "How long a record waits for earlier ones of its key. At most 100,000 records of a key wait; further ones are rejected.", read: duration(&c.Lateness)},
@@ -171,6 +173,19 @@ func silence(dst **keyed.SilenceConfig) reader {
 	})
 }
 
+func incidentsKey(dst **Incidents) reader {
+	fresh := func() *Incidents {
+		return &Incidents{Budget: incidents.DefaultBudget, Separators: incidents.DefaultSeparators}
+	}
+	return orSwitch(dst, "{budget: 168h}", fresh, func(v *Incidents) []key {
+		return []key{
+			{name: "budget", doc: "Time in which one false incident is allowed on average. At most seven incidents in this time are pages for long, also of true causes.", read: milliseconds(&v.Budget)},
+			{name: "separators", doc: "Characters that end a prefix of a key: the key a/b:c has the groups a and a/b, beside the group of all keys.", read: text(&v.Separators, notEmpty)},
+			{name: "zone", doc: "Time zone of the hours of the day, in which alarms are rarer or more frequent.", initial: "that of detect", read: zone(&v.Zone)},
+		}
+	})
+}
+
 func (s *Source) keys() []key {
 	csv := &CSV{Fields: defaultFields(), Delimiter: ','}
 	jsonl := &JSONL{Fields: defaultFields()}
@@ -278,8 +293,8 @@ func receivers(dst *[]Receiver) reader {
 func (r *Receiver) keys() []key {
 	return append(r.Sink.keys(),
 		r.hookKey("webhook", "A URL. Alerts are sent to it as JSON arrays by POST, at least once: a receiver recognises repeats by id and kind. Alerts wait beside the pipeline for a receiver that is away: at most 10,000, with a changelog also over restarts. An alert that the receiver refuses, or that finds no place, goes to the dead letter, and so do those that wait when a run without a changelog ends. A redirect is a refusal. After 401 and 403 secrets are read again, for one more try."),
-		r.hookKey("alertmanager", "The URL of a Prometheus Alertmanager. It gets alerts by its API, version 2, with the labels alertname (hafvf), key and kind, and those of labels: group_by: [key] groups alerts. recovered resolves silent. The Alertmanager resolves other alerts after its resolve_timeout. All else is as for webhook."),
-		key{name: "kinds", doc: "Kinds of alarms that go to this receiver. silent and recovered need silence.", setting: true, read: choices(&r.Kinds, AlarmKinds()...)},
+		r.hookKey("alertmanager", "The URL of a Prometheus Alertmanager. It gets alerts by its API, version 2, with the labels alertname (hafvf), key and kind, and those of labels: group_by: [key] groups alerts. recovered resolves silent, and an incident that closes resolves the one that opened, whose label id has its id. The Alertmanager resolves other alerts after its resolve_timeout. All else is as for webhook."),
+		key{name: "kinds", doc: "Kinds of alarms that go to this receiver. silent and recovered need silence, and incident needs incidents. With kinds: [incident] one cause is one message that opens, and few that follow it.", setting: true, read: choices(&r.Kinds, AlarmKinds()...)},
 		key{name: "beliefs", doc: "Kinds of beliefs that go to this receiver too, whatever the budget.", setting: true, initial: "[]",
 			read: choices(&r.Beliefs, string(hafvf.Outlier), string(hafvf.Change), string(hafvf.Revision))},
 		key{name: "keys", doc: "Pattern of the keys whose alerts go to this receiver: " + domain.Wildcards + ". By default all do.", setting: true, read: pattern(&r.Keys)},

@@ -5,8 +5,10 @@ import (
 	"cmp"
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -28,7 +30,7 @@ func Draft(path string) ([]byte, error) {
 	if t.records == 0 {
 		return nil, fmt.Errorf("%s has no records; its columns are %s", path, t)
 	}
-	if d.fields.Values == nil && d.aggregate == "" {
+	if d.fields.Values == nil && d.aggregate.every == "" {
 		return nil, fmt.Errorf("%s: no column of numbers was found among %s", path, t)
 	}
 	// A look reads the file with the guess, and finds what a guess cannot. It may find more
@@ -184,6 +186,16 @@ func (c *column) timed() bool {
 	}) >= most || len(formatsOf(slices.DeleteFunc(slices.Clone(c.texts), absent))) > 0
 }
 
+// present is the number of the texts that are not missing.
+func (c *column) present() (n int) {
+	for _, s := range c.texts {
+		if !absent(s) {
+			n++
+		}
+	}
+	return n
+}
+
 func (c *column) distinct() int {
 	seen := map[string]bool{}
 	for _, s := range c.texts {
@@ -234,7 +246,7 @@ type draft struct {
 	fields    config.Fields
 	others    []string // numeric columns that are left out
 	family    string
-	aggregate string // "" of observations
+	aggregate interval // zero of observations
 	lateness  string
 	scale     Suggestion
 	detect    Suggestion // in place of true
@@ -254,7 +266,7 @@ func (t *table) guess() *draft {
 	repeats := func(c *column) bool { return 3*c.distinct() <= max(c.records, 3) }
 	key := t.best(keyNames, func(c *column) bool {
 		switch {
-		case c == at || c.nested > 0 || !slices.ContainsFunc(c.texts, func(s string) bool { return !absent(s) }):
+		case c == at || c.nested > 0 || 10*c.present() < 9*c.records: // an empty key is no key
 			return false
 		case !c.numeric():
 			return repeats(c) || usualKey(c) && 10*c.distinct() <= 9*c.records // more are ids of records
@@ -274,22 +286,30 @@ func (t *table) guess() *draft {
 	for _, c := range keys {
 		d.fields.Key = append(d.fields.Key, c.name)
 	}
-	value := func(c *column) bool {
+	number := func(c *column) bool {
 		return c != at && !slices.Contains(keys, c) && (c.numeric() || c.nested > 0 && strings.EqualFold(c.name, "x"))
 	}
-	x := t.best(valueNames, func(c *column) bool { return value(c) && !c.sequence() })
-	if x == nil { // better a sequence than nothing
-		x = t.best(valueNames, value)
+	var steps []time.Duration
+	if at != nil {
+		steps = t.steps(at, keys)
+	}
+	x := t.value(func(c *column) bool { return number(c) && !c.identifies() && !t.rises(c, keys) })
+	if x == nil && !irregular(steps) { // better a counter than nothing
+		x = t.value(number)
 	}
 	if x == nil {
-		if at != nil { // events
-			d.aggregate, d.family = fmt.Sprintf("{every: %s, value: count}", t.interval(at, keys)), "poisson"
+		if at != nil {
+			d.aggregate, d.family = interval{every: roundInterval(steps), value: "count", why: "events of a key per interval, as there is no column of measurements"}, "poisson"
 		}
 		return d
 	}
 	d.fields.Values = []string{x.name}
+	if every := roundInterval(steps); irregular(steps) && every == shortInterval {
+		d.aggregate = interval{every: every, value: "median", why: "the events of a key come at random times, several a minute; or count, p95"}
+	}
 	if k, n := t.ratio(); k != nil {
 		d.family, d.fields.Values = "binomial", []string{k.name, n.name}
+		d.aggregate = interval{}
 		return d
 	}
 	if pattern := t.numbered(append(keys, at)...); len(keys) > 0 && pattern != "" && t.format != connectors.JSONLines {
@@ -298,7 +318,7 @@ func (t *table) guess() *draft {
 	}
 	// Several columns of numbers, of which none is called as a value is, are a series each.
 	if at != nil && keys == nil && t.format != connectors.JSONLines && rank(x.name, valueNames) == unusual {
-		if values, all := t.series(at); len(values) >= 3 {
+		if values, all := t.series(at); len(values) >= 3 && d.aggregate.every == "" {
 			if len(values) == all {
 				values = []string{"*"}
 			}
@@ -307,7 +327,7 @@ func (t *table) guess() *draft {
 		}
 	}
 	for _, c := range t.columns {
-		if c != at && !slices.Contains(keys, c) && c != x && c.numeric() {
+		if c != x && number(c) && !c.identifies() && !t.rises(c, keys) {
 			d.others = append(d.others, c.name)
 		}
 	}
@@ -317,6 +337,10 @@ func (t *table) guess() *draft {
 // exported takes the lines that a database of metrics exports, if they are such: labels, and a list
 // of values.
 func (d *draft) exported() bool {
+	if d.format == connectors.JSONLines && d.named("data.resultType") != nil { // an answer of Prometheus
+		d.fields.Layout, d.fields.Key, d.fields.Values, d.fields.Time = config.Series, []string{"metric"}, []string{"values"}, ""
+		return true
+	}
 	values, at := d.named("values"), d.named("timestamps")
 	if d.format != connectors.JSONLines || values == nil || values.nested == 0 || !slices.ContainsFunc(d.columns, func(c *column) bool { return strings.HasPrefix(c.name, "metric") }) {
 		return false
@@ -328,41 +352,25 @@ func (d *draft) exported() bool {
 	return true
 }
 
-// series are the columns of numbers that are no sequence, and the number of all.
+// series are the columns of measurements. all is how many the pattern * would read, also those
+// that have nothing yet.
 func (t *table) series(at *column) (values []string, all int) {
 	for _, c := range t.columns {
-		if c == at || !c.numeric() {
+		empty := c.present() == 0
+		if c == at || !c.numeric() && !empty {
 			continue
 		}
-		if all++; !c.sequence() {
+		if all++; !empty && !c.identifies() && !t.rises(c, nil) {
 			values = append(values, c.name)
 		}
 	}
 	return values, all
 }
 
-// sequence reports whether numbers rise by the same from each record to the next.
-func (c *column) sequence() bool {
-	if len(c.texts) < 3 {
-		return false
-	}
-	step := 0.
-	for i := range c.texts[1:] {
-		a, err := new(observe.Parser).Number(c.texts[i])
-		b, err2 := new(observe.Parser).Number(c.texts[i+1])
-		if err != nil || err2 != nil || !(b > a) || i > 0 && b-a != step {
-			return false
-		}
-		step = b - a
-	}
-	return true
-}
-
 // settle takes over what a look found of how records are to be read. It reports whether
 // that is something new.
 func (d *draft) settle(l *Look) (changed bool) {
-	was := d.fields
-	lateness, family, scale, detect, bank := d.lateness, d.family, d.scale, d.detect, d.bank
+	was := *d
 	for _, s := range l.Suggestions {
 		switch name := s.Key[strings.LastIndex(s.Key, ".")+1:]; name {
 		case "decimal":
@@ -378,6 +386,8 @@ func (d *draft) settle(l *Look) (changed bool) {
 			d.formatNote = s.Why
 		case "lateness":
 			d.lateness = s.Value
+		case "wait":
+			d.aggregate.wait = s.Value
 		case "family":
 			d.family = s.Value
 		case "scale":
@@ -388,7 +398,7 @@ func (d *draft) settle(l *Look) (changed bool) {
 			d.bank = s
 		}
 	}
-	return was.Decimal != d.fields.Decimal || len(was.Missing) != len(d.fields.Missing) || was.TimeFormat != d.fields.TimeFormat || lateness != d.lateness || family != d.family || scale != d.scale || detect != d.detect || bank != d.bank
+	return !reflect.DeepEqual(was, *d)
 }
 
 // yaml writes the config, with comments if there is a look.
@@ -434,8 +444,8 @@ func (d *draft) yaml(l *Look) []byte {
 		}
 		line("lateness: "+d.lateness, comment)
 	}
-	if d.aggregate != "" {
-		line("aggregate: "+d.aggregate, "events per interval, as there is no column of numbers")
+	if a := d.aggregate; a.every != "" {
+		line("aggregate: "+a.String(), a.why)
 	}
 	line("source:", "")
 	line("  "+d.table.format+":", "")
@@ -475,7 +485,7 @@ func (d *draft) yaml(l *Look) []byte {
 	if len(d.others) > 0 {
 		others = "or " + some(d.others, 8)
 	}
-	if d.aggregate == "" {
+	if d.fields.Values != nil {
 		at("values", yamlList(d.fields.Values), others)
 	}
 	if d.fields.Missing != nil {

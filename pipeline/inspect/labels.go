@@ -1,7 +1,9 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -140,10 +142,22 @@ func yamlKey(names []string) string {
 	return yamlList(names)
 }
 
-// interval is a round length of time in which a usual key has five events or more.
-func (t *table) interval(at *column, key []*column) string {
+// An interval is how a draft aggregates events.
+type interval struct {
+	every, value, why string
+	wait              string // "" of none
+}
+
+func (i interval) String() string {
+	if i.wait == "" {
+		return fmt.Sprintf("{every: %s, value: %s}", i.every, i.value)
+	}
+	return fmt.Sprintf("{every: %s, value: %s, wait: %s}", i.every, i.value, i.wait)
+}
+
+// steps are the times between successive records of a key, sorted.
+func (t *table) steps(at *column, key []*column) (all []time.Duration) {
 	last := map[string]time.Time{}
-	var steps []time.Duration
 	for i, text := range at.texts {
 		when, err := times.Parse(text)
 		if err != nil {
@@ -151,18 +165,113 @@ func (t *table) interval(at *column, key []*column) string {
 		}
 		k := keyAt(key, i)
 		if was, seen := last[k]; seen {
-			steps = append(steps, when.Sub(was).Abs())
+			all = append(all, when.Sub(was).Abs())
 		}
 		last[k] = when
 	}
-	slices.Sort(steps)
+	slices.Sort(all)
+	return all
+}
+
+// irregular reports whether sorted steps are as those of events that come at random: the longest
+// tenth of a Poisson process is above 22 times the shortest. A clock with jitter stays below.
+func irregular(steps []time.Duration) bool {
+	const ratio = 6
+	return len(steps) >= 10 && steps[len(steps)*9/10] > ratio*steps[len(steps)/10]
+}
+
+// shortInterval is the shortest that roundInterval returns.
+const shortInterval = "1m"
+
+// roundInterval is a round length of time in which a usual key has five events or more.
+func roundInterval(steps []time.Duration) string {
 	const events = 5
-	for _, every := range []string{"1m", "5m", "15m", "1h", "6h"} {
+	for _, every := range []string{shortInterval, "5m", "15m", "1h", "6h"} {
 		if d, err := time.ParseDuration(every); err == nil && len(steps) > 0 && events*steps[len(steps)/2] <= d {
 			return every
 		}
 	}
 	return "24h"
+}
+
+// rises reports whether a column is a counter or a number of the record: under the key, or in the
+// order of the file, its numbers rise, and hardly ever fall.
+func (t *table) rises(c *column, key []*column) bool {
+	if len(c.texts) != t.records || slices.ContainsFunc(key, func(k *column) bool { return len(k.texts) != t.records }) {
+		return false
+	}
+	var file climb
+	keys := map[string]*climb{}
+	rising, of := 0, 0
+	for i, text := range c.texts {
+		x, err := new(observe.Parser).Number(text)
+		if err != nil {
+			continue
+		}
+		k := keys[keyAt(key, i)]
+		if k == nil {
+			k = new(climb)
+			keys[keyAt(key, i)] = k
+		}
+		k.add(x)
+		file.add(x)
+	}
+	for _, k := range keys {
+		if k.moves() {
+			of++
+			if k.rises() {
+				rising++
+			}
+		}
+	}
+	return file.rises() || of > 0 && 2*rising > of
+}
+
+// A climb counts how the numbers of a series follow each other.
+type climb struct {
+	ups, falls, n int
+	last          float64
+}
+
+func (c *climb) add(x float64) {
+	if c.n++; c.n > 1 && x > c.last {
+		c.ups++
+	} else if c.n > 1 && x < c.last {
+		c.falls++
+	}
+	c.last = x
+}
+
+// moves reports whether there are enough steps to tell a counter from chance.
+func (c *climb) moves() bool { return c.ups+c.falls >= 10 }
+
+// rises reports whether the numbers are as those of a counter, which at times begins anew.
+func (c *climb) rises() bool { return c.moves() && 20*c.falls <= c.ups }
+
+// identifies reports whether the name of a column says that its numbers identify something.
+func (c *column) identifies() bool {
+	words := strings.FieldsFunc(strings.ToLower(c.name), func(r rune) bool { return strings.ContainsRune("_-. @", r) })
+	return slices.ContainsFunc(idNames, func(s string) bool { return slices.Contains(words, s) }) || strings.HasSuffix(c.name, "Id") || strings.HasSuffix(c.name, "ID")
+}
+
+// idNames are words for numbers that identify.
+var idNames = []string{"id", "uid", "pid", "no", "nr", "code", "zip", "port", "index", "row", "line", "seq", "sequence", "version", "firmware"}
+
+// units matches a name that ends with a unit, as that of a measurement does.
+var units = regexp.MustCompile(`(?i:[_ ./](ns|us|ms|s|secs?|seconds?|min|minutes|hours|bytes|kb|mb|gb|wh|kwh|w|kw|mw|v|mv|ma|hz|rpm|bar|mbar|pa|hpa|kpa|psi|c|celsius|fahrenheit|kelvin|mm|cm|km|kg|l|m3|ppm|ppb|db|dbm|lux|usd|eur|gbp|percent|pct|ratio))$|[a-z](Ms|Seconds|Bytes|Celsius|Percent)$|°[CFK]?\]?$|%$|\([^()]+\)$|\[[^\[\]]+\]$`)
+
+// quantityNames are words for what is measured.
+var quantityNames = []string{"temperature", "temp", "pressure", "humidity", "voltage", "power", "energy", "flow", "speed", "latency", "duration", "elapsed", "usage", "load", "cpu", "bytes", "size", "price", "sales", "revenue", "cost"}
+
+// value returns the column that is called most like a value among those for which f holds: as
+// values usually are, then as a quantity, then with a unit, then as any.
+func (t *table) value(f func(*column) bool) *column {
+	for _, usual := range [][]string{valueNames, quantityNames} {
+		if c := t.best(usual, f); c == nil || rank(c.name, usual) < unusual {
+			return c
+		}
+	}
+	return cmp.Or(t.best(nil, func(c *column) bool { return f(c) && units.MatchString(c.name) }), t.best(nil, f))
 }
 
 // Names of the two columns of a share.

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -59,6 +60,35 @@ func TestDraftSeesWhatIsThere(t *testing.T) {
 				return fmt.Sprintf(`{"metric":{"__name__":"up","instance":"h%d"},"values":[%s],"timestamps":[%s]}`, i, strings.Join(values, ","), strings.Join(times, ","))
 			},
 			[]string{"layout: series", "key: metric", "time: timestamps", "values: [values]"}},
+		{"an answer of Prometheus", "answer.json", "", 1,
+			func(int) string {
+				var series []string
+				for k := range 3 {
+					var pairs []string
+					for i := range 40 {
+						pairs = append(pairs, fmt.Sprintf(`[%d.5,"%.3f"]`, 1767571200+60*i, noise.Float64()))
+					}
+					series = append(series, fmt.Sprintf(`{"metric":{"__name__":"up","instance":"h%d"},"values":[%s]}`, k, strings.Join(pairs, ",")))
+				}
+				return fmt.Sprintf(`{"status":"success","data":{"resultType":"matrix","result":[%s]}}`, strings.Join(series, ","))
+			},
+			[]string{"layout: series", "key: metric ", "3 keys so far", "values: [values]"}},
+		{"counters and numbers that identify", "counters.csv", "time,machine,bytes_total,port,seq,wear,temp", 400,
+			func(i int) string {
+				return fmt.Sprintf("%s,m%d,%d,%d,%d,%.2f,%.1f", clock(i/4), i%4, i/4*1500+noise.IntN(900), 8000+i%4, i, noise.Float64(), 20+noise.NormFloat64())
+			},
+			[]string{"key: machine", "values: [temp]", "# or wear\n"}},
+		{"a unit", "unit.csv", "time,machine,wear,Vibration (mm/s)", 400,
+			func(i int) string {
+				return fmt.Sprintf("%s,m%d,%.2f,%.1f", clock(i/4), i%4, noise.Float64(), 20+noise.NormFloat64())
+			},
+			[]string{"values: [Vibration (mm/s)]", "# or wear\n"}},
+		{"events with latencies", "latencies.csv", "at,route,took_ms", 1000,
+			func(i int) string {
+				at := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC).Add(time.Duration(float64(i)+noise.ExpFloat64()) * 1500 * time.Millisecond)
+				return fmt.Sprintf("%s,%s,%.1f", at.Format("2006-01-02T15:04:05.000Z"), []string{"/a", "/b"}[noise.IntN(2)], 80*math.Exp(.7*noise.NormFloat64()))
+			},
+			[]string{"scale: log", "aggregate: {every: 1m, value: median, wait: 8s}", "key: route", "values: [took_ms]"}},
 	} {
 		var lines []string
 		if c.header != "" {
@@ -117,6 +147,25 @@ func TestLookFindsTiedKeys(t *testing.T) {
 		if len(look.Suggestions) == 0 || look.Suggestions[0].Key+" "+look.Suggestions[0].Value != want {
 			t.Errorf("key %s: %+v", key, look.Suggestions)
 		}
+	}
+}
+
+// A check says that the values of a key are those of a counter.
+func TestLookFindsCounters(t *testing.T) {
+	lines := []string{"key,time,x\n"}
+	for i := range 60 {
+		lines = append(lines, fmt.Sprintf("a,2026-01-05T00:%02d:00Z,%d\nb,2026-01-05T00:%02d:00Z,%d\n", i, 7*i%300, i, i*17%23))
+	}
+	cfg, err := config.Parse("c.yaml", fmt.Appendf(nil, "{model: {family: normal}, source: {csv: {path: %s}}}", write(t, "m.csv", lines...)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	look, err := LookAt(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(look.Counters) != 1 || look.Counters[0] != "a" || !strings.Contains(look.String(), "counters the values of 1 key rise and do not fall") {
+		t.Errorf("%q\n%s", look.Counters, look)
 	}
 }
 

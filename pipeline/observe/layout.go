@@ -33,7 +33,13 @@ func (p *Parser) split(parts []part, record int, line []byte) []part {
 	if p.Layout == config.Wide {
 		parts, err = p.splitWide(parts, record, line)
 	} else {
-		parts, err = p.splitSeries(parts, record, line)
+		for _, series := range answered(line) {
+			own := len(parts)
+			if parts, err = p.splitSeries(parts, record, own-n, series); err != nil {
+				parts = append(parts[:own], part{record: record, number: -1, err: err})
+			}
+		}
+		return parts
 	}
 	if err != nil {
 		return append(parts[:n], part{record: record, number: -1, err: err})
@@ -83,9 +89,32 @@ func (p *Parser) splitWide(parts []part, record int, line []byte) ([]part, error
 	return parts, nil
 }
 
+// answered returns the series of an answer of Prometheus' query_range, which is one object, or the
+// line itself.
+func answered(line []byte) (series [][]byte) {
+	if !bytes.Contains(line, []byte(`"resultType"`)) {
+		return [][]byte{line}
+	}
+	err := scanObject(line, func(quoted, data []byte) {
+		if string(plainName(quoted)) != "data" || kindOf(data) != jsonObject {
+			return
+		}
+		eachField(data, func(name, result []byte) {
+			if string(name) == "result" && kindOf(result) == jsonList {
+				series, _ = listOf(result, "result")
+			}
+		})
+	})
+	if err != nil || len(series) == 0 {
+		return [][]byte{line}
+	}
+	return series
+}
+
 // splitSeries makes an observation of each element of the lists of times and values, or of
-// each pair of a time and a value. A value may be a number in quotes.
-func (p *Parser) splitSeries(parts []part, record int, line []byte) ([]part, error) {
+// each pair of a time and a value. A value may be a number in quotes. The first observation
+// is number first of its line.
+func (p *Parser) splitSeries(parts []part, record, first int, line []byte) ([]part, error) {
 	fields := make([][]byte, len(p.names))
 	if err := p.scan(line, fields); err != nil {
 		return parts, err
@@ -117,7 +146,7 @@ func (p *Parser) splitSeries(parts []part, record int, line []byte) ([]part, err
 	for i := range values {
 		own := append(slices.Clone(fields[:keys]), times[i], unquotedNumber(values[i]))
 		raw := slices.Concat([]byte("["), times[i], []byte(","), values[i], []byte("]"))
-		parts = append(parts, part{record: record, fields: own, number: i, raw: raw})
+		parts = append(parts, part{record: record, fields: own, number: first + i, raw: raw})
 	}
 	return parts, nil
 }

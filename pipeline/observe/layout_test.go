@@ -95,6 +95,20 @@ func TestSeries(t *testing.T) {
 	}
 }
 
+// An answer of Prometheus has its series in one object. They are numbered on.
+func TestAnsweredSeries(t *testing.T) {
+	f := config.Fields{Key: []string{"metric"}, Time: "time", Values: []string{"values"}, Layout: config.Series}
+	got := split(t, f,
+		`{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"a":"1"},"values":[[1,"2"],[2,"3"]]},{"metric":{"a":"2"}},{"metric":{"a":"3"},"values":[[3,"4"]]}]}}`,
+		`{"status":"success","data":{"resultType":"matrix","result":[]}}`,
+		`{"status":"error","error":"\"resultType\""}`,
+	)
+	want := []string{`in:1/0: {a="1"} 1 [[2]]`, `in:1/1: {a="1"} 2 [[3]]`, `in:1: no field "values"`, `in:1/3: {a="3"} 3 [[4]]`, `in:2: no field "values"`, `in:3: no field "values"`}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // A long list is decoded in pieces.
 func TestLongSeries(t *testing.T) {
 	times, values := "0", "0"

@@ -2,11 +2,13 @@ package records
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"time"
 
 	"hafvf/connectors"
 	"hafvf/hafvf"
+	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 )
 
@@ -114,10 +116,13 @@ func (l *Layout) EstimateColumns(x connectors.Kind) []connectors.Column {
 	return columnsOf("", l, x, estimates)
 }
 
-// An alert is a keyed.Alert with its estimate.
+// An alert is a keyed.Alert with its estimate, and the id of its incident. The row of an incident is
+// one with an event.
 type alert struct {
 	estimate
-	told *keyed.Alert
+	told     *keyed.Alert
+	incident string
+	event    *incidents.Event
 }
 
 var alerts = []field[alert]{
@@ -138,12 +143,92 @@ var alerts = []field[alert]{
 	moments("before", "The running regime's mean before it.", func(a alert) keyed.Moments { return a.told.Before }),
 	moments("after", "The running regime's mean after it.", func(a alert) keyed.Moments { return a.told.After }),
 	text("message", "All that in a sentence.", func(a alert) string { return a.told.Message }),
+	only(text("incident", "id of the incident that it belongs to, if it belongs to one; with incidents only.", func(a alert) string { return a.incident }),
+		func(a alert) bool { return a.incident != "" }, func(l *Layout) bool { return l.Incidents }),
 }
 
-// AppendAlert appends the record of an alert of an estimate. A JSON object has the labels.
-func (l *Layout) AppendAlert(b []byte, as Form, key string, e *keyed.Estimate, told *keyed.Alert, labels map[string]string) []byte {
-	b = appendRecord(b, as, l, alert{estimate{key, e}, told}, alerts)
-	if len(labels) == 0 || as != Object {
+// incidentColumns are what the row of an incident has beside the columns of an alert. Its key is the
+// group.
+var incidentColumns = []field[alert]{
+	text("state", "", func(a alert) string { return string(a.event.State) }),
+	flag("page", "", func(a alert) bool { return a.event.Page }),
+	instant("end", "", func(a alert) time.Time { return a.event.End }),
+	count("keys", "", "", func(a alert) (int64, bool) { return int64(a.event.Keys), true }),
+	count("alarmed", "", "", func(a alert) (int64, bool) { return int64(a.event.NumMembers), true }),
+	number("expected", "", "", func(a alert) float64 { return a.event.Expected }),
+}
+
+// An incident is an event of one.
+type incident = *incidents.Event
+
+var incidentFields = []field[incident]{
+	text("key", "Its group; empty for all keys.", func(e incident) string { return e.Group }),
+	instant("time", "When that happened, by the times of the alarms.", func(e incident) time.Time { return e.Time }),
+	text("kind", "incident", func(incident) string { return incidents.Kind }),
+	text("id", "Group and time at which it opened. All records of an incident have the same.", func(e incident) string { return e.ID }),
+	text("state", "opened; update, if it has grown by half or is wider; merged, if it is part of an older one; closed, after 32 steps without an alarm of a further key.", func(e incident) string { return string(e.State) }),
+	only(text("into", "id of the incident that it is part of; of merged.", func(e incident) string { return e.Into }), func(e incident) bool { return e.Into != "" }, nil),
+	flag("page", "Whether somebody should look at once. What comes every day or week at this time is no page.", func(e incident) bool { return e.Page }),
+	instant("start", "Time of the first alarm.", func(e incident) time.Time { return e.Start }),
+	only(instant("end", "Time of the last alarm; of closed.", func(e incident) time.Time { return e.End }), func(e incident) bool { return !e.End.IsZero() }, nil),
+	text("group", "Common prefix of the keys; empty for all keys.", func(e incident) string { return e.Group }),
+	count("keys", "", "Number of keys in the group.", func(e incident) (int64, bool) { return int64(e.Keys), true }),
+	count("alarmed", "", "Number of keys that have alarmed.", func(e incident) (int64, bool) { return int64(e.NumMembers), true }),
+	list("members", "The keys with the highest scores, at most 20.", nil, func(e incident) int { return len(e.Members) }, func(e incident, i int) incidents.Member { return e.Members[i] },
+		text("key", "", func(m incidents.Member) string { return m.Key }),
+		instant("time", "Time of its first alarm in the incident.", func(m incidents.Member) time.Time { return m.Time }),
+		number("score", "", "That of the alarm.", func(m incidents.Member) float64 { return m.Score }),
+		number("size", "standard deviations", "Likewise; null of a silence.", func(m incidents.Member) float64 { return m.Size }),
+		number("p", "", "Probability that it belongs to the incident, and is no chance.", func(m incidents.Member) float64 { return m.P }),
+	),
+	number("expected", "", "Number of alarms that chance lets expect of the group in that time.", func(e incident) float64 { return e.Expected }),
+	number("score", "", "Minus the decimal logarithm of the probability of so many alarms by chance.", func(e incident) float64 { return e.Score }),
+	number("threshold", "", "The score that an incident needed when this one opened.", func(e incident) float64 { return e.Threshold }),
+	text("message", "All that in a sentence.", func(e incident) string { return e.Message }),
+}
+
+// AppendAlert appends the record of an alert of an estimate, and of the incident that it belongs
+// to, empty for none. A JSON object has the labels.
+func (l *Layout) AppendAlert(b []byte, as Form, key string, t keyed.Told, incident string, labels map[string]string) []byte {
+	of := alert{estimate: estimate{key, t.Of}, told: t.Alert, incident: incident}
+	if as == Row {
+		return l.appendAlertRow(b, of)
+	}
+	return appendLabels(appendRecord(b, as, l, of, alerts), labels)
+}
+
+// AppendIncident appends the record of an incident. A JSON object has the labels.
+func (l *Layout) AppendIncident(b []byte, as Form, e *incidents.Event, labels map[string]string) []byte {
+	if as == Object {
+		return appendLabels(appendRecord(b, as, l, e, incidentFields), labels)
+	}
+	nan := math.NaN()
+	none := keyed.Moments{Mean: []float64{nan}, SD: []float64{nan}}
+	return l.appendAlertRow(b, alert{
+		estimate: estimate{e.Group, &keyed.Estimate{Time: e.Time, ID: e.ID, Predicted: none}},
+		told: &keyed.Alert{
+			Kind: incidents.Kind, Start: e.Start, LogOdds: nan, Size: nan, Score: e.Score, Threshold: e.Threshold,
+			Before: none, After: none, Usual: none, Message: e.Message,
+		},
+		event: e,
+	})
+}
+
+func (l *Layout) appendAlertRow(b []byte, a alert) []byte {
+	b = appendCells(b, l, a, alerts)
+	switch {
+	case a.event != nil:
+		b = appendCells(b, l, a, incidentColumns)
+	case l.Incidents:
+		b = appendTabs(b, len(incidentColumns))
+	}
+	b[len(b)-1] = '\n' // in place of the last tab
+	return b
+}
+
+// appendLabels puts labels into the object at the end of b.
+func appendLabels(b []byte, labels map[string]string) []byte {
+	if len(labels) == 0 {
 		return b
 	}
 	b = append(b[:len(b)-len("}\n")], `,"labels":{`...)
@@ -160,5 +245,9 @@ func (l *Layout) AppendAlert(b []byte, as Form, key string, e *keyed.Estimate, t
 // AlertColumns are the record of an alert as a table; x is the kind of the column of
 // the value.
 func (l *Layout) AlertColumns(x connectors.Kind) []connectors.Column {
-	return columnsOf("", l, x, alerts)
+	all := columnsOf("", l, x, alerts)
+	if l.Incidents {
+		all = append(all, columnsOf("", l, x, incidentColumns)...)
+	}
+	return all
 }

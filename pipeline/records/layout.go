@@ -20,8 +20,10 @@ type Layout struct {
 	Segments bool // of smoothed records: outlier and segment
 	Passes   bool // of smoothed records: forward and backward
 	Events   bool // of aggregated observations
-	Revises  bool // of smoothed records: changed
-	Brief    bool // without the fields that few people read
+	// Incidents has alerts say which incident they belong to, and tables of alerts what incidents have.
+	Incidents bool
+	Revises   bool // of smoothed records: changed
+	Brief     bool // without the fields that few people read
 }
 
 // has reports whether the records have a field.

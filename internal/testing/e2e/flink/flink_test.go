@@ -114,6 +114,7 @@ func TestFlink(t *testing.T) {
 	t.Run("migrates", s.migrates)
 	t.Run("lateness", s.lateness)
 	t.Run("silences", s.silences)
+	t.Run("aggregates", s.aggregates)
 	t.Run("sessions", s.sessions)
 	t.Run("errors", s.errors)
 }
@@ -345,6 +346,87 @@ func (s *site) lateness(t *testing.T) {
 	s.Workers[0].Kill()
 	s.StartWorker(0)
 	s.complete(t, d, "late", more)
+	s.Halt(t, cfg, d)
+}
+
+// aggregates closes intervals in which events of a key come from any partition and out of order,
+// with a worker that is killed within them. The records are those of a plain loop; intervals of 0
+// follow up to the clock.
+func (s *site) aggregates(t *testing.T) {
+	const (
+		more  = "aggregate: {every: 1m, value: count}\n"
+		n     = 20_000
+		keys  = 20
+		every = time.Minute
+	)
+	from := time.Now().UTC().Add(-26 * time.Hour).Truncate(every) // so old that they say nothing of the lag of others
+	rng := rand.New(rand.NewPCG(18, 3))
+	records, counts, first := make([]*kgo.Record, n), map[string]map[time.Time]int{}, map[string]time.Time{}
+	var last time.Time
+	for i := range records {
+		at := from.Add(time.Duration(i) * 30 * time.Minute / n).Truncate(time.Millisecond)
+		key := fmt.Sprint("k", rng.IntN(keys))
+		interval := at.Truncate(every)
+		if counts[key] == nil {
+			counts[key], first[key] = map[time.Time]int{}, interval
+		}
+		counts[key][interval]++
+		last = interval
+		records[i] = &kgo.Record{Topic: "counted-in", Key: fmt.Append(nil, i), Value: fmt.Appendf(nil, `{"key":%q,"time":%q}`, key, at.Format(time.RFC3339Nano))}
+	}
+	for part := range slices.Chunk(records, 400) { // 36 seconds
+		rng.Shuffle(len(part), func(i, j int) { part[i], part[j] = part[j], part[i] })
+	}
+	for _, topic := range []string{"in", "out", "rejected"} {
+		s.Broker.CreateTopic(t, "counted-"+topic, 4, nil)
+	}
+	s.Broker.Produce(t, records[:n/2]...)
+	cfg := s.Config(t, "counted", ", disorder: 2m", ", parallelism: 2", more)
+	d := program.Start(t, nil, "run", cfg)
+	s.Leaves(t, cfg)
+	d.Eventually(t, "the job runs", func() bool { return strings.Contains(d.Log(), "the job runs") })
+	s.Await(t, d, "counted", "a checkpoint is complete", func(is flink.Status) bool { return is.Completed > 0 })
+	s.Workers[0].Kill()
+	s.StartWorker(0)
+	s.Broker.Produce(t, records[n/2:]...)
+	// What a plain loop counts.
+	want := map[string]string{}
+	for key, of := range counts {
+		for at, k := first[key], int64(1); !at.After(last); at, k = at.Add(every), k+1 {
+			want[key+"/"+at.Format(time.RFC3339)] = fmt.Sprintf("n %d, x %d, events %d", k, of[at], of[at])
+		}
+	}
+	var got map[string]string
+	d.Eventually(t, "all intervals are written", func() bool {
+		got = map[string]string{}
+		for _, r := range s.Broker.Consume(t, "counted-out") {
+			var is struct {
+				ID        string
+				Time      time.Time
+				N, Events int
+				X         float64
+			}
+			if err := json.Unmarshal(r.Value, &is); err != nil {
+				t.Fatal(err)
+			}
+			said := fmt.Sprintf("n %d, x %v, events %d", is.N, is.X, is.Events)
+			switch was, told := got[is.ID]; {
+			case told && was != said:
+				t.Fatalf("%s: %s, and %s", is.ID, was, said)
+			case is.Time.After(last) && is.Events > 0:
+				t.Fatalf("%s: %s", is.ID, said)
+			case !is.Time.After(last):
+				got[is.ID] = said
+			}
+		}
+		return len(got) >= len(want)
+	})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if rejected := s.Broker.Consume(t, "counted-rejected"); len(rejected) > 0 {
+		t.Errorf("%d rejected, the first: %s", len(rejected), rejected[0].Value)
+	}
 	s.Halt(t, cfg, d)
 }
 

@@ -1,0 +1,471 @@
+package incidents
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"hafvf/internal/compact"
+)
+
+const format = 1 // of the bytes
+
+// errState is the error of bytes that AppendBinary did not make.
+var errState = errors.New("incidents: state is cut short or malformed")
+
+// AppendBinary appends the whole state of the fleet to b: its keys, what their groups have
+// learned, the alarms that wait or are recent, and the incidents. Equal states have equal bytes.
+// The error is always nil.
+//
+// There are about ten bytes for a key, at most 240 for a group, 20 for an alarm of the last day,
+// about 60 and the id for one of the last 32 steps, of which a group keeps the latest 32,768, and
+// about 40 for a member of an open incident, which has every key at most once.
+func (f *Fleet) AppendBinary(b []byte) ([]byte, error) {
+	w := writer{b: append(b, format)}
+	w.text(f.cfg.Separators)
+	w.b = compact.AppendFlags(w.b, f.started)
+	w.moment(f.at)
+	w.float(f.debt)
+	w.moment(f.namedAt)
+	w.number(len(f.named))
+	for _, name := range f.named {
+		w.text(name)
+	}
+	keys := slices.Sorted(maps.Keys(f.keys))
+	index := make(map[string]int, len(keys))
+	w.number(len(keys))
+	before := &key{}
+	for i, name := range keys {
+		index[name] = i
+		k := f.keys[name]
+		w.after(name, before.name)
+		same := k.step == before.step && k.allowed == before.allowed
+		w.b = compact.AppendFlags(w.b, k.assumed, same)
+		if !same {
+			w.moment(k.step)
+			w.float(k.allowed)
+		}
+		before = k
+	}
+	var recent []*alarm
+	for _, name := range slices.Sorted(maps.Keys(f.groups)) {
+		g := f.groups[name]
+		w.moment(g.since)
+		w.moment(g.at)
+		w.moment(g.step)
+		w.float(g.allowed)
+		hours := uint32(0)
+		for h, n := range g.n {
+			if n != 0 {
+				hours |= 1 << h
+			}
+		}
+		w.b = binary.LittleEndian.AppendUint32(w.b, hours)
+		for _, n := range g.n {
+			if n != 0 {
+				w.float(n)
+			}
+		}
+		for _, a := range g.recent.alarms[g.recent.first:] {
+			if a.key != nil && a.at > f.at-longest*g.step {
+				recent = append(recent, a)
+			}
+		}
+	}
+	// An alarm is recent in several groups.
+	slices.SortFunc(recent, func(a, b *alarm) int { return cmp.Compare(a.order, b.order) })
+	recent = slices.Compact(recent)
+
+	w.incidents(f.open, recent)
+	w.number(len(recent))
+	for _, a := range recent {
+		w.number(index[a.name])
+		w.moment(a.at)
+		w.moment(a.time - a.at)
+		w.text(a.id)
+		w.text(a.kind)
+		w.floats(a.score, a.size, a.p)
+		w.number(w.explaining[a.explained()])
+	}
+	waiting := slices.Clone(f.waiting)
+	slices.SortFunc(waiting, func(a, b *alarm) int { return order(a, b) })
+	w.number(len(waiting))
+	for _, a := range waiting {
+		w.moment(a.time)
+		w.text(a.name)
+		w.text(a.id)
+		w.text(a.kind)
+		w.floats(a.score, a.size)
+	}
+	arrived := slices.Clone(f.arrived)
+	slices.SortFunc(arrived, func(a, b registration) int { return order(a, b) })
+	w.number(len(arrived))
+	for _, r := range arrived {
+		w.moment(r.at)
+		w.text(r.name)
+		w.moment(r.step)
+		w.float(r.allowed)
+	}
+	w.number(len(f.taken))
+	last := moment(0)
+	for _, t := range f.taken {
+		w.b = append(w.b, t.id[:]...)
+		w.moment(t.at - last)
+		last = t.at
+	}
+	w.number(len(f.past))
+	for _, e := range f.past {
+		w.text(e.group)
+		w.moment(e.opened)
+		w.number(e.size)
+	}
+	return w.b, nil
+}
+
+// order orders what has an order.
+func order[T interface{ before(T) bool }](a, b T) int {
+	switch {
+	case a.before(b):
+		return -1
+	case b.before(a):
+		return 1
+	}
+	return 0
+}
+
+type writer struct {
+	b          []byte
+	explaining map[*incident]int // numbers of the incidents, from 1
+}
+
+func (w *writer) number(n int)    { w.b = binary.AppendUvarint(w.b, uint64(n)) }
+func (w *writer) moment(m moment) { w.b = binary.AppendVarint(w.b, int64(m)) }
+func (w *writer) text(s string)   { w.b = compact.AppendString(w.b, s) }
+func (w *writer) float(v float64) { w.b = binary.LittleEndian.AppendUint64(w.b, math.Float64bits(v)) }
+func (w *writer) floats(all ...float64) {
+	for _, v := range all {
+		w.float(v)
+	}
+}
+
+// after writes what of a text differs from the one before it.
+func (w *writer) after(s, before string) {
+	n := 0
+	for n < min(len(s), len(before)) && s[n] == before[n] {
+		n++
+	}
+	w.number(n)
+	w.text(s[n:])
+}
+
+// incidents writes the open incidents, and of others that recent alarms belong to what explains
+// these.
+func (w *writer) incidents(open []*incident, recent []*alarm) {
+	w.explaining = map[*incident]int{nil: 0}
+	for _, inc := range open {
+		w.explaining[inc] = len(w.explaining)
+	}
+	var over []*incident
+	for _, a := range recent {
+		inc := a.explained()
+		if _, there := w.explaining[inc]; !there {
+			w.explaining[inc] = len(w.explaining)
+			over = append(over, inc)
+		}
+	}
+	w.number(len(open))
+	for _, inc := range open {
+		w.text(inc.id)
+		w.text(inc.group)
+		w.moment(inc.opened)
+		w.moment(inc.last)
+		w.moment(inc.window)
+		w.floats(inc.score, inc.threshold, inc.expected)
+		w.b = compact.AppendFlags(w.b, inc.page, inc.weekly)
+		w.number(inc.recurs)
+		w.number(inc.usual)
+		w.number(inc.told)
+		w.moment(inc.step)
+		w.number(len(inc.members))
+		before := ""
+		for _, name := range slices.Sorted(maps.Keys(inc.members)) {
+			m := inc.members[name]
+			w.after(name, before)
+			before = name
+			w.moment(m.at - inc.opened)
+			w.moment(m.step)
+			w.floats(m.Score, m.Size, m.P)
+		}
+	}
+	w.number(len(over))
+	for _, inc := range over {
+		w.text(inc.group)
+		w.moment(inc.opened)
+	}
+}
+
+// Restore makes a fleet of the bytes of another one. Its Budget and Zone may differ from those
+// before, its Separators must not.
+func Restore(cfg Config, b []byte) (*Fleet, error) {
+	f, err := New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	r := reader{Reader: compact.Reader{B: b}}
+	if v := r.Byte(); v != format && !r.Bad {
+		return nil, fmt.Errorf("incidents: state of format %d, not %d", v, format)
+	}
+	if s := r.Text(); s != f.cfg.Separators && !r.Bad {
+		return nil, fmt.Errorf("incidents: state of keys with separators %q, not %q", s, f.cfg.Separators)
+	}
+	r.fleet(f)
+	if r.Bad || len(r.B) > 0 {
+		return nil, errState
+	}
+	return f, nil
+}
+
+type reader struct{ compact.Reader }
+
+func (r *reader) check(ok bool) {
+	if !ok {
+		r.Fail()
+	}
+}
+
+// more is the number of entries of at least size bytes.
+func (r *reader) more(size int) int { return r.Count(size) }
+
+func (r *reader) number() int {
+	n := r.Uvarint()
+	r.check(n <= math.MaxInt32)
+	return int(min(n, math.MaxInt32))
+}
+
+func (r *reader) bool() bool {
+	v := r.Byte()
+	r.check(v <= 1)
+	return v == 1
+}
+
+// moment reads one that a fleet takes.
+func (r *reader) moment() moment {
+	m := moment(r.Varint())
+	if m > farthest || m < -farthest {
+		r.Fail()
+		return 0
+	}
+	return m
+}
+
+// span reads a time between moments.
+func (r *reader) span() moment { return moment(r.Varint()) }
+
+// step reads a step of a key.
+func (r *reader) step() moment {
+	m := r.span()
+	r.check(m > 0 && m <= moment(longestStep))
+	return m
+}
+
+func (r *reader) float() float64 {
+	var b [8]byte
+	r.Take(b[:])
+	return math.Float64frombits(binary.LittleEndian.Uint64(b[:]))
+}
+
+// amount reads a float that is finite and not negative.
+func (r *reader) amount() float64 {
+	v := r.float()
+	r.check(v >= 0 && v <= math.MaxFloat64)
+	return v
+}
+
+// score reads a float that is not NaN.
+func (r *reader) score() float64 {
+	v := r.float()
+	r.check(!math.IsNaN(v))
+	return v
+}
+
+func (r *reader) probability() float64 {
+	v := r.float()
+	r.check(v >= 0 && v <= 1)
+	return v
+}
+
+// allowed reads the allowance of a key.
+func (r *reader) allowed() float64 {
+	v := r.float()
+	r.check(v >= allowance(mostBudget) && v <= allowance(leastBudget))
+	return v
+}
+
+// after reads a text that follows one before it in the order of texts, unless it is the first.
+func (r *reader) after(before string, first bool) string {
+	n := r.number()
+	if n > len(before) {
+		r.Fail()
+		return ""
+	}
+	rest := r.Text()
+	s := before[:n] + rest
+	shared := n < len(before) && rest != "" && rest[0] == before[n]
+	r.check(!shared && (first || s > before))
+	return s
+}
+
+func (r *reader) fleet(f *Fleet) {
+	f.started = r.bool()
+	f.at = r.moment()
+	f.debt = r.amount()
+	f.namedAt = r.moment()
+	for range r.more(1) {
+		f.named = append(f.named, r.Text())
+	}
+	keys := r.keys(f)
+	r.groups(f)
+	explaining := r.incidents(f)
+	last := moment(math.MinInt64)
+	for range r.more(5 + 3*8) {
+		if a := r.recent(f, keys, explaining); a != nil {
+			r.check(last <= a.at)
+			last = a.at
+			for i, g := range a.key.groups {
+				if keep := longest * g.step; a.at > f.at-keep {
+					g.recent.add(a, i, keep)
+				}
+			}
+		}
+	}
+	var before *alarm
+	for range r.more(4 + 2*8) {
+		a := &alarm{time: r.moment(), name: r.Text(), id: r.Text(), kind: r.Text(), score: r.score(), size: r.float()}
+		r.check(before == nil || before.before(a))
+		before = a
+		f.waiting = append(f.waiting, a) // sorted, and so a heap
+		f.seen[identify(a.id, a.name, a.kind)] = struct{}{}
+	}
+	for i := range r.more(3 + 8) {
+		g := registration{at: r.moment(), name: r.Text(), step: r.step(), allowed: r.allowed()}
+		r.check(i == 0 || !g.before(f.arrived[i-1]))
+		f.arrived = append(f.arrived, g)
+	}
+	was := moment(0)
+	for i := range r.more(len(identity{}) + 1) {
+		var t trace
+		r.Take(t.id[:])
+		by := r.span()
+		t.at = was + by
+		r.check(t.at <= f.at && t.at >= -farthest && (i == 0 || by >= 0 && t.at >= was))
+		was = t.at
+		_, repeated := f.seen[t.id]
+		r.check(!repeated)
+		f.seen[t.id] = struct{}{}
+		f.taken = append(f.taken, t)
+	}
+	for range r.more(3) {
+		f.past = append(f.past, episode{r.Text(), r.moment(), r.number()})
+	}
+}
+
+func (r *reader) keys(f *Fleet) []*key {
+	n := r.more(3)
+	keys := make([]*key, 0, n)
+	before := &key{}
+	for i := range n {
+		k := &key{name: r.after(before.name, i == 0), step: before.step, allowed: before.allowed}
+		assumed, same, unused := r.Flags()
+		k.assumed = assumed
+		if !same {
+			k.step, k.allowed = r.step(), r.allowed()
+		}
+		r.check(k.step > 0 && !unused)
+		if r.Bad {
+			return nil
+		}
+		f.keys[k.name] = k
+		f.enter(k, 0)
+		keys = append(keys, k)
+		before = k
+	}
+	return keys
+}
+
+// groups reads what the groups of the keys have learned.
+func (r *reader) groups(f *Fleet) {
+	for _, name := range slices.Sorted(maps.Keys(f.groups)) {
+		g := f.groups[name]
+		g.since, g.at = r.moment(), r.moment()
+		least := g.step
+		g.step = r.step()
+		g.allowed = r.amount()
+		r.check(g.since <= g.at && g.step >= least && g.allowed > 0)
+		var b [4]byte
+		r.Take(b[:])
+		hours := binary.LittleEndian.Uint32(b[:])
+		r.check(hours < 1<<24)
+		for h := range g.n {
+			if hours&(1<<h) != 0 {
+				g.n[h] = r.amount()
+				r.check(g.n[h] > 0)
+			}
+		}
+		if r.Bad {
+			return
+		}
+	}
+}
+
+// incidents reads those that are open, and then what explains recent alarms.
+func (r *reader) incidents(f *Fleet) (explaining []*incident) {
+	for range r.more(20) {
+		inc := &incident{id: r.Text(), group: r.Text(), opened: r.moment(), last: r.moment(), window: r.span()}
+		inc.score, inc.threshold, inc.expected = r.score(), r.amount(), r.amount()
+		var unused bool
+		inc.page, inc.weekly, unused = r.Flags()
+		inc.recurs, inc.usual, inc.told = r.number(), r.number(), r.number()
+		inc.step = r.step()
+		r.check(!unused && inc.window > 0 && inc.window <= longest*moment(longestStep))
+		inc.members, inc.steps = map[string]Member{}, map[moment]int{}
+		most, before := inc.step, ""
+		for i := range r.more(4 + 3*8) {
+			m := Member{Key: strings.Clone(r.after(before, i == 0)), at: inc.opened + r.span(), step: r.step()}
+			m.Score, m.Size, m.P = r.score(), r.float(), r.probability()
+			r.check(m.at <= farthest && m.at >= -farthest)
+			m.Time = m.at.time()
+			before = m.Key
+			inc.enter(m)
+		}
+		r.check(inc.step == most)
+		f.open = append(f.open, inc)
+		explaining = append(explaining, inc)
+	}
+	for range r.more(2) {
+		explaining = append(explaining, &incident{group: r.Text(), opened: r.moment()})
+	}
+	return explaining
+}
+
+func (r *reader) recent(f *Fleet, keys []*key, explaining []*incident) *alarm {
+	f.order++
+	n := r.number()
+	a := &alarm{order: f.order, at: r.moment()}
+	a.time = a.at + r.span()
+	a.id, a.kind, a.score, a.size, a.p = r.Text(), r.Text(), r.score(), r.float(), r.probability()
+	explained := r.number()
+	r.check(n < len(keys) && explained <= len(explaining) && a.at <= f.at && a.time <= a.at && a.time >= -farthest)
+	if r.Bad {
+		return nil
+	}
+	a.key, a.name = keys[n], keys[n].name
+	if explained > 0 {
+		a.incident = explaining[explained-1]
+	}
+	return a
+}

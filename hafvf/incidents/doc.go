@@ -1,0 +1,73 @@
+// Package incidents makes incidents of the alarms of many keys: alarms that come together in
+// time and under one prefix of their keys have one cause, and are told once. It is a plain loop
+// without Beam. Two settings are the user's, the Budget of false incidents and the Separators of
+// keys. All other numbers are constants of the method.
+//
+//	fleet, err := incidents.New(incidents.Config{})
+//	fleet.Register(key, at, step, budget) // every key once, when its warm-up ends
+//	fleet.Add(alarm)                      // in any order
+//	step := fleet.Advance(watermark)      // what is told, and which alarms belong where
+//
+// # Method
+//
+// The groups of the key a/b:c are its proper prefixes: the whole fleet, whose name is empty, a,
+// and a/b. Nothing is scanned between alarms. Every alarm asks by itself: since I am here, how
+// many other keys have alarmed in the last 1, 2, 4, 8, 16 and 32 steps, in each of my groups?
+// Given one point of a Poisson process, the others are distributed as they were without it
+// (Mecke's formula), so chance has a known answer to each question. The most surprising answer
+// names a group and a window together.
+//
+// With δ the step of the key that alarms, P the budgets of the keys' own alarms, B that of
+// incidents and h the hour of the day, the rate of a group g under its parent p is
+//
+//	a_g = Σ 1/P                                       over the keys of g
+//	λ_gh = (1 + n_gh) / (a_p/(a_g·λ_ph) + e_gh)       of the fleet with the prior rate a_g
+//	r_gh = min(1 + n_gh, 3)
+//
+// n_gh counts the alarms outside of incidents in that hour and e_gh is the time spent in it, both
+// forgotten at the scale of four weeks. λ is the mean of a Gamma posterior whose prior of shape 1
+// has the mean that the parent expects of g. Its shape r stays at 3 or below: whatever was
+// learned, a rate may differ from it by 58 % for reasons that the hour does not explain.
+//
+// c keys with alarms that no incident explains, the one that asks included, have the score
+//
+//	s = −log₁₀ P(N ≥ c − 1),   N ~ NB(mean λw, shape r)
+//
+// of which the largest over groups and windows w ∈ δ·{1, 2, …, 32} counts. With Λ the learned
+// rate of the fleet and L the groups of the key, an incident is found where b ≤ 8 and
+//
+//	s ≥ log₁₀(6·L·Λ·B) + b
+//
+// 6·L·Λ·B is the number of questions that a budget of time brings. The debt b grows by one with
+// every page, and 7 are repaid in a budget.
+//
+//   - Join. An alarm joins the most specific open incident that has one of its groups, if at
+//     least one other key of the group alarmed in the last w (that at which the incident was found,
+//     at least 8δ), and at least half of these m are not chance: p = 1 − λw/m ≥ ½.
+//   - Grow. What is found in a group that has the group of an open incident, or anywhere while
+//     that is at most 32 steps old, becomes one with it, at their common prefix.
+//   - Part. An incident that is older explains nothing in its parts. Alarms that gather in one of
+//     them leave it for one of their own.
+//   - Learn. n_gh counts an alarm outside by 1, a member by 1 − p, and by 1 again once the
+//     incident is older than 32 steps. What lasts becomes usual.
+//   - Close. After 32 steps without a member.
+//   - Rhythm. Where the same prefix, one above it or one below it had an incident within half an
+//     hour of this time of the day on two of the last seven days, or of the last four weeks' like
+//     days, it is told and is no page. More than twice as many keys as then are a page after all.
+//
+// # Guarantees
+//
+//  1. In any time T from the start there are at most 7T/B + 9 pages, whatever the alarms are.
+//     Before each page b ≤ 8, each adds 1, and time removes 7/B at most.
+//  2. Where alarms without a common cause are Poisson, or mixed as the predictive says, there is
+//     at most one false incident in a budget on average, by the union bound.
+//  3. Repeats of a day, and any order of arrival before the watermark, change nothing. Alarms are taken in
+//     the order of time, id, key and kind.
+//
+// Bursts that all keys share, and that the hour of the day does not explain, are beyond the second.
+//
+// # Reality
+//
+// Groups are prefixes alone; calls between services are unknown. The prefix of an incident is
+// the one with the best score, and is never narrowed. The first nights of a nightly job are pages.
+package incidents

@@ -1,0 +1,45 @@
+package incidents_test
+
+import (
+	"fmt"
+	"time"
+
+	"hafvf/hafvf/incidents"
+)
+
+// Four metrics of a host alarm within three minutes, of 48 keys that alarm once a week or less.
+func Example() {
+	fleet, err := incidents.New(incidents.Config{})
+	if err != nil {
+		panic(err)
+	}
+	start := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	for i := range 48 {
+		fleet.Register(fmt.Sprintf("berlin/web%d:m%d", i/6, i%6), start, time.Minute, 7*24*time.Hour)
+	}
+	noon := start.Add(5*24*time.Hour + 12*time.Hour)
+	for i := range 4 {
+		fleet.Add(incidents.Alarm{
+			ID: fmt.Sprintf("telemetry-0-%d", i), Key: fmt.Sprintf("berlin/web3:m%d", i), Kind: "novelty",
+			Time: noon.Add(time.Duration(i) * time.Minute), Score: 5 + float64(i),
+		})
+	}
+	for {
+		next, ok := fleet.Next() // a timer, where a stream goes on
+		if !ok {
+			break
+		}
+		step := fleet.Advance(next)
+		for _, e := range step.Events {
+			fmt.Println(e.ID, e.State, e.Page)
+			fmt.Println(e.Message)
+		}
+	}
+	// Output:
+	// berlin/web3@2026-03-06T12:01:00Z opened true
+	// 2 keys of berlin/web3 (6 keys) have alarmed since 12:00; 0.0017 would by chance in 2m. First berlin/web3:m0, clearest berlin/web3:m1.
+	// berlin/web3@2026-03-06T12:01:00Z update true
+	// 3 keys of berlin/web3 (6 keys) have alarmed since 12:00; 0.0017 would by chance in 2m. First berlin/web3:m0, clearest berlin/web3:m2.
+	// berlin/web3@2026-03-06T12:01:00Z closed true
+	// 4 keys of berlin/web3 (6 keys) alarmed from 12:00 to 12:03; 0.0017 would by chance in 2m. First berlin/web3:m0, clearest berlin/web3:m3.
+}

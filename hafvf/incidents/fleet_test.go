@@ -1,0 +1,581 @@
+package incidents_test
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"hafvf/hafvf/incidents"
+)
+
+var (
+	begin = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
+	same  = cmpopts.IgnoreUnexported(incidents.Member{})
+)
+
+const week = 7 * 24 * time.Hour
+
+// tree is the keys of two sites with two racks each, of two hosts with three metrics.
+var tree = func() (keys []string) {
+	for i := range 24 {
+		keys = append(keys, fmt.Sprintf("s%d/r%d/h%d:m%d", i/12, i/6%2, i/3%2, i%3))
+	}
+	return keys
+}()
+
+// stream draws alarms: single ones, bursts of parts of the tree, and storms that last.
+func stream(t *rapid.T) (all []incidents.Alarm) {
+	unit := rapid.SampledFrom([]time.Duration{time.Minute, time.Second, 1237 * time.Microsecond}).Draw(t, "unit")
+	n := 0
+	add := func(at time.Duration, key string) {
+		all = append(all, incidents.Alarm{
+			ID: fmt.Sprint("a", n%50), Key: key, Kind: []string{"novelty", "change"}[n%2], Time: begin.Add(at.Truncate(unit)),
+			Score: float64(n % 7), Size: float64(n%5) - 2,
+		})
+		n++
+	}
+	rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+	length := time.Duration(rapid.IntRange(1, 200).Draw(t, "hours")) * time.Hour
+	for range rapid.IntRange(0, 60).Draw(t, "single") {
+		add(rand.N(length), tree[rng.IntN(len(tree))])
+	}
+	for range rapid.IntRange(0, 6).Draw(t, "bursts") {
+		from, of := rng.IntN(4)*6, []int{6, 12, 24}[rng.IntN(3)]
+		at, within := time.Duration(rng.Int64N(int64(length))), []time.Duration{1, 5, 100}[rng.IntN(3)]*time.Minute
+		for range 3 + rng.IntN(40) {
+			add(at+time.Duration(rng.Int64N(int64(within))), tree[(from+rng.IntN(of))%len(tree)])
+		}
+	}
+	slices.SortStableFunc(all, func(a, b incidents.Alarm) int {
+		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.ID, b.ID))
+	})
+	// An alarm is named by its id, key and kind.
+	met := map[[3]string]bool{}
+	return slices.DeleteFunc(all, func(a incidents.Alarm) bool {
+		name := [3]string{a.ID, a.Key, a.Kind}
+		defer func() { met[name] = true }()
+		return met[name]
+	})
+}
+
+func register(f *incidents.Fleet) {
+	for i, k := range tree {
+		f.Register(k, begin, []time.Duration{time.Minute, 5 * time.Minute, 10 * time.Second}[i%3], week)
+	}
+}
+
+func (s *told) add(step incidents.Step) {
+	s.Events, s.Assigned = append(s.Events, step.Events...), append(s.Assigned, step.Assigned...)
+}
+
+type told incidents.Step
+
+func differ(t fataler, what string, got, want any) {
+	t.Helper()
+	if diff := gocmp.Diff(want, got, same, cmpopts.EquateEmpty(), cmpopts.EquateNaNs()); diff != "" {
+		t.Fatalf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// Neither the order of arrival within the lateness, also of registrations, nor repeats nor the pace
+// of the watermark change what is told.
+func TestAnyOrder(t *testing.T) {
+	const lateness = 10 * time.Minute
+	rapid.Check(t, func(t *rapid.T) {
+		all := stream(t)
+		plain, other := newFleet(t, incidents.Config{}), newFleet(t, incidents.Config{})
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 2))
+		type arrival struct {
+			at time.Time
+			incidents.Alarm
+			registers bool
+		}
+		var arrivals []arrival
+		delayed := func(at time.Time) time.Time { return at.Add(time.Duration(rng.Int64N(int64(lateness)))) }
+		for _, k := range tree {
+			at := begin.Add(time.Duration(rng.IntN(48)) * time.Hour)
+			plain.Register(k, at, time.Minute, week)
+			arrivals = append(arrivals, arrival{delayed(at), incidents.Alarm{Key: k, Time: at}, true})
+		}
+		var want, got told
+		for _, a := range all {
+			plain.Add(a)
+		}
+		want.add(plain.Advance(begin.Add(4000 * time.Hour)))
+
+		for _, a := range all {
+			for range 1 + rng.IntN(2) {
+				arrivals = append(arrivals, arrival{delayed(a.Time), a, false})
+			}
+		}
+		slices.SortFunc(arrivals, func(a, b arrival) int { return a.at.Compare(b.at) })
+		every := rapid.IntRange(1, 30).Draw(t, "every")
+		for i, a := range arrivals {
+			if a.registers {
+				other.Register(a.Key, a.Time, time.Minute, week)
+			} else {
+				other.Add(a.Alarm)
+			}
+			if i%every == 0 {
+				got.add(other.Advance(a.at.Add(-lateness - 1)))
+			}
+		}
+		got.add(other.Advance(begin.Add(4000 * time.Hour)))
+		differ(t, "told", got, want)
+	})
+}
+
+// A fleet that is stored and restored after every step tells the same, and has equal bytes.
+func TestRestores(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		cfg := incidents.Config{Budget: rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(t, "budget")}
+		all := stream(t)
+		lasting, restored := newFleet(t, cfg), newFleet(t, cfg)
+		register(lasting)
+		register(restored)
+		late := rapid.IntRange(0, 20).Draw(t, "late") // these come after the watermark
+		for i, a := range all {
+			if i+late < len(all) && i%7 == 0 {
+				a, all[i+late] = all[i+late], a
+			}
+			forgotten := i%31 == 30
+			for _, f := range []*incidents.Fleet{lasting, restored} {
+				f.Add(a)
+				if forgotten {
+					f.Forget(a.Key)
+				}
+			}
+			want, got := lasting.Advance(a.Time.Add(-time.Minute)), restored.Advance(a.Time.Add(-time.Minute))
+			differ(t, fmt.Sprintf("told of alarm %d", i), got, want)
+			restored = again(t, cfg, restored, lasting)
+		}
+		differ(t, "told at the end", restored.Advance(begin.Add(4000*time.Hour)), lasting.Advance(begin.Add(4000*time.Hour)))
+	})
+}
+
+// again restores a fleet, whose bytes are those of another one.
+func again(t fataler, cfg incidents.Config, f, same *incidents.Fleet) *incidents.Fleet {
+	t.Helper()
+	b, _ := f.AppendBinary(nil)
+	if other, _ := same.AppendBinary(nil); !bytes.Equal(b, other) {
+		t.Fatal("other bytes")
+	}
+	back, err := incidents.Restore(cfg, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, _ := back.AppendBinary(nil); !bytes.Equal(b, c) {
+		t.Fatal("other bytes of the restored")
+	}
+	return back
+}
+
+// The golden traces restored after every step.
+func TestRestoresGolden(t *testing.T) {
+	tr := readTrace(t, "testdata/golden_nightly.json")
+	var want, got told
+	tr.run(newFleet(t, incidents.Config{}), func(f *incidents.Fleet, s incidents.Step) *incidents.Fleet {
+		want.add(s)
+		return f
+	})
+	tr.run(newFleet(t, incidents.Config{}), func(f *incidents.Fleet, s incidents.Step) *incidents.Fleet {
+		got.add(s)
+		return again(t, incidents.Config{}, f, f)
+	})
+	differ(t, "told", got, want)
+}
+
+// paged counts the incidents that were a page.
+func paged(events []incidents.Event) int {
+	ids := map[string]bool{}
+	for _, e := range events {
+		if e.Page {
+			ids[e.ID] = true
+		}
+	}
+	return len(ids)
+}
+
+// In a time T there are at most 7T/B + 9 pages, whatever the alarms are: guarantee 1.
+func TestPagesAreBounded(t *testing.T) {
+	for _, every := range []time.Duration{30 * time.Minute, 90 * time.Minute, 2 * time.Hour, 5 * time.Hour} {
+		rng := rand.New(rand.NewPCG(uint64(every), 3))
+		f := newFleet(t, incidents.Config{})
+		var keys []string
+		for i := range 200 {
+			keys = append(keys, fmt.Sprintf("s%d/r%d/h%d:m%d", i/100, i/25%4, i/5%5, i%5))
+			f.Register(keys[i], begin, time.Minute, week)
+		}
+		var all told
+		n, end := 0, begin.Add(4*week)
+		for at := begin; at.Before(end); at = at.Add(every) {
+			for _, i := range rng.Perm(200)[:10+rng.IntN(51)] {
+				f.Add(incidents.Alarm{ID: fmt.Sprint(n), Key: keys[i], Time: at.Add(rand.N(6 * time.Minute)), Score: 5})
+				n++
+			}
+			all.add(f.Advance(at))
+		}
+		all.add(f.Advance(end.Add(24 * time.Hour)))
+		// One is 7·4 + 9.
+		if pages := paged(all.Events); pages > 37 || pages < 25 {
+			t.Errorf("bursts every %v: %d pages in four weeks, the bound is 37", every, pages)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		budget := rapid.SampledFrom([]time.Duration{time.Hour, 10 * time.Hour, week}).Draw(t, "budget")
+		f := newFleet(t, incidents.Config{Budget: budget})
+		register(f)
+		all := stream(t)
+		if len(all) == 0 {
+			return
+		}
+		for _, a := range all {
+			f.Add(a)
+		}
+		events := f.Advance(begin.Add(4000 * time.Hour)).Events
+		span := all[len(all)-1].Time.Sub(all[0].Time)
+		if bound := 7*float64(span)/float64(budget) + 9; float64(paged(events)) > bound {
+			t.Fatalf("%d pages, the bound is %.1f", paged(events), bound)
+		}
+	})
+}
+
+// The last assignment of an alarm is the incident that has it as a member, and whoever is in no
+// incident is alone.
+func TestAssigned(t *testing.T) {
+	tr := readTrace(t, "testdata/golden_rack.json")
+	last := map[string]incidents.Assignment{}
+	var closed []incidents.Event
+	tr.run(newFleet(t, incidents.Config{}), func(f *incidents.Fleet, s incidents.Step) *incidents.Fleet {
+		for _, a := range s.Assigned {
+			last[a.ID] = a
+		}
+		for _, e := range s.Events {
+			if e.State == incidents.Closed {
+				closed = append(closed, e)
+			}
+		}
+		return f
+	})
+	if len(last) != len(tr.Alarms) || len(closed) != 1 {
+		t.Fatalf("%d of %d alarms, %d incidents", len(last), len(tr.Alarms), len(closed))
+	}
+	members := map[string]time.Time{}
+	for _, m := range closed[0].Members {
+		members[m.Key] = m.Time
+	}
+	for _, a := range tr.Alarms {
+		in := members[a.Key].Equal(unix(a.Time))
+		if want := map[bool]string{true: closed[0].ID}[in]; last[a.ID].Incident != want || last[a.ID].Key != a.Key {
+			t.Errorf("%+v: assigned to %+v, want %q", a, last[a.ID], want)
+		}
+	}
+}
+
+// A wide line raises alarms of many keys with one id, and a record may raise two kinds.
+func TestRepeats(t *testing.T) {
+	f := newFleet(t, incidents.Config{})
+	a := incidents.Alarm{ID: "f.csv:7", Key: "cpu", Kind: "novelty", Time: begin}
+	other, silent := a, a
+	other.Key, silent.Kind = "disk", "silent"
+	got := []bool{f.Add(a), f.Add(a), f.Add(other), f.Add(silent), f.Add(other)}
+	if want := []bool{true, false, true, true, false}; !slices.Equal(got, want) {
+		t.Errorf("added %v, want %v", got, want)
+	}
+	assigned := map[[3]string]bool{}
+	for _, a := range f.Advance(begin).Assigned {
+		assigned[[3]string{a.ID, a.Key, a.Kind}] = true
+	}
+	if len(assigned) != 3 {
+		t.Errorf("assigned %v", assigned)
+	}
+	f.Add(incidents.Alarm{ID: "later", Key: "cpu", Time: begin.Add(24*time.Hour - 1)})
+	f.Advance(begin.Add(week))
+	if f.Add(a) {
+		t.Error("forgotten within a day")
+	}
+	f.Add(incidents.Alarm{ID: "a day later", Key: "cpu", Time: begin.Add(24 * time.Hour)})
+	f.Advance(begin.Add(week))
+	if !f.Add(a) {
+		t.Error("known after a day")
+	}
+}
+
+// nightly has a job of 12 keys at 04:00 in Berlin, also across the change of the clock on 29 March.
+func nightly(t *testing.T, zone *time.Location) []incidents.Event {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Skip(err)
+	}
+	f := newFleet(t, incidents.Config{Zone: zone})
+	register(f)
+	var all told
+	rng := rand.New(rand.NewPCG(5, 6))
+	for n := range 20 {
+		night := time.Date(2026, 3, 17+n, 4, 0, 0, 0, berlin)
+		for i := range 12 {
+			at := night.Add(time.Duration(rng.IntN(4)) * time.Minute)
+			f.Add(incidents.Alarm{ID: fmt.Sprint(n), Key: tree[i], Time: at, Score: 5})
+		}
+		all.add(f.Advance(night.Add(5 * time.Hour)))
+	}
+	return all.Events
+}
+
+// What comes every night comes at the hour of the local clock.
+func TestRhythmOfTheClock(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Skip(err)
+	}
+	local, utc := nightly(t, berlin), nightly(t, time.UTC)
+	if n, m := paged(local), paged(utc); n != 2 || m <= 2 {
+		t.Errorf("%d pages by the clock of Berlin, %d by UTC; want two, and two more after the change", n, m)
+	}
+	last := local[len(local)-1]
+	const message = "12 keys of s0 (12 keys) alarmed from 04:00 to 04:03; "
+	if !strings.HasPrefix(last.Message, message) || !strings.HasSuffix(last.Message, " The like came at this time on 7 of the last seven days.") {
+		t.Error(last.Message)
+	}
+}
+
+// A key that goes leaves nothing in its groups.
+func TestForget(t *testing.T) {
+	tr := readTrace(t, "testdata/golden_rack.json")
+	want, got := newFleet(t, incidents.Config{}), newFleet(t, incidents.Config{})
+	for i := range 50 {
+		key := fmt.Sprintf("s0/r%d/gone%d:x", i%3, i)
+		got.Register(key, unix(0), time.Minute, time.Duration(1+i)*time.Hour)
+	}
+	got.Add(incidents.Alarm{ID: "x", Key: "s0/r1/gone1:x", Time: unix(0)})
+	got.Advance(unix(0))
+	if got.Keys() != 50 {
+		t.Fatalf("%d keys", got.Keys())
+	}
+	for i := range 50 {
+		got.Forget(fmt.Sprintf("s0/r%d/gone%d:x", i%3, i))
+	}
+	got.Forget("never met")
+	if got.Keys() != 0 {
+		t.Fatalf("%d keys are left", got.Keys())
+	}
+	var all [2]told
+	for i, f := range []*incidents.Fleet{want, got} {
+		tr.run(f, func(f *incidents.Fleet, s incidents.Step) *incidents.Fleet {
+			all[i].add(s)
+			return f
+		})
+	}
+	differ(t, "told", all[1], all[0])
+	// The fleet stays while one of its keys does.
+	a, b := newFleet(t, incidents.Config{}), newFleet(t, incidents.Config{})
+	b.Register("a/gone", begin, time.Minute, time.Hour)
+	for _, f := range []*incidents.Fleet{a, b} {
+		register(f)
+		f.Advance(begin)
+		f.Forget("a/gone")
+	}
+	var events [2][]incidents.Event
+	for i, f := range []*incidents.Fleet{a, b} {
+		for j, k := range tree[:6] {
+			f.Add(incidents.Alarm{ID: fmt.Sprint(j), Key: k, Time: begin.Add(time.Hour)})
+		}
+		events[i] = f.Advance(begin.Add(2 * time.Hour)).Events
+	}
+	if len(events[0]) == 0 {
+		t.Fatal("nothing found")
+	}
+	if diff := gocmp.Diff(events[0], events[1], same, cmpopts.EquateApprox(1e-12, 0)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A key whose alarm came first has a step of a minute until its registration comes. From then on
+// it is as if that had come in time.
+func TestRegistersLater(t *testing.T) {
+	late, early := newFleet(t, incidents.Config{}), newFleet(t, incidents.Config{})
+	hourly := func(f *incidents.Fleet) {
+		for _, k := range tree {
+			f.Register(k, begin, time.Hour, 10*week)
+			f.Register(k, begin.Add(1), time.Minute, week) // the earliest holds
+		}
+	}
+	hourly(early)
+	var all [2][]incidents.Event
+	for i, f := range []*incidents.Fleet{late, early} {
+		for j, k := range tree {
+			f.Add(incidents.Alarm{ID: fmt.Sprint(j), Key: k, Time: begin.Add(time.Duration(j) * 48 * time.Hour)})
+		}
+		f.Advance(begin.Add(10 * week))
+		if i == 0 {
+			hourly(f)
+		}
+		for j, k := range tree[:8] { // near each other by steps of an hour alone
+			f.Add(incidents.Alarm{ID: fmt.Sprint("b", j), Key: k, Time: begin.Add(10*week + time.Duration(j)*time.Hour)})
+		}
+		all[i] = f.Advance(begin.Add(12 * week)).Events
+	}
+	if len(all[0]) == 0 || all[0][0].Window < time.Hour {
+		t.Fatalf("found %v", all[0])
+	}
+	if diff := gocmp.Diff(all[1], all[0], same, cmpopts.EquateApprox(1e-12, 0)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Nothing that is added panics, and every alarm with a time is assigned.
+func TestBadInput(t *testing.T) {
+	if _, err := incidents.New(incidents.Config{Budget: -1}); err == nil {
+		t.Error("a negative budget")
+	}
+	hostile := []string{"", "/", "///", ":a", "a:", "a//b", strings.Repeat("x/", 1000), "\xff/\xfe", "ä/ö"}
+	for _, cfg := range []incidents.Config{{}, {Separators: "ö"}, {Budget: 1}, {Budget: math.MaxInt64}} {
+		f := newFleet(t, cfg)
+		n := 0
+		f.Register("", time.Time{}, 0, 0)
+		for _, k := range hostile {
+			f.Register(k, begin, -5, -5)
+			f.Register(k+"2", begin, math.MaxInt64, 1)
+		}
+		times := []time.Time{begin, time.Unix(1<<62, 0), time.Unix(-1<<62, 0), begin.Add(1), time.Unix(0, math.MaxInt64), {}}
+		for _, at := range times {
+			for _, k := range hostile {
+				for _, score := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+					if f.Add(incidents.Alarm{ID: fmt.Sprint(n), Key: k, Time: at, Score: score, Size: score}) {
+						n++
+					}
+				}
+			}
+		}
+		assigned := map[string]bool{}
+		for _, at := range times {
+			for _, a := range f.Advance(at).Assigned {
+				assigned[a.ID] = true
+			}
+			f.Next()
+			again(t, cfg, f, f)
+		}
+		if len(assigned) != n || n != 5*3*len(hostile) {
+			t.Errorf("%d of %d alarms assigned", len(assigned), n)
+		}
+		for _, k := range hostile {
+			f.Forget(k)
+			f.Forget(k + "2")
+		}
+		if f.Keys() != 0 {
+			t.Errorf("%d keys left", f.Keys())
+		}
+		again(t, cfg, f, f)
+	}
+}
+
+// Next is when an advance has something to do: to go there alone tells all.
+func TestNext(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f, g := newFleet(t, incidents.Config{}), newFleet(t, incidents.Config{})
+		register(f)
+		register(g)
+		for _, a := range stream(t) {
+			f.Add(a)
+			g.Add(a)
+		}
+		var got told
+		for {
+			at, ok := f.Next()
+			if !ok {
+				break
+			}
+			step := f.Advance(at)
+			if len(step.Assigned)+len(step.Events) == 0 {
+				t.Fatalf("nothing to do at %v", at)
+			}
+			got.add(step)
+		}
+		differ(t, "told", got, told(g.Advance(begin.Add(4000*time.Hour))))
+	})
+}
+
+// Bytes that no fleet made are refused, and whatever is accepted goes on without a panic.
+func FuzzRestore(f *testing.F) {
+	tr := readTrace(f, "testdata/golden_nightly.json")
+	n := 0
+	fleet := newFleet(f, incidents.Config{})
+	for _, k := range tree[:5] {
+		fleet.Register(k, begin, time.Minute, week)
+	}
+	tr.Keys = nil
+	tr.run(fleet, func(fl *incidents.Fleet, _ incidents.Step) *incidents.Fleet {
+		if n++; n == 5 || n == 20 || n == 300 {
+			b, _ := fl.AppendBinary(nil)
+			f.Add(b)
+		}
+		return fl
+	})
+	f.Fuzz(goesOn)
+}
+
+// goesOn restores a fleet of any bytes and uses it.
+func goesOn(t *testing.T, b []byte) {
+	fleet, err := incidents.Restore(incidents.Config{}, b)
+	if err != nil {
+		return
+	}
+	c, _ := fleet.AppendBinary(nil)
+	if _, err := incidents.Restore(incidents.Config{}, c); err != nil {
+		t.Fatal(err)
+	}
+	at, ok := fleet.Next()
+	if !ok {
+		at = begin
+	}
+	for i, k := range tree {
+		fleet.Add(incidents.Alarm{ID: fmt.Sprint("z", i), Key: k, Time: at.Add(time.Duration(i) * time.Second)})
+		fleet.Advance(at)
+	}
+	fleet.Forget(tree[0])
+	fleet.Advance(at.Add(5 * week))
+}
+
+// A state that is cut, or of another format or other separators, is refused. Whatever else its
+// bytes are, nothing panics.
+func TestRestoreRefuses(t *testing.T) {
+	f := newFleet(t, incidents.Config{})
+	register(f)
+	f.Register("later", begin.Add(week), time.Minute, week)
+	for i, k := range tree[:9] {
+		f.Add(incidents.Alarm{ID: fmt.Sprint(i), Key: k, Time: begin.Add(time.Hour)})
+		f.Add(incidents.Alarm{ID: fmt.Sprint(i), Key: k, Time: begin.Add(3 * time.Hour)})
+	}
+	f.Add(incidents.Alarm{ID: "waits", Key: tree[0], Time: begin.Add(4 * time.Hour)})
+	f.Advance(begin.Add(3 * time.Hour))
+	b, _ := f.AppendBinary(nil)
+	for n := range b {
+		if _, err := incidents.Restore(incidents.Config{}, b[:n]); err == nil {
+			t.Errorf("the first %d of %d bytes are accepted", n, len(b))
+		}
+		for _, flip := range []byte{1, 0x80, 0xff} {
+			other := slices.Clone(b)
+			other[n] ^= flip
+			goesOn(t, other)
+		}
+	}
+	if _, err := incidents.Restore(incidents.Config{}, append(slices.Clone(b), 0)); err == nil {
+		t.Error("another byte is accepted")
+	}
+	if _, err := incidents.Restore(incidents.Config{}, append([]byte{9}, b[1:]...)); err == nil {
+		t.Error("another format is accepted")
+	}
+	if _, err := incidents.Restore(incidents.Config{Separators: "."}, b); err == nil {
+		t.Error("other separators are accepted")
+	}
+}

@@ -1,0 +1,448 @@
+package incidents_test
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"hafvf/hafvf/incidents"
+)
+
+var (
+	seed  = flag.Uint64("seed", 101, "first seed of the simulated fleets")
+	seeds = flag.Int("seeds", 4, "number of seeds, from -seed on, that counts are summed over")
+)
+
+// A simulation is eight weeks of alarms of keys site/rack/host:metric with steps of a minute.
+// Single alarms are Poisson at rates that differ between keys, by a Gamma of shape 2. A job at
+// 02:00 raises alarms of an eighth of a tenth of the keys, scattered or in one block. A cause has
+// 3 to 200 keys, 30 percent of the causes anywhere and the others under one site, rack or host, of
+// which 30 to 90 percent alarm after geometric delays. After an alarm a key rests for an hour.
+type simulation struct {
+	keys   int
+	causes int
+	job    bool
+	shape  float64 // of the Gamma of each hour, of the fleet and of every site; 0 without
+	daily  float64 // amplitude of the daily cycle
+}
+
+// shapes are sites, racks of a site, hosts of a rack and metrics of a host.
+var shapes = map[int][4]int{200: {2, 4, 5, 5}, 2000: {4, 10, 10, 5}, 20_000: {10, 20, 20, 5}}
+
+const (
+	simulatedWeeks = 8
+	perWeek        = .6 // single alarms of a key
+	ofNothing      = -1 // a cause
+	ofJob          = -2
+	least          = 3 // alarms of a cause that counts
+)
+
+// A labelled alarm has the number of its cause.
+type labelled struct {
+	incidents.Alarm
+	cause int
+}
+
+type cause struct {
+	start  time.Time
+	prefix string
+	alarms int
+}
+
+func simulated(minute int) time.Time { return begin.Add(time.Duration(minute) * time.Minute) }
+
+func (s simulation) draw(seed uint64) (names []string, all []labelled, truth []cause) {
+	rng := rand.New(rand.NewPCG(seed, 77))
+	gamma := func(shape float64) float64 {
+		if shape == 0 {
+			return 1
+		}
+		return distuv.Gamma{Alpha: shape, Beta: shape, Src: rng}.Rand()
+	}
+	poisson := func(mean float64) int { return int(distuv.Poisson{Lambda: mean, Src: rng}.Rand()) }
+	sh := shapes[s.keys]
+	racks, hosts, metrics := sh[1]*sh[2]*sh[3], sh[2]*sh[3], sh[3]
+	for i := range s.keys {
+		names = append(names, fmt.Sprintf("s%d/r%d/h%d:m%d", i/racks, i/hosts%sh[1], i/metrics%sh[2], i%metrics))
+	}
+	type event struct{ minute, key, cause int }
+	var events []event
+	hours := simulatedWeeks * 7 * 24
+	fleet := make([]float64, hours)
+	for h := range fleet {
+		fleet[h] = perWeek / (7 * 24) * (1 + s.daily*math.Cos(2*math.Pi*float64(h%24-14)/24)) * gamma(s.shape)
+	}
+	rates := make([]float64, s.keys)
+	for i := range rates {
+		rates[i] = gamma(2)
+	}
+	for site := range sh[0] {
+		// Of a Poisson total each alarm falls on a key by its rate.
+		from := site * racks
+		cum, sum := make([]float64, racks), 0.
+		for i := range cum {
+			sum += rates[from+i]
+			cum[i] = sum
+		}
+		for h, rate := range fleet {
+			for range poisson(rate * gamma(s.shape) * sum) {
+				i, _ := slices.BinarySearch(cum, rng.Float64()*sum)
+				events = append(events, event{h*60 + rng.IntN(60), from + i, ofNothing})
+			}
+		}
+	}
+	if s.job {
+		keys := rng.Perm(s.keys)[:s.keys/10]
+		if rng.IntN(2) == 0 {
+			from := rng.IntN(10) * len(keys)
+			for i := range keys {
+				keys[i] = from + i
+			}
+		}
+		for day := range simulatedWeeks * 7 {
+			for _, k := range keys {
+				if rng.Float64() < .12 {
+					events = append(events, event{day*1440 + 120 + rng.IntN(10), k, ofJob})
+				}
+			}
+		}
+	}
+	for c := range s.causes {
+		start := 2*1440 + rng.IntN((simulatedWeeks*7-3)*1440)
+		n := int(min(math.Exp(math.Log(3)+rng.Float64()*math.Log(200./3)), float64(s.keys)*.6))
+		from, of, prefix := 0, s.keys, ""
+		if rng.Float64() < .7 {
+			var sizes []int
+			for _, size := range []int{racks, hosts, metrics} {
+				if size >= n {
+					sizes = append(sizes, size)
+				}
+			}
+			if len(sizes) > 0 {
+				level := rng.IntN(len(sizes))
+				of = sizes[level]
+				from = rng.IntN(s.keys) / of * of
+				prefix = strings.Join(strings.FieldsFunc(names[from], func(r rune) bool { return r == '/' || r == ':' })[:level+1], "/")
+			}
+		}
+		share, p := .3+.6*rng.Float64(), 1/(2+4*rng.Float64())
+		for _, k := range rng.Perm(of)[:n] {
+			if rng.Float64() < share {
+				delay := 0
+				for delay < 10 && rng.Float64() >= p {
+					delay++
+				}
+				events = append(events, event{start + delay, from + k, c})
+			}
+		}
+		truth = append(truth, cause{start: simulated(start), prefix: prefix})
+	}
+	slices.SortStableFunc(events, func(a, b event) int { return cmp.Or(cmp.Compare(a.minute, b.minute), cmp.Compare(a.key, b.key)) })
+	last := make([]int, s.keys)
+	for i := range last {
+		last[i] = -60
+	}
+	for _, e := range events {
+		if e.minute-last[e.key] < 60 {
+			continue
+		}
+		last[e.key] = e.minute
+		scale := .45
+		if e.cause >= 0 {
+			scale *= 4
+			truth[e.cause].alarms++
+		}
+		all = append(all, labelled{incidents.Alarm{
+			ID: fmt.Sprint(len(all)), Key: names[e.key], Kind: "novelty", Time: simulated(e.minute), Score: 4 + scale*rng.ExpFloat64(),
+		}, e.cause})
+	}
+	return names, all, truth
+}
+
+// A grouped is an incident as any of the methods tells it, by numbers of alarms.
+type grouped struct {
+	opened  time.Time
+	page    bool
+	group   string
+	members []int
+}
+
+// incidents gives the alarms to a fleet.
+func (s simulation) incidents(b *testing.B, names []string, all []labelled) (out []grouped) {
+	f := newFleet(b, incidents.Config{})
+	for _, k := range names {
+		f.Register(k, simulated(0), time.Minute, week)
+	}
+	number := map[string]int{}
+	at := map[string]int{}
+	merged := map[string]string{}
+	belongs := map[string]string{}
+	for i, a := range all {
+		number[a.ID] = i
+	}
+	hear := func(step incidents.Step) {
+		for _, a := range step.Assigned {
+			belongs[a.ID] = a.Incident
+		}
+		for _, e := range step.Events {
+			if e.State == incidents.Merged {
+				merged[e.ID] = e.Into
+				continue
+			}
+			i, met := at[e.ID]
+			if !met {
+				i = len(out)
+				at[e.ID] = i
+				out = append(out, grouped{opened: e.Time})
+			}
+			out[i].page, out[i].group = e.Page, e.Group
+		}
+	}
+	for i, a := range all {
+		f.Add(a.Alarm)
+		if i%20 == 0 {
+			hear(f.Advance(a.Time.Add(-1)))
+		}
+	}
+	hear(f.Advance(begin.Add(10 * simulatedWeeks * week)))
+	// A key is a member once, with its first alarm.
+	met := map[[2]string]bool{}
+	for _, a := range all {
+		id := belongs[a.ID]
+		for merged[id] != "" {
+			id = merged[id]
+		}
+		if id == "" || met[[2]string{id, a.Key}] {
+			continue
+		}
+		met[[2]string{id, a.Key}] = true
+		out[at[id]].members = append(out[at[id]].members, number[a.ID])
+	}
+	return slices.DeleteFunc(out, func(g grouped) bool { return len(g.members) == 0 })
+}
+
+// chains are the rival: alarms under prefixes of a number of parts that follow each other within a
+// gap, or, fixed, lie within it of the first, of at least so many keys.
+func chains(all []labelled, gap time.Duration, keys, level int, fixed bool) (out []grouped) {
+	type chain struct {
+		grouped
+		first, last time.Time
+		keys        map[string]bool
+	}
+	open := map[string]*chain{}
+	end := func(c *chain) {
+		if c != nil && len(c.keys) >= keys {
+			out = append(out, c.grouped)
+		}
+	}
+	var order []string
+	for i, a := range all {
+		parts := strings.FieldsFunc(a.Key, func(r rune) bool { return r == '/' || r == ':' })
+		g := strings.Join(parts[:level], "/")
+		c := open[g]
+		since := time.Time{}
+		if c != nil {
+			since = c.last
+			if fixed {
+				since = c.first
+			}
+		} else {
+			order = append(order, g)
+		}
+		if c == nil || a.Time.Sub(since) > gap {
+			end(c)
+			c = &chain{grouped: grouped{group: g, page: true}, first: a.Time, keys: map[string]bool{}}
+			open[g] = c
+		}
+		c.last = a.Time
+		c.members = append(c.members, i)
+		if c.keys[a.Key] = true; len(c.keys) == keys && c.opened.IsZero() {
+			c.opened = a.Time
+		}
+	}
+	for _, g := range order {
+		end(open[g])
+	}
+	return out
+}
+
+// A tally is what a method made of the causes.
+type tally struct {
+	alarms, causes, found, once, right, false, night, told int
+	precision, recall                                      float64   // sums over what was found
+	delays                                                 []float64 // minutes from the cause to the first page
+}
+
+func (y *tally) add(o tally) {
+	y.alarms += o.alarms
+	y.causes += o.causes
+	y.found += o.found
+	y.once += o.once
+	y.right += o.right
+	y.false += o.false
+	y.night += o.night
+	y.told += o.told
+	y.precision += o.precision
+	y.recall += o.recall
+	y.delays = append(y.delays, o.delays...)
+}
+
+// f1 has a cause that was told more than once as half.
+func (y tally) f1() float64 {
+	tp := float64(y.once) + .5*float64(y.found-y.once)
+	if tp == 0 {
+		return 0
+	}
+	return 2 * tp / (tp + float64(y.false+y.night+y.causes))
+}
+
+// score tells incidents of a cause, of which they have at least a fifth of the alarms and two, from
+// those of the job and of nothing. Only pages count.
+func score(all []labelled, truth []cause, told []grouped) (y tally) {
+	type hit struct {
+		g *grouped
+		n int
+	}
+	hits := make([][]hit, len(truth))
+	for i := range told {
+		g := &told[i]
+		count := map[int]int{}
+		for _, m := range g.members {
+			if c := all[m].cause; c != ofNothing {
+				count[c]++
+			}
+		}
+		top, n := ofNothing, 0
+		for c, k := range count {
+			if k > n || k == n && c > top {
+				top, n = c, k
+			}
+		}
+		page := 0
+		if g.page {
+			page = 1
+		}
+		switch {
+		case top == ofJob:
+			y.night += page
+			y.told += 1 - page
+		case top == ofNothing || n < 2 || float64(n) < .2*float64(truth[top].alarms):
+			y.false += page
+		case g.page:
+			hits[top] = append(hits[top], hit{g, n})
+		}
+	}
+	y.alarms = len(all)
+	for c, cause := range truth {
+		if cause.alarms < least {
+			continue
+		}
+		y.causes++
+		if len(hits[c]) == 0 {
+			continue
+		}
+		y.found++
+		if len(hits[c]) == 1 {
+			y.once++
+		}
+		first := slices.MinFunc(hits[c], func(a, b hit) int { return a.g.opened.Compare(b.g.opened) })
+		y.delays = append(y.delays, first.g.opened.Sub(cause.start).Minutes())
+		best := slices.MaxFunc(hits[c], func(a, b hit) int { return cmp.Compare(a.n, b.n) })
+		if best.g.group == cause.prefix {
+			y.right++
+		}
+		y.precision += float64(best.n) / float64(len(best.g.members))
+		y.recall += float64(best.n) / float64(cause.alarms)
+	}
+	return y
+}
+
+const similar = 324 * time.Second // intervals of ±5 minutes whose overlap is .3 of what they cover
+
+// go test ./hafvf/incidents -run - -bench Incidents -benchtime 1x
+//
+// The last rows of a number of keys have no causes and no job.
+func BenchmarkIncidents(b *testing.B) {
+	for b.Loop() {
+		out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(out, "keys\tmethod\talarms\tcauses\tfound\tonce\tright prefix\tfalse\tnight\ttold\tprecision\trecall\tminutes")
+		for _, keys := range []int{200, 2000, 20_000} {
+			s := simulation{keys: keys, causes: 20, job: true, shape: 5, daily: .5}
+			rivals := []struct {
+				name   string
+				method func([]labelled) []grouped
+			}{
+				{"gap 5 min, >= 3", func(all []labelled) []grouped { return chains(all, 5*time.Minute, 3, 0, false) }},
+				{"gap 5 min, >= 5", func(all []labelled) []grouped { return chains(all, 5*time.Minute, 5, 0, false) }},
+				{"similarity, >= 3", func(all []labelled) []grouped { return chains(all, similar, 3, 0, true) }},
+				{"similarity, >= 5", func(all []labelled) []grouped { return chains(all, similar, 5, 0, true) }},
+			}
+			var ours, gap, overlap tally
+			sums := make([]tally, len(rivals))
+			for i := range *seeds {
+				names, all, truth := s.draw(*seed + uint64(i))
+				ours.add(score(all, truth, s.incidents(b, names, all)))
+				for j, r := range rivals {
+					sums[j].add(score(all, truth, r.method(all)))
+				}
+				gap.add(best(all, truth, false))
+				overlap.add(best(all, truth, true))
+			}
+			row(out, keys, "incidents", ours)
+			for j, r := range rivals {
+				row(out, keys, r.name, sums[j])
+			}
+			row(out, keys, "gap, best in hindsight", gap)
+			row(out, keys, "similarity, best", overlap)
+			for _, none := range []struct {
+				name string
+				simulation
+			}{
+				{"Poisson", simulation{keys: keys}},
+				{"Poisson, daily", simulation{keys: keys, daily: .5}},
+				{"overdispersed, daily", simulation{keys: keys, shape: 5, daily: .5}},
+			} {
+				var sum tally
+				for i := range *seeds {
+					names, all, truth := none.draw(*seed + 1000 + uint64(i))
+					sum.add(score(all, truth, none.incidents(b, names, all)))
+				}
+				row(out, keys, none.name, sum)
+			}
+			out.Flush()
+		}
+	}
+}
+
+func row(out *tabwriter.Writer, keys int, method string, y tally) {
+	minutes := math.NaN()
+	if slices.Sort(y.delays); len(y.delays) > 0 {
+		minutes = y.delays[len(y.delays)/2]
+	}
+	fmt.Fprintf(out, "%d\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.2f\t%.2f\t%.0f\n", keys, method, y.alarms, y.causes, y.found, y.once, y.right,
+		y.false, y.night, y.told, y.precision/float64(y.found), y.recall/float64(y.found), minutes)
+}
+
+// best is the rival with the settings that have the best F1 on these alarms.
+func best(all []labelled, truth []cause, fixed bool) (most tally) {
+	for level := range 4 {
+		for _, gap := range []time.Duration{time.Minute, 2 * time.Minute, 5 * time.Minute, similar, 10 * time.Minute, 20 * time.Minute} {
+			for _, keys := range []int{3, 5, 8, 12, 20, 40, 80} {
+				if y := score(all, truth, chains(all, gap, keys, level, fixed)); y.f1() > most.f1() || most.alarms == 0 {
+					most = y
+				}
+			}
+		}
+	}
+	return most
+}

@@ -1,0 +1,520 @@
+package transforms
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/state"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/timers"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+
+	"hafvf/hafvf/incidents"
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/account"
+	"hafvf/internal/compact"
+	"hafvf/internal/dofn"
+	"hafvf/internal/domain"
+	"hafvf/internal/states"
+)
+
+func init() {
+	register.Function3x0((&noticeFn{}).ProcessElement)
+	dofn.Register(func(f *noticeFn) any { return f.ProcessElement })
+	register.Function2x0((&toFleetFn{}).ProcessElement)
+	dofn.Register(func(f *toFleetFn) any { return f.ProcessElement })
+	register.Function6x1((&incidentsFn{}).ProcessElement)
+	dofn.Register(func(f *incidentsFn) any { return f.ProcessElement })
+	register.Function6x1((&encodeIncidentsFn{}).ProcessElement)
+	dofn.Register(func(f *encodeIncidentsFn) any { return f.ProcessElement })
+	register.Emitter2[beam.EventTime, incidents.Event]()
+}
+
+// IncidentsConfig is the configuration of Incidents.
+type IncidentsConfig struct {
+	Budget     time.Duration // as incidents.Config has it; so are Separators
+	Separators string
+	Zone       string // an IANA name; empty for UTC
+	// Lateness is how long the watermark is past the time of an alarm when the alarm comes, at
+	// most: the lateness of the filter, and the length of its intervals. Alarms that come later
+	// count by themselves. Default 0.
+	Lateness time.Duration
+	// AtEnd is for an input that ends: the alarms wait for its end, and are taken there all at
+	// once. Default: they are taken as the watermark passes them.
+	AtEnd bool
+}
+
+func (c IncidentsConfig) fleet() (incidents.Config, error) {
+	zone, err := domain.Zone(c.Zone)
+	if err == nil && c.Lateness < 0 {
+		err = fmt.Errorf("lateness %v is negative", c.Lateness)
+	}
+	own := incidents.Config{Budget: c.Budget, Separators: c.Separators, Zone: zone}
+	return own, cmp.Or(err, own.Validate())
+}
+
+// Incidents takes a PCollection<KV<string, keyed.Estimate>> in the global window, as Filter
+// returns it. It returns a PCollection<incidents.Event> of what the alarms of all keys have in
+// common, see package incidents. All keys are one fleet, and one key of the runner: alarms are
+// rare, and a task is enough for them.
+//
+// Incidents panics where the configuration is impossible, or the input is not in the global window.
+func Incidents(s beam.Scope, cfg IncidentsConfig, estimates beam.PCollection) (events beam.PCollection) {
+	s, text := beginIncidents(s, cfg, estimates)
+	notices := beam.ParDo(s, &noticeFn{}, estimates)
+	return beam.ParDo(s, &incidentsFn{fleetNode: fleetNode{Config: text}, State: state.MakeValueState[[]byte](fleetState), Due: timers.InEventTime("due")}, toFleet(s, notices))
+}
+
+// IncidentsEncoded is Incidents for notices, which the encoder of FilterEncoded has appended with
+// AppendNotice in place of alerts. It returns a PCollection<[]byte> of alerts, in chunks of what
+// out, an IncidentEncoder that was registered, has appended: of every notice with an alert, and of
+// incidents.
+func IncidentsEncoded(s beam.Scope, cfg IncidentsConfig, out Registered, notices beam.PCollection) (alerts beam.PCollection) {
+	s, text := beginIncidents(s, cfg, notices)
+	return beam.ParDo(s, &encodeIncidentsFn{fleetNode: fleetNode{Config: text}, Encoder: out, State: state.MakeValueState[[]byte](fleetState), Due: timers.InEventTime("due")}, toFleet(s, notices))
+}
+
+// fleetState is the name of the state of a fleet.
+const fleetState = "fleet"
+
+func beginIncidents(s beam.Scope, cfg IncidentsConfig, col beam.PCollection) (beam.Scope, string) {
+	if _, err := cfg.fleet(); err != nil {
+		panic("transforms.Incidents: " + err.Error())
+	}
+	if w := col.WindowingStrategy(); w.Fn.Kind != "GLO" {
+		panic(fmt.Sprintf("transforms.Incidents: the input is in %v; a fleet spans windows: take the global one", w.Fn))
+	}
+	text, err := json.Marshal(cfg)
+	if err != nil {
+		panic("transforms.Incidents: " + err.Error())
+	}
+	return s.Scope("hafvf.Incidents"), string(text)
+}
+
+// toFleet gives all notices one key. An empty one comes first: the step reads the state that a
+// run takes over, and sets its timers.
+func toFleet(s beam.Scope, notices beam.PCollection) beam.PCollection {
+	all := beam.Flatten(s, notices, beam.Impulse(s))
+	return beam.ParDo(s, &toFleetFn{}, all)
+}
+
+type toFleetFn struct{}
+
+func (fn *toFleetFn) ProcessElement(notices []byte, emit func(string, []byte)) {
+	emit("fleet", notices)
+}
+
+// noticeFn makes notices of the estimates that say something of their keys.
+type noticeFn struct{}
+
+func (fn *noticeFn) ProcessElement(key string, e keyed.Estimate, emit func([]byte)) {
+	var b []byte
+	if e.Silence != nil {
+		for _, t := range e.Silence.Alerts(key, &e) {
+			b = AppendNotice(b, key, t, Decision, nil)
+		}
+	}
+	if e.Alarm != nil || e.Pace != nil {
+		b = AppendNotice(b, key, keyed.Told{Of: &e, Alert: e.Alarm}, Decision, e.Pace)
+	}
+	if b != nil {
+		emit(b)
+	}
+}
+
+// A Role is what an alert rests on.
+type Role byte
+
+const (
+	Decision Role = iota // an alarm, or the end of a silence
+	Belief
+	BesideAlarm // a belief of an estimate that has an alarm of the same kind
+)
+
+// AppendNotice appends what Incidents has to know of a key: an alert, or none where t has no Alert,
+// and the pace of the key, or none. Of an alert only that is kept which its record has.
+func AppendNotice(b []byte, key string, t keyed.Told, role Role, pace *keyed.Pace) []byte {
+	n := append(compact.AppendFlags(nil, t.Alert != nil, pace != nil), byte(role))
+	n = compact.AppendString(n, key)
+	n = compact.AppendTime(n, t.Of.Time)
+	if pace != nil {
+		n = binary.AppendVarint(binary.AppendVarint(n, int64(pace.Step)), int64(pace.Budget))
+	}
+	if t.Alert != nil {
+		n, _ = t.AppendBinary(n) // which never fails
+	}
+	return compact.AppendString(b, string(n))
+}
+
+// A notice is what AppendNotice has appended.
+type notice struct {
+	key  string
+	at   time.Time
+	pace *keyed.Pace
+	told []byte // nil if there is no alert
+	role Role
+}
+
+// eachNotice calls f with the notices of b.
+func eachNotice(b []byte, f func(notice) error) error {
+	all := compact.Reader{B: b}
+	for len(all.B) > 0 {
+		r := compact.Reader{B: []byte(all.Text())}
+		var n notice
+		alerts, paced, _ := r.Flags()
+		n.role = Role(r.Byte())
+		n.key, n.at = r.Text(), r.Time()
+		if paced {
+			n.pace = &keyed.Pace{Step: time.Duration(r.Varint()), Budget: time.Duration(r.Varint())}
+		}
+		if alerts {
+			n.told = r.B
+		}
+		if all.Bad || r.Bad {
+			return compact.ErrCut
+		}
+		if err := f(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// An IncidentEncoder turns alerts, and what becomes of incidents, into bytes.
+type IncidentEncoder interface {
+	// Alert appends what is to be written of an alert of a key. incident is the id of the
+	// incident that the alert belongs to, empty if it belongs to none.
+	Alert(to *Encoded, key string, t keyed.Told, role Role, incident string)
+	// Incident appends what is to be written of an incident.
+	Incident(to *Encoded, e *incidents.Event)
+	// Flush is called after the last of a bundle.
+	Flush()
+}
+
+var incidentEncoders registry[IncidentEncoder]
+
+// RegisterIncidentEncoder is RegisterDecoder for an IncidentEncoder.
+func RegisterIncidentEncoder(name string, of func(ctx context.Context, setting string) IncidentEncoder) {
+	incidentEncoders.add(name, of)
+}
+
+// A fleetNode has the alarms of all keys wait for the watermark, and makes incidents of them.
+type fleetNode struct {
+	Config string
+
+	cfg     IncidentsConfig
+	fleet   incidents.Config
+	account *account.Run
+	state   *state.Value[[]byte]
+	due     *timers.EventTime
+
+	// Of a bundle:
+	in             state.Provider // nil until something came
+	of             *incidents.Fleet
+	held           map[alarmName]heldAlert // until their alarms are taken
+	taken, emitted int
+}
+
+// An alarmName names an alarm.
+type alarmName struct{ key, id, kind string }
+
+type heldAlert struct {
+	at   time.Time
+	told []byte
+}
+
+func (fn *fleetNode) setUp(ctx context.Context, to *state.Value[[]byte], due *timers.EventTime) (err error) {
+	fn.account, fn.state, fn.due = account.From(ctx), to, due
+	if err := json.Unmarshal([]byte(fn.Config), &fn.cfg); err != nil {
+		return err
+	}
+	fn.fleet, err = fn.cfg.fleet()
+	return err
+}
+
+func (fn *fleetNode) start() { fn.in, fn.of, fn.held, fn.taken, fn.emitted = nil, nil, nil, 0, 0 }
+
+// A teller is told of what happens.
+type teller interface {
+	alert(key string, t keyed.Told, role Role, incident string)
+	event(*incidents.Event)
+}
+
+// take hears notices. Alerts that are no alarms go on at once.
+func (fn *fleetNode) take(sp state.Provider, tp timers.Provider, notices []byte, tell teller) error {
+	if err := fn.read(sp); err != nil {
+		return err
+	}
+	err := eachNotice(notices, func(n notice) error {
+		fn.taken++
+		if n.pace != nil {
+			fn.of.Register(n.key, n.at, n.pace.Step, n.pace.Budget)
+		}
+		if n.told == nil {
+			return nil
+		}
+		t, err := keyed.ParseTold(n.told)
+		if err != nil {
+			return err
+		}
+		if n.role != Decision || t.Kind == keyed.RecoveredAlarm || t.Of.Time.IsZero() {
+			tell.alert(n.key, t, n.role, "")
+			return nil
+		}
+		// A repeat has been told, or is held already.
+		if fn.of.Add(incidents.Alarm{ID: t.Of.ID, Key: n.key, Kind: t.Kind, Time: t.Of.Time, Score: t.Score, Size: t.Size}) {
+			fn.held[alarmName{n.key, t.Of.ID, t.Kind}] = heldAlert{t.Of.Time, n.told}
+		}
+		return nil
+	})
+	if err == nil {
+		fn.schedule(tp)
+	}
+	return err
+}
+
+// schedule sets timers for the next time at which there is something to do, and for the last
+// alarm that waits: a watermark that passes many saves the timers between.
+func (fn *fleetNode) schedule(tp timers.Provider) {
+	if fn.cfg.AtEnd {
+		fn.due.Set(tp, mtime.EndOfGlobalWindowTime.ToTime(), timers.WithTag("end"))
+		return
+	}
+	next, some := fn.of.Next()
+	if !some {
+		return
+	}
+	set := func(at time.Time, tag string) {
+		fn.due.Set(tp, at.Add(fn.cfg.Lateness+time.Millisecond-1), timers.WithTag(tag)) // timers count milliseconds
+	}
+	set(next, "first")
+	if last := fn.latest(); last.After(next) {
+		set(last, "last")
+	}
+}
+
+// latest is the time of the latest alarm that waits; zero where there is none.
+func (fn *fleetNode) latest() (last time.Time) {
+	for _, h := range fn.held {
+		if h.at.After(last) {
+			last = h.at
+		}
+	}
+	return last
+}
+
+// wakes takes the alarms that the watermark has passed.
+func (fn *fleetNode) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, tell teller) error {
+	if fn.account.Suspended() {
+		return nil // what waits goes on waiting in the next run
+	}
+	if err := fn.read(sp); err != nil {
+		return err
+	}
+	watermark := ts.ToTime().Add(-fn.cfg.Lateness)
+	if ends := ts >= mtime.EndOfGlobalWindowTime; ends {
+		// Incidents of the last minutes stay open: nothing is known of the time after them.
+		watermark = fn.account.Latest()
+		if last := fn.latest(); last.After(watermark) {
+			watermark = last
+		}
+	}
+	step := fn.of.Advance(watermark)
+	for _, a := range step.Assigned {
+		name := alarmName{a.Key, a.ID, a.Kind}
+		h, waits := fn.held[name]
+		if !waits {
+			continue // it is told, and belongs to an incident that was found later
+		}
+		delete(fn.held, name)
+		t, err := keyed.ParseTold(h.told)
+		if err != nil {
+			return err
+		}
+		tell.alert(a.Key, t, Decision, a.Incident)
+	}
+	for i := range step.Events {
+		tell.event(&step.Events[i])
+	}
+	if !fn.cfg.AtEnd {
+		fn.schedule(tp)
+	}
+	return nil
+}
+
+// read reads the state of the fleet, at first that of the run before.
+func (fn *fleetNode) read(sp state.Provider) error {
+	if fn.in = sp; fn.of != nil {
+		return nil
+	}
+	b, found, err := fn.state.Read(sp)
+	if err != nil {
+		return err
+	}
+	if !found {
+		if b, err = fn.account.Restore(states.FleetKey); err == nil && b == nil {
+			fn.held = map[alarmName]heldAlert{}
+			fn.of, err = incidents.New(fn.fleet)
+			return err
+		}
+	}
+	if err == nil {
+		if err = fn.decode(b); err == nil {
+			return nil
+		}
+	}
+	// One state must not stop the run, as that of a key does not.
+	slog.Warn("the state of the incidents cannot be read, or is of other separators: incidents begin anew", "reason", err)
+	fn.held = map[alarmName]heldAlert{}
+	fn.of, err = incidents.New(fn.fleet)
+	return err
+}
+
+// decode reads what encode wrote.
+func (fn *fleetNode) decode(b []byte) (err error) {
+	r := compact.Reader{B: b}
+	fleet := r.Text()
+	held := map[alarmName]heldAlert{}
+	for range r.Count(5) {
+		name := alarmName{r.Text(), r.Text(), r.Text()}
+		held[name] = heldAlert{r.Time(), []byte(r.Text())}
+	}
+	if r.Bad || len(r.B) > 0 {
+		return compact.ErrCut
+	}
+	fn.held = held
+	fn.of, err = incidents.Restore(fn.fleet, []byte(fleet))
+	return err
+}
+
+func (fn *fleetNode) encode() ([]byte, error) {
+	fleet, err := fn.of.AppendBinary(nil)
+	if err != nil {
+		return nil, err
+	}
+	b := compact.AppendString(nil, string(fleet))
+	b = binary.AppendUvarint(b, uint64(len(fn.held)))
+	for _, name := range slices.SortedFunc(maps.Keys(fn.held), func(x, y alarmName) int {
+		return cmp.Or(cmp.Compare(x.key, y.key), cmp.Compare(x.id, y.id), cmp.Compare(x.kind, y.kind))
+	}) {
+		for _, s := range []string{name.key, name.id, name.kind} {
+			b = compact.AppendString(b, s)
+		}
+		h := fn.held[name]
+		b = compact.AppendString(compact.AppendTime(b, h.at), string(h.told))
+	}
+	return b, nil
+}
+
+// finish stores the state of the fleet, and reports what was done.
+func (fn *fleetNode) finish() error {
+	if fn.in == nil {
+		return nil
+	}
+	b, err := fn.encode()
+	if err != nil {
+		return err
+	}
+	if err := fn.state.Write(fn.in, b); err != nil {
+		return err
+	}
+	// What the node takes are no records of the source.
+	fn.account.Report(account.Report{Emitted: fn.emitted - fn.taken, States: []account.KeyState{{Key: states.FleetKey, State: b}}})
+	fn.start()
+	return nil
+}
+
+// incidentsFn emits the events of a fleet.
+type incidentsFn struct {
+	fleetNode
+	State state.Value[[]byte]
+	Due   timers.EventTime
+
+	emit func(beam.EventTime, incidents.Event)
+}
+
+func (fn *incidentsFn) Setup(ctx context.Context) error { return fn.setUp(ctx, &fn.State, &fn.Due) }
+
+func (fn *incidentsFn) StartBundle(emit func(beam.EventTime, incidents.Event)) {
+	fn.start()
+	fn.emit = emit
+}
+
+func (fn *incidentsFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, _ string, notices []byte, _ func(beam.EventTime, incidents.Event)) error {
+	return fn.take(sp, tp, notices, fn)
+}
+
+func (fn *incidentsFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, _ string, _ timers.Context, _ func(beam.EventTime, incidents.Event)) error {
+	return fn.wakes(ts, sp, tp, fn)
+}
+
+func (fn *incidentsFn) FinishBundle(func(beam.EventTime, incidents.Event)) error { return fn.finish() }
+
+func (fn *incidentsFn) alert(string, keyed.Told, Role, string) {}
+
+func (fn *incidentsFn) event(e *incidents.Event) {
+	fn.emitted++
+	fn.emit(mtime.FromTime(e.Time), *e)
+}
+
+// encodeIncidentsFn emits what an encoder makes of alerts and incidents.
+type encodeIncidentsFn struct {
+	fleetNode
+	Encoder Registered
+	State   state.Value[[]byte]
+	Due     timers.EventTime
+
+	encoder IncidentEncoder
+	encoded Encoded
+	alerts  chunk
+	emit    func([]byte)
+}
+
+func (fn *encodeIncidentsFn) Setup(ctx context.Context) error {
+	fn.encoder = incidentEncoders.of(ctx, fn.Encoder)
+	return fn.setUp(ctx, &fn.State, &fn.Due)
+}
+
+func (fn *encodeIncidentsFn) StartBundle(emit func([]byte)) {
+	fn.start()
+	fn.emit = emit
+}
+
+func (fn *encodeIncidentsFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, _ string, notices []byte, _ func([]byte)) error {
+	return fn.take(sp, tp, notices, fn)
+}
+
+func (fn *encodeIncidentsFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, _ string, _ timers.Context, _ func([]byte)) error {
+	return fn.wakes(ts, sp, tp, fn)
+}
+
+func (fn *encodeIncidentsFn) FinishBundle(func([]byte)) error {
+	fn.encoder.Flush()
+	fn.alerts.flush(fn.emit)
+	return fn.finish()
+}
+
+func (fn *encodeIncidentsFn) alert(key string, t keyed.Told, role Role, incident string) {
+	fn.encoder.Alert(&fn.encoded, key, t, role, incident)
+	fn.put()
+}
+
+func (fn *encodeIncidentsFn) event(e *incidents.Event) {
+	fn.encoder.Incident(&fn.encoded, e)
+	fn.put()
+}
+
+// put adds what was encoded to the chunk.
+func (fn *encodeIncidentsFn) put() {
+	fn.emitted += fn.encoded.Lines
+	fn.alerts.add(fn.encoded.Alerts, fn.emit)
+	fn.encoded.reset()
+}
