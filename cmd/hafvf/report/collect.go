@@ -38,7 +38,8 @@ type Alert struct {
 	Page     bool
 	End      time.Time
 	Group    string
-	Keys     int
+	Keys     int // of the group
+	Alarmed  int // of these; 0 where the record does not say
 	Members  []Member
 	Expected Number
 }
@@ -276,11 +277,11 @@ func (c *Collector) AddAlert(a *Alert) {
 		return
 	}
 	c.counts[a.Kind]++
-	c.repeated(a)
 	if a.Kind == "incident" {
 		c.addIncident(a)
 		return
 	}
+	c.repeated(a)
 	if a.Time.IsZero() {
 		c.undated++
 	}
@@ -320,7 +321,7 @@ func (c *Collector) AddAlert(a *Alert) {
 func (c *Collector) repeated(a *Alert) {
 	var h maphash.Hash
 	h.SetSeed(seed)
-	for _, s := range []string{a.Key, a.Kind, a.ID, a.State} {
+	for _, s := range []string{a.Key, a.Kind, a.ID} {
 		h.WriteString(s)
 		h.WriteByte(0)
 	}
@@ -349,9 +350,15 @@ func (c *Collector) addIncident(a *Alert) {
 		c.incidents[a.ID] = one
 	}
 	one.records++
-	// The last record stands for all. Of equal times it is the later one of the file.
-	if one.records > 1 && a.Time.Before(one.Time) {
-		return
+	// The last record stands for all. Several may have one time: the end is the last of them, and
+	// an incident only grows.
+	if one.records > 1 {
+		switch order := a.Time.Compare(one.Time); {
+		case order < 0:
+			return
+		case order == 0 && (one.over() && !a.over() || one.over() == a.over() && a.Alarmed < one.Alarmed):
+			return
+		}
 	}
 	n := one.records
 	*one = incident{*a, n}
@@ -359,6 +366,9 @@ func (c *Collector) addIncident(a *Alert) {
 		one.Members = nil
 	}
 }
+
+// over reports whether an incident has ended.
+func (a *Alert) over() bool { return a.State == "closed" || a.State == "merged" }
 
 // AddEstimate takes the next estimate.
 func (c *Collector) AddEstimate(e *Estimate) {

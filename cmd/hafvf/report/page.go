@@ -67,7 +67,7 @@ type Incident struct {
 	ID, Group, State, Message string
 	Start, End                time.Time
 	Open, Page                bool
-	Keys                      int
+	Keys, Alarmed             int
 	Score, Expected           float64
 	Members                   []Row
 	Left                      float64 // where its bar begins on the map, in percent
@@ -285,11 +285,11 @@ func (c *Collector) addIncidents(p *Page, ids map[*key]int) map[membership]bool 
 			}
 			return 1
 		}
-		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(b.Keys, a.Keys), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(b.Alarmed, a.Alarmed), cmp.Compare(a.ID, b.ID))
 	})
 	p.IncidentCount = len(all)
 	for _, one := range all {
-		if one.State != "closed" {
+		if !one.over() {
 			p.OpenCount++
 		}
 		if one.Alert.Page {
@@ -299,7 +299,7 @@ func (c *Collector) addIncidents(p *Page, ids map[*key]int) map[membership]bool 
 	for _, one := range all[:min(len(all), shownIncidents)] {
 		i := Incident{
 			ID: shortened(one.ID), Group: one.Group, State: one.State, Message: shortened(one.Message), Start: one.Start, End: one.End,
-			Open: one.State != "closed", Page: one.Alert.Page, Keys: one.Keys, Score: float64(one.Score), Expected: float64(one.Expected),
+			Open: !one.over(), Page: one.Alert.Page, Keys: one.Keys, Alarmed: one.Alarmed, Score: float64(one.Score), Expected: float64(one.Expected),
 		}
 		if i.Group == "" {
 			i.Group = one.Key
@@ -308,7 +308,7 @@ func (c *Collector) addIncidents(p *Page, ids map[*key]int) map[membership]bool 
 			i.Start = one.Time
 		}
 		if i.Message == "" {
-			i.Message = fmt.Sprintf("%s of %s alarmed.", message.Count(one.Keys, "key", "keys"), groupName(i.Group))
+			i.Message = fmt.Sprintf("%s of %s alarmed.", message.Count(cmp.Or(one.Alarmed, one.Keys), "key", "keys"), groupName(i.Group))
 		}
 		for _, m := range one.Members[:min(len(one.Members), shownMembers)] {
 			i.Members = append(i.Members, Row{Key: shown(m.Key), ID: c.idOf(m.Key, ids), Time: m.Time, Score: float64(m.Score), Size: float64(m.Size), Chance: float64(m.P)})

@@ -315,7 +315,12 @@ func TestNotesOnTheInput(t *testing.T) {
 			`{"key":"s","time":"2026-01-05T00:09:00Z","kind":"incident","id":"i","state":"opened","page":true,"group":"s","keys":3,"score":5}`,
 			`{"key":"","time":"2026-01-05T00:11:00Z","kind":"incident","id":"j","state":"opened","page":true,"group":"","keys":3,"score":5}`,
 		}}, Since{}, []string{"1 incident, 0 alarms", "1 incident is a page, 1 is open", "3 keys of all keys alarmed", "1 other was merged"}},
-		{"silent about times far apart", [][]string{{strings.Replace(alertLine("a", "novelty", "1", 1, 5), "2026", "0001", 2), strings.Replace(alertLine("a", "novelty", "1", 1, 5), "2026", "9999", 2)}}, Since{}, []string{"2 alarms on 1 key"}},
+		{"records of one time", [][]string{{
+			`{"key":"s","time":"2026-01-05T00:10:00Z","kind":"incident","id":"i","state":"closed","page":true,"start":"2026-01-05T00:10:00Z","end":"2026-01-05T00:10:00Z","group":"s","keys":20,"alarmed":9,"members":[{"key":"s/a","time":"2026-01-05T00:10:00Z","score":9,"size":2,"p":0.9}],"score":5}`,
+			`{"key":"s","time":"2026-01-05T00:10:00Z","kind":"incident","id":"i","state":"update","page":true,"start":"2026-01-05T00:10:00Z","group":"s","keys":20,"alarmed":7,"score":5}`,
+			`{"key":"s","time":"2026-01-05T00:10:00Z","kind":"incident","id":"i","state":"opened","page":true,"start":"2026-01-05T00:10:00Z","group":"s","keys":20,"alarmed":3,"score":5}`,
+		}}, Since{}, []string{"1 incident, 0 alarms", "0 are open", "9 keys of s alarmed", "9 of 20 keys", "1 member of 9", "incident records3"}},
+		{"times far apart", [][]string{{strings.Replace(alertLine("a", "novelty", "1", 1, 5), "2026", "0001", 2), strings.Replace(alertLine("a", "novelty", "1", 1, 5), "2026", "9999", 2)}}, Since{}, []string{"2 alarms on 1 key"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var paths []string
