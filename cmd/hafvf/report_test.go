@@ -3,10 +3,15 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"html"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A run's alerts make the page that a run of its config makes, and its counts are those of the
@@ -68,6 +73,86 @@ func TestReport(t *testing.T) {
 		for _, says := range []string{fmt.Sprintf(`<data value="%d">%d</data> alarm`, c.alarm, c.alarm), c.says} {
 			if !strings.Contains(string(page), says) {
 				t.Errorf("hafvf %s: the page does not say %q", c.args, says)
+			}
+		}
+	}
+}
+
+// The page of a config has the incidents that its run writes to the alerts.
+func TestReportOfIncidents(t *testing.T) {
+	noise := rand.New(rand.NewPCG(1, 2))
+	var in strings.Builder
+	in.WriteString("key,time,x\n")
+	began := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
+	for n := range 10 * 144 {
+		for k := range 40 {
+			x := 50 + noise.NormFloat64()
+			if k < 20 && k%3 > 0 && n >= 1000 && n < 1030 {
+				x += 14
+			}
+			fmt.Fprintf(&in, "s%d/h%d:cpu,%s,%.3f\n", k/20, k, began.Add(time.Duration(n)*10*time.Minute).Format(time.RFC3339), x)
+		}
+	}
+	dir := folder(t, map[string]string{
+		"in.csv": in.String(),
+		"c.yaml": "model: {family: normal, prior: auto}\ndetect: true\nincidents: true\nsource: {csv: {path: in.csv}}\nsink: none\nalerts: {jsonl: {path: alerts.jsonl}}\n",
+	})
+	if code, _, stderr := program.Run(t, dir, "", "run", "c.yaml"); code != 0 {
+		t.Fatal(stderr)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "alerts.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// An alarm that was told before its incident was found does not name it. The incident's
+	// members do.
+	type member struct{ Key, Time string }
+	messages, members := map[string]string{}, map[member]bool{}
+	alarms, outside := 0, map[member]int{}
+	for line := range strings.Lines(string(text)) {
+		var a struct {
+			ID, Kind, State, Message, Incident, Key, Time string
+			Members                                       []member
+		}
+		if err := json.Unmarshal([]byte(line), &a); err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case a.Kind == "incident" && a.State == "closed":
+			messages[a.ID] = a.Message
+			for _, m := range a.Members {
+				members[m] = true
+			}
+		case a.Kind != "incident":
+			alarms++
+			if a.Incident == "" {
+				outside[member{a.Key, a.Time}]++
+			}
+		}
+	}
+	single := 0
+	for m, n := range outside {
+		if !members[m] {
+			single += n
+		}
+	}
+	if len(messages) == 0 || single == alarms {
+		t.Fatalf("%d incidents; %d of %d alarms are outside", len(messages), single, alarms)
+	}
+	for _, args := range []string{"report alerts.jsonl -o page.html", "report c.yaml -o page.html"} {
+		code, _, stderr := program.Run(t, dir, "", strings.Fields(args)...)
+		if code != 0 {
+			t.Fatalf("hafvf %s: exit %d: %s", args, code, stderr)
+		}
+		text, err := os.ReadFile(filepath.Join(dir, "page.html"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		page := html.UnescapeString(string(text))
+		for _, says := range append(slices.Collect(maps.Values(messages)),
+			fmt.Sprintf(`<h1><data value="%d">`, len(messages)), fmt.Sprintf(`<data value="%d">%d</data> alarms on`, alarms, alarms), fmt.Sprintf(`<data value="%d">%d</data> alarms are in no incident`, single, single)) {
+			if !strings.Contains(page, says) {
+				t.Errorf("hafvf %s: the page does not say %q", args, says)
 			}
 		}
 	}
