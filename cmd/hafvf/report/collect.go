@@ -413,6 +413,9 @@ func (c *Collector) AddEstimate(e *Estimate) {
 	}
 }
 
+// skipEarly counts a record from before the period.
+func (c *Collector) skipEarly() { c.early++ }
+
 // skip counts an estimate of a key that no series is kept of. It reports false where the estimate
 // has to be added in full.
 func (c *Collector) skip(name []byte, at time.Time) bool {

@@ -125,7 +125,10 @@ type Map struct {
 	Shown   int // keys
 	Left    int // keys with alarms that have no row
 	Nested  bool
-	Bars    []Incident
+	// Groups that have no row, and their alarms.
+	GroupsLeft, AlarmsLeft int
+
+	Bars []Incident
 }
 
 // A Tick is a time on the axis of the map.
@@ -650,7 +653,9 @@ func (c *Collector) addMap(p *Page, happened []*key) {
 	open := 0
 	for i, t := range all {
 		if i >= shownGroups && len(t.Rows) == 0 {
-			continue // its keys are among those left
+			m.GroupsLeft++
+			m.AlarmsLeft += t.Alarms
+			continue
 		}
 		t.Strip = countStrip(t.counts)
 		open += len(t.Rows)

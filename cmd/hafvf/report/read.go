@@ -96,6 +96,7 @@ func Files(ctx context.Context, paths []string, since Since) (*Collector, error)
 		records := 0
 		parse := func(r *line) (err error) {
 			switch {
+			case r.quick && r.time.Before(from):
 			case r.alert:
 				r.told, err = parseAlert(r.raw)
 			case followed == nil || !r.quick || followed[string(r.key)]:
@@ -110,6 +111,8 @@ func Files(ctx context.Context, paths []string, since Since) (*Collector, error)
 				c.AddAlert(r.told)
 			case r.estimate != nil:
 				c.AddEstimate(r.estimate)
+			case r.quick && r.time.Before(from):
+				c.skipEarly()
 			case !c.skip(r.key, r.time): // of a key that is new
 				e, err := parseEstimate(r.raw)
 				if err != nil {
