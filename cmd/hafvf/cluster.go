@@ -107,7 +107,7 @@ not run or the cluster does not answer, 2 usage or config.`,
 			if err != nil {
 				return err
 			}
-			report(cmd.OutOrStdout(), job, s, counts)
+			writeStatus(cmd.OutOrStdout(), job, s, counts)
 			if s.State != "RUNNING" && s.State != "FINISHED" {
 				return fmt.Errorf("the job %s is %s", job.Name, s.State)
 			}
@@ -118,7 +118,7 @@ not run or the cluster does not answer, 2 usage or config.`,
 	return cmd
 }
 
-func report(w io.Writer, job *flink.Job, s flink.Status, counts map[string]int64) {
+func writeStatus(w io.Writer, job *flink.Job, s flink.Status, counts map[string]int64) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%-12s %s\n", name, fmt.Sprintf(format, args...))
 	}

@@ -62,13 +62,14 @@ estimate, and the share of the past that still counts.`,
   hafvf compare --quick          compare the filter with other methods
   hafvf states pump.yaml         show the states of the filters
   hafvf plot out.jsonl -o a.svg  draw the records of a run
+  hafvf report alerts.jsonl -o week.html  one page of what happened to all keys
   hafvf sessions s.jsonl -o a.csv  tabulate the segments of smoothed sessions
   hafvf experiment binary        repeat an experiment of the paper`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(runCommand(), initCommand(), checkCommand(), backtestCommand(), compareCommand(), statesCommand(), plotCommand(), sessionsCommand(), experimentCommand(), workerCommand(), statusCommand(), stopCommand(), versionCommand())
+	root.AddCommand(runCommand(), initCommand(), checkCommand(), backtestCommand(), compareCommand(), statesCommand(), plotCommand(), reportCommand(), sessionsCommand(), experimentCommand(), workerCommand(), statusCommand(), stopCommand(), versionCommand())
 	root.SetArgs(args)
 
 	cmd, err := root.ExecuteContextC(context.Background())

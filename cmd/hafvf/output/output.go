@@ -191,3 +191,50 @@ func OrNaN(v *float64) float64 {
 	}
 	return *v
 }
+
+// shareOf returns k/n of a list of successes and trials. Records do not name the family: two whole
+// numbers, of which the first is at most the second, with a mean between 0 and 1 are taken for such.
+func shareOf(list []any, mean float64) (share float64, ok bool) {
+	if len(list) != 2 || mean < 0 || mean > 1 {
+		return 0, false
+	}
+	k, n := First(list[0]), First(list[1])
+	if k != math.Trunc(k) || n != math.Trunc(n) || k < 0 || k > n {
+		return 0, false
+	}
+	return k / n, true
+}
+
+// Observed returns the coordinate of x that the first coordinate of mean predicts,
+// for every vector of the step.
+func Observed(x, mean any) []float64 {
+	list, _ := x.([]any)
+	if len(list) > 0 {
+		if _, ok := list[0].([]any); ok {
+			var v []float64
+			for _, vector := range list {
+				v = append(v, Observed(vector, mean)...)
+			}
+			return v
+		}
+	}
+	means, vector := mean.([]any)
+	switch {
+	case len(means) > 1 && len(list) <= 1:
+		// A category; its probability is the mean of an indicator.
+		switch c := First(x); {
+		case math.IsNaN(c):
+			return nil
+		case c == 0:
+			return []float64{1}
+		}
+		return []float64{0}
+	case len(list) > 1 && !vector:
+		if share, ok := shareOf(list, First(mean)); ok {
+			return []float64{share}
+		}
+		// Regressors, and the target behind them.
+		return []float64{First(list[len(list)-1])}
+	}
+	return []float64{First(x)}
+}

@@ -80,7 +80,7 @@ func newEstimates(h history, band Band) *estimates {
 	s.weights = make([][]float64, levels)
 	for _, r := range records {
 		s.at = append(s.at, at(r))
-		for _, v := range values(r.X, r.Predicted.Mean) {
+		for _, v := range output.Observed(r.X, r.Predicted.Mean) {
 			if !math.IsNaN(v) {
 				s.data = append(s.data, chart.Point{X: at(r), Y: v})
 			}
@@ -215,7 +215,7 @@ func newDetected(records []output.Record, at []float64, timed bool) *detected {
 				d.regime[j] = math.NaN()
 			}
 		case r.Detect != nil && r.Detect.Kind == "outlier":
-			for _, v := range values(r.X, r.Predicted.Mean) {
+			for _, v := range output.Observed(r.X, r.Predicted.Mean) {
 				if !math.IsNaN(v) {
 					d.outliers = append(d.outliers, chart.Point{X: at[i], Y: v})
 				}

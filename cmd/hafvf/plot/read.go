@@ -139,7 +139,7 @@ func (s *size) add(r *output.Record) {
 				expected = u
 			}
 			mean := output.Coordinates(expected.Mean)
-			x := values(r.X, expected.Mean)
+			x := output.Observed(r.X, expected.Mean)
 			if v := output.Coordinates(r.X); len(v) == len(mean) {
 				x = v
 			}
@@ -165,51 +165,4 @@ func (s *size) note(v float64) {
 	if !math.IsInf(v, 1) && !math.IsNaN(v) {
 		s.last, s.largest = max(s.last, v), max(s.largest, v)
 	}
-}
-
-// shareOf returns k/n of a list of successes and trials. Records do not name the family: two whole
-// numbers, of which the first is at most the second, with a mean between 0 and 1 are taken for such.
-func shareOf(list []any, mean float64) (share float64, ok bool) {
-	if len(list) != 2 || mean < 0 || mean > 1 {
-		return 0, false
-	}
-	k, n := output.First(list[0]), output.First(list[1])
-	if k != math.Trunc(k) || n != math.Trunc(n) || k < 0 || k > n {
-		return 0, false
-	}
-	return k / n, true
-}
-
-// values returns the coordinate of x that the first coordinate of mean predicts,
-// for every vector of the step.
-func values(x, mean any) []float64 {
-	list, _ := x.([]any)
-	if len(list) > 0 {
-		if _, ok := list[0].([]any); ok {
-			var v []float64
-			for _, vector := range list {
-				v = append(v, values(vector, mean)...)
-			}
-			return v
-		}
-	}
-	means, vector := mean.([]any)
-	switch {
-	case len(means) > 1 && len(list) <= 1:
-		// A category; its probability is the mean of an indicator.
-		switch c := output.First(x); {
-		case math.IsNaN(c):
-			return nil
-		case c == 0:
-			return []float64{1}
-		}
-		return []float64{0}
-	case len(list) > 1 && !vector:
-		if share, ok := shareOf(list, output.First(mean)); ok {
-			return []float64{share}
-		}
-		// Regressors, and the target behind them.
-		return []float64{output.First(list[len(list)-1])}
-	}
-	return []float64{output.First(x)}
 }

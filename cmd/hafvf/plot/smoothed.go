@@ -64,7 +64,7 @@ func newSmoothed(h history, odds float64) *smoothed {
 		if r.Split != "" {
 			cut[sessions] = true
 		}
-		for _, v := range values(r.X, r.Estimate.Mean) {
+		for _, v := range output.Observed(r.X, r.Estimate.Mean) {
 			if math.IsNaN(v) {
 				continue
 			}

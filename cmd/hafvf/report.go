@@ -1,0 +1,232 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hafvf/cmd/hafvf/backtest"
+	"hafvf/cmd/hafvf/report"
+	"hafvf/hafvf/incidents"
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/message"
+	"hafvf/internal/times"
+	"hafvf/pipeline"
+	"hafvf/pipeline/config"
+)
+
+func reportCommand() *cobra.Command {
+	var out string
+	var set []string
+	var since report.Since
+	var o operation
+	cmd := &cobra.Command{
+		Use:   "report (ALERTS [ESTIMATES…] | CONFIG) -o FILE",
+		Short: "Write a page of what happened to all keys: incidents, alarms, silent keys",
+		Long: `Report writes one HTML page that needs no other file: it opens from a mail, and
+prints. It has the incidents in order of weight; a map of keys and times, whose cells are
+alarms; single alarms; silent keys; the noisiest keys, and what to do about them; and a
+table of alarms that sorts and filters. A click on a key shows its alarms, and its series
+if estimates are given. All times are UTC.
+
+ALERTS and ESTIMATES are JSON Lines as run writes them, in any order. A file may be
+compressed (.gz, .zst), and "-" is standard input.
+
+CONFIG, a file that ends with .yaml, .yml or .json, is run over its file, as backtest
+does: none of its outputs is written, and filters begin without a state. The page then
+also tells the alarms that the budgets muted.
+
+--since 7d counts back from the last time in the files. A date is taken too. With CONFIG
+a time span runs the config twice.
+
+The page is bounded: at most 1000 alarms in the table, 1000 keys on the map, and 200
+series, of which extremes and alarms are kept. What is not shown is counted on the page.
+All counts are of all records.
+
+Exit: 0 done; 1 a file is missing or holds something else, or the run failed; 2 usage or
+config.`,
+		Example: `  hafvf report alerts.jsonl -o week.html --since 7d
+  hafvf report alerts.jsonl estimates.jsonl -o week.html
+  hafvf report pump.yaml -o pump.html`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if out == "" {
+				return usageError{errors.New("report needs -o FILE.html")}
+			}
+			if err := given(cmd, "since", &since, sinceOf); err != nil {
+				return usageError{err}
+			}
+			if err := report.Check(args, out); err != nil {
+				return usageError{err}
+			}
+			configs := 0
+			for _, arg := range args {
+				if isConfig(arg) {
+					configs++
+				}
+			}
+			var c *report.Collector
+			var err error
+			switch {
+			case configs > 0 && len(args) > 1:
+				return usageError{errors.New("report takes either one config, or files of alerts and estimates")}
+			case configs > 0:
+				c, err = reportRun(cmd.Context(), args[0], out, set, since, o)
+			case since.Last > 0 && slices.Contains(args, "-"):
+				return usageError{errors.New("--since a time span needs the input twice, and standard input comes once: give a date, or a file")}
+			case len(set) > 0:
+				return usageError{errors.New("--set is for a config, and files of records were given")}
+			default:
+				c, err = report.Files(cmd.Context(), args, since)
+			}
+			if err != nil {
+				return err
+			}
+			page := c.Page()
+			size, err := page.WriteFile(out)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(os.Stderr, "%s, %s of %s: %s, %.1f MB\n", message.Count(page.IncidentCount, "incident", "incidents"),
+				message.Count(page.Alarms, "alarm", "alarms"), message.Count(page.Alarmed, "key", "keys"), out, float64(size)/1e6)
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", "", "the page to write, `FILE`.html")
+	cmd.Flags().String("since", "", "what happened in this time before the last record, as 7d or 36h, or from a date on: `TIME`")
+	addSet(cmd, &set)
+	o.flags(cmd)
+	return cmd
+}
+
+// sinceOf reads a time span or a date.
+func sinceOf(s string) (report.Since, error) {
+	d, err := length(s)
+	if err == nil {
+		return report.Since{Last: d}, nil
+	}
+	at, err := times.Parse(s)
+	if err != nil {
+		return report.Since{}, fmt.Errorf("%s is neither a time span (7d, 36h) nor a time (a date, or RFC 3339)", message.Quote(s))
+	}
+	return report.Since{From: at}, nil
+}
+
+// isConfig tells a config from records by its name; a .json may be either.
+func isConfig(path string) bool {
+	switch strings.ToLower(filepath.Ext(path)) {
+	case ".yaml", ".yml":
+		return true
+	case ".json":
+		f, err := os.Open(path)
+		if err != nil {
+			return false
+		}
+		defer f.Close()
+		line, _ := bufio.NewReader(f).ReadBytes('\n')
+		var record struct{ Key *string }
+		return json.Unmarshal(line, &record) != nil || record.Key == nil
+	}
+	return false
+}
+
+// reportRun runs a config, and gathers what it finds.
+func reportRun(ctx context.Context, path, out string, set []string, since report.Since, o operation) (*report.Collector, error) {
+	cfg, graph, err := load(path, set)
+	if err != nil {
+		return nil, err
+	}
+	_, topics := graph.Topics()
+	_, alarms := graph.Alarms()
+	switch {
+	case graph.Runner.Name == config.Flink:
+		return nil, usageError{fmt.Errorf("%s: a report runs a config here, not on Flink: leave out runner, or give --set runner.name=direct", path)}
+	case topics:
+		return nil, usageError{fmt.Errorf("%s: a report runs a config over a file, not over Kafka: give its alerts as a file", path)}
+	case !alarms:
+		return nil, usageError{fmt.Errorf("%s: without detect there are no alarms: add detect: true, or give --set detect=true", path)}
+	case since.Last > 0 && graph.StandardInput():
+		return nil, usageError{errors.New("--since a time span runs the config twice, and standard input comes once: give a file, or a date")}
+	}
+	if err := report.Check(sourcePaths(cfg.Source), out); err != nil {
+		return nil, usageError{err}
+	}
+	if since.Last > 0 {
+		// The period ends with the last record, which a first run finds.
+		var last latest
+		if _, err := o.execute(ctx, pipeline.Run{Graph: graph, Watch: last.watch}); err != nil {
+			return nil, err
+		}
+		if !last.time.IsZero() {
+			since.From = last.time.Add(-since.Last)
+		}
+	}
+	c := report.NewCollector(since.From)
+	tested := backtest.NewCollector(graph)
+	var grouping *incidents.Config
+	if i := cfg.Incidents; i != nil {
+		zone, err := time.LoadLocation(i.Zone) // which the config has checked
+		if err != nil {
+			return nil, err
+		}
+		grouping = &incidents.Config{Budget: i.Budget, Separators: i.Separators, Zone: zone}
+	}
+	watched, err := report.NewWatched(c, grouping)
+	if err != nil {
+		return nil, err
+	}
+	summary, err := o.execute(ctx, pipeline.Run{Graph: graph, Watch: func(key string, e *keyed.Estimate, told []keyed.Told) {
+		tested.Add(key, e, told)
+		watched.Watch(key, e, told)
+	}})
+	if err != nil {
+		return nil, err
+	}
+	watched.End()
+	all, err := tested.Report(path, summary, nil)
+	if err != nil {
+		return nil, err
+	}
+	c.Ran(report.Run{
+		Config: filepath.Base(path), Allowed: all.Budget.Allowed, Raised: all.Budget.Spent, Keys: all.Keys,
+		Rejected: summary.Rejected, Stopped: summary.Stopped,
+	})
+	return c, nil
+}
+
+// A latest is the last time that was seen.
+type latest struct {
+	mu   sync.Mutex
+	time time.Time
+}
+
+func (l *latest) watch(_ string, e *keyed.Estimate, _ []keyed.Told) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e.Time.After(l.time) {
+		l.time = e.Time
+	}
+}
+
+// sourcePaths are the files that a config reads.
+func sourcePaths(s config.Source) []string {
+	switch {
+	case s.CSV != nil:
+		return []string{s.CSV.Path}
+	case s.JSONL != nil:
+		return []string{s.JSONL.Path}
+	case s.Parquet != nil:
+		return []string{s.Parquet.Path}
+	}
+	return nil
+}

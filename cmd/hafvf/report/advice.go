@@ -1,0 +1,133 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"hafvf/internal/message"
+)
+
+// habits are how the alarms of a key come.
+type habits struct {
+	hours      [24]uint16 // by hour of the day, UTC
+	changes    int
+	up, down   int
+	sized      int // with a usual value to compare with
+	small      int // less than a tenth away from it
+	noveltyish int // novelties and outliers
+}
+
+// fit is how well the family of a key fits its values.
+type fit struct {
+	values, outliers          int
+	fractions, zero, negative bool
+}
+
+func (f *fit) see(e *Estimate) {
+	if math.IsNaN(e.X) {
+		return
+	}
+	f.values++
+	if e.Outlier {
+		f.outliers++
+	}
+	f.fractions = f.fractions || e.X != math.Trunc(e.X)
+	f.zero, f.negative = f.zero || e.X == 0, f.negative || e.X < 0
+}
+
+// A family does not fit if more than misfitShare of misfitValues or more are outliers, as the
+// summary of a run has it.
+const (
+	misfitShare  = 0.05
+	misfitValues = 200
+)
+
+// advice says whether the family does not fit, and what may fit better.
+func (f *fit) advice() string {
+	share := float64(f.outliers) / float64(f.values)
+	if f.values < misfitValues || share < misfitShare {
+		return ""
+	}
+	try := "model.season"
+	switch {
+	case f.negative:
+	case !f.fractions:
+		try = "model.family: poisson, model.scale: log1p or " + try
+	case f.zero:
+		try = "model.scale: log1p or " + try
+	default:
+		try = "model.scale: log or " + try
+	}
+	return fmt.Sprintf("%.0f %% of its records are outliers, so the family does not fit: look whether %s does.", 100*share, try)
+}
+
+func (h *habits) note(a *Alert, kind int) {
+	if !a.Time.IsZero() && h.hours[a.Time.UTC().Hour()] < math.MaxUint16 {
+		h.hours[a.Time.UTC().Hour()]++
+	}
+	from, to := float64(a.Usual.Mean), float64(a.X)
+	switch kind {
+	case change:
+		h.changes++
+		from, to = float64(a.Before.Mean), float64(a.After.Mean)
+	case silent:
+		return
+	default:
+		h.noveltyish++
+	}
+	switch {
+	case a.Size > 0:
+		h.up++
+	case a.Size < 0:
+		h.down++
+	}
+	if share := math.Abs(to-from) / math.Abs(from); !math.IsNaN(share) {
+		h.sized++
+		if share < 0.1 {
+			h.small++
+		}
+	}
+}
+
+// advice says what a key's alarms have in common, and which setting leaves such alarms out.
+func (k *key) advice() string {
+	var all []string
+	if misfit := k.fit.advice(); misfit != "" {
+		all = append(all, misfit)
+	}
+	valued := k.changes + k.noveltyish
+	if k.sized >= 3 && 2*k.small >= k.sized {
+		all = append(all, fmt.Sprintf("%d of %s moved by less than a tenth: detect.min_rel: 0.1 leaves such out.", k.small, message.Count(valued, "alarm", "alarms")))
+	}
+	if k.silences >= 3 && 2*k.silences >= k.alarms {
+		all = append(all, fmt.Sprintf("It fell silent %d times: give silence.after a time that is longer than its pauses.", k.silences))
+	}
+	if hour, n := k.busiest(); n >= 4 && 2*n >= k.alarms {
+		all = append(all, fmt.Sprintf("%d of %d came between %02d:00 and %02d:00 UTC: if a job runs then, look whether detect.zone is its clock.", n, k.alarms, hour, (hour+2)%24))
+	}
+	if n := max(k.up, k.down); n >= 4 && 5*n >= 4*valued {
+		way, other := "up", "down"
+		if k.down > k.up {
+			way, other = other, way
+		}
+		all = append(all, fmt.Sprintf("%d of %d went %s: if that is harmless, detect.direction: %s leaves them out.", n, valued, way, other))
+	}
+	if k.changes >= 4 && 2*k.changes >= valued {
+		all = append(all, fmt.Sprintf("%d of %d are changes of level: detect.min_change asks for larger ones.", k.changes, valued))
+	}
+	if len(all) == 0 && k.alarms >= 4 {
+		all = append(all, "No habit stands out: detect.budget: 336h halves what keys may raise.")
+	}
+	return strings.Join(all[:min(len(all), 2)], " ")
+}
+
+// busiest is where the two hours of the day begin in which most alarms came.
+func (k *key) busiest() (hour, n int) {
+	for h := range 24 {
+		if both := int(k.hours[h]) + int(k.hours[(h+1)%24]); both > n {
+			hour, n = h, both
+		}
+	}
+	return hour, n
+}

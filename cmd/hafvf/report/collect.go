@@ -1,0 +1,490 @@
+// Package report makes a page of alerts and estimates: what happened to all keys, for a person
+// who has a minute.
+package report
+
+import (
+	"cmp"
+	"encoding/json"
+	"hash/maphash"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"hafvf/cmd/hafvf/output"
+)
+
+// An Alert is an alert or an incident, as far as a page shows it.
+type Alert struct {
+	Key       string
+	Kind      string
+	Time      time.Time // zero for a record without a time
+	ID        string
+	Start     time.Time
+	Score     Number
+	Threshold Number
+	Size      Number
+	X         Number
+	Usual     Moments
+	Before    Moments
+	After     Moments
+	Message   string
+	Incident  string // id of the incident that the alarm belongs to
+
+	// Of an incident.
+	State    string
+	Page     bool
+	End      time.Time
+	Group    string
+	Keys     int // of the group
+	Alarmed  int // of these; 0 where the record does not say
+	Members  []Member
+	Expected Number
+}
+
+// A Member is an alarm of an incident.
+type Member struct {
+	Key            string
+	Time           time.Time
+	Score, Size, P Number
+}
+
+// A Number is a number of a record, of a list the first. NaN stands for none.
+type Number float64
+
+// UnmarshalJSON takes whatever stands there.
+func (n *Number) UnmarshalJSON(b []byte) error {
+	if v, err := strconv.ParseFloat(string(b), 64); err == nil { // most are plain, and there may be millions
+		*n = Number(v)
+		return nil
+	}
+	var v any
+	if err := json.Unmarshal(b, &v); err != nil {
+		return err
+	}
+	*n = Number(output.First(v))
+	return nil
+}
+
+// Moments are a mean and a standard deviation, of vectors those of the first coordinate.
+type Moments struct{ Mean, SD Number }
+
+var none = Number(math.NaN())
+
+// newAlert returns an alert without numbers.
+func newAlert() Alert {
+	no := Moments{none, none}
+	return Alert{Score: none, Threshold: none, Size: none, X: none, Usual: no, Before: no, After: no, Expected: none}
+}
+
+// An Estimate is an observation of a key, as far as a page shows it. NaN stands for no number.
+type Estimate struct {
+	Key              string
+	Time             time.Time
+	X                float64
+	Predicted, Usual struct{ Mean, SD float64 }
+	Score, Threshold float64
+	Alarm            bool
+	Outlier          bool // is believed to be one
+	Muted            bool // known of a run only
+}
+
+// kinds of alerts that a page knows. The first four are alarms, the others are told about them.
+var kinds = []string{"novelty", "change", "outlier", "silent", "recovered", "revision"}
+
+const (
+	novelty = iota
+	change
+	outlier
+	silent
+	recovered
+	revision
+)
+
+// isAlarm says whether a kind begins something.
+func isAlarm(kind int) bool { return kind <= silent }
+
+// An alarm is what is kept of every one.
+type alarm struct {
+	key                    *key
+	at                     int64 // Unix seconds; noTime where there is none
+	score, threshold, size float32
+	kind                   uint8
+	inIncident             bool
+}
+
+const noTime = math.MinInt64
+
+// weight is how far an alarm stands out: its score; of a change, which is found by other means,
+// at least the threshold. What has no score weighs as much as a usual threshold.
+func (a *alarm) weight() float64 {
+	w := float64(a.score)
+	if a.kind == change || a.kind == outlier {
+		w = max(w, float64(a.threshold))
+	}
+	if math.IsNaN(w) {
+		return plainWeight
+	}
+	return max(w, 0)
+}
+
+const plainWeight = 5
+
+// A detail is an alarm with what a row of the table shows of it.
+type detail struct {
+	alarm
+	id, message string
+	time        time.Time
+}
+
+// rank orders the rows: by size, as backtest does.
+func (d *detail) rank() float64 {
+	if s := math.Abs(float64(d.size)); !math.IsNaN(s) {
+		return s
+	}
+	return plainWeight
+}
+
+// A key is what is known of one.
+type key struct {
+	name      string
+	group     string
+	estimates int64
+	alarms    int
+	weight    float64
+	incidents bool // some alarm is in one
+
+	silences              int
+	silentAt, recoveredAt int64
+	silentSince           time.Time
+
+	muted      int
+	mutedScore float64 // the largest
+	habits
+	fit
+	series *series
+}
+
+// Limits of a page and of the memory for it. What is beyond is counted, and the page says so.
+const (
+	maxRows      = 1000      // alarms in the table
+	maxSingles   = 500       // alarms kept as candidates for the list of single ones
+	maxIncidents = 2000      // with their members
+	maxFollowed  = 200       // keys with a series
+	maxPoints    = 2_000_000 // of all series, while they are gathered
+)
+
+// A Collector gathers what a page shows, in any order. Its zero value is not usable: see
+// NewCollector. Several goroutines may use it.
+type Collector struct {
+	mu   sync.Mutex
+	from time.Time
+
+	keys       map[string]*key
+	order      []*key
+	alarms     []alarm
+	counts     map[string]int64 // all alerts by kind
+	early      int64            // records before from
+	undated    int64            // alerts without a time
+	estimates  int64
+	first      time.Time
+	last       time.Time
+	rows       top
+	singles    top
+	incidents  map[string]*incident
+	ids        map[uint64]uint64
+	repeats    int64
+	differ     int64
+	marked     int64 // alarms in the estimates
+	narrowed   bool
+	points     int
+	pointLimit int // of a key
+
+	sources []string
+	notes   []string
+	run     *Run
+}
+
+// A Run is what only the run of a config knows.
+type Run struct {
+	Config   string
+	Allowed  float64 // alarms by the budgets
+	Raised   int
+	Keys     int
+	Rejected int64
+	Stopped  bool // before the end of the input
+}
+
+// An incident is the last record of an id.
+type incident struct {
+	Alert
+	records int
+}
+
+// NewCollector returns a collector that leaves out what is before from.
+func NewCollector(from time.Time) *Collector {
+	return &Collector{
+		from: from, keys: map[string]*key{}, counts: map[string]int64{}, incidents: map[string]*incident{}, ids: map[uint64]uint64{},
+		rows: top{limit: maxRows}, singles: top{limit: maxSingles}, pointLimit: maxKeyPoints,
+	}
+}
+
+// Source names a file that was read.
+func (c *Collector) Source(name string) { c.sources = append(c.sources, name) }
+
+// Note adds a sentence about the input to the page.
+func (c *Collector) Note(text string) { c.notes = append(c.notes, text) }
+
+// Ran says that the estimates came from a run, which tells more than files do.
+func (c *Collector) Ran(r Run) { c.run = &r }
+
+func (c *Collector) keyOf(name string) *key {
+	k := c.keys[name]
+	if k == nil {
+		name = strings.Clone(name)
+		k = &key{name: name, silentAt: noTime, recoveredAt: noTime}
+		c.keys[name] = k
+		c.order = append(c.order, k)
+	}
+	return k
+}
+
+// seen widens the period. It reports whether the time is in it.
+func (c *Collector) seen(t time.Time) bool {
+	if t.IsZero() {
+		return c.from.IsZero()
+	}
+	if t.Before(c.from) {
+		c.early++
+		return false
+	}
+	if c.first.IsZero() || t.Before(c.first) {
+		c.first = t
+	}
+	if t.After(c.last) {
+		c.last = t
+	}
+	return true
+}
+
+// AddAlert takes the next alert.
+func (c *Collector) AddAlert(a *Alert) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.seen(a.Time) {
+		return
+	}
+	c.counts[a.Kind]++
+	if a.Kind == "incident" {
+		c.addIncident(a)
+		return
+	}
+	c.repeated(a)
+	if a.Time.IsZero() {
+		c.undated++
+	}
+	kind := slices.Index(kinds, a.Kind)
+	if kind < 0 {
+		return
+	}
+	k := c.keyOf(a.Key)
+	at := unix(a.Time)
+	switch kind {
+	case silent:
+		if at >= k.silentAt {
+			k.silentAt, k.silentSince = at, a.Start
+		}
+		k.silences++
+	case recovered:
+		k.recoveredAt = max(k.recoveredAt, at)
+	}
+	if !isAlarm(kind) {
+		return
+	}
+	one := alarm{key: k, at: at, score: float32(a.Score), threshold: float32(a.Threshold), size: float32(a.Size), kind: uint8(kind), inIncident: a.Incident != ""}
+	c.alarms = append(c.alarms, one)
+	k.alarms++
+	k.weight += one.weight()
+	k.incidents = k.incidents || one.inIncident
+	k.note(a, kind)
+	d := detail{one, a.ID, a.Message, a.Time}
+	c.rows.add(d)
+	if !one.inIncident {
+		c.singles.add(d)
+	}
+}
+
+// repeated counts alerts that came before: the same once more, as delivery at least once has it,
+// or another one of the same observation.
+func (c *Collector) repeated(a *Alert) {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	for _, s := range []string{a.Key, a.Kind, a.ID} {
+		h.WriteString(s)
+		h.WriteByte(0)
+	}
+	maphash.WriteComparable(&h, a.Time.UnixNano())
+	id := h.Sum64()
+	for _, v := range []Number{a.Score, a.Threshold, a.Size} {
+		maphash.WriteComparable(&h, math.Float64bits(float64(v)))
+	}
+	content := h.Sum64()
+	switch before, there := c.ids[id]; {
+	case !there:
+		c.ids[id] = content
+	case before == content:
+		c.repeats++
+	default:
+		c.differ++
+	}
+}
+
+var seed = maphash.MakeSeed()
+
+func (c *Collector) addIncident(a *Alert) {
+	one := c.incidents[a.ID]
+	if one == nil {
+		one = &incident{}
+		c.incidents[a.ID] = one
+	}
+	one.records++
+	// The last record stands for all. Several may have one time: the end is the last of them, and
+	// an incident only grows.
+	if one.records > 1 {
+		switch order := a.Time.Compare(one.Time); {
+		case order < 0:
+			return
+		case order == 0 && (one.over() && !a.over() || one.over() == a.over() && a.Alarmed < one.Alarmed):
+			return
+		}
+	}
+	n := one.records
+	*one = incident{*a, n}
+	if len(c.incidents) > maxIncidents {
+		one.Members = nil
+	}
+}
+
+// over reports whether an incident has ended.
+func (a *Alert) over() bool { return a.State == "closed" || a.State == "merged" }
+
+// AddEstimate takes the next estimate.
+func (c *Collector) AddEstimate(e *Estimate) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.seen(e.Time) {
+		return
+	}
+	k := c.keyOf(e.Key)
+	c.estimates++
+	k.estimates++
+	if e.Alarm {
+		c.marked++
+	}
+	k.fit.see(e)
+	if e.Muted {
+		if k.muted == 0 || e.Score > k.mutedScore {
+			k.mutedScore = e.Score
+		}
+		k.muted++
+	}
+	if e.Time.IsZero() || c.narrowed && k.series == nil {
+		return
+	}
+	if k.series == nil {
+		if c.points >= maxPoints && c.pointLimit <= minKeyPoints {
+			return // more keys than memory has room for
+		}
+		k.series = &series{}
+	}
+	before := len(k.series.points)
+	k.series.add(e, c.pointLimit)
+	if c.points += len(k.series.points) - before; c.points > maxPoints && c.pointLimit > minKeyPoints {
+		c.pointLimit /= 2
+		c.points = 0
+		for _, k := range c.order {
+			if k.series != nil {
+				k.series.thin(c.pointLimit)
+				c.points += len(k.series.points)
+			}
+		}
+	}
+}
+
+// skipEarly counts a record from before the period.
+func (c *Collector) skipEarly() { c.early++ }
+
+// skip counts an estimate of a key that no series is kept of. It reports false where the estimate
+// has to be added in full.
+func (c *Collector) skip(name []byte, at time.Time) bool {
+	k := c.keys[string(name)]
+	if !c.narrowed || k == nil || k.series != nil {
+		return false
+	}
+	if c.seen(at) {
+		c.estimates++
+		k.estimates++
+	}
+	return true
+}
+
+// Narrow keeps series of the keys to which most has happened so far, and of no other one: for
+// estimates that come behind all alerts. It returns these keys, and nil if nothing has happened.
+func (c *Collector) Narrow() map[string]bool {
+	if len(c.alarms) == 0 {
+		return nil
+	}
+	c.narrowed = true
+	followed := map[string]bool{}
+	happened := c.happened()
+	for _, k := range happened[:min(maxFollowed, len(happened))] {
+		k.series = &series{}
+		followed[k.name] = true
+	}
+	return followed
+}
+
+// happened are the keys with alarms, those first to which most happened.
+func (c *Collector) happened() []*key {
+	all := slices.DeleteFunc(slices.Clone(c.order), func(k *key) bool { return k.alarms == 0 })
+	slices.SortFunc(all, func(a, b *key) int {
+		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.name, b.name))
+	})
+	return all
+}
+
+func unix(t time.Time) int64 {
+	if t.IsZero() {
+		return noTime
+	}
+	return t.Unix()
+}
+
+// A top keeps the details of the highest rank.
+type top struct {
+	limit int
+	all   []detail
+	least float64
+}
+
+// add adds d. When twice the limit is there, the lower half is let go.
+func (t *top) add(d detail) {
+	if t.least > 0 && d.rank() < t.least {
+		return
+	}
+	t.all = append(t.all, d)
+	if len(t.all) >= 2*t.limit {
+		t.cut()
+		t.least = t.all[len(t.all)-1].rank()
+	}
+}
+
+// cut sorts what is kept, the highest rank first.
+func (t *top) cut() {
+	slices.SortFunc(t.all, func(a, b detail) int {
+		return cmp.Or(cmp.Compare(b.rank(), a.rank()), cmp.Compare(a.at, b.at), cmp.Compare(a.key.name, b.key.name), cmp.Compare(a.kind, b.kind), cmp.Compare(a.id, b.id))
+	})
+	t.all = t.all[:min(len(t.all), t.limit)]
+}

@@ -1,0 +1,831 @@
+package report
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"hafvf/internal/message"
+)
+
+// A Page is what the template shows.
+type Page struct {
+	Sources []string
+	Config  string // of a run
+	Notes   []string
+
+	First, Last time.Time // zero where no record has a time
+	Counts      []Count   // all alerts by kind
+	Alerts      int64
+	Alarms      int64
+	Alarmed     int   // keys with alarms
+	Keys        int   // keys that are known
+	Estimates   int64 // 0 without a file of them
+
+	Incidents     []Incident
+	IncidentsLeft int
+	IncidentCount int // distinct, without those merged into others
+	Merged        int
+	OpenCount     int // of IncidentCount, not closed
+	PageCount     int // of IncidentCount, with page: true
+	Silent        []Silent
+	SilentLeft    int
+	SilentCount   int
+	Silences      int64
+	Singles       []Row
+	SinglesLeft   int
+	SingleCount   int
+	Map           *Map
+	Muted         *Muted
+	Noisy         []Noisy
+	Rows          []Row
+	RowsLeft      int
+	SeriesKeys    int
+	SeriesLeft    int // keys with alarms and no series
+	SeriesNone    int // of these, keys that the estimates do not have
+	Points        int64
+	Seen          int64 // observations that the series were thinned from
+
+	Data template.JS // what a click shows
+}
+
+// A Count is a number of something.
+type Count struct {
+	N    int64
+	Name string
+}
+
+// An Incident is one as the page shows it.
+type Incident struct {
+	ID, Group, State, Message string
+	Start, End                time.Time
+	Open, Page                bool
+	Keys, Alarmed             int
+	Score, Expected           float64
+	Members                   []Row
+	Left                      float64 // where its bar begins on the map, in percent
+	Width                     float64
+}
+
+// A Row is an alarm.
+type Row struct {
+	Key             string
+	ID              int // of the key, in the map; −1 where it is not there
+	Kind            string
+	Time            time.Time
+	Score, Size     float64
+	Threshold       float64
+	InIncident      bool
+	Chance          float64 // of a member: the probability that it belongs to the incident
+	Message, Record string
+}
+
+// A Silent is a key from which nothing has come.
+type Silent struct {
+	Key         string
+	Since, Told time.Time
+	Silences    int
+}
+
+// Muted are the alarms that the budgets kept back. They are known of a run only.
+type Muted struct {
+	Known   bool
+	Count   int
+	Keys    []Noisy
+	Left    int
+	Allowed float64
+	Raised  int
+}
+
+// A Noisy is a key with many alarms.
+type Noisy struct {
+	Key     string
+	ID      int
+	Alarms  int
+	PerWeek float64
+	Largest float64
+	Muted   int
+	Advice  string
+}
+
+// A Map has the alarms by key and time.
+type Map struct {
+	Columns int
+	Step    string
+	Ticks   []Tick
+	Groups  []Group
+	Fleet   Strip
+	Shown   int // keys
+	Left    int // keys with alarms that have no row
+	Nested  bool
+	// Groups that have no row, and their alarms.
+	GroupsLeft, AlarmsLeft int
+
+	Bars []Incident
+}
+
+// A Tick is a time on the axis of the map.
+type Tick struct {
+	At    float64 // percent
+	Label string
+	Class string // of those that narrow screens have no room for
+}
+
+// A Group is the keys of one prefix.
+type Group struct {
+	Name   string
+	Keys   int // known
+	Alarms int
+	Strip
+	Rows []KeyRow
+	Left int // keys with alarms that have no row
+	Open bool
+}
+
+// A KeyRow is a key of the map.
+type KeyRow struct {
+	Key    string
+	ID     int
+	Alarms int
+	Says   string
+	Series bool
+	Strip
+}
+
+// A Strip is cells in a row, as the path of each class.
+type Strip struct{ Cells []Cells }
+
+// Cells are those of a class.
+type Cells struct{ Class, Path string }
+
+// Limits of the page.
+const (
+	shownIncidents = 100
+	shownMembers   = 20
+	shownSingles   = 10
+	shownSilent    = 200
+	shownNoisy     = 10
+	shownKeys      = 1000 // rows of the map
+	shownGroups    = 64
+	openRows       = 60    // of groups that are unfolded from the start
+	keyAlarms      = 50    // of a key in the data of a click
+	pagePoints     = 60000 // of all series
+	maxColumns     = 112
+	longestText    = 400
+)
+
+// Page returns the page of what has been gathered so far. It thins the series to the size of a
+// page; more records may follow.
+func (c *Collector) Page() *Page {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := &Page{Sources: c.sources, Notes: slices.Clone(c.notes), First: c.first, Last: c.last, Keys: len(c.order), Estimates: c.estimates, Alarms: int64(len(c.alarms))}
+	for _, kind := range slices.Sorted(maps.Keys(c.counts)) {
+		p.Alerts += c.counts[kind]
+	}
+	for _, kind := range kinds {
+		if n := c.counts[kind]; n > 0 {
+			p.Counts = append(p.Counts, Count{n, kind})
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(c.counts)) {
+		if !slices.Contains(kinds, kind) {
+			name := kind
+			if kind == "incident" {
+				name = "incident records"
+			}
+			p.Counts = append(p.Counts, Count{c.counts[kind], shortened(name)})
+		}
+	}
+	happened := c.happened()
+	p.Alarmed = len(happened)
+	ids := map[*key]int{}
+	for i, k := range happened[:min(len(happened), shownKeys)] {
+		ids[k] = i
+	}
+	members := c.addIncidents(p, ids)
+	c.addMap(p, happened)
+	c.addRows(p, ids, members)
+	c.addSilent(p)
+	c.addNoisy(p, happened, ids)
+	c.addData(p, happened)
+	c.points = 0
+	for _, k := range c.order {
+		if k.series != nil {
+			c.points += len(k.series.points)
+		}
+	}
+	c.addNotes(p)
+	return p
+}
+
+// shortened is a text that a row has room for.
+func shortened(s string) string {
+	n := 0
+	for i := range s {
+		if n++; n > longestText {
+			return s[:i] + "…"
+		}
+	}
+	return s
+}
+
+// shown is a key as the page writes it.
+func shown(name string) string {
+	if name == "" {
+		return `""`
+	}
+	return message.Printable(name)
+}
+
+// groupName is a group of keys in a sentence.
+func groupName(name string) string {
+	if name == "" {
+		return "all keys"
+	}
+	return shown(name)
+}
+
+// A membership says which alarm a member is.
+type membership struct {
+	key string
+	at  int64
+}
+
+// idOf is the row of a key on the map, -1 where it has none.
+func (c *Collector) idOf(name string, ids map[*key]int) int {
+	if id, there := ids[c.keys[name]]; there {
+		return id
+	}
+	return -1
+}
+
+func (c *Collector) addIncidents(p *Page, ids map[*key]int) map[membership]bool {
+	members := map[membership]bool{}
+	var all []*incident
+	for _, one := range c.incidents {
+		for _, m := range one.Members {
+			members[membership{m.Key, unix(m.Time)}] = true
+		}
+		if one.State == "merged" {
+			p.Merged++
+			continue
+		}
+		all = append(all, one)
+	}
+	slices.SortFunc(all, func(a, b *incident) int {
+		switch {
+		case a.Alert.Page != b.Alert.Page:
+			if a.Alert.Page {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(b.Alarmed, a.Alarmed), cmp.Compare(a.ID, b.ID))
+	})
+	p.IncidentCount = len(all)
+	for _, one := range all {
+		if !one.over() {
+			p.OpenCount++
+		}
+		if one.Alert.Page {
+			p.PageCount++
+		}
+	}
+	for _, one := range all[:min(len(all), shownIncidents)] {
+		i := Incident{
+			ID: shortened(one.ID), Group: one.Group, State: one.State, Message: shortened(one.Message), Start: one.Start, End: one.End,
+			Open: !one.over(), Page: one.Alert.Page, Keys: one.Keys, Alarmed: one.Alarmed, Score: float64(one.Score), Expected: float64(one.Expected),
+		}
+		if i.Group == "" {
+			i.Group = one.Key
+		}
+		if i.Start.IsZero() {
+			i.Start = one.Time
+		}
+		if i.Message == "" {
+			i.Message = fmt.Sprintf("%s of %s alarmed.", message.Count(cmp.Or(one.Alarmed, one.Keys), "key", "keys"), groupName(i.Group))
+		}
+		for _, m := range one.Members[:min(len(one.Members), shownMembers)] {
+			i.Members = append(i.Members, Row{Key: shown(m.Key), ID: c.idOf(m.Key, ids), Time: m.Time, Score: float64(m.Score), Size: float64(m.Size), Chance: float64(m.P)})
+		}
+		p.Incidents = append(p.Incidents, i)
+	}
+	p.IncidentsLeft = len(all) - len(p.Incidents)
+	return members
+}
+
+func (c *Collector) addRows(p *Page, ids map[*key]int, members map[membership]bool) {
+	row := func(d *detail) Row {
+		return Row{
+			Key: shown(d.key.name), ID: c.idOf(d.key.name, ids), Kind: kinds[d.kind], Time: d.time, Score: float64(d.score), Threshold: float64(d.threshold), Size: float64(d.size),
+			InIncident: d.inIncident || members[membership{d.key.name, d.at}],
+			Message:    shortened(d.message), Record: shortened(d.id),
+		}
+	}
+	c.rows.cut()
+	for i := range c.rows.all {
+		p.Rows = append(p.Rows, row(&c.rows.all[i]))
+	}
+	p.RowsLeft = len(c.alarms) - len(p.Rows)
+	for i := range c.alarms {
+		if a := &c.alarms[i]; !a.inIncident && !members[membership{a.key.name, a.at}] {
+			p.SingleCount++
+		}
+	}
+	c.singles.cut()
+	for i := range c.singles.all {
+		if r := row(&c.singles.all[i]); !r.InIncident && len(p.Singles) < shownSingles {
+			p.Singles = append(p.Singles, r)
+		}
+	}
+	p.SinglesLeft = p.SingleCount - len(p.Singles)
+}
+
+func (c *Collector) addSilent(p *Page) {
+	p.Silences = c.counts["silent"]
+	for _, k := range c.order {
+		if k.silences == 0 || k.recoveredAt > k.silentAt || k.recoveredAt == k.silentAt && k.silentAt == noTime {
+			continue
+		}
+		s := Silent{Key: shown(k.name), Since: k.silentSince, Silences: k.silences}
+		if k.silentAt != noTime {
+			s.Told = fromUnix(k.silentAt)
+		}
+		p.Silent = append(p.Silent, s)
+	}
+	slices.SortFunc(p.Silent, func(a, b Silent) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key, b.Key)) })
+	p.SilentCount = len(p.Silent)
+	p.Silent = p.Silent[:min(len(p.Silent), shownSilent)]
+	p.SilentLeft = p.SilentCount - len(p.Silent)
+}
+
+func (c *Collector) addNoisy(p *Page, happened []*key, ids map[*key]int) {
+	weeks := c.last.Sub(c.first).Hours() / (7 * 24)
+	noisy := func(k *key) Noisy {
+		n := Noisy{Key: shown(k.name), ID: c.idOf(k.name, ids), Alarms: k.alarms, PerWeek: math.NaN(), Muted: k.muted, Largest: k.mutedScore}
+		if weeks >= 1 {
+			n.PerWeek = float64(k.alarms) / weeks
+		}
+		n.Advice = k.advice()
+		return n
+	}
+	byNumber := slices.Clone(happened)
+	slices.SortStableFunc(byNumber, func(a, b *key) int { return cmp.Compare(b.alarms, a.alarms) })
+	for _, k := range byNumber[:min(len(byNumber), shownNoisy)] {
+		if k.alarms > 1 {
+			p.Noisy = append(p.Noisy, noisy(k))
+		}
+	}
+	p.Muted = &Muted{}
+	if c.run == nil {
+		return
+	}
+	p.Config, p.Keys = c.run.Config, max(p.Keys, c.run.Keys)
+	p.Muted.Known, p.Muted.Allowed, p.Muted.Raised = true, c.run.Allowed, c.run.Raised
+	muted := slices.DeleteFunc(slices.Clone(c.order), func(k *key) bool { return k.muted == 0 })
+	slices.SortFunc(muted, func(a, b *key) int { return cmp.Or(cmp.Compare(b.muted, a.muted), cmp.Compare(a.name, b.name)) })
+	for _, k := range muted {
+		p.Muted.Count += k.muted
+	}
+	for _, k := range muted[:min(len(muted), shownNoisy)] {
+		p.Muted.Keys = append(p.Muted.Keys, noisy(k))
+	}
+	p.Muted.Left = len(muted) - len(p.Muted.Keys)
+}
+
+// steps are the widths of cells.
+var steps = []time.Duration{
+	time.Second, 5 * time.Second, 15 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 3 * time.Hour,
+	4 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour, 2 * 24 * time.Hour, 7 * 24 * time.Hour, 28 * 24 * time.Hour, 364 * 24 * time.Hour, 3640 * 24 * time.Hour,
+}
+
+// A grid divides the period into cells.
+type grid struct {
+	first   time.Time
+	step    time.Duration
+	columns int
+}
+
+func gridOf(first, last time.Time) grid {
+	for _, step := range steps {
+		start := first.Truncate(step)
+		// Sub saturates at 292 years.
+		if n := last.Unix()/int64(step.Seconds()) - start.Unix()/int64(step.Seconds()) + 1; n <= maxColumns {
+			return grid{start.UTC(), step, int(n)}
+		}
+	}
+	return grid{first.UTC(), time.Duration(math.MaxInt64), 1}
+}
+
+func (g grid) column(at int64) int {
+	return min(max(int((at-g.first.Unix())/int64(g.step.Seconds())), 0), g.columns-1)
+}
+
+// percent is where a time is on the map.
+func (g grid) percent(t time.Time) float64 {
+	width := g.step.Seconds() * float64(g.columns)
+	return min(max(100*float64(t.Unix()-g.first.Unix())/width, 0), 100)
+}
+
+func (g grid) ticks() (all []Tick) {
+	end := g.first.Unix() + int64(g.step.Seconds())*int64(g.columns)
+	span := time.Duration(end-g.first.Unix()) * time.Second
+	layout := "2006-01-02"
+	if span <= 3*24*time.Hour {
+		layout = "01-02 15:04"
+	}
+	for i := range 7 {
+		at := g.first.Unix() + int64(i)*int64(span.Seconds())/7
+		t := fromUnix(at)
+		if span > 7*24*time.Hour {
+			t = t.Truncate(24 * time.Hour)
+			if t.Before(g.first) {
+				t = t.Add(24 * time.Hour)
+			}
+		}
+		all = append(all, Tick{g.percent(t), t.Format(layout), [...]string{"", "fine", "mid", "fine"}[i%4]})
+	}
+	return all
+}
+
+// classOf is how dark a cell with that score is.
+func classOf(score float64) int {
+	for i, limit := range scoreClasses {
+		if score < limit {
+			return i + 1
+		}
+	}
+	return len(scoreClasses) + 1
+}
+
+var (
+	scoreClasses = []float64{6, 10, 20, 50}
+	countClasses = []float64{1.5, 2, 3, 5} // times the average of the row
+)
+
+// silentOnly is the class of a cell with nothing but silences.
+const silentOnly = 9
+
+// stripOf draws the classes of cells, 0 being none.
+func stripOf(cells []uint8) (s Strip) {
+	for class := uint8(1); class <= silentOnly; class++ {
+		var b []byte
+		for at := 0; at < len(cells); at++ {
+			if cells[at] != class {
+				continue
+			}
+			end := at + 1
+			for end < len(cells) && cells[end] == class {
+				end++
+			}
+			b = fmt.Appendf(b, "M%d 0h%dv1h-%dz", at, end-at, end-at)
+			at = end - 1
+		}
+		if b != nil {
+			s.Cells = append(s.Cells, Cells{"h" + strconv.Itoa(int(class)), string(b)})
+		}
+	}
+	return s
+}
+
+// countStrip draws how many alarms several keys have, against the average of the row: a hundred
+// keys have some alarm on every day.
+func countStrip(counts []int) Strip {
+	all := 0
+	for _, n := range counts {
+		all += n
+	}
+	average := max(float64(all)/float64(len(counts)), 1)
+	cells := make([]uint8, len(counts))
+	for i, n := range counts {
+		if n == 0 {
+			continue
+		}
+		cells[i] = uint8(len(countClasses) + 1)
+		for class, limit := range countClasses {
+			if float64(n) < limit*average {
+				cells[i] = uint8(class + 1)
+				break
+			}
+		}
+	}
+	return stripOf(cells)
+}
+
+// prefixes returns the place behind each separator of a key.
+func prefixes(name string) (ends []int) {
+	for i := range len(name) {
+		if (name[i] == '/' || name[i] == ':') && i > 0 && i < len(name)-1 {
+			ends = append(ends, i)
+		}
+	}
+	return ends
+}
+
+// group sets the groups of all keys: their prefixes at the greatest depth at which there are not
+// too many groups to show, and more keys than groups.
+func (c *Collector) group() {
+	depths := 0
+	ends := make([][]int, len(c.order))
+	for i, k := range c.order {
+		ends[i] = prefixes(k.name)
+		depths = max(depths, min(len(ends[i]), 8))
+	}
+	depth := 0
+	for d := 1; d <= depths; d++ {
+		groups := map[string]bool{}
+		for i, k := range c.order {
+			if len(ends[i]) > 0 {
+				groups[k.name[:ends[i][min(d, len(ends[i]))-1]]] = true
+			} else {
+				groups[""] = true
+			}
+			if len(groups) > shownGroups {
+				break
+			}
+		}
+		if d > 1 && len(groups) > shownGroups || 2*len(groups) > len(c.order) {
+			break
+		}
+		depth = d
+	}
+	for i, k := range c.order {
+		k.group = ""
+		if depth > 0 && len(ends[i]) > 0 {
+			k.group = k.name[:ends[i][min(depth, len(ends[i]))-1]]
+		}
+	}
+}
+
+func (c *Collector) addMap(p *Page, happened []*key) {
+	if len(happened) == 0 || c.first.IsZero() {
+		return
+	}
+	c.group()
+	g := gridOf(c.first, c.last)
+	m := &Map{Columns: g.columns, Step: stepName(g.step), Ticks: g.ticks(), Shown: min(len(happened), shownKeys)}
+	m.Left = len(happened) - m.Shown
+	type tally struct {
+		Group
+		counts []int
+		weight float64
+	}
+	groups := map[string]*tally{}
+	of := func(k *key) *tally {
+		t := groups[k.group]
+		if t == nil {
+			t = &tally{Group: Group{Name: k.group}, counts: make([]int, g.columns)}
+			groups[k.group] = t
+		}
+		return t
+	}
+	for _, k := range c.order {
+		if k.alarms > 0 {
+			t := of(k)
+			t.weight += k.weight
+			t.Alarms += k.alarms
+			t.Left++
+		}
+	}
+	for _, k := range c.order {
+		if t := groups[k.group]; t != nil {
+			t.Keys++
+		}
+	}
+	cells := map[*key][]uint8{}
+	largest := map[*key]float64{}
+	for _, k := range happened[:m.Shown] {
+		cells[k] = make([]uint8, g.columns)
+		largest[k] = math.NaN()
+	}
+	fleet := make([]int, g.columns)
+	for i := range c.alarms {
+		a := &c.alarms[i]
+		if a.at == noTime {
+			continue
+		}
+		column := g.column(a.at)
+		fleet[column]++
+		groups[a.key.group].counts[column]++
+		row := cells[a.key]
+		if row == nil {
+			continue
+		}
+		if s := a.weight(); a.kind != silent && !(largest[a.key] >= s) {
+			largest[a.key] = s
+		}
+		switch class := uint8(classOf(a.weight())); {
+		case a.kind == silent:
+			if row[column] == 0 {
+				row[column] = silentOnly
+			}
+		case row[column] == silentOnly || class > row[column]:
+			row[column] = class
+		}
+	}
+	for i, k := range happened[:m.Shown] {
+		t := groups[k.group]
+		t.Left--
+		says := message.Count(k.alarms, "alarm", "alarms")
+		if s := largest[k]; !math.IsNaN(s) {
+			says += ", largest score " + number(s)
+		}
+		if k.silences > 0 {
+			says += ", " + message.Count(k.silences, "silence", "silences")
+		}
+		name := k.name
+		if rest, ok := strings.CutPrefix(name, k.group); ok && k.group != "" {
+			name = rest[1:]
+		}
+		t.Rows = append(t.Rows, KeyRow{Key: shown(name), ID: i, Alarms: k.alarms, Says: says, Strip: stripOf(cells[k])})
+	}
+	all := slices.SortedFunc(maps.Values(groups), func(a, b *tally) int {
+		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.Name, b.Name))
+	})
+	open := 0
+	for i, t := range all {
+		if i >= shownGroups && len(t.Rows) == 0 {
+			m.GroupsLeft++
+			m.AlarmsLeft += t.Alarms
+			continue
+		}
+		t.Strip = countStrip(t.counts)
+		open += len(t.Rows)
+		t.Open = open <= openRows
+		t.Name = shown(t.Name)
+		if t.Name == `""` {
+			t.Name = "no prefix"
+		}
+		m.Groups = append(m.Groups, t.Group)
+	}
+	m.Nested = len(all) > 1
+	m.Fleet = countStrip(fleet)
+	for i := range p.Incidents {
+		one := &p.Incidents[i]
+		end := one.End
+		if end.IsZero() {
+			end = c.last
+		}
+		one.Left = g.percent(one.Start)
+		one.Width = max(g.percent(end)-one.Left, 100/float64(g.columns))
+		one.Width = min(one.Width, 100-one.Left)
+		m.Bars = append(m.Bars, *one)
+	}
+	p.Map = m
+}
+
+func stepName(d time.Duration) string {
+	if days := int(d / (24 * time.Hour)); days > 0 && d%(24*time.Hour) == 0 {
+		return message.Count(days, "day", "days")
+	}
+	return message.Duration(d)
+}
+
+// addData writes what a click on a key shows.
+func (c *Collector) addData(p *Page, happened []*key) {
+	rows := happened[:min(len(happened), shownKeys)]
+	recent := map[*key][]*alarm{}
+	for _, k := range rows {
+		recent[k] = []*alarm{}
+	}
+	for i := range c.alarms {
+		a := &c.alarms[i]
+		if list, shown := recent[a.key]; shown && a.at != noTime {
+			recent[a.key] = append(list, a)
+		}
+	}
+	drawn := 0
+	for _, k := range rows {
+		if k.series != nil && len(k.series.points) > 0 && drawn < maxFollowed {
+			drawn++
+		}
+	}
+	perKey := 0
+	if drawn > 0 {
+		perKey = min(max(pagePoints/drawn, 300), 1500)
+	}
+	p.SeriesKeys = drawn
+	b := []byte(`{"kinds":`)
+	names, _ := json.Marshal(kinds)
+	b = append(b, names...)
+	if p.Map != nil {
+		g := gridOf(c.first, c.last)
+		b = fmt.Appendf(b, `,"first":%d,"step":%d,"columns":%d`, g.first.Unix(), int64(g.step.Seconds()), g.columns)
+	}
+	b = append(b, `,"keys":[`...)
+	drawn = 0
+	for i, k := range rows {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		name, _ := json.Marshal(shown(k.name)) // escapes <, > and &
+		b = fmt.Appendf(b, `{"key":%s,"alarms":[`, name)
+		list := recent[k]
+		slices.SortStableFunc(list, func(a, b *alarm) int { return cmp.Compare(a.at, b.at) })
+		for j, a := range list[max(0, len(list)-keyAlarms):] {
+			if j > 0 {
+				b = append(b, ',')
+			}
+			b = fmt.Appendf(b, "[%d,%d,%s,%s]", a.at, a.kind, jsonNumber(float64(a.score), 1), jsonNumber(float64(a.size), 2))
+		}
+		b = append(b, ']')
+		if n := len(list) - keyAlarms; n > 0 {
+			b = fmt.Appendf(b, `,"left":%d`, n)
+		}
+		if k.series != nil && len(k.series.points) > 0 && drawn < p.SeriesKeys {
+			drawn++
+			b = append(b, `,"series":`...)
+			b = k.series.append(b, perKey)
+			p.Points += int64(len(k.series.points))
+			p.Seen += int64(k.series.seen)
+		}
+		b = append(b, '}')
+	}
+	p.Data = template.JS(append(b, "]}"...))
+	p.SeriesLeft = len(happened) - p.SeriesKeys
+	if c.estimates > 0 {
+		for _, k := range happened {
+			if k.estimates == 0 {
+				p.SeriesNone++
+			}
+		}
+	}
+	if p.Map != nil {
+		for i := range p.Map.Groups {
+			for j := range p.Map.Groups[i].Rows {
+				row := &p.Map.Groups[i].Rows[j]
+				s := rows[row.ID].series
+				row.Series = s != nil && len(s.points) > 0
+			}
+		}
+	}
+}
+
+func jsonNumber(v float64, digits int) string {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return "null"
+	}
+	return string(trimmed(strconv.AppendFloat(nil, v, 'f', digits, 64), 0))
+}
+
+// addNotes says what of the input is not as one would expect.
+func (c *Collector) addNotes(p *Page) {
+	note := func(n int64, one, many string) {
+		if n == 1 {
+			p.Notes = append(p.Notes, fmt.Sprintf(one, grouped(n)))
+		} else if n > 1 {
+			p.Notes = append(p.Notes, fmt.Sprintf(many, grouped(n)))
+		}
+	}
+	note(c.differ, "%s alert has key, kind, time and id of another one, and other numbers: the files seem to hold the alerts of two configs.",
+		"%s alerts have key, kind, time and id of other ones, and other numbers: the files seem to hold the alerts of two configs.")
+	note(c.repeats, "%s alert came twice. It is counted twice.", "%s alerts came more than once. All are counted.")
+	note(c.undated, "%s alert has no time, and no place on the map.", "%s alerts have no time, and no place on the map.")
+	note(c.early, "%s record is before the period, and left out.", "%s records are before the period, and left out.")
+	if c.marked > 0 && c.counts["novelty"]+c.counts["change"] == 0 {
+		note(c.marked, "The estimates have %s alarm, and no file of alerts was given: alerts: {jsonl: {path: alerts.jsonl}} writes one.",
+			"The estimates have %s alarms, and no file of alerts was given: alerts: {jsonl: {path: alerts.jsonl}} writes one.")
+	}
+	note(int64(p.SeriesNone), "The estimates lack %s key that has alarms.", "The estimates lack %s keys that have alarms.")
+	if c.run != nil {
+		note(c.run.Rejected, "%s record was rejected.", "%s records were rejected.")
+		if c.run.Stopped {
+			p.Notes = append(p.Notes, "The run was stopped before the end of the input: the page has a part of it.")
+		}
+		p.Notes = append(p.Notes, "The run of a config does not tell keys that are silent at the end of the file: hafvf run writes them to the alerts.")
+	}
+}
+
+// number is v with three digits.
+func number(v float64) string {
+	switch a := math.Abs(v); {
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return "–"
+	case a >= 1e7:
+		return strconv.FormatFloat(v, 'g', 3, 64)
+	case a >= 1000:
+		return grouped(int64(math.Round(v)))
+	case a >= 100:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case a >= 1 || a == 0:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 2, 64)
+}
+
+// grouped is n with commas.
+func grouped(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

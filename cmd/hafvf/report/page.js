@@ -1,0 +1,287 @@
+// The page is whole without this script. It adds what a click shows, hints on cells, and the
+// order and choice of the table. Text from records goes into the page as text, never as markup.
+(function () {
+  "use strict";
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const grouped = (n) => n.toLocaleString("en");
+  document.documentElement.classList.add("scripted");
+
+  function make(tag, attributes, ...children) {
+    const e = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes || {})) e.setAttribute(name, value);
+    e.append(...children);
+    return e;
+  }
+  const iso = (seconds) => new Date(seconds * 1000).toISOString().replace(/\.000Z$/, "Z");
+  const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const text = (v) => (v == null ? "–" : Number(v.toPrecision(4)).toLocaleString("en", { maximumSignificantDigits: 4 }));
+
+  // ---- what a click on a key shows
+
+  let open = null; // {button, panel, plots}
+
+  function close(refocus) {
+    if (!open) return;
+    open.plots.forEach((p) => p.destroy());
+    open.panel.remove();
+    open.button.setAttribute("aria-expanded", "false");
+    if (refocus) open.button.focus();
+    open = null;
+  }
+
+  // Messages of alarms that are in the table, by key and time.
+  let messages = null;
+  function messageOf(id, at) {
+    if (!messages) {
+      messages = new Map();
+      document.querySelectorAll("#table tbody tr").forEach((row) => {
+        const link = row.querySelector("a.key");
+        if (link) messages.set(link.hash.slice(2) + " " + row.cells[0].textContent + " " + row.cells[2].textContent, row.cells[5].textContent);
+      });
+    }
+    return messages.get(id + " " + iso(at[0]) + " " + data.kinds[at[1]]);
+  }
+
+  function show(button) {
+    const again = open && open.button === button;
+    close(false);
+    if (again) return;
+    const id = button.dataset.k, key = data.keys[id];
+    const panel = make("div", { class: "panel", role: "region", "aria-label": key.key });
+    const shut = make("button", { type: "button", class: "plain" }, "Close");
+    shut.addEventListener("click", () => close(true));
+    const bar = make("div", { class: "bar" }, make("h3", { class: "key" }, key.key), shut);
+    panel.append(bar);
+    button.setAttribute("aria-expanded", "true");
+    button.parentElement.after(panel);
+    open = { button, panel, plots: [] };
+    if (key.series) draw(key, panel, bar);
+    else panel.append(make("p", { class: "about" }, "No series of this key is on the page. Its alarms:"));
+    const list = make("ul", { "aria-label": "alarms" });
+    for (const a of key.alarms.slice().reverse()) {
+      const words = messageOf(id, a) || data.kinds[a[1]] + (a[3] == null ? "" : ", " + text(a[3]) + " sd") + (a[2] == null ? "" : ", score " + text(a[2]));
+      list.append(make("li", {}, make("time", { datetime: iso(a[0]) }, iso(a[0])), " ", words));
+    }
+    if (key.left) list.append(make("li", {}, grouped(key.left) + " earlier alarms are not listed."));
+    panel.append(list);
+    panel.scrollIntoView({ block: "nearest" });
+  }
+
+  function draw(key, panel, bar) {
+    const s = key.series, n = s.t.length;
+    const times = [];
+    for (let i = 0, at = 0; i < n; i++) times.push((at += s.t[i]));
+    const none = () => new Array(n).fill(null);
+    const columns = { x: s.x || none(), score: s.score || none(), from: s.from || null };
+    for (const b of ["u", "p"]) {
+      const mean = s[b + "m"], sd = s[b + "s"];
+      if (!mean || !sd) continue;
+      columns[b] = [mean, mean.map((m, i) => (m == null || sd[i] == null ? null : m + 2 * sd[i])), mean.map((m, i) => (m == null || sd[i] == null ? null : m - 2 * sd[i]))];
+    }
+    // A stretch in which nothing came breaks the lines.
+    const gaps = new Set(s.gaps);
+    const broken = (list) => {
+      const out = [];
+      list.forEach((v, i) => {
+        if (gaps.has(i)) out.push(null);
+        out.push(v);
+      });
+      return out;
+    };
+    const at = [];
+    times.forEach((t, i) => {
+      if (gaps.has(i)) at.push((t + times[i - 1]) / 2);
+      at.push(t);
+    });
+    let band = columns.u ? "u" : columns.p ? "p" : "";
+    const box = make("div", {});
+    panel.append(box);
+    if (columns.u && columns.p) {
+      const select = make("select", { "aria-label": "band" }, make("option", { value: "u" }, "what is usual"), make("option", { value: "p" }, "the prediction"));
+      select.addEventListener("change", () => {
+        band = select.value;
+        plot();
+      });
+      bar.lastChild.before(make("label", {}, "band of ", select, " ± 2 sd"));
+    }
+    if (s.seen > n) panel.append(make("p", { class: "about" }, grouped(n) + " of " + grouped(s.seen) + " observations: extremes and alarms are kept."));
+
+    const alarms = key.alarms.filter((a) => a[0] >= times[0] && a[0] <= times[n - 1]);
+    const marks = (u) => {
+      const c = u.ctx, bottom = u.bbox.top + u.bbox.height, r = devicePixelRatio;
+      c.save();
+      c.fillStyle = color("--strong");
+      for (const a of alarms) {
+        const x = u.valToPos(a[0], "x", true);
+        if (x < u.bbox.left - 1 || x > u.bbox.left + u.bbox.width + 1) continue;
+        c.beginPath();
+        c.moveTo(x, bottom - 9 * r);
+        c.lineTo(x - 4.5 * r, bottom);
+        c.lineTo(x + 4.5 * r, bottom);
+        c.fill();
+      }
+      c.restore();
+    };
+    function range(u, low, high) {
+      // The band may be far wider than the values, as in the first observations of a key.
+      const x = columns.x.filter((v) => v != null);
+      if (!x.length) return [low ?? 0, high ?? 1];
+      let a = Infinity, b = -Infinity;
+      for (const v of x) (a = Math.min(a, v)), (b = Math.max(b, v));
+      const spread = b - a || Math.abs(a) || 1;
+      a = Math.max(low ?? a, a - 0.6 * spread);
+      b = Math.min(high ?? b, b + 0.6 * spread);
+      const edge = 0.06 * (b - a || 1);
+      return [a - edge, b + edge];
+    }
+    function plot() {
+      open.plots.forEach((p) => p.destroy());
+      box.replaceChildren();
+      const width = box.clientWidth, ink = color("--faint"), grid = { stroke: color("--line"), width: 1 };
+      const axes = [
+        { stroke: ink, grid, ticks: grid, space: 90, size: 32, values: (u, all, axis, space, step) => all.map((t) => (step >= 86400 ? iso(t).slice(0, 10) : t % 86400 ? iso(t).slice(11, step < 60 ? 19 : 16) : iso(t).slice(5, 10))) },
+        { stroke: ink, grid, ticks: grid, size: 58, values: (u, all) => all.map((v) => (Math.abs(v) >= 1e6 || (v && Math.abs(v) < 1e-3) ? v.toExponential(1) : v.toLocaleString("en", { maximumSignificantDigits: 6 }))) },
+      ];
+      const shared = { width, tzDate: (t) => uPlot.tzDate(new Date(t * 1000), "Etc/UTC"), cursor: { sync: { key: "key" }, drag: { x: true, y: false } } };
+      const when = { label: "UTC", value: (u, t) => (t == null ? "–" : iso(Math.round(t))) };
+      const value = (u, v) => text(v);
+      const fill = band ? columns[band] : [none(), none(), none()];
+      const name = band === "p" ? "predicted" : "usual";
+      const rows = broken(columns.x);
+      open.plots = [
+        new uPlot(
+          {
+            ...shared, height: Math.min(260, 140 + width / 6), axes,
+            series: [when, { label: "value", stroke: color("--value"), width: 1.2, value, points: { show: n < 120 } }, { label: name, stroke: color("--accent"), width: 1, value, points: { show: false } },
+              { label: "+2 sd", stroke: "transparent", value, points: { show: false } }, { label: "−2 sd", stroke: "transparent", value, points: { show: false } }],
+            bands: [{ series: [3, 4], fill: color("--band") }],
+            scales: { y: { range } },
+            hooks: { draw: [marks] },
+          },
+          [at, rows, broken(fill[0]), broken(fill[1]), broken(fill[2])], box),
+        new uPlot(
+          {
+            ...shared, height: 130, axes,
+            series: [when, { label: "score", stroke: color("--h3"), width: 1.2, value, points: { show: false } }, ...(columns.from ? [{ label: "alarm from", stroke: color("--strong"), dash: [4, 4], width: 1, value, points: { show: false } }] : [])],
+            hooks: { draw: [marks] },
+          },
+          [at, broken(columns.score), ...(columns.from ? [broken(columns.from)] : [])], box),
+      ];
+      open.plots.forEach((p) => p.root.setAttribute("role", "img"));
+      open.plots[0].root.setAttribute("aria-label", "value of " + key.key + " with the band, over time");
+      open.plots[1].root.setAttribute("aria-label", "score of " + key.key + " over time");
+      open.redraw = plot;
+    }
+    plot();
+  }
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("button.name");
+    if (button) return show(button);
+    const strip = event.target.closest(".strip");
+    const row = strip && strip.parentElement.querySelector("button.name");
+    if (row) show(row);
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") close(true);
+  });
+
+  // A link to a key unfolds its group, and shows it.
+  function follow() {
+    const row = /^#k\d+$/.test(location.hash) && document.getElementById(location.hash.slice(1));
+    if (!row) return;
+    const group = row.closest("details");
+    if (group) group.open = true;
+    const button = row.querySelector("button.name");
+    if (!open || open.button !== button) show(button);
+    button.focus({ preventScroll: true });
+    row.scrollIntoView({ block: "start" });
+  }
+  addEventListener("hashchange", follow);
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a.key");
+    if (link && link.hash === location.hash) follow(); // no change of the hash tells of it
+  });
+  follow();
+
+  let resizing = 0, width = innerWidth;
+  addEventListener("resize", () => {
+    if (width === innerWidth) return;
+    width = innerWidth;
+    clearTimeout(resizing);
+    resizing = setTimeout(() => open && open.redraw && open.redraw(), 150);
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => open && open.redraw && open.redraw());
+
+  // ---- hints on cells
+
+  const tip = make("div", { class: "tip", hidden: "" });
+  document.body.append(tip);
+  document.addEventListener("mousemove", (event) => {
+    const strip = event.target.closest && event.target.closest(".strip");
+    tip.hidden = !strip;
+    if (!strip) return;
+    const box = strip.getBoundingClientRect();
+    const column = Math.min(data.columns - 1, Math.max(0, Math.floor(((event.clientX - box.left) / box.width) * data.columns)));
+    const from = data.first + column * data.step;
+    let words = iso(from) + " UTC";
+    const button = strip.parentElement.querySelector("button.name");
+    if (button) {
+      const here = data.keys[button.dataset.k].alarms.filter((a) => a[0] >= from && a[0] < from + data.step);
+      words += here.length ? ": " + here.map((a) => data.kinds[a[1]] + (a[2] == null ? "" : ", score " + text(a[2]))).slice(0, 4).join("; ") : "";
+    }
+    tip.textContent = words;
+    tip.style.left = Math.min(event.clientX + 12, innerWidth - tip.offsetWidth - 8) + "px";
+    tip.style.top = event.clientY + 16 + "px";
+  });
+
+  // ---- the table
+
+  const table = document.getElementById("table");
+  if (table) {
+    const body = table.tBodies[0], rows = [...body.rows];
+    const heads = [...table.tHead.rows[0].cells];
+    const read = (cell, kind) => {
+      const s = cell.textContent;
+      if (kind === "text") return s;
+      const v = parseFloat(s.replace(/,/g, "").replace("−", "-"));
+      return kind === "size" ? Math.abs(v) : v;
+    };
+    heads.forEach((head, column) => {
+      const kind = head.dataset.sort;
+      if (!kind) return;
+      const button = make("button", { type: "button" }, head.textContent);
+      head.replaceChildren(button);
+      button.addEventListener("click", () => {
+        const down = head.getAttribute("aria-sort") ? head.getAttribute("aria-sort") === "ascending" : kind !== "text";
+        heads.forEach((h) => h.removeAttribute("aria-sort"));
+        head.setAttribute("aria-sort", down ? "descending" : "ascending");
+        const keyed = rows.map((row) => [read(row.cells[column], kind), row]);
+        keyed.sort(([a], [b]) => {
+          if (a === b) return 0;
+          if (a !== a) return b !== b ? 0 : 1; // what has no number comes last
+          if (b !== b) return -1;
+          return (a < b ? -1 : 1) * (down ? -1 : 1);
+        });
+        body.append(...keyed.map(([, row]) => row));
+      });
+    });
+    heads[4].setAttribute("aria-sort", "descending"); // as the page has it
+    const filter = document.getElementById("filter"), kind = document.getElementById("kind"), where = document.getElementById("where"), count = document.getElementById("count");
+    [...new Set(rows.map((row) => row.cells[2].textContent))].sort().forEach((k) => kind.append(make("option", { value: k }, k)));
+    const choose = () => {
+      const word = filter.value.trim().toLowerCase();
+      let shown = 0;
+      for (const row of rows) {
+        const fits = (!kind.value || row.cells[2].textContent === kind.value) && (!where.value || (where.value === "i") === row.classList.contains("in")) &&
+          (!word || (row.cells[1].textContent + " " + row.cells[5].textContent).toLowerCase().includes(word));
+        row.hidden = !fits;
+        shown += fits;
+      }
+      count.textContent = grouped(shown) + " of " + grouped(rows.length) + " rows";
+    };
+    [filter, kind, where].forEach((e) => e.addEventListener("input", choose));
+    filter.form.addEventListener("submit", (event) => event.preventDefault());
+    choose();
+  }
+})();

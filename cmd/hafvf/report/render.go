@@ -1,0 +1,123 @@
+package report
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"io"
+	"strings"
+	"time"
+
+	"hafvf/internal/atomicfile"
+	"hafvf/internal/message"
+)
+
+//go:embed page.html page.css page.js assets/uPlot.iife.min.js assets/uPlot.min.css assets/LICENSE
+var files embed.FS
+
+// asset is an embedded file.
+func asset(name string) string {
+	b, err := files.ReadFile(name)
+	if err != nil {
+		panic(err) // go:embed has them
+	}
+	return string(b)
+}
+
+var (
+	style = template.CSS(asset("assets/uPlot.min.css") + asset("page.css"))
+	// The licence takes the place of the first comment, which names a place on the web.
+	chart  = template.JS("/*! uPlot 1.6.32\n\n" + asset("assets/LICENSE") + "*/\n" + asset("assets/uPlot.iife.min.js")[strings.Index(asset("assets/uPlot.iife.min.js"), "*/")+len("*/\n"):])
+	script = template.JS(asset("page.js"))
+	page   = template.Must(template.New("page.html").Funcs(template.FuncMap{
+		"utc":     utc,
+		"stamp":   func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+		"number":  number,
+		"signed":  signed,
+		"grouped": func(n any) string { return grouped(asInt(n)) },
+		"count":   func(n any, one, many string) template.HTML { return counted(asInt(n), one, many) },
+		"span":    span,
+		"list":    message.List,
+	}).ParseFS(files, "page.html"))
+)
+
+// policy lets the page run its own two scripts, and load nothing.
+var policy = fmt.Sprintf("default-src 'none'; script-src %s %s; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'", hashOf(chart), hashOf(script))
+
+func hashOf(script template.JS) string {
+	sum := sha256.Sum256([]byte(script))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+// Write writes the page as HTML that needs no other file.
+func (p *Page) Write(to io.Writer) error {
+	return page.Execute(to, struct {
+		*Page
+		Style         template.CSS
+		Chart, Script template.JS
+		Policy        string
+	}{p, style, chart, script, policy})
+}
+
+// WriteFile writes the page to a file, which appears complete or not at all. It returns its size.
+func (p *Page) WriteFile(path string) (int, error) {
+	var b bytes.Buffer
+	if err := p.Write(&b); err != nil {
+		return 0, err
+	}
+	return b.Len(), atomicfile.Write(path, b.Bytes())
+}
+
+// utc is a time as the page writes it, and as a machine reads it.
+func utc(t time.Time) template.HTML {
+	if t.IsZero() {
+		return "–"
+	}
+	s := t.UTC().Format(time.RFC3339)
+	return template.HTML(`<time datetime="` + s + `">` + s + `</time>`)
+}
+
+// signed is a number with its sign.
+func signed(v float64) string {
+	s := number(v)
+	switch {
+	case strings.HasPrefix(s, "-"):
+		return "−" + s[1:]
+	case v > 0:
+		return "+" + s
+	}
+	return s
+}
+
+// counted is n of something; a machine finds n without commas.
+func counted(n int64, one, many string) template.HTML {
+	if n != 1 {
+		one = many
+	}
+	return template.HTML(fmt.Sprintf(`<data value="%d">%s</data> %s`, n, grouped(n), template.HTMLEscapeString(one)))
+}
+
+func asInt(n any) int64 {
+	switch n := n.(type) {
+	case int:
+		return int64(n)
+	case int64:
+		return n
+	}
+	return 0
+}
+
+// span is how long it is from one time to another.
+func span(from, to time.Time) string {
+	d := to.Sub(from)
+	switch {
+	case d >= 48*time.Hour:
+		return message.Count(int(d.Hours()/24+.5), "day", "days")
+	case d >= 2*time.Hour:
+		return message.Duration(d.Round(time.Minute))
+	}
+	return message.Duration(d.Round(time.Second))
+}

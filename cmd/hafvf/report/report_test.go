@@ -1,0 +1,436 @@
+package report
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"html"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// pageOf is the page of some files, and its text.
+func pageOf(t testing.TB, since Since, paths ...string) (*Page, string) {
+	t.Helper()
+	c, err := Files(t.Context(), paths, since)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := c.Page()
+	var b bytes.Buffer
+	if err := p.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	return p, b.String()
+}
+
+// file writes lines to a file of its own.
+func file(t testing.TB, lines ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "in.jsonl")
+	text := strings.Join(lines, "\n")
+	if text != "" {
+		text += "\n"
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// says fails for each text that the page lacks.
+func says(t *testing.T, page string, texts ...string) {
+	t.Helper()
+	plain := plainText(page)
+	for _, text := range texts {
+		if !strings.Contains(plain, text) {
+			t.Errorf("the page does not say %q", text)
+		}
+	}
+}
+
+var markup = regexp.MustCompile(`(?s)<(script|style).*?</(script|style)>|<[^>]*>`)
+
+func plainText(page string) string {
+	return strings.Join(strings.Fields(html.UnescapeString(markup.ReplaceAllString(page, ""))), " ")
+}
+
+// A plain count of the same alerts, made without this package.
+type plainCount struct {
+	kinds     map[string]int64
+	all       int64
+	keys      map[string]bool // with alarms
+	incidents map[string]bool
+	single    int
+}
+
+func countPlainly(t testing.TB, path string, from time.Time) plainCount {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	c := plainCount{map[string]int64{}, 0, map[string]bool{}, map[string]bool{}, 0}
+	var all []map[string]any
+	members := map[string]bool{}
+	in := bufio.NewScanner(f)
+	in.Buffer(nil, 1<<20)
+	for in.Scan() {
+		var r map[string]any
+		if err := json.Unmarshal(in.Bytes(), &r); err != nil {
+			t.Fatal(err)
+		}
+		at, err := time.Parse(time.RFC3339, r["time"].(string))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at.Before(from) {
+			continue
+		}
+		all = append(all, r)
+		if list, ok := r["members"].([]any); ok {
+			for _, m := range list {
+				m := m.(map[string]any)
+				members[m["key"].(string)+m["time"].(string)] = true
+			}
+		}
+	}
+	for _, r := range all {
+		kind := r["kind"].(string)
+		c.kinds[kind]++
+		c.all++
+		switch kind {
+		case "incident":
+			c.incidents[r["id"].(string)] = true
+		case "novelty", "change", "silent", "outlier":
+			c.keys[r["key"].(string)] = true
+			if r["incident"] == nil && !members[r["key"].(string)+r["time"].(string)] {
+				c.single++
+			}
+		}
+	}
+	return c
+}
+
+func TestCountsAreThoseOfTheAlerts(t *testing.T) {
+	path, estimates := fleet{keys: 300, weeks: 2, every: 6 * time.Hour, perWeek: 1.5, incidents: true}.write(t, t.TempDir())
+	end := began.Add(14 * 24 * time.Hour)
+	for name, since := range map[string]Since{"all": {}, "a week": {Last: 7 * 24 * time.Hour}, "a date": {From: end.Add(-36 * time.Hour)}} {
+		t.Run(name, func(t *testing.T) {
+			from := since.From
+			if since.Last > 0 {
+				from = lastOf(t, path, estimates).Add(-since.Last)
+			}
+			want := countPlainly(t, path, from)
+			p, page := pageOf(t, since, path, estimates)
+			got := map[string]int64{}
+			for _, c := range p.Counts {
+				got[strings.TrimSuffix(c.Name, " records")] = c.N
+				says(t, page, fmt.Sprintf("%s%s", c.Name, grouped(c.N)))
+			}
+			if fmt.Sprint(got) != fmt.Sprint(want.kinds) {
+				t.Errorf("kinds %v, want %v", got, want.kinds)
+			}
+			alarms := want.kinds["novelty"] + want.kinds["change"] + want.kinds["silent"] + want.kinds["outlier"]
+			if p.Alerts != want.all || p.Alarms != alarms || p.Alarmed != len(want.keys) || p.IncidentCount != len(want.incidents) || p.SingleCount != want.single {
+				t.Errorf("%d alerts, %d alarms, %d keys, %d incidents, %d single; want %d, %d, %d, %d, %d",
+					p.Alerts, p.Alarms, p.Alarmed, p.IncidentCount, p.SingleCount, want.all, alarms, len(want.keys), len(want.incidents), want.single)
+			}
+			if p.Keys != 300 {
+				t.Errorf("%d keys known, want 300", p.Keys)
+			}
+			says(t, page, fmt.Sprintf("%d incidents, %s alarms on %d of 300 keys", p.IncidentCount, grouped(p.Alarms), p.Alarmed))
+			rows := 0
+			for _, g := range p.Map.Groups {
+				rows += g.Alarms
+			}
+			if int64(rows) != p.Alarms || int64(len(p.Rows)+p.RowsLeft) != p.Alarms {
+				t.Errorf("groups have %d alarms, the table %d and %d more; want %d", rows, len(p.Rows), p.RowsLeft, p.Alarms)
+			}
+		})
+	}
+}
+
+// lastOf is the last time in files.
+func lastOf(t *testing.T, paths ...string) (last time.Time) {
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			var r struct{ Time time.Time }
+			if err := json.Unmarshal([]byte(line), &r); err != nil {
+				t.Fatal(err)
+			}
+			if r.Time.After(last) {
+				last = r.Time
+			}
+		}
+	}
+	return last
+}
+
+// Records out of order make the same page.
+func TestOrderDoesNotMatter(t *testing.T) {
+	path, _ := fleet{keys: 60, weeks: 2, perWeek: 2}.write(t, t.TempDir())
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	for i, j := 0, len(lines)-1; i < j; i, j = i+1, j-1 {
+		lines[i], lines[j] = lines[j], lines[i]
+	}
+	_, a := pageOf(t, Since{}, file(t, strings.Split(strings.TrimSpace(string(text)), "\n")...))
+	_, b := pageOf(t, Since{}, file(t, lines...))
+	if a != b {
+		t.Error("the page depends on the order of the records")
+	}
+}
+
+// hostile is what a key or a message must not do to the page.
+const hostile = `</script><img src=x onerror="document.title='injected'">{{.}}` + "\u2028`${1}`<!--"
+
+func TestTextOfRecordsIsNoMarkup(t *testing.T) {
+	quoted, _ := json.Marshal(hostile)
+	var all []string
+	for i := range 3 {
+		at := began.Add(time.Duration(i) * time.Hour).Format(time.RFC3339)
+		all = append(all,
+			fmt.Sprintf(`{"key":%s,"time":%q,"kind":"novelty","id":%s,"score":9,"threshold":4,"size":8,"message":%s}`, quoted, at, quoted, quoted),
+			fmt.Sprintf(`{"key":%s,"time":%q,"kind":"silent","id":%s,"start":%q,"message":%s}`, quoted, at, quoted, at, quoted),
+			fmt.Sprintf(`{"key":%s,"time":%q,"kind":%s,"id":"x"}`, quoted, at, quoted),
+			fmt.Sprintf(`{"key":%s,"time":%q,"kind":"incident","id":%s,"state":%s,"page":true,"start":%q,"group":%s,"keys":2,"members":[{"key":%s,"time":%q,"score":9,"size":8,"p":0.9}],"expected":0.1,"score":7,"message":%s}`, quoted, at, quoted, quoted, at, quoted, quoted, at, quoted),
+			fmt.Sprintf(`{"key":%s,"time":%q,"id":%s,"n":1,"x":1,"predicted":{"mean":1,"sd":1},"detect":{"score":9,"alarm":"novelty","usual":{"mean":1,"sd":1}}}`, quoted, at, quoted),
+		)
+	}
+	p, page := pageOf(t, Since{}, file(t, all...))
+	if p.Alarms != 6 || p.IncidentCount != 1 || p.SeriesKeys != 1 {
+		t.Errorf("%d alarms, %d incidents, %d series", p.Alarms, p.IncidentCount, p.SeriesKeys)
+	}
+	if strings.Contains(page, "<img") || strings.Count(page, "<script") != 3 || strings.Count(page, "</script") != 3 || strings.Contains(page, "<!--") {
+		t.Error("text of a record is markup of the page")
+	}
+	says(t, page, `<img src=x onerror="document.title='injected'">`)
+	var data struct {
+		Keys []struct {
+			Key    string
+			Alarms [][]float64
+			Series struct{ T, X []float64 }
+		}
+	}
+	if err := json.Unmarshal([]byte(p.Data), &data); err != nil {
+		t.Fatal(err)
+	}
+	if len(data.Keys) != 1 || len(data.Keys[0].Alarms) != 6 || len(data.Keys[0].Series.T) != 3 || len(data.Keys[0].Series.X) != 3 {
+		t.Errorf("data %+v", data)
+	}
+}
+
+// The page loads nothing: no place on the web is named in it.
+func TestPageStandsAlone(t *testing.T) {
+	alerts, estimates := fleet{keys: 20, weeks: 1, every: time.Hour, perWeek: 3, incidents: true}.write(t, t.TempDir())
+	_, page := pageOf(t, Since{}, alerts, estimates)
+	for _, s := range []string{"http:", "https:", "src=", "@import", "url(", "<link"} {
+		if strings.Contains(page, s) {
+			t.Errorf("the page has %s", s)
+		}
+	}
+	if !strings.Contains(page, "Copyright (c) 2022 Leon Sorokin") {
+		t.Error("the licence of the chart is not on the page")
+	}
+}
+
+func TestPageIsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes 60,000 alerts")
+	}
+	path := filepath.Join(t.TempDir(), "alerts.jsonl")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := bufio.NewWriter(f)
+	const n = 60_000
+	for i := range n {
+		at := began.Add(time.Duration(i%50000) * time.Minute).Format(time.RFC3339)
+		fmt.Fprintf(out, `{"key":"site-%d/pump-%d","time":%q,"kind":"novelty","id":"in.csv:%d","start":%q,"score":%d.5,"threshold":4.2,"x":1,"size":%d.25,"message":"%s"}`+"\n", i%300, i%30000, at, i, at, i%50, i%70, strings.Repeat("long ", 200))
+	}
+	if err := out.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	p, page := pageOf(t, Since{}, path)
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	if len(page) > 5e6 {
+		t.Errorf("%d bytes", len(page))
+	}
+	t.Logf("%d bytes, %d MB from the system", len(page), m.Sys>>20)
+	inGroups := p.Map.AlarmsLeft
+	for _, g := range p.Map.Groups {
+		inGroups += g.Alarms
+	}
+	if inGroups != n || p.Map.GroupsLeft == 0 {
+		t.Errorf("groups have %d alarms, %d groups are left out", inGroups, p.Map.GroupsLeft)
+	}
+	if p.Alarms != n || len(p.Rows) != maxRows || p.RowsLeft != n-maxRows || p.Map.Shown != shownKeys || p.Map.Left != 30000-shownKeys {
+		t.Errorf("%d alarms, %d rows and %d left, %d keys on the map and %d left", p.Alarms, len(p.Rows), p.RowsLeft, p.Map.Shown, p.Map.Left)
+	}
+	says(t, page, "29,000 more keys with alarms have no row.", fmt.Sprintf("%s more groups have no row, with %s alarms.", grouped(int64(p.Map.GroupsLeft)), grouped(int64(p.Map.AlarmsLeft))), "The 1,000 largest of 60,000 alarms, by size. 59,000 are not in the table.")
+}
+
+func alertLine(key, kind, id string, minute int, score float64) string {
+	at := began.Add(time.Duration(minute) * time.Minute).Format(time.RFC3339)
+	return fmt.Sprintf(`{"key":%q,"time":%q,"kind":%q,"id":%q,"start":%q,"score":%g,"threshold":4,"size":3,"message":"%s: x"}`, key, at, kind, id, at, score, key)
+}
+
+func TestNotesOnTheInput(t *testing.T) {
+	estimate := func(key string, minute int) string {
+		return fmt.Sprintf(`{"key":%q,"time":%q,"id":"a:1","n":1,"x":1,"predicted":{"mean":null,"sd":null},"detect":{"alarm":null}}`, key, began.Add(time.Duration(minute)*time.Minute).Format(time.RFC3339))
+	}
+	smoothedOrPlain := strings.Replace(estimate("plain", 1), `,"detect":{"alarm":null}`, "", 1)
+	for _, c := range []struct {
+		name  string
+		files [][]string
+		since Since
+		says  []string
+	}{
+		{"nothing", [][]string{{}}, Since{}, []string{"0 incidents, 0 alarms on 0 keys", "There are no alerts in this period", "in.jsonl is empty", "No record has a time"}},
+		{"no alerts", [][]string{{estimate("a", 1)}}, Since{}, []string{"0 alarms on 0 of 1 key", "There are no alerts"}},
+		{"no detection", [][]string{{smoothedOrPlain}}, Since{}, []string{"0 alarms on 0 of 1 key"}},
+		{"no incidents", [][]string{{alertLine("a", "novelty", "1", 1, 5)}}, Since{}, []string{"The alerts have no incidents", "incidents: true", "1 alarm is in no incident"}},
+		{"delivered twice", [][]string{{alertLine("a", "novelty", "1", 1, 5), alertLine("a", "novelty", "1", 1, 5)}}, Since{}, []string{"2 alarms on 1 key", "1 alert came twice. It is counted twice."}},
+		{"two configs", [][]string{{alertLine("a", "novelty", "1", 1, 5)}, {alertLine("a", "novelty", "1", 1, 6), alertLine("a", "change", "1", 1, 6)}}, Since{}, []string{"3 alarms on 1 key", "the alerts of two configs"}},
+		{"without a time", [][]string{{`{"key":"a","time":null,"kind":"novelty","id":"1"}`, alertLine("b", "novelty", "1", 1, 5)}}, Since{}, []string{"2 alarms on 2 keys", "1 alert has no time"}},
+		{"all without a time", [][]string{{`{"key":"a","kind":"novelty","id":"1","x":[1,2],"usual":{"mean":[1,2],"sd":[1,1]},"size":3}`}}, Since{}, []string{"1 alarm on 1 key"}},
+		{"estimates lack a key", [][]string{{alertLine("a", "novelty", "1", 1, 5), alertLine("b", "novelty", "1", 1, 5)}, {estimate("a", 1)}}, Since{}, []string{"The estimates lack 1 key that has alarms", "1 key with alarms has none"}},
+		{"since", [][]string{{alertLine("a", "novelty", "1", 1, 5), alertLine("a", "novelty", "1", 100, 5)}}, Since{Last: time.Hour}, []string{"1 alarm on 1 key", "1 record is before the period"}},
+		{"silent", [][]string{{alertLine("a", "silent", "1", 1, 5), alertLine("b", "silent", "1", 1, 5), alertLine("b", "recovered", "1", 9, 5), alertLine("a", "recovered", "1", 0, 5)}}, Since{}, []string{"1 key is silent", "1 key fell silent and has not spoken since", "2 alarms on 2 keys"}},
+		{"spoke again", [][]string{{alertLine("b", "silent", "1", 1, 5), alertLine("b", "recovered", "1", 9, 5)}}, Since{}, []string{"None is silent at the end. 1 silence is over."}},
+		{"a kind to come", [][]string{{alertLine("b", "digest", "1", 1, 5)}}, Since{}, []string{"0 alarms on 0 keys", "digest1"}},
+		{"merged", [][]string{{
+			`{"key":"s","time":"2026-01-05T00:10:00Z","kind":"incident","id":"i","state":"merged","page":true,"group":"s","keys":3,"score":5}`,
+			`{"key":"s","time":"2026-01-05T00:09:00Z","kind":"incident","id":"i","state":"opened","page":true,"group":"s","keys":3,"score":5}`,
+			`{"key":"","time":"2026-01-05T00:11:00Z","kind":"incident","id":"j","state":"opened","page":true,"group":"","keys":3,"score":5}`,
+		}}, Since{}, []string{"1 incident, 0 alarms", "1 incident is a page, 1 is open", "3 keys of all keys alarmed", "1 other was merged"}},
+		{"records of one time", [][]string{{
+			`{"key":"s","time":"2026-01-05T00:10:00Z","kind":"incident","id":"i","state":"closed","page":true,"start":"2026-01-05T00:10:00Z","end":"2026-01-05T00:10:00Z","group":"s","keys":20,"alarmed":9,"members":[{"key":"s/a","time":"2026-01-05T00:10:00Z","score":9,"size":2,"p":0.9}],"score":5}`,
+			`{"key":"s","time":"2026-01-05T00:10:00Z","kind":"incident","id":"i","state":"update","page":true,"start":"2026-01-05T00:10:00Z","group":"s","keys":20,"alarmed":7,"score":5}`,
+			`{"key":"s","time":"2026-01-05T00:10:00Z","kind":"incident","id":"i","state":"opened","page":true,"start":"2026-01-05T00:10:00Z","group":"s","keys":20,"alarmed":3,"score":5}`,
+		}}, Since{}, []string{"1 incident, 0 alarms", "0 are open", "9 keys of s alarmed", "9 of 20 keys", "1 member of 9", "incident records3"}},
+		{"times far apart", [][]string{{strings.Replace(alertLine("a", "novelty", "1", 1, 5), "2026", "0001", 2), strings.Replace(alertLine("a", "novelty", "1", 1, 5), "2026", "9999", 2)}}, Since{}, []string{"2 alarms on 1 key"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var paths []string
+			for _, lines := range c.files {
+				paths = append(paths, file(t, lines...))
+			}
+			_, page := pageOf(t, c.since, paths...)
+			says(t, page, c.says...)
+		})
+	}
+}
+
+func TestWhatIsNoRecord(t *testing.T) {
+	for name, c := range map[string]struct{ line, says string }{
+		"text":       {"hello", "line 1 is neither an alert nor an estimate: it is no JSON object"},
+		"a list":     {"[1]", "line 1 is neither"},
+		"an object":  {`{"key":"a","value":1}`, "it has neither kind nor prediction"},
+		"no key":     {`{"kind":"novelty"}`, "it has no key"},
+		"a number":   {`{"key":7,"kind":"novelty"}`, "key is a number"},
+		"a cut line": {`{"key":"a","time":"2026-01-05T00:00:00Z","kind":"nov`, "it is "},
+		"wrong time": {`{"key":"a","time":"yesterday","kind":"novelty"}`, `the time "yesterday" is not RFC 3339`},
+		"smoothed":   {`{"key":"a","time":"2026-01-05T00:00:00Z","id":"a/1","session":{"start":"2026-01-05T00:00:00Z"}}`, "smoothed record"},
+		"incident":   {`{"key":"a","time":"2026-01-05T00:00:00Z","kind":"incident","members":7}`, "members is a number"},
+	} {
+		_, err := Files(t.Context(), []string{file(t, c.line)}, Since{})
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := Files(t.Context(), []string{file(t, alertLine("a", "novelty", "1", 1, 5), "oops", alertLine("a", "novelty", "2", 2, 5))}, Since{}); err == nil || !strings.Contains(err.Error(), "line 2") {
+		t.Errorf("a broken line in the middle: %v", err)
+	}
+	_, page := pageOf(t, Since{}, file(t, alertLine("a", "novelty", "1", 1, 5), `{"key":"a","time":"2026-01-05T00:0`))
+	says(t, page, "The last line of in.jsonl is cut off, and left out", "1 alarm on 1 key")
+}
+
+// A series keeps its extremes and its alarms, and breaks where nothing came.
+func TestSeriesKeepsExtremes(t *testing.T) {
+	var s series
+	at := began
+	for i := range 20000 {
+		at = at.Add(time.Minute)
+		if i == 7000 {
+			at = at.Add(24 * time.Hour)
+		}
+		e := Estimate{Time: at, X: float64(i % 10), Score: 1}
+		switch i {
+		case 5003:
+			e.X = 1000
+		case 12001:
+			e.X = -1000
+		case 15000:
+			e.Alarm = true
+			e.X = 4.5
+		case 17000:
+			e.Score = 99
+		}
+		s.add(&e, maxKeyPoints)
+	}
+	var out struct {
+		Seen        int
+		T, X, Score []float64
+		Gaps        []int
+	}
+	if err := json.Unmarshal(s.append(nil, 300), &out); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(out.T); n < 150 || n > 450 || len(out.X) != n || out.Seen != 20000 || len(out.Gaps) != 1 {
+		t.Errorf("%d points of %d, %d gaps", n, out.Seen, len(out.Gaps))
+	}
+	for _, want := range []float64{1000, -1000, 4.5} {
+		found := false
+		for _, x := range out.X {
+			found = found || x == want
+		}
+		if !found {
+			t.Errorf("%g is lost", want)
+		}
+	}
+	found := false
+	for _, x := range out.Score {
+		found = found || x == 99
+	}
+	if !found {
+		t.Error("the largest score is lost")
+	}
+}
+
+// HAFVF_REPORT_SAMPLES names a folder for made-up fleets, to measure with and to look at.
+func TestSamples(t *testing.T) {
+	dir := os.Getenv("HAFVF_REPORT_SAMPLES")
+	if dir == "" {
+		t.Skip("HAFVF_REPORT_SAMPLES names no folder")
+	}
+	for name, f := range map[string]fleet{
+		"50":   {keys: 50, weeks: 8, every: time.Hour, perWeek: .6, incidents: true},
+		"5000": {keys: 5000, weeks: 8, every: time.Hour, perWeek: .8, incidents: true},
+		"1e6":  {keys: 20000, weeks: 8, perWeek: 6, incidents: true},
+	} {
+		to := filepath.Join(dir, name)
+		if err := os.MkdirAll(to, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		f.write(t, to)
+	}
+}

@@ -1,0 +1,215 @@
+package report
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// A point is an observation of a series. NaN stands for no number.
+type point struct {
+	at                 float64 // Unix seconds
+	x                  float64
+	predicted, usual   struct{ mean, sd float64 }
+	score, threshold   float32
+	alarm, afterSilent bool // nothing came for long before it
+}
+
+// A series is a part of the observations of a key: the extremes and the alarms.
+type series struct {
+	points   []point
+	unsorted bool
+	step     float64 // about the median step, in seconds
+	steps    int
+	seen     int
+}
+
+const (
+	maxKeyPoints = 4096 // of a key, while they are gathered
+	minKeyPoints = 128
+)
+
+// add adds an observation, and thins the series when it has limit points.
+func (s *series) add(e *Estimate, limit int) {
+	p := point{at: float64(e.Time.UnixMilli()) / 1e3, x: e.X, score: float32(e.Score), threshold: float32(e.Threshold), alarm: e.Alarm}
+	p.predicted.mean, p.predicted.sd = e.Predicted.Mean, e.Predicted.SD
+	p.usual.mean, p.usual.sd = e.Usual.Mean, e.Usual.SD
+	s.seen++
+	if n := len(s.points); n > 0 {
+		step := p.at - s.points[n-1].at
+		switch {
+		case step < 0:
+			s.unsorted = true
+		case step > 0:
+			p.afterSilent = s.steps > 20 && step > 10*s.step
+			s.steps++
+			switch { // a median in the stream: it goes up as often as down
+			case s.steps == 1:
+				s.step = step
+			case step > s.step:
+				s.step *= 1.05
+			case step < s.step:
+				s.step /= 1.05
+			}
+		}
+	}
+	s.points = append(s.points, p)
+	if len(s.points) >= limit {
+		s.thin(limit / 2)
+	}
+}
+
+// thin leaves about n points: of equal stretches of time the least and the largest value, the
+// largest score, and every alarm.
+func (s *series) thin(n int) {
+	if s.unsorted {
+		slices.SortStableFunc(s.points, func(a, b point) int {
+			switch {
+			case a.at < b.at:
+				return -1
+			case a.at > b.at:
+				return 1
+			}
+			return 0
+		})
+		s.unsorted = false
+	}
+	if len(s.points) <= n {
+		return
+	}
+	first := s.points[0].at
+	width := (s.points[len(s.points)-1].at - first) / float64(max(1, n/3))
+	kept, at := s.points[:0], 0
+	for at < len(s.points) {
+		end := at + 1
+		bucket := math.Floor((s.points[at].at - first) / width)
+		for end < len(s.points) && math.Floor((s.points[end].at-first)/width) == bucket {
+			end++
+		}
+		low, high, score := at, at, at
+		for i := at; i < end; i++ {
+			p := &s.points[i]
+			if !(s.points[low].x <= p.x) {
+				low = i
+			}
+			if !(s.points[high].x >= p.x) {
+				high = i
+			}
+			if !(s.points[score].score >= p.score) {
+				score = i
+			}
+		}
+		alarms := 0
+		for i := at; i < end; i++ {
+			p := s.points[i]
+			if p.alarm && alarms < 8 {
+				alarms++
+			} else if i != low && i != high && i != score && !p.afterSilent {
+				continue
+			}
+			kept = append(kept, p)
+		}
+		at = end
+	}
+	s.points = kept
+}
+
+// append appends the series as JSON: columns, without those that have no number.
+func (s *series) append(b []byte, n int) []byte {
+	s.thin(n)
+	least, largest := math.Inf(1), math.Inf(-1)
+	for _, p := range s.points {
+		if !math.IsNaN(p.x) {
+			least, largest = min(least, p.x), max(largest, p.x)
+		}
+	}
+	// A value is written as finely as a picture of 4,000 pixels could show it.
+	fine := 6
+	if spread := largest - least; spread > 0 && !math.IsInf(spread, 0) {
+		fine = min(max(int(math.Ceil(-math.Log10(spread/4000))), 0), 300)
+	}
+	value := func(b []byte, v float64) []byte {
+		switch {
+		case math.IsNaN(v) || math.IsInf(v, 0):
+			return append(b, "null"...)
+		case fine > 12 || math.Abs(v) >= 1e15:
+			return strconv.AppendFloat(b, v, 'g', 5, 64)
+		}
+		at := len(b)
+		b = strconv.AppendFloat(b, v, 'f', fine, 64)
+		return trimmed(b, at)
+	}
+	b = append(b, `{"seen":`...)
+	b = strconv.AppendInt(b, int64(s.seen), 10)
+	b = append(b, `,"t":[`...)
+	last := 0.0
+	for i, p := range s.points {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		at := len(b)
+		b = trimmed(strconv.AppendFloat(b, p.at-last, 'f', 3, 64), at)
+		last = p.at
+	}
+	b = append(b, ']')
+	column := func(name string, get func(*point) float64, write func([]byte, float64) []byte) {
+		there := slices.ContainsFunc(s.points, func(p point) bool { v := get(&p); return !math.IsNaN(v) && !math.IsInf(v, 0) })
+		if !there {
+			return
+		}
+		b = append(b, `,"`...)
+		b = append(b, name...)
+		b = append(b, `":[`...)
+		for i := range s.points {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = write(b, get(&s.points[i]))
+		}
+		b = append(b, ']')
+	}
+	short := func(b []byte, v float64) []byte {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return append(b, "null"...)
+		}
+		at := len(b)
+		return trimmed(strconv.AppendFloat(b, v, 'f', 1, 64), at)
+	}
+	column("x", func(p *point) float64 { return p.x }, value)
+	column("um", func(p *point) float64 { return p.usual.mean }, value)
+	column("us", func(p *point) float64 { return p.usual.sd }, value)
+	column("pm", func(p *point) float64 { return p.predicted.mean }, value)
+	column("ps", func(p *point) float64 { return p.predicted.sd }, value)
+	column("score", func(p *point) float64 { return float64(p.score) }, short)
+	column("from", func(p *point) float64 { return float64(p.threshold) }, short)
+	b = append(b, `,"gaps":[`...)
+	gaps := 0
+	for i, p := range s.points {
+		if p.afterSilent {
+			if gaps++; gaps > 1 {
+				b = append(b, ',')
+			}
+			b = strconv.AppendInt(b, int64(i), 10)
+		}
+	}
+	return append(b, "]}"...)
+}
+
+// trimmed is b without the zeros behind the point of the number that begins at that place.
+func trimmed(b []byte, at int) []byte {
+	if slices.Contains(b[at:], '.') {
+		for b[len(b)-1] == '0' {
+			b = b[:len(b)-1]
+		}
+		if b[len(b)-1] == '.' {
+			b = b[:len(b)-1]
+		}
+	}
+	if string(b[at:]) == "-0" {
+		return append(b[:at], '0')
+	}
+	return b
+}
+
+func fromUnix(s int64) time.Time { return time.Unix(s, 0).UTC() }

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"html"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A run's alerts make the page that a run of its config makes, and its counts are those of the
+// alerts.
+func TestReport(t *testing.T) {
+	var in strings.Builder
+	in.WriteString("key,time,x\n")
+	for i := range 3000 {
+		for _, key := range []string{"site/a", "site/b"} {
+			x := 10 + float64(i*7%11)/10
+			if key == "site/b" && i == 2500 {
+				x = 90
+			}
+			fmt.Fprintf(&in, "%s,2026-01-%02dT%02d:%02d:00Z,%g\n", key, 1+i/288, i/12%24, i%12*5, x)
+		}
+	}
+	dir := folder(t, map[string]string{
+		"in.csv": in.String(),
+		"c.yaml": "model: {family: normal, prior: auto}\ndetect: true\nsource: {csv: {path: in.csv}}\nsink: {jsonl: {path: out.jsonl}}\nalerts: {jsonl: {path: alerts.jsonl}}\n",
+	})
+	if code, _, stderr := program.Run(t, dir, "", "run", "c.yaml"); code != 0 {
+		t.Fatal(stderr)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "alerts.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	alarms := 0
+	for line := range strings.Lines(string(text)) {
+		if !json.Valid([]byte(line)) {
+			t.Fatal(line)
+		}
+		alarms++
+	}
+	if alarms == 0 {
+		t.Fatal("the run has raised no alarm")
+	}
+	for _, c := range []struct {
+		args  string
+		alarm int
+		says  string
+	}{
+		{"report alerts.jsonl out.jsonl -o page.html", alarms, "Not known: alerts and estimates do not tell what the budgets kept back."},
+		{"report out.jsonl alerts.jsonl -o page.html", alarms, `<dt>keys known</dt><dd><data value="2">2</data>`},
+		{"report -o page.html c.yaml", alarms, "muted, because the key had spent its budget"},
+		{"report -o page.html c.yaml --set detect.min_change=1e9", 0, "There are no alerts in this period"},
+		{"report alerts.jsonl -o page.html --since 2027-01-01", 0, "There are no alerts in this period"},
+		{"report c.yaml -o page.html --since 1m", 0, "There are no alerts in this period"},
+	} {
+		code, _, stderr := program.Run(t, dir, "", strings.Fields(c.args)...)
+		if code != 0 {
+			t.Errorf("hafvf %s: exit %d: %s", c.args, code, stderr)
+			continue
+		}
+		page, err := os.ReadFile(filepath.Join(dir, "page.html"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, says := range []string{fmt.Sprintf(`<data value="%d">%d</data> alarm`, c.alarm, c.alarm), c.says} {
+			if !strings.Contains(string(page), says) {
+				t.Errorf("hafvf %s: the page does not say %q", c.args, says)
+			}
+		}
+	}
+}
+
+// The page of a config has the incidents that its run writes to the alerts.
+func TestReportOfIncidents(t *testing.T) {
+	noise := rand.New(rand.NewPCG(1, 2))
+	var in strings.Builder
+	in.WriteString("key,time,x\n")
+	began := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
+	for n := range 10 * 144 {
+		for k := range 40 {
+			x := 50 + noise.NormFloat64()
+			if k < 20 && k%3 > 0 && n >= 1000 && n < 1030 {
+				x += 14
+			}
+			fmt.Fprintf(&in, "s%d/h%d:cpu,%s,%.3f\n", k/20, k, began.Add(time.Duration(n)*10*time.Minute).Format(time.RFC3339), x)
+		}
+	}
+	dir := folder(t, map[string]string{
+		"in.csv": in.String(),
+		"c.yaml": "model: {family: normal, prior: auto}\ndetect: true\nincidents: true\nsource: {csv: {path: in.csv}}\nsink: none\nalerts: {jsonl: {path: alerts.jsonl}}\n",
+	})
+	if code, _, stderr := program.Run(t, dir, "", "run", "c.yaml"); code != 0 {
+		t.Fatal(stderr)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "alerts.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// An alarm that was told before its incident was found does not name it. The incident's
+	// members do.
+	type member struct{ Key, Time string }
+	messages, members := map[string]string{}, map[member]bool{}
+	alarms, outside := 0, map[member]int{}
+	for line := range strings.Lines(string(text)) {
+		var a struct {
+			ID, Kind, State, Message, Incident, Key, Time string
+			Members                                       []member
+		}
+		if err := json.Unmarshal([]byte(line), &a); err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case a.Kind == "incident" && a.State == "closed":
+			messages[a.ID] = a.Message
+			for _, m := range a.Members {
+				members[m] = true
+			}
+		case a.Kind != "incident":
+			alarms++
+			if a.Incident == "" {
+				outside[member{a.Key, a.Time}]++
+			}
+		}
+	}
+	single := 0
+	for m, n := range outside {
+		if !members[m] {
+			single += n
+		}
+	}
+	if len(messages) == 0 || single == alarms {
+		t.Fatalf("%d incidents; %d of %d alarms are outside", len(messages), single, alarms)
+	}
+	for _, args := range []string{"report alerts.jsonl -o page.html", "report c.yaml -o page.html"} {
+		code, _, stderr := program.Run(t, dir, "", strings.Fields(args)...)
+		if code != 0 {
+			t.Fatalf("hafvf %s: exit %d: %s", args, code, stderr)
+		}
+		text, err := os.ReadFile(filepath.Join(dir, "page.html"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		page := html.UnescapeString(string(text))
+		for _, says := range append(slices.Collect(maps.Values(messages)),
+			fmt.Sprintf(`<h1><data value="%d">`, len(messages)), fmt.Sprintf(`<data value="%d">%d</data> alarms on`, alarms, alarms), fmt.Sprintf(`<data value="%d">%d</data> alarms are in no incident`, single, single)) {
+			if !strings.Contains(page, says) {
+				t.Errorf("hafvf %s: the page does not say %q", args, says)
+			}
+		}
+	}
+}
+
+func TestReportExitCodes(t *testing.T) {
+	const alert = `{"key":"a","time":"2026-01-01T00:00:00Z","kind":"novelty","id":"in.csv:2","score":9,"size":8}` + "\n"
+	dir := folder(t, map[string]string{
+		"in.csv":       goodCSV,
+		"alerts.jsonl": alert,
+		"alerts.json":  alert,
+		"empty.jsonl":  "",
+		"text.jsonl":   "hello\n",
+		"notes.txt":    "hello\n",
+		"ok.yaml":      goodYAML,
+		"detect.yaml":  goodYAML + "detect: true\n",
+		"bad.yaml":     "model: {famly: normal}\n",
+		"topics.yaml":  "model: {family: normal}\ndetect: true\nsource: {kafka: {brokers: [b], topics: [in], group: g}}\n",
+	})
+	for link, to := range map[string]string{"link.html": "alerts.jsonl", "source.html": "in.csv"} {
+		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		args   string
+		code   int
+		stderr string
+	}{
+		{"report alerts.jsonl -o a.html", 0, "0 incidents, 1 alarm of 1 key: a.html, 0.1 MB"},
+		{"report alerts.json -o a.html", 0, "1 alarm"},
+		{"report - -o a.html", 0, "1 alarm"},
+		{"report empty.jsonl -o a.html", 0, "0 alarms"},
+		{"report alerts.jsonl -o a.html --since 7d", 0, "1 alarm"},
+		{"report", 2, "requires at least 1 arg"},
+		{"report alerts.jsonl", 2, "report needs -o FILE.html"},
+		{"report alerts.jsonl -o alerts.jsonl", 2, "alerts.jsonl is what is read"},
+		{"report alerts.jsonl -o ./link.html", 2, "link.html is what is read"},
+		{"report detect.yaml -o source.html", 2, "source.html is what is read"},
+		{"report detect.yaml -o detect.yaml", 2, "detect.yaml is what is read"},
+		{"report alerts.jsonl -o .", 2, ". is a folder"},
+		{"report alerts.jsonl -o a.html --since soon", 2, `--since: "soon" is neither a time span`},
+		{"report - -o a.html --since 7d", 2, "standard input comes once"},
+		{"report alerts.jsonl detect.yaml -o a.html", 2, "either one config, or files"},
+		{"report alerts.jsonl -o a.html --set top=1", 2, "--set is for a config"},
+		{"report ok.yaml -o a.html", 2, "without detect there are no alarms"},
+		{"report bad.yaml -o a.html", 2, `did you mean "family"?`},
+		{"report topics.yaml -o a.html", 2, "not over Kafka"},
+		{"report none.yaml -o a.html", 2, "none.yaml"},
+		{"report none.jsonl -o a.html", 1, "none.jsonl"},
+		{"report text.jsonl -o a.html", 1, "text.jsonl, line 1 is neither an alert nor an estimate"},
+		{"report notes.txt -o a.html", 1, "notes.txt, line 1 is neither an alert nor an estimate"},
+		{"report in.csv -o a.html", 1, "read from JSON Lines, not csv"},
+		{"report alerts.jsonl -o none/a.html", 1, "none/a.html cannot be written"},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			code, _, stderr := program.Run(t, dir, alert, strings.Fields(c.args)...)
+			if code != c.code || !strings.Contains(stderr, c.stderr) {
+				t.Errorf("exit %d, want %d; standard error: %s", code, c.code, stderr)
+			}
+		})
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "alerts.jsonl")); err != nil || string(text) != alert {
+		t.Errorf("the alerts are %q, %v", text, err)
+	}
+}
