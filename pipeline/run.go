@@ -77,6 +77,9 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	}
 	if r.Watch != nil {
 		graph, state.watch = graph.watched(), r.Watch
+		if state.grouping, err = newGrouping(graph); err != nil {
+			return s, err
+		}
 	}
 	state.beginAnew, state.migrate = r.BeginAnew, r.Migrate
 	if err := state.open(ctx, graph); err != nil {
@@ -105,7 +108,12 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	if err := state.closeOutboxes(state.isStopped()); err != nil {
 		return s, err
 	}
+	grouped := state.grouping.end()
+	for i := range grouped.Events {
+		state.incident(&grouped.Events[i])
+	}
 	s = state.summary()
+	s.Grouped = grouped
 	s.detects, s.groups, s.warmUp, s.advice = graph.detects, graph.groups, graph.warmUp, graph.advice
 	s.WarmUps = state.account.WarmUps()
 	for i, pattern := range graph.patterns {
@@ -201,6 +209,7 @@ type run struct {
 	beginAnew bool // see Run
 	migrate   bool // see Run
 	watch     Watch
+	grouping  *grouping     // of a Watch; nil without incidents
 	folds     observe.Folds // of the source
 	turns     turnLog
 

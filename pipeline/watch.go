@@ -2,10 +2,12 @@ package pipeline
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
+	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/records"
@@ -56,6 +58,66 @@ func (w watching) build(s beam.Scope, _ records.Form, in transforms.Registered, 
 	return w.filter(s, in, transforms.Registered{Name: toWatch, Setting: settingText(encoding{Receivers: []receiver{everyone(w.receivers)}})}, batches)
 }
 
+// A grouping makes incidents of what a Watch sees, as transforms.Incidents does of what a run
+// writes.
+type grouping struct {
+	mu    sync.Mutex
+	fleet *incidents.Fleet
+	last  time.Time
+}
+
+// newGrouping returns the grouping of a graph, nil if its alarms are not grouped.
+func newGrouping(g *Graph) (*grouping, error) {
+	w, ok := g.transform.(watching)
+	if !ok || w.incidents == nil {
+		return nil, nil
+	}
+	cfg, err := w.incidents.Fleet()
+	if err != nil {
+		return nil, err
+	}
+	fleet, err := incidents.New(cfg)
+	return &grouping{fleet: fleet}, err
+}
+
+// add adds the alarms of an estimate. It does nothing on a nil grouping.
+func (g *grouping) add(key string, e *keyed.Estimate) {
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if e.Time.After(g.last) {
+		g.last = e.Time
+	}
+	if e.Pace != (keyed.Pace{}) {
+		g.fleet.Register(key, e.Time, e.Pace.Step, e.Pace.Budget)
+	}
+	alarm := func(t keyed.Told) {
+		g.fleet.Add(incidents.Alarm{ID: t.Of.ID, Key: key, Kind: t.Kind, Time: t.Of.Time, Score: t.Score, Size: t.Size})
+	}
+	if e.Silence != nil {
+		for _, t := range e.Silence.Alerts(key, e) {
+			if t.Kind != keyed.RecoveredAlarm {
+				alarm(t)
+			}
+		}
+	}
+	if e.Alarm != nil {
+		alarm(keyed.Told{Of: e, Alert: e.Alarm})
+	}
+}
+
+// end takes all alarms. Incidents of the last minutes stay open.
+func (g *grouping) end() incidents.Step {
+	if g == nil {
+		return incidents.Step{}
+	}
+	step := g.fleet.Advance(g.last)
+	step.Events = transforms.Together(step.Events)
+	return step
+}
+
 // everyone is a receiver of what goes to any receiver, or if there is none of all alarms.
 func everyone(all []receiver) (one receiver) {
 	if len(all) == 0 {
@@ -77,6 +139,7 @@ type watchEncoder struct {
 
 func (e *watchEncoder) Estimate(_ *transforms.Encoded, key string, of *keyed.Estimate) {
 	e.tally.records++
+	e.run.grouping.add(key, of)
 	e.run.watch(key, of, e.Receivers[0].told(key, of))
 }
 

@@ -52,7 +52,8 @@ type IncidentsConfig struct {
 	AtEnd bool
 }
 
-func (c IncidentsConfig) fleet() (incidents.Config, error) {
+// Fleet is the configuration of the fleet of all keys. The error says what is wrong.
+func (c IncidentsConfig) Fleet() (incidents.Config, error) {
 	zone, err := domain.Zone(c.Zone)
 	if err == nil && c.Lateness < 0 {
 		err = fmt.Errorf("lateness %v is negative", c.Lateness)
@@ -86,7 +87,7 @@ func IncidentsEncoded(s beam.Scope, cfg IncidentsConfig, out Registered, notices
 const fleetState = "fleet"
 
 func beginIncidents(s beam.Scope, cfg IncidentsConfig, col beam.PCollection) (beam.Scope, string) {
-	if _, err := cfg.fleet(); err != nil {
+	if _, err := cfg.Fleet(); err != nil {
 		panic("transforms.Incidents: " + err.Error())
 	}
 	if w := col.WindowingStrategy(); w.Fn.Kind != "GLO" {
@@ -231,7 +232,7 @@ func (fn *fleetNode) setUp(ctx context.Context, to *state.Value[[]byte], due *ti
 	if err := json.Unmarshal([]byte(fn.Config), &fn.cfg); err != nil {
 		return err
 	}
-	fn.fleet, err = fn.cfg.fleet()
+	fn.fleet, err = fn.cfg.Fleet()
 	return err
 }
 
@@ -336,7 +337,7 @@ func (fn *fleetNode) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provi
 		}
 		tell.alert(a.Key, t, Decision, a.Incident)
 	}
-	for _, e := range together(step.Events) {
+	for _, e := range Together(step.Events) {
 		tell.event(&e)
 	}
 	if !fn.cfg.AtEnd {
@@ -345,9 +346,9 @@ func (fn *fleetNode) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provi
 	return nil
 }
 
-// together makes one event of those that an incident has at one time, as keys that alarm together
+// Together makes one event of those that an incident has at one time, as keys that alarm together
 // have it grow several times. The watermark passes them together.
-func together(all []incidents.Event) (told []incidents.Event) {
+func Together(all []incidents.Event) (told []incidents.Event) {
 	last := map[string]int{} // in told, by id
 	for _, e := range all {
 		i, seen := last[e.ID]

@@ -17,7 +17,6 @@ import (
 
 	"hafvf/cmd/hafvf/backtest"
 	"hafvf/cmd/hafvf/report"
-	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
 	"hafvf/internal/times"
@@ -173,18 +172,7 @@ func reportRun(ctx context.Context, path, out string, set []string, since report
 	}
 	c := report.NewCollector(since.From)
 	tested := backtest.NewCollector(graph)
-	var grouping *incidents.Config
-	if i := cfg.Incidents; i != nil {
-		zone, err := time.LoadLocation(i.Zone) // which the config has checked
-		if err != nil {
-			return nil, err
-		}
-		grouping = &incidents.Config{Budget: i.Budget, Separators: i.Separators, Zone: zone}
-	}
-	watched, err := report.NewWatched(c, grouping)
-	if err != nil {
-		return nil, err
-	}
+	watched := report.NewWatched(c)
 	summary, err := o.execute(ctx, pipeline.Run{Graph: graph, Watch: func(key string, e *keyed.Estimate, told []keyed.Told) {
 		tested.Add(key, e, told)
 		watched.Watch(key, e, told)
@@ -192,7 +180,7 @@ func reportRun(ctx context.Context, path, out string, set []string, since report
 	if err != nil {
 		return nil, err
 	}
-	watched.End()
+	watched.End(summary.Grouped)
 	all, err := tested.Report(path, summary, nil)
 	if err != nil {
 		return nil, err

@@ -3,7 +3,6 @@ package report
 import (
 	"math"
 	"sync"
-	"time"
 
 	"hafvf/cmd/hafvf/output"
 	"hafvf/hafvf"
@@ -16,21 +15,11 @@ import (
 type Watched struct {
 	*Collector
 	mu     sync.Mutex
-	fleet  *incidents.Fleet // nil where alarms are not grouped
 	alerts []Alert
 }
 
-// NewWatched returns what gathers a run for a collector. Alarms are grouped as grouping says, and
-// not at all where it is nil.
-func NewWatched(c *Collector, grouping *incidents.Config) (*Watched, error) {
-	w := &Watched{Collector: c}
-	if grouping == nil {
-		return w, nil
-	}
-	fleet, err := incidents.New(*grouping)
-	w.fleet = fleet
-	return w, err
-}
+// NewWatched returns what gathers a run for a collector.
+func NewWatched(c *Collector) *Watched { return &Watched{Collector: c} }
 
 // Watch is a pipeline.Watch.
 func (w *Watched) Watch(name string, e *keyed.Estimate, told []keyed.Told) {
@@ -57,48 +46,25 @@ func (w *Watched) Watch(name string, e *keyed.Estimate, told []keyed.Told) {
 			X: Number(one.X), Usual: momentsOf(t.Usual), Before: momentsOf(t.Before), After: momentsOf(t.After), Message: t.Message, Expected: none,
 		})
 	}
-	if w.fleet == nil || e.Time.IsZero() {
-		return
-	}
-	if e.Pace != nil {
-		w.fleet.Register(name, e.Time, e.Pace.Step, e.Pace.Budget)
-	}
-	if a := e.Alarm; a != nil {
-		w.fleet.Add(incidents.Alarm{ID: e.ID, Key: name, Kind: a.Kind, Time: e.Time, Score: a.Score, Size: a.Size})
-	}
-	if e.Silence != nil {
-		for _, t := range e.Silence.Alerts(name, e) {
-			if t.Kind == keyed.SilentAlarm {
-				w.fleet.Add(incidents.Alarm{ID: t.Of.ID, Key: name, Kind: t.Kind, Time: t.Of.Time, Score: t.Score, Size: t.Size})
-			}
-		}
-	}
 }
 
-// End adds the alerts to the page, with their incidents. The run is over.
-func (w *Watched) End() {
+// End adds the alerts to the page, with the incidents that the run has found. The run is over.
+func (w *Watched) End(found incidents.Step) {
 	type name struct{ id, key, kind string }
-	of := map[name]string{}
-	if w.fleet != nil {
-		step := w.fleet.Advance(w.last.Add(forever))
-		into := map[string]string{}
-		for _, e := range step.Events {
-			if e.State == incidents.Merged {
-				into[e.ID] = e.Into
-			}
+	of, into := map[name]string{}, map[string]string{}
+	for i := range found.Events {
+		e := &found.Events[i]
+		if e.State == incidents.Merged {
+			into[e.ID] = e.Into
 		}
-		for _, a := range step.Assigned {
-			of[name{a.ID, a.Key, a.Kind}] = a.Incident
+		w.AddAlert(incidentOf(e))
+	}
+	for _, a := range found.Assigned {
+		id := a.Incident
+		for into[id] != "" {
+			id = into[id]
 		}
-		for i := range step.Events {
-			w.AddAlert(incidentOf(&step.Events[i], w.last))
-		}
-		for alarm, id := range of {
-			for into[id] != "" {
-				id = into[id]
-			}
-			of[alarm] = id
-		}
+		of[name{a.ID, a.Key, a.Kind}] = id
 	}
 	for i := range w.alerts {
 		a := &w.alerts[i]
@@ -108,16 +74,10 @@ func (w *Watched) End() {
 	w.alerts = nil
 }
 
-// forever closes incidents that are open at the end of a file, as a run does.
-const forever = 10 * 365 * 24 * time.Hour
-
-// incidentOf is an event as a record tells it. What the end of the data closes is dated there.
-func incidentOf(e *incidents.Event, last time.Time) *Alert {
+// incidentOf is an event as a record tells it.
+func incidentOf(e *incidents.Event) *Alert {
 	a := newAlert()
 	a.Key, a.Kind, a.ID, a.State, a.Page, a.Time, a.Start, a.End = e.Group, incidents.Kind, e.ID, string(e.State), e.Page, e.Time, e.Start, e.End
-	if a.Time.After(last) {
-		a.Time = last
-	}
 	a.Group, a.Keys, a.Alarmed, a.Expected, a.Score, a.Threshold, a.Message = e.Group, e.Keys, e.NumMembers, Number(e.Expected), Number(e.Score), Number(e.Threshold), e.Message
 	for _, m := range e.Members {
 		a.Members = append(a.Members, Member{Key: m.Key, Time: m.Time, Score: Number(m.Score), Size: Number(m.Size), P: Number(m.P)})
