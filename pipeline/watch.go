@@ -39,6 +39,9 @@ func (g *Graph) Alarms() (c keyed.AlarmConfig, ok bool) {
 	return *f.cfg.Alarms, true
 }
 
+// Groups reports whether the graph makes incidents of alarms.
+func (g *Graph) Groups() bool { return g.groups }
+
 // watched returns the graph without its outputs and its file of states: its filters begin
 // anew.
 func (g *Graph) watched() *Graph {

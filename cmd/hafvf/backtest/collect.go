@@ -30,6 +30,7 @@ type Event struct {
 // A Collector gathers what a run finds. Its zero value is not usable: see NewCollector.
 type Collector struct {
 	alarms keyed.AlarmConfig
+	groups bool // alarms into incidents
 
 	mu   sync.Mutex
 	keys map[string]*history
@@ -50,7 +51,7 @@ type history struct {
 // NewCollector returns a collector for runs of a graph that raises alarms.
 func NewCollector(g *pipeline.Graph) *Collector {
 	alarms, _ := g.Alarms()
-	return &Collector{alarms: alarms, keys: map[string]*history{}}
+	return &Collector{alarms: alarms, groups: g.Groups(), keys: map[string]*history{}}
 }
 
 // Add is a pipeline.Watch.

@@ -50,10 +50,12 @@ type Report struct {
 	Budget Budget `json:"budget"`
 	Muted  Muted  `json:"muted"`
 	// ByKey are the keys from the noisiest, which has most alerts.
-	ByKey   []Key    `json:"by_key"`
-	Largest []Event  `json:"largest"` // the largest few, from the largest
-	Labels  *Score   `json:"labels,omitempty"`
-	Against *Against `json:"against,omitempty"`
+	ByKey   []Key   `json:"by_key"`
+	Largest []Event `json:"largest"` // the largest few, from the largest
+	// Incidents are what the alarms have in common; nil without incidents in the config.
+	Incidents *Incidents `json:"incidents,omitempty"`
+	Labels    *Score     `json:"labels,omitempty"`
+	Against   *Against   `json:"against,omitempty"`
 
 	events []Event // all, by time
 }
@@ -89,6 +91,50 @@ type Key struct {
 	first, last time.Time // zero for records without times
 	events      []Event
 	windows     []Window // of the labels
+}
+
+// Incidents compares two receivers: one of all alarms, and one of incidents alone.
+type Incidents struct {
+	Opened   int        `json:"opened"`
+	Pages    int        `json:"pages"`
+	Messages int        `json:"messages"` // also of incidents that grow, merge and close
+	Alarms   int        `json:"alarms"`   // of all keys
+	Outside  int        `json:"outside"`  // alarms in no incident
+	ByScore  []Incident `json:"by_score"` // the least probable by chance first
+}
+
+// An Incident is one as it was told last.
+type Incident struct {
+	ID      string    `json:"id"`
+	Group   string    `json:"group"`
+	Start   time.Time `json:"start"`
+	Page    bool      `json:"page"`
+	Keys    int       `json:"keys"`    // of the group
+	Alarmed int       `json:"alarmed"` // those with alarms
+	Score   Number    `json:"score"`
+	Message string    `json:"message"`
+}
+
+// incidentsOf counts the incidents of a run.
+func incidentsOf(s pipeline.Summary) *Incidents {
+	all := &Incidents{Opened: len(s.Incidents), Messages: len(s.Grouped.Events)}
+	for _, e := range s.Incidents {
+		if e.Page {
+			all.Pages++
+		}
+		all.ByScore = append(all.ByScore, Incident{e.ID, e.Group, e.Start, e.Page, e.Keys, e.NumMembers, Number(e.Score), e.Message})
+	}
+	last := map[[3]string]string{} // the incident of each alarm
+	for _, a := range s.Grouped.Assigned {
+		last[[3]string{a.Key, a.ID, a.Kind}] = a.Incident
+	}
+	all.Alarms = len(last)
+	for _, incident := range last {
+		if incident == "" {
+			all.Outside++
+		}
+	}
+	return all
 }
 
 // A Budget is the number of alarms that was allowed over the whole of the data, and of
@@ -169,6 +215,9 @@ func (c *Collector) Report(config string, s pipeline.Summary, labels Labels) (*R
 	r.Weeks = weeksOf(r.events)
 	largest := slices.SortedFunc(slices.Values(r.events), bySize)
 	r.Largest = append(r.Largest, largest[:min(len(largest), most)]...)
+	if c.groups {
+		r.Incidents = incidentsOf(s)
+	}
 	if labels != nil {
 		if r.Last.IsZero() && r.Records > 0 {
 			return nil, errNoTimes

@@ -33,6 +33,7 @@ func (r *Report) String() string {
 	fmt.Fprintf(&b, "\ntold: %s\n", r.Told.text(shown))
 	fmt.Fprintf(&b, "budget: %s alarms over these records, %d raised; a key may be ahead of its budget by nine\n", decimal(r.Budget.Allowed), r.Budget.Spent)
 	r.Muted.write(&b)
+	r.Incidents.write(&b)
 	r.Labels.write(&b)
 
 	if len(r.Weeks) > 0 {
@@ -124,6 +125,20 @@ func decimal(v float64) string {
 }
 
 // write writes how many alarms the debt muted, if it did.
+func (all *Incidents) write(b *strings.Builder) {
+	if all == nil {
+		return
+	}
+	fmt.Fprintf(b, "incidents: %d, of which %s; %s to a receiver of incidents alone, in place of %s; %s in no incident\n", all.Opened, message.Count(all.Pages, "is a page", "are pages"),
+		message.Count(all.Messages, "message", "messages"), message.Count(all.Alarms, "alarm", "alarms"), message.Count(all.Outside, "alarm is", "alarms are"))
+	for _, e := range all.ByScore[:min(len(all.ByScore), most)] {
+		fmt.Fprintf(b, "  %s  score %.1f  %s\n", e.Start.Format(time.RFC3339), float64(e.Score), e.Message)
+	}
+	if n := len(all.ByScore); n > most {
+		fmt.Fprintf(b, "  … %d more\n", n-most)
+	}
+}
+
 func (m Muted) write(b *strings.Builder) {
 	if m.Count == 0 {
 		return
