@@ -54,11 +54,17 @@ type receiver struct {
 	Beliefs []string
 	Keys    string            // pattern; empty: all
 	Labels  map[string]string `json:",omitempty"`
+	Digest  time.Duration     `json:",omitempty"`
 }
 
 // wants reports whether an alert of the key goes to the receiver.
 func (r *receiver) wants(key, kind string, kinds []string) bool {
-	return slices.Contains(kinds, kind) && (r.Keys == "" || keyed.Rule{Match: r.Keys}.Matches(key))
+	return slices.Contains(kinds, kind) && r.matches(key)
+}
+
+// matches reports whether the receiver takes alerts of the key.
+func (r *receiver) matches(key string) bool {
+	return r.Keys == "" || keyed.Rule{Match: r.Keys}.Matches(key)
 }
 
 // told are the alerts of an estimate that go to the receiver. An alarm of a change stands for
@@ -196,7 +202,20 @@ func (e *incidentEncoder) Incident(to *transforms.Encoded, of *incidents.Event) 
 	}
 }
 
-func (*incidentEncoder) Flush() {}
+func (e *incidentEncoder) Digest(to *transforms.Encoded, d *incidents.Digest) {
+	for i := range e.Receivers {
+		r := &e.Receivers[i]
+		if r.Digest != d.Every {
+			continue
+		}
+		of := *d
+		of.Alarms = slices.DeleteFunc(slices.Clone(d.Alarms), func(a incidents.Alarm) bool { return !r.matches(a.Key) })
+		if len(of.Alarms) > 0 {
+			to.Alerts = e.Layout.AppendDigest(e.begin(to, i, "", records.DigestID(&of)), r.As, &of, r.Labels)
+			to.Lines++
+		}
+	}
+}
 
 // wantsIncident reports whether an incident goes to the receiver: its group, or one of the members
 // that it names, has to match the pattern of keys.

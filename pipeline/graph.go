@@ -101,7 +101,7 @@ func Compose(c *config.Config) (*Graph, error) {
 		s := newSink(&r.Sink, layout.AlertColumns(x), &c.Source)
 		s.maxAge, s.held = r.MaxAge, c.Runner.Name == config.Flink
 		alerts = append(alerts, s)
-		receivers = append(receivers, receiver{As: s.form(), Kinds: r.Kinds, Beliefs: r.Beliefs, Keys: r.Keys, Labels: r.Labels})
+		receivers = append(receivers, receiver{As: s.form(), Kinds: r.Kinds, Beliefs: r.Beliefs, Keys: r.Keys, Labels: r.Labels, Digest: r.Digest})
 	}
 	if c.Transform == config.Smooth {
 		layout.Revises = c.Session.AllowedLateness > 0
@@ -155,6 +155,12 @@ func groupingOf(c *config.Config) *transforms.IncidentsConfig {
 		return nil
 	}
 	g := &transforms.IncidentsConfig{Budget: i.Budget, Separators: i.Separators, Zone: i.Zone, Lateness: c.Lateness, AtEnd: !c.Source.Unending() && c.Runner.Name != config.Flink}
+	for _, r := range c.Alerts {
+		if r.Digest > 0 && !slices.Contains(g.Digests, r.Digest) {
+			g.Digests = append(g.Digests, r.Digest)
+		}
+	}
+	slices.Sort(g.Digests)
 	if a := c.Aggregate; a != nil {
 		g.Lateness += a.Every + time.Hour + a.Wait // a clock that goes back makes an interval longer
 	}
@@ -212,6 +218,9 @@ func toldKinds(c *config.Config, r *config.Receiver) []string {
 		for _, kind := range r.Beliefs {
 			all = append(all, kind+" beliefs")
 		}
+	}
+	if r.Digest > 0 {
+		all = append(all, "a digest every "+message.Duration(r.Digest))
 	}
 	if all == nil {
 		return []string{"nothing"}

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -39,8 +40,9 @@ func fleetLines(from time.Time) (lines []string) {
 const fleetConfig = "model: {family: normal, prior: auto}\ndetect: true\nsilence: true\nincidents: true\n"
 
 // plainFleet is a plain loop over the observations of a graph: each key by itself, and then all
-// alarms together. It returns the alerts as a receiver gets them.
-func plainFleet(t *testing.T, g *Graph, ids []string, lines []string) (alerts []string) {
+// alarms together. It returns the alerts as a receiver gets them, and how many alarms are in no
+// incident in the end.
+func plainFleet(t *testing.T, g *Graph, ids []string, lines []string) (alerts []string, alone int) {
 	t.Helper()
 	f := g.transform.(filtering)
 	est, err := keyed.NewEstimator(f.cfg.Config)
@@ -70,8 +72,10 @@ func plainFleet(t *testing.T, g *Graph, ids []string, lines []string) (alerts []
 	}
 	_, last, _ := parseLine(t, lines[len(lines)-1])
 	step := fleet.Advance(last)
+	in := map[name]string{}
 	for _, a := range step.Assigned {
 		n := name{a.Key, a.ID, a.Kind}
+		in[n] = a.Incident
 		if of, first := told[n]; first { // later ones are of incidents that were found later
 			alerts = append(alerts, string(f.layout.AppendAlert(nil, records.Object, a.Key, of, a.Incident, nil)))
 			delete(told, n)
@@ -88,7 +92,12 @@ func plainFleet(t *testing.T, g *Graph, ids []string, lines []string) (alerts []
 		}
 		alerts = append(alerts, string(f.layout.AppendIncident(nil, records.Object, e, nil)))
 	}
-	return alerts
+	for _, incident := range in {
+		if incident == "" {
+			alone++
+		}
+	}
+	return alerts, alone
 }
 
 func parseLine(t *testing.T, line string) (key string, at time.Time, x float64) {
@@ -117,13 +126,14 @@ func TestIncidentsOfAFile(t *testing.T) {
 	lines := fleetLines(start)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "in.jsonl")
+	digests := filepath.Join(dir, "digests.jsonl")
 	run := func(name string, lines []string, set ...string) (Summary, []string) {
 		t.Helper()
 		if err := os.WriteFile(file, []byte(strings.Join(lines, "")), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		alerts := filepath.Join(dir, name)
-		g := compose(t, fleetConfig+"source: {jsonl: {path: "+file+"}}\nsink: none\nalerts: {jsonl: {path: "+alerts+"}}\n", set...)
+		g := compose(t, fleetConfig+"source: {jsonl: {path: "+file+"}}\nsink: none\nalerts:\n- jsonl: {path: "+alerts+"}\n- {jsonl: {path: "+digests+"}, kinds: [incident], digest: 24h}\n", set...)
 		s, err := Run{Graph: g}.Execute(context.Background(), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -131,13 +141,28 @@ func TestIncidentsOfAFile(t *testing.T) {
 		return s, readLines(t, alerts)
 	}
 	s, got := run("once.jsonl", lines)
-	want := plainFleet(t, compose(t, fleetConfig+"source: {jsonl: {path: x}}\n"), placesOf("in.jsonl", lines), lines)
+	want, wantAlone := plainFleet(t, compose(t, fleetConfig+"source: {jsonl: {path: x}}\n"), placesOf("in.jsonl", lines), lines)
 	sameAlerts(t, want, got)
 	if len(s.Incidents) != 2 || s.Incidents[0].NumMembers < 15 || s.Incidents[1].Group != "s0/r1" || !strings.Contains(s.String(), "2 incidents, ") {
 		t.Errorf("%s", s)
 	}
 	if text := strings.Join(got, ""); strings.Count(text, `"state":"opened"`) != 2 || strings.Count(text, `"incident":"s0/r1@`) < 3 {
 		t.Error(text)
+	}
+	// What a receiver of incidents and digests gets has every alarm.
+	alone := 0
+	for _, line := range readLines(t, digests) {
+		var d struct {
+			Kind   string
+			Alarms int
+		}
+		if err := json.Unmarshal([]byte(line), &d); err != nil || d.Kind != "incident" && d.Kind != "digest" {
+			t.Fatal(err, line)
+		}
+		alone += d.Alarms
+	}
+	if alone != wantAlone || strings.Count(strings.Join(readLines(t, digests), ""), `"kind":"digest"`) > 12 {
+		t.Errorf("%d alarms in digests, and %d are in no incident", alone, wantAlone)
 	}
 	var all []string
 	state := "state=" + filepath.Join(dir, "s.bin")
@@ -201,6 +226,6 @@ func TestKafkaIncidents(t *testing.T) {
 	for _, record := range b.Consume(t, "in") {
 		ids[at[string(record.Value)]] = fmt.Sprintf("in-%d-%d", record.Partition, record.Offset)
 	}
-	want := plainFleet(t, compose(t, text, set...), ids, lines)
+	want, _ := plainFleet(t, compose(t, text, set...), ids, lines)
 	sameAlerts(t, want, b.values(t, "alerts"))
 }

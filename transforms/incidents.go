@@ -50,6 +50,9 @@ type IncidentsConfig struct {
 	// AtEnd is for an input that ends: the alarms wait for its end, and are taken there all at
 	// once. Default: they are taken as the watermark passes them.
 	AtEnd bool
+	// Digests are the lengths of time of which the alarms in no incident are listed, of
+	// IncidentsEncoded. Default none.
+	Digests []time.Duration
 }
 
 // Fleet is the configuration of the fleet of all keys. The error says what is wrong.
@@ -191,8 +194,8 @@ type IncidentEncoder interface {
 	Alert(to *Encoded, key string, t keyed.Told, role Role, incident string)
 	// Incident appends what is to be written of an incident.
 	Incident(to *Encoded, e *incidents.Event)
-	// Flush is called after the last of a bundle.
-	Flush()
+	// Digest appends what is to be written of the alarms in no incident.
+	Digest(to *Encoded, d *incidents.Digest)
 }
 
 var incidentEncoders registry[IncidentEncoder]
@@ -216,11 +219,16 @@ type fleetNode struct {
 	in             state.Provider // nil until something came
 	of             *incidents.Fleet
 	held           map[alarmName]heldAlert // until their alarms are taken
+	digests        incidents.Digests
 	taken, emitted int
 }
 
 // An alarmName names an alarm.
 type alarmName struct{ key, id, kind string }
+
+func (n alarmName) compare(o alarmName) int {
+	return cmp.Or(cmp.Compare(n.key, o.key), cmp.Compare(n.id, o.id), cmp.Compare(n.kind, o.kind))
+}
 
 type heldAlert struct {
 	at   time.Time
@@ -242,6 +250,7 @@ func (fn *fleetNode) start() { fn.in, fn.of, fn.held, fn.taken, fn.emitted = nil
 type teller interface {
 	alert(key string, t keyed.Told, role Role, incident string)
 	event(*incidents.Event)
+	digest(*incidents.Digest)
 }
 
 // take hears notices. Alerts that are no alarms go on at once.
@@ -285,6 +294,9 @@ func (fn *fleetNode) schedule(tp timers.Provider) {
 		return
 	}
 	next, some := fn.of.Next()
+	if end, open := fn.digests.Next(); open && (!some || end.Before(next)) {
+		next, some = end, true
+	}
 	if !some {
 		return
 	}
@@ -295,6 +307,16 @@ func (fn *fleetNode) schedule(tp timers.Provider) {
 	if last := fn.latest(); last.After(next) {
 		set(last, "last")
 	}
+}
+
+// earliest is the time of the earliest alarm that waits; zero where there is none.
+func (fn *fleetNode) earliest() (first time.Time) {
+	for _, h := range fn.held {
+		if first.IsZero() || h.at.Before(first) {
+			first = h.at
+		}
+	}
+	return first
 }
 
 // latest is the time of the latest alarm that waits; zero where there is none.
@@ -316,34 +338,71 @@ func (fn *fleetNode) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provi
 		return err
 	}
 	watermark := ts.ToTime().Add(-fn.cfg.Lateness)
-	if ends := ts >= mtime.EndOfGlobalWindowTime; ends {
+	ends := ts >= mtime.EndOfGlobalWindowTime
+	if ends {
 		// Incidents of the last minutes stay open: nothing is known of the time after them.
 		watermark = fn.account.Latest()
 		if last := fn.latest(); last.After(watermark) {
 			watermark = last
 		}
 	}
+	// What a digest has does not depend on how far the watermark jumps: it closes before later
+	// alarms are taken, which may be what opens it.
+	for {
+		to := watermark
+		end, open := fn.digests.Next()
+		if waits := fn.earliest(); !open && !waits.IsZero() {
+			end, open = fn.digests.EndOf(waits)
+		}
+		closes := open && !end.After(watermark)
+		if closes {
+			to = end.Add(-time.Nanosecond)
+		}
+		if err := fn.advance(to, tell); err != nil {
+			return err
+		}
+		if !closes {
+			break
+		}
+		fn.closeDigests(end, false, tell)
+	}
+	if ends {
+		fn.closeDigests(watermark, true, tell)
+	}
+	if !fn.cfg.AtEnd {
+		fn.schedule(tp)
+	}
+	return nil
+}
+
+// advance takes the alarms up to a watermark.
+func (fn *fleetNode) advance(watermark time.Time, tell teller) error {
 	step := fn.of.Advance(watermark)
 	for _, a := range step.Assigned {
 		name := alarmName{a.Key, a.ID, a.Kind}
 		h, waits := fn.held[name]
-		if !waits {
-			continue // it is told, and belongs to an incident that was found later
+		if !waits { // it is told, and belongs to an incident that was found later
+			fn.digests.Note(incidents.Alarm{ID: a.ID, Key: a.Key, Kind: a.Kind}, a.Incident)
+			continue
 		}
 		delete(fn.held, name)
 		t, err := keyed.ParseTold(h.told)
 		if err != nil {
 			return err
 		}
+		fn.digests.Note(incidents.Alarm{ID: a.ID, Key: a.Key, Kind: a.Kind, Time: h.at, Score: t.Score, Size: t.Size}, a.Incident)
 		tell.alert(a.Key, t, Decision, a.Incident)
 	}
 	for _, e := range Together(step.Events) {
 		tell.event(&e)
 	}
-	if !fn.cfg.AtEnd {
-		fn.schedule(tp)
-	}
 	return nil
+}
+
+func (fn *fleetNode) closeDigests(by time.Time, all bool, tell teller) {
+	for _, d := range fn.digests.Close(by, all) {
+		tell.digest(&d)
+	}
 }
 
 // Together makes one event of those that an incident has at one time, as keys that alarm together
@@ -374,9 +433,7 @@ func (fn *fleetNode) read(sp state.Provider) error {
 	}
 	if !found {
 		if b, err = fn.account.Restore(states.FleetKey); err == nil && b == nil {
-			fn.held = map[alarmName]heldAlert{}
-			fn.of, err = incidents.New(fn.fleet)
-			return err
+			return fn.begin()
 		}
 	}
 	if err == nil {
@@ -386,7 +443,12 @@ func (fn *fleetNode) read(sp state.Provider) error {
 	}
 	// One state must not stop the run, as that of a key does not.
 	slog.Warn("the state of the incidents cannot be read, or is of other separators: incidents begin anew", "reason", err)
-	fn.held = map[alarmName]heldAlert{}
+	return fn.begin()
+}
+
+// begin makes a fleet without keys.
+func (fn *fleetNode) begin() (err error) {
+	fn.held, fn.digests = map[alarmName]heldAlert{}, incidents.NewDigests(fn.cfg.Digests, fn.fleet.Zone)
 	fn.of, err = incidents.New(fn.fleet)
 	return err
 }
@@ -400,10 +462,12 @@ func (fn *fleetNode) decode(b []byte) (err error) {
 		name := alarmName{r.Text(), r.Text(), r.Text()}
 		held[name] = heldAlert{r.Time(), []byte(r.Text())}
 	}
+	digests := incidents.NewDigests(fn.cfg.Digests, fn.fleet.Zone)
+	digests.Read(&r)
 	if r.Bad || len(r.B) > 0 {
 		return compact.ErrCut
 	}
-	fn.held = held
+	fn.held, fn.digests = held, digests
 	fn.of, err = incidents.Restore(fn.fleet, []byte(fleet))
 	return err
 }
@@ -415,16 +479,14 @@ func (fn *fleetNode) encode() ([]byte, error) {
 	}
 	b := compact.AppendString(nil, string(fleet))
 	b = binary.AppendUvarint(b, uint64(len(fn.held)))
-	for _, name := range slices.SortedFunc(maps.Keys(fn.held), func(x, y alarmName) int {
-		return cmp.Or(cmp.Compare(x.key, y.key), cmp.Compare(x.id, y.id), cmp.Compare(x.kind, y.kind))
-	}) {
+	for _, name := range slices.SortedFunc(maps.Keys(fn.held), alarmName.compare) {
 		for _, s := range []string{name.key, name.id, name.kind} {
 			b = compact.AppendString(b, s)
 		}
 		h := fn.held[name]
 		b = compact.AppendString(compact.AppendTime(b, h.at), string(h.told))
 	}
-	return b, nil
+	return fn.digests.AppendBinary(b), nil
 }
 
 // finish stores the state of the fleet, and reports what was done.
@@ -472,6 +534,7 @@ func (fn *incidentsFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Pr
 func (fn *incidentsFn) FinishBundle(func(beam.EventTime, incidents.Event)) error { return fn.finish() }
 
 func (fn *incidentsFn) alert(string, keyed.Told, Role, string) {}
+func (fn *incidentsFn) digest(*incidents.Digest)               {}
 
 func (fn *incidentsFn) event(e *incidents.Event) {
 	fn.emitted++
@@ -510,7 +573,6 @@ func (fn *encodeIncidentsFn) OnTimer(_ context.Context, ts beam.EventTime, sp st
 }
 
 func (fn *encodeIncidentsFn) FinishBundle(func([]byte)) error {
-	fn.encoder.Flush()
 	fn.alerts.flush(fn.emit)
 	return fn.finish()
 }
@@ -522,6 +584,11 @@ func (fn *encodeIncidentsFn) alert(key string, t keyed.Told, role Role, incident
 
 func (fn *encodeIncidentsFn) event(e *incidents.Event) {
 	fn.encoder.Incident(&fn.encoded, e)
+	fn.put()
+}
+
+func (fn *encodeIncidentsFn) digest(d *incidents.Digest) {
+	fn.encoder.Digest(&fn.encoded, d)
 	fn.put()
 }
 

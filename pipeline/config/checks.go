@@ -11,6 +11,7 @@ import (
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
+	"hafvf/internal/message"
 )
 
 // check holds what concerns more than one key.
@@ -205,6 +206,12 @@ func (d *decoder) receivers(c *Config) {
 		if len(r.Labels) > 0 && (r.CSV != nil || r.Parquet != nil) {
 			d.fail(join(r.At, "labels"), "a table has no column for them")
 		}
+		switch {
+		case r.Digest > 0 && c.Incidents == nil:
+			d.fail(join(r.At, "digest"), "lists the alarms in no incident: add incidents: true")
+		case r.Digest > 0 && (r.Digest < leastDigest || r.Digest > mostDigest):
+			d.fail(join(r.At, "digest"), "must be %s to %s, not %s", message.Duration(leastDigest), message.Duration(mostDigest), message.Duration(r.Digest))
+		}
 		if r.MaxAge < 0 {
 			r.MaxAge = 0
 			if c.Source.Unending() {
@@ -221,6 +228,12 @@ func (d *decoder) receivers(c *Config) {
 		}
 	}
 }
+
+// Digests are from an hour to a month.
+const (
+	leastDigest = time.Hour
+	mostDigest  = 31 * 24 * time.Hour
+)
 
 // defaultMaxAge is the age above which alerts of a topic are not sent.
 const defaultMaxAge = 24 * time.Hour

@@ -146,6 +146,7 @@ type Receiver struct {
 	Keys    string            // pattern; empty: all
 	Labels  map[string]string // that each alert has besides its own
 	MaxAge  time.Duration     // above which an alert is not sent; 0: none is too old
+	Digest  time.Duration     // of the alarms in no incident; 0: none
 }
 
 // Layouts of records.

@@ -473,6 +473,8 @@ func TestParseErrors(t *testing.T) {
 		{"detect text", with("detect: always"), []string{`pump.yaml:3: detect: must be true, false, or a mapping, not the text "always"`}},
 		{"top without levels under detect", with("detect: true", "top: 0.9"), []string{`pump.yaml:4: top: belongs to levels: with detect and without levels there is the default bank`}},
 		{"alerts without detect", with("alerts: {jsonl: {path: a}}"), []string{`pump.yaml:3: alerts: there are none without detect or silence`}},
+		{"digest without incidents", with("detect: true", "alerts: {jsonl: {path: a}, digest: 24h}"), []string{`pump.yaml:4: alerts.digest: lists the alarms in no incident: add incidents: true`}},
+		{"digest of minutes", with("detect: true", "incidents: true", "alerts: [{jsonl: {path: a}, digest: 5m}]"), []string{`pump.yaml:5: alerts.0.digest: must be 1h to 744h, not 5m`}},
 		{"incidents without alarms", with("incidents: true"), []string{`pump.yaml:3: incidents: there are none without detect or silence`}},
 		{"incidents without times", with("detect: true", "order: arrival", "incidents: {separators: \"\"}"), []string{
 			`pump.yaml:5: incidents.separators: must not be empty`, `pump.yaml:5: incidents: alarms come together in time: order: event_time`}},

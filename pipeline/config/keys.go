@@ -299,6 +299,7 @@ func (r *Receiver) keys() []key {
 			read: choices(&r.Beliefs, string(hafvf.Outlier), string(hafvf.Change), string(hafvf.Revision))},
 		key{name: "keys", doc: "Pattern of the keys whose alerts go to this receiver: " + domain.Wildcards + ". By default all do.", setting: true, read: pattern(&r.Keys)},
 		key{name: "labels", doc: "Labels that every alert has besides its own, such as {severity: page}: for an Alertmanager among its labels, elsewhere in the field labels. Tables have none.", setting: true, read: labels(&r.Labels)},
+		key{name: "digest", doc: "One message in this time, such as 24h, that lists the alarms in no incident; it needs incidents. With kinds: [incident] and a digest a receiver gets few messages and misses nothing. Digests begin at multiples of it on the clock of incidents.zone. By default there is none.", setting: true, read: milliseconds(&r.Digest)},
 		key{name: "max_age", doc: "Alerts of observations that are older are not sent, and counted. By default 24h if the source is a topic without end, else none is too old.", setting: true, read: age(&r.MaxAge)},
 	)
 }

@@ -202,16 +202,21 @@ func (l *Layout) AppendIncident(b []byte, as Form, e *incidents.Event, labels ma
 	if as == Object {
 		return appendLabels(appendRecord(b, as, l, e, incidentFields), labels)
 	}
+	return l.appendAlertRow(b, rowOf(e, incidents.Kind))
+}
+
+// rowOf is an alert whose row has what there is of an event of that kind.
+func rowOf(e *incidents.Event, kind string) alert {
 	nan := math.NaN()
 	none := keyed.Moments{Mean: []float64{nan}, SD: []float64{nan}}
-	return l.appendAlertRow(b, alert{
+	return alert{
 		estimate: estimate{e.Group, &keyed.Estimate{Time: e.Time, ID: e.ID, Predicted: none}},
 		told: &keyed.Alert{
-			Kind: incidents.Kind, Start: e.Start, LogOdds: nan, Size: nan, Score: e.Score, Threshold: e.Threshold,
+			Kind: kind, Start: e.Start, LogOdds: nan, Size: nan, Score: e.Score, Threshold: e.Threshold,
 			Before: none, After: none, Usual: none, Message: e.Message,
 		},
 		event: e,
-	})
+	}
 }
 
 func (l *Layout) appendAlertRow(b []byte, a alert) []byte {

@@ -1,0 +1,172 @@
+package incidents
+
+import (
+	"cmp"
+	"encoding/binary"
+	"maps"
+	"slices"
+	"time"
+
+	"hafvf/internal/compact"
+)
+
+// A Digest lists the alarms of a stretch of time that belong to no incident.
+type Digest struct {
+	Every    time.Duration // the setting that asks for it
+	From, To time.Time     // alarms at To are of the next one
+	Alarms   []Alarm
+}
+
+// Digests gather the alarms that are in no incident. They begin at multiples of their length
+// on the clock of the zone, from the midnight of 1970-01-05, a Monday.
+type Digests struct {
+	every []time.Duration // sorted
+	zone  *time.Location
+
+	from  map[time.Duration]time.Time // of the digest that is open; nothing before the first alarm
+	alone map[alarmKey]Alarm
+}
+
+// NewDigests returns those of some lengths, which are sorted, by the clock of a zone; nil is UTC.
+func NewDigests(every []time.Duration, zone *time.Location) Digests {
+	return Digests{every, cmp.Or(zone, time.UTC), map[time.Duration]time.Time{}, map[alarmKey]Alarm{}}
+}
+
+// Note notes an alarm that was taken, or that has changed its incident since.
+func (d *Digests) Note(a Alarm, incident string) {
+	if len(d.every) == 0 {
+		return
+	}
+	name := alarmKey{a.Key, a.ID, a.Kind}
+	switch {
+	case incident != "":
+		delete(d.alone, name)
+		return
+	case a.Time.IsZero(): // it is noted already
+		return
+	}
+	d.alone[name] = a
+	for _, every := range d.every {
+		if _, open := d.from[every]; !open {
+			d.from[every] = d.begin(a.Time, every)
+		}
+	}
+}
+
+// begin is when the digest of a time begins.
+func (d *Digests) begin(at time.Time, every time.Duration) time.Time {
+	local := at.In(d.zone)
+	_, offset := local.Zone()
+	monday := time.Date(1970, 1, 5, 0, 0, 0, 0, time.UTC)
+	shifted := local.Add(time.Duration(offset) * time.Second).UTC()
+	since := shifted.Sub(monday)
+	begin := monday.Add(since - (since%every+every)%every)
+	return time.Date(begin.Year(), begin.Month(), begin.Day(), begin.Hour(), begin.Minute(), begin.Second(), 0, d.zone).UTC()
+}
+
+// Next is the end of the digest that ends first; false if none is open.
+func (d *Digests) Next() (first time.Time, some bool) {
+	for every, from := range d.from {
+		if end := d.end(from, every); !some || end.Before(first) {
+			first, some = end, true
+		}
+	}
+	return first, some
+}
+
+// EndOf is the end of the first digest that an alarm of that time would open; false if none is
+// asked for.
+func (d *Digests) EndOf(at time.Time) (first time.Time, some bool) {
+	for _, every := range d.every {
+		if end := d.end(d.begin(at, every), every); !some || end.Before(first) {
+			first, some = end, true
+		}
+	}
+	return first, some
+}
+
+// end is when the digest ends that began then: a day of summer time may be longer or shorter.
+func (d *Digests) end(from time.Time, every time.Duration) time.Time {
+	if end := d.begin(from.Add(every+every/2), every); end.After(from) {
+		return end
+	}
+	return from.Add(every) // in the hour that a clock shows twice
+}
+
+// Close returns the digests that have ended by a time, or all at the end of the input.
+func (d *Digests) Close(by time.Time, all bool) (closed []Digest) {
+	for _, every := range d.every {
+		from, open := d.from[every]
+		if !open {
+			continue
+		}
+		to := d.end(from, every)
+		if to.After(by) && !all {
+			continue
+		}
+		digest := Digest{Every: every, From: from, To: to}
+		later := false
+		for _, a := range d.alone {
+			if later = later || !a.Time.Before(to); !a.Time.Before(from) && a.Time.Before(to) {
+				digest.Alarms = append(digest.Alarms, a)
+			}
+		}
+		slices.SortFunc(digest.Alarms, func(a, b Alarm) int {
+			return cmp.Or(cmp.Compare(b.Score, a.Score), a.Time.Compare(b.Time), cmp.Compare(a.Key, b.Key), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Kind, b.Kind))
+		})
+		if delete(d.from, every); later && !all { // else the next alarm opens one
+			d.from[every] = to
+		}
+		if len(digest.Alarms) > 0 {
+			closed = append(closed, digest)
+		}
+	}
+	if len(d.every) > 0 {
+		longest := d.every[len(d.every)-1]
+		maps.DeleteFunc(d.alone, func(_ alarmKey, a Alarm) bool { return all || a.Time.Before(by.Add(-longest-longest/2)) })
+	}
+	return closed
+}
+
+// AppendBinary appends what is open.
+func (d *Digests) AppendBinary(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(len(d.from)))
+	for _, every := range d.every {
+		if from, open := d.from[every]; open {
+			b = compact.AppendTime(binary.AppendVarint(b, int64(every)), from)
+		}
+	}
+	b = binary.AppendUvarint(b, uint64(len(d.alone)))
+	for _, name := range slices.SortedFunc(maps.Keys(d.alone), alarmKey.compare) {
+		a := d.alone[name]
+		for _, s := range []string{a.Key, a.ID, a.Kind} {
+			b = compact.AppendString(b, s)
+		}
+		b = compact.AppendFloats(compact.AppendTime(b, a.Time), []float64{a.Score, a.Size})
+	}
+	return b
+}
+
+// Read reads what AppendBinary has appended. Digests of a length that nobody asks for any more are dropped.
+func (d *Digests) Read(r *compact.Reader) {
+	for range r.Count(2) {
+		every, from := time.Duration(r.Varint()), r.Time()
+		if slices.Contains(d.every, every) {
+			d.from[every] = from
+		}
+	}
+	for range r.Count(5) {
+		a := Alarm{Key: r.Text(), ID: r.Text(), Kind: r.Text(), Time: r.Time()}
+		r.Numbers(&a.Score, &a.Size)
+		if len(d.every) > 0 {
+			d.alone[alarmKey{a.Key, a.ID, a.Kind}] = a
+		}
+	}
+}
+
+// An alarmKey names an alarm.
+type alarmKey struct{ key, id, kind string }
+
+func (n alarmKey) compare(o alarmKey) int {
+	return cmp.Or(cmp.Compare(n.key, o.key), cmp.Compare(n.id, o.id), cmp.Compare(n.kind, o.kind))
+}

@@ -1,0 +1,85 @@
+package incidents
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hafvf/internal/compact"
+)
+
+// A digest has the alarms of its stretch of time that are in no incident by its end. Stretches are
+// those of the clock of the zone, and what is open survives being stored at any moment.
+func TestDigests(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	every := []time.Duration{24 * time.Hour, 7 * 24 * time.Hour}
+	// On 29 March 2026, a Sunday, the clock goes ahead: the day has 23 hours.
+	at := func(day, hour int) time.Time { return time.Date(2026, 3, day, hour, 0, 0, 0, berlin) }
+	d := NewDigests(every, berlin)
+	var got []string
+	step := func(by time.Time, all bool) {
+		for _, c := range d.Close(by, all) {
+			var ids []string
+			for _, a := range c.Alarms {
+				ids = append(ids, a.ID)
+			}
+			got = append(got, fmt.Sprintf("%v %s to %s: %s", c.Every, c.From.Format(time.DateTime), c.To.Format(time.DateTime), strings.Join(ids, " ")))
+		}
+		stored := NewDigests(every, berlin)
+		r := &compact.Reader{B: d.AppendBinary(nil)}
+		if stored.Read(r); r.Bad || len(r.B) > 0 {
+			t.Fatal("a state that was written cannot be read")
+		}
+		d = stored
+	}
+	note := func(id string, at time.Time, score float64, incident string) {
+		d.Note(Alarm{ID: id, Key: "k", Kind: "novelty", Time: at, Score: score}, incident)
+	}
+	note("a", at(28, 0), 3, "")
+	note("b", at(28, 23), 4, "")
+	note("c", at(28, 23), 9, "")
+	note("d", at(28, 23), 9, "i")
+	d.Note(Alarm{ID: "c", Key: "k", Kind: "novelty"}, "j") // an incident that was found later
+	for _, want := range []time.Time{at(29, 0), at(30, 0)} {
+		if end, open := d.Next(); !open || !end.Equal(want) {
+			t.Errorf("the next digest ends at %v, want %v", end, want)
+		}
+		step(want, false)
+		if want.Equal(at(29, 0)) {
+			note("e", at(29, 12), 1, "")
+		}
+	}
+	step(at(31, 0), false)
+	note("f", at(31, 5), 2, "")
+	step(at(31, 6), true)
+	want := []string{
+		"24h0m0s 2026-03-27 23:00:00 to 2026-03-28 23:00:00: b a",
+		"24h0m0s 2026-03-28 23:00:00 to 2026-03-29 22:00:00: e",
+		"168h0m0s 2026-03-22 23:00:00 to 2026-03-29 22:00:00: b a e",
+		"24h0m0s 2026-03-30 22:00:00 to 2026-03-31 22:00:00: f",
+		"168h0m0s 2026-03-29 22:00:00 to 2026-04-05 22:00:00: f",
+	}
+	got = slices.DeleteFunc(got, func(s string) bool { return strings.HasSuffix(s, ": ") })
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if end, open := d.EndOf(time.Date(1969, 12, 31, 12, 0, 0, 0, time.UTC)); !open || !end.Equal(time.Date(1969, 12, 31, 23, 0, 0, 0, time.UTC)) {
+		t.Error(end)
+	}
+	// In the hour that a clock shows twice a digest still ends.
+	hourly := NewDigests([]time.Duration{time.Hour}, berlin)
+	for now, n := time.Date(2026, 10, 24, 22, 0, 0, 0, time.UTC), 0; n < 8; n++ {
+		hourly.Note(Alarm{ID: fmt.Sprint(n), Key: "k", Time: now}, "")
+		end, _ := hourly.Next()
+		if !end.After(now) && n > 3 {
+			t.Fatalf("at %v a digest ends at %v", now, end)
+		}
+		hourly.Close(end, false)
+		now = now.Add(time.Hour)
+	}
+}

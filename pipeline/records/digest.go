@@ -1,0 +1,63 @@
+package records
+
+import (
+	"fmt"
+	"time"
+
+	"hafvf/hafvf/incidents"
+	"hafvf/internal/message"
+)
+
+// A digest lists alarms that are in no incident.
+type digest = *incidents.Digest
+
+const (
+	digestKind = "digest"
+	listed     = 20 // alarms of a digest that are named
+)
+
+var digestFields = []field[digest]{
+	text("key", "Empty: the digest is of all keys.", func(digest) string { return "" }),
+	instant("time", "End of its stretch of time.", func(d digest) time.Time { return d.To }),
+	text("kind", "digest, as the kind of an alert.", func(digest) string { return digestKind }),
+	text("id", "digest, its length and its beginning.", DigestID),
+	instant("start", "Beginning of its stretch of time.", func(d digest) time.Time { return d.From }),
+	count("alarms", "", "Number of alarms in no incident.", func(d digest) (int64, bool) { return int64(len(d.Alarms)), true }),
+	count("alarmed", "", "Number of keys that have raised them.", func(d digest) (int64, bool) { return int64(alarmedKeys(d)), true }),
+	list("members", "The alarms with the highest scores, at most 20.", nil, func(d digest) int { return min(len(d.Alarms), listed) }, func(d digest, i int) incidents.Alarm { return d.Alarms[i] },
+		text("key", "Key of the alarm.", func(a incidents.Alarm) string { return a.Key }),
+		instant("time", "Its time.", func(a incidents.Alarm) time.Time { return a.Time }),
+		text("kind", "Its kind.", func(a incidents.Alarm) string { return a.Kind }),
+		text("id", "Its id.", func(a incidents.Alarm) string { return a.ID }),
+		number("score", "", "Its score; null of a silence.", func(a incidents.Alarm) float64 { return a.Score }),
+		number("size", "standard deviations", "Its size; null of a silence.", func(a incidents.Alarm) float64 { return a.Size }),
+	),
+	text("message", "All that in a sentence.", digestMessage),
+}
+
+// DigestID is the id of a digest, the same in every run.
+func DigestID(d *incidents.Digest) string {
+	return fmt.Sprintf("digest %s@%s", message.Duration(d.Every), d.From.Format(time.RFC3339))
+}
+
+func alarmedKeys(d digest) int {
+	keys := map[string]bool{}
+	for _, a := range d.Alarms {
+		keys[a.Key] = true
+	}
+	return len(keys)
+}
+
+func digestMessage(d digest) string {
+	return fmt.Sprintf("%s of %s from %s on, in %s, belong to no incident; the clearest is of %s.", message.Count(len(d.Alarms), "alarm", "alarms"), message.Count(alarmedKeys(d), "key", "keys"),
+		d.From.Format("2006-01-02 15:04"), message.Duration(d.Every), message.Printable(d.Alarms[0].Key))
+}
+
+// AppendDigest appends the record of a digest. A JSON object has the labels. The row of a table has
+// no list of alarms.
+func (l *Layout) AppendDigest(b []byte, as Form, d *incidents.Digest, labels map[string]string) []byte {
+	if as == Object {
+		return appendLabels(appendRecord(b, as, l, d, digestFields), labels)
+	}
+	return l.appendAlertRow(b, rowOf(&incidents.Event{Time: d.To, ID: DigestID(d), Start: d.From, NumMembers: alarmedKeys(d), Message: digestMessage(d)}, digestKind))
+}
