@@ -230,7 +230,7 @@ func gather(m *Metrics) (map[string]float64, error) {
 	families, err := registry.Gather()
 	all := map[string]float64{}
 	for _, f := range families {
-		all[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue()
+		all[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue() + f.GetMetric()[0].GetCounter().GetValue()
 	}
 	return all, err
 }

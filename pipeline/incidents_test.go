@@ -134,9 +134,14 @@ func TestIncidentsOfAFile(t *testing.T) {
 		}
 		alerts := filepath.Join(dir, name)
 		g := compose(t, fleetConfig+"source: {jsonl: {path: "+file+"}}\nsink: none\nalerts:\n- jsonl: {path: "+alerts+"}\n- {jsonl: {path: "+digests+"}, kinds: [incident], digest: 24h}\n", set...)
-		s, err := Run{Graph: g}.Execute(context.Background(), nil)
+		m := NewMetrics()
+		s, err := Run{Graph: g, Metrics: m}.Execute(context.Background(), nil)
 		if err != nil {
 			t.Fatal(err)
+		}
+		all, err := gather(m)
+		if err != nil || int(all["hafvf_incidents_total"]) != strings.Count(strings.Join(readLines(t, alerts), ""), `"state":"opened"`) {
+			t.Errorf("%v: %v incidents among the metrics", err, all["hafvf_incidents_total"])
 		}
 		return s, readLines(t, alerts)
 	}

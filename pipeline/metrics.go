@@ -34,6 +34,8 @@ var (
 	failedDesc   = prometheus.NewDesc("hafvf_not_converged_total", "Estimates whose iteration did not converge.", nil, nil)
 	alarmsDesc   = prometheus.NewDesc("hafvf_alarms_total", "Alarms raised.", []string{"kind"}, nil)
 	mutedDesc    = prometheus.NewDesc("hafvf_alarms_muted_total", "Alarms that were not raised, because the debt of earlier alarms of their keys stood against them.", nil, nil)
+	openedDesc   = prometheus.NewDesc("hafvf_incidents_total", "Incidents opened.", nil, nil)
+	openDesc     = prometheus.NewDesc("hafvf_incidents_open", "Incidents that have not closed yet.", nil, nil)
 	changesDesc  = prometheus.NewDesc("hafvf_changes_total", "Changes detected.", nil, nil)
 	outliersDesc = prometheus.NewDesc("hafvf_outliers_total", "Outliers detected.", nil, nil)
 	resetDesc    = prometheus.NewDesc("hafvf_keys_reset_total", "Keys that began anew, because the state could not be read or could learn nothing.", nil, nil)
@@ -83,6 +85,10 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	}
 	for kind, n := range map[string]int64{string(usual.NoveltyAlarm): n.NoveltyAlarms, string(usual.ChangeAlarm): n.ChangeAlarms, keyed.SilentAlarm: n.Silences} {
 		c <- prometheus.MustNewConstMetric(alarmsDesc, prometheus.CounterValue, float64(n), kind)
+	}
+	if opened, open, groups := r.countIncidents(); groups {
+		c <- prometheus.MustNewConstMetric(openedDesc, prometheus.CounterValue, float64(opened))
+		c <- prometheus.MustNewConstMetric(openDesc, prometheus.GaugeValue, float64(open))
 	}
 	c <- prometheus.MustNewConstMetric(keysDesc, prometheus.GaugeValue, float64(n.Keys))
 	for i, box := range r.receivers() {

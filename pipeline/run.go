@@ -81,7 +81,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 			return s, err
 		}
 	}
-	state.beginAnew, state.migrate = r.BeginAnew, r.Migrate
+	state.beginAnew, state.migrate, state.groups = r.BeginAnew, r.Migrate, graph.groups
 	if err := state.open(ctx, graph); err != nil {
 		return s, err
 	}
@@ -219,6 +219,8 @@ type run struct {
 	buried    error     // of the dead letter
 	written   int64
 	stopped   bool
+	groups    bool                       // alarms into incidents
+	opened    int                        // incidents
 	incidents map[string]incidents.Event // by id, as last told
 	largest   []Break
 	rejects   records.Rejections
@@ -499,6 +501,21 @@ func (r *run) incident(e *incidents.Event) {
 		of.Members = nil
 		r.incidents[e.ID] = of
 	}
+	if e.State == incidents.Opened {
+		r.opened++
+	}
+}
+
+// countIncidents is how many incidents have opened, and how many of them have not closed.
+func (r *run) countIncidents() (opened, open int, groups bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.incidents {
+		if e.State != incidents.Closed {
+			open++
+		}
+	}
+	return r.opened, open, r.groups
 }
 
 // note adds a tally to the summary.
