@@ -55,6 +55,8 @@ type receiver struct {
 	Keys    string            // pattern; empty: all
 	Labels  map[string]string `json:",omitempty"`
 	Digest  time.Duration     `json:",omitempty"`
+	// Pages has incidents told when they become a page and when they are over: they go to people.
+	Pages bool `json:",omitempty"`
 }
 
 // wants reports whether an alert of the key goes to the receiver.
@@ -217,9 +219,13 @@ func (e *incidentEncoder) Digest(to *transforms.Encoded, d *incidents.Digest) {
 	}
 }
 
-// wantsIncident reports whether an incident goes to the receiver: its group, or one of the members
+// wantsIncident reports whether what becomes of an incident goes to the receiver: its group, or one of the members
 // that it names, has to match the pattern of keys.
 func (r *receiver) wantsIncident(e *incidents.Event) bool {
+	over := e.Page && (e.State == incidents.Closed || e.State == incidents.Merged)
+	if r.Pages && !e.Pages && !over {
+		return false
+	}
 	return r.wants(e.Group, incidents.Kind, r.Kinds) || slices.ContainsFunc(e.Members, func(m incidents.Member) bool { return r.wants(m.Key, incidents.Kind, r.Kinds) })
 }
 

@@ -101,7 +101,7 @@ func Compose(c *config.Config) (*Graph, error) {
 		s := newSink(&r.Sink, layout.AlertColumns(x), &c.Source)
 		s.maxAge, s.held = r.MaxAge, c.Runner.Name == config.Flink
 		alerts = append(alerts, s)
-		receivers = append(receivers, receiver{As: s.form(), Kinds: r.Kinds, Beliefs: r.Beliefs, Keys: r.Keys, Labels: r.Labels, Digest: r.Digest})
+		receivers = append(receivers, receiver{As: s.form(), Kinds: r.Kinds, Beliefs: r.Beliefs, Keys: r.Keys, Labels: r.Labels, Digest: r.Digest, Pages: s.hook != nil})
 	}
 	if c.Transform == config.Smooth {
 		layout.Revises = c.Session.AllowedLateness > 0

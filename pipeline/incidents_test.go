@@ -202,6 +202,54 @@ func sameAlerts(t *testing.T, want, got []string) {
 	}
 }
 
+// A producer that stops makes its keys silent together: that is one incident.
+func TestIncidentOfSilence(t *testing.T) {
+	lines := slices.DeleteFunc(fleetLines(start), func(line string) bool {
+		key, at, _ := parseLine(t, line)
+		return strings.HasPrefix(key, "s1/r2:") && at.After(start.Add(11*24*time.Hour+time.Hour))
+	})
+	alerts := filepath.Join(t.TempDir(), "alerts.jsonl")
+	g := compose(t, fleetConfig+"source: {jsonl: {path: "+write(t, "in.jsonl", lines...)+"}}\nsink: none\nalerts: {jsonl: {path: "+alerts+"}}\n")
+	s, err := Run{Graph: g}.Execute(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	silent, told := 0, strings.Join(readLines(t, alerts), "")
+	for _, line := range readLines(t, alerts) {
+		if strings.Contains(line, `"kind":"silent"`) && strings.Contains(line, `"incident":"s1/r2@`) {
+			silent++
+		}
+	}
+	if s.Silences != 5 || silent < 3 || !strings.Contains(told, `"state":"opened","page":true,"start":"2026-01-13T0`) {
+		t.Errorf("%d silences, %d in the incident of their rack:\n%s", s.Silences, silent, told)
+	}
+}
+
+// People are told when an incident becomes a page and when it is over; files and topics get all.
+func TestPages(t *testing.T) {
+	files := receiver{Kinds: []string{incidents.Kind}, Keys: "s0/r1*"}
+	people := files
+	people.Pages = true
+	for _, c := range []struct {
+		event         incidents.Event
+		files, people bool
+	}{
+		{incidents.Event{State: incidents.Opened, Page: true, Pages: true, Group: "s0/r1"}, true, true},
+		{incidents.Event{State: incidents.Update, Page: true, Group: "s0/r1"}, true, false},
+		{incidents.Event{State: incidents.Closed, Page: true, Group: "s0/r1"}, true, true},
+		{incidents.Event{State: incidents.Merged, Page: true, Group: "s0/r1"}, true, true},
+		{incidents.Event{State: incidents.Opened, Group: "s0/r1"}, true, false},
+		{incidents.Event{State: incidents.Update, Page: true, Pages: true, Group: "s0/r1"}, true, true},
+		{incidents.Event{State: incidents.Closed, Group: "s0/r1"}, true, false},
+		{incidents.Event{State: incidents.Opened, Page: true, Pages: true, Members: []incidents.Member{{Key: "s0/r1:m"}}}, true, true},
+		{incidents.Event{State: incidents.Opened, Page: true, Pages: true, Members: []incidents.Member{{Key: "s0/r2:m"}}}, false, false},
+	} {
+		if files.wantsIncident(&c.event) != c.files || people.wantsIncident(&c.event) != c.people {
+			t.Errorf("%+v", c.event)
+		}
+	}
+}
+
 // The same alerts come from a topic, with a restart within an incident. A changelog holds the
 // alarms that wait.
 func TestKafkaIncidents(t *testing.T) {

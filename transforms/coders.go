@@ -36,7 +36,7 @@ func init() {
 }
 
 func encodeEvent(e incidents.Event) ([]byte, error) {
-	b := compact.AppendFlags(nil, e.Page)
+	b := compact.AppendFlags(nil, e.Page, e.Pages)
 	for _, s := range []string{e.ID, string(e.State), e.Into, e.Group, e.Message} {
 		b = compact.AppendString(b, s)
 	}
@@ -57,7 +57,7 @@ func encodeEvent(e incidents.Event) ([]byte, error) {
 
 func decodeEvent(b []byte) (e incidents.Event, err error) {
 	r := &compact.Reader{B: b}
-	e.Page, _, _ = r.Flags()
+	e.Page, e.Pages, _ = r.Flags()
 	e.ID, e.State, e.Into, e.Group, e.Message = r.Text(), incidents.State(r.Text()), r.Text(), r.Text(), r.Text()
 	e.Time, e.Start, e.End = r.Time(), r.Time(), r.Time()
 	e.Keys, e.NumMembers, e.Window = int(r.Varint()), int(r.Varint()), time.Duration(r.Varint())

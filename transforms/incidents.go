@@ -412,7 +412,7 @@ func Together(all []incidents.Event) (told []incidents.Event) {
 	for _, e := range all {
 		i, seen := last[e.ID]
 		if seen && e.State == incidents.Update && told[i].Time.Equal(e.Time) && told[i].State != incidents.Merged {
-			e.State = told[i].State
+			e.State, e.Pages = told[i].State, e.Pages || told[i].Pages
 			told[i] = e
 			continue
 		}

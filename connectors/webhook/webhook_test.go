@@ -129,11 +129,15 @@ func TestAlertmanager(t *testing.T) {
 	record := func(kind, time, start string) []byte {
 		return []byte(`{"key":"a \"b\"","time":"` + time + `","kind":"` + kind + `","id":"i","x":null,"start":` + start + `,"message":"m"}`)
 	}
+	incident := func(state, group string) []byte {
+		return []byte(`{"key":"` + group + `","time":"2026-01-01T03:00:00Z","kind":"incident","id":"s0/r1@1","state":"` + state + `","start":"2026-01-01T00:00:00Z","message":"m"}`)
+	}
 	err = first(c.Post(t.Context(), [][]byte{
 		record("change", "2026-01-01T00:05:00Z", `"2026-01-01T00:00:00Z"`),
 		record("novelty", "2026-01-01T00:05:00Z", "null"),
 		record("silent", "2026-01-01T00:15:00Z", `"2026-01-01T00:00:00Z"`),
 		record("recovered", "2026-01-01T01:00:00Z", `"2026-01-01T00:00:00Z"`),
+		incident("opened", "s0/r1"), incident("closed", "s0"),
 	}))
 	if err != nil || path != "/prefix/api/v2/alerts" {
 		t.Errorf("%s: %v", path, err)
@@ -152,9 +156,21 @@ func TestAlertmanager(t *testing.T) {
 		t.Errorf("the silence lasts until %v: %v", until, err)
 	}
 	delete(got[2], "endsAt")
+	if until, err := time.Parse(time.RFC3339, fmt.Sprint(got[4]["endsAt"])); err != nil || time.Until(until) < 300*24*time.Hour {
+		t.Errorf("the incident lasts until %v: %v", until, err)
+	}
+	delete(got[4], "endsAt")
+	// An incident is known by its id, as its group may become wider.
+	ofIncident := func(group string, times ...string) map[string]any {
+		a := alert("incident", times...)
+		a["labels"].(map[string]any)["key"], a["labels"].(map[string]any)["id"] = "", "s0/r1@1"
+		a["annotations"] = map[string]any{"summary": "m", "id": "s0/r1@1", "group": group}
+		return a
+	}
 	want := []map[string]any{
 		alert("change", "2026-01-01T00:00:00Z"), alert("novelty"),
 		alert("silent", "2026-01-01T00:00:00Z"), alert("silent", "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"),
+		ofIncident("s0/r1", "2026-01-01T00:00:00Z"), ofIncident("s0", "2026-01-01T00:00:00Z", "2026-01-01T03:00:00Z"),
 	}
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -429,6 +429,7 @@ func (r *reader) incidents(f *Fleet) (explaining []*incident) {
 		inc.score, inc.threshold, inc.expected = r.score(), r.amount(), r.amount()
 		var unused bool
 		inc.page, inc.weekly, unused = r.Flags()
+		inc.paged = inc.page // what becomes a page is told at once
 		inc.recurs, inc.usual, inc.told = r.number(), r.number(), r.number()
 		inc.step = r.step()
 		r.check(!unused && inc.window > 0 && inc.window <= longest*moment(longestStep))

@@ -29,6 +29,9 @@ type Event struct {
 	// Page says that a person is to look at once. An incident that comes every night is told and
 	// is no page. It becomes one with an Update where it has more than twice as many keys as usual.
 	Page bool
+	// Pages says that it is a page from this event on: a person who is told of these events alone
+	// gets one message of each incident.
+	Pages bool
 	// Time is when it happened, that of an alarm or of the end of the last window.
 	Time time.Time
 	// Start is the time of the first member, and End of the last. End is zero until it has closed.
@@ -80,6 +83,7 @@ func (f *Fleet) tell(state State, inc *incident, t moment) {
 	if g := f.groups[inc.group]; g != nil {
 		e.Keys = g.keys
 	}
+	e.Pages, inc.paged = inc.page && !inc.paged, inc.page
 	if inc.into != nil {
 		e.Into = inc.into.id
 	}

@@ -51,10 +51,10 @@ type incident struct {
 	score         float64
 	threshold     float64
 	expected      float64 // alarms of the group by chance in the window
-	page          bool
-	recurs, usual int  // days on which the like came at this time, most members then
-	weekly        bool // these days are weeks apart
-	told          int  // members when it was last told
+	page, paged   bool    // now, and when it was last told
+	recurs, usual int     // days on which the like came at this time, most members then
+	weekly        bool    // these days are weeks apart
+	told          int     // members when it was last told
 	step          moment
 	members       map[string]Member // by key, with the key's first alarm
 	steps         map[moment]int    // of the members, with their number
