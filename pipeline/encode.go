@@ -254,6 +254,13 @@ func (e *encoder) Smoothed(to *transforms.Encoded, key string, s *keyed.Smoothed
 	to.Lines++
 }
 
+func (e *encoder) Forgotten(to *transforms.Encoded, key string) {
+	if e.notifies() {
+		to.Alerts = transforms.AppendForgotten(to.Alerts, key)
+		to.Lines++
+	}
+}
+
 func (e *encoder) TurnedBack(key string, from, to time.Time) { e.run.turnedBack(key, from, to) }
 
 // turnedBack notes that a key has turned back, also without a run.

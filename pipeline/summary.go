@@ -206,6 +206,9 @@ func (s Summary) hints(b *strings.Builder) {
 	if s.Reset > 0 {
 		fmt.Fprintf(b, "warning: %s anew, because the state could not be read or could learn nothing: the dead letter has the reasons\n", message.Count(s.Reset, "key began", "keys began"))
 	}
+	if s.Forgotten > 0 {
+		fmt.Fprintf(b, "%s, as tombstones of the topic ask for it\n", message.Count(s.Forgotten, "key was forgotten", "keys were forgotten"))
+	}
 	if s.Expired > 0 {
 		fmt.Fprintf(b, "%s older than alerts.max_age and not sent\n", message.Count(s.Expired, "alert was", "alerts were"))
 	}

@@ -148,6 +148,8 @@ func (e *watchEncoder) Estimate(_ *transforms.Encoded, key string, of *keyed.Est
 
 func (e *watchEncoder) Silent(*transforms.Encoded, string, keyed.Silent) {}
 
+func (*watchEncoder) Forgotten(*transforms.Encoded, string) {} // files have no tombstones
+
 func (e *watchEncoder) TurnedBack(key string, from, to time.Time) { e.run.turnedBack(key, from, to) }
 
 func (e *watchEncoder) Flush() { e.tally.flush(e.run) }

@@ -114,7 +114,9 @@ func TestCell(t *testing.T) {
 					}
 					if !slices.ContainsFunc(changed, func(o *held) bool { return o.key == e.key }) {
 						changed = append(changed, e)
-						want[e.key] = string(e.state)
+						if want[e.key] = string(e.state); len(e.state) == 0 { // it is forgotten
+							delete(want, e.key)
+						}
 					}
 				}
 				if err := of.write(r, c, "", changed); err != nil {

@@ -55,6 +55,8 @@ type Encoder interface {
 	// TurnedBack is called when a key has turned back from a wrong time, before its next
 	// estimate. A runner that repeats a bundle calls it again.
 	TurnedBack(key string, from, to time.Time)
+	// Forgotten is called when a key was forgotten, and may append what others have to know.
+	Forgotten(to *Encoded, key string)
 	// Flush is called now and then, and after the last of a bundle.
 	Flush()
 }

@@ -117,6 +117,7 @@ func (encoder) Smoothed(to *transforms.Encoded, key string, s *keyed.Smoothed) {
 	to.Lines++
 }
 
+func (encoder) Forgotten(*transforms.Encoded, string)   {}
 func (encoder) TurnedBack(string, time.Time, time.Time) {}
 
 func (encoder) Flush() {}

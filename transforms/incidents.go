@@ -140,6 +140,7 @@ const (
 	Decision Role = iota // an alarm, or the end of a silence
 	Belief
 	BesideAlarm // a belief of an estimate that has an alarm of the same kind
+	forgotten   // the key is forgotten
 )
 
 // AppendNotice appends what Incidents has to know of a key: an alert, or none where t has no Alert,
@@ -153,6 +154,11 @@ func AppendNotice(b []byte, key string, t keyed.Told, role Role, pace keyed.Pace
 		n, _ = t.AppendBinary(n) // which never fails
 	}
 	return compact.AppendString(b, string(n))
+}
+
+// AppendForgotten appends that a key was forgotten.
+func AppendForgotten(b []byte, key string) []byte {
+	return AppendNotice(b, key, keyed.Told{Of: &keyed.Estimate{}}, forgotten, keyed.Pace{})
 }
 
 // A notice is what AppendNotice has appended.
@@ -260,6 +266,10 @@ func (fn *fleetNode) take(sp state.Provider, tp timers.Provider, notices []byte,
 	}
 	err := eachNotice(notices, func(n notice) error {
 		fn.taken++
+		if n.role == forgotten {
+			fn.of.Forget(n.key)
+			return nil
+		}
 		if n.pace != (keyed.Pace{}) {
 			fn.of.Register(n.key, n.at, n.pace.Step, n.pace.Budget)
 		}

@@ -97,10 +97,11 @@ func (c *opened) alone(cfg Config) string {
 // held is an entity during its bundle.
 type held struct {
 	keyed.Entity
-	key   string
-	state []byte // at the beginning of the bundle, and at its end
-	found bool   // the key had a state
-	warm  bool   // the account has the key among those that warm up
+	key    string
+	state  []byte // at the beginning of the bundle, and at its end
+	found  bool   // the key had a state
+	warm   bool   // the account has the key among those that warm up
+	forgot bool   // the key was forgotten, and nothing of it has come since
 
 	blocks  [][]byte           // of the batch, that are not begun yet
 	reading keyed.Observations // of the block before these
@@ -167,7 +168,7 @@ func (fn *node) take(sp state.Provider, tp timers.Provider, cell string, packed 
 	if fn.cfg.AtEnd {
 		fn.awaitEnd(tp)
 	}
-	if fn.Live || fn.cfg.waits() {
+	if (fn.Live || fn.cfg.waits()) && !times.first.IsZero() { // else the key is forgotten
 		// A timer can be set for the cell at hand only. What it is set for is known when
 		// the block is processed. Until then all its observations may wait, and the key
 		// may be silent as soon as it has spoken.
@@ -385,7 +386,11 @@ func (e *held) step(w *worker) {
 				return
 			}
 			w.x = o.X
-			e.take(w, &o)
+			if e.forgot = o.Shape == keyed.Forget; e.forgot {
+				e.forget(w)
+			} else {
+				e.take(w, &o)
+			}
 		case len(e.blocks) > 0:
 			e.reading = keyed.ReadObservations(e.blocks[0], string(e.blocks[0]))
 			e.blocks = e.blocks[1:]
@@ -408,6 +413,15 @@ func (e *held) tellEnded(w *worker) {
 		} else {
 			w.encoder.Silent(&w.encoded, e.key, s)
 		}
+	}
+}
+
+// forget forgets the key, and what waits of it.
+func (e *held) forget(w *worker) {
+	e.taken++
+	e.counts.Forgotten++
+	if e.Entity, e.err = w.Open(e.key, nil); w.encoder != nil {
+		w.encoder.Forgotten(&w.encoded, e.key)
 	}
 }
 
@@ -651,7 +665,11 @@ func (fn *node) finish(ctx context.Context) error {
 	fn.report.States = make([]account.KeyState, len(all))
 	parallel.Do(len(all), len(fn.workers), func(_, i int) {
 		e := all[i]
-		e.state, _ = e.AppendBinary(make([]byte, 0, len(e.state)+256)) // it grows little
+		if size := len(e.state); e.forgot {
+			e.state = nil
+		} else {
+			e.state, _ = e.AppendBinary(make([]byte, 0, size+256)) // it grows little
+		}
 		s := account.KeyState{Key: e.key, State: e.state}
 		for _, p := range e.Places() {
 			s.Waiting = append(s.Waiting, account.Place(p))

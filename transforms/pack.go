@@ -90,9 +90,11 @@ func (p *packer) add(at mtime.Time, key string, o *keyed.Observation, emit func(
 	} else {
 		check = p.estimator.CheckOf(key)
 	}
-	if err := check(o); err != nil {
-		p.refused++
-		return err
+	if o.Shape != keyed.Forget || key == "" {
+		if err := check(o); err != nil {
+			p.refused++
+			return err
+		}
 	}
 	from := len(p.data)
 	kept := *o
@@ -198,7 +200,11 @@ func (fn *packFn) StartBundle(func(beam.EventTime, string, []byte), func([]byte)
 
 func (fn *packFn) ProcessElement(_ context.Context, element beam.T, emit func(beam.EventTime, string, []byte), reject func([]byte)) {
 	take := func(key string, o *keyed.Observation) error {
-		return fn.add(mtime.FromTime(o.Time), key, o, emit)
+		at := mtime.ZeroTimestamp
+		if !o.Time.IsZero() {
+			at = mtime.FromTime(o.Time)
+		}
+		return fn.add(at, key, o, emit)
 	}
 	fn.in.decode(element, take, reject)
 }

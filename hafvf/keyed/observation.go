@@ -14,6 +14,9 @@ const (
 	Scalar Shape = iota // one number
 	Vector              // one vector
 	List                // a list of vectors: J observations of one step
+	// Forget is no form. The observation has neither time nor value: its key is to be forgotten,
+	// with all that is known of it.
+	Forget
 )
 
 // An Observation is what one entity showed at one time.

@@ -78,6 +78,8 @@ type Counts struct {
 	LateIdle int64
 	// Behind is the farthest that one of the others was behind the latest of its key.
 	Behind time.Duration
+	// Forgotten is the number of keys that were forgotten because somebody asked for it.
+	Forgotten int64
 	// TurnedBack is how often a key went back from a wrong time.
 	TurnedBack int64
 }
@@ -100,6 +102,7 @@ func (c *Counts) Add(o Counts) {
 	c.Reset += o.Reset
 	c.LateIdle += o.LateIdle
 	c.Behind = max(c.Behind, o.Behind)
+	c.Forgotten += o.Forgotten
 	c.TurnedBack += o.TurnedBack
 }
 

@@ -126,7 +126,7 @@ func (c *Cell) States(written func(key string) (keyed.Settings, string)) []State
 	return all
 }
 
-// Put makes b the key's entity.
+// Put makes b the key's entity. Without b the key has none.
 func (c *Cell) Put(key string, b []byte) {
 	was := len(c.data)
 	c.data = compact.AppendString(c.data, key)
@@ -137,10 +137,18 @@ func (c *Cell) Put(key string, b []byte) {
 }
 
 func (c *Cell) index(key string, x extent) {
+	const allocated = 16 // bytes, at least
+	size := (len(key) + allocated - 1) &^ (allocated - 1)
 	was, known := c.at[key]
+	if x.start == x.end { // what is left in the data goes when the cell is compacted
+		if delete(c.at, key); known {
+			c.keys -= size
+			c.live -= was.entry
+		}
+		return
+	}
 	if !known {
-		const allocated = 16 // bytes, at least
-		c.keys += (len(key) + allocated - 1) &^ (allocated - 1)
+		c.keys += size
 	}
 	c.live += x.entry - was.entry
 	c.at[key] = x

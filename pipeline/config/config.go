@@ -173,6 +173,8 @@ type Fields struct {
 	Decimal    rune // of CSV
 	// MaxAhead is how far a time may be ahead of the clock; if 0, no time is too far.
 	MaxAhead time.Duration
+	// Forget has a record of a topic without a value forget its key.
+	Forget bool `json:",omitempty"`
 }
 
 // CSV is a source of delimited text with a header line. The path may be a

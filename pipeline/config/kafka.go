@@ -46,8 +46,26 @@ func (s *Source) kafkaKey() key {
 		{name: "bounded", doc: "true ends the run at the ends that the partitions have at the start.", read: boolean(&k.Bounded)},
 		{name: "changelog", doc: "Compacted topic of the filters' states. With it a restart goes on exactly from the last commit. By default there is no changelog.", read: text(&k.Changelog, notEmpty)},
 		{name: "disorder", doc: "How far a record's time may be behind the latest of its partition. While nothing comes, the watermark of a partition is behind the clock by as much as 99 % of its last records were when they came, and at least by disorder. A record that was older than a day does not count. As long as no record of any partition has shown a lag, it is taken for a quarter of an hour.", read: duration(&k.Disorder)},
+		{name: "tombstones", doc: "What a record without a value is. forget: its key, which is the filter's key, is forgotten with all that is known of it, also in the changelog and in what is usual of the alarms of all keys; parts of a key are joined as key joins them. reject: it goes to the dead letter.", initial: tombstonesReject, read: tombstones(&k.Fields.Forget)},
 		{name: "embedded", doc: "true starts a broker in this process, with an example to read, in place of a cluster.", read: boolean(&k.Embedded)},
 	})}
+}
+
+// What a record without a value is.
+const (
+	tombstonesReject = "reject"
+	tombstonesForget = "forget"
+)
+
+func tombstones(dst *bool) reader {
+	said := ""
+	r := choice(&said, tombstonesReject, tombstonesForget)
+	read := r.read
+	r.read = func(d *decoder, path string, n *yaml.Node) {
+		read(d, path, n)
+		*dst = said == tombstonesForget
+	}
+	return r
 }
 
 // kafkaKey declares a sink of topics.

@@ -176,6 +176,10 @@ func (p *Parser) record(r *kafkaio.Record, o *keyed.Observation) (key string, er
 	case r.Oversized > 0:
 		return "", fmt.Errorf("the record has %d bytes, and at most %d are read", r.Oversized, kafkaio.MaxRecord)
 	case v == nil:
+		if p.Forget {
+			o.Shape = keyed.Forget
+			return string(r.Key), nil
+		}
 		return "", errors.New("a tombstone: the record has no value")
 	case len(v) == 0:
 		return "", errors.New("the value is empty")
