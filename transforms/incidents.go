@@ -1,6 +1,7 @@
 package transforms
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -226,7 +227,12 @@ type fleetNode struct {
 	of             *incidents.Fleet
 	held           map[alarmName]heldAlert // until their alarms are taken
 	digests        incidents.Digests
+	changed        bool // and the state has to be written
 	taken, emitted int
+
+	// written is the state that of, held and digests have, if they are those of the bundle before:
+	// a large fleet is not decoded for each bundle.
+	written []byte
 }
 
 // An alarmName names an alarm.
@@ -250,7 +256,12 @@ func (fn *fleetNode) setUp(ctx context.Context, to *state.Value[[]byte], due *ti
 	return err
 }
 
-func (fn *fleetNode) start() { fn.in, fn.of, fn.held, fn.taken, fn.emitted = nil, nil, nil, 0, 0 }
+func (fn *fleetNode) start() {
+	if fn.in != nil {
+		fn.written = nil // the bundle before has failed
+	}
+	fn.in, fn.changed, fn.taken, fn.emitted = nil, false, 0, 0
+}
 
 // A teller is told of what happens.
 type teller interface {
@@ -268,10 +279,11 @@ func (fn *fleetNode) take(sp state.Provider, tp timers.Provider, notices []byte,
 		fn.taken++
 		if n.role == forgotten {
 			fn.of.Forget(n.key)
+			fn.changed = true
 			return nil
 		}
-		if n.pace != (keyed.Pace{}) {
-			fn.of.Register(n.key, n.at, n.pace.Step, n.pace.Budget)
+		if n.pace != (keyed.Pace{}) && fn.of.Register(n.key, n.at, n.pace.Step, n.pace.Budget) {
+			fn.changed = true
 		}
 		if n.told == nil {
 			return nil
@@ -287,6 +299,7 @@ func (fn *fleetNode) take(sp state.Provider, tp timers.Provider, notices []byte,
 		// A repeat has been told, or is held already.
 		if fn.of.Add(incidents.Alarm{ID: t.Of.ID, Key: n.key, Kind: t.Kind, Time: t.Of.Time, Score: t.Score, Size: t.Size}) {
 			fn.held[alarmName{n.key, t.Of.ID, t.Kind}] = heldAlert{t.Of.Time, n.told}
+			fn.changed = true
 		}
 		return nil
 	})
@@ -347,6 +360,7 @@ func (fn *fleetNode) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provi
 	if err := fn.read(sp); err != nil {
 		return err
 	}
+	fn.changed = true
 	watermark := ts.ToTime().Add(-fn.cfg.Lateness)
 	ends := ts >= mtime.EndOfGlobalWindowTime
 	if ends {
@@ -434,14 +448,20 @@ func Together(all []incidents.Event) (told []incidents.Event) {
 
 // read reads the state of the fleet, at first that of the run before.
 func (fn *fleetNode) read(sp state.Provider) error {
-	if fn.in = sp; fn.of != nil {
+	if fn.in != nil {
 		return nil
 	}
 	b, found, err := fn.state.Read(sp)
 	if err != nil {
 		return err
 	}
+	fn.in = sp
+	if found && fn.written != nil && bytes.Equal(b, fn.written) {
+		return nil
+	}
+	fn.written = nil
 	if !found {
+		fn.changed = true // at least it is new to the runner
 		if b, err = fn.account.Restore(states.FleetKey); err == nil && b == nil {
 			return fn.begin()
 		}
@@ -501,19 +521,21 @@ func (fn *fleetNode) encode() ([]byte, error) {
 
 // finish stores the state of the fleet, and reports what was done.
 func (fn *fleetNode) finish() error {
-	if fn.in == nil {
-		return nil
-	}
-	b, err := fn.encode()
-	if err != nil {
-		return err
-	}
-	if err := fn.state.Write(fn.in, b); err != nil {
-		return err
-	}
 	// What the node takes are no records of the source.
-	fn.account.Report(account.Report{Emitted: fn.emitted - fn.taken, States: []account.KeyState{{Key: states.FleetKey, State: b}}})
-	fn.start()
+	report := account.Report{Emitted: fn.emitted - fn.taken}
+	if fn.changed {
+		b, err := fn.encode()
+		if err != nil {
+			return err
+		}
+		if err := fn.state.Write(fn.in, b); err != nil {
+			return err
+		}
+		fn.written = b
+		report.States = []account.KeyState{{Key: states.FleetKey, State: b}}
+	}
+	fn.account.Report(report)
+	fn.in = nil
 	return nil
 }
 

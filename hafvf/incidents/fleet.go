@@ -175,17 +175,18 @@ func (r registration) before(other registration) bool {
 // what is usual of their groups. A step or a budget that is not positive is a minute or a week.
 // Steps are held to a year, budgets to a minute and ten years. Without a time nothing is registered.
 //
-// It holds from that time on, whenever it comes before the watermark. Of several the earliest
+// It reports whether that is something new. It holds from that time on, whenever it comes before the watermark. Of several the earliest
 // holds. A key that has alarmed
 // before has had a step of a minute and a budget of a week; these are replaced, also in what its
 // groups are allowed.
-func (f *Fleet) Register(name string, at time.Time, step, budget time.Duration) {
+func (f *Fleet) Register(name string, at time.Time, step, budget time.Duration) bool {
 	if k := f.keys[name]; at.IsZero() || k != nil && !k.assumed {
-		return
+		return false
 	}
 	r := registration{at: momentOf(at), name: strings.Clone(name)}
 	r.step, r.allowed = stepOf(step), allowance(budget)
 	f.arrived.push(r)
+	return true
 }
 
 func stepOf(step time.Duration) moment {
