@@ -296,11 +296,7 @@ func (fn *fleetNode) take(sp state.Provider, tp timers.Provider, notices []byte,
 			tell.alert(n.key, t, n.role, "")
 			return nil
 		}
-		// A repeat has been told, or is held already.
-		if fn.of.Add(incidents.Alarm{ID: t.Of.ID, Key: n.key, Kind: t.Kind, Time: t.Of.Time, Score: t.Score, Size: t.Size}) {
-			fn.held[alarmName{n.key, t.Of.ID, t.Kind}] = heldAlert{t.Of.Time, n.told}
-			fn.changed = true
-		}
+		fn.hold(alarmName{n.key, t.Of.ID, t.Kind}, heldAlert{t.Of.Time, n.told}, t)
 		return nil
 	})
 	if err == nil {
@@ -466,14 +462,42 @@ func (fn *fleetNode) read(sp state.Provider) error {
 			return fn.begin()
 		}
 	}
+	if err != nil {
+		b = nil
+	}
+	return fn.restore(b)
+}
+
+// restore makes the fleet of a state. One that cannot be read must not stop the run, as that of a
+// key does not: incidents begin anew, with the alarms that wait.
+func (fn *fleetNode) restore(b []byte) error {
+	fleet, err := fn.decode(b)
 	if err == nil {
-		if err = fn.decode(b); err == nil {
+		if fn.of, err = incidents.Restore(fn.fleet, fleet); err == nil {
 			return nil
 		}
 	}
-	// One state must not stop the run, as that of a key does not.
-	slog.Warn("the state of the incidents cannot be read, or is of other separators: incidents begin anew", "reason", err)
-	return fn.begin()
+	slog.Warn("incidents begin anew: their state cannot be read, or is of other separators", "reason", err)
+	held := fn.held
+	if err := fn.begin(); err != nil {
+		return err
+	}
+	for name, h := range held {
+		t, err := keyed.ParseTold(h.told)
+		if err != nil {
+			return err
+		}
+		fn.hold(name, h, t)
+	}
+	return nil
+}
+
+// hold has an alarm wait, unless it is a repeat, which is told or is held already.
+func (fn *fleetNode) hold(name alarmName, h heldAlert, t keyed.Told) {
+	if fn.of.Add(incidents.Alarm{ID: name.id, Key: name.key, Kind: name.kind, Time: h.at, Score: t.Score, Size: t.Size}) {
+		fn.held[name] = h
+		fn.changed = true
+	}
 }
 
 // begin makes a fleet without keys.
@@ -483,23 +507,22 @@ func (fn *fleetNode) begin() (err error) {
 	return err
 }
 
-// decode reads what encode wrote.
-func (fn *fleetNode) decode(b []byte) (err error) {
+// decode reads what encode wrote, and returns the state of the fleet itself.
+func (fn *fleetNode) decode(b []byte) (fleet []byte, err error) {
 	r := compact.Reader{B: b}
-	fleet := r.Text()
+	fn.held, fn.digests = nil, incidents.NewDigests(fn.cfg.Digests, fn.fleet.Zone)
+	fleet = []byte(r.Text())
 	held := map[alarmName]heldAlert{}
 	for range r.Count(5) {
 		name := alarmName{r.Text(), r.Text(), r.Text()}
 		held[name] = heldAlert{r.Time(), []byte(r.Text())}
 	}
-	digests := incidents.NewDigests(fn.cfg.Digests, fn.fleet.Zone)
-	digests.Read(&r)
+	fn.digests.Read(&r)
 	if r.Bad || len(r.B) > 0 {
-		return compact.ErrCut
+		return nil, compact.ErrCut
 	}
-	fn.held, fn.digests = held, digests
-	fn.of, err = incidents.Restore(fn.fleet, []byte(fleet))
-	return err
+	fn.held = held
+	return fleet, nil
 }
 
 func (fn *fleetNode) encode() ([]byte, error) {
