@@ -91,6 +91,9 @@ job running. See hafvf status and hafvf stop.`,
 				sub.migrate = again.migrate
 				return sub.submit(cmd.Context(), graph, log)
 			}
+			if args[0] != "-" {
+				o.config = filepath.Base(args[0])
+			}
 			_, err = o.execute(cmd.Context(), pipeline.Run{Graph: graph, BeginAnew: again.anew, Migrate: again.migrate})
 			return err
 		},
@@ -149,7 +152,7 @@ func (o operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summar
 	if err != nil {
 		return pipeline.Summary{}, err
 	}
-	metrics, done, err := o.serve(log)
+	metrics, live, done, err := o.serve(log, r.Watch == nil)
 	if err != nil {
 		return pipeline.Summary{}, err
 	}
@@ -184,7 +187,7 @@ func (o operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summar
 		}
 	}()
 
-	r.Log, r.Metrics, r.Example = log, metrics, example
+	r.Log, r.Metrics, r.Live, r.Example = log, metrics, live, example
 	terminal := term.IsTerminal(int(os.Stderr.Fd()))
 	start := time.Now()
 	if terminal {
