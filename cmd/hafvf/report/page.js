@@ -369,7 +369,9 @@
 
   const says = document.getElementById("live");
   const say = (words) => says.textContent === words || (says.textContent = words);
-  let asking = false, more = false;
+  let asking = false, more = false, pressed = false;
+  for (const [name, down] of [["pointerdown", true], ["pointerup", false], ["pointercancel", false]]) addEventListener(name, () => (pressed = down), true);
+  const pause = (ms) => new Promise((done) => setTimeout(done, ms));
   // refresh asks for the page, at most once a second.
   async function refresh() {
     more = true;
@@ -379,9 +381,11 @@
       more = false;
       try {
         const answer = await fetch(location.pathname, { headers: { Accept: "text/html" } });
-        if (answer.ok) replace(new DOMParser().parseFromString(await answer.text(), "text/html"));
+        const next = answer.ok && new DOMParser().parseFromString(await answer.text(), "text/html");
+        for (let i = 0; pressed && i < 50; i++) await pause(20); // a click or a selection is under way
+        if (next) replace(next);
       } catch {} // the events tell when the run is there again
-      await new Promise((done) => setTimeout(done, 1000));
+      await pause(1000);
     }
     asking = false;
   }
