@@ -28,7 +28,7 @@ const (
 	liveKeys      = 100 // with a series
 	livePoints    = 256 // of a series, at least where there were as many
 	liveAge       = 7 * 24 * time.Hour
-	liveNews      = 1024 // that a slow reader can be behind
+	liveNews      = 256 // that a slow reader can be behind
 )
 
 // A Live remembers what a run has raised of late, and shows it while the run goes on: as a page, as
@@ -44,9 +44,9 @@ type Live struct {
 	gone      int // alerts that were let go
 	at        map[alertName]int
 	incidents map[string]*heardIncident
-	passed    int     // incidents that were let go
-	news      []Alert // the last of them
-	version   int64   // number of all news
+	passed    int      // incidents that were let go
+	news      [][]byte // the last of them, as events
+	version   int64    // number of all news
 	changed   chan struct{}
 
 	followed atomic.Pointer[map[string]*recent] // copied when a key comes or goes
@@ -198,12 +198,11 @@ func (l *Live) incident(e *incidents.Event) {
 
 // tell wakes the readers. None of them is waited for: one that is too far behind misses some.
 func (l *Live) tell(a Alert) {
-	a.Members = nil
 	l.version++
 	if len(l.news) == 2*liveNews {
 		l.news = append(l.news[:0], l.news[liveNews:]...)
 	}
-	l.news = append(l.news, a)
+	l.news = append(l.news, eventOf(newsOf(&a))) // once for all readers
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
@@ -213,7 +212,7 @@ func (l *Live) name(version int64) string { return fmt.Sprintf("%d.%d", l.began.
 
 // since returns the news after a version, as far as they are remembered, the version that they
 // lead to, and what is closed when there are more.
-func (l *Live) since(version int64) (news []Alert, now int64, changed <-chan struct{}) {
+func (l *Live) since(version int64) (news [][]byte, now int64, changed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := max(min(l.version-version, int64(len(l.news)), liveNews), 0)

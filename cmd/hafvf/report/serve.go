@@ -171,6 +171,12 @@ func newsOf(a *Alert) (kind string, n news) {
 	return "alarm", n
 }
 
+// eventOf is a server-sent event.
+func eventOf(name string, data any) []byte {
+	text, _ := json.Marshal(data) // of numbers that are finite, and of text
+	return fmt.Appendf(nil, "event: %s\ndata: %s\n\n", name, text)
+}
+
 // events sends what a run raises from now on, and every two seconds its state. A reader that is too
 // slow misses some: the version in the state tells it.
 func (l *Live) events(w http.ResponseWriter, r *http.Request) {
@@ -183,16 +189,12 @@ func (l *Live) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	to := http.NewResponseController(w)
 	to.SetReadDeadline(time.Time{}) // the server's is for requests
-	send := func(event string, data any) {
-		text, _ := json.Marshal(data) // of numbers that are finite, and of text
-		fmt.Fprintf(w, "event: %s\ndata: %s\n\n", event, text)
-	}
 	_, version, changed := l.since(math.MaxInt64)
 	status := func() {
-		send("state", struct {
+		w.Write(eventOf("state", struct {
 			Version string `json:"version"`
 			Facts   []Fact `json:"facts"`
-		}{l.name(version), l.Facts()})
+		}{l.name(version), l.Facts()}))
 	}
 	tick := time.NewTicker(beat)
 	defer tick.Stop()
@@ -208,17 +210,15 @@ func (l *Live) events(w http.ResponseWriter, r *http.Request) {
 			case <-time.After(gather):
 			case <-l.ended:
 			}
-			var all []Alert
+			var all [][]byte
 			all, version, changed = l.since(version)
 			to.SetWriteDeadline(time.Now().Add(stuck))
-			for i := range all {
-				send(newsOf(&all[i]))
-			}
+			w.Write(bytes.Join(all, nil))
 		case <-tick.C:
 			to.SetWriteDeadline(time.Now().Add(stuck))
 			status()
 		case <-l.ended:
-			send("end", struct{}{})
+			w.Write(eventOf("end", struct{}{}))
 			ended = true
 		case <-r.Context().Done():
 			return
