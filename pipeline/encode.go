@@ -99,6 +99,7 @@ func newEncoder(ctx context.Context, text string) *encoder {
 
 func (e *encoder) Estimate(to *transforms.Encoded, key string, of *keyed.Estimate) {
 	e.tally.estimate(key, of)
+	e.run.live().estimate(key, of)
 	to.Records = e.Layout.AppendEstimate(connectors.Chunk(to.Records).Begin([]byte(key), of.ID), e.As, key, of)
 	to.Lines++
 	if of.Silence == nil && of.Alarm == nil && of.Belief == nil && of.Pace == (keyed.Pace{}) {
@@ -139,6 +140,7 @@ func (e *encoder) notice(to *transforms.Encoded, key string, of *keyed.Estimate)
 }
 
 func (e *encoder) Silent(to *transforms.Encoded, key string, s keyed.Silent) {
+	e.run.live().silent(key, &s)
 	if e.notifies() {
 		for _, told := range s.Alerts(key) {
 			to.Alerts = transforms.AppendNotice(to.Alerts, key, told, transforms.Decision, keyed.Pace{})
@@ -180,6 +182,7 @@ type incidentEncoder struct {
 }
 
 func (e *incidentEncoder) Alert(to *transforms.Encoded, key string, t keyed.Told, role transforms.Role, incident string) {
+	e.run.live().grouped(key, t, role, incident)
 	for i := range e.Receivers {
 		r := &e.Receivers[i]
 		kinds := r.Beliefs
@@ -194,6 +197,7 @@ func (e *incidentEncoder) Alert(to *transforms.Encoded, key string, t keyed.Told
 
 func (e *incidentEncoder) Incident(to *transforms.Encoded, of *incidents.Event) {
 	e.run.incident(of)
+	e.run.live().incident(of)
 	// Records of an incident have one id. What a consumer recognises repeats by is this.
 	id := fmt.Sprintf("%s/%s/%s", of.ID, of.State, of.Time.Format(time.RFC3339Nano))
 	for i := range e.Receivers {

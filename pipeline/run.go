@@ -45,6 +45,8 @@ type Run struct {
 	// Watch, if set, sees what a graph of transform: filter finds, in place of the graph's
 	// outputs: no record, alert, rejected record or state is written. No state is read.
 	Watch Watch
+	// Live, if set, hears of the run while it goes on.
+	Live *Live
 	// Example, if set, fills the topic of an embedded broker.
 	Example func(context.Context, kafkaio.Sink) error
 }
@@ -81,7 +83,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 			return s, err
 		}
 	}
-	state.beginAnew, state.migrate, state.groups = r.BeginAnew, r.Migrate, graph.groups
+	state.beginAnew, state.migrate, state.groups, state.listener = r.BeginAnew, r.Migrate, graph.groups, r.Live
 	if err := state.open(ctx, graph); err != nil {
 		return s, err
 	}
@@ -209,6 +211,7 @@ type run struct {
 	beginAnew bool // see Run
 	migrate   bool // see Run
 	watch     Watch
+	listener  *Live
 	grouping  *grouping     // of a Watch; nil without incidents
 	folds     observe.Folds // of the source
 	turns     turnLog

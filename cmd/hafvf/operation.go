@@ -2,28 +2,32 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 
+	"hafvf/cmd/hafvf/report"
 	"hafvf/pipeline"
 )
 
 // operation is how a run is watched from outside.
 type operation struct {
 	level, listen string
+	config        string // name of the config on the page of a run
 }
 
 func (o *operation) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.level, "log-level", "info", "least level of the log on standard error: debug, info, warn or error")
-	cmd.Flags().StringVar(&o.listen, "listen", "", "`address` that serves /metrics (Prometheus) and /healthz; without a host, as in :9090, on loopback; 0.0.0.0:9090 for all interfaces; none by default")
+	cmd.Flags().StringVar(&o.listen, "listen", "", "`address` that serves /metrics (Prometheus) and /healthz, and of run the live page at /; without a host, as in :9090, on loopback; 0.0.0.0:9090 for all interfaces; none by default")
 }
 
 // logger logs to standard error.
@@ -35,14 +39,15 @@ func (o operation) logger() (*slog.Logger, error) {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})), nil
 }
 
-// serve answers Prometheus and health checks until done is called.
-func (o operation) serve(log *slog.Logger) (metrics *pipeline.Metrics, done func(), err error) {
+// serve answers Prometheus and health checks until done is called. With live it serves the page of a
+// run, too.
+func (o operation) serve(log *slog.Logger, live bool) (metrics *pipeline.Metrics, hears *pipeline.Live, done func(), err error) {
 	if o.listen == "" {
-		return nil, func() {}, nil
+		return nil, nil, func() {}, nil
 	}
-	listener, err := listen("listen", o.listen)
+	listener, host, err := listen("listen", o.listen)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	metrics = pipeline.NewMetrics()
 	registry := prometheus.NewRegistry()
@@ -56,22 +61,37 @@ func (o operation) serve(log *slog.Logger) (metrics *pipeline.Metrics, done func
 		}
 		fmt.Fprint(w, "ok\n", metrics.Note())
 	})
-	server := &http.Server{Handler: mux}
+	// A client that says or takes nothing keeps no connection.
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	done, serves := func() { server.Close() }, "serving /metrics and /healthz"
+	if live {
+		page := report.NewLive(o.config, metrics)
+		mux.Handle("/", page.Handler(host))
+		hears, serves = page.Hears(), "serving the page of this run, /metrics and /healthz"
+		done = func() {
+			page.Close() // readers hear of the end
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			if server.Shutdown(ctx) != nil {
+				server.Close()
+			}
+		}
+	}
 	go server.Serve(listener)
-	log.Info("serving /metrics and /healthz", "address", listener.Addr().String())
-	return metrics, func() { server.Close() }, nil
+	log.Info(serves, "address", listener.Addr().String())
+	return metrics, hears, done, nil
 }
 
-// listen listens at the address that a flag gives: on loopback where it names no
-// host, as in :9090.
-func listen(flag, address string) (net.Listener, error) {
+// listen listens at the address that a flag gives, and returns its host: on loopback where it names
+// none, as in :9090.
+func listen(flag, address string) (l net.Listener, host string, err error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--%s %s: give host:port, or :port for loopback", flag, address)}
+		return nil, "", usageError{fmt.Errorf("--%s %s: give host:port, or :port for loopback", flag, address)}
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort(cmp.Or(host, "localhost"), port))
-	if err != nil {
-		return nil, fmt.Errorf("--%s %s: %w", flag, address, err)
+	host = cmp.Or(host, "localhost")
+	if l, err = net.Listen("tcp", net.JoinHostPort(host, port)); err != nil {
+		return nil, "", fmt.Errorf("--%s %s: %w", flag, address, err)
 	}
-	return l, nil
+	return l, host, nil
 }

@@ -53,6 +53,13 @@ it; 2 usage or config; 141 if standard output is a pipe whose reader has gone.
 The run is one process of any user. It listens at the address of --listen and, with
 source.kafka.embedded: true, at the address of the broker inside it, and nowhere else.
 
+--listen :9090 serves, for as long as the run lasts, the page of hafvf report at /: what
+this run has raised, within two seconds, with keys, lag and receivers. It has the alarms
+of the last 7 days, at most 10000, and the last values of what has alarmed. /incidents is
+text, for curl, and /events a stream of alarms and incidents (server-sent events, JSON).
+All of it is read only, needs no login, and answers to localhost, IP addresses and the
+host of --listen. On Flink the workers serve /metrics and /healthz only.
+
 With runner: {name: flink} the pipeline goes to a cluster, with a hafvf worker next to
 each TaskManager. Run then follows the job until it ends; Ctrl-C leaves the
 job running. See hafvf status and hafvf stop.`,
@@ -60,7 +67,7 @@ job running. See hafvf status and hafvf stop.`,
   hafvf run pump.yaml
   hafvf run pump.yaml --set top=0.99 --set 'levels=[{alpha: 9, beta: 1}]'
   hafvf run pump.yaml --explain
-  hafvf run kafka.yaml --listen :9090     # /metrics and /healthz`,
+  hafvf run kafka.yaml --listen :9090     # the live page, /incidents, /events, /metrics, /healthz`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -90,6 +97,9 @@ job running. See hafvf status and hafvf stop.`,
 				}
 				sub.migrate = again.migrate
 				return sub.submit(cmd.Context(), graph, log)
+			}
+			if args[0] != "-" {
+				o.config = filepath.Base(args[0])
 			}
 			_, err = o.execute(cmd.Context(), pipeline.Run{Graph: graph, BeginAnew: again.anew, Migrate: again.migrate})
 			return err
@@ -149,7 +159,7 @@ func (o operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summar
 	if err != nil {
 		return pipeline.Summary{}, err
 	}
-	metrics, done, err := o.serve(log)
+	metrics, live, done, err := o.serve(log, r.Watch == nil)
 	if err != nil {
 		return pipeline.Summary{}, err
 	}
@@ -184,7 +194,7 @@ func (o operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summar
 		}
 	}()
 
-	r.Log, r.Metrics, r.Example = log, metrics, example
+	r.Log, r.Metrics, r.Live, r.Example = log, metrics, live, example
 	terminal := term.IsTerminal(int(os.Stderr.Fd()))
 	start := time.Now()
 	if terminal {

@@ -38,7 +38,7 @@ ends the worker; Flink then restarts its tasks from the last checkpoint.`,
 				return err
 			}
 			slog.SetDefault(log) // of what runs here without knowing whose it is
-			metrics, done, err := o.serve(log)
+			metrics, _, done, err := o.serve(log, false)
 			if err != nil {
 				return err
 			}
@@ -51,7 +51,7 @@ ends the worker; Flink then restarts its tasks from the last checkpoint.`,
 				return err
 			}
 			defer release()
-			l, err := listen("address", address)
+			l, _, err := listen("address", address)
 			if err != nil {
 				return err
 			}

@@ -205,6 +205,7 @@ type Collector struct {
 	sources []string
 	notes   []string
 	run     *Run
+	live    bool // has the last estimates of keys that alarmed of late, and no others
 }
 
 // A Run is what only the run of a config knows.

@@ -54,6 +54,8 @@ type Page struct {
 	Seen          int64 // observations that the series were thinned from
 
 	Data template.JS // what a click shows
+
+	Live *State // of a page that follows a run; nil of any other one
 }
 
 // A Count is a number of something.
@@ -751,7 +753,7 @@ func (c *Collector) addData(p *Page, happened []*key) {
 	}
 	p.Data = template.JS(append(b, "]}"...))
 	p.SeriesLeft = len(happened) - p.SeriesKeys
-	if c.estimates > 0 {
+	if c.estimates > 0 && !c.live {
 		for _, k := range happened {
 			if k.estimates == 0 {
 				p.SeriesNone++

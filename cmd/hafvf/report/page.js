@@ -2,7 +2,10 @@
 // order and choice of the table. Text from records goes into the page as text, never as markup.
 (function () {
   "use strict";
-  const data = JSON.parse(document.getElementById("data").textContent);
+  let data = JSON.parse(document.getElementById("data").textContent);
+  // The parts of the page as they came, before the script has touched them.
+  const parts = (page) => [page.querySelector("header"), ...page.querySelectorAll("section")];
+  const came = new Map(parts(document).map((part) => [part.id, part.innerHTML]));
   const grouped = (n) => n.toLocaleString("en");
   document.documentElement.classList.add("scripted");
 
@@ -18,7 +21,7 @@
 
   // ---- what a click on a key shows
 
-  let open = null; // {button, panel, plots}
+  let open = null; // {button, panel, plots, key}
 
   function close(refocus) {
     if (!open) return;
@@ -42,10 +45,10 @@
     return messages.get(id + " " + iso(at[0]) + " " + data.kinds[at[1]]);
   }
 
-  function show(button) {
+  function show(button, anew) {
     const again = open && open.button === button;
     close(false);
-    if (again) return;
+    if (again && !anew) return;
     const id = button.dataset.k, key = data.keys[id];
     const panel = make("div", { class: "panel", role: "region", "aria-label": key.key });
     const shut = make("button", { type: "button", class: "plain" }, "Close");
@@ -54,7 +57,7 @@
     panel.append(bar);
     button.setAttribute("aria-expanded", "true");
     button.parentElement.after(panel);
-    open = { button, panel, plots: [] };
+    open = { button, panel, plots: [], key };
     if (key.series) draw(key, panel, bar);
     else panel.append(make("p", { class: "about" }, "No series of this key is on the page. Its alarms:"));
     const list = make("ul", { "aria-label": "alarms" });
@@ -64,7 +67,7 @@
     }
     if (key.left) list.append(make("li", {}, grouped(key.left) + " earlier alarms are not listed."));
     panel.append(list);
-    panel.scrollIntoView({ block: "nearest" });
+    if (!anew) panel.scrollIntoView({ block: "nearest" });
   }
 
   function draw(key, panel, bar) {
@@ -237,9 +240,10 @@
 
   // ---- the table
 
-  const table = document.getElementById("table");
-  if (table) {
-    const body = table.tBodies[0], rows = [...body.rows];
+  let arrange = () => {}; // sorts and chooses the rows again
+  function prepare() {
+    const table = document.getElementById("table");
+    if (!table) return;
     const heads = [...table.tHead.rows[0].cells];
     const read = (cell, kind) => {
       const s = cell.textContent;
@@ -247,7 +251,18 @@
       const v = parseFloat(s.replace(/,/g, "").replace("−", "-"));
       return kind === "size" ? Math.abs(v) : v;
     };
-    heads.forEach((head, column) => {
+    const sort = () => {
+      const column = heads.findIndex((h) => h.hasAttribute("aria-sort")), kind = heads[column].dataset.sort, down = heads[column].getAttribute("aria-sort") === "descending";
+      const keyed = [...table.tBodies[0].rows].map((row) => [read(row.cells[column], kind), row]);
+      keyed.sort(([a], [b]) => {
+        if (a === b) return 0;
+        if (a !== a) return b !== b ? 0 : 1; // what has no number comes last
+        if (b !== b) return -1;
+        return (a < b ? -1 : 1) * (down ? -1 : 1);
+      });
+      table.tBodies[0].append(...keyed.map(([, row]) => row));
+    };
+    heads.forEach((head) => {
       const kind = head.dataset.sort;
       if (!kind) return;
       const button = make("button", { type: "button" }, head.textContent);
@@ -256,21 +271,13 @@
         const down = head.getAttribute("aria-sort") ? head.getAttribute("aria-sort") === "ascending" : kind !== "text";
         heads.forEach((h) => h.removeAttribute("aria-sort"));
         head.setAttribute("aria-sort", down ? "descending" : "ascending");
-        const keyed = rows.map((row) => [read(row.cells[column], kind), row]);
-        keyed.sort(([a], [b]) => {
-          if (a === b) return 0;
-          if (a !== a) return b !== b ? 0 : 1; // what has no number comes last
-          if (b !== b) return -1;
-          return (a < b ? -1 : 1) * (down ? -1 : 1);
-        });
-        body.append(...keyed.map(([, row]) => row));
+        sort();
       });
     });
     heads[4].setAttribute("aria-sort", "descending"); // as the page has it
     const filter = document.getElementById("filter"), kind = document.getElementById("kind"), where = document.getElementById("where"), count = document.getElementById("count");
-    [...new Set(rows.map((row) => row.cells[2].textContent))].sort().forEach((k) => kind.append(make("option", { value: k }, k)));
     const choose = () => {
-      const word = filter.value.trim().toLowerCase();
+      const word = filter.value.trim().toLowerCase(), rows = [...table.tBodies[0].rows];
       let shown = 0;
       for (const row of rows) {
         const fits = (!kind.value || row.cells[2].textContent === kind.value) && (!where.value || (where.value === "i") === row.classList.contains("in")) &&
@@ -280,8 +287,131 @@
       }
       count.textContent = grouped(shown) + " of " + grouped(rows.length) + " rows";
     };
+    const offer = () => {
+      const there = new Set([...kind.options].map((o) => o.value));
+      [...new Set([...table.tBodies[0].rows].map((row) => row.cells[2].textContent))].sort().forEach((k) => there.has(k) || kind.append(make("option", { value: k }, k)));
+    };
     [filter, kind, where].forEach((e) => e.addEventListener("input", choose));
     filter.form.addEventListener("submit", (event) => event.preventDefault());
+    arrange = () => (offer(), sort(), choose());
+    offer();
     choose();
   }
+  prepare();
+
+  // ---- a page that follows a run
+
+  const root = document.documentElement;
+  if (!root.dataset.live) return;
+  root.style.overflowAnchor = "none"; // see replace
+
+  // A name finds an element again in what takes its place.
+  function nameOf(e) {
+    const part = e.closest("header, section"), d = e.closest("summary") && e.closest("[data-d]");
+    if (!part || e === part) return part && (() => document.getElementById(part.id) || document.querySelector("header"));
+    if (d) return () => [...document.querySelectorAll("[data-d]")].filter((x) => x.dataset.d === d.dataset.d && x.closest("section").id === part.id).map((x) => x.firstElementChild)[0];
+    if (e.dataset.k) {
+      const key = data.keys[e.dataset.k].key;
+      return () => document.querySelector('button.name[data-k="' + data.keys.findIndex((k) => k.key === key) + '"]');
+    }
+    const alike = (within) => [...within.querySelectorAll(e.tagName)].filter((x) => x.textContent === e.textContent);
+    const nth = alike(part).indexOf(e);
+    return () => alike(document.getElementById(part.id) || document.querySelector("header"))[nth];
+  }
+
+  // replace takes over what is new on the page. Scroll, focus, what is unfolded, and order and
+  // choice of the table stay.
+  function replace(next) {
+    const focused = document.activeElement, focus = focused !== document.body && nameOf(focused);
+    const off = (e) => Math.abs(e.getBoundingClientRect().top);
+    const spot = [...document.querySelectorAll("header, section, button.name")].filter((e) => e.getClientRects().length).reduce((a, b) => (off(b) < off(a) ? b : a));
+    const top = spot.getBoundingClientRect().top, again = nameOf(spot);
+    const folds = new Map([...document.querySelectorAll("details[data-d]")].map((d) => [d.closest("section").id + d.dataset.d, d.open]));
+    data = JSON.parse(next.getElementById("data").textContent);
+    messages = null;
+    document.title = next.title;
+    let before = null;
+    for (const part of parts(next)) {
+      const old = part.id ? document.getElementById(part.id) : document.querySelector("header"), html = part.innerHTML;
+      if (!old) before.after(part);
+      else if (came.get(part.id) !== html) {
+        const rows = old.querySelector("#table tbody"), fresh = part.querySelector("#table tbody");
+        if (!old.id) part.querySelector("#live").replaceWith(says);
+        if (rows && fresh) {
+          rows.replaceWith(fresh);
+          old.querySelector(".about").replaceWith(part.querySelector(".about"));
+        } else old.replaceWith(part);
+      }
+      if (part.querySelector("#table")) prepare();
+      came.set(part.id, html);
+      before = part.isConnected && part.ownerDocument === document ? part : old;
+    }
+    arrange();
+    for (const d of document.querySelectorAll("details[data-d]")) d.open = folds.get(d.closest("section").id + d.dataset.d) ?? d.open;
+    if (open) {
+      const id = data.keys.findIndex((k) => k.key === open.key.key), button = document.querySelector('button.name[data-k="' + id + '"]');
+      const x = open.plots[0] && open.plots[0].scales.x, t = open.plots[0] && open.plots[0].data[0];
+      const zoomed = x && (x.min > t[0] || x.max < t[t.length - 1]);
+      if (!button) close(false);
+      else if (!zoomed && JSON.stringify(data.keys[id]) !== JSON.stringify(open.key)) show(button, true);
+      else {
+        open.button = button;
+        button.setAttribute("aria-expanded", "true");
+        button.parentElement.after(open.panel);
+      }
+    }
+    const now = again && again();
+    if (now) scrollBy(0, now.getBoundingClientRect().top - top);
+    const to = focused.isConnected ? focused : focus && focus();
+    if (to && to !== document.activeElement) to.focus({ preventScroll: true });
+    root.dataset.live = next.documentElement.dataset.live;
+  }
+
+  const says = document.getElementById("live");
+  const say = (words) => says.textContent === words || (says.textContent = words);
+  let asking = false, more = false, pressed = false;
+  for (const [name, down] of [["pointerdown", true], ["pointerup", false], ["pointercancel", false]]) addEventListener(name, () => (pressed = down), true);
+  const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+  // refresh asks for the page, at most once a second.
+  async function refresh() {
+    more = true;
+    if (asking) return;
+    asking = true;
+    while (more) {
+      more = false;
+      try {
+        const answer = await fetch(location.pathname, { headers: { Accept: "text/html" } });
+        const next = answer.ok && new DOMParser().parseFromString(await answer.text(), "text/html");
+        for (let i = 0; pressed && i < 50; i++) await pause(20); // a click or a selection is under way
+        if (next) replace(next);
+      } catch {} // the events tell when the run is there again
+      await pause(1000);
+    }
+    asking = false;
+  }
+
+  (function follow() {
+    const events = new EventSource("events");
+    let since = "";
+    const lost = (words) => {
+      since ||= new Date().toISOString().slice(0, 19) + "Z";
+      say(words + " at " + since + ": the page is of before");
+    };
+    events.addEventListener("open", () => {
+      since = "";
+      say("live");
+    });
+    events.addEventListener("end", () => lost("the run ended"));
+    events.addEventListener("error", () => {
+      if (!says.textContent.startsWith("the run ended")) lost("the connection broke");
+      if (events.readyState === EventSource.CLOSED) setTimeout(follow, 10000);
+    });
+    events.addEventListener("alarm", refresh);
+    events.addEventListener("incident", refresh);
+    events.addEventListener("state", (event) => {
+      const state = JSON.parse(event.data);
+      document.getElementById("facts").replaceChildren(...state.facts.map((f) => make("div", {}, make("dt", {}, f.name), make("dd", {}, f.value))));
+      if (state.version !== root.dataset.live || open) refresh();
+    });
+  })();
 })();

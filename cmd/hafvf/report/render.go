@@ -47,19 +47,27 @@ var (
 // policy lets the page run its own two scripts, and load nothing.
 var policy = fmt.Sprintf("default-src 'none'; script-src %s %s; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'", hashOf(chart), hashOf(script))
 
+// livePolicy also lets the page ask where it came from.
+var livePolicy = policy + "; connect-src 'self'"
+
 func hashOf(script template.JS) string {
 	sum := sha256.Sum256([]byte(script))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// Write writes the page as HTML that needs no other file.
+// Write writes the page as HTML that needs no other file. A page that follows a run asks its server
+// for what is new.
 func (p *Page) Write(to io.Writer) error {
+	allowed := policy
+	if p.Live != nil {
+		allowed = livePolicy
+	}
 	return page.Execute(to, struct {
 		*Page
 		Style         template.CSS
 		Chart, Script template.JS
 		Policy        string
-	}{p, style, chart, script, policy})
+	}{p, style, chart, script, allowed})
 }
 
 // WriteFile writes the page to a file, which appears complete or not at all. It returns its size.

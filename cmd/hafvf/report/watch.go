@@ -23,6 +23,17 @@ func NewWatched(c *Collector) *Watched { return &Watched{Collector: c} }
 
 // Watch is a pipeline.Watch.
 func (w *Watched) Watch(name string, e *keyed.Estimate, told []keyed.Told) {
+	one := estimateOf(name, e)
+	w.AddEstimate(&one)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, t := range told {
+		w.alerts = append(w.alerts, alertOf(name, t, one.X))
+	}
+}
+
+// estimateOf is an estimate of a run as a record tells it.
+func estimateOf(name string, e *keyed.Estimate) Estimate {
 	one := Estimate{Key: name, Time: e.Time, X: math.NaN(), Alarm: e.Alarm != nil, Score: math.NaN(), Threshold: math.NaN()}
 	one.Predicted.Mean, one.Predicted.SD = first(e.Predicted.Mean), first(e.Predicted.SD)
 	mean := list(e.Predicted.Mean)
@@ -37,14 +48,14 @@ func (w *Watched) Watch(name string, e *keyed.Estimate, told []keyed.Told) {
 		one.Score, one.Threshold, one.Muted, one.Outlier = d.Score, d.Threshold, d.Muted, d.Kind == hafvf.Outlier
 		one.Usual.Mean, one.Usual.SD = first(d.Usual.Mean), first(d.Usual.SD)
 	}
-	w.AddEstimate(&one)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, t := range told {
-		w.alerts = append(w.alerts, Alert{
-			Key: name, Kind: t.Kind, Time: t.Of.Time, ID: t.Of.ID, Start: t.Start, Score: Number(t.Score), Threshold: Number(t.Threshold), Size: Number(t.Size),
-			X: Number(one.X), Usual: momentsOf(t.Usual), Before: momentsOf(t.Before), After: momentsOf(t.After), Message: t.Message, Expected: none,
-		})
+	return one
+}
+
+// alertOf is an alert of the observation x as a record tells it.
+func alertOf(name string, t keyed.Told, x float64) Alert {
+	return Alert{
+		Key: name, Kind: t.Kind, Time: t.Of.Time, ID: t.Of.ID, Start: t.Start, Score: Number(t.Score), Threshold: Number(t.Threshold), Size: Number(t.Size),
+		X: Number(x), Usual: momentsOf(t.Usual), Before: momentsOf(t.Before), After: momentsOf(t.After), Message: t.Message, Expected: none,
 	}
 }
 

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The program serves the page of its run beside its metrics, with an alarm in it before the input
+// has ended, and ends with the run though a reader follows the events.
+func TestListen(t *testing.T) {
+	dir := folder(t, map[string]string{"in.yaml": "model: {family: normal, prior: {mu: 0, kappa: 10, alpha: 10, beta: 10}}\ndetect: true\norder: arrival\nsource: {jsonl: {path: '-'}}\nsink: none\n"})
+	d := program.Pipe(t, dir, "run", "in.yaml", "--listen", "127.0.0.1:0")
+	for i := range 500 {
+		d.Say(t, fmt.Sprintf(`{"key":"pump","time":%d,"x":%d}`+"\n", 1760000000+60*i, i%3-1))
+	}
+	d.Say(t, `{"key":"pump","time":1760030000,"x":99}`+"\n")
+	get := func(path string) (string, error) {
+		at := regexp.MustCompile(`/healthz" address=(\S+)`).FindStringSubmatch(d.Log())
+		if at == nil {
+			return "", nil
+		}
+		answer, err := http.Get("http://" + at[1] + path)
+		if err != nil {
+			return "", err
+		}
+		defer answer.Body.Close()
+		b, err := io.ReadAll(answer.Body)
+		return string(b), err
+	}
+	await := func(path, says string) {
+		t.Helper()
+		got := ""
+		for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+			if got, _ = get(path); strings.Contains(got, says) {
+				return
+			}
+		}
+		t.Fatalf("%s does not say %q: %s\n%s", path, says, got, d.Log())
+	}
+	await("/", "pump: x is 99")
+	await("/incidents", "hafvf of in.yaml, since ")
+	await("/incidents", "1 alarm on 1 of 1 key")
+	await("/metrics", `hafvf_alarms_total{kind="novelty"} 1`)
+	await("/healthz", "ok")
+	events := make(chan string)
+	go func() {
+		all, _ := get("/events")
+		events <- all
+	}()
+	time.Sleep(100 * time.Millisecond)
+	d.CloseInput(t)
+	select {
+	case all := <-events:
+		if !strings.Contains(all, "event: state") || !strings.HasSuffix(all, "event: end\ndata: {}\n\n") {
+			t.Errorf("events: %s", all)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("the events do not end with the run")
+	}
+}

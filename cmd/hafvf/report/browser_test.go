@@ -1,0 +1,143 @@
+package report
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"hafvf/hafvf/incidents"
+)
+
+// browse opens a page in Chromium, and returns what runs actions there.
+func browse(t *testing.T, url string) (do func(...chromedp.Action[chromedp.Void])) {
+	t.Helper()
+	path := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if found, err := exec.LookPath(name); err == nil {
+			path = found
+			break
+		}
+	}
+	switch {
+	case path != "":
+	case os.Getenv("CI") != "":
+		t.Fatal("there is no Chromium: apt-get install chromium")
+	default:
+		t.Skip("THE LIVE PAGE IS NOT TESTED IN A BROWSER: there is no Chromium; apt-get install chromium")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1280, 900),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.WSURLReadTimeout(time.Minute))
+	ctx, stop := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(stop)
+	ctx, cancel := chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	do = func(all ...chromedp.Action[chromedp.Void]) {
+		t.Helper()
+		within, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		if err := chromedp.Do(within, all...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The context of the first action is that of the browser.
+	if err := chromedp.Do(ctx, chromedp.Navigate(url)); err != nil {
+		t.Fatal(err)
+	}
+	return do
+}
+
+// until waits for a condition of the page. Its policy forbids the scripts of chromedp.Poll.
+func until(condition string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			ok, err := chromedp.Evaluate[bool]("!!("+condition+")")(ctx, t)
+			if err != nil || ok {
+				return err
+			}
+			if time.Now().After(deadline) {
+				return errors.New("does not come: " + condition)
+			}
+		}
+	})
+}
+
+// holds fails unless the condition holds.
+func holds(condition string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		ok, err := chromedp.Evaluate[bool]("!!("+condition+")")(ctx, t)
+		if err == nil && !ok {
+			err = errors.New("does not hold: " + condition)
+		}
+		return err
+	})
+}
+
+// The page in a browser follows the run by itself. What a person has done with it stays.
+func TestLiveInABrowser(t *testing.T) {
+	l, s := serveLive(t)
+	do := browse(t, s.URL)
+	const rows = `document.querySelectorAll("#table tbody tr").length`
+	do(until(`document.getElementById("live").textContent === "live"`), holds(`document.body.textContent.includes("Nothing has been raised yet")`))
+
+	slowest := time.Duration(0)
+	appears := func(tell func(), condition string) {
+		t.Helper()
+		start := time.Now()
+		tell()
+		do(until(condition))
+		slowest = max(slowest, time.Since(start))
+	}
+	appears(func() { l.raise("rack/<b>1</b>", 1) }, rows+" === 1")
+	do(holds(`document.querySelector("#table td a.key").textContent === "rack/<b>1</b>"`), holds(`!document.querySelector("#table b")`))
+	event := &incidents.Event{ID: "rack@1", State: incidents.Opened, Page: true, Group: "rack", Keys: 40, NumMembers: 2, Time: begun, Start: begun, Message: "2 keys of rack have alarmed.",
+		Members: []incidents.Member{{Key: "rack/<b>1</b>", Time: begun.Add(time.Second), Score: 7}}}
+	appears(func() { l.incident(event) }, `document.querySelector("#incidents li.page .says")?.textContent === "2 keys of rack have alarmed."`)
+	appears(func() {
+		for i := range 60 {
+			l.raise(fmt.Sprintf("rack/%d", 10+i), 60+i)
+			l.raise("shelf/1", 200+i)
+		}
+	}, rows+" === 121")
+
+	// Order, choice, focus, folds, an open key and the place on the page.
+	do(chromedp.Click(chromedp.CSS("#table th:nth-child(2) button")), chromedp.SendKeys(chromedp.CSS("#filter"), "rack/1"), chromedp.Click(chromedp.CSS("#incidents summary")),
+		chromedp.Click(chromedp.CSS(`[data-d="shelf"] > summary`)), chromedp.Click(chromedp.CSS(`button.name[data-k="0"]`)), until(`document.querySelector(".panel .u-over")`),
+		chromedp.Focus(chromedp.CSS("#filter")), holds(`document.getElementById("filter").setSelectionRange(2, 4), document.querySelector("#alarms").scrollIntoView(), window.top0 = document.querySelector("#alarms").getBoundingClientRect().top, true`),
+		holds(`document.querySelector(".panel h3").textContent === "shelf/1"`))
+	const shown = `[...document.querySelectorAll("#table tbody tr:not([hidden])")].map((r) => r.cells[1].textContent)`
+	appears(func() {
+		l.raise("rack/1", 500)
+		l.raise("rack/09", 501)
+		event.Message, event.State = "41 keys of rack have alarmed.", incidents.Update
+		event.Keys = 41
+		l.incident(event)
+	}, rows+` === 123 && document.querySelector("#incidents .says").textContent.startsWith("41")`)
+	do(holds(shown+`.join() === `+shown+`.sort().join() && `+shown+`.length === 11`), // rack/1 and rack/10 … rack/19
+		holds(`document.getElementById("filter").value === "rack/1"`),
+		holds(`document.activeElement.id === "filter" && document.activeElement.selectionStart === 2`),
+		holds(`document.querySelector("#incidents details").open`),
+		holds(`document.querySelector(".panel h3").textContent === "shelf/1" && document.querySelector("button.name[aria-expanded=true]").parentElement.nextElementSibling.className === "panel"`),
+		holds(`Math.abs(document.querySelector("#alarms").getBoundingClientRect().top - window.top0) < 2`),
+		holds(`document.querySelector('#table th[aria-sort="ascending"]').textContent === "Key"`))
+	t.Logf("from the run to what a browser shows: %v at most", slowest)
+	if slowest > 2*time.Second {
+		t.Error("that is too slow")
+	}
+
+	// Without scripts a reload shows the same.
+	_, html := get(t, s.URL)
+	for _, says := range []string{"41 keys of rack have alarmed.", "rack/&lt;b&gt;1&lt;/b&gt;", "Live since"} {
+		if !strings.Contains(html, says) {
+			t.Errorf("the page does not say %s", says)
+		}
+	}
+	l.Close()
+	do(until(`/the run ended at 20.*Z/.test(document.getElementById("live").textContent)`))
+}

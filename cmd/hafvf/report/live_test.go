@@ -1,0 +1,451 @@
+package report
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"hafvf/hafvf/incidents"
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/testing/kafkatest"
+	"hafvf/pipeline"
+	"hafvf/pipeline/config"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	beam.Init()
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // the runner's; errors come back from the run as well
+	os.Exit(m.Run())
+}
+
+// serveLive serves a Live that no run tells of anything, unless the test does.
+func serveLive(t *testing.T) (*Live, *httptest.Server) {
+	t.Helper()
+	l := NewLive("pump.yaml", pipeline.NewMetrics())
+	s := httptest.NewServer(l.Handler("pumps.example"))
+	t.Cleanup(s.Close)
+	t.Cleanup(l.Close)
+	return l, s
+}
+
+var begun = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+
+// raise tells of alarm i of a key.
+func (l *Live) raise(key string, i int) {
+	at := begun.Add(time.Duration(i) * time.Second)
+	e := &keyed.Estimate{Time: at, ID: fmt.Sprint("in:", i), X: [][]float64{{9}}}
+	e.Predicted.Mean, e.Predicted.SD = []float64{1}, []float64{1}
+	l.alert(key, keyed.Told{Of: e, Alert: &keyed.Alert{Kind: "novelty", Score: 7, Size: 8, Message: key + " rose"}}, "")
+	l.estimate(key, e)
+}
+
+func get(t *testing.T, url string, header ...string) (status int, body string) {
+	t.Helper()
+	r, err := http.NewRequest("GET", url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+		if header[i] == "Host" {
+			r.Host = header[i+1]
+		}
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	b, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(b)
+}
+
+// An event is one of /events, with when it came.
+type event struct {
+	name string
+	data map[string]any
+	came time.Time
+}
+
+// listen reads /events until the test ends.
+func listen(t *testing.T, url string) <-chan event {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	r, _ := http.NewRequestWithContext(ctx, "GET", url+"/events", nil)
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(chan event, 10_000)
+	go func() {
+		defer close(all)
+		defer answer.Body.Close()
+		lines := bufio.NewScanner(answer.Body)
+		lines.Buffer(nil, 1<<20)
+		e := event{}
+		for lines.Scan() {
+			if name, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+				e.name = name
+			} else if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+				e.data, e.came = nil, time.Now()
+				if json.Unmarshal([]byte(data), &e.data) == nil {
+					all <- e
+				}
+			}
+		}
+	}()
+	return all
+}
+
+// await returns the next event of that name.
+func await(t *testing.T, events <-chan event, name string) event {
+	t.Helper()
+	for late := time.After(time.Minute); ; {
+		select {
+		case e, more := <-events:
+			if !more {
+				t.Fatalf("the events ended before %s", name)
+			}
+			if e.name == name {
+				return e
+			}
+		case <-late:
+			t.Fatalf("no event %s", name)
+		}
+	}
+}
+
+var dataOf = regexp.MustCompile(`<dt>([^<]+)</dt><dd><data value="(\d+)">`)
+
+// counts are the numbers at the top of a page.
+func counts(page string) map[string]int {
+	all := map[string]int{}
+	for _, m := range dataOf.FindAllStringSubmatch(page, -1) {
+		all[m[1]], _ = strconv.Atoi(m[2])
+	}
+	return all
+}
+
+// Alarms and incidents of a run over a topic are in the events and on the page within two seconds,
+// and as many as in the file of alerts.
+func TestLiveRun(t *testing.T) {
+	brokers := kafkatest.Fake(t).ListenAddrs()
+	bus := kafkatest.Dial(brokers)
+	bus.CreateTopic(t, "in", 1, nil)
+	alerts := filepath.Join(t.TempDir(), "alerts.jsonl")
+	list, _ := json.Marshal(brokers)
+	cfg, err := config.Parse("fleet.yaml", fmt.Appendf(nil, "model: {family: normal, prior: auto}\ndetect: true\nincidents: true\nsource: {kafka: {brokers: %s, topics: [in], group: g}}\nsink: none\nalerts: {jsonl: {path: %s}}\n", list, alerts), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	graph, err := pipeline.Compose(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics := pipeline.NewMetrics()
+	l := NewLive("fleet.yaml", metrics)
+	server := httptest.NewServer(l.Handler("localhost"))
+	defer server.Close()
+
+	var mu sync.Mutex
+	raised := map[string]time.Time{} // by what an event says
+	hears := l.Hears()
+	told := func(id string) {
+		mu.Lock()
+		defer mu.Unlock()
+		raised[id] = time.Now()
+	}
+	run := pipeline.Run{Graph: graph, Metrics: metrics, Live: &pipeline.Live{
+		Estimate: hears.Estimate,
+		Alert: func(key string, t keyed.Told, incident string) {
+			told(t.Of.ID + incident)
+			hears.Alert(key, t, incident)
+		},
+		Incident: func(e *incidents.Event) {
+			told(e.ID + string(e.State))
+			hears.Incident(e)
+		},
+	}}
+	stop, done := make(chan struct{}), make(chan error)
+	go func() {
+		_, err := run.Execute(context.Background(), stop)
+		done <- err
+	}()
+	events := listen(t, server.URL)
+
+	// 30 keys in six racks, one value in ten minutes; one rack goes high after eight days.
+	rng := rand.New(rand.NewPCG(7, 8))
+	from := time.Now().UTC().Truncate(time.Hour).Add(-11 * 24 * time.Hour)
+	put := func(first, last int) {
+		var records []*kgo.Record
+		for i := first; i < last; i++ {
+			for k := range 30 {
+				x := rng.NormFloat64()
+				if k/5 == 1 && i >= 8*144 && i < 8*144+6 {
+					x += 9
+				}
+				records = append(records, &kgo.Record{Topic: "in", Value: fmt.Appendf(nil, `{"key":"s%d/r%d:m%d","time":%q,"x":%.4f}`, k/15, k/5%3, k%5, from.Add(time.Duration(i)*10*time.Minute).Format(time.RFC3339), x)})
+			}
+		}
+		bus.Produce(t, records...)
+	}
+	put(0, 8*144)
+	put(8*144, 10*144)
+
+	slowest := time.Duration(0)
+	until := func(e event) {
+		var id string
+		switch e.name {
+		case "alarm":
+			incident, _ := e.data["incident"].(string)
+			id = e.data["id"].(string) + incident
+		case "incident":
+			id = e.data["id"].(string) + e.data["state"].(string)
+		default:
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		slowest = max(slowest, e.came.Sub(raised[id]))
+	}
+	opened := await(t, events, "incident")
+	until(opened)
+	if opened.data["key"] != "s0/r1" || opened.data["state"] != "opened" {
+		t.Errorf("%v", opened.data)
+	}
+	status, page := get(t, server.URL)
+	onPage := time.Since(raised[opened.data["id"].(string)+"opened"])
+	if status != 200 || !strings.Contains(page, " keys of s0/r1 (5 keys)") || !strings.Contains(page, "s0/r1:m") {
+		t.Errorf("status %d; the page has not got the incident", status)
+	}
+	for e := range events {
+		if until(e); e.name == "incident" && e.data["state"] == "closed" {
+			break
+		}
+	}
+	time.Sleep(2 * beat)
+	for len(events) > 0 {
+		until(<-events)
+	}
+	t.Logf("from the run to the events %v at most, to the page %v", slowest, onPage)
+	if slowest > 2*time.Second || onPage > 2*time.Second {
+		t.Error("that is too slow")
+	}
+
+	_, page = get(t, server.URL)
+	written := map[string]int{}
+	for _, line := range strings.Split(strings.TrimSpace(string(read(t, alerts))), "\n") {
+		a, err := parseAlert([]byte(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		written[strings.Replace(a.Kind, "incident", "incident records", 1)]++
+		written["alerts in all"]++
+	}
+	shown := counts(page)
+	for kind, n := range written {
+		if shown[kind] != n {
+			t.Errorf("%s: %d on the page, %d in the file", kind, shown[kind], n)
+		}
+	}
+	_, text := get(t, server.URL+"/incidents")
+	if !strings.Contains(text, "hafvf of fleet.yaml, since ") || !strings.Contains(text, opened.data["message"].(string)[:20]) || strings.Contains(text, "<") {
+		t.Error(text)
+	}
+	if _, plain := get(t, server.URL, "Accept", "text/plain"); plain != text {
+		t.Error(plain)
+	}
+	close(stop)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	await(t, events, "end")
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Who asks by another name, or from another site, gets nothing.
+func TestLiveRefuses(t *testing.T) {
+	l, s := serveLive(t)
+	l.raise("pump-1", 1)
+	_, port, _ := net.SplitHostPort(strings.TrimPrefix(s.URL, "http://"))
+	for _, c := range []struct {
+		header []string
+		status int
+	}{
+		{nil, 200},
+		{[]string{"Host", "localhost:" + port}, 200},
+		{[]string{"Host", "Pumps.Example"}, 200},
+		{[]string{"Host", "[::1]:" + port}, 200},
+		{[]string{"Host", "192.0.2.7"}, 200},
+		{[]string{"Host", "evil.example:" + port}, 403},
+		{[]string{"Host", "localhost.evil.example"}, 403},
+		{[]string{"Host", "127.0.0.1.evil.example"}, 403},
+		{[]string{"Origin", s.URL}, 200},
+		{[]string{"Origin", "http://evil.example"}, 403},
+		{[]string{"Origin", "null"}, 403},
+		{[]string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors"}, 403},
+		{[]string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate"}, 200},
+		{[]string{"Sec-Fetch-Site", "same-origin", "Sec-Fetch-Mode", "cors"}, 200},
+	} {
+		for _, path := range []string{"/", "/incidents"} {
+			status, body := get(t, s.URL+path, c.header...)
+			if status != c.status || status != 200 && strings.Contains(body, "pump-1") {
+				t.Errorf("%s with %q: %d, want %d", path, c.header, status, c.status)
+			}
+		}
+		if c.status == 403 {
+			if status, _ := get(t, s.URL+"/events", c.header...); status != 403 {
+				t.Errorf("/events with %q: %d", c.header, status)
+			}
+		}
+	}
+	answer, err := http.Post(s.URL, "text/plain", strings.NewReader("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != 405 || answer.Header.Get("Access-Control-Allow-Origin") != "" {
+		t.Error(answer.Status, answer.Header)
+	}
+}
+
+// What is remembered has a bound, and the page says what was let go.
+func TestLiveIsBounded(t *testing.T) {
+	l, s := serveLive(t)
+	used := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := used()
+	for i := range 100_000 {
+		l.raise(fmt.Sprint("rack/", i%5000), i)
+	}
+	for i := range 3000 {
+		e := incidents.Event{ID: fmt.Sprint(i), State: incidents.Opened, Group: "rack", Time: begun.Add(time.Duration(i) * time.Second), Message: "m", Members: make([]incidents.Member, 20)}
+		l.incident(&e)
+		e.State = incidents.Closed
+		l.incident(&e)
+	}
+	for i := range 100_000 { // of the key that alarmed last
+		l.estimate("rack/4999", &keyed.Estimate{Time: begun.Add(time.Duration(i) * time.Second), X: [][]float64{{1}}})
+	}
+	held := used() - before
+	start := time.Now()
+	_, page := get(t, s.URL)
+	t.Logf("100,000 alarms and 3,000 incidents: %.1f MB held; a page of %.1f MB in %v", float64(held)/1e6, float64(len(page))/1e6, time.Since(start))
+	if held > 40e6 {
+		t.Errorf("%d bytes are held", held)
+	}
+	if n := counts(page)["novelty"]; n != liveAlerts {
+		t.Errorf("%d alarms", n)
+	}
+	for _, says := range []string{"90000 alerts of this run came before those on the page", "2000 incidents are left out"} {
+		if !strings.Contains(page, says) {
+			t.Errorf("the page does not say: %s", says)
+		}
+	}
+}
+
+// A reader that takes nothing does not hold up who raises alarms, and more readers than there is
+// room for are sent away.
+func TestLiveReaders(t *testing.T) {
+	l, s := serveLive(t)
+	for range maxReaders {
+		c, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		fmt.Fprint(c, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n") // and reads nothing
+	}
+	for deadline := time.Now().Add(time.Minute); l.readers.Load() < maxReaders; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d readers", l.readers.Load())
+		}
+	}
+	if status, _ := get(t, s.URL+"/events"); status != 503 {
+		t.Errorf("status %d", status)
+	}
+	start := time.Now()
+	for i := range 100_000 {
+		l.raise(fmt.Sprint("pump-", i%100), i)
+	}
+	took := time.Since(start)
+	t.Logf("100,000 alarms in %v", took)
+	if took > 10*time.Second {
+		t.Error("readers hold up the run")
+	}
+	if status, page := get(t, s.URL); status != 200 || counts(page)["novelty"] != liveAlerts {
+		t.Errorf("status %d", status)
+	}
+	l.Close()
+	for deadline := time.Now().Add(2 * stuck); l.readers.Load() > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d readers are left after the end", l.readers.Load())
+		}
+	}
+}
+
+// A reader that is too far behind misses news, and the state tells that there were some.
+func TestLiveMisses(t *testing.T) {
+	l, s := serveLive(t)
+	events := listen(t, s.URL)
+	before := await(t, events, "state").data["version"]
+	for i := range 3 * liveNews {
+		l.raise("pump", i)
+	}
+	l.raise("pump", 1) // a repeat
+	alarms := 0
+	for e := range events {
+		if e.name == "alarm" {
+			alarms++
+		} else if e.name == "state" && e.data["version"] != before {
+			if want := l.name(3 * liveNews); e.data["version"] != want {
+				t.Errorf("version %v, want %s", e.data["version"], want)
+			}
+			break
+		}
+	}
+	if alarms == 0 || alarms > 3*liveNews {
+		t.Errorf("%d alarms", alarms)
+	}
+	if page, _ := l.Page(); page.Alarms != 3*liveNews {
+		t.Errorf("%d alarms on the page", page.Alarms)
+	}
+}

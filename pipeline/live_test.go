@@ -1,0 +1,74 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"hafvf/hafvf/incidents"
+	"hafvf/hafvf/keyed"
+)
+
+// A Live hears what the file of alerts gets, with incidents and without, also of keys that are
+// silent at the end; and of every estimate.
+func TestLiveHearsWhatIsWritten(t *testing.T) {
+	dir := t.TempDir()
+	lines := fleetLines(start)
+	for i := range lines { // a key ends early
+		if i > len(lines)/2 && strings.Contains(lines[i], `"s1/r2:m4"`) {
+			lines[i] = ""
+		}
+	}
+	in := filepath.Join(dir, "in.jsonl")
+	if err := os.WriteFile(in, []byte(strings.Join(lines, "")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, set := range []string{"incidents=true", "incidents=false"} {
+		alerts := filepath.Join(dir, set)
+		g := compose(t, fleetConfig+"source: {jsonl: {path: "+in+"}}\nsink: none\nalerts: {jsonl: {path: "+alerts+"}}\n", set)
+		type name struct{ kind, key, id string }
+		var mu sync.Mutex
+		heard, events, estimates := map[name]string{}, 0, int64(0)
+		s, err := Run{Graph: g, Live: &Live{
+			Alert: func(key string, t keyed.Told, incident string) {
+				mu.Lock()
+				defer mu.Unlock()
+				heard[name{t.Kind, key, t.Of.ID}] = incident
+			},
+			Incident: func(*incidents.Event) { events++ },
+			Estimate: func(string, *keyed.Estimate) {
+				mu.Lock()
+				defer mu.Unlock()
+				estimates++
+			},
+		}}.Execute(context.Background(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, s.Records, estimates)
+		silent := false
+		for _, line := range readLines(t, alerts) {
+			var a struct{ Kind, Key, ID, Incident string }
+			if err := json.Unmarshal([]byte(line), &a); err != nil {
+				t.Fatal(err)
+			}
+			silent = silent || a.Kind == keyed.SilentAlarm
+			if a.Kind == incidents.Kind {
+				events--
+				continue
+			}
+			n := name{a.Kind, a.Key, a.ID}
+			if incident, there := heard[n]; !there || incident != a.Incident {
+				t.Errorf("%s: %+v of incident %q, heard %q", set, n, a.Incident, incident)
+			}
+			delete(heard, n)
+		}
+		if len(heard) > 0 || events != 0 || !silent {
+			t.Errorf("%s: %d alarms and %d events that are not in the file; silences: %t", set, len(heard), events, silent)
+		}
+	}
+}
