@@ -52,6 +52,7 @@ type receiver struct {
 	As      records.Form
 	Kinds   []string // of alarms
 	Beliefs []string
+	Ends    bool              // the ends of alarms that last are among Kinds
 	Keys    string            // pattern; empty: all
 	Labels  map[string]string `json:",omitempty"`
 }
@@ -61,11 +62,19 @@ func (r *receiver) wants(key, kind string, kinds []string) bool {
 	return slices.Contains(kinds, kind) && (r.Keys == "" || keyed.Rule{Match: r.Keys}.Matches(key))
 }
 
+// wantsAlarm is wants for an alarm, or the end of one.
+func (r *receiver) wantsAlarm(key string, a *keyed.Alert) bool {
+	return r.wants(key, a.Kind, r.Kinds) && (r.Ends || !a.BackToUsual())
+}
+
 // told are the alerts of an estimate that go to the receiver. An alarm of a change stands for
 // the belief in it.
 func (r *receiver) told(key string, e *keyed.Estimate) (all []keyed.Told) {
 	if e.Silence != nil {
 		all = slices.DeleteFunc(e.Silence.Alerts(key, e), func(t keyed.Told) bool { return !r.wants(key, t.Kind, r.Kinds) })
+	}
+	if e.Recovered != nil && r.wantsAlarm(key, e.Recovered.Alert) {
+		all = append(all, *e.Recovered)
 	}
 	alarmed := e.Alarm != nil && r.wants(key, e.Alarm.Kind, r.Kinds)
 	if alarmed {
@@ -93,7 +102,7 @@ func (e *encoder) Estimate(to *transforms.Encoded, key string, of *keyed.Estimat
 	e.tally.estimate(key, of)
 	to.Records = e.Layout.AppendEstimate(connectors.Chunk(to.Records).Begin([]byte(key), of.ID), e.As, key, of)
 	to.Lines++
-	if of.Silence == nil && of.Alarm == nil && of.Belief == nil && of.Pace == (keyed.Pace{}) {
+	if of.Silence == nil && of.Recovered == nil && of.Alarm == nil && of.Belief == nil && of.Pace == (keyed.Pace{}) {
 		return
 	}
 	if e.notifies() {
@@ -117,6 +126,9 @@ func (e *encoder) notice(to *transforms.Encoded, key string, of *keyed.Estimate)
 		for _, t := range of.Silence.Alerts(key, of) {
 			add(t, transforms.Decision, keyed.Pace{})
 		}
+	}
+	if of.Recovered != nil {
+		add(*of.Recovered, transforms.Decision, keyed.Pace{})
 	}
 	if of.Alarm != nil || of.Pace != (keyed.Pace{}) {
 		add(keyed.Told{Of: of, Alert: of.Alarm}, transforms.Decision, of.Pace)
@@ -174,11 +186,11 @@ type incidentEncoder struct {
 func (e *incidentEncoder) Alert(to *transforms.Encoded, key string, t keyed.Told, role transforms.Role, incident string) {
 	for i := range e.Receivers {
 		r := &e.Receivers[i]
-		kinds := r.Beliefs
+		wants := r.wants(key, t.Kind, r.Beliefs)
 		if role == transforms.Decision {
-			kinds = r.Kinds
+			wants = r.wantsAlarm(key, t.Alert)
 		}
-		if r.wants(key, t.Kind, kinds) && !(role == transforms.BesideAlarm && r.wants(key, t.Kind, r.Kinds)) {
+		if wants && !(role == transforms.BesideAlarm && r.wants(key, t.Kind, r.Kinds)) {
 			e.alert(to, i, key, t, incident)
 		}
 	}
