@@ -42,15 +42,22 @@ func (s nabSeries) trace(t testing.TB) nabTrace {
 	c := usual.DefaultProfile()
 	out.timed = s.steps(c, out.week)
 	for i, x := range s.x {
-		side := 0
-		if z := ((x-location)/scale - out.timed[i].Mean[0]) / out.timed[i].SD[0]; math.Abs(z) >= 2 {
-			side = int(math.Copysign(1, z))
-		}
-		out.sides = append(out.sides, side)
+		out.sides = append(out.sides, sideOf((x-location)/scale, out.timed[i]))
 	}
 	c.Seasons = nil
 	out.untimed = s.steps(c, out.fixed)
 	return out
+}
+
+// sideOf is the side of usual on which a value is far from it.
+func sideOf(y float64, step usual.ProfileStep) int {
+	switch z := (y - step.Mean[0]) / step.SD[0]; {
+	case z >= 2:
+		return 1
+	case z <= -2:
+		return -1
+	}
+	return 0
 }
 
 func (s nabSeries) steps(c usual.ProfileConfig, pace usual.Pace) (steps []usual.ProfileStep) {

@@ -71,7 +71,8 @@ const (
 	atLoud  // with a score that is unusual enough for a change
 	// Of an alarm that lasts, see Follow:
 	atUnusual // the last observation that was not usual; 0 where none lasts
-	atTold    // the highest score up to the end of the last alarm's rest
+	atTold    // the highest score of what the last alarm has told
+	atRising  // 1 until an observation after it is usual
 	atSide    // that of the last alarm
 	alarmLen
 )
@@ -122,7 +123,7 @@ func (a Alarm) Update(s State, q float64, change bool, permit func(AlarmKind) bo
 // all is as usual. An alarm that is due before that belongs to the first one: it is not raised,
 // costs no budget and is not muted, unless it says something else. That is so
 //
-//	where q ≥ 3 + the highest score up to the end of the last alarm's rest
+//	where q ≥ 3 + the highest score of the last alarm, and of its rest until an observation is usual
 //	of a novelty on the other side of usual than the last alarm
 //
 // The side of the observation is 1 if its value is far above what is usual, −1 if it is far
@@ -135,7 +136,7 @@ func (a Alarm) Follow(s State, q float64, side int, change bool, permit func(Ala
 		return q >= s[atTold]+muchWorse || due == NoveltyAlarm && on*s[atSide] < 0
 	})
 	if d.Alarm != NoAlarm {
-		s[atUnusual], s[atTold], s[atSide] = s[atCount], told(s[atTold], q), on
+		s[atUnusual], s[atTold], s[atRising], s[atSide] = s[atCount], told(s[atTold], q), 1, on
 	}
 	return d
 }
@@ -155,13 +156,15 @@ func (a Alarm) lasts(s State, d *Decision, q float64, resting bool) bool {
 	}
 	if d.Unusual = q >= usualScore; d.Unusual {
 		s[atUnusual] = s[atCount]
+	} else {
+		s[atRising] = 0
 	}
 	if s[atCount]-s[atUnusual] >= max(1, math.Ceil(a.pace.rest/2)) {
 		d.Ended = true
 		clear(s[atUnusual:])
 		return false
 	}
-	if resting {
+	if resting && s[atRising] == 1 {
 		s[atTold] = told(s[atTold], q)
 	}
 	return true
@@ -270,7 +273,7 @@ func (a Alarm) Valid(s State) error {
 	for _, v := range s[atCount : atUnusual+1] {
 		ok = ok && v == math.Trunc(v) && v >= 0 && v <= s[atCount]
 	}
-	ok = ok && s[atTold] >= 0 && s[atTold] <= mostTold && (s[atSide] == 0 || math.Abs(s[atSide]) == 1)
+	ok = ok && s[atTold] >= 0 && s[atTold] <= mostTold && s[atRising]*(1-s[atRising]) == 0 && (s[atSide] == 0 || math.Abs(s[atSide]) == 1)
 	if !ok {
 		return errors.New("state is corrupt: alarm")
 	}
