@@ -385,6 +385,9 @@ func (d *decider) decode(b []byte) (s decisions, err error) {
 	if r.Bad || len(r.B) > 0 {
 		return s, compact.ErrCut
 	}
+	if l := s.lasting; l != nil && l.peak.output >= d.outputs {
+		return s, errDecisions
+	}
 	if s.alarm != nil {
 		if err := (usual.Alarm{}).Valid(s.alarm); err != nil {
 			return s, err

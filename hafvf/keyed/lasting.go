@@ -19,6 +19,10 @@ type lasting struct {
 	back  time.Time // of the first observation since the last unusual one; zero where that is the last
 	score float64   // the highest
 	peak  peak
+
+	// Since the last unusual observation: how many there are, and the sum of their distances from
+	// usual, standard deviations in the output of the peak.
+	calm, sum float64
 }
 
 // A peak is the observation that was farthest from what was usual.
@@ -41,9 +45,14 @@ func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
 	if l := s.lasting; l != nil {
 		switch {
 		case d.Unusual:
-			l.back = time.Time{}
-		case l.back.IsZero():
-			l.back = e.Time
+			l.back, l.calm, l.sum = time.Time{}, 0, 0
+		default:
+			if l.calm++; l.calm == 1 {
+				l.back = e.Time
+			}
+			if z := t.chain.decider.distance(l.peak.output); !math.IsNaN(z) {
+				l.sum += z
+			}
 		}
 		if d.Ended {
 			e.Recovered = e.recovered(l.id, t.end(l, e, values))
@@ -56,6 +65,11 @@ func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
 	if s.lasting != nil {
 		t.note(s.lasting, e)
 	}
+}
+
+// distance is that of the last value of an output from usual, in standard deviations.
+func (d *decider) distance(output int) float64 {
+	return (d.y[output] - d.usual.Mean[output]) / d.usual.SD[output]
 }
 
 // note notes an observation of the alarm that lasts.
@@ -89,7 +103,7 @@ func (t *Track) end(l *lasting, e *Estimate, values []string) *Alert {
 		a.Size = math.NaN()
 	}
 	text := t.key + ": " + a.what(values) + " is back to usual"
-	if side := t.stays(l); side != "" {
+	if side := l.stays(); side != "" {
 		text = t.key + ": " + a.what(values) + " stays " + side + " usual, which is no alarm any more"
 	}
 	if !l.back.IsZero() {
@@ -113,17 +127,17 @@ func (t *Track) end(l *lasting, e *Estimate, values []string) *Alert {
 }
 
 // stays is the side of usual on which the values still lie that have raised the alarm: the profile
-// has become used to them. It is empty if they have returned.
-func (t *Track) stays(l *lasting) string {
-	s := t.decisions.lately[l.peak.output]
+// has become used to them. It is empty if they have returned, that is if their mean is less than half
+// a standard deviation away, or less than two of its own.
+func (l *lasting) stays() string {
+	mean := math.Copysign(l.sum/l.calm, l.sum*l.peak.size)
 	switch {
-	case s.n < 3:
-	case s.side > 0 && l.peak.size > 0:
+	case !(mean >= max(.5, 2/math.Sqrt(l.calm))):
+		return ""
+	case l.peak.size > 0:
 		return "above"
-	case s.side < 0 && l.peak.size < 0:
-		return "below"
 	}
-	return ""
+	return "below"
 }
 
 // recovered is the alert of the end of an alarm, told of the estimate with which it has ended, but
@@ -142,14 +156,14 @@ func (l *lasting) append(b []byte) []byte {
 		b = compact.AppendTime(b, at)
 	}
 	p := &l.peak
-	return compact.AppendFloats(b, []float64{l.score, p.x, p.mean, p.sd, p.size, float64(p.output)})
+	return compact.AppendFloats(b, []float64{l.score, p.x, p.mean, p.sd, p.size, float64(p.output), l.calm, l.sum})
 }
 
 func (l *lasting) read(r *reader) {
 	l.id, l.start, l.back, l.peak.at = r.Text(), r.Time(), r.Time(), r.Time()
 	p, output := &l.peak, 0.
-	r.Numbers(&l.score, &p.x, &p.mean, &p.sd, &p.size, &output)
-	if p.output = int(output); !(l.score >= 0) || float64(p.output) != output || p.output < 0 || math.IsNaN(p.size) {
+	r.Numbers(&l.score, &p.x, &p.mean, &p.sd, &p.size, &output, &l.calm, &l.sum)
+	if p.output = int(output); !(l.score >= 0 && output >= 0 && l.calm >= 0) || math.IsNaN(p.size+l.sum) {
 		r.Fail()
 	}
 }

@@ -47,6 +47,8 @@ func TestLasting(t *testing.T) {
 			}
 			return x
 		}, []int{0, 100}, []string{`^2500 k: x is back to usual .* with -0`}},
+		{"a little, for good", true, func(_ int, x float64) float64 { return x + 1.7 }, []int{11},
+			[]string{`^2511 k: x stays above usual, which is no alarm any more since`}},
 		{"no times", false, func(i int, x float64) float64 {
 			if i < 24 {
 				return x + 6
