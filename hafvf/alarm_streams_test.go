@@ -237,10 +237,11 @@ func (r *alarmRun) step(found []usual.AlarmKind, i int, x float64) {
 	change := r.bank.Update(r.state.bank, []float64{x}).Detection.Kind == hafvf.Change
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(i) * 5 * time.Minute)
 	for k, pace := range r.paces {
-		q := r.profile.Update(r.state.profiles[k], pace, at, []float64{(x - r.location) / r.scale}).Score
+		y := (x - r.location) / r.scale
+		step := r.profile.Update(r.state.profiles[k], pace, at, []float64{y})
 		found[k] = usual.NoAlarm
 		if i >= alarmWarmUp {
-			found[k] = usual.NewAlarm(pace).Update(r.state.alarms[k], q, change, nil).Alarm
+			found[k] = usual.NewAlarm(pace).Follow(r.state.alarms[k], step.Score, sideOf(y, step), change, nil).Alarm
 		}
 	}
 }

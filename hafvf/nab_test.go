@@ -110,6 +110,7 @@ var (
 type nabTally struct {
 	windows, hit   int
 	outside, false int // observations outside windows, and detections there
+	alarms         int
 	gain, cost     float64
 }
 
@@ -118,6 +119,7 @@ func (c *nabTally) add(o nabTally) {
 	c.hit += o.hit
 	c.outside += o.outside
 	c.false += o.false
+	c.alarms += o.alarms
 	c.gain += o.gain
 	c.cost += o.cost
 }
@@ -169,6 +171,7 @@ type nabCount struct {
 }
 
 func (c *nabCount) detect(series int, p nabPoint) {
+	c.alarms++
 	if p.window < 0 {
 		c.false++
 		c.cost += p.worth

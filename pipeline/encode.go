@@ -52,6 +52,7 @@ type receiver struct {
 	As      records.Form
 	Kinds   []string // of alarms
 	Beliefs []string
+	Ends    bool              // the ends of alarms that last are among Kinds
 	Keys    string            // pattern; empty: all
 	Labels  map[string]string `json:",omitempty"`
 	Digest  time.Duration     `json:",omitempty"`
@@ -69,11 +70,19 @@ func (r *receiver) matches(key string) bool {
 	return r.Keys == "" || keyed.Rule{Match: r.Keys}.Matches(key)
 }
 
+// wantsAlarm is wants for an alarm, or the end of one.
+func (r *receiver) wantsAlarm(key string, a *keyed.Alert) bool {
+	return r.wants(key, a.Kind, r.Kinds) && (r.Ends || !a.BackToUsual())
+}
+
 // told are the alerts of an estimate that go to the receiver. An alarm of a change stands for
 // the belief in it.
 func (r *receiver) told(key string, e *keyed.Estimate) (all []keyed.Told) {
 	if e.Silence != nil {
 		all = slices.DeleteFunc(e.Silence.Alerts(key, e), func(t keyed.Told) bool { return !r.wants(key, t.Kind, r.Kinds) })
+	}
+	if e.Recovered != nil && r.wantsAlarm(key, e.Recovered.Alert) {
+		all = append(all, *e.Recovered)
 	}
 	alarmed := e.Alarm != nil && r.wants(key, e.Alarm.Kind, r.Kinds)
 	if alarmed {
@@ -102,7 +111,7 @@ func (e *encoder) Estimate(to *transforms.Encoded, key string, of *keyed.Estimat
 	e.run.live().estimate(key, of)
 	to.Records = e.Layout.AppendEstimate(connectors.Chunk(to.Records).Begin([]byte(key), of.ID), e.As, key, of)
 	to.Lines++
-	if of.Silence == nil && of.Alarm == nil && of.Belief == nil && of.Pace == (keyed.Pace{}) {
+	if of.Silence == nil && of.Recovered == nil && of.Alarm == nil && of.Belief == nil && of.Pace == (keyed.Pace{}) {
 		return
 	}
 	if e.notifies() {
@@ -126,6 +135,9 @@ func (e *encoder) notice(to *transforms.Encoded, key string, of *keyed.Estimate)
 		for _, t := range of.Silence.Alerts(key, of) {
 			add(t, transforms.Decision, keyed.Pace{})
 		}
+	}
+	if of.Recovered != nil {
+		add(*of.Recovered, transforms.Decision, keyed.Pace{})
 	}
 	if of.Alarm != nil || of.Pace != (keyed.Pace{}) {
 		add(keyed.Told{Of: of, Alert: of.Alarm}, transforms.Decision, of.Pace)
@@ -185,11 +197,11 @@ func (e *incidentEncoder) Alert(to *transforms.Encoded, key string, t keyed.Told
 	e.run.live().grouped(key, t, role, incident)
 	for i := range e.Receivers {
 		r := &e.Receivers[i]
-		kinds := r.Beliefs
+		wants := r.wants(key, t.Kind, r.Beliefs)
 		if role == transforms.Decision {
-			kinds = r.Kinds
+			wants = r.wantsAlarm(key, t.Alert)
 		}
-		if r.wants(key, t.Kind, kinds) && !(role == transforms.BesideAlarm && r.wants(key, t.Kind, r.Kinds)) {
+		if wants && !(role == transforms.BesideAlarm && r.wants(key, t.Kind, r.Kinds)) {
 			e.alert(to, i, key, t, incident)
 		}
 	}

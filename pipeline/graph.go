@@ -101,7 +101,7 @@ func Compose(c *config.Config) (*Graph, error) {
 		s := newSink(&r.Sink, layout.AlertColumns(x), &c.Source)
 		s.maxAge, s.held = r.MaxAge, c.Runner.Name == config.Flink
 		alerts = append(alerts, s)
-		receivers = append(receivers, receiver{As: s.form(), Kinds: r.Kinds, Beliefs: r.Beliefs, Keys: r.Keys, Labels: r.Labels, Digest: r.Digest, Pages: s.hook != nil})
+		receivers = append(receivers, receiver{As: s.form(), Kinds: r.Kinds, Ends: r.Ends, Beliefs: r.Beliefs, Keys: r.Keys, Labels: r.Labels, Digest: r.Digest, Pages: s.hook != nil})
 	}
 	if c.Transform == config.Smooth {
 		layout.Revises = c.Session.AllowedLateness > 0
@@ -205,7 +205,7 @@ func toldKinds(c *config.Config, r *config.Receiver) []string {
 	var all []string
 	raised := map[string]bool{
 		string(usual.NoveltyAlarm): c.Detect != nil, string(usual.ChangeAlarm): c.Detect != nil,
-		keyed.SilentAlarm: c.Silence != nil, keyed.RecoveredAlarm: c.Silence != nil,
+		keyed.SilentAlarm: c.Silence != nil, keyed.RecoveredAlarm: c.Silence != nil || r.Ends && c.Detect != nil,
 	}
 	for _, kind := range r.Kinds {
 		if raised[kind] {

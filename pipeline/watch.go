@@ -128,6 +128,7 @@ func everyone(all []receiver) (one receiver) {
 	}
 	for _, r := range all {
 		one.Kinds = append(one.Kinds, r.Kinds...)
+		one.Ends = one.Ends || r.Ends
 		one.Beliefs = append(one.Beliefs, r.Beliefs...)
 	}
 	return one

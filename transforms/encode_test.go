@@ -133,7 +133,10 @@ func text(e keyed.Estimate) string {
 	if e.Silence != nil {
 		more += fmt.Sprintf(" %+v", *e.Silence)
 	}
-	e.Detection, e.Alarm, e.Silence = nil, nil, nil
+	if e.Recovered != nil {
+		more += fmt.Sprintf(" %s %+v", e.Recovered.Of.ID, *e.Recovered.Alert)
+	}
+	e.Detection, e.Alarm, e.Silence, e.Recovered = nil, nil, nil, nil
 	return fmt.Sprintf("%+v", e) + more
 }
 

@@ -126,6 +126,9 @@ func (fn *noticeFn) ProcessElement(key string, e keyed.Estimate, emit func([]byt
 			b = AppendNotice(b, key, t, Decision, keyed.Pace{})
 		}
 	}
+	if e.Recovered != nil {
+		b = AppendNotice(b, key, *e.Recovered, Decision, keyed.Pace{})
+	}
 	if e.Alarm != nil || e.Pace != (keyed.Pace{}) {
 		b = AppendNotice(b, key, keyed.Told{Of: &e, Alert: e.Alarm}, Decision, e.Pace)
 	}
@@ -138,7 +141,7 @@ func (fn *noticeFn) ProcessElement(key string, e keyed.Estimate, emit func([]byt
 type Role byte
 
 const (
-	Decision Role = iota // an alarm, or the end of a silence
+	Decision Role = iota // an alarm, or the end of one
 	Belief
 	BesideAlarm // a belief of an estimate that has an alarm of the same kind
 	forgotten   // the key is forgotten

@@ -75,9 +75,12 @@ func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 				e.blocks = append(e.blocks, a.block)
 			}
 			fn.out = outlet{estimate: func(ts beam.EventTime, key string, e keyed.Estimate) {
-				detection, alarm := e.Detection, e.Alarm
-				e.Detection, e.Alarm = nil, nil
-				all = append(all, fmt.Sprintf("%v %s %+v %+v %+v", ts, key, e, detection, alarm))
+				detection, alarm, end := e.Detection, e.Alarm, ""
+				if e.Recovered != nil {
+					end = fmt.Sprintf("%s %+v", e.Recovered.Of.ID, e.Recovered.Alert)
+				}
+				e.Detection, e.Alarm, e.Recovered = nil, nil, nil
+				all = append(all, fmt.Sprintf("%v %s %+v %+v %+v %s", ts, key, e, detection, alarm, end))
 			}, reject: func(r keyed.Rejected) { all = append(all, fmt.Sprintf("%+v", r)) }}
 			if err := fn.work(active); err != nil {
 				t.Fatal(err)

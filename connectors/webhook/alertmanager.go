@@ -1,17 +1,19 @@
 package webhook
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 )
 
 // alertmanagerPath is where an Alertmanager takes alerts, below its URL.
 const alertmanagerPath = "api/v2/alerts"
 
-// lasting is how long an Alertmanager takes a key to be silent that nobody says to have
-// recovered.
+// lasting is how long an Alertmanager takes a key to be silent, or an alarm to last, that nobody
+// says to have recovered.
 const lasting = 365 * 24 * time.Hour
 
 // A posted is an alert as an Alertmanager takes it, which knows it by its labels.
@@ -24,13 +26,15 @@ type posted struct {
 
 // forAlertmanager turns the record of an alert into an alert of an Alertmanager. The end of
 // a silence resolves the alert of its beginning, and an incident that closes or merges the one that
-// opened. The others have no end, and are resolved
-// after the Alertmanager's resolve_timeout.
-func forAlertmanager(record []byte) ([]byte, error) {
+// opened. The end of an alarm, which has a threshold, resolves novelty and change of its key: two
+// alerts, with a comma between them. With ends those last until then; else they are resolved after
+// the Alertmanager's resolve_timeout, as others that have no end.
+func forAlertmanager(record []byte, ends bool) ([]byte, error) {
 	var r struct {
 		Key, ID, Kind, Message string
 		State                  string // of an incident
 		Time, Start            time.Time
+		Threshold              *float64
 		Labels                 map[string]string
 	}
 	if err := json.Unmarshal(record, &r); err != nil {
@@ -46,8 +50,20 @@ func forAlertmanager(record []byte) ([]byte, error) {
 	switch r.Kind {
 	case "silent":
 		p.EndsAt = time.Now().Add(lasting)
+	case "novelty", "change":
+		if ends {
+			p.EndsAt = time.Now().Add(lasting)
+		}
 	case "recovered":
-		p.Labels["kind"], p.EndsAt = "silent", r.Time
+		p.EndsAt = r.Time
+		if r.Threshold != nil {
+			p.Labels["kind"] = "change"
+			change, err := json.Marshal(p)
+			p.Labels["kind"] = "novelty"
+			novelty, err2 := json.Marshal(p)
+			return slices.Concat(novelty, []byte{','}, change), cmp.Or(err, err2)
+		}
+		p.Labels["kind"] = "silent"
 	case "incident":
 		// Its group may become wider, so the id alone names it.
 		p.Labels["key"], p.Labels["id"], p.EndsAt = "", r.ID, time.Now().Add(lasting)

@@ -27,6 +27,9 @@ type Sink struct {
 	// Alertmanager is set if the URL is that of a Prometheus Alertmanager. Records are then
 	// alerts of package records, and are sent in the form of its API, version 2.
 	Alertmanager bool
+	// Ends is set if records tell when novelties and changes end. For an Alertmanager they then last
+	// until that.
+	Ends bool
 }
 
 // section is the key of the sink in a config.
@@ -127,7 +130,7 @@ func NewClient(s Sink) (*Client, error) {
 	}}
 	c.to.Store(to)
 	if s.Alertmanager {
-		c.encode = forAlertmanager
+		c.encode = func(record []byte) ([]byte, error) { return forAlertmanager(record, s.Ends) }
 	}
 	return c, nil
 }

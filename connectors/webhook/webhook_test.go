@@ -177,6 +177,40 @@ func TestAlertmanager(t *testing.T) {
 	}
 }
 
+// Of a receiver that is told of ends, novelties and changes last until then.
+func TestAlertmanagerEnds(t *testing.T) {
+	type posted struct {
+		Labels struct{ Kind string }
+		EndsAt time.Time
+	}
+	var got []posted
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if err := json.NewDecoder(r.Body).Decode(&got); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer server.Close()
+	c := client(t, Sink{URL: Value{Text: server.URL}, Alertmanager: true, Ends: true})
+	ended := time.Date(2026, 1, 1, 4, 10, 0, 0, time.UTC)
+	if err := first(c.Post(t.Context(), [][]byte{
+		[]byte(`{"key":"k","time":"2026-01-01T00:05:00Z","kind":"novelty","id":"i","start":"2026-01-01T00:05:00Z","threshold":3.3}`),
+		[]byte(`{"key":"k","time":"2026-01-01T04:10:00Z","kind":"recovered","id":"i","start":"2026-01-01T00:05:00Z","threshold":3.4}`),
+		[]byte(`{"key":"k","time":"2026-01-01T04:10:00Z","kind":"recovered","id":"j","start":"2026-01-01T00:05:00Z","threshold":null}`),
+	})); err != nil {
+		t.Fatal(err)
+	}
+	var kinds []string
+	for i, p := range got {
+		kinds = append(kinds, p.Labels.Kind)
+		if lasts := p.EndsAt.After(time.Now()); lasts != (i == 0) || i > 0 && !p.EndsAt.Equal(ended) {
+			t.Errorf("%s ends at %v", p.Labels.Kind, p.EndsAt)
+		}
+	}
+	if want := []string{"novelty", "novelty", "change", "silent"}; !slices.Equal(kinds, want) {
+		t.Errorf("kinds %q, want %q", kinds, want)
+	}
+}
+
 // A redirect is a refusal that says where to. Nothing goes there, nor do secrets.
 func TestRedirect(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the request is redirected") }))

@@ -37,6 +37,10 @@ type AlarmConfig struct {
 	// counts as many observations as come in it at the median step of the warm-up. A key
 	// without times has usual.AutoRest then.
 	RestTime time.Duration
+	// Lasting has an alarm last until its key is back to usual, as usual.Alarm.Follow says. What
+	// would raise another one before that raises none and costs no budget, unless it is much
+	// worse or on the other side of usual. Its end is Estimate.Recovered.
+	Lasting bool
 	// Seasons are those of the profile of a key whose observations have times. An empty
 	// list is none.
 	Seasons []usual.Season
@@ -49,7 +53,7 @@ type AlarmConfig struct {
 // and a profile of day, week and the last three values.
 func DefaultAlarms() AlarmConfig {
 	return AlarmConfig{
-		BudgetTime: usual.DefaultBudgetTime, Rest: usual.AutoRest,
+		BudgetTime: usual.DefaultBudgetTime, Rest: usual.AutoRest, Lasting: true,
 		Seasons: usual.DefaultSeasons(), Zone: "UTC", Order: usual.DefaultProfile().Order,
 	}
 }
@@ -194,6 +198,7 @@ type decisions struct {
 	alarm    hafvf.State   // nil in the first warm-up
 	last     time.Time     // of the last alarm
 	lately   []stretch     // of every output
+	lasting  *lasting      // nil where no alarm lasts
 }
 
 type timedValues struct {
@@ -219,7 +224,11 @@ func (d *decider) update(s *decisions, at time.Time, y []float64, change bool, p
 		if !(d.categories && d.single) {
 			score = d.score(s, at, y)
 		}
-		return usual.NewAlarm(s.pace).Update(s.alarm, score, change, permit), score
+		alarm := usual.NewAlarm(s.pace)
+		if !d.cfg.Lasting {
+			return alarm.Update(s.alarm, score, change, permit), score
+		}
+		return alarm.Follow(s.alarm, score, d.usual.side(y), change, permit), score
 	}
 	return usual.Decision{Threshold: math.NaN()}, math.NaN()
 }
@@ -330,7 +339,10 @@ func (s *decisions) told(a *Alert) {
 
 func (s *decisions) append(b []byte, fingerprint Fingerprint) []byte {
 	b = append(b, fingerprint[:]...)
-	b = compact.AppendFlags(b, s.timed, false)
+	b = compact.AppendFlags(b, s.timed, s.lasting != nil)
+	if s.lasting != nil {
+		b = s.lasting.append(b)
+	}
 	b = binary.AppendVarint(b, int64(s.step))
 	b = compact.AppendTime(b, s.last)
 	b = binary.AppendUvarint(b, uint64(len(s.warmUp)))
@@ -338,7 +350,7 @@ func (s *decisions) append(b []byte, fingerprint Fingerprint) []byte {
 		b = compact.AppendTime(b, w.time)
 		b = compact.AppendFloats(b, w.y)
 	}
-	for _, v := range [][]float64{s.standard, s.units, s.alarm, s.profile} {
+	for _, v := range [][]float64{s.standard, s.units, usual.Alarm{}.Pack(s.alarm), s.profile} {
 		b = compact.AppendFloats(b, v)
 	}
 	for i := range s.lately {
@@ -354,13 +366,17 @@ var errDecisions = errors.New("state is corrupt: alarms")
 func (d *decider) decode(b []byte) (s decisions, err error) {
 	r := read(b)
 	fingerprint := r.fingerprint()
-	s.timed, _, _ = r.Flags()
+	var lasts bool
+	if s.timed, lasts, _ = r.Flags(); lasts {
+		s.lasting = &lasting{}
+		s.lasting.read(r)
+	}
 	s.step, s.last = time.Duration(r.Varint()), r.Time()
 	for range r.Count(1) {
 		s.warmUp = append(s.warmUp, timedValues{r.Time(), r.Floats()})
 	}
 	s.standard, s.units = r.Floats(), r.Floats()
-	s.alarm, s.profile = r.Floats(), r.Floats()
+	s.alarm, s.profile = usual.Alarm{}.Unpack(r.Floats()), r.Floats()
 	for len(r.B) > 0 {
 		var l stretch
 		l.read(r)
@@ -369,13 +385,16 @@ func (d *decider) decode(b []byte) (s decisions, err error) {
 	if r.Bad || len(r.B) > 0 {
 		return s, compact.ErrCut
 	}
+	if l := s.lasting; l != nil && l.peak.output >= d.outputs {
+		return s, errDecisions
+	}
 	if s.alarm != nil {
 		if err := (usual.Alarm{}).Valid(s.alarm); err != nil {
 			return s, err
 		}
 	}
 	if fingerprint != d.fingerprint {
-		return decisions{alarm: s.alarm, last: s.last}, nil
+		return decisions{alarm: s.alarm, last: s.last, lasting: s.lasting}, nil
 	}
 	if s.step < 0 || len(s.warmUp) >= d.warmUp {
 		return s, errDecisions

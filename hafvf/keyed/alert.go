@@ -114,7 +114,8 @@ type Alert struct {
 	// Before and After are the running regime's mean, before the observation and
 	// after it.
 	Before, After Moments
-	// Score, Threshold and Usual are those of the Detection, NaN of a silence.
+	// Score, Threshold and Usual are those of the Detection, NaN of a silence. Size and Score of
+	// the end of an alarm are the largest while it lasted.
 	Score, Threshold float64
 	Usual            Moments
 	Message          string // all that in a sentence
@@ -133,7 +134,7 @@ func (out *Detection) set(d hafvf.Hypotheses, warmUp bool, n int64, named start)
 
 // decide decides whether the estimate raises an alarm, and fills in what that
 // depends on. y are the values of the observation.
-func (t *Track) decide(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypotheses, before regime) {
+func (t *Track) decide(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypotheses, before regime) (decision usual.Decision) {
 	found, decider := e.Detection, t.chain.decider
 	sizeOf := func(kind usual.AlarmKind) shift {
 		if kind == usual.ChangeAlarm {
@@ -144,14 +145,13 @@ func (t *Track) decide(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypoth
 	permit := func(kind usual.AlarmKind) bool {
 		return !within(cfg.Cooldown, t.decisions.last, e.Time) && cfg.permits(sizeOf(kind))
 	}
-	var decision usual.Decision
 	decision, found.Score = decider.update(&t.decisions, e.Time, y, found.Kind == hafvf.Change, permit)
 	found.Threshold, found.Muted = decision.Threshold, decision.Muted
 	kind := decision.Alarm
 	copy(found.Usual.Mean, decider.usual.Mean)
 	copy(found.Usual.SD, decider.usual.SD)
 	if kind == usual.NoAlarm {
-		return
+		return decision
 	}
 	t.decisions.last = e.Time
 	a := newAlert(string(kind), e, d, before, sizeOf(kind))
@@ -162,6 +162,7 @@ func (t *Track) decide(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypoth
 		a.LogOdds = math.Log(d.Outlier+d.Change+least) - math.Log(d.Stay+least)
 	}
 	e.Alarm = a
+	return decision
 }
 
 func newAlert(kind string, e *Estimate, d hafvf.Hypotheses, before regime, s shift) *Alert {
@@ -249,6 +250,21 @@ func (m Moments) shift(to []float64, sc *scaling) (most shift) {
 		}
 	}
 	return most
+}
+
+// side is that of the value furthest from the moments: 1 far above, -1 far below, else 0.
+func (m Moments) side(y []float64) (side int) {
+	most := far
+	for i, v := range y {
+		if size := (v - m.Mean[i]) / m.SD[i]; math.Abs(size) >= most {
+			if most = math.Abs(size); size > 0 {
+				side = 1
+			} else {
+				side = -1
+			}
+		}
+	}
+	return side
 }
 
 // permits reports whether an alarm may be raised of a shift.

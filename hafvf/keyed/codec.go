@@ -181,7 +181,10 @@ func appendEstimate(b []byte, e Estimate) []byte {
 	if e.Silence != nil {
 		b = appendSilence(b, e.Silence)
 	}
-	b = compact.AppendFlags(b, e.WarmUp, e.Detection != nil)
+	b = compact.AppendFlags(b, e.WarmUp, e.Detection != nil, e.Recovered != nil)
+	if t := e.Recovered; t != nil {
+		b = appendAlert(compact.AppendString(b, t.Of.ID), t.Alert)
+	}
 	b = binary.AppendUvarint(b, uint64(len(e.Bank)))
 	for _, m := range e.Bank {
 		b = compact.AppendFloats(b, []float64{m.Share, m.Weight, m.Memory, m.LogPredictive})
@@ -261,8 +264,10 @@ func (r *reader) estimate() Estimate {
 	if e.Converged, e.Missing, silent = r.Flags(); silent {
 		e.Silence = r.silence()
 	}
-	var detects bool
-	e.WarmUp, detects, _ = r.Flags()
+	var detects, recovered bool
+	if e.WarmUp, detects, recovered = r.Flags(); recovered {
+		e.Recovered = e.recovered(r.Text(), r.alert())
+	}
 	for range r.Count(1) {
 		var m MemberStep
 		r.Numbers(&m.Share, &m.Weight, &m.Memory, &m.LogPredictive)

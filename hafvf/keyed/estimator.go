@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/usual"
 )
 
 // An Estimator makes the estimates of the keys of a configuration, from their observations in
@@ -141,10 +143,11 @@ func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Obse
 	}
 	c.describe(m, out, t.state, outcome, row, known)
 	begins := t.decisions.standard == nil
+	decision := usual.Decision{Threshold: math.NaN()}
 	if c.bank.Detects() {
 		out.Detection.set(outcome.Detection, out.WarmUp, t.n, started)
 		if y := c.decider.values(o.X); !given.Partial {
-			t.decide(est.cfg.Alerts, out, y, outcome.Detection, before)
+			decision = t.decide(est.cfg.Alerts, out, y, outcome.Detection, before)
 			out.Belief = t.believe(est.cfg.Alerts, out, y, outcome.Detection, before)
 		}
 	}
@@ -170,6 +173,9 @@ func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Obse
 	}
 	if out.Alarm != nil {
 		t.decisions.told(out.Alarm)
+	}
+	if !math.IsNaN(decision.Threshold) {
+		t.follow(out, decision, est.cfg.Values)
 	}
 	if t.decisions.standard != nil && (begins || out.Alarm != nil || t.n&(t.n-1) == 0) {
 		out.Pace = c.decider.paceOf(&t.decisions)

@@ -13,6 +13,7 @@ type guard struct {
 	starts                        []start
 	lately                        []stretch
 	pulse                         pulse
+	lasting                       lasting
 }
 
 // keep keeps the track as it is.
@@ -26,6 +27,9 @@ func (g *guard) keep(t *Track) {
 	g.lately = append(g.lately[:0], t.decisions.lately...)
 	if t.pulse != nil {
 		g.pulse = *t.pulse
+	}
+	if l := t.decisions.lasting; l != nil {
+		g.lasting = *l
 	}
 }
 
@@ -41,6 +45,9 @@ func (g *guard) takeBack(t *Track) {
 	copy(t.decisions.lately, g.lately)
 	if t.pulse != nil {
 		*t.pulse = g.pulse
+	}
+	if l := t.decisions.lasting; l != nil {
+		*l = g.lasting
 	}
 	t.chain.priorOf = nil
 }

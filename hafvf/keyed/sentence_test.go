@@ -48,7 +48,7 @@ func TestSentences(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := Recommended("normal")
-			cfg.Alarms.Zone = c.zone
+			cfg.Alarms.Zone, cfg.Alarms.Lasting = c.zone, false // later alarms have sentences too
 			if c.step == 0 {
 				cfg.Order = Arrival
 			}

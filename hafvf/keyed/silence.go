@@ -10,10 +10,10 @@ import (
 	"hafvf/internal/domain"
 )
 
-// Kinds of alarms of silence.
+// Kinds of alarms of silence, and of the end of others.
 const (
 	SilentAlarm    = "silent"    // a key has been silent for longer than its rhythm allows
-	RecoveredAlarm = "recovered" // it speaks again
+	RecoveredAlarm = "recovered" // it speaks again, or is back to usual: see Alert.BackToUsual
 )
 
 // SilenceConfig says how long a key may be silent.
@@ -188,18 +188,20 @@ func (s *Silent) Alerts(key string) (all []Told) {
 
 // alert is one of a silence. What it is told of has no value.
 func (s *Silence) alert(kind, key string, at time.Time, id string, n int64, outputs int) Told {
-	unknown := func() Moments {
-		m := Moments{make([]float64, outputs), make([]float64, outputs)}
-		for i := range m.Mean {
-			m.Mean[i], m.SD[i] = math.NaN(), math.NaN()
-		}
-		return m
-	}
-	nan := math.NaN()
-	e := &Estimate{Time: at, ID: id, N: n, Predicted: unknown(), Detection: &Detection{Score: nan, Usual: unknown()}}
-	a := &Alert{Kind: kind, Start: s.Since, LogOdds: nan, Size: nan, Before: unknown(), After: unknown(), Score: nan, Threshold: nan, Usual: unknown()}
+	none, nan := unknown(outputs), math.NaN()
+	e := &Estimate{Time: at, ID: id, N: n, Predicted: none, Detection: &Detection{Score: nan, Usual: none}}
+	a := &Alert{Kind: kind, Start: s.Since, LogOdds: nan, Size: nan, Before: none, After: none, Score: nan, Threshold: nan, Usual: none}
 	a.Message = s.message(kind, key, at)
 	return Told{e, a}
+}
+
+// unknown are moments that are not known.
+func unknown(outputs int) Moments {
+	m := Moments{make([]float64, outputs), make([]float64, outputs)}
+	for i := range m.Mean {
+		m.Mean[i], m.SD[i] = math.NaN(), math.NaN()
+	}
+	return m
 }
 
 func (c *SilenceConfig) validate(order Order) error {

@@ -24,6 +24,9 @@ const (
 	firstDays        = 2.    // by which the threshold is higher at first
 	window           = 61    // observations, of which one has to be unusual where a change alarms
 	afterAlarm       = 60    // observations after an alarm in which no change alarms
+	usualScore       = 1.    // below which an observation is usual, of an alarm that lasts
+	muchWorse        = 3.    // over what was told
+	mostTold         = 1e3
 )
 
 // An Alarm decides which observations of a stream raise an alarm, so that their
@@ -66,6 +69,11 @@ const (
 	atAlarm // with an alarm
 	atMuted // muted
 	atLoud  // with a score that is unusual enough for a change
+	// Of an alarm that lasts, see Follow:
+	atUnusual // the last observation that was not usual; 0 where none lasts
+	atTold    // the highest score of what the last alarm has told
+	atRising  // 1 until an observation after it is usual
+	atSide    // that of the last alarm
 	alarmLen
 )
 
@@ -78,6 +86,9 @@ type Decision struct {
 	// rises on may raise an alarm after all.
 	Muted     bool
 	Threshold float64 // T
+	// Of an alarm that lasts, as Follow has it: whether the observation is unusual, and whether
+	// the alarm has ended with it.
+	Unusual, Ended bool
 }
 
 // NewAlarm makes the alarm of a stream of that pace.
@@ -100,7 +111,67 @@ func (a Alarm) NewState() State { return make(State, alarmLen) }
 // is not raised then, so that permit must have no effects. A nil permit permits all.
 //
 // Update allocates nothing. It panics where the state has the wrong length.
-func (a Alarm) Update(s State, q float64, change bool, permit func(AlarmKind) bool) (d Decision) {
+func (a Alarm) Update(s State, q float64, change bool, permit func(AlarmKind) bool) Decision {
+	if len(s) == alarmLen {
+		clear(s[atUnusual:])
+	}
+	return a.update(s, q, change, permit, func(AlarmKind) bool { return true })
+}
+
+// Follow is Update for a stream whose alarms last. An alarm begins, and ends when half as many
+// observations in a row as the rest has have had a score below 1, which nine in ten have when
+// all is as usual. An alarm that is due before that belongs to the first one: it is not raised,
+// costs no budget and is not muted, unless it says something else. That is so
+//
+//	where q ≥ 3 + the highest score of the last alarm, and of its rest until an observation is usual
+//	of a novelty on the other side of usual than the last alarm
+//
+// The side of the observation is 1 if its value is far above what is usual, −1 if it is far
+// below, and else 0, which is no side.
+//
+// What Follow raises Update could raise, so that the bound holds.
+func (a Alarm) Follow(s State, q float64, side int, change bool, permit func(AlarmKind) bool) Decision {
+	on := float64(side)
+	d := a.update(s, q, change, permit, func(due AlarmKind) bool {
+		return q >= s[atTold]+muchWorse || due == NoveltyAlarm && on*s[atSide] < 0
+	})
+	if d.Alarm != NoAlarm {
+		s[atUnusual], s[atTold], s[atRising], s[atSide] = s[atCount], told(s[atTold], q), 1, on
+	}
+	return d
+}
+
+// told is the highest score of those told, or to be compared with them.
+func told(before, q float64) float64 {
+	if q > before {
+		return min(q, mostTold)
+	}
+	return before
+}
+
+// lasts goes on with an alarm that lasts, and reports whether it does after the observation.
+func (a Alarm) lasts(s State, d *Decision, q float64, resting bool) bool {
+	if s[atUnusual] == 0 {
+		return false
+	}
+	if d.Unusual = q >= usualScore; d.Unusual {
+		s[atUnusual] = s[atCount]
+	} else {
+		s[atRising] = 0
+	}
+	if s[atCount]-s[atUnusual] >= max(1, math.Ceil(a.pace.rest/2)) {
+		d.Ended = true
+		clear(s[atUnusual:])
+		return false
+	}
+	if resting && s[atRising] == 1 {
+		s[atTold] = told(s[atTold], q)
+	}
+	return true
+}
+
+// update is Update, where an alarm while another lasts is raised if it is another one.
+func (a Alarm) update(s State, q float64, change bool, permit func(AlarmKind) bool, other func(due AlarmKind) bool) (d Decision) {
 	if len(s) != alarmLen {
 		panic(wrongState)
 	}
@@ -140,6 +211,9 @@ func (a Alarm) Update(s State, q float64, change bool, permit func(AlarmKind) bo
 			d.Alarm = NoveltyAlarm
 		}
 	}
+	if a.lasts(s, &d, q, resting) && !other(due) {
+		d.Alarm, due = NoAlarm, NoAlarm
+	}
 	switch {
 	case resting:
 		d.Alarm = NoAlarm
@@ -171,6 +245,22 @@ func (a Alarm) Pay(s State) bool {
 // weightOf is Σ vʲ, j < n.
 func weightOf(n, v float64) float64 { return -math.Expm1(n*math.Log(v)) / (1 - v) }
 
+// Pack returns what is to be stored of a state: less where no alarm lasts.
+func (a Alarm) Pack(s State) State {
+	if len(s) == alarmLen && s[atUnusual] == 0 {
+		return s[:atUnusual]
+	}
+	return s
+}
+
+// Unpack returns the state that Pack has packed.
+func (a Alarm) Unpack(s State) State {
+	if len(s) == atUnusual {
+		return append(s, make(State, alarmLen-atUnusual)...)
+	}
+	return s
+}
+
 // Valid says why s, which was decoded from bytes, is not a state of an alarm. States of
 // alarms of another pace are.
 func (a Alarm) Valid(s State) error {
@@ -180,9 +270,10 @@ func (a Alarm) Valid(s State) error {
 	const most = 1/(1-commitForgetting) + 1 // of k
 	ok := linear.Finite(s) &&
 		s[atDebt] >= 0 && s[atDebt] <= headroom+1 && s[atCommits] >= 0 && s[atCommits] <= most
-	for _, v := range s[atCount:] {
+	for _, v := range s[atCount : atUnusual+1] {
 		ok = ok && v == math.Trunc(v) && v >= 0 && v <= s[atCount]
 	}
+	ok = ok && s[atTold] >= 0 && s[atTold] <= mostTold && s[atRising]*(1-s[atRising]) == 0 && (s[atSide] == 0 || math.Abs(s[atSide]) == 1)
 	if !ok {
 		return errors.New("state is corrupt: alarm")
 	}

@@ -59,9 +59,15 @@ func TestAlarmBound(t *testing.T) {
 			}
 			name := rapid.SampledFrom(names).Draw(t, "adversary")
 			length := rapid.SampledFrom([]int{10, 100, 1000, 60_000}).Draw(t, "length")
+			lasting := rapid.Bool().Draw(t, "lasting")
 			for range length {
 				q, change := adversaries[name](rng, pace, s)
-				d := a.Update(s, q, change, nil)
+				var d Decision
+				if lasting {
+					d = a.Follow(s, q, rng.IntN(3)-1, change, nil)
+				} else {
+					d = a.Update(s, q, change, nil)
+				}
 				n++
 				if d.Alarm != NoAlarm {
 					alarms++
@@ -386,7 +392,7 @@ func TestAlarmRefusesCorruptStates(t *testing.T) {
 		for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 1e9 + .5} {
 			bad := slices.Clone(s)
 			bad[i] = v
-			if a.Valid(bad) == nil {
+			if a.Valid(bad) == nil && !(i == atSide && v == -1) {
 				t.Errorf("entry %d = %g passes", i, v)
 			}
 		}
@@ -404,9 +410,65 @@ func TestAlarmAllocatesNothing(t *testing.T) {
 		if a.Update(s, 20, true, func(AlarmKind) bool { return !refuse }).Alarm != NoAlarm {
 			alarms++
 		}
+		a.Follow(s, 20, 1, true, func(AlarmKind) bool { return !refuse })
 		refuse = !refuse
 	}); n != 0 || alarms == 0 {
 		t.Errorf("%v allocations in an update, %d alarms", n, alarms)
+	}
+}
+
+// What follows an alarm while it lasts raises none and costs nothing, unless it says something else;
+// what comes after its end does.
+func TestAlarmLasts(t *testing.T) {
+	const rest = 10 // so that five usual observations end it
+	usually := slices.Repeat([]float64{.5}, 5)
+	unusually := slices.Repeat([]float64{5}, 40)
+	for _, c := range []struct {
+		name   string
+		q      []float64 // after the alarm, whose score is 5
+		side   int       // of all but that, which has 1
+		change bool      // commits with them
+		alarms int
+		ended  bool
+	}{
+		{name: "it goes on", q: unusually},
+		{name: "and commits", q: unusually, change: true},
+		{name: "usual now and then", q: slices.Repeat([]float64{.5, .5, .5, .5, 1, 5}, 20)},
+		{name: "usual", q: usually, ended: true},
+		{name: "no scores", q: slices.Repeat([]float64{math.NaN()}, 5), ended: true},
+		{name: "usual, and again", q: slices.Concat(usually, usually, usually, []float64{5}), alarms: 1, ended: true},
+		{name: "much worse", q: slices.Concat(unusually, []float64{8}, unusually), alarms: 1},
+		{name: "much worse in the rest, and then as that", q: slices.Concat([]float64{8}, unusually, []float64{10})},
+		{name: "the other side", q: unusually, side: -1, alarms: 1},
+		{name: "no side", q: unusually, side: 0},
+	} {
+		a := NewAlarm(paceOf(100, time.Minute, rest))
+		s := a.NewState()
+		for range 6000 { // four days and more
+			a.Follow(s, 0, 0, false, nil)
+		}
+		if a.Follow(s, 5, 1, false, nil).Alarm == NoAlarm {
+			t.Fatal("no alarm")
+		}
+		alarms, muted, ended := 0, 0, false
+		for _, q := range c.q {
+			packed := slices.Clone(a.Pack(s))
+			s = a.Unpack(packed)
+			d := a.Follow(s, q, c.side, c.change, nil)
+			if d.Alarm != NoAlarm {
+				alarms++
+			}
+			if d.Muted {
+				muted++
+			}
+			ended = ended || d.Ended
+		}
+		if alarms != c.alarms || ended != c.ended || muted != 0 {
+			t.Errorf("%s: %d alarms, %d muted, ended %v; want %d, 0, %v", c.name, alarms, muted, ended, c.alarms, c.ended)
+		}
+		if lasts := len(a.Pack(s)) == alarmLen; lasts == ended && c.alarms == 0 {
+			t.Errorf("%s: a stored state of %d", c.name, len(a.Pack(s)))
+		}
 	}
 }
 

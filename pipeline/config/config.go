@@ -142,6 +142,7 @@ type Receiver struct {
 	Sink
 	At      string            // the path of its keys in the config: alerts, or alerts.0
 	Kinds   []string          // of alarms
+	Ends    bool              // recovered is of values too: kinds is written out, and names it
 	Beliefs []string          // kinds of beliefs
 	Keys    string            // pattern; empty: all
 	Labels  map[string]string // that each alert has besides its own

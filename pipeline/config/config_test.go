@@ -87,7 +87,7 @@ func TestParseDetect(t *testing.T) {
 	c = parse(t, base+"detect: {budget: 500, rest: 0, season: [168h, 1h], zone: Europe/Berlin, ar: 0, min_abs: 1, min_rel: 0.1, direction: up}\n"+
 		"bank: [{levels: [], top: .9}, {ar: 2, top: .9998}]\nalerts: {beliefs: [change], kinds: [change], kafka: {brokers: [b:1], topic: t}}\n")
 	seasons := []usual.Season{{Period: 168 * time.Hour, Harmonics: 3}, {Period: time.Hour, Harmonics: 3}}
-	if a := c.Detect.AlarmConfig; !reflect.DeepEqual(a, keyed.AlarmConfig{Budget: 500, BudgetTime: 168 * time.Hour, Rest: 0, Seasons: seasons, Zone: "Europe/Berlin", Order: 0}) {
+	if a := c.Detect.AlarmConfig; !reflect.DeepEqual(a, keyed.AlarmConfig{Budget: 500, BudgetTime: 168 * time.Hour, Rest: 0, Lasting: true, Seasons: seasons, Zone: "Europe/Berlin", Order: 0}) {
 		t.Errorf("%+v", a)
 	}
 	for text, want := range map[string]keyed.AlarmConfig{"7h": {Rest: usual.AutoRest, RestTime: 7 * time.Hour}, "90m": {Rest: usual.AutoRest, RestTime: 90 * time.Minute}, "12": {Rest: 12}, "0s": {Rest: 0}} {
@@ -943,6 +943,13 @@ func TestParseReceivers(t *testing.T) {
 	}
 	if got := c.Detect.Beliefs; !slices.Equal(got, []hafvf.Kind{hafvf.Outlier, hafvf.Change}) {
 		t.Errorf("beliefs %v", got)
+	}
+	for text, want := range map[string]bool{"": false, ", kinds: [novelty, recovered]": true, ", kinds: [novelty]": false} {
+		for _, form := range []string{"alerts: {alertmanager: {url: \"http://a\"}%s}\n", "alerts: [{alertmanager: {url: \"http://a\"}%s}]\n"} {
+			if r := parse(t, base+fmt.Sprintf(form, text)).Alerts[0]; r.Ends != want || r.Webhook.Ends != want {
+				t.Errorf("%s: the receiver gets ends: %v, %v", text, r.Ends, r.Webhook.Ends)
+			}
+		}
 	}
 	topic := "model: {family: normal}\ndetect: true\nsource: {kafka: {brokers: [a:1], topics: [t], group: g}}\nalerts: {webhook: {url: \"http://a\"}%s}\n"
 	for setting, age := range map[string]time.Duration{"": 24 * time.Hour, ", max_age: none": 0, ", max_age: 5m": 5 * time.Minute} {

@@ -273,6 +273,10 @@ func receivers(dst *[]Receiver) reader {
 		if n.Kind == yaml.MappingNode {
 			d.single(path, n, keys)
 		}
+		r.Ends = d.has(join(path, "kinds")) && slices.Contains(r.Kinds, keyed.RecoveredAlarm)
+		if r.Webhook != nil {
+			r.Webhook.Ends = r.Ends
+		}
 		*dst = append(*dst, r)
 	}
 	return reader{
@@ -293,8 +297,8 @@ func receivers(dst *[]Receiver) reader {
 func (r *Receiver) keys() []key {
 	return append(r.Sink.keys(),
 		r.hookKey("webhook", "A URL. Alerts are sent to it as JSON arrays by POST, at least once: a receiver recognises repeats by id and kind. Alerts wait beside the pipeline for a receiver that is away: at most 10,000, with a changelog also over restarts. An alert that the receiver refuses, or that finds no place, goes to the dead letter, and so do those that wait when a run without a changelog ends. A redirect is a refusal. After 401 and 403 secrets are read again, for one more try."),
-		r.hookKey("alertmanager", "The URL of a Prometheus Alertmanager. It gets alerts by its API, version 2, with the labels alertname (hafvf), key and kind, and those of labels: group_by: [key] groups alerts. recovered resolves silent, and an incident that closes resolves the one that opened, whose label id has its id. The Alertmanager resolves other alerts after its resolve_timeout. All else is as for webhook."),
-		key{name: "kinds", doc: "Kinds of alarms that go to this receiver. silent and recovered need silence, and incident needs incidents. A webhook or an Alertmanager gets one message when an incident becomes a page, and one when the incident is over. Files and topics get all that becomes of incidents, also of those that are no pages.", setting: true, read: choices(&r.Kinds, AlarmKinds()...)},
+		r.hookKey("alertmanager", "The URL of a Prometheus Alertmanager. It gets alerts by its API, version 2, with the labels alertname (hafvf), key and kind, and those of labels: group_by: [key] groups alerts. recovered resolves silent, and if kinds names it, novelty and change, which last until then. An incident that closes resolves the one that opened, whose label id has its id. The Alertmanager resolves other alerts after its resolve_timeout. All else is as for webhook."),
+		key{name: "kinds", doc: "Kinds of alarms that go to this receiver. silent needs silence, and incident needs incidents. recovered is the end of a silence; if kinds is written out and names it, also that of a novelty or change, when the key is back to usual or the profile has become used to it: with the id of the alarm that began it, and size and score of its peak. An alarm lasts until then, and raises another one before that only if it is much worse or on the other side of usual. A webhook or an Alertmanager gets one message when an incident becomes a page, and one when the incident is over. Files and topics get all that becomes of incidents, also of those that are no pages.", setting: true, read: choices(&r.Kinds, AlarmKinds()...)},
 		key{name: "beliefs", doc: "Kinds of beliefs that go to this receiver too, whatever the budget.", setting: true, initial: "[]",
 			read: choices(&r.Beliefs, string(hafvf.Outlier), string(hafvf.Change), string(hafvf.Revision))},
 		key{name: "keys", doc: "Pattern of the keys whose alerts go to this receiver: " + domain.Wildcards + ". By default all do.", setting: true, read: pattern(&r.Keys)},

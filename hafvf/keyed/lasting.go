@@ -1,0 +1,169 @@
+package keyed
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/usual"
+	"hafvf/internal/compact"
+	"hafvf/internal/message"
+)
+
+// lasting is an alarm that lasts: what is told when its key is back to usual.
+type lasting struct {
+	id    string    // of the alarm that began it
+	start time.Time // of that alert
+	back  time.Time // of the first observation since the last unusual one; zero where that is the last
+	score float64   // the highest
+	peak  peak
+
+	// Since the last unusual observation: how many there are, and the sum of their distances from
+	// usual, standard deviations in the output of the peak.
+	calm, sum float64
+}
+
+// A peak is the observation that was farthest from what was usual.
+type peak struct {
+	at       time.Time
+	x        float64 // NaN where the observation has not one value of the output
+	mean, sd float64 // what was usual
+	size     float64 // standard deviations, as Alert.Size of a novelty; 0 where there is none
+	output   int
+}
+
+// follow goes on with the alarm that lasts, after the decision on an estimate, which has left the
+// chain. Its end becomes part of the estimate.
+func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
+	s := &t.decisions
+	if !t.chain.decider.cfg.Lasting {
+		s.lasting = nil
+		return
+	}
+	if l := s.lasting; l != nil {
+		switch {
+		case d.Unusual:
+			l.back, l.calm, l.sum = time.Time{}, 0, 0
+		default:
+			if l.calm++; l.calm == 1 {
+				l.back = e.Time
+			}
+			if z := t.chain.decider.distance(l.peak.output); !math.IsNaN(z) {
+				l.sum += z
+			}
+		}
+		if d.Ended {
+			e.Recovered = e.recovered(l.id, t.end(l, e, values))
+			s.lasting = nil
+		}
+	}
+	if e.Alarm != nil && s.lasting == nil {
+		s.lasting = &lasting{id: strings.Clone(e.ID), start: e.Alarm.Start} // the ID may be part of a larger text
+	}
+	if s.lasting != nil {
+		t.note(s.lasting, e)
+	}
+}
+
+// distance is that of the last value of an output from usual, in standard deviations.
+func (d *decider) distance(output int) float64 {
+	return (d.y[output] - d.usual.Mean[output]) / d.usual.SD[output]
+}
+
+// note notes an observation of the alarm that lasts.
+func (t *Track) note(l *lasting, e *Estimate) {
+	d, decider := e.Detection, t.chain.decider
+	if d.Score > l.score {
+		l.score = d.Score
+	}
+	s := decider.usual.shift(decider.y, t.chain.scale)
+	if !(math.Abs(s.size) > math.Abs(l.peak.size)) || math.IsInf(s.size, 0) {
+		return
+	}
+	l.peak = peak{at: e.Time, x: math.NaN(), mean: d.Usual.Mean[s.output], sd: d.Usual.SD[s.output], size: s.size, output: s.output}
+	at := Alert{Output: s.output, Before: d.Usual}
+	if x, seen := at.seen(e.X); seen {
+		l.peak.x = x
+		if m, ok := t.chain.checks.Model().(expfam.Counted); ok {
+			l.peak.x = m.Share(e.X[0])
+		}
+	}
+}
+
+// end is the alert of the end of an alarm with an estimate.
+func (t *Track) end(l *lasting, e *Estimate, values []string) *Alert {
+	outputs := len(e.Detection.Usual.Mean)
+	a := &Alert{
+		Kind: RecoveredAlarm, Start: l.start, LogOdds: math.NaN(), Size: l.peak.size, Output: l.peak.output, Before: unknown(outputs), After: unknown(outputs),
+		Score: l.score, Threshold: e.Detection.Threshold, Usual: e.Detection.Usual,
+	}
+	if l.peak.size == 0 {
+		a.Size = math.NaN()
+	}
+	text := t.key + ": " + a.what(values) + " is back to usual"
+	if side := l.stays(); side != "" {
+		text = t.key + ": " + a.what(values) + " stays " + side + " usual, which is no alarm any more"
+	}
+	if !l.back.IsZero() {
+		text += " since " + t.clock(l.back, e.Time)
+		if lasted := l.back.Sub(l.start); !l.start.IsZero() && lasted > 0 {
+			text += ", after " + message.Duration(lasted.Round(time.Second))
+		}
+	}
+	if p := &l.peak; p.size != 0 {
+		text += "; it was farthest"
+		if !p.at.IsZero() {
+			text += " at " + t.clock(p.at, e.Time)
+		}
+		if !math.IsNaN(p.x) {
+			text += fmt.Sprintf(" with %.4g", p.x)
+		}
+		text += ", usual " + between(p.mean, p.sd)
+	}
+	a.Message = text + "."
+	return a
+}
+
+// stays is the side of usual on which the values still lie that have raised the alarm: the profile
+// has become used to them. It is empty if they have returned, that is if their mean is less than half
+// a standard deviation away, or less than two of its own.
+func (l *lasting) stays() string {
+	mean := math.Copysign(l.sum/l.calm, l.sum*l.peak.size)
+	switch {
+	case !(mean >= max(.5, 2/math.Sqrt(l.calm))):
+		return ""
+	case l.peak.size > 0:
+		return "above"
+	}
+	return "below"
+}
+
+// recovered is the alert of the end of an alarm, told of the estimate with which it has ended, but
+// for the id.
+func (e *Estimate) recovered(id string, a *Alert) *Told {
+	return &Told{&Estimate{Time: e.Time, ID: id, N: e.N, X: e.X, Shape: e.Shape, Predicted: e.Predicted}, a}
+}
+
+// BackToUsual reports whether the alert is the end of an alarm that has lasted, and not that of a
+// silence, which has no threshold.
+func (a *Alert) BackToUsual() bool { return a.Kind == RecoveredAlarm && !math.IsNaN(a.Threshold) }
+
+func (l *lasting) append(b []byte) []byte {
+	b = compact.AppendString(b, l.id)
+	for _, at := range []time.Time{l.start, l.back, l.peak.at} {
+		b = compact.AppendTime(b, at)
+	}
+	p := &l.peak
+	return compact.AppendFloats(b, []float64{l.score, p.x, p.mean, p.sd, p.size, float64(p.output), l.calm, l.sum})
+}
+
+func (l *lasting) read(r *reader) {
+	l.id, l.start, l.back, l.peak.at = r.Text(), r.Time(), r.Time(), r.Time()
+	p, output := &l.peak, 0.
+	r.Numbers(&l.score, &p.x, &p.mean, &p.sd, &p.size, &output, &l.calm, &l.sum)
+	if p.output = int(output); !(l.score >= 0 && output >= 0 && l.calm >= 0) || math.IsNaN(p.size+l.sum) {
+		r.Fail()
+	}
+}

@@ -1,0 +1,69 @@
+package pipeline
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The end of an alarm goes to receivers whose kinds are written out and name it, with or without
+// incidents, and has the alarm's id.
+func TestEndOfAlarm(t *testing.T) {
+	noise := rand.New(rand.NewPCG(1, 2))
+	var lines []string
+	for i := range 2500 {
+		x := noise.NormFloat64()
+		if i >= 2000 && i < 2024 {
+			x += 8
+		}
+		lines = append(lines, fmt.Sprintf("{\"key\":\"k\",\"time\":%q,\"x\":%g}\n", start.Add(time.Duration(i)*5*time.Minute).Format(time.RFC3339), x))
+	}
+	in, dir := write(t, "in.jsonl", lines...), t.TempDir()
+	for _, incidents := range []bool{false, true} {
+		var text strings.Builder
+		fmt.Fprintf(&text, "model: {family: normal, prior: auto}\ndetect: true\nincidents: %v\nsource: {jsonl: {path: %s}}\nalerts:\n", incidents, in)
+		for i, kinds := range []string{"", ", kinds: [novelty, change, recovered]", ", kinds: [recovered]", ", kinds: [novelty]"} {
+			fmt.Fprintf(&text, "  - {jsonl: {path: %s}%s}\n", filepath.Join(dir, fmt.Sprint(i)), kinds)
+		}
+		runConfig(t, text.String())
+		first, ended := map[int]string{}, map[int]string{} // id of the alarm of the shift, and of its end, by receiver
+		for i, want := range []int{0, 1, 1, 0} {
+			ends := 0
+			for _, line := range readLines(t, filepath.Join(dir, fmt.Sprint(i))) {
+				var a struct {
+					Time                time.Time
+					Kind, ID, Message   string
+					Size, Score, Before any
+				}
+				if line == "" {
+					continue
+				}
+				if err := json.Unmarshal([]byte(line), &a); err != nil {
+					t.Fatal(err)
+				}
+				switch shift := start.Add(2000 * 5 * time.Minute); {
+				case a.Time.Before(shift):
+				case a.Kind == "recovered":
+					ended[i] = a.ID
+					if ends++; !strings.Contains(a.Message, "k: x is back to usual since") || a.Size.(float64) < 7 || a.Score.(float64) < 5 {
+						t.Errorf("incidents %v, receiver %d: %s", incidents, i, line)
+					}
+				case first[i] == "":
+					first[i] = a.ID
+				default:
+					t.Errorf("incidents %v, receiver %d: another alarm: %s", incidents, i, line)
+				}
+			}
+			if ends != want {
+				t.Errorf("incidents %v, receiver %d: %d ends, want %d", incidents, i, ends, want)
+			}
+		}
+		if first[1] == "" || ended[1] != first[1] || ended[2] != first[1] {
+			t.Errorf("incidents %v: ids of the alarm %v, of its end %v", incidents, first, ended)
+		}
+	}
+}
