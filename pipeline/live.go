@@ -12,6 +12,7 @@ import (
 type Live struct {
 	// Alert hears of each alarm, and of each end of a silence, when it is raised. Of a graph with
 	// incidents it hears of an alarm again when it is known which incident that belongs to, if any.
+	// It does not hear when a key is back to usual.
 	Alert func(key string, t keyed.Told, incident string)
 	// Incident hears what becomes of an incident.
 	Incident func(*incidents.Event)
@@ -53,7 +54,7 @@ func (l *Live) silent(key string, s *keyed.Silent) {
 
 // grouped hears of an alert again, or for the first time where the run before has held it.
 func (l *Live) grouped(key string, t keyed.Told, role transforms.Role, incident string) {
-	if l != nil && role == transforms.Decision {
+	if l != nil && role == transforms.Decision && !t.BackToUsual() {
 		l.Alert(key, t, incident)
 	}
 }

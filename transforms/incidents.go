@@ -273,7 +273,7 @@ type teller interface {
 	digest(*incidents.Digest)
 }
 
-// take hears notices. Alerts that are no alarms go on at once.
+// take hears notices. Beliefs, and what has no time, go on at once.
 func (fn *fleetNode) take(sp state.Provider, tp timers.Provider, notices []byte, tell teller) error {
 	if err := fn.read(sp); err != nil {
 		return err
@@ -295,7 +295,7 @@ func (fn *fleetNode) take(sp state.Provider, tp timers.Provider, notices []byte,
 		if err != nil {
 			return err
 		}
-		if n.role != Decision || t.Kind == keyed.RecoveredAlarm || t.Of.Time.IsZero() {
+		if n.role != Decision || t.Of.Time.IsZero() {
 			tell.alert(n.key, t, n.role, "")
 			return nil
 		}
@@ -319,6 +319,9 @@ func (fn *fleetNode) schedule(tp timers.Provider) {
 	if end, open := fn.digests.Next(); open && (!some || end.Before(next)) {
 		next, some = end, true
 	}
+	if first := fn.earliest(); !first.IsZero() && (!some || first.Before(next)) {
+		next, some = first, true
+	}
 	if !some {
 		return
 	}
@@ -331,7 +334,7 @@ func (fn *fleetNode) schedule(tp timers.Provider) {
 	}
 }
 
-// earliest is the time of the earliest alarm that waits; zero where there is none.
+// earliest is the time of the earliest alert that waits; zero where there is none.
 func (fn *fleetNode) earliest() (first time.Time) {
 	for _, h := range fn.held {
 		if first.IsZero() || h.at.Before(first) {
@@ -341,7 +344,7 @@ func (fn *fleetNode) earliest() (first time.Time) {
 	return first
 }
 
-// latest is the time of the latest alarm that waits; zero where there is none.
+// latest is the time of the latest alert that waits; zero where there is none.
 func (fn *fleetNode) latest() (last time.Time) {
 	for _, h := range fn.held {
 		if h.at.After(last) {
@@ -415,6 +418,21 @@ func (fn *fleetNode) advance(watermark time.Time, tell teller) error {
 		}
 		fn.digests.Note(incidents.Alarm{ID: a.ID, Key: a.Key, Kind: a.Kind, Time: h.at, Score: t.Score, Size: t.Size}, a.Incident)
 		tell.alert(a.Key, t, Decision, a.Incident)
+	}
+	var ends []alarmName
+	for name, h := range fn.held {
+		if name.kind == keyed.RecoveredAlarm && !h.at.After(watermark) {
+			ends = append(ends, name)
+		}
+	}
+	slices.SortFunc(ends, func(a, b alarmName) int { return cmp.Or(fn.held[a].at.Compare(fn.held[b].at), a.compare(b)) })
+	for _, name := range ends {
+		t, err := keyed.ParseTold(fn.held[name].told)
+		if err != nil {
+			return err
+		}
+		delete(fn.held, name)
+		tell.alert(name.key, t, Decision, "")
 	}
 	for _, e := range Together(step.Events) {
 		tell.event(&e)
@@ -495,9 +513,10 @@ func (fn *fleetNode) restore(b []byte) error {
 	return nil
 }
 
-// hold has an alarm wait, unless it is a repeat, which is told or is held already.
+// hold has an alarm wait, unless it is a repeat, which is told or is held already. The end of an
+// alarm waits as well, so as not to come before it.
 func (fn *fleetNode) hold(name alarmName, h heldAlert, t keyed.Told) {
-	if fn.of.Add(incidents.Alarm{ID: name.id, Key: name.key, Kind: name.kind, Time: h.at, Score: t.Score, Size: t.Size}) {
+	if name.kind == keyed.RecoveredAlarm || fn.of.Add(incidents.Alarm{ID: name.id, Key: name.key, Kind: name.kind, Time: h.at, Score: t.Score, Size: t.Size}) {
 		fn.held[name] = h
 		fn.changed = true
 	}
