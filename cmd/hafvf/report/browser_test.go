@@ -127,9 +127,6 @@ func TestLiveInABrowser(t *testing.T) {
 		holds(`Math.abs(document.querySelector("#alarms").getBoundingClientRect().top - window.top0) < 2`),
 		holds(`document.querySelector('#table th[aria-sort="ascending"]').textContent === "Key"`))
 	t.Logf("from the run to what a browser shows: %v at most", slowest)
-	if slowest > 2*time.Second {
-		t.Error("that is too slow")
-	}
 
 	// Without scripts a reload shows the same.
 	_, html := get(t, s.URL)
