@@ -214,8 +214,12 @@ func TestReceivers(t *testing.T) {
 		lines = append(lines, fmt.Sprintf("{\"key\":\"k%d\",\"time\":%q,\"x\":1}", k, time.Now().UTC().Format(time.RFC3339Nano)))
 	}
 	b.put(t, lines...)
-	for len(box.got()) < 300 {
-		time.Sleep(50 * time.Millisecond)
+	for deadline := time.Now().Add(2 * time.Minute); len(box.got()) < 300; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			close(r.stop)
+			<-r.done
+			t.Fatalf("%d of 300 silences are told, %d estimates, rejected %q: %s", len(box.got()), len(b.values(t, "out")), b.values(t, "rejected"), r.sum)
+		}
 	}
 	b.put(t, fmt.Sprintf("{\"key\":\"k7\",\"time\":%q,\"x\":1}", time.Now().UTC().Format(time.RFC3339Nano)))
 	b.await(t, "alerts", 1, r)
