@@ -129,7 +129,7 @@ func (l *Live) text(to http.ResponseWriter) {
 		if one.Page {
 			page = "page"
 		}
-		fmt.Fprintf(to, "%s  %-6s  %-7s  score %s  %s\n", one.Start.UTC().Format(time.RFC3339), state, page, number(one.Score), message.Printable(one.Message))
+		fmt.Fprintf(to, "%s  %-6s  %-7s  score %s  %s\n", one.Start.UTC().Format(time.RFC3339), state, page, number(one.Score), one.Message) // whose keys are printable
 	}
 	if p.IncidentsLeft > 0 {
 		fmt.Fprintf(to, "%s not shown\n", message.Count(p.IncidentsLeft, "more is", "more are"))
