@@ -115,39 +115,14 @@ func (e *encoder) Estimate(to *transforms.Encoded, key string, of *keyed.Estimat
 		return
 	}
 	if e.notifies() {
-		e.notice(to, key, of)
+		alerts, n := transforms.AppendNotices(to.Alerts, key, of)
+		to.Alerts, to.Lines = alerts, to.Lines+n
 		return
 	}
 	for i := range e.Receivers {
 		for _, told := range e.Receivers[i].told(key, of) {
 			e.alert(to, i, key, told, "")
 		}
-	}
-}
-
-// notice appends what incidents are made of, in place of the alerts.
-func (e *encoder) notice(to *transforms.Encoded, key string, of *keyed.Estimate) {
-	add := func(t keyed.Told, role transforms.Role, pace keyed.Pace) {
-		to.Alerts = transforms.AppendNotice(to.Alerts, key, t, role, pace)
-		to.Lines++
-	}
-	if of.Silence != nil {
-		for _, t := range of.Silence.Alerts(key, of) {
-			add(t, transforms.Decision, keyed.Pace{})
-		}
-	}
-	if of.Recovered != nil {
-		add(*of.Recovered, transforms.Decision, keyed.Pace{})
-	}
-	if of.Alarm != nil || of.Pace != (keyed.Pace{}) {
-		add(keyed.Told{Of: of, Alert: of.Alarm}, transforms.Decision, of.Pace)
-	}
-	if of.Belief != nil {
-		role := transforms.Belief
-		if of.Alarm != nil && of.Alarm.Kind == of.Belief.Kind {
-			role = transforms.BesideAlarm
-		}
-		add(keyed.Told{Of: of, Alert: of.Belief}, role, keyed.Pace{})
 	}
 }
 

@@ -120,21 +120,37 @@ func (fn *toFleetFn) ProcessElement(notices []byte, emit func(string, []byte)) {
 type noticeFn struct{}
 
 func (fn *noticeFn) ProcessElement(key string, e keyed.Estimate, emit func([]byte)) {
-	var b []byte
+	if b, n := AppendNotices(nil, key, &e); n > 0 {
+		emit(b)
+	}
+}
+
+// AppendNotices appends what Incidents has to know of an estimate, and returns how many notices
+// that are.
+func AppendNotices(b []byte, key string, e *keyed.Estimate) (_ []byte, n int) {
+	add := func(t keyed.Told, role Role, pace keyed.Pace) {
+		b = AppendNotice(b, key, t, role, pace)
+		n++
+	}
 	if e.Silence != nil {
-		for _, t := range e.Silence.Alerts(key, &e) {
-			b = AppendNotice(b, key, t, Decision, keyed.Pace{})
+		for _, t := range e.Silence.Alerts(key, e) {
+			add(t, Decision, keyed.Pace{})
 		}
 	}
 	if e.Recovered != nil {
-		b = AppendNotice(b, key, *e.Recovered, Decision, keyed.Pace{})
+		add(*e.Recovered, Decision, keyed.Pace{})
 	}
 	if e.Alarm != nil || e.Pace != (keyed.Pace{}) {
-		b = AppendNotice(b, key, keyed.Told{Of: &e, Alert: e.Alarm}, Decision, e.Pace)
+		add(keyed.Told{Of: e, Alert: e.Alarm}, Decision, e.Pace)
 	}
-	if b != nil {
-		emit(b)
+	if e.Belief != nil {
+		role := Belief
+		if e.Alarm != nil && e.Alarm.Kind == e.Belief.Kind {
+			role = BesideAlarm
+		}
+		add(keyed.Told{Of: e, Alert: e.Belief}, role, keyed.Pace{})
 	}
+	return b, n
 }
 
 // A Role is what an alert rests on.

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"hafvf/connectors"
@@ -159,6 +161,23 @@ func parseRecord(raw connectors.Record) (r Record, reason string) {
 		return r, "it has neither prediction nor session"
 	}
 	return r, ""
+}
+
+// Reads reports whether out is the file of an input, by whatever path.
+func Reads(input, out string) bool {
+	old, err := os.Stat(out)
+	if err != nil {
+		return false
+	}
+	if input == "-" {
+		in, err := os.Stdin.Stat()
+		return err == nil && os.SameFile(in, old)
+	}
+	paths, _ := filepath.Glob(input) // a source may be a pattern
+	return slices.ContainsFunc(append(paths, input), func(path string) bool {
+		in, err := os.Stat(path)
+		return err == nil && os.SameFile(in, old)
+	})
 }
 
 // Coordinates are those of a number or a list of numbers; NaN stands for what is none.

@@ -424,28 +424,11 @@ func parseEstimate(raw []byte) (*Estimate, error) {
 
 // Check says why out is no file for a page of these inputs.
 func Check(inputs []string, out string) error {
-	if inputs = slices.DeleteFunc(slices.Clone(inputs), func(in string) bool { return !reads(in, out) }); len(inputs) > 0 {
+	if inputs = slices.DeleteFunc(slices.Clone(inputs), func(in string) bool { return !output.Reads(in, out) }); len(inputs) > 0 {
 		return fmt.Errorf("%s is what is read: give another file to write", out)
 	}
 	if info, err := os.Stat(out); err == nil && info.IsDir() {
 		return fmt.Errorf("%s is a folder: give a file to write", out)
 	}
 	return nil
-}
-
-// reads reports whether out is the file of an input, by whatever path.
-func reads(input, out string) bool {
-	old, err := os.Stat(out)
-	if err != nil {
-		return false
-	}
-	if input == "-" {
-		in, err := os.Stdin.Stat()
-		return err == nil && os.SameFile(in, old)
-	}
-	paths, _ := filepath.Glob(input) // a source may be a pattern
-	return slices.ContainsFunc(append(paths, input), func(path string) bool {
-		in, err := os.Stat(path)
-		return err == nil && os.SameFile(in, old)
-	})
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -65,30 +64,13 @@ func Check(results, out string, interval float64) error {
 	if _, err := formatOf(out); err != nil {
 		return err
 	}
-	if reads(results, out) {
+	if output.Reads(results, out) {
 		return fmt.Errorf("%s is what is read: give another file to write", out)
 	}
 	if !(interval > 0 && interval < 1) {
 		return fmt.Errorf("--interval %g: a probability is above 0 and below 1", interval)
 	}
 	return nil
-}
-
-// reads reports whether out is the file of results, by whatever path.
-func reads(results, out string) bool {
-	old, err := os.Stat(out)
-	if err != nil {
-		return false
-	}
-	if results == "-" {
-		in, err := os.Stdin.Stat()
-		return err == nil && os.SameFile(in, old)
-	}
-	paths, _ := filepath.Glob(results) // a source may be a pattern
-	return slices.ContainsFunc(append(paths, results), func(path string) bool {
-		in, err := os.Stat(path)
-		return err == nil && os.SameFile(in, old)
-	})
 }
 
 func formatOf(out string) (string, error) {
