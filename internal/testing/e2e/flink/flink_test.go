@@ -339,13 +339,19 @@ func (s *site) lateness(t *testing.T) {
 		rng.Shuffle(len(part), func(i, j int) { part[i], part[j] = part[j], part[i] })
 	}
 	s.Broker.CreateTopic(t, "late-in", 8, nil)
-	s.Broker.Produce(t, records...)
 	cfg := s.Config(t, "late", "", ", parallelism: 2", more)
 	d := program.Start(t, nil, "run", cfg)
 	s.Leaves(t, cfg)
 	d.Eventually(t, "the job runs", func() bool { return strings.Contains(d.Log(), "the job runs") })
+	fed := e2e.Feed(t, s.Broker, records, 5*time.Second)
+	// Before the first checkpoint a worker that ends is the job's end, and if it ends before it
+	// connects, the TaskManager waits for it for ever.
+	s.Await(t, d, "late", "a checkpoint is complete", func(is flink.Status) bool { return is.Completed > 0 })
 	s.Workers[0].Kill()
 	s.StartWorker(0)
+	if err := <-fed; err != nil {
+		t.Fatal(err)
+	}
 	s.complete(t, d, "late", more)
 	s.Halt(t, cfg, d)
 }
