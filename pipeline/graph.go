@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/message"
+	"hafvf/internal/states"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/flink"
 	"hafvf/pipeline/observe"
@@ -117,7 +119,7 @@ func Compose(c *config.Config) (*Graph, error) {
 			Filter: base, Keys: rules, Aggregate: aggregation(c), Gap: c.Session.Gap, AllowedLateness: c.Session.AllowedLateness, Max: c.Session.Max, Odds: c.Odds,
 		}}}
 	} else {
-		cfg := keyed.Config{Filter: base, Keys: rules, Order: keyed.Order(c.Order), Lateness: c.Lateness, TimeUnit: c.TimeUnit, Interval: c.Interval, Silence: c.Silence, Aggregate: c.Aggregate, Values: valueNames(c, g.source.values())}
+		cfg := keyed.Config{Filter: base, Keys: rules, Order: keyed.Order(c.Order), Lateness: c.Lateness, TimeUnit: c.TimeUnit, Interval: c.Interval, Silence: c.Silence, Expire: c.Expire, Aggregate: c.Aggregate, Values: valueNames(c, g.source.values())}
 		if d := c.Detect; d != nil {
 			cfg.Alarms, cfg.Alerts = &d.AlarmConfig, d.AlertConfig
 		} else if c.Silence != nil {
@@ -125,9 +127,8 @@ func Compose(c *config.Config) (*Graph, error) {
 			alarms.Zone = c.Zone
 			cfg.Alarms = &alarms
 		}
-		live := c.Silence != nil && c.Source.Unending()
 		atEnd := (c.Silence != nil || c.Aggregate != nil) && !c.Source.Unending() && c.Runner.Name != config.Flink
-		g.transform = filtering{layout, transforms.Config{Config: cfg, Cells: cells(c.Runner), AtEnd: atEnd, GoesOn: atEnd && c.State != ""}, receivers, live, groupingOf(c)}
+		g.transform = filtering{layout, transforms.Config{Config: cfg, Cells: cells(c.Runner), InMemory: c.Runner.Name != config.Flink, AtEnd: atEnd, GoesOn: atEnd && c.State != ""}, receivers, c.Source.Unending(), groupingOf(c)}
 	}
 	g.sink = newSink(&c.Sink, g.transform.columns(layout, x), &c.Source)
 	g.alerts = alerts
@@ -191,13 +192,27 @@ func valueNames(c *config.Config, values []string) (names []string) {
 	return names
 }
 
-// cells names the states that keys share. In this process each key has a state of its own,
-// which costs no round trip.
+// cells names the states that keys share.
 func cells(r config.Runner) []string {
-	if r.Name != config.Flink {
-		return nil
+	if r.Name == config.Flink {
+		return flink.Names(r.Cells, r.MaxParallelism, r.MaxParallelism)
 	}
-	return flink.Names(r.Cells, r.MaxParallelism, r.MaxParallelism)
+	names := make([]string, cellsInMemory)
+	for i := range names {
+		names[i] = strconv.Itoa(i)
+	}
+	return names
+}
+
+// cellsInMemory is the number of cells of a run in this process.
+const cellsInMemory = 256
+
+// memory is that of a run of the graph in this process, nil if it keeps no states.
+func (g *Graph) memory() *states.Memory {
+	if f, ok := g.transform.(filtering); ok {
+		return f.memory()
+	}
+	return nil
 }
 
 // toldKinds names what goes to a receiver.
@@ -232,7 +247,7 @@ func toldKinds(c *config.Config, r *config.Receiver) []string {
 func newSource(c *config.Config) (graphSource, connectors.Kind) {
 	if s := c.Source.Kafka; s != nil {
 		t := topicSource{*s}
-		if c.Transform == config.Smooth || c.Order != config.Arrival && (c.Lateness > 0 || c.Silence != nil || c.Aggregate != nil || c.Incidents != nil) {
+		if c.Transform == config.Smooth || c.Order != config.Arrival && (c.Lateness > 0 || c.Silence != nil || c.Aggregate != nil || c.Incidents != nil || c.Expire > 0) {
 			t.Clock, t.ClockSetting = payloadClock, settingText(t.Fields) // only there does something wait for the watermark
 		}
 		if r := c.Runner; r.Name == config.Flink {
@@ -386,7 +401,7 @@ type filtering struct {
 	layout    records.Layout
 	cfg       transforms.Config
 	receivers []receiver                  // of alerts
-	live      bool                        // silence is told while it lasts
+	live      bool                        // the input has no end
 	incidents *transforms.IncidentsConfig // nil: alarms are not grouped
 }
 

@@ -39,7 +39,8 @@ var (
 	changesDesc  = prometheus.NewDesc("hafvf_changes_total", "Changes detected.", nil, nil)
 	outliersDesc = prometheus.NewDesc("hafvf_outliers_total", "Outliers detected.", nil, nil)
 	resetDesc    = prometheus.NewDesc("hafvf_keys_reset_total", "Keys that began anew, because the state could not be read or could learn nothing.", nil, nil)
-	keysDesc     = prometheus.NewDesc("hafvf_keys", "Keys seen by this run.", nil, nil)
+	keysDesc     = prometheus.NewDesc("hafvf_keys", "Keys that this run has seen, less those that it has forgotten.", nil, nil)
+	expiredKeys  = prometheus.NewDesc("hafvf_keys_expired_total", "Keys that were forgotten, as they had no record for longer than expire.", nil, nil)
 	sentDesc     = prometheus.NewDesc("hafvf_alerts_sent_total", "Alerts that the receiver took.", receiverLabels, nil)
 	failedToDesc = prometheus.NewDesc("hafvf_alerts_failed_total", "Alerts that the receiver did not take. They are in the dead letter.", receiverLabels, nil)
 	expiredDesc  = prometheus.NewDesc("hafvf_alerts_expired_total", "Alerts that were not sent, because they were older than max_age.", receiverLabels, nil)
@@ -80,7 +81,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	for _, counter := range []struct {
 		desc *prometheus.Desc
 		n    int64
-	}{{readDesc, taken}, {outDesc, n.Records}, {rejectedDesc, n.Rejected}, {lateDesc, n.Late}, {resetDesc, n.Reset}, {turnedDesc, n.TurnedBack}, {missingDesc, n.Missing}, {failedDesc, n.NotConverged}, {mutedDesc, n.Muted}, {changesDesc, n.Changes}, {outliersDesc, n.Outliers}} {
+	}{{readDesc, taken}, {outDesc, n.Records}, {rejectedDesc, n.Rejected}, {lateDesc, n.Late}, {resetDesc, n.Reset}, {expiredKeys, n.ExpiredKeys}, {turnedDesc, n.TurnedBack}, {missingDesc, n.Missing}, {failedDesc, n.NotConverged}, {mutedDesc, n.Muted}, {changesDesc, n.Changes}, {outliersDesc, n.Outliers}} {
 		c <- prometheus.MustNewConstMetric(counter.desc, prometheus.CounterValue, float64(counter.n))
 	}
 	for kind, n := range map[string]int64{string(usual.NoveltyAlarm): n.NoveltyAlarms, string(usual.ChangeAlarm): n.ChangeAlarms, keyed.SilentAlarm: n.Silences} {
@@ -90,7 +91,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 		c <- prometheus.MustNewConstMetric(openedDesc, prometheus.CounterValue, float64(opened))
 		c <- prometheus.MustNewConstMetric(openDesc, prometheus.GaugeValue, float64(open))
 	}
-	c <- prometheus.MustNewConstMetric(keysDesc, prometheus.GaugeValue, float64(n.Keys))
+	c <- prometheus.MustNewConstMetric(keysDesc, prometheus.GaugeValue, float64(max(0, n.Keys-n.ExpiredKeys-n.Forgotten)))
 	for i, box := range r.receivers() {
 		s, oldest := box.Stats(), 0.
 		if !s.Oldest.IsZero() {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -15,7 +16,9 @@ import (
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/kafkaio/embedded"
 	"hafvf/hafvf/incidents"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/account"
+	"hafvf/internal/states"
 	"hafvf/pipeline/direct"
 	"hafvf/pipeline/observe"
 	"hafvf/pipeline/records"
@@ -117,7 +120,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	s = state.summary()
 	s.Grouped = grouped
 	s.detects, s.groups, s.warmUp, s.advice = graph.detects, graph.groups, graph.warmUp, graph.advice
-	s.WarmUps = state.account.WarmUps()
+	s.WarmUps = state.warmUps()
 	for i, pattern := range graph.patterns {
 		if s.Records > 0 && !state.account.HasMatched(i) {
 			s.Unmatched = append(s.Unmatched, pattern)
@@ -204,8 +207,9 @@ type run struct {
 	outboxes []outbox
 	dead     graphSink
 
-	delivered bool       // the outboxes are closed
-	states    *stateFile // of a run of files; nil without one
+	delivered bool           // the outboxes are closed
+	states    *stateFile     // of a run of files; nil without one
+	memory    *states.Memory // of the states; nil if the run smooths
 	release   []func()
 
 	beginAnew bool // see Run
@@ -250,6 +254,13 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 		}
 		partitions = n
 		r.account = account.From(r.ledger.In(ctx))
+		r.ledger.Take(func(key string, state []byte) bool {
+			if r.memory == nil || key == states.FleetKey {
+				return false
+			}
+			r.memory.Restore(key, state)
+			return true
+		})
 	} else {
 		keeper, err := r.openStates(g)
 		if err != nil {
@@ -280,6 +291,7 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 // the account.
 func (r *run) openStates(g *Graph) (k account.Keeper, err error) {
 	if g.states == "" {
+		r.memory = g.memory()
 		return k, nil
 	}
 	unlock, err := lockStates(g.states, r.log)
@@ -290,7 +302,8 @@ func (r *run) openStates(g *Graph) (k account.Keeper, err error) {
 	if r.states, err = openStateFile(g, r.migrate, r.log); err != nil {
 		return k, err
 	}
-	if n := len(r.states.all); n > 0 {
+	r.memory = r.states.memory
+	if n := r.memory.Len(); n > 0 {
 		r.log.Info("filters go on with the states of the run before", "file", g.states, "keys", n)
 	}
 	return r.states.keeper(), nil
@@ -299,6 +312,7 @@ func (r *run) openStates(g *Graph) (k account.Keeper, err error) {
 // register makes the run known to the nodes of this process, and to the metrics.
 func (r *run) register() {
 	account.Attach(r.account, "", r)
+	account.Attach(r.account, "", r.memory)
 	if r.states != nil {
 		account.Attach(r.account, "", r.states.marks)
 	}
@@ -324,12 +338,16 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 			return f.openChangelog(stored, r.migrate, r.log)
 		}
 	}
+	r.memory = g.memory()
 	if g.states != "" {
-		states, err := openStateFile(g, r.migrate, r.log)
+		given, err := openStateFile(g, r.migrate, r.log)
 		if err != nil {
 			return 0, err
 		}
-		cfg.First = states.all
+		cfg.First = maps.Collect(given.memory.All())
+		if given.memory.Fleet != nil {
+			cfg.First[states.FleetKey] = given.memory.Fleet
+		}
 	}
 	for _, s := range g.sinks() {
 		// Files of a bounded run appear at its end.
@@ -392,7 +410,7 @@ func (r *run) commit() error {
 	if r.states != nil {
 		var err error
 		var discard func()
-		if replace, discard, err = r.states.prepare(); err != nil {
+		if replace, discard, err = r.states.prepare(r.account.Latest()); err != nil {
 			return err
 		}
 		defer discard()
@@ -403,6 +421,19 @@ func (r *run) commit() error {
 		}
 	}
 	return replace()
+}
+
+// warmUps are the keys that have fewer observations than their warm-up, sorted.
+func (r *run) warmUps() (keys []string) {
+	if r.memory == nil {
+		return nil
+	}
+	for key, b := range r.memory.All() {
+		if keyed.WarmsUp(b) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // keep keeps what was written beside the outputs. It returns the names of these files.

@@ -5,14 +5,13 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/account"
 	"hafvf/internal/filelock"
 	"hafvf/internal/message"
@@ -28,6 +27,15 @@ func (f filtering) written() func(key string, state []byte) states.State {
 		_, text := settings(key)
 		return states.State{Key: key, Settings: text, Bytes: state}
 	}
+}
+
+// expiry returns the function that says when the key of a state expires.
+func (f filtering) expiry() func(state []byte) time.Time {
+	est, err := keyed.NewEstimator(f.cfg.Config)
+	if err != nil {
+		panic("pipeline: " + err.Error()) // the graph has checked it
+	}
+	return est.Expiry
 }
 
 // openStored opens what a changelog holds.
@@ -48,7 +56,18 @@ func (f filtering) openChangelog(stored []kafkaio.Stored, migrate bool, log *slo
 		return nil, nil
 	}
 	topic := stored[0].Topic
-	a, err := states.Adopt(f.cfg.Config, openStored(stored), migrate, "the changelog "+topic)
+	at := 0
+	opened := func(yield func(states.State) bool) {
+		for at = range stored {
+			s := &stored[at]
+			if !yield(states.Open(s.Key, s.Bytes)) {
+				return
+			}
+		}
+	}
+	a, err := states.Adopt(f.cfg.Config, opened, migrate, "the changelog "+topic, func(s states.State, changed bool) {
+		stored[at].Bytes, stored[at].Replaced = s.Bytes, changed
+	})
 	if mismatch := new(states.Mismatch); errors.As(err, &mismatch) {
 		return nil, fmt.Errorf("the changelog %s does not fit the config, %w; take another changelog, the config that it was written with, or keep what can be kept with --migrate (hafvf check CONFIG --states %s says what)", topic, mismatch, topic)
 	}
@@ -59,9 +78,12 @@ func (f filtering) openChangelog(stored []kafkaio.Stored, migrate bool, log *slo
 	if migrate {
 		log.Info("states are carried over to this config", "topic", topic, "states", a.String())
 	}
-	for i := range stored {
-		s := &stored[i]
-		s.Bytes, s.Replaced, s.Err = a.States[s.Key], a.Changed[s.Key], damaged[s.Key]
+	if len(damaged) > 0 {
+		for i := range stored {
+			if s := &stored[i]; damaged[s.Key] != nil {
+				s.Bytes, s.Err = nil, damaged[s.Key]
+			}
+		}
 	}
 	for log, offset := range a.Included {
 		included = append(included, kafkaio.ParsePosition(log, offset))
@@ -69,16 +91,15 @@ func (f filtering) openChangelog(stored []kafkaio.Stored, migrate bool, log *slo
 	return included, nil
 }
 
-// A stateFile holds the states of a run's keys: those that it begins with, and later those
-// that it ends with; and with them how far the files of the source were read.
+// A stateFile is where a run's states come from and go to, and with them how far the files of the
+// source were read.
 type stateFile struct {
 	path   string
 	filter filtering
 	marks  *connectors.Marks
+	memory *states.Memory // of the run
 
-	mu  sync.Mutex
-	all map[string][]byte // encoded, by key
-
+	mu      sync.Mutex
 	damaged map[string]error // by key, why its state cannot be read
 }
 
@@ -86,7 +107,17 @@ type stateFile struct {
 // to another configuration, or cannot be read.
 func openStateFile(g *Graph, migrate bool, log *slog.Logger) (*stateFile, error) {
 	f := g.transform.(filtering)
-	all, source, err := states.ReadFile(g.states)
+	memory := f.memory()
+	var source []byte
+	var failed error
+	all := func(yield func(states.State) bool) { source, failed = states.ReadFile(g.states, yield) }
+	a, err := states.Adopt(f.cfg.Config, all, migrate, g.states, func(s states.State, _ bool) { memory.Restore(s.Key, s.Bytes) })
+	if failed != nil {
+		return nil, fmt.Errorf("state: %w", failed)
+	}
+	if mismatch := new(states.Mismatch); errors.As(err, &mismatch) {
+		return nil, fmt.Errorf("state: %s does not fit the config, %w; give another file, the config that it was written with, or keep what can be kept with --migrate (hafvf check CONFIG --states %s says what)", g.states, mismatch, g.states)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("state: %w", err)
 	}
@@ -94,52 +125,51 @@ func openStateFile(g *Graph, migrate bool, log *slog.Logger) (*stateFile, error)
 	if err != nil {
 		return nil, fmt.Errorf("state: %s: %w; restore the file, or remove it to start without states", g.states, err)
 	}
-	a, err := states.Adopt(f.cfg.Config, all, migrate, g.states)
-	if mismatch := new(states.Mismatch); errors.As(err, &mismatch) {
-		return nil, fmt.Errorf("state: %s does not fit the config, %w; give another file, the config that it was written with, or keep what can be kept with --migrate (hafvf check CONFIG --states %s says what)", g.states, mismatch, g.states)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("state: %w", err)
-	}
-	if migrate && len(all) > 0 {
+	if migrate && memory.Len() > 0 {
 		log.Info("states are carried over to this config", "file", g.states, "states", a.String())
 	}
-	return &stateFile{path: g.states, filter: f, marks: marks, all: a.States, damaged: a.Reset(g.states, log)}, nil
+	return &stateFile{path: g.states, filter: f, marks: marks, memory: memory, damaged: a.Reset(g.states, log)}, nil
 }
 
-// keeper hands the states out, and takes those that hold.
+// keeper says which states cannot be read, and keeps that of the fleet; those of keys are in the
+// memory.
 func (f *stateFile) keeper() account.Keeper {
 	return account.Keeper{
 		Restore: func(key string) ([]byte, error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			return f.all[key], f.damaged[key]
-		},
-		Restored: func() map[string][]byte {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			return maps.Clone(f.all)
+			if key == states.FleetKey {
+				return f.memory.Fleet, f.damaged[key]
+			}
+			err := f.damaged[key]
+			delete(f.damaged, key) // it begins anew once
+			return nil, err
 		},
 		Settled: func(settled map[string]account.KeyState, _ time.Time) {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			for key, s := range settled {
-				f.all[key] = s.State
+			if s, ok := settled[states.FleetKey]; ok {
+				f.memory.Fleet = s.State
 			}
 		},
 	}
 }
 
-// prepare writes the states that hold. replace replaces the file by them, and discard gives
-// them up unless that was done.
-func (f *stateFile) prepare() (replace func() error, discard func(), err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	written := f.filter.written()
+// memory is one for a run of the filter.
+func (f filtering) memory() *states.Memory { return states.NewMemory(f.cfg.Cells) }
+
+// prepare writes the states that hold, without those of keys that have expired by the latest time
+// of any. replace replaces the file by them, and discard gives them up unless that was done.
+func (f *stateFile) prepare(latest time.Time) (replace func() error, discard func(), err error) {
+	written, expiry := f.filter.written(), f.filter.expiry()
 	source, _ := f.marks.AppendBinary(nil) // which never fails
 	file, err := states.PrepareFile(f.path, source, func(yield func(states.State) bool) {
-		for _, key := range slices.Sorted(maps.Keys(f.all)) {
-			if !yield(written(key, f.all[key])) {
+		if f.memory.Fleet != nil && !yield(written(states.FleetKey, f.memory.Fleet)) {
+			return
+		}
+		for key, b := range f.memory.All() {
+			if at := expiry(b); !at.IsZero() && at.Before(latest) {
+				continue
+			}
+			if !yield(written(key, b)) {
 				return
 			}
 		}

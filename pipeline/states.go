@@ -79,7 +79,11 @@ func statesIn(path string) ([]states.State, error) {
 
 // readStateFile reads the states in a file of them.
 func readStateFile(path string) ([]states.State, error) {
-	all, _, err := states.ReadFile(path)
+	var all []states.State
+	_, err := states.ReadFile(path, func(s states.State) bool {
+		all = append(all, s)
+		return true
+	})
 	if err != nil {
 		return nil, fmt.Errorf("state: %w", err)
 	}
@@ -267,12 +271,12 @@ func CheckStates(ctx context.Context, g *Graph, place string, log *slog.Logger) 
 			return "", fmt.Errorf("the state of the key %s in %s: %w", message.Quote(s.Key), where, s.Err)
 		}
 	}
-	a, err := states.Adopt(f.cfg.Config, all, true, where)
+	a, err := states.Adopt(f.cfg.Config, slices.Values(all), true, where, func(states.State, bool) {})
 	if err != nil {
 		return "", err
 	}
 	hint := ""
-	if len(a.Changed) > 0 {
+	if a.Changed > 0 {
 		hint = "; hafvf run does so with --migrate, and refuses them without"
 	}
 	return fmt.Sprintf("%s: %s%s", where, a, hint), nil

@@ -209,6 +209,9 @@ func (s Summary) hints(b *strings.Builder) {
 	if s.Forgotten > 0 {
 		fmt.Fprintf(b, "%s, as tombstones of the topic ask for it\n", message.Count(s.Forgotten, "key was forgotten", "keys were forgotten"))
 	}
+	if s.ExpiredKeys > 0 {
+		fmt.Fprintf(b, "%s for longer than expire, and forgotten\n", message.Count(s.ExpiredKeys, "key had no record", "keys had no record"))
+	}
 	if s.Expired > 0 {
 		fmt.Fprintf(b, "%s older than alerts.max_age and not sent\n", message.Count(s.Expired, "alert was", "alerts were"))
 	}

@@ -2,11 +2,11 @@ package transforms
 
 import (
 	"container/list"
-	"hash/fnv"
 	"math"
 	"runtime/debug"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/state"
 
@@ -28,7 +28,24 @@ type cell struct {
 
 // size is about what the cell takes in memory.
 func (c *cell) size() int {
-	return c.Size() + states.MapSize(c.waits) + states.MapSize(c.deadlines)
+	return c.Size() + mapSize(c.waits) + mapSize(c.deadlines)
+}
+
+// mapSize is about what a map takes in memory, without what its keys and values point to. A
+// map has room for a power of two of entries, of which it fills 7/8 at most.
+func mapSize[K comparable, V any](m map[K]V) int {
+	var slot struct {
+		key   K
+		value V
+	}
+	if m == nil {
+		return 0
+	}
+	slots := 8
+	for slots*7/8 < len(m) {
+		slots *= 2
+	}
+	return slots * (int(unsafe.Sizeof(slot)) + 1)
 }
 
 // A wait spans the times of observations that wait; zero where none does.
@@ -52,8 +69,8 @@ func (c *cell) findWaits() {
 		return
 	}
 	c.waits = map[string]wait{}
-	for key := range c.Keys() {
-		if first, last := keyed.Waiting(c.Entity(key)); !first.IsZero() {
+	for key, b := range c.All() {
+		if first, last := keyed.Waiting(b); !first.IsZero() {
 			c.waits[key] = wait{first, last}
 		}
 	}
@@ -66,21 +83,6 @@ func (c *cell) wait() (all wait) {
 		all.add(w)
 	}
 	return all
-}
-
-// cellName returns the name of the key's cell.
-func cellName(key string, cells []string) string {
-	if len(cells) == 0 {
-		return key
-	}
-	return cells[fnv1a(key)%uint64(len(cells))]
-}
-
-// fnv1a is the hash FNV-1a. It may not change: states are found by it.
-func fnv1a(key string) uint64 {
-	h := fnv.New64a()
-	h.Write([]byte(key))
-	return h.Sum64()
 }
 
 // A cellState is how the runner keeps cells.

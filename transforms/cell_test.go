@@ -100,8 +100,8 @@ func TestCell(t *testing.T) {
 					t.Fatalf("bundle %d: %v", bundle, err)
 				}
 				got := map[string]string{}
-				for key := range c.Keys() {
-					got[key] = string(c.Entity(key))
+				for key, b := range c.All() {
+					got[key] = string(b)
 				}
 				if d := cmp.Diff(want, got); d != "" {
 					t.Fatalf("bundle %d: %s", bundle, d)
@@ -249,8 +249,8 @@ func FuzzCell(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			for key := range c.Keys() {
-				keyed.Waiting(c.Entity(key))
+			for _, b := range c.All() {
+				keyed.Waiting(b)
 			}
 			_ = of.write(r, c, "", []*held{{key: "a", state: []byte("1")}})
 		}

@@ -32,6 +32,9 @@ type Config struct {
 	// then cost less so, and a worker's memory. The names are the runner's keys. Default
 	// none: every key has a state of its own.
 	Cells []string
+	// InMemory is for a run in one process whose account.Run carries a states.Memory of these
+	// Cells: the states are there, and the runner has none.
+	InMemory bool
 	// Migrate has states in Cells that were written under another configuration carried over,
 	// as a keyed.Migrator does, when the first records come. Default: they are an error.
 	Migrate bool
@@ -42,6 +45,11 @@ type Config struct {
 	// GoesOn is for AtEnd and an input that another run goes on with: intervals that are not
 	// over by the last observation of any key stay open. Default: they end with the input.
 	GoesOn bool
+}
+
+// timed reports whether cells have timers that a run takes over.
+func (c *Config) timed(live bool) bool {
+	return live && (c.Silence != nil || c.InMemory && c.Expire > 0) || c.waits() || c.AtEnd
 }
 
 // waits reports whether observations can wait for earlier ones, or for the end of an interval.
@@ -73,14 +81,13 @@ func Filter(s beam.Scope, cfg Config, col beam.PCollection) (estimates, rejected
 // that ends such a silence has Silence.Told. At its end, an input that ends makes all keys
 // silent.
 func FilterLive(s beam.Scope, cfg Config, col beam.PCollection) (estimates, silent, rejected beam.PCollection) {
-	return filter(s, cfg, col, cfg.Silence != nil)
+	return filter(s, cfg, col, true)
 }
 
 func filter(s beam.Scope, cfg Config, col beam.PCollection, live bool) (estimates, silent, rejected beam.PCollection) {
 	s, text := begin(s, cfg, col)
-	timed := live || cfg.waits() || cfg.AtEnd
 	blocks, early := beam.ParDo2(s, &packEachFn{packer{Config: text}}, col)
-	blocks = resumed(s, text, live, timed, blocks)
+	blocks = resumed(s, text, cfg.timed(live), blocks)
 	estimates, silent, late := beam.ParDo3(s, &filterFn{node: node{Config: text, Live: live}, State: state.MakeValueState[[]byte](headState), Log: state.MakeBagState[[]byte](logState), Settings: state.MakeValueState[[]byte](settingsState), Due: timers.InEventTime("due")}, blocks)
 	return estimates, silent, beam.Flatten(s, early, late)
 }
@@ -93,10 +100,8 @@ func filter(s beam.Scope, cfg Config, col beam.PCollection, live bool) (estimate
 // late.
 func FilterEncoded(s beam.Scope, cfg Config, live bool, in, out Registered, col beam.PCollection) (records, alerts, undecoded, late beam.PCollection) {
 	s, text := begin(s, cfg, col)
-	live = live && cfg.Silence != nil
-	timed := live || cfg.waits() || cfg.AtEnd
 	blocks, undecoded := beam.ParDo2(s, &packFn{packer: packer{Config: text}, Decoder: in}, col)
-	blocks = resumed(s, text, live, timed, blocks)
+	blocks = resumed(s, text, cfg.timed(live), blocks)
 	records, alerts, late = beam.ParDo3(s, &encodeFn{node: node{Config: text, Live: live}, Encoder: out, State: state.MakeValueState[[]byte](headState), Log: state.MakeBagState[[]byte](logState), Settings: state.MakeValueState[[]byte](settingsState), Due: timers.InEventTime("due")}, blocks)
 	return records, alerts, undecoded, late
 }
@@ -125,11 +130,11 @@ func begin(s beam.Scope, cfg Config, col beam.PCollection) (beam.Scope, string) 
 
 // resumed adds to the blocks those of the keys that a run takes over, where timers have to
 // be set for them.
-func resumed(s beam.Scope, text string, live, timed bool, blocks beam.PCollection) beam.PCollection {
+func resumed(s beam.Scope, text string, timed bool, blocks beam.PCollection) beam.PCollection {
 	if !timed {
 		return blocks
 	}
-	return beam.Flatten(s, blocks, beam.ParDo(s, &resumeFn{Config: text, Live: live}, beam.Impulse(s)))
+	return beam.Flatten(s, blocks, beam.ParDo(s, &resumeFn{Config: text}, beam.Impulse(s)))
 }
 
 // parseEstimator makes the estimator of a Config that Filter put into a DoFn, and returns

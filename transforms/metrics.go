@@ -27,6 +27,7 @@ var (
 	changeAlarmCounter  = beam.NewCounter("hafvf", "change_alarms")
 	mutedCounter        = beam.NewCounter("hafvf", "muted_alarms")
 	silencesCounter     = beam.NewCounter("hafvf", "silences")
+	expiredCounter      = beam.NewCounter("hafvf", "expired_keys")
 	resetCounter        = beam.NewCounter("hafvf", "reset_keys")
 	migratedCounter     = beam.NewCounter("hafvf", "migrated")
 	iterationsDist      = beam.NewDistribution("hafvf", "iterations")
@@ -75,7 +76,7 @@ func addMetrics(ctx context.Context, c account.Counts) {
 		{missingCounter, c.Missing}, {notConvergedCounter, c.NotConverged}, {keysCounter, c.Keys},
 		{sessionsCounter, c.Sessions}, {changesCounter, c.Changes}, {outliersCounter, c.Outliers},
 		{noveltyCounter, c.NoveltyAlarms}, {changeAlarmCounter, c.ChangeAlarms}, {mutedCounter, c.Muted}, {silencesCounter, c.Silences},
-		{resetCounter, c.Reset},
+		{resetCounter, c.Reset}, {expiredCounter, c.ExpiredKeys},
 	} {
 		if m.n > 0 {
 			m.counter.Inc(ctx, m.n)

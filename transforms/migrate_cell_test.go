@@ -227,9 +227,9 @@ func TestCellsAreCarriedOver(t *testing.T) {
 				if others := j.others(changed[1]); len(others) != 2 {
 					t.Fatalf("all but %v are carried over by the record of one key", others)
 				}
-				here := cellName("k5", threeCells)
+				here := states.CellName("k5", threeCells)
 				for key, l := range loops {
-					if cellName(key, threeCells) == here {
+					if states.CellName(key, threeCells) == here {
 						l.migrate(t, changed[0], changed[1], key)
 					}
 				}
@@ -249,7 +249,7 @@ func TestCellsAreCarriedOver(t *testing.T) {
 				}
 				for key, l := range loops {
 					from := changed[0]
-					if cellName(key, threeCells) == here {
+					if states.CellName(key, threeCells) == here {
 						from = changed[1]
 					}
 					l.migrate(t, from, changed[2], key)

@@ -18,6 +18,7 @@ import (
 	"hafvf/internal/account"
 	"hafvf/internal/compact"
 	"hafvf/internal/parallel"
+	"hafvf/internal/states"
 )
 
 // A node runs the filter over blocks of one key's observations, which come to it by
@@ -27,14 +28,17 @@ import (
 // goroutine at a time.
 type node struct {
 	Config string
-	Live   bool // keys are told that are silent
+	Live   bool // the input has no end: keys are told that are silent, and forgotten that expire
 
-	cfg     Config
-	states  cellState
-	due     *timers.EventTime
-	workers []*worker // one per goroutine
-	carry   carrying
-	account *account.Run
+	cfg      Config
+	states   cellState
+	memory   *states.Memory   // of the run, in place of the runner's states; nil without one
+	own      map[string]*cell // with memory, those that this node has used
+	due      *timers.EventTime
+	expiries map[string]time.Time // by cell, what this node has set the timer for
+	workers  []*worker            // one per goroutine
+	carry    carrying
+	account  *account.Run
 	bundle
 }
 
@@ -100,7 +104,7 @@ type held struct {
 	key    string
 	state  []byte // at the beginning of the bundle, and at its end
 	found  bool   // the key had a state
-	warm   bool   // the account has the key among those that warm up
+	met    bool   // from this run
 	forgot bool   // the key was forgotten, and nothing of it has come since
 
 	blocks  [][]byte           // of the batch, that are not begun yet
@@ -129,8 +133,9 @@ const (
 	groupKeys = 32
 )
 
-func (fn *node) setUp(ctx context.Context, states cellState, due *timers.EventTime, encoder func() Encoder) error {
+func (fn *node) setUp(ctx context.Context, cells cellState, due *timers.EventTime, encoder func() Encoder) error {
 	fn.account = account.From(ctx)
+	fn.own, fn.expiries = map[string]*cell{}, map[string]time.Time{}
 	fn.workers = make([]*worker, runtime.GOMAXPROCS(0))
 	for i := range fn.workers {
 		est, cfg, err := parseEstimator(fn.Config)
@@ -140,7 +145,10 @@ func (fn *node) setUp(ctx context.Context, states cellState, due *timers.EventTi
 		fn.cfg = cfg
 		fn.workers[i] = &worker{Estimator: est, encoder: encoder()}
 	}
-	fn.states, fn.due = states, due
+	fn.states, fn.due = cells, due
+	if fn.cfg.InMemory {
+		fn.memory = account.Part[*states.Memory](fn.account, "")
+	}
 	if len(fn.cfg.Cells) > 0 { // the text would be larger than the state of one key
 		fn.states.text = fn.cfg.Config.AllSettings().String()
 		fn.states.own = keyed.FingerprintOf(fn.states.text)
@@ -161,14 +169,21 @@ func (fn *node) take(sp state.Provider, tp timers.Provider, cell string, packed 
 	if a.block = r.B; r.Bad {
 		return compact.ErrCut
 	}
-	if len(a.block) == 0 && times == (wait{}) { // the cell is called, and no key of it
-		return fn.read([]arrival{a})
+	if len(a.block) == 0 { // the cell is called, and no key of it
+		if err := fn.read([]arrival{a}); err != nil {
+			return err
+		}
+		fn.resume(tp, fn.cells[cell])
+		return nil
 	}
 	fn.queue = append(fn.queue, a)
 	if fn.cfg.AtEnd {
 		fn.awaitEnd(tp)
 	}
-	if (fn.Live || fn.cfg.waits()) && !times.first.IsZero() { // else the key is forgotten
+	if fn.expires() && !times.first.IsZero() {
+		fn.awaitExpiry(tp, cell, times.first)
+	}
+	if (fn.tells() || fn.cfg.waits()) && !times.first.IsZero() { // else the key is forgotten
 		// A timer can be set for the cell at hand only. What it is set for is known when
 		// the block is processed. Until then all its observations may wait, and the key
 		// may be silent as soon as it has spoken.
@@ -176,14 +191,11 @@ func (fn *node) take(sp state.Provider, tp timers.Provider, cell string, packed 
 			return err
 		}
 		c := fn.cells[cell]
-		due := times
-		if len(a.block) > 0 { // otherwise these are times that timers had
-			due = wait{fn.workers[0].Closing(times.first), fn.workers[0].Closing(times.last)}
-		}
+		due := wait{fn.workers[0].Closing(times.first), fn.workers[0].Closing(times.last)}
 		if fn.cfg.waits() && c.timers.add(due) {
 			fn.schedule(tp, c)
 		}
-		if fn.Live {
+		if fn.tells() {
 			fn.guard(tp, c, a.key, times.first)
 		}
 	}
@@ -231,6 +243,7 @@ func (c *opened) hold(key string) (e *held, known bool) {
 	}
 	e = &held{key: key, state: c.Entity(key)}
 	e.found = e.state != nil
+	e.met = e.found && c.Met(key)
 	c.keys[key] = e
 	c.order = append(c.order, e)
 	return e, false
@@ -284,24 +297,40 @@ func (fn *node) read(queue []arrival) error {
 		}
 	}
 	fn.order = append(fn.order, unread...)
-	err := roundTrip(unread, func(c *opened) (err error) {
-		if c.cell, err = fn.states.read(c.to, c.alone(fn.cfg)); err != nil {
-			return err
-		}
-		if err := fn.carry.over(fn.states, c, fn.cfg); err != nil {
-			return err
-		}
-		if fn.cfg.waits() {
+	err := fn.fetch(unread)
+	if err != nil {
+		return err
+	}
+	if fn.cfg.waits() {
+		for _, c := range unread {
 			c.findWaits()
 		}
+	}
+	if !fn.tells() {
 		return nil
-	})
-	if err != nil || !fn.Live {
-		return err
 	}
 	for _, c := range unread {
 		if err := fn.findDeadlines(c.cell); err != nil {
 			return fmt.Errorf("state %q: %w", c.name, err)
+		}
+	}
+	return nil
+}
+
+// fetch gets cells from the memory, or else from the runner.
+func (fn *node) fetch(unread []*opened) error {
+	if fn.memory == nil {
+		return roundTrip(unread, func(c *opened) (err error) {
+			if c.cell, err = fn.states.read(c.to, c.alone(fn.cfg)); err != nil {
+				return err
+			}
+			return fn.carry.over(fn.states, c, fn.cfg)
+		})
+	}
+	for _, c := range unread {
+		if c.cell = fn.own[c.name]; c.cell == nil {
+			c.cell = &cell{Cell: fn.memory.Cell(c.name)}
+			fn.own[c.name] = c.cell
 		}
 	}
 	return nil
@@ -327,13 +356,10 @@ func (fn *node) open(unopened []*held) error {
 		if e.err != nil {
 			return fmt.Errorf("key %q: %w", e.key, e.err)
 		}
-		if !e.found {
+		if !e.met {
 			fn.report.Counts.Keys++
 		}
 		matched(fn.account, fn.cfg.Keys, e.key)
-		if e.warm = e.WarmsUp(); e.warm {
-			fn.account.WarmsUp(e.key, true)
-		}
 	}
 	return nil
 }
@@ -387,6 +413,8 @@ func (e *held) step(w *worker) {
 			}
 			w.x = o.X
 			if e.forgot = o.Shape == keyed.Forget; e.forgot {
+				e.taken++
+				e.counts.Forgotten++
 				e.forget(w)
 			} else {
 				e.take(w, &o)
@@ -401,11 +429,11 @@ func (e *held) step(w *worker) {
 	}
 }
 
-// tellEnded tells of the silences that events have ended.
+// tellEnded tells of silences that are over, and then that the key has begun anew.
 func (e *held) tellEnded(w *worker) {
 	for _, s := range e.Ended() {
 		e.outputs++
-		if !s.Told {
+		if !s.Told || s.Until.IsZero() {
 			e.counts.Silences++
 		}
 		if w.encoder == nil {
@@ -414,13 +442,21 @@ func (e *held) tellEnded(w *worker) {
 			w.encoder.Silent(&w.encoded, e.key, s)
 		}
 	}
+	if e.Lapsed() {
+		e.counts.ExpiredKeys++
+		e.tellForgotten(w)
+	}
 }
 
 // forget forgets the key, and what waits of it.
 func (e *held) forget(w *worker) {
-	e.taken++
-	e.counts.Forgotten++
-	if e.Entity, e.err = w.Open(e.key, nil); w.encoder != nil {
+	e.forgot = true
+	e.Entity, e.err = w.Open(e.key, nil)
+	e.tellForgotten(w)
+}
+
+func (e *held) tellForgotten(w *worker) {
+	if w.encoder != nil {
 		w.encoder.Forgotten(&w.encoded, e.key)
 	}
 }
@@ -442,6 +478,7 @@ func (e *held) take(w *worker, o *keyed.Observation) {
 		e.reject(o, err.Error())
 		return
 	}
+	e.tellEnded(w)
 	if from, turned := e.TurnedBack(); turned {
 		e.counts.TurnedBack++
 		if w.encoder != nil {
@@ -501,10 +538,6 @@ func (fn *node) emit(e *held) {
 	for _, r := range e.rejected {
 		fn.out.reject(r)
 	}
-	if e.warm && !e.WarmsUp() {
-		e.warm = false
-		fn.account.WarmsUp(e.key, false)
-	}
 	fn.report.Taken += e.taken
 	fn.report.Emitted += len(e.estimates) + len(e.silences) + len(e.rejected)
 	fn.report.Counts.Add(e.counts)
@@ -530,7 +563,7 @@ func (fn *node) note(c *opened, e *held) {
 			c.waits[e.key] = wait{first, last}
 		}
 	}
-	if fn.Live {
+	if fn.tells() {
 		c.noteDeadline(e)
 	}
 }
@@ -561,6 +594,8 @@ func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, 
 		return nil // what waits goes on waiting in the next run
 	case silence && stopped && !(ends && fn.cfg.Aggregate != nil):
 		return nil // the input ends, and no key is silent for that
+	case timer.Tag == expireTag && stopped:
+		return nil // nor is one forgotten
 	}
 	if err := fn.drain(); err != nil {
 		return err
@@ -570,6 +605,9 @@ func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, 
 	}
 	c := fn.cells[cell]
 	now := ts.ToTime()
+	if timer.Tag == expireTag {
+		return fn.expire(tp, c, now)
+	}
 	horizon := now.Add(-fn.workers[0].Patience())
 	if ends {
 		now = fn.account.Latest()
@@ -591,7 +629,7 @@ func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, 
 		}
 	}
 	if ends && fn.cfg.Aggregate != nil {
-		for key := range c.Keys() {
+		for key := range c.All() {
 			due[key] = true
 		}
 		for key := range c.keys {
@@ -645,10 +683,29 @@ func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, 
 	if c.timers = c.wait(); len(c.waits) > 0 {
 		fn.schedule(tp, c)
 	}
-	if fn.Live {
+	if fn.tells() {
 		fn.watch(tp, c)
 	}
 	return nil
+}
+
+// resume sets the timers of a cell of a run before.
+func (fn *node) resume(tp timers.Provider, c *opened) {
+	if fn.memory == nil {
+		return // the runner has them
+	}
+	if fn.cfg.AtEnd {
+		fn.awaitEnd(tp)
+	}
+	if len(c.waits) > 0 {
+		fn.schedule(tp, c)
+	}
+	if fn.tells() {
+		fn.watch(tp, c)
+	}
+	if fn.expires() {
+		fn.planExpiry(tp, c)
+	}
 }
 
 // finish processes the rest of the queue and writes the cells of the bundle.
@@ -676,7 +733,7 @@ func (fn *node) finish(ctx context.Context) error {
 		}
 		fn.report.States[i] = s
 	})
-	err := roundTrip(fn.order, func(c *opened) error { return fn.states.write(c.to, c.cell, c.alone(fn.cfg), c.order) })
+	err := fn.write()
 	addMetrics(ctx, fn.report.Counts)
 	for _, w := range fn.workers {
 		for _, n := range w.iterations {
@@ -690,4 +747,17 @@ func (fn *node) finish(ctx context.Context) error {
 	}
 	fn.bundle = bundle{queue: fn.queue}
 	return err
+}
+
+// write writes the cells of the bundle, to the memory or else to the runner.
+func (fn *node) write() error {
+	if fn.memory == nil {
+		return roundTrip(fn.order, func(c *opened) error { return fn.states.write(c.to, c.cell, c.alone(fn.cfg), c.order) })
+	}
+	for _, c := range fn.order {
+		for _, e := range c.order {
+			c.Put(e.key, e.state)
+		}
+	}
+	return nil
 }

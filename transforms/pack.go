@@ -13,6 +13,7 @@ import (
 	"hafvf/internal/account"
 	"hafvf/internal/compact"
 	"hafvf/internal/dofn"
+	"hafvf/internal/states"
 )
 
 func init() {
@@ -143,7 +144,7 @@ func (p *packer) flush(emit func(beam.EventTime, string, []byte)) {
 				break
 			}
 		}
-		emit(b.at, cellName(b.key, p.cfg.Cells), out)
+		emit(b.at, states.CellName(b.key, p.cfg.Cells), out)
 	}
 	p.reset()
 }

@@ -18,14 +18,17 @@ import (
 // silentTag is the tag of the timers of silence; those of waiting observations have others.
 const silentTag = "silent"
 
+// tells reports whether the node tells of keys that are silent.
+func (fn *node) tells() bool { return fn.Live && fn.cfg.Silence != nil }
+
 // findDeadlines finds out when the keys of a cell become silent.
 func (fn *node) findDeadlines(c *cell) error {
 	if c.deadlines != nil {
 		return nil
 	}
 	c.deadlines = map[string]time.Time{}
-	for key := range c.Keys() {
-		e, err := fn.workers[0].Open(key, c.Entity(key))
+	for key, b := range c.All() {
+		e, err := fn.workers[0].Open(key, b)
 		if errors.Is(err, keyed.ErrOtherConfig) {
 			return fmt.Errorf("key %q: %w", key, err)
 		}
@@ -114,46 +117,20 @@ func (fn *node) tell(now time.Time, e *held) {
 	fn.flush()
 }
 
-// resumeFn hands the keys whose states a run takes over to filterFn, in blocks without
-// observations, so that cells get the timers that they had. It takes an impulse.
-type resumeFn struct {
-	Config string
-	Live   bool
-
-	cfg       Config
-	estimator *keyed.Estimator
-}
-
-func (fn *resumeFn) Setup() (err error) {
-	fn.estimator, fn.cfg, err = parseEstimator(fn.Config)
-	return err
-}
+// resumeFn calls the cells whose states a run takes over, so that they get the timers that they
+// had. It takes an impulse.
+type resumeFn struct{ Config string }
 
 func (fn *resumeFn) ProcessElement(ctx context.Context, _ []byte, emit func(beam.EventTime, string, []byte)) error {
-	return account.From(ctx).RestoreTimers(func(key string, b []byte) error {
-		if key == states.FleetKey {
-			return nil
+	m := account.Part[*states.Memory](account.From(ctx), "")
+	if m == nil {
+		return nil // the runner has the timers
+	}
+	_, cfg, err := parseEstimator(fn.Config)
+	for _, name := range cfg.Cells {
+		if m.Cell(name).Len() > 0 {
+			emit(mtime.ZeroTimestamp, name, beginBlock("", wait{}, 0))
 		}
-		e, err := fn.estimator.Open(key, b)
-		if errors.Is(err, keyed.ErrOtherConfig) {
-			return err
-		}
-		if err != nil {
-			return nil // the key begins anew when it speaks
-		}
-		first, last := e.Waiting()
-		if (fn.Live || fn.cfg.AtEnd) && first.IsZero() {
-			first = e.Deadline()
-			last = first
-		}
-		if fn.cfg.AtEnd && fn.cfg.Aggregate != nil && first.IsZero() {
-			first = time.Unix(0, 0) // any time: intervals without events may go on
-			last = first
-		}
-		times := wait{first, last}
-		if !times.first.IsZero() {
-			emit(mtime.ZeroTimestamp, cellName(key, fn.cfg.Cells), beginBlock(key, times, 0))
-		}
-		return nil
-	})
+	}
+	return err
 }

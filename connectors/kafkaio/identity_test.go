@@ -36,6 +36,16 @@ type run struct {
 	t testing.TB
 }
 
+// Restored are the states that the run began with and has not taken.
+func (r run) Restored() map[string][]byte {
+	all := map[string][]byte{}
+	r.Take(func(key string, state []byte) bool {
+		all[key] = state
+		return false
+	})
+	return all
+}
+
 func begin(t testing.TB, c Cluster, more func(*LedgerConfig)) (run, error) {
 	t.Helper()
 	return beginIn(context30(t), t, c, more)

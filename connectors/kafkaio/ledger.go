@@ -159,7 +159,7 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	}
 	l.ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	l.commits, l.stopCommits = context.WithCancel(context.WithoutCancel(ctx))
-	l.account = account.Open(account.Keeper{Settled: l.settled, Restore: l.Restore, Restored: l.Restored, Suspends: l.Suspends()})
+	l.account = account.Open(account.Keeper{Settled: l.settled, Restore: l.Restore, Suspends: l.Suspends()})
 	account.Attach(l.account, "", l)
 	go l.commitAlways()
 	return l, nil
@@ -503,17 +503,16 @@ func (l *Ledger) Restore(key string) ([]byte, error) {
 	return s.bytes, s.err
 }
 
-// Restored are the states that have not been taken by Restore.
-func (l *Ledger) Restored() map[string][]byte {
+// Take hands over the states that Restore would return, without those that cannot be read. The
+// ledger keeps those that take refuses.
+func (l *Ledger) Take(take func(key string, state []byte) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := make(map[string][]byte, len(l.restored))
 	for key, s := range l.restored {
-		if s.err == nil {
-			all[key] = s.bytes
+		if s.err == nil && take(key, s.bytes) {
+			delete(l.restored, key)
 		}
 	}
-	return all
 }
 
 // settled notes what holds now that nothing is in flight.

@@ -197,7 +197,7 @@ func TestRestore(t *testing.T) {
 	_, c := fake(t)
 	cfg := LedgerConfig{Client: asks(t, c), Changelog: "states", AtEnd: true}
 	l := openLedger(t, cfg)
-	if got := l.Restored(); len(got) != 0 {
+	if got := (run{Ledger: l}).Restored(); len(got) != 0 {
 		t.Errorf("a new changelog has %v", got)
 	}
 	big := bytes.Repeat([]byte("0123456789"), 2*MaxRecord/10)
@@ -212,7 +212,7 @@ func TestRestore(t *testing.T) {
 	kafkatest.Dial(c.Brokers).Produce(t, &kgo.Record{Topic: "states", Key: []byte("b")})
 	l = openLedger(t, cfg)
 	want := map[string][]byte{"a": []byte("a2"), "c": big, "e": {}}
-	if got := l.Restored(); !cmp.Equal(want, got) {
+	if got := (run{Ledger: l}).Restored(); !cmp.Equal(want, got) {
 		t.Errorf("%d states were restored", len(got))
 		for k, v := range got {
 			t.Errorf("%s: %d bytes, want %d", k, len(v), len(want[k]))
@@ -230,7 +230,7 @@ func TestRestore(t *testing.T) {
 	}
 	l.Close(context30(t), true)
 	l = openLedger(t, cfg)
-	if got := len(l.Restored()); got != 3 {
+	if got := len((run{Ledger: l}).Restored()); got != 3 {
 		t.Errorf("%d states were restored the second time", got)
 	}
 }

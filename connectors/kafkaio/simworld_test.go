@@ -598,7 +598,7 @@ func (p *process) opened(l *Ledger) {
 	for log, c := range l.start {
 		at[log] = c.offset
 	}
-	p.includes(at, l.Restored())
+	p.includes(at, (run{Ledger: l}).Restored())
 }
 
 func (w *world) includes(offsets map[string]int64, states map[string][]byte) {

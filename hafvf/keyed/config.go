@@ -47,6 +47,10 @@ type Config struct {
 	Values []string
 	// Silence tells of keys that have been silent for too long. Nil: it does not.
 	Silence *SilenceConfig
+	// Expire is after how long without an observation a key is forgotten: its next one is its
+	// first. With Aggregate it counts from the beginning of the interval of the last event. It
+	// needs EventTime, and is longer than Lateness and an interval. Default 0: never.
+	Expire time.Duration
 }
 
 // DefaultWarmUp is the number of first observations that Recommended takes for a prior.
@@ -113,10 +117,35 @@ func (c Config) validate() error {
 	if err := c.Silence.validate(c.withDefaults().Order); err != nil {
 		return fmt.Errorf("silence: %w", err)
 	}
+	if err := c.checkExpire(); err != nil {
+		return fmt.Errorf("expire: %w", err)
+	}
 	if err := c.Alerts.validate(); err != nil {
 		return fmt.Errorf("alerts: %w", err)
 	}
 	return checkRules(c.Filter, c.Keys)
+}
+
+func (c Config) checkExpire() error {
+	switch {
+	case c.Expire < 0:
+		return fmt.Errorf("%v is negative", c.Expire)
+	case c.Expire == 0:
+		return nil
+	case c.Expire <= c.Lateness:
+		return fmt.Errorf("%v is not longer than the lateness of %v", c.Expire, c.Lateness)
+	case c.Aggregate != nil && c.Expire <= c.Aggregate.Every:
+		return fmt.Errorf("%v is not longer than an interval of %v", c.Expire, c.Aggregate.Every)
+	}
+	return CheckTimed(c.withDefaults().Order)
+}
+
+// CheckTimed says why nothing goes by the times of observations under an order.
+func CheckTimed(order Order) error {
+	if order != EventTime {
+		return fmt.Errorf("is by the times of records: order must be %s", EventTime)
+	}
+	return nil
 }
 
 func checkRules(base hafvf.Config, rules []Rule) error {

@@ -27,7 +27,8 @@ type Entity struct {
 	horizon  time.Time     // up to which nothing earlier than what waits is to come
 
 	intervals intervals // of Config.Aggregate
-	ended     []Silent  // silences that events have ended, to be told
+	ended     []Silent  // silences that are over, to be told
+	lapsed    bool      // the key has begun anew, and that is not told
 }
 
 // A run is one of observations of a key that came one after the other, each no earlier than
@@ -102,8 +103,16 @@ func (e *Entity) Due() (o Observation, ok bool) {
 	}
 	o = e.waiting[0]
 	e.waiting = e.waiting[1:]
-	e.released = o.Time
+	e.release(o.Time)
 	return o, true
+}
+
+// release notes that an observation of that time is learned next.
+func (e *Entity) release(at time.Time) {
+	if e.lapses(e.released, at) {
+		e.lapse()
+	}
+	e.released = at
 }
 
 // Release has Due return what is due if nothing before horizon is to come.
@@ -116,11 +125,19 @@ func (e *Entity) End(last time.Time) {
 	e.intervals.ended, e.intervals.last = true, last
 }
 
-// Ended removes and returns the silences that events have ended, with Config.Aggregate. Without
-// it they are in estimates.
+// Ended removes and returns silences that are over and in no estimate: with Config.Aggregate
+// those that events have ended, and those of keys that are forgotten.
 func (e *Entity) Ended() (all []Silent) {
 	all, e.ended = e.ended, nil
 	return all
+}
+
+// Lapsed reports whether the key has begun anew, by Config.Expire, since it was asked last. The
+// silences that Ended returns were before that.
+func (e *Entity) Lapsed() bool {
+	lapsed := e.lapsed
+	e.lapsed = false
+	return lapsed
 }
 
 // Learn predicts an observation that is due, and learns it, as Estimator.Estimate does. The
@@ -151,6 +168,8 @@ func (e *Entity) Deadline() time.Time {
 	}
 	deadline := e.est.listener.deadline(e.pulse, last)
 	switch {
+	case e.lapses(last, deadline): // the key is forgotten before
+		return time.Time{}
 	case !deadline.IsZero():
 		return deadline.Add(e.est.Patience())
 	case len(e.waiting) > 0 || len(e.intervals.heard) > 0:
@@ -170,7 +189,7 @@ func (e *Entity) Tell(now time.Time) (s Silent, silent bool) {
 	if !e.est.listener.tell(e.pulse, e.pays) {
 		return Silent{}, false
 	}
-	return Silent{Silence: *e.pulse.told, N: e.n, Outputs: e.chain.bank.Model().Outputs()}, true
+	return e.silent(), true
 }
 
 // AppendBinary appends the encoded entity to b. The error is always nil.
@@ -279,8 +298,45 @@ func Waiting(state []byte) (first, last time.Time) {
 	return r.waiting.first, r.waiting.last
 }
 
+// WarmsUp is Entity.WarmsUp of an encoded entity.
+func WarmsUp(state []byte) bool {
+	r := read(state)
+	r.buffer()
+	r.places()
+	for range 3 { // the counts of a track
+		r.Uvarint()
+	}
+	r.Time()
+	settled, _, _ := r.Flags()
+	return !settled && !r.Bad
+}
+
+// Included returns the last place of each log that an encoded entity includes. It does not decode
+// the rest.
+func Included(state []byte) ([]Place, error) {
+	r := read(state)
+	r.buffer()
+	if all := r.places(); !r.Bad {
+		return all, nil
+	}
+	return nil, compact.ErrCut
+}
+
 // buffer reads the beginning of an encoded entity, up to what waits.
 func (r *reader) buffer() Entity {
+	e := r.head()
+	for range r.Count(1) {
+		o := r.observation()
+		if o.ID == sameID {
+			o.ID = placeID(&o)
+		}
+		e.waiting = append(e.waiting, o)
+	}
+	return e
+}
+
+// head reads what stands before that.
+func (r *reader) head() Entity {
 	if len(r.B) > 0 && r.B[0] == intervalsTag {
 		r.Byte()
 		r.waiting = span{r.Time(), r.Time()}
@@ -293,15 +349,7 @@ func (r *reader) buffer() Entity {
 			r.Fail()
 		}
 	}
-	e := Entity{clock: r.Time(), released: r.Time(), behind: behind}
-	for range r.Count(1) {
-		o := r.observation()
-		if o.ID == sameID {
-			o.ID = placeID(&o)
-		}
-		e.waiting = append(e.waiting, o)
-	}
-	return e
+	return Entity{clock: r.Time(), released: r.Time(), behind: behind}
 }
 
 // sameID stands in a state for the ID of an observation that is its placeID.
@@ -397,7 +445,7 @@ func (e *Entity) admit(o *Observation) (due bool, err error) {
 		e.clock = o.Time
 	}
 	if len(e.waiting) == 0 && !o.Time.After(e.clock.Add(-lateness)) {
-		e.released = o.Time
+		e.release(o.Time)
 		return true, nil
 	}
 	if len(e.waiting) >= mostWaiting && e.waiting[0].Time.After(e.clock.Add(-lateness)) {

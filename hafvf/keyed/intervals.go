@@ -127,6 +127,16 @@ func (e *Entity) close() (o Observation, ok bool) {
 			}
 			at = in.open[0].start
 		}
+		if e.lapses(in.busy, at) {
+			if len(in.open) == 0 {
+				return o, false
+			}
+			if _, end := a.of(in.open[0].start); !in.ended && end.After(in.until) {
+				return o, false
+			}
+			e.lapse()
+			continue
+		}
 		_, end := a.of(at)
 		over := in.ended || !end.After(in.until)
 		for len(in.heard) > 0 && in.heard[0].Before(end) && (over || !in.heard[0].After(in.until)) {
@@ -155,6 +165,8 @@ func (e *Entity) close() (o Observation, ok bool) {
 			o = e.observation(at, &total{})
 			o.Partial = in.ended && end.After(in.last)
 			return o, true
+		case len(in.open) > 0 && e.lapses(in.busy, in.open[0].start):
+			in.next = in.open[0].start
 		case len(in.heard) == 0 || !in.ended && in.heard[0].After(in.until):
 			return o, false // who tells of the silence decides
 		default:
@@ -241,7 +253,7 @@ func (e *Entity) span() (first, last time.Time) {
 		first, last = a.grid.next(in.open[0].start), a.grid.next(in.open[n-1].start)
 	}
 	// The next interval without events.
-	if in.next.IsZero() || first.IsZero() && !a.Endless || e.stops(in.next) || e.silentBy(in.next) {
+	if in.next.IsZero() || first.IsZero() && !a.Endless || e.stops(in.next) || e.silentBy(in.next) || e.lapses(in.busy, in.next) {
 		return first, last
 	}
 	end := a.grid.next(in.next)

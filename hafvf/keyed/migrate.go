@@ -54,6 +54,13 @@ func (m *Migrator) Check(key string, b []byte, written string) (included []Place
 	return included, fmt.Errorf("%w: it was written with other %s", ErrOtherConfig, message.List(c.names))
 }
 
+// Fits reports whether the text of settings is that of the key's, so that a state that was
+// written with them goes on as it is.
+func (m *Migrator) Fits(key, written string) bool {
+	_, text := m.settings(key)
+	return written == text
+}
+
 // change is that from the settings of the text written to own, whose text is to.
 func (m *Migrator) change(written string, own Settings, to string) (*change, error) {
 	key := [2]string{written, to}

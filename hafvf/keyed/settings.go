@@ -71,7 +71,7 @@ func (c Config) settingsOf(filter hafvf.Config) Settings {
 func (s Settings) In(c Config) Config {
 	c.Filter, c.Keys, c.Order, c.TimeUnit = s.Filter, nil, s.Order, s.TimeUnit
 	if c.Order == Arrival {
-		c.Lateness, c.Silence = 0, nil
+		c.Lateness, c.Silence, c.Expire = 0, nil, 0
 	}
 	if c.Aggregate = nil; s.Aggregate != nil {
 		c.Aggregate = &AggregateConfig{Aggregation: *s.Aggregate}

@@ -211,13 +211,5 @@ func (c *SilenceConfig) validate(order Order) error {
 	case c.After < 0:
 		return fmt.Errorf("after %v is negative", c.After)
 	}
-	return CheckSilence(order)
-}
-
-// CheckSilence says why keys cannot be silent under an order of observations.
-func CheckSilence(order Order) error {
-	if order != EventTime {
-		return fmt.Errorf("is by the times of records: order must be %s", EventTime)
-	}
-	return nil
+	return CheckTimed(order)
 }

@@ -18,7 +18,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 )
@@ -31,11 +30,8 @@ type Keeper struct {
 	// flight; zero where nothing was. It must not call the Run.
 	Settled func(states map[string]KeyState, since time.Time)
 	// Restore returns the state that a key had in the previous run, nil where it
-	// had none. The error says why the state cannot be read.
+	// had none or states are kept elsewhere. The error says why the state cannot be read.
 	Restore func(key string) ([]byte, error)
-	// Restored returns all states that Restore can return. The timers of waiting
-	// observations are restored from these.
-	Restored func() map[string][]byte
 	// Suspends says that Run.Stop suspends the source, rather than ends it: what waits in the
 	// states goes on waiting.
 	Suspends bool
@@ -80,6 +76,9 @@ type Counts struct {
 	Behind time.Duration
 	// Forgotten is the number of keys that were forgotten because somebody asked for it.
 	Forgotten int64
+	// ExpiredKeys is the number of keys that were forgotten because they had no observation for
+	// so long.
+	ExpiredKeys int64
 	// TurnedBack is how often a key went back from a wrong time.
 	TurnedBack int64
 }
@@ -103,6 +102,7 @@ func (c *Counts) Add(o Counts) {
 	c.LateIdle += o.LateIdle
 	c.Behind = max(c.Behind, o.Behind)
 	c.Forgotten += o.Forgotten
+	c.ExpiredKeys += o.ExpiredKeys
 	c.TurnedBack += o.TurnedBack
 }
 
@@ -112,7 +112,6 @@ type Run struct {
 	keeper  Keeper
 	counted bool // whether there is a balance
 	parts   sync.Map
-	timers  sync.Once
 
 	mu       sync.Mutex
 	inFlight int
@@ -123,7 +122,6 @@ type Run struct {
 	counts   Counts
 	fault    error
 	matched  map[int]bool     // exceptions that some key has
-	warmUps  map[string]bool  // keys that warm up
 	deleted  map[string]int64 // see Deleted
 	latest   time.Time        // see Saw
 	ahead    time.Time        // likewise, of times ahead of the clock
@@ -336,30 +334,6 @@ func (r *Run) HasMatched(exception int) bool {
 	return r.matched[exception]
 }
 
-// WarmsUp notes whether the key's first observations are still being gathered.
-func (r *Run) WarmsUp(key string, yes bool) {
-	if r == nil || !r.counted {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !yes {
-		delete(r.warmUps, key)
-		return
-	}
-	if r.warmUps == nil {
-		r.warmUps = map[string]bool{}
-	}
-	r.warmUps[key] = true
-}
-
-// WarmUps returns the keys that warm up, sorted.
-func (r *Run) WarmUps() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Sorted(maps.Keys(r.warmUps))
-}
-
 // Deleted notes that n records of a topic were deleted before the source read them.
 func (r *Run) Deleted(topic string, n int64) {
 	if r == nil {
@@ -442,20 +416,4 @@ func (r *Run) Restore(key string) ([]byte, error) {
 		return nil, nil
 	}
 	return r.keeper.Restore(key)
-}
-
-// RestoreTimers calls f with every state of the previous run, once per run and up to
-// the first error.
-func (r *Run) RestoreTimers(f func(key string, state []byte) error) (err error) {
-	if r == nil || r.keeper.Restored == nil {
-		return nil
-	}
-	r.timers.Do(func() {
-		for key, b := range r.keeper.Restored() {
-			if err = f(key, b); err != nil {
-				return
-			}
-		}
-	})
-	return err
 }

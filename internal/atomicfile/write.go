@@ -2,10 +2,12 @@
 package atomicfile
 
 import (
+	"bufio"
 	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -19,7 +21,10 @@ import (
 // finds the old content or the new one, also after a loss of power. A file that is there keeps
 // its permissions, and a link leads to the new content. The error names path.
 func Write(path string, content []byte) error {
-	f, err := Prepare(path, content)
+	f, err := Prepare(path, func(w io.Writer) error {
+		_, err := w.Write(content)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -30,13 +35,14 @@ func Write(path string, content []byte) error {
 }
 
 // Prepare does of Write what can fail for lack of space or rights: File.Commit does the rest.
-func Prepare(path string, content []byte) (*File, error) {
+func Prepare(path string, write func(io.Writer) error) (*File, error) {
 	f, err := Create(path)
 	if err != nil {
 		return nil, cannotWrite(path, err)
 	}
-	_, err = f.Write(content)
-	if err = cmp.Or(err, f.Sync()); err != nil {
+	w := bufio.NewWriterSize(f, 1<<16)
+	err = write(w)
+	if err = cmp.Or(err, w.Flush(), f.Sync()); err != nil {
 		f.Discard()
 		return nil, cannotWrite(path, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"slices"
@@ -15,10 +16,8 @@ import (
 
 // Adopted is what becomes of stored states under a configuration.
 type Adopted struct {
-	// States are those that go on, by key, as keyed.Estimator.Open takes them.
-	States map[string][]byte
-	// Changed has the keys whose states are others than those stored.
-	Changed map[string]bool
+	// Changed is the number of keys whose states are others than those stored.
+	Changed int
 	// Included are the last observations that the states include, by log.
 	Included map[string]int64
 	// Damaged are the states that cannot be read. Err says why. Their keys begin anew.
@@ -42,38 +41,46 @@ func (m *Mismatch) Unwrap() error { return m.Err }
 // unchanged is the outcome of a state that fits the configuration.
 const unchanged = "unchanged"
 
-// Adopt looks at stored states for runs of cfg. If migrate is set, it carries states over that
+// Adopt looks at stored states for runs of cfg, one after the other, and has keep keep those that
+// go on, as keyed.Estimator.Open takes them. If migrate is set, it carries states over that
 // were written under other settings, as far as they mean the same; if nothing of a state
 // does, that is an error. Without migrate, the error for such a state is a *Mismatch. where names
 // the place of the states in errors.
-func Adopt(cfg keyed.Config, all []State, migrate bool, where string) (Adopted, error) {
-	a := Adopted{States: make(map[string][]byte, len(all)), Changed: map[string]bool{}, Included: map[string]int64{}, outcomes: map[string]int{}}
+//
+// Of the states with the settings of cfg, Adopt decodes the first alone. Another one that cannot
+// be decoded, although its seal is whole, shows when its key speaks.
+func Adopt(cfg keyed.Config, all iter.Seq[State], migrate bool, where string, keep func(s State, changed bool)) (Adopted, error) {
+	a := Adopted{Included: map[string]int64{}, outcomes: map[string]int{}}
 	migrator, err := keyed.NewMigrator(cfg)
 	if err != nil {
 		return a, err
 	}
-	for _, s := range all {
+	n, first := 0, ""
+	decoded := map[string]bool{} // the first state with these settings
+	for s := range all {
+		if n++; n == 1 {
+			first = s.Key
+		}
 		if s.Key == FleetKey && s.Err == nil {
-			a.States[s.Key] = s.Bytes
+			keep(s, false)
 			continue
 		}
 		if s.Err != nil {
 			a.Damaged = append(a.Damaged, s)
 			continue
 		}
-		if migrate {
-			carried := ""
-			b := s.Bytes
-			if s.Bytes, carried, err = migrator.Migrate(s.Key, b, s.Settings); err != nil {
-				return a, s.notCarried(err, where)
+		changed := false
+		var included []keyed.Place
+		if fits := decoded[s.Settings] && migrator.Fits(s.Key, s.Settings); fits {
+			a.outcomes[unchanged]++
+			included, err = keyed.Included(s.Bytes)
+		} else {
+			decoded[s.Settings] = true
+			if changed, err = a.carry(migrator, &s, migrate, where); err != nil {
+				return a, err
 			}
-			if carried != "" {
-				a.Changed[s.Key] = true
-				s.Settings = "" // are those of cfg now
-			}
-			a.outcomes[cmp.Or(carried, unchanged)]++
+			included, err = migrator.Check(s.Key, s.Bytes, s.Settings)
 		}
-		included, err := migrator.Check(s.Key, s.Bytes, s.Settings)
 		for _, p := range included {
 			if at, ok := a.Included[p.Log]; !ok || p.Seq > at {
 				a.Included[p.Log] = p.Seq
@@ -86,14 +93,31 @@ func Adopt(cfg keyed.Config, all []State, migrate bool, where string) (Adopted, 
 			s.Err = err
 			a.Damaged = append(a.Damaged, s)
 		default:
-			a.States[s.Key] = s.Bytes
+			keep(s, changed)
 		}
 	}
-	foreign := func(s State) bool { return errors.Is(s.Err, errForeign) }
-	if len(a.Damaged) > 0 && len(a.Damaged) == len(all) && foreign(a.Damaged[0]) {
-		return a, fmt.Errorf("no state in %s can be read; the first one, of the key %s: %w; restore the states, or start without: remove the file, or begin anew with --begin-anew", where, message.Quote(all[0].Key), all[0].Err)
+	if len(a.Damaged) > 0 && len(a.Damaged) == n && errors.Is(a.Damaged[0].Err, errForeign) {
+		return a, fmt.Errorf("no state in %s can be read; the first one, of the key %s: %w; restore the states, or start without: remove the file, or begin anew with --begin-anew", where, message.Quote(first), a.Damaged[0].Err)
 	}
 	return a, nil
+}
+
+// carry carries a state over, with migrate, and reports whether that changes it.
+func (a *Adopted) carry(m *keyed.Migrator, s *State, migrate bool, where string) (changed bool, err error) {
+	if !migrate {
+		return false, nil
+	}
+	b, carried, err := m.Migrate(s.Key, s.Bytes, s.Settings)
+	if err != nil {
+		return false, s.notCarried(err, where)
+	}
+	s.Bytes = b
+	if carried != "" {
+		a.Changed++
+		s.Settings = "" // are those of cfg now
+	}
+	a.outcomes[cmp.Or(carried, unchanged)]++
+	return carried != "", nil
 }
 
 // Reset returns, by key, why the damaged states cannot be read, and says so in the log. where

@@ -6,9 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"iter"
-	"maps"
 	"slices"
-	"unsafe"
+	"strings"
 
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/compact"
@@ -26,16 +25,11 @@ type Cell struct {
 	// alone.
 	Settings keyed.Fingerprint
 
-	data   []byte            // entries: a key and its encoded entity
-	at     map[string]extent // the last entry of each key
-	live   int               // bytes of the entries in at
-	keys   int               // bytes of the keys of at
-	logged bool              // the runner has the cell as a log
-	seq    uint64            // of the next piece of the log
+	entries
+	logged bool   // the runner has the cell as a log
+	seq    uint64 // of the next piece of the log
+	log    int    // bytes of the log
 }
-
-// An extent is the place of an entity in the data of a cell.
-type extent struct{ start, end, entry int } // entry is the whole entry's size
 
 // A Store keeps a cell, as states of a runner.
 type Store interface {
@@ -76,120 +70,17 @@ var ErrPieces = errors.New("state is corrupt: pieces of a cell's log are missing
 var ErrSettings = errors.New("state is corrupt: the settings of a cell are missing or others; go on from an earlier savepoint")
 
 // NewCell returns a cell without entities.
-func NewCell() *Cell { return &Cell{at: map[string]extent{}} }
-
-// Len is the number of entities.
-func (c *Cell) Len() int { return len(c.at) }
-
-// Live is the number of bytes of the entities, with their keys.
-func (c *Cell) Live() int { return c.live }
-
-// Keys are the keys of the entities, in any order.
-func (c *Cell) Keys() iter.Seq[string] { return maps.Keys(c.at) }
-
-// Size is about what a cell takes in memory.
-func (c *Cell) Size() int { return cap(c.data) + c.keys + MapSize(c.at) }
-
-// MapSize is about what a map takes in memory, without what its keys and values point to. A
-// map has room for a power of two of entries, of which it fills 7/8 at most.
-func MapSize[K comparable, V any](m map[K]V) int {
-	var slot struct {
-		key   K
-		value V
-	}
-	if m == nil {
-		return 0
-	}
-	slots := 8
-	for slots*7/8 < len(m) {
-		slots *= 2
-	}
-	return slots * (int(unsafe.Sizeof(slot)) + 1)
-}
-
-// Entity returns the encoded entity of a key, nil if the cell has none.
-func (c *Cell) Entity(key string) []byte {
-	x, ok := c.at[key]
-	if !ok {
-		return nil
-	}
-	return c.data[x.start:x.end]
-}
+func NewCell() *Cell { return &Cell{} }
 
 // States are the entities, by key, with the settings that each was written with.
 func (c *Cell) States(written func(key string) (keyed.Settings, string)) []State {
-	all := make([]State, 0, len(c.at))
-	for _, key := range slices.Sorted(maps.Keys(c.at)) {
+	all := make([]State, 0, c.Len())
+	for key, b := range c.All() {
 		_, text := written(key)
-		all = append(all, State{Key: key, Bytes: c.Entity(key), Settings: text})
+		all = append(all, State{Key: key, Bytes: b, Settings: text})
 	}
+	slices.SortFunc(all, func(a, b State) int { return strings.Compare(a.Key, b.Key) })
 	return all
-}
-
-// Put makes b the key's entity. Without b the key has none.
-func (c *Cell) Put(key string, b []byte) {
-	was := len(c.data)
-	c.data = compact.AppendString(c.data, key)
-	c.data = binary.AppendUvarint(c.data, uint64(len(b)))
-	start := len(c.data)
-	c.data = append(c.data, b...)
-	c.index(key, extent{start, len(c.data), len(c.data) - was})
-}
-
-func (c *Cell) index(key string, x extent) {
-	const allocated = 16 // bytes, at least
-	size := (len(key) + allocated - 1) &^ (allocated - 1)
-	was, known := c.at[key]
-	if x.start == x.end { // what is left in the data goes when the cell is compacted
-		if delete(c.at, key); known {
-			c.keys -= size
-			c.live -= was.entry
-		}
-		return
-	}
-	if !known {
-		c.keys += size
-	}
-	c.live += x.entry - was.entry
-	c.at[key] = x
-}
-
-// load appends entries to the cell.
-func (c *Cell) load(entries []byte) error {
-	c.data = append(c.data, entries...)
-	r := &compact.Reader{B: c.data[len(c.data)-len(entries):]}
-	for len(r.B) > 0 {
-		was := len(c.data) - len(r.B)
-		key := r.Text()
-		n := r.Count(1)
-		start := len(c.data) - len(r.B)
-		if r.Bad {
-			return ErrCell
-		}
-		r.B = r.B[n:]
-		c.index(key, extent{start, start + n, start + n - was})
-	}
-	return nil
-}
-
-// compact drops the entries that are not the last of their keys.
-func (c *Cell) compact() {
-	if len(c.data) == c.live {
-		return
-	}
-	all := make([]extent, 0, len(c.at))
-	keys := make(map[int]string, len(c.at))
-	for key, x := range c.at {
-		all = append(all, x)
-		keys[x.end] = key
-	}
-	slices.SortFunc(all, func(a, b extent) int { return cmp.Compare(a.end, b.end) })
-	data := make([]byte, 0, c.live)
-	for _, x := range all {
-		data = append(data, c.data[x.end-x.entry:x.end]...)
-		c.at[keys[x.end]] = extent{len(data) - (x.end - x.start), len(data), x.entry}
-	}
-	c.data = data
 }
 
 // ReadCell returns the cell in a store. alone names the only key of the cell, if it has but
@@ -209,8 +100,7 @@ func ReadCell(s Store, alone string, known func(Version) *Cell) (*Cell, error) {
 	case alone == "" || len(head) > 0 && head[0] == headSettings:
 		return c, ErrCell
 	default:
-		c.data = head
-		c.index(alone, extent{end: len(head), entry: len(head)})
+		c.Put(alone, head)
 		return c, nil
 	}
 	switch {
@@ -265,8 +155,10 @@ func (c *Cell) loadLog(s Store) error {
 		if err := c.load(b.entries); err != nil {
 			return err
 		}
+		c.log += len(b.entries)
 		c.seq = b.seq + 1
 	}
+	c.makeRoom(0)
 	return nil
 }
 
@@ -274,9 +166,11 @@ func (c *Cell) loadLog(s Store) error {
 // the job's settings, whose fingerprint is own. It returns the version that the store has now;
 // zero if it has no log.
 func (c *Cell) Write(s Store, settings string, own keyed.Fingerprint, changed iter.Seq2[string, []byte]) (v Version, err error) {
-	tail := len(c.data)
+	var written []byte
 	for key, b := range changed {
-		c.Put(key, b)
+		if c.Put(key, b); c.logged {
+			written = appendEntry(written, key, b)
+		}
 	}
 	others := c.Settings != own
 	if others {
@@ -287,20 +181,17 @@ func (c *Cell) Write(s Store, settings string, own keyed.Fingerprint, changed it
 	}
 	head := append([]byte{headSettings}, own[:]...)
 	if !c.logged && c.live <= smallCell {
-		c.compact()
-		return v, s.WriteHead(append(append(head, headWhole), c.data...))
+		return v, s.WriteHead(c.appendAll(append(head, headWhole)))
 	}
-	if !c.logged || others || len(c.data) > 2*c.live+smallCell {
-		c.compact()
-		tail = 0
+	if !c.logged || others || c.log+len(written) > 2*c.live+smallCell {
 		if c.logged {
 			if err := s.ClearLog(); err != nil {
 				return v, err
 			}
 		}
-		c.logged = true
+		written, c.log, c.logged = c.appendAll(make([]byte, 0, c.live)), 0, true
 	}
-	if err := c.appendLog(s, c.data[tail:]); err != nil {
+	if err := c.appendLog(s, written); err != nil {
 		return v, err
 	}
 	rand.Read(v[:])
@@ -309,6 +200,7 @@ func (c *Cell) Write(s Store, settings string, own keyed.Fingerprint, changed it
 
 // appendLog appends entries to the log, in pieces of whole entries.
 func (c *Cell) appendLog(s Store, entries []byte) error {
+	c.log += len(entries)
 	for len(entries) > 0 {
 		r := &compact.Reader{B: entries}
 		for len(r.B) > 0 && len(entries)-len(r.B) < logPiece {

@@ -2,7 +2,6 @@ package states
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -39,53 +38,55 @@ func IsFile(path string) bool {
 	return err == nil && (string(head) == fileMagic || string(head) == fileMagic1)
 }
 
-// ReadFile reads a file of states, and how far the source of its run was read, as PrepareFile
-// got it; nil if the file does not say it. There are no states if it does not exist.
-func ReadFile(path string) (all []State, source []byte, err error) {
+// ReadFile reads a file of states one by one, as long as each returns true, and returns how far the
+// source of its run was read, as PrepareFile got it; nil if the file does not say it. There are no
+// states if it does not exist.
+func ReadFile(path string, each func(State) bool) (source []byte, err error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, nil
+		return nil, nil
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer f.Close()
-	all, source, err = read(bufio.NewReaderSize(f, 1<<20))
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s is no file of states, or it is damaged: %w; restore it, or remove it to start without states", path, err)
+	if source, err = read(bufio.NewReaderSize(f, 1<<20), each); err != nil {
+		return nil, fmt.Errorf("%s is no file of states, or it is damaged: %w; restore it, or remove it to start without states", path, err)
 	}
-	return all, source, nil
+	return source, nil
 }
 
-func read(r *bufio.Reader) (all []State, source []byte, err error) {
+func read(r *bufio.Reader, each func(State) bool) (source []byte, err error) {
 	magic := make([]byte, len(fileMagic))
 	if _, err := io.ReadFull(r, magic); err != nil || string(magic) != fileMagic && string(magic) != fileMagic1 {
-		return nil, nil, fmt.Errorf("it does not begin with %q", fileMagic)
+		return nil, fmt.Errorf("it does not begin with %q", fileMagic)
 	}
 	z, err := zstd.NewReader(r)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer z.Close()
 	in := bufio.NewReader(z)
 	if string(magic) == fileMagic {
 		if source, err = readRest(in); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	for {
 		key, err := readPart(in)
 		if err == io.EOF {
-			return all, source, nil
+			return source, nil
 		}
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		state, err := readRest(in)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		all = append(all, Open(string(key), state))
+		if !each(Open(string(key), state)) {
+			return source, nil
+		}
 	}
 }
 
@@ -117,26 +118,26 @@ func readPart(r *bufio.Reader) ([]byte, error) {
 // PrepareFile writes a file of states, which replaces the one at path when it is committed.
 // source says how far the source was read.
 func PrepareFile(path string, source []byte, all iter.Seq[State]) (*atomicfile.File, error) {
-	var out bytes.Buffer
-	out.WriteString(fileMagic)
-	z, err := zstd.NewWriter(&out)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := z.Write(appendPart(nil, source)); err != nil {
-		return nil, err
-	}
-	var b []byte
-	for s := range all {
-		b = appendPart(appendPart(b[:0], []byte(s.Key)), s.Seal())
-		if _, err := z.Write(b); err != nil {
-			return nil, err
+	return atomicfile.Prepare(path, func(out io.Writer) error {
+		if _, err := io.WriteString(out, fileMagic); err != nil {
+			return err
 		}
-	}
-	if err := z.Close(); err != nil {
-		return nil, err
-	}
-	return atomicfile.Prepare(path, out.Bytes())
+		z, err := zstd.NewWriter(out)
+		if err != nil {
+			return err
+		}
+		if _, err := z.Write(appendPart(nil, source)); err != nil {
+			return err
+		}
+		var b []byte
+		for s := range all {
+			b = appendPart(appendPart(b[:0], []byte(s.Key)), s.Seal())
+			if _, err := z.Write(b); err != nil {
+				return err
+			}
+		}
+		return z.Close()
+	})
 }
 
 func appendPart(b, part []byte) []byte {

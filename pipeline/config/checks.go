@@ -23,6 +23,7 @@ func (d *decoder) check(c *Config) {
 		d.fail("model.scale", "%v", err)
 	}
 	d.checkTransform(c)
+	d.checkExpire(c)
 	if c.Order == EventTime {
 		reason := "an empty name means that there is no time, which needs order: arrival"
 		if c.Transform == Smooth {
@@ -257,6 +258,33 @@ func (d *decoder) checkIncidents(c *Config) {
 	}
 }
 
+// defaultExpire is after how long keys of a topic without an end are forgotten.
+const defaultExpire = 90 * 24 * time.Hour
+
+// checkExpire settles when keys are forgotten.
+func (d *decoder) checkExpire(c *Config) {
+	written := d.has("expire")
+	switch {
+	case c.Transform == Smooth && written:
+		d.fail("expire", "belongs to transform: filter")
+	case c.Expire < 0 && c.Transform == Filter && c.Order == EventTime && c.Source.Unending():
+		c.Expire = defaultExpire
+	case c.Expire < 0:
+		c.Expire = 0
+	}
+	if c.Expire == 0 {
+		return
+	}
+	always := "; never keeps all keys"
+	if err := keyed.CheckTimed(keyed.Order(c.Order)); err != nil {
+		d.fail("expire", "%v", err)
+	} else if c.Expire <= c.Lateness {
+		d.fail("expire", "%s is not longer than lateness%s", message.Duration(c.Expire), always)
+	} else if a := c.Aggregate; a != nil && c.Expire <= a.Every {
+		d.fail("expire", "%s is not longer than aggregate.every%s", message.Duration(c.Expire), always)
+	}
+}
+
 // checkTransform refuses keys of one transform under the other.
 func (d *decoder) checkTransform(c *Config) {
 	if d.failed("transform") {
@@ -273,7 +301,7 @@ func (d *decoder) checkTransform(c *Config) {
 		}
 		d.checkIncidents(c)
 		if c.Silence != nil {
-			if err := keyed.CheckSilence(keyed.Order(c.Order)); err != nil {
+			if err := keyed.CheckTimed(keyed.Order(c.Order)); err != nil {
 				d.fail("silence", "%v", err)
 			}
 		}

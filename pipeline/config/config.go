@@ -28,6 +28,7 @@ type Config struct {
 	BankForgetting float64
 	Detect         *Detect              // nil: no detection
 	Silence        *keyed.SilenceConfig // nil: silence is not told
+	Expire         time.Duration        // after which a key is forgotten; 0: never
 	Zone           string               // with silence: that of the season of the model, else of the source
 	Incidents      *Incidents           // nil: alarms of several keys are not grouped
 	Keys           []KeyRule            // exceptions; the first that matches a key holds
@@ -240,6 +241,7 @@ func defaults() *Config {
 		Top:            hafvf.DefaultMember().Top,
 		BankForgetting: hafvf.DefaultForgetting,
 		Order:          EventTime,
+		Expire:         -1,
 		Model:          Model{Scale: hafvf.Linear},
 		Records:        Brief,
 		Session:        Session{Gap: 30 * time.Minute, Max: keyed.DefaultMax},

@@ -382,16 +382,16 @@ var labelName = regexp.MustCompile("^[a-zA-Z_][a-zA-Z0-9_]*$")
 // ownLabels are those of every alert.
 var ownLabels = []string{"alertname", "key", "kind"}
 
-// age reads a duration above 0, or none.
-func age(dst *time.Duration) reader {
+// durationOr reads a duration above 0, or the word, which is 0.
+func durationOr(word string, dst *time.Duration) reader {
 	r := milliseconds(dst)
 	read := r.read
 	if *dst <= 0 {
 		r.initial = ""
 	}
-	r.takes += ", or none"
+	r.takes += ", or " + word
 	r.read = func(d *decoder, path string, n *yaml.Node) {
-		if n.Kind == yaml.ScalarNode && n.Value == "none" {
+		if n.Kind == yaml.ScalarNode && n.Value == word {
 			*dst = 0
 			return
 		}

@@ -1,0 +1,85 @@
+package states
+
+import (
+	"hash/fnv"
+	"iter"
+	"slices"
+)
+
+// A Memory holds the states of all keys of a run in one process, in cells. So there is one copy of
+// a state. Different goroutines may use different cells.
+type Memory struct {
+	// Fleet is the state of FleetKey, as the run has found it or as it was put last.
+	Fleet []byte
+
+	names []string
+	cells map[string]*Cell
+}
+
+// NewMemory returns a memory of cells of those names, without states.
+func NewMemory(names []string) *Memory {
+	m := &Memory{names: names, cells: make(map[string]*Cell, len(names))}
+	for _, name := range names {
+		m.cells[name] = NewCell()
+	}
+	return m
+}
+
+// Cell returns the cell of that name.
+func (m *Memory) Cell(name string) *Cell { return m.cells[name] }
+
+// Restore puts the state of a key from before the run.
+func (m *Memory) Restore(key string, state []byte) {
+	if key == FleetKey {
+		m.Fleet = state
+		return
+	}
+	c := m.cells[CellName(key, m.names)]
+	c.Put(key, state)
+	slot, _ := c.find(key)
+	c.table[slot] |= unmet
+}
+
+// Len is the number of keys.
+func (m *Memory) Len() (n int) {
+	for _, c := range m.cells {
+		n += c.Len()
+	}
+	return n
+}
+
+// All are the keys with their states, by cell, and sorted within one. Nothing may be put
+// meanwhile.
+func (m *Memory) All() iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		var keys []string
+		for _, name := range m.names {
+			c := m.cells[name]
+			keys = keys[:0]
+			for key := range c.All() {
+				keys = append(keys, key)
+			}
+			slices.Sort(keys)
+			for _, key := range keys {
+				if !yield(key, c.Entity(key)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// CellName returns the name of the key's cell among those; the key where there are none.
+func CellName(key string, cells []string) string {
+	if len(cells) == 0 {
+		return key
+	}
+	return cells[fnv1a(key)%uint64(len(cells))]
+}
+
+// fnv1a is the hash FNV-1a. It may not change: states are found by it.
+func fnv1a(key string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(key))
+	return h.Sum64()
+}

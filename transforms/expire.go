@@ -1,0 +1,122 @@
+package transforms
+
+import (
+	"slices"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/timers"
+)
+
+// expireTag is the tag of the timers of expiry.
+const expireTag = "expire"
+
+// A key that expires begins anew in any case: its next observation says by its time that the key
+// has. What follows here only gives the room of its state back, within expiryParts of the time in
+// which it expires. So a cell has one timer, and no key has a place of its own for it.
+const expiryParts = 16
+
+// expires reports whether the node forgets keys that expire.
+func (fn *node) expires() bool { return fn.Live && fn.cfg.Expire > 0 }
+
+// awaitExpiry has a cell looked at before long in which a key speaks, unless it has a timer for
+// that. What the timer should be set for is not known before the cell is read.
+func (fn *node) awaitExpiry(tp timers.Provider, cell string, speaks time.Time) {
+	if now := time.Now(); speaks.After(now) {
+		speaks = now // the time may be wrong
+	}
+	if speaks.Before(fn.expiries[cell]) {
+		return
+	}
+	fn.setExpiry(tp, cell, speaks.Add(fn.cfg.Expire/expiryParts))
+}
+
+// setExpiry sets the timer of a cell for the first time of a grid at that or after it.
+func (fn *node) setExpiry(tp timers.Provider, cell string, at time.Time) {
+	step := max(fn.cfg.Expire/expiryParts, time.Millisecond)
+	if on := at.Truncate(step); on.Before(at) {
+		at = on.Add(step)
+	}
+	fn.set(tp, at, expireTag)
+	fn.expiries[cell] = at
+}
+
+// planExpiry sets the timer of a cell for the first of its keys that expires.
+func (fn *node) planExpiry(tp timers.Provider, c *opened) {
+	var first time.Time
+	fn.eachExpiry(c, func(_ string, at time.Time) {
+		if first.IsZero() || at.Before(first) {
+			first = at
+		}
+	})
+	if !first.IsZero() {
+		fn.setExpiry(tp, c.name, first)
+	}
+}
+
+// eachExpiry calls do with the keys of a cell that expire, and when.
+func (fn *node) eachExpiry(c *opened, do func(key string, at time.Time)) {
+	for key, b := range c.All() {
+		if c.keys[key] != nil {
+			continue
+		}
+		if at := fn.workers[0].Expiry(b); !at.IsZero() {
+			do(key, at)
+		}
+	}
+	for _, e := range c.order {
+		if at := e.Expiry(); !at.IsZero() {
+			do(e.key, at)
+		}
+	}
+}
+
+// expire forgets the keys of a cell that have expired, and sets its timer for those that are
+// left. Silences, and intervals without events, are told before.
+func (fn *node) expire(tp timers.Provider, c *opened, now time.Time) error {
+	delete(fn.expiries, c.name)
+	var due []string
+	fn.eachExpiry(c, func(key string, at time.Time) {
+		if at.Before(now) {
+			due = append(due, key)
+		}
+	})
+	slices.Sort(due) // the output has one order
+	for part := range slices.Chunk(due, batchBlocks) {
+		var unopened, active []*held
+		for _, key := range part {
+			e, known := c.hold(key)
+			if !known {
+				unopened = append(unopened, e)
+			}
+			active = append(active, e)
+		}
+		if err := fn.open(unopened); err != nil {
+			return err
+		}
+		for _, e := range active {
+			e.Release(now.Add(-fn.workers[0].Patience()))
+		}
+		if err := fn.work(slices.Clone(active)); err != nil {
+			return err
+		}
+		for _, e := range active {
+			if fn.tells() {
+				fn.tell(now, e)
+			}
+			if at := e.Expiry(); at.IsZero() || !at.Before(now) {
+				fn.note(c, e)
+				continue // what waited was of another time
+			}
+			w := fn.workers[0]
+			if e.forget(w); e.err != nil {
+				return e.err
+			}
+			fn.report.Counts.ExpiredKeys++
+			fn.put(w.encoded, Encoded{}, w.encoded)
+			fn.flush()
+			fn.note(c, e)
+		}
+	}
+	fn.planExpiry(tp, c)
+	return nil
+}
