@@ -24,7 +24,9 @@ func (fn *node) awaitExpiry(tp timers.Provider, cell string, speaks time.Time) {
 	if now := time.Now(); speaks.After(now) {
 		speaks = now // the time may be wrong
 	}
-	if speaks.Before(fn.expiries[cell]) {
+	// The timer may not have fired although a key speaks later: a key must not put it off. If its
+	// time is long past, another instance of the node may have seen it fire, on a cluster.
+	if set, known := fn.expiries[cell]; known && (fn.memory != nil || speaks.Before(set.Add(fn.cfg.Expire))) {
 		return
 	}
 	fn.setExpiry(tp, cell, speaks.Add(fn.cfg.Expire/expiryParts))

@@ -1,0 +1,232 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A life is what a key shows between two pauses in which it expires. Its end is another key's in a
+// run in which no key expires.
+var life = regexp.MustCompile(`~[0-9]+|[a-z]+-in-[0-9]+:[0-9]+`) // nor do the places of records count
+
+// lives are observations of keys that pause, sorted by time, the lines of half of them out of
+// order within a minute. Pauses are not within the margin of expire. named has the keys of lives.
+func lives(from time.Time, expire, margin time.Duration, shuffled bool) (lines, named []string) {
+	rng := rand.New(rand.NewPCG(36, 1))
+	type shown struct {
+		event
+		life int
+	}
+	var all []shown
+	for k := range 12 {
+		at, life := from.Add(time.Duration(rng.IntN(3600))*time.Second), 0
+		for range 400 {
+			gap := time.Duration(rng.ExpFloat64()*float64(expire)/40) + time.Second
+			if rng.IntN(60) == 0 { // a pause that is short enough, or just too long, or long
+				gap = []time.Duration{expire - margin, expire + margin + time.Second, 3 * expire}[rng.IntN(3)]
+			}
+			at = at.Add(gap).Truncate(time.Second)
+			if gap > expire {
+				life++
+			}
+			all = append(all, shown{event{fmt.Sprint("k", k), at, rng.NormFloat64() + float64(life)}, life})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b shown) int { return a.at.Compare(b.at) })
+	if shuffled {
+		for part := range slices.Chunk(all, 5) {
+			if part[len(part)-1].at.Sub(part[0].at) < time.Minute {
+				rng.Shuffle(len(part), func(i, j int) { part[i], part[j] = part[j], part[i] })
+			}
+		}
+	}
+	for _, e := range all {
+		line := func(key string) string {
+			return fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":%.6g}\n", key, e.at.Format(time.RFC3339), e.x)
+		}
+		lines = append(lines, line(e.key))
+		named = append(named, line(fmt.Sprintf("%s~%d", e.key, e.life)))
+	}
+	return lines, named
+}
+
+// eventOf reads key and time of a record.
+func eventOf(t *testing.T, line string) (e event) {
+	t.Helper()
+	var r struct {
+		Key  string
+		Time time.Time
+	}
+	if err := json.Unmarshal([]byte(line), &r); err != nil {
+		t.Fatal(err)
+	}
+	return event{key: r.Key, at: r.Time}
+}
+
+// Every life of a key is that of a key of its own: estimates, alarms and silences are those of a
+// run in which each life has another key. So in one run, and in three that go on with their states.
+func TestExpireOfAFile(t *testing.T) {
+	const expire = 6 * time.Hour
+	for _, more := range []string{
+		"detect: true\n",
+		"lateness: 1m\ntime_unit: 1m\n",
+		"detect: true\nsilence: {after: 2h}\n",
+		"detect: true\naggregate: {every: 5m, value: mean}\n",
+		"aggregate: {every: 5m, value: count}\nsilence: {after: 2h}\nlateness: 1m\n",
+	} {
+		t.Run(more, func(t *testing.T) {
+			dir := t.TempDir()
+			margin := time.Duration(0)
+			if strings.Contains(more, "aggregate") {
+				margin = 5 * time.Minute // the time counts from the beginning of an interval
+			}
+			lines, named := lives(start, expire, margin, strings.Contains(more, "lateness"))
+			last := map[string]time.Time{}
+			for _, line := range named {
+				if e := eventOf(t, line); e.at.After(last[e.key]) {
+					last[e.key] = e.at
+				}
+			}
+			run := func(name string, parts [][]string, expire string) (out, alerts []string) {
+				for i, part := range parts {
+					path := func(what string) string { return filepath.Join(dir, fmt.Sprint(name, "-", what, "-", i)) }
+					if err := os.WriteFile(path("in"), []byte(strings.Join(part, "")), 0o600); err != nil {
+						t.Fatal(err)
+					}
+					text := fmt.Sprintf("model: {family: normal}\n%sexpire: %s\nsource: {jsonl: {path: %q}}\nsink: {jsonl: {path: %q}}\ndead_letter: {jsonl: {path: %q}}\n", more, expire, path("in"), path("out"), path("rejected"))
+					if strings.Contains(more, "detect") || strings.Contains(more, "silence") {
+						text += fmt.Sprintf("alerts: {jsonl: {path: %q}, kinds: [novelty, change, silent, recovered]}\n", path("alerts"))
+					}
+					if len(parts) > 1 {
+						text += fmt.Sprintf("state: %q\n", filepath.Join(dir, name+".states"))
+					}
+					if _, err := (Run{Graph: compose(t, text)}).Execute(context.Background(), nil); err != nil {
+						t.Fatal(err)
+					}
+					if rejected := readLines(t, path("rejected")); len(trimmed(rejected)) > 0 {
+						t.Fatalf("rejected: %q", rejected[0])
+					}
+					out = append(out, readLines(t, path("out"))...)
+					if strings.Contains(text, "alerts:") {
+						alerts = append(alerts, readLines(t, path("alerts"))...)
+					}
+				}
+				return trimmed(out), trimmed(alerts)
+			}
+			whole := func(lines []string) (all []string) {
+				for _, line := range lines {
+					all = append(all, life.ReplaceAllString(line, ""))
+				}
+				return trimmed(all)
+			}
+			got, gotAlerts := run("expire", [][]string{lines}, "6h")
+			want, wantAlerts := run("named", [][]string{named}, "never")
+			if strings.Contains(more, "aggregate") { // without expire, intervals follow up to the end of the file
+				want = slices.DeleteFunc(want, func(line string) bool {
+					e := eventOf(t, line)
+					return e.at.After(last[e.key].Truncate(5 * time.Minute).Add(expire))
+				})
+			}
+			equal(t, whole(want), whole(got))
+			equal(t, whole(wantAlerts), whole(gotAlerts))
+			n := len(lines)
+			if strings.Contains(more, "aggregate") {
+				return // an end of a file closes its intervals
+			}
+			parted, partedAlerts := run("parted", [][]string{lines[:n/3], lines[n/3 : n/2], lines[n/2:]}, "6h")
+			if strings.Contains(more, "lateness") {
+				return // and releases what waits
+			}
+			equal(t, whole(got), whole(parted))
+			if !strings.Contains(more, "silence") { // which the end of a file tells
+				equal(t, whole(gotAlerts), whole(partedAlerts))
+			}
+		})
+	}
+}
+
+// Keys of a topic expire while nothing comes, by the clock: nothing of them is in memory or in
+// the changelog, their silences are told before, and they begin anew. Others go on, over a restart
+// too.
+func TestExpireOfATopic(t *testing.T) {
+	b := fakeBus(t, 2)
+	for _, topic := range []string{"out", "rejected", "alerts"} {
+		b.CreateTopic(t, topic, 1, nil)
+	}
+	now := time.Now().UTC().Truncate(time.Second)
+	put := func(key string, ago time.Duration, n int) {
+		for i := range n {
+			b.put(t, event{key, now.Add(time.Duration(i)*time.Minute - ago), float64(i % 3)}.json())
+		}
+	}
+	text := b.config("group: g, changelog: states", "expire: 48h\nsilence: {after: 6h}\ndetect: true\nincidents: true\n") +
+		"alerts: {kafka: {topic: alerts}, kinds: [silent], max_age: none}\n"
+	stored := func() (keys []string) {
+		var all strings.Builder
+		if err := ListStates(t.Context(), compose(t, text), "", &all, quiet); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(all.String()) {
+			keys = append(keys, eventOf(t, line).key)
+		}
+		return keys
+	}
+	await := func(r *running, want ...string) {
+		t.Helper()
+		for begun := time.Now(); ; time.Sleep(200 * time.Millisecond) {
+			got := stored()
+			if slices.Equal(got, want) {
+				return
+			}
+			if time.Since(begun) > time.Minute || r.err != nil {
+				t.Fatalf("stored: %v, want %v; %v", got, want, r.err)
+			}
+		}
+	}
+	for i := range 20 {
+		put(fmt.Sprint("old", i), 10*24*time.Hour, 5)
+	}
+	put("young", 2*time.Hour, 5)
+	put("younger", time.Hour, 5)
+	r := launch(t, compose(t, text))
+	b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
+	await(r, "young", "younger")
+	if s := r.halt(t); s.ExpiredKeys != 20 || !strings.Contains(s.String(), "20 keys had no record for longer than expire, and forgotten") {
+		t.Errorf("%d expired: %s", s.ExpiredKeys, s)
+	}
+	put("old3", 30*time.Minute, 2)
+	put("young", 20*time.Minute, 2)
+	r = launch(t, compose(t, text))
+	await(r, "old3", "young", "younger")
+	if s := r.halt(t); s.ExpiredKeys != 0 {
+		t.Errorf("%d expired", s.ExpiredKeys)
+	}
+	last := map[string]int{}
+	for _, line := range b.values(t, "out") {
+		var e struct {
+			Key string
+			N   int
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		last[e.Key] = e.N
+	}
+	equal(t, []int{2, 7, 5, 5}, []int{last["old3"], last["young"], last["younger"], last["old4"]})
+	silent := map[string]int{}
+	for _, line := range b.values(t, "alerts") {
+		silent[eventOf(t, line).key]++
+	}
+	if len(silent) != 20 || silent["old7"] != 1 || silent["young"] != 0 {
+		t.Errorf("silent: %v", silent)
+	}
+}
