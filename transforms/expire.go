@@ -24,20 +24,27 @@ func (fn *node) awaitExpiry(tp timers.Provider, cell string, speaks time.Time) {
 	if now := time.Now(); speaks.After(now) {
 		speaks = now // the time may be wrong
 	}
-	// The timer may not have fired although a key speaks later: a key must not put it off. If its
-	// time is long past, another instance of the node may have seen it fire, on a cluster.
-	if set, known := fn.expiries[cell]; known && (fn.memory != nil || speaks.Before(set.Add(fn.cfg.Expire))) {
-		return
+	// A key that speaks later must not put the timer off, which may not have fired. If its time is
+	// long past, another instance of the node may have seen it fire, on a cluster.
+	at := fn.onGrid(speaks.Add(fn.cfg.Expire / expiryParts))
+	set, known := fn.expiries[cell]
+	if !known || at.Before(set) || fn.memory == nil && speaks.After(set.Add(fn.cfg.Expire)) {
+		fn.setExpiry(tp, cell, at)
 	}
-	fn.setExpiry(tp, cell, speaks.Add(fn.cfg.Expire/expiryParts))
 }
 
-// setExpiry sets the timer of a cell for the first time of a grid at that or after it.
-func (fn *node) setExpiry(tp timers.Provider, cell string, at time.Time) {
+// onGrid is the first time at which cells are looked at that is not before t.
+func (fn *node) onGrid(t time.Time) time.Time {
 	step := max(fn.cfg.Expire/expiryParts, time.Millisecond)
-	if on := at.Truncate(step); on.Before(at) {
-		at = on.Add(step)
+	on := t.Truncate(step)
+	if on.Before(t) {
+		on = on.Add(step)
 	}
+	return on
+}
+
+// setExpiry sets the timer of a cell.
+func (fn *node) setExpiry(tp timers.Provider, cell string, at time.Time) {
 	fn.set(tp, at, expireTag)
 	fn.expiries[cell] = at
 }
@@ -51,7 +58,7 @@ func (fn *node) planExpiry(tp timers.Provider, c *opened) {
 		}
 	})
 	if !first.IsZero() {
-		fn.setExpiry(tp, c.name, first)
+		fn.setExpiry(tp, c.name, fn.onGrid(first))
 	}
 }
 
