@@ -282,7 +282,7 @@ func (r *run) openStates(g *Graph) (k account.Keeper, err error) {
 	if g.states == "" {
 		return k, nil
 	}
-	unlock, err := lockStates(g.states, r.log)
+	unlock, err := lockStates(g.states, "wait for its end, or give this run a state of its own", r.log)
 	if err != nil {
 		return k, err
 	}
