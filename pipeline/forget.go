@@ -29,8 +29,8 @@ func (f Forgotten) String() string {
 }
 
 // ForgetKeys takes all keys that one of the patterns matches out of the states that the graph's
-// runs begin with: those of the changelog, or else of the file of states. A pattern is one of
-// keyed.Rule. Nothing is changed if no key matches, or while a run has the states: the error says
+// runs begin with: those of the changelog, or else of the file of states. A pattern is a key, or one
+// of keyed.Rule. Nothing is changed if no key matches, or while a run has the states: the error says
 // which one.
 func ForgetKeys(ctx context.Context, g *Graph, patterns []string, log *slog.Logger) (Forgotten, error) {
 	if _, ok := g.transform.(filtering); !ok {
@@ -110,7 +110,9 @@ func forgetInChangelog(ctx context.Context, t topicSource, patterns []string, lo
 // forgotten; nil is none. Among them is that of the fleet, which knows keys too.
 func without(all []states.State, where string, patterns []string) (f Forgotten, changed map[string]*states.State, err error) {
 	matches := func(key string) bool {
-		return key != states.FleetKey && slices.ContainsFunc(patterns, func(p string) bool { return keyed.Rule{Match: p}.Matches(key) })
+		return key != states.FleetKey && slices.ContainsFunc(patterns, func(p string) bool {
+			return p == key || keyed.Rule{Match: p}.Matches(key) // a key may have a bracket
+		})
 	}
 	changed, gone := map[string]*states.State{}, map[string]bool{}
 	for _, s := range all {
