@@ -50,6 +50,13 @@ func Amend(ctx context.Context, client *Client, changelog string, log *slog.Logg
 			if err != nil {
 				return err
 			}
+			now, err := l.changelogEnds(ctx, true)
+			if err != nil {
+				return err
+			}
+			if !maps.Equal(before, now) {
+				continue // a run that has started since is not to be disturbed either
+			}
 			if l.owner, err = own(ctx, client.cluster, changelog, "", int32(batch)); err != nil {
 				return err
 			}
@@ -59,7 +66,7 @@ func Amend(ctx context.Context, client *Client, changelog string, log *slog.Logg
 			return err
 		}
 		if maps.Equal(before, after) {
-			break // else a run has come and gone meanwhile
+			break // else a run has come meanwhile, or an open transaction was aborted
 		}
 	}
 	l.head.Run = &l.run // and it has ended when this is stored
