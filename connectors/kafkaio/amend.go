@@ -23,7 +23,7 @@ func Amend(ctx context.Context, client *Client, changelog string, log *slog.Logg
 		}
 	}()
 	var changed map[string][]byte
-	for {
+	for begun := time.Now(); ; {
 		before, err := l.changelogEnds(ctx, true)
 		if err != nil {
 			return err
@@ -40,6 +40,10 @@ func Amend(ctx context.Context, client *Client, changelog string, log *slog.Logg
 			return err
 		}
 		if err := l.refuseRunning(); err != nil {
+			// That a run has ended shows a moment after the run.
+			if time.Since(begun) < answerTime && l.moves(ctx, before) {
+				continue
+			}
 			return err
 		}
 		if changed, err = change(inOrder(changelog, s.states)); err != nil || len(changed) == 0 {
@@ -85,16 +89,24 @@ func (l *Ledger) refuseRunning() error {
 	return fmt.Errorf("the changelog %s is in use: %s has not ended; stop it first, and start it again afterwards; if it was killed, start it once more and stop it, so that it says in the changelog that it has ended", l.cfg.Changelog, of)
 }
 
-// endTime is how long a run that failed tries to say in the changelog that it has ended.
-const endTime = 5 * time.Second
+// endTime is how long a run tries to say in the changelog that it has ended, and failedTime is that
+// of one that has failed, whose brokers may be away.
+const (
+	endTime    = 30 * time.Second
+	failedTime = 5 * time.Second
+)
 
-// sayEnded says in the changelog that the run has ended, unless a commit has failed: then another run
-// may own the changelog, or the brokers are away.
-func (l *Ledger) sayEnded(ctx context.Context) {
+// sayEnded says in the changelog that the run has ended, unless a commit has failed: then another
+// run may own the changelog.
+func (l *Ledger) sayEnded(ctx context.Context, well bool) {
 	if l.owner == nil || l.owner.err != nil || l.head.Ended {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	within := endTime
+	if !well {
+		ctx, within = context.WithoutCancel(ctx), failedTime // it may have failed by being cancelled
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	l.head.Ended = true
 	if err := l.commitOwned(ctx, func(*entries, func(entry) bool) bool { return true }, nil); err != nil {

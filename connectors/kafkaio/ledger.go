@@ -820,7 +820,7 @@ func (l *Ledger) Close(ctx context.Context, well bool) error {
 		}
 	}
 	if l.owner != nil {
-		l.sayEnded(ctx)
+		l.sayEnded(ctx, well)
 		l.owner.close()
 	}
 	return err
