@@ -1,14 +1,20 @@
 package pipeline
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"hafvf/internal/states"
+	"hafvf/transforms"
 )
 
 // A tombstone forgets its key, as if the key had never been: its records begin at 1, and neither
@@ -78,5 +84,265 @@ func TestTombstonesForget(t *testing.T) {
 	<-r.done
 	if rejected := b.values(t, "rejected"); r.err != nil || len(rejected) != 1 || !strings.Contains(rejected[0], "a tombstone: the record has no value") || !strings.Contains(stored(), `"key":"b"`) {
 		t.Errorf("%v, rejected %q", r.err, rejected)
+	}
+}
+
+// A key that is forgotten between two runs of files begins at 1 in the second, and is in nothing
+// that is stored, also not in the incident that it was in. Other keys are as without that, and so
+// is what is stored of them, byte for byte.
+func TestForgetKeysOfFile(t *testing.T) {
+	const cut = 30 * (8*144 + 4) // in the incident of a rack
+	lines := fleetLines(time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC))[:30*9*144]
+	dir := t.TempDir()
+	text := func(state string) string {
+		return fleetConfig + "state: " + filepath.Join(dir, state) + "\nalerts: {jsonl: {path: " + filepath.Join(dir, "alerts.jsonl") + "}}\n"
+	}
+	run := func(state string, lines []string) map[string][]string {
+		s, out, rejected := runConfig(t, text(state)+"source: {jsonl: {path: "+write(t, "in.jsonl", lines...)+"}}\n")
+		if s.Rejected != 0 {
+			t.Fatal(rejected)
+		}
+		return withoutID(byKey(t, out))
+	}
+	stored := func(state string) (all map[string]string, source []byte) {
+		in, source, err := states.ReadFile(filepath.Join(dir, state))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = map[string]string{}
+		for _, s := range in {
+			all[s.Key] = string(s.Seal())
+		}
+		return all, source
+	}
+	const gone = "s0/r1:m2"
+	first := run("forgets", lines[:cut])
+	was, source := stored("forgets")
+	whole := []byte(readFile(t, filepath.Join(dir, "forgets")))
+	if err := os.WriteFile(filepath.Join(dir, "keeps"), whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "forgets")
+
+	// What does not succeed leaves the file.
+	unlock, err := lockStates(path, "", quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = ForgetKeysIn(path, []string{gone}, quiet)
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("another run holds it: process %d", os.Getpid())) || !strings.HasSuffix(err.Error(), "; wait for its end, or stop it") {
+		t.Error(err)
+	}
+	unlock()
+	for want, patterns := range map[string][]string{
+		`no key matches "s9/*" in ` + path:              {"s9/*"},
+		`no key matches one of "[" and "k" in ` + path:  {"[", "k"},
+		`no key matches "\x00\xffincidents" in ` + path: {states.FleetKey},
+	} {
+		if _, err := ForgetKeysIn(path, patterns, quiet); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	if !bytes.Equal(whole, []byte(readFile(t, path))) {
+		t.Error("the file was changed")
+	}
+
+	config := compose(t, text("forgets")+"source: {jsonl: {path: in.jsonl}}\n")
+	f, err := ForgetKeys(t.Context(), config, []string{gone, "nobody"}, quiet)
+	if err != nil || !slices.Equal(f.Keys, []string{gone}) || f.String() != "forgot 1 key of 30 in "+path {
+		t.Fatal(f, err)
+	}
+	is, after := stored("forgets")
+	fleet := states.Open(states.FleetKey, []byte(was[states.FleetKey]))
+	if _, names, err := transforms.ForgetInFleet(fleet.Bytes, func(key string) bool { return key == gone }); err != nil || len(names) != 1 {
+		t.Fatalf("the fleet before: %v %v", names, err)
+	}
+	fleet = states.Open(states.FleetKey, []byte(is[states.FleetKey]))
+	if _, names, err := transforms.ForgetInFleet(fleet.Bytes, func(key string) bool { return key == gone }); err != nil || len(names) != 0 {
+		t.Errorf("the fleet has %v, %v", names, err)
+	}
+	for _, all := range []map[string]string{was, is} {
+		delete(all, states.FleetKey)
+		delete(all, gone)
+	}
+	equal(t, was, is)
+	if !bytes.Equal(source, after) {
+		t.Error("how far the source was read has changed")
+	}
+
+	want, got := run("keeps", lines[cut:]), run("forgets", lines[cut:])
+	anew := got[gone]
+	delete(want, gone)
+	delete(got, gone)
+	equal(t, want, got)
+	if len(anew) != (len(lines)-cut)/30 || !strings.Contains(anew[0], `"n":1,`) || len(first[gone]) != cut/30 {
+		t.Errorf("%d records, the first %s", len(anew), anew[0])
+	}
+	fresh := run("fresh", slices.DeleteFunc(slices.Clone(lines[cut:]), func(l string) bool { return !strings.Contains(l, gone) }))
+	equal(t, fresh[gone], anew)
+
+	// All keys may go.
+	if f, err = ForgetKeysIn(path, []string{"s0/*", "s1/r?:m*"}, quiet); err != nil || len(f.Keys) != 30 || f.Of != 30 {
+		t.Error(f, err)
+	}
+	if is, _ := stored("forgets"); len(is) != 1 {
+		t.Errorf("%d states are left", len(is)-1)
+	}
+	if _, err := ForgetKeysIn(filepath.Join(dir, "none"), []string{"*"}, quiet); err == nil || !strings.Contains(err.Error(), "none does not exist: no run has ended well yet") {
+		t.Error(err)
+	}
+}
+
+// Other states of a file stay as they are, also those that cannot be read.
+func TestForgetKeysBesideADamagedState(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "states.bin")
+	text := "model: {family: normal}\nstate: " + path + "\nsource: {jsonl: {path: " + write(t, "in.jsonl", observations(100, 3)...) + "}}\n"
+	runConfig(t, text)
+	all, source, err := states.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := all[1].Seal()
+	damaged[len(damaged)-1] ^= 1
+	all[1] = states.Open(all[1].Key, damaged)
+	file, err := states.PrepareFile(path, source, slices.Values(all))
+	if err == nil {
+		err = file.Commit()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ForgetKeysIn(path, []string{all[0].Key}, quiet); err != nil {
+		t.Fatal(err)
+	}
+	left, _, err := states.ReadFile(path)
+	if err != nil || len(left) != 2 || !bytes.Equal(left[0].Seal(), damaged) || left[0].Err == nil || !bytes.Equal(left[1].Seal(), all[2].Seal()) {
+		t.Errorf("%v, %+v", err, left)
+	}
+	if f, err := ForgetKeysIn(path, []string{all[1].Key}, quiet); err != nil || f.Of != 2 {
+		t.Error(f, err)
+	}
+}
+
+// A changelog forgets keys while no run has it, in one transaction, and large states with all their
+// parts. A run that goes on is not disturbed; it goes on with the others as they were, and the
+// offsets of the group stay.
+func TestForgetKeysOfChangelog(t *testing.T) {
+	b := fakeBus(t, 2)
+	b.CreateTopic(t, "out", 1, nil)
+	b.CreateTopic(t, "states", 3, map[string]string{"cleanup.policy": "compact", "max.message.bytes": "1200"}) // so that states have parts
+	lines := observations(3_000, 6)
+	text := b.config("group: g, changelog: states", "detect: true\nincidents: true\n")
+	b.put(t, lines[:1000]...)
+	r := launch(t, compose(t, text))
+	b.await(t, "out", 1000, r)
+	b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
+	forget := func(patterns ...string) (Forgotten, error) {
+		return ForgetKeys(t.Context(), compose(t, text), patterns, quiet)
+	}
+	if _, err := forget("k1"); err == nil || !strings.Contains(err.Error(), "the changelog states is in use: run ") || !strings.Contains(err.Error(), "has not ended; stop it first") {
+		t.Error(err)
+	}
+	b.put(t, lines[1000:2000]...)
+	b.await(t, "out", 2000, r)
+	b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
+	r.halt(t)
+
+	before := sealedIn(t, b, "states")
+	_, ends := b.Offsets(t, "states")
+	if _, err := forget("k9", "x*"); err == nil || err.Error() != `no key matches one of "k9" and "x*" in the changelog states` {
+		t.Error(err)
+	}
+	if _, same := b.Offsets(t, "states"); !slices.Equal(same, ends) {
+		t.Error("something was written")
+	}
+	f, err := forget("k1", "k[45]")
+	if err != nil || f.String() != "forgot 3 keys of 6 in the changelog states" || !slices.Equal(f.Keys, []string{"k1", "k4", "k5"}) {
+		t.Fatal(f, err)
+	}
+	after := sealedIn(t, b, "states")
+	parts := 0
+	for _, key := range f.Keys {
+		delete(before, key)
+		if after[key] != nil {
+			t.Errorf("%s is there", key)
+		}
+		delete(after, key)
+	}
+	last := map[string][]byte{}
+	for _, rec := range b.Consume(t, "states") {
+		last[string(rec.Key)] = rec.Value
+	}
+	for raw, value := range last {
+		if raw == "" || raw[0] != 0 {
+			continue
+		}
+		if strings.HasSuffix(raw, "k1") || strings.HasSuffix(raw, "k4") || strings.HasSuffix(raw, "k5") {
+			if parts++; value != nil {
+				t.Errorf("a part of a state is left: %q", raw)
+			}
+		}
+	}
+	if parts == 0 {
+		t.Error("no state had parts")
+	}
+	equal(t, before, after)
+
+	b.put(t, lines[2000:]...)
+	r = launch(t, compose(t, text))
+	b.await(t, "out", 3000, r)
+	s := r.halt(t)
+	equal(t, [2]int64{1000, 0}, [2]int64{s.Records, s.Rejected}) // no offset has moved
+
+	want := fakeBus(t, 2)
+	want.CreateTopic(t, "out", 1, nil)
+	want.put(t, lines...)
+	if err := execute(t, want.config("bounded: true", "detect: true\nincidents: true\n"), quiet); err != nil {
+		t.Fatal(err)
+	}
+	all, got := byKey(t, want.values(t, "out")), byKey(t, b.values(t, "out"))
+	for _, key := range f.Keys {
+		n := 0
+		for _, line := range got[key] {
+			if strings.Contains(line, `"n":1,`) {
+				n++
+			}
+		}
+		if n != 2 {
+			t.Errorf("%s has begun %d times", key, n)
+		}
+		delete(all, key)
+		delete(got, key)
+	}
+	equal(t, all, got)
+}
+
+// What is killed cannot say that it has ended: its changelog is refused until a run has ended.
+func TestForgetKeysAfterAKill(t *testing.T) {
+	b := fakeBus(t, 1)
+	b.CreateTopic(t, "out", 1, nil)
+	b.CreateTopic(t, "states", 1, map[string]string{"cleanup.policy": "compact"})
+	text := b.config("group: g, changelog: states", "")
+	b.put(t, observations(100, 3)...)
+	r := launch(t, compose(t, text))
+	b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
+	r.halt(t)
+	heads := 0
+	for _, h := range b.Consume(t, "states") {
+		if len(h.Key) == 0 && bytes.Contains(h.Value, []byte(`"ended":true,`)) {
+			heads++
+			b.Produce(t, &kgo.Record{Topic: "states", Partition: h.Partition, Key: []byte{}, Value: bytes.Replace(h.Value, []byte(`"ended":true,`), nil, 1)})
+		}
+	}
+	if heads != 1 {
+		t.Fatalf("%d runs have ended", heads)
+	}
+	_, err := ForgetKeys(t.Context(), compose(t, text), []string{"*"}, quiet)
+	if err == nil || !strings.Contains(err.Error(), "if it was killed, start it once more and stop it") {
+		t.Fatal(err)
+	}
+	launch(t, compose(t, text)).halt(t)
+	if f, err := ForgetKeys(t.Context(), compose(t, text), []string{"*"}, quiet); err != nil || len(f.Keys) != 3 {
+		t.Error(f, err)
 	}
 }

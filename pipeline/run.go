@@ -294,7 +294,7 @@ func (r *run) openStates(g *Graph) (k account.Keeper, err error) {
 		r.memory = g.memory()
 		return k, nil
 	}
-	unlock, err := lockStates(g.states, r.log)
+	unlock, err := lockStates(g.states, "wait for its end, or give this run a state of its own", r.log)
 	if err != nil {
 		return k, err
 	}

@@ -194,8 +194,8 @@ func (f *stateFile) prepare(latest time.Time) (replace func() error, discard fun
 }
 
 // lockStates keeps other runs from the file of states at path, until unlock is called. The error
-// says which run has it.
-func lockStates(path string, log *slog.Logger) (unlock func(), err error) {
+// says which run has it, and what to do.
+func lockStates(path, advice string, log *slog.Logger) (unlock func(), err error) {
 	at := path
 	if to, err := filepath.EvalSymlinks(path); err == nil {
 		at = to // two links to one file have one lock
@@ -206,7 +206,7 @@ func lockStates(path string, log *slog.Logger) (unlock func(), err error) {
 	case err == nil:
 		return lock.Release, nil
 	case isHeld:
-		return nil, fmt.Errorf("state: %s: %w; wait for its end, or give this run a state of its own", path, held)
+		return nil, fmt.Errorf("state: %s: %w; %s", path, held, advice)
 	case errors.Is(err, errors.ErrUnsupported):
 		log.Warn("the file of states cannot be locked: let no two runs use it at a time", "file", path, "error", err)
 		return func() {}, nil

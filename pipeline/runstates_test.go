@@ -287,7 +287,7 @@ func TestStateFileIsLocked(t *testing.T) {
 		t.Skip(err)
 	}
 	before := readFile(t, state)
-	unlock, err := lockStates(state, quiet)
+	unlock, err := lockStates(state, "stop it", quiet)
 	if err != nil {
 		t.Fatal(err)
 	}

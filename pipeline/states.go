@@ -25,6 +25,13 @@ import (
 // errSmoothing is for a config that has no states.
 var errSmoothing = errors.New("the config smooths, and keeps no states: they belong to transform: filter")
 
+// errNoStates is for a config of which no run stores states.
+var errNoStates = errors.New("the config keeps no states: neither source.kafka.changelog nor state is set")
+
+func errNoStateFile(path string) error {
+	return fmt.Errorf("state: %s does not exist: no run has ended well yet", path)
+}
+
 // ListStates writes the states that a graph's runs begin with to w, each as a JSON object
 // in a line, by key: those of the changelog, or else of the file of states. If key is not
 // empty, it writes that of one key. States that cannot be read are left out; the error
@@ -231,13 +238,13 @@ func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (a
 	case file != "":
 		where = file
 		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-			return nil, "", fmt.Errorf("state: %s does not exist: no run has ended well yet", file)
+			return nil, "", errNoStateFile(file)
 		}
 		all, err = readStateFile(file)
 	case g.Runner.Name == config.Flink:
 		err = errors.New("on Flink the job keeps the states: name a savepoint of it, as hafvf stop --savepoint writes one")
 	default:
-		err = errors.New("the config keeps no states: neither source.kafka.changelog nor state is set")
+		err = errNoStates
 	}
 	sortByKey(all)
 	return all, where, err

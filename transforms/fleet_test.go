@@ -1,7 +1,10 @@
 package transforms
 
 import (
+	"bytes"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,4 +67,70 @@ type tellerOf struct {
 
 func (t *tellerOf) alert(key string, told keyed.Told, _ Role, _ string) {
 	*t.alerts = append(*t.alerts, key+" "+told.Of.ID+" "+told.Kind)
+}
+
+// A key that is forgotten while a run goes on is told of before, and nothing of it is left. In a
+// state between two runs nobody is told, and the others are as before.
+func TestFleetForgets(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	m := keyed.Moments{Mean: []float64{0}, SD: []float64{1}}
+	fleetOf := func(keys ...string) *fleetNode {
+		fn := &fleetNode{cfg: IncidentsConfig{Separators: ".", Digests: []time.Duration{24 * time.Hour}}}
+		var err error
+		if fn.fleet, err = fn.cfg.Fleet(); err == nil {
+			err = fn.begin()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, key := range keys {
+			fn.of.Register(key, at, time.Minute, time.Hour)
+			for j, when := range []time.Time{at, at.Add(time.Hour)} {
+				told := keyed.Told{Of: &keyed.Estimate{Time: when, ID: fmt.Sprint(key, ":", j), X: [][]float64{{1}}, Predicted: m}, Alert: &keyed.Alert{Kind: "novelty", Score: float64(i), Before: m, After: m, Usual: m}}
+				if err := eachNotice(AppendNotice(nil, key, told, Decision, keyed.Pace{}), func(n notice) error {
+					fn.hold(alarmName{n.key, told.Of.ID, told.Kind}, heldAlert{when, n.told}, told)
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		var before []string
+		if err := fn.advance(at, &tellerOf{alerts: &before}); err != nil || len(before) != len(keys) {
+			t.Fatal(before, err)
+		}
+		return fn
+	}
+	encoded := func(fn *fleetNode) []byte {
+		b, err := fn.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	fn := fleetOf("a.b", "the.secret")
+	state := encoded(fn)
+	var got []string
+	if err := fn.forget("the.secret", &tellerOf{alerts: &got}); err != nil || !slices.Equal(got, []string{"the.secret the.secret:1 novelty"}) {
+		t.Errorf("%q, %v", got, err)
+	}
+	without, names, err := ForgetInFleet(state, func(key string) bool { return strings.HasPrefix(key, "the.") })
+	if err != nil || len(names) != 1 || !names["the.secret"] {
+		t.Fatal(names, err)
+	}
+	for name, b := range map[string][]byte{"a run": encoded(fn), "a state": without} {
+		if bytes.Contains(b, []byte("secret")) || !bytes.Contains(b, []byte("a.b:1")) {
+			t.Errorf("%s: %q", name, b)
+		}
+		if !bytes.Equal(b, without) {
+			t.Errorf("%s has another state", name)
+		}
+	}
+	same, names, err := ForgetInFleet(state, func(string) bool { return false })
+	if err != nil || len(names) != 0 || !bytes.Equal(same, state) {
+		t.Errorf("nothing is forgotten, and the state is another: %v", err)
+	}
+	if _, _, err := ForgetInFleet(state[:len(state)-1], func(string) bool { return true }); err == nil {
+		t.Error("a state that is cut off is accepted")
+	}
 }

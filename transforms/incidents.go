@@ -297,9 +297,8 @@ func (fn *fleetNode) take(sp state.Provider, tp timers.Provider, notices []byte,
 	err := eachNotice(notices, func(n notice) error {
 		fn.taken++
 		if n.role == forgotten {
-			fn.of.Forget(n.key)
 			fn.changed = true
-			return nil
+			return fn.forget(n.key, tell)
 		}
 		if n.pace != (keyed.Pace{}) && fn.of.Register(n.key, n.at, n.pace.Step, n.pace.Budget) {
 			fn.changed = true
@@ -322,6 +321,34 @@ func (fn *fleetNode) take(sp state.Provider, tp timers.Provider, notices []byte,
 		fn.schedule(tp)
 	}
 	return err
+}
+
+// forget takes a key out of the fleet. What was to be told of the key before is told now: nothing
+// of it waits for the watermark any more.
+func (fn *fleetNode) forget(key string, tell teller) error {
+	fn.of.Forget(key)
+	fn.digests.Forget(func(k string) bool { return k == key })
+	return fn.release(func(name alarmName, _ heldAlert) bool { return name.key == key }, tell)
+}
+
+// release tells of the alerts that wait, as far as they are due, without an incident.
+func (fn *fleetNode) release(due func(alarmName, heldAlert) bool, tell teller) error {
+	var names []alarmName
+	for name, h := range fn.held {
+		if due(name, h) {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, func(a, b alarmName) int { return cmp.Or(fn.held[a].at.Compare(fn.held[b].at), a.compare(b)) })
+	for _, name := range names {
+		t, err := keyed.ParseTold(fn.held[name].told)
+		if err != nil {
+			return err
+		}
+		delete(fn.held, name)
+		tell.alert(name.key, t, Decision, "")
+	}
+	return nil
 }
 
 // schedule sets timers for the next time at which there is something to do, and for the last
@@ -435,20 +462,11 @@ func (fn *fleetNode) advance(watermark time.Time, tell teller) error {
 		fn.digests.Note(incidents.Alarm{ID: a.ID, Key: a.Key, Kind: a.Kind, Time: h.at, Score: t.Score, Size: t.Size}, a.Incident)
 		tell.alert(a.Key, t, Decision, a.Incident)
 	}
-	var ends []alarmName
-	for name, h := range fn.held {
-		if name.kind == keyed.RecoveredAlarm && !h.at.After(watermark) {
-			ends = append(ends, name)
-		}
-	}
-	slices.SortFunc(ends, func(a, b alarmName) int { return cmp.Or(fn.held[a].at.Compare(fn.held[b].at), a.compare(b)) })
-	for _, name := range ends {
-		t, err := keyed.ParseTold(fn.held[name].told)
-		if err != nil {
-			return err
-		}
-		delete(fn.held, name)
-		tell.alert(name.key, t, Decision, "")
+	err := fn.release(func(name alarmName, h heldAlert) bool {
+		return name.kind == keyed.RecoveredAlarm && !h.at.After(watermark)
+	}, tell)
+	if err != nil {
+		return err
 	}
 	for _, e := range Together(step.Events) {
 		tell.event(&e)
@@ -549,18 +567,56 @@ func (fn *fleetNode) begin() (err error) {
 func (fn *fleetNode) decode(b []byte) (fleet []byte, err error) {
 	r := compact.Reader{B: b}
 	fn.held, fn.digests = nil, incidents.NewDigests(fn.cfg.Digests, fn.fleet.Zone)
-	fleet = []byte(r.Text())
-	held := map[alarmName]heldAlert{}
-	for range r.Count(5) {
-		name := alarmName{r.Text(), r.Text(), r.Text()}
-		held[name] = heldAlert{r.Time(), []byte(r.Text())}
-	}
+	fleet, held := readHeld(&r)
 	fn.digests.Read(&r)
 	if r.Bad || len(r.B) > 0 {
 		return nil, compact.ErrCut
 	}
 	fn.held = held
 	return fleet, nil
+}
+
+func readHeld(r *compact.Reader) (fleet []byte, held map[alarmName]heldAlert) {
+	fleet = []byte(r.Text())
+	held = map[alarmName]heldAlert{}
+	for range r.Count(5) {
+		name := alarmName{r.Text(), r.Text(), r.Text()}
+		held[name] = heldAlert{r.Time(), []byte(r.Text())}
+	}
+	return fleet, held
+}
+
+// ForgetInFleet returns the state of a fleet, as a run stores it, without the keys that gone
+// reports, and the names of those that it had. Alerts of theirs that wait for the watermark are
+// dropped: nobody is there to be told. The settings of the run are not needed.
+func ForgetInFleet(state []byte, gone func(key string) bool) (without []byte, names map[string]bool, err error) {
+	r := compact.Reader{B: state}
+	fn := &fleetNode{}
+	fleet, held := readHeld(&r)
+	fn.held, fn.digests = held, incidents.ReadDigests(&r)
+	if r.Bad || len(r.B) > 0 {
+		return nil, nil, compact.ErrCut
+	}
+	if fn.of, err = incidents.RestoreAny(fleet); err != nil {
+		return nil, nil, err
+	}
+	names = map[string]bool{}
+	goes := func(key string) bool {
+		if !gone(key) {
+			return false
+		}
+		names[key] = true
+		return true
+	}
+	for _, name := range fn.of.Names() {
+		if goes(name) {
+			fn.of.Forget(name)
+		}
+	}
+	maps.DeleteFunc(fn.held, func(name alarmName, _ heldAlert) bool { return goes(name.key) })
+	fn.digests.Forget(goes)
+	without, err = fn.encode()
+	return without, names, err
 }
 
 func (fn *fleetNode) encode() ([]byte, error) {

@@ -24,7 +24,7 @@ func statesCommand() *cobra.Command {
 changelog of its source or from its file of states. It writes one JSON object per key:
 observations so far, the latest time, how many observations wait,
 estimate, weight, memory, levels and posterior. It changes nothing, and a run may go
-on meanwhile.
+on meanwhile. hafvf states forget removes the states of keys.
 
 A savepoint is the folder that hafvf stop --savepoint wrote for a job on Flink, or the
 file _metadata in it, on this machine. Copy the whole folder here first if it is on
@@ -64,6 +64,7 @@ Exit: 0 fine, 1 a state cannot be read or there is none, 2 the config is wrong.`
 		},
 	}
 	addSet(cmd, &set)
+	cmd.AddCommand(forgetCommand())
 	cmd.Flags().StringVar(&key, "key", "", "show the state of one `key`")
 	cmd.Flags().StringVar(&savepoint, "savepoint", "", "show the states in the savepoint at `path`")
 	return cmd

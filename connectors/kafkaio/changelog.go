@@ -60,6 +60,8 @@ type head struct {
 	Topics map[string]string `json:"topics,omitempty"`
 	// Run is the run that started last, the owner of the changelog.
 	Run *identity `json:"run,omitempty"`
+	// Ended says that Run has ended, and was not killed.
+	Ended bool `json:"ended,omitempty"`
 	// Use is what the changelog is used for.
 	Use use `json:"use"`
 	// Unfinished says what has to be stored before the states are complete.

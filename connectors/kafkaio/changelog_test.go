@@ -134,7 +134,7 @@ func TestChangelogCopied(t *testing.T) {
 	}{
 		{"as it is", now, whole, 3, ""},
 		{"to more partitions", now, whole, 4, ""},
-		{"a backup", backup, whole, 3, "is older than the offsets (its last commit has the number 2, and that of the offsets has the number 4)"},
+		{"a backup", backup, whole, 3, "is older than the offsets (its last commit has the number 3, and that of the offsets has the number 5)"},
 		{"without partition 0", now, without(0), 3, "has no head"},
 		{"without partition 1", now, without(1), 3, "the partition states-1 of the changelog has lost its first records"},
 		{"without partition 2", now, without(2), 3, "the partition states-2 of the changelog has lost its first records"},
@@ -182,7 +182,7 @@ func TestChangelogCopied(t *testing.T) {
 		restore(t, c, old, func(r *kgo.Record) bool { return r.Partition == 1 })
 		restore(t, c, now, without(1))
 		_, err := begin(t, c, nil)
-		cannotResume(t, err, "the partition states-1 of the changelog has the commit 2, and by the head its last one is 4")
+		cannotResume(t, err, "the partition states-1 of the changelog has the commit 2, and by the head its last one is 5")
 	})
 	t.Run("deleted from the front", func(t *testing.T) {
 		_, c := filled(t)

@@ -180,7 +180,7 @@ func (l *Ledger) newHead(ctx context.Context) error {
 			l.head.Topics[name] = t.id
 		}
 	}
-	l.head.Run, l.head.Use = &l.run, l.use()
+	l.head.Run, l.head.Ended, l.head.Use = &l.run, false, l.use()
 	return nil
 }
 

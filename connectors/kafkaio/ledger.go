@@ -318,7 +318,6 @@ func (l *Ledger) beginWith(states map[string][]byte) {
 // openChangelog creates the changelog where it does not exist. It returns the largest
 // batch that the topic takes, in bytes.
 func (l *Ledger) openChangelog(ctx context.Context) (batch int, err error) {
-	const policy, largest = "cleanup.policy", "max.message.bytes"
 	topic := l.cfg.Changelog
 	_, err = l.cfg.Client.describe(ctx, []string{topic})
 	if errors.As(err, new(*unknownTopics)) {
@@ -328,7 +327,7 @@ func (l *Ledger) openChangelog(ctx context.Context) (batch int, err error) {
 			}
 		}
 		var created bool
-		created, err = l.cfg.Client.Create(ctx, topic, 0, map[string]string{policy: "compact", largest: fmt.Sprint(changelogBytes)})
+		created, err = l.cfg.Client.Create(ctx, topic, 0, map[string]string{cleanupPolicy: "compact", largestBatch: fmt.Sprint(changelogBytes)})
 		if created {
 			l.cfg.Log.Info("the changelog was created", "topic", topic)
 		}
@@ -336,14 +335,22 @@ func (l *Ledger) openChangelog(ctx context.Context) (batch int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	config, err := l.cfg.Client.Config(ctx, topic, policy, largest)
+	return l.largestBatch(ctx)
+}
+
+// The settings of a changelog's topic.
+const cleanupPolicy, largestBatch = "cleanup.policy", "max.message.bytes"
+
+// largestBatch returns the largest batch that the changelog takes, in bytes.
+func (l *Ledger) largestBatch(ctx context.Context) (batch int, err error) {
+	config, err := l.cfg.Client.Config(ctx, l.cfg.Changelog, cleanupPolicy, largestBatch)
 	if err != nil {
 		return 0, err
 	}
-	if is := config[policy]; is != "compact" {
-		return 0, fmt.Errorf("the changelog %s has cleanup.policy %q: states would be lost; it has to be compact", topic, is)
+	if is := config[cleanupPolicy]; is != "compact" {
+		return 0, fmt.Errorf("the changelog %s has cleanup.policy %q: states would be lost; it has to be compact", l.cfg.Changelog, is)
 	}
-	if batch, err = strconv.Atoi(config[largest]); err != nil {
+	if batch, err = strconv.Atoi(config[largestBatch]); err != nil {
 		batch = batchBytes // a broker that does not say
 	}
 	return min(max(batch, leastBatch), changelogBytes), nil
@@ -812,6 +819,7 @@ func (l *Ledger) Close(ctx context.Context, well bool) error {
 		}
 	}
 	if l.owner != nil {
+		l.sayEnded(ctx, well)
 		l.owner.close()
 	}
 	return err

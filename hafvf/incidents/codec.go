@@ -230,6 +230,13 @@ func Restore(cfg Config, b []byte) (*Fleet, error) {
 	return f, nil
 }
 
+// RestoreAny is Restore whatever the Separators of the other fleet are: it takes them over.
+func RestoreAny(b []byte) (*Fleet, error) {
+	r := reader{Reader: compact.Reader{B: b}}
+	r.Byte() // Restore looks at the format
+	return Restore(Config{Separators: r.Text()}, b)
+}
+
 type reader struct{ compact.Reader }
 
 func (r *reader) check(ok bool) {

@@ -149,19 +149,36 @@ func (d *Digests) AppendBinary(b []byte) []byte {
 
 // Read reads what AppendBinary has appended. Digests of a length that nobody asks for any more are dropped.
 func (d *Digests) Read(r *compact.Reader) {
-	for range r.Count(2) {
-		every, from := time.Duration(r.Varint()), r.Time()
+	all := ReadDigests(r)
+	for every, from := range all.from {
 		if slices.Contains(d.every, every) {
 			d.from[every] = from
 		}
 	}
+	if len(d.every) > 0 {
+		maps.Copy(d.alone, all.alone)
+	}
+}
+
+// ReadDigests reads what AppendBinary has appended, of all lengths: those that are open.
+func ReadDigests(r *compact.Reader) Digests {
+	d := NewDigests(nil, nil)
+	for range r.Count(2) {
+		every := time.Duration(r.Varint())
+		d.every = append(d.every, every)
+		d.from[every] = r.Time()
+	}
 	for range r.Count(5) {
 		a := Alarm{Key: r.Text(), ID: r.Text(), Kind: r.Text(), Time: r.Time()}
 		r.Numbers(&a.Score, &a.Size)
-		if len(d.every) > 0 {
-			d.alone[alarmKey{a.Key, a.ID, a.Kind}] = a
-		}
+		d.alone[alarmKey{a.Key, a.ID, a.Kind}] = a
 	}
+	return d
+}
+
+// Forget drops the alarms of the keys that gone reports.
+func (d *Digests) Forget(gone func(key string) bool) {
+	maps.DeleteFunc(d.alone, func(name alarmKey, _ Alarm) bool { return gone(name.key) })
 }
 
 // An alarmKey names an alarm.

@@ -83,3 +83,21 @@ func TestDigests(t *testing.T) {
 		now = now.Add(time.Hour)
 	}
 }
+
+// Digests of all lengths can be read, forget a key, and be written again.
+func TestDigestsForget(t *testing.T) {
+	every := []time.Duration{24 * time.Hour, 7 * 24 * time.Hour}
+	at := time.Date(2026, 3, 28, 5, 0, 0, 0, time.UTC)
+	of := func(keys ...string) []byte {
+		d := NewDigests(every, nil)
+		for _, k := range keys {
+			d.Note(Alarm{ID: k + ":1", Key: k, Kind: "novelty", Time: at, Score: 3}, "")
+		}
+		return d.AppendBinary(nil)
+	}
+	d := ReadDigests(&compact.Reader{B: of("a", "gone", "b")})
+	d.Forget(func(key string) bool { return key == "gone" })
+	if got, want := d.AppendBinary(nil), of("a", "b"); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -110,7 +110,7 @@ func (f *Fleet) sentence(e *Event, inc *incident, first Member) string {
 	}
 	fmt.Fprintf(&s, "%s of %s (%s)", keys, group, message.Count(e.Keys, "key", "keys"))
 	if e.NumMembers == 0 {
-		fmt.Fprintf(&s, " are left of the incident of %s; the others are in narrower ones.", clock(e.Start))
+		fmt.Fprintf(&s, " are left of the incident of %s; the others are in narrower ones, or forgotten.", clock(e.Start))
 		return s.String()
 	}
 	have := "have"

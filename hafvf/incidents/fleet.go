@@ -6,7 +6,9 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"time"
 )
@@ -223,11 +225,25 @@ func (f *Fleet) registered(r registration, assumed bool) *key {
 	return k
 }
 
-// Forget takes a key out of its groups: their number of keys, what they may alarm, and its own
-// alarms of late. A group goes with its last key, and what it has learned with it. Open incidents
-// keep the key as a member. A key that comes back is a new one.
+// Forget takes a key out, so that nothing in the fleet has its name any more: out of the number of
+// keys of its groups, what they may alarm, their alarms of late and those that wait, and the open
+// incidents. A group goes with its last key, and what it has learned with it. An incident that
+// loses its last member stays without one until its time has come: who was told that it opened has
+// to be told that it closed. What the alarms of the key have added to the hours of its groups
+// stays, and so does what repeats of them are recognised by. A key that comes back is a new one.
+//
+// Advance does not assign the alarms that waited.
 func (f *Fleet) Forget(name string) {
 	f.arrived.remove(func(r registration) bool { return r.name == name })
+	f.waiting.remove(func(a *alarm) bool {
+		if a.name == name {
+			delete(f.seen, identify(a.id, a.name, a.kind))
+		}
+		return a.name == name
+	})
+	for _, inc := range f.open {
+		inc.leave(name)
+	}
 	k := f.keys[name]
 	if k == nil {
 		return
@@ -362,6 +378,26 @@ func (f *Fleet) Next() (time.Time, bool) {
 
 // Keys is the number of keys that the fleet knows.
 func (f *Fleet) Keys() int { return len(f.keys) }
+
+// Names are the keys that Forget has something to take out of, sorted.
+func (f *Fleet) Names() []string {
+	all := map[string]bool{}
+	for name := range f.keys {
+		all[name] = true
+	}
+	for _, r := range f.arrived {
+		all[r.name] = true
+	}
+	for _, a := range f.waiting {
+		all[a.name] = true
+	}
+	for _, inc := range f.open {
+		for name := range inc.members {
+			all[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
 
 // heaped is a heap of what is before what.
 type heaped[T interface{ before(T) bool }] []T

@@ -400,6 +400,82 @@ func TestForget(t *testing.T) {
 	}
 }
 
+// A key that was forgotten has left no trace of its name, whatever it was in: a member of an open
+// incident, the first of one, a registration or an alarm that waits. Later events are as if its
+// alarms had ended. A key that nobody has met changes nothing.
+func TestForgetLeavesNoName(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		all := stream(t)
+		cut := begin
+		if len(all) > 0 {
+			cut = all[rapid.IntRange(0, len(all)-1).Draw(t, "cut")].Time
+		}
+		gone := rapid.SampledFrom(tree).Draw(t, "gone")
+		with, without := newFleet(t, incidents.Config{}), newFleet(t, incidents.Config{})
+		for _, f := range []*incidents.Fleet{with, without} {
+			register(f)
+			for _, a := range all {
+				if a.Time.Before(cut) || a.Key != gone {
+					f.Add(a)
+				}
+			}
+			f.Advance(cut.Add(-1))
+		}
+		with.Register(gone, cut.Add(week), time.Minute, week)
+		with.Add(incidents.Alarm{ID: "waits", Key: gone, Kind: "novelty", Time: cut.Add(time.Second)})
+		before, _ := with.AppendBinary(nil)
+		with.Forget("s0/r0/h0")
+		if b, _ := with.AppendBinary(nil); !bytes.Equal(b, before) {
+			t.Fatal("a key that nobody has met changes the fleet")
+		}
+		for _, f := range []*incidents.Fleet{with, without} {
+			f.Forget(gone)
+			if slices.Contains(f.Names(), gone) {
+				t.Fatal("it is among the names")
+			}
+		}
+		again(t, incidents.Config{}, with, without)
+		differ(t, "told", with.Advance(begin.Add(4000*time.Hour)), without.Advance(begin.Add(4000*time.Hour)))
+	})
+	// The codec shortens names by those before them: this one stands by itself.
+	f := newFleet(t, incidents.Config{})
+	keys := append([]string{"zzz-secret"}, tree[:9]...)
+	for _, k := range keys {
+		f.Register(k, begin, time.Minute, week)
+	}
+	f.Register("waiting-secret", begin.Add(week), time.Minute, week)
+	for i, k := range keys {
+		f.Add(incidents.Alarm{ID: "of " + k, Key: k, Time: begin.Add(time.Hour + time.Duration(i)*time.Second)})
+	}
+	f.Add(incidents.Alarm{ID: "later", Key: "waiting-secret", Time: begin.Add(3 * time.Hour)})
+	opened := f.Advance(begin.Add(61 * time.Minute)).Events
+	if len(opened) == 0 || opened[0].NumMembers < 2 {
+		t.Fatalf("no incident: %+v", opened)
+	}
+	b, _ := f.AppendBinary(nil)
+	if bytes.Count(b, []byte("secret")) < 5 {
+		t.Fatal("there is nothing to forget")
+	}
+	for _, k := range []string{"zzz-secret", "waiting-secret"} {
+		f.Forget(k)
+	}
+	if b, _ = f.AppendBinary(nil); bytes.Contains(b, []byte("secret")) {
+		t.Errorf("left: %q", b)
+	}
+	f, err := incidents.RestoreAny(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The incident of which all members go closes all the same.
+	for _, k := range keys {
+		f.Forget(k)
+	}
+	closed := f.Advance(begin.Add(week)).Events
+	if len(closed) != 1 || closed[0].State != incidents.Closed || closed[0].NumMembers != 0 || closed[0].ID != opened[0].ID || !strings.Contains(closed[0].Message, "0 keys") {
+		t.Errorf("closed: %+v", closed)
+	}
+}
+
 // A key whose alarm came first has a step of a minute until its registration comes. From then on
 // it is as if that had come in time.
 func TestRegistersLater(t *testing.T) {

@@ -27,6 +27,8 @@ type State struct {
 	Place string
 	// Err says why what is stored is not a state of the key, or is damaged.
 	Err error
+
+	stored []byte // what Open could not open
 }
 
 // FleetKey is the key of the state of all keys together, which transforms.Incidents has. It is not
@@ -47,8 +49,12 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // damaged.
 var errForeign = errors.New("another version of this program wrote it, or another program")
 
-// Seal returns the bytes that are stored for the state.
+// Seal returns the bytes that are stored for the state. Those that Open could not open it returns
+// as they were.
 func (s State) Seal() []byte {
+	if s.stored != nil {
+		return s.stored
+	}
 	b := make([]byte, 0, len(magic)+1+2*binary.MaxVarintLen32+len(s.Key)+len(s.Settings)+len(s.Bytes)+crc32.Size)
 	b = append(append(b, magic...), version)
 	for _, text := range []string{s.Key, s.Settings} {
@@ -62,7 +68,9 @@ func (s State) Seal() []byte {
 // of the state says why.
 func Open(key string, b []byte) State {
 	s := State{Key: key}
-	s.Bytes, s.Settings, s.Err = open(key, b)
+	if s.Bytes, s.Settings, s.Err = open(key, b); s.Err != nil {
+		s.stored = b
+	}
 	return s
 }
 

@@ -35,7 +35,7 @@ func TestSeal(t *testing.T) {
 
 func TestOpenUnsealed(t *testing.T) {
 	for _, b := range []string{"", "\x00\x01", "\xff", "state"} {
-		if got := Open("k", []byte(b)); got.Err == nil || got.Bytes != nil || !strings.Contains(got.Err.Error(), "no seal") {
+		if got := Open("k", []byte(b)); got.Err == nil || got.Bytes != nil || string(got.Seal()) != b || !strings.Contains(got.Err.Error(), "no seal") {
 			t.Errorf("%q: %+v", b, got)
 		}
 	}

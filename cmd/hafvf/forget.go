@@ -1,0 +1,89 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"hafvf/internal/message"
+	"hafvf/internal/states"
+	"hafvf/pipeline"
+	"hafvf/pipeline/config"
+)
+
+// namedKeys is how many keys that were forgotten are named.
+const namedKeys = 10
+
+func forgetCommand() *cobra.Command {
+	var set, keys []string
+	cmd := &cobra.Command{
+		Use:   "forget WHERE --key KEY",
+		Short: "Remove the states of keys from what is stored between runs",
+		Long: `Forget removes all that is known of a key: its state, what waits of it, and its part in
+what is usual of the alarms of all keys. WHERE is a file of states, or a config whose
+runs have a changelog or a file of states. A key that comes back begins at n = 1. All
+other keys go on as before.
+
+KEY may be a pattern, in which * stands for any characters and ? for one. --key may be
+given several times.
+
+Stop the run first: forget refuses states that a run has, and does not disturb that
+run. A job on Flink keeps its states itself: have it forget a key with
+source.kafka.tombstones: forget, and a record of the key without a value.
+
+Exit: 0 fine, 1 no key matches, a run has the states, or they cannot be written, 2 the
+config is wrong, or WHERE is a savepoint.`,
+		Example: `  hafvf states forget pump.yaml --key pump-7
+  hafvf states forget pump.states --key 'hall-2/*' --key pump-7`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if slices.Contains(keys, "") {
+				return usageError{errors.New("--key is empty: name a key, or give '*' for all")}
+			}
+			forgotten, err := forget(cmd, args[0], keys, set)
+			if err != nil {
+				return err
+			}
+			if len(forgotten.Keys) <= namedKeys {
+				for _, key := range forgotten.Keys {
+					fmt.Fprintln(cmd.ErrOrStderr(), "forgot", message.Printable(key))
+				}
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), forgotten)
+			return err
+		},
+	}
+	addSet(cmd, &set)
+	cmd.Flags().StringArrayVar(&keys, "key", nil, "forget this `key`, or the keys that this pattern matches; may be given several times")
+	cmd.MarkFlagRequired("key")
+	return cmd
+}
+
+// onFlink says how a job on Flink forgets a key.
+const onFlink = "set source.kafka.tombstones: forget, and write a record of the key with a null value to the topic"
+
+func forget(cmd *cobra.Command, where string, keys, set []string) (f pipeline.Forgotten, err error) {
+	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	switch {
+	case states.IsFile(where):
+		return pipeline.ForgetKeysIn(where, keys, log)
+	case pipeline.HasStates(where):
+		return f, usageError{fmt.Errorf("%s is a savepoint, which only a job on Flink changes: %s", where, onFlink)}
+	}
+	_, graph, err := load(where, set)
+	if err != nil {
+		return f, err
+	}
+	if graph.Runner.Name == config.Flink {
+		return f, usageError{fmt.Errorf("%s: on Flink the job keeps the states: %s", where, onFlink)}
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return pipeline.ForgetKeys(ctx, graph, keys, log)
+}

@@ -1,0 +1,163 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+
+	"hafvf/connectors/kafkaio"
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/message"
+	"hafvf/internal/states"
+	"hafvf/transforms"
+)
+
+// A Forgotten says which keys were forgotten.
+type Forgotten struct {
+	Keys  []string // sorted
+	Of    int      // the keys that there were
+	Where string   // their place
+}
+
+func (f Forgotten) String() string {
+	return fmt.Sprintf("forgot %s of %d in %s", message.Count(len(f.Keys), "key", "keys"), f.Of, f.Where)
+}
+
+// ForgetKeys takes all keys that one of the patterns matches out of the states that the graph's
+// runs begin with: those of the changelog, or else of the file of states. A pattern is a key, or one
+// of keyed.Rule. Nothing is changed if no key matches, or while a run has the states: the error says
+// which one.
+func ForgetKeys(ctx context.Context, g *Graph, patterns []string, log *slog.Logger) (Forgotten, error) {
+	if _, ok := g.transform.(filtering); !ok {
+		return Forgotten{}, errSmoothing
+	}
+	t, topics := g.source.(topicSource)
+	switch {
+	case topics && t.Changelog != "":
+		return forgetInChangelog(ctx, t, patterns, log)
+	case g.states != "":
+		return ForgetKeysIn(g.states, patterns, log)
+	}
+	return Forgotten{}, errNoStates
+}
+
+// ForgetKeysIn is ForgetKeys for the states in a file.
+func ForgetKeysIn(path string, patterns []string, log *slog.Logger) (f Forgotten, err error) {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return f, errNoStateFile(path)
+	}
+	unlock, err := lockStates(path, "wait for its end, or stop it", log)
+	if err != nil {
+		return f, err
+	}
+	defer unlock()
+	all, source, err := states.ReadFile(path)
+	if err != nil {
+		return f, fmt.Errorf("state: %w", err)
+	}
+	f, changed, err := without(all, path, patterns)
+	if err != nil {
+		return f, err
+	}
+	file, err := states.PrepareFile(path, source, func(yield func(states.State) bool) {
+		for _, s := range all {
+			now, is := changed[s.Key]
+			switch {
+			case !is:
+				now = &s
+			case now == nil:
+				continue
+			}
+			if !yield(*now) {
+				return
+			}
+		}
+	})
+	if err == nil {
+		err = file.Commit()
+	}
+	if err != nil {
+		return f, fmt.Errorf("state: %s cannot be written: %w", path, message.Cause(err))
+	}
+	return f, nil
+}
+
+func forgetInChangelog(ctx context.Context, t topicSource, patterns []string, log *slog.Logger) (f Forgotten, err error) {
+	var to clients
+	defer to.close()
+	err = kafkaio.Amend(ctx, to.of(t.Cluster), t.Changelog, log, func(stored []kafkaio.Stored) (map[string][]byte, error) {
+		var changed map[string]*states.State
+		if f, changed, err = without(openStored(stored), "the changelog "+t.Changelog, patterns); err != nil {
+			return nil, err
+		}
+		sealed := map[string][]byte{}
+		for key, s := range changed {
+			if sealed[key] = nil; s != nil {
+				sealed[key] = s.Seal()
+			}
+		}
+		return sealed, nil
+	})
+	return f, advised(err)
+}
+
+// without returns which states there are in place of others, by key, when the keys that match are
+// forgotten; nil is none. Among them is that of the fleet, which knows keys too.
+func without(all []states.State, where string, patterns []string) (f Forgotten, changed map[string]*states.State, err error) {
+	matches := func(key string) bool {
+		return key != states.FleetKey && slices.ContainsFunc(patterns, func(p string) bool {
+			return p == key || keyed.Rule{Match: p}.Matches(key) // a key may have a bracket
+		})
+	}
+	changed, gone := map[string]*states.State{}, map[string]bool{}
+	for _, s := range all {
+		if s.Key != states.FleetKey {
+			f.Of++
+		}
+		if matches(s.Key) {
+			changed[s.Key], gone[s.Key] = nil, true
+		}
+	}
+	for _, s := range all {
+		if s.Key != states.FleetKey {
+			continue
+		}
+		var names map[string]bool
+		if err = s.Err; err == nil {
+			s.Bytes, names, err = transforms.ForgetInFleet(s.Bytes, matches)
+		}
+		if err != nil {
+			return f, nil, fmt.Errorf("what %s has of the alarms of all keys cannot be read, and nothing was changed: %w; a run begins it anew: start one, stop it, and try again", where, err)
+		}
+		for name := range names { // also of a key whose state is gone
+			if !gone[name] {
+				gone[name] = true
+				f.Of++
+			}
+		}
+		if len(names) > 0 {
+			changed[s.Key] = &s
+		}
+	}
+	if len(gone) == 0 {
+		return f, nil, noMatch(patterns, where)
+	}
+	f.Keys, f.Where = slices.Sorted(maps.Keys(gone)), where
+	return f, changed, nil
+}
+
+func noMatch(patterns []string, where string) error {
+	quoted := make([]string, len(patterns))
+	for i, p := range patterns {
+		quoted[i] = message.Quote(p)
+	}
+	if len(quoted) == 1 {
+		return fmt.Errorf("no key matches %s in %s", quoted[0], where)
+	}
+	return fmt.Errorf("no key matches one of %s in %s", message.List(quoted), where)
+}
