@@ -56,9 +56,9 @@ func ForgetKeysIn(path string, patterns []string, log *slog.Logger) (f Forgotten
 		return f, err
 	}
 	defer unlock()
-	all, source, err := states.ReadFile(path)
+	all, source, err := readStateFile(path)
 	if err != nil {
-		return f, fmt.Errorf("state: %w", err)
+		return f, err
 	}
 	f, changed, err := without(all, path, patterns)
 	if err != nil {

@@ -105,7 +105,7 @@ func TestForgetKeysOfFile(t *testing.T) {
 		return withoutID(byKey(t, out))
 	}
 	stored := func(state string) (all map[string]string, source []byte) {
-		in, source, err := states.ReadFile(filepath.Join(dir, state))
+		in, source, err := readStateFile(filepath.Join(dir, state))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +198,7 @@ func TestForgetKeysBesideADamagedState(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "states.bin")
 	text := "model: {family: normal}\nstate: " + path + "\nsource: {jsonl: {path: " + write(t, "in.jsonl", observations(100, 3)...) + "}}\n"
 	runConfig(t, text)
-	all, source, err := states.ReadFile(path)
+	all, source, err := readStateFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func TestForgetKeysBesideADamagedState(t *testing.T) {
 	if _, err := ForgetKeysIn(path, []string{all[0].Key}, quiet); err != nil {
 		t.Fatal(err)
 	}
-	left, _, err := states.ReadFile(path)
+	left, _, err := readStateFile(path)
 	if err != nil || len(left) != 2 || !bytes.Equal(left[0].Seal(), damaged) || left[0].Err == nil || !bytes.Equal(left[1].Seal(), all[2].Seal()) {
 		t.Errorf("%v, %+v", err, left)
 	}

@@ -81,20 +81,20 @@ func statesIn(path string) ([]states.State, error) {
 	if savepoint.Is(path) {
 		return savepointStates(path)
 	}
-	return readStateFile(path)
+	all, _, err := readStateFile(path)
+	return all, err
 }
 
-// readStateFile reads the states in a file of them.
-func readStateFile(path string) ([]states.State, error) {
-	var all []states.State
-	_, err := states.ReadFile(path, func(s states.State) bool {
+// readStateFile reads the states in a file of them, and how far the source of its run was read.
+func readStateFile(path string) (all []states.State, source []byte, err error) {
+	source, err = states.ReadFile(path, func(s states.State) bool {
 		all = append(all, s)
 		return true
 	})
 	if err != nil {
-		return nil, fmt.Errorf("state: %w", err)
+		return nil, nil, fmt.Errorf("state: %w", err)
 	}
-	return all, nil
+	return all, source, nil
 }
 
 // savepointStates returns the states of filters in a savepoint, by key.
@@ -240,7 +240,7 @@ func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (a
 		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 			return nil, "", errNoStateFile(file)
 		}
-		all, err = readStateFile(file)
+		all, _, err = readStateFile(file)
 	case g.Runner.Name == config.Flink:
 		err = errors.New("on Flink the job keeps the states: name a savepoint of it, as hafvf stop --savepoint writes one")
 	default:
