@@ -93,7 +93,7 @@ func (fn *node) expire(tp timers.Provider, c *opened, now time.Time) error {
 	for part := range slices.Chunk(due, batchBlocks) {
 		var unopened, active []*held
 		for _, key := range part {
-			e, known := c.hold(key)
+			e, known := fn.hold(c, key)
 			if !known {
 				unopened = append(unopened, e)
 			}

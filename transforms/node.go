@@ -39,6 +39,7 @@ type node struct {
 	workers  []*worker            // one per goroutine
 	carry    carrying
 	account  *account.Run
+	free     []*held // of bundles before
 	bundle
 }
 
@@ -161,25 +162,36 @@ func (fn *node) start(out outlet) {
 	fn.carry.outcomes = nil
 }
 
-// take takes a block into the queue.
+// take takes the blocks of an element into the queue. Without one the cell is called.
 func (fn *node) take(sp state.Provider, tp timers.Provider, cell string, packed []byte) error {
-	r := &compact.Reader{B: packed}
-	a := arrival{cell: cell, key: r.Text(), state: sp}
-	times := wait{r.Time(), r.Time()}
-	if a.block = r.B; r.Bad {
-		return compact.ErrCut
-	}
-	if len(a.block) == 0 { // the cell is called, and no key of it
-		if err := fn.read([]arrival{a}); err != nil {
+	if len(packed) == 0 {
+		if err := fn.read([]arrival{{cell: cell, state: sp}}); err != nil {
 			return err
 		}
 		fn.resume(tp, fn.cells[cell])
 		return nil
 	}
-	fn.queue = append(fn.queue, a)
 	if fn.cfg.AtEnd {
 		fn.awaitEnd(tp)
 	}
+	for r := (&compact.Reader{B: packed}); len(r.B) > 0; {
+		key, times := r.Text(), wait{r.Time(), r.Time()}
+		size := r.Count(1)
+		if r.Bad {
+			return compact.ErrCut
+		}
+		if err := fn.enqueue(tp, arrival{cell, key, r.B[:size:size], sp}, times); err != nil {
+			return err
+		}
+		r.B = r.B[size:]
+	}
+	return nil
+}
+
+// enqueue takes a block of those times into the queue.
+func (fn *node) enqueue(tp timers.Provider, a arrival, times wait) error {
+	cell := a.cell
+	fn.queue = append(fn.queue, a)
 	if fn.expires() && !times.first.IsZero() {
 		fn.awaitExpiry(tp, cell, times.first)
 	}
@@ -212,7 +224,7 @@ func (fn *node) drain() error {
 	}
 	var unopened, active []*held
 	for _, a := range fn.queue {
-		e, known := fn.cells[a.cell].hold(a.key)
+		e, known := fn.hold(fn.cells[a.cell], a.key)
 		if !known {
 			unopened = append(unopened, e)
 		}
@@ -237,11 +249,16 @@ func (fn *node) drain() error {
 }
 
 // hold returns the entity of the key, and whether the bundle had it already.
-func (c *opened) hold(key string) (e *held, known bool) {
+func (fn *node) hold(c *opened, key string) (e *held, known bool) {
 	if e = c.keys[key]; e != nil {
 		return e, true
 	}
-	e = &held{key: key, state: c.Entity(key)}
+	if n := len(fn.free); n > 0 {
+		e, fn.free = fn.free[n-1], fn.free[:n-1]
+	} else {
+		e = &held{}
+	}
+	e.key, e.state = key, c.Entity(key)
 	e.found = e.state != nil
 	e.met = e.found && c.Met(key)
 	c.keys[key] = e
@@ -638,7 +655,7 @@ func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, 
 	}
 	var unopened, active []*held
 	for _, key := range slices.Sorted(maps.Keys(due)) { // the output has one order
-		e, known := c.hold(key)
+		e, known := fn.hold(c, key)
 		if !known {
 			unopened = append(unopened, e)
 		}
@@ -725,7 +742,7 @@ func (fn *node) finish(ctx context.Context) error {
 		if size := len(e.state); e.forgot {
 			e.state = nil
 		} else {
-			e.state, _ = e.AppendBinary(make([]byte, 0, size+256)) // it grows little
+			e.state, _ = e.AppendBinary(make([]byte, 0, size+64)) // it grows little
 		}
 		s := account.KeyState{Key: e.key, State: e.state}
 		for _, p := range e.Places() {
@@ -745,6 +762,10 @@ func (fn *node) finish(ctx context.Context) error {
 		fn.account.Report(fn.report)
 		fn.carry.report(ctx)
 	}
+	for _, e := range all {
+		*e = held{estimates: e.estimates[:0], rejected: e.rejected[:0]}
+	}
+	fn.free = append(fn.free, all...)
 	fn.bundle = bundle{queue: fn.queue}
 	return err
 }

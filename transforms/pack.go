@@ -2,6 +2,8 @@ package transforms
 
 import (
 	"context"
+	"encoding/binary"
+	"slices"
 	"strings"
 	"time"
 
@@ -130,32 +132,62 @@ func (p *packer) add(at mtime.Time, key string, o *keyed.Observation, emit func(
 	return nil
 }
 
-// flush emits the blocks.
+// togetherBlocks is the number of blocks of a cell that are one element: each element costs the
+// runner several microseconds, and a bundle of them has all their states in memory.
+const togetherBlocks = 8
+
+// flush emits the blocks, those of a cell together.
 func (p *packer) flush(emit func(beam.EventTime, string, []byte)) {
+	type element struct {
+		at     mtime.Time
+		blocks int
+		bytes  []byte
+	}
+	var order []string
+	open := map[string]*element{} // by cell
 	for i := range p.blocks {
 		b := &p.blocks[i]
 		if p.cfg.Order == keyed.Arrival {
 			b.at = mtime.ZeroTimestamp // a runner may sort by event time
 		}
-		out := beginBlock(b.key, b.times, b.size)
+		cell := states.CellName(b.key, p.cfg.Cells)
+		e := open[cell]
+		switch {
+		case e == nil:
+			e = &element{at: b.at}
+			open[cell] = e
+			order = append(order, cell)
+		case e.blocks == 0 || b.at < e.at: // it begins, or is earlier
+			e.at = b.at
+		}
+		e.bytes = beginBlock(e.bytes, b.key, b.times, b.size)
 		for j := b.first; ; j = p.extents[j].next {
-			out = append(out, p.data[p.extents[j].from:p.extents[j].end]...)
+			e.bytes = append(e.bytes, p.data[p.extents[j].from:p.extents[j].end]...)
 			if j == b.last {
 				break
 			}
 		}
-		emit(b.at, states.CellName(b.key, p.cfg.Cells), out)
+		if e.blocks++; e.blocks == togetherBlocks {
+			emit(e.at, cell, e.bytes)
+			*e = element{}
+		}
+	}
+	for _, cell := range order {
+		if e := open[cell]; e.blocks > 0 {
+			emit(e.at, cell, e.bytes)
+		}
 	}
 	p.reset()
 }
 
-// beginBlock returns a block of the key, of those times, with room for observations of so
-// many bytes.
-func beginBlock(key string, times wait, size int) []byte {
-	const header = 48 // bytes at most, but for the key
-	b := compact.AppendString(make([]byte, 0, header+len(key)+size), key)
+// beginBlock appends the beginning of a block of the key, of those times, whose observations take
+// so many bytes. They follow, and then the next block of the cell.
+func beginBlock(to []byte, key string, times wait, size int) []byte {
+	const header = 64 // bytes at most, but for the key
+	b := compact.AppendString(slices.Grow(to, header+len(key)+size), key)
 	b = compact.AppendTime(b, times.first)
-	return compact.AppendTime(b, times.last)
+	b = compact.AppendTime(b, times.last)
+	return binary.AppendUvarint(b, uint64(size))
 }
 
 // callCells has every cell read, and so carried over, those too of which no key has a
@@ -166,7 +198,7 @@ func (p *packer) callCells(emit func(beam.EventTime, string, []byte)) {
 	}
 	p.called = true
 	for _, cell := range p.cfg.Cells {
-		emit(mtime.ZeroTimestamp, cell, beginBlock("", wait{}, 0))
+		emit(mtime.ZeroTimestamp, cell, nil)
 	}
 }
 

@@ -129,7 +129,7 @@ func (fn *resumeFn) ProcessElement(ctx context.Context, _ []byte, emit func(beam
 	_, cfg, err := parseEstimator(fn.Config)
 	for _, name := range cfg.Cells {
 		if m.Cell(name).Len() > 0 {
-			emit(mtime.ZeroTimestamp, name, beginBlock("", wait{}, 0))
+			emit(mtime.ZeroTimestamp, name, nil)
 		}
 	}
 	return err

@@ -1,7 +1,6 @@
 package states
 
 import (
-	"cmp"
 	"encoding/binary"
 	"hash/maphash"
 	"iter"
@@ -14,11 +13,15 @@ import (
 // pointers holds keys and entities one behind the other, and a hash table of 4-byte places finds
 // them. The zero value has none.
 type entries struct {
-	data  []byte   // key and entity, each behind its length
+	data  []byte   // see entry
 	table []uint32 // place of an entry in data, plus 1; 0 is free. Collisions go on at the next slot. See unmet
 	n     int      // entries that are found
-	live  int      // bytes of these
+	live  int      // bytes of these in data
 }
+
+// An entity has room to grow by less than this many bytes where it is: most of its counts and
+// times take another byte now and then.
+const roomy = 16
 
 // hashed is the seed of the hash. The hash of the place of a state is another one: see CellName.
 var hashed = maphash.MakeSeed()
@@ -36,7 +39,7 @@ const (
 // Len is the number of entities.
 func (e *entries) Len() int { return e.n }
 
-// Live is the number of bytes of the entities, with their keys.
+// Live is about the number of bytes of the entities, with their keys.
 func (e *entries) Live() int { return e.live }
 
 // Size is about what the entities take in memory.
@@ -77,15 +80,15 @@ func (e *entries) Put(key string, b []byte) {
 		e.remove(key)
 		return
 	}
-	size := entrySize(key, b)
 	if 4*(e.n+1) > 3*len(e.table) {
 		e.rehash(max(leastTable, 2*len(e.table)))
 	}
 	slot, at := e.find(key)
 	if at > 0 {
 		_, was, end := e.entry(at - 1)
-		if len(was) == len(b) {
-			copy(was, b)
+		if free := cap(was) - len(b); free >= 0 && free < 2*roomy {
+			e.data[end-cap(was)-1] = byte(free)
+			copy(was[:len(b)], b)
 			e.table[slot] = uint32(at)
 			return
 		}
@@ -93,16 +96,18 @@ func (e *entries) Put(key string, b []byte) {
 		e.n--
 		e.table[slot] = 0 // the entry is written again, at this slot
 	}
-	if len(e.data)+size > cap(e.data) {
+	before := len(e.data)
+	if size := entrySize(key, b); before+size > cap(e.data) {
 		e.makeRoom(size)
+		before = len(e.data)
 	}
-	if len(e.data)+size >= unmet-1 {
+	e.data = appendRoomy(e.data, key, b)
+	if len(e.data) >= unmet-1 {
 		panic("states: the keys that share a state have more than 2 GB: share fewer keys")
 	}
-	e.table[slot] = uint32(len(e.data) + 1)
-	e.data = appendEntry(e.data, key, b)
+	e.table[slot] = uint32(before + 1)
 	e.n++
-	e.live += size
+	e.live += len(e.data) - before
 }
 
 // Met reports whether the key's entity was put in this run, or is none.
@@ -164,7 +169,9 @@ func (e *entries) find(key string) (slot, at int) {
 	}
 }
 
-// entry is that at a place of the data, which ends before end.
+// entry is that at a place of the data, which ends before end: the key and the room for the entity,
+// each behind its length. The first byte of the room says how much of its end is free. The capacity
+// of b is the rest of the room.
 func (e *entries) entry(at int) (key, b []byte, end int) {
 	n, size := binary.Uvarint(e.data[at:])
 	at += size
@@ -173,7 +180,16 @@ func (e *entries) entry(at int) (key, b []byte, end int) {
 	n, size = binary.Uvarint(e.data[at:])
 	at += size
 	end = at + int(n)
-	return key, e.data[at:end:end], end
+	return key, e.data[at+1 : end-int(e.data[at]) : end], end
+}
+
+// appendRoomy appends an entry as it is in memory.
+func appendRoomy(to []byte, key string, b []byte) []byte {
+	free := (roomy - len(b)%roomy) % roomy
+	to = compact.AppendString(to, key)
+	to = append(binary.AppendUvarint(to, uint64(1+len(b)+free)), byte(free))
+	to = append(to, b...)
+	return append(to, make([]byte, free)...)
 }
 
 // rehash makes the table one of that size.
@@ -203,33 +219,22 @@ func (e *entries) place(at uint32) {
 func (e *entries) makeRoom(bytes int) {
 	need := e.live + bytes
 	data := make([]byte, 0, max(leastData, need+need/slack))
-	for _, at := range e.places() {
-		_, _, end := e.entry(int(e.table[at]&^unmet) - 1)
-		from := e.table[at]&^unmet - 1
-		e.table[at] = uint32(len(data)+1) | e.table[at]&unmet
+	for slot, at := range e.table {
+		if at == 0 {
+			continue
+		}
+		from := int(at&^unmet) - 1
+		_, _, end := e.entry(from)
+		e.table[slot] = uint32(len(data)+1) | at&unmet
 		data = append(data, e.data[from:end]...)
 	}
 	e.data = data
 }
 
-// places are the slots of all entries, in the order in which these are in the data.
-func (e *entries) places() []uint32 {
-	slots := make([]uint32, 0, e.n)
-	for slot, at := range e.table {
-		if at > 0 {
-			slots = append(slots, uint32(slot))
-		}
-	}
-	slices.SortFunc(slots, func(a, b uint32) int { return cmp.Compare(e.table[a]&^unmet, e.table[b]&^unmet) })
-	return slots
-}
-
-// appendAll appends all entries, in the order in which they are in the data.
+// appendAll appends all entries as they are stored.
 func (e *entries) appendAll(to []byte) []byte {
-	for _, slot := range e.places() {
-		at := int(e.table[slot]&^unmet) - 1
-		_, _, end := e.entry(at)
-		to = append(to, e.data[at:end]...)
+	for key, b := range e.All() {
+		to = appendEntry(to, key, b)
 	}
 	return to
 }
@@ -251,20 +256,14 @@ func (e *entries) load(b []byte) error {
 	return nil
 }
 
-// appendEntry appends an entry. The format is that of stored cells.
+// appendEntry appends an entry as it is stored: key and entity, each behind its length.
 func appendEntry(to []byte, key string, b []byte) []byte {
 	to = compact.AppendString(to, key)
 	to = binary.AppendUvarint(to, uint64(len(b)))
 	return append(to, b...)
 }
 
+// entrySize is at least what appendRoomy appends.
 func entrySize(key string, b []byte) int {
-	return uvarintSize(len(key)) + len(key) + uvarintSize(len(b)) + len(b)
-}
-
-func uvarintSize(n int) (size int) {
-	for size = 1; n >= 0x80; n >>= 7 {
-		size++
-	}
-	return size
+	return binary.MaxVarintLen32 + len(key) + binary.MaxVarintLen32 + 1 + len(b) + roomy
 }

@@ -21,7 +21,7 @@ const maxQueued = 64 << 20
 
 // maxKeyed is the number of elements that a function with states takes in one bundle. Such a
 // function may hold every state that a bundle touches until it ends.
-const maxKeyed = 2048
+const maxKeyed = 256
 
 // An engine is a run. Its stages run in bundles, each on a goroutine. All else happens
 // under one lock, whenever a bundle ends or a time has come.
