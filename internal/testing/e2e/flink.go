@@ -56,13 +56,15 @@ func (s *Site) StartWorker(i int) {
 }
 
 // Config writes a config of a job, named as its topics; settings of the source and
-// the runner are added, and more at its end. Its keys do not expire: the observations are old,
-// and the watermark follows the clock.
+// the runner are added, and more at its end. Keys do not expire unless more
+// says when: the observations are old, and the watermark follows the clock.
 func (s *Site) Config(t testing.TB, job, source, runner, more string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), job+".yaml")
+	if !strings.Contains(more, "expire") {
+		more += "expire: never\n"
+	}
 	text := fmt.Sprintf(`model: {family: normal}
-expire: never
 source: {kafka: {brokers: ["%s"], topics: [%[3]s-in]%[2]s}}
 sink: {kafka: {topic: %[3]s-out}}
 dead_letter: {kafka: {topic: %[3]s-rejected}}

@@ -330,30 +330,35 @@ func (s *site) listed(t *testing.T, savepoint, topic string) {
 
 // lateness: records that are out of order wait for their turn, in states and timers
 // that outlast a worker, until the watermark passes, which no idle partition holds
-// back.
+// back. Meanwhile keys expire. At last all have, by the clock, and no state is left.
 func (s *site) lateness(t *testing.T) {
-	const more = "lateness: 1m\n"
-	records := e2e.Observations("late-in", 20_000, 300, 17)
+	const more = "lateness: 1m\nexpire: 15m\n"
+	records := e2e.Observations("late-in", 100_000, 300, 17)
 	rng := rand.New(rand.NewPCG(17, 2))
 	for part := range slices.Chunk(records, 40) { // 40 seconds
 		rng.Shuffle(len(part), func(i, j int) { part[i], part[j] = part[j], part[i] })
 	}
 	s.Broker.CreateTopic(t, "late-in", 8, nil)
-	cfg := s.Config(t, "late", "", ", parallelism: 2", more)
+	s.Broker.Produce(t, records...) // at once: partitions that pause follow the clock
+	cfg := s.Config(t, "late", "", ", parallelism: 2, cells: 16", more)
 	d := program.Start(t, nil, "run", cfg)
 	s.Leaves(t, cfg)
-	d.Eventually(t, "the job runs", func() bool { return strings.Contains(d.Log(), "the job runs") })
-	fed := e2e.Feed(t, s.Broker, records, 5*time.Second)
 	// Before the first checkpoint a worker that ends is the job's end, and if it ends before it
 	// connects, the TaskManager waits for it for ever.
-	s.Await(t, d, "late", "a checkpoint is complete", func(is flink.Status) bool { return is.Completed > 0 })
+	s.Await(t, d, "late", "a checkpoint is complete", func(is flink.Status) bool { return is.State == "RUNNING" && is.Completed > 0 })
 	s.Workers[0].Kill()
 	s.StartWorker(0)
-	if err := <-fed; err != nil {
-		t.Fatal(err)
-	}
 	s.complete(t, d, "late", more)
-	s.Halt(t, cfg, d)
+	completed := s.Status(t, "late").Completed
+	s.Await(t, d, "late", "the watermark follows the clock", func(is flink.Status) bool { return is.Completed >= completed+10 })
+	code, savepoint, stderr := program.Run(t, "", "", "stop", "--savepoint", cfg)
+	if code != 0 {
+		t.Fatal(stderr)
+	}
+	d.Ends(t, 0)
+	if code, left, stderr := program.Run(t, "", "", "states", strings.TrimSpace(savepoint)); code != 0 || left != "" {
+		t.Errorf("exit %d, states are left: %.500s %s", code, left, stderr)
+	}
 }
 
 // aggregates closes intervals in which events of a key come from any partition and out of order,
