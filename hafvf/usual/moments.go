@@ -116,7 +116,9 @@ func (m *moments) len() int { return m.columns + 2*len(m.others) }
 
 // expand writes A to a.
 func (m *moments) expand(a, sums []float64) {
-	for k, e := range m.entries {
+	a = a[:len(m.entries)]
+	for k := range a {
+		e := &m.entries[k]
 		a[k] = .5 * (sums[e.i] + e.sign*sums[e.j])
 	}
 }
@@ -124,15 +126,17 @@ func (m *moments) expand(a, sums []float64) {
 // add adds an observation of the regressors u.
 func (m *moments) add(sums, u []float64) {
 	sums[0]++
-	q := quantumOf(sums[0])
-	for i := 1; i < m.columns; i++ {
-		sums[i] = multiple(sums[i]+u[i], q)
+	// A sum with it has no bits below the quantum, if the moment is less than 2⁵¹ quanta.
+	large := 3 << 51 * quantumOf(sums[0])
+	own, rest := sums[:m.columns], sums[m.columns:]
+	for i := 1; i < len(own); i++ {
+		own[i] = (own[i] + u[i] + large) - large
 	}
-	rest := sums[m.columns:]
-	for _, a := range m.others {
+	for i := range m.others {
+		a := &m.others[i]
 		cosA, sinA, cosB, sinB := u[a.cosA], u[a.sinA], u[a.cosB], a.sign*u[a.sinB]
-		rest[0] = multiple(rest[0]+float64(cosA*cosB)-float64(sinA*sinB), q)
-		rest[1] = multiple(rest[1]+float64(sinA*cosB)+float64(cosA*sinB), q)
+		rest[0] = (rest[0] + (float64(cosA*cosB) - float64(sinA*sinB)) + large) - large
+		rest[1] = (rest[1] + (float64(sinA*cosB) + float64(cosA*sinB)) + large) - large
 		rest = rest[2:]
 	}
 }
@@ -143,10 +147,4 @@ const momentBits = 48 // of a stored moment
 func quantumOf(n float64) float64 {
 	_, e := math.Frexp(n)
 	return math.Ldexp(1, e-momentBits+2)
-}
-
-// multiple is the multiple of q, a power of two, that is next to x, which is less than 2⁵¹q.
-func multiple(x, q float64) float64 {
-	big := 3 << 51 * q
-	return (x + big) - big
 }

@@ -129,7 +129,6 @@ type Profile struct {
 	steps      []ViewStep
 	expects    int       // the view that says what is usual: level, or season if there is one
 	mean, sd   []float64 // what it expects
-	packed     []float64 // scratch of Append and Decode
 }
 
 // A ViewStep is the outcome of one step for one view.

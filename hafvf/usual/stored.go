@@ -37,12 +37,13 @@ func (p *Profile) surprises(s State) []float64 {
 	return s[p.moments.len()+1:][:p.views*viewLen+tailLen]
 }
 
-// Append appends the encoded state to b.
+// Append appends the encoded state to b. It may be called while an Update goes on of another state.
 func (p *Profile) Append(b []byte, s State) []byte {
 	sums := p.sums(s)
-	p.packed = append(p.packed[:0], sums[0])
-	p.exact(s, func(v []float64) { p.packed = append(p.packed, v...) })
-	b = compact.AppendPacked(b, p.packed)
+	var stack [64]float64
+	exact := append(stack[:0], sums[0])
+	p.exact(s, func(v []float64) { exact = append(exact, v...) })
+	b = compact.AppendPacked(b, exact)
 	// Eight bytes are written at a time, of which the next number overwrites some.
 	at := len(b)
 	end := at + p.storedLen(s)
@@ -66,14 +67,15 @@ func (p *Profile) Decode(b []byte) (State, error) {
 	s := p.NewState()
 	n := 1
 	p.exact(s, func(v []float64) { n += len(v) })
-	p.packed = slices.Grow(p.packed[:0], n)[:n]
+	var stack [64]float64
+	exact := slices.Grow(stack[:0], n)[:n]
 	r := compact.Reader{B: b}
-	if r.Packed(p.packed); r.Bad || len(r.B) != p.storedLen(s) {
+	if r.Packed(exact); r.Bad || len(r.B) != p.storedLen(s) {
 		return nil, errCorrupt
 	}
 	sums := p.sums(s)
-	sums[0] = p.packed[0]
-	rest := p.packed[1:]
+	sums[0] = exact[0]
+	rest := exact[1:]
 	p.exact(s, func(v []float64) { rest = rest[copy(v, rest):] })
 	// Eight bytes are read at a time, of which the first belong to what is before.
 	at := len(b) - len(r.B)

@@ -1,6 +1,7 @@
 package usual
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -32,4 +33,28 @@ func TestProfileIsStored(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A state can be stored while another one is updated, as runners do with the keys of a bundle.
+func TestProfileIsStoredBesideUpdates(t *testing.T) {
+	times, ys, p, s := profileOfPairs(5, 400)
+	for i, y := range ys[:200] {
+		p.Update(s, anyPace, times[i], y)
+	}
+	want, other := p.Append(nil, s), p.NewState()
+	done := make(chan bool)
+	go func() {
+		defer close(done)
+		for i, y := range ys {
+			p.Update(other, anyPace, times[i], y)
+			p.Append(nil, other)
+		}
+	}()
+	for range 400 {
+		if !bytes.Equal(p.Append(nil, s), want) {
+			t.Error("it is stored otherwise")
+			break
+		}
+	}
+	<-done
 }

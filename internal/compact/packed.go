@@ -23,7 +23,7 @@ const (
 // AppendPacked appends floats whose number the reader knows. Zeros take little space, and so do
 // small whole numbers and floats that the last ones were equal to.
 func AppendPacked(b []byte, v []float64) []byte {
-	var at [recent]uint16 // where floats were, plus one, by a hash
+	var at [recent]uint16 // where floats are, by a hash; the first one where there is none yet
 	from := 0             // of the floats that are not written yet
 	for i := 0; i < len(v); i++ {
 		f := v[i]
@@ -31,11 +31,11 @@ func AppendPacked(b []byte, v []float64) []byte {
 		n, run := 1, uint64(0)
 		if bits<<31 != 0 { // not zero, nor a small whole number
 			slot := &at[bits*0x9e3779b97f4a7c15>>57]
-			if k := int(*slot); k > 0 && math.Float64bits(v[k-1]) == bits {
-				run = uint64(i+1-k)<<2 | again
+			if k := int(*slot); k < i && math.Float64bits(v[k]) == bits {
+				run = uint64(i-k)<<2 + again
 			} else {
-				if i < math.MaxUint16 {
-					*slot = uint16(i + 1)
+				if i <= math.MaxUint16 {
+					*slot = uint16(i)
 				}
 				continue
 			}
@@ -43,9 +43,9 @@ func AppendPacked(b []byte, v []float64) []byte {
 			for i+n < len(v) && math.Float64bits(v[i+n]) == 0 {
 				n++
 			}
-			run = uint64(n)<<2 | zeros
+			run = uint64(n)<<2 + zeros
 		} else if f > 0 && f < mostWhole && f == math.Trunc(f) {
-			run = uint64(f)<<2 | whole
+			run = uint64(f)<<2 + whole
 		} else {
 			continue
 		}
@@ -61,7 +61,7 @@ func appendLiterals(b []byte, v []float64) []byte {
 	if len(v) == 0 {
 		return b
 	}
-	b = binary.AppendUvarint(b, uint64(len(v))<<2|literal)
+	b = binary.AppendUvarint(b, uint64(len(v))<<2+literal)
 	at := len(b)
 	b = slices.Grow(b, 8*len(v))[:at+8*len(v)]
 	for i, f := range v {
