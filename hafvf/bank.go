@@ -670,30 +670,42 @@ func (b *Bank) Finite(s State) bool {
 	return ok
 }
 
-// SplitState returns the encoded state of this bank that bytes begins with, and what
-// follows. Where it begins with none, it returns all of it as the state, which
-// DecodeState refuses.
-func (b *Bank) SplitState(bytes []byte) (state, rest []byte) { return splitState(bytes, b.StateLen()) }
-
 // DecodeState reads a state of a bank with the same settings that Append wrote. Whether the
 // settings are the same is for the caller to know: a state does not say it.
 func (b *Bank) DecodeState(bytes []byte) (State, error) {
-	s, err := decodeState(bytes, b.StateLen())
-	if err != nil {
-		return nil, err
+	s, rest, err := b.ReadState(bytes)
+	if err == nil && len(rest) > 0 {
+		return nil, fmt.Errorf("state is followed by %d bytes", len(rest))
 	}
+	return s, err
+}
+
+// ReadState is DecodeState of a state that bytes begins with. It returns what follows.
+func (b *Bank) ReadState(bytes []byte) (s State, rest []byte, err error) {
+	s, rest, err = readState(bytes, b.StateLen())
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := b.valid(s); err != nil {
+		return nil, nil, err
+	}
+	return s, rest, nil
+}
+
+// valid says why s, of the right length, is not a state of the bank.
+func (b *Bank) valid(s State) error {
 	for i, f := range b.members {
 		if err := f.valid(b.Member(s, i)); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if !linear.Finite(s[:b.at[0]]) {
-		return nil, fmt.Errorf("state is corrupt: not finite")
+		return fmt.Errorf("state is corrupt: not finite")
 	}
 	if b.detector != nil {
 		if err := b.detector.valid(b.detection(s)); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return s, nil
+	return nil
 }

@@ -413,8 +413,8 @@ func FuzzDecodeBankState(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if back := s.Append(nil); string(back) != string(bytes) {
-			t.Errorf("%x became %x", bytes, back)
+		if again, err := b.DecodeState(s.Append(nil)); err != nil || !sameBits(s, again) {
+			t.Errorf("%x: %v became %v, %v", bytes, s, again, err)
 		}
 	})
 }

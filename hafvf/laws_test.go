@@ -1,6 +1,7 @@
 package hafvf_test
 
 import (
+	"bytes"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -136,8 +137,8 @@ func FuzzDecodeState(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if back := s.Append(nil); string(back) != string(b) {
-			t.Errorf("%x became %x", b, back)
+		if again, err := flt.DecodeState(s.Append(nil)); err != nil || !bytes.Equal(s.Append(nil), again.Append(nil)) {
+			t.Errorf("%x: %v became %v, %v", b, s, again, err)
 		}
 	})
 }

@@ -337,52 +337,78 @@ func (s *decisions) told(a *Alert) {
 	}
 }
 
-func (s *decisions) append(b []byte, fingerprint Fingerprint) []byte {
-	b = append(b, fingerprint[:]...)
-	b = compact.AppendFlags(b, s.timed, s.lasting != nil)
+// append encodes what the alarms of a key depend on. The warm-up of the filter has set
+// locationScale.
+func (d *decider) append(b []byte, s *decisions, locationScale []float64, clock time.Time) []byte {
+	b = append(b, d.fingerprint[:]...)
+	standardised := s.standard != nil
+	same := standardised && slices.EqualFunc(s.standard, locationScale, sameBits)
+	b = compact.AppendFlags(b, s.timed, s.lasting != nil, s.alarm != nil)
+	b = compact.AppendFlags(b, standardised, same)
 	if s.lasting != nil {
-		b = s.lasting.append(b)
+		b = s.lasting.append(b, clock)
 	}
 	b = binary.AppendVarint(b, int64(s.step))
-	b = compact.AppendTime(b, s.last)
+	b = compact.AppendTimeNear(b, s.last, clock)
 	b = binary.AppendUvarint(b, uint64(len(s.warmUp)))
 	for _, w := range s.warmUp {
-		b = compact.AppendTime(b, w.time)
+		b = compact.AppendTimeNear(b, w.time, clock)
 		b = compact.AppendFloats(b, w.y)
 	}
-	for _, v := range [][]float64{s.standard, s.units, usual.Alarm{}.Pack(s.alarm), s.profile} {
-		b = compact.AppendFloats(b, v)
+	if s.alarm != nil {
+		b = compact.AppendPacked(b, s.alarm)
 	}
+	if !standardised {
+		return b
+	}
+	if !same {
+		b = compact.AppendPacked(b, s.standard)
+	}
+	b = compact.AppendPacked(b, s.units)
 	for i := range s.lately {
-		b = s.lately[i].append(b)
+		b = s.lately[i].append(b, clock)
 	}
-	return b
+	return d.profile(s).Append(b, s.profile)
 }
+
+func sameBits(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) }
 
 var errDecisions = errors.New("state is corrupt: alarms")
 
-// decode reads what append wrote, the rest of b. A profile of other settings begins
+// decode reads what append wrote, the rest of r. A profile of other settings begins
 // anew; debt and rest of the alarms stay.
-func (d *decider) decode(b []byte) (s decisions, err error) {
-	r := read(b)
+func (d *decider) decode(r *reader, locationScale []float64) (s decisions, err error) {
 	fingerprint := r.fingerprint()
-	var lasts bool
-	if s.timed, lasts, _ = r.Flags(); lasts {
+	var lasts, alarms bool
+	s.timed, lasts, alarms = r.Flags()
+	standardised, same, _ := r.Flags()
+	if lasts {
 		s.lasting = &lasting{}
 		s.lasting.read(r)
 	}
-	s.step, s.last = time.Duration(r.Varint()), r.Time()
+	s.step, s.last = time.Duration(r.Varint()), r.near()
 	for range r.Count(1) {
-		s.warmUp = append(s.warmUp, timedValues{r.Time(), r.Floats()})
+		s.warmUp = append(s.warmUp, timedValues{r.near(), r.Floats()})
 	}
-	s.standard, s.units = r.Floats(), r.Floats()
-	s.alarm, s.profile = usual.Alarm{}.Unpack(r.Floats()), r.Floats()
-	for len(r.B) > 0 {
-		var l stretch
-		l.read(r)
-		s.lately = append(s.lately, l)
+	if alarms {
+		s.alarm = usual.Alarm{}.NewState()
+		r.Packed(s.alarm)
 	}
-	if r.Bad || len(r.B) > 0 {
+	if standardised {
+		s.standard = make([]float64, 2*d.outputs)
+		if same {
+			copy(s.standard, locationScale)
+		} else {
+			r.Packed(s.standard)
+		}
+		s.units = make([]float64, d.outputs)
+		r.Packed(s.units)
+		s.lately = make([]stretch, d.outputs)
+		for i := range s.lately {
+			s.lately[i].read(r)
+		}
+	}
+	if r.Bad || !standardised && len(r.B) > 0 || same && (!standardised || len(locationScale) != 2*d.outputs) {
 		return s, compact.ErrCut
 	}
 	if l := s.lasting; l != nil && l.peak.output >= d.outputs {
@@ -405,12 +431,12 @@ func (d *decider) decode(b []byte) (s decisions, err error) {
 		}
 	}
 	if s.standard == nil {
-		if s.profile != nil || s.timed || s.step != 0 {
+		if s.timed || s.step != 0 {
 			return s, errDecisions
 		}
 		return s, nil
 	}
-	if len(s.standard) != 2*d.outputs || len(s.lately) != d.outputs || len(s.units) != d.outputs || !linear.Finite(s.standard) || s.warmUp != nil || s.alarm == nil {
+	if !linear.Finite(s.standard) || s.warmUp != nil || s.alarm == nil {
 		return s, errDecisions
 	}
 	for i := range d.outputs {
@@ -418,9 +444,7 @@ func (d *decider) decode(b []byte) (s decisions, err error) {
 			return s, errDecisions
 		}
 	}
-	if err := d.profile(&s).Valid(s.profile); err != nil {
-		return s, err
-	}
 	s.pace = d.cfg.PaceOf(s.step)
-	return s, nil
+	s.profile, err = d.profile(&s).Decode(r.B)
+	return s, err
 }

@@ -225,7 +225,7 @@ func TestRestoreRefusesDecisions(t *testing.T) {
 		"step":     func(d *decisions) { d.step = -1 },
 		"scale":    func(d *decisions) { d.standard = []float64{0, 0} },
 		"outputs":  func(d *decisions) { d.standard = []float64{0, 1, 0, 1} },
-		"profile":  func(d *decisions) { d.profile = d.profile[1:] },
+		"profile":  func(d *decisions) { d.profile = slices.Clone(d.profile); d.profile[0] = -1 },
 		"no alarm": func(d *decisions) { d.alarm = nil },
 		"alarm":    func(d *decisions) { d.alarm = slices.Clone(d.alarm); d.alarm[1] = -1 },
 		"warm-up":  func(d *decisions) { *d = decisions{warmUp: []timedValues{{y: []float64{nan}}}} },

@@ -104,6 +104,7 @@ func (all *Observations) Next(x [][]float64) (Observation, error) {
 // A reader reads what states and records consist of.
 type reader struct {
 	compact.Reader
+	clock time.Time // of the entity, which other times are near to
 	// Of an entity with intervals, as buffer has found them:
 	waiting   span
 	intervals string
@@ -352,6 +353,9 @@ func (r *reader) smoothed() Smoothed {
 	}
 	return s
 }
+
+// near reads a time that is near to the clock.
+func (r *reader) near() time.Time { return r.TimeNear(r.clock) }
 
 func (r *reader) fingerprint() (f Fingerprint) {
 	r.Take(f[:])

@@ -115,6 +115,21 @@ func TestEntityOfOtherConfigIsRefused(t *testing.T) {
 	}
 }
 
+// A state of a former format is refused as such. It began with its clock, or with a tag.
+func TestEntityOfFormerFormatIsRefused(t *testing.T) {
+	est, e := keeping(t, detecting)
+	b := e.append(nil)
+	for _, first := range []byte{0, 1, 6, 7} {
+		b[0] = first
+		if _, err := est.Open("k", b); !errors.Is(err, errFormat) {
+			t.Errorf("beginning with %d: %v", first, err)
+		}
+		if _, err := est.RestoreTrack("k", b); !errors.Is(err, errFormat) {
+			t.Errorf("of a track, beginning with %d: %v", first, err)
+		}
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	f.Add(appendObservation(nil, Value(time.Unix(1, 2), "id", 3)))
 	f.Add(appendEstimate(nil, Estimate{N: 1, X: [][]float64{{1}}}))

@@ -232,16 +232,23 @@ func (e *Entity) turnBack() {
 	}
 }
 
+// formatTag begins every encoded entity. Those of former formats begin with 0, 1 or another tag.
+// The tags are no heads of cells, see package states.
+const formatTag = 8
+
+// errFormat is the error of a state of a former format.
+var errFormat = errors.New("state has the format of another version of this program: start without it")
+
 // behindTag is where the time of an encoded entity begins, by compact.AppendTime, in one whose
 // last observation was late. Then the run stands before the time.
 const behindTag = 6
 
-// intervalsTag is where an encoded entity begins that has intervals. The tags are no heads of
-// cells, see package states.
+// intervalsTag stands after formatTag in an encoded entity that has intervals.
 const intervalsTag = 7
 
 // append encodes the entity.
 func (e *Entity) append(b []byte) []byte {
+	b = append(b, formatTag)
 	if e.est != nil && e.est.aggregator != nil {
 		b = e.appendIntervals(append(b, intervalsTag))
 	}
@@ -250,7 +257,7 @@ func (e *Entity) append(b []byte) []byte {
 		b = compact.AppendTime(b, e.behind.last)
 	}
 	b = compact.AppendTime(b, e.clock)
-	b = compact.AppendTime(b, e.released)
+	b = compact.AppendTimeNear(b, e.released, e.clock)
 	b = binary.AppendUvarint(b, uint64(len(e.waiting)))
 	for _, o := range e.waiting {
 		if o.ID == placeID(&o) {
@@ -258,7 +265,7 @@ func (e *Entity) append(b []byte) []byte {
 		}
 		b = appendObservation(b, o)
 	}
-	return e.Track.append(appendPlaces(b, e.seen))
+	return e.Track.append(appendPlaces(b, e.seen), e.clock)
 }
 
 func appendPlaces(b []byte, all []Place) []byte {
@@ -306,7 +313,7 @@ func WarmsUp(state []byte) bool {
 	for range 3 { // the counts of a track
 		r.Uvarint()
 	}
-	r.Time()
+	r.near()
 	settled, _, _ := r.Flags()
 	return !settled && !r.Bad
 }
@@ -337,6 +344,9 @@ func (r *reader) buffer() Entity {
 
 // head reads what stands before that.
 func (r *reader) head() Entity {
+	if r.Byte() != formatTag {
+		r.Fail()
+	}
 	if len(r.B) > 0 && r.B[0] == intervalsTag {
 		r.Byte()
 		r.waiting = span{r.Time(), r.Time()}
@@ -349,7 +359,8 @@ func (r *reader) head() Entity {
 			r.Fail()
 		}
 	}
-	return Entity{clock: r.Time(), released: r.Time(), behind: behind}
+	r.clock = r.Time()
+	return Entity{clock: r.clock, released: r.near(), behind: behind}
 }
 
 // sameID stands in a state for the ID of an observation that is its placeID.
@@ -373,6 +384,9 @@ func (est *Estimator) CheckState(key string, b []byte) (included []Place, err er
 }
 
 func (est *Estimator) decodeEntity(key string, b []byte) (e Entity, err error) {
+	if len(b) > 0 && b[0] != formatTag {
+		return e, errFormat
+	}
 	r := read(b)
 	e = r.buffer()
 	e.est = est

@@ -150,19 +150,23 @@ func (e *Estimate) recovered(id string, a *Alert) *Told {
 // silence, which has no threshold.
 func (a *Alert) BackToUsual() bool { return a.Kind == RecoveredAlarm && !math.IsNaN(a.Threshold) }
 
-func (l *lasting) append(b []byte) []byte {
+func (l *lasting) append(b []byte, clock time.Time) []byte {
 	b = compact.AppendString(b, l.id)
 	for _, at := range []time.Time{l.start, l.back, l.peak.at} {
-		b = compact.AppendTime(b, at)
+		b = compact.AppendTimeNear(b, at, clock)
 	}
 	p := &l.peak
-	return compact.AppendFloats(b, []float64{l.score, p.x, p.mean, p.sd, p.size, float64(p.output), l.calm, l.sum})
+	return compact.AppendPacked(b, []float64{l.score, p.x, p.mean, p.sd, p.size, float64(p.output), l.calm, l.sum})
 }
 
 func (l *lasting) read(r *reader) {
-	l.id, l.start, l.back, l.peak.at = r.Text(), r.Time(), r.Time(), r.Time()
-	p, output := &l.peak, 0.
-	r.Numbers(&l.score, &p.x, &p.mean, &p.sd, &p.size, &output, &l.calm, &l.sum)
+	l.id, l.start, l.back, l.peak.at = r.Text(), r.near(), r.near(), r.near()
+	var v [8]float64
+	r.Packed(v[:])
+	output := v[5]
+	l.score, l.calm, l.sum = v[0], v[6], v[7]
+	p := &l.peak
+	p.x, p.mean, p.sd, p.size = v[1], v[2], v[3], v[4]
 	if p.output = int(output); !(l.score >= 0 && output >= 0 && l.calm >= 0) || math.IsNaN(p.size+l.sum) {
 		r.Fail()
 	}

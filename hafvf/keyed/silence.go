@@ -128,8 +128,8 @@ func (p *pulse) turnBack() {
 	*p = pulse{gaps: gaps}
 }
 
-func (p *pulse) append(b []byte) []byte {
-	b = compact.AppendTime(b, p.last)
+func (p *pulse) append(b []byte, clock time.Time) []byte {
+	b = compact.AppendTimeNear(b, p.last, clock)
 	b = compact.AppendFlags(b, p.told != nil, p.muted)
 	if p.told != nil {
 		b = appendSilence(b, p.told)
@@ -138,7 +138,7 @@ func (p *pulse) append(b []byte) []byte {
 }
 
 func (p *pulse) read(r *reader) {
-	p.last = r.Time()
+	p.last = r.near()
 	var told bool
 	if told, p.muted, _ = r.Flags(); told {
 		p.told = r.silence()

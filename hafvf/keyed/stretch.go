@@ -91,21 +91,22 @@ func (s *stretch) returns(size float64) bool {
 
 func unremarkable(size float64) bool { return size > -far && size < far }
 
-func (s *stretch) append(b []byte) []byte {
+func (s *stretch) append(b []byte, clock time.Time) []byte {
 	b = compact.AppendFlags(b, s.gap, s.alarmed)
 	b = binary.AppendVarint(b, int64(s.side))
 	b = binary.AppendUvarint(b, uint64(s.n))
 	b = binary.AppendUvarint(b, uint64(s.equal))
 	b = binary.AppendUvarint(b, uint64(s.ended))
-	b = compact.AppendFloats(b, []float64{s.last})
-	return compact.AppendTime(compact.AppendTime(b, s.since), s.repeat)
+	b = compact.AppendPacked(b, []float64{s.last})
+	return compact.AppendTimeNear(compact.AppendTimeNear(b, s.since, clock), s.repeat, clock)
 }
 
 func (s *stretch) read(r *reader) {
 	s.gap, s.alarmed, _ = r.Flags()
 	s.side, s.n, s.equal, s.ended = int(r.Varint()), int64(r.Uvarint()), int64(r.Uvarint()), int(r.Uvarint())
-	r.Numbers(&s.last)
-	s.since, s.repeat = r.Time(), r.Time()
+	var last [1]float64
+	r.Packed(last[:])
+	s.last, s.since, s.repeat = last[0], r.near(), r.near()
 	if s.side < -1 || s.side > 1 || s.n < 0 || s.equal < 0 || s.ended < 0 || s.ended >= aftermath || math.IsNaN(s.last) || math.IsInf(s.last, 0) {
 		r.Fail()
 	}

@@ -191,12 +191,13 @@ func (est *Estimator) RestoreTrack(key string, b []byte) (*Track, error) {
 	return e.Track, nil
 }
 
-// append encodes the track, its state with the fingerprint of its configuration.
-func (t *Track) append(b []byte) []byte {
+// append encodes the track, its state with the fingerprint of its configuration. Its times are near
+// to the clock.
+func (t *Track) append(b []byte, clock time.Time) []byte {
 	b = binary.AppendUvarint(b, uint64(t.n))
 	b = binary.AppendUvarint(b, uint64(t.steps))
 	b = binary.AppendUvarint(b, uint64(t.refused))
-	b = compact.AppendTime(b, t.last)
+	b = compact.AppendTimeNear(b, t.last, clock)
 	b = compact.AppendFlags(b, t.settled, t.chain.decider != nil, t.pulse != nil)
 	b = compact.AppendFloats(b, t.locationScale)
 	b = binary.AppendUvarint(b, uint64(len(t.warmUp)))
@@ -206,13 +207,14 @@ func (t *Track) append(b []byte) []byte {
 	}
 	b = binary.AppendUvarint(b, uint64(len(t.starts)))
 	for _, s := range t.starts {
-		b = binary.AppendUvarint(b, uint64(s.step))
-		b = binary.AppendUvarint(b, uint64(s.n))
-		b = compact.AppendTime(b, s.time)
+		ago := t.steps - s.step
+		b = binary.AppendUvarint(b, uint64(ago))
+		b = binary.AppendVarint(b, t.n-s.n-ago)
+		b = compact.AppendTimeNear(b, s.time, clock)
 	}
 	b = t.alerts.append(b)
 	if t.pulse != nil {
-		b = t.pulse.append(b)
+		b = t.pulse.append(b, clock)
 	}
 	b = append(b, t.chain.fingerprint[:]...)
 	b = t.state.Append(b)
@@ -220,7 +222,7 @@ func (t *Track) append(b []byte) []byte {
 		b = compact.AppendFloats(b, t.rhythm)
 	}
 	if d := t.chain.decider; d != nil {
-		b = t.decisions.append(b, d.fingerprint)
+		b = d.append(b, &t.decisions, t.locationScale, clock)
 	}
 	return b
 }
@@ -228,7 +230,7 @@ func (t *Track) append(b []byte) []byte {
 // decode reads what append wrote of the key's track, the rest of r.
 func (est *Estimator) decode(key string, r *reader) (*Track, error) {
 	c := est.chains.of(key)
-	t := &Track{key: key, chain: c, n: int64(r.Uvarint()), steps: int64(r.Uvarint()), refused: int(r.Uvarint()), last: r.Time()}
+	t := &Track{key: key, chain: c, n: int64(r.Uvarint()), steps: int64(r.Uvarint()), refused: int(r.Uvarint()), last: r.near()}
 	var decided, pulsed bool // by the settings of the state
 	t.settled, decided, pulsed = r.Flags()
 	t.locationScale = r.Floats()
@@ -236,7 +238,8 @@ func (est *Estimator) decode(key string, r *reader) (*Track, error) {
 		t.warmUp = append(t.warmUp, numbered{int64(r.Uvarint()), r.observation()})
 	}
 	for range r.Count(1) {
-		t.starts = append(t.starts, start{int64(r.Uvarint()), int64(r.Uvarint()), r.Time()})
+		ago := int64(r.Uvarint())
+		t.starts = append(t.starts, start{t.steps - ago, t.n - ago - r.Varint(), r.near()})
 	}
 	t.alerts.read(r)
 	var p pulse
@@ -252,27 +255,24 @@ func (est *Estimator) decode(key string, r *reader) (*Track, error) {
 	if written := r.fingerprint(); written != c.fingerprint {
 		return nil, fmt.Errorf("%w: fingerprint %x, want %x", ErrOtherConfig, written, c.fingerprint)
 	}
-	b, rest := r.B, []byte(nil)
-	if decided || c.season != nil {
-		b, rest = c.bank.SplitState(b)
-	}
 	var err error
-	if t.state, err = c.bank.DecodeState(b); err != nil {
+	if t.state, r.B, err = c.bank.ReadState(r.B); err != nil {
 		return nil, err
 	}
 	if decided != (c.decider != nil) {
 		return nil, errDecisions
 	}
 	if c.season != nil {
-		r := read(rest)
 		t.rhythm = r.Floats()
-		if r.Bad || !decided && len(r.B) > 0 {
+		if r.Bad {
 			return nil, compact.ErrCut
 		}
-		rest = r.B
 		if err := c.season.rhythm.Valid(t.rhythm); err != nil {
 			return nil, err
 		}
+	}
+	if !decided && len(r.B) > 0 {
+		return nil, compact.ErrCut
 	}
 	if c.fitted == nil && (!t.settled || t.locationScale != nil || t.warmUp != nil) {
 		return nil, errors.New("state is corrupt: a warm-up that the configuration does not have")
@@ -283,7 +283,7 @@ func (est *Estimator) decode(key string, r *reader) (*Track, error) {
 		}
 	}
 	if decided {
-		t.decisions, err = c.decider.decode(rest)
+		t.decisions, err = c.decider.decode(r, t.locationScale)
 	}
 	return t, err
 }

@@ -245,22 +245,6 @@ func (a Alarm) Pay(s State) bool {
 // weightOf is Σ vʲ, j < n.
 func weightOf(n, v float64) float64 { return -math.Expm1(n*math.Log(v)) / (1 - v) }
 
-// Pack returns what is to be stored of a state: less where no alarm lasts.
-func (a Alarm) Pack(s State) State {
-	if len(s) == alarmLen && s[atUnusual] == 0 {
-		return s[:atUnusual]
-	}
-	return s
-}
-
-// Unpack returns the state that Pack has packed.
-func (a Alarm) Unpack(s State) State {
-	if len(s) == atUnusual {
-		return append(s, make(State, alarmLen-atUnusual)...)
-	}
-	return s
-}
-
 // Valid says why s, which was decoded from bytes, is not a state of an alarm. States of
 // alarms of another pace are.
 func (a Alarm) Valid(s State) error {

@@ -1,6 +1,7 @@
 package usual
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -114,13 +115,15 @@ type Profile struct {
 	dim     int
 	seasons []Season
 	zone    *time.Location
-	common  int    // regressors that the coordinates share
+	common  int // regressors that the coordinates share
+	moments moments
 	size    int    // regressors of the largest view
 	sizes   [3]int // regressors of the views
 	views   int
 
 	u, v, zeta []float64
 	precision  []float64 // π
+	shared     []float64 // A of the shared regressors
 	factor     []float64 // L, lower triangle packed by rows
 	inverse    []float64 // of the diagonal of L
 	steps      []ViewStep
@@ -172,6 +175,8 @@ func NewProfile(c ProfileConfig) (*Profile, error) {
 	p.u, p.v, p.zeta = make([]float64, p.size), make([]float64, p.size), make([]float64, p.size)
 	p.precision = slices.Repeat([]float64{otherPrecision}, p.size)
 	p.precision[0], p.u[0] = constantPrecision, 1
+	p.moments = newMoments(c.Seasons)
+	p.shared = make([]float64, linear.TriangleLen(p.common))
 	p.factor, p.inverse = make([]float64, linear.TriangleLen(p.size)), make([]float64, p.size)
 	p.steps = make([]ViewStep, p.views)
 	p.expects = slices.Index(p.sizes[:], common)
@@ -195,9 +200,9 @@ func (c ProfileConfig) valid() error {
 	return nil
 }
 
-// A state is the matrix A of the shared regressors, whose first entry is n, the total
-// weight of the running means, which is the same for all views, the views, the tail, the move,
-// and the coordinates. A matrix is its lower triangle, packed by rows.
+// A state is n, the moments of the seasons, which give the matrix A of the shared regressors,
+// the total weight of the running means, which is the same for all views, the views, the tail,
+// the move, and the coordinates. A matrix is its lower triangle, packed by rows.
 
 // The entries of a view's part of a state.
 const (
@@ -220,33 +225,35 @@ func (p *Profile) coordinateLen() int {
 
 // A coordinateState is a coordinate's part of a state.
 type coordinateState struct {
+	all    []float64 // what follows
 	h      []float64
 	s      *float64
 	last   []float64
 	matrix []float64
 }
 
-func (p *Profile) matrix(s State) []float64 { return s[:linear.TriangleLen(p.common)] }
+// sums are n and the moments of the seasons.
+func (p *Profile) sums(s State) []float64 { return s[:p.moments.len()] }
 
 // total is the total weight of the running means.
-func (p *Profile) total(s State) *float64 { return &s[linear.TriangleLen(p.common)] }
+func (p *Profile) total(s State) *float64 { return &s[p.moments.len()] }
 
 func (p *Profile) view(s State, i int) []float64 {
-	at := linear.TriangleLen(p.common) + 1 + i*viewLen
+	at := p.moments.len() + 1 + i*viewLen
 	return s[at : at+viewLen]
 }
 
 // alone are tail and move, the parts of a state whose scores are of one observation.
 func (p *Profile) alone(s State) (tail, move) {
-	s = s[linear.TriangleLen(p.common)+1+p.views*viewLen:]
+	s = s[p.moments.len()+1+p.views*viewLen:]
 	return tail(s[:tailLen]), move(s[tailLen : tailLen+moveLen])
 }
 
 func (p *Profile) coordinate(s State, i int) coordinateState {
 	n := p.coordinateLen()
-	c := s[linear.TriangleLen(p.common)+1+p.views*viewLen+tailLen+moveLen+i*n:][:n]
+	c := s[p.moments.len()+1+p.views*viewLen+tailLen+moveLen+i*n:][:n]
 	last := c[p.size+1:]
-	return coordinateState{h: c[:p.size], s: &c[p.size], last: last[:p.kept()], matrix: last[p.kept():]}
+	return coordinateState{all: c, h: c[:p.size], s: &c[p.size], last: last[:p.kept()], matrix: last[p.kept():]}
 }
 
 // Dim is the length of the vectors that Update takes.
@@ -255,10 +262,10 @@ func (p *Profile) Dim() int { return p.dim }
 // Views returns the number of views.
 func (p *Profile) Views() int { return p.views }
 
-// StateLen is the number of floats in a state: 213 for one coordinate under
+// StateLen is the number of floats in a state: 164 for one coordinate under
 // DefaultProfile, and 18 with the level view alone.
 func (p *Profile) StateLen() int {
-	return linear.TriangleLen(p.common) + 1 + p.views*viewLen + tailLen + moveLen + p.dim*p.coordinateLen()
+	return p.moments.len() + 1 + p.views*viewLen + tailLen + moveLen + p.dim*p.coordinateLen()
 }
 
 // NewState returns the state of a stream before its first observation.
@@ -291,11 +298,14 @@ func (p *Profile) Update(s State, pace Pace, t time.Time, y []float64) ProfileSt
 		}
 		return ProfileStep{math.NaN(), math.NaN(), p.steps, p.mean, p.sd}
 	}
-	before := p.matrix(s)[0] // the weight of the observations so far
+	sums := p.sums(s)
+	before := sums[0] // the weight of the observations so far
 	if len(p.seasons) > 0 {
 		seasonal(p.u[1:p.common], p.seasons, p.zone, t)
 	}
-	p.factorize(p.matrix(s), 0, p.common)
+	forget(sums)
+	p.moments.expand(p.shared, sums)
+	p.factorize(p.shared, 0, p.common)
 	p.substitute(p.v, p.u, 0, p.common)
 	for i := range p.steps {
 		p.steps[i].Surprise = 0
@@ -309,11 +319,11 @@ func (p *Profile) Update(s State, pace Pace, t time.Time, y []float64) ProfileSt
 			repeated = repeated && v == c.last[0]
 			sizes[0] = max(sizes[0], math.Abs(v-c.last[0]))
 		}
-		residual := p.learn(c, i, p.matrix(s)[0], v)
+		residual := p.learn(c, i, sums[0], v)
 		sizes[1] = max(sizes[1], min(math.Abs(residual), 2*maxStandardized))
 	}
-	n := p.matrix(s)[0]
-	p.add(p.matrix(s), 0, p.common)
+	n := sums[0]
+	p.moments.add(sums, p.u)
 
 	total := p.total(s)
 	*total = meanForgetting**total + 1
@@ -336,6 +346,7 @@ func (p *Profile) Update(s State, pace Pace, t time.Time, y []float64) ProfileSt
 	} else {
 		moved = move.update(sizes, share, part > 0 || share > 0)
 	}
+	round(p.surprises(s))
 	score = (1-part)*score + part*moved
 	limit := score
 	switch {
@@ -351,10 +362,9 @@ func (p *Profile) Update(s State, pace Pace, t time.Time, y []float64) ProfileSt
 // before it. It returns what the last view leaves of y.
 func (p *Profile) learn(c coordinateState, at int, n, y float64) (residual float64) {
 	copy(p.u[p.common:], c.last)
-	for i := range c.h {
-		c.h[i] *= profileForgetting
-	}
+	forget(c.h)
 	*c.s *= profileForgetting
+	forget(c.matrix)
 	p.factorize(c.matrix, p.common, p.size)
 	p.substitute(p.v, p.u, p.common, p.size)
 	p.substitute(p.zeta, c.h, 0, p.size)
@@ -377,11 +387,16 @@ func (p *Profile) learn(c coordinateState, at int, n, y float64) (residual float
 		p.steps[i].Surprise = max(p.steps[i].Surprise, min(z, maxSurprise))
 	}
 
+	// A product that is rounded before it is added makes sums of the same products equal, on
+	// every machine: Append relies on it.
 	p.add(c.matrix, p.common, p.size)
 	for i, u := range p.u {
-		c.h[i] += u * y
+		c.h[i] += float64(u * y)
 	}
-	*c.s += y * y
+	*c.s += float64(y * y)
+	for lag := 1; lag <= p.order(); lag++ {
+		round(p.lagged(c, lag)[1:p.common])
+	}
 	copy(c.last[1:], c.last)
 	c.last[0] = y
 	return y - mean
@@ -412,12 +427,16 @@ func (p *Profile) calibrate(step *ViewStep, view []float64, total, n float64, ro
 	step.Score = minusLog10Tail(math.Copysign(normalEquivalent(e, 2*a), e))
 }
 
-// factorize forgets rows from, …, to−1 of the matrix A, which rows holds, and
-// computes those of L, two at a time: their sums do not wait for each other.
-func (p *Profile) factorize(rows []float64, from, to int) {
-	for i := range rows {
-		rows[i] *= profileForgetting
+// forget forgets sums as profiles do.
+func forget(sums []float64) {
+	for i := range sums {
+		sums[i] *= profileForgetting
 	}
+}
+
+// factorize computes rows from, …, to−1 of L from those of the matrix A, which rows holds, two
+// at a time: their sums do not wait for each other.
+func (p *Profile) factorize(rows []float64, from, to int) {
 	for j := from; j < to; j += 2 {
 		l, row := p.row(j), rows[:j+1]
 		rows = rows[j+1:]
@@ -483,11 +502,13 @@ func (p *Profile) add(rows []float64, from, to int) {
 	for j := from; j < to; j++ {
 		row, f := rows[:j+1], p.u[j]
 		for i, u := range p.u[:len(row)] {
-			row[i] += f * u
+			row[i] += float64(f * u)
 		}
 		rows = rows[j+1:]
 	}
 }
+
+var errCorrupt = errors.New("state is corrupt: profile")
 
 // Valid says why s, which was decoded from bytes, is not a state of the profile.
 func (p *Profile) Valid(s State) error {
@@ -495,13 +516,17 @@ func (p *Profile) Valid(s State) error {
 		return fmt.Errorf("state is corrupt: profile of %d floats, want %d", len(s), p.StateLen())
 	}
 	const slack = 1 + 1e-9 // for rounding
-	n, total := p.matrix(s)[0], *p.total(s)
+	sums := p.sums(s)
+	n, total := sums[0], *p.total(s)
 	ok := linear.Finite(s) &&
 		n >= 0 && n <= slack/(1-profileForgetting) && total >= 0 && total <= slack/(1-meanForgetting)
 	// The square of a sum of products is at most the product of the sums of squares,
 	// which may have underflowed.
 	product := func(sum, x, y float64) bool {
 		return x >= 0 && y >= 0 && sum*sum <= x*y*slack+1e-300*(1+x+y)
+	}
+	for _, m := range sums {
+		ok = ok && math.Abs(m) <= n*slack
 	}
 	tail, move := p.alone(s)
 	ok = ok && tail.valid(n) && move.valid(n)
@@ -515,19 +540,19 @@ func (p *Profile) Valid(s State) error {
 		c := p.coordinate(s, i)
 		diagonal := func(j int) float64 {
 			if j < p.common {
-				return p.matrix(s)[linear.TriangleLen(j+1)-1]
+				return n // at most
 			}
 			return c.matrix[linear.TriangleLen(j+1)-linear.TriangleLen(p.common)-1]
 		}
-		rows := p.matrix(s)
+		rows := c.matrix
 		for j := range p.size {
-			if j == p.common {
-				rows = c.matrix
+			ok = ok && product(c.h[j], diagonal(j), *c.s)
+			if j < p.common {
+				continue
 			}
 			for i, a := range rows[:j+1] {
 				ok = ok && diagonal(j) <= most && product(a, diagonal(i), diagonal(j))
 			}
-			ok = ok && product(c.h[j], diagonal(j), *c.s)
 			rows = rows[j+1:]
 		}
 		for _, y := range c.last {
@@ -536,7 +561,7 @@ func (p *Profile) Valid(s State) error {
 		ok = ok && *c.s <= most
 	}
 	if !ok {
-		return fmt.Errorf("state is corrupt: profile")
+		return errCorrupt
 	}
 	return nil
 }

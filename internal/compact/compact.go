@@ -39,6 +39,19 @@ func AppendTime(b []byte, t time.Time) []byte {
 	return binary.AppendUvarint(b, uint64(t.Nanosecond()))
 }
 
+// AppendTimeNear appends a time without its zone. It takes few bytes if the time is near to one that
+// the reader knows, and zero one.
+func AppendTimeNear(b []byte, t, known time.Time) []byte {
+	seconds := t.Unix() - known.Unix()
+	switch {
+	case t.IsZero():
+		return append(b, 0)
+	case t.Nanosecond() == known.Nanosecond():
+		return binary.AppendVarint(append(b, 1), seconds)
+	}
+	return binary.AppendUvarint(binary.AppendVarint(append(b, 2), seconds), uint64(t.Nanosecond()))
+}
+
 // AppendString appends a string after its length.
 func AppendString(b []byte, s string) []byte {
 	b = binary.AppendUvarint(b, uint64(len(s)))
@@ -181,13 +194,29 @@ func (r *Reader) Time() time.Time {
 	case 0:
 		return time.Time{}
 	case 1:
-		sec := r.Varint()
-		nsec := r.Uvarint()
-		if nsec >= 1e9 {
-			r.Fail()
-			return time.Time{}
-		}
-		return time.Unix(sec, int64(nsec)).UTC()
+		return r.time(r.Varint(), r.Uvarint())
+	}
+	r.Fail()
+	return time.Time{}
+}
+
+func (r *Reader) time(sec int64, nsec uint64) time.Time {
+	if nsec >= 1e9 {
+		r.Fail()
+		return time.Time{}
+	}
+	return time.Unix(sec, int64(nsec)).UTC()
+}
+
+// TimeNear reads what AppendTimeNear wrote, in UTC.
+func (r *Reader) TimeNear(known time.Time) time.Time {
+	switch r.Byte() {
+	case 0:
+		return time.Time{}
+	case 1:
+		return r.time(known.Unix()+r.Varint(), uint64(known.Nanosecond()))
+	case 2:
+		return r.time(known.Unix()+r.Varint(), r.Uvarint())
 	}
 	r.Fail()
 	return time.Time{}

@@ -41,7 +41,7 @@ const magic = "\xffHS"
 // version is the byte after magic. After it come the key and the settings, each with its
 // length as an unsigned varint, the state, and the CRC-32C of everything before it, little
 // endian.
-const version = 4
+const version = 5
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 

@@ -357,7 +357,7 @@ func (s *site) lateness(t *testing.T) {
 	}
 	d.Ends(t, 0)
 	if code, left, stderr := program.Run(t, "", "", "states", strings.TrimSpace(savepoint)); code != 0 || left != "" {
-		t.Errorf("exit %d, states are left: %.500s %s", code, left, stderr)
+		t.Errorf("exit %d, %d states are left: %.500s %s", code, strings.Count(left, "\n"), left, stderr)
 	}
 }
 

@@ -1,0 +1,52 @@
+package keyed
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"hafvf/hafvf"
+)
+
+// BenchmarkState measures an update of a key with detection and alarms, and how long its state
+// takes to be encoded and decoded.
+func BenchmarkState(b *testing.B) {
+	est, err := NewEstimator(Config{Order: EventTime, Filter: hafvf.Config{Family: "normal", Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}, WarmUp: 50}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	e := Entity{Track: est.NewTrack("k"), est: est}
+	rng := rand.New(rand.NewPCG(3, 5))
+	var m Memory
+	var out Estimate
+	i := 0
+	update := func() {
+		at := time.Unix(1_800_000_000+300*int64(i), 0).UTC()
+		o := Value(at, "", rng.NormFloat64())
+		e.Learn(&m, &out, &o)
+		e.clock, e.released = at, at
+		i++
+	}
+	for range 1000 {
+		update()
+	}
+	b.Run("Update", func(b *testing.B) {
+		for b.Loop() {
+			update()
+		}
+	})
+	state := e.append(nil)
+	b.Run("Encode", func(b *testing.B) {
+		buf := make([]byte, 0, 2*len(state))
+		for b.Loop() {
+			e.append(buf)
+		}
+	})
+	b.Run("Decode", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := est.decodeEntity("k", state); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,150 @@
+package usual
+
+import (
+	"math"
+	"math/big"
+)
+
+// moments are what the matrix A = Σuuᵀ of a constant and the regressors of seasons depends on.
+// The product of two harmonics is half a sum of two others, of the sum and of the difference of
+// their frequencies, as in
+//
+//	cos a·cos b = ½(cos(a − b) + cos(a + b))
+//
+// so that the sums of 35 cosines and sines give the 120 entries of A under DefaultSeasons. They
+// are n = Σ1, those of the regressors, and those of the other frequencies, each a cosine and then
+// a sine.
+//
+// A moment is a whole multiple of 2^−46 of the power of two above n. A state is stored so, and
+// goes on as it was stored.
+type moments struct {
+	columns int       // of the constant and the regressors
+	others  []angle   // the other frequencies
+	entries []product // of A, its lower triangle by rows
+}
+
+// An angle is the sum of the angles of two harmonics or, where sign is −1, their difference.
+// The harmonics are given by where their cosines and sines are.
+type angle struct {
+	cosA, sinA, cosB, sinB int
+	sign                   float64
+}
+
+// A product is an entry of A, ½(m[i] + sign·m[j]) of the moments m.
+type product struct {
+	i, j int
+	sign float64
+}
+
+// newMoments makes the moments of the seasons.
+func newMoments(seasons []Season) moments {
+	m := moments{columns: 1 + harmonics(seasons)}
+	type harmonic struct {
+		frequency *big.Rat
+		cos, sin  int
+	}
+	var all []harmonic
+	known := map[string]int{} // where the cosine of a frequency is, and after it, or k later, the sine
+	sines := map[string]int{}
+	at := 1
+	for _, s := range seasons {
+		for k := range s.Harmonics {
+			h := harmonic{big.NewRat(int64(k+1), int64(s.Period)), at + k, at + s.Harmonics + k}
+			all = append(all, h)
+			if name := h.frequency.String(); known[name] == 0 {
+				known[name], sines[name] = h.cos, h.sin
+			}
+		}
+		at += 2 * s.Harmonics
+	}
+	// of returns where the moments of the sum or difference of two harmonics are, and the sign
+	// of the sine of the difference.
+	of := func(a, b harmonic, sign float64) (cos, sin int, sine float64) {
+		f := new(big.Rat)
+		sine = 1
+		if sign > 0 {
+			f.Add(a.frequency, b.frequency)
+		} else {
+			if a.frequency.Cmp(b.frequency) < 0 {
+				a, b, sine = b, a, -1
+			}
+			f.Sub(a.frequency, b.frequency)
+		}
+		if f.Sign() == 0 {
+			return 0, 0, 0
+		}
+		name := f.String()
+		if known[name] == 0 {
+			known[name] = m.len()
+			sines[name] = m.len() + 1
+			m.others = append(m.others, angle{a.cos, a.sin, b.cos, b.sin, sign})
+		}
+		return known[name], sines[name], sine
+	}
+	m.entries = append(m.entries, product{0, 0, 1})
+	harmonicOf := func(column int) (h harmonic, sine bool) {
+		for _, h := range all {
+			if h.cos == column || h.sin == column {
+				return h, h.sin == column
+			}
+		}
+		panic("unreachable")
+	}
+	for row := 1; row < m.columns; row++ {
+		m.entries = append(m.entries, product{row, row, 1})
+		a, sineA := harmonicOf(row)
+		for column := 1; column <= row; column++ {
+			b, sineB := harmonicOf(column)
+			sumCos, sumSin, _ := of(a, b, 1)
+			cos, sin, sign := of(a, b, -1)
+			switch {
+			case sineA && sineB:
+				m.entries = append(m.entries, product{cos, sumCos, -1})
+			case sineA: // sin a·cos b = ½(sin(a + b) + sin(a − b))
+				m.entries = append(m.entries, product{sumSin, sin, sign})
+			case sineB: // cos a·sin b = ½(sin(a + b) − sin(a − b))
+				m.entries = append(m.entries, product{sumSin, sin, -sign})
+			default:
+				m.entries = append(m.entries, product{cos, sumCos, 1})
+			}
+		}
+	}
+	return m
+}
+
+func (m *moments) len() int { return m.columns + 2*len(m.others) }
+
+// expand writes A to a.
+func (m *moments) expand(a, sums []float64) {
+	a = a[:len(m.entries)]
+	for k := range a {
+		e := &m.entries[k]
+		a[k] = .5 * (sums[e.i] + e.sign*sums[e.j])
+	}
+}
+
+// add adds an observation of the regressors u.
+func (m *moments) add(sums, u []float64) {
+	sums[0]++
+	// A sum with it has no bits below the quantum, if the moment is less than 2⁵¹ quanta.
+	large := 3 << 51 * quantumOf(sums[0])
+	own, rest := sums[:m.columns], sums[m.columns:]
+	for i := 1; i < len(own); i++ {
+		own[i] = (own[i] + u[i] + large) - large
+	}
+	for i := range m.others {
+		a := &m.others[i]
+		cosA, sinA, cosB, sinB := u[a.cosA], u[a.sinA], u[a.cosB], a.sign*u[a.sinB]
+		rest[0] = (rest[0] + (float64(cosA*cosB) - float64(sinA*sinB)) + large) - large
+		rest[1] = (rest[1] + (float64(sinA*cosB) + float64(cosA*sinB)) + large) - large
+		rest = rest[2:]
+	}
+}
+
+const momentBits = 48 // of a stored moment
+
+// quantumOf is what the moments of observations of the weight n are multiples of.
+func quantumOf(n float64) float64 {
+	_, e := math.Frexp(n)
+	return math.Ldexp(1, e-momentBits+2)
+}

@@ -1,0 +1,171 @@
+package usual
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"hafvf/internal/compact"
+	"hafvf/internal/linear"
+)
+
+// An encoded state has no more than the rest follows from. With w the forgetting, r the sum of
+// yₜ·yₜ₋ₖ up to a step and y its next value, w·r + yₜ·yₜ₋ₖ is that up to the next step. A
+// coordinate has the sum for each k and each of its last steps, in s, h and the rows of the last
+// values. It is stored for the earliest step, and so is the sum of the values. What follows is the
+// same to the last bit.
+
+// What a state has of surprises, and the sums of the seasons times the last values, are rounded
+// to 44 bits whenever they change. So their last byte is zero, and is not stored. The other sums
+// of values are not rounded: where the values are far from zero, a variance is a small difference
+// of large ones.
+
+const (
+	momentBytes  = momentBits / 8 // of a stored moment
+	roundedBytes = 7              // of a number that is rounded
+)
+
+// round rounds numbers so that their last byte is zero.
+func round(all []float64) {
+	for i, v := range all {
+		all[i] = math.Float64frombits((math.Float64bits(v) + 1<<7) &^ (1<<8 - 1))
+	}
+}
+
+// surprises are the views and the tail.
+func (p *Profile) surprises(s State) []float64 {
+	return s[p.moments.len()+1:][:p.views*viewLen+tailLen]
+}
+
+// Append appends the encoded state to b. It may be called while an Update goes on of another state.
+func (p *Profile) Append(b []byte, s State) []byte {
+	sums := p.sums(s)
+	var stack [64]float64
+	exact := append(stack[:0], sums[0])
+	p.exact(s, func(v []float64) { exact = append(exact, v...) })
+	b = compact.AppendPacked(b, exact)
+	// Eight bytes are written at a time, of which the next number overwrites some.
+	at := len(b)
+	end := at + p.storedLen(s)
+	b = slices.Grow(b, end+8-at)[:end+8]
+	p.rounded(s, func(v []float64) {
+		for _, f := range v {
+			binary.LittleEndian.PutUint64(b[at:], math.Float64bits(f)>>8)
+			at += roundedBytes
+		}
+	})
+	perQuantum := 1 / quantumOf(sums[0])
+	for _, m := range sums[1:] {
+		binary.LittleEndian.PutUint64(b[at:], uint64(int64(m*perQuantum)))
+		at += momentBytes
+	}
+	return b[:end]
+}
+
+// Decode reads what Append wrote. The error says why b is not a state of the profile.
+func (p *Profile) Decode(b []byte) (State, error) {
+	s := p.NewState()
+	n := 1
+	p.exact(s, func(v []float64) { n += len(v) })
+	var stack [64]float64
+	exact := slices.Grow(stack[:0], n)[:n]
+	r := compact.Reader{B: b}
+	if r.Packed(exact); r.Bad || len(r.B) != p.storedLen(s) {
+		return nil, errCorrupt
+	}
+	sums := p.sums(s)
+	sums[0] = exact[0]
+	rest := exact[1:]
+	p.exact(s, func(v []float64) { rest = rest[copy(v, rest):] })
+	// Eight bytes are read at a time, of which the first belong to what is before.
+	at := len(b) - len(r.B)
+	p.rounded(s, func(v []float64) {
+		for i := range v {
+			at += roundedBytes
+			v[i] = math.Float64frombits(binary.LittleEndian.Uint64(b[at-8:]) &^ (1<<8 - 1))
+		}
+	})
+	q := quantumOf(sums[0])
+	for i := range sums[1:] {
+		at += momentBytes
+		sums[1+i] = float64(int64(binary.LittleEndian.Uint64(b[at-8:]))>>(64-momentBits)) * q
+	}
+	for i := range p.dim {
+		p.follow(p.coordinate(s, i))
+	}
+	return s, p.Valid(s)
+}
+
+// storedLen is the number of bytes of what is not stored as it is.
+func (p *Profile) storedLen(s State) int {
+	return roundedBytes*(len(p.surprises(s))+p.dim*p.order()*(p.common-1)) + momentBytes*(p.moments.len()-1)
+}
+
+// exact calls each with the parts of a state that are stored as they are, but n.
+func (p *Profile) exact(s State, each func([]float64)) {
+	each(s[p.moments.len():][:1])
+	_, move := p.alone(s)
+	each(move)
+	order := p.order()
+	for i := range p.dim {
+		c := p.coordinate(s, i)
+		if order == 0 {
+			each(c.all)
+			continue
+		}
+		each(c.h[1:p.common])
+		each(c.h[p.size-1:])
+		each(c.last)
+		oldest := p.lagged(c, order)
+		each(oldest[:1])
+		each(oldest[p.common:])
+	}
+}
+
+// rounded calls each with the parts of a state that are rounded.
+func (p *Profile) rounded(s State, each func([]float64)) {
+	each(p.surprises(s))
+	for i := range p.dim {
+		c := p.coordinate(s, i)
+		for lag := 1; lag <= p.order(); lag++ {
+			each(p.lagged(c, lag)[1:p.common])
+		}
+	}
+}
+
+// lagged is the row of the matrix that belongs to the value so many steps before.
+func (p *Profile) lagged(c coordinateState, lag int) []float64 {
+	first, at := linear.TriangleLen(p.common), p.common+lag-1
+	return c.matrix[linear.TriangleLen(at)-first : linear.TriangleLen(at+1)-first]
+}
+
+// follow fills in what follows from the stored parts of a coordinate.
+func (p *Profile) follow(c coordinateState) {
+	order := p.order()
+	if order == 0 {
+		return
+	}
+	sum := p.lagged(c, order)[0]
+	for lag := order - 1; lag >= 0; lag-- {
+		sum = float64(profileForgetting*sum) + c.last[lag]
+		if lag > 0 {
+			p.lagged(c, lag)[0] = sum
+		} else {
+			c.h[0] = sum
+		}
+	}
+	for k := range order {
+		sum := p.lagged(c, order)[p.common+order-k-1]
+		for lag := order - k - 1; lag >= 0; lag-- {
+			sum = float64(profileForgetting*sum) + float64(c.last[lag]*c.last[lag+k])
+			switch {
+			case lag > 0:
+				p.lagged(c, lag+k)[p.common+lag-1] = sum
+			case k > 0:
+				c.h[p.common+k-1] = sum
+			default:
+				*c.s = sum
+			}
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package usual
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// A state is the same to the last bit after it was stored, whatever has come, and so is what
+// comes of it: results do not depend on when it was.
+func TestProfileIsStored(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := ProfileConfig{Dim: rapid.IntRange(1, 3).Draw(t, "dim"), Order: rapid.SampledFrom([]int{0, 1, 2, 3, MaxOrder}).Draw(t, "order")}
+		c.Seasons = rapid.SampledFrom([][]Season{nil, DefaultSeasons(), {{time.Hour, 1}}, {{24 * time.Hour, 2}, {12 * time.Hour, 2}}, {{7 * time.Minute, 3}, {time.Hour, 2}}}).Draw(t, "seasons")
+		p := profileOf(c)
+		s := p.NewState()
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		at := time.Unix(rapid.Int64Range(-1<<33, 1<<33).Draw(t, "time"), 0)
+		y := make([]float64, p.Dim())
+		for range rapid.IntRange(0, 80).Draw(t, "length") {
+			level := rapid.SampledFrom([]float64{0, 0, 0, 1, -3e7, 1e20, 1e-300}).Draw(t, "level")
+			for k := range y {
+				y[k] = level + rng.NormFloat64()
+			}
+			at = at.Add(time.Duration(rng.ExpFloat64() * 600e9))
+			p.Update(s, anyPace, at, y)
+			again, err := p.Decode(p.Append(nil, s))
+			if err != nil || !equalBits(s, again) {
+				t.Fatalf("%v: %v became %v", err, s, again)
+			}
+		}
+	})
+}
+
+// A state can be stored while another one is updated, as runners do with the keys of a bundle.
+func TestProfileIsStoredBesideUpdates(t *testing.T) {
+	times, ys, p, s := profileOfPairs(5, 400)
+	for i, y := range ys[:200] {
+		p.Update(s, anyPace, times[i], y)
+	}
+	want, other := p.Append(nil, s), p.NewState()
+	done := make(chan bool)
+	go func() {
+		defer close(done)
+		for i, y := range ys {
+			p.Update(other, anyPace, times[i], y)
+			p.Append(nil, other)
+		}
+	}()
+	for range 400 {
+		if !bytes.Equal(p.Append(nil, s), want) {
+			t.Error("it is stored otherwise")
+			break
+		}
+	}
+	<-done
+}
