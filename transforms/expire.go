@@ -58,7 +58,7 @@ func (fn *node) planExpiry(tp timers.Provider, c *opened) {
 		}
 	})
 	if !first.IsZero() {
-		fn.setExpiry(tp, c.name, fn.onGrid(first))
+		fn.setExpiry(tp, c.name, fn.onGrid(first.Add(time.Millisecond))) // after it, not at it
 	}
 }
 

@@ -61,7 +61,7 @@ func (s *Site) StartWorker(i int) {
 func (s *Site) Config(t testing.TB, job, source, runner, more string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), job+".yaml")
-	if !strings.Contains(more, "expire") {
+	if !strings.Contains(more, "expire") && !strings.Contains(more, "smooth") {
 		more += "expire: never\n"
 	}
 	text := fmt.Sprintf(`model: {family: normal}

@@ -349,8 +349,9 @@ func (s *site) lateness(t *testing.T) {
 	s.Workers[0].Kill()
 	s.StartWorker(0)
 	s.complete(t, d, "late", more)
+	// Each time at which a cell looks for keys that have expired waits for another watermark.
 	completed := s.Status(t, "late").Completed
-	s.Await(t, d, "late", "the watermark follows the clock", func(is flink.Status) bool { return is.Completed >= completed+10 })
+	s.Await(t, d, "late", "the watermark follows the clock", func(is flink.Status) bool { return is.Completed >= completed+25 })
 	code, savepoint, stderr := program.Run(t, "", "", "stop", "--savepoint", cfg)
 	if code != 0 {
 		t.Fatal(stderr)
