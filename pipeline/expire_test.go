@@ -195,12 +195,13 @@ func TestExpireOfATopic(t *testing.T) {
 	for i := range 20 {
 		put(fmt.Sprint("old", i), 10*24*time.Hour, 5)
 	}
+	b.put(t, event{"edge", now.Add(-10 * 24 * time.Hour).Truncate(48 * time.Hour / 16), 1}.json()) // expires just when its cell is looked at
 	put("young", 2*time.Hour, 5)
 	put("younger", time.Hour, 5)
 	r := launch(t, compose(t, text))
 	b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
 	await(r, "young", "younger")
-	if s := r.halt(t); s.ExpiredKeys != 20 || !strings.Contains(s.String(), "20 keys had no record for longer than expire, and forgotten") {
+	if s := r.halt(t); s.ExpiredKeys != 21 || !strings.Contains(s.String(), "21 keys had no record for longer than expire, and forgotten") {
 		t.Errorf("%d expired: %s", s.ExpiredKeys, s)
 	}
 	put("old3", 30*time.Minute, 2)
@@ -226,7 +227,66 @@ func TestExpireOfATopic(t *testing.T) {
 	for _, line := range b.values(t, "alerts") {
 		silent[eventOf(t, line).key]++
 	}
-	if len(silent) != 20 || silent["old7"] != 1 || silent["young"] != 0 {
+	if len(silent) != 21 || silent["old7"] != 1 || silent["young"] != 0 {
 		t.Errorf("silent: %v", silent)
 	}
+}
+
+// Runs that end at any moment while keys expire, some without a commit, write what one run writes
+// in which keys only begin anew: what is in the changelog, and what has been deleted there, are of
+// one time.
+func TestExpireOverRestarts(t *testing.T) {
+	b := fakeBus(t, 4)
+	for _, topic := range []string{"out", "rejected", "whole", "whole-rejected"} {
+		b.CreateTopic(t, topic, 1, nil)
+	}
+	lines, _ := lives(start, 6*time.Hour, 0, false)
+	const settings = "expire: 6h\ntime_unit: 1m\n"
+	text := b.config("group: g, changelog: states", settings)
+	b.put(t, lines...)
+	whole := strings.NewReplacer("topic: out", "topic: whole", "topic: rejected", "topic: whole-rejected").Replace(b.config("bounded: true", settings))
+	if _, err := (Run{Graph: compose(t, whole)}).Execute(context.Background(), nil); err != nil {
+		t.Fatal(err)
+	}
+	byID := func(topic string) map[string]string {
+		all := map[string]string{}
+		for _, line := range b.values(t, topic) {
+			var e struct{ ID string }
+			if err := json.Unmarshal([]byte(line), &e); err != nil {
+				t.Fatal(err)
+			}
+			if was, twice := all[e.ID]; twice && was != line {
+				t.Fatalf("%s, and then %s", was, line)
+			}
+			all[e.ID] = line
+		}
+		return all
+	}
+	rng := rand.New(rand.NewPCG(36, 2))
+	for range 6 {
+		ctx, kill := context.WithTimeout(context.Background(), time.Duration(300+rng.IntN(1500))*time.Millisecond)
+		_, _ = (Run{Graph: compose(t, text)}).Execute(ctx, nil) // commits nothing at its end
+		kill()
+	}
+	r := launch(t, compose(t, text))
+	want := byID("whole")
+	for begun := time.Now(); len(byID("out")) < len(want); time.Sleep(100 * time.Millisecond) {
+		if time.Since(begun) > time.Minute || r.err != nil {
+			t.Fatalf("%d records of %d; %v", len(byID("out")), len(want), r.err)
+		}
+	}
+	equal(t, want, byID("out"))
+	for begun := time.Now(); ; time.Sleep(200 * time.Millisecond) {
+		var left strings.Builder
+		if err := ListStates(t.Context(), compose(t, text), "", &left, quiet); err != nil {
+			t.Fatal(err)
+		}
+		if left.Len() == 0 {
+			break
+		}
+		if time.Since(begun) > time.Minute || r.err != nil {
+			t.Fatalf("left: %s", left.String())
+		}
+	}
+	r.halt(t)
 }

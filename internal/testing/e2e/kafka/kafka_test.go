@@ -47,10 +47,12 @@ func TestKafka(t *testing.T) {
 }
 
 // topicConfig is a config that reads name and writes name-out, name-rejected and,
-// with detect, name-alerts; source and rest are added.
+// with detect, name-alerts; source and rest are added. The observations are old, and keys do not
+// expire.
 func topicConfig(t *testing.T, brokers, name, source, rest string) string {
 	t.Helper()
 	text := fmt.Sprintf(`model: {family: normal}
+expire: never
 source: {kafka: {brokers: ["%s"], topics: [%[2]s], %[3]s}}
 sink: {kafka: {topic: %[2]s-out}}
 dead_letter: {kafka: {topic: %[2]s-rejected}}
