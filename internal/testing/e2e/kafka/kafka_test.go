@@ -51,8 +51,10 @@ func TestKafka(t *testing.T) {
 // expire.
 func topicConfig(t *testing.T, brokers, name, source, rest string) string {
 	t.Helper()
+	if !strings.Contains(rest, "expire") {
+		rest += "expire: never\n"
+	}
 	text := fmt.Sprintf(`model: {family: normal}
-expire: never
 source: {kafka: {brokers: ["%s"], topics: [%[2]s], %[3]s}}
 sink: {kafka: {topic: %[2]s-out}}
 dead_letter: {kafka: {topic: %[2]s-rejected}}

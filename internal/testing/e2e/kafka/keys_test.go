@@ -1,0 +1,104 @@
+package kafka_test
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"hafvf/internal/testing/kafkatest"
+)
+
+var (
+	keysFlag = flag.Int("keys", 1_000, "keys of TestKeys")
+	aliveOf  = flag.Int("alive", 0, "keys of TestKeys that are alive at a time; 0: all")
+)
+
+// TestKeys reads a few records of many keys, in any order, and begins again with their states. It
+// measures the memory of both runs and how long the second takes to begin. With -alive keys come,
+// and expire a tenth of the time later.
+func TestKeys(t *testing.T) {
+	const each = 3
+	b := kafkatest.Start(t, kafkatest.Config{Measured: *keysFlag >= 100_000})
+	b.CreateTopic(t, "keys", 8, nil)
+	rng := rand.New(rand.NewPCG(36, 3))
+	order := make([]int, each**keysFlag)
+	for i := range order {
+		order[i] = i / each
+	}
+	within := len(order)
+	if *aliveOf > 0 {
+		within = each * *aliveOf
+	}
+	for i := 0; i < len(order); i += within / 2 {
+		part := order[i:min(len(order), i+within)]
+		rng.Shuffle(len(part), func(i, j int) { part[i], part[j] = part[j], part[i] })
+	}
+	const span = 100 * 24 * time.Hour
+	begin := time.Now().UTC().Add(-span - 30*time.Hour) // so old that the records say nothing of a lag
+	more := "detect: true\nexpire: never\n"
+	if *aliveOf > 0 {
+		more = fmt.Sprintf("detect: true\nexpire: %v\n", span/10)
+	}
+	begun := time.Now()
+	const batch = 100_000
+	records := make([]*kgo.Record, 0, batch)
+	for i, k := range order {
+		key := fmt.Sprint("key-", k)
+		at := begin.Add(time.Duration(i) * (span / time.Duration(len(order))))
+		records = append(records, &kgo.Record{Topic: "keys", Key: []byte(key), Value: fmt.Appendf(nil, `{"key":%q,"time":%q,"x":%.4f}`, key, at.Format(time.RFC3339), rng.NormFloat64())})
+		if len(records) == batch || i == len(order)-1 {
+			b.Produce(t, records...)
+			records = records[:0]
+		}
+	}
+	t.Logf("%d records of %d keys were produced in %v", len(order), *keysFlag, time.Since(begun).Round(time.Second))
+	cfg := topicConfig(t, b.Addr(), "keys", "group: keys, changelog: keys-states", more)
+	begun = time.Now()
+	d := program.Start(t, nil, "run", cfg, "--set", "sink=none", "--listen", "127.0.0.1:0")
+	most := 0.
+	for total, end := 0, time.Now().Add(time.Hour); total < len(order); time.Sleep(time.Second) {
+		if err := d.Err(); err != nil || time.Now().After(end) {
+			t.Fatalf("%v\n%s", err, d.Log())
+		}
+		total = 0
+		for _, end := range committed(t, b, "keys", "keys") {
+			total += int(end)
+		}
+		if now := resident(t, d.PID(), "VmRSS"); *aliveOf > 0 && now > most {
+			most = now
+			t.Logf("%d records: %.0f MB", total, now)
+		}
+	}
+	t.Logf("they were read in %v, with at most %.0f MB", time.Since(begun).Round(time.Second), resident(t, d.PID(), "VmHWM"))
+	d.Stop(t)
+	begun = time.Now()
+	d = program.Start(t, nil, "run", cfg, "--set", "sink=none", "--listen", "127.0.0.1:0")
+	d.Eventually(t, "it reads", func() bool { return regexp.MustCompile(`msg="?reading`).MatchString(d.Log()) })
+	t.Logf("the next run began after %v, with at most %.0f MB; %s", time.Since(begun).Round(100*time.Millisecond), resident(t, d.PID(), "VmHWM"), regexp.MustCompile(`states were restored.*`).FindString(d.Log()))
+	d.Stop(t)
+}
+
+// resident is a line of the process's status, in MB.
+func resident(t *testing.T, pid int, line string) float64 {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Skip("not on this system: ", err)
+	}
+	found := regexp.MustCompile(line + `:\s+(\d+) kB`).FindSubmatch(text)
+	if found == nil {
+		t.Fatalf("no %s of %d", line, pid)
+	}
+	kB, err := strconv.ParseFloat(string(found[1]), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kB / 1024
+}
