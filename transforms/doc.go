@@ -19,10 +19,11 @@
 // beliefs. An alarm is a decision, by what is usual for the key and within a budget,
 // see keyed.AlarmConfig and keyed.AlertConfig. With a Season in the configuration the bank follows
 // the values less their season. Estimates are on the scale of the values all the same,
-// but for the textbook parameters of Posterior. The node keeps the state of a key for
-// ever; its size does not grow with the number of observations. A state is read when a
-// bundle first sees the key, and written when the bundle ends. Keys may share the
-// runner's states, see Config.Cells.
+// but for the textbook parameters of Posterior. The node keeps the state of a key until
+// keyed.Config.Expire; its size does not grow with the number of observations. A state is read
+// when a bundle first sees the key, and written when the bundle ends. Keys may share the
+// runner's states, see Config.Cells, and a run in one process may keep them itself, see
+// Config.InMemory.
 //
 // # Smooth
 //
@@ -82,7 +83,7 @@
 // # Metrics
 //
 // Counters in the namespace hafvf: records, rejected, late, missing, not_converged,
-// keys, migrated, novelty_alarms, change_alarms, muted_alarms, silences, outliers and changes of Filter;
+// keys, migrated, novelty_alarms, change_alarms, muted_alarms, silences, outliers, changes and expired_keys of Filter;
 // records, rejected, missing, not_converged, sessions and changes of Smooth. Filter also has the
 // distribution iterations.
 package transforms

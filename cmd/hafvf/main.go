@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strings"
 	"syscall"
 	_ "time/tzdata" // for detect.zone, where the machine has none
@@ -40,11 +39,7 @@ func main() {
 	// Beam logs each error at every layer. What is wrong with a run reaches the user once, as
 	// the command's error.
 	slog.SetDefault(slog.New(slog.DiscardHandler))
-	if os.Getenv("GOGC") == "" {
-		// Most of the memory of millions of keys is one state after the other, without pointers:
-		// to collect the rest more often costs little, and saves half of that memory.
-		debug.SetGCPercent(50)
-	}
+	boundGarbage()
 	os.Exit(run(os.Args[1:]))
 }
 

@@ -80,8 +80,9 @@ func TestKeys(t *testing.T) {
 	d.Stop(t)
 	begun = time.Now()
 	d = program.Start(t, nil, "run", cfg, "--set", "sink=none", "--listen", "127.0.0.1:0")
-	d.Eventually(t, "it reads", func() bool { return regexp.MustCompile(`msg="?reading`).MatchString(d.Log()) })
-	t.Logf("the next run began after %v, with at most %.0f MB; %s", time.Since(begun).Round(100*time.Millisecond), resident(t, d.PID(), "VmHWM"), regexp.MustCompile(`states were restored.*`).FindString(d.Log()))
+	reads := regexp.MustCompile(`(?s)(states were restored[^\n]*).*msg=reading reader`)
+	d.Eventually(t, "it reads", func() bool { return reads.MatchString(d.Log()) })
+	t.Logf("the next run began after %v, with at most %.0f MB; %s", time.Since(begun).Round(100*time.Millisecond), resident(t, d.PID(), "VmHWM"), reads.FindStringSubmatch(d.Log())[1])
 	d.Stop(t)
 }
 
