@@ -27,9 +27,9 @@ func lives(from time.Time, expire, margin time.Duration, shuffled bool) (lines, 
 		life int
 	}
 	var all []shown
-	for k := range 12 {
+	for k := range 6 {
 		at, life := from.Add(time.Duration(rng.IntN(3600))*time.Second), 0
-		for range 400 {
+		for range 300 {
 			gap := time.Duration(rng.ExpFloat64()*float64(expire)/40) + time.Second
 			if rng.IntN(60) == 0 { // a pause that is short enough, or just too long, or long
 				gap = []time.Duration{expire - margin, expire + margin + time.Second, 3 * expire}[rng.IntN(3)]
