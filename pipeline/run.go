@@ -423,16 +423,17 @@ func (r *run) commit() error {
 	return replace()
 }
 
-// warmUps are the keys that have fewer observations than their warm-up, sorted.
+// warmUps are the keys of this run that have fewer observations than their warm-up, sorted.
 func (r *run) warmUps() (keys []string) {
 	if r.memory == nil {
 		return nil
 	}
 	for key, b := range r.memory.All() {
-		if keyed.WarmsUp(b) {
+		if keyed.WarmsUp(b) && r.memory.Met(key) {
 			keys = append(keys, key)
 		}
 	}
+	slices.Sort(keys)
 	return keys
 }
 

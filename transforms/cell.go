@@ -140,10 +140,11 @@ func (s cellState) write(p state.Provider, c *cell, alone string, changed []*hel
 		if len(changed) == 0 {
 			return nil // a timer fired for nothing
 		}
-		if changed[0].state == nil {
+		last := changed[len(changed)-1] // a key that has expired may have spoken again
+		if last.state == nil {
 			return s.head.Clear(p)
 		}
-		return s.head.Write(p, changed[0].state)
+		return s.head.Write(p, last.state)
 	}
 	v, err := c.Write(s.in(p), s.text, s.own, func(yield func(string, []byte) bool) {
 		for _, e := range changed {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/timers"
+
+	"hafvf/hafvf/keyed"
 )
 
 // expireTag is the tag of the timers of expiry.
@@ -72,7 +74,7 @@ func (fn *node) eachExpiry(c *opened, do func(key string, at time.Time)) {
 			do(key, at)
 		}
 	}
-	for _, e := range c.order {
+	for _, e := range c.keys {
 		if at := e.Expiry(); !at.IsZero() {
 			do(e.key, at)
 		}
@@ -109,23 +111,29 @@ func (fn *node) expire(tp timers.Provider, c *opened, now time.Time) error {
 			return err
 		}
 		for _, e := range active {
-			if fn.tells() {
-				fn.tell(now, e)
-			}
+			fn.tell(now, e)
 			if at := e.Expiry(); at.IsZero() || !at.Before(now) {
 				fn.note(c, e)
 				continue // what waited was of another time
 			}
-			w := fn.workers[0]
-			if e.forget(w); e.err != nil {
-				return e.err
-			}
-			fn.report.Counts.ExpiredKeys++
-			fn.put(w.encoded, Encoded{}, w.encoded)
-			fn.flush()
-			fn.note(c, e)
+			fn.drop(c, e)
 		}
 	}
 	fn.planExpiry(tp, c)
 	return nil
+}
+
+// drop forgets a key that has expired. If it speaks again in this bundle, it begins anew. All keys
+// of a topic may expire in one bundle: what is decoded of them must not wait for its end.
+func (fn *node) drop(c *opened, e *held) {
+	w := fn.workers[0]
+	e.tellForgotten(w)
+	fn.put(w.encoded, Encoded{}, w.encoded)
+	fn.flush()
+	fn.report.Counts.ExpiredKeys++
+	c.Put(e.key, nil)
+	delete(c.keys, e.key)
+	delete(c.waits, e.key)
+	delete(c.deadlines, e.key)
+	e.forgot, e.Entity = true, keyed.Entity{}
 }

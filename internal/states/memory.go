@@ -40,6 +40,9 @@ func (m *Memory) Restore(key string, state []byte) {
 	c.table[slot] |= unmet
 }
 
+// Met reports whether the state of a key was put in this run, or there is none.
+func (m *Memory) Met(key string) bool { return m.cells[CellName(key, m.names)].Met(key) }
+
 // Len is the number of keys.
 func (m *Memory) Len() (n int) {
 	for _, c := range m.cells {
