@@ -93,15 +93,8 @@ func (fn *node) expire(tp timers.Provider, c *opened, now time.Time) error {
 	})
 	slices.Sort(due) // the output has one order
 	for part := range slices.Chunk(due, batchBlocks) {
-		var unopened, active []*held
-		for _, key := range part {
-			e, known := fn.hold(c, key)
-			if !known {
-				unopened = append(unopened, e)
-			}
-			active = append(active, e)
-		}
-		if err := fn.open(unopened); err != nil {
+		active, err := fn.opened(c, part)
+		if err != nil {
 			return err
 		}
 		for _, e := range active {

@@ -381,6 +381,19 @@ func (fn *node) open(unopened []*held) error {
 	return nil
 }
 
+// opened returns the entities of keys of a cell, open.
+func (fn *node) opened(c *opened, keys []string) ([]*held, error) {
+	var all, unopened []*held
+	for _, key := range keys {
+		e, known := fn.hold(c, key)
+		if !known {
+			unopened = append(unopened, e)
+		}
+		all = append(all, e)
+	}
+	return all, fn.open(unopened)
+}
+
 // reset has a key begin anew whose state cannot be read, and says so in the dead letter. One
 // state must not stop the others.
 func (e *held) reset(w *worker) {
@@ -653,15 +666,8 @@ func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, 
 			due[key] = true
 		}
 	}
-	var unopened, active []*held
-	for _, key := range slices.Sorted(maps.Keys(due)) { // the output has one order
-		e, known := fn.hold(c, key)
-		if !known {
-			unopened = append(unopened, e)
-		}
-		active = append(active, e)
-	}
-	if err := fn.open(unopened); err != nil {
+	active, err := fn.opened(c, slices.Sorted(maps.Keys(due))) // the output has one order
+	if err != nil {
 		return err
 	}
 	for _, e := range active {
