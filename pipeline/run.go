@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"slices"
@@ -334,8 +335,9 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 	if f, ok := g.transform.(filtering); ok {
 		written := f.written()
 		cfg.Seal = func(key string, state []byte) []byte { return written(key, state).Seal() }
-		cfg.Open = func(stored []kafkaio.Stored) ([]kafkaio.Position, error) {
-			return f.openChangelog(stored, r.migrate, r.log)
+		cfg.Open = func(stored iter.Seq[*kafkaio.Stored]) ([]kafkaio.Position, error) {
+			r.memory = f.memory()
+			return f.openChangelog(t.Changelog, stored, r.memory, r.migrate, r.log)
 		}
 	}
 	r.memory = g.memory()

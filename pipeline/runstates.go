@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -48,25 +49,25 @@ func openStored(stored []kafkaio.Stored) []states.State {
 	return all
 }
 
-// openChangelog opens what a changelog holds, in place, for a run of this configuration. It
-// returns the last record of each partition that the states include. The error says that
-// states belong to another configuration. Those that cannot be read have errors of their own.
-func (f filtering) openChangelog(stored []kafkaio.Stored, migrate bool, log *slog.Logger) (included []kafkaio.Position, err error) {
-	if len(stored) == 0 {
-		return nil, nil
-	}
-	topic := stored[0].Topic
-	at := 0
+// openChangelog opens what a changelog holds for a run of this configuration, and puts the states
+// of keys into a memory. It returns the last record of each partition that the states include. The
+// error says that states belong to another configuration. Those that cannot be read have errors of
+// their own.
+func (f filtering) openChangelog(topic string, stored iter.Seq[*kafkaio.Stored], memory *states.Memory, migrate bool, log *slog.Logger) (included []kafkaio.Position, err error) {
+	var at *kafkaio.Stored
 	opened := func(yield func(states.State) bool) {
 		for at = range stored {
-			s := &stored[at]
-			if !yield(states.Open(s.Key, s.Bytes)) {
+			if !yield(states.Open(at.Key, at.Bytes)) {
 				return
 			}
 		}
 	}
 	a, err := states.Adopt(f.cfg.Config, opened, migrate, "the changelog "+topic, func(s states.State, changed bool) {
-		stored[at].Bytes, stored[at].Replaced = s.Bytes, changed
+		at.Bytes, at.Replaced, at.Err = s.Bytes, changed, s.Err
+		if s.Err == nil && s.Key != states.FleetKey {
+			memory.Restore(s.Key, s.Bytes)
+			at.Taken = true
+		}
 	})
 	if mismatch := new(states.Mismatch); errors.As(err, &mismatch) {
 		return nil, fmt.Errorf("the changelog %s does not fit the config, %w; take another changelog, the config that it was written with, or keep what can be kept with --migrate (hafvf check CONFIG --states %s says what)", topic, mismatch, topic)
@@ -74,16 +75,9 @@ func (f filtering) openChangelog(stored []kafkaio.Stored, migrate bool, log *slo
 	if err != nil {
 		return nil, err
 	}
-	damaged := a.Reset(topic, log)
+	a.Reset(topic, log)
 	if migrate {
 		log.Info("states are carried over to this config", "topic", topic, "states", a.String())
-	}
-	if len(damaged) > 0 {
-		for i := range stored {
-			if s := &stored[i]; damaged[s.Key] != nil {
-				s.Bytes, s.Err = nil, damaged[s.Key]
-			}
-		}
 	}
 	for log, offset := range a.Included {
 		included = append(included, kafkaio.ParsePosition(log, offset))
@@ -111,7 +105,11 @@ func openStateFile(g *Graph, migrate bool, log *slog.Logger) (*stateFile, error)
 	var source []byte
 	var failed error
 	all := func(yield func(states.State) bool) { source, failed = states.ReadFile(g.states, yield) }
-	a, err := states.Adopt(f.cfg.Config, all, migrate, g.states, func(s states.State, _ bool) { memory.Restore(s.Key, s.Bytes) })
+	a, err := states.Adopt(f.cfg.Config, all, migrate, g.states, func(s states.State, _ bool) {
+		if s.Err == nil {
+			memory.Restore(s.Key, s.Bytes)
+		}
+	})
 	if failed != nil {
 		return nil, fmt.Errorf("state: %w", failed)
 	}

@@ -205,7 +205,7 @@ func TestCellOfOneKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(c.Entity("k")) != string(old) || c.Len() != 1 {
+	if string(c.Get("k")) != string(old) || c.Len() != 1 {
 		t.Errorf("%d keys", c.Len())
 	}
 	if _, err := of.read(&runner{value: old}, ""); !errors.Is(err, states.ErrCell) {

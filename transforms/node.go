@@ -258,9 +258,9 @@ func (fn *node) hold(c *opened, key string) (e *held, known bool) {
 	} else {
 		e = &held{}
 	}
-	e.key, e.state = key, c.Entity(key)
+	e.key, e.state = key, c.Get(key)
 	e.found = e.state != nil
-	e.met = e.found && c.Met(key)
+	e.met = e.found && !c.Marked(key)
 	c.keys[key] = e
 	c.order = append(c.order, e)
 	return e, false

@@ -46,7 +46,7 @@ func Amend(ctx context.Context, client *Client, changelog string, log *slog.Logg
 			}
 			return err
 		}
-		if changed, err = change(inOrder(changelog, s.states)); err != nil || len(changed) == 0 {
+		if changed, err = change(inOrder(changelog, &s.states)); err != nil || len(changed) == 0 {
 			return err
 		}
 		if l.owner == nil {

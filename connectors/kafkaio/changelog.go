@@ -17,6 +17,8 @@ import (
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"hafvf/internal/table"
 )
 
 // A changelog is a compacted topic with these keys:
@@ -162,7 +164,7 @@ type contents struct {
 	headAt     lastValue            // its record; nil bytes: there is none
 	marks      map[int32][]byte     // by partition
 	bottoms    map[int32]bool       // partitions that have one
-	states     map[string]lastValue // by key
+	states     lastValues           // by key
 	parts      map[string]int       // of states that have several
 	kept       map[string][]byte    // by id
 	strays     map[place]bool       // records where their keys do not belong
@@ -175,7 +177,7 @@ func readStored(ctx context.Context, client *Client, topic string, log *slog.Log
 	if err != nil {
 		return nil, err
 	}
-	s := &contents{partitions: topics[topic].partitions, marks: map[int32][]byte{}, bottoms: map[int32]bool{}, states: map[string]lastValue{}, parts: map[string]int{}, kept: map[string][]byte{}, strays: map[place]bool{}, broken: map[string]lastValue{}}
+	s := &contents{partitions: topics[topic].partitions, marks: map[int32][]byte{}, bottoms: map[int32]bool{}, parts: map[string]int{}, kept: map[string][]byte{}, strays: map[place]bool{}, broken: map[string]lastValue{}}
 	if err := eachRecord(ctx, client, topic, log, s.add); err != nil {
 		return nil, fmt.Errorf("the changelog cannot be read: %w", err)
 	}
@@ -198,22 +200,22 @@ func (s *contents) add(r Record) {
 	case p == 0 && strings.HasPrefix(key, keptKey):
 		s.kept[key[len(keptKey):]] = bytes.Clone(r.Value)
 	default:
-		was, known := s.states[key]
+		was, known := s.states.get(key)
 		switch elsewhere := known && was.partition != p; {
 		case elsewhere && r.Value != nil:
 			s.strays[place{p, key}] = true
 		case elsewhere:
 			delete(s.strays, place{p, key})
 		case r.Value == nil:
-			delete(s.states, key)
+			s.states.Put(key, nil)
 		default:
-			v := lastValue{bytes: bytes.Clone(r.Value), offset: r.Offset, partition: p} // not to keep its whole batch
+			v := lastValue{bytes: r.Value, offset: r.Offset, partition: p}
 			for _, h := range r.Headers {
 				if n, err := strconv.ParseInt(string(h.Value), 10, 32); h.Key == partsHeader && err == nil {
 					v.parts = int32(n)
 				}
 			}
-			s.states[key] = v
+			s.states.put(key, v)
 		}
 	}
 }
@@ -222,8 +224,10 @@ func (s *contents) add(r Record) {
 func (s *contents) join() {
 	json.Unmarshal(s.headAt.bytes, &s.head) // a head that cannot be read is refused by check
 	parts := map[string]map[int][]byte{}
-	var rewritten []string
-	for raw, v := range s.states {
+	plain := map[string]lastValue{} // of keys whose records have others
+	var rewritten, several []string
+	for raw, b := range s.states.All() {
+		v := lastValueOf(b)
 		key, part, ok := ofPart(raw)
 		if n := len(s.head.Marks); !ok || n > 0 && partitionFor(key, n) != v.partition {
 			s.strays[place{v.partition, raw}] = true
@@ -232,22 +236,28 @@ func (s *contents) join() {
 			if parts[key] == nil {
 				parts[key] = map[int][]byte{}
 			}
-			parts[key][part] = v.bytes
+			parts[key][part] = bytes.Clone(v.bytes)
 			s.parts[key] = max(s.parts[key], part+1)
+		}
+		if v.parts > 1 && part == 0 {
+			several = append(several, key)
 		}
 		if raw != key {
 			rewritten = append(rewritten, raw)
+			if v.bytes = bytes.Clone(v.bytes); ok && part == 0 {
+				plain[key] = v
+			}
 		}
 	}
-	plain := map[string]lastValue{}
 	for _, raw := range rewritten {
-		if key, part, ok := ofPart(raw); ok && part == 0 {
-			plain[key] = s.states[raw]
-		}
-		delete(s.states, raw)
+		s.states.Put(raw, nil)
 	}
-	maps.Copy(s.states, plain)
-	for key, v := range s.states {
+	for key, v := range plain {
+		s.states.put(key, v)
+	}
+	for _, key := range several {
+		v, _ := s.states.get(key)
+		v.bytes = bytes.Clone(v.bytes)
 		for i := 1; i < int(v.parts); i++ {
 			b, ok := parts[key][i]
 			if !ok {
@@ -255,7 +265,7 @@ func (s *contents) join() {
 			}
 			v.bytes = append(v.bytes, b...)
 		}
-		s.states[key] = v
+		s.states.put(key, v)
 	}
 }
 
@@ -311,7 +321,8 @@ func (s *contents) places() iter.Seq[place] {
 				return
 			}
 		}
-		for key, v := range s.states {
+		for key, b := range s.states.All() {
+			v := lastValueOf(b)
 			for i := range max(1, s.parts[key], int(v.parts)) {
 				if at := (place{v.partition, string(partKey(key, i))}); !s.strays[at] && !yield(at) {
 					return
@@ -393,14 +404,15 @@ func ReadStored(ctx context.Context, client *Client, changelog string, log *slog
 	if err != nil {
 		return nil, err
 	}
-	return inOrder(changelog, s.states), nil
+	return inOrder(changelog, &s.states), nil
 }
 
 // inOrder are states by their positions.
-func inOrder(changelog string, states map[string]lastValue) []Stored {
-	all := make([]Stored, 0, len(states))
-	for key, s := range states {
-		all = append(all, Stored{Position: s.position(changelog), Key: key, Bytes: s.bytes})
+func inOrder(changelog string, states *lastValues) []Stored {
+	all := make([]Stored, 0, states.Len())
+	for key, b := range states.Drain() {
+		s := lastValueOf(b)
+		all = append(all, Stored{Position: s.position(changelog), Key: key, Bytes: bytes.Clone(s.bytes)})
 	}
 	slices.SortFunc(all, func(a, b Stored) int {
 		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
@@ -414,11 +426,43 @@ type lastValue struct {
 	offset    int64
 	partition int32
 	parts     int32 // see partsHeader
-	err       error // see Stored.Err
 }
 
 func (v lastValue) position(topic string) Position {
 	return Position{topic, int(v.partition), v.offset}
+}
+
+// lastValues are those of the keys of a topic, in the form that lastValueOf reads. They may be
+// millions.
+type lastValues struct {
+	table.Shards
+	buf []byte
+}
+
+func (s *lastValues) get(key string) (v lastValue, ok bool) {
+	b := s.Get(key)
+	if b == nil {
+		return v, false
+	}
+	return lastValueOf(b), true
+}
+
+func (s *lastValues) put(key string, v lastValue) {
+	s.buf = binary.AppendUvarint(s.buf[:0], uint64(v.partition))
+	s.buf = binary.AppendUvarint(s.buf, uint64(v.offset))
+	s.buf = binary.AppendUvarint(s.buf, uint64(v.parts))
+	s.buf = append(s.buf, v.bytes...)
+	s.Put(key, s.buf)
+}
+
+func lastValueOf(b []byte) lastValue {
+	next := func() uint64 {
+		n, size := binary.Uvarint(b)
+		b = b[size:]
+		return n
+	}
+	partition, offset, parts := next(), next(), next()
+	return lastValue{b, int64(offset), int32(partition), int32(parts)}
 }
 
 // eachRecord calls do with each record of a topic, up to its present end.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"testing"
 
@@ -329,10 +330,10 @@ func given(text string) map[string][]byte {
 // stored in several transactions. What a crash leaves of them is never taken for all.
 func TestPortions(t *testing.T) {
 	migrating := func(cfg *LedgerConfig) {
-		cfg.Open = func(all []Stored) ([]Position, error) {
-			for i := range all {
-				if string(all[i].Bytes) == "old" {
-					all[i].Bytes, all[i].Replaced = []byte("new"), true
+		cfg.Open = func(all iter.Seq[*Stored]) ([]Position, error) {
+			for s := range all {
+				if string(s.Bytes) == "old" {
+					s.Bytes, s.Replaced = []byte("new"), true
 				}
 			}
 			return nil, nil

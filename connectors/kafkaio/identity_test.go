@@ -1,10 +1,12 @@
 package kafkaio
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"slices"
 	"strconv"
@@ -40,7 +42,7 @@ type run struct {
 func (r run) Restored() map[string][]byte {
 	all := map[string][]byte{}
 	r.Take(func(key string, state []byte) bool {
-		all[key] = state
+		all[key] = bytes.Clone(state)
 		return false
 	})
 	return all
@@ -208,7 +210,7 @@ func TestOtherRuns(t *testing.T) {
 		a := begun(t, c, nil)
 		a.must(5)
 		_, err := begin(t, c, func(cfg *LedgerConfig) {
-			cfg.Open = func([]Stored) ([]Position, error) { return nil, errors.New("another config") }
+			cfg.Open = func(iter.Seq[*Stored]) ([]Position, error) { return nil, errors.New("another config") }
 		})
 		refuses(t, err, "another config")
 		a.must(6)
@@ -219,7 +221,9 @@ func TestOtherRuns(t *testing.T) {
 		a.must(5)
 		checks := 0
 		b := begun(t, c, func(cfg *LedgerConfig) {
-			cfg.Open = func([]Stored) ([]Position, error) {
+			cfg.Open = func(states iter.Seq[*Stored]) ([]Position, error) {
+				for range states {
+				}
 				if checks++; checks == 1 {
 					a.must(8)
 				}
@@ -413,8 +417,8 @@ func TestTopicMadeAgain(t *testing.T) {
 		{name: "by the id in the offsets", late: true, records: 9, config: group, want: again},
 		{name: "by the id in the head", records: 9, config: changelog, want: again},
 		{name: "by the records that states include", records: 4, options: []kfake.Opt{kfake.MaxVersions(kversion.V2_7_0())}, want: "states in the changelog states include the record in-0-4: its end is 4", config: func(cfg *LedgerConfig) {
-			cfg.Open = func(states []Stored) (included []Position, err error) {
-				for _, s := range states {
+			cfg.Open = func(states iter.Seq[*Stored]) (included []Position, err error) {
+				for s := range states {
 					after, err := strconv.ParseInt(string(s.Bytes), 10, 64)
 					if err != nil {
 						return nil, err
@@ -541,13 +545,10 @@ func TestUnreadableState(t *testing.T) {
 	a.Close(context30(t), true)
 	bad := errors.New("bad")
 	checking := func(cfg *LedgerConfig) {
-		cfg.Open = func(states []Stored) ([]Position, error) {
-			for i := range states {
-				if i > 0 && states[i-1].Partition == states[i].Partition && states[i-1].Offset >= states[i].Offset {
-					t.Errorf("%v comes after %v", states[i].Position, states[i-1].Position)
-				}
-				if string(states[i].Bytes) == "?" {
-					states[i].Err = bad
+		cfg.Open = func(states iter.Seq[*Stored]) ([]Position, error) {
+			for s := range states {
+				if string(s.Bytes) == "?" {
+					s.Err = bad
 				}
 			}
 			return nil, nil

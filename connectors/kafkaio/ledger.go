@@ -1,11 +1,13 @@
 package kafkaio
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"slices"
@@ -37,13 +39,15 @@ type Ledger struct {
 	// Of the changelog. They change in the goroutine that commits alone.
 	head       head
 	partitions int               // of its topic
+	keys       int               // that had states when it was read
 	places     []place           // of its records, if the run begins anew
 	parts      map[string]int    // of states that have several
 	carried    map[string][]byte // states that the first commit stores in portions, by key
 
 	mu       sync.Mutex
 	stopped  bool
-	restored map[string]lastValue
+	restored lastValues
+	damaged  map[string]error           // by key, Stored.Err
 	ready    map[string][]byte          // states to be committed, by key
 	keeping  map[string][]byte          // of Keep, to be committed
 	kept     map[string][]byte          // that the changelog held at the beginning
@@ -82,11 +86,11 @@ type LedgerConfig struct {
 	// Seal, if set, returns what is stored for the state of a key. It is called when the state
 	// is written: all sealed states at once would take as much memory again.
 	Seal func(key string, state []byte) []byte
-	// Open, if set, opens the stored states in place, before anything is written. They come in
-	// the order of their positions. Open returns the last record of each partition that the
-	// states include. OpenLedger returns its error. If another run commits meanwhile, Open is
-	// called again.
-	Open func([]Stored) (included []Position, err error)
+	// Open, if set, opens the stored states in place, one after the other in any order, before
+	// anything is written. A state is valid until the next one. Open returns the last record of
+	// each partition that the states include. OpenLedger returns its error. If another run commits
+	// meanwhile, Open is called again.
+	Open func(iter.Seq[*Stored]) (included []Position, err error)
 	// First are the states, by key, to begin with where the changelog is empty, or there is
 	// none.
 	First map[string][]byte
@@ -115,6 +119,9 @@ type Stored struct {
 	// Replaced is set by LedgerConfig.Open if the changelog is to hold another state. The
 	// state goes there with the first commit.
 	Replaced bool
+	// Taken is set by LedgerConfig.Open if it has taken the state over. Restore does not return
+	// it.
+	Taken bool
 }
 
 // Progress is how far a partition was read.
@@ -228,7 +235,7 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 		l.start = nil
 		l.cfg.Log.Warn("beginning anew: the group's offsets are not looked at", "group", l.cfg.Group, "partitions", len(l.found))
 	}
-	gives := len(l.cfg.First) > 0 && (len(l.restored) == 0 || l.cfg.BeginAnew || l.head.Unfinished == beginning)
+	gives := l.gives()
 	if l.owner != nil {
 		if err := l.adopt(ctx, gives); err != nil {
 			return err
@@ -238,6 +245,11 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 		l.beginWith(l.cfg.First)
 	}
 	return nil
+}
+
+// gives reports whether the run begins with the states that it is given.
+func (l *Ledger) gives() bool {
+	return len(l.cfg.First) > 0 && (l.keys == 0 || l.cfg.BeginAnew || l.head.Unfinished == beginning)
 }
 
 // readOffsets reads the group's offsets.
@@ -302,15 +314,15 @@ func (l *Ledger) read(ctx context.Context) error {
 func (l *Ledger) beginWith(states map[string][]byte) {
 	if l.owner != nil {
 		l.carried = maps.Clone(states)
-		for key := range l.restored {
+		for key := range l.restored.All() {
 			if _, ok := states[key]; !ok {
 				l.carried[key] = nil // of a run that was given other states
 			}
 		}
 	}
-	l.restored = make(map[string]lastValue, len(states))
+	l.restored = lastValues{}
 	for key, b := range states {
-		l.restored[key] = lastValue{bytes: b}
+		l.restored.put(key, lastValue{bytes: b})
 	}
 	l.cfg.Log.Info("keys begin with given states", "keys", len(states))
 }
@@ -363,7 +375,8 @@ func (l *Ledger) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.restored, l.head, l.partitions, l.parts = s.states, s.head, s.partitions, s.parts
+	l.restored, l.damaged, l.keys = s.states, nil, s.states.Len()
+	l.head, l.partitions, l.parts = s.head, s.partitions, s.parts
 	if l.cfg.BeginAnew {
 		l.places = slices.Collect(s.places())
 		return nil
@@ -372,12 +385,12 @@ func (l *Ledger) restore(ctx context.Context) error {
 	for id := range s.kept {
 		l.holds[id] = true
 	}
-	if len(s.states) > 0 || s.headAt.bytes != nil || len(s.marks) > 0 {
+	if s.states.Len() > 0 || s.headAt.bytes != nil || len(s.marks) > 0 {
 		if err := s.check(topic); err != nil {
 			return &ResumeError{err}
 		}
 	}
-	l.cfg.Log.Info("states were restored", "topic", topic, "keys", len(l.restored), "took", time.Since(start).Round(time.Millisecond).String())
+	l.cfg.Log.Info("states were restored", "topic", topic, "keys", l.keys, "took", time.Since(start).Round(time.Millisecond).String())
 	return nil
 }
 
@@ -391,26 +404,37 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(l.found) > 0 && len(l.restored) == 0 {
+	if len(l.found) > 0 && l.keys == 0 {
 		l.cfg.Log.Info("the run before kept no state: keys start without states at the group's offsets", "group", l.cfg.Group)
 	}
-	if l.cfg.Open == nil {
+	if l.cfg.Open == nil || l.gives() {
 		return nil
 	}
-	states := inOrder(l.cfg.Changelog, l.restored)
-	included, err := l.cfg.Open(states)
+	var opened lastValues
+	l.carried, l.damaged = map[string][]byte{}, map[string]error{}
+	included, err := l.cfg.Open(func(yield func(*Stored) bool) {
+		for key, b := range l.restored.Drain() {
+			v := lastValueOf(b)
+			s := Stored{Position: v.position(l.cfg.Changelog), Key: key, Bytes: v.bytes}
+			more := yield(&s)
+			switch v.bytes = s.Bytes; {
+			case s.Err != nil:
+				l.damaged[key] = s.Err
+			case !s.Taken:
+				opened.put(key, v)
+			}
+			if s.Replaced {
+				l.carried[key] = bytes.Clone(s.Bytes)
+			}
+			if !more {
+				return
+			}
+		}
+	})
 	if err != nil {
 		return err
 	}
-	l.carried = map[string][]byte{}
-	for _, s := range states {
-		v := l.restored[s.Key]
-		v.bytes, v.err = s.Bytes, s.Err
-		l.restored[s.Key] = v
-		if s.Replaced {
-			l.carried[s.Key] = s.Bytes
-		}
-	}
+	l.restored = opened
 	return l.checkIncluded(ctx, included)
 }
 
@@ -446,8 +470,8 @@ func (l *Ledger) adopt(ctx context.Context, gives bool) error {
 	if err := l.discard(ctx, next); err != nil {
 		return err
 	}
-	l.cfg.Log.Warn("beginning anew: states were discarded", "topic", l.cfg.Changelog, "keys", len(l.restored))
-	clear(l.restored)
+	l.cfg.Log.Warn("beginning anew: states were discarded", "topic", l.cfg.Changelog, "keys", l.keys)
+	l.restored = lastValues{}
 	clear(l.parts)
 	return nil
 }
@@ -505,21 +529,31 @@ func (l *Ledger) carry(ctx context.Context, states map[string][]byte) error {
 func (l *Ledger) Restore(key string) ([]byte, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := l.restored[key]
-	delete(l.restored, key)
-	return s.bytes, s.err
+	if err := l.damaged[key]; err != nil {
+		delete(l.damaged, key)
+		return nil, err
+	}
+	v, ok := l.restored.get(key)
+	if !ok {
+		return nil, nil
+	}
+	b := bytes.Clone(v.bytes)
+	l.restored.Put(key, nil)
+	return b, nil
 }
 
-// Take hands over the states that Restore would return, without those that cannot be read. The
-// ledger keeps those that take refuses.
+// Take hands over the states that Restore would return, without those that cannot be read. A state
+// is valid during the call. The ledger keeps those that take refuses.
 func (l *Ledger) Take(take func(key string, state []byte) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for key, s := range l.restored {
-		if s.err == nil && take(key, s.bytes) {
-			delete(l.restored, key)
+	var kept lastValues
+	for key, b := range l.restored.Drain() {
+		if v := lastValueOf(b); !take(key, v.bytes) {
+			kept.put(key, v)
 		}
 	}
+	l.restored = kept
 }
 
 // settled notes what holds now that nothing is in flight.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 
 	"math/rand/v2"
@@ -571,9 +572,9 @@ func (p *process) work(ctx context.Context, c Cluster, l *Ledger, bundles <-chan
 }
 
 // restored checks that states are such as the loop without faults has had.
-func (p *process) restored(states []Stored) ([]Position, error) {
-	for _, s := range states {
-		p.prefix(s)
+func (p *process) restored(states iter.Seq[*Stored]) ([]Position, error) {
+	for s := range states {
+		p.prefix(*s)
 	}
 	return nil, nil
 }

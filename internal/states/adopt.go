@@ -41,8 +41,8 @@ func (m *Mismatch) Unwrap() error { return m.Err }
 // unchanged is the outcome of a state that fits the configuration.
 const unchanged = "unchanged"
 
-// Adopt looks at stored states for runs of cfg, one after the other, and has keep keep those that
-// go on, as keyed.Estimator.Open takes them. If migrate is set, it carries states over that
+// Adopt looks at stored states for runs of cfg, one after the other, and gives each to keep: those
+// that go on as keyed.Estimator.Open takes them, and those that cannot be read with Err. If migrate is set, it carries states over that
 // were written under other settings, as far as they mean the same; if nothing of a state
 // does, that is an error. Without migrate, the error for such a state is a *Mismatch. where names
 // the place of the states in errors.
@@ -67,6 +67,7 @@ func Adopt(cfg keyed.Config, all iter.Seq[State], migrate bool, where string, ke
 		}
 		if s.Err != nil {
 			a.Damaged = append(a.Damaged, s)
+			keep(s, false)
 			continue
 		}
 		changed := false
@@ -92,6 +93,7 @@ func Adopt(cfg keyed.Config, all iter.Seq[State], migrate bool, where string, ke
 		case err != nil:
 			s.Err = err
 			a.Damaged = append(a.Damaged, s)
+			keep(s, false)
 		default:
 			keep(s, changed)
 		}

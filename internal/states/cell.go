@@ -11,6 +11,7 @@ import (
 
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/compact"
+	"hafvf/internal/table"
 )
 
 // A Cell is what a runner keeps as one state: the entities of one key, or of all keys
@@ -25,7 +26,7 @@ type Cell struct {
 	// alone.
 	Settings keyed.Fingerprint
 
-	entries
+	table.Table
 	logged bool   // the runner has the cell as a log
 	seq    uint64 // of the next piece of the log
 	log    int    // bytes of the log
@@ -158,7 +159,7 @@ func (c *Cell) loadLog(s Store) error {
 		c.log += len(b.entries)
 		c.seq = b.seq + 1
 	}
-	c.makeRoom(0)
+	c.Compact()
 	return nil
 }
 
@@ -180,16 +181,16 @@ func (c *Cell) Write(s Store, settings string, own keyed.Fingerprint, changed it
 		c.Settings = own
 	}
 	head := append([]byte{headSettings}, own[:]...)
-	if !c.logged && c.live <= smallCell {
+	if !c.logged && c.Live() <= smallCell {
 		return v, s.WriteHead(c.appendAll(append(head, headWhole)))
 	}
-	if !c.logged || others || c.log+len(written) > 2*c.live+smallCell {
+	if !c.logged || others || c.log+len(written) > 2*c.Live()+smallCell {
 		if c.logged {
 			if err := s.ClearLog(); err != nil {
 				return v, err
 			}
 		}
-		written, c.log, c.logged = c.appendAll(make([]byte, 0, c.live)), 0, true
+		written, c.log, c.logged = c.appendAll(make([]byte, 0, c.Live())), 0, true
 	}
 	if err := c.appendLog(s, written); err != nil {
 		return v, err
@@ -222,3 +223,33 @@ func (c *Cell) appendLog(s Store, entries []byte) error {
 // its copies hold: a copy under the version that the runner has is the cell, also after
 // a restart from a checkpoint, on another worker, and if the write was rolled back.
 type Version [16]byte
+
+// appendAll appends all entities as they are stored.
+func (c *Cell) appendAll(to []byte) []byte {
+	for key, b := range c.All() {
+		to = appendEntry(to, key, b)
+	}
+	return to
+}
+
+// load puts stored entities, the last of a key last. An entry without bytes removes its key.
+func (c *Cell) load(b []byte) error {
+	c.Grow(len(b))
+	for r := (&compact.Reader{B: b}); len(r.B) > 0; {
+		key := r.Text()
+		n := r.Count(1)
+		if r.Bad {
+			return ErrCell
+		}
+		c.Put(key, r.B[:n])
+		r.B = r.B[n:]
+	}
+	return nil
+}
+
+// appendEntry appends an entry as it is stored: key and entity, each behind its length.
+func appendEntry(to []byte, key string, b []byte) []byte {
+	to = compact.AppendString(to, key)
+	to = binary.AppendUvarint(to, uint64(len(b)))
+	return append(to, b...)
+}

@@ -36,12 +36,11 @@ func (m *Memory) Restore(key string, state []byte) {
 	}
 	c := m.cells[CellName(key, m.names)]
 	c.Put(key, state)
-	slot, _ := c.find(key)
-	c.table[slot] |= unmet
+	c.Mark(key)
 }
 
 // Met reports whether the state of a key was put in this run, or there is none.
-func (m *Memory) Met(key string) bool { return m.cells[CellName(key, m.names)].Met(key) }
+func (m *Memory) Met(key string) bool { return !m.cells[CellName(key, m.names)].Marked(key) }
 
 // Len is the number of keys.
 func (m *Memory) Len() (n int) {
@@ -64,7 +63,7 @@ func (m *Memory) All() iter.Seq2[string, []byte] {
 			}
 			slices.Sort(keys)
 			for _, key := range keys {
-				if !yield(key, c.Entity(key)) {
+				if !yield(key, c.Get(key)) {
 					return
 				}
 			}

@@ -1,0 +1,61 @@
+package table
+
+import (
+	"hash/maphash"
+	"iter"
+)
+
+// Shards are a Table without its limit of 2 GB, which grows without being copied as a whole. The
+// zero value has no keys.
+type Shards struct {
+	tables [256]Table
+	n      int
+}
+
+func (s *Shards) of(key string) *Table {
+	return &s.tables[maphash.String(seed, key)>>56]
+}
+
+// Len is the number of keys.
+func (s *Shards) Len() int { return s.n }
+
+// Get returns the value of a key, nil if there is none. It is valid until the next Put.
+func (s *Shards) Get(key string) []byte { return s.of(key).Get(key) }
+
+// Put makes b the value of the key. Without b the key has none.
+func (s *Shards) Put(key string, b []byte) {
+	t := s.of(key)
+	t.slack = loose
+	before := t.Len()
+	t.Put(key, b)
+	s.n += t.Len() - before
+}
+
+// All are the values by key, in any order. A value is valid until the next Put.
+func (s *Shards) All() iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		for i := range s.tables {
+			for key, b := range s.tables[i].All() {
+				if !yield(key, b) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Drain is All, and gives back the room of the values behind it. Afterwards there are no keys.
+func (s *Shards) Drain() iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		for i := range s.tables {
+			for key, b := range s.tables[i].All() {
+				if !yield(key, b) {
+					*s = Shards{}
+					return
+				}
+			}
+			s.n -= s.tables[i].Len()
+			s.tables[i] = Table{}
+		}
+	}
+}
