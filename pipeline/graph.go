@@ -13,6 +13,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
+	"hafvf/connectors/registry"
 	"hafvf/hafvf"
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
@@ -247,6 +248,9 @@ func toldKinds(c *config.Config, r *config.Receiver) []string {
 func newSource(c *config.Config) (graphSource, connectors.Kind) {
 	if s := c.Source.Kafka; s != nil {
 		t := topicSource{*s}
+		if t.Registry != nil {
+			t.Form = registry.Source{Config: *t.Registry, Format: t.Format}.Form()
+		}
 		if c.Transform == config.Smooth || c.Order != config.Arrival && (c.Lateness > 0 || c.Silence != nil || c.Aggregate != nil || c.Incidents != nil || c.Expire > 0) {
 			t.Clock, t.ClockSetting = payloadClock, settingText(t.Fields) // only there does something wait for the watermark
 		}

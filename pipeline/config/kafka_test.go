@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hafvf/connectors/kafkaio"
+	"hafvf/connectors/registry"
 	"hafvf/pipeline/flink"
 )
 
@@ -22,7 +23,7 @@ const someTopics = "brokers: ['b:9092'], topics: [in]"
 func TestParseKafka(t *testing.T) {
 	cluster := kafkaio.Cluster{Brokers: []string{"b:9092"}}
 	source := func(set func(*Kafka)) *Kafka {
-		k := &Kafka{Fields: defaultFields(), Source: kafkaio.Source{Cluster: cluster, Topics: []string{"in"}, Start: kafkaio.Start{At: kafkaio.Earliest}}}
+		k := &Kafka{Fields: defaultFields(), Format: registry.Auto, Source: kafkaio.Source{Cluster: cluster, Topics: []string{"in"}, Start: kafkaio.Start{At: kafkaio.Earliest}}}
 		k.MaxAhead = time.Hour
 		set(k)
 		return k
