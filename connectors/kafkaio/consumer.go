@@ -60,7 +60,7 @@ type part struct {
 
 // newConsumer opens a consumer, which ends with ctx. client asks the brokers.
 func newConsumer(ctx context.Context, client *Client, src Source, rest restriction, limits recordbatch.Limits, log *slog.Logger) *consumer {
-	c := &consumer{src: src, client: client, limits: limits, log: log, clock: src.clock(), reading: src.Form.reading(), ahead: &ahead{budget: aheadOfAll}, arrived: make(chan struct{}, 1), known: make(chan discovered, 1)}
+	c := &consumer{src: src, client: client, limits: limits, log: log, clock: src.clock(), reading: src.Form.Reading(), ahead: &ahead{budget: aheadOfAll}, arrived: make(chan struct{}, 1), known: make(chan discovered, 1)}
 	c.ctx, c.close = context.WithCancel(ctx)
 	context.AfterFunc(c.ctx, func() { progresses.Delete(c); c.ahead.end() })
 	at := make([]string, len(rest.Partitions))

@@ -43,8 +43,8 @@ func addForm(all *sync.Map, name string, of any) {
 	}
 }
 
-// reading is nil for the zero Form.
-func (f Form) reading() Reading {
+// Reading is nil for the zero Form.
+func (f Form) Reading() Reading {
 	if f.Name == "" {
 		return nil
 	}

@@ -3,6 +3,7 @@ package registry
 import (
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"math/big"
@@ -55,6 +56,8 @@ func compileAvro(text string, parts []part) (func(to, payload []byte) ([]byte, e
 		var v any
 		rest, err := s.Decode(payload, &v, avro.AliasInput())
 		switch {
+		case errors.As(err, new(*avro.ShortBufferError)):
+			return to, errors.New("it ends too early")
 		case err != nil:
 			return to, err
 		case len(rest) > 0:
