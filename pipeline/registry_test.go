@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -292,4 +293,175 @@ func BenchmarkFormats(b *testing.B) {
 			b.ReportMetric(float64(b.N)*together/b.Elapsed().Seconds(), "records/s")
 		})
 	}
+}
+
+// inAvro are the records of a topic as JSON without the fields that are null, by their ids.
+func (b *bus) inAvro(t *testing.T, r *srfake.Registry, topic string) map[string]string {
+	t.Helper()
+	found, ok := r.GetSchema(topic+"-value", 1)
+	if !ok {
+		t.Fatalf("%s-value is not registered", topic)
+	}
+	schema := avro.MustParse(found.Schema.Schema)
+	all := map[string]string{}
+	for _, rec := range b.Consume(t, topic) {
+		if id := int(binary.BigEndian.Uint32(rec.Value[1:])); rec.Value[0] != 0 || id != found.ID {
+			t.Fatalf("schema %d in %q", id, rec.Value)
+		}
+		var v any
+		if _, err := schema.Decode(rec.Value[5:], &v); err != nil {
+			t.Fatal(err)
+		}
+		all[idOf(t, rec)] = canonical(t, v)
+	}
+	return all
+}
+
+func idOf(t *testing.T, r *kgo.Record) string {
+	t.Helper()
+	if len(r.Headers) != 1 || r.Headers[0].Key != "id" {
+		t.Fatalf("headers %v", r.Headers)
+	}
+	return string(r.Headers[0].Value)
+}
+
+// inJSON is inAvro of a topic of JSON.
+func (b *bus) inJSON(t *testing.T, topic string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, rec := range b.Consume(t, topic) {
+		var v any
+		if err := json.Unmarshal(rec.Value, &v); err != nil {
+			t.Fatal(err)
+		}
+		all[idOf(t, rec)] = canonical(t, v)
+	}
+	return all
+}
+
+func canonical(t *testing.T, v any) string {
+	t.Helper()
+	var drop func(v any) any
+	drop = func(v any) any {
+		switch v := v.(type) {
+		case map[string]any:
+			for name, e := range v {
+				if v[name] = drop(e); e == nil {
+					delete(v, name)
+				}
+			}
+		case []any:
+			for i, e := range v {
+				v[i] = drop(e)
+			}
+		}
+		return v
+	}
+	text, err := json.Marshal(drop(v))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Estimates, alerts, smoothed records and rejected ones in Avro are those in JSON, with the same ids.
+func TestAvroSinks(t *testing.T) {
+	b := fakeBus(t, 1)
+	r := srfake.New()
+	t.Cleanup(r.Close)
+	lines := observations(2_000, 3)
+	b.put(t, lines...)
+	b.Produce(t, &kgo.Record{Topic: "in", Value: []byte("oops")})
+	for name, rest := range map[string]string{
+		"filter": "detect: true\nincidents: true\nalerts: [{beliefs: [outlier, change], labels: {team: a}, kafka: {topic: %s-alerts, format: %[2]s}}]\n",
+		"smooth": "transform: smooth\nsession: {gap: 24h}\n#%s %[2]s\n",
+	} {
+		for _, format := range []string{registry.JSON, registry.Avro} {
+			topic := name + "-" + format
+			g := compose(t, b.config(fmt.Sprintf("bounded: true, registry: {url: %s}", r.URL()), fmt.Sprintf(rest, topic, format)),
+				"sink.kafka.topic="+topic, "sink.kafka.format="+format, "dead_letter.kafka.topic="+topic+"-rejected", "dead_letter.kafka.format="+format)
+			if _, err := (Run{Graph: g, Log: quiet}).Execute(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		kinds := []string{"", "-rejected"}
+		if name == "filter" {
+			kinds = append(kinds, "-alerts")
+		}
+		for _, kind := range kinds {
+			want, got := b.inJSON(t, name+"-json"+kind), b.inAvro(t, r, name+"-avro"+kind)
+			if len(want) == 0 || !maps.Equal(want, got) {
+				t.Errorf("%s%s: %d in JSON, %d in Avro", name, kind, len(want), len(got))
+				for id := range want {
+					if want[id] != got[id] {
+						t.Errorf("%s:\n%s\n%s", id, want[id], got[id])
+						break
+					}
+				}
+			}
+		}
+	}
+}
+
+// A schema that stands there already is taken, another one that is compatible becomes a version, and one that is not
+// ends the run before it begins.
+func TestAvroSchemas(t *testing.T) {
+	b := fakeBus(t, 1)
+	b.put(t, observations(10, 1)...)
+	r := srfake.New()
+	t.Cleanup(r.Close)
+	run := func(set ...string) error {
+		g := compose(t, b.config(fmt.Sprintf("bounded: true, registry: {url: %s}", r.URL()), ""), append([]string{"sink.kafka.format=avro"}, set...)...)
+		_, err := Run{Graph: g, Log: quiet}.Execute(t.Context(), nil)
+		return err
+	}
+	versions := func() (n int) {
+		for {
+			if _, ok := r.GetSchema("out-value", n+1); !ok {
+				return n
+			}
+			n++
+		}
+	}
+	readOnly := false
+	r.Intercept(func(w http.ResponseWriter, req *http.Request) bool {
+		refused := readOnly && strings.HasSuffix(req.URL.Path, "/versions") && req.Method == http.MethodPost
+		if refused {
+			w.WriteHeader(http.StatusForbidden)
+		}
+		return refused
+	})
+	for _, step := range []struct {
+		readOnly bool
+		set      []string
+		versions int
+		want     string
+	}{
+		{true, nil, 0, "or allow it to read the schemas of the topics and to register those of sinks"},
+		{false, nil, 1, ""},
+		{true, nil, 1, ""},
+		{false, []string{"records=brief"}, 2, ""},
+	} {
+		readOnly = step.readOnly
+		err := run(step.set...)
+		if (err == nil) != (step.want == "") || err != nil && !strings.Contains(err.Error(), step.want) {
+			t.Errorf("%v: %v", step, err)
+		}
+		equal(t, step.versions, versions())
+	}
+	r.Intercept(func(w http.ResponseWriter, req *http.Request) bool {
+		if strings.HasSuffix(req.URL.Path, "/versions") {
+			w.WriteHeader(http.StatusConflict)
+			fmt.Fprint(w, `{"error_code":409,"message":"READER_FIELD_MISSING_DEFAULT_VALUE"}`)
+			return true
+		}
+		return false
+	})
+	before := len(b.values(t, "out"))
+	err := run("sink.kafka.topic=other")
+	want := "refuses the schema of other-value, as it is not compatible with what stands there: write to another topic"
+	if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "READER_FIELD") {
+		t.Error(err)
+	}
+	equal(t, before, len(b.values(t, "out")))
 }
