@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
@@ -22,11 +23,16 @@ const mostNested = 64
 
 func compileProtobuf(text string, parts []part) (func(to, payload []byte) ([]byte, error), error) {
 	const root = "the schema" // no import is called so
-	files := map[string]string{root: text}
+	files := map[string]protocompile.SearchResult{root: source(root, text)}
 	for _, p := range parts {
-		files[p.name] = p.text
+		files[p.name] = source(p.name, p.text)
 	}
-	c := protocompile.Compiler{Resolver: protocompile.WithStandardImports(&protocompile.SourceResolver{Accessor: protocompile.SourceAccessorFromMap(files)})}
+	c := protocompile.Compiler{Resolver: protocompile.WithStandardImports(protocompile.ResolverFunc(func(name string) (protocompile.SearchResult, error) {
+		if found, ok := files[name]; ok {
+			return found, nil
+		}
+		return protocompile.SearchResult{}, fmt.Errorf("%s is imported, and the registry names no such part", name)
+	}))}
 	compiled, err := c.Compile(context.Background(), root)
 	if err != nil {
 		return nil, err
@@ -48,6 +54,30 @@ func compileProtobuf(text string, parts []part) (func(to, payload []byte) ([]byt
 		}
 		return appendMessage(to, m)
 	}, nil
+}
+
+// source is a schema's text: .proto, or, as Confluent's client for Python registers it, a
+// descriptor in base64.
+func source(name, text string) protocompile.SearchResult {
+	var file descriptorpb.FileDescriptorProto
+	if b, err := base64.StdEncoding.DecodeString(text); err == nil && len(b) > 0 && proto.Unmarshal(b, &file) == nil {
+		file.Name = &name // as it is imported
+		nameFields(file.MessageType)
+		return protocompile.SearchResult{Proto: &file}
+	}
+	return protocompile.SearchResult{Source: strings.NewReader(text)}
+}
+
+// nameFields gives fields a name in JSON, which descriptors may lack and the compiler compares.
+func nameFields(all []*descriptorpb.DescriptorProto) {
+	for _, m := range all {
+		for _, f := range m.Field {
+			if f.JsonName == nil {
+				f.JsonName = f.Name
+			}
+		}
+		nameFields(m.NestedType)
+	}
 }
 
 // messageAt returns the message that a path of indexes into declarations leads to.

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -21,6 +22,8 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/descriptorpb"
 
 	"hafvf/connectors/kafkaio"
 	"hafvf/internal/secret"
@@ -168,6 +171,21 @@ func TestProtobuf(t *testing.T) {
 	if diff := cmp.Diff(protoJSON, string(got.Value)); diff != "" || got.Finding != nil {
 		t.Errorf("%+v (-want +got)\n%s", got.Finding, diff)
 	}
+	// Confluent's client for Python registers descriptors, which have no names in JSON.
+	field := func(name string, n int32) *descriptorpb.FieldDescriptorProto {
+		return &descriptorpb.FieldDescriptorProto{Name: &name, Number: &n, Type: descriptorpb.FieldDescriptorProto_TYPE_STRING.Enum(), Label: descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum()}
+	}
+	descriptor, err := proto.Marshal(&descriptorpb.FileDescriptorProto{
+		Name: proto.String("a.proto"), Syntax: proto.String("proto3"),
+		MessageType: []*descriptorpb.DescriptorProto{{Name: proto.String("M"), Field: []*descriptorpb.FieldDescriptorProto{field("s", 1), field("t", 2)}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, of := fake(t, sr.Schema{Schema: base64.StdEncoding.EncodeToString(descriptor), Type: sr.TypeProtobuf})
+	if got = read(t, of, Auto, kafkaio.Record{Value: frame(1, 0, 10, 1, 'b')}); string(got.Value) != `{"s":"b","t":""}` {
+		t.Errorf("%s %+v", got.Value, got.Finding)
+	}
 	// The head of a schema's first message is one zero.
 	if got = read(t, c, Auto, kafkaio.Record{Value: frame(1, 0, 10, 1, 'b')}); string(got.Value) != `{"s":"b"}` {
 		t.Errorf("%s %+v", got.Value, got.Finding)
@@ -236,7 +254,7 @@ func TestReading(t *testing.T) {
 		{"no index", Auto, nil, frame(4), "", string(frame(4)), &kafkaio.Finding{Reason: "the payload does not fit schema 4: it does not begin with the index of a message"}},
 		{"an index beyond", Auto, nil, frame(4, 2, 2), "", string(frame(4, 2, 2)), &kafkaio.Finding{Reason: "the payload does not fit schema 4: the schema has no message with index [1]"}},
 		{"a broken message", Auto, nil, frame(4, 0, 8), "", string(frame(4, 0, 8)), &kafkaio.Finding{Reason: "the payload does not fit schema 4: proto:"}},
-		{"a schema that lacks a part", Auto, nil, frame(7, 0), "", string(frame(7, 0)), &kafkaio.Finding{Reason: "schema 7 cannot be used: the schema:1:27: could not resolve"}},
+		{"a schema that lacks a part", Auto, nil, frame(7, 0), "", string(frame(7, 0)), &kafkaio.Finding{Reason: "schema 7 cannot be used: the schema:1:27: other.proto is imported, and the registry names no such part"}},
 		{"another format", Avro, nil, frame(4, 0), "", string(frame(4, 0)), &kafkaio.Finding{Reason: "schema 4 is of the format protobuf, and format: avro is wanted"}},
 		{"JSON in place of Avro", Avro, nil, []byte(`{"x":1}`), "", `{"x":1}`, &kafkaio.Finding{Reason: "the value does not begin with the magic byte and the id of a schema, as format: avro wants it"}},
 		{"nothing of a JSON schema", JSONSchema, nil, frame(3), "", string(frame(3)), &kafkaio.Finding{Reason: "nothing follows the id of the schema"}},
