@@ -55,9 +55,11 @@ func compileAvro(text string, parts []part) (func(to, payload []byte) ([]byte, e
 	return func(to, payload []byte) ([]byte, error) {
 		var v any
 		rest, err := s.Decode(payload, &v, avro.AliasInput())
-		switch {
+		switch semantic := (*avro.SemanticError)(nil); {
 		case errors.As(err, new(*avro.ShortBufferError)):
 			return to, errors.New("it ends too early")
+		case errors.As(err, &semantic) && semantic.Err != nil: // what is around it speaks of Go's types
+			return to, semantic.Err
 		case err != nil:
 			return to, err
 		case len(rest) > 0:
