@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -222,40 +223,62 @@ func TestRegistry(t *testing.T) {
 	}, reasons)
 }
 
-// A registry that is away is waited for; one that refuses ends the run, at the start and later.
+// A registry that is away is waited for, and a run that waits can be stopped. One that refuses ends the run, at the start
+// and later.
 func TestRegistryAwayAndRefusing(t *testing.T) {
 	b := fakeBus(t, 1)
+	b.CreateTopic(t, "out", 1, nil)
 	r := readingsRegistry(t)
-	status := 0
+	var status, refused atomic.Int32
 	r.Intercept(func(w http.ResponseWriter, _ *http.Request) bool {
-		if status != 0 {
-			w.WriteHeader(status)
+		code := status.Load()
+		if code != 0 {
+			refused.Add(1)
+			w.WriteHeader(int(code))
 		}
-		return status != 0
+		return code != 0
 	})
-	g := compose(t, b.config(fmt.Sprintf("%s, bounded: true, registry: {url: %s}", readingFields, r.URL()), ""))
-	for code, want := range map[int]string{
+	g := func(more string) *Graph {
+		return compose(t, b.config(fmt.Sprintf("%s, registry: {url: %s}%s", readingFields, r.URL(), more), ""))
+	}
+	for code, want := range map[int32]string{
 		401: "wants a login: set registry.username and registry.password",
-		503: "the schema registry " + r.URL() + " answers: no response",
+		503: "the schema registry " + r.URL() + " does not answer: start it, or set registry.url: no response",
 	} {
-		status = code
-		if _, err := (Run{Graph: g}).Execute(t.Context(), nil); err == nil || !strings.Contains(err.Error(), want) {
+		status.Store(code)
+		if _, err := (Run{Graph: g("")}).Execute(t.Context(), nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%d: %v", code, err)
 		}
 	}
-	status = 0
-	b.CreateTopic(t, "out", 1, nil)
-	run := launch(t, compose(t, b.config(fmt.Sprintf("%s, registry: {url: %s}", readingFields, r.URL()), "")))
-	b.Produce(t, &kgo.Record{Topic: "in", Value: formats[1].value(someReadings(1)[0])})
+	one := someReadings(1)[0]
+	waits := func(f int) {
+		t.Helper()
+		had := refused.Load()
+		b.Produce(t, &kgo.Record{Topic: "in", Value: formats[f].value(one)})
+		for deadline := time.Now().Add(time.Minute); refused.Load() == had; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("the registry is not asked")
+			}
+		}
+	}
+	status.Store(0)
+	run := launch(t, g(", group: g"))
+	b.Produce(t, &kgo.Record{Topic: "in", Value: formats[1].value(one)})
 	b.await(t, "out", 1, run)
-	status = 401
-	b.Produce(t, &kgo.Record{Topic: "in", Value: formats[2].value(someReadings(1)[0])})
+	status.Store(503)
+	waits(2)
+	run.halt(t)
+	status.Store(0)
+	run = launch(t, g(", group: g"))
+	b.await(t, "out", 2, run) // what waited is not lost
+	status.Store(401)
+	waits(3)
 	select {
 	case <-run.done:
 	case <-time.After(time.Minute):
 		t.Fatal("the run goes on")
 	}
-	if run.err == nil || !strings.Contains(run.err.Error(), "in-0 cannot be read at offset 1: the schema registry "+r.URL()+" wants a login") {
+	if run.err == nil || !strings.Contains(run.err.Error(), "in-0 cannot be read at offset 2: the schema registry "+r.URL()+" wants a login") {
 		t.Error(run.err)
 	}
 }

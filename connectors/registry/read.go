@@ -1,16 +1,19 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 
 	"github.com/twmb/franz-go/pkg/sr"
 
 	"hafvf/connectors/kafkaio"
+	"hafvf/internal/parallel"
 )
 
 // Name is that of the Reading and the Writing that this package registers.
@@ -70,17 +73,18 @@ func framed(b []byte) (id int, payload []byte, ok bool) {
 func (s Source) reading() kafkaio.Reading {
 	known := schemasOf(s.Config)
 	return func(ctx context.Context, log *slog.Logger, records []kafkaio.Record) error {
-		r := reader{known: known, format: s.Format, ctx: ctx, log: log}
-		for i := range records {
-			if err := r.record(&records[i]); err != nil {
-				return err
+		errs := make([]error, runtime.GOMAXPROCS(0))
+		parallel.Stretches(len(records), len(errs), func(worker, from, end int) {
+			r := reader{known: known, format: s.Format, ctx: ctx, log: log}
+			for i := from; i < end && errs[worker] == nil; i++ {
+				errs[worker] = r.record(&records[i])
 			}
-		}
-		return nil
+		})
+		return cmp.Or(errs...)
 	}
 }
 
-// A reader reads the records of one fetch.
+// A reader reads some records of one fetch.
 type reader struct {
 	known  *schemas
 	format string

@@ -196,7 +196,7 @@ func (c Config) explain(err error) error {
 		return fmt.Errorf("there is no schema registry at %s: set registry.url, with the path under which the registry answers as Confluent's does", c.URL)
 	case untrusted(err):
 		return fmt.Errorf("the schema registry %s shows a certificate that is not trusted: set registry.tls.ca to the authority's: %w", c.URL, message.Cause(err))
-	case errors.As(err, &r):
+	case errors.As(err, &r) && r.StatusCode < 500:
 		return fmt.Errorf("the schema registry %s answers: %w", c.URL, err)
 	}
 	return fmt.Errorf("the schema registry %s does not answer: start it, or set registry.url: %w", c.URL, bare(err))
