@@ -9,11 +9,12 @@ import (
 
 // A Reading turns records of a fetch into JSON, in place, from the form that they have in
 // the topic. It sets the Finding of those that it cannot turn. An error ends the source. It
-// waits for what it needs, and returns the cause of ctx if that ends first.
+// waits for what it needs, and returns the cause of ctx if that ends first. Goroutines of
+// several partitions call it at once.
 type Reading func(ctx context.Context, log *slog.Logger, records []Record) error
 
 // A Writing returns the value of the message that a line of JSON becomes. It waits as a
-// Reading does.
+// Reading does. One goroutine at a time calls it.
 type Writing func(ctx context.Context, log *slog.Logger, line []byte) ([]byte, error)
 
 // A Form names a registered Reading or Writing, and the text that it is made of. It travels

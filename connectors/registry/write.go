@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"sync"
 
 	"github.com/twmb/avro"
 	"github.com/twmb/franz-go/pkg/sr"
@@ -67,11 +66,8 @@ func (s Sink) id(ctx context.Context, cl *sr.Client) (int, error) {
 // one.
 func (s Sink) writing() kafkaio.Writing {
 	encode := Encode(s.Schema)
-	var mu sync.Mutex
 	var begin []byte // magic byte and id; nil before they are known
 	return func(ctx context.Context, log *slog.Logger, line []byte) ([]byte, error) {
-		mu.Lock()
-		defer mu.Unlock()
 		if begin == nil {
 			id := 0
 			err := s.patiently(ctx, log, func(ctx context.Context, cl *sr.Client) (err error) {

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -170,11 +171,11 @@ func (d *Decoder) Topic(part []kafkaio.Record) []Decoded {
 	})
 }
 
-// rawOf is what the dead letter shows of a record: its value, which is in base64 if it could
-// not be turned into JSON.
+// rawOf is what the dead letter shows of a record: its value, which is in base64 if it has a
+// schema and could not be turned into JSON.
 func rawOf(r *kafkaio.Record) []byte {
 	v := r.Value[:min(len(r.Value), connectors.MaxRaw)]
-	if r.Finding != nil && r.Finding.Reason != "" {
+	if r.Finding != nil && r.Finding.Reason != "" && bytes.HasPrefix(v, []byte{0}) {
 		return base64.StdEncoding.AppendEncode(nil, v[:min(len(v), connectors.MaxRaw/4*3)])
 	}
 	return v
