@@ -5,7 +5,10 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
+	"io"
+	"log"
 	"log/slog"
 	"math/big"
 	"net/http"
@@ -337,20 +340,20 @@ func TestRegistryAway(t *testing.T) {
 	r, c := fake(t, sr.Schema{Schema: `"string"`})
 	asked, status := counted(t, r)
 	for _, code := range []int{503, 429, 404} {
-		var log strings.Builder
+		var told strings.Builder
 		registries.Clear()
 		asked.Store(0)
 		status.Store(int32(code))
 		back := time.AfterFunc(500*time.Millisecond, func() { status.Store(0) })
 		defer back.Stop()
 		all := []kafkaio.Record{{Value: frame(1, 2, 'a')}}
-		if err := (Source{c, Auto}).reading()(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), all); err != nil || string(all[0].Value) != `"a"` || all[0].Finding != nil {
+		if err := (Source{c, Auto}).reading()(t.Context(), slog.New(slog.NewTextHandler(&told, nil)), all); err != nil || string(all[0].Value) != `"a"` || all[0].Finding != nil {
 			t.Errorf("%d: %v %q %+v", code, err, all[0].Value, all[0].Finding)
 		}
 		if n := asked.Load(); n < 2 || n > 6 {
 			t.Errorf("%d: asked %d times", code, n)
 		}
-		if lines := strings.Split(strings.TrimSpace(log.String()), "\n"); len(lines) != 2 || !strings.Contains(lines[0], "level=WARN msg=\"the schema registry does not answer: trying again\"") || !strings.Contains(lines[1], "answers again") {
+		if lines := strings.Split(strings.TrimSpace(told.String()), "\n"); len(lines) != 2 || !strings.Contains(lines[0], "level=WARN msg=\"the schema registry does not answer: trying again\"") || !strings.Contains(lines[1], "answers again") {
 			t.Errorf("%d: %q", code, lines)
 		}
 	}
@@ -394,9 +397,16 @@ func TestRefused(t *testing.T) {
 		t.Cleanup(s.Close)
 		return Config{URL: s.URL}
 	}
-	tls := httptest.NewTLSServer(http.NotFoundHandler())
-	tls.Config.ErrorLog = nil
+	encrypted := srfake.NewRegistry()
+	encrypted.SeedSchema("s", 1, 1, sr.Schema{Schema: `"string"`})
+	tls := httptest.NewUnstartedServer(encrypted.Handler())
+	tls.Config.ErrorLog = log.New(io.Discard, "", 0) // of the client that trusts nobody
+	tls.StartTLS()
 	t.Cleanup(tls.Close)
+	ca := filepath.Join(dir, "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: tls.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct {
 		name        string
 		cfg         Config
@@ -410,6 +420,7 @@ func TestRefused(t *testing.T) {
 		{"another server", answers(404), "there is no schema registry at", "-"},
 		{"a bad request", answers(400), "answers: no response", "answers: no response"},
 		{"a certificate", Config{URL: tls.URL}, "shows a certificate that is not trusted: set registry.tls.ca to the authority's", "shows a certificate"},
+		{"its authority", Config{URL: tls.URL, TLS: &kafkaio.TLS{CA: ca}}, "", ""},
 		{"no authority", Config{URL: tls.URL, TLS: &kafkaio.TLS{CA: "/nowhere.pem"}}, "registry.tls.ca: /nowhere.pem cannot be read: no such file", "registry.tls.ca"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
