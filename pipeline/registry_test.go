@@ -283,8 +283,7 @@ func TestRegistryAwayAndRefusing(t *testing.T) {
 	}
 }
 
-// BenchmarkFormats measures how fast values of each format become observations. Of formats with
-// a schema one goroutine for each partition makes JSON.
+// BenchmarkFormats measures how fast values of each format become observations.
 func BenchmarkFormats(b *testing.B) {
 	const together = 1000
 	all := someReadings(together)
