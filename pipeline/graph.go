@@ -13,6 +13,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
+	"hafvf/connectors/registry"
 	"hafvf/hafvf"
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
@@ -49,6 +50,8 @@ type graphTransform interface {
 	// build adds the transform to a pipeline. in decodes the batches.
 	build(s beam.Scope, as records.Form, in transforms.Registered, batches beam.PCollection) built
 	columns(l records.Layout, x connectors.Kind) []connectors.Column
+	// schema is that of its records in Avro.
+	schema(l records.Layout) string
 	steps() []Step
 	// name returns the name of the transform's step.
 	name() string
@@ -100,7 +103,7 @@ func Compose(c *config.Config) (*Graph, error) {
 	var receivers []receiver
 	for i := range c.Alerts {
 		r := &c.Alerts[i]
-		s := newSink(&r.Sink, layout.AlertColumns(x), &c.Source)
+		s := newSink(&r.Sink, layout.AlertColumns(x), layout.AlertSchema(), &c.Source)
 		s.maxAge, s.held = r.MaxAge, c.Runner.Name == config.Flink
 		alerts = append(alerts, s)
 		receivers = append(receivers, receiver{As: s.form(), Kinds: r.Kinds, Ends: r.Ends, Beliefs: r.Beliefs, Keys: r.Keys, Labels: r.Labels, Digest: r.Digest, Pages: s.hook != nil})
@@ -130,11 +133,11 @@ func Compose(c *config.Config) (*Graph, error) {
 		atEnd := (c.Silence != nil || c.Aggregate != nil) && !c.Source.Unending() && c.Runner.Name != config.Flink
 		g.transform = filtering{layout, transforms.Config{Config: cfg, Cells: cells(c.Runner), InMemory: c.Runner.Name != config.Flink, AtEnd: atEnd, GoesOn: atEnd && c.State != ""}, receivers, c.Source.Unending(), groupingOf(c)}
 	}
-	g.sink = newSink(&c.Sink, g.transform.columns(layout, x), &c.Source)
+	g.sink = newSink(&c.Sink, g.transform.columns(layout, x), g.transform.schema(layout), &c.Source)
 	g.alerts = alerts
 	g.dead = graphSink{file: &connectors.Sink{Format: connectors.JSONLines, Path: connectors.Stderr}}
 	if c.DeadLetter != nil {
-		g.dead = newSink(c.DeadLetter, nil, &c.Source)
+		g.dead = newSink(c.DeadLetter, nil, records.RejectSchema(), &c.Source)
 	}
 	g.Steps = slices.Concat([]Step{
 		{"read", g.source.describe(), []string{"decode"}},
@@ -247,6 +250,9 @@ func toldKinds(c *config.Config, r *config.Receiver) []string {
 func newSource(c *config.Config) (graphSource, connectors.Kind) {
 	if s := c.Source.Kafka; s != nil {
 		t := topicSource{*s}
+		if t.Registry != nil {
+			t.Form = registry.Source{Config: *t.Registry, Format: t.Format}.Form()
+		}
 		if c.Transform == config.Smooth || c.Order != config.Arrival && (c.Lateness > 0 || c.Silence != nil || c.Aggregate != nil || c.Incidents != nil || c.Expire > 0) {
 			t.Clock, t.ClockSetting = payloadClock, settingText(t.Fields) // only there does something wait for the watermark
 		}
@@ -437,6 +443,8 @@ func (f filtering) name() string {
 	return named("Transform", means)
 }
 
+func (filtering) schema(l records.Layout) string { return l.EstimateSchema() }
+
 func (filtering) columns(l records.Layout, x connectors.Kind) []connectors.Column {
 	return l.EstimateColumns(x)
 }
@@ -475,6 +483,8 @@ func (m smoothing) build(s beam.Scope, as records.Form, in transforms.Registered
 func (m smoothing) name() string {
 	return named("Transform", []any{config.Smooth, m.cfg.Gap})
 }
+
+func (smoothing) schema(l records.Layout) string { return l.SmoothedSchema() }
 
 func (smoothing) columns(l records.Layout, x connectors.Kind) []connectors.Column {
 	return l.SmoothedColumns(x)

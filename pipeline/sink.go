@@ -9,6 +9,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
+	"hafvf/connectors/registry"
 	"hafvf/connectors/webhook"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/records"
@@ -18,20 +19,28 @@ import (
 type graphSink struct {
 	file  *connectors.Sink
 	topic *kafkaio.Sink
+	avro  *registry.Sink // of the topic; nil: it has JSON
 	hook  *webhook.Sink
 
 	maxAge time.Duration // of alerts
 	held   bool          // the runner keeps the alerts that wait
 }
 
-// newSink makes a sink of a graph with that source. Its files grow while records come.
-func newSink(s *config.Sink, columns []connectors.Column, source *config.Source) graphSink {
+// newSink makes a sink of a graph with that source. Its files grow while records come. schema is
+// that of its records in Avro.
+func newSink(s *config.Sink, columns []connectors.Column, schema string, source *config.Source) graphSink {
 	file := &connectors.Sink{Columns: columns, Append: source.Unending(), Live: source.StandardInput()}
 	switch {
 	case s.None:
 		return graphSink{}
 	case s.Kafka != nil:
-		return graphSink{topic: s.Kafka}
+		topic := *s.Kafka
+		if s.Format != registry.Avro {
+			return graphSink{topic: &topic}
+		}
+		avro := &registry.Sink{Config: *s.Registry, Subject: topic.Topic + "-value", Schema: schema}
+		topic.Form = avro.Form()
+		return graphSink{topic: &topic, avro: avro}
 	case s.Webhook != nil:
 		return graphSink{hook: s.Webhook}
 	case s.CSV != nil:
@@ -90,7 +99,7 @@ func (s graphSink) write(scope beam.Scope, name string, chunks beam.PCollection)
 }
 
 // prepare creates a missing topic, with as many partitions as the source has and the
-// broker's defaults.
+// broker's defaults, and registers its schema.
 func (s graphSink) prepare(ctx context.Context, to *clients, partitions int, log *slog.Logger) error {
 	if s.hook != nil {
 		_, err := webhook.NewClient(*s.hook) // reads the secrets
@@ -102,6 +111,11 @@ func (s graphSink) prepare(ctx context.Context, to *clients, partitions int, log
 	client := to.of(s.topic.Cluster)
 	if err := client.Check(ctx); err != nil {
 		return err
+	}
+	if s.avro != nil { // first: if it is refused, no topic is left behind
+		if err := s.avro.Register(ctx); err != nil {
+			return err
+		}
 	}
 	created, err := client.Create(ctx, s.topic.Topic, partitions, nil)
 	if created {

@@ -112,7 +112,10 @@ func (f fileSource) read(s beam.Scope) (batches beam.PCollection, decoder transf
 type topicSource struct{ config.Kafka }
 
 func (t topicSource) check(ctx context.Context, to *clients) error {
-	return to.of(t.Cluster).Check(ctx)
+	if err := to.of(t.Cluster).Check(ctx); err != nil || t.Registry == nil {
+		return err
+	}
+	return t.Registry.Check(ctx)
 }
 
 // partitions is the largest number of partitions of a topic.

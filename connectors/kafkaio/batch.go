@@ -56,6 +56,13 @@ func encodeBatch(b Batch) (out []byte) {
 			text([]byte(h.Key))
 			text(h.Value)
 		}
+		if f := r.Finding; f == nil {
+			text(nil)
+		} else {
+			text([]byte(f.Reason))
+			text([]byte(f.KeyReason))
+			text(f.KeyFields)
+		}
 	}
 	return out
 }
@@ -71,6 +78,9 @@ func decodeBatch(b []byte) (out Batch, err error) {
 		r.Oversized = int(c.Varint())
 		for n := c.Varint(); n > 0 && !c.Short; n-- {
 			r.Headers = append(r.Headers, Header{Key: string(text()), Value: text()})
+		}
+		if reason := text(); reason != nil {
+			r.Finding = &Finding{string(reason), string(text()), text()}
 		}
 		if c.Short {
 			return Batch{}, errBatch

@@ -32,6 +32,7 @@ type consumer struct {
 	limits  recordbatch.Limits
 	log     *slog.Logger
 	clock   Clock
+	reading Reading
 	ahead   *ahead
 	parts   []*part // as the restriction has them
 	turn    int     // whose turn it is to be asked first
@@ -59,7 +60,7 @@ type part struct {
 
 // newConsumer opens a consumer, which ends with ctx. client asks the brokers.
 func newConsumer(ctx context.Context, client *Client, src Source, rest restriction, limits recordbatch.Limits, log *slog.Logger) *consumer {
-	c := &consumer{src: src, client: client, limits: limits, log: log, clock: src.clock(), ahead: &ahead{budget: aheadOfAll}, arrived: make(chan struct{}, 1), known: make(chan discovered, 1)}
+	c := &consumer{src: src, client: client, limits: limits, log: log, clock: src.clock(), reading: src.Form.Reading(), ahead: &ahead{budget: aheadOfAll}, arrived: make(chan struct{}, 1), known: make(chan discovered, 1)}
 	c.ctx, c.close = context.WithCancel(ctx)
 	context.AfterFunc(c.ctx, func() { progresses.Delete(c); c.ahead.end() })
 	at := make([]string, len(rest.Partitions))
@@ -81,7 +82,7 @@ func newConsumer(ctx context.Context, client *Client, src Source, rest restricti
 func (c *consumer) add(spans []span) {
 	c.ahead.partitions.Add(int32(len(spans)))
 	for _, s := range spans {
-		f := &fetcher{client: c.client, at: s.Position, topic: s.ID, end: s.End, limits: c.limits, patience: patience, log: c.log, ahead: c.ahead, batches: make(chan batch, 1), arrived: c.arrived}
+		f := &fetcher{client: c.client, at: s.Position, topic: s.ID, end: s.End, limits: c.limits, reading: c.reading, patience: patience, log: c.log, ahead: c.ahead, batches: make(chan batch, 1), arrived: c.arrived}
 		f.high.Store(-1)
 		p := &part{fetcher: f, next: s.Offset, quiet: time.Now()}
 		if s.Lag > 0 {

@@ -15,6 +15,9 @@
 // A message that is stored again has the same id, in the header "id", so that
 // consumers of the topic can drop repeats.
 //
+// A Form turns what a topic has into JSON, and lines of JSON into what a topic has. Package
+// registry has one for topics with a schema registry.
+//
 // Where a pipeline goes on after a failure depends on the runner. One with checkpoints,
 // such as Flink, keeps the source's offsets in them; what was read after the last
 // checkpoint is read and written again. A consumer group only says where a source with

@@ -55,6 +55,7 @@ type fetcher struct {
 	topic    string   // its id, see span.ID
 	end      int64    // negative: without
 	limits   recordbatch.Limits
+	reading  Reading // nil: records stay as they are
 	patience time.Duration
 	log      *slog.Logger
 	conn     *link // with the leader; nil while there is none
@@ -92,6 +93,12 @@ func (f *fetcher) run(ctx context.Context) {
 		}
 		if trouble.lasts() > 0 {
 			f.log.Info("the partition can be read again", "partition", f.at.Log(), "offset", f.at.Offset, "after", trouble.lasts().Round(time.Millisecond).String())
+		}
+		if err := f.read(ctx, &b); err != nil {
+			if ctx.Err() == nil {
+				f.send(ctx, batch{err: fmt.Errorf("%s cannot be read at offset %d: %w", f.at.Log(), f.at.Offset, err)})
+			}
+			return
 		}
 		if b.next > f.at.Offset {
 			if !f.send(ctx, b) {

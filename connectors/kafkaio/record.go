@@ -42,6 +42,8 @@ type Record struct {
 	// Oversized is the size of a record above MaxRecord, of which Key and Value are
 	// only the beginnings and Headers nil; 0 of any other.
 	Oversized int
+	// Finding is nil if no Form has anything to say.
+	Finding *Finding `json:",omitempty"`
 }
 
 // A Header is one header of a record.

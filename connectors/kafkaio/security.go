@@ -41,8 +41,8 @@ type SASL struct {
 // Secret is where a password stands.
 type Secret = secret.Secret
 
-// config reads the files.
-func (t *TLS) config() (*tls.Config, error) {
+// Config reads the files. It is nil for a nil TLS.
+func (t *TLS) Config() (*tls.Config, error) {
 	if t == nil {
 		return nil, nil
 	}

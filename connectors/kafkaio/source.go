@@ -62,6 +62,8 @@ type Source struct {
 	// Default: the record's timestamp. A time beyond the present holds as the present, and the
 	// usual lag is known of sources with a Clock only.
 	Clock, ClockSetting string
+	// Form is that of the records in the topics. The Clock sees what it has made of them.
+	Form Form
 	// Readers are the names of readers that share the partitions. With readers the source
 	// is a stateful function with these names as keys, for runners whose splittable
 	// functions have defects. Default: none, and a splittable function.

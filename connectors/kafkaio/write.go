@@ -31,7 +31,7 @@ func Write(s beam.Scope, sink Sink, col beam.PCollection) {
 
 // WriteChunk writes the lines of a chunk to a topic, outside of a pipeline.
 func WriteChunk(ctx context.Context, sink Sink, c connectors.Chunk, log *slog.Logger) error {
-	messages, err := messagesOf(nil, c)
+	messages, err := messagesOf(ctx, nil, c, sink.Form.writing(), log)
 	if err != nil {
 		return err
 	}
@@ -42,13 +42,20 @@ func WriteChunk(ctx context.Context, sink Sink, c connectors.Chunk, log *slog.Lo
 	return errors.Join(w.Write(ctx, messages), w.Close())
 }
 
-// messagesOf appends the lines of a chunk as messages.
-func messagesOf(to []Message, c connectors.Chunk) ([]Message, error) {
+// messagesOf appends the lines of a chunk as messages, in the form of the writing if there is
+// one.
+func messagesOf(ctx context.Context, to []Message, c connectors.Chunk, write Writing, log *slog.Logger) ([]Message, error) {
 	for line, err := range c.Lines() {
 		if err != nil {
 			return to, err
 		}
-		to = append(to, Message{Key: line.Key, ID: line.ID, Value: line.Text[:len(line.Text)-1]})
+		value := line.Text[:len(line.Text)-1]
+		if write != nil {
+			if value, err = write(ctx, log, value); err != nil {
+				return to, err
+			}
+		}
+		to = append(to, Message{Key: line.Key, ID: line.ID, Value: value})
 	}
 	return to, nil
 }
@@ -60,6 +67,7 @@ type writeFn struct {
 	Sink Sink
 
 	writer  *Writer
+	writing Writing
 	waiting []Message
 	size    int
 	stored  int
@@ -70,6 +78,7 @@ func (fn *writeFn) StartBundle(ctx context.Context) (err error) {
 	if fn.writer == nil {
 		// openWriter does not connect: the run has begun, so Write waits for absent brokers.
 		fn.writer, err = openWriter(fn.Sink, ledgerOf(ctx).logger())
+		fn.writing = fn.Sink.Form.writing()
 	}
 	return err
 }
@@ -77,7 +86,7 @@ func (fn *writeFn) StartBundle(ctx context.Context) (err error) {
 func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte) error {
 	n := len(fn.waiting)
 	var err error
-	if fn.waiting, err = messagesOf(fn.waiting, chunk); err != nil {
+	if fn.waiting, err = messagesOf(ctx, fn.waiting, chunk, fn.writing, ledgerOf(ctx).logger()); err != nil {
 		return err
 	}
 	for i := range fn.waiting[n:] {

@@ -59,6 +59,8 @@ type Sink struct {
 	Topic   string
 	// Compression of the batches is one of Compressions. Default DefaultCompression.
 	Compression string
+	// Form is that in which Write and WriteChunk store lines.
+	Form Form
 }
 
 // A Writer writes to a topic at least once. Within a partition, messages are first stored

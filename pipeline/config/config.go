@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"hafvf/connectors/kafkaio"
+	"hafvf/connectors/registry"
 	"hafvf/connectors/webhook"
 	"hafvf/hafvf"
 	"hafvf/hafvf/incidents"
@@ -134,8 +135,11 @@ type Sink struct {
 	JSONL   *File
 	Parquet *File
 	Kafka   *kafkaio.Sink
-	Webhook *webhook.Sink // of alerts
-	None    bool          // records are not written
+	// Format of Kafka is registry.Avro with a Registry, or JSON if it is empty.
+	Format   string
+	Registry *registry.Config
+	Webhook  *webhook.Sink // of alerts
+	None     bool          // records are not written
 }
 
 // A Receiver is where alerts go, and which do.

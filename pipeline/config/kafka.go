@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"hafvf/connectors/kafkaio"
+	"hafvf/connectors/registry"
 	"hafvf/connectors/webhook"
 	"hafvf/internal/message"
 	"hafvf/internal/secret"
@@ -22,6 +23,9 @@ type Kafka struct {
 	// Changelog is the compacted topic that the filters' states are kept in; empty
 	// for none.
 	Changelog string
+	// Registry has the schemas of values of a Format; nil for none, and JSON.
+	Registry *registry.Config
+	Format   string
 	// Embedded starts a broker in this process, in place of a cluster.
 	Embedded bool
 }
@@ -36,11 +40,13 @@ func (s *Source) StandardInput() bool {
 
 // kafkaKey declares a source of topics.
 func (s *Source) kafkaKey() key {
-	k := &Kafka{Fields: defaultFields()}
+	k := &Kafka{Fields: defaultFields(), Format: registry.Auto}
 	k.MaxAhead = time.Hour // records of a topic were made before they are read
-	return key{name: "kafka", doc: "Topics of Kafka, one JSON object per record. If the value has no field of the key, the record's key is the key.", seen: func() { s.Kafka = k }, keys: slices.Concat(clusterKeys(&k.Cluster, ""), []key{
+	return key{name: "kafka", doc: "Topics of Kafka, one observation per record. If the value has no field of the key, the record's key is the key.", seen: func() { s.Kafka = k }, keys: slices.Concat(clusterKeys(&k.Cluster, ""), []key{
 		{name: "topics", doc: "Topics to read, with all their partitions.", required: true, read: texts("topics", &k.Topics)},
 	}, k.Fields.keys("Field"), []key{
+		{name: "format", doc: "What the value of a record is. avro, protobuf and json_schema have the id of a schema before them, which registry has. auto, with registry, tells these from JSON by the magic byte and the schema; without, it is json. Payloads are not checked against a JSON schema. Times of a schema need no time_format; an enum is its name, a Duration its seconds, bytes are base64. A field of Protobuf that is not set is null if the schema tells that from its default.", read: choice(&k.Format, registry.Auto, registry.JSON, registry.Avro, registry.Protobuf, registry.JSONSchema)},
+		registryKey(&k.Registry, "Schema registry of the topics, such as Confluent's, Karapace, Apicurio's under /apis/ccompat/v7, or Redpanda's. With it, keys of records may have schemas too: key names a field of the record that a key is, if the value has none of that name.", ""),
 		{name: "group", doc: "Consumer group. Its offsets are committed once the outputs are stored. By default no offsets are committed.", read: text(&k.Group, notEmpty)},
 		{name: "start", doc: "Where reading begins in partitions that exist at the start.", initial: "committed with a group, else earliest", read: startAt(&k.Start)},
 		{name: "bounded", doc: "true ends the run at the ends that the partitions have at the start.", read: boolean(&k.Bounded)},
@@ -71,28 +77,47 @@ func tombstones(dst *bool) reader {
 // kafkaKey declares a sink of topics.
 func (s *Sink) kafkaKey() key {
 	k := &kafkaio.Sink{Compression: kafkaio.DefaultCompression}
-	return key{name: "kafka", doc: "A topic of Kafka, one JSON object per record.", seen: func() { s.Kafka = k }, keys: slices.Concat(clusterKeys(&k.Cluster, "those of the source"), []key{
+	return key{name: "kafka", doc: "A topic of Kafka, one record per message.", seen: func() { s.Kafka = k }, keys: slices.Concat(clusterKeys(&k.Cluster, "those of the source"), []key{
 		{name: "topic", doc: "Topic to write to. hafvf creates it if it does not exist.", required: true, read: text(&k.Topic, notEmpty)},
+		{name: "format", doc: "json is one JSON object per record. avro is Avro with a schema that hafvf registers under TOPIC-value, or finds there. A field that a record does not have, or that is null, is null. Times are in microseconds.", initial: registry.JSON, read: choice(&s.Format, registry.JSON, registry.Avro)},
+		registryKey(&s.Registry, "Schema registry of the topic.", "that of the source"),
 		{name: "compression", doc: "How batches are compressed. zstd needs a broker of version 2.1 or newer.", read: choice(&k.Compression, kafkaio.Compressions...)},
 	})}
 }
 
+// tlsKey declares how a connection is encrypted.
+func tlsKey(dst **kafkaio.TLS) key {
+	tls := &kafkaio.TLS{}
+	return key{name: "tls", doc: "Encryption of the connection. {} trusts the system's authorities.", seen: func() { *dst = tls }, keys: []key{
+		{name: "ca", doc: "PEM file of the authorities to trust.", read: text(&tls.CA, notEmpty)},
+		{name: "cert", doc: "PEM file of the client's certificate. It needs key.", read: text(&tls.Cert, notEmpty)},
+		{name: "key", doc: "PEM file of the client's private key. It needs cert.", read: text(&tls.Key, notEmpty)},
+	}}
+}
+
 // clusterKeys declare how to reach a cluster.
 func clusterKeys(c *kafkaio.Cluster, brokers string) []key {
-	tls, sasl := &kafkaio.TLS{}, &kafkaio.SASL{}
+	sasl := &kafkaio.SASL{}
 	return []key{
 		{name: "brokers", doc: "host:port of some brokers of the cluster.", initial: brokers, read: someTexts("brokers", &c.Brokers)},
-		{name: "tls", doc: "Encryption of the connection. {} trusts the system's authorities.", seen: func() { c.TLS = tls }, keys: []key{
-			{name: "ca", doc: "PEM file of the authorities to trust.", read: text(&tls.CA, notEmpty)},
-			{name: "cert", doc: "PEM file of the client's certificate. It needs key.", read: text(&tls.Cert, notEmpty)},
-			{name: "key", doc: "PEM file of the client's private key. It needs cert.", read: text(&tls.Key, notEmpty)},
-		}},
+		tlsKey(&c.TLS),
 		{name: "sasl", doc: "Login to the brokers.", seen: func() { c.SASL = sasl }, keys: []key{
 			{name: "mechanism", doc: "How the client proves the password to the broker.", required: true, read: mechanism(&sasl.Mechanism)},
 			{name: "username", doc: "Name of the user.", required: true, read: text(&sasl.Username, notEmpty)},
 			{name: "password", doc: "The place of the password; a config never has the password itself.", required: true, read: secretAt(&sasl.Password)},
 		}},
 	}
+}
+
+// registryKey declares how to reach a schema registry.
+func registryKey(dst **registry.Config, doc, initial string) key {
+	r := &registry.Config{}
+	return key{name: "registry", doc: doc, initial: initial, seen: func() { *dst = r }, keys: []key{
+		{name: "url", doc: "URL of the registry, http://… or https://….", required: true, read: checked(&r.URL, "URL", registry.CheckURL)},
+		{name: "username", doc: "Name of the user, if the registry wants a login. It needs password.", read: text(&r.Username, notEmpty)},
+		{name: "password", doc: "The place of the password; a config never has the password itself.", read: secretAt(&r.Password)},
+		tlsKey(&r.TLS),
+	}}
 }
 
 func mechanism(dst *string) reader {
@@ -242,6 +267,7 @@ func (d *decoder) checkKafka(c *Config) {
 		}
 		at := s.key + ".kafka"
 		d.checkPair(at)
+		d.checkSinkRegistry(at, s.sink, k)
 		switch {
 		case d.failed(at+".brokers") || len(t.Cluster.Brokers) > 0:
 		case k != nil:
@@ -282,10 +308,46 @@ func (d *decoder) checkPair(at string) {
 	}
 }
 
+// checkRegistry refuses half of a login, and encryption of what is not encrypted.
+func (d *decoder) checkRegistry(at string, r *registry.Config) {
+	at += ".registry"
+	d.checkPair(at)
+	user, password := at+".username", at+".password"
+	switch {
+	case d.has(user) && !d.has(password):
+		d.fail(user, "needs password")
+	case d.has(password) && !d.has(user):
+		d.fail(password, "needs username")
+	}
+	if r != nil && r.TLS != nil && strings.HasPrefix(r.URL, "http://") {
+		d.fail(at+".tls", "is for https://…, and url is without encryption")
+	}
+}
+
+// checkSinkRegistry finds the registry of a sink of Avro, which may be the source's.
+func (d *decoder) checkSinkRegistry(at string, s *Sink, source *Kafka) {
+	d.checkRegistry(at, s.Registry)
+	switch {
+	case s.Format != registry.Avro:
+		if d.has(at + ".registry") {
+			d.fail(at+".registry", "is for format: avro")
+		}
+		s.Registry = nil
+	case s.Registry == nil && source != nil && source.Registry != nil:
+		s.Registry = source.Registry
+	case s.Registry == nil:
+		d.fail(at+".format", "avro needs registry, which has the schemas; the source has none")
+	}
+}
+
 // checkTopics checks the source.
 func (d *decoder) checkTopics(c *Config, k *Kafka) {
 	const at = "source.kafka"
 	d.checkPair(at)
+	d.checkRegistry(at, k.Registry)
+	if k.Format != registry.Auto && k.Format != registry.JSON && k.Registry == nil {
+		d.fail(at+".format", "%s needs registry, which has the schemas", k.Format)
+	}
 	if k.Embedded {
 		for _, name := range []string{"tls", "sasl"} {
 			if d.has(join(at, name)) {

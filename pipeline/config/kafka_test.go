@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hafvf/connectors/kafkaio"
+	"hafvf/connectors/registry"
 	"hafvf/pipeline/flink"
 )
 
@@ -22,7 +23,7 @@ const someTopics = "brokers: ['b:9092'], topics: [in]"
 func TestParseKafka(t *testing.T) {
 	cluster := kafkaio.Cluster{Brokers: []string{"b:9092"}}
 	source := func(set func(*Kafka)) *Kafka {
-		k := &Kafka{Fields: defaultFields(), Source: kafkaio.Source{Cluster: cluster, Topics: []string{"in"}, Start: kafkaio.Start{At: kafkaio.Earliest}}}
+		k := &Kafka{Fields: defaultFields(), Format: registry.Auto, Source: kafkaio.Source{Cluster: cluster, Topics: []string{"in"}, Start: kafkaio.Start{At: kafkaio.Earliest}}}
 		k.MaxAhead = time.Hour
 		set(k)
 		return k
@@ -47,6 +48,11 @@ func TestParseKafka(t *testing.T) {
 		})},
 		{someTopics + ", max_ahead: 5m", source(func(k *Kafka) { k.MaxAhead = 5 * time.Minute })},
 		{someTopics + ", max_ahead: none", source(func(k *Kafka) { k.MaxAhead = 0 })},
+		{someTopics + ", format: json", source(func(k *Kafka) { k.Format = registry.JSON })},
+		{someTopics + ", format: avro, registry: {url: 'https://r/a', username: u, password: {env: P}, tls: {ca: ca.pem}}", source(func(k *Kafka) {
+			k.Format = registry.Avro
+			k.Registry = &registry.Config{URL: "https://r/a", Username: "u", Password: kafkaio.Secret{Env: "P"}, TLS: &kafkaio.TLS{CA: "ca.pem"}}
+		})},
 	} {
 		got := parse(t, topics(test.keys)).Source
 		if diff := cmp.Diff(Source{Kafka: test.want}, got); diff != "" {
@@ -80,6 +86,22 @@ func TestSinksInheritTheCluster(t *testing.T) {
 	}
 }
 
+// A sink of Avro has the source's registry, or one of its own.
+func TestSinksInheritTheRegistry(t *testing.T) {
+	c := parse(t, topics(someTopics+", registry: {url: 'http://r'}", "detect: true",
+		"sink: {kafka: {topic: out, format: avro}}",
+		"alerts: {kafka: {topic: alerts, format: json}}",
+		"dead_letter: {kafka: {topic: rejected, format: avro, registry: {url: 'http://s'}}}"))
+	for want, s := range map[string]*Sink{"http://r": &c.Sink, "http://s": c.DeadLetter} {
+		if s.Format != registry.Avro || s.Registry == nil || s.Registry.URL != want {
+			t.Errorf("%+v, want %s", s, want)
+		}
+	}
+	if s := c.Alerts[0]; s.Format != registry.JSON || s.Registry != nil {
+		t.Errorf("%+v", s)
+	}
+}
+
 func TestParseKafkaErrors(t *testing.T) {
 	const noEnd = "has to come to an end, and the source has none: give bounded: true, a topic, or a plain csv or jsonl file"
 	const noSecret = "a secret does not stand in a config: give {env: VARIABLE} or {file: path}"
@@ -93,6 +115,19 @@ func TestParseKafkaErrors(t *testing.T) {
 			`pump.yaml:2: source.kafka.brokers: missing; it is required, unless embedded is true`,
 		}},
 		{"unknown key", topics(someTopics + ", grup: g"), []string{`pump.yaml:2: source.kafka.grup: unknown key; did you mean "group"?`}},
+		{"a format without a registry", topics(someTopics + ", format: protobuf"), []string{`pump.yaml:2: source.kafka.format: protobuf needs registry, which has the schemas`}},
+		{"an unknown format", topics(someTopics + ", format: arvo"), []string{`pump.yaml:2: source.kafka.format: unknown value "arvo"; did you mean "avro"?`}},
+		{"registries", topics(someTopics+", registry: {username: u}", "sink: {kafka: {topic: out, registry: {url: 'r:8081', password: secret}}}", "dead_letter: {kafka: {topic: dead, format: avro, registry: {url: 'http://r', tls: {cert: c}}}}"), []string{
+			`pump.yaml:2: source.kafka.registry.url: missing; it is required`,
+			`pump.yaml:2: source.kafka.registry.username: needs password`,
+			`pump.yaml:3: sink.kafka.registry.url: must be http://… or https://… with a host`,
+			`pump.yaml:3: sink.kafka.registry.password: ` + noSecret,
+			`pump.yaml:3: sink.kafka.registry.password: needs username`,
+			`pump.yaml:3: sink.kafka.registry: is for format: avro`,
+			`pump.yaml:4: dead_letter.kafka.registry.tls.cert: needs tls.key, its private key`,
+			`pump.yaml:4: dead_letter.kafka.registry.tls: is for https://…, and url is without encryption`,
+		}},
+		{"Avro without a registry", topics(someTopics, "sink: {kafka: {topic: out, format: avro}}"), []string{`pump.yaml:3: sink.kafka.format: avro needs registry, which has the schemas; the source has none`}},
 		{"topics as text", topics("brokers: ['b:1'], topics: in"), []string{`pump.yaml:2: source.kafka.topics: must be a list of topics, not the text "in"`}},
 		{"no topics", topics("brokers: ['b:1'], topics: []"), []string{`pump.yaml:2: source.kafka.topics: must name at least one of the topics`}},
 		{"no brokers", topics("brokers: [], topics: [a]"), []string{`pump.yaml:2: source.kafka.brokers: missing; it is required, unless embedded is true`}},

@@ -1,6 +1,8 @@
 package observe
 
 import (
+	"bytes"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -164,9 +166,19 @@ func (d *Decoder) Topic(part []kafkaio.Record) []Decoded {
 		r := &part[i]
 		to.Key, to.Err = d.parser.record(r, &to.Observation)
 		to.Log, to.Seq = log, r.Offset
-		to.RecordKey, to.raw = r.Key, r.Value[:min(len(r.Value), connectors.MaxRaw)]
+		to.RecordKey, to.raw = r.Key, rawOf(r)
 		return strconv.AppendInt(append(append(text, log...), '-'), r.Offset, 10)
 	})
+}
+
+// rawOf is what the dead letter shows of a record: its value, which is in base64 if it has a
+// schema and could not be turned into JSON.
+func rawOf(r *kafkaio.Record) []byte {
+	v := r.Value[:min(len(r.Value), connectors.MaxRaw)]
+	if r.Finding != nil && r.Finding.Reason != "" && bytes.HasPrefix(v, []byte{0}) {
+		return base64.StdEncoding.AppendEncode(nil, v[:min(len(v), connectors.MaxRaw/4*3)])
+	}
+	return v
 }
 
 // record reads an observation from the JSON of a record's value. A value without a key has
@@ -178,13 +190,27 @@ func (p *Parser) record(r *kafkaio.Record, o *keyed.Observation) (key string, er
 	case v == nil:
 		if p.Forget {
 			o.Shape = keyed.Forget
-			return string(r.Key), nil
+			return p.forgotten(r)
 		}
 		return "", errors.New("a tombstone: the record has no value")
 	case len(v) == 0:
 		return "", errors.New("the value is empty")
+	case r.Finding != nil && r.Finding.Reason != "":
+		return "", errors.New(r.Finding.Reason)
 	case len(v) > 4 && v[0] == 0:
-		return "", fmt.Errorf("the value is framed by a schema registry (schema %d), of which no format is read: give JSON", uint32(v[1])<<24|uint32(v[2])<<16|uint32(v[3])<<8|uint32(v[4]))
+		return "", fmt.Errorf("the value is framed by a schema registry (schema %d): set registry of the source to that, and no format: json", uint32(v[1])<<24|uint32(v[2])<<16|uint32(v[3])<<8|uint32(v[4]))
 	}
-	return p.json(r.Value, origin{series: r.Topic, key: r.Key}, o)
+	return p.json(r.Value, origin{series: r.Topic, key: r.Key, found: r.Finding}, o)
+}
+
+// forgotten is the key that a tombstone is for.
+func (p *Parser) forgotten(r *kafkaio.Record) (key string, err error) {
+	if r.Finding == nil {
+		return string(r.Key), nil
+	}
+	parts := make([][]byte, len(p.Key))
+	if err := p.keyOfRecord(parts, r.Finding); err != nil {
+		return "", err
+	}
+	return p.jsonKey(parts, origin{series: r.Topic, key: r.Key, found: r.Finding})
 }

@@ -12,6 +12,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
+	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
 	"hafvf/internal/times"
@@ -37,6 +38,11 @@ func (p *Parser) json(line []byte, from origin, obs *keyed.Observation) (key str
 // observation reads an observation from the raw values of the parser's names.
 func (p *Parser) observation(fields [][]byte, from origin, obs *keyed.Observation) (key string, err error) {
 	var o keyed.Observation
+	if from.found != nil {
+		if err := p.keyOfRecord(fields[:len(p.Key)], from.found); err != nil {
+			return "", err
+		}
+	}
 	if key, err = p.jsonKey(fields[:len(p.Key)], from); err != nil {
 		return "", err
 	}
@@ -103,11 +109,35 @@ func (p *Parser) assign(fields [][]byte, name, value []byte) {
 	}
 }
 
+// keyOfRecord sets the parts of the key that the value does not have to the fields of the
+// record's key.
+func (p *Parser) keyOfRecord(parts [][]byte, found *kafkaio.Finding) error {
+	if !slices.ContainsFunc(parts, func(part []byte) bool { return part == nil }) {
+		return nil
+	}
+	if found.KeyReason != "" {
+		return fmt.Errorf("%w: the value has no field of it, and of the record's key: %s", errNoKey, found.KeyReason)
+	}
+	if found.KeyFields == nil {
+		return nil
+	}
+	fields := make([][]byte, len(p.names))
+	if err := p.scan(found.KeyFields, fields); err != nil {
+		return fmt.Errorf("the record's key: %w", err)
+	}
+	for i, part := range parts {
+		if part == nil {
+			parts[i] = fields[i]
+		}
+	}
+	return nil
+}
+
 func (p *Parser) jsonKey(parts [][]byte, from origin) (string, error) {
 	switch {
 	case len(parts) == 0:
 		return from.series, nil
-	case len(parts) == 1 && parts[0] == nil && len(from.key) > 0:
+	case len(parts) == 1 && parts[0] == nil && len(from.key) > 0 && (from.found == nil || from.found.KeyFields == nil):
 		if !utf8.Valid(from.key) {
 			return "", errKeyUTF8
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
 	"hafvf/internal/times"
@@ -60,6 +61,7 @@ func isPath(name string) bool { return strings.Contains(name, ".") }
 type origin struct {
 	series string // where records have no keys: the name of the file or topic
 	key    []byte // of a topic's record
+	found  *kafkaio.Finding
 }
 
 // row reads an observation from the columns of a table: the key's, the time's (may be

@@ -21,6 +21,7 @@ func value[T any](get func(T) ([][]float64, keyed.Shape)) field[T] {
 			x, shape := get(v)
 			return append(appendValue(b, x, shape), '\t')
 		},
+		avro: func(string, *Layout) any { return avroValue },
 	}
 }
 
@@ -51,6 +52,12 @@ func outputs[T any](name, doc string, get func(T) []float64) field[T] {
 			return []connectors.Column{{Path: path, Kind: kind}}
 		},
 		cells: func(b []byte, l *Layout, v T) []byte { return append(l.appendOutputs(b, get(v)), '\t') },
+		avro: func(_ string, l *Layout) any {
+			if l.Vector {
+				return avroNumbers
+			}
+			return "double"
+		},
 	}
 }
 
@@ -100,6 +107,20 @@ func posterior[T any](get func(T) []float64) field[T] {
 				at += p.Size()
 			}
 			return b
+		},
+		avro: func(name string, l *Layout) any {
+			of := &avroRecord{Type: "record", Name: name}
+			for _, p := range l.Params {
+				var kind any = "double"
+				switch {
+				case p.Rows > 0 && p.Cols > 0:
+					kind = &avroList{"array", avroNumbers}
+				case p.Rows > 0:
+					kind = avroNumbers
+				}
+				of.add(p.Name, kind)
+			}
+			return of
 		},
 	}
 }

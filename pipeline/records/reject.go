@@ -28,7 +28,7 @@ var rejects = []field[reject]{
 		return n, err == nil
 	})),
 	ofTopic(count("offset", "", "Its offset.", func(r reject) (int64, bool) { return r.Seq, true })),
-	text("raw", "The record as it came in, cut if it is long.", func(r reject) string { return r.raw }),
+	text("raw", "The record as it came in, cut if it is long. Of one with a schema the decoded JSON, or base64 if it does not fit the schema.", func(r reject) string { return r.raw }),
 }
 
 func ofTopic(f field[reject]) field[reject] {

@@ -22,6 +22,9 @@ type field[T any] struct {
 	// where the record has none, and a tab, which JSON does not contain.
 	cells func(b []byte, l *Layout, v T) []byte
 	below []Field // of an object or of the entries of a list
+	// avro is the field's type in Avro, which a null is beside; nil in layouts without the
+	// field. Types that have a name have that.
+	avro func(name string, l *Layout) any
 }
 
 // A Field describes one field of a record. Path is from the record, with dots; the
@@ -43,6 +46,7 @@ func leaf[T any](name, takes, unit, doc string, kind connectors.Kind, json func(
 			return []connectors.Column{{Path: path, Kind: kind}}
 		},
 		cells: func(b []byte, _ *Layout, v T) []byte { return append(json(b, v), '\t') },
+		avro:  func(string, *Layout) any { return avroOf[takes] },
 	}
 }
 
@@ -102,6 +106,7 @@ func object[T any](name, doc string, fields ...field[T]) field[T] {
 		},
 		cells: func(b []byte, l *Layout, v T) []byte { return appendCells(b, l, v, fields) },
 		below: describe("", fields),
+		avro:  func(name string, l *Layout) any { return avroRecordOf(name, l, fields) },
 	}
 }
 
@@ -133,12 +138,19 @@ func list[T, E any](name, doc string, longest func(*Layout) int, length func(T) 
 			return appendTabs(b, (longest(l)-n)*len(columnsOf("", l, "", fields)))
 		},
 		below: describe("", fields),
+		avro:  func(name string, l *Layout) any { return &avroList{"array", avroRecordOf(name, l, fields)} },
 	}
 }
 
 // only restricts a field to records, and its columns to layouts, that have it.
 func only[T any](f field[T], has func(T) bool, may func(*Layout) bool) field[T] {
-	columns, cells := f.columns, f.cells
+	columns, cells, avro := f.columns, f.cells, f.avro
+	f.avro = func(name string, l *Layout) any {
+		if may != nil && !may(l) {
+			return nil
+		}
+		return avro(name, l)
+	}
 	f.absent = func(v T) bool { return !has(v) }
 	f.columns = func(path string, l *Layout, x connectors.Kind) []connectors.Column {
 		if !may(l) {

@@ -68,11 +68,19 @@ func Install(t testing.TB, p Program) Installation {
 	if _, err := os.Stat(base); err != nil {
 		fetch(t, p, base)
 	}
+	if lib := filepath.Join(base, "lib"); isFolder(lib) { // of an archive: the jars that its own depend on
+		in.classPath += string(os.PathListSeparator) + filepath.Join(lib, "*")
+	}
 	archives := in.base + ".archives"
 	if _, err := os.Stat(archives); err != nil {
 		rehearse(t, p, in, archives)
 	}
 	return in
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // Cache returns the path of a file or folder in which tests keep what is long to
@@ -143,6 +151,18 @@ func fetch(t testing.TB, p Program, jars string) {
 	cmd.Dir = temp
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("Maven does not fetch the jars of %s, which it needs the network for the first time: %v\n%s", p.What, err, out)
+	}
+	archives, err := filepath.Glob(filepath.Join(temp, "jars", "*.tar.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, archive := range archives {
+		if out, err := exec.Command("tar", "-xzf", archive, "-C", filepath.Dir(archive)).CombinedOutput(); err != nil {
+			t.Fatalf("%s cannot be unpacked: %v\n%s", filepath.Base(archive), err, out)
+		}
+		if err := os.Remove(archive); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := os.Rename(filepath.Join(temp, "jars"), jars); err != nil {
 		if _, there := os.Stat(jars); there != nil {

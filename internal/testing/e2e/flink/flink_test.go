@@ -117,6 +117,7 @@ func TestFlink(t *testing.T) {
 	t.Run("aggregates", s.aggregates)
 	t.Run("incidents", s.incidents)
 	t.Run("sessions", s.sessions)
+	t.Run("schemas", s.schemas)
 	t.Run("errors", s.errors)
 }
 

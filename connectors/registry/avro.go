@@ -1,0 +1,137 @@
+package registry
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"math/big"
+	"slices"
+	"time"
+
+	"github.com/twmb/avro"
+)
+
+// A clockless is a time without a zone.
+type clockless time.Time
+
+// logical are the logical types that a time.Time does not tell apart.
+var logical = func() (opts []avro.SchemaOpt) {
+	of := func(name, kind string, unit func(int64) time.Time) {
+		opts = append(opts, avro.CustomType{LogicalType: name, AvroType: kind, Decode: func(v any, _ *avro.SchemaNode) (any, error) {
+			switch n := v.(type) {
+			case int64:
+				return clockless(unit(n)), nil
+			case int32:
+				return clockless(unit(int64(n))), nil
+			}
+			return nil, avro.ErrSkipCustomType
+		}})
+	}
+	of("local-timestamp-millis", "long", time.UnixMilli)
+	of("local-timestamp-micros", "long", time.UnixMicro)
+	of("local-timestamp-nanos", "long", func(ns int64) time.Time { return time.Unix(0, ns) })
+	of("date", "int", func(days int64) time.Time { return time.Unix(days*24*60*60, 0) })
+	return append(opts, avro.WithLaxNames(nil)) // other libraries are not as strict with names
+}()
+
+func compileAvro(text string, parts []part) (func(to, payload []byte) ([]byte, error), error) {
+	var types avro.SchemaCache
+	seen := map[string]bool{}
+	for _, p := range parts {
+		if seen[p.text] {
+			continue
+		}
+		seen[p.text] = true
+		if _, err := types.Parse(p.text, logical...); err != nil {
+			return nil, fmt.Errorf("its part %s: %w", p.name, err)
+		}
+	}
+	s, err := types.Parse(text, logical...)
+	if err != nil {
+		return nil, err
+	}
+	return func(to, payload []byte) ([]byte, error) {
+		var v any
+		rest, err := s.Decode(payload, &v, avro.AliasInput())
+		switch semantic := (*avro.SemanticError)(nil); {
+		case errors.As(err, new(*avro.ShortBufferError)):
+			return to, errors.New("it ends too early")
+		case errors.As(err, &semantic) && semantic.Err != nil: // what is around it speaks of Go's types
+			return to, semantic.Err
+		case err != nil:
+			return to, err
+		case len(rest) > 0:
+			return to, fmt.Errorf("%d bytes follow the record", len(rest))
+		}
+		return appendAvro(to, v)
+	}, nil
+}
+
+// appendAvro appends what has been decoded into an any as JSON.
+func appendAvro(b []byte, v any) ([]byte, error) {
+	var err error
+	switch v := v.(type) {
+	case nil:
+		return append(b, "null"...), nil
+	case map[string]any:
+		var few [16]string
+		names := slices.AppendSeq(few[:0], maps.Keys(v))
+		slices.Sort(names)
+		b = append(b, '{')
+		for i, name := range names {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(appendText(b, name), ':')
+			if b, err = appendAvro(b, v[name]); err != nil {
+				return b, err
+			}
+		}
+		return append(b, '}'), nil
+	case []any:
+		b = append(b, '[')
+		for i, e := range v {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			if b, err = appendAvro(b, e); err != nil {
+				return b, err
+			}
+		}
+		return append(b, ']'), nil
+	case bool:
+		return appendBool(b, v), nil
+	case int32:
+		return appendInt(b, int64(v)), nil
+	case int64:
+		return appendInt(b, v), nil
+	case float32:
+		return appendFloat(b, float64(v), 32), nil
+	case float64:
+		return appendFloat(b, v, 64), nil
+	case string:
+		return appendText(b, v), nil
+	case []byte:
+		return append(base64.StdEncoding.AppendEncode(append(b, '"'), v), '"'), nil
+	case time.Time:
+		return append(v.UTC().AppendFormat(append(b, '"'), time.RFC3339Nano), '"'), nil
+	case clockless:
+		return append(time.Time(v).UTC().AppendFormat(append(b, '"'), "2006-01-02T15:04:05.999999999"), '"'), nil
+	case time.Duration: // of the day
+		return append(time.Unix(0, int64(v)).UTC().AppendFormat(append(b, '"'), "15:04:05.999999999"), '"'), nil
+	case *big.Rat:
+		digits, exact := v.FloatPrec()
+		if !exact {
+			return b, fmt.Errorf("the decimal %s has no end", v)
+		}
+		return append(b, v.FloatString(digits)...), nil
+	case [16]byte: // a UUID
+		text := hex.EncodeToString(v[:])
+		return appendText(b, text[:8]+"-"+text[8:12]+"-"+text[12:16]+"-"+text[16:20]+"-"+text[20:]), nil
+	case avro.Duration:
+		return appendText(b, v.String()), nil
+	}
+	return b, fmt.Errorf("a value of type %T is of no use", v)
+}

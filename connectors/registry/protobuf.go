@@ -1,0 +1,244 @@
+package registry
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bufbuild/protocompile"
+	"github.com/twmb/franz-go/pkg/sr"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/dynamicpb"
+)
+
+// mostNested bounds how deep the declarations of messages nest, in the head of a payload.
+const mostNested = 64
+
+func compileProtobuf(text string, parts []part) (func(to, payload []byte) ([]byte, error), error) {
+	const root = "the schema" // no import is called so
+	files := map[string]protocompile.SearchResult{root: source(root, text)}
+	for _, p := range parts {
+		files[p.name] = source(p.name, p.text)
+	}
+	c := protocompile.Compiler{Resolver: protocompile.WithStandardImports(protocompile.ResolverFunc(func(name string) (protocompile.SearchResult, error) {
+		if found, ok := files[name]; ok {
+			return found, nil
+		}
+		return protocompile.SearchResult{}, fmt.Errorf("%s is imported, and the registry names no such part", name)
+	}))}
+	compiled, err := c.Compile(context.Background(), root)
+	if err != nil {
+		return nil, err
+	}
+	file := compiled[0]
+	var header sr.ConfluentHeader
+	return func(to, payload []byte) ([]byte, error) {
+		index, payload, err := header.DecodeIndex(payload, mostNested)
+		if err != nil {
+			return to, errors.New("it does not begin with the index of a message")
+		}
+		of, err := messageAt(file, index)
+		if err != nil {
+			return to, err
+		}
+		m := dynamicpb.NewMessage(of)
+		if err := (proto.UnmarshalOptions{DiscardUnknown: true, AllowPartial: true}).Unmarshal(payload, m); err != nil {
+			return to, err
+		}
+		return appendMessage(to, m)
+	}, nil
+}
+
+// source is a schema's text: .proto, or, as Confluent's client for Python registers it, a
+// descriptor in base64.
+func source(name, text string) protocompile.SearchResult {
+	var file descriptorpb.FileDescriptorProto
+	if b, err := base64.StdEncoding.DecodeString(text); err == nil && len(b) > 0 && proto.Unmarshal(b, &file) == nil {
+		file.Name = &name // as it is imported
+		nameFields(file.MessageType)
+		return protocompile.SearchResult{Proto: &file}
+	}
+	return protocompile.SearchResult{Source: strings.NewReader(text)}
+}
+
+// nameFields gives fields a name in JSON, which descriptors may lack and the compiler compares.
+func nameFields(all []*descriptorpb.DescriptorProto) {
+	for _, m := range all {
+		for _, f := range m.Field {
+			if f.JsonName == nil {
+				f.JsonName = f.Name
+			}
+		}
+		nameFields(m.NestedType)
+	}
+}
+
+// messageAt returns the message that a path of indexes into declarations leads to.
+func messageAt(file protoreflect.FileDescriptor, index []int) (of protoreflect.MessageDescriptor, err error) {
+	in := file.Messages()
+	for _, i := range index {
+		if i < 0 || i >= in.Len() {
+			return nil, fmt.Errorf("the schema has no message with index %v", index)
+		}
+		of = in.Get(i)
+		in = of.Messages()
+	}
+	if of == nil {
+		return nil, errors.New("the index of the message is empty")
+	}
+	return of, nil
+}
+
+// appendMessage appends a message as JSON. Fields have the names of the schema. A field that
+// is not set is null if it tells that from its default, and else its default. Numbers are
+// numbers, whatever their size; package protojson would quote those of 64 bits.
+func appendMessage(b []byte, m protoreflect.Message) ([]byte, error) {
+	if known := wellKnown[m.Descriptor().FullName()]; known != nil {
+		return known(b, m)
+	}
+	b = append(b, '{')
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		f := fields.Get(i)
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(appendText(b, string(f.Name())), ':')
+		if f.HasPresence() && !m.Has(f) {
+			b = append(b, "null"...)
+			continue
+		}
+		var err error
+		if b, err = appendField(b, f, m.Get(f)); err != nil {
+			return b, err
+		}
+	}
+	return append(b, '}'), nil
+}
+
+func appendField(b []byte, f protoreflect.FieldDescriptor, v protoreflect.Value) (_ []byte, err error) {
+	switch {
+	case f.IsList():
+		return appendList(b, f, v.List())
+	case f.IsMap():
+		return appendMap(b, f, v.Map())
+	}
+	return appendValue(b, f, v)
+}
+
+func appendList(b []byte, f protoreflect.FieldDescriptor, list protoreflect.List) (_ []byte, err error) {
+	b = append(b, '[')
+	for i := range list.Len() {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if b, err = appendValue(b, f, list.Get(i)); err != nil {
+			return b, err
+		}
+	}
+	return append(b, ']'), nil
+}
+
+func appendMap(b []byte, f protoreflect.FieldDescriptor, m protoreflect.Map) (_ []byte, err error) {
+	var keys []protoreflect.MapKey
+	m.Range(func(k protoreflect.MapKey, _ protoreflect.Value) bool {
+		keys = append(keys, k)
+		return true
+	})
+	slices.SortFunc(keys, func(a, b protoreflect.MapKey) int { return strings.Compare(a.String(), b.String()) })
+	b = append(b, '{')
+	for i, k := range keys {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(appendText(b, k.String()), ':')
+		if b, err = appendValue(b, f.MapValue(), m.Get(k)); err != nil {
+			return b, err
+		}
+	}
+	return append(b, '}'), nil
+}
+
+func appendValue(b []byte, f protoreflect.FieldDescriptor, v protoreflect.Value) ([]byte, error) {
+	switch f.Kind() {
+	case protoreflect.MessageKind, protoreflect.GroupKind:
+		return appendMessage(b, v.Message())
+	case protoreflect.EnumKind:
+		if f.Enum().FullName() == "google.protobuf.NullValue" {
+			return append(b, "null"...), nil
+		}
+		if of := f.Enum().Values().ByNumber(v.Enum()); of != nil {
+			return appendText(b, string(of.Name())), nil
+		}
+		return appendInt(b, int64(v.Enum())), nil
+	case protoreflect.BoolKind:
+		return appendBool(b, v.Bool()), nil
+	case protoreflect.StringKind:
+		return appendText(b, v.String()), nil
+	case protoreflect.BytesKind:
+		return append(base64.StdEncoding.AppendEncode(append(b, '"'), v.Bytes()), '"'), nil
+	case protoreflect.FloatKind:
+		return appendFloat(b, v.Float(), 32), nil
+	case protoreflect.DoubleKind:
+		return appendFloat(b, v.Float(), 64), nil
+	case protoreflect.Uint32Kind, protoreflect.Uint64Kind, protoreflect.Fixed32Kind, protoreflect.Fixed64Kind:
+		return strconv.AppendUint(b, v.Uint(), 10), nil
+	}
+	return appendInt(b, v.Int()), nil
+}
+
+// wellKnown are the messages that JSON has a shorter form of. A duration is its seconds.
+var wellKnown map[protoreflect.FullName]func(b []byte, m protoreflect.Message) ([]byte, error)
+
+func init() { // as appendMessage calls them
+	wellKnown = map[protoreflect.FullName]func(b []byte, m protoreflect.Message) ([]byte, error){
+		"google.protobuf.Timestamp": func(b []byte, m protoreflect.Message) ([]byte, error) {
+			t := time.Unix(secondsOf(m)).UTC()
+			if y := t.Year(); y < 1 || y > 9999 {
+				return b, fmt.Errorf("the timestamp of year %d is out of range", y)
+			}
+			return append(t.AppendFormat(append(b, '"'), time.RFC3339Nano), '"'), nil
+		},
+		"google.protobuf.Duration": func(b []byte, m protoreflect.Message) ([]byte, error) {
+			seconds, nanos := secondsOf(m)
+			if seconds < 0 || nanos < 0 {
+				b, seconds, nanos = append(b, '-'), -seconds, -nanos
+			}
+			if seconds < 0 || nanos < 0 || nanos > 999_999_999 {
+				return b, errors.New("a duration mixes signs, or is out of range")
+			}
+			return fmt.Appendf(b, "%d.%09d", seconds, nanos), nil
+		},
+		"google.protobuf.Struct":    first,
+		"google.protobuf.ListValue": first,
+		"google.protobuf.Value": func(b []byte, m protoreflect.Message) ([]byte, error) {
+			f := m.WhichOneof(m.Descriptor().Oneofs().Get(0))
+			if f == nil {
+				return append(b, "null"...), nil
+			}
+			return appendField(b, f, m.Get(f))
+		},
+	}
+	for _, kind := range []protoreflect.FullName{"Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes"} {
+		wellKnown["google.protobuf."+kind+"Value"] = first
+	}
+}
+
+// secondsOf are the two fields of a Timestamp or a Duration.
+func secondsOf(m protoreflect.Message) (seconds, nanos int64) {
+	f := m.Descriptor().Fields()
+	return m.Get(f.ByNumber(1)).Int(), m.Get(f.ByNumber(2)).Int()
+}
+
+// first appends the one field of a message in place of the message.
+func first(b []byte, m protoreflect.Message) ([]byte, error) {
+	f := m.Descriptor().Fields().Get(0)
+	return appendField(b, f, m.Get(f))
+}

@@ -1,0 +1,182 @@
+package registry
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+
+	"github.com/twmb/franz-go/pkg/sr"
+
+	"hafvf/connectors/kafkaio"
+	"hafvf/internal/parallel"
+)
+
+// Name is that of the Reading and the Writing that this package registers.
+const Name = "registry"
+
+// Formats of values.
+const (
+	Auto       = "auto"
+	JSON       = "json" // without a registry
+	Avro       = "avro"
+	Protobuf   = "protobuf"
+	JSONSchema = "json_schema"
+)
+
+func init() {
+	kafkaio.RegisterReading(Name, func(setting string) kafkaio.Reading {
+		var s Source
+		if err := json.Unmarshal([]byte(setting), &s); err != nil {
+			panic("registry: " + err.Error())
+		}
+		return s.reading()
+	})
+}
+
+// A Source says how values of topics are read.
+type Source struct {
+	Config
+	// Format is that of all values, or Auto: the magic byte tells values with a schema from
+	// JSON. Keys are always read in that way.
+	Format string
+}
+
+// Form is that of a source whose records are read in this way.
+func (s Source) Form() kafkaio.Form { return kafkaio.Form{Name: Name, Setting: settingText(s)} }
+
+func settingText(setting any) string {
+	text, err := json.Marshal(setting)
+	if err != nil {
+		panic("registry: " + err.Error())
+	}
+	return string(text)
+}
+
+// head is the length of the magic byte and the id before a payload.
+const head = 5
+
+// framed returns the id of a schema and the payload after it. ok is false without a magic
+// byte.
+func framed(b []byte) (id int, payload []byte, ok bool) {
+	if len(b) < head || b[0] != 0 {
+		return 0, nil, false
+	}
+	return int(binary.BigEndian.Uint32(b[1:])), b[head:], true
+}
+
+// reading returns what reads the records of one consumer.
+func (s Source) reading() kafkaio.Reading {
+	known := schemasOf(s.Config)
+	return func(ctx context.Context, log *slog.Logger, records []kafkaio.Record) error {
+		errs := make([]error, runtime.GOMAXPROCS(0))
+		parallel.Stretches(len(records), len(errs), func(worker, from, end int) {
+			r := reader{known: known, format: s.Format, ctx: ctx, log: log}
+			for i := from; i < end && errs[worker] == nil; i++ {
+				errs[worker] = r.record(&records[i])
+			}
+		})
+		return cmp.Or(errs...)
+	}
+}
+
+// A reader reads some records of one fetch.
+type reader struct {
+	known  *schemas
+	format string
+	ctx    context.Context
+	log    *slog.Logger
+	// text is where values are appended. Values of before keep what it was when it grows.
+	text []byte
+}
+
+// textBytes is how much a reader allocates at once.
+const textBytes = 64 << 10
+
+// record reads the key and the value of a record. The error is one that ends the run.
+func (r *reader) record(to *kafkaio.Record) error {
+	var found kafkaio.Finding
+	if _, _, ok := framed(to.Key); ok && to.Oversized == 0 {
+		text, reason, err := r.payload(to.Key, "")
+		switch {
+		case err != nil:
+			return err
+		case reason != nil:
+			found.KeyReason = reason.Error()
+		default:
+			setKey(to, &found, text)
+		}
+	}
+	switch _, _, ok := framed(to.Value); {
+	case len(to.Value) == 0: // a tombstone, or nothing
+	case to.Oversized > 0:
+		if ok {
+			found.Reason = "the value is cut"
+		}
+	case ok && r.format != JSON:
+		text, reason, err := r.payload(to.Value, r.format)
+		switch {
+		case err != nil:
+			return err
+		case reason != nil:
+			found.Reason = reason.Error()
+		default:
+			to.Value = text
+		}
+	case r.format != JSON && r.format != Auto:
+		found.Reason = fmt.Sprintf("the value does not begin with the magic byte and the id of a schema, as format: %s wants it", r.format)
+	}
+	if found.Reason != "" || found.KeyReason != "" || found.KeyFields != nil {
+		to.Finding = &found
+	}
+	return nil
+}
+
+// setKey makes the key of a record of its JSON.
+func setKey(to *kafkaio.Record, found *kafkaio.Finding, text []byte) {
+	var key string
+	switch c := text[0]; {
+	case c == '{':
+		found.KeyFields = text
+	case c == '"' && json.Unmarshal(text, &key) == nil:
+		to.Key = []byte(key)
+	case c == '-' || c >= '0' && c <= '9':
+		to.Key = text
+	default:
+		found.KeyReason = "the key of the record is neither a text, nor a number, nor a record"
+	}
+}
+
+// payload returns a framed payload as JSON, or the reason why it cannot be read. It wants a
+// schema of a format, if that names one.
+func (r *reader) payload(b []byte, format string) (text []byte, reason, err error) {
+	id, payload, _ := framed(b)
+	s, err := r.known.get(r.ctx, r.log, id)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case s.err != nil:
+		return nil, s.err, nil
+	case format != "" && format != Auto && format != describe(s.of):
+		return nil, fmt.Errorf("schema %d is of the format %s, and format: %s is wanted", id, describe(s.of), format), nil
+	case s.of == sr.TypeJSON:
+		if len(payload) == 0 {
+			return nil, errors.New("nothing follows the id of the schema"), nil
+		}
+		return payload, nil, nil
+	}
+	if cap(r.text)-len(r.text) < len(payload) {
+		r.text = make([]byte, 0, max(textBytes, 4*len(payload)))
+	}
+	from := len(r.text)
+	out, reason := s.read(r.text, payload)
+	if reason != nil {
+		return nil, fmt.Errorf("the payload does not fit schema %d: %w", id, reason), nil
+	}
+	r.text = out
+	return out[from:len(out):len(out)], nil, nil
+}

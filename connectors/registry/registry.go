@@ -1,0 +1,235 @@
+// Package registry reads and writes records of topics whose schemas are in a schema registry:
+// Avro, Protobuf and JSON Schema in the wire format of Confluent, which others understand too.
+//
+// A registered kafkaio.Reading turns keys and values into JSON, as records without a registry
+// have it. A registered kafkaio.Writing makes Avro of lines of JSON.
+package registry
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/sr"
+
+	"hafvf/connectors/internal/retry"
+	"hafvf/connectors/kafkaio"
+	"hafvf/internal/message"
+	"hafvf/internal/secret"
+)
+
+// A Config says how to reach a registry. It is plain data that workers receive as JSON. It
+// holds no secrets, only their places.
+type Config struct {
+	URL      string
+	Username string        // empty for a registry without login
+	Password secret.Secret // of the user
+	TLS      *kafkaio.TLS  // nil trusts the system's authorities
+}
+
+// CheckURL returns why a text is not the URL of a registry.
+func CheckURL(text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return errors.New("must be http://… or https://… with a host")
+	case u.User != nil:
+		return errors.New("must have no login in it: give username and password beside it")
+	case u.RawQuery != "" || u.Fragment != "":
+		return errors.New("must end with its path")
+	}
+	return nil
+}
+
+const (
+	// requestTime is how long one request may take.
+	requestTime = 10 * time.Second
+	// firstPause and lastPause are between requests to a registry that is away.
+	firstPause, lastPause = 200 * time.Millisecond, 5 * time.Second
+	// reminders are how far apart the warnings are of a registry that stays away.
+	reminders = 30 * time.Second
+	// loginPause is the time after which a login that was refused is tried once more: a
+	// password may change at the registry first.
+	loginPause = 2 * time.Second
+)
+
+// Check asks the registry whether it is there and accepts the login.
+func (c Config) Check(ctx context.Context) error {
+	err := c.ask(ctx, func(ctx context.Context, cl *sr.Client) error {
+		_, err := cl.SchemaByID(ctx, 1) // which there need not be
+		if is(err, http.StatusForbidden) {
+			_, err = cl.Subjects(ctx) // this user may see others
+		}
+		return err
+	})
+	if unknown(err) {
+		return nil
+	}
+	return c.explain(err)
+}
+
+// ask asks the registry once. Requests are rare. Therefore each has a client of its own,
+// which reads the password and the certificates as they are now.
+func (c Config) ask(ctx context.Context, do func(context.Context, *sr.Client) error) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.DisableKeepAlives = true
+	secure, err := c.TLS.Config()
+	if err != nil {
+		return setting{fmt.Errorf("registry.%w", err)}
+	}
+	transport.TLSClientConfig = secure
+	opts := []sr.ClientOpt{sr.URLs(c.URL), sr.HTTPClient(&http.Client{Transport: transport}), sr.UserAgent("hafvf")}
+	if c.Username != "" {
+		password, err := c.Password.Value("registry.password")
+		if err != nil {
+			return setting{err}
+		}
+		opts = append(opts, sr.BasicAuth(c.Username, password))
+	}
+	cl, err := sr.NewClient(opts...)
+	if err != nil {
+		return setting{err}
+	}
+	return do(ctx, cl)
+}
+
+// patiently asks the registry until it answers, and tells the log while it does not.
+func (c Config) patiently(ctx context.Context, log *slog.Logger, do func(context.Context, *sr.Client) error) error {
+	var since, told time.Time
+	logins := 0
+	err := retry.Policy{First: firstPause, Last: lastPause}.Do(ctx, func(ctx context.Context) error {
+		err := c.ask(ctx, do)
+		if is(err, http.StatusUnauthorized) {
+			if logins++; logins == 1 {
+				return refusedOnce{err}
+			}
+		}
+		return err
+	}, func(err error) bool {
+		switch now := time.Now(); {
+		case errors.As(err, new(refusedOnce)):
+		case !passes(err):
+			return false
+		default:
+			if since.IsZero() {
+				since = now
+			}
+			if now.Sub(told) >= reminders {
+				told = now
+				log.Warn("the schema registry does not answer: trying again", "url", c.URL, "for", now.Sub(since).Round(time.Second).String(), "error", err)
+			}
+		}
+		return true
+	})
+	if err == nil && !since.IsZero() {
+		log.Info("the schema registry answers again", "url", c.URL, "after", time.Since(since).Round(time.Millisecond).String())
+	}
+	return err
+}
+
+// A refusedOnce is the first refusal of a login.
+type refusedOnce struct{ error }
+
+func (refusedOnce) RetryAfter() time.Duration { return loginPause }
+func (r refusedOnce) Unwrap() error           { return r.error }
+
+// A setting is an error of what the config names.
+type setting struct{ error }
+
+func (s setting) Unwrap() error { return s.error }
+
+// is reports whether the registry has answered with one of the statuses of HTTP.
+func is(err error, statuses ...int) bool {
+	var r *sr.ResponseError
+	if !errors.As(err, &r) {
+		return false
+	}
+	for _, status := range statuses {
+		if r.StatusCode == status {
+			return true
+		}
+	}
+	return false
+}
+
+// unknown reports whether the registry says that it has no such schema or subject.
+func unknown(err error) bool {
+	var r *sr.ResponseError
+	return errors.As(err, &r) && r.StatusCode == http.StatusNotFound && r.ErrorCode/100 == http.StatusNotFound
+}
+
+// passes reports whether an attempt may succeed after it failed with err. What answers "not
+// found" to everything stands in for a registry that starts.
+func passes(err error) bool {
+	var r *sr.ResponseError
+	switch {
+	case errors.As(err, new(setting)) || unknown(err):
+		return false
+	case errors.As(err, &r):
+		return r.StatusCode >= 500 || is(err, http.StatusNotFound, http.StatusRequestTimeout, http.StatusTooManyRequests)
+	}
+	return !untrusted(err)
+}
+
+// explain turns an error into a sentence that says what to set.
+func (c Config) explain(err error) error {
+	if err == nil || errors.As(err, new(setting)) {
+		return err
+	}
+	var r *sr.ResponseError
+	switch {
+	case is(err, http.StatusUnauthorized) && c.Username == "":
+		return fmt.Errorf("the schema registry %s wants a login: set registry.username and registry.password", c.URL)
+	case is(err, http.StatusUnauthorized):
+		return fmt.Errorf("the schema registry %s refuses the login of user %q: set registry.username, and the password in %s", c.URL, c.Username, c.Password.Where())
+	case is(err, http.StatusForbidden):
+		return fmt.Errorf("the schema registry %s refuses %s: set registry.username and registry.password, or allow it to read the schemas of the topics and to register those of sinks: %w", c.URL, c.user(), err)
+	case errors.As(err, &r) && r.StatusCode == http.StatusNotFound:
+		return fmt.Errorf("there is no schema registry at %s: set registry.url, with the path under which the registry answers as Confluent's does", c.URL)
+	case untrusted(err):
+		return fmt.Errorf("the schema registry %s shows a certificate that is not trusted: set registry.tls.ca to the authority's: %w", c.URL, message.Cause(err))
+	case errors.As(err, &r) && r.StatusCode < 500:
+		return fmt.Errorf("the schema registry %s answers: %w", c.URL, err)
+	}
+	return fmt.Errorf("the schema registry %s does not answer: start it, or set registry.url: %w", c.URL, bare(err))
+}
+
+// untrusted reports whether a certificate is not trusted, which no retry mends.
+func untrusted(err error) bool { return errors.As(err, new(*tls.CertificateVerificationError)) }
+
+func (c Config) user() string {
+	if c.Username == "" {
+		return "this client, which has no login"
+	}
+	return fmt.Sprintf("user %q", c.Username)
+}
+
+// bare removes what Go's client says of the request.
+func bare(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
+
+// describe names a schema's type as configs do.
+func describe(t sr.SchemaType) string {
+	switch t {
+	case sr.TypeAvro:
+		return Avro
+	case sr.TypeProtobuf:
+		return Protobuf
+	case sr.TypeJSON:
+		return JSONSchema
+	}
+	return strings.ToLower(t.String())
+}

@@ -1,0 +1,158 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/sr"
+)
+
+// A schema is one of a registry, ready to read payloads.
+type schema struct {
+	of sr.SchemaType
+	// read appends a payload as JSON.
+	read func(to, payload []byte) ([]byte, error)
+
+	err   error     // why there is none
+	again time.Time // when the registry is asked again, with err
+}
+
+// doubtTime is how long a schema that the registry does not know, or that cannot be used, is
+// not asked for again.
+const doubtTime = time.Minute
+
+// mostDoubted bounds how many such schemas are remembered: garbage may name any.
+const mostDoubted = 10_000
+
+// schemas are those of a registry that this process has asked for, by id. Ids never change
+// their meaning.
+type schemas struct {
+	cfg  Config
+	turn chan struct{} // holds the token of who asks the registry
+
+	mu      sync.RWMutex
+	known   map[int]*schema
+	doubted int
+}
+
+var registries sync.Map // of *schemas by Config, of which keys are comparable
+
+// schemasOf are those of a registry. All readers of the process share them.
+func schemasOf(c Config) *schemas {
+	key := struct {
+		Config
+		tls string
+	}{Config: c, tls: fmt.Sprintf("%+v", c.TLS)}
+	key.Config.TLS = nil
+	v, _ := registries.LoadOrStore(key, &schemas{cfg: c, turn: make(chan struct{}, 1), known: map[int]*schema{}})
+	return v.(*schemas)
+}
+
+// cached returns a schema without asking the registry, nil if the registry has to be asked.
+func (s *schemas) cached(id int) *schema {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if k := s.known[id]; k != nil && (k.err == nil || time.Now().Before(k.again)) {
+		return k
+	}
+	return nil
+}
+
+// get returns a schema. It waits while the registry is away. The error is one that ends the
+// run; that of a schema alone is in the schema.
+func (s *schemas) get(ctx context.Context, log *slog.Logger, id int) (*schema, error) {
+	if k := s.cached(id); k != nil {
+		return k, nil
+	}
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if k := s.cached(id); k != nil { // another has asked meanwhile
+		return k, nil
+	}
+	var text sr.Schema
+	var parts []part
+	err := s.cfg.patiently(ctx, log, func(ctx context.Context, cl *sr.Client) (err error) {
+		if text, err = cl.SchemaByID(ctx, id); err == nil {
+			parts, err = references(ctx, cl, text.References)
+		}
+		return err
+	})
+	k := &schema{of: text.Type}
+	switch {
+	case err == nil:
+		if k.read, err = compile(text, parts); err != nil {
+			k.err = fmt.Errorf("schema %d cannot be used: %w", id, err)
+		}
+	case unknown(err):
+		k.err = fmt.Errorf("the schema registry does not know schema %d, or one that it refers to: %w", id, err)
+	case ctx.Err() != nil:
+		return nil, err
+	default:
+		return nil, s.cfg.explain(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if k.err != nil {
+		if k.again = time.Now().Add(doubtTime); s.known[id] == nil {
+			s.doubted++
+		}
+		if s.doubted > mostDoubted {
+			for id, k := range s.known {
+				if k.err != nil {
+					delete(s.known, id)
+				}
+			}
+			s.doubted = 1
+		}
+	}
+	s.known[id] = k
+	return k, nil
+}
+
+// A part is a schema that another refers to, by the name that the other has for it.
+type part struct{ name, text string }
+
+// references fetches the schemas that others refer to, each after those that it refers to.
+func references(ctx context.Context, cl *sr.Client, refs []sr.SchemaReference) (parts []part, err error) {
+	seen := map[sr.SchemaReference]bool{}
+	var fetch func(refs []sr.SchemaReference) error
+	fetch = func(refs []sr.SchemaReference) error {
+		for _, r := range refs {
+			if seen[r] {
+				continue
+			}
+			seen[r] = true
+			of, err := cl.SchemaByVersion(ctx, r.Subject, r.Version)
+			if err != nil {
+				return err
+			}
+			if err := fetch(of.References); err != nil {
+				return err
+			}
+			parts = append(parts, part{r.Name, of.Schema.Schema})
+		}
+		return nil
+	}
+	return parts, fetch(refs)
+}
+
+// compile makes ready what reads payloads of a schema.
+func compile(s sr.Schema, parts []part) (func(to, payload []byte) ([]byte, error), error) {
+	switch s.Type {
+	case sr.TypeAvro:
+		return compileAvro(s.Schema, parts)
+	case sr.TypeProtobuf:
+		return compileProtobuf(s.Schema, parts)
+	case sr.TypeJSON:
+		return func(to, payload []byte) ([]byte, error) { return append(to, payload...), nil }, nil
+	}
+	return nil, errors.New("it is of an unknown type")
+}

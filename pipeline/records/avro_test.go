@@ -1,0 +1,157 @@
+package records
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/avro"
+
+	"hafvf/connectors/registry"
+	"hafvf/hafvf/incidents"
+)
+
+// readAvro is what a schema makes of a line: the fields that are not null, times in nanoseconds.
+func readAvro(t *testing.T, schema string, line []byte) any {
+	t.Helper()
+	b, err := registry.Encode(schema)(nil, line)
+	if err != nil {
+		t.Fatalf("%s\n%s\n%v", line, schema, err)
+	}
+	var v any
+	if rest, err := avro.MustParse(schema).Decode(b, &v); err != nil || len(rest) > 0 {
+		t.Fatal(err, rest)
+	}
+	return withoutNulls(v)
+}
+
+// withoutNulls is a value without the fields that are null, and with times and numbers as JSON has them.
+func withoutNulls(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		for name, e := range v {
+			if e != nil {
+				out[name] = withoutNulls(e)
+			}
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = withoutNulls(e)
+		}
+		return out
+	case int64:
+		return float64(v)
+	case time.Time:
+		return v.Format(time.RFC3339Nano)
+	}
+	return v
+}
+
+func inJSONOf(t *testing.T, line []byte) any {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal(line, &v); err != nil {
+		t.Fatal(err)
+	}
+	return withoutNulls(v)
+}
+
+// A record in Avro has all fields that it has in JSON, in every layout, and each schema reads the records of the others.
+func TestAvroIsTheJSON(t *testing.T) {
+	for name, cfg := range layouts {
+		for _, brief := range []bool{false, true} {
+			l, err := NewLayout(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.Interval, l.Events, l.Brief = true, true, brief
+			bank, err := cfg.NewBank()
+			if err != nil {
+				t.Fatal(err)
+			}
+			outputs := bank.Model().Outputs()
+			for _, smoother := range []bool{false, true} {
+				l.Segments, l.Passes, l.Revises = smoother, !smoother, smoother
+				lines := populated(&l, outputs, Object)
+				for kind, schema := range map[string]string{"estimate": l.EstimateSchema(), "alert": l.AlertSchema(), "smoothed": l.SmoothedSchema()} {
+					if diff := cmp.Diff(inJSONOf(t, lines[kind]), readAvro(t, schema, lines[kind])); diff != "" {
+						t.Errorf("%s, brief %v, %s: (-JSON +Avro)\n%s", name, brief, kind, diff)
+					}
+				}
+			}
+			full := l
+			full.Brief, full.Interval, full.Events = false, false, false
+			for _, pair := range [][2]string{{l.EstimateSchema(), full.EstimateSchema()}, {l.AlertSchema(), full.AlertSchema()}, {l.SmoothedSchema(), full.SmoothedSchema()}} {
+				a, b := avro.MustParse(pair[0]), avro.MustParse(pair[1])
+				for _, err := range []error{avro.CheckCompatibility(a, b), avro.CheckCompatibility(b, a)} {
+					if err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// What comes in any shape, and in no shape.
+func TestAvroOfShapes(t *testing.T) {
+	l, err := NewLayout(layouts["scalar"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []string{"1.5", "null", "[1,2]", "[1,null]", "[[1],[2,3]]", "[]", "1e300", "12345678901234567890"} {
+		line := fmt.Appendf(nil, `{"key":"k","time":"0001-01-01T00:00:00.123456789Z","n":9007199254740993,"x":%s,"predicted":{"mean":0.1,"sd":null}}`, x)
+		b, err := registry.Encode(l.EstimateSchema())(nil, line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got map[string]any
+		if _, err := avro.MustParse(l.EstimateSchema()).Decode(b, &got); err != nil {
+			t.Fatal(err)
+		}
+		var want any
+		if err := json.Unmarshal([]byte(x), &want); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got["x"]); diff != "" || got["n"] != int64(9007199254740993) || got["time"].(time.Time).Nanosecond() != 123456000 {
+			t.Errorf("x %s: n %v, time %v (-want +got)\n%s", x, got["n"], got["time"], diff)
+		}
+	}
+}
+
+// Incidents, digests and labels go into the schema of alerts, and the dead letter has one of its own.
+func TestAvroOfIncidents(t *testing.T) {
+	l, err := NewLayout(layouts["bank, detection"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Incidents = true
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	event := &incidents.Event{
+		ID: "i", State: incidents.Closed, Time: at, Start: at, End: at, Group: "g", Keys: 3, NumMembers: 1, Page: true, Into: "j", Score: 4.5, Expected: .5, Message: "m",
+		Members: []incidents.Member{{Key: "k", Time: at, Score: 2, Size: -1, P: .5}},
+	}
+	digest := &incidents.Digest{Every: time.Hour, From: at, To: at, Alarms: []incidents.Alarm{{Key: "k", Time: at, Kind: "novelty", ID: "k/1", Score: 3.5, Size: 2}}}
+	for schema, lines := range map[string][][]byte{
+		l.AlertSchema(): {
+			l.AppendIncident(nil, Object, event, map[string]string{"severity": "page"}),
+			l.AppendDigest(nil, Object, digest, nil),
+			populated(&l, 1, Object)["alert"],
+		},
+		RejectSchema(): {
+			AppendReject(nil, Place{ID: "in-0-7", Log: "in-0", Seq: 7}, "raw\x00", "why"),
+			AppendReject(nil, Place{ID: "in.csv:7"}, "raw", "why"),
+		},
+	} {
+		for _, line := range lines {
+			if diff := cmp.Diff(inJSONOf(t, line), readAvro(t, schema, line)); diff != "" {
+				t.Errorf("(-JSON +Avro)\n%s", diff)
+			}
+		}
+	}
+}
