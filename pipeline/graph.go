@@ -255,6 +255,9 @@ func newSource(c *config.Config) (graphSource, connectors.Kind) {
 		}
 		return t, connectors.String
 	}
+	if p := c.Source.Prometheus; p != nil {
+		return querySource{*p}, connectors.Number
+	}
 	source, fields := observe.Files(c)
 	if source.Format != connectors.JSONLines && len(fields.Values) == 1 || c.Aggregate != nil && len(fields.Values) == 0 {
 		return fileSource{source, fields}, connectors.Number

@@ -34,7 +34,7 @@ func (c Cluster) dialer() (d dialer, err error) {
 	if d.brokers, err = c.addresses(); err != nil {
 		return d, err
 	}
-	if _, err = c.TLS.config(); err != nil {
+	if _, err = c.TLS.Config(); err != nil {
 		return d, err
 	}
 	_, _, err = c.SASL.mechanism()
@@ -57,7 +57,7 @@ func (d dialer) open(ctx context.Context, network, addr string) (net.Conn, error
 	if err != nil || d.cluster.TLS == nil {
 		return conn, err
 	}
-	config, err := d.cluster.TLS.config()
+	config, err := d.cluster.TLS.Config()
 	if err != nil {
 		conn.Close()
 		return nil, permanent{err}

@@ -46,8 +46,8 @@ type Value struct {
 	secret.Secret
 }
 
-// value returns the text; key names it in an error.
-func (v Value) value(key string) (string, error) {
+// Read returns the text; key names it in an error.
+func (v Value) Read(key string) (string, error) {
 	if v.Secret == (secret.Secret{}) {
 		return v.Text, nil
 	}
@@ -90,7 +90,7 @@ type target struct {
 
 // target reads URL and headers.
 func (s Sink) target() (*target, error) {
-	text, err := s.URL.value(s.section() + ".url")
+	text, err := s.URL.Read(s.section() + ".url")
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (s Sink) target() (*target, error) {
 		to.url = u.JoinPath(alertmanagerPath).String()
 	}
 	for name, v := range s.Headers {
-		text, err := v.value(s.section() + ".headers." + name)
+		text, err := v.Read(s.section() + ".headers." + name)
 		if err != nil {
 			return nil, err
 		}

@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"hafvf/connectors/kafkaio"
+	"hafvf/connectors/promio"
 	"hafvf/connectors/webhook"
 	"hafvf/hafvf"
 	"hafvf/hafvf/incidents"
@@ -126,6 +127,8 @@ type Source struct {
 	JSONL   *JSONL
 	Parquet *Parquet
 	Kafka   *Kafka
+	// Prometheus is a source that asks a server.
+	Prometheus *promio.Source
 }
 
 // A Sink is where records go; exactly one field is set.

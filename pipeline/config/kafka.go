@@ -27,7 +27,9 @@ type Kafka struct {
 }
 
 // Unending reports whether the source goes on until it is stopped.
-func (s *Source) Unending() bool { return s.Kafka != nil && !s.Kafka.Bounded }
+func (s *Source) Unending() bool {
+	return s.Kafka != nil && !s.Kafka.Bounded || s.Prometheus != nil && !s.Prometheus.Bounded
+}
 
 // StandardInput reports whether the source is standard input.
 func (s *Source) StandardInput() bool {
@@ -82,16 +84,20 @@ func clusterKeys(c *kafkaio.Cluster, brokers string) []key {
 	tls, sasl := &kafkaio.TLS{}, &kafkaio.SASL{}
 	return []key{
 		{name: "brokers", doc: "host:port of some brokers of the cluster.", initial: brokers, read: someTexts("brokers", &c.Brokers)},
-		{name: "tls", doc: "Encryption of the connection. {} trusts the system's authorities.", seen: func() { c.TLS = tls }, keys: []key{
-			{name: "ca", doc: "PEM file of the authorities to trust.", read: text(&tls.CA, notEmpty)},
-			{name: "cert", doc: "PEM file of the client's certificate. It needs key.", read: text(&tls.Cert, notEmpty)},
-			{name: "key", doc: "PEM file of the client's private key. It needs cert.", read: text(&tls.Key, notEmpty)},
-		}},
+		{name: "tls", doc: "Encryption of the connection. {} trusts the system's authorities.", seen: func() { c.TLS = tls }, keys: tlsKeys(tls)},
 		{name: "sasl", doc: "Login to the brokers.", seen: func() { c.SASL = sasl }, keys: []key{
 			{name: "mechanism", doc: "How the client proves the password to the broker.", required: true, read: mechanism(&sasl.Mechanism)},
 			{name: "username", doc: "Name of the user.", required: true, read: text(&sasl.Username, notEmpty)},
 			{name: "password", doc: "The place of the password; a config never has the password itself.", required: true, read: secretAt(&sasl.Password)},
 		}},
+	}
+}
+
+func tlsKeys(tls *kafkaio.TLS) []key {
+	return []key{
+		{name: "ca", doc: "PEM file of the authorities to trust.", read: text(&tls.CA, notEmpty)},
+		{name: "cert", doc: "PEM file of the client's certificate. It needs key.", read: text(&tls.Cert, notEmpty)},
+		{name: "key", doc: "PEM file of the client's private key. It needs cert.", read: text(&tls.Key, notEmpty)},
 	}
 }
 

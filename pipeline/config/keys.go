@@ -203,6 +203,7 @@ func (s *Source) keys() []key {
 		{name: "parquet", doc: "Parquet files.", seen: func() { s.Parquet = parquet },
 			keys: slices.Concat([]key{sourcePath(&parquet.Path)}, parquet.Fields.keys("Column"), []key{parquet.Fields.layout("column", "row")})},
 		s.kafkaKey(),
+		s.prometheusKey(),
 	}
 }
 

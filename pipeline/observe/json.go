@@ -14,6 +14,7 @@ import (
 
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
+	"hafvf/internal/series"
 	"hafvf/internal/times"
 )
 
@@ -123,7 +124,7 @@ func (p *Parser) jsonKey(parts [][]byte, from origin) (string, error) {
 		}
 		key = append(key, part)
 	}
-	return joinKey(key), nil
+	return series.Join(key), nil
 }
 
 func (p *Parser) jsonKeyPart(i int, raw []byte) (string, error) {
