@@ -119,6 +119,9 @@ func (src Source) onGrid(t time.Time) time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
+// ErrAway is the error of a server that does not answer.
+var ErrAway = errors.New("does not answer")
+
 // An answerError is an answer other than 2xx, or no answer, with what another attempt may do.
 type answerError struct {
 	error
@@ -159,7 +162,7 @@ func (r *reader) failure(err error, code int) error {
 	case errors.Is(err, errTooLong):
 		return &answerError{error: fmt.Errorf("%s: %w", r.place, errTooLong), shrink: true}
 	case code == 0 || !answered:
-		return &answerError{error: fmt.Errorf("%s does not answer: %w", r.place, withoutURL(err)), again: true, shrink: errors.Is(err, context.DeadlineExceeded)}
+		return &answerError{error: fmt.Errorf("%s %w: %w", r.place, ErrAway, withoutURL(err)), again: true, shrink: errors.Is(err, context.DeadlineExceeded)}
 	}
 	text := said.Msg
 	if detail := strings.TrimSpace(said.Detail); detail != "" {
