@@ -371,8 +371,7 @@ func (g *Graph) build() *beam.Pipeline {
 	p, s := beam.NewPipelineWithRoot()
 	batches, decoder := g.source.read(s.Scope(named("Source", g.source.state())))
 	b := g.transform.build(s.Scope(g.transform.name()), g.sink.form(), decoder, batches)
-	g.sink.write(s, "records", b.lines)
-	rejects := []beam.PCollection{b.undecoded}
+	rejects := append(g.sink.write(s, "records", b.lines), b.undecoded)
 	if b.late.IsValid() {
 		rejects = append(rejects, beam.ParDo(s.Scope("Reject"), &encodeRejectedFn{}, b.late))
 	}

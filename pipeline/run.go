@@ -231,6 +231,8 @@ type run struct {
 	lost      int64     // alerts that were not delivered
 	lostTold  time.Time // when the log last said so
 	buried    error     // of the dead letter
+	refused   int64     // estimates that the sink did not take
+	refusedAt time.Time // when the log last said so
 	written   int64
 	stopped   bool
 	groups    bool                       // alarms into incidents
@@ -518,7 +520,7 @@ func (r *run) summary() Summary {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, _ := r.account.Counts()
-	s := Summary{Counts: c, Undelivered: r.lost, Expired: r.expired(), Stopped: r.stopped, Largest: r.largest, Deleted: r.account.DeletedByTopic(), Rejections: r.rejects.Commonest(), Misfits: misfits(r.keys)}
+	s := Summary{Counts: c, Undelivered: r.lost, Refused: r.refused, Expired: r.expired(), Stopped: r.stopped, Largest: r.largest, Deleted: r.account.DeletedByTopic(), Rejections: r.rejects.Commonest(), Misfits: misfits(r.keys)}
 	if r.ledger != nil {
 		for _, lag := range r.ledger.EventLags() {
 			s.Lag.Usual, s.Lag.Most = max(s.Lag.Usual, lag.Usual), max(s.Lag.Most, lag.Most)

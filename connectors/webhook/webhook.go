@@ -30,6 +30,8 @@ type Sink struct {
 	// Ends is set if records tell when novelties and changes end. For an Alertmanager they then last
 	// until that.
 	Ends bool
+	// Key are the labels that the source joins to keys; none if a key may be a series.
+	Key []string `json:",omitempty"`
 }
 
 // section is the key of the sink in a config.
@@ -130,7 +132,7 @@ func NewClient(s Sink) (*Client, error) {
 	}}
 	c.to.Store(to)
 	if s.Alertmanager {
-		c.encode = func(record []byte) ([]byte, error) { return forAlertmanager(record, s.Ends) }
+		c.encode = func(record []byte) ([]byte, error) { return forAlertmanager(record, s.Ends, s.Key) }
 	}
 	return c, nil
 }

@@ -36,6 +36,7 @@ func (d *decoder) check(c *Config) {
 	if p := c.Source.Prometheus; p != nil {
 		d.checkServer("source.prometheus", &p.Server)
 	}
+	d.checkWritten(c)
 	d.checkRunner(c)
 }
 

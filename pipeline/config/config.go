@@ -139,6 +139,8 @@ type Sink struct {
 	Kafka   *kafkaio.Sink
 	Webhook *webhook.Sink // of alerts
 	None    bool          // records are not written
+	// Prometheus is a sink of scores, for estimates alone.
+	Prometheus *promio.Sink
 }
 
 // A Receiver is where alerts go, and which do.

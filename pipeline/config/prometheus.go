@@ -74,3 +74,39 @@ func (d *decoder) checkServer(at string, s *promio.Server) {
 		d.fail(at+".tls", "is for a url of https://")
 	}
 }
+
+// prometheusKey declares a sink of series.
+func (s *Sink) prometheusKey() key {
+	p := &promio.Sink{Server: defaultServer()}
+	return key{name: "prometheus", doc: "A server that takes remote write, version 1: Prometheus with --web.enable-remote-write-receiver, VictoriaMetrics, Thanos, Mimir. It gets hafvf_score, hafvf_usual, hafvf_usual_lower and hafvf_usual_upper (two standard deviations to both sides), and hafvf_alarm (0 or 1), with the labels of the key's series; the name of its metric is the label metric. A key that is no series is the label key. It needs detect. Samples that the server refuses go to the dead letter. Prometheus refuses samples of the past unless storage.tsdb.out_of_order_time_window covers them.",
+		seen: func() { s.Prometheus = p },
+		keys: serverKeys(&p.Server, "URL of the server. Without a path it is that of Prometheus, /api/v1/write.")}
+}
+
+// checkWritten tells sinks and receivers of the labels of keys, and refuses a sink of series where
+// there are no scores or times.
+func (d *decoder) checkWritten(c *Config) {
+	if s := c.Source.Prometheus; s != nil {
+		for i := range c.Alerts {
+			if hook := c.Alerts[i].Webhook; hook != nil {
+				hook.Key = s.Key
+			}
+		}
+	}
+	p := c.Sink.Prometheus
+	if p == nil {
+		return
+	}
+	const at = "sink.prometheus"
+	d.checkServer(at, &p.Server)
+	if c.Source.Prometheus != nil {
+		p.Key = c.Source.Prometheus.Key
+	}
+	switch {
+	case c.Transform == Smooth:
+		d.fail(at, "is for transform: filter")
+	case c.Detect == nil && !d.failed("detect"):
+		d.fail(at, "there are no scores without detect")
+	}
+	d.needTime(c, "an empty name means that there is no time, which samples need")
+}

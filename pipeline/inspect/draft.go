@@ -258,8 +258,8 @@ type draft struct {
 	fields    config.Fields
 	others    []string // numeric columns that are left out
 	family    string
-	query     string     // of a server, whose URL is the path; empty for a file
-	aggregate interval   // zero of observations
+	query     string   // of a server, whose URL is the path; empty for a file
+	aggregate interval // zero of observations
 	lateness  string
 	scale     Suggestion
 	detect    Suggestion // in place of true
