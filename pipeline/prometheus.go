@@ -75,8 +75,9 @@ func (g *Graph) endless() bool {
 	return ok && !q.Bounded
 }
 
-// saveEvery is the time after which a run without an end replaces its file of states.
-const saveEvery = time.Minute
+// saveEvery is the time after which a run without an end replaces its file of states. Tests have
+// less.
+var saveEvery = time.Minute
 
 // A saver replaces the file of states while the run goes on, as soon as the sinks have what came
 // before. A run that is killed therefore repeats outputs, and its states are those of a run that
