@@ -73,8 +73,8 @@ detect: true
 state: %s
 source: {prometheus: {url: "%s", query: pressure, step: 1s, start: %s, delay: 2s}}
 sink: {prometheus: {url: "%[2]s"}}
-alerts: {alertmanager: {url: "%s"}}
-dead_letter: {jsonl: {path: %s}}
+alerts: {alertmanager: {url: "%[4]s"}}
+dead_letter: {jsonl: {path: %[5]s}}
 `, state, server.URL, begin.Format(time.RFC3339), manager.URL, filepath.Join(dir, "dead.jsonl"))
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -220,4 +220,75 @@ func compare(t *testing.T, name string, got, want map[int64]float64) {
 			t.Errorf("%s: something at %d", name, at)
 		}
 	}
+}
+
+// TestRefusedSamples: a Prometheus without a window for the past refuses old samples. They are
+// counted and go to the dead letter with its reason, the others are stored, and the run ends well.
+func TestRefusedSamples(t *testing.T) {
+	server := promtest.Prometheus(t, "")
+	dir := t.TempDir()
+	const n = 600
+	var in strings.Builder
+	in.WriteString("key,time,x\n")
+	now := time.Now().UTC().Truncate(time.Second)
+	for i := range n {
+		fmt.Fprintf(&in, "pump %d,%s,%d\n", i%3, now.Add(time.Duration(i-n)*time.Minute).Format(time.RFC3339), i*7919%101)
+	}
+	dead, stats := filepath.Join(dir, "dead.jsonl"), filepath.Join(dir, "pumps.csv")
+	config := filepath.Join(dir, "pumps.yaml")
+	text := fmt.Sprintf("model: {family: normal, prior: auto}\ndetect: true\nsource: {csv: {path: %s}}\nsink: {prometheus: {url: %q}}\ndead_letter: {jsonl: {path: %s}}\n", stats, server.URL, dead)
+	for path, text := range map[string]string{stats: in.String(), config: text} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	code, _, said := program.Run(t, dir, "", "run", config)
+	if code != 0 {
+		t.Fatalf("exit %d\n%s", code, said)
+	}
+	b, err := os.ReadFile(dead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := map[string]bool{}
+	for line := range strings.Lines(string(b)) {
+		var r struct {
+			Reason, Raw string
+		}
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		var record struct{ Key, Time string }
+		if err := json.Unmarshal([]byte(r.Raw), &record); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(r.Reason, "400 Bad Request: out of") {
+			t.Errorf("the reason is %q", r.Reason)
+		}
+		refused[record.Key+" "+record.Time] = true
+	}
+	client, err := api.NewClient(api.Config{Address: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	value, _, _, err := v1.NewAPI(client).Query(t.Context(), "hafvf_alarm[1d]", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := 0
+	for _, stream := range value.(model.Matrix) {
+		for _, p := range stream.Values {
+			stored++
+			if place := string(stream.Metric["key"]) + " " + p.Timestamp.Time().UTC().Format(time.RFC3339); refused[place] {
+				t.Errorf("%s is stored and refused", place)
+			}
+		}
+	}
+	if len(refused) == 0 || stored == 0 || len(refused)+stored != n {
+		t.Errorf("%d refused and %d stored of %d", len(refused), stored, n)
+	}
+	if want := fmt.Sprintf("the sink refused %d records", len(refused)); !strings.Contains(said, want) {
+		t.Errorf("%q is not in\n%s", want, said)
+	}
+	t.Logf("%d refused, %d stored", len(refused), stored)
 }
