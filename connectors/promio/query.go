@@ -58,8 +58,12 @@ const maxSteps = 10_000
 // windowPoints is how many points an answer should have.
 const windowPoints = 1 << 17
 
-// firstSteps are the steps of the first query, before it is known how many series there are.
-const firstSteps = 16
+// firstSteps are the steps of the first query, before it is known how many series there are, and
+// emptySteps the most of a query after one that has found none.
+const (
+	firstSteps = 16
+	emptySteps = 512
+)
 
 // A reader asks a server for one window after the other.
 type reader struct {
@@ -212,12 +216,11 @@ func (r *reader) next(ctx context.Context, from time.Time, most int) (all []Seri
 		return nil, 0, err
 	}
 	r.outage(nil)
-	points := 0
-	for _, s := range all {
-		points += len(s.Points)
+	most = emptySteps
+	if len(all) > 0 {
+		most = min(max(1, windowPoints/len(all)), maxSteps)
 	}
-	// Few points say little of how many the next answer has.
-	r.steps = max(1, min(windowPoints/max(1, points/steps), 4*max(r.steps, steps), maxSteps))
+	r.steps = min(most, 4*max(r.steps, steps)) // a window that was too much is tried again by and by
 	return all, steps, nil
 }
 

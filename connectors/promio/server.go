@@ -38,7 +38,7 @@ var patience = retry.Policy{First: 500 * time.Millisecond, Last: 30 * time.Secon
 const repeats = time.Minute
 
 // maxAnswer is the longest answer that is read, in bytes.
-const maxAnswer = 64 << 20
+const maxAnswer = 32 << 20
 
 var errTooLong = fmt.Errorf("the answer is longer than %d MB", maxAnswer>>20)
 
