@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -39,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-var examples = []string{"plaintext.yaml", "tls.yaml", "mutual-tls.yaml", "sasl-plain.yaml", "scram-sha-256.yaml", "scram-sha-512.yaml", "flink.yaml"}
+var examples = []string{"plaintext.yaml", "tls.yaml", "mutual-tls.yaml", "sasl-plain.yaml", "scram-sha-256.yaml", "scram-sha-512.yaml", "flink.yaml", "prometheus.yaml"}
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
@@ -161,7 +162,7 @@ func (c composition) check(t *testing.T, name string) {
 
 // What a compose file refers to is there.
 func TestCompose(t *testing.T) {
-	for _, name := range []string{"compose.yaml", "compose.secure.yaml"} {
+	for _, name := range []string{"compose.yaml", "compose.secure.yaml", "compose.prometheus.yaml"} {
 		c := compose(t, name)
 		c.check(t, name)
 		s := c.Services["hafvf"]
@@ -439,6 +440,14 @@ func asked(t *testing.T, m *pipeline.Metrics) {
 // expressions are those of rules and dashboard.
 func expressions(t *testing.T) map[string]string {
 	t.Helper()
+	all := rules(t)
+	maps.Copy(all, panels(t, "dashboard.json"))
+	return all
+}
+
+// rules are the expressions of the rules.
+func rules(t *testing.T) map[string]string {
+	t.Helper()
 	all := map[string]string{}
 	var rules struct {
 		Groups []struct {
@@ -465,6 +474,13 @@ func expressions(t *testing.T) map[string]string {
 			all[r.Alert] = r.Expr
 		}
 	}
+	return all
+}
+
+// panels are the expressions of a dashboard.
+func panels(t *testing.T, file string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
 	var board struct {
 		Panels []struct {
 			ID          int
@@ -475,7 +491,7 @@ func expressions(t *testing.T) map[string]string {
 			List []struct{ Name string }
 		}
 	}
-	if err := json.Unmarshal(read(t, "dashboard.json"), &board); err != nil {
+	if err := json.Unmarshal(read(t, file), &board); err != nil {
 		t.Fatal(err)
 	}
 	var variables []string
@@ -491,7 +507,7 @@ func expressions(t *testing.T) map[string]string {
 		for i, target := range p.Targets {
 			all[fmt.Sprintf("the panel %s, query %d,", p.Title, i)] = target.Expr
 			for _, v := range regexp.MustCompile(`\$(\w+)`).FindAllStringSubmatch(target.Expr, -1) {
-				if v[1] != "__rate_interval" && !slices.Contains(variables, v[1]) {
+				if v[1] != "__rate_interval" && v[1] != "__range" && !slices.Contains(variables, v[1]) {
 					t.Errorf("the panel %s has a variable %s, and the dashboard %v", p.Title, v[1], variables)
 				}
 			}

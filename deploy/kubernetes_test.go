@@ -52,7 +52,7 @@ func loadManifests(t *testing.T) manifests {
 		map[string]networking.NetworkPolicy{}, map[string]core.ConfigMap{}, map[string]core.PersistentVolumeClaim{}, map[string]core.Service{},
 		map[string]apps.Deployment{}, map[string]policy.PodDisruptionBudget{}, map[string]batch.Job{},
 	}
-	for _, file := range append(files, "kubernetes/job.yaml") {
+	for _, file := range append(files, "kubernetes/job.yaml", "kubernetes/prometheus.yaml") {
 		for text := range strings.SplitSeq(string(read(t, file)), "\n---\n") {
 			var is struct{ APIVersion, Kind string }
 			if err := yaml.Unmarshal([]byte(text), &is); err != nil {

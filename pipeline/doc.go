@@ -9,8 +9,8 @@
 //
 // A record passes these places, from the source to the sink:
 //
-//   - connectors.Read or kafkaio.ReadBatches reads it, in a batch with its neighbours. If it has
-//     a schema, connectors/registry makes JSON of it.
+//   - connectors.Read, kafkaio.ReadBatches or promio.Read reads it, in a batch with its
+//     neighbours. If it has a schema, connectors/registry makes JSON of it.
 //     At the end of a bundle of batches the source hands its records over to the books of
 //     the run (internal/account), and waits until the bundle before is done.
 //   - Package observe turns it into an observation of a key, inside of the first step of

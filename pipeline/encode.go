@@ -12,6 +12,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/connectors"
+	"hafvf/connectors/promio"
 	"hafvf/connectors/webhook"
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
@@ -32,6 +33,8 @@ func init() {
 	dofn.Register(func(f *pickFn) any { return f.ProcessElement })
 	register.Function3x0((&encodeRefusedFn{}).ProcessElement)
 	dofn.Register(func(f *encodeRefusedFn) any { return f.ProcessElement })
+	register.Function3x0((&encodeUnwrittenFn{}).ProcessElement)
+	dofn.Register(func(f *encodeUnwrittenFn) any { return f.ProcessElement })
 }
 
 // asRecords is the name of the encoders. Their setting is the text of an encoding.
@@ -318,6 +321,16 @@ func (fn *encodeRefusedFn) ProcessElement(ctx context.Context, r webhook.Refused
 		run.undelivered(r)
 	}
 	emit(appendRefused(nil, r))
+}
+
+// encodeUnwrittenFn turns records that a Prometheus did not take into dead-letter records.
+type encodeUnwrittenFn struct{}
+
+func (fn *encodeUnwrittenFn) ProcessElement(ctx context.Context, r promio.Refused, emit func([]byte)) {
+	if run := runOf(ctx); run != nil {
+		run.unwritten(r)
+	}
+	emit(records.AppendReject(connectors.Chunk(nil).Begin(r.Key, r.ID), records.Place{ID: r.ID}, string(r.Text), r.Reason))
 }
 
 // appendRefused appends the dead-letter record of an alert.

@@ -261,6 +261,9 @@ func newSource(c *config.Config) (graphSource, connectors.Kind) {
 		}
 		return t, connectors.String
 	}
+	if p := c.Source.Prometheus; p != nil {
+		return querySource{*p}, connectors.Number
+	}
 	source, fields := observe.Files(c)
 	if source.Format != connectors.JSONLines && len(fields.Values) == 1 || c.Aggregate != nil && len(fields.Values) == 0 {
 		return fileSource{source, fields}, connectors.Number
@@ -374,8 +377,7 @@ func (g *Graph) build() *beam.Pipeline {
 	p, s := beam.NewPipelineWithRoot()
 	batches, decoder := g.source.read(s.Scope(named("Source", g.source.state())))
 	b := g.transform.build(s.Scope(g.transform.name()), g.sink.form(), decoder, batches)
-	g.sink.write(s, "records", b.lines)
-	rejects := []beam.PCollection{b.undecoded}
+	rejects := append(g.sink.write(s, "records", b.lines), b.undecoded)
 	if b.late.IsValid() {
 		rejects = append(rejects, beam.ParDo(s.Scope("Reject"), &encodeRejectedFn{}, b.late))
 	}

@@ -30,6 +30,7 @@ var (
 	lateDesc     = prometheus.NewDesc("hafvf_records_late_total", "Rejected records that came after their turn.", nil, nil)
 	turnedDesc   = prometheus.NewDesc("hafvf_keys_turned_back_total", "How often a key went back from a time ahead of the clock.", nil, nil)
 	eventLagDesc = prometheus.NewDesc("hafvf_event_lag_seconds", "How far records of a partition are behind the clock when they arrive: 99 % of them, of late.", []string{"partition"}, nil)
+	refusedDesc  = prometheus.NewDesc("hafvf_records_refused_total", "Estimates that the sink did not take. They are in the dead letter.", nil, nil)
 	missingDesc  = prometheus.NewDesc("hafvf_records_missing_total", "Records without a value.", nil, nil)
 	failedDesc   = prometheus.NewDesc("hafvf_not_converged_total", "Estimates whose iteration did not converge.", nil, nil)
 	alarmsDesc   = prometheus.NewDesc("hafvf_alarms_total", "Alarms raised.", []string{"kind"}, nil)
@@ -84,6 +85,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	}{{readDesc, taken}, {outDesc, n.Records}, {rejectedDesc, n.Rejected}, {lateDesc, n.Late}, {resetDesc, n.Reset}, {expiredKeys, n.ExpiredKeys}, {turnedDesc, n.TurnedBack}, {missingDesc, n.Missing}, {failedDesc, n.NotConverged}, {mutedDesc, n.Muted}, {changesDesc, n.Changes}, {outliersDesc, n.Outliers}} {
 		c <- prometheus.MustNewConstMetric(counter.desc, prometheus.CounterValue, float64(counter.n))
 	}
+	c <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(r.countRefused()))
 	for kind, n := range map[string]int64{string(usual.NoveltyAlarm): n.NoveltyAlarms, string(usual.ChangeAlarm): n.ChangeAlarms, keyed.SilentAlarm: n.Silences} {
 		c <- prometheus.MustNewConstMetric(alarmsDesc, prometheus.CounterValue, float64(n), kind)
 	}

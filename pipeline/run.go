@@ -129,7 +129,10 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	}
 	s.Elapsed = time.Since(start)
 	if state.states != nil {
-		s.resumes, s.Passed = true, state.states.marks.Passed()
+		s.resumes = true
+		if state.states.marks != nil {
+			s.Passed = state.states.marks.Passed()
+		}
 	}
 	if s.part = state.isPart(graph, s); s.part {
 		s.Partial, err = state.keep()
@@ -191,6 +194,9 @@ func (r Run) follow(ctx context.Context, state *run, stop <-chan struct{}, suspe
 			if r.Progress != nil {
 				r.Progress(state.progress())
 			}
+			if state.saver != nil {
+				state.saver.commit()
+			}
 		case <-ctx.Done():
 			return
 		}
@@ -209,7 +215,8 @@ type run struct {
 	dead     graphSink
 
 	delivered bool           // the outboxes are closed
-	states    *stateFile     // of a run of files; nil without one
+	states    *stateFile     // of a run of files or queries; nil without one
+	saver     *saver         // of a run of queries without an end
 	memory    *states.Memory // of the states; nil if the run smooths
 	release   []func()
 
@@ -225,6 +232,8 @@ type run struct {
 	lost      int64     // alerts that were not delivered
 	lostTold  time.Time // when the log last said so
 	buried    error     // of the dead letter
+	refused   int64     // estimates that the sink did not take
+	refusedAt time.Time // when the log last said so
 	written   int64
 	stopped   bool
 	groups    bool                       // alarms into incidents
@@ -307,15 +316,22 @@ func (r *run) openStates(g *Graph) (k account.Keeper, err error) {
 	if n := r.memory.Len(); n > 0 {
 		r.log.Info("filters go on with the states of the run before", "file", g.states, "keys", n)
 	}
-	return r.states.keeper(), nil
+	if !g.endless() {
+		return r.states.keeper(), nil
+	}
+	r.saver = &saver{file: r.states, run: r, last: time.Now()}
+	r.release = append(r.release, r.saver.close)
+	return r.saver.keeper(), nil
 }
 
 // register makes the run known to the nodes of this process, and to the metrics.
 func (r *run) register() {
 	account.Attach(r.account, "", r)
 	account.Attach(r.account, "", r.memory)
+	account.Attach(r.account, "", r.log)
 	if r.states != nil {
 		account.Attach(r.account, "", r.states.marks)
+		account.Attach(r.account, "", r.states.position)
 	}
 	r.metrics.follow(r)
 }
@@ -394,8 +410,11 @@ func (r *run) isPart(g *Graph, s Summary) bool {
 	if !s.Stopped && s.Err() == nil {
 		return false
 	}
-	if _, files := g.source.(fileSource); files {
+	switch g.source.(type) {
+	case fileSource:
 		return !s.Stopped || !g.StandardInput() // nobody can read the rest of that
+	case querySource:
+		return !g.endless()
 	}
 	return slices.ContainsFunc(r.writers, (*connectors.Writer).Whole)
 }
@@ -480,7 +499,7 @@ func (r *run) stop() bool {
 	r.mu.Unlock()
 	if r.ledger == nil {
 		r.account.Stop()
-		return false
+		return r.account.Suspended()
 	}
 	r.ledger.Stop()
 	return r.ledger.Suspends()
@@ -503,7 +522,7 @@ func (r *run) summary() Summary {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, _ := r.account.Counts()
-	s := Summary{Counts: c, Undelivered: r.lost, Expired: r.expired(), Stopped: r.stopped, Largest: r.largest, Deleted: r.account.DeletedByTopic(), Rejections: r.rejects.Commonest(), Misfits: misfits(r.keys)}
+	s := Summary{Counts: c, Undelivered: r.lost, Refused: r.refused, Expired: r.expired(), Stopped: r.stopped, Largest: r.largest, Deleted: r.account.DeletedByTopic(), Rejections: r.rejects.Commonest(), Misfits: misfits(r.keys)}
 	if r.ledger != nil {
 		for _, lag := range r.ledger.EventLags() {
 			s.Lag.Usual, s.Lag.Most = max(s.Lag.Usual, lag.Usual), max(s.Lag.Most, lag.Most)

@@ -12,6 +12,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
+	"hafvf/connectors/promio"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/account"
 	"hafvf/internal/filelock"
@@ -85,13 +86,18 @@ func (f filtering) openChangelog(topic string, stored iter.Seq[*kafkaio.Stored],
 	return included, nil
 }
 
-// A stateFile is where a run's states come from and go to, and with them how far the files of the
-// source were read.
+// A stateFile is where a run's states come from and go to, and with them how far the source was
+// read.
 type stateFile struct {
-	path   string
-	filter filtering
-	marks  *connectors.Marks
-	memory *states.Memory // of the run
+	path     string
+	filter   filtering
+	marks    *connectors.Marks // of files
+	position *promio.Position  // of a query; nil for files
+	memory   *states.Memory    // of the run
+	// held are the states that hold, and heldAt is the position then, of a run without an end;
+	// nil if those of the memory do.
+	held   *states.Memory
+	heldAt []byte
 
 	mu      sync.Mutex
 	damaged map[string]error // by key, why its state cannot be read
@@ -119,15 +125,41 @@ func openStateFile(g *Graph, migrate bool, log *slog.Logger) (*stateFile, error)
 	if err != nil {
 		return nil, fmt.Errorf("state: %w", err)
 	}
-	marks, err := connectors.ParseMarks(source, log)
-	if err != nil {
+	file := &stateFile{path: g.states, filter: f, memory: memory}
+	if err := file.resume(g, source, log); err != nil {
 		return nil, fmt.Errorf("state: %s: %w; restore the file, or remove it to start without states", g.states, err)
 	}
 	if migrate && memory.Len() > 0 {
 		log.Info("states are carried over to this config", "file", g.states, "states", a.String())
 	}
-	return &stateFile{path: g.states, filter: f, marks: marks, memory: memory, damaged: a.Reset(g.states, log)}, nil
+	file.damaged = a.Reset(g.states, log)
+	if g.endless() {
+		file.held = f.memory()
+		for key, b := range memory.All() {
+			file.held.Put(key, b)
+		}
+		file.held.Fleet = memory.Fleet
+		file.hold()
+	}
+	return file, nil
 }
+
+// resume reads how far the source was read. What is said of a source of another kind means nothing
+// to this one.
+func (f *stateFile) resume(g *Graph, source []byte, log *slog.Logger) (err error) {
+	if _, queries := g.source.(querySource); queries {
+		f.position, err = promio.ParsePosition(source)
+		return err
+	}
+	if promio.IsPosition(source) {
+		source = nil
+	}
+	f.marks, err = connectors.ParseMarks(source, log)
+	return err
+}
+
+// hold notes the position up to which the states hold.
+func (f *stateFile) hold() { f.heldAt, _ = f.position.AppendBinary(nil) } // which never fails
 
 // keeper says which states cannot be read, and keeps that of the fleet; those of keys are in the
 // memory.
@@ -158,12 +190,21 @@ func (f filtering) memory() *states.Memory { return states.NewMemory(f.cfg.Cells
 // of any. replace replaces the file by them, and discard gives them up unless that was done.
 func (f *stateFile) prepare(latest time.Time) (replace func() error, discard func(), err error) {
 	written, expiry := f.filter.written(), f.filter.expiry()
-	source, _ := f.marks.AppendBinary(nil) // which never fails
+	memory := f.memory
+	var source []byte
+	switch {
+	case f.held != nil:
+		memory, source = f.held, f.heldAt
+	case f.position != nil:
+		source, _ = f.position.AppendBinary(nil) // which never fails
+	default:
+		source, _ = f.marks.AppendBinary(nil)
+	}
 	file, err := states.PrepareFile(f.path, source, func(yield func(states.State) bool) {
-		if f.memory.Fleet != nil && !yield(written(states.FleetKey, f.memory.Fleet)) {
+		if memory.Fleet != nil && !yield(written(states.FleetKey, memory.Fleet)) {
 			return
 		}
-		for key, b := range f.memory.All() {
+		for key, b := range memory.All() {
 			if at := expiry(b); !at.IsZero() && at.Before(latest) {
 				continue
 			}

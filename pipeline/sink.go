@@ -9,18 +9,20 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
+	"hafvf/connectors/promio"
 	"hafvf/connectors/registry"
 	"hafvf/connectors/webhook"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/records"
 )
 
-// A graphSink is where a graph's records go: a file, a topic, a webhook, or nowhere.
+// A graphSink is where a graph's records go: a file, a topic, a webhook, a Prometheus, or nowhere.
 type graphSink struct {
 	file  *connectors.Sink
 	topic *kafkaio.Sink
 	avro  *registry.Sink // of the topic; nil: it has JSON
 	hook  *webhook.Sink
+	store *promio.Sink // of series
 
 	maxAge time.Duration // of alerts
 	held   bool          // the runner keeps the alerts that wait
@@ -43,6 +45,8 @@ func newSink(s *config.Sink, columns []connectors.Column, schema string, source 
 		return graphSink{topic: &topic, avro: avro}
 	case s.Webhook != nil:
 		return graphSink{hook: s.Webhook}
+	case s.Prometheus != nil:
+		return graphSink{store: s.Prometheus}
 	case s.CSV != nil:
 		file.Format, file.Path = connectors.CSV, s.CSV.Path
 	case s.Parquet != nil:
@@ -61,6 +65,8 @@ func (s graphSink) describe() string {
 		return "an Alertmanager"
 	case s.hook != nil:
 		return "a webhook"
+	case s.store != nil:
+		return "prometheus, as hafvf_score, hafvf_usual and hafvf_alarm"
 	case s.file == nil:
 		return "nothing is written"
 	case s.file.Path == "-":
@@ -77,7 +83,7 @@ func (s graphSink) form() records.Form {
 }
 
 // write writes chunks, see connectors.Chunk; name is the sink's within the run. It returns
-// chunks for the dead letter: none, but of a webhook.
+// chunks for the dead letter: none, but of a webhook and a Prometheus.
 func (s graphSink) write(scope beam.Scope, name string, chunks beam.PCollection) (rejects []beam.PCollection) {
 	switch {
 	case s.topic != nil:
@@ -91,6 +97,8 @@ func (s graphSink) write(scope beam.Scope, name string, chunks beam.PCollection)
 			refused = webhook.Write(scope, name, chunks)
 		}
 		return []beam.PCollection{beam.ParDo(scope, &encodeRefusedFn{}, refused)}
+	case s.store != nil:
+		return []beam.PCollection{beam.ParDo(scope, &encodeUnwrittenFn{}, promio.Write(scope, *s.store, chunks))}
 	case s.file == nil:
 		name = "" // nobody wants them
 	}
@@ -104,6 +112,9 @@ func (s graphSink) prepare(ctx context.Context, to *clients, partitions int, log
 	if s.hook != nil {
 		_, err := webhook.NewClient(*s.hook) // reads the secrets
 		return err
+	}
+	if s.store != nil {
+		return promio.CheckSink(*s.store)
 	}
 	if s.topic == nil {
 		return nil

@@ -25,6 +25,7 @@ type Summary struct {
 	account.Counts
 	Passed      int64 // records that were passed over: with a file of states, those that the run before has read
 	Elapsed     time.Duration
+	Refused     int64 // estimates that are in the dead letter, because the sink did not take them
 	Undelivered int64 // alerts that are in the dead letter, because the receiver did not take them
 	Expired     int64 // alerts that were not sent, because they were too old
 	Stopped     bool  // before the end of the input
@@ -214,6 +215,9 @@ func (s Summary) hints(b *strings.Builder) {
 	}
 	if s.Expired > 0 {
 		fmt.Fprintf(b, "%s older than alerts.max_age and not sent\n", message.Count(s.Expired, "alert was", "alerts were"))
+	}
+	if s.Refused > 0 {
+		fmt.Fprintf(b, "warning: the sink refused %s: the dead letter has the reasons\n", message.Count(s.Refused, "record", "records"))
 	}
 	if s.Undelivered > 0 {
 		fmt.Fprintf(b, "warning: %s not delivered: the dead letter has the reasons\n", message.Count(s.Undelivered, "alert was", "alerts were"))

@@ -43,9 +43,9 @@ func (g *Graph) Alarms() (c keyed.AlarmConfig, ok bool) {
 func (g *Graph) Groups() bool { return g.groups }
 
 // watched returns the graph without its outputs and its file of states: its filters begin
-// anew.
+// anew, and its input ends.
 func (g *Graph) watched() *Graph {
-	here := *g
+	here := *g.past()
 	here.sink, here.dead, here.alerts, here.states = graphSink{}, graphSink{}, nil, ""
 	if f, ok := g.transform.(filtering); ok {
 		here.transform = watching{f}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hafvf/connectors/promio"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/inspect"
@@ -28,7 +29,8 @@ func checkCommand() *cobra.Command {
 the nearest known key. If the config has no mistake, check lists the steps of the
 pipeline. Then it looks at the first thousand records of the source's files: columns,
 keys, times, values, records that do not parse, and further keys of a config that may
-help. Check does not look at topics and standard input.
+help. Of a query to Prometheus it looks at the last points. Check does not look at topics
+and standard input.
 
 With --states it lists what a run with --migrate would keep of states that were
 written under another config: in a file of states, in a savepoint of Flink on this
@@ -71,7 +73,7 @@ With --keys it lists every key of a config: type, unit, default, meaning.`,
 			switch {
 			case errors.Is(err, inspect.ErrNotLookedAt):
 				return nil
-			case errors.Is(err, fs.ErrNotExist):
+			case errors.Is(err, fs.ErrNotExist) || errors.Is(err, promio.ErrAway):
 				// A config may be checked where its data is not.
 				fmt.Fprintf(cmd.OutOrStdout(), "data     not looked at: %v\n", err)
 				return nil

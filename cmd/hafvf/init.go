@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,20 +13,23 @@ import (
 )
 
 func initCommand() *cobra.Command {
-	var output string
+	var output, query string
 	cmd := &cobra.Command{
-		Use:   "init FILE",
-		Short: "Write a config for a file of observations",
+		Use:   "init FILE | init URL --query QUERY",
+		Short: "Write a config for a file of observations, or for a query to Prometheus",
 		Long: `Init looks at the first records of a CSV, JSON Lines or Parquet file. It guesses the
 columns of key, time and value, and their forms, also of wide tables, exports of metrics,
 shares and raw events. It writes a config with comments to standard output. The
 extension gives the format.
 
-Exit: 0 done, 1 the file cannot be read or holds no numbers, 2 usage.`,
-		Example: "  hafvf init pressure.csv > pump.yaml\n  hafvf init pressure.csv -o pump.yaml",
+With --query it asks the Prometheus at URL, or what has its API, and looks at the last
+points of the query.
+
+Exit: 0 done, 1 the data cannot be read or holds no numbers, 2 usage.`,
+		Example: "  hafvf init pressure.csv > pump.yaml\n  hafvf init pressure.csv -o pump.yaml\n  hafvf init http://localhost:9090 --query 'rate(node_network_receive_bytes_total[5m])'",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := inspect.Draft(args[0])
+			text, err := draftOf(args[0], query)
 			if err != nil {
 				return err
 			}
@@ -44,6 +48,21 @@ Exit: 0 done, 1 the file cannot be read or holds no numbers, 2 usage.`,
 			return errors.Join(err, f.Close())
 		},
 	}
+	cmd.Flags().StringVar(&query, "query", "", "the `QUERY`, in PromQL, that is asked at the URL")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "write to this `FILE`, which must not exist, in place of standard output")
 	return cmd
+}
+
+// draftOf drafts a config for a file, or for a query to the server at a URL.
+func draftOf(from, query string) ([]byte, error) {
+	isURL := strings.HasPrefix(from, "http://") || strings.HasPrefix(from, "https://")
+	switch {
+	case isURL && query == "":
+		return nil, usageError{errors.New("give the query that the server is asked, as --query 'rate(requests_total[5m])'")}
+	case !isURL && query != "":
+		return nil, usageError{fmt.Errorf("%s is no URL of http:// or https://, which --query asks", from)}
+	case isURL:
+		return inspect.DraftQuery(from, query)
+	}
+	return inspect.Draft(from)
 }

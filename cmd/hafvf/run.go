@@ -33,8 +33,8 @@ func runCommand() *cobra.Command {
 their sessions, and writes one estimate per observation. A record that cannot be
 used goes to the dead letter with the reason, and the run goes on. Output files
 appear when the run has ended well, and replace those of the run before. Those of a
-topic without an end, and those of standard input ("-"), grow while records come; a
-topic's are added to, and standard input's are emptied first.
+topic or a query without an end, and those of standard input ("-"), grow while records
+come; those of topics and queries are added to, and standard input's are emptied first.
 
 Without CONFIG it filters the bundled series, real metrics of cloud servers. It
 writes the estimates to ` + demoResults + ` and the alarms to
@@ -46,7 +46,7 @@ second one gives the run up at once. If files were not read to their end, or the
 fails, outputs and state stay as they were, and what was written is in files of the
 same names with .partial behind them. If a source of Kafka commits offsets, the next
 start goes on from them; --begin-anew discards states and offsets and reads from the
-beginning. Exit: 0 done, also when records were rejected; 1 the
+beginning. A query to Prometheus with state goes on from its file. Exit: 0 done, also when records were rejected; 1 the
 run failed, more than half of the records were rejected, or somebody else cancelled
 it; 2 usage or config; 141 if standard output is a pipe whose reader has gone.
 

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"hafvf/internal/series"
 )
 
 // alertmanagerPath is where an Alertmanager takes alerts, below its URL.
@@ -15,6 +17,9 @@ const alertmanagerPath = "api/v2/alerts"
 // lasting is how long an Alertmanager takes a key to be silent, or an alarm to last, that nobody
 // says to have recovered.
 const lasting = 365 * 24 * time.Hour
+
+// ownLabels are those of every alert. A label of a series has another name.
+var ownLabels = []string{"alertname", "id", "key", "kind"}
 
 // A posted is an alert as an Alertmanager takes it, which knows it by its labels.
 type posted struct {
@@ -27,9 +32,10 @@ type posted struct {
 // forAlertmanager turns the record of an alert into an alert of an Alertmanager. The end of
 // a silence resolves the alert of its beginning, and an incident that closes or merges the one that
 // opened. The end of an alarm, which has a threshold, resolves novelty and change of its key: two
-// alerts, with a comma between them. With ends those last until then; else they are resolved after
+// alerts, with a comma between them. An alert has the labels of its key's series, see
+// series.Labels. With ends those last until then; else they are resolved after
 // the Alertmanager's resolve_timeout, as others that have no end.
-func forAlertmanager(record []byte, ends bool) ([]byte, error) {
+func forAlertmanager(record []byte, ends bool, names []string) ([]byte, error) {
 	var r struct {
 		Key, ID, Kind, Message string
 		State                  string // of an incident
@@ -44,6 +50,17 @@ func forAlertmanager(record []byte, ends bool) ([]byte, error) {
 		Labels:      map[string]string{},
 		Annotations: map[string]string{"summary": r.Message, "id": r.ID},
 		StartsAt:    r.Start,
+	}
+	if r.Kind != "incident" { // its key is a group
+		for name, value := range series.Labels(r.Key, names) {
+			if slices.Contains(ownLabels, name) {
+				name = "exported_" + name
+			}
+			p.Labels[name] = value
+		}
+		if p.Labels["exported_key"] == r.Key {
+			delete(p.Labels, "exported_key") // the key is no series
+		}
 	}
 	maps.Copy(p.Labels, r.Labels)
 	p.Labels["alertname"], p.Labels["key"], p.Labels["kind"] = "hafvf", r.Key, r.Kind

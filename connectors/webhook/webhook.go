@@ -30,6 +30,8 @@ type Sink struct {
 	// Ends is set if records tell when novelties and changes end. For an Alertmanager they then last
 	// until that.
 	Ends bool
+	// Key are the labels that the source joins to keys; none if a key may be a series.
+	Key []string `json:",omitempty"`
 }
 
 // section is the key of the sink in a config.
@@ -46,8 +48,8 @@ type Value struct {
 	secret.Secret
 }
 
-// value returns the text; key names it in an error.
-func (v Value) value(key string) (string, error) {
+// Read returns the text; key names it in an error.
+func (v Value) Read(key string) (string, error) {
 	if v.Secret == (secret.Secret{}) {
 		return v.Text, nil
 	}
@@ -90,7 +92,7 @@ type target struct {
 
 // target reads URL and headers.
 func (s Sink) target() (*target, error) {
-	text, err := s.URL.value(s.section() + ".url")
+	text, err := s.URL.Read(s.section() + ".url")
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +105,7 @@ func (s Sink) target() (*target, error) {
 		to.url = u.JoinPath(alertmanagerPath).String()
 	}
 	for name, v := range s.Headers {
-		text, err := v.value(s.section() + ".headers." + name)
+		text, err := v.Read(s.section() + ".headers." + name)
 		if err != nil {
 			return nil, err
 		}
@@ -130,7 +132,7 @@ func NewClient(s Sink) (*Client, error) {
 	}}
 	c.to.Store(to)
 	if s.Alertmanager {
-		c.encode = func(record []byte) ([]byte, error) { return forAlertmanager(record, s.Ends) }
+		c.encode = func(record []byte) ([]byte, error) { return forAlertmanager(record, s.Ends, s.Key) }
 	}
 	return c, nil
 }

@@ -39,6 +39,9 @@ func (m *Memory) Restore(key string, state []byte) {
 	c.Mark(key)
 }
 
+// Put puts the state of a key; nil takes it away.
+func (m *Memory) Put(key string, state []byte) { m.cells[CellName(key, m.names)].Put(key, state) }
+
 // Met reports whether the state of a key was put in this run, or there is none.
 func (m *Memory) Met(key string) bool { return !m.cells[CellName(key, m.names)].Marked(key) }
 

@@ -33,6 +33,10 @@ func (d *decoder) check(c *Config) {
 	}
 	d.checkFiles(c)
 	d.checkKafka(c)
+	if p := c.Source.Prometheus; p != nil {
+		d.checkServer("source.prometheus", &p.Server)
+	}
+	d.checkWritten(c)
 	d.checkRunner(c)
 }
 

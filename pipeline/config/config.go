@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"hafvf/connectors/kafkaio"
+	"hafvf/connectors/promio"
 	"hafvf/connectors/registry"
 	"hafvf/connectors/webhook"
 	"hafvf/hafvf"
@@ -127,6 +128,8 @@ type Source struct {
 	JSONL   *JSONL
 	Parquet *Parquet
 	Kafka   *Kafka
+	// Prometheus is a source that asks a server.
+	Prometheus *promio.Source
 }
 
 // A Sink is where records go; exactly one field is set.
@@ -140,6 +143,8 @@ type Sink struct {
 	Registry *registry.Config
 	Webhook  *webhook.Sink // of alerts
 	None     bool          // records are not written
+	// Prometheus is a sink of scores, for estimates alone.
+	Prometheus *promio.Sink
 }
 
 // A Receiver is where alerts go, and which do.

@@ -307,12 +307,12 @@ func TestParseErrors(t *testing.T) {
 		{"merge key", with("levels: [{<<: {alpha: 1}, alpha: 1, beta: 1}]"), []string{`pump.yaml:3: levels.0.<<: unknown key; known here: alpha, beta`}},
 
 		{"missing", "top: 1", []string{
-			`pump.yaml:1: source: missing; one of csv, jsonl, parquet, kafka is required`,
+			`pump.yaml:1: source: missing; one of csv, jsonl, parquet, kafka, prometheus is required`,
 			`pump.yaml:1: model.family: missing; one of ar, bernoulli, binomial, categorical, dirac, exponential, mvnormal, normal, poisson, regression is required`,
 		}},
 		{"missing path", "model: {family: normal}\nsource:\n  csv: {}", []string{`pump.yaml:3: source.csv.path: missing; it is required`}},
 		{"missing dead letter path", with("dead_letter: {jsonl: {}}"), []string{`pump.yaml:3: dead_letter.jsonl.path: missing; it is required`}},
-		{"no connector", "model: {family: normal}\nsource: {}", []string{`pump.yaml:2: source: names no connector; one of csv, jsonl, parquet, kafka is required`}},
+		{"no connector", "model: {family: normal}\nsource: {}", []string{`pump.yaml:2: source: names no connector; one of csv, jsonl, parquet, kafka, prometheus is required`}},
 		{"two connectors", "model: {family: normal}\nsource:\n  csv: {path: a}\n  jsonl: {path: b}", []string{`pump.yaml:4: source: names csv and jsonl; exactly one connector is allowed`}},
 		{"two sinks", with("sink: {csv: {}, parquet: {}}"), []string{`pump.yaml:3: sink: names csv and parquet; exactly one connector is allowed`}},
 

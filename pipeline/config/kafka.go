@@ -31,7 +31,9 @@ type Kafka struct {
 }
 
 // Unending reports whether the source goes on until it is stopped.
-func (s *Source) Unending() bool { return s.Kafka != nil && !s.Kafka.Bounded }
+func (s *Source) Unending() bool {
+	return s.Kafka != nil && !s.Kafka.Bounded || s.Prometheus != nil && !s.Prometheus.Bounded
+}
 
 // StandardInput reports whether the source is standard input.
 func (s *Source) StandardInput() bool {

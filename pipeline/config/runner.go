@@ -89,6 +89,9 @@ func (d *decoder) checkRunner(c *Config) {
 	if c.Source.CSV != nil || c.Source.JSONL != nil || c.Source.Parquet != nil {
 		d.fail("source", files)
 	}
+	if c.Source.Prometheus != nil {
+		d.fail("source.prometheus", "is for the runner direct: flink reads topics, kafka")
+	}
 	if k := c.Source.Kafka; k != nil {
 		if k.Embedded {
 			d.fail("source.kafka.embedded", "is for the runner direct")

@@ -33,8 +33,20 @@ func Draft(path string) ([]byte, error) {
 	if d.fields.Values == nil && d.aggregate.every == "" {
 		return nil, fmt.Errorf("%s: no column of numbers was found among %s", path, t)
 	}
-	// A look reads the file with the guess, and finds what a guess cannot. It may find more
+	return d.settled()
+}
+
+// DraftQuery is Draft for a query to the Prometheus at a URL, of the last points that it returns.
+func DraftQuery(url, query string) ([]byte, error) {
+	d := &draft{table: &table{path: url}, family: "normal", query: query}
+	return d.settled()
+}
+
+// settled is the config that a look at the data leaves.
+func (d *draft) settled() ([]byte, error) {
+	// A look reads the data with the guess, and finds what a guess cannot. It may find more
 	// once that is said.
+	path := d.path
 	var look *Look
 	for range 4 {
 		c, err := config.Parse(path, d.yaml(nil), nil)
@@ -246,6 +258,7 @@ type draft struct {
 	fields    config.Fields
 	others    []string // numeric columns that are left out
 	family    string
+	query     string   // of a server, whose URL is the path; empty for a file
 	aggregate interval // zero of observations
 	lateness  string
 	scale     Suggestion
@@ -411,7 +424,11 @@ func (d *draft) yaml(l *Look) []byte {
 		b.WriteString(text + "\n")
 	}
 	if l != nil {
-		fmt.Fprintf(&b, "# Of the first %d records of %s. Check it: hafvf check. All keys: hafvf check --keys.\n", l.Records, filepath.Base(d.path))
+		of := fmt.Sprintf("Of the first %d records of %s.", l.Records, filepath.Base(d.path))
+		if l.Queried {
+			of = fmt.Sprintf("Of the last %d points of the query.", l.Records)
+		}
+		fmt.Fprintf(&b, "# %s Check it: hafvf check. All keys: hafvf check --keys.\n", of)
 	}
 	line("model:", "")
 	line("  family: "+d.family, familyComments[d.family])
@@ -435,7 +452,7 @@ func (d *draft) yaml(l *Look) []byte {
 		line("bank: "+d.bank.Value, d.bank.Why)
 	}
 	switch {
-	case d.fields.Time == "" && d.fields.Layout != config.Series:
+	case d.query == "" && d.fields.Time == "" && d.fields.Layout != config.Series:
 		line("order: arrival", "no column of times was found")
 	case d.lateness != "":
 		comment := ""
@@ -447,6 +464,34 @@ func (d *draft) yaml(l *Look) []byte {
 	if a := d.aggregate; a.every != "" {
 		line("aggregate: "+a.String(), a.why)
 	}
+	if d.query != "" {
+		d.asks(l, line)
+	} else {
+		d.reads(l, line)
+	}
+	line("sink:", "")
+	line("  jsonl: {path: estimates.jsonl}", "")
+	line("alerts:", "")
+	line("  jsonl: {path: alerts.jsonl}", "")
+	return b.Bytes()
+}
+
+// asks writes a source that asks a server, with a state: it has no end.
+func (d *draft) asks(l *Look, line func(text, comment string)) {
+	line("state: hafvf.states", "a run goes on where the one before has stopped")
+	line("source:", "")
+	line("  prometheus:", "")
+	line("    url: "+yamlText(d.path), "")
+	comment := found(l)
+	if l != nil && len(l.Counters) > 0 {
+		comment = "the values rise as those of a counter: ask for its rate(…[5m])"
+	}
+	line("    query: "+yamlText(d.query), comment)
+	line("    start: -14d", "learns the past first; step: 1m")
+}
+
+// reads writes a source that reads a file.
+func (d *draft) reads(l *Look, line func(text, comment string)) {
 	line("source:", "")
 	line("  "+d.table.format+":", "")
 	at := func(key, value, comment string) { line("    "+key+": "+value, comment) }
@@ -491,11 +536,6 @@ func (d *draft) yaml(l *Look) []byte {
 	if d.fields.Missing != nil {
 		at("missing", yamlList(d.fields.Missing), "")
 	}
-	line("sink:", "")
-	line("  jsonl: {path: estimates.jsonl}", "")
-	line("alerts:", "")
-	line("  jsonl: {path: alerts.jsonl}", "")
-	return b.Bytes()
 }
 
 // found says which keys a look found.

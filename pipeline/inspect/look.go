@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"hafvf/connectors"
+	"hafvf/connectors/promio"
 	"hafvf/hafvf"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/message"
@@ -35,7 +37,8 @@ var ErrNotLookedAt = errors.New("topics and standard input are not looked at")
 
 // A Look is what the first records of files show, read as a config says.
 type Look struct {
-	Path    string
+	Path    string // or the query
+	Queried bool   // the records are the last points of a query
 	Records int
 	Columns []string // of a table, or the fields of JSON objects
 
@@ -67,11 +70,14 @@ type Suggestion struct {
 	Why        string
 }
 
-// LookAt reads the first records of the config's source. It returns ErrNotLookedAt for
-// sources that are no files. Other errors are those of a run.
+// LookAt reads the first records of the config's source, or the last points of its query. It
+// returns ErrNotLookedAt for topics and standard input. Other errors are those of a run.
 func LookAt(c *config.Config) (*Look, error) {
 	if c.Source.Kafka != nil {
 		return nil, ErrNotLookedAt
+	}
+	if c.Source.Prometheus != nil {
+		return lookAtQuery(c)
 	}
 	file, fields := observe.Files(c)
 	if file.Path == "-" {
@@ -90,7 +96,7 @@ func LookAt(c *config.Config) (*Look, error) {
 		return nil, err
 	}
 	l := &Look{Path: file.Path, Columns: rd.Columns()}
-	s := sample{parser: p, look: l, keys: map[string]bool{}, ends: map[string]time.Time{}, last: map[string]float64{}, words: map[string]int{}, numbers: map[string][]float64{}}
+	s := newSample(p, l)
 	d := observe.NewDecoder(file.Format, p)
 	for rows := 0; rows < lookRows && l.Records < lookObservations; rows++ {
 		r, err := rd.Next()
@@ -106,6 +112,41 @@ func LookAt(c *config.Config) (*Look, error) {
 			}
 		})
 	}
+	s.finish(c, file.Format)
+	if key, ok := s.missingKey(c, file, fields); ok {
+		l.Suggestions = append([]Suggestion{key}, l.Suggestions...)
+	}
+	return l, nil
+}
+
+// lookAtQuery is LookAt for a query.
+func lookAtQuery(c *config.Config) (*Look, error) {
+	p, err := observe.NewParser(config.Fields{Zone: "UTC"})
+	if err != nil {
+		return nil, err
+	}
+	l := &Look{Path: c.Source.Prometheus.Query, Queried: true}
+	s := newSample(p, l)
+	all, err := promio.Last(context.Background(), *c.Source.Prometheus, lookObservations)
+	if err != nil {
+		return nil, err
+	}
+	observe.NewDecoder("", p).Series(all, func(found []observe.Decoded) {
+		for i := range found {
+			s.add(connectors.Record{}, &found[i])
+		}
+	})
+	s.finish(c, "prometheus")
+	return l, nil
+}
+
+func newSample(p *observe.Parser, l *Look) *sample {
+	return &sample{parser: p, look: l, keys: map[string]bool{}, ends: map[string]time.Time{}, last: map[string]float64{}, words: map[string]int{}, numbers: map[string][]float64{}}
+}
+
+// finish says what all records together show.
+func (s *sample) finish(c *config.Config, format string) {
+	l := s.look
 	l.Rejections = s.rejects.Commonest()
 	for _, key := range l.Keys {
 		var c climb
@@ -121,11 +162,7 @@ func LookAt(c *config.Config) (*Look, error) {
 		slices.Sort(s.steps)
 		l.Step = s.steps[len(s.steps)/2]
 	}
-	l.Suggestions = s.suggestions(c, file.Format)
-	if key, ok := s.missingKey(c, file, fields); ok {
-		l.Suggestions = append([]Suggestion{key}, l.Suggestions...)
-	}
-	return l, nil
+	l.Suggestions = s.suggestions(c, format)
 }
 
 // A sample is what a Look gathers on the way.
@@ -505,9 +542,14 @@ func (l *Look) String() string {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-8s %s\n", name, fmt.Sprintf(format, args...))
 	}
-	if l.Records == 0 {
+	switch {
+	case l.Records == 0 && l.Queried:
+		line("data", "%s has no points of late", l.Path)
+	case l.Records == 0:
 		line("data", "%s has no records", l.Path)
-	} else {
+	case l.Queried:
+		line("data", "%s, the last %d points", l.Path, l.Records)
+	default:
 		line("data", "%s, the first %d records", l.Path, l.Records)
 	}
 	if len(l.Columns) > 0 {
@@ -537,7 +579,11 @@ func (l *Look) String() string {
 		line("values", "%s", text)
 	}
 	if len(l.Counters) > 0 {
-		line("counters", "the values of %s rise and do not fall, as those of a counter: give its increases; %s", message.Count(len(l.Counters), "key", "keys"), some(l.Counters, 4))
+		how := "give its increases"
+		if l.Queried {
+			how = "ask for its rate(…[5m])"
+		}
+		line("counters", "the values of %s rise and do not fall, as those of a counter: %s; %s", message.Count(len(l.Counters), "key", "keys"), how, some(l.Counters, 4))
 	}
 	for _, r := range l.Rejections {
 		line("rejected", "%d × %s", r.Count, r.Reason)

@@ -15,6 +15,7 @@ import (
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
+	"hafvf/internal/series"
 	"hafvf/internal/times"
 )
 
@@ -153,7 +154,7 @@ func (p *Parser) jsonKey(parts [][]byte, from origin) (string, error) {
 		}
 		key = append(key, part)
 	}
-	return joinKey(key), nil
+	return series.Join(key), nil
 }
 
 func (p *Parser) jsonKeyPart(i int, raw []byte) (string, error) {

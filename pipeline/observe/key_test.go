@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hafvf/connectors"
+	"hafvf/internal/series"
 	"hafvf/pipeline/config"
 )
 
@@ -38,7 +39,7 @@ func TestJoinedKeys(t *testing.T) {
 	seen := map[string][2]string{}
 	rapid.Check(t, func(t *rapid.T) {
 		parts := [2]string{part.Draw(t, "site"), part.Draw(t, "pump")}
-		joined := joinKey(parts[:])
+		joined := series.Join(parts[:])
 		if other, ok := seen[joined]; ok && other != parts {
 			t.Fatalf("%q and %q are both %q", other, parts, joined)
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"hafvf/connectors"
+	"hafvf/internal/series"
 	"hafvf/pipeline/config"
 )
 
@@ -180,32 +181,21 @@ func unquotedNumber(raw []byte) []byte {
 
 // labels are an object of labels as Prometheus writes a series: name{a="b",…}.
 func labels(object []byte) (string, error) {
-	name := ""
-	var all []string
+	all := map[string]string{}
 	var err error
 	eachField(object, func(label, value []byte) {
 		text, ok := scalarText(value)
-		switch {
-		case !ok:
+		if !ok {
 			err = fmt.Errorf("the label %q of the key is %s, not text", label, kindOf(value))
-		case string(label) == "__name__":
-			name = text
-		default:
-			all = append(all, string(label)+"="+quoteLabel(text))
 		}
+		all[string(label)] = text
 	})
 	if err != nil {
 		return "", err
 	}
-	if slices.Sort(all); len(all) > 0 {
-		name += "{" + strings.Join(all, ",") + "}"
-	}
+	name := series.Key(all)
 	if name == "" {
 		return "", errEmptyKey
 	}
 	return name, nil
 }
-
-var labelEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
-
-func quoteLabel(s string) string { return `"` + labelEscapes.Replace(s) + `"` }

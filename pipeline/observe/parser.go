@@ -13,6 +13,7 @@ import (
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
+	"hafvf/internal/series"
 	"hafvf/internal/times"
 	"hafvf/pipeline/config"
 )
@@ -99,21 +100,6 @@ func (p *Parser) row(fields []string, from origin, obs *keyed.Observation) (key 
 	return key, nil
 }
 
-// keySeparator joins the parts of a key.
-const keySeparator = "/"
-
-// escapeKey escapes a part of several, so that different parts make different keys.
-var escapeKey = strings.NewReplacer("%", "%25", keySeparator, "%2F")
-
-// joinKey joins the parts of a key, of which there are several.
-func joinKey(parts []string) string {
-	escaped := make([]string, len(parts))
-	for i, part := range parts {
-		escaped[i] = escapeKey.Replace(part)
-	}
-	return strings.Join(escaped, keySeparator)
-}
-
 func (p *Parser) rowKey(parts []string, from origin) (string, error) {
 	for i, part := range parts {
 		var err error
@@ -133,7 +119,7 @@ func (p *Parser) rowKey(parts []string, from origin) (string, error) {
 	case 1:
 		return parts[0], nil
 	}
-	return joinKey(parts), nil
+	return series.Join(parts), nil
 }
 
 // ofPart says to which of several parts of the key a reason belongs.

@@ -1,0 +1,186 @@
+package promio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/snappy"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"hafvf/connectors"
+	"hafvf/connectors/webhook"
+	"hafvf/internal/account"
+)
+
+// Points are at multiples of the step since 1970, whatever the start, and final after the delay.
+func TestGrid(t *testing.T) {
+	src := Source{Step: 7 * time.Minute, Delay: time.Minute, Ago: time.Hour}
+	now := time.UnixMilli(7 * 60_000 * 1000).UTC()
+	for _, c := range []struct{ got, want time.Time }{
+		{src.onGrid(now), now},
+		{src.onGrid(now.Add(time.Millisecond)), now.Add(src.Step)},
+		{src.final(now), now.Add(-src.Step)},
+		{src.final(now.Add(time.Minute)), now},
+		{src.final(now.Add(time.Minute - time.Millisecond)), now.Add(-src.Step)},
+		{src.begin(now), now.Add(-8 * src.Step)},
+	} {
+		if !c.got.Equal(c.want) {
+			t.Errorf("%v instead of %v", c.got, c.want)
+		}
+	}
+}
+
+// A store takes remote write, and refuses samples before a time, and requests that have one.
+type store struct {
+	oldest int64
+	codes  []int // of the next answers
+
+	mu       sync.Mutex
+	requests int
+	samples  map[string]bool // name, key and time
+}
+
+func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests++
+	if len(s.codes) > 0 {
+		w.WriteHeader(s.codes[0])
+		s.codes = s.codes[1:]
+		return
+	}
+	packed, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(err)
+	}
+	b, err := snappy.Decode(nil, packed)
+	if err != nil {
+		panic(err)
+	}
+	var all []string
+	for _, series := range messages(b, requestSeries) {
+		name := ""
+		for _, label := range messages(series, seriesLabels) {
+			name += string(messages(label, labelName)[0]) + "=" + string(messages(label, labelValue)[0]) + " "
+		}
+		for _, sample := range messages(series, seriesSamples) {
+			_, _, n := protowire.ConsumeTag(sample)
+			_, m := protowire.ConsumeFixed64(sample[n:])
+			_, _, k := protowire.ConsumeTag(sample[n+m:])
+			at, _ := protowire.ConsumeVarint(sample[n+m+k:])
+			if int64(at) < s.oldest {
+				http.Error(w, "too old", http.StatusBadRequest)
+				return
+			}
+			all = append(all, fmt.Sprint(name, at))
+		}
+	}
+	for _, id := range all {
+		if s.samples[id] {
+			http.Error(w, "twice: "+id, http.StatusInternalServerError)
+			return
+		}
+		s.samples[id] = true
+	}
+}
+
+// messages are those of a field.
+func messages(b []byte, field protowire.Number) (all [][]byte) {
+	for len(b) > 0 {
+		number, kind, n := protowire.ConsumeTag(b)
+		if b = b[n:]; number == field && kind == protowire.BytesType {
+			m, n := protowire.ConsumeBytes(b)
+			all, b = append(all, m), b[n:]
+			continue
+		}
+		b = b[protowire.ConsumeFieldValue(number, kind, b):]
+	}
+	return all
+}
+
+func (s *store) writer(t *testing.T) *writer {
+	t.Helper()
+	s.samples = map[string]bool{}
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	w, err := newWriter(Sink{Server: Server{URL: webhook.Value{Text: server.URL}, Timeout: time.Minute}}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// records are estimates of some keys, at the times from 1 to n.
+func records(t *testing.T, keys, n int) (all []sample) {
+	t.Helper()
+	for i := range keys {
+		for at := 1; at <= n; at++ {
+			key := fmt.Sprintf("k%d", i)
+			text := fmt.Sprintf(`{"key":%q,"time":%q,"detect":{"usual":{"mean":1,"sd":2},"score":null,"alarm":"novelty"}}`+"\n", key, time.UnixMilli(int64(at)).UTC().Format(time.RFC3339Nano))
+			s, err := sampleOf(connectors.Line{Key: []byte(key), ID: fmt.Sprint(key, at), Text: []byte(text)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := [...]float64{0, 1, -3, 5, 1}; !math.IsNaN(s.values[0]) || [4]float64(s.values[1:]) != [4]float64(want[1:]) {
+				t.Fatalf("%v instead of %v", s.values, want)
+			}
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// Of samples that the server refuses, exactly these are refused, with its reason, in far fewer
+// requests than there are samples; the others are written once.
+func TestWriteRefused(t *testing.T) {
+	const keys, n = 20, 100
+	for _, oldest := range []int64{0, 1, 37, 100, 1000} {
+		s := &store{oldest: oldest, codes: []int{503}}
+		refused := 0
+		err := s.writer(t).write(t.Context(), records(t, keys, n), func(r *sample, why string) {
+			if refused++; r.at >= oldest || !strings.Contains(why, "too old") {
+				t.Errorf("%s is refused: %s", r.line.ID, why)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := keys * int(min(max(oldest-1, 0), n))
+		if refused != want || len(s.samples) != 4*(keys*n-want) { // there are no scores
+			t.Errorf("before %d: %d of %d refused, %d samples", oldest, refused, want, len(s.samples))
+		}
+		if s.requests > 10*keys {
+			t.Errorf("before %d: %d requests", oldest, s.requests)
+		}
+		if oldest == 0 && !s.samples["__name__=hafvf_usual_lower key=k0 1"] {
+			t.Error("no hafvf_usual_lower of k0 at 1")
+		}
+	}
+}
+
+// What is no refusal of samples ends the run and says what to do.
+func TestWriteFails(t *testing.T) {
+	for code, want := range map[int]string{401: "sink.prometheus.username", 404: "--web.enable-remote-write-receiver", 301: "301"} {
+		err := (&store{codes: []int{code}}).writer(t).write(t.Context(), records(t, 1, 1), func(*sample, string) { t.Error("refused") })
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d: %v", code, err)
+		}
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	gone := errors.New("gone")
+	time.AfterFunc(100*time.Millisecond, func() { cancel(gone) })
+	s := &store{codes: []int{503, 503, 503, 503}}
+	if err := s.writer(t).write(account.Watch().In(ctx), records(t, 1, 1), func(*sample, string) { t.Error("refused") }); err != gone {
+		t.Errorf("a cancelled run: %v", err)
+	}
+}

@@ -1,0 +1,396 @@
+package promio
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+	"github.com/prometheus/client_golang/exp/api/remote"
+	"github.com/prometheus/common/model"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"hafvf/connectors"
+	"hafvf/internal/account"
+	"hafvf/internal/dofn"
+	"hafvf/internal/series"
+)
+
+func init() {
+	register.Function3x1((&writeFn{}).ProcessElement)
+	dofn.Register(func(f *writeFn) any { return f.ProcessElement })
+	register.Emitter1[Refused]()
+}
+
+// A Sink is a server that takes series by remote write, version 1.
+type Sink struct {
+	// Server has a URL with a path, or without one, which is then that of Prometheus.
+	Server
+	// Key are the labels that the source joins to keys; none if a key is a series.
+	Key []string
+}
+
+// sinkSection is the key of a sink in a config.
+const sinkSection = "sink.prometheus"
+
+// writePath is where Prometheus takes series.
+const writePath = "/api/v1/write"
+
+// A Refused is a record whose samples the server did not take.
+type Refused struct {
+	Key    []byte
+	ID     string
+	Text   []byte // without its line end
+	Reason string
+}
+
+// Write takes a PCollection<[]byte> of connectors.Chunks of estimates with detection, and writes
+// the samples of each to the sink. It waits for a server that is away. It returns the records
+// that the server refuses as a PCollection<Refused>.
+func Write(s beam.Scope, to Sink, col beam.PCollection) (refused beam.PCollection) {
+	return beam.ParDo(s.Scope("promio.Write"), &writeFn{Sink: to}, col)
+}
+
+// CheckSink reads the files and secrets that the sink names. It does not connect.
+func CheckSink(to Sink) error {
+	_, err := newWriter(to, slog.New(slog.DiscardHandler))
+	return err
+}
+
+// requestRecords is how many records one request has at most.
+const requestRecords = 2000
+
+// stopTime is how long a run that was stopped waits for a server that is away.
+const stopTime = 10 * time.Second
+
+// lastPause is the longest pause before another attempt.
+const lastPause = 30 * time.Second
+
+type writeFn struct {
+	Sink Sink
+
+	writer  *writer
+	waiting []sample
+	stored  int
+}
+
+// A sample is a record, with what is written of it.
+type sample struct {
+	key    string
+	at     int64               // in Unix milliseconds
+	values [len(names)]float64 // NaN for none
+	line   connectors.Line     // of the record
+}
+
+// names are those of the metrics, in the order of a sample's values.
+var names = [...]string{"hafvf_score", "hafvf_usual", "hafvf_usual_lower", "hafvf_usual_upper", "hafvf_alarm"}
+
+// band is how many standard deviations what is usual reaches to both sides.
+const band = 2
+
+func (fn *writeFn) StartBundle(ctx context.Context, _ func(Refused)) (err error) {
+	fn.waiting, fn.stored = nil, 0
+	if fn.writer == nil {
+		fn.writer, err = newWriter(fn.Sink, account.Part[*slog.Logger](account.From(ctx), ""))
+	}
+	return err
+}
+
+func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte, refuse func(Refused)) error {
+	for line, err := range connectors.Chunk(chunk).Lines() {
+		if err != nil {
+			return err
+		}
+		s, err := sampleOf(line)
+		if err != nil {
+			refuse(s.refused(err.Error()))
+			continue
+		}
+		if fn.waiting = append(fn.waiting, s); len(fn.waiting) == requestRecords {
+			if err := fn.flush(ctx, refuse); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (fn *writeFn) flush(ctx context.Context, refuse func(Refused)) error {
+	refused := 0
+	err := fn.writer.write(ctx, fn.waiting, func(s *sample, why string) {
+		refused++
+		refuse(s.refused(why))
+	})
+	fn.stored += len(fn.waiting) - refused
+	fn.waiting = fn.waiting[:0]
+	return err
+}
+
+func (fn *writeFn) FinishBundle(ctx context.Context, refuse func(Refused)) error {
+	if err := fn.flush(ctx, refuse); err != nil {
+		return err
+	}
+	account.From(ctx).Stored(fn.stored)
+	return nil
+}
+
+// refused is the record for the dead letter.
+func (s *sample) refused(why string) Refused {
+	return Refused{Key: s.line.Key, ID: s.line.ID, Text: bytes.TrimSuffix(s.line.Text, []byte("\n")), Reason: "prometheus: " + why}
+}
+
+// sampleOf reads the record of an estimate. Of a value that is a vector there is no usual.
+func sampleOf(line connectors.Line) (sample, error) {
+	s := sample{key: string(line.Key), line: line}
+	var r struct {
+		Time   time.Time
+		Detect struct {
+			Usual struct{ Mean, SD json.RawMessage }
+			Score *float64
+			Alarm *string
+		}
+	}
+	if err := json.Unmarshal(line.Text, &r); err != nil {
+		return s, err
+	}
+	if r.Time.IsZero() {
+		return s, errors.New("the record has no time")
+	}
+	number := func(raw json.RawMessage) float64 {
+		var v *float64
+		if json.Unmarshal(raw, &v) != nil || v == nil {
+			return math.NaN()
+		}
+		return *v
+	}
+	mean, sd := number(r.Detect.Usual.Mean), number(r.Detect.Usual.SD)
+	s.at = r.Time.UnixMilli()
+	s.values = [...]float64{math.NaN(), mean, mean - band*sd, mean + band*sd, 0}
+	if r.Detect.Score != nil {
+		s.values[0] = *r.Detect.Score
+	}
+	if r.Detect.Alarm != nil {
+		s.values[4] = 1
+	}
+	return s, nil
+}
+
+// A writer sends samples.
+type writer struct {
+	sink   Sink
+	place  string
+	api    *remote.API
+	log    *slog.Logger
+	labels map[string][]byte // of a key, encoded
+	told   time.Time         // when the log last said that the server is away
+}
+
+func newWriter(to Sink, log *slog.Logger) (*writer, error) {
+	base, err := to.base(sinkSection)
+	if err != nil {
+		return nil, err
+	}
+	t, err := newTransport(to.Server, sinkSection)
+	if err != nil {
+		return nil, err
+	}
+	if strings.Trim(base.Path, "/") == "" {
+		base.Path = writePath
+	}
+	c, err := remote.NewAPI(base.String(), remote.WithAPIPath(""), remote.WithAPIHTTPClient(t.client()),
+		remote.WithAPIBackoff(remote.BackoffConfig{Min: patience.First, Max: lastPause}))
+	if err != nil {
+		return nil, withoutURL(err)
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &writer{sink: to, place: place(base), api: c, log: log, labels: map[string][]byte{}}, nil
+}
+
+// write sends samples, and calls refuse for those that the server refuses. The error says why none
+// can be sent.
+func (w *writer) write(ctx context.Context, all []sample, refuse func(s *sample, why string)) error {
+	slices.SortStableFunc(all, func(a, b sample) int { return cmp.Compare(a.at, b.at) })
+	return w.part(ctx, all, map[string]string{}, refuse)
+}
+
+// part sends some of the samples, which are sorted by time. If the server refuses some, it sends
+// the later half and the earlier half by themselves, until the refused one stands alone. A server
+// that finds a sample of a key too old or out of order would say so of the earlier ones too: they
+// share its reason, in refused, and are not sent.
+func (w *writer) part(ctx context.Context, all []sample, refused map[string]string, refuse func(s *sample, why string)) error {
+	kept := all
+	if len(refused) > 0 {
+		kept = nil
+		for i := range all {
+			if why := refused[all[i].key]; why != "" {
+				refuse(&all[i], why)
+			} else {
+				kept = append(kept, all[i])
+			}
+		}
+	}
+	if len(kept) == 0 {
+		return nil
+	}
+	why, err := w.send(ctx, kept)
+	switch {
+	case err != nil || why == "":
+		return err
+	case len(kept) == 1:
+		refuse(&kept[0], why)
+		refused[kept[0].key] = why
+		return nil
+	}
+	half := len(kept) / 2
+	if err := w.part(ctx, kept[half:], refused, refuse); err != nil {
+		return err
+	}
+	return w.part(ctx, kept[:half], refused, refuse)
+}
+
+// send sends samples in one request, as long as it takes. It returns why the server refuses some
+// of them; empty if it has them all.
+func (w *writer) send(ctx context.Context, all []sample) (why string, err error) {
+	within, code := withCode(ctx)
+	within, cancel := context.WithCancelCause(within)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-account.From(ctx).Stopped():
+		case <-within.Done():
+			return
+		}
+		select {
+		case <-time.After(stopTime):
+			cancel(errors.New("the run was stopped"))
+		case <-within.Done():
+		}
+	}()
+	var last error
+	_, err = w.api.Write(within, remote.WriteV1MessageType, w.encode(all), remote.WithWriteRetryCallback(func(err error) {
+		code.Store(0)
+		last = withoutURL(err)
+		if now := time.Now(); now.Sub(w.told) >= repeats {
+			w.told = now
+			w.log.Warn("the server of the sink takes no samples; the run waits for it", "server", w.place, "reason", last.Error())
+		}
+	}))
+	switch {
+	case err == nil:
+		if last != nil {
+			w.log.Info("the server of the sink takes samples again", "server", w.place)
+			w.told = time.Time{}
+		}
+		return "", nil
+	case ctx.Err() != nil:
+		return "", context.Cause(ctx)
+	case within.Err() != nil:
+		return "", fmt.Errorf("%s takes no samples: %w", w.place, cmp.Or(last, context.Cause(within)))
+	}
+	text := strings.TrimSpace(withoutURL(err).Error())
+	switch code.Load() {
+	case http.StatusBadRequest, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+		return text, nil
+	case http.StatusUnauthorized, http.StatusForbidden:
+		text += "; set " + sinkSection + ".username and password, or headers"
+	case http.StatusNotFound, http.StatusMethodNotAllowed:
+		text += "; Prometheus takes samples with --web.enable-remote-write-receiver, and other servers at a path that " + sinkSection + ".url has to name"
+	}
+	return "", fmt.Errorf("%s: %s", w.place, text)
+}
+
+// A writeRequest is the WriteRequest of remote write, version 1, encoded.
+type writeRequest []byte
+
+// SizeVT and MarshalToSizedBufferVT are what remote.API asks of a message.
+func (r writeRequest) SizeVT() int                                  { return len(r) }
+func (r writeRequest) MarshalToSizedBufferVT(b []byte) (int, error) { return copy(b, r), nil }
+
+// Fields of the messages of remote write: WriteRequest.timeseries, TimeSeries.labels and samples,
+// Label.name and value, Sample.value and timestamp.
+const (
+	requestSeries   = 1
+	seriesLabels    = 1
+	seriesSamples   = 2
+	labelName       = 1
+	labelValue      = 2
+	sampleValue     = 1
+	sampleTimestamp = 2
+)
+
+// encode encodes samples, which are sorted by time.
+func (w *writer) encode(all []sample) writeRequest {
+	var order []string
+	byKey := map[string][]*sample{}
+	for i := range all {
+		s := &all[i]
+		if byKey[s.key] == nil {
+			order = append(order, s.key)
+		}
+		byKey[s.key] = append(byKey[s.key], s)
+	}
+	var b, one, point []byte
+	for _, key := range order {
+		for i, name := range names {
+			one = w.appendLabels(one[:0], name, key)
+			some := false
+			for _, s := range byKey[key] {
+				if v := s.values[i]; !math.IsNaN(v) {
+					some = true
+					point = protowire.AppendTag(point[:0], sampleValue, protowire.Fixed64Type)
+					point = protowire.AppendFixed64(point, math.Float64bits(v))
+					point = protowire.AppendTag(point, sampleTimestamp, protowire.VarintType)
+					point = protowire.AppendVarint(point, uint64(s.at))
+					one = appendMessage(one, seriesSamples, point)
+				}
+			}
+			if some {
+				b = appendMessage(b, requestSeries, one)
+			}
+		}
+	}
+	return b
+}
+
+func appendMessage(b []byte, field protowire.Number, message []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), message)
+}
+
+// appendLabels appends the labels of a metric of a key, sorted by name.
+func (w *writer) appendLabels(b []byte, name, key string) []byte {
+	id := name + "\x00" + key
+	encoded, known := w.labels[id]
+	if !known {
+		all := series.Labels(key, w.sink.Key)
+		all[model.MetricNameLabel] = name
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			if all[name] == "" {
+				continue // which is no label
+			}
+			label := protowire.AppendString(protowire.AppendTag(nil, labelName, protowire.BytesType), name)
+			label = protowire.AppendString(protowire.AppendTag(label, labelValue, protowire.BytesType), all[name])
+			encoded = appendMessage(encoded, seriesLabels, label)
+		}
+		if len(w.labels) >= maxLabels {
+			clear(w.labels)
+		}
+		w.labels[id] = encoded
+	}
+	return append(b, encoded...)
+}
+
+// maxLabels bounds the series whose labels are kept.
+const maxLabels = 1 << 18

@@ -1,0 +1,56 @@
+package deploy_test
+
+import (
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"hafvf/internal/testing/javatest"
+	"hafvf/pipeline/config"
+)
+
+// The dashboard of series asks for what the sink writes, and the Prometheus of the compose file
+// takes it.
+func TestPrometheusFiles(t *testing.T) {
+	written := []string{"hafvf_score", "hafvf_usual", "hafvf_usual_lower", "hafvf_usual_upper", "hafvf_alarm"}
+	var asked []string
+	for at, expr := range panels(t, "dashboard.prometheus.json") {
+		for _, name := range regexp.MustCompile(`\bhafvf_\w+`).FindAllString(expr, -1) {
+			if asked = append(asked, name); !slices.Contains(written, name) {
+				t.Errorf("%s asks for %s, which there is not", at, name)
+			}
+		}
+	}
+	for _, name := range written {
+		if !slices.Contains(asked, name) {
+			t.Errorf("no panel shows %s", name)
+		}
+	}
+	if command := compose(t, "compose.prometheus.yaml").Services["prometheus"].Command; !slices.Contains(command, "--web.enable-remote-write-receiver") {
+		t.Errorf("Prometheus takes nothing: %v", command)
+	}
+	for _, tool := range [][]string{{"promtool", "check", "config", "--syntax-only", "prometheus/prometheus.yml"}, {"promtool", "check", "rules", "prometheus/rules.yml"}, {"promtool", "test", "rules", "testdata/alerts.yaml"}} {
+		if _, err := exec.LookPath(tool[0]); err != nil {
+			javatest.Missing(t, "promtool", "the package prometheus", err)
+		}
+		if out, err := exec.Command(tool[0], tool[1:]...).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", strings.Join(tool, " "), err, out)
+		}
+	}
+}
+
+// The config of the manifest is that of the example, for other servers.
+func TestPrometheusManifest(t *testing.T) {
+	text := loadManifests(t).configs["hafvf-prometheus"].Data["config.yaml"]
+	if _, err := config.Parse("prometheus.yaml", []byte(text), nil); err != nil {
+		t.Fatal(err)
+	}
+	example := string(read(t, "prometheus.yaml"))
+	for line := range strings.Lines(text) {
+		if !strings.Contains(line, "http://") && !strings.Contains(example, strings.TrimSpace(line)) {
+			t.Errorf("the example has no %q", line)
+		}
+	}
+}

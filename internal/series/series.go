@@ -1,0 +1,106 @@
+// Package series writes and reads the names of series as Prometheus does: name{a="b",…}.
+package series
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// nameLabel is the label that holds the name of a metric.
+const nameLabel = model.MetricNameLabel
+
+// Key is the name of the series with those labels; empty if there are none.
+func Key(labels map[string]string) string {
+	var b strings.Builder
+	b.WriteString(labels[nameLabel])
+	between := "{"
+	for _, label := range slices.Sorted(maps.Keys(labels)) {
+		if label == nameLabel {
+			continue
+		}
+		b.WriteString(between)
+		b.WriteString(label)
+		b.WriteString(`="`)
+		b.WriteString(escapes.Replace(labels[label]))
+		b.WriteByte('"')
+		between = ","
+	}
+	if between == "," {
+		b.WriteByte('}')
+	}
+	return b.String()
+}
+
+var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
+// Separator joins the parts of a key of several fields.
+const Separator = "/"
+
+// Escape and unescape a part of several, so that different parts make different keys.
+var (
+	escape   = strings.NewReplacer("%", "%25", Separator, "%2F")
+	unescape = strings.NewReplacer("%25", "%", "%2F", Separator)
+)
+
+// Join makes a key of several parts.
+func Join(parts []string) string {
+	escaped := make([]string, len(parts))
+	for i, part := range parts {
+		escaped[i] = escape.Replace(part)
+	}
+	return strings.Join(escaped, Separator)
+}
+
+// Labels are those of the series with that key. The name of its metric becomes the label
+// metric; a label of that name is exported_metric then. names are the labels that the key
+// joins, if it is not the whole series. A key that is neither has the label key.
+func Labels(key string, names []string) map[string]string {
+	parts := []string{key}
+	if len(names) > 1 {
+		parts = strings.Split(key, Separator)
+	}
+	if len(names) > 0 && len(parts) == len(names) {
+		all := map[string]string{}
+		for i, name := range names {
+			if len(names) > 1 {
+				parts[i] = unescape.Replace(parts[i])
+			}
+			put(all, name, parts[i])
+		}
+		return all
+	}
+	brace := strings.IndexByte(key, '{')
+	if brace < 0 {
+		return map[string]string{"key": key}
+	}
+	const anyName = "series"
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(anyName + key[brace:] + " 0\n"))
+	f := families[anyName]
+	if err != nil || f == nil || len(families) != 1 || len(f.GetMetric()) != 1 {
+		return map[string]string{"key": key}
+	}
+	all := map[string]string{}
+	for _, l := range f.GetMetric()[0].GetLabel() {
+		all[l.GetName()] = l.GetValue()
+	}
+	if name := key[:brace]; name != "" {
+		put(all, nameLabel, name)
+	}
+	return all
+}
+
+// put adds a label, under a name that is no name of a metric.
+func put(all map[string]string, name, value string) {
+	if name == nameLabel {
+		name = "metric"
+		if own, taken := all[name]; taken {
+			all["exported_metric"] = own
+		}
+	}
+	all[name] = value
+}

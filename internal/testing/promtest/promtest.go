@@ -1,0 +1,92 @@
+// Package promtest starts Prometheus and Alertmanager for tests. A test that finds none is
+// skipped, or fails if the environment has CI=true.
+package promtest
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"hafvf/internal/testing/javatest"
+)
+
+// A Server is a process that serves HTTP on loopback, and ends with the test.
+type Server struct{ URL string }
+
+// Prometheus starts one with that configuration, which takes remote write.
+func Prometheus(t testing.TB, config string) Server {
+	t.Helper()
+	return start(t, "prometheus", config, "/-/ready", func(file, dir, address string) []string {
+		return []string{"--config.file=" + file, "--storage.tsdb.path=" + dir, "--web.listen-address=" + address, "--web.enable-remote-write-receiver"}
+	})
+}
+
+// Alertmanager starts one whose alerts go nowhere.
+func Alertmanager(t testing.TB) Server {
+	t.Helper()
+	config := "route: {receiver: none}\nreceivers: [{name: none}]\n"
+	return start(t, "prometheus-alertmanager", config, "/-/ready", func(file, dir, address string) []string {
+		return []string{"--config.file=" + file, "--storage.path=" + dir, "--web.listen-address=" + address, "--cluster.listen-address="}
+	})
+}
+
+// journal is what a process has said.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(b)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return javatest.Ending(j.text.String(), 20)
+}
+
+// start starts a program of Debian's package of that name.
+func start(t testing.TB, name, config, ready string, args func(file, dir, address string) []string) Server {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		javatest.Missing(t, name, "the package "+name, err)
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	address := fmt.Sprintf("127.0.0.1:%d", javatest.FreePorts(t, 1)[0])
+	cmd := exec.Command(path, args(file, filepath.Join(dir, "data"), address)...)
+	cmd.Dir = dir
+	var log journal
+	cmd.Stdout, cmd.Stderr = &log, &log
+	process, err := javatest.Spawn(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(process.Kill)
+	s := Server{"http://" + address}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		answer, err := http.Get(s.URL + ready)
+		if err == nil {
+			answer.Body.Close()
+			if answer.StatusCode == http.StatusOK {
+				return s
+			}
+		}
+		if gone := process.Err(); gone != nil || time.Now().After(deadline) {
+			t.Fatalf("%s does not start: %v, %v\n%s", name, gone, err, &log)
+		}
+	}
+}

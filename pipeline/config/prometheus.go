@@ -1,0 +1,111 @@
+package config
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"go.yaml.in/yaml/v3"
+
+	"hafvf/connectors/promio"
+	"hafvf/internal/times"
+)
+
+// prometheusKey declares a source that asks a server.
+func (s *Source) prometheusKey() key {
+	p := &promio.Source{Server: defaultServer(), Step: time.Minute, Ago: 14 * 24 * time.Hour, Delay: time.Minute, MaxSeries: 10_000}
+	return key{name: "prometheus", doc: "A query to Prometheus, or to what has its API, such as VictoriaMetrics, Thanos and Mimir: first over the past, then on and on. A point is an observation, NaN a missing one. A step at which a series has no point, as it is stale or was not scraped, has no observation; silence tells of those that last. With state a run goes on where the one before has stopped, and replaces the file every minute and at its end. An id is key/time. It needs the runner direct.", seen: func() { s.Prometheus = p },
+		keys: slices.Concat(serverKeys(&p.Server, "URL of the server, in front of /api/v1/query_range."), []key{
+			{name: "query", doc: "The query, in PromQL.", required: true, read: text(&p.Query, notEmpty)},
+			{name: "step", doc: "Time between the points of a series. Points are at multiples of it.", read: milliseconds(&p.Step)},
+			{name: "start", doc: "Time of the first point: a time, or how long ago, such as -14d. A state says more.", initial: `"-14d"`, read: since(&p.Start, &p.Ago)},
+			{name: "delay", doc: "Age at which a point is final. It covers the scrape, the rules that make the series, and what the clocks of both machines differ.", read: duration(&p.Delay)},
+			{name: "key", doc: `Labels whose values, joined with "/" as those of other sources, make the key. By default the key is the series as Prometheus writes it: name{a="b",…}. Of two series that have one key at one time, the second one is rejected.`, read: texts("labels", &p.Key)},
+			{name: "max_series", doc: "A query that returns more series ends the run.", read: whole(&p.MaxSeries, 1)},
+			{name: "bounded", doc: "true ends the run at what is final at the start. The source is then like a file.", read: boolean(&p.Bounded)},
+		})}
+}
+
+func defaultServer() promio.Server { return promio.Server{Timeout: 2 * time.Minute} }
+
+// serverKeys declare how to reach a server.
+func serverKeys(s *promio.Server, url string) []key {
+	return []key{
+		{name: "url", doc: url + " If it is secret, the place of it.", required: true, read: hookURL(&s.URL)},
+		tlsKey(&s.TLS),
+		{name: "username", doc: "Name of the user, by HTTP basic authentication. It needs password.", read: text(&s.Username, notEmpty)},
+		{name: "password", doc: "The place of the password; a config never has the password itself.", read: secretAt(&s.Password)},
+		{name: "headers", doc: "Headers of the requests, by name, such as {Authorization: {file: token}, X-Scope-OrgID: tenant}.", read: headers(&s.Headers)},
+		{name: "timeout", doc: "How long one request may take.", read: milliseconds(&s.Timeout)},
+	}
+}
+
+// since reads a time, or how long ago.
+func since(at *time.Time, ago *time.Duration) reader {
+	const takes = "a time such as 2026-01-02T03:04:05Z, or how long ago, such as -14d"
+	return reader{takes: takes, read: func(d *decoder, path string, n *yaml.Node) {
+		if n.Kind == yaml.ScalarNode {
+			if past, negative := strings.CutPrefix(n.Value, "-"); negative {
+				if v, err := model.ParseDuration(past); err == nil {
+					*ago = time.Duration(v)
+					return
+				}
+			} else if t, err := times.Parse(n.Value); err == nil {
+				*at = t
+				return
+			}
+		}
+		d.wrongType(path, takes, n)
+	}}
+}
+
+// checkServer holds what concerns more than one key of a server at a path.
+func (d *decoder) checkServer(at string, s *promio.Server) {
+	d.checkPair(at)
+	switch {
+	case d.has(at+".username") && !d.has(at+".password"):
+		d.fail(at+".username", "needs password")
+	case d.has(at+".password") && !d.has(at+".username"):
+		d.fail(at+".password", "needs username")
+	}
+	if s.TLS != nil && strings.HasPrefix(s.URL.Text, "http://") {
+		d.fail(at+".tls", "is for a url of https://")
+	}
+}
+
+// prometheusKey declares a sink of series.
+func (s *Sink) prometheusKey() key {
+	p := &promio.Sink{Server: defaultServer()}
+	return key{name: "prometheus", doc: "A server that takes remote write, version 1: Prometheus with --web.enable-remote-write-receiver, VictoriaMetrics, Thanos, Mimir. It gets hafvf_score, hafvf_usual, hafvf_usual_lower and hafvf_usual_upper (two standard deviations to both sides), and hafvf_alarm (0 or 1), with the labels of the key's series; the name of its metric is the label metric. A key that is no series is the label key. It needs detect. Samples that the server refuses go to the dead letter. Prometheus refuses samples of the past unless storage.tsdb.out_of_order_time_window covers them.",
+		seen: func() { s.Prometheus = p },
+		keys: serverKeys(&p.Server, "URL of the server. Without a path it is that of Prometheus, /api/v1/write.")}
+}
+
+// checkWritten tells sinks and receivers of the labels of keys, and refuses a sink of series where
+// there are no scores or times.
+func (d *decoder) checkWritten(c *Config) {
+	if s := c.Source.Prometheus; s != nil {
+		for i := range c.Alerts {
+			if hook := c.Alerts[i].Webhook; hook != nil {
+				hook.Key = s.Key
+			}
+		}
+	}
+	p := c.Sink.Prometheus
+	if p == nil {
+		return
+	}
+	const at = "sink.prometheus"
+	d.checkServer(at, &p.Server)
+	if c.Source.Prometheus != nil {
+		p.Key = c.Source.Prometheus.Key
+	}
+	switch {
+	case c.Transform == Smooth:
+		d.fail(at, "is for transform: filter")
+	case c.Detect == nil && !d.failed("detect"):
+		d.fail(at, "there are no scores without detect")
+	}
+	d.needTime(c, "an empty name means that there is no time, which samples need")
+}

@@ -1,0 +1,188 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
+	"hafvf/connectors/promio"
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/account"
+	"hafvf/internal/message"
+	"hafvf/internal/states"
+	"hafvf/pipeline/config"
+	"hafvf/pipeline/observe"
+	"hafvf/transforms"
+)
+
+func init() {
+	transforms.RegisterDecoder(ofQueries, func(ctx context.Context, text string) transforms.Decoder {
+		return &seriesDecoder{newDecoder(ctx, text)}
+	})
+}
+
+// ofQueries is the name of the decoder of series. Its setting is that of newDecoder.
+const ofQueries = "queries"
+
+// querySource is a source that asks Prometheus.
+type querySource struct{ promio.Source }
+
+func (q querySource) check(context.Context, *clients) error { return promio.Check(q.Source) }
+func (q querySource) values() []string                      { return []string{"value"} }
+func (q querySource) state() any                            { return q.Query }
+
+func (q querySource) describe() string {
+	text := fmt.Sprintf("prometheus %s every %s", message.Shorten(q.Query), message.Duration(q.Step))
+	if q.Bounded {
+		text += ", to the present"
+	}
+	return text
+}
+
+func (q querySource) read(s beam.Scope) (batches beam.PCollection, decoder transforms.Registered) {
+	return promio.Read(s, q.Source), transforms.Registered{Name: ofQueries, Setting: settingText(decoding{Fields: config.Fields{Zone: "UTC"}})}
+}
+
+// seriesDecoder decodes batches of series.
+type seriesDecoder struct{ decoder }
+
+func (d *seriesDecoder) Decode(batch any, take func(key string, o *keyed.Observation) error, reject func([]byte)) (records int) {
+	d.Series(batch.(promio.Batch).Series, func(found []observe.Decoded) {
+		records += len(found)
+		d.pass(found, take, reject)
+	})
+	return records
+}
+
+// past returns the graph, or if it asks Prometheus without an end, that of what is final now.
+func (g *Graph) past() *Graph {
+	q, ok := g.source.(querySource)
+	if !ok {
+		return g
+	}
+	here := *g
+	q.Bounded = true
+	here.source = q
+	return &here
+}
+
+// endless reports whether the graph asks Prometheus until it is stopped.
+func (g *Graph) endless() bool {
+	q, ok := g.source.(querySource)
+	return ok && !q.Bounded
+}
+
+// saveEvery is the time after which a run without an end replaces its file of states. Tests have
+// less.
+var saveEvery = time.Minute
+
+// A saver replaces the file of states while the run goes on, as soon as the sinks have what came
+// before. A run that is killed therefore repeats outputs, and its states are those of a run that
+// was not.
+type saver struct {
+	file *stateFile
+	run  *run
+	last time.Time // when a file was prepared
+
+	mu      sync.Mutex
+	at      time.Time    // when the file that waits was prepared
+	replace func() error // by the file that waits; nil for none
+	discard func()
+}
+
+// keeper is that of the file of states of a run without an end. It holds the states apart from the
+// memory, in which the next bundle may have begun.
+func (s *saver) keeper() account.Keeper {
+	k := s.file.keeper()
+	settled := k.Settled
+	k.Suspends = true
+	k.Settled = func(all map[string]account.KeyState, since time.Time) {
+		settled(all, since)
+		for key, state := range all {
+			if key == states.FleetKey {
+				s.file.held.Fleet = state.State
+			} else {
+				s.file.held.Put(key, state.State)
+			}
+		}
+		s.file.hold()
+		if time.Since(s.last) >= saveEvery {
+			s.last = time.Now()
+			s.prepare()
+		}
+	}
+	return k
+}
+
+// prepare writes the states that hold, unless others still wait for the receivers of alerts.
+func (s *saver) prepare() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.replace != nil {
+		return
+	}
+	replace, discard, err := s.file.prepare(time.Time{}) // keys that expire are gone by themselves
+	if err != nil {
+		s.failed(err)
+		return
+	}
+	s.at, s.replace, s.discard = time.Now(), replace, discard
+}
+
+// commit replaces the file by what was prepared, if the receivers have the alerts from before.
+func (s *saver) commit() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.replace == nil {
+		return
+	}
+	for _, box := range s.run.outboxes {
+		if stats := box.Stats(); stats.Waiting > 0 && !stats.Oldest.After(s.at) {
+			return
+		}
+	}
+	err := s.run.sync()
+	if err == nil {
+		err = s.replace()
+	}
+	if err != nil {
+		s.failed(err)
+	}
+	s.discard()
+	s.replace = nil
+}
+
+func (s *saver) failed(err error) {
+	s.run.log.Warn("the states are not stored; a run that is killed now goes on from those of before", "reason", err.Error())
+}
+
+// close gives up what waits.
+func (s *saver) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.replace != nil {
+		s.discard()
+		s.replace = nil
+	}
+}
+
+// unwritten notes an estimate that the sink did not take. The log says so of the first, and once a
+// minute.
+func (r *run) unwritten(of promio.Refused) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refused++
+	if now := time.Now(); now.Sub(r.refusedAt) >= time.Minute {
+		r.refusedAt = now
+		r.log.Error("the sink refuses a record; it is in the dead letter", "id", of.ID, "reason", of.Reason, "so_far", r.refused)
+	}
+}
+
+func (r *run) countRefused() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.refused
+}

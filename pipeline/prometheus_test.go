@@ -1,0 +1,339 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hafvf/connectors/promio"
+)
+
+// An oracle answers query_range with series that are functions of time; NaN is NaN, and a point
+// that is not there has false.
+type oracle struct {
+	series map[string]func(at time.Time) (float64, bool) // by labels, as JSON
+
+	mu    sync.Mutex
+	asked int
+	most  int   // steps of one query; 0: any number
+	codes []int // of the next answers
+}
+
+func (o *oracle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.asked++
+	if len(o.codes) > 0 {
+		code := o.codes[0]
+		o.codes = o.codes[1:]
+		http.Error(w, `{"status":"error","errorType":"x","error":"not today"}`, code)
+		return
+	}
+	number := func(name string) float64 {
+		v, err := strconv.ParseFloat(r.FormValue(name), 64)
+		if err != nil {
+			panic(err)
+		}
+		return v
+	}
+	from, to, step := number("start"), number("end"), number("step")
+	if o.most > 0 && (to-from)/step+1 > float64(o.most) {
+		http.Error(w, `{"status":"error","errorType":"execution","error":"too many samples"}`, http.StatusUnprocessableEntity)
+		return
+	}
+	var all []string
+	for labels, f := range o.series {
+		var points []string
+		for t := from; t <= to; t += step {
+			if v, ok := f(time.UnixMilli(int64(math.Round(t * 1000))).UTC()); ok {
+				points = append(points, fmt.Sprintf(`[%.3f,"%v"]`, t, v))
+			}
+		}
+		if points != nil {
+			all = append(all, fmt.Sprintf(`{"metric":%s,"values":[%s]}`, labels, strings.Join(points, ",")))
+		}
+	}
+	slices.Sort(all)
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, `{"status":"success","data":{"resultType":"matrix","result":[%s]}}`, strings.Join(all, ","))
+}
+
+// serve starts the oracle.
+func (o *oracle) serve(t *testing.T) (url string) {
+	t.Helper()
+	s := httptest.NewServer(o)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// waves is a series with a gap, a NaN and an infinite value.
+func waves(phase float64) func(time.Time) (float64, bool) {
+	return func(at time.Time) (float64, bool) {
+		minute := at.Unix() / 60
+		switch {
+		case minute%997 < 10:
+			return 0, false
+		case minute%101 == 0:
+			return math.NaN(), true
+		case minute%499 == 0:
+			return math.Inf(1), true
+		}
+		return math.Round(1000*math.Sin(float64(minute)/50+phase)+float64(minute*7919%101)) / 100, true
+	}
+}
+
+func threeWaves() map[string]func(time.Time) (float64, bool) {
+	late := waves(2)
+	return map[string]func(time.Time) (float64, bool){
+		`{"__name__":"load","host":"a","job":"x\"y"}`: waves(0),
+		`{"__name__":"load","host":"b","job":"x\"y"}`: waves(1),
+		`{"__name__":"load","host":"late"}`: func(at time.Time) (float64, bool) { // appears on the way
+			if time.Since(at) > 6*time.Hour {
+				return 0, false
+			}
+			return late(at)
+		},
+	}
+}
+
+const queryConfig = "model: {family: normal, prior: auto}\ndetect: true\n"
+
+// The records of a query over the past are those of the same points in a file.
+func TestQueryIsLikeFile(t *testing.T) {
+	o := &oracle{series: threeWaves(), most: 100, codes: []int{503, 429}}
+	url := o.serve(t)
+	begin := time.Now().Add(-30 * time.Hour).UTC().Truncate(time.Minute)
+	s, got, rejected := runConfig(t, queryConfig+fmt.Sprintf("source: {prometheus: {url: %q, query: load, start: %s, bounded: true}}\n", url, begin.Format(time.RFC3339)))
+	if s.Missing == 0 || len(rejected) == 0 {
+		t.Fatalf("%d missing ones, %d rejected ones", s.Missing, len(rejected))
+	}
+	if o.asked < 10 {
+		t.Errorf("%d queries, for more than one window", o.asked)
+	}
+
+	answer := httptest.NewRecorder()
+	o.most = 0
+	end := time.Now().Add(-time.Minute).Truncate(time.Minute)
+	o.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, fmt.Sprintf("/?start=%d&end=%d&step=60", begin.Unix(), end.Unix()), nil))
+	path := filepath.Join(t.TempDir(), "dump.json")
+	if err := os.WriteFile(path, append(answer.Body.Bytes(), '\n'), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, want, refused := runConfig(t, queryConfig+"source: {jsonl: {path: "+path+", layout: series, key: metric, values: values}}\n")
+	if diff := cmp.Diff(byPlace(t, want), byPlace(t, got)); diff != "" {
+		t.Errorf("records (-file +query)\n%.2000s", diff)
+	}
+	if len(refused) != len(rejected) {
+		t.Errorf("%d rejected of the file, %d of the query", len(refused), len(rejected))
+	}
+}
+
+// byPlace are records without their ids, by key and time. A record of the last minute may be
+// missing in one of two runs.
+func byPlace(t *testing.T, lines []string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, line := range lines {
+		var r map[string]any
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		delete(r, "id")
+		at, err := time.Parse(time.RFC3339, r["time"].(string))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if time.Since(at) < 3*time.Minute {
+			continue
+		}
+		b, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		place := fmt.Sprint(r["key"], r["time"])
+		if all[place] != "" {
+			t.Errorf("%s comes twice", place)
+		}
+		all[place] = string(b)
+	}
+	return all
+}
+
+// watchQuery runs a config without an end until it has read up to the present, and stops it, or
+// aborts it as a crash does.
+func watchQuery(t *testing.T, text string, crash bool, enough func() bool) error {
+	t.Helper()
+	ctx, abort := context.WithCancel(t.Context())
+	defer abort()
+	stop, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		_, err := Run{Graph: compose(t, text)}.Execute(ctx, stop)
+		done <- err
+	}()
+	for deadline := time.Now().Add(time.Minute); !enough(); time.Sleep(20 * time.Millisecond) {
+		select {
+		case err := <-done:
+			t.Fatalf("the run has ended: %v", err)
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("not within a minute")
+		}
+	}
+	if crash {
+		abort()
+	} else {
+		close(stop)
+	}
+	return <-done
+}
+
+// A run without an end that is stopped goes on where it was: nothing is lost or doubled. One that
+// crashes goes on from what it stored last, and repeats records as they were.
+func TestQueryGoesOn(t *testing.T) {
+	was := saveEvery
+	saveEvery = 50 * time.Millisecond
+	t.Cleanup(func() { saveEvery = was })
+	o := &oracle{series: threeWaves(), most: 20} // a window is short
+	url := o.serve(t)
+	dir := t.TempDir()
+	out, state := filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "states")
+	text := queryConfig + fmt.Sprintf("source: {prometheus: {url: %q, query: load, start: %s}}\nstate: %s\n", url, time.Now().Add(-40*time.Hour).UTC().Format(time.RFC3339), state)
+	sink := "sink: {jsonl: {path: " + out + "}}\ndead_letter: {jsonl: {path: " + filepath.Join(dir, "dead.jsonl") + "}}\n"
+	lines := func() int {
+		b, _ := os.ReadFile(out)
+		return strings.Count(string(b), "\n")
+	}
+	if err := watchQuery(t, text+sink, false, func() bool { return lines() > 300 }); err != nil {
+		t.Fatal(err)
+	}
+	stopped := lines()
+	if err := watchQuery(t, text+sink, true, func() bool { return lines() > stopped+600 }); err == nil {
+		t.Error("an aborted run has no error")
+	}
+	quiet := func() func() bool {
+		last, since := 0, time.Now()
+		return func() bool {
+			if n := lines(); n != last {
+				last, since = n, time.Now()
+			}
+			return time.Since(since) > time.Second
+		}
+	}
+	if err := watchQuery(t, text+sink, false, quiet()); err != nil {
+		t.Fatal(err)
+	}
+	_, want, _ := runConfig(t, strings.Replace(strings.Replace(text, "query: load", "query: load, bounded: true", 1), "state: "+state, "", 1))
+	got := map[string]string{}
+	for i, line := range readLines(t, out) {
+		var r struct{ ID string }
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		if other, twice := got[r.ID]; twice && other != line {
+			t.Errorf("repeated with another content:\n%s\n%s", other, line)
+		} else if twice && i < stopped {
+			t.Errorf("repeated before the crash: %s", line)
+		}
+		got[r.ID] = line
+	}
+	for _, line := range want {
+		var r struct {
+			ID   string
+			Time time.Time
+		}
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		if got[r.ID] != line && time.Since(r.Time) > 3*time.Minute {
+			t.Fatalf("%s\ninstead of\n%s", got[r.ID], line)
+		}
+	}
+}
+
+// Labels that are named make the key. Of two series that share it, one follows the other, and
+// points at one time are rejected but for the first.
+func TestQueryKeys(t *testing.T) {
+	now := time.Now()
+	until := func(ago time.Duration) func(time.Time) (float64, bool) {
+		return func(at time.Time) (float64, bool) { return 1, now.Sub(at) > ago }
+	}
+	o := &oracle{series: map[string]func(time.Time) (float64, bool){
+		`{"host":"a","version":"1"}`: until(30 * time.Minute),
+		`{"host":"a","version":"2"}`: func(at time.Time) (float64, bool) { return 2, now.Sub(at) < 33*time.Minute },
+		`{"version":"2"}`:            until(0),
+	}}
+	s, _, rejected := runConfig(t, "model: {family: normal}\n"+fmt.Sprintf("source: {prometheus: {url: %q, query: x, start: -1h, bounded: true, key: [host]}}\n", o.serve(t)))
+	if s.Keys != 1 || s.Late != 0 {
+		t.Errorf("%d keys, %d late records", s.Keys, s.Late)
+	}
+	twice, empty := 0, 0
+	for _, r := range rejected {
+		switch {
+		case strings.Contains(r, "two series have this key at this time") && strings.Contains(r, `version=\"2\"`):
+			twice++
+		case strings.Contains(r, "none of the labels host"):
+			empty++
+		default:
+			t.Error(r)
+		}
+	}
+	if twice < 2 || twice > 4 || empty < 58 || empty > 61 {
+		t.Errorf("%d points of one time, and %d without a key", twice, empty)
+	}
+}
+
+// What the server refuses ends the run and is told; secrets are not.
+func TestQueryRefused(t *testing.T) {
+	for _, c := range []struct {
+		name, more string
+		codes      []int
+		series     map[string]func(time.Time) (float64, bool)
+		want       []string
+	}{
+		{"query", "", []int{400}, nil, []string{"answers 400 Bad Request: not today"}},
+		{"login", "", []int{401}, nil, []string{"answers 401", "set source.prometheus.username"}},
+		{"place", "", []int{404}, nil, []string{"answers 404", "in front of /api/v1/query_range"}},
+		{"series", ", max_series: 2", nil, threeWaves(), []string{"returns 3 series, and max_series is 2"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := &oracle{series: c.series, codes: c.codes}
+			text := fmt.Sprintf("model: {family: normal}\nsource: {prometheus: {url: %q, query: load, bounded: true, start: -1h%s, headers: {Authorization: secret-token}}}\nsink: none\n", o.serve(t), c.more)
+			_, err := Run{Graph: compose(t, text)}.Execute(t.Context(), nil)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q is not in %q", want, err)
+				}
+			}
+			if strings.Contains(err.Error(), "secret-token") {
+				t.Error("the error tells a secret")
+			}
+		})
+	}
+}
+
+// The position of a query is none of files, and the other way round.
+func TestPositionsOfSources(t *testing.T) {
+	if p, err := promio.ParsePosition([]byte{1, 2, 3}); err != nil || !p.Begin.IsZero() {
+		t.Errorf("marks of files are the position %v: %v", p.Begin, err)
+	}
+	if _, err := promio.ParsePosition([]byte("prometheus\n")); err == nil {
+		t.Error("a position without a time is none")
+	}
+}
