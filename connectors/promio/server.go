@@ -18,13 +18,10 @@ import (
 	"hafvf/internal/secret"
 )
 
-// TLS says whom to trust and as whom to appear.
-type TLS = tlsfiles.TLS
-
 // A Server is where requests go, and with which login.
 type Server struct {
 	URL      webhook.Value
-	TLS      *TLS // nil: the authorities of the system
+	TLS      *tlsfiles.TLS // nil: the authorities of the system
 	Username string
 	Password secret.Secret
 	Headers  map[string]webhook.Value
