@@ -42,10 +42,10 @@ func (m *Mismatch) Unwrap() error { return m.Err }
 const unchanged = "unchanged"
 
 // Adopt looks at stored states for runs of cfg, one after the other, and gives each to keep: those
-// that go on as keyed.Estimator.Open takes them, and those that cannot be read with Err. If migrate is set, it carries states over that
-// were written under other settings, as far as they mean the same; if nothing of a state
-// does, that is an error. Without migrate, the error for such a state is a *Mismatch. where names
-// the place of the states in errors.
+// that go on as keyed.Estimator.Open takes them, and those that cannot be read with Err. If migrate
+// is set, it carries states over that were written under other settings, as far as they mean the
+// same; if nothing of a state does, that is an error. Without migrate, the error for such a state
+// is a *Mismatch. where names the place of the states in errors.
 //
 // Of the states with the settings of cfg, Adopt decodes the first alone. Another one that cannot
 // be decoded, although its seal is whole, shows when its key speaks.

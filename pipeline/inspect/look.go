@@ -450,11 +450,14 @@ const leastBudget = 100
 // family returns that which the values seem to have. Poisson counts that follow each other
 // differ by twice their mean, squared and on average; totals and amounts differ by more.
 func (s *sample) family() string {
+	const few = 20
 	l := s.look
 	n := l.Components - l.Missing
 	switch {
 	case n == 0 || l.Fractions > 0 || l.Negative > 0:
 		return "normal"
+	case n < few && l.Max <= 1:
+		return "normal" // shares and rates may be 0 and 1 at first
 	case l.Min == 0 && l.Max == 1:
 		return "bernoulli"
 	case s.squares > 6*s.sum:
