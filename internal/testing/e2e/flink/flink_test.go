@@ -344,9 +344,9 @@ func (s *site) lateness(t *testing.T) {
 	cfg := s.Config(t, "late", "", ", parallelism: 2, cells: 16", more)
 	d := program.Start(t, nil, "run", cfg)
 	s.Leaves(t, cfg)
-	// Before the first checkpoint a worker that ends is the job's end, and if it ends before it
-	// connects, the TaskManager waits for it for ever.
-	// A job that fails before hafvf has seen it run for a moment is given up.
+	// hafvf gives up a job that fails before it has run for a moment. Before the first checkpoint
+	// a worker that ends is the job's end, and if it ends before it connects, the TaskManager waits
+	// for it for ever.
 	d.Eventually(t, "the job runs", func() bool { return strings.Contains(d.Log(), "the job runs") })
 	s.Await(t, d, "late", "a checkpoint is complete", func(is flink.Status) bool { return is.State == "RUNNING" && is.Completed > 0 })
 	s.Workers[0].Kill()
