@@ -12,15 +12,12 @@ import (
 	"log/slog"
 	"maps"
 	"math"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"hafvf/internal/parallel"
 	"hafvf/internal/table"
 )
 
@@ -170,7 +167,6 @@ type contents struct {
 	states     lastValues           // by key
 	parts      map[string]int       // of states that have several
 	kept       map[string][]byte    // by id
-	mu         sync.Mutex           // of strays
 	strays     map[place]bool       // records where their keys do not belong
 	broken     map[string]lastValue // states of which parts are missing
 }
@@ -182,35 +178,15 @@ func readStored(ctx context.Context, client *Client, topic string, log *slog.Log
 		return nil, err
 	}
 	s := &contents{partitions: topics[topic].partitions, marks: map[int32][]byte{}, bottoms: map[int32]bool{}, parts: map[string]int{}, kept: map[string][]byte{}, strays: map[place]bool{}, broken: map[string]lastValue{}}
-	if err := eachBatch(ctx, client, topic, log, s.add); err != nil {
+	if err := eachRecord(ctx, client, topic, log, s.add); err != nil {
 		return nil, fmt.Errorf("the changelog cannot be read: %w", err)
 	}
 	s.join()
 	return s, nil
 }
 
-// addWorkers are how many goroutines add records, each to shards of its own.
-const addWorkers = 4
-
-// add adds records of a partition. The states have the keys of their records until join.
-func (s *contents) add(records []Record) {
-	parallel.Do(addWorkers, runtime.GOMAXPROCS(0), func(_, worker int) {
-		var buf []byte
-		for i := range records {
-			switch r := &records[i]; {
-			case len(r.Key) == 0 || r.Key[0] == 0: // may be of the changelog itself
-				if worker == 0 {
-					buf = s.addOwn(r, buf)
-				}
-			case table.Shard(r.Key)%addWorkers == worker:
-				buf = s.addState(r, buf)
-			}
-		}
-	})
-}
-
-// addOwn adds a record whose key begins with a zero byte, or is empty.
-func (s *contents) addOwn(r *Record, buf []byte) []byte {
+// add adds a record. The states have the keys of their records until join.
+func (s *contents) add(r Record) {
 	p := int32(r.Partition)
 	switch key := string(r.Key); {
 	case key == headKey && p == 0:
@@ -224,37 +200,24 @@ func (s *contents) addOwn(r *Record, buf []byte) []byte {
 	case p == 0 && strings.HasPrefix(key, keptKey):
 		s.kept[key[len(keptKey):]] = bytes.Clone(r.Value)
 	default:
-		return s.addState(r, buf)
-	}
-	return buf
-}
-
-// addState adds a state, or a part of one. It returns buf, which it uses.
-func (s *contents) addState(r *Record, buf []byte) []byte {
-	p, key := int32(r.Partition), string(r.Key)
-	was, known := s.states.get(key)
-	switch elsewhere := known && was.partition != p; {
-	case elsewhere:
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if at := (place{p, key}); r.Value != nil {
-			s.strays[at] = true
-		} else {
-			delete(s.strays, at)
-		}
-	case r.Value == nil:
-		s.states.Put(key, nil)
-	default:
-		v := lastValue{bytes: r.Value, offset: r.Offset, partition: p}
-		for _, h := range r.Headers {
-			if n, err := strconv.ParseInt(string(h.Value), 10, 32); h.Key == partsHeader && err == nil {
-				v.parts = int32(n)
+		was, known := s.states.get(key)
+		switch elsewhere := known && was.partition != p; {
+		case elsewhere && r.Value != nil:
+			s.strays[place{p, key}] = true
+		case elsewhere:
+			delete(s.strays, place{p, key})
+		case r.Value == nil:
+			s.states.Put(key, nil)
+		default:
+			v := lastValue{bytes: r.Value, offset: r.Offset, partition: p}
+			for _, h := range r.Headers {
+				if n, err := strconv.ParseInt(string(h.Value), 10, 32); h.Key == partsHeader && err == nil {
+					v.parts = int32(n)
+				}
 			}
+			s.states.put(key, v)
 		}
-		buf = appendLastValue(buf[:0], v)
-		s.states.Put(key, buf)
 	}
-	return buf
 }
 
 // join reads the head, and makes states of their parts.
@@ -471,7 +434,10 @@ func (v lastValue) position(topic string) Position {
 
 // lastValues are those of the keys of a topic, in the form that lastValueOf reads. They may be
 // millions.
-type lastValues struct{ table.Shards }
+type lastValues struct {
+	table.Shards
+	buf []byte
+}
 
 func (s *lastValues) get(key string) (v lastValue, ok bool) {
 	b := s.Get(key)
@@ -481,13 +447,12 @@ func (s *lastValues) get(key string) (v lastValue, ok bool) {
 	return lastValueOf(b), true
 }
 
-func (s *lastValues) put(key string, v lastValue) { s.Put(key, appendLastValue(nil, v)) }
-
-func appendLastValue(to []byte, v lastValue) []byte {
-	to = binary.AppendUvarint(to, uint64(v.partition))
-	to = binary.AppendUvarint(to, uint64(v.offset))
-	to = binary.AppendUvarint(to, uint64(v.parts))
-	return append(to, v.bytes...)
+func (s *lastValues) put(key string, v lastValue) {
+	s.buf = binary.AppendUvarint(s.buf[:0], uint64(v.partition))
+	s.buf = binary.AppendUvarint(s.buf, uint64(v.offset))
+	s.buf = binary.AppendUvarint(s.buf, uint64(v.parts))
+	s.buf = append(s.buf, v.bytes...)
+	s.Put(key, s.buf)
 }
 
 func lastValueOf(b []byte) lastValue {
@@ -500,9 +465,8 @@ func lastValueOf(b []byte) lastValue {
 	return lastValue{b, int64(offset), int32(partition), int32(parts)}
 }
 
-// eachBatch calls do with all records of a topic, up to its present end, some of a partition at a
-// time.
-func eachBatch(ctx context.Context, client *Client, topic string, log *slog.Logger, do func([]Record)) error {
+// eachRecord calls do with each record of a topic, up to its present end.
+func eachRecord(ctx context.Context, client *Client, topic string, log *slog.Logger, do func(Record)) error {
 	src := Source{Cluster: client.cluster, Topics: []string{topic}, Start: Start{At: Earliest}, Bounded: true}
 	spans, err := src.findSpans(ctx, client, nil)
 	if err != nil {
@@ -527,7 +491,9 @@ func eachBatch(ctx context.Context, client *Client, topic string, log *slog.Logg
 			return b.err
 		}
 		t.TryClaim(taken{partition: i, before: b.next})
-		do(b.records)
+		for _, r := range b.records {
+			do(r)
+		}
 	}
 	return nil
 }

@@ -5,24 +5,19 @@ import (
 	"iter"
 )
 
-// Shards are a Table without its limit of 2 GB, which grows without being copied as a whole.
-// Different goroutines may use keys of different shards. The zero value has no keys.
-type Shards struct{ tables [256]Table }
-
-// Shard is the number of a key's shard, below 256.
-func Shard(key []byte) int { return int(maphash.Bytes(seed, key) >> 56) }
+// Shards are a Table without its limit of 2 GB, which grows without being copied as a whole. The
+// zero value has no keys.
+type Shards struct {
+	tables [256]Table
+	n      int
+}
 
 func (s *Shards) of(key string) *Table {
 	return &s.tables[maphash.String(seed, key)>>56]
 }
 
 // Len is the number of keys.
-func (s *Shards) Len() (n int) {
-	for i := range s.tables {
-		n += s.tables[i].Len()
-	}
-	return n
-}
+func (s *Shards) Len() int { return s.n }
 
 // Get returns the value of a key, nil if there is none. It is valid until the next Put.
 func (s *Shards) Get(key string) []byte { return s.of(key).Get(key) }
@@ -31,7 +26,9 @@ func (s *Shards) Get(key string) []byte { return s.of(key).Get(key) }
 func (s *Shards) Put(key string, b []byte) {
 	t := s.of(key)
 	t.slack = loose
+	before := t.Len()
 	t.Put(key, b)
+	s.n += t.Len() - before
 }
 
 // All are the values by key, in any order. A value is valid until the next Put.
@@ -57,6 +54,7 @@ func (s *Shards) Drain() iter.Seq2[string, []byte] {
 					return
 				}
 			}
+			s.n -= s.tables[i].Len()
 			s.tables[i] = Table{}
 		}
 	}
