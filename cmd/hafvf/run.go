@@ -46,9 +46,10 @@ second one gives the run up at once. If files were not read to their end, or the
 fails, outputs and state stay as they were, and what was written is in files of the
 same names with .partial behind them. If a source of Kafka commits offsets, the next
 start goes on from them; --begin-anew discards states and offsets and reads from the
-beginning. A query to Prometheus with state goes on from its file. Exit: 0 done, also when records were rejected; 1 the
-run failed, more than half of the records were rejected, or somebody else cancelled
-it; 2 usage or config; 141 if standard output is a pipe whose reader has gone.
+beginning. A query to Prometheus with state goes on from its file. Exit: 0 done, also
+when records were rejected; 1 the run failed, more than half of the records were
+rejected, or somebody else cancelled it; 2 usage or config; 141 if standard output is a
+pipe whose reader has gone.
 
 The run is one process of any user. It listens at the address of --listen and, with
 source.kafka.embedded: true, at the address of the broker inside it, and nowhere else.

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -149,15 +150,7 @@ func (s setting) Unwrap() error { return s.error }
 // is reports whether the registry has answered with one of the statuses of HTTP.
 func is(err error, statuses ...int) bool {
 	var r *sr.ResponseError
-	if !errors.As(err, &r) {
-		return false
-	}
-	for _, status := range statuses {
-		if r.StatusCode == status {
-			return true
-		}
-	}
-	return false
+	return errors.As(err, &r) && slices.Contains(statuses, r.StatusCode)
 }
 
 // unknown reports whether the registry says that it has no such schema or subject.

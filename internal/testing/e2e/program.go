@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -105,20 +104,8 @@ func (p Program) Run(t testing.TB, dir, stdin string, args ...string) (code int,
 type Daemon struct {
 	*javatest.Process
 	cmd   *exec.Cmd
-	log   journal
+	log   javatest.Journal
 	input io.WriteCloser // of Pipe
-}
-
-// A journal is what a daemon has said so far.
-type journal struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (j *journal) Write(b []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(b)
 }
 
 // Start starts the program, which ends with the test. env is added to its
@@ -168,11 +155,7 @@ func start(t testing.TB, d *Daemon) *Daemon {
 }
 
 // Log is what the program has said so far, on both of its streams.
-func (d *Daemon) Log() string {
-	d.log.mu.Lock()
-	defer d.log.mu.Unlock()
-	return d.log.text.String()
-}
+func (d *Daemon) Log() string { return d.log.String() }
 
 // Signal sends the program a signal.
 func (d *Daemon) Signal(s syscall.Signal) { d.cmd.Process.Signal(s) } // fails only when it is gone

@@ -3,13 +3,11 @@
 package promtest
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -36,24 +34,6 @@ func Alertmanager(t testing.TB) Server {
 	})
 }
 
-// journal is what a process has said.
-type journal struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (j *journal) Write(b []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(b)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return javatest.Ending(j.text.String(), 20)
-}
-
 // start starts a program of Debian's package of that name.
 func start(t testing.TB, name, config, ready string, args func(file, dir, address string) []string) Server {
 	t.Helper()
@@ -69,7 +49,7 @@ func start(t testing.TB, name, config, ready string, args func(file, dir, addres
 	address := fmt.Sprintf("127.0.0.1:%d", javatest.FreePorts(t, 1)[0])
 	cmd := exec.Command(path, args(file, filepath.Join(dir, "data"), address)...)
 	cmd.Dir = dir
-	var log journal
+	var log javatest.Journal
 	cmd.Stdout, cmd.Stderr = &log, &log
 	process, err := javatest.Spawn(cmd)
 	if err != nil {
@@ -86,7 +66,7 @@ func start(t testing.TB, name, config, ready string, args func(file, dir, addres
 			}
 		}
 		if gone := process.Err(); gone != nil || time.Now().After(deadline) {
-			t.Fatalf("%s does not start: %v, %v\n%s", name, gone, err, &log)
+			t.Fatalf("%s does not start: %v, %v\n%s", name, gone, err, javatest.Ending(log.String(), 20))
 		}
 	}
 }
