@@ -98,7 +98,7 @@ type saver struct {
 func (s *saver) keeper() account.Keeper {
 	k := s.file.keeper()
 	settled := k.Settled
-	k.Suspends = true
+	k.Suspends, k.InMemory = true, false
 	k.Settled = func(all map[string]account.KeyState, since time.Time) {
 		settled(all, since)
 		for key, state := range all {

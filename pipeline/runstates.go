@@ -165,6 +165,7 @@ func (f *stateFile) hold() { f.heldAt, _ = f.position.AppendBinary(nil) } // whi
 // memory.
 func (f *stateFile) keeper() account.Keeper {
 	return account.Keeper{
+		InMemory: true,
 		Restore: func(key string) ([]byte, error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()

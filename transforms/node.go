@@ -32,8 +32,8 @@ type node struct {
 
 	cfg      Config
 	states   cellState
-	memory   *states.Memory   // of the run, in place of the runner's states; nil without one
-	own      map[string]*cell // with memory, those that this node has used
+	memory   *states.Memory     // of the run, in place of the runner's states; nil without one
+	own      map[string]*opened // with memory, the cells that this node has used
 	due      *timers.EventTime
 	expiries map[string]time.Time // by cell, what this node has set the timer for
 	workers  []*worker            // one per goroutine
@@ -71,15 +71,23 @@ type worker struct {
 	estimate   keyed.Estimate
 	memory     keyed.Memory // of estimate
 	x          [][]float64  // of the observation that is encoded
+	counts     account.Counts
 	iterations []int64
+	state      []byte // that goes to the memory
 }
 
 // arrival is a block in the queue, with access to its cell's state.
 type arrival struct {
 	cell  string
 	key   string
-	block []byte
+	block piece
 	state state.Provider
+}
+
+// A piece is a block's bytes, and the same as text.
+type piece struct {
+	bytes []byte
+	text  string
 }
 
 // opened is a cell during a bundle, with access to its state.
@@ -89,6 +97,7 @@ type opened struct {
 	to    state.Provider
 	keys  map[string]*held
 	order []*held
+	first int // place of its first entity among those of the bundle
 }
 
 // alone names the only key of the cell, where it has but one.
@@ -108,7 +117,7 @@ type held struct {
 	met    bool   // from this run
 	forgot bool   // the key was forgotten, and nothing of it has come since
 
-	blocks  [][]byte           // of the batch, that are not begun yet
+	blocks  []piece            // of the batch, that are not begun yet
 	reading keyed.Observations // of the block before these
 	more    bool               // there may be outputs for another round
 
@@ -119,7 +128,6 @@ type held struct {
 	from, end Encoded // as it was before and after
 	rejected  []keyed.Rejected
 	outputs   int
-	counts    account.Counts
 	taken     int
 	err       error
 }
@@ -132,11 +140,13 @@ const (
 	roundSteps = 64
 	// groupKeys is the number of keys per goroutine of which outputs are held back.
 	groupKeys = 32
+	// mostFree is the number of entities whose memory is kept for the next bundle.
+	mostFree = 1 << 14
 )
 
 func (fn *node) setUp(ctx context.Context, cells cellState, due *timers.EventTime, encoder func() Encoder) error {
 	fn.account = account.From(ctx)
-	fn.own, fn.expiries = map[string]*cell{}, map[string]time.Time{}
+	fn.own, fn.expiries = map[string]*opened{}, map[string]time.Time{}
 	fn.workers = make([]*worker, runtime.GOMAXPROCS(0))
 	for i := range fn.workers {
 		est, cfg, err := parseEstimator(fn.Config)
@@ -174,13 +184,16 @@ func (fn *node) take(sp state.Provider, tp timers.Provider, cell string, packed 
 	if fn.cfg.AtEnd {
 		fn.awaitEnd(tp)
 	}
+	text := string(packed) // once for all blocks
 	for r := (&compact.Reader{B: packed}); len(r.B) > 0; {
 		key, times := r.Text(), wait{r.Time(), r.Time()}
 		size := r.Count(1)
 		if r.Bad {
 			return compact.ErrCut
 		}
-		if err := fn.enqueue(tp, arrival{cell, key, r.B[:size:size], sp}, times); err != nil {
+		from := len(packed) - len(r.B)
+		b := piece{r.B[:size:size], text[from : from+size]}
+		if err := fn.enqueue(tp, arrival{cell, key, b, sp}, times); err != nil {
 			return err
 		}
 		r.B = r.B[size:]
@@ -296,6 +309,8 @@ func (fn *node) work(active []*held) error {
 // flush ends the work on a group: what the workers have encoded is in chunks.
 func (fn *node) flush() {
 	for _, w := range fn.workers {
+		fn.report.Counts.Add(w.counts)
+		w.counts = account.Counts{}
 		w.encoded.reset()
 		if w.encoder != nil {
 			w.encoder.Flush()
@@ -308,7 +323,11 @@ func (fn *node) read(queue []arrival) error {
 	var unread []*opened
 	for _, a := range queue {
 		if fn.cells[a.cell] == nil {
-			c := &opened{name: a.cell, to: a.state, keys: map[string]*held{}}
+			c := fn.own[a.cell]
+			if c == nil {
+				c = &opened{name: a.cell, keys: map[string]*held{}}
+			}
+			c.to = a.state
 			fn.cells[a.cell] = c
 			unread = append(unread, c)
 		}
@@ -345,9 +364,9 @@ func (fn *node) fetch(unread []*opened) error {
 		})
 	}
 	for _, c := range unread {
-		if c.cell = fn.own[c.name]; c.cell == nil {
+		if c.cell == nil {
 			c.cell = &cell{Cell: fn.memory.Cell(c.name)}
-			fn.own[c.name] = c.cell
+			fn.own[c.name] = c
 		}
 	}
 	return nil
@@ -398,7 +417,7 @@ func (fn *node) opened(c *opened, keys []string) ([]*held, error) {
 // state must not stop the others.
 func (e *held) reset(w *worker) {
 	e.rejected = append(e.rejected, keyed.Rejected{Key: e.key, Reason: fmt.Sprintf("the state of the key %q cannot be read, and the key begins anew: %v", e.key, e.err), Reset: true})
-	e.counts.Reset++
+	w.counts.Reset++
 	e.Entity, e.err = w.Open(e.key, nil)
 }
 
@@ -444,13 +463,13 @@ func (e *held) step(w *worker) {
 			w.x = o.X
 			if e.forgot = o.Shape == keyed.Forget; e.forgot {
 				e.taken++
-				e.counts.Forgotten++
+				w.counts.Forgotten++
 				e.forget(w)
 			} else {
 				e.take(w, &o)
 			}
 		case len(e.blocks) > 0:
-			e.reading = keyed.ReadObservations(e.blocks[0], string(e.blocks[0]))
+			e.reading = keyed.ReadObservations(e.blocks[0].bytes, e.blocks[0].text)
 			e.blocks = e.blocks[1:]
 		default:
 			e.blocks, e.reading, e.more = nil, keyed.Observations{}, false
@@ -464,7 +483,7 @@ func (e *held) tellEnded(w *worker) {
 	for _, s := range e.Ended() {
 		e.outputs++
 		if !s.Told || s.Until.IsZero() {
-			e.counts.Silences++
+			w.counts.Silences++
 		}
 		if w.encoder == nil {
 			e.silences = append(e.silences, s)
@@ -473,7 +492,7 @@ func (e *held) tellEnded(w *worker) {
 		}
 	}
 	if e.Lapsed() {
-		e.counts.ExpiredKeys++
+		w.counts.ExpiredKeys++
 		e.tellForgotten(w)
 	}
 }
@@ -498,19 +517,19 @@ func (e *held) take(w *worker, o *keyed.Observation) {
 	if err != nil {
 		e.outputs++
 		if late := (*keyed.Late)(nil); errors.As(err, &late) {
-			e.counts.Late++
+			w.counts.Late++
 			if late.Idle {
-				e.counts.LateIdle++
+				w.counts.LateIdle++
 			} else {
-				e.counts.Behind = max(e.counts.Behind, late.Behind)
+				w.counts.Behind = max(w.counts.Behind, late.Behind)
 			}
 		}
-		e.reject(o, err.Error())
+		e.reject(w, o, err.Error())
 		return
 	}
 	e.tellEnded(w)
 	if from, turned := e.TurnedBack(); turned {
-		e.counts.TurnedBack++
+		w.counts.TurnedBack++
 		if w.encoder != nil {
 			w.encoder.TurnedBack(e.key, from, o.Time)
 		}
@@ -521,8 +540,8 @@ func (e *held) take(w *worker, o *keyed.Observation) {
 }
 
 // reject rejects an observation.
-func (e *held) reject(o *keyed.Observation, why string) {
-	e.counts.Rejected++
+func (e *held) reject(w *worker, o *keyed.Observation, why string) {
+	w.counts.Rejected++
 	e.rejected = append(e.rejected, keyed.Rejected{Key: e.key, Observation: o.Clone(), Reason: why})
 }
 
@@ -540,13 +559,13 @@ func (e *held) learn(w *worker, o *keyed.Observation) {
 		w.encoder.Estimate(&w.encoded, e.key, out)
 	}
 	if out.Anew {
-		e.counts.Reset++
+		w.counts.Reset++
 	}
 	if out.Unlearned != "" {
-		e.reject(o, out.Unlearned)
+		e.reject(w, o, out.Unlearned)
 		return
 	}
-	countEstimate(&e.counts, out)
+	countEstimate(&w.counts, out)
 	if !out.Missing {
 		w.iterations = append(w.iterations, int64(out.Iterations))
 	}
@@ -570,11 +589,10 @@ func (fn *node) emit(e *held) {
 	}
 	fn.report.Taken += e.taken
 	fn.report.Emitted += len(e.estimates) + len(e.silences) + len(e.rejected)
-	fn.report.Counts.Add(e.counts)
 	clear(e.estimates)
 	clear(e.rejected)
 	e.estimates, e.silences, e.rejected, e.by = e.estimates[:0], nil, e.rejected[:0], nil
-	e.outputs, e.counts, e.taken = 0, account.Counts{}, 0
+	e.outputs, e.taken = 0, 0
 }
 
 // put adds what was encoded between two moments to the chunks.
@@ -738,53 +756,79 @@ func (fn *node) finish(ctx context.Context) error {
 	}
 	fn.records.flush(fn.out.record)
 	fn.alerts.flush(fn.out.alert)
-	var all []*held
-	for _, c := range fn.order {
-		all = append(all, c.order...)
-	}
-	fn.report.States = make([]account.KeyState, len(all))
-	parallel.Do(len(all), len(fn.workers), func(_, i int) {
-		e := all[i]
-		if size := len(e.state); e.forgot {
-			e.state = nil
-		} else {
-			e.state, _ = e.AppendBinary(make([]byte, 0, size+64)) // it grows little
-		}
-		s := account.KeyState{Key: e.key, State: e.state}
-		for _, p := range e.Places() {
-			s.Waiting = append(s.Waiting, account.Place(p))
-		}
-		fn.report.States[i] = s
-	})
 	err := fn.write()
-	addMetrics(ctx, fn.report.Counts)
 	for _, w := range fn.workers {
 		for _, n := range w.iterations {
 			iterationsDist.Update(ctx, n)
 		}
 		w.iterations = w.iterations[:0]
 	}
+	addMetrics(ctx, fn.report.Counts)
 	if err == nil {
 		fn.account.Report(fn.report)
 		fn.carry.report(ctx)
 	}
-	for _, e := range all {
-		*e = held{estimates: e.estimates[:0], rejected: e.rejected[:0]}
-	}
-	fn.free = append(fn.free, all...)
-	fn.bundle = bundle{queue: fn.queue}
+	fn.end()
 	return err
 }
 
 // write writes the cells of the bundle, to the memory or else to the runner.
 func (fn *node) write() error {
-	if fn.memory == nil {
-		return roundTrip(fn.order, func(c *opened) error { return fn.states.write(c.to, c.cell, c.alone(fn.cfg), c.order) })
+	n := 0
+	for _, c := range fn.order {
+		c.first = n
+		n += len(c.order)
 	}
+	wanted := fn.account.WantsStates()
+	if wanted {
+		fn.report.States = make([]account.KeyState, n)
+	}
+	parallel.Do(len(fn.order), len(fn.workers), func(worker, i int) {
+		w, c := fn.workers[worker], fn.order[i]
+		for i, e := range c.order {
+			switch {
+			case e.forgot:
+				e.state = nil
+			case wanted || fn.memory == nil:
+				e.state, _ = e.AppendBinary(make([]byte, 0, len(e.state)+64)) // it grows little
+			default:
+				w.state, _ = e.AppendBinary(w.state[:0])
+				e.state = w.state
+			}
+			if fn.memory != nil {
+				c.Put(e.key, e.state)
+			}
+			if !wanted {
+				continue
+			}
+			s := account.KeyState{Key: e.key, State: e.state}
+			for _, p := range e.Places() {
+				s.Waiting = append(s.Waiting, account.Place(p))
+			}
+			fn.report.States[c.first+i] = s
+		}
+	})
+	if fn.memory != nil {
+		return nil
+	}
+	return roundTrip(fn.order, func(c *opened) error { return fn.states.write(c.to, c.cell, c.alone(fn.cfg), c.order) })
+}
+
+// end ends the bundle.
+func (fn *node) end() {
 	for _, c := range fn.order {
 		for _, e := range c.order {
-			c.Put(e.key, e.state)
+			*e = held{estimates: e.estimates[:0], rejected: e.rejected[:0]}
+			if len(fn.free) < mostFree {
+				fn.free = append(fn.free, e)
+			}
 		}
+		if len(c.order) > mostFree/16 {
+			c.keys = map[string]*held{} // a large map takes long to clear
+		}
+		clear(c.keys)
+		clear(c.order)
+		c.order, c.to = c.order[:0], nil
 	}
-	return nil
+	fn.bundle = bundle{queue: fn.queue}
 }

@@ -43,7 +43,7 @@ func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 				}
 				block, _ = o.AppendBinary(block)
 			}
-			batches[n] = append(batches[n], arrival{key: fmt.Sprintf("k%d", i%20), block: block})
+			batches[n] = append(batches[n], arrival{key: fmt.Sprintf("k%d", i%20), block: piece{block, string(block)}})
 		}
 	}
 	run := func(goroutines int) (all []string) {

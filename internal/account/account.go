@@ -29,6 +29,8 @@ type Keeper struct {
 	// reported since the last time, by key, and since when something had been in
 	// flight; zero where nothing was. It must not call the Run.
 	Settled func(states map[string]KeyState, since time.Time)
+	// InMemory says that Settled wants no states of filters: the process has them.
+	InMemory bool
 	// Restore returns the state that a key had in the previous run, nil where it
 	// had none or states are kept elsewhere. The error says why the state cannot be read.
 	Restore func(key string) ([]byte, error)
@@ -215,6 +217,11 @@ func (r *Run) HandOver(ctx context.Context, n int, mark func() error) error {
 	}
 	r.move(n)
 	return nil
+}
+
+// WantsStates reports whether filters are to report the states of keys.
+func (r *Run) WantsStates() bool {
+	return r != nil && r.counted && r.keeper.Settled != nil && !r.keeper.InMemory
 }
 
 // Report is called by a node at the end of a bundle, not while it processes

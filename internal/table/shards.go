@@ -12,22 +12,27 @@ type Shards struct {
 	n      int
 }
 
-func (s *Shards) of(key string) *Table {
-	return &s.tables[maphash.String(seed, key)>>56]
+// of returns the table of a key, and the hash of the key.
+func (s *Shards) of(key string) (*Table, uint64) {
+	h := maphash.String(seed, key)
+	return &s.tables[h>>56], h
 }
 
 // Len is the number of keys.
 func (s *Shards) Len() int { return s.n }
 
 // Get returns the value of a key, nil if there is none. It is valid until the next Put.
-func (s *Shards) Get(key string) []byte { return s.of(key).Get(key) }
+func (s *Shards) Get(key string) []byte {
+	t, h := s.of(key)
+	return t.get(key, h)
+}
 
 // Put makes b the value of the key. Without b the key has none.
 func (s *Shards) Put(key string, b []byte) {
-	t := s.of(key)
+	t, h := s.of(key)
 	t.slack = loose
 	before := t.Len()
-	t.Put(key, b)
+	t.put(key, h, b)
 	s.n += t.Len() - before
 }
 

@@ -13,22 +13,40 @@ import (
 // keys and values one behind the other, and a hash table of 4-byte places finds them. The garbage
 // collector has nothing to follow there. The zero value has none.
 type Table struct {
-	data  []byte   // see entry
-	table []uint32 // place of an entry in data, plus 1; 0 is free. Collisions go on at the next slot. See marked
-	n     int      // entries that are found
-	live  int      // bytes of these in data
-	slack int      // the part of the data, 1/slack, that may be dead or free; 0 is usualSlack
+	data  []byte // see entry
+	table []slot // collisions go on at the next one
+	n     int    // entries that are found
+	live  int    // bytes of these in data
+	slack int    // the part of the data, 1/slack, that may be dead or free; 0 is usualSlack
 }
 
-// A value has room to grow by less than this many bytes where it is: the counts and times of a
-// state take another byte now and then.
-const roomy = 16
+// Entries begin at multiples of this many bytes. What is free of them is room for the value to grow
+// where it is: the counts and times of a state take another byte now and then.
+const unit = 16
 
 // seed is that of the hash, another one in each process.
 var seed = maphash.MakeSeed()
 
-// marked is the bit of a slot whose entry was marked and not put since.
-const marked = 1 << 31
+// A slot finds an entry: the place in data, counted in units from 1, a part of the hash, so that
+// few entries are looked at in vain, and whether the entry was marked and not put since. The zero
+// slot is free.
+type slot uint32
+
+const (
+	placeBits = 27
+	maxPlace  = 1<<placeBits - 1
+	tagMask   = 15 << placeBits
+	marked    = 1 << 31
+)
+
+func (s slot) at() int   { return (int(s&maxPlace) - 1) * unit }
+func (s slot) tag() slot { return s & tagMask }
+
+// slotOf is the slot of an entry at a place.
+func slotOf(at int, h uint64) slot { return slot(at/unit+1) | tagOf(h) }
+
+// tagOf is the part of a hash that a slot has. Shards go by other bits, and so do slots.
+func tagOf(h uint64) slot { return slot(h>>48) << placeBits & tagMask }
 
 const (
 	leastTable = 8
@@ -52,11 +70,11 @@ func (t *Table) Size() int { return cap(t.data) + 4*cap(t.table) }
 // All are the values by key, in any order. A value is valid until the next Put.
 func (t *Table) All() iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
-		for _, at := range t.table {
-			if at == 0 {
+		for _, s := range t.table {
+			if s == 0 {
 				continue
 			}
-			key, b, _ := t.entry(int(at&^marked) - 1)
+			key, b, _ := t.entry(s.at())
 			if !yield(string(key), b) {
 				return
 			}
@@ -65,84 +83,81 @@ func (t *Table) All() iter.Seq2[string, []byte] {
 }
 
 // Get returns the value of a key, nil if there is none. It is valid until the next Put.
-func (t *Table) Get(key string) []byte {
+func (t *Table) Get(key string) []byte { return t.get(key, maphash.String(seed, key)) }
+
+func (t *Table) get(key string, h uint64) []byte {
 	if t.n == 0 {
 		return nil
 	}
-	_, at := t.find(key)
-	if at == 0 {
+	i := t.find(key, h)
+	if t.table[i] == 0 {
 		return nil
 	}
-	_, b, _ := t.entry(at - 1)
+	_, b, _ := t.entry(t.table[i].at())
 	return b
 }
 
 // Put makes b the value of the key, which is not marked. Without b the key has none.
-func (t *Table) Put(key string, b []byte) {
+func (t *Table) Put(key string, b []byte) { t.put(key, maphash.String(seed, key), b) }
+
+func (t *Table) put(key string, h uint64, b []byte) {
 	if len(b) == 0 {
-		t.remove(key)
+		t.remove(key, h)
 		return
 	}
 	if 4*(t.n+1) > 3*len(t.table) {
 		t.rehash(max(leastTable, 2*len(t.table)))
 	}
-	slot, at := t.find(key)
-	if at > 0 {
-		_, was, end := t.entry(at - 1)
-		if free := cap(was) - len(b); free >= 0 && free < 2*roomy {
-			t.data[end-cap(was)-1] = byte(free)
+	i := t.find(key, h)
+	if s := t.table[i]; s != 0 {
+		_, was, end := t.entry(s.at())
+		if free := cap(was) - len(b); free >= 0 && free <= maxFree {
+			t.data[s.at()] = t.data[s.at()]&^maxFree | byte(free)
 			copy(was[:len(b)], b)
-			t.table[slot] = uint32(at)
+			t.table[i] &^= marked
 			return
 		}
-		t.live -= end - (at - 1)
+		t.live -= end - s.at()
 		t.n--
-		t.table[slot] = 0 // the entry is written again, at this slot
+		t.table[i] = tagMask // no entry's; this one is written again
 	}
-	before := len(t.data)
-	if size := entrySize(key, b); before+size > cap(t.data) {
+	if size := entrySize(key, b); len(t.data)+size > cap(t.data) {
 		t.makeRoom(size)
-		before = len(t.data)
 	}
-	t.data = appendRoomy(t.data, key, b)
-	if len(t.data) >= marked-1 {
+	at := len(t.data)
+	if at/unit >= maxPlace {
 		panic("table: more than 2 GB")
 	}
-	t.table[slot] = uint32(before + 1)
+	t.data = appendEntry(t.data, key, b)
+	t.table[i] = slotOf(at, h)
 	t.n++
-	t.live += len(t.data) - before
+	t.live += len(t.data) - at
 }
 
 // Mark marks a key that has a value.
-func (t *Table) Mark(key string) {
-	slot, _ := t.find(key)
-	t.table[slot] |= marked
-}
+func (t *Table) Mark(key string) { t.table[t.find(key, maphash.String(seed, key))] |= marked }
 
 // Marked reports whether the key was marked, and not put since.
 func (t *Table) Marked(key string) bool {
-	if t.n == 0 {
-		return false
-	}
-	slot, _ := t.find(key)
-	return t.table[slot]&marked != 0
+	return t.n > 0 && t.table[t.find(key, maphash.String(seed, key))]&marked != 0
 }
 
 // remove removes the key. The slots behind its own move up, so that they are still found.
-func (t *Table) remove(key string) {
+func (t *Table) remove(key string, h uint64) {
 	if t.n == 0 {
 		return
 	}
-	free, at := t.find(key)
-	if at == 0 {
+	free := t.find(key, h)
+	if t.table[free] == 0 {
 		return
 	}
-	_, _, end := t.entry(at - 1)
-	t.live -= end - (at - 1)
+	at := t.table[free].at()
+	_, _, end := t.entry(at)
+	t.live -= end - at
 	t.n--
 	mask := len(t.table) - 1
 	for i := (free + 1) & mask; t.table[i] != 0; i = (i + 1) & mask {
-		k, _, _ := t.entry(int(t.table[i]&^marked) - 1)
+		k, _, _ := t.entry(t.table[i].at())
 		if home := int(maphash.Bytes(seed, k)) & mask; (i-home)&mask >= (i-free)&mask {
 			t.table[free] = t.table[i]
 			free = i
@@ -164,63 +179,68 @@ func tableFor(n int) int {
 	return size
 }
 
-// find returns the slot of the key and its place in the data plus 1, or a free slot and 0.
-func (t *Table) find(key string) (slot, at int) {
-	mask := len(t.table) - 1
-	for slot = int(maphash.String(seed, key)) & mask; ; slot = (slot + 1) & mask {
-		at = int(t.table[slot] &^ marked)
-		if at == 0 {
-			return slot, 0
+// find returns the index of the key's slot, or of a free one for it. h is the hash of the key.
+func (t *Table) find(key string, h uint64) int {
+	mask, tag := len(t.table)-1, tagOf(h)
+	for i := int(h) & mask; ; i = (i + 1) & mask {
+		s := t.table[i]
+		if s == 0 {
+			return i
 		}
-		if k, _, _ := t.entry(at - 1); string(k) == key {
-			return slot, at
+		if s.tag() != tag {
+			continue
+		}
+		if k, _, _ := t.entry(s.at()); string(k) == key {
+			return i
 		}
 	}
 }
 
-// entry is that at a place of the data, which ends before end: the key and the room for the value,
-// each behind its length. The first byte of the room says how much of its end is free. The capacity
-// of b is the rest of the room.
+// entry is that at a place of the data, which ends before end: a header, the key behind its length,
+// and the room for the value, whose capacity b has. The header says how many units the entry takes,
+// and in its last freeBits how much of the room is free.
 func (t *Table) entry(at int) (key, b []byte, end int) {
-	n, size := binary.Uvarint(t.data[at:])
-	at += size
+	head := binary.LittleEndian.Uint32(t.data[at:])
+	end = at + int(head>>freeBits)*unit
+	n, size := binary.Uvarint(t.data[at+headSize:])
+	at += headSize + size
 	key = t.data[at : at+int(n)]
-	at += int(n)
-	n, size = binary.Uvarint(t.data[at:])
-	at += size
-	end = at + int(n)
-	return key, t.data[at+1 : end-int(t.data[at]) : end], end
+	return key, t.data[at+int(n) : end-int(head&maxFree) : end], end
 }
 
-// appendRoomy appends an entry as it is in memory.
-func appendRoomy(to []byte, key string, b []byte) []byte {
-	free := (roomy - len(b)%roomy) % roomy
-	to = compact.AppendString(to, key)
-	to = append(binary.AppendUvarint(to, uint64(1+len(b)+free)), byte(free))
+const (
+	headSize = 4
+	freeBits = 5
+	maxFree  = 1<<freeBits - 1
+)
+
+// appendEntry appends an entry as it is in memory.
+func appendEntry(to []byte, key string, b []byte) []byte {
+	at := len(to)
+	to = compact.AppendString(append(to, 0, 0, 0, 0), key)
 	to = append(to, b...)
-	return append(to, make([]byte, free)...)
+	free := -(len(to) - at) & (unit - 1)
+	to = append(to, make([]byte, free)...)
+	binary.LittleEndian.PutUint32(to[at:], uint32((len(to)-at)/unit<<freeBits|free))
+	return to
 }
 
 // rehash makes the table one of that size.
 func (t *Table) rehash(size int) {
 	was := t.table
-	t.table = make([]uint32, size)
-	for _, at := range was {
-		if at > 0 {
-			t.place(at)
+	t.table = make([]slot, size)
+	for _, s := range was {
+		if s == 0 {
+			continue
 		}
+		key, _, _ := t.entry(s.at())
+		mask := len(t.table) - 1
+		i := int(maphash.Bytes(seed, key)) & mask
+		for t.table[i] != 0 {
+			i = (i + 1) & mask
+		}
+		t.table[i] = s
 	}
-}
-
-// place finds a slot for the entry at a place of the data, plus 1.
-func (t *Table) place(at uint32) {
-	key, _, _ := t.entry(int(at&^marked) - 1)
-	mask := len(t.table) - 1
-	slot := int(maphash.Bytes(seed, key)) & mask
-	for t.table[slot] != 0 {
-		slot = (slot + 1) & mask
-	}
-	t.table[slot] = at
 }
 
 // Grow makes room for so many bytes if there are no values yet.
@@ -242,19 +262,29 @@ func (t *Table) makeRoom(bytes int) {
 		slack = usualSlack
 	}
 	data := make([]byte, 0, max(leastData, need+need/slack))
-	for slot, at := range t.table {
-		if at == 0 {
-			continue
+	if t.live == len(t.data) {
+		t.data = append(data, t.data...)
+		return
+	}
+	mask := len(t.table) - 1
+	for at := 0; at < len(t.data); {
+		key, _, end := t.entry(at)
+		h := maphash.Bytes(seed, key)
+		s := slotOf(at, h)
+		i := int(h) & mask
+		for t.table[i] != 0 && t.table[i]&^marked != s {
+			i = (i + 1) & mask
 		}
-		from := int(at&^marked) - 1
-		_, _, end := t.entry(from)
-		t.table[slot] = uint32(len(data)+1) | at&marked
-		data = append(data, t.data[from:end]...)
+		if t.table[i] != 0 { // else the entry is dead
+			t.table[i] = slotOf(len(data), h) | t.table[i]&marked
+			data = append(data, t.data[at:end]...)
+		}
+		at = end
 	}
 	t.data = data
 }
 
-// entrySize is at least what appendRoomy appends.
+// entrySize is at least what appendEntry appends.
 func entrySize(key string, b []byte) int {
-	return binary.MaxVarintLen32 + len(key) + binary.MaxVarintLen32 + 1 + len(b) + roomy
+	return headSize + binary.MaxVarintLen32 + len(key) + len(b) + unit
 }
