@@ -108,10 +108,19 @@ func (c *opened) alone(cfg Config) string {
 	return ""
 }
 
+// readable returns the error after which what was not found in the cell may be there.
+func (c *opened) readable() error {
+	if err := c.Err(); err != nil {
+		return fmt.Errorf("state %q: %w", c.name, err)
+	}
+	return nil
+}
+
 // held is an entity during its bundle.
 type held struct {
 	keyed.Entity
 	key    string
+	of     *opened
 	state  []byte // at the beginning of the bundle, and at its end
 	found  bool   // the key had a state
 	met    bool   // from this run
@@ -271,9 +280,7 @@ func (fn *node) hold(c *opened, key string) (e *held, known bool) {
 	} else {
 		e = &held{}
 	}
-	e.key, e.state = key, c.Get(key)
-	e.found = e.state != nil
-	e.met = e.found && !c.Marked(key)
+	e.key, e.of = key, c
 	c.keys[key] = e
 	c.order = append(c.order, e)
 	return e, false
@@ -339,7 +346,9 @@ func (fn *node) read(queue []arrival) error {
 	}
 	if fn.cfg.waits() {
 		for _, c := range unread {
-			c.findWaits()
+			if err := c.findWaits(); err != nil {
+				return fmt.Errorf("state %q: %w", c.name, err)
+			}
 		}
 	}
 	if !fn.tells() {
@@ -372,9 +381,18 @@ func (fn *node) fetch(unread []*opened) error {
 	return nil
 }
 
-// open decodes the states of entities, or those of the previous run where they have none.
+// open gets and decodes the states of entities, or those of the previous run where they have none.
 func (fn *node) open(unopened []*held) error {
+	parallel.Do(len(unopened), roundTrips, func(_, i int) { // some are on a disk
+		e := unopened[i]
+		e.state = e.of.Get(e.key)
+		e.found = e.state != nil
+		e.met = e.found && (fn.memory == nil || !e.of.Marked(e.key))
+	})
 	for _, e := range unopened {
+		if err := e.of.readable(); err != nil {
+			return err
+		}
 		if !e.found {
 			e.state, e.err = fn.account.Restore(e.key)
 		}
@@ -679,6 +697,9 @@ func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, 
 	if ends && fn.cfg.Aggregate != nil {
 		for key := range c.All() {
 			due[key] = true
+		}
+		if err := c.readable(); err != nil {
+			return err
 		}
 		for key := range c.keys {
 			due[key] = true
