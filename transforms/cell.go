@@ -70,9 +70,9 @@ func (w *wait) add(o wait) bool {
 }
 
 // findWaits looks for the keys with observations that wait.
-func (c *cell) findWaits() error {
+func (c *cell) findWaits() {
 	if c.waits != nil {
-		return nil
+		return
 	}
 	c.waits = map[string]wait{}
 	for key, b := range c.All() {
@@ -81,7 +81,6 @@ func (c *cell) findWaits() error {
 		}
 	}
 	c.timers = c.wait()
-	return c.Err()
 }
 
 // wait spans the observations of all keys that wait.
@@ -286,7 +285,7 @@ func (k *copies) count(c *cell, bytes int) {
 
 // fit counts a cell, and makes all fit into the bound: it spills the copies that were not used for
 // longest, then the cell itself. If what is left of spilled copies in memory is too much, it drops
-// them, but not the cell.
+// them, but not the cell. Other bundles wait meanwhile: most copies are spilled once.
 func (k *copies) fit(c *cell) {
 	k.count(c, c.size())
 	for e := k.used.Back(); e != nil && k.bytes > k.bound; {
@@ -316,6 +315,7 @@ func (k *copies) spill(c *cell) bool {
 			return false
 		}
 		k.file = table.NewFile(f)
+		slog.Info("copies of states do not fit into memory: some go to a temporary file", "memory", k.bound, "folder", os.TempDir())
 	}
 	if err := c.Spill(k.file); err != nil {
 		k.failed(err)

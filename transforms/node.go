@@ -346,8 +346,9 @@ func (fn *node) read(queue []arrival) error {
 	}
 	if fn.cfg.waits() {
 		for _, c := range unread {
-			if err := c.findWaits(); err != nil {
-				return fmt.Errorf("state %q: %w", c.name, err)
+			c.findWaits()
+			if err := c.readable(); err != nil {
+				return err
 			}
 		}
 	}

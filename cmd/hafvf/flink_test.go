@@ -212,7 +212,7 @@ func (s *site) rate(t *testing.T, d *e2e.Daemon, topic string, n int) float64 {
 	t.Helper()
 	var from time.Time
 	first, got := 0, 0
-	deadline := time.Now().Add(20 * time.Minute)
+	deadline := time.Now().Add(40 * time.Minute)
 	for got < n {
 		got = int(e2e.Held(t, s.Broker, topic))
 		if from.IsZero() && got >= n/5 {
