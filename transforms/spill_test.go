@@ -58,6 +58,8 @@ func TestSpilledCells(t *testing.T) {
 				out, err := j.bundle(t, cfg, false, in)
 				for ; errors.Is(err, errDisk); out, err = j.bundle(t, cfg, false, in) {
 					failed++
+				}
+				if kept.file != nil && kept.file.Err() != nil {
 					kept = failing() // another worker's
 				}
 				if err != nil {
