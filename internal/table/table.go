@@ -1,4 +1,4 @@
-// Package table holds the bytes of many keys in little memory.
+// Package table holds the bytes of many keys in little memory, or in a file.
 package table
 
 import (
