@@ -86,6 +86,9 @@ type LedgerConfig struct {
 	// Seal, if set, returns what is stored for the state of a key. It is called when the state
 	// is written: all sealed states at once would take as much memory again.
 	Seal func(key string, state []byte) []byte
+	// Unseal, if set, appends what Open is to get of a stored state, in fewer bytes: the states of
+	// all keys wait for Open. It is called by several goroutines.
+	Unseal func(to []byte, key string, stored []byte) []byte
 	// Open, if set, opens the stored states in place, one after the other in any order, before
 	// anything is written. A state is valid until the next one. Open returns the last record of
 	// each partition that the states include. OpenLedger returns its error. If another run commits
@@ -322,7 +325,7 @@ func (l *Ledger) beginWith(states map[string][]byte) {
 	}
 	l.restored = lastValues{}
 	for key, b := range states {
-		l.restored.put(key, lastValue{bytes: b})
+		l.restored.put(nil, key, lastValue{bytes: b}, nil)
 	}
 	l.cfg.Log.Info("keys begin with given states", "keys", len(states))
 }
@@ -371,7 +374,7 @@ func (l *Ledger) largestBatch(ctx context.Context) (batch int, err error) {
 // restore reads the changelog.
 func (l *Ledger) restore(ctx context.Context) error {
 	topic, start := l.cfg.Changelog, time.Now()
-	s, err := readStored(ctx, l.cfg.Client, topic, l.cfg.Log)
+	s, err := readUnsealed(ctx, l.cfg.Client, topic, l.cfg.Unseal, l.cfg.Log)
 	if err != nil {
 		return err
 	}
@@ -421,7 +424,7 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 			case s.Err != nil:
 				l.damaged[key] = s.Err
 			case !s.Taken:
-				opened.put(key, v)
+				opened.put(nil, key, v, nil)
 			}
 			if s.Replaced {
 				l.carried[key] = bytes.Clone(s.Bytes)
@@ -550,7 +553,7 @@ func (l *Ledger) Take(take func(key string, state []byte) bool) {
 	var kept lastValues
 	for key, b := range l.restored.Drain() {
 		if v := lastValueOf(b); !take(key, v.bytes) {
-			kept.put(key, v)
+			kept.put(nil, key, v, nil)
 		}
 	}
 	l.restored = kept

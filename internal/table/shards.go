@@ -5,12 +5,17 @@ import (
 	"iter"
 )
 
-// Shards are a Table without its limit of 2 GB, which grows without being copied as a whole. The
-// zero value has no keys.
+// Shards are a Table without its limit of 2 GB, which grows without being copied as a whole. Each
+// key belongs to one of NumShards shards. Different goroutines may use different shards. The zero
+// value has no keys.
 type Shards struct {
-	tables [256]Table
-	n      int
+	tables [NumShards]Table
 }
+
+const NumShards = 256
+
+// Shard is the number of the shard that a key belongs to.
+func Shard(key []byte) int { return int(maphash.Bytes(seed, key) >> 56) }
 
 // of returns the table of a key, and the hash of the key.
 func (s *Shards) of(key string) (*Table, uint64) {
@@ -19,7 +24,12 @@ func (s *Shards) of(key string) (*Table, uint64) {
 }
 
 // Len is the number of keys.
-func (s *Shards) Len() int { return s.n }
+func (s *Shards) Len() (n int) {
+	for i := range s.tables {
+		n += s.tables[i].Len()
+	}
+	return n
+}
 
 // Get returns the value of a key, nil if there is none. It is valid until the next Put.
 func (s *Shards) Get(key string) []byte {
@@ -31,16 +41,17 @@ func (s *Shards) Get(key string) []byte {
 func (s *Shards) Put(key string, b []byte) {
 	t, h := s.of(key)
 	t.slack = loose
-	before := t.Len()
 	t.put(key, h, b)
-	s.n += t.Len() - before
 }
+
+// In are the values of a shard by key, in any order. A value is valid until the next Put.
+func (s *Shards) In(shard int) iter.Seq2[string, []byte] { return s.tables[shard].All() }
 
 // All are the values by key, in any order. A value is valid until the next Put.
 func (s *Shards) All() iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		for i := range s.tables {
-			for key, b := range s.tables[i].All() {
+			for key, b := range s.In(i) {
 				if !yield(key, b) {
 					return
 				}
@@ -59,7 +70,6 @@ func (s *Shards) Drain() iter.Seq2[string, []byte] {
 					return
 				}
 			}
-			s.n -= s.tables[i].Len()
 			s.tables[i] = Table{}
 		}
 	}

@@ -253,15 +253,18 @@ func (t *Table) Grow(bytes int) {
 // Compact gives back the room of values that were replaced.
 func (t *Table) Compact() { t.makeRoom(0) }
 
-// makeRoom moves the entries to a slice that has room for so many bytes more, without those
-// that are dead.
+// makeRoom moves the entries together, so that there is room for so many bytes more: where they
+// are, or to another slice if that has to grow, or to shrink because no bytes are to come.
 func (t *Table) makeRoom(bytes int) {
 	need := t.live + bytes
 	slack := t.slack
 	if slack == 0 {
 		slack = usualSlack
 	}
-	data := make([]byte, 0, max(leastData, need+need/slack))
+	data := t.data[:0]
+	if bytes == 0 || need+need/(2*slack) > cap(data) {
+		data = make([]byte, 0, max(leastData, need+need/slack))
+	}
 	if t.live == len(t.data) {
 		t.data = append(data, t.data...)
 		return
