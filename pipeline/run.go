@@ -353,8 +353,9 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 		cfg.Seal = func(key string, state []byte) []byte { return written(key, state).Seal() }
 		unsealer := &states.Unsealer{}
 		cfg.Unseal = unsealer.Unseal
-		cfg.Open = func(stored iter.Seq[*kafkaio.Stored]) ([]kafkaio.Position, error) {
+		cfg.Open = func(stored iter.Seq[*kafkaio.Stored], keys, bytes int) ([]kafkaio.Position, error) {
 			r.memory = f.memory()
+			r.memory.Expect(keys, bytes)
 			return f.openChangelog(t.Changelog, unsealer.Open, stored, r.memory, r.migrate, r.log)
 		}
 	}

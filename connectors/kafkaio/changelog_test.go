@@ -330,7 +330,7 @@ func given(text string) map[string][]byte {
 // stored in several transactions. What a crash leaves of them is never taken for all.
 func TestPortions(t *testing.T) {
 	migrating := func(cfg *LedgerConfig) {
-		cfg.Open = func(all iter.Seq[*Stored]) ([]Position, error) {
+		cfg.Open = func(all iter.Seq[*Stored], _, _ int) ([]Position, error) {
 			for s := range all {
 				if string(s.Bytes) == "old" {
 					s.Bytes, s.Replaced = []byte("new"), true

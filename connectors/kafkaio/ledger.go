@@ -92,8 +92,8 @@ type LedgerConfig struct {
 	// Open, if set, opens the stored states in place, one after the other in any order, before
 	// anything is written. A state is valid until the next one. Open returns the last record of
 	// each partition that the states include. OpenLedger returns its error. If another run commits
-	// meanwhile, Open is called again.
-	Open func(iter.Seq[*Stored]) (included []Position, err error)
+	// meanwhile, Open is called again. There are about so many keys with so many bytes in all.
+	Open func(all iter.Seq[*Stored], keys, bytes int) (included []Position, err error)
 	// First are the states, by key, to begin with where the changelog is empty, or there is
 	// none.
 	First map[string][]byte
@@ -433,7 +433,7 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 				return
 			}
 		}
-	})
+	}, l.restored.Len(), l.restored.Live())
 	if err != nil {
 		return err
 	}

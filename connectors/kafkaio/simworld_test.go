@@ -572,7 +572,7 @@ func (p *process) work(ctx context.Context, c Cluster, l *Ledger, bundles <-chan
 }
 
 // restored checks that states are such as the loop without faults has had.
-func (p *process) restored(states iter.Seq[*Stored]) ([]Position, error) {
+func (p *process) restored(states iter.Seq[*Stored], _, _ int) ([]Position, error) {
 	for s := range states {
 		p.prefix(*s)
 	}

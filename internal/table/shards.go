@@ -15,12 +15,20 @@ type Shards struct {
 const NumShards = 256
 
 // Shard is the number of the shard that a key belongs to.
-func Shard(key []byte) int { return int(maphash.Bytes(seed, key) >> 56) }
+func Shard[S string | []byte](key S) int { return int(FNV1a(key) % NumShards) }
+
+// FNV1a is the hash FNV-1a. It may not change: stored states are found by it.
+func FNV1a[S string | []byte](key S) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(key) {
+		h = (h ^ uint64(key[i])) * 1099511628211
+	}
+	return h
+}
 
 // of returns the table of a key, and the hash of the key.
 func (s *Shards) of(key string) (*Table, uint64) {
-	h := maphash.String(seed, key)
-	return &s.tables[h>>56], h
+	return &s.tables[Shard(key)], maphash.String(seed, key)
 }
 
 // Len is the number of keys.
@@ -42,6 +50,14 @@ func (s *Shards) Put(key string, b []byte) {
 	t, h := s.of(key)
 	t.slack = loose
 	t.put(key, h, b)
+}
+
+// Live is about the number of bytes of keys and values.
+func (s *Shards) Live() (bytes int) {
+	for i := range s.tables {
+		bytes += s.tables[i].Live()
+	}
+	return bytes
 }
 
 // In are the values of a shard by key, in any order. A value is valid until the next Put.

@@ -18,6 +18,8 @@ type Table struct {
 	n     int    // entries that are found
 	live  int    // bytes of these in data
 	slack int    // the part of the data, 1/slack, that may be dead or free; 0 is usualSlack
+
+	expected int // bytes of data, before there are any
 }
 
 // Entries begin at multiples of this many bytes. What is free of them is room for the value to grow
@@ -55,7 +57,7 @@ const (
 	// Less slack takes less memory, and moves the data more often.
 	usualSlack = 8
 	// loose is the slack of what is read once, and given back.
-	loose = 3
+	loose = 2
 )
 
 // Len is the number of keys.
@@ -243,10 +245,11 @@ func (t *Table) rehash(size int) {
 	}
 }
 
-// Grow makes room for so many bytes if there are no values yet.
-func (t *Table) Grow(bytes int) {
+// Expect says that so many keys with so many bytes in all will be put into a table that has none.
+func (t *Table) Expect(keys, bytes int) {
 	if t.n == 0 {
-		t.makeRoom(bytes)
+		t.rehash(max(len(t.table), tableFor(keys)))
+		t.expected = bytes
 	}
 }
 
@@ -263,7 +266,8 @@ func (t *Table) makeRoom(bytes int) {
 	}
 	data := t.data[:0]
 	if bytes == 0 || need+need/(2*slack) > cap(data) {
-		data = make([]byte, 0, max(leastData, need+need/slack))
+		data = make([]byte, 0, max(leastData, need+need/slack, t.expected))
+		t.expected = 0
 	}
 	if t.live == len(t.data) {
 		t.data = append(data, t.data...)
