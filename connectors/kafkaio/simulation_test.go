@@ -176,6 +176,9 @@ func TestSimulationFound(t *testing.T) {
 		// that for a wrong login, and the run ended with 1: 29 of 400 times.
 		"the first request": {schedule{{start, 0, 0, 0, 0, time.Second}, {trapped, 4, 2, 0, 100 * time.Millisecond, 0}, {trapped, 4, 1, 0, 15 * time.Second, 0},
 			{feed, 19, 2, 0, 0, 300 * time.Millisecond}, {stop, 1, 0, 0, 0, 1100 * time.Millisecond}, {kill, 1, 0, 0, 0, time.Second}, {feed, 9, 4, 0, 0, 0}}, 40},
+		// All keys have expired when an offset is set by hand. The changelog was taken for one that
+		// had lost its states, and the start was refused: always.
+		"nobody is left": {schedule{{start, 0, 0, 0, 0, 0}, {feed, 10, 0, 0, 0, simExpire + 3*time.Second}, {reset, 0, 1, 0, 0, 0}}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range c.runs {
