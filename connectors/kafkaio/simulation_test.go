@@ -151,6 +151,11 @@ func TestSimulationFinds(t *testing.T) {
 			"the watermark is ahead of the clock by 29m5"},
 		{followsClock, schedule{{start, 0, 0, 0, 0, time.Second}, {feed, 10, 0, int(farAhead), 0, 3 * time.Second}},
 			"with the right time is behind the watermark by 2m"},
+		{keepsExpired, schedule{{start, 0, 0, 0, 0, 0}, {feed, 10, 0, 0, 0, 0}},
+			"the changelog has a state of key0, which has expired"},
+		// The process dies after the second life of the keys has begun.
+		{losesReturned, schedule{{start, 0, 0, 0, 0, 0}, {feed, 10, 0, 0, 0, simExpire + 3*time.Second}, {feed, 10, 0, 0, 0, 3 * time.Second}, {kill, 0, 0, 0, 0, 0}},
+			"the offset of in-0 is 14, and the state of key30 includes records up to 0, not 7"},
 	} {
 		t.Run(string(c.bug), func(t *testing.T) {
 			bad, _ := simulate(t, c.schedule, c.bug)
@@ -196,7 +201,7 @@ func TestSimulationRates(t *testing.T) {
 		t.Skip("a measurement: run it with -rates")
 	}
 	const seeds, most = 10, 400
-	for _, b := range []bug{offsetsFirst, noFence, blindToTopic, blindToStates, impatientFirst, storedTooSoon, learnsRepeats, blindToAge, blindToGaps, followsCount, forgetsAlerts, trustsTimes, followsClock} {
+	for _, b := range []bug{keepsExpired, losesReturned} {
 		var took []int
 		var shortest schedule
 		said := ""

@@ -80,7 +80,7 @@ const (
 
 	simDelay    = 2 * time.Minute
 	simDisorder = 5 * time.Second
-	simExpire   = 10 * time.Second
+	simExpire   = 30 * time.Second
 	simMaxAhead = time.Hour
 	simClock    = "simulation"
 )
@@ -210,7 +210,7 @@ const (
 	trustsTimes    bug = "the latest time of a record is the watermark"
 	followsClock   bug = "the watermark is the clock"
 	keepsExpired   bug = "the states of keys that are dropped stay in the changelog"
-	dropsReturned  bug = "a key that speaks in the group in which it is dropped loses its state"
+	losesReturned  bug = "a key that returns after it was dropped is not stored any more"
 )
 
 // A world is one simulation.
@@ -547,13 +547,12 @@ func (p *process) deliver(ctx context.Context, l *Ledger, alerts <-chan alertOf)
 }
 
 // drop drops the keys that have expired, and returns them.
-func (p *process) drop(n *learner, mark time.Time) map[string]bool {
+func (p *process) drop(n *learner, mark time.Time) (dropped []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.astray {
 		mark = mark.Add(-mostBehind)
 	}
-	dropped := map[string]bool{}
 	for key, e := range n.keys {
 		at := e.Expiry()
 		if !at.Before(mark) {
@@ -565,8 +564,9 @@ func (p *process) drop(n *learner, mark time.Time) map[string]bool {
 		last := lastIn(n.encode(key))
 		was, before := p.dropped[key]
 		p.again = p.again || before && last > was
-		dropped[key], p.dropped[key] = true, max(was, last)
+		p.dropped[key] = max(was, last)
 		delete(n.keys, key)
+		dropped = append(dropped, key)
 	}
 	return dropped
 }
@@ -582,6 +582,7 @@ func (p *process) work(ctx context.Context, c Cluster, l *Ledger, groups <-chan 
 	var err error
 	n := newLearner()
 	n.repeats = p.bug == learnsRepeats
+	gone := map[string]bool{} // keys that were dropped
 	l.Take(func(key string, state []byte) bool {
 		_, failure := n.open(key, bytes.Clone(state))
 		err = cmp.Or(err, failure)
@@ -608,10 +609,12 @@ func (p *process) work(ctx context.Context, c Cluster, l *Ledger, groups <-chan 
 			}
 			defer writer.Close()
 		}
-		dropped := p.drop(n, g.mark)
+		touched := map[string]bool{}
+		for _, key := range p.drop(n, g.mark) {
+			touched[key], gone[key] = true, true
+		}
 		report := account.Report{Taken: len(g.records)}
 		var outputs []Message
-		touched := maps.Clone(dropped)
 		for _, r := range g.records {
 			out, err := n.learn(r)
 			if err != nil {
@@ -630,7 +633,7 @@ func (p *process) work(ctx context.Context, c Cluster, l *Ledger, groups <-chan 
 		}
 		for _, key := range slices.Sorted(maps.Keys(touched)) {
 			state := n.encode(key)
-			if p.bug == dropsReturned && dropped[key] {
+			if p.bug == losesReturned && gone[key] {
 				state = nil
 			}
 			if state != nil || p.bug != keepsExpired {
@@ -1265,14 +1268,12 @@ func (w *world) end(p *process) {
 // outlive starts a run in which all keys expire that the changelog has, and some return.
 func (w *world) outlive() {
 	p := w.startProcess()
-	time.Sleep(simExpire + 5*time.Second)
-	if w.astray {
-		time.Sleep(mostBehind)
+	const slow = fetchTimeout + (fetchTimeout+simDelay)/20 // the usual lag may be that of a slow fetch
+	left := w.stored()
+	for deadline := time.Now().Add(simExpire + mostBehind + slow); len(left) > 0 && time.Now().Before(deadline); left = w.stored() {
+		time.Sleep(5 * time.Second)
 	}
-	if len(w.stored()) > 0 { // the usual lag may be that of a slow fetch
-		time.Sleep(fetchTimeout + fetchTimeout/20 + simDelay/20)
-	}
-	for _, s := range w.stored() {
+	for _, s := range left {
 		w.violation("the changelog has a state of %s, which has expired", s.Key)
 	}
 	w.produce(8, 0, noClock, false)
