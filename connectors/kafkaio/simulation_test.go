@@ -24,9 +24,9 @@ const outlasting = transactionTime + 5*time.Minute
 // drawn draws schedules. They begin with a process, half of them with records before it.
 var drawn = func() *rapid.Generator[schedule] {
 	pause := rapid.SampledFrom([]time.Duration{0, 0, 10 * time.Millisecond, 300 * time.Millisecond, time.Second, 1100 * time.Millisecond, 3 * time.Second, 10 * time.Second})
-	expires := rapid.SampledFrom([]time.Duration{simExpire + time.Millisecond, simExpire + 500*time.Millisecond, simExpire + time.Second, simExpire + 3*time.Second})
+	expires := rapid.SampledFrom([]time.Duration{simExpire + time.Millisecond, simExpire + time.Second, simExpire + 3*time.Second})
 	lasts := rapid.SampledFrom([]time.Duration{100 * time.Millisecond, time.Second, 5 * time.Second, 15 * time.Second, 45 * time.Second, 5 * time.Minute, outlasting})
-	common := rapid.SampledFrom([]op{feed, feed, feed, pulse, pulse, start, start, start, stop, kill, trapped, trapped, trapped, trapped, hold, refuse, brokers, brokers, move, grow, compact, look, reset, widen, backup, backup, copied, flip, flip})
+	common := rapid.SampledFrom([]op{feed, feed, feed, pulse, pulse, pulse, start, start, start, stop, kill, trapped, trapped, trapped, trapped, hold, refuse, brokers, brokers, move, grow, compact, look, reset, widen, backup, backup, copied, flip, flip})
 	request := rapid.OneOf(rapid.IntRange(0, 4), rapid.IntRange(0, len(trappable)-1)) // the first five are those of a commit
 	one := rapid.Custom(func(t *rapid.T) step {
 		s := step{Op: common.Draw(t, "op"), Then: pause.Draw(t, "then")}

@@ -120,7 +120,7 @@ type op int
 
 const (
 	feed     op = iota // appends A records, drawn with the seed B, to the topic; C says whose clock is wrong
-	pulse              // is feed three times, with D after each, so that keys expire between and return
+	pulse              // is feed three times, with right clocks and D between, so that keys expire and return
 	start              // starts a process, beside up to one other
 	stop               // stops a process, as SIGTERM does
 	kill               // kills a process
@@ -806,9 +806,11 @@ func (w *world) do(s step) {
 	case feed:
 		w.produce(s.A, s.B, misdate(s.C), false)
 	case pulse:
-		for range 3 {
-			w.produce(s.A, s.B, misdate(s.C), false)
-			time.Sleep(s.D)
+		for n := range 3 {
+			if n > 0 {
+				time.Sleep(s.D)
+			}
+			w.produce(s.A, s.B, noClock, false)
 		}
 	case start:
 		if len(w.alive()) < 2 {
@@ -1237,9 +1239,14 @@ func (w *world) finish() {
 	if w.astray {
 		w.settle(p)
 	}
-	w.end(p)
 	w.check()
-	w.outlive()
+	w.outlive(p)
+	time.Sleep(time.Second) // the receiver gets what has waited
+	p.stop()
+	<-p.over
+	if p.err != nil {
+		w.violation("when all is well, a run does not end well: %v", p.err)
+	}
 	w.checkAlerts()
 	w.check()
 	w.checkOutputs()
@@ -1255,19 +1262,8 @@ func (w *world) deals(p *process, within time.Duration) bool {
 	return false
 }
 
-// end stops a run when the receiver has got what has waited.
-func (w *world) end(p *process) {
-	time.Sleep(time.Second)
-	p.stop()
-	<-p.over
-	if p.err != nil {
-		w.violation("when all is well, a run does not end well: %v", p.err)
-	}
-}
-
-// outlive starts a run in which all keys expire that the changelog has, and some return.
-func (w *world) outlive() {
-	p := w.startProcess()
+// outlive waits until all keys have expired, and has some return.
+func (w *world) outlive(p *process) {
 	const slow = fetchTimeout + (fetchTimeout+simDelay)/20 // the usual lag may be that of a slow fetch
 	left := w.stored()
 	for deadline := time.Now().Add(simExpire + mostBehind + slow); len(left) > 0 && time.Now().Before(deadline); left = w.stored() {
@@ -1280,7 +1276,6 @@ func (w *world) outlive() {
 	if !w.deals(p, time.Minute) {
 		w.violation("a run does not deal with keys that return: %v", p.err)
 	}
-	w.end(p)
 }
 
 // settle feeds records with right times. After simDelay, with the 5 % by which a lag is rounded
