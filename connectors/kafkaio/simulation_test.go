@@ -83,7 +83,7 @@ func TestSimulation(t *testing.T) {
 	set("rapid.checks", fmt.Sprint(batch))
 	set("rapid.nofailfile", "true")
 	begin, n := time.Now(), 0
-	var dropped, returned, again int // schedules in which keys do so
+	var dropped, returned, again int // schedules, see lives
 	count := func(n *int, did bool) {
 		if did {
 			*n++
@@ -153,7 +153,7 @@ func TestSimulationFinds(t *testing.T) {
 			"with the right time is behind the watermark by 2m"},
 		{keepsExpired, schedule{{start, 0, 0, 0, 0, 0}, {feed, 10, 0, 0, 0, 0}},
 			"the changelog has a state of key0, which has expired"},
-		// The process dies after the second life of the keys has begun.
+		// The process dies when keys have returned.
 		{losesReturned, schedule{{start, 0, 0, 0, 0, 0}, {feed, 10, 0, 0, 0, simExpire + 3*time.Second}, {feed, 10, 0, 0, 0, 3 * time.Second}, {kill, 0, 0, 0, 0, 0}},
 			"the offset of in-0 is 14, and the state of key30 includes records up to 0, not 7"},
 	} {
@@ -181,8 +181,8 @@ func TestSimulationFound(t *testing.T) {
 		// that for a wrong login, and the run ended with 1: 29 of 400 times.
 		"the first request": {schedule{{start, 0, 0, 0, 0, time.Second}, {trapped, 4, 2, 0, 100 * time.Millisecond, 0}, {trapped, 4, 1, 0, 15 * time.Second, 0},
 			{feed, 19, 2, 0, 0, 300 * time.Millisecond}, {stop, 1, 0, 0, 0, 1100 * time.Millisecond}, {kill, 1, 0, 0, 0, time.Second}, {feed, 9, 4, 0, 0, 0}}, 40},
-		// All keys have expired when an offset is set by hand. The changelog was taken for one that
-		// had lost its states, and the start was refused: always.
+		// All keys have expired when an offset is set by hand. The changelog was taken for one
+		// without states, and the start was refused: always.
 		"nobody is left": {schedule{{start, 0, 0, 0, 0, 0}, {feed, 10, 0, 0, 0, simExpire + 3*time.Second}, {reset, 0, 1, 0, 0, 0}}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -201,7 +201,7 @@ func TestSimulationRates(t *testing.T) {
 		t.Skip("a measurement: run it with -rates")
 	}
 	const seeds, most = 10, 400
-	for _, b := range []bug{keepsExpired, losesReturned} {
+	for _, b := range []bug{offsetsFirst, noFence, blindToTopic, blindToStates, impatientFirst, storedTooSoon, learnsRepeats, blindToAge, blindToGaps, followsCount, forgetsAlerts, trustsTimes, followsClock, keepsExpired, losesReturned} {
 		var took []int
 		var shortest schedule
 		said := ""

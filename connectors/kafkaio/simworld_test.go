@@ -236,7 +236,7 @@ type world struct {
 	astray    bool                        // some times were wrong
 	prompt    map[string]bool             // ids of records that must not be behind the watermark
 	dropped   map[string]int64            // by key, the last record that the states included that were dropped
-	again     bool                        // a key has been dropped that had returned
+	again     bool                        // a key has been dropped once more
 
 	mu  sync.Mutex
 	bad []string // what contradicts the claim
@@ -253,7 +253,7 @@ type learner struct {
 	estimator *keyed.Estimator
 	repeats   bool // are learned
 	keys      map[string]*keyed.Entity
-	returned  map[string]int // how often a key has begun anew
+	returned  bool // some key has begun anew
 }
 
 func newLearner() *learner {
@@ -261,7 +261,7 @@ func newLearner() *learner {
 	if err != nil {
 		panic(err)
 	}
-	return &learner{e, false, map[string]*keyed.Entity{}, map[string]int{}}
+	return &learner{estimator: e, keys: map[string]*keyed.Entity{}}
 }
 
 // open has a key go on with its state; nil is that of a new one.
@@ -289,9 +289,7 @@ func (n *learner) learn(r Record) ([]byte, error) {
 	if err != nil || !now {
 		return nil, err
 	}
-	if e.Lapsed() {
-		n.returned[key]++
-	}
+	n.returned = e.Lapsed() || n.returned
 	var out keyed.Estimate
 	e.Learn(nil, &out, &o)
 	return fmt.Appendf(nil, "%s %s %d %x %x %x", out.ID, key, out.N, out.Estimate.Mean[0], out.Memory, out.LogPredictive), nil
@@ -571,9 +569,9 @@ func (p *process) drop(n *learner, mark time.Time) (dropped []string) {
 	return dropped
 }
 
-// mostBehind is how far a record with the right time may be behind a watermark that went by wrong
-// ones: that is no later than the beginning of the last fetch, or the end of one that brought
-// records.
+// mostBehind is how far a record with the right time may be behind a watermark that goes by wrong
+// ones. Such a watermark is up to the end of the last fetch, and a record that the fetch has
+// not brought came after its beginning.
 const mostBehind = simDelay + fetchTimeout
 
 // work learns groups and stores their outputs.
@@ -582,7 +580,7 @@ func (p *process) work(ctx context.Context, c Cluster, l *Ledger, groups <-chan 
 	var err error
 	n := newLearner()
 	n.repeats = p.bug == learnsRepeats
-	gone := map[string]bool{} // keys that were dropped
+	gone := map[string]bool{} // keys that have been dropped
 	l.Take(func(key string, state []byte) bool {
 		_, failure := n.open(key, bytes.Clone(state))
 		err = cmp.Or(err, failure)
@@ -718,7 +716,7 @@ func simulate(t *testing.T, s schedule, b bug) (bad []string, did lives) {
 			}
 		}
 		w.mu.Lock()
-		did = lives{len(w.dropped) > 0, len(w.truth.returned) > 0, w.again}
+		did = lives{len(w.dropped) > 0, w.truth.returned, w.again}
 		w.mu.Unlock()
 		if !w.failed() {
 			w.finish()
@@ -730,8 +728,8 @@ func simulate(t *testing.T, s schedule, b bug) (bad []string, did lives) {
 	return bad, did
 }
 
-// lives says whether some key was dropped in a schedule, began anew, and was dropped after it had
-// returned.
+// lives are what keys have done in a schedule: whether some have been dropped, have begun anew, and
+// have been dropped after that.
 type lives struct{ dropped, returned, again bool }
 
 func (w *world) failed() bool {
@@ -1012,7 +1010,7 @@ func (w *world) reset(partition, back int) {
 	if !ok || at == 0 || w.refusal != "" {
 		return
 	}
-	// Nobody knows that a record was learned whose key has been dropped: it would be again.
+	// A record whose key has been dropped since would be learned again: no state includes it.
 	to := at
 	for to > max(0, at-int64(back)) && !w.hasDropped(partition, to-1) {
 		to--
