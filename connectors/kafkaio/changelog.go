@@ -69,6 +69,8 @@ type head struct {
 	Ended bool `json:"ended,omitempty"`
 	// Use is what the changelog is used for.
 	Use use `json:"use"`
+	// Stored says that states have been stored. If there are none now, their keys were forgotten.
+	Stored bool `json:"stored,omitempty"`
 	// Unfinished says what has to be stored before the states are complete.
 	Unfinished string `json:"unfinished,omitempty"`
 }
@@ -408,6 +410,7 @@ func (e *entries) state(key string, value []byte, yield func(entry) bool) bool {
 	was, n := e.parts[key], 0
 	room := max(1, e.most-len(key)-recordOverhead)
 	if value != nil {
+		e.head.Stored = true
 		n = max(1, (len(value)+room-1)/room)
 	}
 	if delete(e.parts, key); n > 1 {

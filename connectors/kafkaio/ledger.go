@@ -94,8 +94,8 @@ type LedgerConfig struct {
 	// each partition that the states include. OpenLedger returns its error. If another run commits
 	// meanwhile, Open is called again. There are about so many keys with so many bytes in all.
 	Open func(all iter.Seq[*Stored], keys, bytes int) (included []Position, err error)
-	// First are the states, by key, to begin with where the changelog is empty, or there is
-	// none.
+	// First are the states, by key, to begin with where the changelog has never had any, or there
+	// is none.
 	First map[string][]byte
 	// AtEnd commits only when the run ends, because its outputs are stored only then.
 	AtEnd bool
@@ -252,7 +252,7 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 
 // gives reports whether the run begins with the states that it is given.
 func (l *Ledger) gives() bool {
-	return len(l.cfg.First) > 0 && (l.keys == 0 || l.cfg.BeginAnew || l.head.Unfinished == beginning)
+	return len(l.cfg.First) > 0 && (l.keys == 0 && !l.head.Stored || l.cfg.BeginAnew || l.head.Unfinished == beginning)
 }
 
 // readOffsets reads the group's offsets.
@@ -407,7 +407,7 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(l.found) > 0 && l.keys == 0 {
+	if len(l.found) > 0 && l.keys == 0 && !l.head.Stored {
 		l.cfg.Log.Info("the run before kept no state: keys start without states at the group's offsets", "group", l.cfg.Group)
 	}
 	if l.cfg.Open == nil || l.gives() {
