@@ -2,7 +2,10 @@ package transforms
 
 import (
 	"container/list"
+	"log/slog"
 	"math"
+	"os"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -12,6 +15,7 @@ import (
 
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/states"
+	"hafvf/internal/table"
 )
 
 // A cell is a states.Cell with what a worker knows of its keys.
@@ -24,6 +28,8 @@ type cell struct {
 	// What the timers of the cell are set for. A timer may be too early, and never late.
 	timers  wait
 	watched time.Time
+
+	share *share // of what copies take; nil if it does not count
 }
 
 // size is about what the cell takes in memory.
@@ -122,16 +128,21 @@ func (s cellStore) ReadSettings() (string, error) {
 // read returns the cell. alone names the only key of the cell, if it has but one.
 func (s cellState) read(p state.Provider, alone string) (*cell, error) {
 	var copied *cell
+	logged := false
 	c, err := states.ReadCell(s.in(p), alone, func(v states.Version) *states.Cell {
+		logged = true
 		if copied = kept.take(v); copied == nil {
 			return nil
 		}
 		return copied.Cell
 	})
-	if copied != nil {
-		return copied, err
+	if copied == nil {
+		copied = &cell{Cell: c}
+		if err == nil && logged {
+			kept.use(copied)
+		}
 	}
-	return &cell{Cell: c}, err
+	return copied, err
 }
 
 // write writes the cell with the changed entities in it. alone is as for read.
@@ -159,8 +170,8 @@ func (s cellState) write(p state.Provider, c *cell, alone string, changed []*hel
 	return err
 }
 
-// kept are the copies of cells of this process: 512 MB of them, or a quarter of GOMEMLIMIT
-// where that is set.
+// kept are the copies of cells of this process: 512 MB of them in memory, or a quarter of
+// GOMEMLIMIT where that is set.
 var kept = newCopies(copiesBound(debug.SetMemoryLimit(-1)))
 
 func copiesBound(limit int64) int {
@@ -170,52 +181,153 @@ func copiesBound(limit int64) int {
 	return int(limit / 4)
 }
 
+// copies are those cells that are kept for the next bundle: in memory, and beyond the bound in a
+// file, as single entities. Of each cell there is one copy, the last.
 type copies struct {
-	mu    sync.Mutex
-	of    map[states.Version]*list.Element // of used, whose values are copies
-	used  list.List                        // the last used copy first
-	bytes int
-	bound int // of bytes
+	mu     sync.Mutex
+	of     map[states.CellID]*list.Element // of used, whose values are copies
+	used   list.List                       // the last used copy first
+	bytes  int                             // that cells take in memory, kept or in use
+	bound  int                             // of bytes
+	file   *table.File                     // nil before a copy is spilled
+	create func() (table.ReaderWriterAt, error)
+	warn   sync.Once
 }
 
 // A copied is a cell that is kept.
 type copied struct {
 	*cell
 	version states.Version
-	size    int
 }
+
+// A share is what a cell takes in memory. A bundle that fails does not say that it has done with its
+// cells: they count until the garbage collector finds them.
+type share struct{ bytes int }
 
 func newCopies(bound int) *copies {
-	return &copies{of: map[states.Version]*list.Element{}, bound: bound}
+	return &copies{of: map[states.CellID]*list.Element{}, bound: bound, create: temporary}
 }
 
-// take removes and returns the copy, nil where there is none.
+// temporary creates a file without a name, where the system allows that: it ends with the process.
+func temporary() (table.ReaderWriterAt, error) {
+	f, err := os.CreateTemp("", "hafvf-cells-*")
+	if err != nil {
+		return nil, err
+	}
+	_ = os.Remove(f.Name())
+	return f, nil
+}
+
+// take removes and returns the copy, nil where there is none. If there is one of another version,
+// it is dropped.
 func (k *copies) take(v states.Version) *cell {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	e := k.of[v]
+	e := k.of[v.Cell()]
 	if e == nil {
 		return nil
 	}
-	return k.remove(e)
+	c := e.Value.(copied)
+	if err := c.Err(); err != nil {
+		k.failed(err)
+	} else if c.version == v {
+		return k.remove(e)
+	}
+	k.drop(e)
+	return nil
 }
 
+// remove removes a copy, which goes on counting.
 func (k *copies) remove(e *list.Element) *cell {
 	c := k.used.Remove(e).(copied)
-	delete(k.of, c.version)
-	k.bytes -= c.size
+	delete(k.of, c.version.Cell())
 	return c.cell
 }
 
-// put keeps the copy. If that is too much, it drops those that were not used for longest, one
-// by one. A copy that was dropped costs a reading of the log.
+func (k *copies) drop(e *list.Element) { k.count(k.remove(e), 0) }
+
+// put keeps the copy, unless its file has failed. A copy that is dropped costs a reading of the log.
 func (k *copies) put(v states.Version, c *cell) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	size := c.size()
-	k.of[v] = k.used.PushFront(copied{c, v, size})
-	k.bytes += size
-	for k.bytes > k.bound && k.used.Len() > 1 {
-		k.remove(k.used.Back())
+	if e := k.of[v.Cell()]; e != nil {
+		k.drop(e)
 	}
+	if err := c.Err(); err != nil {
+		k.count(c, 0)
+		k.failed(err)
+		return
+	}
+	k.of[v.Cell()] = k.used.PushFront(copied{c, v})
+	k.fit(c)
+}
+
+// use counts a cell that is in use, and was no copy.
+func (k *copies) use(c *cell) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.fit(c)
+}
+
+// count has a cell count so many bytes.
+func (k *copies) count(c *cell, bytes int) {
+	if c.share == nil {
+		c.share = &share{}
+		runtime.AddCleanup(c, func(was *share) {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			k.bytes -= was.bytes
+		}, c.share)
+	}
+	k.bytes += bytes - c.share.bytes
+	c.share.bytes = bytes
+}
+
+// fit counts a cell, and makes all fit into the bound: it spills the copies that were not used for
+// longest, then the cell itself. If what is left of spilled copies in memory is too much, it drops
+// them, but not the cell. Other bundles wait meanwhile: most copies are spilled once.
+func (k *copies) fit(c *cell) {
+	k.count(c, c.size())
+	for e := k.used.Back(); e != nil && k.bytes > k.bound; {
+		least := e
+		e = e.Prev()
+		if !k.spill(least.Value.(copied).cell) {
+			k.drop(least)
+		}
+	}
+	if k.bytes > k.bound {
+		k.spill(c)
+	}
+	for e := k.used.Back(); e != nil && e.Value.(copied).cell != c && k.bytes > k.bound; e = k.used.Back() {
+		k.drop(e)
+	}
+}
+
+// spill moves a cell to the file, and reports whether it is there.
+func (k *copies) spill(c *cell) bool {
+	if c.Spilled() {
+		return true
+	}
+	if k.file == nil {
+		f, err := k.create()
+		if err != nil {
+			k.failed(err)
+			return false
+		}
+		k.file = table.NewFile(f)
+		slog.Info("copies of states do not fit into memory: some go to a temporary file", "memory", k.bound, "folder", os.TempDir())
+	}
+	if err := c.Spill(k.file); err != nil {
+		k.failed(err)
+		return false
+	}
+	k.count(c, c.size())
+	return true
+}
+
+// failed says that copies are dropped because the file cannot have them.
+func (k *copies) failed(err error) {
+	k.warn.Do(func() {
+		slog.Warn("copies of states do not fit into memory, and not into a temporary file: they are dropped, and read from the runner again, which is slow; give the worker memory, or a TMPDIR with room", "error", err)
+	})
 }

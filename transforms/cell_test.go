@@ -13,6 +13,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/states"
+	"hafvf/internal/table"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -26,6 +27,7 @@ type runner struct {
 	settings any
 	bag      []any
 	rng      *rand.Rand
+	logs     int // how often the bag was read
 }
 
 // of is the value of that name.
@@ -46,6 +48,7 @@ func (r *runner) WriteValueState(t state.Transaction) error {
 }
 
 func (r *runner) ReadBagState(string) ([]any, []state.Transaction, error) {
+	r.logs++
 	r.rng.Shuffle(len(r.bag), func(i, j int) { r.bag[i], r.bag[j] = r.bag[j], r.bag[i] })
 	return slices.Clone(r.bag), nil, nil
 }
@@ -76,14 +79,47 @@ func statesOfCells() cellState {
 // small is the size up to which a cell is rewritten whole.
 const small = 4 << 10
 
-// A cell holds the last entity of every key, whichever copies workers have, also after
-// bundles that were rolled back.
+// A disk is a temporary file that fails now and then.
+type disk struct {
+	table.ReaderWriterAt
+	fails func() bool
+}
+
+var errDisk = errors.New("the disk fails")
+
+func (d disk) ReadAt(b []byte, at int64) (int, error) {
+	if d.fails() {
+		return 0, errDisk
+	}
+	return d.ReaderWriterAt.ReadAt(b, at)
+}
+
+func (d disk) WriteAt(b []byte, at int64) (int, error) {
+	if d.fails() {
+		return 0, errDisk
+	}
+	return d.ReaderWriterAt.WriteAt(b, at)
+}
+
+// copiesOn are copies that are spilled to such a disk.
+func copiesOn(bound int, fails func() bool) *copies {
+	k := newCopies(bound)
+	k.create = func() (table.ReaderWriterAt, error) {
+		f, err := temporary()
+		return disk{f, fails}, err
+	}
+	return k
+}
+
+// A cell holds the last entity of every key, whichever copies workers have, in memory or not, also
+// after bundles that failed or were rolled back.
 func TestCell(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 7))
 			defer func(all *copies) { kept = all }(kept)
-			workers := []*copies{newCopies(1 << 20), newCopies(1 << 20), newCopies(0)}
+			rarely := func() bool { return rng.IntN(500) == 0 }
+			workers := []*copies{newCopies(1 << 20), newCopies(5000), newCopies(0), copiesOn(5000, rarely)}
 			r := &runner{rng: rng}
 			of := statesOfCells()
 			want := map[string]string{}
@@ -93,8 +129,14 @@ func TestCell(t *testing.T) {
 			}
 			var checkpoint point
 			keys, size := 1+rng.IntN(300), 1+rng.IntN(300)
+			spilled := 0
 			for bundle := range 300 {
-				kept = workers[rng.IntN(len(workers))]
+				if bundle%3 == 0 {
+					at := rng.IntN(len(workers))
+					if kept = workers[at]; kept.file != nil && kept.file.Err() != nil {
+						workers[at] = copiesOn(5000, rarely) // another worker's, whose disk is whole
+					}
+				}
 				c, err := of.read(r, "")
 				if err != nil {
 					t.Fatalf("bundle %d: %v", bundle, err)
@@ -103,8 +145,17 @@ func TestCell(t *testing.T) {
 				for key, b := range c.All() {
 					got[key] = string(b)
 				}
+				if c.Err() != nil {
+					if err := of.write(r, c, "", nil); !errors.Is(err, errDisk) {
+						t.Fatalf("bundle %d: written after an error: %v", bundle, err)
+					}
+					continue // it failed
+				}
 				if d := cmp.Diff(want, got); d != "" {
 					t.Fatalf("bundle %d: %s", bundle, d)
+				}
+				if c.Spilled() {
+					spilled++
 				}
 				var changed []*held
 				for range 1 + rng.IntN(20) {
@@ -122,7 +173,7 @@ func TestCell(t *testing.T) {
 				if err := of.write(r, c, "", changed); err != nil {
 					t.Fatal(err)
 				}
-				if n := r.bytes(); n > 3*c.Live()+2*small {
+				if n := r.bytes(); c.Err() == nil && n > 3*c.Live()+2*small {
 					t.Fatalf("bundle %d: the log has %d bytes, of which %d live", bundle, n, c.Live())
 				}
 				switch rng.IntN(10) {
@@ -133,6 +184,9 @@ func TestCell(t *testing.T) {
 						*r, want = checkpoint.runner, maps.Clone(checkpoint.want)
 					}
 				}
+			}
+			if big := keys*size > 1<<15; big && spilled < 10 {
+				t.Errorf("%d bundles with a spilled copy", spilled)
 			}
 		})
 	}
@@ -259,11 +313,12 @@ func FuzzCell(f *testing.F) {
 	})
 }
 
-// Copies take no more than their bound, but for the last; those used last are kept.
+// Copies take no more memory than their bound. Those that were not used for longest go to the file,
+// and then, if there are too many even there, away.
 func TestCopies(t *testing.T) {
-	k := newCopies(10_000)
+	k := newCopies(4000)
 	var all []states.Version
-	for i := range 100 {
+	for i := range 200 {
 		c := &cell{Cell: states.NewCell()}
 		c.Put(fmt.Sprint(i), make([]byte, 50+i))
 		all = append(all, states.Version{byte(i)})
@@ -271,24 +326,71 @@ func TestCopies(t *testing.T) {
 		if k.bytes > k.bound {
 			t.Fatalf("%d bytes after %d", k.bytes, i)
 		}
-		if i >= 10 { // this one is used again and again
+		if i >= 5 { // this one is used again and again
 			k.put(all[0], k.take(all[0]))
+		}
+		if i == 20 {
+			var inMemory, want []int
+			for e := k.used.Front(); e != nil; e = e.Next() {
+				if c := e.Value.(copied); !c.Spilled() {
+					inMemory = append(inMemory, int(c.version[0]))
+				}
+			}
+			for at := range inMemory {
+				want = append(want, i+1-at)
+			}
+			want[0] = 0
+			if len(inMemory) < 5 || len(k.of) != 21 || !slices.Equal(inMemory, want) {
+				t.Errorf("%v of %d are in memory, want %v", inMemory, len(k.of), want)
+			}
 		}
 	}
 	var left []int
 	bytes := k.bytes
 	for i, v := range all {
-		if c := k.take(v); c != nil {
-			left = append(left, i)
-			bytes -= c.size()
+		c := k.take(v)
+		if c == nil {
+			continue
+		}
+		left = append(left, i)
+		bytes -= c.size()
+		if string(c.Get(fmt.Sprint(i))) != string(make([]byte, 50+i)) {
+			t.Errorf("the copy %d has another value", i)
 		}
 	}
 	want := []int{0}
-	for i := 100 - (len(left) - 1); i < 100; i++ {
+	for i := 200 - (len(left) - 1); i < 200; i++ {
 		want = append(want, i)
 	}
-	if len(left) < 10 || !slices.Equal(left, want) || bytes != 0 || k.bytes != 0 || len(k.of) != 0 || k.used.Len() != 0 {
+	if len(left) < 50 || !slices.Equal(left, want) || bytes != 0 || len(k.of) != 0 || k.used.Len() != 0 {
 		t.Errorf("%v are left, %d bytes by their sizes, %d by their own count", left, bytes, k.bytes)
+	}
+	for begin := time.Now(); ; runtime.GC() { // nobody has them
+		k.mu.Lock()
+		bytes := k.bytes
+		k.mu.Unlock()
+		if bytes == 0 {
+			return
+		}
+		if time.Since(begin) > time.Minute {
+			t.Fatalf("%d bytes are counted still", bytes)
+		}
+	}
+}
+
+// A cell has one copy, the last.
+func TestCopiesOfOneCell(t *testing.T) {
+	k := newCopies(1 << 20)
+	for i := range 3 {
+		c := &cell{Cell: states.NewCell()}
+		c.Put("k", []byte{byte(i)})
+		k.put(states.Version{1, 15: byte(i)}, c)
+	}
+	if k.used.Len() != 1 || k.bytes != k.used.Front().Value.(copied).size() {
+		t.Errorf("%d copies of %d bytes", k.used.Len(), k.bytes)
+	}
+	if k.take(states.Version{1, 15: 1}) != nil || k.used.Len() != 0 || k.bytes != 0 {
+		t.Errorf("an old version is taken, or a copy is left: %d of %d bytes", k.used.Len(), k.bytes)
 	}
 }
 
@@ -299,7 +401,9 @@ func TestCopySize(t *testing.T) {
 		for _, timed := range []bool{false, true} {
 			heap := func() int {
 				var m runtime.MemStats
-				runtime.GC()
+				for range 2 { // files of tests before are closed first
+					runtime.GC()
+				}
 				runtime.ReadMemStats(&m)
 				return int(m.HeapAlloc)
 			}

@@ -91,6 +91,9 @@ func (fn *node) expire(tp timers.Provider, c *opened, now time.Time) error {
 			due = append(due, key)
 		}
 	})
+	if err := c.readable(); err != nil {
+		return err
+	}
 	slices.Sort(due) // the output has one order
 	for part := range slices.Chunk(due, batchBlocks) {
 		active, err := fn.opened(c, part)
@@ -114,7 +117,7 @@ func (fn *node) expire(tp timers.Provider, c *opened, now time.Time) error {
 		fn.settle()
 	}
 	fn.planExpiry(tp, c)
-	return nil
+	return c.readable()
 }
 
 // drop forgets a key that has expired. If it speaks again in this bundle, it begins anew. All keys

@@ -45,6 +45,9 @@ func (a *carrying) over(of cellState, c *opened, cfg Config) error {
 		err     error
 	}
 	stored := c.States(written.In(cfg.Config).Settings())
+	if err := c.Err(); err != nil {
+		return err
+	}
 	all := make([]outcome, len(stored))
 	parallel.Do(len(stored), len(a.migrators), func(worker, i int) {
 		m, o, s := a.migrators[worker], &all[i], stored[i]

@@ -109,11 +109,20 @@ func (c *opened) alone(cfg Config) string {
 	return ""
 }
 
+// readable returns the error after which what was not found in the cell may be there.
+func (c *opened) readable() error {
+	if err := c.Err(); err != nil {
+		return fmt.Errorf("state %q: %w", c.name, err)
+	}
+	return nil
+}
+
 // held is an entity that is open: until the end of the bundle, as the runner's states are written
 // there, or until the end of a batch if the run has a memory, which costs little.
 type held struct {
 	keyed.Entity
 	key    string
+	of     *opened
 	state  []byte // before it was opened, and then after
 	found  bool   // the key had a state
 	met    bool   // from this run
@@ -273,9 +282,7 @@ func (fn *node) hold(c *opened, key string) (e *held, known bool) {
 	} else {
 		e = &held{}
 	}
-	e.key, e.state = key, c.Get(key)
-	e.found = e.state != nil
-	e.met = e.found && !c.Marked(key)
+	e.key, e.of = key, c
 	fn.keys[key] = e
 	c.order = append(c.order, e)
 	return e, false
@@ -353,6 +360,9 @@ func (fn *node) read(queue []arrival) error {
 	if fn.cfg.waits() {
 		for _, c := range unread {
 			c.findWaits()
+			if err := c.readable(); err != nil {
+				return err
+			}
 		}
 	}
 	if !fn.tells() {
@@ -385,9 +395,22 @@ func (fn *node) fetch(unread []*opened) error {
 	return nil
 }
 
-// open decodes the states of entities, or those of the previous run where they have none.
+// open gets and decodes the states of entities, or those of the previous run where they have none.
 func (fn *node) open(unopened []*held) error {
+	readers := len(fn.workers)
+	if fn.memory == nil {
+		readers = roundTrips // some are on a disk
+	}
+	parallel.Do(len(unopened), readers, func(_, i int) {
+		e := unopened[i]
+		e.state = e.of.Get(e.key)
+		e.found = e.state != nil
+		e.met = e.found && (fn.memory == nil || !e.of.Marked(e.key))
+	})
 	for _, e := range unopened {
+		if err := e.of.readable(); err != nil {
+			return err
+		}
 		if !e.found {
 			e.state, e.err = fn.account.Restore(e.key)
 		}
@@ -692,6 +715,9 @@ func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, 
 	if ends && fn.cfg.Aggregate != nil {
 		for key := range c.All() {
 			due[key] = true
+		}
+		if err := c.readable(); err != nil {
+			return err
 		}
 		for e := range fn.openIn(c) {
 			due[e.key] = true

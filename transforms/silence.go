@@ -39,7 +39,7 @@ func (fn *node) findDeadlines(c *cell) error {
 			c.deadlines[key] = deadline
 		}
 	}
-	return nil
+	return c.Err()
 }
 
 // guard sets the timer of a cell in which a key speaks that has no deadline later than

@@ -28,6 +28,7 @@ type Cell struct {
 
 	table.Table
 	logged bool   // the runner has the cell as a log
+	name   CellID // of its versions
 	seq    uint64 // of the next piece of the log
 	log    int    // bytes of the log
 }
@@ -108,9 +109,11 @@ func ReadCell(s Store, alone string, known func(Version) *Cell) (*Cell, error) {
 	case head[0] == headWhole:
 		return c, c.load(head[1:])
 	case len(head) == 1+len(Version{}) && head[0] == headLogged:
-		if kept := known(Version(head[1:])); kept != nil {
+		v := Version(head[1:])
+		if kept := known(v); kept != nil {
 			return kept, nil
 		}
+		c.name = v.Cell()
 		return c, c.loadLog(s)
 	}
 	return c, ErrCell
@@ -165,8 +168,12 @@ func (c *Cell) loadLog(s Store) error {
 
 // Write makes the changed entities, by key, those of the cell, and writes it with the text of
 // the job's settings, whose fingerprint is own. It returns the version that the store has now;
-// zero if it has no log.
+// zero if it has no log. If the cell is spilled and its file does not take the changes, the store
+// takes them all the same; Err says then that the cell is of no use any more.
 func (c *Cell) Write(s Store, settings string, own keyed.Fingerprint, changed iter.Seq2[string, []byte]) (v Version, err error) {
+	if err := c.Err(); err != nil {
+		return v, err // what was read is not all
+	}
 	var written []byte
 	for key, b := range changed {
 		if c.Put(key, b); c.logged {
@@ -184,18 +191,27 @@ func (c *Cell) Write(s Store, settings string, own keyed.Fingerprint, changed it
 	if !c.logged && c.Live() <= smallCell {
 		return v, s.WriteHead(c.appendAll(append(head, headWhole)))
 	}
-	if !c.logged || others || c.log+len(written) > 2*c.Live()+smallCell {
-		if c.logged {
-			if err := s.ClearLog(); err != nil {
-				return v, err
+	if !c.logged || others || c.Err() == nil && c.log+len(written) > 2*c.Live()+smallCell {
+		all := c.appendAll(make([]byte, 0, c.Live()))
+		switch err := c.Err(); {
+		case err == nil:
+			if c.logged {
+				if err := s.ClearLog(); err != nil {
+					return v, err
+				}
 			}
+			written, c.log, c.logged = all, 0, true
+		case others:
+			return v, err
 		}
-		written, c.log, c.logged = c.appendAll(make([]byte, 0, c.Live())), 0, true
 	}
 	if err := c.appendLog(s, written); err != nil {
 		return v, err
 	}
-	rand.Read(v[:])
+	if c.name == (CellID{}) {
+		rand.Read(c.name[:])
+	}
+	rand.Read(v[copy(v[:], c.name[:]):])
 	return v, s.WriteHead(append(append(head, headLogged), v[:]...))
 }
 
@@ -221,8 +237,15 @@ func (c *Cell) appendLog(s Store, entries []byte) error {
 // A Version names what a cell held after one write, among all cells and writes
 // anywhere. The runner has it in the cell's head. So a worker need not be told which of
 // its copies hold: a copy under the version that the runner has is the cell, also after
-// a restart from a checkpoint, on another worker, and if the write was rolled back.
+// a restart from a checkpoint, on another worker, and if the write was rolled back. All
+// versions of a cell begin with its name, so that a worker can tell which copy has become old.
 type Version [16]byte
+
+// A CellID is the part of a version that names the cell.
+type CellID [8]byte
+
+// Cell returns the name of the cell.
+func (v Version) Cell() CellID { return CellID(v[:8]) }
 
 // appendAll appends all entities as they are stored.
 func (c *Cell) appendAll(to []byte) []byte {

@@ -1,7 +1,8 @@
-// Package table holds the bytes of many keys in little memory.
+// Package table holds the bytes of many keys in little memory, or in a file.
 package table
 
 import (
+	"bufio"
 	"encoding/binary"
 	"hash/maphash"
 	"iter"
@@ -12,12 +13,15 @@ import (
 // A Table has values by key, in few bytes more than these have: one slice without pointers holds
 // keys and values one behind the other, and a hash table of 4-byte places finds them. The garbage
 // collector has nothing to follow there. The zero value has none.
+//
+// A table that was spilled has its entries in a file instead, and its hash table in memory.
 type Table struct {
-	data  []byte // see entry
-	table []slot // collisions go on at the next one
-	n     int    // entries that are found
-	live  int    // bytes of these in data
-	slack int    // the part of the data, 1/slack, that may be dead or free; 0 is usualSlack
+	data  []byte  // entries
+	file  *region // has them in place of data; nil in memory
+	table []slot  // collisions go on at the next one
+	n     int     // entries that are found
+	live  int     // bytes of these
+	slack int     // the part of the data, 1/slack, that may be dead or free; 0 is usualSlack
 
 	expected int // bytes of data, before there are any
 }
@@ -67,36 +71,29 @@ func (t *Table) Len() int { return t.n }
 func (t *Table) Live() int { return t.live }
 
 // Size is about what the table takes in memory.
-func (t *Table) Size() int { return cap(t.data) + 4*cap(t.table) }
+func (t *Table) Size() int { return cap(t.data) + 4*cap(t.table) + t.file.size() }
 
 // All are the values by key, in any order. A value is valid until the next Put.
 func (t *Table) All() iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
-		for _, s := range t.table {
-			if s == 0 {
-				continue
-			}
-			key, b, _ := t.entry(s.at())
-			if !yield(string(key), b) {
+		for e := range t.entries() {
+			if !yield(string(e.key()), e.value()) {
 				return
 			}
 		}
 	}
 }
 
-// Get returns the value of a key, nil if there is none. It is valid until the next Put.
+// Get returns the value of a key, nil if there is none. It is valid until the next Put. Different
+// goroutines may call it at the same time.
 func (t *Table) Get(key string) []byte { return t.get(key, maphash.String(seed, key)) }
 
 func (t *Table) get(key string, h uint64) []byte {
 	if t.n == 0 {
 		return nil
 	}
-	i := t.find(key, h)
-	if t.table[i] == 0 {
-		return nil
-	}
-	_, b, _ := t.entry(t.table[i].at())
-	return b
+	_, e := t.find(key, h)
+	return e.value()
 }
 
 // Put makes b the value of the key, which is not marked. Without b the key has none.
@@ -110,38 +107,81 @@ func (t *Table) put(key string, h uint64, b []byte) {
 	if 4*(t.n+1) > 3*len(t.table) {
 		t.rehash(max(leastTable, 2*len(t.table)))
 	}
-	i := t.find(key, h)
+	i, e := t.find(key, h)
+	if t.Err() != nil {
+		return
+	}
 	if s := t.table[i]; s != 0 {
-		_, was, end := t.entry(s.at())
+		was := e.value()
 		if free := cap(was) - len(b); free >= 0 && free <= maxFree {
-			t.data[s.at()] = t.data[s.at()]&^maxFree | byte(free)
+			e[0] = e[0]&^maxFree | byte(free)
 			copy(was[:len(b)], b)
+			if t.file != nil {
+				t.file.write(e, s.at())
+			}
 			t.table[i] &^= marked
 			return
 		}
-		t.live -= end - s.at()
+		t.live -= len(e)
 		t.n--
 		t.table[i] = tagMask // no entry's; this one is written again
 	}
-	if size := entrySize(key, b); len(t.data)+size > cap(t.data) {
-		t.makeRoom(size)
-	}
-	at := len(t.data)
-	if at/unit >= maxPlace {
-		panic("table: more than 2 GB")
-	}
-	t.data = appendEntry(t.data, key, b)
+	at, size := t.append(key, b)
 	t.table[i] = slotOf(at, h)
 	t.n++
-	t.live += len(t.data) - at
+	t.live += size
 }
 
+// append appends an entry, and returns its place and size.
+func (t *Table) append(key string, b []byte) (at, size int) {
+	if t.file != nil {
+		if t.wasteful() || t.full() {
+			t.makeRoom(0)
+		}
+	} else if size := entrySize(key, b); len(t.data)+size > cap(t.data) {
+		t.makeRoom(size)
+	}
+	if t.full() {
+		panic("table: more than 2 GB")
+	}
+	at = t.end()
+	if t.file != nil {
+		e := appendEntry(make([]byte, 0, entrySize(key, b)), key, b)
+		t.file.write(e, at)
+		return at, len(e)
+	}
+	t.data = appendEntry(t.data, key, b)
+	return at, len(t.data) - at
+}
+
+// end is the place behind all entries.
+func (t *Table) end() int {
+	if t.file != nil {
+		return t.file.end
+	}
+	return len(t.data)
+}
+
+// full reports whether there are no places left.
+func (t *Table) full() bool { return t.end()/unit >= maxPlace }
+
+// wasteful reports whether more than half of the entries' bytes are dead.
+func (t *Table) wasteful() bool { return t.end() > 2*t.live+leastData }
+
 // Mark marks a key that has a value.
-func (t *Table) Mark(key string) { t.table[t.find(key, maphash.String(seed, key))] |= marked }
+func (t *Table) Mark(key string) {
+	if i, e := t.find(key, maphash.String(seed, key)); e != nil {
+		t.table[i] |= marked
+	}
+}
 
 // Marked reports whether the key was marked, and not put since.
 func (t *Table) Marked(key string) bool {
-	return t.n > 0 && t.table[t.find(key, maphash.String(seed, key))]&marked != 0
+	if t.n == 0 {
+		return false
+	}
+	i, _ := t.find(key, maphash.String(seed, key))
+	return t.table[i]&marked != 0
 }
 
 // remove removes the key. The slots behind its own move up, so that they are still found.
@@ -149,24 +189,22 @@ func (t *Table) remove(key string, h uint64) {
 	if t.n == 0 {
 		return
 	}
-	free := t.find(key, h)
-	if t.table[free] == 0 {
+	free, e := t.find(key, h)
+	if t.table[free] == 0 || t.Err() != nil {
 		return
 	}
-	at := t.table[free].at()
-	_, _, end := t.entry(at)
-	t.live -= end - at
+	t.live -= len(e)
 	t.n--
 	mask := len(t.table) - 1
 	for i := (free + 1) & mask; t.table[i] != 0; i = (i + 1) & mask {
-		k, _, _ := t.entry(t.table[i].at())
+		k := t.entry(t.table[i].at()).key()
 		if home := int(maphash.Bytes(seed, k)) & mask; (i-home)&mask >= (i-free)&mask {
 			t.table[free] = t.table[i]
 			free = i
 		}
 	}
 	t.table[free] = 0
-	if t.n < len(t.table)/8 && len(t.table) > leastTable || len(t.data) > 2*t.live+leastData {
+	if t.n < len(t.table)/8 && len(t.table) > leastTable || t.wasteful() {
 		t.rehash(tableFor(t.n))
 		t.makeRoom(0)
 	}
@@ -181,33 +219,57 @@ func tableFor(n int) int {
 	return size
 }
 
-// find returns the index of the key's slot, or of a free one for it. h is the hash of the key.
-func (t *Table) find(key string, h uint64) int {
+// find returns the index of the key's slot, and its entry; or the index of a free slot for it, and
+// no entry. h is the hash of the key.
+func (t *Table) find(key string, h uint64) (int, entry) {
 	mask, tag := len(t.table)-1, tagOf(h)
 	for i := int(h) & mask; ; i = (i + 1) & mask {
 		s := t.table[i]
 		if s == 0 {
-			return i
+			return i, nil
 		}
 		if s.tag() != tag {
 			continue
 		}
-		if k, _, _ := t.entry(s.at()); string(k) == key {
-			return i
+		if e := t.entry(s.at()); string(e.key()) == key {
+			return i, e
 		}
 	}
 }
 
-// entry is that at a place of the data, which ends before end: a header, the key behind its length,
-// and the room for the value, whose capacity b has. The header says how many units the entry takes,
-// and in its last freeBits how much of the room is free.
-func (t *Table) entry(at int) (key, b []byte, end int) {
-	head := binary.LittleEndian.Uint32(t.data[at:])
-	end = at + int(head>>freeBits)*unit
-	n, size := binary.Uvarint(t.data[at+headSize:])
-	at += headSize + size
-	key = t.data[at : at+int(n)]
-	return key, t.data[at+int(n) : end-int(head&maxFree) : end], end
+// entry is that at a place; none after an error.
+func (t *Table) entry(at int) entry {
+	if t.file != nil {
+		return t.file.entry(at, t.live/t.n*5/4) // most are about as long as others
+	}
+	e := entry(t.data[at:])
+	return e[:e.size()]
+}
+
+// An entry is a header, the key behind its length, and the room for the value. The header says how
+// many units the entry takes, and in its last freeBits how much of the room is free.
+type entry []byte
+
+func (e entry) head() uint32 { return binary.LittleEndian.Uint32(e) }
+
+func (e entry) size() int { return int(e.head()>>freeBits) * unit }
+
+func (e entry) key() []byte {
+	if len(e) == 0 {
+		return nil
+	}
+	n, size := binary.Uvarint(e[headSize:])
+	at := headSize + size
+	return e[at : at+int(n)]
+}
+
+// value has the room as its capacity.
+func (e entry) value() []byte {
+	if len(e) == 0 {
+		return nil
+	}
+	n, size := binary.Uvarint(e[headSize:])
+	return e[headSize+size+int(n) : len(e)-int(e.head()&maxFree) : len(e)]
 }
 
 const (
@@ -229,19 +291,47 @@ func appendEntry(to []byte, key string, b []byte) []byte {
 
 // rehash makes the table one of that size.
 func (t *Table) rehash(size int) {
-	was := t.table
-	t.table = make([]slot, size)
-	for _, s := range was {
-		if s == 0 {
-			continue
-		}
-		key, _, _ := t.entry(s.at())
-		mask := len(t.table) - 1
-		i := int(maphash.Bytes(seed, key)) & mask
-		for t.table[i] != 0 {
+	table, mask := make([]slot, size), size-1
+	for _, f := range t.entries() {
+		i := int(f.hash) & mask
+		for table[i] != 0 {
 			i = (i + 1) & mask
 		}
-		t.table[i] = s
+		table[i] = *f.slot
+	}
+	t.table = table
+}
+
+// found is how an entry is found.
+type found struct {
+	hash uint64
+	slot *slot
+}
+
+// entries are those that are found, in the order of their places. Their slots may be changed to
+// places before.
+func (t *Table) entries() iter.Seq2[entry, found] {
+	return func(yield func(entry, found) bool) {
+		mask, entryAt := len(t.table)-1, t.entry
+		if t.file != nil {
+			entryAt = t.file.inTurn()
+		}
+		for at := 0; at < t.end(); {
+			e := entryAt(at)
+			if t.Err() != nil {
+				return
+			}
+			h := maphash.Bytes(seed, e.key())
+			s := slotOf(at, h)
+			i := int(h) & mask
+			for t.table[i] != 0 && t.table[i]&^marked != s {
+				i = (i + 1) & mask
+			}
+			if t.table[i] != 0 && !yield(e, found{h, &t.table[i]}) { // else the entry is dead
+				return
+			}
+			at += len(e)
+		}
 	}
 }
 
@@ -257,8 +347,25 @@ func (t *Table) Expect(keys, bytes int) {
 func (t *Table) Compact() { t.makeRoom(0) }
 
 // makeRoom moves the entries together, so that there is room for so many bytes more: where they
-// are, or to another slice if that has to grow, or to shrink because no bytes are to come.
+// are, or to another slice if that has to grow, or to shrink because no bytes are to come; or
+// to another region of the file.
 func (t *Table) makeRoom(bytes int) {
+	if t.file != nil {
+		to := t.file.file.region()
+		w := bufio.NewWriterSize(to, pieceBytes)
+		at := 0
+		for e, f := range t.entries() {
+			*f.slot = slotOf(at, f.hash) | *f.slot&marked
+			at += len(e)
+			w.Write(e)
+		}
+		w.Flush()
+		if t.Err() == nil {
+			t.file.release()
+			t.file = to
+		}
+		return
+	}
 	need := t.live + bytes
 	slack := t.slack
 	if slack == 0 {
@@ -273,20 +380,9 @@ func (t *Table) makeRoom(bytes int) {
 		t.data = append(data, t.data...)
 		return
 	}
-	mask := len(t.table) - 1
-	for at := 0; at < len(t.data); {
-		key, _, end := t.entry(at)
-		h := maphash.Bytes(seed, key)
-		s := slotOf(at, h)
-		i := int(h) & mask
-		for t.table[i] != 0 && t.table[i]&^marked != s {
-			i = (i + 1) & mask
-		}
-		if t.table[i] != 0 { // else the entry is dead
-			t.table[i] = slotOf(len(data), h) | t.table[i]&marked
-			data = append(data, t.data[at:end]...)
-		}
-		at = end
+	for e, f := range t.entries() {
+		*f.slot = slotOf(len(data), f.hash) | *f.slot&marked
+		data = append(data, e...)
 	}
 	t.data = data
 }

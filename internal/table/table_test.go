@@ -3,60 +3,96 @@ package table
 import (
 	"fmt"
 	"iter"
-	"maps"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
 
-// A table is a map, whatever is put, replaced and removed, and take little more than its keys and
-// values.
+// A changing is a table with what it has to hold.
+type changing struct {
+	Table
+	rng        *rand.Rand
+	keys, most int // how many, and how long values are
+	want       map[string]string
+	marked     map[string]bool
+	bytes      int // as many as were live at most
+}
+
+func newChanging(rng *rand.Rand) *changing {
+	return &changing{rng: rng, keys: 1 + rng.IntN(400), most: 1 + rng.IntN(600), want: map[string]string{}, marked: map[string]bool{}}
+}
+
+// change puts, removes or marks a key.
+func (c *changing) change() (key string) {
+	rng := c.rng
+	key = fmt.Sprint("k", rng.IntN(c.keys))
+	was, there := c.want[key]
+	if there && rng.IntN(4) == 0 {
+		if c.Mark(key); c.Err() == nil {
+			c.marked[key] = true
+		}
+		return key
+	}
+	b := make([]byte, rng.IntN(c.most))
+	if there && rng.IntN(2) == 0 {
+		b = make([]byte, max(0, len(was)+rng.IntN(9)-4)) // about as long as it was
+	}
+	for j := range b {
+		b[j] = byte(rng.IntN(256))
+	}
+	if rng.IntN(5) == 0 {
+		b = nil
+	}
+	c.Put(key, b)
+	delete(c.marked, key)
+	if len(b) == 0 {
+		delete(c.want, key)
+	} else {
+		c.want[key] = string(b)
+	}
+	c.bytes = max(c.bytes, c.live)
+	return key
+}
+
+// check compares a key.
+func (c *changing) check(t *testing.T, key string) {
+	t.Helper()
+	want, there := c.want[key]
+	if got := c.Get(key); c.Err() == nil && ((got != nil) != there || string(got) != want) {
+		t.Fatalf("%d bytes of %s, %d wanted", len(got), key, len(want))
+	}
+	if got := c.Marked(key); c.Err() == nil && got != c.marked[key] {
+		t.Fatalf("%s is marked: %v", key, got)
+	}
+}
+
+// checkAll compares all keys.
+func (c *changing) checkAll(t *testing.T) {
+	t.Helper()
+	got := map[string]string{}
+	for key, b := range c.All() {
+		got[key] = string(b)
+	}
+	if c.Err() != nil {
+		return
+	}
+	if d := cmp.Diff(c.want, got); d != "" || c.Len() != len(c.want) {
+		t.Fatalf("%d entries, %s", c.Len(), d)
+	}
+}
+
+// A table is a map, whatever is put, replaced, removed and marked, and takes little more than its
+// keys and values.
 func TestTableIsAMap(t *testing.T) {
 	for seed := range uint64(30) {
-		rng := rand.New(rand.NewPCG(seed, 36))
-		var e Table
-		want, met := map[string]string{}, map[string]bool{}
-		keys, most := 1+rng.IntN(400), 1+rng.IntN(600)
-		bytes := 0
-		for i := range 4000 {
-			key := fmt.Sprint("k", rng.IntN(keys))
-			b := make([]byte, rng.IntN(most))
-			if was := len(want[key]); was > 0 && rng.IntN(2) == 0 {
-				b = make([]byte, max(0, was+rng.IntN(9)-4)) // about as long as it was
-			}
-			for j := range b {
-				b[j] = byte(rng.IntN(256))
-			}
-			if i%5 == 0 {
-				b = nil
-			}
-			if e.Put(key, b); len(b) == 0 {
-				delete(want, key)
-			} else {
-				want[key] = string(b)
-			}
-			met[key] = true
-			if e.Get(key) != nil != (len(b) > 0) || string(e.Get(key)) != string(b) || e.Marked(key) {
-				t.Fatalf("seed %d: put %d bytes of %s, got %d", seed, len(b), key, len(e.Get(key)))
-			}
-			bytes = max(bytes, e.live)
+		c := newChanging(rand.New(rand.NewPCG(seed, 36)))
+		for range 4000 {
+			c.check(t, c.change())
 		}
-		check := func(e *Table) {
-			t.Helper()
-			if d := cmp.Diff(want, maps.Collect(func(yield func(string, string) bool) {
-				for key, b := range e.All() {
-					if !yield(key, string(b)) {
-						return
-					}
-				}
-			})); d != "" || e.Len() != len(want) {
-				t.Fatalf("seed %d: %d entries, %s", seed, e.Len(), d)
-			}
-		}
-		check(&e)
-		if most := bytes + bytes/usualSlack + leastData + entrySize("k000", make([]byte, most)); cap(e.data) > 2*most {
-			t.Errorf("seed %d: %d bytes of room for %d", seed, cap(e.data), bytes)
+		c.checkAll(t)
+		if most := c.bytes + c.bytes/usualSlack + leastData + entrySize("k000", make([]byte, c.most)); cap(c.data) > 2*most {
+			t.Errorf("seed %d: %d bytes of room for %d", seed, cap(c.data), c.bytes)
 		}
 	}
 }

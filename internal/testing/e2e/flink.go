@@ -47,10 +47,11 @@ func StartSite(t *testing.T, p Program, cfg flinktest.Config) *Site {
 	return s
 }
 
-// StartWorker starts the worker beside TaskManager i, as what supervises it would.
-func (s *Site) StartWorker(i int) {
+// StartWorker starts the worker beside TaskManager i, as what supervises it would, with env for its
+// environment.
+func (s *Site) StartWorker(i int, env ...string) {
 	s.t.Helper()
-	w := s.program.Start(s.t, nil, "worker", "--address", s.Cluster.Workers()[i])
+	w := s.program.Start(s.t, env, "worker", "--address", s.Cluster.Workers()[i])
 	w.Eventually(s.t, "the worker listens", func() bool { return strings.Contains(w.Log(), "listens") })
 	s.Workers[i] = w
 }

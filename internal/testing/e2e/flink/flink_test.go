@@ -331,7 +331,8 @@ func (s *site) listed(t *testing.T, savepoint, topic string) {
 
 // lateness: records that are out of order wait for their turn, in states and timers
 // that outlast a worker, until the watermark passes, which no idle partition holds
-// back. Meanwhile keys expire. At last all have, by the clock, and no state is left.
+// back. Meanwhile keys expire. At last all have, by the clock, and no state is left. One
+// worker has memory for few of its states.
 func (s *site) lateness(t *testing.T) {
 	const more = "lateness: 1m\nexpire: 15m\n"
 	records := e2e.Observations("late-in", 100_000, 300, 17)
@@ -350,8 +351,11 @@ func (s *site) lateness(t *testing.T) {
 	d.Eventually(t, "the job runs", func() bool { return strings.Contains(d.Log(), "the job runs") })
 	s.Await(t, d, "late", "a checkpoint is complete", func(is flink.Status) bool { return is.State == "RUNNING" && is.Completed > 0 })
 	s.Workers[0].Kill()
-	s.StartWorker(0)
+	s.StartWorker(0, "GOMEMLIMIT=128KiB")
 	s.complete(t, d, "late", more)
+	if log := s.Workers[0].Log(); !strings.Contains(log, "go to a temporary file") || strings.Contains(log, "not into a temporary file") {
+		t.Errorf("the worker has all copies in memory, or not even in a file:\n%s", log)
+	}
 	// Each time at which a cell looks for keys that have expired waits for another watermark.
 	completed := s.Status(t, "late").Completed
 	s.Await(t, d, "late", "the watermark follows the clock", func(is flink.Status) bool { return is.Completed >= completed+25 })

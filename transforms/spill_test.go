@@ -1,0 +1,170 @@
+package transforms
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/table"
+)
+
+// reads is how often logs of the job's cells were read.
+func (j *job) reads() (n int) {
+	for _, r := range j.cells {
+		n += r.logs
+	}
+	return n
+}
+
+// Estimates do not depend on where copies are: in memory, in a file, nowhere, or on a disk that
+// fails. Logs of cells are read again only without copies.
+func TestSpilledCells(t *testing.T) {
+	defer func(all *copies) { kept = all }(kept)
+	const keys, bundles = 240, 15
+	cfg := changed[0]
+	var transfers atomic.Int64
+	failing := func() *copies { return copiesOn(10_000, func() bool { return transfers.Add(1)%307 == 0 }) }
+	for name, c := range map[string]struct {
+		copies *copies
+		again  bool // logs are read again
+	}{
+		"in memory": {newCopies(1 << 30), false},
+		"spilled":   {newCopies(10_000), false},
+		"nowhere":   {noCopies(), true},
+		"failing":   {failing(), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kept = c.copies
+			rng := rand.New(rand.NewPCG(36, 1))
+			j := &job{map[string]*runner{}, rng}
+			loops := map[string]*loop{}
+			failed := 0
+			for bundle := range bundles {
+				in := map[string][]keyed.Observation{}
+				for range keys {
+					key := fmt.Sprint("k", rng.IntN(keys))
+					in[key] = []keyed.Observation{keyed.Value(time.Unix(int64(bundle), 0).UTC(), "", rng.NormFloat64())}
+				}
+				out, err := j.bundle(t, cfg, false, in)
+				for ; errors.Is(err, errDisk); out, err = j.bundle(t, cfg, false, in) {
+					failed++
+				}
+				if kept.file != nil && kept.file.Err() != nil {
+					kept = failing() // another worker's
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				for key, observations := range in {
+					if loops[key] == nil {
+						loops[key] = &loop{}
+					}
+					if !slices.EqualFunc(out[key], loops[key].learn(t, cfg, key, observations), bytes.Equal) {
+						t.Fatalf("bundle %d, key %s: not the estimates of the loop", bundle, key)
+					}
+				}
+			}
+			if read := j.reads(); (read > 0) != c.again {
+				t.Errorf("logs were read %d times", read)
+			}
+			if name == "spilled" && (kept.file == nil || kept.used.Len() != len(threeCells)) {
+				t.Errorf("%d copies", kept.used.Len())
+			}
+			if name == "failing" && failed == 0 {
+				t.Errorf("%d bundles failed", failed)
+			}
+		})
+	}
+}
+
+// noCopies keeps one copy at most: there is no disk, and no memory.
+func noCopies() *copies {
+	k := newCopies(0)
+	k.create = func() (table.ReaderWriterAt, error) { return nil, errDisk }
+	return k
+}
+
+// BenchmarkSpilledCells measures bundles of 1,000 of 200,000 keys on 256 cells whose copies are in
+// memory, in a file, or nowhere, so that logs are read. The logs come from this process: a runner
+// that sends them takes longer.
+func BenchmarkSpilledCells(b *testing.B) {
+	defer func(all *copies) { kept = all }(kept)
+	const keys, size = 200_000, 1000
+	cfg := changed[0]
+	cfg.Cells = nil
+	for i := range 256 {
+		cfg.Cells = append(cfg.Cells, fmt.Sprint(i))
+	}
+	text, err := json.Marshal(cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	names := make([]string, keys)
+	for i := range names {
+		names[i] = fmt.Sprint("key", i)
+	}
+	of := statesOfCells()
+	ignore := func(beam.EventTime, string, keyed.Estimate) {}
+	reject := func(r keyed.Rejected) { b.Errorf("rejected: %+v", r) }
+	for _, c := range []struct {
+		name   string
+		copies *copies
+	}{{"memory", newCopies(1 << 30)}, {"file", newCopies(4 << 20)}, {"nowhere", noCopies()}} {
+		b.Run(c.name, func(b *testing.B) {
+			kept = c.copies
+			rng := rand.New(rand.NewPCG(36, 2))
+			cells := map[string]*runner{}
+			for _, name := range cfg.Cells {
+				cells[name] = &runner{rng: rng}
+			}
+			pack, filter := &packEachFn{packer{Config: string(text)}}, &filterFn{
+				node: node{Config: string(text)}, State: *of.head, Log: *of.log, Settings: *of.settings,
+			}
+			if err := errors.Join(pack.Setup(), filter.Setup(b.Context())); err != nil {
+				b.Fatal(err)
+			}
+			bundle := func(keys []string) {
+				blocks := map[string][][]byte{}
+				send := func(_ beam.EventTime, cell string, block []byte) { blocks[cell] = append(blocks[cell], block) }
+				pack.StartBundle(send, reject)
+				for _, key := range keys {
+					pack.ProcessElement(0, key, keyed.Value(time.Unix(0, 0), "", rng.NormFloat64()), send, reject)
+				}
+				pack.flush(send)
+				filter.StartBundle(ignore, nil, reject)
+				for cell, all := range blocks {
+					for _, block := range all {
+						if err := filter.ProcessElement(context.Background(), cells[cell], nil, cell, block, ignore, nil, reject); err != nil {
+							b.Fatal(err)
+						}
+					}
+				}
+				if err := filter.FinishBundle(context.Background(), ignore, nil, reject); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for all := range slices.Chunk(names, keys/4) {
+				bundle(all)
+			}
+			some := make([]string, size)
+			for b.Loop() {
+				for i := range some {
+					some[i] = names[rng.IntN(keys)]
+				}
+				bundle(some)
+			}
+			b.ReportMetric(float64(b.N)*size/b.Elapsed().Seconds(), "observations/s")
+			b.ReportMetric(float64(kept.bytes)/keys, "bytes/key")
+		})
+	}
+}
