@@ -351,9 +351,12 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 	if f, ok := g.transform.(filtering); ok {
 		written := f.written()
 		cfg.Seal = func(key string, state []byte) []byte { return written(key, state).Seal() }
-		cfg.Open = func(stored iter.Seq[*kafkaio.Stored]) ([]kafkaio.Position, error) {
+		unsealer := &states.Unsealer{}
+		cfg.Unseal = unsealer.Unseal
+		cfg.Open = func(stored iter.Seq[*kafkaio.Stored], keys, bytes int) ([]kafkaio.Position, error) {
 			r.memory = f.memory()
-			return f.openChangelog(t.Changelog, stored, r.memory, r.migrate, r.log)
+			r.memory.Expect(keys, bytes)
+			return f.openChangelog(t.Changelog, unsealer.Open, stored, r.memory, r.migrate, r.log)
 		}
 	}
 	r.memory = g.memory()

@@ -54,11 +54,11 @@ func openStored(stored []kafkaio.Stored) []states.State {
 // of keys into a memory. It returns the last record of each partition that the states include. The
 // error says that states belong to another configuration. Those that cannot be read have errors of
 // their own.
-func (f filtering) openChangelog(topic string, stored iter.Seq[*kafkaio.Stored], memory *states.Memory, migrate bool, log *slog.Logger) (included []kafkaio.Position, err error) {
+func (f filtering) openChangelog(topic string, open func(key string, b []byte) states.State, stored iter.Seq[*kafkaio.Stored], memory *states.Memory, migrate bool, log *slog.Logger) (included []kafkaio.Position, err error) {
 	var at *kafkaio.Stored
 	opened := func(yield func(states.State) bool) {
 		for at = range stored {
-			if !yield(states.Open(at.Key, at.Bytes)) {
+			if !yield(open(at.Key, at.Bytes)) {
 				return
 			}
 		}

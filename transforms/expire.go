@@ -67,14 +67,14 @@ func (fn *node) planExpiry(tp timers.Provider, c *opened) {
 // eachExpiry calls do with the keys of a cell that expire, and when.
 func (fn *node) eachExpiry(c *opened, do func(key string, at time.Time)) {
 	for key, b := range c.All() {
-		if c.keys[key] != nil {
+		if fn.keys[key] != nil {
 			continue
 		}
 		if at := fn.workers[0].Expiry(b); !at.IsZero() {
 			do(key, at)
 		}
 	}
-	for _, e := range c.keys {
+	for e := range fn.openIn(c) {
 		if at := e.Expiry(); !at.IsZero() {
 			do(e.key, at)
 		}
@@ -114,6 +114,7 @@ func (fn *node) expire(tp timers.Provider, c *opened, now time.Time) error {
 			}
 			fn.drop(c, e)
 		}
+		fn.settle()
 	}
 	fn.planExpiry(tp, c)
 	return c.readable()
@@ -128,7 +129,7 @@ func (fn *node) drop(c *opened, e *held) {
 	fn.flush()
 	fn.report.Counts.ExpiredKeys++
 	c.Put(e.key, nil)
-	delete(c.keys, e.key)
+	delete(fn.keys, e.key)
 	delete(c.waits, e.key)
 	delete(c.deadlines, e.key)
 	e.forgot, e.Entity = true, keyed.Entity{}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"runtime"
 	"slices"
@@ -49,6 +50,7 @@ type bundle struct {
 	queue           []arrival
 	cells           map[string]*opened
 	order           []*opened
+	keys            map[string]*held // that are open
 	report          account.Report
 	records, alerts chunk // that are encoded and not emitted yet
 }
@@ -95,9 +97,8 @@ type opened struct {
 	*cell
 	name  string
 	to    state.Provider
-	keys  map[string]*held
-	order []*held
-	first int // place of its first entity among those of the bundle
+	order []*held // its keys that are open, and those that were dropped
+	first int     // place of its first entity among all that are open
 }
 
 // alone names the only key of the cell, where it has but one.
@@ -116,12 +117,13 @@ func (c *opened) readable() error {
 	return nil
 }
 
-// held is an entity during its bundle.
+// held is an entity that is open: until the end of the bundle, as the runner's states are written
+// there, or until the end of a batch if the run has a memory, which costs little.
 type held struct {
 	keyed.Entity
 	key    string
 	of     *opened
-	state  []byte // at the beginning of the bundle, and at its end
+	state  []byte // before it was opened, and then after
 	found  bool   // the key had a state
 	met    bool   // from this run
 	forgot bool   // the key was forgotten, and nothing of it has come since
@@ -149,8 +151,8 @@ const (
 	roundSteps = 64
 	// groupKeys is the number of keys per goroutine of which outputs are held back.
 	groupKeys = 32
-	// mostFree is the number of entities whose memory is kept for the next bundle.
-	mostFree = 1 << 14
+	// mostFree is the number of entities whose memory is kept for the next ones.
+	mostFree = 1 << 12
 )
 
 func (fn *node) setUp(ctx context.Context, cells cellState, due *timers.EventTime, encoder func() Encoder) error {
@@ -177,7 +179,7 @@ func (fn *node) setUp(ctx context.Context, cells cellState, due *timers.EventTim
 }
 
 func (fn *node) start(out outlet) {
-	fn.bundle = bundle{out: out, queue: fn.queue[:0], cells: map[string]*opened{}}
+	fn.bundle = bundle{out: out, queue: fn.queue[:0], cells: map[string]*opened{}, keys: map[string]*held{}}
 	fn.carry.outcomes = nil
 }
 
@@ -262,17 +264,17 @@ func (fn *node) drain() error {
 		return err
 	}
 	for _, a := range fn.queue {
-		c := fn.cells[a.cell]
-		fn.note(c, c.keys[a.key])
+		fn.note(fn.cells[a.cell], fn.keys[a.key])
 	}
 	clear(fn.queue)
 	fn.queue = fn.queue[:0]
+	fn.settle()
 	return nil
 }
 
-// hold returns the entity of the key, and whether the bundle had it already.
+// hold returns the entity of the key, and whether it was open already.
 func (fn *node) hold(c *opened, key string) (e *held, known bool) {
-	if e = c.keys[key]; e != nil {
+	if e = fn.keys[key]; e != nil {
 		return e, true
 	}
 	if n := len(fn.free); n > 0 {
@@ -281,9 +283,20 @@ func (fn *node) hold(c *opened, key string) (e *held, known bool) {
 		e = &held{}
 	}
 	e.key, e.of = key, c
-	c.keys[key] = e
+	fn.keys[key] = e
 	c.order = append(c.order, e)
 	return e, false
+}
+
+// openIn are the entities of a cell that are open, without those that were dropped.
+func (fn *node) openIn(c *opened) iter.Seq[*held] {
+	return func(yield func(*held) bool) {
+		for _, e := range c.order {
+			if fn.keys[e.key] == e && !yield(e) {
+				return
+			}
+		}
+	}
 }
 
 // work processes the blocks of the keys in rounds. In a round every key makes its next
@@ -332,7 +345,7 @@ func (fn *node) read(queue []arrival) error {
 		if fn.cells[a.cell] == nil {
 			c := fn.own[a.cell]
 			if c == nil {
-				c = &opened{name: a.cell, keys: map[string]*held{}}
+				c = &opened{name: a.cell}
 			}
 			c.to = a.state
 			fn.cells[a.cell] = c
@@ -384,7 +397,11 @@ func (fn *node) fetch(unread []*opened) error {
 
 // open gets and decodes the states of entities, or those of the previous run where they have none.
 func (fn *node) open(unopened []*held) error {
-	parallel.Do(len(unopened), roundTrips, func(_, i int) { // some are on a disk
+	readers := len(fn.workers)
+	if fn.memory == nil {
+		readers = roundTrips // some are on a disk
+	}
+	parallel.Do(len(unopened), readers, func(_, i int) {
 		e := unopened[i]
 		e.state = e.of.Get(e.key)
 		e.found = e.state != nil
@@ -702,8 +719,8 @@ func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, 
 		if err := c.readable(); err != nil {
 			return err
 		}
-		for key := range c.keys {
-			due[key] = true
+		for e := range fn.openIn(c) {
+			due[e.key] = true
 		}
 	}
 	active, err := fn.opened(c, slices.Sorted(maps.Keys(due))) // the output has one order
@@ -749,6 +766,7 @@ func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, 
 	if fn.tells() {
 		fn.watch(tp, c)
 	}
+	fn.settle()
 	return nil
 }
 
@@ -778,7 +796,12 @@ func (fn *node) finish(ctx context.Context) error {
 	}
 	fn.records.flush(fn.out.record)
 	fn.alerts.flush(fn.out.alert)
-	err := fn.write()
+	var err error
+	if fn.memory == nil {
+		fn.encode()
+		err = roundTrip(fn.order, func(c *opened) error { return fn.states.write(c.to, c.cell, c.alone(fn.cfg), c.order) })
+		fn.release()
+	}
 	for _, w := range fn.workers {
 		for _, n := range w.iterations {
 			iterationsDist.Update(ctx, n)
@@ -790,20 +813,31 @@ func (fn *node) finish(ctx context.Context) error {
 		fn.account.Report(fn.report)
 		fn.carry.report(ctx)
 	}
-	fn.end()
+	for _, c := range fn.order {
+		c.to = nil
+	}
+	fn.bundle = bundle{queue: fn.queue}
 	return err
 }
 
-// write writes the cells of the bundle, to the memory or else to the runner.
-func (fn *node) write() error {
-	n := 0
+// settle puts the states of the entities that are open into the memory, if there is one.
+func (fn *node) settle() {
+	if fn.memory != nil {
+		fn.encode()
+		fn.release()
+	}
+}
+
+// encode encodes the entities that are open, for the runner or into the memory.
+func (fn *node) encode() {
+	n := len(fn.report.States)
 	for _, c := range fn.order {
 		c.first = n
 		n += len(c.order)
 	}
-	wanted := fn.account.WantsStates()
-	if wanted {
-		fn.report.States = make([]account.KeyState, n)
+	reports := fn.account.WantsStates()
+	if reports {
+		fn.report.States = slices.Grow(fn.report.States, n-len(fn.report.States))[:n]
 	}
 	parallel.Do(len(fn.order), len(fn.workers), func(worker, i int) {
 		w, c := fn.workers[worker], fn.order[i]
@@ -811,7 +845,7 @@ func (fn *node) write() error {
 			switch {
 			case e.forgot:
 				e.state = nil
-			case wanted || fn.memory == nil:
+			case reports || fn.memory == nil:
 				e.state, _ = e.AppendBinary(make([]byte, 0, len(e.state)+64)) // it grows little
 			default:
 				w.state, _ = e.AppendBinary(w.state[:0])
@@ -820,7 +854,7 @@ func (fn *node) write() error {
 			if fn.memory != nil {
 				c.Put(e.key, e.state)
 			}
-			if !wanted {
+			if !reports {
 				continue
 			}
 			s := account.KeyState{Key: e.key, State: e.state}
@@ -830,14 +864,10 @@ func (fn *node) write() error {
 			fn.report.States[c.first+i] = s
 		}
 	})
-	if fn.memory != nil {
-		return nil
-	}
-	return roundTrip(fn.order, func(c *opened) error { return fn.states.write(c.to, c.cell, c.alone(fn.cfg), c.order) })
 }
 
-// end ends the bundle.
-func (fn *node) end() {
+// release lets go of the entities that are open.
+func (fn *node) release() {
 	for _, c := range fn.order {
 		for _, e := range c.order {
 			*e = held{estimates: e.estimates[:0], rejected: e.rejected[:0]}
@@ -845,12 +875,8 @@ func (fn *node) end() {
 				fn.free = append(fn.free, e)
 			}
 		}
-		if len(c.order) > mostFree/16 {
-			c.keys = map[string]*held{} // a large map takes long to clear
-		}
-		clear(c.keys)
 		clear(c.order)
-		c.order, c.to = c.order[:0], nil
+		c.order = c.order[:0]
 	}
-	fn.bundle = bundle{queue: fn.queue}
+	clear(fn.keys)
 }

@@ -86,7 +86,7 @@ func (fn *node) findEnded(c *opened) error {
 	if err := fn.findDeadlines(c.cell); err != nil {
 		return fmt.Errorf("state %q: %w", c.name, err)
 	}
-	for _, e := range c.order {
+	for e := range fn.openIn(c) {
 		c.noteDeadline(e)
 	}
 	return nil

@@ -12,12 +12,15 @@ import (
 	"log/slog"
 	"maps"
 	"math"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"hafvf/internal/parallel"
 	"hafvf/internal/table"
 )
 
@@ -66,6 +69,8 @@ type head struct {
 	Ended bool `json:"ended,omitempty"`
 	// Use is what the changelog is used for.
 	Use use `json:"use"`
+	// Stored says that states have been stored. If there are none now, their keys were forgotten.
+	Stored bool `json:"stored,omitempty"`
 	// Unfinished says what has to be stored before the states are complete.
 	Unfinished string `json:"unfinished,omitempty"`
 }
@@ -173,20 +178,60 @@ type contents struct {
 
 // readStored reads a changelog.
 func readStored(ctx context.Context, client *Client, topic string, log *slog.Logger) (*contents, error) {
+	return readUnsealed(ctx, client, topic, nil, log)
+}
+
+// An unsealing is LedgerConfig.Unseal; nil: none.
+type unsealing func(to []byte, key string, stored []byte) []byte
+
+// readUnsealed reads a changelog, and takes the seals off the states in it.
+func readUnsealed(ctx context.Context, client *Client, topic string, unseal unsealing, log *slog.Logger) (*contents, error) {
 	topics, err := client.describe(ctx, []string{topic})
 	if err != nil {
 		return nil, err
 	}
 	s := &contents{partitions: topics[topic].partitions, marks: map[int32][]byte{}, bottoms: map[int32]bool{}, parts: map[string]int{}, kept: map[string][]byte{}, strays: map[place]bool{}, broken: map[string]lastValue{}}
-	if err := eachRecord(ctx, client, topic, log, s.add); err != nil {
+	adders := make([]adder, runtime.GOMAXPROCS(0))
+	for i := range adders {
+		adders[i] = adder{s, unseal, nil, map[place]bool{}}
+	}
+	err = eachBatch(ctx, client, topic, log, func(records []Record) {
+		parallel.Do(len(adders), len(adders), func(_, i int) {
+			for _, r := range records {
+				if adderOf(r, len(adders)) == i {
+					adders[i].add(r)
+				}
+			}
+		})
+	})
+	if err != nil {
 		return nil, fmt.Errorf("the changelog cannot be read: %w", err)
 	}
-	s.join()
+	for _, a := range adders {
+		maps.Copy(s.strays, a.strays)
+	}
+	s.join(unseal)
 	return s, nil
 }
 
+// An adder adds the records of a part of the keys to contents, in one goroutine.
+type adder struct {
+	*contents
+	unseal unsealing
+	buf    []byte
+	strays map[place]bool
+}
+
+// adderOf is the number of the adder that a record belongs to. What is no state belongs to the first.
+func adderOf(r Record, adders int) int {
+	if len(r.Key) == len(headKey) || string(r.Key) == bottomKey || r.Partition == 0 && bytes.HasPrefix(r.Key, []byte(keptKey)) {
+		return 0
+	}
+	return table.Shard(r.Key) % adders
+}
+
 // add adds a record. The states have the keys of their records until join.
-func (s *contents) add(r Record) {
+func (s *adder) add(r Record) {
 	p := int32(r.Partition)
 	switch key := string(r.Key); {
 	case key == headKey && p == 0:
@@ -215,45 +260,63 @@ func (s *contents) add(r Record) {
 					v.parts = int32(n)
 				}
 			}
-			s.states.put(key, v)
+			unseal := s.unseal
+			if key[0] == 0 || v.parts > 1 {
+				unseal = nil // join has the key and the whole state
+			}
+			s.buf = s.states.put(s.buf, key, v, unseal)
 		}
 	}
 }
 
 // join reads the head, and makes states of their parts.
-func (s *contents) join() {
+func (s *contents) join(unseal unsealing) {
 	json.Unmarshal(s.headAt.bytes, &s.head) // a head that cannot be read is refused by check
 	parts := map[string]map[int][]byte{}
 	plain := map[string]lastValue{} // of keys whose records have others
 	var rewritten, several []string
-	for raw, b := range s.states.All() {
-		v := lastValueOf(b)
-		key, part, ok := ofPart(raw)
-		if n := len(s.head.Marks); !ok || n > 0 && partitionFor(key, n) != v.partition {
-			s.strays[place{v.partition, raw}] = true
-		}
-		if ok && part > 0 {
-			if parts[key] == nil {
-				parts[key] = map[int][]byte{}
+	var mu sync.Mutex
+	parallel.Do(table.NumShards, runtime.GOMAXPROCS(0), func(_, shard int) {
+		for raw, b := range s.states.In(shard) {
+			v := lastValueOf(b)
+			key, part, ok := ofPart(raw)
+			n := len(s.head.Marks)
+			stray := !ok || n > 0 && partitionFor(key, n) != v.partition
+			if !stray && raw == key && v.parts <= 1 {
+				continue
 			}
-			parts[key][part] = bytes.Clone(v.bytes)
-			s.parts[key] = max(s.parts[key], part+1)
-		}
-		if v.parts > 1 && part == 0 {
-			several = append(several, key)
-		}
-		if raw != key {
-			rewritten = append(rewritten, raw)
-			if v.bytes = bytes.Clone(v.bytes); ok && part == 0 {
-				plain[key] = v
+			mu.Lock()
+			if stray {
+				s.strays[place{v.partition, raw}] = true
 			}
+			if ok && part > 0 {
+				if parts[key] == nil {
+					parts[key] = map[int][]byte{}
+				}
+				parts[key][part] = bytes.Clone(v.bytes)
+				s.parts[key] = max(s.parts[key], part+1)
+			}
+			if v.parts > 1 && part == 0 {
+				several = append(several, key)
+			}
+			if raw != key {
+				rewritten = append(rewritten, raw)
+				if v.bytes = bytes.Clone(v.bytes); ok && part == 0 {
+					plain[key] = v
+				}
+			}
+			mu.Unlock()
 		}
-	}
+	})
 	for _, raw := range rewritten {
 		s.states.Put(raw, nil)
 	}
 	for key, v := range plain {
-		s.states.put(key, v)
+		whole := unseal
+		if v.parts > 1 {
+			whole = nil
+		}
+		s.states.put(nil, key, v, whole)
 	}
 	for _, key := range several {
 		v, _ := s.states.get(key)
@@ -265,7 +328,7 @@ func (s *contents) join() {
 			}
 			v.bytes = append(v.bytes, b...)
 		}
-		s.states.put(key, v)
+		s.states.put(nil, key, v, unseal)
 	}
 }
 
@@ -347,6 +410,7 @@ func (e *entries) state(key string, value []byte, yield func(entry) bool) bool {
 	was, n := e.parts[key], 0
 	room := max(1, e.most-len(key)-recordOverhead)
 	if value != nil {
+		e.head.Stored = true
 		n = max(1, (len(value)+room-1)/room)
 	}
 	if delete(e.parts, key); n > 1 {
@@ -434,10 +498,7 @@ func (v lastValue) position(topic string) Position {
 
 // lastValues are those of the keys of a topic, in the form that lastValueOf reads. They may be
 // millions.
-type lastValues struct {
-	table.Shards
-	buf []byte
-}
+type lastValues struct{ table.Shards }
 
 func (s *lastValues) get(key string) (v lastValue, ok bool) {
 	b := s.Get(key)
@@ -447,12 +508,19 @@ func (s *lastValues) get(key string) (v lastValue, ok bool) {
 	return lastValueOf(b), true
 }
 
-func (s *lastValues) put(key string, v lastValue) {
-	s.buf = binary.AppendUvarint(s.buf[:0], uint64(v.partition))
-	s.buf = binary.AppendUvarint(s.buf, uint64(v.offset))
-	s.buf = binary.AppendUvarint(s.buf, uint64(v.parts))
-	s.buf = append(s.buf, v.bytes...)
-	s.Put(key, s.buf)
+// put puts the value of a key, without its seal if unseal is set. It works in buf, and returns
+// that.
+func (s *lastValues) put(buf []byte, key string, v lastValue, unseal unsealing) []byte {
+	buf = binary.AppendUvarint(buf[:0], uint64(v.partition))
+	buf = binary.AppendUvarint(buf, uint64(v.offset))
+	buf = binary.AppendUvarint(buf, uint64(v.parts))
+	if unseal != nil {
+		buf = unseal(buf, key, v.bytes)
+	} else {
+		buf = append(buf, v.bytes...)
+	}
+	s.Put(key, buf)
+	return buf
 }
 
 func lastValueOf(b []byte) lastValue {
@@ -465,8 +533,9 @@ func lastValueOf(b []byte) lastValue {
 	return lastValue{b, int64(offset), int32(partition), int32(parts)}
 }
 
-// eachRecord calls do with each record of a topic, up to its present end.
-func eachRecord(ctx context.Context, client *Client, topic string, log *slog.Logger, do func(Record)) error {
+// eachBatch calls do with the records of a topic, up to its present end, those of a partition in
+// their order.
+func eachBatch(ctx context.Context, client *Client, topic string, log *slog.Logger, do func([]Record)) error {
 	src := Source{Cluster: client.cluster, Topics: []string{topic}, Start: Start{At: Earliest}, Bounded: true}
 	spans, err := src.findSpans(ctx, client, nil)
 	if err != nil {
@@ -491,9 +560,7 @@ func eachRecord(ctx context.Context, client *Client, topic string, log *slog.Log
 			return b.err
 		}
 		t.TryClaim(taken{partition: i, before: b.next})
-		for _, r := range b.records {
-			do(r)
-		}
+		do(b.records)
 	}
 	return nil
 }

@@ -326,11 +326,29 @@ func given(text string) map[string][]byte {
 	return all
 }
 
+// TestAllForgotten: a changelog whose keys were all forgotten has not lost its states, and the
+// states that a run was given at first do not come back.
+func TestAllForgotten(t *testing.T) {
+	_, c := fake(t, kfake.SeedTopics(1, "in"))
+	manual(c).Produce(t, ticking("in", 0, 9)...)
+	giving := func(cfg *LedgerConfig) { cfg.First = map[string][]byte{"k": []byte("old")} }
+	a := begun(t, c, giving)
+	a.must(5)
+	a.Add(0, State{Key: "k"})
+	if err := a.Close(context30(t), true); err != nil {
+		t.Fatal(err)
+	}
+	commitAs(t, c, "g", Position{"in", 0, 3})
+	if r := begun(t, c, giving); r.start["in-0"].offset != 3 || len(r.Restored()) > 0 {
+		t.Errorf("it begins at %v with %d states", r.start, len(r.Restored()))
+	}
+}
+
 // TestPortions: states that a run begins with, and those that it replaces or discards, are
 // stored in several transactions. What a crash leaves of them is never taken for all.
 func TestPortions(t *testing.T) {
 	migrating := func(cfg *LedgerConfig) {
-		cfg.Open = func(all iter.Seq[*Stored]) ([]Position, error) {
+		cfg.Open = func(all iter.Seq[*Stored], _, _ int) ([]Position, error) {
 			for s := range all {
 				if string(s.Bytes) == "old" {
 					s.Bytes, s.Replaced = []byte("new"), true

@@ -210,7 +210,7 @@ func TestOtherRuns(t *testing.T) {
 		a := begun(t, c, nil)
 		a.must(5)
 		_, err := begin(t, c, func(cfg *LedgerConfig) {
-			cfg.Open = func(iter.Seq[*Stored]) ([]Position, error) { return nil, errors.New("another config") }
+			cfg.Open = func(_ iter.Seq[*Stored], _, _ int) ([]Position, error) { return nil, errors.New("another config") }
 		})
 		refuses(t, err, "another config")
 		a.must(6)
@@ -221,7 +221,7 @@ func TestOtherRuns(t *testing.T) {
 		a.must(5)
 		checks := 0
 		b := begun(t, c, func(cfg *LedgerConfig) {
-			cfg.Open = func(states iter.Seq[*Stored]) ([]Position, error) {
+			cfg.Open = func(states iter.Seq[*Stored], _, _ int) ([]Position, error) {
 				for range states {
 				}
 				if checks++; checks == 1 {
@@ -417,7 +417,7 @@ func TestTopicMadeAgain(t *testing.T) {
 		{name: "by the id in the offsets", late: true, records: 9, config: group, want: again},
 		{name: "by the id in the head", records: 9, config: changelog, want: again},
 		{name: "by the records that states include", records: 4, options: []kfake.Opt{kfake.MaxVersions(kversion.V2_7_0())}, want: "states in the changelog states include the record in-0-4: its end is 4", config: func(cfg *LedgerConfig) {
-			cfg.Open = func(states iter.Seq[*Stored]) (included []Position, err error) {
+			cfg.Open = func(states iter.Seq[*Stored], _, _ int) (included []Position, err error) {
 				for s := range states {
 					after, err := strconv.ParseInt(string(s.Bytes), 10, 64)
 					if err != nil {
@@ -545,7 +545,7 @@ func TestUnreadableState(t *testing.T) {
 	a.Close(context30(t), true)
 	bad := errors.New("bad")
 	checking := func(cfg *LedgerConfig) {
-		cfg.Open = func(states iter.Seq[*Stored]) ([]Position, error) {
+		cfg.Open = func(states iter.Seq[*Stored], _, _ int) ([]Position, error) {
 			for s := range states {
 				if string(s.Bytes) == "?" {
 					s.Err = bad

@@ -86,13 +86,16 @@ type LedgerConfig struct {
 	// Seal, if set, returns what is stored for the state of a key. It is called when the state
 	// is written: all sealed states at once would take as much memory again.
 	Seal func(key string, state []byte) []byte
+	// Unseal, if set, appends what Open is to get of a stored state, in fewer bytes: the states of
+	// all keys wait for Open. It is called by several goroutines.
+	Unseal func(to []byte, key string, stored []byte) []byte
 	// Open, if set, opens the stored states in place, one after the other in any order, before
 	// anything is written. A state is valid until the next one. Open returns the last record of
 	// each partition that the states include. OpenLedger returns its error. If another run commits
-	// meanwhile, Open is called again.
-	Open func(iter.Seq[*Stored]) (included []Position, err error)
-	// First are the states, by key, to begin with where the changelog is empty, or there is
-	// none.
+	// meanwhile, Open is called again. There are about so many keys with so many bytes in all.
+	Open func(all iter.Seq[*Stored], keys, bytes int) (included []Position, err error)
+	// First are the states, by key, to begin with where the changelog has never had any, or there
+	// is none.
 	First map[string][]byte
 	// AtEnd commits only when the run ends, because its outputs are stored only then.
 	AtEnd bool
@@ -249,7 +252,7 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 
 // gives reports whether the run begins with the states that it is given.
 func (l *Ledger) gives() bool {
-	return len(l.cfg.First) > 0 && (l.keys == 0 || l.cfg.BeginAnew || l.head.Unfinished == beginning)
+	return len(l.cfg.First) > 0 && (l.keys == 0 && !l.head.Stored || l.cfg.BeginAnew || l.head.Unfinished == beginning)
 }
 
 // readOffsets reads the group's offsets.
@@ -322,7 +325,7 @@ func (l *Ledger) beginWith(states map[string][]byte) {
 	}
 	l.restored = lastValues{}
 	for key, b := range states {
-		l.restored.put(key, lastValue{bytes: b})
+		l.restored.put(nil, key, lastValue{bytes: b}, nil)
 	}
 	l.cfg.Log.Info("keys begin with given states", "keys", len(states))
 }
@@ -371,7 +374,7 @@ func (l *Ledger) largestBatch(ctx context.Context) (batch int, err error) {
 // restore reads the changelog.
 func (l *Ledger) restore(ctx context.Context) error {
 	topic, start := l.cfg.Changelog, time.Now()
-	s, err := readStored(ctx, l.cfg.Client, topic, l.cfg.Log)
+	s, err := readUnsealed(ctx, l.cfg.Client, topic, l.cfg.Unseal, l.cfg.Log)
 	if err != nil {
 		return err
 	}
@@ -404,7 +407,7 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(l.found) > 0 && l.keys == 0 {
+	if len(l.found) > 0 && l.keys == 0 && !l.head.Stored {
 		l.cfg.Log.Info("the run before kept no state: keys start without states at the group's offsets", "group", l.cfg.Group)
 	}
 	if l.cfg.Open == nil || l.gives() {
@@ -421,7 +424,7 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 			case s.Err != nil:
 				l.damaged[key] = s.Err
 			case !s.Taken:
-				opened.put(key, v)
+				opened.put(nil, key, v, nil)
 			}
 			if s.Replaced {
 				l.carried[key] = bytes.Clone(s.Bytes)
@@ -430,7 +433,7 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 				return
 			}
 		}
-	})
+	}, l.restored.Len(), l.restored.Live())
 	if err != nil {
 		return err
 	}
@@ -550,7 +553,7 @@ func (l *Ledger) Take(take func(key string, state []byte) bool) {
 	var kept lastValues
 	for key, b := range l.restored.Drain() {
 		if v := lastValueOf(b); !take(key, v.bytes) {
-			kept.put(key, v)
+			kept.put(nil, key, v, nil)
 		}
 	}
 	l.restored = kept

@@ -24,8 +24,9 @@ const outlasting = transactionTime + 5*time.Minute
 // drawn draws schedules. They begin with a process, half of them with records before it.
 var drawn = func() *rapid.Generator[schedule] {
 	pause := rapid.SampledFrom([]time.Duration{0, 0, 10 * time.Millisecond, 300 * time.Millisecond, time.Second, 1100 * time.Millisecond, 3 * time.Second, 10 * time.Second})
+	expires := rapid.SampledFrom([]time.Duration{simExpire + time.Millisecond, simExpire + time.Second, simExpire + 3*time.Second})
 	lasts := rapid.SampledFrom([]time.Duration{100 * time.Millisecond, time.Second, 5 * time.Second, 15 * time.Second, 45 * time.Second, 5 * time.Minute, outlasting})
-	common := rapid.SampledFrom([]op{feed, feed, feed, start, start, start, stop, kill, trapped, trapped, trapped, trapped, hold, refuse, brokers, brokers, move, grow, compact, look, reset, widen, backup, backup, copied, flip, flip})
+	common := rapid.SampledFrom([]op{feed, feed, feed, pulse, pulse, pulse, start, start, start, stop, kill, trapped, trapped, trapped, trapped, hold, refuse, brokers, brokers, move, grow, compact, look, reset, widen, backup, backup, copied, flip, flip})
 	request := rapid.OneOf(rapid.IntRange(0, 4), rapid.IntRange(0, len(trappable)-1)) // the first five are those of a commit
 	one := rapid.Custom(func(t *rapid.T) step {
 		s := step{Op: common.Draw(t, "op"), Then: pause.Draw(t, "then")}
@@ -33,6 +34,8 @@ var drawn = func() *rapid.Generator[schedule] {
 		case feed:
 			s.A, s.B = rapid.IntRange(1, 20).Draw(t, "records"), rapid.IntRange(0, 9).Draw(t, "seed")
 			s.C = int(rapid.SampledFrom([]misdate{noClock, noClock, noClock, noClock, noClock, noClock, aPartitions, aKeys, farAhead}).Draw(t, "wrong"))
+		case pulse:
+			s.A, s.B, s.D = rapid.IntRange(1, 10).Draw(t, "records"), rapid.IntRange(0, 9).Draw(t, "seed"), expires.Draw(t, "gap")
 		case trapped:
 			s.A, s.B, s.C = request.Draw(t, "request"), rapid.IntRange(0, 2).Draw(t, "nth"), rapid.IntRange(0, int(faults)-2).Draw(t, "fault")
 			s.D = lasts.Draw(t, "delay")
@@ -80,19 +83,32 @@ func TestSimulation(t *testing.T) {
 	set("rapid.checks", fmt.Sprint(batch))
 	set("rapid.nofailfile", "true")
 	begin, n := time.Now(), 0
+	var dropped, returned, again int // schedules, see lives
+	count := func(n *int, did bool) {
+		if did {
+			*n++
+		}
+	}
 	for seed := *firstSeed; (n < *schedules || time.Since(begin) < *forTime) && !t.Failed(); seed++ {
 		set("rapid.seed", fmt.Sprint(seed))
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			rapid.Check(t, func(r *rapid.T) {
 				n++
 				s := drawn.Draw(r, "schedule")
-				if bad := simulate(t, s, ""); len(bad) > 0 {
+				bad, did := simulate(t, s, "")
+				count(&dropped, did.dropped)
+				count(&returned, did.returned)
+				count(&again, did.again)
+				if len(bad) > 0 {
 					r.Fatalf("%v\n%s", s, strings.Join(bad, "\n"))
 				}
 			})
 		})
 	}
-	t.Logf("%d schedules in %v", n, time.Since(begin).Round(time.Second))
+	t.Logf("%d schedules in %v; keys expire in %d, return in %d, and expire again in %d", n, time.Since(begin).Round(time.Second), dropped, returned, again)
+	if again == 0 && !t.Failed() {
+		t.Error("no schedule has keys that expire again")
+	}
 }
 
 // TestSimulationFinds: each bug shows in the schedule that was found with it, and does not
@@ -135,12 +151,18 @@ func TestSimulationFinds(t *testing.T) {
 			"the watermark is ahead of the clock by 29m5"},
 		{followsClock, schedule{{start, 0, 0, 0, 0, time.Second}, {feed, 10, 0, int(farAhead), 0, 3 * time.Second}},
 			"with the right time is behind the watermark by 2m"},
+		{keepsExpired, schedule{{start, 0, 0, 0, 0, 0}, {feed, 10, 0, 0, 0, 0}},
+			"the changelog has a state of key0, which has expired"},
+		// The process dies when keys have returned.
+		{losesReturned, schedule{{start, 0, 0, 0, 0, 0}, {feed, 10, 0, 0, 0, simExpire + 3*time.Second}, {feed, 10, 0, 0, 0, 3 * time.Second}, {kill, 0, 0, 0, 0, 0}},
+			"the offset of in-0 is 14, and the state of key30 includes records up to 0, not 7"},
 	} {
 		t.Run(string(c.bug), func(t *testing.T) {
-			if bad := strings.Join(simulate(t, c.schedule, c.bug), "\n"); !strings.Contains(bad, c.shows) {
+			bad, _ := simulate(t, c.schedule, c.bug)
+			if bad := strings.Join(bad, "\n"); !strings.Contains(bad, c.shows) {
 				t.Errorf("with the bug it shows %q\nwant %s", bad, c.shows)
 			}
-			if bad := simulate(t, c.schedule, ""); len(bad) > 0 {
+			if bad, _ := simulate(t, c.schedule, ""); len(bad) > 0 {
 				t.Errorf("without the bug: %s", strings.Join(bad, "\n"))
 			}
 		})
@@ -159,10 +181,13 @@ func TestSimulationFound(t *testing.T) {
 		// that for a wrong login, and the run ended with 1: 29 of 400 times.
 		"the first request": {schedule{{start, 0, 0, 0, 0, time.Second}, {trapped, 4, 2, 0, 100 * time.Millisecond, 0}, {trapped, 4, 1, 0, 15 * time.Second, 0},
 			{feed, 19, 2, 0, 0, 300 * time.Millisecond}, {stop, 1, 0, 0, 0, 1100 * time.Millisecond}, {kill, 1, 0, 0, 0, time.Second}, {feed, 9, 4, 0, 0, 0}}, 40},
+		// All keys have expired when an offset is set by hand. The changelog was taken for one
+		// without states, and the start was refused: always.
+		"nobody is left": {schedule{{start, 0, 0, 0, 0, 0}, {feed, 10, 0, 0, 0, simExpire + 3*time.Second}, {reset, 0, 1, 0, 0, 0}}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range c.runs {
-				if bad := simulate(t, c.schedule, ""); len(bad) > 0 {
+				if bad, _ := simulate(t, c.schedule, ""); len(bad) > 0 {
 					t.Fatal(strings.Join(bad, "\n"))
 				}
 			}
@@ -176,7 +201,7 @@ func TestSimulationRates(t *testing.T) {
 		t.Skip("a measurement: run it with -rates")
 	}
 	const seeds, most = 10, 400
-	for _, b := range []bug{offsetsFirst, noFence, blindToTopic, blindToStates, impatientFirst, storedTooSoon, learnsRepeats, blindToAge, blindToGaps, followsCount, forgetsAlerts, trustsTimes, followsClock} {
+	for _, b := range []bug{offsetsFirst, noFence, blindToTopic, blindToStates, impatientFirst, storedTooSoon, learnsRepeats, blindToAge, blindToGaps, followsCount, forgetsAlerts, trustsTimes, followsClock, keepsExpired, losesReturned} {
 		var took []int
 		var shortest schedule
 		said := ""
@@ -184,7 +209,7 @@ func TestSimulationRates(t *testing.T) {
 			n := 1
 			for ; n <= most; n++ {
 				s := drawn.Example(seed*most + n)
-				if bad := simulate(t, s, b); len(bad) > 0 {
+				if bad, _ := simulate(t, s, b); len(bad) > 0 {
 					if shortest == nil || len(s) < len(shortest) {
 						shortest, said = s, bad[0]
 					}

@@ -42,7 +42,7 @@ import (
 // all that happens, and leave out the clients, the transactions and the retries; here a seed
 // gives a schedule, and what happens at one instant of the virtual clock is ordered by Go's
 // scheduler. The runner alone is another one: a plain loop that holds two bundles at a time and
-// learns by the Estimator of package keyed.
+// learns and forgets keys by package keyed.
 //
 // A clock that jumps is the op hold: the process finds that its clock is ahead by up to the
 // time that a transaction may be open. A clock that is set back changes nothing here. All
@@ -51,11 +51,19 @@ import (
 //
 // The clocks of devices are in the records: their times are simDelay before they arrive, and
 // those of some keys and partitions stand wrong for a while, by less or more than simMaxAhead.
+// The watermark goes by these. A key is learned by the right times, as what a wrong one does to
+// its key depends on when the process sees it.
+//
+// A key that is silent for simExpire begins anew with its next record. A process also drops it
+// when the watermark has passed that time: the changelog gets a tombstone. The loop without
+// faults drops nothing.
 //
 // The claim is:
 //   - outputs without repeats equal those of a loop without faults, byte for byte, and
 //     repeats are equal;
-//   - no committed offset is beyond what the states include;
+//   - no committed offset is beyond what the states include, and a state is missing only if
+//     some process has dropped its key since the last record before that offset;
+//   - no key is dropped before it has expired, and the states of all that have are gone in the end;
 //   - what is restored is a state that the loop without faults has had;
 //   - a run that has begun does not end by faults that pass within passingTime;
 //   - when the faults are over, a run starts and deals with all records, or is refused where
@@ -72,6 +80,7 @@ const (
 
 	simDelay    = 2 * time.Minute
 	simDisorder = 5 * time.Second
+	simExpire   = 30 * time.Second
 	simMaxAhead = time.Hour
 	simClock    = "simulation"
 )
@@ -111,6 +120,7 @@ type op int
 
 const (
 	feed     op = iota // appends A records, drawn with the seed B, to the topic; C says whose clock is wrong
+	pulse              // is feed three times, with right clocks and D between, so that keys expire and return
 	start              // starts a process, beside up to one other
 	stop               // stops a process, as SIGTERM does
 	kill               // kills a process
@@ -122,7 +132,7 @@ const (
 	grow               // adds a partition to the topic
 	compact            // compacts the changelog
 	look               // checks offsets and states
-	reset              // kills all processes and sets the group's offset of partition A back by B
+	reset              // kills all processes and sets the group's offset of partition A back by up to B
 	recreate           // kills all processes, creates the topic again and appends A records
 	lose               // kills all processes and deletes the changelog
 	widen              // adds a partition to the changelog
@@ -134,7 +144,7 @@ const (
 )
 
 func (o op) String() string {
-	return [...]string{"feed", "start", "stop", "kill", "trapped", "hold", "refuse", "brokers", "move", "grow", "compact", "look", "reset", "recreate", "lose", "widen", "backup", "rollback", "halve", "copied", "flip"}[o]
+	return [...]string{"feed", "pulse", "start", "stop", "kill", "trapped", "hold", "refuse", "brokers", "move", "grow", "compact", "look", "reset", "recreate", "lose", "widen", "backup", "rollback", "halve", "copied", "flip"}[o]
 }
 
 // A step is an op, and the time until the next.
@@ -199,6 +209,8 @@ const (
 	forgetsAlerts  bug = "alerts that wait are in the process alone"
 	trustsTimes    bug = "the latest time of a record is the watermark"
 	followsClock   bug = "the watermark is the clock"
+	keepsExpired   bug = "the states of keys that are dropped stay in the changelog"
+	losesReturned  bug = "a key that returns after it was dropped is not stored any more"
 )
 
 // A world is one simulation.
@@ -223,6 +235,8 @@ type world struct {
 	delivered map[string]string           // to it, by id
 	astray    bool                        // some times were wrong
 	prompt    map[string]bool             // ids of records that must not be behind the watermark
+	dropped   map[string]int64            // by key, the last record that the states included that were dropped
+	again     bool                        // a key has been dropped once more
 
 	mu  sync.Mutex
 	bad []string // what contradicts the claim
@@ -238,56 +252,67 @@ func (w *world) violation(format string, args ...any) {
 type learner struct {
 	estimator *keyed.Estimator
 	repeats   bool // are learned
-	restore   func(key string) []byte
-	keys      map[string]*learned
+	keys      map[string]*keyed.Entity
+	returned  bool // some key has begun anew
 }
 
-type learned struct {
-	track *keyed.Track
-	last  int64 // the offset of the last record that was learned
-}
-
-func newLearner(restore func(string) []byte) *learner {
-	e, err := keyed.NewEstimator(keyed.Config{Filter: hafvf.Config{Family: "poisson"}})
+func newLearner() *learner {
+	e, err := keyed.NewEstimator(keyed.Config{Filter: hafvf.Config{Family: "poisson"}, Expire: simExpire})
 	if err != nil {
 		panic(err)
 	}
-	return &learner{e, false, restore, map[string]*learned{}}
+	return &learner{estimator: e, keys: map[string]*keyed.Entity{}}
+}
+
+// open has a key go on with its state; nil is that of a new one.
+func (n *learner) open(key string, state []byte) (*keyed.Entity, error) {
+	e, err := n.estimator.Open(key, state)
+	n.keys[key] = &e
+	return &e, err
 }
 
 // learn returns the output, or nil if the key's state includes the record.
 func (n *learner) learn(r Record) ([]byte, error) {
 	key := string(r.Key)
-	k := n.keys[key]
-	if k == nil {
+	e := n.keys[key]
+	if e == nil {
 		var err error
-		if k, err = n.decode(key, n.restore(key)); err != nil {
+		if e, err = n.open(key, nil); err != nil {
 			return nil, err
 		}
-		n.keys[key] = k
 	}
-	if r.Offset <= k.last && !n.repeats {
-		return nil, nil
+	o := keyed.Value(r.Time.Add(-simDelay), r.String(), float64(binary.BigEndian.Uint64(r.Value)))
+	if o.Log, o.Seq = r.Log(), r.Offset; n.repeats && o.Seq <= lastIn(n.encode(key)) {
+		o.Log = ""
 	}
-	k.last = max(k.last, r.Offset)
-	x := float64(binary.BigEndian.Uint64(r.Value))
-	e := n.estimator.Estimate(k.track, keyed.Value(r.Time, r.String(), x))
-	return fmt.Appendf(nil, "%s %s %d %x %x %x", e.ID, key, e.N, e.Estimate.Mean[0], e.Memory, e.LogPredictive), nil
+	now, err := e.Take(&o)
+	if err != nil || !now {
+		return nil, err
+	}
+	n.returned = e.Lapsed() || n.returned
+	var out keyed.Estimate
+	e.Learn(nil, &out, &o)
+	return fmt.Appendf(nil, "%s %s %d %x %x %x", out.ID, key, out.N, out.Estimate.Mean[0], out.Memory, out.LogPredictive), nil
 }
 
-// decode reads a state, as encode wrote it. A key without one begins.
-func (n *learner) decode(key string, b []byte) (*learned, error) {
-	if b == nil {
-		return &learned{n.estimator.NewTrack(key), -1}, nil
-	}
-	t, err := n.estimator.RestoreTrack(key, b[8:])
-	return &learned{t, int64(binary.BigEndian.Uint64(b))}, err
-}
-
+// encode is the state of a key, nil if there is none.
 func (n *learner) encode(key string) []byte {
-	k := n.keys[key]
-	b, _ := k.track.AppendBinary(binary.BigEndian.AppendUint64(nil, uint64(k.last)))
+	e := n.keys[key]
+	if e == nil {
+		return nil
+	}
+	b, _ := e.AppendBinary(nil)
 	return b
+}
+
+// lastIn is the offset of the last record that a state includes, −1 if there is none.
+func lastIn(state []byte) int64 {
+	last := int64(-1)
+	included, _ := keyed.Included(state) // of a state that cannot be read, prefix says so
+	for _, p := range included {
+		last = max(last, p.Seq)
+	}
+	return last
 }
 
 // A process is one run of the program.
@@ -385,10 +410,10 @@ func (p *process) run() error {
 	p.opened(l)
 	g, ctx := errgroup.WithContext(p.ctx)
 	ctx, cancel := context.WithCancel(ctx)
-	bundles := make(chan []Record, 1)
-	g.Go(func() error { return p.read(ctx, cluster, l, bundles) })
+	groups := make(chan group, 1)
+	g.Go(func() error { return p.read(ctx, cluster, l, groups) })
 	alerts := make(chan alertOf, 10_000)
-	g.Go(func() error { return p.work(ctx, cluster, l, bundles, alerts) })
+	g.Go(func() error { return p.work(ctx, cluster, l, groups, alerts) })
 	g.Go(func() error { return p.deliver(ctx, l, alerts) })
 	stopped := false
 	select {
@@ -417,16 +442,22 @@ func (p *process) run() error {
 	return err
 }
 
+// A group is what one call of the source has brought, with the watermark before it.
+type group struct {
+	mark    time.Time
+	records []Record
+}
+
 // read calls the source, as a runner does.
-func (p *process) read(ctx context.Context, c Cluster, l *Ledger, bundles chan<- []Record) error {
+func (p *process) read(ctx context.Context, c Cluster, l *Ledger, groups chan<- group) error {
 	src := Source{Cluster: c, Topics: []string{simIn}, Group: simGroup, Start: Start{At: Committed}, Poll: time.Second, Clock: simClock, Disorder: simDisorder}
 	rest, err := src.deal(ctx, l, 0, 1)
 	var mark, latest time.Time
 	for err == nil {
-		var got []Record
+		got := group{mark: mark}
 		rt := sdf.NewLockRTracker(&tracker{rest: rest.clone()})
 		_, watermark, failure := src.call(ctx, p.host.name, l, rt, func(_ beam.EventTime, b Batch) {
-			got = append(got, b.Records...)
+			got.records = append(got.records, b.Records...)
 			for i, ms := range b.Times {
 				t := time.UnixMilli(ms)
 				if t.After(latest) {
@@ -444,7 +475,7 @@ func (p *process) read(ctx context.Context, c Cluster, l *Ledger, bundles chan<-
 		case followsClock:
 			watermark = time.Now()
 		}
-		if watermark.After(mark) {
+		if watermark = time.UnixMilli(watermark.UnixMilli()); watermark.After(mark) { // as runners have it
 			mark = watermark
 		}
 		if now := time.Now(); mark.After(now) {
@@ -455,10 +486,15 @@ func (p *process) read(ctx context.Context, c Cluster, l *Ledger, bundles chan<-
 			break
 		}
 		rest = residual.(restriction)
-		if len(got) > 0 {
+		if len(got.records) > 0 {
 			select {
-			case bundles <- got:
+			case groups <- got:
 			case <-ctx.Done():
+			}
+		} else {
+			select {
+			case groups <- got:
+			default: // the watermark comes with the next one
 			}
 		}
 		err = context.Cause(ctx)
@@ -508,23 +544,59 @@ func (p *process) deliver(ctx context.Context, l *Ledger, alerts <-chan alertOf)
 	}
 }
 
-// work learns bundles and stores their outputs.
-func (p *process) work(ctx context.Context, c Cluster, l *Ledger, bundles <-chan []Record, alerts chan<- alertOf) error {
+// drop drops the keys that have expired, and returns them.
+func (p *process) drop(n *learner, mark time.Time) (dropped []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.astray {
+		mark = mark.Add(-mostBehind)
+	}
+	for key, e := range n.keys {
+		at := e.Expiry()
+		if !at.Before(mark) {
+			continue
+		}
+		if early := at.Sub(time.Now().Add(-simDelay)); early >= 0 {
+			p.bad = append(p.bad, fmt.Sprintf("the key %s is dropped %v before it has expired", key, early))
+		}
+		last := lastIn(n.encode(key))
+		was, before := p.dropped[key]
+		p.again = p.again || before && last > was
+		p.dropped[key] = max(was, last)
+		delete(n.keys, key)
+		dropped = append(dropped, key)
+	}
+	return dropped
+}
+
+// mostBehind is how far a record with the right time may be behind a watermark that goes by wrong
+// ones. Such a watermark is up to the end of the last fetch, and a record that the fetch has
+// not brought came after its beginning.
+const mostBehind = simDelay + fetchTimeout
+
+// work learns groups and stores their outputs.
+func (p *process) work(ctx context.Context, c Cluster, l *Ledger, groups <-chan group, alerts chan<- alertOf) error {
 	var writer *Writer
-	n := newLearner(func(key string) []byte {
-		b, _ := l.Restore(key) // no state of the simulation is damaged
-		return b
-	})
+	var err error
+	n := newLearner()
 	n.repeats = p.bug == learnsRepeats
+	gone := map[string]bool{} // keys that have been dropped
+	l.Take(func(key string, state []byte) bool {
+		_, failure := n.open(key, bytes.Clone(state))
+		err = cmp.Or(err, failure)
+		return true
+	})
+	if err != nil {
+		return err
+	}
 	for {
-		var records []Record
+		var g group
 		select {
-		case records = <-bundles:
+		case g = <-groups:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		if writer == nil {
-			var err error
+		if writer == nil && len(g.records) > 0 {
 			if p.bug == impatientFirst {
 				writer, err = NewWriter(ctx, Sink{Cluster: c, Topic: simOut, Compression: "none"}, quiet)
 			} else {
@@ -535,10 +607,13 @@ func (p *process) work(ctx context.Context, c Cluster, l *Ledger, bundles <-chan
 			}
 			defer writer.Close()
 		}
-		report := account.Report{Taken: len(records)}
-		var outputs []Message
 		touched := map[string]bool{}
-		for _, r := range records {
+		for _, key := range p.drop(n, g.mark) {
+			touched[key], gone[key] = true, true
+		}
+		report := account.Report{Taken: len(g.records)}
+		var outputs []Message
+		for _, r := range g.records {
 			out, err := n.learn(r)
 			if err != nil {
 				return err
@@ -555,10 +630,19 @@ func (p *process) work(ctx context.Context, c Cluster, l *Ledger, bundles <-chan
 			}
 		}
 		for _, key := range slices.Sorted(maps.Keys(touched)) {
-			report.States = append(report.States, account.KeyState{Key: key, State: n.encode(key)})
+			state := n.encode(key)
+			if p.bug == losesReturned && gone[key] {
+				state = nil
+			}
+			if state != nil || p.bug != keepsExpired {
+				report.States = append(report.States, account.KeyState{Key: key, State: state})
+			}
 		}
 		report.Emitted = len(outputs)
 		l.account.Report(report)
+		if len(outputs) == 0 {
+			continue
+		}
 		if p.bug == storedTooSoon {
 			l.account.Stored(len(outputs))
 		}
@@ -572,7 +656,7 @@ func (p *process) work(ctx context.Context, c Cluster, l *Ledger, bundles <-chan
 }
 
 // restored checks that states are such as the loop without faults has had.
-func (p *process) restored(states iter.Seq[*Stored]) ([]Position, error) {
+func (p *process) restored(states iter.Seq[*Stored], _, _ int) ([]Position, error) {
 	for s := range states {
 		p.prefix(*s)
 	}
@@ -582,11 +666,7 @@ func (p *process) restored(states iter.Seq[*Stored]) ([]Position, error) {
 func (w *world) prefix(s Stored) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(s.Bytes) < 8 {
-		w.bad = append(w.bad, fmt.Sprintf("the state of %s has %d bytes", s.Key, len(s.Bytes)))
-		return
-	}
-	at := int64(binary.BigEndian.Uint64(s.Bytes))
+	at := lastIn(s.Bytes)
 	if want := w.states[s.Key][at]; want != string(s.Bytes) {
 		w.bad = append(w.bad, fmt.Sprintf("the state of %s at %d is none that a run without faults has had", s.Key, at))
 	}
@@ -609,9 +689,9 @@ func (w *world) includes(offsets map[string]int64, states map[string][]byte) {
 		log := Position{Topic: simIn, Partition: partition}.Log()
 		for i := range min(offsets[log], int64(len(keys))) {
 			key := keyName(keys[i])
-			last := int64(-1)
-			if b := states[key]; b != nil {
-				last = int64(binary.BigEndian.Uint64(b))
+			last := lastIn(states[key])
+			if gone, ok := w.dropped[key]; ok && states[key] == nil {
+				last = gone
 			}
 			if last < i {
 				w.bad = append(w.bad, fmt.Sprintf("the offset of %s is %d, and the state of %s includes records up to %d, not %d", log, offsets[log], key, last, i))
@@ -623,8 +703,8 @@ func (w *world) includes(offsets map[string]int64, states map[string][]byte) {
 
 func keyName(k int) string { return fmt.Sprintf("key%d", k) }
 
-// simulate runs a schedule and returns what contradicts the claim.
-func simulate(t *testing.T, s schedule, b bug) (bad []string) {
+// simulate runs a schedule and returns what contradicts the claim, and what keys have done.
+func simulate(t *testing.T, s schedule, b bug) (bad []string, did lives) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, b)
 		defer w.close()
@@ -635,6 +715,9 @@ func simulate(t *testing.T, s schedule, b bug) (bad []string) {
 				break
 			}
 		}
+		w.mu.Lock()
+		did = lives{len(w.dropped) > 0, w.truth.returned, w.again}
+		w.mu.Unlock()
 		if !w.failed() {
 			w.finish()
 		}
@@ -642,8 +725,12 @@ func simulate(t *testing.T, s schedule, b bug) (bad []string) {
 		defer w.mu.Unlock()
 		bad = slices.Clone(w.bad)
 	})
-	return bad
+	return bad, did
 }
+
+// lives are what keys have done in a schedule: whether some have been dropped, have begun anew, and
+// have been dropped after that.
+type lives struct{ dropped, returned, again bool }
 
 func (w *world) failed() bool {
 	w.mu.Lock()
@@ -652,7 +739,7 @@ func (w *world) failed() bool {
 }
 
 func newWorld(t *testing.T, b bug) *world {
-	w := &world{net: &kfake.VirtualNetwork{}, bug: b, logs: 2, outputs: map[string]string{}, states: map[string]map[int64]string{}, delivered: map[string]string{}, prompt: map[string]bool{}}
+	w := &world{net: &kfake.VirtualNetwork{}, bug: b, logs: 2, outputs: map[string]string{}, states: map[string]map[int64]string{}, delivered: map[string]string{}, prompt: map[string]bool{}, dropped: map[string]int64{}}
 	var err error
 	// Without zstd, which version 7 of Produce brings: kfake's and franz-go's decoders have
 	// finalizers, which close channels of a bubble outside of it.
@@ -677,11 +764,12 @@ func (w *world) begin(partitions int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.produced = make([][]int, partitions)
-	w.truth = newLearner(func(string) []byte { return nil })
+	w.truth = newLearner()
 	clear(w.outputs)
 	clear(w.states)
 	clear(w.delivered)
 	clear(w.prompt)
+	clear(w.dropped)
 	w.topics = append(w.topics, w.cluster.TopicInfo(simIn).TopicID)
 }
 
@@ -715,6 +803,13 @@ func (w *world) do(s step) {
 	switch s.Op {
 	case feed:
 		w.produce(s.A, s.B, misdate(s.C), false)
+	case pulse:
+		for n := range 3 {
+			if n > 0 {
+				time.Sleep(s.D)
+			}
+			w.produce(s.A, s.B, noClock, false)
+		}
 	case start:
 		if len(w.alive()) < 2 {
 			w.startProcess()
@@ -806,17 +901,18 @@ func (w *world) produce(n, seed int, wrong misdate, prompt bool) {
 	}
 	r := rand.New(rand.NewPCG(uint64(seed), uint64(n)))
 	records := make([]*kgo.Record, n)
+	now := time.UnixMilli(time.Now().UnixMilli())
 	w.mu.Lock()
 	w.astray = w.astray || wrong != noClock
 	for i := range records {
 		partition := r.IntN(len(w.produced))
 		key := partition + 10*r.IntN(simKeys)
 		value := binary.BigEndian.AppendUint64(nil, uint64(r.IntN(20)))
-		value = binary.BigEndian.AppendUint64(value, uint64(wrong.time(partition, key, time.Now()).UnixMilli()))
+		value = binary.BigEndian.AppendUint64(value, uint64(wrong.time(partition, key, now).UnixMilli()))
 		at := Position{simIn, partition, int64(len(w.produced[partition]))}
-		records[i] = &kgo.Record{Topic: simIn, Partition: int32(partition), Key: []byte(keyName(key)), Value: value}
+		records[i] = &kgo.Record{Topic: simIn, Partition: int32(partition), Key: []byte(keyName(key)), Value: value, Timestamp: now}
 		w.produced[partition] = append(w.produced[partition], key)
-		out, err := w.truth.learn(Record{Position: at, Key: records[i].Key, Value: value})
+		out, err := w.truth.learn(Record{Position: at, Time: now, Key: records[i].Key, Value: value})
 		w.must(err)
 		w.outputs[at.String()] = string(out)
 		w.prompt[at.String()] = prompt
@@ -914,11 +1010,24 @@ func (w *world) reset(partition, back int) {
 	if !ok || at == 0 || w.refusal != "" {
 		return
 	}
+	// A record whose key has been dropped since would be learned again: no state includes it.
+	to := at
+	for to > max(0, at-int64(back)) && !w.hasDropped(partition, to-1) {
+		to--
+	}
 	t := kmsg.NewOffsetCommitRequestTopic()
 	p := kmsg.NewOffsetCommitRequestTopicPartition()
-	t.Topic, p.Partition, p.Offset = simIn, int32(partition), max(0, at-int64(back))
+	t.Topic, p.Partition, p.Offset = simIn, int32(partition), to
 	t.Partitions = append(t.Partitions, p)
 	w.commit([]kmsg.OffsetCommitRequestTopic{t})
+}
+
+// hasDropped reports whether the key of a record has been dropped since the record.
+func (w *world) hasDropped(partition int, offset int64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last, dropped := w.dropped[keyName(w.produced[partition][offset])]
+	return dropped && offset <= last
 }
 
 // recreate deletes the topic and creates another one of its name.
@@ -1109,10 +1218,7 @@ func (w *world) finish() {
 	}
 	p := w.startProcess()
 	w.away.Store(false)
-	deadline := time.Now().Add(15 * time.Minute)
-	for !p.ended() && (w.refusal != "" || !w.dealt()) && time.Now().Before(deadline) {
-		time.Sleep(time.Second)
-	}
+	deals := w.deals(p, 15*time.Minute)
 	if w.refusal != "" {
 		if p.ended() && p.err != nil && strings.Contains(p.err.Error(), w.refusal) {
 			return
@@ -1124,13 +1230,15 @@ func (w *world) finish() {
 		w.violation("a start was to be refused, because %s: %v; the backup has so many records by partition: %v", w.refusal, p.err, in)
 		return
 	}
-	if p.ended() || !w.dealt() {
+	if !deals {
 		w.violation("when all is well, a run does not deal with all records: it ended %v, %v", p.ended(), p.err)
 		return
 	}
 	if w.astray {
-		w.settle()
+		w.settle(p)
 	}
+	w.check()
+	w.outlive(p)
 	time.Sleep(time.Second) // the receiver gets what has waited
 	p.stop()
 	<-p.over
@@ -1142,18 +1250,41 @@ func (w *world) finish() {
 	w.checkOutputs()
 }
 
+// deals waits until all offsets are committed, and reports whether they are before the run ends.
+func (w *world) deals(p *process, within time.Duration) bool {
+	for deadline := time.Now().Add(within); !p.ended() && time.Now().Before(deadline); time.Sleep(time.Second) {
+		if w.refusal == "" && w.dealt() {
+			return true
+		}
+	}
+	return false
+}
+
+// outlive waits until all keys have expired, and has some return.
+func (w *world) outlive(p *process) {
+	const slow = fetchTimeout + (fetchTimeout+simDelay)/20 // the usual lag may be that of a slow fetch
+	left := w.stored()
+	for deadline := time.Now().Add(simExpire + mostBehind + slow); len(left) > 0 && time.Now().Before(deadline); left = w.stored() {
+		time.Sleep(5 * time.Second)
+	}
+	for _, s := range left {
+		w.violation("the changelog has a state of %s, which has expired", s.Key)
+	}
+	w.produce(8, 0, noClock, false)
+	if !w.deals(p, time.Minute) {
+		w.violation("a run does not deal with keys that return: %v", p.err)
+	}
+}
+
 // settle feeds records with right times. After simDelay, with the 5 % by which a lag is rounded
 // up, they are on time.
-func (w *world) settle() {
+func (w *world) settle(p *process) {
 	const every, learning = 30 * time.Second, time.Minute
 	for since := time.Duration(0); since < simDelay+simDelay/20+learning+2*time.Minute; since += every {
 		w.produce(8, int(since/every), noClock, since > simDelay+simDelay/20+learning)
 		time.Sleep(every)
 	}
-	for deadline := time.Now().Add(time.Minute); !w.dealt() && time.Now().Before(deadline); {
-		time.Sleep(time.Second)
-	}
-	if !w.dealt() {
+	if !w.deals(p, time.Minute) {
 		w.violation("a run does not deal with the last records")
 	}
 }
@@ -1215,19 +1346,25 @@ func (w *world) check() {
 	}
 	at := w.committed()
 	states := map[string][]byte{}
-	if w.cluster.TopicInfo(simStates) != nil {
-		h := w.newHost(func() {})
-		defer h.die()
-		client := NewClient(h.cluster())
-		defer client.Close()
-		all, err := ReadStored(context.Background(), client, simStates, quiet)
-		w.must(err)
-		for _, s := range all {
-			w.prefix(s)
-			states[s.Key] = s.Bytes
-		}
+	for _, s := range w.stored() {
+		w.prefix(s)
+		states[s.Key] = s.Bytes
 	}
 	w.includes(at, states)
+}
+
+// stored are the states in the changelog.
+func (w *world) stored() []Stored {
+	if w.cluster.TopicInfo(simStates) == nil {
+		return nil
+	}
+	h := w.newHost(func() {})
+	defer h.die()
+	client := NewClient(h.cluster())
+	defer client.Close()
+	all, err := ReadStored(context.Background(), client, simStates, quiet)
+	w.must(err)
+	return all
 }
 
 func (w *world) checkOutputs() {

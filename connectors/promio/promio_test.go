@@ -18,8 +18,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"hafvf/connectors"
-	"hafvf/connectors/webhook"
 	"hafvf/internal/account"
+	"hafvf/internal/secret"
 )
 
 // Points are at multiples of the step since 1970, whatever the start, and final after the delay.
@@ -113,7 +113,7 @@ func (s *store) writer(t *testing.T) *writer {
 	s.samples = map[string]bool{}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	w, err := newWriter(Sink{Server: Server{URL: webhook.Value{Text: server.URL}, Timeout: time.Minute}}, slog.New(slog.DiscardHandler))
+	w, err := newWriter(Sink{Server: Server{URL: secret.Text{Text: server.URL}, Timeout: time.Minute}}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,17 +14,17 @@ import (
 
 	"hafvf/connectors/internal/retry"
 	"hafvf/connectors/internal/tlsfiles"
-	"hafvf/connectors/webhook"
 	"hafvf/internal/secret"
+	"hafvf/internal/weburl"
 )
 
 // A Server is where requests go, and with which login.
 type Server struct {
-	URL      webhook.Value
+	URL      secret.Text
 	TLS      *tlsfiles.TLS // nil: the authorities of the system
 	Username string
 	Password secret.Secret
-	Headers  map[string]webhook.Value
+	Headers  map[string]secret.Text
 	Timeout  time.Duration // of one request
 }
 
@@ -45,10 +45,11 @@ func (s Server) base(section string) (*url.URL, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := webhook.CheckURL(text); err != nil {
+	u, err := weburl.Parse(text)
+	if err != nil {
 		return nil, fmt.Errorf("%s.url: %w", section, err)
 	}
-	return url.Parse(text)
+	return u, nil
 }
 
 // place is what messages may say of a URL.

@@ -23,6 +23,7 @@ import (
 	"hafvf/connectors/kafkaio"
 	"hafvf/internal/message"
 	"hafvf/internal/secret"
+	"hafvf/internal/weburl"
 )
 
 // A Config says how to reach a registry. It is plain data that workers receive as JSON. It
@@ -36,10 +37,10 @@ type Config struct {
 
 // CheckURL returns why a text is not the URL of a registry.
 func CheckURL(text string) error {
-	u, err := url.Parse(text)
+	u, err := weburl.Parse(text)
 	switch {
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return errors.New("must be http://… or https://… with a host")
+	case err != nil:
+		return err
 	case u.User != nil:
 		return errors.New("must have no login in it: give username and password beside it")
 	case u.RawQuery != "" || u.Fragment != "":

@@ -15,6 +15,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/internal/dofn"
+	"hafvf/internal/secret"
 	"hafvf/pipeline/direct"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
@@ -78,7 +79,7 @@ func TestWriteHeld(t *testing.T) {
 	defer server.Close()
 	p, s := beam.NewPipelineWithRoot()
 	chunks := beam.ParDo(s, &sayFn{20}, beam.Impulse(s))
-	refused := WriteHeld(s, Sink{URL: Value{Text: server.URL}, Batch: 100, Timeout: time.Second}, 0, chunks)
+	refused := WriteHeld(s, Sink{URL: secret.Text{Text: server.URL}, Batch: 100, Timeout: time.Second}, 0, chunks)
 	beam.ParDo0(s, &catchFn{}, refused)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

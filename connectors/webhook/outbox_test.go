@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"hafvf/internal/secret"
 )
 
 // open opens an outbox, and returns what it has buried.
@@ -71,7 +73,7 @@ func TestOutboxWaitsBeside(t *testing.T) {
 	r := &receiver{codes: []int{503, 429, 200}}
 	url, come := away(t, r)
 	var log strings.Builder
-	o, buried := open(t, OutboxConfig{Sink: Sink{URL: Value{Text: url}, Batch: 100}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	o, buried := open(t, OutboxConfig{Sink: Sink{URL: secret.Text{Text: url}, Batch: 100}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	var want []string
 	for i := range 250 {
 		if _, err := o.Put(alert(i)); err != nil {
@@ -109,7 +111,7 @@ func TestOutboxGathers(t *testing.T) {
 		r.ServeHTTP(w, q)
 	}))
 	defer server.Close()
-	o, _ := open(t, OutboxConfig{Sink: Sink{URL: Value{Text: server.URL}, Batch: 100}})
+	o, _ := open(t, OutboxConfig{Sink: Sink{URL: secret.Text{Text: server.URL}, Batch: 100}})
 	for i := range 300 {
 		if _, err := o.Put(alert(i)); err != nil {
 			t.Fatal(err)
@@ -125,7 +127,7 @@ func TestOutboxGathers(t *testing.T) {
 func TestOutboxBuries(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
 	defer server.Close()
-	o, buried := open(t, OutboxConfig{Sink: Sink{URL: Value{Text: server.URL}, Batch: 2}})
+	o, buried := open(t, OutboxConfig{Sink: Sink{URL: secret.Text{Text: server.URL}, Batch: 2}})
 	for i := range 3 {
 		o.Put(alert(i))
 	}
@@ -139,7 +141,7 @@ func TestOutboxBuries(t *testing.T) {
 // What finds no place is refused at once. A stop gives up at once, and says what is left.
 func TestOutboxIsBounded(t *testing.T) {
 	url, _ := away(t, nil)
-	o, _ := open(t, OutboxConfig{Sink: Sink{URL: Value{Text: url}, Batch: 100}})
+	o, _ := open(t, OutboxConfig{Sink: Sink{URL: secret.Text{Text: url}, Batch: 100}})
 	for i := range most {
 		if _, err := o.Put(alert(i)); err != nil {
 			t.Fatal(err)
@@ -176,7 +178,7 @@ func TestOutboxKeepsAndExpires(t *testing.T) {
 	}
 	old := alert(0)
 	old.Kept = "0"
-	o, _ := open(t, OutboxConfig{Sink: Sink{URL: Value{Text: server.URL}, Batch: 100}, MaxAge: time.Hour, Keep: func(a Alert) string { return note(a.ID, true) }, Settled: func(all []Settled) {
+	o, _ := open(t, OutboxConfig{Sink: Sink{URL: secret.Text{Text: server.URL}, Batch: 100}, MaxAge: time.Hour, Keep: func(a Alert) string { return note(a.ID, true) }, Settled: func(all []Settled) {
 		for _, a := range all {
 			note(a.Kept, false)
 		}

@@ -16,14 +16,15 @@ import (
 	"hafvf/connectors/internal/retry"
 	"hafvf/internal/message"
 	"hafvf/internal/secret"
+	"hafvf/internal/weburl"
 )
 
 // A Sink is where records are sent, and how.
 type Sink struct {
-	URL     Value
-	Headers map[string]Value // by name, in addition to Content-Type
-	Batch   int              // largest number of records in one request
-	Timeout time.Duration    // of one request
+	URL     secret.Text
+	Headers map[string]secret.Text // by name, in addition to Content-Type
+	Batch   int                    // largest number of records in one request
+	Timeout time.Duration          // of one request
 	// Alertmanager is set if the URL is that of a Prometheus Alertmanager. Records are then
 	// alerts of package records, and are sent in the form of its API, version 2.
 	Alertmanager bool
@@ -42,36 +43,8 @@ func (s Sink) section() string {
 	return "webhook"
 }
 
-// A Value is a text, or where a secret text stands.
-type Value struct {
-	Text string
-	secret.Secret
-}
-
-// Read returns the text; key names it in an error.
-func (v Value) Read(key string) (string, error) {
-	if v.Secret == (secret.Secret{}) {
-		return v.Text, nil
-	}
-	return v.Secret.Value(key)
-}
-
 // requests is the policy by which requests are repeated, for as long as it takes.
 var requests = retry.Policy{First: 500 * time.Millisecond, Last: 30 * time.Second}
-
-// CheckURL says why text is no URL of a receiver. It does not repeat it: it may be secret.
-func CheckURL(text string) error {
-	_, err := parseURL(text)
-	return err
-}
-
-func parseURL(text string) (*url.URL, error) {
-	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, errors.New("must be http://… or https://… with a host")
-	}
-	return u, nil
-}
 
 // A Client sends. It is safe for concurrent use.
 type Client struct {
@@ -96,7 +69,7 @@ func (s Sink) target() (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	u, err := parseURL(text)
+	u, err := weburl.Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s.url: %w", s.section(), err)
 	}

@@ -66,7 +66,7 @@ func first(results []error) error { return results[0] }
 func TestPostGivesUp(t *testing.T) {
 	r := &receiver{codes: []int{400}}
 	server := httptest.NewServer(r)
-	c := client(t, Sink{URL: Value{Text: server.URL + "/token-1234"}, Timeout: time.Second})
+	c := client(t, Sink{URL: secret.Text{Text: server.URL + "/token-1234"}, Timeout: time.Second})
 	err := first(c.Post(context.Background(), [][]byte{[]byte(`{}`)}))
 	if err == nil || !strings.Contains(err.Error(), `answers 400 Bad Request: "line one\nline two"`) {
 		t.Errorf("refused: %v", err)
@@ -89,8 +89,8 @@ func TestHeadersMayBeSecret(t *testing.T) {
 	r := &receiver{codes: []int{200}}
 	server := httptest.NewServer(r)
 	defer server.Close()
-	c := client(t, Sink{URL: Value{Text: server.URL}, Timeout: time.Second,
-		Headers: map[string]Value{"Authorization": {Secret: secret.Secret{File: file}}, "x-team": {Text: "ops"}}})
+	c := client(t, Sink{URL: secret.Text{Text: server.URL}, Timeout: time.Second,
+		Headers: map[string]secret.Text{"Authorization": {Secret: secret.Secret{File: file}}, "x-team": {Text: "ops"}}})
 	if err := first(c.Post(context.Background(), [][]byte{[]byte(`{}`)})); err != nil {
 		t.Fatal(err)
 	}
@@ -100,9 +100,9 @@ func TestHeadersMayBeSecret(t *testing.T) {
 		}
 	}
 	for what, s := range map[string]Sink{
-		"webhook.headers.A.file": {URL: Value{Text: server.URL}, Headers: map[string]Value{"A": {Secret: secret.Secret{File: file + "none"}}}},
-		"webhook.url: must be":   {URL: Value{Text: "ftp://secret"}},
-		"webhook.url.env":        {URL: Value{Secret: secret.Secret{Env: "NOT_SET_"}}},
+		"webhook.headers.A.file": {URL: secret.Text{Text: server.URL}, Headers: map[string]secret.Text{"A": {Secret: secret.Secret{File: file + "none"}}}},
+		"webhook.url: must be":   {URL: secret.Text{Text: "ftp://secret"}},
+		"webhook.url.env":        {URL: secret.Text{Secret: secret.Secret{Env: "NOT_SET_"}}},
 	} {
 		if _, err := NewClient(s); err == nil || !strings.Contains(err.Error(), what) || strings.Contains(err.Error(), "secret\"") {
 			t.Errorf("%s: %v", what, err)
@@ -122,7 +122,7 @@ func TestAlertmanager(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	c, err := NewClient(Sink{URL: Value{Text: server.URL + "/prefix/"}, Alertmanager: true})
+	c, err := NewClient(Sink{URL: secret.Text{Text: server.URL + "/prefix/"}, Alertmanager: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestAlertmanagerEnds(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	c := client(t, Sink{URL: Value{Text: server.URL}, Alertmanager: true, Ends: true})
+	c := client(t, Sink{URL: secret.Text{Text: server.URL}, Alertmanager: true, Ends: true})
 	ended := time.Date(2026, 1, 1, 4, 10, 0, 0, time.UTC)
 	if err := first(c.Post(t.Context(), [][]byte{
 		[]byte(`{"key":"k","time":"2026-01-01T00:05:00Z","kind":"novelty","id":"i","start":"2026-01-01T00:05:00Z","threshold":3.3}`),
@@ -217,7 +217,7 @@ func TestRedirect(t *testing.T) {
 	defer other.Close()
 	for _, code := range []int{301, 302, 303, 307, 308} {
 		server := httptest.NewServer(http.RedirectHandler(other.URL+"/token-1234", code))
-		c := client(t, Sink{URL: Value{Text: server.URL}})
+		c := client(t, Sink{URL: secret.Text{Text: server.URL}})
 		err := first(c.Post(t.Context(), [][]byte{[]byte("{}")}))
 		if err == nil || !strings.Contains(err.Error(), "a redirect to "+other.URL+", which is not followed") || strings.Contains(err.Error(), "token") {
 			t.Errorf("%d: %v", code, err)
@@ -243,7 +243,7 @@ func TestTokenIsReadAgain(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	c := client(t, Sink{URL: Value{Text: server.URL}, Headers: map[string]Value{"Authorization": {Secret: secret.Secret{File: token}}}})
+	c := client(t, Sink{URL: secret.Text{Text: server.URL}, Headers: map[string]secret.Text{"Authorization": {Secret: secret.Secret{File: token}}}})
 	for _, test := range []struct {
 		file, valid string
 		requests    int
@@ -286,7 +286,7 @@ func TestGuiltyRecordsAlone(t *testing.T) {
 			}
 			taken = append(taken, records...)
 		}))
-		c := client(t, Sink{URL: Value{Text: server.URL}})
+		c := client(t, Sink{URL: secret.Text{Text: server.URL}})
 		var records [][]byte
 		var want []string
 		for i := range 21 {

@@ -42,6 +42,20 @@ func (s Secret) Value(key string) (string, error) {
 	return "", fmt.Errorf("%s: a secret has no place: name an environment variable (env) or a file (file)", key)
 }
 
+// A Text is a text, or where a secret text stands.
+type Text struct {
+	Text string
+	Secret
+}
+
+// Read returns the text; key names it in an error.
+func (t Text) Read(key string) (string, error) {
+	if t.Secret == (Secret{}) {
+		return t.Text, nil
+	}
+	return t.Secret.Value(key)
+}
+
 // Where names the place of the secret.
 func (s Secret) Where() string {
 	if s.Env != "" {

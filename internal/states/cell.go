@@ -257,7 +257,7 @@ func (c *Cell) appendAll(to []byte) []byte {
 
 // load puts stored entities, the last of a key last. An entry without bytes removes its key.
 func (c *Cell) load(b []byte) error {
-	c.Grow(len(b))
+	c.Expect(0, len(b))
 	for r := (&compact.Reader{B: b}); len(r.B) > 0; {
 		key := r.Text()
 		n := r.Count(1)

@@ -1,9 +1,10 @@
 package states
 
 import (
-	"hash/fnv"
 	"iter"
 	"slices"
+
+	"hafvf/internal/table"
 )
 
 // A Memory holds the states of all keys of a run in one process, in cells. So there is one copy of
@@ -27,6 +28,14 @@ func NewMemory(names []string) *Memory {
 
 // Cell returns the cell of that name.
 func (m *Memory) Cell(name string) *Cell { return m.cells[name] }
+
+// Expect says that so many keys with so many bytes in all will be restored. table.Shards has the
+// same cells if there are as many: those of a shard fill one cell, and then those of the next.
+func (m *Memory) Expect(keys, bytes int) {
+	for _, c := range m.cells {
+		c.Expect(keys/len(m.cells), (bytes+bytes/16)/len(m.cells))
+	}
+}
 
 // Restore puts the state of a key from before the run.
 func (m *Memory) Restore(key string, state []byte) {
@@ -79,12 +88,5 @@ func CellName(key string, cells []string) string {
 	if len(cells) == 0 {
 		return key
 	}
-	return cells[fnv1a(key)%uint64(len(cells))]
-}
-
-// fnv1a is the hash FNV-1a. It may not change: states are found by it.
-func fnv1a(key string) uint64 {
-	h := fnv.New64a()
-	h.Write([]byte(key))
-	return h.Sum64()
+	return cells[table.FNV1a(key)%uint64(len(cells))]
 }

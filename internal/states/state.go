@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"sync"
 	"unique"
 
 	"hafvf/internal/message"
@@ -67,38 +68,86 @@ func (s State) Seal() []byte {
 // Open returns the state that Seal has made bytes of. If they are not a state of the key, Err
 // of the state says why.
 func Open(key string, b []byte) State {
-	s := State{Key: key}
-	if s.Bytes, s.Settings, s.Err = open(key, b); s.Err != nil {
-		s.stored = b
+	state, settings, err := open(key, b)
+	if err != nil {
+		return State{Key: key, Err: err, stored: b}
 	}
-	return s
+	return State{Key: key, Bytes: state, Settings: unique.Make(string(settings)).Value()} // most keys have the same
 }
 
-func open(key string, b []byte) (state []byte, settings string, err error) {
+func open(key string, b []byte) (state, settings []byte, err error) {
 	rest, sealed := bytes.CutPrefix(b, []byte(magic))
 	if !sealed {
-		return nil, "", fmt.Errorf("it has no seal: %w", errForeign)
+		return nil, nil, fmt.Errorf("it has no seal: %w", errForeign)
 	}
 	if len(rest) < 1+crc32.Size {
-		return nil, "", errors.New("it is damaged: its end is missing")
+		return nil, nil, errors.New("it is damaged: its end is missing")
 	}
 	if v := rest[0]; v != version {
-		return nil, "", fmt.Errorf("it has the version %d, and this program reads the version %d: %w", v, version, errForeign)
+		return nil, nil, fmt.Errorf("it has the version %d, and this program reads the version %d: %w", v, version, errForeign)
 	}
 	end := len(b) - crc32.Size
 	if crc32.Checksum(b[:end], castagnoli) != binary.LittleEndian.Uint32(b[end:]) {
-		return nil, "", errors.New("it is damaged: its checksum is another")
+		return nil, nil, errors.New("it is damaged: its checksum is another")
 	}
 	rest = rest[1 : len(rest)-crc32.Size]
 	of, rest, ok := cut(rest)
 	text, state, more := cut(rest)
 	switch {
 	case !ok || !more:
-		return nil, "", errors.New("it is damaged: it has no key or settings")
+		return nil, nil, errors.New("it is damaged: it has no key or settings")
 	case string(of) != key:
-		return nil, "", fmt.Errorf("it is the state of another key, %s", message.Quote(string(of)))
+		return nil, nil, fmt.Errorf("it is the state of another key, %s", message.Quote(string(of)))
 	}
-	return state, unique.Make(string(text)).Value(), nil // most keys have the same
+	return state, text, nil
+}
+
+// An Unsealer holds stored states in fewer bytes, as most have the same settings. Its methods may be
+// called by several goroutines. The zero value is ready.
+type Unsealer struct {
+	mu       sync.RWMutex
+	settings []string
+	number   map[string]int // by settings, their place from 1
+}
+
+// Unseal appends what Open opens of the stored state of a key.
+func (u *Unsealer) Unseal(to []byte, key string, stored []byte) []byte {
+	state, settings, err := open(key, stored)
+	if err != nil {
+		return append(append(to, 0), stored...)
+	}
+	u.mu.RLock()
+	n, known := u.number[string(settings)]
+	u.mu.RUnlock()
+	if !known {
+		n = u.add(string(settings))
+	}
+	return append(binary.AppendUvarint(to, uint64(n)), state...)
+}
+
+func (u *Unsealer) add(settings string) int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if n, known := u.number[settings]; known {
+		return n
+	}
+	if u.number == nil {
+		u.number = map[string]int{}
+	}
+	u.settings = append(u.settings, settings)
+	u.number[settings] = len(u.settings)
+	return len(u.settings)
+}
+
+// Open is the package's Open of what Unseal has appended.
+func (u *Unsealer) Open(key string, b []byte) State {
+	n, size := binary.Uvarint(b)
+	if b = b[size:]; n == 0 {
+		return Open(key, b)
+	}
+	u.mu.RLock()
+	defer u.mu.RUnlock()
+	return State{Key: key, Bytes: b, Settings: u.settings[n-1]}
 }
 
 // cut cuts a part with its length off b.

@@ -5,21 +5,39 @@ import (
 	"iter"
 )
 
-// Shards are a Table without its limit of 2 GB, which grows without being copied as a whole. The
-// zero value has no keys.
+// Shards are a Table without its limit of 2 GB, which grows without being copied as a whole. Each
+// key belongs to one of NumShards shards. Different goroutines may use different shards. The zero
+// value has no keys.
 type Shards struct {
-	tables [256]Table
-	n      int
+	tables [NumShards]Table
+}
+
+const NumShards = 256
+
+// Shard is the number of the shard that a key belongs to.
+func Shard[S string | []byte](key S) int { return int(FNV1a(key) % NumShards) }
+
+// FNV1a is the hash FNV-1a. It may not change: stored states are found by it.
+func FNV1a[S string | []byte](key S) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(key) {
+		h = (h ^ uint64(key[i])) * 1099511628211
+	}
+	return h
 }
 
 // of returns the table of a key, and the hash of the key.
 func (s *Shards) of(key string) (*Table, uint64) {
-	h := maphash.String(seed, key)
-	return &s.tables[h>>56], h
+	return &s.tables[Shard(key)], maphash.String(seed, key)
 }
 
 // Len is the number of keys.
-func (s *Shards) Len() int { return s.n }
+func (s *Shards) Len() (n int) {
+	for i := range s.tables {
+		n += s.tables[i].Len()
+	}
+	return n
+}
 
 // Get returns the value of a key, nil if there is none. It is valid until the next Put.
 func (s *Shards) Get(key string) []byte {
@@ -31,16 +49,25 @@ func (s *Shards) Get(key string) []byte {
 func (s *Shards) Put(key string, b []byte) {
 	t, h := s.of(key)
 	t.slack = loose
-	before := t.Len()
 	t.put(key, h, b)
-	s.n += t.Len() - before
 }
+
+// Live is about the number of bytes of keys and values.
+func (s *Shards) Live() (bytes int) {
+	for i := range s.tables {
+		bytes += s.tables[i].Live()
+	}
+	return bytes
+}
+
+// In are the values of a shard by key, in any order. A value is valid until the next Put.
+func (s *Shards) In(shard int) iter.Seq2[string, []byte] { return s.tables[shard].All() }
 
 // All are the values by key, in any order. A value is valid until the next Put.
 func (s *Shards) All() iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		for i := range s.tables {
-			for key, b := range s.tables[i].All() {
+			for key, b := range s.In(i) {
 				if !yield(key, b) {
 					return
 				}
@@ -59,7 +86,6 @@ func (s *Shards) Drain() iter.Seq2[string, []byte] {
 					return
 				}
 			}
-			s.n -= s.tables[i].Len()
 			s.tables[i] = Table{}
 		}
 	}

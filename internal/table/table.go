@@ -22,6 +22,8 @@ type Table struct {
 	n     int     // entries that are found
 	live  int     // bytes of these
 	slack int     // the part of the data, 1/slack, that may be dead or free; 0 is usualSlack
+
+	expected int // bytes of data, before there are any
 }
 
 // Entries begin at multiples of this many bytes. What is free of them is room for the value to grow
@@ -59,7 +61,7 @@ const (
 	// Less slack takes less memory, and moves the data more often.
 	usualSlack = 8
 	// loose is the slack of what is read once, and given back.
-	loose = 3
+	loose = 2
 )
 
 // Len is the number of keys.
@@ -333,18 +335,20 @@ func (t *Table) entries() iter.Seq2[entry, found] {
 	}
 }
 
-// Grow makes room for so many bytes if there are no values yet.
-func (t *Table) Grow(bytes int) {
+// Expect says that so many keys with so many bytes in all will be put into a table that has none.
+func (t *Table) Expect(keys, bytes int) {
 	if t.n == 0 {
-		t.makeRoom(bytes)
+		t.rehash(max(len(t.table), tableFor(keys)))
+		t.expected = bytes
 	}
 }
 
 // Compact gives back the room of values that were replaced.
 func (t *Table) Compact() { t.makeRoom(0) }
 
-// makeRoom moves the entries to a slice that has room for so many bytes more, without those
-// that are dead; or to another region of the file.
+// makeRoom moves the entries together, so that there is room for so many bytes more: where they
+// are, or to another slice if that has to grow, or to shrink because no bytes are to come; or
+// to another region of the file.
 func (t *Table) makeRoom(bytes int) {
 	if t.file != nil {
 		to := t.file.file.region()
@@ -367,7 +371,11 @@ func (t *Table) makeRoom(bytes int) {
 	if slack == 0 {
 		slack = usualSlack
 	}
-	data := make([]byte, 0, max(leastData, need+need/slack))
+	data := t.data[:0]
+	if bytes == 0 || need+need/(2*slack) > cap(data) {
+		data = make([]byte, 0, max(leastData, need+need/slack, t.expected))
+		t.expected = 0
+	}
 	if t.live == len(t.data) {
 		t.data = append(data, t.data...)
 		return

@@ -905,8 +905,8 @@ func TestParseWebhook(t *testing.T) {
 	const base = "model: {family: normal}\ndetect: true\nsource: {jsonl: {path: a}}\n"
 	c := parse(t, base+"alerts: {webhook: {url: \"https://alerts.example/in\", headers: {Authorization: {file: token}, x-team: ops}, batch: 5, timeout: 3s}, kinds: [change]}\n")
 	want := &webhook.Sink{
-		URL: webhook.Value{Text: "https://alerts.example/in"}, Batch: 5, Timeout: 3 * time.Second,
-		Headers: map[string]webhook.Value{"Authorization": {Secret: secret.Secret{File: "token"}}, "x-team": {Text: "ops"}},
+		URL: secret.Text{Text: "https://alerts.example/in"}, Batch: 5, Timeout: 3 * time.Second,
+		Headers: map[string]secret.Text{"Authorization": {Secret: secret.Secret{File: "token"}}, "x-team": {Text: "ops"}},
 	}
 	if r := c.Alerts[0]; !reflect.DeepEqual(r.Webhook, want) || !reflect.DeepEqual(r.Kinds, []string{"change"}) {
 		t.Errorf("%+v, %v", r.Webhook, r.Kinds)
@@ -935,7 +935,7 @@ func TestParseReceivers(t *testing.T) {
 `)
 	want := []Receiver{
 		{Sink: Sink{JSONL: &File{Path: "all"}}, At: "alerts.0", Kinds: AlarmKinds(), Beliefs: []string{"outlier", "change"}},
-		{Sink: Sink{Webhook: &webhook.Sink{URL: webhook.Value{Text: "http://a"}, Batch: 100, Timeout: 10 * time.Second, Alertmanager: true}}, At: "alerts.1",
+		{Sink: Sink{Webhook: &webhook.Sink{URL: secret.Text{Text: "http://a"}, Batch: 100, Timeout: 10 * time.Second, Alertmanager: true}}, At: "alerts.1",
 			Kinds: []string{"change"}, Beliefs: []string{"change"}, Keys: "pump-*", Labels: map[string]string{"severity": "page"}, MaxAge: time.Hour},
 	}
 	if diff := cmp.Diff(want, c.Alerts); diff != "" {

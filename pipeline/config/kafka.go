@@ -10,10 +10,10 @@ import (
 
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/registry"
-	"hafvf/connectors/webhook"
 	"hafvf/internal/message"
 	"hafvf/internal/secret"
 	"hafvf/internal/times"
+	"hafvf/internal/weburl"
 )
 
 // Kafka is a source of topics.
@@ -164,7 +164,7 @@ func secretAt(dst *secret.Secret) reader {
 }
 
 // textOrSecret reads a text, or where it stands.
-func textOrSecret(dst *webhook.Value) reader {
+func textOrSecret(dst *secret.Text) reader {
 	place := secretAt(&dst.Secret)
 	return reader{takes: "text, {env: VARIABLE} or {file: PATH}", read: func(d *decoder, path string, n *yaml.Node) {
 		if n.Kind == yaml.MappingNode {
@@ -176,7 +176,7 @@ func textOrSecret(dst *webhook.Value) reader {
 }
 
 // hookURL reads the URL of a receiver.
-func hookURL(dst *webhook.Value) reader {
+func hookURL(dst *secret.Text) reader {
 	r := textOrSecret(dst)
 	read := r.read
 	r.read = func(d *decoder, path string, n *yaml.Node) {
@@ -184,7 +184,7 @@ func hookURL(dst *webhook.Value) reader {
 		if dst.Text == "" {
 			return
 		}
-		if err := webhook.CheckURL(dst.Text); err != nil {
+		if _, err := weburl.Parse(dst.Text); err != nil {
 			d.fail(path, "%v", err)
 		}
 	}
@@ -192,11 +192,11 @@ func hookURL(dst *webhook.Value) reader {
 }
 
 // headers reads a mapping of names to texts.
-func headers(dst *map[string]webhook.Value) reader {
+func headers(dst *map[string]secret.Text) reader {
 	return reader{takes: "mapping of names to texts, or to {env: VARIABLE} or {file: PATH}", read: func(d *decoder, path string, n *yaml.Node) {
-		all := map[string]webhook.Value{}
+		all := map[string]secret.Text{}
 		d.entries(path, n, func(p string, k, v *yaml.Node) {
-			var value webhook.Value
+			var value secret.Text
 			textOrSecret(&value).read(d, p, v)
 			all[k.Value] = value
 		})
