@@ -63,7 +63,7 @@ func (j *job) bundle(t *testing.T, cfg Config, calls bool, in map[string][]keyed
 	before := map[string]runner{}
 	for _, b := range blocks {
 		if j.cells[b.cell] == nil {
-			j.cells[b.cell] = &runner{rng: j.rng}
+			j.cells[b.cell] = &runner{rng: rand.New(rand.NewPCG(j.rng.Uint64(), 1))} // cells are read at the same time
 		}
 		before[b.cell] = *j.cells[b.cell]
 	}

@@ -125,7 +125,7 @@ func BenchmarkSpilledCells(b *testing.B) {
 			rng := rand.New(rand.NewPCG(36, 2))
 			cells := map[string]*runner{}
 			for _, name := range cfg.Cells {
-				cells[name] = &runner{rng: rng}
+				cells[name] = &runner{rng: rand.New(rand.NewPCG(rng.Uint64(), 1))}
 			}
 			pack, filter := &packEachFn{packer{Config: string(text)}}, &filterFn{
 				node: node{Config: string(text)}, State: *of.head, Log: *of.log, Settings: *of.settings,

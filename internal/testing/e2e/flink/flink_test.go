@@ -342,8 +342,8 @@ func (s *site) lateness(t *testing.T) {
 	}
 	s.Broker.CreateTopic(t, "late-in", 8, nil)
 	s.Broker.Produce(t, records...) // at once: partitions that pause follow the clock
-	// Few cells, so that each is more than is rewritten whole.
-	cfg := s.Config(t, "late", "", ", parallelism: 2, cells: 4", more)
+	// Few cells, so that each is more than is rewritten whole, and two on each worker.
+	cfg := s.Config(t, "late", "", ", parallelism: 2, max_parallelism: 2, cells: 4", more)
 	d := program.Start(t, nil, "run", cfg)
 	s.Leaves(t, cfg)
 	// hafvf gives up a job that fails before it has run for a moment. Before the first checkpoint
@@ -352,7 +352,7 @@ func (s *site) lateness(t *testing.T) {
 	d.Eventually(t, "the job runs", func() bool { return strings.Contains(d.Log(), "the job runs") })
 	s.Await(t, d, "late", "a checkpoint is complete", func(is flink.Status) bool { return is.State == "RUNNING" && is.Completed > 0 })
 	s.Workers[0].Kill()
-	s.StartWorker(0, "GOMEMLIMIT=64KiB")
+	s.StartWorker(0, "GOMEMLIMIT=48KiB")
 	s.complete(t, d, "late", more)
 	if log := s.Workers[0].Log(); !strings.Contains(log, "go to a temporary file") || strings.Contains(log, "not into a temporary file") {
 		t.Errorf("the worker has all copies in memory, or not even in a file:\n%s", log)
