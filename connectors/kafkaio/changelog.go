@@ -181,8 +181,15 @@ func readStored(ctx context.Context, client *Client, topic string, log *slog.Log
 	return readUnsealed(ctx, client, topic, nil, log)
 }
 
-// An unsealing is LedgerConfig.Unseal; nil: none.
+// An unsealing is LedgerConfig.Unseal; nil leaves states as they are stored.
 type unsealing func(to []byte, key string, stored []byte) []byte
+
+func (u unsealing) append(to []byte, key string, stored []byte) []byte {
+	if u == nil {
+		return append(to, stored...)
+	}
+	return u(to, key, stored)
+}
 
 // readUnsealed reads a changelog, and takes the seals off the states in it.
 func readUnsealed(ctx context.Context, client *Client, topic string, unseal unsealing, log *slog.Logger) (*contents, error) {
@@ -193,12 +200,13 @@ func readUnsealed(ctx context.Context, client *Client, topic string, unseal unse
 	s := &contents{partitions: topics[topic].partitions, marks: map[int32][]byte{}, bottoms: map[int32]bool{}, parts: map[string]int{}, kept: map[string][]byte{}, strays: map[place]bool{}, broken: map[string]lastValue{}}
 	adders := make([]adder, runtime.GOMAXPROCS(0))
 	for i := range adders {
-		adders[i] = adder{s, unseal, nil, map[place]bool{}}
+		adders[i] = adder{states: &s.states, unseal: unseal, strays: map[place]bool{}}
 	}
 	err = eachBatch(ctx, client, topic, log, func(records []Record) {
+		records = slices.DeleteFunc(records, s.takeOwn)
 		parallel.Do(len(adders), len(adders), func(_, i int) {
 			for _, r := range records {
-				if adderOf(r, len(adders)) == i {
+				if table.Shard(r.Key)%len(adders) == i {
 					adders[i].add(r)
 				}
 			}
@@ -214,24 +222,8 @@ func readUnsealed(ctx context.Context, client *Client, topic string, unseal unse
 	return s, nil
 }
 
-// An adder adds the records of a part of the keys to contents, in one goroutine.
-type adder struct {
-	*contents
-	unseal unsealing
-	buf    []byte
-	strays map[place]bool
-}
-
-// adderOf is the number of the adder that a record belongs to. What is no state belongs to the first.
-func adderOf(r Record, adders int) int {
-	if len(r.Key) == len(headKey) || string(r.Key) == bottomKey || r.Partition == 0 && bytes.HasPrefix(r.Key, []byte(keptKey)) {
-		return 0
-	}
-	return table.Shard(r.Key) % adders
-}
-
-// add adds a record. The states have the keys of their records until join.
-func (s *adder) add(r Record) {
+// takeOwn takes a record of the changelog itself. It reports false for one of a state.
+func (s *contents) takeOwn(r Record) bool {
 	p := int32(r.Partition)
 	switch key := string(r.Key); {
 	case key == headKey && p == 0:
@@ -245,27 +237,43 @@ func (s *adder) add(r Record) {
 	case p == 0 && strings.HasPrefix(key, keptKey):
 		s.kept[key[len(keptKey):]] = bytes.Clone(r.Value)
 	default:
-		was, known := s.states.get(key)
-		switch elsewhere := known && was.partition != p; {
-		case elsewhere && r.Value != nil:
-			s.strays[place{p, key}] = true
-		case elsewhere:
-			delete(s.strays, place{p, key})
-		case r.Value == nil:
-			s.states.Put(key, nil)
-		default:
-			v := lastValue{bytes: r.Value, offset: r.Offset, partition: p}
-			for _, h := range r.Headers {
-				if n, err := strconv.ParseInt(string(h.Value), 10, 32); h.Key == partsHeader && err == nil {
-					v.parts = int32(n)
-				}
+		return false
+	}
+	return true
+}
+
+// An adder adds the states of a part of the keys, in one goroutine.
+type adder struct {
+	states          *lastValues
+	unseal          unsealing
+	strays          map[place]bool
+	value, unsealed []byte // of the last record
+}
+
+// add adds a record of a state. The states have the keys of their records until join.
+func (a *adder) add(r Record) {
+	p, key := int32(r.Partition), string(r.Key)
+	was, known := a.states.get(key)
+	switch elsewhere := known && was.partition != p; {
+	case elsewhere && r.Value != nil:
+		a.strays[place{p, key}] = true
+	case elsewhere:
+		delete(a.strays, place{p, key})
+	case r.Value == nil:
+		a.states.Put(key, nil)
+	default:
+		v := lastValue{bytes: r.Value, offset: r.Offset, partition: p}
+		for _, h := range r.Headers {
+			if n, err := strconv.ParseInt(string(h.Value), 10, 32); h.Key == partsHeader && err == nil {
+				v.parts = int32(n)
 			}
-			unseal := s.unseal
-			if key[0] == 0 || v.parts > 1 {
-				unseal = nil // join has the key and the whole state
-			}
-			s.buf = s.states.put(s.buf, key, v, unseal)
 		}
+		if key[0] != 0 && v.parts <= 1 { // else join has the key and the whole state
+			a.unsealed = a.unseal.append(a.unsealed[:0], key, r.Value)
+			v.bytes = a.unsealed
+		}
+		a.value = appendLastValue(a.value[:0], v)
+		a.states.Put(key, a.value)
 	}
 }
 
@@ -312,11 +320,10 @@ func (s *contents) join(unseal unsealing) {
 		s.states.Put(raw, nil)
 	}
 	for key, v := range plain {
-		whole := unseal
-		if v.parts > 1 {
-			whole = nil
+		if v.parts <= 1 {
+			v.bytes = unseal.append(nil, key, v.bytes)
 		}
-		s.states.put(nil, key, v, whole)
+		s.states.put(key, v)
 	}
 	for _, key := range several {
 		v, _ := s.states.get(key)
@@ -328,7 +335,8 @@ func (s *contents) join(unseal unsealing) {
 			}
 			v.bytes = append(v.bytes, b...)
 		}
-		s.states.put(nil, key, v, unseal)
+		v.bytes = unseal.append(nil, key, v.bytes)
+		s.states.put(key, v)
 	}
 }
 
@@ -508,19 +516,13 @@ func (s *lastValues) get(key string) (v lastValue, ok bool) {
 	return lastValueOf(b), true
 }
 
-// put puts the value of a key, without its seal if unseal is set. It works in buf, and returns
-// that.
-func (s *lastValues) put(buf []byte, key string, v lastValue, unseal unsealing) []byte {
-	buf = binary.AppendUvarint(buf[:0], uint64(v.partition))
-	buf = binary.AppendUvarint(buf, uint64(v.offset))
-	buf = binary.AppendUvarint(buf, uint64(v.parts))
-	if unseal != nil {
-		buf = unseal(buf, key, v.bytes)
-	} else {
-		buf = append(buf, v.bytes...)
-	}
-	s.Put(key, buf)
-	return buf
+func (s *lastValues) put(key string, v lastValue) { s.Put(key, appendLastValue(nil, v)) }
+
+func appendLastValue(to []byte, v lastValue) []byte {
+	to = binary.AppendUvarint(to, uint64(v.partition))
+	to = binary.AppendUvarint(to, uint64(v.offset))
+	to = binary.AppendUvarint(to, uint64(v.parts))
+	return append(to, v.bytes...)
 }
 
 func lastValueOf(b []byte) lastValue {

@@ -64,7 +64,7 @@ func (l *Ledger) groupOffsets(ctx context.Context, partitions map[string][]int) 
 func (l *Ledger) lost(exists bool) error {
 	for _, log := range slices.Sorted(maps.Keys(l.found)) {
 		n := readNote(l.found[log].metadata)
-		states := l.keys > 0 || l.head.Stored
+		states := l.hadStates()
 		what := ""
 		switch {
 		case n.Run != "" && n.Changelog == "":

@@ -250,9 +250,12 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 	return nil
 }
 
+// hadStates reports whether the changelog has states, or had some whose keys were forgotten.
+func (l *Ledger) hadStates() bool { return l.keys > 0 || l.head.Stored }
+
 // gives reports whether the run begins with the states that it is given.
 func (l *Ledger) gives() bool {
-	return len(l.cfg.First) > 0 && (l.keys == 0 && !l.head.Stored || l.cfg.BeginAnew || l.head.Unfinished == beginning)
+	return len(l.cfg.First) > 0 && (!l.hadStates() || l.cfg.BeginAnew || l.head.Unfinished == beginning)
 }
 
 // readOffsets reads the group's offsets.
@@ -325,7 +328,7 @@ func (l *Ledger) beginWith(states map[string][]byte) {
 	}
 	l.restored = lastValues{}
 	for key, b := range states {
-		l.restored.put(nil, key, lastValue{bytes: b}, nil)
+		l.restored.put(key, lastValue{bytes: b})
 	}
 	l.cfg.Log.Info("keys begin with given states", "keys", len(states))
 }
@@ -407,7 +410,7 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(l.found) > 0 && l.keys == 0 && !l.head.Stored {
+	if len(l.found) > 0 && !l.hadStates() {
 		l.cfg.Log.Info("the run before kept no state: keys start without states at the group's offsets", "group", l.cfg.Group)
 	}
 	if l.cfg.Open == nil || l.gives() {
@@ -424,7 +427,7 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 			case s.Err != nil:
 				l.damaged[key] = s.Err
 			case !s.Taken:
-				opened.put(nil, key, v, nil)
+				opened.put(key, v)
 			}
 			if s.Replaced {
 				l.carried[key] = bytes.Clone(s.Bytes)
@@ -553,7 +556,7 @@ func (l *Ledger) Take(take func(key string, state []byte) bool) {
 	var kept lastValues
 	for key, b := range l.restored.Drain() {
 		if v := lastValueOf(b); !take(key, v.bytes) {
-			kept.put(nil, key, v, nil)
+			kept.put(key, v)
 		}
 	}
 	l.restored = kept

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"hash/fnv"
 	"hash/maphash"
 	"iter"
 )
@@ -19,11 +20,9 @@ func Shard[S string | []byte](key S) int { return int(FNV1a(key) % NumShards) }
 
 // FNV1a is the hash FNV-1a. It may not change: stored states are found by it.
 func FNV1a[S string | []byte](key S) uint64 {
-	h := uint64(14695981039346656037)
-	for i := range len(key) {
-		h = (h ^ uint64(key[i])) * 1099511628211
-	}
-	return h
+	h := fnv.New64a()
+	h.Write([]byte(key))
+	return h.Sum64()
 }
 
 // of returns the table of a key, and the hash of the key.

@@ -51,7 +51,7 @@ func (s slot) tag() slot { return s & tagMask }
 // slotOf is the slot of an entry at a place.
 func slotOf(at int, h uint64) slot { return slot(at/unit+1) | tagOf(h) }
 
-// tagOf is the part of a hash that a slot has. Shards go by other bits, and so do slots.
+// tagOf is the part of a hash that a slot has. The place of a slot goes by other bits.
 func tagOf(h uint64) slot { return slot(h>>48) << placeBits & tagMask }
 
 const (
