@@ -23,8 +23,8 @@ type cell struct {
 	*states.Cell
 
 	// When keys have to be looked at again; nil where that is not known.
-	waits     map[string]wait      // observations that wait
-	deadlines map[string]time.Time // when a key becomes silent
+	waits     map[string]wait // observations that wait
+	deadlines deadlines       // when a key becomes silent
 	// What the timers of the cell are set for. A timer may be too early, and never late.
 	timers  wait
 	watched time.Time
@@ -34,7 +34,7 @@ type cell struct {
 
 // size is about what the cell takes in memory.
 func (c *cell) size() int {
-	return c.Size() + mapSize(c.waits) + mapSize(c.deadlines)
+	return c.Size() + mapSize(c.waits) + mapSize(c.deadlines.first)
 }
 
 // mapSize is about what a map takes in memory, without what its keys and values point to. A

@@ -410,13 +410,14 @@ func TestCopySize(t *testing.T) {
 			before := heap()
 			c := &cell{Cell: states.NewCell()}
 			if timed {
-				c.waits, c.deadlines = map[string]wait{}, map[string]time.Time{}
+				c.waits, c.deadlines.first = map[string]wait{}, map[string]time.Time{}
 			}
 			for i := range n {
 				key := fmt.Sprintf("pump-%08d", i)
 				c.Put(key, make([]byte, 100))
 				if timed {
-					c.deadlines[key], c.waits[key] = time.Now(), wait{time.Now(), time.Now()}
+					c.deadlines.set(key, time.Now(), n, time.Time{})
+					c.waits[key] = wait{time.Now(), time.Now()}
 				}
 			}
 			takes := heap() - before

@@ -131,6 +131,6 @@ func (fn *node) drop(c *opened, e *held) {
 	c.Put(e.key, nil)
 	delete(fn.keys, e.key)
 	delete(c.waits, e.key)
-	delete(c.deadlines, e.key)
+	delete(c.deadlines.first, e.key)
 	e.forgot, e.Entity = true, keyed.Entity{}
 }

@@ -3,6 +3,7 @@ package transforms_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -95,4 +96,63 @@ func testLive(t *testing.T, cells []string, lateness int) {
 		}
 		same(t, got, want)
 	}
+}
+
+// Of many keys a cell knows the deadlines of those only that become silent first. All silences are
+// told, each once.
+func TestFilterLiveManyKeys(t *testing.T) {
+	eachCells(t, func(t *testing.T, cells []string) {
+		const keys, steps, bound = 600, 60, 11
+		c := &testCase{out: map[string][]keyed.Estimate{}}
+		cases.Store(t.Name(), c)
+		ts := teststream.NewConfig()
+		rng := rand.New(rand.NewPCG(36, 7))
+		last, n := map[int]int{}, map[int]int{}
+		var want []string
+		tell := func(k int) {
+			want = append(want, fmt.Sprintf("k%d since %d, %ds, n %d, 1 outputs", k, last[k], bound, n[k]))
+		}
+		for step := range steps {
+			second := 2 * step // odd bounds are never at it
+			ts.AdvanceWatermark(at(second).UnixMilli())
+			var speaking []any
+			for k := range keys {
+				// A third speaks all at once; most others do at any time, and some seldom.
+				if k%3 == 0 && second%10 != 0 || k%3 != 0 && rng.IntN(2+k%20) > 0 {
+					continue
+				}
+				if speaking = append(speaking, float64(k)); n[k] > 0 && second-last[k] > bound {
+					tell(k)
+				}
+				last[k] = second
+				n[k]++
+			}
+			if err := ts.AddElements(at(second).UnixMilli(), speaking...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for k := range n {
+			tell(k)
+		}
+		ts.AdvanceWatermark(at(2*steps + bound).UnixMilli())
+		ts.AdvanceWatermarkToInfinity()
+		p, s := beam.NewPipelineWithRoot()
+		cfg := transforms.Config{Config: keyed.Config{Filter: twoLevels, Silence: &keyed.SilenceConfig{After: bound * time.Second}}, Cells: cells}
+		estimates, silent, _ := transforms.FilterLive(s, cfg, beam.ParDo(s, speak, teststream.Create(s, ts)))
+		beam.ParDo(s, &collectFn{Case: t.Name()}, estimates)
+		beam.ParDo(s, &collectSilentFn{Case: t.Name()}, silent)
+		if _, err := direct.Execute(context.Background(), p); err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(want)
+		slices.Sort(c.silent)
+		same(t, c.silent, want)
+		for key, all := range c.out {
+			for _, e := range all {
+				if e.Silence != nil && !e.Silence.Told {
+					t.Errorf("%s: %+v was not told while it lasted", key, *e.Silence)
+				}
+			}
+		}
+	})
 }

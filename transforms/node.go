@@ -369,8 +369,11 @@ func (fn *node) read(queue []arrival) error {
 		return nil
 	}
 	for _, c := range unread {
-		if err := fn.findDeadlines(c.cell); err != nil {
-			return fmt.Errorf("state %q: %w", c.name, err)
+		if c.deadlines.first != nil {
+			continue
+		}
+		if err := fn.findDeadlines(c, time.Time{}); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -648,7 +651,7 @@ func (fn *node) note(c *opened, e *held) {
 		}
 	}
 	if fn.tells() {
-		c.noteDeadline(e)
+		c.deadlines.set(e.key, e.Deadline(), c.Len(), time.Time{})
 	}
 }
 
@@ -695,7 +698,9 @@ func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, 
 	horizon := now.Add(-fn.workers[0].Patience())
 	if ends {
 		now = fn.account.Latest()
-		if err := fn.findEnded(c); err != nil {
+	}
+	if until := c.deadlines.until; ends || silence && !until.IsZero() && !until.After(now) {
+		if err := fn.findDeadlines(c, now); err != nil {
 			return err
 		}
 	}
@@ -706,7 +711,7 @@ func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, 
 		}
 	}
 	if silence {
-		for key, deadline := range c.deadlines {
+		for key, deadline := range c.deadlines.first {
 			if !deadline.After(now) {
 				due[key] = true
 			}

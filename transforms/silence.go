@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -21,34 +23,101 @@ const silentTag = "silent"
 // tells reports whether the node tells of keys that are silent.
 func (fn *node) tells() bool { return fn.Live && fn.cfg.Silence != nil }
 
-// findDeadlines finds out when the keys of a cell become silent.
-func (fn *node) findDeadlines(c *cell) error {
-	if c.deadlines != nil {
-		return nil
+// deadlines are when the keys of a cell become silent. A map of all keys would take more memory than
+// many a state, so it has those that become silent first. The others are looked for when the time
+// comes.
+type deadlines struct {
+	first map[string]time.Time // nil if they were not looked for yet
+	until time.Time            // no other key becomes silent before; zero: none does
+	room  int                  // of first, at which it is cut
+}
+
+// firstParts is how many parts a cell's keys have, of which the first becomes silent first.
+const firstParts = 16
+
+// set notes when one of n keys becomes silent, zero: it does not. now is a time up to which all are
+// kept.
+func (d *deadlines) set(key string, at time.Time, n int, now time.Time) {
+	if at.IsZero() || !d.until.IsZero() && !at.Before(d.until) {
+		delete(d.first, key)
+		return
 	}
-	c.deadlines = map[string]time.Time{}
+	if d.first[key] = at; len(d.first) < max(d.room, 64) {
+		return
+	}
+	times := slices.SortedFunc(maps.Values(d.first), time.Time.Compare)
+	after, _ := slices.BinarySearchFunc(times, now.Add(1), time.Time.Compare)
+	if keep := max(after, n/firstParts); keep < len(times) {
+		first := make(map[string]time.Time, keep)
+		d.until = times[keep]
+		for key, at := range d.first {
+			if at.Before(d.until) {
+				first[key] = at
+			}
+		}
+		d.first = first
+	}
+	d.room = 2 * max(len(d.first), n/firstParts)
+}
+
+// next is when a key has to be looked at; zero if none has.
+func (d *deadlines) next() (next time.Time) {
+	for _, at := range d.first {
+		if next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	if next.IsZero() {
+		return d.until
+	}
+	return next
+}
+
+// findDeadlines finds out when the keys of a cell become silent, of all that are by now.
+func (fn *node) findDeadlines(c *opened, now time.Time) error {
+	c.deadlines = deadlines{first: map[string]time.Time{}}
+	n := c.Len()
 	for key, b := range c.All() {
-		e, err := fn.workers[0].Open(key, b)
+		if fn.keys[key] != nil {
+			continue
+		}
+		at, err := fn.workers[0].Deadline(key, b)
 		if errors.Is(err, keyed.ErrOtherConfig) {
-			return fmt.Errorf("key %q: %w", key, err)
+			return fmt.Errorf("state %q: key %q: %w", c.name, key, err)
 		}
-		if err != nil {
-			continue // the key begins anew when it speaks
-		}
-		if deadline := e.Deadline(); !deadline.IsZero() {
-			c.deadlines[key] = deadline
+		if err == nil { // else the key begins anew when it speaks
+			c.deadlines.set(key, at, n, now)
 		}
 	}
-	return c.Err()
+	for e := range fn.openIn(c) {
+		c.deadlines.set(e.key, e.Deadline(), n, now)
+	}
+	return c.readable()
+}
+
+// deadline is when a key of a cell becomes silent, zero if that is not known.
+func (fn *node) deadline(c *opened, key string) time.Time {
+	if at, is := c.deadlines.first[key]; is {
+		return at
+	}
+	if e := fn.keys[key]; e != nil {
+		return e.Deadline()
+	}
+	b := c.Get(key)
+	if b == nil {
+		return time.Time{}
+	}
+	at, _ := fn.workers[0].Deadline(key, b)
+	return at
 }
 
 // guard sets the timer of a cell in which a key speaks that has no deadline later than
 // that. A key that has one only puts it off.
 func (fn *node) guard(tp timers.Provider, c *opened, key string, speaks time.Time) {
-	if c.deadlines[key].After(speaks) {
+	if fn.deadline(c, key).After(speaks) {
 		return
 	}
-	c.deadlines[key] = speaks
+	c.deadlines.set(key, speaks, c.Len(), time.Time{})
 	switch {
 	case c.watched.IsZero():
 		fn.watch(tp, c)
@@ -58,15 +127,7 @@ func (fn *node) guard(tp timers.Provider, c *opened, key string, speaks time.Tim
 }
 
 // watch sets the timer of a cell for the first of its keys that becomes silent.
-func (fn *node) watch(tp timers.Provider, c *opened) {
-	var first time.Time
-	for _, deadline := range c.deadlines {
-		if first.IsZero() || deadline.Before(first) {
-			first = deadline
-		}
-	}
-	fn.wake(tp, c, first)
-}
+func (fn *node) watch(tp timers.Provider, c *opened) { fn.wake(tp, c, c.deadlines.next()) }
 
 // wake sets the timer of a cell for a time; none where that is zero.
 func (fn *node) wake(tp timers.Provider, c *opened, at time.Time) {
@@ -78,25 +139,6 @@ func (fn *node) wake(tp timers.Provider, c *opened, at time.Time) {
 // awaitEnd sets the timer of a cell for the end of the input.
 func (fn *node) awaitEnd(tp timers.Provider) {
 	fn.due.Set(tp, mtime.EndOfGlobalWindowTime.ToTime(), timers.WithTag(silentTag))
-}
-
-// findEnded finds out when the keys of a cell become silent whose input has ended.
-func (fn *node) findEnded(c *opened) error {
-	c.deadlines = nil
-	if err := fn.findDeadlines(c.cell); err != nil {
-		return fmt.Errorf("state %q: %w", c.name, err)
-	}
-	for e := range fn.openIn(c) {
-		c.noteDeadline(e)
-	}
-	return nil
-}
-
-// noteDeadline notes when a key of the cell becomes silent.
-func (c *opened) noteDeadline(e *held) {
-	if c.deadlines[e.key] = e.Deadline(); c.deadlines[e.key].IsZero() {
-		delete(c.deadlines, e.key)
-	}
 }
 
 // tell tells of a key that is silent by now.

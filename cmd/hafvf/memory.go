@@ -9,13 +9,13 @@ import (
 
 const (
 	// leastGarbage is the garbage in bytes up to which memory is not collected.
-	leastGarbage = 96 << 20
+	leastGarbage = 48 << 20
 	// garbageShare is the part of what lives, 1/garbageShare, up to which it is not either.
 	garbageShare = 5
 )
 
 // boundGarbage has the garbage collector run when the garbage is a fifth of what lives, and not
-// before it is 96 MB. By default it may be as much as what lives, which are gigabytes of the states
+// before it is 48 MB. By default it may be as much as what lives, which are gigabytes of the states
 // of millions of keys. To collect more often costs little then: states have no pointers, and the
 // collector does not look into them. GOGC in the environment counts instead, if it is set.
 func boundGarbage() {

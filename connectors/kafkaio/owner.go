@@ -33,8 +33,12 @@ type owner struct {
 // refuses what its owner writes later. A first commit can have the states of all keys.
 const transactionTime = 10 * time.Minute
 
-// bufferedBytes bounds what is on the way to the brokers.
-const bufferedBytes = 4 * changelogBytes
+// What is on the way to the brokers is bounded: by bytes, and by records, each of which takes as much
+// again as a small state.
+const (
+	bufferedBytes   = 4 * changelogBytes
+	bufferedRecords = 10_000
+)
 
 // errDisowned is the error for a transaction that the brokers refuse because the changelog
 // has another owner, or because it was open for longer than transactionTime.
@@ -60,7 +64,7 @@ func own(ctx context.Context, c Cluster, changelog, group string, batch int32) (
 		// EndTransaction returns no error (TestOwnerJoins).
 		kgo.MaxVersions(kversion.V3_9_0()),
 		kgo.TransactionalID(transactionalID(changelog)), kgo.TransactionTimeout(transactionTime),
-		kgo.DefaultProduceTopic(changelog), kgo.ProducerLinger(0), kgo.MaxBufferedBytes(bufferedBytes), kgo.ProducerBatchMaxBytes(batch),
+		kgo.DefaultProduceTopic(changelog), kgo.ProducerLinger(0), kgo.MaxBufferedBytes(bufferedBytes), kgo.MaxBufferedRecords(bufferedRecords), kgo.ProducerBatchMaxBytes(batch),
 		kgo.ProducerBatchCompression(kgo.ZstdCompression(), kgo.NoCompression()),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.RecordDeliveryTimeout(deliveryTime), kgo.RetryTimeout(deliveryTime), kgo.RequestRetries(int(deliveryTime / firstPause)), kgo.RetryBackoffFn(requests(deliveryTime).Pause),

@@ -178,6 +178,19 @@ func (e *Entity) Deadline() time.Time {
 	return time.Time{}
 }
 
+// Deadline is Entity.Deadline of the encoded entity of a key. It does not decode what the filters
+// know. The error is CheckState's, as far as it reads.
+func (est *Estimator) Deadline(key string, state []byte) (time.Time, error) {
+	if est.cfg.Silence == nil {
+		return time.Time{}, nil
+	}
+	e, err := est.beginEntity(key, read(state))
+	if err != nil {
+		return time.Time{}, err
+	}
+	return e.Deadline(), nil
+}
+
 // Tell returns the silence of a key that is silent by now, and notes that it is told. It reports
 // whether there is one that was not told yet. With detection the budget of the key's alarms pays
 // it. If that is used up, it is not told.
@@ -383,15 +396,24 @@ func (est *Estimator) CheckState(key string, b []byte) (included []Place, err er
 	return e.seen, err
 }
 
-func (est *Estimator) decodeEntity(key string, b []byte) (e Entity, err error) {
-	if len(b) > 0 && b[0] != formatTag {
+func (est *Estimator) decodeEntity(key string, b []byte) (Entity, error) {
+	r := read(b)
+	e, err := est.beginEntity(key, r)
+	if err == nil {
+		err = e.rest(r)
+	}
+	return e, err
+}
+
+// beginEntity decodes an entity up to what its filters know, which Track.rest reads.
+func (est *Estimator) beginEntity(key string, r *reader) (e Entity, err error) {
+	if len(r.B) > 0 && r.B[0] != formatTag {
 		return e, errFormat
 	}
-	r := read(b)
 	e = r.buffer()
 	e.est = est
 	e.seen = r.places()
-	if e.Track, err = est.decode(key, r); err != nil {
+	if e.Track, err = est.beginning(key, r); err != nil {
 		return e, err
 	}
 	if r.intervals != "" { // a Track has none

@@ -227,12 +227,12 @@ func (t *Track) append(b []byte, clock time.Time) []byte {
 	return b
 }
 
-// decode reads what append wrote of the key's track, the rest of r.
-func (est *Estimator) decode(key string, r *reader) (*Track, error) {
+// beginning reads what append wrote of the key's track before the state of the bank.
+func (est *Estimator) beginning(key string, r *reader) (*Track, error) {
 	c := est.chains.of(key)
 	t := &Track{key: key, chain: c, n: int64(r.Uvarint()), steps: int64(r.Uvarint()), refused: int(r.Uvarint()), last: r.near()}
-	var decided, pulsed bool // by the settings of the state
-	t.settled, decided, pulsed = r.Flags()
+	var pulsed bool
+	t.settled, r.decided, pulsed = r.Flags()
 	t.locationScale = r.Floats()
 	for range r.Count(1) {
 		t.warmUp = append(t.warmUp, numbered{int64(r.Uvarint()), r.observation()})
@@ -255,35 +255,40 @@ func (est *Estimator) decode(key string, r *reader) (*Track, error) {
 	if written := r.fingerprint(); written != c.fingerprint {
 		return nil, fmt.Errorf("%w: fingerprint %x, want %x", ErrOtherConfig, written, c.fingerprint)
 	}
-	var err error
+	return t, nil
+}
+
+// rest reads what append wrote after that.
+func (t *Track) rest(r *reader) (err error) {
+	c := t.chain
 	if t.state, r.B, err = c.bank.ReadState(r.B); err != nil {
-		return nil, err
+		return err
 	}
-	if decided != (c.decider != nil) {
-		return nil, errDecisions
+	if r.decided != (c.decider != nil) {
+		return errDecisions
 	}
 	if c.season != nil {
 		t.rhythm = r.Floats()
 		if r.Bad {
-			return nil, compact.ErrCut
+			return compact.ErrCut
 		}
 		if err := c.season.rhythm.Valid(t.rhythm); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if !decided && len(r.B) > 0 {
-		return nil, compact.ErrCut
+	if !r.decided && len(r.B) > 0 {
+		return compact.ErrCut
 	}
 	if c.fitted == nil && (!t.settled || t.locationScale != nil || t.warmUp != nil) {
-		return nil, errors.New("state is corrupt: a warm-up that the configuration does not have")
+		return errors.New("state is corrupt: a warm-up that the configuration does not have")
 	}
 	for _, w := range t.warmUp {
 		if err := c.checks.Check(w.X); err != nil {
-			return nil, fmt.Errorf("state is corrupt: %w", err)
+			return fmt.Errorf("state is corrupt: %w", err)
 		}
 	}
-	if decided {
+	if r.decided {
 		t.decisions, err = c.decider.decode(r, t.locationScale)
 	}
-	return t, err
+	return err
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 var (
 	keysFlag = flag.Int("keys", 1_000, "keys of TestKeys")
 	aliveOf  = flag.Int("alive", 0, "keys of TestKeys that are alive at a time; 0: all")
+	keysWith = flag.String("with", "detect: true", "what the config of TestKeys has beside model and expire; ; begins a new line")
 )
 
 // TestKeys reads a few records of many keys, in any order, and begins again with their states. It
@@ -42,10 +44,11 @@ func TestKeys(t *testing.T) {
 	}
 	const span = 100 * 24 * time.Hour
 	begin := time.Now().UTC().Add(-span - 30*time.Hour) // so old that the records say nothing of a lag
-	more := "detect: true\nexpire: never\n"
+	expire := "never"
 	if *aliveOf > 0 {
-		more = fmt.Sprintf("detect: true\nexpire: %v\n", span/10)
+		expire = fmt.Sprint(span / 10)
 	}
+	more := strings.ReplaceAll(*keysWith, ";", "\n") + "\nexpire: " + expire + "\n"
 	begun := time.Now()
 	const batch = 100_000
 	records := make([]*kgo.Record, 0, batch)
