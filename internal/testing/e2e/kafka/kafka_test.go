@@ -49,7 +49,7 @@ func TestKafka(t *testing.T) {
 // topicConfig is a config that reads name and writes name-out, name-rejected and,
 // with detect, name-alerts; source and rest are added. The observations are old, and keys do not
 // expire.
-func topicConfig(t *testing.T, brokers, name, source, rest string) string {
+func topicConfig(t testing.TB, brokers, name, source, rest string) string {
 	t.Helper()
 	if !strings.Contains(rest, "expire") {
 		rest += "expire: never\n"
@@ -67,7 +67,7 @@ dead_letter: {kafka: {topic: %[2]s-rejected}}
 }
 
 // committed are a group's offsets by partition, when no transaction on them is open.
-func committed(t *testing.T, b *kafkatest.Broker, group, topic string) map[int]int64 {
+func committed(t testing.TB, b *kafkatest.Broker, group, topic string) map[int]int64 {
 	t.Helper()
 	all := map[int]int64{}
 	var partitions []int32

@@ -13,6 +13,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"hafvf/internal/states"
 	"hafvf/internal/testing/kafkatest"
 )
 
@@ -53,9 +54,7 @@ func TestKeys(t *testing.T) {
 	const batch = 100_000
 	records := make([]*kgo.Record, 0, batch)
 	for i, k := range order {
-		key := fmt.Sprint("key-", k)
-		at := begin.Add(time.Duration(i) * (span / time.Duration(len(order))))
-		records = append(records, &kgo.Record{Topic: "keys", Key: []byte(key), Value: fmt.Appendf(nil, `{"key":%q,"time":%q,"x":%.4f}`, key, at.Format(time.RFC3339), rng.NormFloat64())})
+		records = append(records, observationOf(k, begin.Add(time.Duration(i)*(span/time.Duration(len(order)))), rng.NormFloat64()))
 		if len(records) == batch || i == len(order)-1 {
 			b.Produce(t, records...)
 			records = records[:0]
@@ -81,16 +80,78 @@ func TestKeys(t *testing.T) {
 	}
 	t.Logf("they were read in %v, with at most %.0f MB", time.Since(begun).Round(time.Second), resident(t, d.PID(), "VmHWM"))
 	d.Stop(t)
-	begun = time.Now()
-	d = program.Start(t, nil, "run", cfg, "--set", "sink=none", "--listen", "127.0.0.1:0")
+	restart(t, cfg)
+}
+
+// observationOf is a record of the key of that number.
+func observationOf(key int, at time.Time, x float64) *kgo.Record {
+	of := fmt.Sprint("key-", key)
+	return &kgo.Record{Topic: "keys", Key: []byte(of), Value: fmt.Appendf(nil, `{"key":%q,"time":%q,"x":%.4f}`, of, at.Format(time.RFC3339), x)}
+}
+
+// restart measures how long a run with states takes to begin.
+func restart(t testing.TB, cfg string) {
+	begun := time.Now()
+	d := program.Start(t, nil, "run", cfg, "--set", "sink=none", "--listen", "127.0.0.1:0")
 	reads := regexp.MustCompile(`(?s)(states were restored[^\n]*).*msg=reading reader`)
 	d.Eventually(t, "it reads", func() bool { return reads.MatchString(d.Log()) })
 	t.Logf("the next run began after %v, with at most %.0f MB; %s", time.Since(begun).Round(100*time.Millisecond), resident(t, d.PID(), "VmHWM"), reads.FindStringSubmatch(d.Log())[1])
 	d.Stop(t)
 }
 
+// BenchmarkStart measures how long a run takes to begin with the states of many keys, each after a
+// thousand observations: 200 keys have learned them, and the others have copies.
+func BenchmarkStart(b *testing.B) {
+	const few, each = 200, 1000
+	broker := kafkatest.Start(b, kafkatest.Config{Measured: true})
+	broker.CreateTopic(b, "keys", 8, nil)
+	rng := rand.New(rand.NewPCG(36, 4))
+	begin := time.Now().UTC().Add(-50 * 24 * time.Hour)
+	var records []*kgo.Record
+	for i := range few * each {
+		records = append(records, observationOf(i%few, begin.Add(time.Duration(i/few)*time.Minute), rng.NormFloat64()))
+	}
+	broker.Produce(b, records...)
+	cfg := topicConfig(b, broker.Addr(), "keys", "group: keys, changelog: keys-states", "detect: true\nexpire: never\n")
+	d := program.Start(b, nil, "run", cfg, "--set", "sink=none")
+	d.Eventually(b, "it has read all", func() bool {
+		var total int64
+		for _, end := range committed(b, broker, "keys", "keys") {
+			total += end
+		}
+		return total == few*each
+	})
+	d.Stop(b)
+	last, size := map[string]states.State{}, 0
+	for _, r := range broker.Consume(b, "keys-states") {
+		if strings.HasPrefix(string(r.Key), "key-") {
+			last[string(r.Key)] = states.Open(string(r.Key), r.Value)
+		}
+	}
+	for _, s := range last {
+		if size += len(s.Bytes); s.Err != nil {
+			b.Fatal(s.Err)
+		}
+	}
+	b.Logf("%d states of %d bytes", len(last), size/len(last))
+	const batch = 20_000
+	records = records[:0]
+	for i := few; i < *keysFlag; i++ {
+		s := last[fmt.Sprint("key-", i%few)]
+		s.Key = fmt.Sprint("key-", i)
+		records = append(records, &kgo.Record{Topic: "keys-states", Key: []byte(s.Key), Value: s.Seal()})
+		if len(records) == batch || i == *keysFlag-1 {
+			broker.Produce(b, records...)
+			records = records[:0]
+		}
+	}
+	for b.Loop() {
+		restart(b, cfg)
+	}
+}
+
 // resident is a line of the process's status, in MB.
-func resident(t *testing.T, pid int, line string) float64 {
+func resident(t testing.TB, pid int, line string) float64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
