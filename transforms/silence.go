@@ -23,20 +23,19 @@ const silentTag = "silent"
 // tells reports whether the node tells of keys that are silent.
 func (fn *node) tells() bool { return fn.Live && fn.cfg.Silence != nil }
 
-// deadlines are when the keys of a cell become silent. A map of all keys would take more memory than
-// many a state, so it has those that become silent first. The others are looked for when the time
-// comes.
+// deadlines are when keys of a cell become silent: of the keys that do so first. A map of all keys
+// would take as much memory as their states. At until the node looks into the states for the next.
 type deadlines struct {
-	first map[string]time.Time // nil if they were not looked for yet
-	until time.Time            // no other key becomes silent before; zero: none does
-	room  int                  // of first, at which it is cut
+	first map[string]time.Time // nil before the node has looked for them
+	until time.Time            // no other key becomes silent before; zero: no other does
+	room  int                  // how many first may have before it is cut
 }
 
-// firstParts is how many parts a cell's keys have, of which the first becomes silent first.
+// firstParts is the part of a cell's keys, 1/firstParts, that deadlines keep.
 const firstParts = 16
 
-// set notes when one of n keys becomes silent, zero: it does not. now is a time up to which all are
-// kept.
+// set notes when a key becomes silent; zero: it does not. The cell has n keys. Deadlines up to now are
+// kept in any case.
 func (d *deadlines) set(key string, at time.Time, n int, now time.Time) {
 	if at.IsZero() || !d.until.IsZero() && !at.Before(d.until) {
 		delete(d.first, key)
@@ -73,7 +72,7 @@ func (d *deadlines) next() (next time.Time) {
 	return next
 }
 
-// findDeadlines finds out when the keys of a cell become silent, of all that are by now.
+// findDeadlines finds out when the keys of a cell become silent, at least of all that are by now.
 func (fn *node) findDeadlines(c *opened, now time.Time) error {
 	c.deadlines = deadlines{first: map[string]time.Time{}}
 	n := c.Len()
