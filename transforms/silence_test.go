@@ -56,7 +56,7 @@ func TestCellsHaveOneTimer(t *testing.T) {
 // time are found.
 func TestDeadlines(t *testing.T) {
 	rng := rand.New(rand.NewPCG(36, 8))
-	for range 200 {
+	for range 50 {
 		n := 1 + rng.IntN(3000)
 		all := map[string]time.Time{}
 		d := deadlines{first: map[string]time.Time{}}

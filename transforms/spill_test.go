@@ -30,7 +30,11 @@ func (j *job) reads() (n int) {
 // fails. Logs of cells are read again only without copies.
 func TestSpilledCells(t *testing.T) {
 	defer func(all *copies) { kept = all }(kept)
-	const keys, bundles = 240, 15
+	const keys = 240
+	bundles := 15
+	if testing.Short() {
+		bundles = 5
+	}
 	cfg := changed[0]
 	var transfers atomic.Int64
 	failing := func() *copies { return copiesOn(10_000, func() bool { return transfers.Add(1)%307 == 0 }) }
