@@ -22,19 +22,15 @@ import (
 type cell struct {
 	*states.Cell
 
-	// When keys have to be looked at again; nil where that is not known.
-	waits     map[string]wait // observations that wait
-	deadlines deadlines       // when a key becomes silent
-	// What the timers of the cell are set for. A timer may be too early, and never late.
-	timers  wait
-	watched time.Time
+	agenda agenda
+	last   time.Time // of the observations that wait, or waited
 
 	share *share // of what copies take; nil if it does not count
 }
 
 // size is about what the cell takes in memory.
 func (c *cell) size() int {
-	return c.Size() + mapSize(c.waits) + mapSize(c.deadlines.first)
+	return c.Size() + mapSize(c.agenda.first)
 }
 
 // mapSize is about what a map takes in memory, without what its keys and values point to. A
@@ -67,28 +63,6 @@ func (w *wait) add(o wait) bool {
 		w.last = o.last
 	}
 	return *w != was
-}
-
-// findWaits looks for the keys with observations that wait.
-func (c *cell) findWaits() {
-	if c.waits != nil {
-		return
-	}
-	c.waits = map[string]wait{}
-	for key, b := range c.All() {
-		if first, last := keyed.Waiting(b); !first.IsZero() {
-			c.waits[key] = wait{first, last}
-		}
-	}
-	c.timers = c.wait()
-}
-
-// wait spans the observations of all keys that wait.
-func (c *cell) wait() (all wait) {
-	for _, w := range c.waits {
-		all.add(w)
-	}
-	return all
 }
 
 // A cellState is how the runner keeps cells.

@@ -410,14 +410,13 @@ func TestCopySize(t *testing.T) {
 			before := heap()
 			c := &cell{Cell: states.NewCell()}
 			if timed {
-				c.waits, c.deadlines.first = map[string]wait{}, map[string]time.Time{}
+				c.agenda.first = map[string]time.Time{}
 			}
 			for i := range n {
 				key := fmt.Sprintf("pump-%08d", i)
 				c.Put(key, make([]byte, 100))
 				if timed {
-					c.deadlines.set(key, time.Now(), n, time.Time{})
-					c.waits[key] = wait{time.Now(), time.Now()}
+					c.agenda.set(key, time.Now(), n, time.Time{})
 				}
 			}
 			takes := heap() - before

@@ -69,7 +69,7 @@ func (a *carrying) over(of cellState, c *opened, cfg Config) error {
 			a.outcomes[o.carried]++
 		}
 	}
-	c.waits, c.deadlines, c.watched = nil, deadlines{}, time.Time{} // of the states before
+	c.agenda, c.last = agenda{}, time.Time{} // of the states before
 	return nil
 }
 

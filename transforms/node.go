@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"runtime"
 	"slices"
 	"time"
@@ -31,16 +30,16 @@ type node struct {
 	Config string
 	Live   bool // the input has no end: keys are told that are silent, and forgotten that expire
 
-	cfg      Config
-	states   cellState
-	memory   *states.Memory     // of the run, in place of the runner's states; nil without one
-	own      map[string]*opened // with memory, the cells that this node has used
-	due      *timers.EventTime
-	expiries map[string]time.Time // by cell, what this node has set the timer for
-	workers  []*worker            // one per goroutine
-	carry    carrying
-	account  *account.Run
-	free     []*held // of bundles before
+	cfg     Config
+	states  cellState
+	memory  *states.Memory     // of the run, in place of the runner's states; nil without one
+	own     map[string]*opened // with memory, the cells that this node has used
+	due     *timers.EventTime
+	looks   map[string]time.Time // by cell, what this node has set the timer for
+	workers []*worker            // one per goroutine
+	carry   carrying
+	account *account.Run
+	free    []*held // of bundles before
 	bundle
 }
 
@@ -157,7 +156,7 @@ const (
 
 func (fn *node) setUp(ctx context.Context, cells cellState, due *timers.EventTime, encoder func() Encoder) error {
 	fn.account = account.From(ctx)
-	fn.own, fn.expiries = map[string]*opened{}, map[string]time.Time{}
+	fn.own, fn.looks = map[string]*opened{}, map[string]time.Time{}
 	fn.workers = make([]*worker, runtime.GOMAXPROCS(0))
 	for i := range fn.workers {
 		est, cfg, err := parseEstimator(fn.Config)
@@ -179,6 +178,9 @@ func (fn *node) setUp(ctx context.Context, cells cellState, due *timers.EventTim
 }
 
 func (fn *node) start(out outlet) {
+	if fn.cells != nil {
+		clear(fn.looks) // the bundle before has failed
+	}
 	fn.bundle = bundle{out: out, queue: fn.queue[:0], cells: map[string]*opened{}, keys: map[string]*held{}}
 	fn.carry.outcomes = nil
 }
@@ -189,8 +191,7 @@ func (fn *node) take(sp state.Provider, tp timers.Provider, cell string, packed 
 		if err := fn.read([]arrival{{cell: cell, state: sp}}); err != nil {
 			return err
 		}
-		fn.resume(tp, fn.cells[cell])
-		return nil
+		return fn.resume(tp, fn.cells[cell])
 	}
 	if fn.cfg.AtEnd {
 		fn.awaitEnd(tp)
@@ -214,26 +215,14 @@ func (fn *node) take(sp state.Provider, tp timers.Provider, cell string, packed 
 
 // enqueue takes a block of those times into the queue.
 func (fn *node) enqueue(tp timers.Provider, a arrival, times wait) error {
-	cell := a.cell
 	fn.queue = append(fn.queue, a)
-	if fn.expires() && !times.first.IsZero() {
-		fn.awaitExpiry(tp, cell, times.first)
-	}
-	if (fn.tells() || fn.cfg.waits()) && !times.first.IsZero() { // else the key is forgotten
-		// A timer can be set for the cell at hand only. What it is set for is known when
-		// the block is processed. Until then all its observations may wait, and the key
-		// may be silent as soon as it has spoken.
-		if err := fn.read(fn.queue[len(fn.queue)-1:]); err != nil {
-			return err
+	if !times.first.IsZero() { // else the key is forgotten
+		if fn.tells() || fn.cfg.waits() {
+			if err := fn.read(fn.queue[len(fn.queue)-1:]); err != nil {
+				return err
+			}
 		}
-		c := fn.cells[cell]
-		due := wait{fn.workers[0].Closing(times.first), fn.workers[0].Closing(times.last)}
-		if fn.cfg.waits() && c.timers.add(due) {
-			fn.schedule(tp, c)
-		}
-		if fn.tells() {
-			fn.guard(tp, c, a.key, times.first)
-		}
+		fn.speaks(tp, fn.cells[a.cell], a.cell, a.key, times)
 	}
 	if len(fn.queue) < batchBlocks {
 		return nil
@@ -357,23 +346,14 @@ func (fn *node) read(queue []arrival) error {
 	if err != nil {
 		return err
 	}
-	if fn.cfg.waits() {
-		for _, c := range unread {
-			c.findWaits()
-			if err := c.readable(); err != nil {
-				return err
-			}
-		}
-	}
-	if !fn.tells() {
+	if !fn.tells() && !fn.cfg.waits() {
 		return nil
 	}
 	for _, c := range unread {
-		if c.deadlines.first != nil {
-			continue
-		}
-		if err := fn.findDeadlines(c, time.Time{}); err != nil {
-			return err
+		if c.agenda.first == nil {
+			if err := fn.plan(c, time.Time{}); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -643,25 +623,9 @@ func (fn *node) put(all, from, end Encoded) {
 
 // note notes when a key of the cell has to be looked at again.
 func (fn *node) note(c *opened, e *held) {
-	if fn.cfg.waits() {
-		if first, last := e.Waiting(); first.IsZero() {
-			delete(c.waits, e.key)
-		} else {
-			c.waits[e.key] = wait{first, last}
-		}
+	if c.agenda.first != nil {
+		c.agenda.set(e.key, fn.nextOf(e), c.Len(), time.Time{})
 	}
-	if fn.tells() {
-		c.deadlines.set(e.key, e.Deadline(), c.Len(), time.Time{})
-	}
-}
-
-// schedule sets a timer for the earliest observation of a cell that may wait, and one for
-// the latest. At the end of a bounded input the watermark passes both at once, and the
-// second saves one timer for each observation between.
-func (fn *node) schedule(tp timers.Provider, c *opened) {
-	patience := fn.workers[0].Patience()
-	fn.set(tp, c.timers.first.Add(patience), "first")
-	fn.set(tp, c.timers.last.Add(patience), "last")
 }
 
 // set sets a timer of the cell at hand. Timers count milliseconds: it fires at the end of
@@ -670,19 +634,15 @@ func (fn *node) set(tp timers.Provider, t time.Time, tag string) {
 	fn.due.Set(tp, t.Add(time.Millisecond-1), timers.WithTag(tag))
 }
 
-// wakes releases the observations that the watermark has passed, and tells of the keys
-// that are silent, when a timer of a cell fires.
+// wakes looks at the keys of a cell when a timer fires: it releases the observations that the
+// watermark has passed, tells of the keys that are silent, and forgets those that have expired.
 func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, timer timers.Context) error {
-	silence := timer.Tag == silentTag
-	ends := silence && fn.cfg.AtEnd
-	stopped := fn.account.IsStopped()
+	ends, stopped, aggregates := timer.Tag == endTag, fn.account.IsStopped(), fn.cfg.Aggregate != nil
 	switch {
 	case fn.account.Suspended():
 		return nil // what waits goes on waiting in the next run
-	case silence && stopped && !(ends && fn.cfg.Aggregate != nil):
+	case ends && stopped && !aggregates:
 		return nil // the input ends, and no key is silent for that
-	case timer.Tag == expireTag && stopped:
-		return nil // nor is one forgotten
 	}
 	if err := fn.drain(); err != nil {
 		return err
@@ -690,108 +650,84 @@ func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, 
 	if err := fn.read([]arrival{{cell: cell, state: sp}}); err != nil {
 		return err
 	}
-	c := fn.cells[cell]
-	now := ts.ToTime()
-	if timer.Tag == expireTag {
-		return fn.expire(tp, c, now)
-	}
+	c, now := fn.cells[cell], ts.ToTime()
 	horizon := now.Add(-fn.workers[0].Patience())
 	if ends {
 		now = fn.account.Latest()
 	}
-	if until := c.deadlines.until; ends || silence && !until.IsZero() && !until.After(now) {
-		if err := fn.findDeadlines(c, now); err != nil {
-			return err
-		}
-	}
-	due := map[string]bool{}
-	for key, w := range c.waits {
-		if !w.first.After(horizon) {
-			due[key] = true
-		}
-	}
-	if silence {
-		for key, deadline := range c.deadlines.first {
-			if !deadline.After(now) {
-				due[key] = true
-			}
-		}
-	}
-	if ends && fn.cfg.Aggregate != nil {
-		for key := range c.All() {
-			due[key] = true
-		}
-		if err := c.readable(); err != nil {
-			return err
-		}
-		for e := range fn.openIn(c) {
-			due[e.key] = true
-		}
-	}
-	active, err := fn.opened(c, slices.Sorted(maps.Keys(due))) // the output has one order
+	due, err := fn.dueIn(c, now, ends)
 	if err != nil {
 		return err
 	}
-	for _, e := range active {
-		switch {
-		case fn.cfg.Aggregate == nil || !ends && !stopped:
-			e.Release(horizon)
-		case stopped: // the input ends there, and nothing is known of the time after it
-			e.End(time.Time{})
-		case fn.cfg.GoesOn:
-			e.Release(now.Add(-fn.workers[0].Patience()))
-		default:
-			e.End(now)
+	for part := range slices.Chunk(due, batchBlocks) {
+		active, err := fn.opened(c, part)
+		if err != nil {
+			return err
 		}
-	}
-	if err := fn.work(slices.Clone(active)); err != nil {
-		return err
-	}
-	if silence && !stopped {
 		for _, e := range active {
-			fn.tell(now, e)
+			switch {
+			case !aggregates || !ends && !stopped:
+				e.Release(horizon)
+			case stopped: // the input ends there, and nothing is known of the time after it
+				e.End(time.Time{})
+			case fn.cfg.GoesOn:
+				e.Release(now.Add(-fn.workers[0].Patience()))
+			default:
+				e.End(now)
+			}
 		}
-	}
-	if ends && fn.cfg.Aggregate != nil {
-		// Intervals without events go on after a silence that is not told. In an input without an
-		// end a timer sees to that.
 		if err := fn.work(slices.Clone(active)); err != nil {
 			return err
 		}
-	}
-	for _, e := range active {
-		fn.note(c, e)
-		if stopped {
-			delete(c.waits, e.key)
+		for _, e := range active {
+			if !stopped && (ends || fn.tells()) {
+				fn.tell(now, e)
+			}
 		}
+		if ends && aggregates {
+			// Intervals without events go on after a silence that is not told. In an input without an
+			// end a timer sees to that.
+			if err := fn.work(slices.Clone(active)); err != nil {
+				return err
+			}
+		}
+		for _, e := range active {
+			switch at := e.Expiry(); {
+			case stopped:
+				delete(c.agenda.first, e.key)
+			case fn.expires() && !at.IsZero() && at.Before(now):
+				fn.drop(c, e)
+			default:
+				fn.note(c, e)
+			}
+		}
+		fn.settle()
 	}
-	if c.timers = c.wait(); len(c.waits) > 0 {
-		fn.schedule(tp, c)
+	if !stopped {
+		delete(fn.looks, cell)
+		fn.look(tp, cell, c.agenda.next())
 	}
-	if fn.tells() {
-		fn.watch(tp, c)
-	}
-	fn.settle()
-	return nil
+	return c.readable()
 }
 
 // resume sets the timers of a cell of a run before.
-func (fn *node) resume(tp timers.Provider, c *opened) {
+func (fn *node) resume(tp timers.Provider, c *opened) error {
 	if fn.memory == nil {
-		return // the runner has them
+		return nil // the runner has them
 	}
 	if fn.cfg.AtEnd {
 		fn.awaitEnd(tp)
 	}
-	if len(c.waits) > 0 {
-		fn.schedule(tp, c)
+	if c.agenda.first == nil {
+		if err := fn.plan(c, time.Time{}); err != nil {
+			return err
+		}
 	}
-	if fn.tells() {
-		fn.watch(tp, c)
+	fn.look(tp, c.name, c.agenda.next())
+	if fn.cfg.waits() && !c.last.IsZero() {
+		fn.set(tp, c.last.Add(fn.workers[0].Patience()), lastTag)
 	}
-	if fn.expires() {
-		fn.planExpiry(tp, c)
-	}
+	return nil
 }
 
 // finish processes the rest of the queue and writes the cells of the bundle.
