@@ -83,7 +83,8 @@ func (fn *node) next(waits, deadline, expiry time.Time) (at time.Time) {
 		at = earlier(at, deadline)
 	}
 	if fn.expires() && !expiry.IsZero() {
-		at = earlier(at, fn.onGrid(expiry.Add(time.Millisecond))) // after it, not at it
+		// After it, not at it, and not again before long if the key was kept.
+		at = earlier(at, fn.onGrid(later(expiry, fn.woken).Add(time.Millisecond)))
 	}
 	return at
 }
@@ -93,14 +94,11 @@ func (fn *node) nextOf(e *held) time.Time {
 	return fn.next(waits, e.Deadline(), e.Expiry())
 }
 
-// expiryParts: a key that expires begins anew in any case, as its next observation says by its time
-// that it has. What a look gives back is the room of its state, within a part of that time: so keys
-// are looked at together.
-const expiryParts = 16
-
-// onGrid is the first time at which keys are looked at for expiry that is not before t.
+// onGrid is the first time at which keys are looked at for expiry that is not before t. A key that
+// expires begins anew in any case, see keyed.Entity.Expiry. What a look gives back is the room of its
+// state, within a part of that time: so keys are looked at together.
 func (fn *node) onGrid(t time.Time) time.Time {
-	step := max(fn.cfg.Expire/expiryParts, time.Millisecond)
+	step := max(fn.cfg.Expire/keyed.ExpiryParts, time.Millisecond)
 	on := t.Truncate(step)
 	if on.Before(t) {
 		on = on.Add(step)
@@ -158,7 +156,7 @@ func (fn *node) speaks(tp timers.Provider, c *opened, cell, key string, times wa
 		if now := time.Now(); on.After(now) {
 			on = now // the time may be wrong
 		}
-		at = earlier(at, fn.onGrid(on.Add(fn.cfg.Expire/expiryParts)))
+		at = earlier(at, fn.onGrid(later(on, fn.woken).Add(fn.cfg.Expire/keyed.ExpiryParts)))
 	}
 	if at.IsZero() {
 		return
@@ -246,6 +244,22 @@ func (fn *node) tell(now time.Time, e *held) {
 	w.encoder.Silent(&w.encoded, e.key, s)
 	fn.put(w.encoded, Encoded{}, w.encoded)
 	fn.flush()
+}
+
+// expired reports whether a key has expired, by the time that its logs have passed, and in a run
+// that does not know them by the watermark. A watermark that follows the clock has passed what the
+// logs have not.
+func (fn *node) expired(e *held, now time.Time) bool {
+	at := e.Expiry()
+	if !fn.expires() || at.IsZero() || !at.Before(now) {
+		return false
+	}
+	for _, p := range e.Included() {
+		if passed, known := fn.account.Passed(p.Log); known && !passed.After(at) {
+			return false
+		}
+	}
+	return true
 }
 
 // drop forgets a key that has expired. If it speaks again in this bundle, it begins anew. All keys

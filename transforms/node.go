@@ -36,6 +36,7 @@ type node struct {
 	own     map[string]*opened // with memory, the cells that this node has used
 	due     *timers.EventTime
 	looks   map[string]time.Time // by cell, what this node has set the timer for
+	woken   time.Time            // the latest time at which it has looked at keys
 	workers []*worker            // one per goroutine
 	carry   carrying
 	account *account.Run
@@ -652,6 +653,9 @@ func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, 
 	}
 	c, now := fn.cells[cell], ts.ToTime()
 	horizon := now.Add(-fn.workers[0].Patience())
+	if !ends {
+		fn.woken = later(fn.woken, now)
+	}
 	if ends {
 		now = fn.account.Latest()
 	}
@@ -692,10 +696,10 @@ func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, 
 			}
 		}
 		for _, e := range active {
-			switch at := e.Expiry(); {
+			switch {
 			case stopped:
 				delete(c.agenda.first, e.key)
-			case fn.expires() && !at.IsZero() && at.Before(now):
+			case fn.expired(e, now):
 				fn.drop(c, e)
 			default:
 				fn.note(c, e)

@@ -49,7 +49,7 @@ func encodeBatch(b Batch) (out []byte) {
 		text([]byte(r.Topic))
 		text(r.Key)
 		text(r.Value)
-		for _, n := range []int64{int64(r.Partition), r.Offset, r.Time.UnixMilli(), b.Times[i], int64(r.Oversized), int64(len(r.Headers))} {
+		for _, n := range []int64{int64(r.Partition), r.Offset, r.Time.UnixMilli(), b.Times[i], logMillis(r), int64(r.Oversized), int64(len(r.Headers))} {
 			out = binary.AppendVarint(out, n)
 		}
 		for _, h := range r.Headers {
@@ -67,6 +67,14 @@ func encodeBatch(b Batch) (out []byte) {
 	return out
 }
 
+// logMillis is Record.LogTime in Unix milliseconds, 0 for none.
+func logMillis(r Record) int64 {
+	if r.LogTime.IsZero() {
+		return 0
+	}
+	return r.LogTime.UnixMilli()
+}
+
 var errBatch = errors.New("kafkaio: a batch is malformed")
 
 func decodeBatch(b []byte) (out Batch, err error) {
@@ -75,6 +83,9 @@ func decodeBatch(b []byte) (out Batch, err error) {
 		r := Record{Position: Position{Topic: string(text())}, Key: text(), Value: text()}
 		r.Partition, r.Offset, r.Time = int(c.Varint()), c.Varint(), time.UnixMilli(c.Varint()).UTC()
 		at := c.Varint()
+		if ms := c.Varint(); ms != 0 {
+			r.LogTime = time.UnixMilli(ms).UTC()
+		}
 		r.Oversized = int(c.Varint())
 		for n := c.Varint(); n > 0 && !c.Short; n-- {
 			r.Headers = append(r.Headers, Header{Key: string(text()), Value: text()})

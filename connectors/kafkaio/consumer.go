@@ -52,11 +52,14 @@ type discovered struct {
 // A part is what the reader has taken of a partition.
 type part struct {
 	*fetcher
-	next   int64     // offset after what was taken
-	latest time.Time // of its records' times, none of them beyond the clock
-	quiet  time.Time // since when nothing has come
-	lag    lag
+	next  int64     // offset after what was taken
+	quiet time.Time // since when nothing has come
+	lag   lag
+	age   time.Duration // see pace.Age
+	reach reach
 }
+
+func (p *part) pace() pace { return pace{p.lag.usual, p.age, p.reach} }
 
 // newConsumer opens a consumer, which ends with ctx. client asks the brokers.
 func newConsumer(ctx context.Context, client *Client, src Source, rest restriction, limits recordbatch.Limits, log *slog.Logger) *consumer {
@@ -84,7 +87,7 @@ func (c *consumer) add(spans []span) {
 	for _, s := range spans {
 		f := &fetcher{client: c.client, at: s.Position, topic: s.ID, end: s.End, limits: c.limits, reading: c.reading, patience: patience, log: c.log, ahead: c.ahead, batches: make(chan batch, 1), arrived: c.arrived}
 		f.high.Store(-1)
-		p := &part{fetcher: f, next: s.Offset, quiet: time.Now()}
+		p := &part{fetcher: f, next: s.Offset, quiet: time.Now(), age: s.Age, reach: s.Reach}
 		if s.Lag > 0 {
 			p.lag.add(p.quiet, []time.Duration{s.Lag})
 		}
@@ -156,32 +159,56 @@ func (c *consumer) take() (int, batch) {
 }
 
 // look returns the batch with the times of its records. It notes what they say of the
-// partition: the latest time, and the lag. The lag of a record that was waited for is that of
-// its arrival. A record of a backlog has been in the topic for as long as nobody knows; its lag
-// is that of the topic's timestamp, unless both times are the same.
+// partition: the times that it has reached, and the lag. The lag of a record that was waited for is
+// that of its arrival. A record of a backlog has been in the topic for as long as nobody knows; its
+// lag is that of the topic's timestamp, unless both times are the same.
+//
+// A time that is after the topic's timestamp, or after the clock, counts as that. A record without
+// a time that can be read says nothing.
 func (c *consumer) look(p *part, b batch) Batch {
 	out := Batch{b.records, make([]int64, len(b.records))}
 	var lags []time.Duration
-	for i, r := range b.records {
-		t, ok := c.clock(r)
+	for i := range b.records {
+		r := &b.records[i]
+		t, ok := c.clock(*r)
 		if !ok {
 			t = r.Time
 		}
 		out.Times[i] = int64(mtime.FromTime(t))
-		if arrived := r.Time; ok && c.src.Clock != "" {
-			if b.live {
-				arrived = b.at
-			}
-			if b.live || arrived.UnixMilli() > 0 && arrived.UnixMilli() != t.UnixMilli() {
-				lags = append(lags, arrived.Sub(t))
-			}
+		if passed := p.reach.passed(); passed.After(t) {
+			r.LogTime = passed
 		}
-		if t.After(b.at) {
+		if !ok {
+			continue
+		}
+		arrived, known := r.Time, r.Time.UnixMilli() > 0
+		if b.live {
+			arrived = b.at
+		}
+		known = b.live || known && arrived.UnixMilli() != t.UnixMilli()
+		if known && c.src.Clock != "" {
+			lags = append(lags, arrived.Sub(t))
+		}
+		// A time of the past day by the topic's timestamp is right: they come from two clocks.
+		lag := r.Time.Sub(t)
+		right := lag > 0 && lag <= lagHistory
+		if r.Time.UnixMilli() > 0 && lag < 0 {
+			t = r.Time
+		}
+		if b.at.Before(t) {
 			t = b.at
 		}
-		if t.After(p.latest) {
-			p.latest = t
+		if t.UnixMilli() > p.reach.Latest {
+			switch age := b.at.Sub(t); {
+			case known:
+				p.age = max(0, arrived.Sub(t))
+			case age >= lagHistory:
+				p.age = age
+			default:
+				p.age = 0
+			}
 		}
+		p.reach.add(r.Key, t.UnixMilli(), right)
 	}
 	p.lag.add(b.at, lags)
 	return out
@@ -204,10 +231,10 @@ func (c *consumer) watermark(now time.Time) time.Time {
 		switch {
 		case high >= 0 && p.next >= high && drained != nil && drained.Sub(p.quiet) > idle:
 			at = drained.Add(-c.lagOf(p))
-		case p.latest.IsZero():
+		case p.reach.Latest == 0:
 			return time.UnixMilli(mtime.MinTimestamp.Milliseconds())
-		case p.latest.Add(-c.src.Disorder).Before(at):
-			at = p.latest.Add(-c.src.Disorder)
+		case p.reach.latest().Add(-c.src.Disorder).Before(at):
+			at = p.reach.latest().Add(-c.src.Disorder)
 		}
 		if at.Before(least) {
 			least = at
@@ -216,9 +243,10 @@ func (c *consumer) watermark(now time.Time) time.Time {
 	return least
 }
 
-// lagOf is the usual lag of a partition, at least the disorder. If nothing is known of it, that
-// of the other partitions counts, unless it is that of times ahead of the clock: these say
-// nothing of other records.
+// lagOf is the usual lag of a partition, at least the disorder and the lag of its latest record: a
+// topic of the past that pauses stays in the past. If no usual lag is known, that of the other
+// partitions counts, unless it is that of times ahead of the clock: these say nothing of other
+// records.
 func (c *consumer) lagOf(p *part) time.Duration {
 	usual := p.lag.usual
 	if usual == 0 {
@@ -234,7 +262,7 @@ func (c *consumer) lagOf(p *part) time.Duration {
 	case usual == 0:
 		usual = lagUnknown
 	}
-	return max(usual, c.src.Disorder)
+	return max(usual, c.src.Disorder, p.age)
 }
 
 var consumers sync.Map // of *consumer by reader, between two calls
@@ -274,7 +302,7 @@ func (c *consumer) put(name string) {
 func (c *consumer) progress() []Progress {
 	all := make([]Progress, len(c.parts))
 	for i, p := range c.parts {
-		all[i] = Progress{Position{p.at.Topic, p.at.Partition, p.next}, p.high.Load(), EventLag{p.lag.usual, p.lag.most}}
+		all[i] = Progress{Position{p.at.Topic, p.at.Partition, p.next}, p.high.Load(), EventLag{p.lag.usual, p.lag.most}, p.pace()}
 	}
 	return all
 }

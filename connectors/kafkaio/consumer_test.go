@@ -274,7 +274,7 @@ func TestWatermark(t *testing.T) {
 				at := before(s.drained)
 				f.drained.Store(&at)
 			}
-			c.parts = append(c.parts, &part{fetcher: f, next: s.next, latest: before(s.latest), quiet: before(s.quiet)})
+			c.parts = append(c.parts, &part{fetcher: f, next: s.next, quiet: before(s.quiet), reach: reach{Latest: max(0, before(s.latest).UnixMilli())}})
 		}
 		want := test.want
 		if want.Equal(min) && c.watermark(now).Equal(min) {

@@ -95,14 +95,19 @@ func (l *Ledger) EventLags() map[string]EventLag {
 	return eventLags(l.handed)
 }
 
-// usualLag is that of a partition, as it is committed.
-func (l *Ledger) usualLag(log string) time.Duration {
+// paceOf is that of a partition, by the records that are dealt with.
+func (l *Ledger) paceOf(log string) pace {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p, ok := l.handed[log]; ok {
-		return p.Lag.Usual
+	return l.paces[log]
+}
+
+// passed is account.Keeper.Passed: by the records that are dealt with.
+func (l *Ledger) passed(log string) (time.Time, bool) {
+	if at := ParsePosition(log, 0); l.topics[at.Topic].partitions <= at.Partition {
+		return time.Time{}, false // it is not read any more
 	}
-	return readNote(l.start[log].metadata).Lag
+	return l.paceOf(log).Reach.passed(), true
 }
 
 // EventLags are those of the sources of this process without a ledger.

@@ -149,6 +149,85 @@ func TestWatermarkFollowsLag(t *testing.T) {
 	}
 }
 
+// TestReach: a partition has passed what the records of two keys have reached; one without keys what
+// two records have. A time after that of the topic counts as that, and what has no time says
+// nothing.
+func TestReach(t *testing.T) {
+	c := &consumer{src: Source{Clock: "test"}, clock: func(r Record) (time.Time, bool) {
+		at, err := time.Parse(time.RFC3339, string(r.Value))
+		return at, err == nil
+	}}
+	p := &part{fetcher: &fetcher{}}
+	now := base.Add(1000 * time.Hour)
+	for i, step := range []struct {
+		key    string
+		at     int // hours after base; negative: none that can be read
+		passed int // before the record, where that is later; 0: it is not
+	}{
+		{"a", 10, 0}, {"a", 20, 0}, {"a", 5, 0}, {"b", 15, 0}, {"b", 12, 15}, {"b", 18, 0}, {"b", 30, 0},
+		{"a", 19, 20}, {"c", 900, 0}, {"c", 25, 30}, {"a", -1, 0}, {"a", 40, 0}, {"b", 30, 40},
+		{"d", 2000, 0}, {"b", 41, 900},
+	} {
+		r := Record{Key: []byte(step.key), Value: []byte("none"), Time: now}
+		if at := base.Add(time.Duration(step.at) * time.Hour); step.at >= 0 {
+			r.Value = []byte(at.Format(time.RFC3339))
+		}
+		got := c.look(p, batch{at: now.Add(time.Second), records: []Record{r}}).Records[0].LogTime
+		want := time.Time{}
+		if step.passed > 0 {
+			want = base.Add(time.Duration(step.passed) * time.Hour)
+		}
+		if step.at >= 0 && !got.Equal(want) {
+			t.Errorf("record %d: the log has passed %v, want %v", i, got, want)
+		}
+	}
+	if got := p.reach.latest(); !got.Equal(now) {
+		t.Errorf("the latest time is %v, want that of the topic's timestamp", got)
+	}
+	r := Record{Key: []byte("e"), Value: []byte(now.Add(-time.Hour).Format(time.RFC3339)), Time: now}
+	if c.look(p, batch{at: now, records: []Record{r}}); !p.reach.passed().Equal(now.Add(-time.Hour)) {
+		t.Errorf("after a record of the present the log has passed %v", p.reach.passed())
+	}
+	none := reach{}
+	for _, h := range []int{3, 9, 7} {
+		none.add(nil, base.Add(time.Duration(h)*time.Hour).UnixMilli(), false)
+	}
+	if got := none.passed(); !got.Equal(base.Add(7 * time.Hour)) {
+		t.Errorf("without keys %v", got)
+	}
+}
+
+// TestPauseOfThePast: the watermark of a topic of old records that pauses goes on from their time, as
+// fast as the clock, and not to the present; also in the next run.
+func TestPauseOfThePast(t *testing.T) {
+	const old = 200 * 24 * time.Hour
+	now := base.Add(old)
+	c := &consumer{src: Source{Clock: "test"}, clock: func(Record) (time.Time, bool) { return base, true }}
+	paused := func(p *part) time.Time {
+		p.fetcher = &fetcher{end: -1}
+		p.high.Store(5)
+		p.next, p.quiet = 5, now
+		later := now.Add(time.Minute)
+		p.drained.Store(&later)
+		c.parts = []*part{p}
+		return c.watermark(later)
+	}
+	for _, stamp := range []time.Time{base, now} { // the producer's, and that of the loading
+		for _, live := range []bool{true, false} {
+			p := &part{fetcher: &fetcher{}}
+			c.look(p, batch{at: now, live: live, records: []Record{{Time: stamp}}})
+			if got, want := paused(p), base.Add(time.Minute); !got.Equal(want) {
+				t.Errorf("stamp %v, live %t: after a minute the watermark is %v, want %v", stamp, live, got, want)
+			}
+			was := p.pace()
+			next := &part{age: was.Age, reach: was.Reach}
+			if got, want := paused(next), base.Add(time.Minute); !got.Equal(want) {
+				t.Errorf("in the next run it is %v", got)
+			}
+		}
+	}
+}
+
 // TestLagOfABacklog: by the topic's timestamps, unless these are the times themselves; not by
 // the clock, which shows for how long nobody has read. A time beyond the clock is worth no more
 // than the clock.
@@ -183,8 +262,8 @@ func TestLagOfABacklog(t *testing.T) {
 	if got := p.lag.usual; got < time.Minute || got > 63*time.Second {
 		t.Errorf("timestamps show a lag of %v", got)
 	}
-	if !p.latest.Equal(at) {
-		t.Errorf("the latest time is %v, want that of the clock", p.latest)
+	if got := p.reach.latest(); !got.Equal(at) {
+		t.Errorf("the latest time is %v, want that of the clock", got)
 	}
 	c.src.Disorder = time.Hour
 	if got := c.lagOf(p); got != time.Hour {

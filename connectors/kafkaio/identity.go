@@ -39,8 +39,7 @@ type note struct {
 	Epoch     int32  `json:"epoch"`               // of the partition's leader, at least
 	Changelog string `json:"changelog,omitempty"` // the id of the changelog's head
 	Commit    int64  `json:"commit,omitempty"`    // the number of the commit to the changelog
-	// Lag is the usual one of the records, in nanoseconds; 0 if it is not known.
-	Lag time.Duration `json:"lag,omitempty"`
+	pace
 }
 
 // readNote parses metadata. A note without a run means that it is not ours.

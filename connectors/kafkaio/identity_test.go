@@ -280,7 +280,7 @@ func TestHead(t *testing.T) {
 	}
 	b.must(6)
 	n := readNote(b.foundNow(t)["in-0"].metadata)
-	if want := (note{b.run, described(t, c, "in").id, 0, was.ID, b.head.Commit, 0}); n != want {
+	if want := (note{b.run, described(t, c, "in").id, 0, was.ID, b.head.Commit, pace{}}); n != want {
 		t.Errorf("the offset's metadata is %+v instead of %+v", n, want)
 	}
 	manual(c).Produce(t, &kgo.Record{Topic: "states", Key: []byte{}, Value: []byte("{")})

@@ -55,6 +55,7 @@ type Ledger struct {
 	waiting  map[string][]account.Place // by key, observations that are in no output yet
 	handed   map[string]Progress        // by partition
 	reached  map[string]Progress        // to be committed
+	paces    map[string]pace            // of the partitions, likewise
 	stored   map[string]int64           // offsets that were committed here
 	renewed  time.Time                  // when all offsets were committed last
 	err      error                      // of a commit; ends the run
@@ -132,6 +133,7 @@ type Progress struct {
 	Position       // of the next record
 	High     int64 // the offset after the last record there is
 	Lag      EventLag
+	pace     pace
 }
 
 const (
@@ -161,7 +163,7 @@ func ledgerOf(ctx context.Context) *Ledger { return account.Part[*Ledger](accoun
 func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	l := &Ledger{
 		cfg: cfg, run: newIdentity(), ready: map[string][]byte{}, keeping: map[string][]byte{}, holds: map[string]bool{}, waiting: map[string][]account.Place{},
-		handed: map[string]Progress{}, reached: map[string]Progress{}, stored: map[string]int64{},
+		handed: map[string]Progress{}, reached: map[string]Progress{}, paces: map[string]pace{}, stored: map[string]int64{},
 		done: make(chan struct{}),
 	}
 	if err := l.begin(ctx); err != nil {
@@ -169,7 +171,7 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	}
 	l.ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	l.commits, l.stopCommits = context.WithCancel(context.WithoutCancel(ctx))
-	l.account = account.Open(account.Keeper{Settled: l.settled, Restore: l.Restore, Suspends: l.Suspends()})
+	l.account = account.Open(account.Keeper{Settled: l.settled, Restore: l.Restore, Passed: l.passed, Suspends: l.Suspends()})
 	account.Attach(l.account, "", l)
 	go l.commitAlways()
 	return l, nil
@@ -237,6 +239,9 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 	if l.cfg.BeginAnew {
 		l.start = nil
 		l.cfg.Log.Warn("beginning anew: the group's offsets are not looked at", "group", l.cfg.Group, "partitions", len(l.found))
+	}
+	for log, at := range l.start {
+		l.paces[log] = readNote(at.metadata).pace
 	}
 	gives := l.gives()
 	if l.owner != nil {
@@ -580,6 +585,9 @@ func (l *Ledger) settled(states map[string]account.KeyState, since time.Time) {
 		}
 	}
 	maps.Copy(l.reached, l.handed)
+	for log, p := range l.handed {
+		l.paces[log] = p.pace
+	}
 }
 
 func (l *Ledger) stage(name string, since time.Time) {
@@ -706,7 +714,7 @@ func (l *Ledger) store(ctx context.Context, states, keeping map[string][]byte, o
 	if l.cfg.Group != "" {
 		for log, p := range offsets {
 			t := l.topics[p.Topic]
-			n := note{identity: l.run, Topic: t.id, Epoch: t.epochs[p.Partition], Changelog: l.head.ID, Lag: l.usualLag(log)}
+			n := note{identity: l.run, Topic: t.id, Epoch: t.epochs[p.Partition], Changelog: l.head.ID, pace: l.paceOf(log)}
 			if l.owner != nil {
 				n.Commit = l.head.Commit + 1
 			}

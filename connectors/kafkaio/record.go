@@ -42,6 +42,10 @@ type Record struct {
 	// Oversized is the size of a record above MaxRecord, of which Key and Value are
 	// only the beginnings and Headers nil; 0 of any other.
 	Oversized int
+	// LogTime is the time that the records before this one have passed in its partition, by the
+	// clock of the source, if that is later than the time of this one: see reach.passed. It is zero
+	// otherwise.
+	LogTime time.Time `json:",omitzero"`
 	// Finding is nil if no Form has anything to say.
 	Finding *Finding `json:",omitempty"`
 }

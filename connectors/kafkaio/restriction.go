@@ -34,8 +34,10 @@ type span struct {
 	// ID is the topic's, as a topic has it; a topic of the same name and another id
 	// is not read on. It is not checked where it is empty.
 	ID string `json:",omitempty"`
-	// Lag is the usual one of the records, as far as they were read; 0 if it is not known.
-	Lag time.Duration `json:",omitempty"`
+	// Lag and Reach are those of the records, as far as they were read, see pace.
+	Lag   time.Duration `json:",omitempty"`
+	Age   time.Duration `json:",omitempty"`
+	Reach reach         `json:",omitzero"`
 }
 
 func (s span) done() bool { return s.End >= 0 && s.Offset >= s.End }
@@ -55,7 +57,7 @@ type (
 	taken struct {
 		partition int // index into the restriction's
 		before    int64
-		lag       time.Duration // see span.Lag
+		pace      pace
 	}
 	found []span   // claims nothing: adds partitions
 	over  struct{} // claims the rest, unread
@@ -80,7 +82,7 @@ func (t *tracker) TryClaim(claim any) bool {
 			t.err = fmt.Errorf("kafkaio: claimed %s up to %d after %d", s.Log(), c.before, s.Offset)
 			return false
 		}
-		s.Offset, s.Lag = c.before, c.lag
+		s.Offset, s.Lag, s.Age, s.Reach = c.before, c.pace.Lag, c.pace.Age, c.pace.Reach
 	case found:
 		t.rest.Partitions = append(t.rest.Partitions, c...)
 	case over:

@@ -248,7 +248,7 @@ func (c *consumer) read(ctx context.Context, ledger *Ledger, rt *sdf.LockRTracke
 			}
 			p := c.parts[i]
 			out := c.look(p, b)
-			if !rt.TryClaim(taken{i, b.next, p.lag.usual}) {
+			if !rt.TryClaim(taken{i, b.next, p.pace()}) {
 				break // the runner has put the rest off; the next call opens a new consumer
 			}
 			if n == 0 {
@@ -325,7 +325,7 @@ func (src Source) findSpans(ctx context.Context, client *Client, ledger *Ledger)
 	if err != nil {
 		return nil, err
 	}
-	starts, lagged := map[string]int64{}, map[string]time.Duration{}
+	starts, paces := map[string]int64{}, map[string]pace{}
 	switch {
 	case src.Start.At == AtTime:
 		if starts, err = client.offsets(ctx, partitions, src.Start.Time.UnixMilli(), true); err != nil {
@@ -339,7 +339,7 @@ func (src Source) findSpans(ctx context.Context, client *Client, ledger *Ledger)
 			return nil, err
 		}
 		for log, o := range was {
-			starts[log], lagged[log] = o.offset, readNote(o.metadata).Lag
+			starts[log], paces[log] = o.offset, readNote(o.metadata).pace
 		}
 	}
 	var all []span
@@ -351,7 +351,8 @@ func (src Source) findSpans(ctx context.Context, client *Client, ledger *Ledger)
 		for p := range topics[topic].partitions {
 			s := span{Position: Position{Topic: topic, Partition: p}, End: -1, ID: id}
 			log := s.Log()
-			s.Lag = lagged[log]
+			was := paces[log]
+			s.Lag, s.Age, s.Reach = was.Lag, was.Age, was.Reach
 			s.Offset = firsts[log]
 			switch src.Start.At {
 			case Latest:

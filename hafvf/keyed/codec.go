@@ -134,13 +134,23 @@ func appendFields(b []byte, o *Observation, id, raw string) []byte {
 	b = compact.AppendString(b, id)
 	b = binary.AppendVarint(b, o.Seq)
 	b = compact.AppendString(b, o.Log)
+	at := len(b)
 	b = appendShape(b, o.Shape, o.Aggregated, o.Events)
 	b = compact.AppendVectors(b, o.X)
-	return compact.AppendString(b, raw)
+	b = compact.AppendString(b, raw)
+	if !o.LogTime.IsZero() {
+		b[at] |= logTimeBit
+		b = compact.AppendTimeNear(b, o.LogTime, o.Time)
+	}
+	return b
 }
 
-// aggregatedBit stands beside the shape: the number of events follows.
-const aggregatedBit = 0x80
+// aggregatedBit stands beside the shape: the number of events follows. logTimeBit says that the
+// time of the log stands at the end of an observation.
+const (
+	aggregatedBit = 0x80
+	logTimeBit    = 0x40
+)
 
 func appendShape(b []byte, shape Shape, aggregated bool, events int64) []byte {
 	if !aggregated {
@@ -164,6 +174,10 @@ func (r *reader) observationIn(x [][]float64) Observation {
 	o := Observation{Time: r.Time(), ID: r.Text(), Seq: r.Varint(), Log: r.Text()}
 	o.Shape, o.Aggregated, o.Events = r.shape()
 	o.X, o.Raw = r.Vectors(x), r.Text()
+	if o.Shape&logTimeBit != 0 {
+		o.Shape &^= logTimeBit
+		o.LogTime = r.TimeNear(o.Time)
+	}
 	return o
 }
 

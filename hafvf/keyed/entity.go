@@ -25,6 +25,7 @@ type Entity struct {
 	behind   run           // of late observations, that ends here
 	turned   time.Time     // from which the last observation has turned the key back; zero: not
 	horizon  time.Time     // up to which nothing earlier than what waits is to come
+	lead     int           // parts of Config.Expire by which its log was ahead of the clock: see Expiry
 
 	intervals intervals // of Config.Aggregate
 	ended     []Silent  // silences that are over, to be told
@@ -83,10 +84,16 @@ func (e *Entity) Take(o *Observation) (now bool, err error) {
 	case e.est.cfg.Order == Arrival:
 		return true, nil
 	}
+	if e.overdue(o) {
+		e.expire()
+	}
 	now, err = e.admit(o)
 	if late := (*Late)(nil); errors.As(err, &late) && e.isWrong(late) {
 		e.turnBack()
 		now, err = e.admit(o)
+	}
+	if err == nil {
+		e.lead = e.leadOf(o)
 	}
 	e.horizon = e.clock.Add(-e.est.cfg.Lateness)
 	return now, err
@@ -235,7 +242,7 @@ func (e *Entity) isWrong(late *Late) bool {
 
 // turnBack has the key go back to the observation that comes next.
 func (e *Entity) turnBack() {
-	e.clock, e.released, e.turned = time.Time{}, time.Time{}, e.released
+	e.clock, e.released, e.turned, e.lead = time.Time{}, time.Time{}, e.released, 0
 	if in := &e.intervals; !in.next.IsZero() {
 		e.turned, in.next, in.until, in.busy = in.next, time.Time{}, time.Time{}, time.Time{}
 		in.heard = nil
@@ -256,6 +263,9 @@ var errFormat = errors.New("state has the format of another version of this prog
 // last observation was late. Then the run stands before the time.
 const behindTag = 6
 
+// leadTag stands before that in one that has a lead.
+const leadTag = 5
+
 // intervalsTag stands after formatTag in an encoded entity that has intervals.
 const intervalsTag = 7
 
@@ -264,6 +274,9 @@ func (e *Entity) append(b []byte) []byte {
 	b = append(b, formatTag)
 	if e.est != nil && e.est.aggregator != nil {
 		b = e.appendIntervals(append(b, intervalsTag))
+	}
+	if e.lead > 0 {
+		b = binary.AppendUvarint(append(b, leadTag), uint64(e.lead))
 	}
 	if e.behind.n > 0 {
 		b = binary.AppendUvarint(append(b, behindTag), uint64(e.behind.n))
@@ -331,6 +344,9 @@ func WarmsUp(state []byte) bool {
 	return !settled && !r.Bad
 }
 
+// Included are the last places of each log that the entity includes.
+func (e *Entity) Included() []Place { return e.seen }
+
 // Included returns the last place of each log that an encoded entity includes. It does not decode
 // the rest.
 func Included(state []byte) ([]Place, error) {
@@ -365,6 +381,13 @@ func (r *reader) head() Entity {
 		r.waiting = span{r.Time(), r.Time()}
 		r.intervals = r.Text()
 	}
+	lead := 0
+	if len(r.B) > 0 && r.B[0] == leadTag {
+		r.Byte()
+		if lead = int(r.Uvarint()); lead < 1 {
+			r.Fail()
+		}
+	}
 	var behind run
 	if len(r.B) > 0 && r.B[0] == behindTag {
 		r.Byte()
@@ -373,7 +396,7 @@ func (r *reader) head() Entity {
 		}
 	}
 	r.clock = r.Time()
-	return Entity{clock: r.clock, released: r.near(), behind: behind}
+	return Entity{clock: r.clock, released: r.near(), behind: behind, lead: lead}
 }
 
 // sameID stands in a state for the ID of an observation that is its placeID.
@@ -494,7 +517,7 @@ func (e *Entity) admit(o *Observation) (due bool, err error) {
 		return -1
 	})
 	w := o.Clone()
-	w.Raw = "" // only a rejection would need it
+	w.Raw, w.LogTime = "", time.Time{} // only a rejection would need the one, and Take has seen the other
 	e.waiting = slices.Insert(e.waiting, at, w)
 	return false, nil
 }

@@ -35,6 +35,9 @@ type Observation struct {
 	// positions of a log grow: an Entity skips an observation if it includes its
 	// position or a later one. It may be empty.
 	Log string
+	// LogTime is the time that its log had passed before it, if that is later than Time; zero
+	// otherwise. Config.Expire counts by it: see Entity.Expiry.
+	LogTime time.Time
 	// X holds the J vectors of the step. A vector with a NaN in it is missing; an
 	// observation without another vector is a missing observation.
 	X [][]float64

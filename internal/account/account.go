@@ -34,6 +34,9 @@ type Keeper struct {
 	// Restore returns the state that a key had in the previous run, nil where it
 	// had none or states are kept elsewhere. The error says why the state cannot be read.
 	Restore func(key string) ([]byte, error)
+	// Passed is the time that a log had passed, by its records, when nothing was in flight last; zero
+	// if it has passed none. It reports false if it does not know the log. It must not call the Run.
+	Passed func(log string) (time.Time, bool)
 	// Suspends says that Run.Stop suspends the source, rather than ends it: what waits in the
 	// states goes on waiting.
 	Suspends bool
@@ -415,6 +418,14 @@ func (r *Run) IsStopped() bool {
 
 // Suspended reports whether the source was stopped and will go on in another run.
 func (r *Run) Suspended() bool { return r.IsStopped() && r.keeper.Suspends }
+
+// Passed is Keeper.Passed; it knows no log without one.
+func (r *Run) Passed(log string) (time.Time, bool) {
+	if r == nil || r.keeper.Passed == nil {
+		return time.Time{}, false
+	}
+	return r.keeper.Passed(log)
+}
 
 // Restore returns the state that a key had in the previous run, or nil. The error says why the
 // state cannot be read.

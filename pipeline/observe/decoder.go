@@ -165,7 +165,7 @@ func (d *Decoder) Topic(part []kafkaio.Record) []Decoded {
 	return d.decode(len(part), func(i int, to *Decoded, text []byte) []byte {
 		r := &part[i]
 		to.Key, to.Err = d.parser.record(r, &to.Observation)
-		to.Log, to.Seq = log, r.Offset
+		to.Log, to.Seq, to.LogTime = log, r.Offset, r.LogTime
 		to.RecordKey, to.raw = r.Key, rawOf(r)
 		return strconv.AppendInt(append(append(text, log...), '-'), r.Offset, 10)
 	})

@@ -1,0 +1,65 @@
+package kafkaio
+
+import (
+	"hash/fnv"
+	"time"
+)
+
+// A pace is what the records of a partition have said of its time, as it is committed and as a
+// runner keeps it.
+type pace struct {
+	// Lag is the usual one of the records; 0 if it is not known.
+	Lag time.Duration `json:"lag,omitempty"`
+	// Age is how far Latest was behind the clock when that record came into the partition; 0 if it
+	// is not known.
+	Age   time.Duration `json:"age,omitempty"`
+	Reach reach         `json:"reach,omitzero"`
+}
+
+// A reach is how far the times of a partition have come, by its records alone. Times are in Unix
+// milliseconds, 0 for none.
+type reach struct {
+	Latest int64  `json:"latest,omitempty"`
+	Of     uint64 `json:"of,omitempty"`     // the hash of the key with the latest time; 0 for no key
+	Others int64  `json:"others,omitempty"` // the latest time of all other keys, or of a record that is known to be right
+}
+
+// add adds the time of a record. right says that the time is known to be right.
+func (r *reach) add(key []byte, ms int64, right bool) {
+	of := uint64(0)
+	if key != nil {
+		h := fnv.New64a()
+		h.Write(key)
+		of = h.Sum64() | 1
+	}
+	another := of == 0 || of != r.Of
+	switch {
+	case ms > r.Latest && another:
+		r.Latest, r.Of, r.Others = ms, of, r.Latest
+	case ms > r.Latest:
+		r.Latest = ms
+	case another:
+		r.Others = max(r.Others, ms)
+	}
+	if right {
+		r.Others = max(r.Others, ms)
+	}
+}
+
+// passed is the time that the partition has passed: the latest that records of two keys have
+// reached, or one that is known to be right. A wrong time of one key says nothing of the others. It
+// is zero while there is none.
+func (r reach) passed() time.Time {
+	if r.Others <= 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(r.Others).UTC()
+}
+
+// latest is the latest time of a record, zero if there is none.
+func (r reach) latest() time.Time {
+	if r.Latest <= 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(r.Latest).UTC()
+}
