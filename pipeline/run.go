@@ -279,6 +279,9 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 		r.account = account.Open(keeper)
 		r.release = append(r.release, r.account.Close)
 	}
+	if err := r.resume(ctx, g); err != nil {
+		return err
+	}
 	r.dead = g.dead
 	for name, s := range g.sinks() {
 		if err := s.prepare(ctx, &r.clients, partitions, r.log); err != nil {
@@ -295,6 +298,23 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 	}
 	r.register()
 	return nil
+}
+
+// resume hands over what stands for the states that the run takes over: the source begins when they
+// have their timers.
+func (r *run) resume(ctx context.Context, g *Graph) error {
+	f, ok := g.transform.(filtering)
+	if !ok {
+		return nil
+	}
+	n := 0
+	if f.cfg.Resumes(f.live) {
+		n++
+	}
+	if f.incidents != nil {
+		n++
+	}
+	return r.account.HandOver(ctx, n, nil)
 }
 
 // openStates locks and reads the file of states of a run of files, and returns the keeper of

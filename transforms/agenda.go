@@ -144,7 +144,7 @@ func (fn *node) speaks(tp timers.Provider, c *opened, cell, key string, times wa
 		at = fn.workers[0].Closing(times.first).Add(fn.workers[0].Patience())
 		if last := fn.workers[0].Closing(times.last); last.After(c.last) {
 			c.last = last
-			fn.set(tp, last.Add(fn.workers[0].Patience()), lastTag)
+			fn.set(tp, cell, last.Add(fn.workers[0].Patience()), lastTag)
 		}
 	}
 	if fn.tells() && !fn.deadline(c, key).After(times.first) {
@@ -182,7 +182,7 @@ func (fn *node) deadline(c *opened, key string) (at time.Time) {
 // look sets the timer by which a cell is looked at.
 func (fn *node) look(tp timers.Provider, cell string, at time.Time) {
 	if !at.IsZero() {
-		fn.set(tp, at, lookTag)
+		fn.set(tp, cell, at, lookTag)
 		fn.looks[cell] = at
 	}
 }
@@ -277,8 +277,13 @@ func (fn *node) drop(c *opened, e *held) {
 }
 
 // resumeFn calls the cells whose states a run takes over, so that they get the timers that they
-// had. It takes an impulse.
-type resumeFn struct{ Config string }
+// had. It takes an impulse. In the account of the run it counts as a record that the source has handed
+// over, see Config.Resumes, and so does each cell: the source begins when they have their timers.
+type resumeFn struct {
+	Config string
+
+	called int
+}
 
 func (fn *resumeFn) ProcessElement(ctx context.Context, _ []byte, emit func(beam.EventTime, string, []byte)) error {
 	m := account.Part[*states.Memory](account.From(ctx), "")
@@ -289,7 +294,14 @@ func (fn *resumeFn) ProcessElement(ctx context.Context, _ []byte, emit func(beam
 	for _, name := range cfg.Cells {
 		if m.Cell(name).Len() > 0 {
 			emit(mtime.ZeroTimestamp, name, nil)
+			fn.called++
 		}
 	}
 	return err
+}
+
+func (fn *resumeFn) FinishBundle(ctx context.Context, _ func(beam.EventTime, string, []byte)) {
+	if run := account.From(ctx); account.Part[*states.Memory](run, "") != nil {
+		run.Report(account.Report{Emitted: fn.called - 1})
+	}
 }

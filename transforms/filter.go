@@ -47,8 +47,9 @@ type Config struct {
 	GoesOn bool
 }
 
-// timed reports whether cells have timers that a run takes over.
-func (c *Config) timed(live bool) bool {
+// Resumes reports whether cells have timers that a run takes over. Whoever runs the graph in a process
+// with Config.InMemory then hands over one record more to its account, which stands for them.
+func (c *Config) Resumes(live bool) bool {
 	return live && (c.Silence != nil || c.InMemory && c.Expire > 0) || c.waits() || c.AtEnd
 }
 
@@ -87,7 +88,7 @@ func FilterLive(s beam.Scope, cfg Config, col beam.PCollection) (estimates, sile
 func filter(s beam.Scope, cfg Config, col beam.PCollection, live bool) (estimates, silent, rejected beam.PCollection) {
 	s, text := begin(s, cfg, col)
 	blocks, early := beam.ParDo2(s, &packEachFn{packer{Config: text}}, col)
-	blocks = resumed(s, text, cfg.timed(live), blocks)
+	blocks = resumed(s, text, cfg.Resumes(live), blocks)
 	estimates, silent, late := beam.ParDo3(s, &filterFn{node: node{Config: text, Live: live}, State: state.MakeValueState[[]byte](headState), Log: state.MakeBagState[[]byte](logState), Settings: state.MakeValueState[[]byte](settingsState), Due: timers.InEventTime("due")}, blocks)
 	return estimates, silent, beam.Flatten(s, early, late)
 }
@@ -101,7 +102,7 @@ func filter(s beam.Scope, cfg Config, col beam.PCollection, live bool) (estimate
 func FilterEncoded(s beam.Scope, cfg Config, live bool, in, out Registered, col beam.PCollection) (records, alerts, undecoded, late beam.PCollection) {
 	s, text := begin(s, cfg, col)
 	blocks, undecoded := beam.ParDo2(s, &packFn{packer: packer{Config: text}, Decoder: in}, col)
-	blocks = resumed(s, text, cfg.timed(live), blocks)
+	blocks = resumed(s, text, cfg.Resumes(live), blocks)
 	records, alerts, late = beam.ParDo3(s, &encodeFn{node: node{Config: text, Live: live}, Encoder: out, State: state.MakeValueState[[]byte](headState), Log: state.MakeBagState[[]byte](logState), Settings: state.MakeValueState[[]byte](settingsState), Due: timers.InEventTime("due")}, blocks)
 	return records, alerts, undecoded, late
 }

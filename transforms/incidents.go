@@ -105,7 +105,7 @@ func beginIncidents(s beam.Scope, cfg IncidentsConfig, col beam.PCollection) (be
 }
 
 // toFleet gives all notices one key. An empty one comes first: the step reads the state that a
-// run takes over, and sets its timers.
+// run takes over, and sets its timers. A run in this process hands it over, as a record more.
 func toFleet(s beam.Scope, notices beam.PCollection) beam.PCollection {
 	return beam.Flatten(s, beam.ParDo(s, &toFleetFn{}, notices), beam.ParDo(s, &toFleetFn{}, beam.Impulse(s)))
 }
@@ -240,6 +240,7 @@ type fleetNode struct {
 	account *account.Run
 	state   *state.Value[[]byte]
 	due     *timers.EventTime
+	awaits  awaiting
 
 	// Of a bundle:
 	in             state.Provider // nil until something came
@@ -293,6 +294,9 @@ type teller interface {
 func (fn *fleetNode) take(sp state.Provider, tp timers.Provider, notices []byte, tell teller) error {
 	if err := fn.read(sp); err != nil {
 		return err
+	}
+	if len(notices) == 0 {
+		fn.taken++ // see toFleet
 	}
 	err := eachNotice(notices, func(n notice) error {
 		fn.taken++
@@ -369,7 +373,9 @@ func (fn *fleetNode) schedule(tp timers.Provider) {
 		return
 	}
 	set := func(at time.Time, tag string) {
-		fn.due.Set(tp, at.Add(fn.cfg.Lateness+time.Millisecond-1), timers.WithTag(tag)) // timers count milliseconds
+		at = wholeMillis(at.Add(fn.cfg.Lateness))
+		fn.due.Set(tp, at, timers.WithTag(tag))
+		fn.awaits.set(fn.account, timerName{tag: tag}, at)
 	}
 	set(next, "first")
 	if last := fn.latest(); last.After(next) {
@@ -398,7 +404,8 @@ func (fn *fleetNode) latest() (last time.Time) {
 }
 
 // wakes takes the alarms that the watermark has passed.
-func (fn *fleetNode) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, tell teller) error {
+func (fn *fleetNode) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, tag string, tell teller) error {
+	fn.awaits.fired(timerName{tag: tag})
 	if fn.account.Suspended() {
 		return nil // what waits goes on waiting in the next run
 	}
@@ -652,6 +659,7 @@ func (fn *fleetNode) finish() error {
 		report.States = []account.KeyState{{Key: states.FleetKey, State: b}}
 	}
 	fn.account.Report(report)
+	fn.awaits.done(fn.account)
 	fn.in = nil
 	return nil
 }
@@ -676,8 +684,8 @@ func (fn *incidentsFn) ProcessElement(_ context.Context, sp state.Provider, tp t
 	return fn.take(sp, tp, notices, fn)
 }
 
-func (fn *incidentsFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, _ string, _ timers.Context, _ func(beam.EventTime, incidents.Event)) error {
-	return fn.wakes(ts, sp, tp, fn)
+func (fn *incidentsFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, _ string, timer timers.Context, _ func(beam.EventTime, incidents.Event)) error {
+	return fn.wakes(ts, sp, tp, timer.Tag, fn)
 }
 
 func (fn *incidentsFn) FinishBundle(func(beam.EventTime, incidents.Event)) error { return fn.finish() }
@@ -717,8 +725,8 @@ func (fn *encodeIncidentsFn) ProcessElement(_ context.Context, sp state.Provider
 	return fn.take(sp, tp, notices, fn)
 }
 
-func (fn *encodeIncidentsFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, _ string, _ timers.Context, _ func([]byte)) error {
-	return fn.wakes(ts, sp, tp, fn)
+func (fn *encodeIncidentsFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, _ string, timer timers.Context, _ func([]byte)) error {
+	return fn.wakes(ts, sp, tp, timer.Tag, fn)
 }
 
 func (fn *encodeIncidentsFn) FinishBundle(func([]byte)) error {

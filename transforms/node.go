@@ -37,6 +37,7 @@ type node struct {
 	due     *timers.EventTime
 	looks   map[string]time.Time // by cell, what this node has set the timer for
 	woken   time.Time            // the latest time at which it has looked at keys
+	awaits  awaiting             // the timers of all cells
 	workers []*worker            // one per goroutine
 	carry   carrying
 	account *account.Run
@@ -184,6 +185,10 @@ func (fn *node) start(out outlet) {
 	}
 	fn.bundle = bundle{out: out, queue: fn.queue[:0], cells: map[string]*opened{}, keys: map[string]*held{}}
 	fn.carry.outcomes = nil
+	passed := fn.account.Watermark()
+	for _, w := range fn.workers {
+		w.Pass(passed)
+	}
 }
 
 // take takes the blocks of an element into the queue. Without one the cell is called.
@@ -191,6 +196,9 @@ func (fn *node) take(sp state.Provider, tp timers.Provider, cell string, packed 
 	if len(packed) == 0 {
 		if err := fn.read([]arrival{{cell: cell, state: sp}}); err != nil {
 			return err
+		}
+		if fn.memory != nil {
+			fn.report.Emitted-- // see resumeFn
 		}
 		return fn.resume(tp, fn.cells[cell])
 	}
@@ -629,15 +637,58 @@ func (fn *node) note(c *opened, e *held) {
 	}
 }
 
-// set sets a timer of the cell at hand. Timers count milliseconds: it fires at the end of
-// the one that t is in.
-func (fn *node) set(tp timers.Provider, t time.Time, tag string) {
-	fn.due.Set(tp, t.Add(time.Millisecond-1), timers.WithTag(tag))
+// set sets a timer of the cell at hand.
+func (fn *node) set(tp timers.Provider, cell string, t time.Time, tag string) {
+	t = wholeMillis(t)
+	fn.due.Set(tp, t, timers.WithTag(tag))
+	fn.awaits.set(fn.account, timerName{cell, tag}, t)
+}
+
+// wholeMillis is the end of the millisecond that t is in: timers count milliseconds, and are never
+// too early.
+func wholeMillis(t time.Time) time.Time {
+	return t.Add(time.Millisecond - 1).Truncate(time.Millisecond)
+}
+
+// An awaiting is when the timers of a node fire, for the account.
+type awaiting struct {
+	all   map[timerName]time.Time
+	first time.Time // as the account has it
+}
+
+type timerName struct{ cell, tag string }
+
+// set notes that a timer was set.
+func (a *awaiting) set(to *account.Run, name timerName, at time.Time) {
+	if a.all == nil {
+		a.all = map[timerName]time.Time{}
+	}
+	a.all[name] = at
+	if first := earlier(a.first, at); first != a.first {
+		a.first = first
+		to.Await(a, first)
+	}
+}
+
+// fired notes that a timer has fired. The account goes on to await what it does.
+func (a *awaiting) fired(name timerName) { delete(a.all, name) }
+
+// done tells the account what is awaited when a bundle is done, and its outputs are in the balance.
+func (a *awaiting) done(to *account.Run) {
+	var first time.Time
+	for _, at := range a.all {
+		first = earlier(first, at)
+	}
+	if first != a.first {
+		a.first = first
+		to.Await(a, first)
+	}
 }
 
 // wakes looks at the keys of a cell when a timer fires: it releases the observations that the
 // watermark has passed, tells of the keys that are silent, and forgets those that have expired.
 func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, timer timers.Context) error {
+	fn.awaits.fired(timerName{cell, timer.Tag})
 	ends, stopped, aggregates := timer.Tag == endTag, fn.account.IsStopped(), fn.cfg.Aggregate != nil
 	switch {
 	case fn.account.Suspended():
@@ -729,7 +780,7 @@ func (fn *node) resume(tp timers.Provider, c *opened) error {
 	}
 	fn.look(tp, c.name, c.agenda.next())
 	if fn.cfg.waits() && !c.last.IsZero() {
-		fn.set(tp, c.last.Add(fn.workers[0].Patience()), lastTag)
+		fn.set(tp, c.name, c.last.Add(fn.workers[0].Patience()), lastTag)
 	}
 	return nil
 }
@@ -756,6 +807,7 @@ func (fn *node) finish(ctx context.Context) error {
 	addMetrics(ctx, fn.report.Counts)
 	if err == nil {
 		fn.account.Report(fn.report)
+		fn.awaits.done(fn.account)
 		fn.carry.report(ctx)
 	}
 	for _, c := range fn.order {

@@ -71,6 +71,8 @@ type head struct {
 	Use use `json:"use"`
 	// Stored says that states have been stored. If there are none now, their keys were forgotten.
 	Stored bool `json:"stored,omitempty"`
+	// Watermark is that of the last step, in Unix milliseconds; 0 before the first. See stepper.
+	Watermark int64 `json:"watermark,omitempty"`
 	// Unfinished says what has to be stored before the states are complete.
 	Unfinished string `json:"unfinished,omitempty"`
 }

@@ -28,6 +28,7 @@ type Ledger struct {
 	cfg     LedgerConfig
 	account *account.Run
 	owner   *owner // of the changelog; nil without one
+	stepper stepper
 
 	// Set when the run begins.
 	run    identity
@@ -164,7 +165,7 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	l := &Ledger{
 		cfg: cfg, run: newIdentity(), ready: map[string][]byte{}, keeping: map[string][]byte{}, holds: map[string]bool{}, waiting: map[string][]account.Place{},
 		handed: map[string]Progress{}, reached: map[string]Progress{}, paces: map[string]pace{}, stored: map[string]int64{},
-		done: make(chan struct{}),
+		done: make(chan struct{}), stepper: stepper{until: map[string]int64{}, orders: make(chan order)},
 	}
 	if err := l.begin(ctx); err != nil {
 		return nil, err
@@ -173,6 +174,10 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	l.commits, l.stopCommits = context.WithCancel(context.WithoutCancel(ctx))
 	l.account = account.Open(account.Keeper{Settled: l.settled, Restore: l.Restore, Passed: l.passed, Suspends: l.Suspends()})
 	account.Attach(l.account, "", l)
+	if ms := l.head.Watermark; ms != 0 {
+		l.stepper.at = time.UnixMilli(ms)
+		l.account.Advance(l.stepper.at)
+	}
 	go l.commitAlways()
 	return l, nil
 }
@@ -640,10 +645,11 @@ func (l *Ledger) commitAlways() {
 			if l.cfg.AtEnd {
 				continue
 			}
-			if err := l.commit(l.commits); err != nil && l.commits.Err() == nil {
-				l.mu.Lock()
-				l.err = err
-				l.mu.Unlock()
+			if !l.commitNow(order{}) {
+				return
+			}
+		case o := <-l.stepper.orders:
+			if !l.commitNow(o) {
 				return
 			}
 		case <-l.ctx.Done():
@@ -652,9 +658,27 @@ func (l *Ledger) commitAlways() {
 	}
 }
 
+// commitNow commits, and reports whether there may be a next time.
+func (l *Ledger) commitNow(o order) bool {
+	err := l.commitAt(l.commits, o.watermark)
+	if o.done != nil {
+		o.done <- err
+	}
+	if err == nil || l.commits.Err() != nil {
+		return true
+	}
+	l.mu.Lock()
+	l.err = err
+	l.mu.Unlock()
+	return false
+}
+
 // commit stores the states that are ready and the offsets, after the outputs. It fails if
 // another run has taken over.
-func (l *Ledger) commit(ctx context.Context) error {
+func (l *Ledger) commit(ctx context.Context) error { return l.commitAt(ctx, 0) }
+
+// commitAt is commit with the watermark of a step, in Unix milliseconds; 0 leaves it as it is.
+func (l *Ledger) commitAt(ctx context.Context, watermark int64) error {
 	if err := l.account.Fault(); err != nil {
 		return err
 	}
@@ -665,8 +689,12 @@ func (l *Ledger) commit(ctx context.Context) error {
 	renews := start.Sub(l.renewed) >= renewEvery
 	offsets := l.offsets(renews)
 	l.mu.Unlock()
-	if len(states) == 0 && len(keeping) == 0 && len(offsets) == 0 && !(renews && l.owner != nil) {
+	writes := (renews || watermark != 0) && l.owner != nil
+	if len(states) == 0 && len(keeping) == 0 && len(offsets) == 0 && !writes {
 		return nil
+	}
+	if watermark != 0 {
+		l.head.Watermark = watermark
 	}
 	defer l.stage("commit", start)
 	err := l.look(ctx)
@@ -682,7 +710,7 @@ func (l *Ledger) commit(ctx context.Context) error {
 		}
 	}
 	if err == nil {
-		err = l.store(ctx, states, keeping, offsets, renews)
+		err = l.store(ctx, states, keeping, offsets, writes)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -706,10 +734,10 @@ func (l *Ledger) commit(ctx context.Context) error {
 	return nil
 }
 
-// store writes states, what Keep holds, and offsets; if it renews, to the changelog in any case.
+// store writes states, what Keep holds, and offsets; if writes is set, to the changelog in any case.
 // Without a changelog nothing refuses a run that another one has replaced: it moves offsets,
 // which repeats records, and has no states to spoil.
-func (l *Ledger) store(ctx context.Context, states, keeping map[string][]byte, offsets map[string]Position, renews bool) error {
+func (l *Ledger) store(ctx context.Context, states, keeping map[string][]byte, offsets map[string]Position, writes bool) error {
 	notes := map[string]committed{}
 	if l.cfg.Group != "" {
 		for log, p := range offsets {
@@ -726,7 +754,7 @@ func (l *Ledger) store(ctx context.Context, states, keeping map[string][]byte, o
 		}
 	}
 	switch {
-	case len(states) == 0 && len(keeping) == 0 && len(notes) == 0 && !(renews && l.owner != nil):
+	case len(states) == 0 && len(keeping) == 0 && len(notes) == 0 && !writes:
 		return nil
 	case l.owner == nil:
 		return l.persist(ctx, "committed", func(ctx context.Context) error { return l.cfg.Client.commit(ctx, l.cfg.Group, notes) })

@@ -197,6 +197,13 @@ func (src Source) call(ctx context.Context, run string, ledger *Ledger, rt *sdf.
 	rest := rt.GetRestriction().(restriction)
 	name := fmt.Sprint(run, "/", rest.Reader)
 	c := resume(name, src, rest, ledger)
+	if stepped, err := ledger.step(ctx, c.watermark(time.Now()), c.progress()); err != nil {
+		c.close()
+		return false, watermark, err
+	} else if stepped {
+		c.put(name)
+		return false, ledger.stepper.at, nil
+	}
 	if ended, err = c.read(ctx, ledger, rt, emit); err != nil || ended {
 		c.close()
 		if ledger == nil {
@@ -207,7 +214,9 @@ func (src Source) call(ctx context.Context, run string, ledger *Ledger, rt *sdf.
 	if ledger == nil {
 		progresses.Store(c, c.progress())
 	}
-	watermark = c.watermark(time.Now())
+	if watermark = c.watermark(time.Now()); ledger.steps() {
+		watermark = ledger.stepper.at
+	}
 	c.put(name)
 	return false, watermark, nil
 }
@@ -247,6 +256,9 @@ func (c *consumer) read(ctx context.Context, ledger *Ledger, rt *sdf.LockRTracke
 				return false, b.err
 			}
 			p := c.parts[i]
+			if err := ledger.allow(ctx, Position{p.at.Topic, p.at.Partition, b.next}); err != nil {
+				return false, err
+			}
 			out := c.look(p, b)
 			if !rt.TryClaim(taken{i, b.next, p.pace()}) {
 				break // the runner has put the rest off; the next call opens a new consumer

@@ -95,7 +95,7 @@ func (e *Entity) Take(o *Observation) (now bool, err error) {
 	if err == nil {
 		e.lead = e.leadOf(o)
 	}
-	e.horizon = e.clock.Add(-e.est.cfg.Lateness)
+	e.horizon = later(e.clock.Add(-e.est.cfg.Lateness), e.est.horizon())
 	return now, err
 }
 
@@ -112,6 +112,13 @@ func (e *Entity) Due() (o Observation, ok bool) {
 	e.waiting = e.waiting[1:]
 	e.release(o.Time)
 	return o, true
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // release notes that an observation of that time is learned next.

@@ -19,6 +19,7 @@ type Estimator struct {
 	listener   *listener   // nil without Config.Silence
 	aggregator *aggregator // nil without Config.Aggregate
 	now        func() time.Time
+	passed     time.Time // see Pass
 }
 
 // NewEstimator makes an estimator. An error names what is wrong with cfg.
@@ -54,7 +55,7 @@ func NewEstimator(cfg Config) (*Estimator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("aggregate: %w", err)
 	}
-	return &Estimator{cfg, chains, l, a, time.Now}, nil
+	return &Estimator{cfg: cfg, chains: chains, listener: l, aggregator: a, now: time.Now}, nil
 }
 
 // Patience is how long after a time the last observations before it are taken: the lateness, and
@@ -64,6 +65,18 @@ func (est *Estimator) Patience() time.Duration {
 		return est.cfg.Lateness + est.aggregator.Wait
 	}
 	return est.cfg.Lateness
+}
+
+// Pass notes the time that the watermark has passed: what an Entity takes does not wait for it again.
+// The zero time, at first, says that it is not known.
+func (est *Estimator) Pass(watermark time.Time) { est.passed = watermark }
+
+// horizon is the time before which nothing is to come by the watermark.
+func (est *Estimator) horizon() time.Time {
+	if est.passed.IsZero() {
+		return est.passed
+	}
+	return est.passed.Add(-est.Patience())
 }
 
 // Closing is when what is shown at a time is due, less the patience: at once, and with

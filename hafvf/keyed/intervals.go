@@ -90,6 +90,7 @@ func (e *Entity) gather(o *Observation) error {
 		}
 		in.until = in.until.Add(-e.est.Patience())
 	}
+	in.until = later(in.until, e.est.horizon())
 	return nil
 }
 

@@ -126,10 +126,12 @@ type Run struct {
 	taken    int64
 	counts   Counts
 	fault    error
-	matched  map[int]bool     // exceptions that some key has
-	deleted  map[string]int64 // see Deleted
-	latest   time.Time        // see Saw
-	ahead    time.Time        // likewise, of times ahead of the clock
+	matched  map[int]bool      // exceptions that some key has
+	deleted  map[string]int64  // see Deleted
+	awaited  map[any]time.Time // see Await
+	passed   time.Time         // see Advance
+	latest   time.Time         // see Saw
+	ahead    time.Time         // likewise, of times ahead of the clock
 
 	stop, over    func()
 	stopped, gone <-chan struct{}
@@ -362,6 +364,53 @@ func (r *Run) DeletedByTopic() map[string]int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.deleted)
+}
+
+// Await notes the first time at which a node has something to do when the watermark passes it; zero:
+// there is none.
+func (r *Run) Await(node any, at time.Time) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if at.IsZero() {
+		delete(r.awaited, node)
+		return
+	}
+	if r.awaited == nil {
+		r.awaited = map[any]time.Time{}
+	}
+	r.awaited[node] = at
+}
+
+// Awaits reports whether a node has something to do when the watermark passes a time.
+func (r *Run) Awaits(to time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, at := range r.awaited {
+		if !at.After(to) {
+			return true
+		}
+	}
+	return false
+}
+
+// Advance notes the watermark of a source that moves it in steps, before it emits it.
+func (r *Run) Advance(watermark time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.passed = watermark
+}
+
+// Watermark is what Advance has noted; zero if the source does not move its watermark in steps.
+func (r *Run) Watermark() time.Time {
+	if r == nil {
+		return time.Time{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.passed
 }
 
 // Saw notes the latest time of some observations, as a node has taken them, and the latest of
