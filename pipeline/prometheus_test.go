@@ -329,6 +329,47 @@ func TestQueryRefused(t *testing.T) {
 }
 
 // The position of a query is none of files, and the other way round.
+// A run that is killed before it has stored states begins where the one before has: it writes the same
+// records again.
+func TestQueryBeginsOnce(t *testing.T) {
+	o := &oracle{series: map[string]func(time.Time) (float64, bool){`{"host":"a"}`: waves(0)}}
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out.jsonl")
+	text := queryConfig + fmt.Sprintf("source: {prometheus: {url: %q, query: load, start: -3m, step: 1s, delay: 1s}}\nstate: %s\nsink: {jsonl: {path: %s}}\ndead_letter: {jsonl: {path: %s}}\n",
+		o.serve(t), filepath.Join(dir, "states"), out, filepath.Join(dir, "dead.jsonl"))
+	got := map[string]string{}
+	twice := 0
+	for _, aborted := range []bool{true, true, false} {
+		if err := watchQuery(t, text, aborted, func() bool {
+			b, _ := os.ReadFile(out)
+			return strings.Count(string(b), "\n") > 150
+		}); (err != nil) != aborted {
+			t.Fatal(err)
+		}
+		for _, line := range readLines(t, out) {
+			var r struct{ ID string }
+			if line = strings.TrimSpace(line); json.Unmarshal([]byte(line), &r) != nil {
+				continue // the last one, of a run that was killed
+			}
+			if was, known := got[r.ID]; known && was != line {
+				t.Fatalf("%s\nand then %s", was, line)
+			} else if known {
+				twice++
+			}
+			got[r.ID] = line
+		}
+		if aborted {
+			if err := os.Remove(out); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(1500 * time.Millisecond) // the present goes on
+		}
+	}
+	if twice < 300 {
+		t.Errorf("%d records were repeated", twice)
+	}
+}
+
 func TestPositionsOfSources(t *testing.T) {
 	if p, err := promio.ParsePosition([]byte{1, 2, 3}); err != nil || !p.Begin.IsZero() {
 		t.Errorf("marks of files are the position %v: %v", p.Begin, err)

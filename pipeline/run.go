@@ -332,6 +332,11 @@ func (r *run) openStates(g *Graph) (k account.Keeper, err error) {
 	if r.states, err = openStateFile(g, r.migrate, r.log); err != nil {
 		return k, err
 	}
+	if q, ok := g.source.(querySource); ok && r.states.position.Begin.IsZero() {
+		if err := r.states.begin(q.Begin(time.Now())); err != nil {
+			return k, err
+		}
+	}
 	r.memory = r.states.memory
 	if n := r.memory.Len(); n > 0 {
 		r.log.Info("filters go on with the states of the run before", "file", g.states, "keys", n)

@@ -158,6 +158,21 @@ func (f *stateFile) resume(g *Graph, source []byte, log *slog.Logger) (err error
 	return err
 }
 
+// begin stores where a query begins before it is asked: a run that is killed before it stores states
+// begins there again.
+func (f *stateFile) begin(at time.Time) error {
+	f.position.Start(at)
+	if f.held != nil {
+		f.hold()
+	}
+	replace, discard, err := f.prepare(time.Time{})
+	if err != nil {
+		return err
+	}
+	defer discard()
+	return replace()
+}
+
 // hold notes the position up to which the states hold.
 func (f *stateFile) hold() { f.heldAt, _ = f.position.AppendBinary(nil) } // which never fails
 

@@ -14,7 +14,7 @@ import (
 // A Position is how far a source was read: to before a time. A run that carries a Position, see
 // account.Attach, has Read begin there.
 type Position struct {
-	// Begin is where the run before has stopped; zero if there was none.
+	// Begin is where the run before has stopped, or this one begins; zero if Read is to find that.
 	Begin time.Time
 
 	mu     sync.Mutex
@@ -41,6 +41,9 @@ func ParsePosition(b []byte) (*Position, error) {
 	begin := time.UnixMilli(ms).UTC()
 	return &Position{Begin: begin, handed: begin}, nil
 }
+
+// Start has the source begin at a time, which AppendBinary appends until more is handed over.
+func (p *Position) Start(at time.Time) { p.Begin, p.handed = at, at }
 
 // AppendBinary appends the position that was handed over last. The error is always nil.
 func (p *Position) AppendBinary(b []byte) ([]byte, error) {

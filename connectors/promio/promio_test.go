@@ -32,7 +32,7 @@ func TestGrid(t *testing.T) {
 		{src.final(now), now.Add(-src.Step)},
 		{src.final(now.Add(time.Minute)), now},
 		{src.final(now.Add(time.Minute - time.Millisecond)), now.Add(-src.Step)},
-		{src.begin(now), now.Add(-8 * src.Step)},
+		{src.Begin(now), now.Add(-8 * src.Step)},
 	} {
 		if !c.got.Equal(c.want) {
 			t.Errorf("%v instead of %v", c.got, c.want)

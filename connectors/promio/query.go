@@ -103,8 +103,8 @@ func (src Source) final(now time.Time) time.Time {
 	return src.onGrid(now.Add(-src.Delay).Add(time.Millisecond - src.Step))
 }
 
-// begin is the time of the first point.
-func (src Source) begin(now time.Time) time.Time {
+// Begin is the time of the first point of a source that begins now.
+func (src Source) Begin(now time.Time) time.Time {
 	start := src.Start
 	if start.IsZero() {
 		start = now.Add(-src.Ago)

@@ -60,7 +60,7 @@ func (r restriction) done() bool { return r.Over || r.End > 0 && r.Next >= r.End
 
 func (fn *readFn) CreateInitialRestriction(ctx context.Context, _ []byte) restriction {
 	now := time.Now()
-	rest := restriction{Next: fn.Source.begin(now).UnixMilli()}
+	rest := restriction{Next: fn.Source.Begin(now).UnixMilli()}
 	if p := account.Part[*Position](account.From(ctx), ""); p != nil && !p.Begin.IsZero() {
 		rest.Next = fn.Source.onGrid(p.Begin).UnixMilli()
 	}
