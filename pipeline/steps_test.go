@@ -1,0 +1,109 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Runs that are killed at any moment decide alike what a clock decides: which observations have waited
+// long enough, which came late, that a key is silent, that an interval or an incident is over. No record,
+// alert or rejection comes again with other words, and no record is both learned and rejected. The
+// topic pauses, its records are of the past, and some come later than lateness allows.
+func TestRepeatsAfterKills(t *testing.T) {
+	for name, settings := range map[string]string{
+		"lateness":  "lateness: 1s\nsilence: {after: 1500ms}\ndetect: {season: []}\nincidents: true\n",
+		"intervals": "aggregate: {every: 2s, value: count, wait: 1s}\nsilence: {after: 4s}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := fakeBus(t, 2)
+			for _, topic := range []string{"out", "rejected", "alerts"} {
+				b.CreateTopic(t, topic, 1, nil)
+			}
+			text := b.config("group: g, changelog: states", settings+"expire: 2160h\n") +
+				"alerts: {kafka: {topic: alerts}, kinds: [novelty, change, silent, recovered], max_age: none}\n"
+			rng := rand.New(rand.NewPCG(49, 1))
+			at := time.Now().AddDate(0, 0, -200).UTC().Truncate(time.Second)
+			var feeding sync.WaitGroup
+			fed := make(chan struct{})
+			feeding.Go(func() {
+				defer close(fed)
+				for range 9 {
+					var lines []string
+					for i := range 150 {
+						key := rng.IntN(12)
+						if i < 75 {
+							key %= 6 // the others fall silent for a while
+						}
+						behind := time.Duration(rng.IntN(1500)) * time.Millisecond
+						if rng.IntN(20) == 0 {
+							behind *= 4
+						}
+						at = at.Add(20 * time.Millisecond)
+						lines = append(lines, event{fmt.Sprint("k", key), at.Add(-behind), rng.NormFloat64() + float64(rng.IntN(200)/199*20)}.json())
+					}
+					b.put(t, lines...)
+					time.Sleep(time.Duration(500+rng.IntN(2000)) * time.Millisecond)
+				}
+			})
+			kills := rand.New(rand.NewPCG(49, 2))
+			for going := true; going; {
+				ctx, kill := context.WithTimeout(context.Background(), time.Duration(400+kills.IntN(2500))*time.Millisecond)
+				_, _ = (Run{Graph: compose(t, text)}).Execute(ctx, nil)
+				kill()
+				select {
+				case <-fed:
+					going = false
+				default:
+				}
+			}
+			feeding.Wait()
+			r := launch(t, compose(t, text))
+			b.put(t, event{"k0", at, 0}.json(), event{"k1", at, 0}.json())
+			b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
+			time.Sleep(3 * time.Second) // a step or two
+			r.halt(t)
+			said := map[string]string{} // by topic, kind and id
+			repeats, late, silent := 0, 0, 0
+			outcome := map[string]string{} // of a record, the topic that has it
+			for _, topic := range []string{"out", "rejected", "alerts"} {
+				for _, line := range b.values(t, topic) {
+					var e struct{ ID, Kind, State, Key, Reason string }
+					if err := json.Unmarshal([]byte(line), &e); err != nil {
+						t.Fatal(err)
+					}
+					name := topic + " " + e.Kind + " " + e.State + " " + e.ID
+					if was, known := said[name]; known && was != line {
+						t.Fatalf("%s, and then %s", was, line)
+					} else if known {
+						repeats++
+					}
+					said[name] = line
+					if topic == "alerts" {
+						if e.Kind == "silent" {
+							silent++
+						}
+						continue
+					}
+					if strings.Contains(e.Reason, "late") {
+						late++
+					}
+					if was, known := outcome[e.ID]; known && was != topic {
+						t.Fatalf("%s is in %s and in %s", e.ID, was, topic)
+					}
+					outcome[e.ID] = topic
+				}
+			}
+			t.Logf("%d outputs, %d repeats, %d late, %d silent", len(said), repeats, late, silent)
+			if repeats == 0 || late == 0 || silent == 0 && name == "lateness" {
+				t.Error("the runs do not show what they are to show")
+			}
+		})
+	}
+}
