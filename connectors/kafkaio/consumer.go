@@ -163,8 +163,7 @@ func (c *consumer) take() (int, batch) {
 // that of its arrival. A record of a backlog has been in the topic for as long as nobody knows; its
 // lag is that of the topic's timestamp, unless both times are the same.
 //
-// A time that is after the topic's timestamp, or after the clock, counts as that. A record without
-// a time that can be read says nothing.
+// A record without a time that can be read says nothing.
 func (c *consumer) look(p *part, b batch) Batch {
 	out := Batch{b.records, make([]int64, len(b.records))}
 	var lags []time.Duration
@@ -189,26 +188,19 @@ func (c *consumer) look(p *part, b batch) Batch {
 		if known && c.src.Clock != "" {
 			lags = append(lags, arrived.Sub(t))
 		}
-		// A time of the past day by the topic's timestamp is right: they come from two clocks.
-		lag := r.Time.Sub(t)
-		right := lag > 0 && lag <= lagHistory
-		if r.Time.UnixMilli() > 0 && lag < 0 {
-			t = r.Time
+		latest := p.reach.Latest
+		p.reach.hear(r, t, b.at)
+		if p.reach.Latest == latest {
+			continue
 		}
-		if b.at.Before(t) {
-			t = b.at
+		switch age := b.at.Sub(p.reach.latest()); {
+		case known:
+			p.age = max(0, arrived.Sub(t))
+		case age >= lagHistory:
+			p.age = age
+		default:
+			p.age = 0
 		}
-		if t.UnixMilli() > p.reach.Latest {
-			switch age := b.at.Sub(t); {
-			case known:
-				p.age = max(0, arrived.Sub(t))
-			case age >= lagHistory:
-				p.age = age
-			default:
-				p.age = 0
-			}
-		}
-		p.reach.add(r.Key, t.UnixMilli(), right)
 	}
 	p.lag.add(b.at, lags)
 	return out

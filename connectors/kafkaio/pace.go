@@ -24,6 +24,21 @@ type reach struct {
 	Others int64  `json:"others,omitempty"` // the latest time of all other keys, or of a record that is known to be right
 }
 
+// hear adds a record that has come, with its time. A time that is after the topic's timestamp, or after
+// the clock, counts as that. One that is of the day before the topic's timestamp is right: they come
+// from two clocks.
+func (r *reach) hear(rec *Record, t, came time.Time) {
+	lag := rec.Time.Sub(t)
+	right := lag > 0 && lag <= lagHistory
+	if lag < 0 && rec.Time.UnixMilli() > 0 {
+		t = rec.Time
+	}
+	if came.Before(t) {
+		t = came
+	}
+	r.add(rec.Key, t.UnixMilli(), right)
+}
+
 // add adds the time of a record. right says that the time is known to be right.
 func (r *reach) add(key []byte, ms int64, right bool) {
 	of := uint64(0)

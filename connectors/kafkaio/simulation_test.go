@@ -55,7 +55,9 @@ var drawn = func() *rapid.Generator[schedule] {
 	})
 	return rapid.Custom(func(t *rapid.T) schedule {
 		s := schedule{{Op: start, Then: pause.Draw(t, "then")}}
-		if rapid.Bool().Draw(t, "records first") {
+		if rapid.IntRange(0, 2).Draw(t, "age") == 0 {
+			s = append(schedule{{Op: age}}, s...)
+		} else if rapid.Bool().Draw(t, "records first") {
 			s = append(schedule{{Op: feed, A: 10}}, s...)
 		}
 		s = append(s, rapid.SliceOfN(one, 0, 14).Draw(t, "steps")...)
@@ -155,7 +157,9 @@ func TestSimulationFinds(t *testing.T) {
 			"the changelog has a state of key0, which has expired"},
 		// The process dies when keys have returned.
 		{losesReturned, schedule{{start, 0, 0, 0, 0, 0}, {feed, 10, 0, 0, 0, simExpire + 3*time.Second}, {feed, 10, 0, 0, 0, 3 * time.Second}, {kill, 0, 0, 0, 0, 0}},
-			"the offset of in-0 is 14, and the state of key30 includes records up to 0, not 7"},
+			"the offset of in-0 is 18, and the state of key0 includes records up to 10, not 16"},
+		{clockExpires, schedule{{age, 0, 0, 0, 0, 0}, {feed, 10, 0, 0, 0, 0}, {start, 0, 0, 0, 0, 10 * time.Second}, {feed, 10, 0, 0, 0, 0}},
+			"and without faults it is"},
 	} {
 		t.Run(string(c.bug), func(t *testing.T) {
 			bad, _ := simulate(t, c.schedule, c.bug)
@@ -201,7 +205,7 @@ func TestSimulationRates(t *testing.T) {
 		t.Skip("a measurement: run it with -rates")
 	}
 	const seeds, most = 10, 400
-	for _, b := range []bug{offsetsFirst, noFence, blindToTopic, blindToStates, impatientFirst, storedTooSoon, learnsRepeats, blindToAge, blindToGaps, followsCount, forgetsAlerts, trustsTimes, followsClock, keepsExpired, losesReturned} {
+	for _, b := range []bug{offsetsFirst, noFence, blindToTopic, blindToStates, impatientFirst, storedTooSoon, learnsRepeats, blindToAge, blindToGaps, followsCount, forgetsAlerts, trustsTimes, followsClock, keepsExpired, losesReturned, clockExpires} {
 		var took []int
 		var shortest schedule
 		said := ""

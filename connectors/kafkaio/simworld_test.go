@@ -55,8 +55,9 @@ import (
 // its key depends on when the process sees it.
 //
 // A key that is silent for simExpire begins anew with its next record. A process also drops it
-// when the watermark has passed that time: the changelog gets a tombstone. The loop without
-// faults drops nothing.
+// when the watermark and its partition have passed that time: the changelog gets a tombstone. The
+// loop without faults drops nothing. The watermark moves in steps, for which the process waits. In a
+// schedule that begins with the op age, the clock is far ahead of the records.
 //
 // The claim is:
 //   - outputs without repeats equal those of a loop without faults, byte for byte, and
@@ -82,6 +83,7 @@ const (
 	simDisorder = 5 * time.Second
 	simExpire   = 30 * time.Second
 	simMaxAhead = time.Hour
+	simAge      = 200 * 24 * time.Hour
 	simClock    = "simulation"
 )
 
@@ -105,21 +107,22 @@ const (
 )
 
 // time is the time in a record of a partition and a key that arrives at now.
-func (m misdate) time(partition, key int, now time.Time) time.Time {
+func (m misdate) time(partition, key int, now time.Time, age time.Duration) time.Time {
 	switch {
 	case m == aPartitions && partition == 0, m == aKeys && key/10%2 == 0:
 		return now.Add(simMaxAhead / 2)
 	case m == farAhead && key/10%2 == 0:
 		return now.AddDate(100, 0, 0)
 	}
-	return now.Add(-simDelay)
+	return now.Add(-simDelay - age)
 }
 
 // An op is one thing that happens.
 type op int
 
 const (
-	feed     op = iota // appends A records, drawn with the seed B, to the topic; C says whose clock is wrong
+	age      op = iota // makes the records of the topic, which is empty, those of simAge before
+	feed               // appends A records, drawn with the seed B, to the topic; C says whose clock is wrong
 	pulse              // is feed three times, with right clocks and D between, so that keys expire and return
 	start              // starts a process, beside up to one other
 	stop               // stops a process, as SIGTERM does
@@ -144,7 +147,7 @@ const (
 )
 
 func (o op) String() string {
-	return [...]string{"feed", "pulse", "start", "stop", "kill", "trapped", "hold", "refuse", "brokers", "move", "grow", "compact", "look", "reset", "recreate", "lose", "widen", "backup", "rollback", "halve", "copied", "flip"}[o]
+	return [...]string{"age", "feed", "pulse", "start", "stop", "kill", "trapped", "hold", "refuse", "brokers", "move", "grow", "compact", "look", "reset", "recreate", "lose", "widen", "backup", "rollback", "halve", "copied", "flip"}[o]
 }
 
 // A step is an op, and the time until the next.
@@ -211,6 +214,7 @@ const (
 	followsClock   bug = "the watermark is the clock"
 	keepsExpired   bug = "the states of keys that are dropped stay in the changelog"
 	losesReturned  bug = "a key that returns after it was dropped is not stored any more"
+	clockExpires   bug = "keys expire by the clock"
 )
 
 // A world is one simulation.
@@ -234,6 +238,8 @@ type world struct {
 	away      atomic.Bool                 // the receiver of alerts
 	delivered map[string]string           // to it, by id
 	astray    bool                        // some times were wrong
+	age       time.Duration               // of all records
+	reached   []reach                     // by partition, of the loop without faults
 	prompt    map[string]bool             // ids of records that must not be behind the watermark
 	dropped   map[string]int64            // by key, the last record that the states included that were dropped
 	again     bool                        // a key has been dropped once more
@@ -272,7 +278,7 @@ func (n *learner) open(key string, state []byte) (*keyed.Entity, error) {
 }
 
 // learn returns the output, or nil if the key's state includes the record.
-func (n *learner) learn(r Record) ([]byte, error) {
+func (n *learner) learn(r Record, age time.Duration) ([]byte, error) {
 	key := string(r.Key)
 	e := n.keys[key]
 	if e == nil {
@@ -281,7 +287,10 @@ func (n *learner) learn(r Record) ([]byte, error) {
 			return nil, err
 		}
 	}
-	o := keyed.Value(r.Time.Add(-simDelay), r.String(), float64(binary.BigEndian.Uint64(r.Value)))
+	o := keyed.Value(r.Time.Add(-simDelay-age), r.String(), float64(binary.BigEndian.Uint64(r.Value)))
+	if r.LogTime.After(o.Time) { // else the time in the record is a wrong one
+		o.LogTime = r.LogTime
+	}
 	if o.Log, o.Seq = r.Log(), r.Offset; n.repeats && o.Seq <= lastIn(n.encode(key)) {
 		o.Log = ""
 	}
@@ -411,9 +420,17 @@ func (p *process) run() error {
 	g, ctx := errgroup.WithContext(p.ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	groups := make(chan group, 1)
-	g.Go(func() error { return p.read(ctx, cluster, l, groups) })
+	begun := make(chan struct{}) // the keys have their timers
+	g.Go(func() error {
+		select {
+		case <-begun:
+			return p.read(ctx, cluster, l, groups)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
 	alerts := make(chan alertOf, 10_000)
-	g.Go(func() error { return p.work(ctx, cluster, l, groups, alerts) })
+	g.Go(func() error { return p.work(ctx, cluster, l, groups, alerts, begun) })
 	g.Go(func() error { return p.deliver(ctx, l, alerts) })
 	stopped := false
 	select {
@@ -472,7 +489,7 @@ func (p *process) read(ctx context.Context, c Cluster, l *Ledger, groups chan<- 
 		switch p.bug {
 		case trustsTimes:
 			watermark = latest
-		case followsClock:
+		case followsClock, clockExpires:
 			watermark = time.Now()
 		}
 		if watermark = time.UnixMilli(watermark.UnixMilli()); watermark.After(mark) { // as runners have it
@@ -486,16 +503,15 @@ func (p *process) read(ctx context.Context, c Cluster, l *Ledger, groups chan<- 
 			break
 		}
 		rest = residual.(restriction)
-		if len(got.records) > 0 {
-			select {
-			case groups <- got:
-			case <-ctx.Done():
+		if len(got.records) == 0 {
+			if got.mark.Equal(mark) {
+				continue
 			}
-		} else {
-			select {
-			case groups <- got:
-			default: // the watermark comes with the next one
-			}
+			got.mark = mark
+		}
+		select {
+		case groups <- got:
+		case <-ctx.Done():
 		}
 		err = context.Cause(ctx)
 	}
@@ -545,18 +561,19 @@ func (p *process) deliver(ctx context.Context, l *Ledger, alerts <-chan alertOf)
 }
 
 // drop drops the keys that have expired, and returns them.
-func (p *process) drop(n *learner, mark time.Time) (dropped []string) {
+func (p *process) drop(l *Ledger, n *learner, mark time.Time) (dropped []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.astray {
-		mark = mark.Add(-mostBehind)
-	}
 	for key, e := range n.keys {
 		at := e.Expiry()
-		if !at.Before(mark) {
+		if !at.Before(mark) || p.bug != clockExpires && !p.passed(l, e, at) {
 			continue
 		}
-		if early := at.Sub(time.Now().Add(-simDelay)); early >= 0 {
+		allowed := time.Duration(0)
+		if p.astray { // the partition has passed the time of the topic's timestamps
+			allowed = simDelay
+		}
+		if early := at.Sub(time.Now().Add(-simDelay - p.age)); early >= allowed && p.bug != clockExpires {
 			p.bad = append(p.bad, fmt.Sprintf("the key %s is dropped %v before it has expired", key, early))
 		}
 		last := lastIn(n.encode(key))
@@ -569,13 +586,39 @@ func (p *process) drop(n *learner, mark time.Time) (dropped []string) {
 	return dropped
 }
 
+// passed reports whether the partitions of a key have passed a time.
+func (p *process) passed(l *Ledger, e *keyed.Entity, at time.Time) bool {
+	for _, place := range e.Included() {
+		if passed, _ := l.passed(place.Log); !passed.After(at) {
+			return false
+		}
+	}
+	return true
+}
+
+// await tells the account when a key has to be looked at, as a node does: not again before long if
+// it was kept.
+func (p *process) await(l *Ledger, n *learner, mark time.Time) {
+	var first time.Time
+	for _, e := range n.keys {
+		at := e.Expiry()
+		if !at.After(mark) {
+			at = mark.Add(simExpire / keyed.ExpiryParts)
+		}
+		if at = at.Add(time.Millisecond); first.IsZero() || at.Before(first) {
+			first = at
+		}
+	}
+	l.account.Await(p, first)
+}
+
 // mostBehind is how far a record with the right time may be behind a watermark that goes by wrong
 // ones. Such a watermark is up to the end of the last fetch, and a record that the fetch has
 // not brought came after its beginning.
 const mostBehind = simDelay + fetchTimeout
 
 // work learns groups and stores their outputs.
-func (p *process) work(ctx context.Context, c Cluster, l *Ledger, groups <-chan group, alerts chan<- alertOf) error {
+func (p *process) work(ctx context.Context, c Cluster, l *Ledger, groups <-chan group, alerts chan<- alertOf, begun chan<- struct{}) error {
 	var writer *Writer
 	var err error
 	n := newLearner()
@@ -589,6 +632,8 @@ func (p *process) work(ctx context.Context, c Cluster, l *Ledger, groups <-chan 
 	if err != nil {
 		return err
 	}
+	p.await(l, n, time.Time{})
+	close(begun)
 	for {
 		var g group
 		select {
@@ -608,13 +653,13 @@ func (p *process) work(ctx context.Context, c Cluster, l *Ledger, groups <-chan 
 			defer writer.Close()
 		}
 		touched := map[string]bool{}
-		for _, key := range p.drop(n, g.mark) {
+		for _, key := range p.drop(l, n, g.mark) {
 			touched[key], gone[key] = true, true
 		}
 		report := account.Report{Taken: len(g.records)}
 		var outputs []Message
 		for _, r := range g.records {
-			out, err := n.learn(r)
+			out, err := n.learn(r, p.age)
 			if err != nil {
 				return err
 			}
@@ -640,6 +685,7 @@ func (p *process) work(ctx context.Context, c Cluster, l *Ledger, groups <-chan 
 		}
 		report.Emitted = len(outputs)
 		l.account.Report(report)
+		p.await(l, n, g.mark)
 		if len(outputs) == 0 {
 			continue
 		}
@@ -763,7 +809,7 @@ func newWorld(t *testing.T, b bug) *world {
 func (w *world) begin(partitions int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.produced = make([][]int, partitions)
+	w.produced, w.reached = make([][]int, partitions), make([]reach, partitions)
 	w.truth = newLearner()
 	clear(w.outputs)
 	clear(w.states)
@@ -801,8 +847,17 @@ func (w *world) do(s step) {
 		}
 	}
 	switch s.Op {
+	case age:
+		if w.mu.Lock(); !slices.ContainsFunc(w.produced, func(keys []int) bool { return len(keys) > 0 }) {
+			w.age = simAge
+		}
+		w.mu.Unlock()
 	case feed:
-		w.produce(s.A, s.B, misdate(s.C), false)
+		wrong := misdate(s.C)
+		if w.age > 0 && wrong != farAhead {
+			wrong = noClock // half an hour ahead of the clock would be the present of the topic
+		}
+		w.produce(s.A, s.B, wrong, false)
 	case pulse:
 		for n := range 3 {
 			if n > 0 {
@@ -896,24 +951,44 @@ func (w *world) must(err error) {
 // produce appends n records to the topic, which must be on time if they are prompt. Each key
 // has one partition.
 func (w *world) produce(n, seed int, wrong misdate, prompt bool) {
+	r := rand.New(rand.NewPCG(uint64(seed), uint64(n)))
+	all := make([]saying, n)
+	for i := range all {
+		partition := r.IntN(len(w.produced))
+		all[i] = saying{partition, partition + 10*r.IntN(simKeys), r.IntN(20)}
+	}
+	w.append(all, wrong, prompt)
+}
+
+// A saying is what a key says in its partition.
+type saying struct{ partition, key, value int }
+
+// append appends records to the topic.
+func (w *world) append(all []saying, wrong misdate, prompt bool) {
 	if w.refusal != "" {
 		return
 	}
-	r := rand.New(rand.NewPCG(uint64(seed), uint64(n)))
-	records := make([]*kgo.Record, n)
+	records := make([]*kgo.Record, len(all))
 	now := time.UnixMilli(time.Now().UnixMilli())
 	w.mu.Lock()
 	w.astray = w.astray || wrong != noClock
 	for i := range records {
-		partition := r.IntN(len(w.produced))
-		key := partition + 10*r.IntN(simKeys)
-		value := binary.BigEndian.AppendUint64(nil, uint64(r.IntN(20)))
-		value = binary.BigEndian.AppendUint64(value, uint64(wrong.time(partition, key, now).UnixMilli()))
+		partition, key := all[i].partition, all[i].key
+		value := binary.BigEndian.AppendUint64(nil, uint64(all[i].value))
+		t := wrong.time(partition, key, now, w.age)
+		value = binary.BigEndian.AppendUint64(value, uint64(t.UnixMilli()))
 		at := Position{simIn, partition, int64(len(w.produced[partition]))}
 		records[i] = &kgo.Record{Topic: simIn, Partition: int32(partition), Key: []byte(keyName(key)), Value: value, Timestamp: now}
 		w.produced[partition] = append(w.produced[partition], key)
-		out, err := w.truth.learn(Record{Position: at, Time: now, Key: records[i].Key, Value: value})
+		rec := Record{Position: at, Time: now, Key: records[i].Key, Value: value}
+		if passed := w.reached[partition].passed(); passed.After(t) {
+			rec.LogTime = passed
+		}
+		out, err := w.truth.learn(rec, w.age)
 		w.must(err)
+		if wrong != farAhead || !t.After(now) {
+			w.reached[partition].hear(&rec, t, now)
+		}
 		w.outputs[at.String()] = string(out)
 		w.prompt[at.String()] = prompt
 		if w.states[keyName(key)] == nil {
@@ -945,7 +1020,7 @@ func (w *world) grow() {
 	w.admin.ForceMetadataRefresh()
 	time.Sleep(6 * time.Second) // the client of the simulation learns of it
 	w.mu.Lock()
-	w.produced = append(w.produced, nil)
+	w.produced, w.reached = append(w.produced, nil), append(w.reached, reach{})
 	w.mu.Unlock()
 }
 
@@ -1260,11 +1335,23 @@ func (w *world) deals(p *process, within time.Duration) bool {
 	return false
 }
 
-// outlive waits until all keys have expired, and has some return.
+// outlive waits until all keys have expired, as others go on, and has some return.
 func (w *world) outlive(p *process) {
-	const slow = fetchTimeout + (fetchTimeout+simDelay)/20 // the usual lag may be that of a slow fetch
-	left := w.stored()
-	for deadline := time.Now().Add(simExpire + mostBehind + slow); len(left) > 0 && time.Now().Before(deadline); left = w.stored() {
+	time.Sleep(2 * simExpire)
+	var others []saying
+	names := map[string]bool{}
+	for partition := range w.produced {
+		for i := range 2 {
+			key := partition + 10*(simKeys+i)
+			others, names[keyName(key)] = append(others, saying{partition, key, 1}), true
+		}
+	}
+	w.append(others, noClock, false)
+	expired := func() []Stored {
+		return slices.DeleteFunc(w.stored(), func(s Stored) bool { return names[s.Key] })
+	}
+	left := expired()
+	for deadline := time.Now().Add(simExpire + mostBehind + simDelay); len(left) > 0 && time.Now().Before(deadline); left = expired() {
 		time.Sleep(5 * time.Second)
 	}
 	for _, s := range left {
