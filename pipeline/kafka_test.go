@@ -60,12 +60,8 @@ func (b *bus) records(t testing.TB, lines ...string) []*kgo.Record {
 	return records
 }
 
-// config is one that reads in and writes out and rejected. Keys do not expire unless rest says
-// when: many observations are old.
+// config is one that reads in and writes out and rejected.
 func (b *bus) config(source, rest string) string {
-	if !strings.Contains(rest, "expire") && !strings.Contains(rest, "smooth") {
-		rest = "expire: never\n" + rest
-	}
 	brokers, _ := json.Marshal(b.brokers)
 	return fmt.Sprintf("model: {family: normal}\nsource: {kafka: {brokers: %s, topics: [in], %s}}\nsink: {kafka: {topic: out}}\ndead_letter: {kafka: {topic: rejected}}\n%s", brokers, source, rest)
 }

@@ -26,7 +26,7 @@ func TestRepeatsAfterKills(t *testing.T) {
 			for _, topic := range []string{"out", "rejected", "alerts"} {
 				b.CreateTopic(t, topic, 1, nil)
 			}
-			text := b.config("group: g, changelog: states", settings+"expire: 2160h\n") +
+			text := b.config("group: g, changelog: states", settings) +
 				"alerts: {kafka: {topic: alerts}, kinds: [novelty, change, silent, recovered], max_age: none}\n"
 			rng := rand.New(rand.NewPCG(49, 1))
 			at := time.Now().AddDate(0, 0, -200).UTC().Truncate(time.Second)

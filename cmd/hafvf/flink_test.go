@@ -89,7 +89,7 @@ func (s *site) rates(t *testing.T, n int) {
 				t.Run(runner, func(t *testing.T) {
 					out := strings.ReplaceAll(f.name+"-"+runner, " ", "-")
 					s.Broker.CreateTopic(t, out, 8, nil)
-					text := fmt.Sprintf("model: {family: normal}\norder: arrival\nsource: {kafka: {brokers: [%q], topics: [in]}}\nsink: {kafka: {topic: %s}}\ndead_letter: {kafka: {topic: rejected}}\nexpire: never\n%s",
+					text := fmt.Sprintf("model: {family: normal}\norder: arrival\nsource: {kafka: {brokers: [%q], topics: [in]}}\nsink: {kafka: {topic: %s}}\ndead_letter: {kafka: {topic: rejected}}\n%s",
 						s.Broker.Addr(), out, f.yaml)
 					if parallelism, ok := strings.CutPrefix(runner, "flink "); ok {
 						text += fmt.Sprintf("runner: {name: flink, endpoint: %q, rest: %q, worker: %q, parallelism: %s, cells: %d}\n", s.Endpoint(), s.REST(), s.Worker(), parallelism, *flinkCells)

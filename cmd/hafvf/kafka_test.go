@@ -22,7 +22,6 @@ func kafkaConfig(t *testing.T, b *kafkatest.Broker, run, more string) string {
 	path := filepath.Join(t.TempDir(), run+".yaml")
 	text := fmt.Sprintf(`model: {family: normal}
 detect: true
-expire: never
 source: {kafka: {brokers: ["%s"], topics: [in], group: %[2]s, changelog: %[2]s-states%[3]s}}
 sink: {kafka: {topic: %[2]s-out}}
 dead_letter: {kafka: {topic: %[2]s-rejected}}

@@ -193,13 +193,8 @@ func (c *consumer) look(p *part, b batch) Batch {
 		if p.reach.Latest == latest {
 			continue
 		}
-		switch age := b.at.Sub(p.reach.latest()); {
-		case known:
+		if p.age = 0; known {
 			p.age = max(0, arrived.Sub(t))
-		case age >= lagHistory:
-			p.age = age
-		default:
-			p.age = 0
 		}
 	}
 	p.lag.add(b.at, lags)

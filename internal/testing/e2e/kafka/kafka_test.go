@@ -47,13 +47,9 @@ func TestKafka(t *testing.T) {
 }
 
 // topicConfig is a config that reads name and writes name-out, name-rejected and,
-// with detect, name-alerts; source and rest are added. The observations are old, and keys do not
-// expire.
+// with detect, name-alerts; source and rest are added.
 func topicConfig(t testing.TB, brokers, name, source, rest string) string {
 	t.Helper()
-	if !strings.Contains(rest, "expire") {
-		rest += "expire: never\n"
-	}
 	text := fmt.Sprintf(`model: {family: normal}
 source: {kafka: {brokers: ["%s"], topics: [%[2]s], %[3]s}}
 sink: {kafka: {topic: %[2]s-out}}
