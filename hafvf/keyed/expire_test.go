@@ -1,0 +1,87 @@
+package keyed
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"hafvf/hafvf"
+)
+
+// Nobody sees that keys are dropped: an entity that is forgotten as soon as its log has passed
+// Entity.Expiry, or at any time after that, says what one says that is never forgotten. Keys come out
+// of order, one after the other as in an export, and behind their log.
+func TestDroppedKeysAreNotSeen(t *testing.T) {
+	const expire = 90 * 24 * time.Hour
+	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "poisson"}, Expire: expire, Lateness: time.Hour})
+	rapid.Check(t, func(t *rapid.T) {
+		entities, kept := map[string]*Entity{}, map[string]*Entity{}
+		of := func(all map[string]*Entity, key string) *Entity {
+			if all[key] == nil {
+				e, err := est.Open(key, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all[key] = &e
+			}
+			return all[key]
+		}
+		say := func(e *Entity, o Observation) (said string) {
+			now, err := e.Take(&o)
+			learn := func(o Observation) {
+				var out Estimate
+				e.Learn(nil, &out, &o)
+				said += fmt.Sprintf(" n %d of %v, %v", out.N, o.Time, out.Estimate.Mean)
+			}
+			if err != nil {
+				said = err.Error()
+			}
+			for _, o := range due(e) {
+				learn(o)
+			}
+			if now {
+				learn(o)
+			}
+			return said
+		}
+		at := map[string]time.Time{}
+		passed := time.Time{}
+		begin := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+		lapsed := false
+		for i := range rapid.IntRange(1, 60).Draw(t, "records") {
+			key := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "key")
+			if at[key].IsZero() {
+				at[key] = begin.Add(time.Duration(rapid.IntRange(0, 400).Draw(t, "begins")) * 24 * time.Hour)
+			}
+			at[key] = at[key].Add(time.Duration(rapid.SampledFrom([]int{-1, 1, 24, 24 * 20, 24 * 85, 24 * 91, 24 * 200}).Draw(t, "later")) * time.Hour)
+			o := Value(at[key], "", float64(i%5))
+			o.Log, o.Seq = "log-0", int64(i)
+			if passed.After(o.Time) {
+				o.LogTime = passed
+			}
+			want := say(of(kept, key), o)
+			lapsed = kept[key].Lapsed() || lapsed
+			if got := say(of(entities, key), o); got != want {
+				t.Fatalf("record %d of %s at %v, the log at %v: %s\nwithout drops: %s", i, key, o.Time, passed, got, want)
+			}
+			passed = later(passed, o.Time)
+			for key, e := range entities {
+				if first, _ := e.Waiting(); first.IsZero() && passed.After(e.Expiry()) && rapid.Bool().Draw(t, "drops") {
+					delete(entities, key)
+					continue
+				}
+				b, _ := e.AppendBinary(nil)
+				if again := est.Expiry(b); !again.Equal(e.Expiry()) {
+					t.Fatalf("the state expires at %v, and the entity at %v", again, e.Expiry())
+				}
+				e, err := est.Open(key, b)
+				if err != nil {
+					t.Fatal(err)
+				}
+				entities[key] = &e
+			}
+		}
+	})
+}
