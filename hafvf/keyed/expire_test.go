@@ -14,8 +14,8 @@ import (
 // Entity.Expiry, or at any time after that, says what one says that is never forgotten. Keys come out
 // of order, one after the other as in an export, and behind their log.
 func TestDroppedKeysAreNotSeen(t *testing.T) {
-	const expire = 90 * 24 * time.Hour
-	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "poisson"}, Expire: expire, Lateness: time.Hour})
+	const expire, lateness = 90 * 24 * time.Hour, time.Hour
+	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "poisson"}, Expire: expire, Lateness: lateness})
 	rapid.Check(t, func(t *rapid.T) {
 		entities, kept := map[string]*Entity{}, map[string]*Entity{}
 		of := func(all map[string]*Entity, key string) *Entity {
@@ -28,28 +28,27 @@ func TestDroppedKeysAreNotSeen(t *testing.T) {
 			}
 			return all[key]
 		}
-		say := func(e *Entity, o Observation) (said string) {
-			now, err := e.Take(&o)
-			learn := func(o Observation) {
+		learned := func(e *Entity, more ...Observation) (said string) {
+			for _, o := range append(due(e), more...) {
 				var out Estimate
 				e.Learn(nil, &out, &o)
 				said += fmt.Sprintf(" n %d of %v, %v", out.N, o.Time, out.Estimate.Mean)
 			}
-			if err != nil {
-				said = err.Error()
-			}
-			for _, o := range due(e) {
-				learn(o)
-			}
-			if now {
-				learn(o)
-			}
 			return said
+		}
+		say := func(e *Entity, o Observation) string {
+			now, err := e.Take(&o)
+			switch {
+			case err != nil:
+				return err.Error() + learned(e)
+			case now:
+				return learned(e, o)
+			}
+			return learned(e)
 		}
 		at := map[string]time.Time{}
 		passed := time.Time{}
 		begin := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
-		lapsed := false
 		for i := range rapid.IntRange(1, 60).Draw(t, "records") {
 			key := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "key")
 			if at[key].IsZero() {
@@ -62,12 +61,20 @@ func TestDroppedKeysAreNotSeen(t *testing.T) {
 				o.LogTime = passed
 			}
 			want := say(of(kept, key), o)
-			lapsed = kept[key].Lapsed() || lapsed
 			if got := say(of(entities, key), o); got != want {
 				t.Fatalf("record %d of %s at %v, the log at %v: %s\nwithout drops: %s", i, key, o.Time, passed, got, want)
 			}
 			passed = later(passed, o.Time)
+			released := map[string]string{}
+			for key, e := range kept {
+				e.Release(passed.Add(-lateness))
+				released[key] = learned(e)
+			}
 			for key, e := range entities {
+				e.Release(passed.Add(-lateness))
+				if got := learned(e); got != released[key] {
+					t.Fatalf("%s of %s is released, without drops %s", got, key, released[key])
+				}
 				if first, _ := e.Waiting(); first.IsZero() && passed.After(e.Expiry()) && rapid.Bool().Draw(t, "drops") {
 					delete(entities, key)
 					continue
