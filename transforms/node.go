@@ -602,6 +602,10 @@ func (e *held) learn(w *worker, o *keyed.Observation) {
 	}
 	if out.Unlearned != "" {
 		e.reject(w, o, out.Unlearned)
+		if out.Panic != nil {
+			w.counts.Panics++
+			e.rejected[len(e.rejected)-1].Panic = out.Panic
+		}
 		return
 	}
 	countEstimate(&w.counts, out)

@@ -79,7 +79,7 @@ type Panic struct {
 }
 
 func (p *Panic) Error() string {
-	return fmt.Sprintf("the mathematics of this key panic at it, a fault of hafvf, of which the log has the place (%s)", p.Value)
+	return fmt.Sprintf("the mathematics of the key panicked, a fault of hafvf, of which the log has the place (%s)", p.Value)
 }
 
 // caught makes a Panic of what recover has returned.
