@@ -173,6 +173,9 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 		before = c.predict(m, out, t, elapsed, row, est.cfg.Interval)
 	}
 	outcome, started := c.learn(t, t.n, o, elapsed)
+	if known && !outcome.Missing && notFinite(outcome.LogPredictive) {
+		return unlearned, nil
+	}
 	addJacobian(&outcome, jacobian)
 	c.restore(out, before, known)
 	c.score(out, outcome, known)
@@ -250,3 +253,5 @@ func slicer(floats []float64) func(n int) []float64 {
 		return v
 	}
 }
+
+func notFinite(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
