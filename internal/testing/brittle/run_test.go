@@ -1,19 +1,32 @@
-package pipeline
+// Package brittle has a test with a family that panics. It stands alone, since a family is known to all
+// tests of its package.
+package brittle
 
 import (
+	"flag"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
 	"hafvf/hafvf/expfam"
+	"hafvf/pipeline"
+	"hafvf/pipeline/config"
 )
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	beam.Init()
+	os.Exit(m.Run())
+}
 
 // brittle is a normal whose samples panic at values above 1000.
 type brittle struct{ expfam.Model }
@@ -48,26 +61,36 @@ func TestRunOfPanics(t *testing.T) {
 				}
 				lines = append(lines, fmt.Sprintf("{\"key\": \"bad\", \"time\": %q, \"x\": %d}\n", stampOf(i, 100*(i/30)), x), fmt.Sprintf("{\"key\": \"good\", \"time\": %q, \"x\": %d}\n", stampOf(i, 0), i%3))
 			}
-			path := write(t, "in.jsonl", lines...)
 			dir := t.TempDir()
-			out, dead := filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "dead.jsonl")
+			path, out, dead := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "dead.jsonl")
+			if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600); err != nil {
+				t.Fatal(err)
+			}
 			more := ""
 			if transform == "smooth" {
 				more = "\nsession: {gap: 10m}"
 			}
-			g := compose(t, "transform: "+transform+more+"\nmodel: {family: brittle}\nsource: {jsonl: {path: "+path+"}}\n", "sink={jsonl: {path: "+out+"}}", "dead_letter={jsonl: {path: "+dead+"}}")
-			var log strings.Builder
-			m := NewMetrics()
-			registry := prometheus.NewPedanticRegistry()
-			registry.MustRegister(m)
-			s, err := Run{Graph: g, Log: slog.New(slog.NewTextHandler(&log, nil)), Metrics: m}.Execute(t.Context(), nil)
+			text := "transform: " + transform + more + "\nmodel: {family: brittle}\nsource: {jsonl: {path: " + path + "}}\nsink: {jsonl: {path: " + out + "}}\ndead_letter: {jsonl: {path: " + dead + "}}\n"
+			cfg, err := config.Parse("test.yaml", []byte(text), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			rejected := readLines(t, dead)
+			g, err := pipeline.Compose(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var log strings.Builder
+			m := pipeline.NewMetrics()
+			registry := prometheus.NewPedanticRegistry()
+			registry.MustRegister(m)
+			s, err := pipeline.Run{Graph: g, Log: slog.New(slog.NewTextHandler(&log, nil)), Metrics: m}.Execute(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rejected := linesOf(t, dead)
 			broken := map[string]int{"filter": 5, "smooth": 90}[transform] // a session goes as a whole
-			if s.Rejected != int64(broken) || len(rejected) != broken || len(readLines(t, out)) != 180-broken {
-				t.Errorf("%d rejected, %d of them in the dead letter; %d records", s.Rejected, len(rejected), len(readLines(t, out)))
+			if s.Rejected != int64(broken) || len(rejected) != broken || len(linesOf(t, out)) != 180-broken {
+				t.Errorf("%d rejected, %d of them in the dead letter; %d records", s.Rejected, len(rejected), len(linesOf(t, out)))
 			}
 			for _, r := range rejected {
 				if !strings.Contains(r, "it breaks") {
@@ -95,4 +118,13 @@ func TestRunOfPanics(t *testing.T) {
 
 func stampOf(minutes, more int) string {
 	return time.Date(2026, 1, 1, 0, minutes+more, 0, 0, time.UTC).Format(time.RFC3339)
+}
+
+func linesOf(t *testing.T, path string) []string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
