@@ -30,9 +30,10 @@ func (b *Bank) Interval(lower, upper []float64, level float64, s State, elapsed 
 		for j, p := range parts {
 			all[j] = component{p.model.(expfam.Predictor).Predictive(i, p.sample, p.w, p.regressors), p.weight}
 		}
-		sd := upper[i]
-		lower[i] = all.quantile((1-level)/2, mean, sd)
-		upper[i] = all.quantile((1+level)/2, mean, sd)
+		total := all.CDF(math.Inf(1)) // which rounding may leave below 1
+		sd := all.spread(total, mean, upper[i])
+		lower[i] = all.quantile((1-level)/2*total, mean, sd)
+		upper[i] = max(lower[i], all.quantile((1+level)/2*total, mean, sd))
 	}
 }
 
@@ -78,14 +79,34 @@ func (m mixed) CDF(x float64) float64 {
 	return p
 }
 
-// quantile is the smallest value at which the distribution function is at least p. The
-// search begins at mean ± sd, which need not be finite.
+// spread is the standard deviation sd, or where that is none, half of the distance between the
+// quartiles: the scale of the prediction, to which quantiles are exact.
+func (m mixed) spread(total, mean, sd float64) float64 {
+	if !notFinite(sd) && sd > 0 {
+		return sd
+	}
+	sd = 1
+	if !notFinite(mean) {
+		sd = math.Max(1, math.Abs(mean))
+	}
+	for {
+		half := (m.quantile(.75*total, mean, sd) - m.quantile(.25*total, mean, sd)) / 2
+		if half > 1e-6*sd && !notFinite(half) {
+			return half
+		}
+		finer := 1e-9 * sd
+		if finer == 0 || notFinite(half) {
+			return sd
+		}
+		sd = finer
+	}
+}
+
+// quantile is the smallest value at which the distribution function is at least p, NaN where
+// that is not known. The search begins at mean ± sd; the mean need not be finite.
 func (m mixed) quantile(p, mean, sd float64) float64 {
 	if notFinite(mean) {
 		mean = 0
-	}
-	if notFinite(sd) || sd == 0 {
-		sd = math.Max(1, math.Abs(mean))
 	}
 	lo, hi := mean-sd, mean+sd
 	below, above := m.CDF(lo)-p, m.CDF(hi)-p
@@ -99,14 +120,21 @@ func (m mixed) quantile(p, mean, sd float64) float64 {
 		hi += step
 		above = m.CDF(hi) - p
 	}
+	if math.IsNaN(below) || math.IsNaN(above) {
+		return math.NaN()
+	}
 	// The secant finds the place where the function is smooth, and the middle, every other
 	// time, where it has steps. Below stays negative, and above does not.
 	tolerance := 1e-9 * sd
 	for i := 0; hi-lo > tolerance; i++ {
-		x := lo + (hi-lo)/2
+		middle := lo + (hi-lo)/2
+		x := middle
 		if i%2 == 0 && above > below {
 			x = lo - below*(hi-lo)/(above-below)
 			x = math.Max(lo+tolerance/2, math.Min(x, hi-tolerance/2))
+			if x <= lo || x >= hi { // the tolerance is less than the distance of numbers here
+				x = middle
+			}
 		}
 		if x <= lo || x >= hi {
 			break // neighbours
@@ -117,8 +145,12 @@ func (m mixed) quantile(p, mean, sd float64) float64 {
 			hi, above = x, f
 		}
 	}
-	if whole := math.Round(hi); math.Abs(hi-whole) <= 2*tolerance && m.CDF(whole) >= p {
-		return whole // a quantile of counts
+	if l, ok := m[0].Distribution.(expfam.Lattice); ok {
+		for _, n := range [...]float64{1, l.PerUnit()} { // no bound of a share is above 1
+			if at := math.Round(hi*n) / n; math.Abs(hi-at) <= 2*tolerance+0x1p-50*math.Abs(at) && m.CDF(at) >= p {
+				return at
+			}
+		}
 	}
 	return hi
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -301,11 +302,49 @@ func (l *turnLog) tell(log *slog.Logger, key string, from, to time.Time) {
 
 func (e *encoder) Flush() { e.tally.flush(e.run) }
 
+// panicked notes that the mathematics of a key have panicked, also without a run.
+func (r *run) panicked(key string, p *keyed.Panic) {
+	if r == nil {
+		workerPanics.tell(slog.Default(), key, p)
+		return
+	}
+	r.panics.tell(r.log, key, p)
+}
+
+// A panicLog says in the log, once for each key, where its mathematics have panicked.
+type panicLog struct {
+	mu   sync.Mutex
+	told map[string]bool
+}
+
+// panicsTold is how many keys a panicLog names.
+const panicsTold = 1000
+
+// workerPanics is that of a process without a run.
+var workerPanics panicLog
+
+func (l *panicLog) tell(log *slog.Logger, key string, p *keyed.Panic) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.told[key] || len(l.told) == panicsTold {
+		return
+	}
+	if l.told == nil {
+		l.told = map[string]bool{}
+	}
+	l.told[strings.Clone(key)] = true
+	log.Error("the mathematics of a key panicked, which is a fault of hafvf: please report it; the records are in the dead letter, all other keys go on", "key", key, "panic", p.Value, "stack", p.Stack)
+}
+
 // encodeRejectedFn turns what the filter rejected into dead-letter records.
 type encodeRejectedFn struct{}
 
 func (fn *encodeRejectedFn) ProcessElement(ctx context.Context, r keyed.Rejected, emit func([]byte)) {
-	if run := runOf(ctx); !r.Reset {
+	run := runOf(ctx)
+	if r.Panic != nil {
+		run.panicked(r.Key, r.Panic)
+	}
+	if !r.Reset {
 		run.reject(r.Reason, r.ID, r.Raw)
 	} else if run != nil {
 		run.log.Warn("a key begins anew", "key", r.Key, "reason", r.Reason)

@@ -49,7 +49,7 @@ func TestTombstonesForget(t *testing.T) {
 	forget("c")
 	put("c")
 	b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
-	if s := r.halt(t); s.Forgotten != 3 || !strings.Contains(s.String(), "3 keys were forgotten") {
+	if s := r.halt(t); s.Forgotten != 2 || s.Keys != 4 || !strings.Contains(s.String(), "2 keys were forgotten") { // c is there twice
 		t.Errorf("%d forgotten: %s", s.Forgotten, s)
 	}
 	if all := stored(); strings.Contains(all, `"key":"a"`) || strings.Contains(all, `"key":"never"`) || !strings.Contains(all, `"key":"b"`) || !strings.Contains(all, `"key":"c"`) {
@@ -74,7 +74,7 @@ func TestTombstonesForget(t *testing.T) {
 	}
 	slices.Sort(got)
 	equal(t, []string{"a1", "a1", "a2", "a2", "b1", "b2", "b3", "c1", "c1"}, got)
-	if rejected := b.values(t, "rejected"); len(rejected) != 0 {
+	if rejected := b.values(t, "rejected"); len(rejected) != 1 || !strings.Contains(rejected[0], `a tombstone of the key \"never\", of which nothing is known: nothing is forgotten`) {
 		t.Errorf("rejected %q", rejected)
 	}
 
@@ -82,9 +82,68 @@ func TestTombstonesForget(t *testing.T) {
 	forget("b")
 	r = launch(t, compose(t, strings.Replace(text, "forget", "reject", 1), "source.kafka.bounded=true"))
 	<-r.done
-	if rejected := b.values(t, "rejected"); r.err != nil || len(rejected) != 1 || !strings.Contains(rejected[0], "a tombstone: the record has no value") || !strings.Contains(stored(), `"key":"b"`) {
+	if rejected := b.values(t, "rejected"); r.err != nil || len(rejected) != 2 || !strings.Contains(rejected[1], "a tombstone: the record has no value") || !strings.Contains(stored(), `"key":"b"`) {
 		t.Errorf("%v, rejected %q", r.err, rejected)
 	}
+}
+
+// A tombstone whose key is a JSON object, as one of change events, forgets the key that its field
+// names. One of a key that was not seen, or without the field, goes to the dead letter.
+func TestTombstonesOfChangeEvents(t *testing.T) {
+	b := fakeBus(t, 1)
+	b.CreateTopic(t, "out", 1, nil)
+	b.CreateTopic(t, "rejected", 1, nil)
+	minute := 0
+	put := func(id int) {
+		minute++
+		at := time.Now().UTC().Add(time.Duration(minute-600) * time.Minute)
+		b.Produce(t, &kgo.Record{Topic: "in", Key: fmt.Appendf(nil, `{"id":%d}`, id), Value: fmt.Appendf(nil, `{"before":null,"after":{"id":%d,"at":%q,"temp":%d}}`, id, at.Format(time.RFC3339), minute%7)})
+	}
+	forget := func(key string) { b.Produce(t, &kgo.Record{Topic: "in", Key: []byte(key)}) }
+	for range 3 {
+		put(3)
+		put(4)
+	}
+	forget(`{"id":3}`)
+	forget(`{"id":3}`) // once more
+	forget(`{"id":5}`)
+	forget(`{"number":4}`)
+	forget("{4")
+	put(3)
+	put(4)
+	s, err := Run{Graph: compose(t, b.config("bounded: true, tombstones: forget, key: after.id, time: after.at, values: [after.temp]", "")), Log: quiet}.Execute(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, line := range b.values(t, "out") {
+		var e struct {
+			Key string
+			N   int
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, fmt.Sprint(e.Key, " ", e.N))
+	}
+	slices.Sort(got)
+	equal(t, []string{"3 1", "3 1", "3 2", "3 3", "4 1", "4 2", "4 3", "4 4"}, got)
+	if s.Forgotten != 1 || s.Rejected != 4 || !strings.Contains(s.String(), "1 key was forgotten") {
+		t.Error(s)
+	}
+	var reasons []string
+	for _, line := range b.values(t, "rejected") {
+		var r struct{ Reason string }
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		reasons = append(reasons, r.Reason)
+	}
+	slices.Sort(reasons)
+	of := func(key string) string {
+		return "a tombstone of the key " + key + ", of which nothing is known: nothing is forgotten"
+	}
+	equal(t, []string{of(`"3"`), of(`"5"`), of(`"{4"`), of(`"{\"number\":4}"`)}, reasons)
 }
 
 // A key that is forgotten between two runs of files begins at 1 in the second, and is in nothing

@@ -58,8 +58,8 @@ type graphTransform interface {
 }
 
 // built is what a transform makes: PCollections<[]byte> of chunks for the sinks, undecoded
-// for the dead letter, and a PCollection<Rejected> of what came late. alerts and late are
-// invalid if the transform has none.
+// for the dead letter, and a PCollection<Rejected> of what came late or was not learned. alerts
+// are invalid if the transform has none.
 type built struct{ lines, alerts, undecoded, late beam.PCollection }
 
 // A Step is one node of a graph, with where its outputs go.
@@ -377,10 +377,7 @@ func (g *Graph) build() *beam.Pipeline {
 	p, s := beam.NewPipelineWithRoot()
 	batches, decoder := g.source.read(s.Scope(named("Source", g.source.state())))
 	b := g.transform.build(s.Scope(g.transform.name()), g.sink.form(), decoder, batches)
-	rejects := append(g.sink.write(s, "records", b.lines), b.undecoded)
-	if b.late.IsValid() {
-		rejects = append(rejects, beam.ParDo(s.Scope("Reject"), &encodeRejectedFn{}, b.late))
-	}
+	rejects := append(g.sink.write(s, "records", b.lines), b.undecoded, beam.ParDo(s.Scope("Reject"), &encodeRejectedFn{}, b.late))
 	if len(g.alerts) == 0 && b.alerts.IsValid() {
 		graphSink{}.write(s, "", b.alerts) // incidents are counted all the same
 	}
@@ -476,7 +473,7 @@ type smoothing struct {
 }
 
 func (m smoothing) build(s beam.Scope, as records.Form, in transforms.Registered, batches beam.PCollection) (b built) {
-	b.lines, b.undecoded = transforms.SmoothEncoded(s, m.cfg, in, transforms.Registered{Name: asRecords, Setting: settingText(encoding{
+	b.lines, b.undecoded, b.late = transforms.SmoothEncoded(s, m.cfg, in, transforms.Registered{Name: asRecords, Setting: settingText(encoding{
 		Layout: m.layout, As: as,
 	})}, batches)
 	return b

@@ -40,6 +40,7 @@ var (
 	changesDesc  = prometheus.NewDesc("hafvf_changes_total", "Changes detected.", nil, nil)
 	outliersDesc = prometheus.NewDesc("hafvf_outliers_total", "Outliers detected.", nil, nil)
 	resetDesc    = prometheus.NewDesc("hafvf_keys_reset_total", "Keys that began anew, because the state could not be read or could learn nothing.", nil, nil)
+	panicsDesc   = prometheus.NewDesc("hafvf_panics_total", "How often the mathematics of a key panicked, which is a fault of hafvf. The records are in the dead letter.", nil, nil)
 	keysDesc     = prometheus.NewDesc("hafvf_keys", "Keys that this run has seen, less those that it has forgotten.", nil, nil)
 	expiredKeys  = prometheus.NewDesc("hafvf_keys_expired_total", "Keys that were forgotten, as they had no record for longer than expire.", nil, nil)
 	sentDesc     = prometheus.NewDesc("hafvf_alerts_sent_total", "Alerts that the receiver took.", receiverLabels, nil)
@@ -82,7 +83,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	for _, counter := range []struct {
 		desc *prometheus.Desc
 		n    int64
-	}{{readDesc, taken}, {outDesc, n.Records}, {rejectedDesc, n.Rejected}, {lateDesc, n.Late}, {resetDesc, n.Reset}, {expiredKeys, n.ExpiredKeys}, {turnedDesc, n.TurnedBack}, {missingDesc, n.Missing}, {failedDesc, n.NotConverged}, {mutedDesc, n.Muted}, {changesDesc, n.Changes}, {outliersDesc, n.Outliers}} {
+	}{{readDesc, taken}, {outDesc, n.Records}, {rejectedDesc, n.Rejected}, {lateDesc, n.Late}, {resetDesc, n.Reset}, {panicsDesc, n.Panics}, {expiredKeys, n.ExpiredKeys}, {turnedDesc, n.TurnedBack}, {missingDesc, n.Missing}, {failedDesc, n.NotConverged}, {mutedDesc, n.Muted}, {changesDesc, n.Changes}, {outliersDesc, n.Outliers}} {
 		c <- prometheus.MustNewConstMetric(counter.desc, prometheus.CounterValue, float64(counter.n))
 	}
 	c <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(r.countRefused()))

@@ -227,6 +227,7 @@ type run struct {
 	grouping  *grouping     // of a Watch; nil without incidents
 	folds     observe.Folds // of the source
 	turns     turnLog
+	panics    panicLog
 
 	mu        sync.Mutex
 	lost      int64     // alerts that were not delivered

@@ -207,6 +207,9 @@ func (s Summary) hints(b *strings.Builder) {
 	if s.Reset > 0 {
 		fmt.Fprintf(b, "warning: %s anew, because the state could not be read or could learn nothing: the dead letter has the reasons\n", message.Count(s.Reset, "key began", "keys began"))
 	}
+	if s.Panics > 0 {
+		fmt.Fprintf(b, "warning: the mathematics of a key panicked %s, which is a fault of hafvf: the log has the place, and the dead letter the records\n", message.Count(s.Panics, "time", "times"))
+	}
 	if s.Forgotten > 0 {
 		fmt.Fprintf(b, "%s, as tombstones of the topic ask for it\n", message.Count(s.Forgotten, "key was forgotten", "keys were forgotten"))
 	}

@@ -83,7 +83,7 @@
 // # Metrics
 //
 // Counters in the namespace hafvf: records, rejected, late, missing, not_converged,
-// keys, migrated, novelty_alarms, change_alarms, muted_alarms, silences, outliers, changes and expired_keys of Filter;
-// records, rejected, missing, not_converged, sessions and changes of Smooth. Filter also has the
+// keys, migrated, novelty_alarms, change_alarms, muted_alarms, silences, outliers, changes, expired_keys and panics of
+// Filter; records, rejected, missing, not_converged, sessions, changes and panics of Smooth. Filter also has the
 // distribution iterations.
 package transforms

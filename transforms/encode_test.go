@@ -297,7 +297,7 @@ func TestSmoothEncodedIsSmooth(t *testing.T) {
 			in := randomStream(3000, 5)
 			in[7].key, in[8].key = undecodable, ""
 			c := runEncoded(t, in, func(s beam.Scope, in, out transforms.Registered, batches beam.PCollection) map[string]beam.PCollection {
-				records, undecoded := transforms.SmoothEncoded(s, cfg, in, out, batches)
+				records, undecoded, _ := transforms.SmoothEncoded(s, cfg, in, out, batches)
 				return map[string]beam.PCollection{"records": records, "undecoded": undecoded}
 			})
 			decodable := slices.DeleteFunc(slices.Clone(in), func(k given) bool { return k.key == undecodable })

@@ -29,6 +29,7 @@ var (
 	silencesCounter     = beam.NewCounter("hafvf", "silences")
 	expiredCounter      = beam.NewCounter("hafvf", "expired_keys")
 	resetCounter        = beam.NewCounter("hafvf", "reset_keys")
+	panicsCounter       = beam.NewCounter("hafvf", "panics")
 	migratedCounter     = beam.NewCounter("hafvf", "migrated")
 	iterationsDist      = beam.NewDistribution("hafvf", "iterations")
 )
@@ -76,7 +77,7 @@ func addMetrics(ctx context.Context, c account.Counts) {
 		{missingCounter, c.Missing}, {notConvergedCounter, c.NotConverged}, {keysCounter, c.Keys},
 		{sessionsCounter, c.Sessions}, {changesCounter, c.Changes}, {outliersCounter, c.Outliers},
 		{noveltyCounter, c.NoveltyAlarms}, {changeAlarmCounter, c.ChangeAlarms}, {mutedCounter, c.Muted}, {silencesCounter, c.Silences},
-		{resetCounter, c.Reset}, {expiredCounter, c.ExpiredKeys},
+		{resetCounter, c.Reset}, {expiredCounter, c.ExpiredKeys}, {panicsCounter, c.Panics},
 	} {
 		if m.n > 0 {
 			m.counter.Inc(ctx, m.n)

@@ -128,6 +128,8 @@ type held struct {
 	found  bool   // the key had a state
 	met    bool   // from this run
 	forgot bool   // the key was forgotten, and nothing of it has come since
+	// counted says that the key is among those that were seen, and not forgotten since.
+	counted bool
 
 	blocks  []piece            // of the batch, that are not begun yet
 	reading keyed.Observations // of the block before these
@@ -420,7 +422,7 @@ func (fn *node) open(unopened []*held) error {
 		if e.err != nil {
 			return fmt.Errorf("key %q: %w", e.key, e.err)
 		}
-		if !e.met {
+		if e.counted = true; !e.met {
 			fn.report.Counts.Keys++
 		}
 		matched(fn.account, fn.cfg.Keys, e.key)
@@ -490,9 +492,7 @@ func (e *held) step(w *worker) {
 			}
 			w.x = o.X
 			if e.forgot = o.Shape == keyed.Forget; e.forgot {
-				e.taken++
-				w.counts.Forgotten++
-				e.forget(w)
+				e.takeTombstone(w, &o)
 			} else {
 				e.take(w, &o)
 			}
@@ -538,9 +538,29 @@ func (e *held) tellForgotten(w *worker) {
 	}
 }
 
+// takeTombstone forgets the key. If nothing is known of it, it rejects the tombstone.
+func (e *held) takeTombstone(w *worker, o *keyed.Observation) {
+	e.taken++
+	if e.found || !e.Untouched() {
+		w.counts.Forgotten++
+		e.found = false
+		e.forget(w)
+	} else {
+		e.outputs++
+		if e.counted {
+			w.counts.Keys--
+		}
+		e.reject(w, o, fmt.Sprintf("a tombstone of the key %q, of which nothing is known: nothing is forgotten", e.key))
+	}
+	e.counted = false
+}
+
 // take learns an observation, or has it wait, or rejects it.
 func (e *held) take(w *worker, o *keyed.Observation) {
-	e.taken++
+	if e.taken++; !e.counted {
+		e.counted = true
+		w.counts.Keys++
+	}
 	now, err := e.Take(o)
 	if err != nil {
 		e.outputs++
@@ -591,6 +611,10 @@ func (e *held) learn(w *worker, o *keyed.Observation) {
 	}
 	if out.Unlearned != "" {
 		e.reject(w, o, out.Unlearned)
+		if out.Panic != nil {
+			w.counts.Panics++
+			e.rejected[len(e.rejected)-1].Panic = out.Panic
+		}
 		return
 	}
 	countEstimate(&w.counts, out)

@@ -42,4 +42,6 @@ func TestPrism(t *testing.T) {
 			same(t, runSmooth(t, cfg, in, nil).smoothed, smoothLoop(t, cfg, in))
 		})
 	}
+	t.Run("panics", TestFilterOfPanics)
+	t.Run("panics in sessions", TestSmoothOfPanics)
 }

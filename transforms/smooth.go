@@ -33,9 +33,9 @@ func init() {
 	dofn.Register(func(f *gatherFn) any { return f.ProcessElement })
 	register.Function5x1((&reviseFn{}).ProcessElement)
 	dofn.Register(func(f *reviseFn) any { return f.ProcessElement })
-	register.Function4x1((&smoothFn{}).ProcessElement)
+	register.Function5x1((&smoothFn{}).ProcessElement)
 	dofn.Register(func(f *smoothFn) any { return f.ProcessElement })
-	register.Function4x1((&encodeSmoothedFn{}).ProcessElement)
+	register.Function5x1((&encodeSmoothedFn{}).ProcessElement)
 	dofn.Register(func(f *encodeSmoothedFn) any { return f.ProcessElement })
 	register.Emitter3[beam.EventTime, string, keyed.Smoothed]()
 	register.Iter1[[]byte]()
@@ -49,7 +49,7 @@ type SmoothConfig struct {
 // Smooth takes a PCollection<KV<string, keyed.Observation>> in any window. It returns a
 // PCollection<KV<string, keyed.Smoothed>> in the global window, one for every observation
 // that the model takes, at the observation's own time, and a PCollection<keyed.Rejected>
-// with the others.
+// with the others, in the global window.
 //
 // Observations of a key are grouped into session windows, sorted by time, and
 // smoothed. A late observation, within the allowed lateness, emits its session
@@ -58,18 +58,21 @@ type SmoothConfig struct {
 // Smooth panics where the configuration is impossible.
 func Smooth(s beam.Scope, cfg SmoothConfig, col beam.PCollection) (smoothed, rejected beam.PCollection) {
 	s, text := beginSmooth(s, cfg)
-	admitted, rejected := beam.ParDo2(s, &admitEachFn{admitter: admitter{Config: text}}, col)
-	return beam.ParDo(s, &smoothFn{sessionNode{Config: text}}, sessions(s, cfg, admitted)), rejected
+	admitted, early := beam.ParDo2(s, &admitEachFn{admitter: admitter{Config: text}}, col)
+	smoothed, late := beam.ParDo2(s, &smoothFn{sessionNode{Config: text}}, sessions(s, cfg, admitted))
+	return smoothed, beam.Flatten(s, beam.WindowInto(s, window.NewGlobalWindows(), early), late)
 }
 
 // SmoothEncoded is Smooth of the elements of a source, which in decodes, and with out for
 // the smoothed. It takes a PCollection of what the decoder takes. It returns
 // PCollections<[]byte>: records, in chunks of what out has appended, and undecoded, which
-// in has rejected.
-func SmoothEncoded(s beam.Scope, cfg SmoothConfig, in, out Registered, col beam.PCollection) (records, undecoded beam.PCollection) {
+// in has rejected. The PCollection<keyed.Rejected> late has the observations that could not be
+// smoothed.
+func SmoothEncoded(s beam.Scope, cfg SmoothConfig, in, out Registered, col beam.PCollection) (records, undecoded, late beam.PCollection) {
 	s, text := beginSmooth(s, cfg)
 	admitted, undecoded := beam.ParDo2(s, &admitFn{admitter: admitter{Config: text}, Decoder: in}, col)
-	return beam.ParDo(s, &encodeSmoothedFn{sessionNode: sessionNode{Config: text}, Encoder: out}, sessions(s, cfg, admitted)), undecoded
+	records, late = beam.ParDo2(s, &encodeSmoothedFn{sessionNode: sessionNode{Config: text}, Encoder: out}, sessions(s, cfg, admitted))
+	return records, undecoded, late
 }
 
 // beginSmooth checks a configuration, and returns the scope of the node and its text.
@@ -333,15 +336,15 @@ func (fn *smoothFn) Setup(ctx context.Context) error {
 	return fn.setUp(ctx, func() SmoothedEncoder { return nil })
 }
 
-func (fn *smoothFn) StartBundle(emit func(beam.EventTime, string, keyed.Smoothed)) {
-	fn.start(smoothedOutlet{smoothed: emit})
+func (fn *smoothFn) StartBundle(emit func(beam.EventTime, string, keyed.Smoothed), reject func(keyed.Rejected)) {
+	fn.start(smoothedOutlet{smoothed: emit, reject: reject})
 }
 
-func (fn *smoothFn) ProcessElement(_ context.Context, key string, b []byte, _ func(beam.EventTime, string, keyed.Smoothed)) error {
+func (fn *smoothFn) ProcessElement(_ context.Context, key string, b []byte, _ func(beam.EventTime, string, keyed.Smoothed), _ func(keyed.Rejected)) error {
 	return fn.take(key, b)
 }
 
-func (fn *smoothFn) FinishBundle(ctx context.Context, _ func(beam.EventTime, string, keyed.Smoothed)) error {
+func (fn *smoothFn) FinishBundle(ctx context.Context, _ func(beam.EventTime, string, keyed.Smoothed), _ func(keyed.Rejected)) error {
 	return fn.finish(ctx)
 }
 
@@ -355,15 +358,15 @@ func (fn *encodeSmoothedFn) Setup(ctx context.Context) error {
 	return fn.setUp(ctx, func() SmoothedEncoder { return smoothedEncoders.of(ctx, fn.Encoder) })
 }
 
-func (fn *encodeSmoothedFn) StartBundle(emit func([]byte)) {
-	fn.start(smoothedOutlet{record: emit})
+func (fn *encodeSmoothedFn) StartBundle(emit func([]byte), reject func(keyed.Rejected)) {
+	fn.start(smoothedOutlet{record: emit, reject: reject})
 }
 
-func (fn *encodeSmoothedFn) ProcessElement(_ context.Context, key string, b []byte, _ func([]byte)) error {
+func (fn *encodeSmoothedFn) ProcessElement(_ context.Context, key string, b []byte, _ func([]byte), _ func(keyed.Rejected)) error {
 	return fn.take(key, b)
 }
 
-func (fn *encodeSmoothedFn) FinishBundle(ctx context.Context, _ func([]byte)) error {
+func (fn *encodeSmoothedFn) FinishBundle(ctx context.Context, _ func([]byte), _ func(keyed.Rejected)) error {
 	return fn.finish(ctx)
 }
 
@@ -393,6 +396,7 @@ type sessionBundle struct {
 type smoothedOutlet struct {
 	smoothed func(beam.EventTime, string, keyed.Smoothed)
 	record   func([]byte)
+	reject   func(keyed.Rejected)
 }
 
 // pending is a session that waits to be smoothed, and then what has become of it.
@@ -401,6 +405,7 @@ type pending struct {
 	session  []byte
 	smoothed []keyed.Smoothed // where these are emitted
 	encoded  Encoded
+	rejected []keyed.Rejected
 	counts   account.Counts
 	err      error
 }
@@ -482,10 +487,16 @@ func (p *pending) smooth(sm *keyed.Smoother, emit func(*keyed.Smoothed)) {
 	for _, e := range s.Earlier {
 		earlier = append(earlier, e.Observations)
 	}
-	p.counts.NotConverged += int64(sm.Revise(p.key, s.Observations, s.Revision, earlier, func(s keyed.Smoothed) {
+	var notConverged int
+	notConverged, p.rejected = sm.Revise(p.key, s.Observations, s.Revision, earlier, func(s keyed.Smoothed) {
 		record = s
 		emit(&record)
-	}))
+	})
+	p.counts.NotConverged += int64(notConverged)
+	p.counts.Rejected += int64(len(p.rejected))
+	if len(p.rejected) > 0 {
+		p.counts.Panics++
+	}
 }
 
 // add counts a record, and encodes it if there is an encoder.
@@ -524,6 +535,10 @@ func (fn *sessionNode) done(p *pending) error {
 	if p.err != nil {
 		return p.err
 	}
+	for _, r := range p.rejected {
+		fn.out.reject(r)
+	}
+	fn.emitted += len(p.rejected)
 	matched(fn.account, fn.cfg.Keys, p.key)
 	fn.counts.Add(p.counts)
 	return nil

@@ -44,9 +44,9 @@ func BenchmarkSmoothSessions(b *testing.B) {
 			emit := func(beam.EventTime, string, keyed.Smoothed) {}
 			b.ReportAllocs()
 			for b.Loop() {
-				fn.StartBundle(emit)
+				fn.StartBundle(emit, nil)
 				for i, s := range sessions {
-					if err := fn.ProcessElement(context.Background(), fmt.Sprint("k", i), s, emit); err != nil {
+					if err := fn.ProcessElement(context.Background(), fmt.Sprint("k", i), s, emit, nil); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -69,9 +69,9 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 		emit := func(ts beam.EventTime, key string, s keyed.Smoothed) {
 			all = append(all, fmt.Sprintf("%v %s %+v", ts, key, s))
 		}
-		fn.StartBundle(emit)
+		fn.StartBundle(emit, nil)
 		for i, b := range sessions {
-			if err := fn.ProcessElement(context.Background(), fmt.Sprintf("k%d", i), b, emit); err != nil {
+			if err := fn.ProcessElement(context.Background(), fmt.Sprintf("k%d", i), b, emit, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -103,8 +103,8 @@ func TestSmoothOfABrokenSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	emit := func(beam.EventTime, string, keyed.Smoothed) { t.Error("a record") }
-	fn.StartBundle(emit)
-	if err := fn.ProcessElement(context.Background(), "k", []byte{0, 9, 9}, emit); err != nil {
+	fn.StartBundle(emit, nil)
+	if err := fn.ProcessElement(context.Background(), "k", []byte{0, 9, 9}, emit, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := fn.drain(); err == nil || err.Error() != `key "k": `+compact.ErrCut.Error() {

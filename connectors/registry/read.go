@@ -173,7 +173,7 @@ func (r *reader) payload(b []byte, format string) (text []byte, reason, err erro
 		r.text = make([]byte, 0, max(textBytes, 4*len(payload)))
 	}
 	from := len(r.text)
-	out, reason := s.read(r.text, payload)
+	out, reason := s.payload(r.text, payload)
 	if reason != nil {
 		return nil, fmt.Errorf("the payload does not fit schema %d: %w", id, reason), nil
 	}

@@ -460,6 +460,7 @@ func FuzzReading(f *testing.F) {
 	}
 	f.Add(frame(1, payload...))
 	f.Add(frame(2, append([]byte{4, 2, 0}, protoPayload()...)...))
+	f.Add(frame(2, []byte("\x04\x02\x00R\f\n\x010\t00000000")...)) // at which package proto panics
 	f.Add(frame(3, 2, 2, 4, 0))
 	f.Add(frame(4, 6, 'a', '"', 0xff)) // a text that is not UTF-8 ends where it ends
 	reading := (Source{c, Auto}).reading()

@@ -21,6 +21,17 @@ type schema struct {
 	again time.Time // when the registry is asked again, with err
 }
 
+// payload is read. The library that decodes Protobuf panics at some payloads, which are no worse than
+// others that do not fit.
+func (s *schema) payload(to, payload []byte) (out []byte, reason error) {
+	defer func() {
+		if p := recover(); p != nil {
+			out, reason = to, fmt.Errorf("its decoder panics: %v", p)
+		}
+	}()
+	return s.read(to, payload)
+}
+
 // doubtTime is how long a schema that the registry does not know, or that cannot be used, is
 // not asked for again.
 const doubtTime = time.Minute

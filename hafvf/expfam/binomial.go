@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"gonum.org/v1/gonum/mathext"
+	"hafvf/internal/special"
 )
 
 func init() {
@@ -105,32 +105,31 @@ func (m binomial) Predict(mean, sd, d []float64, s float64, x []float64) {
 }
 
 func (m binomial) Predictive(_ int, d []float64, s float64, x []float64) Distribution {
-	var mean, sd [1]float64
-	m.Predict(mean[:], sd[:], d, s, x)
-	trials := 0.
+	a, b := m.alpha+s*d[0], m.beta+s*d[1]
+	each, trials := m.rho, 0. // as in Predict
 	if len(x) == 2 && x[1] > 0 {
-		trials = x[1]
+		each, trials = 1/(x[1]*m.weight(x[1])), x[1]
 	}
-	p := mean[0]
-	return betaShare{p, math.Max(p*(1-p)/(sd[0]*sd[0])-1, 1e-9), trials}
+	// The variance of Predict is pq/(total+1).
+	total := max(1e-9, (1-each)*(a+b)/(each*(a+b)+1))
+	return betaShare{total * (a / (a + b)), total * (b / (a + b)), trials}
 }
 
 // betaShare has the probabilities of a Beta distribution, of the mean and the variance of a share:
 // those within half a success of k successes are k's. Trials are 0 if there are very many.
-type betaShare struct{ p, total, trials float64 }
+type betaShare struct{ alpha, beta, trials float64 }
+
+// PerUnit is 1 of very many trials: then 0 and 1 alone are told from what is next to them.
+func (s betaShare) PerUnit() float64 { return max(1, s.trials) }
 
 func (s betaShare) CDF(x float64) float64 {
+	y := 1 - x
 	if s.trials > 0 {
-		const rounding = 1e-9 // of x, which is k/n
-		x = (math.Floor(x*s.trials*(1+rounding)) + .5) / s.trials
+		const rounding = 0x1p-51 // of x, which is k/n, and of the product
+		k := math.Floor(x*s.trials*(1+rounding)) + .5
+		x, y = k/s.trials, (s.trials-k)/s.trials
 	}
-	switch {
-	case x <= 0:
-		return 0
-	case x >= 1:
-		return 1
-	}
-	return mathext.RegIncBeta(s.p*s.total, (1-s.p)*s.total, x)
+	return special.BetaCDF(s.alpha, s.beta, x, y)
 }
 
 // LocationScale returns the share of all trials, with half a success added, and the moment
@@ -144,7 +143,7 @@ func (binomial) LocationScale(xs [][]float64) []float64 {
 			m++
 		}
 	}
-	p := k / n
+	p := min(k/n, 1-0x1p-53) // or the prior would have no failures at all
 	square, more := 0., 0.
 	for _, x := range xs {
 		if x[1] > 0 {

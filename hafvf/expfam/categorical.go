@@ -75,8 +75,7 @@ func (m categorical) Outputs() int { return len(m.alpha) }
 func (m categorical) Estimate(mean, sd, d, _ []float64) {
 	total := m.total(d, 1)
 	for i, a := range m.alpha {
-		mean[i], sd[i] = betaMoments(a+d[i], total-a-d[i])
-		sd[i] = math.Max(sd[i], 0)
+		mean[i], sd[i] = betaMoments(a+d[i], m.others(i, d, 1, total))
 	}
 }
 
@@ -84,7 +83,7 @@ func (m categorical) Predict(mean, sd, d []float64, s float64, _ []float64) {
 	total := m.total(d, s)
 	for i, a := range m.alpha {
 		p := (a + s*d[i]) / total
-		mean[i], sd[i] = p, math.Sqrt(math.Max(p*(1-p), 0))
+		mean[i], sd[i] = p, math.Sqrt(p*(m.others(i, d, s, total)/total))
 	}
 }
 
@@ -98,6 +97,21 @@ func (m categorical) total(d []float64, s float64) float64 {
 		total += a + s*d[i]
 	}
 	return total
+}
+
+// others is the total without category i. Where that has most of it, the difference would lose
+// the digits of what is left.
+func (m categorical) others(i int, d []float64, s, total float64) (rest float64) {
+	if rest = total - m.alpha[i] - s*d[i]; rest > total/1024 {
+		return rest
+	}
+	rest = 0
+	for k, a := range m.alpha {
+		if k != i {
+			rest += a + s*d[k]
+		}
+	}
+	return rest
 }
 
 // dirichletLine is the Dirichlet log-partition along α + s·d. Only categories

@@ -22,6 +22,13 @@ type Fitted interface {
 	Fit(locationScale []float64) Model
 }
 
+// An Excursive model has a prior of its own where excursions start from it: see hafvf.Detect.
+type Excursive interface {
+	Fitted
+	// FitExcursions is Fit for a bank with detection.
+	FitExcursions(locationScale []float64) Model
+}
+
 // vague is what a fitted prior is worth, in observations.
 const vague = 0.01
 
@@ -112,6 +119,15 @@ func (exponential) LocationScale(xs [][]float64) []float64 {
 // less has no mean.
 func (exponential) Fit(ls []float64) Model {
 	return exponential{newGamma(1, ls[0])}
+}
+
+// FitExcursions gives a prior worth one and a half observations, whose predictive has their mean.
+// Then an excursion of a single observation has a variance, and with it the whole mixture. Of 24
+// streams of 1,500 values each, whose mean changes by a factor of 2, 4 or 10, the log predictive is
+// -2.949, -2.598 and -2.186 with it, and -2.954, -2.613 and -2.267 with the prior of Fit; 278 of
+// 504 changes are found, and 282; 35 are false, and 52.
+func (exponential) FitExcursions(ls []float64) Model {
+	return exponential{newGamma(1.5, .5*ls[0])}
 }
 
 // LocationScale returns the mean, with half a count added so that it isn't zero.

@@ -114,6 +114,13 @@ type Distribution interface {
 	CDF(x float64) float64
 }
 
+// A Lattice is a distribution of whole multiples of one number.
+type Lattice interface {
+	Distribution
+	// PerUnit is how many of them there are to 1.
+	PerUnit() float64
+}
+
 // A Sequential model takes regressors from the entity's own past. The filter
 // keeps the window, with the prediction in place of a missing value, and hands the
 // model rows. Outputs of the model is 1.

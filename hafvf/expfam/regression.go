@@ -101,6 +101,31 @@ type ar struct {
 	intercept bool
 }
 
+// unsure is what rounding leaves open of a value, relative to it, after some sums.
+const unsure = 0x1p-48
+
+// Observe adds what rounding leaves open to the factor of a sample that has observations. If each
+// value is a multiple of the last one, regressors and residuals would otherwise be told apart by
+// rounding alone, and the next value would be anywhere.
+func (a ar) Observe(d, x []float64, weight float64) {
+	before := d[0]
+	a.regression.Observe(d, x, weight)
+	if before == 0 {
+		return
+	}
+	r := a.factor(d)
+	for i := range r.N {
+		unit := a.rL.V[0]
+		if i < a.p {
+			unit = a.rK.At(i, i)
+		}
+		at := &r.V[r.Index(i, i)]
+		if open := unsure * x[i] / unit; math.Abs(*at) < 1e8*math.Abs(open) { // else it is nothing
+			*at = math.Hypot(*at, open)
+		}
+	}
+}
+
 func (a ar) Window() int { return a.order }
 
 func (a ar) Row(row, window []float64, x float64) {

@@ -3,8 +3,7 @@ package expfam
 import (
 	"math"
 
-	"gonum.org/v1/gonum/mathext"
-	"gonum.org/v1/gonum/stat/distuv"
+	"hafvf/internal/special"
 )
 
 // studentMoments returns mean and standard deviation of Student's t with the
@@ -19,7 +18,22 @@ func studentMoments(location, scale2, nu float64) (mean, sd float64) {
 
 // student is Student's t with the given location, squared scale and degrees of freedom.
 func student(location, scale2, nu float64) Distribution {
-	return distuv.StudentsT{Mu: location, Sigma: math.Sqrt(scale2), Nu: nu}
+	return studentsT{location, math.Sqrt(scale2), nu}
+}
+
+type studentsT struct{ location, scale, nu float64 }
+
+func (t studentsT) CDF(x float64) float64 {
+	if x == t.location {
+		return .5
+	}
+	z2 := (x - t.location) / t.scale
+	z2 *= z2
+	beyond := special.BetaCDF(t.nu/2, .5, 1/(1+z2/t.nu), 1/(1+t.nu/z2)) / 2
+	if x > t.location {
+		return 1 - beyond
+	}
+	return beyond
 }
 
 // lomax is that of an exponential time whose rate is Gamma(shape, rate).
@@ -32,22 +46,29 @@ func (l lomax) CDF(x float64) float64 {
 // negativeBinomial is that of a count whose mean is Gamma(shape, rate).
 type negativeBinomial struct{ shape, rate float64 }
 
+func (negativeBinomial) PerUnit() float64 { return 1 }
+
 func (n negativeBinomial) CDF(x float64) float64 {
-	if x < 0 {
+	switch {
+	case x < 0:
 		return 0
+	case math.IsInf(x, 1):
+		return 1
 	}
-	return mathext.RegIncBeta(n.shape, math.Floor(x)+1, n.rate/(n.rate+1))
+	return special.BetaCDF(n.shape, math.Floor(x)+1, 1/(1+1/n.rate), 1/(1+n.rate))
 }
 
 // indicator is that of 1 with the probability that it is, and else 0.
 type indicator float64
+
+func (indicator) PerUnit() float64 { return 1 }
 
 func (p indicator) CDF(x float64) float64 {
 	switch {
 	case x < 0:
 		return 0
 	case x < 1:
-		return 1 - float64(p)
+		return max(0, 1-float64(p))
 	}
 	return 1
 }

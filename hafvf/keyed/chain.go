@@ -93,13 +93,21 @@ func (c *chain) check(o *Observation) error {
 // usePrior reparametrises the bank by the track's own prior.
 func (c *chain) usePrior(t *Track) {
 	if c.fitted != nil && t.locationScale != nil && c.priorOf != t {
-		m := c.fitted.Fit(t.locationScale)
+		m := c.fit(t.locationScale)
 		if c.season != nil && c.season.counts {
 			m = m.(expfam.Exposable).Exposed()
 		}
 		c.bank.Use(m)
 		c.priorOf = t
 	}
+}
+
+// fit is the model whose prior the warm-up sets.
+func (c *chain) fit(locationScale []float64) expfam.Model {
+	if e, ok := c.fitted.(expfam.Excursive); ok && c.bank.Detects() {
+		return e.FitExcursions(locationScale)
+	}
+	return c.fitted.Fit(locationScale)
 }
 
 // enter brings the chain to the track's next observation, which is on its scale: the bank

@@ -69,13 +69,24 @@ func (s *Smoothed) UnmarshalBinary(b []byte) (err error) {
 func (r *Rejected) AppendBinary(b []byte) ([]byte, error) {
 	b = compact.AppendString(b, r.Key)
 	b = compact.AppendString(b, r.Reason)
+	b = compact.AppendFlags(b, r.Reset, r.Panic != nil)
+	if r.Panic != nil {
+		b = compact.AppendString(b, r.Panic.Value)
+		b = compact.AppendString(b, r.Panic.Stack)
+	}
 	return appendObservation(b, r.Observation), nil
 }
 
 // UnmarshalBinary decodes what AppendBinary encoded.
 func (r *Rejected) UnmarshalBinary(b []byte) (err error) {
 	*r, err = decodeAll(b, func(from *reader) Rejected {
-		return Rejected{Key: from.Text(), Reason: from.Text(), Observation: from.observation()}
+		all := Rejected{Key: from.Text(), Reason: from.Text()}
+		var panicked bool
+		if all.Reset, panicked, _ = from.Flags(); panicked {
+			all.Panic = &Panic{Value: from.Text(), Stack: from.Text()}
+		}
+		all.Observation = from.observation()
+		return all
 	})
 	return err
 }

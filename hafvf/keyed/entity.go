@@ -165,6 +165,11 @@ func (e *Entity) Learn(m *Memory, out *Estimate, o *Observation) {
 	e.est.estimateIn(m, out, e.Track, o)
 }
 
+// Untouched reports whether nothing is known of the key.
+func (e *Entity) Untouched() bool {
+	return e.n == 0 && e.clock.IsZero() && len(e.seen) == 0 && len(e.waiting) == 0
+}
+
 // WarmsUp reports whether the first observations are still setting the key's prior.
 func (e *Entity) WarmsUp() bool { return e.warming() }
 

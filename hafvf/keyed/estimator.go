@@ -130,6 +130,46 @@ func (est *Estimator) Estimate(t *Track, o Observation) (e Estimate) {
 func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Observation) {
 	c := t.chain
 	c.guard.keep(t)
+	why, failed := est.try(m, out, t, given)
+	if why == "" {
+		t.refused = 0
+		return
+	}
+	c.guard.takeBack(t)
+	if failed != nil {
+		est.renew(c)
+	}
+	if t.refused++; t.refused == blind {
+		t.beginAnew()
+		est.estimateIn(m, out, t, given)
+		out.Anew = true
+		return
+	}
+	c.blank(m, out, t.n+1, given, est.cfg.Interval != 0)
+	out.Unlearned, out.Panic = why, failed
+}
+
+// renew makes a chain what it was at first. What the keys of it share is scratch, but a panic
+// may have left it in the middle of something.
+func (est *Estimator) renew(c *chain) {
+	anew, err := newChain(c.cfg, est.cfg)
+	if err != nil {
+		panic("keyed: " + err.Error()) // the configuration has made c
+	}
+	anew.admits = c.admits
+	*c = *anew
+}
+
+// try is estimateIn of an observation that may have to be taken back: why says so, and failed is
+// the panic that is the reason.
+func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation) (why string, failed *Panic) {
+	defer func() {
+		if p := recover(); p != nil {
+			failed = caught(p)
+			why = "not learned: " + failed.Error() + "; the key goes on as if it had not come"
+		}
+	}()
+	c := t.chain
 	t.n++
 	c.blank(m, out, t.n, given, est.cfg.Interval != 0)
 	out.WarmUp = t.warming()
@@ -146,6 +186,9 @@ func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Obse
 		before = c.predict(m, out, t, elapsed, row, est.cfg.Interval)
 	}
 	outcome, started := c.learn(t, t.n, o, elapsed)
+	if known && !outcome.Missing && notFinite(outcome.LogPredictive) {
+		return unlearned, nil
+	}
 	addJacobian(&outcome, jacobian)
 	c.restore(out, before, known)
 	c.score(out, outcome, known)
@@ -165,18 +208,8 @@ func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Obse
 		}
 	}
 	if !t.finite() {
-		c.guard.takeBack(t)
-		if t.refused++; t.refused == blind {
-			t.beginAnew()
-			est.estimateIn(m, out, t, given)
-			out.Anew = true
-			return
-		}
-		c.blank(m, out, t.n+1, given, est.cfg.Interval != 0)
-		out.Unlearned = unlearned
-		return
+		return unlearned, nil
 	}
-	t.refused = 0
 	c.leave(out, before)
 	for _, a := range [...]*Alert{out.Alarm, out.Belief} {
 		if a != nil {
@@ -193,6 +226,7 @@ func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Obse
 	if t.decisions.standard != nil && (begins || out.Alarm != nil || t.n&(t.n-1) == 0) {
 		out.Pace = c.decider.paceOf(&t.decisions)
 	}
+	return "", nil
 }
 
 // A Memory gives estimates their slices and the like, so that none is allocated for each. Its
@@ -232,3 +266,5 @@ func slicer(floats []float64) func(n int) []float64 {
 		return v
 	}
 }
+
+func notFinite(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }

@@ -1,12 +1,16 @@
 package keyed
 
 import (
+	"fmt"
+	"runtime/debug"
+
 	"hafvf/hafvf"
 	"hafvf/internal/linear"
+	"hafvf/internal/parallel"
 )
 
 // A guard keeps what a track was before an observation, so that one which would leave a number
-// in it that is not finite can be taken back.
+// in it that is not finite, or that the mathematics panic at, can be taken back.
 type guard struct {
 	track                         Track
 	state, rhythm, profile, alarm hafvf.State
@@ -66,3 +70,23 @@ const blind = 3
 // unlearned is the reason of an observation with which the numbers of its key would not be
 // finite any more.
 const unlearned = "not learned: x is out of all proportion to the values of this key before, and with it the state of the key would not be finite; the key goes on as if it had not come"
+
+// A Panic is one of the mathematics of a key. It is a fault of this module, and costs no other
+// key: the observation is not learned.
+type Panic struct {
+	Value string // what it says of itself
+	Stack string
+}
+
+func (p *Panic) Error() string {
+	return fmt.Sprintf("the mathematics of the key panicked, a fault of hafvf, of which the log has the place (%s)", p.Value)
+}
+
+// caught makes a Panic of what recover has returned.
+func caught(value any) *Panic {
+	stack := debug.Stack()
+	if raised, ok := value.(*parallel.Raised); ok {
+		value, stack = raised.Value, raised.Stack
+	}
+	return &Panic{fmt.Sprint(value), string(stack)}
+}

@@ -110,6 +110,8 @@ type Estimate struct {
 	// Unlearned says why the observation was not learned: its key is as before, and the numbers
 	// of the estimate are NaN. It is empty if the observation was learned.
 	Unlearned string
+	// Panic is the reason where the mathematics of the key panicked; else nil.
+	Panic *Panic
 	// Anew reports that the key began anew with this observation, because it could not learn
 	// those before.
 	Anew   bool
@@ -151,5 +153,6 @@ type Rejected struct {
 	Key string
 	Observation
 	Reason string
-	Reset  bool // there is no observation: the key has begun anew
+	Reset  bool   // there is no observation: the key has begun anew
+	Panic  *Panic // the reason where the mathematics of the key panicked; else nil
 }

@@ -167,6 +167,7 @@ type Smoother struct {
 // A smoothing smooths the sessions of the keys of one rule. It has one of filter and
 // smoother.
 type smoothing struct {
+	cfg      hafvf.Config
 	filter   *hafvf.Filter // with levels
 	smoother *segments.Segmenter
 	checks   *hafvf.Filter  // of observations as they come
@@ -211,7 +212,7 @@ func newSmoothing(cfg hafvf.Config, odds float64) (*smoothing, error) {
 	if err != nil {
 		return nil, err
 	}
-	z := &smoothing{checks: checks, model: bank.Model(), fits: cfg.WarmUp > 0, scale: newScaling(cfg, bank)}
+	z := &smoothing{cfg: cfg, checks: checks, model: bank.Model(), fits: cfg.WarmUp > 0, scale: newScaling(cfg, bank)}
 	if cfg.Season != nil {
 		z.season = newSessionSeason(cfg, bank)
 	}
@@ -267,8 +268,9 @@ func (sm *Smoother) check(key string, o *Observation) error {
 
 // Smooth sorts the observations of a key's session, which Check has passed, by time
 // and Seq, in place, and calls emit for each. It returns how many updates did not
-// converge.
-func (sm *Smoother) Smooth(key string, observations []Observation, revision int64, emit func(Smoothed)) (notConverged int) {
+// converge. Where the mathematics of the session panic, the observations that are not emitted by
+// then are rejected, the first of them with the Panic.
+func (sm *Smoother) Smooth(key string, observations []Observation, revision int64, emit func(Smoothed)) (notConverged int, rejected []Rejected) {
 	slices.SortStableFunc(observations, Observation.Compare)
 	z := sm.keys.of(key)
 	if sm.aggregator != nil {
@@ -276,29 +278,71 @@ func (sm *Smoother) Smooth(key string, observations []Observation, revision int6
 	}
 	n := len(observations)
 	c := division{n: n, parts: (n + sm.cfg.Max - 1) / sm.cfg.Max}
-	k := 0 // among equal times
-	record := func(i int, out Smoothed) {
-		o := observations[i]
-		if i > 0 && o.Time.Equal(observations[i-1].Time) {
+	k := 0                     // among equal times
+	id := func(i int) string { // of the observations in their order
+		if i > 0 && observations[i].Time.Equal(observations[i-1].Time) {
 			k++
 		} else {
 			k = 0
 		}
+		return fmt.Sprintf("%s/%s/%d", key, stamp(observations[i].Time), k)
+	}
+	done, emitting := 0, false
+	record := func(i int, out Smoothed) {
+		o := observations[i]
 		out.Time, out.N, out.X, out.Shape = o.Time, int64(i+1), o.X, o.Shape
 		out.Aggregated, out.Events = o.Aggregated, o.Events
-		out.ID = fmt.Sprintf("%s/%s/%d", key, stamp(o.Time), k)
+		out.ID = id(i)
 		out.Session = Session{observations[0].Time, observations[n-1].Time, int64(n)}
 		out.Revision = revision
 		if c.parts > 1 {
 			out.Split = fmt.Sprintf("%d observations, at most %d are smoothed as one: part %d of %d", n, sm.cfg.Max, c.partOf(i)+1, c.parts)
 		}
+		emitting = true
 		emit(out)
+		emitting = false
+		done = i + 1
 	}
+	notConverged, failed := z.try(observations, c, sm.cfg.Odds, &emitting, record)
+	if failed == nil {
+		return notConverged, nil
+	}
+	z.renew(sm.cfg.Odds)
+	for i := done; i < n; i++ {
+		o := observations[i]
+		o.ID = id(i)
+		rejected = append(rejected, Rejected{Key: key, Observation: o, Reason: "not smoothed: with the session of this record " + failed.Error()})
+	}
+	if len(rejected) > 0 {
+		rejected[0].Panic = failed
+	}
+	return notConverged, rejected
+}
+
+// try smooths a session. It returns the panic of the mathematics; that of record is raised.
+func (z *smoothing) try(observations []Observation, c division, odds float64, emitting *bool, record func(int, Smoothed)) (notConverged int, failed *Panic) {
+	defer func() {
+		if *emitting {
+			return
+		}
+		if p := recover(); p != nil {
+			failed = caught(p)
+		}
+	}()
 	if z.smoother != nil {
 		z.segments(observations, c, record)
-		return 0
+		return 0, nil
 	}
-	return z.passes(observations, c, sm.cfg.Odds, record)
+	return z.passes(observations, c, odds, record), nil
+}
+
+// renew makes the smoothing what it was at first, as Estimator.renew does.
+func (z *smoothing) renew(odds float64) {
+	anew, err := newSmoothing(z.cfg, odds)
+	if err != nil {
+		panic("keyed: " + err.Error()) // the configuration has made z
+	}
+	*z = *anew
 }
 
 // A division divides n observations into parts of about the same length.
@@ -466,7 +510,7 @@ func (z *smoothing) segmented(g *segments.Segmentation, k, t int) Smoothed {
 // Revise is Smooth of a session that takes the place of earlier ones, whose observations it
 // has too, with Changed of its records. It smooths the earlier ones once more: late
 // observations are rare, and nothing else is kept.
-func (sm *Smoother) Revise(key string, observations []Observation, revision int64, earlier [][]Observation, emit func(Smoothed)) (notConverged int) {
+func (sm *Smoother) Revise(key string, observations []Observation, revision int64, earlier [][]Observation, emit func(Smoothed)) (notConverged int, rejected []Rejected) {
 	if revision == 0 {
 		return sm.Smooth(key, observations, 0, emit)
 	}

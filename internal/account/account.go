@@ -84,6 +84,8 @@ type Counts struct {
 	// ExpiredKeys is the number of keys that were forgotten because they had no observation for
 	// so long.
 	ExpiredKeys int64
+	// Panics is how often the mathematics of a key panicked.
+	Panics int64
 	// TurnedBack is how often a key went back from a wrong time.
 	TurnedBack int64
 }
@@ -108,6 +110,7 @@ func (c *Counts) Add(o Counts) {
 	c.Behind = max(c.Behind, o.Behind)
 	c.Forgotten += o.Forgotten
 	c.ExpiredKeys += o.ExpiredKeys
+	c.Panics += o.Panics
 	c.TurnedBack += o.TurnedBack
 }
 

@@ -2,6 +2,8 @@
 package parallel
 
 import (
+	"fmt"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 )
@@ -9,7 +11,7 @@ import (
 // Do calls f once for every i in 0, …, n−1, on at most so many goroutines, and returns
 // when all calls have. worker is in 0, …, workers−1, and no two calls at the same time
 // have the same one: what a worker needs for itself can be looked up by it. A panic of f
-// is raised by Do, after the other calls have returned.
+// is raised by Do, after the other calls have returned; that of another goroutine as a *Raised.
 func Do(n, workers int, f func(worker, i int)) {
 	if workers = min(workers, n); workers <= 1 {
 		for i := range n {
@@ -18,13 +20,17 @@ func Do(n, workers int, f func(worker, i int)) {
 		return
 	}
 	var next atomic.Int64
-	var panicked atomic.Pointer[any]
+	var panicked atomic.Pointer[Raised]
 	var wg sync.WaitGroup
 	for worker := range workers {
 		wg.Go(func() {
 			defer func() {
 				if p := recover(); p != nil {
-					panicked.CompareAndSwap(nil, &p)
+					raised, nested := p.(*Raised)
+					if !nested {
+						raised = &Raised{p, debug.Stack()}
+					}
+					panicked.CompareAndSwap(nil, raised)
 				}
 			}()
 			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
@@ -34,9 +40,17 @@ func Do(n, workers int, f func(worker, i int)) {
 	}
 	wg.Wait()
 	if p := panicked.Load(); p != nil {
-		panic(*p)
+		panic(p)
 	}
 }
+
+// Raised is the panic of a call on another goroutine, with the stack of that.
+type Raised struct {
+	Value any
+	Stack []byte
+}
+
+func (r *Raised) Error() string { return fmt.Sprintf("%v\n\n%s", r.Value, r.Stack) }
 
 // Stretches cuts 0, …, n−1 into one stretch for each of so many workers, and calls f for
 // each stretch as Do does. worker is the place of the stretch among them.

@@ -1,6 +1,7 @@
 package parallel
 
 import (
+	"strings"
 	"sync/atomic"
 	"testing"
 )
@@ -30,7 +31,13 @@ func TestDoPanics(t *testing.T) {
 	for _, workers := range []int{1, 3} {
 		func() {
 			defer func() {
-				if p := recover(); p != "of f" {
+				p := recover()
+				if raised, ok := p.(*Raised); ok && workers > 1 {
+					if p = raised.Value; !strings.Contains(string(raised.Stack), "TestDoPanics.func") {
+						t.Errorf("the stack is not that of f: %s", raised.Stack)
+					}
+				}
+				if p != "of f" {
 					t.Errorf("%d goroutines: panic %v", workers, p)
 				}
 			}()

@@ -869,6 +869,8 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("model: {family: ar, prior: {order: 2, mean: [1, &a 2], precision: [[1, 0], [0, *a]]}}\nsource: {csv: {path: a, delimiter: ;}}"), "top=-")
 	f.Add([]byte(`{"model": {"family": "categorical"}, "source": {"kafka": {}}}`), "model.prior={alpha: 1}")
 	f.Add([]byte("a: &a [*a]\n---\n"), "source.csv.path=*.csv")
+	f.Add([]byte("0"), "\n=")
+	f.Add([]byte("\"\\n\": [1]"), "\n.\n=")
 	f.Fuzz(func(t *testing.T, text []byte, set string) {
 		for _, set := range [][]string{nil, {set}} {
 			c, err := Parse("f.yaml", text, set)

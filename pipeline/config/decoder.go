@@ -36,7 +36,7 @@ func (e *KeyError) Error() string {
 		b.WriteString(e.File)
 	}
 	if e.Key != "" {
-		b.WriteString(": " + e.Key)
+		b.WriteString(": " + message.Printable(e.Key))
 	}
 	b.WriteString(": " + e.Reason)
 	return b.String()

@@ -27,7 +27,7 @@ func (d *decoder) override(root *yaml.Node, i int) bool {
 
 	at, names := root, strings.Split(path, ".")
 	for depth, name := range names {
-		here := strings.Join(names[:depth], ".")
+		here := message.Printable(strings.Join(names[:depth], "."))
 		last := depth == len(names)-1
 		if name == "" {
 			d.failAt(pos, path, "a name in the path is empty")
@@ -57,7 +57,7 @@ func (d *decoder) override(root *yaml.Node, i int) bool {
 			if here == "" {
 				here = "the config"
 			}
-			d.failAt(pos, path, "%s is %s, and has no keys", here, describeAt(here, at))
+			d.failAt(pos, path, "%s is %s, and has no keys", here, describeAt(strings.Join(names[:depth], "."), at))
 			return false
 		}
 		if last {
@@ -66,7 +66,7 @@ func (d *decoder) override(root *yaml.Node, i int) bool {
 		}
 		if *child == nil {
 			if _, err := strconv.Atoi(names[depth+1]); err == nil {
-				d.failAt(pos, path, "the config has no list %s; set it as a whole", strings.Join(names[:depth+1], "."))
+				d.failAt(pos, path, "the config has no list %s; set it as a whole", message.Printable(strings.Join(names[:depth+1], ".")))
 				return false
 			}
 			*child = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: pos}

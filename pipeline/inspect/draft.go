@@ -14,6 +14,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/hafvf/usual"
+	"hafvf/internal/message"
 	"hafvf/internal/times"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/observe"
@@ -74,12 +75,26 @@ type table struct {
 	records      int // that were read
 }
 
-// A column holds the texts of the records that have it.
+// A column holds a text of every record, "" of those that do not have it: the texts of columns
+// stand beside each other.
 type column struct {
 	name    string
 	texts   []string
 	nested  int // lists and so on
 	records int // all there are
+}
+
+// put makes s the text of a record. Records come in their order; the last text of one counts.
+func (c *column) put(record int, s string) {
+	c.fill(record)
+	c.texts = append(c.texts[:record], s)
+}
+
+// fill adds the texts of the records before the n-th that do not have the column.
+func (c *column) fill(n int) {
+	for len(c.texts) < n {
+		c.texts = append(c.texts, "")
+	}
 }
 
 // readTable reads the first records of a file, whose format its name tells.
@@ -119,14 +134,17 @@ func readTable(path string) (*table, error) {
 	for _, name := range names {
 		t.columns = append(t.columns, &column{name: name, records: len(records)})
 	}
-	for _, r := range records {
+	for n, r := range records {
 		if t.format == connectors.JSONLines {
-			t.addObject(r.Raw, len(records))
+			t.addObject(n, r.Raw)
 			continue
 		}
 		for i, text := range r.Fields {
-			t.columns[i].texts = append(t.columns[i].texts, strings.TrimSpace(text))
+			t.columns[i].put(n, strings.TrimSpace(text))
 		}
+	}
+	for _, c := range t.columns {
+		c.fill(t.records)
 	}
 	return t, nil
 }
@@ -140,17 +158,17 @@ func (t *table) String() string {
 	return cmp.Or(some(names, 20), "none")
 }
 
-// addObject adds the fields of a JSON object.
-func (t *table) addObject(line []byte, records int) {
+// addObject adds the fields of the JSON object of a record.
+func (t *table) addObject(record int, line []byte) {
 	// A line that is no object is a rejected record for the look.
 	_ = observe.Leaves(line, func(path, text string, scalar bool) {
 		i := slices.IndexFunc(t.columns, func(c *column) bool { return c.name == path })
 		if i < 0 {
 			i = len(t.columns)
-			t.columns = append(t.columns, &column{name: path, records: records})
+			t.columns = append(t.columns, &column{name: path, records: t.records})
 		}
 		if c := t.columns[i]; scalar {
-			c.texts = append(c.texts, text)
+			c.put(record, text)
 		} else {
 			c.nested++
 		}
@@ -208,10 +226,13 @@ func (c *column) present() (n int) {
 	return n
 }
 
+// distinct is the number of different texts.
 func (c *column) distinct() int {
 	seen := map[string]bool{}
 	for _, s := range c.texts {
-		seen[s] = true
+		if s != "" {
+			seen[s] = true
+		}
 	}
 	return len(seen)
 }
@@ -514,7 +535,11 @@ func (d *draft) reads(l *Look, line func(text, comment string)) {
 	case len(d.fields.Key) == 0:
 		at("key", "none", "one series; or the name of the column that tells series apart")
 	default:
-		at("key", yamlKey(d.fields.Key), found(l))
+		comment := found(l)
+		if n := d.keyless(); n > 0 {
+			comment += "; " + message.Count(n, "record has none", "records have none")
+		}
+		at("key", yamlKey(d.fields.Key), comment)
 	}
 	times := ""
 	if l != nil && l.Timed > 0 {
@@ -536,6 +561,22 @@ func (d *draft) reads(l *Look, line func(text, comment string)) {
 	if d.fields.Missing != nil {
 		at("missing", yamlList(d.fields.Missing), "")
 	}
+}
+
+// keyless is the number of the records that lack a part of the key.
+func (d *draft) keyless() (n int) {
+	var key []*column
+	for _, name := range d.fields.Key {
+		if c := d.named(name); c != nil {
+			key = append(key, c)
+		}
+	}
+	for i := range d.records {
+		if slices.ContainsFunc(key, func(c *column) bool { return c.texts[i] == "" }) {
+			n++
+		}
+	}
+	return n
 }
 
 // found says which keys a look found.

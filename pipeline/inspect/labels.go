@@ -37,21 +37,25 @@ func keyAt(key []*column, i int) string {
 // tied is the share of the records that do not come after the record before of their key.
 func (t *table) tied(at *column, key []*column) float64 {
 	last := map[string]string{}
-	n := 0
+	n, all := 0, 0
 	for i, text := range at.texts {
+		if text == "" {
+			continue
+		}
+		all++
 		k := keyAt(key, i)
 		if was, seen := last[k]; seen && text == was {
 			n++
 		}
 		last[k] = text
 	}
-	return float64(n) / float64(max(len(at.texts), 1))
+	return float64(n) / float64(max(all, 1))
 }
 
 // label reports whether a column can be a part of the key: a text in every record that is short, or
 // a whole number that is called as a key is.
 func (t *table) label(c, at *column) bool {
-	if c == at || c.nested > 0 || len(c.texts) != len(at.texts) || c.distinct() < 2 {
+	if c == at || c.nested > 0 || c.distinct() < 2 {
 		return false
 	}
 	if slices.ContainsFunc(c.texts, func(s string) bool { return s == "" || len(s) > longLabel }) {
@@ -197,9 +201,6 @@ func roundInterval(steps []time.Duration) string {
 // rises reports whether a column is a counter or a number of the record: under the key, or in the
 // order of the file, its numbers rise, and hardly ever fall.
 func (t *table) rises(c *column, key []*column) bool {
-	if len(c.texts) != t.records || slices.ContainsFunc(key, func(k *column) bool { return len(k.texts) != t.records }) {
-		return false
-	}
 	var file climb
 	keys := map[string]*climb{}
 	rising, of := 0, 0
@@ -288,11 +289,14 @@ func (t *table) ratio() (successes, trials *column) {
 	trials = t.best(trialNames, func(c *column) bool {
 		return whole(c) && c != successes && rank(c.name, trialNames) < unusual
 	})
-	if successes == nil || trials == nil || len(successes.texts) != len(trials.texts) {
+	if successes == nil || trials == nil {
 		return nil, nil
 	}
 	p := new(observe.Parser)
 	for i := range trials.texts {
+		if successes.texts[i] == "" && trials.texts[i] == "" {
+			continue
+		}
 		k, err := p.Number(successes.texts[i])
 		n, err2 := p.Number(trials.texts[i])
 		if err != nil || err2 != nil || k > n || k < 0 || k != float64(int64(k)) || n != float64(int64(n)) {

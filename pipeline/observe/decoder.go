@@ -203,14 +203,16 @@ func (p *Parser) record(r *kafkaio.Record, o *keyed.Observation) (key string, er
 	return p.json(r.Value, origin{series: r.Topic, key: r.Key, found: r.Finding}, o)
 }
 
-// forgotten is the key that a tombstone is for.
+// forgotten is the key that a tombstone is for: the fields of the record's key, as those of a value,
+// or, where it has none and no schema, itself.
 func (p *Parser) forgotten(r *kafkaio.Record) (key string, err error) {
-	if r.Finding == nil {
-		return string(r.Key), nil
-	}
 	parts := make([][]byte, len(p.Key))
-	if err := p.keyOfRecord(parts, r.Finding); err != nil {
+	from := origin{series: r.Topic, key: r.Key, found: r.Finding}
+	if err := p.keyOfRecord(parts, from); err != nil {
 		return "", err
 	}
-	return p.jsonKey(parts, origin{series: r.Topic, key: r.Key, found: r.Finding})
+	if r.Finding == nil && !slices.ContainsFunc(parts, func(part []byte) bool { return part != nil }) {
+		return string(r.Key), nil
+	}
+	return p.jsonKey(parts, from)
 }

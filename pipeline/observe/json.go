@@ -12,7 +12,6 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
 	"hafvf/internal/series"
@@ -39,10 +38,8 @@ func (p *Parser) json(line []byte, from origin, obs *keyed.Observation) (key str
 // observation reads an observation from the raw values of the parser's names.
 func (p *Parser) observation(fields [][]byte, from origin, obs *keyed.Observation) (key string, err error) {
 	var o keyed.Observation
-	if from.found != nil {
-		if err := p.keyOfRecord(fields[:len(p.Key)], from.found); err != nil {
-			return "", err
-		}
+	if err := p.keyOfRecord(fields[:len(p.Key)], from); err != nil {
+		return "", err
 	}
 	if key, err = p.jsonKey(fields[:len(p.Key)], from); err != nil {
 		return "", err
@@ -111,27 +108,71 @@ func (p *Parser) assign(fields [][]byte, name, value []byte) {
 }
 
 // keyOfRecord sets the parts of the key that the value does not have to the fields of the
-// record's key.
-func (p *Parser) keyOfRecord(parts [][]byte, found *kafkaio.Finding) error {
-	if !slices.ContainsFunc(parts, func(part []byte) bool { return part == nil }) {
+// record's key, if that has fields: by its schema, or as it is a JSON object.
+func (p *Parser) keyOfRecord(parts [][]byte, from origin) error {
+	if len(from.key) == 0 || !slices.ContainsFunc(parts, func(part []byte) bool { return part == nil }) {
 		return nil
 	}
-	if found.KeyReason != "" {
+	object := from.key
+	switch found := from.found; {
+	case found == nil:
+		if object = bytes.TrimLeft(object, " \t\r\n"); len(object) == 0 || object[0] != '{' {
+			return nil
+		}
+	case found.KeyReason != "":
 		return fmt.Errorf("%w: the value has no field of it, and of the record's key: %s", errNoKey, found.KeyReason)
-	}
-	if found.KeyFields == nil {
+	case found.KeyFields == nil:
 		return nil
+	default:
+		object = found.KeyFields
 	}
-	fields := make([][]byte, len(p.names))
-	if err := p.scan(found.KeyFields, fields); err != nil {
-		return fmt.Errorf("the record's key: %w", err)
+	fields := make([][]byte, len(parts))
+	for i := range parts {
+		if parts[i] != nil {
+			continue
+		}
+		for _, path := range keyPaths(p.Key[i]) {
+			var err error
+			if fields[i], err = fieldOf(object, path); err != nil && from.found == nil {
+				return nil // a text that begins as an object does
+			} else if err != nil {
+				return fmt.Errorf("the record's key: %w", err)
+			}
+			if fields[i] != nil {
+				break
+			}
+		}
 	}
-	for i, part := range parts {
-		if part == nil {
-			parts[i] = fields[i]
+	for i, f := range fields {
+		if parts[i] == nil {
+			parts[i] = f
 		}
 	}
 	return nil
+}
+
+// keyPaths are the paths by which a record's key may have the field that has this path in the value:
+// a change event has before and after around the fields, and its key does not.
+func keyPaths(path string) []string {
+	all := []string{path}
+	if i := strings.LastIndexByte(path, '.'); i >= 0 {
+		if k := strings.LastIndexByte(path[:i], '.'); k >= 0 {
+			all = append(all, path[:k]+path[i:])
+		}
+		all = append(all, path[i+1:])
+	}
+	return all
+}
+
+// fieldOf returns the field of a JSON object at a path, nil if there is none. The error says why it is
+// no object.
+func fieldOf(object []byte, path string) (found []byte, err error) {
+	err = scanObject(object, func(name, value []byte) {
+		if v := follow(path, plainName(name), value); v != nil {
+			found = v
+		}
+	})
+	return found, err
 }
 
 func (p *Parser) jsonKey(parts [][]byte, from origin) (string, error) {

@@ -9,6 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	"hafvf/connectors"
+	"hafvf/connectors/kafkaio"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/series"
 	"hafvf/pipeline/config"
 )
@@ -68,6 +70,48 @@ func TestHalfSurrogates(t *testing.T) {
 		got := fileOf(NewDecoder(connectors.JSONLines, p), []connectors.Record{{Source: "in", Raw: fmt.Appendf(nil, `{"key":"%s","x":1}`, text)}})
 		if (got.Err != nil) != (want == "") || got.Key != want || got.Err != nil && !strings.Contains(got.Err.Error(), "half of a surrogate pair") {
 			t.Errorf("%s: %q, %v", text, got.Key, got.Err)
+		}
+	}
+}
+
+// What a value lacks of the key is in the record's key, if that has the field: by the path in the
+// value, or by what is left of it without the envelope of a change event. A tombstone has the same
+// key as a value.
+func TestKeysOfRecords(t *testing.T) {
+	for _, c := range []struct {
+		key        []string
+		record     string
+		want, tomb string // an error, where it begins with "!"
+	}{
+		{[]string{"after.id"}, `{"id":3}`, "3", "3"},
+		{[]string{"after.id"}, ` {"id":"a\/b"} `, "a/b", "a/b"},
+		{[]string{"after.id"}, `{"after":{"id":4},"id":3}`, "4", "4"},
+		{[]string{"payload.after.id"}, `{"schema":{},"payload":{"id":3}}`, "3", "3"},
+		{[]string{"id"}, `{"id":3}`, "3", "3"},
+		{[]string{"id"}, `{"other":3}`, `{"other":3}`, `{"other":3}`},
+		{[]string{"id"}, `{"id":3`, `{"id":3`, `{"id":3`},
+		{[]string{"id"}, `{"id":null}`, "!the key is null", "!the key is null"},
+		{[]string{"id"}, "plain", "plain", "plain"},
+		{[]string{"after.site", "after.id"}, `{"site":"a","id":3}`, "a/3", "a/3"},
+		{[]string{"after.site", "after.id"}, `{"id":3}`, "!no key: no field \"after.site\", in its part \"after.site\"", "!no key: no field \"after.site\", in its part \"after.site\""},
+		{[]string{"after.site", "after.id"}, "a/3", "!no key: no field \"after.site\", in its part \"after.site\"", "a/3"},
+	} {
+		p, err := NewParser(config.Fields{Key: c.key, Values: []string{"x"}, Forget: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, of := range []struct {
+			value []byte
+			want  string
+		}{{[]byte(`{"x":1}`), c.want}, {nil, c.tomb}} {
+			var o keyed.Observation
+			got, err := p.record(&kafkaio.Record{Position: kafkaio.Position{Topic: "in"}, Key: []byte(c.record), Value: of.value}, &o)
+			if err != nil {
+				got = "!" + err.Error()
+			}
+			if got != of.want {
+				t.Errorf("key %v, record's key %s, value %s: %q, want %q", c.key, c.record, of.value, got, of.want)
+			}
 		}
 	}
 }

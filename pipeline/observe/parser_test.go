@@ -253,6 +253,8 @@ func FuzzDecodeJSON(f *testing.F) {
 		`{"key":-1e5,"time":"2026-01-02 03:04:05","x":[[1,2],[],null]}`,
 		`{"u":{"a":[true,false,{}]},"key":"s1","x":NaN}`,
 		`{"key":"s1","x":[1,[2]]}`,
+		`{"key":"\ud800","x":[]}`,
+		`{"key":"\ufffd\ud83d\ude00\\ud800","x":[]}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -314,11 +316,18 @@ func keyByJSON(raw json.RawMessage) (string, bool) {
 	}
 	switch key := key.(type) {
 	case string:
-		return key, key != ""
+		return key, key != "" && strings.Count(key, "\ufffd") == replacements(raw)
 	case float64:
 		return string(raw), true
 	}
 	return "", false
+}
+
+// replacements is how often a JSON text has the replacement character itself. encoding/json reads
+// half of a surrogate pair as one too, and such a key is none.
+func replacements(raw json.RawMessage) int {
+	text := strings.ToLower(strings.ReplaceAll(string(raw), `\\`, ""))
+	return strings.Count(text, "\ufffd") + strings.Count(text, `\ufffd`)
 }
 
 func valueByJSON(raw json.RawMessage) (x [][]float64, shape keyed.Shape, ok bool) {

@@ -1,0 +1,170 @@
+package hafvf
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"hafvf/hafvf/expfam"
+)
+
+// hostile draws positive numbers of all sizes, and those next to which arithmetic gives way.
+var hostile = rapid.Custom(func(t *rapid.T) float64 {
+	if rapid.Bool().Draw(t, "edge") {
+		return rapid.SampledFrom([]float64{5e-324, 1e-300, 1e-17, 1e-9, .5, 1 - 0x1p-53, 1, 2, 1e8, 1e15, 1 << 53, 1e100, 1e140, 1e300}).Draw(t, "number")
+	}
+	return rapid.Float64Range(1, 10).Draw(t, "digits") * math.Pow(10, float64(rapid.IntRange(-20, 20).Draw(t, "exponent")))
+})
+
+// hostileModel draws a model of the family, with priors of any size.
+func hostileModel(t *rapid.T, family string) expfam.Model {
+	size := func(name string) float64 {
+		if rapid.Bool().Draw(t, name+" is usual") {
+			return 1
+		}
+		return min(max(1e-140, hostile.Draw(t, name)), 1e140)
+	}
+	params := expfam.Params{}
+	switch family {
+	case "bernoulli", "binomial":
+		params["alpha"], params["beta"] = size("alpha"), size("beta")
+	case "categorical":
+		params["alpha"] = []float64{size("alpha"), size("alpha"), size("alpha")}
+	case "poisson", "exponential":
+		params["shape"], params["rate"] = size("shape"), size("rate")
+	case "normal":
+		params["kappa"], params["alpha"], params["beta"] = size("kappa"), size("alpha"), size("beta")
+	case "mvnormal":
+		params["mu"], params["kappa"] = []float64{0, 1}, size("kappa")
+	case "regression":
+		params["mean"], params["alpha"], params["beta"] = []float64{0, 1}, size("alpha"), size("beta")
+	case "ar":
+		params["order"], params["alpha"], params["beta"] = 2, size("alpha"), size("beta")
+	}
+	m, err := expfam.New(family, params, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	fitted, ok := m.(expfam.Fitted)
+	if !ok || !rapid.Bool().Draw(t, "fitted") {
+		return m
+	}
+	var xs [][]float64
+	for range rapid.IntRange(1, 5).Draw(t, "warm-up") {
+		x := hostileVector(t, family, m)
+		if _, sequential := m.(expfam.Sequential); sequential {
+			x = x[len(x)-1:]
+		}
+		xs = append(xs, x)
+	}
+	return fitted.Fit(fitted.LocationScale(xs))
+}
+
+// hostileVector draws an observation that the model takes.
+func hostileVector(t *rapid.T, family string, m expfam.Model) []float64 {
+	x := make([]float64, m.Dim())
+	for i := range x {
+		x[i] = hostile.Draw(t, "x")
+		switch family {
+		case "bernoulli", "categorical":
+			x[i] = float64(rapid.IntRange(0, m.Outputs()-1+m.Outputs()%2).Draw(t, "category"))
+		case "poisson", "binomial":
+			x[i] = math.Floor(min(x[i], expfam.MaxCount))
+		case "exponential":
+		default:
+			x[i] *= rapid.SampledFrom([]float64{-1, 0, 1}).Draw(t, "sign")
+		}
+	}
+	if family == "binomial" {
+		x[0] = rapid.SampledFrom([]float64{0, min(x[0], x[1]), x[1]}).Draw(t, "successes")
+	}
+	if m.Check(x) != nil {
+		t.Skip()
+	}
+	return x
+}
+
+// bounded are the families whose observations and means are in [0, 1].
+var bounded = []string{"bernoulli", "binomial", "categorical"}
+
+// What a model predicts has probabilities, whatever its prior and its sample: they are in
+// [0, 1] and do not fall, or are NaN, where a parameter is beyond the largest number.
+func TestHostileProbabilities(t *testing.T) {
+	for _, family := range expfam.Families() {
+		t.Run(family, rapid.MakeCheck(func(t *rapid.T) {
+			m := hostileModel(t, family)
+			d := make([]float64, m.Len())
+			for range rapid.IntRange(0, 4).Draw(t, "observations") {
+				m.Observe(d, hostileVector(t, family, m), rapid.SampledFrom([]float64{1, .5, 1e-9}).Draw(t, "weight"))
+			}
+			row := hostileVector(t, family, m)
+			s := rapid.SampledFrom([]float64{0, 1e-300, .5, 1}).Draw(t, "s")
+			var at []float64
+			for range 6 {
+				x := hostile.Draw(t, "at")
+				at = append(at, x, -x, 1-x)
+			}
+			mean, sd := make([]float64, m.Outputs()), make([]float64, m.Outputs())
+			m.Predict(mean, sd, d, s, row)
+			m.Estimate(mean, sd, d, row)
+			for i := range m.Outputs() {
+				p := m.(expfam.Predictor).Predictive(i, d, s, row)
+				at := append(slices.Clone(at), mean[i], mean[i]-sd[i], mean[i]+sd[i], math.Inf(-1), math.Inf(1))
+				at = slices.DeleteFunc(at, math.IsNaN)
+				slices.Sort(at)
+				below := 0.
+				for _, x := range at {
+					c := p.CDF(x)
+					if c < below-1e-9 || c > 1 || c < 0 {
+						t.Fatalf("%#v: P(X ≤ %g) = %g after %g", p, x, c, below)
+					}
+					below = c
+				}
+			}
+		}))
+	}
+}
+
+// Whatever comes, a bank predicts it, with bounds in their order.
+func TestHostileStreams(t *testing.T) {
+	for _, family := range expfam.Families() {
+		t.Run(family, rapid.MakeCheck(func(t *rapid.T) {
+			var detect *Detect
+			if rapid.Bool().Draw(t, "detection") {
+				detect = &Detect{}
+			}
+			b := NewBank(hostileModel(t, family), DefaultBankOf(family), DefaultForgetting, detect)
+			s := b.NewState()
+			level := rapid.SampledFrom([]float64{.5, .95, 1 - 0x1p-53}).Draw(t, "level")
+			pool := [][]float64{hostileVector(t, family, b.Model()), hostileVector(t, family, b.Model()), hostileVector(t, family, b.Model())}
+			lower, upper := make([]float64, b.Model().Outputs()), make([]float64, b.Model().Outputs())
+			mean, sd := slices.Clone(lower), slices.Clone(upper)
+			for i := range rapid.IntRange(1, 30).Draw(t, "length") {
+				x := rapid.SampledFrom(pool).Draw(t, "observation")
+				if _, sequential := b.Model().(expfam.Sequential); sequential {
+					x = x[len(x)-1:]
+				}
+				row := slices.Clone(b.Regressors(s, [][]float64{x}))
+				b.PredictAfter(mean, sd, s, 1, row)
+				b.Interval(lower, upper, level, s, 1, row)
+				for k := range lower {
+					about := fmt.Sprintf("step %d, output %d: [%g, %g], predicted %g ± %g", i, k, lower[k], upper[k], mean[k], sd[k])
+					switch {
+					case lower[k] > upper[k] || sd[k] < 0:
+						t.Fatal(about)
+					case slices.Contains(bounded, family) && !(lower[k] >= 0 && upper[k] <= 1 && mean[k] >= 0 && mean[k] <= 1+1e-9 && sd[k] <= 1):
+						t.Fatal(about)
+					}
+				}
+				b.Update(s, x)
+				if !b.Finite(s) {
+					break // the key takes it back
+				}
+				b.Estimate(mean, sd, s, row)
+			}
+		}))
+	}
+}

@@ -1,0 +1,92 @@
+package keyed
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// Exponential values with detection have standard deviations, from the second observation on:
+// the prior that the warm-up sets is worth enough for that, also where an excursion has seen one
+// observation only. They are about those of the values.
+func TestExponentialHasDeviations(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 61))
+	est := newEstimator(t, Recommended("exponential"))
+	track := est.NewTrack("k")
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	ratio := 0.
+	for i := range 1000 {
+		x := 10 * rng.ExpFloat64() * math.Pow(5, float64(i/400))
+		if i%100 == 50 {
+			x *= 30
+		}
+		e := est.Estimate(track, Value(at.Add(time.Duration(i)*time.Minute), "", x))
+		if i == 0 {
+			continue // there is no prior yet
+		}
+		for _, sd := range []float64{e.Predicted.SD[0], e.Estimate.SD[0], e.Regime.SD[0]} {
+			if !(sd > 0 && sd < math.Inf(1)) {
+				t.Fatalf("observation %d: predicted ± %g, estimated ± %g, regime ± %g", i+1, e.Predicted.SD[0], e.Estimate.SD[0], e.Regime.SD[0])
+			}
+		}
+		if i >= 200 && i < 400 {
+			ratio += e.Predicted.SD[0] / 10 / 200
+		}
+	}
+	if ratio < .9 || ratio > 1.6 {
+		t.Errorf("the predicted deviation is %.2f of that of the values", ratio)
+	}
+}
+
+// Streams at the ends of arithmetic have what is asked for, or are rejected with the reason: bounds,
+// standard deviations and log predictives, from the fourth observation of a key on, or of one that
+// has begun anew.
+func TestHostileStreams(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 62))
+	pair := func(k, n float64) func(int) [][]float64 { return func(int) [][]float64 { return [][]float64{{k, n}} } }
+	for _, c := range []struct {
+		name, family string
+		n, unlearned int
+		x            func(i int) [][]float64
+	}{
+		{"all of 10⁸", "binomial", 150, 0, pair(1e8, 1e8)},
+		{"all of 10⁶", "binomial", 150, 0, pair(1e6, 1e6)},
+		{"none of 10⁸", "binomial", 150, 0, pair(0, 1e8)},
+		{"counts of 10¹⁵", "poisson", 500, 0, func(int) [][]float64 { return [][]float64{{math.Floor(1e15 + 1e7*rng.NormFloat64())}} }},
+		{"powers of 1.1", "ar", 2700, 2, func(i int) [][]float64 { return [][]float64{{math.Pow(1.1, float64(i))}} }},
+	} {
+		for _, detect := range []bool{false, true} {
+			cfg := Recommended(c.family)
+			cfg.Interval = .95
+			if !detect {
+				cfg.Filter.Detect, cfg.Filter.Bank, cfg.Alarms = nil, nil, nil
+			}
+			est := newEstimator(t, cfg)
+			track := est.NewTrack("k")
+			at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			unlearned, since := 0, 0
+			for i := range c.n {
+				e := est.Estimate(track, Observation{Time: at.Add(time.Duration(i) * time.Minute), X: c.x(i)})
+				if e.Panic != nil {
+					t.Fatalf("%s, detection %v, observation %d: %v\n%s", c.name, detect, i+1, e.Panic, e.Panic.Stack)
+				}
+				if e.Unlearned != "" {
+					unlearned++
+					continue
+				}
+				if since++; e.Anew {
+					since = 1
+				}
+				for _, v := range []float64{e.Lower[0], e.Upper[0], e.Predicted.Mean[0], e.Predicted.SD[0], e.Estimate.Mean[0], e.Estimate.SD[0], e.LogPredictive} {
+					if since > 3 && notFinite(v) || e.Lower[0] > e.Upper[0] || c.family == "binomial" && e.Upper[0] > 1 {
+						t.Fatalf("%s, detection %v, observation %d: [%g, %g], predicted %g ± %g, estimate %g ± %g, %g nats", c.name, detect, i+1, e.Lower, e.Upper, e.Predicted.Mean, e.Predicted.SD, e.Estimate.Mean, e.Estimate.SD, e.LogPredictive)
+					}
+				}
+			}
+			if unlearned > c.unlearned {
+				t.Errorf("%s, detection %v: %d observations are not learned", c.name, detect, unlearned)
+			}
+		}
+	}
+}

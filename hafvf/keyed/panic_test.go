@@ -1,0 +1,174 @@
+package keyed
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
+)
+
+// fuse is how many calls of the family faulty are left until one panics.
+var fuse = math.MaxInt
+
+func burn() {
+	if fuse--; fuse == 0 {
+		panic("of the family")
+	}
+}
+
+// faulty is a normal that panics at the call that fuse says.
+type faulty struct{ expfam.Fitted }
+
+func init() {
+	expfam.Register("faulty", func(p expfam.Prior, _ int) (expfam.Model, error) {
+		m, err := expfam.New("normal", expfam.Params{"mu": p.Float("mu", 0), "kappa": p.Positive("kappa", 1)}, 0)
+		if err != nil {
+			return nil, err
+		}
+		return faulty{m.(expfam.Fitted)}, p.Done()
+	})
+}
+
+func (m faulty) Observe(d, x []float64, weight float64) {
+	burn()
+	m.Fitted.Observe(d, x, weight)
+	burn()
+}
+func (m faulty) Scale(d []float64, w float64)           { burn(); m.Fitted.Scale(d, w); burn() }
+func (m faulty) Merge(d, e []float64)                   { burn(); m.Fitted.Merge(d, e); burn() }
+func (m faulty) Memory(d []float64) float64             { burn(); return m.Fitted.Memory(d) }
+func (m faulty) LogBase(x []float64) float64            { burn(); return m.Fitted.LogBase(x) }
+func (m faulty) Posterior(dst, d []float64)             { burn(); m.Fitted.Posterior(dst, d) }
+func (m faulty) NewLine() expfam.Line                   { burn(); return faultyLine{m.Fitted.NewLine()} }
+func (m faulty) LocationScale(xs [][]float64) []float64 { burn(); return m.Fitted.LocationScale(xs) }
+func (m faulty) Fit(ls []float64) expfam.Model {
+	burn()
+	return faulty{m.Fitted.Fit(ls).(expfam.Fitted)}
+}
+func (m faulty) Estimate(mean, sd, d, x []float64) { burn(); m.Fitted.Estimate(mean, sd, d, x) }
+func (m faulty) Predict(mean, sd, d []float64, s float64, x []float64) {
+	burn()
+	m.Fitted.Predict(mean, sd, d, s, x)
+}
+func (m faulty) Predictive(output int, d []float64, s float64, x []float64) expfam.Distribution {
+	burn()
+	return m.Fitted.(expfam.Predictor).Predictive(output, d, s, x)
+}
+
+type faultyLine struct{ expfam.Line }
+
+func (l faultyLine) Gain(s float64) float64   { burn(); return l.Line.Gain(s) }
+func (l faultyLine) Jet(s float64) expfam.Jet { burn(); return l.Line.Jet(s) }
+
+// faultyConfigs are configurations of all that a chain is made of.
+func faultyConfigs() map[string]Config {
+	member := &hafvf.Member{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}
+	all := Config{
+		Filter: hafvf.Config{
+			Family: "faulty", WarmUp: 12, Detect: &hafvf.Detect{}, Forgetting: .999,
+			Bank: []hafvf.Member{*member, {Top: .985}},
+		},
+		Interval: .9, Silence: &SilenceConfig{},
+	}
+	plain := Config{Filter: hafvf.Config{Family: "faulty", Member: member}}
+	return map[string]Config{"plain": plain, "all": all}
+}
+
+// A panic of one key's mathematics, at whatever place, costs an observation of that key: its
+// state is what it was, to the byte, and what comes after of it and of other keys is as if it had
+// not come.
+func TestPanicCostsOneObservation(t *testing.T) {
+	defer func() { fuse = math.MaxInt }()
+	for name, cfg := range faultyConfigs() {
+		t.Run(name, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(1, 77))
+			at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			faulted, control := newEstimator(t, cfg), newEstimator(t, cfg)
+			keys := []string{"a", "b"}
+			tracks, controls := map[string]*Track{}, map[string]*Track{}
+			for _, k := range keys {
+				tracks[k], controls[k] = faulted.NewTrack(k), control.NewTrack(k)
+			}
+			panics := 0
+			for i := range 150 {
+				at = at.Add(time.Hour)
+				for _, k := range keys {
+					o := Value(at, fmt.Sprint(i), rng.NormFloat64()+float64(i/80)*9)
+					for range 3 {
+						before, _ := tracks[k].AppendBinary(nil)
+						fuse = 1 + rng.IntN(150)
+						bad := faulted.Estimate(tracks[k], Value(at, "bad", 1e3))
+						burnt := fuse <= 0
+						fuse = math.MaxInt
+						switch {
+						case !burnt: // it was learned: begin again from before
+							var err error
+							if tracks[k], err = faulted.RestoreTrack(k, before); err != nil {
+								t.Fatal(err)
+							}
+							continue
+						case bad.Panic == nil || !strings.Contains(bad.Unlearned, "of the family") || !strings.Contains(bad.Panic.Stack, "burn"):
+							t.Fatalf("step %d: a panic is not told: %+v", i, bad)
+						}
+						panics++
+						tracks[k].refused = 0
+						if after, _ := tracks[k].AppendBinary(nil); !bytes.Equal(before, after) {
+							t.Fatalf("step %d: the state is another one after a panic", i)
+						}
+					}
+					got, want := faulted.Estimate(tracks[k], o), control.Estimate(controls[k], o)
+					if !bytes.Equal(appendEstimate(nil, got), appendEstimate(nil, want)) {
+						t.Fatalf("step %d, key %s: after a panic\n%+v\nwant\n%+v", i, k, got, want)
+					}
+				}
+			}
+			if panics < 200 {
+				t.Errorf("%d panics", panics)
+			}
+		})
+	}
+}
+
+// With the third panic in a row the key begins anew, and learns the observation if it then can.
+func TestPanicsInARow(t *testing.T) {
+	defer func() { fuse = math.MaxInt }()
+	est := newEstimator(t, faultyConfigs()["all"])
+	track := est.NewTrack("a")
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i := range 30 {
+		est.Estimate(track, Value(at.Add(time.Duration(i)*time.Hour), "", float64(i%7)))
+	}
+	bad := func() Estimate {
+		fuse = 5
+		defer func() { fuse = math.MaxInt }()
+		return est.Estimate(track, Value(at.Add(40*time.Hour), "", 3))
+	}
+	for i := range 2 {
+		if e := bad(); e.Unlearned == "" || e.Anew || track.n != 30 {
+			t.Fatalf("panic %d: %+v", i, e)
+		}
+	}
+	if e := bad(); !e.Anew || e.Unlearned != "" || e.N != 31 {
+		t.Errorf("third panic: %+v", e)
+	}
+	if !track.warming() {
+		t.Error("the key has not begun anew")
+	}
+}
+
+// What is no mathematics of a key still panics.
+func TestPanicElsewhere(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	est := newEstimator(t, faultyConfigs()["plain"])
+	est.Estimate(nil, Value(time.Time{}, "", 1))
+}

@@ -1,0 +1,130 @@
+// Package brittle has a test with a family that panics. It stands alone, since a family is known to all
+// tests of its package.
+package brittle
+
+import (
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"hafvf/hafvf/expfam"
+	"hafvf/pipeline"
+	"hafvf/pipeline/config"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	beam.Init()
+	os.Exit(m.Run())
+}
+
+// brittle is a normal whose samples panic at values above 1000.
+type brittle struct{ expfam.Model }
+
+func init() {
+	expfam.Register("brittle", func(p expfam.Prior, _ int) (expfam.Model, error) {
+		m, err := expfam.New("normal", nil, 0)
+		if err != nil {
+			return nil, err
+		}
+		return brittle{m}, p.Done()
+	})
+}
+
+func (m brittle) Observe(d, x []float64, weight float64) {
+	if x[0] > 1000 {
+		panic("it breaks")
+	}
+	m.Model.Observe(d, x, weight)
+}
+
+// A panic of one key's mathematics sends its records to the dead letter, and the run goes on with
+// all others. The log has the place once for each key, and summary and metrics the number.
+func TestRunOfPanics(t *testing.T) {
+	for _, transform := range []string{"filter", "smooth"} {
+		t.Run(transform, func(t *testing.T) {
+			var lines []string
+			for i := range 90 {
+				x := i % 3
+				if i%20 == 5 {
+					x = 5000
+				}
+				lines = append(lines, fmt.Sprintf("{\"key\": \"bad\", \"time\": %q, \"x\": %d}\n", stampOf(i, 100*(i/30)), x), fmt.Sprintf("{\"key\": \"good\", \"time\": %q, \"x\": %d}\n", stampOf(i, 0), i%3))
+			}
+			dir := t.TempDir()
+			path, out, dead := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "dead.jsonl")
+			if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			more := ""
+			if transform == "smooth" {
+				more = "\nsession: {gap: 10m}"
+			}
+			text := "transform: " + transform + more + "\nmodel: {family: brittle}\nsource: {jsonl: {path: " + path + "}}\nsink: {jsonl: {path: " + out + "}}\ndead_letter: {jsonl: {path: " + dead + "}}\n"
+			cfg, err := config.Parse("test.yaml", []byte(text), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			g, err := pipeline.Compose(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var log strings.Builder
+			m := pipeline.NewMetrics()
+			registry := prometheus.NewPedanticRegistry()
+			registry.MustRegister(m)
+			s, err := pipeline.Run{Graph: g, Log: slog.New(slog.NewTextHandler(&log, nil)), Metrics: m}.Execute(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rejected := linesOf(t, dead)
+			broken := map[string]int{"filter": 5, "smooth": 90}[transform] // a session goes as a whole
+			if s.Rejected != int64(broken) || len(rejected) != broken || len(linesOf(t, out)) != 180-broken {
+				t.Errorf("%d rejected, %d of them in the dead letter; %d records", s.Rejected, len(rejected), len(linesOf(t, out)))
+			}
+			for _, r := range rejected {
+				if !strings.Contains(r, "it breaks") {
+					t.Fatal(r)
+				}
+			}
+			if n := strings.Count(log.String(), "the mathematics of a key panicked"); n != 1 || !strings.Contains(log.String(), "brittle") || !strings.Contains(log.String(), "key=bad") {
+				t.Errorf("%d lines about it: %s", n, log.String())
+			}
+			panics := map[string]int64{"filter": 5, "smooth": 3}[transform]
+			if s.Panics != panics || !strings.Contains(s.String(), fmt.Sprintf("panicked %d times", panics)) {
+				t.Error(s)
+			}
+			families, err := registry.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			i := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "hafvf_panics_total" })
+			if i < 0 || families[i].GetMetric()[0].GetCounter().GetValue() != float64(panics) {
+				t.Errorf("metric %v, want %d", families, panics)
+			}
+		})
+	}
+}
+
+func stampOf(minutes, more int) string {
+	return time.Date(2026, 1, 1, 0, minutes+more, 0, 0, time.UTC).Format(time.RFC3339)
+}
+
+func linesOf(t *testing.T, path string) []string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSpace(string(text)), "\n")
+}

@@ -1,0 +1,106 @@
+package transforms_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/keyed"
+	"hafvf/transforms"
+)
+
+// brittle is a normal whose samples panic at values above 1000.
+type brittle struct{ expfam.Model }
+
+func init() {
+	expfam.Register("brittle", func(p expfam.Prior, _ int) (expfam.Model, error) {
+		m, err := expfam.New("normal", nil, 0)
+		if err != nil {
+			return nil, err
+		}
+		return brittle{m}, p.Done()
+	})
+}
+
+func (m brittle) Observe(d, x []float64, weight float64) {
+	if x[0] > 1000 {
+		panic("it breaks")
+	}
+	m.Model.Observe(d, x, weight)
+}
+
+// brittleStream has two keys in turn, of which "bad" breaks at some values.
+func brittleStream(n int) (in []given, breaks int) {
+	rng := rand.New(rand.NewPCG(9, 9))
+	for i := range n {
+		x := rng.NormFloat64()
+		if i%10 == 7 || i > n/2 && i < n/2+5 {
+			breaks++
+			in = append(in, given{"bad", keyed.Value(at(i), fmt.Sprint("broken", i), 5000)})
+		} else {
+			in = append(in, given{"bad", keyed.Value(at(i), fmt.Sprint(i), x)})
+		}
+		in = append(in, given{"good", keyed.Value(at(i), fmt.Sprint(i), x)})
+	}
+	return in, breaks
+}
+
+// A panic of one key's mathematics costs no other key: its observation is rejected with the
+// place, and all others are learned.
+func TestFilterOfPanics(t *testing.T) {
+	cfg := transforms.Config{Config: keyed.Config{Filter: hafvf.Config{Family: "brittle"}}}
+	in, breaks := brittleStream(100)
+	c := runFilter(t, cfg, in)
+	if len(c.out["good"]) != 100 || len(c.out["bad"]) != 100-breaks || len(c.rejected) != breaks {
+		t.Errorf("%d and %d estimates, and %d rejected of %d", len(c.out["good"]), len(c.out["bad"]), len(c.rejected), breaks)
+	}
+	for i, e := range c.out["good"] {
+		if e.N != int64(i+1) {
+			t.Fatalf("estimate %d is number %d", i, e.N)
+		}
+	}
+	for _, r := range c.rejected {
+		if r.Key != "bad" || !strings.HasPrefix(r.ID, "broken") || r.Panic == nil || r.Panic.Value != "it breaks" || !strings.Contains(r.Panic.Stack, "brittle") || !strings.Contains(r.Reason, "it breaks") {
+			t.Fatalf("rejected: %+v", r)
+		}
+	}
+}
+
+// Of a session the records that are not smoothed are rejected, the first of them with the place;
+// other sessions, of the same key too, are smoothed.
+func TestSmoothOfPanics(t *testing.T) {
+	for _, member := range []*hafvf.Member{nil, sessions.Filter.Member} {
+		cfg := sessions
+		cfg.Filter = hafvf.Config{Family: "brittle", Member: member}
+		var in []given
+		for i := range 40 {
+			x := float64(i % 3)
+			if i == 15 {
+				x = 5000
+			}
+			in = append(in, given{"bad", keyed.Value(at(i+100*(i/20)), "", x)}, given{"good", keyed.Value(at(i), "", x-float64(i/15)*5000)})
+		}
+		c := runSmooth(t, cfg, in, nil)
+		if len(c.smoothed["bad"]) != 20 || len(c.smoothed["good"]) != 40 || len(c.rejected) != 20 {
+			t.Fatalf("%d and %d smoothed, %d rejected", len(c.smoothed["bad"]), len(c.smoothed["good"]), len(c.rejected))
+		}
+		places := 0
+		for _, r := range c.rejected {
+			if r.Key != "bad" || !strings.HasPrefix(r.ID, "bad/") || !strings.Contains(r.Reason, "it breaks") {
+				t.Fatalf("rejected: %+v", r)
+			}
+			if r.Panic != nil {
+				places++
+				if !strings.Contains(r.Panic.Stack, "brittle") {
+					t.Errorf("the stack is of another place: %s", r.Panic.Stack)
+				}
+			}
+		}
+		if places != 1 {
+			t.Errorf("%d records have the place", places)
+		}
+	}
+}
