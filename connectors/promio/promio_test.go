@@ -1,6 +1,7 @@
 package promio
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,9 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"hafvf/connectors"
+	"hafvf/connectors/internal/retry"
 	"hafvf/internal/account"
+	"hafvf/internal/httpclient"
 	"hafvf/internal/secret"
 )
 
@@ -113,7 +116,7 @@ func (s *store) writer(t *testing.T) *writer {
 	s.samples = map[string]bool{}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	w, err := newWriter(Sink{Server: Server{URL: secret.Text{Text: server.URL}, Timeout: time.Minute}}, slog.New(slog.DiscardHandler))
+	w, err := newWriter(Sink{Server: httpclient.Server{URL: secret.Text{Text: server.URL}, Timeout: time.Minute}}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,6 +168,75 @@ func TestWriteRefused(t *testing.T) {
 		if oldest == 0 && !s.samples["__name__=hafvf_usual_lower key=k0 1"] {
 			t.Error("no hafvf_usual_lower of k0 at 1")
 		}
+	}
+}
+
+// badServer starts one that redirects to another, or answers without an end, by path.
+func badServer(t *testing.T) (url, other string) {
+	t.Helper()
+	to := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the request is redirected") }))
+	t.Cleanup(to.Close)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/redirect") {
+			http.Redirect(w, r, to.URL+"/token-1234", http.StatusFound)
+			return
+		}
+		if strings.HasPrefix(r.URL.Path, "/refuses") {
+			w.WriteHeader(http.StatusTeapot)
+		}
+		for piece := bytes.Repeat([]byte("a"), 1<<16); ; {
+			if _, err := w.Write(piece); err != nil {
+				return
+			}
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s.URL, to.URL
+}
+
+// A redirect is a refusal that says where to, and no answer is read without an end.
+func TestRedirectAndEndlessAnswer(t *testing.T) {
+	url, other := badServer(t)
+	redirect := "a redirect to " + other + ", which is not followed"
+	for path, want := range map[string]string{"/redirect": redirect, "/endless": "the answer is longer than 32 MB", "/refuses": "answers 418"} {
+		src := Source{Server: httpclient.Server{URL: secret.Text{Text: url + path}, Timeout: time.Minute}, Query: "up", Step: time.Minute, MaxSeries: 1}
+		if _, err := Last(t.Context(), src, 2); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "token") || len(err.Error()) > 1000 {
+			t.Errorf("a query to %s: %v", path, err)
+		}
+	}
+	for path, want := range map[string]string{"/redirect": redirect, "/endless": "", "/refuses": "418"} {
+		w, err := newWriter(Sink{Server: httpclient.Server{URL: secret.Text{Text: url + path}, Timeout: time.Minute}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = w.write(t.Context(), records(t, 1, 1), func(*sample, string) { t.Error("refused") })
+		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "token")) {
+			t.Errorf("samples to %s: %v", path, err)
+		}
+	}
+}
+
+// A pause is not longer than the policy's, whatever the server asks for.
+func TestWriteRetryAfter(t *testing.T) {
+	requests := 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if requests++; requests < 3 {
+			w.Header().Set("Retry-After", []string{"86400", "Sun, 06 Nov 2194 08:49:37 GMT"}[requests-1])
+			w.WriteHeader([]int{503, 429}[requests-1])
+		}
+	}))
+	t.Cleanup(s.Close)
+	was := patience
+	patience = retry.Policy{First: time.Millisecond, Last: time.Second}
+	t.Cleanup(func() { patience = was })
+	w, err := newWriter(Sink{Server: httpclient.Server{URL: secret.Text{Text: s.URL}, Timeout: time.Minute}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := w.write(ctx, records(t, 1, 1), func(*sample, string) { t.Error("refused") }); err != nil || requests != 3 {
+		t.Errorf("%d requests, %v", requests, err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
@@ -437,6 +438,47 @@ func TestRefused(t *testing.T) {
 				said(err, test.read)
 			}
 		})
+	}
+}
+
+// A redirect is a refusal that says where to, and takes no login there. An answer without an end
+// is one that cannot be used, of a schema as of a check.
+func TestRedirectAndEndlessAnswer(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the request is redirected") }))
+	t.Cleanup(other.Close)
+	cfg := func(h http.HandlerFunc) Config {
+		s := httptest.NewServer(h)
+		t.Cleanup(s.Close)
+		password := filepath.Join(t.TempDir(), "password")
+		if err := os.WriteFile(password, []byte("secret"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return Config{URL: s.URL, Username: "user", Password: secret.Secret{File: password}}
+	}
+	redirect := cfg(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, other.URL+r.URL.Path, http.StatusPermanentRedirect)
+	})
+	endless := cfg(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, `{"schema":"`)
+		for {
+			if _, err := w.Write(bytes.Repeat([]byte("a"), 1<<16)); err != nil {
+				return
+			}
+		}
+	})
+	want := "answers: a redirect to " + other.URL + ", which is not followed"
+	if err := redirect.Check(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Error(err)
+	}
+	if _, err := schemasOf(redirect).get(t.Context(), quiet, 1); err == nil || !strings.Contains(err.Error(), want) {
+		t.Error(err)
+	}
+	want = "the answer is longer than 8 MB"
+	if err := endless.Check(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Error(err)
+	}
+	if got := read(t, endless, Auto, kafkaio.Record{Value: frame(1, 2, 'a')}); got.Finding == nil || !strings.Contains(got.Finding.Reason, want) {
+		t.Errorf("%+v", got.Finding)
 	}
 }
 

@@ -155,7 +155,7 @@ func (o *Outbox) Stats() Stats {
 }
 
 // Place is what messages may say of the receiver's URL.
-func (o *Outbox) Place() string { return o.client.to.Load().place }
+func (o *Outbox) Place() string { return o.client.to.Place() }
 
 // send sends what waits, until the outbox is closing and nothing does.
 func (o *Outbox) send() {

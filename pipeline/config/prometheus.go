@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"hafvf/connectors/promio"
+	"hafvf/internal/httpclient"
 	"hafvf/internal/times"
 )
 
@@ -27,10 +28,10 @@ func (s *Source) prometheusKey() key {
 		})}
 }
 
-func defaultServer() promio.Server { return promio.Server{Timeout: 2 * time.Minute} }
+func defaultServer() httpclient.Server { return httpclient.Server{Timeout: 2 * time.Minute} }
 
 // serverKeys declare how to reach a server.
-func serverKeys(s *promio.Server, url string) []key {
+func serverKeys(s *httpclient.Server, url string) []key {
 	return []key{
 		{name: "url", doc: url + " If it is secret, the place of it.", required: true, read: hookURL(&s.URL)},
 		tlsKey(&s.TLS),
@@ -61,7 +62,7 @@ func since(at *time.Time, ago *time.Duration) reader {
 }
 
 // checkServer holds what concerns more than one key of a server at a path.
-func (d *decoder) checkServer(at string, s *promio.Server) {
+func (d *decoder) checkServer(at string, s *httpclient.Server) {
 	d.checkPair(at)
 	switch {
 	case d.has(at+".username") && !d.has(at+".password"):
