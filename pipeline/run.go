@@ -16,6 +16,7 @@ import (
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/kafkaio/embedded"
+	"hafvf/connectors/promio"
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/account"
@@ -227,6 +228,7 @@ type run struct {
 	grouping  *grouping     // of a Watch; nil without incidents
 	folds     observe.Folds // of the source
 	turns     turnLog
+	answers   promio.Tally // of a server that is asked
 
 	mu        sync.Mutex
 	lost      int64     // alerts that were not delivered
@@ -329,6 +331,7 @@ func (r *run) register() {
 	account.Attach(r.account, "", r)
 	account.Attach(r.account, "", r.memory)
 	account.Attach(r.account, "", r.log)
+	account.Attach(r.account, "", &r.answers)
 	if r.states != nil {
 		account.Attach(r.account, "", r.states.marks)
 		account.Attach(r.account, "", r.states.position)
@@ -525,7 +528,7 @@ func (r *run) summary() Summary {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, _ := r.account.Counts()
-	s := Summary{Counts: c, Undelivered: r.lost, Refused: r.refused, Expired: r.expired(), Stopped: r.stopped, Largest: r.largest, Deleted: r.account.DeletedByTopic(), Rejections: r.rejects.Commonest(), Misfits: misfits(r.keys)}
+	s := Summary{Counts: c, Undelivered: r.lost, Refused: r.refused, Expired: r.expired(), Partials: r.answers.Partial.Load(), Dropped: r.answers.Dropped.Load(), Stopped: r.stopped, Largest: r.largest, Deleted: r.account.DeletedByTopic(), Rejections: r.rejects.Commonest(), Misfits: misfits(r.keys)}
 	if r.ledger != nil {
 		for _, lag := range r.ledger.EventLags() {
 			s.Lag.Usual, s.Lag.Most = max(s.Lag.Usual, lag.Usual), max(s.Lag.Most, lag.Most)

@@ -40,12 +40,18 @@ type Source struct {
 	MaxSeries int
 	// Bounded ends the source at what is final at its start.
 	Bounded bool
-	// TakePartial takes an answer of which the server says that it is not whole. Otherwise the
-	// server is asked again.
-	TakePartial bool
+	// Partial is Take, if an answer is taken of which the server says that it is not whole.
+	// Otherwise the server is asked again.
+	Partial string
 	// Attempts is how often a server is asked that answers in part. Zero is as often as it takes.
 	Attempts int
 }
+
+// What becomes of a partial answer.
+const (
+	Wait = "wait"
+	Take = "take"
+)
 
 // section is the key of a source in a config.
 const section = "source.prometheus"
@@ -214,11 +220,12 @@ func (r *reader) whole(warnings v1.Warnings, infos v1.Infos) error {
 		why = cmp.Or(why, "isPartial is true")
 	}
 	if why == "" {
+		r.parts = 0
 		return nil
 	}
 	r.tally.Partial.Add(1)
 	e := &answerError{error: fmt.Errorf("%s answers in part: %s; %s.partial: take takes what there is", r.place, why, section), code: r.heard.code, again: true, shrink: true, partial: true}
-	if !r.src.TakePartial {
+	if r.src.Partial != Take {
 		return e
 	}
 	r.taken = e
@@ -299,7 +306,6 @@ func (r *reader) next(ctx context.Context, from time.Time, most int) (all []Seri
 	if err != nil {
 		return nil, 0, err
 	}
-	r.parts = 0
 	r.outage(r.taken)
 	most = emptySteps
 	if len(all) > 0 {
@@ -333,7 +339,7 @@ func (r *reader) outage(why error) {
 	r.told = now
 	says := "the server of the source does not answer; the run waits for it"
 	switch {
-	case r.partial && r.src.TakePartial:
+	case r.partial && r.src.Partial == Take:
 		says = "the server of the source answers in part; the run takes what there is"
 	case r.partial:
 		says = "the server of the source answers in part; the run waits for the rest"
