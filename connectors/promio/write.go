@@ -74,9 +74,6 @@ func CheckSink(to Sink) error {
 // requestRecords is how many records one request has at most.
 const requestRecords = 2000
 
-// stopTime is how long a run that was stopped waits for a server that is away.
-const stopTime = 8 * time.Second
-
 type writeFn struct {
 	Sink Sink
 
@@ -257,20 +254,8 @@ func (w *writer) part(ctx context.Context, all []sample, refused map[string]stri
 // send sends samples in one request, as long as it takes. It returns why the server refuses some
 // of them; empty if it has them all.
 func (w *writer) send(ctx context.Context, all []sample) (why string, err error) {
-	within, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() {
-		select {
-		case <-account.From(ctx).Stopped():
-		case <-within.Done():
-			return
-		}
-		select {
-		case <-time.After(stopTime):
-			cancel(errors.New("the run was stopped"))
-		case <-within.Done():
-		}
-	}()
+	within, end := account.From(ctx).Patiently(ctx)
+	defer end()
 	body := snappy.Encode(nil, w.encode(all))
 	var last error
 	err = patience.Do(within, func(ctx context.Context) error { return w.post(ctx, body) }, func(err error) bool {
