@@ -132,14 +132,16 @@ func (r *run) closeOutboxes(limit time.Duration) error {
 		all.Go(func() { left[i] = box.Close(wait, limit) })
 	}
 	all.Wait()
+	var lost []webhook.Settled
 	for i, box := range r.outboxes {
 		switch n := len(left[i]); {
 		case n > 0 && box.durable:
 			r.log.Warn("alerts wait in the changelog for the next run", "receiver", box.Place(), "alerts", n)
 		case n > 0:
-			r.settle(box.GiveUp(left[i]), false)
+			lost = append(lost, box.GiveUp(left[i])...)
 		}
 	}
+	r.settle(lost, false)
 	return r.buried
 }
 
@@ -193,7 +195,11 @@ func (r *run) writeDead(chunk connectors.Chunk) error {
 	case r.dead.file != nil:
 		return connectors.WriteChunk(account.Part[*connectors.Writer](r.account, "rejected"), chunk)
 	case r.dead.topic != nil:
-		ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+		within := stopTime
+		if r.isStopped() {
+			within = 2 * stuckTime
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), within)
 		defer cancel()
 		return kafkaio.WriteChunk(ctx, *r.dead.topic, chunk, r.log)
 	}

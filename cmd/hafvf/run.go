@@ -41,8 +41,8 @@ writes the estimates to ` + demoResults + ` and the alarms to
 ` + demoAlerts + `, and draws both in ` + demoPicture + `, all in the
 current folder.
 
-Ctrl-C, SIGTERM or SIGHUP stops reading, finishes what was read, and exits with 0; a
-second one gives the run up at once. If files were not read to their end, or the run
+Ctrl-C, SIGTERM or SIGHUP stops reading, finishes what was read, and exits with 0; with
+1 if an output takes nothing for six seconds. A second one gives the run up at once. If files were not read to their end, or the run
 fails, outputs and state stay as they were, and what was written is in files of the
 same names with .partial behind them. If a source of Kafka commits offsets, the next
 start goes on from them; --begin-anew discards states and offsets and reads from the

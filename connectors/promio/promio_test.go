@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -250,6 +251,12 @@ func TestWriteFails(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%d: %v", code, err)
 		}
+	}
+	run := account.Watch()
+	run.Stop()
+	away := &store{codes: slices.Repeat([]int{503}, 100)}
+	if err := away.writer(t).write(run.In(t.Context()), records(t, 1, 2), func(*sample, string) { t.Error("refused") }); err == nil || !strings.Contains(err.Error(), "takes no samples; those of 2 records are not written: server returned HTTP status 503") {
+		t.Errorf("a run that was stopped: %v", err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")

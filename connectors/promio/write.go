@@ -280,7 +280,7 @@ func (w *writer) send(ctx context.Context, all []sample) (why string, err error)
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)
 	case within.Err() != nil:
-		return "", fmt.Errorf("%s takes no samples, and %s are not written: %w", w.place, message.Count(len(all), "record", "records"), cmp.Or(last, context.Cause(within)))
+		return "", fmt.Errorf("%s takes no samples; those of %s are not written: %w", w.place, message.Count(len(all), "record", "records"), cmp.Or(last, context.Cause(within)))
 	case !errors.As(err, &e):
 		return "", err
 	}

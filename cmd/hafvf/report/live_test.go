@@ -213,7 +213,8 @@ func TestLiveRun(t *testing.T) {
 
 	// 30 keys in six racks, one value in ten minutes; one rack goes high after eight days.
 	rng := rand.New(rand.NewPCG(7, 8))
-	from := time.Now().UTC().Truncate(time.Hour).Add(-11 * 24 * time.Hour)
+	const week = 7 * 24 * time.Hour // whenever it is, the records are at the same hours of the same weekdays
+	from := time.Now().UTC().Truncate(week).Add(-2 * week)
 	put := func(first, last int) {
 		var records []*kgo.Record
 		for i := first; i < last; i++ {
