@@ -181,6 +181,8 @@ func (c Config) explain(err error) error {
 		return fmt.Errorf("the schema registry %s refuses %s: set registry.username and registry.password, or allow it to read the schemas of the topics and to register those of sinks: %w", c.URL, c.user(), err)
 	case errors.As(err, &r) && r.StatusCode == http.StatusNotFound:
 		return fmt.Errorf("there is no schema registry at %s: set registry.url, with the path under which the registry answers as Confluent's does", c.URL)
+	case errors.As(err, &r) && r.StatusCode/100 == 3:
+		return fmt.Errorf("the schema registry %s answers: %w; set registry.url to where the registry is", c.URL, err)
 	case untrusted(err):
 		return fmt.Errorf("the schema registry %s shows a certificate that is not trusted: set registry.tls.ca to the authority's: %w", c.URL, message.Cause(err))
 	case errors.As(err, &r) && r.StatusCode < 500 || tooLong(err) || errors.As(err, new(*httpclient.SecretError)):

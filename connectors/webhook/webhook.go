@@ -45,12 +45,13 @@ var requests = retry.Policy{First: 500 * time.Millisecond, Last: 30 * time.Secon
 
 // A Client sends. It is safe for concurrent use.
 type Client struct {
-	to     *httpclient.Client
-	url    string
-	http   *http.Client
-	batch  int
-	retry  retry.Policy
-	encode func(record []byte) ([]byte, error) // nil: as it is
+	section string // of the sink in a config
+	to      *httpclient.Client
+	url     string
+	http    *http.Client
+	batch   int
+	retry   retry.Policy
+	encode  func(record []byte) ([]byte, error) // nil: as it is
 }
 
 // NewClient makes a client of a sink. It does not connect.
@@ -59,7 +60,7 @@ func NewClient(s Sink) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{to: to, url: to.Base().String(), http: to.HTTP(), batch: max(s.Batch, 1), retry: requests}
+	c := &Client{section: s.section(), to: to, url: to.Base().String(), http: to.HTTP(), batch: max(s.Batch, 1), retry: requests}
 	if s.Alertmanager {
 		c.url = to.Base().JoinPath(alertmanagerPath).String()
 		c.encode = func(record []byte) ([]byte, error) { return forAlertmanager(record, s.Ends, s.Key) }
@@ -159,8 +160,12 @@ func (c *Client) post(ctx context.Context, records [][]byte) error {
 	if code/100 == 2 {
 		return nil
 	}
+	why := fmt.Errorf("%s answers %s: %s", c.to.Place(), answer.Status, message.Printable(string(said)))
+	if code/100 == 3 {
+		why = fmt.Errorf("%w; set %s.url to where the receiver is", why, c.section)
+	}
 	return &failure{
-		error: fmt.Errorf("%s answers %s: %s", c.to.Place(), answer.Status, message.Printable(string(said))),
+		error: why,
 		code:  code, again: httpclient.Temporary(code), wait: httpclient.RetryAfter(answer),
 	}
 }
