@@ -475,8 +475,8 @@ func TestInFlight(t *testing.T) {
 // TestCloseWithoutKafka: a run that was stopped waits for its last commit as long as brokers answer,
 // and says what is not committed.
 func TestCloseWithoutKafka(t *testing.T) {
-	for _, changelog := range []string{"states", ""} {
-		t.Run(changelog, func(t *testing.T) {
+	for name, changelog := range map[string]string{"changelog": "states", "group": "", "silent changelog": "states", "silent group": ""} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			k, c := fake(t, kfake.SeedTopics(1, "in"))
 			l := openLedger(t, LedgerConfig{Client: asks(t, c), Topics: []string{"in"}, Group: "g", Changelog: changelog, AtEnd: true})
@@ -484,7 +484,16 @@ func TestCloseWithoutKafka(t *testing.T) {
 				t.Fatal(err)
 			}
 			l.Add(-1)
-			k.Close()
+			if strings.HasPrefix(name, "silent") {
+				over := make(chan struct{})
+				t.Cleanup(func() { close(over) })
+				k.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
+					<-over
+					return nil, nil, false
+				})
+			} else {
+				k.Close()
+			}
 			l.Stop()
 			closed := make(chan error, 1)
 			go func() { closed <- l.Close(context.Background(), true) }()
