@@ -112,8 +112,8 @@ func (r *run) failedTime() time.Duration {
 }
 
 // closeOutboxes ends the outboxes. What they have not delivered goes to the dead letter, unless
-// the changelog holds it. With a limit it waits for no receiver that takes nothing, and for others
-// no longer than that. It does nothing when called again.
+// the changelog holds it. With a limit, or once the run is to stop, it waits for no receiver that
+// takes nothing, and for others no longer than that. It does nothing when called again.
 func (r *run) closeOutboxes(limit time.Duration) error {
 	if r.delivered {
 		return r.buried
@@ -122,6 +122,18 @@ func (r *run) closeOutboxes(limit time.Duration) error {
 	wait := patience
 	if limit > 0 {
 		wait = 0
+	}
+	closed := make(chan struct{})
+	if limit == 0 {
+		go func() {
+			select {
+			case <-r.stopping:
+				for _, box := range r.outboxes {
+					box.Hurry(stopTime)
+				}
+			case <-closed:
+			}
+		}()
 	}
 	left := make([][]webhook.Alert, len(r.outboxes))
 	var all sync.WaitGroup
@@ -132,6 +144,7 @@ func (r *run) closeOutboxes(limit time.Duration) error {
 		all.Go(func() { left[i] = box.Close(wait, limit) })
 	}
 	all.Wait()
+	close(closed)
 	var lost []webhook.Settled
 	for i, box := range r.outboxes {
 		switch n := len(left[i]); {

@@ -187,6 +187,25 @@ func TestWebhookIsAway(t *testing.T) {
 	}
 }
 
+// A run that has come to its end, and waits for a receiver that is away, is stopped at once too.
+func TestStopWhileAReceiverIsAwaited(t *testing.T) {
+	asked, over := make(chan struct{}, 10), make(chan struct{})
+	hook := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		asked <- struct{}{}
+		<-over
+	}))
+	defer hook.Close()
+	defer close(over)
+	dead := filepath.Join(t.TempDir(), "dead.jsonl")
+	text := hookConfig + "source: {jsonl: {path: " + write(t, "in.jsonl", jumps(2000, 4)...) + "}}\nsink: none\ndead_letter: {jsonl: {path: " + dead + "}}\nalerts: {webhook: {url: \"" + hook.URL + "\"}}\n"
+	r := launch(t, compose(t, text))
+	<-asked
+	time.Sleep(time.Second) // mostly the end has come
+	if s := r.halt(t); s.Undelivered == 0 || int64(len(readLines(t, dead))) != s.Undelivered {
+		t.Errorf("%d undelivered", s.Undelivered)
+	}
+}
+
 // Keys that become silent together share requests. Of several receivers each gets what it asks
 // for.
 func TestReceivers(t *testing.T) {
