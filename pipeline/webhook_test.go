@@ -201,8 +201,14 @@ func TestStopWhileAReceiverIsAwaited(t *testing.T) {
 	r := launch(t, compose(t, text))
 	<-asked
 	time.Sleep(time.Second) // mostly the end has come
-	if s := r.halt(t); s.Undelivered == 0 || int64(len(readLines(t, dead))) != s.Undelivered {
-		t.Errorf("%d undelivered", s.Undelivered)
+	close(r.stop)
+	select {
+	case <-r.done:
+	case <-time.After(patience / 2):
+		t.Fatal("the run does not stop")
+	}
+	if r.err != nil || r.sum.Undelivered == 0 || int64(len(readLines(t, dead))) != r.sum.Undelivered {
+		t.Errorf("%d undelivered, %v", r.sum.Undelivered, r.err)
 	}
 }
 
