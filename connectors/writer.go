@@ -21,8 +21,10 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
+	"hafvf/internal/account"
 	"hafvf/internal/atomicfile"
 	"hafvf/internal/message"
+	"hafvf/internal/outlet"
 )
 
 // A Kind is the type of a Parquet column. A CSV has no use for it.
@@ -89,6 +91,7 @@ type Writer struct {
 
 	mu       sync.Mutex
 	file     *os.File
+	out      *outlet.Outlet   // of file; nil if it is a regular one
 	whole    *atomicfile.File // file, nil when written directly
 	buf      *bufio.Writer
 	zip      io.WriteCloser
@@ -140,7 +143,12 @@ func Create(sink Sink) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.buf = bufio.NewWriterSize(w.file, 256<<10)
+	var to io.Writer = w.file
+	if info, err := w.file.Stat(); err == nil && !info.Mode().IsRegular() {
+		w.out = outlet.New(w.file, account.Patience)
+		to = w.out
+	}
+	w.buf = bufio.NewWriterSize(to, 256<<10)
 	if w.zip, err = compressor(w.buf, sink.Path); err != nil {
 		w.Abort()
 		return nil, fmt.Errorf("%s: %w", w.name, err)
@@ -330,8 +338,19 @@ func (w *Writer) Write(lines []byte) error {
 	if err == nil && w.direct {
 		err = w.flush()
 	}
+	if errors.Is(err, outlet.ErrStuck) {
+		err = fmt.Errorf("%w: not all of the last %s are written, and none after them", err, message.Count(bytes.Count(lines, []byte("\n")), "record", "records"))
+	}
 	w.fail(err)
 	return w.err
+}
+
+// Hurry says that the run is being stopped: a pipe or a device that nobody reads is waited for no
+// longer than account.Patience.
+func (w *Writer) Hurry() {
+	if w.out != nil {
+		w.out.Hurry()
+	}
 }
 
 func (w *Writer) flush() error {

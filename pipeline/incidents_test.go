@@ -257,8 +257,9 @@ func TestKafkaIncidents(t *testing.T) {
 	b.CreateTopic(t, "out", 1, nil)
 	b.CreateTopic(t, "alerts", 1, nil)
 	b.CreateTopic(t, "rejected", 1, nil)
-	lines := fleetLines(time.Now().UTC().Truncate(time.Hour).Add(-14 * 24 * time.Hour))
-	text := b.config("group: g, changelog: states, disorder: 400h", "detect: true\nincidents: true\nalerts: {kafka: {topic: alerts}}\n")
+	const week = 7 * 24 * time.Hour // whenever it is, the records are at the same hours of the same weekdays
+	lines := fleetLines(time.Now().UTC().Truncate(week).Add(-2 * week))
+	text := b.config("group: g, changelog: states, disorder: 600h", "detect: true\nincidents: true\nalerts: {kafka: {topic: alerts}}\n")
 	set := []string{"model.prior=auto", "sink=none"}
 	within := (10*144 + 1) * 30
 	b.put(t, lines[:within]...)

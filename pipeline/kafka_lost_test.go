@@ -2,6 +2,8 @@ package pipeline
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net"
 	"strconv"
@@ -229,5 +231,52 @@ func TestKafkaTopicMadeAgain(t *testing.T) {
 		if r.err == nil || !strings.Contains(r.err.Error(), `topic "in" was deleted and created again (`) || !strings.HasSuffix(r.err.Error(), advice) {
 			t.Errorf("the run ends with %v", r.err)
 		}
+	}
+}
+
+// A run that was stopped does not wait for long for a sink in a Kafka that has gone, or answers
+// nothing. It ends with what is not written.
+func TestStopWithoutKafka(t *testing.T) {
+	for _, source := range []string{"group: g, changelog: states", "group: g", "start: earliest", "start: earliest, group: silent"} {
+		t.Run(source, func(t *testing.T) {
+			t.Parallel()
+			b, gone := fakeBus(t, 1), kafkatest.Fake(t)
+			sink, err := json.Marshal(gone.ListenAddrs())
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := strings.Replace(b.config(source, ""), "sink: {kafka: {topic: out}}", fmt.Sprintf("sink: {kafka: {brokers: %s, topic: out}}", sink), 1)
+			r := launch(t, compose(t, text))
+			for deadline := time.Now().Add(time.Minute); gone.LeaderFor("out", 0) < 0; time.Sleep(20 * time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatal("the run does not begin")
+				}
+			}
+			if strings.HasSuffix(source, "silent") {
+				over := make(chan struct{})
+				t.Cleanup(func() { close(over) })
+				gone.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+					<-over // and with it all other requests
+					return nil, nil, false
+				})
+			} else {
+				gone.Close()
+			}
+			b.put(t, jumps(2000, 4)...)
+			for deadline := time.Now().Add(time.Minute); r.read.Load() == 0; time.Sleep(20 * time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatal("nothing is read")
+				}
+			}
+			close(r.stop)
+			select {
+			case <-r.done:
+			case <-time.After(time.Minute):
+				t.Fatal("the run does not stop")
+			}
+			if r.err == nil || !strings.Contains(r.err.Error(), "the run was stopped, and Kafka did not take the messages within 6s") || !strings.Contains(r.err.Error(), "are written, and none after them") {
+				t.Error(r.err)
+			}
+		})
 	}
 }

@@ -31,6 +31,8 @@ var (
 	turnedDesc   = prometheus.NewDesc("hafvf_keys_turned_back_total", "How often a key went back from a time ahead of the clock.", nil, nil)
 	eventLagDesc = prometheus.NewDesc("hafvf_event_lag_seconds", "How far records of a partition are behind the clock when they arrive: 99 % of them, of late.", []string{"partition"}, nil)
 	refusedDesc  = prometheus.NewDesc("hafvf_records_refused_total", "Estimates that the sink did not take. They are in the dead letter.", nil, nil)
+	partialDesc  = prometheus.NewDesc("hafvf_partial_answers_total", "Answers of the server of the source of which it says that they are not whole.", nil, nil)
+	droppedDesc  = prometheus.NewDesc("hafvf_points_dropped_total", "Points of the server of the source that it was not asked for, or that came twice.", nil, nil)
 	missingDesc  = prometheus.NewDesc("hafvf_records_missing_total", "Records without a value.", nil, nil)
 	failedDesc   = prometheus.NewDesc("hafvf_not_converged_total", "Estimates whose iteration did not converge.", nil, nil)
 	alarmsDesc   = prometheus.NewDesc("hafvf_alarms_total", "Alarms raised.", []string{"kind"}, nil)
@@ -83,7 +85,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	for _, counter := range []struct {
 		desc *prometheus.Desc
 		n    int64
-	}{{readDesc, taken}, {outDesc, n.Records}, {rejectedDesc, n.Rejected}, {lateDesc, n.Late}, {resetDesc, n.Reset}, {panicsDesc, n.Panics}, {expiredKeys, n.ExpiredKeys}, {turnedDesc, n.TurnedBack}, {missingDesc, n.Missing}, {failedDesc, n.NotConverged}, {mutedDesc, n.Muted}, {changesDesc, n.Changes}, {outliersDesc, n.Outliers}} {
+	}{{readDesc, taken}, {outDesc, n.Records}, {rejectedDesc, n.Rejected}, {lateDesc, n.Late}, {resetDesc, n.Reset}, {panicsDesc, n.Panics}, {expiredKeys, n.ExpiredKeys}, {turnedDesc, n.TurnedBack}, {missingDesc, n.Missing}, {failedDesc, n.NotConverged}, {mutedDesc, n.Muted}, {changesDesc, n.Changes}, {outliersDesc, n.Outliers}, {partialDesc, r.answers.Partial.Load()}, {droppedDesc, r.answers.Dropped.Load()}} {
 		c <- prometheus.MustNewConstMetric(counter.desc, prometheus.CounterValue, float64(counter.n))
 	}
 	c <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(r.countRefused()))

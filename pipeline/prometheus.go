@@ -57,14 +57,18 @@ func (d *seriesDecoder) Decode(batch any, take func(key string, o *keyed.Observa
 	return records
 }
 
-// past returns the graph, or if it asks Prometheus without an end, that of what is final now.
+// lookAttempts is how often who looks at the past asks a server that answers in part.
+const lookAttempts = 3
+
+// past returns the graph, or if it asks Prometheus, that of what is final now, which waits for no
+// rest of a partial answer.
 func (g *Graph) past() *Graph {
 	q, ok := g.source.(querySource)
 	if !ok {
 		return g
 	}
 	here := *g
-	q.Bounded = true
+	q.Bounded, q.Attempts = true, lookAttempts
 	here.source = q
 	return &here
 }

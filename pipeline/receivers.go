@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"hafvf/connectors"
@@ -22,6 +23,8 @@ const (
 	// stopTime is how long a run that was stopped sends what a receiver takes. A receiver that
 	// takes nothing is not waited for.
 	stopTime = 5 * time.Second
+	// stuckTime is how long it does so if it has waited for another output before.
+	stuckTime = time.Second
 )
 
 // openOutboxes opens the outboxes of the graph's receivers. With a changelog it holds what waits
@@ -100,28 +103,58 @@ func keptAlerts(stored map[string][]byte) map[int][]webhook.Alert {
 	return all
 }
 
+// failedTime is how long a run that has failed sends what receivers take.
+func (r *run) failedTime() time.Duration {
+	if r.isStopped() {
+		return stuckTime
+	}
+	return stopTime
+}
+
 // closeOutboxes ends the outboxes. What they have not delivered goes to the dead letter, unless
-// the changelog holds it. It does nothing when called again.
-func (r *run) closeOutboxes(stopped bool) error {
+// the changelog holds it. With a limit, or once the run is to stop, it waits for no receiver that
+// takes nothing, and for others no longer than that. It does nothing when called again.
+func (r *run) closeOutboxes(limit time.Duration) error {
 	if r.delivered {
 		return r.buried
 	}
 	r.delivered = true
-	for _, box := range r.outboxes {
-		wait, limit := patience, time.Duration(0)
-		if stopped {
-			wait, limit = 0, stopTime
-		}
-		if s := box.Stats(); !s.Away.IsZero() && !stopped {
+	wait := patience
+	if limit > 0 {
+		wait = 0
+	}
+	closed := make(chan struct{})
+	if limit == 0 {
+		go func() {
+			select {
+			case <-r.stopping:
+				for _, box := range r.outboxes {
+					box.Hurry(stopTime)
+				}
+			case <-closed:
+			}
+		}()
+	}
+	left := make([][]webhook.Alert, len(r.outboxes))
+	var all sync.WaitGroup
+	for i, box := range r.outboxes {
+		if s := box.Stats(); !s.Away.IsZero() && limit == 0 {
 			r.log.Info("the input has ended; the run waits for the receiver of alerts", "receiver", box.Place(), "waiting", s.Waiting, "at_most", wait.String())
 		}
-		switch left := box.Close(wait, limit); {
-		case len(left) > 0 && box.durable:
-			r.log.Warn("alerts wait in the changelog for the next run", "receiver", box.Place(), "alerts", len(left))
-		case len(left) > 0:
-			r.settle(box.GiveUp(left), false)
+		all.Go(func() { left[i] = box.Close(wait, limit) })
+	}
+	all.Wait()
+	close(closed)
+	var lost []webhook.Settled
+	for i, box := range r.outboxes {
+		switch n := len(left[i]); {
+		case n > 0 && box.durable:
+			r.log.Warn("alerts wait in the changelog for the next run", "receiver", box.Place(), "alerts", n)
+		case n > 0:
+			lost = append(lost, box.GiveUp(left[i])...)
 		}
 	}
+	r.settle(lost, false)
 	return r.buried
 }
 
@@ -175,7 +208,11 @@ func (r *run) writeDead(chunk connectors.Chunk) error {
 	case r.dead.file != nil:
 		return connectors.WriteChunk(account.Part[*connectors.Writer](r.account, "rejected"), chunk)
 	case r.dead.topic != nil:
-		ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+		within := stopTime
+		if r.isStopped() {
+			within = 2 * stuckTime
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), within)
 		defer cancel()
 		return kafkaio.WriteChunk(ctx, *r.dead.topic, chunk, r.log)
 	}

@@ -16,6 +16,7 @@ import (
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/kafkaio/embedded"
+	"hafvf/connectors/promio"
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/account"
@@ -64,13 +65,13 @@ type Run struct {
 // during the run, and a stop is the end of standard input. When ctx ends, the run is aborted.
 func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err error) {
 	start := time.Now()
-	state := &run{log: r.Log, metrics: r.Metrics}
+	state := &run{log: r.Log, metrics: r.Metrics, stopping: stop}
 	if state.log == nil {
 		state.log = slog.New(slog.DiscardHandler)
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, state.closeOutboxes(true))
+			err = errors.Join(err, state.closeOutboxes(state.failedTime()))
 			s.Partial, _ = state.keep() // what cannot be kept is less than what err says
 		}
 		err = errors.Join(advised(err), advised(state.close(ctx, err == nil && !s.part)))
@@ -111,7 +112,11 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	if err := state.account.Balanced(); err != nil {
 		return s, err
 	}
-	if err := state.closeOutboxes(state.isStopped()); err != nil {
+	wait := time.Duration(0)
+	if state.isStopped() {
+		wait = stopTime
+	}
+	if err := state.closeOutboxes(wait); err != nil {
 		return s, err
 	}
 	grouped := state.grouping.end()
@@ -214,10 +219,11 @@ type run struct {
 	outboxes []outbox
 	dead     graphSink
 
-	delivered bool           // the outboxes are closed
-	states    *stateFile     // of a run of files or queries; nil without one
-	saver     *saver         // of a run of queries without an end
-	memory    *states.Memory // of the states; nil if the run smooths
+	stopping  <-chan struct{} // closed when the run is to stop
+	delivered bool            // the outboxes are closed
+	states    *stateFile      // of a run of files or queries; nil without one
+	saver     *saver          // of a run of queries without an end
+	memory    *states.Memory  // of the states; nil if the run smooths
 	release   []func()
 
 	beginAnew bool // see Run
@@ -228,6 +234,7 @@ type run struct {
 	folds     observe.Folds // of the source
 	turns     turnLog
 	panics    panicLog
+	answers   promio.Tally // of a server that is asked
 
 	mu        sync.Mutex
 	lost      int64     // alerts that were not delivered
@@ -355,6 +362,7 @@ func (r *run) register() {
 	account.Attach(r.account, "", r)
 	account.Attach(r.account, "", r.memory)
 	account.Attach(r.account, "", r.log)
+	account.Attach(r.account, "", &r.answers)
 	if r.states != nil {
 		account.Attach(r.account, "", r.states.marks)
 		account.Attach(r.account, "", r.states.position)
@@ -421,9 +429,28 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 	return partitions, nil
 }
 
-// create opens a file sink.
+// create opens a file sink. It waits for the reader of a named pipe, until the run is to stop.
 func (r *run) create(name string, file connectors.Sink) error {
-	w, err := connectors.Create(file)
+	type result struct {
+		w   *connectors.Writer
+		err error
+	}
+	opened := make(chan result, 1)
+	go func() {
+		w, err := connectors.Create(file)
+		opened <- result{w, err}
+	}()
+	var of result
+	select {
+	case of = <-opened:
+	case <-r.stopping:
+		select {
+		case of = <-opened:
+		case <-time.After(time.Second):
+			return fmt.Errorf("%s is a pipe that nobody reads: nothing is written", file.Path)
+		}
+	}
+	w, err := of.w, of.err
 	if err != nil {
 		return err
 	}
@@ -526,6 +553,9 @@ func (r *run) stop() bool {
 	r.mu.Lock()
 	r.stopped = true
 	r.mu.Unlock()
+	for _, w := range r.writers {
+		w.Hurry()
+	}
 	if r.ledger == nil {
 		r.account.Stop()
 		return r.account.Suspended()
@@ -551,7 +581,7 @@ func (r *run) summary() Summary {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, _ := r.account.Counts()
-	s := Summary{Counts: c, Undelivered: r.lost, Refused: r.refused, Expired: r.expired(), Stopped: r.stopped, Largest: r.largest, Deleted: r.account.DeletedByTopic(), Rejections: r.rejects.Commonest(), Misfits: misfits(r.keys)}
+	s := Summary{Counts: c, Undelivered: r.lost, Refused: r.refused, Expired: r.expired(), Partials: r.answers.Partial.Load(), Dropped: r.answers.Dropped.Load(), Stopped: r.stopped, Largest: r.largest, Deleted: r.account.DeletedByTopic(), Rejections: r.rejects.Commonest(), Misfits: misfits(r.keys)}
 	if r.ledger != nil {
 		for _, lag := range r.ledger.EventLags() {
 			s.Lag.Usual, s.Lag.Most = max(s.Lag.Usual, lag.Usual), max(s.Lag.Most, lag.Most)

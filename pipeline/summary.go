@@ -28,6 +28,8 @@ type Summary struct {
 	Refused     int64 // estimates that are in the dead letter, because the sink did not take them
 	Undelivered int64 // alerts that are in the dead letter, because the receiver did not take them
 	Expired     int64 // alerts that were not sent, because they were too old
+	Partials    int64 // answers of the source's server of which it says that they are not whole
+	Dropped     int64 // points of that server that it was not asked for, or that came twice
 	Stopped     bool  // before the end of the input
 	// Lag is that of the partition whose records are farthest behind the clock. It is zero for
 	// files, and where nothing waits for the watermark.
@@ -218,6 +220,12 @@ func (s Summary) hints(b *strings.Builder) {
 	}
 	if s.Expired > 0 {
 		fmt.Fprintf(b, "%s older than alerts.max_age and not sent\n", message.Count(s.Expired, "alert was", "alerts were"))
+	}
+	if s.Partials > 0 {
+		fmt.Fprintf(b, "warning: the server of the source gave %s: the log has the reasons\n", message.Count(s.Partials, "partial answer", "partial answers"))
+	}
+	if s.Dropped > 0 {
+		fmt.Fprintf(b, "warning: the server of the source gave %s that were not asked for, or twice: they were dropped\n", message.Count(s.Dropped, "point", "points"))
 	}
 	if s.Refused > 0 {
 		fmt.Fprintf(b, "warning: the sink refused %s: the dead letter has the reasons\n", message.Count(s.Refused, "record", "records"))

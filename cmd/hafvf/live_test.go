@@ -3,11 +3,13 @@ package main
 import (
 	"fmt"
 	"io"
-	"net/http"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"hafvf/internal/httpclient"
+	"hafvf/internal/secret"
 )
 
 // The program serves the page of its run beside its metrics, with an alarm in it before the input
@@ -24,7 +26,12 @@ func TestListen(t *testing.T) {
 		if at == nil {
 			return "", nil
 		}
-		answer, err := http.Get("http://" + at[1] + path)
+		to, err := httpclient.New("page", httpclient.Server{URL: secret.Text{Text: "http://" + at[1]}}, httpclient.Bounds{})
+		if err != nil {
+			return "", err
+		}
+		defer to.CloseIdleConnections()
+		answer, err := to.HTTP().Get("http://" + at[1] + path)
 		if err != nil {
 			return "", err
 		}

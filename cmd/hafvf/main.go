@@ -18,6 +18,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"hafvf/connectors"
+	"hafvf/internal/account"
+	"hafvf/internal/outlet"
 )
 
 // Exit codes.
@@ -27,6 +29,9 @@ const (
 	// exitReaderGone is what a shell makes of a program that SIGPIPE has ended.
 	exitReaderGone = 128 + 13
 )
+
+// stderr is standard error. Once a run is to stop, it waits for nobody who does not read.
+var stderr = outlet.New(os.Stderr, account.Patience)
 
 // A usageError is the user's: it exits with 2.
 type usageError struct{ error }
@@ -78,15 +83,15 @@ estimate, and the share of the past that still counts.`,
 	case err == nil:
 		return 0
 	case errors.As(err, new(usageError)) || isCobraUsage(err):
-		fmt.Fprintf(os.Stderr, "hafvf: %v\n", err)
+		fmt.Fprintf(stderr, "hafvf: %v\n", err)
 		if isCobraUsage(err) {
-			fmt.Fprintf(os.Stderr, "see: %s --help\n", cmd.CommandPath())
+			fmt.Fprintf(stderr, "see: %s --help\n", cmd.CommandPath())
 		}
 		return exitUsage
 	case errors.Is(err, connectors.ErrReaderGone):
 		return exitReaderGone
 	}
-	fmt.Fprintf(os.Stderr, "hafvf: %v\n", err)
+	fmt.Fprintf(stderr, "hafvf: %v\n", err)
 	return exitFailed
 }
 

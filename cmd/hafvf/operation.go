@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -36,7 +35,7 @@ func (o operation) logger() (*slog.Logger, error) {
 	if err := level.UnmarshalText([]byte(o.level)); err != nil {
 		return nil, usageError{fmt.Errorf("--log-level %s: give debug, info, warn or error", o.level)}
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})), nil
+	return slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})), nil
 }
 
 // serve answers Prometheus and health checks until done is called. With live it serves the page of a

@@ -41,8 +41,8 @@ writes the estimates to ` + demoResults + ` and the alarms to
 ` + demoAlerts + `, and draws both in ` + demoPicture + `, all in the
 current folder.
 
-Ctrl-C, SIGTERM or SIGHUP stops reading, finishes what was read, and exits with 0; a
-second one gives the run up at once. If files were not read to their end, or the run
+Ctrl-C, SIGTERM or SIGHUP stops reading, finishes what was read, and exits with 0; with
+1 if an output takes nothing for six seconds. A second one gives the run up at once. If files were not read to their end, or the run
 fails, outputs and state stay as they were, and what was written is in files of the
 same names with .partial behind them. If a source of Kafka commits offsets, the next
 start goes on from them; --begin-anew discards states and offsets and reads from the
@@ -178,7 +178,16 @@ func (o operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summar
 	go func() {
 		select {
 		case <-signals:
-			fmt.Fprintln(os.Stderr, "\nhafvf: stopping: finishing what was read; once more to give up at once")
+			stderr.Hurry()
+			told := make(chan struct{})
+			go func() {
+				defer close(told)
+				fmt.Fprintln(stderr, "\nhafvf: stopping: finishing what was read; once more to give up at once")
+			}()
+			select {
+			case <-told:
+			case <-time.After(100 * time.Millisecond): // nobody reads it
+			}
 			close(stop)
 		case <-ctx.Done():
 			return
@@ -188,7 +197,8 @@ func (o operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summar
 			cancel(errGivenUp)
 			// The runner may take its time; the files are temporary until the end.
 			time.AfterFunc(time.Second, func() {
-				fmt.Fprintf(os.Stderr, "hafvf: %v\n", errGivenUp)
+				time.AfterFunc(time.Second/4, func() { os.Exit(exitFailed) }) // if nobody reads it
+				fmt.Fprintf(stderr, "hafvf: %v\n", errGivenUp)
 				os.Exit(exitFailed)
 			})
 		case <-ctx.Done():
@@ -201,23 +211,23 @@ func (o operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summar
 	if terminal {
 		r.Progress = func(p pipeline.Progress) {
 			rate := float64(max(p.Read, p.Records)) / time.Since(start).Seconds()
-			fmt.Fprintf(os.Stderr, "\r%d read, %d written, %d rejected, %.0f records/s \x1b[K", p.Read, p.Records, p.Rejected, rate)
+			fmt.Fprintf(stderr, "\r%d read, %d written, %d rejected, %.0f records/s \x1b[K", p.Read, p.Records, p.Rejected, rate)
 		}
 	}
 	s, err := r.Execute(ctx, stop)
 	if terminal {
-		fmt.Fprint(os.Stderr, "\r\x1b[K")
+		fmt.Fprint(stderr, "\r\x1b[K")
 	}
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
 		if !errors.Is(err, connectors.ErrReaderGone) {
-			fmt.Fprint(os.Stderr, s.Kept())
+			fmt.Fprint(stderr, s.Kept())
 		}
 		return s, err
 	}
-	fmt.Fprint(os.Stderr, s)
+	fmt.Fprint(stderr, s)
 	return s, s.Err()
 }
 

@@ -90,10 +90,11 @@ func (l *Ledger) refuseRunning() error {
 }
 
 // endTime is how long a run tries to say in the changelog that it has ended, and failedTime is that
-// of one that has failed, whose brokers may be away.
+// of one that has failed, whose brokers may be away; stuckTime if it was stopped, too.
 const (
 	endTime    = 30 * time.Second
 	failedTime = 5 * time.Second
+	stuckTime  = time.Second
 )
 
 // sayEnded says in the changelog that the run has ended, unless a commit has failed: then another
@@ -105,6 +106,9 @@ func (l *Ledger) sayEnded(ctx context.Context, well bool) {
 	within := endTime
 	if !well {
 		ctx, within = context.WithoutCancel(ctx), failedTime // it may have failed by being cancelled
+		if l.account.IsStopped() {
+			within = stuckTime // an output has been waited for before
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

@@ -875,30 +875,66 @@ func (l *Ledger) Lag() (records map[string]int64, age time.Duration) {
 // Close closes the ledger. If the run went well, it commits for the last time. An
 // earlier commit error that has already ended the source is returned again only if the
 // run went well.
-func (l *Ledger) Close(ctx context.Context, well bool) error {
+func (l *Ledger) Close(ctx context.Context, well bool) (err error) {
 	l.cancel()
 	defer l.stopCommits()
 	if well {
 		defer context.AfterFunc(ctx, l.stopCommits)()
+		asking, over := context.WithCancel(l.commits)
+		answers := make(chan error, 1)
+		go func() { answers <- l.awaitAnswers(asking) }()
+		defer func() {
+			over()
+			if silent := <-answers; silent != nil && err != nil {
+				err = fmt.Errorf("the run was stopped, and what it did since the last commit is not committed: the next one repeats it: %w", silent)
+			}
+		}()
 	} else {
 		l.stopCommits()
 	}
 	<-l.done
 	l.account.Close()
-	err := l.err
+	err = l.err
 	if !well && l.told {
 		err = nil
 	}
 	if well && err == nil {
-		if err = l.commit(ctx); err == nil {
+		if err = l.commit(l.commits); err == nil {
 			err = l.account.Balanced()
 		}
 	}
 	if l.owner != nil {
-		l.sayEnded(ctx, well)
+		l.sayEnded(l.commits, well)
 		l.owner.close()
 	}
 	return err
+}
+
+// awaitAnswers stops the commits of a run that was stopped, and returns why, once no broker has
+// answered for account.Patience. It returns nil when ctx ends. A commit may take long, but not
+// without answers.
+func (l *Ledger) awaitAnswers(ctx context.Context) (why error) {
+	const every = 500 * time.Millisecond
+	for last := time.Now(); l.account.IsStopped(); {
+		within, cancel := context.WithTimeout(ctx, 2*every)
+		_, err := l.cfg.Client.metadata(within, []string{})
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			last = time.Now()
+		case time.Since(last) > account.Patience:
+			l.stopCommits()
+			return err
+		}
+		select {
+		case <-time.After(every):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return nil
 }
 
 // The methods below also serve a source without a ledger.

@@ -471,3 +471,40 @@ func TestInFlight(t *testing.T) {
 		}
 	})
 }
+
+// TestCloseWithoutKafka: a run that was stopped waits for its last commit as long as brokers answer,
+// and says what is not committed.
+func TestCloseWithoutKafka(t *testing.T) {
+	for name, changelog := range map[string]string{"changelog": "states", "group": "", "silent changelog": "states", "silent group": ""} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k, c := fake(t, kfake.SeedTopics(1, "in"))
+			l := openLedger(t, LedgerConfig{Client: asks(t, c), Topics: []string{"in"}, Group: "g", Changelog: changelog, AtEnd: true})
+			if err := l.handOver(t.Context(), []Progress{{Position: Position{"in", 0, 4}, High: 4}}, 1, time.Now()); err != nil {
+				t.Fatal(err)
+			}
+			l.Add(-1)
+			if strings.HasPrefix(name, "silent") {
+				over := make(chan struct{})
+				t.Cleanup(func() { close(over) })
+				k.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
+					<-over
+					return nil, nil, false
+				})
+			} else {
+				k.Close()
+			}
+			l.Stop()
+			closed := make(chan error, 1)
+			go func() { closed <- l.Close(context.Background(), true) }()
+			select {
+			case err := <-closed:
+				if err == nil || !strings.Contains(err.Error(), "what it did since the last commit is not committed: the next one repeats it: ") {
+					t.Error(err)
+				}
+			case <-time.After(time.Minute):
+				t.Error("it waits on")
+			}
+		})
+	}
+}

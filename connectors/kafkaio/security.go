@@ -10,8 +10,8 @@ import (
 	"github.com/segmentio/kafka-go/sasl/plain"
 	"github.com/segmentio/kafka-go/sasl/scram"
 
-	"hafvf/connectors/internal/tlsfiles"
 	"hafvf/internal/secret"
+	"hafvf/internal/tlsfiles"
 )
 
 // TLS says whom to trust and as whom to appear. The versions are 1.2 and above; a broker's

@@ -3,6 +3,7 @@ package kafkaio
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -11,6 +12,7 @@ import (
 	"hafvf/connectors"
 	"hafvf/internal/account"
 	"hafvf/internal/dofn"
+	"hafvf/internal/message"
 )
 
 func init() {
@@ -86,7 +88,13 @@ func (fn *writeFn) StartBundle(ctx context.Context) (err error) {
 func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte) error {
 	n := len(fn.waiting)
 	var err error
-	if fn.waiting, err = messagesOf(ctx, fn.waiting, chunk, fn.writing, ledgerOf(ctx).logger()); err != nil {
+	within, end := account.From(ctx).Patiently(ctx) // the form may ask a registry
+	defer end()
+	fn.waiting, err = messagesOf(within, fn.waiting, chunk, fn.writing, ledgerOf(ctx).logger())
+	switch {
+	case errors.Is(err, account.ErrStopped):
+		return fmt.Errorf("topic %q: %w, and the schema registry does not answer: not all of the last %s are written, and none after them", fn.Sink.Topic, err, message.Count(len(fn.waiting)+1, "record", "records"))
+	case err != nil:
 		return err
 	}
 	for i := range fn.waiting[n:] {
@@ -99,7 +107,11 @@ func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte) error {
 }
 
 func (fn *writeFn) flush(ctx context.Context) error {
-	if err := fn.writer.Write(ctx, fn.waiting); err != nil {
+	err := fn.writer.Write(ctx, fn.waiting)
+	switch {
+	case errors.Is(err, account.ErrStopped):
+		return fmt.Errorf("%w: not all of the last %s are written, and none after them", err, message.Count(len(fn.waiting), "record", "records"))
+	case err != nil:
 		return err
 	}
 	fn.stored += len(fn.waiting)

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"hafvf/connectors/internal/retry"
+	"hafvf/internal/account"
 )
 
 const (
@@ -249,8 +250,11 @@ func (w *Writer) partitions(ctx context.Context) (n int, err error) {
 // patiently repeats do until it succeeds, fails for good, or the policy's time is over.
 func (w *Writer) patiently(ctx context.Context, what string, do func(context.Context) error) error {
 	var unknown time.Time // since when the topic is
-	var final error
-	err := w.retry.Do(ctx, do, func(err error) bool {
+	var final, last error
+	within, end := account.From(ctx).Patiently(ctx)
+	defer end()
+	err := w.retry.Do(within, do, func(err error) bool {
+		last = err
 		switch {
 		case isUnknown(err):
 			unknown = cmp.Or(unknown, time.Now())
@@ -275,6 +279,8 @@ func (w *Writer) patiently(ctx context.Context, what string, do func(context.Con
 		return err
 	case final != nil:
 		return final
+	case errors.Is(err, account.ErrStopped):
+		return fmt.Errorf("topic %q, %s: %w, and Kafka did not take the messages within %s: %w", w.sink.Topic, what, err, account.Patience, cmp.Or(last, errors.New("no broker answers")))
 	}
 	return fmt.Errorf("topic %q, %s: Kafka did not take the messages within %s: %w", w.sink.Topic, what, w.retry.Budget, err)
 }

@@ -1,6 +1,7 @@
 package promio
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,16 +10,22 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/snappy"
+	"github.com/prometheus/common/model"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"hafvf/connectors"
+	"hafvf/connectors/internal/retry"
 	"hafvf/internal/account"
+	"hafvf/internal/httpclient"
 	"hafvf/internal/secret"
 )
 
@@ -113,7 +120,7 @@ func (s *store) writer(t *testing.T) *writer {
 	s.samples = map[string]bool{}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	w, err := newWriter(Sink{Server: Server{URL: secret.Text{Text: server.URL}, Timeout: time.Minute}}, slog.New(slog.DiscardHandler))
+	w, err := newWriter(Sink{Server: httpclient.Server{URL: secret.Text{Text: server.URL}, Timeout: time.Minute}}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,6 +175,75 @@ func TestWriteRefused(t *testing.T) {
 	}
 }
 
+// badServer starts one that redirects to another, or answers without an end, by path.
+func badServer(t *testing.T) (url, other string) {
+	t.Helper()
+	to := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the request is redirected") }))
+	t.Cleanup(to.Close)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/redirect") {
+			http.Redirect(w, r, to.URL+"/token-1234", http.StatusFound)
+			return
+		}
+		if strings.HasPrefix(r.URL.Path, "/refuses") {
+			w.WriteHeader(http.StatusTeapot)
+		}
+		for piece := bytes.Repeat([]byte("a"), 1<<16); ; {
+			if _, err := w.Write(piece); err != nil {
+				return
+			}
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s.URL, to.URL
+}
+
+// A redirect is a refusal that says where to, and no answer is read without an end.
+func TestRedirectAndEndlessAnswer(t *testing.T) {
+	url, other := badServer(t)
+	redirect := "a redirect to " + other + ", which is not followed"
+	for path, want := range map[string]string{"/redirect": redirect, "/endless": "the answer is longer than 32 MB", "/refuses": "answers 418"} {
+		src := Source{Server: httpclient.Server{URL: secret.Text{Text: url + path}, Timeout: time.Minute}, Query: "up", Step: time.Minute, MaxSeries: 1}
+		if _, err := Last(t.Context(), src, 2); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "token") || len(err.Error()) > 1000 {
+			t.Errorf("a query to %s: %v", path, err)
+		}
+	}
+	for path, want := range map[string]string{"/redirect": redirect, "/endless": "", "/refuses": "418"} {
+		w, err := newWriter(Sink{Server: httpclient.Server{URL: secret.Text{Text: url + path}, Timeout: time.Minute}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = w.write(t.Context(), records(t, 1, 1), func(*sample, string) { t.Error("refused") })
+		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "token")) {
+			t.Errorf("samples to %s: %v", path, err)
+		}
+	}
+}
+
+// A pause is not longer than the policy's, whatever the server asks for.
+func TestWriteRetryAfter(t *testing.T) {
+	requests := 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if requests++; requests < 3 {
+			w.Header().Set("Retry-After", []string{"86400", "Sun, 06 Nov 2194 08:49:37 GMT"}[requests-1])
+			w.WriteHeader([]int{503, 429}[requests-1])
+		}
+	}))
+	t.Cleanup(s.Close)
+	was := patience
+	patience = retry.Policy{First: time.Millisecond, Last: time.Second}
+	t.Cleanup(func() { patience = was })
+	w, err := newWriter(Sink{Server: httpclient.Server{URL: secret.Text{Text: s.URL}, Timeout: time.Minute}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := w.write(ctx, records(t, 1, 1), func(*sample, string) { t.Error("refused") }); err != nil || requests != 3 {
+		t.Errorf("%d requests, %v", requests, err)
+	}
+}
+
 // What is no refusal of samples ends the run and says what to do.
 func TestWriteFails(t *testing.T) {
 	for code, want := range map[int]string{401: "sink.prometheus.username", 404: "--web.enable-remote-write-receiver", 301: "301"} {
@@ -176,11 +252,163 @@ func TestWriteFails(t *testing.T) {
 			t.Errorf("%d: %v", code, err)
 		}
 	}
+	run := account.Watch()
+	run.Stop()
+	away := &store{codes: slices.Repeat([]int{503}, 100)}
+	if err := away.writer(t).write(run.In(t.Context()), records(t, 1, 2), func(*sample, string) { t.Error("refused") }); err == nil || !strings.Contains(err.Error(), "takes no samples; those of 2 records are not written: server returned HTTP status 503") {
+		t.Errorf("a run that was stopped: %v", err)
+	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")
 	time.AfterFunc(100*time.Millisecond, func() { cancel(gone) })
 	s := &store{codes: []int{503, 503, 503, 503}}
 	if err := s.writer(t).write(account.Watch().In(ctx), records(t, 1, 1), func(*sample, string) { t.Error("refused") }); err != gone {
 		t.Errorf("a cancelled run: %v", err)
+	}
+}
+
+// answers starts a server whose n-th answer is the n-th text, the last one for ever, with status 200.
+// START in a text is the time of the first point that was asked for.
+func answers(t *testing.T, asked *int, texts ...string) httpclient.Server {
+	t.Helper()
+	*asked = 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text := texts[min(*asked, len(texts)-1)]
+		*asked++
+		io.WriteString(w, strings.ReplaceAll(text, "START", r.FormValue("start")))
+	}))
+	t.Cleanup(s.Close)
+	return httpclient.Server{URL: secret.Text{Text: s.URL}, Timeout: time.Minute}
+}
+
+const (
+	whole     = `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"a":"b"},"values":[[START,"1"]]}]}}`
+	warned    = `{"status":"success","warnings":["store s3: deadline exceeded"],"data":{"resultType":"matrix","result":[]}}`
+	victoria  = `{"status":"success","isPartial": true,"data":{"resultType":"matrix","result":[]}}`
+	annotated = `{"status":"success","warnings":["PromQL warning: w","PromQL warning: w2"],"infos":["PromQL info: i"],"isPartial":false,"data":{"resultType":"matrix","result":[{"metric":{"isPartial":"true"},"values":[[START,"1"]]}]}}`
+	login     = "<!DOCTYPE html>\n<title>Sign in</title>"
+)
+
+// hurry has attempts follow at once.
+func hurry(t *testing.T) {
+	t.Helper()
+	was := patience
+	patience = retry.Policy{First: time.Millisecond, Last: time.Millisecond}
+	t.Cleanup(func() { patience = was })
+}
+
+// A partial answer is asked for again, or taken where the config says so; one to which the server has
+// only notes is whole. What is no answer of Prometheus at all ends a run that has had none.
+func TestPartial(t *testing.T) {
+	hurry(t)
+	for _, c := range []struct {
+		name     string
+		partial  string
+		attempts int
+		texts    []string
+		asked    int
+		partials int64
+		points   int
+		err      string
+		log      string // warnings
+	}{
+		{"thanos", Wait, 0, []string{warned, warned, warned, warned, whole}, 5, 4, 1, "", "answers in part; the run waits for the rest: store s3: deadline exceeded"},
+		{"victoria", Wait, 0, []string{victoria, whole}, 2, 1, 1, "", "answers in part; the run waits for the rest: isPartial is true"},
+		{"taken", Take, 0, []string{warned}, 1, 1, 0, "", "answers in part; the run takes what there is: store s3: deadline exceeded"},
+		{"taken of victoria", Take, 3, []string{victoria}, 1, 1, 0, "", "answers in part; the run takes what there is: isPartial is true"},
+		{"attempts", Wait, 3, []string{warned}, 3, 3, 0, "answers in part: store s3: deadline exceeded; source.prometheus.partial: take", "answers in part; the run waits for the rest: store s3: deadline exceeded"},
+		{"notes", Wait, 0, []string{annotated}, 1, 0, 1, "", "notes PromQL warning: w, notes PromQL warning: w2, notes PromQL info: i"},
+		{"login page", Wait, 0, []string{login}, 1, 0, 0, "none of Prometheus: <!DOCTYPE html> <title>Sign in</title>; source.prometheus.url", ""},
+		{"other JSON", Wait, 0, []string{`["a"]`}, 1, 0, 0, `none of Prometheus: ["a"];`, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			asked, tally, told := 0, &Tally{}, &strings.Builder{}
+			src := Source{Server: answers(t, &asked, c.texts...), Query: "up", Step: time.Minute, MaxSeries: 9, Partial: c.partial, Attempts: c.attempts}
+			r, err := newReader(src, slog.New(slog.NewTextHandler(told, nil)), tally)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			all, _, err := r.next(ctx, time.Unix(1200, 0), 1)
+			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("error %v", err)
+			}
+			if len(all) != c.points || asked != c.asked || tally.Partial.Load() != c.partials {
+				t.Errorf("%d series after %d queries, %d partial", len(all), asked, tally.Partial.Load())
+			}
+			var warnings []string
+			for line := range strings.Lines(told.String()) {
+				m := regexp.MustCompile(`level=WARN msg="the server of the source (answers in part; [^"]*)".*answers in part: (.*); source`).FindStringSubmatch(line)
+				if m != nil {
+					warnings = append(warnings, m[1]+": "+m[2])
+				}
+				if m := regexp.MustCompile(`level=WARN .* note="(.*)"`).FindStringSubmatch(line); m != nil {
+					warnings = append(warnings, "notes "+m[1])
+				}
+			}
+			if got := strings.Join(warnings, ", "); got != c.log {
+				t.Errorf("the log has %q", got)
+			}
+			if c.name == "notes" { // once per text
+				if _, _, err := r.next(ctx, time.Unix(1260, 0), 1); err != nil || strings.Count(told.String(), "PromQL") != 3 {
+					t.Errorf("%v, %s", err, told)
+				}
+			}
+		})
+	}
+}
+
+// A login page in place of a server that has answered is waited for, as one that is away.
+func TestLoginPageLater(t *testing.T) {
+	hurry(t)
+	asked := 0
+	r, err := newReader(Source{Server: answers(t, &asked, whole, login, login, whole), Query: "up", Step: time.Minute, MaxSeries: 9}, slog.New(slog.DiscardHandler), &Tally{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		if all, _, err := r.next(t.Context(), time.Unix(int64(1200+60*i), 0), 1); err != nil || len(all) != 1 {
+			t.Errorf("%d series, %v", len(all), err)
+		}
+	}
+	if asked != 4 {
+		t.Errorf("%d queries", asked)
+	}
+}
+
+// Last asks three times for what is partial.
+func TestLastPartial(t *testing.T) {
+	hurry(t)
+	for want, texts := range map[string][]string{"": {warned, victoria, whole, warned, whole}, "answers in part: isPartial is true": {warned, warned, victoria}} {
+		asked := 0
+		_, err := Last(t.Context(), Source{Server: answers(t, &asked, texts...), Query: "up", Step: time.Minute, MaxSeries: 9}, 100)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) || asked != len(texts) {
+			t.Errorf("%d queries, %v", asked, err)
+		}
+	}
+}
+
+// Of a window there are its points, once each and in their order, whatever the server says.
+func TestDropped(t *testing.T) {
+	point := func(at int64, v float64) model.SamplePair {
+		return model.SamplePair{Timestamp: model.Time(at), Value: model.SampleValue(v)}
+	}
+	stream := func(name string, points ...model.SamplePair) *model.SampleStream {
+		return &model.SampleStream{Metric: model.Metric{"k": "a", "name": model.LabelValue(name)}, Values: points}
+	}
+	src := Source{Key: []string{"k"}}
+	all, dropped := src.keyed(model.Matrix{
+		stream("x", point(1000, 1), point(2000, 2), point(2000, 3), point(5000, 4), point(5001, 5), point(999, 6)),
+		stream("y", point(2000, 7)), // of the same key
+		stream("x", point(3000, 8), point(1000, 9)),
+		stream("z", point(9000, 1)),
+	}, time.UnixMilli(1000), time.UnixMilli(5000))
+	want := []Series{
+		{Key: "a", Metric: stream("x").Metric, Points: []model.SamplePair{point(1000, 1), point(2000, 2), point(3000, 8), point(5000, 4)}},
+		{Key: "a", Metric: stream("y").Metric, Points: []model.SamplePair{point(2000, 7)}},
+	}
+	if diff := cmp.Diff(want, all); diff != "" || dropped != 5 {
+		t.Errorf("%d dropped (-want +got)\n%s", dropped, diff)
 	}
 }

@@ -1,8 +1,10 @@
 package promio
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,13 +17,14 @@ import (
 	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/model"
 
+	"hafvf/internal/httpclient"
 	"hafvf/internal/message"
 	"hafvf/internal/series"
 )
 
 // A Source says what to ask of a server.
 type Source struct {
-	Server
+	httpclient.Server
 	Query string
 	// Step is the time between points, which are at multiples of it.
 	Step time.Duration
@@ -37,7 +40,18 @@ type Source struct {
 	MaxSeries int
 	// Bounded ends the source at what is final at its start.
 	Bounded bool
+	// Partial is Take, if an answer is taken of which the server says that it is not whole.
+	// Otherwise the server is asked again.
+	Partial string
+	// Attempts is how often a server is asked that answers in part. Zero is as often as it takes.
+	Attempts int
 }
+
+// What becomes of a partial answer.
+const (
+	Wait = "wait"
+	Take = "take"
+)
 
 // section is the key of a source in a config.
 const section = "source.prometheus"
@@ -69,32 +83,59 @@ const (
 type reader struct {
 	src   Source
 	place string
+	heard *listener
 	api   v1.API
 	log   *slog.Logger
+	tally *Tally
 	steps int // of the next query
-	away  time.Time
-	told  time.Time
+
+	answered bool      // a query was
+	taken    error     // why the last answer, which was taken, is not whole; nil if it is
+	parts    int       // attempts that were answered in part, one after the other
+	away     time.Time // since when there is no whole answer; zero if there is
+	partial  bool      // there is one in part
+	told     time.Time // when the log last said so
+	notes    map[string]bool
 }
 
-func newReader(src Source, log *slog.Logger) (*reader, error) {
-	base, err := src.base(section)
+// A listener hands requests on, and keeps of the last answer what the API leaves out.
+type listener struct {
+	api.Client
+	code int // 0 if there was none
+	body []byte
+}
+
+func (l *listener) Do(ctx context.Context, r *http.Request) (*http.Response, []byte, error) {
+	l.code, l.body = 0, nil
+	answer, body, err := l.Client.Do(ctx, r)
+	if err == nil {
+		l.code, l.body = answer.StatusCode, body
+	}
+	return answer, body, err
+}
+
+// partial reports whether the answer says so as VictoriaMetrics does.
+func (l *listener) partial() bool {
+	var said struct{ IsPartial bool }
+	return bytes.Contains(l.body, []byte(`"isPartial"`)) && json.Unmarshal(l.body, &said) == nil && said.IsPartial
+}
+
+func newReader(src Source, log *slog.Logger, tally *Tally) (*reader, error) {
+	to, err := httpclient.New(section, src.Server, httpclient.Bounds{Answer: maxAnswer})
 	if err != nil {
 		return nil, err
 	}
-	t, err := newTransport(src.Server, section)
+	c, err := api.NewClient(api.Config{Address: to.Base().String(), Client: to.HTTP()})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s.url: %w", section, httpclient.Bare(err))
 	}
-	c, err := api.NewClient(api.Config{Address: base.String(), Client: t.client()})
-	if err != nil {
-		return nil, fmt.Errorf("%s.url: %w", section, withoutURL(err))
-	}
-	return &reader{src: src, place: place(base), api: v1.NewAPI(c), log: log, steps: firstSteps}, nil
+	l := &listener{Client: c}
+	return &reader{src: src, place: to.Place(), heard: l, api: v1.NewAPI(l), log: log, tally: tally, steps: firstSteps, notes: map[string]bool{}}, nil
 }
 
 // Check reads the files and secrets that the source names. It does not connect.
 func Check(src Source) error {
-	_, err := newReader(src, slog.New(slog.DiscardHandler))
+	_, err := newReader(src, slog.New(slog.DiscardHandler), &Tally{})
 	return err
 }
 
@@ -126,59 +167,100 @@ func (src Source) onGrid(t time.Time) time.Time {
 // ErrAway is the error of a server that does not answer.
 var ErrAway = errors.New("does not answer")
 
-// An answerError is an answer other than 2xx, or no answer, with what another attempt may do.
-type answerError struct {
-	error
-	again  bool // the same may be answered later
-	shrink bool // less may be answered
-}
-
-func (e *answerError) Unwrap() error { return e.error }
-
 // ask asks once for n steps from a time on.
 func (r *reader) ask(ctx context.Context, from time.Time, n int) ([]Series, error) {
-	within, code := withCode(ctx)
+	defer func() { r.heard.body = nil }()
+	r.taken = nil
 	end := from.Add(time.Duration(n-1) * r.src.Step)
-	value, _, _, err := r.api.QueryRange(within, r.src.Query, v1.Range{Start: from, End: end, Step: r.src.Step})
+	value, warnings, infos, err := r.api.QueryRange(ctx, r.src.Query, v1.Range{Start: from, End: end, Step: r.src.Step})
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, r.failure(err, int(code.Load()))
+		return nil, r.failure(err)
 	}
 	matrix, ok := value.(model.Matrix)
 	if !ok {
 		return nil, fmt.Errorf("%s answers the query with a %s, where series are due", r.place, value.Type())
 	}
+	r.answered = true
+	if err := r.whole(warnings, infos); err != nil {
+		return nil, err
+	}
 	if len(matrix) > r.src.MaxSeries {
 		return nil, fmt.Errorf("%s: the query returns %d series, and max_series is %d: narrow the query, or raise %s.max_series", r.place, len(matrix), r.src.MaxSeries, section)
 	}
-	return r.src.keyed(matrix), nil
+	all, dropped := r.src.keyed(matrix, from, end)
+	r.tally.Dropped.Add(int64(dropped))
+	return all, nil
+}
+
+// annotations begin what a server notes of the query itself, which is so for every answer.
+var annotations = []string{"PromQL warning:", "PromQL info:"}
+
+// maxNotes bounds the annotations that are known: they may name metrics.
+const maxNotes = 1000
+
+// whole returns an error if the server says that its last answer is partial, as Thanos and Mimir
+// do while a store is away, unless such an answer is taken. It tells the log of annotations, each
+// once.
+func (r *reader) whole(warnings v1.Warnings, infos v1.Infos) error {
+	why := ""
+	for _, text := range slices.Concat(warnings, v1.Warnings(infos)) {
+		annotates := func(prefix string) bool { return strings.HasPrefix(text, prefix) }
+		switch {
+		case !slices.ContainsFunc(annotations, annotates) && slices.Contains(warnings, text):
+			why = cmp.Or(why, message.Printable(text))
+		case !r.notes[text] && len(r.notes) < maxNotes:
+			r.notes[text] = true
+			r.log.Warn("the server of the source notes something of the query", "note", message.Printable(text))
+		}
+	}
+	if r.heard.partial() {
+		why = cmp.Or(why, "isPartial is true")
+	}
+	if why == "" {
+		r.parts = 0
+		return nil
+	}
+	r.tally.Partial.Add(1)
+	e := &answerError{error: fmt.Errorf("%s answers in part: %s; %s.partial: take takes what there is", r.place, why, section), code: r.heard.code, again: true, shrink: true, partial: true}
+	if r.src.Partial != Take {
+		return e
+	}
+	r.taken = e
+	return nil
 }
 
 // failure says what the server refuses, or that it does not answer.
-func (r *reader) failure(err error, code int) error {
-	said := &v1.Error{}
+func (r *reader) failure(err error) error {
+	said, code := &v1.Error{}, r.heard.code
 	answered := errors.As(err, &said)
 	switch {
-	case errors.As(err, new(*secretError)):
-		return withoutURL(err)
-	case errors.Is(err, errTooLong):
-		return &answerError{error: fmt.Errorf("%s: %w", r.place, errTooLong), shrink: true}
+	case errors.As(err, new(*httpclient.SecretError)):
+		return httpclient.Bare(err)
+	case errors.As(err, new(httpclient.TooLong)):
+		return &answerError{error: fmt.Errorf("%s: %w", r.place, httpclient.Bare(err)), shrink: true}
 	case code == 0 || !answered:
-		return &answerError{error: fmt.Errorf("%s %w: %w", r.place, ErrAway, withoutURL(err)), again: true, shrink: errors.Is(err, context.DeadlineExceeded)}
+		return &answerError{error: fmt.Errorf("%s %w: %w", r.place, ErrAway, httpclient.Bare(err)), again: true, shrink: errors.Is(err, context.DeadlineExceeded)}
+	case code/100 == 2 && said.Type == v1.ErrBadResponse && !r.answered:
+		words := strings.Join(strings.Fields(string(r.heard.body[:min(len(r.heard.body), 1<<10)])), " ")
+		return fmt.Errorf("%s answers the query with what is none of Prometheus: %s; %s.url is the URL in front of /api/v1/query_range, and a login goes into username and password, or headers", r.place, message.Printable(words), section)
 	}
-	text := said.Msg
-	if detail := strings.TrimSpace(said.Detail); detail != "" {
+	text, detail := said.Msg, strings.TrimSpace(said.Detail)
+	switch {
+	case detail != "" && code/100 == 3:
+		text = detail
+	case detail != "":
 		text += ": " + detail
 	}
-	e := &answerError{error: fmt.Errorf("%s answers %d %s: %s", r.place, code, http.StatusText(code), message.Printable(text))}
+	e := &answerError{error: fmt.Errorf("%s answers %d %s: %s", r.place, code, http.StatusText(code), message.Printable(text)), code: code}
 	switch {
 	case code == http.StatusUnprocessableEntity:
 		e.shrink = true // too much for a query, among others
 	case code == http.StatusServiceUnavailable || code == http.StatusGatewayTimeout:
 		e.again, e.shrink = true, true // it took too long, among others
-	case code == http.StatusRequestTimeout || code == http.StatusTooEarly || code == http.StatusTooManyRequests || code >= 500 || code/100 == 2:
+	case httpclient.Temporary(code) || code/100 == 2:
 		e.again = true
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		e.error = fmt.Errorf("%w; set %s.username and password, or headers", e.error, section)
@@ -186,6 +268,22 @@ func (r *reader) failure(err error, code int) error {
 		e.error = fmt.Errorf("%w; %s.url is the URL in front of /api/v1/query_range", e.error, section)
 	}
 	return e
+}
+
+// again reports whether the server is to be asked again after an error, and tells the log that it
+// is.
+func (r *reader) again(err error) bool {
+	e := (*answerError)(nil)
+	if !errors.As(err, &e) || !e.again {
+		return false
+	}
+	if !e.partial {
+		r.parts = 0
+	} else if r.parts++; r.parts == r.src.Attempts {
+		return false
+	}
+	r.outage(e)
+	return true
 }
 
 // next asks for at most so many steps from a time on, again and again as long as that may help.
@@ -204,18 +302,11 @@ func (r *reader) next(ctx context.Context, from time.Time, most int) (all []Seri
 				return err
 			}
 		}
-	}, func(err error) bool {
-		e := (*answerError)(nil)
-		if !errors.As(err, &e) || !e.again {
-			return false
-		}
-		r.outage(err)
-		return true
-	})
+	}, r.again)
 	if err != nil {
 		return nil, 0, err
 	}
-	r.outage(nil)
+	r.outage(r.taken)
 	most = emptySteps
 	if len(all) > 0 {
 		most = min(max(1, windowPoints/len(all)), maxSteps)
@@ -224,28 +315,42 @@ func (r *reader) next(ctx context.Context, from time.Time, most int) (all []Seri
 	return all, steps, nil
 }
 
-// outage notes whether the server answers, and says so in the log: at once, and once a minute as
-// long as it does not.
+// outage notes whether the server answers, and in whole, and says so in the log: at once, and once
+// a minute as long as it does not.
 func (r *reader) outage(why error) {
 	now := time.Now()
-	switch {
-	case why != nil:
-		if r.away.IsZero() {
-			r.away = now
+	if why == nil {
+		if !r.away.IsZero() {
+			r.log.Info("the server of the source answers again", "server", r.place, "after", now.Sub(r.away).Round(time.Second).String())
 		}
-		if now.Sub(r.told) >= repeats {
-			r.told = now
-			r.log.Warn("the server of the source does not answer; the run waits for it", "reason", why.Error())
-		}
-	case !r.away.IsZero():
-		r.log.Info("the server of the source answers again", "server", r.place, "after", now.Sub(r.away).Round(time.Second).String())
 		r.away, r.told = time.Time{}, time.Time{}
+		return
 	}
+	if r.away.IsZero() {
+		r.away = now
+	}
+	e := (*answerError)(nil)
+	if partial := errors.As(why, &e) && e.partial; partial != r.partial {
+		r.partial, r.told = partial, time.Time{}
+	}
+	if now.Sub(r.told) < repeats {
+		return
+	}
+	r.told = now
+	says := "the server of the source does not answer; the run waits for it"
+	switch {
+	case r.partial && r.src.Partial == Take:
+		says = "the server of the source answers in part; the run takes what there is"
+	case r.partial:
+		says = "the server of the source answers in part; the run waits for the rest"
+	}
+	r.log.Warn(says, "reason", why.Error())
 }
 
-// keyed are the series of an answer, sorted by key.
-func (src Source) keyed(matrix model.Matrix) []Series {
-	all := make([]Series, 0, len(matrix))
+// keyed are the series of an answer, sorted by key. Points outside of the window that was asked for,
+// and those of a series at one time but for the first, are dropped, and counted.
+func (src Source) keyed(matrix model.Matrix, from, end time.Time) (all []Series, dropped int) {
+	all = make([]Series, 0, len(matrix))
 	for _, stream := range matrix {
 		s := Series{Metric: stream.Metric, Points: stream.Values}
 		if s.Key = src.keyOf(stream.Metric); s.Key == "" {
@@ -261,9 +366,31 @@ func (src Source) keyed(matrix model.Matrix) []Series {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Series) int {
-		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Metric.String(), b.Metric.String()))
+		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Metric.String(), b.Metric.String()), cmp.Compare(a.Reason, b.Reason))
 	})
-	return all
+	kept := all[:0]
+	for _, s := range all {
+		n := len(kept)
+		if n > 0 && kept[n-1].Key == s.Key && kept[n-1].Reason == s.Reason && kept[n-1].Metric.Equal(s.Metric) {
+			kept[n-1].Points = append(kept[n-1].Points, s.Points...) // the same series again
+		} else {
+			kept = append(kept, s)
+		}
+	}
+	clear(all[len(kept):])
+	for i := range kept {
+		had := len(kept[i].Points)
+		kept[i].Points = within(kept[i].Points, model.TimeFromUnixNano(from.UnixNano()), model.TimeFromUnixNano(end.UnixNano()))
+		dropped += had - len(kept[i].Points)
+	}
+	return slices.DeleteFunc(kept, func(s Series) bool { return len(s.Points) == 0 }), dropped
+}
+
+// within are the points of a window, in the order of their times, and of one time the first.
+func within(points []model.SamplePair, from, end model.Time) []model.SamplePair {
+	points = slices.DeleteFunc(points, func(p model.SamplePair) bool { return p.Timestamp < from || p.Timestamp > end })
+	slices.SortStableFunc(points, func(a, b model.SamplePair) int { return cmp.Compare(a.Timestamp, b.Timestamp) })
+	return slices.CompactFunc(points, func(a, b model.SamplePair) bool { return a.Timestamp == b.Timestamp })
 }
 
 // noLabels is the key of the series without labels, which a sum over all series is.
@@ -292,21 +419,36 @@ func (src Source) keyOf(m model.Metric) string {
 	return cmp.Or(series.Key(labels), noLabels)
 }
 
-// Last asks once for the last points that are final, about as many as most of all series.
+// lastAttempts is how often Last asks a server that answers in part.
+const lastAttempts = 3
+
+// Last asks for the last points that are final, about as many as most of all series. It does not
+// wait for a server that is away.
 func Last(ctx context.Context, src Source, most int) ([]Series, error) {
-	r, err := newReader(src, slog.New(slog.DiscardHandler))
+	src.Attempts = lastAttempts
+	r, err := newReader(src, slog.New(slog.DiscardHandler), &Tally{})
 	if err != nil {
 		return nil, err
 	}
+	ask := func(from time.Time, n int) (all []Series, err error) {
+		err = patience.Do(ctx, func(ctx context.Context) error {
+			all, err = r.ask(ctx, from, n)
+			return err
+		}, func(err error) bool {
+			e := (*answerError)(nil)
+			return errors.As(err, &e) && e.partial && r.again(err)
+		})
+		return all, err
+	}
 	final := src.final(time.Now())
-	all, err := r.ask(ctx, final, 1)
+	all, err := ask(final, 1)
 	if err != nil {
 		return nil, err
 	}
 	steps := min(maxSteps, max(2, most/max(1, len(all))))
 	for {
-		all, err := r.ask(ctx, final.Add(-time.Duration(steps-1)*src.Step), steps)
-		if e := (*answerError)(nil); errors.As(err, &e) && e.shrink && steps > 2 {
+		all, err := ask(final.Add(-time.Duration(steps-1)*src.Step), steps)
+		if e := (*answerError)(nil); errors.As(err, &e) && e.shrink && !e.partial && steps > 2 {
 			steps /= 2
 			continue
 		}

@@ -151,7 +151,11 @@ func (fn *readFn) ProcessElement(ctx context.Context, w *watermark, rt *sdf.Lock
 			log = slog.New(slog.DiscardHandler)
 		}
 		var err error
-		if fn.reader, err = newReader(fn.Source, log); err != nil {
+		tally := account.Part[*Tally](run, "")
+		if tally == nil {
+			tally = &Tally{}
+		}
+		if fn.reader, err = newReader(fn.Source, log, tally); err != nil {
 			return nil, err
 		}
 	}

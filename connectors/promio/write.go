@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"math"
@@ -17,13 +18,15 @@ import (
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
-	"github.com/prometheus/client_golang/exp/api/remote"
+	"github.com/klauspost/compress/snappy"
 	"github.com/prometheus/common/model"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"hafvf/connectors"
 	"hafvf/internal/account"
 	"hafvf/internal/dofn"
+	"hafvf/internal/httpclient"
+	"hafvf/internal/message"
 	"hafvf/internal/series"
 )
 
@@ -36,7 +39,7 @@ func init() {
 // A Sink is a server that takes series by remote write, version 1.
 type Sink struct {
 	// Server has a URL with a path, or without one, which is then that of Prometheus.
-	Server
+	httpclient.Server
 	// Key are the labels that the source joins to keys; none if a key is a series.
 	Key []string
 }
@@ -70,12 +73,6 @@ func CheckSink(to Sink) error {
 
 // requestRecords is how many records one request has at most.
 const requestRecords = 2000
-
-// stopTime is how long a run that was stopped waits for a server that is away.
-const stopTime = 10 * time.Second
-
-// lastPause is the longest pause before another attempt.
-const lastPause = 30 * time.Second
 
 type writeFn struct {
 	Sink Sink
@@ -189,34 +186,27 @@ func sampleOf(line connectors.Line) (sample, error) {
 // A writer sends samples.
 type writer struct {
 	sink   Sink
+	url    string
 	place  string
-	api    *remote.API
+	http   *http.Client
 	log    *slog.Logger
 	labels map[string][]byte // of a key, encoded
 	told   time.Time         // when the log last said that the server is away
 }
 
 func newWriter(to Sink, log *slog.Logger) (*writer, error) {
-	base, err := to.base(sinkSection)
+	c, err := httpclient.New(sinkSection, to.Server, httpclient.Bounds{Answer: maxSaid, Pause: patience.Last})
 	if err != nil {
 		return nil, err
 	}
-	t, err := newTransport(to.Server, sinkSection)
-	if err != nil {
-		return nil, err
-	}
-	if strings.Trim(base.Path, "/") == "" {
-		base.Path = writePath
-	}
-	c, err := remote.NewAPI(base.String(), remote.WithAPIPath(""), remote.WithAPIHTTPClient(t.client()),
-		remote.WithAPIBackoff(remote.BackoffConfig{Min: patience.First, Max: lastPause}))
-	if err != nil {
-		return nil, withoutURL(err)
+	url := c.Base()
+	if strings.Trim(url.Path, "/") == "" {
+		url.Path = writePath
 	}
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &writer{sink: to, place: place(base), api: c, log: log, labels: map[string][]byte{}}, nil
+	return &writer{sink: to, url: url.String(), place: c.Place(), http: c.HTTP(), log: log, labels: map[string][]byte{}}, nil
 }
 
 // write sends samples, and calls refuse for those that the server refuses. The error says why none
@@ -264,30 +254,22 @@ func (w *writer) part(ctx context.Context, all []sample, refused map[string]stri
 // send sends samples in one request, as long as it takes. It returns why the server refuses some
 // of them; empty if it has them all.
 func (w *writer) send(ctx context.Context, all []sample) (why string, err error) {
-	within, code := withCode(ctx)
-	within, cancel := context.WithCancelCause(within)
-	defer cancel(nil)
-	go func() {
-		select {
-		case <-account.From(ctx).Stopped():
-		case <-within.Done():
-			return
-		}
-		select {
-		case <-time.After(stopTime):
-			cancel(errors.New("the run was stopped"))
-		case <-within.Done():
-		}
-	}()
+	within, end := account.From(ctx).Patiently(ctx)
+	defer end()
+	body := snappy.Encode(nil, w.encode(all))
 	var last error
-	_, err = w.api.Write(within, remote.WriteV1MessageType, w.encode(all), remote.WithWriteRetryCallback(func(err error) {
-		code.Store(0)
-		last = withoutURL(err)
+	err = patience.Do(within, func(ctx context.Context) error { return w.post(ctx, body) }, func(err error) bool {
+		if e := (*answerError)(nil); !errors.As(err, &e) || !e.again {
+			return false
+		}
+		last = err
 		if now := time.Now(); now.Sub(w.told) >= repeats {
 			w.told = now
 			w.log.Warn("the server of the sink takes no samples; the run waits for it", "server", w.place, "reason", last.Error())
 		}
-	}))
+		return true
+	})
+	e := (*answerError)(nil)
 	switch {
 	case err == nil:
 		if last != nil {
@@ -298,26 +280,51 @@ func (w *writer) send(ctx context.Context, all []sample) (why string, err error)
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)
 	case within.Err() != nil:
-		return "", fmt.Errorf("%s takes no samples: %w", w.place, cmp.Or(last, context.Cause(within)))
+		return "", fmt.Errorf("%s takes no samples; those of %s are not written: %w", w.place, message.Count(len(all), "record", "records"), cmp.Or(last, context.Cause(within)))
+	case !errors.As(err, &e):
+		return "", err
 	}
-	text := strings.TrimSpace(withoutURL(err).Error())
-	switch code.Load() {
+	switch e.code {
 	case http.StatusBadRequest, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
-		return text, nil
+		return e.Error(), nil
 	case http.StatusUnauthorized, http.StatusForbidden:
-		text += "; set " + sinkSection + ".username and password, or headers"
+		err = fmt.Errorf("%w; set %s.username and password, or headers", err, sinkSection)
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
-		text += "; Prometheus takes samples with --web.enable-remote-write-receiver, and other servers at a path that " + sinkSection + ".url has to name"
+		err = fmt.Errorf("%w; Prometheus takes samples with --web.enable-remote-write-receiver, and other servers at a path that %s.url has to name", err, sinkSection)
 	}
-	return "", fmt.Errorf("%s: %s", w.place, text)
+	return "", fmt.Errorf("%s: %w", w.place, err)
 }
 
-// A writeRequest is the WriteRequest of remote write, version 1, encoded.
-type writeRequest []byte
+// maxSaid is how much of an answer is read.
+const maxSaid = 4 << 10
 
-// SizeVT and MarshalToSizedBufferVT are what remote.API asks of a message.
-func (r writeRequest) SizeVT() int                                  { return len(r) }
-func (r writeRequest) MarshalToSizedBufferVT(b []byte) (int, error) { return copy(b, r), nil }
+// post sends a body once.
+func (w *writer) post(ctx context.Context, body []byte) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body))
+	if err != nil {
+		return httpclient.Bare(err)
+	}
+	r.Header.Set("Content-Encoding", "snappy")
+	r.Header.Set("Content-Type", "application/x-protobuf")
+	r.Header.Set("X-Prometheus-Remote-Write-Version", "0.1.0")
+	answer, err := w.http.Do(r)
+	switch err = httpclient.Bare(err); {
+	case errors.As(err, new(*httpclient.SecretError)):
+		return err
+	case err != nil:
+		return &answerError{error: err, again: true}
+	}
+	defer answer.Body.Close()
+	said, _ := io.ReadAll(io.LimitReader(answer.Body, maxSaid))
+	code := answer.StatusCode
+	if code/100 == 2 {
+		return nil
+	}
+	return &answerError{
+		error: fmt.Errorf("server returned HTTP status %s: %s", answer.Status, message.Line(strings.TrimSpace(string(said)))),
+		code:  code, again: httpclient.Temporary(code), wait: httpclient.RetryAfter(answer),
+	}
+}
 
 // Fields of the messages of remote write: WriteRequest.timeseries, TimeSeries.labels and samples,
 // Label.name and value, Sample.value and timestamp.
@@ -332,7 +339,7 @@ const (
 )
 
 // encode encodes samples, which are sorted by time.
-func (w *writer) encode(all []sample) writeRequest {
+func (w *writer) encode(all []sample) []byte {
 	var order []string
 	byKey := map[string][]*sample{}
 	for i := range all {

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +20,7 @@ import (
 
 	"hafvf/connectors/internal/retry"
 	"hafvf/connectors/kafkaio"
+	"hafvf/internal/httpclient"
 	"hafvf/internal/message"
 	"hafvf/internal/secret"
 	"hafvf/internal/weburl"
@@ -81,22 +81,12 @@ func (c Config) Check(ctx context.Context) error {
 func (c Config) ask(ctx context.Context, do func(context.Context, *sr.Client) error) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.DisableKeepAlives = true
-	secure, err := c.TLS.Config()
+	to, err := httpclient.New("registry", httpclient.Server{URL: secret.Text{Text: c.URL}, TLS: c.TLS, Username: c.Username, Password: c.Password}, httpclient.Bounds{})
 	if err != nil {
-		return setting{fmt.Errorf("registry.%w", err)}
+		return setting{err}
 	}
-	transport.TLSClientConfig = secure
-	opts := []sr.ClientOpt{sr.URLs(c.URL), sr.HTTPClient(&http.Client{Transport: transport}), sr.UserAgent("hafvf")}
-	if c.Username != "" {
-		password, err := c.Password.Value("registry.password")
-		if err != nil {
-			return setting{err}
-		}
-		opts = append(opts, sr.BasicAuth(c.Username, password))
-	}
-	cl, err := sr.NewClient(opts...)
+	defer to.CloseIdleConnections()
+	cl, err := sr.NewClient(sr.URLs(c.URL), sr.HTTPClient(to.HTTP()), sr.UserAgent("hafvf"))
 	if err != nil {
 		return setting{err}
 	}
@@ -160,12 +150,15 @@ func unknown(err error) bool {
 	return errors.As(err, &r) && r.StatusCode == http.StatusNotFound && r.ErrorCode/100 == http.StatusNotFound
 }
 
+// tooLong reports whether the registry's answer is none of a schema: it has no end.
+func tooLong(err error) bool { return errors.As(err, new(httpclient.TooLong)) }
+
 // passes reports whether an attempt may succeed after it failed with err. What answers "not
 // found" to everything stands in for a registry that starts.
 func passes(err error) bool {
 	var r *sr.ResponseError
 	switch {
-	case errors.As(err, new(setting)) || unknown(err):
+	case errors.As(err, new(setting)) || errors.As(err, new(*httpclient.SecretError)) || tooLong(err) || unknown(err):
 		return false
 	case errors.As(err, &r):
 		return r.StatusCode >= 500 || is(err, http.StatusNotFound, http.StatusRequestTimeout, http.StatusTooManyRequests)
@@ -188,12 +181,14 @@ func (c Config) explain(err error) error {
 		return fmt.Errorf("the schema registry %s refuses %s: set registry.username and registry.password, or allow it to read the schemas of the topics and to register those of sinks: %w", c.URL, c.user(), err)
 	case errors.As(err, &r) && r.StatusCode == http.StatusNotFound:
 		return fmt.Errorf("there is no schema registry at %s: set registry.url, with the path under which the registry answers as Confluent's does", c.URL)
+	case errors.As(err, &r) && r.StatusCode/100 == 3:
+		return fmt.Errorf("the schema registry %s answers: %w; set registry.url to where the registry is", c.URL, err)
 	case untrusted(err):
 		return fmt.Errorf("the schema registry %s shows a certificate that is not trusted: set registry.tls.ca to the authority's: %w", c.URL, message.Cause(err))
-	case errors.As(err, &r) && r.StatusCode < 500:
-		return fmt.Errorf("the schema registry %s answers: %w", c.URL, err)
+	case errors.As(err, &r) && r.StatusCode < 500 || tooLong(err) || errors.As(err, new(*httpclient.SecretError)):
+		return fmt.Errorf("the schema registry %s answers: %w", c.URL, httpclient.Bare(err))
 	}
-	return fmt.Errorf("the schema registry %s does not answer: start it, or set registry.url: %w", c.URL, bare(err))
+	return fmt.Errorf("the schema registry %s does not answer: start it, or set registry.url: %w", c.URL, httpclient.Bare(err))
 }
 
 // untrusted reports whether a certificate is not trusted, which no retry mends.
@@ -204,15 +199,6 @@ func (c Config) user() string {
 		return "this client, which has no login"
 	}
 	return fmt.Sprintf("user %q", c.Username)
-}
-
-// bare removes what Go's client says of the request.
-func bare(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		return u.Err
-	}
-	return err
 }
 
 // describe names a schema's type as configs do.

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
@@ -279,25 +280,21 @@ func TestReading(t *testing.T) {
 	}
 }
 
-// counted counts what a registry is asked, and answers with a status in its place unless that is 0.
-func counted(t *testing.T, r *srfake.Registry) (asked, status *atomic.Int32) {
+// counted counts what a registry is asked.
+func counted(t *testing.T, r *srfake.Registry) (asked *atomic.Int32) {
 	t.Helper()
-	asked, status = new(atomic.Int32), new(atomic.Int32)
-	r.Intercept(func(w http.ResponseWriter, _ *http.Request) bool {
+	asked = new(atomic.Int32)
+	r.Intercept(func(http.ResponseWriter, *http.Request) bool {
 		asked.Add(1)
-		if code := status.Load(); code != 0 {
-			w.WriteHeader(int(code))
-			return true
-		}
 		return false
 	})
-	return asked, status
+	return asked
 }
 
 // A schema is asked for once, also one that the registry does not know; a new one is asked for when it comes.
 func TestSchemasAreCached(t *testing.T) {
 	r, c := fake(t, sr.Schema{Schema: `"string"`})
-	asked, _ := counted(t, r)
+	asked := counted(t, r)
 	reading := (Source{c, Auto}).reading()
 	batch := func(ids ...int) (all []kafkaio.Record) {
 		for _, id := range ids {
@@ -338,19 +335,24 @@ func TestSchemasAreCached(t *testing.T) {
 // A registry that is away is waited for, and the log says so once.
 func TestRegistryAway(t *testing.T) {
 	r, c := fake(t, sr.Schema{Schema: `"string"`})
-	asked, status := counted(t, r)
+	asked, status := new(atomic.Int32), new(atomic.Int32)
+	r.Intercept(func(w http.ResponseWriter, _ *http.Request) bool {
+		if asked.Add(1) == 3 || status.Load() == 0 {
+			return false
+		}
+		w.WriteHeader(int(status.Load()))
+		return true
+	})
 	for _, code := range []int{503, 429, 404} {
 		var told strings.Builder
 		registries.Clear()
 		asked.Store(0)
 		status.Store(int32(code))
-		back := time.AfterFunc(500*time.Millisecond, func() { status.Store(0) })
-		defer back.Stop()
 		all := []kafkaio.Record{{Value: frame(1, 2, 'a')}}
 		if err := (Source{c, Auto}).reading()(t.Context(), slog.New(slog.NewTextHandler(&told, nil)), all); err != nil || string(all[0].Value) != `"a"` || all[0].Finding != nil {
 			t.Errorf("%d: %v %q %+v", code, err, all[0].Value, all[0].Finding)
 		}
-		if n := asked.Load(); n < 2 || n > 6 {
+		if n := asked.Load(); n != 3 {
 			t.Errorf("%d: asked %d times", code, n)
 		}
 		if lines := strings.Split(strings.TrimSpace(told.String()), "\n"); len(lines) != 2 || !strings.Contains(lines[0], "level=WARN msg=\"the schema registry does not answer: trying again\"") || !strings.Contains(lines[1], "answers again") {
@@ -437,6 +439,47 @@ func TestRefused(t *testing.T) {
 				said(err, test.read)
 			}
 		})
+	}
+}
+
+// A redirect is a refusal that says where to, and takes no login there. An answer without an end
+// is one that cannot be used, of a schema as of a check.
+func TestRedirectAndEndlessAnswer(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the request is redirected") }))
+	t.Cleanup(other.Close)
+	cfg := func(h http.HandlerFunc) Config {
+		s := httptest.NewServer(h)
+		t.Cleanup(s.Close)
+		password := filepath.Join(t.TempDir(), "password")
+		if err := os.WriteFile(password, []byte("secret"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return Config{URL: s.URL, Username: "user", Password: secret.Secret{File: password}}
+	}
+	redirect := cfg(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, other.URL+r.URL.Path, http.StatusPermanentRedirect)
+	})
+	endless := cfg(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, `{"schema":"`)
+		for {
+			if _, err := w.Write(bytes.Repeat([]byte("a"), 1<<16)); err != nil {
+				return
+			}
+		}
+	})
+	want := "answers: a redirect to " + other.URL + ", which is not followed"
+	if err := redirect.Check(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Error(err)
+	}
+	if _, err := schemasOf(redirect).get(t.Context(), quiet, 1); err == nil || !strings.Contains(err.Error(), want) {
+		t.Error(err)
+	}
+	want = "the answer is longer than 8 MB"
+	if err := endless.Check(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Error(err)
+	}
+	if got := read(t, endless, Auto, kafkaio.Record{Value: frame(1, 2, 'a')}); got.Finding == nil || !strings.Contains(got.Finding.Reason, want) {
+		t.Errorf("%+v", got.Finding)
 	}
 }
 

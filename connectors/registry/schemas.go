@@ -104,6 +104,8 @@ func (s *schemas) get(ctx context.Context, log *slog.Logger, id int) (*schema, e
 		}
 	case unknown(err):
 		k.err = fmt.Errorf("the schema registry does not know schema %d, or one that it refers to: %w", id, err)
+	case tooLong(err):
+		k.err = fmt.Errorf("schema %d cannot be used: %w", id, err)
 	case ctx.Err() != nil:
 		return nil, err
 	default:

@@ -49,6 +49,7 @@ type Outbox struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	closes chan struct{} // closed when the outbox is closing
+	hurry  chan time.Duration
 
 	mu      sync.Mutex
 	waiting []entry
@@ -92,7 +93,7 @@ func OpenOutbox(cfg OutboxConfig, kept []Alert) (*Outbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Outbox{cfg: cfg, client: client, done: make(chan struct{}), closes: make(chan struct{}), changed: make(chan struct{})}
+	o := &Outbox{cfg: cfg, client: client, done: make(chan struct{}), closes: make(chan struct{}), hurry: make(chan time.Duration, 1), changed: make(chan struct{})}
 	o.ctx, o.cancel = context.WithCancel(context.Background())
 	for _, a := range kept {
 		o.append(a)
@@ -155,7 +156,7 @@ func (o *Outbox) Stats() Stats {
 }
 
 // Place is what messages may say of the receiver's URL.
-func (o *Outbox) Place() string { return o.client.to.Load().place }
+func (o *Outbox) Place() string { return o.client.to.Place() }
 
 // send sends what waits, until the outbox is closing and nothing does.
 func (o *Outbox) send() {
@@ -295,6 +296,8 @@ func (o *Outbox) Close(patience, limit time.Duration) (left []Alert) {
 	defer tick.Stop()
 	for waits := true; waits; {
 		select {
+		case limit := <-o.hurry:
+			patience, over = 0, time.After(limit)
 		case <-o.done:
 			waits = false
 		case <-over:
@@ -314,6 +317,10 @@ func (o *Outbox) Close(patience, limit time.Duration) (left []Alert) {
 	}
 	return left
 }
+
+// Hurry has a Close that waits go on as if it had been called with no patience and that limit. It is
+// called once.
+func (o *Outbox) Hurry(limit time.Duration) { o.hurry <- limit }
 
 // GiveUp counts alerts that Close has left and that are not kept, and says why they are given
 // up.

@@ -8,15 +8,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
-	"strconv"
-	"sync/atomic"
 	"time"
 
 	"hafvf/connectors/internal/retry"
+	"hafvf/internal/httpclient"
 	"hafvf/internal/message"
 	"hafvf/internal/secret"
-	"hafvf/internal/weburl"
 )
 
 // A Sink is where records are sent, and how.
@@ -48,63 +45,24 @@ var requests = retry.Policy{First: 500 * time.Millisecond, Last: 30 * time.Secon
 
 // A Client sends. It is safe for concurrent use.
 type Client struct {
-	sink   Sink
-	to     atomic.Pointer[target]
-	batch  int
-	http   *http.Client
-	retry  retry.Policy
-	encode func(record []byte) ([]byte, error) // nil: as it is
-}
-
-// A target is where requests go, with the secrets that were read last.
-type target struct {
+	section string // of the sink in a config
+	to      *httpclient.Client
 	url     string
-	place   string // of the URL, for messages: a path may be a secret
-	headers http.Header
+	http    *http.Client
+	batch   int
+	retry   retry.Policy
+	encode  func(record []byte) ([]byte, error) // nil: as it is
 }
-
-// target reads URL and headers.
-func (s Sink) target() (*target, error) {
-	text, err := s.URL.Read(s.section() + ".url")
-	if err != nil {
-		return nil, err
-	}
-	u, err := weburl.Parse(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s.url: %w", s.section(), err)
-	}
-	to := &target{url: text, place: placeOf(u), headers: http.Header{}}
-	if s.Alertmanager {
-		to.url = u.JoinPath(alertmanagerPath).String()
-	}
-	for name, v := range s.Headers {
-		text, err := v.Read(s.section() + ".headers." + name)
-		if err != nil {
-			return nil, err
-		}
-		to.headers.Set(name, text)
-	}
-	to.headers.Set("Content-Type", "application/json")
-	return to, nil
-}
-
-// placeOf is what a message may say of a URL.
-func placeOf(u *url.URL) string { return u.Scheme + "://" + u.Host }
 
 // NewClient makes a client of a sink. It does not connect.
 func NewClient(s Sink) (*Client, error) {
-	to, err := s.target()
+	to, err := httpclient.New(s.section(), httpclient.Server{URL: s.URL, Headers: s.Headers, Timeout: s.Timeout}, httpclient.Bounds{Answer: maxSaid, Pause: requests.Last})
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{sink: s, batch: max(s.Batch, 1), retry: requests, http: &http.Client{
-		Timeout: s.Timeout,
-		// Some redirects turn a POST into a GET without a body, and secret headers would go to
-		// another host.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
-	c.to.Store(to)
+	c := &Client{section: s.section(), to: to, url: to.Base().String(), http: to.HTTP(), batch: max(s.Batch, 1), retry: requests}
 	if s.Alertmanager {
+		c.url = to.Base().JoinPath(alertmanagerPath).String()
 		c.encode = func(record []byte) ([]byte, error) { return forAlertmanager(record, s.Ends, s.Key) }
 	}
 	return c, nil
@@ -114,7 +72,7 @@ func NewClient(s Sink) (*Client, error) {
 // not taken; nil if it was. Temporary errors are those after which another attempt may help: if
 // nobody answers, or the answer is 408, 425, 429, or 500 and above.
 //
-// After 401 and 403 Post reads the secrets again, and tries once more. After 400 and 413 it
+// After 401 and 403 it has tried with the secrets as they are now. After 400 and 413 Post
 // divides the array, until a record that the receiver does not take stands alone. Every other
 // answer but 2xx, also a redirect, is final. The receiver may have taken records of which Post
 // says otherwise: it recognises them by their ids.
@@ -152,22 +110,6 @@ func (c *Client) postAll(ctx context.Context, records [][]byte, refuse func(i in
 	}
 }
 
-// post sends records as one array.
-func (c *Client) post(ctx context.Context, records [][]byte) error {
-	body := append([]byte{'['}, bytes.Join(records, []byte{','})...)
-	body = append(body, ']')
-	err := c.send(ctx, c.to.Load(), body)
-	if f := (*failure)(nil); !errors.As(err, &f) || f.code != http.StatusUnauthorized && f.code != http.StatusForbidden {
-		return err
-	}
-	to, unread := c.sink.target()
-	if unread != nil {
-		return fmt.Errorf("%w; and the secrets cannot be read again: %w", err, unread)
-	}
-	c.to.Store(to)
-	return c.send(ctx, to, body)
-}
-
 // temporary reports whether another attempt may help after an error of Post.
 func temporary(err error) bool {
 	f := (*failure)(nil)
@@ -194,39 +136,36 @@ type failure struct {
 func (f *failure) Unwrap() error             { return f.error }
 func (f *failure) RetryAfter() time.Duration { return f.wait }
 
-// send sends body once.
-func (c *Client) send(ctx context.Context, to *target, body []byte) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to.url, bytes.NewReader(body))
+// maxSaid is how much of an answer is read.
+const maxSaid = 4 << 10
+
+// post sends records once, as one array.
+func (c *Client) post(ctx context.Context, records [][]byte) error {
+	body := append([]byte{'['}, bytes.Join(records, []byte{','})...)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(append(body, ']')))
 	if err != nil {
-		return fmt.Errorf("%s: %w", to.place, withoutURL(err))
+		return fmt.Errorf("%s: %w", c.to.Place(), httpclient.Bare(err))
 	}
-	r.Header = to.headers.Clone()
+	r.Header.Set("Content-Type", "application/json")
 	answer, err := c.http.Do(r)
-	if err != nil {
-		return &failure{error: fmt.Errorf("%s does not answer: %w", to.place, withoutURL(err)), again: true}
+	switch err = httpclient.Bare(err); {
+	case errors.As(err, new(*httpclient.SecretError)):
+		return err
+	case err != nil:
+		return &failure{error: fmt.Errorf("%s does not answer: %w", c.to.Place(), err), again: true}
 	}
 	defer answer.Body.Close()
-	said, _ := io.ReadAll(io.LimitReader(answer.Body, 4<<10))
-	io.Copy(io.Discard, io.LimitReader(answer.Body, 1<<20)) // so that the connection can be used again
+	said, _ := io.ReadAll(io.LimitReader(answer.Body, maxSaid))
 	code := answer.StatusCode
 	if code/100 == 2 {
 		return nil
 	}
-	f := &failure{error: fmt.Errorf("%s answers %s: %s", to.place, answer.Status, message.Printable(string(said))), code: code}
-	if other, err := answer.Location(); err == nil && code/100 == 3 {
-		f.error = fmt.Errorf("%s answers %s, a redirect to %s, which is not followed: name the URL that it leads to", to.place, answer.Status, placeOf(other))
+	why := fmt.Errorf("%s answers %s: %s", c.to.Place(), answer.Status, message.Printable(string(said)))
+	if code/100 == 3 {
+		why = fmt.Errorf("%w; set %s.url to where the receiver is", why, c.section)
 	}
-	f.again = code == http.StatusRequestTimeout || code == http.StatusTooEarly || code == http.StatusTooManyRequests || code >= 500
-	if seconds, err := strconv.Atoi(answer.Header.Get("Retry-After")); err == nil && seconds > 0 {
-		f.wait = min(time.Duration(seconds)*time.Second, c.retry.Last)
+	return &failure{
+		error: why,
+		code:  code, again: httpclient.Temporary(code), wait: httpclient.RetryAfter(answer),
 	}
-	return f
-}
-
-// withoutURL is an error of net/http without the URL, which may hold a secret.
-func withoutURL(err error) error {
-	if e := (*url.Error)(nil); errors.As(err, &e) {
-		return e.Err
-	}
-	return err
 }

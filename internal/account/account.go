@@ -458,6 +458,31 @@ func (r *Run) Stopped() <-chan struct{} {
 	return r.stopped
 }
 
+// Patience is how long an output that takes nothing is waited for, once its run was stopped.
+const Patience = 6 * time.Second
+
+// ErrStopped ends what a run that was stopped waits for no longer.
+var ErrStopped = errors.New("the run was stopped")
+
+// Patiently returns a context for one attempt of an output. It ends with ctx, and by ErrStopped
+// once the attempt has lasted for Patience in a run that was stopped.
+func (r *Run) Patiently(ctx context.Context) (within context.Context, end func()) {
+	within, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-r.Stopped():
+		case <-within.Done():
+			return
+		}
+		select {
+		case <-time.After(Patience):
+			cancel(ErrStopped)
+		case <-within.Done():
+		}
+	}()
+	return within, func() { cancel(nil) }
+}
+
 // IsStopped reports whether Stop was called.
 func (r *Run) IsStopped() bool {
 	select {

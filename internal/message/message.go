@@ -36,10 +36,22 @@ func Quote(s string) string { return strconv.Quote(Shorten(s)) }
 // Printable returns s as it stands, shortened, where that can be read in one
 // line, and quoted elsewhere.
 func Printable(s string) string {
-	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if !printable(s) {
 		return Quote(s)
 	}
 	return Shorten(s)
+}
+
+// Line returns s as it stands where that can be read in one line, and quoted elsewhere.
+func Line(s string) string {
+	if !printable(s) {
+		return strconv.Quote(s)
+	}
+	return s
+}
+
+func printable(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // Duration is d without the zeros at its end: 10m rather than 10m0s.

@@ -9,12 +9,13 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"hafvf/connectors/promio"
+	"hafvf/internal/httpclient"
 	"hafvf/internal/times"
 )
 
 // prometheusKey declares a source that asks a server.
 func (s *Source) prometheusKey() key {
-	p := &promio.Source{Server: defaultServer(), Step: time.Minute, Ago: 14 * 24 * time.Hour, Delay: time.Minute, MaxSeries: 10_000}
+	p := &promio.Source{Server: defaultServer(), Step: time.Minute, Ago: 14 * 24 * time.Hour, Delay: time.Minute, MaxSeries: 10_000, Partial: promio.Wait}
 	return key{name: "prometheus", doc: "A query to Prometheus, or to what has its API, such as VictoriaMetrics, Thanos and Mimir: first over the past, then on and on. A point is an observation, NaN a missing one. A step at which a series has no point, as it is stale or was not scraped, has no observation; silence tells of those that last. With state a run goes on where the one before has stopped, and replaces the file every minute and at its end. An id is key/time. It needs the runner direct.", seen: func() { s.Prometheus = p },
 		keys: slices.Concat(serverKeys(&p.Server, "URL of the server, in front of /api/v1/query_range."), []key{
 			{name: "query", doc: "The query, in PromQL.", required: true, read: text(&p.Query, notEmpty)},
@@ -23,14 +24,15 @@ func (s *Source) prometheusKey() key {
 			{name: "delay", doc: "Age at which a point is final. It covers the scrape, the rules that make the series, and what the clocks of both machines differ.", read: duration(&p.Delay)},
 			{name: "key", doc: `Labels whose values, joined with "/" as those of other sources, make the key. By default the key is the series as Prometheus writes it: name{a="b",…}. Of two series that have one key at one time, the second one is rejected.`, read: texts("labels", &p.Key)},
 			{name: "max_series", doc: "A query that returns more series ends the run.", read: whole(&p.MaxSeries, 1)},
+			{name: "partial", doc: "What becomes of an answer of which the server says that it is not whole, as Thanos, Mimir and VictoriaMetrics do while a store is away. wait asks again for as long as it takes, and says so in the log; hafvf check, init and backtest ask three times and end then. take takes what there is, counts it as hafvf_partial_answers_total, and loses the rest. Notes of the query itself (PromQL warning: …) are in the log, and their answers are taken.", read: choice(&p.Partial, promio.Wait, promio.Take)},
 			{name: "bounded", doc: "true ends the run at what is final at the start. The source is then like a file.", read: boolean(&p.Bounded)},
 		})}
 }
 
-func defaultServer() promio.Server { return promio.Server{Timeout: 2 * time.Minute} }
+func defaultServer() httpclient.Server { return httpclient.Server{Timeout: 2 * time.Minute} }
 
 // serverKeys declare how to reach a server.
-func serverKeys(s *promio.Server, url string) []key {
+func serverKeys(s *httpclient.Server, url string) []key {
 	return []key{
 		{name: "url", doc: url + " If it is secret, the place of it.", required: true, read: hookURL(&s.URL)},
 		tlsKey(&s.TLS),
@@ -61,7 +63,7 @@ func since(at *time.Time, ago *time.Duration) reader {
 }
 
 // checkServer holds what concerns more than one key of a server at a path.
-func (d *decoder) checkServer(at string, s *promio.Server) {
+func (d *decoder) checkServer(at string, s *httpclient.Server) {
 	d.checkPair(at)
 	switch {
 	case d.has(at+".username") && !d.has(at+".password"):

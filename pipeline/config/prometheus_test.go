@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"hafvf/connectors/promio"
 )
 
 const someQuery = `source: {prometheus: {url: "http://p:9090", query: up`
@@ -14,7 +16,7 @@ func TestPrometheusKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := c.Source.Prometheus
-	if p.Ago != 14*24*time.Hour || p.Step != time.Minute || p.Delay != time.Minute || p.MaxSeries != 10_000 || p.Bounded {
+	if p.Ago != 14*24*time.Hour || p.Step != time.Minute || p.Delay != time.Minute || p.MaxSeries != 10_000 || p.Bounded || p.Partial != promio.Wait {
 		t.Errorf("%+v", p)
 	}
 	if c.Expire != defaultExpire || c.Alerts[0].MaxAge != defaultMaxAge {
@@ -39,6 +41,7 @@ func TestPrometheusMistakes(t *testing.T) {
 		{someQuery + ", start: yesterday}}", "c.yaml:3: source.prometheus.start: must be a time such as 2026-01-02T03:04:05Z, or how long ago, such as -14d"},
 		{someQuery + ", start: 14d}}", "source.prometheus.start: must be a time"},
 		{someQuery + ", step: 0s}}", "source.prometheus.step"},
+		{someQuery + ", partial: tak}}", `source.prometheus.partial: unknown value "tak"; did you mean "take"?`},
 		{someQuery + ", username: u}}", "source.prometheus.username: needs password"},
 		{someQuery + ", password: {env: P}}}", "source.prometheus.password: needs username"},
 		{someQuery + ", password: secret}}", "source.prometheus.password: a secret does not stand in a config"},

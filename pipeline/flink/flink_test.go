@@ -1,6 +1,7 @@
 package flink
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -168,5 +169,30 @@ func TestFollowNamesTheLastCheckpoint(t *testing.T) {
 	err := job.Follow(t.Context(), slog.New(slog.DiscardHandler))
 	if err == nil || !strings.Contains(err.Error(), "knows no job one") || !strings.Contains(err.Error(), "file:/c/1/chk-7") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// A redirect is a refusal that says where to, and an answer without an end is cut.
+func TestRedirectAndEndlessAnswer(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the request is redirected") }))
+	t.Cleanup(other.Close)
+	for want, h := range map[string]http.HandlerFunc{
+		"a redirect to " + other.URL + ", which is not followed": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, other.URL+"/token-1234", http.StatusFound)
+		},
+		"the answer is longer than 64 MB": func(w http.ResponseWriter, _ *http.Request) {
+			for piece := bytes.Repeat([]byte("a"), 1<<20); ; {
+				if _, err := w.Write(piece); err != nil {
+					return
+				}
+			}
+		},
+	} {
+		server := httptest.NewServer(h)
+		t.Cleanup(server.Close)
+		c := &Cluster{REST: strings.Replace(server.URL, "http://", "http://user:token@", 1)}
+		if _, err := c.Find(t.Context(), "one"); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "token") {
+			t.Errorf("%v, want %q", err, want)
+		}
 	}
 }

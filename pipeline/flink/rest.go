@@ -14,6 +14,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"hafvf/internal/httpclient"
+	"hafvf/internal/message"
+	"hafvf/internal/secret"
 )
 
 // A Cluster is a Flink cluster with Beam's job server before it.
@@ -73,8 +77,12 @@ var ended = []string{"FINISHED", "FAILED", "CANCELED", "SUSPENDED"}
 // Ended reports whether the job is over.
 func (s Status) Ended() bool { return slices.Contains(ended, s.State) }
 
-// answerTime is how long the JobManager may take to answer.
-const answerTime = 10 * time.Second
+// answerTime is how long the JobManager may take to answer, and maxAnswer how many bytes it may
+// answer: a job of many tasks has many metrics.
+const (
+	answerTime = 10 * time.Second
+	maxAnswer  = 64 << 20
+)
 
 // call sends a request to the JobManager, and decodes the answer into out unless out is nil.
 func (c *Cluster) call(ctx context.Context, method, path string, in, out any) error {
@@ -88,31 +96,36 @@ func (c *Cluster) call(ctx context.Context, method, path string, in, out any) er
 		}
 		body = bytes.NewReader(b)
 	}
+	to, err := httpclient.New("runner", httpclient.Server{URL: secret.Text{Text: c.REST}}, httpclient.Bounds{Answer: maxAnswer})
+	if err != nil {
+		return fmt.Errorf("the JobManager's address (runner.rest) is none: %w", errors.Unwrap(err))
+	}
+	defer to.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.REST, "/")+path, body)
 	if err != nil {
-		return fmt.Errorf("the JobManager's address (runner.rest): %w", err)
+		return fmt.Errorf("the JobManager's address (runner.rest): %w", httpclient.Bare(err))
 	}
 	req.Header.Set("Content-Type", "application/json")
-	res, err := http.DefaultClient.Do(req)
+	res, err := to.HTTP().Do(req)
 	if err != nil {
-		var op *net.OpError
-		if errors.As(err, &op) {
+		err = httpclient.Bare(err)
+		if op, ok := errors.AsType[*net.OpError](err); ok {
 			err = op
 		}
-		if ue := (*url.Error)(nil); errors.As(err, &ue) {
-			err = ue.Err
-		}
-		return fmt.Errorf("no JobManager of Flink answers at %s (runner.rest): %w", c.REST, err)
+		return fmt.Errorf("no JobManager of Flink answers at %s (runner.rest): %w", to.Place(), err)
 	}
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
 	if err != nil {
-		return fmt.Errorf("the JobManager at %s stopped answering: %w", c.REST, err)
+		return fmt.Errorf("the JobManager at %s stopped answering: %w", to.Place(), err)
+	}
+	if res.StatusCode/100 == 3 {
+		return fmt.Errorf("what answers at %s (runner.rest) is no JobManager of Flink: %s %s: %s: %s", to.Place(), method, path, res.Status, message.Line(string(b)))
 	}
 	if res.StatusCode >= 300 {
 		var refusal struct{ Errors []string }
 		if json.Unmarshal(b, &refusal) != nil || len(refusal.Errors) == 0 {
-			return fmt.Errorf("what answers at %s (runner.rest) is no JobManager of Flink: %s %s: %s", c.REST, method, path, res.Status)
+			return fmt.Errorf("what answers at %s (runner.rest) is no JobManager of Flink: %s %s: %s", to.Place(), method, path, res.Status)
 		}
 		return &restError{res.StatusCode, plain(refusal.Errors[len(refusal.Errors)-1])}
 	}
@@ -120,9 +133,18 @@ func (c *Cluster) call(ctx context.Context, method, path string, in, out any) er
 		return nil
 	}
 	if err := json.Unmarshal(b, out); err != nil {
-		return fmt.Errorf("what answers at %s (runner.rest) is no JobManager of Flink: %w", c.REST, err)
+		return fmt.Errorf("what answers at %s (runner.rest) is no JobManager of Flink: %w", to.Place(), err)
 	}
 	return nil
+}
+
+// place is what messages say of the JobManager's address, in which a login may stand.
+func (c *Cluster) place() string {
+	u, err := url.Parse(c.REST)
+	if err != nil {
+		return "runner.rest"
+	}
+	return u.Scheme + "://" + u.Host
 }
 
 // A restError is an error answer of the JobManager.
@@ -146,7 +168,7 @@ func (c *Cluster) check(ctx context.Context, o Options) ([]listed, error) {
 		return nil, err
 	}
 	if !strings.HasPrefix(config.Version, Flink+".") {
-		return nil, fmt.Errorf("the cluster at %s has Flink %s, and the job server is for Flink %s", c.REST, config.Version, Flink)
+		return nil, fmt.Errorf("the cluster at %s has Flink %s, and the job server is for Flink %s", c.place(), config.Version, Flink)
 	}
 	jobs, err := c.jobs(ctx)
 	if err != nil {
@@ -167,7 +189,7 @@ func (c *Cluster) check(ctx context.Context, o Options) ([]listed, error) {
 	}
 	if have.Free < o.Parallelism {
 		return nil, fmt.Errorf("the cluster at %s has %d free slots of %d, on %d TaskManagers, and the job takes %d (runner.parallelism): start more TaskManagers or stop another job",
-			c.REST, have.Free, have.Total, have.TaskManagers, o.Parallelism)
+			c.place(), have.Free, have.Total, have.TaskManagers, o.Parallelism)
 	}
 	return jobs, nil
 }
@@ -200,7 +222,7 @@ func (c *Cluster) Find(ctx context.Context, name string) (*Job, error) {
 			return &Job{ID: j.ID, Name: name, cluster: c}, nil
 		}
 	}
-	return nil, fmt.Errorf("the cluster at %s knows no job %s", c.REST, name)
+	return nil, fmt.Errorf("the cluster at %s knows no job %s", c.place(), name)
 }
 
 func (j *Job) call(ctx context.Context, method, path string, in, out any) error {

@@ -27,6 +27,8 @@ import (
 
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/httpclient"
+	"hafvf/internal/secret"
 	"hafvf/internal/testing/kafkatest"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
@@ -60,6 +62,17 @@ func (l *Live) raise(key string, i int) {
 	l.estimate(key, e)
 }
 
+// client makes requests of a URL.
+func client(t *testing.T, url string) *http.Client {
+	t.Helper()
+	c, err := httpclient.New("page", httpclient.Server{URL: secret.Text{Text: url}}, httpclient.Bounds{Answer: 1 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.CloseIdleConnections)
+	return c.HTTP()
+}
+
 func get(t *testing.T, url string, header ...string) (status int, body string) {
 	t.Helper()
 	r, err := http.NewRequest("GET", url, nil)
@@ -72,7 +85,7 @@ func get(t *testing.T, url string, header ...string) (status int, body string) {
 			r.Host = header[i+1]
 		}
 	}
-	answer, err := http.DefaultClient.Do(r)
+	answer, err := client(t, url).Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +110,7 @@ func listen(t *testing.T, url string) <-chan event {
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	r, _ := http.NewRequestWithContext(ctx, "GET", url+"/events", nil)
-	answer, err := http.DefaultClient.Do(r)
+	answer, err := client(t, url).Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +213,8 @@ func TestLiveRun(t *testing.T) {
 
 	// 30 keys in six racks, one value in ten minutes; one rack goes high after eight days.
 	rng := rand.New(rand.NewPCG(7, 8))
-	from := time.Now().UTC().Truncate(time.Hour).Add(-11 * 24 * time.Hour)
+	const week = 7 * 24 * time.Hour // whenever it is, the records are at the same hours of the same weekdays
+	from := time.Now().UTC().Truncate(week).Add(-2 * week)
 	put := func(first, last int) {
 		var records []*kgo.Record
 		for i := first; i < last; i++ {
@@ -305,7 +319,13 @@ func TestLiveRefuses(t *testing.T) {
 	}{
 		{nil, 200},
 		{[]string{"Host", "localhost:" + port}, 200},
+		{[]string{"Host", "LOCALHOST:" + port}, 200},
+		{[]string{"Host", "localhost."}, 200},
+		{[]string{"Host", "LocalHost", "Origin", "http://localhost"}, 200},
+		{[]string{"Host", "LOCALHOST", "Origin", "http://evil.example"}, 403},
+		{[]string{"Host", "LOCALHOST.evil.example"}, 403},
 		{[]string{"Host", "Pumps.Example"}, 200},
+		{[]string{"Host", "PUMPS.EXAMPLE.:" + port}, 200},
 		{[]string{"Host", "[::1]:" + port}, 200},
 		{[]string{"Host", "192.0.2.7"}, 200},
 		{[]string{"Host", "evil.example:" + port}, 403},
@@ -330,7 +350,7 @@ func TestLiveRefuses(t *testing.T) {
 			}
 		}
 	}
-	answer, err := http.Post(s.URL, "text/plain", strings.NewReader("x"))
+	answer, err := s.Client().Post(s.URL, "text/plain", strings.NewReader("x"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,12 +74,13 @@ func (l *Live) Handler(host string) http.Handler {
 
 // refusal says why a request is not answered, and is empty if it is.
 func refusal(r *http.Request, host string) string {
-	to := (&url.URL{Host: r.Host}).Hostname()
-	if _, err := netip.ParseAddr(to); err != nil && to != "localhost" && !strings.EqualFold(to, host) {
+	// Names have no case, and may end with a dot.
+	to := strings.TrimSuffix((&url.URL{Host: r.Host}).Hostname(), ".")
+	if _, err := netip.ParseAddr(to); err != nil && !strings.EqualFold(to, "localhost") && !strings.EqualFold(to, host) {
 		return "this Host is refused: ask by the address of --listen, by localhost or by an IP address"
 	}
 	if origin := r.Header.Get("Origin"); origin != "" {
-		if u, err := url.Parse(origin); err != nil || u.Host != r.Host {
+		if u, err := url.Parse(origin); err != nil || !strings.EqualFold(u.Host, r.Host) {
 			return "requests from other sites are refused"
 		}
 	}

@@ -1,4 +1,4 @@
-// Package tlsfiles reads the certificates that connectors encrypt with.
+// Package tlsfiles reads the certificates that connections are encrypted with.
 package tlsfiles
 
 import (

@@ -1,0 +1,285 @@
+// Package httpclient is the client of HTTP for all servers that the program asks. It follows no
+// redirect, reads no answer without a bound, and reads secrets anew where a server does not know
+// them any more. It takes proxies from the environment (HTTPS_PROXY, HTTP_PROXY, NO_PROXY).
+package httpclient
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"hafvf/internal/message"
+	"hafvf/internal/secret"
+	"hafvf/internal/tlsfiles"
+	"hafvf/internal/weburl"
+)
+
+// A Server is where requests go, and with which login. It holds no secrets, only their places.
+type Server struct {
+	URL      secret.Text
+	TLS      *tlsfiles.TLS          // nil: the authorities of the system
+	Username string                 // of HTTP basic authentication; empty for none
+	Password secret.Secret          // of the user
+	Headers  map[string]secret.Text // of each request, by name
+	Timeout  time.Duration          // of one request with its answer; zero is none
+}
+
+// Bounds are what a server may ask of a Client.
+type Bounds struct {
+	// Answer is the longest answer, in bytes; zero is 8 MB. Reading a longer one fails with
+	// TooLong. Of an answer other than 2xx only the first megabyte is read.
+	Answer int64
+	// Pause is the longest that Retry-After of an answer may be; zero takes none.
+	Pause time.Duration
+}
+
+const (
+	defaultAnswer = 8 << 20
+	refusalAnswer = 1 << 20
+)
+
+// TooLong is the error of an answer that is longer than so many bytes.
+type TooLong int64
+
+func (t TooLong) Error() string {
+	if t < 1<<20 {
+		return fmt.Sprintf("the answer is longer than %d bytes", int64(t))
+	}
+	return fmt.Sprintf("the answer is longer than %d MB", int64(t)>>20)
+}
+
+// A SecretError says that a server refuses the login, and why that cannot be read anew. No other
+// attempt helps.
+type SecretError struct{ error }
+
+func (e *SecretError) Unwrap() error { return e.error }
+
+// A Client makes requests of a server. It is safe for concurrent use.
+type Client struct {
+	section string
+	server  Server
+	bounds  Bounds
+	base    *url.URL // as it was read first: callers make their requests of it
+	login   atomic.Pointer[login]
+	to      *http.Transport
+}
+
+// A login is what was read last of what may be secret.
+type login struct {
+	url     *url.URL
+	headers http.Header
+}
+
+// New reads the files and the secrets that s names. It does not connect. section is the key of the
+// server in a config, for errors.
+func New(section string, s Server, b Bounds) (*Client, error) {
+	if b.Answer == 0 {
+		b.Answer = defaultAnswer
+	}
+	c := &Client{section: section, server: s, bounds: b, to: http.DefaultTransport.(*http.Transport).Clone()}
+	secure, err := s.TLS.Config()
+	if err != nil {
+		return nil, fmt.Errorf("%s.%w", section, err)
+	}
+	c.to.TLSClientConfig, c.to.MaxResponseHeaderBytes = secure, 1<<20
+	first, err := c.read()
+	if err != nil {
+		return nil, err
+	}
+	c.base = first.url
+	c.login.Store(first)
+	return c, nil
+}
+
+// Base returns the URL of the server.
+func (c *Client) Base() *url.URL {
+	base := *c.base
+	return &base
+}
+
+// Place is what messages may say of the URL of the server.
+func (c *Client) Place() string { return place(c.login.Load().url) }
+
+// place leaves out login, path and query, which may be secret.
+func place(u *url.URL) string { return u.Scheme + "://" + u.Host }
+
+// HTTP returns a client whose requests are c's.
+func (c *Client) HTTP() *http.Client { return &http.Client{Transport: c, Timeout: c.server.Timeout} }
+
+// CloseIdleConnections closes connections that are not in use.
+func (c *Client) CloseIdleConnections() { c.to.CloseIdleConnections() }
+
+// read reads URL and secrets.
+func (c *Client) read() (*login, error) {
+	text, err := c.server.URL.Read(c.section + ".url")
+	if err != nil {
+		return nil, err
+	}
+	l := &login{headers: http.Header{}}
+	if l.url, err = weburl.Parse(text); err != nil {
+		return nil, fmt.Errorf("%s.url: %w", c.section, err)
+	}
+	basic := &http.Request{Header: l.headers}
+	if user := l.url.User; user != nil {
+		password, _ := user.Password()
+		basic.SetBasicAuth(user.Username(), password)
+	}
+	for name, v := range c.server.Headers {
+		text, err := v.Read(c.section + ".headers." + name)
+		if err != nil {
+			return nil, err
+		}
+		l.headers.Set(name, text)
+	}
+	if c.server.Username != "" {
+		password, err := c.server.Password.Value(c.section + ".password")
+		if err != nil {
+			return nil, err
+		}
+		basic.SetBasicAuth(c.server.Username, password)
+	}
+	return l, nil
+}
+
+// RoundTrip makes a request with the login. After 401 and 403 it reads the login anew, and if that
+// has changed, it tries once more. A redirect has no Location, and its body says where it leads.
+func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
+	was := c.login.Load()
+	answer, err := c.to.RoundTrip(c.with(was, r))
+	if err != nil {
+		return nil, err
+	}
+	if code := answer.StatusCode; code == http.StatusUnauthorized || code == http.StatusForbidden {
+		now, err := c.read()
+		if err != nil {
+			answer.Body.Close()
+			return nil, &SecretError{fmt.Errorf("%s answers %s, and the login cannot be read again: %w", c.Place(), answer.Status, err)}
+		}
+		if again, err := repeated(r); err == nil && !reflect.DeepEqual(was, now) {
+			c.login.Store(now)
+			answer.Body.Close()
+			if answer, err = c.to.RoundTrip(c.with(now, again)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	c.bound(answer)
+	return answer, nil
+}
+
+// with returns a copy of a request with a login.
+func (c *Client) with(l *login, r *http.Request) *http.Request {
+	own := r.Clone(r.Context())
+	maps.Copy(own.Header, l.headers)
+	if l.url == c.base {
+		return own
+	}
+	base, now, to := c.base.String(), l.url.String(), r.URL.String()
+	if to == base {
+		to = now
+	} else if below, ok := strings.CutPrefix(to, strings.TrimSuffix(base, "/")); ok {
+		to = strings.TrimSuffix(now, "/") + below
+	}
+	if u, err := url.Parse(to); err == nil {
+		own.URL, own.Host = u, u.Host
+	}
+	return own
+}
+
+// repeated returns the request again, whose body was read.
+func repeated(r *http.Request) (again *http.Request, err error) {
+	again = r.Clone(r.Context())
+	switch {
+	case r.Body == nil:
+	case r.GetBody == nil:
+		return nil, errors.New("the body is gone")
+	default:
+		again.Body, err = r.GetBody()
+	}
+	return again, err
+}
+
+// bound cuts what an answer asks for.
+func (c *Client) bound(answer *http.Response) {
+	if text := answer.Header.Get("Retry-After"); text != "" {
+		answer.Header.Del("Retry-After")
+		if wait := min(asked(text), c.bounds.Pause); wait >= time.Second {
+			answer.Header.Set("Retry-After", strconv.Itoa(int(wait/time.Second)))
+		}
+	}
+	if where, err := answer.Location(); err == nil && answer.StatusCode/100 == 3 {
+		answer.Header.Del("Location")
+		answer.Body.Close()
+		said := fmt.Appendf(nil, "a redirect to %s, which is not followed", message.Printable(place(where)))
+		answer.Body, answer.ContentLength = io.NopCloser(bytes.NewReader(said)), int64(len(said))
+		return
+	}
+	if answer.StatusCode/100 == 2 {
+		answer.Body = &boundedBody{ReadCloser: answer.Body, bound: c.bounds.Answer, left: c.bounds.Answer}
+		return
+	}
+	answer.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(answer.Body, refusalAnswer), answer.Body}
+}
+
+// asked is the pause for which a Retry-After asks: seconds, or until a time.
+func asked(text string) time.Duration {
+	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	} else if errors.Is(err, strconv.ErrRange) {
+		return 1<<63 - 1
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	return time.Until(at)
+}
+
+// RetryAfter is the pause for which the answer to a Client's request asks; 0 if it does not.
+func RetryAfter(answer *http.Response) time.Duration { return asked(answer.Header.Get("Retry-After")) }
+
+// Temporary reports whether the same request may be answered otherwise later, after an answer of
+// that code: 408, 425, 429, or 500 and above.
+func Temporary(code int) bool {
+	return code == http.StatusRequestTimeout || code == http.StatusTooEarly || code == http.StatusTooManyRequests || code >= 500
+}
+
+// boundedBody fails where a body is longer than its bound.
+type boundedBody struct {
+	io.ReadCloser
+	bound, left int64
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	if b.left > 0 {
+		n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
+		b.left -= int64(n)
+		return n, err
+	}
+	var more [1]byte
+	n, err := b.ReadCloser.Read(more[:])
+	if n > 0 {
+		return 0, TooLong(b.bound)
+	}
+	return 0, err
+}
+
+// Bare is an error of a request without the URL, which may hold a secret.
+func Bare(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
+}

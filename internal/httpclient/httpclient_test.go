@@ -1,0 +1,278 @@
+package httpclient
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"hafvf/internal/secret"
+	"hafvf/internal/tlsfiles"
+)
+
+// serve starts a server.
+func serve(t *testing.T, h http.HandlerFunc) string {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func client(t *testing.T, s Server, b Bounds) *Client {
+	t.Helper()
+	c, err := New("sink", s, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func plain(url string) Server { return Server{URL: secret.Text{Text: url}, Timeout: time.Minute} }
+
+// get asks for the server's URL, with something behind it.
+func get(t *testing.T, c *Client, behind string) (answer *http.Response, body string, err error) {
+	t.Helper()
+	answer, err = c.HTTP().Get(c.Base().String() + behind)
+	if err != nil {
+		return nil, "", err
+	}
+	defer answer.Body.Close()
+	b, err := io.ReadAll(answer.Body)
+	return answer, string(b), err
+}
+
+// No redirect is followed, by whatever client the requests are made. The answer says where it
+// leads, and no secret.
+func TestRedirect(t *testing.T) {
+	other := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the request is redirected") })
+	for _, code := range []int{301, 302, 303, 307, 308} {
+		for to, want := range map[string]string{
+			strings.Replace(other, "http://", "http://user:token-1@", 1) + "/token-2?t=token-3": "a redirect to " + other + ", which is not followed",
+			"/token-4": "a redirect to http://127.0.0.1:",
+		} {
+			c := client(t, plain(serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Location", to)
+				w.WriteHeader(code)
+				io.WriteString(w, "token-5")
+			})), Bounds{})
+			for _, of := range []*http.Client{c.HTTP(), {Transport: c}} {
+				answer, err := of.Post(c.Base().String(), "text/plain", strings.NewReader("secret"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				said, err := io.ReadAll(answer.Body)
+				if answer.Body.Close(); err != nil || answer.StatusCode != code || !strings.HasPrefix(string(said), want) || strings.Contains(string(said), "token") || answer.ContentLength != int64(len(said)) {
+					t.Errorf("%d to %s: %d %q, %v", code, to, answer.StatusCode, said, err)
+				}
+			}
+		}
+	}
+}
+
+// An answer is read up to its bound, whatever the server says of its length.
+func TestBound(t *testing.T) {
+	const bound = 100 << 10
+	for _, c := range []struct {
+		code, length int // none: without an end
+		want         string
+	}{
+		{200, bound - 1, ""}, {200, bound, ""}, {200, bound + 1, "the answer is longer than 102400 bytes"}, {200, -1, "the answer is longer than 102400 bytes"},
+		{500, bound + 1, ""}, {500, -1, ""},
+	} {
+		gone := make(chan struct{})
+		url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(c.code)
+			piece := strings.Repeat("a", 1<<10)
+			for n := c.length; n != 0; {
+				if c.length > 0 {
+					piece = piece[:min(n, len(piece))]
+					n -= len(piece)
+				}
+				if _, err := io.WriteString(w, piece); err != nil {
+					break
+				}
+			}
+			close(gone)
+		})
+		_, body, err := get(t, client(t, plain(url), Bounds{Answer: bound}), "")
+		if (err == nil) != (c.want == "") || err != nil && (err.Error() != c.want || !errors.As(err, new(TooLong))) {
+			t.Errorf("%+v: %v", c, err)
+		}
+		if want := map[int]int{200: min(c.length, bound), 500: c.length}[c.code]; err == nil && c.length > 0 && len(body) != want || len(body) > max(bound, refusalAnswer) {
+			t.Errorf("%+v: %d bytes", c, len(body))
+		}
+		<-gone
+	}
+	if got := TooLong(defaultAnswer).Error(); got != "the answer is longer than 8 MB" {
+		t.Error(got)
+	}
+}
+
+// A pause for which a server asks is no longer than its bound, also for those who read the header.
+func TestRetryAfter(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"": 0, "0": 0, "7": 7 * time.Second, "30": 30 * time.Second, "86400": 30 * time.Second, "-5": 0, "1e3": 0, "soon": 0,
+		"9999999999": 30 * time.Second, "99999999999999999999999": 30 * time.Second,
+		"Sun, 06 Nov 1994 08:49:37 GMT": 0, "Sun, 06 Nov 2194 08:49:37 GMT": 30 * time.Second,
+	} {
+		url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", text)
+			w.WriteHeader(http.StatusServiceUnavailable)
+		})
+		for _, most := range []time.Duration{30 * time.Second, 0} {
+			answer, _, err := get(t, client(t, plain(url), Bounds{Pause: most}), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := RetryAfter(answer); got != min(want, most) {
+				t.Errorf("%q of at most %v: %v", text, most, got)
+			}
+		}
+	}
+}
+
+// After 401 and 403 the secrets are read again, and if they have changed, the request is made again
+// with its body.
+func TestSecretsAreReadAgain(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name string) secret.Secret { return secret.Secret{File: filepath.Join(dir, name)} }
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	valid, refusal, requests := "", 0, 0
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		requests++
+		user, password, _ := r.BasicAuth()
+		body, err := io.ReadAll(r.Body)
+		if err != nil || string(body) != "body" || r.URL.RawQuery != "q=1" || user != "user" {
+			t.Errorf("%s: %q, %v", r.URL, body, err)
+		}
+		if got := r.Header.Get("X-Token") + " " + password + " " + r.URL.Path; got != valid {
+			w.WriteHeader(refusal)
+		}
+	})
+	write("url", url+"/p1")
+	write("password", "w1")
+	write("token", "t1")
+	c := client(t, Server{URL: secret.Text{Secret: file("url")}, Username: "user", Password: file("password"), Headers: map[string]secret.Text{"x-token": {Secret: file("token")}}}, Bounds{})
+	post := func() (int, error) {
+		requests = 0
+		answer, err := c.HTTP().Post(c.Base().String()+"/below?q=1", "text/plain", strings.NewReader("body"))
+		if err != nil {
+			return 0, Bare(err)
+		}
+		answer.Body.Close()
+		return answer.StatusCode, nil
+	}
+	for _, test := range []struct {
+		file, text, valid    string
+		refusal, want, tries int
+	}{
+		{"token", "t1", "t1 w1 /p1/below", 401, 200, 1},
+		{"token", "t2", "t2 w1 /p1/below", 401, 200, 2},
+		{"token", "t2", "t2 w1 /p1/below", 401, 200, 1},
+		{"password", "w2", "t2 w2 /p1/below", 403, 200, 2},
+		{"url", url + "/p2", "t2 w2 /p2/below", 403, 200, 2},
+		{"token", "t3", "t2 w2 /p2/below", 401, 200, 1}, // that of before is good
+		{"token", "t4", "t5 w2 /p2/below", 401, 401, 2},
+		{"token", "t4", "t5 w2 /p2/below", 401, 401, 1},
+		{"token", "t5", "t6 w2 /p2/below", 404, 404, 1},
+	} {
+		write(test.file, test.text)
+		valid, refusal = test.valid, test.refusal
+		if code, err := post(); code != test.want || requests != test.tries || err != nil {
+			t.Errorf("%+v: %d after %d requests, %v", test, code, requests, err)
+		}
+	}
+	refusal = 401
+	if err := os.Remove(filepath.Join(dir, "token")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := post(); !errors.As(err, new(*SecretError)) || !strings.Contains(err.Error(), "answers 401 Unauthorized, and the login cannot be read again: sink.headers.x-token.file") || strings.Contains(err.Error(), "/p2") {
+		t.Error(err)
+	}
+}
+
+// What New refuses names the key, and no secret.
+func TestNew(t *testing.T) {
+	none := secret.Secret{File: filepath.Join(t.TempDir(), "none")}
+	for want, s := range map[string]Server{
+		"sink.url: must be":          plain("ftp://token"),
+		"sink.url.env":               {URL: secret.Text{Secret: secret.Secret{Env: "NOT_SET_"}}},
+		"sink.headers.A.file":        {URL: secret.Text{Text: "http://a/token"}, Headers: map[string]secret.Text{"A": {Secret: none}}},
+		"sink.password.file":         {URL: secret.Text{Text: "http://a/token"}, Username: "u", Password: none},
+		"sink.tls.ca: " + none.File:  {URL: secret.Text{Text: "https://a/token"}, TLS: &tlsfiles.TLS{CA: none.File}},
+		"sink.tls.cert and tls.key ": {URL: secret.Text{Text: "https://a/token"}, TLS: &tlsfiles.TLS{Cert: none.File}},
+	} {
+		if _, err := New("sink", s, Bounds{}); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "token") {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+// A login in the URL goes along, and no message has it.
+func TestLoginInURL(t *testing.T) {
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != "u" || password != "token" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	})
+	c := client(t, plain(strings.Replace(url, "http://", "http://u:token@", 1)), Bounds{})
+	if answer, _, err := get(t, c, "/x"); err != nil || answer.StatusCode != 200 || c.Place() != url {
+		t.Errorf("%v %v, at %s", answer, err, c.Place())
+	}
+	away := client(t, plain("http://u:token@127.0.0.1:1/token"), Bounds{})
+	if _, _, err := get(t, away, "/token"); err == nil || strings.Contains(Bare(err).Error(), "token") {
+		t.Error(Bare(err))
+	}
+}
+
+// A server shows a certificate of the authority that TLS names, and sees that of the client.
+func TestTLS(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, kind string, der []byte) string {
+		name = filepath.Join(dir, name)
+		if err := os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.TLS.PeerCertificates) != 1 {
+			t.Errorf("%d certificates of the client", len(r.TLS.PeerCertificates))
+		}
+	}))
+	s.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	own := s.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(own.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := file("cert.pem", "CERTIFICATE", own.Certificate[0])
+	to := plain(s.URL)
+	to.TLS = &tlsfiles.TLS{CA: cert, Cert: cert, Key: file("key.pem", "PRIVATE KEY", key)}
+	if _, _, err := get(t, client(t, to, Bounds{}), ""); err != nil {
+		t.Error(err)
+	}
+}
+
+// Requests go through the proxy of the environment.
+func TestProxy(t *testing.T) {
+	got := client(t, plain("http://a"), Bounds{}).to.Proxy
+	if reflect.ValueOf(got).Pointer() != reflect.ValueOf(http.ProxyFromEnvironment).Pointer() {
+		t.Error("no proxy of the environment")
+	}
+}
