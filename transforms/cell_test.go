@@ -243,6 +243,31 @@ func TestCellLacksPieces(t *testing.T) {
 	}
 }
 
+// A cell with a log whose keys are all forgotten at once is one without keys, which may come again.
+func TestCellOfNobody(t *testing.T) {
+	of, r := statesOfCells(), &runner{rng: rand.New(rand.NewPCG(1, 2))}
+	c := &cell{Cell: states.NewCell()}
+	var all, none []*held
+	for i := range 100 {
+		all = append(all, &held{key: fmt.Sprint(i), state: make([]byte, small)})
+		none = append(none, &held{key: fmt.Sprint(i)})
+	}
+	for _, changed := range [][]*held{all, none, all[:1], all, none} {
+		if err := of.write(r, c, "", changed); err != nil {
+			t.Fatal(err)
+		}
+		want := 0
+		for _, e := range changed {
+			if e.state != nil {
+				want++
+			}
+		}
+		if again, err := of.read(&runner{value: r.value, settings: r.settings, bag: r.bag, rng: r.rng}, ""); err != nil || again.Len() != want {
+			t.Fatalf("%d keys: %v", want, err)
+		}
+	}
+}
+
 // The state of a key that shares none is a cell of that key alone.
 func TestCellOfOneKey(t *testing.T) {
 	of := statesOfCells()

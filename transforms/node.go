@@ -728,15 +728,15 @@ func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, 
 	}
 	c, now := fn.cells[cell], ts.ToTime()
 	horizon := now.Add(-fn.workers[0].Patience())
-	if !ends {
-		fn.woken = later(fn.woken, now)
-	}
 	if ends {
 		now = fn.account.Latest()
 	}
 	due, err := fn.dueIn(c, now, ends)
 	if err != nil {
 		return err
+	}
+	if !ends {
+		fn.woken = later(fn.woken, now) // what is due by now is known
 	}
 	for part := range slices.Chunk(due, batchBlocks) {
 		active, err := fn.opened(c, part)

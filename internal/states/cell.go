@@ -200,7 +200,10 @@ func (c *Cell) Write(s Store, settings string, own keyed.Fingerprint, changed it
 					return v, err
 				}
 			}
-			written, c.log, c.logged = all, 0, true
+			written, c.log, c.logged = all, 0, len(all) > 0
+			if !c.logged { // a log without pieces is one that was lost
+				return v, s.WriteHead(append(head, headWhole))
+			}
 		case others:
 			return v, err
 		}

@@ -399,7 +399,7 @@ func (s *site) aggregates(t *testing.T) {
 		}
 		counts[key][interval]++
 		last = interval
-		records[i] = &kgo.Record{Topic: "counted-in", Timestamp: at, Key: fmt.Append(nil, i), Value: fmt.Appendf(nil, `{"key":%q,"time":%q}`, key, at.Format(time.RFC3339Nano))}
+		records[i] = &kgo.Record{Topic: "counted-in", Key: fmt.Append(nil, i), Value: fmt.Appendf(nil, `{"key":%q,"time":%q}`, key, at.Format(time.RFC3339Nano))}
 	}
 	for part := range slices.Chunk(records, 400) { // 36 seconds
 		rng.Shuffle(len(part), func(i, j int) { part[i], part[j] = part[j], part[i] })
