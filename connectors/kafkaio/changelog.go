@@ -73,6 +73,9 @@ type head struct {
 	Stored bool `json:"stored,omitempty"`
 	// Watermark is that of the last step, in Unix milliseconds; 0 before the first. See stepper.
 	Watermark int64 `json:"watermark,omitempty"`
+	// Until are the offsets before which the run stays until the next commit, by partition, of those
+	// in which it may go farther than lead.
+	Until map[string]int64 `json:"until,omitempty"`
 	// Unfinished says what has to be stored before the states are complete.
 	Unfinished string `json:"unfinished,omitempty"`
 }

@@ -165,7 +165,7 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	l := &Ledger{
 		cfg: cfg, run: newIdentity(), ready: map[string][]byte{}, keeping: map[string][]byte{}, holds: map[string]bool{}, waiting: map[string][]account.Place{},
 		handed: map[string]Progress{}, reached: map[string]Progress{}, paces: map[string]pace{}, stored: map[string]int64{},
-		done: make(chan struct{}), stepper: stepper{until: map[string]int64{}, orders: make(chan order)},
+		done: make(chan struct{}), stepper: stepper{until: map[string]int64{}, allows: map[string]int64{}, orders: make(chan order)},
 	}
 	if err := l.begin(ctx); err != nil {
 		return nil, err
@@ -174,6 +174,7 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	l.commits, l.stopCommits = context.WithCancel(context.WithoutCancel(ctx))
 	l.account = account.Open(account.Keeper{Settled: l.settled, Restore: l.Restore, Passed: l.passed, Suspends: l.Suspends()})
 	account.Attach(l.account, "", l)
+	maps.Copy(l.stepper.allows, l.head.Until)
 	if ms := l.head.Watermark; ms != 0 {
 		l.stepper.at = time.UnixMilli(ms)
 		l.account.Advance(l.stepper.at)
@@ -660,7 +661,7 @@ func (l *Ledger) commitAlways() {
 
 // commitNow commits, and reports whether there may be a next time.
 func (l *Ledger) commitNow(o order) bool {
-	err := l.commitAt(l.commits, o.watermark)
+	err := l.commitAt(l.commits, o)
 	if o.done != nil {
 		o.done <- err
 	}
@@ -675,10 +676,10 @@ func (l *Ledger) commitNow(o order) bool {
 
 // commit stores the states that are ready and the offsets, after the outputs. It fails if
 // another run has taken over.
-func (l *Ledger) commit(ctx context.Context) error { return l.commitAt(ctx, 0) }
+func (l *Ledger) commit(ctx context.Context) error { return l.commitAt(ctx, order{}) }
 
-// commitAt is commit with the watermark of a step, in Unix milliseconds; 0 leaves it as it is.
-func (l *Ledger) commitAt(ctx context.Context, watermark int64) error {
+// commitAt is commit with what an order says.
+func (l *Ledger) commitAt(ctx context.Context, o order) error {
 	if err := l.account.Fault(); err != nil {
 		return err
 	}
@@ -689,12 +690,19 @@ func (l *Ledger) commitAt(ctx context.Context, watermark int64) error {
 	renews := start.Sub(l.renewed) >= renewEvery
 	offsets := l.offsets(renews)
 	l.mu.Unlock()
-	writes := (renews || watermark != 0) && l.owner != nil
+	writes := (renews || !o.empty()) && l.owner != nil
 	if len(states) == 0 && len(keeping) == 0 && len(offsets) == 0 && !writes {
 		return nil
 	}
-	if watermark != 0 {
-		l.head.Watermark = watermark
+	if o.watermark != 0 {
+		l.head.Watermark = o.watermark
+	}
+	maps.DeleteFunc(l.head.Until, func(log string, until int64) bool { return offsets[log].Offset >= until })
+	if o.until != 0 {
+		if l.head.Until == nil {
+			l.head.Until = map[string]int64{}
+		}
+		l.head.Until[o.log] = o.until
 	}
 	defer l.stage("commit", start)
 	err := l.look(ctx)

@@ -15,11 +15,12 @@ import (
 //     has the watermark beside the states and the offsets. Then the source emits it, and hands nothing
 //     over before the nodes have done what it asks for.
 //   - A run that resumes emits the stored watermark first. It makes no step before it has come as far
-//     as the run before may have come after its last commit, which is lead offsets at most: what was
-//     written there was written without a step, and so it is again.
+//     as the run before may have come after its last commit: what was written there was written without
+//     a step, and so it is again. That is lead offsets, or what the commit says.
 
-// lead is how many offsets of a partition a run goes beyond its last commit.
-const lead = 1 << 17
+// lead is how many offsets of a partition a run goes beyond its last commit, unless that says more.
+// Until a run that resumes has come so far, no key expires.
+const lead = 1 << 15
 
 // A stepper is what a ledger knows of the steps of the watermark. Of its fields the source has all,
 // and the goroutine that commits sees an order.
@@ -28,14 +29,19 @@ type stepper struct {
 	resent bool             // the stored one was emitted
 	when   time.Time        // of the last step
 	until  map[string]int64 // by partition, the offset before which the run before may have been
+	allows map[string]int64 // by partition, the offset that a commit allows, if that is more than lead
 	orders chan order
 }
 
-// An order is a commit at once, with a watermark in Unix milliseconds; 0: as it is.
+// An order is a commit at once, which says something new.
 type order struct {
-	watermark int64
+	watermark int64 // in Unix milliseconds; 0: as it is
+	log       string
+	until     int64 // of log, see head.Until; 0: as it is
 	done      chan error
 }
+
+func (o order) empty() bool { return o.watermark == 0 && o.until == 0 }
 
 // steps reports whether the watermark moves in steps.
 func (l *Ledger) steps() bool { return l != nil && l.owner != nil && !l.cfg.AtEnd }
@@ -66,7 +72,7 @@ func (l *Ledger) step(ctx context.Context, to time.Time, progress []Progress) (s
 	if l.repeats(progress) || !to.After(s.at) || !l.account.Awaits(to) || time.Since(s.when) < commitEvery {
 		return false, nil
 	}
-	if err := l.order(ctx, to.UnixMilli()); err != nil {
+	if err := l.order(ctx, order{watermark: to.UnixMilli()}); err != nil {
 		return false, err
 	}
 	s.at, s.when = to, time.Now()
@@ -79,7 +85,7 @@ func (l *Ledger) repeats(progress []Progress) (repeats bool) {
 	for _, p := range progress {
 		until, known := l.stepper.until[p.Log()]
 		if !known {
-			until = p.Offset + lead
+			until = max(p.Offset+lead, l.stepper.allows[p.Log()])
 			l.stepper.until[p.Log()] = until
 		}
 		repeats = repeats || p.Offset < until && (p.High < 0 || p.Offset < p.High)
@@ -87,27 +93,33 @@ func (l *Ledger) repeats(progress []Progress) (repeats bool) {
 	return repeats
 }
 
-// allow is called before records of a partition are taken, with the offset after them. It commits if
-// they are too far from the last commit.
+// allow is called before records of a partition are taken, with the offset after them. If they are too
+// far from the last commit, another one says so first.
 func (l *Ledger) allow(ctx context.Context, at Position) error {
 	if !l.steps() {
 		return nil
 	}
+	log, s := at.Log(), &l.stepper
 	l.mu.Lock()
-	from, stored := l.stored[at.Log()]
-	if !stored {
-		from = l.stepper.until[at.Log()] - lead
-	}
+	from, stored := l.stored[log]
 	l.mu.Unlock()
-	if at.Offset <= from+lead {
+	if !stored {
+		from = s.until[log] - lead // where it began, at least
+	}
+	if at.Offset <= max(from+lead, s.allows[log]) {
 		return nil
 	}
-	return l.order(ctx, 0)
+	until := at.Offset + lead // not before each batch
+	if err := l.order(ctx, order{log: log, until: until}); err != nil {
+		return err
+	}
+	s.allows[log] = until
+	return nil
 }
 
 // order has the goroutine that commits do it now.
-func (l *Ledger) order(ctx context.Context, watermark int64) error {
-	o := order{watermark, make(chan error, 1)}
+func (l *Ledger) order(ctx context.Context, o order) error {
+	o.done = make(chan error, 1)
 	select {
 	case l.stepper.orders <- o:
 	case <-ctx.Done():
