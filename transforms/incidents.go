@@ -413,7 +413,7 @@ func (fn *fleetNode) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provi
 		return err
 	}
 	fn.changed = true
-	watermark := ts.ToTime().Add(-fn.cfg.Lateness)
+	watermark := later(ts.ToTime(), fn.account.Watermark()).Add(-fn.cfg.Lateness)
 	ends := ts >= mtime.EndOfGlobalWindowTime
 	if ends {
 		// Incidents of the last minutes stay open: nothing is known of the time after them.

@@ -726,7 +726,7 @@ func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, 
 	if err := fn.read([]arrival{{cell: cell, state: sp}}); err != nil {
 		return err
 	}
-	c, now := fn.cells[cell], ts.ToTime()
+	c, now := fn.cells[cell], later(ts.ToTime(), fn.account.Watermark()) // all at once that it has passed
 	horizon := now.Add(-fn.workers[0].Patience())
 	if ends {
 		now = fn.account.Latest()
