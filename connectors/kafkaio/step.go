@@ -27,6 +27,7 @@ const lead = 1 << 15
 type stepper struct {
 	at     time.Time        // the watermark of the last step, zero before the first
 	resent bool             // the stored one was emitted
+	done   bool             // what the last step asks for was done
 	when   time.Time        // of the last step
 	until  map[string]int64 // by partition, the offset before which the run before may have been
 	allows map[string]int64 // by partition, the offset that a commit allows, if that is more than lead
@@ -57,7 +58,29 @@ func (l *Ledger) step(ctx context.Context, to time.Time, progress []Progress) (s
 		s.resent = true
 		return !s.at.IsZero(), nil
 	}
-	for l.account.Awaits(s.at) || !l.idle() {
+	if !s.done {
+		if s.done, err = l.await(ctx, func() bool { return !l.account.Awaits(s.at) && l.idle() }); !s.done {
+			return false, err
+		}
+	}
+	to = to.Truncate(time.Millisecond) // as watermarks and timers are
+	if l.repeats(progress) || !to.After(s.at) || !l.account.Awaits(to) || time.Since(s.when) < commitEvery {
+		return false, nil
+	}
+	if settled, err := l.await(ctx, l.idle); !settled {
+		return false, err
+	}
+	if err := l.order(ctx, order{watermark: to.UnixMilli()}); err != nil {
+		return false, err
+	}
+	s.at, s.when, s.done = to, time.Now(), false
+	l.account.Advance(to)
+	return true, nil
+}
+
+// await waits until something holds. It reports false if the run ends or stops before.
+func (l *Ledger) await(ctx context.Context, holds func() bool) (bool, error) {
+	for !holds() {
 		select {
 		case <-time.After(time.Millisecond):
 		case <-l.account.Stopped():
@@ -68,15 +91,6 @@ func (l *Ledger) step(ctx context.Context, to time.Time, progress []Progress) (s
 			return false, errClosed
 		}
 	}
-	to = to.Truncate(time.Millisecond) // as watermarks and timers are
-	if l.repeats(progress) || !to.After(s.at) || !l.account.Awaits(to) || time.Since(s.when) < commitEvery {
-		return false, nil
-	}
-	if err := l.order(ctx, order{watermark: to.UnixMilli()}); err != nil {
-		return false, err
-	}
-	s.at, s.when = to, time.Now()
-	l.account.Advance(to)
 	return true, nil
 }
 
