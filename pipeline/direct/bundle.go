@@ -111,7 +111,7 @@ func (b *bundle) process(ctx context.Context, e *engine) error {
 	}
 	ctx = metrics.SetBundleID(ctx, b.id)
 	if err := plan.Execute(ctx, b.id, exec.DataContext{Data: b, State: b}); err != nil {
-		return stepError(err, e.totals.names, s.name)
+		return stepError(err, e.totals.names, b.shard.blame)
 	}
 	if err := context.Cause(ctx); err != nil {
 		return err // the SDK then ends a bundle as if there were no more elements
@@ -130,9 +130,23 @@ func (b *bundle) process(ctx context.Context, e *engine) error {
 // currentPlan is the plan by which a shard processes its bundles.
 func (sh *shard) currentPlan() (_ *exec.Plan, err error) {
 	if sh.plan == nil {
-		sh.plan, err = exec.UnmarshalPlan(sh.stage.descriptor, nil)
+		if sh.plan, err = exec.UnmarshalPlan(sh.stage.descriptor, nil); err == nil {
+			sh.blame = watch(sh.plan, sh.stage)
+		}
 	}
 	return sh.plan, err
+}
+
+// down tears the plan down, on a goroutine of its own, which a function may end.
+func (sh *shard) down(ctx context.Context) error {
+	err := errExited
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err = sh.plan.Down(ctx)
+	}()
+	<-done
+	return err
 }
 
 // keepRest keeps what is left of the restrictions of the bundle.
@@ -166,13 +180,23 @@ func (b *bundle) finalize(ctx context.Context, plan *exec.Plan) {
 	if !time.Now().Before(plan.GetExpirationTime()) {
 		return
 	}
-	if err := plan.Finalize(); err != nil {
+	if err := finalized(plan); err != nil {
 		log.Warnf(ctx, "direct: %s: a bundle could not be finalized: %v", b.shard.stage.name, err)
 	}
 	if err := plan.Down(ctx); err != nil {
 		log.Warnf(ctx, "direct: %s: %v", b.shard.stage.name, err)
 	}
 	b.shard.plan = nil
+}
+
+// finalized finalizes a plan. Beam guards no callback against a panic.
+func finalized(plan *exec.Plan) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v", r)
+		}
+	}()
+	return plan.Finalize()
 }
 
 // OpenElementChan implements exec.DataManager: elements come before timers.

@@ -54,6 +54,7 @@ type shard struct {
 	at      mtime.Time // watermark
 
 	plan   *exec.Plan // nil before the first bundle
+	blame  *blame     // of the plan
 	timers *timerSet
 	states *states
 	groups *groups
@@ -110,8 +111,8 @@ func (e *engine) run() (beam.PipelineResult, error) {
 			if sh.plan == nil || sh.busy {
 				continue
 			}
-			if err := sh.plan.Down(context.WithoutCancel(e.ctx)); err != nil && e.err == nil {
-				e.err = stepError(err, e.totals.names, s.name)
+			if err := sh.down(context.WithoutCancel(e.ctx)); err != nil && e.err == nil {
+				e.err = stepError(err, e.totals.names, sh.blame)
 			}
 		}
 	}
@@ -390,8 +391,14 @@ func (e *engine) start(sh *shard, now time.Time) {
 	_, end, _ := sh.groups.due.top()
 	sh.held = min(sh.held, end)
 	go func() {
-		err := b.process(e.ctx, e)
-		e.locked(func() { e.finish(b, err) })
+		err := errExited
+		defer func() {
+			if err == errExited && sh.blame != nil {
+				err = stepError(err, e.totals.names, sh.blame)
+			}
+			e.locked(func() { e.finish(b, err) })
+		}()
+		err = b.process(e.ctx, e)
 	}()
 }
 
