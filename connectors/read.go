@@ -117,7 +117,7 @@ func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []
 		k := 0
 		for ; k < len(records) && n+k < fn.MaxRecords && size < BundleBytes; k++ {
 			records[k].Index = at + int64(k)
-			size += len(records[k].Raw)
+			size += records[k].size()
 		}
 		if !rt.TryClaim(at + int64(k-1)) { // and all before it
 			ended = true // the runner has put the rest off already
@@ -228,7 +228,7 @@ func (in *input) readAll(src Source, skip int64) error {
 		}
 		in.ahead = append(in.ahead, rec)
 		last = len(in.ahead)
-		in.size += len(rec.Raw)
+		in.size += rec.size()
 		full := len(in.ahead) >= aheadRecords || in.size >= aheadBytes
 		in.mu.Unlock()
 		notify(in.ready)

@@ -13,24 +13,33 @@ import (
 // the long table that says the same: a row makes a record for every series, whose Fields are
 // the key's, the name of the column, the time and the value.
 
-// wideLook is how many rows are looked at to tell columns of numbers.
-const wideLook = 1000
+// wideLook is how many rows are looked at to tell columns of numbers, fewer where these hold
+// wideFields fields or wideBytes bytes.
+const (
+	wideLook   = 1000
+	wideFields = 1 << 20
+	wideBytes  = 64 << 20
+)
 
 // spread returns the columns of values that are among the names: those that Values name, and
 // those that match its patterns. Key and time are never among the latter.
 func (src Source) spread(file string, names []string) (values []string, err error) {
+	there, taken := setOf(names), map[string]bool{}
 	for _, want := range src.Values {
-		if slices.Contains(names, want) || !isPattern(want) {
+		if there[want] || !IsPattern(want) {
 			values = append(values, want)
+			taken[want] = true
 			continue
 		}
 		matched := false
+		matches := Matcher(want)
 		for _, name := range names {
-			if name == src.Time || slices.Contains(src.Key, name) || !Matches(want, name) {
+			if name == src.Time || slices.Contains(src.Key, name) || !matches(name) {
 				continue
 			}
-			if matched = true; !slices.Contains(values, name) {
+			if matched = true; !taken[name] {
 				values = append(values, name)
+				taken[name] = true
 			}
 		}
 		if !matched {
@@ -40,12 +49,22 @@ func (src Source) spread(file string, names []string) (values []string, err erro
 	return values, nil
 }
 
-func isPattern(s string) bool { return strings.ContainsAny(s, "*?") }
+func setOf(names []string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
+}
 
-// Matches reports whether a column has the name, or matches it as a pattern, in which * stands
-// for any text and ? for a character. Brackets are those of a unit.
-func Matches(pattern, column string) bool {
-	return domain.Matches(literal.Replace(pattern), column)
+// IsPattern reports whether a name of a column is a pattern, see Matcher.
+func IsPattern(s string) bool { return strings.ContainsAny(s, "*?") }
+
+// Matcher returns what reports whether a column has the name, or matches it as a pattern, in which
+// * stands for any text and ? for a character. Brackets are those of a unit.
+func Matcher(pattern string) func(column string) bool {
+	pattern = literal.Replace(pattern)
+	return func(column string) bool { return domain.Matches(pattern, column) }
 }
 
 var literal = strings.NewReplacer(`\`, `\\`, "[", `\[`)
@@ -84,16 +103,19 @@ func newWide(rr recordReader, src Source, file string) (*wideReader, error) {
 // a pattern and are of numbers.
 func (w *wideReader) choose(rows int) error {
 	w.known = true
-	if slices.ContainsFunc(w.src.Values, isPattern) {
-		for len(w.ahead) < rows && w.err == nil {
+	if slices.ContainsFunc(w.src.Values, IsPattern) {
+		for fields, size := 0, 0; len(w.ahead) < rows && fields < wideFields && size < wideBytes && w.err == nil; {
 			r, err := w.recordReader.next()
 			if w.err = err; err == nil {
 				w.ahead = append(w.ahead, r)
+				fields += len(r.Fields)
+				size += r.size()
 			}
 		}
 	}
+	named := setOf(w.src.Values)
 	for i, name := range w.values {
-		if slices.Contains(w.src.Values, name) || w.numeric(i) {
+		if named[name] || w.numeric(i) {
 			w.series = append(w.series, i)
 		}
 	}
