@@ -96,8 +96,8 @@ func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []
 	at := rt.GetRestriction().(offsetrange.Restriction).Start
 	in := fn.resume(at, account.Part[*Marks](run, ""))
 	ended := false
-	n, size := 0, 0
-	for !ended && n < fn.MaxRecords && size < BundleBytes {
+	n, size, most := 0, 0, cmp.Or(fn.Source.BundleBytes, BundleBytes)
+	for !ended && n < fn.MaxRecords && size < most {
 		patience := time.Duration(math.MaxInt64)
 		if n > 0 {
 			patience = linger
@@ -115,7 +115,7 @@ func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []
 			return nil, err
 		}
 		k := 0
-		for ; k < len(records) && n+k < fn.MaxRecords && size < BundleBytes; k++ {
+		for ; k < len(records) && n+k < fn.MaxRecords && size < most; k++ {
 			records[k].Index = at + int64(k)
 			size += records[k].size()
 		}

@@ -113,6 +113,8 @@ type Source struct {
 	// BundleRecords is the largest number of records that Read emits in one bundle. Default: the
 	// constant BundleRecords.
 	BundleRecords int
+	// BundleBytes is the size from which Read ends a bundle. Default: the constant BundleBytes.
+	BundleBytes int
 	// TimeOptional lets a file do without the column Time, see Record.NoTime.
 	TimeOptional bool
 	// Delimiter separates the fields of a CSV, one rune. Default ",".
@@ -414,7 +416,7 @@ func (src Source) head(path string, n int) (columns []string, records []Record, 
 		return nil, nil, err
 	}
 	defer rr.close()
-	for len(records) < n {
+	for fields, size := 0, 0; len(records) < n && fields < lookFields && size < lookBytes; {
 		rec, err := rr.next()
 		if err == io.EOF {
 			break
@@ -423,6 +425,8 @@ func (src Source) head(path string, n int) (columns []string, records []Record, 
 			return nil, nil, err
 		}
 		records = append(records, rec)
+		fields += len(rec.Fields)
+		size += rec.size()
 	}
 	return rr.columns(), records, nil
 }

@@ -13,12 +13,13 @@ import (
 // the long table that says the same: a row makes a record for every series, whose Fields are
 // the key's, the name of the column, the time and the value.
 
-// wideLook is how many rows are looked at to tell columns of numbers, fewer where these hold
-// wideFields fields or wideBytes bytes.
+// wideLook is how many rows are looked at to tell columns of numbers.
+const wideLook = 1000
+
+// A look at the first rows of a file ends when it has seen so many fields or bytes.
 const (
-	wideLook   = 1000
-	wideFields = 1 << 20
-	wideBytes  = 64 << 20
+	lookFields = 1 << 20
+	lookBytes  = 64 << 20
 )
 
 // spread returns the columns of values that are among the names: those that Values name, and
@@ -104,7 +105,7 @@ func newWide(rr recordReader, src Source, file string) (*wideReader, error) {
 func (w *wideReader) choose(rows int) error {
 	w.known = true
 	if slices.ContainsFunc(w.src.Values, IsPattern) {
-		for fields, size := 0, 0; len(w.ahead) < rows && fields < wideFields && size < wideBytes && w.err == nil; {
+		for fields, size := 0, 0; len(w.ahead) < rows && fields < lookFields && size < lookBytes && w.err == nil; {
 			r, err := w.recordReader.next()
 			if w.err = err; err == nil {
 				w.ahead = append(w.ahead, r)

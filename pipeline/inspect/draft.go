@@ -71,7 +71,8 @@ type table struct {
 	path, format string
 	delimiter    string // of CSV
 	columns      []*column
-	records      int // that were read
+	index        map[string]int // of the columns, by the path of a JSON field
+	records      int            // that were read
 }
 
 // A column holds the texts of the records that have it.
@@ -84,7 +85,7 @@ type column struct {
 
 // readTable reads the first records of a file, whose format its name tells.
 func readTable(path string) (*table, error) {
-	t := &table{path: path, format: connectors.CSV}
+	t := &table{path: path, format: connectors.CSV, index: map[string]int{}}
 	switch strings.ToLower(filepath.Ext(connectors.Unpacked(path))) {
 	case ".jsonl", ".ndjson", ".json":
 		t.format = connectors.JSONLines
@@ -144,9 +145,10 @@ func (t *table) String() string {
 func (t *table) addObject(line []byte, records int) {
 	// A line that is no object is a rejected record for the look.
 	_ = observe.Leaves(line, func(path, text string, scalar bool) {
-		i := slices.IndexFunc(t.columns, func(c *column) bool { return c.name == path })
-		if i < 0 {
+		i, there := t.index[path]
+		if !there {
 			i = len(t.columns)
+			t.index[path] = i
 			t.columns = append(t.columns, &column{name: path, records: records})
 		}
 		if c := t.columns[i]; scalar {
