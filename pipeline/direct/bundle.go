@@ -79,10 +79,11 @@ type bundle struct {
 	fired    []*timer
 	at       mtime.Time // watermark
 
-	mu   sync.Mutex
-	outs []output
-	set  []*timer
-	err  error // of a timer that a function has set; the SDK passes over it
+	mu      sync.Mutex
+	outs    []output
+	grouped []output // for GroupByKeys alone
+	set     []*timer
+	err     error // of a timer that a function has set; the SDK passes over it
 
 	rest []element // of restrictions
 }
@@ -100,7 +101,7 @@ func (b *bundle) process(ctx context.Context, e *engine) error {
 		panes, err := s.group.run(b.shard.groups, b.elements, b.at)
 		for _, p := range panes {
 			if err == nil {
-				err = b.put(s.group.out, p)
+				err = b.put(e, s.group.out, p)
 			}
 		}
 		return err
@@ -110,7 +111,7 @@ func (b *bundle) process(ctx context.Context, e *engine) error {
 		return err
 	}
 	ctx = metrics.SetBundleID(ctx, b.id)
-	if err := plan.Execute(ctx, b.id, exec.DataContext{Data: b, State: b}); err != nil {
+	if err := plan.Execute(ctx, b.id, exec.DataContext{Data: channels{b, e}, State: b}); err != nil {
 		return stepError(err, e.totals.names, b.shard.blame)
 	}
 	if err := context.Cause(ctx); err != nil {
@@ -199,8 +200,14 @@ func finalized(plan *exec.Plan) (err error) {
 	return plan.Finalize()
 }
 
+// channels are an exec.DataManager.
+type channels struct {
+	*bundle
+	engine *engine
+}
+
 // OpenElementChan implements exec.DataManager: elements come before timers.
-func (b *bundle) OpenElementChan(_ context.Context, id exec.StreamID, _ []string) (<-chan exec.Elements, error) {
+func (b channels) OpenElementChan(_ context.Context, id exec.StreamID, _ []string) (<-chan exec.Elements, error) {
 	c := make(chan exec.Elements, len(b.elements)+len(b.fired))
 	for _, e := range b.elements {
 		c <- exec.Elements{Data: e.bytes, PtransformID: id.PtransformID}
@@ -214,22 +221,39 @@ func (b *bundle) OpenElementChan(_ context.Context, id exec.StreamID, _ []string
 
 // OpenWrite implements exec.DataManager. An exec.DataSink makes one write of each element,
 // from a buffer of its own.
-func (b *bundle) OpenWrite(_ context.Context, id exec.StreamID) (io.WriteCloser, error) {
+func (b channels) OpenWrite(_ context.Context, id exec.StreamID) (io.WriteCloser, error) {
 	to := b.shard.stage.sinks[id.PtransformID]
-	return writer(func(p []byte) error { return b.put(to, p) }), nil
+	return writer(func(p []byte) error { return b.put(b.engine, to, p) }), nil
 }
 
-// put puts an encoded element out.
-func (b *bundle) put(to *collection, p []byte) error {
-	e, err := to.parse(p)
+// maxHeld is how many elements a bundle holds back for GroupByKeys until it ends.
+const maxHeld = 1 << 12
+
+// put puts an encoded element out. What only GroupByKeys take goes there while the bundle runs: it
+// holds the watermark, so that no group is complete before it ends, and a group takes less memory
+// than its elements do.
+func (b *bundle) put(e *engine, to *collection, p []byte) error {
+	el, err := to.parse(p)
+	if err != nil {
+		return err
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.outs = append(b.outs, output{to, e})
+	if !to.grouped() {
+		b.outs = append(b.outs, output{to, el})
+		return nil
+	}
+	if b.grouped = append(b.grouped, output{to, el}); len(b.grouped) < maxHeld {
+		return nil
+	}
+	e.locked(func() { err = e.deliverAll(b.grouped) })
+	clear(b.grouped)
+	b.grouped = b.grouped[:0]
 	return err
 }
 
 // OpenTimerWrite implements exec.DataManager.
-func (b *bundle) OpenTimerWrite(_ context.Context, id exec.StreamID, name string) (io.WriteCloser, error) {
+func (b channels) OpenTimerWrite(_ context.Context, id exec.StreamID, name string) (io.WriteCloser, error) {
 	family := timerFamily{id.PtransformID, name}
 	c, ok := b.shard.stage.timers[family]
 	if !ok {

@@ -286,6 +286,16 @@ func (s *stage) sidesReady(el element) bool {
 	return true
 }
 
+// deliverAll hands over what a bundle has put out, in its order.
+func (e *engine) deliverAll(outs []output) error {
+	for _, o := range outs {
+		if err := e.deliver(o.to, o.element); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // deliver hands an element of a collection to those who take it.
 func (e *engine) deliver(c *collection, el element) error {
 	for _, s := range c.stages {
@@ -458,10 +468,8 @@ func (e *engine) finish(b *bundle, err error) {
 			sh.timers.set(t, in)
 		}
 	}
-	for _, o := range b.outs {
-		if err == nil {
-			err = e.deliver(o.to, o.element)
-		}
+	if err == nil {
+		err = cmp.Or(e.deliverAll(b.outs), e.deliverAll(b.grouped))
 	}
 	if err != nil {
 		e.fail(err)

@@ -74,6 +74,11 @@ type collection struct {
 	onward []onward
 }
 
+// grouped reports whether nobody but GroupByKeys takes the collection.
+func (c *collection) grouped() bool {
+	return len(c.sides)+len(c.onward) == 0 && !slices.ContainsFunc(c.stages, func(s *stage) bool { return s.group == nil })
+}
+
 // onward passes the elements of a collection on, to one that they are a part of.
 type onward struct {
 	to      *collection
