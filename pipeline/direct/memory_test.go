@@ -39,7 +39,6 @@ func countGroup(_ string, of func(*int) bool) {
 	}
 }
 
-
 // Millions of numbers from one element take little memory on their way.
 func TestMemoryOfElements(t *testing.T) {
 	if testing.Short() {
