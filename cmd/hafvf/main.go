@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hafvf/connectors"
+	_ "hafvf/internal/anyuser" // before Beam looks the user up
 )
 
 // Exit codes.
