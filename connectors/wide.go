@@ -85,6 +85,8 @@ type wideReader struct {
 	row Record
 	at  int // which series of the row comes next
 	raw rowText
+
+	fields []string // memory that records share, see shared
 }
 
 // newWide makes a reader of the long records of rr, which reads the columns of src.
@@ -175,7 +177,12 @@ func (w *wideReader) next() (Record, error) {
 	keys, i := len(w.src.Key), w.series[w.at]
 	w.at++
 	long := w.row
-	long.Fields = append(slices.Clone(w.row.Fields[:keys]), w.values[i], w.row.Fields[keys], w.row.Fields[keys+1+i])
+	if n := keys + 3; len(w.fields) < n {
+		w.fields = make([]string, max(n, shared/100))
+	}
+	long.Fields, w.fields = w.fields[:keys+3:keys+3], w.fields[keys+3:]
+	copy(long.Fields, w.row.Fields[:keys])
+	long.Fields[keys], long.Fields[keys+1], long.Fields[keys+2] = w.values[i], w.row.Fields[keys], w.row.Fields[keys+1+i]
 	long.Raw = w.raw.of(long.Fields) // not the row, of which each series would have a copy
 	return long, nil
 }
