@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,9 +16,9 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/log"
 )
 
-// An element is one of a collection.
+// An element is one of a collection, or several of one time and the same windows.
 type element struct {
-	bytes   []byte // encoded, with its header
+	bytes   []byte // encoded, each with its header
 	at      mtime.Time
 	windows []typex.Window
 	key     string     // encoded, of a pair
@@ -226,6 +227,20 @@ func (b channels) OpenWrite(_ context.Context, id exec.StreamID) (io.WriteCloser
 	return writer(func(p []byte) error { return b.put(b.engine, to, p) }), nil
 }
 
+// maxJoined is the size in bytes up to which elements are joined. A run that is cancelled still
+// processes those that are joined with the one at hand.
+const maxJoined = 1 << 10
+
+// join adds other to the element, if both may pass as one.
+func (e *element) join(other element) bool {
+	same := func(a, b typex.Window) bool { return a.Equals(b) }
+	if e.hold != other.hold || len(e.bytes)+len(other.bytes) > maxJoined || !slices.EqualFunc(e.windows, other.windows, same) {
+		return false
+	}
+	e.bytes = append(e.bytes, other.bytes...)
+	return true
+}
+
 // maxHeld is how many elements a bundle holds back for GroupByKeys until it ends.
 const maxHeld = 1 << 12
 
@@ -240,7 +255,9 @@ func (b *bundle) put(e *engine, to *collection, p []byte) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !to.grouped() {
-		b.outs = append(b.outs, output{to, el})
+		if n := len(b.outs); n == 0 || b.outs[n-1].to != to || !to.joins() || !b.outs[n-1].join(el) {
+			b.outs = append(b.outs, output{to, el})
+		}
 		return nil
 	}
 	if b.grouped = append(b.grouped, output{to, el}); len(b.grouped) < maxHeld {

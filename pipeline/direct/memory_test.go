@@ -17,6 +17,7 @@ func init() {
 	register.Function2x0(emitMany)
 	register.Function1x2(digitOf)
 	register.Function2x0(countGroup)
+	register.Function1x0(countOne)
 }
 
 // many is how many numbers emitMany makes of one element.
@@ -39,6 +40,8 @@ func countGroup(_ string, of func(*int) bool) {
 	}
 }
 
+func countOne(int) { arrived.Add(1) }
+
 // Millions of numbers from one element take little memory on their way.
 func TestMemoryOfElements(t *testing.T) {
 	if testing.Short() {
@@ -48,6 +51,9 @@ func TestMemoryOfElements(t *testing.T) {
 	for name, build := range map[string]func(s beam.Scope, in beam.PCollection){
 		"grouped": func(s beam.Scope, in beam.PCollection) {
 			beam.ParDo0(s, countGroup, beam.GroupByKey(s, beam.ParDo(s, digitOf, in)))
+		},
+		"passed on": func(s beam.Scope, in beam.PCollection) {
+			beam.ParDo0(s, countOne, beam.Reshuffle(s, in))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
