@@ -24,6 +24,7 @@ type csvReader struct {
 	header    []string
 	index     []int // of the fields that are wanted, in the header
 	noTime    bool
+	every     bool   // only a look, see Source.every
 	spans     []span // of the fields of one record, in a string
 	text      []byte // the fields of one record with quotes, unquoted
 	// Memory that records share, see shared: of the text of their fields, and of these.
@@ -53,12 +54,16 @@ func newCSVReader(r io.ReadCloser, path string, src Source) (*csvReader, error) 
 		}
 		return nil, fmt.Errorf("%s, line %d: the header is not usable: %s%s", fileName(path), rec.Position, rec.Reason, hint)
 	}
+	if err := checkWidth(path, len(c.spans)); err != nil {
+		return nil, err
+	}
 	for _, s := range c.spans {
 		c.header = append(c.header, strings.Clone(text[s.from:s.to]))
 	}
 	if c.index, err = src.locate(path, c.header); err != nil {
 		return nil, err
 	}
+	c.every = src.every
 	c.noTime = !src.every && c.index[len(src.Key)] < 0
 	return c, nil
 }
@@ -76,9 +81,18 @@ func (c *csvReader) next() (Record, error) {
 	}
 	rec.Fields, c.fields = c.fields[:len(c.index):len(c.index)], c.fields[len(c.index):]
 	for i, at := range c.index {
-		if at >= 0 {
-			rec.Fields[i] = text[c.spans[at].from:c.spans[at].to]
+		if at < 0 {
+			continue
 		}
+		f := text[c.spans[at].from:c.spans[at].to]
+		if len(f) > MaxField {
+			if !c.every {
+				rec.Fields, rec.Reason = nil, tooLong(c.header[at], len(f))
+				return rec, nil
+			}
+			f = strings.ToValidUTF8(f[:MaxField], "")
+		}
+		rec.Fields[i] = f
 	}
 	return rec, nil
 }

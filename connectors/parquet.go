@@ -26,10 +26,12 @@ type parquetReader struct {
 	row        int64
 	cols       []*parquetColumn // nil for a time that is not there
 	raw        rowText
+	every      bool // only a look, see Source.every
 }
 
 // parquetColumn is the cursor in one column.
 type parquetColumn struct {
+	name   string
 	leaf   int
 	text   func(parquet.Value) string
 	pages  parquet.Pages
@@ -61,8 +63,11 @@ func openParquet(path string, src Source) (_ *parquetReader, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s is not a complete parquet file: %w", path, err)
 	}
-	p := &parquetReader{path: path, name: sourceName(path), file: f, groups: pf.RowGroups()}
+	p := &parquetReader{path: path, name: sourceName(path), every: src.every, file: f, groups: pf.RowGroups()}
 	columns := pf.Root().Columns()
+	if err := checkWidth(path, len(columns)); err != nil {
+		return nil, err
+	}
 	if src.every || src.Wide {
 		columns = slices.DeleteFunc(slices.Clone(columns), func(col *parquet.Column) bool { return parquetText(col) == nil })
 	}
@@ -83,7 +88,7 @@ func openParquet(path string, src Source) (_ *parquetReader, err error) {
 		if text == nil {
 			return nil, fmt.Errorf("%s: column %q is of type %s, which cannot be read: it must be a plain number, decimal, string, boolean, date or timestamp", path, col.Name(), col)
 		}
-		p.cols = append(p.cols, &parquetColumn{leaf: int(col.Index()), text: text, buf: make([]parquet.Value, 1024)})
+		p.cols = append(p.cols, &parquetColumn{name: col.Name(), leaf: int(col.Index()), text: text, buf: make([]parquet.Value, 1024)})
 	}
 	return p, nil
 }
@@ -225,10 +230,15 @@ func (p *parquetReader) next() (Record, error) {
 				rec.NoTime = true
 				continue
 			}
-			var err error
-			if rec.Fields[i], err = col.next(); err != nil {
+			v, err := col.next()
+			if err != nil {
 				return err
 			}
+			f, n := col.textOf(v)
+			if n > MaxField && !p.every && rec.Reason == "" {
+				rec.Reason = tooLong(col.name, n)
+			}
+			rec.Fields[i] = f
 		}
 		return nil
 	})
@@ -242,11 +252,11 @@ func (p *parquetReader) next() (Record, error) {
 	p.row++
 	rec.Position = p.row
 	rec.Raw = p.raw.of(rec.Fields)
-	for _, f := range rec.Fields {
-		if rec.Reason = textFault([]byte(f)); rec.Reason != "" {
-			rec.Fields = nil
-			break
-		}
+	for i := 0; i < len(rec.Fields) && rec.Reason == ""; i++ {
+		rec.Reason = textFault([]byte(rec.Fields[i]))
+	}
+	if rec.Reason != "" {
+		rec.Fields = nil
 	}
 	return rec, nil
 }
@@ -270,22 +280,37 @@ func (p *parquetReader) nextGroup() error {
 
 var errFewValues = errors.New("a column ends before the others")
 
-// next returns the text of the column's next value.
-func (c *parquetColumn) next() (string, error) {
+// textOf returns the text of a value, and its length in bytes. The text of a longer one than
+// MaxField is its beginning: one value of a dictionary may stand in many rows.
+func (c *parquetColumn) textOf(v parquet.Value) (string, int) {
+	if v.IsNull() {
+		return "", 0
+	}
+	if k := v.Kind(); k == parquet.ByteArray || k == parquet.FixedLenByteArray {
+		if b := v.ByteArray(); len(b) > MaxField {
+			return strings.ToValidUTF8(string(b[:MaxField]), ""), len(b)
+		}
+	}
+	s := c.text(v)
+	return s, len(s)
+}
+
+// next returns the column's next value.
+func (c *parquetColumn) next() (v parquet.Value, err error) {
 	for len(c.have) == 0 {
 		if c.values == nil {
 			page, err := c.pages.ReadPage()
 			if err == io.EOF {
-				return "", errFewValues
+				return v, errFewValues
 			}
 			if err != nil {
-				return "", err
+				return v, err
 			}
 			c.page, c.values = page, page.Values()
 		}
 		n, err := c.values.ReadValues(c.buf)
 		if err != nil && err != io.EOF {
-			return "", err
+			return v, err
 		}
 		c.have = c.buf[:n]
 		if n == 0 {
@@ -293,12 +318,8 @@ func (c *parquetColumn) next() (string, error) {
 			c.page, c.values = nil, nil
 		}
 	}
-	v := c.have[0]
-	c.have = c.have[1:]
-	if v.IsNull() {
-		return "", nil
-	}
-	return c.text(v), nil
+	v, c.have = c.have[0], c.have[1:]
+	return v, nil
 }
 
 func (c *parquetColumn) close() error {

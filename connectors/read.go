@@ -96,8 +96,8 @@ func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []
 	at := rt.GetRestriction().(offsetrange.Restriction).Start
 	in := fn.resume(at, account.Part[*Marks](run, ""))
 	ended := false
-	n, size := 0, 0
-	for !ended && n < fn.MaxRecords && size < BundleBytes {
+	n, size, most := 0, 0, cmp.Or(fn.Source.BundleBytes, BundleBytes)
+	for !ended && n < fn.MaxRecords && size < most {
 		patience := time.Duration(math.MaxInt64)
 		if n > 0 {
 			patience = linger
@@ -115,9 +115,9 @@ func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []
 			return nil, err
 		}
 		k := 0
-		for ; k < len(records) && n+k < fn.MaxRecords && size < BundleBytes; k++ {
+		for ; k < len(records) && n+k < fn.MaxRecords && size < most; k++ {
 			records[k].Index = at + int64(k)
-			size += len(records[k].Raw)
+			size += records[k].size()
 		}
 		if !rt.TryClaim(at + int64(k-1)) { // and all before it
 			ended = true // the runner has put the rest off already
@@ -228,7 +228,7 @@ func (in *input) readAll(src Source, skip int64) error {
 		}
 		in.ahead = append(in.ahead, rec)
 		last = len(in.ahead)
-		in.size += len(rec.Raw)
+		in.size += rec.size()
 		full := len(in.ahead) >= aheadRecords || in.size >= aheadBytes
 		in.mu.Unlock()
 		notify(in.ready)

@@ -31,6 +31,12 @@ const (
 	// MaxRaw is how many bytes of a record are kept in Record.Raw for the report
 	// of a rejected record.
 	MaxRaw = 64 << 10
+	// MaxField is the length in bytes of the longest key, time or value of a CSV or Parquet
+	// file. A record with a longer one is rejected.
+	MaxField = 64 << 10
+	// MaxColumns is the largest number of columns of a CSV or Parquet file. It bounds what a row
+	// takes in memory: of a wide table each column makes a record.
+	MaxColumns = 1 << 18
 )
 
 // stdio is the path that stands for standard input and standard output.
@@ -64,6 +70,28 @@ type Record struct {
 	Reason string
 }
 
+// size is about how many bytes the record takes.
+func (r *Record) size() int {
+	n := len(r.Raw)
+	for _, f := range r.Fields {
+		n += len(f)
+	}
+	return n
+}
+
+// tooLong is why a column's field is longer than MaxField.
+func tooLong(column string, bytes int) string {
+	return fmt.Sprintf("the field of the column %s has %d bytes; at most %d are allowed", message.Quote(column), bytes, MaxField)
+}
+
+// checkWidth says that a file has too many columns.
+func checkWidth(path string, columns int) error {
+	if columns <= MaxColumns {
+		return nil
+	}
+	return fmt.Errorf("%s has %d columns; at most %d are read: split it into several files, or write it as a long table, with a row for each value", fileName(path), columns, MaxColumns)
+}
+
 // A Source says which files to read and which of their columns.
 type Source struct {
 	// Format is CSV, JSONLines or Parquet.
@@ -85,6 +113,8 @@ type Source struct {
 	// BundleRecords is the largest number of records that Read emits in one bundle. Default: the
 	// constant BundleRecords.
 	BundleRecords int
+	// BundleBytes is the size from which Read ends a bundle. Default: the constant BundleBytes.
+	BundleBytes int
 	// TimeOptional lets a file do without the column Time, see Record.NoTime.
 	TimeOptional bool
 	// Delimiter separates the fields of a CSV, one rune. Default ",".
@@ -386,7 +416,7 @@ func (src Source) head(path string, n int) (columns []string, records []Record, 
 		return nil, nil, err
 	}
 	defer rr.close()
-	for len(records) < n {
+	for fields, size := 0, 0; len(records) < n && fields < lookFields && size < lookBytes; {
 		rec, err := rr.next()
 		if err == io.EOF {
 			break
@@ -395,6 +425,8 @@ func (src Source) head(path string, n int) (columns []string, records []Record, 
 			return nil, nil, err
 		}
 		records = append(records, rec)
+		fields += len(rec.Fields)
+		size += rec.size()
 	}
 	return rr.columns(), records, nil
 }
@@ -431,15 +463,26 @@ func (src Source) locate(path string, names []string) ([]int, error) {
 			return nil, err
 		}
 	}
+	places := make(map[string]place, len(names))
+	for i, name := range names {
+		p, twice := places[name]
+		if !twice {
+			p.at = i
+		}
+		places[name] = place{p.at, twice}
+	}
 	for i, want := range src.columns() {
 		isTime := i == len(src.Key)
 		if isTime && want == "" {
 			index = append(index, -1)
 			continue
 		}
-		at := slices.Index(names, want)
+		p, there := places[want]
+		if !there {
+			p.at = -1
+		}
 		switch {
-		case at < 0 && !(isTime && src.TimeOptional):
+		case !there && !(isTime && src.TimeOptional):
 			hint := ""
 			if d := src.otherDelimiter(names); d != "" {
 				hint = fmt.Sprintf(" It seems that its delimiter is %q.", d)
@@ -449,12 +492,18 @@ func (src Source) locate(path string, names []string) ([]int, error) {
 				hint = " A file of one series needs none: key: none."
 			}
 			return nil, fmt.Errorf("%s has no column %q; its columns are %s.%s", fileName(path), want, list(names), hint)
-		case at >= 0 && slices.Contains(names[at+1:], want):
+		case p.twice:
 			return nil, fmt.Errorf("%s has two columns %q: rename one of them", fileName(path), want)
 		}
-		index = append(index, at)
+		index = append(index, p.at)
 	}
 	return index, nil
+}
+
+// A place is the first index of a name among others.
+type place struct {
+	at    int
+	twice bool // the name is there again
 }
 
 // Delimiters are those that files usually have.

@@ -72,10 +72,44 @@ func text(v []byte) (string, error) {
 type rowText struct {
 	text strings.Builder
 	csv  *csv.Writer
+	kept []byte // memory that the texts share, see shared
 }
 
 // of is the text of the fields, cut at MaxRaw bytes.
 func (t *rowText) of(fields []string) []byte {
+	size := len(fields)
+	for _, f := range fields {
+		if !plain(f) {
+			return t.quoted(fields)
+		}
+		size += len(f)
+	}
+	if cap(t.kept)-len(t.kept) < size {
+		t.kept = make([]byte, 0, max(shared, size))
+	}
+	from := len(t.kept)
+	for i, f := range fields {
+		if i > 0 {
+			t.kept = append(t.kept, ',')
+		}
+		t.kept = append(t.kept, f...)
+	}
+	end := len(t.kept)
+	return t.kept[from:min(end, from+MaxRaw):min(end, from+MaxRaw)]
+}
+
+// plain reports whether a field of a CSV surely needs no quotes.
+func plain(f string) bool {
+	for i := range len(f) {
+		if c := f[i]; c <= ' ' || c >= 0x7f || c == '"' || c == ',' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
+// quoted is of for fields that may need quotes.
+func (t *rowText) quoted(fields []string) []byte {
 	if t.csv == nil {
 		t.csv = csv.NewWriter(&t.text)
 	}

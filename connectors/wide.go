@@ -16,21 +16,31 @@ import (
 // wideLook is how many rows are looked at to tell columns of numbers.
 const wideLook = 1000
 
+// A look at the first rows of a file ends when it has seen so many fields or bytes.
+const (
+	lookFields = 1 << 20
+	lookBytes  = 64 << 20
+)
+
 // spread returns the columns of values that are among the names: those that Values name, and
 // those that match its patterns. Key and time are never among the latter.
 func (src Source) spread(file string, names []string) (values []string, err error) {
+	there, taken := setOf(names), map[string]bool{}
 	for _, want := range src.Values {
-		if slices.Contains(names, want) || !isPattern(want) {
+		if there[want] || !IsPattern(want) {
 			values = append(values, want)
+			taken[want] = true
 			continue
 		}
 		matched := false
+		matches := Matcher(want)
 		for _, name := range names {
-			if name == src.Time || slices.Contains(src.Key, name) || !Matches(want, name) {
+			if name == src.Time || slices.Contains(src.Key, name) || !matches(name) {
 				continue
 			}
-			if matched = true; !slices.Contains(values, name) {
+			if matched = true; !taken[name] {
 				values = append(values, name)
+				taken[name] = true
 			}
 		}
 		if !matched {
@@ -40,12 +50,22 @@ func (src Source) spread(file string, names []string) (values []string, err erro
 	return values, nil
 }
 
-func isPattern(s string) bool { return strings.ContainsAny(s, "*?") }
+func setOf(names []string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
+}
 
-// Matches reports whether a column has the name, or matches it as a pattern, in which * stands
-// for any text and ? for a character. Brackets are those of a unit.
-func Matches(pattern, column string) bool {
-	return domain.Matches(literal.Replace(pattern), column)
+// IsPattern reports whether a name of a column is a pattern, see Matcher.
+func IsPattern(s string) bool { return strings.ContainsAny(s, "*?") }
+
+// Matcher returns what reports whether a column has the name, or matches it as a pattern, in which
+// * stands for any text and ? for a character. Brackets are those of a unit.
+func Matcher(pattern string) func(column string) bool {
+	pattern = literal.Replace(pattern)
+	return func(column string) bool { return domain.Matches(pattern, column) }
 }
 
 var literal = strings.NewReplacer(`\`, `\\`, "[", `\[`)
@@ -65,6 +85,8 @@ type wideReader struct {
 	row Record
 	at  int // which series of the row comes next
 	raw rowText
+
+	fields []string // memory that records share, see shared
 }
 
 // newWide makes a reader of the long records of rr, which reads the columns of src.
@@ -84,16 +106,19 @@ func newWide(rr recordReader, src Source, file string) (*wideReader, error) {
 // a pattern and are of numbers.
 func (w *wideReader) choose(rows int) error {
 	w.known = true
-	if slices.ContainsFunc(w.src.Values, isPattern) {
-		for len(w.ahead) < rows && w.err == nil {
+	if slices.ContainsFunc(w.src.Values, IsPattern) {
+		for fields, size := 0, 0; len(w.ahead) < rows && fields < lookFields && size < lookBytes && w.err == nil; {
 			r, err := w.recordReader.next()
 			if w.err = err; err == nil {
 				w.ahead = append(w.ahead, r)
+				fields += len(r.Fields)
+				size += r.size()
 			}
 		}
 	}
+	named := setOf(w.src.Values)
 	for i, name := range w.values {
-		if slices.Contains(w.src.Values, name) || w.numeric(i) {
+		if named[name] || w.numeric(i) {
 			w.series = append(w.series, i)
 		}
 	}
@@ -152,7 +177,12 @@ func (w *wideReader) next() (Record, error) {
 	keys, i := len(w.src.Key), w.series[w.at]
 	w.at++
 	long := w.row
-	long.Fields = append(slices.Clone(w.row.Fields[:keys]), w.values[i], w.row.Fields[keys], w.row.Fields[keys+1+i])
+	if n := keys + 3; len(w.fields) < n {
+		w.fields = make([]string, max(n, shared/100))
+	}
+	long.Fields, w.fields = w.fields[:keys+3:keys+3], w.fields[keys+3:]
+	copy(long.Fields, w.row.Fields[:keys])
+	long.Fields[keys], long.Fields[keys+1], long.Fields[keys+2] = w.values[i], w.row.Fields[keys], w.row.Fields[keys+1+i]
 	long.Raw = w.raw.of(long.Fields) // not the row, of which each series would have a copy
 	return long, nil
 }

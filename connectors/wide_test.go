@@ -3,10 +3,13 @@ package connectors
 import (
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/parquet-go/parquet-go"
 )
 
 // long reads the records of a source as key, series, time and value.
@@ -103,5 +106,133 @@ func TestWideLong(t *testing.T) {
 	got, err := long(t, src)
 	if err != nil || len(got) != 2*wideLook+1 || got[2*wideLook] != "2002: a 2000 2000" {
 		t.Errorf("%d records, %v, the last %q", len(got), err, got[len(got)-1])
+	}
+}
+
+// wideTable is a CSV of so many columns of values, c0 and so on.
+func wideTable(columns, rows int) string {
+	var b strings.Builder
+	b.WriteString("time")
+	for i := range columns {
+		fmt.Fprintf(&b, ",c%d", i)
+	}
+	for r := range rows {
+		fmt.Fprintf(&b, "\n%d", r)
+		for i := range columns {
+			fmt.Fprintf(&b, ",%d", i%7)
+		}
+	}
+	return b.String() + "\n"
+}
+
+// A table of very many columns takes no minutes, also if each is named, and has a bound.
+func TestVeryWide(t *testing.T) {
+	const columns, rows = 100_000, 3
+	src := in(t, "a.csv", map[string]string{"a.csv": wideTable(columns, rows)})
+	src.Wide, src.Key, src.Time, src.Values = true, nil, "time", []string{"*"}
+	names := make([]string, columns)
+	for i := range names {
+		names[i] = fmt.Sprint("c", i)
+	}
+	for _, values := range [][]string{{"*"}, names} {
+		src.Values = values
+		if all, err := long(t, src); err != nil || len(all) != rows*columns || all[columns-1] != "2: c99999 0 4" {
+			t.Errorf("%d records, error %v", len(all), err)
+		}
+	}
+	src = in(t, "a.csv", map[string]string{"a.csv": wideTable(MaxColumns, 1)})
+	src.Wide, src.Key, src.Time, src.Values = true, nil, "time", []string{"*"}
+	if _, err := long(t, src); err == nil || !strings.Contains(err.Error(), "262145 columns; at most 262144 are read") {
+		t.Errorf("error %v of a table of too many columns", err)
+	}
+}
+
+// A look at a very wide table ends with its fields, and not with its rows.
+func TestLookIsBounded(t *testing.T) {
+	src := in(t, "a.csv", map[string]string{"a.csv": wideTable(lookFields/8, 20)})
+	if _, records, err := Peek(src, 1000); err != nil || len(records) != 8 {
+		t.Errorf("%d rows, error %v", len(records), err)
+	}
+}
+
+// A key, a time or a value that is too long is rejected, and takes no memory of its length.
+func TestFieldsAreBounded(t *testing.T) {
+	longest := strings.Repeat("k", MaxField)
+	src := in(t, "a.csv", map[string]string{"a.csv": "key,time,x,note\n" + longest + "k,1,2,\n" + longest + ",1,2,\n\"" + longest + "k\",1,2,\nk,1,2," + longest + "k\n"})
+	src.Key, src.Time, src.Values = []string{"key"}, "time", []string{"x"}
+	all, err := long(t, src)
+	want := `the field of the column "key" has 65537 bytes; at most 65536 are allowed`
+	if diff := cmp.Diff([]string{"2: " + want, "3: " + longest + " 1 2", "4: " + want, "5: k 1 2"}, all); diff != "" || err != nil {
+		t.Errorf("error %v, %d bytes of difference", err, len(diff))
+	}
+
+	type row struct {
+		Key  string `parquet:"key,dict"`
+		Time int64  `parquet:"time"`
+		X    float64
+	}
+	path := filepath.Join(t.TempDir(), "a.parquet")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := parquet.NewGenericWriter[row](f)
+	rows := []row{{Key: strings.Repeat("k", 1<<20)}, {Key: strings.Repeat("k", 1<<20)}, {Key: "k"}}
+	if _, err := w.Write(rows); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	rd, err := Open(Source{Format: Parquet, Path: path, Key: []string{"key"}, Time: "time", Values: []string{"X"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rd.Close()
+	want = `the field of the column "key" has 1048576 bytes; at most 65536 are allowed`
+	for i, want := range []string{want, want, ""} {
+		r, err := rd.Next()
+		if err != nil || r.Reason != want || want != "" && (r.Fields != nil || len(r.Raw) != MaxRaw) {
+			t.Errorf("row %d: %q, %d bytes of text, error %v", i+1, r.Reason, len(r.Raw), err)
+		}
+	}
+}
+
+// The values of a wide table are read about as quickly as those of a long one.
+func BenchmarkWide(b *testing.B) {
+	const columns, rows = 100_000, 12
+	var text strings.Builder
+	text.WriteString("time,key,x\n")
+	for r := range rows {
+		for i := range columns {
+			fmt.Fprintf(&text, "%d,c%d,%d\n", r, i, i%7)
+		}
+	}
+	for name, c := range map[string]struct {
+		table string
+		src   Source
+	}{
+		"wide": {wideTable(columns, rows), Source{Wide: true, Values: []string{"*"}}},
+		"long": {text.String(), Source{Key: []string{"key"}, Values: []string{"x"}}},
+	} {
+		b.Run(name, func(b *testing.B) {
+			c.src.Format, c.src.Time, c.src.Path = CSV, "time", filepath.Join(b.TempDir(), "a.csv")
+			if err := os.WriteFile(c.src.Path, []byte(c.table), 0o600); err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				rd, err := Open(c.src)
+				for n := 0; err == nil; n++ {
+					if _, err = rd.Next(); err == io.EOF && n == columns*rows {
+						break
+					}
+				}
+				if err != io.EOF {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(columns*rows*float64(b.N)/b.Elapsed().Seconds(), "values/s")
+		})
 	}
 }

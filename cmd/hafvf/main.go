@@ -19,6 +19,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/internal/account"
+	_ "hafvf/internal/anyuser" // before Beam looks the user up
 	"hafvf/internal/outlet"
 )
 

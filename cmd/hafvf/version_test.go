@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -19,5 +20,19 @@ func TestVersion(t *testing.T) {
 	}
 	if heading := regexp.MustCompile(`(?m)^## (\S+?)(, .*)?$`).FindSubmatch(text); heading == nil || string(heading[1]) != version {
 		t.Errorf("the changelog begins with %q, and the version is %s", heading, version)
+	}
+}
+
+// The user is looked at before Beam is initialised, which crashes where there is none.
+func TestUserComesFirst(t *testing.T) {
+	cmd := exec.Command(os.Args[0], "-test.run=^$")
+	cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
+	trace, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, trace)
+	}
+	ours, beams := strings.Index(string(trace), "init hafvf/internal/anyuser "), strings.Index(string(trace), "init github.com/apache/beam/sdks/v2/go/pkg/beam/core/runtime/xlangx/expansionx ")
+	if ours < 0 || beams < ours {
+		t.Errorf("anyuser is initialised at %d, and Beam's expansionx at %d of\n%s", ours, beams, trace)
 	}
 }

@@ -89,10 +89,25 @@ func (est *Estimator) Closing(t time.Time) time.Time {
 	return end
 }
 
+// MaxKey is the length in bytes of the longest key. A state, an estimate and an alarm each hold
+// their key.
+const MaxKey = 64 << 10
+
+// CheckKey says why a text is not a key.
+func CheckKey(key string) error {
+	switch {
+	case key == "":
+		return errEmptyKey
+	case len(key) > MaxKey:
+		return fmt.Errorf("the key has %d bytes; at most %d are allowed", len(key), MaxKey)
+	}
+	return nil
+}
+
 // Check says why o is not an observation of the key.
 func (est *Estimator) Check(key string, o Observation) error {
-	if key == "" {
-		return errEmptyKey
+	if err := CheckKey(key); err != nil {
+		return err
 	}
 	return est.chains.of(key).check(&o)
 }
@@ -100,8 +115,8 @@ func (est *Estimator) Check(key string, o Observation) error {
 // CheckOf returns the function that says why an observation of the key is none that
 // Entity.Take takes: Check, and whether it has the time that the order needs.
 func (est *Estimator) CheckOf(key string) func(*Observation) error {
-	if key == "" {
-		return func(o *Observation) error { return cmp.Or(est.cfg.timed(o), errEmptyKey) }
+	if err := CheckKey(key); err != nil {
+		return func(o *Observation) error { return cmp.Or(est.cfg.timed(o), err) }
 	}
 	return est.chains.of(key).admits
 }

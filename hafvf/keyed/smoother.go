@@ -253,10 +253,10 @@ func (z *smoothing) fitted(steps [][][]float64, dim int) expfam.Model {
 func (sm *Smoother) Check(key string, o Observation) error { return sm.check(key, &o) }
 
 func (sm *Smoother) check(key string, o *Observation) error {
-	switch {
-	case key == "":
-		return errEmptyKey
-	case o.Time.IsZero():
+	if err := CheckKey(key); err != nil {
+		return err
+	}
+	if o.Time.IsZero() {
 		return errors.New("no time; a session needs one")
 	}
 	if sm.aggregator != nil && sm.aggregator.Value.Counts() {

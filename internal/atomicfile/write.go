@@ -76,6 +76,9 @@ func Create(path string) (*File, error) {
 		if path, err = filepath.EvalSymlinks(path); err != nil {
 			return nil, err
 		}
+		if !info.Mode().IsRegular() && !info.IsDir() {
+			return nil, errors.New("it is no regular file") // a pipe would wait, and a device be replaced
+		}
 		old, err := os.OpenFile(path, os.O_WRONLY, 0)
 		if err != nil {
 			return nil, err

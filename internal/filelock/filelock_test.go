@@ -12,7 +12,7 @@ import (
 // One has a lock at a time; the next one learns who.
 func TestAcquire(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	if err := os.WriteFile(path, []byte("of a process that was killed, with a long text, and which no longer matters at all\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("process 1 on a host that was killed, with a long text, and which no longer matters at all\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -32,6 +32,91 @@ func TestAcquire(t *testing.T) {
 	}
 	if _, err := Acquire(filepath.Join(path, "none")); err == nil {
 		t.Error("a folder that is not there passed")
+	}
+}
+
+// What is no lock is left as it is, and nothing of it is told.
+func TestForeignFiles(t *testing.T) {
+	dir := t.TempDir()
+	secret, path := filepath.Join(dir, "secret"), filepath.Join(dir, "lock")
+	if err := os.WriteFile(secret, []byte("password\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	nowhere := filepath.Join(dir, "nowhere")
+	for name, place := range map[string]func() error{
+		"a link":            func() error { return os.Symlink(secret, path) },
+		"a link to nowhere": func() error { return os.Symlink(nowhere, path) },
+		"a hard link":       func() error { return os.Link(secret, path) },
+		"a text":            func() error { return os.WriteFile(path, []byte("password\n"), 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := place(); err != nil {
+				t.Skip(err)
+			}
+			defer os.Remove(path)
+			l, err := Acquire(path)
+			if err == nil {
+				l.Release()
+				t.Fatal("it was taken for a lock")
+			}
+			if !strings.Contains(err.Error(), "no lock of this program") || strings.Contains(err.Error(), "password") {
+				t.Errorf("error %v", err)
+			}
+			if text, err := os.ReadFile(secret); err != nil || string(text) != "password\n" {
+				t.Errorf("the other file is now %q, %v", text, err)
+			}
+			if _, err := os.Lstat(nowhere); err == nil {
+				t.Error("the file was made that a link names")
+			}
+			if _, err := os.Lstat(path); err != nil {
+				t.Error("it was removed")
+			}
+		})
+	}
+}
+
+// Nothing of a file is told that somebody else has locked.
+func TestForeignHolder(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	for text, want := range map[string]string{
+		"process 12 on host since 2026-01-01T00:00:00Z\n": "process 12 on host since 2026-01-01T00:00:00Z",
+		"process 12 on": "", "process list: password\n": "", "": "",
+	} {
+		f, err := os.Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+		if ok, err := Try(f); !ok || err != nil {
+			t.Skip("no locks here: ", err)
+		}
+		_, err = Acquire(path)
+		if held, ok := errors.AsType[*Held](err); !ok || held.Holder != want {
+			t.Errorf("%q: error %v, want the holder %q", text, err, want)
+		}
+		f.Close()
+	}
+}
+
+// A lock that is released leaves a file alone that has taken its name.
+func TestReleaseLeavesOthers(t *testing.T) {
+	if !RemovesOpen {
+		t.Skip("nobody can take its name")
+	}
+	path := filepath.Join(t.TempDir(), "lock")
+	l, err := Acquire(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.Remove(path)
+	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.Release()
+	if _, err := os.Stat(path); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,9 +16,9 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/log"
 )
 
-// An element is one of a collection.
+// An element is one of a collection, or several of one time and the same windows.
 type element struct {
-	bytes   []byte // encoded, with its header
+	bytes   []byte // encoded, each with its header
 	at      mtime.Time
 	windows []typex.Window
 	key     string     // encoded, of a pair
@@ -79,10 +80,11 @@ type bundle struct {
 	fired    []*timer
 	at       mtime.Time // watermark
 
-	mu   sync.Mutex
-	outs []output
-	set  []*timer
-	err  error // of a timer that a function has set; the SDK passes over it
+	mu      sync.Mutex
+	outs    []output
+	grouped []output // for GroupByKeys alone
+	set     []*timer
+	err     error // of a timer that a function has set; the SDK passes over it
 
 	rest []element // of restrictions
 }
@@ -100,7 +102,7 @@ func (b *bundle) process(ctx context.Context, e *engine) error {
 		panes, err := s.group.run(b.shard.groups, b.elements, b.at)
 		for _, p := range panes {
 			if err == nil {
-				err = b.put(s.group.out, p)
+				err = b.put(e, s.group.out, p)
 			}
 		}
 		return err
@@ -110,8 +112,8 @@ func (b *bundle) process(ctx context.Context, e *engine) error {
 		return err
 	}
 	ctx = metrics.SetBundleID(ctx, b.id)
-	if err := plan.Execute(ctx, b.id, exec.DataContext{Data: b, State: b}); err != nil {
-		return stepError(err, e.totals.names, s.name)
+	if err := plan.Execute(ctx, b.id, exec.DataContext{Data: channels{b, e}, State: b}); err != nil {
+		return stepError(err, e.totals.names, b.shard.blame)
 	}
 	if err := context.Cause(ctx); err != nil {
 		return err // the SDK then ends a bundle as if there were no more elements
@@ -130,9 +132,23 @@ func (b *bundle) process(ctx context.Context, e *engine) error {
 // currentPlan is the plan by which a shard processes its bundles.
 func (sh *shard) currentPlan() (_ *exec.Plan, err error) {
 	if sh.plan == nil {
-		sh.plan, err = exec.UnmarshalPlan(sh.stage.descriptor, nil)
+		if sh.plan, err = exec.UnmarshalPlan(sh.stage.descriptor, nil); err == nil {
+			sh.blame = watch(sh.plan, sh.stage)
+		}
 	}
 	return sh.plan, err
+}
+
+// down tears the plan down, on a goroutine of its own, which a function may end.
+func (sh *shard) down(ctx context.Context) error {
+	err := errExited
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err = sh.plan.Down(ctx)
+	}()
+	<-done
+	return err
 }
 
 // keepRest keeps what is left of the restrictions of the bundle.
@@ -166,7 +182,7 @@ func (b *bundle) finalize(ctx context.Context, plan *exec.Plan) {
 	if !time.Now().Before(plan.GetExpirationTime()) {
 		return
 	}
-	if err := plan.Finalize(); err != nil {
+	if err := finalized(plan); err != nil {
 		log.Warnf(ctx, "direct: %s: a bundle could not be finalized: %v", b.shard.stage.name, err)
 	}
 	if err := plan.Down(ctx); err != nil {
@@ -175,8 +191,24 @@ func (b *bundle) finalize(ctx context.Context, plan *exec.Plan) {
 	b.shard.plan = nil
 }
 
+// finalized finalizes a plan. Beam guards no callback against a panic.
+func finalized(plan *exec.Plan) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v", r)
+		}
+	}()
+	return plan.Finalize()
+}
+
+// channels are an exec.DataManager.
+type channels struct {
+	*bundle
+	engine *engine
+}
+
 // OpenElementChan implements exec.DataManager: elements come before timers.
-func (b *bundle) OpenElementChan(_ context.Context, id exec.StreamID, _ []string) (<-chan exec.Elements, error) {
+func (b channels) OpenElementChan(_ context.Context, id exec.StreamID, _ []string) (<-chan exec.Elements, error) {
 	c := make(chan exec.Elements, len(b.elements)+len(b.fired))
 	for _, e := range b.elements {
 		c <- exec.Elements{Data: e.bytes, PtransformID: id.PtransformID}
@@ -190,22 +222,55 @@ func (b *bundle) OpenElementChan(_ context.Context, id exec.StreamID, _ []string
 
 // OpenWrite implements exec.DataManager. An exec.DataSink makes one write of each element,
 // from a buffer of its own.
-func (b *bundle) OpenWrite(_ context.Context, id exec.StreamID) (io.WriteCloser, error) {
+func (b channels) OpenWrite(_ context.Context, id exec.StreamID) (io.WriteCloser, error) {
 	to := b.shard.stage.sinks[id.PtransformID]
-	return writer(func(p []byte) error { return b.put(to, p) }), nil
+	return writer(func(p []byte) error { return b.put(b.engine, to, p) }), nil
 }
 
-// put puts an encoded element out.
-func (b *bundle) put(to *collection, p []byte) error {
-	e, err := to.parse(p)
+// maxJoined is the size in bytes up to which elements are joined. A run that is cancelled still
+// processes those that are joined with the one at hand.
+const maxJoined = 1 << 10
+
+// join adds other to the element, if both may pass as one.
+func (e *element) join(other element) bool {
+	same := func(a, b typex.Window) bool { return a.Equals(b) }
+	if e.hold != other.hold || len(e.bytes)+len(other.bytes) > maxJoined || !slices.EqualFunc(e.windows, other.windows, same) {
+		return false
+	}
+	e.bytes = append(e.bytes, other.bytes...)
+	return true
+}
+
+// maxHeld is how many elements a bundle holds back for GroupByKeys until it ends.
+const maxHeld = 1 << 12
+
+// put puts an encoded element out. What only GroupByKeys take goes there while the bundle runs: it
+// holds the watermark, so that no group is complete before it ends, and a group takes less memory
+// than its elements do.
+func (b *bundle) put(e *engine, to *collection, p []byte) error {
+	el, err := to.parse(p)
+	if err != nil {
+		return err
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.outs = append(b.outs, output{to, e})
+	if !to.grouped() {
+		if n := len(b.outs); n == 0 || b.outs[n-1].to != to || !to.joins() || !b.outs[n-1].join(el) {
+			b.outs = append(b.outs, output{to, el})
+		}
+		return nil
+	}
+	if b.grouped = append(b.grouped, output{to, el}); len(b.grouped) < maxHeld {
+		return nil
+	}
+	e.locked(func() { err = e.deliverAll(b.grouped) })
+	clear(b.grouped)
+	b.grouped = b.grouped[:0]
 	return err
 }
 
 // OpenTimerWrite implements exec.DataManager.
-func (b *bundle) OpenTimerWrite(_ context.Context, id exec.StreamID, name string) (io.WriteCloser, error) {
+func (b channels) OpenTimerWrite(_ context.Context, id exec.StreamID, name string) (io.WriteCloser, error) {
 	family := timerFamily{id.PtransformID, name}
 	c, ok := b.shard.stage.timers[family]
 	if !ok {

@@ -3,7 +3,6 @@ package direct
 import (
 	"context"
 	"errors"
-	"fmt"
 	"reflect"
 	"time"
 
@@ -81,15 +80,16 @@ func (e *Error) Error() string { return e.Step + ": " + e.Err.Error() }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// stepError finds the step and its error in an error of package exec. names are those of
-// the steps, by id.
-func stepError(err error, names map[string]string, stage string) error {
+// stepError finds the step and its error in an error of package exec. The error of a panic does
+// not say which step it is of: that is the one that is to blame. names are those of the steps, by
+// id.
+func stepError(err error, names map[string]string, b *blame) error {
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		if id, inner := doFnError(e); inner != nil {
 			return &Error{names[id], inner}
 		}
 	}
-	return fmt.Errorf("%s: %w", stage, err)
+	return &Error{names[b.id()], err}
 }
 
 // doFnError returns the step's id and the function's error if err is an exec.doFnError. That

@@ -44,5 +44,6 @@
 //
 // The first error of a function ends the run. The state is in memory: nothing survives the
 // process, and nothing is tried again. The error is an *Error with the step's name, and
-// wraps the error that the function has returned.
+// wraps the error that the function has returned. A function that panics, or that ends its
+// goroutine as Fatal of a testing.T does, has failed too.
 package direct

@@ -54,6 +54,7 @@ type shard struct {
 	at      mtime.Time // watermark
 
 	plan   *exec.Plan // nil before the first bundle
+	blame  *blame     // of the plan
 	timers *timerSet
 	states *states
 	groups *groups
@@ -110,8 +111,8 @@ func (e *engine) run() (beam.PipelineResult, error) {
 			if sh.plan == nil || sh.busy {
 				continue
 			}
-			if err := sh.plan.Down(context.WithoutCancel(e.ctx)); err != nil && e.err == nil {
-				e.err = stepError(err, e.totals.names, s.name)
+			if err := sh.down(context.WithoutCancel(e.ctx)); err != nil && e.err == nil {
+				e.err = stepError(err, e.totals.names, sh.blame)
 			}
 		}
 	}
@@ -285,6 +286,16 @@ func (s *stage) sidesReady(el element) bool {
 	return true
 }
 
+// deliverAll hands over what a bundle has put out, in its order.
+func (e *engine) deliverAll(outs []output) error {
+	for _, o := range outs {
+		if err := e.deliver(o.to, o.element); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // deliver hands an element of a collection to those who take it.
 func (e *engine) deliver(c *collection, el element) error {
 	for _, s := range c.stages {
@@ -390,8 +401,14 @@ func (e *engine) start(sh *shard, now time.Time) {
 	_, end, _ := sh.groups.due.top()
 	sh.held = min(sh.held, end)
 	go func() {
-		err := b.process(e.ctx, e)
-		e.locked(func() { e.finish(b, err) })
+		err := errExited
+		defer func() {
+			if err == errExited && sh.blame != nil {
+				err = stepError(err, e.totals.names, sh.blame)
+			}
+			e.locked(func() { e.finish(b, err) })
+		}()
+		err = b.process(e.ctx, e)
 	}()
 }
 
@@ -451,10 +468,8 @@ func (e *engine) finish(b *bundle, err error) {
 			sh.timers.set(t, in)
 		}
 	}
-	for _, o := range b.outs {
-		if err == nil {
-			err = e.deliver(o.to, o.element)
-		}
+	if err == nil {
+		err = cmp.Or(e.deliverAll(b.outs), e.deliverAll(b.grouped))
 	}
 	if err != nil {
 		e.fail(err)

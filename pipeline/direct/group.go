@@ -47,10 +47,11 @@ func refusedTrigger(w *pipepb.WindowingStrategy) error {
 type keyWindow struct {
 	key    string // encoded
 	window typex.Window
-	values [][]byte // encoded
-	unsent bool     // some of the values were in no pane
-	panes  int64    // so far
-	gone   bool     // merged into another one, or over
+	values []byte // encoded, one behind the other
+	n      int    // values
+	unsent bool   // some of the values were in no pane
+	panes  int64  // so far
+	gone   bool   // merged into another one, or over
 }
 
 func (w *keyWindow) end() mtime.Time { return w.window.MaxTimestamp() }
@@ -111,7 +112,8 @@ func (g *grouping) add(to *groups, e element, watermark mtime.Time) (late []*key
 			continue // the element is dropped
 		}
 		w := g.find(to, e.key, in)
-		w.values = append(w.values, e.value)
+		w.values = append(w.values, e.value...)
+		w.n++
 		switch {
 		case w.end() < watermark:
 			w.unsent = true
@@ -147,6 +149,7 @@ func (g *grouping) find(to *groups, key string, in typex.Window) *keyWindow {
 		}
 		span = window.IntervalWindow{Start: min(span.Start, o.Start), End: max(span.End, o.End)}
 		merged.values = append(merged.values, w.values...)
+		merged.n += w.n
 		merged.unsent = merged.unsent || w.unsent
 		merged.panes = max(merged.panes, w.panes)
 		to.forget(w)
@@ -182,17 +185,16 @@ func (g *grouping) pane(w *keyWindow, timing typex.PaneTiming) ([]byte, error) {
 	if err := exec.EncodeWindowedValueHeader(g.out.winEnc, []typex.Window{w.window}, w.end(), info, &b); err != nil {
 		return nil, err
 	}
+	b.Grow(len(w.key) + len(w.values) + 4)
 	b.WriteString(w.key)
-	if err := coder.EncodeInt32(int32(len(w.values)), &b); err != nil {
+	if err := coder.EncodeInt32(int32(w.n), &b); err != nil {
 		return nil, err
 	}
-	for _, v := range w.values {
-		b.Write(v)
-	}
+	b.Write(w.values)
 	w.panes++
 	w.unsent = false
 	if !g.accumulates {
-		w.values = nil
+		w.values, w.n = nil, 0
 	}
 	return b.Bytes(), nil
 }

@@ -74,6 +74,19 @@ type collection struct {
 	onward []onward
 }
 
+// grouped reports whether nobody but GroupByKeys takes the collection.
+func (c *collection) grouped() bool {
+	return len(c.sides)+len(c.onward) == 0 && !slices.ContainsFunc(c.stages, func(s *stage) bool { return s.group == nil })
+}
+
+// joins reports whether elements of the collection may pass as one: nobody asks for one of them by
+// its key, its restriction, or the windows of its side inputs.
+func (c *collection) joins() bool {
+	return len(c.sides) == 0 &&
+		!slices.ContainsFunc(c.stages, func(s *stage) bool { return s.group != nil || s.keyed || s.splits || len(s.sides) > 0 }) &&
+		!slices.ContainsFunc(c.onward, func(o onward) bool { return o.convert != nil || !o.to.joins() })
+}
+
 // onward passes the elements of a collection on, to one that they are a part of.
 type onward struct {
 	to      *collection

@@ -72,7 +72,8 @@ type table struct {
 	path, format string
 	delimiter    string // of CSV
 	columns      []*column
-	records      int // that were read
+	index        map[string]int // of the columns, by the path of a JSON field
+	records      int            // that were read
 }
 
 // A column holds a text of every record, "" of those that do not have it: the texts of columns
@@ -83,6 +84,9 @@ type column struct {
 	nested  int // lists and so on
 	records int // all there are
 }
+
+// maxCells bounds the texts of all columns: each has one of every record.
+const maxCells = 1 << 24
 
 // put makes s the text of a record. Records come in their order; the last text of one counts.
 func (c *column) put(record int, s string) {
@@ -99,7 +103,7 @@ func (c *column) fill(n int) {
 
 // readTable reads the first records of a file, whose format its name tells.
 func readTable(path string) (*table, error) {
-	t := &table{path: path, format: connectors.CSV}
+	t := &table{path: path, format: connectors.CSV, index: map[string]int{}}
 	switch strings.ToLower(filepath.Ext(connectors.Unpacked(path))) {
 	case ".jsonl", ".ndjson", ".json":
 		t.format = connectors.JSONLines
@@ -162,9 +166,13 @@ func (t *table) String() string {
 func (t *table) addObject(record int, line []byte) {
 	// A line that is no object is a rejected record for the look.
 	_ = observe.Leaves(line, func(path, text string, scalar bool) {
-		i := slices.IndexFunc(t.columns, func(c *column) bool { return c.name == path })
-		if i < 0 {
+		i, there := t.index[path]
+		if !there {
 			i = len(t.columns)
+			if (i+1)*t.records > maxCells {
+				return // records that have nothing in common
+			}
+			t.index[path] = i
 			t.columns = append(t.columns, &column{name: path, records: t.records})
 		}
 		if c := t.columns[i]; scalar {

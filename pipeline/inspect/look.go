@@ -179,6 +179,10 @@ type sample struct {
 	times   []placed
 	rejects records.Rejections
 
+	read       []byte // the JSON object that texts has read last, of which there may be many observations
+	readAt     string
+	readValues []string
+
 	commas  int            // numbers with a decimal comma
 	words   map[string]int // texts in place of numbers
 	badTime []string       // texts in place of times
@@ -329,6 +333,9 @@ func (s *sample) texts(r connectors.Record) (at string, values []string) {
 	if r.Reason != "" {
 		return "", nil
 	}
+	if len(s.read) > 0 && len(r.Raw) > 0 && &s.read[0] == &r.Raw[0] {
+		return s.readAt, s.readValues
+	}
 	leaves := map[string]string{}
 	if err := observe.Leaves(r.Raw, func(path, text string, scalar bool) { leaves[path] = text }); err != nil {
 		return "", nil
@@ -336,7 +343,8 @@ func (s *sample) texts(r connectors.Record) (at string, values []string) {
 	for _, name := range s.parser.Values {
 		values = append(values, leaves[name])
 	}
-	return leaves[s.parser.Fields.Time], values
+	s.read, s.readAt, s.readValues = r.Raw, leaves[s.parser.Fields.Time], values
+	return s.readAt, values
 }
 
 var decimalComma = regexp.MustCompile(`^[-+]?[0-9]*,[0-9]+$`)

@@ -66,6 +66,9 @@ func (d *Decoder) decode(n int, each func(i int, to *Decoded, text []byte) []byt
 			to := &part[i]
 			*to = Decoded{Observation: keyed.Observation{X: to.X}}
 			text = each(from+i, to, text)
+			if to.Err == nil && len(to.Key) > keyed.MaxKey {
+				to.Key, to.Err = "", keyed.CheckKey(to.Key) // before others keep it
+			}
 			to.id = len(text)
 			text = append(text, to.raw...)
 			to.end = len(text)
@@ -131,7 +134,15 @@ func (d *Decoder) parted(all []connectors.Record, take func([]Decoded)) {
 		} else {
 			d.parts = d.parser.split(d.parts, i, r.Raw)
 		}
+		if len(d.parts) >= Together { // a record may have very many
+			d.takeParts(all, take)
+		}
 	}
+	d.takeParts(all, take)
+}
+
+// takeParts decodes the parts of the records.
+func (d *Decoder) takeParts(all []connectors.Record, take func([]Decoded)) {
 	for some := range slices.Chunk(d.parts, Together) {
 		take(d.decode(len(some), func(i int, to *Decoded, text []byte) []byte {
 			o := &some[i]
@@ -149,6 +160,8 @@ func (d *Decoder) parted(all []connectors.Record, take func([]Decoded)) {
 			return text
 		}))
 	}
+	clear(d.parts)
+	d.parts = d.parts[:0]
 }
 
 // seriesName is how the series of a file without keys is called: as the file, without

@@ -27,7 +27,12 @@ func files(c *config.Config) (connectors.Source, config.Fields) {
 	case s.Parquet != nil:
 		return columns(c, connectors.Source{Format: connectors.Parquet, Path: s.Parquet.Path}, s.Parquet.Fields)
 	default:
-		return connectors.Source{Format: connectors.JSONLines, Path: s.JSONL.Path}, s.JSONL.Fields
+		src := connectors.Source{Format: connectors.JSONLines, Path: s.JSONL.Path}
+		if s.JSONL.Layout != config.Long {
+			// A line may hold very many observations, and a run stops between bundles.
+			src.BundleBytes = 1 << 20
+		}
+		return src, s.JSONL.Fields
 	}
 }
 

@@ -54,29 +54,37 @@ func (p *Parser) splitWide(parts []part, record int, line []byte) ([]part, error
 	keys := len(p.Key) - 1
 	given := make([][]byte, keys+1) // key and time
 	n := len(parts)
+	seen := map[string]int{} // index in parts, by the quoted name
 	err := scanObject(line, func(quoted, value []byte) {
 		p.shared.assign(given, quoted, value)
 		name := string(plainName(quoted))
 		if name == p.Time || slices.Contains(p.Key[:keys], name) {
 			return
 		}
-		named := slices.Contains(p.Columns, name)
-		if !named && !slices.ContainsFunc(p.Columns, func(want string) bool { return connectors.Matches(want, name) }) {
+		named := p.columns[name]
+		if !named && !slices.ContainsFunc(p.patterns, func(matches func(string) bool) bool { return matches(name) }) {
 			return
 		}
 		if kind := kindOf(value); !named && kind != jsonNumber && kind != jsonNaN && kind != jsonNull {
 			return
 		}
-		same := slices.IndexFunc(parts[n:], func(o part) bool { return bytes.Equal(o.fields[keys], quoted) })
+		same, again := seen[string(quoted)]
+		if !again && len(seen) > connectors.MaxColumns {
+			return // the record is rejected
+		}
 		raw := slices.Concat(quoted, []byte(":"), value)
-		if same >= 0 { // the last one counts
-			parts[n+same].fields[keys+2], parts[n+same].raw = value, raw
+		if again { // the last one counts
+			parts[same].fields[keys+2], parts[same].raw = value, raw
 			return
 		}
+		seen[string(quoted)] = len(parts)
 		fields := make([][]byte, keys+3)
 		fields[keys], fields[keys+2] = quoted, value
 		parts = append(parts, part{record: record, fields: fields, number: -1, raw: raw})
 	})
+	if err == nil && len(seen) > connectors.MaxColumns {
+		err = fmt.Errorf("more than %d fields of values; split the record, or write one for each value", connectors.MaxColumns)
+	}
 	if err != nil {
 		return parts, err
 	}

@@ -2,11 +2,16 @@ package observe
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/common/model"
 
 	"hafvf/connectors"
+	"hafvf/connectors/kafkaio"
+	"hafvf/connectors/promio"
+	"hafvf/hafvf/keyed"
 	"hafvf/pipeline/config"
 )
 
@@ -119,5 +124,62 @@ func TestLongSeries(t *testing.T) {
 	got := split(t, config.Fields{Key: []string{"k"}, Time: "t", Values: []string{"v"}, Layout: config.Series}, `{"k":"a","v":[`+values+`],"t":[`+times+`]}`)
 	if last := fmt.Sprintf("in:1/%d: a %d [[%v]]", 2*Together, 2*Together, float64(4*Together*Together)); len(got) != 2*Together+1 || got[2*Together] != last {
 		t.Errorf("%d observations, the last %q, want %q", len(got), got[len(got)-1], last)
+	}
+}
+
+// An object of very many fields takes no minutes, and has a bound.
+func TestVeryWideObjects(t *testing.T) {
+	object := func(fields int) string {
+		var b strings.Builder
+		b.WriteString(`{"time":1`)
+		for i := range fields {
+			fmt.Fprintf(&b, `,"c%d":%d`, i, i%7)
+		}
+		return b.String() + "}"
+	}
+	f := config.Fields{Time: "time", Layout: config.Wide, Columns: []string{"*"}, Values: []string{"value"}}
+	if all := split(t, f, object(100_000), object(100_000)); len(all) != 200_000 || all[199_999] != "in:2: c99999 1 [[4]]" {
+		t.Errorf("%d observations, the last one %s", len(all), all[len(all)-1])
+	}
+	all := split(t, f, object(connectors.MaxColumns+1), object(1))
+	if len(all) != 2 || !strings.Contains(all[0], "more than 262144 fields") || all[1] != "in:2: c0 1 [[0]]" {
+		t.Errorf("%d observations of an object of too many fields and of one, the first one %.200s", len(all), all[0])
+	}
+}
+
+// A key that is too long is the reason for a rejection, wherever it comes from.
+func TestLongKeys(t *testing.T) {
+	longest := strings.Repeat("k", keyed.MaxKey)
+	want := "the key has 65537 bytes; at most 65536 are allowed"
+	reason := func(d Decoded) string {
+		if d.Err == nil {
+			return ""
+		}
+		return d.Err.Error()
+	}
+	for key, want := range map[string]string{longest: "", longest + "k": want} {
+		f := config.Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}}
+		p, err := NewParser(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line := []byte(fmt.Sprintf(`{"key":%q,"time":1,"x":2}`, key))
+		if d := fileOf(NewDecoder(connectors.JSONLines, p), []connectors.Record{{Raw: line}}); reason(d) != want || d.Err != nil && d.Key != "" {
+			t.Errorf("JSON Lines: %v", d.Err)
+		}
+		if d := fileOf(NewDecoder(connectors.CSV, p), []connectors.Record{{Fields: []string{key, "1", "2"}}}); reason(d) != want {
+			t.Errorf("CSV: %v", d.Err)
+		}
+		if d := NewDecoder("", p).Topic([]kafkaio.Record{{Value: line}})[0]; reason(d) != want {
+			t.Errorf("topic: %v", d.Err)
+		}
+		if d := NewDecoder("", p).Topic([]kafkaio.Record{{Key: []byte(key), Value: []byte(`{"time":1,"x":2}`)}})[0]; reason(d) != want {
+			t.Errorf("the key of a topic's record: %v", d.Err)
+		}
+		NewDecoder("", p).Series([]promio.Series{{Key: key, Points: []model.SamplePair{{Value: 1}}}}, func(found []Decoded) {
+			if d := found[0]; reason(d) != want || len(d.ID) > keyed.MaxKey+100 {
+				t.Errorf("Prometheus: %v, an id of %d bytes", d.Err, len(d.ID))
+			}
+		})
 	}
 }

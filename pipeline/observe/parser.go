@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
@@ -34,8 +35,11 @@ type Parser struct {
 	names  []string
 	nested bool    // some are paths into objects
 	shared *Parser // of the layout wide: of what the observations of a record have in common
-	unseen bool    // see RefuseDays
-	comma  bool    // decimal
+	// Of the layout wide: the names and the patterns of the fields of values.
+	columns  map[string]bool
+	patterns []func(name string) bool
+	unseen   bool // see RefuseDays
+	comma    bool // decimal
 }
 
 // NewParser makes a parser. The error names a zone or a format of times that is none.
@@ -52,6 +56,14 @@ func NewParser(f config.Fields) (*Parser, error) {
 	}
 	p := &Parser{Fields: f, shared: shared, times: t, names: slices.Concat(f.Key, []string{f.Time}, f.Values), comma: f.Decimal == ','}
 	p.nested = slices.ContainsFunc(p.names, isPath)
+	if f.Layout == config.Wide {
+		p.columns = map[string]bool{}
+		for _, want := range f.Columns {
+			if p.columns[want] = true; connectors.IsPattern(want) {
+				p.patterns = append(p.patterns, connectors.Matcher(want))
+			}
+		}
+	}
 	return p, nil
 }
 

@@ -1,0 +1,134 @@
+package direct_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/timers"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/passert"
+
+	"hafvf/pipeline/direct"
+)
+
+func init() {
+	register.DoFn2x1[int, func(int), error](&faultyFn{})
+	register.DoFn3x0[timers.Provider, string, int](&restlessFn{})
+	register.Function1x1(double)
+	register.Function2x1(failMerge)
+}
+
+// faultyFn fails At a moment of its life, in the way How.
+type faultyFn struct{ At, How string }
+
+func (fn *faultyFn) fail(at string) error {
+	if fn.At != at {
+		return nil
+	}
+	switch fn.How {
+	case "panic":
+		panic("a wild pointer")
+	case "nil":
+		var p *faultyFn
+		p.At = at
+	case "goexit":
+		runtime.Goexit()
+	}
+	return errors.New("no more")
+}
+
+func (fn *faultyFn) Setup() error                { return fn.fail("setup") }
+func (fn *faultyFn) StartBundle(func(int)) error { return fn.fail("start") }
+func (fn *faultyFn) ProcessElement(i int, emit func(int)) error {
+	emit(i) // which takes the control away, and gives it back
+	return fn.fail("process")
+}
+func (fn *faultyFn) FinishBundle(func(int)) error { return fn.fail("finish") }
+func (fn *faultyFn) Teardown() error              { return fn.fail("teardown") }
+
+func double(i int) int { return 2 * i }
+
+func failMerge(a, b int) int { panic("a wild pointer") }
+
+// A function that fails in any way and at any time ends the run, with an error that names its
+// step, and not the ones beside it in the stage.
+func TestFaultsName(t *testing.T) {
+	for _, at := range []string{"setup", "start", "process", "finish", "teardown"} {
+		for how, want := range map[string]string{"error": "no more", "panic": "a wild pointer", "nil": "nil pointer", "goexit": "ended its goroutine"} {
+			t.Run(at+"/"+how, func(t *testing.T) {
+				p, s := beam.NewPipelineWithRoot()
+				before := beam.ParDo(s.Scope("Before"), double, beam.Create(s, 1, 2, 3))
+				faulty := beam.ParDo(s.Scope("Faulty"), &faultyFn{at, how}, before)
+				beam.ParDo(s.Scope("Beside"), double, before)
+				beam.ParDo(s.Scope("After"), double, faulty)
+				expectFault(t, p, "Faulty/", want)
+			})
+		}
+	}
+	t.Run("merge", func(t *testing.T) {
+		p, s := beam.NewPipelineWithRoot()
+		beam.Combine(s.Scope("Faulty"), failMerge, beam.Create(s, 1, 2, 3))
+		expectFault(t, p, "Faulty/", "a wild pointer")
+	})
+}
+
+// expectFault runs a pipeline, and expects an error of a step.
+func expectFault(t *testing.T, p *beam.Pipeline, step, text string) {
+	t.Helper()
+	result := make(chan error, 1)
+	go func() {
+		_, err := direct.Execute(t.Context(), p)
+		result <- err
+	}()
+	select {
+	case err := <-result:
+		var of *direct.Error
+		if !errors.As(err, &of) || !strings.HasPrefix(of.Step, step) || !strings.Contains(err.Error(), text) {
+			t.Errorf("error %v, want one of the step %s with %q", err, step, text)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("Execute does not come back")
+	}
+}
+
+// restlessFn sets a timer that sets itself again and again, by the clock.
+type restlessFn struct{ Again timers.ProcessingTime }
+
+func (fn *restlessFn) ProcessElement(tp timers.Provider, _ string, _ int) {
+	fn.Again.Set(tp, time.Now())
+}
+
+func (fn *restlessFn) OnTimer(tp timers.Provider, _ string, _ timers.Context) {
+	fn.Again.Set(tp, time.Now())
+}
+
+// What never ends by itself ends with its context.
+func TestEndless(t *testing.T) {
+	p, s := beam.NewPipelineWithRoot()
+	beam.ParDo0(s, &restlessFn{timers.InProcessingTime("again")}, beam.ParDo(s, keyed, beam.Create(s, 1)))
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := direct.Execute(ctx, p); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v, want that of the context", err)
+	}
+}
+
+// Pipelines run beside each other.
+func TestBesideEachOther(t *testing.T) {
+	for i := range 8 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			p, s := beam.NewPipelineWithRoot()
+			passert.Equals(s, beam.ParDo(s, double, beam.Create(s, i, i+1)), 2*i, 2*i+2)
+			if _, err := direct.Execute(t.Context(), p); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

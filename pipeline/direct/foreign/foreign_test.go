@@ -1,0 +1,258 @@
+// Package foreign tests the direct runner as the authors of pipelines test theirs, by Beam's
+// ptest. It is a program of its own, because ptest links Beam's deprecated runner, which takes
+// the name "direct".
+package foreign
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/window"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/state"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/passert"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/ptest"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/teststream"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/transforms/stats"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/transforms/top"
+
+	"hafvf/pipeline/direct"
+)
+
+const runner = "in this process"
+
+func init() {
+	beam.RegisterRunner(runner, direct.Execute)
+	register.DoFn3x2[state.Provider, string, int, int, error](&sumFn{})
+	register.DoFn4x0[int, int, func(*int) bool, func(int)](&sidesFn{})
+	register.Function1x1(mostly)
+	register.Function1x1(printed)
+	register.Function1x2(keyed)
+	register.Function2x1(least)
+	register.Function2x1(times)
+	register.Function2x1(lookUp)
+	register.Function2x1(readTwice)
+	register.Function1x2(notNumbers)
+	register.Function2x1(size)
+	register.Function1x2(byParity)
+	register.Function2x1(total)
+	register.Function3x1(sumOfWindow)
+	register.Function2x1(less)
+	register.Emitter1[int]()
+	register.Iter1[int]()
+}
+
+func TestMain(m *testing.M) { ptest.MainWithDefault(m, runner) }
+
+func mostly(i int) bool { return i < 6 }
+
+func printed(l []int) string { return fmt.Sprint(l) }
+
+func keyed(i int) (string, int) { return "k", i }
+
+// sumFn adds up what comes for a key and window.
+type sumFn struct{ Sum state.Value[int] }
+
+func (fn *sumFn) ProcessElement(sp state.Provider, _ string, v int) (int, error) {
+	sum, _, err := fn.Sum.Read(sp)
+	if err != nil {
+		return 0, err
+	}
+	return sum + v, fn.Sum.Write(sp, sum+v)
+}
+
+// add adds a number to a TestStream, at as many seconds.
+func add(t *testing.T, c *teststream.Config, seconds int, number int) {
+	t.Helper()
+	if err := c.AddElements(int64(seconds)*1000, number); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func least(a, b int) int { return min(a, b) }
+
+func less(a, b int) bool { return a < b }
+
+func times(i, factor int) int { return i * factor }
+
+func lookUp(i int, of func(string) func(*int) bool) int {
+	sum := 0
+	for _, key := range []string{"k", "of nobody"} {
+		for v, next := 0, of(key); next(&v); {
+			sum += v
+		}
+	}
+	return i + sum
+}
+
+func readTwice(_ int, of func() func(*int) bool) int {
+	n := 0
+	for range 2 {
+		for v, next := 0, of(); next(&v); {
+			n++
+		}
+	}
+	return n
+}
+
+// sidesFn takes a single value and a list beside its input.
+type sidesFn struct{}
+
+func (*sidesFn) ProcessElement(i, one int, all func(*int) bool, emit func(int)) {
+	for v := 0; all(&v); {
+		i += v
+	}
+	emit(i * one)
+}
+
+func notNumbers(i int) (float64, int) {
+	if i%2 == 0 {
+		return math.NaN(), i
+	}
+	return math.Copysign(0, -1), i
+}
+
+func size(_ float64, of func(*int) bool) int {
+	n := 0
+	for v := 0; of(&v); {
+		n++
+	}
+	return n
+}
+
+func byParity(i int) (string, int) { return fmt.Sprint("parity ", i%2), i }
+
+func total(key string, of func(*int) bool) string {
+	sum := 0
+	for v := 0; of(&v); {
+		sum += v
+	}
+	return fmt.Sprint(key, ": ", sum)
+}
+
+func sumOfWindow(w beam.Window, _ string, of func(*int) bool) string {
+	in, sum := w.(window.IntervalWindow), 0
+	for v := 0; of(&v); {
+		sum += v
+	}
+	return fmt.Sprintf("%d-%d: %d", in.Start/1000, in.End/1000, sum)
+}
+
+// Pipelines as their authors test them, by Beam's ptest and passert. None is of this program.
+func TestForeign(t *testing.T) {
+	five := func(s beam.Scope) beam.PCollection { return beam.Create(s, 1, 2, 3, 4, 5) }
+	at := func(s beam.Scope, events func(c *teststream.Config)) beam.PCollection {
+		c := teststream.NewConfig()
+		events(&c)
+		return teststream.Create(s, c)
+	}
+	for name, build := range map[string]func(s beam.Scope){
+		"passert's own": func(s beam.Scope) {
+			in := five(s)
+			passert.Count(s, in, "five", 5)
+			passert.Sum(s, in, "five", 5, 15)
+			passert.Hash(s, beam.Create(s, "a"), "a", "DMF1ucDxtqgxw5niaXcmYQ==", 1)
+			passert.EqualsFloat(s, beam.Create(s, 1.0), beam.Create(s, 1.0), 1e-9)
+			passert.AllWithinBounds(s, beam.Create(s, 1.0, 2.0), 0, 3)
+			passert.Empty(s, beam.CreateList(s, []int{}))
+			passert.NonEmpty(s, in)
+			passert.True(s, in, mostly)
+		},
+		"a side input of what has a side input": func(s beam.Scope) {
+			in := five(s)
+			scaled := beam.ParDo(s, times, in, beam.SideInput{Input: stats.Sum(s, in)})
+			passert.Equals(s, beam.ParDo(s, times, in, beam.SideInput{Input: stats.Max(s, scaled)}), 75, 150, 225, 300, 375)
+		},
+		"one and all beside": func(s beam.Scope) {
+			in := five(s)
+			out := beam.ParDo(s, &sidesFn{}, in, beam.SideInput{Input: beam.Combine(s, least, beam.Create(s, 7, 9))}, beam.SideInput{Input: in})
+			passert.Equals(s, out, 112, 119, 126, 133, 140)
+		},
+		"read twice": func(s beam.Scope) {
+			passert.Equals(s, beam.ParDo(s, readTwice, beam.Create(s, 1), beam.SideInput{Input: five(s)}), 10)
+		},
+		"looked up": func(s beam.Scope) {
+			side := beam.ParDo(s, keyed, five(s))
+			passert.Equals(s, beam.ParDo(s, lookUp, beam.Create(s, 100), beam.SideInput{Input: side}), 115)
+		},
+		"nothing beside": func(s beam.Scope) {
+			passert.Equals(s, beam.ParDo(s, readTwice, beam.Create(s, 1), beam.SideInput{Input: beam.CreateList(s, []int{})}), 0)
+		},
+		"keys that equal nothing": func(s beam.Scope) {
+			passert.Equals(s, beam.ParDo(s, size, beam.GroupByKey(s, beam.ParDo(s, notNumbers, five(s)))), 2, 3)
+		},
+		"the largest": func(s beam.Scope) {
+			passert.Equals(s, beam.ParDo(s, printed, top.Largest(s, five(s), 3, less)), "[5 4 3]")
+		},
+		"groups": func(s beam.Scope) {
+			passert.Equals(s, beam.ParDo(s, total, beam.GroupByKey(s, beam.ParDo(s, byParity, five(s)))), "parity 0: 6", "parity 1: 9")
+		},
+		"windows of a stream": func(s beam.Scope) {
+			in := at(s, func(c *teststream.Config) {
+				add(t, c, 1, 1)
+				add(t, c, 12, 2)
+				c.AdvanceWatermark(11_000)
+				add(t, c, 13, 4)
+				c.AdvanceWatermarkToInfinity()
+			})
+			panes := beam.GroupByKey(s, beam.WindowInto(s, window.NewFixedWindows(10*time.Second), beam.ParDo(s, keyed, in)))
+			passert.Equals(s, beam.WindowInto(s, window.NewGlobalWindows(), beam.ParDo(s, sumOfWindow, panes)), "0-10: 1", "10-20: 6")
+		},
+		"late elements join sessions": func(s beam.Scope) {
+			in := at(s, func(c *teststream.Config) {
+				for _, seconds := range []int{0, 5} {
+					add(t, c, seconds, seconds)
+				}
+				c.AdvanceWatermark(10_000)
+				add(t, c, 20, 20)
+				c.AdvanceWatermark(31_000)
+				add(t, c, 12, 12)
+				c.AdvanceWatermark(200_000)
+				add(t, c, 3, 3) // too late
+				c.AdvanceWatermarkToInfinity()
+			})
+			sessions := beam.WindowInto(s, window.NewSessions(10*time.Second), beam.ParDo(s, keyed, in), beam.AllowedLateness(time.Minute))
+			panes := beam.ParDo(s, sumOfWindow, beam.GroupByKey(s, sessions))
+			passert.Equals(s, beam.WindowInto(s, window.NewGlobalWindows(), panes), "0-15: 5", "20-30: 20", "0-30: 12")
+		},
+		"a stream and a side input": func(s beam.Scope) {
+			in := at(s, func(c *teststream.Config) {
+				add(t, c, 1, 1)
+				c.AdvanceWatermark(50_000)
+				add(t, c, 60, 2)
+				c.AdvanceWatermarkToInfinity()
+			})
+			passert.Equals(s, beam.ParDo(s, times, in, beam.SideInput{Input: stats.Sum(s, five(s))}), 15, 30)
+		},
+		"states of a stream": func(s beam.Scope) {
+			in := at(s, func(c *teststream.Config) {
+				add(t, c, 1, 1)
+				c.AdvanceWatermark(50_000)
+				add(t, c, 60, 2)
+				c.AdvanceWatermarkToInfinity()
+			})
+			passert.Equals(s, beam.ParDo(s, &sumFn{state.MakeValueState[int]("sum")}, beam.ParDo(s, keyed, in)), 1, 3)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ptest.BuildAndRun(t, build)
+		})
+	}
+	t.Run("what does not hold fails", func(t *testing.T) {
+		for name, build := range map[string]func(s beam.Scope){
+			"Equals":       func(s beam.Scope) { passert.Equals(s, five(s), 1, 2) },
+			"Empty":        func(s beam.Scope) { passert.Empty(s, five(s)) },
+			"two for one":  func(s beam.Scope) { beam.ParDo(s, times, five(s), beam.SideInput{Input: five(s)}) },
+			"none for one": func(s beam.Scope) { beam.ParDo(s, times, five(s), beam.SideInput{Input: beam.CreateList(s, []int{})}) },
+		} {
+			p, s := beam.NewPipelineWithRoot()
+			build(s)
+			if err := ptest.Run(p); err == nil {
+				t.Errorf("%s passes", name)
+			}
+		}
+	})
+}
