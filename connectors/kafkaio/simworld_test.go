@@ -603,7 +603,7 @@ func (p *process) await(l *Ledger, n *learner, mark time.Time) {
 	for _, e := range n.keys {
 		at := e.Expiry()
 		if !at.After(mark) {
-			at = mark.Add(simExpire / keyed.ExpiryParts)
+			at = mark.Add(simExpire)
 		}
 		if at = at.Add(time.Millisecond); first.IsZero() || at.Before(first) {
 			first = at

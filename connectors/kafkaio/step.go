@@ -59,7 +59,7 @@ func (l *Ledger) step(ctx context.Context, to time.Time, progress []Progress) (s
 		return !s.at.IsZero(), nil
 	}
 	if !s.done {
-		if s.done, err = l.await(ctx, func() bool { return !l.account.Awaits(s.at) && l.idle() }); !s.done {
+		if s.done, err = l.settle(ctx, func() bool { return !l.account.Awaits(s.at) }); !s.done {
 			return false, err
 		}
 	}
@@ -67,7 +67,7 @@ func (l *Ledger) step(ctx context.Context, to time.Time, progress []Progress) (s
 	if l.repeats(progress) || !to.After(s.at) || !l.account.Awaits(to) || time.Since(s.when) < commitEvery {
 		return false, nil
 	}
-	if settled, err := l.await(ctx, l.idle); !settled {
+	if settled, err := l.settle(ctx, func() bool { return true }); !settled {
 		return false, err
 	}
 	if err := l.order(ctx, order{watermark: to.UnixMilli()}); err != nil {
@@ -78,11 +78,13 @@ func (l *Ledger) step(ctx context.Context, to time.Time, progress []Progress) (s
 	return true, nil
 }
 
-// await waits until something holds. It reports false if the run ends or stops before.
-func (l *Ledger) await(ctx context.Context, holds func() bool) (bool, error) {
-	for !holds() {
+// settle waits until something holds and nothing is in flight. It reports false if the run ends or
+// stops before.
+func (l *Ledger) settle(ctx context.Context, holds func() bool) (bool, error) {
+	wait := func(c <-chan struct{}, within <-chan time.Time) (bool, error) {
 		select {
-		case <-time.After(time.Millisecond):
+		case <-c:
+		case <-within:
 		case <-l.account.Stopped():
 			return false, nil
 		case <-ctx.Done():
@@ -90,8 +92,19 @@ func (l *Ledger) await(ctx context.Context, holds func() bool) (bool, error) {
 		case <-l.ctx.Done():
 			return false, errClosed
 		}
+		return true, nil
 	}
-	return true, nil
+	for {
+		if goes, err := wait(l.account.Idle(), nil); !goes {
+			return false, err
+		}
+		if holds() && l.idle() {
+			return true, nil
+		}
+		if goes, err := wait(nil, time.After(time.Millisecond)); !goes {
+			return false, err
+		}
+	}
 }
 
 // repeats reports whether the run before may have come farther than this one.
