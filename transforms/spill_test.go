@@ -33,7 +33,7 @@ func TestSpilledCells(t *testing.T) {
 	const keys = 240
 	bundles := 15
 	if testing.Short() {
-		bundles = 5
+		bundles = 10
 	}
 	cfg := changed[0]
 	var transfers atomic.Int64
