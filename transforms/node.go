@@ -674,7 +674,8 @@ func wholeMillis(t time.Time) time.Time {
 	return t.Add(time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// An awaiting is when the timers of a node fire, for the account.
+// An awaiting is when the timers of a node fire, for the account of a run that keeps the books. A runner
+// that does needs to know nothing of the timers, which may be those of millions of keys.
 type awaiting struct {
 	all   map[timerName]time.Time
 	first time.Time // as the account has it
@@ -684,6 +685,9 @@ type timerName struct{ cell, tag string }
 
 // set notes that a timer was set.
 func (a *awaiting) set(to *account.Run, name timerName, at time.Time) {
+	if !to.Counted() {
+		return
+	}
 	if a.all == nil {
 		a.all = map[timerName]time.Time{}
 	}

@@ -180,11 +180,10 @@ func (c *consumer) look(p *part, b batch) Batch {
 		if !ok {
 			continue
 		}
-		arrived, known := r.Time, r.Time.UnixMilli() > 0
+		arrived, known := r.Time, r.Time.UnixMilli() > 0 && r.Time.UnixMilli() != t.UnixMilli()
 		if b.live {
-			arrived = b.at
+			arrived, known = b.at, true
 		}
-		known = b.live || known && arrived.UnixMilli() != t.UnixMilli()
 		if known && c.src.Clock != "" {
 			lags = append(lags, arrived.Sub(t))
 		}

@@ -34,11 +34,13 @@ type span struct {
 	// ID is the topic's, as a topic has it; a topic of the same name and another id
 	// is not read on. It is not checked where it is empty.
 	ID string `json:",omitempty"`
-	// Lag and Reach are those of the records, as far as they were read, see pace.
+	// Lag, Age and Reach are the pace of the records, as far as they were read. See setPace.
 	Lag   time.Duration `json:",omitempty"`
 	Age   time.Duration `json:",omitempty"`
 	Reach reach         `json:",omitzero"`
 }
+
+func (s *span) setPace(p pace) { s.Lag, s.Age, s.Reach = p.Lag, p.Age, p.Reach }
 
 func (s span) done() bool { return s.End >= 0 && s.Offset >= s.End }
 
@@ -82,7 +84,8 @@ func (t *tracker) TryClaim(claim any) bool {
 			t.err = fmt.Errorf("kafkaio: claimed %s up to %d after %d", s.Log(), c.before, s.Offset)
 			return false
 		}
-		s.Offset, s.Lag, s.Age, s.Reach = c.before, c.pace.Lag, c.pace.Age, c.pace.Reach
+		s.Offset = c.before
+		s.setPace(c.pace)
 	case found:
 		t.rest.Partitions = append(t.rest.Partitions, c...)
 	case over:

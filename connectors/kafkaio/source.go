@@ -197,14 +197,11 @@ func (src Source) call(ctx context.Context, run string, ledger *Ledger, rt *sdf.
 	rest := rt.GetRestriction().(restriction)
 	name := fmt.Sprint(run, "/", rest.Reader)
 	c := resume(name, src, rest, ledger)
-	if stepped, err := ledger.step(ctx, c.watermark(time.Now()), c.progress()); err != nil {
-		c.close()
-		return false, watermark, err
-	} else if stepped {
-		c.put(name)
-		return false, ledger.stepper.at, nil
+	stepped, err := ledger.step(ctx, c)
+	if err == nil && !stepped {
+		ended, err = c.read(ctx, ledger, rt, emit)
 	}
-	if ended, err = c.read(ctx, ledger, rt, emit); err != nil || ended {
+	if err != nil || ended {
 		c.close()
 		if ledger == nil {
 			err = ofRunner(err)
@@ -214,8 +211,10 @@ func (src Source) call(ctx context.Context, run string, ledger *Ledger, rt *sdf.
 	if ledger == nil {
 		progresses.Store(c, c.progress())
 	}
-	if watermark = c.watermark(time.Now()); ledger.steps() {
+	if ledger.steps() {
 		watermark = ledger.stepper.at
+	} else {
+		watermark = c.watermark(time.Now())
 	}
 	c.put(name)
 	return false, watermark, nil
@@ -363,8 +362,7 @@ func (src Source) findSpans(ctx context.Context, client *Client, ledger *Ledger)
 		for p := range topics[topic].partitions {
 			s := span{Position: Position{Topic: topic, Partition: p}, End: -1, ID: id}
 			log := s.Log()
-			was := paces[log]
-			s.Lag, s.Age, s.Reach = was.Lag, was.Age, was.Reach
+			s.setPace(paces[log])
 			s.Offset = firsts[log]
 			switch src.Start.At {
 			case Latest:

@@ -47,9 +47,9 @@ func (o order) empty() bool { return o.watermark == 0 && o.until == 0 }
 // steps reports whether the watermark moves in steps.
 func (l *Ledger) steps() bool { return l != nil && l.owner != nil && !l.cfg.AtEnd }
 
-// step is called by the source before it takes anything, with the watermark that its records and the
-// clock show, and where it is. If it reports true, the source takes nothing, and emits stepper.at.
-func (l *Ledger) step(ctx context.Context, to time.Time, progress []Progress) (stepped bool, err error) {
+// step is called by the source before its consumer takes anything. If it reports true, the source takes
+// nothing, and emits stepper.at.
+func (l *Ledger) step(ctx context.Context, c *consumer) (stepped bool, err error) {
 	if !l.steps() {
 		return false, nil
 	}
@@ -63,8 +63,8 @@ func (l *Ledger) step(ctx context.Context, to time.Time, progress []Progress) (s
 			return false, err
 		}
 	}
-	to = to.Truncate(time.Millisecond) // as watermarks and timers are
-	if l.repeats(progress) || !to.After(s.at) || !l.account.Awaits(to) || time.Since(s.when) < commitEvery {
+	to := c.watermark(time.Now()).Truncate(time.Millisecond) // as watermarks and timers are
+	if l.repeats(c.progress()) || !to.After(s.at) || !l.account.Awaits(to) || time.Since(s.when) < commitEvery {
 		return false, nil
 	}
 	if settled, err := l.settle(ctx, func() bool { return true }); !settled {
@@ -152,20 +152,21 @@ func (l *Ledger) order(ctx context.Context, o order) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-l.done:
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.told = true
-		return cmp.Or(l.err, errClosed)
+		return l.tell(errClosed)
 	}
 	select {
 	case err := <-o.done:
-		if err != nil {
-			l.mu.Lock()
-			l.told = true
-			l.mu.Unlock()
-		}
-		return err
+		return l.tell(err)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// tell returns the error of a commit, or else err, and notes that the source has it.
+func (l *Ledger) tell(err error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	err = cmp.Or(l.err, err)
+	l.told = l.told || err != nil
+	return err
 }

@@ -5,9 +5,12 @@
 // Source, nodes and sinks find the Run in the context that the runner calls them with. The
 // balance of what is in flight changes in four ways, and at no other place:
 //
-//	HandOver  the source hands n records over    +n
+//	HandOver  the source hands n records over    +n, or the run the states that it takes over
 //	Report    a node took t and put out e        e − t
 //	Stored    a sink has stored n                −n
+//
+// The run hands over one record more for the states that it takes over, before the source does: so
+// nothing is handed over to nodes that have not got their timers.
 //
 // Where the balance is 0, every record that was handed over is in a state, and all
 // its outputs are stored. The states that were reported until then hold and may be committed.
@@ -132,7 +135,7 @@ type Run struct {
 	matched  map[int]bool      // exceptions that some key has
 	deleted  map[string]int64  // see Deleted
 	awaited  map[any]time.Time // see Await
-	passed   time.Time         // see Advance
+	advanced time.Time         // see Advance
 	latest   time.Time         // see Saw
 	ahead    time.Time         // likewise, of times ahead of the clock
 
@@ -369,12 +372,12 @@ func (r *Run) DeletedByTopic() map[string]int64 {
 	return maps.Clone(r.deleted)
 }
 
+// Counted reports whether the run keeps the books, and not the runner.
+func (r *Run) Counted() bool { return r != nil && r.counted }
+
 // Await notes the first time at which a node has something to do when the watermark passes it; zero:
-// there is none.
+// there is none. The run is Counted.
 func (r *Run) Await(node any, at time.Time) {
-	if r == nil {
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if at.IsZero() {
@@ -403,7 +406,7 @@ func (r *Run) Awaits(to time.Time) bool {
 func (r *Run) Advance(watermark time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.passed = watermark
+	r.advanced = watermark
 }
 
 // Watermark is what Advance has noted; zero if the source does not move its watermark in steps.
@@ -413,7 +416,7 @@ func (r *Run) Watermark() time.Time {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.passed
+	return r.advanced
 }
 
 // Saw notes the latest time of some observations, as a node has taken them, and the latest of
