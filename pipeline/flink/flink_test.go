@@ -194,5 +194,8 @@ func TestRedirectAndEndlessAnswer(t *testing.T) {
 		if _, err := c.Find(t.Context(), "one"); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "token") {
 			t.Errorf("%v, want %q", err, want)
 		}
+		if err := (&Job{ID: "1", Name: "one", cluster: c}).lost(Status{}); strings.Contains(err.Error(), "token") || !strings.Contains(err.Error(), server.URL) {
+			t.Error(err)
+		}
 	}
 }

@@ -115,7 +115,7 @@ func (j *Job) Follow(ctx context.Context, log *slog.Logger) error {
 // lost is the error for a job that the JobManager no longer knows because it was
 // restarted. A highly available JobManager knows its jobs as soon as it answers.
 func (j *Job) lost(last Status) error {
-	err := fmt.Errorf("the JobManager at %s knows no job %s, %s, any more: it was started again", j.cluster.REST, j.Name, j.ID)
+	err := fmt.Errorf("the JobManager at %s knows no job %s, %s, any more: it was started again", j.cluster.place(), j.Name, j.ID)
 	if last.Checkpoint == nil || last.Checkpoint.Path == "" {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"hafvf/internal/httpclient"
@@ -84,6 +85,22 @@ const (
 	maxAnswer  = 64 << 20
 )
 
+// clients are those of JobManagers, *httpclient.Client by their addresses: requests to one share
+// connections.
+var clients sync.Map
+
+func (c *Cluster) client() (*httpclient.Client, error) {
+	if known, ok := clients.Load(c.REST); ok {
+		return known.(*httpclient.Client), nil
+	}
+	made, err := httpclient.New("runner", httpclient.Server{URL: secret.Text{Text: c.REST}}, httpclient.Bounds{Answer: maxAnswer})
+	if err != nil {
+		return nil, fmt.Errorf("the JobManager's address (runner.rest) is none: %w", errors.Unwrap(err))
+	}
+	known, _ := clients.LoadOrStore(c.REST, made)
+	return known.(*httpclient.Client), nil
+}
+
 // call sends a request to the JobManager, and decodes the answer into out unless out is nil.
 func (c *Cluster) call(ctx context.Context, method, path string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
@@ -96,11 +113,10 @@ func (c *Cluster) call(ctx context.Context, method, path string, in, out any) er
 		}
 		body = bytes.NewReader(b)
 	}
-	to, err := httpclient.New("runner", httpclient.Server{URL: secret.Text{Text: c.REST}}, httpclient.Bounds{Answer: maxAnswer})
+	to, err := c.client()
 	if err != nil {
-		return fmt.Errorf("the JobManager's address (runner.rest) is none: %w", errors.Unwrap(err))
+		return err
 	}
-	defer to.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.REST, "/")+path, body)
 	if err != nil {
 		return fmt.Errorf("the JobManager's address (runner.rest): %w", httpclient.Bare(err))
@@ -140,11 +156,11 @@ func (c *Cluster) call(ctx context.Context, method, path string, in, out any) er
 
 // place is what messages say of the JobManager's address, in which a login may stand.
 func (c *Cluster) place() string {
-	u, err := url.Parse(c.REST)
+	to, err := c.client()
 	if err != nil {
 		return "runner.rest"
 	}
-	return u.Scheme + "://" + u.Host
+	return to.Place()
 }
 
 // A restError is an error answer of the JobManager.
