@@ -211,14 +211,7 @@ func TestExpireOfATopic(t *testing.T) {
 		t.Errorf("%d expired", s.ExpiredKeys)
 	}
 	last := map[string]int{}
-	for _, line := range b.values(t, "out") {
-		var e struct {
-			Key string
-			N   int
-		}
-		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			t.Fatal(err)
-		}
+	for _, e := range b.learned(t, "out") {
 		last[e.Key] = e.N
 	}
 	equal(t, []int{2, 7, 5, 5}, []int{last["old3"], last["young"], last["younger"], last["old4"]})

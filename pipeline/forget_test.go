@@ -62,14 +62,7 @@ func TestTombstonesForget(t *testing.T) {
 		t.Fatal(r.err)
 	}
 	var got []string
-	for _, line := range b.values(t, "out") {
-		var e struct {
-			Key string
-			N   int
-		}
-		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			t.Fatal(err)
-		}
+	for _, e := range b.learned(t, "out") {
 		got = append(got, fmt.Sprint(e.Key, e.N))
 	}
 	slices.Sort(got)
@@ -116,14 +109,7 @@ func TestTombstonesOfChangeEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, line := range b.values(t, "out") {
-		var e struct {
-			Key string
-			N   int
-		}
-		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			t.Fatal(err)
-		}
+	for _, e := range b.learned(t, "out") {
 		got = append(got, fmt.Sprint(e.Key, " ", e.N))
 	}
 	slices.Sort(got)

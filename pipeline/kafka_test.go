@@ -92,6 +92,25 @@ func (b *bus) values(t testing.TB, topic string) (lines []string) {
 	return lines
 }
 
+// learned is a key, and how many of its observations an estimate knows.
+type learned struct {
+	Key string
+	N   int
+}
+
+// learned are those of a topic's estimates, in their order.
+func (b *bus) learned(t testing.TB, topic string) (all []learned) {
+	t.Helper()
+	for _, line := range b.values(t, topic) {
+		var l learned
+		if err := json.Unmarshal([]byte(line), &l); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
 // loop is the plain loop over each key's records of in, in the order of their
 // offsets.
 func (b *bus) loop(t testing.TB, cfg keyed.Config) map[string][]string {

@@ -1,5 +1,3 @@
-// Package brittle has a test with a family that panics. It stands alone, since a family is known to all
-// tests of its package.
 package brittle
 
 import (
@@ -17,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"hafvf/hafvf/expfam"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
 )
@@ -26,26 +23,6 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	beam.Init()
 	os.Exit(m.Run())
-}
-
-// brittle is a normal whose samples panic at values above 1000.
-type brittle struct{ expfam.Model }
-
-func init() {
-	expfam.Register("brittle", func(p expfam.Prior, _ int) (expfam.Model, error) {
-		m, err := expfam.New("normal", nil, 0)
-		if err != nil {
-			return nil, err
-		}
-		return brittle{m}, p.Done()
-	})
-}
-
-func (m brittle) Observe(d, x []float64, weight float64) {
-	if x[0] > 1000 {
-		panic("it breaks")
-	}
-	m.Model.Observe(d, x, weight)
 }
 
 // A panic of one key's mathematics sends its records to the dead letter, and the run goes on with
