@@ -31,6 +31,7 @@ import (
 //	"\x00" i key   the part i of a state that does not fit into one record; i is a uvarint
 //	"\x00\x00" key the state of a key that begins with a zero byte, or its part 0
 //	keptKey id     what Ledger.Keep holds, in partition 0
+//	paceKey log    the pace of a partition that is read, in partition 0
 //	key            the state of any other key, or its part 0
 //
 // Every commit has a number, and writes the head with it. A commit that writes to a partition
@@ -42,6 +43,7 @@ const (
 	headKey     = ""
 	bottomKey   = "\x00"
 	keptKey     = "\x00\xff\xff\xff\xff\x7f" // no part has so large a number
+	paceKey     = "\x00\xff\xff\xff\xff\x7e" // likewise
 	partsHeader = "parts"                    // how many parts a state has, at part 0, if there are several
 
 	// recordOverhead is more than a record has beside key and value, in bytes.
@@ -177,6 +179,7 @@ type contents struct {
 	states     lastValues           // by key
 	parts      map[string]int       // of states that have several
 	kept       map[string][]byte    // by id
+	paces      map[string][]byte    // by partition
 	strays     map[place]bool       // records where their keys do not belong
 	broken     map[string]lastValue // states of which parts are missing
 }
@@ -202,7 +205,7 @@ func readUnsealed(ctx context.Context, client *Client, topic string, unseal unse
 	if err != nil {
 		return nil, err
 	}
-	s := &contents{partitions: topics[topic].partitions, marks: map[int32][]byte{}, bottoms: map[int32]bool{}, parts: map[string]int{}, kept: map[string][]byte{}, strays: map[place]bool{}, broken: map[string]lastValue{}}
+	s := &contents{partitions: topics[topic].partitions, marks: map[int32][]byte{}, bottoms: map[int32]bool{}, parts: map[string]int{}, kept: map[string][]byte{}, paces: map[string][]byte{}, strays: map[place]bool{}, broken: map[string]lastValue{}}
 	adders := make([]adder, runtime.GOMAXPROCS(0))
 	for i := range adders {
 		adders[i] = adder{states: &s.states, unseal: unseal, strays: map[place]bool{}}
@@ -237,14 +240,21 @@ func (s *contents) takeOwn(r Record) bool {
 		s.marks[p] = bytes.Clone(r.Value)
 	case key == bottomKey:
 		s.bottoms[p] = r.Value != nil
-	case p == 0 && strings.HasPrefix(key, keptKey) && r.Value == nil:
-		delete(s.kept, key[len(keptKey):])
 	case p == 0 && strings.HasPrefix(key, keptKey):
-		s.kept[key[len(keptKey):]] = bytes.Clone(r.Value)
+		keep(s.kept, key[len(keptKey):], r.Value)
+	case p == 0 && strings.HasPrefix(key, paceKey):
+		keep(s.paces, key[len(paceKey):], r.Value)
 	default:
 		return false
 	}
 	return true
+}
+
+// keep holds the last value of an id; nil deletes it.
+func keep(values map[string][]byte, id string, value []byte) {
+	if values[id] = bytes.Clone(value); value == nil {
+		delete(values, id)
+	}
 }
 
 // An adder adds the states of a part of the keys, in one goroutine.
@@ -392,9 +402,11 @@ func (s *contents) places() iter.Seq[place] {
 				return
 			}
 		}
-		for id := range s.kept {
-			if !yield(place{0, keptKey + id}) {
-				return
+		for prefix, values := range map[string]map[string][]byte{keptKey: s.kept, paceKey: s.paces} {
+			for id := range values {
+				if !yield(place{0, prefix + id}) {
+					return
+				}
 			}
 		}
 		for key, b := range s.states.All() {
@@ -446,10 +458,10 @@ func (e *entries) state(key string, value []byte, yield func(entry) bool) bool {
 	return true
 }
 
-// keep yields the entry of what Ledger.Keep holds; nil deletes it.
-func (e *entries) keep(id string, value []byte, yield func(entry) bool) bool {
+// own yields an entry of the changelog itself; nil deletes it.
+func (e *entries) own(key string, value []byte, yield func(entry) bool) bool {
 	e.wrote[0] = true
-	return yield(entry{key: []byte(keptKey + id), value: value})
+	return yield(entry{key: []byte(key), value: value})
 }
 
 // end yields the marks and the head.

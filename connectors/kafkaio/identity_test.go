@@ -193,7 +193,7 @@ func TestOtherRuns(t *testing.T) {
 		a.must(5)
 		b := begun(t, c, nil)
 		b.must(7)
-		refuses(t, a.store(context30(t), map[string][]byte{"k": []byte("6")}, nil, map[string]Position{"in-0": {"in", 0, 6}}, false), names(b)...)
+		refuses(t, a.store(context30(t), map[string][]byte{"k": []byte("6")}, nil, map[string]Position{"in-0": {"in", 0, 6}}, nil, false), names(b)...)
 		keeps(t, c, 7)
 	})
 	t.Run("without a group", func(t *testing.T) {

@@ -246,8 +246,12 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 		l.start = nil
 		l.cfg.Log.Warn("beginning anew: the group's offsets are not looked at", "group", l.cfg.Group, "partitions", len(l.found))
 	}
+	// Of an offset that was set by hand the changelog knows how far the times of the partition had come.
+	maps.DeleteFunc(l.paces, func(log string, _ pace) bool { return l.start[log] == committed{} })
 	for log, at := range l.start {
-		l.paces[log] = readNote(at.metadata).pace
+		if n := readNote(at.metadata); n.Run != "" {
+			l.paces[log] = n.pace
+		}
 	}
 	gives := l.gives()
 	if l.owner != nil {
@@ -401,6 +405,13 @@ func (l *Ledger) restore(ctx context.Context) error {
 	l.kept = s.kept
 	for id := range s.kept {
 		l.holds[id] = true
+	}
+	for log, value := range s.paces {
+		var p pace
+		if err := json.Unmarshal(value, &p); err != nil {
+			return &ResumeError{fmt.Errorf("the changelog %s: the pace of %s cannot be read: %w", topic, log, err)}
+		}
+		l.paces[log] = p
 	}
 	if s.states.Len() > 0 || s.headAt.bytes != nil || len(s.marks) > 0 {
 		if err := s.check(topic); err != nil {
@@ -688,7 +699,10 @@ func (l *Ledger) commitAt(ctx context.Context, o order) error {
 	l.ready, l.keeping = map[string][]byte{}, map[string][]byte{}
 	start := time.Now()
 	renews := start.Sub(l.renewed) >= renewEvery
-	offsets := l.offsets(renews)
+	offsets, paces := l.offsets(renews), map[string]pace{}
+	for log := range offsets {
+		paces[log] = l.paces[log]
+	}
 	l.mu.Unlock()
 	writes := (renews || !o.empty()) && l.owner != nil
 	if len(states) == 0 && len(keeping) == 0 && len(offsets) == 0 && !writes {
@@ -718,7 +732,7 @@ func (l *Ledger) commitAt(ctx context.Context, o order) error {
 		}
 	}
 	if err == nil {
-		err = l.store(ctx, states, keeping, offsets, writes)
+		err = l.store(ctx, states, keeping, offsets, paces, writes)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -742,15 +756,16 @@ func (l *Ledger) commitAt(ctx context.Context, o order) error {
 	return nil
 }
 
-// store writes states, what Keep holds, and offsets; if writes is set, to the changelog in any case.
+// store writes states, what Keep holds, and offsets with their paces; if writes is set, to the changelog
+// in any case.
 // Without a changelog nothing refuses a run that another one has replaced: it moves offsets,
 // which repeats records, and has no states to spoil.
-func (l *Ledger) store(ctx context.Context, states, keeping map[string][]byte, offsets map[string]Position, writes bool) error {
+func (l *Ledger) store(ctx context.Context, states, keeping map[string][]byte, offsets map[string]Position, paces map[string]pace, writes bool) error {
 	notes := map[string]committed{}
 	if l.cfg.Group != "" {
 		for log, p := range offsets {
 			t := l.topics[p.Topic]
-			n := note{identity: l.run, Topic: t.id, Epoch: t.epochs[p.Partition], Changelog: l.head.ID, pace: l.paceOf(log)}
+			n := note{identity: l.run, Topic: t.id, Epoch: t.epochs[p.Partition], Changelog: l.head.ID, pace: paces[log]}
 			if l.owner != nil {
 				n.Commit = l.head.Commit + 1
 			}
@@ -770,7 +785,13 @@ func (l *Ledger) store(ctx context.Context, states, keeping map[string][]byte, o
 	write := l.entries(states)
 	return l.commitOwned(ctx, func(e *entries, yield func(entry) bool) bool {
 		for id, value := range keeping {
-			if !e.keep(id, value, yield) {
+			if !e.own(keptKey+id, value, yield) {
+				return false
+			}
+		}
+		for log, p := range paces {
+			text, err := json.Marshal(p)
+			if err == nil && !e.own(paceKey+log, text, yield) {
 				return false
 			}
 		}

@@ -188,6 +188,9 @@ func TestSimulationFound(t *testing.T) {
 		// All keys have expired when an offset is set by hand. The changelog was taken for one
 		// without states, and the start was refused: always.
 		"nobody is left": {schedule{{start, 0, 0, 0, 0, 0}, {feed, 10, 0, 0, 0, simExpire + 3*time.Second}, {reset, 0, 1, 0, 0, 0}}, 1},
+		// The offset of a partition with times ahead of the clock is set by hand. How far its times had
+		// come was not known any more, and keys did not begin anew that had expired: always.
+		"a partition's times": {schedule{{start, 0, 0, 0, 0, 10 * time.Second}, {feed, 16, 5, int(aKeys), 0, 3 * time.Second}, {reset, 3, 2, 0, 0, 300 * time.Millisecond}}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range c.runs {
