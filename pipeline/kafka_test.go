@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -415,6 +417,55 @@ func TestKafkaSmoothsWithoutEnd(t *testing.T) {
 	}
 	equal(t, sorted(want), sorted(b.values(t, "out")))
 }
+
+// TestSessionsOfAPause: where a topic pauses for longer than a gap, its sessions come out. What is read
+// after that is of the same session, or late, as in a run that reads the topic without a pause.
+func TestSessionsOfAPause(t *testing.T) {
+	b := fakeBus(t, 1)
+	for _, topic := range []string{"out", "rejected", "again", "again-rejected"} {
+		b.CreateTopic(t, topic, 1, nil)
+	}
+	line := func(key string, second float64) string {
+		return fmt.Sprintf(`{"key":%q,"time":%q,"x":%g}`, key, start.Add(time.Duration(second*1e9)).Format(time.RFC3339Nano), second)
+	}
+	smooth := "transform: smooth\nsession: {gap: 1s}"
+	r := launch(t, compose(t, b.config("group: g", smooth)))
+	b.put(t, line("a", 0), line("b", .1), line("a", .2), line("b", .3))
+	b.await(t, "out", 4, r)
+	b.put(t, line("a", 1.1), line("b", 1.2), line("a", 1.9))
+	b.await(t, "out", 4+5+2, r)
+	b.put(t, line("c", 50), line("d", 50), line("a", 1.8))
+	b.await(t, "rejected", 1, r)
+	r.halt(t)
+	if _, err := (Run{Graph: compose(t, b.config("bounded: true, group: again", smooth), "sink.kafka.topic=again", "dead_letter.kafka.topic=again-rejected")}).Execute(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	// last are the records of the last revision, by id.
+	last := func(topic string) (all []string) {
+		revisions, lines := map[string]int{}, map[string]string{}
+		for _, line := range b.values(t, topic) {
+			var s struct {
+				ID       string
+				Revision int
+			}
+			if err := json.Unmarshal([]byte(line), &s); err != nil {
+				t.Fatal(err)
+			}
+			if had, ok := revisions[s.ID]; !ok || s.Revision > had {
+				revisions[s.ID], lines[s.ID] = s.Revision, revision.ReplaceAllString(line, "")
+			}
+		}
+		return slices.Sorted(maps.Values(lines))
+	}
+	equal(t, last("again"), last("out"))
+	equal(t, b.values(t, "again-rejected"), b.values(t, "rejected"))
+	if n := len(last("again")); n != 9 || len(b.values(t, "again")) != n {
+		t.Errorf("%d records of %d observations in one revision", len(b.values(t, "again")), n)
+	}
+}
+
+// revision is what a record says of the revision of its session.
+var revision = regexp.MustCompile(`"(revision|changed)":[^,}]*,?`)
 
 // TestKafkaOtherConfiguration: states of another configuration end the run, with
 // a word on what to do.

@@ -25,7 +25,7 @@ import (
 )
 
 func init() {
-	register.Function4x0((&admitFn{}).ProcessElement)
+	register.Function5x0((&admitFn{}).ProcessElement)
 	dofn.Register(func(f *admitFn) any { return f.ProcessElement })
 	register.Function4x0((&admitEachFn{}).ProcessElement)
 	dofn.Register(func(f *admitEachFn) any { return f.ProcessElement })
@@ -53,7 +53,8 @@ type SmoothConfig struct {
 //
 // Observations of a key are grouped into session windows, sorted by time, and
 // smoothed. A late observation, within the allowed lateness, emits its session
-// again, whole, with the next revision. The runner drops later ones.
+// again, whole, with the next revision. The runner drops later ones, but those of a log: which of
+// them come too late goes by their LogTime.
 //
 // Smooth panics where the configuration is impossible.
 func Smooth(s beam.Scope, cfg SmoothConfig, col beam.PCollection) (smoothed, rejected beam.PCollection) {
@@ -92,14 +93,10 @@ func sessions(s beam.Scope, cfg SmoothConfig, admitted beam.PCollection) beam.PC
 	// A pane holds what came since the one before: reviseFn keeps the rest.
 	windowed := beam.WindowInto(s, window.NewSessions(cfg.Gap+span(cfg.Gap)), admitted, beam.AllowedLateness(cfg.AllowedLateness), beam.PanesDiscard())
 	sessions := beam.ParDo(s, &gatherFn{Gap: cfg.Gap}, beam.GroupByKey(s, windowed))
-	sessions = beam.WindowInto(s, window.NewGlobalWindows(), sessions)
-	if cfg.AllowedLateness > 0 {
-		sessions = beam.ParDo(s, &reviseFn{
-			Gap: cfg.Gap, AllowedLateness: cfg.AllowedLateness,
-			Kept: state.MakeValueState[[]byte]("sessions"), Over: timers.InEventTime("over"),
-		}, sessions)
-	}
-	return sessions
+	return beam.ParDo(s, &reviseFn{
+		Gap: cfg.Gap, AllowedLateness: cfg.AllowedLateness,
+		Kept: state.MakeValueState[[]byte]("sessions"), Over: timers.InEventTime("over"),
+	}, beam.WindowInto(s, window.NewGlobalWindows(), sessions))
 }
 
 func parseSmoother(text string) (sm *keyed.Smoother, cfg SmoothConfig, err error) {
@@ -144,14 +141,17 @@ func (a *admitter) start() {
 	a.size, a.taken, a.refused = 0, 0, 0
 }
 
-// add takes an observation, or says why it is refused. Nothing of it is kept.
-func (a *admitter) add(key string, o *keyed.Observation, emit func(beam.EventTime, string, []byte)) error {
+// add takes an observation that came at a time of the source's watermark or before, or says why it is
+// refused. Nothing of it is kept.
+func (a *admitter) add(key string, o *keyed.Observation, came mtime.Time, emit func(beam.EventTime, string, []byte)) error {
 	if err := a.smoother.Check(key, *o); err != nil {
 		a.refused++
 		return err
 	}
 	a.taken++
-	ts := mtime.FromTime(o.Time)
+	// The runner would drop a session that the watermark has passed. As one of the present it comes to
+	// reviseFn, which goes by the times of observations.
+	ts := max(mtime.FromTime(o.Time), came)
 	b := a.blocks[key]
 	if b == nil {
 		key = strings.Clone(key) // it may be part of a larger text
@@ -163,7 +163,7 @@ func (a *admitter) add(key string, o *keyed.Observation, emit func(beam.EventTim
 	}
 	was := len(b.bytes)
 	kept := *o
-	kept.ID, kept.Raw = "", ""
+	kept.ID, kept.Raw, kept.LogTime = "", "", time.Time{}
 	b.bytes, _ = kept.AppendBinary(b.bytes)
 	if a.size += len(b.bytes) - was; a.size > packBytes {
 		a.flush(emit)
@@ -205,8 +205,8 @@ func (fn *admitFn) StartBundle(func(beam.EventTime, string, []byte), func([]byte
 	fn.in.start()
 }
 
-func (fn *admitFn) ProcessElement(_ context.Context, element beam.T, emit func(beam.EventTime, string, []byte), reject func([]byte)) {
-	take := func(key string, o *keyed.Observation) error { return fn.add(key, o, emit) }
+func (fn *admitFn) ProcessElement(_ context.Context, came beam.EventTime, element beam.T, emit func(beam.EventTime, string, []byte), reject func([]byte)) {
+	take := func(key string, o *keyed.Observation) error { return fn.add(key, o, came, emit) }
 	fn.in.decode(element, take, reject)
 }
 
@@ -224,7 +224,7 @@ func (fn *admitEachFn) StartBundle(func(beam.EventTime, string, []byte), func(ke
 }
 
 func (fn *admitEachFn) ProcessElement(key string, o keyed.Observation, emit func(beam.EventTime, string, []byte), reject func(keyed.Rejected)) {
-	if err := fn.add(key, &o, emit); err != nil {
+	if err := fn.add(key, &o, mtime.MinTimestamp, emit); err != nil {
 		reject(keyed.Rejected{Key: key, Observation: o, Reason: err.Error()})
 	}
 }
@@ -256,11 +256,26 @@ func (fn *gatherFn) ProcessElement(key string, values func(*[]byte) bool, emit f
 // reviseFn keeps the sessions that may still grow, each with its revision, and
 // emits a session again, whole, when an observation of it comes late. It does not rely on
 // the numbers of panes, which are not the same on every runner.
+//
+// A session grows until its logs have passed it, as far as the run knows that: the watermark may
+// have passed it because a log paused, and a repeat of the log has no pause.
 type reviseFn struct {
 	Gap, AllowedLateness time.Duration
 	Kept                 state.Value[[]byte]
 	Over                 timers.EventTime
+
+	account *account.Run
 }
+
+const (
+	// lookAgain is the factor of time after which a session that its logs have not passed is looked at
+	// again.
+	lookAgain = 64
+	// century is after a session in milliseconds where the watermark only is at the end of the input.
+	century = 100 * 365 * 24 * 60 * 60 * 1000
+)
+
+func (fn *reviseFn) Setup(ctx context.Context) { fn.account = account.From(ctx) }
 
 func (fn *reviseFn) ProcessElement(sp state.Provider, tp timers.Provider, key string, b []byte, emit func(beam.EventTime, string, []byte)) error {
 	var s keyed.Gathered
@@ -311,22 +326,43 @@ func (fn *reviseFn) read(sp state.Provider) (kept []keyed.Gathered, err error) {
 // grace is how long after its last observation a session may still grow.
 func (fn *reviseFn) grace() time.Duration { return fn.Gap + span(fn.Gap) + fn.AllowedLateness }
 
-// write keeps the sessions that end after horizon.
+// write keeps the sessions that end after horizon, and those that their logs have not passed.
 func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, kept []keyed.Gathered, horizon mtime.Time) error {
 	var b []byte
 	var over mtime.Time
 	for _, s := range kept {
-		if end := mtime.FromTime(s.End()); end > horizon {
-			session, _ := s.AppendBinary(nil)
-			b = compact.AppendString(b, string(session))
-			over = max(over, end.Add(fn.grace()))
+		end := mtime.FromTime(s.End())
+		at := end.Add(fn.grace())
+		if end <= horizon {
+			if horizon-end > century || fn.passed(&s) {
+				continue
+			}
+			at = end + lookAgain*(horizon.Add(fn.grace())-end)
 		}
+		session, _ := s.AppendBinary(nil)
+		b = compact.AppendString(b, string(session))
+		over = max(over, at)
 	}
 	if b == nil {
 		return fn.Kept.Clear(sp)
 	}
-	fn.Over.Set(tp, over.ToTime())
+	fn.Over.Set(tp, min(over, mtime.EndOfGlobalWindowTime).ToTime())
 	return fn.Kept.Write(sp, b)
+}
+
+// passed reports whether all logs of a session have passed it. It is true of logs that the run does not
+// know.
+func (fn *reviseFn) passed(s *keyed.Gathered) bool {
+	end, last := s.End().Add(2*fn.Gap+fn.AllowedLateness), ""
+	for i := range s.Observations {
+		if log := s.Observations[i].Log; log != last {
+			if passed, known := fn.account.Passed(log); known && !passed.After(end) {
+				return false
+			}
+			last = log
+		}
+	}
+	return true
 }
 
 // smoothFn emits what a sessionNode has smoothed.

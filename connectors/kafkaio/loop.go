@@ -65,7 +65,7 @@ func (fn *loopFn) OnTimer(ctx context.Context, ts beam.EventTime, sp state.Provi
 		return err
 	}
 	rt := sdf.NewLockRTracker(&tracker{rest: rest})
-	ended, watermark, err := fn.Source.call(ctx, fn.Run, nil, rt, emit)
+	ended, watermark, err := fn.Source.call(ctx, fn.Run, nil, rt, ts, emit)
 	if err != nil || ended {
 		return err
 	}

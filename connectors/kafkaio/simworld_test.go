@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/sdf"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -473,7 +474,7 @@ func (p *process) read(ctx context.Context, c Cluster, l *Ledger, groups chan<- 
 	for err == nil {
 		got := group{mark: mark}
 		rt := sdf.NewLockRTracker(&tracker{rest: rest.clone()})
-		_, watermark, failure := src.call(ctx, p.host.name, l, rt, func(_ beam.EventTime, b Batch) {
+		_, watermark, failure := src.call(ctx, p.host.name, l, rt, mtime.MinTimestamp, func(_ beam.EventTime, b Batch) {
 			got.records = append(got.records, b.Records...)
 			for i, ms := range b.Times {
 				t := time.UnixMilli(ms)

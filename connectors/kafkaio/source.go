@@ -183,7 +183,7 @@ func (fn *readFn) CreateWatermarkEstimator(ms int64) *watermark { return &waterm
 func (fn *readFn) WatermarkEstimatorState(w *watermark) int64   { return w.ms }
 
 func (fn *readFn) ProcessElement(ctx context.Context, w *watermark, rt *sdf.LockRTracker, _ []byte, emit func(beam.EventTime, Batch)) (sdf.ProcessContinuation, error) {
-	ended, at, err := fn.Source.call(ctx, fn.Run, ledgerOf(ctx), rt, emit)
+	ended, at, err := fn.Source.call(ctx, fn.Run, ledgerOf(ctx), rt, mtime.Time(w.ms), emit)
 	if err != nil || ended {
 		return sdf.StopProcessing(), err
 	}
@@ -191,15 +191,17 @@ func (fn *readFn) ProcessElement(ctx context.Context, w *watermark, rt *sdf.Lock
 	return sdf.ResumeProcessingIn(0), nil
 }
 
-// call emits a bundle by the consumer of the restriction's reader. It reports whether the
-// source has ended, and otherwise the watermark.
-func (src Source) call(ctx context.Context, run string, ledger *Ledger, rt *sdf.LockRTracker, emit func(beam.EventTime, Batch)) (ended bool, watermark time.Time, err error) {
+// call emits a bundle by the consumer of the restriction's reader, with at as the watermark so far. It
+// reports whether the source has ended, and otherwise the next watermark.
+func (src Source) call(ctx context.Context, run string, ledger *Ledger, rt *sdf.LockRTracker, at mtime.Time, emit func(beam.EventTime, Batch)) (ended bool, watermark time.Time, err error) {
 	rest := rt.GetRestriction().(restriction)
 	name := fmt.Sprint(run, "/", rest.Reader)
 	c := resume(name, src, rest, ledger)
 	stepped, err := ledger.step(ctx, c)
 	if err == nil && !stepped {
-		ended, err = c.read(ctx, ledger, rt, emit)
+		// The watermark follows the clock where a partition pauses: no record is too late for a window
+		// because of that.
+		ended, err = c.read(ctx, ledger, rt, func(t beam.EventTime, b Batch) { emit(max(t, at), b) })
 	}
 	if err != nil || ended {
 		c.close()
@@ -351,6 +353,9 @@ func (src Source) findSpans(ctx context.Context, client *Client, ledger *Ledger)
 		}
 		for log, o := range was {
 			starts[log], paces[log] = o.offset, readNote(o.metadata).pace
+			if ledger != nil {
+				paces[log] = ledger.paceOf(log)
+			}
 		}
 	}
 	var all []span

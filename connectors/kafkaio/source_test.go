@@ -389,7 +389,7 @@ func TestAddedWhileSplit(t *testing.T) {
 	if _, rest, err := rt.TrySplit(0); rest == nil || err != nil {
 		t.Fatalf("a split leaves %v, %v", rest, err)
 	}
-	ended, _, err := r.fn.Source.call(context30(t), r.fn.Run, nil, rt, nil)
+	ended, _, err := r.fn.Source.call(context30(t), r.fn.Run, nil, rt, mtime.MinTimestamp, nil)
 	if _, kept := consumers.Load(name); !ended || kept || err != nil || before.ctx.Err() == nil {
 		t.Fatalf("after the split: ended %v, kept %v, %v", ended, kept, err)
 	}
