@@ -120,7 +120,7 @@ func Compose(c *config.Config) (*Graph, error) {
 		}
 		g.transform = smoothing{layout, transforms.SmoothConfig{SmoothConfig: keyed.SmoothConfig{
 			Filter: base, Keys: rules, Aggregate: aggregation(c), Gap: c.Session.Gap, AllowedLateness: c.Session.AllowedLateness, Max: c.Session.Max, Odds: c.Odds,
-		}}}
+		}, Logs: c.Source.Kafka != nil}}
 	} else {
 		cfg := keyed.Config{Filter: base, Keys: rules, Order: keyed.Order(c.Order), Lateness: c.Lateness, TimeUnit: c.TimeUnit, Interval: c.Interval, Silence: c.Silence, Expire: c.Expire, Aggregate: c.Aggregate, Values: valueNames(c, g.source.values())}
 		if d := c.Detect; d != nil {

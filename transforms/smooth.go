@@ -44,6 +44,9 @@ func init() {
 // SmoothConfig is the configuration of Smooth.
 type SmoothConfig struct {
 	keyed.SmoothConfig
+	// Logs says that the observations have logs, whose times the watermark may pass: a session grows
+	// until its logs have passed it.
+	Logs bool
 }
 
 // Smooth takes a PCollection<KV<string, keyed.Observation>> in any window. It returns a
@@ -53,8 +56,8 @@ type SmoothConfig struct {
 //
 // Observations of a key are grouped into session windows, sorted by time, and
 // smoothed. A late observation, within the allowed lateness, emits its session
-// again, whole, with the next revision. The runner drops later ones, but those of a log: which of
-// them come too late goes by their LogTime.
+// again, whole, with the next revision. The runner drops later ones. Of a log those come too
+// late whose LogTime says so.
 //
 // Smooth panics where the configuration is impossible.
 func Smooth(s beam.Scope, cfg SmoothConfig, col beam.PCollection) (smoothed, rejected beam.PCollection) {
@@ -93,10 +96,14 @@ func sessions(s beam.Scope, cfg SmoothConfig, admitted beam.PCollection) beam.PC
 	// A pane holds what came since the one before: reviseFn keeps the rest.
 	windowed := beam.WindowInto(s, window.NewSessions(cfg.Gap+span(cfg.Gap)), admitted, beam.AllowedLateness(cfg.AllowedLateness), beam.PanesDiscard())
 	sessions := beam.ParDo(s, &gatherFn{Gap: cfg.Gap}, beam.GroupByKey(s, windowed))
-	return beam.ParDo(s, &reviseFn{
-		Gap: cfg.Gap, AllowedLateness: cfg.AllowedLateness,
-		Kept: state.MakeValueState[[]byte]("sessions"), Over: timers.InEventTime("over"),
-	}, beam.WindowInto(s, window.NewGlobalWindows(), sessions))
+	sessions = beam.WindowInto(s, window.NewGlobalWindows(), sessions)
+	if cfg.AllowedLateness > 0 || cfg.Logs {
+		sessions = beam.ParDo(s, &reviseFn{
+			Gap: cfg.Gap, AllowedLateness: cfg.AllowedLateness,
+			Kept: state.MakeValueState[[]byte]("sessions"), Over: timers.InEventTime("over"),
+		}, sessions)
+	}
+	return sessions
 }
 
 func parseSmoother(text string) (sm *keyed.Smoother, cfg SmoothConfig, err error) {

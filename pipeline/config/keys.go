@@ -58,7 +58,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 		{name: "time_unit", doc: "The weight of memory acts once per this unit of time. By default it acts once per observation.", read: milliseconds(&c.TimeUnit)},
 		{name: "session", doc: "smooth: which records are smoothed together.", keys: []key{
 			{name: "gap", doc: "Time without an observation of the key that ends a session.", read: milliseconds(&c.Session.Gap)},
-			{name: "allowed_lateness", doc: "How long after its end a session is revised by late records.", read: duration(&c.Session.AllowedLateness)},
+			{name: "allowed_lateness", doc: "How long after its end a session is revised by late records, on a topic by the times of their partition.", read: duration(&c.Session.AllowedLateness)},
 			{name: "max", doc: "A longer session is cut into parts.", unit: "observations", read: whole(&c.Session.Max, 1)},
 		}},
 		{name: "change", doc: "smooth: which changes are reported.", keys: []key{
