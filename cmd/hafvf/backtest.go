@@ -11,6 +11,7 @@ import (
 
 	"hafvf/cmd/hafvf/backtest"
 	"hafvf/cmd/hafvf/plot"
+	"hafvf/cmd/internal/cli"
 	"hafvf/internal/message"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
@@ -57,11 +58,11 @@ the records were rejected; 2 usage or config.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if against == "-" && args[0] == "-" {
-				return usageError{errors.New("standard input holds one config: give the other one as a file")}
+				return cli.Usage(errors.New("standard input holds one config: give the other one as a file"))
 			}
 			if picture != "" {
 				if err := plot.CheckFile(picture); err != nil {
-					return usageError{err}
+					return cli.Usage(err)
 				}
 			}
 			b := backtester{operation: o}
@@ -75,12 +76,12 @@ the records were rejected; 2 usage or config.`,
 					return err
 				}
 				if graph.StandardInput() && other.StandardInput() {
-					return usageError{fmt.Errorf("%s and %s both read standard input, which comes once: give a file", args[0], against)}
+					return cli.Usage(fmt.Errorf("%s and %s both read standard input, which comes once: give a file", args[0], against))
 				}
 			}
 			if labelFile != "" {
 				if b.labels, err = backtest.ReadLabels(labelFile); err != nil {
-					return usageError{err}
+					return cli.Usage(err)
 				}
 			}
 			name := args[0]
@@ -113,7 +114,7 @@ the records were rejected; 2 usage or config.`,
 			return err
 		},
 	}
-	addSet(cmd, &set)
+	cli.AddSet(cmd, &set)
 	o.flags(cmd)
 	cmd.Flags().StringVar(&against, "against", "", "another `CONFIG`, to list the alerts that differ")
 	cmd.Flags().StringVar(&labelFile, "labels", "", "a `FILE` of windows of known incidents: CSV or NAB's JSON")
@@ -151,7 +152,7 @@ func (b backtester) run(ctx context.Context, name string, graph *pipeline.Graph)
 
 // loadBacktest composes a config, and refuses what cannot be tested.
 func loadBacktest(path string, set []string) (*pipeline.Graph, error) {
-	_, graph, err := load(path, set)
+	_, graph, err := cli.Load(path, set)
 	if err != nil {
 		return nil, err
 	}
@@ -159,11 +160,11 @@ func loadBacktest(path string, set []string) (*pipeline.Graph, error) {
 	_, alarms := graph.Alarms()
 	switch {
 	case graph.Runner.Name == config.Flink:
-		return nil, usageError{fmt.Errorf("%s: a backtest runs here, not on Flink: leave out runner, or give --set runner.name=direct", path)}
+		return nil, cli.Usage(fmt.Errorf("%s: a backtest runs here, not on Flink: leave out runner, or give --set runner.name=direct", path))
 	case topics:
-		return nil, usageError{fmt.Errorf("%s: a backtest reads a file, not Kafka: give a config whose source is csv, jsonl or parquet", path)}
+		return nil, cli.Usage(fmt.Errorf("%s: a backtest reads a file, not Kafka: give a config whose source is csv, jsonl or parquet", path))
 	case !alarms:
-		return nil, usageError{fmt.Errorf("%s: without detect there are no alarms: add detect: true, or give --set detect=true", path)}
+		return nil, cli.Usage(fmt.Errorf("%s: without detect there are no alarms: add detect: true, or give --set detect=true", path))
 	}
 	return graph, nil
 }

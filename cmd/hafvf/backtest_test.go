@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"hafvf/internal/testing/e2e"
 	"hafvf/testdata"
 )
 
@@ -59,7 +60,7 @@ func threeWeeks() string {
 // The golden report is of threeWeeks. Its figures are those of alerts.jsonl of a run, see
 // TestBacktestTellsWhatARunTells; the speeds are left out.
 func TestBacktestReport(t *testing.T) {
-	dir := folder(t, map[string]string{
+	dir := e2e.Folder(t, map[string]string{
 		"in.csv":    threeWeeks(),
 		"pump.yaml": backtestYAML,
 		"labels.csv": "key,start,end\npump-1,2026-01-15 09:00,2026-01-16\npump-2,2026-01-21T00:00:00Z,2026-01-22T00:00:00Z\n" +
@@ -195,7 +196,7 @@ func TestBacktestTellsWhatARunTells(t *testing.T) {
 	for key, w := range windows {
 		labels += fmt.Sprintf("%s,%s,%s\n", key, w[0].Format(time.RFC3339), w[1].Format(time.RFC3339))
 	}
-	dir := folder(t, map[string]string{"in.csv": string(testdata.CloudCSV), "cloud.yaml": backtestYAML, "nab.json": nab, "labels.csv": labels})
+	dir := e2e.Folder(t, map[string]string{"in.csv": string(testdata.CloudCSV), "cloud.yaml": backtestYAML, "nab.json": nab, "labels.csv": labels})
 	r := backtestJSON(t, dir, "cloud.yaml", "--labels", "nab.json")
 
 	if code, _, stderr := program.Run(t, dir, "", "run", "cloud.yaml"); code != 0 {
@@ -314,7 +315,7 @@ func TestBacktestTellsWhatARunTells(t *testing.T) {
 }
 
 func TestBacktestExitCodes(t *testing.T) {
-	dir := folder(t, map[string]string{
+	dir := e2e.Folder(t, map[string]string{
 		"in.csv":     goodCSV,
 		"plain.yaml": goodYAML,
 		"ok.yaml":    goodYAML + "detect: true\n",

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hafvf/cmd/internal/cli"
 	"hafvf/connectors/promio"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
@@ -52,7 +52,7 @@ With --keys it lists every key of a config: type, unit, default, meaning.`,
 				fmt.Fprint(cmd.OutOrStdout(), config.Reference())
 				return nil
 			}
-			cfg, graph, err := load(args[0], set)
+			cfg, graph, err := cli.Load(args[0], set)
 			if err != nil {
 				return err
 			}
@@ -84,54 +84,9 @@ With --keys it lists every key of a config: type, unit, default, meaning.`,
 			return nil
 		},
 	}
-	addSet(cmd, &set)
+	cli.AddSet(cmd, &set)
 	cmd.Flags().BoolVar(&keys, "keys", false, "list the keys of a config, and check none")
 	cmd.Flags().StringVar(&states, "states", "", "list what --migrate keeps of the states in `WHERE`: a file of states, a savepoint or a changelog")
 	cmd.Flags().BoolVar(&noData, "no-data", false, "do not look at the data")
 	return cmd
-}
-
-func addSet(cmd *cobra.Command, set *[]string) {
-	cmd.Flags().StringArrayVar(set, "set", nil, "override a value of the config, as `a.b=c`; may be repeated")
-}
-
-// load reads the config at path, "-" being standard input, and composes it.
-func load(path string, set []string) (*config.Config, *pipeline.Graph, error) {
-	text, err := readConfig(path)
-	if err != nil {
-		return nil, nil, usageError{err}
-	}
-	cfg, graph, err := compose(path, text, set)
-	if err == nil && path == "-" && graph.StandardInput() {
-		err = usageError{errors.New("standard input holds the config, and the config reads its records from there: give one of them as a file")}
-	}
-	return cfg, graph, err
-}
-
-func compose(name string, text []byte, set []string) (*config.Config, *pipeline.Graph, error) {
-	cfg, err := config.Parse(name, text, set)
-	if err != nil {
-		return nil, nil, usageError{err}
-	}
-	graph, err := pipeline.Compose(cfg)
-	if err != nil {
-		return nil, nil, usageError{fmt.Errorf("%s: %w", name, err)}
-	}
-	return cfg, graph, nil
-}
-
-// maxConfigRead is a little more than Parse accepts, so that it can refuse what
-// is larger without all of it being read.
-const maxConfigRead = 2 << 20
-
-func readConfig(path string) ([]byte, error) {
-	if path == "-" {
-		return io.ReadAll(io.LimitReader(os.Stdin, maxConfigRead))
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxConfigRead))
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hafvf/cmd/internal/cli"
 	"hafvf/hafvf/keyed"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
@@ -39,12 +40,12 @@ func (s submission) check(graph *pipeline.Graph, migrate bool) error {
 	switch {
 	case graph.Runner.Name != config.Flink:
 		if s != (submission{}) {
-			return usageError{errors.New("--detach and --savepoint are for runner: {name: flink}")}
+			return cli.Usage(errors.New("--detach and --savepoint are for runner: {name: flink}"))
 		}
 	case migrate && s.savepoint == "":
-		return usageError{errors.New("--migrate on Flink is for a job that goes on from a savepoint: give --savepoint too")}
+		return cli.Usage(errors.New("--migrate on Flink is for a job that goes on from a savepoint: give --savepoint too"))
 	case migrate && graph.Runner.Cells == 0:
-		return usageError{errors.New("--migrate on Flink needs states that keys share, and runner.cells is 0")}
+		return cli.Usage(errors.New("--migrate on Flink needs states that keys share, and runner.cells is 0"))
 	}
 	return nil
 }
@@ -114,7 +115,7 @@ not run or the cluster does not answer, 2 usage or config.`,
 			return nil
 		},
 	}
-	addSet(cmd, &set)
+	cli.AddSet(cmd, &set)
 	return cmd
 }
 
@@ -156,7 +157,7 @@ not answer, 2 usage or config.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if folder != "" && !savepoint {
-				return usageError{errors.New("--to is where a savepoint goes: give --savepoint too")}
+				return cli.Usage(errors.New("--to is where a savepoint goes: give --savepoint too"))
 			}
 			job, err := find(cmd.Context(), args[0], set)
 			if err != nil {
@@ -173,7 +174,7 @@ not answer, 2 usage or config.`,
 			return nil
 		},
 	}
-	addSet(cmd, &set)
+	cli.AddSet(cmd, &set)
 	cmd.Flags().BoolVar(&savepoint, "savepoint", false, "write a savepoint first, and print its path")
 	cmd.Flags().StringVar(&folder, "to", "", "`folder` of the savepoint, which all TaskManagers reach; the cluster's (execution.checkpointing.savepoint-dir) by default")
 	return cmd
@@ -181,12 +182,12 @@ not answer, 2 usage or config.`,
 
 // find finds the job of the config at path.
 func find(ctx context.Context, path string, set []string) (*flink.Job, error) {
-	_, graph, err := load(path, set)
+	_, graph, err := cli.Load(path, set)
 	if err != nil {
 		return nil, err
 	}
 	if graph.Runner.Name != config.Flink {
-		return nil, usageError{fmt.Errorf("%s: runner.name is %s: status and stop are for jobs on flink; a run in this process ends with Ctrl-C", path, graph.Runner.Name)}
+		return nil, cli.Usage(fmt.Errorf("%s: runner.name is %s: status and stop are for jobs on flink; a run in this process ends with Ctrl-C", path, graph.Runner.Name))
 	}
 	return graph.Runner.Cluster.Find(ctx, graph.Runner.Job)
 }

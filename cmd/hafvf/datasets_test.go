@@ -19,6 +19,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"hafvf/internal/streams"
+	"hafvf/internal/testing/e2e"
 )
 
 // A dataSet is a file as somebody has it, with the config that leads from it to alarms and
@@ -439,7 +440,7 @@ func TestDataSets(t *testing.T) {
 			if n := strings.Count(d.config, "\n"); n > 10 {
 				t.Errorf("the config has %d lines", n)
 			}
-			dir := folder(t, map[string]string{d.file: d.text(rand.New(rand.NewPCG(18, uint64(i)))), "c.yaml": d.config})
+			dir := e2e.Folder(t, map[string]string{d.file: d.text(rand.New(rand.NewPCG(18, uint64(i)))), "c.yaml": d.config})
 			var said strings.Builder
 			hafvf := func(args string) (stdout string) {
 				code, stdout, stderr := program.Run(t, dir, "", strings.Fields(args)...)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hafvf/cmd/internal/cli"
 	"hafvf/internal/message"
 	"hafvf/internal/states"
 	"hafvf/pipeline"
@@ -44,7 +45,7 @@ config is wrong, or WHERE is a savepoint.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if slices.Contains(keys, "") {
-				return usageError{errors.New("--key is empty: name a key, or give '*' for all")}
+				return cli.Usage(errors.New("--key is empty: name a key, or give '*' for all"))
 			}
 			forgotten, err := forget(cmd, args[0], keys, set)
 			if err != nil {
@@ -59,7 +60,7 @@ config is wrong, or WHERE is a savepoint.`,
 			return err
 		},
 	}
-	addSet(cmd, &set)
+	cli.AddSet(cmd, &set)
 	cmd.Flags().StringArrayVar(&keys, "key", nil, "forget this `key`, or the keys that this pattern matches; may be given several times")
 	cmd.MarkFlagRequired("key")
 	return cmd
@@ -74,14 +75,14 @@ func forget(cmd *cobra.Command, where string, keys, set []string) (f pipeline.Fo
 	case states.IsFile(where):
 		return pipeline.ForgetKeysIn(where, keys, log)
 	case pipeline.HasStates(where):
-		return f, usageError{fmt.Errorf("%s is a savepoint, which only a job on Flink changes: %s", where, onFlink)}
+		return f, cli.Usage(fmt.Errorf("%s is a savepoint, which only a job on Flink changes: %s", where, onFlink))
 	}
-	_, graph, err := load(where, set)
+	_, graph, err := cli.Load(where, set)
 	if err != nil {
 		return f, err
 	}
 	if graph.Runner.Name == config.Flink {
-		return f, usageError{fmt.Errorf("%s: on Flink the job keeps the states: %s", where, onFlink)}
+		return f, cli.Usage(fmt.Errorf("%s: on Flink the job keeps the states: %s", where, onFlink))
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hafvf/cmd/internal/cli"
 	"hafvf/pipeline/inspect"
 )
 
@@ -39,7 +40,7 @@ Exit: 0 done, 1 the data cannot be read or holds no numbers, 2 usage.`,
 			}
 			f, err := os.OpenFile(output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 			if errors.Is(err, fs.ErrExist) {
-				return usageError{fmt.Errorf("%s exists already: give another name, or remove it", output)}
+				return cli.Usage(fmt.Errorf("%s exists already: give another name, or remove it", output))
 			}
 			if err != nil {
 				return err
@@ -58,9 +59,9 @@ func draftOf(from, query string) ([]byte, error) {
 	isURL := strings.HasPrefix(from, "http://") || strings.HasPrefix(from, "https://")
 	switch {
 	case isURL && query == "":
-		return nil, usageError{errors.New("give the query that the server is asked, as --query 'rate(requests_total[5m])'")}
+		return nil, cli.Usage(errors.New("give the query that the server is asked, as --query 'rate(requests_total[5m])'"))
 	case !isURL && query != "":
-		return nil, usageError{fmt.Errorf("%s is no URL of http:// or https://, which --query asks", from)}
+		return nil, cli.Usage(fmt.Errorf("%s is no URL of http:// or https://, which --query asks", from))
 	case isURL:
 		return inspect.DraftQuery(from, query)
 	}

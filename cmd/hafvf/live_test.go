@@ -10,12 +10,13 @@ import (
 
 	"hafvf/internal/httpclient"
 	"hafvf/internal/secret"
+	"hafvf/internal/testing/e2e"
 )
 
 // The program serves the page of its run beside its metrics, with an alarm in it before the input
 // has ended, and ends with the run though a reader follows the events.
 func TestListen(t *testing.T) {
-	dir := folder(t, map[string]string{"in.yaml": "model: {family: normal, prior: {mu: 0, kappa: 10, alpha: 10, beta: 10}}\ndetect: true\norder: arrival\nsource: {jsonl: {path: '-'}}\nsink: none\n"})
+	dir := e2e.Folder(t, map[string]string{"in.yaml": "model: {family: normal, prior: {mu: 0, kappa: 10, alpha: 10, beta: 10}}\ndetect: true\norder: arrival\nsource: {jsonl: {path: '-'}}\nsink: none\n"})
 	d := program.Pipe(t, dir, "run", "in.yaml", "--listen", "127.0.0.1:0")
 	for i := range 500 {
 		d.Say(t, fmt.Sprintf(`{"key":"pump","time":%d,"x":%d}`+"\n", 1760000000+60*i, i%3-1))

@@ -3,41 +3,25 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	_ "time/tzdata" // for detect.zone, where the machine has none
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/spf13/cobra"
 
-	"hafvf/connectors"
+	"hafvf/cmd/internal/cli"
 	"hafvf/internal/account"
 	_ "hafvf/internal/anyuser" // before Beam looks the user up
 	"hafvf/internal/outlet"
 )
 
-// Exit codes.
-const (
-	exitFailed = 1 // the run failed
-	exitUsage  = 2 // usage or config
-	// exitReaderGone is what a shell makes of a program that SIGPIPE has ended.
-	exitReaderGone = 128 + 13
-)
-
 // stderr is standard error. Once a run is to stop, it waits for nobody who does not read.
 var stderr = outlet.New(os.Stderr, account.Patience)
-
-// A usageError is the user's: it exits with 2.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
 
 func main() {
 	flag.CommandLine.Parse(nil) // Beam asks for its flags, of which the program has none
@@ -66,43 +50,21 @@ estimate, and the share of the past that still counts.`,
   hafvf init pressure.csv        write a config for a file
   hafvf check pump.yaml          list the mistakes of a config, and look at its data
   hafvf backtest pump.yaml       report the alarms that past data would have raised
-  hafvf compare --quick          compare the filter with other methods
   hafvf states pump.yaml         show the states of the filters
   hafvf plot out.jsonl -o a.svg  draw the records of a run
   hafvf report alerts.jsonl -o week.html  one page of what happened to all keys
-  hafvf sessions s.jsonl -o a.csv  tabulate the segments of smoothed sessions
-  hafvf experiment binary        repeat an experiment of the paper`,
-		SilenceErrors: true,
-		SilenceUsage:  true,
+  hafvf sessions s.jsonl -o a.csv  tabulate the segments of smoothed sessions`,
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(runCommand(), initCommand(), checkCommand(), backtestCommand(), compareCommand(), statesCommand(), plotCommand(), reportCommand(), sessionsCommand(), experimentCommand(), workerCommand(), statusCommand(), stopCommand(), versionCommand())
-	root.SetArgs(args)
-
-	cmd, err := root.ExecuteContextC(context.Background())
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, new(usageError)) || isCobraUsage(err):
-		fmt.Fprintf(stderr, "hafvf: %v\n", err)
-		if isCobraUsage(err) {
-			fmt.Fprintf(stderr, "see: %s --help\n", cmd.CommandPath())
-		}
-		return exitUsage
-	case errors.Is(err, connectors.ErrReaderGone):
-		return exitReaderGone
-	}
-	fmt.Fprintf(stderr, "hafvf: %v\n", err)
-	return exitFailed
+	root.AddCommand(runCommand(), initCommand(), checkCommand(), backtestCommand(), statesCommand(), plotCommand(), reportCommand(), sessionsCommand(), workerCommand(), statusCommand(), stopCommand(), versionCommand(), moved("compare"), moved("experiment"))
+	return cli.Run(root, args, stderr)
 }
 
-// isCobraUsage reports whether cobra itself refused the command line; it has no
-// type for that.
-func isCobraUsage(err error) bool {
-	for _, start := range []string{"unknown command", "unknown flag", "unknown shorthand", "accepts ", "requires ", "required flag", "flag needs", "invalid argument"} {
-		if strings.HasPrefix(err.Error(), start) {
-			return true
-		}
+// moved is a command that has left the program.
+func moved(name string) *cobra.Command {
+	return &cobra.Command{
+		Use: name, Hidden: true, DisableFlagParsing: true,
+		RunE: func(*cobra.Command, []string) error {
+			return cli.Usage(fmt.Errorf("%s is in a program of its own: in the sources, go run ./cmd/hafvf-lab %[1]s", name))
+		},
 	}
-	return false
 }

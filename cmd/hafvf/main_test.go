@@ -3,10 +3,8 @@ package main
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
-	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,35 +14,9 @@ import (
 	"hafvf/internal/testing/e2e"
 )
 
-// asProgram makes the test binary behave as the program, so that exit codes and
-// streams are those of a process.
-const asProgram = "HAFVF_TEST_AS_PROGRAM"
-
 var program e2e.Program
 
-func TestMain(m *testing.M) {
-	if os.Getenv(asProgram) != "" {
-		main()
-	}
-	self, err := os.Executable()
-	if err != nil {
-		log.Fatal(err)
-	}
-	program = e2e.Program{Path: self, Env: []string{asProgram + "=1"}}
-	flag.Parse()
-	os.Exit(m.Run())
-}
-
-func folder(t *testing.T, files map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
+func TestMain(m *testing.M) { e2e.Self(m, &program, main) }
 
 const (
 	goodCSV  = "key,time,x\na,2026-01-01T00:00:00Z,1.5\na,2026-01-01T00:00:01Z,oops\na,2026-01-01T00:00:02Z,2\n"
@@ -52,7 +24,7 @@ const (
 )
 
 func TestExitCodes(t *testing.T) {
-	dir := folder(t, map[string]string{
+	dir := e2e.Folder(t, map[string]string{
 		"in.csv":          goodCSV,
 		"estimates.jsonl": `{"key":"a","time":"2026-01-01T00:00:00Z","n":1,"x":1,"predicted":{"mean":1,"sd":1}}` + "\n",
 		"empty.jsonl":     "",
@@ -88,6 +60,8 @@ func TestExitCodes(t *testing.T) {
 		{"column missing", "run ok.yaml --set source.csv.values=[y]", 1, `"y"`},
 		{"disk full", "run ok.yaml --set sink.jsonl.path=/dev/full", 1, "/dev/full"},
 		{"unknown command", "rum", 2, "unknown command"},
+		{"compare has left", "compare --quick", 2, "go run ./cmd/hafvf-lab compare"},
+		{"experiment has left", "experiment sgd --help", 2, "go run ./cmd/hafvf-lab experiment"},
 		{"unknown flag", "run --no", 2, "unknown flag"},
 		{"too many arguments", "run a b", 2, "accepts"},
 		{"no such config", "run no.yaml", 2, "no.yaml"},
@@ -147,7 +121,7 @@ func TestNoSecretIsShown(t *testing.T) {
 		return ", sasl: {mechanism: plain, username: u, password: " + password + "}"
 	}
 	file, env := in("{file: "+secret+"}"), in("{env: "+secret+"}")
-	dir := folder(t, map[string]string{
+	dir := e2e.Folder(t, map[string]string{
 		"file.yaml": config(file, ""), "env.yaml": config(env, ""),
 		"sink.yaml":    config("", ", brokers: ['127.0.0.1:1']"+file),
 		"key.yaml":     config(", tls: {cert: ok.pem, key: "+secret+"}", ""),
@@ -181,7 +155,7 @@ func TestNoSecretIsShown(t *testing.T) {
 
 // What init writes passes check and runs.
 func TestInit(t *testing.T) {
-	dir := folder(t, map[string]string{"in.csv": strings.ReplaceAll(goodCSV, "oops", "NA")})
+	dir := e2e.Folder(t, map[string]string{"in.csv": strings.ReplaceAll(goodCSV, "oops", "NA")})
 	code, stdout, stderr := program.Run(t, dir, "", "init", "in.csv")
 	if code != 0 || stderr != "" {
 		t.Fatalf("exit %d: %s", code, stderr)
@@ -198,7 +172,7 @@ func TestInit(t *testing.T) {
 }
 
 func TestRunReadsStandardInput(t *testing.T) {
-	dir := folder(t, map[string]string{"c.yaml": "model: {family: normal}\nsource: {csv: {path: '-'}}\n"})
+	dir := e2e.Folder(t, map[string]string{"c.yaml": "model: {family: normal}\nsource: {csv: {path: '-'}}\n"})
 	code, stdout, stderr := program.Run(t, dir, goodCSV, "run", "c.yaml")
 	if code != 0 || strings.Count(stdout, "\n") != 2 || !strings.Contains(stdout, `"id":"stdin:2"`) {
 		t.Errorf("exit %d\n%s\n%s", code, stdout, stderr)
@@ -239,7 +213,7 @@ func TestCountsDemo(t *testing.T) {
 
 // With standard input as the source, files grow while records come.
 func TestFilesGrowWithStandardInput(t *testing.T) {
-	dir := folder(t, map[string]string{
+	dir := e2e.Folder(t, map[string]string{
 		"c.yaml": "model: {family: normal, prior: {mu: 0, kappa: 1, alpha: 1, beta: 1}}\nsilence: {after: 10m}\nsource: {csv: {path: '-'}}\n" +
 			"sink: {csv: {path: out.csv}}\nalerts: {jsonl: {path: alerts.jsonl}}\ndead_letter: {jsonl: {path: rejected.jsonl}}\n",
 		"out.csv": "of an earlier run\n",
@@ -278,7 +252,7 @@ func TestReaderGone(t *testing.T) {
 	for i := range 100_000 {
 		fmt.Fprintf(&lines, "a,%d,%d\n", 1767225600+i, i%7)
 	}
-	dir := folder(t, map[string]string{"in.csv": lines.String(), "c.yaml": goodYAML})
+	dir := e2e.Folder(t, map[string]string{"in.csv": lines.String(), "c.yaml": goodYAML})
 	for _, args := range [][]string{{"run", "c.yaml"}, {"run", "c.yaml", "--set", "sink={csv: {path: '-'}}"}} {
 		r, w, err := os.Pipe()
 		if err != nil {
@@ -306,7 +280,7 @@ func TestReaderGone(t *testing.T) {
 // A stop is the end of standard input: intervals that are open then have their records, and no
 // silence is told for it.
 func TestStopEndsIntervals(t *testing.T) {
-	dir := folder(t, map[string]string{"c.yaml": `model: {family: poisson}
+	dir := e2e.Folder(t, map[string]string{"c.yaml": `model: {family: poisson}
 aggregate: {every: 1h, value: count}
 silence: {after: 1s}
 source: {csv: {path: "-"}}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hafvf/cmd/hafvf/report"
+	"hafvf/cmd/internal/cli"
 	"hafvf/pipeline"
 )
 
@@ -33,7 +34,7 @@ func (o *operation) flags(cmd *cobra.Command) {
 func (o operation) logger() (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.level)); err != nil {
-		return nil, usageError{fmt.Errorf("--log-level %s: give debug, info, warn or error", o.level)}
+		return nil, cli.Usage(fmt.Errorf("--log-level %s: give debug, info, warn or error", o.level))
 	}
 	return slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})), nil
 }
@@ -86,7 +87,7 @@ func (o operation) serve(log *slog.Logger, live bool) (metrics *pipeline.Metrics
 func listen(flag, address string) (l net.Listener, host string, err error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, "", usageError{fmt.Errorf("--%s %s: give host:port, or :port for loopback", flag, address)}
+		return nil, "", cli.Usage(fmt.Errorf("--%s %s: give host:port, or :port for loopback", flag, address))
 	}
 	host = cmp.Or(host, "localhost")
 	if l, err = net.Listen("tcp", net.JoinHostPort(host, port)); err != nil {

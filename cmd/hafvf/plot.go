@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hafvf/cmd/hafvf/plot"
+	"hafvf/cmd/internal/cli"
 	"hafvf/internal/message"
 	"hafvf/internal/times"
 )
@@ -62,16 +63,16 @@ observations of the rarer value.`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
-				return usageError{errors.New("plot needs -o FILE.svg or -o FILE.png")}
+				return cli.Usage(errors.New("plot needs -o FILE.svg or -o FILE.png"))
 			}
 			if err := errors.Join(given(cmd, "from", &c.From, times.Parse), given(cmd, "to", &c.To, times.Parse), given(cmd, "last", &c.Last, length)); err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
 			if cmd.Flags().Changed("alarm") && c.Alarm == 0 {
 				c.Alarm = -1
 			}
 			if err := plot.Check(args[0], out, c); err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
 			return plot.Results(cmd.Context(), args[0], out, c)
 		},

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"hafvf/internal/testing/e2e"
 )
 
 // What a smoothing run writes, plot reads.
@@ -16,7 +18,7 @@ func TestPlotDrawsWhatASmoothingRunWrites(t *testing.T) {
 		fmt.Fprintf(&csv, "a,2026-01-01T00:%02d:00Z,%d\n", i, i%3+10*(i/40))
 	}
 	for levels, legend := range map[string]string{"levels: [{alpha: 0.9, beta: 0.1}]\n": "E[w] backward", "": "mean of the segment"} {
-		dir := folder(t, map[string]string{
+		dir := e2e.Folder(t, map[string]string{
 			"in.csv": csv.String(),
 			"c.yaml": "transform: smooth\nrecords: full\nmodel: {family: normal}\n" + levels + "source: {csv: {path: in.csv}}\nsink: {jsonl: {path: out.jsonl}}\n",
 		})

@@ -17,6 +17,7 @@ import (
 
 	"hafvf/cmd/hafvf/backtest"
 	"hafvf/cmd/hafvf/report"
+	"hafvf/cmd/internal/cli"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
 	"hafvf/internal/times"
@@ -60,13 +61,13 @@ config.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
-				return usageError{errors.New("report needs -o FILE.html")}
+				return cli.Usage(errors.New("report needs -o FILE.html"))
 			}
 			if err := given(cmd, "since", &since, sinceOf); err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
 			if err := report.Check(args, out); err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
 			configs := 0
 			for _, arg := range args {
@@ -78,13 +79,13 @@ config.`,
 			var err error
 			switch {
 			case configs > 0 && len(args) > 1:
-				return usageError{errors.New("report takes either one config, or files of alerts and estimates")}
+				return cli.Usage(errors.New("report takes either one config, or files of alerts and estimates"))
 			case configs > 0:
 				c, err = reportRun(cmd.Context(), args[0], out, set, since, o)
 			case since.Last > 0 && slices.Contains(args, "-"):
-				return usageError{errors.New("--since a time span needs the input twice, and standard input comes once: give a date, or a file")}
+				return cli.Usage(errors.New("--since a time span needs the input twice, and standard input comes once: give a date, or a file"))
 			case len(set) > 0:
-				return usageError{errors.New("--set is for a config, and files of records were given")}
+				return cli.Usage(errors.New("--set is for a config, and files of records were given"))
 			default:
 				c, err = report.Files(cmd.Context(), args, since)
 			}
@@ -103,7 +104,7 @@ config.`,
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the page to write, `FILE`.html")
 	cmd.Flags().String("since", "", "what happened in this time before the last record, as 7d or 36h, or from a date on: `TIME`")
-	addSet(cmd, &set)
+	cli.AddSet(cmd, &set)
 	o.flags(cmd)
 	return cmd
 }
@@ -141,7 +142,7 @@ func isConfig(path string) bool {
 
 // reportRun runs a config, and gathers what it finds.
 func reportRun(ctx context.Context, path, out string, set []string, since report.Since, o operation) (*report.Collector, error) {
-	cfg, graph, err := load(path, set)
+	cfg, graph, err := cli.Load(path, set)
 	if err != nil {
 		return nil, err
 	}
@@ -149,16 +150,16 @@ func reportRun(ctx context.Context, path, out string, set []string, since report
 	_, alarms := graph.Alarms()
 	switch {
 	case graph.Runner.Name == config.Flink:
-		return nil, usageError{fmt.Errorf("%s: a report runs a config here, not on Flink: leave out runner, or give --set runner.name=direct", path)}
+		return nil, cli.Usage(fmt.Errorf("%s: a report runs a config here, not on Flink: leave out runner, or give --set runner.name=direct", path))
 	case topics:
-		return nil, usageError{fmt.Errorf("%s: a report runs a config over a file, not over Kafka: give its alerts as a file", path)}
+		return nil, cli.Usage(fmt.Errorf("%s: a report runs a config over a file, not over Kafka: give its alerts as a file", path))
 	case !alarms:
-		return nil, usageError{fmt.Errorf("%s: without detect there are no alarms: add detect: true, or give --set detect=true", path)}
+		return nil, cli.Usage(fmt.Errorf("%s: without detect there are no alarms: add detect: true, or give --set detect=true", path))
 	case since.Last > 0 && graph.StandardInput():
-		return nil, usageError{errors.New("--since a time span runs the config twice, and standard input comes once: give a file, or a date")}
+		return nil, cli.Usage(errors.New("--since a time span runs the config twice, and standard input comes once: give a file, or a date"))
 	}
 	if err := report.Check(sourcePaths(cfg.Source), out); err != nil {
-		return nil, usageError{err}
+		return nil, cli.Usage(err)
 	}
 	if since.Last > 0 {
 		// The period ends with the last record, which a first run finds.

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"hafvf/internal/testing/e2e"
 )
 
 // A run's alerts make the page that a run of its config makes, and its counts are those of the
@@ -28,7 +30,7 @@ func TestReport(t *testing.T) {
 			fmt.Fprintf(&in, "%s,2026-01-%02dT%02d:%02d:00Z,%g\n", key, 1+i/288, i/12%24, i%12*5, x)
 		}
 	}
-	dir := folder(t, map[string]string{
+	dir := e2e.Folder(t, map[string]string{
 		"in.csv": in.String(),
 		"c.yaml": "model: {family: normal, prior: auto}\ndetect: true\nsource: {csv: {path: in.csv}}\nsink: {jsonl: {path: out.jsonl}}\nalerts: {jsonl: {path: alerts.jsonl}}\n",
 	})
@@ -93,7 +95,7 @@ func TestReportOfIncidents(t *testing.T) {
 			fmt.Fprintf(&in, "s%d/h%d:cpu,%s,%.3f\n", k/20, k, began.Add(time.Duration(n)*10*time.Minute).Format(time.RFC3339), x)
 		}
 	}
-	dir := folder(t, map[string]string{
+	dir := e2e.Folder(t, map[string]string{
 		"in.csv": in.String(),
 		"c.yaml": "model: {family: normal, prior: auto}\ndetect: true\nincidents: true\nsource: {csv: {path: in.csv}}\nsink: none\nalerts: {jsonl: {path: alerts.jsonl}}\n",
 	})
@@ -160,7 +162,7 @@ func TestReportOfIncidents(t *testing.T) {
 
 func TestReportExitCodes(t *testing.T) {
 	const alert = `{"key":"a","time":"2026-01-01T00:00:00Z","kind":"novelty","id":"in.csv:2","score":9,"size":8}` + "\n"
-	dir := folder(t, map[string]string{
+	dir := e2e.Folder(t, map[string]string{
 		"in.csv":       goodCSV,
 		"alerts.jsonl": alert,
 		"alerts.json":  alert,

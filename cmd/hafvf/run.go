@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"hafvf/cmd/hafvf/plot"
+	"hafvf/cmd/internal/cli"
 	"hafvf/connectors"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
@@ -77,7 +78,7 @@ job running. See hafvf status and hafvf stop.`,
 				}
 				return demo(cmd.Context(), o, set, explain)
 			}
-			_, graph, err := load(args[0], set)
+			_, graph, err := cli.Load(args[0], set)
 			if err != nil {
 				return err
 			}
@@ -106,7 +107,7 @@ job running. See hafvf status and hafvf stop.`,
 			return err
 		},
 	}
-	addSet(cmd, &set)
+	cli.AddSet(cmd, &set)
 	o.flags(cmd)
 	sub.flags(cmd)
 	again.flags(cmd)
@@ -141,15 +142,15 @@ func (r *resumption) check(graph *pipeline.Graph) error {
 			return nil
 		}
 	}
-	return usageError{errors.New("--begin-anew is for a source of Kafka that this process reads; a job on Flink starts without states if it is given no savepoint")}
+	return cli.Usage(errors.New("--begin-anew is for a source of Kafka that this process reads; a job on Flink starts without states if it is given no savepoint"))
 }
 
 func (r *resumption) checkMigrate(graph *pipeline.Graph) error {
 	switch {
 	case r.anew:
-		return usageError{errors.New("--begin-anew discards all states: leave out --migrate")}
+		return cli.Usage(errors.New("--begin-anew discards all states: leave out --migrate"))
 	case graph == nil || !graph.KeepsStates():
-		return usageError{errors.New("--migrate is for a config that keeps states, by source.kafka.changelog or state")}
+		return cli.Usage(errors.New("--migrate is for a config that keeps states, by source.kafka.changelog or state"))
 	}
 	return nil
 }
@@ -197,9 +198,9 @@ func (o operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summar
 			cancel(errGivenUp)
 			// The runner may take its time; the files are temporary until the end.
 			time.AfterFunc(time.Second, func() {
-				time.AfterFunc(time.Second/4, func() { os.Exit(exitFailed) }) // if nobody reads it
+				time.AfterFunc(time.Second/4, func() { os.Exit(cli.ExitFailed) }) // if nobody reads it
 				fmt.Fprintf(stderr, "hafvf: %v\n", errGivenUp)
-				os.Exit(exitFailed)
+				os.Exit(cli.ExitFailed)
 			})
 		case <-ctx.Done():
 		}
@@ -259,7 +260,7 @@ func demo(ctx context.Context, o operation, set []string, explain bool) error {
 		return err
 	}
 	set = append([]string{"source.csv.path=" + data, "sink={jsonl: {path: " + demoResults + "}}", "alerts={jsonl: {path: " + demoAlerts + "}}", "records=full"}, set...)
-	_, graph, err := compose("the bundled config", testdata.CloudYAML, set)
+	_, graph, err := cli.Compose("the bundled config", testdata.CloudYAML, set)
 	if err != nil {
 		return err
 	}

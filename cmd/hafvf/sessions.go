@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hafvf/cmd/hafvf/sessions"
+	"hafvf/cmd/internal/cli"
 	"hafvf/internal/message"
 )
 
@@ -39,14 +40,14 @@ counted on standard error. Memory holds a row for each segment, not the records.
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
-				return usageError{errors.New("sessions needs -o FILE.csv or -o FILE.parquet")}
+				return cli.Usage(errors.New("sessions needs -o FILE.csv or -o FILE.parquet"))
 			}
 			if err := sessions.Check(args[0], out, interval); err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
 			t, err := sessions.Write(cmd.Context(), args[0], out, interval)
 			if errors.As(err, new(sessions.NotSmoothed)) {
-				return usageError{err}
+				return cli.Usage(err)
 			}
 			if err != nil {
 				return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hafvf/cmd/internal/cli"
 	"hafvf/pipeline"
 )
 
@@ -39,19 +40,19 @@ Exit: 0 fine, 1 a state cannot be read or there is none, 2 the config is wrong.`
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("key") && key == "" {
-				return usageError{errors.New("--key is empty: leave it out for the states of all keys")}
+				return cli.Usage(errors.New("--key is empty: leave it out for the states of all keys"))
 			}
 			if cmd.Flags().Changed("savepoint") && savepoint == "" {
-				return usageError{errors.New("--savepoint is empty: leave it out for the states that runs of files and topics begin with")}
+				return cli.Usage(errors.New("--savepoint is empty: leave it out for the states that runs of files and topics begin with"))
 			}
 			out := bufio.NewWriter(cmd.OutOrStdout())
 			if pipeline.HasStates(args[0]) {
 				if savepoint != "" {
-					return usageError{fmt.Errorf("--savepoint is for a config, and %s holds states itself", args[0])}
+					return cli.Usage(fmt.Errorf("--savepoint is for a config, and %s holds states itself", args[0]))
 				}
 				return errors.Join(pipeline.ListStatesIn(args[0], key, out), out.Flush())
 			}
-			_, graph, err := load(args[0], set)
+			_, graph, err := cli.Load(args[0], set)
 			if err != nil {
 				return err
 			}
@@ -63,7 +64,7 @@ Exit: 0 fine, 1 a state cannot be read or there is none, 2 the config is wrong.`
 			return errors.Join(pipeline.ListStates(ctx, graph, key, out, slog.New(slog.DiscardHandler)), out.Flush())
 		},
 	}
-	addSet(cmd, &set)
+	cli.AddSet(cmd, &set)
 	cmd.AddCommand(forgetCommand())
 	cmd.Flags().StringVar(&key, "key", "", "show the state of one `key`")
 	cmd.Flags().StringVar(&savepoint, "savepoint", "", "show the states in the savepoint at `path`")

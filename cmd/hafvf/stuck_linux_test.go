@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"hafvf/cmd/internal/cli"
+	"hafvf/internal/testing/e2e"
 )
 
 // A run whose output nobody reads any more ends after one SIGTERM, with 1, and says what is not
@@ -35,7 +38,7 @@ func TestStopStuck(t *testing.T) {
 		{"alerts", head + "detect: true\nsource: {jsonl: {path: in.jsonl}}\nsink: {jsonl: {path: out.jsonl}}\nalerts: {jsonl: {path: pipe}, beliefs: [outlier, change]}\n", unread},
 		{"no reader", head + "source: {jsonl: {path: in.jsonl}}\nsink: {jsonl: {path: pipe}}\n", "pipe is a pipe that nobody reads: nothing is written"},
 	} {
-		dir := folder(t, map[string]string{"c.yaml": c.config, "in.jsonl": in.String(), "bad.jsonl": bad.String()})
+		dir := e2e.Folder(t, map[string]string{"c.yaml": c.config, "in.jsonl": in.String(), "bad.jsonl": bad.String()})
 		all.Go(func() { // all of them wait most of the time
 			if err := stopStuck(dir, c.name, c.says); err != nil {
 				t.Errorf("%s: %v", c.name, err)
@@ -98,7 +101,7 @@ func stopStuck(dir, name, says string) error {
 	}
 	cmd.Process.Signal(syscall.SIGTERM)
 	exit := (*exec.ExitError)(nil)
-	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitFailed || !strings.Contains(said.String(), says) {
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != cli.ExitFailed || !strings.Contains(said.String(), says) {
 		return fmt.Errorf("%v: %s", err, said.String())
 	}
 	return nil

@@ -19,7 +19,7 @@
 // that decides how much of what is known of them is kept; each step maximises
 // their ELBO, pooled over the group's coordinates, before it learns g.
 //
-// Its use was measured (hafvf experiment sgd and the tests of this package): with the default pooling it does what Adam does with a short memory
+// Its use was measured (hafvf-lab experiment sgd and the tests of this package): with the default pooling it does what Adam does with a short memory
 // of the variance, near β₂ = 0.95; with Pooling 1 the decays react to single
 // corrupt batches, at the price of precision if there are none.
 package adafvf

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,6 +28,36 @@ var Long = flag.Bool("long", false, "run the long form of the tests of faults")
 type Program struct {
 	Path string
 	Env  []string // more than this process has, each KEY=value
+}
+
+// asProgram makes the binary of a test behave as its program.
+const asProgram = "HAFVF_TEST_AS_PROGRAM"
+
+// Self runs the tests of a main package with its program, which is the binary of the tests: exit codes
+// and streams are those of a process.
+func Self(m *testing.M, p *Program, main func()) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	self, err := os.Executable()
+	if err != nil {
+		log.Fatal(err)
+	}
+	*p = Program{Path: self, Env: []string{asProgram + "=1"}}
+	flag.Parse()
+	os.Exit(m.Run())
+}
+
+// Folder is a new folder with files, by their names.
+func Folder(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 // Main runs the tests of a package with the program, which it builds.

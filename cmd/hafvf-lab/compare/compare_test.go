@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"hafvf/cmd/hafvf-lab/compare/methods"
 	"hafvf/cmd/hafvf/backtest"
-	"hafvf/cmd/hafvf/compare/methods"
 	"hafvf/hafvf"
 )
 

@@ -5,6 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"hafvf/cmd/internal/cli"
+	"hafvf/internal/testing/e2e"
 )
 
 func TestExperimentWritesItsFiles(t *testing.T) {
@@ -35,19 +38,19 @@ func TestExperimentWritesItsFiles(t *testing.T) {
 }
 
 func TestExperimentExitCodes(t *testing.T) {
-	dir := folder(t, map[string]string{"file": ""})
+	dir := e2e.Folder(t, map[string]string{"file": ""})
 	for _, c := range []struct {
 		args           []string
 		code           int
 		stdout, stderr string
 	}{
 		{nil, 0, "  ar  ", ""},
-		{[]string{"bniary"}, exitUsage, "", `no experiment "bniary"; the nearest is "binary"`},
-		{[]string{"sdg"}, exitUsage, "", `the nearest is "sgd"`},
-		{[]string{"sgd", "--out", "file"}, exitFailed, "", "mkdir file: not a directory"},
-		{[]string{"rl", "more"}, exitUsage, "", "unknown command"},
-		{[]string{"rl", "--seed", "x"}, exitUsage, "", "invalid argument"},
-		{[]string{"rl", "--out", "file"}, exitFailed, "", "mkdir file: not a directory"},
+		{[]string{"bniary"}, cli.ExitUsage, "", `no experiment "bniary"; the nearest is "binary"`},
+		{[]string{"sdg"}, cli.ExitUsage, "", `the nearest is "sgd"`},
+		{[]string{"sgd", "--out", "file"}, cli.ExitFailed, "", "mkdir file: not a directory"},
+		{[]string{"rl", "more"}, cli.ExitUsage, "", "unknown command"},
+		{[]string{"rl", "--seed", "x"}, cli.ExitUsage, "", "invalid argument"},
+		{[]string{"rl", "--out", "file"}, cli.ExitFailed, "", "mkdir file: not a directory"},
 	} {
 		code, stdout, stderr := program.Run(t, dir, "", append([]string{"experiment"}, c.args...)...)
 		if code != c.code || !strings.Contains(stdout, c.stdout) || !strings.Contains(stderr, c.stderr) {

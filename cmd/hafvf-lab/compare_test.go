@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"hafvf/cmd/internal/cli"
+	"hafvf/internal/testing/e2e"
 )
 
 // compared is what the tests read of a report.
@@ -84,7 +87,7 @@ func TestCompareConfig(t *testing.T) {
 			fmt.Fprintf(&rows, "few,%s,1\n", at)
 		}
 	}
-	dir := folder(t, map[string]string{
+	dir := e2e.Folder(t, map[string]string{
 		"in.csv":     rows.String(),
 		"labels.csv": "key,start,end\npump,2026-01-09T00:00:00Z,2026-01-09T20:00:00Z\n", // observations 192 to 212
 		"pump.yaml":  "model: {family: normal, prior: auto, scale: log}\ndetect: true\nsource: {csv: {path: in.csv}}\nsink: {jsonl: {path: out.jsonl}}\n",
@@ -117,9 +120,9 @@ func TestCompareConfig(t *testing.T) {
 }
 
 func TestCompareExitCodes(t *testing.T) {
-	dir := folder(t, map[string]string{
-		"in.csv":        goodCSV,
-		"few.yaml":      goodYAML,
+	dir := e2e.Folder(t, map[string]string{
+		"in.csv":        "key,time,x\na,2026-01-01T00:00:00Z,1.5\na,2026-01-01T00:00:01Z,oops\na,2026-01-01T00:00:02Z,2\n",
+		"few.yaml":      "model: {family: normal}\nsource: {csv: {path: in.csv}}\n",
 		"bare.csv":      "key,x\na,1\na,2\n",
 		"labels.csv":    "key,start,end\ngone,2026-01-01,2026-01-02\n",
 		"timeless.yaml": "model: {family: normal}\norder: arrival\nsource: {csv: {path: bare.csv}}\n",
@@ -133,21 +136,21 @@ func TestCompareExitCodes(t *testing.T) {
 		code   int
 		stderr string
 	}{
-		{[]string{"--methods", "bocdp"}, exitUsage, `no method "bocdp"; the nearest is "bocpd" of hafvf, hafvf3, bank, detect,`},
-		{[]string{"--json", "--markdown"}, exitUsage, "give one"},
-		{[]string{"--seeds", "0"}, exitUsage, "at least 1"},
-		{[]string{"--labels", "x.csv"}, exitUsage, "give a CONFIG"},
-		{[]string{"--plot", "x.pdf"}, exitUsage, ".svg"},
-		{[]string{"few.yaml", "--quick"}, exitUsage, "leave out CONFIG"},
-		{[]string{"few.yaml", "--labels", "gone.csv"}, exitUsage, "gone.csv"},
-		{[]string{"smooth.yaml"}, exitUsage, "transform=filter"},
-		{[]string{"kafka.yaml"}, exitUsage, "reads a file"},
-		{[]string{"pairs.yaml"}, exitUsage, "not mvnormal"},
-		{[]string{"few.yaml", "more"}, exitUsage, "accepts at most 1 arg"},
-		{[]string{"few.yaml"}, exitFailed, "no key has 100 values"},
-		{[]string{"timeless.yaml", "--labels", "labels.csv"}, exitFailed, "the records have no times"},
-		{[]string{"few.yaml", "--labels", "labels.csv"}, exitFailed, "not in the data: 1 labelled key, first gone"},
-		{[]string{"gone.yaml"}, exitFailed, "gone.csv"},
+		{[]string{"--methods", "bocdp"}, cli.ExitUsage, `no method "bocdp"; the nearest is "bocpd" of hafvf, hafvf3, bank, detect,`},
+		{[]string{"--json", "--markdown"}, cli.ExitUsage, "give one"},
+		{[]string{"--seeds", "0"}, cli.ExitUsage, "at least 1"},
+		{[]string{"--labels", "x.csv"}, cli.ExitUsage, "give a CONFIG"},
+		{[]string{"--plot", "x.pdf"}, cli.ExitUsage, ".svg"},
+		{[]string{"few.yaml", "--quick"}, cli.ExitUsage, "leave out CONFIG"},
+		{[]string{"few.yaml", "--labels", "gone.csv"}, cli.ExitUsage, "gone.csv"},
+		{[]string{"smooth.yaml"}, cli.ExitUsage, "transform=filter"},
+		{[]string{"kafka.yaml"}, cli.ExitUsage, "reads a file"},
+		{[]string{"pairs.yaml"}, cli.ExitUsage, "not mvnormal"},
+		{[]string{"few.yaml", "more"}, cli.ExitUsage, "accepts at most 1 arg"},
+		{[]string{"few.yaml"}, cli.ExitFailed, "no key has 100 values"},
+		{[]string{"timeless.yaml", "--labels", "labels.csv"}, cli.ExitFailed, "the records have no times"},
+		{[]string{"few.yaml", "--labels", "labels.csv"}, cli.ExitFailed, "not in the data: 1 labelled key, first gone"},
+		{[]string{"gone.yaml"}, cli.ExitFailed, "gone.csv"},
 	} {
 		code, _, stderr := program.Run(t, dir, "", append([]string{"compare"}, c.args...)...)
 		if code != c.code || !strings.Contains(stderr, c.stderr) {

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"hafvf/cmd/hafvf/compare/methods"
+	"hafvf/cmd/hafvf-lab/compare/methods"
 	"hafvf/internal/median"
 )
 

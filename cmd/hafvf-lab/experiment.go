@@ -13,7 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"hafvf/cmd/hafvf/experiment"
+	"hafvf/cmd/hafvf-lab/experiment"
+	"hafvf/cmd/internal/cli"
 	"hafvf/internal/message"
 )
 
@@ -33,7 +34,7 @@ and draws the paper's figure. It writes to DIR
 and prints NAME.txt. The statements are measured on ` + fmt.Sprint(experiment.Seeds) + ` simulations (3 of sgd), SEED
 and the seeds after it: one holds where at least nine in ten of them support it, and does
 not hold where at most one in ten does.`,
-		Example: "  hafvf experiment binary\n  hafvf experiment ar --seed 7 --out figures",
+		Example: "  hafvf-lab experiment binary\n  hafvf-lab experiment ar --seed 7 --out figures",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -43,7 +44,7 @@ not hold where at most one in ten does.`,
 				names = append(names, e.Name)
 			}
 			names = append(names, "sgd")
-			return usageError{fmt.Errorf("no experiment %q; the nearest is %q", args[0], message.Closest(args[0], names))}
+			return cli.Usage(fmt.Errorf("no experiment %q; the nearest is %q", args[0], message.Closest(args[0], names)))
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -7,7 +7,7 @@ import (
 	"runtime"
 	"sync/atomic"
 
-	"hafvf/cmd/hafvf/compare/methods"
+	"hafvf/cmd/hafvf-lab/compare/methods"
 	"hafvf/internal/parallel"
 )
 

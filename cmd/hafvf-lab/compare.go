@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"os/signal"
@@ -16,10 +17,11 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"hafvf/cmd/hafvf-lab/compare"
+	"hafvf/cmd/hafvf-lab/compare/methods"
 	"hafvf/cmd/hafvf/backtest"
-	"hafvf/cmd/hafvf/compare"
-	"hafvf/cmd/hafvf/compare/methods"
 	"hafvf/cmd/hafvf/plot"
+	"hafvf/cmd/internal/cli"
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
@@ -39,7 +41,6 @@ func compareCommand() *cobra.Command {
 	var asJSON, asMarkdown, quick bool
 	var seeds int
 	var seed uint32
-	var o operation
 	cmd := &cobra.Command{
 		Use:   "compare [CONFIG]",
 		Short: "Compare the filter with other methods, on streams, bundled series, or your data",
@@ -71,35 +72,38 @@ Methods; particle-10000 runs only if --methods names it:
   ` + strings.Join(methods.Names(), "\n  ") + `
 
 Exit: 0 done, also when stopped by Ctrl-C; 1 the run failed; 2 usage or config.`,
-		Example: `  hafvf compare --quick
-  hafvf compare --markdown --plot compare.svg > compare.md
-  hafvf compare --methods hafvf,bocpd,kalman --json
-  hafvf compare pump.yaml --labels incidents.csv`,
+		Example: `  hafvf-lab compare --quick
+  hafvf-lab compare --markdown --plot compare.svg > compare.md
+  hafvf-lab compare --methods hafvf,bocpd,kalman --json
+  hafvf-lab compare pump.yaml --labels incidents.csv`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			chosen, err := methods.Select(names, quick)
 			switch {
 			case err != nil:
-				return usageError{fmt.Errorf("--methods: %w", err)}
+				return cli.Usage(fmt.Errorf("--methods: %w", err))
 			case asJSON && asMarkdown:
-				return usageError{errors.New("--json and --markdown are two forms of the report: give one")}
+				return cli.Usage(errors.New("--json and --markdown are two forms of the report: give one"))
 			case seeds < 0 || cmd.Flags().Changed("seeds") && seeds == 0:
-				return usageError{fmt.Errorf("--seeds %d: give at least 1", seeds)}
+				return cli.Usage(fmt.Errorf("--seeds %d: give at least 1", seeds))
 			case labelFile != "" && len(args) == 0:
-				return usageError{errors.New("--labels: the bundled series have theirs; give a CONFIG")}
+				return cli.Usage(errors.New("--labels: the bundled series have theirs; give a CONFIG"))
 			case len(set) > 0 && len(args) == 0:
-				return usageError{errors.New("--set: overrides values of a CONFIG; give one")}
+				return cli.Usage(errors.New("--set: overrides values of a CONFIG; give one"))
 			case len(args) > 0 && (quick || seeds > 0 || cmd.Flags().Changed("seed")):
-				return usageError{errors.New("--quick, --seeds and --seed are for synthetic streams: leave out CONFIG")}
+				return cli.Usage(errors.New("--quick, --seeds and --seed are for synthetic streams: leave out CONFIG"))
 			}
 			if picture != "" {
 				if err := plot.CheckFile(picture); err != nil {
-					return usageError{err}
+					return cli.Usage(err)
 				}
 			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			context.AfterFunc(ctx, stop) // a second signal ends the program
 			c := compare.Comparison{Methods: chosen}
 			if len(args) > 0 {
-				group, err := o.keys(cmd.Context(), args[0], set, labelFile)
+				group, err := keys(ctx, args[0], set, labelFile)
 				switch {
 				case errors.Is(err, context.Canceled):
 					return stopped()
@@ -121,9 +125,6 @@ Exit: 0 done, also when stopped by Ctrl-C; 1 the run failed; 2 usage or config.`
 				}
 				c.Groups = slices.Concat([]compare.Group{compare.Streams(uint64(seed), draws, n)}, bundled)
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-			defer stop()
-			context.AfterFunc(ctx, stop) // a second signal ends the program
 			c.Progress = reportProgress("runs")
 			report, err := c.Run(ctx)
 			if term.IsTerminal(int(os.Stderr.Fd())) {
@@ -155,8 +156,7 @@ Exit: 0 done, also when stopped by Ctrl-C; 1 the run failed; 2 usage or config.`
 			return err
 		},
 	}
-	addSet(cmd, &set)
-	o.flags(cmd)
+	cli.AddSet(cmd, &set)
 	cmd.Flags().StringSliceVar(&names, "methods", nil, "only these `METHODS`, separated by commas")
 	cmd.Flags().StringVar(&labelFile, "labels", "", "a `FILE` of windows of known incidents, as for backtest: CSV or NAB's JSON")
 	cmd.Flags().StringVar(&picture, "plot", "", "also draw skill against cost to `FILE`.svg or .png")
@@ -170,19 +170,19 @@ Exit: 0 done, also when stopped by Ctrl-C; 1 the run failed; 2 usage or config.`
 
 // stopped says that there is no report.
 func stopped() error {
-	fmt.Fprintln(os.Stderr, "hafvf: stopped: there is no report of a part")
+	fmt.Fprintln(os.Stderr, "hafvf-lab: stopped: there is no report of a part")
 	return nil
 }
 
 // keys reads the values of a config's keys, with the windows of a file of labels.
-func (o operation) keys(ctx context.Context, path string, set []string, labelFile string) (group compare.Group, err error) {
+func keys(ctx context.Context, path string, set []string, labelFile string) (group compare.Group, err error) {
 	var labels backtest.Labels
 	if labelFile != "" {
 		if labels, err = backtest.ReadLabels(labelFile); err != nil {
-			return group, usageError{err}
+			return group, cli.Usage(err)
 		}
 	}
-	cfg, graph, err := load(path, set)
+	cfg, graph, err := cli.Load(path, set)
 	if err != nil {
 		return group, err
 	}
@@ -199,14 +199,14 @@ func (o operation) keys(ctx context.Context, path string, set []string, labelFil
 		err = fmt.Errorf("methods take single values of the families %s, not %s", strings.Join(families, ", "), cfg.Model.Family)
 	}
 	if err != nil {
-		return group, usageError{fmt.Errorf("%s: %w", path, err)}
+		return group, cli.Usage(fmt.Errorf("%s: %w", path, err))
 	}
 	// Of the config only the source and the order of its records matter: nothing is forgotten
 	// or detected on the way.
 	cfg.Levels, cfg.Top, cfg.Bank, cfg.Detect, cfg.Silence, cfg.Alerts, cfg.Keys = []hafvf.Beta{}, 1, nil, nil, nil, nil, nil
 	cfg.Model.Season, cfg.Model.Scale, cfg.TimeUnit, cfg.Interval = nil, hafvf.Linear, 0, 0
 	if graph, err = pipeline.Compose(cfg); err != nil {
-		return group, usageError{fmt.Errorf("%s: %w", path, err)}
+		return group, cli.Usage(fmt.Errorf("%s: %w", path, err))
 	}
 	var mu sync.Mutex
 	records := map[string][]compare.Record{}
@@ -224,14 +224,18 @@ func (o operation) keys(ctx context.Context, path string, set []string, labelFil
 			records[key] = append(records[key], compare.Record{Time: e.Time, X: x[0]})
 		}
 	}
-	s, err := o.execute(ctx, pipeline.Run{Graph: graph, Watch: watch})
+	s, err := pipeline.Run{Graph: graph, Watch: watch, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}.Execute(context.WithoutCancel(ctx), ctx.Done())
+	if err == nil {
+		fmt.Fprint(os.Stderr, s)
+		err = s.Err()
+	}
 	switch {
 	case err != nil:
 		return group, err
 	case s.Stopped:
 		return group, context.Canceled
 	case several != "":
-		return group, usageError{fmt.Errorf("%s: key %s has several values in one record; methods take one", path, message.Printable(several))}
+		return group, cli.Usage(fmt.Errorf("%s: key %s has several values in one record; methods take one", path, message.Printable(several)))
 	}
 	var unknown []string
 	for key := range labels {
@@ -243,11 +247,11 @@ func (o operation) keys(ctx context.Context, path string, set []string, labelFil
 		return group, errors.New("--labels: the records have no times, which labels need")
 	}
 	if n := len(unknown); n > 0 {
-		fmt.Fprintf(os.Stderr, "hafvf: not in the data: %s, first %s\n", message.Count(n, "labelled key", "labelled keys"), message.Printable(slices.Min(unknown)))
+		fmt.Fprintf(os.Stderr, "hafvf-lab: not in the data: %s, first %s\n", message.Count(n, "labelled key", "labelled keys"), message.Printable(slices.Min(unknown)))
 	}
 	group, left := compare.Keys(path, cfg.Model.Family, records, labels)
 	if left > 0 {
-		fmt.Fprintf(os.Stderr, "hafvf: left out %s with fewer than %d values\n", message.Count(left, "key", "keys"), 2*compare.WarmUp)
+		fmt.Fprintf(os.Stderr, "hafvf-lab: left out %s with fewer than %d values\n", message.Count(left, "key", "keys"), 2*compare.WarmUp)
 	}
 	if len(group.Cases) == 0 {
 		return group, fmt.Errorf("%s: no key has %d values, which a comparison needs", path, 2*compare.WarmUp)

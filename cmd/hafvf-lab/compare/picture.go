@@ -3,8 +3,8 @@ package compare
 import (
 	"math"
 
+	"hafvf/cmd/hafvf-lab/compare/methods"
 	"hafvf/cmd/hafvf/chart"
-	"hafvf/cmd/hafvf/compare/methods"
 )
 
 // Picture draws skill against cost: what each method predicts and detects, and the time

@@ -1,0 +1,26 @@
+// Hafvf-lab compares the filter with other methods, and repeats the experiments of the paper.
+package main
+
+import (
+	"flag"
+	"log/slog"
+	"os"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/spf13/cobra"
+
+	"hafvf/cmd/internal/cli"
+	_ "hafvf/internal/anyuser" // before Beam looks the user up
+)
+
+func main() {
+	flag.CommandLine.Parse(nil) // Beam asks for its flags, of which the program has none
+	beam.Init()
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	root := &cobra.Command{
+		Use:   "hafvf-lab",
+		Short: "Compare the filter of hafvf with other methods, and repeat the experiments of the paper",
+	}
+	root.AddCommand(compareCommand(), experimentCommand())
+	os.Exit(cli.Run(root, os.Args[1:], os.Stderr))
+}

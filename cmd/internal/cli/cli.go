@@ -1,0 +1,113 @@
+// Package cli is what the commands of this module share: exit codes, and how a config is loaded.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"hafvf/connectors"
+	"hafvf/pipeline"
+	"hafvf/pipeline/config"
+)
+
+// Exit codes.
+const (
+	ExitFailed = 1 // the run failed
+	ExitUsage  = 2 // usage or config
+	// ExitReaderGone is what a shell makes of a program that SIGPIPE has ended.
+	ExitReaderGone = 128 + 13
+)
+
+// A usageError is the user's: it exits with ExitUsage.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// Usage makes an error one of usage or config.
+func Usage(err error) error { return usageError{err} }
+
+// Run executes the command of args, and returns the exit code of the process.
+func Run(root *cobra.Command, args []string, stderr io.Writer) int {
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(err) })
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(context.Background())
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, new(usageError)) || isCobraUsage(err):
+		fmt.Fprintf(stderr, "%s: %v\n", root.Name(), err)
+		if isCobraUsage(err) {
+			fmt.Fprintf(stderr, "see: %s --help\n", cmd.CommandPath())
+		}
+		return ExitUsage
+	case errors.Is(err, connectors.ErrReaderGone):
+		return ExitReaderGone
+	}
+	fmt.Fprintf(stderr, "%s: %v\n", root.Name(), err)
+	return ExitFailed
+}
+
+// isCobraUsage reports whether cobra itself refused the command line; it has no
+// type for that.
+func isCobraUsage(err error) bool {
+	for _, start := range []string{"unknown command", "unknown flag", "unknown shorthand", "accepts ", "requires ", "required flag", "flag needs", "invalid argument"} {
+		if strings.HasPrefix(err.Error(), start) {
+			return true
+		}
+	}
+	return false
+}
+
+// AddSet adds the flag that overrides values of a config.
+func AddSet(cmd *cobra.Command, set *[]string) {
+	cmd.Flags().StringArrayVar(set, "set", nil, "override a value of the config, as `a.b=c`; may be repeated")
+}
+
+// Load reads the config at path, "-" being standard input, and composes it.
+func Load(path string, set []string) (*config.Config, *pipeline.Graph, error) {
+	text, err := readConfig(path)
+	if err != nil {
+		return nil, nil, Usage(err)
+	}
+	cfg, graph, err := Compose(path, text, set)
+	if err == nil && path == "-" && graph.StandardInput() {
+		err = Usage(errors.New("standard input holds the config, and the config reads its records from there: give one of them as a file"))
+	}
+	return cfg, graph, err
+}
+
+// Compose parses the text of a config, and composes it.
+func Compose(name string, text []byte, set []string) (*config.Config, *pipeline.Graph, error) {
+	cfg, err := config.Parse(name, text, set)
+	if err != nil {
+		return nil, nil, Usage(err)
+	}
+	graph, err := pipeline.Compose(cfg)
+	if err != nil {
+		return nil, nil, Usage(fmt.Errorf("%s: %w", name, err))
+	}
+	return cfg, graph, nil
+}
+
+// maxConfigRead is a little more than Parse accepts, so that it can refuse what
+// is larger without all of it being read.
+const maxConfigRead = 2 << 20
+
+func readConfig(path string) ([]byte, error) {
+	if path == "-" {
+		return io.ReadAll(io.LimitReader(os.Stdin, maxConfigRead))
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxConfigRead))
+}
